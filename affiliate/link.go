@@ -1,6 +1,7 @@
 package affiliate
 
 import (
+	"fmt"
 	"iter"
 	"net/url"
 	"slices"
@@ -94,7 +95,7 @@ type UTMPatch struct {
 // host of a new destination must match one of domains. Errors: VALIDATION_ERROR.
 func (l Link) Patch(patch LinkPatch, domains []string) (Link, error) {
 	if patch.Destination.hasValue() && !AllowedDestination(domains, *patch.Destination.Value) {
-		return l, forbiddenDestination()
+		return l, forbiddenDestination(domains)
 	}
 	l.Destination = patch.Destination.applyOptional(l.Destination)
 	if l.Destination == nil && !l.IsDefault {
@@ -116,7 +117,7 @@ func (l Link) Patch(patch LinkPatch, domains []string) (Link, error) {
 // domains. Errors: VALIDATION_ERROR.
 func (l Link) CheckDestination(domains []string) error {
 	if l.Destination != nil && !AllowedDestination(domains, *l.Destination) {
-		return forbiddenDestination()
+		return forbiddenDestination(domains)
 	}
 	return nil
 }
@@ -130,8 +131,18 @@ func (l Link) CheckDelete() error {
 	return nil
 }
 
-func forbiddenDestination() *Error {
-	return Invalid("destination_url", "must have a host in the programme's allowed domains")
+// maxNamedHosts is the number of allowed hosts that an error message names.
+const maxNamedHosts = 10
+
+func forbiddenDestination(domains []string) *Error {
+	if len(domains) == 0 {
+		return Invalid("destination_url", "must have a host that the programme allows, but the programme has no allowed domains and no website")
+	}
+	named := strings.Join(domains[:min(len(domains), maxNamedHosts)], ", ")
+	if more := len(domains) - maxNamedHosts; more > 0 {
+		named += fmt.Sprintf(" and %d more", more)
+	}
+	return Invalid("destination_url", "must have one of the programme's allowed hosts: "+named)
 }
 
 // LinkFilter restricts a list of links. A zero field matches every link.
@@ -245,6 +256,25 @@ func WithParams(rawURL string, params []Param) string {
 func AllowedDestination(domains []string, rawURL string) bool {
 	host, ok := ParseWebURL(rawURL)
 	return ok && AllowedHost(domains, host)
+}
+
+// LinkHosts returns the hosts to which the links of a programme may lead: its allowed
+// domains. If it has none, the hosts of its pages and their subdomains are allowed. A page
+// is nil if it is not set.
+func LinkHosts(allowedDomains []string, pages ...*string) []string {
+	if len(allowedDomains) > 0 {
+		return allowedDomains
+	}
+	hosts := []string{}
+	for _, page := range pages {
+		if page == nil {
+			continue
+		}
+		if host, ok := ParseWebURL(*page); ok && !slices.Contains(hosts, host) {
+			hosts = append(hosts, host, "*."+host)
+		}
+	}
+	return hosts
 }
 
 // AllowedHost reports whether a host matches one of domains. An entry that begins with

@@ -87,7 +87,7 @@ type Program struct {
 	Description         *string
 	Status              ProgramStatus
 	WebsiteURL          *string
-	AllowedDomains      []string
+	AllowedDomains      []string // LinkHosts replaces an empty list
 	LandingURL          *string
 	Currency            string // ISO 4217
 	WindowDays          int    // attribution window, days of 24 hours
@@ -248,15 +248,14 @@ func (o ProgramObject) short() any {
 	return o
 }
 
+// LinkHosts returns the hosts to which links of the programme may lead.
+func (p Program) LinkHosts() []string { return LinkHosts(p.AllowedDomains, p.WebsiteURL, p.LandingURL) }
+
 // Object returns p as events show it.
 func (p Program) Object() ProgramObject {
-	domains := p.AllowedDomains
-	if domains == nil {
-		domains = []string{}
-	}
 	return ProgramObject{
 		ID: p.ID, Name: p.Name, Slug: p.Slug, Description: p.Description, Status: p.Status,
-		WebsiteURL: p.WebsiteURL, AllowedDomains: domains, LandingURL: p.LandingURL, Currency: p.Currency,
+		WebsiteURL: p.WebsiteURL, AllowedDomains: p.LinkHosts(), LandingURL: p.LandingURL, Currency: p.Currency,
 		WindowDays: p.WindowDays, Model: p.Model, Precedence: p.Precedence, LinkParam: p.LinkParam,
 		AutoApprovePartners: p.AutoApprovePartners, IsPublic: p.IsPublic,
 		Rules: p.Rules.Object(), RulesVersion: p.RulesVersion,

@@ -2,7 +2,6 @@ package program
 
 import (
 	"cmp"
-	"net/url"
 	"slices"
 
 	"github.com/tributary-hq/tributary/affiliate"
@@ -19,7 +18,7 @@ func toProto(p affiliate.Program) *affiliatev1.Program {
 		Status:                server.EnumValue[affiliatev1.ProgramStatus](p.Status),
 		Mode:                  server.EnumValue[affiliatev1.Mode](p.Scope.Mode),
 		WebsiteUrl:            p.WebsiteURL,
-		AllowedDomains:        p.AllowedDomains,
+		AllowedDomains:        p.LinkHosts(),
 		LandingUrl:            p.LandingURL,
 		Currency:              p.Currency,
 		AttributionWindowDays: int32(p.WindowDays), //nolint:gosec // at most 365
@@ -76,11 +75,6 @@ func newProgram(req *affiliatev1.CreateProgramRequest) (affiliate.Program, error
 	}
 	if req.LinkParam != nil {
 		p.LinkParam = req.GetLinkParam()
-	}
-	if len(p.AllowedDomains) == 0 && p.WebsiteURL != nil {
-		if website, err := url.Parse(*p.WebsiteURL); err == nil {
-			p.AllowedDomains = foldDomains([]string{website.Hostname()})
-		}
 	}
 	return p, nil
 }

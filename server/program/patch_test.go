@@ -72,7 +72,9 @@ func TestUpdateProgram(t *testing.T) {
 			p.WebsiteUrl, p.LandingUrl, p.TermsUrl = proto.String("http://x.example"), proto.String("http://y.example"), proto.String("http://z.example")
 		}},
 		{"domains replaced", &req{AllowedDomains: []string{"X.example", "y.example"}}, []string{"allowed_domains"}, func(p *affiliatev1.Program) { p.AllowedDomains = []string{"x.example", "y.example"} }},
-		{"domains emptied", &req{}, []string{"allowed_domains"}, func(p *affiliatev1.Program) { p.AllowedDomains = nil }},
+		{"domains emptied", &req{}, []string{"allowed_domains"}, func(p *affiliatev1.Program) {
+			p.AllowedDomains = []string{"a.example", "*.a.example", "c.example", "*.c.example"}
+		}},
 		{"fields with defaults set", &req{AttributionWindowDays: proto.Int32(9), AttributionModel: lastClick, LinkParam: proto.String("via"), AutoApprovePartners: proto.Bool(false), IsPublic: proto.Bool(true)}, []string{"attribution_window_days", "attribution_model", "link_param", "auto_approve_partners", "is_public"}, func(p *affiliatev1.Program) {
 			p.AttributionWindowDays, p.AttributionModel, p.LinkParam, p.AutoApprovePartners, p.IsPublic = 9, lastClick, "via", false, true
 		}},

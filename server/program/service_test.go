@@ -26,7 +26,7 @@ func TestCreateProgram_SetsDefaults(t *testing.T) {
 	want := &affiliatev1.Program{
 		Id: p.Id, Name: "Späti Partner", Slug: "spati-partner", Status: affiliatev1.ProgramStatus_PROGRAM_STATUS_DRAFT,
 		Mode: affiliatev1.Mode_MODE_LIVE, WebsiteUrl: new("https://WWW.Shop.example/start"),
-		AllowedDomains: []string{"www.shop.example"}, Currency: "CHF", AttributionWindowDays: 30,
+		AllowedDomains: []string{"www.shop.example", "*.www.shop.example"}, Currency: "CHF", AttributionWindowDays: 30,
 		AttributionModel: lastClick, LinkParam: "via", IsPublic: true,
 		CommissionRules: &affiliatev1.CommissionRules{
 			CommissionType: percentage, Percentage: new(20.0), HoldPeriodDays: proto.Int32(30), AutoApproval: new(true),

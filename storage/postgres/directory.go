@@ -113,7 +113,7 @@ const (
 		)
 		select r.workspace_id, r.mode, r.code, r.program_id, r.participant_id,
 			p.status = 'active' and l.deleted_at is null as active, a.erased_at is not null as erased, p.attribution_window_days, p.attribution_model,
-			p.allowed_domains, p.link_param, coalesce(p.landing_url, p.website_url, '') as page,
+			p.allowed_domains, p.website_url, p.landing_url, p.link_param, coalesce(p.landing_url, p.website_url, '') as page,
 			r.link_id, l.short_key, l.code as link_code, l.destination_url, coalesce(l.sub_id, '') as sub_id,
 			coalesce(l.utm_source, '') as utm_source, coalesce(l.utm_medium, '') as utm_medium,
 			coalesce(l.utm_campaign, '') as utm_campaign, coalesce(l.utm_term, '') as utm_term,
@@ -138,6 +138,8 @@ type referralTargetRow struct {
 	AttributionWindowDays int                        `db:"attribution_window_days"`
 	AttributionModel      affiliate.AttributionModel `db:"attribution_model"`
 	AllowedDomains        []string                   `db:"allowed_domains"`
+	WebsiteURL            *string                    `db:"website_url"`
+	LandingURL            *string                    `db:"landing_url"`
 	LinkParam             string                     `db:"link_param"`
 	Page                  string                     `db:"page"`
 	LinkID                affiliate.LinkID           `db:"link_id"`
@@ -165,7 +167,7 @@ func (r referralTargetRow) target() affiliate.ReferralTarget {
 		Active: r.Active, Erased: r.Erased, WindowDays: r.AttributionWindowDays, Model: r.AttributionModel,
 		Link: affiliate.ShortLink{ID: r.LinkID, Key: r.ShortKey, Code: r.LinkCode, SubID: r.SubID, UTM: utm},
 	}
-	if r.DestinationURL == nil || stillAllowed(r.AllowedDomains, *r.DestinationURL) {
+	if r.DestinationURL == nil || stillAllowed(affiliate.LinkHosts(r.AllowedDomains, r.WebsiteURL, r.LandingURL), *r.DestinationURL) {
 		target.Link.TargetURL = affiliate.Link{
 			Code: r.LinkCode, Destination: r.DestinationURL, SubID: r.SubID, UTM: utm, Page: r.Page, Param: r.LinkParam,
 		}.URL()

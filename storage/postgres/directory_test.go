@@ -149,10 +149,15 @@ func TestReferralTargets_TargetURLs(t *testing.T) {
 		t.Errorf("the target of an old code is %+v, want the link of the current code", alias)
 	}
 
-	f.Exec(`update programs set landing_url = 'https://landing.example/?a=b', allowed_domains = '{}'`)
+	f.Exec(`update programs set landing_url = 'https://landing.example/?a=b', website_url = 'https://shop.example', allowed_domains = '{}'`)
 	targets = f.targets(jane)
-	if jane, there := targets["jane"].Link.TargetURL, targets["there"].Link.TargetURL; jane != "https://landing.example/?a=b&via=jane" || there != "" {
-		t.Errorf("with another landing page and no allowed domains, the URLs are %q and %q, want the landing page and none", jane, there)
+	if jane, there, elsewhere := targets["jane"].Link.TargetURL, targets["there"].Link.TargetURL, targets["elsewhere"].Link.TargetURL; jane != "https://landing.example/?a=b&via=jane" ||
+		there == "" || targets["subdomain"].Link.TargetURL == "" || elsewhere != "" {
+		t.Errorf("without allowed domains, the URLs are %q, %q and %q, want those of the hosts of the programme's pages", jane, there, elsewhere)
+	}
+	f.Exec(`update programs set website_url = 'https://other.example'`)
+	if there := f.targets(jane)["there"].Link.TargetURL; there != "" {
+		t.Errorf("with another website and no allowed domains, the URL is %q, want none", there)
 	}
 	f.Exec(`update programs set landing_url = null, website_url = null`)
 	if url := f.targets(jane)["jane"].Link.TargetURL; url != "" {

@@ -59,7 +59,7 @@ func (s *Store) CreateLink(ctx context.Context, l affiliate.Link, by affiliate.A
 		if err != nil {
 			return err
 		}
-		if err := l.CheckDestination(program.AllowedDomains); err != nil {
+		if err := l.CheckDestination(program.LinkHosts()); err != nil {
 			return err
 		}
 		participantCode, err := lockNewOwner(ctx, tx, l.Scope, l.Program, l.Participant, by)
@@ -210,7 +210,7 @@ func (s *Store) UpdateLink(
 		if err != nil {
 			return err
 		}
-		if after, err = before.Patch(patch, lockedProgram.AllowedDomains); err != nil {
+		if after, err = before.Patch(patch, lockedProgram.LinkHosts()); err != nil {
 			return err
 		}
 		oldValues, newValues, err := affiliate.ChangedFields(before.Object(), after.Object())

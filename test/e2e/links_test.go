@@ -72,6 +72,20 @@ func testLinks(t *testing.T, sys *system) {
 		f.merchant.patch(t, links+"/"+link.text("id"), object{"destinationUrl": foreignURL}).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "destinationUrl")
 	}
 
+	// Without allowed domains, links lead to the hosts of the programme's pages and their
+	// subdomains. The refusal names the allowed hosts.
+	second := f.merchant.createProgram(t, object{"slug": uniqueName("slug"), "websiteUrl": "https://shop.example", "landingUrl": "https://land.example/start", "allowedDomains": []string{}})
+	participant := f.partner.post(t, "/api/v1/partner/programs/"+second+"/apply", object{}).wantStatus(http.StatusCreated).text("id")
+	f.merchant.patch(t, "/api/v1/programs/"+second+"/partners/"+participant+"/approve", nil)
+	for _, host := range []string{"shop.example", "blog.shop.example", "land.example", "a.land.example"} {
+		f.merchant.post(t, "/api/v1/programs/"+second+"/links", object{"participantId": participant, "destinationUrl": "https://" + host}).wantStatus(http.StatusCreated)
+	}
+	refused := f.merchant.post(t, "/api/v1/programs/"+second+"/links", object{"participantId": participant, "destinationUrl": "https://evil.example"})
+	refused.wantError(http.StatusBadRequest, "VALIDATION_ERROR", "destinationUrl")
+	if !strings.Contains(refused.body, "shop.example, *.shop.example, land.example, *.land.example") {
+		t.Errorf("the refusal is %s, want it to name the allowed hosts", refused.body)
+	}
+
 	// Only the partner of the link may change it.
 	f.partner.patch(t, "/api/v1/partner/links/"+link.text("id"), object{"subId": nil, "utm": object{"campaign": nil}}).wantStatus(http.StatusOK).wantFields(object{
 		"subId": nil, "utm.source": "pia", "utm.campaign": nil,

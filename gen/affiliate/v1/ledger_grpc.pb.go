@@ -45,6 +45,8 @@ type LedgerServiceClient interface {
 	// CreateLedgerEntry adds a bonus or an adjustment to a participant's ledger. The
 	// participant's next payout in the same currency includes the amount of the entry.
 	// A participant whose data was erased can get adjustments, but no bonus.
+	// With the header Idempotency-Key, a repeated request with the same body returns the first
+	// entry for 24 hours and adds none.
 	//
 	// Errors:
 	//   - PARTICIPANT_ERASED: the participant's data was erased, and the entry is a bonus.
@@ -170,6 +172,8 @@ type LedgerServiceServer interface {
 	// CreateLedgerEntry adds a bonus or an adjustment to a participant's ledger. The
 	// participant's next payout in the same currency includes the amount of the entry.
 	// A participant whose data was erased can get adjustments, but no bonus.
+	// With the header Idempotency-Key, a repeated request with the same body returns the first
+	// entry for 24 hours and adds none.
 	//
 	// Errors:
 	//   - PARTICIPANT_ERASED: the participant's data was erased, and the entry is a bonus.

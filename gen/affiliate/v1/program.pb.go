@@ -845,7 +845,8 @@ type Program struct {
 	// The merchant's website. Default links lead there if there is no `landingUrl`.
 	WebsiteUrl *string `protobuf:"bytes,7,opt,name=website_url,json=websiteUrl,proto3,oneof" json:"website_url,omitempty"`
 	// The hosts to which links can lead. An entry such as `*.example.com` allows all
-	// subdomains.
+	// subdomains. If none were set, these are the hosts of `websiteUrl` and `landingUrl` and
+	// their subdomains.
 	AllowedDomains []string `protobuf:"bytes,8,rep,name=allowed_domains,json=allowedDomains,proto3" json:"allowed_domains,omitempty"`
 	// The page to which default links lead.
 	LandingUrl *string `protobuf:"bytes,9,opt,name=landing_url,json=landingUrl,proto3,oneof" json:"landing_url,omitempty"`
@@ -1096,7 +1097,8 @@ type CreateProgramRequest struct {
 	// no `landingUrl`.
 	WebsiteUrl *string `protobuf:"bytes,4,opt,name=website_url,json=websiteUrl,proto3,oneof" json:"website_url,omitempty"`
 	// The hosts to which links can lead, at most 50. An entry such as `*.example.com`
-	// allows all subdomains. Default: the host of `websiteUrl`.
+	// allows all subdomains. Default: the hosts of `websiteUrl` and `landingUrl` and their
+	// subdomains.
 	AllowedDomains []string `protobuf:"bytes,5,rep,name=allowed_domains,json=allowedDomains,proto3" json:"allowed_domains,omitempty"`
 	// The page to which default links lead, an http or https URL.
 	LandingUrl *string `protobuf:"bytes,6,opt,name=landing_url,json=landingUrl,proto3,oneof" json:"landing_url,omitempty"`
