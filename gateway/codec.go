@@ -142,7 +142,7 @@ func makePlan(desc protoreflect.MessageDescriptor, built map[protoreflect.Messag
 		return nil, fmt.Errorf("%s is not supported in the JSON dialect", desc.FullName())
 	}
 	fields := desc.Fields()
-	plan.fields = make([]fieldPlan, fields.Len())
+	plan.fields = make([]fieldPlan, fields.Len(), fields.Len()+1)
 	plan.names = make(map[string]*fieldPlan, fields.Len())
 	for i := range plan.fields {
 		field := &plan.fields[i]
@@ -151,6 +151,11 @@ func makePlan(desc protoreflect.MessageDescriptor, built map[protoreflect.Messag
 		}
 		field.index = i
 		plan.names[field.name] = field
+	}
+	if key := contract.PageSizeKey(desc); key != "" {
+		pageSize := *plan.names["limit"]
+		pageSize.name, pageSize.key = key, string(appendString(nil, key))+":"
+		plan.fields = append(plan.fields, pageSize)
 	}
 	return plan, nil
 }

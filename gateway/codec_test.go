@@ -435,3 +435,19 @@ func FuzzDecode(f *testing.F) {
 		}
 	})
 }
+
+// The number of items on a page has the name of its parameter beside the name limit.
+func TestEncode_ListsHavePageSizeBesideLimit(t *testing.T) {
+	for _, c := range []struct {
+		list proto.Message
+		want string
+	}{
+		{&affiliatev1.ListLinksResponse{Total: 1, Page: 2, Limit: 20}, `{"data":[],"total":1,"page":2,"limit":20,"pageSize":20}`},
+		{&affiliatev1.ListConversionsResponse{Total: 1, Page: 2, Limit: 20}, `{"data":[],"total":1,"page":2,"limit":20,"page_size":20}`},
+	} {
+		got, err := appendJSON(nil, c.list.ProtoReflect())
+		if err != nil || string(got) != c.want {
+			t.Errorf("%T is %s (error: %v), want %s", c.list, got, err, c.want)
+		}
+	}
+}

@@ -217,6 +217,24 @@ func OmitIfAbsent(field protoreflect.FieldDescriptor) bool {
 	return omit
 }
 
+// PageSizeKey returns the key under which the JSON of a list repeats its field limit, like
+// the parameter that sets it: pageSize, or page_size if the items have keys in snake_case. It
+// returns an empty key for messages that are not lists.
+func PageSizeKey(desc protoreflect.MessageDescriptor) string {
+	fields := desc.Fields()
+	data := fields.ByName("data")
+	if data == nil || data.Message() == nil || fields.ByName("page") == nil || fields.ByName("limit") == nil {
+		return ""
+	}
+	items := data.Message().Fields()
+	for i := range items.Len() {
+		if strings.Contains(items.Get(i).JSONName(), "_") {
+			return "page_size"
+		}
+	}
+	return "pageSize"
+}
+
 // Mask returns the update_mask field of the request, or nil if there is none. Clients do
 // not send it. The gateway fills it with the keys of the body.
 func (r Route) Mask() protoreflect.FieldDescriptor {

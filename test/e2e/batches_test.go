@@ -174,7 +174,7 @@ func testConversionReads(t *testing.T, sys *system) {
 	for name, reader := range map[string]apiClient{"a secret key": sys.client().withCredential(f.secretKey), "a merchant": f.merchant.apiClient} {
 		t.Run(name, func(t *testing.T) {
 			reader.get(t, "/api/v1/conversions").wantStatus(http.StatusOK).wantFields(object{
-				"total": 2, "page": 1, "limit": 20, "data.0.id": unattributed.text("id"), "data.1.id": sale.text("id"), "data.1.workspace_id": f.merchant.workspace,
+				"total": 2, "page": 1, "limit": 20, "page_size": 20, "data.0.id": unattributed.text("id"), "data.1.id": sale.text("id"), "data.1.workspace_id": f.merchant.workspace,
 				"data.1.commission.id": sale.text("commission.id"), "data.1.attribution.explanation": sale.text("attribution.explanation"), "data.0.commission": nil,
 			})
 			reader.get(t, "/api/v1/conversions/"+sale.text("id")).wantStatus(http.StatusOK).wantFields(object{

@@ -98,8 +98,8 @@ func testQueries(t *testing.T, sys *system) {
 	list := func(query string) response { return merchant.get(t, "/api/v1/programs?"+query) }
 
 	list("").wantStatus(http.StatusOK).wantFields(object{"total": 3, "page": 1, "limit": 20})
-	list("pageSize=2").wantFields(object{"total": 3, "page": 1, "limit": 2})
-	list("limit=2&page=2").wantStatus(http.StatusOK).wantFields(object{"total": 3, "page": 2, "limit": 2})
+	list("pageSize=2").wantFields(object{"total": 3, "page": 1, "limit": 2, "pageSize": 2})
+	list("limit=2&page=2").wantStatus(http.StatusOK).wantFields(object{"total": 3, "page": 2, "limit": 2, "pageSize": 2})
 	list("pageSize=100").wantStatus(http.StatusOK)
 	list("page=&limit=&status=").wantStatus(http.StatusOK).wantFields(object{"page": 1, "limit": 20})
 	list("page=2147483647&pageSize=100").wantStatus(http.StatusOK).wantFields(object{"total": 3, "data": []any{}})

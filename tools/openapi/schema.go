@@ -68,11 +68,28 @@ func (b *builder) message(name string, desc protoreflect.MessageDescriptor, at p
 	if err != nil {
 		return "", err
 	}
+	if key := contract.PageSizeKey(desc); key != "" && at == inResponse {
+		addPageSize(schema, key)
+	}
 	if text := b.prose.messages[string(desc.Name())]; text != "" {
 		schema = slices.Insert(schema, 1, member{"description", text})
 	}
 	b.schemas[name] = schema
 	return name, nil
+}
+
+// addPageSize adds the property that repeats the limit of a list to the schema of the list.
+func addPageSize(schema object, key string) {
+	for i, m := range schema {
+		switch value := m.value.(type) {
+		case object:
+			limit, _ := value.get("limit").(object)
+			set(&value, key, limit)
+			schema[i].value = value
+		case []string:
+			schema[i].value = append(value, key)
+		}
+	}
 }
 
 // requestBody adds the schema of a route's body: the request message without the fields
