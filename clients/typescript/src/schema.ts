@@ -332,7 +332,8 @@ export interface paths {
          *     time for a click that is not stored yet.
          *
          *     Errors:
-         *       - NO_ATTRIBUTION_SIGNAL: neither `click_id` nor `promo_code` was given.
+         *       - NO_ATTRIBUTION_SIGNAL: neither `click_id` nor `promo_code` was given, and
+         *         `customer_id` is absent or not bound to a partner.
          *       - MODE_MISMATCH: the click or the promo code belongs to the other mode of the
          *         workspace.
          *
@@ -1244,7 +1245,8 @@ export interface paths {
          *
          *     Checks are made in this order: credential, rate limit, JSON and types, and then
          *     the conditions of these errors:
-         *       - NO_ATTRIBUTION_SIGNAL: neither `click_id` nor `promo_code` was given.
+         *       - NO_ATTRIBUTION_SIGNAL: neither `click_id` nor `promo_code` was given, and
+         *         `customer_id` is absent or not bound to a partner.
          *       - IDEMPOTENCY_KEY_REUSED: the key was used with another body.
          *       - MODE_MISMATCH: the click or the promo code belongs to the other mode of the
          *         workspace.
@@ -4148,8 +4150,9 @@ export interface paths {
         /**
          * Invite a partner
          * @description Invites an e-mail address to a programme, which can be private.
-         *     The response contains a token, which the merchant sends to the partner. The token
-         *     is valid for 7 days. An earlier invitation of the same address ends.
+         *     The service mails the invitation to the address, in both modes. The link in the mail
+         *     contains a token, which is valid for 7 days. The response contains the token too. An
+         *     earlier invitation of the same address ends.
          *
          *     Errors:
          *       - VALIDATION_ERROR: the group does not belong to the programme.
@@ -4368,6 +4371,8 @@ export interface paths {
          * @description Adds a bonus or an adjustment to a participant's ledger. The
          *     participant's next payout in the same currency includes the amount of the entry.
          *     A participant whose data was erased can get adjustments, but no bonus.
+         *     With the header Idempotency-Key, a repeated request with the same body returns the first
+         *     entry for 24 hours and adds none.
          *
          *     Errors:
          *       - PARTICIPANT_ERASED: the participant's data was erased, and the entry is a bonus.
@@ -5229,7 +5234,8 @@ export interface paths {
          *
          *     Live data, API keys, webhook endpoints, members, settings, the connection to the payment
          *     processor and the audit log stay. The audit log gets the entry `test_data.delete` with
-         *     the numbers of deleted records. The header `X-Mode` makes no difference.
+         *     the numbers of deleted records. The header `X-Mode` is ignored,
+         *     whatever its value.
          *
          *     If there are at most 5,000 records, the status is 200 and everything is deleted.
          *     Otherwise the status is 202, and a job deletes the data within minutes. The status can
@@ -5502,7 +5508,8 @@ export interface components {
             conversions: number;
             /**
              * Format: int64
-             * @description The number of customers whose first attributed conversion is among the conversions.
+             * @description The number of customers whose first attributed conversion is among the conversions. Each
+             *     attributed conversion without a customer counts as a new customer.
              */
             newCustomers: number;
             /**
@@ -5527,9 +5534,14 @@ export interface components {
             netRevenueCents: number | null;
             /**
              * Format: double
-             * @description Conversions divided by clicks.
+             * @description New customers divided by clicks.
              */
             conversionRate: number | null;
+            /**
+             * Format: double
+             * @description Conversions divided by clicks.
+             */
+            eventsPerClick: number | null;
             /**
              * Format: int64
              * @description Commissions divided by clicks.
@@ -5573,6 +5585,8 @@ export interface components {
             netRevenueCents: number | null;
             /** Format: double */
             conversionRate: number | null;
+            /** Format: double */
+            eventsPerClick: number | null;
             /** Format: int64 */
             epcCents: number | null;
             /** Format: int64 */
@@ -5609,6 +5623,8 @@ export interface components {
             netRevenueCents: number | null;
             /** Format: double */
             conversionRate: number | null;
+            /** Format: double */
+            eventsPerClick: number | null;
             /** Format: int64 */
             epcCents: number | null;
             /** Format: int64 */
@@ -5627,7 +5643,8 @@ export interface components {
             count: number;
             /**
              * Format: double
-             * @description The count divided by that of the step before. Null for the first step.
+             * @description The count divided by that of the step before. If there are no sign-ups, the rate of the
+             *     conversions is per click. Null for the first step, and if the count before is 0.
              */
             rate: number | null;
         };
@@ -7237,7 +7254,8 @@ export interface components {
             websiteUrl?: string | null;
             /**
              * @description The hosts to which links can lead, at most 50. An entry such as `*.example.com`
-             *     allows all subdomains. Default: the host of `websiteUrl`.
+             *     allows all subdomains. Default: the hosts of `websiteUrl` and `landingUrl` and their
+             *     subdomains.
              */
             allowedDomains?: string[] | null;
             /** @description The page to which default links lead, an http or https URL. */
@@ -8444,6 +8462,11 @@ export interface components {
              * @description The number of records per page.
              */
             limit: number;
+            /**
+             * Format: int32
+             * @description The number of records per page.
+             */
+            pageSize: number;
         };
         ListCommissionsResponse: {
             data: components["schemas"]["CommissionListItem"][];
@@ -8464,6 +8487,11 @@ export interface components {
              * @description The number of records per page.
              */
             limit: number;
+            /**
+             * Format: int32
+             * @description The number of records per page.
+             */
+            pageSize: number;
         };
         ListConversionsResponse: {
             data: components["schemas"]["ConversionListItem"][];
@@ -8483,6 +8511,11 @@ export interface components {
              * @description The number of records per page.
              */
             limit: number;
+            /**
+             * Format: int32
+             * @description The number of records per page.
+             */
+            page_size: number;
         };
         ListDecisionsResponse: {
             data: components["schemas"]["Decision"][];
@@ -8502,6 +8535,11 @@ export interface components {
              * @description The number of records per page.
              */
             limit: number;
+            /**
+             * Format: int32
+             * @description The number of records per page.
+             */
+            page_size: number;
         };
         ListDeliveriesResponse: {
             data: components["schemas"]["Delivery"][];
@@ -8521,6 +8559,11 @@ export interface components {
              * @description The number of records per page.
              */
             limit: number;
+            /**
+             * Format: int32
+             * @description The number of records per page.
+             */
+            pageSize: number;
         };
         ListEventTypesResponse: {
             data: components["schemas"]["EventTypeInfo"][];
@@ -8539,6 +8582,11 @@ export interface components {
              * @description The number of records per page.
              */
             limit: number;
+            /**
+             * Format: int32
+             * @description The number of records per page.
+             */
+            pageSize: number;
         };
         ListFraudEventsResponse: {
             data: components["schemas"]["FraudEvent"][];
@@ -8558,6 +8606,11 @@ export interface components {
              * @description The number of records per page.
              */
             limit: number;
+            /**
+             * Format: int32
+             * @description The number of records per page.
+             */
+            pageSize: number;
         };
         ListGroupsResponse: {
             data: components["schemas"]["Group"][];
@@ -8577,6 +8630,11 @@ export interface components {
              * @description The number of records per page.
              */
             limit: number;
+            /**
+             * Format: int32
+             * @description The number of records per page.
+             */
+            pageSize: number;
         };
         ListInvitesResponse: {
             data: components["schemas"]["Invite"][];
@@ -8596,6 +8654,11 @@ export interface components {
              * @description The number of records per page.
              */
             limit: number;
+            /**
+             * Format: int32
+             * @description The number of records per page.
+             */
+            pageSize: number;
         };
         ListLedgerBalancesResponse: {
             /** @description The balances, sorted by currency, then from the highest to the lowest. */
@@ -8622,6 +8685,11 @@ export interface components {
             asOf: string | null;
             /** @description The totals of all pages, one per currency. */
             totals: components["schemas"]["LedgerTotal"][];
+            /**
+             * Format: int32
+             * @description The number of records per page.
+             */
+            pageSize: number;
         };
         ListLedgerResponse: {
             data: components["schemas"]["LedgerEntry"][];
@@ -8643,6 +8711,11 @@ export interface components {
             limit: number;
             /** @description The participant's balances, one per currency. The filters do not affect them. */
             balances: components["schemas"]["LedgerBalance"][];
+            /**
+             * Format: int32
+             * @description The number of records per page.
+             */
+            pageSize: number;
         };
         ListLinksResponse: {
             data: components["schemas"]["Link"][];
@@ -8664,6 +8737,11 @@ export interface components {
              * @description The number of records per page.
              */
             limit: number;
+            /**
+             * Format: int32
+             * @description The number of records per page.
+             */
+            pageSize: number;
         };
         ListMembersResponse: {
             data: components["schemas"]["Member"][];
@@ -8683,6 +8761,11 @@ export interface components {
              * @description The number of records per page.
              */
             limit: number;
+            /**
+             * Format: int32
+             * @description The number of records per page.
+             */
+            pageSize: number;
         };
         ListNotificationLogResponse: {
             data: components["schemas"]["NotificationLogEntry"][];
@@ -8702,6 +8785,11 @@ export interface components {
              * @description The number of records per page.
              */
             limit: number;
+            /**
+             * Format: int32
+             * @description The number of records per page.
+             */
+            pageSize: number;
         };
         ListNotificationsResponse: {
             data: components["schemas"]["Notification"][];
@@ -8721,6 +8809,11 @@ export interface components {
              * @description The number of records per page.
              */
             limit: number;
+            /**
+             * Format: int32
+             * @description The number of records per page.
+             */
+            pageSize: number;
         };
         ListParticipantInvitesResponse: {
             data: components["schemas"]["ParticipantInvite"][];
@@ -8740,6 +8833,11 @@ export interface components {
              * @description The number of records per page.
              */
             limit: number;
+            /**
+             * Format: int32
+             * @description The number of records per page.
+             */
+            pageSize: number;
         };
         ListParticipantsResponse: {
             data: components["schemas"]["Participant"][];
@@ -8761,6 +8859,11 @@ export interface components {
              * @description The number of records per page.
              */
             limit: number;
+            /**
+             * Format: int32
+             * @description The number of records per page.
+             */
+            pageSize: number;
         };
         ListPartnerCommissionsResponse: {
             data: components["schemas"]["PartnerCommission"][];
@@ -8780,6 +8883,11 @@ export interface components {
              * @description The number of records per page.
              */
             limit: number;
+            /**
+             * Format: int32
+             * @description The number of records per page.
+             */
+            pageSize: number;
         };
         ListPartnerLedgerResponse: {
             data: components["schemas"]["PartnerLedgerEntry"][];
@@ -8804,6 +8912,11 @@ export interface components {
              *     `programId`.
              */
             balances: components["schemas"]["LedgerBalance"][];
+            /**
+             * Format: int32
+             * @description The number of records per page.
+             */
+            pageSize: number;
         };
         ListPartnerPayoutsResponse: {
             data: components["schemas"]["PartnerPayout"][];
@@ -8823,6 +8936,11 @@ export interface components {
              * @description The number of records per page.
              */
             limit: number;
+            /**
+             * Format: int32
+             * @description The number of records per page.
+             */
+            pageSize: number;
         };
         ListPartnerProgramsResponse: {
             data: components["schemas"]["PartnerProgram"][];
@@ -8843,6 +8961,11 @@ export interface components {
              * @description The number of records per page.
              */
             limit: number;
+            /**
+             * Format: int32
+             * @description The number of records per page.
+             */
+            pageSize: number;
         };
         ListPayoutBatchesResponse: {
             data: components["schemas"]["PayoutBatch"][];
@@ -8862,6 +8985,11 @@ export interface components {
              * @description The number of records per page.
              */
             limit: number;
+            /**
+             * Format: int32
+             * @description The number of records per page.
+             */
+            pageSize: number;
         };
         ListPayoutsResponse: {
             data: components["schemas"]["Payout"][];
@@ -8881,6 +9009,11 @@ export interface components {
              * @description The number of records per page.
              */
             limit: number;
+            /**
+             * Format: int32
+             * @description The number of records per page.
+             */
+            pageSize: number;
         };
         ListProcessorEventsResponse: {
             data: components["schemas"]["ProcessorEvent"][];
@@ -8894,6 +9027,8 @@ export interface components {
             page: number;
             /** Format: int32 */
             limit: number;
+            /** Format: int32 */
+            pageSize: number;
         };
         ListProgramRulesResponse: {
             data: components["schemas"]["ProgramRules"][];
@@ -8912,6 +9047,11 @@ export interface components {
              * @description The number of records per page.
              */
             limit: number;
+            /**
+             * Format: int32
+             * @description The number of records per page.
+             */
+            pageSize: number;
         };
         ListProgramsResponse: {
             data: components["schemas"]["Program"][];
@@ -8932,6 +9072,11 @@ export interface components {
              * @description The number of records per page.
              */
             limit: number;
+            /**
+             * Format: int32
+             * @description The number of records per page.
+             */
+            pageSize: number;
         };
         ListPromoCodesResponse: {
             data: components["schemas"]["PromoCode"][];
@@ -8953,6 +9098,11 @@ export interface components {
              * @description The number of records per page.
              */
             limit: number;
+            /**
+             * Format: int32
+             * @description The number of records per page.
+             */
+            pageSize: number;
         };
         ListServiceTokensResponse: {
             data: components["schemas"]["ServiceToken"][];
@@ -8971,6 +9121,11 @@ export interface components {
              * @description The number of records per page.
              */
             limit: number;
+            /**
+             * Format: int32
+             * @description The number of records per page.
+             */
+            pageSize: number;
         };
         ListWebhooksResponse: {
             data: components["schemas"]["Webhook"][];
@@ -8989,6 +9144,11 @@ export interface components {
              * @description The number of records per page.
              */
             limit: number;
+            /**
+             * Format: int32
+             * @description The number of records per page.
+             */
+            pageSize: number;
         };
         LoginRequest: {
             /** @description The e-mail address of the account. Case is ignored. */
@@ -9102,7 +9262,8 @@ export interface components {
             /**
              * @description Why the mail was not sent: `test_mode`, `mail_off`, `address_suppressed`,
              *     `recipient_removed`, `notifications_removed`, `recipient_refused`, `refused_by_server`
-             *     or `undeliverable`. Null unless `status` is `suppressed`.
+             *     or `undeliverable`. Null unless `status` is `suppressed`. A notification that waits for
+             *     the next mail of its category has no entry yet.
              */
             reason: string | null;
             /**
@@ -9981,6 +10142,11 @@ export interface components {
              *     payout are not included.
              */
             totals: components["schemas"]["PayoutTotal"][];
+            /**
+             * Format: int32
+             * @description The number of records per page.
+             */
+            pageSize: number;
         };
         /** @description PayoutPreviewLine shows the amount that is due to one participant in one currency. */
         PayoutPreviewLine: {
@@ -10160,7 +10326,8 @@ export interface components {
             websiteUrl: string | null;
             /**
              * @description The hosts to which links can lead. An entry such as `*.example.com` allows all
-             *     subdomains.
+             *     subdomains. If none were set, these are the hosts of `websiteUrl` and `landingUrl` and
+             *     their subdomains.
              */
             allowedDomains: string[];
             /** @description The page to which default links lead. */
@@ -12229,6 +12396,29 @@ export interface components {
         };
         /**
          * @description - `IDEMPOTENCY_KEY_REUSED`: This Idempotency-Key was used for another request.
+         *     - `PARTICIPANT_ERASED`: The participant's data has been erased.
+         *     - `PERIOD_CLOSED`: The books are closed for this date.
+         */
+        "IDEMPOTENCY_KEY_REUSED-PARTICIPANT_ERASED-PERIOD_CLOSED": {
+            headers: {
+                /** @description The id of the request in the logs. */
+                "X-Request-Id"?: string;
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "statusCode": 409,
+                 *       "message": "This Idempotency-Key was used for another request.",
+                 *       "error": "Conflict",
+                 *       "code": "IDEMPOTENCY_KEY_REUSED"
+                 *     }
+                 */
+                "application/json": components["schemas"]["Error"];
+            };
+        };
+        /**
+         * @description - `IDEMPOTENCY_KEY_REUSED`: This Idempotency-Key was used for another request.
          *     - `PAYOUT_STATE_INVALID`: The status of the payout does not allow this.
          */
         "IDEMPOTENCY_KEY_REUSED-PAYOUT_STATE_INVALID": {
@@ -12453,7 +12643,7 @@ export interface components {
         };
         /**
          * @description - `MODE_MISMATCH`: The signal belongs to the other mode.
-         *     - `NO_ATTRIBUTION_SIGNAL`: Give click_id or promo_code.
+         *     - `NO_ATTRIBUTION_SIGNAL`: Give click_id, promo_code, or the customer_id of a customer whom an earlier conversion has bound to a partner.
          */
         "MODE_MISMATCH-NO_ATTRIBUTION_SIGNAL": {
             headers: {
@@ -12670,28 +12860,6 @@ export interface components {
          *     - `REFERRAL_CODE_TAKEN`: This referral code is in use.
          */
         "PARTICIPANT_ERASED-PARTICIPANT_STATE_INVALID-PROGRAM_STATE_INVALID-REFERRAL_CODE_TAKEN": {
-            headers: {
-                /** @description The id of the request in the logs. */
-                "X-Request-Id"?: string;
-                [name: string]: unknown;
-            };
-            content: {
-                /**
-                 * @example {
-                 *       "statusCode": 409,
-                 *       "message": "The participant's data has been erased.",
-                 *       "error": "Conflict",
-                 *       "code": "PARTICIPANT_ERASED"
-                 *     }
-                 */
-                "application/json": components["schemas"]["Error"];
-            };
-        };
-        /**
-         * @description - `PARTICIPANT_ERASED`: The participant's data has been erased.
-         *     - `PERIOD_CLOSED`: The books are closed for this date.
-         */
-        "PARTICIPANT_ERASED-PERIOD_CLOSED": {
             headers: {
                 /** @description The id of the request in the logs. */
                 "X-Request-Id"?: string;
@@ -13259,7 +13427,7 @@ export interface operations {
                 /**
                  * @description The start of the period, rounded down to a quarter of an hour. A date (`YYYY-MM-DD`)
                  *     means the start of the day. RFC 3339 timestamps are accepted too. Default: 30 days before
-                 *     the end.
+                 *     the end; for cohorts, the month of the end and the 23 months before it.
                  */
                 dateFrom?: string;
                 /**
@@ -13305,7 +13473,7 @@ export interface operations {
                  * @description Breakdowns: the number by which the rows are sorted, the largest first. Default `clicks`.
                  *     Rows with equal numbers are sorted by their values.
                  */
-                metric?: "clicks" | "uniqueClicks" | "signups" | "conversions" | "newCustomers" | "revenueCents" | "refundedCents" | "commissionCents" | "netRevenueCents" | "conversionRate" | "epcCents" | "aovCents" | "returnOnCommission";
+                metric?: "clicks" | "uniqueClicks" | "signups" | "conversions" | "newCustomers" | "revenueCents" | "refundedCents" | "commissionCents" | "netRevenueCents" | "conversionRate" | "eventsPerClick" | "epcCents" | "aovCents" | "returnOnCommission";
                 /** @description Breakdowns: the page to return, counted from 1. Default 1. */
                 page?: number;
                 /** @description Breakdowns: rows per page, 1 to 100. Default 20. `limit` is an alias. */
@@ -13350,6 +13518,7 @@ export interface operations {
                      *           "commissionCents": 6600,
                      *           "netRevenueCents": 24800,
                      *           "conversionRate": 9,
+                     *           "eventsPerClick": 9,
                      *           "epcCents": 6600,
                      *           "aovCents": 3856,
                      *           "returnOnCommission": 4.7576
@@ -13367,6 +13536,7 @@ export interface operations {
                      *           "commissionCents": 563,
                      *           "netRevenueCents": 1937,
                      *           "conversionRate": null,
+                     *           "eventsPerClick": null,
                      *           "epcCents": null,
                      *           "aovCents": 2500,
                      *           "returnOnCommission": 4.4405
@@ -13383,6 +13553,7 @@ export interface operations {
                      *         "commissionCents": 0,
                      *         "netRevenueCents": 0,
                      *         "conversionRate": null,
+                     *         "eventsPerClick": null,
                      *         "epcCents": null,
                      *         "aovCents": null,
                      *         "returnOnCommission": null
@@ -13392,9 +13563,9 @@ export interface operations {
                      */
                     "application/json": components["schemas"]["AnalyticsBreakdown"];
                     /**
-                     * @example value,label,clicks,uniqueClicks,signups,conversions,newCustomers,revenueCents,refundedCents,commissionCents,netRevenueCents,conversionRate,epcCents,aovCents,returnOnCommission
-                     *     "01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist",1,1,0,9,1,34700,3300,6600,24800,9,6600,3856,4.7576
-                     *     "01936f2e-7c1a-7a3b-9d4e-5f607182930f","Ben",0,0,0,1,0,2500,0,563,1937,,,2500,4.4405
+                     * @example value,label,clicks,uniqueClicks,signups,conversions,newCustomers,revenueCents,refundedCents,commissionCents,netRevenueCents,conversionRate,eventsPerClick,epcCents,aovCents,returnOnCommission
+                     *     "01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist",1,1,0,9,1,34700,3300,6600,24800,9,9,6600,3856,4.7576
+                     *     "01936f2e-7c1a-7a3b-9d4e-5f607182930f","Ben",0,0,0,1,0,2500,0,563,1937,,,,2500,4.4405
                      */
                     "text/csv; charset=utf-8": string;
                 };
@@ -13414,7 +13585,7 @@ export interface operations {
                 /**
                  * @description The start of the period, rounded down to a quarter of an hour. A date (`YYYY-MM-DD`)
                  *     means the start of the day. RFC 3339 timestamps are accepted too. Default: 30 days before
-                 *     the end.
+                 *     the end; for cohorts, the month of the end and the 23 months before it.
                  */
                 dateFrom?: string;
                 /**
@@ -13460,7 +13631,7 @@ export interface operations {
                  * @description Breakdowns: the number by which the rows are sorted, the largest first. Default `clicks`.
                  *     Rows with equal numbers are sorted by their values.
                  */
-                metric?: "clicks" | "uniqueClicks" | "signups" | "conversions" | "newCustomers" | "revenueCents" | "refundedCents" | "commissionCents" | "netRevenueCents" | "conversionRate" | "epcCents" | "aovCents" | "returnOnCommission";
+                metric?: "clicks" | "uniqueClicks" | "signups" | "conversions" | "newCustomers" | "revenueCents" | "refundedCents" | "commissionCents" | "netRevenueCents" | "conversionRate" | "eventsPerClick" | "epcCents" | "aovCents" | "returnOnCommission";
                 /** @description Breakdowns: the page to return, counted from 1. Default 1. */
                 page?: number;
                 /** @description Breakdowns: rows per page, 1 to 100. Default 20. `limit` is an alias. */
@@ -13525,7 +13696,7 @@ export interface operations {
                 /**
                  * @description The start of the period, rounded down to a quarter of an hour. A date (`YYYY-MM-DD`)
                  *     means the start of the day. RFC 3339 timestamps are accepted too. Default: 30 days before
-                 *     the end.
+                 *     the end; for cohorts, the month of the end and the 23 months before it.
                  */
                 dateFrom?: string;
                 /**
@@ -13571,7 +13742,7 @@ export interface operations {
                  * @description Breakdowns: the number by which the rows are sorted, the largest first. Default `clicks`.
                  *     Rows with equal numbers are sorted by their values.
                  */
-                metric?: "clicks" | "uniqueClicks" | "signups" | "conversions" | "newCustomers" | "revenueCents" | "refundedCents" | "commissionCents" | "netRevenueCents" | "conversionRate" | "epcCents" | "aovCents" | "returnOnCommission";
+                metric?: "clicks" | "uniqueClicks" | "signups" | "conversions" | "newCustomers" | "revenueCents" | "refundedCents" | "commissionCents" | "netRevenueCents" | "conversionRate" | "eventsPerClick" | "epcCents" | "aovCents" | "returnOnCommission";
                 /** @description Breakdowns: the page to return, counted from 1. Default 1. */
                 page?: number;
                 /** @description Breakdowns: rows per page, 1 to 100. Default 20. `limit` is an alias. */
@@ -13648,7 +13819,7 @@ export interface operations {
                 /**
                  * @description The start of the period, rounded down to a quarter of an hour. A date (`YYYY-MM-DD`)
                  *     means the start of the day. RFC 3339 timestamps are accepted too. Default: 30 days before
-                 *     the end.
+                 *     the end; for cohorts, the month of the end and the 23 months before it.
                  */
                 dateFrom?: string;
                 /**
@@ -13694,7 +13865,7 @@ export interface operations {
                  * @description Breakdowns: the number by which the rows are sorted, the largest first. Default `clicks`.
                  *     Rows with equal numbers are sorted by their values.
                  */
-                metric?: "clicks" | "uniqueClicks" | "signups" | "conversions" | "newCustomers" | "revenueCents" | "refundedCents" | "commissionCents" | "netRevenueCents" | "conversionRate" | "epcCents" | "aovCents" | "returnOnCommission";
+                metric?: "clicks" | "uniqueClicks" | "signups" | "conversions" | "newCustomers" | "revenueCents" | "refundedCents" | "commissionCents" | "netRevenueCents" | "conversionRate" | "eventsPerClick" | "epcCents" | "aovCents" | "returnOnCommission";
                 /** @description Breakdowns: the page to return, counted from 1. Default 1. */
                 page?: number;
                 /** @description Breakdowns: rows per page, 1 to 100. Default 20. `limit` is an alias. */
@@ -13739,6 +13910,7 @@ export interface operations {
                      *         "commissionCents": 7163,
                      *         "netRevenueCents": 26737,
                      *         "conversionRate": 10,
+                     *         "eventsPerClick": 10,
                      *         "epcCents": 7163,
                      *         "aovCents": 3720,
                      *         "returnOnCommission": 4.7327
@@ -13754,6 +13926,7 @@ export interface operations {
                      *         "commissionCents": 0,
                      *         "netRevenueCents": 0,
                      *         "conversionRate": null,
+                     *         "eventsPerClick": null,
                      *         "epcCents": null,
                      *         "aovCents": null,
                      *         "returnOnCommission": null
@@ -13787,7 +13960,7 @@ export interface operations {
                 /**
                  * @description The start of the period, rounded down to a quarter of an hour. A date (`YYYY-MM-DD`)
                  *     means the start of the day. RFC 3339 timestamps are accepted too. Default: 30 days before
-                 *     the end.
+                 *     the end; for cohorts, the month of the end and the 23 months before it.
                  */
                 dateFrom?: string;
                 /**
@@ -13833,7 +14006,7 @@ export interface operations {
                  * @description Breakdowns: the number by which the rows are sorted, the largest first. Default `clicks`.
                  *     Rows with equal numbers are sorted by their values.
                  */
-                metric?: "clicks" | "uniqueClicks" | "signups" | "conversions" | "newCustomers" | "revenueCents" | "refundedCents" | "commissionCents" | "netRevenueCents" | "conversionRate" | "epcCents" | "aovCents" | "returnOnCommission";
+                metric?: "clicks" | "uniqueClicks" | "signups" | "conversions" | "newCustomers" | "revenueCents" | "refundedCents" | "commissionCents" | "netRevenueCents" | "conversionRate" | "eventsPerClick" | "epcCents" | "aovCents" | "returnOnCommission";
                 /** @description Breakdowns: the page to return, counted from 1. Default 1. */
                 page?: number;
                 /** @description Breakdowns: rows per page, 1 to 100. Default 20. `limit` is an alias. */
@@ -13877,6 +14050,7 @@ export interface operations {
                      *           "commissionCents": 7163,
                      *           "netRevenueCents": 26737,
                      *           "conversionRate": 10,
+                     *           "eventsPerClick": 10,
                      *           "epcCents": 7163,
                      *           "aovCents": 3720,
                      *           "returnOnCommission": 4.7327
@@ -13886,8 +14060,8 @@ export interface operations {
                      */
                     "application/json": components["schemas"]["AnalyticsTimeseries"];
                     /**
-                     * @example start,clicks,uniqueClicks,signups,conversions,newCustomers,revenueCents,refundedCents,commissionCents,netRevenueCents,conversionRate,epcCents,aovCents,returnOnCommission
-                     *     "2026-03-02T00:00:00.000Z",1,1,0,10,1,37200,3300,7163,26737,10,7163,3720,4.7327
+                     * @example start,clicks,uniqueClicks,signups,conversions,newCustomers,revenueCents,refundedCents,commissionCents,netRevenueCents,conversionRate,eventsPerClick,epcCents,aovCents,returnOnCommission
+                     *     "2026-03-02T00:00:00.000Z",1,1,0,10,1,37200,3300,7163,26737,10,10,7163,3720,4.7327
                      */
                     "text/csv; charset=utf-8": string;
                 };
@@ -14766,7 +14940,8 @@ export interface operations {
                      *       ],
                      *       "total": 1,
                      *       "page": 1,
-                     *       "limit": 20
+                     *       "limit": 20,
+                     *       "page_size": 20
                      *     }
                      */
                     "application/json": components["schemas"]["ListDecisionsResponse"];
@@ -16497,7 +16672,8 @@ export interface operations {
                      *       ],
                      *       "total": 1,
                      *       "page": 1,
-                     *       "limit": 20
+                     *       "limit": 20,
+                     *       "pageSize": 20
                      *     }
                      */
                     "application/json": components["schemas"]["ListCommissionsResponse"];
@@ -16819,7 +16995,8 @@ export interface operations {
                      *       ],
                      *       "total": 1,
                      *       "page": 1,
-                     *       "limit": 20
+                     *       "limit": 20,
+                     *       "page_size": 20
                      *     }
                      */
                     "application/json": components["schemas"]["ListConversionsResponse"];
@@ -17838,7 +18015,8 @@ export interface operations {
                      *       ],
                      *       "total": 2,
                      *       "page": 1,
-                     *       "limit": 1
+                     *       "limit": 1,
+                     *       "pageSize": 1
                      *     }
                      */
                     "application/json": components["schemas"]["ListFraudEventsResponse"];
@@ -18203,7 +18381,8 @@ export interface operations {
                      *       ],
                      *       "total": 1,
                      *       "page": 1,
-                     *       "limit": 20
+                     *       "limit": 20,
+                     *       "pageSize": 20
                      *     }
                      */
                     "application/json": components["schemas"]["ListProcessorEventsResponse"];
@@ -18324,7 +18503,8 @@ export interface operations {
                      *           "balanceCents": 1000,
                      *           "participantCount": 1
                      *         }
-                     *       ]
+                     *       ],
+                     *       "pageSize": 2
                      *     }
                      */
                     "application/json": components["schemas"]["ListLedgerBalancesResponse"];
@@ -18684,7 +18864,8 @@ export interface operations {
                      *       ],
                      *       "total": 4,
                      *       "page": 1,
-                     *       "limit": 2
+                     *       "limit": 2,
+                     *       "pageSize": 2
                      *     }
                      */
                     "application/json": components["schemas"]["ListNotificationsResponse"];
@@ -19409,7 +19590,7 @@ export interface operations {
                 /**
                  * @description The start of the period, rounded down to a quarter of an hour. A date (`YYYY-MM-DD`)
                  *     means the start of the day. RFC 3339 timestamps are accepted too. Default: 30 days before
-                 *     the end.
+                 *     the end; for cohorts, the month of the end and the 23 months before it.
                  */
                 dateFrom?: string;
                 /**
@@ -19455,7 +19636,7 @@ export interface operations {
                  * @description Breakdowns: the number by which the rows are sorted, the largest first. Default `clicks`.
                  *     Rows with equal numbers are sorted by their values.
                  */
-                metric?: "clicks" | "uniqueClicks" | "signups" | "conversions" | "newCustomers" | "revenueCents" | "refundedCents" | "commissionCents" | "netRevenueCents" | "conversionRate" | "epcCents" | "aovCents" | "returnOnCommission";
+                metric?: "clicks" | "uniqueClicks" | "signups" | "conversions" | "newCustomers" | "revenueCents" | "refundedCents" | "commissionCents" | "netRevenueCents" | "conversionRate" | "eventsPerClick" | "epcCents" | "aovCents" | "returnOnCommission";
                 /** @description Breakdowns: the page to return, counted from 1. Default 1. */
                 page?: number;
                 /** @description Breakdowns: rows per page, 1 to 100. Default 20. `limit` is an alias. */
@@ -19500,6 +19681,7 @@ export interface operations {
                      *           "commissionCents": 6600,
                      *           "netRevenueCents": null,
                      *           "conversionRate": 9,
+                     *           "eventsPerClick": 9,
                      *           "epcCents": 6600,
                      *           "aovCents": 3856,
                      *           "returnOnCommission": null
@@ -19516,6 +19698,7 @@ export interface operations {
                      *         "commissionCents": 0,
                      *         "netRevenueCents": null,
                      *         "conversionRate": null,
+                     *         "eventsPerClick": null,
                      *         "epcCents": null,
                      *         "aovCents": null,
                      *         "returnOnCommission": null
@@ -19525,8 +19708,8 @@ export interface operations {
                      */
                     "application/json": components["schemas"]["AnalyticsBreakdown"];
                     /**
-                     * @example value,label,clicks,uniqueClicks,signups,conversions,newCustomers,revenueCents,refundedCents,commissionCents,netRevenueCents,conversionRate,epcCents,aovCents,returnOnCommission
-                     *     "01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist",1,1,0,9,1,34700,3300,6600,,9,6600,3856,
+                     * @example value,label,clicks,uniqueClicks,signups,conversions,newCustomers,revenueCents,refundedCents,commissionCents,netRevenueCents,conversionRate,eventsPerClick,epcCents,aovCents,returnOnCommission
+                     *     "01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist",1,1,0,9,1,34700,3300,6600,,9,9,6600,3856,
                      */
                     "text/csv; charset=utf-8": string;
                 };
@@ -19546,7 +19729,7 @@ export interface operations {
                 /**
                  * @description The start of the period, rounded down to a quarter of an hour. A date (`YYYY-MM-DD`)
                  *     means the start of the day. RFC 3339 timestamps are accepted too. Default: 30 days before
-                 *     the end.
+                 *     the end; for cohorts, the month of the end and the 23 months before it.
                  */
                 dateFrom?: string;
                 /**
@@ -19592,7 +19775,7 @@ export interface operations {
                  * @description Breakdowns: the number by which the rows are sorted, the largest first. Default `clicks`.
                  *     Rows with equal numbers are sorted by their values.
                  */
-                metric?: "clicks" | "uniqueClicks" | "signups" | "conversions" | "newCustomers" | "revenueCents" | "refundedCents" | "commissionCents" | "netRevenueCents" | "conversionRate" | "epcCents" | "aovCents" | "returnOnCommission";
+                metric?: "clicks" | "uniqueClicks" | "signups" | "conversions" | "newCustomers" | "revenueCents" | "refundedCents" | "commissionCents" | "netRevenueCents" | "conversionRate" | "eventsPerClick" | "epcCents" | "aovCents" | "returnOnCommission";
                 /** @description Breakdowns: the page to return, counted from 1. Default 1. */
                 page?: number;
                 /** @description Breakdowns: rows per page, 1 to 100. Default 20. `limit` is an alias. */
@@ -19657,7 +19840,7 @@ export interface operations {
                 /**
                  * @description The start of the period, rounded down to a quarter of an hour. A date (`YYYY-MM-DD`)
                  *     means the start of the day. RFC 3339 timestamps are accepted too. Default: 30 days before
-                 *     the end.
+                 *     the end; for cohorts, the month of the end and the 23 months before it.
                  */
                 dateFrom?: string;
                 /**
@@ -19703,7 +19886,7 @@ export interface operations {
                  * @description Breakdowns: the number by which the rows are sorted, the largest first. Default `clicks`.
                  *     Rows with equal numbers are sorted by their values.
                  */
-                metric?: "clicks" | "uniqueClicks" | "signups" | "conversions" | "newCustomers" | "revenueCents" | "refundedCents" | "commissionCents" | "netRevenueCents" | "conversionRate" | "epcCents" | "aovCents" | "returnOnCommission";
+                metric?: "clicks" | "uniqueClicks" | "signups" | "conversions" | "newCustomers" | "revenueCents" | "refundedCents" | "commissionCents" | "netRevenueCents" | "conversionRate" | "eventsPerClick" | "epcCents" | "aovCents" | "returnOnCommission";
                 /** @description Breakdowns: the page to return, counted from 1. Default 1. */
                 page?: number;
                 /** @description Breakdowns: rows per page, 1 to 100. Default 20. `limit` is an alias. */
@@ -19780,7 +19963,7 @@ export interface operations {
                 /**
                  * @description The start of the period, rounded down to a quarter of an hour. A date (`YYYY-MM-DD`)
                  *     means the start of the day. RFC 3339 timestamps are accepted too. Default: 30 days before
-                 *     the end.
+                 *     the end; for cohorts, the month of the end and the 23 months before it.
                  */
                 dateFrom?: string;
                 /**
@@ -19826,7 +20009,7 @@ export interface operations {
                  * @description Breakdowns: the number by which the rows are sorted, the largest first. Default `clicks`.
                  *     Rows with equal numbers are sorted by their values.
                  */
-                metric?: "clicks" | "uniqueClicks" | "signups" | "conversions" | "newCustomers" | "revenueCents" | "refundedCents" | "commissionCents" | "netRevenueCents" | "conversionRate" | "epcCents" | "aovCents" | "returnOnCommission";
+                metric?: "clicks" | "uniqueClicks" | "signups" | "conversions" | "newCustomers" | "revenueCents" | "refundedCents" | "commissionCents" | "netRevenueCents" | "conversionRate" | "eventsPerClick" | "epcCents" | "aovCents" | "returnOnCommission";
                 /** @description Breakdowns: the page to return, counted from 1. Default 1. */
                 page?: number;
                 /** @description Breakdowns: rows per page, 1 to 100. Default 20. `limit` is an alias. */
@@ -19871,6 +20054,7 @@ export interface operations {
                      *         "commissionCents": 6600,
                      *         "netRevenueCents": null,
                      *         "conversionRate": 9,
+                     *         "eventsPerClick": 9,
                      *         "epcCents": 6600,
                      *         "aovCents": 3856,
                      *         "returnOnCommission": null
@@ -19886,6 +20070,7 @@ export interface operations {
                      *         "commissionCents": 0,
                      *         "netRevenueCents": null,
                      *         "conversionRate": null,
+                     *         "eventsPerClick": null,
                      *         "epcCents": null,
                      *         "aovCents": null,
                      *         "returnOnCommission": null
@@ -19919,7 +20104,7 @@ export interface operations {
                 /**
                  * @description The start of the period, rounded down to a quarter of an hour. A date (`YYYY-MM-DD`)
                  *     means the start of the day. RFC 3339 timestamps are accepted too. Default: 30 days before
-                 *     the end.
+                 *     the end; for cohorts, the month of the end and the 23 months before it.
                  */
                 dateFrom?: string;
                 /**
@@ -19965,7 +20150,7 @@ export interface operations {
                  * @description Breakdowns: the number by which the rows are sorted, the largest first. Default `clicks`.
                  *     Rows with equal numbers are sorted by their values.
                  */
-                metric?: "clicks" | "uniqueClicks" | "signups" | "conversions" | "newCustomers" | "revenueCents" | "refundedCents" | "commissionCents" | "netRevenueCents" | "conversionRate" | "epcCents" | "aovCents" | "returnOnCommission";
+                metric?: "clicks" | "uniqueClicks" | "signups" | "conversions" | "newCustomers" | "revenueCents" | "refundedCents" | "commissionCents" | "netRevenueCents" | "conversionRate" | "eventsPerClick" | "epcCents" | "aovCents" | "returnOnCommission";
                 /** @description Breakdowns: the page to return, counted from 1. Default 1. */
                 page?: number;
                 /** @description Breakdowns: rows per page, 1 to 100. Default 20. `limit` is an alias. */
@@ -20009,6 +20194,7 @@ export interface operations {
                      *           "commissionCents": 6600,
                      *           "netRevenueCents": null,
                      *           "conversionRate": 9,
+                     *           "eventsPerClick": 9,
                      *           "epcCents": 6600,
                      *           "aovCents": 3856,
                      *           "returnOnCommission": null
@@ -20018,8 +20204,8 @@ export interface operations {
                      */
                     "application/json": components["schemas"]["AnalyticsTimeseries"];
                     /**
-                     * @example start,clicks,uniqueClicks,signups,conversions,newCustomers,revenueCents,refundedCents,commissionCents,netRevenueCents,conversionRate,epcCents,aovCents,returnOnCommission
-                     *     "2026-03-02T00:00:00.000Z",1,1,0,9,1,34700,3300,6600,,9,6600,3856,
+                     * @example start,clicks,uniqueClicks,signups,conversions,newCustomers,revenueCents,refundedCents,commissionCents,netRevenueCents,conversionRate,eventsPerClick,epcCents,aovCents,returnOnCommission
+                     *     "2026-03-02T00:00:00.000Z",1,1,0,9,1,34700,3300,6600,,9,9,6600,3856,
                      */
                     "text/csv; charset=utf-8": string;
                 };
@@ -20187,7 +20373,8 @@ export interface operations {
                      *       ],
                      *       "total": 3,
                      *       "page": 1,
-                     *       "limit": 2
+                     *       "limit": 2,
+                     *       "pageSize": 2
                      *     }
                      */
                     "application/json": components["schemas"]["ListPartnerCommissionsResponse"];
@@ -20399,7 +20586,8 @@ export interface operations {
                      *           "currency": "USD",
                      *           "balanceCents": 4975
                      *         }
-                     *       ]
+                     *       ],
+                     *       "pageSize": 2
                      *     }
                      */
                     "application/json": components["schemas"]["ListPartnerLedgerResponse"];
@@ -20491,7 +20679,8 @@ export interface operations {
                      *       ],
                      *       "total": 2,
                      *       "page": 1,
-                     *       "limit": 20
+                     *       "limit": 20,
+                     *       "pageSize": 20
                      *     }
                      */
                     "application/json": components["schemas"]["ListLinksResponse"];
@@ -20770,7 +20959,8 @@ export interface operations {
                      *       ],
                      *       "total": 2,
                      *       "page": 1,
-                     *       "limit": 2
+                     *       "limit": 2,
+                     *       "pageSize": 2
                      *     }
                      */
                     "application/json": components["schemas"]["ListNotificationsResponse"];
@@ -21434,7 +21624,8 @@ export interface operations {
                      *       ],
                      *       "total": 1,
                      *       "page": 1,
-                     *       "limit": 20
+                     *       "limit": 20,
+                     *       "pageSize": 20
                      *     }
                      */
                     "application/json": components["schemas"]["ListPartnerPayoutsResponse"];
@@ -21651,7 +21842,8 @@ export interface operations {
                      *       ],
                      *       "total": 1,
                      *       "page": 1,
-                     *       "limit": 20
+                     *       "limit": 20,
+                     *       "pageSize": 20
                      *     }
                      */
                     "application/json": components["schemas"]["ListPartnerProgramsResponse"];
@@ -22039,7 +22231,8 @@ export interface operations {
                      *       ],
                      *       "total": 1,
                      *       "page": 1,
-                     *       "limit": 20
+                     *       "limit": 20,
+                     *       "pageSize": 20
                      *     }
                      */
                     "application/json": components["schemas"]["ListPromoCodesResponse"];
@@ -22132,7 +22325,8 @@ export interface operations {
                      *       ],
                      *       "total": 1,
                      *       "page": 1,
-                     *       "limit": 20
+                     *       "limit": 20,
+                     *       "pageSize": 20
                      *     }
                      */
                     "application/json": components["schemas"]["ListPayoutsResponse"];
@@ -22212,7 +22406,8 @@ export interface operations {
                      *       ],
                      *       "total": 2,
                      *       "page": 1,
-                     *       "limit": 1
+                     *       "limit": 1,
+                     *       "pageSize": 1
                      *     }
                      */
                     "application/json": components["schemas"]["ListPayoutBatchesResponse"];
@@ -22687,7 +22882,8 @@ export interface operations {
                      *           "payoutCount": 1,
                      *           "amountCents": 4975
                      *         }
-                     *       ]
+                     *       ],
+                     *       "pageSize": 20
                      *     }
                      */
                     "application/json": components["schemas"]["PayoutPreview"];
@@ -23140,7 +23336,8 @@ export interface operations {
                      *       ],
                      *       "total": 1,
                      *       "page": 1,
-                     *       "limit": 20
+                     *       "limit": 20,
+                     *       "pageSize": 20
                      *     }
                      */
                     "application/json": components["schemas"]["ListProgramsResponse"];
@@ -23559,7 +23756,7 @@ export interface operations {
                 /**
                  * @description The start of the period, rounded down to a quarter of an hour. A date (`YYYY-MM-DD`)
                  *     means the start of the day. RFC 3339 timestamps are accepted too. Default: 30 days before
-                 *     the end.
+                 *     the end; for cohorts, the month of the end and the 23 months before it.
                  */
                 dateFrom?: string;
                 /**
@@ -23598,7 +23795,7 @@ export interface operations {
                  * @description Breakdowns: the number by which the rows are sorted, the largest first. Default `clicks`.
                  *     Rows with equal numbers are sorted by their values.
                  */
-                metric?: "clicks" | "uniqueClicks" | "signups" | "conversions" | "newCustomers" | "revenueCents" | "refundedCents" | "commissionCents" | "netRevenueCents" | "conversionRate" | "epcCents" | "aovCents" | "returnOnCommission";
+                metric?: "clicks" | "uniqueClicks" | "signups" | "conversions" | "newCustomers" | "revenueCents" | "refundedCents" | "commissionCents" | "netRevenueCents" | "conversionRate" | "eventsPerClick" | "epcCents" | "aovCents" | "returnOnCommission";
                 /** @description Breakdowns: the page to return, counted from 1. Default 1. */
                 page?: number;
                 /** @description Breakdowns: rows per page, 1 to 100. Default 20. `limit` is an alias. */
@@ -23645,6 +23842,7 @@ export interface operations {
                      *           "commissionCents": 6600,
                      *           "netRevenueCents": 24800,
                      *           "conversionRate": 9,
+                     *           "eventsPerClick": 9,
                      *           "epcCents": 6600,
                      *           "aovCents": 3856,
                      *           "returnOnCommission": 4.7576
@@ -23662,6 +23860,7 @@ export interface operations {
                      *           "commissionCents": 563,
                      *           "netRevenueCents": 1937,
                      *           "conversionRate": null,
+                     *           "eventsPerClick": null,
                      *           "epcCents": null,
                      *           "aovCents": 2500,
                      *           "returnOnCommission": 4.4405
@@ -23678,6 +23877,7 @@ export interface operations {
                      *         "commissionCents": 0,
                      *         "netRevenueCents": 0,
                      *         "conversionRate": null,
+                     *         "eventsPerClick": null,
                      *         "epcCents": null,
                      *         "aovCents": null,
                      *         "returnOnCommission": null
@@ -23687,9 +23887,9 @@ export interface operations {
                      */
                     "application/json": components["schemas"]["AnalyticsBreakdown"];
                     /**
-                     * @example value,label,clicks,uniqueClicks,signups,conversions,newCustomers,revenueCents,refundedCents,commissionCents,netRevenueCents,conversionRate,epcCents,aovCents,returnOnCommission
-                     *     "01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist",1,1,0,9,1,34700,3300,6600,24800,9,6600,3856,4.7576
-                     *     "01936f2e-7c1a-7a3b-9d4e-5f607182930f","Ben",0,0,0,1,0,2500,0,563,1937,,,2500,4.4405
+                     * @example value,label,clicks,uniqueClicks,signups,conversions,newCustomers,revenueCents,refundedCents,commissionCents,netRevenueCents,conversionRate,eventsPerClick,epcCents,aovCents,returnOnCommission
+                     *     "01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist",1,1,0,9,1,34700,3300,6600,24800,9,9,6600,3856,4.7576
+                     *     "01936f2e-7c1a-7a3b-9d4e-5f607182930f","Ben",0,0,0,1,0,2500,0,563,1937,,,,2500,4.4405
                      */
                     "text/csv; charset=utf-8": string;
                 };
@@ -23709,7 +23909,7 @@ export interface operations {
                 /**
                  * @description The start of the period, rounded down to a quarter of an hour. A date (`YYYY-MM-DD`)
                  *     means the start of the day. RFC 3339 timestamps are accepted too. Default: 30 days before
-                 *     the end.
+                 *     the end; for cohorts, the month of the end and the 23 months before it.
                  */
                 dateFrom?: string;
                 /**
@@ -23748,7 +23948,7 @@ export interface operations {
                  * @description Breakdowns: the number by which the rows are sorted, the largest first. Default `clicks`.
                  *     Rows with equal numbers are sorted by their values.
                  */
-                metric?: "clicks" | "uniqueClicks" | "signups" | "conversions" | "newCustomers" | "revenueCents" | "refundedCents" | "commissionCents" | "netRevenueCents" | "conversionRate" | "epcCents" | "aovCents" | "returnOnCommission";
+                metric?: "clicks" | "uniqueClicks" | "signups" | "conversions" | "newCustomers" | "revenueCents" | "refundedCents" | "commissionCents" | "netRevenueCents" | "conversionRate" | "eventsPerClick" | "epcCents" | "aovCents" | "returnOnCommission";
                 /** @description Breakdowns: the page to return, counted from 1. Default 1. */
                 page?: number;
                 /** @description Breakdowns: rows per page, 1 to 100. Default 20. `limit` is an alias. */
@@ -23815,7 +24015,7 @@ export interface operations {
                 /**
                  * @description The start of the period, rounded down to a quarter of an hour. A date (`YYYY-MM-DD`)
                  *     means the start of the day. RFC 3339 timestamps are accepted too. Default: 30 days before
-                 *     the end.
+                 *     the end; for cohorts, the month of the end and the 23 months before it.
                  */
                 dateFrom?: string;
                 /**
@@ -23854,7 +24054,7 @@ export interface operations {
                  * @description Breakdowns: the number by which the rows are sorted, the largest first. Default `clicks`.
                  *     Rows with equal numbers are sorted by their values.
                  */
-                metric?: "clicks" | "uniqueClicks" | "signups" | "conversions" | "newCustomers" | "revenueCents" | "refundedCents" | "commissionCents" | "netRevenueCents" | "conversionRate" | "epcCents" | "aovCents" | "returnOnCommission";
+                metric?: "clicks" | "uniqueClicks" | "signups" | "conversions" | "newCustomers" | "revenueCents" | "refundedCents" | "commissionCents" | "netRevenueCents" | "conversionRate" | "eventsPerClick" | "epcCents" | "aovCents" | "returnOnCommission";
                 /** @description Breakdowns: the page to return, counted from 1. Default 1. */
                 page?: number;
                 /** @description Breakdowns: rows per page, 1 to 100. Default 20. `limit` is an alias. */
@@ -23933,7 +24133,7 @@ export interface operations {
                 /**
                  * @description The start of the period, rounded down to a quarter of an hour. A date (`YYYY-MM-DD`)
                  *     means the start of the day. RFC 3339 timestamps are accepted too. Default: 30 days before
-                 *     the end.
+                 *     the end; for cohorts, the month of the end and the 23 months before it.
                  */
                 dateFrom?: string;
                 /**
@@ -23972,7 +24172,7 @@ export interface operations {
                  * @description Breakdowns: the number by which the rows are sorted, the largest first. Default `clicks`.
                  *     Rows with equal numbers are sorted by their values.
                  */
-                metric?: "clicks" | "uniqueClicks" | "signups" | "conversions" | "newCustomers" | "revenueCents" | "refundedCents" | "commissionCents" | "netRevenueCents" | "conversionRate" | "epcCents" | "aovCents" | "returnOnCommission";
+                metric?: "clicks" | "uniqueClicks" | "signups" | "conversions" | "newCustomers" | "revenueCents" | "refundedCents" | "commissionCents" | "netRevenueCents" | "conversionRate" | "eventsPerClick" | "epcCents" | "aovCents" | "returnOnCommission";
                 /** @description Breakdowns: the page to return, counted from 1. Default 1. */
                 page?: number;
                 /** @description Breakdowns: rows per page, 1 to 100. Default 20. `limit` is an alias. */
@@ -24019,6 +24219,7 @@ export interface operations {
                      *         "commissionCents": 7163,
                      *         "netRevenueCents": 26737,
                      *         "conversionRate": 10,
+                     *         "eventsPerClick": 10,
                      *         "epcCents": 7163,
                      *         "aovCents": 3720,
                      *         "returnOnCommission": 4.7327
@@ -24034,6 +24235,7 @@ export interface operations {
                      *         "commissionCents": 0,
                      *         "netRevenueCents": 0,
                      *         "conversionRate": null,
+                     *         "eventsPerClick": null,
                      *         "epcCents": null,
                      *         "aovCents": null,
                      *         "returnOnCommission": null
@@ -24067,7 +24269,7 @@ export interface operations {
                 /**
                  * @description The start of the period, rounded down to a quarter of an hour. A date (`YYYY-MM-DD`)
                  *     means the start of the day. RFC 3339 timestamps are accepted too. Default: 30 days before
-                 *     the end.
+                 *     the end; for cohorts, the month of the end and the 23 months before it.
                  */
                 dateFrom?: string;
                 /**
@@ -24106,7 +24308,7 @@ export interface operations {
                  * @description Breakdowns: the number by which the rows are sorted, the largest first. Default `clicks`.
                  *     Rows with equal numbers are sorted by their values.
                  */
-                metric?: "clicks" | "uniqueClicks" | "signups" | "conversions" | "newCustomers" | "revenueCents" | "refundedCents" | "commissionCents" | "netRevenueCents" | "conversionRate" | "epcCents" | "aovCents" | "returnOnCommission";
+                metric?: "clicks" | "uniqueClicks" | "signups" | "conversions" | "newCustomers" | "revenueCents" | "refundedCents" | "commissionCents" | "netRevenueCents" | "conversionRate" | "eventsPerClick" | "epcCents" | "aovCents" | "returnOnCommission";
                 /** @description Breakdowns: the page to return, counted from 1. Default 1. */
                 page?: number;
                 /** @description Breakdowns: rows per page, 1 to 100. Default 20. `limit` is an alias. */
@@ -24152,6 +24354,7 @@ export interface operations {
                      *           "commissionCents": 7163,
                      *           "netRevenueCents": 26737,
                      *           "conversionRate": 10,
+                     *           "eventsPerClick": 10,
                      *           "epcCents": 7163,
                      *           "aovCents": 3720,
                      *           "returnOnCommission": 4.7327
@@ -24161,8 +24364,8 @@ export interface operations {
                      */
                     "application/json": components["schemas"]["AnalyticsTimeseries"];
                     /**
-                     * @example start,clicks,uniqueClicks,signups,conversions,newCustomers,revenueCents,refundedCents,commissionCents,netRevenueCents,conversionRate,epcCents,aovCents,returnOnCommission
-                     *     "2026-03-02T00:00:00.000Z",1,1,0,10,1,37200,3300,7163,26737,10,7163,3720,4.7327
+                     * @example start,clicks,uniqueClicks,signups,conversions,newCustomers,revenueCents,refundedCents,commissionCents,netRevenueCents,conversionRate,eventsPerClick,epcCents,aovCents,returnOnCommission
+                     *     "2026-03-02T00:00:00.000Z",1,1,0,10,1,37200,3300,7163,26737,10,10,7163,3720,4.7327
                      */
                     "text/csv; charset=utf-8": string;
                 };
@@ -24437,7 +24640,8 @@ export interface operations {
                      *       ],
                      *       "total": 1,
                      *       "page": 1,
-                     *       "limit": 20
+                     *       "limit": 20,
+                     *       "pageSize": 20
                      *     }
                      */
                     "application/json": components["schemas"]["ListCommissionsResponse"];
@@ -25908,7 +26112,8 @@ export interface operations {
                      *       ],
                      *       "total": 1,
                      *       "page": 1,
-                     *       "limit": 20
+                     *       "limit": 20,
+                     *       "pageSize": 20
                      *     }
                      */
                     "application/json": components["schemas"]["ListGroupsResponse"];
@@ -26152,7 +26357,8 @@ export interface operations {
                      *       ],
                      *       "total": 2,
                      *       "page": 1,
-                     *       "limit": 20
+                     *       "limit": 20,
+                     *       "pageSize": 20
                      *     }
                      */
                     "application/json": components["schemas"]["ListLinksResponse"];
@@ -26517,7 +26723,8 @@ export interface operations {
                      *       ],
                      *       "total": 3,
                      *       "page": 1,
-                     *       "limit": 2
+                     *       "limit": 2,
+                     *       "pageSize": 2
                      *     }
                      */
                     "application/json": components["schemas"]["ListParticipantsResponse"];
@@ -26915,7 +27122,8 @@ export interface operations {
                      *       ],
                      *       "total": 1,
                      *       "page": 1,
-                     *       "limit": 20
+                     *       "limit": 20,
+                     *       "pageSize": 20
                      *     }
                      */
                     "application/json": components["schemas"]["ListParticipantInvitesResponse"];
@@ -27378,7 +27586,8 @@ export interface operations {
                      *           "currency": "USD",
                      *           "balanceCents": 4975
                      *         }
-                     *       ]
+                     *       ],
+                     *       "pageSize": 2
                      *     }
                      */
                     "application/json": components["schemas"]["ListLedgerResponse"];
@@ -27397,6 +27606,8 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
+                /** @description Identifies the request, so that it can be repeated safely. For at least 24 hours, a request with the same key and body gets the first response, with the header `Idempotent-Replayed: true`. With another body it gets 409 IDEMPOTENCY_KEY_REUSED. */
+                "Idempotency-Key"?: string;
                 /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
                 "X-Mode"?: components["parameters"]["Mode"];
             };
@@ -27449,7 +27660,7 @@ export interface operations {
             401: components["responses"]["UNAUTHORIZED"];
             403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED-SECOND_FACTOR_SETUP_REQUIRED"];
             404: components["responses"]["NOT_FOUND"];
-            409: components["responses"]["PARTICIPANT_ERASED-PERIOD_CLOSED"];
+            409: components["responses"]["IDEMPOTENCY_KEY_REUSED-PARTICIPANT_ERASED-PERIOD_CLOSED"];
             413: components["responses"]["PAYLOAD_TOO_LARGE"];
             415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
             429: components["responses"]["RATE_LIMIT_EXCEEDED"];
@@ -27882,7 +28093,8 @@ export interface operations {
                      *       ],
                      *       "total": 1,
                      *       "page": 1,
-                     *       "limit": 20
+                     *       "limit": 20,
+                     *       "pageSize": 20
                      *     }
                      */
                     "application/json": components["schemas"]["ListPromoCodesResponse"];
@@ -28206,7 +28418,8 @@ export interface operations {
                      *       ],
                      *       "total": 2,
                      *       "page": 1,
-                     *       "limit": 20
+                     *       "limit": 20,
+                     *       "pageSize": 20
                      *     }
                      */
                     "application/json": components["schemas"]["ListProgramRulesResponse"];
@@ -28282,7 +28495,8 @@ export interface operations {
                      *       ],
                      *       "total": 2,
                      *       "page": 1,
-                     *       "limit": 20
+                     *       "limit": 20,
+                     *       "pageSize": 20
                      *     }
                      */
                     "application/json": components["schemas"]["ListServiceTokensResponse"];
@@ -28492,7 +28706,8 @@ export interface operations {
                      *       ],
                      *       "total": 1,
                      *       "page": 1,
-                     *       "limit": 20
+                     *       "limit": 20,
+                     *       "pageSize": 20
                      *     }
                      */
                     "application/json": components["schemas"]["ListWebhooksResponse"];
@@ -28720,7 +28935,8 @@ export interface operations {
                      *       ],
                      *       "total": 31,
                      *       "page": 1,
-                     *       "limit": 31
+                     *       "limit": 31,
+                     *       "pageSize": 31
                      *     }
                      */
                     "application/json": components["schemas"]["ListEventTypesResponse"];
@@ -28937,7 +29153,8 @@ export interface operations {
                      *       ],
                      *       "total": 1,
                      *       "page": 1,
-                     *       "limit": 20
+                     *       "limit": 20,
+                     *       "pageSize": 20
                      *     }
                      */
                     "application/json": components["schemas"]["ListDeliveriesResponse"];
@@ -29440,7 +29657,8 @@ export interface operations {
                      *       ],
                      *       "total": 8,
                      *       "page": 1,
-                     *       "limit": 2
+                     *       "limit": 2,
+                     *       "pageSize": 2
                      *     }
                      */
                     "application/json": components["schemas"]["ListAuditLogResponse"];
@@ -29555,7 +29773,8 @@ export interface operations {
                      *       ],
                      *       "total": 1,
                      *       "page": 1,
-                     *       "limit": 20
+                     *       "limit": 20,
+                     *       "pageSize": 20
                      *     }
                      */
                     "application/json": components["schemas"]["ListInvitesResponse"];
@@ -29701,7 +29920,8 @@ export interface operations {
                      *       ],
                      *       "total": 2,
                      *       "page": 1,
-                     *       "limit": 20
+                     *       "limit": 20,
+                     *       "pageSize": 20
                      *     }
                      */
                     "application/json": components["schemas"]["ListMembersResponse"];
@@ -29875,7 +30095,8 @@ export interface operations {
                      *       ],
                      *       "total": 1,
                      *       "page": 1,
-                     *       "limit": 20
+                     *       "limit": 20,
+                     *       "pageSize": 20
                      *     }
                      */
                     "application/json": components["schemas"]["ListNotificationLogResponse"];
