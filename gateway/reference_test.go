@@ -49,7 +49,7 @@ func TestReferencePage_IsServedWithItsPolicy(t *testing.T) {
 func TestDocuments_AreCompressedAndRevalidated(t *testing.T) {
 	f := newFixture(t, nil)
 	for _, path := range []string{"/docs", "/docs/redoc-2.5.4.js", "/docs/reference.js", contract.OpenAPIPath} {
-		// The header turns off the transparent decompression of the client.
+		// The header disables the transparent decompression of the client.
 		plain, compressed := f.do("GET", path, "", "Accept-Encoding", "identity"), f.do("GET", path, "", "Accept-Encoding", "gzip")
 		reader, err := gzip.NewReader(strings.NewReader(compressed.body))
 		if err != nil || compressed.header.Get("Content-Encoding") != "gzip" || compressed.header.Get("Content-Length") != strconv.Itoa(len(compressed.body)) {

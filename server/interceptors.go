@@ -151,12 +151,12 @@ func (p *pipeline) mapErrors(ctx context.Context, req any, info *grpc.UnaryServe
 	if isInternalError(err) {
 		// The caller can repeat a call that ends with 503. The alerts about errors of the
 		// level ERROR are for faults that need a correction.
-		level, message := slog.LevelError, "internal error"
+		fault := []slog.Attr{slog.String("request_id", RequestID(ctx)), slog.String("method", info.FullMethod), slog.String("error", err.Error())}
 		if st.Code() == codes.Unavailable {
-			level, message = slog.LevelWarn, "the call ends with SERVICE_UNAVAILABLE"
+			p.log.LogAttrs(ctx, slog.LevelWarn, "the call ends with SERVICE_UNAVAILABLE", fault...)
+		} else {
+			p.log.LogAttrs(ctx, slog.LevelError, "internal error", fault...)
 		}
-		p.log.LogAttrs(ctx, level, message, slog.String("request_id", RequestID(ctx)),
-			slog.String("method", info.FullMethod), slog.String("error", err.Error()))
 	}
 	return nil, st.Err()
 }

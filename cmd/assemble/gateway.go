@@ -111,12 +111,11 @@ func logCore(ctx context.Context, conn *grpc.ClientConn, address string, log *sl
 	for {
 		conn.Connect()
 		state := conn.GetState()
-		switch {
-		case state == logged:
-		case state == connectivity.Ready:
+		if state == connectivity.Ready && state != logged {
 			log.LogAttrs(ctx, slog.LevelInfo, "the core is reached", slog.String("core", address))
 			logged = state
-		case state == connectivity.TransientFailure:
+		}
+		if state == connectivity.TransientFailure && state != logged {
 			log.LogAttrs(ctx, slog.LevelWarn, "the core is not reached; check the address, and the TLS settings of both sides",
 				slog.String("core", address), slog.String("setting", "TRIBUTARY_GRPC_ADDR"))
 			logged = state

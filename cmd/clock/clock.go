@@ -170,7 +170,7 @@ func (c *Clock) measure(ctx context.Context) (time.Duration, error) {
 	}
 	c.offset.Set(offset.Seconds())
 	if offset.Abs() > warnOffset {
-		c.log.LogAttrs(ctx, slog.LevelWarn, describe(offset, c.server.Name), slog.Duration("offset", offset))
+		c.log.LogAttrs(ctx, slog.LevelWarn, "the clock of this machine is wrong", slog.String("detail", describe(offset, c.server.Name)))
 	}
 	return offset, nil
 }

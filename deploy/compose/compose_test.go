@@ -114,7 +114,7 @@ func TestNetworks(t *testing.T) {
 		t.Errorf("core and proxy share the networks %q, want proxy", shared)
 	}
 	for _, network := range []string{"proxy", "private", "clicks", "metrics"} {
-		if !bool(project.Networks[network].Internal) {
+		if !project.Networks[network].Internal {
 			t.Errorf("the network %s reaches the internet", network)
 		}
 	}

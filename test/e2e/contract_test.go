@@ -302,8 +302,8 @@ func testResponses(t *testing.T, sys *system) {
 		}
 	})
 	t.Run("text is returned unchanged", func(t *testing.T) {
-		name := "<b>\"Ünï\\cödé\" 🛶 \u2028 & {{.}}"
-		f.merchant.post(t, "/api/v1/programs", object{"name": name}).wantStatus(http.StatusCreated).wantFields(object{"name": name})
+		text := "<b>\"Ünï\\cödé\" 🛶 \u2028 & {{.}}"
+		f.merchant.post(t, "/api/v1/programs", object{"name": "Text", "description": text}).wantStatus(http.StatusCreated).wantFields(object{"description": text})
 	})
 }
 
