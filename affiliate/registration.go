@@ -18,8 +18,8 @@ const (
 )
 
 // PlainName reports whether a name can be shown in mails. Mail programs turn a name with
-// "://" or "www." into a link, so the name of a workspace could be an advertisement to
-// everybody who is invited. Line breaks and the characters that change the direction of
+// "://" or "www." into a link, so the name of a workspace could carry an
+// advertisement to invited persons. Line breaks and the characters that change the direction of
 // text could make a name look like other parts of the mail.
 func PlainName(name string) bool {
 	lower := strings.ToLower(name)

@@ -111,14 +111,17 @@ func logCore(ctx context.Context, conn *grpc.ClientConn, address string, log *sl
 	for {
 		conn.Connect()
 		state := conn.GetState()
-		if state == connectivity.Ready && state != logged {
-			log.LogAttrs(ctx, slog.LevelInfo, "the core is reached", slog.String("core", address))
-			logged = state
-		}
-		if state == connectivity.TransientFailure && state != logged {
-			log.LogAttrs(ctx, slog.LevelWarn, "the core is not reached; check the address, and the TLS settings of both sides",
-				slog.String("core", address), slog.String("setting", "TRIBUTARY_GRPC_ADDR"))
-			logged = state
+		if state != logged {
+			switch state {
+			case connectivity.Ready:
+				log.LogAttrs(ctx, slog.LevelInfo, "the core is reached", slog.String("core", address))
+				logged = state
+			case connectivity.TransientFailure:
+				log.LogAttrs(ctx, slog.LevelWarn, "the core is not reached; check the address, and the TLS settings of both sides",
+					slog.String("core", address), slog.String("setting", "TRIBUTARY_GRPC_ADDR"))
+				logged = state
+			default: // idle, connecting or shut down
+			}
 		}
 		if !conn.WaitForStateChange(ctx, state) {
 			return

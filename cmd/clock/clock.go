@@ -5,7 +5,7 @@
 // Processes compare times that other processes have stored: ends of leases, due times of
 // webhooks, times of clicks. A wrong clock of one machine would therefore stop the work of the
 // others. So Clock.Now returns the last time that the server has reported plus the time that
-// has passed since on the monotonic clock, which nobody can set. A step of the machine's clock
+// has passed since on the monotonic clock, which cannot be set. A step of the machine's clock
 // changes nothing.
 //
 // The machine's clock is still used for logs and for the validity of certificates. So a Clock

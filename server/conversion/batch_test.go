@@ -40,9 +40,9 @@ func (f *fixture) reportBatch(items ...*reportRequest) (*affiliatev1.ReportConve
 // reportBatchWithKey reports a batch with an Idempotency-Key. The second result says
 // whether the response is the stored response to an earlier call.
 func (f *fixture) reportBatchWithKey(key string, items ...*reportRequest) (*affiliatev1.ReportConversionsResponse, bool, error) {
-	ctx, transport := withTransport(f.asKey(), key)
+	ctx, transport := servertest.WithTransport(f.asKey(), key)
 	response, err := f.service.ReportConversions(ctx, batchOf(items...))
-	return response, transport.replayed(), err
+	return response, transport.Replayed(), err
 }
 
 // itemCodes returns the error code of each item, and "ok" for each item that succeeded.

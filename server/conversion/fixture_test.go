@@ -13,9 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/metadata"
-
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/cmd/stores"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
@@ -346,41 +343,6 @@ func (c *parallelCalls) want(want map[string]int) {
 	if got := c.wait(); !maps.Equal(got, want) {
 		c.Errorf("the parallel calls had the results %v, want %v", got, want)
 	}
-}
-
-// transport is the transport of one call. It records the response header.
-type transport struct {
-	grpc.ServerTransportStream
-	mu     sync.Mutex
-	header metadata.MD
-}
-
-// withTransport returns the context of a call with a transport. If key is not empty, the
-// call has this Idempotency-Key.
-func withTransport(ctx context.Context, key ...string) (context.Context, *transport) {
-	t := &transport{}
-	if len(key) > 0 {
-		ctx = metadata.NewIncomingContext(ctx, metadata.Pairs("idempotency-key", key[0]))
-	}
-	return grpc.NewContextWithServerTransportStream(ctx, t), t
-}
-
-func (t *transport) SetHeader(md metadata.MD) error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.header = metadata.Join(t.header, md)
-	return nil
-}
-
-// replayed reports whether the response is the stored response to an earlier call.
-func (t *transport) replayed() bool { return len(t.header.Get("idempotent-replayed")) > 0 }
-
-// status returns the HTTP status that the service has set, or an empty string.
-func (t *transport) status() string {
-	if values := t.header.Get("x-http-code"); len(values) > 0 {
-		return values[0]
-	}
-	return ""
 }
 
 // errDatabase is the internal error that observedStore returns.

@@ -19,9 +19,9 @@ import (
 // reportWithKey reports a conversion with an Idempotency-Key. The second result says
 // whether the response is the stored response to an earlier call.
 func (f *fixture) reportWithKey(key string, req *reportRequest) (*affiliatev1.ReportConversionResponse, bool, error) {
-	ctx, transport := withTransport(f.asKey(), key)
+	ctx, transport := servertest.WithTransport(f.asKey(), key)
 	response, err := f.service.ReportConversion(ctx, req)
-	return response, transport.replayed(), err
+	return response, transport.Replayed(), err
 }
 
 // recordWithKey reports a conversion with an Idempotency-Key and ends the test unless the
@@ -130,9 +130,9 @@ func TestIdempotencyKey_BelongsToBodyMethodAndScope(t *testing.T) {
 		t.Errorf("ReportConversions with the key of a single report returned %v, replayed %t", err, replayed)
 	}
 	for name, shop := range map[string]*pgtest.Shop{"the other mode": f.InOtherMode(), "another workspace": f.NewShop(affiliate.ModeTest)} {
-		ctx, transport := withTransport(servertest.AsSecretKey(t, shop.Scope), "k-1")
-		if _, err := f.service.ReportConversion(ctx, purchase("order-1", f.unknownClick())); err != nil || transport.replayed() {
-			t.Errorf("ReportConversion with the same key in %s returned %v, replayed %t", name, err, transport.replayed())
+		ctx, transport := servertest.WithTransport(servertest.AsSecretKey(t, shop.Scope), "k-1")
+		if _, err := f.service.ReportConversion(ctx, purchase("order-1", f.unknownClick())); err != nil || transport.Replayed() {
+			t.Errorf("ReportConversion with the same key in %s returned %v, replayed %t", name, err, transport.Replayed())
 		}
 	}
 }

@@ -26,9 +26,9 @@ func (f *fixture) refund(sale, external string, cents int64) (*affiliatev1.Refun
 	if cents > 0 {
 		req.AmountCents = &cents
 	}
-	ctx, transport := withTransport(f.asKey())
+	ctx, transport := servertest.WithTransport(f.asKey())
 	r, err := f.service.RefundConversion(ctx, req)
-	return r, transport.status(), err
+	return r, transport.Status(), err
 }
 
 func (f *fixture) mustRefund(sale, external string, cents int64) *affiliatev1.Refund {

@@ -8,8 +8,6 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
@@ -55,12 +53,11 @@ func TestCreateLedgerEntry_OncePerIdempotencyKey(t *testing.T) {
 	anna, ben := f.Join("Anna"), f.Join("Ben")
 	create := func(f *fixture, key string, p pgtest.Participant, cents int64) (entry *affiliatev1.LedgerEntry, replayed bool, err error) {
 		f.clock.Advance(time.Second)
-		header := &responseHeader{}
-		ctx := metadata.NewIncomingContext(f.asOwner(), metadata.Pairs("idempotency-key", key))
-		entry, err = f.service.CreateLedgerEntry(grpc.NewContextWithServerTransportStream(ctx, header), &affiliatev1.CreateLedgerEntryRequest{
+		ctx, transport := servertest.WithTransport(f.asOwner(), key)
+		entry, err = f.service.CreateLedgerEntry(ctx, &affiliatev1.CreateLedgerEntryRequest{
 			ProgramId: f.Program.String(), ParticipantId: p.ID.String(), Type: bonus, AmountCents: cents, Reason: "R",
 		})
-		return entry, len(header.md.Get("idempotent-replayed")) > 0, err
+		return entry, transport.Replayed(), err
 	}
 	first, replayed, err := create(f, "k-1", anna, 500)
 	if err != nil || replayed {
@@ -104,17 +101,6 @@ func TestCreateLedgerEntry_OncePerIdempotencyKey(t *testing.T) {
 	if _, replayed, err := create(f, "k-1", anna, 500); err != nil || replayed {
 		t.Errorf("a day later the request returned %v, replayed %t; want a new entry", err, replayed)
 	}
-}
-
-// responseHeader stores the header of a response.
-type responseHeader struct {
-	grpc.ServerTransportStream
-	md metadata.MD
-}
-
-func (h *responseHeader) SetHeader(md metadata.MD) error {
-	h.md = metadata.Join(h.md, md)
-	return nil
 }
 
 func TestLedger_OfOtherScopesIsNotFound(t *testing.T) {

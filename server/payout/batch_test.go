@@ -10,8 +10,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -115,17 +113,6 @@ func TestPreviewPayouts_AppliesCutoffAndPayoutTerm(t *testing.T) {
 	}
 }
 
-// headerRecorder records the response headers of one call.
-type headerRecorder struct {
-	grpc.ServerTransportStream
-	header metadata.MD
-}
-
-func (r *headerRecorder) SetHeader(md metadata.MD) error {
-	r.header = metadata.Join(r.header, md)
-	return nil
-}
-
 func TestCreatePayoutBatch_OncePerIdempotencyKey(t *testing.T) {
 	f := newFixture(t)
 	p := f.partner("Anna")
@@ -141,12 +128,12 @@ func TestCreatePayoutBatch_OncePerIdempotencyKey(t *testing.T) {
 	}
 	create := func(key string, wantReplayed bool) *affiliatev1.PayoutBatch {
 		t.Helper()
-		r := &headerRecorder{}
-		b, err := f.service.CreatePayoutBatch(grpc.NewContextWithServerTransportStream(withKey(f.asFinance(), key), r), &affiliatev1.CreatePayoutBatchRequest{})
+		ctx, transport := servertest.WithTransport(f.asFinance(), key)
+		b, err := f.service.CreatePayoutBatch(ctx, &affiliatev1.CreatePayoutBatchRequest{})
 		if err != nil {
 			t.Fatalf("CreatePayoutBatch with the key %s: %v", key, err)
 		}
-		if replayed := slices.Equal(r.header.Get("idempotent-replayed"), []string{"true"}); replayed != wantReplayed {
+		if replayed := transport.Replayed(); replayed != wantReplayed {
 			t.Errorf("CreatePayoutBatch with the key %s was replayed: %t, want %t", key, replayed, wantReplayed)
 		}
 		return b

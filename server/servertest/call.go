@@ -6,8 +6,12 @@ package servertest
 
 import (
 	"context"
+	"slices"
+	"sync"
 	"testing"
 
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tributary-hq/tributary/affiliate"
@@ -32,6 +36,44 @@ func AsPartner(t testing.TB, partner affiliate.UserID, mode affiliate.Mode) cont
 func AsSecretKey(t testing.TB, scope affiliate.Scope) context.Context {
 	t.Helper()
 	return server.WithPrincipal(t.Context(), server.Principal{Kind: server.SecretKey, Workspace: scope.Workspace, Mode: scope.Mode})
+}
+
+// Transport is the transport of one call. It records the response header.
+type Transport struct {
+	grpc.ServerTransportStream
+	mu     sync.Mutex
+	header metadata.MD
+}
+
+// WithTransport returns the context of a call with a transport. If key is given, the call
+// has this Idempotency-Key.
+func WithTransport(ctx context.Context, key ...string) (context.Context, *Transport) {
+	t := &Transport{}
+	if len(key) > 0 {
+		ctx = metadata.NewIncomingContext(ctx, metadata.Pairs("idempotency-key", key[0]))
+	}
+	return grpc.NewContextWithServerTransportStream(ctx, t), t
+}
+
+// SetHeader implements grpc.ServerTransportStream.
+func (t *Transport) SetHeader(md metadata.MD) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.header = metadata.Join(t.header, md)
+	return nil
+}
+
+// Replayed reports whether the response is the stored response to an earlier call.
+func (t *Transport) Replayed() bool {
+	return slices.Equal(t.header.Get("idempotent-replayed"), []string{"true"})
+}
+
+// Status returns the HTTP status that the service has set, or an empty string.
+func (t *Transport) Status() string {
+	if values := t.header.Get("x-http-code"); len(values) > 0 {
+		return values[0]
+	}
+	return ""
 }
 
 // Annotations is the field of the violation that Check returns if a request breaks a

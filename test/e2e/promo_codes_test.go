@@ -151,7 +151,7 @@ func TestCustomerBinding(t *testing.T) {
 		"attribution.method": "customer", "attribution.reason_code": "CUSTOMER_BOUND", "attribution.participant_id": f.participant, "commission.amount_cents": 2000,
 	})
 	reportFor("c-2", purchase(click), "renewal").wantFields(object{"attributed": false, "attribution.reason_code": "CLICK_EXPIRED"})
-	// A bound customer is a signal, a customer that is not bound is none.
+	// A bound customer is a signal. A customer without a binding is not.
 	renewalOf := func(customer string) object {
 		return object{
 			"event_type": "renewal", "external_transaction_id": uniqueName("order"), "amount_cents": 10000, "currency": "USD", "customer_id": customer,

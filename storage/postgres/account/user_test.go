@@ -30,7 +30,7 @@ func TestTakenAddress_ViolatesNoIndex(t *testing.T) {
 	f.WantCount(1, "new accounts", `select count(*) from users where id = $1`, user.ID)
 }
 
-// A transaction that takes an address waits for another one that gives a user the address.
+// Two transactions that give a user the same address run one after the other.
 func TestTakenAddress_WaitsForConcurrentTransactions(t *testing.T) {
 	f := newFixture(t)
 	other := f.NewPartner("John", pgtest.Row{"email": "john@example.com"})
