@@ -36,7 +36,8 @@ func testPrograms(t *testing.T, sys *system) {
 			"linkParam": "ref", "autoApprovePartners": true, "isPublic": false, "termsUrl": "https://shop.example/terms",
 			"commissionRules": object{"commissionType": "flat", "flatAmountCents": 1_000_000_000_000, "holdPeriodDays": 0, "autoApproval": false, "netBasis": "net_of_tax"},
 		}).wantStatus(http.StatusCreated).wantFields(object{
-			"slug": "all-of-it", "currency": "EUR", "allowedDomains": []any{"www.shop.example"}, "attributionWindowDays": 365,
+			"slug": "all-of-it", "currency": "EUR", "attributionWindowDays": 365,
+			"allowedDomains":   []any{"www.shop.example", "*.www.shop.example", "go.shop.example", "*.go.shop.example"},
 			"attributionModel": "first_click", "linkParam": "ref", "autoApprovePartners": true, "isPublic": false,
 			"commissionRules.commissionType": "flat", "commissionRules.percentage": nil, "commissionRules.flatAmountCents": 1_000_000_000_000,
 			"commissionRules.holdPeriodDays": 0, "commissionRules.autoApproval": false, "commissionRules.netBasis": "net_of_tax",
@@ -127,7 +128,7 @@ func testProgramChanges(t *testing.T, sys *system) {
 	})
 	t.Run("arrays are replaced", func(t *testing.T) {
 		merchant.patch(t, path, object{"allowedDomains": []string{"C.example"}}).wantStatus(http.StatusOK).wantFields(object{"allowedDomains": []any{"c.example"}})
-		merchant.patch(t, path, object{"allowedDomains": []string{}}).wantFields(object{"allowedDomains": []any{}})
+		merchant.patch(t, path, object{"allowedDomains": []string{}}).wantFields(object{"allowedDomains": []any{"shop.example", "*.shop.example"}})
 	})
 	t.Run("fields that cannot be changed are rejected", func(t *testing.T) {
 		for field, value := range (object{"status": "active", "mode": "test", "id": "x", "updateMask": "name", "programId": "x"}) {

@@ -13512,12 +13512,12 @@ export interface operations {
                      *           "uniqueClicks": 1,
                      *           "signups": 0,
                      *           "conversions": 9,
-                     *           "newCustomers": 1,
+                     *           "newCustomers": 8,
                      *           "revenueCents": 34700,
                      *           "refundedCents": 3300,
                      *           "commissionCents": 6600,
                      *           "netRevenueCents": 24800,
-                     *           "conversionRate": 9,
+                     *           "conversionRate": 8,
                      *           "eventsPerClick": 9,
                      *           "epcCents": 6600,
                      *           "aovCents": 3856,
@@ -13530,7 +13530,7 @@ export interface operations {
                      *           "uniqueClicks": 0,
                      *           "signups": 0,
                      *           "conversions": 1,
-                     *           "newCustomers": 0,
+                     *           "newCustomers": 1,
                      *           "revenueCents": 2500,
                      *           "refundedCents": 0,
                      *           "commissionCents": 563,
@@ -13564,8 +13564,8 @@ export interface operations {
                     "application/json": components["schemas"]["AnalyticsBreakdown"];
                     /**
                      * @example value,label,clicks,uniqueClicks,signups,conversions,newCustomers,revenueCents,refundedCents,commissionCents,netRevenueCents,conversionRate,eventsPerClick,epcCents,aovCents,returnOnCommission
-                     *     "01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist",1,1,0,9,1,34700,3300,6600,24800,9,9,6600,3856,4.7576
-                     *     "01936f2e-7c1a-7a3b-9d4e-5f607182930f","Ben",0,0,0,1,0,2500,0,563,1937,,,,2500,4.4405
+                     *     "01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist",1,1,0,9,8,34700,3300,6600,24800,8,9,6600,3856,4.7576
+                     *     "01936f2e-7c1a-7a3b-9d4e-5f607182930f","Ben",0,0,0,1,1,2500,0,563,1937,,,,2500,4.4405
                      */
                     "text/csv; charset=utf-8": string;
                 };
@@ -13786,7 +13786,7 @@ export interface operations {
                      *         {
                      *           "name": "conversions",
                      *           "count": 10,
-                     *           "rate": null
+                     *           "rate": 10
                      *         },
                      *         {
                      *           "name": "approved",
@@ -13904,12 +13904,12 @@ export interface operations {
                      *         "uniqueClicks": 1,
                      *         "signups": 0,
                      *         "conversions": 10,
-                     *         "newCustomers": 1,
+                     *         "newCustomers": 9,
                      *         "revenueCents": 37200,
                      *         "refundedCents": 3300,
                      *         "commissionCents": 7163,
                      *         "netRevenueCents": 26737,
-                     *         "conversionRate": 10,
+                     *         "conversionRate": 9,
                      *         "eventsPerClick": 10,
                      *         "epcCents": 7163,
                      *         "aovCents": 3720,
@@ -14044,12 +14044,12 @@ export interface operations {
                      *           "uniqueClicks": 1,
                      *           "signups": 0,
                      *           "conversions": 10,
-                     *           "newCustomers": 1,
+                     *           "newCustomers": 9,
                      *           "revenueCents": 37200,
                      *           "refundedCents": 3300,
                      *           "commissionCents": 7163,
                      *           "netRevenueCents": 26737,
-                     *           "conversionRate": 10,
+                     *           "conversionRate": 9,
                      *           "eventsPerClick": 10,
                      *           "epcCents": 7163,
                      *           "aovCents": 3720,
@@ -14061,7 +14061,7 @@ export interface operations {
                     "application/json": components["schemas"]["AnalyticsTimeseries"];
                     /**
                      * @example start,clicks,uniqueClicks,signups,conversions,newCustomers,revenueCents,refundedCents,commissionCents,netRevenueCents,conversionRate,eventsPerClick,epcCents,aovCents,returnOnCommission
-                     *     "2026-03-02T00:00:00.000Z",1,1,0,10,1,37200,3300,7163,26737,10,10,7163,3720,4.7327
+                     *     "2026-03-02T00:00:00.000Z",1,1,0,10,9,37200,3300,7163,26737,9,10,7163,3720,4.7327
                      */
                     "text/csv; charset=utf-8": string;
                 };
@@ -19675,12 +19675,12 @@ export interface operations {
                      *           "uniqueClicks": 1,
                      *           "signups": 0,
                      *           "conversions": 9,
-                     *           "newCustomers": 1,
+                     *           "newCustomers": 8,
                      *           "revenueCents": 34700,
                      *           "refundedCents": 3300,
                      *           "commissionCents": 6600,
                      *           "netRevenueCents": null,
-                     *           "conversionRate": 9,
+                     *           "conversionRate": 8,
                      *           "eventsPerClick": 9,
                      *           "epcCents": 6600,
                      *           "aovCents": 3856,
@@ -19709,7 +19709,7 @@ export interface operations {
                     "application/json": components["schemas"]["AnalyticsBreakdown"];
                     /**
                      * @example value,label,clicks,uniqueClicks,signups,conversions,newCustomers,revenueCents,refundedCents,commissionCents,netRevenueCents,conversionRate,eventsPerClick,epcCents,aovCents,returnOnCommission
-                     *     "01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist",1,1,0,9,1,34700,3300,6600,,9,9,6600,3856,
+                     *     "01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist",1,1,0,9,8,34700,3300,6600,,8,9,6600,3856,
                      */
                     "text/csv; charset=utf-8": string;
                 };
@@ -19930,7 +19930,7 @@ export interface operations {
                      *         {
                      *           "name": "conversions",
                      *           "count": 9,
-                     *           "rate": null
+                     *           "rate": 9
                      *         },
                      *         {
                      *           "name": "approved",
@@ -20048,12 +20048,12 @@ export interface operations {
                      *         "uniqueClicks": 1,
                      *         "signups": 0,
                      *         "conversions": 9,
-                     *         "newCustomers": 1,
+                     *         "newCustomers": 8,
                      *         "revenueCents": 34700,
                      *         "refundedCents": 3300,
                      *         "commissionCents": 6600,
                      *         "netRevenueCents": null,
-                     *         "conversionRate": 9,
+                     *         "conversionRate": 8,
                      *         "eventsPerClick": 9,
                      *         "epcCents": 6600,
                      *         "aovCents": 3856,
@@ -20188,12 +20188,12 @@ export interface operations {
                      *           "uniqueClicks": 1,
                      *           "signups": 0,
                      *           "conversions": 9,
-                     *           "newCustomers": 1,
+                     *           "newCustomers": 8,
                      *           "revenueCents": 34700,
                      *           "refundedCents": 3300,
                      *           "commissionCents": 6600,
                      *           "netRevenueCents": null,
-                     *           "conversionRate": 9,
+                     *           "conversionRate": 8,
                      *           "eventsPerClick": 9,
                      *           "epcCents": 6600,
                      *           "aovCents": 3856,
@@ -20205,7 +20205,7 @@ export interface operations {
                     "application/json": components["schemas"]["AnalyticsTimeseries"];
                     /**
                      * @example start,clicks,uniqueClicks,signups,conversions,newCustomers,revenueCents,refundedCents,commissionCents,netRevenueCents,conversionRate,eventsPerClick,epcCents,aovCents,returnOnCommission
-                     *     "2026-03-02T00:00:00.000Z",1,1,0,9,1,34700,3300,6600,,9,9,6600,3856,
+                     *     "2026-03-02T00:00:00.000Z",1,1,0,9,8,34700,3300,6600,,8,9,6600,3856,
                      */
                     "text/csv; charset=utf-8": string;
                 };
@@ -23836,12 +23836,12 @@ export interface operations {
                      *           "uniqueClicks": 1,
                      *           "signups": 0,
                      *           "conversions": 9,
-                     *           "newCustomers": 1,
+                     *           "newCustomers": 8,
                      *           "revenueCents": 34700,
                      *           "refundedCents": 3300,
                      *           "commissionCents": 6600,
                      *           "netRevenueCents": 24800,
-                     *           "conversionRate": 9,
+                     *           "conversionRate": 8,
                      *           "eventsPerClick": 9,
                      *           "epcCents": 6600,
                      *           "aovCents": 3856,
@@ -23854,7 +23854,7 @@ export interface operations {
                      *           "uniqueClicks": 0,
                      *           "signups": 0,
                      *           "conversions": 1,
-                     *           "newCustomers": 0,
+                     *           "newCustomers": 1,
                      *           "revenueCents": 2500,
                      *           "refundedCents": 0,
                      *           "commissionCents": 563,
@@ -23888,8 +23888,8 @@ export interface operations {
                     "application/json": components["schemas"]["AnalyticsBreakdown"];
                     /**
                      * @example value,label,clicks,uniqueClicks,signups,conversions,newCustomers,revenueCents,refundedCents,commissionCents,netRevenueCents,conversionRate,eventsPerClick,epcCents,aovCents,returnOnCommission
-                     *     "01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist",1,1,0,9,1,34700,3300,6600,24800,9,9,6600,3856,4.7576
-                     *     "01936f2e-7c1a-7a3b-9d4e-5f607182930f","Ben",0,0,0,1,0,2500,0,563,1937,,,,2500,4.4405
+                     *     "01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist",1,1,0,9,8,34700,3300,6600,24800,8,9,6600,3856,4.7576
+                     *     "01936f2e-7c1a-7a3b-9d4e-5f607182930f","Ben",0,0,0,1,1,2500,0,563,1937,,,,2500,4.4405
                      */
                     "text/csv; charset=utf-8": string;
                 };
@@ -24100,7 +24100,7 @@ export interface operations {
                      *         {
                      *           "name": "conversions",
                      *           "count": 10,
-                     *           "rate": null
+                     *           "rate": 10
                      *         },
                      *         {
                      *           "name": "approved",
@@ -24213,12 +24213,12 @@ export interface operations {
                      *         "uniqueClicks": 1,
                      *         "signups": 0,
                      *         "conversions": 10,
-                     *         "newCustomers": 1,
+                     *         "newCustomers": 9,
                      *         "revenueCents": 37200,
                      *         "refundedCents": 3300,
                      *         "commissionCents": 7163,
                      *         "netRevenueCents": 26737,
-                     *         "conversionRate": 10,
+                     *         "conversionRate": 9,
                      *         "eventsPerClick": 10,
                      *         "epcCents": 7163,
                      *         "aovCents": 3720,
@@ -24348,12 +24348,12 @@ export interface operations {
                      *           "uniqueClicks": 1,
                      *           "signups": 0,
                      *           "conversions": 10,
-                     *           "newCustomers": 1,
+                     *           "newCustomers": 9,
                      *           "revenueCents": 37200,
                      *           "refundedCents": 3300,
                      *           "commissionCents": 7163,
                      *           "netRevenueCents": 26737,
-                     *           "conversionRate": 10,
+                     *           "conversionRate": 9,
                      *           "eventsPerClick": 10,
                      *           "epcCents": 7163,
                      *           "aovCents": 3720,
@@ -24365,7 +24365,7 @@ export interface operations {
                     "application/json": components["schemas"]["AnalyticsTimeseries"];
                     /**
                      * @example start,clicks,uniqueClicks,signups,conversions,newCustomers,revenueCents,refundedCents,commissionCents,netRevenueCents,conversionRate,eventsPerClick,epcCents,aovCents,returnOnCommission
-                     *     "2026-03-02T00:00:00.000Z",1,1,0,10,1,37200,3300,7163,26737,10,10,7163,3720,4.7327
+                     *     "2026-03-02T00:00:00.000Z",1,1,0,10,9,37200,3300,7163,26737,9,10,7163,3720,4.7327
                      */
                     "text/csv; charset=utf-8": string;
                 };
@@ -30186,7 +30186,7 @@ export interface operations {
                      *         "conversions": 0,
                      *         "commissions": 0,
                      *         "webhookDeliveries": 0,
-                     *         "notificationLogs": 4,
+                     *         "notificationLogs": 1,
                      *         "promoCodes": 0,
                      *         "payouts": 0
                      *       }
@@ -30211,7 +30211,7 @@ export interface operations {
                      *         "conversions": 0,
                      *         "commissions": 0,
                      *         "webhookDeliveries": 0,
-                     *         "notificationLogs": 4,
+                     *         "notificationLogs": 1,
                      *         "promoCodes": 0,
                      *         "payouts": 0
                      *       }
