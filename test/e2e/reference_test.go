@@ -160,6 +160,13 @@ func (c *referenceCalls) identity(t *testing.T) {
 func (c *referenceCalls) testData(t *testing.T) {
 	t.Helper()
 	f := c.sys.newFixture(t, "test", nil)
+	// Jobs create the mails, so the number of mails is not complete at once.
+	eventually(t, waitTimeout, "the mails of the workspace exist", func() error {
+		if n := c.sys.count(t, `select count(*) from mails where workspace_id = $1`, f.merchant.workspace); n < 4 {
+			return fmt.Errorf("%d of 4 mails exist", n)
+		}
+		return nil
+	})
 	c.sys.settle(t, f.merchant.workspace)
 	c.call(c.anonymous.withCredential(f.merchant.access), "DELETE", testDataPath, nil)
 }
