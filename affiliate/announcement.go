@@ -70,7 +70,7 @@ func isVisible(r rune) bool { return unicode.IsGraphic(r) && !unicode.IsSpace(r)
 // RATE_LIMIT_EXCEEDED.
 func CheckAnnouncement(status ProgramStatus, recent int, first, now time.Time) error {
 	if status != ProgramActive {
-		return refuseStatus(ReasonProgramStateInvalid, status)
+		return status.refuse()
 	}
 	if recent < maxAnnouncements {
 		return nil

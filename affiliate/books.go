@@ -9,7 +9,11 @@ import (
 // PeriodClosed returns the error for a date before closed, the end of the closed periods
 // (Workspace.BooksClosedUntil).
 func PeriodClosed(closed time.Time) *Error {
-	return &Error{Reason: ReasonPeriodClosed, Metadata: map[string]string{"books_closed_until": FormatTime(closed)}}
+	until := FormatTime(closed)
+	return &Error{
+		Reason: ReasonPeriodClosed, Metadata: map[string]string{BooksClosedUntil: until},
+		Message: "The books are closed until " + until + ". Use a later date.",
+	}
 }
 
 // CloseBooks returns w with its books closed up to a date or time. A date (YYYY-MM-DD)

@@ -336,7 +336,8 @@ func (t CommissionTransition) newReasons(c Commission) []string {
 func (c Commission) refuse(reason Reason) *Error {
 	refused := refuseStatus(reason, c.Status)
 	if reason == ReasonCommissionHoldActive && c.HoldUntil != nil {
-		refused.Metadata["hold_until"] = FormatTime(*c.HoldUntil)
+		refused.Metadata[HoldUntil] = FormatTime(*c.HoldUntil)
+		refused.Message = "The hold period ends at " + FormatTime(*c.HoldUntil) + ". Approve the commission then, or approve it early."
 	}
 	return refused
 }

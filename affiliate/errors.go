@@ -113,6 +113,19 @@ type Error struct {
 	Violations []Violation
 }
 
+// The keys of Metadata that the caller may see as `context` of a REST error.
+const (
+	AllowedHosts      = "allowed_hosts"      // hosts, separated by a comma and a space
+	BooksClosedUntil  = "books_closed_until" // RFC 3339
+	ProtectedCategory = "category"           // a NotificationCategory
+	DuplicateOf       = "conversion_id"
+	HoldUntil         = "hold_until"       // RFC 3339
+	GroupMembers      = "participants"     // a number
+	ExcludedBecause   = "reason"           // a PayoutExclusion
+	RefundableCents   = "refundable_cents" // minor units
+	CurrentStatus     = "status"
+)
+
 // Violation says what is wrong with one field of a request.
 type Violation struct {
 	// Field is the proto path of the field, for example commission_rules.percentage. It
@@ -160,7 +173,7 @@ func Refuse(reason Reason) *Error { return &Error{Reason: reason} }
 // refuseStatus returns an Error for a call that is not allowed in the given status. The
 // metadata contains the status.
 func refuseStatus[S ~string](reason Reason, status S) *Error {
-	return &Error{Reason: reason, Metadata: map[string]string{"status": string(status)}}
+	return &Error{Reason: reason, Metadata: map[string]string{CurrentStatus: string(status)}}
 }
 
 // Invalid returns a VALIDATION_ERROR with one violation.

@@ -83,9 +83,9 @@ func GroupNameTaken() *Error {
 // it.
 func GroupInUse(participants int64) *Error {
 	refused := Refuse(ReasonGroupInUse)
-	refused.Metadata = map[string]string{"participants": strconv.FormatInt(participants, 10)}
+	refused.Metadata = map[string]string{GroupMembers: strconv.FormatInt(participants, 10)}
 	if participants == 0 {
-		refused.Message = "An open invitation refers to the group."
+		refused.Message = "An open invitation refers to the group. Revoke it first."
 	}
 	return refused
 }

@@ -139,10 +139,13 @@ func forbiddenDestination(domains []string) *Error {
 		return Invalid("destination_url", "must have a host that the programme allows, but the programme has no allowed domains and no website")
 	}
 	named := strings.Join(domains[:min(len(domains), maxNamedHosts)], ", ")
+	hosts := named
 	if more := len(domains) - maxNamedHosts; more > 0 {
 		named += fmt.Sprintf(" and %d more", more)
 	}
-	return Invalid("destination_url", "must have one of the programme's allowed hosts: "+named)
+	refusal := Invalid("destination_url", "must have one of the programme's allowed hosts: "+named)
+	refusal.Metadata = map[string]string{AllowedHosts: hosts}
+	return refusal
 }
 
 // LinkFilter restricts a list of links. A zero field matches every link.

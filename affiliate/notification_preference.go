@@ -79,7 +79,7 @@ func (r NotificationReader) CheckChoice(category NotificationCategory, choice Ca
 	}
 	if choice.Email != nil && spec.protectedEmail || choice.InApp != nil && spec.protectedInApp || spec.protectedInApp {
 		refusal := Refuse(ReasonCategoryProtected)
-		refusal.Metadata = map[string]string{"category": string(category)}
+		refusal.Metadata = map[string]string{ProtectedCategory: string(category)}
 		return true, refusal
 	}
 	return true, nil

@@ -219,7 +219,7 @@ func (n NewPayoutBatch) Draft(due []PayoutDue, free []PayoutCandidate) (PayoutBa
 		draft.Payouts, payouts[owner] = append(draft.Payouts, p), &p.ID
 	}
 	if len(draft.Payouts) == 0 {
-		return PayoutBatchDraft{}, NothingPayable()
+		return PayoutBatchDraft{}, NothingPayable(due)
 	}
 	for _, c := range free {
 		if c.Payout = payouts[payee{c.Participant, c.Currency}]; c.Payout != nil {
@@ -242,9 +242,17 @@ func (d PayoutBatchDraft) Events() []Event {
 	return events
 }
 
-// NothingPayable returns the error for a batch without payouts.
-func NothingPayable() *Error {
+// NothingPayable returns the error for a batch without payouts. It contains the reason, if
+// all elements of due are excluded for the same one.
+func NothingPayable(due []PayoutDue) *Error {
 	refused := Refuse(ReasonPayoutState)
-	refused.Message = "Nothing is payable."
+	refused.Message = "Nothing is payable. The preview shows what is excluded, and why."
+	if len(due) == 0 {
+		return refused
+	}
+	reason := due[0].Exclusion()
+	if reason != "" && !slices.ContainsFunc(due, func(d PayoutDue) bool { return d.Exclusion() != reason }) {
+		refused.Metadata = map[string]string{ExcludedBecause: string(reason)}
+	}
 	return refused
 }

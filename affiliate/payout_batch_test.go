@@ -84,7 +84,7 @@ func TestDraft_AddsCommissionsToPayoutOfTheirParticipantAndCurrency(t *testing.T
 	if !slices.Equal(listed, []int{2, 1, 0}) {
 		t.Errorf("the events list %v commissions, want [2 1 0]", listed)
 	}
-	if _, err := request.Draft([]PayoutDue{due(bert, "EUR", 0)}, free); !errors.Is(err, NothingPayable()) {
-		t.Errorf("a batch without payouts: error %v, want %v", err, NothingPayable())
+	if _, err := request.Draft([]PayoutDue{due(bert, "EUR", 0)}, free); !errors.Is(err, NothingPayable(nil)) {
+		t.Errorf("a batch without payouts: error %v, want %v", err, NothingPayable(nil))
 	}
 }

@@ -183,7 +183,7 @@ func (p Program) Patch(patch ProgramPatch) (Program, error) {
 func (p Program) Move(newStatus ProgramStatus, at time.Time) (Program, error) {
 	switch {
 	case !slices.Contains(programMoves[newStatus], p.Status):
-		return p, refuseStatus(ReasonProgramStateInvalid, p.Status)
+		return p, p.Status.refuse()
 	case newStatus == ProgramActive && !p.HasDestination():
 		return p, Invalid("website_url", NeedsDestination)
 	}
@@ -195,15 +195,28 @@ func (p Program) Move(newStatus ProgramStatus, at time.Time) (Program, error) {
 // therefore cannot be changed. Errors: PROGRAM_STATE_INVALID.
 func (p Program) CheckNotArchived() error {
 	if p.Status == ProgramArchived {
-		return refuseStatus(ReasonProgramStateInvalid, p.Status)
+		return p.Status.refuse()
 	}
 	return nil
+}
+
+// refuse returns the error for a request that the status of a programme does not allow.
+func (s ProgramStatus) refuse() *Error {
+	refused := refuseStatus(ReasonProgramStateInvalid, s)
+	switch s {
+	case ProgramDraft, ProgramPaused:
+		refused.Message = "The programme is not active. Activate it first."
+	case ProgramArchived:
+		refused.Message = "The programme is archived, so nothing in it can be changed."
+	case ProgramActive:
+	}
+	return refused
 }
 
 // CurrencyFixed returns the error for a change of the currency of a programme that has
 // commissions.
 func (p Program) CurrencyFixed() *Error {
-	refused := refuseStatus(ReasonProgramStateInvalid, p.Status)
+	refused := p.Status.refuse()
 	refused.Message = "The programme has commissions, so its currency cannot change."
 	return refused
 }

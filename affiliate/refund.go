@@ -58,7 +58,7 @@ func (c Conversion) Refund(requested *int64) (after Conversion, refunded int64, 
 	if c.Status == ConversionRefunded || requested != nil && *requested > refunded {
 		return c, 0, &Error{
 			Reason:   ReasonRefundExceedsAmount,
-			Metadata: map[string]string{"refundable_cents": strconv.FormatInt(refunded, 10)},
+			Metadata: map[string]string{RefundableCents: strconv.FormatInt(refunded, 10)},
 		}
 	}
 	if requested != nil {

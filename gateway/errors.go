@@ -37,8 +37,8 @@ type refusal struct {
 	violations []affiliate.Violation
 	// retryAfter is the value of the header Retry-After in seconds, or empty.
 	retryAfter string
-	// fields is a JSON object whose fields stand beside the error, or nil.
-	fields []byte
+	// fields stand beside the error. They are written in the order of their names.
+	fields map[string]any
 	// results contains the results of the items of a bulk request. It is nil for other
 	// requests.
 	results proto.Message
@@ -63,17 +63,16 @@ func (g *gateway) refuse(c *call, r refusal) {
 		// RFC 9110 section 15.5.2 requires this header in every response with 401.
 		h.Set("WWW-Authenticate", "Bearer")
 	}
-	if r.results != nil {
-		if fields, err := appendJSON(nil, r.results.ProtoReflect()); err == nil {
-			httpedge.WriteErrorWithFields(c, spec.HTTPStatus, r.reason, message, fields)
-			return
-		}
+	var fields []byte
+	switch {
+	case r.results != nil:
+		// An error of appendJSON leaves out the results.
+		fields, _ = appendJSON(nil, r.results.ProtoReflect())
+	case len(r.fields) > 0:
+		// Marshal cannot fail, because the fields have only strings and numbers.
+		fields, _ = json.Marshal(r.fields)
 	}
-	if r.fields != nil {
-		httpedge.WriteErrorWithFields(c, spec.HTTPStatus, r.reason, message, r.fields)
-		return
-	}
-	httpedge.WriteError(c, spec.HTTPStatus, r.reason, message, r.violations...)
+	httpedge.WriteErrorWithFields(c, spec.HTTPStatus, r.reason, message, fields, r.violations...)
 }
 
 // refuseAfterAdmit refuses a request that cannot be decoded. It first calls the core to
@@ -131,16 +130,18 @@ func (c *call) refusalOf(st *status.Status) (r refusal, ok bool) {
 				continue
 			}
 			ok = true
-			r.reason, r.message = reason, st.Message()
+			r.reason, r.message, r.fields = reason, st.Message(), map[string]any{}
+			if facts := errorspec.Context(d.GetMetadata()); len(facts) > 0 {
+				r.fields["context"] = facts
+			}
 			if seconds, err := strconv.ParseUint(d.GetMetadata()["retry_after"], 10, 32); err == nil {
 				r.retryAfter = strconv.FormatUint(seconds, 10)
 			}
 			if challenge := d.GetMetadata()[affiliate.ChallengeField]; challenge != "" {
-				r.fields, _ = json.Marshal(map[string]string{affiliate.ChallengeField: challenge})
+				r.fields[affiliate.ChallengeField] = challenge
 			}
 			if names := d.GetMetadata()[affiliate.MissingPermissions]; names != "" {
-				// Marshal cannot fail, because the value has only strings.
-				r.fields, _ = json.Marshal(map[string][]string{"missingPermissions": strings.Split(names, ",")})
+				r.fields["missingPermissions"] = strings.Split(names, ",")
 			}
 		case *affiliatev1.SpellableViolations:
 			for _, v := range d.GetViolations() {

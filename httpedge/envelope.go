@@ -31,23 +31,19 @@ type Detail struct {
 // VALIDATION_ERROR, the details have a sentence for each violation. The field names in
 // violations must be in the client's spelling.
 func WriteError(w http.ResponseWriter, status int, reason affiliate.Reason, message string, violations ...affiliate.Violation) {
+	WriteErrorWithFields(w, status, reason, message, nil, violations...)
+}
+
+// WriteErrorWithFields is WriteError with additional fields in the body. object is a JSON
+// object with these fields, or nil. It must not be empty and must not contain a field of
+// the envelope.
+func WriteErrorWithFields(w http.ResponseWriter, status int, reason affiliate.Reason, message string, object []byte, violations ...affiliate.Violation) {
 	envelope := Envelope{StatusCode: status, Message: message, Error: http.StatusText(status), Code: reason}
 	if reason == affiliate.ReasonValidation {
 		for _, v := range violations {
 			envelope.Details = append(envelope.Details, Detail{Field: v.Field, Message: v.Sentence()})
 		}
 	}
-	writeEnvelope(w, envelope, nil)
-}
-
-// WriteErrorWithFields is WriteError with additional fields in the body. object is a JSON
-// object with these fields. It must not be empty and must not contain a field of the
-// envelope.
-func WriteErrorWithFields(w http.ResponseWriter, status int, reason affiliate.Reason, message string, object []byte) {
-	writeEnvelope(w, Envelope{StatusCode: status, Message: message, Error: http.StatusText(status), Code: reason}, object)
-}
-
-func writeEnvelope(w http.ResponseWriter, envelope Envelope, object []byte) {
 	var body bytes.Buffer
 	encoder := json.NewEncoder(&body)
 	encoder.SetEscapeHTML(false)

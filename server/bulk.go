@@ -85,7 +85,7 @@ func ForEachID[T any](texts []string, move func(id affiliate.ID[T]) (status stri
 		case err == nil:
 			outcomes = append(outcomes, BulkOutcome{ID: id.String(), Success: true, StatusCode: http.StatusOK, Status: status})
 		case errors.As(err, &refusal):
-			outcome := BulkOutcome{ID: id.String(), Status: refusal.Metadata["status"]}
+			outcome := BulkOutcome{ID: id.String(), Status: refusal.Metadata[affiliate.CurrentStatus]}
 			outcome.StatusCode, outcome.Code, outcome.Message = Failure(refusal)
 			outcomes = append(outcomes, outcome)
 		default:

@@ -56,6 +56,7 @@ package conversion
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"time"
 
@@ -193,11 +194,31 @@ func (s *Service) report(
 		return s.report(ctx, req, key, find) // a new look-up does not find the participant
 	}
 	s.metrics.observe(c.Scope, recorded, err)
+	if errors.Is(err, affiliate.Refuse(affiliate.ReasonConversionDuplicate)) {
+		err = s.duplicate(ctx, c)
+	}
 	if err != nil || recorded.Replay != nil {
 		return replayedResponse(recorded.Replay, err)
 	}
 	spans.SetConversion(ctx, c.ID, c.Click)
 	return responseOf(recorded.Outcome()), false, nil
+}
+
+// duplicate returns the error for a report of a conversion that exists, with the id of the
+// existing one. It has no id if the buyer of that conversion was erased.
+func (s *Service) duplicate(ctx context.Context, c affiliate.Conversion) error {
+	refusal := affiliate.Refuse(affiliate.ReasonConversionDuplicate)
+	err := s.store.InTx(ctx, func(tx Tx) error {
+		recorded, err := tx.FindSale(ctx, c.Scope, []string{c.ExternalTransactionID})
+		if err == nil && recorded.Conversion != nil && !recorded.Erased {
+			refusal.Metadata = map[string]string{affiliate.DuplicateOf: recorded.Conversion.String()}
+		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("find the duplicate of a conversion: %w", err)
+	}
+	return refusal
 }
 
 // ReattributeConversion attributes a conversion to the participant in the request, whom a

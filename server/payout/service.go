@@ -98,7 +98,11 @@ func (s *Service) CreatePayoutBatch(ctx context.Context, req *affiliatev1.Create
 		if err != nil {
 			return err
 		}
-		due, free, err := tx.LockPayoutsDue(ctx, newBatch.PayoutSelection, affiliate.BatchParticipants(candidates))
+		participants := affiliate.BatchParticipants(candidates)
+		if len(participants) == 0 {
+			return affiliate.NothingPayable(candidates)
+		}
+		due, free, err := tx.LockPayoutsDue(ctx, newBatch.PayoutSelection, participants)
 		if err != nil {
 			return err
 		}

@@ -71,7 +71,8 @@ func testBooks(t *testing.T, sys *system) {
 		today := now.Format(time.DateOnly) + "T00:00:00.000Z"
 		f.merchant.get(t, workspacePath).wantStatus(http.StatusOK).wantFields(object{"booksClosedUntil": nil, "retainPayeeYears": 0})
 		f.merchant.patch(t, workspacePath, object{"booksClosedUntil": yesterday}).wantStatus(http.StatusOK).wantFields(object{"booksClosedUntil": today})
-		f.merchant.patch(t, workspacePath, object{"booksClosedUntil": "2026-01-31"}).wantError(http.StatusConflict, "PERIOD_CLOSED")
+		f.merchant.patch(t, workspacePath, object{"booksClosedUntil": "2026-01-31"}).wantError(http.StatusConflict, "PERIOD_CLOSED").
+			wantFields(object{"context": object{"booksClosedUntil": today}})
 		f.merchant.patch(t, workspacePath, object{"booksClosedUntil": nil}).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "booksClosedUntil")
 		f.merchant.patch(t, workspacePath, object{"booksClosedUntil": now.AddDate(0, 0, 1).Format(time.RFC3339)}).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "booksClosedUntil")
 		f.merchant.get(t, "/api/v1/workspace/audit-log?action=workspace.update").wantStatus(http.StatusOK).

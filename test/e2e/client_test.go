@@ -169,6 +169,7 @@ type errorBody struct {
 	Error      string       `json:"error"`
 	Code       string       `json:"code"`
 	Details    []fieldError `json:"details"`
+	Context    object       `json:"context"`
 }
 
 // wantError checks the status, the error code and the format of an error response. If
@@ -201,6 +202,9 @@ func (r response) wantError(status int, code string, fields ...string) response 
 	if got.Details != nil && code != "VALIDATION_ERROR" {
 		r.t.Errorf("%s: only a VALIDATION_ERROR may have details: %s", r.request, r.body)
 	}
+	if got.Context != nil && len(got.Context) == 0 {
+		r.t.Errorf("%s: an empty context: %s", r.request, r.body)
+	}
 	listed := []string{}
 	for _, detail := range got.Details {
 		if detail.Message == "" {
@@ -216,6 +220,14 @@ func (r response) wantError(status int, code string, fields ...string) response 
 		}
 	}
 	return r
+}
+
+// wantNoContext checks that an error has no context.
+func (r response) wantNoContext() {
+	r.t.Helper()
+	if strings.Contains(r.body, `"context"`) {
+		r.t.Errorf("%s: the error has a context: %s", r.request, r.body)
+	}
 }
 
 // value returns the value at a path in the JSON body, for example data.0.id. A number has

@@ -194,8 +194,9 @@ func testAutomaticApproval(t *testing.T, sys *system) {
 
 	sys.clock.advance(24*time.Hour - time.Minute)
 	f.merchant = f.merchant.login(t)
-	f.merchant.get(t, f.commissionPath(id)).wantStatus(http.StatusOK).wantFields(object{"status": "pending", "holdActive": true})
-	f.merchant.patch(t, f.commissionPath(id)+"/approve", nil).wantError(http.StatusConflict, "COMMISSION_HOLD_ACTIVE")
+	pending := f.merchant.get(t, f.commissionPath(id)).wantStatus(http.StatusOK).wantFields(object{"status": "pending", "holdActive": true})
+	f.merchant.patch(t, f.commissionPath(id)+"/approve", nil).wantError(http.StatusConflict, "COMMISSION_HOLD_ACTIVE").
+		wantFields(object{"context": object{"status": "pending", "holdUntil": pending.text("holdUntil")}})
 
 	sys.clock.advance(2 * time.Minute)
 	eventually(t, waitTimeout, "the service approves the commission", func() error {

@@ -179,8 +179,9 @@ func testRejectedConversions(t *testing.T, sys *system, f fixture) {
 	// 422 takes precedence over 409. A conversion with the external id already exists in
 	// the mode of the key (409), and the click belongs to the other mode (422).
 	sale := purchase(click)
-	f.report(t, sale).wantStatus(http.StatusCreated)
-	f.report(t, sale).wantError(http.StatusConflict, "CONVERSION_DUPLICATE")
+	first := f.report(t, sale).wantStatus(http.StatusCreated)
+	f.report(t, sale).wantError(http.StatusConflict, "CONVERSION_DUPLICATE").
+		wantFields(object{"context": object{"conversionId": first.text("id")}})
 	liveSale := purchase("00000000-0000-4000-8000-000000000000")
 	liveSale["external_transaction_id"] = sale["external_transaction_id"]
 	liveFixture.report(t, liveSale).wantStatus(http.StatusCreated)

@@ -37,7 +37,7 @@ func testPayouts(t *testing.T, sys *system) {
 	}
 
 	preview(t).wantFields(firstLine("excludedBecause", "no_payout_method"))
-	f.createBatch(t, object{}).wantError(http.StatusConflict, "PAYOUT_STATE_INVALID")
+	f.createBatch(t, object{}).wantError(http.StatusConflict, "PAYOUT_STATE_INVALID").wantFields(object{"context": object{"reason": "no_payout_method"}})
 	f.partner.patch(t, "/api/v1/partner/payout-method", object{"method": "paypal", "account": "pia@example.com", "password": password}).wantStatus(http.StatusOK)
 	f.merchant.patch(t, f.programPath(), object{"minPayoutCents": 2001}).wantStatus(http.StatusOK)
 	preview(t).wantFields(firstLine("excludedBecause", "below_minimum"))
@@ -72,7 +72,7 @@ func testPayouts(t *testing.T, sys *system) {
 	})
 	t.Run("a commission is in at most one open payout", func(t *testing.T) {
 		preview(t).wantFields(object{"total": 0})
-		f.createBatch(t, object{}).wantError(http.StatusConflict, "PAYOUT_STATE_INVALID")
+		f.createBatch(t, object{}).wantError(http.StatusConflict, "PAYOUT_STATE_INVALID").wantNoContext()
 		f.merchant.get(t, f.commissionPath(id)).wantFields(object{"status": "approved", "payoutId": strings.TrimPrefix(payout, "/api/v1/payouts/")})
 	})
 	t.Run("a batch must be confirmed before it is exported", func(t *testing.T) {

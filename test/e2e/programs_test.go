@@ -63,7 +63,8 @@ func testPrograms(t *testing.T, sys *system) {
 	wantStateInvalid := func(t *testing.T, names ...string) {
 		t.Helper()
 		for _, name := range names {
-			changeStatus(t, name).wantError(http.StatusConflict, "PROGRAM_STATE_INVALID")
+			status := merchant.get(t, "/api/v1/programs/"+id).wantStatus(http.StatusOK).text("status")
+			changeStatus(t, name).wantError(http.StatusConflict, "PROGRAM_STATE_INVALID").wantFields(object{"context": object{"status": status}})
 		}
 	}
 	t.Run("a programme without a website cannot be activated", func(t *testing.T) {

@@ -37,7 +37,8 @@ func testRefunds(t *testing.T, sys *system) {
 		f.merchant.get(t, f.commissionPath(commission)).wantFields(object{
 			"amountCents": 1333, "originalAmountCents": 2000, "reversedAmountCents": 667, "status": "approved", "refundedAt": nil,
 		})
-		f.refund(t, external, object{"amount_cents": 6667}).wantError(http.StatusUnprocessableEntity, "REFUND_EXCEEDS_AMOUNT")
+		f.refund(t, external, object{"amount_cents": 6667}).wantError(http.StatusUnprocessableEntity, "REFUND_EXCEEDS_AMOUNT").
+			wantFields(object{"context": object{"refundableCents": 6666}})
 		f.refund(t, external, nil).wantStatus(http.StatusCreated).wantFields(object{
 			"amount_cents": 6666, "refunded_amount_cents": 9999, "commission.status": "refunded", "commission.amount_cents": 0,
 		})

@@ -47,7 +47,8 @@ in the request, or ` + "`body`" + ` if the fault concerns the whole body. The ` 
 this path and says which values are accepted. It also spells other fields as in the request.
 
 Over gRPC, the code is the ` + "`reason`" + ` of a google.rpc.ErrorInfo with the domain ` + "`tributary`" + `. The column "Metadata" lists
-the metadata of the ErrorInfo. The details are a google.rpc.BadRequest with the field names of the protos.
+the metadata of the ErrorInfo. REST responses have it as ` + "`context`" + `, an object with names such as ` + "`holdUntil`" + ` whose values are
+strings and integers; ` + "`retry_after`" + ` is the header ` + "`Retry-After`" + `. An error without such facts has no ` + "`context`" + `. The details are a google.rpc.BadRequest with the field names of the protos.
 
 Routes that need a credential check a request in this order, and the first failed check determines the status:
 

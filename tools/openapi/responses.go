@@ -227,6 +227,11 @@ func errorSchema() object {
 				{"type", "string"},
 				{"description", "The token for the request that completes the login with a code. Only with SECOND_FACTOR_REQUIRED."},
 			}},
+			{"context", object{
+				{"type", "object"},
+				{"description", "Facts about the error. Which fields it has depends on the error. It is absent if there are none."},
+				{"properties", contextProperties()},
+			}},
 			{"details", object{
 				{"type", "array"},
 				{"description", "All faults of the request. Only with VALIDATION_ERROR."},
@@ -241,6 +246,19 @@ func errorSchema() object {
 			}},
 		}...)},
 	}
+}
+
+// contextProperties describes the fields of `context`.
+func contextProperties() object {
+	var properties object
+	for _, field := range errorspec.ContextFields() {
+		kind := "string"
+		if field.Number {
+			kind = "integer"
+		}
+		set(&properties, field.Name, object{{"type", kind}, {"description", field.Description}})
+	}
+	return properties
 }
 
 // errorFields are the fields of every error.

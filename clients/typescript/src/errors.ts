@@ -17,6 +17,8 @@ export class TributaryError extends Error {
   readonly code: string;
   /** All fields that are not valid, if the code is VALIDATION_ERROR. Otherwise empty. */
   readonly details: readonly FieldError[];
+  /** Facts about the error, for example holdUntil or refundableCents. Empty if there are none. */
+  readonly context: Readonly<Record<string, string | number>>;
   /** The challenge for Session.completeLogin, if the code is SECOND_FACTOR_REQUIRED. Otherwise null. */
   readonly challenge: string | null;
   /** The id of the request in the service's log. */
@@ -28,6 +30,7 @@ export class TributaryError extends Error {
     this.status = response.status;
     this.code = error?.code ?? "INTERNAL_ERROR";
     this.details = error?.details ?? [];
+    this.context = error?.context ?? {};
     this.challenge = (error as { challenge?: string } | undefined)?.challenge ?? null;
     this.requestId = response.headers.get("X-Request-Id");
   }

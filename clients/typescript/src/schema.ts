@@ -8039,6 +8039,27 @@ export interface components {
             missingPermissions?: string[];
             /** @description The token for the request that completes the login with a code. Only with SECOND_FACTOR_REQUIRED. */
             challenge?: string;
+            /** @description Facts about the error. Which fields it has depends on the error. It is absent if there are none. */
+            context?: {
+                /** @description The hosts that a destination may have, separated by a comma and a space. At most ten. */
+                allowedHosts?: string;
+                /** @description The end of the closed periods, RFC 3339 in UTC. */
+                booksClosedUntil?: string;
+                /** @description The category of notifications that cannot be turned off. */
+                category?: string;
+                /** @description The conversion that already has the id of the report. */
+                conversionId?: string;
+                /** @description The end of the hold period, RFC 3339 in UTC. */
+                holdUntil?: string;
+                /** @description The number of participants in the group. */
+                participants?: number;
+                /** @description The reason why no payout can be made, as in `excludedBecause` of a preview. */
+                reason?: string;
+                /** @description The part of the sale that is not refunded yet, in minor units. */
+                refundableCents?: number;
+                /** @description The status of the record, which does not allow the request. */
+                status?: string;
+            };
             /** @description All faults of the request. Only with VALIDATION_ERROR. */
             details?: {
                 /** @description The path of the field, spelled as in the request. `body` if the fault concerns the whole body. */
@@ -11703,7 +11724,7 @@ export interface components {
         };
         /**
          * @description - `ACTIVE_OPERATION_CONFLICT`: The erasure of this buyer is being recovered. Try again in some minutes.
-         *     - `IDEMPOTENCY_KEY_REUSED`: This Idempotency-Key was used for another request.
+         *     - `IDEMPOTENCY_KEY_REUSED`: This Idempotency-Key was used for another request. Use a new key.
          */
         "ACTIVE_OPERATION_CONFLICT-IDEMPOTENCY_KEY_REUSED": {
             headers: {
@@ -11768,7 +11789,7 @@ export interface components {
                 "application/json": components["schemas"]["Error"];
             };
         };
-        /** @description - `API_KEY_LIMIT_EXCEEDED`: A mode can have at most ten active secret keys and 20 active service tokens. */
+        /** @description - `API_KEY_LIMIT_EXCEEDED`: A mode can have at most ten active secret keys and 20 active service tokens. Revoke one first. */
         API_KEY_LIMIT_EXCEEDED: {
             headers: {
                 /** @description The id of the request in the logs. */
@@ -11779,7 +11800,7 @@ export interface components {
                 /**
                  * @example {
                  *       "statusCode": 422,
-                 *       "message": "A mode can have at most ten active secret keys and 20 active service tokens.",
+                 *       "message": "A mode can have at most ten active secret keys and 20 active service tokens. Revoke one first.",
                  *       "error": "Unprocessable Entity",
                  *       "code": "API_KEY_LIMIT_EXCEEDED"
                  *     }
@@ -11789,9 +11810,9 @@ export interface components {
         };
         /**
          * @description - `APPLICATION_DUPLICATE`: The partner has already applied to this programme or was added to it.
-         *     - `EXTERNAL_ID_TAKEN`: Another participant of the programme has this external id.
+         *     - `EXTERNAL_ID_TAKEN`: Another participant of the programme has this external id. Search for it, or use another id.
          *     - `PROGRAM_STATE_INVALID`: The programme's status does not allow that.
-         *     - `REFERRAL_CODE_TAKEN`: This referral code is in use.
+         *     - `REFERRAL_CODE_TAKEN`: This referral code is in use. Choose another one.
          */
         "APPLICATION_DUPLICATE-EXTERNAL_ID_TAKEN-PROGRAM_STATE_INVALID-REFERRAL_CODE_TAKEN": {
             headers: {
@@ -11814,7 +11835,7 @@ export interface components {
         /**
          * @description - `APPLICATION_DUPLICATE`: The partner has already applied to this programme or was added to it.
          *     - `PROGRAM_STATE_INVALID`: The programme's status does not allow that.
-         *     - `REFERRAL_CODE_TAKEN`: This referral code is in use.
+         *     - `REFERRAL_CODE_TAKEN`: This referral code is in use. Choose another one.
          */
         "APPLICATION_DUPLICATE-PROGRAM_STATE_INVALID-REFERRAL_CODE_TAKEN": {
             headers: {
@@ -11836,7 +11857,7 @@ export interface components {
         };
         /**
          * @description - `APPLICATION_DUPLICATE`: The partner has already applied to this programme or was added to it.
-         *     - `REFERRAL_CODE_TAKEN`: This referral code is in use.
+         *     - `REFERRAL_CODE_TAKEN`: This referral code is in use. Choose another one.
          */
         "APPLICATION_DUPLICATE-REFERRAL_CODE_TAKEN": {
             headers: {
@@ -11879,8 +11900,8 @@ export interface components {
             };
         };
         /**
-         * @description - `COMMISSION_HOLD_ACTIVE`: The commission's hold period has not ended.
-         *     - `COMMISSION_NOT_PENDING`: The commission is not pending.
+         * @description - `COMMISSION_HOLD_ACTIVE`: The commission's hold period has not ended. Approve the commission later, or approve it early.
+         *     - `COMMISSION_NOT_PENDING`: Only a pending commission can be approved.
          */
         "COMMISSION_HOLD_ACTIVE-COMMISSION_NOT_PENDING": {
             headers: {
@@ -11892,7 +11913,7 @@ export interface components {
                 /**
                  * @example {
                  *       "statusCode": 409,
-                 *       "message": "The commission's hold period has not ended.",
+                 *       "message": "The commission's hold period has not ended. Approve the commission later, or approve it early.",
                  *       "error": "Conflict",
                  *       "code": "COMMISSION_HOLD_ACTIVE"
                  *     }
@@ -11902,8 +11923,8 @@ export interface components {
         };
         /**
          * @description - `COMMISSION_HOLD_NOT_ACTIVE`: The commission has no active hold period.
-         *     - `COMMISSION_NEEDS_REVIEW`: The commission needs review first.
-         *     - `COMMISSION_NOT_PENDING`: The commission is not pending.
+         *     - `COMMISSION_NEEDS_REVIEW`: The commission is flagged for review. Resolve the review first.
+         *     - `COMMISSION_NOT_PENDING`: Only a pending commission can be approved.
          */
         "COMMISSION_HOLD_NOT_ACTIVE-COMMISSION_NEEDS_REVIEW-COMMISSION_NOT_PENDING": {
             headers: {
@@ -11942,7 +11963,7 @@ export interface components {
                 "application/json": components["schemas"]["Error"];
             };
         };
-        /** @description - `COMMISSION_TERMINAL`: The commission is in a final status. */
+        /** @description - `COMMISSION_TERMINAL`: The commission is rejected, paid or refunded, so it cannot be rejected. */
         COMMISSION_TERMINAL: {
             headers: {
                 /** @description The id of the request in the logs. */
@@ -11953,7 +11974,7 @@ export interface components {
                 /**
                  * @example {
                  *       "statusCode": 409,
-                 *       "message": "The commission is in a final status.",
+                 *       "message": "The commission is rejected, paid or refunded, so it cannot be rejected.",
                  *       "error": "Conflict",
                  *       "code": "COMMISSION_TERMINAL"
                  *     }
@@ -12007,8 +12028,8 @@ export interface components {
             };
         };
         /**
-         * @description - `CONVERSION_DUPLICATE`: A conversion with this external_transaction_id exists.
-         *     - `IDEMPOTENCY_KEY_REUSED`: This Idempotency-Key was used for another request.
+         * @description - `CONVERSION_DUPLICATE`: A conversion with this external_transaction_id exists. Report another sale with an id of its own.
+         *     - `IDEMPOTENCY_KEY_REUSED`: This Idempotency-Key was used for another request. Use a new key.
          */
         "CONVERSION_DUPLICATE-IDEMPOTENCY_KEY_REUSED": {
             headers: {
@@ -12020,7 +12041,7 @@ export interface components {
                 /**
                  * @example {
                  *       "statusCode": 409,
-                 *       "message": "A conversion with this external_transaction_id exists.",
+                 *       "message": "A conversion with this external_transaction_id exists. Report another sale with an id of its own.",
                  *       "error": "Conflict",
                  *       "code": "CONVERSION_DUPLICATE"
                  *     }
@@ -12075,7 +12096,7 @@ export interface components {
                 "application/json": components["schemas"]["Error"];
             };
         };
-        /** @description - `EMAIL_TAKEN`: An account with this e-mail address exists. */
+        /** @description - `EMAIL_TAKEN`: An account with this e-mail address exists. Log in, or reset its password. */
         EMAIL_TAKEN: {
             headers: {
                 /** @description The id of the request in the logs. */
@@ -12086,7 +12107,7 @@ export interface components {
                 /**
                  * @example {
                  *       "statusCode": 409,
-                 *       "message": "An account with this e-mail address exists.",
+                 *       "message": "An account with this e-mail address exists. Log in, or reset its password.",
                  *       "error": "Conflict",
                  *       "code": "EMAIL_TAKEN"
                  *     }
@@ -12095,7 +12116,7 @@ export interface components {
             };
         };
         /**
-         * @description - `EXPORT_EXPIRED`: The export does not exist or has expired.
+         * @description - `EXPORT_EXPIRED`: The export does not exist or has expired. Start a new one.
          *     - `NOT_FOUND`: Not found.
          */
         "EXPORT_EXPIRED-NOT_FOUND": {
@@ -12108,7 +12129,7 @@ export interface components {
                 /**
                  * @example {
                  *       "statusCode": 404,
-                 *       "message": "The export does not exist or has expired.",
+                 *       "message": "The export does not exist or has expired. Start a new one.",
                  *       "error": "Not Found",
                  *       "code": "EXPORT_EXPIRED"
                  *     }
@@ -12160,9 +12181,9 @@ export interface components {
             };
         };
         /**
-         * @description - `EXTERNAL_ID_TAKEN`: Another participant of the programme has this external id.
+         * @description - `EXTERNAL_ID_TAKEN`: Another participant of the programme has this external id. Search for it, or use another id.
          *     - `PARTICIPANT_ERASED`: The participant's data has been erased.
-         *     - `REFERRAL_CODE_TAKEN`: This referral code is in use.
+         *     - `REFERRAL_CODE_TAKEN`: This referral code is in use. Choose another one.
          */
         "EXTERNAL_ID_TAKEN-PARTICIPANT_ERASED-REFERRAL_CODE_TAKEN": {
             headers: {
@@ -12174,7 +12195,7 @@ export interface components {
                 /**
                  * @example {
                  *       "statusCode": 409,
-                 *       "message": "Another participant of the programme has this external id.",
+                 *       "message": "Another participant of the programme has this external id. Search for it, or use another id.",
                  *       "error": "Conflict",
                  *       "code": "EXTERNAL_ID_TAKEN"
                  *     }
@@ -12231,7 +12252,7 @@ export interface components {
         /**
          * @description - `FORBIDDEN`: This credential does not have the required permission.
          *     - `HTTPS_REQUIRED`: Use HTTPS.
-         *     - `ORIGIN_NOT_ALLOWED`: This origin may not register clicks.
+         *     - `ORIGIN_NOT_ALLOWED`: This origin may not register clicks. Add it to the allowed origins of the workspace.
          */
         "FORBIDDEN-HTTPS_REQUIRED-ORIGIN_NOT_ALLOWED": {
             headers: {
@@ -12293,7 +12314,7 @@ export interface components {
                 "application/json": components["schemas"]["Error"];
             };
         };
-        /** @description - `GROUP_IN_USE`: Partners are in this group. */
+        /** @description - `GROUP_IN_USE`: Partners are in this group. Move them to another group first. */
         GROUP_IN_USE: {
             headers: {
                 /** @description The id of the request in the logs. */
@@ -12304,7 +12325,7 @@ export interface components {
                 /**
                  * @example {
                  *       "statusCode": 409,
-                 *       "message": "Partners are in this group.",
+                 *       "message": "Partners are in this group. Move them to another group first.",
                  *       "error": "Conflict",
                  *       "code": "GROUP_IN_USE"
                  *     }
@@ -12375,7 +12396,7 @@ export interface components {
                 "application/json": components["schemas"]["Error"];
             };
         };
-        /** @description - `IDEMPOTENCY_KEY_REUSED`: This Idempotency-Key was used for another request. */
+        /** @description - `IDEMPOTENCY_KEY_REUSED`: This Idempotency-Key was used for another request. Use a new key. */
         IDEMPOTENCY_KEY_REUSED: {
             headers: {
                 /** @description The id of the request in the logs. */
@@ -12386,7 +12407,7 @@ export interface components {
                 /**
                  * @example {
                  *       "statusCode": 409,
-                 *       "message": "This Idempotency-Key was used for another request.",
+                 *       "message": "This Idempotency-Key was used for another request. Use a new key.",
                  *       "error": "Conflict",
                  *       "code": "IDEMPOTENCY_KEY_REUSED"
                  *     }
@@ -12395,9 +12416,9 @@ export interface components {
             };
         };
         /**
-         * @description - `IDEMPOTENCY_KEY_REUSED`: This Idempotency-Key was used for another request.
+         * @description - `IDEMPOTENCY_KEY_REUSED`: This Idempotency-Key was used for another request. Use a new key.
          *     - `PARTICIPANT_ERASED`: The participant's data has been erased.
-         *     - `PERIOD_CLOSED`: The books are closed for this date.
+         *     - `PERIOD_CLOSED`: The books are closed for this date. Use a later one.
          */
         "IDEMPOTENCY_KEY_REUSED-PARTICIPANT_ERASED-PERIOD_CLOSED": {
             headers: {
@@ -12409,7 +12430,7 @@ export interface components {
                 /**
                  * @example {
                  *       "statusCode": 409,
-                 *       "message": "This Idempotency-Key was used for another request.",
+                 *       "message": "This Idempotency-Key was used for another request. Use a new key.",
                  *       "error": "Conflict",
                  *       "code": "IDEMPOTENCY_KEY_REUSED"
                  *     }
@@ -12418,7 +12439,7 @@ export interface components {
             };
         };
         /**
-         * @description - `IDEMPOTENCY_KEY_REUSED`: This Idempotency-Key was used for another request.
+         * @description - `IDEMPOTENCY_KEY_REUSED`: This Idempotency-Key was used for another request. Use a new key.
          *     - `PAYOUT_STATE_INVALID`: The status of the payout does not allow this.
          */
         "IDEMPOTENCY_KEY_REUSED-PAYOUT_STATE_INVALID": {
@@ -12431,7 +12452,7 @@ export interface components {
                 /**
                  * @example {
                  *       "statusCode": 409,
-                 *       "message": "This Idempotency-Key was used for another request.",
+                 *       "message": "This Idempotency-Key was used for another request. Use a new key.",
                  *       "error": "Conflict",
                  *       "code": "IDEMPOTENCY_KEY_REUSED"
                  *     }
@@ -12584,7 +12605,7 @@ export interface components {
                 "application/json": components["schemas"]["Error"];
             };
         };
-        /** @description - `LAST_OWNER`: A workspace must have at least one owner. */
+        /** @description - `LAST_OWNER`: A workspace must have at least one owner. Make another member an owner first. */
         LAST_OWNER: {
             headers: {
                 /** @description The id of the request in the logs. */
@@ -12595,7 +12616,7 @@ export interface components {
                 /**
                  * @example {
                  *       "statusCode": 409,
-                 *       "message": "A workspace must have at least one owner.",
+                 *       "message": "A workspace must have at least one owner. Make another member an owner first.",
                  *       "error": "Conflict",
                  *       "code": "LAST_OWNER"
                  *     }
@@ -12603,7 +12624,7 @@ export interface components {
                 "application/json": components["schemas"]["Error"];
             };
         };
-        /** @description - `LINK_LIMIT_EXCEEDED`: A participant can have at most fifty links. */
+        /** @description - `LINK_LIMIT_EXCEEDED`: A participant can have at most fifty links. Delete one first. */
         LINK_LIMIT_EXCEEDED: {
             headers: {
                 /** @description The id of the request in the logs. */
@@ -12614,7 +12635,7 @@ export interface components {
                 /**
                  * @example {
                  *       "statusCode": 422,
-                 *       "message": "A participant can have at most fifty links.",
+                 *       "message": "A participant can have at most fifty links. Delete one first.",
                  *       "error": "Unprocessable Entity",
                  *       "code": "LINK_LIMIT_EXCEEDED"
                  *     }
@@ -12642,7 +12663,7 @@ export interface components {
             };
         };
         /**
-         * @description - `MODE_MISMATCH`: The signal belongs to the other mode.
+         * @description - `MODE_MISMATCH`: The signal belongs to the other mode. Report the conversion with a key of that mode.
          *     - `NO_ATTRIBUTION_SIGNAL`: Give click_id, promo_code, or the customer_id of a customer whom an earlier conversion has bound to a partner.
          */
         "MODE_MISMATCH-NO_ATTRIBUTION_SIGNAL": {
@@ -12655,7 +12676,7 @@ export interface components {
                 /**
                  * @example {
                  *       "statusCode": 422,
-                 *       "message": "The signal belongs to the other mode.",
+                 *       "message": "The signal belongs to the other mode. Report the conversion with a key of that mode.",
                  *       "error": "Unprocessable Entity",
                  *       "code": "MODE_MISMATCH"
                  *     }
@@ -12664,10 +12685,10 @@ export interface components {
             };
         };
         /**
-         * @description - `MODE_MISMATCH`: The signal belongs to the other mode.
+         * @description - `MODE_MISMATCH`: The signal belongs to the other mode. Report the conversion with a key of that mode.
          *     - `PROCESSOR_ENDPOINT_REJECTED`: The payment processor does not create the webhook endpoint. The account may have too many endpoints, or the URL of this service is not public.
          *     - `PROCESSOR_KEY_INVALID`: The payment processor does not accept the key. Use a restricted key.
-         *     - `PROCESSOR_PERMISSION_MISSING`: The restricted key lacks permissions.
+         *     - `PROCESSOR_PERMISSION_MISSING`: The restricted key lacks permissions. Create a key that has them.
          */
         "MODE_MISMATCH-PROCESSOR_ENDPOINT_REJECTED-PROCESSOR_KEY_INVALID-PROCESSOR_PERMISSION_MISSING": {
             headers: {
@@ -12679,7 +12700,7 @@ export interface components {
                 /**
                  * @example {
                  *       "statusCode": 422,
-                 *       "message": "The signal belongs to the other mode.",
+                 *       "message": "The signal belongs to the other mode. Report the conversion with a key of that mode.",
                  *       "error": "Unprocessable Entity",
                  *       "code": "MODE_MISMATCH"
                  *     }
@@ -12833,7 +12854,7 @@ export interface components {
          * @description - `PARTICIPANT_ERASED`: The participant's data has been erased.
          *     - `PARTICIPANT_STATE_INVALID`: The participant's status does not allow that.
          *     - `PROGRAM_STATE_INVALID`: The programme's status does not allow that.
-         *     - `PROMO_CODE_TAKEN`: This promo code is in use.
+         *     - `PROMO_CODE_TAKEN`: This promo code is in use. Choose another one.
          */
         "PARTICIPANT_ERASED-PARTICIPANT_STATE_INVALID-PROGRAM_STATE_INVALID-PROMO_CODE_TAKEN": {
             headers: {
@@ -12857,7 +12878,7 @@ export interface components {
          * @description - `PARTICIPANT_ERASED`: The participant's data has been erased.
          *     - `PARTICIPANT_STATE_INVALID`: The participant's status does not allow that.
          *     - `PROGRAM_STATE_INVALID`: The programme's status does not allow that.
-         *     - `REFERRAL_CODE_TAKEN`: This referral code is in use.
+         *     - `REFERRAL_CODE_TAKEN`: This referral code is in use. Choose another one.
          */
         "PARTICIPANT_ERASED-PARTICIPANT_STATE_INVALID-PROGRAM_STATE_INVALID-REFERRAL_CODE_TAKEN": {
             headers: {
@@ -12958,7 +12979,7 @@ export interface components {
         };
         /**
          * @description - `PAYOUT_STATE_INVALID`: The status of the payout does not allow this.
-         *     - `PERIOD_CLOSED`: The books are closed for this date.
+         *     - `PERIOD_CLOSED`: The books are closed for this date. Use a later one.
          */
         "PAYOUT_STATE_INVALID-PERIOD_CLOSED": {
             headers: {
@@ -12978,7 +12999,7 @@ export interface components {
                 "application/json": components["schemas"]["Error"];
             };
         };
-        /** @description - `PERIOD_CLOSED`: The books are closed for this date. */
+        /** @description - `PERIOD_CLOSED`: The books are closed for this date. Use a later one. */
         PERIOD_CLOSED: {
             headers: {
                 /** @description The id of the request in the logs. */
@@ -12989,7 +13010,7 @@ export interface components {
                 /**
                  * @example {
                  *       "statusCode": 409,
-                 *       "message": "The books are closed for this date.",
+                 *       "message": "The books are closed for this date. Use a later one.",
                  *       "error": "Conflict",
                  *       "code": "PERIOD_CLOSED"
                  *     }
@@ -13037,7 +13058,7 @@ export interface components {
         };
         /**
          * @description - `PROGRAM_STATE_INVALID`: The programme's status does not allow that.
-         *     - `SLUG_TAKEN`: Another programme has this slug.
+         *     - `SLUG_TAKEN`: Another programme has this slug. Choose another one.
          */
         "PROGRAM_STATE_INVALID-SLUG_TAKEN": {
             headers: {
@@ -13116,7 +13137,7 @@ export interface components {
                 "application/json": components["schemas"]["Error"];
             };
         };
-        /** @description - `REFUND_EXCEEDS_AMOUNT`: The refund exceeds the remaining amount of the sale. */
+        /** @description - `REFUND_EXCEEDS_AMOUNT`: The refund exceeds the remaining amount of the sale. Report at most this amount. */
         REFUND_EXCEEDS_AMOUNT: {
             headers: {
                 /** @description The id of the request in the logs. */
@@ -13127,7 +13148,7 @@ export interface components {
                 /**
                  * @example {
                  *       "statusCode": 422,
-                 *       "message": "The refund exceeds the remaining amount of the sale.",
+                 *       "message": "The refund exceeds the remaining amount of the sale. Report at most this amount.",
                  *       "error": "Unprocessable Entity",
                  *       "code": "REFUND_EXCEEDS_AMOUNT"
                  *     }
@@ -13155,7 +13176,7 @@ export interface components {
             };
         };
         /**
-         * @description - `RESET_TOKEN_INVALID`: The link to reset the password is not valid or has expired.
+         * @description - `RESET_TOKEN_INVALID`: The link to reset the password is not valid or has expired. Request a new one.
          *     - `VALIDATION_ERROR`: The request is not valid.
          */
         "RESET_TOKEN_INVALID-VALIDATION_ERROR": {
@@ -13168,7 +13189,7 @@ export interface components {
                 /**
                  * @example {
                  *       "statusCode": 400,
-                 *       "message": "The link to reset the password is not valid or has expired.",
+                 *       "message": "The link to reset the password is not valid or has expired. Request a new one.",
                  *       "error": "Bad Request",
                  *       "code": "RESET_TOKEN_INVALID"
                  *     }
@@ -13216,7 +13237,7 @@ export interface components {
                 "application/json": components["schemas"]["Error"];
             };
         };
-        /** @description - `SLUG_TAKEN`: Another programme has this slug. */
+        /** @description - `SLUG_TAKEN`: Another programme has this slug. Choose another one. */
         SLUG_TAKEN: {
             headers: {
                 /** @description The id of the request in the logs. */
@@ -13227,7 +13248,7 @@ export interface components {
                 /**
                  * @example {
                  *       "statusCode": 409,
-                 *       "message": "Another programme has this slug.",
+                 *       "message": "Another programme has this slug. Choose another one.",
                  *       "error": "Conflict",
                  *       "code": "SLUG_TAKEN"
                  *     }
@@ -13322,7 +13343,7 @@ export interface components {
         };
         /**
          * @description - `VALIDATION_ERROR`: The request is not valid.
-         *     - `VERIFICATION_TOKEN_INVALID`: The link is not valid or has expired.
+         *     - `VERIFICATION_TOKEN_INVALID`: The link is not valid or has expired. Request a new one.
          */
         "VALIDATION_ERROR-VERIFICATION_TOKEN_INVALID": {
             headers: {
@@ -13348,7 +13369,7 @@ export interface components {
                 "application/json": components["schemas"]["Error"];
             };
         };
-        /** @description - `WEBHOOK_DISABLED`: The webhook endpoint is disabled. */
+        /** @description - `WEBHOOK_DISABLED`: The webhook endpoint is disabled. Enable it first. */
         WEBHOOK_DISABLED: {
             headers: {
                 /** @description The id of the request in the logs. */
@@ -13359,7 +13380,7 @@ export interface components {
                 /**
                  * @example {
                  *       "statusCode": 409,
-                 *       "message": "The webhook endpoint is disabled.",
+                 *       "message": "The webhook endpoint is disabled. Enable it first.",
                  *       "error": "Conflict",
                  *       "code": "WEBHOOK_DISABLED"
                  *     }
@@ -13368,7 +13389,7 @@ export interface components {
             };
         };
         /**
-         * @description - `WEBHOOK_ENDPOINT_LIMIT_EXCEEDED`: A mode can have at most ten webhook endpoints.
+         * @description - `WEBHOOK_ENDPOINT_LIMIT_EXCEEDED`: A mode can have at most ten webhook endpoints. Delete one first.
          *     - `WEBHOOK_URL_NOT_HTTPS`: A webhook URL must use https.
          *     - `WEBHOOK_URL_PRIVATE_IP`: The webhook URL leads to a private or reserved address.
          *     - `WEBHOOK_URL_UNRESOLVABLE`: The host of the webhook URL does not resolve.
@@ -13383,7 +13404,7 @@ export interface components {
                 /**
                  * @example {
                  *       "statusCode": 422,
-                 *       "message": "A mode can have at most ten webhook endpoints.",
+                 *       "message": "A mode can have at most ten webhook endpoints. Delete one first.",
                  *       "error": "Unprocessable Entity",
                  *       "code": "WEBHOOK_ENDPOINT_LIMIT_EXCEEDED"
                  *     }

@@ -30,7 +30,8 @@ const (
 	// This value is never sent.
 	ErrorReason_ERROR_REASON_UNSPECIFIED ErrorReason = 0
 	// The body, the path, the query or a header is not valid. `details` lists each fault
-	// with its field.
+	// with its field. Metadata: allowed_hosts, if the host of a link's destination is not one
+	// of these.
 	ErrorReason_ERROR_REASON_VALIDATION_ERROR ErrorReason = 1
 	// The access token is missing, malformed or expired, or its session has ended.
 	ErrorReason_ERROR_REASON_UNAUTHORIZED ErrorReason = 2
@@ -94,7 +95,7 @@ const (
 	// Another participant of the programme has this `externalId`.
 	ErrorReason_ERROR_REASON_EXTERNAL_ID_TAKEN ErrorReason = 88
 	// A conversion with this `external_transaction_id` is recorded in the workspace and
-	// mode.
+	// mode. Metadata: conversion_id, the id of that conversion, unless its buyer was erased.
 	ErrorReason_ERROR_REASON_CONVERSION_DUPLICATE ErrorReason = 24
 	// The report has neither `click_id` nor `promo_code`, and its `customer_id` is absent or
 	// not bound to a partner.
@@ -145,7 +146,7 @@ const (
 	// refundable_cents, this part in minor units.
 	ErrorReason_ERROR_REASON_REFUND_EXCEEDS_AMOUNT ErrorReason = 43
 	// The status of the payout or batch does not allow the change, or nothing is payable.
-	// Metadata: status, unless nothing is payable.
+	// Metadata: status, or the reason if all amounts of a batch are excluded for the same one.
 	ErrorReason_ERROR_REASON_PAYOUT_STATE_INVALID ErrorReason = 44
 	// The fraud event was confirmed or dismissed before. Metadata: status.
 	ErrorReason_ERROR_REASON_FRAUD_EVENT_RESOLVED ErrorReason = 45
@@ -452,7 +453,7 @@ var File_affiliate_v1_error_reason_proto protoreflect.FileDescriptor
 
 const file_affiliate_v1_error_reason_proto_rawDesc = "" +
 	"\n" +
-	"\x1faffiliate/v1/error_reason.proto\x12\faffiliate.v1\x1a\x1aaffiliate/v1/options.proto*\x8c>\n" +
+	"\x1faffiliate/v1/error_reason.proto\x12\faffiliate.v1\x1a\x1aaffiliate/v1/options.proto*\xb3C\n" +
 	"\vErrorReason\x12\x1c\n" +
 	"\x18ERROR_REASON_UNSPECIFIED\x10\x00\x12G\n" +
 	"\x1dERROR_REASON_VALIDATION_ERROR\x10\x01\x1a$\xa2\xbb\x18 \b\x90\x03\x10\x03\x1a\x19The request is not valid.\x12K\n" +
@@ -472,53 +473,53 @@ const file_affiliate_v1_error_reason_proto_rawDesc = "" +
 	"#ERROR_REASON_UNSUPPORTED_MEDIA_TYPE\x10\f\x1a:\xa2\xbb\x186\b\x9f\x03\x10\x03\x1a/Send application/json without Content-Encoding.\x12C\n" +
 	" ERROR_REASON_RATE_LIMIT_EXCEEDED\x10\r\x1a\x1d\xa2\xbb\x18\x19\b\xad\x03\x10\b\x1a\x12Too many requests.\x12M\n" +
 	"\x1bERROR_REASON_INTERNAL_ERROR\x10\x0e\x1a,\xa2\xbb\x18(\b\xf4\x03\x10\r\x1a!Something went wrong on our side.\x12\\\n" +
-	" ERROR_REASON_SERVICE_UNAVAILABLE\x10\x0f\x1a6\xa2\xbb\x182\b\xf7\x03\x10\x0e\x1a+The service is not available at the moment.\x12T\n" +
-	"\x18ERROR_REASON_EMAIL_TAKEN\x10\x10\x1a6\xa2\xbb\x182\b\x99\x03\x10\x06\x1a+An account with this e-mail address exists.\x12\x80\x01\n" +
-	"#ERROR_REASON_API_KEY_LIMIT_EXCEEDED\x10\x11\x1aW\xa2\xbb\x18S\b\xa6\x03\x10\t\x1aLA mode can have at most ten active secret keys and 20 active service tokens.\x12H\n" +
-	"\x17ERROR_REASON_SLUG_TAKEN\x10\x12\x1a+\xa2\xbb\x18'\b\x99\x03\x10\x06\x1a Another programme has this slug.\x12^\n" +
+	" ERROR_REASON_SERVICE_UNAVAILABLE\x10\x0f\x1a6\xa2\xbb\x182\b\xf7\x03\x10\x0e\x1a+The service is not available at the moment.\x12s\n" +
+	"\x18ERROR_REASON_EMAIL_TAKEN\x10\x10\x1aU\xa2\xbb\x18Q\b\x99\x03\x10\x06\x1aJAn account with this e-mail address exists. Log in, or reset its password.\x12\x92\x01\n" +
+	"#ERROR_REASON_API_KEY_LIMIT_EXCEEDED\x10\x11\x1ai\xa2\xbb\x18e\b\xa6\x03\x10\t\x1a^A mode can have at most ten active secret keys and 20 active service tokens. Revoke one first.\x12\\\n" +
+	"\x17ERROR_REASON_SLUG_TAKEN\x10\x12\x1a?\xa2\xbb\x18;\b\x99\x03\x10\x06\x1a4Another programme has this slug. Choose another one.\x12^\n" +
 	"\"ERROR_REASON_PROGRAM_STATE_INVALID\x10\x13\x1a6\xa2\xbb\x182\b\x99\x03\x10\t\x1a+The programme's status does not allow that.\x12d\n" +
 	"&ERROR_REASON_PARTICIPANT_STATE_INVALID\x10\x14\x1a8\xa2\xbb\x184\b\x99\x03\x10\t\x1a-The participant's status does not allow that.\x12W\n" +
-	"\x1fERROR_REASON_PARTICIPANT_ERASED\x10\x15\x1a2\xa2\xbb\x18.\b\x99\x03\x10\t\x1a'The participant's data has been erased.\x12N\n" +
-	" ERROR_REASON_REFERRAL_CODE_TAKEN\x10\x16\x1a(\xa2\xbb\x18$\b\x99\x03\x10\x06\x1a\x1dThis referral code is in use.\x12x\n" +
-	"\"ERROR_REASON_APPLICATION_DUPLICATE\x10\x17\x1aP\xa2\xbb\x18L\b\x99\x03\x10\x06\x1aEThe partner has already applied to this programme or was added to it.\x12i\n" +
-	"\x1eERROR_REASON_EXTERNAL_ID_TAKEN\x10X\x1aE\xa2\xbb\x18A\b\x99\x03\x10\x06\x1a:Another participant of the programme has this external id.\x12h\n" +
-	"!ERROR_REASON_CONVERSION_DUPLICATE\x10\x18\x1aA\xa2\xbb\x18=\b\x99\x03\x10\x06\x1a6A conversion with this external_transaction_id exists.\x12\xa1\x01\n" +
-	"\"ERROR_REASON_NO_ATTRIBUTION_SIGNAL\x10\x19\x1ay\xa2\xbb\x18u\b\xa6\x03\x10\x03\x1anGive click_id, promo_code, or the customer_id of a customer whom an earlier conversion has bound to a partner.\x12P\n" +
-	"\x1aERROR_REASON_MODE_MISMATCH\x10\x1a\x1a0\xa2\xbb\x18,\b\xa6\x03\x10\t\x1a%The signal belongs to the other mode.\x12R\n" +
-	"#ERROR_REASON_COMMISSION_NOT_PENDING\x10\x1b\x1a)\xa2\xbb\x18%\b\x99\x03\x10\t\x1a\x1eThe commission is not pending.\x12_\n" +
-	"#ERROR_REASON_COMMISSION_HOLD_ACTIVE\x10\x1c\x1a6\xa2\xbb\x182\b\x99\x03\x10\t\x1a+The commission's hold period has not ended.\x12U\n" +
-	" ERROR_REASON_COMMISSION_TERMINAL\x10\x1d\x1a/\xa2\xbb\x18+\b\x99\x03\x10\t\x1a$The commission is in a final status.\x12Q\n" +
-	"\x17ERROR_REASON_LAST_OWNER\x10\x1e\x1a4\xa2\xbb\x180\b\x99\x03\x10\t\x1a)A workspace must have at least one owner.\x12E\n" +
-	"\x19ERROR_REASON_GROUP_IN_USE\x10\x1f\x1a&\xa2\xbb\x18\"\b\x99\x03\x10\t\x1a\x1bPartners are in this group.\x12\\\n" +
-	" ERROR_REASON_LINK_LIMIT_EXCEEDED\x10 \x1a6\xa2\xbb\x182\b\xa6\x03\x10\t\x1a+A participant can have at most fifty links.\x12H\n" +
-	"\x1dERROR_REASON_PROMO_CODE_TAKEN\x10!\x1a%\xa2\xbb\x18!\b\x99\x03\x10\x06\x1a\x1aThis promo code is in use.\x12P\n" +
-	"\x1cERROR_REASON_BULK_ALL_FAILED\x10\"\x1a.\xa2\xbb\x18*\b\xa6\x03\x10\t\x1a#None of the items could be changed.\x12T\n" +
-	"\x1fERROR_REASON_ORIGIN_NOT_ALLOWED\x10#\x1a/\xa2\xbb\x18+\b\x93\x03\x10\a\x1a$This origin may not register clicks.\x12O\n" +
-	"\x1fERROR_REASON_INVALID_SECRET_KEY\x10$\x1a*\xa2\xbb\x18&\b\x91\x03\x10\x10\x1a\x1fA valid secret key is required.\x12W\n" +
-	"$ERROR_REASON_COMMISSION_NEEDS_REVIEW\x10%\x1a-\xa2\xbb\x18)\b\x99\x03\x10\t\x1a\"The commission needs review first.\x12a\n" +
+	"\x1fERROR_REASON_PARTICIPANT_ERASED\x10\x15\x1a2\xa2\xbb\x18.\b\x99\x03\x10\t\x1a'The participant's data has been erased.\x12b\n" +
+	" ERROR_REASON_REFERRAL_CODE_TAKEN\x10\x16\x1a<\xa2\xbb\x188\b\x99\x03\x10\x06\x1a1This referral code is in use. Choose another one.\x12x\n" +
+	"\"ERROR_REASON_APPLICATION_DUPLICATE\x10\x17\x1aP\xa2\xbb\x18L\b\x99\x03\x10\x06\x1aEThe partner has already applied to this programme or was added to it.\x12\x8b\x01\n" +
+	"\x1eERROR_REASON_EXTERNAL_ID_TAKEN\x10X\x1ag\xa2\xbb\x18c\b\x99\x03\x10\x06\x1a\\Another participant of the programme has this external id. Search for it, or use another id.\x12\x93\x01\n" +
+	"!ERROR_REASON_CONVERSION_DUPLICATE\x10\x18\x1al\xa2\xbb\x18h\b\x99\x03\x10\x06\x1aaA conversion with this external_transaction_id exists. Report another sale with an id of its own.\x12\xa1\x01\n" +
+	"\"ERROR_REASON_NO_ATTRIBUTION_SIGNAL\x10\x19\x1ay\xa2\xbb\x18u\b\xa6\x03\x10\x03\x1anGive click_id, promo_code, or the customer_id of a customer whom an earlier conversion has bound to a partner.\x12\x7f\n" +
+	"\x1aERROR_REASON_MODE_MISMATCH\x10\x1a\x1a_\xa2\xbb\x18[\b\xa6\x03\x10\t\x1aTThe signal belongs to the other mode. Report the conversion with a key of that mode.\x12^\n" +
+	"#ERROR_REASON_COMMISSION_NOT_PENDING\x10\x1b\x1a5\xa2\xbb\x181\b\x99\x03\x10\t\x1a*Only a pending commission can be approved.\x12\x92\x01\n" +
+	"#ERROR_REASON_COMMISSION_HOLD_ACTIVE\x10\x1c\x1ai\xa2\xbb\x18e\b\x99\x03\x10\t\x1a^The commission's hold period has not ended. Approve the commission later, or approve it early.\x12x\n" +
+	" ERROR_REASON_COMMISSION_TERMINAL\x10\x1d\x1aR\xa2\xbb\x18N\b\x99\x03\x10\t\x1aGThe commission is rejected, paid or refunded, so it cannot be rejected.\x12u\n" +
+	"\x17ERROR_REASON_LAST_OWNER\x10\x1e\x1aX\xa2\xbb\x18T\b\x99\x03\x10\t\x1aMA workspace must have at least one owner. Make another member an owner first.\x12g\n" +
+	"\x19ERROR_REASON_GROUP_IN_USE\x10\x1f\x1aH\xa2\xbb\x18D\b\x99\x03\x10\t\x1a=Partners are in this group. Move them to another group first.\x12n\n" +
+	" ERROR_REASON_LINK_LIMIT_EXCEEDED\x10 \x1aH\xa2\xbb\x18D\b\xa6\x03\x10\t\x1a=A participant can have at most fifty links. Delete one first.\x12\\\n" +
+	"\x1dERROR_REASON_PROMO_CODE_TAKEN\x10!\x1a9\xa2\xbb\x185\b\x99\x03\x10\x06\x1a.This promo code is in use. Choose another one.\x12P\n" +
+	"\x1cERROR_REASON_BULK_ALL_FAILED\x10\"\x1a.\xa2\xbb\x18*\b\xa6\x03\x10\t\x1a#None of the items could be changed.\x12\x84\x01\n" +
+	"\x1fERROR_REASON_ORIGIN_NOT_ALLOWED\x10#\x1a_\xa2\xbb\x18[\b\x93\x03\x10\a\x1aTThis origin may not register clicks. Add it to the allowed origins of the workspace.\x12O\n" +
+	"\x1fERROR_REASON_INVALID_SECRET_KEY\x10$\x1a*\xa2\xbb\x18&\b\x91\x03\x10\x10\x1a\x1fA valid secret key is required.\x12t\n" +
+	"$ERROR_REASON_COMMISSION_NEEDS_REVIEW\x10%\x1aJ\xa2\xbb\x18F\b\x99\x03\x10\t\x1a?The commission is flagged for review. Resolve the review first.\x12a\n" +
 	"'ERROR_REASON_COMMISSION_HOLD_NOT_ACTIVE\x10&\x1a4\xa2\xbb\x180\b\x99\x03\x10\t\x1a)The commission has no active hold period.\x12]\n" +
 	"#ERROR_REASON_COMMISSION_NOT_FLAGGED\x10'\x1a4\xa2\xbb\x180\b\x99\x03\x10\t\x1a)The commission is not flagged for review.\x12d\n" +
-	"%ERROR_REASON_IDEMPOTENCY_KEY_REQUIRED\x10(\x1a9\xa2\xbb\x185\b\x90\x03\x10\x03\x1a.This request needs the header Idempotency-Key.\x12f\n" +
-	"#ERROR_REASON_IDEMPOTENCY_KEY_REUSED\x10)\x1a=\xa2\xbb\x189\b\x99\x03\x10\t\x1a2This Idempotency-Key was used for another request.\x12N\n" +
-	"\x1dERROR_REASON_REFUND_DUPLICATE\x10*\x1a+\xa2\xbb\x18'\b\x99\x03\x10\x06\x1a This refund was reported before.\x12g\n" +
-	"\"ERROR_REASON_REFUND_EXCEEDS_AMOUNT\x10+\x1a?\xa2\xbb\x18;\b\xa6\x03\x10\t\x1a4The refund exceeds the remaining amount of the sale.\x12_\n" +
+	"%ERROR_REASON_IDEMPOTENCY_KEY_REQUIRED\x10(\x1a9\xa2\xbb\x185\b\x90\x03\x10\x03\x1a.This request needs the header Idempotency-Key.\x12u\n" +
+	"#ERROR_REASON_IDEMPOTENCY_KEY_REUSED\x10)\x1aL\xa2\xbb\x18H\b\x99\x03\x10\t\x1aAThis Idempotency-Key was used for another request. Use a new key.\x12N\n" +
+	"\x1dERROR_REASON_REFUND_DUPLICATE\x10*\x1a+\xa2\xbb\x18'\b\x99\x03\x10\x06\x1a This refund was reported before.\x12\x83\x01\n" +
+	"\"ERROR_REASON_REFUND_EXCEEDS_AMOUNT\x10+\x1a[\xa2\xbb\x18W\b\xa6\x03\x10\t\x1aPThe refund exceeds the remaining amount of the sale. Report at most this amount.\x12_\n" +
 	"!ERROR_REASON_PAYOUT_STATE_INVALID\x10,\x1a8\xa2\xbb\x184\b\x99\x03\x10\t\x1a-The status of the payout does not allow this.\x12V\n" +
 	"!ERROR_REASON_FRAUD_EVENT_RESOLVED\x10-\x1a/\xa2\xbb\x18+\b\x99\x03\x10\t\x1a$The fraud event was resolved before.\x12Q\n" +
-	"\x1eERROR_REASON_WEBHOOK_NOT_FOUND\x10.\x1a-\xa2\xbb\x18)\b\x94\x03\x10\x05\x1a\"There is no such webhook endpoint.\x12k\n" +
-	",ERROR_REASON_WEBHOOK_ENDPOINT_LIMIT_EXCEEDED\x10/\x1a9\xa2\xbb\x185\b\xa6\x03\x10\t\x1a.A mode can have at most ten webhook endpoints.\x12P\n" +
+	"\x1eERROR_REASON_WEBHOOK_NOT_FOUND\x10.\x1a-\xa2\xbb\x18)\b\x94\x03\x10\x05\x1a\"There is no such webhook endpoint.\x12}\n" +
+	",ERROR_REASON_WEBHOOK_ENDPOINT_LIMIT_EXCEEDED\x10/\x1aK\xa2\xbb\x18G\b\xa6\x03\x10\t\x1a@A mode can have at most ten webhook endpoints. Delete one first.\x12P\n" +
 	"\"ERROR_REASON_WEBHOOK_URL_NOT_HTTPS\x100\x1a(\xa2\xbb\x18$\b\xa6\x03\x10\t\x1a\x1dA webhook URL must use https.\x12k\n" +
 	"#ERROR_REASON_WEBHOOK_URL_PRIVATE_IP\x101\x1aB\xa2\xbb\x18>\b\xa6\x03\x10\t\x1a7The webhook URL leads to a private or reserved address.\x12c\n" +
-	"%ERROR_REASON_WEBHOOK_URL_UNRESOLVABLE\x102\x1a8\xa2\xbb\x184\b\xa6\x03\x10\t\x1a-The host of the webhook URL does not resolve.\x12O\n" +
-	"\x1dERROR_REASON_WEBHOOK_DISABLED\x103\x1a,\xa2\xbb\x18(\b\x99\x03\x10\t\x1a!The webhook endpoint is disabled.\x12`\n" +
+	"%ERROR_REASON_WEBHOOK_URL_UNRESOLVABLE\x102\x1a8\xa2\xbb\x184\b\xa6\x03\x10\t\x1a-The host of the webhook URL does not resolve.\x12`\n" +
+	"\x1dERROR_REASON_WEBHOOK_DISABLED\x103\x1a=\xa2\xbb\x189\b\x99\x03\x10\t\x1a2The webhook endpoint is disabled. Enable it first.\x12`\n" +
 	",ERROR_REASON_NOTIFICATION_CATEGORY_PROTECTED\x10>\x1a.\xa2\xbb\x18*\b\x99\x03\x10\t\x1a#This category cannot be turned off.\x12U\n" +
 	"\x1eERROR_REASON_INVALID_SIGNATURE\x10<\x1a1\xa2\xbb\x18-\b\x91\x03\x10\x10\x1a&The signature is missing or not valid.\x12_\n" +
-	"'ERROR_REASON_NOTIFICATION_LOG_NOT_FOUND\x10=\x1a2\xa2\xbb\x18.\b\x94\x03\x10\x05\x1a'The notification log has no such entry.\x12]\n" +
-	"'ERROR_REASON_VERIFICATION_TOKEN_INVALID\x104\x1a0\xa2\xbb\x18,\b\x90\x03\x10\x03\x1a%The link is not valid or has expired.\x12l\n" +
-	" ERROR_REASON_RESET_TOKEN_INVALID\x105\x1aF\xa2\xbb\x18B\b\x90\x03\x10\x03\x1a;The link to reset the password is not valid or has expired.\x12i\n" +
+	"'ERROR_REASON_NOTIFICATION_LOG_NOT_FOUND\x10=\x1a2\xa2\xbb\x18.\b\x94\x03\x10\x05\x1a'The notification log has no such entry.\x12p\n" +
+	"'ERROR_REASON_VERIFICATION_TOKEN_INVALID\x104\x1aC\xa2\xbb\x18?\b\x90\x03\x10\x03\x1a8The link is not valid or has expired. Request a new one.\x12\x7f\n" +
+	" ERROR_REASON_RESET_TOKEN_INVALID\x105\x1aY\xa2\xbb\x18U\b\x90\x03\x10\x03\x1aNThe link to reset the password is not valid or has expired. Request a new one.\x12i\n" +
 	"\x1fERROR_REASON_EMAIL_NOT_VERIFIED\x106\x1aD\xa2\xbb\x18@\b\x93\x03\x10\a\x1a9The e-mail address of the account must be verified first.\x12\\\n" +
 	"&ERROR_REASON_UNSUBSCRIBE_TOKEN_INVALID\x10?\x1a0\xa2\xbb\x18,\b\x90\x03\x10\x03\x1a%The link to unsubscribe is not valid.\x12w\n" +
-	"\"ERROR_REASON_PROCESSOR_KEY_INVALID\x10@\x1aO\xa2\xbb\x18K\b\xa6\x03\x10\t\x1aDThe payment processor does not accept the key. Use a restricted key.\x12_\n" +
-	")ERROR_REASON_PROCESSOR_PERMISSION_MISSING\x10A\x1a0\xa2\xbb\x18,\b\xa6\x03\x10\t\x1a%The restricted key lacks permissions.\x12k\n" +
+	"\"ERROR_REASON_PROCESSOR_KEY_INVALID\x10@\x1aO\xa2\xbb\x18K\b\xa6\x03\x10\t\x1aDThe payment processor does not accept the key. Use a restricted key.\x12{\n" +
+	")ERROR_REASON_PROCESSOR_PERMISSION_MISSING\x10A\x1aL\xa2\xbb\x18H\b\xa6\x03\x10\t\x1aAThe restricted key lacks permissions. Create a key that has them.\x12k\n" +
 	"(ERROR_REASON_PROCESSOR_ALREADY_CONNECTED\x10B\x1a=\xa2\xbb\x189\b\x99\x03\x10\t\x1a2Another account is connected. Disconnect it first.\x12\xca\x01\n" +
 	"(ERROR_REASON_PROCESSOR_ENDPOINT_REJECTED\x10C\x1a\x9b\x01\xa2\xbb\x18\x96\x01\b\xa6\x03\x10\t\x1a\x8e\x01The payment processor does not create the webhook endpoint. The account may have too many endpoints, or the URL of this service is not public.\x12N\n" +
 	"!ERROR_REASON_CONFIRMATION_INVALID\x10D\x1a'\xa2\xbb\x18#\b\x90\x03\x10\x03\x1a\x1cconfirmation must be DELETE.\x12G\n" +
@@ -531,8 +532,8 @@ const file_affiliate_v1_error_reason_proto_rawDesc = "" +
 	"\x1aERROR_REASON_ACCESS_DENIED\x10K\x1a6\xa2\xbb\x182\b\x93\x03\x10\a\x1a+The programme belongs to another workspace.\x12V\n" +
 	"\x1eERROR_REASON_RESET_IN_PROGRESS\x10R\x1a2\xa2\xbb\x18.\b\x99\x03\x10\t\x1a'The test data is already being deleted.\x12Y\n" +
 	"\x1dERROR_REASON_EXPORT_FORBIDDEN\x10L\x1a6\xa2\xbb\x182\b\x93\x03\x10\a\x1a+The programme belongs to another workspace.\x12j\n" +
-	"\x1dERROR_REASON_EXPORT_TOO_LARGE\x10M\x1aG\xa2\xbb\x18C\b\xa6\x03\x10\t\x1a<The export has more than 250,000 records or more than 50 MB.\x12U\n" +
-	"\x1bERROR_REASON_EXPORT_EXPIRED\x10N\x1a4\xa2\xbb\x180\b\x94\x03\x10\x05\x1a)The export does not exist or has expired.\x12\x7f\n" +
+	"\x1dERROR_REASON_EXPORT_TOO_LARGE\x10M\x1aG\xa2\xbb\x18C\b\xa6\x03\x10\t\x1a<The export has more than 250,000 records or more than 50 MB.\x12f\n" +
+	"\x1bERROR_REASON_EXPORT_EXPIRED\x10N\x1aE\xa2\xbb\x18A\b\x94\x03\x10\x05\x1a:The export does not exist or has expired. Start a new one.\x12\x7f\n" +
 	"&ERROR_REASON_ACTIVE_OPERATION_CONFLICT\x10O\x1aS\xa2\xbb\x18O\b\x99\x03\x10\n" +
 	"\x1aHThe erasure of this buyer is being recovered. Try again in some minutes.\x12L\n" +
 	" ERROR_REASON_OPERATION_NOT_FOUND\x10P\x1a&\xa2\xbb\x18\"\b\x94\x03\x10\x05\x1a\x1bThere is no such operation.\x12P\n" +
@@ -541,8 +542,8 @@ const file_affiliate_v1_error_reason_proto_rawDesc = "" +
 	"#ERROR_REASON_SECOND_FACTOR_REQUIRED\x10T\x1a7\xa2\xbb\x183\b\x91\x03\x10\x10\x1a,A code of the authenticator app is required.\x12d\n" +
 	")ERROR_REASON_SECOND_FACTOR_SETUP_REQUIRED\x10U\x1a5\xa2\xbb\x181\b\x93\x03\x10\a\x1a*Add a second factor to your account first.\x12a\n" +
 	"\x1eERROR_REASON_CHALLENGE_INVALID\x10V\x1a=\xa2\xbb\x189\b\x91\x03\x10\x10\x1a2The challenge is not valid any more. Log in again.\x12l\n" +
-	"(ERROR_REASON_SECOND_FACTOR_STATE_INVALID\x10W\x1a>\xa2\xbb\x18:\b\x99\x03\x10\t\x1a3The state of the second factor does not allow this.\x12N\n" +
-	"\x1aERROR_REASON_PERIOD_CLOSED\x10Z\x1a.\xa2\xbb\x18*\b\x99\x03\x10\t\x1a#The books are closed for this date.B@Z>github.com/tributary-hq/tributary/gen/affiliate/v1;affiliatev1b\x06proto3"
+	"(ERROR_REASON_SECOND_FACTOR_STATE_INVALID\x10W\x1a>\xa2\xbb\x18:\b\x99\x03\x10\t\x1a3The state of the second factor does not allow this.\x12_\n" +
+	"\x1aERROR_REASON_PERIOD_CLOSED\x10Z\x1a?\xa2\xbb\x18;\b\x99\x03\x10\t\x1a4The books are closed for this date. Use a later one.B@Z>github.com/tributary-hq/tributary/gen/affiliate/v1;affiliatev1b\x06proto3"
 
 var (
 	file_affiliate_v1_error_reason_proto_rawDescOnce sync.Once
