@@ -37,7 +37,8 @@ const (
 )
 
 // fixture is a collector with a real Redis, and a web server for the pages of a merchant.
-// The directory contains the referral codes anna and ben. The browser resolves every host
+// The directory contains the referral codes anna, with
+// a discount, and ben. The browser resolves every host
 // name to this machine, so a test can choose the host of each page.
 type fixture struct {
 	t      *testing.T
@@ -148,11 +149,14 @@ func (f *fixture) fillDirectory() {
 	check(f.t, err)
 	batch := writer.Batch()
 	batch.PutPublicKey(1, f.key.Digest(), &edgev1.PublicKeyEntry{WorkspaceId: workspace.UUID[:], Mode: edgev1.Mode_MODE_TEST})
-	for _, code := range []string{"anna", "ben"} {
+	for code, discount := range map[string]*edgev1.Discount{
+		"anna": {PromoCode: "ANNA20", Type: string(affiliate.DiscountPercentage), Value: 2000},
+		"ben":  nil,
+	} {
 		participant := affiliate.NewID[affiliate.Participant](time.Now())
 		batch.PutReferralCode(1, affiliate.Scope{Workspace: workspace, Mode: affiliate.ModeTest}, code, &edgev1.ReferralCodeEntry{
 			ProgramId: program.UUID[:], ParticipantId: participant.UUID[:], Active: true,
-			AttributionWindowDays: windowDays, AttributionModel: "last_click",
+			AttributionWindowDays: windowDays, AttributionModel: "last_click", Discount: discount,
 		})
 	}
 	check(f.t, batch.Flush(ctx))

@@ -289,13 +289,18 @@ func TestIDInAddress_IsAdoptedWithoutRequest(t *testing.T) {
 
 // A short link redirects to an address with the code and the click id. A visitor may
 // share or bookmark this address. The script therefore accepts the id only for one hour.
-// After that, it ignores the id and registers a new click for the code.
+// After that, it ignores the id and registers a new click for the code. If it accepts the
+// id, it registers the code with this id, once.
 func TestIDInAddress_WithCodeIsAdoptedForOneHour(t *testing.T) {
 	f := newFixture(t)
 	fresh := affiliate.NewID[affiliate.Click](time.Now()).String()
 	b := f.visit(f.shop + "/?via=anna&aff_click_id=" + fresh)
-	if got := b.waitCookie(); got != fresh || b.clicks() != 0 {
-		t.Errorf("after a recent id: id %q and %d clicks sent, want %q and 0", got, b.clicks(), fresh)
+	id := b.waitCookie()
+	b.settle()
+	b.visit(f.shop + "/?via=anna&aff_click_id=" + fresh)
+	b.settle()
+	if id != fresh || b.id() != fresh || b.clicks() != 1 || idOf(f.waitStored(1)[0]) != fresh {
+		t.Errorf("after a recent id: ids %q and %q and %d clicks sent, want %q and 1", id, b.id(), b.clicks(), fresh)
 	}
 	for n, stale := range []string{
 		affiliate.NewID[affiliate.Click](time.Now().Add(-61 * time.Minute)).String(),
@@ -305,7 +310,7 @@ func TestIDInAddress_WithCodeIsAdoptedForOneHour(t *testing.T) {
 	} {
 		b := f.visit(f.shop + "/?via=ben&aff_click_id=" + stale)
 		id := b.waitCookie()
-		if stored := f.waitStored(n + 1)[n]; id == stale || idOf(stored) != id || stored.ReferralCode != "ben" {
+		if stored := f.waitStored(n + 2)[n+1]; id == stale || idOf(stored) != id || stored.ReferralCode != "ben" {
 			t.Errorf("after the old id %s: id %s, stored %v; want a new click of ben", stale, id, stored)
 		}
 	}

@@ -9,6 +9,7 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"log"
 	"os"
@@ -16,6 +17,8 @@ import (
 	"strings"
 
 	"github.com/evanw/esbuild/pkg/api"
+	"github.com/tdewolff/minify/v2"
+	"github.com/tdewolff/minify/v2/js"
 )
 
 const (
@@ -54,9 +57,7 @@ func build(root string) ([]byte, error) {
 		Charset:       api.CharsetASCII,
 		LegalComments: api.LegalCommentsNone,
 
-		MinifyWhitespace:  true,
-		MinifyIdentifiers: true,
-		MinifySyntax:      true,
+		MinifySyntax: true,
 		// If the browser or the page lacks a feature, the script must do nothing.
 		Banner: map[string]string{"js": "try{"},
 		Footer: map[string]string{"js": "}catch(e){}"},
@@ -67,5 +68,10 @@ func build(root string) ([]byte, error) {
 		texts := api.FormatMessages(faults, api.FormatMessagesOptions{})
 		return nil, fmt.Errorf("esbuild:\n%s", strings.Join(texts, ""))
 	}
-	return result.OutputFiles[0].Contents, nil
+	// esbuild could minify the names too, but the result is 2% larger with gzip.
+	var script bytes.Buffer
+	if err := (&js.Minifier{Version: 2015}).Minify(minify.New(), &script, bytes.NewReader(result.OutputFiles[0].Contents), nil); err != nil {
+		return nil, fmt.Errorf("minify: %w", err)
+	}
+	return script.Bytes(), nil
 }

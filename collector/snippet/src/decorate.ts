@@ -3,18 +3,19 @@
 // element or an address means to add the id to it.
 
 import { attempt, clickID, guard, settings, split } from "./env";
-import { current } from "./store";
+import { current, discountNow } from "./store";
+import type { Discount } from "./send";
 
-const checkouts = split(settings.checkout).concat("buy.stripe.com");
+const checkouts = split([settings.checkout, "buy.stripe.com"] + "");
 /** Hosts of the merchant's other sites. */
 const siblings = split(settings.domains);
 
 /** Selects the elements that are decorated as soon as they are in the page. */
-const selector = "stripe-buy-button,stripe-pricing-table,form[data-aff]" + checkouts.map((host) => ',a[href*="' + host.replace("*", "") + '"]').join("");
+const selector = "input[data-aff-coupon],stripe-buy-button,stripe-pricing-table,form[data-aff]" + checkouts.map((host) => ',a[href*="' + host.replace("*", "") + '"]').join("");
 
 /**
- * The ids that this script wrote into the page. It may replace or remove only these
- * ids.
+ * The ids and promo codes that this script wrote into the page. It may replace or remove
+ * only these.
  */
 const written: Record<string, unknown> = {};
 
@@ -23,8 +24,7 @@ const written: Record<string, unknown> = {};
  * the id that the element has now. If the element has an id that this script did not
  * write, rewrite does not call write.
  */
-const rewrite = (old: string | null, write: (id: string) => void): void => {
-  const id = current() || "";
+const rewrite = (old: string | null, write: (id: string) => void, id = current() || ""): void => {
   if (old ? old !== id && written[old] : id) {
     written[id] = 1;
     write(id);
@@ -56,9 +56,21 @@ const decorateAddress = (address: string, anyHost?: boolean): string | undefined
   return changed;
 };
 
-const decorateElement = (element: HTMLAnchorElement, anyHost?: boolean): void => {
+/** An element that is decorated: a link, a form, an input field or an element of Stripe. */
+type Decorated = HTMLAnchorElement & HTMLInputElement;
+
+const decorateElement = (element: Decorated, anyHost?: boolean): void => {
   const reference = "client-reference-id";
-  if (element.matches("form")) {
+  // The only input fields that are decorated are those for the partner's promo code.
+  if (element.matches("input"))
+    rewrite(
+      element.value,
+      (code) => {
+        element.value = code;
+      },
+      ((discountNow() || {}) as Discount).code || "",
+    );
+  else if (element.matches("form")) {
     const field =
       element.querySelector<HTMLInputElement>("[name=" + clickID + "]") || Object.assign(document.createElement("input"), { type: "hidden", name: clickID });
     rewrite(field.value, (id) => {
@@ -74,20 +86,12 @@ const decorateElement = (element: HTMLAnchorElement, anyHost?: boolean): void =>
 };
 
 /** Decorates every matching element below root. */
-const decorateBelow = (root: Document | Element): void => root.querySelectorAll<HTMLAnchorElement>(selector).forEach((element) => decorateElement(element));
+const decorateBelow = (root: ParentNode): void => root.querySelectorAll<Decorated>(selector).forEach((element) => decorateElement(element));
 
 /** Decorates elements that are added to the page. */
 const observer = new MutationObserver(
-  guard((records: MutationRecord[]) =>
-    records.forEach((record) =>
-      (record.addedNodes as NodeListOf<HTMLAnchorElement>).forEach((element) => {
-        if (element.matches) {
-          if (element.matches(selector)) decorateElement(element);
-          decorateBelow(element);
-        }
-      }),
-    ),
-  ),
+  // Each parent to which elements were added is decorated once.
+  guard((records: MutationRecord[]) => new Set(records.map((record) => record.target as Element)).forEach(decorateBelow)),
 );
 
 /**
@@ -102,7 +106,7 @@ export const decorateAll = (): void => {
 
 /** Decorates the elements that a user event targets. */
 export const decorateTarget = (event: Event): void =>
-  (event.composedPath() as HTMLAnchorElement[]).forEach((element) => {
+  (event.composedPath() as Decorated[]).forEach((element) => {
     if (element.matches && element.matches("[href]," + selector)) decorateElement(element);
   });
 
@@ -111,4 +115,4 @@ export const decorateTarget = (event: Event): void =>
  * the argument is an element or an address that does not change, it returns the argument.
  */
 export const decorate = (value: unknown): unknown =>
-  attempt(() => (typeof value === "string" ? decorateAddress(value, true) : decorateElement(value as HTMLAnchorElement, true))) || value;
+  attempt(() => (typeof value === "string" ? decorateAddress(value, true) : decorateElement(value as Decorated, true))) || value;

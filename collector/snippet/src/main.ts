@@ -6,7 +6,7 @@ import { consent } from "./consent";
 import { decorate, decorateAll, decorateTarget } from "./decorate";
 import { attempt, clickID, debug, guard, isID, on, settings } from "./env";
 import { send, type Reply } from "./send";
-import { At, cookie, current, field, clear, adopt, Rank, restore, store } from "./store";
+import { At, cookie, current, discountNow, field, clear, adopt, Rank, restore, store } from "./store";
 
 type Method = (argument?: any) => unknown;
 type Page = Window & { __tributary?: Record<string, Method> & { q?: unknown[][] } };
@@ -51,19 +51,22 @@ const read = (href: string): void => {
   const handedID = query.get(clickID);
   // An address with a code and an id may have been shared or bookmarked. If its id is
   // old, the script ignores the id and registers a new click for the code.
-  if (isID(handedID) && (!all || Math.abs(Date.now() - parseInt(handedID.replace("-", ""), 16)) < Time.hour)) {
-    if (handedID !== current() && field(At.rank) != Rank.first) {
-      saved = ++lastSent;
-      adopt(handedID, codes[0] || "");
-    }
-  } else if (all && all !== tried && settings.merchant) {
+  const handed = isID(handedID) && (!all || Math.abs(Date.now() - parseInt(handedID.replace("-", ""), 16)) < Time.hour);
+  const keepFirst = handed && field(At.rank) == Rank.first;
+  if (handed && !keepFirst && handedID !== current()) {
+    saved = ++lastSent;
+    adopt(handedID, "");
+  }
+  // If there are both, register the code with this id, which does not make a second click:
+  // the response contains the partner's discount.
+  if (all && all !== tried && settings.merchant && !keepFirst) {
     const post = (): unknown => {
       const code = codes.shift();
       if (!code || (field(At.code) === code && Math.abs(Date.now() - (field(At.registered) as number)) < Time.halfHour)) return;
       const number = ++lastSent;
       tried = all;
       debug(code);
-      return send(bodyOf(code, url)).then(
+      return send(bodyOf(code, url, handed && handedID)).then(
         guard((reply) => {
           if (number < saved) return;
           // The code is unknown. It may belong to another service, so try the next code.
@@ -89,7 +92,7 @@ const whenClickId = (): Promise<string | null> => started.then(() => registratio
 const methods: Record<string, Method> = {
   getClickId: current,
   whenClickId,
-  ready: (run) => void whenClickId().then(guard(run)),
+  ready: (run) => whenClickId().then(guard(run)),
   consent: (value) => {
     if (value === "denied") {
       // If consent was already denied when the click was registered, the click was never
@@ -100,6 +103,7 @@ const methods: Record<string, Method> = {
     restore();
     decorateAll();
   },
+  getDiscount: discountNow,
   reset: () => {
     saved = ++lastSent;
     tried = "";
@@ -116,14 +120,13 @@ const start = (): void => {
   attempt(() => read(performance.getEntriesByType("navigation")[0]!.name));
   readPage();
   // Read the address whenever the page changes it.
-  for (const name of ["pushState", "replaceState"] as const) {
+  (["pushState", "replaceState"] as const).forEach((name) => {
     const original = history[name];
     history[name] = (...state) => {
-      const result = original.apply(history, state);
+      original.apply(history, state);
       readPage();
-      return result;
     };
-  }
+  });
   on("popstate", readPage);
   on("pagehide,pointerdown,keydown,auxclick,click,submit", (event) => {
     // Google's consent mode sends no event when the visitor agrees, so check the consent
@@ -133,19 +136,20 @@ const start = (): void => {
   });
 };
 
-guard(() => {
+{
   const global = (window as Page).__tributary || ({} as NonNullable<Page["__tributary"]>);
   // If another copy of the script has already run, there are methods and there is no
   // queue.
-  if (global.reset && !global.q) return;
-  const queue = global.q || [];
-  delete global.q;
-  (window as Page).__tributary = global;
-  Object.keys(methods).forEach((name) => (global[name] = guard(methods[name]!)));
-  // If the browser prerenders the page, wait until the visitor opens it.
-  started = new Promise((shown: (event?: unknown) => void) => {
-    if ((document as { prerendering?: boolean }).prerendering) on("prerenderingchange", shown);
-    else shown();
-  }).then(guard(start));
-  queue.forEach(guard((call: unknown[]) => global[call[0] as string]!(call[1])));
-})();
+  if (!global.reset || global.q) {
+    const queue = global.q || [];
+    delete global.q;
+    (window as Page).__tributary = global;
+    for (const name in methods) global[name] = guard(methods[name]!);
+    // If the browser prerenders the page, wait until the visitor opens it.
+    started = new Promise((shown: (event?: unknown) => void) => {
+      if ((document as { prerendering?: boolean }).prerendering) on("prerenderingchange", shown);
+      else shown();
+    }).then(guard(start));
+    queue.forEach(guard((call: unknown[]) => global[call[0] as string]!(call[1])));
+  }
+}

@@ -8,6 +8,19 @@ export interface Reply {
   click_id?: unknown;
   cookie_max_age?: number;
   attribution_model?: string | null;
+  discount?: Discount | null;
+}
+
+/** The discount that the partner's promo code gives to buyers. */
+export interface Discount {
+  /** the promo code; promo_code in the collector's reply */
+  code: string;
+  /** percentage or fixed */
+  type?: string;
+  /** a percentage, or an amount in minor units of the currency */
+  value?: number;
+  /** absent for a percentage */
+  currency?: string;
 }
 
 /** Durations in milliseconds. */

@@ -4,7 +4,7 @@
 
 import { choice, consent } from "./consent";
 import { attempt, clickID, group, isID, settings } from "./env";
-import type { Reply } from "./send";
+import type { Discount, Reply } from "./send";
 
 const enum Time {
   /**
@@ -12,6 +12,7 @@ const enum Time {
    * sends at most 400 days, which is the largest age that browsers accept.
    */
   month = 2592000,
+  monthMillis = 2592000000,
 }
 
 /** The indexes of the fields of a note. Times are Unix milliseconds. */
@@ -24,6 +25,8 @@ export const enum At {
   /** A Rank, which decides whether a later click replaces this one. */
   rank,
   code,
+  /** The partner's Discount as JSON, or empty. */
+  discount,
 }
 
 /**
@@ -41,7 +44,7 @@ export const enum Rank {
    */
   handed,
 }
-type Note = ArrayLike<string | number>;
+type Note = (string | number | undefined)[];
 
 /**
  * The click while it is only in memory, because it could not be stored or because consent
@@ -53,10 +56,7 @@ let unstored: Note | undefined | "" | false;
 let checked: unknown;
 
 const read = (): Note | undefined =>
-  attempt(() => {
-    const note = (localStorage[clickID] || "").split(" ");
-    if (isID(note[At.id])) return note;
-  });
+  attempt(() => (localStorage[clickID] || "").split(" "));
 
 /** The id in the cookie. */
 export const cookie = (): string | undefined =>
@@ -87,7 +87,7 @@ const erase = (): void => {
 const click = (): Note | undefined | "" => {
   const id = cookie();
   const note = read();
-  return unstored || (id && (note && note[At.id] === id ? note : [id, Date.now() + Time.month * 1000, 0, Rank.newest, ""]));
+  return unstored || (id && (note && note[At.id] === id ? note : [id, Date.now() + Time.monthMillis, 0, Rank.newest]));
 };
 
 /** Returns one field of the click, or undefined if there is no click. */
@@ -95,6 +95,9 @@ export const field = (which: At): string | number | undefined => (click() || [])
 
 /** Returns the id of the click, or null. */
 export const current = (): string | null => (field(At.id) as string) || null;
+
+/** Returns the discount of the partner who earns for the click, or null. */
+export const discountNow = (): Discount | null => JSON.parse((field(At.discount) as string) || null!);
 
 /**
  * Stores the click that is only in memory, unless consent is denied. If the visitor's own
@@ -123,7 +126,7 @@ export const store = (onlyAfterChange?: boolean): void => {
 /** Restores the cookie or the note if one of them was lost. */
 export const restore = (): void => {
   const note = read();
-  unstored = click() || (note && note[At.ends]! > Date.now() && note);
+  unstored = click() || (note && isID(note[At.id]) && note[At.ends]! > Date.now() && note);
   store();
 };
 
@@ -133,13 +136,15 @@ export const restore = (): void => {
  * null, because the collector could not look up the programme. In both cases, however, an
  * existing click whose id came from an address is replaced.
  */
-export const adopt = (id: string, code: string, { cookie_max_age: age = Time.month as number, attribution_model: model }: Reply = {}): void => {
+export const adopt = (id: string, code: string, { cookie_max_age: age = Time.month as number, attribution_model: model, discount }: Reply = {}): void => {
   const now = Date.now();
   const first = model === "first_click";
   const rank = field(At.rank)!;
   const keepExisting = (first || model === null) && rank < Rank.handed;
-  const [kept, ends] = (keepExisting && click()) || [id, now + age * 1000];
-  unstored = [kept, ends, now, first ? Rank.first : model === undefined ? Rank.handed : keepExisting ? rank : Rank.newest, code];
+  unstored = (keepExisting && click()) || [id, now + age * 1000, , , , (JSON.stringify(discount) || "").replace("promo_", "")];
+  unstored[At.registered] = now;
+  unstored[At.rank] = first ? Rank.first : model === undefined ? Rank.handed : keepExisting ? rank : Rank.newest;
+  unstored[At.code] = code;
   store();
 };
 
