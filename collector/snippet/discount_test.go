@@ -11,7 +11,9 @@ const annasDiscount = `{"code":"ANNA20","type":"percentage","value":20}`
 
 func (b *tab) discount() string { return js[string](b, `JSON.stringify(__tributary.getDiscount())`) }
 
-func (b *tab) coupon() string { return js[string](b, `document.querySelector("[data-aff-coupon]").value`) }
+func (b *tab) coupon() string {
+	return js[string](b, `document.querySelector("[data-aff-coupon]").value`)
+}
 
 func TestDiscount_StaysOnLaterPages(t *testing.T) {
 	f := newFixture(t)

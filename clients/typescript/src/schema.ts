@@ -30207,7 +30207,7 @@ export interface operations {
                      *         "conversions": 0,
                      *         "commissions": 0,
                      *         "webhookDeliveries": 0,
-                     *         "notificationLogs": 1,
+                     *         "notificationLogs": 4,
                      *         "promoCodes": 0,
                      *         "payouts": 0
                      *       }
@@ -30232,7 +30232,7 @@ export interface operations {
                      *         "conversions": 0,
                      *         "commissions": 0,
                      *         "webhookDeliveries": 0,
-                     *         "notificationLogs": 1,
+                     *         "notificationLogs": 4,
                      *         "promoCodes": 0,
                      *         "payouts": 0
                      *       }
