@@ -20,7 +20,7 @@ type ContextField struct {
 var contextFields = []ContextField{
 	{Key: affiliate.AllowedHosts, Name: "allowedHosts", Description: "The hosts that a destination may have, separated by a comma and a space. At most ten."},
 	{Key: affiliate.BooksClosedUntil, Name: "booksClosedUntil", Description: "The end of the closed periods, RFC 3339 in UTC."},
-	{Key: affiliate.ProtectedCategory, Name: "category", Description: "The category of notifications that cannot be turned off."},
+	{Key: affiliate.ProtectedCategory, Name: "category", Description: "The category of notifications that cannot be disabled."},
 	{Key: affiliate.DuplicateOf, Name: "conversionId", Description: "The conversion that already has the id of the report."},
 	{Key: affiliate.HoldUntil, Name: "holdUntil", Description: "The end of the hold period, RFC 3339 in UTC."},
 	{Key: affiliate.GroupMembers, Name: "participants", Number: true, Description: "The number of participants in the group."},

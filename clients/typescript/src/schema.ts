@@ -8045,7 +8045,7 @@ export interface components {
                 allowedHosts?: string;
                 /** @description The end of the closed periods, RFC 3339 in UTC. */
                 booksClosedUntil?: string;
-                /** @description The category of notifications that cannot be turned off. */
+                /** @description The category of notifications that cannot be disabled. */
                 category?: string;
                 /** @description The conversion that already has the id of the report. */
                 conversionId?: string;
