@@ -142,6 +142,9 @@ type Actor struct {
 	User         *UserID
 	Key          *APIKeyID
 	ServiceToken *ServiceTokenID
+	// ParticipantToken means that the change was made with a participant token that the
+	// actor has created.
+	ParticipantToken bool
 	// AddressPrefix is the shortened client address (/24 or /48), and RequestID the id
 	// of the request. Both are empty for the service itself.
 	AddressPrefix string

@@ -179,6 +179,7 @@ func (a *authenticator) identifyParticipant(ctx context.Context, id identity, to
 	}
 	id.principal.Kind, id.principal.Participation = ParticipantToken, &ref
 	id.principal.User, id.principal.Mode = ref.Partner, ref.Scope.Mode
+	id.principal.Creator = token.creator
 	// The participation determines the mode, so the X-Mode header is not used.
 	id.fault, id.invalidMode = noFault, false
 	return id, nil

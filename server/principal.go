@@ -46,6 +46,9 @@ type Principal struct {
 	// Participation is set if the credential is a participant token. The call must not read
 	// or change anything outside of this participation.
 	Participation *affiliate.ParticipantRef
+	// Creator has the id of the member or service token that has created the participant
+	// token. It is nil for other credentials, and for tokens of earlier versions.
+	Creator *affiliate.Actor
 	// Key is set if the credential is an API key.
 	Key affiliate.APIKeyID
 	// Mode is the mode of the API key, service token or participant token. For an access
@@ -116,14 +119,19 @@ func PrincipalFrom(ctx context.Context) Principal {
 }
 
 // ActorFrom returns the caller in the form that commission histories and the audit log
-// store.
+// store. The actor of a participant token is its creator.
 func ActorFrom(ctx context.Context) affiliate.Actor {
 	p := PrincipalFrom(ctx)
 	c := callerFrom(ctx)
 	actor := affiliate.Actor{RequestID: c.requestID, AddressPrefix: httpedge.AddressPrefix(c.address)}
 	switch p.Kind {
-	case MerchantToken, PartnerToken, ParticipantToken:
+	case MerchantToken, PartnerToken:
 		actor.User = &p.User
+	case ParticipantToken:
+		actor.User = &p.User
+		if p.Creator != nil {
+			actor.User, actor.ServiceToken, actor.ParticipantToken = p.Creator.User, p.Creator.ServiceToken, true
+		}
 	case SecretKey, PublicKey:
 		actor.Key = &p.Key
 	case ServiceToken:

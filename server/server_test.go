@@ -278,18 +278,61 @@ func TestTokenKeys_ParticipantToken(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := participantClaim{affiliate.NewID[affiliate.Workspace](start), affiliate.NewID[affiliate.Participant](start)}
-	text, expiresAt, err := keys.SignParticipant(want.workspace, want.id)
+	want := participantClaim{workspace: affiliate.NewID[affiliate.Workspace](start), id: affiliate.NewID[affiliate.Participant](start)}
+	member, service := affiliate.NewID[affiliate.User](start), affiliate.NewID[affiliate.ServiceToken](start)
+	text, expiresAt, err := keys.SignParticipant(want.workspace, want.id, affiliate.Actor{User: &member})
 	if err != nil || !expiresAt.Equal(start.Add(15*time.Minute).Truncate(time.Second)) {
 		t.Fatalf("SignParticipant returned the expiry %v and the error %v, want 15 minutes after %v", expiresAt, err, start)
 	}
 	got, err := keys.verify(text)
-	if err != nil || got.participant == nil || *got.participant != want || !got.session.IsZero() || !got.expiresAt.Equal(expiresAt) {
-		t.Errorf("verify returned %+v, %v, want the participant %v and no session", got, err, want)
+	if err != nil || got.participant == nil || !got.session.IsZero() || !got.expiresAt.Equal(expiresAt) {
+		t.Fatalf("verify returned %+v, %v, want the participant %v and no session", got, err, want)
+	}
+	creator := got.participant.creator
+	if got.participant.workspace != want.workspace || got.participant.id != want.id || creator == nil || creator.User == nil || *creator.User != member || creator.ServiceToken != nil {
+		t.Errorf("verify returned %+v, want the participant %v and the creator %v", got.participant, want, member)
+	}
+	sign := func(creator *creatorClaim) string {
+		signed, err := keys.sign(claims{
+			RegisteredClaims: registered(want.id.String(), now, time.Minute), Type: participantType, Workspace: want.workspace.String(), Creator: creator,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return signed
+	}
+	made, _, err := keys.SignParticipant(want.workspace, want.id, affiliate.Actor{ServiceToken: &service})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := keys.verify(made); err != nil || *got.participant.creator.ServiceToken != service || got.participant.creator.User != nil {
+		t.Errorf("verify returned %+v, %v, want the service token %v as the creator", got.participant, err, service)
+	}
+	if got, err := keys.verify(sign(nil)); err != nil || *got.participant != want {
+		t.Errorf("verify of a token without a creator returned %+v, %v, want the participant %v", got.participant, err, want)
+	}
+	for _, wrong := range []creatorClaim{{}, {Subject: "x", Type: affiliate.Merchant}, {Subject: member.String(), Type: affiliate.Partner}} {
+		if _, err := keys.verify(sign(&wrong)); err == nil {
+			t.Errorf("verify accepted the creator %+v", wrong)
+		}
 	}
 	now = expiresAt.Add(tokenLeeway)
 	if _, err := keys.verify(text); !errors.Is(err, errTokenExpired) {
 		t.Errorf("verify of an expired token returned %v", err)
+	}
+}
+
+// A change with a participant token is a change by the creator of the token. A token of an
+// earlier version does not name its creator, and its changes are the partner's.
+func TestActorFrom_ParticipantToken(t *testing.T) {
+	partner, service := affiliate.NewID[affiliate.User](time.Now()), affiliate.NewID[affiliate.ServiceToken](time.Now())
+	caller := Principal{Kind: ParticipantToken, User: partner}
+	if actor := ActorFrom(WithPrincipal(t.Context(), caller)); actor.String() != partner.String() || actor.ParticipantToken {
+		t.Errorf("the actor of a token without a creator is %+v, want the partner", actor)
+	}
+	caller.Creator = &affiliate.Actor{ServiceToken: &service}
+	if actor := ActorFrom(WithPrincipal(t.Context(), caller)); actor.String() != service.String() || !actor.ParticipantToken {
+		t.Errorf("the actor is %+v, want a participant token of the service token %v", actor, service)
 	}
 }
 

@@ -84,15 +84,26 @@ func (k *TokenKeys) Public() map[string]ed25519.PublicKey {
 const participantType affiliate.AccountKind = "participant"
 
 // claims are the claims of an access token or a participant token. The subject of the
-// latter is the participant, and it has no session. The claim role is information for
-// clients. The core does not use it but reads the role from the database.
+// latter is the participant, and it has no session. Its claim act (RFC 8693) is the member
+// or service token that has created it. The claim role is information for clients. The core
+// does not use it but reads the role from the database.
 type claims struct {
 	jwt.RegisteredClaims
 	Type      affiliate.AccountKind `json:"typ"`
 	Workspace string                `json:"wid,omitempty"`
 	Role      affiliate.Role        `json:"role,omitempty"`
 	Session   string                `json:"sid,omitempty"`
+	Creator   *creatorClaim         `json:"act,omitempty"`
 }
+
+// creatorClaim is the claim act. Type is affiliate.Merchant or serviceType.
+type creatorClaim struct {
+	Subject string                `json:"sub"`
+	Type    affiliate.AccountKind `json:"typ"`
+}
+
+// serviceType is the type of a creator that is a service token.
+const serviceType affiliate.AccountKind = "service"
 
 // verifiedToken is what a token says. participant is nil for an access token, whose
 // session is set.
@@ -102,10 +113,26 @@ type verifiedToken struct {
 	expiresAt   time.Time
 }
 
-// participantClaim is the participant of a participant token.
+// participantClaim is the participant of a participant token. creator has the id of the
+// member or service token that has created the token. It is nil if an earlier version of the
+// core has signed the token.
 type participantClaim struct {
 	workspace affiliate.WorkspaceID
 	id        affiliate.ParticipantID
+	creator   *affiliate.Actor
+}
+
+// actor returns the id of the creator. ok is false if the claim is not valid.
+func (c creatorClaim) actor() (actor *affiliate.Actor, ok bool) {
+	switch c.Type {
+	case affiliate.Merchant:
+		id, ok := affiliate.ParseID[affiliate.User](c.Subject)
+		return &affiliate.Actor{User: &id}, ok
+	case serviceType:
+		id, ok := affiliate.ParseID[affiliate.ServiceToken](c.Subject)
+		return &affiliate.Actor{ServiceToken: &id}, ok
+	}
+	return nil, false
 }
 
 // Sign returns an access token for a session. It expires after affiliate.AccessTokenLife.
@@ -122,12 +149,18 @@ func (k *TokenKeys) Sign(user affiliate.User, session affiliate.SessionID, membe
 }
 
 // SignParticipant returns a participant token and when it expires, after
-// affiliate.ParticipantTokenLife.
-func (k *TokenKeys) SignParticipant(workspace affiliate.WorkspaceID, id affiliate.ParticipantID) (token string, expiresAt time.Time, err error) {
+// affiliate.ParticipantTokenLife. creator is a member or a service token.
+func (k *TokenKeys) SignParticipant(
+	workspace affiliate.WorkspaceID, id affiliate.ParticipantID, creator affiliate.Actor,
+) (token string, expiresAt time.Time, err error) {
 	c := claims{
 		RegisteredClaims: registered(id.String(), k.now(), affiliate.ParticipantTokenLife),
 		Type:             participantType,
 		Workspace:        workspace.String(),
+		Creator:          &creatorClaim{Subject: creator.String(), Type: affiliate.Merchant},
+	}
+	if creator.ServiceToken != nil {
+		c.Creator.Type = serviceType
 	}
 	token, err = k.sign(c)
 	return token, c.ExpiresAt.UTC(), err
@@ -192,7 +225,13 @@ func (k *TokenKeys) verify(text string) (verifiedToken, error) {
 		if !ok || !idOK {
 			return verifiedToken{}, errors.New("claim wid or sub is not valid")
 		}
-		token.participant = &participantClaim{workspace, id}
+		token.participant = &participantClaim{workspace: workspace, id: id}
+		if c.Creator == nil {
+			break
+		}
+		if token.participant.creator, ok = c.Creator.actor(); !ok {
+			return verifiedToken{}, errors.New("claim act is not valid")
+		}
 	default:
 		return verifiedToken{}, errors.New("claim typ is not valid")
 	}

@@ -153,4 +153,7 @@ type Audit struct {
 	After        json.RawMessage       `json:"after"`
 	IPPrefix     *string               `json:"ip_prefix"`
 	RequestID    *string               `json:"request_id"`
+	// ParticipantToken means that the actor has created a participant token, and that the
+	// change was made with this token.
+	ParticipantToken bool `json:"participant_token"`
 }

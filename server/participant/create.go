@@ -220,7 +220,7 @@ func (s *Service) CreateParticipantToken(ctx context.Context, req *affiliatev1.C
 	if err := p.CheckApproved(); err != nil {
 		return nil, err
 	}
-	token, expiresAt, err := s.signer.SignParticipant(p.Scope.Workspace, p.ID)
+	token, expiresAt, err := s.signer.SignParticipant(p.Scope.Workspace, p.ID, server.ActorFrom(ctx))
 	if err != nil {
 		return nil, err
 	}

@@ -59,7 +59,7 @@ type Service struct {
 
 // Signer signs participant tokens. server.TokenKeys implements it.
 type Signer interface {
-	SignParticipant(workspace affiliate.WorkspaceID, id affiliate.ParticipantID) (token string, expiresAt time.Time, err error)
+	SignParticipant(workspace affiliate.WorkspaceID, id affiliate.ParticipantID, creator affiliate.Actor) (token string, expiresAt time.Time, err error)
 }
 
 // Config holds the dependencies of a Service.

@@ -172,14 +172,14 @@ func (tx *Tx) Audit(ctx context.Context, line affiliate.AuditLine) error {
 	}
 	const insert = `
 		insert into audit_log (workspace_id, id, mode, at, actor, action, resource_type, resource_id,
-			before, after, ip_prefix, request_id)
+			before, after, ip_prefix, request_id, participant_token)
 		values (@workspace, @id, @mode, @at, @actor, @action, @resource_type, @resource_id::uuid,
-			@before, @after, nullif(@ip_prefix, ''), nullif(@request_id, ''))`
+			@before, @after, nullif(@ip_prefix, ''), nullif(@request_id, ''), @participant_token)`
 	_, err = tx.Exec(ctx, insert, pgx.NamedArgs{
 		"workspace": line.Workspace, "id": affiliate.NewID[affiliate.AuditEntry](line.At), "mode": line.Mode, "at": line.At,
 		"actor": line.Actor.String(), "action": line.Action,
 		"resource_type": line.ResourceType, "resource_id": line.ResourceID.String(), "before": before, "after": after,
-		"ip_prefix": line.Actor.AddressPrefix, "request_id": line.Actor.RequestID,
+		"ip_prefix": line.Actor.AddressPrefix, "request_id": line.Actor.RequestID, "participant_token": line.Actor.ParticipantToken,
 	})
 	if err != nil {
 		return fmt.Errorf("write audit record: %w", err)

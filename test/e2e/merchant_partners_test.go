@@ -281,6 +281,15 @@ func testParticipantToken(t *testing.T, sys *system) {
 	link := object{"programId": f.program, "destinationUrl": "https://shop.example/beans"}
 	id := page.post(t, "/api/v1/partner/links", link).wantStatus(http.StatusCreated).wantFields(object{"participantId": f.participant}).text("id")
 	page.do(t, http.MethodDelete, "/api/v1/partner/links/"+id, nil).wantOutcome(forbidden)
+	byMember := f.merchant.post(t, f.participantPath()+"/token", nil).wantStatus(http.StatusCreated)
+	second := sys.client().withCredential(byMember.text("token")).post(t, "/api/v1/partner/links", link).wantStatus(http.StatusCreated).text("id")
+	f.merchant.get(t, workspacePath+"/audit-log?action=link.create&resourceId="+second).wantFields(object{
+		"total": 1, "data.0.actor": f.merchant.id, "data.0.actorName": "participant token of Mara Merchant",
+	})
+	entry := f.merchant.get(t, workspacePath+"/audit-log?action=link.create&resourceId="+id).wantFields(object{"total": 1})
+	if name := entry.text("data.0.actorName"); !strings.HasPrefix(name, "participant token of service:service-") {
+		t.Errorf("the audit log names the actor %q, want the participant token of the service token", name)
+	}
 	page.post(t, "/api/v1/partner/links", object{"programId": other.program, "destinationUrl": "https://shop.example/beans"}).wantOutcome(notFound)
 	for _, path := range []string{"/api/v1/partner/profile", "/api/v1/partner/ledger", "/api/v1/programs", f.participantPath()} {
 		refused := page.get(t, path)

@@ -1378,10 +1378,12 @@ type AuditEntry struct {
 	// The time of the change.
 	At *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=at,proto3" json:"at,omitempty"`
 	// The actor who made the change: the id of a user, of a key or of a service token, or
-	// `system`.
+	// `system`. The actor of a change with a participant token is its creator.
 	Actor string `protobuf:"bytes,3,opt,name=actor,proto3" json:"actor,omitempty"`
 	// The current name of the user or key, or `service:` and the name of the service token.
-	// Null for `system`, and if the user or key does not exist any more.
+	// If the change was made with a participant token, `participant token of` and the name of
+	// the member or service token that has created it. Null for `system`, and if the user or
+	// key does not exist any more.
 	ActorName *string `protobuf:"bytes,4,opt,name=actor_name,json=actorName,proto3,oneof" json:"actor_name,omitempty"`
 	// The kind of change, as `noun.verb`, for example `program.update`.
 	Action string `protobuf:"bytes,5,opt,name=action,proto3" json:"action,omitempty"`

@@ -25,11 +25,12 @@ import (
 // or the word "system". Four kinds of actors have a name: members, API keys
 // and service tokens of the workspace, and partners who take part in one of its programmes in the
 // entry's mode. Other actors have no name, because a workspace must not learn the
-// current name of a person who has left it. The names are read by subqueries for each
+// current name of a person who has left it. If an entry was made with a participant token, its
+// actor is the creator of the token. The names are read by subqueries for each
 // row. With a join, Postgres could read the users of all workspaces.
 const auditColumns = `
 	l.id, l.mode, l.at, l.actor, l.action, l.resource_type, l.resource_id, l.before, l.after, l.ip_prefix, l.request_id,
-	case when l.actor ~ '^[0-9a-f-]{36}$' then coalesce(
+	case when l.participant_token then 'participant token of ' else '' end || case when l.actor ~ '^[0-9a-f-]{36}$' then coalesce(
 		(
 			select u.name from users u join members m on m.user_id = u.id
 			where u.id = l.actor::uuid and u.erased_at is null and m.workspace_id = l.workspace_id

@@ -11,13 +11,13 @@ import (
 
 // insertEntry adds an entry to the audit log and returns its id. actor is the id of the
 // user or API key that made the change, or "system".
-func (f *fixture) insertEntry(mode *affiliate.Mode, actor string) affiliate.AuditID {
+func (f *fixture) insertEntry(mode *affiliate.Mode, actor string, columns ...pgtest.Row) affiliate.AuditID {
 	f.Helper()
 	id := affiliate.NewID[affiliate.AuditEntry](f.Now())
-	f.Insert("audit_log", pgtest.Row{
+	f.Insert("audit_log", append([]pgtest.Row{{
 		"workspace_id": f.Scope.Workspace, "id": id, "mode": mode, "at": f.Now(), "actor": actor,
 		"action": "program.update", "resource_type": "program", "resource_id": id,
-	})
+	}}, columns...)...)
 	return id
 }
 
@@ -60,6 +60,9 @@ func TestAuditLog_NamesOnlyActorsOfTheWorkspace(t *testing.T) {
 	} {
 		want[f.insertEntry(tc.mode, tc.actor)] = tc.name
 	}
+	ofToken := f.insertEntry(mode, member.String(), pgtest.Row{"participant_token": true})
+	ofRemoved := f.insertEntry(mode, removed.String(), pgtest.Row{"participant_token": true})
+	want[ofToken], want[ofRemoved] = "participant token of Mara", ""
 	check := func(what string, entry affiliate.AuditEntry) {
 		t.Helper()
 		name, ok := want[entry.ID]

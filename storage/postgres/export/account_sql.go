@@ -124,7 +124,7 @@ const userAudit = `
 	limit @limit`
 
 const auditColumns = `
-	a.id, a.workspace_id, a.mode, a.at, a.actor, a.action, a.resource_type, a.resource_id, a.before, a.after, a.request_id`
+	a.id, a.workspace_id, a.mode, a.at, a.actor, a.action, a.resource_type, a.resource_id, a.before, a.after, a.request_id, a.participant_token`
 
 const auditOrder = ` and (a.at, a.id) > (@after_at, @after_id)
 	order by a.at, a.id

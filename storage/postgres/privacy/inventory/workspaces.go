@@ -79,7 +79,7 @@ var auditLogs = Area{
 				).because("The erasure of a participant empties the entries about the participant and its links, codes, commissions, ledger entries and payouts."),
 				personal(partnerOrMember, "ip_prefix", "network (/24 or /48) of the IP address from which the change was made", participation(Null)).
 					because("The erasure of a participant concerns the entries of changes that the partner made."),
-				business("workspace_id id mode at action resource_type request_id"),
+				business("workspace_id id mode at action resource_type request_id participant_token"),
 			},
 		},
 	},
