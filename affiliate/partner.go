@@ -147,17 +147,31 @@ type PayoutDetails struct {
 	Method    PayoutMethod
 	Hint      *string // see PayoutAccount.Hint
 	UpdatedAt time.Time
-	// HeldUntil is the time until which new payouts leave out the partner, because the
-	// method was changed. It is nil if the method was set only once.
+	// HeldUntil is the time until which new payouts leave out the partner. It is nil if the
+	// method is not held (PayoutMethodChange.Apply).
 	HeldUntil *time.Time
 }
 
-// ReplacedAt returns the details after a change from the details in former, which is nil if
-// the partner had no payout method.
-func (d PayoutDetails) ReplacedAt(at time.Time, former *PayoutDetails) PayoutDetails {
-	d.UpdatedAt, d.HeldUntil = at, nil
-	if former != nil {
-		until := at.Add(PayoutAccountHold)
+// PayoutMethodChange describes how a payout method or account is set.
+type PayoutMethodChange struct {
+	At time.Time
+	// FactorSince is when the second factor was enabled whose code authorised the change. It
+	// is nil if the password did.
+	FactorSince *time.Time
+	// First means that the partner had no payout method before.
+	First bool
+	// Owed means that the partner has a positive balance or pending commissions in live mode.
+	Owed bool
+}
+
+// Apply returns the details after the change. The new method is held for PayoutAccountHold,
+// unless it is the first method of a partner to whom nothing is owed, and the password or a
+// second factor that is older than PayoutAccountHold has authorised it.
+func (c PayoutMethodChange) Apply(d PayoutDetails) PayoutDetails {
+	d.UpdatedAt, d.HeldUntil = c.At, nil
+	until := c.At.Add(PayoutAccountHold)
+	newFactor := c.FactorSince != nil && c.At.Before(c.FactorSince.Add(PayoutAccountHold))
+	if !c.First || c.Owed || newFactor {
 		d.HeldUntil = &until
 	}
 	return d

@@ -326,7 +326,7 @@ type PayoutDue struct {
 	PeriodEnd         *time.Time
 	MinPayoutCents    int64         // in minor units of Currency; 0 means no minimum
 	Method            *PayoutMethod // nil if the partner has set none
-	AccountHeld       bool          // the partner has changed the method within PayoutAccountHold
+	AccountHeld       bool          // PayoutDetails.HeldUntil is in the future
 	ParticipantStatus ParticipantStatus
 	ParticipantErased bool
 }
@@ -339,7 +339,8 @@ type PayoutExclusion string
 
 // PayoutAccountHold is the time for which new payouts leave out a partner who has changed
 // the payout method (DECISIONS.md section 17.18). It gives the owner of the account time to
-// notice a change by somebody else.
+// notice a change by somebody else. PayoutMethodChange.Apply says when a first method is held
+// too.
 const PayoutAccountHold = 72 * time.Hour
 
 // PayoutAccountKept is the time for which the account of a paid payout is stored

@@ -258,24 +258,25 @@ func (s *Service) matchStep(factor affiliate.SecondFactor, code string, at time.
 
 // Reauthenticate checks that the caller is the owner of the account before a change that
 // moves money: with a code if the account has a second factor, otherwise with the password.
-// It uses the code. Wrong values count as failed logins. Errors: INVALID_CREDENTIALS,
+// It uses the code. Wrong values count as failed logins. factorSince is when the second
+// factor was enabled; it is nil if the account has none. Errors: INVALID_CREDENTIALS,
 // RATE_LIMIT_EXCEEDED.
-func (s *Service) Reauthenticate(ctx context.Context, password, code string) error {
+func (s *Service) Reauthenticate(ctx context.Context, password, code string) (factorSince *time.Time, err error) {
 	at := s.currentTime()
 	account, err := s.store.Account(ctx, server.PrincipalFrom(ctx).User)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	attempt := s.attemptOf(account, at)
 	if err := s.throttle(ctx, attempt); err != nil {
-		return err
+		return nil, err
 	}
 	if !account.User.SecondFactor {
 		if err := s.requirePassword(ctx, account, password); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	return s.store.InTx(ctx, func(tx Tx) error {
+	err = s.store.InTx(ctx, func(tx Tx) error {
 		if !account.User.SecondFactor {
 			if err := s.checkUnchanged(ctx, tx, account, password); err != nil {
 				return err
@@ -284,8 +285,14 @@ func (s *Service) Reauthenticate(ctx context.Context, password, code string) err
 		if err := s.checkFactor(ctx, tx, account, code, at); err != nil {
 			return err
 		}
+		factor, _, err := tx.SecondFactor(ctx, account.User.ID)
+		if err != nil {
+			return err
+		}
+		factorSince = factor.ConfirmedAt
 		return tx.DeleteLoginFailures(ctx, attempt.Subject)
 	})
+	return factorSince, err
 }
 
 // checkFactor locks the user of an account and uses a code if the account has a second

@@ -357,26 +357,33 @@ func TestResetSecondFactor_RemovesItForTheOperator(t *testing.T) {
 	f.WantCount(1, "audit records", `select count(*) from account_audit_log where action = 'account.reset_second_factor'`)
 }
 
+func (f *fixture) reauthenticate(session *affiliatev1.SessionResponse, password, code string) error {
+	f.Helper()
+	_, err := f.Reauthenticate(f.as(session), password, code)
+	return err
+}
+
 func TestReauthenticate(t *testing.T) {
 	f := newFixture(t)
 	session := f.partner("pat@blog.example")
 	for _, wrong := range []string{"", "a wrong password"} {
-		pgtest.RequireRefusal(t, f.Reauthenticate(f.as(session), wrong, "123456"), affiliate.ReasonInvalidCredentials)
+		pgtest.RequireRefusal(t, f.reauthenticate(session, wrong, "123456"), affiliate.ReasonInvalidCredentials)
 	}
-	if err := f.Reauthenticate(f.as(session), password, ""); err != nil {
-		t.Error(err)
+	if since, err := f.Reauthenticate(f.as(session), password, ""); err != nil || since != nil {
+		t.Errorf("Reauthenticate with the password returned %v, %v, want no second factor", since, err)
 	}
 	session, secret, _ := f.withFactor()
+	enabled := f.Now().Truncate(time.Millisecond)
 	f.clock.Advance(time.Minute)
-	pgtest.RequireRefusal(t, f.Reauthenticate(f.as(session), password, ""), affiliate.ReasonInvalidCredentials)
+	pgtest.RequireRefusal(t, f.reauthenticate(session, password, ""), affiliate.ReasonInvalidCredentials)
 	code := f.code(secret, f.Now())
-	if err := f.Reauthenticate(f.as(session), "", code); err != nil {
-		t.Error(err)
+	if since, err := f.Reauthenticate(f.as(session), "", code); err != nil || since == nil || !since.Equal(enabled) {
+		t.Errorf("Reauthenticate with a code returned %v, %v, want a second factor since %v", since, err, enabled)
 	}
-	pgtest.RequireRefusal(t, f.Reauthenticate(f.as(session), "", code), affiliate.ReasonInvalidCredentials)
+	pgtest.RequireRefusal(t, f.reauthenticate(session, "", code), affiliate.ReasonInvalidCredentials)
 	pgtest.RequireRefusal(t, f.changePartner(session, "new@blog.example", password), affiliate.ReasonInvalidCredentials)
 	for range 8 {
-		pgtest.RequireRefusal(t, f.Reauthenticate(f.as(session), password, ""), affiliate.ReasonInvalidCredentials)
+		pgtest.RequireRefusal(t, f.reauthenticate(session, password, ""), affiliate.ReasonInvalidCredentials)
 	}
-	pgtest.RequireRefusal(t, f.Reauthenticate(f.as(session), "", f.code(secret, f.Now().Add(30*time.Second))), affiliate.ReasonRateLimitExceeded)
+	pgtest.RequireRefusal(t, f.reauthenticate(session, "", f.code(secret, f.Now().Add(30*time.Second))), affiliate.ReasonRateLimitExceeded)
 }

@@ -289,6 +289,73 @@ func TestSetPayoutMethod_WarnsTheFormerAddress(t *testing.T) {
 	f.WantCount(1, "mails of the kind", `select count(*) from mails where kind = 'payout_method_changed'`)
 }
 
+// A person with a stolen session can add a second factor shortly after the login, and
+// authorise the first payout method with its code. The method is then held, and it is also
+// held if money is owed, so that the owner of the account can notice it.
+func TestSetPayoutMethod_HoldsFirstMethods(t *testing.T) {
+	const day = 24 * time.Hour
+	pending := func(p program, j pgtest.Participant) { p.addCommission(j) }
+	bonus := func(cents int64) func(program, pgtest.Participant) {
+		return func(p program, j pgtest.Participant) {
+			p.Insert("ledger_balances", pgtest.Row{
+				"workspace_id": p.Scope.Workspace, "participant_id": j.ID, "currency": "EUR", "slot": 0, "balance_cents": cents,
+			})
+		}
+	}
+	for name, tc := range map[string]struct {
+		factorAge time.Duration // 0 if the partner has no second factor
+		mode      affiliate.Mode
+		owed      func(program, pgtest.Participant)
+		held      bool
+	}{
+		"with the password":                {},
+		"with a new second factor":         {factorAge: time.Minute, held: true},
+		"with a factor of almost 72 hours": {factorAge: 3*day - time.Millisecond, held: true},
+		"with a factor of 72 hours":        {factorAge: 3 * day},
+		"with a pending commission":        {mode: affiliate.ModeLive, owed: pending, held: true},
+		"with a pending test commission":   {mode: affiliate.ModeTest, owed: pending},
+		"with a balance":                   {factorAge: 9 * day, mode: affiliate.ModeLive, owed: bonus(1), held: true},
+		"with a balance of test mode":      {mode: affiliate.ModeTest, owed: bonus(1)},
+		"with a debt":                      {mode: affiliate.ModeLive, owed: bonus(-1)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			jane := f.user("Jane")
+			if tc.owed != nil {
+				p := f.program(f.workspace("One"), "Alpha", pgtest.Row{"mode": string(tc.mode)})
+				tc.owed(p, p.join(jane, nil))
+			}
+			now := f.Now().Truncate(time.Millisecond)
+			if tc.factorAge > 0 {
+				f.owner.factorSince = new(now.Add(-tc.factorAge))
+			}
+			set := func(account string) *affiliatev1.PayoutMethodDetails {
+				t.Helper()
+				got, err := f.setMethod(jane, &affiliatev1.SetPayoutMethodRequest{Method: paypal, Account: &account})
+				if err != nil {
+					t.Fatal(err)
+				}
+				return got
+			}
+			want := now.Add(affiliate.PayoutAccountHold)
+			if held := set("jane@mail.example").GetHeldUntil(); (held != nil) != tc.held || held != nil && !held.AsTime().Equal(want) {
+				t.Errorf("the first method is held until %v, want held: %t, until %v", held, tc.held, want)
+			}
+			facts := f.Texts(`select coalesce(facts ->> 'until', '') from notifications where user_id = $1 and type = 'security.payout_method_changed'`, jane)
+			if len(facts) != 1 || (facts[0] != "") != tc.held {
+				t.Errorf("the notifications say that the method is held until %q, want held: %t", facts, tc.held)
+			}
+			f.clock.Advance(time.Second)
+			if again := set("jane@mail.example").GetHeldUntil(); (again != nil) != tc.held || again != nil && !again.AsTime().Equal(want) {
+				t.Errorf("the same method is held until %v after a second request, want held: %t, until %v", again, tc.held, want)
+			}
+			if set("trudy@mail.example").GetHeldUntil() == nil {
+				t.Error("the second method is not held")
+			}
+		})
+	}
+}
+
 // The encryption binds a payout account to the id of its owner. If the current keys can
 // decrypt the stored account, SetPayoutMethod stores the account only if it changes. If
 // the keys cannot decrypt the stored account, SetPayoutMethod encrypts and stores the

@@ -27,12 +27,14 @@ type fixture struct {
 	service *partner.Service
 	keys    *seal.Keys
 	clock   *pgtest.Clock
+	// owner has the time since which the callers have a second factor.
+	owner *anyOwner
 }
 
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	clock := pgtest.NewClock(time.Date(2026, 3, 4, 5, 6, 7, 891_234_567, time.UTC))
-	f := &fixture{Fixture: pgtest.Open(t, clock.Now), clock: clock}
+	f := &fixture{Fixture: pgtest.Open(t, clock.Now), clock: clock, owner: &anyOwner{}}
 	f.useKeys(encryptionKeyEntry("k1", 1))
 	return f
 }
@@ -50,7 +52,7 @@ func (f *fixture) useKeys(keys string) {
 	if f.keys, err = seal.New(keys); err != nil {
 		f.Fatal(err)
 	}
-	f.service = partner.New(partner.Config{Store: f.Store, Seal: f.keys, Reauthenticator: anyOwner{}, LinkHost: linkHost, Now: f.Now})
+	f.service = partner.New(partner.Config{Store: f.Store, Seal: f.keys, Reauthenticator: f.owner, LinkHost: linkHost, Now: f.Now})
 }
 
 func (f *fixture) asPartner(user affiliate.UserID, mode affiliate.Mode) context.Context {
@@ -155,6 +157,8 @@ func (f *fixture) dump() string {
 
 // anyOwner accepts every caller as the owner of the account. The tests of package account
 // cover the check.
-type anyOwner struct{}
+type anyOwner struct{ factorSince *time.Time }
 
-func (anyOwner) Reauthenticate(context.Context, string, string) error { return nil }
+func (o *anyOwner) Reauthenticate(context.Context, string, string) (*time.Time, error) {
+	return o.factorSince, nil
+}

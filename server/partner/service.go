@@ -186,7 +186,8 @@ func (s *Service) SetPayoutMethod(ctx context.Context, req *affiliatev1.SetPayou
 	if err := wrong.Err(); err != nil {
 		return nil, err
 	}
-	if err := s.owners.Reauthenticate(ctx, req.GetPassword(), req.GetCode()); err != nil {
+	factorSince, err := s.owners.Reauthenticate(ctx, req.GetPassword(), req.GetCode())
+	if err != nil {
 		return nil, err
 	}
 	user := server.PrincipalFrom(ctx).User
@@ -194,7 +195,7 @@ func (s *Service) SetPayoutMethod(ctx context.Context, req *affiliatev1.SetPayou
 	if err != nil {
 		return nil, err
 	}
-	details, err := s.store.SetPayoutMethod(ctx, user, sealed, s.currentTime(), server.ActorFrom(ctx))
+	details, err := s.store.SetPayoutMethod(ctx, user, sealed, factorSince, s.currentTime(), server.ActorFrom(ctx))
 	if err != nil {
 		return nil, err
 	}

@@ -33,8 +33,12 @@ type Store interface {
 	// it also changes the copies of the name in the partner's participants. Errors:
 	// NOT_FOUND, VALIDATION_ERROR.
 	UpdatePartnerProfile(ctx context.Context, id affiliate.UserID, patch affiliate.PartnerProfilePatch, at time.Time, by affiliate.Actor) (affiliate.PartnerProfile, error)
-	// SetPayoutMethod replaces the payout method. Errors: NOT_FOUND.
-	SetPayoutMethod(ctx context.Context, user affiliate.UserID, account affiliate.SealedPayoutAccount, at time.Time, by affiliate.Actor) (affiliate.PayoutDetails, error)
+	// SetPayoutMethod replaces the payout method. factorSince is when the second factor was
+	// enabled whose code authorised the change; it is nil if the password did. Errors:
+	// NOT_FOUND.
+	SetPayoutMethod(
+		ctx context.Context, user affiliate.UserID, account affiliate.SealedPayoutAccount, factorSince *time.Time, at time.Time, by affiliate.Actor,
+	) (affiliate.PayoutDetails, error)
 }
 
 // Sealer encrypts and decrypts payout accounts. Package seal implements it.
@@ -50,6 +54,7 @@ type Sealer interface {
 // implements it.
 type Reauthenticator interface {
 	// Reauthenticate checks the code if the account has a second factor, and otherwise the
-	// password. Errors: INVALID_CREDENTIALS, RATE_LIMIT_EXCEEDED.
-	Reauthenticate(ctx context.Context, password, code string) error
+	// password. factorSince is when the second factor was enabled; nil if the account has
+	// none. Errors: INVALID_CREDENTIALS, RATE_LIMIT_EXCEEDED.
+	Reauthenticate(ctx context.Context, password, code string) (factorSince *time.Time, err error)
 }

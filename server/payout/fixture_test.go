@@ -84,7 +84,7 @@ func (f *fixture) setMethod(p pgtest.Participant, account affiliate.PayoutAccoun
 	}
 	_, err = f.Store.SetPayoutMethod(f.Context(), p.Partner, affiliate.SealedPayoutAccount{
 		Method: account.Method, Hint: account.Hint(), Ciphertext: sealed, Matches: func([]byte) bool { return false },
-	}, f.Now(), affiliate.Actor{User: &p.Partner})
+	}, nil, f.Now(), affiliate.Actor{User: &p.Partner})
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -19,11 +19,26 @@ type payoutMethodObject struct {
 	Hint   *string                `json:"account_hint"`
 }
 
-// SetPayoutMethod sets how a partner is paid. It notifies the partner, also at the former
-// address if the address of the account was changed recently (DECISIONS.md section 17.18).
-// If nothing changes, it writes and sends nothing. Errors: NOT_FOUND.
+// isOwed reports whether a partner has a positive balance or pending commissions in live mode.
+const isOwed = `
+	select exists (
+		select from participants t
+		join ledger_balances b on b.workspace_id = t.workspace_id and b.participant_id = t.id
+		where t.partner_id = $1 and t.mode = 'live'
+		group by b.workspace_id, b.participant_id, b.currency
+		having sum(b.balance_cents) > 0
+	) or exists (
+		select from commissions c
+		where c.partner_id = $1 and c.mode = 'live' and c.status = 'pending'
+	)`
+
+// SetPayoutMethod sets how a partner is paid. factorSince is when the second factor was
+// enabled whose code authorised the change; it is nil if the password did. SetPayoutMethod
+// notifies the partner, also at the former address if the address of the account was changed
+// recently (DECISIONS.md section 17.18). If nothing changes, it writes and sends nothing.
+// Errors: NOT_FOUND.
 func (s *Store) SetPayoutMethod(
-	ctx context.Context, user affiliate.UserID, payoutAccount affiliate.SealedPayoutAccount, at time.Time, by affiliate.Actor,
+	ctx context.Context, user affiliate.UserID, payoutAccount affiliate.SealedPayoutAccount, factorSince *time.Time, at time.Time, by affiliate.Actor,
 ) (affiliate.PayoutDetails, error) {
 	// The lock is on the user, because a user without a payout method has no row in
 	// payout_methods.
@@ -45,11 +60,15 @@ func (s *Store) SetPayoutMethod(
 			return err
 		}
 		var oldValues any
-		var former *affiliate.PayoutDetails
+		change := affiliate.PayoutMethodChange{At: at, FactorSince: factorSince}
 		var stored []byte
 		err := tx.QueryRow(ctx, current, user).Scan(&details.Method, &stored, &details.Hint, &details.UpdatedAt, &details.HeldUntil)
 		switch {
 		case errors.Is(err, pgx.ErrNoRows):
+			change.First = true
+			if err := tx.QueryRow(ctx, isOwed, user).Scan(&change.Owed); err != nil {
+				return fmt.Errorf("check whether a partner is owed money: %w", err)
+			}
 		case err != nil:
 			return err
 		case details.Method == payoutAccount.Method && payoutAccount.Matches(stored):
@@ -57,9 +76,8 @@ func (s *Store) SetPayoutMethod(
 			return nil
 		default:
 			oldValues = payoutMethodObject{details.Method, details.Hint}
-			former = &details
 		}
-		details = affiliate.PayoutDetails{Method: payoutAccount.Method, Hint: payoutAccount.Hint}.ReplacedAt(at, former)
+		details = change.Apply(affiliate.PayoutDetails{Method: payoutAccount.Method, Hint: payoutAccount.Hint})
 		if _, err := tx.Exec(ctx, set, user, details.Method, payoutAccount.Ciphertext, details.Hint, at, details.HeldUntil); err != nil {
 			return fmt.Errorf("set payout method: %w", err)
 		}

@@ -18,6 +18,7 @@ const (
 // that lead to it, and closes the books. After that, nothing is dated into the period.
 func testBooks(t *testing.T, sys *system) {
 	f := sys.newFixture(t, "live", rules(object{"holdPeriodDays": 0}))
+	f.partner.patch(t, "/api/v1/partner/payout-method", object{"method": "paypal", "account": "pia@example.com", "password": password}).wantStatus(http.StatusOK)
 	click := f.click(t)
 	f.reportSale(t, click, nil) // Pia earns 20.00 USD
 	f.merchant.post(t, f.participantPath()+"/ledger", object{"type": "adjustment", "amountCents": -300, "currency": "EUR", "reason": "=1+1"}).wantStatus(http.StatusCreated)
@@ -84,7 +85,6 @@ func testBooks(t *testing.T, sys *system) {
 		f.merchant.patch(t, workspacePath, object{"retainPayeeYears": nil}).wantStatus(http.StatusOK).wantFields(object{"retainPayeeYears": 0})
 	})
 	t.Run("the date of a payment", func(t *testing.T) {
-		f.partner.patch(t, "/api/v1/partner/payout-method", object{"method": "paypal", "account": "pia@example.com", "password": password}).wantStatus(http.StatusOK)
 		batch := f.createBatch(t, object{}).wantStatus(http.StatusCreated).text("id")
 		f.merchant.post(t, batchesPath+"/"+batch+"/confirm", nil).wantStatus(http.StatusOK)
 		payout := "/api/v1/payouts/" + f.merchant.get(t, "/api/v1/payouts?batchId="+batch).text("data.0.id")

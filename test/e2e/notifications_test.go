@@ -33,6 +33,7 @@ func (a account) wantEmpty(t *testing.T, feed, category string) {
 // notifications that the merchant and the partner get at each step.
 func testNotifications(t *testing.T, sys *system) {
 	f := sys.newFixture(t, "live", rules(object{"holdPeriodDays": 0, "autoApproval": false}))
+	f.partner.patch(t, "/api/v1/partner/payout-method", object{"method": "paypal", "account": "pia@example.com", "password": password}).wantStatus(http.StatusOK)
 	name := f.merchant.get(t, f.programPath()).text("name")
 	partnerName := f.merchant.get(t, f.participantPath()).text("partnerName")
 
@@ -78,7 +79,6 @@ func testNotifications(t *testing.T, sys *system) {
 	})
 
 	// A payout fails and is then paid. A failed payout is critical for both sides.
-	f.partner.patch(t, "/api/v1/partner/payout-method", object{"method": "paypal", "account": "pia@example.com", "password": password}).wantStatus(http.StatusOK)
 	f.merchant.patch(t, f.programPath(), object{"minPayoutCents": 100, "payoutTermDays": 0}).wantStatus(http.StatusOK)
 	batch := f.createBatch(t, object{}).wantStatus(http.StatusCreated).text("id")
 	f.merchant.post(t, batchesPath+"/"+batch+"/confirm", nil).wantStatus(http.StatusOK)

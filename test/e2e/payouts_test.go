@@ -38,7 +38,12 @@ func testPayouts(t *testing.T, sys *system) {
 
 	preview(t).wantFields(firstLine("excludedBecause", "no_payout_method"))
 	f.createBatch(t, object{}).wantError(http.StatusConflict, "PAYOUT_STATE_INVALID").wantFields(object{"context": object{"reason": "no_payout_method"}})
-	f.partner.patch(t, "/api/v1/partner/payout-method", object{"method": "paypal", "account": "pia@example.com", "password": password}).wantStatus(http.StatusOK)
+	set := f.partner.patch(t, "/api/v1/partner/payout-method", object{"method": "paypal", "account": "pia@example.com", "password": password}).wantStatus(http.StatusOK)
+	if hold := set.instant("heldUntil").Sub(set.instant("updatedAt")); hold != 72*time.Hour {
+		t.Errorf("the first payout method of a partner with a balance is held for %v, want 72 hours", hold)
+	}
+	preview(t).wantFields(firstLine("excludedBecause", "payout_account_changed"))
+	sys.exec(t, `update payout_methods set held_until = null where user_id = $1`, f.partner.id)
 	f.merchant.patch(t, f.programPath(), object{"minPayoutCents": 2001}).wantStatus(http.StatusOK)
 	preview(t).wantFields(firstLine("excludedBecause", "below_minimum"))
 	f.merchant.patch(t, f.programPath(), object{"minPayoutCents": 2000, "payoutTermDays": 1}).wantStatus(http.StatusOK)

@@ -75,6 +75,29 @@ func TestStolenSession(t *testing.T) {
 	thief.get(t, "/api/v1/partner/profile").wantOutcome(unauthorized)
 }
 
+// TestStolenToken uses an access token that was stolen directly after the login. The thief
+// adds a second factor and sets the first payout method with its codes, but gets no money
+// before the owner of the account had 72 hours to notice it.
+func TestStolenToken(t *testing.T) {
+	t.Parallel()
+	sys := start(t, setup{})
+	f := sys.newFixture(t, "live", rules(object{"holdPeriodDays": 0}))
+	thief := f.partner
+	recovery := thief.enableFactor(t)
+	set := thief.patch(t, "/api/v1/partner/payout-method", object{"method": "paypal", "account": "thief@example.com", "code": recovery[0]}).wantStatus(http.StatusOK)
+	if hold := set.instant("heldUntil").Sub(set.instant("updatedAt")); hold != 72*time.Hour {
+		t.Errorf("the payout method is held for %v, want 72 hours", hold)
+	}
+	thief.wantNewest(t, partnerFeed, "security", object{"type": "security.payout_method_changed"})
+	thief.do(t, http.MethodDelete, "/api/v1/auth/partner/totp", object{"code": recovery[1]}).wantStatus(http.StatusNoContent)
+	f.reportSale(t, f.click(t), nil)
+	f.merchant.post(t, "/api/v1/payouts/preview", object{}).wantStatus(http.StatusOK).wantFields(object{"total": 1, "data.0.excludedBecause": "payout_account_changed"})
+	f.createBatch(t, object{}).wantError(http.StatusConflict, "PAYOUT_STATE_INVALID")
+	sys.clock.advance(72 * time.Hour)
+	f.merchant = f.merchant.login(t)
+	f.merchant.post(t, "/api/v1/payouts/preview", object{}).wantStatus(http.StatusOK).wantFields(object{"total": 1, "data.0.excludedBecause": nil})
+}
+
 func testRequiredFactor(t *testing.T, sys *system) {
 	owner := sys.newMerchant(t)
 	require := object{"requireSecondFactor": true}

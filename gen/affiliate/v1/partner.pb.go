@@ -1611,7 +1611,9 @@ type PayoutMethodDetails struct {
 	AccountHint *string                `protobuf:"bytes,2,opt,name=account_hint,json=accountHint,proto3,oneof" json:"account_hint,omitempty"`
 	UpdatedAt   *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
 	// The time until which new payout batches do not include the partner, 72 hours after a
-	// change of the method or account. Null if the method was set only once.
+	// change of the method or account. A first method is held too if the partner had a
+	// balance or pending commissions in live mode, or if a second factor that was enabled in
+	// the last 72 hours has authorised it. Otherwise the value of a first method is null.
 	HeldUntil     *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=held_until,json=heldUntil,proto3" json:"held_until,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -219,7 +219,8 @@ const (
 	PayoutExclusion_PAYOUT_EXCLUSION_PARTICIPANT_NOT_APPROVED PayoutExclusion = 3
 	// The participant owes more than is payable.
 	PayoutExclusion_PAYOUT_EXCLUSION_NEGATIVE_BALANCE PayoutExclusion = 4
-	// The partner has changed the payout method in the last 72 hours.
+	// The payout method of the partner is held: 72 hours after a change, and sometimes after
+	// the first method was set (`heldUntil` of the payout method).
 	PayoutExclusion_PAYOUT_EXCLUSION_PAYOUT_ACCOUNT_CHANGED PayoutExclusion = 5
 )
 

@@ -53,7 +53,7 @@ const (
 // participant must be approved, the partner must have a payout method, and the amount
 // must reach the programme's minimum. The minimum applies only to payouts in the
 // programme's currency. A partner who has changed the payout method is not in new batches
-// for 72 hours.
+// for 72 hours (`heldUntil` of the payout method).
 //
 // The confirmation copies the payout method and account of the partner to the payout.
 // Later changes of the partner's payout method do not affect the payout. To pay a failed
@@ -116,8 +116,8 @@ type PayoutServiceClient interface {
 	GetPayoutBatch(ctx context.Context, in *GetPayoutBatchRequest, opts ...grpc.CallOption) (*PayoutBatch, error)
 	// ConfirmPayoutBatch confirms a draft batch: its payouts become `pending`. Before
 	// that, all payouts are computed again. Commissions that are no longer payable leave
-	// their payouts, and payouts that fall below the minimum, or whose partner has changed
-	// the payout method in the last 72 hours, are canceled.
+	// their payouts, and payouts that fall below the minimum, or whose partner's payout
+	// method is held, are canceled.
 	//
 	// If the total of the batch in a currency is greater than the workspace's
 	// `payoutApproval.secondPersonAboveCents`, the first call changes the status of the
@@ -372,7 +372,7 @@ func (c *payoutServiceClient) ListPartnerPayouts(ctx context.Context, in *ListPa
 // participant must be approved, the partner must have a payout method, and the amount
 // must reach the programme's minimum. The minimum applies only to payouts in the
 // programme's currency. A partner who has changed the payout method is not in new batches
-// for 72 hours.
+// for 72 hours (`heldUntil` of the payout method).
 //
 // The confirmation copies the payout method and account of the partner to the payout.
 // Later changes of the partner's payout method do not affect the payout. To pay a failed
@@ -435,8 +435,8 @@ type PayoutServiceServer interface {
 	GetPayoutBatch(context.Context, *GetPayoutBatchRequest) (*PayoutBatch, error)
 	// ConfirmPayoutBatch confirms a draft batch: its payouts become `pending`. Before
 	// that, all payouts are computed again. Commissions that are no longer payable leave
-	// their payouts, and payouts that fall below the minimum, or whose partner has changed
-	// the payout method in the last 72 hours, are canceled.
+	// their payouts, and payouts that fall below the minimum, or whose partner's payout
+	// method is held, are canceled.
 	//
 	// If the total of the batch in a currency is greater than the workspace's
 	// `payoutApproval.secondPersonAboveCents`, the first call changes the status of the
