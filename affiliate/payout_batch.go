@@ -60,15 +60,27 @@ type PayoutConfirmation struct {
 	At   time.Time
 }
 
+// ConfirmationWindow is the time before a confirmation in which confirmed batches count
+// towards the limit of one member.
+const ConfirmationWindow = 24 * time.Hour
+
+// ConfirmationLimit is the amount that one member can confirm within ConfirmationWindow.
+type ConfirmationLimit struct {
+	Cents int64 // in minor units of each currency
+	// Confirmed has the totals of the batches of the same workspace and mode that were
+	// confirmed in the window, by currency.
+	Confirmed []PayoutTotal
+}
+
 // Confirm returns the batch after a confirmation. The caller has set the totals of the
-// batch. If the total in a currency is greater than secondPersonAboveCents (minor units;
-// nil for no limit), complete is false: the batch awaits the confirmation of another
-// member. A service token can only make the first confirmation, because its creator could
-// otherwise confirm twice. Errors: PAYOUT_STATE_INVALID.
-func (b PayoutBatch) Confirm(c PayoutConfirmation, secondPersonAboveCents *int64) (after PayoutBatch, complete bool, refusal *Error) {
+// batch. If the batch exceeds the limit (nil for no limit) in a currency, complete is false:
+// the batch awaits the confirmation of another member. A service token can only make the
+// first confirmation, because its creator could otherwise confirm twice. Errors:
+// PAYOUT_STATE_INVALID.
+func (b PayoutBatch) Confirm(c PayoutConfirmation, limit *ConfirmationLimit) (after PayoutBatch, complete bool, refusal *Error) {
 	switch b.Status {
 	case BatchDraft:
-		if secondPersonAboveCents != nil && b.hasTotalAbove(*secondPersonAboveCents) {
+		if limit != nil && b.exceeds(*limit) {
 			b.First = &FirstConfirmation{By: *c.By.ID(), User: c.User, At: c.At}
 			return b, false, nil
 		}
@@ -85,8 +97,12 @@ func (b PayoutBatch) Confirm(c PayoutConfirmation, secondPersonAboveCents *int64
 	return b, true, nil
 }
 
-func (b PayoutBatch) hasTotalAbove(cents int64) bool {
-	return slices.ContainsFunc(b.Totals, func(t PayoutTotal) bool { return t.AmountCents > cents })
+func (b PayoutBatch) exceeds(limit ConfirmationLimit) bool {
+	confirmed := map[string]int64{}
+	for _, total := range limit.Confirmed {
+		confirmed[total.Currency] = total.AmountCents
+	}
+	return slices.ContainsFunc(b.Totals, func(t PayoutTotal) bool { return t.AmountCents+confirmed[t.Currency] > limit.Cents })
 }
 
 // PayoutTotal is the sum of payouts in one currency.

@@ -4,8 +4,12 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strconv"
+	"sync"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
@@ -200,6 +204,97 @@ func TestConfirmPayoutBatch_NeedsOnePersonUpToTheLimit(t *testing.T) {
 	f.addCommission(f.partner("Yuko"), 500, inCurrency("JPY")) // the limit is for each currency
 	if got, want := f.confirm(f.mustCreateBatch()).Status, affiliatev1.PayoutBatchStatus_PAYOUT_BATCH_STATUS_CONFIRMED; got != want {
 		t.Errorf("the batch became %v, want %v", got, want)
+	}
+}
+
+// A member could otherwise avoid the limit with several small batches, by their programmes or
+// cutoffs.
+func TestConfirmPayoutBatch_CountsBatchesOfTheLastDay(t *testing.T) {
+	f := newFixture(t)
+	f.requireSecondPerson(1000)
+	awaiting, confirmed := affiliatev1.PayoutBatchStatus_PAYOUT_BATCH_STATUS_AWAITING_APPROVAL, affiliatev1.PayoutBatchStatus_PAYOUT_BATCH_STATUS_CONFIRMED
+	partners := 0
+	confirm := func(what string, cents int64, currency string, want affiliatev1.PayoutBatchStatus) *affiliatev1.PayoutBatch {
+		t.Helper()
+		partners++
+		f.addCommission(f.partner("P"+strconv.Itoa(partners)), cents, inCurrency(currency))
+		b := f.confirm(f.mustCreateBatch())
+		if b.Status != want {
+			t.Errorf("%s became %v, want %v", what, b.Status, want)
+		}
+		return b
+	}
+	confirm("the first batch", 600, "EUR", confirmed)
+	f.clock.Advance(time.Hour)
+	confirm("a batch in another currency", 600, "JPY", confirmed)
+	confirm("a batch up to the limit", 400, "EUR", confirmed)
+	last := confirm("a batch above the limit", 1, "EUR", awaiting)
+	if _, err := f.confirmAs(f.asOtherFinance(), last); err != nil {
+		t.Fatal(err)
+	}
+	f.clock.Advance(23*time.Hour - time.Millisecond)
+	canceled := confirm("a batch in the 24 hours", 1, "EUR", awaiting)
+	if _, err := f.service.CancelPayoutBatch(f.asFinance(), &affiliatev1.CancelPayoutBatchRequest{BatchId: canceled.Id}); err != nil {
+		t.Fatal(err)
+	}
+	f.clock.Advance(time.Millisecond)
+	// 401 cents of the last day, 598 cents, and the cent of the canceled payout.
+	large := confirm("a batch 24 hours after the first one", 598, "EUR", confirmed)
+	if _, err := f.service.CancelPayoutBatch(f.asFinance(), &affiliatev1.CancelPayoutBatchRequest{BatchId: large.Id}); err != nil {
+		t.Fatal(err)
+	}
+	again := f.confirm(f.mustCreateBatch())
+	if again.Status != confirmed {
+		t.Errorf("after the cancellation the batch became %v, want %v", again.Status, confirmed)
+	}
+	f.checkConsistency()
+}
+
+// Both confirmations begin before one of them has ended. The lock of the test on the
+// participants keeps a confirmation from ending.
+func TestConfirmPayoutBatch_ParallelConfirmationsShareTheLimit(t *testing.T) {
+	f := newFixture(t)
+	f.requireSecondPerson(999)
+	var batches []*affiliatev1.PayoutBatch
+	for _, name := range []string{"Anna", "Bert"} {
+		f.addCommission(f.partner(name), 500)
+		batches = append(batches, f.mustCreateBatch())
+	}
+	conn, err := pgx.ConnectConfig(t.Context(), f.SQL.Config().ConnConfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close(context.Background()) }()
+	tx, err := conn.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec(t.Context(), `select from participants where workspace_id = $1 for update`, f.Scope.Workspace); err != nil {
+		t.Fatal(err)
+	}
+	ctx := f.asFinance()
+	statuses := make([]affiliatev1.PayoutBatchStatus, len(batches))
+	var calls sync.WaitGroup
+	for i, b := range batches {
+		calls.Go(func() {
+			confirmed, err := f.confirmAs(ctx, b)
+			if err != nil {
+				t.Error(err)
+			}
+			statuses[i] = confirmed.GetStatus()
+		})
+	}
+	pgtest.Eventually(t, "both confirmations wait for a lock", func() bool {
+		return f.Count(`select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`) == 2
+	})
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	calls.Wait()
+	slices.Sort(statuses)
+	want := []affiliatev1.PayoutBatchStatus{affiliatev1.PayoutBatchStatus_PAYOUT_BATCH_STATUS_CONFIRMED, affiliatev1.PayoutBatchStatus_PAYOUT_BATCH_STATUS_AWAITING_APPROVAL}
+	if slices.Sort(want); !slices.Equal(statuses, want) {
+		t.Errorf("the batches became %v, want %v", statuses, want)
 	}
 }
 

@@ -247,22 +247,21 @@ func setPayoutCounts(ctx context.Context, db Queryer, scope affiliate.Scope, bat
 func (s *Store) ConfirmPayoutBatch(
 	ctx context.Context, scope affiliate.Scope, id affiliate.PayoutBatchID, confirmation affiliate.PayoutConfirmation,
 ) (affiliate.PayoutBatch, error) {
-	const limit = `select w.second_person_above_cents from workspaces w where w.id = $1`
 	at, by := confirmation.At, confirmation.By
 	var batch affiliate.PayoutBatch
 	err := s.InTx(ctx, func(tx *Tx) (err error) {
+		limit, err := confirmationLimit(ctx, tx, scope, at)
+		if err != nil {
+			return err
+		}
 		if batch, err = lockBatch(ctx, tx, scope, id); err != nil {
 			return err
 		}
 		if batch, err = completeBatch(ctx, tx, batch); err != nil {
 			return err
 		}
-		var secondPersonAboveCents *int64
-		if err := tx.QueryRow(ctx, limit, scope.Workspace).Scan(&secondPersonAboveCents); err != nil {
-			return fmt.Errorf("read the payout approval of the workspace: %w", err)
-		}
 		oldStatus := batch.Status
-		confirmed, complete, refusal := batch.Confirm(confirmation, secondPersonAboveCents)
+		confirmed, complete, refusal := batch.Confirm(confirmation, limit)
 		if refusal != nil {
 			return refusal
 		}
@@ -282,6 +281,41 @@ func (s *Store) ConfirmPayoutBatch(
 		})
 	})
 	return batch, err
+}
+
+// sumConfirmed sums the payouts of the batches that were confirmed after a time. Canceled
+// payouts do not count.
+const sumConfirmed = `
+	select p.currency, count(*) as count, sum(p.amount_cents)::bigint as amount_cents
+	from payout_batches b
+	join payouts p on p.workspace_id = b.workspace_id and p.batch_id = b.id
+	where b.workspace_id = $1 and b.mode = $2 and b.confirmed_at > $3 and p.mode = $2 and p.status <> 'canceled'
+	group by p.currency`
+
+// confirmationLimit returns the limit of a workspace for confirmations by one member; nil if
+// it has none. If it has one, the confirmations of the scope run one after another, so that
+// none of them misses another one. The caller must not have locked rows before.
+func confirmationLimit(ctx context.Context, tx *Tx, scope affiliate.Scope, at time.Time) (*affiliate.ConfirmationLimit, error) {
+	const (
+		above = `select w.second_person_above_cents from workspaces w where w.id = $1`
+		lock  = `select pg_advisory_xact_lock(hashtextextended('payout_confirmations:' || $1::uuid || ':' || $2::text, 0))`
+	)
+	var cents *int64
+	if err := tx.QueryRow(ctx, above, scope.Workspace).Scan(&cents); err != nil {
+		return nil, fmt.Errorf("read the payout approval of the workspace: %w", err)
+	}
+	if cents == nil {
+		return nil, nil
+	}
+	if _, err := tx.Exec(ctx, lock, scope.Workspace, scope.Mode); err != nil {
+		return nil, fmt.Errorf("lock the confirmations of the workspace: %w", err)
+	}
+	rows, _ := tx.Query(ctx, sumConfirmed, scope.Workspace, scope.Mode, at.Add(-affiliate.ConfirmationWindow))
+	confirmed, err := pgx.CollectRows(rows, pgx.RowToStructByName[affiliate.PayoutTotal])
+	if err != nil {
+		return nil, fmt.Errorf("sum the confirmed batches: %w", err)
+	}
+	return &affiliate.ConfirmationLimit{Cents: *cents, Confirmed: confirmed}, nil
 }
 
 // confirmPayouts confirms the draft payouts of a locked batch.

@@ -15,6 +15,8 @@ const (
 	LockAssignedSQL          = lockAssigned
 	LockReleasedSQL          = lockReleased
 	SumBatchesSQL            = sumBatches
+	SumConfirmedSQL          = sumConfirmed
+	IsOwedSQL                = isOwed
 	SelectPayoutStatusesSQL  = selectPayoutStatuses
 	SelectBatchesSQL         = selectBatches
 	PartnerLedgerBalancesSQL = partnerLedgerBalances

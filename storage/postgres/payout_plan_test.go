@@ -82,8 +82,9 @@ func TestPayoutStatements_UseIndexes(t *testing.T) {
 			from participants, generate_series(1, 4)`, f.Now())
 	}
 	f.ExecWithoutForeignKeys(`
-		insert into payout_batches (workspace_id, id, mode, status, program_ids, cutoff, created_by, created_at)
-		select id, gen_random_uuid(), 'live', 'completed', '{}', $1, gen_random_uuid(), $1::timestamptz - n * interval '1 hour' from workspaces, generate_series(1, 2000) n`, f.Now())
+		insert into payout_batches (workspace_id, id, mode, status, program_ids, cutoff, created_by, created_at, confirmed_at)
+		select id, gen_random_uuid(), 'live', 'completed', '{}', $1, gen_random_uuid(), at, at
+		from workspaces, generate_series(1, 2000) n, lateral (select $1::timestamptz - n * interval '1 hour' as at) t`, f.Now())
 	f.VacuumAnalyze()
 	payouts := []affiliate.PayoutID{}
 	if err := f.SQL.QueryRow(t.Context(), `select array_agg(id) from (select id from payouts where batch_id = $1 limit 3) p`, b.ID).Scan(&payouts); err != nil {
@@ -103,6 +104,9 @@ func TestPayoutStatements_UseIndexes(t *testing.T) {
 	check("assigned commissions", f.Plan(postgres.LockAssignedSQL, postgres.HeldArgs(f.Scope, payouts[:1], f.Now())), "commissions_by_payout")
 	check("released commissions", f.Plan(postgres.LockReleasedSQL, postgres.HeldArgs(f.Scope, payouts[:1], f.Now())), "payout_commissions_pkey", "commissions_pkey")
 	check("counts of batches", f.Plan(postgres.SumBatchesSQL, f.Scope.Workspace, f.Scope.Mode, []affiliate.PayoutBatchID{affiliate.NewID[affiliate.PayoutBatch](f.Now())}), "payouts_by_batch")
+	check("batches confirmed in 24 hours", f.Plan(postgres.SumConfirmedSQL, f.Scope.Workspace, f.Scope.Mode, f.Now().Add(-affiliate.ConfirmationWindow)),
+		"payout_batches_confirmed", "payouts_by_batch")
+	check("money owed to a partner", f.Plan(postgres.IsOwedSQL, partner), "participants_by_partner", "ledger_balances_pkey", "commissions_by_partner_status")
 	check("payout statuses of a batch", f.Plan(postgres.SelectPayoutStatusesSQL, f.Scope.Workspace, f.Scope.Mode, b.ID, postgres.PayoutStatuses()),
 		"Limit -> Index Scan using payouts_by_batch", "AND (batch_id = '"+b.ID.String()+"'::uuid) AND (status = s.status)")
 	check("batches", f.Plan(postgres.SelectBatchesSQL, f.Scope.Workspace, f.Scope.Mode, "", 20, 0), "Limit -> Index Scan using payout_batches_by_age")

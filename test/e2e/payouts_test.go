@@ -211,6 +211,29 @@ func testPayouts(t *testing.T, sys *system) {
 	sys.wantPermissionDenied(t, "set role tributary_app; delete from ledger_entries")
 }
 
+// testPayoutsOfOneMember checks that a member cannot confirm several small batches that
+// exceed the limit together.
+func testPayoutsOfOneMember(t *testing.T, sys *system) {
+	f := sys.newFixture(t, "live", rules(object{"holdPeriodDays": 0}))
+	f.partner.patch(t, "/api/v1/partner/payout-method", object{"method": "paypal", "account": "pia@example.com", "password": password}).wantStatus(http.StatusOK)
+	second := sys.newFixtureFor(t, f.merchant, f.partner, rules(object{"holdPeriodDays": 0}))
+	f.merchant.patch(t, "/api/v1/workspace", object{"payoutApproval": object{"secondPersonAboveCents": 3999}}).wantStatus(http.StatusOK)
+	confirm := func(body object, wantStatus string) string {
+		t.Helper()
+		path := batchesPath + "/" + f.createBatch(t, body).wantStatus(http.StatusCreated).wantFields(object{"totals.0.amountCents": 2000}).text("id") + "/confirm"
+		f.merchant.post(t, path, nil).wantStatus(http.StatusOK).wantFields(object{"status": wantStatus})
+		return path
+	}
+	f.reportSale(t, f.click(t), nil)
+	second.reportSale(t, second.click(t), nil)
+	confirm(object{"programIds": []string{f.program}}, "confirmed")
+	awaiting := confirm(object{"programIds": []string{second.program}}, "awaiting_approval")
+	f.reportSale(t, f.click(t), nil)
+	confirm(object{"cutoff": sys.clock.now().UTC().Format(time.RFC3339Nano)}, "awaiting_approval")
+	f.merchant.post(t, awaiting, nil).wantError(http.StatusConflict, "PAYOUT_STATE_INVALID")
+	f.merchant.addMember(t, "finance").inMode("live").post(t, awaiting, nil).wantStatus(http.StatusOK).wantFields(object{"status": "confirmed"})
+}
+
 // testPayoutsAreReducedWithTheirCommissions checks that a payout with the status draft
 // or pending is reduced when one of its commissions is rejected, refunded or
 // reattributed.

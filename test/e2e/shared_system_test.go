@@ -40,6 +40,7 @@ func TestSharedSystem(t *testing.T) {
 		"ParticipantsInvitations":                       testParticipantsInvitations,
 		"Payouts":                                       testPayouts,
 		"PayoutsAreReducedWithTheirCommissions":         testPayoutsAreReducedWithTheirCommissions,
+		"PayoutsOfOneMember":                            testPayoutsOfOneMember,
 		"PromoCodes":                                    testPromoCodes,
 		"PromoCodeRedemptionLimitHoldsUnderConcurrency": testPromoCodeRedemptionLimitHoldsUnderConcurrency,
 		"ReattributionCanBeUndone":                      testReattributionCanBeUndone,

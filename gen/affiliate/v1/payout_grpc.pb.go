@@ -119,7 +119,8 @@ type PayoutServiceClient interface {
 	// their payouts, and payouts that fall below the minimum, or whose partner's payout
 	// method is held, are canceled.
 	//
-	// If the total of the batch in a currency is greater than the workspace's
+	// If the total of the batch in a currency, together with the batches that were confirmed
+	// in the last 24 hours, is greater than the workspace's
 	// `payoutApproval.secondPersonAboveCents`, the first call changes the status of the
 	// batch to `awaiting_approval`. A call by another member then confirms the batch. A
 	// service token can make the first call, but not the second one.
@@ -438,7 +439,8 @@ type PayoutServiceServer interface {
 	// their payouts, and payouts that fall below the minimum, or whose partner's payout
 	// method is held, are canceled.
 	//
-	// If the total of the batch in a currency is greater than the workspace's
+	// If the total of the batch in a currency, together with the batches that were confirmed
+	// in the last 24 hours, is greater than the workspace's
 	// `payoutApproval.secondPersonAboveCents`, the first call changes the status of the
 	// batch to `awaiting_approval`. A call by another member then confirms the batch. A
 	// service token can make the first call, but not the second one.

@@ -303,7 +303,8 @@ func (x *Workspace) GetRetainPayeeYears() int32 {
 // PayoutApproval says which payout batches need the confirmation of two members.
 type PayoutApproval struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// A batch whose total in a currency is greater needs two confirmations. It is in minor
+	// A batch needs two confirmations if its total in a currency, together with the batches
+	// of the same mode that were confirmed in the last 24 hours, is greater. It is in minor
 	// units of each currency, 0 or more. With 0, all batches need two. If it is null, one
 	// confirmation is always enough.
 	SecondPersonAboveCents *int64 `protobuf:"varint,1,opt,name=second_person_above_cents,json=secondPersonAboveCents,proto3,oneof" json:"second_person_above_cents,omitempty"`
