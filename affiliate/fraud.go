@@ -61,6 +61,10 @@ type Buyer struct {
 	// EarlierEmailHashes holds hashes of the buyer's e-mail address under the hash keys
 	// other than the first. Earlier conversions can have one of them.
 	EarlierEmailHashes [][]byte
+	// EmailDigests are the digests of the buyer's e-mail address that are compared with former
+	// addresses of partners (FormerEmailDigests). They are nil if the address is unknown. They
+	// are also nil for a stored conversion, which has other hashes of the address.
+	EmailDigests Digests
 	// AgentHashes holds hashes of the buyer's user agent (see AgentHash), one for each
 	// of the last months, because the key changes every month.
 	AgentHashes [][]byte
@@ -115,6 +119,23 @@ func AgentHash(keys HashKeys, agent string, at time.Time) Digests {
 		mac := hmac.New(sha256.New, derive.Sum(nil))
 		mac.Write([]byte("ua\x00" + agent))
 		return mac.Sum(nil)[:agentHashSize]
+	})
+}
+
+// FormerEmailDigests returns the digests under which the former e-mail address of a partner
+// is stored. The address is normalised like that of a buyer, so that different spellings of
+// one mailbox's address have equal digests. They do not depend on a workspace, because a
+// partner can join further programmes after the change. The result is nil if the text is not
+// an e-mail address.
+func FormerEmailDigests(keys HashKeys, address string) Digests {
+	local, domain, ok := FoldEmail(address)
+	if !ok {
+		return nil
+	}
+	return keys.Digests(func(key []byte) []byte {
+		mac := hmac.New(sha256.New, key)
+		mac.Write([]byte("former_email\x00" + local + "@" + domain))
+		return mac.Sum(nil)
 	})
 }
 

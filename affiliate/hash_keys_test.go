@@ -109,6 +109,7 @@ var usesOfFirst = map[string]string{
 	"cmd/core/privacy.go":                  "digests of codes that are erased",
 	"cmd/edge/edge.go":                     "a collector only stores hashes; rate limits",
 	"server/account/origin.go":             "stores a hash",
+	"server/account/verify.go":             "stores a digest",
 	"server/conversion/hash.go":            "stores hashes",
 	"server/conversion/idempotency.go":     "stores a fingerprint, and passes the others on",
 	"server/mail/provider.go":              "stores digests",

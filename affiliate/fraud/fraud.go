@@ -32,6 +32,9 @@ type Facts struct {
 	// SameEmail says that the buyer and the partner have the same e-mail address.
 	// Case, text after a plus sign, and dots in Gmail addresses are ignored.
 	SameEmail bool
+	// FormerEmail says that the buyer's e-mail address, compared in the same way, was the
+	// address of the partner's account before a change.
+	FormerEmail bool
 	// BuyerDomain and PartnerDomain are the domains of the e-mail addresses, in lower
 	// case.
 	BuyerDomain   string

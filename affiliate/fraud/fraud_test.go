@@ -26,6 +26,7 @@ func TestEvaluate_RuleFiresOnlyOnItsFacts(t *testing.T) {
 		"nothing is known":                            {Facts{}, nil},
 		"an ordinary click":                           {Facts{Click: ordinaryClick(), ConversionsInHour: 1}, nil},
 		"the partner's e-mail address":                {Facts{SameEmail: true}, []string{"self_referral_email"}},
+		"the partner's former e-mail address":         {Facts{FormerEmail: true}, []string{"self_referral_email"}},
 		"the domain of the partner":                   {Facts{BuyerDomain: "shop.example", PartnerDomain: "shop.example"}, []string{"self_referral_domain"}},
 		"another domain":                              {Facts{BuyerDomain: "shop.example", PartnerDomain: "other.example"}, nil},
 		"no e-mail addresses":                         {Facts{BuyerDomain: "", PartnerDomain: ""}, nil},

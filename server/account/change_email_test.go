@@ -86,6 +86,8 @@ func TestChangeEmail_ChangesAddressWhenTokenIsUsed(t *testing.T) {
 	if got := f.Texts(`select partner_email from participants where id = $1`, other.ID)[0]; got == "ada@new.example" {
 		t.Error("the address of another partner has changed")
 	}
+	f.WantCount(1, "former addresses", `select count(*) from former_emails where user_id = $1 and digest = $2`, ada,
+		affiliate.FormerEmailDigests(hashKeys, "ada@blog.example").First())
 	f.WantCount(1, "audit records with masked addresses", `
 		select count(*) from account_audit_log
 		where action = 'account.change_email' and before ->> 'email' = 'a***@blog.example' and after ->> 'email' = 'a***@new.example'`)

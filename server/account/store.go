@@ -73,6 +73,8 @@ type Tx interface {
 	// ChangeEmail replaces the address of a user by a verified address. Errors:
 	// EMAIL_TAKEN.
 	ChangeEmail(ctx context.Context, id affiliate.UserID, email string, at time.Time) error
+	// InsertFormerEmail stores the digest of an address that a partner's account had before.
+	InsertFormerEmail(ctx context.Context, user affiliate.UserID, digest []byte, at time.Time) error
 
 	// InsertEmailToken stores an e-mail token with its digest.
 	InsertEmailToken(ctx context.Context, token affiliate.EmailToken, digest [sha256.Size]byte) error

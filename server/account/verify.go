@@ -66,10 +66,16 @@ func (s *Service) markVerified(ctx context.Context, tx Tx, account affiliate.Acc
 }
 
 // changeAddress replaces the address of an account by the address to which the token was
-// mailed. The session that requested the change continues.
+// mailed. The session that requested the change continues. A digest of a partner's former
+// address stays, because the fraud rules compare buyers with it.
 func (s *Service) changeAddress(ctx context.Context, tx Tx, account affiliate.Account, token affiliate.EmailToken, at time.Time) error {
 	if err := tx.ChangeEmail(ctx, account.User.ID, token.Address, at); err != nil {
 		return err
+	}
+	if digests := affiliate.FormerEmailDigests(s.hashKeys, account.User.Email); account.User.Kind == affiliate.Partner && digests != nil {
+		if err := tx.InsertFormerEmail(ctx, account.User.ID, digests.First(), at); err != nil {
+			return err
+		}
 	}
 	if err := tx.LiftSuppression(ctx, affiliate.MailDigest(s.hashKeys, token.Address)); err != nil {
 		return err

@@ -77,6 +77,7 @@ func (s *Service) conversionOf(
 	}
 	c.Buyer = s.hasher.buyer(c)
 	c.Buyer.AgentHashes, c.Buyer.EarlierEmailHashes = agents, earlierEmails
+	c.Buyer.EmailDigests = affiliate.FormerEmailDigests(affiliate.HashKeys(s.hasher.keys), r.GetCustomerEmail())
 	if addr, err := netip.ParseAddr(r.GetCustomerIp()); err == nil {
 		c.CustomerIPHash = s.hasher.ipAddress(scope.Workspace, addr, now)
 		c.Buyer.IPPrefix = httpedge.AddressPrefix(addr.Unmap())

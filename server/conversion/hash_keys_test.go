@@ -118,6 +118,27 @@ func TestFraud_ComparesStoredAddressOfAnEarlierKey(t *testing.T) {
 	}
 }
 
+// A purchase with an address that the partner's account had before is a self-referral, as
+// long as the key of the stored digest is in the list.
+func TestFraud_ComparesBuyerWithFormerAddressOfThePartner(t *testing.T) {
+	f := newFixture(t, withPolicy(affiliate.FraudObserve))
+	f.Insert("former_emails", pgtest.Row{
+		"user_id": f.pat.Partner, "created_at": f.Now(), "digest": affiliate.FormerEmailDigests(affiliate.HashKeys{keyA}, "Old.Pat+x@gmail.com").First(),
+	})
+	other := f.Join("Olga")
+	order := func(external string, p pgtest.Participant, email string, want ...string) {
+		t.Helper()
+		f.wantSignals(f.mustReport(withBuyer(purchase(external, f.olderClick(p).ID), email, "", "")), want...)
+	}
+	order("order-1", f.pat, "oldpat@googlemail.com", "self_referral_email")
+	order("order-2", f.pat, "otherpat@gmail.com")
+	order("order-3", other, "oldpat+me@gmail.com", "duplicate_customer")
+	f.rotate(keyB, keyA)
+	order("order-4", f.pat, "OldPat@gmail.com", "self_referral_email", "duplicate_customer")
+	f.rotate(keyB)
+	order("order-5", f.pat, "oldpat@gmail.com")
+}
+
 func TestIdempotencyKey_IsKnownAfterRotationOfTheHashKey(t *testing.T) {
 	f := newFixture(t)
 	click := f.NewClick(f.pat)

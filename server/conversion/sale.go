@@ -113,6 +113,7 @@ func (s *Service) conversionOfSale(ctx context.Context, scope affiliate.Scope, s
 	earlierEmails := s.hasher.setEmail(&c, sale.CustomerEmail)
 	c.Buyer = s.hasher.buyer(c)
 	c.Buyer.EarlierEmailHashes = earlierEmails
+	c.Buyer.EmailDigests = affiliate.FormerEmailDigests(affiliate.HashKeys(s.hasher.keys), sale.CustomerEmail)
 	click, found, err := s.clickOfSale(ctx, scope, sale)
 	if err != nil {
 		return c, affiliate.AttributionInputs{}, err

@@ -393,9 +393,10 @@ func TestErase_KnowsDigestsOfEarlierHashKeys(t *testing.T) {
 	f.Insert("login_failures", pgtest.Row{
 		"id": affiliate.NewID[affiliate.LoginAttempt](f.Now()), "subject": affiliate.LoginSubject(hashKeys, affiliate.Partner, email).First(), "failed_at": f.Now(),
 	})
+	f.Insert("former_emails", pgtest.Row{"user_id": f.ben.Partner, "digest": affiliate.FormerEmailDigests(hashKeys, "old@ben.example").First(), "created_at": f.Now()})
 	f.service.HashKeys = both
 	f.eraseAccount(f.ben)
-	f.WantCount(0, "digests of the address", `select (select count(*) from mail_suppressions) + (select count(*) from login_failures)`)
+	f.WantCount(0, "digests of addresses", `select (select count(*) from mail_suppressions) + (select count(*) from login_failures) + (select count(*) from former_emails)`)
 }
 
 func ptr[T any](value T) *T { return &value }

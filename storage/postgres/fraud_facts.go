@@ -17,9 +17,9 @@ import (
 // conversions never include the conversion itself, because it is not stored yet or not
 // attributed.
 //
-// The arguments are fraudQuery.args: the candidates, and the networks and devices of
-// the buyers. n is the index of the conversion to which a candidate, network or device
-// belongs.
+// The arguments are fraudQuery.args: the candidates, and the networks, devices and e-mail
+// addresses of the buyers. n is the index of the conversion to which a candidate, network,
+// device or address belongs.
 //
 // For the rule conversion_velocity, another conversion counts only if it was reported in
 // the hour before this conversion was reported, and also occurred in the hour before this
@@ -58,7 +58,12 @@ const findFraudFacts = `
 			select from conversions c
 			where c.workspace_id = t.workspace_id and c.mode = t.mode and c.customer_email_hash = t.email_hash and c.program_id = t.program_id
 				and c.participant_id > t.participant_id and c.created_at <= t.reported_at
-		) as duplicate_customer
+		) as duplicate_customer,
+		exists (
+			select from unnest(@email_n::integer[], @email_digests::bytea[]) as b (n, digest)
+			join former_emails f on f.user_id = t.partner_id and f.digest = b.digest
+			where b.n = t.n
+		) as former_email
 	from unnest(
 		@n::integer[], @workspaces::uuid[], @modes::text[], @participants::uuid[], @programs::uuid[], @partners::uuid[],
 		@reported_at::timestamptz[], @occurred_at::timestamptz[], @customer_refs::text[], @email_hashes::bytea[])
@@ -120,7 +125,8 @@ func queueFraudFacts(batch *pgx.Batch, all []*signals) {
 
 // fraudQuery has the arguments of findFraudFacts. The slices from n to emailHashes have
 // one element per candidate and hash of the buyer's e-mail address. An element of n is the
-// index of the candidate's conversion.
+// index of the candidate's conversion. emailN and emailDigests have one element per buyer and
+// hash key (affiliate.Buyer.EmailDigests).
 type fraudQuery struct {
 	n                      []int
 	workspaces             []affiliate.WorkspaceID
@@ -132,6 +138,8 @@ type fraudQuery struct {
 	customerRefs           []*string
 	emailHashes            [][]byte
 	networks, devices      buyerOrigins
+	emailN                 []int
+	emailDigests           [][]byte
 }
 
 func (q *fraudQuery) args() pgx.NamedArgs {
@@ -141,6 +149,7 @@ func (q *fraudQuery) args() pgx.NamedArgs {
 		"reported_at": q.reportedAt, "occurred_at": q.occurredAt, "customer_refs": q.customerRefs, "email_hashes": q.emailHashes,
 		"network_n": q.networks.n, "network_prefixes": q.networks.prefixes, "network_window": fraud.NetworkWindow,
 		"device_n": q.devices.n, "device_prefixes": q.devices.prefixes, "device_agents": q.devices.agents, "device_window": fraud.DeviceWindow,
+		"email_n": q.emailN, "email_digests": q.emailDigests,
 		"max_examined": fraud.ExaminedInHour, "max_recent": fraud.RecentConversions,
 	}
 }
@@ -171,10 +180,13 @@ func (q *fraudQuery) addCandidate(n int, c affiliate.Conversion, earner affiliat
 	q.customerRefs, q.emailHashes = append(q.customerRefs, c.CustomerRef), append(q.emailHashes, emailHash)
 }
 
-// addBuyer adds the networks and devices of the buyer. The statement compares them with
-// the networks and devices of the candidates' partners. The buyer's networks and devices
+// addBuyer adds the digests of the buyer's e-mail address and the networks and devices of the
+// buyer. The statement compares them with those of the candidates' partners. The buyer's networks and devices
 // come from two sources: the merchant's report and the click.
 func (q *fraudQuery) addBuyer(n int, c affiliate.Conversion, click *affiliate.FoundClick) {
+	for _, digest := range c.Buyer.EmailDigests {
+		q.emailN, q.emailDigests = append(q.emailN, n), append(q.emailDigests, digest)
+	}
 	q.addOrigin(n, c.Buyer.IPPrefix, c.Buyer.AgentHashes...)
 	if click == nil || click.Mode != c.Scope.Mode {
 		return
@@ -257,6 +269,7 @@ func collectFraudFacts(rows pgx.Rows, all []*signals) error {
 		SameNetwork       bool
 		SameDevice        bool
 		DuplicateCustomer bool
+		FormerEmail       bool
 	}
 	found, err := pgx.CollectRows(rows, pgx.RowToStructByName[factsRow])
 	for _, row := range found {
@@ -264,7 +277,7 @@ func collectFraudFacts(rows pgx.Rows, all []*signals) error {
 		facts := factsOf[row.ParticipantID]
 		facts.ConversionsInHour = row.Conversions + 1
 		facts.ExaminedConversions, facts.RefundedConversions = row.Recent, row.Refunded
-		facts.SameNetwork, facts.SameDevice = row.SameNetwork, row.SameDevice
+		facts.SameNetwork, facts.SameDevice, facts.FormerEmail = row.SameNetwork, row.SameDevice, row.FormerEmail
 		facts.DuplicateCustomer = facts.DuplicateCustomer || row.DuplicateCustomer
 		factsOf[row.ParticipantID] = facts
 	}

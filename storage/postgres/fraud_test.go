@@ -38,6 +38,7 @@ func (s *sales) manyFacts() {
 	s.ExecWithoutForeignKeys(`
 		insert into user_origins (user_id, ip_prefix, ua_hash, seen_at)
 		select id, '10.' || n || '.0.0/24', decode(md5(n::text), 'hex'), $1 from users, generate_series(1, 5) n`, noon)
+	s.ExecWithoutForeignKeys(`insert into former_emails (user_id, digest, created_at) select id, sha256(n::text::bytea), $1 from users, generate_series(1, 5) n`, noon)
 	for day := range 5 {
 		s.ExecWithoutForeignKeys(`
 			insert into clicks (workspace_id, id, clicked_at, mode, program_id, participant_id, referral_code, received_at, expires_at, created_at, consent, is_bot, ip_hash)
@@ -57,11 +58,11 @@ func TestFraudFacts_AreReadByIndex(t *testing.T) {
 	at := noon.Format(time.RFC3339Nano)
 	facts := fmt.Sprintf(
 		`'{0}', '{10.1.0.0/24}', '24 hours', '{0}', '{10.1.0.0/24}', array['\xab'::bytea], '720 hours',
-			'{0}', '{%s}', '{live}', '{%s}', '{%s}', '{%s}', '{%s}', '{%s}', '{many-1}', array['\xab'::bytea], 200, 20`,
+			'{0}', array['\xab'::bytea], '{0}', '{%s}', '{live}', '{%s}', '{%s}', '{%s}', '{%s}', '{%s}', '{many-1}', array['\xab'::bytea], 200, 20`,
 		s.Scope.Workspace, s.participant.ID, s.Program, s.participant.ID, at, at)
 	for mode, plan := range s.executedPlans(postgres.FindFraudFactsSQL(t), facts) {
 		checkPlan(t, mode, plan,
-			[]string{"conversions_by_participant_time", "conversions_by_customer", "conversions_by_email", "user_origins_pkey"}, []string{"Seq Scan", "Sort"})
+			[]string{"conversions_by_participant_time", "conversions_by_customer", "conversions_by_email", "user_origins_pkey", "former_emails_pkey"}, []string{"Seq Scan", "Sort"})
 	}
 	clicks := fmt.Sprintf(`'{0}', '{%s}', '{live}', array['\x%x'::bytea], '{%s}', '%s', '%s', 101`, s.Scope.Workspace,
 		[]byte("0123456789abcdef"), at, noon.Add(-time.Hour).Format(time.RFC3339Nano), at)
@@ -82,7 +83,7 @@ func TestFraudFacts_CostDoesNotGrow(t *testing.T) {
 		from (select id, row_number() over () as n from conversions where external_transaction_id like 'many-%') as numbered
 		where conversions.id = numbered.id`, noon)
 	s.VacuumAnalyze()
-	args := fmt.Sprintf(`'{}', '{}', '24 hours', '{}', '{}', '{}', '720 hours',
+	args := fmt.Sprintf(`'{}', '{}', '24 hours', '{}', '{}', '{}', '720 hours', '{}', '{}',
 		'{0}', '{%s}', '{live}', '{%s}', '{%s}', '{%s}', '{%s}', '{%s}', '{guest}', array['\xab'::bytea], 200, 20`,
 		s.Scope.Workspace, s.participant.ID, s.Program, s.participant.ID, noon.Format(time.RFC3339Nano), noon.AddDate(1, 0, 0).Format(time.RFC3339Nano))
 	for mode, plan := range s.executedPlans(postgres.FindFraudFactsSQL(t), args) {

@@ -19,6 +19,7 @@ func TestIdentity(t *testing.T) {
 	t.Run("a verification is sent three times in an hour", testResend(sys))
 	t.Run("a mail resets a password", testReset(sys))
 	t.Run("a mail to the new address changes the address of an account", testChangeOfAddress(sys))
+	t.Run("a purchase with a former address of the partner is a self-referral", testFormerAddress(sys))
 	t.Run("invitations are mailed", testInviteMails(sys))
 }
 
@@ -129,6 +130,27 @@ func testChangeOfAddress(sys *system) func(*testing.T) {
 				wantError(http.StatusUnauthorized, "INVALID_CREDENTIALS")
 			a.email = newEmail
 			a.login(t)
+		}
+	}
+}
+
+func testFormerAddress(sys *system) func(*testing.T) {
+	return func(t *testing.T) {
+		f := sys.newFixture(t, "test", rules(object{"holdPeriodDays": 0}))
+		buy := func(want any) {
+			t.Helper()
+			f.reportSale(t, f.click(t), object{"customer_email": strings.Replace(f.partner.email, "@", "+shop@", 1)}).wantFields(object{"fraud.signals.0.rule": want})
+		}
+		buy("self_referral_email")
+		newEmail := uniqueName("moved") + "@elsewhere.example"
+		f.partner.post(t, "/api/v1/auth/partner/email/change", object{"newEmail": newEmail, "password": password}).wantStatus(http.StatusAccepted)
+		token := sys.takeToken(t, affiliate.MailEmailChange, newEmail)
+		sys.client().post(t, "/api/v1/auth/email/verify", object{"token": token}).wantStatus(http.StatusOK)
+		f.merchant.get(t, f.participantPath()).wantFields(object{"partnerEmail": newEmail})
+		buy("self_referral_email")
+		f.partner.post(t, "/api/v1/partner/account/erase", object{"confirmation": "DELETE"}).wantStatus(http.StatusOK)
+		if n := sys.count(t, `select count(*) from former_emails where user_id = $1`, f.partner.id); n != 0 {
+			t.Errorf("after the erasure of the account %d digests of former addresses are stored, want none", n)
 		}
 	}
 }

@@ -209,6 +209,13 @@ func (tx *Tx) ChangeEmail(ctx context.Context, id affiliate.UserID, email string
 	return err
 }
 
+// InsertFormerEmail stores the digest of an address that a partner's account had before.
+func (tx *Tx) InsertFormerEmail(ctx context.Context, user affiliate.UserID, digest []byte, at time.Time) error {
+	const insert = `insert into former_emails (user_id, digest, created_at) values ($1, $2, $3) on conflict (user_id, digest) do nothing`
+	_, err := tx.Exec(ctx, insert, user, digest, at)
+	return err
+}
+
 // DeletePreviousEmails deletes the former addresses of at most limit users whose last
 // change of the address was before the given time. It returns the number of users.
 func (s *Store) DeletePreviousEmails(ctx context.Context, changedBefore time.Time, limit int) (int64, error) {

@@ -47,6 +47,7 @@ var endAccess = []string{
 	`delete from mail_suppressions where digest = any(@mail)
 		and not exists (select from users u where u.email = @email and u.id <> @user and u.erased_at is null)`,
 	`delete from payout_methods where user_id = @user`,
+	`delete from former_emails where user_id = @user`,
 	`delete from user_origins where user_id = @user`,
 	`delete from user_devices where user_id = @user`,
 	`delete from notification_preferences where user_id = @user`,

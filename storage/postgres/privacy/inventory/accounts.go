@@ -52,9 +52,9 @@ var accounts = Area{
 
 var security = Area{
 	Title:   "Sign-in and security",
-	Data:    "Sessions, tokens of mails as digests, networks and devices of sign-ins",
+	Data:    "Sessions, tokens of mails as digests, networks and devices of sign-ins, keyed hashes of partners' former e-mail addresses",
 	Purpose: "Sessions, protection against guessed passwords, notices about new devices, and the detection of partners who buy from themselves",
-	Kept:    "Devices: 90 days after the last use. Sessions: 91 days after the sign-in. All other data: at most 30 days",
+	Kept:    "Devices: 90 days after the last use. Sessions: 91 days after the sign-in. Former addresses, as keyed hashes: until the account is erased. All other data: at most 30 days",
 	Tables: []Table{
 		{
 			Name:    "sessions",
@@ -148,6 +148,16 @@ var security = Area{
 				personal(partner, "ip_prefix", "network (/24 or /48) of the IP address", Effects{}),
 				pseudonymous(partner, "user_id ua_hash", "id of the account, keyed hash of the user agent", Effects{}),
 				business("seen_at"),
+			},
+		},
+		{
+			Name:    "former_emails",
+			Row:     "The digest of an e-mail address that a partner's account had before. A fraud rule compares it with the address of a buyer.",
+			Kept:    "Until the account is erased.",
+			Deleted: []Erasure{AccountErasure},
+			Columns: []Columns{
+				pseudonymous(partner, "user_id digest", "id of the account, keyed hash of the address", Effects{}),
+				business("created_at"),
 			},
 		},
 		{
