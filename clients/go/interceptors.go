@@ -28,11 +28,15 @@ const IdempotencyKey = "idempotency-key"
 
 // idempotent lists the calls that accept an idempotency key.
 var idempotent = map[string]bool{
-	affiliatev1.ConversionService_ReportConversion_FullMethodName:  true,
-	affiliatev1.ConversionService_ReportConversions_FullMethodName: true,
-	affiliatev1.LedgerService_CreateLedgerEntry_FullMethodName:     true,
-	affiliatev1.PayoutService_CreatePayoutBatch_FullMethodName:     true,
-	affiliatev1.BuyerErasureService_EraseBuyer_FullMethodName:      true,
+	affiliatev1.ConversionService_ReportConversion_FullMethodName:     true,
+	affiliatev1.ConversionService_ReportConversions_FullMethodName:    true,
+	affiliatev1.LedgerService_CreateLedgerEntry_FullMethodName:        true,
+	affiliatev1.NotificationService_CreateAnnouncement_FullMethodName: true,
+	affiliatev1.ParticipantService_CreateParticipant_FullMethodName:   true,
+	affiliatev1.ParticipantService_InviteParticipant_FullMethodName:   true,
+	affiliatev1.WorkspaceService_CreateInvite_FullMethodName:          true,
+	affiliatev1.PayoutService_CreatePayoutBatch_FullMethodName:        true,
+	affiliatev1.BuyerErasureService_EraseBuyer_FullMethodName:         true,
 }
 
 func (o Options) addDeadline(ctx context.Context, method string, request, response any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {

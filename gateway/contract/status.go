@@ -133,11 +133,15 @@ func EventStream(fullMethod string) bool { return eventStreamRPCs[fullMethod] }
 // idempotentRPCs lists the RPCs that accept an Idempotency-Key. The value is true if the
 // key is required.
 var idempotentRPCs = map[string]bool{
-	affiliatev1.ConversionService_ReportConversion_FullMethodName:  false,
-	affiliatev1.ConversionService_ReportConversions_FullMethodName: false,
-	affiliatev1.LedgerService_CreateLedgerEntry_FullMethodName:     false,
-	affiliatev1.PayoutService_CreatePayoutBatch_FullMethodName:     true,
-	affiliatev1.BuyerErasureService_EraseBuyer_FullMethodName:      true,
+	affiliatev1.ConversionService_ReportConversion_FullMethodName:     false,
+	affiliatev1.ConversionService_ReportConversions_FullMethodName:    false,
+	affiliatev1.LedgerService_CreateLedgerEntry_FullMethodName:        false,
+	affiliatev1.NotificationService_CreateAnnouncement_FullMethodName: false,
+	affiliatev1.ParticipantService_CreateParticipant_FullMethodName:   false,
+	affiliatev1.ParticipantService_InviteParticipant_FullMethodName:   false,
+	affiliatev1.WorkspaceService_CreateInvite_FullMethodName:          false,
+	affiliatev1.PayoutService_CreatePayoutBatch_FullMethodName:        true,
+	affiliatev1.BuyerErasureService_EraseBuyer_FullMethodName:         true,
 }
 
 // IdempotencyKey reports whether an RPC requires an Idempotency-Key and whether it

@@ -3,12 +3,16 @@ package notification
 import (
 	"context"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/tributary-hq/tributary/affiliate"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 )
 
-// CreateAnnouncement sends a text to the approved participants of a programme.
+// CreateAnnouncement sends a text to the approved participants of a programme. A request
+// with the Idempotency-Key of an earlier request sends nothing and returns the earlier
+// response.
 func (s *Service) CreateAnnouncement(ctx context.Context, req *affiliatev1.CreateAnnouncementRequest) (*affiliatev1.Announcement, error) {
 	program, err := server.PathID[affiliate.Program](req.GetProgramId())
 	if err != nil {
@@ -22,7 +26,19 @@ func (s *Service) CreateAnnouncement(ctx context.Context, req *affiliatev1.Creat
 	if err := announcement.CheckText(); err != nil {
 		return nil, err
 	}
+	key, err := server.OptionalKey(ctx, affiliatev1.NotificationService_CreateAnnouncement_FullMethodName, req, at)
+	if err != nil {
+		return nil, err
+	}
+	response, replayed := &affiliatev1.Announcement{}, false
 	err = s.store.InTx(ctx, func(tx Tx) error {
+		stored, err := server.ClaimKey(ctx, tx, announcement.Scope, key)
+		if err != nil {
+			return err
+		}
+		if replayed = stored != nil; replayed {
+			return proto.Unmarshal(stored, response)
+		}
 		status, err := tx.LockProgram(ctx, announcement.Scope, program)
 		if err != nil {
 			return err
@@ -37,17 +53,27 @@ func (s *Service) CreateAnnouncement(ctx context.Context, req *affiliatev1.Creat
 		if announcement.Recipients, err = tx.Announce(ctx, announcement); err != nil {
 			return err
 		}
-		return tx.Audit(ctx, affiliate.AuditLine{
+		if err := tx.Audit(ctx, affiliate.AuditLine{
 			Workspace: announcement.Scope.Workspace, Mode: &announcement.Scope.Mode, Actor: server.ActorFrom(ctx), At: at,
 			Action: "program.announce", ResourceType: "program", ResourceID: program,
 			After: map[string]any{"announcement": announcement.ID, "title": announcement.Title, "recipients": announcement.Recipients},
-		})
+		}); err != nil {
+			return err
+		}
+		response = &affiliatev1.Announcement{
+			Id: announcement.ID.String(), ProgramId: program.String(), Title: announcement.Title, Body: announcement.Body,
+			Recipients: announcement.Recipients, CreatedAt: server.Timestamp(at),
+		}
+		if stored, err = proto.Marshal(response); err != nil {
+			return err
+		}
+		return server.StoreResponse(ctx, tx, announcement.Scope, key, stored)
 	})
 	if err != nil {
 		return nil, err
 	}
-	return &affiliatev1.Announcement{
-		Id: announcement.ID.String(), ProgramId: program.String(), Title: announcement.Title, Body: announcement.Body,
-		Recipients: announcement.Recipients, CreatedAt: server.Timestamp(at),
-	}, nil
+	if replayed {
+		server.MarkReplayed(ctx)
+	}
+	return response, nil
 }

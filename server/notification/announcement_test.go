@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/tributary-hq/tributary/affiliate"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
@@ -169,4 +171,33 @@ func TestAnnouncement_HasVisibleText(t *testing.T) {
 		}
 	}
 	f.WantCount(0, "announcements", `select count(*) from announcements`)
+}
+
+func TestAnnouncement_OncePerIdempotencyKey(t *testing.T) {
+	f := newFixture(t)
+	f.Join("Anna")
+	announce := func(key, title string) (*affiliatev1.Announcement, bool, error) {
+		f.clock.Advance(time.Second)
+		ctx, transport := servertest.WithTransport(f.asOwner(), key)
+		a, err := f.announce(ctx, f.Program.String(), title, "Body")
+		return a, transport.Replayed(), err
+	}
+	first, replayed, err := announce("k-1", "News")
+	if err != nil || replayed || first.Recipients != 1 {
+		t.Fatalf("the first request returned %v, %v, replayed %t", first, err, replayed)
+	}
+	f.Join("Ben")
+	// Repetitions do not count for the limit of five a day.
+	for range 6 {
+		again, replayed, err := announce("k-1", "News")
+		if err != nil || !replayed || !proto.Equal(again, first) {
+			t.Fatalf("the repeated request returned %v, %v, replayed %t; want the first response %v", again, err, replayed, first)
+		}
+	}
+	_, _, err = announce("k-1", "Other news")
+	pgtest.RequireRefusal(t, err, affiliate.ReasonIdempotencyKeyReused)
+	f.WantCount(1, "announcements", `select count(*) from announcements`)
+	if _, replayed, err := announce("k-2", "News"); err != nil || replayed {
+		t.Errorf("another key: the request returned %v, replayed %t", err, replayed)
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/server"
 )
 
 // Store reads and writes feeds and preferences.
@@ -42,6 +43,7 @@ type Store interface {
 
 // Tx is a transaction of the store.
 type Tx interface {
+	server.KeyTx
 	// LockFeed locks the read state of a feed until the end of the transaction, so that
 	// concurrent calls report what each of them has changed.
 	LockFeed(ctx context.Context, feed affiliate.FeedID) error

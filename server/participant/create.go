@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/tributary-hq/tributary/affiliate"
@@ -15,7 +16,8 @@ import (
 
 // CreateParticipant adds a partner to a programme. If no partner has the address, it makes
 // an account, and the participant is approved. If a partner has the address, the
-// participant waits until the partner accepts it.
+// participant waits until the partner accepts it. A request with the Idempotency-Key of an
+// earlier request adds nothing and returns the earlier response.
 func (s *Service) CreateParticipant(ctx context.Context, req *affiliatev1.CreateParticipantRequest) (*affiliatev1.Participant, error) {
 	program, err := server.PathID[affiliate.Program](req.GetProgramId())
 	if err != nil {
@@ -28,55 +30,86 @@ func (s *Service) CreateParticipant(ctx context.Context, req *affiliatev1.Create
 		Group: server.ParseOptionalID[affiliate.Group](req.GroupId),
 	}
 	sendInvite := req.SendInvite == nil || req.GetSendInvite()
-	p, err := s.enrol(ctx, enrolment, sendInvite)
+	key, err := server.OptionalKey(ctx, affiliatev1.ParticipantService_CreateParticipant_FullMethodName, req, s.currentTime())
+	if err != nil {
+		return nil, err
+	}
+	response, replayed, err := s.enrolOnce(ctx, enrolment, sendInvite, key)
 	if errors.Is(err, affiliate.Refuse(affiliate.ReasonEmailTaken)) {
 		// Another call has made the account at the same time. It has committed, so this
 		// attempt finds the account.
-		p, err = s.enrol(ctx, enrolment, sendInvite)
+		response, replayed, err = s.enrolOnce(ctx, enrolment, sendInvite, key)
 	}
 	if err != nil {
 		return nil, err
 	}
-	return toProto(p, caller.Role), nil
+	if replayed {
+		server.MarkReplayed(ctx)
+	}
+	return response, nil
+}
+
+// enrolOnce calls enrol and stores the response under the key, unless a response is stored
+// already. The participant may change later, so the id alone could not repeat the response.
+func (s *Service) enrolOnce(
+	ctx context.Context, e affiliate.Enrolment, sendInvite bool, key *affiliate.IdempotencyKey,
+) (response *affiliatev1.Participant, replayed bool, err error) {
+	err = s.store.InTx(ctx, func(tx Tx) error {
+		response = &affiliatev1.Participant{}
+		stored, err := server.ClaimKey(ctx, tx, e.Scope, key)
+		if err != nil {
+			return err
+		}
+		if replayed = stored != nil; replayed {
+			return proto.Unmarshal(stored, response)
+		}
+		p, err := s.enrol(ctx, tx, e, sendInvite)
+		if err != nil {
+			return err
+		}
+		response = toProto(p, server.PrincipalFrom(ctx).Role)
+		if stored, err = proto.Marshal(response); err != nil {
+			return err
+		}
+		return server.StoreResponse(ctx, tx, e.Scope, key, stored)
+	})
+	return response, replayed, err
 }
 
 // enrol stores the participant and, if necessary, the account of the partner. Errors: as
 // CreateParticipant, and EMAIL_TAKEN if another transaction makes the account.
-func (s *Service) enrol(ctx context.Context, e affiliate.Enrolment, sendInvite bool) (p affiliate.Participant, err error) {
+func (s *Service) enrol(ctx context.Context, tx Tx, e affiliate.Enrolment, sendInvite bool) (p affiliate.Participant, err error) {
 	at, actor := s.currentTime(), server.ActorFrom(ctx)
-	err = s.store.InTx(ctx, func(tx Tx) error {
-		program, err := tx.LockOpenProgram(ctx, e.Scope, e.Program)
-		if err != nil {
-			return err
+	program, err := tx.LockOpenProgram(ctx, e.Scope, e.Program)
+	if err != nil {
+		return p, err
+	}
+	if err := tx.LockGroup(ctx, e.Scope, e.Program, e.Group); err != nil {
+		return p, err
+	}
+	user, hadAccount, err := partnerOf(ctx, tx, e.Email)
+	if err != nil {
+		return p, err
+	}
+	if !hadAccount {
+		user = e.Account(at)
+		if err := s.insertAccount(ctx, tx, user); err != nil {
+			return p, err
 		}
-		if err := tx.LockGroup(ctx, e.Scope, e.Program, e.Group); err != nil {
-			return err
+	}
+	p, err = tx.AddParticipant(ctx, e.Join(program, user.ID, hadAccount, at), e.ReferralCode, actor)
+	if err != nil {
+		return p, err
+	}
+	if hadAccount {
+		if err := tx.Notify(ctx, p.OfferNotification()); err != nil {
+			return p, err
 		}
-		user, hadAccount, err := partnerOf(ctx, tx, e.Email)
-		if err != nil {
-			return err
-		}
-		if !hadAccount {
-			user = e.Account(at)
-			if err := s.insertAccount(ctx, tx, user); err != nil {
-				return err
-			}
-		}
-		p, err = tx.AddParticipant(ctx, e.Join(program, user.ID, hadAccount, at), e.ReferralCode, actor)
-		if err != nil {
-			return err
-		}
-		if hadAccount {
-			if err := tx.Notify(ctx, p.OfferNotification()); err != nil {
-				return err
-			}
-		}
-		if !sendInvite {
-			return nil
-		}
-		return s.sendInvites(ctx, tx, e, program, user, hadAccount, at)
-	})
-	return p, err
+	}
+	if !sendInvite {
+		return p, nil
+	}
+	return p, s.sendInvites(ctx, tx, e, program, user, hadAccount, at)
 }
 
 // partnerOf returns the partner's account with an address, and locks it, so that it is not

@@ -1,6 +1,7 @@
 package participant_test
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -402,4 +403,40 @@ func TestCreateParticipantToken_OnlyForApprovedParticipants(t *testing.T) {
 	other := f.inNewProgram().mustApply("Dan")
 	_, err = f.token(other.Id)
 	pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
+}
+
+func TestCreateParticipant_OncePerIdempotencyKey(t *testing.T) {
+	f := newFixture(t)
+	create := func(key, email string) (*affiliatev1.Participant, bool, error) {
+		f.clock.Advance(time.Second)
+		ctx, transport := servertest.WithTransport(f.asMember(affiliate.RoleManager), key)
+		p, err := f.service.CreateParticipant(ctx, &createRequest{ProgramId: f.Program.String(), Email: email, Name: "Jane Doe"})
+		return p, transport.Replayed(), err
+	}
+	first, replayed, err := create("k-1", "jane@example.com")
+	if err != nil || replayed {
+		t.Fatalf("the first request returned %v, replayed %t", err, replayed)
+	}
+	// The response is the first one even if the participant has changed.
+	f.mustMove("suspend", first.Id)
+	errs := inParallel(5, func(int) error {
+		again, replayed, err := create("k-1", "jane@example.com")
+		if err == nil && (!replayed || !proto.Equal(again, first)) {
+			t.Errorf("the repeated request returned %v, replayed %t; want the first response %v", again, replayed, first)
+		}
+		return err
+	})
+	if err := errors.Join(errs...); err != nil {
+		t.Error(err)
+	}
+	_, _, err = create("k-1", "john@example.com")
+	pgtest.RequireRefusal(t, err, affiliate.ReasonIdempotencyKeyReused)
+	f.wantMails(1, "jane@example.com")
+	f.WantCount(1, "participants", `select count(*) from participants`)
+	// A refused request leaves no key.
+	_, _, err = create("k-2", "jane@example.com")
+	pgtest.RequireRefusal(t, err, affiliate.ReasonApplicationDuplicate)
+	if _, replayed, err := create("k-2", "john@example.com"); err != nil || replayed {
+		t.Errorf("the key of a refused request: %v, replayed %t", err, replayed)
+	}
 }

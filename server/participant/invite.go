@@ -10,7 +10,8 @@ import (
 )
 
 // InviteParticipant creates an invitation for an e-mail address and mails its token to the
-// address. The response also contains the token. No other response contains the token.
+// address. The response also contains the token. No other response contains the token,
+// except that a request with the same Idempotency-Key returns the first response again.
 func (s *Service) InviteParticipant(ctx context.Context, req *affiliatev1.InviteParticipantRequest) (*affiliatev1.CreatedParticipantInvite, error) {
 	program, err := server.PathID[affiliate.Program](req.GetProgramId())
 	if err != nil {
@@ -25,10 +26,42 @@ func (s *Service) InviteParticipant(ctx context.Context, req *affiliatev1.Invite
 		Group:        server.ParseOptionalID[affiliate.Group](req.GroupId),
 		ReferralCode: affiliate.FoldCode(req.GetReferralCode()),
 	}
-	mail := invite.Mail()
-	mail.Secret = s.seal.SealMailToken(mail.ID, token)
-	if err := s.store.InviteParticipant(ctx, invite, digest, mail, server.ActorFrom(ctx)); err != nil {
+	key, err := server.OptionalKey(ctx, affiliatev1.ParticipantService_InviteParticipant_FullMethodName, req, at)
+	if err != nil {
 		return nil, err
+	}
+	replayed := false
+	err = s.store.InTx(ctx, func(tx Tx) error {
+		stored, err := server.ClaimKey(ctx, tx, invite.Scope, key)
+		if err != nil {
+			return err
+		}
+		if replayed = stored != nil; replayed {
+			if invite.ID, token, err = s.seal.OpenInvite(stored); err != nil {
+				return err
+			}
+			invite, err = tx.ParticipantInvite(ctx, invite.Scope, invite.ID)
+			return err
+		}
+		target, err := tx.InviteParticipant(ctx, invite, digest, server.ActorFrom(ctx))
+		if err != nil {
+			return err
+		}
+		mail := invite.Mail()
+		mail.Secret, mail.Facts.ProgramName = s.seal.SealMailToken(mail.ID, token), target.Name
+		if mail.Facts.WorkspaceName, mail.Facts.InviterName, err = tx.NamesForMail(ctx, invite.Scope.Workspace, invite.InvitedBy); err != nil {
+			return err
+		}
+		if err := tx.SendMail(ctx, mail); err != nil {
+			return err
+		}
+		return server.StoreResponse(ctx, tx, invite.Scope, key, s.seal.SealInvite(invite.ID, token))
+	})
+	if err != nil {
+		return nil, err
+	}
+	if replayed {
+		server.MarkReplayed(ctx)
 	}
 	invitation := inviteToProto(invite, caller.Role)
 	return &affiliatev1.CreatedParticipantInvite{

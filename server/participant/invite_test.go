@@ -350,3 +350,37 @@ func TestApply_ToPrivateProgramNeedsAnInvitation(t *testing.T) {
 		t.Errorf("Apply of an invited partner returned %v, error %v, want the status PENDING", p, err)
 	}
 }
+
+func TestInviteParticipant_OncePerIdempotencyKey(t *testing.T) {
+	f := newFixture(t)
+	group := f.NewGroup(f.Scope, f.Program, "Gold").ID.String()
+	invite := func(f *fixture, key, email string, group *string) (*affiliatev1.CreatedParticipantInvite, bool, error) {
+		f.clock.Advance(time.Second)
+		ctx, transport := servertest.WithTransport(f.asMember(affiliate.RoleManager), key)
+		invite, err := f.service.InviteParticipant(ctx, &inviteRequest{ProgramId: f.Program.String(), Email: email, GroupId: group})
+		return invite, transport.Replayed(), err
+	}
+	first, replayed, err := invite(f, "k-1", "jane@example.com", &group)
+	if err != nil || replayed {
+		t.Fatalf("the first request returned %v, replayed %t", err, replayed)
+	}
+	again, replayed, err := invite(f, "k-1", "jane@example.com", &group)
+	if err != nil || !replayed || !proto.Equal(again, first) {
+		t.Errorf("the repeated request returned %v, %v, replayed %t; want the first response %v", again, err, replayed, first)
+	}
+	_, _, err = invite(f, "k-1", "jane@example.com", nil)
+	pgtest.RequireRefusal(t, err, affiliate.ReasonIdempotencyKeyReused)
+	f.wantOpenInvites(affiliate.RoleManager, "jane@example.com")
+	f.WantCount(1, "mails", `select count(*) from mails`)
+	f.WantCount(0, "tokens in the table of keys", `select count(*) from idempotency_keys where position($1::bytea in response) > 0`, []byte(first.Token))
+	if _, err := f.accept(f.NewPartner("Jane"), again.Token); err != nil {
+		t.Errorf("the token of the repeated response: %v", err)
+	}
+	// The response is still the first one after the invitation has ended.
+	if ended, replayed, err := invite(f, "k-1", "jane@example.com", &group); err != nil || !replayed || !proto.Equal(ended, first) {
+		t.Errorf("after the invitation was accepted the request returned %v, %v, replayed %t", ended, err, replayed)
+	}
+	if _, replayed, err := invite(f.in(f.InOtherMode()), "k-1", "jane@example.com", nil); err != nil || replayed {
+		t.Errorf("the other mode: the request returned %v, replayed %t", err, replayed)
+	}
+}

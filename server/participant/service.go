@@ -51,7 +51,7 @@ type Service struct {
 	affiliatev1.UnimplementedParticipantServiceServer
 
 	store        Store
-	seal         server.MailSealer
+	seal         server.InviteSealer
 	signer       Signer
 	unusableHash func() string
 	now          func() time.Time
@@ -66,7 +66,7 @@ type Signer interface {
 type Config struct {
 	Store Store
 	// Seal encrypts the tokens of mails.
-	Seal   server.MailSealer
+	Seal   server.InviteSealer
 	Signer Signer
 	// UnusableHash returns the hash of a password that nobody knows, for new accounts.
 	UnusableHash func() string

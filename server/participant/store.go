@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/server"
 )
 
 // Store reads and changes participants in the database. The errors with an API error code
@@ -46,12 +47,6 @@ type Store interface {
 	// two errors contains the current status.
 	MoveParticipant(ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.ParticipantID, move affiliate.ParticipantMove, reason *string, at time.Time, by affiliate.Actor) (affiliate.Participant, error)
 
-	// InviteParticipant stores an invitation and its mail. It adds the names of the
-	// workspace, the programme and the inviter to the mail. If the same address has an open
-	// invitation, the new invitation replaces it. Errors: NOT_FOUND, PROGRAM_STATE_INVALID,
-	// VALIDATION_ERROR for a group of another programme, APPLICATION_DUPLICATE,
-	// REFERRAL_CODE_TAKEN.
-	InviteParticipant(ctx context.Context, invite affiliate.ParticipantInvite, digest [sha256.Size]byte, mail affiliate.Mail, by affiliate.Actor) error
 	// ListParticipantInvites reads one page of the invitations that are open at the given
 	// time, newest first. It also counts all open invitations, up to affiliate.MaxTotal.
 	// Errors: NOT_FOUND for the programme.
@@ -62,6 +57,7 @@ type Store interface {
 
 // Tx is a transaction of the store.
 type Tx interface {
+	server.KeyTx
 	// LockOpenProgram returns a programme that is not archived and stays so until the
 	// transaction ends. Errors: NOT_FOUND, PROGRAM_STATE_INVALID.
 	LockOpenProgram(ctx context.Context, scope affiliate.Scope, id affiliate.ProgramID) (affiliate.Program, error)
@@ -80,6 +76,13 @@ type Tx interface {
 	LockParticipation(ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, partner affiliate.UserID) (affiliate.Participant, error)
 	// SetConsent stores that a partner has accepted or declined a locked participant.
 	SetConsent(ctx context.Context, before, after affiliate.Participant, event affiliate.EventName, action string, by affiliate.Actor) (affiliate.Participant, error)
+	// InviteParticipant stores an invitation with its audit record and returns its
+	// programme. If the same address has an open invitation, the new invitation replaces it.
+	// Errors: NOT_FOUND, PROGRAM_STATE_INVALID, VALIDATION_ERROR for a group of another
+	// programme, APPLICATION_DUPLICATE, REFERRAL_CODE_TAKEN.
+	InviteParticipant(ctx context.Context, invite affiliate.ParticipantInvite, digest [sha256.Size]byte, by affiliate.Actor) (affiliate.Program, error)
+	// ParticipantInvite returns an invitation, also if it has ended. Errors: NOT_FOUND.
+	ParticipantInvite(ctx context.Context, scope affiliate.Scope, id affiliate.InviteID) (affiliate.ParticipantInvite, error)
 	// InsertParticipantInvite stores an invitation, which replaces an earlier one to the same address.
 	InsertParticipantInvite(ctx context.Context, invite affiliate.ParticipantInvite, digest [sha256.Size]byte) error
 	// NamesForMail returns the names of a workspace and of a user.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/server"
 )
 
 // Store reads and changes payouts in the database. The errors with an API error code are
@@ -65,13 +66,7 @@ type Store interface {
 
 // Tx is the transaction in which CreatePayoutBatch creates a batch.
 type Tx interface {
-	// ClaimKey inserts an idempotency key. If another transaction has inserted the same
-	// key, ClaimKey waits until that transaction ends. If a response is stored for the
-	// key, ClaimKey returns this response in replay. If the key is new, replay is nil.
-	// Errors: IDEMPOTENCY_KEY_REUSED if the key belongs to a different request.
-	ClaimKey(ctx context.Context, scope affiliate.Scope, key affiliate.IdempotencyKey) (replay []byte, err error)
-	// StoreResponse stores the response for a claimed key.
-	StoreResponse(ctx context.Context, scope affiliate.Scope, key affiliate.IdempotencyKey, response []byte) error
+	server.KeyTx
 	// PayoutsDue reads the amounts that are due, in no particular order and without
 	// locks. Errors: NOT_FOUND for a programme.
 	PayoutsDue(ctx context.Context, selection affiliate.PayoutSelection) ([]affiliate.PayoutDue, error)

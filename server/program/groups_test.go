@@ -19,6 +19,7 @@ import (
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server/program"
 	"github.com/tributary-hq/tributary/server/servertest"
+	"github.com/tributary-hq/tributary/storage/postgres"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
@@ -80,7 +81,11 @@ func (f *fixture) invite(g *affiliatev1.Group, expires time.Time) affiliate.Part
 		Invite: affiliate.Invite{ID: id, Email: id.String() + "@example.com", InvitedBy: f.owner, CreatedAt: f.Now(), ExpiresAt: expires},
 		Scope:  f.scope, Program: parseID[affiliate.Program](f, g.ProgramId), Group: new(parseID[affiliate.Group](f, g.Id)),
 	}
-	if err := f.Store.InviteParticipant(f.Context(), invite, sha256.Sum256([]byte(invite.Email)), invite.Mail(), affiliate.System); err != nil {
+	err := f.Store.InTx(f.Context(), func(tx *postgres.Tx) error {
+		_, err := f.Store.Enrolment(tx).InviteParticipant(f.Context(), invite, sha256.Sum256([]byte(invite.Email)), affiliate.System)
+		return err
+	})
+	if err != nil {
 		f.Fatal(err)
 	}
 	return invite

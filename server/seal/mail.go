@@ -1,6 +1,10 @@
 package seal
 
-import "github.com/tributary-hq/tributary/affiliate"
+import (
+	"errors"
+
+	"github.com/tributary-hq/tributary/affiliate"
+)
 
 // SealMailToken encrypts the token of the link in a mail (affiliate.Mail.Secret). The id
 // of the mail is the additional data, so the result cannot be decrypted as the token of
@@ -14,4 +18,20 @@ func (k *Keys) SealMailToken(mail affiliate.MailID, token string) []byte {
 func (k *Keys) OpenMailToken(mail affiliate.MailID, sealed []byte) (token string, err error) {
 	plain, err := k.Open(sealed, mail.UUID[:])
 	return string(plain), err
+}
+
+// SealInvite returns the id of an invitation, followed by its encrypted token. The id is the
+// additional data, so the token cannot be decrypted as the token of another invitation.
+func (k *Keys) SealInvite(id affiliate.InviteID, token string) []byte {
+	return append(id.UUID[:], k.Seal([]byte(token), id.UUID[:])...)
+}
+
+// OpenInvite decrypts a result of SealInvite.
+func (k *Keys) OpenInvite(sealed []byte) (id affiliate.InviteID, token string, err error) {
+	if len(sealed) < len(id.UUID) {
+		return id, "", errors.New("sealed invitation: it has no id")
+	}
+	copy(id.UUID[:], sealed)
+	plain, err := k.Open(sealed[len(id.UUID):], id.UUID[:])
+	return id, string(plain), err
 }

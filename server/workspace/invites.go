@@ -42,7 +42,8 @@ func inviteObject(invite affiliate.MemberInvite) map[string]string {
 
 // CreateInvite creates an invitation of an e-mail address to the workspace and mails its
 // token to the address. The response also contains the token. No other response contains
-// the token. Earlier invitations of the same address end.
+// the token, except that a request with the same Idempotency-Key returns the first response
+// again. Earlier invitations of the same address end.
 func (s *Service) CreateInvite(ctx context.Context, req *affiliatev1.CreateInviteRequest) (*affiliatev1.CreatedInvite, error) {
 	caller, at := server.PrincipalFrom(ctx), s.currentTime()
 	token, digest := affiliate.NewInviteToken()
@@ -51,7 +52,24 @@ func (s *Service) CreateInvite(ctx context.Context, req *affiliatev1.CreateInvit
 		Workspace: caller.Workspace,
 		Role:      affiliate.Role(server.EnumName(req.GetRole())),
 	}
-	err := s.store.InTx(ctx, func(tx Tx) error {
+	key, err := server.OptionalKey(ctx, affiliatev1.WorkspaceService_CreateInvite_FullMethodName, req, at)
+	if err != nil {
+		return nil, err
+	}
+	// An invitation of a member has no mode, so a key is the same one in both modes.
+	keyScope, replayed := affiliate.Scope{Workspace: caller.Workspace, Mode: affiliate.ModeLive}, false
+	err = s.store.InTx(ctx, func(tx Tx) error {
+		stored, err := server.ClaimKey(ctx, tx, keyScope, key)
+		if err != nil {
+			return err
+		}
+		if replayed = stored != nil; replayed {
+			if invite.ID, token, err = s.seal.OpenInvite(stored); err != nil {
+				return err
+			}
+			invite, err = tx.LockInvite(ctx, caller.Workspace, invite.ID)
+			return err
+		}
 		callerRole, err := server.LockWorkspace(ctx, tx, caller)
 		if err != nil {
 			return err
@@ -89,13 +107,19 @@ func (s *Service) CreateInvite(ctx context.Context, req *affiliatev1.CreateInvit
 		if err := s.mailInvite(ctx, tx, invite, token); err != nil {
 			return err
 		}
-		return tx.Audit(ctx, affiliate.AuditLine{
+		if err := tx.Audit(ctx, affiliate.AuditLine{
 			Workspace: invite.Workspace, Actor: server.ActorFrom(ctx), At: at,
 			Action: "member_invite.create", ResourceType: "member_invite", ResourceID: invite.ID, After: object,
-		})
+		}); err != nil {
+			return err
+		}
+		return server.StoreResponse(ctx, tx, keyScope, key, s.seal.SealInvite(invite.ID, token))
 	})
 	if err != nil {
 		return nil, err
+	}
+	if replayed {
+		server.MarkReplayed(ctx)
 	}
 	return &affiliatev1.CreatedInvite{
 		Id:        invite.ID.String(),

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/tributary-hq/tributary/affiliate"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server/servertest"
@@ -155,5 +157,39 @@ func TestCreateInvite_SameAddressInParallelLeavesOneOpen(t *testing.T) {
 	wg.Wait()
 	if got := f.openInvites(); len(got) != 1 {
 		t.Errorf("open invitations: %s, want one", got)
+	}
+}
+
+func TestCreateInvite_OncePerIdempotencyKey(t *testing.T) {
+	f := newFixture(t)
+	create := func(ctx context.Context, key, email string) (*affiliatev1.CreatedInvite, bool, error) {
+		f.clock.Advance(time.Second)
+		ctx, transport := servertest.WithTransport(ctx, key)
+		invite, err := f.invite(ctx, email, affiliatev1.Role_ROLE_VIEWER)
+		return invite, transport.Replayed(), err
+	}
+	first, replayed, err := create(f.asOwner(), "k-1", "ada@example.com")
+	if err != nil || replayed {
+		t.Fatalf("the first request returned %v, replayed %t", err, replayed)
+	}
+	// An invitation has no mode, so the key is the same one in both modes.
+	for _, ctx := range []context.Context{f.asOwner(), f.asOwnerInLiveMode()} {
+		again, replayed, err := create(ctx, "k-1", "ada@example.com")
+		if err != nil || !replayed || !proto.Equal(again, first) {
+			t.Errorf("the repeated request returned %v, %v, replayed %t; want the first response %v", again, err, replayed, first)
+		}
+	}
+	_, _, err = create(f.asOwner(), "k-1", "bob@example.com")
+	pgtest.RequireRefusal(t, err, affiliate.ReasonIdempotencyKeyReused)
+	_, _, err = create(f.asOwner(), "k 1", "bob@example.com")
+	pgtest.RequireRefusal(t, err, affiliate.ReasonValidation, "Idempotency-Key")
+	if got := strings.Join(f.openInvites(), " "); got != "ada@example.com" {
+		t.Errorf("open invitations: %s, want one", got)
+	}
+	f.WantCount(1, "mails", `select count(*) from mails`)
+	f.WantCount(0, "tokens in the table of keys", `select count(*) from idempotency_keys where position($1::bytea in response) > 0`, []byte(first.Token))
+	other := f.newShop()
+	if _, replayed, err := create(other.asOwner(), "k-1", "ada@example.com"); err != nil || replayed {
+		t.Errorf("another workspace: the request returned %v, replayed %t", err, replayed)
 	}
 }

@@ -32,12 +32,12 @@ import (
 type Service struct {
 	affiliatev1.UnimplementedWorkspaceServiceServer
 	store Store
-	seal  server.MailSealer
+	seal  server.InviteSealer
 	now   func() time.Time
 }
 
 // New returns a Service. seal encrypts the tokens of mails, and now is the clock.
-func New(store Store, seal server.MailSealer, now func() time.Time) *Service {
+func New(store Store, seal server.InviteSealer, now func() time.Time) *Service {
 	return &Service{store: store, seal: seal, now: now}
 }
 

@@ -43,6 +43,7 @@ type Store interface {
 // Tx is a transaction on one workspace.
 type Tx interface {
 	server.MemberTx
+	server.KeyTx
 	// LockSettings locks the workspace like LockWorkspace and returns it. Errors:
 	// NOT_FOUND.
 	LockSettings(ctx context.Context, id affiliate.WorkspaceID) (affiliate.Workspace, error)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
 // lastEntry returns the newest audit log entry of an action as "before → after".
@@ -72,7 +73,11 @@ func TestAuditLog_OmitsPartnerNames(t *testing.T) {
 		i := affiliate.ParticipantInvite{Scope: f.Scope, Program: f.Program, ReferralCode: code, Invite: affiliate.Invite{
 			ID: affiliate.NewID[affiliate.Invite](f.Now()), Email: email, InvitedBy: f.Owner, CreatedAt: f.Now(), ExpiresAt: f.Now().Add(affiliate.InviteLife),
 		}}
-		if err := f.Store.InviteParticipant(t.Context(), i, digest, i.Mail(), by(f.Owner)); err != nil {
+		err := f.Store.InTx(t.Context(), func(tx *postgres.Tx) error {
+			_, err := f.Store.Enrolment(tx).InviteParticipant(t.Context(), i, digest, by(f.Owner))
+			return err
+		})
+		if err != nil {
 			t.Fatal(err)
 		}
 		return i.ID, digest

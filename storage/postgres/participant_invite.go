@@ -59,32 +59,29 @@ func participantInviteAudit(i affiliate.ParticipantInvite, action string, at tim
 	}
 }
 
-// InviteParticipant stores an invitation with the digest of its token, and its mail. It
-// adds the names of the workspace, the programme and the inviter to the mail. It ends an
-// earlier invitation to the same address. Errors: NOT_FOUND, PROGRAM_STATE_INVALID for
-// an archived programme, VALIDATION_ERROR for a group that does not belong to the
-// programme, APPLICATION_DUPLICATE, REFERRAL_CODE_TAKEN.
-func (s *Store) InviteParticipant(
-	ctx context.Context, i affiliate.ParticipantInvite, digest [sha256.Size]byte, mail affiliate.Mail, by affiliate.Actor,
-) error {
-	return s.InTx(ctx, func(tx *Tx) error {
-		program, err := checkInvite(ctx, tx, i)
-		if err != nil {
-			return err
-		}
-		newValues := participantInviteDetails{Program: i.Program, Group: i.Group, ReferralCode: i.ReferralCode}
-		if newValues.Replaces, err = insertParticipantInvite(ctx, tx, i, digest); err != nil {
-			return err
-		}
-		mail.Facts.ProgramName = program.Name
-		if mail.Facts.WorkspaceName, mail.Facts.InviterName, err = namesForMail(ctx, tx, i.Scope.Workspace, i.InvitedBy); err != nil {
-			return err
-		}
-		if err := tx.SendMail(ctx, mail); err != nil {
-			return err
-		}
-		return tx.Audit(ctx, participantInviteAudit(i, "participant_invite.create", i.CreatedAt, by, nil, newValues))
-	})
+// InviteParticipant stores an invitation with the digest of its token, and returns its
+// programme. It ends an earlier invitation to the same address. Errors: NOT_FOUND,
+// PROGRAM_STATE_INVALID for an archived programme, VALIDATION_ERROR for a group that does
+// not belong to the programme, APPLICATION_DUPLICATE, REFERRAL_CODE_TAKEN.
+func (e *EnrolmentTx) InviteParticipant(
+	ctx context.Context, i affiliate.ParticipantInvite, digest [sha256.Size]byte, by affiliate.Actor,
+) (affiliate.Program, error) {
+	program, err := checkInvite(ctx, e.tx, i)
+	if err != nil {
+		return program, err
+	}
+	newValues := participantInviteDetails{Program: i.Program, Group: i.Group, ReferralCode: i.ReferralCode}
+	if newValues.Replaces, err = insertParticipantInvite(ctx, e.tx, i, digest); err != nil {
+		return program, err
+	}
+	return program, e.tx.Audit(ctx, participantInviteAudit(i, "participant_invite.create", i.CreatedAt, by, nil, newValues))
+}
+
+// ParticipantInvite returns an invitation, also if it has ended. Errors: NOT_FOUND.
+func (e *EnrolmentTx) ParticipantInvite(ctx context.Context, scope affiliate.Scope, id affiliate.InviteID) (affiliate.ParticipantInvite, error) {
+	const read = `select ` + participantInviteColumns + ` from participant_invites i where i.workspace_id = $1 and i.mode = $2 and i.id = $3`
+	row, err := OneRow[participantInviteRow](e.tx.Query(ctx, read, scope.Workspace, scope.Mode, id))
+	return row.invite(), err
 }
 
 // insertParticipantInvite stores an invitation with the digest of its token, after it has

@@ -141,8 +141,8 @@ func testConversionBatches(t *testing.T, sys *system) {
 	})
 }
 
-// testIdempotencyKeyIsRefused checks that a bonus with an Idempotency-Key is booked once,
-// and that requests on which the header has no effect refuse it and change nothing.
+// testIdempotencyKeyIsRefused checks that a bonus, an announcement, a new partner and an
+// invitation with an Idempotency-Key are made once, and that requests on which the header has no effect refuse it and change nothing.
 func testIdempotencyKeyIsRefused(t *testing.T, sys *system) {
 	f := sys.newFixture(t, "test", nil)
 	keyed := f.merchant.withHeader("Idempotency-Key", uniqueName("key"))
@@ -155,6 +155,22 @@ func testIdempotencyKeyIsRefused(t *testing.T, sys *system) {
 	}
 	keyed.post(t, ledger, object{"type": "bonus", "amountCents": 501, "reason": "Thank you."}).wantError(http.StatusConflict, "IDEMPOTENCY_KEY_REUSED")
 	f.merchant.get(t, ledger).wantStatus(http.StatusOK).wantFields(object{"total": 1})
+
+	// The other requests that accept a key repeat their first response, and another body is
+	// refused.
+	for path, bodies := range map[string][2]object{
+		f.programPath() + "/announcements":   {{"title": "News", "body": "Beans."}, {"title": "News", "body": "Tea."}},
+		f.programPath() + "/partners":        {{"email": uniqueName("a") + "@example.com", "name": "Ada"}, {"email": uniqueName("b") + "@example.com", "name": "Ada"}},
+		f.programPath() + "/partners/invite": {{"email": uniqueName("c") + "@example.com"}, {"email": uniqueName("d") + "@example.com"}},
+		workspacePath + "/invites":           {{"email": uniqueName("e") + "@example.com", "role": "viewer"}, {"email": uniqueName("f") + "@example.com", "role": "viewer"}},
+	} {
+		first := keyed.post(t, path, bodies[0]).wantStatus(http.StatusCreated)
+		again := keyed.post(t, path, bodies[0]).wantStatus(http.StatusCreated)
+		if first.body != again.body || again.header.Get("Idempotent-Replayed") != "true" {
+			t.Errorf("POST %s: the repeated request got the response %s, want the first response %s", path, again.body, first.body)
+		}
+		keyed.post(t, path, bodies[1]).wantError(http.StatusConflict, "IDEMPOTENCY_KEY_REUSED")
+	}
 
 	keyed.get(t, ledger).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "Idempotency-Key")
 	keyed.get(t, ledger+"?type=none&page=0").wantError(http.StatusBadRequest, "VALIDATION_ERROR", "type", "page", "Idempotency-Key")

@@ -32,6 +32,10 @@ export const idempotentPaths: readonly string[] = [
   "/api/v1/conversions",
   "/api/v1/conversions/batch",
   "/api/v1/programs/{programId}/partners/{participantId}/ledger",
+  "/api/v1/programs/{programId}/announcements",
+  "/api/v1/programs/{programId}/partners",
+  "/api/v1/programs/{programId}/partners/invite",
+  "/api/v1/workspace/invites",
   "/api/v1/payouts/batches",
   "/api/v1/merchant/gdpr/buyer-erasure",
 ];

@@ -144,6 +144,8 @@ type NotificationServiceClient interface {
 	// CreateAnnouncement sends a text to all approved participants of a programme, as a
 	// notification and as a mail. Owners, admins and managers can do this, at most five
 	// times in 24 hours for each programme.
+	// With the header Idempotency-Key, a repeated request with the same body returns the first
+	// response for 24 hours and sends nothing.
 	//
 	// Errors:
 	//   - PROGRAM_STATE_INVALID: the programme is not active.
@@ -497,6 +499,8 @@ type NotificationServiceServer interface {
 	// CreateAnnouncement sends a text to all approved participants of a programme, as a
 	// notification and as a mail. Owners, admins and managers can do this, at most five
 	// times in 24 hours for each programme.
+	// With the header Idempotency-Key, a repeated request with the same body returns the first
+	// response for 24 hours and sends nothing.
 	//
 	// Errors:
 	//   - PROGRAM_STATE_INVALID: the programme is not active.

@@ -117,6 +117,9 @@ type ParticipantServiceClient interface {
 	// then shows the name and the address of the request, not those of the account, and no
 	// `partnerId`.
 	//
+	// With the header Idempotency-Key, a repeated request with the same body returns the first
+	// response for 24 hours and adds nobody.
+	//
 	// Errors:
 	//   - NOT_FOUND: the programme has no group with this id.
 	//   - REFERRAL_CODE_TAKEN: the referral code is or was used in the workspace and
@@ -206,6 +209,8 @@ type ParticipantServiceClient interface {
 	// The service mails the invitation to the address, in both modes. The link in the mail
 	// contains a token, which is valid for 7 days. The response contains the token too. An
 	// earlier invitation of the same address ends.
+	// With the header Idempotency-Key, a repeated request with the same body returns the first
+	// response for 24 hours and mails nothing.
 	//
 	// Errors:
 	//   - VALIDATION_ERROR: the group does not belong to the programme.
@@ -489,6 +494,9 @@ type ParticipantServiceServer interface {
 	// then shows the name and the address of the request, not those of the account, and no
 	// `partnerId`.
 	//
+	// With the header Idempotency-Key, a repeated request with the same body returns the first
+	// response for 24 hours and adds nobody.
+	//
 	// Errors:
 	//   - NOT_FOUND: the programme has no group with this id.
 	//   - REFERRAL_CODE_TAKEN: the referral code is or was used in the workspace and
@@ -578,6 +586,8 @@ type ParticipantServiceServer interface {
 	// The service mails the invitation to the address, in both modes. The link in the mail
 	// contains a token, which is valid for 7 days. The response contains the token too. An
 	// earlier invitation of the same address ends.
+	// With the header Idempotency-Key, a repeated request with the same body returns the first
+	// response for 24 hours and mails nothing.
 	//
 	// Errors:
 	//   - VALIDATION_ERROR: the group does not belong to the programme.

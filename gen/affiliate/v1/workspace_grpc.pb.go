@@ -96,6 +96,8 @@ type WorkspaceServiceClient interface {
 	// CreateInvite invites an e-mail address to become a member. The response contains a
 	// token, which the caller sends to the invited person. The token is valid for 7 days.
 	// An earlier invitation of the same address ends.
+	// With the header Idempotency-Key, a repeated request with the same body returns the first
+	// response for 24 hours and mails nothing.
 	//
 	// Errors:
 	//   - EMAIL_TAKEN: the address belongs to a member of this or another workspace.
@@ -364,6 +366,8 @@ type WorkspaceServiceServer interface {
 	// CreateInvite invites an e-mail address to become a member. The response contains a
 	// token, which the caller sends to the invited person. The token is valid for 7 days.
 	// An earlier invitation of the same address ends.
+	// With the header Idempotency-Key, a repeated request with the same body returns the first
+	// response for 24 hours and mails nothing.
 	//
 	// Errors:
 	//   - EMAIL_TAKEN: the address belongs to a member of this or another workspace.

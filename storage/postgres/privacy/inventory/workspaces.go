@@ -218,7 +218,7 @@ var system = Area{
 			Kept:    "24 hours.",
 			Deleted: Erasures(),
 			Columns: []Columns{
-				personal(partnerOrBuyer, "response", "response, which may contain a code or the ids of a sale", Effects{}).
+				personal(partnerOrBuyer, "response", "response, which may contain a code, the ids of a sale, the name and address of an added partner or an encrypted token", Effects{}).
 					because("An erasure deletes the responses that contain data of the erased person or workspace."),
 				pseudonymous(partnerOrBuyer, "key fingerprint", "key that the merchant chose, keyed hash of the request", Effects{}),
 				business("workspace_id mode method created_at expires_at"),
