@@ -61,16 +61,28 @@ func NewSender(c Config) (*Sender, error) {
 // ends or when Config.Timeout has passed; the error is then Temporary and wraps the error
 // of the context.
 func (s *Sender) Send(ctx context.Context, m Message) error {
+	_, err := s.SendWithReply(ctx, m)
+	return err
+}
+
+// SendWithReply is like Send and returns the reply with which the server accepted the
+// mail, in one line, for example "250 2.0.0 Ok: queued as 4XyZ".
+func (s *Sender) SendWithReply(ctx context.Context, m Message) (reply string, err error) {
 	mail, err := s.compose(m)
 	if err != nil {
-		return err
+		return "", err
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
-	phase, err := s.deliver(ctx, mail)
+	reply, phase, err := s.deliver(ctx, mail)
 	if err == nil {
-		return nil
+		return reply, nil
 	}
+	return "", s.sendError(ctx, phase, err, mail)
+}
+
+// sendError returns the error of an attempt that failed in a phase.
+func (s *Sender) sendError(ctx context.Context, phase Phase, err error, mail envelope) error {
 	var sendErr *SendError
 	if errors.As(err, &sendErr) {
 		return sendErr
@@ -83,11 +95,12 @@ func (s *Sender) Send(ctx context.Context, m Message) error {
 	return newSendError(phase, err, newRedactor(s.server, mail.to))
 }
 
-// deliver makes the SMTP transaction. It returns the phase that failed.
-func (s *Sender) deliver(ctx context.Context, mail envelope) (Phase, error) {
+// deliver makes the SMTP transaction. It returns the reply that accepted the mail, or the
+// phase that failed.
+func (s *Sender) deliver(ctx context.Context, mail envelope) (reply string, phase Phase, err error) {
 	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", s.server.address())
 	if err != nil {
-		return PhaseConnect, err
+		return "", PhaseConnect, err
 	}
 	defer conn.Close()
 	// A deadline in the past ends every read and write.
@@ -97,7 +110,7 @@ func (s *Sender) deliver(ctx context.Context, mail envelope) (Phase, error) {
 	if stop() {
 		t.quit()
 	}
-	return t.phase, err
+	return t.reply, t.phase, err
 }
 
 // helloName returns the name for EHLO: the host name if it has a domain, otherwise the

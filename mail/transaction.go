@@ -20,6 +20,7 @@ type transaction struct {
 	conn   net.Conn
 	client *smtp.Client // nil before the greeting
 	phase  Phase
+	reply  string // with which the server accepted the mail, in one line
 }
 
 // run sends mail. If it fails, t.phase is the phase that failed.
@@ -123,7 +124,14 @@ func (t *transaction) data(_ context.Context, mail envelope) error {
 		return err
 	}
 	t.phase = PhaseAccept
-	return w.Close()
+	if err := w.Close(); err != nil {
+		return err
+	}
+	t.reply = "250"
+	if closed, ok := w.(*smtp.DataCloser); ok {
+		t.reply = line("250 " + closed.ServerResponse())
+	}
+	return nil
 }
 
 // quitTimeout limits the time for the reply to QUIT. The reply does not matter.

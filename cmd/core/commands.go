@@ -8,8 +8,11 @@ import (
 	"os"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/cmd/settings"
+	"github.com/tributary-hq/tributary/mail"
 	"github.com/tributary-hq/tributary/server/check"
 	"github.com/tributary-hq/tributary/server/fx"
 	"github.com/tributary-hq/tributary/storage/postgres"
@@ -109,4 +112,40 @@ func openStore(ctx context.Context) (*postgres.Store, error) {
 		return nil, err
 	}
 	return postgres.Open(ctx, postgres.Config{URL: cfg.DatabaseURL, MaxConns: 1})
+}
+
+// sendTestMail sends a mail to an address over the mail server of the settings, and prints
+// the reply of the server. It makes one attempt and does not use the database. An address
+// to which mails are suppressed gets the mail too.
+func sendTestMail(ctx context.Context, out io.Writer, address string, at time.Time) error {
+	cfg, err := settings.Read[settings.Mail]()
+	if err != nil {
+		return err
+	}
+	if cfg.SMTPURL == "" {
+		return errors.New("TRIBUTARY_SMTP_URL is not set, so no mail is sent")
+	}
+	sender, err := mail.NewSender(mail.Config{URL: cfg.SMTPURL, From: cfg.MailFrom, ReplyTo: cfg.MailReplyTo})
+	if err != nil {
+		return err
+	}
+	to, err := mail.ParseAddress(address)
+	if err != nil {
+		return fmt.Errorf("ADDRESS: %w", err)
+	}
+	const subject = "Test of the mail server"
+	content, err := mail.Document{
+		Brand: "Tributary", Subject: subject, Heading: subject,
+		Blocks: []mail.Block{{Paragraph: "The mail server of this installation delivers mail to this address."}},
+		Footer: mail.Footer{Reason: "You get this mail because the operator ran core mail test."},
+	}.Render()
+	if err != nil {
+		return err
+	}
+	reply, err := sender.SendWithReply(ctx, mail.Message{ID: uuid.NewString(), To: to, Content: content, Date: at})
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(out, "the mail server has accepted the mail: %s\n", reply)
+	return err
 }

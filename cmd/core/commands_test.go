@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,7 +12,10 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/mail"
+	"github.com/tributary-hq/tributary/mail/mailtest"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
+	"github.com/tributary-hq/tributary/tools/mailsink"
 )
 
 func TestCheckAccounts_ReportsViolation(t *testing.T) {
@@ -200,4 +204,55 @@ func TestResetSecondFactor_RemovesIt(t *testing.T) {
 		}
 	}
 	f.WantCount(0, "second factors", `select count(*) from second_factors`)
+}
+
+// runMailTest runs the command with a mail server and returns its output.
+func runMailTest(t *testing.T, smtpURL, address string) (string, error) {
+	t.Helper()
+	t.Setenv("TRIBUTARY_SMTP_URL", smtpURL)
+	t.Setenv("TRIBUTARY_MAIL_FROM", "Acme <no-reply@example.com>")
+	t.Setenv("TRIBUTARY_PUBLIC_URL", "https://api.example.com")
+	var out bytes.Buffer
+	err := run(t.Context(), []string{"mail", "test", address}, &out)
+	return out.String(), err
+}
+
+func TestMailTest_PrintsReplyOfServer(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // a loopback address needs no name resolution
+	if err != nil {
+		t.Fatal(err)
+	}
+	sink := mailsink.New(10)
+	go func() { _ = sink.ServeSMTP(t.Context(), listener) }()
+	out, err := runMailTest(t, "smtp://"+listener.Addr().String()+"?tls=none", "mia@shop.example")
+	if want := "the mail server has accepted the mail: 250 2.0.0 OK: queued\n"; err != nil || out != want {
+		t.Errorf("the command printed %q and returned %v, want %q", out, err, want)
+	}
+	got := sink.Messages("mia@shop.example")
+	if len(got) != 1 || got[0].From != `"Acme" <no-reply@example.com>` || got[0].Subject != "Test of the mail server" {
+		t.Errorf("the server received %+v, want the test mail", got)
+	}
+}
+
+func TestMailTest_FailsWithReasonOfServer(t *testing.T) {
+	server := mailtest.NewServer(t, mailtest.Options{User: "tributary", Password: "hunter2"})
+	server.RefuseRecipient("nobody@shop.example", mailtest.Reply{Code: 550, Text: "5.1.1 User unknown"})
+	server.FailOnce(mail.PhaseAuth, mailtest.Reply{Code: 535, Text: "5.7.8 Bad credentials"})
+	for _, tc := range []struct{ name, url, address, want string }{
+		{"wrong password", server.URL(), "mia@shop.example", "mail: auth: 535 5.7.8 Bad credentials"},
+		{"unknown recipient", server.URL(), "nobody@shop.example", "mail: rcpt: 550 5.1.1 User unknown"},
+		{"invalid address", server.URL(), "nobody", "ADDRESS: the mail address is invalid"},
+		{"no server", "smtp://127.0.0.1:1?tls=none", "mia@shop.example", "connection refused"},
+		{"no setting", "", "mia@shop.example", "TRIBUTARY_SMTP_URL is not set, so no mail is sent"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			out, err := runMailTest(t, tc.url, tc.address)
+			if err == nil || !strings.Contains(err.Error(), tc.want) || strings.Contains(err.Error(), "hunter2") || out != "" {
+				t.Errorf("the command printed %q and returned %v, want the error %q", out, err, tc.want)
+			}
+		})
+	}
+	if n := len(server.Messages()); n != 0 {
+		t.Errorf("the server received %d mails, want none", n)
+	}
 }

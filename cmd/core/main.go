@@ -7,6 +7,8 @@
 //	core fx load FILE…       load exchange rates; nothing is stored if a file is invalid
 //	core announce TITLE FILE send a text to all workspaces as a notification; the file -
 //	                         is the standard input
+//	core mail test ADDRESS   send a test mail and print the reply of the mail server; the
+//	                         exit code is 1 if the server does not accept the mail
 //	core erasures replay FILE…
 //	                         erase again what the erasure logs name, after a restore of an
 //	                         older backup
@@ -54,7 +56,7 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
-const usage = `usage: core serve [--gateway] | migrate | secrets DIR [COLLECTOR-DIR] | check | fx load FILE… | announce TITLE FILE | erasures replay FILE… | workspace create --email ADDRESS --name NAME --workspace NAME | workspace billing --id ID --active=true|false | account reset-second-factor --email ADDRESS --kind merchant|partner | analytics recount [--workspace ID] [--from DATE] [--to DATE] | healthcheck [--serving|--ready] | version`
+const usage = `usage: core serve [--gateway] | migrate | secrets DIR [COLLECTOR-DIR] | check | fx load FILE… | announce TITLE FILE | mail test ADDRESS | erasures replay FILE… | workspace create --email ADDRESS --name NAME --workspace NAME | workspace billing --id ID --active=true|false | account reset-second-factor --email ADDRESS --kind merchant|partner | analytics recount [--workspace ID] [--from DATE] [--to DATE] | healthcheck [--serving|--ready] | version`
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -95,6 +97,11 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 			return errors.New(usage)
 		}
 		return announce(ctx, os.Stdin, out, args[1], args[2])
+	case "mail":
+		if len(args) != 3 || args[1] != "test" {
+			return errors.New(usage)
+		}
+		return sendTestMail(ctx, out, args[2], time.Now())
 	case "erasures":
 		if len(args) < 3 || args[1] != "replay" {
 			return errors.New(usage)

@@ -29,8 +29,8 @@ func (m Mail) MailWebhookSecrets() ([]webhook.Secret, error) {
 
 var providerPattern = regexp.MustCompile(`^[a-z0-9-]{1,32}$`)
 
-// faults returns the faults of the settings for mail.
-func (m Mail) faults() []error {
+// check returns the faults of the settings for mail.
+func (m Mail) check() []error {
 	var faults []error
 	add := func(name string, err error) {
 		if err != nil {

@@ -488,7 +488,7 @@ func (c *Core) check() []error {
 	faults = append(faults, checkPositive("TRIBUTARY_LIMIT_GENERAL", c.General)...)
 	faults = append(faults, checkPositive("TRIBUTARY_LIMIT_MAIL_PROVIDER", c.Limits.MailProvider)...)
 	faults = append(faults, checkPositive("TRIBUTARY_LIMIT_UNSUBSCRIBE", c.Unsubscribe)...)
-	faults = append(faults, c.Mail.faults()...)
+	faults = append(faults, c.Mail.check()...)
 	faults = append(faults, c.Registration.faults()...)
 	faults = append(faults, c.Traces.faults()...)
 	if _, ok := affiliate.ParseWebURL(c.LinkURL); c.LinkURL != "" && (!ok || strings.Count(c.LinkURL, "/") != 2) {
