@@ -71,7 +71,7 @@ type FraudSettings = fraud.Settings
 
 // Defaults of a programme (DECISIONS.md section 6).
 const (
-	DefaultWindowDays  = 30
+	DefaultWindowDays  = 60
 	DefaultModel       = LastClick
 	DefaultPrecedence  = ClickFirst
 	DefaultLinkParam   = "via"
@@ -155,7 +155,7 @@ func (p Program) Patch(patch ProgramPatch) (Program, error) {
 	p.Precedence = patch.Precedence.apply(p.Precedence, DefaultPrecedence)
 	p.LinkParam = patch.LinkParam.apply(p.LinkParam, DefaultLinkParam)
 	p.AutoApprovePartners = patch.AutoApprovePartners.apply(p.AutoApprovePartners, false)
-	p.IsPublic = patch.IsPublic.apply(p.IsPublic, true)
+	p.IsPublic = patch.IsPublic.apply(p.IsPublic, false)
 	p.MinPayoutCents = patch.MinPayoutCents.apply(p.MinPayoutCents, 0)
 	p.PayoutTermDays = patch.PayoutTermDays.apply(p.PayoutTermDays, 0)
 	p.FraudPolicy = patch.FraudPolicy.apply(p.FraudPolicy, DefaultFraudPolicy)

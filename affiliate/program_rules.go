@@ -104,11 +104,12 @@ type RulesVersion struct {
 	By      UserID
 }
 
-// DefaultRules returns the rules of a new programme: 20 percent of the gross amount,
-// approved automatically after 30 days (DECISIONS.md section 6).
+// DefaultRules returns the rules of a new programme: 20 percent of the amount without tax,
+// approved automatically after 30 days (DECISIONS.md sections 6 and 27). If a sale states no
+// tax, nothing is deducted.
 func DefaultRules() Rules {
 	rate := int64(2000)
-	return Rules{Type: Percentage, RateBps: &rate, HoldDays: 30, AutoApproval: true, NetBasis: Gross}
+	return Rules{Type: Percentage, RateBps: &rate, HoldDays: 30, AutoApproval: true, NetBasis: NetOfTax}
 }
 
 // Equal reports whether r and other are the same rules.

@@ -69,8 +69,10 @@ func TestRules_JSONRoundTrip(t *testing.T) {
 	}
 	var old Rules
 	const before = `{"commission_type":"percentage","rate_bps":2000,"hold_period_days":30,"auto_approval":true,"net_basis":"gross"}`
-	if err := json.Unmarshal([]byte(before), &old); err != nil || !old.Equal(DefaultRules()) {
-		t.Errorf("an old row decodes to %+v, error %v; want the default rules", old, err)
+	want := DefaultRules()
+	want.NetBasis = Gross
+	if err := json.Unmarshal([]byte(before), &old); err != nil || !old.Equal(want) {
+		t.Errorf("an old row decodes to %+v, error %v; want %+v", old, err, want)
 	}
 	if same, wrong := old.Patch(RulesPatch{Tiers: Clear[[]Tier](), Products: Set([]ProductRate{}), Events: Set([]EventRate{}), Recurring: RecurringPatch{FirstPaymentOnly: Set(false)}}); len(wrong) > 0 || !same.Equal(old) {
 		t.Errorf("a patch that clears empty lists changed the rules to %+v, violations %v", same, wrong)

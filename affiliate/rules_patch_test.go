@@ -148,7 +148,7 @@ func TestRules_Patch(t *testing.T) {
 		{name: "to percentage", from: fixed, patch: RulesPatch{Type: Set(Percentage), RateBps: Set[int64](1500)}, want: func(Rules) Rules { return percentage }},
 		{name: "type cleared without a rate", from: fixed, patch: RulesPatch{Type: Clear[CommissionType]()}, wrong: "commission_rules.percentage"},
 		{name: "everything else cleared", from: fixed, patch: RulesPatch{HoldDays: Clear[int](), AutoApproval: Clear[bool](), NetBasis: Clear[NetBasis]()}, want: func(r Rules) Rules {
-			r.HoldDays, r.AutoApproval, r.NetBasis = 30, true, Gross
+			r.HoldDays, r.AutoApproval, r.NetBasis = 30, true, NetOfTax
 			return r
 		}},
 		{name: "reset", from: fixed, patch: RulesPatch{Reset: true}, want: func(Rules) Rules { return DefaultRules() }},

@@ -221,6 +221,7 @@ func (d *demo) ensureProgram(ctx context.Context, merchant apiClient) error {
 			"name":       "Demo programme",
 			"slug":       "demo-" + strings.ToLower(rand.Text()[:8]),
 			"websiteUrl": demoWebsite,
+			"isPublic":   true,
 			// With another policy the commissions would be rejected as fraud, because the
 			// partner, the visitor and the buyer use the same machine within seconds.
 			"fraudPolicy": "observe",

@@ -58,6 +58,7 @@ func (d *demo) seedClub(ctx context.Context, merchant apiClient) error {
 			"name":        "Coffee club",
 			"description": "Beans by subscription. Thirty percent for our ambassadors.",
 			"websiteUrl":  demoWebsite + "club",
+			"isPublic":    true,
 			// The reason is the same as for the first programme (seed.go).
 			"fraudPolicy":    "observe",
 			"allowedDomains": []string{"shop.example", "*.shop.example"},

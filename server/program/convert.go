@@ -62,7 +62,7 @@ func newProgram(req *affiliatev1.CreateProgramRequest) (affiliate.Program, error
 		Precedence:          cmp.Or(affiliate.SignalPrecedence(server.EnumName(req.GetSignalPrecedence())), affiliate.DefaultPrecedence),
 		LinkParam:           affiliate.DefaultLinkParam,
 		AutoApprovePartners: req.GetAutoApprovePartners(),
-		IsPublic:            req.IsPublic == nil || req.GetIsPublic(),
+		IsPublic:            req.GetIsPublic(),
 		Rules:               rules,
 		RulesVersion:        1,
 		MinPayoutCents:      req.GetMinPayoutCents(),

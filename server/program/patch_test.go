@@ -79,7 +79,7 @@ func TestUpdateProgram(t *testing.T) {
 			p.AttributionWindowDays, p.AttributionModel, p.LinkParam, p.AutoApprovePartners, p.IsPublic = 9, lastClick, "via", false, true
 		}},
 		{"fields with defaults cleared", &req{}, []string{"attribution_window_days", "attribution_model", "link_param", "auto_approve_partners", "is_public"}, func(p *affiliatev1.Program) {
-			p.AttributionWindowDays, p.AttributionModel, p.LinkParam, p.AutoApprovePartners, p.IsPublic = 30, lastClick, "via", false, true
+			p.AttributionWindowDays, p.AttributionModel, p.LinkParam, p.AutoApprovePartners, p.IsPublic = 60, lastClick, "via", false, false
 		}},
 		{"payout and fraud settings", &req{SignalPrecedence: clickFirst, MinPayoutCents: proto.Int64(1), PayoutTermDays: proto.Int32(2), FraudPolicy: affiliatev1.FraudPolicy_FRAUD_POLICY_OBSERVE}, []string{"signal_precedence", "min_payout_cents", "payout_term_days", "fraud_policy"}, func(p *affiliatev1.Program) {
 			p.SignalPrecedence, p.MinPayoutCents, p.PayoutTermDays, p.FraudPolicy = clickFirst, 1, 2, affiliatev1.FraudPolicy_FRAUD_POLICY_OBSERVE
@@ -102,13 +102,13 @@ func TestUpdateProgram(t *testing.T) {
 		}},
 		{"three rules cleared", &req{}, []string{"commission_rules.hold_period_days", "commission_rules.auto_approval", "commission_rules.net_basis"}, func(p *affiliatev1.Program) {
 			p.RulesVersion = 2
-			p.CommissionRules.HoldPeriodDays, p.CommissionRules.AutoApproval, p.CommissionRules.NetBasis = proto.Int32(30), proto.Bool(true), affiliatev1.NetBasis_NET_BASIS_GROSS
+			p.CommissionRules.HoldPeriodDays, p.CommissionRules.AutoApproval, p.CommissionRules.NetBasis = proto.Int32(30), proto.Bool(true), affiliatev1.NetBasis_NET_BASIS_NET_OF_TAX
 		}},
 		{"all rules cleared", &req{}, []string{"commission_rules"}, func(p *affiliatev1.Program) {
 			p.RulesVersion = 2
 			p.CommissionRules = &affiliatev1.CommissionRules{
 				CommissionType: percentage, Percentage: proto.Float64(20), HoldPeriodDays: proto.Int32(30), AutoApproval: proto.Bool(true),
-				NetBasis: affiliatev1.NetBasis_NET_BASIS_GROSS, Recurring: &affiliatev1.Recurring{Enabled: proto.Bool(true)},
+				NetBasis: affiliatev1.NetBasis_NET_BASIS_NET_OF_TAX, Recurring: &affiliatev1.Recurring{Enabled: proto.Bool(true)},
 			}
 		}},
 	} {

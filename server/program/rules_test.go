@@ -208,5 +208,6 @@ func TestProgramRules_OldVersionsAreReadWithDefaults(t *testing.T) {
 	defaults := &affiliatev1.UpdateProgramRequest{CommissionRules: &rulesMessage{Recurring: &recurring{Enabled: proto.Bool(true)}}}
 	got := f.mustUpdate(p.Id, defaults,
 		"commission_rules.recurring.enabled", "commission_rules.recurring.max_months", "commission_rules.tiers", "commission_rules.cap_cents")
+	p.CommissionRules.NetBasis = affiliatev1.NetBasis_NET_BASIS_GROSS
 	servertest.WantMessage(t, "UpdateProgram", got, p)
 }

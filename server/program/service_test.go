@@ -26,11 +26,11 @@ func TestCreateProgram_SetsDefaults(t *testing.T) {
 	want := &affiliatev1.Program{
 		Id: p.Id, Name: "Späti Partner", Slug: "spati-partner", Status: affiliatev1.ProgramStatus_PROGRAM_STATUS_DRAFT,
 		Mode: affiliatev1.Mode_MODE_LIVE, WebsiteUrl: new("https://WWW.Shop.example/start"),
-		AllowedDomains: []string{"www.shop.example", "*.www.shop.example"}, Currency: "CHF", AttributionWindowDays: 30,
-		AttributionModel: lastClick, LinkParam: "via", IsPublic: true,
+		AllowedDomains: []string{"www.shop.example", "*.www.shop.example"}, Currency: "CHF", AttributionWindowDays: 60,
+		AttributionModel: lastClick, LinkParam: "via", IsPublic: false,
 		CommissionRules: &affiliatev1.CommissionRules{
 			CommissionType: percentage, Percentage: new(20.0), HoldPeriodDays: proto.Int32(30), AutoApproval: new(true),
-			NetBasis: affiliatev1.NetBasis_NET_BASIS_GROSS, Recurring: &affiliatev1.Recurring{Enabled: new(true)},
+			NetBasis: affiliatev1.NetBasis_NET_BASIS_NET_OF_TAX, Recurring: &affiliatev1.Recurring{Enabled: new(true)},
 		},
 		RulesVersion: 1, CreatedAt: at, UpdatedAt: at, SignalPrecedence: clickFirst, FraudPolicy: fraudFlag,
 	}

@@ -22,14 +22,14 @@ func testConversions(t *testing.T, sys *system) {
 			"mode": "test", "attributed": true,
 			"attribution.method": "click", "attribution.reason_code": "CLICK_MATCHED", "attribution.click_id": click, "attribution.promo_code": nil,
 			"attribution.program_id": f.program, "attribution.participant_id": f.participant,
-			"commission.status": "pending", "commission.amount_cents": 2000, "commission.currency": "USD", "commission.needs_review": false,
+			"commission.status": "pending", "commission.amount_cents": 1620, "commission.currency": "USD", "commission.needs_review": false,
 			"fraud.flagged": false,
 		})
 		if hold := got.instant("commission.hold_until").Sub(got.instant("created_at")); hold != 24*time.Hour {
 			t.Errorf("the hold period is %v, want 24 hours", hold)
 		}
-		if window := got.instant("attribution.expires_at").Sub(got.instant("attribution.clicked_at")); window != 30*24*time.Hour {
-			t.Errorf("the attribution window is %v, want 30 days", window)
+		if window := got.instant("attribution.expires_at").Sub(got.instant("attribution.clicked_at")); window != 60*24*time.Hour {
+			t.Errorf("the attribution window is %v, want 60 days", window)
 		}
 		if got.text("attribution.explanation") == "" || got.text("attribution.decision_id") == "" || got.text("id") == "" {
 			t.Errorf("the explanation, the decision id or the id is empty: %s", got.body)

@@ -110,12 +110,12 @@ func rules(changes object) object {
 	return object{"commissionRules": all}
 }
 
-// createProgram creates an active programme and returns its id. The tests report sales so
+// createProgram creates an active, public programme and returns its id. The tests report sales so
 // soon after the clicks that the fraud rules match. Therefore the default is the fraud
 // policy "observe", under which commissions are neither flagged nor blocked.
 func (a account) createProgram(t *testing.T, fields object) string {
 	t.Helper()
-	body := object{"name": uniqueName("Programme"), "websiteUrl": "https://shop.example", "fraudPolicy": "observe"}
+	body := object{"name": uniqueName("Programme"), "websiteUrl": "https://shop.example", "isPublic": true, "fraudPolicy": "observe"}
 	for name, value := range fields {
 		body[name] = value
 	}

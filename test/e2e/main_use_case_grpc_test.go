@@ -50,9 +50,9 @@ func testMainUseCaseOverGRPC(t *testing.T, sys *system) {
 	secret, err := workspaces.CreateApiKey(merchant, &affiliatev1.CreateApiKeyRequest{Name: "server"})
 	check(err)
 
-	hold, autoApproval, website := int32(0), false, "https://shop.example"
+	hold, autoApproval, public, website := int32(0), false, true, "https://shop.example"
 	program, err := programs.CreateProgram(merchant, &affiliatev1.CreateProgramRequest{
-		Name: "Shop", WebsiteUrl: &website,
+		Name: "Shop", WebsiteUrl: &website, IsPublic: &public,
 		CommissionRules: &affiliatev1.CommissionRules{HoldPeriodDays: &hold, AutoApproval: &autoApproval},
 	})
 	check(err)

@@ -14,11 +14,11 @@ func testPrograms(t *testing.T, sys *system) {
 		created := merchant.post(t, "/api/v1/programs", object{"name": " Café au Lait "}).wantStatus(http.StatusCreated).wantFields(object{
 			"name": "Café au Lait", "slug": "cafe-au-lait", "status": "draft", "mode": "live", "currency": "USD",
 			"description": nil, "websiteUrl": nil, "landingUrl": nil, "termsUrl": nil, "allowedDomains": []any{},
-			"attributionWindowDays": 30, "attributionModel": "last_click", "linkParam": "via",
-			"autoApprovePartners": false, "isPublic": true, "rulesVersion": 1,
+			"attributionWindowDays": 60, "attributionModel": "last_click", "linkParam": "via",
+			"autoApprovePartners": false, "isPublic": false, "rulesVersion": 1,
 			"commissionRules": object{
 				"commissionType": "percentage", "percentage": 20, "flatAmountCents": nil,
-				"holdPeriodDays": 30, "autoApproval": true, "netBasis": "gross",
+				"holdPeriodDays": 30, "autoApproval": true, "netBasis": "net_of_tax",
 				"recurring": object{"enabled": true, "maxMonths": nil, "maxPayments": nil}, "laterPercentage": nil,
 				"minOrderCents": nil, "capCents": nil, "tiers": []any{}, "products": []any{}, "events": []any{},
 			},
@@ -111,7 +111,7 @@ func testProgramChanges(t *testing.T, sys *system) {
 	})
 	t.Run("a missing field is not changed, null sets the default", func(t *testing.T) {
 		merchant.patch(t, path, object{"description": nil, "attributionWindowDays": nil}).wantStatus(http.StatusOK).
-			wantFields(object{"description": nil, "attributionWindowDays": 30, "websiteUrl": "https://shop.example", "name": "Before"})
+			wantFields(object{"description": nil, "attributionWindowDays": 60, "websiteUrl": "https://shop.example", "name": "Before"})
 		merchant.patch(t, path, object{"name": nil}).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "name")
 		merchant.patch(t, path, object{"name": "  "}).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "name")
 	})

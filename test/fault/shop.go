@@ -79,7 +79,7 @@ func openShop(ctx context.Context, api service.API, hooks *receiver, n int, part
 	call(http.MethodPost, "/api-keys", token, object{"name": "Server"})
 	secret := created.SecretKey
 	call(http.MethodPost, "/programs", token, object{
-		"name": name, "slug": "shop-" + strconv.Itoa(n), "websiteUrl": "https://shop.example.com", "currency": "EUR",
+		"name": name, "slug": "shop-" + strconv.Itoa(n), "websiteUrl": "https://shop.example.com", "isPublic": true, "currency": "EUR",
 		"commissionRules": object{"commissionType": "percentage", "percentage": 30, "holdPeriodDays": 30, "autoApproval": true},
 	})
 	program := created.ID

@@ -158,7 +158,7 @@ func setUpShop(ctx context.Context, address string) (made shopSetup, err error) 
 	call(http.MethodGet, "/api-keys", merchant, nil)
 	made.publicKey = response.PublicKey
 	call(http.MethodPost, "/programs", merchant, object{
-		"name": "Spring", "slug": "spring", "websiteUrl": "https://shop.example.com", "currency": "EUR",
+		"name": "Spring", "slug": "spring", "websiteUrl": "https://shop.example.com", "isPublic": true, "currency": "EUR",
 		"commissionRules": object{"commissionType": "percentage", "percentage": 30, "holdPeriodDays": 30, "autoApproval": true},
 	})
 	made.program = response.ID

@@ -96,7 +96,7 @@ func newLoad(ctx context.Context, gateway, collector string) (*load, error) {
 	l.secretKey = text(step(http.MethodPost, "/api-keys", l.merchant, object{"name": "Upgrade"}), "secretKey")
 	l.publicKey = text(step(http.MethodGet, "/api-keys", l.merchant, nil), "publicKey")
 	l.ids["programId"] = text(step(http.MethodPost, "/programs", l.merchant, object{
-		"name": "Spring", "slug": "spring", "websiteUrl": "https://shop.example.com", "currency": "EUR",
+		"name": "Spring", "slug": "spring", "websiteUrl": "https://shop.example.com", "isPublic": true, "currency": "EUR",
 		"commissionRules": object{"commissionType": "percentage", "percentage": 30, "holdPeriodDays": 0, "autoApproval": false},
 	}), "id")
 	program := "/programs/" + l.ids["programId"]

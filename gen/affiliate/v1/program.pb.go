@@ -367,7 +367,8 @@ type CommissionRules struct {
 	AutoApproval *bool `protobuf:"varint,5,opt,name=auto_approval,json=autoApproval,proto3,oneof" json:"auto_approval,omitempty"`
 	// The deductions from the amount before a percentage is applied: none (`gross`), tax
 	// (`net_of_tax`), tax and shipping (`net_of_tax_shipping`), or tax, shipping and fees
-	// (`net_of_tax_shipping_fees`). Default `gross`.
+	// (`net_of_tax_shipping_fees`). A part that a conversion does not state counts as 0.
+	// Default `net_of_tax`.
 	NetBasis NetBasis `protobuf:"varint,6,opt,name=net_basis,json=netBasis,proto3,enum=affiliate.v1.NetBasis" json:"net_basis,omitempty"`
 	// The limits on the payments of a customer that earn commissions. Default: no limits.
 	Recurring *Recurring `protobuf:"bytes,7,opt,name=recurring,proto3" json:"recurring,omitempty"`
@@ -1105,7 +1106,7 @@ type CreateProgramRequest struct {
 	// The currency of commissions, an ISO 4217 code. Default: the workspace's currency.
 	Currency *string `protobuf:"bytes,7,opt,name=currency,proto3,oneof" json:"currency,omitempty"`
 	// The attribution window: the number of 24-hour days after a click in which a
-	// conversion is attributed to the click, 1 to 365. Default 30.
+	// conversion is attributed to the click, 1 to 365. Default 60.
 	AttributionWindowDays *int32 `protobuf:"varint,8,opt,name=attribution_window_days,json=attributionWindowDays,proto3,oneof" json:"attribution_window_days,omitempty"`
 	// Which of a visitor's clicks earns the commission: the last (`last_click`) or the
 	// first (`first_click`). Default `last_click`.
@@ -1115,10 +1116,10 @@ type CreateProgramRequest struct {
 	LinkParam *string `protobuf:"bytes,10,opt,name=link_param,json=linkParam,proto3,oneof" json:"link_param,omitempty"`
 	// Whether partners who apply are approved at once. Default false.
 	AutoApprovePartners *bool `protobuf:"varint,11,opt,name=auto_approve_partners,json=autoApprovePartners,proto3,oneof" json:"auto_approve_partners,omitempty"`
-	// Whether any partner can find the programme and apply. Default true.
+	// Whether any partner can find the programme and apply. Default false.
 	IsPublic *bool `protobuf:"varint,12,opt,name=is_public,json=isPublic,proto3,oneof" json:"is_public,omitempty"`
-	// The commission rules. Default: 20 percent of the gross amount, a hold period of 30
-	// days and automatic approval.
+	// The commission rules. Default: 20 percent of the amount without tax, a hold period of
+	// 30 days and automatic approval.
 	CommissionRules *CommissionRules `protobuf:"bytes,13,opt,name=commission_rules,json=commissionRules,proto3" json:"commission_rules,omitempty"`
 	// The programme's terms, an http or https URL. If it is set, partners must accept
 	// them to join.
@@ -1315,7 +1316,7 @@ type UpdateProgramRequest struct {
 	// The page to which default links lead, an http or https URL.
 	LandingUrl *string `protobuf:"bytes,8,opt,name=landing_url,json=landingUrl,proto3,oneof" json:"landing_url,omitempty"`
 	// The attribution window: the number of 24-hour days after a click in which a
-	// conversion is attributed to the click, 1 to 365. Default 30.
+	// conversion is attributed to the click, 1 to 365. Default 60.
 	AttributionWindowDays *int32 `protobuf:"varint,9,opt,name=attribution_window_days,json=attributionWindowDays,proto3,oneof" json:"attribution_window_days,omitempty"`
 	// Which of a visitor's clicks earns the commission: the last (`last_click`) or the
 	// first (`first_click`). Default `last_click`.
@@ -1325,7 +1326,7 @@ type UpdateProgramRequest struct {
 	LinkParam *string `protobuf:"bytes,11,opt,name=link_param,json=linkParam,proto3,oneof" json:"link_param,omitempty"`
 	// Whether partners who apply are approved at once. Default false.
 	AutoApprovePartners *bool `protobuf:"varint,12,opt,name=auto_approve_partners,json=autoApprovePartners,proto3,oneof" json:"auto_approve_partners,omitempty"`
-	// Whether any partner can find the programme and apply. Default true.
+	// Whether any partner can find the programme and apply. Default false.
 	IsPublic *bool `protobuf:"varint,13,opt,name=is_public,json=isPublic,proto3,oneof" json:"is_public,omitempty"`
 	// The commission rules. Only the given fields change.
 	CommissionRules *CommissionRules `protobuf:"bytes,14,opt,name=commission_rules,json=commissionRules,proto3" json:"commission_rules,omitempty"`

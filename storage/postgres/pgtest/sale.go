@@ -56,7 +56,7 @@ func (f *Fixture) NewCommission(p Participant, change ...func(*affiliate.Commiss
 		Conversion: conversion.ID, Decision: affiliate.NewID[affiliate.Decision](now), ExternalTransactionID: conversion.ExternalTransactionID,
 		Status: affiliate.CommissionPending, Type: affiliate.Percentage, EventType: conversion.EventType, RateBps: &rate,
 		AmountCents: 200, OriginalAmountCents: 200, Currency: "EUR", BaseAmountCents: 1000, SaleAmountCents: 1000, SaleCurrency: "EUR",
-		ReviewReasons: []string{}, Dispute: affiliate.DisputeNone, Rule: affiliate.RuleSnapshot{Version: 1, Rules: affiliate.DefaultRules()},
+		ReviewReasons: []string{}, Dispute: affiliate.DisputeNone, Rule: affiliate.RuleSnapshot{Version: 1, Rules: grossRules()},
 		Version: 1, CreatedAt: now, UpdatedAt: now,
 	}
 	apply(&c, change)

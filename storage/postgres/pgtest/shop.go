@@ -52,14 +52,22 @@ func (f *Fixture) NewWorkspace(changes ...Row) affiliate.WorkspaceID {
 	return id
 }
 
-// NewProgram inserts an active, public programme with the default rules. Its website
-// is https://shop.example/, and its allowed domains are shop.example and the subdomains
+// grossRules returns the default rules of a programme, but without deductions from the
+// amounts of sales.
+func grossRules() affiliate.Rules {
+	rules := affiliate.DefaultRules()
+	rules.NetBasis = affiliate.Gross
+	return rules
+}
+
+// NewProgram inserts an active, public programme with the default rules, without
+// deductions from the amounts of sales. Its website is https://shop.example/, and its allowed domains are shop.example and the subdomains
 // of brand.example.
 func (f *Fixture) NewProgram(scope affiliate.Scope, changes ...Row) affiliate.ProgramID {
 	f.Helper()
 	now := f.Now()
 	id := affiliate.NewID[affiliate.Program](now)
-	rules, err := json.Marshal(affiliate.DefaultRules())
+	rules, err := json.Marshal(grossRules())
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -75,7 +83,7 @@ func (f *Fixture) NewProgram(scope affiliate.Scope, changes ...Row) affiliate.Pr
 // Rules returns the columns for the rules of a programme that pays 30 percent. Their version
 // is 4. change changes the rules.
 func Rules(change ...func(*affiliate.Rules)) Row {
-	r := affiliate.DefaultRules()
+	r := grossRules()
 	r.RateBps = new(int64(3000))
 	for _, c := range change {
 		c(&r)

@@ -54,7 +54,7 @@ func Open(t testing.TB, client *http.Client, api, collector string) *Shop {
 	s.SecretKey = s.must(t, http.MethodPost, "/api-keys", s.Token, Object{"name": "Server"}).SecretKey
 	s.PublicKey = s.must(t, http.MethodGet, "/api-keys", s.Token, nil).PublicKey
 	s.ProgramID = s.must(t, http.MethodPost, "/programs", s.Token, Object{
-		"name": "Spring", "slug": name, "websiteUrl": "https://shop.example.com", "currency": "EUR",
+		"name": "Spring", "slug": name, "websiteUrl": "https://shop.example.com", "isPublic": true, "currency": "EUR",
 		"commissionRules": Object{"commissionType": "percentage", "percentage": 30, "holdPeriodDays": 0, "autoApproval": false},
 	}).ID
 	s.must(t, http.MethodPut, s.program("/fraud-policy"), s.Token, Object{"policy": "off"})
