@@ -21,6 +21,7 @@ const (
 	shutdownDelayName  = "TRIBUTARY_SHUTDOWN_DELAY"
 	webhookAllowName   = "TRIBUTARY_WEBHOOK_ALLOW_CIDRS"
 	webhookCAName      = "TRIBUTARY_WEBHOOK_CA_FILE"
+	registrationName   = "TRIBUTARY_REGISTRATION_MERCHANT"
 
 	loopback = "127.0.0.0/8,::1/128"
 )
@@ -86,6 +87,9 @@ func environment(environ []string, secrets, lastServers map[string]string) map[s
 	}
 	if missing(trustedProxiesName) {
 		values[trustedProxiesName] = loopback
+	}
+	if missing(registrationName) {
+		values[registrationName] = "open" // the demo registers its merchant
 	}
 	if allLoopback(values) {
 		if missing(allowHTTPName) {

@@ -84,7 +84,7 @@ func TestEnvironment(t *testing.T) {
 	}{
 		"empty environment": {
 			want: map[string]string{
-				databaseURLName: "", hashKeyName: "created", allowHTTPName: "true", trustedProxiesName: loopback,
+				databaseURLName: "", hashKeyName: "created", allowHTTPName: "true", trustedProxiesName: loopback, registrationName: "open",
 				"TRIBUTARY_API_LISTEN": "127.0.0.1:8080", "TRIBUTARY_COLLECTOR_LISTEN": "127.0.0.1:8081",
 				"TRIBUTARY_GRPC_LISTEN": "127.0.0.1:9090", "TRIBUTARY_METRICS_LISTEN": "127.0.0.1:9100", shutdownDelayName: "0s",
 			},

@@ -138,7 +138,7 @@ type Links struct {
 // Registration holds the settings that restrict who can create an account: open, invite
 // or, for merchants, closed.
 type Registration struct {
-	MerchantRegistration affiliate.Registration `env:"TRIBUTARY_REGISTRATION_MERCHANT" envDefault:"open"`
+	MerchantRegistration affiliate.Registration `env:"TRIBUTARY_REGISTRATION_MERCHANT" envDefault:"closed"`
 	PartnerRegistration  affiliate.Registration `env:"TRIBUTARY_REGISTRATION_PARTNER" envDefault:"open"`
 }
 

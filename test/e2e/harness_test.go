@@ -155,10 +155,11 @@ func start(t *testing.T, s setup) *system {
 		"TRIBUTARY_LIMIT_EXPORT":        "1000000",
 		"TRIBUTARY_LIMIT_UNSUBSCRIBE":   "1000000",
 
-		"TRIBUTARY_PUBLIC_URL":          "https://api.example",
-		"TRIBUTARY_STRIPE_API_URL":      stripeURL(t),
-		"TRIBUTARY_WEBHOOK_ALLOW_CIDRS": "127.0.0.0/8",
-		"TRIBUTARY_WEBHOOK_CA_FILE":     authorityFile(t),
+		"TRIBUTARY_REGISTRATION_MERCHANT": "open",
+		"TRIBUTARY_PUBLIC_URL":            "https://api.example",
+		"TRIBUTARY_STRIPE_API_URL":        stripeURL(t),
+		"TRIBUTARY_WEBHOOK_ALLOW_CIDRS":   "127.0.0.0/8",
+		"TRIBUTARY_WEBHOOK_CA_FILE":       authorityFile(t),
 	}
 	maps.Copy(env, s.env)
 

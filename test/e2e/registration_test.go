@@ -5,6 +5,17 @@ import (
 	"testing"
 )
 
+// TestRegistration_OfMerchantsIsClosedByDefault tests a deployment that does not set the registration of
+// merchants.
+func TestRegistration_OfMerchantsIsClosedByDefault(t *testing.T) {
+	t.Parallel()
+	sys := start(t, setup{env: map[string]string{"TRIBUTARY_REGISTRATION_MERCHANT": ""}})
+	sys.client().post(t, "/api/v1/auth/merchant/register", object{
+		"email": uniqueName("mia") + "@shop.example", "password": password, "name": "Mia", "workspaceName": "Shop",
+	}).wantOutcome(outcome{http.StatusForbidden, "REGISTRATION_CLOSED"})
+	sys.newPartner(t)
+}
+
 // TestRegistration_ByInvitation tests a deployment in which people need an invitation to
 // register.
 func TestRegistration_ByInvitation(t *testing.T) {

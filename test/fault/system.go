@@ -250,6 +250,7 @@ func (s *system) startCore(ctx context.Context) error {
 			"TRIBUTARY_ALLOW_HTTP=true",
 			"TRIBUTARY_SHUTDOWN_DELAY=0s", // no load balancer
 			"TRIBUTARY_LINK_URL=https://go.example",
+			"TRIBUTARY_REGISTRATION_MERCHANT=open",
 			"TRIBUTARY_JWT_KEYS=storm:"+testKey("j"),
 			"TRIBUTARY_ENCRYPTION_KEYS=storm:"+testKey("e"),
 			"TRIBUTARY_HASH_KEY="+testKey("h"),

@@ -27,7 +27,7 @@ func (b *bench) startCore(ctx context.Context, db *database, extra ...string) (*
 		"TRIBUTARY_API_LISTEN=" + addresses[0],
 		"TRIBUTARY_GRPC_LISTEN=" + addresses[1],
 		"TRIBUTARY_METRICS_LISTEN=" + addresses[2],
-		"TRIBUTARY_ALLOW_HTTP=true", "TRIBUTARY_SHUTDOWN_DELAY=0s",
+		"TRIBUTARY_ALLOW_HTTP=true", "TRIBUTARY_SHUTDOWN_DELAY=0s", "TRIBUTARY_REGISTRATION_MERCHANT=open",
 		"TRIBUTARY_JWT_KEYS=load:" + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{7}, 32)),
 		"TRIBUTARY_ENCRYPTION_KEYS=load:" + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{9}, 32)),
 		"TRIBUTARY_HASH_KEY=" + hashKey,

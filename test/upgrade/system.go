@@ -113,7 +113,7 @@ func newSystem(ctx context.Context, dir string) (*system, error) {
 	key := base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{7}, 32))
 	s.environment = service.Environ(
 		"TRIBUTARY_DATABASE_URL="+target.String(), "TRIBUTARY_REDIS_URL="+redis, "TRIBUTARY_GRPC_ADDR="+frontends[0],
-		"TRIBUTARY_SHUTDOWN_DELAY=1s",
+		"TRIBUTARY_SHUTDOWN_DELAY=1s", "TRIBUTARY_REGISTRATION_MERCHANT=open",
 		"TRIBUTARY_ALLOW_HTTP=true", "TRIBUTARY_TRUSTED_PROXIES=127.0.0.1", "TRIBUTARY_WEBHOOK_ALLOW_CIDRS=127.0.0.0/8",
 		"TRIBUTARY_JWT_KEYS=k:"+key, "TRIBUTARY_ENCRYPTION_KEYS=k:"+key, "TRIBUTARY_HASH_KEY="+key,
 		"TRIBUTARY_LIMIT_CONVERSIONS="+noLimit, "TRIBUTARY_LIMIT_AUTH="+noLimit, "TRIBUTARY_LIMIT_GENERAL="+noLimit,
