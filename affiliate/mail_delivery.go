@@ -15,6 +15,9 @@ const (
 	// MailAddressSuppressed means that earlier mail to the address bounced, or that its
 	// owner complained.
 	MailAddressSuppressed MailReason = "address_suppressed"
+	// MailAddressNotVerified means that the recipient has not verified the address. Such a
+	// recipient gets no mail that users can disable.
+	MailAddressNotVerified MailReason = "address_not_verified"
 	// MailRecipientRemoved means that the recipient's account was erased, or that the
 	// recipient has left the workspace.
 	MailRecipientRemoved MailReason = "recipient_removed"
@@ -56,6 +59,11 @@ func (m Mail) ignoresSuppression() bool {
 	return m.Category == CategorySecurity
 }
 
+// optional reports whether users can disable mail of this kind.
+func (m Mail) optional() bool {
+	return m.Kind == MailNotifications && !m.Category.MailProtected()
+}
+
 // MailConditions are the facts that decide about the delivery of a mail.
 type MailConditions struct {
 	// Off means that the service has no mail server. The database does not know this.
@@ -63,6 +71,8 @@ type MailConditions struct {
 	// RecipientRemoved means that the recipient's account was erased, or that the
 	// recipient has left the workspace of the mail.
 	RecipientRemoved bool
+	// Unverified means that the recipient has an account whose address is not verified.
+	Unverified bool
 	// TestRedirect is the address to which the workspace redirects mail of test mode. It
 	// is empty if the workspace does not redirect mail.
 	TestRedirect string
@@ -95,6 +105,9 @@ func (m Mail) Delivery(c MailConditions) MailDelivery {
 		return SuppressMail(MailOff)
 	case delivery.Address == "":
 		return SuppressMail(MailTestMode)
+	case c.Unverified && m.optional() && delivery.Status == MailDelivered:
+		// A redirect leads to a verified address.
+		return SuppressMail(MailAddressNotVerified)
 	}
 	return delivery
 }

@@ -55,7 +55,7 @@ func newFixture(t *testing.T, options mailtest.Options) *fixture {
 		Shop: pgtest.Open(t, clock.Now).NewShop(affiliate.ModeTest), server: mailtest.NewServer(t, options),
 		registry: prometheus.NewRegistry(), log: &logBuffer{}, texts: notificationTexts{},
 	}
-	f.Exec(`update users set email = $2 where id = $1`, f.Owner, recipient)
+	f.Exec(`update users set email = $2, email_verified_at = created_at where id = $1`, f.Owner, recipient)
 	f.store = stores.Mail(f.Store.DB)
 	var err error
 	if f.seal, err = seal.New("k:BwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwc="); err != nil {

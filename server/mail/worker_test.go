@@ -161,6 +161,30 @@ func TestWork_StoresNoContentOfLiveNotifications(t *testing.T) {
 	}
 }
 
+func TestWork_SendsOptionalMailOnlyToVerifiedAddresses(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, mailtest.Options{})
+	f.Exec(`update users set email_verified_at = null where id = $1`, f.Owner)
+	payout := f.notification(affiliate.ModeLive)
+	security := f.notification(affiliate.ModeLive, func(m *affiliate.Mail) { m.Category, m.Mode = affiliate.CategorySecurity, nil })
+	for _, m := range []affiliate.Mail{payout, security, f.verification()} {
+		if err := f.send(m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.requireStatus(payout, affiliate.MailSuppressed, affiliate.MailAddressNotVerified)
+	f.requireStatus(security, affiliate.MailDelivered, "")
+	if n := len(f.server.Messages()); n != 2 {
+		t.Errorf("the server got %d mails, want the security mail and the verification", n)
+	}
+	f.Exec(`update users set email_verified_at = created_at where id = $1`, f.Owner)
+	later := f.notification(affiliate.ModeLive)
+	if err := f.send(later); err != nil {
+		t.Fatal(err)
+	}
+	f.requireStatus(later, affiliate.MailDelivered, "")
+}
+
 func TestWork_SuppressesMailWithoutRecipientServerOrContent(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, mailtest.Options{})

@@ -100,6 +100,7 @@ func TestErasure_RewritesWhatWaitsToBeSent(t *testing.T) {
 		}).wantStatus(http.StatusCreated)).inMode("live"))
 	}
 	sys.awaitAllMails(t)
+	sys.verify(t, append(partners, merchant)...)
 	mails.Stop()
 	sent := len(mails.Messages())
 	h := merchant.startEndpoint(t, object{"subscriptions": []string{"*"}})

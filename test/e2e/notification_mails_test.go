@@ -25,6 +25,24 @@ func startWithMail(t *testing.T, s setup) (*system, *mailtest.Server) {
 	return start(t, s), server
 }
 
+// verify makes the addresses of accounts verified. Other addresses get no mail that users
+// can disable.
+func (sys *system) verify(t *testing.T, accounts ...account) {
+	t.Helper()
+	for _, a := range accounts {
+		sys.exec(t, `update users set email_verified_at = created_at where id = $1`, a.id)
+	}
+}
+
+// newVerifiedFixture returns a fixture of live mode whose merchant and partner have verified
+// their addresses.
+func (sys *system) newVerifiedFixture(t *testing.T) fixture {
+	t.Helper()
+	merchant, partner := sys.newMerchant(t).inMode("live"), sys.newPartner(t).inMode("live")
+	sys.verify(t, merchant, partner)
+	return sys.newFixtureFor(t, merchant, partner, nil)
+}
+
 // enqueue makes a job run now.
 func (sys *system) enqueue(t *testing.T, job affiliate.Job) {
 	t.Helper()
@@ -94,7 +112,7 @@ func (a account) awaitLogEntry(t *testing.T, kind, status string) response {
 func TestNotificationMails_Live(t *testing.T) {
 	t.Parallel()
 	sys, server := startWithMail(t, setup{})
-	f := sys.newFixture(t, "live", nil)
+	f := sys.newVerifiedFixture(t)
 	program := f.merchant.get(t, f.programPath()).text("name")
 	partner := f.merchant.get(t, f.participantPath()).text("partnerName")
 
@@ -168,6 +186,26 @@ func TestNotificationMails_Test(t *testing.T) {
 	}
 }
 
+// TestNotificationMails_OnlyToVerifiedAddresses checks that a mail that users can disable is
+// not sent to an address that nobody has verified, and that the reason is stored.
+func TestNotificationMails_OnlyToVerifiedAddresses(t *testing.T) {
+	t.Parallel()
+	sys, server := startWithMail(t, setup{})
+	merchant, partner := sys.newMerchant(t).inMode("live"), sys.newPartner(t).inMode("live")
+	sys.verify(t, merchant)
+	sys.newFixtureFor(t, merchant, partner, nil)
+	awaitMail(t, server, 1, merchant.email, "New application")
+	sys.awaitAllMails(t)
+	awaitMail(t, server, 1, partner.email, "Verify your e-mail address")
+	if n := len(mailsTo(server, partner.email, "You are in")); n != 0 {
+		t.Errorf("the partner, who has not verified the address, got %d mails about the application, want none", n)
+	}
+	const withheld = `select count(*) from mails where recipient = $1 and status = 'suppressed' and reason = 'address_not_verified' and type = 'participant.approved'`
+	if n := sys.count(t, withheld, partner.email); n != 1 {
+		t.Errorf("%d mails to the partner have the reason address_not_verified, want 1", n)
+	}
+}
+
 // TestNotificationMails_ServerOutage checks that the mail about a notification that was
 // created while the mail server is down arrives once after the server is back.
 func TestNotificationMails_ServerOutage(t *testing.T) {
@@ -178,6 +216,7 @@ func TestNotificationMails_ServerOutage(t *testing.T) {
 		awaitMail(t, server, 1, address, "Verify your e-mail address")
 	}
 	sys.awaitAllMails(t)
+	sys.verify(t, merchant, partner)
 	server.Stop()
 	sys.newFixtureFor(t, merchant, partner, nil)
 	// The mails are about the application, its approval and a new secret key.
@@ -203,7 +242,7 @@ func TestNotificationMails_RedisOutage(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
 	sys, server := startWithMail(t, setup{redis: redis.URL})
-	f := sys.newFixture(t, "live", nil)
+	f := sys.newVerifiedFixture(t)
 	sys.awaitAllMails(t)
 	redis.Kill9()
 	wantNotReady(t, sys, "cache")

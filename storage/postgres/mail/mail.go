@@ -17,7 +17,8 @@ import (
 // not name its workspace. A user belongs to at most one workspace. Mail is redirected only
 // as long as the redirect is the verified address of a member. Notifications follow a
 // change of the recipient's address. Security mail does not, because an attacker may have
-// changed the address.
+// changed the address. The column unverified concerns the present address of the account,
+// to which notifications are sent.
 const selectMail = `
 	select m.id, m.kind, m.type, m.category, m.workspace_id, m.mode, m.user_id, m.account_kind,
 		m.recipient_name, coalesce((
@@ -32,7 +33,8 @@ const selectMail = `
 			not exists (select from users u where u.id = m.user_id and u.erased_at is null)
 			or m.kind = 'notifications' and m.account_kind = 'merchant'
 				and not exists (select from members t where t.workspace_id = coalesce(m.workspace_id, t.workspace_id) and t.user_id = m.user_id)
-		) as removed
+		) as removed,
+		exists (select from users u where u.id = m.user_id and u.email_verified_at is null) as unverified
 	from mails m
 	left join workspaces w on w.id = m.workspace_id
 	where m.id = $1`
@@ -54,6 +56,7 @@ type mailRow struct {
 	CreatedAt     time.Time
 	TestRedirect  string
 	Removed       bool
+	Unverified    bool
 }
 
 func (r mailRow) mail() affiliate.StoredMail {
@@ -63,7 +66,7 @@ func (r mailRow) mail() affiliate.StoredMail {
 			Recipient: affiliate.MailRecipient{User: r.UserID, Account: r.AccountKind, Name: r.RecipientName, Address: r.Recipient},
 			Facts:     r.Facts, Secret: r.Secret, CreatedAt: r.CreatedAt.UTC(),
 		},
-		Status: r.Status, MailConditions: affiliate.MailConditions{RecipientRemoved: r.Removed, TestRedirect: r.TestRedirect},
+		Status: r.Status, MailConditions: affiliate.MailConditions{RecipientRemoved: r.Removed, Unverified: r.Unverified, TestRedirect: r.TestRedirect},
 	}
 }
 

@@ -89,6 +89,21 @@ func TestMail_KnowsRedirectAndRemovedRecipients(t *testing.T) {
 	}
 }
 
+func TestMail_KnowsUnverifiedRecipients(t *testing.T) {
+	f := newFixture(t)
+	partner := f.NewPartner("Pia")
+	for name, tc := range map[string]struct {
+		user *affiliate.UserID
+		want bool
+	}{"verified": {&f.Owner, false}, "not verified": {&partner, true}, "no account": {nil, false}} {
+		m := f.newMail(func(m *affiliate.Mail) { m.Recipient.User = tc.user })
+		f.store(m)
+		if got, err := f.mails.Mail(t.Context(), m.ID); err != nil || got.Unverified != tc.want {
+			t.Errorf("%s: Unverified = %t, %v; want %t", name, got.Unverified, err, tc.want)
+		}
+	}
+}
+
 func TestCompleteMail_DeletesTheTokenAndHappensOnce(t *testing.T) {
 	f := newFixture(t)
 	m := f.newMail()

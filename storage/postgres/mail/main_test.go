@@ -14,7 +14,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(pgtest.Main{M: m}) }
 
-// fixture is a shop with the store of mails. Its time is always noon.
+// fixture is a shop with the store of mails. Its owner has verified the address. Its time
+// is always noon.
 type fixture struct {
 	*pgtest.Shop
 	mails *mail.Store
@@ -24,6 +25,7 @@ func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	noon := time.Date(2026, 3, 10, 12, 0, 0, 0, time.UTC)
 	shop := pgtest.Open(t, func() time.Time { return noon }).NewShop(affiliate.ModeTest)
+	shop.Exec(`update users set email_verified_at = created_at where id = $1`, shop.Owner)
 	return &fixture{shop, mail.NewStore(shop.Store.DB)}
 }
 
