@@ -255,6 +255,9 @@ func TestClick_ResponsesByRequest(t *testing.T) {
 	secret := affiliate.NewKey(affiliate.SecretKey, affiliate.ModeTest).Reveal()
 	unknownKey := affiliate.NewKey(affiliate.PublicKey, affiliate.ModeTest).Reveal()
 	validToken := e.token(func(*jwt.Token) {})
+	// The last character of a signature has four unused bits.
+	lastBits := map[byte]string{'A': "B", 'Q': "R", 'g': "h", 'w': "x"}
+	otherBits := validToken[:len(validToken)-1] + lastBits[validToken[len(validToken)-1]]
 	unsigned := jwt.NewWithClaims(jwt.SigningMethodNone, jwt.RegisteredClaims{ExpiresAt: jwt.NewNumericDate(time.Now().Add(time.Hour))})
 	unsigned.Header["kid"] = "k1"
 	unsignedToken, err := unsigned.SignedString(jwt.UnsafeAllowNoneSignatureType)
@@ -290,10 +293,14 @@ func TestClick_ResponsesByRequest(t *testing.T) {
 		{name: "token without an expiry time", body: ok, headers: bearer(e.token(func(tk *jwt.Token) { tk.Claims = jwt.RegisteredClaims{} })), status: 401, code: "INVALID_PUBLIC_KEY"},
 		{name: "token of an unknown kid", body: ok, headers: bearer(e.token(func(tk *jwt.Token) { tk.Header["kid"] = "k2" })), status: 401, code: "INVALID_PUBLIC_KEY"},
 		{name: "token with its own key in the header", body: ok, headers: bearer(e.token(func(tk *jwt.Token) { tk.Header["jku"] = "https://x" })), status: 401, code: "INVALID_PUBLIC_KEY"},
+		{name: "token with other unused bits in the signature", body: ok, headers: bearer(otherBits), status: 401, code: "INVALID_PUBLIC_KEY"},
+		{name: "token with a line break in the signature", body: `{"referral_code":"anna","public_key":"` + validToken[:len(validToken)-9] + `\n` + validToken[len(validToken)-9:] + `"}`, status: 401, code: "INVALID_PUBLIC_KEY"},
+		{name: "token with padding", body: ok, headers: bearer(validToken + "=="), status: 401, code: "INVALID_PUBLIC_KEY"},
 		{name: "token with alg none", body: ok, headers: bearer(unsignedToken), status: 401, code: "INVALID_PUBLIC_KEY"},
 
 		{name: "secret key", body: ok, headers: bearer(secret), status: 403, code: "FORBIDDEN"},
 		{name: "access token", body: ok, headers: bearer(validToken), status: 403, code: "FORBIDDEN"},
+		{name: "access token in the body", body: `{"referral_code":"anna","public_key":"` + validToken + `"}`, status: 403, code: "FORBIDDEN"},
 		{name: "access token and a bad body", body: `{`, headers: bearer(validToken), status: 403, code: "FORBIDDEN"},
 		{name: "unknown key and a bad body", body: `{`, headers: bearer(unknownKey), status: 401, code: "INVALID_PUBLIC_KEY"},
 
