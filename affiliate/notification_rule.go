@@ -71,6 +71,7 @@ const (
 	NotifySecondFactorEnabled      NotificationType = "security.second_factor_enabled"
 	NotifySecondFactorDisabled     NotificationType = "security.second_factor_disabled"
 	NotifyRecoveryCodeUsed         NotificationType = "security.recovery_code_used"
+	NotifyWrongCodes               NotificationType = "security.wrong_codes"
 	NotifyRoleChanged              NotificationType = "security.role_changed"
 	NotifyOwnershipMoved           NotificationType = "security.ownership_moved"
 	NotifyVerifyEmail              NotificationType = "account.verify_email"
@@ -194,6 +195,11 @@ var notificationRules = []NotificationRule{
 		Type: NotifyRecoveryCodeUsed, Audience: Merchant, Category: CategorySecurity, Severity: SeverityWarning,
 		Title: "Recovery code used", Body: "A recovery code of {user} was used. Unused codes: {left}.", Resource: ResourceUser,
 		Cause: "A user uses a recovery code in place of a code of the authenticator app.",
+	},
+	{
+		Type: NotifyWrongCodes, Audience: Merchant, Category: CategorySecurity, Severity: SeverityWarning,
+		Title: "Wrong codes", Body: "Three wrong codes in a row were entered for {user}. If this was not {user}, the password must be changed.", Resource: ResourceUser,
+		Cause: "Three codes of the second factor in a row were wrong.",
 	},
 	{
 		Type: NotifyKeyCreated, Audience: Merchant, Category: CategorySecurity, Severity: SeverityWarning,
@@ -386,6 +392,11 @@ var notificationRules = []NotificationRule{
 		Type: NotifyRecoveryCodeUsed, Audience: Partner, Category: CategorySecurity, Severity: SeverityWarning,
 		Title: "Recovery code used", Body: "A recovery code of your account was used. Unused codes: {left}.", Resource: ResourceUser,
 		Cause: "A user uses a recovery code in place of a code of the authenticator app.",
+	},
+	{
+		Type: NotifyWrongCodes, Audience: Partner, Category: CategorySecurity, Severity: SeverityWarning,
+		Title: "Wrong codes", Body: "Three wrong codes in a row were entered for your account. If this was not you, change your password.", Resource: ResourceUser,
+		Cause: "Three codes of the second factor in a row were wrong.",
 	},
 	{
 		Type: NotifyVerifyEmail, Audience: Partner, Category: CategoryAccount, Severity: SeverityInfo,

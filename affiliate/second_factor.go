@@ -19,6 +19,12 @@ const (
 	ChallengeLife = 5 * time.Minute
 	// maxChallengeFailures is the number of wrong codes after which a challenge ends.
 	maxChallengeFailures = 5
+	// NotifiedCodeFailures is the number of wrong codes in a row after which the user is
+	// notified.
+	NotifiedCodeFailures = 3
+	// maxCodeFailures is the number of wrong codes in a row after which all codes are refused
+	// until the password is reset.
+	maxCodeFailures = 100
 	// RecoveryCodes is the number of recovery codes of a second factor.
 	RecoveryCodes = 10
 	// recoveryCodeBytes are 80 random bits, which cannot be guessed.
@@ -40,6 +46,19 @@ type SecondFactor struct {
 	ConfirmedAt *time.Time
 	// LastStep is the time step of the latest code that was accepted.
 	LastStep int64
+	// Failures is the number of wrong codes since the latest code that was accepted or the
+	// latest reset of the password.
+	Failures int
+}
+
+// CheckFailures checks whether a code may be tried. Without this limit, a person who knows
+// the password could try codes for weeks, because each is one of a million. Errors:
+// INVALID_CREDENTIALS.
+func (f SecondFactor) CheckFailures() error {
+	if f.Failures < maxCodeFailures {
+		return nil
+	}
+	return &Error{Reason: ReasonInvalidCredentials, Message: "There were 100 wrong codes in a row. Codes are refused until the password is reset."}
 }
 
 // MatchStep returns the time step of a code that is valid at the given time. matches reports

@@ -69,7 +69,10 @@ type LoginAttempt struct {
 	ID LoginAttemptID
 	// Subject are the digests of the account's kind and e-mail address. The first is stored.
 	Subject Digests
-	At      time.Time
+	// Bucket are the digests of LoginBucket. The first is stored. Only attempts in the same
+	// bucket delay each other.
+	Bucket Digests
+	At     time.Time
 }
 
 // LoginSubject returns the keyed digests of an account's kind and e-mail address. Stored login
@@ -82,9 +85,39 @@ func LoginSubject(keys HashKeys, kind AccountKind, email string) Digests {
 	})
 }
 
+// LoginCaller identifies the origin of attempts that count together.
+type LoginCaller struct {
+	// Session is set for calls with a valid session.
+	Session SessionID
+	// Network is the shortened client address (/24 or /48).
+	Network string
+	// KnownDevice is true if the user has logged in with this device before (DeviceHash).
+	KnownDevice bool
+}
+
+// LoginBucket returns the keyed digests of the bucket in which the failed attempts of a caller
+// count for an account. Calls with a session count per session, and other calls per network.
+// Known devices have a bucket of their own. A stranger who fails on purpose therefore delays
+// neither the sessions nor the known devices of the owner, nor the owner's attempts from other
+// networks. email must be in lower case.
+func LoginBucket(keys HashKeys, kind AccountKind, email string, caller LoginCaller) Digests {
+	name := "network:" + caller.Network
+	switch {
+	case caller.Session != SessionID{}:
+		name = "session:" + caller.Session.String()
+	case caller.KnownDevice:
+		name = "device:" + caller.Network
+	}
+	return keys.Digests(func(key []byte) []byte {
+		mac := hmac.New(sha256.New, key)
+		mac.Write([]byte("login bucket:" + string(kind) + ":" + email + "\x00" + name))
+		return mac.Sum(nil)
+	})
+}
+
 // Limits on failed logins to one account (DECISIONS.md section 11). After
-// freeLoginFailures failed attempts within LoginFailureWindow, each further attempt has
-// to wait. The wait doubles each time, up to longestLoginWait.
+// freeLoginFailures failed attempts of a bucket (LoginBucket) within LoginFailureWindow,
+// each further attempt has to wait. The wait doubles each time, up to longestLoginWait.
 const (
 	LoginFailureWindow = 15 * time.Minute
 	freeLoginFailures  = 10
@@ -92,7 +125,7 @@ const (
 )
 
 // LoginWait returns how long an attempt at the given time has to wait. failures is the
-// number of earlier failed attempts within LoginFailureWindow, and last is the time of
+// number of earlier failed attempts in its bucket within LoginFailureWindow, and last is the time of
 // the latest failed attempt.
 func LoginWait(failures int, last, now time.Time) time.Duration {
 	if failures < freeLoginFailures {

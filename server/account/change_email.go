@@ -32,10 +32,10 @@ func (s *Service) changeEmail(ctx context.Context, req *affiliatev1.ChangeEmailR
 	if email == account.User.Email {
 		return nil, affiliate.Invalid("new_email", "must not be the current address")
 	}
-	attempt := s.attemptOf(account, at)
-	// As in a login, throttle stores the attempt as failed, and the transaction below
-	// deletes all failed attempts.
-	if err := s.throttle(ctx, attempt); err != nil {
+	// As in a login, throttleCaller stores the attempt as failed, and the transaction below
+	// deletes all failed attempts of the session.
+	attempt, err := s.throttleCaller(ctx, account, at)
+	if err != nil {
 		return nil, err
 	}
 	if err := s.requirePassword(ctx, account, req.GetPassword()); err != nil {
@@ -50,19 +50,20 @@ func (s *Service) changeEmail(ctx context.Context, req *affiliatev1.ChangeEmailR
 		Session:   &caller.Session,
 		CreatedAt: at,
 	}
+	var accepted bool
 	err = s.store.InTx(ctx, func(tx Tx) error {
 		if err := s.checkUnchanged(ctx, tx, account, req.GetPassword()); err != nil {
 			return err
 		}
-		if err := s.checkFactor(ctx, tx, account, req.GetCode(), at); err != nil {
+		if accepted, err = s.checkFactor(ctx, tx, account, req.GetCode(), at); err != nil || !accepted {
 			return err
 		}
-		if err := tx.DeleteLoginFailures(ctx, attempt.Subject); err != nil {
+		if err := tx.DeleteBucketFailures(ctx, attempt.Bucket); err != nil {
 			return err
 		}
 		return storeRequest(ctx, tx, request)
 	})
-	if err != nil {
+	if err := refusedCode(accepted, err); err != nil {
 		return nil, err
 	}
 	return &affiliatev1.ChangeEmailResponse{}, nil

@@ -8,6 +8,7 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/server"
 )
 
 // LoginMerchant opens a session of a merchant.
@@ -22,14 +23,18 @@ func (s *Service) LoginPartner(ctx context.Context, req *affiliatev1.LoginReques
 
 func (s *Service) login(ctx context.Context, kind affiliate.AccountKind, req *affiliatev1.LoginRequest) (*affiliatev1.SessionResponse, error) {
 	email, at := strings.ToLower(req.GetEmail()), s.currentTime()
-	attempt := s.newAttempt(kind, email, at)
-	// throttle stores the attempt as failed. If the login succeeds, the transaction below
-	// deletes all failed attempts for this e-mail address.
-	if err := s.throttle(ctx, attempt); err != nil {
-		return nil, err
-	}
 	account, found, err := s.store.AccountByEmail(ctx, kind, email)
 	if err != nil {
+		return nil, err
+	}
+	// The device is looked up even if there is no account, so that the response takes as long.
+	attempt, err := s.newAttempt(ctx, kind, email, account.User.ID, at)
+	if err != nil {
+		return nil, err
+	}
+	// throttle stores the attempt as failed. If the login succeeds, the transaction below
+	// deletes all failed attempts in the same bucket.
+	if err := s.throttle(ctx, attempt); err != nil {
 		return nil, err
 	}
 	matches, outdated, err := s.hashes.matches(ctx, req.GetPassword(), account.PasswordHash, found)
@@ -86,9 +91,22 @@ func (s *Service) login(ctx context.Context, kind affiliate.AccountKind, req *af
 	return s.sessionResponse(account, workspace, session.ID, token)
 }
 
-// newAttempt returns an attempt to log in with an address, which must be in lower case.
-func (s *Service) newAttempt(kind affiliate.AccountKind, email string, at time.Time) affiliate.LoginAttempt {
-	return affiliate.LoginAttempt{ID: affiliate.NewID[affiliate.LoginAttempt](at), Subject: affiliate.LoginSubject(s.hashKeys, kind, email), At: at}
+// newAttempt returns an attempt to log in, or to confirm a call with a session, as a user with
+// an address. email must be in lower case. user is zero if no user has the address.
+func (s *Service) newAttempt(ctx context.Context, kind affiliate.AccountKind, email string, user affiliate.UserID, at time.Time) (affiliate.LoginAttempt, error) {
+	caller := affiliate.LoginCaller{Network: server.ActorFrom(ctx).AddressPrefix}
+	if principal := server.PrincipalFrom(ctx); principal.User == user {
+		caller.Session = principal.Session
+	}
+	device := affiliate.DeviceHash(s.hashKeys, user, caller.Network, agentFrom(ctx))
+	var err error
+	caller.KnownDevice, err = s.store.KnowsDevice(ctx, user, device, at.Add(-affiliate.DeviceMemory))
+	return affiliate.LoginAttempt{
+		ID:      affiliate.NewID[affiliate.LoginAttempt](at),
+		Subject: affiliate.LoginSubject(s.hashKeys, kind, email),
+		Bucket:  affiliate.LoginBucket(s.hashKeys, kind, email, caller),
+		At:      at,
+	}, err
 }
 
 // checkUnchanged locks the user of an account whose password was checked. If the password
@@ -114,8 +132,8 @@ func (s *Service) checkUnchanged(ctx context.Context, tx Tx, account affiliate.A
 	return err
 }
 
-// throttle limits how fast clients can guess the password of an account. E-mail addresses
-// without an account are limited in the same way. throttle stores the attempt before it
+// throttle limits how fast the clients of a bucket can guess the password of an account. E-mail
+// addresses without an account are limited in the same way. throttle stores the attempt before it
 // counts the other attempts, so that attempts in parallel requests are counted too.
 // Errors: RATE_LIMIT_EXCEEDED if the client must wait.
 func (s *Service) throttle(ctx context.Context, attempt affiliate.LoginAttempt) error {

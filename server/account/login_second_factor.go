@@ -31,7 +31,7 @@ func (s *Service) challenge(ctx context.Context, tx Tx, account affiliate.Accoun
 }
 
 // loginSecondFactor opens a session if the code is right. A wrong code counts for the
-// challenge and as a failed login for the address.
+// challenge, for the second factor and as a failed login.
 func (s *Service) loginSecondFactor(ctx context.Context, kind affiliate.AccountKind, req *affiliatev1.LoginSecondFactorRequest) (*affiliatev1.SessionResponse, error) {
 	invalid, at := affiliate.Refuse(affiliate.ReasonChallengeInvalid), s.currentTime()
 	digest := affiliate.DigestLoginChallenge(req.GetChallenge())
@@ -49,8 +49,8 @@ func (s *Service) loginSecondFactor(ctx context.Context, kind affiliate.AccountK
 	if err != nil {
 		return nil, err
 	}
-	attempt := s.attemptOf(account, at)
-	if err := s.throttle(ctx, attempt); err != nil {
+	attempt, err := s.throttleCaller(ctx, account, at)
+	if err != nil {
 		return nil, err
 	}
 
@@ -101,7 +101,7 @@ func (s *Service) loginSecondFactor(ctx context.Context, kind affiliate.AccountK
 }
 
 // openSession stores a session whose user has proved to be the owner of the account, deletes
-// the failed attempts of the address, and notifies the user of a new device. It returns the
+// the failed attempts in the bucket of the login, and notifies the user of a new device. It returns the
 // workspace of the account.
 func (s *Service) openSession(
 	ctx context.Context, tx Tx, account affiliate.Account, session affiliate.Session, refresh token, attempt affiliate.LoginAttempt,
@@ -109,7 +109,7 @@ func (s *Service) openSession(
 	if err := tx.InsertSession(ctx, session, refresh.digest()); err != nil {
 		return nil, err
 	}
-	if err := tx.DeleteLoginFailures(ctx, attempt.Subject); err != nil {
+	if err := tx.DeleteBucketFailures(ctx, attempt.Bucket); err != nil {
 		return nil, err
 	}
 	if err := s.notifyNewDevice(ctx, tx, account, session.CreatedAt); err != nil {

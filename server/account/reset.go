@@ -115,6 +115,9 @@ func (s *Service) reset(ctx context.Context, kind affiliate.AccountKind, req *af
 		if err := tx.RevokeSessions(ctx, account.User.ID, at); err != nil {
 			return err
 		}
+		if err := tx.ResetCodeFailures(ctx, account.User.ID); err != nil {
+			return err
+		}
 		if err := tx.DeleteLoginFailures(ctx, affiliate.LoginSubject(s.hashKeys, kind, account.User.Email)); err != nil {
 			return err
 		}

@@ -45,9 +45,9 @@ func (s *Service) enroll(ctx context.Context, req *affiliatev1.EnrollTotpRequest
 	if account.User.SecondFactor {
 		return nil, affiliate.Refuse(affiliate.ReasonSecondFactorState)
 	}
-	attempt := s.attemptOf(account, at)
+	var attempt affiliate.LoginAttempt
 	if password != "" {
-		if err := s.throttle(ctx, attempt); err != nil {
+		if attempt, err = s.throttleCaller(ctx, account, at); err != nil {
 			return nil, err
 		}
 		if err := s.requirePassword(ctx, account, password); err != nil {
@@ -67,7 +67,7 @@ func (s *Service) enroll(ctx context.Context, req *affiliatev1.EnrollTotpRequest
 			return affiliate.Refuse(affiliate.ReasonSecondFactorState)
 		}
 		if password != "" {
-			if err := tx.DeleteLoginFailures(ctx, attempt.Subject); err != nil {
+			if err := tx.DeleteBucketFailures(ctx, attempt.Bucket); err != nil {
 				return err
 			}
 		}
@@ -161,18 +161,19 @@ func (s *Service) remove(ctx context.Context, req *affiliatev1.RemoveTotpRequest
 	if !account.User.SecondFactor {
 		return nil, affiliate.Refuse(affiliate.ReasonSecondFactorState)
 	}
-	attempt := s.attemptOf(account, at)
-	if err := s.throttle(ctx, attempt); err != nil {
+	attempt, err := s.throttleCaller(ctx, account, at)
+	if err != nil {
 		return nil, err
 	}
+	var accepted bool
 	err = s.store.InTx(ctx, func(tx Tx) error {
 		if err := tx.LockUserByID(ctx, caller.User); err != nil {
 			return err
 		}
-		if ok, err := s.useCode(ctx, tx, account, req.GetCode(), at); err != nil || !ok {
-			return refusedCode(ok, err)
+		if accepted, err = s.useCode(ctx, tx, account, req.GetCode(), at); err != nil || !accepted {
+			return err
 		}
-		if err := tx.DeleteLoginFailures(ctx, attempt.Subject); err != nil {
+		if err := tx.DeleteBucketFailures(ctx, attempt.Bucket); err != nil {
 			return err
 		}
 		if err := tx.DeleteSecondFactor(ctx, caller.User); err != nil {
@@ -183,16 +184,20 @@ func (s *Service) remove(ctx context.Context, req *affiliatev1.RemoveTotpRequest
 		}
 		return recordChange(ctx, tx, account, change{action: "account.disable_second_factor", notification: affiliate.NotifySecondFactorDisabled}, at)
 	})
-	if err != nil {
+	if err := refusedCode(accepted, err); err != nil {
 		return nil, err
 	}
 	return &affiliatev1.RemoveTotpResponse{}, nil
 }
 
-// attemptOf returns an attempt to prove that the caller is the owner of an account. It counts
-// like an attempt to log in.
-func (s *Service) attemptOf(account affiliate.Account, at time.Time) affiliate.LoginAttempt {
-	return s.newAttempt(account.User.Kind, account.User.Email, at)
+// throttleCaller counts an attempt to prove that the caller is the owner of an account, like an
+// attempt to log in. Errors: RATE_LIMIT_EXCEEDED if the client must wait.
+func (s *Service) throttleCaller(ctx context.Context, account affiliate.Account, at time.Time) (affiliate.LoginAttempt, error) {
+	attempt, err := s.newAttempt(ctx, account.User.Kind, account.User.Email, account.User.ID, at)
+	if err != nil {
+		return attempt, err
+	}
+	return attempt, s.throttle(ctx, attempt)
 }
 
 // requirePassword returns INVALID_CREDENTIALS if the password is wrong.
@@ -215,19 +220,46 @@ func refusedCode(ok bool, err error) error {
 
 // useCode uses a code of the authenticator app or a recovery code. The caller must have
 // locked the user, so that only one of several calls with the same code succeeds. ok is false
-// if the code is wrong or used, or if the account has no second factor.
+// if the code is wrong or used, or if the account has no second factor. useCode counts a wrong
+// code, so the caller must then commit the transaction. Errors: INVALID_CREDENTIALS after too
+// many wrong codes in a row.
 func (s *Service) useCode(ctx context.Context, tx Tx, account affiliate.Account, code string, at time.Time) (ok bool, err error) {
 	factor, found, err := tx.SecondFactor(ctx, account.User.ID)
 	if err != nil || !found || factor.ConfirmedAt == nil {
 		return false, err
 	}
+	if code == "" {
+		return false, nil
+	}
+	if err := factor.CheckFailures(); err != nil {
+		return false, err
+	}
 	step, ok, err := s.matchStep(factor, code, at)
+	switch {
+	case err != nil:
+		return false, err
+	case ok:
+		err = tx.UseTimeStep(ctx, account.User.ID, step)
+	default:
+		ok, err = s.useRecoveryCode(ctx, tx, account, code, at)
+	}
 	if err != nil {
 		return false, err
 	}
 	if ok {
-		return true, tx.UseTimeStep(ctx, account.User.ID, step)
+		return true, tx.ResetCodeFailures(ctx, account.User.ID)
 	}
+	if err := tx.CountCodeFailure(ctx, account.User.ID); err != nil {
+		return false, err
+	}
+	if factor.Failures+1 != affiliate.NotifiedCodeFailures {
+		return false, nil
+	}
+	return false, tx.Notify(ctx, affiliate.AccountNotification(account, affiliate.NotifyWrongCodes, at, nil)...)
+}
+
+// useRecoveryCode uses a recovery code. ok is false if the code is wrong or used.
+func (s *Service) useRecoveryCode(ctx context.Context, tx Tx, account affiliate.Account, code string, at time.Time) (ok bool, err error) {
 	digest, ok := affiliate.DigestRecoveryCode(code)
 	if !ok {
 		return false, nil
@@ -267,8 +299,8 @@ func (s *Service) Reauthenticate(ctx context.Context, password, code string) (fa
 	if err != nil {
 		return nil, err
 	}
-	attempt := s.attemptOf(account, at)
-	if err := s.throttle(ctx, attempt); err != nil {
+	attempt, err := s.throttleCaller(ctx, account, at)
+	if err != nil {
 		return nil, err
 	}
 	if !account.User.SecondFactor {
@@ -276,13 +308,14 @@ func (s *Service) Reauthenticate(ctx context.Context, password, code string) (fa
 			return nil, err
 		}
 	}
+	var accepted bool
 	err = s.store.InTx(ctx, func(tx Tx) error {
 		if !account.User.SecondFactor {
 			if err := s.checkUnchanged(ctx, tx, account, password); err != nil {
 				return err
 			}
 		}
-		if err := s.checkFactor(ctx, tx, account, code, at); err != nil {
+		if accepted, err = s.checkFactor(ctx, tx, account, code, at); err != nil || !accepted {
 			return err
 		}
 		factor, _, err := tx.SecondFactor(ctx, account.User.ID)
@@ -290,21 +323,22 @@ func (s *Service) Reauthenticate(ctx context.Context, password, code string) (fa
 			return err
 		}
 		factorSince = factor.ConfirmedAt
-		return tx.DeleteLoginFailures(ctx, attempt.Subject)
+		return tx.DeleteBucketFailures(ctx, attempt.Bucket)
 	})
-	return factorSince, err
+	return factorSince, refusedCode(accepted, err)
 }
 
 // checkFactor locks the user of an account and uses a code if the account has a second
-// factor now. Errors: INVALID_CREDENTIALS, also if the account had a second factor when the
-// caller read it and has none now.
-func (s *Service) checkFactor(ctx context.Context, tx Tx, account affiliate.Account, code string, at time.Time) error {
+// factor now. ok is true if the account has none. It is false if the code is wrong, or if the
+// account had a second factor when the caller read it and has none now. The caller must then
+// commit the transaction, because useCode counts wrong codes.
+func (s *Service) checkFactor(ctx context.Context, tx Tx, account affiliate.Account, code string, at time.Time) (ok bool, err error) {
 	if err := tx.LockUserByID(ctx, account.User.ID); err != nil {
-		return err
+		return false, err
 	}
 	current, err := tx.Account(ctx, account.User.ID)
 	if err != nil || !current.User.SecondFactor && !account.User.SecondFactor {
-		return err
+		return err == nil, err
 	}
-	return refusedCode(s.useCode(ctx, tx, current, code, at))
+	return s.useCode(ctx, tx, current, code, at)
 }

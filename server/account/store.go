@@ -30,9 +30,11 @@ type Store interface {
 	// AddLoginAttempt stores a login attempt as failed.
 	AddLoginAttempt(ctx context.Context, attempt affiliate.LoginAttempt) error
 	// OtherLoginFailures counts the failed attempts since the given time that have the
-	// same subject as attempt. It does not count attempt itself. last is the time of the
+	// same bucket as attempt. It does not count attempt itself. last is the time of the
 	// newest counted attempt.
 	OtherLoginFailures(ctx context.Context, attempt affiliate.LoginAttempt, since time.Time) (count int, last time.Time, err error)
+	// KnowsDevice reports whether a user has used a device since the given time.
+	KnowsDevice(ctx context.Context, user affiliate.UserID, device affiliate.Digests, since time.Time) (known bool, err error)
 	// DeleteLoginAttempt deletes a login attempt.
 	DeleteLoginAttempt(ctx context.Context, id affiliate.LoginAttemptID) error
 	// RevokeSessionOfToken revokes the session to which a refresh token belongs, even if
@@ -122,7 +124,9 @@ type Tx interface {
 	RevokeSessions(ctx context.Context, user affiliate.UserID, at time.Time) error
 	// RevokeOtherSessions revokes all sessions of a user except one. except may be nil.
 	RevokeOtherSessions(ctx context.Context, user affiliate.UserID, except *affiliate.SessionID, at time.Time) error
-	// DeleteLoginFailures deletes all failed attempts of a subject.
+	// DeleteBucketFailures deletes all failed attempts in a bucket, and DeleteLoginFailures
+	// all failed attempts of a subject.
+	DeleteBucketFailures(ctx context.Context, bucket affiliate.Digests) error
 	DeleteLoginFailures(ctx context.Context, subject affiliate.Digests) error
 
 	// SecondFactor returns the second factor of a user, also if it was not confirmed.
@@ -135,6 +139,9 @@ type Tx interface {
 	ConfirmSecondFactor(ctx context.Context, user affiliate.UserID, step int64, recoveryCodes [][]byte, at time.Time) error
 	// UseTimeStep stores the time step of a code that was accepted.
 	UseTimeStep(ctx context.Context, user affiliate.UserID, step int64) error
+	// CountCodeFailure counts a wrong code, and ResetCodeFailures ends the count.
+	CountCodeFailure(ctx context.Context, user affiliate.UserID) error
+	ResetCodeFailures(ctx context.Context, user affiliate.UserID) error
 	// UseRecoveryCode marks a recovery code as used. found is false if the user has no such
 	// code or has used it. left is the number of codes that remain.
 	UseRecoveryCode(ctx context.Context, user affiliate.UserID, digest []byte, at time.Time) (left int, found bool, err error)

@@ -22,6 +22,14 @@ func (tx *Tx) SeeDevice(ctx context.Context, user affiliate.UserID, device affil
 	return known, err
 }
 
+// KnowsDevice reports whether a user has used a device since the given time. device is the
+// result of affiliate.DeviceHash.
+func (s *Store) KnowsDevice(ctx context.Context, user affiliate.UserID, device affiliate.Digests, since time.Time) (known bool, err error) {
+	const query = `select exists (select from user_devices where user_id = $1 and device = any($2) and seen_at >= $3)`
+	err = s.db.Pool().QueryRow(ctx, query, user, device, since).Scan(&known)
+	return known, err
+}
+
 const deleteOldDevices = `
 	delete from user_devices
 	where ctid = any (array(

@@ -11,19 +11,19 @@ import (
 // It commits before it returns. If two attempts run at the same time, at least one of
 // them therefore counts the other.
 func (s *Store) AddLoginAttempt(ctx context.Context, attempt affiliate.LoginAttempt) error {
-	const insert = `insert into login_failures (id, subject, failed_at) values ($1, $2, $3)`
-	_, err := s.db.Pool().Exec(ctx, insert, attempt.ID, attempt.Subject.First(), attempt.At)
+	const insert = `insert into login_failures (id, subject, bucket, failed_at) values ($1, $2, $3, $4)`
+	_, err := s.db.Pool().Exec(ctx, insert, attempt.ID, attempt.Subject.First(), attempt.Bucket.First(), attempt.At)
 	return err
 }
 
 // OtherLoginFailures counts the failed login attempts after the given time that have the
-// same subject (a hash of the account's kind and email address) as the given attempt. It
-// does not count this attempt itself. It also returns the time of the last failure.
+// same bucket as the given attempt. It does not count this attempt itself. It also returns the
+// time of the last failure.
 func (s *Store) OtherLoginFailures(ctx context.Context, attempt affiliate.LoginAttempt, since time.Time) (count int, last time.Time, err error) {
 	const query = `
 		select count(*), coalesce(max(failed_at), to_timestamp(0))
-		from login_failures where subject = any($1) and failed_at > $2 and id <> $3`
-	err = s.db.Pool().QueryRow(ctx, query, attempt.Subject, since, attempt.ID).Scan(&count, &last)
+		from login_failures where bucket = any($1) and failed_at > $2 and id <> $3`
+	err = s.db.Pool().QueryRow(ctx, query, attempt.Bucket, since, attempt.ID).Scan(&count, &last)
 	return count, last, err
 }
 
@@ -35,7 +35,15 @@ func (s *Store) DeleteLoginAttempt(ctx context.Context, id affiliate.LoginAttemp
 	return err
 }
 
-// DeleteLoginFailures deletes all failed login attempts for a subject.
+// DeleteBucketFailures deletes all failed login attempts in a bucket.
+func (tx *Tx) DeleteBucketFailures(ctx context.Context, bucket affiliate.Digests) error {
+	const remove = `delete from login_failures where bucket = any($1)`
+	_, err := tx.Exec(ctx, remove, bucket)
+	return err
+}
+
+// DeleteLoginFailures deletes all failed login attempts for a subject (a hash of the account's
+// kind and email address).
 func (tx *Tx) DeleteLoginFailures(ctx context.Context, subject affiliate.Digests) error {
 	const remove = `delete from login_failures where subject = any($1)`
 	_, err := tx.Exec(ctx, remove, subject)

@@ -15,18 +15,20 @@ type secondFactorRow struct {
 	CreatedAt   time.Time
 	ConfirmedAt *time.Time
 	LastStep    int64
+	Failures    int
 }
 
 func (r secondFactorRow) factor() affiliate.SecondFactor {
 	return affiliate.SecondFactor{
 		User: r.UserID, Secret: r.Secret, CreatedAt: r.CreatedAt.UTC(), ConfirmedAt: postgres.UTC(r.ConfirmedAt), LastStep: r.LastStep,
+		Failures: r.Failures,
 	}
 }
 
 // SecondFactor returns the second factor of a user, also if it was not confirmed. The caller
 // must have locked the user.
 func (tx *Tx) SecondFactor(ctx context.Context, user affiliate.UserID) (factor affiliate.SecondFactor, found bool, err error) {
-	const query = `select user_id, secret, created_at, confirmed_at, last_step from second_factors where user_id = $1`
+	const query = `select user_id, secret, created_at, confirmed_at, last_step, failures from second_factors where user_id = $1`
 	rows, err := tx.Query(ctx, query, user)
 	return optional(rows, err, secondFactorRow.factor)
 }
@@ -61,6 +63,20 @@ func (tx *Tx) ConfirmSecondFactor(ctx context.Context, user affiliate.UserID, st
 func (tx *Tx) UseTimeStep(ctx context.Context, user affiliate.UserID, step int64) error {
 	const use = `update second_factors set last_step = $2 where user_id = $1`
 	_, err := tx.Exec(ctx, use, user, step)
+	return err
+}
+
+// CountCodeFailure counts a wrong code.
+func (tx *Tx) CountCodeFailure(ctx context.Context, user affiliate.UserID) error {
+	const count = `update second_factors set failures = failures + 1 where user_id = $1`
+	_, err := tx.Exec(ctx, count, user)
+	return err
+}
+
+// ResetCodeFailures ends the count of wrong codes.
+func (tx *Tx) ResetCodeFailures(ctx context.Context, user affiliate.UserID) error {
+	const reset = `update second_factors set failures = 0 where user_id = $1 and failures > 0`
+	_, err := tx.Exec(ctx, reset, user)
 	return err
 }
 

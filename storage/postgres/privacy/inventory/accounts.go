@@ -83,7 +83,7 @@ var security = Area{
 			Kept:    "It counts for 15 minutes and is deleted after a day.",
 			Deleted: accountErasures,
 			Columns: []Columns{
-				pseudonymous(partnerOrMember, "subject", "keyed hash of the e-mail address", Effects{}),
+				pseudonymous(partnerOrMember, "subject bucket", "keyed hashes of the e-mail address, and of the address with the session or the network", Effects{}),
 				business("id failed_at"),
 			},
 		},
@@ -94,7 +94,7 @@ var security = Area{
 			Deleted: accountErasures,
 			Columns: []Columns{
 				pseudonymous(partnerOrMember, "user_id secret", "id of the account, encrypted secret", Effects{}),
-				business("created_at confirmed_at last_step"),
+				business("created_at confirmed_at last_step failures"),
 			},
 		},
 		{
