@@ -58,7 +58,7 @@ func (w *discardResponse) WriteHeader(int)             {}
 // BenchmarkHandler measures the collector's own work per click, without sockets and
 // Redis.
 func BenchmarkHandler(b *testing.B) {
-	c := New(Config{AllowHTTP: true, LimitTracking: 1 << 40, HashKey: bytes.Repeat([]byte("k"), 32)},
+	c := New(Config{AllowHTTP: true, LimitTracking: 1 << 40, LimitVisitor: 1 << 40, HashKey: bytes.Repeat([]byte("k"), 32)},
 		Deps{Sink: instantSink{}, Directory: completeDirectory{}, Limits: ratelimit.NewLease(nil, ratelimit.Options{})})
 	defer func() { _ = c.Shutdown(context.Background()) }()
 	key := affiliate.NewKey(affiliate.PublicKey, affiliate.ModeTest).Reveal()

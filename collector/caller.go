@@ -199,7 +199,21 @@ const (
 	zoneTracking = "tracking"
 	// zoneAddress counts requests without a valid key, per client address.
 	zoneAddress = "tracking-address"
+	// zoneVisitor counts requests with a valid key, per key and client address.
+	zoneVisitor = "tracking_visitor"
 )
+
+// countVisitor counts a request for the limit of its key and its client address. Without this
+// limit, one client could use up the limit of a key. Each collector counts on its own, because
+// most visitors make a few requests, and each would otherwise cost a call to Redis. Addresses of
+// trusted proxies are not counted, because many visitors can have them. If counted is false, no
+// limit applies.
+func (c *Collector) countVisitor(ctx context.Context, caller apiCaller, addr netip.Addr) (result ratelimit.Result, counted bool) {
+	if caller.status != keyValid || c.visitorLimit == 0 || httpedge.Contains(c.trusted, addr) {
+		return ratelimit.Result{}, false
+	}
+	return c.visitors.Take(ctx, ratelimit.Zone{Name: zoneVisitor, Limit: c.visitorLimit}, caller.subject+httpedge.LimitSubject(addr)), true
+}
 
 // countRequest counts a request for the rate limit. A request with a valid key counts
 // towards the limit of the key. Any other request counts towards the limit of the

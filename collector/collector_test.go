@@ -28,6 +28,7 @@ import (
 	edgev1 "github.com/tributary-hq/tributary/gen/edge/v1"
 	"github.com/tributary-hq/tributary/storage/clickstream"
 	"github.com/tributary-hq/tributary/storage/directory"
+	"github.com/tributary-hq/tributary/storage/ratelimit"
 	"github.com/tributary-hq/tributary/storage/redistest"
 )
 
@@ -489,5 +490,73 @@ func TestRateLimit_UnknownKeysCountPerAddress(t *testing.T) {
 	}
 	if got := e.click(`{"referral_code":"anna"}`, "peer", "192.0.2.1:1", "X-Forwarded-For", "2001:db8::1"); got.status != 201 {
 		t.Errorf("a valid key from an address over its limit: status %d, want 201", got.status)
+	}
+}
+
+// One host cannot use up the limit of a key.
+func TestRateLimit_CountsPerKeyAndAddress(t *testing.T) {
+	e := newEdge(t, redistest.New(t), func(cfg *Config) { cfg.LimitTracking, cfg.LimitVisitor = 8, 3 })
+	clickFrom := func(addr string) clickResponse {
+		return e.click(plainClick, "peer", "192.0.2.1:1", "X-Forwarded-For", addr)
+	}
+	for i := range 3 {
+		if got := clickFrom(fmt.Sprintf("2001:db8::%d", i)); got.status != 201 || got.header.Get("RateLimit-Policy") != `"tracking";q=8;w=60` {
+			t.Fatalf("request %d: status %d, RateLimit-Policy %q, want 201 and the limit of the key", i, got.status, got.header.Get("RateLimit-Policy"))
+		}
+	}
+	for range 10 {
+		got := clickFrom("2001:db8::ffff")
+		const message = "Too many requests. Try again after the number of seconds in Retry-After."
+		if got.status != 429 || got.body["code"] != "RATE_LIMIT_EXCEEDED" || got.body["message"] != message || got.header.Get("Retry-After") == "" ||
+			got.header.Get("RateLimit-Policy") != `"tracking_visitor";q=3;w=60` {
+			t.Fatalf("a request of the same /64: status %d with headers %v, want 429 and the limit of the address: %s", got.status, got.header, got.text)
+		}
+	}
+	// The refused requests did not count for the key, which has five left.
+	for i := range 2 {
+		if got := clickFrom(fmt.Sprintf("203.0.113.%d", i)); got.status != 201 {
+			t.Errorf("another address: status %d, want 201: %s", got.status, got.text)
+		}
+	}
+	// A key in the body counts too.
+	inBody := `{"referral_code":"anna","public_key":"` + e.key.Reveal() + `"}`
+	for i, want := range []int{201, 201, 429} {
+		if got := e.send("POST", "/v1/clicks", inBody, "peer", "203.0.113.0:1"); got.status != want {
+			t.Errorf("request %d with the key in the body: status %d, want %d: %s", i, got.status, want, got.text)
+		}
+	}
+	if got := clickFrom("203.0.113.9"); got.status != 201 {
+		t.Errorf("the last request of the key: status %d, want 201: %s", got.status, got.text)
+	}
+	if got := clickFrom("203.0.113.10"); got.status != 429 || got.header.Get("RateLimit-Policy") != `"tracking";q=8;w=60` {
+		t.Errorf("over the limit of the key: status %d, RateLimit-Policy %q, want 429 and the limit of the key", got.status, got.header.Get("RateLimit-Policy"))
+	}
+	// Other requests of an address over its limit are not affected.
+	if got := e.send("POST", "/v1/clicks", `{}`, "peer", "192.0.2.1:1", "X-Forwarded-For", "2001:db8::1"); got.status != 401 {
+		t.Errorf("a request without a key: status %d, want 401", got.status)
+	}
+}
+
+func TestRateLimit_AddressesOfTrustedProxiesCountForTheirKeyOnly(t *testing.T) {
+	e := newEdge(t, redistest.New(t), func(cfg *Config) { cfg.LimitTracking, cfg.LimitVisitor = 5, 1 })
+	for i, want := range []int{201, 201, 201, 201, 201, 429} {
+		if got := e.click(plainClick, "peer", "192.0.2.1:1"); got.status != want {
+			t.Errorf("request %d of a proxy: status %d, want %d: %s", i, got.status, want, got.text)
+		}
+	}
+}
+
+func TestRateLimit_WindowOfAnAddressEndsAfterAMinute(t *testing.T) {
+	e := newEdge(t, redistest.New(t), func(cfg *Config) { cfg.LimitVisitor = 2 })
+	now := time.Now()
+	e.collector.visitors = ratelimit.NewLease(nil, ratelimit.Options{Now: func() time.Time { return now }})
+	for i, want := range []int{201, 201, 429} {
+		if got := e.click(plainClick); got.status != want {
+			t.Errorf("request %d: status %d, want %d: %s", i, got.status, want, got.text)
+		}
+	}
+	now = now.Add(62 * time.Second)
+	if got := e.click(plainClick); got.status != 201 {
+		t.Errorf("after the window: status %d, want 201: %s", got.status, got.text)
 	}
 }

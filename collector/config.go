@@ -28,6 +28,9 @@ type Config struct {
 	// LimitTracking is the number of requests that one public key may make in any period
 	// of 60 seconds.
 	LimitTracking int64
+	// LimitVisitor is the number of requests that one client address may make with one public
+	// key in any period of 60 seconds, at this collector. 0 means no limit.
+	LimitVisitor int64
 	// LimitTimeout is the longest time that a click waits for the rate limit in Redis.
 	LimitTimeout time.Duration
 	// Shards is the number of Redis streams over which the clicks are distributed.

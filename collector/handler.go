@@ -123,7 +123,7 @@ func (c *Collector) serveClicks(w http.ResponseWriter, r *http.Request) {
 //  1. The collector has capacity for another click (otherwise 503).
 //  2. The credential is valid (otherwise 401, or 429 if the client's address has made too
 //     many requests with invalid credentials).
-//  3. The key is within its rate limit (otherwise 429).
+//  3. The client's address and the key are within their rate limits (otherwise 429).
 //  4. The credential is a public key (otherwise 403).
 //  5. The origin of the page is allowed, if the workspace accepts only clicks of its
 //     allowed origins (otherwise 403).
@@ -217,12 +217,17 @@ func (c *Collector) admit(w http.ResponseWriter, r *http.Request, credential str
 	return caller, foreignOrigin, true
 }
 
-// enforceLimit counts the request for the rate limit (see countRequest) and sets the
-// RateLimit headers. If the request is over the limit, enforceLimit writes an error
-// response and returns false.
+// enforceLimit counts the request for the rate limits (see countVisitor and countRequest) and
+// sets the RateLimit headers. If the request is over a limit, enforceLimit writes an error
+// response and returns false. A request over the limit of its address does not count for its
+// key.
 func (c *Collector) enforceLimit(w http.ResponseWriter, r *http.Request, caller apiCaller, addr netip.Addr) bool {
-	result := c.countRequest(r.Context(), caller, addr)
-	result.SetHeaders(w.Header(), zoneTracking)
+	zone := zoneVisitor
+	result, counted := c.countVisitor(r.Context(), caller, addr)
+	if !counted || result.Allowed {
+		zone, result = zoneTracking, c.countRequest(r.Context(), caller, addr)
+	}
+	result.SetHeaders(w.Header(), zone)
 	if !result.Allowed {
 		c.refuse(w, http.StatusTooManyRequests, affiliate.ReasonRateLimitExceeded, "Too many requests. Try again after the number of seconds in Retry-After.")
 	}

@@ -85,9 +85,11 @@ type Collector struct {
 	refusedProxies    httpedge.RefusedProxies
 	allowHTTP         bool
 	limit             int64
+	visitorLimit      int64 // 0 means no limit
 	shards            int
 	directory         Directory
 	limits            Limits
+	visitors          Limits // per key and client address, of this process
 	missingDependency func(ctx context.Context) string
 	metrics           *metrics
 	batches           *batcher
@@ -130,12 +132,15 @@ func New(cfg Config, deps Deps) *Collector {
 	c := &Collector{
 		now: deps.Now, log: deps.Log,
 		trusted: cfg.TrustedProxies, allowHTTP: cfg.AllowHTTP,
-		limit: cfg.LimitTracking, shards: max(1, cfg.Shards),
+		limit: cfg.LimitTracking, visitorLimit: cfg.LimitVisitor, shards: max(1, cfg.Shards),
 		directory: deps.Directory, limits: deps.Limits, missingDependency: deps.MissingDependency,
 		metrics: deps.metrics, proposals: newProposalCache(), hashes: &hasher{key: cfg.HashKey}, keys: newKeyCache(),
 		agents: newAgentCache(), countries: deps.countries,
 		background: deps.Background, shutdownDelay: cfg.ShutdownDelay,
 	}
+	visitors := ratelimit.NewLease(nil, ratelimit.Options{HashKey: cfg.HashKey, Now: deps.Now})
+	c.visitors = visitors
+	c.background = append(c.background, visitors.Run)
 	if c.countries != nil {
 		c.background = append(c.background, c.countries.run)
 	}

@@ -40,7 +40,7 @@ func ParseProxies(list string) ([]netip.Prefix, error) {
 // has no IP address.
 func ClientAddr(r *http.Request, trusted []netip.Prefix) netip.Addr {
 	addr := peerAddr(r)
-	if !contains(trusted, addr) {
+	if !Contains(trusted, addr) {
 		return addr
 	}
 	lines := r.Header.Values("X-Forwarded-For")
@@ -57,7 +57,7 @@ func ClientAddr(r *http.Request, trusted []netip.Prefix) netip.Addr {
 			if !ok {
 				return addr
 			}
-			if addr = next; !contains(trusted, addr) {
+			if addr = next; !Contains(trusted, addr) {
 				return addr
 			}
 		}
@@ -100,7 +100,7 @@ func Secure(r *http.Request, trusted []netip.Prefix, allowHTTP bool) bool {
 	if r.TLS != nil || allowHTTP {
 		return true
 	}
-	if len(trusted) == 0 || !contains(trusted, peerAddr(r)) {
+	if len(trusted) == 0 || !Contains(trusted, peerAddr(r)) {
 		return false
 	}
 	lines := r.Header.Values("X-Forwarded-Proto")
@@ -125,7 +125,7 @@ type RefusedProxies struct{ logged atomic.Bool }
 // client can send the header too.
 func (p *RefusedProxies) Log(log *slog.Logger, r *http.Request, trusted []netip.Prefix) {
 	peer := peerAddr(r)
-	if r.Header.Get("X-Forwarded-Proto") == "" || contains(trusted, peer) || p.logged.Swap(true) {
+	if r.Header.Get("X-Forwarded-Proto") == "" || Contains(trusted, peer) || p.logged.Swap(true) {
 		return
 	}
 	log.LogAttrs(r.Context(), slog.LevelWarn, "a request is refused with HTTPS_REQUIRED, because its X-Forwarded-Proto is not from a trusted proxy: "+
@@ -157,7 +157,8 @@ func parseHop(hop string) (netip.Addr, bool) {
 	return addr.WithZone("").Unmap(), true
 }
 
-func contains(trusted []netip.Prefix, addr netip.Addr) bool {
+// Contains reports whether an address belongs to one of the trusted proxies.
+func Contains(trusted []netip.Prefix, addr netip.Addr) bool {
 	if !addr.IsValid() {
 		return false
 	}

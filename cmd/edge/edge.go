@@ -19,6 +19,7 @@ func Config(s settings.Collector, redisRoots func() *x509.CertPool) collector.Co
 		Cache:          s.Cache(redisRoots),
 		HashKey:        s.HashKeys.Keys().First(),
 		LimitTracking:  s.Tracking,
+		LimitVisitor:   s.Visitor,
 		LimitTimeout:   s.LimitTimeout,
 		Shards:         s.StreamShards,
 		JournalDir:     s.JournalDir,

@@ -301,6 +301,9 @@ type Collector struct {
 	Listen string `env:"TRIBUTARY_COLLECTOR_LISTEN" envDefault:"127.0.0.1:8081"`
 	// Tracking is the maximum number of clicks in any 60 seconds per public key.
 	Tracking int64 `env:"TRIBUTARY_LIMIT_TRACKING" envDefault:"1000"`
+	// Visitor is the maximum number of clicks in any 60 seconds per public key and client
+	// address, at one collector. 0 means no limit.
+	Visitor int64 `env:"TRIBUTARY_LIMIT_TRACKING_ADDRESS" envDefault:"120"`
 	// HashKeys are Core.HashKeys. A collector only uses the first.
 	HashKeys HashKeys `env:"TRIBUTARY_HASH_KEY,required,notEmpty"`
 	// JournalDir is the folder for clicks that cannot be appended to the stream. No other
@@ -514,5 +517,8 @@ func (g *Gateway) check() []error {
 func (c *Collector) check() []error {
 	faults := append(c.Redis.faults(), c.HTTP.faults()...)
 	faults = append(faults, c.Traces.faults()...)
+	if c.Visitor < 0 {
+		faults = append(faults, errors.New("TRIBUTARY_LIMIT_TRACKING_ADDRESS: must be at least 0"))
+	}
 	return append(faults, checkPositive("TRIBUTARY_LIMIT_TRACKING", c.Tracking)...)
 }

@@ -114,7 +114,8 @@ type subject struct {
 	sum, reset int64
 }
 
-// NewLease returns a Lease. The client must come from clickstream.Connect. If Run is not
+// NewLease returns a Lease. The client must come from clickstream.Connect. If it is nil, the
+// limits apply to the requests of this process alone. If Run is not
 // called, the unused tokens of a subject are returned only with its next call.
 func NewLease(client redis.UniversalClient, opt Options) *Lease {
 	opt.setDefaults()
@@ -313,12 +314,15 @@ func (l *Lease) sweep(ctx context.Context) {
 	keys, subjects := l.all()
 	for i, s := range subjects {
 		now := l.opt.Now()
-		if l.paused(now) {
+		if l.client != nil && l.paused(now) {
 			return
 		}
 		s.mu.Lock()
 		s.expire(now)
 		s.used.removeOld(now.UnixMilli())
+		if l.client == nil {
+			s.rowOutdated = false // there is no shared window
+		}
 		if s.rowOutdated && s.callDone == nil {
 			l.call(ctx, s, now, 0)
 		}

@@ -100,6 +100,23 @@ func TestLease_RareRequestsUseOneTokenEach(t *testing.T) {
 	}
 }
 
+func TestLease_WithoutRedisForgetsIdleSubjects(t *testing.T) {
+	c := newClock()
+	lease := NewLease(nil, Options{Now: c.now})
+	for range 3 {
+		lease.Take(t.Context(), Zone{Name: "visitor", Limit: 2}, "a")
+	}
+	lease.sweep(t.Context())
+	if n := lease.subjects.Len(); n != 1 || lease.Take(t.Context(), Zone{Name: "visitor", Limit: 2}, "a").Allowed {
+		t.Errorf("%d subjects are remembered, want one that is over its limit", n)
+	}
+	c.advance(leaseSpan * time.Second)
+	lease.sweep(t.Context())
+	if n := lease.subjects.Len(); n != 0 {
+		t.Errorf("%d subjects are remembered after the window, want none", n)
+	}
+}
+
 // The test makes random requests and random calls of sweep, with one process and with
 // four processes. No period of 60 s may contain more admitted requests than the limit.
 // With one process, the oracle also checks every refusal.

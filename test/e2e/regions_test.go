@@ -27,7 +27,7 @@ func TestRegions_CutOffAndBack(t *testing.T) {
 	far.edge = address(listener)
 	env := map[string]string{
 		"TRIBUTARY_REDIS_URL": redis.URL, "TRIBUTARY_HASH_KEY": base64.StdEncoding.EncodeToString(hashKey),
-		"TRIBUTARY_ALLOW_HTTP": "true", "TRIBUTARY_SHUTDOWN_DELAY": "0s", "TRIBUTARY_LIMIT_TRACKING": "200", "TRIBUTARY_JOURNAL_DIR": t.TempDir(),
+		"TRIBUTARY_ALLOW_HTTP": "true", "TRIBUTARY_SHUTDOWN_DELAY": "0s", "TRIBUTARY_LIMIT_TRACKING": "200", "TRIBUTARY_LIMIT_TRACKING_ADDRESS": "0", "TRIBUTARY_JOURNAL_DIR": t.TempDir(),
 		"TRIBUTARY_STREAM_SHARDS": "16", // the core is configured with 1
 	}
 	var parts processes

@@ -244,7 +244,7 @@ func (s *system) startCore(ctx context.Context) error {
 		env: service.Environ(append(s.redisSettings(collectors+wireCoreRedis),
 			"TRIBUTARY_DATABASE_URL="+database.String(),
 			"TRIBUTARY_REGIONS=far=redis://"+s.wires[collectors+wireCoreFarRedis].Listen+"/0",
-			"TRIBUTARY_LIMIT_TRACKING="+noLimit,
+			"TRIBUTARY_LIMIT_TRACKING="+noLimit, "TRIBUTARY_LIMIT_TRACKING_ADDRESS=0",
 			"TRIBUTARY_GRPC_LISTEN="+s.grpcAddress,
 			"TRIBUTARY_METRICS_LISTEN="+s.metricsAddress,
 			"TRIBUTARY_ALLOW_HTTP=true",
@@ -320,7 +320,7 @@ func (s *system) startCollector(ctx context.Context, n int) error {
 			"TRIBUTARY_SHUTDOWN_DELAY="+s.shutdownDelay.String(),
 			"TRIBUTARY_ALLOW_HTTP=true",
 			"TRIBUTARY_HASH_KEY="+testKey("h"),
-			"TRIBUTARY_LIMIT_TRACKING="+noLimit,
+			"TRIBUTARY_LIMIT_TRACKING="+noLimit, "TRIBUTARY_LIMIT_TRACKING_ADDRESS=0",
 		)...),
 	}
 	s.collectors = append(s.collectors, c)

@@ -53,7 +53,7 @@ func (b *bench) launchEdge(ctx context.Context, name, binary, redisURL string, e
 		"TRIBUTARY_METRICS_LISTEN=" + addresses[1],
 		"TRIBUTARY_ALLOW_HTTP=true",
 		"TRIBUTARY_HASH_KEY=" + hashKey,
-		"TRIBUTARY_LIMIT_TRACKING=" + strconv.Itoa(noLimit),
+		"TRIBUTARY_LIMIT_TRACKING=" + strconv.Itoa(noLimit), "TRIBUTARY_LIMIT_TRACKING_ADDRESS=" + strconv.Itoa(noLimit),
 		// There is no load balancer that must detect the shutdown.
 		"TRIBUTARY_SHUTDOWN_DELAY=0s",
 	}, extra...), b.file(binary))
