@@ -47,6 +47,20 @@ func limit(ctx context.Context, limiter Limiter, policy Policy, id identity) err
 		zone = second
 		allowance = limiter.Allow(ctx, second, subject)
 	}
+	return allowance.apply(ctx, zone)
+}
+
+// CountFailure counts a failed request of a method without a zone, like a request with an
+// invalid credential: per client address. It returns RATE_LIMIT_EXCEEDED if the limit is
+// reached.
+func CountFailure(ctx context.Context, limiter Limiter) error {
+	allowance := limiter.Allow(ctx, ZoneGeneral, addressSubject(ctx))
+	return allowance.apply(ctx, ZoneGeneral)
+}
+
+// apply sets the headers of the response. It returns RATE_LIMIT_EXCEEDED if the request is
+// not allowed.
+func (allowance Allowance) apply(ctx context.Context, zone Zone) error {
 	reset := allowance.Reset
 	if !allowance.Allowed {
 		reset = allowance.RetryAfter
@@ -76,12 +90,16 @@ func (p Policy) alsoCountedAs(id identity) (zone Zone, subject string) {
 	return p.AccountZone, "user:" + id.principal.AccountableUser().String()
 }
 
+func addressSubject(ctx context.Context) string {
+	return "address:" + httpedge.LimitSubject(callerFrom(ctx).address)
+}
+
 // countedAs returns the zone and the subject for which a request counts. If the method
 // requires a credential and the request has a valid credential, the subject is its user or
 // API key. In every other case, and for all methods in the auth zone, the subject is the
 // client's address. This also limits how fast a client can guess credentials.
 func (p Policy) countedAs(ctx context.Context, id identity) (zone Zone, subject string) {
-	subject = "address:" + httpedge.LimitSubject(callerFrom(ctx).address)
+	subject = addressSubject(ctx)
 	switch {
 	case p.Accept&NoCredential != 0, p.Zone == ZoneAuth:
 		return p.Zone, subject

@@ -246,8 +246,9 @@ func (c *Core) build() error {
 	if err != nil {
 		return err
 	}
+	limits := newLimiter(c.limits, c.cfg.Limits, c.cfg.LimitTimeout, hashKeys.First(), c.log, c.now, c.registry)
 	processors := processor.New(processor.Config{
-		Store: stores.Processor(c.store.DB), Sales: conversions, Seal: sealer, PublicURL: c.cfg.PublicURL, Log: c.log, Now: c.now,
+		Store: stores.Processor(c.store.DB), Sales: conversions, Seal: sealer, PublicURL: c.cfg.PublicURL, Limiter: limits, Log: c.log, Now: c.now,
 		Processors: map[affiliate.ProcessorName]processor.Processor{
 			affiliate.Stripe: stripe.New(stripe.Config{APIURL: c.cfg.StripeAPIURL}),
 		},
@@ -287,7 +288,7 @@ func (c *Core) build() error {
 	c.grpc, err = server.New(server.Config{
 		Credentials:    stores.Credentials(c.store.DB),
 		Tokens:         tokens,
-		Limiter:        newLimiter(c.limits, c.cfg.Limits, c.cfg.LimitTimeout, hashKeys.First(), c.log, c.now, c.registry),
+		Limiter:        limits,
 		Log:            c.log,
 		Now:            c.now,
 		TrustedProxies: c.cfg.TrustedProxies,

@@ -111,7 +111,7 @@ var specificReasons = map[string][]affiliate.Reason{
 		affiliate.ReasonProcessorKeyInvalid, affiliate.ReasonModeMismatch, affiliate.ReasonProcessorPermissionMissing,
 		affiliate.ReasonProcessorAlreadyConnected, affiliate.ReasonProcessorEndpointRejected, affiliate.ReasonServiceUnavailable,
 	},
-	affiliatev1.ProcessorService_ReceiveProcessorEvent_FullMethodName:         {affiliate.ReasonInvalidSignature},
+	affiliatev1.ProcessorService_ReceiveProcessorEvent_FullMethodName:         {affiliate.ReasonInvalidSignature, affiliate.ReasonRateLimitExceeded},
 	affiliatev1.NotificationLogService_GetNotificationLogEntry_FullMethodName: {affiliate.ReasonNotificationLogNotFound},
 	affiliatev1.TestModeService_DeleteTestData_FullMethodName:                 {affiliate.ReasonResetInProgress},
 

@@ -18,6 +18,7 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/cmd/stores"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/server"
 	"github.com/tributary-hq/tributary/server/conversion"
 	"github.com/tributary-hq/tributary/server/processor"
 	"github.com/tributary-hq/tributary/server/processor/stripe"
@@ -41,6 +42,7 @@ type fixture struct {
 	*pgtest.Shop
 
 	service *processor.Service
+	limiter limiter
 	stripe  *stripeserver.Server
 	clock   *pgtest.Clock
 	ada     pgtest.Participant
@@ -65,11 +67,23 @@ func newFixture(t *testing.T, program ...pgtest.Row) *fixture {
 	return f
 }
 
+// limiter counts requests. It allows all of them if limit is 0.
+type limiter struct {
+	limit, count int
+	zone         server.Zone
+}
+
+func (l *limiter) Allow(_ context.Context, zone server.Zone, _ string) server.Allowance {
+	l.count++
+	l.zone = zone
+	return server.Allowance{Allowed: l.limit == 0 || l.count <= l.limit, Limit: l.limit, RetryAfter: 7}
+}
+
 func (f *fixture) newService(stripeURL string) *processor.Service {
 	log := slog.New(slog.DiscardHandler)
 	sales := conversion.New(conversion.Config{Store: stores.Conversion(f.Store), HashKeys: affiliate.HashKeys{[]byte("key of the tests")}, Now: f.clock.Now, Log: log})
 	return processor.New(processor.Config{
-		Store: stores.Processor(f.Store.DB), Sales: sales, Seal: servertest.Seal(f.TB), PublicURL: publicURL + "/", Log: log, Now: f.clock.Now,
+		Store: stores.Processor(f.Store.DB), Sales: sales, Seal: servertest.Seal(f.TB), PublicURL: publicURL + "/", Limiter: &f.limiter, Log: log, Now: f.clock.Now,
 		Processors: map[affiliate.ProcessorName]processor.Processor{
 			affiliate.Stripe: stripe.New(stripe.Config{APIURL: stripeURL, MaxEvents: 200, HTTPClient: &http.Client{Timeout: 2 * time.Second}}),
 		},

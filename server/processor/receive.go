@@ -11,6 +11,7 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/server"
 )
 
 // maxReceiving is the number of events that are received at the same time. Further ones are
@@ -18,8 +19,21 @@ import (
 const maxReceiving = 500
 
 // ReceiveProcessorEvent checks the signature of an event and stores the event with its job.
-// It does not apply the event.
+// It does not apply the event. Messages for unknown connections and messages without a valid
+// signature count per client address. Valid events do not count and are never refused because of
+// such messages, because the processor sends the events of all merchants from the same addresses.
 func (s *Service) ReceiveProcessorEvent(ctx context.Context, req *affiliatev1.ReceiveProcessorEventRequest) (*affiliatev1.ReceiveProcessorEventResponse, error) {
+	response, err := s.receive(ctx, req)
+	var refusal *affiliate.Error
+	if errors.As(err, &refusal) && (refusal.Reason == affiliate.ReasonNotFound || refusal.Reason == affiliate.ReasonInvalidSignature) {
+		if limited := server.CountFailure(ctx, s.Limiter); limited != nil {
+			return nil, limited
+		}
+	}
+	return response, err
+}
+
+func (s *Service) receive(ctx context.Context, req *affiliatev1.ReceiveProcessorEventRequest) (*affiliatev1.ReceiveProcessorEventResponse, error) {
 	select {
 	case s.receiving <- struct{}{}:
 		defer func() { <-s.receiving }()
@@ -34,14 +48,21 @@ func (s *Service) ReceiveProcessorEvent(ctx context.Context, req *affiliatev1.Re
 	if !ok {
 		return nil, affiliate.Refuse(affiliate.ReasonNotFound)
 	}
+	now := s.now()
+	if s.unknown.has(id, now) {
+		return nil, affiliate.Refuse(affiliate.ReasonNotFound)
+	}
 	connection, err := s.Store.ConnectionByID(ctx, id)
+	if errors.Is(err, affiliate.Refuse(affiliate.ReasonNotFound)) {
+		s.unknown.add(id, now)
+	}
 	if err != nil {
 		return nil, err
 	}
 	if connection.Processor != name {
 		return nil, affiliate.Refuse(affiliate.ReasonNotFound)
 	}
-	now, body := s.now(), req.GetBody().GetData()
+	body := req.GetBody().GetData()
 	secrets, err := s.secretsOf(connection, now)
 	if err != nil {
 		return nil, err

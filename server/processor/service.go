@@ -13,6 +13,7 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/server"
 )
 
 // clockSkew is the tolerated difference between a client's clock and this machine's clock.
@@ -38,6 +39,8 @@ type Config struct {
 	Seal Sealer
 	// PublicURL is the base of the URLs of webhook endpoints, without a slash at the end.
 	PublicURL string
+	// Limiter counts messages that are refused.
+	Limiter server.Limiter
 	Log       *slog.Logger
 	Now       func() time.Time
 }
@@ -49,12 +52,16 @@ type Service struct {
 
 	receiving chan struct{} // has an element for each event that is being received
 	failures  failureCounter
+	unknown   unknownConnections
 }
 
 // New returns a Service.
 func New(c Config) *Service {
 	c.PublicURL = strings.TrimSuffix(c.PublicURL, "/")
-	return &Service{Config: c, receiving: make(chan struct{}, maxReceiving), failures: failureCounter{counts: map[affiliate.ProcessorConnectionID]*failureCount{}}}
+	return &Service{
+		Config: c, receiving: make(chan struct{}, maxReceiving),
+		failures: failureCounter{counts: map[affiliate.ProcessorConnectionID]*failureCount{}}, unknown: newUnknownConnections(),
+	}
 }
 
 // now returns the current time in UTC, truncated to milliseconds as in the API.

@@ -5,6 +5,8 @@ import (
 	"sync"
 	"time"
 
+	lru "github.com/hashicorp/golang-lru/v2"
+
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
@@ -57,4 +59,30 @@ func (s *Service) countFailure(ctx context.Context, c affiliate.ProcessorConnect
 		return nil
 	}
 	return s.Store.AddSignatureFailures(ctx, c, failures, at)
+}
+
+const (
+	// unknownLife is how long a connection that does not exist is remembered. A connection that
+	// another process creates in this time receives its events after it.
+	unknownLife = 5 * time.Second
+	// maxUnknown bounds the memory for such connections.
+	maxUnknown = 10_000
+)
+
+// unknownConnections remembers connections that do not exist, with the times at which they were
+// looked up, so that repeated messages for them cause no queries.
+type unknownConnections struct {
+	*lru.Cache[affiliate.ProcessorConnectionID, time.Time]
+}
+
+func newUnknownConnections() unknownConnections {
+	cache, _ := lru.New[affiliate.ProcessorConnectionID, time.Time](maxUnknown) // fails only if the size is not positive
+	return unknownConnections{cache}
+}
+
+func (u unknownConnections) add(id affiliate.ProcessorConnectionID, at time.Time) { u.Add(id, at) }
+
+func (u unknownConnections) has(id affiliate.ProcessorConnectionID, at time.Time) bool {
+	lookedUp, ok := u.Peek(id)
+	return ok && at.Sub(lookedUp) < unknownLife
 }

@@ -121,6 +121,15 @@ func TestLimits(t *testing.T) {
 		sys.client().fromAddress("198.51.100.3").get(t, "/api/v1/health").wantStatus(http.StatusOK)
 		garbage.fromAddress("198.51.100.4").get(t, "/api/v1/programs").wantOutcome(unauthorized)
 	})
+	t.Run("a refused message of a payment processor counts for the client address", func(t *testing.T) {
+		const unknown = "/webhooks/stripe/01981a2b-3c4d-7e5f-8a6b-7c8d9e0f1a2b"
+		stranger := sys.client().fromAddress("198.51.100.9")
+		for range general {
+			stranger.post(t, unknown, object{}).wantOutcome(notFound)
+		}
+		stranger.post(t, unknown, object{}).wantError(http.StatusTooManyRequests, "RATE_LIMIT_EXCEEDED")
+		sys.client().fromAddress("198.51.100.10").post(t, unknown, object{}).wantOutcome(notFound)
+	})
 	t.Run("over the limit every request to a limited route gets 429", func(t *testing.T) {
 		// 429 takes precedence over 403 and 400. Unknown routes are not counted.
 		partner := f.partner.login(t)
