@@ -10,4 +10,6 @@ type PublicKeyTarget struct {
 	// EnforceOrigins says that clicks from origins that are not allowed are rejected.
 	// Otherwise these clicks are recorded and marked.
 	EnforceOrigins bool
+	// RequireOrigin says that clicks without an origin are rejected too.
+	RequireOrigin bool
 }

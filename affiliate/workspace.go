@@ -39,10 +39,12 @@ type Workspace struct {
 type OriginPolicy string
 
 // With ObserveOrigins, a click from an origin that is not allowed is recorded and
-// marked. With EnforceOrigins, the click is rejected.
+// marked. With EnforceOrigins, the click is rejected. With StrictOrigins, clicks without an
+// origin are rejected too.
 const (
 	ObserveOrigins OriginPolicy = "observe"
 	EnforceOrigins OriginPolicy = "enforce"
+	StrictOrigins  OriginPolicy = "enforce_strict"
 )
 
 // ForRole returns w in the form that members with the given role may see. Viewers see
@@ -110,8 +112,8 @@ func (w Workspace) Patch(patch WorkspacePatch) (Workspace, error) {
 	w.SecondPersonAboveCents = patch.SecondPersonAboveCents.applyOptional(w.SecondPersonAboveCents)
 	w.RequireSecondFactor = patch.RequireSecondFactor.apply(w.RequireSecondFactor, false)
 	w.RetainPayeeYears = patch.RetainPayeeYears.apply(w.RetainPayeeYears, 0)
-	if w.OriginPolicy == EnforceOrigins && len(w.AllowedOrigins) == 0 {
-		found.Add("origin_policy", "must not be enforce while {allowed_origins} is empty")
+	if w.OriginPolicy != ObserveOrigins && len(w.AllowedOrigins) == 0 {
+		found.Add("origin_policy", "must not be "+string(w.OriginPolicy)+" while {allowed_origins} is empty")
 	}
 	return w, found.Err()
 }

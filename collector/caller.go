@@ -141,14 +141,18 @@ func (c *Collector) keyActive(entry *edgev1.PublicKeyEntry) bool {
 }
 
 // foreignOrigin reports whether the request comes from a page whose origin the workspace
-// does not allow. It returns false for requests of servers, which have no Origin header.
-// The origin "null", which some pages send instead of their own, is not allowed.
+// does not allow. Requests of servers have no Origin header. For them it returns false, unless
+// the workspace requires an origin. The origin "null", which some pages send instead of their
+// own, is not allowed.
 func (c apiCaller) foreignOrigin(h http.Header) bool {
 	if c.entry == nil || len(c.entry.AllowedOrigins) == 0 {
 		return false
 	}
 	origin := h.Get("Origin")
-	return origin != "" && !affiliate.OriginAllowed(c.entry.AllowedOrigins, origin)
+	if origin == "" {
+		return c.entry.RequireOrigin
+	}
+	return !affiliate.OriginAllowed(c.entry.AllowedOrigins, origin)
 }
 
 // validToken reports whether text is a valid access token of this deployment. The

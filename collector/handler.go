@@ -211,7 +211,11 @@ func (c *Collector) admit(w http.ResponseWriter, r *http.Request, credential str
 	}
 	foreignOrigin = caller.foreignOrigin(r.Header)
 	if foreignOrigin && caller.entry.EnforceOrigins {
-		c.refuse(w, http.StatusForbidden, affiliate.ReasonOriginNotAllowed, "Clicks of this origin are not accepted.")
+		message := "Clicks of this origin are not accepted."
+		if r.Header.Get("Origin") == "" {
+			message = "Clicks without the header Origin are not accepted."
+		}
+		c.refuse(w, http.StatusForbidden, affiliate.ReasonOriginNotAllowed, message)
 		return caller, true, false
 	}
 	return caller, foreignOrigin, true

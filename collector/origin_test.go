@@ -64,6 +64,37 @@ func TestOrigin_AllowedAndForeign(t *testing.T) {
 	}
 }
 
+func TestOrigin_StrictPolicyNeedsAnAllowedOrigin(t *testing.T) {
+	e := newEdge(t, redistest.New(t))
+	e.putKey(func(entry *edgev1.PublicKeyEntry) {
+		entry.AllowedOrigins, entry.EnforceOrigins, entry.RequireOrigin = []string{"https://shop.example"}, true, true
+	})
+	for origin, message := range map[string]string{
+		"":                     "Clicks without the header Origin are not accepted.",
+		"null":                 "Clicks of this origin are not accepted.",
+		"https://evil.example": "Clicks of this origin are not accepted.",
+		"https://shop.example": "",
+	} {
+		var headers []string
+		if origin != "" {
+			headers = []string{"Origin", origin}
+		}
+		got := e.click(plainClick, headers...)
+		if message == "" {
+			if got.status != 201 {
+				t.Errorf("the origin %q: status %d, want 201: %s", origin, got.status, got.text)
+			}
+			continue
+		}
+		if got.status != 403 || got.body["code"] != "ORIGIN_NOT_ALLOWED" || got.body["message"] != message {
+			t.Errorf("the origin %q: status %d, want 403 ORIGIN_NOT_ALLOWED with the message %q: %s", origin, got.status, message, got.text)
+		}
+	}
+	if clicks := len(e.storedClicks()); clicks != 1 {
+		t.Errorf("%d clicks are stored, want 1", clicks)
+	}
+}
+
 // The key, the rate limit and the kind of the key are checked before the origin. The body
 // and the code are checked after it.
 func TestOrigin_OrderOfChecks(t *testing.T) {

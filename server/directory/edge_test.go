@@ -165,6 +165,8 @@ func TestSync_ReachesCollectors(t *testing.T) {
 
 	change("clicks from other origins are rejected", exec(`update workspaces set allowed_origins = '{https://shop.example}', origin_policy = 'enforce'`), keysJob,
 		func() bool { got := click(); return got.status == 403 && got.code == "ORIGIN_NOT_ALLOWED" })
+	change("clicks without an origin are rejected too", exec(`update workspaces set origin_policy = 'enforce_strict'`), keysJob,
+		func() bool { got := click(); return got.status == 403 && got.code == "ORIGIN_NOT_ALLOWED" })
 	change("clicks from other origins are accepted", exec(`update workspaces set origin_policy = 'observe'`), keysJob, func() bool { return click().status == 201 })
 
 	// No job writes the directory when the grace period of a rolled key ends. The entry

@@ -55,6 +55,7 @@ func (k *Keeper[R, B]) keyEntry(key affiliate.PublicKeyTarget) *edgev1.PublicKey
 		ExpiresAtMs:    millis(key.ExpiresAt),
 		AllowedOrigins: key.AllowedOrigins,
 		EnforceOrigins: key.EnforceOrigins,
+		RequireOrigin:  key.RequireOrigin,
 	}
 }
 

@@ -130,16 +130,20 @@ func TestUpdateWorkspace(t *testing.T) {
 }
 
 func TestUpdateWorkspace_EnforceRequiresAnOrigin(t *testing.T) {
-	f := newFixture(t)
-	_, err := f.update(&affiliatev1.UpdateWorkspaceRequest{OriginPolicy: enforce}, "origin_policy")
-	pgtest.RequireRefusal(t, err, affiliate.ReasonValidation, "origin_policy")
-	if _, err := f.update(&affiliatev1.UpdateWorkspaceRequest{OriginPolicy: enforce, AllowedOrigins: []string{"https://a.example"}}, "origin_policy", "allowed_origins"); err != nil {
-		t.Fatal(err)
-	}
-	_, err = f.update(&affiliatev1.UpdateWorkspaceRequest{}, "allowed_origins")
-	pgtest.RequireRefusal(t, err, affiliate.ReasonValidation, "origin_policy")
-	if got, err := f.service.GetWorkspace(f.asOwner(), nil); err != nil || !slices.Equal(got.AllowedOrigins, []string{"https://a.example"}) || got.OriginPolicy != enforce {
-		t.Errorf("after the refusal the workspace is %v, %v, want the origin https://a.example and the policy enforce", got, err)
+	for _, policy := range []affiliatev1.OriginPolicy{enforce, affiliatev1.OriginPolicy_ORIGIN_POLICY_ENFORCE_STRICT} {
+		t.Run(policy.String(), func(t *testing.T) {
+			f := newFixture(t)
+			_, err := f.update(&affiliatev1.UpdateWorkspaceRequest{OriginPolicy: policy}, "origin_policy")
+			pgtest.RequireRefusal(t, err, affiliate.ReasonValidation, "origin_policy")
+			if _, err := f.update(&affiliatev1.UpdateWorkspaceRequest{OriginPolicy: policy, AllowedOrigins: []string{"https://a.example"}}, "origin_policy", "allowed_origins"); err != nil {
+				t.Fatal(err)
+			}
+			_, err = f.update(&affiliatev1.UpdateWorkspaceRequest{}, "allowed_origins")
+			pgtest.RequireRefusal(t, err, affiliate.ReasonValidation, "origin_policy")
+			if got, err := f.service.GetWorkspace(f.asOwner(), nil); err != nil || !slices.Equal(got.AllowedOrigins, []string{"https://a.example"}) || got.OriginPolicy != policy {
+				t.Errorf("after the refusal the workspace is %v, %v, want the origin https://a.example and the policy %s", got, err, policy)
+			}
+		})
 	}
 }
 

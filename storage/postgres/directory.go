@@ -28,7 +28,7 @@ func (s *Store) DirectoryVersion(ctx context.Context) (int64, error) {
 const (
 	selectDirectoryKeys = `
 		select k.workspace_id, k.id, k.mode, k.name, k.public_text, k.prefix, k.last4, k.created_at, k.expires_at, k.revoked_at,
-			w.allowed_origins, w.origin_policy = 'enforce' as enforce_origins
+			w.allowed_origins, w.origin_policy in ('enforce', 'enforce_strict') as enforce_origins, w.origin_policy = 'enforce_strict' as require_origin
 		from (
 			select workspace_id, id, mode, name, public_text, prefix, last4, created_at, expires_at, revoked_at
 			from api_keys`
@@ -51,6 +51,7 @@ type directoryKeyRow struct {
 	RevokedAt      *time.Time            `db:"revoked_at"`
 	AllowedOrigins []string              `db:"allowed_origins"`
 	EnforceOrigins bool                  `db:"enforce_origins"`
+	RequireOrigin  bool                  `db:"require_origin"`
 }
 
 // WorkspacePublicKeys returns all public keys of a workspace, including revoked and
@@ -82,7 +83,7 @@ func (s *Store) directoryKeys(ctx context.Context, query string, args ...any) ([
 				Name: r.Name, PublicText: r.PublicText, Prefix: r.Prefix, Last4: r.Last4,
 				CreatedAt: r.CreatedAt.UTC(), ExpiresAt: UTC(r.ExpiresAt), RevokedAt: UTC(r.RevokedAt),
 			},
-			AllowedOrigins: r.AllowedOrigins, EnforceOrigins: r.EnforceOrigins,
+			AllowedOrigins: r.AllowedOrigins, EnforceOrigins: r.EnforceOrigins, RequireOrigin: r.RequireOrigin,
 		}
 	})
 }

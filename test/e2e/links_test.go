@@ -255,4 +255,12 @@ func TestOrigins(t *testing.T) {
 	click("https://shop.example").wantError(http.StatusForbidden, "ORIGIN_NOT_ALLOWED")
 	click("https://www.shop.example").wantStatus(http.StatusCreated)
 	click("").wantStatus(http.StatusCreated) // a click from a server has no Origin header
+	f.merchant.patch(t, workspacePath, object{"originPolicy": "enforce_strict"}).wantStatus(http.StatusOK)
+	eventually(t, waitTimeout, "a click without an origin is rejected", func() error {
+		if got := click(""); got.status != http.StatusForbidden {
+			return fmt.Errorf("the collector returns %d", got.status)
+		}
+		return nil
+	})
+	click("https://www.shop.example").wantStatus(http.StatusCreated)
 }

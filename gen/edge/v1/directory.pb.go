@@ -37,8 +37,11 @@ type PublicKeyEntry struct {
 	AllowedOrigins []string `protobuf:"bytes,5,rep,name=allowed_origins,json=allowedOrigins,proto3" json:"allowed_origins,omitempty"`
 	// Whether clicks from other origins are rejected. If false, these clicks are marked.
 	EnforceOrigins bool `protobuf:"varint,6,opt,name=enforce_origins,json=enforceOrigins,proto3" json:"enforce_origins,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// Whether clicks without an origin are rejected too. enforce_origins is then also true,
+	// so that collectors that do not know this field reject clicks from other origins.
+	RequireOrigin bool `protobuf:"varint,7,opt,name=require_origin,json=requireOrigin,proto3" json:"require_origin,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *PublicKeyEntry) Reset() {
@@ -109,6 +112,13 @@ func (x *PublicKeyEntry) GetAllowedOrigins() []string {
 func (x *PublicKeyEntry) GetEnforceOrigins() bool {
 	if x != nil {
 		return x.EnforceOrigins
+	}
+	return false
+}
+
+func (x *PublicKeyEntry) GetRequireOrigin() bool {
+	if x != nil {
+		return x.RequireOrigin
 	}
 	return false
 }
@@ -561,14 +571,15 @@ var File_edge_v1_directory_proto protoreflect.FileDescriptor
 
 const file_edge_v1_directory_proto_rawDesc = "" +
 	"\n" +
-	"\x17edge/v1/directory.proto\x12\aedge.v1\x1a\x13edge/v1/click.proto\"\xe6\x01\n" +
+	"\x17edge/v1/directory.proto\x12\aedge.v1\x1a\x13edge/v1/click.proto\"\x8d\x02\n" +
 	"\x0ePublicKeyEntry\x12!\n" +
 	"\fworkspace_id\x18\x01 \x01(\fR\vworkspaceId\x12!\n" +
 	"\x04mode\x18\x02 \x01(\x0e2\r.edge.v1.ModeR\x04mode\x12\x18\n" +
 	"\arevoked\x18\x03 \x01(\bR\arevoked\x12\"\n" +
 	"\rexpires_at_ms\x18\x04 \x01(\x03R\vexpiresAtMs\x12'\n" +
 	"\x0fallowed_origins\x18\x05 \x03(\tR\x0eallowedOrigins\x12'\n" +
-	"\x0fenforce_origins\x18\x06 \x01(\bR\x0eenforceOrigins\"\x9e\x02\n" +
+	"\x0fenforce_origins\x18\x06 \x01(\bR\x0eenforceOrigins\x12%\n" +
+	"\x0erequire_origin\x18\a \x01(\bR\rrequireOrigin\"\x9e\x02\n" +
 	"\x11ReferralCodeEntry\x12\x1d\n" +
 	"\n" +
 	"program_id\x18\x01 \x01(\fR\tprogramId\x12%\n" +

@@ -67,6 +67,8 @@ func (m *PublicKeyEntry) validate(all bool) error {
 
 	// no validation rules for EnforceOrigins
 
+	// no validation rules for RequireOrigin
+
 	if len(errors) > 0 {
 		return PublicKeyEntryMultiError(errors)
 	}
