@@ -36,9 +36,11 @@ type call struct {
 	faults violations
 	// ignored contains the paths of unknown keys in the body that the route ignores.
 	ignored []string
+	// path contains the values of the path by field name.
+	path map[string]string
 	// decoded is the request message that the core validates if the gateway refuses the
-	// request. It contains the fields of the path, and the fields of the query that could
-	// be decoded. It is nil if the request has no query.
+	// request. It contains the fields of the query or of the body that could be decoded. It
+	// is nil if the request has neither.
 	decoded protoreflect.Message
 	// spellings maps the proto name of a field to the name of the query parameter with
 	// which the client set the field.

@@ -327,6 +327,7 @@ func (c *call) decode(data []byte, m protoreflect.Message) {
 	if mask != nil {
 		m.Set(c.route.mask, protoreflect.ValueOfMessage((&fieldmaskpb.FieldMask{Paths: *mask}).ProtoReflect()))
 	}
+	c.decoded = m
 	httpedge.SetIgnoredFields(c.Header(), c.ignored)
 }
 

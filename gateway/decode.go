@@ -32,6 +32,9 @@ type violations struct {
 	// singleItem is true for the faults of one item of a bulk request. In this case, add
 	// keeps only the first faults, and the decoder continues, because other items follow.
 	singleItem bool
+	// incomplete is true if a part of the request was not decoded, so that the core cannot
+	// validate the request.
+	incomplete bool
 }
 
 func (v *violations) add(field, message string) {
@@ -55,9 +58,13 @@ func (v *violations) addLast(field, message string) {
 	v.list = append(v.list, affiliate.Violation{Field: strings.ToValidUTF8(field, "\ufffd"), Message: message})
 }
 
-// hasField reports whether a field has a fault.
-func (v *violations) hasField(field string) bool {
-	return slices.ContainsFunc(v.list, func(fault affiliate.Violation) bool { return fault.Field == field })
+// explain reports whether a violation about the given fields can be a consequence of a
+// value that was not decoded: one of the fields has a fault, or contains a field that has
+// one. An unknown key has no value that a rule could miss.
+func (v *violations) explain(fields []string) bool {
+	return slices.ContainsFunc(v.list, func(fault affiliate.Violation) bool {
+		return fault.Message != unknownField && affiliate.Violations{fault}.Affect(fields...)
+	})
 }
 
 // full reports whether no more faults can be added. In that case the decoder can stop.
@@ -71,6 +78,8 @@ type decoder struct {
 	depth  int
 	path   []step
 	faults *violations
+	// earlier is the number of faults that the request had before its body was decoded.
+	earlier int
 	// mask collects the paths of the fields that the body sets, for the update_mask of
 	// the request. It is nil if the request has no update_mask.
 	mask *[]string
@@ -105,25 +114,20 @@ func decodeBody(body []byte, names map[string]*fieldPlan, m protoreflect.Message
 // body decodes a body into m. names contains the accepted keys.
 func (d *decoder) body(body []byte, names map[string]*fieldPlan, m protoreflect.Message) {
 	d.Scanner = jsonscan.Scanner{Data: string(body)}
+	d.earlier = len(d.faults.list)
 	if d.SkipSpace(); d.Pos == len(body) {
 		return
 	}
-	if d.SkipSpace() != '{' {
-		if d.skip() {
-			d.end()
-			d.addFault("must be a JSON object")
-		}
-		return
-	}
-	if d.object(names, m, "") {
-		d.end()
-	}
-}
-
-// end adds a fault if the text continues after the object.
-func (d *decoder) end() {
-	if d.SkipSpace(); d.Pos < len(d.Data) {
-		d.faults.add(affiliate.WholeBody, "must not continue after the JSON object")
+	isObject := d.SkipSpace() == '{'
+	ok := isObject && d.object(names, m, "") || !isObject && d.skip()
+	switch d.SkipSpace(); {
+	case !ok:
+		d.faults.incomplete = true
+	case d.Pos < len(d.Data):
+		d.malformed("must not continue after the JSON object")
+	case !isObject:
+		d.faults.incomplete = true
+		d.addFault("must be a JSON object")
 	}
 }
 
@@ -152,7 +156,19 @@ func (d *decoder) currentPath() string {
 // invalidJSON adds the fault that the text at Pos is not valid JSON. It returns false,
 // because the decoder must stop.
 func (d *decoder) invalidJSON() bool {
-	d.faults.addLast(affiliate.WholeBody, "is not valid JSON at byte "+strconv.Itoa(d.Pos))
+	return d.malformed("is not valid JSON at byte " + strconv.Itoa(d.Pos))
+}
+
+// malformed adds a fault of the whole body and removes the other faults of the body. They
+// may be consequences of the error in the JSON text, and the rest of the text is unknown.
+func (d *decoder) malformed(message string) bool {
+	if d.faults.singleItem {
+		d.faults.list = nil
+	} else {
+		d.faults.list = d.faults.list[:d.earlier]
+	}
+	d.faults.addLast(affiliate.WholeBody, message)
+	d.faults.incomplete = true
 	return false
 }
 
@@ -389,20 +405,22 @@ func (d *decoder) listField(f *fieldPlan, m protoreflect.Message) bool {
 		} else {
 			value, usable, ok = d.element(f, list.NewElement)
 		}
-		if usable {
-			list.Append(value)
-		}
 		if !ok {
 			return false
 		}
+		if !usable {
+			// The core names the elements by their index, so no element may be missing.
+			value = list.NewElement()
+		}
+		list.Append(value)
 	}
 	d.mask = mask
 	return p == finished
 }
 
 // bulkItem decodes an item of a bulk request. If the item has faults, bulkItem adds
-// them to the list of item faults in m and returns an empty item. If the decoder must
-// stop, the faults become faults of the request.
+// them to the list of item faults in m. If the decoder must stop, the faults become
+// faults of the request.
 func (d *decoder) bulkItem(f *fieldPlan, newValue func() protoreflect.Value, m protoreflect.Message) (value protoreflect.Value, usable, ok bool) {
 	requestViolations, itemViolations := d.faults, violations{singleItem: true}
 	d.faults = &itemViolations
@@ -410,11 +428,13 @@ func (d *decoder) bulkItem(f *fieldPlan, newValue func() protoreflect.Value, m p
 	d.faults = requestViolations
 	switch {
 	case !ok:
+		if itemViolations.incomplete {
+			requestViolations.list = requestViolations.list[:d.earlier]
+		}
 		n := min(len(itemViolations.list), maxViolations-len(requestViolations.list))
 		requestViolations.list = append(requestViolations.list, itemViolations.list[:n]...)
 	case len(itemViolations.list) > 0:
 		d.failItem(m, itemViolations.list)
-		value = newValue()
 	}
 	return value, usable, ok
 }

@@ -77,9 +77,8 @@ func (g *gateway) refuse(c *call, r refusal) {
 
 // refuseAfterAdmit refuses a request that cannot be decoded. It first calls the core to
 // check the caller. A caller without access gets 401, 429 or 403 and no details of the
-// request. If the request has a query, and its route has no body, the core also validates
-// the fields that could be decoded, so that the response contains all faults of the
-// query.
+// request. If the gateway has read the query and the body to their ends, the core also
+// validates the fields that could be decoded, so that the response contains all faults.
 func (g *gateway) refuseAfterAdmit(c *call, reason affiliate.Reason) {
 	// Use a context that is never cancelled, because net/http cancels the context of a
 	// request whose body ends early.
@@ -87,7 +86,10 @@ func (g *gateway) refuseAfterAdmit(c *call, reason affiliate.Reason) {
 	ctx, cancel := g.withTimeout(metadata.NewOutgoingContext(ctx, g.outgoingMetadata(ctx, nil)))
 	defer cancel()
 	admit := &affiliatev1.AdmitRequest{Method: c.route.FullMethod}
-	if c.decoded != nil && !c.route.HasBody && reason == affiliate.ReasonValidation {
+	if c.decoded != nil && c.route.RawBody == nil && !c.faults.incomplete && reason == affiliate.ReasonValidation {
+		for _, field := range c.route.PathFields {
+			c.decoded.Set(field, protoreflect.ValueOfString(c.path[string(field.Name())]))
+		}
 		// New cannot fail, because the type of the message is registered.
 		admit.Request, _ = anypb.New(c.decoded.Interface())
 	}
@@ -98,12 +100,13 @@ func (g *gateway) refuseAfterAdmit(c *call, reason affiliate.Reason) {
 		g.refuseStatus(c, err)
 		return
 	}
+	found := c.faults
 	for _, v := range admitted.GetViolations() {
-		if violation := c.clientViolation(v); !c.faults.hasField(violation.Field) {
-			c.faults.add(violation.Field, violation.Message)
+		if violation, fields := c.clientViolation(v); !c.faults.explain(fields) {
+			found.add(violation.Field, violation.Message)
 		}
 	}
-	g.refuse(c, refusal{reason: reason, violations: c.faults.list})
+	g.refuse(c, refusal{reason: reason, violations: found.list})
 }
 
 // refuseStatus writes the error that the core returned.
@@ -145,7 +148,8 @@ func (c *call) refusalOf(st *status.Status) (r refusal, ok bool) {
 			}
 		case *affiliatev1.SpellableViolations:
 			for _, v := range d.GetViolations() {
-				r.violations = append(r.violations, c.clientViolation(v))
+				violation, _ := c.clientViolation(v)
+				r.violations = append(r.violations, violation)
 			}
 		}
 	}
@@ -247,9 +251,14 @@ func copyHeaders(c *call, md metadata.MD) {
 }
 
 // clientViolation converts a violation that the core returned. In the result, field names
-// have the spelling of the client.
-func (c *call) clientViolation(v *affiliatev1.AdmitViolation) affiliate.Violation {
-	return affiliate.Violation{Field: v.GetField(), Message: v.GetMessage()}.WithFieldNames(c.fieldName)
+// have the spelling of the client. fields are the field of the violation and the fields
+// that its message mentions.
+func (c *call) clientViolation(v *affiliatev1.AdmitViolation) (violation affiliate.Violation, fields []string) {
+	violation = affiliate.Violation{Field: v.GetField(), Message: v.GetMessage()}.WithFieldNames(func(path string) string {
+		fields = append(fields, c.fieldName(path))
+		return fields[len(fields)-1]
+	})
+	return violation, fields
 }
 
 // fieldName converts the proto path of a violation to the spelling of the client. The

@@ -278,7 +278,7 @@ func TestBulkRequest_FaultsOfItemsAreSentToCore(t *testing.T) {
 	f := newFixture(t, nil)
 	response := f.do("POST", "/api/v1/conversions/batch", `{"conversions":[
 		{"event_type":"lead","external_transaction_id":"a"},
-		{"event_type":"sale","amount_cents":"5","line_items":[{"quantity":1.5}]},
+		{"event_type":"sale","amount_cents":"5","external_transaction_id":"b","line_items":[{"quantity":1.5}]},
 		{"event_type":"lead","external_transaction_id":"c"}]}`)
 	if response.status >= 300 {
 		t.Fatalf("status %d, want a success: %s", response.status, response.body)
@@ -288,7 +288,7 @@ func TestBulkRequest_FaultsOfItemsAreSentToCore(t *testing.T) {
 	for _, item := range request.GetConversions() {
 		got = append(got, item.GetExternalTransactionId())
 	}
-	if want := []string{"a", "", "c"}; !slices.Equal(got, want) {
+	if want := []string{"a", "b", "c"}; !slices.Equal(got, want) {
 		t.Errorf("transaction ids of the items: %q, want %q", got, want)
 	}
 	got = nil
@@ -339,15 +339,75 @@ func TestBulkRequest_ManyFaultsOfOneItemDoNotAffectOthers(t *testing.T) {
 	}
 }
 
-func TestQuery_FaultsOfGatewayAndCoreAreReported(t *testing.T) {
-	f := newFixture(t, func(_ context.Context, method string, _ proto.Message) (proto.Message, error) {
+// admitWith returns a coreFunc that responds to Admit with violations. fields contains field
+// names and messages in turn.
+func admitWith(fields ...string) coreFunc {
+	return func(_ context.Context, method string, _ proto.Message) (proto.Message, error) {
 		if method != affiliatev1.GateService_Admit_FullMethodName {
 			return nil, nil
 		}
-		return &affiliatev1.AdmitResponse{Violations: []*affiliatev1.AdmitViolation{
-			{Field: "page", Message: "must be larger"}, {Field: "status", Message: "must be known"}, {Field: "page_size", Message: "must be smaller"},
-		}}, nil
-	})
+		response := &affiliatev1.AdmitResponse{}
+		for i := 0; i+1 < len(fields); i += 2 {
+			response.Violations = append(response.Violations, &affiliatev1.AdmitViolation{Field: fields[i], Message: fields[i+1]})
+		}
+		return response, nil
+	}
+}
+
+func TestBody_FaultsOfGatewayAndCoreAreReported(t *testing.T) {
+	f := newFixture(t, admitWith(
+		"name", "is required", "website_url", "must be a URL", "allowed_domains[0]", "must be a host name", "allowed_domains[2]", "must be a host name",
+		"commission_rules", "must have a rate", "payout_term_days", "must be larger than {attribution_window_days}", "slug", "must be shorter than {name}",
+	))
+	const body = `{"colour":1,"name":5,"websiteUrl":"x","allowedDomains":[null,"a.example","b"],"commissionRules":{"holdPeriodDays":2,"rate":5},"payoutTermDays":1}`
+	e := f.do("PATCH", "/api/v1/programs/p", body).requireError(t, 400, "VALIDATION_ERROR")
+	// The core cannot see the name and the first domain. So its violations about them, and the
+	// one that compares with the name, say nothing new.
+	requireFields(t, e, "colour="+unknownField+"\nname="+mustBeString+"\nallowedDomains[0]="+mustNotBeNull+"\ncommissionRules.rate="+unknownField+
+		"\nwebsiteUrl=must be a URL\nallowedDomains[2]=must be a host name\ncommissionRules=must have a rate\npayoutTermDays=must be larger than attributionWindowDays")
+	admit := requireOneCall(t, f.core, affiliatev1.GateService_Admit_FullMethodName).request.(*affiliatev1.AdmitRequest)
+	var decoded affiliatev1.UpdateProgramRequest
+	if err := admit.GetRequest().UnmarshalTo(&decoded); err != nil {
+		t.Fatalf("unexpected error: %v", err)
+	}
+	want := &affiliatev1.UpdateProgramRequest{
+		ProgramId: "p", WebsiteUrl: ptr("x"), AllowedDomains: []string{"", "a.example", "b"},
+		CommissionRules: &affiliatev1.CommissionRules{HoldPeriodDays: ptr(int32(2))}, PayoutTermDays: ptr(int32(1)),
+		UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"name", "website_url", "allowed_domains", "commission_rules.hold_period_days", "payout_term_days"}},
+	}
+	if !proto.Equal(&decoded, want) {
+		t.Errorf("the core validated\n%v, want\n%v", &decoded, want)
+	}
+
+	// The core does not validate a body that the gateway has not read to its end.
+	f = newFixture(t, nil)
+	for body, want := range map[string]string{
+		`{"colour":1,"name":"`: "body=is not valid JSON at byte 20",
+		`{"colour":1}}`:        "body=must not continue after the JSON object",
+		`[]`:                   "body=must be a JSON object",
+		`{"name":` + strings.Repeat("[", 40) + strings.Repeat("]", 40) + `}`: "name=" + mustBeString + "\nname" + strings.Repeat("[0]", 31) + "=must not be nested deeper than 32 levels",
+	} {
+		requireFields(t, f.do("POST", "/api/v1/programs", body).requireError(t, 400, "VALIDATION_ERROR"), want)
+		if admit := requireOneCall(t, f.core, affiliatev1.GateService_Admit_FullMethodName).request.(*affiliatev1.AdmitRequest); admit.GetRequest() != nil {
+			t.Errorf("%s: the core validated %v, want nothing", body, admit.GetRequest())
+		}
+	}
+}
+
+func TestBody_FaultsOfGatewayAndCoreAreAtMostHundred(t *testing.T) {
+	var fields []string
+	for i := range 150 {
+		fields = append(fields, fmt.Sprintf("allowed_domains[%d]", i), "must be a host name")
+	}
+	f := newFixture(t, admitWith(fields...))
+	e := f.do("POST", "/api/v1/programs", `{"colour":1}`).requireError(t, 400, "VALIDATION_ERROR")
+	if len(e.Details) != maxViolations || e.Details[0].Field != "colour" {
+		t.Errorf("%d details that begin with %v, want %d that begin with colour", len(e.Details), e.Details[0], maxViolations)
+	}
+}
+
+func TestQuery_FaultsOfGatewayAndCoreAreReported(t *testing.T) {
+	f := newFixture(t, admitWith("page", "must be larger", "status", "must be known", "page_size", "must be smaller"))
 	e := f.do("GET", "/api/v1/programs/p/commissions?page=0&status=x&limit=1000&colour=red", "").requireError(t, 400, "VALIDATION_ERROR")
 	want := "status=must be one of pending, approved, rejected, paid, refunded\ncolour=is not a parameter of this route\npage=must be larger\nlimit=must be smaller"
 	if e.fields() != want {

@@ -137,6 +137,7 @@ func (g *gateway) matchRoute(next runtime.HandlerFunc) runtime.HandlerFunc {
 		for name, value := range params {
 			params[name] = replaceUnusable(value)
 		}
+		c.path = params
 		next(w, r, params)
 	}
 }
@@ -149,9 +150,6 @@ func (g *gateway) readQuery(next runtime.HandlerFunc) runtime.HandlerFunc {
 		if raw := c.request.URL.RawQuery; raw != "" && c.route.RPC != nil {
 			c.decoded = c.route.input.New()
 			r.Form, c.spellings = parseQuery(raw, c.route.query, c.decoded, &c.faults)
-			for _, field := range c.route.PathFields {
-				c.decoded.Set(field, protoreflect.ValueOfString(params[string(field.Name())]))
-			}
 			c.selectCSV(r)
 		}
 		next(w, r, params)
@@ -210,6 +208,7 @@ func (c *call) readBody() (data []byte, refused affiliate.Reason) {
 		return nil, affiliate.ReasonPayloadTooLarge
 	case err != nil:
 		c.Header().Set("Connection", "close")
+		c.faults.incomplete = true
 		c.faults.add(affiliate.WholeBody, "could not be read to its end")
 		return nil, ""
 	case len(data) > 0 && c.route.RawBody == nil && !httpedge.IsPlainJSON(c.request.Header):

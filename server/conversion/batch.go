@@ -195,9 +195,9 @@ func (b *batch) report(ctx context.Context, i int) error {
 }
 
 // faultsOf validates the items of a batch and returns the violations by the index of the
-// item. The gateway adds violations (item_faults) to the request for each item that it
-// could not decode. faultsOf returns these violations and does not validate such an item
-// itself.
+// item. The gateway adds violations (item_faults) to the request for each field of an item
+// that it could not decode. faultsOf adds its own violations, except those that can be
+// consequences of a missing field.
 func (s *Service) faultsOf(req *affiliatev1.ReportConversionsRequest) map[int]affiliate.Violations {
 	faults := map[int]affiliate.Violations{}
 	for _, fault := range req.GetItemFaults() {
@@ -205,11 +205,13 @@ func (s *Service) faultsOf(req *affiliatev1.ReportConversionsRequest) map[int]af
 		faults[i] = append(faults[i], affiliate.Violation{Field: fault.GetField(), Message: fault.GetMessage()})
 	}
 	for i, item := range req.GetConversions() {
-		if len(faults[i]) > 0 {
-			continue
-		}
-		if wrong := server.ValidateItem(s, item); len(wrong) > 0 {
-			faults[i] = wrong
+		undecoded := faults[i]
+		for _, wrong := range server.ValidateItem(s, item) {
+			fields := []string{}
+			wrong.WithFieldNames(func(path string) string { fields = append(fields, path); return path })
+			if !undecoded.Affect(fields...) {
+				faults[i] = append(faults[i], wrong)
+			}
 		}
 	}
 	return faults

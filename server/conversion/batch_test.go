@@ -288,6 +288,33 @@ func TestBatch_ChecksItemsOneByOne(t *testing.T) {
 	}
 }
 
+// The gateway sends the faults of fields that it could not decode. The other fields of the
+// item are validated too. Nothing is said about fields that are absent only because they
+// could not be decoded.
+func TestBatch_ItemHasFaultsOfGatewayAndOfValidation(t *testing.T) {
+	f := newFixture(t)
+	click := f.NewClick(f.pat)
+	invalid := purchase("order-2", click.ID)
+	invalid.ExternalTransactionId, invalid.AmountCents, invalid.SubId = "", nil, new(strings.Repeat("x", 3000))
+	r, err := f.service.ReportConversions(f.asKey(), &affiliatev1.ReportConversionsRequest{
+		Conversions: []*affiliatev1.ReportConversionRequest{purchase("order-1", click.ID), invalid},
+		ItemFaults:  []*affiliatev1.ItemFault{{Index: 1, Field: "amount_cents", Message: "must be an integer"}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := itemCodes(t, r), []string{"ok", "VALIDATION_ERROR"}; !slices.Equal(got, want) {
+		t.Errorf("the items have the codes %q, want %q", got, want)
+	}
+	var fields []string
+	for _, violation := range r.GetResults()[1].GetDetails() {
+		fields = append(fields, violation.GetField())
+	}
+	if want := []string{"conversions[1].amount_cents", "conversions[1].external_transaction_id", "conversions[1].sub_id"}; !slices.Equal(fields, want) {
+		t.Errorf("the violations are in the fields %q, want %q", fields, want)
+	}
+}
+
 func TestBatch_LimitsViolationsOfItem(t *testing.T) {
 	f := newFixture(t)
 	click := f.NewClick(f.pat)

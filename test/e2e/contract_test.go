@@ -26,8 +26,10 @@ func testJSON(t *testing.T, sys *system) {
 
 	t.Run("a body that is not a JSON object", func(t *testing.T) {
 		for _, body := range []string{`{`, `{"name":"a"`, `{"name":}`, `{name:"a"}`, `{"name":"a",}`, `[]`, `"name"`, `5`, `null`, `{"name":"a"}{}`, `{"name":"a"} x`, "{\"name\":\"a\nb\"}", `{"name":"a"} // words`} {
-			program(t, body).wantError(http.StatusBadRequest, "VALIDATION_ERROR")
+			program(t, body).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "body")
 		}
+		got := program(t, `{"colour":1,"name":5,"currency":"dollar"`).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "body")
+		got.wantFields(object{"details.0.message": "The body is not valid JSON at byte 40."})
 		merchant.get(t, "/api/v1/programs").wantFields(object{"total": 0})
 	})
 	for _, c := range []struct {
@@ -57,6 +59,14 @@ func testJSON(t *testing.T, sys *system) {
 		{
 			"all decoding errors are listed", `{"name":5,"colour":1,"isPublic":0,"attributionWindowDays":"1","allowedDomains":["a.example",5]}`,
 			[]string{"name", "colour", "isPublic", "attributionWindowDays", "allowedDomains[1]"},
+		},
+		{
+			"errors of decoding and of validation are listed together",
+			`{"colour":1,"currency":"dollar","websiteUrl":5,"commissionRules":{"percentage":101,"rate":1,"tiers":[5,{"minConversions":1,"percentage":101}]},"allowedDomains":[null,"a b"]}`,
+			[]string{
+				"colour", "name", "currency", "websiteUrl", "commissionRules.percentage", "commissionRules.rate", "commissionRules.tiers[0]", "commissionRules.tiers[1].percentage",
+				"allowedDomains[0]", "allowedDomains[1]",
+			},
 		},
 		{
 			"all validation errors are listed", `{"name":" ","slug":"A","currency":"dollar","attributionWindowDays":0,"linkParam":"1","websiteUrl":"x","commissionRules":{"percentage":101,"holdPeriodDays":-1}}`,

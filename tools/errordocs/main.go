@@ -42,8 +42,8 @@ Every error response of the REST API has the same format:
 ` + "```" + `
 
 ` + "`code`" + ` is stable, so programs should compare it. ` + "`message`" + ` is for people and may change. Only VALIDATION_ERROR has
-` + "`details`" + `. They list all faults of the query and the body. The ` + "`field`" + ` of a fault is the path of the field, spelled as
-in the request, or ` + "`body`" + ` if the fault concerns the whole body. The ` + "`message`" + ` of a fault is a sentence that begins with
+` + "`details`" + `. They list all faults of the query and the body, at most 100. The ` + "`field`" + ` of a fault is the path of the field, spelled as
+in the request, or ` + "`body`" + ` if the fault concerns the whole body. A body that is not valid JSON has only this fault. The ` + "`message`" + ` of a fault is a sentence that begins with
 this path and says which values are accepted. It also spells other fields as in the request.
 
 Over gRPC, the code is the ` + "`reason`" + ` of a google.rpc.ErrorInfo with the domain ` + "`tributary`" + `. The column "Metadata" lists

@@ -1049,9 +1049,9 @@ type ReportConversionsRequest struct {
 	// The conversions, 1 to 500. Each item is validated separately: an invalid item fails
 	// and the others are recorded.
 	Conversions []*ReportConversionRequest `protobuf:"bytes,1,rep,name=conversions,proto3" json:"conversions,omitempty"`
-	// The faults of items that the REST gateway could not decode. In `conversions`, each of
-	// these items is an empty message. Only the gateway sets this field. In a JSON body it
-	// is ignored.
+	// The faults of the fields of items that the REST gateway could not decode. These fields
+	// are absent in `conversions`. Only the gateway sets this field. In a JSON body it is
+	// ignored.
 	ItemFaults    []*ItemFault `protobuf:"bytes,2,rep,name=item_faults,proto3" json:"item_faults,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
