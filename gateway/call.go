@@ -42,9 +42,9 @@ type call struct {
 	// request. It contains the fields of the query or of the body that could be decoded. It
 	// is nil if the request has neither.
 	decoded protoreflect.Message
-	// spellings maps the proto name of a field to the name of the query parameter with
-	// which the client set the field.
-	spellings map[protoreflect.Name]string
+	// spellings contains the names under which the client sent fields of the query, and
+	// those of the body if they are not the names in responses.
+	spellings spellings
 	// successStatus is the status of a response without an error.
 	successStatus int
 	// status is the status that was sent, or 0 if none was sent yet.

@@ -31,7 +31,8 @@ import (
 //   - Lists and maps are always present.
 //   - google.protobuf.Struct is an object.
 //
-// Requests have the same form (decode.go).
+// Requests have the same form (decode.go). They may also write the name of a field in the
+// other spelling, in snake_case or in camelCase.
 //
 // planFor fails for types that the dialect does not support: bytes, groups, maps whose
 // keys are not strings, and types of google.protobuf other than Timestamp, Struct and
@@ -54,7 +55,7 @@ type messagePlan struct {
 	desc   protoreflect.MessageDescriptor
 	form   form
 	fields []fieldPlan
-	names  map[string]*fieldPlan // the fields by JSON name
+	names  map[string]*fieldPlan // the fields by JSON name and by their other spellings
 	// size is the length in bytes of the last encoded message of this type. The next
 	// buffer is allocated with about this size.
 	size atomic.Int64
@@ -152,6 +153,13 @@ func makePlan(desc protoreflect.MessageDescriptor, built map[protoreflect.Messag
 		field.index = i
 		plan.names[field.name] = field
 	}
+	for i := range plan.fields {
+		for _, name := range contract.Spellings(plan.fields[i].fd) {
+			if plan.names[name] == nil {
+				plan.names[name] = &plan.fields[i]
+			}
+		}
+	}
 	if key := contract.PageSizeKey(desc); key != "" {
 		pageSize := *plan.names["limit"]
 		pageSize.name, pageSize.key = key, string(appendString(nil, key))+":"
@@ -203,6 +211,9 @@ func makeEnumPlan(desc protoreflect.EnumDescriptor) (*enumPlan, error) {
 		plan.quoted[name.Number] = string(appendString(nil, name.Text))
 		plan.numbers[name.Text] = name.Number
 		choices = append(choices, name.Text)
+	}
+	for alias, name := range contract.EnumAliases(desc) {
+		plan.numbers[alias] = plan.numbers[name]
 	}
 	plan.choices = strings.Join(choices, ", ")
 	return plan, nil
@@ -324,6 +335,12 @@ func (c *call) decode(data []byte, m protoreflect.Message) {
 	}
 	d := decoder{faults: &c.faults, mask: mask, ignored: ignored, items: c.route.items}
 	d.body(data, c.route.body, m)
+	c.spellings = d.spellings
+	if c.route.items != nil {
+		for field, key := range d.spellings {
+			m.Mutable(c.route.items.spellings).Map().Set(protoreflect.ValueOfString(string(field.Name())).MapKey(), protoreflect.ValueOfString(key))
+		}
+	}
 	if mask != nil {
 		m.Set(c.route.mask, protoreflect.ValueOfMessage((&fieldmaskpb.FieldMask{Paths: *mask}).ProtoReflect()))
 	}

@@ -174,6 +174,22 @@ func TestDecode_AcceptsDialect(t *testing.T) {
 	}
 }
 
+// Every key may have the other spelling, also in nested objects. The keys of free objects and
+// of maps are data.
+func TestDecode_AcceptsBothSpellingsOfKeys(t *testing.T) {
+	var sale affiliatev1.ReportConversionRequest
+	faults := decode(t, `{"eventType":"lead","amount_cents":5,"lineItems":[{"productId":"p"},{"product_id":"q"}],"metadata":{"someKey":1,"some_key":2}}`, &sale)
+	if faults != "" || sale.GetEventType() != affiliatev1.EventType_EVENT_TYPE_LEAD || sale.GetAmountCents() != 5 || sale.GetLineItems()[0].GetProductId() != "p" ||
+		sale.GetLineItems()[1].GetProductId() != "q" || len(sale.GetMetadata().GetFields()) != 2 {
+		t.Errorf("decoded as %v with the faults %q, want all fields and no faults", &sale, faults)
+	}
+	var program affiliatev1.UpdateProgramRequest
+	faults = decode(t, `{"website_url":"x","commission_rules":{"hold_period_days":3,"autoApproval":true}}`, &program)
+	if faults != "" || program.GetWebsiteUrl() != "x" || program.GetCommissionRules().GetHoldPeriodDays() != 3 || !program.GetCommissionRules().GetAutoApproval() {
+		t.Errorf("decoded as %v with the faults %q, want all fields and no faults", &program, faults)
+	}
+}
+
 func TestDecode_RejectsInvalidBodies(t *testing.T) {
 	deep := func(n int) string { return strings.Repeat("[", n) + strings.Repeat("]", n) }
 	const notInteger, range53 = "amount_cents=" + mustBeInteger, "amount_cents=must be from -9007199254740992 to 9007199254740992"
@@ -204,7 +220,13 @@ func TestDecode_RejectsInvalidBodies(t *testing.T) {
 		{"year 0", `{"occurred_at":"0000-01-01T00:00:00Z"}`, "occurred_at=must be a timestamp of the years 1 to 9999"},
 		{"timestamp as number", `{"occurred_at":5}`, "occurred_at=" + mustBeTimestamp},
 		{"unknown field", `{"x":1}`, "x=" + unknownField},
-		{"camelCase name of a snake_case field", `{"eventType":"purchase"}`, "eventType=" + unknownField},
+		{"wrong type under the camelCase name", `{"taxCents":"5","lineItems":[{"productId":5}]}`, "taxCents=" + mustBeInteger + "\nlineItems[0].productId=" + mustBeString},
+		{"both spellings", `{"tax_cents":5,"taxCents":5}`, "taxCents=" + mustNotBeWith + "tax_cents, which is the same field"},
+		{"both spellings, camelCase first", `{"taxCents":5,"tax_cents":5,"taxCents":6}`, "tax_cents=" + mustNotBeWith + "taxCents, which is the same field\ntaxCents=" + givenTwice},
+		{
+			"both spellings in a list element", `{"lineItems":[{"productId":"a"},{"product_id":"b","productId":"c"}]}`,
+			"lineItems[1].productId=" + mustNotBeWith + "lineItems[1].product_id, which is the same field",
+		},
 		{"wrong case", `{"Currency":"EUR"}`, "Currency=" + unknownField},
 		{"duplicate", `{"currency":"EUR","currency":"EUR"}`, "currency=" + givenTwice},
 		{"duplicate with null", `{"currency":null,"currency":"EUR"}`, "currency=" + givenTwice},
@@ -373,9 +395,10 @@ func TestUpdateMask_ContainsKeysOfBody(t *testing.T) {
 		`{"name":"x"}`:                         "name",
 		`{"websiteUrl":null,"isPublic":false}`: "website_url,is_public",
 		`{"allowedDomains":["a","b"]}`:         "allowed_domains",
-		`{"commissionRules":{"percentage":5,"holdPeriodDays":null}}`: "commission_rules.percentage,commission_rules.hold_period_days",
-		`{"commissionRules":null}`:                                   "commission_rules",
-		`{"commissionRules":{}}`:                                     "",
+		`{"commissionRules":{"percentage":5,"holdPeriodDays":null}}`:       "commission_rules.percentage,commission_rules.hold_period_days",
+		`{"commission_rules":{"hold_period_days":null},"website_url":"x"}`: "commission_rules.hold_period_days,website_url",
+		`{"commissionRules":null}`:                                         "commission_rules",
+		`{"commissionRules":{}}`:                                           "",
 	} {
 		m := &affiliatev1.UpdateProgramRequest{}
 		plan, err := planFor(m.ProtoReflect().Descriptor())

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -70,6 +71,11 @@ func (v *violations) explain(fields []string) bool {
 // full reports whether no more faults can be added. In that case the decoder can stop.
 func (v *violations) full() bool { return !v.singleItem && len(v.list) >= maxViolations }
 
+// spellings contains the names under which the client sent a field, if they are not the
+// names that responses use. If the elements of a list spell a field in several ways, it
+// contains one of them.
+type spellings map[protoreflect.FullName]string
+
 // decoder decodes one body into one message and collects all faults of the body. It stops
 // early only if the text is not valid JSON, is nested too deeply, or has maxViolations
 // faults. Methods with a result ok return false if the decoder has stopped.
@@ -80,6 +86,8 @@ type decoder struct {
 	faults *violations
 	// earlier is the number of faults that the request had before its body was decoded.
 	earlier int
+	// spellings collects the keys that are not written as the names of their fields.
+	spellings spellings
 	// mask collects the paths of the fields that the body sets, for the update_mask of
 	// the request. It is nil if the request has no update_mask.
 	mask *[]string
@@ -92,9 +100,11 @@ type decoder struct {
 // itemList describes the list of a bulk request. Each item has its own result
 // (DECISIONS.md section 17.7), so the request is not refused because of faults of an
 // item. list is the field that contains the items. faults is the field into which the
-// decoder writes the faults of the items for the core.
+// decoder writes the faults of the items for the core, and spellings the map of the keys
+// that are not the names of their fields.
 type itemList struct {
 	list, faults *fieldPlan
+	spellings    protoreflect.FieldDescriptor
 }
 
 // step is one part of a JSON path: a key if isKey is true, and otherwise an index.
@@ -289,6 +299,8 @@ type keySet struct {
 	fields [2]uint64
 	// others contains unknown keys and fields after the 128th.
 	others map[string]bool
+	// spelled contains the keys that are not written as the names of their fields.
+	spelled map[*fieldPlan]string
 }
 
 // testAndAdd reports whether the key was read before and adds it to the set.
@@ -307,6 +319,36 @@ func (s *keySet) testAndAdd(key string, field *fieldPlan) bool {
 	return repeated
 }
 
+// spell stores the key of a field that is not the name of the field.
+func (s *keySet) spell(field *fieldPlan, key string) {
+	if s.spelled == nil {
+		s.spelled = make(map[*fieldPlan]string)
+	}
+	s.spelled[field] = key
+}
+
+// spell stores the key of a field that is not the name of the field.
+func (d *decoder) spell(field *fieldPlan, key string) {
+	if d.spellings == nil {
+		d.spellings = make(spellings)
+	}
+	d.spellings[field.fd.FullName()] = key
+}
+
+// repeated returns the message of the fault that a key of the current object is for the
+// same field as an earlier key, first.
+func (d *decoder) repeated(key, first string) string {
+	if key == first {
+		return givenTwice
+	}
+	return mustNotBeWith + d.sibling(first) + ", which is the same field"
+}
+
+// sibling returns the path of another key of the current object.
+func (d *decoder) sibling(key string) string {
+	return strings.TrimSuffix(d.currentPath(), d.path[len(d.path)-1].key) + key
+}
+
 // object decodes an object into m. prefix is the path of m in the update mask, followed
 // by a dot if it is not empty.
 func (d *decoder) object(names map[string]*fieldPlan, m protoreflect.Message, prefix string) bool {
@@ -323,11 +365,17 @@ func (d *decoder) object(names map[string]*fieldPlan, m protoreflect.Message, pr
 			ok = d.rejectValue(fault)
 		case field == nil && d.ignored != nil:
 			ok = d.ignore(keys.testAndAdd(key, nil))
-		case keys.testAndAdd(key, field):
+		case field == nil && keys.testAndAdd(key, nil):
 			ok = d.rejectValue(givenTwice)
 		case field == nil:
 			ok = d.rejectValue(unknownField)
+		case keys.testAndAdd(field.name, field):
+			ok = d.rejectValue(d.repeated(key, cmp.Or(keys.spelled[field], field.name)))
 		default:
+			if key != field.name {
+				keys.spell(field, key)
+				d.spell(field, key)
+			}
 			ok = d.field(field, m, prefix)
 		}
 		if !ok {
@@ -364,8 +412,7 @@ func (d *decoder) field(f *fieldPlan, m protoreflect.Message, prefix string) boo
 	}
 	if f.oneof != nil {
 		if other := m.WhichOneof(f.oneof); other != nil {
-			object := strings.TrimSuffix(d.currentPath(), d.path[len(d.path)-1].key)
-			return d.rejectValue(mustNotBeWith + object + other.JSONName())
+			return d.rejectValue(mustNotBeWith + d.sibling(cmp.Or(d.spellings[other.FullName()], other.JSONName())))
 		}
 	}
 	switch {

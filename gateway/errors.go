@@ -267,17 +267,15 @@ func (c *call) fieldName(path string) string {
 	if path == "" {
 		return affiliate.WholeBody
 	}
-	if spelling, ok := c.spellings[protoreflect.Name(path)]; ok {
-		return spelling
-	}
-	return clientPath(c.route.input.Descriptor(), path, c.route.SnakeCase())
+	return clientPath(c.route.input.Descriptor(), path, c.route.SnakeCase(), c.spellings)
 }
 
 // clientPath converts a proto path, such as commission_rules.percentage,
-// line_items[0].amount_cents or answers[color], to the spelling of the REST API. A name
-// that is not a field of the message is the name of a header, or of a field of the stored
-// object that the request changes.
-func clientPath(desc protoreflect.MessageDescriptor, path string, snakeCase bool) string {
+// line_items[0].amount_cents or answers[color], to the spelling of the client. Names that
+// the client has not sent get the spelling of the REST API. A name that is not a field of
+// the message is the name of a header, or of a field of the stored object that the request
+// changes.
+func clientPath(desc protoreflect.MessageDescriptor, path string, snakeCase bool, spelled spellings) string {
 	var b strings.Builder
 	for path != "" {
 		end := strings.IndexAny(path, ".[")
@@ -295,9 +293,13 @@ func clientPath(desc protoreflect.MessageDescriptor, path string, snakeCase bool
 		if field == nil {
 			return b.String() + contract.CamelCase(path)
 		}
-		if snakeCase {
+		spelling, ok := spelled[field.FullName()]
+		switch {
+		case ok:
+			b.WriteString(spelling)
+		case snakeCase:
 			b.WriteString(name)
-		} else {
+		default:
 			b.WriteString(field.JSONName())
 		}
 		desc = field.Message()

@@ -79,6 +79,24 @@ func TestViolations_HaveClientSpelling(t *testing.T) {
 	requireFields(t, e, "pageSize=must be good")
 }
 
+// A violation names a field as the client wrote it. If the client did not write it, the name
+// has the spelling of the route.
+func TestViolations_NameKeysAsClientWroteThem(t *testing.T) {
+	var fields []string
+	f := newFixture(t, func(context.Context, string, proto.Message) (proto.Message, error) {
+		return nil, coreError(codes.InvalidArgument, "VALIDATION_ERROR", "", nil, fields...)
+	})
+	fields = []string{"website_url", "must not be {landing_url}", "landing_url", "must be good", "commission_rules.hold_period_days", "must be good", "commission_rules.net_basis", "must be good"}
+	e := f.do("POST", "/api/v1/programs", `{"website_url":"x","landingUrl":"x","commission_rules":{"hold_period_days":1}}`).requireError(t, 400, "VALIDATION_ERROR")
+	requireFields(t, e, "website_url=must not be landingUrl\nlandingUrl=must be good\ncommission_rules.hold_period_days=must be good\ncommission_rules.netBasis=must be good")
+	fields = []string{"line_items[1].amount_cents", "must be good", "event_type", "is required", "sub_id", "must be good"}
+	e = f.do("POST", "/api/v1/conversions", `{"lineItems":[{},{"amountCents":1}],"sub_id":"x"}`).requireError(t, 400, "VALIDATION_ERROR")
+	requireFields(t, e, "lineItems[1].amountCents=must be good\nevent_type=is required\nsub_id=must be good")
+	fields = []string{"participant_id", "must be a UUID", "date_from", "must be a date"}
+	e = f.do("GET", "/api/v1/commissions?partnerId=x&date_from=y", "").requireError(t, 400, "VALIDATION_ERROR")
+	requireFields(t, e, "partnerId=must be a UUID\ndate_from=must be a date")
+}
+
 // requireFields checks the details of an error; see errorBody.fields.
 func requireFields(t *testing.T, e errorBody, want string) {
 	t.Helper()
@@ -94,7 +112,7 @@ func TestClientPath_ConvertsProtoPathToCamelCase(t *testing.T) {
 		"flat_rate.a_b": "flatRate.aB", "X-Mode": "X-Mode",
 		"commission_rules": "commissionRules", "allowed_domains[0][1]": "allowedDomains[0].[1]", "[0]": "[0]", ".": ".",
 	} {
-		if got := clientPath(desc, in, false); got != want {
+		if got := clientPath(desc, in, false, nil); got != want {
 			t.Errorf("clientPath(%q) = %q, want %q", in, got, want)
 		}
 	}

@@ -21,8 +21,8 @@ import (
 // parseQuery adds every fault to faults: unknown parameters, repeated parameters,
 // parameters in two spellings and invalid values. It sets the valid values in message,
 // which has the route's input type.
-func parseQuery(raw string, names map[string]*fieldPlan, message protoreflect.Message, faults *violations) (url.Values, map[protoreflect.Name]string) {
-	form, spellings := make(url.Values), make(map[protoreflect.Name]string)
+func parseQuery(raw string, names map[string]*fieldPlan, message protoreflect.Message, faults *violations) (url.Values, spellings) {
+	form, spelled := make(url.Values), make(spellings)
 	for raw != "" && !faults.full() {
 		var pair string
 		pair, raw, _ = strings.Cut(raw, "&")
@@ -45,10 +45,10 @@ func parseQuery(raw string, names map[string]*fieldPlan, message protoreflect.Me
 			faults.add(name, "is not a parameter of this route")
 			continue
 		}
-		earlier, repeated := spellings[field.fd.Name()]
+		earlier, repeated := spelled[field.fd.FullName()]
 		switch {
 		case !repeated:
-			spellings[field.fd.Name()] = name
+			spelled[field.fd.FullName()] = name
 		case earlier != name:
 			faults.add(name, mustNotBeWith+earlier+", which is the same parameter")
 			continue
@@ -72,7 +72,7 @@ func parseQuery(raw string, names map[string]*fieldPlan, message protoreflect.Me
 			form[field.name] = append(form[field.name], value)
 		}
 	}
-	return form, spellings
+	return form, spelled
 }
 
 // queryParser sets the fields of a request from the values that parseQuery returned.

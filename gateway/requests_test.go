@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -80,7 +81,7 @@ func TestBody_UnknownAndUnsettableFieldsAreFaults(t *testing.T) {
 		{"path parameter by its proto name", "PATCH", "/api/v1/programs/p", `{"program_id":"q"}`, "program_id=" + unknownField},
 		{"update mask", "PATCH", "/api/v1/programs/p", `{"updateMask":"name","update_mask":"name"}`, "updateMask=" + unknownField + "\nupdate_mask=" + unknownField},
 		{"read-only fields", "PATCH", "/api/v1/programs/p", `{"mode":"test","status":"active","id":"x"}`, "mode=" + unknownField + "\nstatus=" + unknownField + "\nid=" + unknownField},
-		{"field by its proto name", "POST", "/api/v1/programs", `{"website_url":"x"}`, "website_url=" + unknownField},
+		{"both spellings of a field", "POST", "/api/v1/programs", `{"website_url":"x","websiteUrl":"x"}`, "websiteUrl=" + mustNotBeWith + "website_url, which is the same field"},
 		{"wrong type in a nested object", "POST", "/api/v1/programs", `{"commissionRules":{"percentage":"5"}}`, "commissionRules.percentage=" + mustBeNumber},
 		{"query of a route that has a body", "POST", "/api/v1/programs?name=x&a=1", `{"b":1}`, "name=is not a parameter of this route\na=is not a parameter of this route\nb=" + unknownField},
 		{"body of a route that has no body", "POST", "/api/v1/programs/p/activate", `{"a":1}`, "a=" + unknownField},
@@ -132,6 +133,9 @@ func TestQuery_IsDecodedOrRefused(t *testing.T) {
 		"": {},
 		"?page=2&pageSize=50&sortBy=amountCents&sortOrder=asc&status=pending&needsReview=false": {Page: ptr(int32(2)), PageSize: ptr(int32(50)), SortBy: ptr("amountCents"), SortOrder: affiliatev1.SortOrder_SORT_ORDER_ASC, Status: affiliatev1.CommissionStatus_COMMISSION_STATUS_PENDING, NeedsReview: ptr(false)},
 		"?limit=7":                    {PageSize: ptr(int32(7))},
+		"?page_size=7&sort_by=status": {PageSize: ptr(int32(7)), SortBy: ptr("status")},
+		"?partnerId=x":                {ParticipantId: ptr("x")},
+		"?partner_id=x":               {ParticipantId: ptr("x")},
 		"?search=a%20b+c%26d;e%C3%A9": {Search: ptr("a b c&d;eé")},
 		"?page=&status=&search=&&":    {},
 	}
@@ -145,31 +149,32 @@ func TestQuery_IsDecodedOrRefused(t *testing.T) {
 		}
 	}
 	for query, want := range map[string]string{
-		"?foo=1":               "foo=is not a parameter of this route",
-		"?foo=":                "foo=is not a parameter of this route",
-		"?page_size=5":         "page_size=is not a parameter of this route",
-		"?Page=5":              "Page=is not a parameter of this route",
-		"?page=1&page=1":       "page=" + givenTwice,
-		"?page=&page=2":        "page=" + givenTwice,
-		"?limit=1&pageSize=1":  "pageSize=must not be given together with limit, which is the same parameter",
-		"?pageSize=1&limit=":   "limit=must not be given together with pageSize, which is the same parameter",
-		"?page=1.0":            "page=" + mustBeInteger,
-		"?page=1e1":            "page=" + mustBeInteger,
-		"?page=%2B1":           "page=" + mustBeInteger,
-		"?page=01":             "page=" + mustBeInteger,
-		"?page=+1":             "page=" + mustBeInteger,
-		"?page=0x10":           "page=" + mustBeInteger,
-		"?page=2147483648":     "page=must be from -2147483648 to 2147483647",
-		"?needsReview=1":       "needsReview=" + mustBeBool,
-		"?needsReview=TRUE":    "needsReview=" + mustBeBool,
-		"?sortOrder=ASC":       "sortOrder=must be one of asc, desc",
-		"?sortOrder=1":         "sortOrder=must be one of asc, desc",
-		"?search=%ff":          "search=" + jsonscan.NotUTF8,
-		"?search=%00":          "search=" + jsonscan.ContainsNUL,
-		"?search=%zz":          "search=must be well-formed percent-encoding",
-		"?%zz=1":               "%zz=is not a well-formed parameter name",
-		"?page=x&status=y&z=1": "page=" + mustBeInteger + "\nstatus=must be one of pending, approved, rejected, paid, refunded\nz=is not a parameter of this route",
-		"?=1":                  "=must not have a parameter without a name",
+		"?foo=1":                       "foo=is not a parameter of this route",
+		"?foo=":                        "foo=is not a parameter of this route",
+		"?Page=5":                      "Page=is not a parameter of this route",
+		"?page=1&page=1":               "page=" + givenTwice,
+		"?page=&page=2":                "page=" + givenTwice,
+		"?limit=1&pageSize=1":          "pageSize=must not be given together with limit, which is the same parameter",
+		"?page_size=1&pageSize=1":      "pageSize=must not be given together with page_size, which is the same parameter",
+		"?partnerId=x&participantId=y": "participantId=must not be given together with partnerId, which is the same parameter",
+		"?pageSize=1&limit=":           "limit=must not be given together with pageSize, which is the same parameter",
+		"?page=1.0":                    "page=" + mustBeInteger,
+		"?page=1e1":                    "page=" + mustBeInteger,
+		"?page=%2B1":                   "page=" + mustBeInteger,
+		"?page=01":                     "page=" + mustBeInteger,
+		"?page=+1":                     "page=" + mustBeInteger,
+		"?page=0x10":                   "page=" + mustBeInteger,
+		"?page=2147483648":             "page=must be from -2147483648 to 2147483647",
+		"?needsReview=1":               "needsReview=" + mustBeBool,
+		"?needsReview=TRUE":            "needsReview=" + mustBeBool,
+		"?sortOrder=ASC":               "sortOrder=must be one of asc, desc",
+		"?sortOrder=1":                 "sortOrder=must be one of asc, desc",
+		"?search=%ff":                  "search=" + jsonscan.NotUTF8,
+		"?search=%00":                  "search=" + jsonscan.ContainsNUL,
+		"?search=%zz":                  "search=must be well-formed percent-encoding",
+		"?%zz=1":                       "%zz=is not a well-formed parameter name",
+		"?page=x&status=y&z=1":         "page=" + mustBeInteger + "\nstatus=must be one of pending, approved, rejected, paid, refunded\nz=is not a parameter of this route",
+		"?=1":                          "=must not have a parameter without a name",
 	} {
 		e := f.do("GET", path+query, "").requireError(t, 400, "VALIDATION_ERROR")
 		if e.fields() != want {
@@ -216,7 +221,7 @@ func TestQuery_SupportsListsTimestampsAndNumbers(t *testing.T) {
 	}
 }
 
-func TestQuery_SnakeCaseRoutesAcceptBothSpellings(t *testing.T) {
+func TestQuery_AcceptsBothSpellings(t *testing.T) {
 	f := newFixture(t, nil)
 	const program = "01a2054f-5d99-7814-8b20-58149f603a41"
 	want := &affiliatev1.ListConversionsRequest{PageSize: ptr(int32(5)), DateFrom: ptr("2026-01-01"), ProgramId: ptr(program)}
@@ -246,7 +251,13 @@ func TestQuery_SnakeCaseRoutesAcceptBothSpellings(t *testing.T) {
 		}
 		requireOneCall(t, f.core, affiliatev1.GateService_Admit_FullMethodName)
 	}
-	f.do("GET", "/api/v1/programs?page_size=5", "").requireError(t, 400, "VALIDATION_ERROR")
+	if response := f.do("GET", "/api/v1/analytics/breakdown?group_by=partner&partnerId="+program, ""); response.status != 200 {
+		t.Fatalf("status %d, want 200: %s", response.status, response.body)
+	}
+	breakdown := requireOneCall(t, f.core, affiliatev1.AnalyticsService_GetAnalyticsBreakdown_FullMethodName).request.(*affiliatev1.AnalyticsRequest)
+	if breakdown.GetGroupBy() != affiliatev1.AnalyticsDimension_ANALYTICS_DIMENSION_PARTICIPANT || breakdown.GetParticipantId() != program {
+		t.Errorf("the core got %v, want the participant as dimension and as filter", breakdown)
+	}
 }
 
 func TestBody_ConversionRoutesIgnoreUnknownKeys(t *testing.T) {
@@ -254,7 +265,7 @@ func TestBody_ConversionRoutesIgnoreUnknownKeys(t *testing.T) {
 	for _, c := range []struct{ path, body, ignored string }{
 		{"", `{"event_type":"lead","plan":{"a":[1]},"plan":2,"line_items":[{"product_id":"p","colour":null}]}`, "plan, line_items[0].colour"},
 		{"/batch", `{"conversions":[{"event_type":"lead"},{"event_type":"lead","x y":1}],"é":1}`, "conversions[1].x%20y, %C3%A9"},
-		{"/refunds", `{"external_refund_id":"r","eventType":"x"}`, "eventType"},
+		{"/refunds", `{"externalRefundId":"r","eventType":"x"}`, "eventType"},
 		{"", `{"event_type":"lead","metadata":{"any":1}}`, ""},
 	} {
 		response := f.do("POST", "/api/v1/conversions"+c.path, c.body)
@@ -295,8 +306,13 @@ func TestBulkRequest_FaultsOfItemsAreSentToCore(t *testing.T) {
 	for _, fault := range request.GetItemFaults() {
 		got = append(got, fmt.Sprint(fault.GetIndex(), " ", fault.GetField()))
 	}
-	if want := []string{"1 event_type", "1 amount_cents", "1 line_items[0].quantity"}; !slices.Equal(got, want) {
-		t.Errorf("item faults %q, want %q", got, want)
+	if want := []string{"1 event_type", "1 amount_cents", "1 line_items[0].quantity"}; !slices.Equal(got, want) || len(request.GetSpellings()) > 0 {
+		t.Errorf("item faults %q and spellings %v, want %q and no spellings", got, request.GetSpellings(), want)
+	}
+	f.do("POST", "/api/v1/conversions/batch", `{"conversions":[{"eventType":"lead","lineItems":[{"product_id":5}]}]}`)
+	request = requireOneCall(t, f.core, affiliatev1.ConversionService_ReportConversions_FullMethodName).request.(*affiliatev1.ReportConversionsRequest)
+	if want := map[string]string{"event_type": "eventType", "line_items": "lineItems"}; !maps.Equal(request.GetSpellings(), want) || request.GetItemFaults()[0].GetField() != "lineItems[0].product_id" {
+		t.Errorf("spellings %v and faults %v, want %v and a fault in lineItems[0].product_id", request.GetSpellings(), request.GetItemFaults(), want)
 	}
 
 	for _, body := range []string{

@@ -32,7 +32,7 @@ type route struct {
 	contract.Route
 	input protoreflect.MessageType
 	// body contains the accepted keys of the body, and query the accepted query
-	// parameters. A field with several spellings has one entry per spelling.
+	// parameters. A field has one entry for each of its names.
 	body, query map[string]*fieldPlan
 	mask        protoreflect.FieldDescriptor // the update_mask of the request, or nil
 	// limit is the maximum size of a body in bytes.
@@ -46,9 +46,12 @@ type route struct {
 	items *itemList
 }
 
-// itemFaults is the field of a bulk request to which the gateway writes the faults of the
-// items.
-const itemFaults = "item_faults"
+// The gateway writes the faults of the items of a bulk request to the field itemFaults, and
+// the spelling of their keys to itemSpellings.
+const (
+	itemFaults    = "item_faults"
+	itemSpellings = "spellings"
+)
 
 // readRoutes returns all routes. A key of the map is the HTTP method, a space and the
 // pattern as the mux writes it, such as /api/v1/programs/{program_id=*}.
@@ -91,7 +94,7 @@ func newRoute(r contract.Route) (*route, error) {
 	}
 	if faults, ok := plan.names[itemFaults]; ok && contract.SetByGateway(faults.fd) {
 		list := slices.IndexFunc(plan.fields, func(f fieldPlan) bool { return f.isList && f.message != nil })
-		prepared.items = &itemList{list: &plan.fields[list], faults: faults}
+		prepared.items = &itemList{list: &plan.fields[list], faults: faults, spellings: plan.names[itemSpellings].fd}
 	}
 	prepared.body, prepared.query = make(map[string]*fieldPlan), make(map[string]*fieldPlan)
 	for name, field := range plan.names {
@@ -99,7 +102,7 @@ func newRoute(r contract.Route) (*route, error) {
 		case r.InPath(field.fd) || field.message != nil && field.message.form == formMask || contract.SetByGateway(field.fd):
 		case r.InQuery(field.fd):
 			if field.inQuery() {
-				for _, spelling := range contract.QueryNames(r, field.fd) {
+				for _, spelling := range slices.Concat(contract.QueryNames(r, field.fd), contract.Spellings(field.fd), contract.PartnerAliases(field.fd)) {
 					prepared.query[spelling] = field
 				}
 			}

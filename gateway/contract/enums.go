@@ -41,3 +41,12 @@ func EnumNames(enum protoreflect.EnumDescriptor) ([]EnumName, error) {
 	}
 	return names, nil
 }
+
+// enumAliases are further names of enum values in requests, by enum.
+var enumAliases = map[protoreflect.FullName]map[string]string{
+	"affiliate.v1.AnalyticsDimension": {"partner": "participant"},
+}
+
+// EnumAliases returns further names that requests may use for the values of an enum. A key
+// is such a name, and its value the name in EnumNames.
+func EnumAliases(enum protoreflect.EnumDescriptor) map[string]string { return enumAliases[enum.FullName()] }

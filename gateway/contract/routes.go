@@ -166,8 +166,8 @@ func pathFields(input protoreflect.MessageDescriptor, template string) ([]protor
 	return fields, nil
 }
 
-// SnakeCase reports whether the route uses snake_case. It then accepts query
-// parameters in both spellings.
+// SnakeCase reports whether the names of the route are documented in snake_case, and its
+// errors and responses use them.
 func (r Route) SnakeCase() bool {
 	return r.RPC != nil && slices.Contains(snakeCase, r.RPC.Parent().FullName())
 }
@@ -251,21 +251,33 @@ func (r Route) Mask() protoreflect.FieldDescriptor {
 // limitAlias is the second name of page_size.
 const limitAlias = "limit"
 
-// QueryNames returns the accepted spellings of a query parameter. The first spelling is
-// the preferred one. A camelCase route accepts the JSON name. A snake_case route accepts
-// snake_case and camelCase. All routes also accept limit for page_size.
+// QueryNames returns the documented names of a query parameter: its name in the spelling
+// of the route, and limit for page_size. The gateway also accepts the names in Spellings
+// and PartnerAliases.
 func QueryNames(r Route, field protoreflect.FieldDescriptor) []string {
 	names := []string{field.JSONName()}
-	if snake := string(field.Name()); r.SnakeCase() {
-		names = []string{snake}
-		if camel := CamelCase(snake); camel != snake {
-			names = append(names, camel)
-		}
+	if r.SnakeCase() {
+		names[0] = string(field.Name())
 	}
 	if field.Name() == "page_size" {
 		names = append(names, limitAlias)
 	}
 	return names
+}
+
+// Spellings returns the JSON name of a field and its names in snake_case and in camelCase.
+// Bodies and queries of all routes accept each of them.
+func Spellings(field protoreflect.FieldDescriptor) []string {
+	return []string{field.JSONName(), string(field.Name()), CamelCase(string(field.Name()))}
+}
+
+// PartnerAliases returns further names of a query parameter that selects a participant.
+// The paths of the API call participants partners.
+func PartnerAliases(field protoreflect.FieldDescriptor) []string {
+	if field.Name() == "participant_id" {
+		return []string{"partnerId", "partner_id"}
+	}
+	return nil
 }
 
 // CamelCase converts snake_case to camelCase. The result is the JSON name of a field

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -42,6 +43,8 @@ const (
 // remaining items are recorded.
 func (s *Service) ReportConversions(ctx context.Context, req *affiliatev1.ReportConversionsRequest) (*affiliatev1.ReportConversionsResponse, error) {
 	now, scope := s.now(), server.PrincipalFrom(ctx).Scope()
+	faults, spellings := s.faultsOf(req), req.GetSpellings()
+	req.Spellings = nil // another spelling does not make another request
 	key, err := s.keyFrom(ctx, affiliatev1.ConversionService_ReportConversions_FullMethodName, req, now)
 	if err != nil {
 		return nil, err
@@ -52,7 +55,7 @@ func (s *Service) ReportConversions(ctx context.Context, req *affiliatev1.Report
 		}
 	}
 	b := batch{
-		service: s, faults: s.faultsOf(req), key: key, waitUntil: now.Add(maxClickWait), items: req.GetConversions(),
+		service: s, faults: faults, spellings: spellings, key: key, waitUntil: now.Add(maxClickWait), items: req.GetConversions(),
 		results: make([]*affiliatev1.ReportConversionResult, len(req.GetConversions())), replayed: make([]bool, len(req.GetConversions())),
 	}
 	if err := b.run(ctx); err != nil {
@@ -87,6 +90,7 @@ func (s *Service) ReportConversions(ctx context.Context, req *affiliatev1.Report
 type batch struct {
 	service   *Service
 	faults    map[int]affiliate.Violations // by index; valid items have no entry
+	spellings map[string]string            // the keys of the client by field name
 	key       *affiliate.IdempotencyKey
 	waitUntil time.Time // when items stop waiting for clicks
 	items     []*affiliatev1.ReportConversionRequest
@@ -171,7 +175,7 @@ func (b *batch) report(ctx context.Context, i int) error {
 	b.results[i] = result
 	if wrong := b.faults[i]; len(wrong) > 0 {
 		result.StatusCode, result.Code, result.Message = server.Failure(affiliate.Refuse(affiliate.ReasonValidation))
-		result.Details = detailsOf(i, wrong)
+		result.Details = detailsOf(i, wrong, b.spellings)
 		return nil
 	}
 	var key *affiliate.IdempotencyKey
@@ -208,7 +212,7 @@ func (s *Service) faultsOf(req *affiliatev1.ReportConversionsRequest) map[int]af
 		undecoded := faults[i]
 		for _, wrong := range server.ValidateItem(s, item) {
 			fields := []string{}
-			wrong.WithFieldNames(func(path string) string { fields = append(fields, path); return path })
+			wrong.WithFieldNames(func(path string) string { fields = append(fields, spelled(path, req.GetSpellings())); return path })
 			if !undecoded.Affect(fields...) {
 				faults[i] = append(faults[i], wrong)
 			}
@@ -217,16 +221,33 @@ func (s *Service) faultsOf(req *affiliatev1.ReportConversionsRequest) map[int]af
 	return faults
 }
 
+// spelled returns a path with the keys of the client.
+func spelled(path string, spellings map[string]string) string {
+	if len(spellings) == 0 {
+		return path
+	}
+	steps := strings.Split(path, ".")
+	for i, step := range steps {
+		name, index, isElement := strings.Cut(step, "[")
+		if key, ok := spellings[name]; ok {
+			name = key
+		}
+		if steps[i] = name; isElement {
+			steps[i] += "[" + index
+		}
+	}
+	return strings.Join(steps, ".")
+}
+
 // detailsOf converts the violations of item i for the item's result. The field names in
-// the result are paths in the request body, which are the same in gRPC and in REST. If
-// there are more than affiliate.MaxItemViolations violations, detailsOf returns this
+// the result are paths in the request body, with the keys of the client. If there are more than affiliate.MaxItemViolations violations, detailsOf returns this
 // number of violations and a note that there are more.
-func detailsOf(i int, wrong affiliate.Violations) []*affiliatev1.FieldFault {
+func detailsOf(i int, wrong affiliate.Violations, spellings map[string]string) []*affiliatev1.FieldFault {
 	inBody := func(path string) string {
 		if path == "" {
 			return fmt.Sprintf("conversions[%d]", i)
 		}
-		return fmt.Sprintf("conversions[%d].%s", i, path)
+		return fmt.Sprintf("conversions[%d].%s", i, spelled(path, spellings))
 	}
 	if len(wrong) > affiliate.MaxItemViolations {
 		more := affiliate.Violation{Message: "has more faults than these"}

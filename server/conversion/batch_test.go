@@ -315,6 +315,26 @@ func TestBatch_ItemHasFaultsOfGatewayAndOfValidation(t *testing.T) {
 	}
 }
 
+func TestBatch_ViolationsHaveKeysOfClient(t *testing.T) {
+	f := newFixture(t)
+	invalid := purchase("", f.NewClick(f.pat).ID)
+	invalid.LineItems = []*affiliatev1.LineItem{{ProductId: "p", AmountCents: -1}}
+	r, err := f.service.ReportConversions(f.asKey(), &affiliatev1.ReportConversionsRequest{
+		Conversions: []*affiliatev1.ReportConversionRequest{purchase("order-1", f.NewClick(f.pat).ID), invalid},
+		Spellings:   map[string]string{"external_transaction_id": "externalTransactionId", "line_items": "lineItems"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var fields []string
+	for _, violation := range r.GetResults()[1].GetDetails() {
+		fields = append(fields, violation.GetField())
+	}
+	if want := []string{"conversions[1].externalTransactionId", "conversions[1].lineItems[0].amount_cents"}; !slices.Equal(fields, want) {
+		t.Errorf("the violations are in the fields %q, want %q", fields, want)
+	}
+}
+
 func TestBatch_LimitsViolationsOfItem(t *testing.T) {
 	f := newFixture(t)
 	click := f.NewClick(f.pat)

@@ -37,7 +37,8 @@ func testJSON(t *testing.T, sys *system) {
 		fields     []string
 	}{
 		{"unknown fields", `{"name":"a","colour":"red","commissionRules":{"rate":5}}`, []string{"colour", "commissionRules.rate"}},
-		{"a field in snake_case, as in the proto file", `{"name":"a","website_url":"https://a.example"}`, []string{"website_url"}},
+		{"a field in both spellings", `{"name":"a","website_url":"https://a.example","websiteUrl":"https://a.example"}`, []string{"websiteUrl"}},
+		{"a value that is not valid, under keys in snake_case", `{"name":"a","website_url":"x","commission_rules":{"hold_period_days":-1}}`, []string{"website_url", "commission_rules.hold_period_days"}},
 		{"a duplicate key", `{"name":"a","name":"b"}`, []string{"name"}},
 		{"a duplicate key that is escaped once", `{"name":"a","n\u0061me":"b"}`, []string{"name"}},
 		{"a duplicate key in a nested object", `{"name":"a","commissionRules":{"percentage":1,"percentage":1}}`, []string{"commissionRules.percentage"}},
@@ -77,6 +78,14 @@ func testJSON(t *testing.T, sys *system) {
 			program(t, c.body).wantError(http.StatusBadRequest, "VALIDATION_ERROR", c.fields...)
 		})
 	}
+	t.Run("keys may have either spelling, and responses have that of the route", func(t *testing.T) {
+		program(t, `{"name":"a","website_url":"https://a.example","commission_rules":{"hold_period_days":3}}`).wantStatus(http.StatusCreated).
+			wantFields(object{"websiteUrl": "https://a.example", "commissionRules.holdPeriodDays": 3})
+		report(t, `{"eventType":"purchase","externalTransactionId":"both","currency":"USD","promoCode":"P","amountCents":-1}`).
+			wantError(http.StatusBadRequest, "VALIDATION_ERROR", "amountCents")
+		report(t, `{"eventType":"purchase","externalTransactionId":"both","currency":"USD","promoCode":"P","amountCents":1}`).
+			wantError(http.StatusUnprocessableEntity, "NO_ATTRIBUTION_SIGNAL")
+	})
 	t.Run("an amount must be an integer", func(t *testing.T) {
 		for _, amount := range []string{`"5"`, `1.0`, `1e3`, `1.5`, `-0.1`, `"1e3"`, `true`, `{}`} {
 			report(t, `{"event_type":"purchase","external_transaction_id":"m","currency":"USD","promo_code":"P","amount_cents":`+amount+`}`).
@@ -117,7 +126,7 @@ func testQueries(t *testing.T, sys *system) {
 		"page=0": "page", "page=-1": "page", "page=x": "page", "page=1.0": "page", "page=1e0": "page", "page=99999999999": "page",
 		"pageSize=0": "pageSize", "pageSize=101": "pageSize", "limit=0": "limit", "limit=101": "limit", "limit=5&pageSize=5": "pageSize",
 		"page=1&page=2": "page", "status=ACTIVE": "status", "status=gone": "status",
-		"colour=red": "colour", "page_size=5": "page_size", "PAGE=1": "PAGE", "programId=1": "programId",
+		"colour=red": "colour", "page_size=5&pageSize=5": "pageSize", "page_size=0": "page_size", "PAGE=1": "PAGE", "programId=1": "programId",
 	} {
 		list(query).wantError(http.StatusBadRequest, "VALIDATION_ERROR", field)
 	}

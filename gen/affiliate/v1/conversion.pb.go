@@ -1052,7 +1052,10 @@ type ReportConversionsRequest struct {
 	// The faults of the fields of items that the REST gateway could not decode. These fields
 	// are absent in `conversions`. Only the gateway sets this field. In a JSON body it is
 	// ignored.
-	ItemFaults    []*ItemFault `protobuf:"bytes,2,rep,name=item_faults,proto3" json:"item_faults,omitempty"`
+	ItemFaults []*ItemFault `protobuf:"bytes,2,rep,name=item_faults,proto3" json:"item_faults,omitempty"`
+	// The keys of a JSON body that are not in snake_case, by the names of their fields. The
+	// faults of the items use these keys. Only the gateway sets this field.
+	Spellings     map[string]string `protobuf:"bytes,3,rep,name=spellings,proto3" json:"spellings,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1097,6 +1100,13 @@ func (x *ReportConversionsRequest) GetConversions() []*ReportConversionRequest {
 func (x *ReportConversionsRequest) GetItemFaults() []*ItemFault {
 	if x != nil {
 		return x.ItemFaults
+	}
+	return nil
+}
+
+func (x *ReportConversionsRequest) GetSpellings() map[string]string {
+	if x != nil {
+		return x.Spellings
 	}
 	return nil
 }
@@ -2786,10 +2796,14 @@ const file_affiliate_v1_conversion_proto_rawDesc = "" +
 	"\vFraudSignal\x12\x12\n" +
 	"\x04rule\x18\x01 \x01(\tR\x04rule\x12\x14\n" +
 	"\x05score\x18\x02 \x01(\x05R\x05score\x12\x1a\n" +
-	"\bevidence\x18\x03 \x01(\tR\bevidence\"\xb8\x01\n" +
+	"\bevidence\x18\x03 \x01(\tR\bevidence\"\xd1\x02\n" +
 	"\x18ReportConversionsRequest\x12[\n" +
 	"\vconversions\x18\x01 \x03(\v2%.affiliate.v1.ReportConversionRequestB\x12\xfaB\x0f\x92\x01\f\b\x01\x10\xf4\x03\"\x05\x8a\x01\x02\b\x01R\vconversions\x12?\n" +
-	"\vitem_faults\x18\x02 \x03(\v2\x17.affiliate.v1.ItemFaultB\x04\xb0\xbb\x18\x01R\vitem_faults\"\x90\x01\n" +
+	"\vitem_faults\x18\x02 \x03(\v2\x17.affiliate.v1.ItemFaultB\x04\xb0\xbb\x18\x01R\vitem_faults\x12Y\n" +
+	"\tspellings\x18\x03 \x03(\v25.affiliate.v1.ReportConversionsRequest.SpellingsEntryB\x04\xb0\xbb\x18\x01R\tspellings\x1a<\n" +
+	"\x0eSpellingsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x90\x01\n" +
 	"\x19ReportConversionsResponse\x123\n" +
 	"\asummary\x18\x01 \x01(\v2\x19.affiliate.v1.BulkSummaryR\asummary\x12>\n" +
 	"\aresults\x18\x02 \x03(\v2$.affiliate.v1.ReportConversionResultR\aresults\"\x89\x03\n" +
@@ -3069,7 +3083,7 @@ func file_affiliate_v1_conversion_proto_rawDescGZIP() []byte {
 }
 
 var file_affiliate_v1_conversion_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_affiliate_v1_conversion_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
+var file_affiliate_v1_conversion_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
 var file_affiliate_v1_conversion_proto_goTypes = []any{
 	(RefundStatus)(0),                    // 0: affiliate.v1.RefundStatus
 	(ConversionStatus)(0),                // 1: affiliate.v1.ConversionStatus
@@ -3095,85 +3109,87 @@ var file_affiliate_v1_conversion_proto_goTypes = []any{
 	(*ConversionListItem)(nil),           // 21: affiliate.v1.ConversionListItem
 	(*Conversion)(nil),                   // 22: affiliate.v1.Conversion
 	(*ConversionRefund)(nil),             // 23: affiliate.v1.ConversionRefund
-	(EventType)(0),                       // 24: affiliate.v1.EventType
-	(*timestamppb.Timestamp)(nil),        // 25: google.protobuf.Timestamp
-	(*structpb.Struct)(nil),              // 26: google.protobuf.Struct
-	(Mode)(0),                            // 27: affiliate.v1.Mode
-	(CommissionStatus)(0),                // 28: affiliate.v1.CommissionStatus
-	(*ItemFault)(nil),                    // 29: affiliate.v1.ItemFault
-	(*BulkSummary)(nil),                  // 30: affiliate.v1.BulkSummary
-	(*FieldFault)(nil),                   // 31: affiliate.v1.FieldFault
+	nil,                                  // 24: affiliate.v1.ReportConversionsRequest.SpellingsEntry
+	(EventType)(0),                       // 25: affiliate.v1.EventType
+	(*timestamppb.Timestamp)(nil),        // 26: google.protobuf.Timestamp
+	(*structpb.Struct)(nil),              // 27: google.protobuf.Struct
+	(Mode)(0),                            // 28: affiliate.v1.Mode
+	(CommissionStatus)(0),                // 29: affiliate.v1.CommissionStatus
+	(*ItemFault)(nil),                    // 30: affiliate.v1.ItemFault
+	(*BulkSummary)(nil),                  // 31: affiliate.v1.BulkSummary
+	(*FieldFault)(nil),                   // 32: affiliate.v1.FieldFault
 }
 var file_affiliate_v1_conversion_proto_depIdxs = []int32{
-	24, // 0: affiliate.v1.ReportConversionRequest.event_type:type_name -> affiliate.v1.EventType
-	25, // 1: affiliate.v1.ReportConversionRequest.occurred_at:type_name -> google.protobuf.Timestamp
+	25, // 0: affiliate.v1.ReportConversionRequest.event_type:type_name -> affiliate.v1.EventType
+	26, // 1: affiliate.v1.ReportConversionRequest.occurred_at:type_name -> google.protobuf.Timestamp
 	5,  // 2: affiliate.v1.ReportConversionRequest.line_items:type_name -> affiliate.v1.LineItem
-	26, // 3: affiliate.v1.ReportConversionRequest.metadata:type_name -> google.protobuf.Struct
-	24, // 4: affiliate.v1.ReportConversionResponse.event_type:type_name -> affiliate.v1.EventType
-	27, // 5: affiliate.v1.ReportConversionResponse.mode:type_name -> affiliate.v1.Mode
-	25, // 6: affiliate.v1.ReportConversionResponse.occurred_at:type_name -> google.protobuf.Timestamp
-	25, // 7: affiliate.v1.ReportConversionResponse.created_at:type_name -> google.protobuf.Timestamp
+	27, // 3: affiliate.v1.ReportConversionRequest.metadata:type_name -> google.protobuf.Struct
+	25, // 4: affiliate.v1.ReportConversionResponse.event_type:type_name -> affiliate.v1.EventType
+	28, // 5: affiliate.v1.ReportConversionResponse.mode:type_name -> affiliate.v1.Mode
+	26, // 6: affiliate.v1.ReportConversionResponse.occurred_at:type_name -> google.protobuf.Timestamp
+	26, // 7: affiliate.v1.ReportConversionResponse.created_at:type_name -> google.protobuf.Timestamp
 	7,  // 8: affiliate.v1.ReportConversionResponse.attribution:type_name -> affiliate.v1.ConversionAttribution
 	8,  // 9: affiliate.v1.ReportConversionResponse.commission:type_name -> affiliate.v1.ConversionCommission
 	9,  // 10: affiliate.v1.ReportConversionResponse.fraud:type_name -> affiliate.v1.FraudVerdict
-	25, // 11: affiliate.v1.ConversionAttribution.clicked_at:type_name -> google.protobuf.Timestamp
-	25, // 12: affiliate.v1.ConversionAttribution.expires_at:type_name -> google.protobuf.Timestamp
-	28, // 13: affiliate.v1.ConversionCommission.status:type_name -> affiliate.v1.CommissionStatus
-	25, // 14: affiliate.v1.ConversionCommission.hold_until:type_name -> google.protobuf.Timestamp
+	26, // 11: affiliate.v1.ConversionAttribution.clicked_at:type_name -> google.protobuf.Timestamp
+	26, // 12: affiliate.v1.ConversionAttribution.expires_at:type_name -> google.protobuf.Timestamp
+	29, // 13: affiliate.v1.ConversionCommission.status:type_name -> affiliate.v1.CommissionStatus
+	26, // 14: affiliate.v1.ConversionCommission.hold_until:type_name -> google.protobuf.Timestamp
 	10, // 15: affiliate.v1.FraudVerdict.signals:type_name -> affiliate.v1.FraudSignal
 	3,  // 16: affiliate.v1.ReportConversionsRequest.conversions:type_name -> affiliate.v1.ReportConversionRequest
-	29, // 17: affiliate.v1.ReportConversionsRequest.item_faults:type_name -> affiliate.v1.ItemFault
-	30, // 18: affiliate.v1.ReportConversionsResponse.summary:type_name -> affiliate.v1.BulkSummary
-	13, // 19: affiliate.v1.ReportConversionsResponse.results:type_name -> affiliate.v1.ReportConversionResult
-	6,  // 20: affiliate.v1.ReportConversionResult.conversion:type_name -> affiliate.v1.ReportConversionResponse
-	31, // 21: affiliate.v1.ReportConversionResult.details:type_name -> affiliate.v1.FieldFault
-	0,  // 22: affiliate.v1.Refund.status:type_name -> affiliate.v1.RefundStatus
-	16, // 23: affiliate.v1.Refund.commission:type_name -> affiliate.v1.RefundedCommission
-	25, // 24: affiliate.v1.Refund.created_at:type_name -> google.protobuf.Timestamp
-	28, // 25: affiliate.v1.RefundedCommission.status:type_name -> affiliate.v1.CommissionStatus
-	24, // 26: affiliate.v1.ListConversionsRequest.event_type:type_name -> affiliate.v1.EventType
-	21, // 27: affiliate.v1.ListConversionsResponse.data:type_name -> affiliate.v1.ConversionListItem
-	27, // 28: affiliate.v1.ConversionListItem.mode:type_name -> affiliate.v1.Mode
-	24, // 29: affiliate.v1.ConversionListItem.event_type:type_name -> affiliate.v1.EventType
-	1,  // 30: affiliate.v1.ConversionListItem.status:type_name -> affiliate.v1.ConversionStatus
-	2,  // 31: affiliate.v1.ConversionListItem.source:type_name -> affiliate.v1.ConversionSource
-	25, // 32: affiliate.v1.ConversionListItem.occurred_at:type_name -> google.protobuf.Timestamp
-	25, // 33: affiliate.v1.ConversionListItem.created_at:type_name -> google.protobuf.Timestamp
-	7,  // 34: affiliate.v1.ConversionListItem.attribution:type_name -> affiliate.v1.ConversionAttribution
-	8,  // 35: affiliate.v1.ConversionListItem.commission:type_name -> affiliate.v1.ConversionCommission
-	9,  // 36: affiliate.v1.ConversionListItem.fraud:type_name -> affiliate.v1.FraudVerdict
-	17, // 37: affiliate.v1.ConversionListItem.processor:type_name -> affiliate.v1.ConversionProcessor
-	27, // 38: affiliate.v1.Conversion.mode:type_name -> affiliate.v1.Mode
-	24, // 39: affiliate.v1.Conversion.event_type:type_name -> affiliate.v1.EventType
-	1,  // 40: affiliate.v1.Conversion.status:type_name -> affiliate.v1.ConversionStatus
-	2,  // 41: affiliate.v1.Conversion.source:type_name -> affiliate.v1.ConversionSource
-	25, // 42: affiliate.v1.Conversion.occurred_at:type_name -> google.protobuf.Timestamp
-	25, // 43: affiliate.v1.Conversion.created_at:type_name -> google.protobuf.Timestamp
-	7,  // 44: affiliate.v1.Conversion.attribution:type_name -> affiliate.v1.ConversionAttribution
-	8,  // 45: affiliate.v1.Conversion.commission:type_name -> affiliate.v1.ConversionCommission
-	9,  // 46: affiliate.v1.Conversion.fraud:type_name -> affiliate.v1.FraudVerdict
-	17, // 47: affiliate.v1.Conversion.processor:type_name -> affiliate.v1.ConversionProcessor
-	5,  // 48: affiliate.v1.Conversion.line_items:type_name -> affiliate.v1.LineItem
-	26, // 49: affiliate.v1.Conversion.metadata:type_name -> google.protobuf.Struct
-	23, // 50: affiliate.v1.Conversion.refunds:type_name -> affiliate.v1.ConversionRefund
-	25, // 51: affiliate.v1.ConversionRefund.created_at:type_name -> google.protobuf.Timestamp
-	3,  // 52: affiliate.v1.ConversionService.ReportConversion:input_type -> affiliate.v1.ReportConversionRequest
-	11, // 53: affiliate.v1.ConversionService.ReportConversions:input_type -> affiliate.v1.ReportConversionsRequest
-	14, // 54: affiliate.v1.ConversionService.RefundConversion:input_type -> affiliate.v1.RefundConversionRequest
-	18, // 55: affiliate.v1.ConversionService.ListConversions:input_type -> affiliate.v1.ListConversionsRequest
-	20, // 56: affiliate.v1.ConversionService.GetConversion:input_type -> affiliate.v1.GetConversionRequest
-	4,  // 57: affiliate.v1.ConversionService.ReattributeConversion:input_type -> affiliate.v1.ReattributeConversionRequest
-	6,  // 58: affiliate.v1.ConversionService.ReportConversion:output_type -> affiliate.v1.ReportConversionResponse
-	12, // 59: affiliate.v1.ConversionService.ReportConversions:output_type -> affiliate.v1.ReportConversionsResponse
-	15, // 60: affiliate.v1.ConversionService.RefundConversion:output_type -> affiliate.v1.Refund
-	19, // 61: affiliate.v1.ConversionService.ListConversions:output_type -> affiliate.v1.ListConversionsResponse
-	22, // 62: affiliate.v1.ConversionService.GetConversion:output_type -> affiliate.v1.Conversion
-	6,  // 63: affiliate.v1.ConversionService.ReattributeConversion:output_type -> affiliate.v1.ReportConversionResponse
-	58, // [58:64] is the sub-list for method output_type
-	52, // [52:58] is the sub-list for method input_type
-	52, // [52:52] is the sub-list for extension type_name
-	52, // [52:52] is the sub-list for extension extendee
-	0,  // [0:52] is the sub-list for field type_name
+	30, // 17: affiliate.v1.ReportConversionsRequest.item_faults:type_name -> affiliate.v1.ItemFault
+	24, // 18: affiliate.v1.ReportConversionsRequest.spellings:type_name -> affiliate.v1.ReportConversionsRequest.SpellingsEntry
+	31, // 19: affiliate.v1.ReportConversionsResponse.summary:type_name -> affiliate.v1.BulkSummary
+	13, // 20: affiliate.v1.ReportConversionsResponse.results:type_name -> affiliate.v1.ReportConversionResult
+	6,  // 21: affiliate.v1.ReportConversionResult.conversion:type_name -> affiliate.v1.ReportConversionResponse
+	32, // 22: affiliate.v1.ReportConversionResult.details:type_name -> affiliate.v1.FieldFault
+	0,  // 23: affiliate.v1.Refund.status:type_name -> affiliate.v1.RefundStatus
+	16, // 24: affiliate.v1.Refund.commission:type_name -> affiliate.v1.RefundedCommission
+	26, // 25: affiliate.v1.Refund.created_at:type_name -> google.protobuf.Timestamp
+	29, // 26: affiliate.v1.RefundedCommission.status:type_name -> affiliate.v1.CommissionStatus
+	25, // 27: affiliate.v1.ListConversionsRequest.event_type:type_name -> affiliate.v1.EventType
+	21, // 28: affiliate.v1.ListConversionsResponse.data:type_name -> affiliate.v1.ConversionListItem
+	28, // 29: affiliate.v1.ConversionListItem.mode:type_name -> affiliate.v1.Mode
+	25, // 30: affiliate.v1.ConversionListItem.event_type:type_name -> affiliate.v1.EventType
+	1,  // 31: affiliate.v1.ConversionListItem.status:type_name -> affiliate.v1.ConversionStatus
+	2,  // 32: affiliate.v1.ConversionListItem.source:type_name -> affiliate.v1.ConversionSource
+	26, // 33: affiliate.v1.ConversionListItem.occurred_at:type_name -> google.protobuf.Timestamp
+	26, // 34: affiliate.v1.ConversionListItem.created_at:type_name -> google.protobuf.Timestamp
+	7,  // 35: affiliate.v1.ConversionListItem.attribution:type_name -> affiliate.v1.ConversionAttribution
+	8,  // 36: affiliate.v1.ConversionListItem.commission:type_name -> affiliate.v1.ConversionCommission
+	9,  // 37: affiliate.v1.ConversionListItem.fraud:type_name -> affiliate.v1.FraudVerdict
+	17, // 38: affiliate.v1.ConversionListItem.processor:type_name -> affiliate.v1.ConversionProcessor
+	28, // 39: affiliate.v1.Conversion.mode:type_name -> affiliate.v1.Mode
+	25, // 40: affiliate.v1.Conversion.event_type:type_name -> affiliate.v1.EventType
+	1,  // 41: affiliate.v1.Conversion.status:type_name -> affiliate.v1.ConversionStatus
+	2,  // 42: affiliate.v1.Conversion.source:type_name -> affiliate.v1.ConversionSource
+	26, // 43: affiliate.v1.Conversion.occurred_at:type_name -> google.protobuf.Timestamp
+	26, // 44: affiliate.v1.Conversion.created_at:type_name -> google.protobuf.Timestamp
+	7,  // 45: affiliate.v1.Conversion.attribution:type_name -> affiliate.v1.ConversionAttribution
+	8,  // 46: affiliate.v1.Conversion.commission:type_name -> affiliate.v1.ConversionCommission
+	9,  // 47: affiliate.v1.Conversion.fraud:type_name -> affiliate.v1.FraudVerdict
+	17, // 48: affiliate.v1.Conversion.processor:type_name -> affiliate.v1.ConversionProcessor
+	5,  // 49: affiliate.v1.Conversion.line_items:type_name -> affiliate.v1.LineItem
+	27, // 50: affiliate.v1.Conversion.metadata:type_name -> google.protobuf.Struct
+	23, // 51: affiliate.v1.Conversion.refunds:type_name -> affiliate.v1.ConversionRefund
+	26, // 52: affiliate.v1.ConversionRefund.created_at:type_name -> google.protobuf.Timestamp
+	3,  // 53: affiliate.v1.ConversionService.ReportConversion:input_type -> affiliate.v1.ReportConversionRequest
+	11, // 54: affiliate.v1.ConversionService.ReportConversions:input_type -> affiliate.v1.ReportConversionsRequest
+	14, // 55: affiliate.v1.ConversionService.RefundConversion:input_type -> affiliate.v1.RefundConversionRequest
+	18, // 56: affiliate.v1.ConversionService.ListConversions:input_type -> affiliate.v1.ListConversionsRequest
+	20, // 57: affiliate.v1.ConversionService.GetConversion:input_type -> affiliate.v1.GetConversionRequest
+	4,  // 58: affiliate.v1.ConversionService.ReattributeConversion:input_type -> affiliate.v1.ReattributeConversionRequest
+	6,  // 59: affiliate.v1.ConversionService.ReportConversion:output_type -> affiliate.v1.ReportConversionResponse
+	12, // 60: affiliate.v1.ConversionService.ReportConversions:output_type -> affiliate.v1.ReportConversionsResponse
+	15, // 61: affiliate.v1.ConversionService.RefundConversion:output_type -> affiliate.v1.Refund
+	19, // 62: affiliate.v1.ConversionService.ListConversions:output_type -> affiliate.v1.ListConversionsResponse
+	22, // 63: affiliate.v1.ConversionService.GetConversion:output_type -> affiliate.v1.Conversion
+	6,  // 64: affiliate.v1.ConversionService.ReattributeConversion:output_type -> affiliate.v1.ReportConversionResponse
+	59, // [59:65] is the sub-list for method output_type
+	53, // [53:59] is the sub-list for method input_type
+	53, // [53:53] is the sub-list for extension type_name
+	53, // [53:53] is the sub-list for extension extendee
+	0,  // [0:53] is the sub-list for field type_name
 }
 
 func init() { file_affiliate_v1_conversion_proto_init() }
@@ -3204,7 +3220,7 @@ func file_affiliate_v1_conversion_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_affiliate_v1_conversion_proto_rawDesc), len(file_affiliate_v1_conversion_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   21,
+			NumMessages:   22,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -1664,6 +1664,8 @@ func (m *ReportConversionsRequest) validate(all bool) error {
 
 	}
 
+	// no validation rules for Spellings
+
 	if len(errors) > 0 {
 		return ReportConversionsRequestMultiError(errors)
 	}
