@@ -99,6 +99,8 @@ const (
 	ReasonExportTooLarge             Reason = "EXPORT_TOO_LARGE"
 	ReasonExportExpired              Reason = "EXPORT_EXPIRED"
 	ReasonPeriodClosed               Reason = "PERIOD_CLOSED"
+	ReasonDisputeDuplicate           Reason = "DISPUTE_DUPLICATE"
+	ReasonDisputeExceedsAmount       Reason = "DISPUTE_EXCEEDS_AMOUNT"
 )
 
 // Error is an error that the caller may see. Any other error that a function returns is

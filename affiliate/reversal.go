@@ -1,9 +1,13 @@
 package affiliate
 
-import "time"
+import (
+	"strconv"
+	"time"
+)
 
 // Reversals is everything that takes back a sale: the refunds that the merchant reported,
-// and the charges of the sale at the payment processor.
+// and the charges of the sale at the payment processor. The disputes that the merchant
+// reported form one more charge, with the amount of the sale.
 type Reversals struct {
 	// ReportedCents is the sum of the refunds that were reported to the API, in minor units
 	// of the sale's currency.
@@ -90,6 +94,44 @@ func (r Reversals) happenedAt() *time.Time {
 	return latest
 }
 
+// ReportedDispute is the report of a merchant about a dispute. Its status is DisputeOpen,
+// DisputeWon or DisputeLost. AmountCents is nil if the report does not say it.
+type ReportedDispute struct {
+	Scope                 Scope
+	ExternalTransactionID string
+	ExternalDisputeID     string
+	Status                DisputeStatus
+	AmountCents           *int64
+}
+
+// SaleInDispute is a conversion about which a merchant reports a dispute. The current
+// transaction has locked it.
+type SaleInDispute struct {
+	StoredConversion
+	Dispute *ProcessorDispute // the dispute as it was reported before; nil if the report is the first
+}
+
+// Report returns the dispute after a report. Like a stale state of a processor, the status
+// open does not change a closed dispute, because reports can arrive in another order.
+// Errors: DISPUTE_EXCEEDS_AMOUNT if more is disputed than was paid, or if nothing was paid.
+func (s SaleInDispute) Report(report ReportedDispute) (ProcessorDispute, error) {
+	after := ProcessorDispute{ID: report.ExternalDisputeID, Status: report.Status, AmountCents: report.AmountCents}
+	if paid := s.Sale.Paid.Cents; paid == 0 || after.AmountCents != nil && *after.AmountCents > paid {
+		return after, &Error{
+			Reason:   ReasonDisputeExceedsAmount,
+			Metadata: map[string]string{"disputable_cents": strconv.FormatInt(paid, 10)},
+		}
+	}
+	switch before := s.Dispute; {
+	case before == nil:
+	case after.Status == DisputeOpen && before.Status != DisputeOpen:
+		after.Status, after.AmountCents = before.Status, before.AmountCents
+	case after.AmountCents == nil:
+		after.AmountCents = before.AmountCents
+	}
+	return after, nil
+}
+
 // LockedSale is a conversion with the rows that a reversal changes. The current transaction
 // has locked them.
 type LockedSale struct {
@@ -102,6 +144,7 @@ type LockedSale struct {
 // Reversal is the effect of Reversals on a conversion and its commission.
 type Reversal struct {
 	Conversion Conversion
+	Commission *Commission // after Changes; nil if the conversion earns none
 	Changes    []CommissionChange
 	Deltas     []StatsDelta
 	Events     []Event
@@ -126,6 +169,10 @@ func (s LockedSale) Reverse(at time.Time) (r Reversal, ok bool, err error) {
 	if s.Commission != nil {
 		if r.Changes, err = s.commissionChanges(after, dispute, at); err != nil {
 			return r, false, err
+		}
+		r.Commission = &s.Commission.Commission
+		if n := len(r.Changes); n > 0 {
+			r.Commission = &r.Changes[n-1].After
 		}
 	}
 	if after.Status == before.Status && after.RefundedAmountCents == before.RefundedAmountCents {

@@ -1,6 +1,7 @@
 package affiliate
 
 import (
+	"errors"
 	"reflect"
 	"slices"
 	"testing"
@@ -189,5 +190,46 @@ func TestReverse_EventsAndStats(t *testing.T) {
 			t.Errorf("%s: revenue changes by %d with the events %+v, want %d", step.name, revenue, r.Events, step.revenue)
 		}
 		sale.Conversion = r.Conversion
+	}
+}
+
+func TestSaleInDispute_Report(t *testing.T) {
+	open, won := DisputeOpen, DisputeWon
+	report := func(status DisputeStatus, cents *int64) ReportedDispute {
+		return ReportedDispute{ExternalDisputeID: "d1", Status: status, AmountCents: cents}
+	}
+	stored := func(status DisputeStatus, cents *int64) *ProcessorDispute {
+		return &ProcessorDispute{Status: status, AmountCents: cents}
+	}
+	for name, tc := range map[string]struct {
+		paid       int64
+		before     *ProcessorDispute
+		report     ReportedDispute
+		status     DisputeStatus
+		cents      *int64
+		disputable string // of the refusal
+	}{
+		"first report":                        {paid: 100, report: report(open, ref[int64](60)), status: open, cents: ref[int64](60)},
+		"first report without an amount":      {paid: 100, report: report(DisputeLost, nil), status: DisputeLost},
+		"the whole sale":                      {paid: 100, report: report(open, ref[int64](100)), status: open, cents: ref[int64](100)},
+		"more than the sale":                  {paid: 100, report: report(open, ref[int64](101)), disputable: "100"},
+		"a conversion without an amount":      {report: report(open, nil), disputable: "0"},
+		"the end keeps the amount":            {paid: 100, before: stored(open, ref[int64](60)), report: report(DisputeLost, nil), status: DisputeLost, cents: ref[int64](60)},
+		"the end changes the amount":          {paid: 100, before: stored(open, nil), report: report(DisputeLost, ref[int64](40)), status: DisputeLost, cents: ref[int64](40)},
+		"open does not reopen it":             {paid: 100, before: stored(won, ref[int64](60)), report: report(open, ref[int64](30)), status: won, cents: ref[int64](60)},
+		"a lost dispute can be won on appeal": {paid: 100, before: stored(DisputeLost, nil), report: report(won, nil), status: won},
+	} {
+		sale := SaleInDispute{StoredConversion: StoredConversion{Conversion: Conversion{Sale: Sale{Paid: Money{tc.paid, "EUR"}}}}, Dispute: tc.before}
+		got, err := sale.Report(tc.report)
+		if tc.disputable != "" {
+			var refusal *Error
+			if !errors.As(err, &refusal) || refusal.Reason != ReasonDisputeExceedsAmount || refusal.Metadata["disputable_cents"] != tc.disputable {
+				t.Errorf("%s: %v, want %s with %s disputable cents", name, err, ReasonDisputeExceedsAmount, tc.disputable)
+			}
+			continue
+		}
+		if want := (ProcessorDispute{ID: "d1", Status: tc.status, AmountCents: tc.cents}); err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: %+v, %v; want %+v", name, got, err, want)
+		}
 	}
 }

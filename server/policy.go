@@ -369,6 +369,7 @@ var policies = markReads(map[string]Policy{
 	affiliatev1.ConversionService_ReportConversion_FullMethodName:      secret(ZoneConversions, affiliate.ReasonInvalidAPIKey).acceptsKey(),
 	affiliatev1.ConversionService_ReportConversions_FullMethodName:     secret(ZoneGeneral, affiliate.ReasonInvalidAPIKey).acceptsKey(),
 	affiliatev1.ConversionService_RefundConversion_FullMethodName:      secret(ZoneGeneral, affiliate.ReasonInvalidAPIKey),
+	affiliatev1.ConversionService_ReportDispute_FullMethodName:         secret(ZoneGeneral, affiliate.ReasonInvalidAPIKey),
 	affiliatev1.ConversionService_ListConversions_FullMethodName:       secretOrMerchant(affiliate.ReasonInvalidAPIKey),
 	affiliatev1.ConversionService_GetConversion_FullMethodName:         secretOrMerchant(affiliate.ReasonInvalidAPIKey),
 	affiliatev1.ConversionService_ReattributeConversion_FullMethodName: merchant(review),

@@ -79,8 +79,11 @@ var specificReasons = map[string][]affiliate.Reason{
 	affiliatev1.PromoCodeService_CreatePromoCode_FullMethodName: {affiliate.ReasonPromoCodeTaken, affiliate.ReasonParticipantState, affiliate.ReasonParticipantErased, affiliate.ReasonProgramStateInvalid},
 	affiliatev1.PromoCodeService_UpdatePromoCode_FullMethodName: {affiliate.ReasonParticipantErased},
 
-	affiliatev1.ConversionService_ReportConversion_FullMethodName:      {affiliate.ReasonConversionDuplicate, affiliate.ReasonNoAttributionSignal, affiliate.ReasonModeMismatch},
-	affiliatev1.ConversionService_RefundConversion_FullMethodName:      {affiliate.ReasonRefundDuplicate, affiliate.ReasonRefundExceedsAmount},
+	affiliatev1.ConversionService_ReportConversion_FullMethodName: {affiliate.ReasonConversionDuplicate, affiliate.ReasonNoAttributionSignal, affiliate.ReasonModeMismatch},
+	affiliatev1.ConversionService_RefundConversion_FullMethodName: {affiliate.ReasonRefundDuplicate, affiliate.ReasonRefundExceedsAmount},
+	affiliatev1.ConversionService_ReportDispute_FullMethodName: {
+		affiliate.ReasonNotFound, affiliate.ReasonDisputeDuplicate, affiliate.ReasonDisputeExceedsAmount,
+	},
 	affiliatev1.ConversionService_ReattributeConversion_FullMethodName: {affiliate.ReasonParticipantErased},
 	affiliatev1.AttributionService_SimulateAttribution_FullMethodName:  {affiliate.ReasonNoAttributionSignal, affiliate.ReasonModeMismatch},
 	affiliatev1.AttributionService_FindDecision_FullMethodName:         {affiliate.ReasonNotFound},

@@ -30,6 +30,7 @@ var (
 		affiliatev1.PromoCodeService_CreatePromoCode_FullMethodName:              true,
 		affiliatev1.ConversionService_ReportConversion_FullMethodName:            true,
 		affiliatev1.ConversionService_RefundConversion_FullMethodName:            true,
+		affiliatev1.ConversionService_ReportDispute_FullMethodName:               true,
 		affiliatev1.LedgerService_CreateLedgerEntry_FullMethodName:               true,
 		affiliatev1.PayoutService_CreatePayoutBatch_FullMethodName:               true,
 		affiliatev1.WebhookService_CreateWebhook_FullMethodName:                  true,
@@ -96,13 +97,14 @@ var bulkRPCs = map[string]bool{
 func Bulk(fullMethod string) bool { return bulkRPCs[fullMethod] }
 
 // sometimesReplacingRPCs lists the RPCs that create an object and respond with 200 if they
-// have replaced an existing one.
+// have replaced or updated an existing one.
 var sometimesReplacingRPCs = map[string]bool{
+	affiliatev1.ConversionService_ReportDispute_FullMethodName:   true,
 	affiliatev1.ProcessorService_ConnectProcessor_FullMethodName: true,
 }
 
 // SometimesReplaces reports whether an RPC whose success status is 201 responds with 200 to
-// some requests, because it has replaced an existing object.
+// some requests, because it has replaced or updated an existing object.
 func SometimesReplaces(fullMethod string) bool { return sometimesReplacingRPCs[fullMethod] }
 
 // sometimesQueuedRPCs lists the RPCs that execute some requests at once and others later.
@@ -189,6 +191,7 @@ var lenientRPCs = map[string]bool{
 	affiliatev1.ConversionService_ReportConversion_FullMethodName:  true,
 	affiliatev1.ConversionService_ReportConversions_FullMethodName: true,
 	affiliatev1.ConversionService_RefundConversion_FullMethodName:  true,
+	affiliatev1.ConversionService_ReportDispute_FullMethodName:     true,
 }
 
 // IgnoresUnknownKeys reports whether an RPC ignores unknown keys of a body. If a body has

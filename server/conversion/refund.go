@@ -33,6 +33,51 @@ func (s *Service) RefundConversion(ctx context.Context, req *affiliatev1.RefundC
 	return refundOf(outcome), nil
 }
 
+// ReportDispute records a dispute that the merchant reports, or its new status. The dispute
+// has the effect of one that a payment processor reports. The HTTP status is 200 if the
+// dispute was reported before. Errors: NOT_FOUND, DISPUTE_DUPLICATE,
+// DISPUTE_EXCEEDS_AMOUNT.
+func (s *Service) ReportDispute(ctx context.Context, req *affiliatev1.ReportDisputeRequest) (*affiliatev1.Dispute, error) {
+	now := s.now()
+	report := affiliate.ReportedDispute{
+		Scope:                 server.PrincipalFrom(ctx).Scope(),
+		ExternalTransactionID: req.GetExternalTransactionId(), ExternalDisputeID: req.GetExternalDisputeId(),
+		Status: affiliate.DisputeStatus(server.EnumName(req.GetStatus())), AmountCents: req.AmountCents,
+	}
+	var sale affiliate.SaleInDispute
+	var dispute affiliate.ProcessorDispute
+	var reversal affiliate.Reversal
+	err := s.store.InTx(ctx, func(tx Tx) (err error) {
+		if sale, err = tx.LockDisputedSale(ctx, report); err != nil {
+			return err
+		}
+		if dispute, err = sale.Report(report); err != nil {
+			return err
+		}
+		if err = tx.PutReportedDispute(ctx, sale, dispute, now); err != nil {
+			return err
+		}
+		reversal, err = reverse(ctx, tx, report.Scope, sale.ID, now)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if sale.Dispute != nil {
+		server.SetHTTPStatus(ctx, http.StatusOK)
+	}
+	paid := sale.Sale.Paid
+	result := &affiliatev1.Dispute{
+		ExternalDisputeId: report.ExternalDisputeID, ExternalTransactionId: report.ExternalTransactionID, ConversionId: sale.ID.String(),
+		Status: server.EnumValue[affiliatev1.DisputeStatus](dispute.Status), AmountCents: paid.Cents, Currency: paid.Currency,
+		RefundedAmountCents: reversal.Conversion.RefundedAmountCents, Commission: refundedCommissionOf(reversal.Commission),
+	}
+	if dispute.AmountCents != nil {
+		result.AmountCents = *dispute.AmountCents
+	}
+	return result, nil
+}
+
 func refundOf(o affiliate.RefundOutcome) *affiliatev1.Refund {
 	refund := &affiliatev1.Refund{
 		Id:                    o.Refund.ID.String(),
@@ -48,16 +93,21 @@ func refundOf(o affiliate.RefundOutcome) *affiliatev1.Refund {
 		refund.ConversionId, refund.AmountCents = server.OptionalID(o.Refund.Conversion), o.Refund.AmountCents
 		refund.Currency, refund.RefundedAmountCents = server.OptionalString(c.Sale.Paid.Currency), &c.RefundedAmountCents
 	}
-	if c := o.Commission; c != nil {
-		refund.Commission = &affiliatev1.RefundedCommission{
-			Id:                  c.ID.String(),
-			Status:              server.EnumValue[affiliatev1.CommissionStatus](c.Status),
-			AmountCents:         c.AmountCents,
-			ReversedAmountCents: c.ReversedCents(),
-			Currency:            c.Currency,
-		}
-	}
+	refund.Commission = refundedCommissionOf(o.Commission)
 	return refund
+}
+
+func refundedCommissionOf(c *affiliate.Commission) *affiliatev1.RefundedCommission {
+	if c == nil {
+		return nil
+	}
+	return &affiliatev1.RefundedCommission{
+		Id:                  c.ID.String(),
+		Status:              server.EnumValue[affiliatev1.CommissionStatus](c.Status),
+		AmountCents:         c.AmountCents,
+		ReversedAmountCents: c.ReversedCents(),
+		Currency:            c.Currency,
+	}
 }
 
 // sweepRefunds is the job that applies parked refunds whose conversions are recorded. It

@@ -175,20 +175,26 @@ func (s *Service) promoCodeOfSale(ctx context.Context, scope affiliate.Scope, sa
 // Reverse can be repeated. A conversion that does not exist is ignored.
 func (s *Service) Reverse(ctx context.Context, scope affiliate.Scope, id affiliate.ConversionID) error {
 	err := s.store.InTx(ctx, func(tx Tx) error {
-		sale, err := tx.LockSale(ctx, scope, id)
-		if err != nil {
-			return err
-		}
-		reversal, changed, err := sale.Reverse(s.now())
-		if err != nil || !changed {
-			return err
-		}
-		return tx.ApplyReversal(ctx, reversal)
+		_, err := reverse(ctx, tx, scope, id, s.now())
+		return err
 	})
 	if errors.Is(err, affiliate.Refuse(affiliate.ReasonNotFound)) {
 		return nil
 	}
 	return err
+}
+
+// reverse applies the stored refunds and disputes of a conversion. Errors: NOT_FOUND.
+func reverse(ctx context.Context, tx Tx, scope affiliate.Scope, id affiliate.ConversionID, at time.Time) (affiliate.Reversal, error) {
+	sale, err := tx.LockSale(ctx, scope, id)
+	if err != nil {
+		return affiliate.Reversal{}, err
+	}
+	reversal, changed, err := sale.Reverse(at)
+	if err != nil || !changed {
+		return reversal, err
+	}
+	return reversal, tx.ApplyReversal(ctx, reversal)
 }
 
 type reverseWorker struct {

@@ -113,6 +113,12 @@ type Tx interface {
 	// LockSale locks a conversion with its commission and reads what was refunded and
 	// disputed. Errors: NOT_FOUND.
 	LockSale(ctx context.Context, scope affiliate.Scope, id affiliate.ConversionID) (affiliate.LockedSale, error)
+	// LockDisputedSale locks the conversion about which a merchant reports a dispute, and
+	// reads the dispute if it was reported before. Errors: NOT_FOUND, DISPUTE_DUPLICATE.
+	LockDisputedSale(ctx context.Context, report affiliate.ReportedDispute) (affiliate.SaleInDispute, error)
+	// PutReportedDispute stores a dispute that a merchant reports about a locked sale.
+	// Errors: DISPUTE_DUPLICATE.
+	PutReportedDispute(ctx context.Context, sale affiliate.SaleInDispute, dispute affiliate.ProcessorDispute, at time.Time) error
 	// ApplyReversal stores a reversal of a locked sale.
 	ApplyReversal(ctx context.Context, r affiliate.Reversal) error
 	// ApplyLateAttribution stores a new decision about a locked conversion and ends the

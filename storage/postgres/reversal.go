@@ -3,9 +3,13 @@ package postgres
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"slices"
+	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/tributary-hq/tributary/affiliate"
 )
@@ -104,6 +108,91 @@ func (tx *Tx) LockSale(ctx context.Context, scope affiliate.Scope, id affiliate.
 		}
 	}
 	return sale, nil
+}
+
+// LockDisputedSale locks the conversion about which a merchant reports a dispute, and reads
+// the dispute if it was reported before. It also finds a sale whose buyer was erased.
+// Errors: NOT_FOUND, DISPUTE_DUPLICATE.
+func (tx *Tx) LockDisputedSale(ctx context.Context, report affiliate.ReportedDispute) (affiliate.SaleInDispute, error) {
+	var sale affiliate.SaleInDispute
+	scope := report.Scope
+	found, err := tx.FindSale(ctx, scope, []string{report.ExternalTransactionID})
+	if err == nil && found.Conversion == nil {
+		var pseudonym string
+		if pseudonym, err = tx.findErasedSale(ctx, scope, report.ExternalTransactionID); pseudonym != "" {
+			found, err = tx.FindSale(ctx, scope, []string{pseudonym})
+		}
+	}
+	if err != nil {
+		return sale, fmt.Errorf("find a disputed conversion: %w", err)
+	}
+	notFound := &affiliate.Error{Reason: affiliate.ReasonNotFound, Message: "No conversion has this external_transaction_id."}
+	if found.Conversion == nil {
+		return sale, notFound
+	}
+	rows, _ := tx.Query(ctx, lockConversion, scope.Workspace, scope.Mode, found.Conversion)
+	stored, err := pgx.CollectRows(rows, scanConversion)
+	if err != nil {
+		return sale, fmt.Errorf("lock a disputed conversion: %w", err)
+	}
+	if len(stored) == 0 {
+		return sale, notFound
+	}
+	sale.StoredConversion = stored[0]
+	const find = `
+		select d.status, d.amount_cents, d.charge_id
+		from processor_disputes d
+		where d.workspace_id = $1 and d.mode = $2 and d.id = any($3)`
+	var dispute affiliate.ProcessorDispute
+	var charge string
+	err = tx.QueryRow(ctx, find, scope.Workspace, scope.Mode, tx.ChargeForms(scope, report.ExternalDisputeID)).
+		Scan(&dispute.Status, &dispute.AmountCents, &charge)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return sale, nil
+	case err != nil:
+		return sale, fmt.Errorf("read a reported dispute: %w", err)
+	case !slices.Contains(tx.ChargeForms(scope, reportedCharge(sale.ID)), charge):
+		return sale, affiliate.Refuse(affiliate.ReasonDisputeDuplicate)
+	}
+	sale.Dispute = &dispute
+	return sale, nil
+}
+
+// reportedCharge returns the id of the charge that holds the disputes which the merchant has
+// reported about a conversion.
+func reportedCharge(conversion affiliate.ConversionID) string { return conversion.String() }
+
+// PutReportedDispute stores a dispute that a merchant reports about a locked sale. If the
+// buyer of the sale was erased, the texts that replace the ids are stored. Errors:
+// DISPUTE_DUPLICATE.
+func (tx *Tx) PutReportedDispute(ctx context.Context, sale affiliate.SaleInDispute, dispute affiliate.ProcessorDispute, at time.Time) error {
+	const putCharge = `
+		insert into processor_charges (workspace_id, mode, id, currency, amount_cents, refunded_cents, conversion_id, read_number, updated_at)
+		values ($1, $2, $3, $4, $5, 0, $6, 0, $7)
+		on conflict (workspace_id, mode, id) do nothing`
+	const putDispute = `
+		insert into processor_disputes as d (workspace_id, mode, id, charge_id, status, amount_cents, updated_at)
+		values ($1, $2, $3, $4, $5, $6, $7)
+		on conflict (workspace_id, mode, id) do update set
+			status = excluded.status, amount_cents = excluded.amount_cents, updated_at = excluded.updated_at
+		where d.charge_id = excluded.charge_id`
+	scope, paid, charge, id := sale.Scope, sale.Sale.Paid, reportedCharge(sale.ID), dispute.ID
+	if sale.BuyerErased {
+		key, err := tx.erasureKeyOf(ctx, scope, nil, charge)
+		if err != nil {
+			return err
+		}
+		charge, id = key.ProcessorID(scope, charge), key.ProcessorID(scope, id)
+	}
+	batch := &pgx.Batch{}
+	batch.Queue(putCharge, scope.Workspace, scope.Mode, charge, paid.Currency, paid.Cents, sale.ID, at)
+	batch.Queue(putDispute, scope.Workspace, scope.Mode, id, charge, dispute.Status, dispute.AmountCents, at).
+		Exec(func(tag pgconn.CommandTag) error { return refuseIfNone(tag, nil, affiliate.ReasonDisputeDuplicate) })
+	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
+		return fmt.Errorf("store a reported dispute: %w", err)
+	}
+	return nil
 }
 
 func scanCharge(row pgx.CollectableRow) (affiliate.ChargeReversal, error) {

@@ -105,3 +105,113 @@ func testRefunds(t *testing.T, sys *system) {
 		f.merchant.get(t, "/api/v1/conversions?external_transaction_id="+external).wantFields(object{"data.0.refunded_amount_cents": 0, "total": 1})
 	})
 }
+
+// dispute reports a dispute about a sale, or its new status.
+func (f fixture) dispute(t testing.TB, transactionID, disputeID, status string, fields object) response {
+	t.Helper()
+	body := object{"external_transaction_id": transactionID, "external_dispute_id": disputeID, "status": status}
+	for field, value := range fields {
+		body[field] = value
+	}
+	return f.sys.client().withCredential(f.secretKey).post(t, "/api/v1/conversions/disputes", body)
+}
+
+// testDisputes checks that a dispute that the merchant reports has the effect of a dispute
+// at Stripe.
+func testDisputes(t *testing.T, sys *system) {
+	f := sys.newFixture(t, "test", rules(object{"holdPeriodDays": 0}))
+	click := f.click(t)
+	conversion := func(t *testing.T, sale response) response {
+		t.Helper()
+		return f.merchant.get(t, "/api/v1/conversions/"+sale.text("id")).wantStatus(http.StatusOK)
+	}
+	balance := func(t *testing.T) int64 {
+		t.Helper()
+		return f.merchant.get(t, f.participantPath()+"/ledger").wantStatus(http.StatusOK).number("balances.0.balanceCents")
+	}
+
+	t.Run("an open dispute holds the commission, and a lost one reverses it", func(t *testing.T) {
+		sale := f.reportSale(t, click, object{"amount_cents": 10000})
+		external, dispute, path := sale.text("external_transaction_id"), uniqueName("dispute"), f.commissionPath(sale.text("commission.id"))
+		earned := balance(t)
+		opened := object{
+			"external_dispute_id": dispute, "external_transaction_id": external, "conversion_id": sale.text("id"), "status": "open", "amount_cents": 10000,
+			"currency": "USD", "refunded_amount_cents": 0, "commission.status": "approved", "commission.amount_cents": 2000, "commission.reversed_amount_cents": 0,
+		}
+		f.dispute(t, external, dispute, "open", nil).wantStatus(http.StatusCreated).wantFields(opened)
+		conversion(t, sale).wantFields(object{"status": "disputed", "refunded_amount_cents": 0})
+		held := f.merchant.get(t, path).wantFields(object{"disputeStatus": "open", "needsReview": true, "reviewReasons": []any{"dispute"}, "amountCents": 2000})
+		f.dispute(t, external, dispute, "open", nil).wantStatus(http.StatusOK).wantFields(opened)
+		f.merchant.get(t, path).wantFields(object{"updatedAt": held.text("updatedAt"), "disputeStatus": "open"})
+
+		lost := object{
+			"status": "lost", "amount_cents": 10000, "refunded_amount_cents": 10000, "commission.status": "refunded",
+			"commission.amount_cents": 0, "commission.reversed_amount_cents": 2000,
+		}
+		f.dispute(t, external, dispute, "lost", nil).wantStatus(http.StatusOK).wantFields(lost)
+		conversion(t, sale).wantFields(object{"status": "refunded", "refunded_amount_cents": 10000})
+		f.merchant.get(t, path).wantFields(object{"status": "refunded", "disputeStatus": "lost", "amountCents": 0})
+		if after := balance(t); after != earned-2000 {
+			t.Errorf("the balance is %v after the lost dispute, want %v", after, earned-2000)
+		}
+		for _, status := range []string{"lost", "open"} {
+			f.dispute(t, external, dispute, status, nil).wantStatus(http.StatusOK).wantFields(lost)
+		}
+		if after := balance(t); after != earned-2000 {
+			t.Errorf("the balance is %v after repeated reports, want %v", after, earned-2000)
+		}
+
+		f.dispute(t, external, dispute, "won", nil).wantStatus(http.StatusOK).wantFields(object{
+			"status": "won", "refunded_amount_cents": 0, "commission.status": "approved", "commission.amount_cents": 2000,
+		})
+		conversion(t, sale).wantFields(object{"status": "recorded", "refunded_amount_cents": 0})
+		if after := balance(t); after != earned {
+			t.Errorf("the balance is %v after the appeal was won, want %v", after, earned)
+		}
+	})
+	t.Run("a dispute that is won restores the commission", func(t *testing.T) {
+		sale := f.reportSale(t, click, nil)
+		external, dispute, path := sale.text("external_transaction_id"), uniqueName("dispute"), f.commissionPath(sale.text("commission.id"))
+		f.dispute(t, external, dispute, "open", object{"amount_cents": 5000}).wantStatus(http.StatusCreated)
+		f.dispute(t, external, dispute, "won", nil).wantStatus(http.StatusOK).wantFields(object{"status": "won", "amount_cents": 5000})
+		f.merchant.get(t, path).wantFields(object{"disputeStatus": "won", "needsReview": false, "reviewReasons": []any{}, "amountCents": 2000, "status": "approved"})
+		conversion(t, sale).wantFields(object{"status": "recorded"})
+	})
+	t.Run("a part of the sale can be lost beside a refund", func(t *testing.T) {
+		sale := f.reportSale(t, click, object{"amount_cents": 10000})
+		external := sale.text("external_transaction_id")
+		f.refund(t, external, object{"amount_cents": 3000}).wantStatus(http.StatusCreated)
+		f.dispute(t, external, uniqueName("dispute"), "lost", object{"amount_cents": 2500}).wantStatus(http.StatusCreated).
+			wantFields(object{"amount_cents": 2500, "refunded_amount_cents": 5500, "commission.amount_cents": 900, "commission.status": "approved"})
+		f.dispute(t, external, uniqueName("dispute"), "lost", nil).wantStatus(http.StatusCreated).
+			wantFields(object{"amount_cents": 10000, "refunded_amount_cents": 10000, "commission.status": "refunded"})
+	})
+	t.Run("concurrent reports of one dispute have one effect", func(t *testing.T) {
+		sale := f.reportSale(t, click, object{"amount_cents": 10000})
+		external, dispute, before := sale.text("external_transaction_id"), uniqueName("dispute"), balance(t)
+		responses := concurrently(8, func(int) response { return f.dispute(t, external, dispute, "lost", object{"amount_cents": 5000}) })
+		if got := countStatuses(responses); got["201"] != 1 || got["200"] != 7 {
+			t.Errorf("8 concurrent reports got %v, want 1 times 201 and 7 times 200", got)
+		}
+		if after := balance(t); after != before-1000 {
+			t.Errorf("the balance is %v, want %v", after, before-1000)
+		}
+	})
+	t.Run("an invalid report changes nothing", func(t *testing.T) {
+		sale, other := f.reportSale(t, click, object{"amount_cents": 10000}), f.reportSale(t, click, nil)
+		external, dispute := sale.text("external_transaction_id"), uniqueName("dispute")
+		unknown := f.dispute(t, "unknown-order", dispute, "open", nil).wantError(http.StatusNotFound, "NOT_FOUND")
+		unknown.wantFields(object{"message": "No conversion has this external_transaction_id."})
+		f.dispute(t, external, dispute, "open", object{"amount_cents": 10001}).wantError(http.StatusUnprocessableEntity, "DISPUTE_EXCEEDS_AMOUNT").
+			wantFields(object{"message": "The disputed amount exceeds the amount of the sale."})
+		f.dispute(t, external, dispute, "open", object{"amount_cents": 0}).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "amount_cents")
+		f.dispute(t, external, dispute, "none", nil).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "status")
+		f.dispute(t, "", "", "open", nil).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "external_dispute_id", "external_transaction_id")
+		conversion(t, sale).wantFields(object{"status": "recorded", "refunded_amount_cents": 0})
+
+		f.dispute(t, external, dispute, "open", nil).wantStatus(http.StatusCreated)
+		f.dispute(t, other.text("external_transaction_id"), dispute, "lost", nil).wantError(http.StatusConflict, "DISPUTE_DUPLICATE")
+		conversion(t, other).wantFields(object{"status": "recorded", "refunded_amount_cents": 0})
+		conversion(t, sale).wantFields(object{"status": "disputed"})
+	})
+}

@@ -239,6 +239,7 @@ var routeRules = map[string]rule{
 	"ReportConversion":      {accepts: secretKeys, allowedOutcome: invalid, rejectedOutcome: badKey},
 	"ReportConversions":     {accepts: secretKeys, allowedOutcome: invalid, rejectedOutcome: badKey},
 	"RefundConversion":      {accepts: secretKeys, allowedOutcome: invalid, rejectedOutcome: badKey},
+	"ReportDispute":         {accepts: secretKeys, allowedOutcome: invalid, rejectedOutcome: badKey},
 	"ListConversions":       {accepts: secretKeysOrMerchants, permission: readDashboards, allowedOutcome: ok, rejectedOutcome: badKey},
 	"GetConversion":         {accepts: secretKeysOrMerchants, permission: readDashboards, allowedOutcome: notFound, rejectedOutcome: badKey},
 	"ReattributeConversion": {accepts: merchants, permission: review, allowedOutcome: invalid, body: object{"participant_id": unknownID, "reason": "Mistaken"}},

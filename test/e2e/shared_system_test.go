@@ -45,6 +45,7 @@ func TestSharedSystem(t *testing.T) {
 		"PromoCodeRedemptionLimitHoldsUnderConcurrency": testPromoCodeRedemptionLimitHoldsUnderConcurrency,
 		"ReattributionCanBeUndone":                      testReattributionCanBeUndone,
 		"Refunds":                                       testRefunds,
+		"Disputes":                                      testDisputes,
 		"ReviewOfCommissions":                           testReviewOfCommissions,
 		"BuyerErasure":                                  testBuyerErasure,
 		"BuyerErasureRequests":                          testBuyerErasureRequests,

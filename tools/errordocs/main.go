@@ -63,7 +63,7 @@ So a client without a valid credential and permission learns nothing about the v
 public key in the body are an exception, because the body must be read before the credential is known. For these clicks 415,
 413 and the 400 for an incomplete body come before 401 and 403, and the requests count towards the limit of their address.
 
-Reports of conversions and refunds, and clicks, ignore unknown fields of the body. The response header ` + "`Ignored-Fields`" + `
+Reports of conversions, refunds and disputes, and clicks, ignore unknown fields of the body. The response header ` + "`Ignored-Fields`" + `
 names these fields. On all other routes, an unknown field of the body is a 400. On all routes of the API, an unknown
 parameter of the query is a 400.
 

@@ -89,7 +89,7 @@ func (b *builder) responses(r contract.Route, policy server.Policy, sample examp
 		responses = append(responses, member{"207", append(object{{"description", "Some items failed. `results` has the outcome of each item."}}, success[1:]...)})
 	}
 	if contract.SometimesReplaces(r.FullMethod) {
-		responses = append(responses, member{"200", append(object{{"description", "An existing object was replaced."}}, success[1:]...)})
+		responses = append(responses, member{"200", append(object{{"description", "An existing object was replaced or updated."}}, success[1:]...)})
 	}
 	if contract.SometimesQueued(r.FullMethod) {
 		responses = append(responses, member{"202", append(object{{"description", "Accepted. The request takes effect later."}}, success[1:]...)})

@@ -54,6 +54,7 @@ var titles = map[string]string{
 	"reportConversion":                     "Report a conversion",
 	"reportConversions":                    "Report several conversions",
 	"refundConversion":                     "Report a refund",
+	"reportDispute":                        "Report a dispute",
 	"testWebhook":                          "Send a test event",
 	"recoverDeliveries":                    "Send missed deliveries again",
 	"rotateWebhookSecret":                  "Rotate the signing secret",

@@ -116,6 +116,33 @@ func local_request_ConversionService_RefundConversion_0(ctx context.Context, mar
 	return msg, metadata, err
 }
 
+func request_ConversionService_ReportDispute_0(ctx context.Context, marshaler runtime.Marshaler, client ConversionServiceClient, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
+	var (
+		protoReq ReportDisputeRequest
+		metadata runtime.ServerMetadata
+	)
+	if err := marshaler.NewDecoder(req.Body).Decode(&protoReq); err != nil && !errors.Is(err, io.EOF) {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "%v", err)
+	}
+	if req.Body != nil {
+		_, _ = io.Copy(io.Discard, req.Body)
+	}
+	msg, err := client.ReportDispute(ctx, &protoReq, grpc.Header(&metadata.HeaderMD), grpc.Trailer(&metadata.TrailerMD))
+	return msg, metadata, err
+}
+
+func local_request_ConversionService_ReportDispute_0(ctx context.Context, marshaler runtime.Marshaler, server ConversionServiceServer, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
+	var (
+		protoReq ReportDisputeRequest
+		metadata runtime.ServerMetadata
+	)
+	if err := marshaler.NewDecoder(req.Body).Decode(&protoReq); err != nil && !errors.Is(err, io.EOF) {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "%v", err)
+	}
+	msg, err := server.ReportDispute(ctx, &protoReq)
+	return msg, metadata, err
+}
+
 var filter_ConversionService_ListConversions_0 = &utilities.DoubleArray{Encoding: map[string]int{}, Base: []int(nil), Check: []int(nil)}
 
 func request_ConversionService_ListConversions_0(ctx context.Context, marshaler runtime.Marshaler, client ConversionServiceClient, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
@@ -301,6 +328,26 @@ func RegisterConversionServiceHandlerServer(ctx context.Context, mux *runtime.Se
 		}
 		forward_ConversionService_RefundConversion_0(annotatedContext, mux, outboundMarshaler, w, req, resp, mux.GetForwardResponseOptions()...)
 	})
+	mux.Handle(http.MethodPost, pattern_ConversionService_ReportDispute_0, func(w http.ResponseWriter, req *http.Request, pathParams map[string]string) {
+		ctx, cancel := context.WithCancel(req.Context())
+		defer cancel()
+		var stream runtime.ServerTransportStream
+		ctx = grpc.NewContextWithServerTransportStream(ctx, &stream)
+		inboundMarshaler, outboundMarshaler := runtime.MarshalerForRequest(mux, req)
+		annotatedContext, err := runtime.AnnotateIncomingContext(ctx, mux, req, "/affiliate.v1.ConversionService/ReportDispute", runtime.WithHTTPPathPattern("/api/v1/conversions/disputes"))
+		if err != nil {
+			runtime.HTTPError(ctx, mux, outboundMarshaler, w, req, err)
+			return
+		}
+		resp, md, err := local_request_ConversionService_ReportDispute_0(annotatedContext, inboundMarshaler, server, req, pathParams)
+		md.HeaderMD, md.TrailerMD = metadata.Join(md.HeaderMD, stream.Header()), metadata.Join(md.TrailerMD, stream.Trailer())
+		annotatedContext = runtime.NewServerMetadataContext(annotatedContext, md)
+		if err != nil {
+			runtime.HTTPError(annotatedContext, mux, outboundMarshaler, w, req, err)
+			return
+		}
+		forward_ConversionService_ReportDispute_0(annotatedContext, mux, outboundMarshaler, w, req, resp, mux.GetForwardResponseOptions()...)
+	})
 	mux.Handle(http.MethodGet, pattern_ConversionService_ListConversions_0, func(w http.ResponseWriter, req *http.Request, pathParams map[string]string) {
 		ctx, cancel := context.WithCancel(req.Context())
 		defer cancel()
@@ -452,6 +499,23 @@ func RegisterConversionServiceHandlerClient(ctx context.Context, mux *runtime.Se
 		}
 		forward_ConversionService_RefundConversion_0(annotatedContext, mux, outboundMarshaler, w, req, resp, mux.GetForwardResponseOptions()...)
 	})
+	mux.Handle(http.MethodPost, pattern_ConversionService_ReportDispute_0, func(w http.ResponseWriter, req *http.Request, pathParams map[string]string) {
+		ctx, cancel := context.WithCancel(req.Context())
+		defer cancel()
+		inboundMarshaler, outboundMarshaler := runtime.MarshalerForRequest(mux, req)
+		annotatedContext, err := runtime.AnnotateContext(ctx, mux, req, "/affiliate.v1.ConversionService/ReportDispute", runtime.WithHTTPPathPattern("/api/v1/conversions/disputes"))
+		if err != nil {
+			runtime.HTTPError(ctx, mux, outboundMarshaler, w, req, err)
+			return
+		}
+		resp, md, err := request_ConversionService_ReportDispute_0(annotatedContext, inboundMarshaler, client, req, pathParams)
+		annotatedContext = runtime.NewServerMetadataContext(annotatedContext, md)
+		if err != nil {
+			runtime.HTTPError(annotatedContext, mux, outboundMarshaler, w, req, err)
+			return
+		}
+		forward_ConversionService_ReportDispute_0(annotatedContext, mux, outboundMarshaler, w, req, resp, mux.GetForwardResponseOptions()...)
+	})
 	mux.Handle(http.MethodGet, pattern_ConversionService_ListConversions_0, func(w http.ResponseWriter, req *http.Request, pathParams map[string]string) {
 		ctx, cancel := context.WithCancel(req.Context())
 		defer cancel()
@@ -510,6 +574,7 @@ var (
 	pattern_ConversionService_ReportConversion_0      = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2}, []string{"api", "v1", "conversions"}, ""))
 	pattern_ConversionService_ReportConversions_0     = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 2, 3}, []string{"api", "v1", "conversions", "batch"}, ""))
 	pattern_ConversionService_RefundConversion_0      = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 2, 3}, []string{"api", "v1", "conversions", "refunds"}, ""))
+	pattern_ConversionService_ReportDispute_0         = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 2, 3}, []string{"api", "v1", "conversions", "disputes"}, ""))
 	pattern_ConversionService_ListConversions_0       = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2}, []string{"api", "v1", "conversions"}, ""))
 	pattern_ConversionService_GetConversion_0         = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 4, 1, 5, 3}, []string{"api", "v1", "conversions", "conversion_id"}, ""))
 	pattern_ConversionService_ReattributeConversion_0 = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 2, 2, 1, 0, 4, 1, 5, 3, 2, 4}, []string{"api", "v1", "conversions", "conversion_id", "reattribute"}, ""))
@@ -519,6 +584,7 @@ var (
 	forward_ConversionService_ReportConversion_0      = runtime.ForwardResponseMessage
 	forward_ConversionService_ReportConversions_0     = runtime.ForwardResponseMessage
 	forward_ConversionService_RefundConversion_0      = runtime.ForwardResponseMessage
+	forward_ConversionService_ReportDispute_0         = runtime.ForwardResponseMessage
 	forward_ConversionService_ListConversions_0       = runtime.ForwardResponseMessage
 	forward_ConversionService_GetConversion_0         = runtime.ForwardResponseMessage
 	forward_ConversionService_ReattributeConversion_0 = runtime.ForwardResponseMessage

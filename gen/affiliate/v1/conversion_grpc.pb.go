@@ -22,6 +22,7 @@ const (
 	ConversionService_ReportConversion_FullMethodName      = "/affiliate.v1.ConversionService/ReportConversion"
 	ConversionService_ReportConversions_FullMethodName     = "/affiliate.v1.ConversionService/ReportConversions"
 	ConversionService_RefundConversion_FullMethodName      = "/affiliate.v1.ConversionService/RefundConversion"
+	ConversionService_ReportDispute_FullMethodName         = "/affiliate.v1.ConversionService/ReportDispute"
 	ConversionService_ListConversions_FullMethodName       = "/affiliate.v1.ConversionService/ListConversions"
 	ConversionService_GetConversion_FullMethodName         = "/affiliate.v1.ConversionService/GetConversion"
 	ConversionService_ReattributeConversion_FullMethodName = "/affiliate.v1.ConversionService/ReattributeConversion"
@@ -85,6 +86,22 @@ type ConversionServiceClient interface {
 	//   - REFUND_EXCEEDS_AMOUNT: the refund exceeds the part of the payment that is not
 	//     refunded yet.
 	RefundConversion(ctx context.Context, in *RefundConversionRequest, opts ...grpc.CallOption) (*Refund, error)
+	// ReportDispute reports a dispute about the payment of a conversion, and later its end.
+	// It is for sales whose disputes no payment processor reports. The effect is that of a
+	// dispute at Stripe: while a dispute is `open`, the commission is neither approved nor
+	// paid. `lost` deducts the disputed amount like a refund. `won` restores the commission.
+	//
+	// A report with an `external_dispute_id` that was reported before updates the dispute.
+	// The status is then 200. A repeated report changes nothing, and `open` does not reopen
+	// a dispute that was won or lost.
+	//
+	// Errors:
+	//   - NOT_FOUND: no conversion of the mode has the `external_transaction_id`.
+	//   - DISPUTE_DUPLICATE: the `external_dispute_id` was reported for another transaction,
+	//     or by the payment processor.
+	//   - DISPUTE_EXCEEDS_AMOUNT: `amount_cents` exceeds the amount of the conversion, or the
+	//     conversion has no amount.
+	ReportDispute(ctx context.Context, in *ReportDisputeRequest, opts ...grpc.CallOption) (*Dispute, error)
 	// ListConversions returns the conversions of the mode, newest first.
 	//
 	// Errors: NOT_FOUND if the programme or participant of a filter does not exist in the
@@ -139,6 +156,16 @@ func (c *conversionServiceClient) RefundConversion(ctx context.Context, in *Refu
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(Refund)
 	err := c.cc.Invoke(ctx, ConversionService_RefundConversion_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *conversionServiceClient) ReportDispute(ctx context.Context, in *ReportDisputeRequest, opts ...grpc.CallOption) (*Dispute, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Dispute)
+	err := c.cc.Invoke(ctx, ConversionService_ReportDispute_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -233,6 +260,22 @@ type ConversionServiceServer interface {
 	//   - REFUND_EXCEEDS_AMOUNT: the refund exceeds the part of the payment that is not
 	//     refunded yet.
 	RefundConversion(context.Context, *RefundConversionRequest) (*Refund, error)
+	// ReportDispute reports a dispute about the payment of a conversion, and later its end.
+	// It is for sales whose disputes no payment processor reports. The effect is that of a
+	// dispute at Stripe: while a dispute is `open`, the commission is neither approved nor
+	// paid. `lost` deducts the disputed amount like a refund. `won` restores the commission.
+	//
+	// A report with an `external_dispute_id` that was reported before updates the dispute.
+	// The status is then 200. A repeated report changes nothing, and `open` does not reopen
+	// a dispute that was won or lost.
+	//
+	// Errors:
+	//   - NOT_FOUND: no conversion of the mode has the `external_transaction_id`.
+	//   - DISPUTE_DUPLICATE: the `external_dispute_id` was reported for another transaction,
+	//     or by the payment processor.
+	//   - DISPUTE_EXCEEDS_AMOUNT: `amount_cents` exceeds the amount of the conversion, or the
+	//     conversion has no amount.
+	ReportDispute(context.Context, *ReportDisputeRequest) (*Dispute, error)
 	// ListConversions returns the conversions of the mode, newest first.
 	//
 	// Errors: NOT_FOUND if the programme or participant of a filter does not exist in the
@@ -271,6 +314,9 @@ func (UnimplementedConversionServiceServer) ReportConversions(context.Context, *
 }
 func (UnimplementedConversionServiceServer) RefundConversion(context.Context, *RefundConversionRequest) (*Refund, error) {
 	return nil, status.Error(codes.Unimplemented, "method RefundConversion not implemented")
+}
+func (UnimplementedConversionServiceServer) ReportDispute(context.Context, *ReportDisputeRequest) (*Dispute, error) {
+	return nil, status.Error(codes.Unimplemented, "method ReportDispute not implemented")
 }
 func (UnimplementedConversionServiceServer) ListConversions(context.Context, *ListConversionsRequest) (*ListConversionsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListConversions not implemented")
@@ -356,6 +402,24 @@ func _ConversionService_RefundConversion_Handler(srv interface{}, ctx context.Co
 	return interceptor(ctx, in, info, handler)
 }
 
+func _ConversionService_ReportDispute_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ReportDisputeRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ConversionServiceServer).ReportDispute(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ConversionService_ReportDispute_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ConversionServiceServer).ReportDispute(ctx, req.(*ReportDisputeRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _ConversionService_ListConversions_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ListConversionsRequest)
 	if err := dec(in); err != nil {
@@ -428,6 +492,10 @@ var ConversionService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "RefundConversion",
 			Handler:    _ConversionService_RefundConversion_Handler,
+		},
+		{
+			MethodName: "ReportDispute",
+			Handler:    _ConversionService_ReportDispute_Handler,
 		},
 		{
 			MethodName: "ListConversions",

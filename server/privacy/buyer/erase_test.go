@@ -35,7 +35,7 @@ func newPerson(name string) person {
 func (p person) stored() []string {
 	return []string{
 		p.name + "-mail.example", p.processorCustomer, p.test, p.live, p.charged, p.both,
-		"cs_" + p.name, "ch_" + p.name, "dp_" + p.name, "sub_" + p.name, "refund-" + p.name, "note of " + p.name, "book for " + p.name, "product-" + p.name,
+		"cs_" + p.name, "ch_" + p.name, "dp_" + p.name, "sub_" + p.name, "refund-" + p.name, "reported-" + p.name, "note of " + p.name, "book for " + p.name, "product-" + p.name,
 	}
 }
 
@@ -79,6 +79,9 @@ func (f *fixture) buys(p person) {
 		f.Fatal(err)
 	}
 	f.order(f.livePa, p.live, p.describe)
+	if _, err := f.dispute(f.live.Scope, p.live, "reported-"+p.name, affiliatev1.DisputeStatus_DISPUTE_STATUS_OPEN); err != nil {
+		f.Fatal(err)
+	}
 	if _, err := f.refund(f.live.Scope, p.live, "refund-"+p.name, 1_000); err != nil {
 		f.Fatal(err)
 	}
@@ -229,6 +232,18 @@ func (f *fixture) requireStillKnown(p person) {
 	_, err = f.refund(f.live.Scope, p.live, "second-of-"+p.name, 2_000)
 	want("the later refund again", err, affiliate.ReasonRefundDuplicate)
 
+	const lostDispute, wonDispute = affiliatev1.DisputeStatus_DISPUTE_STATUS_LOST, affiliatev1.DisputeStatus_DISPUTE_STATUS_WON
+	for _, report := range []struct {
+		dispute  string
+		status   affiliatev1.DisputeStatus
+		refunded int64
+	}{{"reported-", lostDispute, 4_000}, {"second-of-", lostDispute, 5_000}, {"reported-", wonDispute, 4_000}, {"second-of-", wonDispute, 3_000}} {
+		dispute, err := f.dispute(f.live.Scope, p.live, report.dispute+p.name, report.status)
+		if err != nil || dispute.GetRefundedAmountCents() != report.refunded {
+			f.Errorf("the dispute %s is %s: %v, %v; want %d refunded cents", report.dispute, report.status, dispute, err, report.refunded)
+		}
+	}
+
 	recorded, err := f.conversions.RecordSale(f.Context(), f.Scope, p.sale(f, p.charged, "1"), false)
 	if err != nil || recorded.New || recorded.Conversion == nil || !recorded.Erased {
 		f.Errorf("the sale of the processor again: %+v, %v", recorded, err)
@@ -239,7 +254,7 @@ func (f *fixture) requireStillKnown(p person) {
 	} else {
 		f.WantCount(4_000, "refunded cents", `select refunded_amount_cents from conversions where id = $1`, conversion)
 	}
-	f.WantCount(0, "open disputes", `select count(*) from processor_disputes where status = 'open' and id not in ('dp_bob')`)
+	f.WantCount(0, "open disputes", `select count(*) from processor_disputes where status = 'open' and id not in ('dp_bob', 'reported-bob')`)
 	f.requireAbsent(p.values()...)
 	f.requireAbsent("second-of-" + p.name)
 }

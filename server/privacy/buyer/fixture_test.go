@@ -275,6 +275,13 @@ func (f *fixture) refund(scope affiliate.Scope, external, refund string, cents i
 	})
 }
 
+// dispute reports that 10 of a sale's 100 euros are disputed.
+func (f *fixture) dispute(scope affiliate.Scope, external, dispute string, status affiliatev1.DisputeStatus) (*affiliatev1.Dispute, error) {
+	return f.conversions.ReportDispute(servertest.AsSecretKey(f.TB, scope), &affiliatev1.ReportDisputeRequest{
+		ExternalTransactionId: external, ExternalDisputeId: dispute, Status: status, AmountCents: new(int64(1_000)),
+	})
+}
+
 // dump returns all rows of all tables as texts. The keys are the names of the tables.
 func (f *fixture) dump() map[string][]string {
 	f.Helper()

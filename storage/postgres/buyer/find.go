@@ -198,7 +198,7 @@ const searchSales = `
 		select a.id from conversion_aliases a
 		where a.workspace_id = c.workspace_id and a.mode = c.mode and a.conversion_id = c.id
 		union all
-		select unnest(array[g.id, h.id])
+		select unnest(array_remove(array[g.id, h.id], null))
 		from processor_charges g
 		left join processor_charge_aliases h on h.workspace_id = g.workspace_id and h.mode = g.mode and h.charge_id = g.id
 		where g.workspace_id = c.workspace_id and g.mode = c.mode and g.conversion_id = c.id

@@ -2,8 +2,8 @@ package inventory
 
 var processors = Area{
 	Title:   "Payment processors",
-	Data:    "Ids of sales, charges and disputes at the payment processor; its messages, encrypted; the account and key of the merchant",
-	Purpose: "Sales, refunds and disputes that a payment processor reports",
+	Data:    "Ids of sales, charges and disputes at the payment processor or of the merchant; its messages, encrypted; the account and key of the merchant",
+	Purpose: "Sales, refunds and disputes that a payment processor reports, and disputes that a merchant reports",
 	Kept:    "No time limit. Messages: until they are applied, at most 90 days",
 	Tables: []Table{
 		{
@@ -42,7 +42,7 @@ var processors = Area{
 		},
 		{
 			Name: "processor_charges",
-			Row:  "The refunds of a charge.",
+			Row:  "The refunds of a charge. The disputes that a merchant reports about a conversion have one charge.",
 			Kept: unlimited,
 			Columns: []Columns{
 				pseudonymous(buyer, "id", "id of the charge at the payment processor", sale(Pseudonym)).because("As in conversion_aliases."),
@@ -63,7 +63,7 @@ var processors = Area{
 			Row:  "A dispute about a charge.",
 			Kept: unlimited,
 			Columns: []Columns{
-				pseudonymous(buyer, "id charge_id", "ids of the dispute and the charge at the payment processor", sale(Pseudonym)).because("As in conversion_aliases."),
+				pseudonymous(buyer, "id charge_id", "ids of the dispute and the charge at the payment processor, or the merchant's id of the dispute", sale(Pseudonym)).because("As in conversion_aliases."),
 				business("workspace_id mode status amount_cents updated_at"),
 			},
 		},
