@@ -153,7 +153,7 @@ type Core struct {
 // NewCore returns an error if a migration is missing in the database (postgres.Migrate).
 // The caller must call Close.
 // NewCore adds the TLS files of the settings to files. It compares the clock with that of
-// Postgres.
+// Postgres, and the keys with those that Postgres knows (CheckKeys).
 func NewCore(ctx context.Context, cfg settings.Core, files *certificates.Files, log *slog.Logger, process *clock.Clock) (*Core, error) {
 	c := &Core{cfg: cfg, files: files, log: log, clock: process, now: process.Now, registry: private.NewRegistry()}
 	c.registry.MustRegister(files)
@@ -166,6 +166,10 @@ func NewCore(ctx context.Context, cfg settings.Core, files *certificates.Files, 
 		return nil, err
 	}
 	if err := c.build(); err != nil {
+		c.Close()
+		return nil, err
+	}
+	if err := CheckKeys(ctx, c.store, coreKeys(cfg)...); err != nil {
 		c.Close()
 		return nil, err
 	}

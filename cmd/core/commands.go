@@ -6,11 +6,14 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/cmd/assemble"
 	"github.com/tributary-hq/tributary/cmd/settings"
 	"github.com/tributary-hq/tributary/mail"
 	"github.com/tributary-hq/tributary/server/check"
@@ -98,6 +101,25 @@ func announce(ctx context.Context, in io.Reader, out io.Writer, title, path stri
 		return err
 	}
 	_, err = fmt.Fprintf(out, "announced to %d workspaces\n", workspaces)
+	return err
+}
+
+// forgetKeys deletes the fingerprints of the keys of a setting, so that the next core that
+// starts may have any keys.
+func forgetKeys(ctx context.Context, out io.Writer, setting string) error {
+	if !slices.Contains(assemble.KeySettings(), setting) {
+		return fmt.Errorf("the setting must be one of %s", strings.Join(assemble.KeySettings(), ", "))
+	}
+	store, err := openStore(ctx)
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	forgotten, err := store.ForgetKeyFingerprints(ctx, setting)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(out, "%s: the fingerprints of %d keys were deleted\n", setting, forgotten)
 	return err
 }
 

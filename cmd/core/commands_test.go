@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"encoding/base64"
 	"fmt"
 	"io"
 	"net"
@@ -109,7 +110,7 @@ func TestCommands_RejectOldSchema(t *testing.T) {
 }
 
 func TestInvalidArguments_ReturnUsage(t *testing.T) {
-	for _, args := range [][]string{nil, {"fx"}, {"fx", "load"}, {"fx", "unload", "file"}, {"announce", "News"}, {"nothing"}, {"analytics"}, {"analytics", "count"}} {
+	for _, args := range [][]string{nil, {"fx"}, {"fx", "load"}, {"fx", "unload", "file"}, {"announce", "News"}, {"nothing"}, {"analytics"}, {"analytics", "count"}, {"keys", "forget"}, {"keys", "list", "TRIBUTARY_HASH_KEY"}} {
 		if err := run(t.Context(), args, io.Discard); err == nil || err.Error() != usage {
 			t.Errorf("run(%q) returned %v, want the usage", args, err)
 		}
@@ -254,5 +255,34 @@ func TestMailTest_FailsWithReasonOfServer(t *testing.T) {
 	}
 	if n := len(server.Messages()); n != 0 {
 		t.Errorf("the server received %d mails, want none", n)
+	}
+}
+
+func TestForgetKeys_AllowsOtherKeys(t *testing.T) {
+	f := pgtest.Open(t, time.Now)
+	t.Setenv("TRIBUTARY_DATABASE_URL", f.URL)
+	log := filepath.Join(t.TempDir(), "erasures.log")
+	if err := os.WriteFile(log, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	replay := func(key byte) error {
+		t.Setenv("TRIBUTARY_HASH_KEY", base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{key}, 32)))
+		return run(t.Context(), []string{"erasures", "replay", log}, io.Discard)
+	}
+	if err := replay(1); err != nil {
+		t.Fatal(err)
+	}
+	if err := replay(2); err == nil || !strings.HasPrefix(err.Error(), "TRIBUTARY_HASH_KEY: the key is missing") {
+		t.Errorf("erasures are repeated with another hash key, with the error %v", err)
+	}
+	if err := run(t.Context(), []string{"keys", "forget", "TRIBUTARY_SMTP_URL"}, io.Discard); err == nil || !strings.Contains(err.Error(), "TRIBUTARY_HASH_KEY") {
+		t.Errorf("core keys forget of another setting returned %v, want the names of the settings", err)
+	}
+	var out bytes.Buffer
+	if err := run(t.Context(), []string{"keys", "forget", "TRIBUTARY_HASH_KEY"}, &out); err != nil || out.String() != "TRIBUTARY_HASH_KEY: the fingerprints of 1 keys were deleted\n" {
+		t.Errorf("core keys forget printed %q and returned %v", &out, err)
+	}
+	if err := replay(2); err != nil {
+		t.Errorf("after core keys forget another hash key returns %v", err)
 	}
 }

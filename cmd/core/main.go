@@ -20,6 +20,10 @@
 //	core workspace billing --id ID --active=true|false
 //	                         mark the subscription of a workspace as active; an active
 //	                         subscription blocks the erasure of the workspace
+//	core keys forget SETTING
+//	                         accept the loss of the keys of TRIBUTARY_ENCRYPTION_KEYS,
+//	                         TRIBUTARY_HASH_KEY or TRIBUTARY_JWT_KEYS: the next core that
+//	                         starts may have any keys
 //	core secrets DIR [COLLECTOR-DIR]
 //	                         create the files with the secrets of an installation that do not
 //	                         exist yet, and copy those that a collector needs
@@ -56,7 +60,7 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
-const usage = `usage: core serve [--gateway] | migrate | secrets DIR [COLLECTOR-DIR] | check | fx load FILE… | announce TITLE FILE | mail test ADDRESS | erasures replay FILE… | workspace create --email ADDRESS --name NAME --workspace NAME | workspace billing --id ID --active=true|false | account reset-second-factor --email ADDRESS --kind merchant|partner | analytics recount [--workspace ID] [--from DATE] [--to DATE] | healthcheck [--serving|--ready] | version`
+const usage = `usage: core serve [--gateway] | migrate | secrets DIR [COLLECTOR-DIR] | check | fx load FILE… | announce TITLE FILE | mail test ADDRESS | erasures replay FILE… | workspace create --email ADDRESS --name NAME --workspace NAME | workspace billing --id ID --active=true|false | account reset-second-factor --email ADDRESS --kind merchant|partner | analytics recount [--workspace ID] [--from DATE] [--to DATE] | keys forget SETTING | healthcheck [--serving|--ready] | version`
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -125,6 +129,11 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 			return errors.New(usage)
 		}
 		return recountAnalytics(ctx, out, args[2:], time.Now())
+	case "keys":
+		if len(args) != 3 || args[1] != "forget" {
+			return errors.New(usage)
+		}
+		return forgetKeys(ctx, out, args[2])
 	case "secrets":
 		switch len(args) {
 		case 2:

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/cmd/assemble"
 	"github.com/tributary-hq/tributary/cmd/settings"
 	"github.com/tributary-hq/tributary/cmd/stores"
 	"github.com/tributary-hq/tributary/server/privacy"
@@ -35,6 +36,9 @@ func replayErasures(ctx context.Context, out io.Writer, paths []string) error {
 		return err
 	}
 	defer store.Close()
+	if err := assemble.CheckKeys(ctx, store, assemble.HashKeys(cfg.HashKeys)); err != nil {
+		return err
+	}
 	r := replayer{buyer.New(buyer.Config{
 		Store: stores.Buyer(store.DB), ErasureLog: privacy.NoLog{}, BuyerKeys: affiliate.BuyerKeys(hashKeys), ErasureKeys: keys, Now: time.Now,
 	}), privacy.New(privacy.Config{Store: stores.Privacy(store.DB, keys.First()), Log: privacy.NoLog{}, HashKeys: hashKeys, Now: time.Now})}

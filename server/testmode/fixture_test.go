@@ -217,7 +217,7 @@ var kept = map[string]string{
 	"erasures":         "the record of erasures, which also serves a restore", "erasure_participants": "rows of running erasures",
 	"buyer_erasures": "erasures of buyers are about both modes", "buyer_erasure_keys": "as buyer_erasures", "buyer_erasure_sales": "as buyer_erasures", "buyer_erasure_customers": "as buyer_erasures",
 	"exports": "deleted by the package of exports, if they contain test data", "export_chunks": "as exports", "export_tokens": "as exports", "export_recipients": "as exports",
-	"fx_rates": "belongs to no workspace", "check_results": "belongs to no workspace", "click_dead_letters": "belongs to no workspace; ends after 90 days",
+	"fx_rates": "belongs to no workspace", "check_results": "belongs to no workspace", "key_fingerprints": "belongs to no workspace", "click_dead_letters": "belongs to no workspace; ends after 90 days",
 	"click_rolls": "progress of a job for all workspaces", "mail_suppressions": "belongs to addresses", "mail_provider_messages": "belongs to no workspace",
 	"notification_arrivals": "lives for seconds", "notification_reads": "has only ids; ends after 180 days",
 	"notification_watermarks": "has only the position of a user in the feed", "notification_dismissals": "as notification_watermarks",

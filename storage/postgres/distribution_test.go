@@ -39,7 +39,7 @@ var keysWithoutWorkspace = map[string]string{
 
 	"announcements_pkey": ofInstallation, "click_rolls_pkey": ofInstallation, "fx_rates_pkey": ofInstallation, "goose_db_version_pkey": ofInstallation,
 	"mail_provider_messages_pkey": ofInstallation, "mail_suppressions_pkey": ofInstallation, "click_dead_letters_pkey": ofOperation,
-	"check_results_pkey": ofInstallation, "workspaces_pkey": ofInstallation, "notification_arrivals_pkey": ofInstallation,
+	"check_results_pkey": ofInstallation, "key_fingerprints_pkey": ofInstallation, "workspaces_pkey": ofInstallation, "notification_arrivals_pkey": ofInstallation,
 
 	"notification_dismissals_pkey": ofFeed, "notification_feeds_pkey": ofFeed, "notification_periods_pkey": ofFeed,
 	"notification_positions_pkey": ofFeed, "notifications_pkey": ofFeed,

@@ -120,6 +120,7 @@ var excluded = map[string]string{
 	"idempotency_keys":             "repeats responses, kept for 24 hours",
 	"fx_rates":                     "belongs to nobody",
 	"check_results":                "belongs to nobody",
+	"key_fingerprints":             "belongs to nobody",
 	"events":                       "repeats the records that are exported",
 	"webhook_deliveries":           "repeats the records that are exported",
 	"announcements":                "the same text for all partners of a programme",

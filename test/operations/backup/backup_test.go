@@ -68,7 +68,7 @@ func TestBackupAndRestore(t *testing.T) {
 	s.wantRestored(events)
 	s.sell("lost", salesLost, events.bob) // the merchant reports them again
 	s.checkFailures()
-	s.checkKeys(events)
+	s.checkKeys()
 
 	t.Log("restoring a point in time")
 	s.stopPrograms()
@@ -84,7 +84,7 @@ func TestBackupAndRestore(t *testing.T) {
 	s.run(s.manual.block(t, pointInTime, 0), "TARGET="+events.target)
 	s.start()
 	s.run(s.manual.block(t, newestState, 1))
-	s.replayWithWrongKey()
+	s.checkKeys()
 	s.finish()
 	s.wantSales("before", salesBefore)
 	s.wantSales("after", 0)
@@ -93,8 +93,6 @@ func TestBackupAndRestore(t *testing.T) {
 	s.wantCodeRefused(events.cleo)
 	s.wantRestored(events)
 	s.sell("after", salesAfter, events.bob)
-	// The replay with a wrong key has stored the digest of this sale under that key.
-	s.shop.MustSell(t, "erased-1", events.bob)
 
 	t.Log("restoring a dump; Redis is lost too")
 	s.stopPrograms()

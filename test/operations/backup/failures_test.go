@@ -6,8 +6,6 @@ import (
 	"bytes"
 	"encoding/base64"
 	"errors"
-	"io"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -124,82 +122,21 @@ func (s *site) checkStandby() {
 	}
 }
 
-// wrongKeys are the settings of another installation.
+// wrongKeys are the keys of another installation.
 var wrongKeys = []string{"TRIBUTARY_HASH_KEY=" + wrongKey, "TRIBUTARY_ENCRYPTION_KEYS=k:" + wrongKey}
 
 var wrongKey = base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{8}, 32))
 
-// replayWithWrongKey erases the buyer of the sale erased-1 again under a wrong hash key.
-func (s *site) replayWithWrongKey() {
+// checkKeys checks that a core with wrong keys neither starts nor repeats erasures, as after
+// a restore with the settings of another installation.
+func (s *site) checkKeys() {
 	t := s.t
 	t.Helper()
-	log, err := os.ReadFile(s.erasureLog)
-	if err != nil {
-		t.Fatal(err)
+	for _, setting := range wrongKeys {
+		name, _, _ := strings.Cut(setting, "=")
+		core := process.Start(t, s.With(setting), process.Binary(t, "core"), "serve")
+		core.WantExit(t, name+": ")
 	}
-	lines := bytes.Split(bytes.TrimSpace(log), []byte("\n"))
-	last := s.file("last-entry.log")
-	if err := os.WriteFile(last, lines[len(lines)-1], 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if out := s.runCore("core erasures replay "+last, wrongKeys...); !strings.Contains(out, "1 entries, 1 erased again") {
-		t.Errorf("a replay with a wrong hash key prints\n%s\nwant that the buyer is erased again", out)
-	}
-	core := s.StartCoreWithGateway(t, wrongKeys...)
-	s.awaitBuyerErased("erased-1")
-	core.Stop(t)
-}
-
-// checkKeys starts the core with wrong keys, as after a restore with the settings of
-// another installation.
-func (s *site) checkKeys(events *story) {
-	t := s.t
-	t.Helper()
-	report := func(order string) (customer string) {
-		s.shop.Must(t, http.MethodPost, "/conversions", s.shop.SecretKey, shop.Object{
-			"event_type": "purchase", "external_transaction_id": order, "amount_cents": 100, "currency": "EUR",
-			"customer_id": "a customer", "promo_code": events.bob.Promo,
-		}, &struct{}{})
-		return s.query("select customer_ref from conversions where external_transaction_id = $1", order)
-	}
-	customer := report("keys-1")
-	batch := s.shop.ProcessBatch(t, s.shop.MustSell(t, "keys-2", events.bob).Commission.ID)
-	export := "/payouts/batches/" + batch + "/export?format=generic"
-
-	s.core.Stop(t)
-	s.core = s.StartCoreWithGateway(t, wrongKeys...)
-	if other := report("keys-3"); other == customer {
-		t.Errorf("with a wrong hash key the customer still has the reference %s", other)
-	}
-	if status, text := s.get(export); status != http.StatusInternalServerError {
-		t.Errorf("an export with wrong encryption keys returns %d %s, want 500", status, text)
-	}
-	s.core.Stop(t)
-	s.core = s.StartCoreWithGateway(t)
-	if again := report("keys-4"); customer == "" || again != customer {
-		t.Errorf("with the right hash key the customer has the reference %q, want %q as before", again, customer)
-	}
-	if status, text := s.get(export); status != http.StatusOK || !strings.Contains(text, events.bob.Email) {
-		t.Errorf("an export with the right keys returns %d %s, want the account of the partner", status, text)
-	}
-}
-
-// get sends a GET request of the merchant to the API and returns the status and the body.
-func (s *site) get(path string) (int, string) {
-	s.t.Helper()
-	request, err := http.NewRequestWithContext(s.t.Context(), http.MethodGet, "http://"+s.Gateway+"/api/v1"+path, http.NoBody)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	request.Header.Set("Authorization", "Bearer "+s.shop.Token)
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	defer func() { _ = response.Body.Close() }()
-	body, err := io.ReadAll(response.Body)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	return response.StatusCode, string(body)
+	replay := process.Start(t, s.With(wrongKeys...), process.Binary(t, "core"), "erasures", "replay", s.erasureLog)
+	replay.WantExit(t, "TRIBUTARY_HASH_KEY: ")
 }

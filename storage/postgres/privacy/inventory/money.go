@@ -100,5 +100,9 @@ var payouts = Area{
 			Name: "check_results", Row: "The latest result of a consistency check.", Kept: unlimited,
 			Columns: []Columns{business("name compared violated checked_at")},
 		},
+		{
+			Name: "key_fingerprints", Row: "The fingerprint of a secret key of the installation.", Kept: unlimited,
+			Columns: []Columns{business("setting key_id fingerprint is_first created_at")},
+		},
 	},
 }

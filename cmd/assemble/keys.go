@@ -1,0 +1,71 @@
+package assemble
+
+import (
+	"context"
+	"encoding/base64"
+	"strings"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/cmd/settings"
+	"github.com/tributary-hq/tributary/storage/postgres"
+)
+
+// The settings whose keys belong to the data of a database.
+const (
+	encryptionKeys = "TRIBUTARY_ENCRYPTION_KEYS"
+	hashKey        = "TRIBUTARY_HASH_KEY"
+	tokenKeys      = "TRIBUTARY_JWT_KEYS"
+)
+
+// KeySettings returns the names of the settings whose keys CheckKeys compares.
+func KeySettings() []string { return []string{encryptionKeys, hashKey, tokenKeys} }
+
+// coreKeys returns the keys of the settings of a core, which must be valid.
+func coreKeys(cfg settings.Core) []affiliate.SettingKeys {
+	return []affiliate.SettingKeys{
+		{Setting: encryptionKeys, Keys: namedKeys(cfg.EncryptionKeys)},
+		HashKeys(cfg.HashKeys),
+		{Setting: tokenKeys, Keys: namedKeys(cfg.JWTKeys), Replaceable: true},
+	}
+}
+
+// HashKeys returns the keys of the setting of the hash key.
+func HashKeys(keys settings.HashKeys) affiliate.SettingKeys {
+	named := affiliate.SettingKeys{Setting: hashKey}
+	for _, key := range keys.Keys() {
+		named.Keys = append(named.Keys, affiliate.SettingKey{Secret: key})
+	}
+	return named
+}
+
+// namedKeys returns the keys of a valid list of the form `kid:base64,…`.
+func namedKeys(list string) []affiliate.SettingKey {
+	var keys []affiliate.SettingKey
+	for entry := range strings.SplitSeq(list, ",") {
+		id, encoded, _ := strings.Cut(strings.TrimSpace(entry), ":")
+		secret, _ := base64.StdEncoding.DecodeString(encoded)
+		keys = append(keys, affiliate.SettingKey{ID: id, Secret: secret})
+	}
+	return keys
+}
+
+// CheckKeys compares keys with those that the database knows, and then stores their
+// fingerprints. It returns an error and stores nothing if the keys are wrong, see
+// affiliate.SettingKeys.Check. The first start on a database accepts any keys.
+func CheckKeys(ctx context.Context, store *postgres.Store, settings ...affiliate.SettingKeys) error {
+	return store.InTx(ctx, func(tx *postgres.Tx) error {
+		for _, keys := range settings {
+			stored, err := tx.LockKeyFingerprints(ctx, keys.Setting)
+			if err != nil {
+				return err
+			}
+			if err := keys.Check(stored); err != nil {
+				return err
+			}
+			if err := tx.StoreKeyFingerprints(ctx, keys.Setting, keys.Fingerprints()); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}

@@ -1,0 +1,56 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tributary-hq/tributary/affiliate"
+)
+
+// LockKeyFingerprints returns the stored fingerprints of the keys of a setting. Until the
+// end of the transaction, it excludes other callers, for example a core that starts at the
+// same time.
+func (tx *Tx) LockKeyFingerprints(ctx context.Context, setting string) ([]affiliate.KeyFingerprint, error) {
+	const lock = `lock table key_fingerprints in share row exclusive mode`
+	const read = `select setting, key_id, fingerprint, is_first from key_fingerprints where setting = $1 order by key_id`
+	if _, err := tx.Exec(ctx, lock); err != nil {
+		return nil, fmt.Errorf("lock the fingerprints of keys: %w", err)
+	}
+	rows, _ := tx.Query(ctx, read, setting)
+	stored, err := pgx.CollectRows(rows, pgx.RowToStructByName[affiliate.KeyFingerprint])
+	if err != nil {
+		return nil, fmt.Errorf("read the fingerprints of keys: %w", err)
+	}
+	return stored, nil
+}
+
+// StoreKeyFingerprints stores the fingerprints of all keys of a setting. Those of earlier
+// keys stay, but none of them is the first one any more.
+func (tx *Tx) StoreKeyFingerprints(ctx context.Context, setting string, keys []affiliate.KeyFingerprint) error {
+	const clearFirst = `update key_fingerprints set is_first = false where setting = $1 and is_first`
+	const store = `
+		insert into key_fingerprints (setting, key_id, fingerprint, is_first) values ($1, $2, $3, $4)
+		on conflict (setting, key_id) do update set is_first = excluded.is_first`
+	if _, err := tx.Exec(ctx, clearFirst, setting); err != nil {
+		return fmt.Errorf("store the fingerprints of keys: %w", err)
+	}
+	for _, key := range keys {
+		if _, err := tx.Exec(ctx, store, setting, key.KeyID, key.Fingerprint, key.IsFirst); err != nil {
+			return fmt.Errorf("store the fingerprints of keys: %w", err)
+		}
+	}
+	return nil
+}
+
+// ForgetKeyFingerprints deletes the fingerprints of the keys of a setting and returns their
+// number.
+func (s *Store) ForgetKeyFingerprints(ctx context.Context, setting string) (int64, error) {
+	const forget = `delete from key_fingerprints where setting = $1`
+	tag, err := s.pool.Exec(ctx, forget, setting)
+	if err != nil {
+		return 0, fmt.Errorf("delete the fingerprints of keys: %w", err)
+	}
+	return tag.RowsAffected(), nil
+}
