@@ -1,6 +1,7 @@
 package collector
 
 import (
+	"math"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -118,6 +119,13 @@ func (m *metrics) watch(registry prometheus.Registerer, b *batcher, j *journal.J
 	gauge("journal_clicks", "Clicks in the journal that still have to be moved to the stream.", func() float64 { return float64(j.Stats().Clicks) })
 	gauge("journal_bytes", "Bytes of the journal on disk.", func() float64 { return float64(j.Stats().Bytes) })
 	gauge("journal_max_bytes", "Maximum of journal_bytes. When it is reached, clicks are refused while the stream is unavailable.", func() float64 { return float64(j.Stats().MaxBytes) })
+	gauge("journal_disk_free_bytes", "Free space of the file system of the journal.", func() float64 {
+		free, err := j.FreeBytes()
+		if err != nil {
+			return math.NaN()
+		}
+		return float64(free)
+	})
 	gauge("journal_oldest_seconds", "Age of the oldest record in the journal; 0 when it is empty.", func() float64 { return age(j.Stats().Oldest) })
 	gauge("journal_broken", brokenHelp, func() float64 {
 		if j.Stats().Broken != nil {

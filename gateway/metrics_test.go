@@ -2,12 +2,14 @@ package gateway
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
@@ -22,6 +24,9 @@ func requestCounts(t *testing.T, registry prometheus.Gatherer) map[string]uint64
 	}
 	counts := map[string]uint64{}
 	for _, family := range families {
+		if family.GetName() != "tributary_gateway_request_seconds" {
+			continue
+		}
 		for _, metric := range family.GetMetric() {
 			counts[metric.GetLabel()[0].GetValue()] = metric.GetHistogram().GetSampleCount()
 		}
@@ -70,6 +75,42 @@ func TestMetrics_CountRequestsByClass(t *testing.T) {
 			if count != want {
 				t.Errorf("%s: the class %s has %d requests, want %d", tc.name, class, count, want)
 			}
+		}
+	}
+}
+
+// Without a core, only the gateway counts reports of conversions that fail.
+func TestMetrics_CountFailedConversionReports(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	var failure error
+	respond := func(context.Context, string, proto.Message) (proto.Message, error) { return nil, failure }
+	f := newFixture(t, respond, func(c *Config) { c.Registry = registry })
+	gone := status.Error(codes.Unavailable, "gone")
+	want := 0
+	for _, tc := range []struct {
+		name, path, body string
+		failure          error
+		counted          bool
+	}{
+		{"a core that is not reachable", "/api/v1/conversions", "{}", gone, true},
+		{"an internal error", "/api/v1/conversions", "{}", status.Error(codes.Internal, "broken"), true},
+		{"a batch", "/api/v1/conversions/batch", `{"conversions": [{}]}`, gone, true},
+		{"a body that is not JSON", "/api/v1/conversions", "{", gone, true},
+		{"an invalid conversion", "/api/v1/conversions", "{}", status.Error(codes.InvalidArgument, "no"), false},
+		{"another method", "/api/v1/programs", "{}", gone, false},
+	} {
+		failure = tc.failure
+		request := httptest.NewRequestWithContext(t.Context(), http.MethodPost, tc.path, strings.NewReader(tc.body))
+		request.Header.Set("Content-Type", "application/json")
+		recorder := httptest.NewRecorder()
+		f.server.Config.Handler.ServeHTTP(recorder, request)
+		if tc.counted {
+			want++
+		}
+		text := fmt.Sprintf("# HELP %[1]s Reports of one or more conversions that got a response of the class 5xx.\n# TYPE %[1]s counter\n%[1]s %[2]d\n",
+			"tributary_gateway_conversion_reports_failed_total", want)
+		if err := testutil.GatherAndCompare(registry, strings.NewReader(text), "tributary_gateway_conversion_reports_failed_total"); err != nil {
+			t.Errorf("%s, with the response %d: %v", tc.name, recorder.Code, err)
 		}
 	}
 }

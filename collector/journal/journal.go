@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -340,6 +341,16 @@ func (j *Journal) Stats() Stats {
 		}
 	}
 	return s
+}
+
+// FreeBytes returns the free space of the journal's file system, for users without
+// privileges.
+func (j *Journal) FreeBytes() (int64, error) {
+	var disk syscall.Statfs_t
+	if err := syscall.Fstatfs(int(j.lock.Fd()), &disk); err != nil {
+		return 0, fmt.Errorf("journal: %w", err)
+	}
+	return int64(disk.Bavail) * int64(disk.Bsize), nil // #nosec G115 -- no disk has so many bytes
 }
 
 // Close writes the waiting batches, cancels a running Drain and unlocks the folder.

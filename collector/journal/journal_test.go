@@ -417,3 +417,15 @@ func TestAppend_EndsWithContext(t *testing.T) {
 		t.Errorf("Append with a cancelled context = %v, want %v", err, context.Canceled)
 	}
 }
+
+func TestFreeBytes_MeasuresDisk(t *testing.T) {
+	j, err := Open(Config{Dir: t.TempDir()})
+	requireNoError(t, err)
+	if free, err := j.FreeBytes(); err != nil || free <= 0 {
+		t.Errorf("FreeBytes returned %d, %v, want the free space of a disk that is not full", free, err)
+	}
+	requireNoError(t, j.Close())
+	if free, err := j.FreeBytes(); err == nil {
+		t.Errorf("FreeBytes of a closed journal returned %d, want an error", free)
+	}
+}
