@@ -192,7 +192,7 @@ func (s *Shop) call(ctx context.Context, method, url, credential string, body Ob
 		return 0, err
 	}
 	request.Header.Set("User-Agent", browser)
-	if strings.HasSuffix(url, "/payouts/batches") {
+	if strings.HasSuffix(url, "/payouts/batches") || strings.HasSuffix(url, "/buyer-erasure") {
 		request.Header.Set("Idempotency-Key", uuid.NewString())
 	}
 	if body != nil {
