@@ -120,7 +120,7 @@ func TestDashboards_AreComplete(t *testing.T) {
 			}
 		}
 	}
-	if want := []string{"core", "edge", "money", "webhooks"}; !slices.Equal(roles, want) {
+	if want := []string{"core", "edge", "money", "servers", "webhooks"}; !slices.Equal(roles, want) {
 		t.Errorf("there are dashboards for %q, want %q", roles, want)
 	}
 }

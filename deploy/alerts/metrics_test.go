@@ -26,6 +26,7 @@ func TestMetrics(t *testing.T) {
 		t.Run(name, func(t *testing.T) { compareLists(t, strings.Split(name, " with "), list(families)) })
 	}
 	series := collectSeries(processes)
+	series.addExporters(t)
 	used := map[string]bool{}
 	for _, q := range append(ruleQueries(t), dashboardQueries(t)...) {
 		series.check(t, q, used)
@@ -147,6 +148,25 @@ func collectSeries(processes scrapes) seriesSet {
 		maps.Copy(set["tributary_core_call_seconds"+part]["code"], set["tributary_core_calls_total"]["code"])
 	}
 	return set
+}
+
+// addExporters adds the metrics of the exporters of Postgres, Redis and the machine that the
+// rules and dashboards use. The test in test/operations/monitoring runs the exporters, so
+// it fails if the list is wrong.
+func (set seriesSet) addExporters(t *testing.T) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("testdata", "exporters.txt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		fields := strings.Fields(line) // name, type and labels
+		set[fields[0]] = map[string]map[string]bool{}
+		for _, field := range fields[2:] {
+			label, _, _ := strings.Cut(field, "=")
+			set[fields[0]][label] = nil
+		}
+	}
 }
 
 // query is an expression of a rule or a dashboard. Where says where it stands.

@@ -125,10 +125,11 @@ func TestRules_AreValid(t *testing.T) {
 func TestPrometheusConfiguration(t *testing.T) {
 	promtool(t, "check", "config", "../prometheus/prometheus.yml")
 	promtool(t, "check", "config", "../prometheus/compose.yml")
+	exporters := []string{"tributary-postgres", "tributary-redis", "tributary-node"}
 	for file, wantJobs := range map[string][]string{
-		"../prometheus/compose.yml":    {"tributary-core", "tributary-landing", "tributary-collector"},
-		"../prometheus/prometheus.yml": {"tributary-core", "tributary-gateway", "tributary-landing", "tributary-collector"},
-		"../prometheus/kubernetes.yml": {"tributary"},
+		"../prometheus/compose.yml":    append([]string{"tributary-core", "tributary-landing", "tributary-collector"}, exporters...),
+		"../prometheus/prometheus.yml": append([]string{"tributary-core", "tributary-gateway", "tributary-landing", "tributary-collector"}, exporters...),
+		"../prometheus/kubernetes.yml": append([]string{"tributary"}, exporters...),
 	} {
 		var config struct {
 			RuleFiles []string `yaml:"rule_files"`

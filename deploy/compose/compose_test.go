@@ -146,6 +146,12 @@ func TestPrometheus_FindsTheMetricsPorts(t *testing.T) {
 			t.Errorf("compose.yml does not contain %s", want)
 		}
 	}
+	for name, port := range map[string]string{"postgres-exporter": "9187", "redis-exporter": "9121", "node-exporter": "9100"} {
+		_, reachable := project.Services[name].Networks["metrics"]
+		if want := "names: [" + name + "], type: A, port: " + port + "}"; !reachable || !strings.Contains(string(config), want) {
+			t.Errorf("compose.yml does not contain %s, or %s is not in the network metrics", want, name)
+		}
+	}
 }
 
 // env.example lists each variable of the compose file with its default. TRUSTED_PROXIES is

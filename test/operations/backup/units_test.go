@@ -3,11 +3,13 @@
 package backup
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/tributary-hq/tributary/tools/servers"
 )
@@ -15,17 +17,50 @@ import (
 // unitCommand returns the command of a unit of systemd in deploy/backup.
 func unitCommand(t *testing.T, unit, instance string) string {
 	t.Helper()
+	return unitLine(t, unit, "ExecStart", instance)
+}
+
+// unitLine returns the value of a line of a unit.
+func unitLine(t *testing.T, unit, name, instance string) string {
+	t.Helper()
 	text, err := os.ReadFile(filepath.Join(configFile, unit))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for line := range strings.Lines(string(text)) {
-		if command, ok := strings.CutPrefix(strings.TrimSpace(line), "ExecStart="); ok {
+		if command, ok := strings.CutPrefix(strings.TrimSpace(line), name+"="); ok {
 			return strings.ReplaceAll(command, "%i", instance)
 		}
 	}
-	t.Fatalf("%s has no ExecStart", unit)
+	t.Fatalf("%s has no %s", unit, name)
 	return ""
+}
+
+// A backup leaves its time for the node exporter. Without the exporter, it does nothing.
+func TestUnits_RecordTheTimeOfTheBackup(t *testing.T) {
+	const folder = "/var/lib/prometheus/node-exporter"
+	line, ok := strings.CutPrefix(unitLine(t, "tributary-backup@.service", "ExecStartPost", "diff"), "+/bin/sh -c '")
+	if script, closed := strings.CutSuffix(line, "'"); ok && closed {
+		line = strings.NewReplacer("$$", "$", "%%", "%").Replace(script) // as systemd does
+	}
+	dir := t.TempDir()
+	for _, path := range []string{dir, filepath.Join(dir, "missing")} {
+		if out, err := exec.CommandContext(t.Context(), "/bin/sh", "-c", strings.ReplaceAll(line, folder, path)).CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v\n%s", line, err, out)
+		}
+	}
+	files, err := os.ReadDir(dir)
+	if err != nil || len(files) != 1 {
+		t.Fatalf("the folder of the exporter has the files %v, %v, want one", files, err)
+	}
+	text, err := os.ReadFile(filepath.Join(dir, "tributary-backup.prom"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var seconds int64
+	if _, err := fmt.Sscanf(string(text), "tributary_backup_timestamp_seconds %d\n", &seconds); err != nil || time.Since(time.Unix(seconds, 0)).Abs() > time.Hour {
+		t.Errorf("the file has the text %q, %v", text, err)
+	}
 }
 
 func TestUnits_AreValid(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
@@ -16,25 +17,28 @@ import (
 	"github.com/tributary-hq/tributary/test/operations/process"
 	"github.com/tributary-hq/tributary/test/operations/shop"
 	"github.com/tributary-hq/tributary/test/operations/stack"
+	"github.com/tributary-hq/tributary/tools/servers"
 )
 
 // salePause is the time between two clicks.
 const salePause = 100 * time.Millisecond
 
-// system is the four programs of the service, with a new database and another region.
+// system is the four programs of the service, with a new database and another region, and
+// the exporters of the servers.
 type system struct {
 	*testing.T
 	dir       string
 	stack     *stack.Stack
 	collector *process.Process
-	// metrics has the address of the metrics port of each program.
+	// metrics has the address of the metrics port of each program and exporter.
 	metrics map[string]string
 }
 
 func newSystem(t *testing.T) *system {
 	t.Helper()
 	s := &system{T: t, dir: t.TempDir()}
-	s.stack = stack.New(t, "TRIBUTARY_REDIS_URL="+redistest.New(t), "TRIBUTARY_REGIONS=far="+redistest.New(t), "TRIBUTARY_JOURNAL_DIR="+filepath.Join(s.dir, "journal"))
+	redisURL := redistest.New(t)
+	s.stack = stack.New(t, "TRIBUTARY_REDIS_URL="+redisURL, "TRIBUTARY_REGIONS=far="+redistest.New(t), "TRIBUTARY_JOURNAL_DIR="+filepath.Join(s.dir, "journal"))
 	s.metrics = map[string]string{
 		"core": s.stack.CoreMetrics, "gateway": s.stack.GatewayMetrics, "landing": s.stack.LandingMetrics, "collector": s.stack.CollectorMetrics,
 	}
@@ -44,7 +48,39 @@ func newSystem(t *testing.T) *system {
 	pair := authority.New(t).Issue(t, "127.0.0.1", time.Now().AddDate(0, 0, 90))
 	s.stack.StartLanding(t, "TRIBUTARY_TLS_CERT="+s.write("cert.pem", string(pair.Certificate)), "TRIBUTARY_TLS_KEY="+s.write("key.pem", string(pair.Key)))
 	s.collector = s.stack.StartCollector(t)
+	s.startExporters(redisURL)
 	return s
+}
+
+// startExporters starts the exporters of Postgres, Redis and the machine. A backup has left
+// its time.
+func (s *system) startExporters(redisURL string) {
+	s.Helper()
+	free, err := servers.FreeAddresses(3)
+	if err != nil {
+		s.Fatal(err)
+	}
+	s.write("tributary-backup.prom", fmt.Sprintf("tributary_backup_timestamp_seconds %d\n", time.Now().Unix()))
+	postgresEnv := append(os.Environ(), "DATA_SOURCE_NAME="+os.Getenv("TRIBUTARY_TEST_DATABASE_URL"))
+	for i, exporter := range []struct {
+		name string
+		env  []string
+		args []string
+	}{
+		{"postgres", postgresEnv, []string{"--web.listen-address=" + free[0]}},
+		{"redis", os.Environ(), []string{"-redis.addr", redisURL, "-web.listen-address", free[1]}},
+		{"node", os.Environ(), []string{"--web.listen-address=" + free[2], "--collector.textfile.directory=" + s.dir}},
+	} {
+		program := "prometheus-" + exporter.name + "-exporter"
+		if _, err := exec.LookPath(program); err != nil {
+			if err := servers.Install(s.Context(), program); err != nil {
+				s.Fatalf("%s is missing (Debian: apt-get install %[1]s): %v", program, err)
+			}
+		}
+		running := process.StartCommand(s, exporter.env, program, append([]string{program}, exporter.args...)...)
+		running.AwaitReady(s, "http://"+free[i]+"/metrics")
+		s.metrics[exporter.name] = free[i]
+	}
 }
 
 // openShop returns a shop and the code of its partner.
