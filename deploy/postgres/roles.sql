@@ -20,6 +20,11 @@ alter role tributary login password :'owner';
 alter role tributary_serve login password :'login';
 alter role tributary_landing login password :'landing';
 grant tributary_app to tributary, tributary_serve;
+-- The server logs no DETAIL of an error: it would contain values of users, for example a
+-- promo code that is taken. Only a superuser can set this.
+select format('alter role %I set log_error_verbosity = terse', name)
+from (values ('tributary'), ('tributary_serve'), ('tributary_landing')) as roles (name)
+where (select rolsuper from pg_roles where rolname = current_user) \gexec
 -- Without superuser rights, as in a managed Postgres, only a member can set an owner.
 select format('grant tributary, tributary_landing to %I', current_user) from pg_roles
 where rolname = current_user and not rolsuper \gexec

@@ -17,15 +17,21 @@ import (
 	"github.com/tributary-hq/tributary/tools/servers"
 )
 
-// An administrator without superuser rights creates the roles. The owner migrates, and the
-// login role of the core works but changes no table.
+// An administrator without superuser rights creates the roles, and a superuser changes them.
+// The owner migrates, and the login role of the core works but changes no table. The log of
+// the server has no value of a row that violates a constraint.
 func TestRoles(t *testing.T) {
 	dir, err := servers.MemoryDir()
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	server, err := servers.StartPostgres(t.Context(), servers.PostgresConfig{Dir: dir})
+	log, err := os.Create(filepath.Join(t.TempDir(), "postgres.log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = log.Close() }()
+	server, err := servers.StartPostgres(t.Context(), servers.PostgresConfig{Dir: dir, Log: log})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,8 +72,8 @@ func TestRoles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for range 2 {
-		psql := exec.CommandContext(t.Context(), filepath.Join(bin, "psql"), "--no-psqlrc", "--quiet", "--file=roles.sql", as("admin", "postgres"))
+	for _, user := range []string{"admin", "admin", "first"} {
+		psql := exec.CommandContext(t.Context(), filepath.Join(bin, "psql"), "--no-psqlrc", "--quiet", "--file=roles.sql", as(user, "postgres"))
 		psql.Env = append(os.Environ(), "SECRETS="+secrets)
 		if out, err := psql.CombinedOutput(); err != nil {
 			t.Fatalf("psql: %v\n%s", err, out)
@@ -90,6 +96,25 @@ func TestRoles(t *testing.T) {
 		if err := execute(serve, sql); err == nil || !strings.Contains(err.Error(), "42501") {
 			t.Errorf("%s as the role of the core: %v, want a lack of privileges", sql, err)
 		}
+	}
+	const value = "value-of-a-user"
+	conn, err := pgx.Connect(t.Context(), serve)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close(context.WithoutCancel(t.Context())) }()
+	for _, want := range []string{"", "23505"} {
+		const insert = "insert into check_results (name, compared, violated, checked_at) values ($1, 0, 0, now())"
+		if _, err := conn.Exec(t.Context(), insert, value); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Fatalf("insert a row: %v, want %q", err, want)
+		}
+	}
+	logged, err := os.ReadFile(log.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(logged), "duplicate key value") || strings.Contains(string(logged), value) {
+		t.Errorf("the log of the server is\n%s\nwant the violation without %s", logged, value)
 	}
 	forms := as("tributary_landing", "tributary")
 	if err := landingstore.Migrate(t.Context(), forms); err != nil {
