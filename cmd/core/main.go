@@ -24,9 +24,9 @@
 //	                         accept the loss of the keys of TRIBUTARY_ENCRYPTION_KEYS,
 //	                         TRIBUTARY_HASH_KEY or TRIBUTARY_JWT_KEYS: the next core that
 //	                         starts may have any keys
-//	core secrets DIR [COLLECTOR-DIR]
+//	core secrets DIR [FOLDER=FILE,FILE…]…
 //	                         create the files with the secrets of an installation that do not
-//	                         exist yet, and copy those that a collector needs
+//	                         exist yet, and copy files into the folders of programs
 //	core healthcheck [--serving|--ready]
 //	                         check that the core on this machine runs, that it runs and is
 //	                         not stopping, or that it is ready; the exit code is 0 if it is
@@ -60,7 +60,7 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
-const usage = `usage: core serve [--gateway] | migrate | secrets DIR [COLLECTOR-DIR] | check | fx load FILE… | announce TITLE FILE | mail test ADDRESS | erasures replay FILE… | workspace create --email ADDRESS --name NAME --workspace NAME | workspace billing --id ID --active=true|false | account reset-second-factor --email ADDRESS --kind merchant|partner | analytics recount [--workspace ID] [--from DATE] [--to DATE] | keys forget SETTING | healthcheck [--serving|--ready] | version`
+const usage = `usage: core serve [--gateway] | migrate | secrets DIR [FOLDER=FILE,FILE…]… | check | fx load FILE… | announce TITLE FILE | mail test ADDRESS | erasures replay FILE… | workspace create --email ADDRESS --name NAME --workspace NAME | workspace billing --id ID --active=true|false | account reset-second-factor --email ADDRESS --kind merchant|partner | analytics recount [--workspace ID] [--from DATE] [--to DATE] | keys forget SETTING | healthcheck [--serving|--ready] | version`
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -135,16 +135,13 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		}
 		return forgetKeys(ctx, out, args[2])
 	case "secrets":
-		switch len(args) {
-		case 2:
-			return createSecrets(out, args[1])
-		case 3:
-			if err := createSecrets(out, args[1]); err != nil {
-				return err
-			}
-			return copyHashKey(out, args[1], args[2])
+		if len(args) < 2 {
+			return errors.New(usage)
 		}
-		return errors.New(usage)
+		if err := createSecrets(out, args[1]); err != nil {
+			return err
+		}
+		return copySecrets(out, args[1], args[2:])
 	case "healthcheck":
 		cfg, err := settings.Read[settings.CoreMetrics]()
 		if err != nil {

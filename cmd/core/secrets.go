@@ -57,23 +57,32 @@ func createSecrets(out io.Writer, dir string) error {
 	return nil
 }
 
-// copyHashKey copies the hash key, the only secret of a collector, to another folder. It
-// replaces an older key.
-func copyHashKey(out io.Writer, from, to string) error {
-	const name = "hash-key"
-	key, err := os.ReadFile(filepath.Join(from, name)) // #nosec G304 -- the operator names the folder
-	if err != nil {
-		return err
+// copySecrets copies files of a folder into the folders of programs, so that each program can
+// read its own secrets only. A copy has the form FOLDER=FILE,FILE…. It replaces older files.
+func copySecrets(out io.Writer, from string, copies []string) error {
+	for _, list := range copies {
+		folder, files, ok := strings.Cut(list, "=")
+		if !ok || folder == "" {
+			return fmt.Errorf("%q must have the form FOLDER=FILE,FILE…", list)
+		}
+		if err := os.MkdirAll(folder, 0o700); err != nil {
+			return err
+		}
+		for name := range strings.SplitSeq(files, ",") {
+			content, err := os.ReadFile(filepath.Join(from, name)) // #nosec G304 -- the operator names the files
+			if err != nil {
+				return err
+			}
+			path := filepath.Join(folder, name)
+			if err := os.WriteFile(path, content, 0o600); err != nil { // #nosec G703 -- the operator names the folder
+				return err
+			}
+			if _, err := fmt.Fprintln(out, "copied", path); err != nil {
+				return err
+			}
+		}
 	}
-	if err := os.MkdirAll(to, 0o700); err != nil {
-		return err
-	}
-	path := filepath.Join(to, name)
-	if err := os.WriteFile(path, key, 0o600); err != nil { // #nosec G703 -- the operator names the folder
-		return err
-	}
-	_, err = fmt.Fprintln(out, "copied", path)
-	return err
+	return nil
 }
 
 func newSecret(encoding *base64.Encoding) string {

@@ -67,17 +67,30 @@ func TestCreateSecrets(t *testing.T) {
 		t.Errorf("encryption-keys: %v", err)
 	}
 
-	// A collector gets the hash key and nothing else.
-	out.Reset()
-	collector := filepath.Join(t.TempDir(), "collector")
-	if err := run(t.Context(), []string{"secrets", dir, collector}, &out); err != nil {
-		t.Fatal(err)
+	// Each program gets its own secrets and nothing else. A later run replaces them.
+	programs := t.TempDir()
+	copies := []string{"secrets", dir, filepath.Join(programs, "collector") + "=hash-key", filepath.Join(programs, "core") + "=hash-key,pgpass"}
+	for range 2 {
+		out.Reset()
+		if err := run(t.Context(), copies, &out); err != nil {
+			t.Fatal(err)
+		}
 	}
-	if entries, err := os.ReadDir(collector); err != nil || len(entries) != 1 {
-		t.Errorf("the folder of the collector has the entries %v, error %v, want one", entries, err)
+	for program, want := range map[string][]string{"collector": {"hash-key"}, "core": {"hash-key", "pgpass"}} {
+		entries, err := os.ReadDir(filepath.Join(programs, program))
+		if err != nil || len(entries) != len(want) {
+			t.Errorf("the folder of the %s has the entries %v, error %v, want %q", program, entries, err, want)
+		}
+		for _, name := range want {
+			if copied, err := os.ReadFile(filepath.Join(programs, program, name)); err != nil || strings.TrimSpace(string(copied)) != first[name] {
+				t.Errorf("%s of the %s is not that of the installation, error %v", name, program, err)
+			}
+		}
 	}
-	if copied, err := os.ReadFile(filepath.Join(collector, "hash-key")); err != nil || strings.TrimSpace(string(copied)) != first["hash-key"] {
-		t.Errorf("the hash key of the collector is not that of the core, error %v", err)
+	for argument, fault := range map[string]string{"collector": "must have the form FOLDER=FILE,FILE…", "=hash-key": "must have the form", programs + "=missing": "missing"} {
+		if err := run(t.Context(), []string{"secrets", dir, argument}, &out); err == nil || !strings.Contains(err.Error(), fault) {
+			t.Errorf("the copy %q returned %v, want %q", argument, err, fault)
+		}
 	}
 
 	// A second run creates only what is missing.

@@ -183,3 +183,53 @@ func TestExample_HasAllVariables(t *testing.T) {
 		}
 	}
 }
+
+// Each container sees exactly the secrets that its service, or another service with the same
+// volume, uses.
+func TestSecrets_AreSeparate(t *testing.T) {
+	services := load(t, types.Mapping{}).Services
+	const folder = "/etc/tributary"
+	has := map[string][]string{} // the files of each volume
+	for _, argument := range services["secrets"].Command[2:] {
+		target, files, _ := strings.Cut(argument, "=")
+		for _, volume := range services["secrets"].Volumes {
+			if volume.Target == target {
+				has[volume.Source] = strings.Split(files, ",")
+			}
+		}
+	}
+	roles, err := os.ReadFile("../postgres/roles.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	uses := map[string][]string{}
+	for name, service := range services {
+		for _, volume := range service.Volumes {
+			if volume.Target != folder || name == "secrets" {
+				continue
+			}
+			if !volume.ReadOnly || has[volume.Source] == nil {
+				t.Errorf("%s can write secrets, or the volume %s gets none", name, volume.Source)
+			}
+			for _, value := range service.Environment {
+				if file, ok := strings.CutPrefix(*value, folder+"/"); ok {
+					uses[volume.Source] = append(uses[volume.Source], file)
+				}
+			}
+			if name == "roles" {
+				for _, match := range regexp.MustCompile(`/tributary/secrets}/([\w-]+)"`).FindAllStringSubmatch(string(roles), -1) {
+					uses[volume.Source] = append(uses[volume.Source], match[1])
+				}
+			}
+		}
+	}
+	for volume, files := range has {
+		slices.Sort(uses[volume])
+		if used := slices.Compact(uses[volume]); !slices.Equal(files, used) {
+			t.Errorf("the volume %s has the files %q, its services use %q", volume, files, used)
+		}
+	}
+	if len(has) != 5 {
+		t.Errorf("there are %d volumes for programs, want 5", len(has))
+	}
+}

@@ -55,6 +55,9 @@ func TestCompose(t *testing.T) {
 	for _, name := range []string{"core", "collector"} {
 		s.podman(t, "healthcheck", "run", name)
 	}
+	s.checkSecrets(t, "core", "encryption-keys", "hash-key", "jwt-keys", "pgpass")
+	s.checkSecrets(t, "collector", "hash-key")
+	s.checkSecrets(t, "migrate", "owner-password", "owner-pgpass")
 
 	t.Run("behind Caddy", func(t *testing.T) {
 		data := t.TempDir()
@@ -239,6 +242,23 @@ func (s *services) hostPath(t *testing.T, service *types.ServiceConfig, file str
 		source = s.podman(t, "volume", "inspect", "--format", "{{.Mountpoint}}", volume.Source)
 	}
 	return filepath.Join(source, strings.TrimPrefix(file, volume.Target))
+}
+
+// checkSecrets checks that a service sees exactly the given secrets.
+func (s *services) checkSecrets(t *testing.T, name string, want ...string) {
+	t.Helper()
+	service := s.project.Services[name]
+	entries, err := os.ReadDir(s.hostPath(t, &service, "/etc/tributary"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var files []string
+	for _, entry := range entries {
+		files = append(files, entry.Name())
+	}
+	if !slices.Equal(files, want) {
+		t.Errorf("the service %s sees the secrets %q, want %q", name, files, want)
+	}
 }
 
 // createRoles runs the command of the service with the psql of this machine.
