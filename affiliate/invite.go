@@ -11,7 +11,7 @@ import (
 const InviteLife = 7 * 24 * time.Hour
 
 // Invite is an invitation by e-mail, either of a member to a workspace or of a partner
-// to a programme. Its token is shown once and stored as a digest.
+// to a programme. Its tokens are stored as digests (InviteTokens).
 type Invite struct {
 	ID        InviteID
 	Email     string // lower case
@@ -84,13 +84,24 @@ func (i ParticipantInvite) Mail() Mail {
 // inviteTokenPrefix makes tokens recognizable for people and for secret scanners.
 const inviteTokenPrefix = "inv_"
 
-// NewInviteToken returns a token of 256 random bits and its digest, by which the
-// invitation is found.
-func NewInviteToken() (token string, digest [sha256.Size]byte) {
+// InviteTokens has the two tokens of an invitation. Both accept it. Shown is in the response
+// to the member who invites. Mailed is only in the mail, so it proves that its holder reads
+// the mail of the invited address.
+type InviteTokens struct{ Shown, Mailed string }
+
+// InviteDigests has the digests of InviteTokens, by which the invitation is found.
+type InviteDigests struct{ Shown, Mailed [sha256.Size]byte }
+
+// NewInviteTokens returns tokens of 256 random bits each, and their digests.
+func NewInviteTokens() (InviteTokens, InviteDigests) {
+	tokens := InviteTokens{Shown: newInviteToken(), Mailed: newInviteToken()}
+	return tokens, InviteDigests{Shown: DigestInviteToken(tokens.Shown), Mailed: DigestInviteToken(tokens.Mailed)}
+}
+
+func newInviteToken() string {
 	random := make([]byte, 32)
 	_, _ = rand.Read(random) // crypto/rand.Read never fails
-	token = inviteTokenPrefix + base64.RawURLEncoding.EncodeToString(random)
-	return token, DigestInviteToken(token)
+	return inviteTokenPrefix + base64.RawURLEncoding.EncodeToString(random)
 }
 
 // DigestInviteToken returns the digest by which an invitation is looked up.

@@ -2,6 +2,7 @@ package account
 
 import (
 	"context"
+	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
@@ -10,17 +11,18 @@ import (
 
 // AcceptInvite makes the invited user a member of the workspace and opens a session. The
 // e-mail address and the role of the member come from the invitation. The token of the
-// invitation is the only proof of the caller's identity.
+// invitation is the only proof of the caller's identity. The token of the mail also verifies
+// the address, and the token of the response to the inviter does not.
 //
 // The address may already belong to the account of a user who was removed from a
-// workspace. AcceptInvite then uses this account again. It revokes the account's sessions
-// and its mailed tokens and replaces its password, because the person who has the token may
-// not be the earlier user.
+// workspace, or to an account of a stranger who has registered the address and never
+// verified it. AcceptInvite then uses this account again (takeOver). A stranger's account
+// needs the token of the mail.
 func (s *Service) AcceptInvite(ctx context.Context, req *affiliatev1.AcceptInviteRequest) (*affiliatev1.SessionResponse, error) {
 	digest := affiliate.DigestInviteToken(req.GetToken())
 	// Unknown tokens are rejected before the password is hashed, because hashing is
 	// expensive.
-	invite, err := s.store.InviteByToken(ctx, digest)
+	invite, _, err := s.store.InviteByToken(ctx, digest)
 	if err != nil {
 		return nil, err
 	}
@@ -43,7 +45,7 @@ func (s *Service) AcceptInvite(ctx context.Context, req *affiliatev1.AcceptInvit
 	var session affiliate.Session
 	err = s.store.InTx(ctx, func(tx Tx) error {
 		// The lock ensures that only one of several calls with the same token succeeds.
-		invite, err := tx.LockInviteByToken(ctx, digest)
+		invite, mailed, err := tx.LockInviteByToken(ctx, digest)
 		if err != nil {
 			return err
 		}
@@ -64,21 +66,14 @@ func (s *Service) AcceptInvite(ctx context.Context, req *affiliatev1.AcceptInvit
 				return err
 			}
 			if account.Member != nil {
-				return affiliate.Refuse(affiliate.ReasonEmailTaken)
+				if account.User.EmailVerified || !mailed {
+					return affiliate.Refuse(affiliate.ReasonEmailTaken)
+				}
+				if err := leaveForInvite(ctx, tx, account, at); err != nil {
+					return err
+				}
 			}
-			account.User.Name, account.User.EmailVerified = req.GetName(), false
-			if err := tx.RevokeSessions(ctx, id, at); err != nil {
-				return err
-			}
-			if err := tx.RevokeEmailTokens(ctx, id, at); err != nil {
-				return err
-			}
-			// The second factor belongs to the earlier user.
-			if err := tx.DeleteSecondFactor(ctx, id); err != nil {
-				return err
-			}
-			account.User.SecondFactor = false
-			if err := tx.ResetUser(ctx, account.User, hash); err != nil {
+			if account.User, err = s.takeOver(ctx, tx, account.User, req.GetName(), hash, at); err != nil {
 				return err
 			}
 		} else {
@@ -104,9 +99,7 @@ func (s *Service) AcceptInvite(ctx context.Context, req *affiliatev1.AcceptInvit
 		if workspace, err = tx.Workspace(ctx, invite.Workspace); err != nil {
 			return err
 		}
-		// The response to the creation of the invitation also contains its token, so the
-		// token does not prove that the user reads the mail of the address.
-		if err := s.begin(ctx, tx, account, at); err != nil {
+		if account.User, err = s.beginInvited(ctx, tx, account, mailed, at); err != nil {
 			return err
 		}
 		joined := map[string]string{"role": string(invite.Role)}
@@ -125,4 +118,77 @@ func (s *Service) AcceptInvite(ctx context.Context, req *affiliatev1.AcceptInvit
 		return nil, err
 	}
 	return s.sessionResponse(account, &workspace, session.ID, token)
+}
+
+// leaveForInvite removes the account of an unverified address from its workspace, so that
+// the person who reads the mail of the address can join another workspace. If the account is
+// the only member, the workspace has no members afterwards. Its keys and tokens are
+// revoked, because a stranger may have them. Errors: EMAIL_TAKEN if the workspace is in use
+// and the account is its last owner.
+func leaveForInvite(ctx context.Context, tx Tx, account affiliate.Account, at time.Time) error {
+	workspace := account.Member.Workspace
+	if err := tx.LockWorkspace(ctx, workspace); err != nil {
+		return err
+	}
+	owners, err := tx.CountOwners(ctx, workspace)
+	if err != nil {
+		return err
+	}
+	if account.Member.Role == affiliate.RoleOwner && owners == 1 {
+		used, err := tx.WorkspaceInUse(ctx, workspace)
+		if err != nil {
+			return err
+		}
+		if used {
+			return affiliate.Refuse(affiliate.ReasonEmailTaken)
+		}
+		if err := tx.RevokeCredentials(ctx, workspace, at); err != nil {
+			return err
+		}
+	}
+	if err := tx.DeleteMember(ctx, workspace, account.User.ID); err != nil {
+		return err
+	}
+	if _, err := tx.EndInvitesBy(ctx, workspace, account.User.ID, affiliate.Roles(), at); err != nil {
+		return err
+	}
+	return tx.Audit(ctx, affiliate.AuditLine{
+		Workspace: workspace, Actor: affiliate.System, At: at,
+		Action: "member.remove", ResourceType: "member", ResourceID: account.User.ID,
+		Before: map[string]string{"role": string(account.Member.Role)},
+	})
+}
+
+// takeOver gives an account to the person who accepts an invitation of its address. It ends
+// the account's sessions and mailed tokens, replaces its name and password, and removes its
+// second factor and payout method, because they may be those of another person.
+func (s *Service) takeOver(ctx context.Context, tx Tx, user affiliate.User, name, hash string, at time.Time) (affiliate.User, error) {
+	user.Name, user.EmailVerified, user.SecondFactor, user.Unclaimed = name, false, false, false
+	if err := tx.RevokeSessions(ctx, user.ID, at); err != nil {
+		return user, err
+	}
+	if err := tx.RevokeEmailTokens(ctx, user.ID, at); err != nil {
+		return user, err
+	}
+	if err := tx.DeleteSecondFactor(ctx, user.ID); err != nil {
+		return user, err
+	}
+	if err := tx.DeleteLoginFailures(ctx, affiliate.LoginSubject(s.hashKeys, user.Kind, user.Email)); err != nil {
+		return user, err
+	}
+	return user, tx.ResetUser(ctx, user, hash)
+}
+
+// beginInvited verifies the address of an account if the person has used the token of a mail
+// to the address. Otherwise it sends the mail that verifies the address. It also stores the
+// device, as begin does.
+func (s *Service) beginInvited(ctx context.Context, tx Tx, account affiliate.Account, mailed bool, at time.Time) (affiliate.User, error) {
+	if !mailed {
+		return account.User, s.begin(ctx, tx, account, at)
+	}
+	account.User.EmailVerified = true
+	if _, err := s.seeDevice(ctx, tx, account.User.ID, at); err != nil {
+		return account.User, err
+	}
+	return account.User, s.markVerified(ctx, tx, account, at)
 }

@@ -13,6 +13,8 @@ import (
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 	"github.com/tributary-hq/tributary/server/workspace"
+	"github.com/tributary-hq/tributary/storage/postgres"
+	accountpg "github.com/tributary-hq/tributary/storage/postgres/account"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
@@ -245,5 +247,162 @@ func TestAcceptInvite_RejectsCommonPassword(t *testing.T) {
 	pgtest.RequireRefusal(t, err, affiliate.ReasonValidation, "password")
 	if _, err := f.accept(invite.Token, "A", password); err != nil {
 		t.Errorf("after a refused password: %v, want success", err)
+	}
+}
+
+// mailedToken returns the token in the mail of an invitation. It deletes all mails.
+func (f *fixture) mailedToken(recipient string) string {
+	f.Helper()
+	for _, m := range f.takeMails() {
+		if m.Kind == affiliate.MailMemberInvite && m.Recipient == recipient {
+			return m.token
+		}
+	}
+	f.Fatalf("no invitation was mailed to %s", recipient)
+	return ""
+}
+
+func TestAcceptInvite_OnlyTheMailedTokenVerifiesTheAddress(t *testing.T) {
+	f := newFixture(t)
+	shop := f.team(f.merchant("owner@shop.example"))
+	shown := shop.invite("ada@example.com", affiliatev1.Role_ROLE_VIEWER).Token
+	if ada, err := f.accept(shown, "Ada", password); err != nil || ada.User.EmailVerified {
+		t.Errorf("the token of the response: %v, %v, want an address that is not verified", ada, err)
+	}
+	f.takeMails()
+	shop.invite("ben@example.com", affiliatev1.Role_ROLE_VIEWER)
+	ben, err := f.accept(f.mailedToken("ben@example.com"), "Ben", password)
+	if err != nil || !ben.User.EmailVerified {
+		t.Fatalf("the token of the mail: %v, %v, want a verified address", ben, err)
+	}
+	if mails := f.takeMails(); len(mails) > 0 {
+		t.Errorf("mails to a verified address: %v, want none", mails)
+	}
+	if got, err := f.LoginMerchant(t.Context(), &affiliatev1.LoginRequest{Email: "ben@example.com", Password: password}); err != nil || !got.User.EmailVerified {
+		t.Errorf("LoginMerchant returned %v, %v, want a verified address", got, err)
+	}
+}
+
+func TestAcceptInvite_MailedTokenTakesOverAnUnverifiedAccount(t *testing.T) {
+	const email, newPassword = "ada@example.com", "another good password"
+	for name, tc := range map[string]struct {
+		prepare func(f *fixture, stranger *affiliatev1.SessionResponse)
+		shown   bool
+		refused bool
+	}{
+		"new workspace": {prepare: func(f *fixture, stranger *affiliatev1.SessionResponse) {
+			f.enableFactor(stranger)
+			workspace, _ := affiliate.ParseID[affiliate.Workspace](stranger.Workspace.Id)
+			scope := affiliate.Scope{Workspace: workspace, Mode: affiliate.ModeLive}
+			f.NewProgram(scope, pgtest.Row{"status": "draft"})
+			_, key := affiliate.GenerateAPIKey(affiliate.SecretKey, scope, "Stranger", f.Now())
+			if err := f.store.InTx(f.Context(), func(tx *accountpg.Tx) error { return tx.InsertKey(f.Context(), key) }); err != nil {
+				f.Fatal(err)
+			}
+		}},
+		"member of a stranger's workspace": {prepare: func(f *fixture, stranger *affiliatev1.SessionResponse) {
+			workspace, _ := affiliate.ParseID[affiliate.Workspace](stranger.Workspace.Id)
+			f.NewMember(workspace, affiliate.RoleOwner)
+		}},
+		"token of the response": {shown: true, refused: true},
+		"verified address": {refused: true, prepare: func(f *fixture, stranger *affiliatev1.SessionResponse) {
+			f.Exec(`update users set email_verified_at = $2 where id = $1`, stranger.User.Id, f.Now())
+		}},
+		"last owner of other members": {refused: true, prepare: func(f *fixture, stranger *affiliatev1.SessionResponse) {
+			workspace, _ := affiliate.ParseID[affiliate.Workspace](stranger.Workspace.Id)
+			f.NewMember(workspace, affiliate.RoleAdmin)
+		}},
+		"workspace with a live programme": {refused: true, prepare: func(f *fixture, stranger *affiliatev1.SessionResponse) {
+			workspace, _ := affiliate.ParseID[affiliate.Workspace](stranger.Workspace.Id)
+			f.NewProgram(affiliate.Scope{Workspace: workspace, Mode: affiliate.ModeLive}, pgtest.Row{"status": "paused"})
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			shop := f.team(f.merchant("owner@shop.example"))
+			stranger := f.merchant(email)
+			token := shop.invite(email, affiliatev1.Role_ROLE_FINANCE).Token
+			if !tc.shown {
+				token = f.mailedToken(email)
+			}
+			if tc.prepare != nil {
+				tc.prepare(f, stranger)
+			}
+			got, err := f.accept(token, "Ada", newPassword)
+			if tc.refused {
+				pgtest.RequireRefusal(t, err, affiliate.ReasonEmailTaken)
+				if again, err := f.LoginMerchant(t.Context(), &affiliatev1.LoginRequest{Email: email, Password: password}); err != nil ||
+					again.Workspace.Id != stranger.Workspace.Id || !f.sessionWorks(stranger.User.Id) {
+					t.Errorf("the account was changed: %v, %v", again, err)
+				}
+				return
+			}
+			if err != nil || got.User.Id != stranger.User.Id || got.User.Name != "Ada" || !got.User.EmailVerified || got.User.SecondFactor ||
+				got.User.Role != affiliatev1.Role_ROLE_FINANCE || got.Workspace.Id == stranger.Workspace.Id {
+				t.Fatalf("AcceptInvite returned %v, %v, want the account as a member of the inviting workspace", got, err)
+			}
+			_, err = f.refresh(stranger.RefreshToken)
+			pgtest.RequireRefusal(t, err, affiliate.ReasonRefreshTokenInvalid)
+			_, err = f.LoginMerchant(t.Context(), &affiliatev1.LoginRequest{Email: email, Password: password})
+			pgtest.RequireRefusal(t, err, affiliate.ReasonInvalidCredentials)
+			if _, err := f.LoginMerchant(t.Context(), &affiliatev1.LoginRequest{Email: email, Password: newPassword}); err != nil {
+				t.Errorf("LoginMerchant with the new password returned the error %v", err)
+			}
+			f.WantCount(0, "valid secret keys", `select count(*) from api_keys where kind = 'secret' and revoked_at is null`)
+			f.WantCount(1, "audit records of the former workspace", `select count(*) from audit_log where action = 'member.remove' and actor = 'system' and workspace_id = $1`, stranger.Workspace.Id)
+		})
+	}
+}
+
+func TestRegisterPartner_MailedTokenTakesOverAnUnverifiedAccount(t *testing.T) {
+	f := newFixture(t)
+	shop := f.NewShop(affiliate.ModeTest)
+	const newPassword = "another good password"
+	invite := func(email string) affiliate.InviteTokens {
+		tokens, digests := affiliate.NewInviteTokens()
+		err := shop.Store.InTx(t.Context(), func(tx *postgres.Tx) error {
+			_, err := shop.Store.Enrolment(tx).InviteParticipant(t.Context(), affiliate.ParticipantInvite{
+				Invite: affiliate.NewInvite(email, shop.Owner, f.Now()), Scope: shop.Scope, Program: shop.Program,
+			}, digests, affiliate.System)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return tokens
+	}
+	register := func(email, token string) (*affiliatev1.SessionResponse, error) {
+		return f.RegisterPartner(t.Context(), &affiliatev1.RegisterPartnerRequest{Email: email, Password: newPassword, Name: "Pia", InviteToken: &token})
+	}
+	const email = "pia@blog.example"
+	stranger := f.partner(email)
+	f.Insert("payout_methods", pgtest.Row{"user_id": stranger.User.Id, "method": "paypal", "account": []byte("x"), "account_hint": "e***", "updated_at": f.Now()})
+	tokens, other := invite(email), invite("other@blog.example")
+	for name, token := range map[string]string{"the token of the response": tokens.Shown, "the token of another address": other.Mailed, "an unknown token": "inv_unknown"} {
+		if _, err := register(email, token); pgtest.ReasonOf(t, err) != affiliate.ReasonEmailTaken {
+			t.Errorf("%s: got the error %v, want EMAIL_TAKEN", name, err)
+		}
+	}
+	if !f.sessionWorks(stranger.User.Id) {
+		t.Error("a refused registration has ended the session")
+	}
+	got, err := register(email, tokens.Mailed)
+	if err != nil || got.User.Id != stranger.User.Id || got.User.Name != "Pia" || !got.User.EmailVerified {
+		t.Fatalf("RegisterPartner returned %v, %v, want the account with a verified address", got, err)
+	}
+	_, err = f.refresh(stranger.RefreshToken)
+	pgtest.RequireRefusal(t, err, affiliate.ReasonRefreshTokenInvalid)
+	_, err = f.loginPartner(email, password)
+	pgtest.RequireRefusal(t, err, affiliate.ReasonInvalidCredentials)
+	if _, err := f.loginPartner(email, newPassword); err != nil {
+		t.Errorf("the login with the new password: %v", err)
+	}
+	f.WantCount(0, "payout methods", `select count(*) from payout_methods`)
+	f.WantCount(1, "audit records", `select count(*) from account_audit_log where action = 'account.take_over' and user_id = $1`, stranger.User.Id)
+	_, err = register(email, tokens.Mailed)
+	pgtest.RequireRefusal(t, err, affiliate.ReasonEmailTaken)
+	// The token of the mail verifies the address of a new account too.
+	if fresh, err := register("other@blog.example", other.Mailed); err != nil || !fresh.User.EmailVerified {
+		t.Errorf("a new account: %v, %v, want a verified address", fresh, err)
 	}
 }

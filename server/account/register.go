@@ -97,29 +97,38 @@ func (s *Service) admitMerchant(ctx context.Context, req *affiliatev1.RegisterMe
 	case req.InviteToken == nil:
 		return nil
 	}
-	invite, err := s.store.InviteByToken(ctx, affiliate.DigestInviteToken(req.GetInviteToken()))
+	invite, _, err := s.store.InviteByToken(ctx, affiliate.DigestInviteToken(req.GetInviteToken()))
 	if isNotFound(err) || err == nil && (!invite.Open(s.currentTime()) || invite.Email != strings.ToLower(req.GetEmail())) {
 		return refusal
 	}
 	return err
 }
 
-// admitPartner checks whether the setting permits the registration of a partner. Errors:
+// admitPartner checks whether the setting permits the registration of a partner. mailed
+// reports whether the request has the token of a mail to its address. Errors:
 // REGISTRATION_CLOSED.
-func (s *Service) admitPartner(ctx context.Context, req *affiliatev1.RegisterPartnerRequest) error {
-	if s.partnerRegistration != affiliate.InviteRegistration {
-		return nil
+func (s *Service) admitPartner(ctx context.Context, req *affiliatev1.RegisterPartnerRequest) (mailed bool, err error) {
+	var address string
+	if req.InviteToken != nil {
+		address, mailed, err = s.store.ParticipantInviteAddress(ctx, affiliate.DigestInviteToken(req.GetInviteToken()), s.currentTime())
+		if err != nil {
+			return false, err
+		}
 	}
-	address, found, err := s.store.ParticipantInviteAddress(ctx, affiliate.DigestInviteToken(req.GetInviteToken()), s.currentTime())
-	if err == nil && (!found || address != strings.ToLower(req.GetEmail())) {
-		err = affiliate.Refuse(affiliate.ReasonRegistrationClosed)
+	invited := address != "" && address == strings.ToLower(req.GetEmail())
+	if !invited && s.partnerRegistration == affiliate.InviteRegistration {
+		return false, affiliate.Refuse(affiliate.ReasonRegistrationClosed)
 	}
-	return err
+	return invited && mailed, nil
 }
 
 // RegisterPartner creates a user and a session. It mails a token that verifies the address.
+// If the request has the token of a mail to the address, the address is verified at once. An
+// account that a stranger has registered with the address and never verified is then taken
+// over (takeOver).
 func (s *Service) RegisterPartner(ctx context.Context, req *affiliatev1.RegisterPartnerRequest) (*affiliatev1.SessionResponse, error) {
-	if err := s.admitPartner(ctx, req); err != nil {
+	mailed, err := s.admitPartner(ctx, req)
+	if err != nil {
 		return nil, err
 	}
 	hash, err := s.hashes.hash(ctx, req.GetPassword())
@@ -135,20 +144,22 @@ func (s *Service) RegisterPartner(ctx context.Context, req *affiliatev1.Register
 		Country:   req.Country,
 		CreatedAt: at,
 	}
-	session, token := affiliate.NewSession(user.ID, at), newToken()
-
+	var session affiliate.Session
+	token := newToken()
 	err = s.store.InTx(ctx, func(tx Tx) error {
-		if err := tx.InsertUser(ctx, user, hash); err != nil {
+		registered, action, err := s.insertPartner(ctx, tx, user, hash, mailed)
+		if err != nil {
 			return err
 		}
+		session = affiliate.NewSession(registered.ID, at)
 		if err := tx.InsertSession(ctx, session, token.digest()); err != nil {
 			return err
 		}
-		if err := s.begin(ctx, tx, affiliate.Account{User: user}, at); err != nil {
+		if user, err = s.beginInvited(ctx, tx, affiliate.Account{User: registered}, mailed, at); err != nil {
 			return err
 		}
 		return tx.AuditAccount(ctx, affiliate.AccountAuditLine{
-			User: user.ID, Actor: server.ActorFrom(ctx), At: at, Action: "account.create",
+			User: user.ID, Actor: server.ActorFrom(ctx), At: at, Action: action,
 		})
 	})
 	if err != nil {
@@ -156,6 +167,33 @@ func (s *Service) RegisterPartner(ctx context.Context, req *affiliatev1.Register
 	}
 	s.storeOrigin(ctx, user, at)
 	return s.sessionResponse(affiliate.Account{User: user}, nil, session.ID, token)
+}
+
+// insertPartner stores a new partner. mailed means that the caller has the token of a mail to
+// the address. An account with the address that was never verified is then taken over, and
+// insertPartner returns this account. action is the action for the audit log. Errors:
+// EMAIL_TAKEN.
+func (s *Service) insertPartner(
+	ctx context.Context, tx Tx, user affiliate.User, hash string, mailed bool,
+) (registered affiliate.User, action string, err error) {
+	if mailed {
+		id, found, err := tx.LockUser(ctx, affiliate.Partner, user.Email)
+		if err != nil {
+			return user, "", err
+		}
+		if found {
+			account, err := tx.Account(ctx, id)
+			if err != nil {
+				return user, "", err
+			}
+			if account.User.EmailVerified {
+				return user, "", affiliate.Refuse(affiliate.ReasonEmailTaken)
+			}
+			registered, err = s.takeOver(ctx, tx, account.User, user.Name, hash, user.CreatedAt)
+			return registered, "account.take_over", err
+		}
+	}
+	return user, "account.create", tx.InsertUser(ctx, user, hash)
 }
 
 // begin sends a new account the mail that verifies its address. It also stores the device

@@ -79,12 +79,12 @@ func TestRegisterPartner_Setting(t *testing.T) {
 	f := newFixture(t)
 	shop := f.NewShop(affiliate.ModeTest)
 	token := func(address string, expires time.Time) string {
-		text, digest := affiliate.NewInviteToken()
+		tokens, digests := affiliate.NewInviteTokens()
 		f.Insert("participant_invites", pgtest.Row{
 			"workspace_id": shop.Scope.Workspace, "id": affiliate.NewID[affiliate.Invite](f.Now()), "program_id": shop.Program, "mode": shop.Scope.Mode,
-			"email": address, "digest": digest[:], "invited_by": shop.Owner, "created_at": f.Now(), "expires_at": expires,
+			"email": address, "digest": digests.Shown[:], "mail_digest": digests.Mailed[:], "invited_by": shop.Owner, "created_at": f.Now(), "expires_at": expires,
 		})
-		return text
+		return tokens.Shown
 	}
 	later := f.Now().Add(time.Hour)
 	register := func(setting affiliate.Registration, email string, inviteToken *string) error {

@@ -21,12 +21,14 @@ type Store interface {
 	Account(ctx context.Context, id affiliate.UserID) (affiliate.Account, error)
 	// EmailToken returns the e-mail token with the digest.
 	EmailToken(ctx context.Context, digest [sha256.Size]byte) (token affiliate.EmailToken, found bool, err error)
-	// InviteByToken returns the invitation whose token has the digest. Errors: NOT_FOUND.
-	InviteByToken(ctx context.Context, digest [sha256.Size]byte) (affiliate.MemberInvite, error)
+	// InviteByToken returns the invitation one of whose tokens has the digest. mailed reports
+	// whether this is the token of the mail. Errors: NOT_FOUND.
+	InviteByToken(ctx context.Context, digest [sha256.Size]byte) (invite affiliate.MemberInvite, mailed bool, err error)
 	// ParticipantInviteAddress returns the e-mail address, in lower case, to which the
-	// invitation to a programme with the digest was sent. found is false if the invitation
-	// cannot be accepted at the given time.
-	ParticipantInviteAddress(ctx context.Context, digest [sha256.Size]byte, now time.Time) (address string, found bool, err error)
+	// invitation to a programme with the digest was sent. mailed reports whether the digest
+	// is that of the token in the mail. The address is empty if the invitation cannot be
+	// accepted at the given time.
+	ParticipantInviteAddress(ctx context.Context, digest [sha256.Size]byte, now time.Time) (address string, mailed bool, err error)
 	// AddLoginAttempt stores a login attempt as failed.
 	AddLoginAttempt(ctx context.Context, attempt affiliate.LoginAttempt) error
 	// OtherLoginFailures counts the failed attempts since the given time that have the
@@ -63,8 +65,8 @@ type Tx interface {
 	// InsertUser stores a user. Errors: EMAIL_TAKEN.
 	InsertUser(ctx context.Context, user affiliate.User, passwordHash string) error
 	// ResetUser stores a new name and password for an existing account. It also marks the
-	// account's address as not verified, because the account may now belong to a
-	// different person.
+	// account's address as not verified and deletes the payout method, because the account
+	// may now belong to a different person.
 	ResetUser(ctx context.Context, user affiliate.User, passwordHash string) error
 	// UpdatePasswordHash stores a new hash of the same password.
 	UpdatePasswordHash(ctx context.Context, id affiliate.UserID, hash string) error
@@ -166,11 +168,24 @@ type Tx interface {
 	InsertWorkspace(ctx context.Context, w affiliate.Workspace) error
 	InsertMember(ctx context.Context, user affiliate.UserID, member affiliate.Member, at time.Time) error
 	InsertKey(ctx context.Context, key affiliate.NewAPIKey) error
-	// LockInviteByToken locks and returns the invitation whose token has the digest.
-	// Errors: NOT_FOUND.
-	LockInviteByToken(ctx context.Context, digest [sha256.Size]byte) (affiliate.MemberInvite, error)
+	// LockInviteByToken locks and returns the invitation one of whose tokens has the digest.
+	// mailed reports whether this is the token of the mail. Errors: NOT_FOUND.
+	LockInviteByToken(ctx context.Context, digest [sha256.Size]byte) (invite affiliate.MemberInvite, mailed bool, err error)
 	// EndInvite marks an invitation as ended, so that it cannot be accepted again.
 	EndInvite(ctx context.Context, workspace affiliate.WorkspaceID, id affiliate.InviteID, at time.Time) error
+
+	// LockWorkspace locks a workspace, so that its members do not change. Errors: NOT_FOUND.
+	LockWorkspace(ctx context.Context, id affiliate.WorkspaceID) error
+	CountOwners(ctx context.Context, workspace affiliate.WorkspaceID) (int, error)
+	// WorkspaceInUse reports whether a workspace has several members or a programme in live
+	// mode that was active.
+	WorkspaceInUse(ctx context.Context, workspace affiliate.WorkspaceID) (bool, error)
+	// RevokeCredentials revokes the secret keys and the service tokens of a workspace.
+	RevokeCredentials(ctx context.Context, workspace affiliate.WorkspaceID, at time.Time) error
+	// DeleteMember removes a user from the members of a workspace.
+	DeleteMember(ctx context.Context, workspace affiliate.WorkspaceID, user affiliate.UserID) error
+	// EndInvitesBy ends the open invitations of an inviter to the given roles.
+	EndInvitesBy(ctx context.Context, workspace affiliate.WorkspaceID, inviter affiliate.UserID, roles []affiliate.Role, at time.Time) ([]affiliate.InviteID, error)
 
 	// Audit appends a line to the audit log of a workspace.
 	Audit(ctx context.Context, line affiliate.AuditLine) error

@@ -158,11 +158,11 @@ func (s *Service) sendInvites(
 		return nil
 	}
 	invite := e.Invite(inviter, at)
-	token, digest := affiliate.NewInviteToken()
-	if err := tx.InsertParticipantInvite(ctx, invite, digest); err != nil {
+	tokens, digests := affiliate.NewInviteTokens()
+	if err := tx.InsertParticipantInvite(ctx, invite, digests); err != nil {
 		return err
 	}
-	return send(invite.Mail(), token)
+	return send(invite.Mail(), tokens.Mailed)
 }
 
 // AcceptParticipation accepts a participation that a merchant has made for the calling

@@ -9,8 +9,8 @@ import (
 	"github.com/tributary-hq/tributary/server"
 )
 
-// InviteParticipant creates an invitation for an e-mail address and mails its token to the
-// address. The response also contains the token. No other response contains the token,
+// InviteParticipant creates an invitation for an e-mail address and mails a token to the
+// address. The response contains another token. No other response contains that token,
 // except that a request with the same Idempotency-Key returns the first response again.
 func (s *Service) InviteParticipant(ctx context.Context, req *affiliatev1.InviteParticipantRequest) (*affiliatev1.CreatedParticipantInvite, error) {
 	program, err := server.PathID[affiliate.Program](req.GetProgramId())
@@ -18,7 +18,7 @@ func (s *Service) InviteParticipant(ctx context.Context, req *affiliatev1.Invite
 		return nil, err
 	}
 	caller, at := server.PrincipalFrom(ctx), s.currentTime()
-	token, digest := affiliate.NewInviteToken()
+	tokens, digests := affiliate.NewInviteTokens()
 	invite := affiliate.ParticipantInvite{
 		Invite:       affiliate.NewInvite(strings.ToLower(req.GetEmail()), caller.AccountableUser(), at),
 		Scope:        caller.Scope(),
@@ -37,25 +37,25 @@ func (s *Service) InviteParticipant(ctx context.Context, req *affiliatev1.Invite
 			return err
 		}
 		if replayed = stored != nil; replayed {
-			if invite.ID, token, err = s.seal.OpenInvite(stored); err != nil {
+			if invite.ID, tokens.Shown, err = s.seal.OpenInvite(stored); err != nil {
 				return err
 			}
 			invite, err = tx.ParticipantInvite(ctx, invite.Scope, invite.ID)
 			return err
 		}
-		target, err := tx.InviteParticipant(ctx, invite, digest, server.ActorFrom(ctx))
+		target, err := tx.InviteParticipant(ctx, invite, digests, server.ActorFrom(ctx))
 		if err != nil {
 			return err
 		}
 		mail := invite.Mail()
-		mail.Secret, mail.Facts.ProgramName = s.seal.SealMailToken(mail.ID, token), target.Name
+		mail.Secret, mail.Facts.ProgramName = s.seal.SealMailToken(mail.ID, tokens.Mailed), target.Name
 		if mail.Facts.WorkspaceName, mail.Facts.InviterName, err = tx.NamesForMail(ctx, invite.Scope.Workspace, invite.InvitedBy); err != nil {
 			return err
 		}
 		if err := tx.SendMail(ctx, mail); err != nil {
 			return err
 		}
-		return server.StoreResponse(ctx, tx, invite.Scope, key, s.seal.SealInvite(invite.ID, token))
+		return server.StoreResponse(ctx, tx, invite.Scope, key, s.seal.SealInvite(invite.ID, tokens.Shown))
 	})
 	if err != nil {
 		return nil, err
@@ -66,7 +66,7 @@ func (s *Service) InviteParticipant(ctx context.Context, req *affiliatev1.Invite
 	invitation := inviteToProto(invite, caller.Role)
 	return &affiliatev1.CreatedParticipantInvite{
 		Id: invitation.Id, ProgramId: invitation.ProgramId, Email: invitation.Email, GroupId: invitation.GroupId, ReferralCode: invitation.ReferralCode,
-		InvitedBy: invitation.InvitedBy, CreatedAt: invitation.CreatedAt, ExpiresAt: invitation.ExpiresAt, Token: token,
+		InvitedBy: invitation.InvitedBy, CreatedAt: invitation.CreatedAt, ExpiresAt: invitation.ExpiresAt, Token: tokens.Shown,
 	}, nil
 }
 

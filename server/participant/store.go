@@ -80,11 +80,11 @@ type Tx interface {
 	// programme. If the same address has an open invitation, the new invitation replaces it.
 	// Errors: NOT_FOUND, PROGRAM_STATE_INVALID, VALIDATION_ERROR for a group of another
 	// programme, APPLICATION_DUPLICATE, REFERRAL_CODE_TAKEN.
-	InviteParticipant(ctx context.Context, invite affiliate.ParticipantInvite, digest [sha256.Size]byte, by affiliate.Actor) (affiliate.Program, error)
+	InviteParticipant(ctx context.Context, invite affiliate.ParticipantInvite, digests affiliate.InviteDigests, by affiliate.Actor) (affiliate.Program, error)
 	// ParticipantInvite returns an invitation, also if it has ended. Errors: NOT_FOUND.
 	ParticipantInvite(ctx context.Context, scope affiliate.Scope, id affiliate.InviteID) (affiliate.ParticipantInvite, error)
 	// InsertParticipantInvite stores an invitation, which replaces an earlier one to the same address.
-	InsertParticipantInvite(ctx context.Context, invite affiliate.ParticipantInvite, digest [sha256.Size]byte) error
+	InsertParticipantInvite(ctx context.Context, invite affiliate.ParticipantInvite, digests affiliate.InviteDigests) error
 	// NamesForMail returns the names of a workspace and of a user.
 	NamesForMail(ctx context.Context, workspace affiliate.WorkspaceID, user affiliate.UserID) (workspaceName, userName string, err error)
 

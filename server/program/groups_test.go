@@ -2,7 +2,6 @@ package program_test
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"slices"
@@ -81,8 +80,9 @@ func (f *fixture) invite(g *affiliatev1.Group, expires time.Time) affiliate.Part
 		Invite: affiliate.Invite{ID: id, Email: id.String() + "@example.com", InvitedBy: f.owner, CreatedAt: f.Now(), ExpiresAt: expires},
 		Scope:  f.scope, Program: parseID[affiliate.Program](f, g.ProgramId), Group: new(parseID[affiliate.Group](f, g.Id)),
 	}
+	_, digests := affiliate.NewInviteTokens()
 	err := f.Store.InTx(f.Context(), func(tx *postgres.Tx) error {
-		_, err := f.Store.Enrolment(tx).InviteParticipant(f.Context(), invite, sha256.Sum256([]byte(invite.Email)), affiliate.System)
+		_, err := f.Store.Enrolment(tx).InviteParticipant(f.Context(), invite, digests, affiliate.System)
 		return err
 	})
 	if err != nil {

@@ -40,13 +40,13 @@ func inviteObject(invite affiliate.MemberInvite) map[string]string {
 	return map[string]string{"email": affiliate.MaskEmail(invite.Email), "role": string(invite.Role)}
 }
 
-// CreateInvite creates an invitation of an e-mail address to the workspace and mails its
-// token to the address. The response also contains the token. No other response contains
-// the token, except that a request with the same Idempotency-Key returns the first response
+// CreateInvite creates an invitation of an e-mail address to the workspace and mails a
+// token to the address. The response contains another token. No other response contains
+// that token, except that a request with the same Idempotency-Key returns the first response
 // again. Earlier invitations of the same address end.
 func (s *Service) CreateInvite(ctx context.Context, req *affiliatev1.CreateInviteRequest) (*affiliatev1.CreatedInvite, error) {
 	caller, at := server.PrincipalFrom(ctx), s.currentTime()
-	token, digest := affiliate.NewInviteToken()
+	tokens, digests := affiliate.NewInviteTokens()
 	invite := affiliate.MemberInvite{
 		Invite:    affiliate.NewInvite(strings.ToLower(req.GetEmail()), caller.User, at),
 		Workspace: caller.Workspace,
@@ -64,7 +64,7 @@ func (s *Service) CreateInvite(ctx context.Context, req *affiliatev1.CreateInvit
 			return err
 		}
 		if replayed = stored != nil; replayed {
-			if invite.ID, token, err = s.seal.OpenInvite(stored); err != nil {
+			if invite.ID, tokens.Shown, err = s.seal.OpenInvite(stored); err != nil {
 				return err
 			}
 			invite, err = tx.LockInvite(ctx, caller.Workspace, invite.ID)
@@ -77,12 +77,14 @@ func (s *Service) CreateInvite(ctx context.Context, req *affiliatev1.CreateInvit
 		if !callerRole.MayManage(invite.Role) {
 			return affiliate.Refuse(affiliate.ReasonForbidden)
 		}
-		// An account can be a member of only one workspace.
+		// An account can be a member of only one workspace. An account of another workspace
+		// whose address was never verified may belong to a stranger, so the person who reads
+		// the mail of the address can take it over.
 		account, _, err := tx.AccountByEmail(ctx, affiliate.Merchant, invite.Email)
 		if err != nil {
 			return err
 		}
-		if account.Member != nil {
+		if account.Member != nil && (account.User.EmailVerified || account.Member.Workspace == invite.Workspace) {
 			return affiliate.Refuse(affiliate.ReasonEmailTaken)
 		}
 		object := inviteObject(invite)
@@ -101,10 +103,10 @@ func (s *Service) CreateInvite(ctx context.Context, req *affiliatev1.CreateInvit
 			}
 			object["replaces"] = replaced.ID.String()
 		}
-		if err := tx.InsertInvite(ctx, invite, digest); err != nil {
+		if err := tx.InsertInvite(ctx, invite, digests); err != nil {
 			return err
 		}
-		if err := s.mailInvite(ctx, tx, invite, token); err != nil {
+		if err := s.mailInvite(ctx, tx, invite, tokens.Mailed); err != nil {
 			return err
 		}
 		if err := tx.Audit(ctx, affiliate.AuditLine{
@@ -113,7 +115,7 @@ func (s *Service) CreateInvite(ctx context.Context, req *affiliatev1.CreateInvit
 		}); err != nil {
 			return err
 		}
-		return server.StoreResponse(ctx, tx, keyScope, key, s.seal.SealInvite(invite.ID, token))
+		return server.StoreResponse(ctx, tx, keyScope, key, s.seal.SealInvite(invite.ID, tokens.Shown))
 	})
 	if err != nil {
 		return nil, err
@@ -128,7 +130,7 @@ func (s *Service) CreateInvite(ctx context.Context, req *affiliatev1.CreateInvit
 		InvitedBy: invite.InvitedBy.String(),
 		CreatedAt: server.Timestamp(invite.CreatedAt),
 		ExpiresAt: server.Timestamp(invite.ExpiresAt),
-		Token:     token,
+		Token:     tokens.Shown,
 	}, nil
 }
 

@@ -143,7 +143,7 @@ func TestTransferOwnership_EndsInvitationsToTheOwnerRole(t *testing.T) {
 	if got := f.openInvites(); !slices.Equal(got, []string{"admin@example.com"}) {
 		t.Errorf("open invitations: %s, want admin@example.com", got)
 	}
-	if invite, err := f.accounts.InviteByToken(t.Context(), affiliate.DigestInviteToken(second.Token)); err != nil || invite.Open(f.Now()) {
+	if invite, _, err := f.accounts.InviteByToken(t.Context(), affiliate.DigestInviteToken(second.Token)); err != nil || invite.Open(f.Now()) {
 		t.Errorf("InviteByToken returned %v, %v, want an invitation that has ended", invite, err)
 	}
 	if line := f.lastChange("workspace.transfer_ownership"); strings.Count(line, "ended_invites") != 1 {

@@ -2,7 +2,6 @@ package workspace
 
 import (
 	"context"
-	"crypto/sha256"
 	"iter"
 	"time"
 
@@ -77,8 +76,8 @@ type Tx interface {
 	// LockInvitesTo locks and returns the invitations of an e-mail address that were not
 	// accepted, revoked or replaced. The result can include expired invitations.
 	LockInvitesTo(ctx context.Context, workspace affiliate.WorkspaceID, email string) ([]affiliate.MemberInvite, error)
-	// InsertInvite stores an invitation with the digest of its token.
-	InsertInvite(ctx context.Context, invite affiliate.MemberInvite, digest [sha256.Size]byte) error
+	// InsertInvite stores an invitation with the digests of its tokens.
+	InsertInvite(ctx context.Context, invite affiliate.MemberInvite, digests affiliate.InviteDigests) error
 	// EndInvite marks an invitation as ended, so that it cannot be accepted.
 	EndInvite(ctx context.Context, workspace affiliate.WorkspaceID, id affiliate.InviteID, at time.Time) error
 	// EndInvitesBy ends the open invitations that were created by inviter and whose role

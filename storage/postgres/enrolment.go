@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"time"
@@ -80,10 +79,10 @@ func (e *EnrolmentTx) endInvites(ctx context.Context, p affiliate.Participant, a
 	return err
 }
 
-// InsertParticipantInvite stores an invitation with the digest of its token. It ends an earlier
-// invitation to the same address.
-func (e *EnrolmentTx) InsertParticipantInvite(ctx context.Context, i affiliate.ParticipantInvite, digest [sha256.Size]byte) error {
-	_, err := insertParticipantInvite(ctx, e.tx, i, digest)
+// InsertParticipantInvite stores an invitation with the digests of its tokens. It ends an
+// earlier invitation to the same address.
+func (e *EnrolmentTx) InsertParticipantInvite(ctx context.Context, i affiliate.ParticipantInvite, digests affiliate.InviteDigests) error {
+	_, err := insertParticipantInvite(ctx, e.tx, i, digests)
 	return err
 }
 

@@ -69,18 +69,18 @@ func TestAuditLog_OmitsPartnerNames(t *testing.T) {
 
 	invite := func(email, code string) (affiliate.InviteID, [32]byte) {
 		t.Helper()
-		_, digest := affiliate.NewInviteToken()
+		_, digests := affiliate.NewInviteTokens()
 		i := affiliate.ParticipantInvite{Scope: f.Scope, Program: f.Program, ReferralCode: code, Invite: affiliate.Invite{
 			ID: affiliate.NewID[affiliate.Invite](f.Now()), Email: email, InvitedBy: f.Owner, CreatedAt: f.Now(), ExpiresAt: f.Now().Add(affiliate.InviteLife),
 		}}
 		err := f.Store.InTx(t.Context(), func(tx *postgres.Tx) error {
-			_, err := f.Store.Enrolment(tx).InviteParticipant(t.Context(), i, digest, by(f.Owner))
+			_, err := f.Store.Enrolment(tx).InviteParticipant(t.Context(), i, digests, by(f.Owner))
 			return err
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
-		return i.ID, digest
+		return i.ID, digests.Shown
 	}
 	details := `null → {"group_id": null, "program_id": "` + f.Program.String() + `", "referral_code": ""`
 	f.clock.Advance(time.Millisecond)

@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"time"
 
@@ -59,19 +58,19 @@ func participantInviteAudit(i affiliate.ParticipantInvite, action string, at tim
 	}
 }
 
-// InviteParticipant stores an invitation with the digest of its token, and returns its
+// InviteParticipant stores an invitation with the digests of its tokens, and returns its
 // programme. It ends an earlier invitation to the same address. Errors: NOT_FOUND,
 // PROGRAM_STATE_INVALID for an archived programme, VALIDATION_ERROR for a group that does
 // not belong to the programme, APPLICATION_DUPLICATE, REFERRAL_CODE_TAKEN.
 func (e *EnrolmentTx) InviteParticipant(
-	ctx context.Context, i affiliate.ParticipantInvite, digest [sha256.Size]byte, by affiliate.Actor,
+	ctx context.Context, i affiliate.ParticipantInvite, digests affiliate.InviteDigests, by affiliate.Actor,
 ) (affiliate.Program, error) {
 	program, err := checkInvite(ctx, e.tx, i)
 	if err != nil {
 		return program, err
 	}
 	newValues := participantInviteDetails{Program: i.Program, Group: i.Group, ReferralCode: i.ReferralCode}
-	if newValues.Replaces, err = insertParticipantInvite(ctx, e.tx, i, digest); err != nil {
+	if newValues.Replaces, err = insertParticipantInvite(ctx, e.tx, i, digests); err != nil {
 		return program, err
 	}
 	return program, e.tx.Audit(ctx, participantInviteAudit(i, "participant_invite.create", i.CreatedAt, by, nil, newValues))
@@ -84,9 +83,9 @@ func (e *EnrolmentTx) ParticipantInvite(ctx context.Context, scope affiliate.Sco
 	return row.invite(), err
 }
 
-// insertParticipantInvite stores an invitation with the digest of its token, after it has
+// insertParticipantInvite stores an invitation with the digests of its tokens, after it has
 // ended an earlier invitation to the same address, whose id it returns.
-func insertParticipantInvite(ctx context.Context, tx *Tx, i affiliate.ParticipantInvite, digest [sha256.Size]byte) (replaced *affiliate.InviteID, err error) {
+func insertParticipantInvite(ctx context.Context, tx *Tx, i affiliate.ParticipantInvite, digests affiliate.InviteDigests) (replaced *affiliate.InviteID, err error) {
 	const (
 		end = `
 			update participant_invites
@@ -95,8 +94,8 @@ func insertParticipantInvite(ctx context.Context, tx *Tx, i affiliate.Participan
 			returning id`
 		insert = `
 			insert into participant_invites (workspace_id, id, program_id, mode, email, group_id, referral_code, digest,
-				invited_by, created_at, expires_at)
-			values (@workspace, @id, @program, @mode, @email, @group, nullif(@code, ''), @digest, @by, @created_at, @expires_at)
+				mail_digest, invited_by, created_at, expires_at)
+			values (@workspace, @id, @program, @mode, @email, @group, nullif(@code, ''), @digest, @mail_digest, @by, @created_at, @expires_at)
 			on conflict (workspace_id, program_id, email) where ended_at is null do nothing`
 	)
 	for {
@@ -113,7 +112,7 @@ func insertParticipantInvite(ctx context.Context, tx *Tx, i affiliate.Participan
 		// again.
 		tag, err := tx.Exec(ctx, insert, pgx.NamedArgs{
 			"workspace": i.Scope.Workspace, "id": i.ID, "program": i.Program, "mode": i.Scope.Mode, "email": i.Email,
-			"group": i.Group, "code": i.ReferralCode, "digest": digest[:], "by": i.InvitedBy,
+			"group": i.Group, "code": i.ReferralCode, "digest": digests.Shown[:], "mail_digest": digests.Mailed[:], "by": i.InvitedBy,
 			"created_at": i.CreatedAt, "expires_at": i.ExpiresAt,
 		})
 		if err != nil || tag.RowsAffected() == 1 {

@@ -61,7 +61,7 @@ func (s *Store) AcceptParticipantInvite(
 	const endInvite = `
 		update participant_invites i
 		set ended_at = $3
-		where i.digest = $1 and i.mode = $2 and i.ended_at is null and i.expires_at > $3
+		where (i.digest = $1 or i.mail_digest = $1) and i.mode = $2 and i.ended_at is null and i.expires_at > $3
 		returning ` + participantInviteColumns
 	var p affiliate.Participant
 	err := s.InTx(ctx, func(tx *Tx) error {

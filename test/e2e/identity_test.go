@@ -160,19 +160,46 @@ func testInviteMails(sys *system) func(*testing.T) {
 		f := sys.newFixture(t, "test", nil)
 		member := uniqueName("member") + "@example.com"
 		invite := f.merchant.post(t, workspacePath+"/invites", object{"email": member, "role": "viewer"}).wantStatus(http.StatusCreated)
-		if token := sys.takeToken(t, affiliate.MailMemberInvite, member); token != invite.text("token") {
-			t.Errorf("the mail has the token %s, want that of the response", token)
+		if token := sys.takeToken(t, affiliate.MailMemberInvite, member); token == invite.text("token") {
+			t.Error("the mail has the token of the response, want another one")
 		}
 		partner := sys.newPartner(t)
 		invite = f.merchant.post(t, f.programPath()+"/partners/invite", object{"email": partner.email}).wantStatus(http.StatusCreated)
-		if token := sys.takeToken(t, affiliate.MailParticipantInvite, partner.email); token != invite.text("token") {
-			t.Errorf("the mail has the token %s, want that of the response", token)
+		if token := sys.takeToken(t, affiliate.MailParticipantInvite, partner.email); token == invite.text("token") {
+			t.Error("the mail has the token of the response, want another one")
 		}
 		joined := sys.client().post(t, "/api/v1/auth/merchant/accept-invite", object{
 			"token": f.merchant.post(t, workspacePath+"/invites", object{"email": member, "role": "viewer"}).text("token"), "name": "Finn", "password": password,
 		})
 		joined.wantStatus(http.StatusCreated).wantFields(object{"user.emailVerified": false})
 		sys.takeToken(t, affiliate.MailVerification, member)
+
+		// Strangers have registered two addresses. The owners of the addresses have the mails
+		// of their invitations and get the accounts.
+		for kind, path := range map[affiliate.MailKind]string{affiliate.MailMemberInvite: workspacePath + "/invites", affiliate.MailParticipantInvite: f.programPath() + "/partners/invite"} {
+			stranger, body := sys.newMerchant(t), object{"role": "viewer"}
+			accept, owner := "/api/v1/auth/merchant/accept-invite", object{"name": "Olga", "password": otherPassword}
+			if kind == affiliate.MailParticipantInvite {
+				stranger, body = sys.newPartner(t), object{}
+				accept = "/api/v1/auth/partner/register"
+				owner["email"] = stranger.email
+			}
+			body["email"] = stranger.email
+			shown := f.merchant.post(t, path, body).wantStatus(http.StatusCreated).text("token")
+			field := "token"
+			if kind == affiliate.MailParticipantInvite {
+				field = "inviteToken"
+			}
+			owner[field] = shown
+			sys.client().post(t, accept, owner).wantError(http.StatusConflict, "EMAIL_TAKEN")
+			owner[field] = sys.takeToken(t, kind, stranger.email)
+			sys.client().post(t, accept, owner).wantStatus(http.StatusCreated).wantFields(object{"user.id": stranger.id, "user.name": "Olga", "user.emailVerified": true})
+			stranger.post(t, "/api/v1/auth/"+stranger.kind+"/resend-verification", nil).wantError(http.StatusUnauthorized, "UNAUTHORIZED")
+			login := object{"email": stranger.email, "password": password}
+			sys.client().post(t, "/api/v1/auth/"+stranger.kind+"/login", login).wantError(http.StatusUnauthorized, "INVALID_CREDENTIALS")
+			login["password"] = otherPassword
+			sys.client().post(t, "/api/v1/auth/"+stranger.kind+"/login", login).wantStatus(http.StatusOK)
+		}
 	}
 }
 

@@ -64,32 +64,43 @@ func (s *Store) OpenInvites(
 
 // inviteByToken has no condition on the workspace, because the token determines the
 // workspace.
-const inviteByToken = `select ` + inviteColumns + ` from member_invites i where i.digest = $1`
+const inviteByToken = `
+	select ` + inviteColumns + `, coalesce(i.mail_digest = $1, false) as mailed
+	from member_invites i
+	where i.digest = $1 or i.mail_digest = $1`
 
-// InviteByToken returns the invitation whose token has the given digest. Errors:
-// NOT_FOUND.
-func (s *Store) InviteByToken(ctx context.Context, digest [sha256.Size]byte) (affiliate.MemberInvite, error) {
-	row, err := postgres.OneRow[inviteRow](s.db.Pool().Query(ctx, inviteByToken, digest[:]))
-	return row.invite(), err
+type tokenInviteRow struct {
+	inviteRow
+	Mailed bool
 }
 
-// LockInviteByToken locks the invitation whose token has the given digest and returns
-// it. Errors: NOT_FOUND.
-func (tx *Tx) LockInviteByToken(ctx context.Context, digest [sha256.Size]byte) (affiliate.MemberInvite, error) {
-	row, err := postgres.OneRow[inviteRow](tx.Query(ctx, inviteByToken+` for no key update`, digest[:]))
-	return row.invite(), err
+// InviteByToken returns the invitation one of whose tokens has the given digest. mailed
+// reports whether this is the token of the mail. Errors: NOT_FOUND.
+func (s *Store) InviteByToken(ctx context.Context, digest [sha256.Size]byte) (invite affiliate.MemberInvite, mailed bool, err error) {
+	row, err := postgres.OneRow[tokenInviteRow](s.db.Pool().Query(ctx, inviteByToken, digest[:]))
+	return row.invite(), row.Mailed, err
+}
+
+// LockInviteByToken locks the invitation that InviteByToken returns. Errors: NOT_FOUND.
+func (tx *Tx) LockInviteByToken(ctx context.Context, digest [sha256.Size]byte) (invite affiliate.MemberInvite, mailed bool, err error) {
+	row, err := postgres.OneRow[tokenInviteRow](tx.Query(ctx, inviteByToken+` for no key update`, digest[:]))
+	return row.invite(), row.Mailed, err
 }
 
 // ParticipantInviteAddress returns the e-mail address of the invitation to a programme
-// whose token has the given digest. found is false if the invitation cannot be accepted at
-// the given time. The token determines the workspace.
-func (s *Store) ParticipantInviteAddress(ctx context.Context, digest [sha256.Size]byte, now time.Time) (address string, found bool, err error) {
-	const query = `select email from participant_invites where digest = $1 and ended_at is null and expires_at > $2`
-	err = s.db.Pool().QueryRow(ctx, query, digest[:], now).Scan(&address)
+// one of whose tokens has the given digest. mailed reports whether this is the token of the
+// mail. The address is empty if the invitation cannot be accepted at the given time. The
+// token determines the workspace.
+func (s *Store) ParticipantInviteAddress(ctx context.Context, digest [sha256.Size]byte, now time.Time) (address string, mailed bool, err error) {
+	const query = `
+		select email, coalesce(mail_digest = $1, false)
+		from participant_invites
+		where (digest = $1 or mail_digest = $1) and ended_at is null and expires_at > $2`
+	err = s.db.Pool().QueryRow(ctx, query, digest[:], now).Scan(&address, &mailed)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return "", false, nil
 	}
-	return address, err == nil, err
+	return address, mailed, err
 }
 
 // LockInvite locks an invitation and returns it. Errors: NOT_FOUND.
@@ -111,13 +122,13 @@ func (tx *Tx) LockInvitesTo(ctx context.Context, workspace affiliate.WorkspaceID
 	return postgres.AllRows(rows, err, inviteRow.invite)
 }
 
-// InsertInvite stores an invitation with the digest of its token.
-func (tx *Tx) InsertInvite(ctx context.Context, invite affiliate.MemberInvite, digest [sha256.Size]byte) error {
+// InsertInvite stores an invitation with the digests of its tokens.
+func (tx *Tx) InsertInvite(ctx context.Context, invite affiliate.MemberInvite, digests affiliate.InviteDigests) error {
 	const insert = `
-		insert into member_invites (workspace_id, id, email, role, digest, invited_by, created_at, expires_at)
-		values (@workspace, @id, @email, @role, @digest, @invited_by, @created_at, @expires_at)`
+		insert into member_invites (workspace_id, id, email, role, digest, mail_digest, invited_by, created_at, expires_at)
+		values (@workspace, @id, @email, @role, @digest, @mail_digest, @invited_by, @created_at, @expires_at)`
 	_, err := tx.Exec(ctx, insert, pgx.NamedArgs{
-		"workspace": invite.Workspace, "id": invite.ID, "email": invite.Email, "role": invite.Role, "digest": digest[:],
+		"workspace": invite.Workspace, "id": invite.ID, "email": invite.Email, "role": invite.Role, "digest": digests.Shown[:], "mail_digest": digests.Mailed[:],
 		"invited_by": invite.InvitedBy, "created_at": invite.CreatedAt, "expires_at": invite.ExpiresAt,
 	})
 	return err

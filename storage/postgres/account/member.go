@@ -74,6 +74,30 @@ func (tx *Tx) CountOwners(ctx context.Context, workspace affiliate.WorkspaceID) 
 	return owners, err
 }
 
+// WorkspaceInUse reports whether a workspace has several members or a programme in live
+// mode that was active.
+func (tx *Tx) WorkspaceInUse(ctx context.Context, workspace affiliate.WorkspaceID) (used bool, err error) {
+	const query = `
+		select (select count(*) from members where workspace_id = $1) > 1
+			or exists (select from programs where workspace_id = $1 and mode = 'live' and status <> 'draft')`
+	err = tx.QueryRow(ctx, query, workspace).Scan(&used)
+	return used, err
+}
+
+// RevokeCredentials revokes the secret keys and the service tokens of a workspace.
+func (tx *Tx) RevokeCredentials(ctx context.Context, workspace affiliate.WorkspaceID, at time.Time) error {
+	const (
+		keys   = `update api_keys set revoked_at = $2 where workspace_id = $1 and kind = 'secret' and revoked_at is null`
+		tokens = `update service_tokens set revoked_at = $2 where workspace_id = $1 and revoked_at is null`
+	)
+	for _, statement := range []string{keys, tokens} {
+		if _, err := tx.Exec(ctx, statement, workspace, at); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // InsertMember adds a user to a workspace.
 func (tx *Tx) InsertMember(ctx context.Context, user affiliate.UserID, member affiliate.Member, at time.Time) error {
 	const insert = `insert into members (workspace_id, user_id, role, created_at) values ($1, $2, $3, $4)`

@@ -140,14 +140,27 @@ func (tx *Tx) lockEmail(ctx context.Context, kind affiliate.AccountKind, email s
 	return err
 }
 
-// ResetUser replaces the name and the password of a user and marks the email address as
-// not verified. It is used when a person accepts an invitation and the address already
-// has an account without a workspace.
+// ResetUser replaces the name and the password of a user, marks the email address as not
+// verified, and deletes the payout method and its copies of the name. It is used when a
+// person accepts an invitation and the account of the address may be another person's.
 func (tx *Tx) ResetUser(ctx context.Context, user affiliate.User, passwordHash string) error {
-	const update = `
-		update users set name = $2, password_hash = $3, email_verified_at = null, version = version + 1
-		where id = $1`
-	_, err := tx.Exec(ctx, update, user.ID, user.Name, passwordHash)
+	const (
+		update = `
+			update users set name = $2, password_hash = $3, email_verified_at = null, unclaimed = false, version = version + 1
+			where id = $1`
+		rename       = `update participants set partner_name = $2 where partner_id = $1 and erased_at is null and partner_consent is null`
+		removePayout = `delete from payout_methods where user_id = $1`
+	)
+	if _, err := tx.Exec(ctx, update, user.ID, user.Name, passwordHash); err != nil {
+		return err
+	}
+	if user.Kind == affiliate.Merchant {
+		return nil
+	}
+	if _, err := tx.Exec(ctx, rename, user.ID, user.Name); err != nil {
+		return err
+	}
+	_, err := tx.Exec(ctx, removePayout, user.ID)
 	return err
 }
 

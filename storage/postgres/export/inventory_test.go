@@ -27,7 +27,7 @@ var omitted = map[string]map[string]string{
 	"user_devices":   {},
 	"second_factors": {"user_id": internal, "secret": secret, "created_at": internal, "last_step": internal},
 	"payout_methods": {},
-	"member_invites": {"digest": secret, "workspace_id": scope},
+	"member_invites": {"digest": secret, "mail_digest": secret, "workspace_id": scope},
 	"api_keys":       {"digest": secret, "workspace_id": scope},
 	"service_tokens": {"digest": secret, "workspace_id": scope},
 	"programs":       {"workspace_id": scope, "version": internal, "fraud_updated_at": internal},
@@ -58,7 +58,7 @@ var omitted = map[string]map[string]string{
 	"refunds":            {"workspace_id": scope, "reason": buyer},
 	"fraud_events":       {},
 	"participant_invites": {
-		"digest": secret, "workspace_id": scope,
+		"digest": secret, "mail_digest": secret, "workspace_id": scope,
 	},
 	"webhook_endpoints": {
 		"workspace_id": scope, "secret": secret, "previous_secret": secret, "previous_until": internal, "epoch": internal, "version": internal,

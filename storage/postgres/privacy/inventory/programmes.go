@@ -80,7 +80,7 @@ var participations = Area{
 				personal(partner, "email", "e-mail address of the invited person", Effects{Participant: Pseudonym, Account: Pseudonym}).
 					because("The erasure of a participant concerns the invitations to the programme, that of an account all invitations to the address."),
 				personal(partner, "referral_code", "referral code that the merchant wants to assign", Effects{Participant: Null, Account: Null}),
-				pseudonymous(partner, "digest", "digest of the token", Effects{Participant: Kept, Account: Kept}),
+				pseudonymous(partner, "digest mail_digest", "digests of the tokens", Effects{Participant: Kept, Account: Kept}),
 				ids(member, "invited_by", "id of the member who invited"),
 				business("workspace_id id program_id mode group_id created_at expires_at ended_at"),
 			},

@@ -34,7 +34,7 @@ var workspaces = Area{
 			Deleted: []Erasure{WorkspaceErasure},
 			Columns: []Columns{
 				personal(member, "email", "e-mail address of the invited person", Effects{}),
-				pseudonymous(member, "digest invited_by", "digest of the token, id of the member who invited", Effects{}),
+				pseudonymous(member, "digest mail_digest invited_by", "digests of the tokens, id of the member who invited", Effects{}),
 				business("workspace_id id role created_at expires_at ended_at"),
 			},
 		},
