@@ -10,6 +10,7 @@ import (
 	"github.com/riverqueue/river/rivertype"
 
 	"github.com/tributary-hq/tributary/landing/store"
+	"github.com/tributary-hq/tributary/storage/pgsession"
 )
 
 const (
@@ -47,13 +48,15 @@ func (s *Service) Jobs(mailer *Mailer) (*river.Client[pgx.Tx], error) {
 	// The worker is necessary even without the queue: the leader of the processes rescues
 	// the jobs of crashed processes, and discards those of a kind that it does not know.
 	river.AddWorker(workers, mails)
-	return s.store.WorkerClient(&river.Config{
+	config := &river.Config{
 		Queues:               queues,
 		Workers:              workers,
 		PeriodicJobs:         []*river.PeriodicJob{daily(purge{}), daily(lostMails{})},
 		RescueStuckJobsAfter: rescueAfter,
 		Logger:               s.log,
-	})
+	}
+	pgsession.UseTime(config, s.serverTime)
+	return s.store.WorkerClient(config)
 }
 
 // StopJobs stops a client that Jobs has returned. It cancels the jobs that do not end within
@@ -97,7 +100,9 @@ type purgeWorker struct {
 func (*purgeWorker) Timeout(*river.Job[purge]) time.Duration { return upkeepTimeout }
 
 // NextRetry returns the time of the next attempt.
-func (*purgeWorker) NextRetry(*river.Job[purge]) time.Time { return time.Now().Add(upkeepRetry) }
+func (w *purgeWorker) NextRetry(*river.Job[purge]) time.Time {
+	return w.service.serverTime().Add(upkeepRetry)
+}
 
 // Work deletes the rows that are at least 12 months old.
 func (w *purgeWorker) Work(ctx context.Context, _ *river.Job[purge]) error {
@@ -121,8 +126,8 @@ type lostMailsWorker struct {
 func (*lostMailsWorker) Timeout(*river.Job[lostMails]) time.Duration { return upkeepTimeout }
 
 // NextRetry returns the time of the next attempt.
-func (*lostMailsWorker) NextRetry(*river.Job[lostMails]) time.Time {
-	return time.Now().Add(upkeepRetry)
+func (w *lostMailsWorker) NextRetry(*river.Job[lostMails]) time.Time {
+	return w.service.serverTime().Add(upkeepRetry)
 }
 
 // Work enqueues the missing mails.

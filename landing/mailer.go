@@ -58,7 +58,8 @@ func (*mailWorker) Timeout(*river.Job[store.MailContact]) time.Duration { return
 // NextRetry returns the time of the next attempt after a panic, or after the process has
 // crashed.
 func (w *mailWorker) NextRetry(job *river.Job[store.MailContact]) time.Time {
-	return time.Now().Add(w.RetryDelay(time.Since(job.CreatedAt)))
+	now := w.service.serverTime()
+	return now.Add(w.RetryDelay(now.Sub(job.CreatedAt)))
 }
 
 // Work makes one attempt to mail a message. After a failure it snoozes the job, which does
@@ -77,7 +78,7 @@ func (w *mailWorker) Work(ctx context.Context, job *river.Job[store.MailContact]
 		}
 	}
 	w.service.metrics.mailFailures.WithLabelValues(reason).Inc()
-	delay := w.RetryDelay(time.Since(job.CreatedAt))
+	delay := w.RetryDelay(w.service.serverTime().Sub(job.CreatedAt))
 	w.service.log.LogAttrs(ctx, level, "a contact message could not be mailed",
 		slog.String("message", job.Args.Message.String()), slog.Duration("retry_after", delay), slog.Any("error", err))
 	return river.JobSnooze(delay)

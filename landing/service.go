@@ -25,6 +25,9 @@ type Config struct {
 	Log                         *slog.Logger
 	Registry                    prometheus.Registerer
 	Now                         func() time.Time
+	// ServerTime returns the time of Postgres, with which River compares the times of jobs.
+	// Default: time.Now.
+	ServerTime func() time.Time
 }
 
 // Service implements landingv1.LandingServiceServer.
@@ -35,6 +38,8 @@ type Service struct {
 	log     *slog.Logger
 	metrics *metrics
 	now     func() time.Time
+	// serverTime is Config.ServerTime.
+	serverTime func() time.Time
 }
 
 // New returns a Service.
@@ -45,6 +50,11 @@ func New(config Config) *Service {
 		log:     config.Log,
 		metrics: newMetrics(config.Registry),
 		now:     config.Now,
+
+		serverTime: config.ServerTime,
+	}
+	if s.serverTime == nil {
+		s.serverTime = time.Now
 	}
 	config.Registry.MustRegister(unmailedCollector{s})
 	return s

@@ -69,6 +69,7 @@ import (
 	"github.com/tributary-hq/tributary/storage/clickstream"
 	edge "github.com/tributary-hq/tributary/storage/directory"
 	"github.com/tributary-hq/tributary/storage/feedsignal"
+	"github.com/tributary-hq/tributary/storage/pgsession"
 	"github.com/tributary-hq/tributary/storage/postgres"
 	webhookpg "github.com/tributary-hq/tributary/storage/postgres/webhook"
 	"github.com/tributary-hq/tributary/storage/visitors"
@@ -252,7 +253,7 @@ func (c *Core) build() error {
 	}
 	limits := newLimiter(c.limits, c.cfg.Limits, c.cfg.LimitTimeout, hashKeys.First(), c.log, c.now, c.registry)
 	processors := processor.New(processor.Config{
-		Store: stores.Processor(c.store.DB), Sales: conversions, Seal: sealer, PublicURL: c.cfg.PublicURL, Limiter: limits, Log: c.log, Now: c.now,
+		Store: stores.Processor(c.store.DB), Sales: conversions, Seal: sealer, PublicURL: c.cfg.PublicURL, Limiter: limits, Log: c.log, Now: c.now, ServerTime: c.clock.ServerTime,
 		Processors: map[affiliate.ProcessorName]processor.Processor{
 			affiliate.Stripe: stripe.New(stripe.Config{APIURL: c.cfg.StripeAPIURL}),
 		},
@@ -283,7 +284,7 @@ func (c *Core) build() error {
 		MerchantRegistration: c.cfg.MerchantRegistration, PartnerRegistration: c.cfg.PartnerRegistration,
 	})
 	testData := testmode.New(testmode.Config{
-		Store: stores.TestMode(c.store.DB), Edge: directories, Visitors: visitors.New(c.cache), DeadLetters: deadLetters, Log: c.log, Now: c.now,
+		Store: stores.TestMode(c.store.DB), Edge: directories, Visitors: visitors.New(c.cache), DeadLetters: deadLetters, Log: c.log, Now: c.now, ServerTime: c.clock.ServerTime,
 	})
 	c.health = health.New(
 		health.Probe{Name: "database", Ping: c.store.Ping},
@@ -412,32 +413,22 @@ func (c *Core) buildWork(
 	periodic = append(periodic, privacy.PeriodicJobs()...)
 	periodic = append(periodic, conversions.PeriodicJobs()...)
 
-	c.jobs, err = c.store.WorkerClient(&river.Config{
+	config := &river.Config{
 		Queues:               queues,
 		ErrorHandler:         server.NewJobFailures(c.registry, queueNames()),
 		Workers:              registered,
 		PeriodicJobs:         periodic,
 		RescueStuckJobsAfter: rescueAfter,
-		Test:                 river.TestConfig{Time: jobTime{c.clock}},
 		FetchCooldown:        fetchCooldown,
 		FetchPollInterval:    fetchPoll,
 		Logger:               c.log,
-	})
-	if err != nil {
+	}
+	pgsession.UseTime(config, c.clock.ServerTime)
+	if c.jobs, err = c.store.WorkerClient(config); err != nil {
 		return fmt.Errorf("job queue: %w", err)
 	}
 	return nil
 }
-
-// jobTime gives River the time of Postgres for retries and snoozed jobs. River has no other
-// setting for its clock.
-type jobTime struct{ clock *clock.Clock }
-
-// Now implements rivertype.TimeGenerator.
-func (t jobTime) Now() time.Time { return t.clock.ServerTime() }
-
-// NowOrNil implements rivertype.TimeGenerator. With nil, River's statements use now().
-func (jobTime) NowOrNil() *time.Time { return nil }
 
 // Registry returns the registry for the metrics of this process. Other parts of the
 // process can register their metrics in it.

@@ -87,6 +87,7 @@ func (l *Landing) build(ctx context.Context, cache clickstream.Endpoint, registr
 	}
 	l.service = landing.New(landing.Config{
 		Store: l.store, WaitlistBase: l.cfg.WaitlistBase(), WaitlistTotal: l.cfg.WaitlistTotal(), Log: l.log, Registry: registry, Now: process.Now,
+		ServerTime: process.ServerTime,
 	})
 	l.handler, err = l.service.Handler(landing.HTTPConfig{
 		Limits: ratelimit.NewLimiter(l.cache, ratelimit.Options{

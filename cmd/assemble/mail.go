@@ -27,7 +27,9 @@ func (c *Core) newMailWorker(sealer *seal.Keys) (*servermail.Worker, error) {
 		HashKeys: c.cfg.HashKeys.Keys(),
 		Log:      c.log,
 		Now:      c.now,
-		Metrics:  servermail.NewMetrics(c.registry),
+
+		ServerTime: c.clock.ServerTime,
+		Metrics:    servermail.NewMetrics(c.registry),
 	}
 	if c.cfg.SMTPURL == "" {
 		c.log.LogAttrs(context.Background(), slog.LevelWarn, "no mail is sent", slog.String("setting", "TRIBUTARY_SMTP_URL"))

@@ -53,7 +53,10 @@ type WorkerConfig struct {
 	HashKeys affiliate.HashKeys
 	Log      *slog.Logger
 	Now      func() time.Time
-	Metrics  *Metrics
+	// ServerTime returns the time of Postgres, with which River compares the times of jobs.
+	// Default: time.Now.
+	ServerTime func() time.Time
+	Metrics    *Metrics
 }
 
 // Worker runs the job affiliate.SendMail.
@@ -63,17 +66,21 @@ type Worker struct {
 }
 
 // NewWorker returns a Worker.
-func NewWorker(c WorkerConfig) *Worker { return &Worker{WorkerConfig: c} }
+func NewWorker(c WorkerConfig) *Worker {
+	if c.ServerTime == nil {
+		c.ServerTime = time.Now
+	}
+	return &Worker{WorkerConfig: c}
+}
 
 // Timeout returns the time limit of one attempt.
 func (*Worker) Timeout(*river.Job[affiliate.SendMail]) time.Duration { return jobTimeout }
 
 // NextRetry returns the time of the next attempt. The delay varies by a tenth in both
-// directions, so that the mails of an outage are not all sent at the same time. The
-// function uses the system's clock, because River compares the result with that clock.
-func (*Worker) NextRetry(job *river.Job[affiliate.SendMail]) time.Time {
+// directions, so that the mails of an outage are not all sent at the same time.
+func (w *Worker) NextRetry(job *river.Job[affiliate.SendMail]) time.Time {
 	delay := retryDelays[max(0, min(job.Attempt, len(retryDelays))-1)]
-	return time.Now().Add(delay*9/10 + rand.N(delay/5)) //nolint:gosec // not security relevant
+	return w.ServerTime().Add(delay*9/10 + rand.N(delay/5)) //nolint:gosec // not security relevant
 }
 
 // Work makes one attempt to send a mail. It returns an error if another attempt follows.

@@ -66,15 +66,14 @@ func (*applyWorker) Timeout(*river.Job[affiliate.ApplyProcessorEvent]) time.Dura
 }
 
 // NextRetry returns the time of the next attempt. The delay varies by a tenth in both
-// directions, so that the events of an outage are not all applied at the same time. The
-// function uses the system's clock, because River compares the result with that clock.
-func (*applyWorker) NextRetry(job *river.Job[affiliate.ApplyProcessorEvent]) time.Time {
-	return nextRetry(job.Attempt)
+// directions, so that the events of an outage are not all applied at the same time.
+func (w *applyWorker) NextRetry(job *river.Job[affiliate.ApplyProcessorEvent]) time.Time {
+	return w.service.nextRetry(job.Attempt)
 }
 
-func nextRetry(attempt int) time.Time {
+func (s *Service) nextRetry(attempt int) time.Time {
 	delay := retryDelays[max(0, min(attempt, len(retryDelays))-1)]
-	return time.Now().Add(delay*9/10 + rand.N(delay/5)) //nolint:gosec // not security relevant
+	return s.ServerTime().Add(delay*9/10 + rand.N(delay/5)) //nolint:gosec // not security relevant
 }
 
 func (w *applyWorker) Work(ctx context.Context, job *river.Job[affiliate.ApplyProcessorEvent]) error {

@@ -21,8 +21,8 @@ type promoCodeWorker struct {
 }
 
 // NextRetry returns the time of the next attempt, as for events.
-func (*promoCodeWorker) NextRetry(job *river.Job[affiliate.SyncPromoCode]) time.Time {
-	return nextRetry(job.Attempt)
+func (w *promoCodeWorker) NextRetry(job *river.Job[affiliate.SyncPromoCode]) time.Time {
+	return w.service.nextRetry(job.Attempt)
 }
 
 func (w *promoCodeWorker) Work(ctx context.Context, job *river.Job[affiliate.SyncPromoCode]) error {

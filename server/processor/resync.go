@@ -33,8 +33,8 @@ func (*resyncWorker) Timeout(*river.Job[affiliate.ResyncProcessor]) time.Duratio
 }
 
 // NextRetry returns the time of the next attempt.
-func (*resyncWorker) NextRetry(job *river.Job[affiliate.ResyncProcessor]) time.Time {
-	return nextRetry(job.Attempt)
+func (w *resyncWorker) NextRetry(job *river.Job[affiliate.ResyncProcessor]) time.Time {
+	return w.service.nextRetry(job.Attempt)
 }
 
 func (w *resyncWorker) Work(ctx context.Context, job *river.Job[affiliate.ResyncProcessor]) error {

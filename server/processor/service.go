@@ -43,6 +43,9 @@ type Config struct {
 	Limiter server.Limiter
 	Log       *slog.Logger
 	Now       func() time.Time
+	// ServerTime returns the time of Postgres, with which River compares the times of jobs.
+	// Default: time.Now.
+	ServerTime func() time.Time
 }
 
 // Service implements affiliate.v1.ProcessorService.
@@ -57,6 +60,9 @@ type Service struct {
 
 // New returns a Service.
 func New(c Config) *Service {
+	if c.ServerTime == nil {
+		c.ServerTime = time.Now
+	}
 	c.PublicURL = strings.TrimSuffix(c.PublicURL, "/")
 	return &Service{
 		Config: c, receiving: make(chan struct{}, maxReceiving),

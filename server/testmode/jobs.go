@@ -31,10 +31,9 @@ type worker struct {
 // Timeout returns the time limit of one run.
 func (*worker) Timeout(*river.Job[affiliate.DeleteTestData]) time.Duration { return jobTimeout }
 
-// NextRetry returns the time of the next attempt after a failure. The function uses the
-// system's clock, because River compares the result with that clock.
-func (*worker) NextRetry(job *river.Job[affiliate.DeleteTestData]) time.Time {
-	return time.Now().Add(min(time.Duration(job.Attempt)*time.Second, maxRetryDelay))
+// NextRetry returns the time of the next attempt after a failure.
+func (w *worker) NextRetry(job *river.Job[affiliate.DeleteTestData]) time.Time {
+	return w.service.ServerTime().Add(min(time.Duration(job.Attempt)*time.Second, maxRetryDelay))
 }
 
 func (w *worker) Work(ctx context.Context, job *river.Job[affiliate.DeleteTestData]) error {

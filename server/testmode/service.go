@@ -65,6 +65,9 @@ type Config struct {
 	DeadLetters DeadLetters
 	Log         *slog.Logger
 	Now         func() time.Time
+	// ServerTime returns the time of Postgres, with which River compares the times of jobs.
+	// Default: time.Now.
+	ServerTime func() time.Time
 }
 
 // Service implements affiliate.v1.TestModeService.
@@ -74,7 +77,12 @@ type Service struct {
 }
 
 // New returns a Service.
-func New(cfg Config) *Service { return &Service{Config: cfg} }
+func New(cfg Config) *Service {
+	if cfg.ServerTime == nil {
+		cfg.ServerTime = time.Now
+	}
+	return &Service{Config: cfg}
+}
 
 func (s *Service) now() time.Time { return s.Now().UTC().Truncate(time.Millisecond) }
 

@@ -8,7 +8,7 @@
 // limit, and errors occur only under load. Check finds such a pooler when a program
 // starts.
 //
-// The package also makes the sessions set the times of jobs (DueNow).
+// The package also makes River use the time of Postgres (DueNow, UseTime).
 package pgsession
 
 import (
@@ -182,4 +182,35 @@ func (*DueNow) InsertMany(
 		}
 	}
 	return insert(ctx)
+}
+
+// UseTime makes a River client that runs jobs use the time of Postgres for retries, snoozed
+// jobs and periodic jobs. now returns this time. River has no other setting for its clock.
+//
+// One part of River still uses the machine's clock: the leader of the clients rescues jobs
+// that have been running for longer than RescueStuckJobsAfter. With a clock that is ahead, it
+// starts jobs a second time that are still running. A process does not start if its clock is
+// wrong by more than 30 seconds, so RescueStuckJobsAfter must be at least 30 seconds longer than
+// the longest job. If the clock is set wrong later, a job can run twice at the same time. Each
+// job allows that, because it can also be repeated after a crash.
+func UseTime(cfg *river.Config, now func() time.Time) {
+	cfg.Test, cfg.RetryPolicy = river.TestConfig{Time: jobTime{now}}, retryPolicy{now}
+}
+
+// jobTime is the clock of a River client.
+type jobTime struct{ now func() time.Time }
+
+// Now implements rivertype.TimeGenerator.
+func (t jobTime) Now() time.Time { return t.now() }
+
+// NowOrNil implements rivertype.TimeGenerator. With nil, River's statements use now().
+func (jobTime) NowOrNil() *time.Time { return nil }
+
+// retryPolicy has the delays of River's default policy.
+type retryPolicy struct{ now func() time.Time }
+
+// NextRetry implements river.ClientRetryPolicy. It is used for workers without a NextRetry.
+func (p retryPolicy) NextRetry(job *rivertype.JobRow) time.Time {
+	var standard river.DefaultClientRetryPolicy
+	return p.now().Add(time.Until(standard.NextRetry(job)))
 }

@@ -12,6 +12,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/riverqueue/river"
+	"github.com/riverqueue/river/rivertype"
 
 	"github.com/tributary-hq/tributary/storage/pgsession"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
@@ -206,6 +208,27 @@ func TestSetStatements(t *testing.T) {
 		var got string
 		if err := conn.QueryRow(t.Context(), "select current_setting($1)", name).Scan(&got); err != nil || got != want {
 			t.Errorf("%s = %q, %v; want %q", name, got, err, want)
+		}
+	}
+}
+
+// Jobs are retried at a time of Postgres, with the delays of River, whatever the clock of the
+// machine.
+func TestUseTime_RetriesAtTimesOfPostgres(t *testing.T) {
+	t.Parallel()
+	now := time.Now().Add(-10 * time.Minute) // the machine is ten minutes ahead
+	var cfg river.Config
+	pgsession.UseTime(&cfg, func() time.Time { return now })
+	if got := cfg.Test.Time.Now(); !got.Equal(now) {
+		t.Errorf("River's clock shows %s, want %s", got, now)
+	}
+	if got := cfg.Test.Time.NowOrNil(); got != nil {
+		t.Errorf("River's statements use the time %s, want now()", got)
+	}
+	for failures, want := range map[int]time.Duration{0: time.Second, 2: 81 * time.Second} {
+		job := &rivertype.JobRow{Attempt: failures + 1, Errors: make([]rivertype.AttemptError, failures)}
+		if delay := cfg.RetryPolicy.NextRetry(job).Sub(now); delay < want*8/10 || delay > want*12/10 {
+			t.Errorf("after %d failures, the next attempt is %s later, want about %s", failures+1, delay, want)
 		}
 	}
 }
