@@ -232,7 +232,7 @@ func (c *Core) build() error {
 	hashKeys := c.cfg.HashKeys.Keys()
 	conversions := conversion.New(conversion.Config{
 		Store:    stores.Conversion(c.store),
-		Tail:     tail{clickstream.NewTail(c.stream, c.cfg.StreamShards)},
+		Tail:     tail{clickstream.NewTail(c.stream, c.cfg.StreamShards), c.clock},
 		HashKeys: hashKeys,
 		Now:      c.now,
 		Log:      c.log,

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/cmd/clock"
 	edgev1 "github.com/tributary-hq/tributary/gen/edge/v1"
 	"github.com/tributary-hq/tributary/server"
 	"github.com/tributary-hq/tributary/server/directory"
@@ -47,6 +48,7 @@ func (c *Core) newIngester(region string, stream, blocking redis.UniversalClient
 		Log:      c.log.With("region", region),
 		Registry: prometheus.WrapRegistererWith(prometheus.Labels{"region": region}, c.registry),
 		Now:      c.now,
+		StoredAt: c.clock.At,
 		Tracer:   c.traces.Inner.Tracer(tracerName),
 	}), nil
 }
@@ -67,15 +69,18 @@ func consumerName(listen string) (string, error) {
 }
 
 // tail finds clicks that are in the click stream but not in the database yet.
-type tail struct{ stream *clickstream.Tail }
+type tail struct {
+	stream *clickstream.Tail
+	clock  *clock.Clock
+}
 
 // Find implements conversion.Tail.
 func (t tail) Find(ctx context.Context, id affiliate.ClickID) (affiliate.Click, bool, error) {
-	found, err := t.stream.Find(ctx, id, tailLimit)
+	found, storedAt, err := t.stream.Find(ctx, id, tailLimit)
 	if err != nil || found == nil {
 		return affiliate.Click{}, false, err
 	}
-	click, ok := ingest.FromEdge(found)
+	click, ok := ingest.FromEdge(found, t.clock.At(storedAt), t.clock.Now())
 	return click, ok, nil
 }
 

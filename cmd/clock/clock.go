@@ -97,6 +97,15 @@ func (c *Clock) ServerTime() time.Time {
 	return c.machine()
 }
 
+// At converts a time of a server to a time of Now. A manual clock is independent of all
+// servers, so the result is then the current time.
+func (c *Clock) At(server time.Time) time.Time {
+	if c.manual != nil {
+		return c.manual()
+	}
+	return server
+}
+
 // Compare registers the metric and compares the clocks for the first time. It returns an error
 // if the machine's clock differs by more than 30 seconds. If the server does not respond,
 // Compare logs a warning, and Run repeats the comparison.

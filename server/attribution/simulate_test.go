@@ -242,7 +242,7 @@ func TestSimulation_LooksUpClickOnce(t *testing.T) {
 		t.Errorf("the click in the tail earns %d, want 3000", got)
 	}
 
-	click.ID = affiliate.NewID[affiliate.Click](f.clock.Now().Add(time.Hour))
+	click.ID = affiliate.NewID[affiliate.Click](f.clock.Now().Add(25 * time.Hour))
 	f.clicks.tail = []affiliate.Click{click}
 	f.wantReason(f.simulate(saleWithClick("", click.ID)), "CLICK_UNKNOWN")
 }

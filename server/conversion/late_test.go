@@ -35,6 +35,39 @@ func TestReport_FindsFreshClickInTail(t *testing.T) {
 	f.wantRows(0, `awaited_clicks`)
 }
 
+// The clock of the collector is ten minutes ahead, so the id has a time in the future. The
+// click itself has the time of its entry (package ingest).
+func TestReport_FindsClickOfFastCollector(t *testing.T) {
+	for name, store := range map[string]func(*fixture, affiliate.Click){
+		"in the tail": func(f *fixture, c affiliate.Click) { f.stream.tail = []affiliate.Click{c} },
+		"stored":      func(f *fixture, c affiliate.Click) { f.storeLate(c) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			click := f.fastClick()
+			store(f, click)
+			f.wantAttribution(f.mustReport(purchase("order-1", click.ID)), "CLICK_MATCHED", f.pat)
+		})
+	}
+}
+
+func TestLateClick_OfFastCollector(t *testing.T) {
+	f := newFixture(t)
+	click := f.fastClick()
+	f.wantReason(f.reportUnattributed(purchase("order-1", click.ID)), "CLICK_UNKNOWN")
+	f.attribute(f.storeLate(click))
+	f.wantRows(1, `conversions where attributed and reason_code = 'CLICK_MATCHED' and participant_id = $1`, f.pat.ID)
+	f.wantRows(1, `commissions`)
+}
+
+// fastClick returns a click whose id is ten minutes ahead.
+func (f *fixture) fastClick() affiliate.Click {
+	click := f.UnstoredClick(f.pat)
+	click.ID = affiliate.NewID[affiliate.Click](f.clock.Now().Add(10 * time.Minute))
+	click.ClickedAt, _ = click.ID.Time()
+	return click
+}
+
 func TestReport_WaitsForIngestion(t *testing.T) {
 	f := newFixture(t)
 	click := f.UnstoredClick(f.pat)

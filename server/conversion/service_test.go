@@ -95,7 +95,7 @@ func TestReport_ReturnsEachReasonCode(t *testing.T) {
 		"click":                       {click: newClick(), reason: "CLICK_MATCHED", attributed: true, earns: true},
 		"unknown click":               {click: f.unknownClick(), reason: "CLICK_UNKNOWN", awaits: 1},
 		"click id without a time":     {click: affiliate.ClickID{UUID: uuid.New()}, reason: "CLICK_UNKNOWN"},
-		"click id from the future":    {click: f.UnstoredClick(f.pat, f.ago(-time.Hour)).ID, reason: "CLICK_UNKNOWN"},
+		"click id from the future":    {click: f.UnstoredClick(f.pat, f.ago(-25*time.Hour)).ID, reason: "CLICK_UNKNOWN"},
 		"click of another workspace":  {click: f.NewClick(elsewhere.Join("Pia")).ID, reason: "CLICK_UNKNOWN", awaits: 1},
 		"end of the window":           {click: old.ID, change: occurredAt(old.ExpiresAt), reason: "CLICK_MATCHED", attributed: true, earns: true},
 		"1 ms after the window":       {click: old.ID, change: occurredAt(old.ExpiresAt.Add(time.Millisecond)), reason: "CLICK_EXPIRED"},

@@ -12,9 +12,10 @@ const (
 	// freshClickAge is the maximum age of a click for which a report waits. An older
 	// click that is not stored yet will probably not be stored during the short wait.
 	freshClickAge = 2 * time.Minute
-	// maxClockLead is the time by which a collector's clock may be ahead of this
-	// process's clock.
-	maxClockLead = 5 * time.Minute
+	// maxClockLead is the time by which the clock of a collector may be ahead. An id whose
+	// time is further in the future is not looked up. It is as long as the wait for a late
+	// click.
+	maxClockLead = lateClickWait
 )
 
 // waitSteps are the pauses between two queries for the click. Their sum is 300 ms. A

@@ -25,6 +25,8 @@ type record struct {
 	// participant and a link. source is nil if the collector has already looked up the
 	// target.
 	source *affiliate.ClickSource
+	// fromFuture says that the collector's time of receipt was in the future.
+	fromFuture bool
 	// trace refers to the recorded span of the click's request (package spans). It is empty
 	// for most clicks.
 	trace []byte
@@ -32,9 +34,10 @@ type record struct {
 
 // decodedEntry is a stream entry with its decoded records.
 type decodedEntry struct {
-	entry   clickstream.Entry
-	records []record
-	dead    []deadRecord
+	entry      clickstream.Entry
+	records    []record
+	dead       []deadRecord
+	fromFuture int // number of records with fromFuture
 }
 
 // deadRecord is a record that cannot be stored as a click.
@@ -48,10 +51,15 @@ type deadRecord struct {
 // batchClicksField is the protobuf field number of ClickBatch.clicks.
 const batchClicksField = 1
 
+// maxClockLead is the time by which the clock of a collector may be ahead. Clocks always
+// differ a little.
+const maxClockLead = 2 * time.Second
+
 // decodeEntry decodes an entry record by record, so that a malformed record does not
 // affect the others. A malformed record becomes a dead record immediately, because it
-// would be malformed in each further attempt.
-func decodeEntry(entry clickstream.Entry) decodedEntry {
+// would be malformed in each further attempt. latest is the latest possible time of receipt
+// of its clicks.
+func decodeEntry(entry clickstream.Entry, latest time.Time) decodedEntry {
 	p := decodedEntry{entry: entry, records: make([]record, 0, weight(entry))}
 	// All records are decoded into the same message, which saves allocations. This is
 	// safe, because Unmarshal does not overwrite the strings and slices that earlier
@@ -83,17 +91,26 @@ func decodeEntry(entry clickstream.Entry) decodedEntry {
 			break
 		}
 		rest = rest[n+used:]
-		p.add(raw, &edge)
+		p.add(raw, &edge, latest)
 	}
 	return p
 }
 
-func (p *decodedEntry) add(raw []byte, edge *edgev1.Click) {
+// latestReceipt returns the latest possible time of receipt of a click that Redis stored at
+// storedAt. The current time is a second limit, because the clock of Redis may be wrong too.
+func latestReceipt(storedAt, now time.Time) time.Time {
+	if storedAt.After(now) {
+		storedAt = now
+	}
+	return storedAt.UTC().Truncate(time.Millisecond)
+}
+
+func (p *decodedEntry) add(raw []byte, edge *edgev1.Click, latest time.Time) {
 	if err := proto.Unmarshal(raw, edge); err != nil {
 		p.dead = append(p.dead, deadRecord{reason: affiliate.ClickMalformed, raw: raw, cause: err})
 		return
 	}
-	r, err := fromEdge(edge)
+	r, err := fromEdge(edge, latest)
 	if err != nil {
 		reason := affiliate.ClickMalformed
 		if errors.Is(err, errMalformedKey) {
@@ -102,6 +119,9 @@ func (p *decodedEntry) add(raw []byte, edge *edgev1.Click) {
 		p.dead = append(p.dead, deadRecord{id: r.click.ID, reason: reason, raw: raw, cause: err})
 		return
 	}
+	if r.fromFuture {
+		p.fromFuture++
+	}
 	r.raw, r.trace = raw, edge.TraceReference
 	p.records = append(p.records, r)
 }
@@ -109,8 +129,10 @@ func (p *decodedEntry) add(raw []byte, edge *edgev1.Click) {
 var errMalformedKey = errors.New("the public key is malformed")
 
 // fromEdge converts a click of the stream to a record. If it returns an error, the record
-// contains the click's id, unless the id itself is invalid.
-func fromEdge(edge *edgev1.Click) (record, error) {
+// contains the click's id, unless the id itself is invalid. If the time of receipt is after
+// latest, the clock of the collector is wrong, and the click gets the time latest. Otherwise
+// it would be later than the sales that it led to, and these would not be attributed.
+func fromEdge(edge *edgev1.Click, latest time.Time) (record, error) {
 	var r record
 	id, ok := affiliate.IDFromBytes[affiliate.Click](edge.Id)
 	clickedAt, isV7 := id.Time()
@@ -146,6 +168,9 @@ func fromEdge(edge *edgev1.Click) (record, error) {
 		PaidPlatform: name(edge.PaidPlatform),
 
 		ForeignOrigin: edge.ForeignOrigin,
+	}
+	if r.click.ReceivedAt.Sub(latest) > maxClockLead {
+		r.fromFuture, r.click.ReceivedAt = true, latest
 	}
 	if edge.OccurredAtMs != 0 {
 		at := time.UnixMilli(edge.OccurredAtMs).UTC()
@@ -243,10 +268,11 @@ func name(text string) string {
 
 // FromEdge converts a click that was read directly from the click stream
 // (clickstream.Tail). Package conversion needs such clicks if they are not stored in the
-// database yet. FromEdge returns false if the click is malformed or if its target must
+// database yet. storedAt is the time at which Redis has stored the click, and now is the
+// current time. FromEdge returns false if the click is malformed or if its target must
 // still be looked up.
-func FromEdge(edge *edgev1.Click) (affiliate.Click, bool) {
-	r, err := fromEdge(edge)
+func FromEdge(edge *edgev1.Click, storedAt, now time.Time) (affiliate.Click, bool) {
+	r, err := fromEdge(edge, latestReceipt(storedAt, now))
 	return r.click, err == nil && r.source == nil
 }
 

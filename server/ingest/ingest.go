@@ -62,6 +62,9 @@ type Deps struct {
 	Log      *slog.Logger          // default: nothing is logged
 	Registry prometheus.Registerer // default: metrics are not exported
 	Now      func() time.Time      // default: time.Now
+	// StoredAt converts the time of an entry, which is a time of Redis, to a time of Now.
+	// Default: the time of the entry.
+	StoredAt func(time.Time) time.Time
 	// Tracer records a span for each click whose request was recorded. Default: no spans.
 	Tracer trace.Tracer
 }
@@ -75,6 +78,7 @@ type Ingester struct {
 	visitors Visitors
 	log      *slog.Logger
 	now      func() time.Time
+	storedAt func(time.Time) time.Time
 	metrics  *metrics
 	queue    *queue
 	// expectedShards is the number of streams according to the configuration.
@@ -112,11 +116,14 @@ func New(cfg Config, deps Deps) *Ingester {
 	if deps.Now == nil {
 		deps.Now = time.Now
 	}
+	if deps.StoredAt == nil {
+		deps.StoredAt = func(t time.Time) time.Time { return t }
+	}
 	if deps.Tracer == nil {
 		deps.Tracer = noop.Tracer{}
 	}
 	return &Ingester{
-		cfg: cfg, reader: deps.Reader, store: deps.Store, visitors: deps.Visitors, log: deps.Log, now: deps.Now,
+		cfg: cfg, reader: deps.Reader, store: deps.Store, visitors: deps.Visitors, log: deps.Log, now: deps.Now, storedAt: deps.StoredAt,
 		metrics: newMetrics(deps.Registry), queue: newQueue(queueFactor * cfg.BatchRows), expectedShards: deps.Reader.Shards(), tracer: deps.Tracer,
 	}
 }

@@ -269,6 +269,45 @@ func TestIngester_StoresAllFieldsOfAClick(t *testing.T) {
 	}
 }
 
+// A click that claims to be received more than two seconds after Redis stored it, or after the
+// current time, gets the earlier of these times. Its window begins then.
+func TestIngester_CorrectsTimesInTheFuture(t *testing.T) {
+	s, store := newStream(t, redistest.New(t)), newMemoryStore()
+	ingester, registry := s.ingester("one", store)
+	now := time.Now().UTC().Truncate(time.Millisecond)
+	ingester.now = func() time.Time { return now }
+	storedAt := now.Add(-time.Minute)
+	redisAhead := now.Add(time.Hour)
+	var want []time.Time
+	var clicks []*edgev1.Click
+	for _, c := range []struct{ stored, received, want time.Time }{
+		{storedAt, storedAt.Add(-time.Hour), storedAt.Add(-time.Hour)}, // from a journal
+		{storedAt, storedAt.Add(2 * time.Second), storedAt.Add(2 * time.Second)},
+		{storedAt, storedAt.Add(2001 * time.Millisecond), storedAt},
+		{storedAt, storedAt.Add(10 * time.Minute), storedAt},
+		{redisAhead, now.Add(10 * time.Minute), now},
+	} {
+		sent := click(func(e *edgev1.Click) { e.ReceivedAtMs = c.received.UnixMilli() })
+		clicks, want = append(clicks, sent), append(want, c.want)
+		raw, err := proto.Marshal(&edgev1.ClickBatch{Clicks: []*edgev1.Click{sent}})
+		check(t, err)
+		ingester.process(t.Context(), []clickstream.Entry{{ID: fmt.Sprintf("%d-0", c.stored.UnixMilli()), Batch: raw, Clicks: 1}})
+	}
+	for n, sent := range clicks {
+		id, _ := affiliate.IDFromBytes[affiliate.Click](sent.Id)
+		if got := store.clicks[id]; !got.ReceivedAt.Equal(want[n]) || !got.ExpiresAt.Equal(affiliate.WindowEnd(want[n], 30)) {
+			t.Errorf("click %d was received at %s and expires at %s, want %s and 30 days later", n, got.ReceivedAt, got.ExpiresAt, want[n])
+		}
+	}
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(`
+		# HELP tributary_ingest_clicks_from_future_total Clicks with a time of receipt more than two seconds in the future, because the clock of their collector is wrong. They are stored with the time at which Redis has stored them. Clicks that are read again are counted again. Alert if it grows.
+		# TYPE tributary_ingest_clicks_from_future_total counter
+		tributary_ingest_clicks_from_future_total 3
+	`), "tributary_ingest_clicks_from_future_total"); err != nil {
+		t.Error(err)
+	}
+}
+
 // Invalid values are left out, but the click is stored. In the first case, the click is
 // from a collector of the previous release, which sends none of these values.
 func TestFromEdge_DropsInvalidValuesButNotTheClick(t *testing.T) {
@@ -290,7 +329,7 @@ func TestFromEdge_DropsInvalidValuesButNotTheClick(t *testing.T) {
 		r, err := fromEdge(click(func(c *edgev1.Click) {
 			c.Country, c.Region, c.Device, c.Browser, c.Os, c.PaidPlatform, c.BotReason =
 				sent.country, sent.region, sent.device, sent.browser, sent.os, sent.platform, sent.reason
-		}))
+		}), time.Now())
 		check(t, err)
 		c := r.click
 		if got := (values{c.Country, c.Region, c.Device, c.Browser, c.OS, c.PaidPlatform, c.BotReason}); got != want {
@@ -573,7 +612,7 @@ func FuzzDecodeEntry(f *testing.F) {
 	f.Add(raw)
 	f.Add([]byte{0x0a, 0x7f})
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		p := decodeEntry(clickstream.Entry{ID: "1-1", Batch: raw})
+		p := decodeEntry(clickstream.Entry{ID: "1-1", Batch: raw}, time.Now())
 		if len(p.records)+len(p.dead) == 0 && len(raw) == 0 {
 			t.Fatal("an empty entry gives neither a record nor a dead letter")
 		}

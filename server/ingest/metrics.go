@@ -13,7 +13,7 @@ type metrics struct {
 	stored, acknowledged, trimmed prometheus.Counter
 	lost, recreated, unexpected   prometheus.Counter
 	unreachable, rejections       prometheus.Counter
-	uniqueUnknown                 prometheus.Counter
+	uniqueUnknown, fromFuture     prometheus.Counter
 	dead                          *prometheus.CounterVec
 	rows, duration                prometheus.Histogram
 	oldest                        prometheus.Gauge
@@ -47,6 +47,8 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 		rejections:   counter("store_rejections_total", "Calls to store a batch or an entry that the database rejected because of the data."),
 		uniqueUnknown: counter("unique_unknown_total",
 			"Clicks stored as not unique because the check in Redis failed or took too long."),
+		fromFuture: counter("clicks_from_future_total",
+			"Clicks with a time of receipt more than two seconds in the future, because the clock of their collector is wrong. They are stored with the time at which Redis has stored them. Clicks that are read again are counted again. Alert if it grows."),
 		dead: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "tributary_ingest_dead_letters_total",
 			Help: "Clicks stored as dead letters, by reason.",

@@ -15,7 +15,8 @@ import (
 func (i *Ingester) process(ctx context.Context, entries []clickstream.Entry) {
 	batch := make([]*decodedEntry, len(entries))
 	for n, entry := range entries {
-		p := decodeEntry(entry)
+		p := decodeEntry(entry, latestReceipt(i.storedAt(clickstream.EntryTime(entry.ID)), i.now()))
+		i.metrics.fromFuture.Add(float64(p.fromFuture))
 		batch[n] = &p
 	}
 	ctx, endSpans := i.startSpans(ctx, batch)

@@ -417,7 +417,7 @@ func testTailFindsClick(t *testing.T, endpoint clickstream.Endpoint) {
 	ctx := t.Context()
 	client := connect(t, endpoint)
 	writer, tail := clickstream.NewWriter(client, 4), clickstream.NewTail(client, 4)
-	existing := newID()
+	existing := affiliate.NewID[affiliate.Click](time.Now().Add(10 * time.Minute)) // the collector's clock is wrong
 	shard := clickstream.Shard(existing, 4)
 	if err := writer.Append(ctx, shard, marshalBatch(t, newID(), existing, newID()), 3); err != nil {
 		t.Fatal(err)
@@ -428,12 +428,15 @@ func testTailFindsClick(t *testing.T, endpoint clickstream.Endpoint) {
 		}
 	}
 	find := func(id affiliate.ClickID, limit int) bool {
-		click, err := tail.Find(ctx, id, limit)
+		click, storedAt, err := tail.Find(ctx, id, limit)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if click != nil && string(click.Id) != string(id.UUID[:]) {
 			t.Fatalf("Find returned the click %x, want %s", click.Id, id)
+		}
+		if click != nil && time.Since(storedAt).Abs() > time.Minute {
+			t.Errorf("Find returned the time %s, want the current time", storedAt)
 		}
 		return click != nil
 	}

@@ -104,7 +104,7 @@ func testAllShards(t *testing.T, endpoint clickstream.Endpoint) {
 	if err := writer.Append(ctx, clickstream.Shard(id, shardCount), marshalBatch(t, id), 1); err != nil {
 		t.Fatal(err)
 	}
-	if click, err := tail.Find(ctx, id, 2000); err != nil || click == nil {
+	if click, _, err := tail.Find(ctx, id, 2000); err != nil || click == nil {
 		t.Errorf("Find returned %v, %v, want the click", click, err)
 	}
 

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -19,10 +18,6 @@ const (
 	tailPage = 16
 	// tailBytes is the maximum number of bytes that one look-up reads from Redis.
 	tailBytes = 16 << 20
-	// tailSkew is the maximum time by which an entry can be older than the time in the id
-	// of its click. A client may propose an id whose time is up to five minutes in the
-	// future. One minute is added for differences between the clocks.
-	tailSkew = 6 * time.Minute
 )
 
 // Tail finds clicks in the newest entries (the tail) of the streams. It can find a click
@@ -39,19 +34,19 @@ func NewTail(client redis.UniversalClient, shards int) *Tail {
 
 // Find searches for a click in the newest entries of its shard, newest first. It reads
 // pages of 16 entries until it has read maxEntries entries or 16 MiB, so that a look-up
-// of an invented id is not expensive. It returns nil if the click is not in these
-// entries. The click may then still exist in an older entry.
-func (t *Tail) Find(ctx context.Context, id affiliate.ClickID, maxEntries int) (*edgev1.Click, error) {
-	created, ok := id.Time()
-	if !ok {
-		return nil, nil
+// of an invented id is not expensive. The time in the id does not limit the search,
+// because the clock that set it may be wrong. Find returns nil if the click is not in
+// these entries. The click may then still exist in an older entry. storedAt is the time
+// at which Redis has stored the click.
+func (t *Tail) Find(ctx context.Context, id affiliate.ClickID, maxEntries int) (found *edgev1.Click, storedAt time.Time, err error) {
+	if _, ok := id.Time(); !ok {
+		return nil, time.Time{}, nil
 	}
 	key := Key(Shard(id, t.shards))
-	oldest := strconv.FormatInt(max(0, created.Add(-tailSkew).UnixMilli()), 10)
 	for newest, searched, size := "+", 0, 0; searched < maxEntries && size < tailBytes; searched += tailPage {
-		messages, err := t.client.XRevRangeN(ctx, key, newest, oldest, tailPage).Result()
+		messages, err := t.client.XRevRangeN(ctx, key, newest, "-", tailPage).Result()
 		if err != nil {
-			return nil, fmt.Errorf("read the newest entries of %s: %w", key, err)
+			return nil, time.Time{}, fmt.Errorf("read the newest entries of %s: %w", key, err)
 		}
 		for _, message := range messages {
 			entry := newEntry(0, message)
@@ -68,13 +63,13 @@ func (t *Tail) Find(ctx context.Context, id affiliate.ClickID, maxEntries int) (
 			}
 			for _, click := range batch.Clicks {
 				if bytes.Equal(click.Id, id.UUID[:]) {
-					return click, nil
+					return click, EntryTime(message.ID), nil
 				}
 			}
 		}
 		if len(messages) < tailPage {
-			return nil, nil
+			return nil, time.Time{}, nil
 		}
 	}
-	return nil, nil
+	return nil, time.Time{}, nil
 }

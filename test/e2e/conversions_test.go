@@ -49,7 +49,7 @@ func testConversions(t *testing.T, sys *system) {
 		}
 		wantUnattributed(purchase("00000000-0000-4000-8000-000000000000"), "CLICK_UNKNOWN")
 		wantUnattributed(purchase(affiliate.NewID[affiliate.Click](sys.clock.now()).String()), "CLICK_UNKNOWN")
-		wantUnattributed(purchase(affiliate.NewID[affiliate.Click](sys.clock.now().Add(6*time.Minute)).String()), "CLICK_UNKNOWN")
+		wantUnattributed(purchase(affiliate.NewID[affiliate.Click](sys.clock.now().Add(25*time.Hour)).String()), "CLICK_UNKNOWN")
 		promo := purchase("")
 		promo["promo_code"] = "SAVE10"
 		wantUnattributed(promo, "PROMO_CODE_UNKNOWN")

@@ -147,7 +147,7 @@ func (i *ingestion) store(ctx context.Context, click func(end time.Time, n int) 
 	clicks := make([]affiliate.Click, i.rows)
 	now := time.Now().UTC().Truncate(time.Millisecond)
 	for n := range clicks {
-		c, ok := ingest.FromEdge(click(now, n))
+		c, ok := ingest.FromEdge(click(now, n), now, now)
 		if !ok {
 			return sample{}, errors.New("ingestion would not store the click")
 		}
