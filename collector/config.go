@@ -47,6 +47,9 @@ type Config struct {
 	// port. During this time the collector still serves requests, but reports that it is
 	// not ready, so that load balancers stop sending requests to it.
 	ShutdownDelay time.Duration
+	// Now returns the time of Redis, so that all collectors give clicks the time of the same
+	// clock. nil means time.Now.
+	Now func() time.Time
 	// Traces records spans of requests and of commands of Redis. nil means that nothing is
 	// recorded.
 	Traces Traces

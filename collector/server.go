@@ -154,7 +154,7 @@ func New(cfg Config, deps Deps) *Collector {
 		sink = c.journalSink
 	}
 	c.batches = newBatcher(sink, c.shards, c.metrics)
-	c.metrics.watch(deps.Registry, c.batches, deps.Journal, deps.journalBroken, c.now)
+	c.metrics.watch(deps.Registry, c.batches, deps.Journal, deps.journalBroken, time.Now) // queue and journal use the machine's clock
 	c.handler = httpedge.RecoverPanics(http.HandlerFunc(c.serve), c.reportPanic)
 	handler := c.handler
 	if cfg.Traces != nil {
@@ -208,12 +208,12 @@ func Open(cfg Config, log *slog.Logger, registry prometheus.Registerer) (*Collec
 		}
 		background = append(background, func(ctx context.Context) { reader.SaveLinks(ctx, path, log) })
 	}
-	lease := ratelimit.NewLease(limits, ratelimit.Options{HashKey: cfg.HashKey, Log: log, Fallback: m.fallback, Timeout: cfg.LimitTimeout})
+	lease := ratelimit.NewLease(limits, ratelimit.Options{HashKey: cfg.HashKey, Now: cfg.Now, Log: log, Fallback: m.fallback, Timeout: cfg.LimitTimeout})
 	c := New(cfg, Deps{
 		Sink: writer, Directory: reader, Limits: lease, Journal: clickJournal,
 		MissingDependency: redisDependency(writer.Ping, log),
 		Background:        append(background, lease.Run, func(ctx context.Context) { clickstream.CheckDurability(ctx, stream, log) }),
-		Log:               log, Registry: registry, metrics: m, countries: countries,
+		Log:               log, Registry: registry, Now: cfg.Now, metrics: m, countries: countries,
 		journalBroken: cfg.JournalDir != "" && clickJournal == nil,
 	})
 	c.closers = closers

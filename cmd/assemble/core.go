@@ -286,7 +286,7 @@ func (c *Core) build() error {
 	testData := testmode.New(testmode.Config{
 		Store: stores.TestMode(c.store.DB), Edge: directories, Visitors: visitors.New(c.cache), DeadLetters: deadLetters, Log: c.log, Now: c.now, ServerTime: c.clock.ServerTime,
 	})
-	c.health = health.New(
+	c.health = health.New(c.clock.ServerTime,
 		health.Probe{Name: "database", Ping: c.store.Ping},
 		health.Probe{Name: "cache", Ping: func(ctx context.Context) error { return c.cache.Ping(ctx).Err() }},
 	)

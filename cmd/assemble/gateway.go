@@ -3,6 +3,7 @@ package assemble
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -14,8 +15,10 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/metadata"
 
 	"github.com/tributary-hq/tributary/cmd/certificates"
+	"github.com/tributary-hq/tributary/cmd/clock"
 	"github.com/tributary-hq/tributary/cmd/private"
 	"github.com/tributary-hq/tributary/cmd/settings"
 	"github.com/tributary-hq/tributary/cmd/tracing"
@@ -23,6 +26,7 @@ import (
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/httpedge"
 	"github.com/tributary-hq/tributary/server"
+	"github.com/tributary-hq/tributary/server/health"
 )
 
 // balancing distributes the calls to all addresses of the core's name. A core that stops
@@ -49,8 +53,8 @@ func connectToCore(address string, transport credentials.TransportCredentials, o
 }
 
 // RunGateway serves REST over a network connection to the core until ctx ends. It adds the
-// TLS files of the settings to files.
-func RunGateway(ctx context.Context, cfg settings.Gateway, files *certificates.Files, api, metrics net.Listener, log *slog.Logger) error {
+// TLS files of the settings to files. It compares the clock with that of the core.
+func RunGateway(ctx context.Context, cfg settings.Gateway, files *certificates.Files, api, metrics net.Listener, log *slog.Logger, process *clock.Clock) error {
 	coreTLS, err := cfg.CoreTLS(files)
 	if err != nil {
 		return err
@@ -71,6 +75,9 @@ func RunGateway(ctx context.Context, cfg settings.Gateway, files *certificates.F
 		return fmt.Errorf("TRIBUTARY_GRPC_ADDR: %w", err)
 	}
 	defer func() { _ = conn.Close() }()
+	if err := process.Compare(ctx, clock.Server{Name: "the core", Time: coreTime(conn)}, log, registry); err != nil {
+		return err
+	}
 	handler, err := gateway.New(gateway.Config{
 		Conn:           conn,
 		TrustedProxies: cfg.TrustedProxies,
@@ -79,7 +86,7 @@ func RunGateway(ctx context.Context, cfg settings.Gateway, files *certificates.F
 		Stopping:       ctx.Done(),
 		Log:            log,
 		Registry:       registry,
-		Now:            time.Now,
+		Now:            process.Now,
 	})
 	if err != nil {
 		return err
@@ -100,8 +107,25 @@ func RunGateway(ctx context.Context, cfg settings.Gateway, files *certificates.F
 			return serveMetrics(ctx, metrics, registry, ready, cfg.ShutdownDelay, log)
 		},
 		"TLS files": files.Run,
+		"clock":     func(ctx context.Context) error { process.Run(ctx); return nil },
 		"core":      func(ctx context.Context) error { logCore(ctx, conn, cfg.CoreAddr, log); return nil },
 	})
+}
+
+// coreTime returns a function that reads the time of the core.
+func coreTime(conn *grpc.ClientConn) func(context.Context) (time.Time, error) {
+	service := affiliatev1.NewHealthServiceClient(conn)
+	return func(ctx context.Context) (time.Time, error) {
+		var header metadata.MD
+		if _, err := service.CheckLiveness(ctx, &affiliatev1.CheckLivenessRequest{}, grpc.Header(&header)); err != nil {
+			return time.Time{}, err
+		}
+		values := header.Get(health.TimeKey)
+		if len(values) == 0 {
+			return time.Time{}, errors.New("the core is older than the gateway and does not send its time")
+		}
+		return time.Parse(time.RFC3339Nano, values[0])
+	}
 }
 
 // logCore logs whether the gateway reaches a core, at the start and after each change,

@@ -25,6 +25,7 @@ import (
 
 	tributary "github.com/tributary-hq/tributary/clients/go"
 	"github.com/tributary-hq/tributary/cmd/certificates"
+	"github.com/tributary-hq/tributary/cmd/clock"
 	"github.com/tributary-hq/tributary/cmd/settings"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
@@ -174,7 +175,7 @@ func TestRunGateway_LogsWhetherTheCoreIsReached(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	api, metrics := listenLocal(t), listenLocal(t)
-	go func() { ended <- RunGateway(ctx, cfg, certificates.New(log), api, metrics, log) }()
+	go func() { ended <- RunGateway(ctx, cfg, certificates.New(log), api, metrics, log, clock.New(time.Now)) }()
 	if line := <-lines; !strings.Contains(line, "level=WARN msg=\"the core is not reached") || !strings.Contains(line, "core="+address) {
 		t.Errorf("the first line is %s", line)
 	}
@@ -189,6 +190,34 @@ func TestRunGateway_LogsWhetherTheCoreIsReached(t *testing.T) {
 	stop()
 	if err := <-ended; err != nil {
 		t.Error(err)
+	}
+}
+
+// A gateway compares its clock with that of the core, as soon as it reaches it.
+func TestRunGateway_RefusesClockThatDiffersFromCore(t *testing.T) {
+	core := listenLocal(t)
+	_, port, err := net.SplitHostPort(core.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := core.Close(); err != nil {
+		t.Fatal(err)
+	}
+	startCore(t, "127.0.0.1", port, nil)
+	cfg := settings.Gateway{CoreAddr: "127.0.0.1:" + port}
+	cfg.AllowHTTP = true
+	log := slog.New(slog.DiscardHandler)
+	behind := clock.New(func() time.Time { return time.Now().Add(-10 * time.Minute) })
+	// If the response takes longer than a second, the gateway does not compare the clocks at the
+	// start. On a slow machine, it must be started again.
+	for err == nil {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		err = RunGateway(ctx, cfg, certificates.New(log), listenLocal(t), listenLocal(t), log, behind)
+		cancel()
+	}
+	const want = "the clock of this machine is 10m0s behind the clock of the core (maximum: 30s): synchronise the clocks (NTP) and start again"
+	if err == nil || err.Error() != want {
+		t.Errorf("RunGateway returned %v, want %s", err, want)
 	}
 }
 
@@ -213,7 +242,7 @@ func callThroughGateway(t *testing.T, coreAddr string, clients int) (url string,
 	ctx, stop := context.WithCancel(t.Context())
 	t.Cleanup(func() { stop(); parts.Wait() })
 	parts.Go(func() {
-		if err := RunGateway(ctx, cfg, certificates.New(log), api, metrics, log); err != nil {
+		if err := RunGateway(ctx, cfg, certificates.New(log), api, metrics, log, clock.New(time.Now)); err != nil {
 			t.Error(err)
 		}
 	})

@@ -27,6 +27,7 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/cmd/certificates"
+	"github.com/tributary-hq/tributary/cmd/clock"
 	"github.com/tributary-hq/tributary/cmd/edge"
 	"github.com/tributary-hq/tributary/cmd/private"
 	"github.com/tributary-hq/tributary/cmd/settings"
@@ -70,7 +71,7 @@ func execute(args []string, out, errs io.Writer) error {
 func serve() error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	return run(ctx)
+	return run(ctx, clock.New(time.Now))
 }
 
 // Most objects in a collector are used for one request only. With Go's default setting,
@@ -84,7 +85,7 @@ const (
 	memoryLimit = 256 << 20
 )
 
-func run(ctx context.Context) (err error) {
+func run(ctx context.Context, process *clock.Clock) (err error) {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
 	}
@@ -126,10 +127,14 @@ func run(ctx context.Context) (err error) {
 	}
 	defer traces.Close()
 	config := edge.Config(cfg, redisRoots)
-	config.Traces = traces
-	clicks, err := collector.Open(config, log, registry)
+	config.Traces, config.Now = traces, process.Now
+	redisClock, err := edge.CompareClock(ctx, process, config.Stream, log, registry)
 	if err != nil {
 		return errors.Join(err, listener.Close(), metricsListener.Close())
+	}
+	clicks, err := collector.Open(config, log, registry)
+	if err != nil {
+		return errors.Join(err, redisClock.Close(), listener.Close(), metricsListener.Close())
 	}
 	ready := func(ctx context.Context) error {
 		if missing := clicks.MissingDependency(ctx); missing != "" {
@@ -148,6 +153,8 @@ func run(ctx context.Context) (err error) {
 	}()
 	filesEnded := make(chan error, 1)
 	go func() { filesEnded <- files.Run(ctx) }()
+	clockEnded := make(chan struct{})
+	go func() { defer close(clockEnded); process.Run(ctx) }()
 
 	log.Info("collector is listening", "version", version.String(), "address", listener.Addr().String(), "tls", tlsConfig != nil, "metrics", metricsListener.Addr().String())
 	err = clicks.Run(ctx, listener, tlsConfig)
@@ -155,7 +162,8 @@ func run(ctx context.Context) (err error) {
 	shutdown, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	end()
-	return errors.Join(err, metrics.Shutdown(shutdown), <-metricsServed, <-filesEnded)
+	<-clockEnded
+	return errors.Join(err, metrics.Shutdown(shutdown), <-metricsServed, <-filesEnded, redisClock.Close())
 }
 
 // fileSize returns the size of a file, or 0 if the file does not exist.

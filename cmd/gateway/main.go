@@ -23,9 +23,11 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"github.com/tributary-hq/tributary/cmd/assemble"
 	"github.com/tributary-hq/tributary/cmd/certificates"
+	"github.com/tributary-hq/tributary/cmd/clock"
 	"github.com/tributary-hq/tributary/cmd/private"
 	"github.com/tributary-hq/tributary/cmd/settings"
 	"github.com/tributary-hq/tributary/cmd/tracing"
@@ -77,5 +79,5 @@ func serve(ctx context.Context) error {
 		return err
 	}
 	log.Info("gateway is listening", "version", version.String(), "address", api.Addr().String(), "metrics", metrics.Addr().String(), "core", cfg.CoreAddr)
-	return assemble.RunGateway(ctx, cfg, files, api, metrics, log)
+	return assemble.RunGateway(ctx, cfg, files, api, metrics, log, clock.New(time.Now))
 }

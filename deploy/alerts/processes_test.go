@@ -96,7 +96,7 @@ func scrapeProcesses(t *testing.T) scrapes {
 	run(t, "gateway", func() (func(context.Context) error, error) {
 		cfg, api := parse[settings.Gateway](t, env), listen(t)
 		return func(ctx context.Context) error {
-			return assemble.RunGateway(ctx, cfg, certificates.New(log), api, metrics, log)
+			return assemble.RunGateway(ctx, cfg, certificates.New(log), api, metrics, log, clock.New(time.Now))
 		}, nil
 	})
 	found["gateway"] = scrape(t, metrics)
@@ -113,6 +113,10 @@ func scrapeProcesses(t *testing.T) scrapes {
 		if config.Traces, err = tracing.Open(cfg.Traces, "tributary-collector", registry, log); err != nil {
 			return nil, err
 		}
+		redisClock, err := edge.CompareClock(t.Context(), clock.New(time.Now), config.Stream, log, registry)
+		if err != nil {
+			return nil, err
+		}
 		c, err := collector.Open(config, log, registry)
 		if err != nil {
 			return nil, err
@@ -122,7 +126,7 @@ func scrapeProcesses(t *testing.T) scrapes {
 		go func() { served <- httpedge.Serve(server, metrics, nil) }()
 		clicks := listen(t)
 		return func(ctx context.Context) error {
-			return errors.Join(c.Run(ctx, clicks, tlsConfig), server.Close(), <-served)
+			return errors.Join(c.Run(ctx, clicks, tlsConfig), redisClock.Close(), server.Close(), <-served)
 		}, nil
 	})
 	found["collector"] = scrape(t, metrics)

@@ -10,6 +10,9 @@ import (
 	"fmt"
 	"time"
 
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+
 	"github.com/tributary-hq/tributary/affiliate"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 )
@@ -27,14 +30,21 @@ type Probe struct {
 // Service implements affiliate.v1.HealthService.
 type Service struct {
 	affiliatev1.UnimplementedHealthServiceServer
+	now    func() time.Time
 	probes []Probe
 }
 
-// New returns a Service that checks readiness with the probes.
-func New(probes ...Probe) *Service { return &Service{probes: probes} }
+// New returns a Service that checks readiness with the probes. now returns the time with
+// which gateways compare their clocks.
+func New(now func() time.Time, probes ...Probe) *Service { return &Service{now: now, probes: probes} }
+
+// TimeKey is the key of the response metadata of CheckLiveness with the current time, in the
+// format time.RFC3339Nano.
+const TimeKey = "x-time"
 
 // CheckLiveness always returns ok.
-func (s *Service) CheckLiveness(context.Context, *affiliatev1.CheckLivenessRequest) (*affiliatev1.HealthStatus, error) {
+func (s *Service) CheckLiveness(ctx context.Context, _ *affiliatev1.CheckLivenessRequest) (*affiliatev1.HealthStatus, error) {
+	_ = grpc.SetHeader(ctx, metadata.Pairs(TimeKey, s.now().UTC().Format(time.RFC3339Nano))) // fails only outside of a call
 	return &affiliatev1.HealthStatus{Status: "ok"}, nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/server/health"
@@ -24,7 +25,7 @@ func TestCheckReadiness_NamesTheFailedDependency(t *testing.T) {
 		{"cache hangs", reachable, hanging, "cache"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			s := health.New(health.Probe{Name: "database", Ping: tc.database}, health.Probe{Name: "cache", Ping: tc.cache})
+			s := health.New(time.Now, health.Probe{Name: "database", Ping: tc.database}, health.Probe{Name: "cache", Ping: tc.cache})
 			got, err := s.CheckReadiness(t.Context(), nil)
 			if tc.wantFailed == "" {
 				if err != nil || got.GetStatus() != "ok" {
@@ -41,7 +42,7 @@ func TestCheckReadiness_NamesTheFailedDependency(t *testing.T) {
 }
 
 func TestCheckLiveness_IgnoresDependencies(t *testing.T) {
-	service := health.New(health.Probe{Name: "database", Ping: func(context.Context) error { return errors.New("refused") }})
+	service := health.New(time.Now, health.Probe{Name: "database", Ping: func(context.Context) error { return errors.New("refused") }})
 	if got, err := service.CheckLiveness(t.Context(), nil); err != nil || got.GetStatus() != "ok" {
 		t.Errorf("CheckLiveness returned %v, error %v, want the status ok", got, err)
 	}

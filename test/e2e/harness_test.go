@@ -202,7 +202,7 @@ func start(t *testing.T, s setup) *system {
 		env["TRIBUTARY_GRPC_ADDR"] = sys.grpc
 		cfg, metrics := parse[settings.Gateway](t, env), listen(t)
 		parts.run("gateway", func(ctx context.Context) error {
-			return assemble.RunGateway(ctx, cfg, certificates.New(log), api, metrics, log)
+			return assemble.RunGateway(ctx, cfg, certificates.New(log), api, metrics, log, clocks.New(time.Now))
 		})
 	}
 	clicks := listen(t)

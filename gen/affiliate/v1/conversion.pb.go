@@ -1489,14 +1489,194 @@ func (x *Refund) GetCreatedAt() *timestamppb.Timestamp {
 	return nil
 }
 
-// RefundedCommission is the commission of a refunded conversion.
+type ReportDisputeRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The merchant's id of the disputed transaction, as in the report of the conversion.
+	ExternalTransactionId string `protobuf:"bytes,1,opt,name=external_transaction_id,proto3" json:"external_transaction_id,omitempty"`
+	// The merchant's id of the dispute. It must be unique in the workspace and mode.
+	ExternalDisputeId string `protobuf:"bytes,2,opt,name=external_dispute_id,proto3" json:"external_dispute_id,omitempty"`
+	// `open`, `won` or `lost`.
+	Status DisputeStatus `protobuf:"varint,3,opt,name=status,proto3,enum=affiliate.v1.DisputeStatus" json:"status,omitempty"`
+	// The disputed amount, in minor units of the conversion's currency. Default: the amount
+	// that was reported before, otherwise the amount of the conversion.
+	AmountCents   *int64 `protobuf:"varint,4,opt,name=amount_cents,proto3,oneof" json:"amount_cents,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReportDisputeRequest) Reset() {
+	*x = ReportDisputeRequest{}
+	mi := &file_affiliate_v1_conversion_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReportDisputeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReportDisputeRequest) ProtoMessage() {}
+
+func (x *ReportDisputeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_conversion_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReportDisputeRequest.ProtoReflect.Descriptor instead.
+func (*ReportDisputeRequest) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_conversion_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *ReportDisputeRequest) GetExternalTransactionId() string {
+	if x != nil {
+		return x.ExternalTransactionId
+	}
+	return ""
+}
+
+func (x *ReportDisputeRequest) GetExternalDisputeId() string {
+	if x != nil {
+		return x.ExternalDisputeId
+	}
+	return ""
+}
+
+func (x *ReportDisputeRequest) GetStatus() DisputeStatus {
+	if x != nil {
+		return x.Status
+	}
+	return DisputeStatus_DISPUTE_STATUS_UNSPECIFIED
+}
+
+func (x *ReportDisputeRequest) GetAmountCents() int64 {
+	if x != nil && x.AmountCents != nil {
+		return *x.AmountCents
+	}
+	return 0
+}
+
+// Dispute is a reported dispute with its effect.
+type Dispute struct {
+	state                 protoimpl.MessageState `protogen:"open.v1"`
+	ExternalDisputeId     string                 `protobuf:"bytes,1,opt,name=external_dispute_id,proto3" json:"external_dispute_id,omitempty"`
+	ExternalTransactionId string                 `protobuf:"bytes,2,opt,name=external_transaction_id,proto3" json:"external_transaction_id,omitempty"`
+	ConversionId          string                 `protobuf:"bytes,3,opt,name=conversion_id,proto3" json:"conversion_id,omitempty"`
+	// `open`, `won` or `lost`.
+	Status DisputeStatus `protobuf:"varint,4,opt,name=status,proto3,enum=affiliate.v1.DisputeStatus" json:"status,omitempty"`
+	// The disputed amount, in minor units of `currency`.
+	AmountCents int64  `protobuf:"varint,5,opt,name=amount_cents,proto3" json:"amount_cents,omitempty"`
+	Currency    string `protobuf:"bytes,6,opt,name=currency,proto3" json:"currency,omitempty"`
+	// The sum of all refunds and lost disputes of the conversion, in minor units of
+	// `currency`.
+	RefundedAmountCents int64 `protobuf:"varint,7,opt,name=refunded_amount_cents,proto3" json:"refunded_amount_cents,omitempty"`
+	// The commission after the report. Null if the conversion earned no commission.
+	Commission    *RefundedCommission `protobuf:"bytes,8,opt,name=commission,proto3" json:"commission,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Dispute) Reset() {
+	*x = Dispute{}
+	mi := &file_affiliate_v1_conversion_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Dispute) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Dispute) ProtoMessage() {}
+
+func (x *Dispute) ProtoReflect() protoreflect.Message {
+	mi := &file_affiliate_v1_conversion_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Dispute.ProtoReflect.Descriptor instead.
+func (*Dispute) Descriptor() ([]byte, []int) {
+	return file_affiliate_v1_conversion_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *Dispute) GetExternalDisputeId() string {
+	if x != nil {
+		return x.ExternalDisputeId
+	}
+	return ""
+}
+
+func (x *Dispute) GetExternalTransactionId() string {
+	if x != nil {
+		return x.ExternalTransactionId
+	}
+	return ""
+}
+
+func (x *Dispute) GetConversionId() string {
+	if x != nil {
+		return x.ConversionId
+	}
+	return ""
+}
+
+func (x *Dispute) GetStatus() DisputeStatus {
+	if x != nil {
+		return x.Status
+	}
+	return DisputeStatus_DISPUTE_STATUS_UNSPECIFIED
+}
+
+func (x *Dispute) GetAmountCents() int64 {
+	if x != nil {
+		return x.AmountCents
+	}
+	return 0
+}
+
+func (x *Dispute) GetCurrency() string {
+	if x != nil {
+		return x.Currency
+	}
+	return ""
+}
+
+func (x *Dispute) GetRefundedAmountCents() int64 {
+	if x != nil {
+		return x.RefundedAmountCents
+	}
+	return 0
+}
+
+func (x *Dispute) GetCommission() *RefundedCommission {
+	if x != nil {
+		return x.Commission
+	}
+	return nil
+}
+
+// RefundedCommission is the commission of a refunded or disputed conversion.
 type RefundedCommission struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Id     string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	Status CommissionStatus       `protobuf:"varint,2,opt,name=status,proto3,enum=affiliate.v1.CommissionStatus" json:"status,omitempty"`
 	// The remaining amount of the commission, in minor units of `currency`.
 	AmountCents int64 `protobuf:"varint,3,opt,name=amount_cents,proto3" json:"amount_cents,omitempty"`
-	// The amount that all refunds have deducted from the commission, in minor units.
+	// The amount that all refunds and lost disputes have deducted from the commission, in
+	// minor units.
 	ReversedAmountCents int64  `protobuf:"varint,4,opt,name=reversed_amount_cents,proto3" json:"reversed_amount_cents,omitempty"`
 	Currency            string `protobuf:"bytes,5,opt,name=currency,proto3" json:"currency,omitempty"`
 	unknownFields       protoimpl.UnknownFields
@@ -1505,7 +1685,7 @@ type RefundedCommission struct {
 
 func (x *RefundedCommission) Reset() {
 	*x = RefundedCommission{}
-	mi := &file_affiliate_v1_conversion_proto_msgTypes[13]
+	mi := &file_affiliate_v1_conversion_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1517,7 +1697,7 @@ func (x *RefundedCommission) String() string {
 func (*RefundedCommission) ProtoMessage() {}
 
 func (x *RefundedCommission) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_conversion_proto_msgTypes[13]
+	mi := &file_affiliate_v1_conversion_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1530,7 +1710,7 @@ func (x *RefundedCommission) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RefundedCommission.ProtoReflect.Descriptor instead.
 func (*RefundedCommission) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_conversion_proto_rawDescGZIP(), []int{13}
+	return file_affiliate_v1_conversion_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *RefundedCommission) GetId() string {
@@ -1586,7 +1766,7 @@ type ConversionProcessor struct {
 
 func (x *ConversionProcessor) Reset() {
 	*x = ConversionProcessor{}
-	mi := &file_affiliate_v1_conversion_proto_msgTypes[14]
+	mi := &file_affiliate_v1_conversion_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1598,7 +1778,7 @@ func (x *ConversionProcessor) String() string {
 func (*ConversionProcessor) ProtoMessage() {}
 
 func (x *ConversionProcessor) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_conversion_proto_msgTypes[14]
+	mi := &file_affiliate_v1_conversion_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1611,7 +1791,7 @@ func (x *ConversionProcessor) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConversionProcessor.ProtoReflect.Descriptor instead.
 func (*ConversionProcessor) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_conversion_proto_rawDescGZIP(), []int{14}
+	return file_affiliate_v1_conversion_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ConversionProcessor) GetName() string {
@@ -1695,7 +1875,7 @@ type ListConversionsRequest struct {
 
 func (x *ListConversionsRequest) Reset() {
 	*x = ListConversionsRequest{}
-	mi := &file_affiliate_v1_conversion_proto_msgTypes[15]
+	mi := &file_affiliate_v1_conversion_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1707,7 +1887,7 @@ func (x *ListConversionsRequest) String() string {
 func (*ListConversionsRequest) ProtoMessage() {}
 
 func (x *ListConversionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_conversion_proto_msgTypes[15]
+	mi := &file_affiliate_v1_conversion_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1720,7 +1900,7 @@ func (x *ListConversionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListConversionsRequest.ProtoReflect.Descriptor instead.
 func (*ListConversionsRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_conversion_proto_rawDescGZIP(), []int{15}
+	return file_affiliate_v1_conversion_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ListConversionsRequest) GetPage() int32 {
@@ -1809,7 +1989,7 @@ type ListConversionsResponse struct {
 
 func (x *ListConversionsResponse) Reset() {
 	*x = ListConversionsResponse{}
-	mi := &file_affiliate_v1_conversion_proto_msgTypes[16]
+	mi := &file_affiliate_v1_conversion_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1821,7 +2001,7 @@ func (x *ListConversionsResponse) String() string {
 func (*ListConversionsResponse) ProtoMessage() {}
 
 func (x *ListConversionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_conversion_proto_msgTypes[16]
+	mi := &file_affiliate_v1_conversion_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1834,7 +2014,7 @@ func (x *ListConversionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListConversionsResponse.ProtoReflect.Descriptor instead.
 func (*ListConversionsResponse) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_conversion_proto_rawDescGZIP(), []int{16}
+	return file_affiliate_v1_conversion_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ListConversionsResponse) GetData() []*ConversionListItem {
@@ -1874,7 +2054,7 @@ type GetConversionRequest struct {
 
 func (x *GetConversionRequest) Reset() {
 	*x = GetConversionRequest{}
-	mi := &file_affiliate_v1_conversion_proto_msgTypes[17]
+	mi := &file_affiliate_v1_conversion_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1886,7 +2066,7 @@ func (x *GetConversionRequest) String() string {
 func (*GetConversionRequest) ProtoMessage() {}
 
 func (x *GetConversionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_conversion_proto_msgTypes[17]
+	mi := &file_affiliate_v1_conversion_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1899,7 +2079,7 @@ func (x *GetConversionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetConversionRequest.ProtoReflect.Descriptor instead.
 func (*GetConversionRequest) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_conversion_proto_rawDescGZIP(), []int{17}
+	return file_affiliate_v1_conversion_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *GetConversionRequest) GetConversionId() string {
@@ -1979,7 +2159,7 @@ type ConversionListItem struct {
 
 func (x *ConversionListItem) Reset() {
 	*x = ConversionListItem{}
-	mi := &file_affiliate_v1_conversion_proto_msgTypes[18]
+	mi := &file_affiliate_v1_conversion_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1991,7 +2171,7 @@ func (x *ConversionListItem) String() string {
 func (*ConversionListItem) ProtoMessage() {}
 
 func (x *ConversionListItem) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_conversion_proto_msgTypes[18]
+	mi := &file_affiliate_v1_conversion_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2004,7 +2184,7 @@ func (x *ConversionListItem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConversionListItem.ProtoReflect.Descriptor instead.
 func (*ConversionListItem) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_conversion_proto_rawDescGZIP(), []int{18}
+	return file_affiliate_v1_conversion_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ConversionListItem) GetId() string {
@@ -2309,7 +2489,7 @@ type Conversion struct {
 
 func (x *Conversion) Reset() {
 	*x = Conversion{}
-	mi := &file_affiliate_v1_conversion_proto_msgTypes[19]
+	mi := &file_affiliate_v1_conversion_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2321,7 +2501,7 @@ func (x *Conversion) String() string {
 func (*Conversion) ProtoMessage() {}
 
 func (x *Conversion) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_conversion_proto_msgTypes[19]
+	mi := &file_affiliate_v1_conversion_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2334,7 +2514,7 @@ func (x *Conversion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Conversion.ProtoReflect.Descriptor instead.
 func (*Conversion) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_conversion_proto_rawDescGZIP(), []int{19}
+	return file_affiliate_v1_conversion_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Conversion) GetId() string {
@@ -2604,7 +2784,7 @@ type ConversionRefund struct {
 
 func (x *ConversionRefund) Reset() {
 	*x = ConversionRefund{}
-	mi := &file_affiliate_v1_conversion_proto_msgTypes[20]
+	mi := &file_affiliate_v1_conversion_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2616,7 +2796,7 @@ func (x *ConversionRefund) String() string {
 func (*ConversionRefund) ProtoMessage() {}
 
 func (x *ConversionRefund) ProtoReflect() protoreflect.Message {
-	mi := &file_affiliate_v1_conversion_proto_msgTypes[20]
+	mi := &file_affiliate_v1_conversion_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2629,7 +2809,7 @@ func (x *ConversionRefund) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ConversionRefund.ProtoReflect.Descriptor instead.
 func (*ConversionRefund) Descriptor() ([]byte, []int) {
-	return file_affiliate_v1_conversion_proto_rawDescGZIP(), []int{20}
+	return file_affiliate_v1_conversion_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ConversionRefund) GetId() string {
@@ -2853,7 +3033,26 @@ const file_affiliate_v1_conversion_proto_rawDesc = "" +
 	"\r_amount_centsB\v\n" +
 	"\t_currencyB\x18\n" +
 	"\x16_refunded_amount_centsB\t\n" +
-	"\a_reason\"\xd2\x01\n" +
+	"\a_reason\"\xa7\x02\n" +
+	"\x14ReportDisputeRequest\x12D\n" +
+	"\x17external_transaction_id\x18\x01 \x01(\tB\n" +
+	"\xfaB\ar\x05\x10\x01\x18\xff\x01R\x17external_transaction_id\x12<\n" +
+	"\x13external_dispute_id\x18\x02 \x01(\tB\n" +
+	"\xfaB\ar\x05\x10\x01\x18\xff\x01R\x13external_dispute_id\x12A\n" +
+	"\x06status\x18\x03 \x01(\x0e2\x1b.affiliate.v1.DisputeStatusB\f\xfaB\t\x82\x01\x06\x18\x02\x18\x03\x18\x04R\x06status\x127\n" +
+	"\famount_cents\x18\x04 \x01(\x03B\x0e\xfaB\v\"\t\x18\x80\xa0\x94\xa5\x8d\x1d(\x01H\x00R\famount_cents\x88\x01\x01B\x0f\n" +
+	"\r_amount_cents\"\x88\x03\n" +
+	"\aDispute\x120\n" +
+	"\x13external_dispute_id\x18\x01 \x01(\tR\x13external_dispute_id\x128\n" +
+	"\x17external_transaction_id\x18\x02 \x01(\tR\x17external_transaction_id\x12$\n" +
+	"\rconversion_id\x18\x03 \x01(\tR\rconversion_id\x123\n" +
+	"\x06status\x18\x04 \x01(\x0e2\x1b.affiliate.v1.DisputeStatusR\x06status\x12\"\n" +
+	"\famount_cents\x18\x05 \x01(\x03R\famount_cents\x12\x1a\n" +
+	"\bcurrency\x18\x06 \x01(\tR\bcurrency\x124\n" +
+	"\x15refunded_amount_cents\x18\a \x01(\x03R\x15refunded_amount_cents\x12@\n" +
+	"\n" +
+	"commission\x18\b \x01(\v2 .affiliate.v1.RefundedCommissionR\n" +
+	"commission\"\xd2\x01\n" +
 	"\x12RefundedCommission\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x126\n" +
 	"\x06status\x18\x02 \x01(\x0e2\x1e.affiliate.v1.CommissionStatusR\x06status\x12\"\n" +
@@ -3061,11 +3260,12 @@ const file_affiliate_v1_conversion_proto_rawDesc = "" +
 	"\x15CONVERSION_SOURCE_API\x10\x01\x12\x1c\n" +
 	"\x18CONVERSION_SOURCE_STRIPE\x10\x02\x12\x1c\n" +
 	"\x18CONVERSION_SOURCE_IMPORT\x10\x03\x12\x1c\n" +
-	"\x18CONVERSION_SOURCE_MANUAL\x10\x042\xc0\x06\n" +
+	"\x18CONVERSION_SOURCE_MANUAL\x10\x042\xb5\a\n" +
 	"\x11ConversionService\x12\x81\x01\n" +
 	"\x10ReportConversion\x12%.affiliate.v1.ReportConversionRequest\x1a&.affiliate.v1.ReportConversionResponse\"\x1e\x82\xd3\xe4\x93\x02\x18:\x01*\"\x13/api/v1/conversions\x12\x8a\x01\n" +
 	"\x11ReportConversions\x12&.affiliate.v1.ReportConversionsRequest\x1a'.affiliate.v1.ReportConversionsResponse\"$\x82\xd3\xe4\x93\x02\x1e:\x01*\"\x19/api/v1/conversions/batch\x12w\n" +
-	"\x10RefundConversion\x12%.affiliate.v1.RefundConversionRequest\x1a\x14.affiliate.v1.Refund\"&\x82\xd3\xe4\x93\x02 :\x01*\"\x1b/api/v1/conversions/refunds\x12{\n" +
+	"\x10RefundConversion\x12%.affiliate.v1.RefundConversionRequest\x1a\x14.affiliate.v1.Refund\"&\x82\xd3\xe4\x93\x02 :\x01*\"\x1b/api/v1/conversions/refunds\x12s\n" +
+	"\rReportDispute\x12\".affiliate.v1.ReportDisputeRequest\x1a\x15.affiliate.v1.Dispute\"'\x82\xd3\xe4\x93\x02!:\x01*\"\x1c/api/v1/conversions/disputes\x12{\n" +
 	"\x0fListConversions\x12$.affiliate.v1.ListConversionsRequest\x1a%.affiliate.v1.ListConversionsResponse\"\x1b\x82\xd3\xe4\x93\x02\x15\x12\x13/api/v1/conversions\x12z\n" +
 	"\rGetConversion\x12\".affiliate.v1.GetConversionRequest\x1a\x18.affiliate.v1.Conversion\"+\x82\xd3\xe4\x93\x02%\x12#/api/v1/conversions/{conversion_id}\x12\xa7\x01\n" +
 	"\x15ReattributeConversion\x12*.affiliate.v1.ReattributeConversionRequest\x1a&.affiliate.v1.ReportConversionResponse\":\x82\xd3\xe4\x93\x024:\x01*\"//api/v1/conversions/{conversion_id}/reattributeB@Z>github.com/tributary-hq/tributary/gen/affiliate/v1;affiliatev1b\x06proto3"
@@ -3083,7 +3283,7 @@ func file_affiliate_v1_conversion_proto_rawDescGZIP() []byte {
 }
 
 var file_affiliate_v1_conversion_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_affiliate_v1_conversion_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
+var file_affiliate_v1_conversion_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
 var file_affiliate_v1_conversion_proto_goTypes = []any{
 	(RefundStatus)(0),                    // 0: affiliate.v1.RefundStatus
 	(ConversionStatus)(0),                // 1: affiliate.v1.ConversionStatus
@@ -3101,95 +3301,103 @@ var file_affiliate_v1_conversion_proto_goTypes = []any{
 	(*ReportConversionResult)(nil),       // 13: affiliate.v1.ReportConversionResult
 	(*RefundConversionRequest)(nil),      // 14: affiliate.v1.RefundConversionRequest
 	(*Refund)(nil),                       // 15: affiliate.v1.Refund
-	(*RefundedCommission)(nil),           // 16: affiliate.v1.RefundedCommission
-	(*ConversionProcessor)(nil),          // 17: affiliate.v1.ConversionProcessor
-	(*ListConversionsRequest)(nil),       // 18: affiliate.v1.ListConversionsRequest
-	(*ListConversionsResponse)(nil),      // 19: affiliate.v1.ListConversionsResponse
-	(*GetConversionRequest)(nil),         // 20: affiliate.v1.GetConversionRequest
-	(*ConversionListItem)(nil),           // 21: affiliate.v1.ConversionListItem
-	(*Conversion)(nil),                   // 22: affiliate.v1.Conversion
-	(*ConversionRefund)(nil),             // 23: affiliate.v1.ConversionRefund
-	nil,                                  // 24: affiliate.v1.ReportConversionsRequest.SpellingsEntry
-	(EventType)(0),                       // 25: affiliate.v1.EventType
-	(*timestamppb.Timestamp)(nil),        // 26: google.protobuf.Timestamp
-	(*structpb.Struct)(nil),              // 27: google.protobuf.Struct
-	(Mode)(0),                            // 28: affiliate.v1.Mode
-	(CommissionStatus)(0),                // 29: affiliate.v1.CommissionStatus
-	(*ItemFault)(nil),                    // 30: affiliate.v1.ItemFault
-	(*BulkSummary)(nil),                  // 31: affiliate.v1.BulkSummary
-	(*FieldFault)(nil),                   // 32: affiliate.v1.FieldFault
+	(*ReportDisputeRequest)(nil),         // 16: affiliate.v1.ReportDisputeRequest
+	(*Dispute)(nil),                      // 17: affiliate.v1.Dispute
+	(*RefundedCommission)(nil),           // 18: affiliate.v1.RefundedCommission
+	(*ConversionProcessor)(nil),          // 19: affiliate.v1.ConversionProcessor
+	(*ListConversionsRequest)(nil),       // 20: affiliate.v1.ListConversionsRequest
+	(*ListConversionsResponse)(nil),      // 21: affiliate.v1.ListConversionsResponse
+	(*GetConversionRequest)(nil),         // 22: affiliate.v1.GetConversionRequest
+	(*ConversionListItem)(nil),           // 23: affiliate.v1.ConversionListItem
+	(*Conversion)(nil),                   // 24: affiliate.v1.Conversion
+	(*ConversionRefund)(nil),             // 25: affiliate.v1.ConversionRefund
+	nil,                                  // 26: affiliate.v1.ReportConversionsRequest.SpellingsEntry
+	(EventType)(0),                       // 27: affiliate.v1.EventType
+	(*timestamppb.Timestamp)(nil),        // 28: google.protobuf.Timestamp
+	(*structpb.Struct)(nil),              // 29: google.protobuf.Struct
+	(Mode)(0),                            // 30: affiliate.v1.Mode
+	(CommissionStatus)(0),                // 31: affiliate.v1.CommissionStatus
+	(*ItemFault)(nil),                    // 32: affiliate.v1.ItemFault
+	(*BulkSummary)(nil),                  // 33: affiliate.v1.BulkSummary
+	(*FieldFault)(nil),                   // 34: affiliate.v1.FieldFault
+	(DisputeStatus)(0),                   // 35: affiliate.v1.DisputeStatus
 }
 var file_affiliate_v1_conversion_proto_depIdxs = []int32{
-	25, // 0: affiliate.v1.ReportConversionRequest.event_type:type_name -> affiliate.v1.EventType
-	26, // 1: affiliate.v1.ReportConversionRequest.occurred_at:type_name -> google.protobuf.Timestamp
+	27, // 0: affiliate.v1.ReportConversionRequest.event_type:type_name -> affiliate.v1.EventType
+	28, // 1: affiliate.v1.ReportConversionRequest.occurred_at:type_name -> google.protobuf.Timestamp
 	5,  // 2: affiliate.v1.ReportConversionRequest.line_items:type_name -> affiliate.v1.LineItem
-	27, // 3: affiliate.v1.ReportConversionRequest.metadata:type_name -> google.protobuf.Struct
-	25, // 4: affiliate.v1.ReportConversionResponse.event_type:type_name -> affiliate.v1.EventType
-	28, // 5: affiliate.v1.ReportConversionResponse.mode:type_name -> affiliate.v1.Mode
-	26, // 6: affiliate.v1.ReportConversionResponse.occurred_at:type_name -> google.protobuf.Timestamp
-	26, // 7: affiliate.v1.ReportConversionResponse.created_at:type_name -> google.protobuf.Timestamp
+	29, // 3: affiliate.v1.ReportConversionRequest.metadata:type_name -> google.protobuf.Struct
+	27, // 4: affiliate.v1.ReportConversionResponse.event_type:type_name -> affiliate.v1.EventType
+	30, // 5: affiliate.v1.ReportConversionResponse.mode:type_name -> affiliate.v1.Mode
+	28, // 6: affiliate.v1.ReportConversionResponse.occurred_at:type_name -> google.protobuf.Timestamp
+	28, // 7: affiliate.v1.ReportConversionResponse.created_at:type_name -> google.protobuf.Timestamp
 	7,  // 8: affiliate.v1.ReportConversionResponse.attribution:type_name -> affiliate.v1.ConversionAttribution
 	8,  // 9: affiliate.v1.ReportConversionResponse.commission:type_name -> affiliate.v1.ConversionCommission
 	9,  // 10: affiliate.v1.ReportConversionResponse.fraud:type_name -> affiliate.v1.FraudVerdict
-	26, // 11: affiliate.v1.ConversionAttribution.clicked_at:type_name -> google.protobuf.Timestamp
-	26, // 12: affiliate.v1.ConversionAttribution.expires_at:type_name -> google.protobuf.Timestamp
-	29, // 13: affiliate.v1.ConversionCommission.status:type_name -> affiliate.v1.CommissionStatus
-	26, // 14: affiliate.v1.ConversionCommission.hold_until:type_name -> google.protobuf.Timestamp
+	28, // 11: affiliate.v1.ConversionAttribution.clicked_at:type_name -> google.protobuf.Timestamp
+	28, // 12: affiliate.v1.ConversionAttribution.expires_at:type_name -> google.protobuf.Timestamp
+	31, // 13: affiliate.v1.ConversionCommission.status:type_name -> affiliate.v1.CommissionStatus
+	28, // 14: affiliate.v1.ConversionCommission.hold_until:type_name -> google.protobuf.Timestamp
 	10, // 15: affiliate.v1.FraudVerdict.signals:type_name -> affiliate.v1.FraudSignal
 	3,  // 16: affiliate.v1.ReportConversionsRequest.conversions:type_name -> affiliate.v1.ReportConversionRequest
-	30, // 17: affiliate.v1.ReportConversionsRequest.item_faults:type_name -> affiliate.v1.ItemFault
-	24, // 18: affiliate.v1.ReportConversionsRequest.spellings:type_name -> affiliate.v1.ReportConversionsRequest.SpellingsEntry
-	31, // 19: affiliate.v1.ReportConversionsResponse.summary:type_name -> affiliate.v1.BulkSummary
+	32, // 17: affiliate.v1.ReportConversionsRequest.item_faults:type_name -> affiliate.v1.ItemFault
+	26, // 18: affiliate.v1.ReportConversionsRequest.spellings:type_name -> affiliate.v1.ReportConversionsRequest.SpellingsEntry
+	33, // 19: affiliate.v1.ReportConversionsResponse.summary:type_name -> affiliate.v1.BulkSummary
 	13, // 20: affiliate.v1.ReportConversionsResponse.results:type_name -> affiliate.v1.ReportConversionResult
 	6,  // 21: affiliate.v1.ReportConversionResult.conversion:type_name -> affiliate.v1.ReportConversionResponse
-	32, // 22: affiliate.v1.ReportConversionResult.details:type_name -> affiliate.v1.FieldFault
+	34, // 22: affiliate.v1.ReportConversionResult.details:type_name -> affiliate.v1.FieldFault
 	0,  // 23: affiliate.v1.Refund.status:type_name -> affiliate.v1.RefundStatus
-	16, // 24: affiliate.v1.Refund.commission:type_name -> affiliate.v1.RefundedCommission
-	26, // 25: affiliate.v1.Refund.created_at:type_name -> google.protobuf.Timestamp
-	29, // 26: affiliate.v1.RefundedCommission.status:type_name -> affiliate.v1.CommissionStatus
-	25, // 27: affiliate.v1.ListConversionsRequest.event_type:type_name -> affiliate.v1.EventType
-	21, // 28: affiliate.v1.ListConversionsResponse.data:type_name -> affiliate.v1.ConversionListItem
-	28, // 29: affiliate.v1.ConversionListItem.mode:type_name -> affiliate.v1.Mode
-	25, // 30: affiliate.v1.ConversionListItem.event_type:type_name -> affiliate.v1.EventType
-	1,  // 31: affiliate.v1.ConversionListItem.status:type_name -> affiliate.v1.ConversionStatus
-	2,  // 32: affiliate.v1.ConversionListItem.source:type_name -> affiliate.v1.ConversionSource
-	26, // 33: affiliate.v1.ConversionListItem.occurred_at:type_name -> google.protobuf.Timestamp
-	26, // 34: affiliate.v1.ConversionListItem.created_at:type_name -> google.protobuf.Timestamp
-	7,  // 35: affiliate.v1.ConversionListItem.attribution:type_name -> affiliate.v1.ConversionAttribution
-	8,  // 36: affiliate.v1.ConversionListItem.commission:type_name -> affiliate.v1.ConversionCommission
-	9,  // 37: affiliate.v1.ConversionListItem.fraud:type_name -> affiliate.v1.FraudVerdict
-	17, // 38: affiliate.v1.ConversionListItem.processor:type_name -> affiliate.v1.ConversionProcessor
-	28, // 39: affiliate.v1.Conversion.mode:type_name -> affiliate.v1.Mode
-	25, // 40: affiliate.v1.Conversion.event_type:type_name -> affiliate.v1.EventType
-	1,  // 41: affiliate.v1.Conversion.status:type_name -> affiliate.v1.ConversionStatus
-	2,  // 42: affiliate.v1.Conversion.source:type_name -> affiliate.v1.ConversionSource
-	26, // 43: affiliate.v1.Conversion.occurred_at:type_name -> google.protobuf.Timestamp
-	26, // 44: affiliate.v1.Conversion.created_at:type_name -> google.protobuf.Timestamp
-	7,  // 45: affiliate.v1.Conversion.attribution:type_name -> affiliate.v1.ConversionAttribution
-	8,  // 46: affiliate.v1.Conversion.commission:type_name -> affiliate.v1.ConversionCommission
-	9,  // 47: affiliate.v1.Conversion.fraud:type_name -> affiliate.v1.FraudVerdict
-	17, // 48: affiliate.v1.Conversion.processor:type_name -> affiliate.v1.ConversionProcessor
-	5,  // 49: affiliate.v1.Conversion.line_items:type_name -> affiliate.v1.LineItem
-	27, // 50: affiliate.v1.Conversion.metadata:type_name -> google.protobuf.Struct
-	23, // 51: affiliate.v1.Conversion.refunds:type_name -> affiliate.v1.ConversionRefund
-	26, // 52: affiliate.v1.ConversionRefund.created_at:type_name -> google.protobuf.Timestamp
-	3,  // 53: affiliate.v1.ConversionService.ReportConversion:input_type -> affiliate.v1.ReportConversionRequest
-	11, // 54: affiliate.v1.ConversionService.ReportConversions:input_type -> affiliate.v1.ReportConversionsRequest
-	14, // 55: affiliate.v1.ConversionService.RefundConversion:input_type -> affiliate.v1.RefundConversionRequest
-	18, // 56: affiliate.v1.ConversionService.ListConversions:input_type -> affiliate.v1.ListConversionsRequest
-	20, // 57: affiliate.v1.ConversionService.GetConversion:input_type -> affiliate.v1.GetConversionRequest
-	4,  // 58: affiliate.v1.ConversionService.ReattributeConversion:input_type -> affiliate.v1.ReattributeConversionRequest
-	6,  // 59: affiliate.v1.ConversionService.ReportConversion:output_type -> affiliate.v1.ReportConversionResponse
-	12, // 60: affiliate.v1.ConversionService.ReportConversions:output_type -> affiliate.v1.ReportConversionsResponse
-	15, // 61: affiliate.v1.ConversionService.RefundConversion:output_type -> affiliate.v1.Refund
-	19, // 62: affiliate.v1.ConversionService.ListConversions:output_type -> affiliate.v1.ListConversionsResponse
-	22, // 63: affiliate.v1.ConversionService.GetConversion:output_type -> affiliate.v1.Conversion
-	6,  // 64: affiliate.v1.ConversionService.ReattributeConversion:output_type -> affiliate.v1.ReportConversionResponse
-	59, // [59:65] is the sub-list for method output_type
-	53, // [53:59] is the sub-list for method input_type
-	53, // [53:53] is the sub-list for extension type_name
-	53, // [53:53] is the sub-list for extension extendee
-	0,  // [0:53] is the sub-list for field type_name
+	18, // 24: affiliate.v1.Refund.commission:type_name -> affiliate.v1.RefundedCommission
+	28, // 25: affiliate.v1.Refund.created_at:type_name -> google.protobuf.Timestamp
+	35, // 26: affiliate.v1.ReportDisputeRequest.status:type_name -> affiliate.v1.DisputeStatus
+	35, // 27: affiliate.v1.Dispute.status:type_name -> affiliate.v1.DisputeStatus
+	18, // 28: affiliate.v1.Dispute.commission:type_name -> affiliate.v1.RefundedCommission
+	31, // 29: affiliate.v1.RefundedCommission.status:type_name -> affiliate.v1.CommissionStatus
+	27, // 30: affiliate.v1.ListConversionsRequest.event_type:type_name -> affiliate.v1.EventType
+	23, // 31: affiliate.v1.ListConversionsResponse.data:type_name -> affiliate.v1.ConversionListItem
+	30, // 32: affiliate.v1.ConversionListItem.mode:type_name -> affiliate.v1.Mode
+	27, // 33: affiliate.v1.ConversionListItem.event_type:type_name -> affiliate.v1.EventType
+	1,  // 34: affiliate.v1.ConversionListItem.status:type_name -> affiliate.v1.ConversionStatus
+	2,  // 35: affiliate.v1.ConversionListItem.source:type_name -> affiliate.v1.ConversionSource
+	28, // 36: affiliate.v1.ConversionListItem.occurred_at:type_name -> google.protobuf.Timestamp
+	28, // 37: affiliate.v1.ConversionListItem.created_at:type_name -> google.protobuf.Timestamp
+	7,  // 38: affiliate.v1.ConversionListItem.attribution:type_name -> affiliate.v1.ConversionAttribution
+	8,  // 39: affiliate.v1.ConversionListItem.commission:type_name -> affiliate.v1.ConversionCommission
+	9,  // 40: affiliate.v1.ConversionListItem.fraud:type_name -> affiliate.v1.FraudVerdict
+	19, // 41: affiliate.v1.ConversionListItem.processor:type_name -> affiliate.v1.ConversionProcessor
+	30, // 42: affiliate.v1.Conversion.mode:type_name -> affiliate.v1.Mode
+	27, // 43: affiliate.v1.Conversion.event_type:type_name -> affiliate.v1.EventType
+	1,  // 44: affiliate.v1.Conversion.status:type_name -> affiliate.v1.ConversionStatus
+	2,  // 45: affiliate.v1.Conversion.source:type_name -> affiliate.v1.ConversionSource
+	28, // 46: affiliate.v1.Conversion.occurred_at:type_name -> google.protobuf.Timestamp
+	28, // 47: affiliate.v1.Conversion.created_at:type_name -> google.protobuf.Timestamp
+	7,  // 48: affiliate.v1.Conversion.attribution:type_name -> affiliate.v1.ConversionAttribution
+	8,  // 49: affiliate.v1.Conversion.commission:type_name -> affiliate.v1.ConversionCommission
+	9,  // 50: affiliate.v1.Conversion.fraud:type_name -> affiliate.v1.FraudVerdict
+	19, // 51: affiliate.v1.Conversion.processor:type_name -> affiliate.v1.ConversionProcessor
+	5,  // 52: affiliate.v1.Conversion.line_items:type_name -> affiliate.v1.LineItem
+	29, // 53: affiliate.v1.Conversion.metadata:type_name -> google.protobuf.Struct
+	25, // 54: affiliate.v1.Conversion.refunds:type_name -> affiliate.v1.ConversionRefund
+	28, // 55: affiliate.v1.ConversionRefund.created_at:type_name -> google.protobuf.Timestamp
+	3,  // 56: affiliate.v1.ConversionService.ReportConversion:input_type -> affiliate.v1.ReportConversionRequest
+	11, // 57: affiliate.v1.ConversionService.ReportConversions:input_type -> affiliate.v1.ReportConversionsRequest
+	14, // 58: affiliate.v1.ConversionService.RefundConversion:input_type -> affiliate.v1.RefundConversionRequest
+	16, // 59: affiliate.v1.ConversionService.ReportDispute:input_type -> affiliate.v1.ReportDisputeRequest
+	20, // 60: affiliate.v1.ConversionService.ListConversions:input_type -> affiliate.v1.ListConversionsRequest
+	22, // 61: affiliate.v1.ConversionService.GetConversion:input_type -> affiliate.v1.GetConversionRequest
+	4,  // 62: affiliate.v1.ConversionService.ReattributeConversion:input_type -> affiliate.v1.ReattributeConversionRequest
+	6,  // 63: affiliate.v1.ConversionService.ReportConversion:output_type -> affiliate.v1.ReportConversionResponse
+	12, // 64: affiliate.v1.ConversionService.ReportConversions:output_type -> affiliate.v1.ReportConversionsResponse
+	15, // 65: affiliate.v1.ConversionService.RefundConversion:output_type -> affiliate.v1.Refund
+	17, // 66: affiliate.v1.ConversionService.ReportDispute:output_type -> affiliate.v1.Dispute
+	21, // 67: affiliate.v1.ConversionService.ListConversions:output_type -> affiliate.v1.ListConversionsResponse
+	24, // 68: affiliate.v1.ConversionService.GetConversion:output_type -> affiliate.v1.Conversion
+	6,  // 69: affiliate.v1.ConversionService.ReattributeConversion:output_type -> affiliate.v1.ReportConversionResponse
+	63, // [63:70] is the sub-list for method output_type
+	56, // [56:63] is the sub-list for method input_type
+	56, // [56:56] is the sub-list for extension type_name
+	56, // [56:56] is the sub-list for extension extendee
+	0,  // [0:56] is the sub-list for field type_name
 }
 
 func init() { file_affiliate_v1_conversion_proto_init() }
@@ -3209,18 +3417,19 @@ func file_affiliate_v1_conversion_proto_init() {
 	file_affiliate_v1_conversion_proto_msgTypes[10].OneofWrappers = []any{}
 	file_affiliate_v1_conversion_proto_msgTypes[11].OneofWrappers = []any{}
 	file_affiliate_v1_conversion_proto_msgTypes[12].OneofWrappers = []any{}
-	file_affiliate_v1_conversion_proto_msgTypes[14].OneofWrappers = []any{}
-	file_affiliate_v1_conversion_proto_msgTypes[15].OneofWrappers = []any{}
-	file_affiliate_v1_conversion_proto_msgTypes[18].OneofWrappers = []any{}
-	file_affiliate_v1_conversion_proto_msgTypes[19].OneofWrappers = []any{}
+	file_affiliate_v1_conversion_proto_msgTypes[13].OneofWrappers = []any{}
+	file_affiliate_v1_conversion_proto_msgTypes[16].OneofWrappers = []any{}
+	file_affiliate_v1_conversion_proto_msgTypes[17].OneofWrappers = []any{}
 	file_affiliate_v1_conversion_proto_msgTypes[20].OneofWrappers = []any{}
+	file_affiliate_v1_conversion_proto_msgTypes[21].OneofWrappers = []any{}
+	file_affiliate_v1_conversion_proto_msgTypes[22].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_affiliate_v1_conversion_proto_rawDesc), len(file_affiliate_v1_conversion_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   22,
+			NumMessages:   24,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -2434,6 +2434,303 @@ var _ interface {
 	ErrorName() string
 } = RefundValidationError{}
 
+// Validate checks the field values on ReportDisputeRequest with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the first error encountered is returned, or nil if there are no violations.
+func (m *ReportDisputeRequest) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on ReportDisputeRequest with the rules
+// defined in the proto definition for this message. If any rules are
+// violated, the result is a list of violation errors wrapped in
+// ReportDisputeRequestMultiError, or nil if none found.
+func (m *ReportDisputeRequest) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *ReportDisputeRequest) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	if l := utf8.RuneCountInString(m.GetExternalTransactionId()); l < 1 || l > 255 {
+		err := ReportDisputeRequestValidationError{
+			field:  "ExternalTransactionId",
+			reason: "value length must be between 1 and 255 runes, inclusive",
+		}
+		if !all {
+			return err
+		}
+		errors = append(errors, err)
+	}
+
+	if l := utf8.RuneCountInString(m.GetExternalDisputeId()); l < 1 || l > 255 {
+		err := ReportDisputeRequestValidationError{
+			field:  "ExternalDisputeId",
+			reason: "value length must be between 1 and 255 runes, inclusive",
+		}
+		if !all {
+			return err
+		}
+		errors = append(errors, err)
+	}
+
+	if _, ok := _ReportDisputeRequest_Status_InLookup[m.GetStatus()]; !ok {
+		err := ReportDisputeRequestValidationError{
+			field:  "Status",
+			reason: "value must be in list [DISPUTE_STATUS_OPEN DISPUTE_STATUS_WON DISPUTE_STATUS_LOST]",
+		}
+		if !all {
+			return err
+		}
+		errors = append(errors, err)
+	}
+
+	if m.AmountCents != nil {
+
+		if val := m.GetAmountCents(); val < 1 || val > 1000000000000 {
+			err := ReportDisputeRequestValidationError{
+				field:  "AmountCents",
+				reason: "value must be inside range [1, 1000000000000]",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if len(errors) > 0 {
+		return ReportDisputeRequestMultiError(errors)
+	}
+
+	return nil
+}
+
+// ReportDisputeRequestMultiError is an error wrapping multiple validation
+// errors returned by ReportDisputeRequest.ValidateAll() if the designated
+// constraints aren't met.
+type ReportDisputeRequestMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m ReportDisputeRequestMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m ReportDisputeRequestMultiError) AllErrors() []error { return m }
+
+// ReportDisputeRequestValidationError is the validation error returned by
+// ReportDisputeRequest.Validate if the designated constraints aren't met.
+type ReportDisputeRequestValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e ReportDisputeRequestValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e ReportDisputeRequestValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e ReportDisputeRequestValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e ReportDisputeRequestValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e ReportDisputeRequestValidationError) ErrorName() string {
+	return "ReportDisputeRequestValidationError"
+}
+
+// Error satisfies the builtin error interface
+func (e ReportDisputeRequestValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sReportDisputeRequest.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = ReportDisputeRequestValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = ReportDisputeRequestValidationError{}
+
+var _ReportDisputeRequest_Status_InLookup = map[DisputeStatus]struct{}{
+	2: {},
+	3: {},
+	4: {},
+}
+
+// Validate checks the field values on Dispute with the rules defined in the
+// proto definition for this message. If any rules are violated, the first
+// error encountered is returned, or nil if there are no violations.
+func (m *Dispute) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on Dispute with the rules defined in the
+// proto definition for this message. If any rules are violated, the result is
+// a list of violation errors wrapped in DisputeMultiError, or nil if none found.
+func (m *Dispute) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *Dispute) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	// no validation rules for ExternalDisputeId
+
+	// no validation rules for ExternalTransactionId
+
+	// no validation rules for ConversionId
+
+	// no validation rules for Status
+
+	// no validation rules for AmountCents
+
+	// no validation rules for Currency
+
+	// no validation rules for RefundedAmountCents
+
+	if all {
+		switch v := interface{}(m.GetCommission()).(type) {
+		case interface{ ValidateAll() error }:
+			if err := v.ValidateAll(); err != nil {
+				errors = append(errors, DisputeValidationError{
+					field:  "Commission",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		case interface{ Validate() error }:
+			if err := v.Validate(); err != nil {
+				errors = append(errors, DisputeValidationError{
+					field:  "Commission",
+					reason: "embedded message failed validation",
+					cause:  err,
+				})
+			}
+		}
+	} else if v, ok := interface{}(m.GetCommission()).(interface{ Validate() error }); ok {
+		if err := v.Validate(); err != nil {
+			return DisputeValidationError{
+				field:  "Commission",
+				reason: "embedded message failed validation",
+				cause:  err,
+			}
+		}
+	}
+
+	if len(errors) > 0 {
+		return DisputeMultiError(errors)
+	}
+
+	return nil
+}
+
+// DisputeMultiError is an error wrapping multiple validation errors returned
+// by Dispute.ValidateAll() if the designated constraints aren't met.
+type DisputeMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m DisputeMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m DisputeMultiError) AllErrors() []error { return m }
+
+// DisputeValidationError is the validation error returned by Dispute.Validate
+// if the designated constraints aren't met.
+type DisputeValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e DisputeValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e DisputeValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e DisputeValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e DisputeValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e DisputeValidationError) ErrorName() string { return "DisputeValidationError" }
+
+// Error satisfies the builtin error interface
+func (e DisputeValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sDispute.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = DisputeValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = DisputeValidationError{}
+
 // Validate checks the field values on RefundedCommission with the rules
 // defined in the proto definition for this message. If any rules are
 // violated, the first error encountered is returned, or nil if there are no violations.

@@ -100,8 +100,8 @@ type NotificationLogEntry struct {
 	// is `redirected`.
 	RedirectedTo *string `protobuf:"bytes,8,opt,name=redirected_to,json=redirectedTo,proto3,oneof" json:"redirected_to,omitempty"`
 	// Why the mail was not sent: `test_mode`, `mail_off`, `address_suppressed`,
-	// `recipient_removed`, `notifications_removed`, `recipient_refused`, `refused_by_server`
-	// or `undeliverable`. Null unless `status` is `suppressed`. A notification that waits for
+	// `address_not_verified`, `recipient_removed`, `notifications_removed`,
+	// `recipient_refused`, `refused_by_server` or `undeliverable`. Null unless `status` is `suppressed`. A notification that waits for
 	// the next mail of its category has no entry yet.
 	Reason *string `protobuf:"bytes,9,opt,name=reason,proto3,oneof" json:"reason,omitempty"`
 	// The time of the event that caused the mail.

@@ -98,6 +98,8 @@ const (
 	OriginPolicy_ORIGIN_POLICY_OBSERVE OriginPolicy = 1
 	// The click is rejected with ORIGIN_NOT_ALLOWED.
 	OriginPolicy_ORIGIN_POLICY_ENFORCE OriginPolicy = 2
+	// Clicks without an origin are rejected too.
+	OriginPolicy_ORIGIN_POLICY_ENFORCE_STRICT OriginPolicy = 3
 )
 
 // Enum value maps for OriginPolicy.
@@ -106,11 +108,13 @@ var (
 		0: "ORIGIN_POLICY_UNSPECIFIED",
 		1: "ORIGIN_POLICY_OBSERVE",
 		2: "ORIGIN_POLICY_ENFORCE",
+		3: "ORIGIN_POLICY_ENFORCE_STRICT",
 	}
 	OriginPolicy_value = map[string]int32{
-		"ORIGIN_POLICY_UNSPECIFIED": 0,
-		"ORIGIN_POLICY_OBSERVE":     1,
-		"ORIGIN_POLICY_ENFORCE":     2,
+		"ORIGIN_POLICY_UNSPECIFIED":    0,
+		"ORIGIN_POLICY_OBSERVE":        1,
+		"ORIGIN_POLICY_ENFORCE":        2,
+		"ORIGIN_POLICY_ENFORCE_STRICT": 3,
 	}
 )
 
@@ -399,8 +403,8 @@ type UpdateWorkspaceRequest struct {
 	// The origins of the merchant's pages, at most 50, for example
 	// `https://shop.example.com`, `https://*.example.com` or `http://localhost:3000`.
 	AllowedOrigins []string `protobuf:"bytes,5,rep,name=allowed_origins,json=allowedOrigins,proto3" json:"allowed_origins,omitempty"`
-	// The policy for clicks from other origins: `observe` or `enforce`. With `enforce`,
-	// `allowedOrigins` must not be empty. Null sets `observe`.
+	// The policy for clicks from other origins: `observe`, `enforce` or `enforce_strict`.
+	// Unless it is `observe`, `allowedOrigins` must not be empty. Null sets `observe`.
 	OriginPolicy OriginPolicy `protobuf:"varint,6,opt,name=origin_policy,json=originPolicy,proto3,enum=affiliate.v1.OriginPolicy" json:"origin_policy,omitempty"`
 	// The e-mail address to which all e-mail of test mode is sent. It must be the verified
 	// address of a member.
@@ -2559,11 +2563,12 @@ const file_affiliate_v1_workspace_proto_rawDesc = "" +
 	"\fROLE_MANAGER\x10\x03\x12\x10\n" +
 	"\fROLE_FINANCE\x10\x04\x12\x12\n" +
 	"\x0eROLE_DEVELOPER\x10\x05\x12\x0f\n" +
-	"\vROLE_VIEWER\x10\x06*c\n" +
+	"\vROLE_VIEWER\x10\x06*\x85\x01\n" +
 	"\fOriginPolicy\x12\x1d\n" +
 	"\x19ORIGIN_POLICY_UNSPECIFIED\x10\x00\x12\x19\n" +
 	"\x15ORIGIN_POLICY_OBSERVE\x10\x01\x12\x19\n" +
-	"\x15ORIGIN_POLICY_ENFORCE\x10\x022\x90\x0e\n" +
+	"\x15ORIGIN_POLICY_ENFORCE\x10\x02\x12 \n" +
+	"\x1cORIGIN_POLICY_ENFORCE_STRICT\x10\x032\x90\x0e\n" +
 	"\x10WorkspaceService\x12e\n" +
 	"\fGetWorkspace\x12!.affiliate.v1.GetWorkspaceRequest\x1a\x17.affiliate.v1.Workspace\"\x19\x82\xd3\xe4\x93\x02\x13\x12\x11/api/v1/workspace\x12n\n" +
 	"\x0fUpdateWorkspace\x12$.affiliate.v1.UpdateWorkspaceRequest\x1a\x17.affiliate.v1.Workspace\"\x1c\x82\xd3\xe4\x93\x02\x16:\x01*2\x11/api/v1/workspace\x12u\n" +
