@@ -396,7 +396,7 @@ func (c *Core) buildWork(
 	river.AddWorker(registered, stats.New(c.store, c.log, c.now))
 	river.AddWorker(registered, analytics.NewWorker(stores.Analytics(c.store.DB), c.log, c.now))
 	river.AddWorker(registered, fx.New(c.store, c.cfg.FXFile, c.log, c.now))
-	river.AddWorker(registered, check.New(c.store, c.log, c.now))
+	river.AddWorker(registered, check.New(c.store, c.log, c.clock.Machine))
 	river.AddWorker(registered, mails)
 	accounts.AddWorkers(registered)
 	processors.AddWorkers(registered)

@@ -97,6 +97,9 @@ func (c *Clock) ServerTime() time.Time {
 	return c.machine()
 }
 
+// Machine returns the time of the machine's clock.
+func (c *Clock) Machine() time.Time { return c.machine() }
+
 // At converts a time of a server to a time of Now. A manual clock is independent of all
 // servers, so the result is then the current time.
 func (c *Clock) At(server time.Time) time.Time {
