@@ -37,6 +37,12 @@ import (
 // TestMain checks that no goroutines remain after all systems have stopped. If all tests
 // ran, it also checks that every error code of the API was received at least once.
 func TestMain(m *testing.M) {
+	if os.Getenv(asCore) != "" {
+		if err := runFastCore(); err != nil {
+			fmt.Fprintln(os.Stderr, "core:", err)
+		}
+		os.Exit(1)
+	}
 	// A Redis pool that cannot connect tries again each second, and ends up to a second
 	// after it was closed.
 	reconnect := goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial")

@@ -126,15 +126,9 @@ type system struct {
 // hashKey is the key of digests and unsubscribe links.
 var hashKey = bytes.Repeat([]byte{9}, 32)
 
-// start runs a system until the test ends.
-func start(t *testing.T, s setup) *system {
+// environment returns the settings of all processes of a system.
+func (s setup) environment(t *testing.T) map[string]string {
 	t.Helper()
-	if s.database == "" {
-		s.database = pgtest.New(t)
-	}
-	if s.redis == "" {
-		s.redis = redistest.New(t)
-	}
 	env := map[string]string{
 		"TRIBUTARY_DATABASE_URL":        s.database,
 		"TRIBUTARY_REDIS_URL":           s.redis,
@@ -162,7 +156,19 @@ func start(t *testing.T, s setup) *system {
 		"TRIBUTARY_WEBHOOK_CA_FILE":       authorityFile(t),
 	}
 	maps.Copy(env, s.env)
+	return env
+}
 
+// start runs a system until the test ends.
+func start(t *testing.T, s setup) *system {
+	t.Helper()
+	if s.database == "" {
+		s.database = pgtest.New(t)
+	}
+	if s.redis == "" {
+		s.redis = redistest.New(t)
+	}
+	env := s.environment(t)
 	sys := &system{
 		clock:    &clock{},
 		database: s.database,
