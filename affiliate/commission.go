@@ -127,13 +127,17 @@ type CommissionItem struct {
 	ProgramName  string
 	PartnerName  string
 	PartnerEmail string
+	// ApprovedByName is the current name of ApprovedBy; nil for system and for a member who
+	// has left the workspace.
+	ApprovedByName *string
 }
 
 // CommissionDetail is a commission with its attribution and its history.
 type CommissionDetail struct {
 	CommissionItem
-	Attribution CommissionAttribution
-	History     []CommissionHistoryEntry // oldest first
+	OverrideByName *string // as ApprovedByName
+	Attribution    CommissionAttribution
+	History        []CommissionHistoryEntry // oldest first
 }
 
 // CommissionAttribution says why the partner earned the commission. It comes from
@@ -153,4 +157,5 @@ type CommissionHistoryEntry struct {
 	From   *CommissionStatus // nil for the creation
 	To     CommissionStatus
 	Reason *string
+	Name   *string // of Actor, as CommissionItem.ApprovedByName
 }

@@ -7,6 +7,8 @@ type ParticipantFilter struct {
 	Group  *GroupID
 	// ExternalID is the merchant's own id of the partner. The comparison is exact.
 	ExternalID string
+	// Tag is a tag of the participant. The comparison is exact.
+	Tag string
 	// Search is a prefix of the partner's name or e-mail address, of a present or
 	// former referral code, or of the participant id. Case does not matter.
 	Search string

@@ -60,9 +60,13 @@ type PartnerCommission struct {
 	OriginalAmountCents int64  // earned before any refund
 	Currency            string
 	SaleAmountCents     int64 // minor units of SaleCurrency
+	BaseAmountCents     int64 // to which the rate was applied, minor units of SaleCurrency
 	SaleCurrency        string
 	RecurringIndex      *int
 	PromoCode           *string
+	Click               *ClickID
+	Link                *LinkID
+	SubID               *string    // of the click, else of the report, else of the link
 	HoldUntil           *time.Time // nil if there is no hold period
 	RejectionCode       *string
 	ApprovedAt          *time.Time

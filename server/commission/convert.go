@@ -66,6 +66,7 @@ func (r reader) item(c affiliate.CommissionItem, now time.Time) *affiliatev1.Com
 		RejectionCode:         optionalEnum[affiliatev1.RejectionCode](c.RejectionCode),
 		ApprovedAt:            server.OptionalTimestamp(c.ApprovedAt),
 		ApprovedBy:            c.ApprovedBy,
+		ApprovedByName:        c.ApprovedByName,
 		RejectedAt:            server.OptionalTimestamp(c.RejectedAt),
 		PaidAt:                server.OptionalTimestamp(c.PaidAt),
 		RefundedAt:            server.OptionalTimestamp(c.RefundedAt),
@@ -81,6 +82,7 @@ func (r reader) detail(c affiliate.CommissionDetail, now time.Time) *affiliatev1
 	full := &affiliatev1.Commission{
 		OverrideReason: c.OverrideReason,
 		OverrideBy:     server.OptionalID(c.OverrideBy),
+		OverrideByName: c.OverrideByName,
 		RuleSnapshot:   ruleSnapshot(c.Rule),
 		Attribution: &affiliatev1.CommissionAttribution{
 			DecisionId:  c.Decision.String(),
@@ -94,11 +96,12 @@ func (r reader) detail(c affiliate.CommissionDetail, now time.Time) *affiliatev1
 	}
 	for i, entry := range c.History {
 		full.History[i] = &affiliatev1.CommissionHistoryEntry{
-			At:     server.Timestamp(entry.At),
-			Actor:  entry.Actor,
-			From:   optionalEnum[affiliatev1.CommissionStatus](entry.From),
-			To:     server.EnumValue[affiliatev1.CommissionStatus](entry.To),
-			Reason: entry.Reason,
+			At:        server.Timestamp(entry.At),
+			Actor:     entry.Actor,
+			ActorName: entry.Name,
+			From:      optionalEnum[affiliatev1.CommissionStatus](entry.From),
+			To:        server.EnumValue[affiliatev1.CommissionStatus](entry.To),
+			Reason:    entry.Reason,
 		}
 	}
 	server.CopyShared(full.ProtoReflect(), r.item(c.CommissionItem, now).ProtoReflect())

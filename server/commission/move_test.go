@@ -138,6 +138,15 @@ func TestApproveEarly_StoresActorAndReason(t *testing.T) {
 	if last := got.GetHistory()[1]; last.GetReason() != "an old partner" || last.GetActor() != f.Owner.String() {
 		t.Errorf("the history ends with %v, want the reason and the actor %s", last, f.Owner)
 	}
+	name := f.Texts(`select name from users where id = $1`, f.Owner)[0]
+	if last := got.GetHistory()[1]; last.GetActorName() != name || got.GetApprovedByName() != name || got.GetOverrideByName() != name {
+		t.Errorf("the commission has the names %q, %q and %q, want %q", last.GetActorName(), got.GetApprovedByName(), got.GetOverrideByName(), name)
+	}
+	f.Exec(`delete from members where user_id = $1`, f.Owner)
+	left, err := f.on(c).get()
+	if err != nil || left.GetHistory()[1].ActorName != nil || left.ApprovedByName != nil || left.OverrideByName != nil {
+		t.Errorf("after the member has left, the commission is %v, %v; want no name", left, err)
+	}
 	if object, _ := f.LastEvent(affiliate.EventCommissionApproved); strings.Contains(fmt.Sprint(object), "an old partner") {
 		t.Errorf("the event contains the reason, which only the merchant may read: %v", object)
 	}

@@ -132,6 +132,8 @@ func TestListParticipants_FiltersSearchesAndSorts(t *testing.T) {
 	}
 	f.foldStats()
 	f.mustUpdate(ids["Ada"], &updateRequest{ReferralCode: "Zeta-1"}, "referral_code")
+	f.mustUpdate(ids["Bob"], &updateRequest{Tags: []string{"vip", "press"}}, "tags")
+	f.mustUpdate(ids["Eve"], &updateRequest{Tags: []string{"press"}}, "tags")
 	other := f.inNewProgram()
 	other.Join("Ada")
 	other.Join("Bob")
@@ -161,6 +163,14 @@ func TestListParticipants_FiltersSearchesAndSorts(t *testing.T) {
 		"status by commission":             {req: &request{Status: approved, SortBy: new("commissionCents")}, want: []string{"Bob", "Cy_d"}},
 		"group":                            {req: &request{GroupId: new(group.ID.String())}, want: []string{"Eve", "Bob"}},
 		"group and status":                 {req: &request{GroupId: new(group.ID.String()), Status: approved}, want: []string{"Bob"}},
+		"tag":                              {req: &request{Tag: new("press")}, want: []string{"Eve", "Bob"}},
+		"tag, second page":                 {req: &request{Tag: new("press"), Page: new(int32(2)), PageSize: new(int32(1))}, want: []string{"Bob"}, total: 2},
+		"tag by clicks":                    {req: &request{Tag: new("press"), SortBy: new("clicks"), SortOrder: asc}, want: []string{"Bob", "Eve"}},
+		"tag and status":                   {req: &request{Tag: new("press"), Status: approved}, want: []string{"Bob"}},
+		"tag and group":                    {req: &request{Tag: new("vip"), GroupId: new(group.ID.String())}, want: []string{"Bob"}},
+		"tag and name":                     {req: &request{Tag: new("press"), Search: new("eve")}, want: []string{"Eve"}},
+		"part of a tag":                    {req: &request{Tag: new("pres")}},
+		"tag in another case":              {req: &request{Tag: new("VIP")}},
 		"name":                             {req: &request{Search: new("BOB")}, want: []string{"bobby", "Bob"}},
 		"name, sorted":                     {req: &request{Search: new("bob"), SortBy: new("clicks"), SortOrder: asc}, want: []string{"Bob", "bobby"}},
 		"name and status":                  {req: &request{Search: new("bob"), Status: approved}, want: []string{"Bob"}},

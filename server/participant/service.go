@@ -118,6 +118,7 @@ func (s *Service) ListParticipants(ctx context.Context, req *affiliatev1.ListPar
 		Search:     req.GetSearch(),
 		HideEmails: caller.Role == affiliate.RoleViewer,
 		ExternalID: req.GetExternalId(),
+		Tag:        req.GetTag(),
 		Group:      server.ParseOptionalID[affiliate.Group](req.GroupId),
 	}
 	order := affiliate.ParticipantOrder{

@@ -119,12 +119,16 @@ func TestListPartnerCommissions_ShowsPartnerFieldsOnly(t *testing.T) {
 	hold := at.Add(time.Hour)
 	id := p.addCommission(mine, func(c *affiliate.Commission) {
 		c.Status, c.RejectionCode, c.EventType, c.AmountCents = affiliate.CommissionRejected, new("duplicate"), affiliate.Renewal, 150
+		c.BaseAmountCents = 1000
 		c.SaleAmountCents, c.SaleCurrency, c.RecurringIndex, c.PromoCode = 1234, "USD", new(3), new("spring")
 		c.HoldUntil, c.ApprovedAt, c.RejectedAt, c.PaidAt, c.RefundedAt = &hold, &at, &at, &at, &at
 	})
+	click := f.NewClick(mine, func(c *affiliate.Click) { c.SubID = "post-12" })
 	flat := p.addCommission(mine, func(c *affiliate.Commission) {
-		c.Type, c.RateBps, c.FlatCents, c.CreatedAt = "flat", nil, new(int64(200)), f.Now().AddDate(-1, 0, 0)
+		c.Click, c.Type, c.RateBps, c.FlatCents, c.CreatedAt = &click.ID, "flat", nil, new(int64(200)), f.Now().AddDate(-1, 0, 0)
 	})
+	link := affiliate.NewID[affiliate.Link](f.Now())
+	f.Exec(`update conversions set link_id = $2, sub_id = 'report' where id = (select conversion_id from commissions where id = $1)`, id, link)
 	list := func() *affiliatev1.ListPartnerCommissionsResponse {
 		t.Helper()
 		list, err := f.service.ListPartnerCommissions(f.asLivePartner(jane), &affiliatev1.ListPartnerCommissionsRequest{})
@@ -142,7 +146,7 @@ func TestListPartnerCommissions_ShowsPartnerFieldsOnly(t *testing.T) {
 		Mode: affiliatev1.Mode_MODE_LIVE, Status: affiliatev1.CommissionStatus_COMMISSION_STATUS_REJECTED,
 		CommissionType: affiliatev1.CommissionType_COMMISSION_TYPE_PERCENTAGE, EventType: affiliatev1.EventType_EVENT_TYPE_RENEWAL,
 		RateBps: new(int32(2000)), AmountCents: 150, OriginalAmountCents: 200, ReversedAmountCents: 50, Currency: "EUR",
-		SaleAmountCents: 1234, SaleCurrency: "USD", RecurringIndex: new(int32(3)), PromoCode: new("spring"),
+		SaleAmountCents: 1234, BaseAmountCents: 1000, SaleCurrency: "USD", LinkId: new(link.String()), SubId: new("report"), RecurringIndex: new(int32(3)), PromoCode: new("spring"),
 		HoldUntil: server.Timestamp(hold), HoldActive: true, RejectionCode: affiliatev1.RejectionCode_REJECTION_CODE_DUPLICATE,
 		ApprovedAt: server.Timestamp(at), RejectedAt: server.Timestamp(at), PaidAt: server.Timestamp(at), RefundedAt: server.Timestamp(at),
 		CreatedAt: got.Data[0].CreatedAt,
@@ -155,7 +159,9 @@ func TestListPartnerCommissions_ShowsPartnerFieldsOnly(t *testing.T) {
 			t.Errorf("the test does not set the field %s", field.Name())
 		}
 	}
-	servertest.WantFields(t, "the flat commission", got.Data[1], &affiliatev1.PartnerCommission{Id: flat.String(), FlatAmountCents: new(int64(200))})
+	servertest.WantFields(t, "the flat commission", got.Data[1], &affiliatev1.PartnerCommission{
+		Id: flat.String(), FlatAmountCents: new(int64(200)), SubId: new("post-12"),
+	})
 	if c := got.Data[1]; c.RateBps != nil || c.HoldActive {
 		t.Errorf("the flat commission has the rate %d and hold_active = %t, want neither", c.GetRateBps(), c.HoldActive)
 	}

@@ -25,6 +25,20 @@ const commissionColumns = `
 	c.rejected_at, c.paid_at, c.refunded_at, c.payout_id as payout, c.rule_snapshot as rule,
 	c.version, c.created_at, c.updated_at`
 
+// reviewerName returns an expression for the current name of a reviewer of commissions c: a
+// member or a service token of the workspace. actor is an expression for the id of the
+// reviewer, which can be null or the word "system". The names are read by subqueries for
+// each row. With a join, Postgres could read the users of all workspaces.
+func reviewerName(actor string) string {
+	return `case when ` + actor + ` ~ '^[0-9a-f-]{36}$' then coalesce(
+		(
+			select u.name from users u join members m on m.user_id = u.id
+			where u.id = (` + actor + `)::uuid and u.erased_at is null and m.workspace_id = c.workspace_id
+		),
+		(select 'service:' || s.name from service_tokens s where s.workspace_id = c.workspace_id and s.id = (` + actor + `)::uuid)
+	) end`
+}
+
 var insertCommissions = rowsOf[newCommissionRow](`insert into commissions (%[1]s) values %[2]s`)
 
 type newCommissionRow struct {
@@ -146,11 +160,13 @@ func (s *Store) Commission(
 func commissionDetail(
 	ctx context.Context, q Queryer, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.CommissionID,
 ) (affiliate.CommissionDetail, error) {
-	const read = `
+	read := `
 		select ` + commissionColumns + `,
 			p.name as program_name, t.partner_name, t.partner_email,
+			` + reviewerName("c.approved_by") + ` as approved_by_name, ` + reviewerName("c.override_by::text") + ` as override_by_name,
 			d.method, d.reason_code, d.explanation, d.clicked_at, d.expires_at,
-			(select json_agg(json_build_object('at', h.at, 'actor', h.actor, 'from', h.from_status, 'to', h.to_status, 'reason', h.reason) order by h.seq)
+			(select json_agg(json_build_object('at', h.at, 'actor', h.actor, 'from', h.from_status, 'to', h.to_status, 'reason', h.reason,
+				'name', ` + reviewerName("h.actor") + `) order by h.seq)
 			from commission_history h
 			where h.workspace_id = c.workspace_id and h.commission_id = c.id) as history
 		from commissions c
@@ -161,7 +177,8 @@ func commissionDetail(
 	type row struct {
 		affiliate.CommissionItem
 		affiliate.CommissionAttribution
-		History []affiliate.CommissionHistoryEntry // oldest first
+		OverrideByName *string
+		History        []affiliate.CommissionHistoryEntry // oldest first
 	}
 	rows, _ := q.Query(ctx, read, scope.Workspace, scope.Mode, program, id)
 	found, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByNameLax[row])
@@ -174,6 +191,7 @@ func commissionDetail(
 	found.Scope = scope
 	return affiliate.CommissionDetail{
 		CommissionItem: found.CommissionItem,
+		OverrideByName: found.OverrideByName,
 		Attribution:    found.CommissionAttribution,
 		History:        found.History,
 	}, nil

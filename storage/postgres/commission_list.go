@@ -191,7 +191,7 @@ func readCommissions(
 
 // commissionPageSQL returns the statement for a page. The arguments of the statement are
 // the arguments of where, the size of the page and the offset of the page. The statement
-// reads the names of programmes and partners only for the rows of the page. Only the order
+// reads the names of programmes, partners and reviewers only for the rows of the page. Only the order
 // by partner needs the partner's name of every row. The names and addresses of partners are
 // the participants' copies, which an erasure replaces by the pseudonym.
 func commissionPageSQL(where conditions, order affiliate.CommissionOrder) string {
@@ -200,7 +200,8 @@ func commissionPageSQL(where conditions, order affiliate.CommissionOrder) string
 		from += " join participants t on t.workspace_id = c.workspace_id and t.id = c.participant_id"
 	}
 	return `
-		select ` + commissionColumns + `, p.name as program_name, t.partner_name, t.partner_email
+		select ` + commissionColumns + `, p.name as program_name, t.partner_name, t.partner_email,
+			` + reviewerName("c.approved_by") + ` as approved_by_name
 		from (select c.* from ` + from + ` where ` + where.sql() + ` order by ` + sort +
 		` limit ` + where.placeholder(1) + ` offset ` + where.placeholder(2) + `) c
 		join programs p on p.workspace_id = c.workspace_id and p.id = c.program_id

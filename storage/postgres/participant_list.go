@@ -13,11 +13,14 @@ import (
 // Lists of participants. For each order of a list there is an index that has this order,
 // and a page is read from this index. The cost of a page is its offset and its size, not
 // the size of the programme. The total is stored in list_counts, unless the filter has a
-// group or a search text.
+// group, an external id, a tag or a search text.
 //
 // The default order also has an index for a filter by status or group. For other orders
 // with such a filter, Postgres reads the programme's rows in order and skips those that
 // do not match, until the page is full. That is slow if few rows match.
+//
+// A filter by tag reads the programme's participants that have tags, newest first, from an
+// index that contains only them, and checks the tags of each. Its cost is their number.
 //
 // A search finds its rows through its own indexes. Its cost is its number of matches. If
 // there are more than affiliate.MaxSearchTotal matches, the total stops after that
@@ -108,7 +111,7 @@ var participantSorts = map[affiliate.ParticipantSort]struct{ descending, ascendi
 
 // ListParticipants returns one page of a programme's participants and the number of
 // participants on all pages. The number stops at affiliate.MaxSearchTotal if the filter
-// has a search text, and at affiliate.MaxTotal if it has a group. Errors: NOT_FOUND if
+// has a search text, and at affiliate.MaxTotal if it has a group or a tag. Errors: NOT_FOUND if
 // the programme or the filter's group does not exist.
 func (s *Store) ListParticipants(
 	ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID,
@@ -162,7 +165,7 @@ func (s *Store) checkGroup(ctx context.Context, scope affiliate.Scope, program a
 func participantListArgs(scope affiliate.Scope, program affiliate.ProgramID, filter affiliate.ParticipantFilter, page affiliate.Page) pgx.NamedArgs {
 	args := pgx.NamedArgs{
 		"workspace": scope.Workspace, "mode": scope.Mode, "program": program, "status": filter.Status, "group": filter.Group,
-		"external_id": filter.ExternalID, "limit": page.Size, "offset": page.Offset(),
+		"external_id": filter.ExternalID, "tag": filter.Tag, "limit": page.Size, "offset": page.Offset(),
 	}
 	if filter.Search != "" {
 		args["pattern"] = likePrefix(filter.Search)
@@ -182,6 +185,10 @@ func whereParticipants(filter affiliate.ParticipantFilter) string {
 	}
 	if filter.ExternalID != "" {
 		where += ` and t.external_id = @external_id`
+	}
+	if filter.Tag != "" {
+		// The first condition is that of the index participants_tagged.
+		where += ` and t.tags <> '{}' and @tag = any(t.tags)`
 	}
 	return where
 }
@@ -279,14 +286,14 @@ var (
 	countInGroupAndStatus = CountUpTo(affiliate.MaxTotal, participantsInGroup+` and t.status = @status`)
 )
 
-// countParticipantsSQL returns a statement that counts all rows of a filter. It is for a
-// filter with an external id, which at most one participant has.
+// countParticipantsSQL returns a statement that counts the rows of a filter. It is for a
+// filter with an external id, which at most one participant has, or with a tag.
 func countParticipantsSQL(filter affiliate.ParticipantFilter) string {
-	return `select count(*) from participants t` + whereParticipants(filter)
+	return CountUpTo(affiliate.MaxTotal, `from participants t`+whereParticipants(filter))
 }
 
 // countParticipants returns the number of participants on all pages. If the filter has
-// a group, the number stops at affiliate.MaxTotal.
+// a group or a tag, the number stops at affiliate.MaxTotal.
 func (s *Store) countParticipants(
 	ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, filter affiliate.ParticipantFilter, args pgx.NamedArgs,
 ) (total int64, err error) {
@@ -294,7 +301,7 @@ func (s *Store) countParticipants(
 	case filter.Search != "":
 		found, _ := args["found"].([]affiliate.ParticipantID)
 		return int64(len(found)), nil
-	case filter.ExternalID != "":
+	case filter.ExternalID != "", filter.Tag != "":
 		err = s.pool.QueryRow(ctx, countParticipantsSQL(filter), planForArgs, args).Scan(&total)
 		return total, err
 	case filter.Group != nil:

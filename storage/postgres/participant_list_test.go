@@ -83,6 +83,14 @@ func TestListParticipants_UsesIndexes(t *testing.T) {
 	check("an external id", list(external, newest), "Limit", "Index Scan using participants_external_id on participants")
 	_, externalArgs := postgres.ParticipantListSQL(f.Scope, f.Program, external, newest)
 	check("the number of an external id", f.Plan(postgres.CountParticipantsSQL(external), externalArgs), "Index Scan using participants_external_id on participants")
+	f.Exec(`
+		update participants set tags = array['press', 'tag-' || right(id::text, 1)]
+		where id in (select id from participants where program_id = $1 order by id limit 300)`, f.Program)
+	f.VacuumAnalyze()
+	tag := affiliate.ParticipantFilter{Tag: "press"}
+	check("a tag", list(tag, newest), "Limit", "Index Scan using participants_tagged on participants")
+	_, tagArgs := postgres.ParticipantListSQL(f.Scope, f.Program, tag, newest)
+	check("the number of a tag", f.Plan(postgres.CountParticipantsSQL(tag), tagArgs), "Limit", "participants_tagged")
 	check("a search that matches all", list(affiliate.ParticipantFilter{Search: "jane"}, newest), "Limit", "Index Scan using participants_by_age on participants")
 	check("the size of a group", f.Plan(postgres.CountInGroupSQL,
 		pgx.NamedArgs{"workspace": f.Scope.Workspace, "program": f.Program, "group": group}), "Limit", "Index Only Scan using participants_by_group")

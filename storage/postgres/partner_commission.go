@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -22,11 +24,13 @@ import (
 // filter has both a status and a programme. For the last page, nothing is counted.
 
 // partnerCommissionColumns are the columns that a partner may see, selected from
-// commissions c and programs p.
+// commissions c, programs p, conversions v and links l. The sub ids of clicks follow in a
+// second statement.
 const partnerCommissionColumns = `
 	c.id, c.program_id as program, p.name as program_name, c.participant_id as participant, c.mode, c.status,
 	c.commission_type as type, c.event_type, c.rate_bps, c.flat_amount_cents as flat_cents, c.amount_cents,
-	c.original_amount_cents, c.currency, c.sale_amount_cents, c.sale_currency, c.recurring_index, c.promo_code,
+	c.original_amount_cents, c.currency, c.sale_amount_cents, c.base_amount_cents, c.sale_currency, c.recurring_index, c.promo_code,
+	c.click_id as click, v.link_id as link, coalesce(v.sub_id, l.sub_id) as sub_id,
 	c.hold_until, c.rejection_code, c.approved_at, c.rejected_at, c.paid_at, c.refunded_at, c.created_at`
 
 // PartnerCommissions returns one page of a partner's commissions in the mode, and the
@@ -48,6 +52,9 @@ func (s *Store) PartnerCommissions(
 		return nil, 0, fmt.Errorf("read partner's commissions: %w", err)
 	}
 	commissions, err := pgx.CollectRows(rows, pgx.RowToStructByName[affiliate.PartnerCommission])
+	if err == nil {
+		err = s.addClickSubIDs(ctx, partner, mode, commissions)
+	}
 	if err != nil {
 		return nil, 0, fmt.Errorf("read partner's commissions: %w", err)
 	}
@@ -60,6 +67,58 @@ func (s *Store) PartnerCommissions(
 		return nil, 0, fmt.Errorf("count partner's commissions: %w", err)
 	}
 	return commissions, total, nil
+}
+
+// clickSubIDs reads the sub ids of clicks by their keys. The partner's participant of each
+// programme says in which workspace a click is. clicked_at is the time inside the id. $6 and
+// $7 are the first and the last time, so that Postgres skips the other partitions.
+const clickSubIDs = `
+	select k.id, k.sub_id
+	from unnest($3::uuid[], $4::uuid[], $5::timestamptz[]) as n (participant_id, id, clicked_at)
+	join participants t on t.partner_id = $1 and t.mode = $2 and t.id = n.participant_id
+	cross join lateral (
+		select c.id, c.sub_id from clicks c
+		where c.workspace_id = t.workspace_id and c.mode = $2 and c.id = n.id and c.clicked_at = n.clicked_at and c.clicked_at between $6 and $7
+		limit 1
+	) as k
+	where k.sub_id is not null`
+
+// addClickSubIDs sets the sub ids of the commissions whose clicks have one.
+func (s *Store) addClickSubIDs(ctx context.Context, partner affiliate.UserID, mode affiliate.Mode, commissions []affiliate.PartnerCommission) error {
+	var participants []affiliate.ParticipantID
+	var clicks []affiliate.ClickID
+	var times []time.Time
+	for _, c := range commissions {
+		if c.Click == nil {
+			continue
+		}
+		if at, ok := c.Click.Time(); ok {
+			participants, clicks, times = append(participants, c.Participant), append(clicks, *c.Click), append(times, at)
+		}
+	}
+	if len(clicks) == 0 {
+		return nil
+	}
+	type clickRow struct {
+		ID    affiliate.ClickID
+		SubID string
+	}
+	first, last := slices.MinFunc(times, time.Time.Compare), slices.MaxFunc(times, time.Time.Compare)
+	rows, _ := s.pool.Query(ctx, clickSubIDs, planForArgs, partner, mode, participants, clicks, times, first, last)
+	found, err := pgx.CollectRows(rows, pgx.RowToStructByName[clickRow])
+	if err != nil {
+		return fmt.Errorf("read the sub ids of clicks: %w", err)
+	}
+	subIDs := map[affiliate.ClickID]*string{}
+	for _, row := range found {
+		subIDs[row.ID] = &row.SubID
+	}
+	for i, c := range commissions {
+		if c.Click != nil && subIDs[*c.Click] != nil {
+			commissions[i].SubID = subIDs[*c.Click]
+		}
+	}
+	return nil
 }
 
 // partnerCommissionConditions returns the conditions for the rows of commissions c that
@@ -113,6 +172,8 @@ func partnerCommissionsSQL(where conditions, order affiliate.CommissionOrder) (p
 		from (select c.* from commissions c where ` + where.sql() + ` order by ` + sorted +
 		` limit ` + where.placeholder(1) + ` offset ` + where.placeholder(2) + `) c
 		join programs p on p.workspace_id = c.workspace_id and p.id = c.program_id
+		join conversions v on v.workspace_id = c.workspace_id and v.mode = c.mode and v.id = c.conversion_id
+		left join links l on l.workspace_id = c.workspace_id and l.id = v.link_id
 		order by ` + sorted
 	return page, commissionTotalSQL(where, affiliate.MaxTotal)
 }

@@ -56,8 +56,9 @@ func testCommissions(t *testing.T, sys *system) {
 	t.Run("without a hold a merchant approves, and may reject later", func(t *testing.T) {
 		id := withoutHold.earnCommission(t)
 		changeStatus(t, withoutHold, id, "approve", object{}).wantStatus(http.StatusOK).wantFields(object{
-			"status": "approved", "approvedBy": withoutHold.merchant.id, "holdUntil": nil, "holdActive": false,
-			"history.1.from": "pending", "history.1.to": "approved", "history.1.actor": withoutHold.merchant.id,
+			"status": "approved", "approvedBy": withoutHold.merchant.id, "approvedByName": "Mara Merchant", "holdUntil": nil, "holdActive": false,
+			"history.1.from": "pending", "history.1.to": "approved", "history.1.actor": withoutHold.merchant.id, "history.1.actorName": "Mara Merchant",
+			"history.0.actor": "system", "history.0.actorName": nil,
 		}).instant("approvedAt")
 		changeStatus(t, withoutHold, id, "approve", nil).wantError(http.StatusConflict, "COMMISSION_NOT_PENDING")
 		got := changeStatus(t, withoutHold, id, "reject", nil).wantStatus(http.StatusOK).wantFields(object{"status": "rejected", "rejectionReason": nil, "rejectionCode": nil})
@@ -206,7 +207,7 @@ func testAutomaticApproval(t *testing.T, sys *system) {
 		return nil
 	})
 	f.merchant.get(t, f.commissionPath(id)).wantFields(object{
-		"approvedBy": "system", "holdActive": false, "history.1.from": "pending", "history.1.to": "approved", "history.1.actor": "system",
+		"approvedBy": "system", "approvedByName": nil, "holdActive": false, "history.1.from": "pending", "history.1.to": "approved", "history.1.actor": "system",
 	}).instant("approvedAt")
 
 	// The job has not approved the flagged commission and the commission of the programme

@@ -387,9 +387,9 @@ func (c *referenceCalls) conversions(t *testing.T) {
 	c.call(c.server, "POST", "/api/v1/conversions/refunds", object{
 		"external_transaction_id": "order-1002", "external_refund_id": "refund-1", "amount_cents": 3300, "reason": "One of three returned",
 	})
-	c.report("order-1010", nil)
+	c.report("order-2001", nil)
 	c.call(c.server, "POST", "/api/v1/conversions/disputes", object{
-		"external_transaction_id": "order-1010", "external_dispute_id": "dispute-1", "status": "open", "amount_cents": 2500,
+		"external_transaction_id": "order-2001", "external_dispute_id": "dispute-1", "status": "open", "amount_cents": 2500,
 	})
 	c.call(c.server, "GET", "/api/v1/conversions?external_transaction_id=order-1001", nil)
 	c.call(c.server, "GET", "/api/v1/conversions/"+c.conversion, nil)

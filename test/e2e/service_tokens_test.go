@@ -70,9 +70,12 @@ func testServiceTokenManages(t *testing.T, sys *system) {
 	held := sys.newFixtureFor(t, owner, sys.newPartner(t).inMode("test"), rules(nil))
 	early := held.commissionPath(held.earnCommission(t))
 	service.patch(t, early+"/approve-override", object{"reason": "an old partner"}).wantStatus(http.StatusOK)
-	if got := service.get(t, early).wantStatus(http.StatusOK); got.text("overrideBy") != got.text("approvedBy") {
+	got := service.get(t, early).wantStatus(http.StatusOK)
+	if got.text("overrideBy") != got.text("approvedBy") {
 		t.Errorf("overrideBy is %v, want the id of the token, %v", got.value("overrideBy"), got.value("approvedBy"))
 	}
+	name := "service:" + owner.get(t, serviceTokensPath).text("data.0.name")
+	got.wantFields(object{"approvedByName": name, "overrideByName": name, "history.1.actorName": name})
 	other := sys.newPartner(t).inMode("test")
 	colleague := other.post(t, f.applyPath(), object{}).wantStatus(http.StatusCreated).text("id")
 	service.patch(t, path+"/partners/"+colleague+"/approve", nil).wantStatus(http.StatusOK)

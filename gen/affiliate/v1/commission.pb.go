@@ -2001,8 +2001,8 @@ type CommissionListItem struct {
 	RejectionCode RejectionCode `protobuf:"varint,35,opt,name=rejection_code,json=rejectionCode,proto3,enum=affiliate.v1.RejectionCode" json:"rejection_code,omitempty"`
 	// The time of the approval. Null if the commission was not approved.
 	ApprovedAt *timestamppb.Timestamp `protobuf:"bytes,36,opt,name=approved_at,json=approvedAt,proto3" json:"approved_at,omitempty"`
-	// The id of the user who approved the commission, or `system`. Null if it was not
-	// approved.
+	// The id of the user or service token that approved the commission, or `system`. Null if
+	// it was not approved.
 	ApprovedBy *string `protobuf:"bytes,37,opt,name=approved_by,json=approvedBy,proto3,oneof" json:"approved_by,omitempty"`
 	// The time of the rejection. Null if the commission was not rejected.
 	RejectedAt *timestamppb.Timestamp `protobuf:"bytes,38,opt,name=rejected_at,json=rejectedAt,proto3" json:"rejected_at,omitempty"`
@@ -2011,11 +2011,14 @@ type CommissionListItem struct {
 	// The time when the commission became `refunded`. Null otherwise.
 	RefundedAt *timestamppb.Timestamp `protobuf:"bytes,40,opt,name=refunded_at,json=refundedAt,proto3" json:"refunded_at,omitempty"`
 	// The payout that contains the commission. Null if none does.
-	PayoutId      *string                `protobuf:"bytes,41,opt,name=payout_id,json=payoutId,proto3,oneof" json:"payout_id,omitempty"`
-	CreatedAt     *timestamppb.Timestamp `protobuf:"bytes,42,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
-	UpdatedAt     *timestamppb.Timestamp `protobuf:"bytes,43,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	PayoutId  *string                `protobuf:"bytes,41,opt,name=payout_id,json=payoutId,proto3,oneof" json:"payout_id,omitempty"`
+	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,42,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	UpdatedAt *timestamppb.Timestamp `protobuf:"bytes,43,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
+	// The current name of the member in `approvedBy`, or `service:` and the name of the
+	// service token. Null for `system`, and if the member has left the workspace.
+	ApprovedByName *string `protobuf:"bytes,44,opt,name=approved_by_name,json=approvedByName,proto3,oneof" json:"approved_by_name,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *CommissionListItem) Reset() {
@@ -2349,6 +2352,13 @@ func (x *CommissionListItem) GetUpdatedAt() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *CommissionListItem) GetApprovedByName() string {
+	if x != nil && x.ApprovedByName != nil {
+		return *x.ApprovedByName
+	}
+	return ""
+}
+
 // Commission is the full record of a commission. It has the fields of CommissionListItem,
 // with the same field numbers, and further fields.
 type Commission struct {
@@ -2419,8 +2429,8 @@ type Commission struct {
 	RejectionCode RejectionCode `protobuf:"varint,35,opt,name=rejection_code,json=rejectionCode,proto3,enum=affiliate.v1.RejectionCode" json:"rejection_code,omitempty"`
 	// The time of the approval. Null if the commission was not approved.
 	ApprovedAt *timestamppb.Timestamp `protobuf:"bytes,36,opt,name=approved_at,json=approvedAt,proto3" json:"approved_at,omitempty"`
-	// The id of the user who approved the commission, or `system`. Null if it was not
-	// approved.
+	// The id of the user or service token that approved the commission, or `system`. Null if
+	// it was not approved.
 	ApprovedBy *string `protobuf:"bytes,37,opt,name=approved_by,json=approvedBy,proto3,oneof" json:"approved_by,omitempty"`
 	// The time of the rejection. Null if the commission was not rejected.
 	RejectedAt *timestamppb.Timestamp `protobuf:"bytes,38,opt,name=rejected_at,json=rejectedAt,proto3" json:"rejected_at,omitempty"`
@@ -2432,11 +2442,16 @@ type Commission struct {
 	PayoutId  *string                `protobuf:"bytes,41,opt,name=payout_id,json=payoutId,proto3,oneof" json:"payout_id,omitempty"`
 	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,42,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	UpdatedAt *timestamppb.Timestamp `protobuf:"bytes,43,opt,name=updated_at,json=updatedAt,proto3" json:"updated_at,omitempty"`
+	// The current name of the member in `approvedBy`, or `service:` and the name of the
+	// service token. Null for `system`, and if the member has left the workspace.
+	ApprovedByName *string `protobuf:"bytes,44,opt,name=approved_by_name,json=approvedByName,proto3,oneof" json:"approved_by_name,omitempty"`
 	// The reason of an early approval. It is never shown to the partner. Null if there was
 	// no early approval.
 	OverrideReason *string `protobuf:"bytes,50,opt,name=override_reason,json=overrideReason,proto3,oneof" json:"override_reason,omitempty"`
 	// The id of the user who approved the commission early. Null if nobody did.
 	OverrideBy *string `protobuf:"bytes,51,opt,name=override_by,json=overrideBy,proto3,oneof" json:"override_by,omitempty"`
+	// The name of `overrideBy`, as in `approvedByName`.
+	OverrideByName *string `protobuf:"bytes,55,opt,name=override_by_name,json=overrideByName,proto3,oneof" json:"override_by_name,omitempty"`
 	// The rules that computed the commission. Later changes of the rules do not affect
 	// it.
 	RuleSnapshot *RuleSnapshot `protobuf:"bytes,52,opt,name=rule_snapshot,json=ruleSnapshot,proto3" json:"rule_snapshot,omitempty"`
@@ -2779,6 +2794,13 @@ func (x *Commission) GetUpdatedAt() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *Commission) GetApprovedByName() string {
+	if x != nil && x.ApprovedByName != nil {
+		return *x.ApprovedByName
+	}
+	return ""
+}
+
 func (x *Commission) GetOverrideReason() string {
 	if x != nil && x.OverrideReason != nil {
 		return *x.OverrideReason
@@ -2789,6 +2811,13 @@ func (x *Commission) GetOverrideReason() string {
 func (x *Commission) GetOverrideBy() string {
 	if x != nil && x.OverrideBy != nil {
 		return *x.OverrideBy
+	}
+	return ""
+}
+
+func (x *Commission) GetOverrideByName() string {
+	if x != nil && x.OverrideByName != nil {
+		return *x.OverrideByName
 	}
 	return ""
 }
@@ -3012,14 +3041,16 @@ func (x *CommissionAttribution) GetExpiresAt() *timestamppb.Timestamp {
 type CommissionHistoryEntry struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	At    *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=at,proto3" json:"at,omitempty"`
-	// The id of the user who made the change, or `system`.
+	// The id of the user or service token that made the change, or `system`.
 	Actor string `protobuf:"bytes,2,opt,name=actor,proto3" json:"actor,omitempty"`
 	// The status before the change. Null for the first entry.
 	From CommissionStatus `protobuf:"varint,3,opt,name=from,proto3,enum=affiliate.v1.CommissionStatus" json:"from,omitempty"`
 	// The status after the change.
 	To CommissionStatus `protobuf:"varint,4,opt,name=to,proto3,enum=affiliate.v1.CommissionStatus" json:"to,omitempty"`
 	// The reason or note that was given for the change. Null if there is none.
-	Reason        *string `protobuf:"bytes,5,opt,name=reason,proto3,oneof" json:"reason,omitempty"`
+	Reason *string `protobuf:"bytes,5,opt,name=reason,proto3,oneof" json:"reason,omitempty"`
+	// The name of `actor`, as in `approvedByName`.
+	ActorName     *string `protobuf:"bytes,6,opt,name=actor_name,json=actorName,proto3,oneof" json:"actor_name,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3085,6 +3116,13 @@ func (x *CommissionHistoryEntry) GetTo() CommissionStatus {
 func (x *CommissionHistoryEntry) GetReason() string {
 	if x != nil && x.Reason != nil {
 		return *x.Reason
+	}
+	return ""
+}
+
+func (x *CommissionHistoryEntry) GetActorName() string {
+	if x != nil && x.ActorName != nil {
+		return *x.ActorName
 	}
 	return ""
 }
@@ -3317,7 +3355,7 @@ const file_affiliate_v1_commission_proto_rawDesc = "" +
 	"\amessage\x18\x06 \x01(\tH\x01R\amessage\x88\x01\x01B\a\n" +
 	"\x05_codeB\n" +
 	"\n" +
-	"\b_message\"\xb2\x10\n" +
+	"\b_message\"\xf6\x10\n" +
 	"\x12CommissionListItem\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1d\n" +
 	"\n" +
@@ -3375,7 +3413,8 @@ const file_affiliate_v1_commission_proto_rawDesc = "" +
 	"\n" +
 	"created_at\x18* \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x129\n" +
 	"\n" +
-	"updated_at\x18+ \x01(\v2\x1a.google.protobuf.TimestampR\tupdatedAtB\v\n" +
+	"updated_at\x18+ \x01(\v2\x1a.google.protobuf.TimestampR\tupdatedAt\x12-\n" +
+	"\x10approved_by_name\x18, \x01(\tH\vR\x0eapprovedByName\x88\x01\x01B\v\n" +
 	"\t_click_idB\r\n" +
 	"\v_promo_codeB\x0f\n" +
 	"\r_customer_refB\v\n" +
@@ -3389,7 +3428,8 @@ const file_affiliate_v1_commission_proto_rawDesc = "" +
 	"\x11_rejection_reasonB\x0e\n" +
 	"\f_approved_byB\f\n" +
 	"\n" +
-	"_payout_id\"\xea\x12\n" +
+	"_payout_idB\x13\n" +
+	"\x11_approved_by_name\"\xf2\x13\n" +
 	"\n" +
 	"Commission\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1d\n" +
@@ -3448,10 +3488,12 @@ const file_affiliate_v1_commission_proto_rawDesc = "" +
 	"\n" +
 	"created_at\x18* \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x129\n" +
 	"\n" +
-	"updated_at\x18+ \x01(\v2\x1a.google.protobuf.TimestampR\tupdatedAt\x12,\n" +
-	"\x0foverride_reason\x182 \x01(\tH\vR\x0eoverrideReason\x88\x01\x01\x12$\n" +
-	"\voverride_by\x183 \x01(\tH\fR\n" +
-	"overrideBy\x88\x01\x01\x12?\n" +
+	"updated_at\x18+ \x01(\v2\x1a.google.protobuf.TimestampR\tupdatedAt\x12-\n" +
+	"\x10approved_by_name\x18, \x01(\tH\vR\x0eapprovedByName\x88\x01\x01\x12,\n" +
+	"\x0foverride_reason\x182 \x01(\tH\fR\x0eoverrideReason\x88\x01\x01\x12$\n" +
+	"\voverride_by\x183 \x01(\tH\rR\n" +
+	"overrideBy\x88\x01\x01\x12-\n" +
+	"\x10override_by_name\x187 \x01(\tH\x0eR\x0eoverrideByName\x88\x01\x01\x12?\n" +
 	"\rrule_snapshot\x184 \x01(\v2\x1a.affiliate.v1.RuleSnapshotR\fruleSnapshot\x12E\n" +
 	"\vattribution\x185 \x01(\v2#.affiliate.v1.CommissionAttributionR\vattribution\x12>\n" +
 	"\ahistory\x186 \x03(\v2$.affiliate.v1.CommissionHistoryEntryR\ahistoryB\v\n" +
@@ -3468,9 +3510,11 @@ const file_affiliate_v1_commission_proto_rawDesc = "" +
 	"\x11_rejection_reasonB\x0e\n" +
 	"\f_approved_byB\f\n" +
 	"\n" +
-	"_payout_idB\x12\n" +
+	"_payout_idB\x13\n" +
+	"\x11_approved_by_nameB\x12\n" +
 	"\x10_override_reasonB\x0e\n" +
-	"\f_override_by\"\xe1\x02\n" +
+	"\f_override_byB\x13\n" +
+	"\x11_override_by_name\"\xe1\x02\n" +
 	"\fRuleSnapshot\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\x05R\aversion\x123\n" +
 	"\x05rules\x18\x02 \x01(\v2\x1d.affiliate.v1.CommissionRulesR\x05rules\x12M\n" +
@@ -3494,14 +3538,17 @@ const file_affiliate_v1_commission_proto_rawDesc = "" +
 	"clicked_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tclickedAt\x129\n" +
 	"\n" +
 	"expires_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAtB\t\n" +
-	"\a_method\"\xe6\x01\n" +
+	"\a_method\"\x99\x02\n" +
 	"\x16CommissionHistoryEntry\x12*\n" +
 	"\x02at\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x14\n" +
 	"\x05actor\x18\x02 \x01(\tR\x05actor\x122\n" +
 	"\x04from\x18\x03 \x01(\x0e2\x1e.affiliate.v1.CommissionStatusR\x04from\x12.\n" +
 	"\x02to\x18\x04 \x01(\x0e2\x1e.affiliate.v1.CommissionStatusR\x02to\x12\x1b\n" +
-	"\x06reason\x18\x05 \x01(\tH\x00R\x06reason\x88\x01\x01B\t\n" +
-	"\a_reason*\xd0\x01\n" +
+	"\x06reason\x18\x05 \x01(\tH\x00R\x06reason\x88\x01\x01\x12\"\n" +
+	"\n" +
+	"actor_name\x18\x06 \x01(\tH\x01R\tactorName\x88\x01\x01B\t\n" +
+	"\a_reasonB\r\n" +
+	"\v_actor_name*\xd0\x01\n" +
 	"\x10CommissionStatus\x12!\n" +
 	"\x1dCOMMISSION_STATUS_UNSPECIFIED\x10\x00\x12\x1d\n" +
 	"\x19COMMISSION_STATUS_PENDING\x10\x01\x12\x1e\n" +

@@ -3663,6 +3663,10 @@ func (m *CommissionListItem) validate(all bool) error {
 		// no validation rules for PayoutId
 	}
 
+	if m.ApprovedByName != nil {
+		// no validation rules for ApprovedByName
+	}
+
 	if len(errors) > 0 {
 		return CommissionListItemMultiError(errors)
 	}
@@ -4152,12 +4156,20 @@ func (m *Commission) validate(all bool) error {
 		// no validation rules for PayoutId
 	}
 
+	if m.ApprovedByName != nil {
+		// no validation rules for ApprovedByName
+	}
+
 	if m.OverrideReason != nil {
 		// no validation rules for OverrideReason
 	}
 
 	if m.OverrideBy != nil {
 		// no validation rules for OverrideBy
+	}
+
+	if m.OverrideByName != nil {
+		// no validation rules for OverrideByName
 	}
 
 	if len(errors) > 0 {
@@ -4664,6 +4676,10 @@ func (m *CommissionHistoryEntry) validate(all bool) error {
 
 	if m.Reason != nil {
 		// no validation rules for Reason
+	}
+
+	if m.ActorName != nil {
+		// no validation rules for ActorName
 	}
 
 	if len(errors) > 0 {

@@ -895,7 +895,9 @@ type ListParticipantsRequest struct {
 	// Only participants of this group.
 	GroupId *string `protobuf:"bytes,8,opt,name=group_id,json=groupId,proto3,oneof" json:"group_id,omitempty"`
 	// Only the participant with this external id. The whole id is compared, and case matters.
-	ExternalId    *string `protobuf:"bytes,9,opt,name=external_id,json=externalId,proto3,oneof" json:"external_id,omitempty"`
+	ExternalId *string `protobuf:"bytes,9,opt,name=external_id,json=externalId,proto3,oneof" json:"external_id,omitempty"`
+	// Only participants with this tag. The whole tag is compared, and case matters.
+	Tag           *string `protobuf:"bytes,10,opt,name=tag,proto3,oneof" json:"tag,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -993,12 +995,19 @@ func (x *ListParticipantsRequest) GetExternalId() string {
 	return ""
 }
 
+func (x *ListParticipantsRequest) GetTag() string {
+	if x != nil && x.Tag != nil {
+		return *x.Tag
+	}
+	return ""
+}
+
 type ListParticipantsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Data  []*Participant         `protobuf:"bytes,1,rep,name=data,proto3" json:"data,omitempty"`
 	// The number of matching participants on all pages. With a search, it is counted up to
-	// 10,000, and with the filter `groupId` up to 100,000. If there are more participants,
-	// the total is this limit and the response has the header `Total-Capped: true`. All
+	// 10,000, and with the filters `groupId` and `tag` up to 100,000. If there are more
+	// participants, the total is this limit and the response has the header `Total-Capped: true`. All
 	// other totals are exact.
 	Total int64 `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
 	// The page that was returned.
@@ -2331,7 +2340,7 @@ const file_affiliate_v1_participant_proto_rawDesc = "" +
 	"\x1eAcceptParticipantInviteRequest\x12 \n" +
 	"\x05token\x18\x01 \x01(\tB\n" +
 	"\xfaB\ar\x05\x10\x01\x18\x80\x04R\x05token\x12!\n" +
-	"\faccept_terms\x18\x02 \x01(\bR\vacceptTerms\"\xbc\x04\n" +
+	"\faccept_terms\x18\x02 \x01(\bR\vacceptTerms\"\xe8\x04\n" +
 	"\x17ListParticipantsRequest\x12\x1d\n" +
 	"\n" +
 	"program_id\x18\x01 \x01(\tR\tprogramId\x12 \n" +
@@ -2344,7 +2353,9 @@ const file_affiliate_v1_participant_proto_rawDesc = "" +
 	"sort_order\x18\a \x01(\x0e2\x17.affiliate.v1.SortOrderR\tsortOrder\x12(\n" +
 	"\bgroup_id\x18\b \x01(\tB\b\xfaB\x05r\x03\xb0\x01\x01H\x04R\agroupId\x88\x01\x01\x121\n" +
 	"\vexternal_id\x18\t \x01(\tB\v\xfaB\x04r\x02\x18x\xa8\xbb\x18\x01H\x05R\n" +
-	"externalId\x88\x01\x01B\a\n" +
+	"externalId\x88\x01\x01\x12\"\n" +
+	"\x03tag\x18\n" +
+	" \x01(\tB\v\xfaB\x04r\x02\x182\xa8\xbb\x18\x01H\x06R\x03tag\x88\x01\x01B\a\n" +
 	"\x05_pageB\f\n" +
 	"\n" +
 	"_page_sizeB\t\n" +
@@ -2352,7 +2363,8 @@ const file_affiliate_v1_participant_proto_rawDesc = "" +
 	"\n" +
 	"\b_sort_byB\v\n" +
 	"\t_group_idB\x0e\n" +
-	"\f_external_id\"\x89\x01\n" +
+	"\f_external_idB\x06\n" +
+	"\x04_tag\"\x89\x01\n" +
 	"\x18ListParticipantsResponse\x12-\n" +
 	"\x04data\x18\x01 \x03(\v2\x19.affiliate.v1.ParticipantR\x04data\x12\x14\n" +
 	"\x05total\x18\x02 \x01(\x03R\x05total\x12\x12\n" +

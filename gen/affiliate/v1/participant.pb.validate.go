@@ -1548,6 +1548,21 @@ func (m *ListParticipantsRequest) validate(all bool) error {
 
 	}
 
+	if m.Tag != nil {
+
+		if utf8.RuneCountInString(m.GetTag()) > 50 {
+			err := ListParticipantsRequestValidationError{
+				field:  "Tag",
+				reason: "value length must be at most 50 runes",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
 	if len(errors) > 0 {
 		return ListParticipantsRequestMultiError(errors)
 	}

@@ -1522,6 +1522,8 @@ func (m *PartnerCommission) validate(all bool) error {
 		}
 	}
 
+	// no validation rules for BaseAmountCents
+
 	if m.RateBps != nil {
 		// no validation rules for RateBps
 	}
@@ -1536,6 +1538,14 @@ func (m *PartnerCommission) validate(all bool) error {
 
 	if m.PromoCode != nil {
 		// no validation rules for PromoCode
+	}
+
+	if m.LinkId != nil {
+		// no validation rules for LinkId
+	}
+
+	if m.SubId != nil {
+		// no validation rules for SubId
 	}
 
 	if len(errors) > 0 {
