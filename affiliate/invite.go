@@ -10,6 +10,10 @@ import (
 // InviteLife is how long an invitation can be accepted.
 const InviteLife = 7 * 24 * time.Hour
 
+// InviteMailInterval is the least time between two mails of invitations to one address and
+// programme.
+const InviteMailInterval = time.Hour
+
 // Invite is an invitation by e-mail, either of a member to a workspace or of a partner
 // to a programme. Its tokens are stored as digests (InviteTokens).
 type Invite struct {

@@ -86,9 +86,14 @@ type MailRecipient struct {
 // MailFacts are the facts that the text of a mail contains. Each kind of mail uses some
 // of the fields.
 type MailFacts struct {
-	WorkspaceName string           `json:"workspaceName,omitempty"`
-	ProgramName   string           `json:"programName,omitempty"`
-	InviterName   string           `json:"inviterName,omitempty"`
+	WorkspaceName string `json:"workspaceName,omitempty"`
+	ProgramName   string `json:"programName,omitempty"`
+	InviterName   string `json:"inviterName,omitempty"`
+	// Message is what the inviter wrote to the recipient. Rate is the commission in words,
+	// and Link the referral link of the recipient.
+	Message       string           `json:"message,omitempty"`
+	Rate          string           `json:"rate,omitempty"`
+	Link          string           `json:"link,omitempty"`
 	Role          Role             `json:"role,omitempty"`
 	NewAddress    string           `json:"newAddress,omitempty"` // of a MailEmailChangeNotice
 	PayoutMethod  PayoutMethod     `json:"payoutMethod,omitempty"`

@@ -14,6 +14,7 @@ const (
 	NeedsDestination = "is required without {landing_url} for an active programme"
 	MustNotBeEmpty   = "must not be empty"
 	MustNotHaveNUL   = "must not contain the NUL character"
+	MustBePlainText  = "must not contain ://, www. or characters that change the direction of text"
 	MustBePlainName  = "must not contain ://, www., line breaks or characters that change the direction of text"
 )
 

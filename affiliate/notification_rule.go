@@ -297,7 +297,7 @@ var notificationRules = []NotificationRule{
 	},
 	{
 		Type: NotificationType(EventParticipantApproved), Audience: Partner, Category: CategoryApplicationStatus, Severity: SeverityInfo,
-		Title: "You are in", Body: "You take part in {program}. You can share your link now.", Resource: ResourceParticipant,
+		Title: "You are in", Body: "You take part in {program}. You can share your link now.[ You earn {rate}.][ Your link: {link}]", Resource: ResourceParticipant,
 	},
 	{
 		Type: NotificationType(EventParticipantRejected), Audience: Partner, Category: CategoryApplicationStatus, Severity: SeverityInfo,

@@ -191,6 +191,16 @@ func (p Program) Move(newStatus ProgramStatus, at time.Time) (Program, error) {
 	return p, nil
 }
 
+// ReferralURL returns the default link of a participant with a referral code. It is empty if
+// the programme has no page.
+func (p Program) ReferralURL(code string) string {
+	link := Link{Code: code, Param: p.LinkParam}
+	if link.Destination = p.LandingURL; link.Destination == nil {
+		link.Destination = p.WebsiteURL
+	}
+	return link.URL()
+}
+
 // CheckNotArchived returns an error if the programme is archived and its contents
 // therefore cannot be changed. Errors: PROGRAM_STATE_INVALID.
 func (p Program) CheckNotArchived() error {

@@ -1,6 +1,10 @@
 package affiliate
 
-import "slices"
+import (
+	"slices"
+	"strconv"
+	"strings"
+)
 
 // A rate can be set at several levels. The most specific rate that is set applies
 // (DECISIONS.md section 6):
@@ -143,4 +147,60 @@ func (r Rules) commonProductRate(products []string) (common sourcedRate, ok bool
 func sameRate(a, b Rate) bool {
 	equal := func(x, y *int64) bool { return (x == nil) == (y == nil) && deref(x) == deref(y) }
 	return equal(a.Bps, b.Bps) && equal(a.FlatCents, b.FlatCents)
+}
+
+// RateText returns a rate in words, for example "20% of each sale, for 12 months". own is the
+// rate of a participant or a group; nil if the rates of the programme apply. currency is the
+// currency of the programme.
+func (r Rules) RateText(own *Rate, currency string) string {
+	rate := Rate{Bps: r.RateBps, FlatCents: r.FlatCents}
+	if own != nil {
+		rate = *own
+	}
+	of := "each " + r.earningEvent()
+	if r.Recurring.FirstPaymentOnly {
+		of = "a customer's first " + r.earningEvent()
+	}
+	var text strings.Builder
+	if rate.FlatCents != nil {
+		text.WriteString(FormatMoney(Money{*rate.FlatCents, currency}) + " for " + of)
+	} else {
+		text.WriteString(percentText(*rate.Bps) + " of " + of)
+	}
+	if own == nil {
+		if r.LaterRateBps != nil && !r.Recurring.FirstPaymentOnly {
+			text.WriteString(", " + percentText(*r.LaterRateBps) + " from a customer's second payment on")
+		}
+		if n := len(r.Tiers); n > 0 {
+			text.WriteString(", " + percentText(r.Tiers[n-1].RateBps) + " after many sales")
+		}
+		if len(r.Products) > 0 || slices.ContainsFunc(r.Events, func(e EventRate) bool { return e.Rate != (Rate{}) }) {
+			text.WriteString(", with other rates in some cases")
+		}
+	}
+	if months := r.Recurring.MaxMonths; months != nil {
+		text.WriteString(", for " + count(*months, "month"))
+	}
+	if payments := r.Recurring.MaxPayments; payments != nil {
+		text.WriteString(", for at most " + count(*payments, "payment") + " of a customer")
+	}
+	return text.String()
+}
+
+// earningEvent returns the word for the events that earn.
+func (r Rules) earningEvent() string {
+	if len(r.Events) == 0 || slices.ContainsFunc(r.Events, func(e EventRate) bool { return e.EventType.Priced() }) {
+		return "sale"
+	}
+	return "conversion"
+}
+
+func percentText(bps int64) string { return Percent(bps).String() + "%" }
+
+// count returns a number with its noun.
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return strconv.Itoa(n) + " " + noun + "s"
 }

@@ -281,3 +281,40 @@ func TestCalculate_LaterRateStartsWithSecondPayment(t *testing.T) {
 		})
 	}
 }
+
+func TestRules_RateText(t *testing.T) {
+	percent := Rules{Type: Percentage, RateBps: ref[int64](2000)}
+	fixed := Rules{Type: Flat, FlatCents: ref[int64](500)}
+	with := func(r Rules, change func(*Rules)) Rules {
+		change(&r)
+		return r
+	}
+	year := Recurring{MaxMonths: ref(12)}
+	for want, tc := range map[string]struct {
+		rules Rules
+		own   *Rate
+	}{
+		"20% of each sale":                {rules: percent},
+		"20% of each sale, for 12 months": {rules: with(percent, func(r *Rules) { r.Recurring = year })},
+		"20% of each sale, for 1 month, for at most 6 payments of a customer": {rules: with(percent, func(r *Rules) {
+			r.Recurring = Recurring{MaxMonths: ref(1), MaxPayments: ref(6)}
+		})},
+		"22.5% of each sale, for 12 months": {
+			rules: with(percent, func(r *Rules) { r.Recurring, r.LaterRateBps, r.Tiers = year, ref[int64](1000), []Tier{{RateBps: 3000}} }),
+			own:   &Rate{Bps: ref[int64](2250)},
+		},
+		"20% of each sale, 10% from a customer's second payment on, 30% after many sales, with other rates in some cases": {
+			rules: with(percent, func(r *Rules) {
+				r.LaterRateBps, r.Tiers, r.Products = ref[int64](1000), []Tier{{RateBps: 2500}, {RateBps: 3000}}, []ProductRate{{ProductID: "p"}}
+			}),
+		},
+		"20% of a customer's first sale": {rules: with(percent, func(r *Rules) { r.Recurring.FirstPaymentOnly = true })},
+		"5.00 EUR for each sale":         {rules: fixed},
+		"5.00 EUR for each conversion":   {rules: with(fixed, func(r *Rules) { r.Events = []EventRate{{EventType: Signup}} })},
+		"7.00 EUR for each sale":         {rules: percent, own: &Rate{FlatCents: ref[int64](700)}},
+	} {
+		if got := tc.rules.RateText(tc.own, "EUR"); got != want {
+			t.Errorf("RateText returned %q, want %q", got, want)
+		}
+	}
+}

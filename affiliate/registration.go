@@ -22,8 +22,13 @@ const (
 // advertisement to invited persons. Line breaks and the characters that change the direction of
 // text could make a name look like other parts of the mail.
 func PlainName(name string) bool {
-	lower := strings.ToLower(name)
-	return !strings.Contains(lower, "://") && !strings.Contains(lower, "www.") && !strings.ContainsFunc(name, func(r rune) bool {
-		return strings.ContainsRune("\n\v\f\r\u0085\u2028\u2029", r) || unicode.Is(unicode.Bidi_Control, r)
+	return PlainText(name) && !strings.ContainsAny(name, "\n\r")
+}
+
+// PlainText is like PlainName for a text that may have line breaks.
+func PlainText(text string) bool {
+	lower := strings.ToLower(text)
+	return !strings.Contains(lower, "://") && !strings.Contains(lower, "www.") && !strings.ContainsFunc(text, func(r rune) bool {
+		return strings.ContainsRune("\v\f\u0085\u2028\u2029", r) || unicode.Is(unicode.Bidi_Control, r)
 	})
 }

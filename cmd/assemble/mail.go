@@ -2,6 +2,7 @@ package assemble
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/tributary-hq/tributary/mail"
 	servermail "github.com/tributary-hq/tributary/server/mail"
 	"github.com/tributary-hq/tributary/server/seal"
+	"github.com/tributary-hq/tributary/storage/postgres"
 	notificationpg "github.com/tributary-hq/tributary/storage/postgres/notification"
 )
 
@@ -22,7 +24,7 @@ func (c *Core) newMailWorker(sealer *seal.Keys) (*servermail.Worker, error) {
 		Seal:  sealer,
 		Composer: servermail.NewComposer(servermail.ComposerConfig{
 			PublicURL: c.cfg.PublicURL, AppURL: c.cfg.AppURL, Unsubscribe: affiliate.NewUnsubscribeTokens(c.cfg.HashKeys.Keys()),
-			Notifications: notificationTexts{notificationpg.NewStore(c.store.DB), c.cfg.AppURL},
+			Notifications: notificationTexts{c.store, notificationpg.NewStore(c.store.DB), c.cfg.AppURL},
 		}),
 		HashKeys: c.cfg.HashKeys.Keys(),
 		Log:      c.log,
@@ -57,8 +59,9 @@ func (c *Core) newProviderService() (*servermail.ProviderService, error) {
 
 // notificationTexts returns the texts of notifications in mails.
 type notificationTexts struct {
-	store  *notificationpg.Store
-	appURL string
+	programs *postgres.Store
+	store    *notificationpg.Store
+	appURL   string
 }
 
 // Texts implements servermail.Notifications.
@@ -73,6 +76,11 @@ func (t notificationTexts) Texts(ctx context.Context, m affiliate.Mail) ([]serve
 	}
 	texts := make([]servermail.NotificationText, len(entries))
 	for i, entry := range entries {
+		if entry.Type == affiliate.NotificationType(affiliate.EventParticipantApproved) {
+			if entry.Facts, err = t.terms(ctx, entry.Notification); err != nil {
+				return nil, err
+			}
+		}
 		title, body := entry.Text(entry.Names)
 		texts[i] = servermail.NotificationText{Title: title, Body: body, Severity: string(entry.Rule().Severity), CreatedAt: entry.CreatedAt()}
 		if url := entry.ActionURL(t.appURL); url != nil {
@@ -80,4 +88,37 @@ func (t notificationTexts) Texts(ctx context.Context, m affiliate.Mail) ([]serve
 		}
 	}
 	return texts, nil
+}
+
+// terms returns the rate in words and the link of the participant of a notification, as they
+// are now. They are empty if the participant or the group does not exist any more.
+func (t notificationTexts) terms(ctx context.Context, n affiliate.Notification) (map[string]string, error) {
+	if n.Workspace == nil || n.Mode == nil || n.Program == nil || n.Participant == nil {
+		return nil, nil
+	}
+	scope := affiliate.Scope{Workspace: *n.Workspace, Mode: *n.Mode}
+	program, err := t.programs.Program(ctx, scope, *n.Program)
+	if err != nil {
+		return nil, ignoreNotFound(err)
+	}
+	participant, err := t.programs.Participant(ctx, scope, *n.Program, *n.Participant)
+	if err != nil || participant.ErasedAt != nil {
+		return nil, ignoreNotFound(err)
+	}
+	own := participant.Override
+	if own == nil {
+		if own, err = t.programs.GroupRate(ctx, scope, *n.Program, participant.Group); err != nil {
+			return nil, ignoreNotFound(err)
+		}
+	}
+	return map[string]string{
+		"rate": program.Rules.RateText(own, program.Currency), "link": program.ReferralURL(participant.ReferralCode),
+	}, nil
+}
+
+func ignoreNotFound(err error) error {
+	if errors.Is(err, affiliate.Refuse(affiliate.ReasonNotFound)) {
+		return nil
+	}
+	return err
 }

@@ -1,6 +1,7 @@
 package mail
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -76,8 +77,8 @@ func (c *Composer) accountMail(m affiliate.Mail, token string) (mail.Document, e
 		document.Subject = "Invitation to the affiliate programme " + m.Facts.ProgramName
 		document.Preheader = "Accept the invitation to become a partner."
 		document.Blocks = append(paragraphs(invitation(m.Facts.InviterName, "become a partner in an affiliate programme. You earn commissions for the sales that come through your links.")),
-			mail.Block{Facts: []mail.Fact{{Label: "Company", Value: m.Facts.WorkspaceName}, {Label: "Programme", Value: m.Facts.ProgramName}}},
-		)
+			message(m.Facts)...)
+		document.Blocks = append(document.Blocks, programFacts(m.Facts, "Your link, if you accept"))
 		document.Button = c.link("Accept invitation", "/accept-invite", m, token, true)
 		document.Closing = closing(m, "If you are not interested, you can ignore this mail.")
 		document.Footer.Reason = "You get this mail because a member of " + m.Facts.WorkspaceName + " entered this e-mail address."
@@ -85,8 +86,7 @@ func (c *Composer) accountMail(m affiliate.Mail, token string) (mail.Document, e
 		document.Subject = "Your partner account for " + m.Facts.ProgramName
 		document.Preheader = "Choose a password to see your links and your commissions."
 		document.Blocks = append(paragraphs(m.Facts.WorkspaceName+" has made a partner account for you. Choose a password, and you can see your links and your commissions."),
-			mail.Block{Facts: []mail.Fact{{Label: "Company", Value: m.Facts.WorkspaceName}, {Label: "Programme", Value: m.Facts.ProgramName}}},
-		)
+			programFacts(m.Facts, "Your link"))
 		document.Button = c.link("Choose a password", "/reset-password", m, token, true)
 		document.Closing = closing(m, "Later, you can reset the password to get a new link. If you are not interested, you can ignore this mail.")
 		document.Footer.Reason = "You get this mail because " + m.Facts.WorkspaceName + " entered this e-mail address."
@@ -109,6 +109,27 @@ func (c *Composer) accountMail(m affiliate.Mail, token string) (mail.Document, e
 	}
 	document.Heading = document.Subject
 	return document, nil
+}
+
+// message returns the text of the inviter, or nothing if there is none.
+func message(facts affiliate.MailFacts) []mail.Block {
+	if facts.Message == "" {
+		return nil
+	}
+	return paragraphs(cmp.Or(facts.InviterName, facts.WorkspaceName) + " writes:\n" + facts.Message)
+}
+
+// programFacts returns the table with the programme, its rate and the referral link of the
+// recipient. It leaves out what is not known.
+func programFacts(facts affiliate.MailFacts, linkLabel string) mail.Block {
+	rows := []mail.Fact{{Label: "Company", Value: facts.WorkspaceName}, {Label: "Programme", Value: facts.ProgramName}}
+	if facts.Rate != "" {
+		rows = append(rows, mail.Fact{Label: "Commission", Value: facts.Rate})
+	}
+	if facts.Link != "" {
+		rows = append(rows, mail.Fact{Label: linkLabel, Value: facts.Link})
+	}
+	return mail.Block{Facts: rows}
 }
 
 func greeting(to affiliate.MailRecipient) string {

@@ -25,6 +25,7 @@ func sampleMail(kind affiliate.MailKind, hostile bool) affiliate.Mail {
 		Recipient: affiliate.MailRecipient{Account: affiliate.Partner, Name: names("Maria Lopez"), Address: "maria@example.com"},
 		Facts: affiliate.MailFacts{
 			WorkspaceName: names("Northwind Coffee"), ProgramName: names("Coffee friends"), InviterName: names("Mia Berg"),
+			Message: names("We met at the fair."), Rate: "20% of each sale, for 12 months", Link: "https://shop.example/?via=maria",
 			Role: affiliate.RoleFinance, NewAddress: "maria.lopez@example.org", ExpiresAt: &expires,
 		},
 	}

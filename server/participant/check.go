@@ -18,6 +18,10 @@ func (s *Service) Check(req proto.Message) affiliate.Violations {
 	case *affiliatev1.ApplyRequest:
 		checkCode(req.GetReferralCode(), &found)
 	case *affiliatev1.InviteParticipantRequest:
+		server.CheckName("name", req.GetName(), &found)
+		if !affiliate.PlainText(req.GetMessage()) {
+			found.Add("message", affiliate.MustBePlainText)
+		}
 		checkCode(req.GetReferralCode(), &found)
 		checkEmail(req.GetEmail(), &found)
 	case *affiliatev1.CreateParticipantRequest:

@@ -109,7 +109,7 @@ func (s *Service) enrol(ctx context.Context, tx Tx, e affiliate.Enrolment, sendI
 	if !sendInvite {
 		return p, nil
 	}
-	return p, s.sendInvites(ctx, tx, e, program, user, hadAccount, at)
+	return p, s.sendInvites(ctx, tx, e, program, user, p.ReferralCode, hadAccount, at)
 }
 
 // partnerOf returns the partner's account with an address, and locks it, so that it is not
@@ -133,7 +133,7 @@ func (s *Service) insertAccount(ctx context.Context, tx Tx, user affiliate.User)
 // sendInvites mails the partner a token that accepts the participation, unless the
 // participant is approved, and a token that sets the password, unless somebody has set it.
 func (s *Service) sendInvites(
-	ctx context.Context, tx Tx, e affiliate.Enrolment, program affiliate.Program, user affiliate.User, awaited bool, at time.Time,
+	ctx context.Context, tx Tx, e affiliate.Enrolment, program affiliate.Program, user affiliate.User, code string, awaited bool, at time.Time,
 ) error {
 	inviter := server.PrincipalFrom(ctx).AccountableUser()
 	workspaceName, inviterName, err := tx.NamesForMail(ctx, e.Scope.Workspace, inviter)
@@ -142,6 +142,9 @@ func (s *Service) sendInvites(
 	}
 	send := func(mail affiliate.Mail, token string) error {
 		mail.Facts.ProgramName, mail.Facts.WorkspaceName, mail.Facts.InviterName = program.Name, workspaceName, inviterName
+		if err := addTerms(ctx, tx, &mail.Facts, program, e.Group, code); err != nil {
+			return err
+		}
 		mail.Secret = s.seal.SealMailToken(mail.ID, token)
 		return tx.SendMail(ctx, mail)
 	}

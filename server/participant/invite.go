@@ -10,7 +10,9 @@ import (
 )
 
 // InviteParticipant creates an invitation for an e-mail address and mails a token to the
-// address. The response contains another token. No other response contains that token,
+// address. The response contains another token. If the address got a mail of an invitation
+// within the last hour that is still open, InviteParticipant only changes this invitation, and
+// the response contains no token. No other response contains that token,
 // except that a request with the same Idempotency-Key returns the first response again.
 func (s *Service) InviteParticipant(ctx context.Context, req *affiliatev1.InviteParticipantRequest) (*affiliatev1.CreatedParticipantInvite, error) {
 	program, err := server.PathID[affiliate.Program](req.GetProgramId())
@@ -30,32 +32,31 @@ func (s *Service) InviteParticipant(ctx context.Context, req *affiliatev1.Invite
 	if err != nil {
 		return nil, err
 	}
-	replayed := false
+	// The response shows result and shown. The transaction may run more than once.
+	result, shown, replayed := invite, tokens.Shown, false
 	err = s.store.InTx(ctx, func(tx Tx) error {
+		result, shown = invite, tokens.Shown
 		stored, err := server.ClaimKey(ctx, tx, invite.Scope, key)
 		if err != nil {
 			return err
 		}
 		if replayed = stored != nil; replayed {
-			if invite.ID, tokens.Shown, err = s.seal.OpenInvite(stored); err != nil {
+			if result.ID, shown, err = s.seal.OpenInvite(stored); err != nil {
 				return err
 			}
-			invite, err = tx.ParticipantInvite(ctx, invite.Scope, invite.ID)
+			result, err = tx.ParticipantInvite(ctx, result.Scope, result.ID)
 			return err
 		}
-		target, err := tx.InviteParticipant(ctx, invite, digests, server.ActorFrom(ctx))
-		if err != nil {
+		var target affiliate.Program
+		if result, target, err = tx.InviteParticipant(ctx, invite, digests, server.ActorFrom(ctx)); err != nil {
 			return err
 		}
-		mail := invite.Mail()
-		mail.Secret, mail.Facts.ProgramName = s.seal.SealMailToken(mail.ID, tokens.Mailed), target.Name
-		if mail.Facts.WorkspaceName, mail.Facts.InviterName, err = tx.NamesForMail(ctx, invite.Scope.Workspace, invite.InvitedBy); err != nil {
+		if result.ID != invite.ID { // the address has got a mail within the last hour
+			shown = ""
+		} else if err := s.mailInvite(ctx, tx, invite, target, req, tokens.Mailed); err != nil {
 			return err
 		}
-		if err := tx.SendMail(ctx, mail); err != nil {
-			return err
-		}
-		return server.StoreResponse(ctx, tx, invite.Scope, key, s.seal.SealInvite(invite.ID, tokens.Shown))
+		return server.StoreResponse(ctx, tx, result.Scope, key, s.seal.SealInvite(result.ID, shown))
 	})
 	if err != nil {
 		return nil, err
@@ -63,11 +64,41 @@ func (s *Service) InviteParticipant(ctx context.Context, req *affiliatev1.Invite
 	if replayed {
 		server.MarkReplayed(ctx)
 	}
-	invitation := inviteToProto(invite, caller.Role)
+	invitation := inviteToProto(result, caller.Role)
 	return &affiliatev1.CreatedParticipantInvite{
 		Id: invitation.Id, ProgramId: invitation.ProgramId, Email: invitation.Email, GroupId: invitation.GroupId, ReferralCode: invitation.ReferralCode,
-		InvitedBy: invitation.InvitedBy, CreatedAt: invitation.CreatedAt, ExpiresAt: invitation.ExpiresAt, Token: tokens.Shown,
+		InvitedBy: invitation.InvitedBy, CreatedAt: invitation.CreatedAt, ExpiresAt: invitation.ExpiresAt, Token: shown, Mailed: shown != "",
 	}, nil
+}
+
+// mailInvite mails the token of an invitation to the invited address.
+func (s *Service) mailInvite(
+	ctx context.Context, tx Tx, invite affiliate.ParticipantInvite, program affiliate.Program, req *affiliatev1.InviteParticipantRequest, token string,
+) (err error) {
+	mail := invite.Mail()
+	mail.Secret, mail.Facts.ProgramName = s.seal.SealMailToken(mail.ID, token), program.Name
+	mail.Recipient.Name, mail.Facts.Message = req.GetName(), req.GetMessage()
+	if mail.Facts.WorkspaceName, mail.Facts.InviterName, err = tx.NamesForMail(ctx, invite.Scope.Workspace, invite.InvitedBy); err != nil {
+		return err
+	}
+	if err := addTerms(ctx, tx, &mail.Facts, program, invite.Group, invite.ReferralCode); err != nil {
+		return err
+	}
+	return tx.SendMail(ctx, mail)
+}
+
+// addTerms adds the rate of the programme or the group in words, and the link of a
+// participant with a referral code. It adds no link if the code is empty.
+func addTerms(ctx context.Context, tx Tx, facts *affiliate.MailFacts, program affiliate.Program, group *affiliate.GroupID, code string) error {
+	own, err := tx.GroupRate(ctx, program.Scope, program.ID, group)
+	if err != nil {
+		return err
+	}
+	facts.Rate = program.Rules.RateText(own, program.Currency)
+	if code != "" {
+		facts.Link = program.ReferralURL(code)
+	}
+	return nil
 }
 
 // ListParticipantInvites returns one page of a programme's open invitations, newest

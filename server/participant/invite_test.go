@@ -3,6 +3,7 @@ package participant_test
 import (
 	"context"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -98,6 +99,77 @@ func TestParticipantInvite_IsMailed(t *testing.T) {
 	}
 }
 
+func TestParticipantInvite_MailContainsTermsAndText(t *testing.T) {
+	f := newFixture(t)
+	group := f.NewGroup(f.Scope, f.Program, "Gold").ID.String()
+	facts := func(address string) string {
+		t.Helper()
+		return f.Texts(`select concat_ws('|', recipient_name, facts ->> 'message', facts ->> 'rate', facts ->> 'link') from mails where recipient = $1`, address)[0]
+	}
+	f.mustInvite(&inviteRequest{Email: "jane@example.com", Name: new("Jane Doe"), Message: new("Join us.\nWe pay well."), Language: new("en"), ReferralCode: new("Jane")})
+	if got, want := facts("jane@example.com"), "Jane Doe|Join us.\nWe pay well.|20% of each sale|https://shop.example/?via=jane"; got != want {
+		t.Errorf("the mail contains %q, want %q", got, want)
+	}
+	f.mustInvite(&inviteRequest{Email: "john@example.com", GroupId: &group})
+	rate := f.Texts(`select rate_bps / 100 || '% of each sale' from groups`)[0]
+	if got, want := facts("john@example.com"), "|"+rate; got != want {
+		t.Errorf("the mail to a partner of a group contains %q, want %q", got, want)
+	}
+}
+
+func TestParticipantInvite_RefusesTextThatMailsMustNotShow(t *testing.T) {
+	f := newFixture(t)
+	long := strings.Repeat("x", 1001)
+	for name, tc := range map[string]struct {
+		req   inviteRequest
+		field string
+	}{
+		"link in the name":          {inviteRequest{Name: new("www.evil.example")}, "name"},
+		"line break in the name":    {inviteRequest{Name: new("Jane\nDoe")}, "name"},
+		"link in the message":       {inviteRequest{Message: new("See https://evil.example")}, "message"},
+		"direction of text":         {inviteRequest{Message: new("\u202eolleh")}, "message"},
+		"long message":              {inviteRequest{Message: &long}, "message"},
+		"long name":                 {inviteRequest{Name: new(long[:101])}, "name"},
+		"language that mails lack":  {inviteRequest{Language: new("tlh")}, "language"},
+		"message of another script": {inviteRequest{Message: new("\u2028")}, "message"},
+	} {
+		tc.req.Email = "jane@example.com"
+		if _, err := f.invite(&tc.req); err == nil || !strings.Contains(strings.ToLower(err.Error()), tc.field) {
+			t.Errorf("%s: InviteParticipant returned %v, want a violation of %s", name, err, tc.field)
+		}
+	}
+	f.WantCount(0, "invitations and mails", `select (select count(*) from participant_invites) + (select count(*) from mails)`)
+}
+
+// The mailed link stays valid, because a second mail would be needed for another one.
+func TestParticipantInvite_MailsAnAddressOnceAnHour(t *testing.T) {
+	f := newFixture(t)
+	group := f.NewGroup(f.Scope, f.Program, "Gold").ID.String()
+	first := f.mustInvite(&inviteRequest{Email: "jane@example.com"})
+	f.clock.Advance(affiliate.InviteMailInterval - time.Second)
+	again := f.mustInvite(&inviteRequest{Email: "Jane@example.com", GroupId: &group, ReferralCode: new("Jane")})
+	if !first.Mailed || again.Mailed || again.Token != "" || again.Id != first.Id || again.GetGroupId() != group || again.GetReferralCode() != "jane" {
+		t.Errorf("the second request returned %v, want the first invitation with the new group and code, not mailed and without a token", again)
+	}
+	f.WantCount(1, "mails", `select count(*) from mails where recipient = 'jane@example.com'`)
+	f.wantAudits(1, "participant_invite.update", f.Owner)
+	f.clock.Advance(time.Second)
+	later := f.mustInvite(&inviteRequest{Email: "jane@example.com"})
+	if !later.Mailed || later.Token == "" || later.Id == first.Id {
+		t.Errorf("the request after an hour returned %v, want a new invitation that was mailed", later)
+	}
+	f.WantCount(2, "mails", `select count(*) from mails where recipient = 'jane@example.com'`)
+	f.requireNotOpen(t, first)
+
+	// A revoked invitation does not hold back the mail of the next one.
+	if err := f.revoke(f.asOwner(), f.Program.String(), later.Id); err != nil {
+		t.Fatal(err)
+	}
+	if got := f.mustInvite(&inviteRequest{Email: "jane@example.com"}); !got.Mailed {
+		t.Error("the invitation after a revocation was not mailed")
+	}
+}
+
 func TestParticipantInvite_CreateAndList(t *testing.T) {
 	f := newFixture(t)
 	group := f.NewGroup(f.Scope, f.Program, "Gold").ID.String()
@@ -105,7 +177,7 @@ func TestParticipantInvite_CreateAndList(t *testing.T) {
 	at := f.changeTime()
 	want := &affiliatev1.CreatedParticipantInvite{
 		Id: invite.Id, ProgramId: f.Program.String(), Email: "jane@example.com", GroupId: &group, ReferralCode: new("jane-d"),
-		InvitedBy: f.Owner.String(), CreatedAt: server.Timestamp(at), ExpiresAt: server.Timestamp(at.AddDate(0, 0, 7)), Token: invite.Token,
+		InvitedBy: f.Owner.String(), CreatedAt: server.Timestamp(at), ExpiresAt: server.Timestamp(at.AddDate(0, 0, 7)), Token: invite.Token, Mailed: true,
 	}
 	if !proto.Equal(invite, want) || invite.Token == "" {
 		t.Errorf("InviteParticipant returned %v\nwant %v with a token", invite, want)
@@ -142,6 +214,7 @@ func TestParticipantInvite_CreateAndList(t *testing.T) {
 func TestParticipantInvite_EndsWhenReplacedRevokedOrExpired(t *testing.T) {
 	f := newFixture(t)
 	replaced := f.mustInvite(&inviteRequest{Email: "jane@example.com"})
+	f.clock.Advance(affiliate.InviteMailInterval)
 	revoked := f.mustInvite(&inviteRequest{Email: "JANE@example.com"})
 	f.requireNotOpen(t, replaced)
 	f.wantOpenInvites(affiliate.RoleManager, "jane@example.com")

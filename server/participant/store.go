@@ -76,11 +76,16 @@ type Tx interface {
 	LockParticipation(ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, partner affiliate.UserID) (affiliate.Participant, error)
 	// SetConsent stores that a partner has accepted or declined a locked participant.
 	SetConsent(ctx context.Context, before, after affiliate.Participant, event affiliate.EventName, action string, by affiliate.Actor) (affiliate.Participant, error)
-	// InviteParticipant stores an invitation with its audit record and returns its
+	// GroupRate returns the rate of a group of a programme, or nil if group is nil. Errors:
+	// NOT_FOUND.
+	GroupRate(ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, group *affiliate.GroupID) (*affiliate.Rate, error)
+	// InviteParticipant stores an invitation with its audit record and returns it with its
 	// programme. If the same address has an open invitation, the new invitation replaces it.
+	// If the open invitation was mailed within affiliate.InviteMailInterval, it stays with
+	// the new group and code, and is returned.
 	// Errors: NOT_FOUND, PROGRAM_STATE_INVALID, VALIDATION_ERROR for a group of another
 	// programme, APPLICATION_DUPLICATE, REFERRAL_CODE_TAKEN.
-	InviteParticipant(ctx context.Context, invite affiliate.ParticipantInvite, digests affiliate.InviteDigests, by affiliate.Actor) (affiliate.Program, error)
+	InviteParticipant(ctx context.Context, invite affiliate.ParticipantInvite, digests affiliate.InviteDigests, by affiliate.Actor) (stored affiliate.ParticipantInvite, program affiliate.Program, err error)
 	// ParticipantInvite returns an invitation, also if it has ended. Errors: NOT_FOUND.
 	ParticipantInvite(ctx context.Context, scope affiliate.Scope, id affiliate.InviteID) (affiliate.ParticipantInvite, error)
 	// InsertParticipantInvite stores an invitation, which replaces an earlier one to the same address.

@@ -49,6 +49,12 @@ func (e *EnrolmentTx) LockGroup(ctx context.Context, scope affiliate.Scope, prog
 	return err
 }
 
+// GroupRate returns the rate of a group of a programme, or nil if group is nil. Errors:
+// NOT_FOUND.
+func (e *EnrolmentTx) GroupRate(ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, group *affiliate.GroupID) (*affiliate.Rate, error) {
+	return groupRate(ctx, e.tx, scope, program, group)
+}
+
 // AddParticipant stores a new participant with the requested code, or with a code derived
 // from the partner's name. It ends an open invitation of the address to the programme.
 // Errors: APPLICATION_DUPLICATE, EXTERNAL_ID_TAKEN, REFERRAL_CODE_TAKEN.

@@ -68,6 +68,25 @@ func groupArgs(g affiliate.Group) pgx.NamedArgs {
 	}
 }
 
+// GroupRate returns the rate of a group of a programme, or nil if group is nil. Errors:
+// NOT_FOUND.
+func (s *Store) GroupRate(ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, group *affiliate.GroupID) (*affiliate.Rate, error) {
+	return groupRate(ctx, s.pool, scope, program, group)
+}
+
+func groupRate(ctx context.Context, db Queryer, scope affiliate.Scope, program affiliate.ProgramID, group *affiliate.GroupID) (*affiliate.Rate, error) {
+	if group == nil {
+		return nil, nil
+	}
+	args := pgx.NamedArgs{"workspace": scope.Workspace, "mode": scope.Mode, "program": program, "id": *group}
+	row, err := OneRow[groupRow](db.Query(ctx, selectGroup, args))
+	if err != nil {
+		return nil, err
+	}
+	rate := row.group().Rate
+	return &rate, nil
+}
+
 // ListGroups returns one page of a programme's groups, ordered by name, and the number
 // of groups on all pages, up to affiliate.MaxTotal. Errors: NOT_FOUND.
 func (s *Store) ListGroups(

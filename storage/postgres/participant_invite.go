@@ -58,22 +58,55 @@ func participantInviteAudit(i affiliate.ParticipantInvite, action string, at tim
 	}
 }
 
-// InviteParticipant stores an invitation with the digests of its tokens, and returns its
-// programme. It ends an earlier invitation to the same address. Errors: NOT_FOUND,
+// updateRecentInvite gives the open invitation to the same address the group and the code of
+// i, if the invitation was mailed within affiliate.InviteMailInterval. found is false if there
+// is no such invitation.
+func updateRecentInvite(ctx context.Context, tx *Tx, i affiliate.ParticipantInvite) (recent affiliate.ParticipantInvite, found bool, err error) {
+	const update = `
+		update participant_invites i
+		set group_id = @group, referral_code = nullif(@code, '')
+		where i.workspace_id = @workspace and i.mode = @mode and i.program_id = @program and i.email = @email
+			and i.ended_at is null and i.created_at > @since
+		returning ` + participantInviteColumns
+	row, err := OneRow[participantInviteRow](tx.Query(ctx, update, pgx.NamedArgs{
+		"workspace": i.Scope.Workspace, "mode": i.Scope.Mode, "program": i.Program, "email": i.Email,
+		"group": i.Group, "code": i.ReferralCode, "since": i.CreatedAt.Add(-affiliate.InviteMailInterval),
+	}))
+	if errors.Is(err, affiliate.Refuse(affiliate.ReasonNotFound)) {
+		return recent, false, nil
+	}
+	return row.invite(), err == nil, err
+}
+
+// InviteParticipant stores an invitation with the digests of its tokens, and returns it with its
+// programme. It ends an earlier invitation to the same address. If the earlier invitation was
+// mailed within affiliate.InviteMailInterval, it stays with the new group and code, and is
+// returned. Errors: NOT_FOUND,
 // PROGRAM_STATE_INVALID for an archived programme, VALIDATION_ERROR for a group that does
 // not belong to the programme, APPLICATION_DUPLICATE, REFERRAL_CODE_TAKEN.
 func (e *EnrolmentTx) InviteParticipant(
 	ctx context.Context, i affiliate.ParticipantInvite, digests affiliate.InviteDigests, by affiliate.Actor,
-) (affiliate.Program, error) {
-	program, err := checkInvite(ctx, e.tx, i)
-	if err != nil {
-		return program, err
+) (stored affiliate.ParticipantInvite, program affiliate.Program, err error) {
+	if program, err = checkInvite(ctx, e.tx, i); err != nil {
+		return stored, program, err
+	}
+	// Two calls at the same time must not both mail the address.
+	const lock = `select pg_advisory_xact_lock(hashtextextended('participant_invite:' || $1::uuid || ':' || $2, 0))`
+	if _, err := e.tx.Exec(ctx, lock, i.Program, i.Email); err != nil {
+		return stored, program, err
 	}
 	newValues := participantInviteDetails{Program: i.Program, Group: i.Group, ReferralCode: i.ReferralCode}
-	if newValues.Replaces, err = insertParticipantInvite(ctx, e.tx, i, digests); err != nil {
-		return program, err
+	stored, found, err := updateRecentInvite(ctx, e.tx, i)
+	if err != nil {
+		return stored, program, err
 	}
-	return program, e.tx.Audit(ctx, participantInviteAudit(i, "participant_invite.create", i.CreatedAt, by, nil, newValues))
+	if found {
+		return stored, program, e.tx.Audit(ctx, participantInviteAudit(stored, "participant_invite.update", i.CreatedAt, by, nil, newValues))
+	}
+	if newValues.Replaces, err = insertParticipantInvite(ctx, e.tx, i, digests); err != nil {
+		return stored, program, err
+	}
+	return i, program, e.tx.Audit(ctx, participantInviteAudit(i, "participant_invite.create", i.CreatedAt, by, nil, newValues))
 }
 
 // ParticipantInvite returns an invitation, also if it has ended. Errors: NOT_FOUND.

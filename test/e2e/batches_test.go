@@ -226,7 +226,7 @@ func testAttributionAudit(t *testing.T, sys *system) {
 	decision := key.get(t, path+"/conversions/"+sale.text("id")).wantStatus(http.StatusOK).wantFields(object{
 		"decision_id": sale.text("attribution.decision_id"), "conversion_id": sale.text("id"), "attributed": true, "method": "click",
 		"reason_code": "CLICK_MATCHED", "explanation": sale.text("attribution.explanation"), "inputs.amount_cents": 10_000, "inputs.click_id": click,
-		"program.id": f.program, "program.window_days": 30, "program.model": "last_click", "program.precedence": "click_first",
+		"program.id": f.program, "program.window_days": 60, "program.model": "last_click", "program.precedence": "click_first",
 		"candidates.0.type": "click", "candidates.0.click_id": click, "candidates.0.participant_id": f.participant, "candidates.0.eligible": true,
 		"candidates.0.rejected_because": nil, "steps.0.order": 1, "steps.0.check": "click.known", "steps.0.outcome": "passed",
 		"rule.version": 1, "rule.rules.rate_bps": 2000, "calculation.base_amount_cents": 10_000, "calculation.rate_bps": 2000,

@@ -125,8 +125,10 @@ func TestNotificationMails_Live(t *testing.T) {
 		t.Errorf("the mail has List-Unsubscribe %q and List-Unsubscribe-Post %q", list, post)
 	}
 	approved := awaitMail(t, server, 1, f.partner.email, "You are in")
-	if want := "You take part in " + program + "."; !strings.Contains(approved.Text, want) {
-		t.Errorf("the mail to the partner does not contain %q:\n%s", want, approved.Text)
+	for _, want := range []string{"You take part in " + program + ".", "You earn 20% of each sale.", "Your link: https://shop.example?via=" + f.code} {
+		if !strings.Contains(approved.Text, want) {
+			t.Errorf("the mail to the partner does not contain %q:\n%s", want, approved.Text)
+		}
 	}
 
 	f.applyAsNewPartner(t)

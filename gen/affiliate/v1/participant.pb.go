@@ -1738,7 +1738,14 @@ type InviteParticipantRequest struct {
 	GroupId *string `protobuf:"bytes,3,opt,name=group_id,json=groupId,proto3,oneof" json:"group_id,omitempty"`
 	// The referral code of the participant. It is assigned when the invitation is
 	// accepted. Default: made from the partner's name.
-	ReferralCode  *string `protobuf:"bytes,4,opt,name=referral_code,json=referralCode,proto3,oneof" json:"referral_code,omitempty"`
+	ReferralCode *string `protobuf:"bytes,4,opt,name=referral_code,json=referralCode,proto3,oneof" json:"referral_code,omitempty"`
+	// The name of the invited person, at most 100 characters, for the greeting of the mail.
+	Name *string `protobuf:"bytes,5,opt,name=name,proto3,oneof" json:"name,omitempty"`
+	// A text to the invited person, at most 1,000 characters, which the mail contains. It is
+	// plain text with line breaks and must not contain addresses of websites.
+	Message *string `protobuf:"bytes,6,opt,name=message,proto3,oneof" json:"message,omitempty"`
+	// The language of the mail. Mails exist in English (`en`). Default `en`.
+	Language      *string `protobuf:"bytes,7,opt,name=language,proto3,oneof" json:"language,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1797,6 +1804,27 @@ func (x *InviteParticipantRequest) GetGroupId() string {
 func (x *InviteParticipantRequest) GetReferralCode() string {
 	if x != nil && x.ReferralCode != nil {
 		return *x.ReferralCode
+	}
+	return ""
+}
+
+func (x *InviteParticipantRequest) GetName() string {
+	if x != nil && x.Name != nil {
+		return *x.Name
+	}
+	return ""
+}
+
+func (x *InviteParticipantRequest) GetMessage() string {
+	if x != nil && x.Message != nil {
+		return *x.Message
+	}
+	return ""
+}
+
+func (x *InviteParticipantRequest) GetLanguage() string {
+	if x != nil && x.Language != nil {
+		return *x.Language
 	}
 	return ""
 }
@@ -1923,8 +1951,12 @@ type CreatedParticipantInvite struct {
 	// The time when the token stops working, 7 days after the invitation was made.
 	ExpiresAt *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
 	// The token with which a partner accepts the invitation. It is shown only in this
-	// response.
-	Token         string `protobuf:"bytes,9,opt,name=token,proto3" json:"token,omitempty"`
+	// response. Empty if `mailed` is false.
+	Token string `protobuf:"bytes,9,opt,name=token,proto3" json:"token,omitempty"`
+	// Whether this request has mailed the invitation. It is false if an open invitation was
+	// mailed to the address within the last hour: then the response shows this invitation, with
+	// the group and the referral code of this request, and the link in its mail stays valid.
+	Mailed        bool `protobuf:"varint,10,opt,name=mailed,proto3" json:"mailed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2020,6 +2052,13 @@ func (x *CreatedParticipantInvite) GetToken() string {
 		return x.Token
 	}
 	return ""
+}
+
+func (x *CreatedParticipantInvite) GetMailed() bool {
+	if x != nil {
+		return x.Mailed
+	}
+	return false
 }
 
 type ListParticipantInvitesRequest struct {
@@ -2434,15 +2473,22 @@ const file_affiliate_v1_participant_proto_rawDesc = "" +
 	"\amessage\x18\x06 \x01(\tH\x01R\amessage\x88\x01\x01B\a\n" +
 	"\x05_codeB\n" +
 	"\n" +
-	"\b_message\"\xf0\x01\n" +
+	"\b_message\"\x91\x03\n" +
 	"\x18InviteParticipantRequest\x12\x1d\n" +
 	"\n" +
 	"program_id\x18\x01 \x01(\tR\tprogramId\x12$\n" +
 	"\x05email\x18\x02 \x01(\tB\x0e\xfaB\ar\x05\x18\xc0\x02`\x01\xa8\xbb\x18\x01R\x05email\x12(\n" +
 	"\bgroup_id\x18\x03 \x01(\tB\b\xfaB\x05r\x03\xb0\x01\x01H\x00R\agroupId\x88\x01\x01\x12F\n" +
-	"\rreferral_code\x18\x04 \x01(\tB\x1c\xfaB\x19r\x172\x15^[A-Za-z0-9_-]{3,50}$H\x01R\freferralCode\x88\x01\x01B\v\n" +
+	"\rreferral_code\x18\x04 \x01(\tB\x1c\xfaB\x19r\x172\x15^[A-Za-z0-9_-]{3,50}$H\x01R\freferralCode\x88\x01\x01\x12$\n" +
+	"\x04name\x18\x05 \x01(\tB\v\xfaB\x04r\x02\x18d\xa8\xbb\x18\x01H\x02R\x04name\x88\x01\x01\x12+\n" +
+	"\amessage\x18\x06 \x01(\tB\f\xfaB\x05r\x03\x18\xe8\a\xa8\xbb\x18\x01H\x03R\amessage\x88\x01\x01\x12*\n" +
+	"\blanguage\x18\a \x01(\tB\t\xfaB\x06r\x04R\x02enH\x04R\blanguage\x88\x01\x01B\v\n" +
 	"\t_group_idB\x10\n" +
-	"\x0e_referral_code\"\xd6\x02\n" +
+	"\x0e_referral_codeB\a\n" +
+	"\x05_nameB\n" +
+	"\n" +
+	"\b_messageB\v\n" +
+	"\t_language\"\xd6\x02\n" +
 	"\x11ParticipantInvite\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1d\n" +
 	"\n" +
@@ -2457,7 +2503,7 @@ const file_affiliate_v1_participant_proto_rawDesc = "" +
 	"\n" +
 	"expires_at\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAtB\v\n" +
 	"\t_group_idB\x10\n" +
-	"\x0e_referral_code\"\xf3\x02\n" +
+	"\x0e_referral_code\"\x8b\x03\n" +
 	"\x18CreatedParticipantInvite\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1d\n" +
 	"\n" +
@@ -2471,7 +2517,9 @@ const file_affiliate_v1_participant_proto_rawDesc = "" +
 	"created_at\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x129\n" +
 	"\n" +
 	"expires_at\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\x12\x14\n" +
-	"\x05token\x18\t \x01(\tR\x05tokenB\v\n" +
+	"\x05token\x18\t \x01(\tR\x05token\x12\x16\n" +
+	"\x06mailed\x18\n" +
+	" \x01(\bR\x06mailedB\v\n" +
 	"\t_group_idB\x10\n" +
 	"\x0e_referral_code\"\xa4\x01\n" +
 	"\x1dListParticipantInvitesRequest\x12\x1d\n" +

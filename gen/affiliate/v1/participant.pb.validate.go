@@ -3283,6 +3283,51 @@ func (m *InviteParticipantRequest) validate(all bool) error {
 
 	}
 
+	if m.Name != nil {
+
+		if utf8.RuneCountInString(m.GetName()) > 100 {
+			err := InviteParticipantRequestValidationError{
+				field:  "Name",
+				reason: "value length must be at most 100 runes",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if m.Message != nil {
+
+		if utf8.RuneCountInString(m.GetMessage()) > 1000 {
+			err := InviteParticipantRequestValidationError{
+				field:  "Message",
+				reason: "value length must be at most 1000 runes",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
+	if m.Language != nil {
+
+		if _, ok := _InviteParticipantRequest_Language_InLookup[m.GetLanguage()]; !ok {
+			err := InviteParticipantRequestValidationError{
+				field:  "Language",
+				reason: "value must be in list [en]",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
 	if len(errors) > 0 {
 		return InviteParticipantRequestMultiError(errors)
 	}
@@ -3422,6 +3467,10 @@ var _ interface {
 } = InviteParticipantRequestValidationError{}
 
 var _InviteParticipantRequest_ReferralCode_Pattern = regexp.MustCompile("^[A-Za-z0-9_-]{3,50}$")
+
+var _InviteParticipantRequest_Language_InLookup = map[string]struct{}{
+	"en": {},
+}
 
 // Validate checks the field values on ParticipantInvite with the rules defined
 // in the proto definition for this message. If any rules are violated, the
@@ -3688,6 +3737,8 @@ func (m *CreatedParticipantInvite) validate(all bool) error {
 	}
 
 	// no validation rules for Token
+
+	// no validation rules for Mailed
 
 	if m.GroupId != nil {
 		// no validation rules for GroupId

@@ -925,8 +925,15 @@ type PartnerCommission struct {
 	// The time of the payment. Null if the commission was not paid.
 	PaidAt *timestamppb.Timestamp `protobuf:"bytes,24,opt,name=paid_at,json=paidAt,proto3" json:"paid_at,omitempty"`
 	// The time when the commission became `refunded`. Null otherwise.
-	RefundedAt    *timestamppb.Timestamp `protobuf:"bytes,25,opt,name=refunded_at,json=refundedAt,proto3" json:"refunded_at,omitempty"`
-	CreatedAt     *timestamppb.Timestamp `protobuf:"bytes,26,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	RefundedAt *timestamppb.Timestamp `protobuf:"bytes,25,opt,name=refunded_at,json=refundedAt,proto3" json:"refunded_at,omitempty"`
+	CreatedAt  *timestamppb.Timestamp `protobuf:"bytes,26,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
+	// The amount to which the rate was applied, in minor units of `saleCurrency`.
+	BaseAmountCents int64 `protobuf:"varint,27,opt,name=base_amount_cents,json=baseAmountCents,proto3" json:"base_amount_cents,omitempty"`
+	// The link to which the conversion was attributed. Null if no link led to it.
+	LinkId *string `protobuf:"bytes,28,opt,name=link_id,json=linkId,proto3,oneof" json:"link_id,omitempty"`
+	// The sub id of the click or of the report of the conversion, otherwise that of the
+	// link. Null if none has one.
+	SubId         *string `protobuf:"bytes,29,opt,name=sub_id,json=subId,proto3,oneof" json:"sub_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1141,6 +1148,27 @@ func (x *PartnerCommission) GetCreatedAt() *timestamppb.Timestamp {
 		return x.CreatedAt
 	}
 	return nil
+}
+
+func (x *PartnerCommission) GetBaseAmountCents() int64 {
+	if x != nil {
+		return x.BaseAmountCents
+	}
+	return 0
+}
+
+func (x *PartnerCommission) GetLinkId() string {
+	if x != nil && x.LinkId != nil {
+		return *x.LinkId
+	}
+	return ""
+}
+
+func (x *PartnerCommission) GetSubId() string {
+	if x != nil && x.SubId != nil {
+		return *x.SubId
+	}
+	return ""
 }
 
 type GetPartnerBalancesRequest struct {
@@ -1775,8 +1803,7 @@ const file_affiliate_v1_partner_proto_rawDesc = "" +
 	"\x04data\x18\x01 \x03(\v2\x1f.affiliate.v1.PartnerCommissionR\x04data\x12\x14\n" +
 	"\x05total\x18\x02 \x01(\x03R\x05total\x12\x12\n" +
 	"\x04page\x18\x03 \x01(\x05R\x04page\x12\x14\n" +
-	"\x05limit\x18\x04 \x01(\x05R\x05limit\"\x93\n" +
-	"\n" +
+	"\x05limit\x18\x04 \x01(\x05R\x05limit\"\x90\v\n" +
 	"\x11PartnerCommission\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1d\n" +
 	"\n" +
@@ -1813,11 +1840,17 @@ const file_affiliate_v1_partner_proto_rawDesc = "" +
 	"\vrefunded_at\x18\x19 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
 	"refundedAt\x129\n" +
 	"\n" +
-	"created_at\x18\x1a \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAtB\v\n" +
+	"created_at\x18\x1a \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x12*\n" +
+	"\x11base_amount_cents\x18\x1b \x01(\x03R\x0fbaseAmountCents\x12\x1c\n" +
+	"\alink_id\x18\x1c \x01(\tH\x04R\x06linkId\x88\x01\x01\x12\x1a\n" +
+	"\x06sub_id\x18\x1d \x01(\tH\x05R\x05subId\x88\x01\x01B\v\n" +
 	"\t_rate_bpsB\x14\n" +
 	"\x12_flat_amount_centsB\x12\n" +
 	"\x10_recurring_indexB\r\n" +
-	"\v_promo_code\"\x1b\n" +
+	"\v_promo_codeB\n" +
+	"\n" +
+	"\b_link_idB\t\n" +
+	"\a_sub_id\"\x1b\n" +
 	"\x19GetPartnerBalancesRequest\"K\n" +
 	"\x0fPartnerBalances\x128\n" +
 	"\bbalances\x18\x01 \x03(\v2\x1c.affiliate.v1.PartnerBalanceR\bbalances\"\x95\x01\n" +
