@@ -15,7 +15,7 @@ const (
 	// MailAddressSuppressed means that earlier mail to the address bounced, or that its
 	// owner complained.
 	MailAddressSuppressed MailReason = "address_suppressed"
-	// MailAddressNotVerified means that the recipient has not verified the address. Such a
+	// MailAddressNotVerified means that the recipient has not verified the address. The
 	// recipient gets no mail that users can disable.
 	MailAddressNotVerified MailReason = "address_not_verified"
 	// MailRecipientRemoved means that the recipient's account was erased, or that the

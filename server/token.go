@@ -131,6 +131,7 @@ func (c creatorClaim) actor() (actor *affiliate.Actor, ok bool) {
 	case serviceType:
 		id, ok := affiliate.ParseID[affiliate.ServiceToken](c.Subject)
 		return &affiliate.Actor{ServiceToken: &id}, ok
+	case affiliate.Partner: // partners create no participant tokens
 	}
 	return nil, false
 }

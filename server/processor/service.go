@@ -41,8 +41,8 @@ type Config struct {
 	PublicURL string
 	// Limiter counts messages that are refused.
 	Limiter server.Limiter
-	Log       *slog.Logger
-	Now       func() time.Time
+	Log     *slog.Logger
+	Now     func() time.Time
 	// ServerTime returns the time of Postgres, with which River compares the times of jobs.
 	// Default: time.Now.
 	ServerTime func() time.Time

@@ -187,7 +187,7 @@ func whereParticipants(filter affiliate.ParticipantFilter) string {
 		where += ` and t.external_id = @external_id`
 	}
 	if filter.Tag != "" {
-		// The first condition is that of the index participants_tagged.
+		// Postgres uses the index participants_tagged because of the first condition.
 		where += ` and t.tags <> '{}' and @tag = any(t.tags)`
 	}
 	return where

@@ -297,8 +297,6 @@ func (r route) zone(c credential, rule rule) string {
 	case r.rpc == "EraseBuyer" && rule.allows(c.validKind):
 		// The request also counts in the zone "general".
 		return `"buyer_erasure"`
-	case r.rpc == "ReceiveProcessorEvent":
-		return ""
 	case r.rpc == "ReceiveProviderEvent":
 		return `"mail_provider"`
 	case r.rpc == "Unsubscribe":
