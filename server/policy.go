@@ -292,7 +292,7 @@ var policies = markReads(map[string]Policy{
 	affiliatev1.WorkspaceService_UpdateWorkspace_FullMethodName:   merchant(manageWorkspace).serviceMode(affiliate.ModeLive),
 	affiliatev1.WorkspaceService_ListMembers_FullMethodName:       member(readDashboards),
 	affiliatev1.WorkspaceService_UpdateMember_FullMethodName:      member(manageWorkspace),
-	affiliatev1.WorkspaceService_RemoveMember_FullMethodName:      member(manageWorkspace),
+	affiliatev1.WorkspaceService_RemoveMember_FullMethodName:      member(readDashboards),
 	affiliatev1.WorkspaceService_TransferOwnership_FullMethodName: member(ownWorkspace),
 	affiliatev1.WorkspaceService_ListInvites_FullMethodName:       member(manageWorkspace),
 	affiliatev1.WorkspaceService_CreateInvite_FullMethodName:      member(manageWorkspace).acceptsKey(),

@@ -89,12 +89,20 @@ func (s *Service) UpdateMember(ctx context.Context, req *affiliatev1.UpdateMembe
 
 // RemoveMember removes a member from the workspace. It revokes the member's sessions and
 // ends the invitations that the member has created. The member's account is not deleted.
+// Every member can leave the workspace, with the own id or with "me". Only a role that
+// manages members can remove others.
 func (s *Service) RemoveMember(ctx context.Context, req *affiliatev1.RemoveMemberRequest) (*affiliatev1.RemoveMemberResponse, error) {
+	caller, at := server.PrincipalFrom(ctx), s.currentTime()
 	id, err := server.PathID[affiliate.User](req.GetMemberId())
+	if req.GetMemberId() == "me" {
+		id, err = caller.User, nil
+	}
+	if id != caller.User && !caller.Role.MayManage(affiliate.RoleViewer) {
+		return nil, affiliate.Refuse(affiliate.ReasonForbidden)
+	}
 	if err != nil {
 		return nil, err
 	}
-	caller, at := server.PrincipalFrom(ctx), s.currentTime()
 	err = s.store.InTx(ctx, func(tx Tx) error {
 		callerRole, err := server.LockWorkspace(ctx, tx, caller)
 		if err != nil {
@@ -108,8 +116,10 @@ func (s *Service) RemoveMember(ctx context.Context, req *affiliatev1.RemoveMembe
 		if err != nil {
 			return err
 		}
-		if err := callerRole.CheckRemoval(removed.Role, owners); err != nil {
-			return err
+		if id != caller.User || removed.Role == affiliate.RoleOwner {
+			if err := callerRole.CheckRemoval(removed.Role, owners); err != nil {
+				return err
+			}
 		}
 		if err := tx.DeleteMember(ctx, caller.Workspace, id); err != nil {
 			return err

@@ -125,6 +125,35 @@ func TestRemoveMember_EndsTheSessions(t *testing.T) {
 	}
 }
 
+func TestRemoveMember_EveryRoleCanLeave(t *testing.T) {
+	f := newFixture(t)
+	for i, role := range affiliate.Roles() {
+		member := f.newMember(role, pgtest.Row{"email": string(role) + "@shop.example"})
+		other := f.newMember(affiliate.RoleViewer, pgtest.Row{"email": "other" + string(role) + "@shop.example"})
+		session := f.newSession(member)
+		ctx := f.as(member, role)
+		if !role.MayManage(affiliate.RoleViewer) {
+			pgtest.RequireRefusal(t, f.remove(ctx, other), affiliate.ReasonForbidden)
+			pgtest.RequireRefusal(t, f.remove(ctx, f.Owner), affiliate.ReasonForbidden)
+		}
+		id := "me"
+		if i%2 == 0 {
+			id = member.String()
+		}
+		if _, err := f.service.RemoveMember(ctx, &affiliatev1.RemoveMemberRequest{MemberId: id}); err != nil || f.roleOf(member) != "" || f.sessionWorks(session) {
+			t.Errorf("%s: RemoveMember returned %v; the role is %q, the session works: %t", role, err, f.roleOf(member), f.sessionWorks(session))
+		}
+		if f.roleOf(other) == "" {
+			t.Errorf("%s: another member was removed", role)
+		}
+	}
+	if n := f.countAudit("member.remove"); n != len(affiliate.Roles()) {
+		t.Errorf("%d audit records, want %d", n, len(affiliate.Roles()))
+	}
+	_, err := f.service.RemoveMember(f.asOwner(), &affiliatev1.RemoveMemberRequest{MemberId: "me"})
+	pgtest.RequireRefusal(t, err, affiliate.ReasonLastOwner)
+}
+
 func TestMembers_LastOwnerCannotLeave(t *testing.T) {
 	f := newFixture(t)
 	pgtest.RequireRefusal(t, f.setRole(f.asOwner(), f.Owner, affiliate.RoleAdmin), affiliate.ReasonLastOwner)
