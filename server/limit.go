@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 
@@ -69,12 +70,51 @@ func (allowance Allowance) apply(ctx context.Context, zone Zone) error {
 		"ratelimit-policy", fmt.Sprintf(`"%s";q=%d;w=%d`, zone, allowance.Limit, allowance.Window),
 		"ratelimit", fmt.Sprintf(`"%s";r=%d;t=%d`, zone, allowance.Remaining, reset),
 	))
-	if allowance.Allowed {
+	return allowance.err()
+}
+
+func (a Allowance) err() error {
+	if a.Allowed {
 		return nil
 	}
 	refusal := affiliate.Refuse(affiliate.ReasonRateLimitExceeded)
-	refusal.Metadata = map[string]string{"retry_after": strconv.Itoa(allowance.RetryAfter)}
+	refusal.Metadata = map[string]string{"retry_after": strconv.Itoa(a.RetryAfter)}
 	return refusal
+}
+
+// Invitations limits the invitations that the service mails to people who did not ask for
+// them.
+type Invitations struct {
+	Limiter Limiter
+	// RequireVerified means that the inviter's address must be verified in live mode. It is
+	// false if the service sends no mail, because then no address can be verified.
+	RequireVerified bool
+}
+
+// AccountTx is a transaction that reads accounts.
+type AccountTx interface {
+	// Account returns an account. Errors: NOT_FOUND.
+	Account(ctx context.Context, id affiliate.UserID) (affiliate.Account, error)
+}
+
+// Admit checks whether the caller may mail an invitation to an address in lower case, and
+// counts it. A transaction calls it after all other checks, so that a refused call does not
+// count. Errors: EMAIL_NOT_VERIFIED, RATE_LIMIT_EXCEEDED.
+func (i Invitations) Admit(ctx context.Context, tx AccountTx, address string) error {
+	caller := PrincipalFrom(ctx)
+	if i.RequireVerified && caller.Mode == affiliate.ModeLive {
+		inviter, err := tx.Account(ctx, caller.AccountableUser())
+		if err != nil && !errors.Is(err, affiliate.Refuse(affiliate.ReasonNotFound)) {
+			return err
+		}
+		if err != nil || !inviter.User.EmailVerified {
+			return affiliate.Refuse(affiliate.ReasonEmailNotVerified)
+		}
+	}
+	if err := i.Limiter.Allow(ctx, ZoneInviteAddress, "address:"+address).err(); err != nil {
+		return err
+	}
+	return i.Limiter.Allow(ctx, ZoneInvites, "workspace:"+caller.Workspace.String()).err()
 }
 
 // alsoCountedAs returns the second zone for which a request counts, with the subject.

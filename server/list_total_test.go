@@ -102,7 +102,7 @@ func TestLists_CapTheirTotals(t *testing.T) {
 		codes        = promocode.New(promoCodeStore{}, now)
 		programs     = program.New(programStore{}, now)
 		participants = participant.New(participant.Config{Store: participantStore{}, Now: now})
-		workspaces   = workspace.New(workspaceStore{}, nil, now)
+		workspaces   = workspace.New(workspaceStore{}, nil, server.Invitations{}, now)
 
 		programID     = affiliate.NewID[affiliate.Program](at).String()
 		participantID = new(affiliate.NewID[affiliate.Participant](at).String())

@@ -39,6 +39,10 @@ const (
 	ZoneErasure      Zone = "erasure"
 	ZoneBuyerErasure Zone = "buyer_erasure"
 	ZoneExport       Zone = "export"
+	// ZoneInviteAddress counts the mailed invitations by the invited address, and
+	// ZoneInvites by the workspace (Invitations).
+	ZoneInviteAddress Zone = "invite_address"
+	ZoneInvites       Zone = "invites"
 )
 
 // Action is a row of the role matrix (DECISIONS.md section 11): a group of methods that

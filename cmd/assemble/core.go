@@ -279,6 +279,8 @@ func (c *Core) build() error {
 		Store: stores.Buyer(c.store.DB), Events: processors, ErasureLog: erasureLog, Analytics: reports, BuyerKeys: affiliate.BuyerKeys(hashKeys),
 		ErasureKeys: erasureKeys, Disabled: !c.cfg.BuyerErasureEnabled, Log: c.log, Now: c.now,
 	})
+	limits := newLimiter(c.limits, c.cfg.Limits, c.cfg.LimitTimeout, hashKeys.First(), c.log, c.now, c.registry)
+	invitations := server.Invitations{Limiter: limits, RequireVerified: c.cfg.SMTPURL != ""}
 	accounts := account.New(account.Config{
 		Store: stores.Account(c.store.DB), Signer: tokens, Seal: sealer, HashKeys: hashKeys, Now: c.now,
 		MerchantRegistration: c.cfg.MerchantRegistration, PartnerRegistration: c.cfg.PartnerRegistration,
@@ -306,10 +308,10 @@ func (c *Core) build() error {
 		server.Service{Desc: &affiliatev1.HealthService_ServiceDesc, Impl: c.health},
 		server.Service{Desc: &affiliatev1.AccountService_ServiceDesc, Impl: accounts},
 		server.Service{Desc: &affiliatev1.ServiceTokenService_ServiceDesc, Impl: servicetoken.New(stores.ServiceTokens(c.store.DB), c.now)},
-		server.Service{Desc: &affiliatev1.WorkspaceService_ServiceDesc, Impl: workspace.New(stores.Workspace(c.store.DB), sealer, c.now)},
+		server.Service{Desc: &affiliatev1.WorkspaceService_ServiceDesc, Impl: workspace.New(stores.Workspace(c.store.DB), sealer, invitations, c.now)},
 		server.Service{Desc: &affiliatev1.ProgramService_ServiceDesc, Impl: program.New(c.store, c.now)},
 		server.Service{Desc: &affiliatev1.ParticipantService_ServiceDesc, Impl: participant.New(participant.Config{
-			Store: stores.Participant(c.store), Seal: sealer, Signer: tokens, UnusableHash: account.UnusableHash, Now: c.now,
+			Store: stores.Participant(c.store), Seal: sealer, Invitations: invitations, Signer: tokens, UnusableHash: account.UnusableHash, Now: c.now,
 		})},
 		server.Service{Desc: &affiliatev1.PartnerService_ServiceDesc, Impl: partner.New(partner.Config{
 			Store: c.store, Seal: sealer, Reauthenticator: accounts, LinkHost: c.cfg.LinkURL, Now: c.now,

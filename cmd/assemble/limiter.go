@@ -31,6 +31,9 @@ func newLimiter(cache redis.UniversalClient, limits settings.Limits, timeout tim
 	hourly := func(name server.Zone, limit int) ratelimit.Zone {
 		return ratelimit.Zone{Name: string(name), Limit: int64(limit), Window: time.Hour}
 	}
+	daily := func(name server.Zone, limit int) ratelimit.Zone {
+		return ratelimit.Zone{Name: string(name), Limit: int64(limit), Window: 24 * time.Hour}
+	}
 	l := &limiter{
 		windows: ratelimit.NewLimiter(cache, ratelimit.Options{
 			HashKey:  hashKey,
@@ -47,11 +50,13 @@ func newLimiter(cache redis.UniversalClient, limits settings.Limits, timeout tim
 			// Without Redis, each process allows only half of the limit, because each
 			// process then counts only its own requests, so several processes together
 			// allow more guesses of a password than the limit.
-			server.ZoneAuth:         zone(server.ZoneAuth, limits.Auth, max(1, limits.Auth/2)),
-			server.ZoneResend:       hourly(server.ZoneResend, limits.Resend),
-			server.ZoneErasure:      hourly(server.ZoneErasure, limits.Erasure),
-			server.ZoneBuyerErasure: hourly(server.ZoneBuyerErasure, limits.BuyerErasure),
-			server.ZoneExport:       hourly(server.ZoneExport, limits.Export),
+			server.ZoneAuth:          zone(server.ZoneAuth, limits.Auth, max(1, limits.Auth/2)),
+			server.ZoneResend:        hourly(server.ZoneResend, limits.Resend),
+			server.ZoneErasure:       hourly(server.ZoneErasure, limits.Erasure),
+			server.ZoneBuyerErasure:  hourly(server.ZoneBuyerErasure, limits.BuyerErasure),
+			server.ZoneExport:        hourly(server.ZoneExport, limits.Export),
+			server.ZoneInviteAddress: hourly(server.ZoneInviteAddress, limits.InviteAddress),
+			server.ZoneInvites:       daily(server.ZoneInvites, limits.Invites),
 		},
 	}
 	for name := range l.zones {

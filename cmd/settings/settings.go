@@ -256,6 +256,10 @@ type Limits struct {
 	Erasure      int `env:"TRIBUTARY_LIMIT_ERASURE" envDefault:"5"`
 	BuyerErasure int `env:"TRIBUTARY_LIMIT_BUYER_ERASURE" envDefault:"60"`
 	Export       int `env:"TRIBUTARY_LIMIT_EXPORT" envDefault:"10"`
+	// InviteAddress is the number of invitations that an address gets in any hour. Invites is
+	// the number that a workspace sends in any 24 hours.
+	InviteAddress int `env:"TRIBUTARY_LIMIT_INVITE_ADDRESS" envDefault:"3"`
+	Invites       int `env:"TRIBUTARY_LIMIT_INVITES" envDefault:"100"`
 }
 
 // Privacy holds the settings of erasures.
@@ -488,6 +492,8 @@ func (c *Core) check() []error {
 	faults = append(faults, checkPositive("TRIBUTARY_LIMIT_ERASURE", c.Erasure)...)
 	faults = append(faults, checkPositive("TRIBUTARY_LIMIT_BUYER_ERASURE", c.BuyerErasure)...)
 	faults = append(faults, checkPositive("TRIBUTARY_LIMIT_EXPORT", c.Export)...)
+	faults = append(faults, checkPositive("TRIBUTARY_LIMIT_INVITE_ADDRESS", c.InviteAddress)...)
+	faults = append(faults, checkPositive("TRIBUTARY_LIMIT_INVITES", c.Invites)...)
 	faults = append(faults, checkPositive("TRIBUTARY_LIMIT_GENERAL", c.General)...)
 	faults = append(faults, checkPositive("TRIBUTARY_LIMIT_MAIL_PROVIDER", c.Limits.MailProvider)...)
 	faults = append(faults, checkPositive("TRIBUTARY_LIMIT_UNSUBSCRIBE", c.Unsubscribe)...)

@@ -13,6 +13,7 @@ import (
 	"github.com/tributary-hq/tributary/cmd/stores"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
+	"github.com/tributary-hq/tributary/server/servertest"
 	"github.com/tributary-hq/tributary/server/workspace"
 )
 
@@ -21,9 +22,9 @@ import (
 func TestWorkspaceChanges_AreAudited(t *testing.T) {
 	f := newFixture(t)
 	core, err := server.New(
-		server.Config{Credentials: stores.Credentials(f.Store.DB), Tokens: f.keys, Limiter: unlimited{}, Log: slog.New(slog.DiscardHandler), Now: f.Now},
+		server.Config{Credentials: stores.Credentials(f.Store.DB), Tokens: f.keys, Limiter: servertest.Unlimited{}, Log: slog.New(slog.DiscardHandler), Now: f.Now},
 		server.Service{Desc: &affiliatev1.AccountService_ServiceDesc, Impl: f.Service},
-		server.Service{Desc: &affiliatev1.WorkspaceService_ServiceDesc, Impl: workspace.New(stores.Workspace(f.Store.DB), f.sealer, f.Now)},
+		server.Service{Desc: &affiliatev1.WorkspaceService_ServiceDesc, Impl: workspace.New(stores.Workspace(f.Store.DB), f.sealer, server.Invitations{Limiter: servertest.Unlimited{}}, f.Now)},
 	)
 	if err != nil {
 		t.Fatal(err)

@@ -12,6 +12,7 @@ import (
 	"github.com/tributary-hq/tributary/cmd/stores"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
+	"github.com/tributary-hq/tributary/server/servertest"
 	"github.com/tributary-hq/tributary/server/workspace"
 	"github.com/tributary-hq/tributary/storage/postgres"
 	accountpg "github.com/tributary-hq/tributary/storage/postgres/account"
@@ -31,7 +32,7 @@ func (f *fixture) team(owner *affiliatev1.SessionResponse) *team {
 	id, _ := affiliate.ParseID[affiliate.Workspace](owner.Workspace.Id)
 	return &team{
 		fixture: f,
-		service: workspace.New(stores.Workspace(f.Store.DB), f.sealer, f.Now),
+		service: workspace.New(stores.Workspace(f.Store.DB), f.sealer, server.Invitations{Limiter: servertest.Unlimited{}}, f.Now),
 		ctx: server.WithPrincipal(f.Context(), server.Principal{
 			Kind: server.MerchantToken, User: user, Workspace: id, Role: affiliate.RoleOwner, Mode: affiliate.ModeTest,
 		}),

@@ -16,19 +16,14 @@ import (
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 	"github.com/tributary-hq/tributary/server/account"
+	"github.com/tributary-hq/tributary/server/servertest"
 )
-
-type unlimited struct{}
-
-func (unlimited) Allow(context.Context, server.Zone, string) server.Allowance {
-	return server.Allowance{Allowed: true}
-}
 
 // inServer returns a client that calls the service through a server in the same process.
 func (f *fixture) inServer(t *testing.T, store account.Store) affiliatev1.AccountServiceClient {
 	t.Helper()
 	core, err := server.New(server.Config{
-		Credentials: stores.Credentials(f.Store.DB), Tokens: f.keys, Limiter: unlimited{}, Log: slog.New(slog.DiscardHandler), Now: f.Now,
+		Credentials: stores.Credentials(f.Store.DB), Tokens: f.keys, Limiter: servertest.Unlimited{}, Log: slog.New(slog.DiscardHandler), Now: f.Now,
 	}, server.Service{Desc: &affiliatev1.AccountService_ServiceDesc, Impl: f.newService(store)})
 	if err != nil {
 		t.Fatal(err)

@@ -140,6 +140,9 @@ func (s *Service) sendInvites(
 	if err != nil {
 		return err
 	}
+	if err := s.invitations.Admit(ctx, tx, e.Email); err != nil {
+		return err
+	}
 	send := func(mail affiliate.Mail, token string) error {
 		mail.Facts.ProgramName, mail.Facts.WorkspaceName, mail.Facts.InviterName = program.Name, workspaceName, inviterName
 		if err := addTerms(ctx, tx, &mail.Facts, program, e.Group, code); err != nil {

@@ -54,7 +54,7 @@ func newFixture(t *testing.T, programColumns ...pgtest.Row) *fixture {
 // unusableHash is the password hash of accounts that the service makes.
 const unusableHash = "unusable"
 
-func newService(t *testing.T, store participant.Store, now func() time.Time) *participant.Service {
+func newService(t *testing.T, store participant.Store, now func() time.Time, requireVerified ...bool) *participant.Service {
 	t.Helper()
 	signer, err := server.ParseTokenKeys("k1:"+base64.StdEncoding.EncodeToString(make([]byte, ed25519.SeedSize)), now)
 	if err != nil {
@@ -62,6 +62,7 @@ func newService(t *testing.T, store participant.Store, now func() time.Time) *pa
 	}
 	return participant.New(participant.Config{
 		Store: store, Seal: servertest.Seal(t), Signer: signer, UnusableHash: func() string { return unusableHash }, Now: now,
+		Invitations: server.Invitations{Limiter: servertest.Unlimited{}, RequireVerified: len(requireVerified) > 0},
 	})
 }
 

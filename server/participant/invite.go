@@ -71,10 +71,14 @@ func (s *Service) InviteParticipant(ctx context.Context, req *affiliatev1.Invite
 	}, nil
 }
 
-// mailInvite mails the token of an invitation to the invited address.
+// mailInvite mails the token of an invitation to the invited address. Errors:
+// RATE_LIMIT_EXCEEDED, EMAIL_NOT_VERIFIED.
 func (s *Service) mailInvite(
 	ctx context.Context, tx Tx, invite affiliate.ParticipantInvite, program affiliate.Program, req *affiliatev1.InviteParticipantRequest, token string,
 ) (err error) {
+	if err := s.invitations.Admit(ctx, tx, invite.Email); err != nil {
+		return err
+	}
 	mail := invite.Mail()
 	mail.Secret, mail.Facts.ProgramName = s.seal.SealMailToken(mail.ID, token), program.Name
 	mail.Recipient.Name, mail.Facts.Message = req.GetName(), req.GetMessage()

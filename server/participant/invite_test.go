@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/cmd/stores"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 	"github.com/tributary-hq/tributary/server/servertest"
@@ -461,5 +462,28 @@ func TestInviteParticipant_OncePerIdempotencyKey(t *testing.T) {
 	}
 	if _, replayed, err := invite(f.in(f.InOtherMode()), "k-1", "jane@example.com", nil); err != nil || replayed {
 		t.Errorf("the other mode: the request returned %v, replayed %t", err, replayed)
+	}
+}
+
+func TestInvitations_RequireAVerifiedInviterInLiveMode(t *testing.T) {
+	f := newFixture(t)
+	f.service = newService(t, stores.Participant(f.Store), f.clock.Now, true)
+	without := false
+	calls := func() (invite, created error) {
+		_, invite = f.invite(&inviteRequest{Email: "jane@example.com"})
+		_, created = f.create(&createRequest{Email: "john@example.com"})
+		return invite, created
+	}
+	invite, created := calls()
+	pgtest.RequireRefusal(t, invite, affiliate.ReasonEmailNotVerified)
+	pgtest.RequireRefusal(t, created, affiliate.ReasonEmailNotVerified)
+	f.WantCount(0, "mails", `select count(*) from mails`)
+	f.WantCount(0, "participants", `select count(*) from participants`)
+	if _, err := f.create(&createRequest{Email: "silent@example.com", SendInvite: &without}); err != nil {
+		t.Errorf("a partner who gets no mail: %v", err)
+	}
+	f.Exec(`update users set email_verified_at = $2 where id = $1`, f.Owner, f.Now())
+	if invite, created = calls(); invite != nil || created != nil {
+		t.Errorf("a verified inviter: %v, %v", invite, created)
 	}
 }

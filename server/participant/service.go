@@ -52,6 +52,7 @@ type Service struct {
 
 	store        Store
 	seal         server.InviteSealer
+	invitations  server.Invitations
 	signer       Signer
 	unusableHash func() string
 	now          func() time.Time
@@ -66,8 +67,10 @@ type Signer interface {
 type Config struct {
 	Store Store
 	// Seal encrypts the tokens of mails.
-	Seal   server.InviteSealer
-	Signer Signer
+	Seal server.InviteSealer
+	// Invitations limits the mailed invitations.
+	Invitations server.Invitations
+	Signer      Signer
 	// UnusableHash returns the hash of a password that nobody knows, for new accounts.
 	UnusableHash func() string
 	// Now is the clock.
@@ -76,7 +79,7 @@ type Config struct {
 
 // New returns a Service.
 func New(c Config) *Service {
-	return &Service{store: c.Store, seal: c.Seal, signer: c.Signer, unusableHash: c.UnusableHash, now: c.Now}
+	return &Service{store: c.Store, seal: c.Seal, invitations: c.Invitations, signer: c.Signer, unusableHash: c.UnusableHash, now: c.Now}
 }
 
 // currentTime returns the current time in UTC, truncated to milliseconds as in the API.

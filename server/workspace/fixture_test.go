@@ -11,6 +11,7 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/cmd/stores"
+	"github.com/tributary-hq/tributary/server"
 	"github.com/tributary-hq/tributary/server/servertest"
 	"github.com/tributary-hq/tributary/server/workspace"
 	accountpg "github.com/tributary-hq/tributary/storage/postgres/account"
@@ -31,7 +32,7 @@ func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	clock := pgtest.NewClock(time.Date(2026, 5, 6, 7, 8, 9, 0, time.UTC))
 	shop := pgtest.Open(t, clock.Now).NewShop(affiliate.ModeTest)
-	return &fixture{shop, workspace.New(stores.Workspace(shop.Store.DB), servertest.Seal(t), clock.Now), accountpg.NewStore(shop.Store.DB), clock}
+	return &fixture{shop, workspace.New(stores.Workspace(shop.Store.DB), servertest.Seal(t), server.Invitations{Limiter: servertest.Unlimited{}}, clock.Now), accountpg.NewStore(shop.Store.DB), clock}
 }
 
 // newShop returns a fixture with a new workspace in the same database.

@@ -106,6 +106,9 @@ func (s *Service) CreateInvite(ctx context.Context, req *affiliatev1.CreateInvit
 		if err := tx.InsertInvite(ctx, invite, digests); err != nil {
 			return err
 		}
+		if err := s.invitations.Admit(ctx, tx, invite.Email); err != nil {
+			return err
+		}
 		if err := s.mailInvite(ctx, tx, invite, tokens.Mailed); err != nil {
 			return err
 		}

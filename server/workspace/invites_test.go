@@ -10,8 +10,11 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/cmd/stores"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/server"
 	"github.com/tributary-hq/tributary/server/servertest"
+	"github.com/tributary-hq/tributary/server/workspace"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
@@ -198,5 +201,24 @@ func TestCreateInvite_OncePerIdempotencyKey(t *testing.T) {
 	other := f.newShop()
 	if _, replayed, err := create(other.asOwner(), "k-1", "ada@example.com"); err != nil || replayed {
 		t.Errorf("another workspace: the request returned %v, replayed %t", err, replayed)
+	}
+}
+
+func TestCreateInvite_RequiresAVerifiedInviterInLiveMode(t *testing.T) {
+	f := newFixture(t)
+	f.service = workspace.New(stores.Workspace(f.Store.DB), servertest.Seal(t), server.Invitations{Limiter: servertest.Unlimited{}, RequireVerified: true}, f.clock.Now)
+	invite := func(ctx context.Context) error {
+		_, err := f.invite(ctx, "ada@example.com", affiliatev1.Role_ROLE_VIEWER)
+		return err
+	}
+	pgtest.RequireRefusal(t, invite(f.asOwnerInLiveMode()), affiliate.ReasonEmailNotVerified)
+	f.WantCount(0, "invitations", `select count(*) from member_invites`)
+	f.WantCount(0, "mails", `select count(*) from mails`)
+	if err := invite(f.asOwner()); err != nil {
+		t.Errorf("test mode: %v", err)
+	}
+	f.Exec(`update users set email_verified_at = $2 where id = $1`, f.Owner, f.Now())
+	if err := invite(f.asOwnerInLiveMode()); err != nil {
+		t.Errorf("a verified inviter: %v", err)
 	}
 }

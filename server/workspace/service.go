@@ -31,14 +31,16 @@ import (
 // Service implements affiliate.v1.WorkspaceService.
 type Service struct {
 	affiliatev1.UnimplementedWorkspaceServiceServer
-	store Store
-	seal  server.InviteSealer
-	now   func() time.Time
+	store       Store
+	seal        server.InviteSealer
+	invitations server.Invitations
+	now         func() time.Time
 }
 
-// New returns a Service. seal encrypts the tokens of mails, and now is the clock.
-func New(store Store, seal server.InviteSealer, now func() time.Time) *Service {
-	return &Service{store: store, seal: seal, now: now}
+// New returns a Service. seal encrypts the tokens of mails, invitations limits the mailed
+// invitations, and now is the clock.
+func New(store Store, seal server.InviteSealer, invitations server.Invitations, now func() time.Time) *Service {
+	return &Service{store: store, seal: seal, invitations: invitations, now: now}
 }
 
 // currentTime returns the current time in UTC, truncated to milliseconds as in the API.

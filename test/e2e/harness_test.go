@@ -149,6 +149,9 @@ func (s setup) environment(t *testing.T) map[string]string {
 		"TRIBUTARY_LIMIT_EXPORT":        "1000000",
 		"TRIBUTARY_LIMIT_UNSUBSCRIBE":   "1000000",
 
+		"TRIBUTARY_LIMIT_INVITES":        "1000000",
+		"TRIBUTARY_LIMIT_INVITE_ADDRESS": "1000000",
+
 		"TRIBUTARY_REGISTRATION_MERCHANT": "open",
 		"TRIBUTARY_PUBLIC_URL":            "https://api.example",
 		"TRIBUTARY_STRIPE_API_URL":        stripeURL(t),

@@ -314,3 +314,45 @@ func (r response) remaining() int {
 	}
 	return n
 }
+
+// TestLimits_Invitations checks that an address gets at most three invitations in an hour
+// from all workspaces, that a workspace sends a limited number in 24 hours, and that a mail
+// to a new partner counts too. A refused invitation changes nothing.
+func TestLimits_Invitations(t *testing.T) {
+	t.Parallel()
+	sys := start(t, setup{env: map[string]string{"TRIBUTARY_LIMIT_INVITE_ADDRESS": "3", "TRIBUTARY_LIMIT_INVITES": "5", "TRIBUTARY_LIMIT_TIMEOUT": "1s"}})
+	f, other := sys.newFixture(t, "test", nil), sys.newFixture(t, "test", nil)
+	sys.clock.stop()
+	member := func(f fixture, email string) response {
+		return f.merchant.post(t, workspacePath+"/invites", object{"email": email, "role": "viewer"})
+	}
+	partner := func(f fixture, email string) response {
+		return f.merchant.post(t, f.programPath()+"/partners/invite", object{"email": email})
+	}
+	email := uniqueName("often") + "@example.com"
+	member(f, email).wantStatus(http.StatusCreated)
+	partner(f, email).wantStatus(http.StatusCreated)
+	member(other, email).wantStatus(http.StatusCreated)
+	for _, invite := range []func(fixture, string) response{member, partner} {
+		refused := invite(other, email).wantError(http.StatusTooManyRequests, "RATE_LIMIT_EXCEEDED")
+		if seconds, err := strconv.Atoi(refused.header.Get("Retry-After")); err != nil || seconds < 1 || seconds > 3660 {
+			t.Errorf("Retry-After is %q, want a time within 61 minutes", refused.header.Get("Retry-After"))
+		}
+	}
+	create := func(email string, sendInvite bool) response {
+		return other.merchant.post(t, other.programPath()+"/partners", object{"email": email, "name": "Often", "sendInvite": sendInvite})
+	}
+	create(email, true).wantError(http.StatusTooManyRequests, "RATE_LIMIT_EXCEEDED")
+	other.merchant.get(t, other.programPath()+"/partners/invites").wantStatus(http.StatusOK).wantFields(object{"total": 0})
+	create(email, false).wantStatus(http.StatusCreated)
+
+	// The workspace has sent one invitation.
+	for range 4 {
+		partner(other, uniqueName("once")+"@example.com").wantStatus(http.StatusCreated)
+	}
+	member(other, uniqueName("once")+"@example.com").wantError(http.StatusTooManyRequests, "RATE_LIMIT_EXCEEDED")
+	partner(f, uniqueName("once")+"@example.com").wantStatus(http.StatusCreated)
+	sys.clock.advance(61 * time.Minute)
+	partner(f, email).wantStatus(http.StatusCreated)
+	member(other, uniqueName("once")+"@example.com").wantError(http.StatusTooManyRequests, "RATE_LIMIT_EXCEEDED")
+}

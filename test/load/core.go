@@ -34,6 +34,7 @@ func (b *bench) startCore(ctx context.Context, db *database, extra ...string) (*
 		"TRIBUTARY_LIMIT_CONVERSIONS=" + limit,
 		"TRIBUTARY_LIMIT_AUTH=" + limit,
 		"TRIBUTARY_LIMIT_GENERAL=" + limit,
+		"TRIBUTARY_LIMIT_INVITES=" + limit,
 	}, extra...), b.file("core"), "serve", "--gateway")
 	if err != nil {
 		return nil, err

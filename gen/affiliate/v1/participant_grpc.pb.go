@@ -117,6 +117,7 @@ type ParticipantServiceClient interface {
 	// then shows the name and the address of the request, not those of the account, and no
 	// `partnerId`.
 	//
+	// A mail counts in the limits of invitations, as InviteParticipant says.
 	// With the header Idempotency-Key, a repeated request with the same body returns the first
 	// response for 24 hours and adds nobody.
 	//
@@ -128,6 +129,8 @@ type ParticipantServiceClient interface {
 	//     invited to accept a participation. It is reported before EXTERNAL_ID_TAKEN.
 	//   - EXTERNAL_ID_TAKEN: another participant of the programme has this external id.
 	//   - PROGRAM_STATE_INVALID: the programme is archived.
+	//   - EMAIL_NOT_VERIFIED: a mail is sent, and the inviter's address is not verified, in
+	//     live mode.
 	CreateParticipant(ctx context.Context, in *CreateParticipantRequest, opts ...grpc.CallOption) (*Participant, error)
 	// CreateParticipantToken returns a token for the partner's page in the merchant's own
 	// app. It is a bearer token for this participation only. With it, a page can read the
@@ -207,8 +210,11 @@ type ParticipantServiceClient interface {
 	BulkRejectParticipants(ctx context.Context, in *BulkRejectParticipantsRequest, opts ...grpc.CallOption) (*BulkParticipantsResponse, error)
 	// InviteParticipant invites an e-mail address to a programme, which can be private.
 	// The service mails the invitation to the address, in both modes. The link in the mail
-	// contains a token, which is valid for 7 days. The response contains the token too. An
-	// earlier invitation of the same address ends.
+	// contains a token, which is valid for 7 days. The response contains another token. Only
+	// the token of the mail verifies the address at the registration, and takes over an
+	// account of the address that was never verified. An earlier invitation of the same
+	// address ends. An address gets at most 3 invitations in an hour, and a workspace sends at
+	// most 100 in 24 hours. In live mode the inviter's own address must be verified.
 	// With the header Idempotency-Key, a repeated request with the same body returns the first
 	// response for 24 hours and mails nothing.
 	//
@@ -217,6 +223,7 @@ type ParticipantServiceClient interface {
 	//   - REFERRAL_CODE_TAKEN: the referral code is or was used in the workspace and
 	//     mode.
 	//   - APPLICATION_DUPLICATE: a partner with this address is a participant already.
+	//   - EMAIL_NOT_VERIFIED: the inviter's address is not verified, in live mode.
 	//   - PROGRAM_STATE_INVALID: the programme is archived.
 	InviteParticipant(ctx context.Context, in *InviteParticipantRequest, opts ...grpc.CallOption) (*CreatedParticipantInvite, error)
 	// ListParticipantInvites returns the invitations of a programme that can still be
@@ -494,6 +501,7 @@ type ParticipantServiceServer interface {
 	// then shows the name and the address of the request, not those of the account, and no
 	// `partnerId`.
 	//
+	// A mail counts in the limits of invitations, as InviteParticipant says.
 	// With the header Idempotency-Key, a repeated request with the same body returns the first
 	// response for 24 hours and adds nobody.
 	//
@@ -505,6 +513,8 @@ type ParticipantServiceServer interface {
 	//     invited to accept a participation. It is reported before EXTERNAL_ID_TAKEN.
 	//   - EXTERNAL_ID_TAKEN: another participant of the programme has this external id.
 	//   - PROGRAM_STATE_INVALID: the programme is archived.
+	//   - EMAIL_NOT_VERIFIED: a mail is sent, and the inviter's address is not verified, in
+	//     live mode.
 	CreateParticipant(context.Context, *CreateParticipantRequest) (*Participant, error)
 	// CreateParticipantToken returns a token for the partner's page in the merchant's own
 	// app. It is a bearer token for this participation only. With it, a page can read the
@@ -584,8 +594,11 @@ type ParticipantServiceServer interface {
 	BulkRejectParticipants(context.Context, *BulkRejectParticipantsRequest) (*BulkParticipantsResponse, error)
 	// InviteParticipant invites an e-mail address to a programme, which can be private.
 	// The service mails the invitation to the address, in both modes. The link in the mail
-	// contains a token, which is valid for 7 days. The response contains the token too. An
-	// earlier invitation of the same address ends.
+	// contains a token, which is valid for 7 days. The response contains another token. Only
+	// the token of the mail verifies the address at the registration, and takes over an
+	// account of the address that was never verified. An earlier invitation of the same
+	// address ends. An address gets at most 3 invitations in an hour, and a workspace sends at
+	// most 100 in 24 hours. In live mode the inviter's own address must be verified.
 	// With the header Idempotency-Key, a repeated request with the same body returns the first
 	// response for 24 hours and mails nothing.
 	//
@@ -594,6 +607,7 @@ type ParticipantServiceServer interface {
 	//   - REFERRAL_CODE_TAKEN: the referral code is or was used in the workspace and
 	//     mode.
 	//   - APPLICATION_DUPLICATE: a partner with this address is a participant already.
+	//   - EMAIL_NOT_VERIFIED: the inviter's address is not verified, in live mode.
 	//   - PROGRAM_STATE_INVALID: the programme is archived.
 	InviteParticipant(context.Context, *InviteParticipantRequest) (*CreatedParticipantInvite, error)
 	// ListParticipantInvites returns the invitations of a programme that can still be

@@ -75,12 +75,12 @@ type WorkspaceServiceClient interface {
 	//   - LAST_OWNER: the workspace would have no owner.
 	UpdateMember(ctx context.Context, in *UpdateMemberRequest, opts ...grpc.CallOption) (*Member, error)
 	// RemoveMember removes a member. The member's sessions end at once, and so do the
-	// invitations that the member made. Owners and admins can remove themselves to leave
-	// the workspace.
+	// invitations that the member made. Owners and admins can remove others. Every
+	// member can leave the workspace with the own id, or with `me` as the id.
 	//
 	// Errors:
 	//   - NOT_FOUND: the workspace has no such member.
-	//   - FORBIDDEN: an admin removes an owner.
+	//   - FORBIDDEN: an admin removes an owner, or another role removes another member.
 	//   - LAST_OWNER: the workspace would have no owner.
 	RemoveMember(ctx context.Context, in *RemoveMemberRequest, opts ...grpc.CallOption) (*RemoveMemberResponse, error)
 	// TransferOwnership makes another member an owner and the caller an admin. If the
@@ -93,14 +93,20 @@ type WorkspaceServiceClient interface {
 	// ListInvites returns the invitations that can still be accepted, newest first. Their
 	// tokens are not included.
 	ListInvites(ctx context.Context, in *ListInvitesRequest, opts ...grpc.CallOption) (*ListInvitesResponse, error)
-	// CreateInvite invites an e-mail address to become a member. The response contains a
-	// token, which the caller sends to the invited person. The token is valid for 7 days.
+	// CreateInvite invites an e-mail address to become a member. The service mails the
+	// invitation. The response contains another token, which the caller can send to the
+	// invited person. Both are valid for 7 days. Only the token of the mail verifies the
+	// address, and takes over an account of the address that was never verified.
+	// An address gets at most 3 invitations in an hour, and a workspace sends at most 100 in
+	// 24 hours. In live mode the caller's own address must be verified.
 	// An earlier invitation of the same address ends.
 	// With the header Idempotency-Key, a repeated request with the same body returns the first
 	// response for 24 hours and mails nothing.
 	//
 	// Errors:
-	//   - EMAIL_TAKEN: the address belongs to a member of this or another workspace.
+	//   - EMAIL_TAKEN: the address belongs to a member of this workspace, or is the verified
+	//     address of a member of another workspace.
+	//   - EMAIL_NOT_VERIFIED: the caller's address is not verified, in live mode.
 	//   - FORBIDDEN: an admin invites a person as owner, or replaces an invitation to the
 	//     role owner.
 	CreateInvite(ctx context.Context, in *CreateInviteRequest, opts ...grpc.CallOption) (*CreatedInvite, error)
@@ -345,12 +351,12 @@ type WorkspaceServiceServer interface {
 	//   - LAST_OWNER: the workspace would have no owner.
 	UpdateMember(context.Context, *UpdateMemberRequest) (*Member, error)
 	// RemoveMember removes a member. The member's sessions end at once, and so do the
-	// invitations that the member made. Owners and admins can remove themselves to leave
-	// the workspace.
+	// invitations that the member made. Owners and admins can remove others. Every
+	// member can leave the workspace with the own id, or with `me` as the id.
 	//
 	// Errors:
 	//   - NOT_FOUND: the workspace has no such member.
-	//   - FORBIDDEN: an admin removes an owner.
+	//   - FORBIDDEN: an admin removes an owner, or another role removes another member.
 	//   - LAST_OWNER: the workspace would have no owner.
 	RemoveMember(context.Context, *RemoveMemberRequest) (*RemoveMemberResponse, error)
 	// TransferOwnership makes another member an owner and the caller an admin. If the
@@ -363,14 +369,20 @@ type WorkspaceServiceServer interface {
 	// ListInvites returns the invitations that can still be accepted, newest first. Their
 	// tokens are not included.
 	ListInvites(context.Context, *ListInvitesRequest) (*ListInvitesResponse, error)
-	// CreateInvite invites an e-mail address to become a member. The response contains a
-	// token, which the caller sends to the invited person. The token is valid for 7 days.
+	// CreateInvite invites an e-mail address to become a member. The service mails the
+	// invitation. The response contains another token, which the caller can send to the
+	// invited person. Both are valid for 7 days. Only the token of the mail verifies the
+	// address, and takes over an account of the address that was never verified.
+	// An address gets at most 3 invitations in an hour, and a workspace sends at most 100 in
+	// 24 hours. In live mode the caller's own address must be verified.
 	// An earlier invitation of the same address ends.
 	// With the header Idempotency-Key, a repeated request with the same body returns the first
 	// response for 24 hours and mails nothing.
 	//
 	// Errors:
-	//   - EMAIL_TAKEN: the address belongs to a member of this or another workspace.
+	//   - EMAIL_TAKEN: the address belongs to a member of this workspace, or is the verified
+	//     address of a member of another workspace.
+	//   - EMAIL_NOT_VERIFIED: the caller's address is not verified, in live mode.
 	//   - FORBIDDEN: an admin invites a person as owner, or replaces an invitation to the
 	//     role owner.
 	CreateInvite(context.Context, *CreateInviteRequest) (*CreatedInvite, error)
