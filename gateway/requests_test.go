@@ -377,8 +377,8 @@ func TestBody_FaultsOfGatewayAndCoreAreReported(t *testing.T) {
 	))
 	const body = `{"colour":1,"name":5,"websiteUrl":"x","allowedDomains":[null,"a.example","b"],"commissionRules":{"holdPeriodDays":2,"rate":5},"payoutTermDays":1}`
 	e := f.do("PATCH", "/api/v1/programs/p", body).requireError(t, 400, "VALIDATION_ERROR")
-	// The core cannot see the name and the first domain. So its violations about them, and the
-	// one that compares with the name, say nothing new.
+	// The core cannot see the name and the first domain. So its violations that depend on them
+	// say nothing new.
 	requireFields(t, e, "colour="+unknownField+"\nname="+mustBeString+"\nallowedDomains[0]="+mustNotBeNull+"\ncommissionRules.rate="+unknownField+
 		"\nwebsiteUrl=must be a URL\nallowedDomains[2]=must be a host name\ncommissionRules=must have a rate\npayoutTermDays=must be larger than attributionWindowDays")
 	admit := requireOneCall(t, f.core, affiliatev1.GateService_Admit_FullMethodName).request.(*affiliatev1.AdmitRequest)

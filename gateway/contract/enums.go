@@ -49,4 +49,6 @@ var enumAliases = map[protoreflect.FullName]map[string]string{
 
 // EnumAliases returns further names that requests may use for the values of an enum. A key
 // is such a name, and its value the name in EnumNames.
-func EnumAliases(enum protoreflect.EnumDescriptor) map[string]string { return enumAliases[enum.FullName()] }
+func EnumAliases(enum protoreflect.EnumDescriptor) map[string]string {
+	return enumAliases[enum.FullName()]
+}

@@ -265,10 +265,15 @@ func QueryNames(r Route, field protoreflect.FieldDescriptor) []string {
 	return names
 }
 
-// Spellings returns the JSON name of a field and its names in snake_case and in camelCase.
-// Bodies and queries of all routes accept each of them.
+// Spellings returns the names of a field in snake_case and in camelCase. Bodies and queries
+// of all routes accept both. If the proto file gives the field another JSON name, Spellings
+// returns only this name.
 func Spellings(field protoreflect.FieldDescriptor) []string {
-	return []string{field.JSONName(), string(field.Name()), CamelCase(string(field.Name()))}
+	snake, camel := string(field.Name()), CamelCase(string(field.Name()))
+	if name := field.JSONName(); name != snake && name != camel {
+		return []string{name}
+	}
+	return []string{snake, camel}
 }
 
 // PartnerAliases returns further names of a query parameter that selects a participant.

@@ -84,7 +84,7 @@ func testJSON(t *testing.T, sys *system) {
 		report(t, `{"eventType":"purchase","externalTransactionId":"both","currency":"USD","promoCode":"P","amountCents":-1}`).
 			wantError(http.StatusBadRequest, "VALIDATION_ERROR", "amountCents")
 		report(t, `{"eventType":"purchase","externalTransactionId":"both","currency":"USD","promoCode":"P","amountCents":1}`).
-			wantError(http.StatusUnprocessableEntity, "NO_ATTRIBUTION_SIGNAL")
+			wantStatus(http.StatusCreated).wantFields(object{"external_transaction_id": "both", "amount_cents": 1})
 	})
 	t.Run("an amount must be an integer", func(t *testing.T) {
 		for _, amount := range []string{`"5"`, `1.0`, `1e3`, `1.5`, `-0.1`, `"1e3"`, `true`, `{}`} {
