@@ -38,3 +38,27 @@ type Scope struct {
 func (s Scope) Compare(other Scope) int {
 	return cmp.Or(bytes.Compare(s.Workspace.UUID[:], other.Workspace.UUID[:]), cmp.Compare(s.Mode, other.Mode))
 }
+
+// RecordKind is a kind of records that belong to one mode of a workspace.
+type RecordKind string
+
+// The kinds of records that members find by their id. The database layer uses these names
+// too.
+const (
+	ProgramRecord     RecordKind = "program"
+	ParticipantRecord RecordKind = "participant"
+	CommissionRecord  RecordKind = "commission"
+	ConversionRecord  RecordKind = "conversion"
+	PayoutRecord      RecordKind = "payout"
+	PayoutBatchRecord RecordKind = "payout_batch"
+	LinkRecord        RecordKind = "link"
+	PromoCodeRecord   RecordKind = "promo_code"
+	FraudEventRecord  RecordKind = "fraud_event"
+	WebhookRecord     RecordKind = "webhook"
+)
+
+// Record names one record of any kind.
+type Record struct {
+	Kind RecordKind
+	ID   ID[Record]
+}

@@ -44,6 +44,7 @@ func (p *pipeline) chain() []interceptor {
 		{"authentication", "identifies the caller but rejects no call, so that the rate limit counts bad credentials", p.authenticate},
 		{"rate limit", "counts per principal, or per address if the credential is bad", p.limit},
 		{"authorisation", "returns 401 and 403, after the rate limit has counted the call", p.authorise},
+		{"other mode", "explains errors of the handler to a caller with permission", p.suggestMode},
 		{"validation", "comes last, so that a rejected caller learns nothing about the body", p.validate},
 	}
 }
@@ -57,6 +58,8 @@ type pipeline struct {
 	trusted       []netip.Prefix // proxies whose metadata is trusted
 	// requireVerified is Config.RequireVerifiedEmail.
 	requireVerified bool
+	// existInMode is Config.ExistInMode.
+	existInMode func(ctx context.Context, scope affiliate.Scope, records []affiliate.Record) (bool, error)
 	// unary is the whole chain as one interceptor.
 	unary grpc.UnaryServerInterceptor
 }

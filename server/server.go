@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/reflection"
 
+	"github.com/tributary-hq/tributary/affiliate"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 )
 
@@ -66,6 +67,9 @@ type Config struct {
 	// RequireVerifiedEmail makes some methods require that the caller's e-mail address is
 	// verified (Policy.Verified).
 	RequireVerifiedEmail bool
+	// ExistInMode reports whether all records exist in a mode of a workspace. The server calls
+	// it when a member gets the status 404. nil means that messages do not name the other mode.
+	ExistInMode func(ctx context.Context, scope affiliate.Scope, records []affiliate.Record) (bool, error)
 	// TLS is the configuration of connections over the network. nil means connections
 	// without TLS, which are safe only in a private network.
 	TLS *tls.Config
@@ -106,6 +110,7 @@ func New(cfg Config, services ...Service) (*Server, error) {
 		trusted:       cfg.TrustedProxies,
 
 		requireVerified: cfg.RequireVerifiedEmail,
+		existInMode:     cfg.ExistInMode,
 	}
 	var interceptors []grpc.UnaryServerInterceptor
 	for _, step := range p.chain() {

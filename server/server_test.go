@@ -35,7 +35,7 @@ import (
 func TestChainOrder(t *testing.T) {
 	want := []string{
 		"panic guard", "request id", "access log", "error mapping", "recovery", "deadline",
-		"authentication", "rate limit", "authorisation", "validation",
+		"authentication", "rate limit", "authorisation", "other mode", "validation",
 	}
 	var got []string
 	for _, l := range (&pipeline{}).chain() {

@@ -302,6 +302,7 @@ func (c *Core) build() error {
 		TLS:            grpcTLS,
 		Metrics:        server.NewMetrics(c.registry),
 		Traces:         callTraces(c.traces),
+		ExistInMode:    c.store.ExistInMode,
 
 		RequireVerifiedEmail: c.cfg.RequireVerifiedEmail,
 	},

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
@@ -46,4 +48,29 @@ func (s *Store) checkFilter(
 		return affiliate.Refuse(affiliate.ReasonNotFound)
 	}
 	return nil
+}
+
+// ExistInMode reports whether all records exist in the scope.
+func (s *Store) ExistInMode(ctx context.Context, scope affiliate.Scope, records []affiliate.Record) (bool, error) {
+	const known = `
+		select
+			(@program::uuid is null or exists (select from programs where workspace_id = @workspace and mode = @mode and id = @program))
+			and (@participant::uuid is null or exists (select from participants where workspace_id = @workspace and mode = @mode and id = @participant))
+			and (@commission::uuid is null or exists (select from commissions where workspace_id = @workspace and mode = @mode and id = @commission))
+			and (@conversion::uuid is null or exists (select from conversions where workspace_id = @workspace and mode = @mode and id = @conversion))
+			and (@payout::uuid is null or exists (select from payouts where workspace_id = @workspace and mode = @mode and id = @payout))
+			and (@payout_batch::uuid is null or exists (select from payout_batches where workspace_id = @workspace and mode = @mode and id = @payout_batch))
+			and (@link::uuid is null or exists (select from links where workspace_id = @workspace and mode = @mode and id = @link))
+			and (@promo_code::uuid is null or exists (select from promo_codes where workspace_id = @workspace and mode = @mode and id = @promo_code))
+			and (@fraud_event::uuid is null or exists (select from fraud_events where workspace_id = @workspace and mode = @mode and id = @fraud_event))
+			and (@webhook::uuid is null or exists (select from webhook_endpoints where workspace_id = @workspace and mode = @mode and id = @webhook))`
+	args := pgx.NamedArgs{"workspace": scope.Workspace, "mode": scope.Mode}
+	for _, record := range records {
+		args[string(record.Kind)] = record.ID
+	}
+	var found bool
+	if err := s.pool.QueryRow(ctx, known, args).Scan(&found); err != nil {
+		return false, fmt.Errorf("look for records: %w", err)
+	}
+	return found, nil
 }

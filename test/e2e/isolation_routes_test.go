@@ -88,9 +88,21 @@ func testIsolationAllRoutes(t *testing.T, sys *system) {
 				if rule.foreignOutcome != (outcome{}) && (!sameWorkspace || rule.foreignOutcome == allFailed) {
 					want = rule.foreignOutcome
 				}
-				own.merchant.do(t, r.verb, r.path(foreign.ids), rule.requestBody()).wantOutcome(want)
+				got := own.merchant.do(t, r.verb, r.path(foreign.ids), rule.requestBody())
+				got.wantOutcome(want)
+				// Only the member of the workspace learns that the ids exist in its other mode. An
+				// unknown participant in the body exists in neither mode.
+				mode := []string{"test", "live"}[j%2]
+				exist := sameWorkspace && want.status == http.StatusNotFound && r.hasModalIDs() && rule.body["participantId"] == nil && rule.body["participant_id"] == nil
+				if suggested := strings.Contains(got.body, "It exists in "+mode+" mode; send X-Mode: "+mode+"."); suggested != exist {
+					t.Errorf("%s: the ids exist in %s mode of the workspace: %t; body %s", got.request, mode, sameWorkspace, got.body)
+				}
 				if strings.Count(r.template, "{") > 1 {
-					own.merchant.do(t, r.verb, r.path(mixedIDs), rule.requestBody()).wantOutcome(r.unknownOutcome())
+					got := own.merchant.do(t, r.verb, r.path(mixedIDs), rule.requestBody())
+					got.wantOutcome(r.unknownOutcome())
+					if strings.Contains(r.template, "{program_id}") && strings.Contains(got.body, "X-Mode") {
+						t.Errorf("%s: the ids are of two modes; body %s", got.request, got.body)
+					}
 				}
 			}
 			for _, search := range []string{

@@ -22,6 +22,7 @@ import (
 // route has a JSON body.
 type route struct {
 	rpc, verb, template string
+	first               string // the template of the first route of the RPC
 	method              string // the full name of the RPC in gRPC
 	body                bool
 	input               protoreflect.MessageDescriptor
@@ -68,6 +69,10 @@ func httpRules(t *testing.T, rpc protoreflect.MethodDescriptor) []route {
 		default:
 			t.Fatalf("%s: unknown kind of pattern %T", rpc.FullName(), pattern)
 		}
+		found.first = found.template
+		if len(all) > 0 {
+			found.first = all[0].template
+		}
 		all = append(all, found)
 	}
 	return all
@@ -87,6 +92,17 @@ func (r route) path(ids map[string]string) string {
 // hasIDs reports whether the path contains ids. The name of a processor is not an id.
 func (r route) hasIDs() bool {
 	return strings.Contains(strings.ReplaceAll(r.template, "{processor}", ""), "{")
+}
+
+// modalIDs are the ids of records that belong to one mode. A response with the status 404
+// names the other mode if the records exist there.
+var modalIDs = []string{
+	"program_id", "participant_id", "commission_id", "conversion_id", "payout_id", "batch_id", "link_id", "promo_code_id", "event_id", "webhook_id",
+}
+
+// hasModalIDs reports whether the path contains such an id.
+func (r route) hasModalIDs() bool {
+	return slices.ContainsFunc(modalIDs, func(name string) bool { return strings.Contains(r.template, "{"+name+"}") })
 }
 
 // unknownOutcome returns the expected outcome for ids that do not exist, or that the

@@ -54,6 +54,10 @@ func testServiceTokenManages(t *testing.T, sys *system) {
 	if by := service.get(t, path+"/rules").text("data.0.by"); by == "" {
 		t.Error("the version of the rules does not say who made it")
 	}
+	live := f.sys.client().withCredential(owner.createServiceToken(t, "admin", "live", false)).get(t, path)
+	if live.wantOutcome(notFound); strings.Contains(live.body, "X-Mode") {
+		t.Errorf("a service token of live mode learns of test mode: %s", live.body)
+	}
 	service.post(t, path+"/announcements", object{"title": "New", "body": "Beans"}).wantStatus(http.StatusCreated)
 	invite := service.post(t, path+"/partners/invite", object{"email": uniqueName("new") + "@example.com"}).wantStatus(http.StatusCreated)
 	if invite.text("token") == "" {
