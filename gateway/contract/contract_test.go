@@ -37,6 +37,10 @@ func TestRoutes_ReadsBindingsOfProtos(t *testing.T) {
 	if r = byPath["POST /api/v1/auth/partner/logout"]; r.Binding != 2 || SuccessStatus(r.FullMethod) != 204 || BodyLimit(r.FullMethod) != 64<<10 {
 		t.Errorf("route %+v, want the binding 2 of an RPC with the status 204 and a body limit of 64 KiB", r)
 	}
+	r = byPath["GET /api/v1/commissions/{commissionId}"]
+	if program := r.RPC.Input().Fields().ByName("program_id"); r.Binding != 1 || len(r.PathFields) != 1 || !r.InPath(program) || r.InQuery(program) {
+		t.Errorf("route %+v, want the binding 1, which does not accept the programme of binding 0", r)
+	}
 	if r = byPath["GET "+OpenAPIPath]; r.RPC != nil || r.Mask() != nil {
 		t.Errorf("route %+v, want no RPC and no mask", r)
 	}

@@ -52,6 +52,9 @@ type Route struct {
 	RawBody protoreflect.FieldDescriptor
 	// PathFields are the fields in the path, in path order. Only the path can set them.
 	PathFields []protoreflect.FieldDescriptor
+	// absent are the fields in the path of the first binding of the RPC. Requests of the
+	// other bindings cannot set those that are not in their own path.
+	absent []protoreflect.FieldDescriptor
 }
 
 // snakeCase lists the services whose REST API uses snake_case. They are for the servers
@@ -130,6 +133,9 @@ func bindings(rpc protoreflect.MethodDescriptor) ([]Route, error) {
 		if route.PathFields, err = pathFields(rpc.Input(), route.Template); err != nil {
 			return nil, fmt.Errorf("path %s: %w", route.Template, err)
 		}
+		if len(routes) > 0 {
+			route.absent = routes[0].PathFields
+		}
 		routes = append(routes, route)
 	}
 	return routes, nil
@@ -182,9 +188,10 @@ func (r Route) Path() string {
 	return path
 }
 
-// InPath reports whether the field is a parameter of the path.
+// InPath reports whether the field is a parameter of the path, or of the path of the first
+// binding. Neither the query nor the body contains such a field.
 func (r Route) InPath(field protoreflect.FieldDescriptor) bool {
-	return slices.ContainsFunc(r.PathFields, func(f protoreflect.FieldDescriptor) bool { return f.Number() == field.Number() })
+	return slices.ContainsFunc(slices.Concat(r.PathFields, r.absent), func(f protoreflect.FieldDescriptor) bool { return f.Number() == field.Number() })
 }
 
 // InQuery reports whether the field is a query parameter.

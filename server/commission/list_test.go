@@ -318,6 +318,10 @@ func TestCommissions_OfOtherScopesAreNotFound(t *testing.T) {
 		"unknown commission":                             {program, affiliate.NewID[affiliate.Commission](f.Now()).String()},
 		"invalid commission id":                          {program, "1"},
 		"invalid programme id":                           {"1", id},
+		"commission of another workspace, no programme":  {"", ofStranger.ID.String()},
+		"commission of the other mode, no programme":     {"", inTestMode.ID.String()},
+		"unknown commission, no programme":               {"", affiliate.NewID[affiliate.Commission](f.Now()).String()},
+		"invalid commission id, no programme":            {"", "1"},
 		"id in braces":                                   {program, "{" + id + "}"},
 	} {
 		t.Run(name, func(t *testing.T) {

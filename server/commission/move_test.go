@@ -84,6 +84,31 @@ func TestReview_EachMoveInEachStatus(t *testing.T) {
 	}
 }
 
+func TestCommission_IsFoundWithoutItsProgramme(t *testing.T) {
+	f := newFixture(t, affiliate.ModeLive)
+	approved := f.NewCommission(f.Join("Pat"))
+	held := f.NewCommission(f.Join("Paula"), func(c *affiliate.Commission) {
+		c.HoldUntil, c.NeedsReview, c.ReviewReasons = new(f.Now().Add(time.Hour)), true, []string{"fx_rate_missing"}
+	})
+	onApproved, onHeld := requests{f, "", approved.ID.String()}, requests{f, "", held.ID.String()}
+	for _, call := range []struct {
+		name string
+		send func() (*affiliatev1.Commission, error)
+		want affiliatev1.CommissionStatus
+	}{
+		{"GetCommission", onApproved.get, affiliatev1.CommissionStatus_COMMISSION_STATUS_PENDING},
+		{"ApproveCommission", onApproved.approve, affiliatev1.CommissionStatus_COMMISSION_STATUS_APPROVED},
+		{"ClearCommissionReview", func() (*affiliatev1.Commission, error) { return onHeld.clearReview(nil) }, affiliatev1.CommissionStatus_COMMISSION_STATUS_PENDING},
+		{"ApproveCommissionEarly", onHeld.approveEarly, affiliatev1.CommissionStatus_COMMISSION_STATUS_APPROVED},
+		{"RejectCommission", onHeld.reject, affiliatev1.CommissionStatus_COMMISSION_STATUS_REJECTED},
+	} {
+		got, err := call.send()
+		if err != nil || got.GetStatus() != call.want || got.GetProgramId() != f.Program.String() {
+			t.Errorf("%s returned %v, %v; want the status %s and the programme", call.name, got, err, call.want)
+		}
+	}
+}
+
 func TestApprove_ClearsReviewFlag(t *testing.T) {
 	f := newFixture(t, affiliate.ModeLive)
 	c := f.NewCommission(f.Join("Some Body"), func(c *affiliate.Commission) {

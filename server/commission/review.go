@@ -41,7 +41,7 @@ func rejection(reason *string, code affiliatev1.RejectionCode) affiliate.Commiss
 // becomes the actor of the transition.
 func (s *Service) review(ctx context.Context, req commissionRequest, t affiliate.CommissionTransition) (*affiliatev1.Commission, error) {
 	var err error
-	if t.Program, t.Commission, err = pathIDs(req); err != nil {
+	if t.Program, t.Commission, err = s.pathIDs(ctx, req); err != nil {
 		return nil, err
 	}
 	t.Scope, t.Actor, t.At = server.PrincipalFrom(ctx).Scope(), server.ActorFrom(ctx), s.currentTime()

@@ -40,7 +40,7 @@ func (s *Service) currentTime() time.Time { return s.now().UTC().Truncate(time.M
 
 // GetCommission reads one commission.
 func (s *Service) GetCommission(ctx context.Context, req *affiliatev1.GetCommissionRequest) (*affiliatev1.Commission, error) {
-	program, id, err := pathIDs(req)
+	program, id, err := s.pathIDs(ctx, req)
 	if err != nil {
 		return nil, err
 	}
@@ -51,17 +51,24 @@ func (s *Service) GetCommission(ctx context.Context, req *affiliatev1.GetCommiss
 	return readerOf(ctx).detail(detail, s.currentTime()), nil
 }
 
-// commissionRequest is a request whose path names one commission.
+// commissionRequest is a request whose path names one commission. The programme is empty if
+// the path has none.
 type commissionRequest interface {
 	GetProgramId() string
 	GetCommissionId() string
 }
 
-// pathIDs returns the ids of the programme and the commission in the request's path.
-// Errors: NOT_FOUND if an id is not a UUID.
-func pathIDs(req commissionRequest) (program affiliate.ProgramID, id affiliate.CommissionID, err error) {
-	if program, err = server.PathID[affiliate.Program](req.GetProgramId()); err == nil {
-		id, err = server.PathID[affiliate.Commission](req.GetCommissionId())
+// pathIDs returns the ids of the programme and the commission in the request's path. If the
+// path has no programme, pathIDs looks it up. Errors: NOT_FOUND if an id is not a UUID, or
+// if the path has no programme and the commission does not exist.
+func (s *Service) pathIDs(ctx context.Context, req commissionRequest) (program affiliate.ProgramID, id affiliate.CommissionID, err error) {
+	if id, err = server.PathID[affiliate.Commission](req.GetCommissionId()); err != nil {
+		return program, id, err
+	}
+	if req.GetProgramId() == "" {
+		program, err = s.store.ProgramOfCommission(ctx, server.PrincipalFrom(ctx).Scope(), id)
+	} else {
+		program, err = server.PathID[affiliate.Program](req.GetProgramId())
 	}
 	return program, id, err
 }

@@ -29,6 +29,8 @@ type Store interface {
 	ExportCommissions(ctx context.Context, scope affiliate.Scope, filter affiliate.CommissionFilter, order affiliate.CommissionOrder) iter.Seq2[*affiliate.CommissionRow, error]
 	// Commission reads one commission of a programme. Errors: NOT_FOUND.
 	Commission(ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.CommissionID) (affiliate.CommissionDetail, error)
+	// ProgramOfCommission returns the programme of a commission. Errors: NOT_FOUND.
+	ProgramOfCommission(ctx context.Context, scope affiliate.Scope, id affiliate.CommissionID) (affiliate.ProgramID, error)
 	// DueCommissions returns at most limit commissions, from all workspaces, that are due
 	// for automatic approval at the given time. They follow the commission in cursor, or
 	// are the first commissions if cursor is zero. The commissions are not locked, so

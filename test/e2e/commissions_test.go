@@ -17,6 +17,22 @@ func testCommissions(t *testing.T, sys *system) {
 		return f.merchant.patch(t, f.commissionPath(id)+"/"+name, body)
 	}
 
+	t.Run("a commission is read and reviewed without its programme", func(t *testing.T) {
+		report := withoutHold.report(t, purchase(withoutHold.click(t))).wantStatus(http.StatusCreated)
+		path := "/api/v1/commissions/" + report.text("commission.id")
+		withoutHold.merchant.get(t, path).wantStatus(http.StatusOK).wantFields(object{"programId": withoutHold.program, "status": "pending"})
+		// The programme is not a parameter of this path.
+		withoutHold.merchant.get(t, path+"?programId="+withHold.program).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "programId")
+		withoutHold.merchant.patch(t, path+"/approve", object{"programId": withHold.program}).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "programId")
+		withoutHold.merchant.patch(t, path+"/approve", nil).wantStatus(http.StatusOK).wantFields(object{"status": "approved"})
+		withoutHold.merchant.patch(t, path+"/reject", object{"code": "test_order"}).wantStatus(http.StatusOK).wantFields(object{"status": "rejected"})
+		for _, list := range []string{"stats", "export"} {
+			withoutHold.merchant.get(t, "/api/v1/commissions/"+list).wantStatus(http.StatusOK)
+		}
+		live := withoutHold.merchant.inMode("live").get(t, path)
+		live.wantOutcome(notFound)
+		live.wantFields(object{"message": "Not found. It exists in test mode; send X-Mode: test."})
+	})
 	t.Run("a commission contains its attribution decision and its rules", func(t *testing.T) {
 		click := withHold.click(t)
 		sale := purchase(click)

@@ -28,7 +28,7 @@ func idFilters(t *testing.T) []idFilter {
 			// The value of external_transaction_id is any text that the merchant has
 			// chosen, so an unknown value is not an error.
 			isID = isID && name != "last_event_id" // the number of an event in a stream
-			if isID && name != "external_transaction_id" && name != "external_id" && !strings.Contains(r.template, "{"+name+"}") {
+			if isID && name != "external_transaction_id" && name != "external_id" && !strings.Contains(r.template+r.first, "{"+name+"}") {
 				all = append(all, idFilter{r, name, field.JSONName()})
 			}
 		}

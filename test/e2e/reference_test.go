@@ -51,6 +51,7 @@ func TestReferenceExamples(t *testing.T) {
 	c.mails(t)
 	c.buyerErasure()
 	c.exports()
+	c.commissionsWithoutProgram()
 	c.lastCalls()
 	c.identity(t)
 	c.serviceTokens()
@@ -444,6 +445,20 @@ func (c *referenceCalls) commissions(t *testing.T) {
 	c.call(c.merchant, "GET", "/api/v1/commissions?search=order-1001", nil)
 	c.call(c.merchant, "GET", "/api/v1/commissions/stats?search=order-1001", nil)
 	c.call(c.merchant, "GET", "/api/v1/commissions/export?search=order-1001", nil)
+}
+
+// commissionsWithoutProgram reviews commissions on the paths that do not name their
+// programme.
+func (c *referenceCalls) commissionsWithoutProgram() {
+	const list = "/api/v1/commissions"
+	pending := c.merchant.get(c.t, list+"?status=pending&needsReview=false&sortOrder=asc").text("data.0.id")
+	c.call(c.merchant, "GET", list+"/"+pending, nil)
+	c.call(c.merchant, "PATCH", list+"/"+pending+"/approve", nil)
+	early := c.report("order-1101", nil).text("commission.id")
+	c.call(c.merchant, "PATCH", list+"/"+early+"/approve-override", object{"reason": "Agreed with the partner."})
+	c.call(c.merchant, "PATCH", list+"/"+early+"/reject", object{"reason": "The order was a test.", "code": "test_order"})
+	suspicious := c.report("order-1102", object{"customer_email": strings.Replace(partnerEmail, "@", "+last@", 1)})
+	c.call(c.merchant, "PATCH", list+"/"+suspicious.text("commission.id")+"/clear-review", object{"note": "Known customer."})
 }
 
 func (c *referenceCalls) login(t *testing.T, kind, email, secret string) apiClient {
