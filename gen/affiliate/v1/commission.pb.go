@@ -584,9 +584,10 @@ func (x *ListCommissionsResponse) GetLimit() int32 {
 }
 
 type GetCommissionRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	ProgramId     string                 `protobuf:"bytes,1,opt,name=program_id,json=programId,proto3" json:"program_id,omitempty"`
-	CommissionId  string                 `protobuf:"bytes,2,opt,name=commission_id,json=commissionId,proto3" json:"commission_id,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The programme of the commission. If it is empty, the programme is not checked.
+	ProgramId     string `protobuf:"bytes,1,opt,name=program_id,json=programId,proto3" json:"program_id,omitempty"`
+	CommissionId  string `protobuf:"bytes,2,opt,name=commission_id,json=commissionId,proto3" json:"commission_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -636,9 +637,10 @@ func (x *GetCommissionRequest) GetCommissionId() string {
 }
 
 type ApproveCommissionRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	ProgramId     string                 `protobuf:"bytes,1,opt,name=program_id,json=programId,proto3" json:"program_id,omitempty"`
-	CommissionId  string                 `protobuf:"bytes,2,opt,name=commission_id,json=commissionId,proto3" json:"commission_id,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The programme of the commission. If it is empty, the programme is not checked.
+	ProgramId     string `protobuf:"bytes,1,opt,name=program_id,json=programId,proto3" json:"program_id,omitempty"`
+	CommissionId  string `protobuf:"bytes,2,opt,name=commission_id,json=commissionId,proto3" json:"commission_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -688,9 +690,10 @@ func (x *ApproveCommissionRequest) GetCommissionId() string {
 }
 
 type RejectCommissionRequest struct {
-	state        protoimpl.MessageState `protogen:"open.v1"`
-	ProgramId    string                 `protobuf:"bytes,1,opt,name=program_id,json=programId,proto3" json:"program_id,omitempty"`
-	CommissionId string                 `protobuf:"bytes,2,opt,name=commission_id,json=commissionId,proto3" json:"commission_id,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The programme of the commission. If it is empty, the programme is not checked.
+	ProgramId    string `protobuf:"bytes,1,opt,name=program_id,json=programId,proto3" json:"program_id,omitempty"`
+	CommissionId string `protobuf:"bytes,2,opt,name=commission_id,json=commissionId,proto3" json:"commission_id,omitempty"`
 	// Why the commission is rejected, 1 to 500 characters.
 	Reason *string `protobuf:"bytes,3,opt,name=reason,proto3,oneof" json:"reason,omitempty"`
 	// The reason as a code, which the partner sees.
@@ -1543,9 +1546,10 @@ func (x *CommissionCurrencyStats) GetAmountCents() int64 {
 }
 
 type ApproveCommissionEarlyRequest struct {
-	state        protoimpl.MessageState `protogen:"open.v1"`
-	ProgramId    string                 `protobuf:"bytes,1,opt,name=program_id,json=programId,proto3" json:"program_id,omitempty"`
-	CommissionId string                 `protobuf:"bytes,2,opt,name=commission_id,json=commissionId,proto3" json:"commission_id,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The programme of the commission. If it is empty, the programme is not checked.
+	ProgramId    string `protobuf:"bytes,1,opt,name=program_id,json=programId,proto3" json:"program_id,omitempty"`
+	CommissionId string `protobuf:"bytes,2,opt,name=commission_id,json=commissionId,proto3" json:"commission_id,omitempty"`
 	// Why the commission is approved early, 1 to 500 characters. It is never shown to the
 	// partner.
 	Reason        string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
@@ -1605,9 +1609,10 @@ func (x *ApproveCommissionEarlyRequest) GetReason() string {
 }
 
 type ClearCommissionReviewRequest struct {
-	state        protoimpl.MessageState `protogen:"open.v1"`
-	ProgramId    string                 `protobuf:"bytes,1,opt,name=program_id,json=programId,proto3" json:"program_id,omitempty"`
-	CommissionId string                 `protobuf:"bytes,2,opt,name=commission_id,json=commissionId,proto3" json:"commission_id,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The programme of the commission. If it is empty, the programme is not checked.
+	ProgramId    string `protobuf:"bytes,1,opt,name=program_id,json=programId,proto3" json:"program_id,omitempty"`
+	CommissionId string `protobuf:"bytes,2,opt,name=commission_id,json=commissionId,proto3" json:"commission_id,omitempty"`
 	// A note for the commission's history, 1 to 500 characters.
 	Note          *string `protobuf:"bytes,3,opt,name=note,proto3,oneof" json:"note,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -3572,19 +3577,19 @@ const file_affiliate_v1_commission_proto_rawDesc = "" +
 	"\x1dREJECTION_CODE_TRACKING_ERROR\x10\x06\x12%\n" +
 	"!REJECTION_CODE_INELIGIBLE_PARTNER\x10\a\x12\x1d\n" +
 	"\x19REJECTION_CODE_TEST_ORDER\x10\b\x12\x18\n" +
-	"\x14REJECTION_CODE_OTHER\x10\t2\x99\x10\n" +
+	"\x14REJECTION_CODE_OTHER\x10\t2\x99\x12\n" +
 	"\x11CommissionService\x12{\n" +
 	"\x0fListCommissions\x12$.affiliate.v1.ListCommissionsRequest\x1a%.affiliate.v1.ListCommissionsResponse\"\x1b\x82\xd3\xe4\x93\x02\x15\x12\x13/api/v1/commissions\x12\x9f\x01\n" +
-	"\x16ListProgramCommissions\x12+.affiliate.v1.ListProgramCommissionsRequest\x1a%.affiliate.v1.ListCommissionsResponse\"1\x82\xd3\xe4\x93\x02+\x12)/api/v1/programs/{program_id}/commissions\x12\x90\x01\n" +
-	"\rGetCommission\x12\".affiliate.v1.GetCommissionRequest\x1a\x18.affiliate.v1.Commission\"A\x82\xd3\xe4\x93\x02;\x129/api/v1/programs/{program_id}/commissions/{commission_id}\x12\x7f\n" +
+	"\x16ListProgramCommissions\x12+.affiliate.v1.ListProgramCommissionsRequest\x1a%.affiliate.v1.ListCommissionsResponse\"1\x82\xd3\xe4\x93\x02+\x12)/api/v1/programs/{program_id}/commissions\x12\xb7\x01\n" +
+	"\rGetCommission\x12\".affiliate.v1.GetCommissionRequest\x1a\x18.affiliate.v1.Commission\"h\x82\xd3\xe4\x93\x02bZ%\x12#/api/v1/commissions/{commission_id}\x129/api/v1/programs/{program_id}/commissions/{commission_id}\x12\x7f\n" +
 	"\x12GetCommissionStats\x12'.affiliate.v1.GetCommissionStatsRequest\x1a\x1d.affiliate.v1.CommissionStats\"!\x82\xd3\xe4\x93\x02\x1b\x12\x19/api/v1/commissions/stats\x12\xa3\x01\n" +
 	"\x19GetProgramCommissionStats\x12..affiliate.v1.GetProgramCommissionStatsRequest\x1a\x1d.affiliate.v1.CommissionStats\"7\x82\xd3\xe4\x93\x021\x12//api/v1/programs/{program_id}/commissions/stats\x12w\n" +
 	"\x11ExportCommissions\x12&.affiliate.v1.ExportCommissionsRequest\x1a\x14.google.api.HttpBody\"\"\x82\xd3\xe4\x93\x02\x1c\x12\x1a/api/v1/commissions/export0\x01\x12\x9b\x01\n" +
-	"\x18ExportProgramCommissions\x12-.affiliate.v1.ExportProgramCommissionsRequest\x1a\x14.google.api.HttpBody\"8\x82\xd3\xe4\x93\x022\x120/api/v1/programs/{program_id}/commissions/export0\x01\x12\xa3\x01\n" +
-	"\x11ApproveCommission\x12&.affiliate.v1.ApproveCommissionRequest\x1a\x18.affiliate.v1.Commission\"L\x82\xd3\xe4\x93\x02F:\x01*2A/api/v1/programs/{program_id}/commissions/{commission_id}/approve\x12\xb6\x01\n" +
-	"\x16ApproveCommissionEarly\x12+.affiliate.v1.ApproveCommissionEarlyRequest\x1a\x18.affiliate.v1.Commission\"U\x82\xd3\xe4\x93\x02O:\x01*2J/api/v1/programs/{program_id}/commissions/{commission_id}/approve-override\x12\xa0\x01\n" +
-	"\x10RejectCommission\x12%.affiliate.v1.RejectCommissionRequest\x1a\x18.affiliate.v1.Commission\"K\x82\xd3\xe4\x93\x02E:\x01*2@/api/v1/programs/{program_id}/commissions/{commission_id}/reject\x12\xb0\x01\n" +
-	"\x15ClearCommissionReview\x12*.affiliate.v1.ClearCommissionReviewRequest\x1a\x18.affiliate.v1.Commission\"Q\x82\xd3\xe4\x93\x02K:\x01*2F/api/v1/programs/{program_id}/commissions/{commission_id}/clear-review\x12\xaf\x01\n" +
+	"\x18ExportProgramCommissions\x12-.affiliate.v1.ExportProgramCommissionsRequest\x1a\x14.google.api.HttpBody\"8\x82\xd3\xe4\x93\x022\x120/api/v1/programs/{program_id}/commissions/export0\x01\x12\xd5\x01\n" +
+	"\x11ApproveCommission\x12&.affiliate.v1.ApproveCommissionRequest\x1a\x18.affiliate.v1.Commission\"~\x82\xd3\xe4\x93\x02x:\x01*Z0:\x01*2+/api/v1/commissions/{commission_id}/approve2A/api/v1/programs/{program_id}/commissions/{commission_id}/approve\x12\xf3\x01\n" +
+	"\x16ApproveCommissionEarly\x12+.affiliate.v1.ApproveCommissionEarlyRequest\x1a\x18.affiliate.v1.Commission\"\x91\x01\x82\xd3\xe4\x93\x02\x8a\x01:\x01*Z9:\x01*24/api/v1/commissions/{commission_id}/approve-override2J/api/v1/programs/{program_id}/commissions/{commission_id}/approve-override\x12\xd1\x01\n" +
+	"\x10RejectCommission\x12%.affiliate.v1.RejectCommissionRequest\x1a\x18.affiliate.v1.Commission\"|\x82\xd3\xe4\x93\x02v:\x01*Z/:\x01*2*/api/v1/commissions/{commission_id}/reject2@/api/v1/programs/{program_id}/commissions/{commission_id}/reject\x12\xe9\x01\n" +
+	"\x15ClearCommissionReview\x12*.affiliate.v1.ClearCommissionReviewRequest\x1a\x18.affiliate.v1.Commission\"\x89\x01\x82\xd3\xe4\x93\x02\x82\x01:\x01*Z5:\x01*20/api/v1/commissions/{commission_id}/clear-review2F/api/v1/programs/{program_id}/commissions/{commission_id}/clear-review\x12\xaf\x01\n" +
 	"\x16BulkApproveCommissions\x12+.affiliate.v1.BulkApproveCommissionsRequest\x1a%.affiliate.v1.BulkCommissionsResponse\"A\x82\xd3\xe4\x93\x02;:\x01*26/api/v1/programs/{program_id}/commissions/bulk-approve\x12\xac\x01\n" +
 	"\x15BulkRejectCommissions\x12*.affiliate.v1.BulkRejectCommissionsRequest\x1a%.affiliate.v1.BulkCommissionsResponse\"@\x82\xd3\xe4\x93\x02::\x01*25/api/v1/programs/{program_id}/commissions/bulk-rejectB@Z>github.com/tributary-hq/tributary/gen/affiliate/v1;affiliatev1b\x06proto3"
 

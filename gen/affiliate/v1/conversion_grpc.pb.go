@@ -87,8 +87,8 @@ type ConversionServiceClient interface {
 	//     refunded yet.
 	RefundConversion(ctx context.Context, in *RefundConversionRequest, opts ...grpc.CallOption) (*Refund, error)
 	// ReportDispute reports a dispute about the payment of a conversion, and later its end.
-	// It is for sales whose disputes no payment processor reports. The effect is that of a
-	// dispute at Stripe: while a dispute is `open`, the commission is neither approved nor
+	// It is for sales whose disputes no payment processor reports. It has the same effect as
+	// a dispute at Stripe: while a dispute is `open`, the commission is neither approved nor
 	// paid. `lost` deducts the disputed amount like a refund. `won` restores the commission.
 	//
 	// A report with an `external_dispute_id` that was reported before updates the dispute.
@@ -261,8 +261,8 @@ type ConversionServiceServer interface {
 	//     refunded yet.
 	RefundConversion(context.Context, *RefundConversionRequest) (*Refund, error)
 	// ReportDispute reports a dispute about the payment of a conversion, and later its end.
-	// It is for sales whose disputes no payment processor reports. The effect is that of a
-	// dispute at Stripe: while a dispute is `open`, the commission is neither approved nor
+	// It is for sales whose disputes no payment processor reports. It has the same effect as
+	// a dispute at Stripe: while a dispute is `open`, the commission is neither approved nor
 	// paid. `lost` deducts the disputed amount like a refund. `won` restores the commission.
 	//
 	// A report with an `external_dispute_id` that was reported before updates the dispute.
