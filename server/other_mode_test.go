@@ -77,8 +77,10 @@ func TestSuggestMode_OnlyForMembersAndStatus404(t *testing.T) {
 func TestSuggestMode_FailureOfLookUpIsLogged(t *testing.T) {
 	var log bytes.Buffer
 	p := &pipeline{
-		log:         slog.New(slog.NewTextHandler(&log, nil)),
-		existInMode: func(context.Context, affiliate.Scope, []affiliate.Record) (bool, error) { return false, errors.New("no connection") },
+		log: slog.New(slog.NewTextHandler(&log, nil)),
+		existInMode: func(context.Context, affiliate.Scope, []affiliate.Record) (bool, error) {
+			return false, errors.New("no connection")
+		},
 	}
 	ctx := context.WithValue(WithPrincipal(t.Context(), Principal{Kind: MerchantToken, Mode: affiliate.ModeLive}), admissionKey{}, admission{})
 	request := &affiliatev1.GetProgramRequest{ProgramId: affiliate.NewID[affiliate.Program](time.Now()).String()}

@@ -279,7 +279,6 @@ func (c *Core) build() error {
 		Store: stores.Buyer(c.store.DB), Events: processors, ErasureLog: erasureLog, Analytics: reports, BuyerKeys: affiliate.BuyerKeys(hashKeys),
 		ErasureKeys: erasureKeys, Disabled: !c.cfg.BuyerErasureEnabled, Log: c.log, Now: c.now,
 	})
-	limits := newLimiter(c.limits, c.cfg.Limits, c.cfg.LimitTimeout, hashKeys.First(), c.log, c.now, c.registry)
 	invitations := server.Invitations{Limiter: limits, RequireVerified: c.cfg.SMTPURL != ""}
 	accounts := account.New(account.Config{
 		Store: stores.Account(c.store.DB), Signer: tokens, Seal: sealer, HashKeys: hashKeys, Now: c.now,

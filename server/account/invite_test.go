@@ -362,7 +362,7 @@ func TestRegisterPartner_MailedTokenTakesOverAnUnverifiedAccount(t *testing.T) {
 	invite := func(email string) affiliate.InviteTokens {
 		tokens, digests := affiliate.NewInviteTokens()
 		err := shop.Store.InTx(t.Context(), func(tx *postgres.Tx) error {
-			_, err := shop.Store.Enrolment(tx).InviteParticipant(t.Context(), affiliate.ParticipantInvite{
+			_, _, err := shop.Store.Enrolment(tx).InviteParticipant(t.Context(), affiliate.ParticipantInvite{
 				Invite: affiliate.NewInvite(email, shop.Owner, f.Now()), Scope: shop.Scope, Program: shop.Program,
 			}, digests, affiliate.System)
 			return err

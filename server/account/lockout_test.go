@@ -74,25 +74,25 @@ func TestReauthenticate_CountsPerSession(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	first := f.as(session)
+	firstSession := session
 	for range 10 {
-		pgtest.RequireRefusal(t, f.Reauthenticate(first, "a wrong password", ""), affiliate.ReasonInvalidCredentials)
+		pgtest.RequireRefusal(t, f.reauthenticate(firstSession, "a wrong password", ""), affiliate.ReasonInvalidCredentials)
 	}
-	pgtest.RequireRefusal(t, f.Reauthenticate(first, password, ""), affiliate.ReasonRateLimitExceeded)
+	pgtest.RequireRefusal(t, f.reauthenticate(firstSession, password, ""), affiliate.ReasonRateLimitExceeded)
 	f.clock.Advance(time.Millisecond)
 	if session, err = f.LoginPartner(f.Context(), &affiliatev1.LoginRequest{Email: "pat@blog.example", Password: password}); err != nil {
 		t.Fatalf("a login after failures of a session: %v", err)
 	}
-	if err := f.Reauthenticate(f.as(session), password, ""); err != nil {
+	if err := f.reauthenticate(session, password, ""); err != nil {
 		t.Errorf("another session: %v", err)
 	}
-	pgtest.RequireRefusal(t, f.Reauthenticate(first, password, ""), affiliate.ReasonRateLimitExceeded)
+	pgtest.RequireRefusal(t, f.reauthenticate(firstSession, password, ""), affiliate.ReasonRateLimitExceeded)
 
 	for range 10 {
 		_, err := f.loginPartner("pat@blog.example", "a wrong password")
 		pgtest.RequireRefusal(t, err, affiliate.ReasonInvalidCredentials)
 	}
-	if err := f.Reauthenticate(f.as(session), password, ""); err != nil {
+	if err := f.reauthenticate(session, password, ""); err != nil {
 		t.Errorf("a session after failed logins: %v", err)
 	}
 	if err := f.resetPartner(f.resetToken("pat@blog.example"), newPassword); err != nil {
@@ -127,12 +127,12 @@ func TestSecondFactor_ThreeWrongCodesInARowNotifyOnce(t *testing.T) {
 		t.Helper()
 		for range count {
 			f.clock.Advance(time.Minute)
-			pgtest.RequireRefusal(t, f.Reauthenticate(f.as(session), "", "000000"), affiliate.ReasonInvalidCredentials)
+			pgtest.RequireRefusal(t, f.reauthenticate(session, "", "000000"), affiliate.ReasonInvalidCredentials)
 		}
 	}
 	right := func(code string) {
 		t.Helper()
-		if err := f.Reauthenticate(f.as(session), "", code); err != nil {
+		if err := f.reauthenticate(session, "", code); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -141,7 +141,7 @@ func TestSecondFactor_ThreeWrongCodesInARowNotifyOnce(t *testing.T) {
 	wrong(2)
 	right(recovery[0])
 	wrong(2)
-	pgtest.RequireRefusal(t, f.Reauthenticate(f.as(session), "", ""), affiliate.ReasonInvalidCredentials)
+	pgtest.RequireRefusal(t, f.reauthenticate(session, "", ""), affiliate.ReasonInvalidCredentials)
 	f.WantCount(0, "notifications after two wrong codes in a row", wrongCodes)
 	// Every call with a code counts.
 	pgtest.RequireRefusal(t, f.secondFactor(f.challenge(password), "000000"), affiliate.ReasonInvalidCredentials)
@@ -162,7 +162,7 @@ func TestSecondFactor_AHundredWrongCodesStopUntilAReset(t *testing.T) {
 	session, secret, recovery := f.withFactor()
 	for range 99 {
 		f.clock.Advance(time.Minute)
-		pgtest.RequireRefusal(t, f.Reauthenticate(f.as(session), "", "000000"), affiliate.ReasonInvalidCredentials)
+		pgtest.RequireRefusal(t, f.reauthenticate(session, "", "000000"), affiliate.ReasonInvalidCredentials)
 	}
 	pgtest.RequireRefusal(t, f.secondFactor(f.challenge(password), "000000"), affiliate.ReasonInvalidCredentials)
 	f.clock.Advance(time.Hour)
@@ -170,7 +170,7 @@ func TestSecondFactor_AHundredWrongCodesStopUntilAReset(t *testing.T) {
 		"a login with the right code":    f.secondFactor(f.challenge(password), f.code(secret, f.Now())),
 		"a login with a recovery code":   f.secondFactor(f.challenge(password), recovery[0]),
 		"a removal of the second factor": f.removeFactor(session, f.code(secret, f.Now())),
-		"a confirmation with a code":     f.Reauthenticate(f.as(session), "", f.code(secret, f.Now())),
+		"a confirmation with a code":     f.reauthenticate(session, "", f.code(secret, f.Now())),
 	} {
 		pgtest.RequireRefusal(t, err, affiliate.ReasonInvalidCredentials)
 		var refusal *affiliate.Error

@@ -25,8 +25,8 @@ type Store interface {
 	// whether this is the token of the mail. Errors: NOT_FOUND.
 	InviteByToken(ctx context.Context, digest [sha256.Size]byte) (invite affiliate.MemberInvite, mailed bool, err error)
 	// ParticipantInviteAddress returns the e-mail address, in lower case, to which the
-	// invitation to a programme with the digest was sent. mailed reports whether the digest
-	// is that of the token in the mail. The address is empty if the invitation cannot be
+	// invitation to a programme with the digest was sent. mailed reports whether the token
+	// in the mail has the digest. The address is empty if the invitation cannot be
 	// accepted at the given time.
 	ParticipantInviteAddress(ctx context.Context, digest [sha256.Size]byte, now time.Time) (address string, mailed bool, err error)
 	// AddLoginAttempt stores a login attempt as failed.

@@ -122,20 +122,20 @@ func TestParticipantInvite_RefusesTextThatMailsMustNotShow(t *testing.T) {
 	f := newFixture(t)
 	long := strings.Repeat("x", 1001)
 	for name, tc := range map[string]struct {
-		req   inviteRequest
+		req   *inviteRequest
 		field string
 	}{
-		"link in the name":          {inviteRequest{Name: new("www.evil.example")}, "name"},
-		"line break in the name":    {inviteRequest{Name: new("Jane\nDoe")}, "name"},
-		"link in the message":       {inviteRequest{Message: new("See https://evil.example")}, "message"},
-		"direction of text":         {inviteRequest{Message: new("\u202eolleh")}, "message"},
-		"long message":              {inviteRequest{Message: &long}, "message"},
-		"long name":                 {inviteRequest{Name: new(long[:101])}, "name"},
-		"language that mails lack":  {inviteRequest{Language: new("tlh")}, "language"},
-		"message of another script": {inviteRequest{Message: new("\u2028")}, "message"},
+		"link in the name":          {&inviteRequest{Name: new("www.evil.example")}, "name"},
+		"line break in the name":    {&inviteRequest{Name: new("Jane\nDoe")}, "name"},
+		"link in the message":       {&inviteRequest{Message: new("See https://evil.example")}, "message"},
+		"direction of text":         {&inviteRequest{Message: new("\u202eolleh")}, "message"},
+		"long message":              {&inviteRequest{Message: &long}, "message"},
+		"long name":                 {&inviteRequest{Name: new(long[:101])}, "name"},
+		"language that mails lack":  {&inviteRequest{Language: new("tlh")}, "language"},
+		"message of another script": {&inviteRequest{Message: new("\u2028")}, "message"},
 	} {
 		tc.req.Email = "jane@example.com"
-		if _, err := f.invite(&tc.req); err == nil || !strings.Contains(strings.ToLower(err.Error()), tc.field) {
+		if _, err := f.invite(tc.req); err == nil || !strings.Contains(strings.ToLower(err.Error()), tc.field) {
 			t.Errorf("%s: InviteParticipant returned %v, want a violation of %s", name, err, tc.field)
 		}
 	}

@@ -82,7 +82,7 @@ func (f *fixture) invite(g *affiliatev1.Group, expires time.Time) affiliate.Part
 	}
 	_, digests := affiliate.NewInviteTokens()
 	err := f.Store.InTx(f.Context(), func(tx *postgres.Tx) error {
-		_, err := f.Store.Enrolment(tx).InviteParticipant(f.Context(), invite, digests, affiliate.System)
+		_, _, err := f.Store.Enrolment(tx).InviteParticipant(f.Context(), invite, digests, affiliate.System)
 		return err
 	})
 	if err != nil {

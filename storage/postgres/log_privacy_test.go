@@ -74,7 +74,7 @@ func TestAuditLog_OmitsPartnerNames(t *testing.T) {
 			ID: affiliate.NewID[affiliate.Invite](f.Now()), Email: email, InvitedBy: f.Owner, CreatedAt: f.Now(), ExpiresAt: f.Now().Add(affiliate.InviteLife),
 		}}
 		err := f.Store.InTx(t.Context(), func(tx *postgres.Tx) error {
-			_, err := f.Store.Enrolment(tx).InviteParticipant(t.Context(), i, digests, by(f.Owner))
+			_, _, err := f.Store.Enrolment(tx).InviteParticipant(t.Context(), i, digests, by(f.Owner))
 			return err
 		})
 		if err != nil {

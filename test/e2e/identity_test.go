@@ -194,7 +194,7 @@ func testInviteMails(sys *system) func(*testing.T) {
 			sys.client().post(t, accept, owner).wantError(http.StatusConflict, "EMAIL_TAKEN")
 			owner[field] = sys.takeToken(t, kind, stranger.email)
 			sys.client().post(t, accept, owner).wantStatus(http.StatusCreated).wantFields(object{"user.id": stranger.id, "user.name": "Olga", "user.emailVerified": true})
-			stranger.post(t, "/api/v1/auth/"+stranger.kind+"/resend-verification", nil).wantError(http.StatusUnauthorized, "UNAUTHORIZED")
+			stranger.post(t, "/api/v1/auth/"+stranger.kind+"/email/resend-verification", nil).wantError(http.StatusUnauthorized, "UNAUTHORIZED")
 			login := object{"email": stranger.email, "password": password}
 			sys.client().post(t, "/api/v1/auth/"+stranger.kind+"/login", login).wantError(http.StatusUnauthorized, "INVALID_CREDENTIALS")
 			login["password"] = otherPassword

@@ -1213,6 +1213,136 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/commissions/{commissionId}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get a commission without its programme
+         * @description Returns one commission with its rules, its attribution and its
+         *     history.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
+         */
+        get: operations["getCommission2"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/commissions/{commissionId}/approve": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        /**
+         * Approve a commission without its programme
+         * @description Approves a pending commission whose hold period is over. It also
+         *     clears a review flag.
+         *
+         *     Errors:
+         *       - COMMISSION_NOT_PENDING: the commission is not pending.
+         *       - COMMISSION_HOLD_ACTIVE: the hold period is not over.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key. The body may have up to 64 KiB.
+         */
+        patch: operations["approveCommission2"];
+        trace?: never;
+    };
+    "/api/v1/commissions/{commissionId}/approve-override": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        /**
+         * Approve a commission early without its programme
+         * @description Approves a pending commission before its hold period is
+         *     over. The commission is not paid out before the hold period ends. The reason is
+         *     stored and never shown to the partner.
+         *
+         *     Errors, checked in this order:
+         *       - COMMISSION_NOT_PENDING: the commission is not pending.
+         *       - COMMISSION_NEEDS_REVIEW: the commission is flagged for review.
+         *       - COMMISSION_HOLD_NOT_ACTIVE: the commission has no hold period, or it is over.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key. The body may have up to 64 KiB.
+         */
+        patch: operations["approveCommissionEarly2"];
+        trace?: never;
+    };
+    "/api/v1/commissions/{commissionId}/clear-review": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        /**
+         * Clear the review flag of a commission without its programme
+         * @description Removes the review flag and all review reasons of a pending
+         *     or approved commission. The status does not change.
+         *
+         *     Errors: COMMISSION_NOT_FLAGGED if the commission is not flagged, or is rejected,
+         *     paid or refunded.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key. The body may have up to 64 KiB.
+         */
+        patch: operations["clearCommissionReview2"];
+        trace?: never;
+    };
+    "/api/v1/commissions/{commissionId}/reject": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        /**
+         * Reject a commission without its programme
+         * @description Rejects a pending or approved commission, also during its hold
+         *     period.
+         *
+         *     Errors: COMMISSION_TERMINAL if the commission is rejected, paid or refunded.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key. The body may have up to 64 KiB.
+         */
+        patch: operations["rejectCommission2"];
+        trace?: never;
+    };
     "/api/v1/conversions": {
         parameters: {
             query?: never;
@@ -1289,6 +1419,42 @@ export interface paths {
          *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key. The body may have up to 4096 KiB.
          */
         post: operations["reportConversions"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/conversions/disputes": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Report a dispute
+         * @description Reports a dispute about the payment of a conversion, and later its end.
+         *     It is for sales whose disputes no payment processor reports. It has the same effect as
+         *     a dispute at Stripe: while a dispute is `open`, the commission is neither approved nor
+         *     paid. `lost` deducts the disputed amount like a refund. `won` restores the commission.
+         *
+         *     A report with an `external_dispute_id` that was reported before updates the dispute.
+         *     The status is then 200. A repeated report changes nothing, and `open` does not reopen
+         *     a dispute that was won or lost.
+         *
+         *     Errors:
+         *       - NOT_FOUND: no conversion of the mode has the `external_transaction_id`.
+         *       - DISPUTE_DUPLICATE: the `external_dispute_id` was reported for another transaction,
+         *         or by the payment processor.
+         *       - DISPUTE_EXCEEDS_AMOUNT: `amount_cents` exceeds the amount of the conversion, or the
+         *         conversion has no amount.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key. The body may have up to 64 KiB.
+         */
+        post: operations["reportDispute"];
         delete?: never;
         options?: never;
         head?: never;
@@ -3075,10 +3241,11 @@ export interface paths {
          * Confirm a payout batch
          * @description Confirms a draft batch: its payouts become `pending`. Before
          *     that, all payouts are computed again. Commissions that are no longer payable leave
-         *     their payouts, and payouts that fall below the minimum, or whose partner has changed
-         *     the payout method in the last 72 hours, are canceled.
+         *     their payouts, and payouts that fall below the minimum, or whose partner's payout
+         *     method is held, are canceled.
          *
-         *     If the total of the batch in a currency is greater than the workspace's
+         *     If the total of the batch in a currency, together with the batches that were confirmed
+         *     in the last 24 hours, is greater than the workspace's
          *     `payoutApproval.secondPersonAboveCents`, the first call changes the status of the
          *     batch to `awaiting_approval`. A call by another member then confirms the batch. A
          *     service token can make the first call, but not the second one.
@@ -3543,6 +3710,8 @@ export interface paths {
          * @description Sends a text to all approved participants of a programme, as a
          *     notification and as a mail. Owners, admins and managers can do this, at most five
          *     times in 24 hours for each programme.
+         *     With the header Idempotency-Key, a repeated request with the same body returns the first
+         *     response for 24 hours and sends nothing.
          *
          *     Errors:
          *       - PROGRAM_STATE_INVALID: the programme is not active.
@@ -4064,6 +4233,10 @@ export interface paths {
          *     then shows the name and the address of the request, not those of the account, and no
          *     `partnerId`.
          *
+         *     A mail counts in the limits of invitations, as InviteParticipant says.
+         *     With the header Idempotency-Key, a repeated request with the same body returns the first
+         *     response for 24 hours and adds nobody.
+         *
          *     Errors:
          *       - NOT_FOUND: the programme has no group with this id.
          *       - REFERRAL_CODE_TAKEN: the referral code is or was used in the workspace and
@@ -4072,6 +4245,8 @@ export interface paths {
          *         invited to accept a participation. It is reported before EXTERNAL_ID_TAKEN.
          *       - EXTERNAL_ID_TAKEN: another participant of the programme has this external id.
          *       - PROGRAM_STATE_INVALID: the programme is archived.
+         *       - EMAIL_NOT_VERIFIED: a mail is sent, and the inviter's address is not verified, in
+         *         live mode.
          *
          *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key. The body may have up to 64 KiB.
          */
@@ -4151,14 +4326,20 @@ export interface paths {
          * Invite a partner
          * @description Invites an e-mail address to a programme, which can be private.
          *     The service mails the invitation to the address, in both modes. The link in the mail
-         *     contains a token, which is valid for 7 days. The response contains the token too. An
-         *     earlier invitation of the same address ends.
+         *     contains a token, which is valid for 7 days. The response contains another token. Only
+         *     the token of the mail verifies the address at the registration, and takes over an
+         *     account of the address that was never verified. An earlier invitation of the same
+         *     address ends. An address gets at most 3 invitations in an hour, and a workspace sends at
+         *     most 100 in 24 hours. In live mode the inviter's own address must be verified.
+         *     With the header Idempotency-Key, a repeated request with the same body returns the first
+         *     response for 24 hours and mails nothing.
          *
          *     Errors:
          *       - VALIDATION_ERROR: the group does not belong to the programme.
          *       - REFERRAL_CODE_TAKEN: the referral code is or was used in the workspace and
          *         mode.
          *       - APPLICATION_DUPLICATE: a partner with this address is a participant already.
+         *       - EMAIL_NOT_VERIFIED: the inviter's address is not verified, in live mode.
          *       - PROGRAM_STATE_INVALID: the programme is archived.
          *
          *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key. The body may have up to 64 KiB.
@@ -5055,12 +5236,20 @@ export interface paths {
         put?: never;
         /**
          * Create an invitation
-         * @description Invites an e-mail address to become a member. The response contains a
-         *     token, which the caller sends to the invited person. The token is valid for 7 days.
+         * @description Invites an e-mail address to become a member. The service mails the
+         *     invitation. The response contains another token, which the caller can send to the
+         *     invited person. Both are valid for 7 days. Only the token of the mail verifies the
+         *     address, and takes over an account of the address that was never verified.
+         *     An address gets at most 3 invitations in an hour, and a workspace sends at most 100 in
+         *     24 hours. In live mode the caller's own address must be verified.
          *     An earlier invitation of the same address ends.
+         *     With the header Idempotency-Key, a repeated request with the same body returns the first
+         *     response for 24 hours and mails nothing.
          *
          *     Errors:
-         *       - EMAIL_TAKEN: the address belongs to a member of this or another workspace.
+         *       - EMAIL_TAKEN: the address belongs to a member of this workspace, or is the verified
+         *         address of a member of another workspace.
+         *       - EMAIL_NOT_VERIFIED: the caller's address is not verified, in live mode.
          *       - FORBIDDEN: an admin invites a person as owner, or replaces an invitation to the
          *         role owner.
          *
@@ -5134,12 +5323,12 @@ export interface paths {
         /**
          * Remove a member
          * @description Removes a member. The member's sessions end at once, and so do the
-         *     invitations that the member made. Owners and admins can remove themselves to leave
-         *     the workspace.
+         *     invitations that the member made. Owners and admins can remove others. Every
+         *     member can leave the workspace with the own id, or with `me` as the id.
          *
          *     Errors:
          *       - NOT_FOUND: the workspace has no such member.
-         *       - FORBIDDEN: an admin removes an owner.
+         *       - FORBIDDEN: an admin removes an owner, or another role removes another member.
          *       - LAST_OWNER: the workspace would have no owner.
          *
          *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key.
@@ -5848,12 +6037,14 @@ export interface components {
             at: string | null;
             /**
              * @description The actor who made the change: the id of a user, of a key or of a service token, or
-             *     `system`.
+             *     `system`. The actor of a change with a participant token is its creator.
              */
             actor: string;
             /**
              * @description The current name of the user or key, or `service:` and the name of the service token.
-             *     Null for `system`, and if the user or key does not exist any more.
+             *     If the change was made with a participant token, `participant token of` and the name of
+             *     the member or service token that has created it. Null for `system`, and if the user or
+             *     key does not exist any more.
              */
             actorName: string | null;
             /** @description The kind of change, as `noun.verb`, for example `program.update`. */
@@ -6275,8 +6466,8 @@ export interface components {
              */
             approvedAt: string | null;
             /**
-             * @description The id of the user who approved the commission, or `system`. Null if it was not
-             *     approved.
+             * @description The id of the user or service token that approved the commission, or `system`. Null if
+             *     it was not approved.
              */
             approvedBy: string | null;
             /**
@@ -6301,12 +6492,19 @@ export interface components {
             /** Format: date-time */
             updatedAt: string | null;
             /**
+             * @description The current name of the member in `approvedBy`, or `service:` and the name of the
+             *     service token. Null for `system`, and if the member has left the workspace.
+             */
+            approvedByName: string | null;
+            /**
              * @description The reason of an early approval. It is never shown to the partner. Null if there was
              *     no early approval.
              */
             overrideReason: string | null;
             /** @description The id of the user who approved the commission early. Null if nobody did. */
             overrideBy: string | null;
+            /** @description The name of `overrideBy`, as in `approvedByName`. */
+            overrideByName: string | null;
             /**
              * @description The rules that computed the commission. Later changes of the rules do not affect
              *     it.
@@ -6355,7 +6553,7 @@ export interface components {
         CommissionHistoryEntry: {
             /** Format: date-time */
             at: string | null;
-            /** @description The id of the user who made the change, or `system`. */
+            /** @description The id of the user or service token that made the change, or `system`. */
             actor: string;
             /**
              * @description The status before the change. Null for the first entry.
@@ -6369,6 +6567,8 @@ export interface components {
             to: "pending" | "approved" | "rejected" | "paid" | "refunded" | null;
             /** @description The reason or note that was given for the change. Null if there is none. */
             reason: string | null;
+            /** @description The name of `actor`, as in `approvedByName`. */
+            actorName: string | null;
         };
         /** @description CommissionListItem is a commission in a list. */
         CommissionListItem: {
@@ -6487,8 +6687,8 @@ export interface components {
              */
             approvedAt: string | null;
             /**
-             * @description The id of the user who approved the commission, or `system`. Null if it was not
-             *     approved.
+             * @description The id of the user or service token that approved the commission, or `system`. Null if
+             *     it was not approved.
              */
             approvedBy: string | null;
             /**
@@ -6512,6 +6712,11 @@ export interface components {
             createdAt: string | null;
             /** Format: date-time */
             updatedAt: string | null;
+            /**
+             * @description The current name of the member in `approvedBy`, or `service:` and the name of the
+             *     service token. Null for `system`, and if the member has left the workspace.
+             */
+            approvedByName: string | null;
         };
         /**
          * @description CommissionRate is a rate that replaces the programme's own rate: either a percentage
@@ -6583,7 +6788,8 @@ export interface components {
             /**
              * @description The deductions from the amount before a percentage is applied: none (`gross`), tax
              *     (`net_of_tax`), tax and shipping (`net_of_tax_shipping`), or tax, shipping and fees
-             *     (`net_of_tax_shipping_fees`). Default `gross`.
+             *     (`net_of_tax_shipping_fees`). A part that a conversion does not state counts as 0.
+             *     Default `net_of_tax`.
              * @enum {string|null}
              */
             netBasis: "gross" | "net_of_tax" | "net_of_tax_shipping" | "net_of_tax_shipping_fees" | null;
@@ -6659,7 +6865,8 @@ export interface components {
             /**
              * @description The deductions from the amount before a percentage is applied: none (`gross`), tax
              *     (`net_of_tax`), tax and shipping (`net_of_tax_shipping`), or tax, shipping and fees
-             *     (`net_of_tax_shipping_fees`). Default `gross`.
+             *     (`net_of_tax_shipping_fees`). A part that a conversion does not state counts as 0.
+             *     Default `net_of_tax`.
              * @enum {string|null}
              */
             netBasis?: "gross" | "net_of_tax" | "net_of_tax_shipping" | "net_of_tax_shipping_fees" | null;
@@ -7265,7 +7472,7 @@ export interface components {
             /**
              * Format: int32
              * @description The attribution window: the number of 24-hour days after a click in which a
-             *     conversion is attributed to the click, 1 to 365. Default 30.
+             *     conversion is attributed to the click, 1 to 365. Default 60.
              */
             attributionWindowDays?: number | null;
             /**
@@ -7281,11 +7488,11 @@ export interface components {
             linkParam?: string | null;
             /** @description Whether partners who apply are approved at once. Default false. */
             autoApprovePartners?: boolean | null;
-            /** @description Whether any partner can find the programme and apply. Default true. */
+            /** @description Whether any partner can find the programme and apply. Default false. */
             isPublic?: boolean | null;
             /**
-             * @description The commission rules. Default: 20 percent of the gross amount, a hold period of 30
-             *     days and automatic approval.
+             * @description The commission rules. Default: 20 percent of the amount without tax, a hold period of
+             *     30 days and automatic approval.
              */
             commissionRules?: components["schemas"]["CommissionRulesInput"] | null;
             /**
@@ -7467,9 +7674,15 @@ export interface components {
             expiresAt: string | null;
             /**
              * @description The token with which a partner accepts the invitation. It is shown only in this
-             *     response.
+             *     response. Empty if `mailed` is false.
              */
             token: string;
+            /**
+             * @description Whether this request has mailed the invitation. It is false if an open invitation was
+             *     mailed to the address within the last hour: then the response shows this invitation, with
+             *     the group and the referral code of this request, and the link in its mail stays valid.
+             */
+            mailed: boolean;
         };
         /** @description CreatedServiceToken is a new service token, including the token itself. */
         CreatedServiceToken: {
@@ -7966,6 +8179,31 @@ export interface components {
             /** @description The last 50 attempts, in the order in which they were made. */
             attempts: components["schemas"]["DeliveryAttempt"][];
         };
+        /** @description Dispute is a reported dispute with its effect. */
+        Dispute: {
+            external_dispute_id: string;
+            external_transaction_id: string;
+            conversion_id: string;
+            /**
+             * @description `open`, `won` or `lost`.
+             * @enum {string|null}
+             */
+            status: "none" | "open" | "won" | "lost" | null;
+            /**
+             * Format: int64
+             * @description The disputed amount, in minor units of `currency`.
+             */
+            amount_cents: number;
+            currency: string;
+            /**
+             * Format: int64
+             * @description The sum of all refunds and lost disputes of the conversion, in minor units of
+             *     `currency`.
+             */
+            refunded_amount_cents: number;
+            /** @description The commission after the report. Null if the conversion earned no commission. */
+            commission: components["schemas"]["RefundedCommission"] | null;
+        };
         EnrollTotpRequest: {
             /** @description The current password. It can be omitted in the first 15 minutes of a session. */
             password?: string | null;
@@ -8034,7 +8272,7 @@ export interface components {
              * @description The error code. It is stable; new codes can be added.
              * @enum {string}
              */
-            code: "VALIDATION_ERROR" | "UNAUTHORIZED" | "INVALID_API_KEY" | "INVALID_PUBLIC_KEY" | "INVALID_CREDENTIALS" | "REFRESH_TOKEN_INVALID" | "FORBIDDEN" | "HTTPS_REQUIRED" | "NOT_FOUND" | "METHOD_NOT_ALLOWED" | "PAYLOAD_TOO_LARGE" | "UNSUPPORTED_MEDIA_TYPE" | "RATE_LIMIT_EXCEEDED" | "INTERNAL_ERROR" | "SERVICE_UNAVAILABLE" | "EMAIL_TAKEN" | "API_KEY_LIMIT_EXCEEDED" | "SLUG_TAKEN" | "PROGRAM_STATE_INVALID" | "PARTICIPANT_STATE_INVALID" | "PARTICIPANT_ERASED" | "REFERRAL_CODE_TAKEN" | "APPLICATION_DUPLICATE" | "EXTERNAL_ID_TAKEN" | "CONVERSION_DUPLICATE" | "NO_ATTRIBUTION_SIGNAL" | "MODE_MISMATCH" | "COMMISSION_NOT_PENDING" | "COMMISSION_HOLD_ACTIVE" | "COMMISSION_TERMINAL" | "LAST_OWNER" | "GROUP_IN_USE" | "LINK_LIMIT_EXCEEDED" | "PROMO_CODE_TAKEN" | "BULK_ALL_FAILED" | "ORIGIN_NOT_ALLOWED" | "INVALID_SECRET_KEY" | "COMMISSION_NEEDS_REVIEW" | "COMMISSION_HOLD_NOT_ACTIVE" | "COMMISSION_NOT_FLAGGED" | "IDEMPOTENCY_KEY_REQUIRED" | "IDEMPOTENCY_KEY_REUSED" | "REFUND_DUPLICATE" | "REFUND_EXCEEDS_AMOUNT" | "PAYOUT_STATE_INVALID" | "FRAUD_EVENT_RESOLVED" | "WEBHOOK_NOT_FOUND" | "WEBHOOK_ENDPOINT_LIMIT_EXCEEDED" | "WEBHOOK_URL_NOT_HTTPS" | "WEBHOOK_URL_PRIVATE_IP" | "WEBHOOK_URL_UNRESOLVABLE" | "WEBHOOK_DISABLED" | "NOTIFICATION_CATEGORY_PROTECTED" | "INVALID_SIGNATURE" | "NOTIFICATION_LOG_NOT_FOUND" | "VERIFICATION_TOKEN_INVALID" | "RESET_TOKEN_INVALID" | "EMAIL_NOT_VERIFIED" | "UNSUBSCRIBE_TOKEN_INVALID" | "PROCESSOR_KEY_INVALID" | "PROCESSOR_PERMISSION_MISSING" | "PROCESSOR_ALREADY_CONNECTED" | "PROCESSOR_ENDPOINT_REJECTED" | "CONFIRMATION_INVALID" | "ALREADY_ERASED" | "ERASURE_BLOCKED_PAYOUT" | "BILLING_SUBSCRIPTION_ACTIVE" | "PARTNER_NOT_FOUND" | "MERCHANT_NOT_FOUND" | "PARTICIPANT_NOT_FOUND" | "ACCESS_DENIED" | "RESET_IN_PROGRESS" | "EXPORT_FORBIDDEN" | "EXPORT_TOO_LARGE" | "EXPORT_EXPIRED" | "ACTIVE_OPERATION_CONFLICT" | "OPERATION_NOT_FOUND" | "FEATURE_DISABLED" | "REGISTRATION_CLOSED" | "SECOND_FACTOR_REQUIRED" | "SECOND_FACTOR_SETUP_REQUIRED" | "CHALLENGE_INVALID" | "SECOND_FACTOR_STATE_INVALID" | "PERIOD_CLOSED";
+            code: "VALIDATION_ERROR" | "UNAUTHORIZED" | "INVALID_API_KEY" | "INVALID_PUBLIC_KEY" | "INVALID_CREDENTIALS" | "REFRESH_TOKEN_INVALID" | "FORBIDDEN" | "HTTPS_REQUIRED" | "NOT_FOUND" | "METHOD_NOT_ALLOWED" | "PAYLOAD_TOO_LARGE" | "UNSUPPORTED_MEDIA_TYPE" | "RATE_LIMIT_EXCEEDED" | "INTERNAL_ERROR" | "SERVICE_UNAVAILABLE" | "EMAIL_TAKEN" | "API_KEY_LIMIT_EXCEEDED" | "SLUG_TAKEN" | "PROGRAM_STATE_INVALID" | "PARTICIPANT_STATE_INVALID" | "PARTICIPANT_ERASED" | "REFERRAL_CODE_TAKEN" | "APPLICATION_DUPLICATE" | "EXTERNAL_ID_TAKEN" | "CONVERSION_DUPLICATE" | "NO_ATTRIBUTION_SIGNAL" | "MODE_MISMATCH" | "COMMISSION_NOT_PENDING" | "COMMISSION_HOLD_ACTIVE" | "COMMISSION_TERMINAL" | "LAST_OWNER" | "GROUP_IN_USE" | "LINK_LIMIT_EXCEEDED" | "PROMO_CODE_TAKEN" | "BULK_ALL_FAILED" | "ORIGIN_NOT_ALLOWED" | "INVALID_SECRET_KEY" | "COMMISSION_NEEDS_REVIEW" | "COMMISSION_HOLD_NOT_ACTIVE" | "COMMISSION_NOT_FLAGGED" | "IDEMPOTENCY_KEY_REQUIRED" | "IDEMPOTENCY_KEY_REUSED" | "REFUND_DUPLICATE" | "REFUND_EXCEEDS_AMOUNT" | "PAYOUT_STATE_INVALID" | "FRAUD_EVENT_RESOLVED" | "WEBHOOK_NOT_FOUND" | "WEBHOOK_ENDPOINT_LIMIT_EXCEEDED" | "WEBHOOK_URL_NOT_HTTPS" | "WEBHOOK_URL_PRIVATE_IP" | "WEBHOOK_URL_UNRESOLVABLE" | "WEBHOOK_DISABLED" | "NOTIFICATION_CATEGORY_PROTECTED" | "INVALID_SIGNATURE" | "NOTIFICATION_LOG_NOT_FOUND" | "VERIFICATION_TOKEN_INVALID" | "RESET_TOKEN_INVALID" | "EMAIL_NOT_VERIFIED" | "UNSUBSCRIBE_TOKEN_INVALID" | "PROCESSOR_KEY_INVALID" | "PROCESSOR_PERMISSION_MISSING" | "PROCESSOR_ALREADY_CONNECTED" | "PROCESSOR_ENDPOINT_REJECTED" | "CONFIRMATION_INVALID" | "ALREADY_ERASED" | "ERASURE_BLOCKED_PAYOUT" | "BILLING_SUBSCRIPTION_ACTIVE" | "PARTNER_NOT_FOUND" | "MERCHANT_NOT_FOUND" | "PARTICIPANT_NOT_FOUND" | "ACCESS_DENIED" | "RESET_IN_PROGRESS" | "EXPORT_FORBIDDEN" | "EXPORT_TOO_LARGE" | "EXPORT_EXPIRED" | "ACTIVE_OPERATION_CONFLICT" | "OPERATION_NOT_FOUND" | "FEATURE_DISABLED" | "REGISTRATION_CLOSED" | "SECOND_FACTOR_REQUIRED" | "SECOND_FACTOR_SETUP_REQUIRED" | "CHALLENGE_INVALID" | "SECOND_FACTOR_STATE_INVALID" | "PERIOD_CLOSED" | "DISPUTE_DUPLICATE" | "DISPUTE_EXCEEDS_AMOUNT";
             /** @description The permissions that the key of a payment processor lacks. Only with PROCESSOR_PERMISSION_MISSING. */
             missingPermissions?: string[];
             /** @description The token for the request that completes the login with a code. Only with SECOND_FACTOR_REQUIRED. */
@@ -8307,6 +8545,18 @@ export interface components {
              *     accepted. Default: made from the partner's name.
              */
             referralCode?: string | null;
+            /** @description The name of the invited person, at most 100 characters, for the greeting of the mail. */
+            name?: string | null;
+            /**
+             * @description A text to the invited person, at most 1,000 characters, which the mail contains. It is
+             *     plain text with line breaks and must not contain addresses of websites.
+             */
+            message?: string | null;
+            /**
+             * @description The language of the mail. Mails exist in English (`en`). Default `en`.
+             * @enum {string|null}
+             */
+            language?: "en" | null;
         };
         /** @description LedgerBalance is a balance in one currency. */
         LedgerBalance: {
@@ -8865,8 +9115,8 @@ export interface components {
             /**
              * Format: int64
              * @description The number of matching participants on all pages. With a search, it is counted up to
-             *     10,000, and with the filter `groupId` up to 100,000. If there are more participants,
-             *     the total is this limit and the response has the header `Total-Capped: true`. All
+             *     10,000, and with the filters `groupId` and `tag` up to 100,000. If there are more
+             *     participants, the total is this limit and the response has the header `Total-Capped: true`. All
              *     other totals are exact.
              */
             total: number;
@@ -9282,8 +9532,8 @@ export interface components {
             redirectedTo: string | null;
             /**
              * @description Why the mail was not sent: `test_mode`, `mail_off`, `address_suppressed`,
-             *     `recipient_removed`, `notifications_removed`, `recipient_refused`, `refused_by_server`
-             *     or `undeliverable`. Null unless `status` is `suppressed`. A notification that waits for
+             *     `address_not_verified`, `recipient_removed`, `notifications_removed`,
+             *     `recipient_refused`, `refused_by_server` or `undeliverable`. Null unless `status` is `suppressed`. A notification that waits for
              *     the next mail of its category has no entry yet.
              */
             reason: string | null;
@@ -9698,6 +9948,18 @@ export interface components {
             refundedAt: string | null;
             /** Format: date-time */
             createdAt: string | null;
+            /**
+             * Format: int64
+             * @description The amount to which the rate was applied, in minor units of `saleCurrency`.
+             */
+            baseAmountCents: number;
+            /** @description The link to which the conversion was attributed. Null if no link led to it. */
+            linkId: string | null;
+            /**
+             * @description The sub id of the click or of the report of the conversion, otherwise that of the
+             *     link. Null if none has one.
+             */
+            subId: string | null;
         };
         /** @description PartnerLedgerEntry is a ledger entry as the partner sees it. */
         PartnerLedgerEntry: {
@@ -9918,7 +10180,8 @@ export interface components {
         PayoutApproval: {
             /**
              * Format: int64
-             * @description A batch whose total in a currency is greater needs two confirmations. It is in minor
+             * @description A batch needs two confirmations if its total in a currency, together with the batches
+             *     of the same mode that were confirmed in the last 24 hours, is greater. It is in minor
              *     units of each currency, 0 or more. With 0, all batches need two. If it is null, one
              *     confirmation is always enough.
              */
@@ -9928,7 +10191,8 @@ export interface components {
         PayoutApprovalInput: {
             /**
              * Format: int64
-             * @description A batch whose total in a currency is greater needs two confirmations. It is in minor
+             * @description A batch needs two confirmations if its total in a currency, together with the batches
+             *     of the same mode that were confirmed in the last 24 hours, is greater. It is in minor
              *     units of each currency, 0 or more. With 0, all batches need two. If it is null, one
              *     confirmation is always enough.
              */
@@ -10127,7 +10391,9 @@ export interface components {
             /**
              * Format: date-time
              * @description The time until which new payout batches do not include the partner, 72 hours after a
-             *     change of the method or account. Null if the method was set only once.
+             *     change of the method or account. A first method is held too if the partner had a
+             *     balance or pending commissions in live mode, or if a second factor that was enabled in
+             *     the last 72 hours has authorised it. Otherwise the value of a first method is null.
              */
             heldUntil: string | null;
         };
@@ -10663,7 +10929,7 @@ export interface components {
             /** @description The reason of the refund, 1 to 500 characters. */
             reason?: string | null;
         };
-        /** @description RefundedCommission is the commission of a refunded conversion. */
+        /** @description RefundedCommission is the commission of a refunded or disputed conversion. */
         RefundedCommission: {
             id: string;
             /** @enum {string|null} */
@@ -10675,7 +10941,8 @@ export interface components {
             amount_cents: number;
             /**
              * Format: int64
-             * @description The amount that all refunds have deducted from the commission, in minor units.
+             * @description The amount that all refunds and lost disputes have deducted from the commission, in
+             *     minor units.
              */
             reversed_amount_cents: number;
             currency: string;
@@ -10915,6 +11182,23 @@ export interface components {
             summary: components["schemas"]["BulkSummary"] | null;
             /** @description One result for each item, in the order of the request. */
             results: components["schemas"]["ReportConversionResult"][];
+        };
+        ReportDisputeRequest: {
+            /** @description The merchant's id of the disputed transaction, as in the report of the conversion. */
+            external_transaction_id: string;
+            /** @description The merchant's id of the dispute. It must be unique in the workspace and mode. */
+            external_dispute_id: string;
+            /**
+             * @description `open`, `won` or `lost`.
+             * @enum {string|null}
+             */
+            status?: "none" | "open" | "won" | "lost" | null;
+            /**
+             * Format: int64
+             * @description The disputed amount, in minor units of the conversion's currency. Default: the amount
+             *     that was reported before, otherwise the amount of the conversion.
+             */
+            amount_cents?: number | null;
         };
         ResendVerificationResponse: {
             /** @description False if the address is verified and receives mail, so that no mail is sent. */
@@ -11390,7 +11674,7 @@ export interface components {
             /**
              * Format: int32
              * @description The attribution window: the number of 24-hour days after a click in which a
-             *     conversion is attributed to the click, 1 to 365. Default 30.
+             *     conversion is attributed to the click, 1 to 365. Default 60.
              */
             attributionWindowDays?: number | null;
             /**
@@ -11406,7 +11690,7 @@ export interface components {
             linkParam?: string | null;
             /** @description Whether partners who apply are approved at once. Default false. */
             autoApprovePartners?: boolean | null;
-            /** @description Whether any partner can find the programme and apply. Default true. */
+            /** @description Whether any partner can find the programme and apply. Default false. */
             isPublic?: boolean | null;
             /** @description The commission rules. Only the given fields change. */
             commissionRules?: components["schemas"]["CommissionRulesInput"] | null;
@@ -11487,11 +11771,11 @@ export interface components {
              */
             allowedOrigins?: string[] | null;
             /**
-             * @description The policy for clicks from other origins: `observe` or `enforce`. With `enforce`,
-             *     `allowedOrigins` must not be empty. Null sets `observe`.
+             * @description The policy for clicks from other origins: `observe`, `enforce` or `enforce_strict`.
+             *     Unless it is `observe`, `allowedOrigins` must not be empty. Null sets `observe`.
              * @enum {string|null}
              */
-            originPolicy?: "observe" | "enforce" | null;
+            originPolicy?: "observe" | "enforce" | "enforce_strict" | null;
             /**
              * Format: email
              * @description The e-mail address to which all e-mail of test mode is sent. It must be the verified
@@ -11666,7 +11950,7 @@ export interface components {
              *     `enforce` rejects them.
              * @enum {string|null}
              */
-            originPolicy: "observe" | "enforce" | null;
+            originPolicy: "observe" | "enforce" | "enforce_strict" | null;
             /**
              * @description The e-mail address to which all e-mail of test mode is sent. If it is null, or no
              *     longer the verified address of a member, e-mail of test mode is not sent. The address is
@@ -11811,10 +12095,11 @@ export interface components {
         /**
          * @description - `APPLICATION_DUPLICATE`: The partner has already applied to this programme or was added to it.
          *     - `EXTERNAL_ID_TAKEN`: Another participant of the programme has this external id. Search for it, or use another id.
+         *     - `IDEMPOTENCY_KEY_REUSED`: This Idempotency-Key was used for another request. Use a new key.
          *     - `PROGRAM_STATE_INVALID`: The programme's status does not allow that.
          *     - `REFERRAL_CODE_TAKEN`: This referral code is in use. Choose another one.
          */
-        "APPLICATION_DUPLICATE-EXTERNAL_ID_TAKEN-PROGRAM_STATE_INVALID-REFERRAL_CODE_TAKEN": {
+        "APPLICATION_DUPLICATE-EXTERNAL_ID_TAKEN-IDEMPOTENCY_KEY_REUSED-PROGRAM_STATE_INVALID-REFERRAL_CODE_TAKEN": {
             headers: {
                 /** @description The id of the request in the logs. */
                 "X-Request-Id"?: string;
@@ -11834,10 +12119,11 @@ export interface components {
         };
         /**
          * @description - `APPLICATION_DUPLICATE`: The partner has already applied to this programme or was added to it.
+         *     - `IDEMPOTENCY_KEY_REUSED`: This Idempotency-Key was used for another request. Use a new key.
          *     - `PROGRAM_STATE_INVALID`: The programme's status does not allow that.
          *     - `REFERRAL_CODE_TAKEN`: This referral code is in use. Choose another one.
          */
-        "APPLICATION_DUPLICATE-PROGRAM_STATE_INVALID-REFERRAL_CODE_TAKEN": {
+        "APPLICATION_DUPLICATE-IDEMPOTENCY_KEY_REUSED-PROGRAM_STATE_INVALID-REFERRAL_CODE_TAKEN": {
             headers: {
                 /** @description The id of the request in the logs. */
                 "X-Request-Id"?: string;
@@ -12049,6 +12335,44 @@ export interface components {
                 "application/json": components["schemas"]["Error"];
             };
         };
+        /** @description - `DISPUTE_DUPLICATE`: This dispute was reported for another transaction or by the payment processor. */
+        DISPUTE_DUPLICATE: {
+            headers: {
+                /** @description The id of the request in the logs. */
+                "X-Request-Id"?: string;
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "statusCode": 409,
+                 *       "message": "This dispute was reported for another transaction or by the payment processor.",
+                 *       "error": "Conflict",
+                 *       "code": "DISPUTE_DUPLICATE"
+                 *     }
+                 */
+                "application/json": components["schemas"]["Error"];
+            };
+        };
+        /** @description - `DISPUTE_EXCEEDS_AMOUNT`: The disputed amount exceeds the amount of the sale. */
+        DISPUTE_EXCEEDS_AMOUNT: {
+            headers: {
+                /** @description The id of the request in the logs. */
+                "X-Request-Id"?: string;
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "statusCode": 422,
+                 *       "message": "The disputed amount exceeds the amount of the sale.",
+                 *       "error": "Unprocessable Entity",
+                 *       "code": "DISPUTE_EXCEEDS_AMOUNT"
+                 *     }
+                 */
+                "application/json": components["schemas"]["Error"];
+            };
+        };
         /**
          * @description - `EMAIL_NOT_VERIFIED`: The e-mail address of the account must be verified first.
          *     - `FORBIDDEN`: This credential does not have the required permission.
@@ -12098,6 +12422,28 @@ export interface components {
         };
         /** @description - `EMAIL_TAKEN`: An account with this e-mail address exists. Log in, or reset its password. */
         EMAIL_TAKEN: {
+            headers: {
+                /** @description The id of the request in the logs. */
+                "X-Request-Id"?: string;
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "statusCode": 409,
+                 *       "message": "An account with this e-mail address exists. Log in, or reset its password.",
+                 *       "error": "Conflict",
+                 *       "code": "EMAIL_TAKEN"
+                 *     }
+                 */
+                "application/json": components["schemas"]["Error"];
+            };
+        };
+        /**
+         * @description - `EMAIL_TAKEN`: An account with this e-mail address exists. Log in, or reset its password.
+         *     - `IDEMPOTENCY_KEY_REUSED`: This Idempotency-Key was used for another request. Use a new key.
+         */
+        "EMAIL_TAKEN-IDEMPOTENCY_KEY_REUSED": {
             headers: {
                 /** @description The id of the request in the logs. */
                 "X-Request-Id"?: string;
@@ -12443,6 +12789,28 @@ export interface components {
          *     - `PAYOUT_STATE_INVALID`: The status of the payout does not allow this.
          */
         "IDEMPOTENCY_KEY_REUSED-PAYOUT_STATE_INVALID": {
+            headers: {
+                /** @description The id of the request in the logs. */
+                "X-Request-Id"?: string;
+                [name: string]: unknown;
+            };
+            content: {
+                /**
+                 * @example {
+                 *       "statusCode": 409,
+                 *       "message": "This Idempotency-Key was used for another request. Use a new key.",
+                 *       "error": "Conflict",
+                 *       "code": "IDEMPOTENCY_KEY_REUSED"
+                 *     }
+                 */
+                "application/json": components["schemas"]["Error"];
+            };
+        };
+        /**
+         * @description - `IDEMPOTENCY_KEY_REUSED`: This Idempotency-Key was used for another request. Use a new key.
+         *     - `PROGRAM_STATE_INVALID`: The programme's status does not allow that.
+         */
+        "IDEMPOTENCY_KEY_REUSED-PROGRAM_STATE_INVALID": {
             headers: {
                 /** @description The id of the request in the logs. */
                 "X-Request-Id"?: string;
@@ -14373,8 +14741,6 @@ export interface operations {
             query?: {
                 /** @description The merchant's id of the transaction. */
                 external_transaction_id?: string;
-                /** @description Alias of `external_transaction_id`. Only one of the two can be given. */
-                externalTransactionId?: string;
             };
             header?: never;
             path?: never;
@@ -14747,8 +15113,6 @@ export interface operations {
                 /** @description Records per page, 1 to 100. Default 20. `limit` is an alias. */
                 page_size?: number;
                 /** @description Alias of `page_size`. Only one of the two can be given. */
-                pageSize?: number;
-                /** @description Alias of `page_size`. Only one of the two can be given. */
                 limit?: number;
                 /**
                  * @description Only decisions that attribute the conversion (`true`), or only decisions that do
@@ -14757,15 +15121,11 @@ export interface operations {
                 attributed?: boolean;
                 /** @description Only decisions with this reason, for example CLICK_EXPIRED. */
                 reason_code?: string;
-                /** @description Alias of `reason_code`. Only one of the two can be given. */
-                reasonCode?: string;
                 /**
                  * @description Only decisions about this programme, whether or not the conversion is attributed. The
                  *     programme of a decision is in `program`.
                  */
                 program_id?: string;
-                /** @description Alias of `program_id`. Only one of the two can be given. */
-                programId?: string;
                 /** @description Alias of `date_from`. */
                 from?: string;
                 /** @description Alias of `date_to`. */
@@ -14775,15 +15135,11 @@ export interface operations {
                  *     the start of the day. RFC 3339 timestamps are accepted too.
                  */
                 date_from?: string;
-                /** @description Alias of `date_from`. Only one of the two can be given. */
-                dateFrom?: string;
                 /**
                  * @description Only decisions that were made at this time or earlier. A date (`YYYY-MM-DD`) means
                  *     the end of the day. RFC 3339 timestamps are accepted too.
                  */
                 date_to?: string;
-                /** @description Alias of `date_to`. Only one of the two can be given. */
-                dateTo?: string;
                 /**
                  * @description The IANA time zone of dates without a time, for example `Europe/Berlin`. Default
                  *     UTC.
@@ -16882,6 +17238,194 @@ export interface operations {
             503: components["responses"]["SERVICE_UNAVAILABLE"];
         };
     };
+    getCommission2: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
+                "X-Mode"?: components["parameters"]["Mode"];
+            };
+            path: {
+                commissionId: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Commission"];
+                };
+            };
+            400: components["responses"]["VALIDATION_ERROR"];
+            401: components["responses"]["UNAUTHORIZED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            404: components["responses"]["NOT_FOUND"];
+            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
+            500: components["responses"]["INTERNAL_ERROR"];
+            503: components["responses"]["SERVICE_UNAVAILABLE"];
+        };
+    };
+    approveCommission2: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
+                "X-Mode"?: components["parameters"]["Mode"];
+            };
+            path: {
+                commissionId: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["ApproveCommissionRequest"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Commission"];
+                };
+            };
+            400: components["responses"]["VALIDATION_ERROR"];
+            401: components["responses"]["UNAUTHORIZED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED-SECOND_FACTOR_SETUP_REQUIRED"];
+            404: components["responses"]["NOT_FOUND"];
+            409: components["responses"]["COMMISSION_HOLD_ACTIVE-COMMISSION_NOT_PENDING"];
+            413: components["responses"]["PAYLOAD_TOO_LARGE"];
+            415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
+            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
+            500: components["responses"]["INTERNAL_ERROR"];
+            503: components["responses"]["SERVICE_UNAVAILABLE"];
+        };
+    };
+    approveCommissionEarly2: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
+                "X-Mode"?: components["parameters"]["Mode"];
+            };
+            path: {
+                commissionId: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ApproveCommissionEarlyRequest"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Commission"];
+                };
+            };
+            400: components["responses"]["VALIDATION_ERROR"];
+            401: components["responses"]["UNAUTHORIZED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED-SECOND_FACTOR_SETUP_REQUIRED"];
+            404: components["responses"]["NOT_FOUND"];
+            409: components["responses"]["COMMISSION_HOLD_NOT_ACTIVE-COMMISSION_NEEDS_REVIEW-COMMISSION_NOT_PENDING"];
+            413: components["responses"]["PAYLOAD_TOO_LARGE"];
+            415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
+            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
+            500: components["responses"]["INTERNAL_ERROR"];
+            503: components["responses"]["SERVICE_UNAVAILABLE"];
+        };
+    };
+    clearCommissionReview2: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
+                "X-Mode"?: components["parameters"]["Mode"];
+            };
+            path: {
+                commissionId: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["ClearCommissionReviewRequest"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Commission"];
+                };
+            };
+            400: components["responses"]["VALIDATION_ERROR"];
+            401: components["responses"]["UNAUTHORIZED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED-SECOND_FACTOR_SETUP_REQUIRED"];
+            404: components["responses"]["NOT_FOUND"];
+            409: components["responses"]["COMMISSION_NOT_FLAGGED"];
+            413: components["responses"]["PAYLOAD_TOO_LARGE"];
+            415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
+            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
+            500: components["responses"]["INTERNAL_ERROR"];
+            503: components["responses"]["SERVICE_UNAVAILABLE"];
+        };
+    };
+    rejectCommission2: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
+                "X-Mode"?: components["parameters"]["Mode"];
+            };
+            path: {
+                commissionId: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["RejectCommissionRequest"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Commission"];
+                };
+            };
+            400: components["responses"]["VALIDATION_ERROR"];
+            401: components["responses"]["UNAUTHORIZED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED-SECOND_FACTOR_SETUP_REQUIRED"];
+            404: components["responses"]["NOT_FOUND"];
+            409: components["responses"]["COMMISSION_TERMINAL"];
+            413: components["responses"]["PAYLOAD_TOO_LARGE"];
+            415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
+            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
+            500: components["responses"]["INTERNAL_ERROR"];
+            503: components["responses"]["SERVICE_UNAVAILABLE"];
+        };
+    };
     listConversions: {
         parameters: {
             query?: {
@@ -16890,23 +17434,17 @@ export interface operations {
                 /** @description Records per page, 1 to 100. Default 20. `limit` is an alias. */
                 page_size?: number;
                 /** @description Alias of `page_size`. Only one of the two can be given. */
-                pageSize?: number;
-                /** @description Alias of `page_size`. Only one of the two can be given. */
                 limit?: number;
                 /**
                  * @description Only conversions that were recorded at this time or later. A date (`YYYY-MM-DD`)
                  *     means the start of the day. RFC 3339 timestamps are accepted too.
                  */
                 date_from?: string;
-                /** @description Alias of `date_from`. Only one of the two can be given. */
-                dateFrom?: string;
                 /**
                  * @description Only conversions that were recorded at this time or earlier. A date (`YYYY-MM-DD`)
                  *     means the end of the day. RFC 3339 timestamps are accepted too.
                  */
                 date_to?: string;
-                /** @description Alias of `date_to`. Only one of the two can be given. */
-                dateTo?: string;
                 /**
                  * @description The IANA time zone of dates without a time, for example `Europe/Berlin`. Default
                  *     UTC.
@@ -16919,20 +17457,12 @@ export interface operations {
                 attributed?: boolean;
                 /** @description Only conversions of this kind. */
                 event_type?: "purchase" | "renewal" | "signup" | "lead" | "trial" | "custom";
-                /** @description Alias of `event_type`. Only one of the two can be given. */
-                eventType?: "purchase" | "renewal" | "signup" | "lead" | "trial" | "custom";
                 /** @description Only the conversion with this id. The whole id must match. */
                 external_transaction_id?: string;
-                /** @description Alias of `external_transaction_id`. Only one of the two can be given. */
-                externalTransactionId?: string;
                 /** @description Only conversions that are attributed in this programme. */
                 program_id?: string;
-                /** @description Alias of `program_id`. Only one of the two can be given. */
-                programId?: string;
                 /** @description Only conversions that are attributed to this participant. */
                 participant_id?: string;
-                /** @description Alias of `participant_id`. Only one of the two can be given. */
-                participantId?: string;
             };
             header?: {
                 /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
@@ -17401,6 +17931,54 @@ export interface operations {
                     "application/json": components["schemas"]["Error"] & components["schemas"]["ReportConversionsResponse"];
                 };
             };
+            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
+            500: components["responses"]["INTERNAL_ERROR"];
+            503: components["responses"]["SERVICE_UNAVAILABLE"];
+        };
+    };
+    reportDispute: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ReportDisputeRequest"];
+            };
+        };
+        responses: {
+            /** @description An existing object was replaced or updated. */
+            200: {
+                headers: {
+                    /** @description The paths of unknown keys in the body, separated by commas. These keys have no effect. */
+                    "Ignored-Fields"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Dispute"];
+                };
+            };
+            /** @description Created */
+            201: {
+                headers: {
+                    /** @description The paths of unknown keys in the body, separated by commas. These keys have no effect. */
+                    "Ignored-Fields"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Dispute"];
+                };
+            };
+            400: components["responses"]["VALIDATION_ERROR"];
+            401: components["responses"]["INVALID_API_KEY-UNAUTHORIZED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED"];
+            404: components["responses"]["NOT_FOUND"];
+            409: components["responses"]["DISPUTE_DUPLICATE"];
+            413: components["responses"]["PAYLOAD_TOO_LARGE"];
+            415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
+            422: components["responses"]["DISPUTE_EXCEEDS_AMOUNT"];
             429: components["responses"]["RATE_LIMIT_EXCEEDED"];
             500: components["responses"]["INTERNAL_ERROR"];
             503: components["responses"]["SERVICE_UNAVAILABLE"];
@@ -18264,7 +18842,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description An existing object was replaced. */
+            /** @description An existing object was replaced or updated. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -24404,6 +24982,8 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
+                /** @description Identifies the request, so that it can be repeated safely. For at least 24 hours, a request with the same key and body gets the first response, with the header `Idempotent-Replayed: true`. With another body it gets 409 IDEMPOTENCY_KEY_REUSED. */
+                "Idempotency-Key"?: string;
                 /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
                 "X-Mode"?: components["parameters"]["Mode"];
             };
@@ -24447,7 +25027,7 @@ export interface operations {
             401: components["responses"]["UNAUTHORIZED"];
             403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED-SECOND_FACTOR_SETUP_REQUIRED"];
             404: components["responses"]["NOT_FOUND"];
-            409: components["responses"]["PROGRAM_STATE_INVALID"];
+            409: components["responses"]["IDEMPOTENCY_KEY_REUSED-PROGRAM_STATE_INVALID"];
             413: components["responses"]["PAYLOAD_TOO_LARGE"];
             415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
             429: components["responses"]["RATE_LIMIT_EXCEEDED"];
@@ -26656,6 +27236,8 @@ export interface operations {
                 groupId?: string;
                 /** @description Only the participant with this external id. The whole id is compared, and case matters. */
                 externalId?: string;
+                /** @description Only participants with this tag. The whole tag is compared, and case matters. */
+                tag?: string;
             };
             header?: {
                 /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
@@ -26764,6 +27346,8 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
+                /** @description Identifies the request, so that it can be repeated safely. For at least 24 hours, a request with the same key and body gets the first response, with the header `Idempotent-Replayed: true`. With another body it gets 409 IDEMPOTENCY_KEY_REUSED. */
+                "Idempotency-Key"?: string;
                 /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
                 "X-Mode"?: components["parameters"]["Mode"];
             };
@@ -26829,9 +27413,9 @@ export interface operations {
             };
             400: components["responses"]["VALIDATION_ERROR"];
             401: components["responses"]["UNAUTHORIZED"];
-            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED-SECOND_FACTOR_SETUP_REQUIRED"];
+            403: components["responses"]["EMAIL_NOT_VERIFIED-FORBIDDEN-HTTPS_REQUIRED-SECOND_FACTOR_SETUP_REQUIRED"];
             404: components["responses"]["NOT_FOUND"];
-            409: components["responses"]["APPLICATION_DUPLICATE-EXTERNAL_ID_TAKEN-PROGRAM_STATE_INVALID-REFERRAL_CODE_TAKEN"];
+            409: components["responses"]["APPLICATION_DUPLICATE-EXTERNAL_ID_TAKEN-IDEMPOTENCY_KEY_REUSED-PROGRAM_STATE_INVALID-REFERRAL_CODE_TAKEN"];
             413: components["responses"]["PAYLOAD_TOO_LARGE"];
             415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
             429: components["responses"]["RATE_LIMIT_EXCEEDED"];
@@ -27046,6 +27630,8 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
+                /** @description Identifies the request, so that it can be repeated safely. For at least 24 hours, a request with the same key and body gets the first response, with the header `Idempotent-Replayed: true`. With another body it gets 409 IDEMPOTENCY_KEY_REUSED. */
+                "Idempotency-Key"?: string;
                 /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
                 "X-Mode"?: components["parameters"]["Mode"];
             };
@@ -27090,9 +27676,9 @@ export interface operations {
             };
             400: components["responses"]["VALIDATION_ERROR"];
             401: components["responses"]["UNAUTHORIZED"];
-            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED-SECOND_FACTOR_SETUP_REQUIRED"];
+            403: components["responses"]["EMAIL_NOT_VERIFIED-FORBIDDEN-HTTPS_REQUIRED-SECOND_FACTOR_SETUP_REQUIRED"];
             404: components["responses"]["NOT_FOUND"];
-            409: components["responses"]["APPLICATION_DUPLICATE-PROGRAM_STATE_INVALID-REFERRAL_CODE_TAKEN"];
+            409: components["responses"]["APPLICATION_DUPLICATE-IDEMPOTENCY_KEY_REUSED-PROGRAM_STATE_INVALID-REFERRAL_CODE_TAKEN"];
             413: components["responses"]["PAYLOAD_TOO_LARGE"];
             415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
             429: components["responses"]["RATE_LIMIT_EXCEEDED"];
@@ -29813,6 +30399,8 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
+                /** @description Identifies the request, so that it can be repeated safely. For at least 24 hours, a request with the same key and body gets the first response, with the header `Idempotent-Replayed: true`. With another body it gets 409 IDEMPOTENCY_KEY_REUSED. */
+                "Idempotency-Key"?: string;
                 /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
                 "X-Mode"?: components["parameters"]["Mode"];
             };
@@ -29853,8 +30441,8 @@ export interface operations {
             };
             400: components["responses"]["VALIDATION_ERROR"];
             401: components["responses"]["UNAUTHORIZED"];
-            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED-SECOND_FACTOR_SETUP_REQUIRED"];
-            409: components["responses"]["EMAIL_TAKEN"];
+            403: components["responses"]["EMAIL_NOT_VERIFIED-FORBIDDEN-HTTPS_REQUIRED-SECOND_FACTOR_SETUP_REQUIRED"];
+            409: components["responses"]["EMAIL_TAKEN-IDEMPOTENCY_KEY_REUSED"];
             413: components["responses"]["PAYLOAD_TOO_LARGE"];
             415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
             429: components["responses"]["RATE_LIMIT_EXCEEDED"];
@@ -30456,6 +31044,7 @@ export interface operations {
             403: components["responses"]["HTTPS_REQUIRED"];
             404: components["responses"]["NOT_FOUND"];
             413: components["responses"]["PAYLOAD_TOO_LARGE"];
+            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
             500: components["responses"]["INTERNAL_ERROR"];
             503: components["responses"]["SERVICE_UNAVAILABLE"];
         };
