@@ -63,11 +63,11 @@ func (k SettingKeys) Check(stored []KeyFingerprint) error {
 		i := slices.IndexFunc(current, func(key KeyFingerprint) bool { return key.KeyID == known.KeyID })
 		switch {
 		case i >= 0 && !bytes.Equal(current[i].Fingerprint, known.Fingerprint):
-			return fmt.Errorf("%s: the key %s is not the key with this id that the database knows; set the right key, or give a new key a new id; "+
-				"if the right key is lost, run `core keys forget %[1]s`", k.Setting, known.KeyID)
+			return fmt.Errorf("%s: the key %s is not the key with which this database was used; set the right key, or give a new key a new id; "+
+				"if the right key is lost, run `core keys reset %[1]s`", k.Setting, known.KeyID)
 		case i < 0 && known.IsFirst && !k.Replaceable:
 			return fmt.Errorf("%s: the key is missing that was the first one at the latest start; set it, at the end of the list if a new key replaces it; "+
-				"if it is lost, run `core keys forget %[1]s`", k.Setting)
+				"if it is lost, run `core keys reset %[1]s`", k.Setting)
 		}
 	}
 	return nil

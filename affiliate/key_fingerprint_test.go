@@ -34,7 +34,7 @@ func TestSettingKeys_Check(t *testing.T) {
 		want        string // part of the error of the last start; empty: no error
 	}{
 		{name: "the same keys", starts: "a:1,b:2 a:1,b:2"},
-		{name: "another content", starts: "a:1 a:2", want: "SETTING: the key a is not the key with this id that the database knows"},
+		{name: "another content", starts: "a:1 a:2", want: "SETTING: the key a is not the key with which this database was used"},
 		{name: "another content of a second key", starts: "a:1,b:2 a:1,b:3", want: "the key b is not"},
 		{name: "rotation", starts: "a:1 a:1,b:2 b:2,a:1 b:2"},
 		{name: "a new key first", starts: "a:1 b:2,a:1 b:2"},
@@ -42,9 +42,9 @@ func TestSettingKeys_Check(t *testing.T) {
 		{name: "the list before a rotation", starts: "a:1 b:2,a:1 a:1", want: "the key is missing"},
 		{name: "an id is used again", starts: "a:1 b:2,a:1 b:2 b:2,a:3", want: "the key a is not"},
 		{name: "replaceable", starts: "a:1 b:2", replaceable: true},
-		{name: "replaceable, another content", starts: "a:1 a:2", replaceable: true, want: "run `core keys forget SETTING`"},
+		{name: "replaceable, another content", starts: "a:1 a:2", replaceable: true, want: "run `core keys reset SETTING`"},
 		{name: "rotation without ids", starts: ":1 :1,:2 :2,:1 :2"},
-		{name: "another key without ids", starts: ":1 :2", want: "run `core keys forget SETTING`"},
+		{name: "another key without ids", starts: ":1 :2", want: "run `core keys reset SETTING`"},
 	} {
 		var stored []affiliate.KeyFingerprint
 		var err error

@@ -154,7 +154,7 @@ type Core struct {
 // NewCore returns an error if a migration is missing in the database (postgres.Migrate).
 // The caller must call Close.
 // NewCore adds the TLS files of the settings to files. It compares the clock with that of
-// Postgres, and the keys with those that Postgres knows (CheckKeys).
+// Postgres, and the keys with the fingerprints in Postgres (CheckKeys).
 func NewCore(ctx context.Context, cfg settings.Core, files *certificates.Files, log *slog.Logger, process *clock.Clock) (*Core, error) {
 	c := &Core{cfg: cfg, files: files, log: log, clock: process, now: process.Now, registry: private.NewRegistry()}
 	c.registry.MustRegister(files)

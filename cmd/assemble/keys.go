@@ -49,8 +49,8 @@ func namedKeys(list string) []affiliate.SettingKey {
 	return keys
 }
 
-// CheckKeys compares keys with those that the database knows, and then stores their
-// fingerprints. It returns an error and stores nothing if the keys are wrong, see
+// CheckKeys compares keys with the fingerprints in the database, and then stores theirs. It
+// returns an error and stores nothing if the keys are wrong, see
 // affiliate.SettingKeys.Check. The first start on a database accepts any keys.
 func CheckKeys(ctx context.Context, store *postgres.Store, settings ...affiliate.SettingKeys) error {
 	return store.InTx(ctx, func(tx *postgres.Tx) error {

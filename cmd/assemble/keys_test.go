@@ -54,14 +54,14 @@ func TestNewCore_RefusesWrongKeys(t *testing.T) {
 	f.WantCount(3, "known keys", `select count(*) from key_fingerprints where is_first`)
 	before := f.Texts(knownKeys)
 	for _, tc := range []struct{ setting, value, want string }{
-		{"TRIBUTARY_JWT_KEYS", "k1:" + secret(9), "TRIBUTARY_JWT_KEYS: the key k1 is not the key with this id that the database knows; set the right key, or give a new key a new id; " +
-			"if the right key is lost, run `core keys forget TRIBUTARY_JWT_KEYS`"},
-		{"TRIBUTARY_ENCRYPTION_KEYS", "k1:" + secret(9), "TRIBUTARY_ENCRYPTION_KEYS: the key k1 is not the key with this id that the database knows; set the right key, or give a new key a new id; " +
-			"if the right key is lost, run `core keys forget TRIBUTARY_ENCRYPTION_KEYS`"},
+		{"TRIBUTARY_JWT_KEYS", "k1:" + secret(9), "TRIBUTARY_JWT_KEYS: the key k1 is not the key with which this database was used; set the right key, or give a new key a new id; " +
+			"if the right key is lost, run `core keys reset TRIBUTARY_JWT_KEYS`"},
+		{"TRIBUTARY_ENCRYPTION_KEYS", "k1:" + secret(9), "TRIBUTARY_ENCRYPTION_KEYS: the key k1 is not the key with which this database was used; set the right key, or give a new key a new id; " +
+			"if the right key is lost, run `core keys reset TRIBUTARY_ENCRYPTION_KEYS`"},
 		{"TRIBUTARY_ENCRYPTION_KEYS", "k2:" + secret(9), "TRIBUTARY_ENCRYPTION_KEYS: the key is missing that was the first one at the latest start; " +
-			"set it, at the end of the list if a new key replaces it; if it is lost, run `core keys forget TRIBUTARY_ENCRYPTION_KEYS`"},
+			"set it, at the end of the list if a new key replaces it; if it is lost, run `core keys reset TRIBUTARY_ENCRYPTION_KEYS`"},
 		{"TRIBUTARY_HASH_KEY", secret(9), "TRIBUTARY_HASH_KEY: the key is missing that was the first one at the latest start; " +
-			"set it, at the end of the list if a new key replaces it; if it is lost, run `core keys forget TRIBUTARY_HASH_KEY`"},
+			"set it, at the end of the list if a new key replaces it; if it is lost, run `core keys reset TRIBUTARY_HASH_KEY`"},
 	} {
 		if err := start(map[string]string{tc.setting: tc.value}); err == nil || err.Error() != tc.want {
 			t.Errorf("a core with another key in %s starts with the error\n%v, want\n%s", tc.setting, err, tc.want)
@@ -83,7 +83,7 @@ func TestNewCore_RefusesWrongKeys(t *testing.T) {
 		t.Error("a core with the settings before the rotation starts")
 	}
 	f.WantCount(6, "known keys", `select count(*) from key_fingerprints`)
-	if _, err := f.Store.ForgetKeyFingerprints(t.Context(), "TRIBUTARY_HASH_KEY"); err != nil {
+	if _, err := f.Store.DeleteKeyFingerprints(t.Context(), "TRIBUTARY_HASH_KEY"); err != nil {
 		t.Fatal(err)
 	}
 	rotated["TRIBUTARY_HASH_KEY"] = secret(9)

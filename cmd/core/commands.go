@@ -104,9 +104,9 @@ func announce(ctx context.Context, in io.Reader, out io.Writer, title, path stri
 	return err
 }
 
-// forgetKeys deletes the fingerprints of the keys of a setting, so that the next core that
+// resetKeys deletes the fingerprints of the keys of a setting, so that the next core that
 // starts may have any keys.
-func forgetKeys(ctx context.Context, out io.Writer, setting string) error {
+func resetKeys(ctx context.Context, out io.Writer, setting string) error {
 	if !slices.Contains(assemble.KeySettings(), setting) {
 		return fmt.Errorf("the setting must be one of %s", strings.Join(assemble.KeySettings(), ", "))
 	}
@@ -115,11 +115,11 @@ func forgetKeys(ctx context.Context, out io.Writer, setting string) error {
 		return err
 	}
 	defer store.Close()
-	forgotten, err := store.ForgetKeyFingerprints(ctx, setting)
+	deleted, err := store.DeleteKeyFingerprints(ctx, setting)
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(out, "%s: the fingerprints of %d keys were deleted\n", setting, forgotten)
+	_, err = fmt.Fprintf(out, "%s: the fingerprints of %d keys were deleted\n", setting, deleted)
 	return err
 }
 

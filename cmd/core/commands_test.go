@@ -110,7 +110,7 @@ func TestCommands_RejectOldSchema(t *testing.T) {
 }
 
 func TestInvalidArguments_ReturnUsage(t *testing.T) {
-	for _, args := range [][]string{nil, {"fx"}, {"fx", "load"}, {"fx", "unload", "file"}, {"announce", "News"}, {"nothing"}, {"analytics"}, {"analytics", "count"}, {"keys", "forget"}, {"keys", "list", "TRIBUTARY_HASH_KEY"}} {
+	for _, args := range [][]string{nil, {"fx"}, {"fx", "load"}, {"fx", "unload", "file"}, {"announce", "News"}, {"nothing"}, {"analytics"}, {"analytics", "count"}, {"keys", "reset"}, {"keys", "list", "TRIBUTARY_HASH_KEY"}} {
 		if err := run(t.Context(), args, io.Discard); err == nil || err.Error() != usage {
 			t.Errorf("run(%q) returned %v, want the usage", args, err)
 		}
@@ -258,7 +258,7 @@ func TestMailTest_FailsWithReasonOfServer(t *testing.T) {
 	}
 }
 
-func TestForgetKeys_AllowsOtherKeys(t *testing.T) {
+func TestResetKeys_AllowsOtherKeys(t *testing.T) {
 	f := pgtest.Open(t, time.Now)
 	t.Setenv("TRIBUTARY_DATABASE_URL", f.URL)
 	log := filepath.Join(t.TempDir(), "erasures.log")
@@ -275,14 +275,14 @@ func TestForgetKeys_AllowsOtherKeys(t *testing.T) {
 	if err := replay(2); err == nil || !strings.HasPrefix(err.Error(), "TRIBUTARY_HASH_KEY: the key is missing") {
 		t.Errorf("erasures are repeated with another hash key, with the error %v", err)
 	}
-	if err := run(t.Context(), []string{"keys", "forget", "TRIBUTARY_SMTP_URL"}, io.Discard); err == nil || !strings.Contains(err.Error(), "TRIBUTARY_HASH_KEY") {
-		t.Errorf("core keys forget of another setting returned %v, want the names of the settings", err)
+	if err := run(t.Context(), []string{"keys", "reset", "TRIBUTARY_SMTP_URL"}, io.Discard); err == nil || !strings.Contains(err.Error(), "TRIBUTARY_HASH_KEY") {
+		t.Errorf("core keys reset of another setting returned %v, want the names of the settings", err)
 	}
 	var out bytes.Buffer
-	if err := run(t.Context(), []string{"keys", "forget", "TRIBUTARY_HASH_KEY"}, &out); err != nil || out.String() != "TRIBUTARY_HASH_KEY: the fingerprints of 1 keys were deleted\n" {
-		t.Errorf("core keys forget printed %q and returned %v", &out, err)
+	if err := run(t.Context(), []string{"keys", "reset", "TRIBUTARY_HASH_KEY"}, &out); err != nil || out.String() != "TRIBUTARY_HASH_KEY: the fingerprints of 1 keys were deleted\n" {
+		t.Errorf("core keys reset printed %q and returned %v", &out, err)
 	}
 	if err := replay(2); err != nil {
-		t.Errorf("after core keys forget another hash key returns %v", err)
+		t.Errorf("after core keys reset another hash key returns %v", err)
 	}
 }

@@ -20,7 +20,7 @@
 //	core workspace billing --id ID --active=true|false
 //	                         mark the subscription of a workspace as active; an active
 //	                         subscription blocks the erasure of the workspace
-//	core keys forget SETTING
+//	core keys reset SETTING
 //	                         accept the loss of the keys of TRIBUTARY_ENCRYPTION_KEYS,
 //	                         TRIBUTARY_HASH_KEY or TRIBUTARY_JWT_KEYS: the next core that
 //	                         starts may have any keys
@@ -60,7 +60,7 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
-const usage = `usage: core serve [--gateway] | migrate | secrets DIR [FOLDER=FILE,FILE…]… | check | fx load FILE… | announce TITLE FILE | mail test ADDRESS | erasures replay FILE… | workspace create --email ADDRESS --name NAME --workspace NAME | workspace billing --id ID --active=true|false | account reset-second-factor --email ADDRESS --kind merchant|partner | analytics recount [--workspace ID] [--from DATE] [--to DATE] | keys forget SETTING | healthcheck [--serving|--ready] | version`
+const usage = `usage: core serve [--gateway] | migrate | secrets DIR [FOLDER=FILE,FILE…]… | check | fx load FILE… | announce TITLE FILE | mail test ADDRESS | erasures replay FILE… | workspace create --email ADDRESS --name NAME --workspace NAME | workspace billing --id ID --active=true|false | account reset-second-factor --email ADDRESS --kind merchant|partner | analytics recount [--workspace ID] [--from DATE] [--to DATE] | keys reset SETTING | healthcheck [--serving|--ready] | version`
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -130,10 +130,10 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		}
 		return recountAnalytics(ctx, out, args[2:], time.Now())
 	case "keys":
-		if len(args) != 3 || args[1] != "forget" {
+		if len(args) != 3 || args[1] != "reset" {
 			return errors.New(usage)
 		}
-		return forgetKeys(ctx, out, args[2])
+		return resetKeys(ctx, out, args[2])
 	case "secrets":
 		if len(args) < 2 {
 			return errors.New(usage)

@@ -267,6 +267,20 @@ func TestPublicKeys_IncludeRevokedAndExpired(t *testing.T) {
 		}
 	}
 	check(paged, 6)
+
+	// A collector that does not know RequireOrigin treats enforce_strict as enforce.
+	for policy, want := range map[string][2]bool{"observe": {}, "enforce": {true, false}, "enforce_strict": {true, true}} {
+		f.Exec(`update workspaces set origin_policy = $2 where id = $1`, f.Scope.Workspace, policy)
+		keys, err := f.Store.WorkspacePublicKeys(t.Context(), f.Scope.Workspace)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, key := range keys {
+			if got := [2]bool{key.EnforceOrigins, key.RequireOrigin}; got != want {
+				t.Errorf("with the policy %s, EnforceOrigins and RequireOrigin are %v, want %v", policy, got, want)
+			}
+		}
+	}
 }
 
 func TestDirectoryVersion_Increases(t *testing.T) {

@@ -26,8 +26,8 @@ func (tx *Tx) LockKeyFingerprints(ctx context.Context, setting string) ([]affili
 	return stored, nil
 }
 
-// StoreKeyFingerprints stores the fingerprints of all keys of a setting. Those of earlier
-// keys stay, but none of them is the first one any more.
+// StoreKeyFingerprints stores the fingerprints of all keys of a setting. The fingerprints of
+// earlier keys stay, but none of them is the first one any more.
 func (tx *Tx) StoreKeyFingerprints(ctx context.Context, setting string, keys []affiliate.KeyFingerprint) error {
 	const clearFirst = `update key_fingerprints set is_first = false where setting = $1 and is_first`
 	const store = `
@@ -44,11 +44,11 @@ func (tx *Tx) StoreKeyFingerprints(ctx context.Context, setting string, keys []a
 	return nil
 }
 
-// ForgetKeyFingerprints deletes the fingerprints of the keys of a setting and returns their
+// DeleteKeyFingerprints deletes the fingerprints of the keys of a setting and returns their
 // number.
-func (s *Store) ForgetKeyFingerprints(ctx context.Context, setting string) (int64, error) {
-	const forget = `delete from key_fingerprints where setting = $1`
-	tag, err := s.pool.Exec(ctx, forget, setting)
+func (s *Store) DeleteKeyFingerprints(ctx context.Context, setting string) (int64, error) {
+	const remove = `delete from key_fingerprints where setting = $1`
+	tag, err := s.pool.Exec(ctx, remove, setting)
 	if err != nil {
 		return 0, fmt.Errorf("delete the fingerprints of keys: %w", err)
 	}

@@ -108,7 +108,7 @@ func TestLease_WithoutRedisForgetsIdleSubjects(t *testing.T) {
 	}
 	lease.sweep(t.Context())
 	if n := lease.subjects.Len(); n != 1 || lease.Take(t.Context(), Zone{Name: "visitor", Limit: 2}, "a").Allowed {
-		t.Errorf("%d subjects are remembered, want one that is over its limit", n)
+		t.Errorf("%d subjects are remembered, want one, over its limit", n)
 	}
 	c.advance(leaseSpan * time.Second)
 	lease.sweep(t.Context())
