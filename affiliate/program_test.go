@@ -25,7 +25,7 @@ func TestProgram_Move(t *testing.T) {
 			before := Program{Status: from, WebsiteURL: &page, Version: 3}
 			after, err := before.Move(to, at)
 			if !legal[[2]ProgramStatus{from, to}] {
-				wantRefusal(t, err, &Error{Reason: ReasonProgramStateInvalid, Metadata: map[string]string{"status": string(from)}})
+				wantRefusal(t, err, from.refuse())
 			} else if err != nil || after.Status != to || after.Version != 4 || !after.UpdatedAt.Equal(at) {
 				t.Errorf("move from %s to %s: %+v, error %v; want status %s, version 4 and UpdatedAt %s", from, to, after, err, to, at)
 			}

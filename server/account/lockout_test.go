@@ -74,11 +74,13 @@ func TestReauthenticate_CountsPerSession(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	firstSession := session
+	first := f.as(session)
 	for range 10 {
-		pgtest.RequireRefusal(t, f.reauthenticate(firstSession, "a wrong password", ""), affiliate.ReasonInvalidCredentials)
+		_, err := f.Reauthenticate(first, "a wrong password", "")
+		pgtest.RequireRefusal(t, err, affiliate.ReasonInvalidCredentials)
 	}
-	pgtest.RequireRefusal(t, f.reauthenticate(firstSession, password, ""), affiliate.ReasonRateLimitExceeded)
+	_, err = f.Reauthenticate(first, password, "")
+	pgtest.RequireRefusal(t, err, affiliate.ReasonRateLimitExceeded)
 	f.clock.Advance(time.Millisecond)
 	if session, err = f.LoginPartner(f.Context(), &affiliatev1.LoginRequest{Email: "pat@blog.example", Password: password}); err != nil {
 		t.Fatalf("a login after failures of a session: %v", err)
@@ -86,7 +88,8 @@ func TestReauthenticate_CountsPerSession(t *testing.T) {
 	if err := f.reauthenticate(session, password, ""); err != nil {
 		t.Errorf("another session: %v", err)
 	}
-	pgtest.RequireRefusal(t, f.reauthenticate(firstSession, password, ""), affiliate.ReasonRateLimitExceeded)
+	_, err = f.Reauthenticate(first, password, "")
+	pgtest.RequireRefusal(t, err, affiliate.ReasonRateLimitExceeded)
 
 	for range 10 {
 		_, err := f.loginPartner("pat@blog.example", "a wrong password")

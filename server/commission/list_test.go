@@ -430,7 +430,7 @@ func TestListItem_HasFieldsOfDetail(t *testing.T) {
 			onlyInDetail = append(onlyInDetail, string(f.Name()))
 		}
 	}
-	if want := []string{"override_reason", "override_by", "rule_snapshot", "attribution", "history"}; !slices.Equal(onlyInDetail, want) {
+	if want := []string{"override_reason", "override_by", "override_by_name", "rule_snapshot", "attribution", "history"}; !slices.Equal(onlyInDetail, want) {
 		t.Errorf("only the detail has the fields %q, want %q", onlyInDetail, want)
 	}
 }

@@ -59,11 +59,13 @@ func TestBulk_OneFailureDoesNotAffectOtherCommissions(t *testing.T) {
 		}
 	}
 
+	onHold := failed(held, "pending", 409, affiliate.ReasonCommissionHoldActive)
+	onHold.Message = new("The hold period ends at " + affiliate.FormatTime(f.Now().Add(time.Hour)) + ". Approve the commission then, or approve it early.")
 	got, err := f.bulkApprove(f.Program, unknown, plain, held, strings.ToUpper(plain), paid, elsewhere, flagged, unknown)
 	want := &affiliatev1.BulkCommissionsResponse{
 		Summary: &affiliatev1.BulkSummary{Total: 6, Succeeded: 2, Failed: 4},
 		Results: []*affiliatev1.BulkCommissionResult{
-			failed(unknown, "", 404, affiliate.ReasonNotFound), succeeded(plain, "approved"), failed(held, "pending", 409, affiliate.ReasonCommissionHoldActive),
+			failed(unknown, "", 404, affiliate.ReasonNotFound), succeeded(plain, "approved"), onHold,
 			failed(paid, "paid", 409, affiliate.ReasonCommissionNotPending), failed(elsewhere, "", 404, affiliate.ReasonNotFound), succeeded(flagged, "approved"),
 		},
 	}

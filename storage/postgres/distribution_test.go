@@ -25,6 +25,7 @@ var keysWithoutWorkspace = map[string]string{
 	"account_audit_log_pkey": ofPerson, "account_audit_log_user_id_fkey": ofPerson,
 	"email_requests_pkey": ofPerson, "email_tokens_pkey": ofPerson, "email_tokens_user_id_fkey": ofPerson,
 	"login_challenges_pkey": ofPerson, "login_challenges_user_id_fkey": ofPerson, "login_failures_pkey": ofPerson,
+	"former_emails_pkey": ofPerson, "former_emails_user_id_fkey": ofPerson,
 	"payout_methods_pkey": ofPerson, "payout_methods_user_id_fkey": ofPerson,
 	"recovery_codes_pkey": ofPerson, "recovery_codes_user_id_fkey": ofPerson,
 	"refresh_tokens_pkey": ofPerson, "refresh_tokens_session_id_fkey": ofPerson,
@@ -51,6 +52,7 @@ var keysWithoutWorkspace = map[string]string{
 
 	"api_keys_digest_key": findsWorkspace, "service_tokens_digest_key": findsWorkspace, "links_short_key_key": findsWorkspace,
 	"member_invites_digest_key": findsWorkspace, "participant_invites_digest_key": findsWorkspace,
+	"member_invites_mail_digest_key": findsWorkspace, "participant_invites_mail_digest_key": findsWorkspace,
 	"processor_connections_by_id": findsWorkspace, "programs_id_key": findsWorkspace,
 }
 

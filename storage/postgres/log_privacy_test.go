@@ -88,7 +88,7 @@ func TestAuditLog_OmitsPartnerNames(t *testing.T) {
 	if line := f.lastEntry("participant_invite.create"); line != details+`}` {
 		t.Errorf("the audit log has %s for the first invitation, want %s", line, details+`}`)
 	}
-	f.clock.Advance(time.Millisecond)
+	f.clock.Advance(affiliate.InviteMailInterval)
 	later, _ := invite("secret@example.com", "")
 	want := strings.Replace(details, `"program_id"`, `"replaces": "`+earlier.String()+`", "program_id"`, 1) + `}`
 	if line := f.lastEntry("participant_invite.create"); line != want {

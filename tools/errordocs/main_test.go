@@ -28,7 +28,7 @@ func TestDocument_CommittedPageIsCurrent(t *testing.T) {
 		t.Errorf("%s is out of date: run go run ./tools/errordocs", docsFile)
 	}
 	for _, line := range []string{
-		"| `VALIDATION_ERROR` | 400 | InvalidArgument | The body, the path, the query or a header is not valid. `details` lists each fault with its field. |  |",
+		"| `VALIDATION_ERROR` | 400 | InvalidArgument | The body, the path, the query or a header is not valid. `details` lists each fault with its field. | allowed_hosts, if the host of a link's destination is not one of these |",
 		"| `RATE_LIMIT_EXCEEDED` | 429 | ResourceExhausted | The caller has reached the rate limit of the route, too many logins with the same e-mail address have failed, the user has five open streams, or the programme has five announcements in 24 hours. | retry_after, whole seconds to wait |",
 		"| `RATE_LIMITED` | 429 | The address of the client has sent too many forms. The header `Retry-After` says when the next one is accepted. |",
 	} {

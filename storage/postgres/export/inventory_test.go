@@ -25,7 +25,7 @@ var omitted = map[string]map[string]string{
 	"sessions":       {},
 	"user_origins":   {"ua_hash": hash},
 	"user_devices":   {},
-	"second_factors": {"user_id": internal, "secret": secret, "created_at": internal, "last_step": internal},
+	"second_factors": {"user_id": internal, "secret": secret, "created_at": internal, "last_step": internal, "failures": internal},
 	"payout_methods": {},
 	"member_invites": {"digest": secret, "mail_digest": secret, "workspace_id": scope},
 	"api_keys":       {"digest": secret, "workspace_id": scope},
