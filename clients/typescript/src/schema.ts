@@ -13900,17 +13900,17 @@ export interface operations {
                      *           "clicks": 1,
                      *           "uniqueClicks": 1,
                      *           "signups": 0,
-                     *           "conversions": 9,
-                     *           "newCustomers": 8,
-                     *           "revenueCents": 34700,
+                     *           "conversions": 10,
+                     *           "newCustomers": 9,
+                     *           "revenueCents": 37200,
                      *           "refundedCents": 3300,
-                     *           "commissionCents": 6600,
-                     *           "netRevenueCents": 24800,
-                     *           "conversionRate": 8,
-                     *           "eventsPerClick": 9,
-                     *           "epcCents": 6600,
-                     *           "aovCents": 3856,
-                     *           "returnOnCommission": 4.7576
+                     *           "commissionCents": 7125,
+                     *           "netRevenueCents": 26775,
+                     *           "conversionRate": 9,
+                     *           "eventsPerClick": 10,
+                     *           "epcCents": 7125,
+                     *           "aovCents": 3720,
+                     *           "returnOnCommission": 4.7579
                      *         },
                      *         {
                      *           "value": "01936f2e-7c1a-7a3b-9d4e-5f607182930f",
@@ -13953,7 +13953,7 @@ export interface operations {
                     "application/json": components["schemas"]["AnalyticsBreakdown"];
                     /**
                      * @example value,label,clicks,uniqueClicks,signups,conversions,newCustomers,revenueCents,refundedCents,commissionCents,netRevenueCents,conversionRate,eventsPerClick,epcCents,aovCents,returnOnCommission
-                     *     "01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist",1,1,0,9,8,34700,3300,6600,24800,8,9,6600,3856,4.7576
+                     *     "01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist",1,1,0,10,9,37200,3300,7125,26775,9,10,7125,3720,4.7579
                      *     "01936f2e-7c1a-7a3b-9d4e-5f607182930f","Ben",0,0,0,1,1,2500,0,563,1937,,,,2500,4.4405
                      */
                     "text/csv; charset=utf-8": string;
@@ -14174,13 +14174,13 @@ export interface operations {
                      *         },
                      *         {
                      *           "name": "conversions",
-                     *           "count": 10,
-                     *           "rate": 10
+                     *           "count": 11,
+                     *           "rate": 11
                      *         },
                      *         {
                      *           "name": "approved",
                      *           "count": 3,
-                     *           "rate": 0.3
+                     *           "rate": 0.2727
                      *         },
                      *         {
                      *           "name": "paid",
@@ -14292,17 +14292,17 @@ export interface operations {
                      *         "clicks": 1,
                      *         "uniqueClicks": 1,
                      *         "signups": 0,
-                     *         "conversions": 10,
-                     *         "newCustomers": 9,
-                     *         "revenueCents": 37200,
+                     *         "conversions": 11,
+                     *         "newCustomers": 10,
+                     *         "revenueCents": 39700,
                      *         "refundedCents": 3300,
-                     *         "commissionCents": 7163,
-                     *         "netRevenueCents": 26737,
-                     *         "conversionRate": 9,
-                     *         "eventsPerClick": 10,
-                     *         "epcCents": 7163,
-                     *         "aovCents": 3720,
-                     *         "returnOnCommission": 4.7327
+                     *         "commissionCents": 7688,
+                     *         "netRevenueCents": 28712,
+                     *         "conversionRate": 10,
+                     *         "eventsPerClick": 11,
+                     *         "epcCents": 7688,
+                     *         "aovCents": 3609,
+                     *         "returnOnCommission": 4.7347
                      *       },
                      *       "previous": {
                      *         "clicks": 0,
@@ -14323,10 +14323,10 @@ export interface operations {
                      *       "byCurrency": [
                      *         {
                      *           "currency": "USD",
-                     *           "revenueCents": 37200,
+                     *           "revenueCents": 39700,
                      *           "refundedCents": 3300,
-                     *           "commissionCents": 7163,
-                     *           "netRevenueCents": 26737
+                     *           "commissionCents": 7688,
+                     *           "netRevenueCents": 28712
                      *         }
                      *       ]
                      *     }
@@ -14432,17 +14432,17 @@ export interface operations {
                      *           "clicks": 1,
                      *           "uniqueClicks": 1,
                      *           "signups": 0,
-                     *           "conversions": 10,
-                     *           "newCustomers": 9,
-                     *           "revenueCents": 37200,
+                     *           "conversions": 11,
+                     *           "newCustomers": 10,
+                     *           "revenueCents": 39700,
                      *           "refundedCents": 3300,
-                     *           "commissionCents": 7163,
-                     *           "netRevenueCents": 26737,
-                     *           "conversionRate": 9,
-                     *           "eventsPerClick": 10,
-                     *           "epcCents": 7163,
-                     *           "aovCents": 3720,
-                     *           "returnOnCommission": 4.7327
+                     *           "commissionCents": 7688,
+                     *           "netRevenueCents": 28712,
+                     *           "conversionRate": 10,
+                     *           "eventsPerClick": 11,
+                     *           "epcCents": 7688,
+                     *           "aovCents": 3609,
+                     *           "returnOnCommission": 4.7347
                      *         }
                      *       ]
                      *     }
@@ -14450,7 +14450,7 @@ export interface operations {
                     "application/json": components["schemas"]["AnalyticsTimeseries"];
                     /**
                      * @example start,clicks,uniqueClicks,signups,conversions,newCustomers,revenueCents,refundedCents,commissionCents,netRevenueCents,conversionRate,eventsPerClick,epcCents,aovCents,returnOnCommission
-                     *     "2026-03-02T00:00:00.000Z",1,1,0,10,9,37200,3300,7163,26737,9,10,7163,3720,4.7327
+                     *     "2026-03-02T00:00:00.000Z",1,1,0,11,10,39700,3300,7688,28712,10,11,7688,3609,4.7347
                      */
                     "text/csv; charset=utf-8": string;
                 };
@@ -14712,6 +14712,14 @@ export interface operations {
                      *           "reason_code": "CLICK_MATCHED",
                      *           "decision_id": "01936f2e-7c1a-7a3b-9d4e-5f607182931d",
                      *           "created_at": "2026-03-02T09:30:00.000Z"
+                     *         },
+                     *         {
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829326",
+                     *           "external_transaction_id": "order-2001",
+                     *           "attributed": true,
+                     *           "reason_code": "CLICK_MATCHED",
+                     *           "decision_id": "01936f2e-7c1a-7a3b-9d4e-5f6071829328",
+                     *           "created_at": "2026-03-02T09:30:00.000Z"
                      *         }
                      *       ],
                      *       "country": null,
@@ -14862,7 +14870,7 @@ export interface operations {
                      *           "hold_period_days": 14,
                      *           "later_rate_bps": 1000,
                      *           "min_order_cents": 500,
-                     *           "net_basis": "gross",
+                     *           "net_basis": "net_of_tax",
                      *           "rate_bps": 2250,
                      *           "recurring": {
                      *             "max_months": 12
@@ -14878,9 +14886,9 @@ export interface operations {
                      *         "version": 2
                      *       },
                      *       "calculation": {
-                     *         "base_amount_cents": 4900,
+                     *         "base_amount_cents": 4500,
                      *         "base_currency": "USD",
-                     *         "net_basis": "gross",
+                     *         "net_basis": "net_of_tax",
                      *         "source": "participant",
                      *         "rate_bps": 2500,
                      *         "flat_amount_cents": null,
@@ -14890,7 +14898,7 @@ export interface operations {
                      *         "rounding": "half_up",
                      *         "capped_at_order_cap": false,
                      *         "capped_at_base": false,
-                     *         "amount_cents": 1225,
+                     *         "amount_cents": 1125,
                      *         "currency": "USD",
                      *         "review_reasons": [],
                      *         "brought": {
@@ -15046,7 +15054,7 @@ export interface operations {
                      *           "hold_period_days": 14,
                      *           "later_rate_bps": 1000,
                      *           "min_order_cents": 500,
-                     *           "net_basis": "gross",
+                     *           "net_basis": "net_of_tax",
                      *           "rate_bps": 2250,
                      *           "recurring": {
                      *             "max_months": 12
@@ -15062,9 +15070,9 @@ export interface operations {
                      *         "version": 2
                      *       },
                      *       "calculation": {
-                     *         "base_amount_cents": 4900,
+                     *         "base_amount_cents": 4500,
                      *         "base_currency": "USD",
-                     *         "net_basis": "gross",
+                     *         "net_basis": "net_of_tax",
                      *         "source": "participant",
                      *         "rate_bps": 2500,
                      *         "flat_amount_cents": null,
@@ -15074,7 +15082,7 @@ export interface operations {
                      *         "rounding": "half_up",
                      *         "capped_at_order_cap": false,
                      *         "capped_at_base": false,
-                     *         "amount_cents": 1225,
+                     *         "amount_cents": 1125,
                      *         "currency": "USD",
                      *         "review_reasons": [],
                      *         "brought": {
@@ -15161,6 +15169,159 @@ export interface operations {
                     /**
                      * @example {
                      *       "data": [
+                     *         {
+                     *           "decision_id": "01936f2e-7c1a-7a3b-9d4e-5f6071829328",
+                     *           "conversion_id": "01936f2e-7c1a-7a3b-9d4e-5f6071829326",
+                     *           "attributed": true,
+                     *           "method": "click",
+                     *           "reason_code": "CLICK_MATCHED",
+                     *           "explanation": "The purchase on 2 March 2026 at 09:30:00.000 UTC is credited to the partner whose link was clicked on 2 March 2026 at 09:30:00.000 UTC. The purchase happened within the attribution window of programme \"Coffee friends\", which ends on 1 April 2026 at 09:30:00.000 UTC.",
+                     *           "engine_version": "3",
+                     *           "decided_at": "2026-03-02T09:30:00.000Z",
+                     *           "inputs": {
+                     *             "mode": "test",
+                     *             "event_type": "purchase",
+                     *             "occurred_at": "2026-03-02T09:30:00.000Z",
+                     *             "amount_cents": 2500,
+                     *             "currency": "USD",
+                     *             "tax_cents": 0,
+                     *             "shipping_cents": 0,
+                     *             "fee_cents": 0,
+                     *             "click_id": "01936f2e-7c1a-7a3b-9d4e-5f607182931b",
+                     *             "promo_code": null
+                     *           },
+                     *           "program": {
+                     *             "id": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
+                     *             "window_days": 30,
+                     *             "model": "last_click",
+                     *             "precedence": "click_first"
+                     *           },
+                     *           "candidates": [
+                     *             {
+                     *               "type": "click",
+                     *               "click_id": "01936f2e-7c1a-7a3b-9d4e-5f607182931b",
+                     *               "promo_code": null,
+                     *               "participant_id": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
+                     *               "at": "2026-03-02T09:30:00.000Z",
+                     *               "expires_at": "2026-04-01T09:30:00.000Z",
+                     *               "eligible": true,
+                     *               "rejected_because": null,
+                     *               "customer_id": null
+                     *             }
+                     *           ],
+                     *           "steps": [
+                     *             {
+                     *               "order": 1,
+                     *               "check": "click.known",
+                     *               "outcome": "passed",
+                     *               "detail": "click 01936f2e-7c1a-7a3b-9d4e-5f607182931b"
+                     *             },
+                     *             {
+                     *               "order": 2,
+                     *               "check": "click.not_after_event",
+                     *               "outcome": "passed",
+                     *               "detail": "click 2026-03-02T09:30:00.000Z, event 2026-03-02T09:30:00.000Z"
+                     *             },
+                     *             {
+                     *               "order": 3,
+                     *               "check": "click.inside_window",
+                     *               "outcome": "passed",
+                     *               "detail": "event 2026-03-02T09:30:00.000Z, window ends 2026-04-01T09:30:00.000Z"
+                     *             },
+                     *             {
+                     *               "order": 4,
+                     *               "check": "program.active",
+                     *               "outcome": "passed",
+                     *               "detail": "programme is active"
+                     *             },
+                     *             {
+                     *               "order": 5,
+                     *               "check": "participant.not_erased",
+                     *               "outcome": "passed",
+                     *               "detail": "participant 01936f2e-7c1a-7a3b-9d4e-5f607182930d"
+                     *             },
+                     *             {
+                     *               "order": 6,
+                     *               "check": "participant.approved",
+                     *               "outcome": "passed",
+                     *               "detail": "participant is approved"
+                     *             },
+                     *             {
+                     *               "order": 7,
+                     *               "check": "rules.pay_for_event",
+                     *               "outcome": "passed",
+                     *               "detail": "event is purchase"
+                     *             },
+                     *             {
+                     *               "order": 8,
+                     *               "check": "rules.order_large_enough",
+                     *               "outcome": "passed",
+                     *               "detail": "order 25.00 USD, minimum 5.00 USD"
+                     *             },
+                     *             {
+                     *               "order": 9,
+                     *               "check": "fraud.score",
+                     *               "outcome": "passed",
+                     *               "detail": "score 40, policy flag"
+                     *             }
+                     *           ],
+                     *           "rule": {
+                     *             "override": {
+                     *               "rate_bps": 2500
+                     *             },
+                     *             "rules": {
+                     *               "auto_approval": false,
+                     *               "cap_cents": 20000,
+                     *               "commission_type": "percentage",
+                     *               "hold_period_days": 14,
+                     *               "later_rate_bps": 1000,
+                     *               "min_order_cents": 500,
+                     *               "net_basis": "net_of_tax",
+                     *               "rate_bps": 2250,
+                     *               "recurring": {
+                     *                 "max_months": 12
+                     *               },
+                     *               "tiers": [
+                     *                 {
+                     *                   "min_conversions": 10,
+                     *                   "rate_bps": 2500
+                     *                 }
+                     *               ]
+                     *             },
+                     *             "source": "participant",
+                     *             "version": 2
+                     *           },
+                     *           "calculation": {
+                     *             "base_amount_cents": 2500,
+                     *             "base_currency": "USD",
+                     *             "net_basis": "net_of_tax",
+                     *             "source": "participant",
+                     *             "rate_bps": 2500,
+                     *             "flat_amount_cents": null,
+                     *             "parts": [],
+                     *             "fx_rate": null,
+                     *             "fx_date": null,
+                     *             "rounding": "half_up",
+                     *             "capped_at_order_cap": false,
+                     *             "capped_at_base": false,
+                     *             "amount_cents": 625,
+                     *             "currency": "USD",
+                     *             "review_reasons": [],
+                     *             "brought": {
+                     *               "conversions": 3,
+                     *               "revenue_cents": 16400
+                     *             }
+                     *           },
+                     *           "fraud": [
+                     *             {
+                     *               "rule": "same_ip_prefix_as_partner",
+                     *               "score": 40,
+                     *               "evidence": "The partner used its account from the buyer's network within 24 hours before."
+                     *             }
+                     *           ],
+                     *           "supersedes": null,
+                     *           "superseded_by": null
+                     *         },
                      *         {
                      *           "decision_id": "01936f2e-7c1a-7a3b-9d4e-5f607182931d",
                      *           "conversion_id": "01936f2e-7c1a-7a3b-9d4e-5f607182931c",
@@ -15268,7 +15429,7 @@ export interface operations {
                      *               "hold_period_days": 14,
                      *               "later_rate_bps": 1000,
                      *               "min_order_cents": 500,
-                     *               "net_basis": "gross",
+                     *               "net_basis": "net_of_tax",
                      *               "rate_bps": 2250,
                      *               "recurring": {
                      *                 "max_months": 12
@@ -15284,9 +15445,9 @@ export interface operations {
                      *             "version": 2
                      *           },
                      *           "calculation": {
-                     *             "base_amount_cents": 4900,
+                     *             "base_amount_cents": 4500,
                      *             "base_currency": "USD",
-                     *             "net_basis": "gross",
+                     *             "net_basis": "net_of_tax",
                      *             "source": "participant",
                      *             "rate_bps": 2500,
                      *             "flat_amount_cents": null,
@@ -15296,7 +15457,7 @@ export interface operations {
                      *             "rounding": "half_up",
                      *             "capped_at_order_cap": false,
                      *             "capped_at_base": false,
-                     *             "amount_cents": 1225,
+                     *             "amount_cents": 1125,
                      *             "currency": "USD",
                      *             "review_reasons": [],
                      *             "brought": {
@@ -15315,7 +15476,7 @@ export interface operations {
                      *           "superseded_by": null
                      *         }
                      *       ],
-                     *       "total": 1,
+                     *       "total": 2,
                      *       "page": 1,
                      *       "limit": 20,
                      *       "page_size": 20
@@ -15462,7 +15623,7 @@ export interface operations {
                      *           "hold_period_days": 14,
                      *           "later_rate_bps": 1000,
                      *           "min_order_cents": 500,
-                     *           "net_basis": "gross",
+                     *           "net_basis": "net_of_tax",
                      *           "rate_bps": 2250,
                      *           "recurring": {
                      *             "max_months": 12
@@ -15480,7 +15641,7 @@ export interface operations {
                      *       "calculation": {
                      *         "base_amount_cents": 12000,
                      *         "base_currency": "USD",
-                     *         "net_basis": "gross",
+                     *         "net_basis": "net_of_tax",
                      *         "source": "participant",
                      *         "rate_bps": 2500,
                      *         "flat_amount_cents": null,
@@ -15494,8 +15655,8 @@ export interface operations {
                      *         "currency": "USD",
                      *         "review_reasons": [],
                      *         "brought": {
-                     *           "conversions": 3,
-                     *           "revenue_cents": 16400
+                     *           "conversions": 4,
+                     *           "revenue_cents": 18900
                      *         }
                      *       },
                      *       "fraud": [],
@@ -15893,7 +16054,7 @@ export interface operations {
                      *       "tokenType": "Bearer",
                      *       "expiresIn": 900,
                      *       "user": {
-                     *         "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829355",
+                     *         "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829361",
                      *         "kind": "merchant",
                      *         "email": "noa-merchant@mail.example",
                      *         "name": "Noa Lang",
@@ -15904,7 +16065,7 @@ export interface operations {
                      *         "secondFactor": true
                      *       },
                      *       "workspace": {
-                     *         "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829356",
+                     *         "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829362",
                      *         "name": "Lang",
                      *         "currency": "USD",
                      *         "timezone": "UTC",
@@ -16504,7 +16665,7 @@ export interface operations {
                      *       "tokenType": "Bearer",
                      *       "expiresIn": 900,
                      *       "user": {
-                     *         "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829357",
+                     *         "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829363",
                      *         "kind": "partner",
                      *         "email": "noa-partner@mail.example",
                      *         "name": "Noa Lang",
@@ -17020,11 +17181,11 @@ export interface operations {
                      *           "eventType": "purchase",
                      *           "rateBps": 2500,
                      *           "flatAmountCents": null,
-                     *           "amountCents": 1225,
-                     *           "originalAmountCents": 1225,
+                     *           "amountCents": 1125,
+                     *           "originalAmountCents": 1125,
                      *           "reversedAmountCents": 0,
                      *           "currency": "USD",
-                     *           "baseAmountCents": 4900,
+                     *           "baseAmountCents": 4500,
                      *           "saleAmountCents": 4900,
                      *           "saleCurrency": "USD",
                      *           "fxRate": null,
@@ -17044,7 +17205,8 @@ export interface operations {
                      *           "refundedAt": null,
                      *           "payoutId": null,
                      *           "createdAt": "2026-03-02T09:30:00.000Z",
-                     *           "updatedAt": "2026-03-16T09:30:00.000Z"
+                     *           "updatedAt": "2026-03-16T09:30:00.000Z",
+                     *           "approvedByName": "Mia Berg"
                      *         }
                      *       ],
                      *       "total": 1,
@@ -17124,7 +17286,7 @@ export interface operations {
                 content: {
                     /**
                      * @example id,createdAt,status,commissionType,programName,partnerName,amountCents,currency,saleAmountCents,saleCurrency,externalTransactionId,promoCode,needsReview,holdUntil,approvedAt,rejectedAt,paidAt,refundedAt,payoutId
-                     *     "01936f2e-7c1a-7a3b-9d4e-5f607182931e","2026-03-02T09:30:00.000Z","approved","percentage","Coffee friends","Ada Lindqvist",1225,"USD",4900,"USD","order-1001",,false,"2026-03-16T09:30:00.000Z","2026-03-16T09:30:00.000Z",,,,
+                     *     "01936f2e-7c1a-7a3b-9d4e-5f607182931e","2026-03-02T09:30:00.000Z","approved","percentage","Coffee friends","Ada Lindqvist",1125,"USD",4900,"USD","order-1001",,false,"2026-03-16T09:30:00.000Z","2026-03-16T09:30:00.000Z",,,,
                      */
                     "text/csv": string;
                 };
@@ -17191,9 +17353,9 @@ export interface operations {
                     /**
                      * @example {
                      *       "totalCount": 1,
-                     *       "totalAmountCents": 1225,
+                     *       "totalAmountCents": 1125,
                      *       "currency": "USD",
-                     *       "averageAmountCents": 1225,
+                     *       "averageAmountCents": 1125,
                      *       "needsReviewCount": 0,
                      *       "byStatus": {
                      *         "pending": {
@@ -17202,7 +17364,7 @@ export interface operations {
                      *         },
                      *         "approved": {
                      *           "count": 1,
-                     *           "amountCents": 1225
+                     *           "amountCents": 1125
                      *         },
                      *         "rejected": {
                      *           "count": 0,
@@ -17221,7 +17383,7 @@ export interface operations {
                      *         {
                      *           "currency": "USD",
                      *           "count": 1,
-                     *           "amountCents": 1225
+                     *           "amountCents": 1125
                      *         }
                      *       ]
                      *     }
@@ -17258,6 +17420,111 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829324",
+                     *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
+                     *       "programName": "Coffee friends",
+                     *       "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
+                     *       "partnerId": "01936f2e-7c1a-7a3b-9d4e-5f6071829303",
+                     *       "partnerName": "Ada Lindqvist",
+                     *       "partnerEmail": "ada@blog.example",
+                     *       "conversionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829322",
+                     *       "externalTransactionId": "order-1003",
+                     *       "clickId": null,
+                     *       "promoCode": "ada10",
+                     *       "customerRef": "b5d4045c3f466fa91fe2cc6abe79232a1a57cdf104f7a26e716e0a1e2789df01",
+                     *       "mode": "test",
+                     *       "status": "pending",
+                     *       "commissionType": "percentage",
+                     *       "eventType": "renewal",
+                     *       "rateBps": 2500,
+                     *       "flatAmountCents": null,
+                     *       "amountCents": 1225,
+                     *       "originalAmountCents": 1225,
+                     *       "reversedAmountCents": 0,
+                     *       "currency": "USD",
+                     *       "baseAmountCents": 4900,
+                     *       "saleAmountCents": 4900,
+                     *       "saleCurrency": "USD",
+                     *       "fxRate": null,
+                     *       "fxDate": null,
+                     *       "recurringIndex": 2,
+                     *       "needsReview": false,
+                     *       "reviewReasons": [],
+                     *       "disputeStatus": "none",
+                     *       "holdUntil": "2026-03-16T09:30:00.000Z",
+                     *       "holdActive": false,
+                     *       "rejectionReason": null,
+                     *       "rejectionCode": null,
+                     *       "approvedAt": null,
+                     *       "approvedBy": null,
+                     *       "rejectedAt": null,
+                     *       "paidAt": null,
+                     *       "refundedAt": null,
+                     *       "payoutId": null,
+                     *       "createdAt": "2026-03-02T09:30:00.000Z",
+                     *       "updatedAt": "2026-03-02T09:30:00.000Z",
+                     *       "approvedByName": null,
+                     *       "overrideReason": null,
+                     *       "overrideBy": null,
+                     *       "overrideByName": null,
+                     *       "ruleSnapshot": {
+                     *         "version": 2,
+                     *         "rules": {
+                     *           "commissionType": "percentage",
+                     *           "percentage": 22.5,
+                     *           "flatAmountCents": null,
+                     *           "holdPeriodDays": 14,
+                     *           "autoApproval": false,
+                     *           "netBasis": "net_of_tax",
+                     *           "recurring": {
+                     *             "enabled": true,
+                     *             "maxMonths": 12,
+                     *             "maxPayments": null
+                     *           },
+                     *           "laterPercentage": 10,
+                     *           "minOrderCents": 500,
+                     *           "capCents": 20000,
+                     *           "tiers": [
+                     *             {
+                     *               "minConversions": 10,
+                     *               "minRevenueCents": null,
+                     *               "percentage": 25
+                     *             }
+                     *           ],
+                     *           "products": [],
+                     *           "events": []
+                     *         },
+                     *         "commissionOverride": {
+                     *           "percentage": 25,
+                     *           "flatAmountCents": null
+                     *         },
+                     *         "groupId": null,
+                     *         "groupName": null,
+                     *         "groupRate": null,
+                     *         "source": "participant"
+                     *       },
+                     *       "attribution": {
+                     *         "decisionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829323",
+                     *         "method": "promo_code",
+                     *         "reasonCode": "PROMO_CODE_MATCHED",
+                     *         "explanation": "The renewal on 2 March 2026 at 09:30:00.000 UTC is credited to the partner whose promo code \"ada10\" was used. The promo code belongs to programme \"Coffee friends\". An earlier event of the customer has a lower precedence.",
+                     *         "clickedAt": null,
+                     *         "expiresAt": null
+                     *       },
+                     *       "history": [
+                     *         {
+                     *           "at": "2026-03-02T09:30:00.000Z",
+                     *           "actor": "system",
+                     *           "from": null,
+                     *           "to": "pending",
+                     *           "reason": null,
+                     *           "actorName": null
+                     *         }
+                     *       ]
+                     *     }
+                     */
                     "application/json": components["schemas"]["Commission"];
                 };
             };
@@ -17294,6 +17561,119 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829324",
+                     *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
+                     *       "programName": "Coffee friends",
+                     *       "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
+                     *       "partnerId": "01936f2e-7c1a-7a3b-9d4e-5f6071829303",
+                     *       "partnerName": "Ada Lindqvist",
+                     *       "partnerEmail": "ada@blog.example",
+                     *       "conversionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829322",
+                     *       "externalTransactionId": "order-1003",
+                     *       "clickId": null,
+                     *       "promoCode": "ada10",
+                     *       "customerRef": "b5d4045c3f466fa91fe2cc6abe79232a1a57cdf104f7a26e716e0a1e2789df01",
+                     *       "mode": "test",
+                     *       "status": "approved",
+                     *       "commissionType": "percentage",
+                     *       "eventType": "renewal",
+                     *       "rateBps": 2500,
+                     *       "flatAmountCents": null,
+                     *       "amountCents": 1225,
+                     *       "originalAmountCents": 1225,
+                     *       "reversedAmountCents": 0,
+                     *       "currency": "USD",
+                     *       "baseAmountCents": 4900,
+                     *       "saleAmountCents": 4900,
+                     *       "saleCurrency": "USD",
+                     *       "fxRate": null,
+                     *       "fxDate": null,
+                     *       "recurringIndex": 2,
+                     *       "needsReview": false,
+                     *       "reviewReasons": [],
+                     *       "disputeStatus": "none",
+                     *       "holdUntil": "2026-03-16T09:30:00.000Z",
+                     *       "holdActive": false,
+                     *       "rejectionReason": null,
+                     *       "rejectionCode": null,
+                     *       "approvedAt": "2026-03-16T09:30:00.000Z",
+                     *       "approvedBy": "01936f2e-7c1a-7a3b-9d4e-5f6071829301",
+                     *       "rejectedAt": null,
+                     *       "paidAt": null,
+                     *       "refundedAt": null,
+                     *       "payoutId": null,
+                     *       "createdAt": "2026-03-02T09:30:00.000Z",
+                     *       "updatedAt": "2026-03-16T09:30:00.000Z",
+                     *       "approvedByName": "Mia Berg",
+                     *       "overrideReason": null,
+                     *       "overrideBy": null,
+                     *       "overrideByName": null,
+                     *       "ruleSnapshot": {
+                     *         "version": 2,
+                     *         "rules": {
+                     *           "commissionType": "percentage",
+                     *           "percentage": 22.5,
+                     *           "flatAmountCents": null,
+                     *           "holdPeriodDays": 14,
+                     *           "autoApproval": false,
+                     *           "netBasis": "net_of_tax",
+                     *           "recurring": {
+                     *             "enabled": true,
+                     *             "maxMonths": 12,
+                     *             "maxPayments": null
+                     *           },
+                     *           "laterPercentage": 10,
+                     *           "minOrderCents": 500,
+                     *           "capCents": 20000,
+                     *           "tiers": [
+                     *             {
+                     *               "minConversions": 10,
+                     *               "minRevenueCents": null,
+                     *               "percentage": 25
+                     *             }
+                     *           ],
+                     *           "products": [],
+                     *           "events": []
+                     *         },
+                     *         "commissionOverride": {
+                     *           "percentage": 25,
+                     *           "flatAmountCents": null
+                     *         },
+                     *         "groupId": null,
+                     *         "groupName": null,
+                     *         "groupRate": null,
+                     *         "source": "participant"
+                     *       },
+                     *       "attribution": {
+                     *         "decisionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829323",
+                     *         "method": "promo_code",
+                     *         "reasonCode": "PROMO_CODE_MATCHED",
+                     *         "explanation": "The renewal on 2 March 2026 at 09:30:00.000 UTC is credited to the partner whose promo code \"ada10\" was used. The promo code belongs to programme \"Coffee friends\". An earlier event of the customer has a lower precedence.",
+                     *         "clickedAt": null,
+                     *         "expiresAt": null
+                     *       },
+                     *       "history": [
+                     *         {
+                     *           "at": "2026-03-02T09:30:00.000Z",
+                     *           "actor": "system",
+                     *           "from": null,
+                     *           "to": "pending",
+                     *           "reason": null,
+                     *           "actorName": null
+                     *         },
+                     *         {
+                     *           "at": "2026-03-16T09:30:00.000Z",
+                     *           "actor": "01936f2e-7c1a-7a3b-9d4e-5f6071829301",
+                     *           "from": "pending",
+                     *           "to": "approved",
+                     *           "reason": null,
+                     *           "actorName": "Mia Berg"
+                     *         }
+                     *       ]
+                     *     }
+                     */
                     "application/json": components["schemas"]["Commission"];
                 };
             };
@@ -17323,6 +17703,11 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "reason": "Agreed with the partner."
+                 *     }
+                 */
                 "application/json": components["schemas"]["ApproveCommissionEarlyRequest"];
             };
         };
@@ -17333,6 +17718,119 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182934b",
+                     *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
+                     *       "programName": "Coffee friends",
+                     *       "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
+                     *       "partnerId": "01936f2e-7c1a-7a3b-9d4e-5f6071829303",
+                     *       "partnerName": "Ada Lindqvist",
+                     *       "partnerEmail": "ada@blog.example",
+                     *       "conversionId": "01936f2e-7c1a-7a3b-9d4e-5f607182934c",
+                     *       "externalTransactionId": "order-1101",
+                     *       "clickId": "01936f2e-7c1a-7a3b-9d4e-5f607182931b",
+                     *       "promoCode": null,
+                     *       "customerRef": null,
+                     *       "mode": "test",
+                     *       "status": "approved",
+                     *       "commissionType": "percentage",
+                     *       "eventType": "purchase",
+                     *       "rateBps": 2500,
+                     *       "flatAmountCents": null,
+                     *       "amountCents": 625,
+                     *       "originalAmountCents": 625,
+                     *       "reversedAmountCents": 0,
+                     *       "currency": "USD",
+                     *       "baseAmountCents": 2500,
+                     *       "saleAmountCents": 2500,
+                     *       "saleCurrency": "USD",
+                     *       "fxRate": null,
+                     *       "fxDate": null,
+                     *       "recurringIndex": null,
+                     *       "needsReview": false,
+                     *       "reviewReasons": [],
+                     *       "disputeStatus": "none",
+                     *       "holdUntil": "2026-03-30T09:30:00.000Z",
+                     *       "holdActive": true,
+                     *       "rejectionReason": null,
+                     *       "rejectionCode": null,
+                     *       "approvedAt": "2026-03-16T09:30:00.000Z",
+                     *       "approvedBy": "01936f2e-7c1a-7a3b-9d4e-5f6071829301",
+                     *       "rejectedAt": null,
+                     *       "paidAt": null,
+                     *       "refundedAt": null,
+                     *       "payoutId": null,
+                     *       "createdAt": "2026-03-16T09:30:00.000Z",
+                     *       "updatedAt": "2026-03-16T09:30:00.000Z",
+                     *       "approvedByName": "Mia Berg",
+                     *       "overrideReason": "Agreed with the partner.",
+                     *       "overrideBy": "01936f2e-7c1a-7a3b-9d4e-5f6071829301",
+                     *       "overrideByName": "Mia Berg",
+                     *       "ruleSnapshot": {
+                     *         "version": 2,
+                     *         "rules": {
+                     *           "commissionType": "percentage",
+                     *           "percentage": 22.5,
+                     *           "flatAmountCents": null,
+                     *           "holdPeriodDays": 14,
+                     *           "autoApproval": false,
+                     *           "netBasis": "net_of_tax",
+                     *           "recurring": {
+                     *             "enabled": true,
+                     *             "maxMonths": 12,
+                     *             "maxPayments": null
+                     *           },
+                     *           "laterPercentage": 10,
+                     *           "minOrderCents": 500,
+                     *           "capCents": 20000,
+                     *           "tiers": [
+                     *             {
+                     *               "minConversions": 10,
+                     *               "minRevenueCents": null,
+                     *               "percentage": 25
+                     *             }
+                     *           ],
+                     *           "products": [],
+                     *           "events": []
+                     *         },
+                     *         "commissionOverride": {
+                     *           "percentage": 25,
+                     *           "flatAmountCents": null
+                     *         },
+                     *         "groupId": null,
+                     *         "groupName": null,
+                     *         "groupRate": null,
+                     *         "source": "participant"
+                     *       },
+                     *       "attribution": {
+                     *         "decisionId": "01936f2e-7c1a-7a3b-9d4e-5f607182934d",
+                     *         "method": "click",
+                     *         "reasonCode": "CLICK_MATCHED",
+                     *         "explanation": "The purchase on 16 March 2026 at 09:30:00.000 UTC is credited to the partner whose link was clicked on 2 March 2026 at 09:30:00.000 UTC. The purchase happened within the attribution window of programme \"Coffee friends\", which ends on 1 April 2026 at 09:30:00.000 UTC.",
+                     *         "clickedAt": "2026-03-02T09:30:00.000Z",
+                     *         "expiresAt": "2026-04-01T09:30:00.000Z"
+                     *       },
+                     *       "history": [
+                     *         {
+                     *           "at": "2026-03-16T09:30:00.000Z",
+                     *           "actor": "system",
+                     *           "from": null,
+                     *           "to": "pending",
+                     *           "reason": null,
+                     *           "actorName": null
+                     *         },
+                     *         {
+                     *           "at": "2026-03-16T09:30:00.000Z",
+                     *           "actor": "01936f2e-7c1a-7a3b-9d4e-5f6071829301",
+                     *           "from": "pending",
+                     *           "to": "approved",
+                     *           "reason": "Agreed with the partner.",
+                     *           "actorName": "Mia Berg"
+                     *         }
+                     *       ]
+                     *     }
+                     */
                     "application/json": components["schemas"]["Commission"];
                 };
             };
@@ -17362,6 +17860,11 @@ export interface operations {
         };
         requestBody?: {
             content: {
+                /**
+                 * @example {
+                 *       "note": "Known customer."
+                 *     }
+                 */
                 "application/json": components["schemas"]["ClearCommissionReviewRequest"];
             };
         };
@@ -17372,6 +17875,119 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182934e",
+                     *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
+                     *       "programName": "Coffee friends",
+                     *       "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
+                     *       "partnerId": "01936f2e-7c1a-7a3b-9d4e-5f6071829303",
+                     *       "partnerName": "Ada Lindqvist",
+                     *       "partnerEmail": "ada@blog.example",
+                     *       "conversionId": "01936f2e-7c1a-7a3b-9d4e-5f607182934f",
+                     *       "externalTransactionId": "order-1102",
+                     *       "clickId": "01936f2e-7c1a-7a3b-9d4e-5f607182931b",
+                     *       "promoCode": null,
+                     *       "customerRef": null,
+                     *       "mode": "test",
+                     *       "status": "pending",
+                     *       "commissionType": "percentage",
+                     *       "eventType": "purchase",
+                     *       "rateBps": 2500,
+                     *       "flatAmountCents": null,
+                     *       "amountCents": 625,
+                     *       "originalAmountCents": 625,
+                     *       "reversedAmountCents": 0,
+                     *       "currency": "USD",
+                     *       "baseAmountCents": 2500,
+                     *       "saleAmountCents": 2500,
+                     *       "saleCurrency": "USD",
+                     *       "fxRate": null,
+                     *       "fxDate": null,
+                     *       "recurringIndex": null,
+                     *       "needsReview": false,
+                     *       "reviewReasons": [],
+                     *       "disputeStatus": "none",
+                     *       "holdUntil": "2026-03-30T09:30:00.000Z",
+                     *       "holdActive": true,
+                     *       "rejectionReason": null,
+                     *       "rejectionCode": null,
+                     *       "approvedAt": null,
+                     *       "approvedBy": null,
+                     *       "rejectedAt": null,
+                     *       "paidAt": null,
+                     *       "refundedAt": null,
+                     *       "payoutId": null,
+                     *       "createdAt": "2026-03-16T09:30:00.000Z",
+                     *       "updatedAt": "2026-03-16T09:30:00.000Z",
+                     *       "approvedByName": null,
+                     *       "overrideReason": null,
+                     *       "overrideBy": null,
+                     *       "overrideByName": null,
+                     *       "ruleSnapshot": {
+                     *         "version": 2,
+                     *         "rules": {
+                     *           "commissionType": "percentage",
+                     *           "percentage": 22.5,
+                     *           "flatAmountCents": null,
+                     *           "holdPeriodDays": 14,
+                     *           "autoApproval": false,
+                     *           "netBasis": "net_of_tax",
+                     *           "recurring": {
+                     *             "enabled": true,
+                     *             "maxMonths": 12,
+                     *             "maxPayments": null
+                     *           },
+                     *           "laterPercentage": 10,
+                     *           "minOrderCents": 500,
+                     *           "capCents": 20000,
+                     *           "tiers": [
+                     *             {
+                     *               "minConversions": 10,
+                     *               "minRevenueCents": null,
+                     *               "percentage": 25
+                     *             }
+                     *           ],
+                     *           "products": [],
+                     *           "events": []
+                     *         },
+                     *         "commissionOverride": {
+                     *           "percentage": 25,
+                     *           "flatAmountCents": null
+                     *         },
+                     *         "groupId": null,
+                     *         "groupName": null,
+                     *         "groupRate": null,
+                     *         "source": "participant"
+                     *       },
+                     *       "attribution": {
+                     *         "decisionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829350",
+                     *         "method": "click",
+                     *         "reasonCode": "CLICK_MATCHED",
+                     *         "explanation": "The purchase on 16 March 2026 at 09:30:00.000 UTC is credited to the partner whose link was clicked on 2 March 2026 at 09:30:00.000 UTC. The purchase happened within the attribution window of programme \"Coffee friends\", which ends on 1 April 2026 at 09:30:00.000 UTC.",
+                     *         "clickedAt": "2026-03-02T09:30:00.000Z",
+                     *         "expiresAt": "2026-04-01T09:30:00.000Z"
+                     *       },
+                     *       "history": [
+                     *         {
+                     *           "at": "2026-03-16T09:30:00.000Z",
+                     *           "actor": "system",
+                     *           "from": null,
+                     *           "to": "pending",
+                     *           "reason": null,
+                     *           "actorName": null
+                     *         },
+                     *         {
+                     *           "at": "2026-03-16T09:30:00.000Z",
+                     *           "actor": "01936f2e-7c1a-7a3b-9d4e-5f6071829301",
+                     *           "from": "pending",
+                     *           "to": "pending",
+                     *           "reason": "Known customer.",
+                     *           "actorName": "Mia Berg"
+                     *         }
+                     *       ]
+                     *     }
+                     */
                     "application/json": components["schemas"]["Commission"];
                 };
             };
@@ -17401,6 +18017,12 @@ export interface operations {
         };
         requestBody?: {
             content: {
+                /**
+                 * @example {
+                 *       "code": "test_order",
+                 *       "reason": "The order was a test."
+                 *     }
+                 */
                 "application/json": components["schemas"]["RejectCommissionRequest"];
             };
         };
@@ -17411,6 +18033,127 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182934b",
+                     *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
+                     *       "programName": "Coffee friends",
+                     *       "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
+                     *       "partnerId": "01936f2e-7c1a-7a3b-9d4e-5f6071829303",
+                     *       "partnerName": "Ada Lindqvist",
+                     *       "partnerEmail": "ada@blog.example",
+                     *       "conversionId": "01936f2e-7c1a-7a3b-9d4e-5f607182934c",
+                     *       "externalTransactionId": "order-1101",
+                     *       "clickId": "01936f2e-7c1a-7a3b-9d4e-5f607182931b",
+                     *       "promoCode": null,
+                     *       "customerRef": null,
+                     *       "mode": "test",
+                     *       "status": "rejected",
+                     *       "commissionType": "percentage",
+                     *       "eventType": "purchase",
+                     *       "rateBps": 2500,
+                     *       "flatAmountCents": null,
+                     *       "amountCents": 625,
+                     *       "originalAmountCents": 625,
+                     *       "reversedAmountCents": 0,
+                     *       "currency": "USD",
+                     *       "baseAmountCents": 2500,
+                     *       "saleAmountCents": 2500,
+                     *       "saleCurrency": "USD",
+                     *       "fxRate": null,
+                     *       "fxDate": null,
+                     *       "recurringIndex": null,
+                     *       "needsReview": false,
+                     *       "reviewReasons": [],
+                     *       "disputeStatus": "none",
+                     *       "holdUntil": "2026-03-30T09:30:00.000Z",
+                     *       "holdActive": true,
+                     *       "rejectionReason": "The order was a test.",
+                     *       "rejectionCode": "test_order",
+                     *       "approvedAt": "2026-03-16T09:30:00.000Z",
+                     *       "approvedBy": "01936f2e-7c1a-7a3b-9d4e-5f6071829301",
+                     *       "rejectedAt": "2026-03-16T09:30:00.000Z",
+                     *       "paidAt": null,
+                     *       "refundedAt": null,
+                     *       "payoutId": null,
+                     *       "createdAt": "2026-03-16T09:30:00.000Z",
+                     *       "updatedAt": "2026-03-16T09:30:00.000Z",
+                     *       "approvedByName": "Mia Berg",
+                     *       "overrideReason": "Agreed with the partner.",
+                     *       "overrideBy": "01936f2e-7c1a-7a3b-9d4e-5f6071829301",
+                     *       "overrideByName": "Mia Berg",
+                     *       "ruleSnapshot": {
+                     *         "version": 2,
+                     *         "rules": {
+                     *           "commissionType": "percentage",
+                     *           "percentage": 22.5,
+                     *           "flatAmountCents": null,
+                     *           "holdPeriodDays": 14,
+                     *           "autoApproval": false,
+                     *           "netBasis": "net_of_tax",
+                     *           "recurring": {
+                     *             "enabled": true,
+                     *             "maxMonths": 12,
+                     *             "maxPayments": null
+                     *           },
+                     *           "laterPercentage": 10,
+                     *           "minOrderCents": 500,
+                     *           "capCents": 20000,
+                     *           "tiers": [
+                     *             {
+                     *               "minConversions": 10,
+                     *               "minRevenueCents": null,
+                     *               "percentage": 25
+                     *             }
+                     *           ],
+                     *           "products": [],
+                     *           "events": []
+                     *         },
+                     *         "commissionOverride": {
+                     *           "percentage": 25,
+                     *           "flatAmountCents": null
+                     *         },
+                     *         "groupId": null,
+                     *         "groupName": null,
+                     *         "groupRate": null,
+                     *         "source": "participant"
+                     *       },
+                     *       "attribution": {
+                     *         "decisionId": "01936f2e-7c1a-7a3b-9d4e-5f607182934d",
+                     *         "method": "click",
+                     *         "reasonCode": "CLICK_MATCHED",
+                     *         "explanation": "The purchase on 16 March 2026 at 09:30:00.000 UTC is credited to the partner whose link was clicked on 2 March 2026 at 09:30:00.000 UTC. The purchase happened within the attribution window of programme \"Coffee friends\", which ends on 1 April 2026 at 09:30:00.000 UTC.",
+                     *         "clickedAt": "2026-03-02T09:30:00.000Z",
+                     *         "expiresAt": "2026-04-01T09:30:00.000Z"
+                     *       },
+                     *       "history": [
+                     *         {
+                     *           "at": "2026-03-16T09:30:00.000Z",
+                     *           "actor": "system",
+                     *           "from": null,
+                     *           "to": "pending",
+                     *           "reason": null,
+                     *           "actorName": null
+                     *         },
+                     *         {
+                     *           "at": "2026-03-16T09:30:00.000Z",
+                     *           "actor": "01936f2e-7c1a-7a3b-9d4e-5f6071829301",
+                     *           "from": "pending",
+                     *           "to": "approved",
+                     *           "reason": "Agreed with the partner.",
+                     *           "actorName": "Mia Berg"
+                     *         },
+                     *         {
+                     *           "at": "2026-03-16T09:30:00.000Z",
+                     *           "actor": "01936f2e-7c1a-7a3b-9d4e-5f6071829301",
+                     *           "from": "approved",
+                     *           "to": "rejected",
+                     *           "reason": "The order was a test.",
+                     *           "actorName": "Mia Berg"
+                     *         }
+                     *       ]
+                     *     }
+                     */
                     "application/json": components["schemas"]["Commission"];
                 };
             };
@@ -17515,7 +18258,7 @@ export interface operations {
                      *           "commission": {
                      *             "id": "01936f2e-7c1a-7a3b-9d4e-5f607182931e",
                      *             "status": "pending",
-                     *             "amount_cents": 1225,
+                     *             "amount_cents": 1125,
                      *             "currency": "USD",
                      *             "hold_until": "2026-03-16T09:30:00.000Z",
                      *             "needs_review": false
@@ -17623,7 +18366,7 @@ export interface operations {
                      *       "commission": {
                      *         "id": "01936f2e-7c1a-7a3b-9d4e-5f607182931e",
                      *         "status": "pending",
-                     *         "amount_cents": 1225,
+                     *         "amount_cents": 1125,
                      *         "currency": "USD",
                      *         "hold_until": "2026-03-16T09:30:00.000Z",
                      *         "needs_review": false
@@ -17945,6 +18688,14 @@ export interface operations {
         };
         requestBody: {
             content: {
+                /**
+                 * @example {
+                 *       "amount_cents": 2500,
+                 *       "external_dispute_id": "dispute-1",
+                 *       "external_transaction_id": "order-2001",
+                 *       "status": "open"
+                 *     }
+                 */
                 "application/json": components["schemas"]["ReportDisputeRequest"];
             };
         };
@@ -17957,6 +18708,24 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "external_dispute_id": "dispute-1",
+                     *       "external_transaction_id": "order-2001",
+                     *       "conversion_id": "01936f2e-7c1a-7a3b-9d4e-5f6071829326",
+                     *       "status": "open",
+                     *       "amount_cents": 2500,
+                     *       "currency": "USD",
+                     *       "refunded_amount_cents": 0,
+                     *       "commission": {
+                     *         "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829327",
+                     *         "status": "pending",
+                     *         "amount_cents": 625,
+                     *         "reversed_amount_cents": 0,
+                     *         "currency": "USD"
+                     *       }
+                     *     }
+                     */
                     "application/json": components["schemas"]["Dispute"];
                 };
             };
@@ -17968,6 +18737,24 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
+                    /**
+                     * @example {
+                     *       "external_dispute_id": "dispute-1",
+                     *       "external_transaction_id": "order-2001",
+                     *       "conversion_id": "01936f2e-7c1a-7a3b-9d4e-5f6071829326",
+                     *       "status": "open",
+                     *       "amount_cents": 2500,
+                     *       "currency": "USD",
+                     *       "refunded_amount_cents": 0,
+                     *       "commission": {
+                     *         "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829327",
+                     *         "status": "pending",
+                     *         "amount_cents": 625,
+                     *         "reversed_amount_cents": 0,
+                     *         "currency": "USD"
+                     *       }
+                     *     }
+                     */
                     "application/json": components["schemas"]["Dispute"];
                 };
             };
@@ -18135,7 +18922,7 @@ export interface operations {
                      *       "commission": {
                      *         "id": "01936f2e-7c1a-7a3b-9d4e-5f607182931e",
                      *         "status": "pending",
-                     *         "amount_cents": 1225,
+                     *         "amount_cents": 1125,
                      *         "currency": "USD",
                      *         "hold_until": "2026-03-16T09:30:00.000Z",
                      *         "needs_review": false
@@ -18308,7 +19095,7 @@ export interface operations {
                      *           "hold_period_days": 14,
                      *           "later_rate_bps": 1000,
                      *           "min_order_cents": 500,
-                     *           "net_basis": "gross",
+                     *           "net_basis": "net_of_tax",
                      *           "rate_bps": 2250,
                      *           "recurring": {
                      *             "max_months": 12
@@ -18324,9 +19111,9 @@ export interface operations {
                      *         "version": 2
                      *       },
                      *       "calculation": {
-                     *         "base_amount_cents": 4900,
+                     *         "base_amount_cents": 4500,
                      *         "base_currency": "USD",
-                     *         "net_basis": "gross",
+                     *         "net_basis": "net_of_tax",
                      *         "source": "participant",
                      *         "rate_bps": 2500,
                      *         "flat_amount_cents": null,
@@ -18336,7 +19123,7 @@ export interface operations {
                      *         "rounding": "half_up",
                      *         "capped_at_order_cap": false,
                      *         "capped_at_base": false,
-                     *         "amount_cents": 1225,
+                     *         "amount_cents": 1125,
                      *         "currency": "USD",
                      *         "review_reasons": [],
                      *         "brought": {
@@ -18399,7 +19186,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829326",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829329",
                      *       "event_type": "purchase",
                      *       "external_transaction_id": "order-1004",
                      *       "amount_cents": 2500,
@@ -18418,10 +19205,10 @@ export interface operations {
                      *         "participant_id": "01936f2e-7c1a-7a3b-9d4e-5f607182930f",
                      *         "clicked_at": null,
                      *         "expires_at": null,
-                     *         "decision_id": "01936f2e-7c1a-7a3b-9d4e-5f6071829327"
+                     *         "decision_id": "01936f2e-7c1a-7a3b-9d4e-5f607182932a"
                      *       },
                      *       "commission": {
-                     *         "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829328",
+                     *         "id": "01936f2e-7c1a-7a3b-9d4e-5f607182932b",
                      *         "status": "pending",
                      *         "amount_cents": 563,
                      *         "currency": "USD",
@@ -18577,15 +19364,15 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182932c",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182932f",
                      *           "mode": "test",
                      *           "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *           "programName": "Coffee friends",
                      *           "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
                      *           "partnerName": "Ada Lindqvist",
-                     *           "conversionId": "01936f2e-7c1a-7a3b-9d4e-5f607182932d",
+                     *           "conversionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829330",
                      *           "externalTransactionId": "order-1006",
-                     *           "commissionId": "01936f2e-7c1a-7a3b-9d4e-5f607182932e",
+                     *           "commissionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829331",
                      *           "score": 100,
                      *           "signals": [
                      *             {
@@ -18662,15 +19449,15 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182932c",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182932f",
                      *       "mode": "test",
                      *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *       "programName": "Coffee friends",
                      *       "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
                      *       "partnerName": "Ada Lindqvist",
-                     *       "conversionId": "01936f2e-7c1a-7a3b-9d4e-5f607182932d",
+                     *       "conversionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829330",
                      *       "externalTransactionId": "order-1006",
-                     *       "commissionId": "01936f2e-7c1a-7a3b-9d4e-5f607182932e",
+                     *       "commissionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829331",
                      *       "score": 100,
                      *       "signals": [
                      *         {
@@ -18795,9 +19582,9 @@ export interface operations {
                      *       "connected": true,
                      *       "processor": "stripe",
                      *       "mode": "test",
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829344",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829347",
                      *       "accountId": "acct_test2b795d3c3bdb",
-                     *       "webhookUrl": "https://api.example/webhooks/stripe/01936f2e-7c1a-7a3b-9d4e-5f6071829344",
+                     *       "webhookUrl": "https://api.example/webhooks/stripe/01936f2e-7c1a-7a3b-9d4e-5f6071829347",
                      *       "endpointStatus": "enabled",
                      *       "createConversions": true,
                      *       "includeOutOfBand": false,
@@ -18853,9 +19640,9 @@ export interface operations {
                      *       "connected": true,
                      *       "processor": "stripe",
                      *       "mode": "test",
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829344",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829347",
                      *       "accountId": "acct_test2b795d3c3bdb",
-                     *       "webhookUrl": "https://api.example/webhooks/stripe/01936f2e-7c1a-7a3b-9d4e-5f6071829344",
+                     *       "webhookUrl": "https://api.example/webhooks/stripe/01936f2e-7c1a-7a3b-9d4e-5f6071829347",
                      *       "endpointStatus": "enabled",
                      *       "createConversions": true,
                      *       "includeOutOfBand": false,
@@ -18879,9 +19666,9 @@ export interface operations {
                      *       "connected": true,
                      *       "processor": "stripe",
                      *       "mode": "test",
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829344",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829347",
                      *       "accountId": "acct_test2b795d3c3bdb",
-                     *       "webhookUrl": "https://api.example/webhooks/stripe/01936f2e-7c1a-7a3b-9d4e-5f6071829344",
+                     *       "webhookUrl": "https://api.example/webhooks/stripe/01936f2e-7c1a-7a3b-9d4e-5f6071829347",
                      *       "endpointStatus": "enabled",
                      *       "createConversions": true,
                      *       "includeOutOfBand": false,
@@ -18975,7 +19762,7 @@ export interface operations {
                      *           "receivedAt": "2026-03-16T09:30:00.000Z",
                      *           "status": "applied",
                      *           "reason": null,
-                     *           "conversionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829345"
+                     *           "conversionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829348"
                      *         }
                      *       ],
                      *       "total": 1,
@@ -19087,7 +19874,7 @@ export interface operations {
                      *           "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
                      *           "partnerName": "Ada Lindqvist",
                      *           "currency": "USD",
-                     *           "balanceCents": 1000
+                     *           "balanceCents": 2225
                      *         }
                      *       ],
                      *       "total": 1,
@@ -19097,9 +19884,9 @@ export interface operations {
                      *       "totals": [
                      *         {
                      *           "currency": "USD",
-                     *           "owedToPartnersCents": 1000,
+                     *           "owedToPartnersCents": 2225,
                      *           "owedByPartnersCents": 0,
-                     *           "balanceCents": 1000,
+                     *           "balanceCents": 2225,
                      *           "participantCount": 1
                      *         }
                      *       ],
@@ -19157,15 +19944,18 @@ export interface operations {
                     /**
                      * @example id,createdAt,programId,programName,participantId,partnerName,type,amountCents,currency,runningTotalCents,commissionId,payoutId,reason,occurredAt
                      *     "",,,,,,"opening_balance",,"USD",0,,,,
-                     *     "01936f2e-7c1a-7a3b-9d4e-5f607182934f","2026-03-02T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","commission_approved",625,"USD",625,"01936f2e-7c1a-7a3b-9d4e-5f607182932f",,,
-                     *     "01936f2e-7c1a-7a3b-9d4e-5f6071829350","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","commission_approved",1225,"USD",1850,"01936f2e-7c1a-7a3b-9d4e-5f607182931e",,,
-                     *     "01936f2e-7c1a-7a3b-9d4e-5f6071829338","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","commission_approved",625,"USD",2475,"01936f2e-7c1a-7a3b-9d4e-5f6071829336",,,
-                     *     "01936f2e-7c1a-7a3b-9d4e-5f6071829337","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","bonus",2500,"USD",4975,,,"For the first ten customers",
-                     *     "01936f2e-7c1a-7a3b-9d4e-5f6071829351","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","payout",-4975,"USD",0,,"01936f2e-7c1a-7a3b-9d4e-5f607182933b",,
-                     *     "01936f2e-7c1a-7a3b-9d4e-5f6071829352","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","payout_returned",4975,"USD",4975,,"01936f2e-7c1a-7a3b-9d4e-5f607182933b",,
-                     *     "01936f2e-7c1a-7a3b-9d4e-5f6071829353","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","payout",-4975,"USD",0,,"01936f2e-7c1a-7a3b-9d4e-5f607182933b",,
-                     *     "01936f2e-7c1a-7a3b-9d4e-5f6071829354","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","bonus",1000,"USD",1000,,,"Photo competition",
-                     *     "","2026-03-16T09:30:00.000Z",,,,,"closing_balance",,"USD",1000,,,,
+                     *     "01936f2e-7c1a-7a3b-9d4e-5f6071829358","2026-03-02T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","commission_approved",625,"USD",625,"01936f2e-7c1a-7a3b-9d4e-5f6071829332",,,
+                     *     "01936f2e-7c1a-7a3b-9d4e-5f6071829359","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","commission_approved",1125,"USD",1750,"01936f2e-7c1a-7a3b-9d4e-5f607182931e",,,
+                     *     "01936f2e-7c1a-7a3b-9d4e-5f607182933b","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","commission_approved",625,"USD",2375,"01936f2e-7c1a-7a3b-9d4e-5f6071829339",,,
+                     *     "01936f2e-7c1a-7a3b-9d4e-5f607182933a","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","bonus",2500,"USD",4875,,,"For the first ten customers",
+                     *     "01936f2e-7c1a-7a3b-9d4e-5f607182935a","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","payout",-4875,"USD",0,,"01936f2e-7c1a-7a3b-9d4e-5f607182933e",,
+                     *     "01936f2e-7c1a-7a3b-9d4e-5f607182935b","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","payout_returned",4875,"USD",4875,,"01936f2e-7c1a-7a3b-9d4e-5f607182933e",,
+                     *     "01936f2e-7c1a-7a3b-9d4e-5f607182935c","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","payout",-4875,"USD",0,,"01936f2e-7c1a-7a3b-9d4e-5f607182933e",,
+                     *     "01936f2e-7c1a-7a3b-9d4e-5f607182935d","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","bonus",1000,"USD",1000,,,"Photo competition",
+                     *     "01936f2e-7c1a-7a3b-9d4e-5f607182935e","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","commission_approved",1225,"USD",2225,"01936f2e-7c1a-7a3b-9d4e-5f6071829324",,,
+                     *     "01936f2e-7c1a-7a3b-9d4e-5f607182935f","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","commission_approved",625,"USD",2850,"01936f2e-7c1a-7a3b-9d4e-5f607182934b",,,
+                     *     "01936f2e-7c1a-7a3b-9d4e-5f6071829360","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f607182930a","Coffee friends","01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist","commission_reversed",-625,"USD",2225,"01936f2e-7c1a-7a3b-9d4e-5f607182934b",,,
+                     *     "","2026-03-16T09:30:00.000Z",,,,,"closing_balance",,"USD",2225,,,,
                      */
                     "text/csv": string;
                 };
@@ -19314,7 +20104,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "operationId": "01936f2e-7c1a-7a3b-9d4e-5f6071829347",
+                     *       "operationId": "01936f2e-7c1a-7a3b-9d4e-5f607182934a",
                      *       "state": "processing"
                      *     }
                      */
@@ -19354,7 +20144,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "operationId": "01936f2e-7c1a-7a3b-9d4e-5f6071829347",
+                     *       "operationId": "01936f2e-7c1a-7a3b-9d4e-5f607182934a",
                      *       "status": "done"
                      *     }
                      */
@@ -19423,7 +20213,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829341",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829344",
                      *           "category": "payouts",
                      *           "type": "payout.canceled",
                      *           "title": "Payout canceled",
@@ -19431,7 +20221,7 @@ export interface operations {
                      *           "severity": "info",
                      *           "resource": {
                      *             "type": "payout",
-                     *             "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933c",
+                     *             "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933f",
                      *             "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a"
                      *           },
                      *           "actionUrl": null,
@@ -19442,15 +20232,15 @@ export interface operations {
                      *           "createdAt": "2026-03-16T09:30:00.000Z"
                      *         },
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829342",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829345",
                      *           "category": "payouts",
                      *           "type": "payout.paid",
                      *           "title": "Payout paid",
-                     *           "body": "The payout of 49.75 USD to Ada Lindqvist was paid.",
+                     *           "body": "The payout of 48.75 USD to Ada Lindqvist was paid.",
                      *           "severity": "info",
                      *           "resource": {
                      *             "type": "payout",
-                     *             "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933b",
+                     *             "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933e",
                      *             "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a"
                      *           },
                      *           "actionUrl": null,
@@ -19507,7 +20297,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "updated": 10
+                     *       "updated": 11
                      *     }
                      */
                     "application/json": components["schemas"]["UpdatedNotifications"];
@@ -19823,7 +20613,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "updated": 10
+                     *       "updated": 11
                      *     }
                      */
                     "application/json": components["schemas"]["UpdatedNotifications"];
@@ -19869,7 +20659,7 @@ export interface operations {
                      * @example retry: 5000
                      *     id: 42
                      *     event: ready
-                     *     data: {"api_version":"v1","type":"ready","unreadCount":31}
+                     *     data: {"api_version":"v1","type":"ready","unreadCount":33}
                      */
                     "text/event-stream": string;
                 };
@@ -19940,7 +20730,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "count": 42
+                     *       "count": 45
                      *     }
                      */
                     "application/json": components["schemas"]["UnreadCount"];
@@ -20027,7 +20817,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829341",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829344",
                      *       "category": "payouts",
                      *       "type": "payout.canceled",
                      *       "title": "Payout canceled",
@@ -20035,7 +20825,7 @@ export interface operations {
                      *       "severity": "info",
                      *       "resource": {
                      *         "type": "payout",
-                     *         "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933c",
+                     *         "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933f",
                      *         "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a"
                      *       },
                      *       "actionUrl": null,
@@ -20082,7 +20872,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829341",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829344",
                      *       "category": "payouts",
                      *       "type": "payout.canceled",
                      *       "title": "Payout canceled",
@@ -20090,7 +20880,7 @@ export interface operations {
                      *       "severity": "info",
                      *       "resource": {
                      *         "type": "payout",
-                     *         "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933c",
+                     *         "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933f",
                      *         "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a"
                      *       },
                      *       "actionUrl": null,
@@ -20273,16 +21063,16 @@ export interface operations {
                      *           "clicks": 1,
                      *           "uniqueClicks": 1,
                      *           "signups": 0,
-                     *           "conversions": 9,
-                     *           "newCustomers": 8,
-                     *           "revenueCents": 34700,
+                     *           "conversions": 10,
+                     *           "newCustomers": 9,
+                     *           "revenueCents": 37200,
                      *           "refundedCents": 3300,
-                     *           "commissionCents": 6600,
+                     *           "commissionCents": 7125,
                      *           "netRevenueCents": null,
-                     *           "conversionRate": 8,
-                     *           "eventsPerClick": 9,
-                     *           "epcCents": 6600,
-                     *           "aovCents": 3856,
+                     *           "conversionRate": 9,
+                     *           "eventsPerClick": 10,
+                     *           "epcCents": 7125,
+                     *           "aovCents": 3720,
                      *           "returnOnCommission": null
                      *         }
                      *       ],
@@ -20308,7 +21098,7 @@ export interface operations {
                     "application/json": components["schemas"]["AnalyticsBreakdown"];
                     /**
                      * @example value,label,clicks,uniqueClicks,signups,conversions,newCustomers,revenueCents,refundedCents,commissionCents,netRevenueCents,conversionRate,eventsPerClick,epcCents,aovCents,returnOnCommission
-                     *     "01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist",1,1,0,9,8,34700,3300,6600,,8,9,6600,3856,
+                     *     "01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist",1,1,0,10,9,37200,3300,7125,,9,10,7125,3720,
                      */
                     "text/csv; charset=utf-8": string;
                 };
@@ -20528,13 +21318,13 @@ export interface operations {
                      *         },
                      *         {
                      *           "name": "conversions",
-                     *           "count": 9,
-                     *           "rate": 9
+                     *           "count": 10,
+                     *           "rate": 10
                      *         },
                      *         {
                      *           "name": "approved",
                      *           "count": 3,
-                     *           "rate": 0.3333
+                     *           "rate": 0.3
                      *         },
                      *         {
                      *           "name": "paid",
@@ -20646,16 +21436,16 @@ export interface operations {
                      *         "clicks": 1,
                      *         "uniqueClicks": 1,
                      *         "signups": 0,
-                     *         "conversions": 9,
-                     *         "newCustomers": 8,
-                     *         "revenueCents": 34700,
+                     *         "conversions": 10,
+                     *         "newCustomers": 9,
+                     *         "revenueCents": 37200,
                      *         "refundedCents": 3300,
-                     *         "commissionCents": 6600,
+                     *         "commissionCents": 7125,
                      *         "netRevenueCents": null,
-                     *         "conversionRate": 8,
-                     *         "eventsPerClick": 9,
-                     *         "epcCents": 6600,
-                     *         "aovCents": 3856,
+                     *         "conversionRate": 9,
+                     *         "eventsPerClick": 10,
+                     *         "epcCents": 7125,
+                     *         "aovCents": 3720,
                      *         "returnOnCommission": null
                      *       },
                      *       "previous": {
@@ -20677,9 +21467,9 @@ export interface operations {
                      *       "byCurrency": [
                      *         {
                      *           "currency": "USD",
-                     *           "revenueCents": 34700,
+                     *           "revenueCents": 37200,
                      *           "refundedCents": 3300,
-                     *           "commissionCents": 6600,
+                     *           "commissionCents": 7125,
                      *           "netRevenueCents": null
                      *         }
                      *       ]
@@ -20786,16 +21576,16 @@ export interface operations {
                      *           "clicks": 1,
                      *           "uniqueClicks": 1,
                      *           "signups": 0,
-                     *           "conversions": 9,
-                     *           "newCustomers": 8,
-                     *           "revenueCents": 34700,
+                     *           "conversions": 10,
+                     *           "newCustomers": 9,
+                     *           "revenueCents": 37200,
                      *           "refundedCents": 3300,
-                     *           "commissionCents": 6600,
+                     *           "commissionCents": 7125,
                      *           "netRevenueCents": null,
-                     *           "conversionRate": 8,
-                     *           "eventsPerClick": 9,
-                     *           "epcCents": 6600,
-                     *           "aovCents": 3856,
+                     *           "conversionRate": 9,
+                     *           "eventsPerClick": 10,
+                     *           "epcCents": 7125,
+                     *           "aovCents": 3720,
                      *           "returnOnCommission": null
                      *         }
                      *       ]
@@ -20804,7 +21594,7 @@ export interface operations {
                     "application/json": components["schemas"]["AnalyticsTimeseries"];
                     /**
                      * @example start,clicks,uniqueClicks,signups,conversions,newCustomers,revenueCents,refundedCents,commissionCents,netRevenueCents,conversionRate,eventsPerClick,epcCents,aovCents,returnOnCommission
-                     *     "2026-03-02T00:00:00.000Z",1,1,0,9,8,34700,3300,6600,,8,9,6600,3856,
+                     *     "2026-03-02T00:00:00.000Z",1,1,0,10,9,37200,3300,7125,,9,10,7125,3720,
                      */
                     "text/csv; charset=utf-8": string;
                 };
@@ -20841,8 +21631,8 @@ export interface operations {
                      *       "balances": [
                      *         {
                      *           "currency": "USD",
-                     *           "balanceCents": 2475,
-                     *           "pendingCents": 4125,
+                     *           "balanceCents": 2375,
+                     *           "pendingCents": 4750,
                      *           "paidCents": 0
                      *         }
                      *       ]
@@ -20924,8 +21714,8 @@ export interface operations {
                      *           "eventType": "purchase",
                      *           "rateBps": 2500,
                      *           "flatAmountCents": null,
-                     *           "amountCents": 1225,
-                     *           "originalAmountCents": 1225,
+                     *           "amountCents": 1125,
+                     *           "originalAmountCents": 1125,
                      *           "reversedAmountCents": 0,
                      *           "currency": "USD",
                      *           "saleAmountCents": 4900,
@@ -20939,10 +21729,13 @@ export interface operations {
                      *           "rejectedAt": null,
                      *           "paidAt": null,
                      *           "refundedAt": null,
-                     *           "createdAt": "2026-03-02T09:30:00.000Z"
+                     *           "createdAt": "2026-03-02T09:30:00.000Z",
+                     *           "baseAmountCents": 4500,
+                     *           "linkId": "01936f2e-7c1a-7a3b-9d4e-5f6071829317",
+                     *           "subId": null
                      *         },
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829336",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829339",
                      *           "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *           "programName": "Coffee friends",
                      *           "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
@@ -20967,7 +21760,10 @@ export interface operations {
                      *           "rejectedAt": null,
                      *           "paidAt": null,
                      *           "refundedAt": null,
-                     *           "createdAt": "2026-03-02T09:30:00.000Z"
+                     *           "createdAt": "2026-03-02T09:30:00.000Z",
+                     *           "baseAmountCents": 2500,
+                     *           "linkId": "01936f2e-7c1a-7a3b-9d4e-5f6071829317",
+                     *           "subId": null
                      *         }
                      *       ],
                      *       "total": 3,
@@ -21149,7 +21945,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829337",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933a",
                      *           "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *           "programName": "Coffee friends",
                      *           "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
@@ -21163,7 +21959,7 @@ export interface operations {
                      *           "createdAt": "2026-03-16T09:30:00.000Z"
                      *         },
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829338",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933b",
                      *           "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *           "programName": "Coffee friends",
                      *           "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
@@ -21171,7 +21967,7 @@ export interface operations {
                      *           "type": "commission_approved",
                      *           "amountCents": 625,
                      *           "currency": "USD",
-                     *           "commissionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829336",
+                     *           "commissionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829339",
                      *           "payoutId": null,
                      *           "reason": null,
                      *           "createdAt": "2026-03-16T09:30:00.000Z"
@@ -21183,7 +21979,7 @@ export interface operations {
                      *       "balances": [
                      *         {
                      *           "currency": "USD",
-                     *           "balanceCents": 4975
+                     *           "balanceCents": 4875
                      *         }
                      *       ],
                      *       "pageSize": 2
@@ -21518,15 +22314,15 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829342",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829345",
                      *           "category": "payouts",
                      *           "type": "payout.paid",
                      *           "title": "Payout paid",
-                     *           "body": "Coffee friends paid you 49.75 USD.",
+                     *           "body": "Coffee friends paid you 48.75 USD.",
                      *           "severity": "info",
                      *           "resource": {
                      *             "type": "payout",
-                     *             "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933b",
+                     *             "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933e",
                      *             "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a"
                      *           },
                      *           "actionUrl": null,
@@ -21537,15 +22333,15 @@ export interface operations {
                      *           "createdAt": "2026-03-16T09:30:00.000Z"
                      *         },
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829343",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829346",
                      *           "category": "payouts",
                      *           "type": "payout.processing",
                      *           "title": "Payout on its way",
-                     *           "body": "A payout of 49.75 USD from Coffee friends is being sent.",
+                     *           "body": "A payout of 48.75 USD from Coffee friends is being sent.",
                      *           "severity": "info",
                      *           "resource": {
                      *             "type": "payout",
-                     *             "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933b",
+                     *             "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933e",
                      *             "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a"
                      *           },
                      *           "actionUrl": null,
@@ -21602,7 +22398,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "updated": 17
+                     *       "updated": 18
                      *     }
                      */
                     "application/json": components["schemas"]["UpdatedNotifications"];
@@ -21862,7 +22658,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "updated": 17
+                     *       "updated": 18
                      *     }
                      */
                     "application/json": components["schemas"]["UpdatedNotifications"];
@@ -21979,7 +22775,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "count": 24
+                     *       "count": 25
                      *     }
                      */
                     "application/json": components["schemas"]["UnreadCount"];
@@ -22015,15 +22811,15 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829342",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829345",
                      *       "category": "payouts",
                      *       "type": "payout.paid",
                      *       "title": "Payout paid",
-                     *       "body": "Coffee friends paid you 49.75 USD.",
+                     *       "body": "Coffee friends paid you 48.75 USD.",
                      *       "severity": "info",
                      *       "resource": {
                      *         "type": "payout",
-                     *         "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933b",
+                     *         "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933e",
                      *         "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a"
                      *       },
                      *       "actionUrl": null,
@@ -22070,15 +22866,15 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829342",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829345",
                      *       "category": "payouts",
                      *       "type": "payout.paid",
                      *       "title": "Payout paid",
-                     *       "body": "Coffee friends paid you 49.75 USD.",
+                     *       "body": "Coffee friends paid you 48.75 USD.",
                      *       "severity": "info",
                      *       "resource": {
                      *         "type": "payout",
-                     *         "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933b",
+                     *         "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933e",
                      *         "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a"
                      *       },
                      *       "actionUrl": null,
@@ -22201,12 +22997,12 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933b",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933e",
                      *           "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *           "programName": "Coffee friends",
                      *           "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
                      *           "mode": "test",
-                     *           "amountCents": 4975,
+                     *           "amountCents": 4875,
                      *           "currency": "USD",
                      *           "status": "paid",
                      *           "method": "paypal",
@@ -22393,7 +23189,7 @@ export interface operations {
                      *             "flatAmountCents": null,
                      *             "holdPeriodDays": 14,
                      *             "autoApproval": false,
-                     *             "netBasis": "gross",
+                     *             "netBasis": "net_of_tax",
                      *             "recurring": {
                      *               "enabled": true,
                      *               "maxMonths": 12,
@@ -22427,9 +23223,9 @@ export interface operations {
                      *               "flatAmountCents": null
                      *             },
                      *             "clicks": 1,
-                     *             "conversions": 9,
-                     *             "commissionCents": 6600,
-                     *             "balanceCents": 2475,
+                     *             "conversions": 10,
+                     *             "commissionCents": 7125,
+                     *             "balanceCents": 2375,
                      *             "appliedAt": "2026-03-02T09:30:00.000Z",
                      *             "approvedAt": "2026-03-02T09:30:00.000Z",
                      *             "rejectedAt": null,
@@ -22494,7 +23290,7 @@ export interface operations {
                      *         "flatAmountCents": null,
                      *         "holdPeriodDays": 14,
                      *         "autoApproval": false,
-                     *         "netBasis": "gross",
+                     *         "netBasis": "net_of_tax",
                      *         "recurring": {
                      *           "enabled": true,
                      *           "maxMonths": 12,
@@ -22528,9 +23324,9 @@ export interface operations {
                      *           "flatAmountCents": null
                      *         },
                      *         "clicks": 1,
-                     *         "conversions": 9,
-                     *         "commissionCents": 6600,
-                     *         "balanceCents": 2475,
+                     *         "conversions": 10,
+                     *         "commissionCents": 7125,
+                     *         "balanceCents": 2375,
                      *         "appliedAt": "2026-03-02T09:30:00.000Z",
                      *         "approvedAt": "2026-03-02T09:30:00.000Z",
                      *         "rejectedAt": null,
@@ -22579,8 +23375,8 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182935b",
-                     *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f6071829358",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829367",
+                     *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f6071829364",
                      *       "partnerId": "01936f2e-7c1a-7a3b-9d4e-5f6071829303",
                      *       "partnerName": "Ada Lindqvist",
                      *       "partnerEmail": "ada@blog.example",
@@ -22734,8 +23530,8 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182935b",
-                     *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f6071829358",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829367",
+                     *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f6071829364",
                      *       "partnerId": null,
                      *       "partnerName": "Ada",
                      *       "partnerEmail": "ada@blog.example",
@@ -22898,14 +23694,14 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933b",
-                     *           "batchId": "01936f2e-7c1a-7a3b-9d4e-5f607182933a",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933e",
+                     *           "batchId": "01936f2e-7c1a-7a3b-9d4e-5f607182933d",
                      *           "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *           "programName": "Coffee friends",
                      *           "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
                      *           "partnerName": "Ada Lindqvist",
                      *           "mode": "test",
-                     *           "amountCents": 4975,
+                     *           "amountCents": 4875,
                      *           "currency": "USD",
                      *           "status": "processing",
                      *           "method": "paypal",
@@ -22971,7 +23767,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933a",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933d",
                      *           "mode": "test",
                      *           "status": "processing",
                      *           "cutoff": "2026-03-16T09:30:00.000Z",
@@ -22980,7 +23776,7 @@ export interface operations {
                      *             {
                      *               "currency": "USD",
                      *               "payoutCount": 1,
-                     *               "amountCents": 4975
+                     *               "amountCents": 4875
                      *             }
                      *           ],
                      *           "byStatus": {
@@ -23053,7 +23849,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933a",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933d",
                      *       "mode": "test",
                      *       "status": "draft",
                      *       "cutoff": "2026-03-16T09:30:00.000Z",
@@ -23062,7 +23858,7 @@ export interface operations {
                      *         {
                      *           "currency": "USD",
                      *           "payoutCount": 1,
-                     *           "amountCents": 4975
+                     *           "amountCents": 4875
                      *         }
                      *       ],
                      *       "byStatus": {
@@ -23121,7 +23917,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933a",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933d",
                      *       "mode": "test",
                      *       "status": "processing",
                      *       "cutoff": "2026-03-16T09:30:00.000Z",
@@ -23130,7 +23926,7 @@ export interface operations {
                      *         {
                      *           "currency": "USD",
                      *           "payoutCount": 1,
-                     *           "amountCents": 4975
+                     *           "amountCents": 4875
                      *         }
                      *       ],
                      *       "byStatus": {
@@ -23191,7 +23987,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829339",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933c",
                      *       "mode": "test",
                      *       "status": "canceled",
                      *       "cutoff": "2026-03-16T09:30:00.000Z",
@@ -23258,7 +24054,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933a",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933d",
                      *       "mode": "test",
                      *       "status": "confirmed",
                      *       "cutoff": "2026-03-16T09:30:00.000Z",
@@ -23267,7 +24063,7 @@ export interface operations {
                      *         {
                      *           "currency": "USD",
                      *           "payoutCount": 1,
-                     *           "amountCents": 4975
+                     *           "amountCents": 4875
                      *         }
                      *       ],
                      *       "byStatus": {
@@ -23337,7 +24133,7 @@ export interface operations {
                 content: {
                     /**
                      * @example Recipient,Amount,Currency,Customer ID,Note,Recipient wallet
-                     *     "ada@blog.example","49.75","USD","b5d4045c3f466fa91fe2cc6abe79232a1a57cdf104f7a26e716e0a1e2789df02","Coffee friends","PAYPAL"
+                     *     "ada@blog.example","48.75","USD","b5d4045c3f466fa91fe2cc6abe79232a1a57cdf104f7a26e716e0a1e2789df02","Coffee friends","PAYPAL"
                      */
                     "text/csv": string;
                 };
@@ -23378,7 +24174,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933a",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933d",
                      *       "mode": "test",
                      *       "status": "processing",
                      *       "cutoff": "2026-03-16T09:30:00.000Z",
@@ -23387,7 +24183,7 @@ export interface operations {
                      *         {
                      *           "currency": "USD",
                      *           "payoutCount": 1,
-                     *           "amountCents": 4975
+                     *           "amountCents": 4875
                      *         }
                      *       ],
                      *       "byStatus": {
@@ -23464,9 +24260,9 @@ export interface operations {
                      *           "partnerName": "Ada Lindqvist",
                      *           "currency": "USD",
                      *           "commissionCount": 3,
-                     *           "commissionCents": 2475,
+                     *           "commissionCents": 2375,
                      *           "adjustmentCents": 2500,
-                     *           "amountCents": 4975,
+                     *           "amountCents": 4875,
                      *           "method": "paypal",
                      *           "excludedBecause": null
                      *         }
@@ -23479,7 +24275,7 @@ export interface operations {
                      *         {
                      *           "currency": "USD",
                      *           "payoutCount": 1,
-                     *           "amountCents": 4975
+                     *           "amountCents": 4875
                      *         }
                      *       ],
                      *       "pageSize": 20
@@ -23520,14 +24316,14 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933b",
-                     *       "batchId": "01936f2e-7c1a-7a3b-9d4e-5f607182933a",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933e",
+                     *       "batchId": "01936f2e-7c1a-7a3b-9d4e-5f607182933d",
                      *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *       "programName": "Coffee friends",
                      *       "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
                      *       "partnerName": "Ada Lindqvist",
                      *       "mode": "test",
-                     *       "amountCents": 4975,
+                     *       "amountCents": 4875,
                      *       "currency": "USD",
                      *       "status": "paid",
                      *       "method": "paypal",
@@ -23544,19 +24340,19 @@ export interface operations {
                      *       "updatedAt": "2026-03-16T09:30:00.000Z",
                      *       "commissions": [
                      *         {
-                     *           "commissionId": "01936f2e-7c1a-7a3b-9d4e-5f607182932f",
+                     *           "commissionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829332",
                      *           "amountCents": 625,
                      *           "externalTransactionId": "order-1007",
                      *           "approvedAt": "2026-03-02T09:30:00.000Z"
                      *         },
                      *         {
                      *           "commissionId": "01936f2e-7c1a-7a3b-9d4e-5f607182931e",
-                     *           "amountCents": 1225,
+                     *           "amountCents": 1125,
                      *           "externalTransactionId": "order-1001",
                      *           "approvedAt": "2026-03-16T09:30:00.000Z"
                      *         },
                      *         {
-                     *           "commissionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829336",
+                     *           "commissionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829339",
                      *           "amountCents": 625,
                      *           "externalTransactionId": "order-1010",
                      *           "approvedAt": "2026-03-16T09:30:00.000Z"
@@ -23603,8 +24399,8 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933c",
-                     *       "batchId": "01936f2e-7c1a-7a3b-9d4e-5f607182933d",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933f",
+                     *       "batchId": "01936f2e-7c1a-7a3b-9d4e-5f6071829340",
                      *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *       "programName": "Coffee friends",
                      *       "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
@@ -23673,14 +24469,14 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933b",
-                     *       "batchId": "01936f2e-7c1a-7a3b-9d4e-5f607182933a",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933e",
+                     *       "batchId": "01936f2e-7c1a-7a3b-9d4e-5f607182933d",
                      *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *       "programName": "Coffee friends",
                      *       "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
                      *       "partnerName": "Ada Lindqvist",
                      *       "mode": "test",
-                     *       "amountCents": 4975,
+                     *       "amountCents": 4875,
                      *       "currency": "USD",
                      *       "status": "failed",
                      *       "method": "paypal",
@@ -23743,14 +24539,14 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933b",
-                     *       "batchId": "01936f2e-7c1a-7a3b-9d4e-5f607182933a",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933e",
+                     *       "batchId": "01936f2e-7c1a-7a3b-9d4e-5f607182933d",
                      *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *       "programName": "Coffee friends",
                      *       "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
                      *       "partnerName": "Ada Lindqvist",
                      *       "mode": "test",
-                     *       "amountCents": 4975,
+                     *       "amountCents": 4875,
                      *       "currency": "USD",
                      *       "status": "paid",
                      *       "method": "paypal",
@@ -23808,14 +24604,14 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933b",
-                     *       "batchId": "01936f2e-7c1a-7a3b-9d4e-5f607182933a",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933e",
+                     *       "batchId": "01936f2e-7c1a-7a3b-9d4e-5f607182933d",
                      *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *       "programName": "Coffee friends",
                      *       "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
                      *       "partnerName": "Ada Lindqvist",
                      *       "mode": "test",
-                     *       "amountCents": 4975,
+                     *       "amountCents": 4875,
                      *       "currency": "USD",
                      *       "status": "pending",
                      *       "method": "paypal",
@@ -23904,7 +24700,7 @@ export interface operations {
                      *             "flatAmountCents": null,
                      *             "holdPeriodDays": 14,
                      *             "autoApproval": false,
-                     *             "netBasis": "gross",
+                     *             "netBasis": "net_of_tax",
                      *             "recurring": {
                      *               "enabled": true,
                      *               "maxMonths": 12,
@@ -24027,7 +24823,7 @@ export interface operations {
                      *         "flatAmountCents": null,
                      *         "holdPeriodDays": 14,
                      *         "autoApproval": false,
-                     *         "netBasis": "gross",
+                     *         "netBasis": "net_of_tax",
                      *         "recurring": {
                      *           "enabled": true,
                      *           "maxMonths": 12,
@@ -24116,7 +24912,7 @@ export interface operations {
                      *         "flatAmountCents": null,
                      *         "holdPeriodDays": 14,
                      *         "autoApproval": false,
-                     *         "netBasis": "gross",
+                     *         "netBasis": "net_of_tax",
                      *         "recurring": {
                      *           "enabled": true,
                      *           "maxMonths": 12,
@@ -24215,7 +25011,7 @@ export interface operations {
                      *         "flatAmountCents": null,
                      *         "holdPeriodDays": 14,
                      *         "autoApproval": false,
-                     *         "netBasis": "gross",
+                     *         "netBasis": "net_of_tax",
                      *         "recurring": {
                      *           "enabled": true,
                      *           "maxMonths": 12,
@@ -24305,7 +25101,7 @@ export interface operations {
                      *         "flatAmountCents": null,
                      *         "holdPeriodDays": 14,
                      *         "autoApproval": false,
-                     *         "netBasis": "gross",
+                     *         "netBasis": "net_of_tax",
                      *         "recurring": {
                      *           "enabled": true,
                      *           "maxMonths": 12,
@@ -24434,17 +25230,17 @@ export interface operations {
                      *           "clicks": 1,
                      *           "uniqueClicks": 1,
                      *           "signups": 0,
-                     *           "conversions": 9,
-                     *           "newCustomers": 8,
-                     *           "revenueCents": 34700,
+                     *           "conversions": 10,
+                     *           "newCustomers": 9,
+                     *           "revenueCents": 37200,
                      *           "refundedCents": 3300,
-                     *           "commissionCents": 6600,
-                     *           "netRevenueCents": 24800,
-                     *           "conversionRate": 8,
-                     *           "eventsPerClick": 9,
-                     *           "epcCents": 6600,
-                     *           "aovCents": 3856,
-                     *           "returnOnCommission": 4.7576
+                     *           "commissionCents": 7125,
+                     *           "netRevenueCents": 26775,
+                     *           "conversionRate": 9,
+                     *           "eventsPerClick": 10,
+                     *           "epcCents": 7125,
+                     *           "aovCents": 3720,
+                     *           "returnOnCommission": 4.7579
                      *         },
                      *         {
                      *           "value": "01936f2e-7c1a-7a3b-9d4e-5f607182930f",
@@ -24487,7 +25283,7 @@ export interface operations {
                     "application/json": components["schemas"]["AnalyticsBreakdown"];
                     /**
                      * @example value,label,clicks,uniqueClicks,signups,conversions,newCustomers,revenueCents,refundedCents,commissionCents,netRevenueCents,conversionRate,eventsPerClick,epcCents,aovCents,returnOnCommission
-                     *     "01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist",1,1,0,9,8,34700,3300,6600,24800,8,9,6600,3856,4.7576
+                     *     "01936f2e-7c1a-7a3b-9d4e-5f607182930d","Ada Lindqvist",1,1,0,10,9,37200,3300,7125,26775,9,10,7125,3720,4.7579
                      *     "01936f2e-7c1a-7a3b-9d4e-5f607182930f","Ben",0,0,0,1,1,2500,0,563,1937,,,,2500,4.4405
                      */
                     "text/csv; charset=utf-8": string;
@@ -24698,13 +25494,13 @@ export interface operations {
                      *         },
                      *         {
                      *           "name": "conversions",
-                     *           "count": 10,
-                     *           "rate": 10
+                     *           "count": 11,
+                     *           "rate": 11
                      *         },
                      *         {
                      *           "name": "approved",
                      *           "count": 3,
-                     *           "rate": 0.3
+                     *           "rate": 0.2727
                      *         },
                      *         {
                      *           "name": "paid",
@@ -24811,17 +25607,17 @@ export interface operations {
                      *         "clicks": 1,
                      *         "uniqueClicks": 1,
                      *         "signups": 0,
-                     *         "conversions": 10,
-                     *         "newCustomers": 9,
-                     *         "revenueCents": 37200,
+                     *         "conversions": 11,
+                     *         "newCustomers": 10,
+                     *         "revenueCents": 39700,
                      *         "refundedCents": 3300,
-                     *         "commissionCents": 7163,
-                     *         "netRevenueCents": 26737,
-                     *         "conversionRate": 9,
-                     *         "eventsPerClick": 10,
-                     *         "epcCents": 7163,
-                     *         "aovCents": 3720,
-                     *         "returnOnCommission": 4.7327
+                     *         "commissionCents": 7688,
+                     *         "netRevenueCents": 28712,
+                     *         "conversionRate": 10,
+                     *         "eventsPerClick": 11,
+                     *         "epcCents": 7688,
+                     *         "aovCents": 3609,
+                     *         "returnOnCommission": 4.7347
                      *       },
                      *       "previous": {
                      *         "clicks": 0,
@@ -24842,10 +25638,10 @@ export interface operations {
                      *       "byCurrency": [
                      *         {
                      *           "currency": "USD",
-                     *           "revenueCents": 37200,
+                     *           "revenueCents": 39700,
                      *           "refundedCents": 3300,
-                     *           "commissionCents": 7163,
-                     *           "netRevenueCents": 26737
+                     *           "commissionCents": 7688,
+                     *           "netRevenueCents": 28712
                      *         }
                      *       ]
                      *     }
@@ -24946,17 +25742,17 @@ export interface operations {
                      *           "clicks": 1,
                      *           "uniqueClicks": 1,
                      *           "signups": 0,
-                     *           "conversions": 10,
-                     *           "newCustomers": 9,
-                     *           "revenueCents": 37200,
+                     *           "conversions": 11,
+                     *           "newCustomers": 10,
+                     *           "revenueCents": 39700,
                      *           "refundedCents": 3300,
-                     *           "commissionCents": 7163,
-                     *           "netRevenueCents": 26737,
-                     *           "conversionRate": 9,
-                     *           "eventsPerClick": 10,
-                     *           "epcCents": 7163,
-                     *           "aovCents": 3720,
-                     *           "returnOnCommission": 4.7327
+                     *           "commissionCents": 7688,
+                     *           "netRevenueCents": 28712,
+                     *           "conversionRate": 10,
+                     *           "eventsPerClick": 11,
+                     *           "epcCents": 7688,
+                     *           "aovCents": 3609,
+                     *           "returnOnCommission": 4.7347
                      *         }
                      *       ]
                      *     }
@@ -24964,7 +25760,7 @@ export interface operations {
                     "application/json": components["schemas"]["AnalyticsTimeseries"];
                     /**
                      * @example start,clicks,uniqueClicks,signups,conversions,newCustomers,revenueCents,refundedCents,commissionCents,netRevenueCents,conversionRate,eventsPerClick,epcCents,aovCents,returnOnCommission
-                     *     "2026-03-02T00:00:00.000Z",1,1,0,10,9,37200,3300,7163,26737,9,10,7163,3720,4.7327
+                     *     "2026-03-02T00:00:00.000Z",1,1,0,11,10,39700,3300,7688,28712,10,11,7688,3609,4.7347
                      */
                     "text/csv; charset=utf-8": string;
                 };
@@ -25012,7 +25808,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829340",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829343",
                      *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *       "title": "New roasts",
                      *       "body": "Three beans from Ethiopia are in the shop.\nUse your link to recommend them.",
@@ -25081,7 +25877,7 @@ export interface operations {
                      *         "flatAmountCents": null,
                      *         "holdPeriodDays": 14,
                      *         "autoApproval": false,
-                     *         "netBasis": "gross",
+                     *         "netBasis": "net_of_tax",
                      *         "recurring": {
                      *           "enabled": true,
                      *           "maxMonths": 12,
@@ -25192,14 +25988,14 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829329",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182932c",
                      *           "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *           "programName": "Coffee friends",
                      *           "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
                      *           "partnerId": "01936f2e-7c1a-7a3b-9d4e-5f6071829303",
                      *           "partnerName": "Ada Lindqvist",
                      *           "partnerEmail": "ada@blog.example",
-                     *           "conversionId": "01936f2e-7c1a-7a3b-9d4e-5f607182932a",
+                     *           "conversionId": "01936f2e-7c1a-7a3b-9d4e-5f607182932d",
                      *           "externalTransactionId": "order-1005",
                      *           "clickId": "01936f2e-7c1a-7a3b-9d4e-5f607182931b",
                      *           "promoCode": null,
@@ -25236,10 +26032,59 @@ export interface operations {
                      *           "refundedAt": null,
                      *           "payoutId": null,
                      *           "createdAt": "2026-03-02T09:30:00.000Z",
-                     *           "updatedAt": "2026-03-02T09:30:00.000Z"
+                     *           "updatedAt": "2026-03-02T09:30:00.000Z",
+                     *           "approvedByName": null
+                     *         },
+                     *         {
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829327",
+                     *           "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
+                     *           "programName": "Coffee friends",
+                     *           "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
+                     *           "partnerId": "01936f2e-7c1a-7a3b-9d4e-5f6071829303",
+                     *           "partnerName": "Ada Lindqvist",
+                     *           "partnerEmail": "ada@blog.example",
+                     *           "conversionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829326",
+                     *           "externalTransactionId": "order-2001",
+                     *           "clickId": "01936f2e-7c1a-7a3b-9d4e-5f607182931b",
+                     *           "promoCode": null,
+                     *           "customerRef": null,
+                     *           "mode": "test",
+                     *           "status": "pending",
+                     *           "commissionType": "percentage",
+                     *           "eventType": "purchase",
+                     *           "rateBps": 2500,
+                     *           "flatAmountCents": null,
+                     *           "amountCents": 625,
+                     *           "originalAmountCents": 625,
+                     *           "reversedAmountCents": 0,
+                     *           "currency": "USD",
+                     *           "baseAmountCents": 2500,
+                     *           "saleAmountCents": 2500,
+                     *           "saleCurrency": "USD",
+                     *           "fxRate": null,
+                     *           "fxDate": null,
+                     *           "recurringIndex": null,
+                     *           "needsReview": true,
+                     *           "reviewReasons": [
+                     *             "dispute"
+                     *           ],
+                     *           "disputeStatus": "open",
+                     *           "holdUntil": "2026-03-16T09:30:00.000Z",
+                     *           "holdActive": true,
+                     *           "rejectionReason": null,
+                     *           "rejectionCode": null,
+                     *           "approvedAt": null,
+                     *           "approvedBy": null,
+                     *           "rejectedAt": null,
+                     *           "paidAt": null,
+                     *           "refundedAt": null,
+                     *           "payoutId": null,
+                     *           "createdAt": "2026-03-02T09:30:00.000Z",
+                     *           "updatedAt": "2026-03-02T09:30:00.000Z",
+                     *           "approvedByName": null
                      *         }
                      *       ],
-                     *       "total": 1,
+                     *       "total": 2,
                      *       "page": 1,
                      *       "limit": 20,
                      *       "pageSize": 20
@@ -25274,7 +26119,7 @@ export interface operations {
                 /**
                  * @example {
                  *       "commissionIds": [
-                 *         "01936f2e-7c1a-7a3b-9d4e-5f6071829336"
+                 *         "01936f2e-7c1a-7a3b-9d4e-5f6071829339"
                  *       ]
                  *     }
                  */
@@ -25297,7 +26142,7 @@ export interface operations {
                      *       },
                      *       "results": [
                      *         {
-                     *           "commissionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829336",
+                     *           "commissionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829339",
                      *           "success": true,
                      *           "statusCode": 200,
                      *           "status": "approved",
@@ -25325,7 +26170,7 @@ export interface operations {
                      *       },
                      *       "results": [
                      *         {
-                     *           "commissionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829336",
+                     *           "commissionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829339",
                      *           "success": true,
                      *           "statusCode": 200,
                      *           "status": "approved",
@@ -25376,7 +26221,7 @@ export interface operations {
                  * @example {
                  *       "code": "order_canceled",
                  *       "commissionIds": [
-                 *         "01936f2e-7c1a-7a3b-9d4e-5f6071829335"
+                 *         "01936f2e-7c1a-7a3b-9d4e-5f6071829338"
                  *       ]
                  *     }
                  */
@@ -25399,7 +26244,7 @@ export interface operations {
                      *       },
                      *       "results": [
                      *         {
-                     *           "commissionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829335",
+                     *           "commissionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829338",
                      *           "success": true,
                      *           "statusCode": 200,
                      *           "status": "rejected",
@@ -25427,7 +26272,7 @@ export interface operations {
                      *       },
                      *       "results": [
                      *         {
-                     *           "commissionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829335",
+                     *           "commissionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829338",
                      *           "success": true,
                      *           "statusCode": 200,
                      *           "status": "rejected",
@@ -25519,7 +26364,7 @@ export interface operations {
                 content: {
                     /**
                      * @example id,createdAt,status,commissionType,programName,partnerName,amountCents,currency,saleAmountCents,saleCurrency,externalTransactionId,promoCode,needsReview,holdUntil,approvedAt,rejectedAt,paidAt,refundedAt,payoutId
-                     *     "01936f2e-7c1a-7a3b-9d4e-5f607182931e","2026-03-02T09:30:00.000Z","approved","percentage","Coffee friends","Ada Lindqvist",1225,"USD",4900,"USD","order-1001",,false,"2026-03-16T09:30:00.000Z","2026-03-16T09:30:00.000Z",,,,
+                     *     "01936f2e-7c1a-7a3b-9d4e-5f607182931e","2026-03-02T09:30:00.000Z","approved","percentage","Coffee friends","Ada Lindqvist",1125,"USD",4900,"USD","order-1001",,false,"2026-03-16T09:30:00.000Z","2026-03-16T09:30:00.000Z",,,,
                      */
                     "text/csv": string;
                 };
@@ -25586,9 +26431,9 @@ export interface operations {
                     /**
                      * @example {
                      *       "totalCount": 3,
-                     *       "totalAmountCents": 2475,
+                     *       "totalAmountCents": 2375,
                      *       "currency": "USD",
-                     *       "averageAmountCents": 825,
+                     *       "averageAmountCents": 792,
                      *       "needsReviewCount": 0,
                      *       "byStatus": {
                      *         "pending": {
@@ -25597,7 +26442,7 @@ export interface operations {
                      *         },
                      *         "approved": {
                      *           "count": 3,
-                     *           "amountCents": 2475
+                     *           "amountCents": 2375
                      *         },
                      *         "rejected": {
                      *           "count": 0,
@@ -25616,7 +26461,7 @@ export interface operations {
                      *         {
                      *           "currency": "USD",
                      *           "count": 3,
-                     *           "amountCents": 2475
+                     *           "amountCents": 2375
                      *         }
                      *       ]
                      *     }
@@ -25674,11 +26519,11 @@ export interface operations {
                      *       "eventType": "purchase",
                      *       "rateBps": 2500,
                      *       "flatAmountCents": null,
-                     *       "amountCents": 1225,
-                     *       "originalAmountCents": 1225,
+                     *       "amountCents": 1125,
+                     *       "originalAmountCents": 1125,
                      *       "reversedAmountCents": 0,
                      *       "currency": "USD",
-                     *       "baseAmountCents": 4900,
+                     *       "baseAmountCents": 4500,
                      *       "saleAmountCents": 4900,
                      *       "saleCurrency": "USD",
                      *       "fxRate": null,
@@ -25699,8 +26544,10 @@ export interface operations {
                      *       "payoutId": null,
                      *       "createdAt": "2026-03-02T09:30:00.000Z",
                      *       "updatedAt": "2026-03-16T09:30:00.000Z",
+                     *       "approvedByName": "Mia Berg",
                      *       "overrideReason": null,
                      *       "overrideBy": null,
+                     *       "overrideByName": null,
                      *       "ruleSnapshot": {
                      *         "version": 2,
                      *         "rules": {
@@ -25709,7 +26556,7 @@ export interface operations {
                      *           "flatAmountCents": null,
                      *           "holdPeriodDays": 14,
                      *           "autoApproval": false,
-                     *           "netBasis": "gross",
+                     *           "netBasis": "net_of_tax",
                      *           "recurring": {
                      *             "enabled": true,
                      *             "maxMonths": 12,
@@ -25751,14 +26598,16 @@ export interface operations {
                      *           "actor": "system",
                      *           "from": null,
                      *           "to": "pending",
-                     *           "reason": null
+                     *           "reason": null,
+                     *           "actorName": null
                      *         },
                      *         {
                      *           "at": "2026-03-16T09:30:00.000Z",
                      *           "actor": "01936f2e-7c1a-7a3b-9d4e-5f6071829301",
                      *           "from": "pending",
                      *           "to": "approved",
-                     *           "reason": null
+                     *           "reason": null,
+                     *           "actorName": "Mia Berg"
                      *         }
                      *       ]
                      *     }
@@ -25820,11 +26669,11 @@ export interface operations {
                      *       "eventType": "purchase",
                      *       "rateBps": 2500,
                      *       "flatAmountCents": null,
-                     *       "amountCents": 1225,
-                     *       "originalAmountCents": 1225,
+                     *       "amountCents": 1125,
+                     *       "originalAmountCents": 1125,
                      *       "reversedAmountCents": 0,
                      *       "currency": "USD",
-                     *       "baseAmountCents": 4900,
+                     *       "baseAmountCents": 4500,
                      *       "saleAmountCents": 4900,
                      *       "saleCurrency": "USD",
                      *       "fxRate": null,
@@ -25845,8 +26694,10 @@ export interface operations {
                      *       "payoutId": null,
                      *       "createdAt": "2026-03-02T09:30:00.000Z",
                      *       "updatedAt": "2026-03-16T09:30:00.000Z",
+                     *       "approvedByName": "Mia Berg",
                      *       "overrideReason": null,
                      *       "overrideBy": null,
+                     *       "overrideByName": null,
                      *       "ruleSnapshot": {
                      *         "version": 2,
                      *         "rules": {
@@ -25855,7 +26706,7 @@ export interface operations {
                      *           "flatAmountCents": null,
                      *           "holdPeriodDays": 14,
                      *           "autoApproval": false,
-                     *           "netBasis": "gross",
+                     *           "netBasis": "net_of_tax",
                      *           "recurring": {
                      *             "enabled": true,
                      *             "maxMonths": 12,
@@ -25897,14 +26748,16 @@ export interface operations {
                      *           "actor": "system",
                      *           "from": null,
                      *           "to": "pending",
-                     *           "reason": null
+                     *           "reason": null,
+                     *           "actorName": null
                      *         },
                      *         {
                      *           "at": "2026-03-16T09:30:00.000Z",
                      *           "actor": "01936f2e-7c1a-7a3b-9d4e-5f6071829301",
                      *           "from": "pending",
                      *           "to": "approved",
-                     *           "reason": null
+                     *           "reason": null,
+                     *           "actorName": "Mia Berg"
                      *         }
                      *       ]
                      *     }
@@ -25956,14 +26809,14 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182932f",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829332",
                      *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *       "programName": "Coffee friends",
                      *       "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
                      *       "partnerId": "01936f2e-7c1a-7a3b-9d4e-5f6071829303",
                      *       "partnerName": "Ada Lindqvist",
                      *       "partnerEmail": "ada@blog.example",
-                     *       "conversionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829330",
+                     *       "conversionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829333",
                      *       "externalTransactionId": "order-1007",
                      *       "clickId": "01936f2e-7c1a-7a3b-9d4e-5f607182931b",
                      *       "promoCode": null,
@@ -25999,8 +26852,10 @@ export interface operations {
                      *       "payoutId": null,
                      *       "createdAt": "2026-03-02T09:30:00.000Z",
                      *       "updatedAt": "2026-03-02T09:30:00.000Z",
+                     *       "approvedByName": "Mia Berg",
                      *       "overrideReason": "Agreed with the partner.",
                      *       "overrideBy": "01936f2e-7c1a-7a3b-9d4e-5f6071829301",
+                     *       "overrideByName": "Mia Berg",
                      *       "ruleSnapshot": {
                      *         "version": 2,
                      *         "rules": {
@@ -26009,7 +26864,7 @@ export interface operations {
                      *           "flatAmountCents": null,
                      *           "holdPeriodDays": 14,
                      *           "autoApproval": false,
-                     *           "netBasis": "gross",
+                     *           "netBasis": "net_of_tax",
                      *           "recurring": {
                      *             "enabled": true,
                      *             "maxMonths": 12,
@@ -26038,7 +26893,7 @@ export interface operations {
                      *         "source": "participant"
                      *       },
                      *       "attribution": {
-                     *         "decisionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829331",
+                     *         "decisionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829334",
                      *         "method": "click",
                      *         "reasonCode": "CLICK_MATCHED",
                      *         "explanation": "The purchase on 2 March 2026 at 09:30:00.000 UTC is credited to the partner whose link was clicked on 2 March 2026 at 09:30:00.000 UTC. The purchase happened within the attribution window of programme \"Coffee friends\", which ends on 1 April 2026 at 09:30:00.000 UTC.",
@@ -26051,14 +26906,16 @@ export interface operations {
                      *           "actor": "system",
                      *           "from": null,
                      *           "to": "pending",
-                     *           "reason": null
+                     *           "reason": null,
+                     *           "actorName": null
                      *         },
                      *         {
                      *           "at": "2026-03-02T09:30:00.000Z",
                      *           "actor": "01936f2e-7c1a-7a3b-9d4e-5f6071829301",
                      *           "from": "pending",
                      *           "to": "approved",
-                     *           "reason": "Agreed with the partner."
+                     *           "reason": "Agreed with the partner.",
+                     *           "actorName": "Mia Berg"
                      *         }
                      *       ]
                      *     }
@@ -26110,14 +26967,14 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829329",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182932c",
                      *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *       "programName": "Coffee friends",
                      *       "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
                      *       "partnerId": "01936f2e-7c1a-7a3b-9d4e-5f6071829303",
                      *       "partnerName": "Ada Lindqvist",
                      *       "partnerEmail": "ada@blog.example",
-                     *       "conversionId": "01936f2e-7c1a-7a3b-9d4e-5f607182932a",
+                     *       "conversionId": "01936f2e-7c1a-7a3b-9d4e-5f607182932d",
                      *       "externalTransactionId": "order-1005",
                      *       "clickId": "01936f2e-7c1a-7a3b-9d4e-5f607182931b",
                      *       "promoCode": null,
@@ -26153,8 +27010,10 @@ export interface operations {
                      *       "payoutId": null,
                      *       "createdAt": "2026-03-02T09:30:00.000Z",
                      *       "updatedAt": "2026-03-02T09:30:00.000Z",
+                     *       "approvedByName": null,
                      *       "overrideReason": null,
                      *       "overrideBy": null,
+                     *       "overrideByName": null,
                      *       "ruleSnapshot": {
                      *         "version": 2,
                      *         "rules": {
@@ -26163,7 +27022,7 @@ export interface operations {
                      *           "flatAmountCents": null,
                      *           "holdPeriodDays": 14,
                      *           "autoApproval": false,
-                     *           "netBasis": "gross",
+                     *           "netBasis": "net_of_tax",
                      *           "recurring": {
                      *             "enabled": true,
                      *             "maxMonths": 12,
@@ -26192,7 +27051,7 @@ export interface operations {
                      *         "source": "participant"
                      *       },
                      *       "attribution": {
-                     *         "decisionId": "01936f2e-7c1a-7a3b-9d4e-5f607182932b",
+                     *         "decisionId": "01936f2e-7c1a-7a3b-9d4e-5f607182932e",
                      *         "method": "click",
                      *         "reasonCode": "CLICK_MATCHED",
                      *         "explanation": "The purchase on 2 March 2026 at 09:30:00.000 UTC is credited to the partner whose link was clicked on 2 March 2026 at 09:30:00.000 UTC. The purchase happened within the attribution window of programme \"Coffee friends\", which ends on 1 April 2026 at 09:30:00.000 UTC.",
@@ -26205,14 +27064,16 @@ export interface operations {
                      *           "actor": "system",
                      *           "from": null,
                      *           "to": "pending",
-                     *           "reason": null
+                     *           "reason": null,
+                     *           "actorName": null
                      *         },
                      *         {
                      *           "at": "2026-03-02T09:30:00.000Z",
                      *           "actor": "01936f2e-7c1a-7a3b-9d4e-5f6071829301",
                      *           "from": "pending",
                      *           "to": "pending",
-                     *           "reason": "Known customer."
+                     *           "reason": "Known customer.",
+                     *           "actorName": "Mia Berg"
                      *         }
                      *       ]
                      *     }
@@ -26265,14 +27126,14 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829332",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829335",
                      *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *       "programName": "Coffee friends",
                      *       "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
                      *       "partnerId": "01936f2e-7c1a-7a3b-9d4e-5f6071829303",
                      *       "partnerName": "Ada Lindqvist",
                      *       "partnerEmail": "ada@blog.example",
-                     *       "conversionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829333",
+                     *       "conversionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829336",
                      *       "externalTransactionId": "order-1008",
                      *       "clickId": "01936f2e-7c1a-7a3b-9d4e-5f607182931b",
                      *       "promoCode": null,
@@ -26308,8 +27169,10 @@ export interface operations {
                      *       "payoutId": null,
                      *       "createdAt": "2026-03-02T09:30:00.000Z",
                      *       "updatedAt": "2026-03-02T09:30:00.000Z",
+                     *       "approvedByName": null,
                      *       "overrideReason": null,
                      *       "overrideBy": null,
+                     *       "overrideByName": null,
                      *       "ruleSnapshot": {
                      *         "version": 2,
                      *         "rules": {
@@ -26318,7 +27181,7 @@ export interface operations {
                      *           "flatAmountCents": null,
                      *           "holdPeriodDays": 14,
                      *           "autoApproval": false,
-                     *           "netBasis": "gross",
+                     *           "netBasis": "net_of_tax",
                      *           "recurring": {
                      *             "enabled": true,
                      *             "maxMonths": 12,
@@ -26347,7 +27210,7 @@ export interface operations {
                      *         "source": "participant"
                      *       },
                      *       "attribution": {
-                     *         "decisionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829334",
+                     *         "decisionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829337",
                      *         "method": "click",
                      *         "reasonCode": "CLICK_MATCHED",
                      *         "explanation": "The purchase on 2 March 2026 at 09:30:00.000 UTC is credited to the partner whose link was clicked on 2 March 2026 at 09:30:00.000 UTC. The purchase happened within the attribution window of programme \"Coffee friends\", which ends on 1 April 2026 at 09:30:00.000 UTC.",
@@ -26360,14 +27223,16 @@ export interface operations {
                      *           "actor": "system",
                      *           "from": null,
                      *           "to": "pending",
-                     *           "reason": null
+                     *           "reason": null,
+                     *           "actorName": null
                      *         },
                      *         {
                      *           "at": "2026-03-02T09:30:00.000Z",
                      *           "actor": "01936f2e-7c1a-7a3b-9d4e-5f6071829301",
                      *           "from": "pending",
                      *           "to": "rejected",
-                     *           "reason": "The order was a test."
+                     *           "reason": "The order was a test.",
+                     *           "actorName": "Mia Berg"
                      *         }
                      *       ]
                      *     }
@@ -26423,7 +27288,7 @@ export interface operations {
                      *         {
                      *           "name": "self_referral_email",
                      *           "score": 100,
-                     *           "description": "The buyer's e-mail address is the partner's. Text after a plus sign, and dots in Gmail addresses, are ignored.",
+                     *           "description": "The buyer's e-mail address is the partner's, or was the partner's before a change. Text after a plus sign, and dots in Gmail addresses, are ignored.",
                      *           "enabled": true
                      *         },
                      *         {
@@ -26571,7 +27436,7 @@ export interface operations {
                      *         {
                      *           "name": "self_referral_email",
                      *           "score": 100,
-                     *           "description": "The buyer's e-mail address is the partner's. Text after a plus sign, and dots in Gmail addresses, are ignored.",
+                     *           "description": "The buyer's e-mail address is the partner's, or was the partner's before a change. Text after a plus sign, and dots in Gmail addresses, are ignored.",
                      *           "enabled": true
                      *         },
                      *         {
@@ -27377,9 +28242,9 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829359",
-                     *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f6071829358",
-                     *       "partnerId": "01936f2e-7c1a-7a3b-9d4e-5f607182935a",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829365",
+                     *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f6071829364",
+                     *       "partnerId": "01936f2e-7c1a-7a3b-9d4e-5f6071829366",
                      *       "partnerName": "Noor Haddad",
                      *       "partnerEmail": "noor@app.example",
                      *       "status": "approved",
@@ -27668,7 +28533,8 @@ export interface operations {
                      *       "invitedBy": "01936f2e-7c1a-7a3b-9d4e-5f6071829301",
                      *       "createdAt": "2026-03-02T09:30:00.000Z",
                      *       "expiresAt": "2026-03-09T09:30:00.000Z",
-                     *       "token": "rt_3nPq8sVw1xYz5aBc10"
+                     *       "token": "rt_3nPq8sVw1xYz5aBc10",
+                     *       "mailed": true
                      *     }
                      */
                     "application/json": components["schemas"]["CreatedParticipantInvite"];
@@ -28155,7 +29021,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829337",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933a",
                      *           "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *           "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
                      *           "mode": "test",
@@ -28170,14 +29036,14 @@ export interface operations {
                      *           "occurredAt": null
                      *         },
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829338",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933b",
                      *           "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *           "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
                      *           "mode": "test",
                      *           "type": "commission_approved",
                      *           "amountCents": 625,
                      *           "currency": "USD",
-                     *           "commissionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829336",
+                     *           "commissionId": "01936f2e-7c1a-7a3b-9d4e-5f6071829339",
                      *           "payoutId": null,
                      *           "reason": null,
                      *           "createdBy": "01936f2e-7c1a-7a3b-9d4e-5f6071829301",
@@ -28191,7 +29057,7 @@ export interface operations {
                      *       "balances": [
                      *         {
                      *           "currency": "USD",
-                     *           "balanceCents": 4975
+                     *           "balanceCents": 4875
                      *         }
                      *       ],
                      *       "pageSize": 2
@@ -28245,7 +29111,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829337",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933a",
                      *       "programId": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *       "participantId": "01936f2e-7c1a-7a3b-9d4e-5f607182930d",
                      *       "mode": "test",
@@ -28600,7 +29466,7 @@ export interface operations {
                      *         "flatAmountCents": null,
                      *         "holdPeriodDays": 14,
                      *         "autoApproval": false,
-                     *         "netBasis": "gross",
+                     *         "netBasis": "net_of_tax",
                      *         "recurring": {
                      *           "enabled": true,
                      *           "maxMonths": 12,
@@ -28970,7 +29836,7 @@ export interface operations {
                      *             "flatAmountCents": null,
                      *             "holdPeriodDays": 14,
                      *             "autoApproval": false,
-                     *             "netBasis": "gross",
+                     *             "netBasis": "net_of_tax",
                      *             "recurring": {
                      *               "enabled": true,
                      *               "maxMonths": 12,
@@ -29000,7 +29866,7 @@ export interface operations {
                      *             "flatAmountCents": null,
                      *             "holdPeriodDays": 14,
                      *             "autoApproval": false,
-                     *             "netBasis": "gross",
+                     *             "netBasis": "net_of_tax",
                      *             "recurring": {
                      *               "enabled": true,
                      *               "maxMonths": 12,
@@ -29072,7 +29938,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182934e",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829357",
                      *           "name": "Partner sync",
                      *           "role": "manager",
                      *           "mode": "test",
@@ -29086,7 +29952,7 @@ export interface operations {
                      *           "lastUsedIpPrefix": null
                      *         },
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182934d",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829356",
                      *           "name": "Partner sync",
                      *           "role": "manager",
                      *           "mode": "test",
@@ -29148,7 +30014,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182934d",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829356",
                      *       "name": "Partner sync",
                      *       "role": "manager",
                      *       "mode": "test",
@@ -29238,7 +30104,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182934e",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829357",
                      *       "name": "Partner sync",
                      *       "role": "manager",
                      *       "mode": "test",
@@ -29295,7 +30161,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933e",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829341",
                      *           "url": "https://127.0.0.1:8443/hook",
                      *           "description": "Bookkeeping",
                      *           "subscriptions": [
@@ -29362,7 +30228,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933e",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829341",
                      *       "url": "https://127.0.0.1:8443/hook",
                      *       "description": "Bookkeeping",
                      *       "subscriptions": [
@@ -29579,7 +30445,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933e",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829341",
                      *       "url": "https://127.0.0.1:8443/hook",
                      *       "description": "Bookkeeping",
                      *       "subscriptions": [
@@ -29672,7 +30538,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933e",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829341",
                      *       "url": "https://127.0.0.1:8443/hook",
                      *       "description": "Bookkeeping",
                      *       "subscriptions": [
@@ -29746,7 +30612,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933f",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829342",
                      *           "eventId": "evt_01936f2e7c1a7a3b9d4e5f6071829301",
                      *           "eventType": "program.updated",
                      *           "status": "delivered",
@@ -29799,7 +30665,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933f",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829342",
                      *       "eventId": "evt_01936f2e7c1a7a3b9d4e5f6071829301",
                      *       "eventType": "program.updated",
                      *       "status": "delivered",
@@ -29856,7 +30722,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933f",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829342",
                      *       "eventId": "evt_01936f2e7c1a7a3b9d4e5f6071829301",
                      *       "eventType": "program.updated",
                      *       "status": "delivered",
@@ -29977,7 +30843,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f607182933e",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829341",
                      *       "url": "https://127.0.0.1:8443/hook",
                      *       "description": "Bookkeeping",
                      *       "subscriptions": [
@@ -30226,7 +31092,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829348",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829351",
                      *           "at": "2026-03-16T09:30:00.000Z",
                      *           "actor": "01936f2e-7c1a-7a3b-9d4e-5f6071829301",
                      *           "actorName": "Mia Berg",
@@ -30240,11 +31106,11 @@ export interface operations {
                      *             "status": "archived"
                      *           },
                      *           "ipPrefix": "127.0.0.0/24",
-                     *           "requestId": "01936f2e-7c1a-7a3b-9d4e-5f6071829349",
+                     *           "requestId": "01936f2e-7c1a-7a3b-9d4e-5f6071829352",
                      *           "mode": "test"
                      *         },
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f607182934a",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829353",
                      *           "at": "2026-03-16T09:30:00.000Z",
                      *           "actor": "01936f2e-7c1a-7a3b-9d4e-5f6071829301",
                      *           "actorName": "Mia Berg",
@@ -30258,7 +31124,7 @@ export interface operations {
                      *             "status": "paused"
                      *           },
                      *           "ipPrefix": "127.0.0.0/24",
-                     *           "requestId": "01936f2e-7c1a-7a3b-9d4e-5f607182934b",
+                     *           "requestId": "01936f2e-7c1a-7a3b-9d4e-5f6071829354",
                      *           "mode": "test"
                      *         }
                      *       ],
@@ -30327,7 +31193,7 @@ export interface operations {
                 content: {
                     /**
                      * @example id,at,actor,actorName,action,resourceType,resourceId,mode,ipPrefix,requestId,before,after
-                     *     "01936f2e-7c1a-7a3b-9d4e-5f607182934a","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f6071829301","Mia Berg","program.pause","program","01936f2e-7c1a-7a3b-9d4e-5f607182930a","test","127.0.0.0/24","01936f2e-7c1a-7a3b-9d4e-5f607182934b","{""status"": ""active""}","{""status"": ""paused""}"
+                     *     "01936f2e-7c1a-7a3b-9d4e-5f6071829353","2026-03-16T09:30:00.000Z","01936f2e-7c1a-7a3b-9d4e-5f6071829301","Mia Berg","program.pause","program","01936f2e-7c1a-7a3b-9d4e-5f607182930a","test","127.0.0.0/24","01936f2e-7c1a-7a3b-9d4e-5f6071829354","{""status"": ""active""}","{""status"": ""paused""}"
                      */
                     "text/csv": string;
                 };
@@ -30690,7 +31556,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829346",
+                     *           "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829349",
                      *           "type": "participant.applied",
                      *           "category": "partner_applications",
                      *           "recipient": "mia@northwind.example",
@@ -30741,7 +31607,7 @@ export interface operations {
                 content: {
                     /**
                      * @example {
-                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829346",
+                     *       "id": "01936f2e-7c1a-7a3b-9d4e-5f6071829349",
                      *       "type": "participant.applied",
                      *       "category": "partner_applications",
                      *       "recipient": "mia@northwind.example",
