@@ -155,6 +155,19 @@ func (v Violation) WithFieldNames(spell func(path string) string) Violation {
 	}
 }
 
+// Affects reports whether v is about one of the fields, about a part of it or about an
+// object or a list that contains it. A second violation about such a field can be a
+// consequence of v.
+func (v Violation) Affects(fields []string) bool {
+	contains := func(whole, part string) bool {
+		rest, ok := strings.CutPrefix(part, whole)
+		return ok && (rest == "" || rest[0] == '.' || rest[0] == '[')
+	}
+	return slices.ContainsFunc(fields, func(field string) bool {
+		return contains(v.Field, field) || contains(field, v.Field)
+	})
+}
+
 // Sentence returns the message for the caller. v must be a result of WithFieldNames.
 func (v Violation) Sentence() string {
 	subject := v.Field
@@ -203,21 +216,6 @@ const MaxItemViolations = 10
 
 // Add adds one violation.
 func (v *Violations) Add(field, message string) { *v = append(*v, Violation{field, message}) }
-
-// Affect reports whether one of the violations is about one of the fields, about a part of
-// it or about an object or a list that contains it. A second violation about such a field
-// can be a consequence of the first.
-func (v Violations) Affect(fields ...string) bool {
-	contains := func(whole, part string) bool {
-		rest, ok := strings.CutPrefix(part, whole)
-		return ok && (rest == "" || rest[0] == '.' || rest[0] == '[')
-	}
-	return slices.ContainsFunc(v, func(known Violation) bool {
-		return slices.ContainsFunc(fields, func(field string) bool {
-			return contains(known.Field, field) || contains(field, known.Field)
-		})
-	})
-}
 
 // Err returns a VALIDATION_ERROR with the violations, or nil if there are none.
 func (v *Violations) Err() error {

@@ -64,7 +64,7 @@ func (v *violations) addLast(field, message string) {
 // one. An unknown key has no value that a rule could miss.
 func (v *violations) explain(fields []string) bool {
 	return slices.ContainsFunc(v.list, func(fault affiliate.Violation) bool {
-		return fault.Message != unknownField && affiliate.Violations{fault}.Affect(fields...)
+		return fault.Message != unknownField && fault.Affects(fields)
 	})
 }
 

@@ -73,12 +73,12 @@ func (allowance Allowance) apply(ctx context.Context, zone Zone) error {
 	return allowance.err()
 }
 
-func (a Allowance) err() error {
-	if a.Allowed {
+func (allowance Allowance) err() error {
+	if allowance.Allowed {
 		return nil
 	}
 	refusal := affiliate.Refuse(affiliate.ReasonRateLimitExceeded)
-	refusal.Metadata = map[string]string{"retry_after": strconv.Itoa(a.RetryAfter)}
+	refusal.Metadata = map[string]string{"retry_after": strconv.Itoa(allowance.RetryAfter)}
 	return refusal
 }
 

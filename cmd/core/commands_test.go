@@ -219,7 +219,7 @@ func runMailTest(t *testing.T, smtpURL, address string) (string, error) {
 }
 
 func TestMailTest_PrintsReplyOfServer(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // a loopback address needs no name resolution
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -213,7 +213,7 @@ func (s *Service) faultsOf(req *affiliatev1.ReportConversionsRequest) map[int]af
 		for _, wrong := range server.ValidateItem(s, item) {
 			fields := []string{}
 			wrong.WithFieldNames(func(path string) string { fields = append(fields, spelled(path, req.GetSpellings())); return path })
-			if !undecoded.Affect(fields...) {
+			if !slices.ContainsFunc(undecoded, func(fault affiliate.Violation) bool { return fault.Affects(fields) }) {
 				faults[i] = append(faults[i], wrong)
 			}
 		}

@@ -268,7 +268,7 @@ func TestNotificationMails_WebhookHealth(t *testing.T) {
 	// All attempts of a day must be on the same UTC day.
 	now := sys.clock.now().UTC()
 	sys.clock.advance(now.Truncate(24 * time.Hour).Add(30 * time.Hour).Sub(now))
-	f := sys.newFixture(t, "live", nil)
+	f := sys.newVerifiedFixture(t)
 	admin, developer := f.merchant.addMember(t, "admin").inMode("live"), f.merchant.addMember(t, "developer").inMode("live")
 	var others []account
 	for _, role := range []string{"manager", "finance", "viewer"} {

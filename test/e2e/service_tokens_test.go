@@ -46,6 +46,7 @@ func testServiceTokenManages(t *testing.T, sys *system) {
 	f := sys.newFixture(t, "test", rules(object{"holdPeriodDays": 0, "autoApproval": false}))
 	ids, owner := f.createAll(t), f.merchant
 	token := owner.createServiceToken(t, "admin", "test", true)
+	name := "service:" + owner.get(t, serviceTokensPath).text("data.0.name")
 	service := sys.client().withCredential(token).inMode("live") // the token's mode is used
 	f.merchant.apiClient = service
 	f.sendPayouts(t)
@@ -78,7 +79,6 @@ func testServiceTokenManages(t *testing.T, sys *system) {
 	if got.text("overrideBy") != got.text("approvedBy") {
 		t.Errorf("overrideBy is %v, want the id of the token, %v", got.value("overrideBy"), got.value("approvedBy"))
 	}
-	name := "service:" + owner.get(t, serviceTokensPath).text("data.0.name")
 	got.wantFields(object{"approvedByName": name, "overrideByName": name, "history.1.actorName": name})
 	other := sys.newPartner(t).inMode("test")
 	colleague := other.post(t, f.applyPath(), object{}).wantStatus(http.StatusCreated).text("id")
