@@ -151,6 +151,14 @@ func (sys *system) traced(trace string) apiClient {
 func (f fixture) sell(t *testing.T, endpoint webhookEndpoint) webhookRequest {
 	t.Helper()
 	f.click(t) // waits until the collector accepts the code
+	// The statements of a batch of clicks belong to the trace of its first click, so the
+	// traced click must be in a batch of its own.
+	eventually(t, waitTimeout, "the first click is stored", func() error {
+		if f.sys.count(t, `select count(*) from clicks where workspace_id = $1`, f.merchant.workspace) == 0 {
+			return errors.New("it is not in the table")
+		}
+		return nil
+	})
 	click := f.sys.traced(clickTrace).withHeader("X-Public-Key", f.publicKey).
 		send(t, http.MethodPost, f.sys.edge+"/v1/clicks", object{"referral_code": f.code, "consent": "granted"}).
 		wantStatus(http.StatusCreated).text("click_id")
