@@ -33,9 +33,9 @@ func (s *Service) RefundConversion(ctx context.Context, req *affiliatev1.RefundC
 	return refundOf(outcome), nil
 }
 
-// ReportDispute records a dispute that the merchant reports, or its new status. The dispute
-// has the effect of one that a payment processor reports. The HTTP status is 200 if the
-// dispute was reported before. Errors: NOT_FOUND, DISPUTE_DUPLICATE,
+// ReportDispute records a dispute that the merchant reports, or its new status. A dispute that
+// a payment processor reports has the same effect. The HTTP status is 200 if the dispute was
+// reported before. Errors: NOT_FOUND, DISPUTE_DUPLICATE,
 // DISPUTE_EXCEEDS_AMOUNT.
 func (s *Service) ReportDispute(ctx context.Context, req *affiliatev1.ReportDisputeRequest) (*affiliatev1.Dispute, error) {
 	now := s.now()

@@ -111,7 +111,7 @@ func (c *Composer) accountMail(m affiliate.Mail, token string) (mail.Document, e
 	return document, nil
 }
 
-// message returns the text of the inviter, or nothing if there is none.
+// message returns the text of the inviter. It returns no block if the inviter has written no text.
 func message(facts affiliate.MailFacts) []mail.Block {
 	if facts.Message == "" {
 		return nil
@@ -120,7 +120,7 @@ func message(facts affiliate.MailFacts) []mail.Block {
 }
 
 // programFacts returns the table with the programme, its rate and the referral link of the
-// recipient. It leaves out what is not known.
+// recipient. It has no row for a rate or a link that is empty.
 func programFacts(facts affiliate.MailFacts, linkLabel string) mail.Block {
 	rows := []mail.Fact{{Label: "Company", Value: facts.WorkspaceName}, {Label: "Programme", Value: facts.ProgramName}}
 	if facts.Rate != "" {

@@ -189,7 +189,7 @@ func TestNotificationMails_Test(t *testing.T) {
 }
 
 // TestNotificationMails_OnlyToVerifiedAddresses checks that a mail that users can disable is
-// not sent to an address that nobody has verified, and that the reason is stored.
+// not sent to an unverified address, and that the reason is stored.
 func TestNotificationMails_OnlyToVerifiedAddresses(t *testing.T) {
 	t.Parallel()
 	sys, server := startWithMail(t, setup{})

@@ -229,7 +229,7 @@ func errorSchema() object {
 			}},
 			{"context", object{
 				{"type", "object"},
-				{"description", "Facts about the error. Which fields it has depends on the error. It is absent if there are none."},
+				{"description", "Facts about the error. Each error code has its own facts. The field is absent if the error has no facts."},
 				{"properties", contextProperties()},
 			}},
 			{"details", object{

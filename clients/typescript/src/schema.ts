@@ -4235,7 +4235,7 @@ export interface paths {
          *
          *     A mail counts in the limits of invitations, as InviteParticipant says.
          *     With the header Idempotency-Key, a repeated request with the same body returns the first
-         *     response for 24 hours and adds nobody.
+         *     response for 24 hours and adds no second partner.
          *
          *     Errors:
          *       - NOT_FOUND: the programme has no group with this id.
@@ -8277,7 +8277,7 @@ export interface components {
             missingPermissions?: string[];
             /** @description The token for the request that completes the login with a code. Only with SECOND_FACTOR_REQUIRED. */
             challenge?: string;
-            /** @description Facts about the error. Which fields it has depends on the error. It is absent if there are none. */
+            /** @description Facts about the error. Each error code has its own facts. The field is absent if the error has no facts. */
             context?: {
                 /** @description The hosts that a destination may have, separated by a comma and a space. At most ten. */
                 allowedHosts?: string;

@@ -119,7 +119,7 @@ type ParticipantServiceClient interface {
 	//
 	// A mail counts in the limits of invitations, as InviteParticipant says.
 	// With the header Idempotency-Key, a repeated request with the same body returns the first
-	// response for 24 hours and adds nobody.
+	// response for 24 hours and adds no second partner.
 	//
 	// Errors:
 	//   - NOT_FOUND: the programme has no group with this id.
@@ -503,7 +503,7 @@ type ParticipantServiceServer interface {
 	//
 	// A mail counts in the limits of invitations, as InviteParticipant says.
 	// With the header Idempotency-Key, a repeated request with the same body returns the first
-	// response for 24 hours and adds nobody.
+	// response for 24 hours and adds no second partner.
 	//
 	// Errors:
 	//   - NOT_FOUND: the programme has no group with this id.
