@@ -53,7 +53,7 @@ func TestDiscount_LaterClickReplacesIt(t *testing.T) {
 	b := f.visit(f.shop + "/?via=anna")
 	id := b.waitCookie()
 	b.visit(f.shop + "/?via=ben")
-	b.settle()
+	js[string](b, `window.__tributary.whenClickId()`)
 	if got := b.discount(); got != "null" || b.id() == id {
 		t.Errorf("after a click of a partner without promo code the discount is %s and the id %s", got, b.id())
 	}
