@@ -127,6 +127,8 @@ type CommissionItem struct {
 	ProgramName  string
 	PartnerName  string
 	PartnerEmail string
+	// CustomerLabel is the merchant's label of the customer; nil without a customer or label.
+	CustomerLabel *string
 	// ApprovedByName is the current name of ApprovedBy; nil for system and for a member who
 	// has left the workspace.
 	ApprovedByName *string

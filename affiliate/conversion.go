@@ -66,6 +66,7 @@ type Conversion struct {
 	Click                 *ClickID // as reported
 	PromoCode             *string  // as reported, case-folded
 	CustomerRef           *string  // keyed hash, hexadecimal
+	CustomerLabel         *string  // stored with the customer; nil in a report keeps the label
 	CustomerEmailHash     []byte
 	CustomerEmailDomain   *string
 	CustomerIPHash        []byte
@@ -79,6 +80,23 @@ type Conversion struct {
 	Processor             *ProcessorIDs // nil if no payment processor has reported the sale
 	Version               int           // increases by one with every change
 	Buyer                 Buyer         // only set while a decision is made; never stored
+}
+
+// Customer is a merchant's customer, who occurs in a conversion.
+type Customer struct {
+	Ref       string // keyed hash of the merchant's id, hexadecimal
+	Label     *string
+	CreatedAt time.Time
+}
+
+// CustomerName returns the text under which lists show a customer: the merchant's label, or
+// the first 8 characters of the reference. It is nil if there is no customer.
+func CustomerName(ref, label *string) *string {
+	if ref == nil || label != nil {
+		return label
+	}
+	short := (*ref)[:min(8, len(*ref))]
+	return &short
 }
 
 // LineItem is one line of an order.

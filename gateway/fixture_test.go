@@ -138,6 +138,7 @@ func (f *fakeCore) register(server grpc.ServiceRegistrar) {
 	affiliatev1.RegisterLinkServiceServer(server, affiliatev1.UnimplementedLinkServiceServer{})
 	affiliatev1.RegisterPromoCodeServiceServer(server, affiliatev1.UnimplementedPromoCodeServiceServer{})
 	affiliatev1.RegisterConversionServiceServer(server, affiliatev1.UnimplementedConversionServiceServer{})
+	affiliatev1.RegisterCustomerServiceServer(server, affiliatev1.UnimplementedCustomerServiceServer{})
 	affiliatev1.RegisterCommissionServiceServer(server, affiliatev1.UnimplementedCommissionServiceServer{})
 	affiliatev1.RegisterAnalyticsServiceServer(server, affiliatev1.UnimplementedAnalyticsServiceServer{})
 	affiliatev1.RegisterAttributionServiceServer(server, affiliatev1.UnimplementedAttributionServiceServer{})

@@ -129,6 +129,7 @@ var services = []func(context.Context, *runtime.ServeMux, grpc.ClientConnInterfa
 	registrar(affiliatev1.NewCommissionServiceClient, affiliatev1.RegisterCommissionServiceHandlerClient),
 	registrar(affiliatev1.NewHealthServiceClient, affiliatev1.RegisterHealthServiceHandlerClient),
 	registrar(affiliatev1.NewConversionServiceClient, affiliatev1.RegisterConversionServiceHandlerClient),
+	registrar(affiliatev1.NewCustomerServiceClient, affiliatev1.RegisterCustomerServiceHandlerClient),
 }
 
 // registrar returns a function that creates the client of a service and registers the

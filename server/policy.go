@@ -243,11 +243,10 @@ func secret(zone Zone, refusal affiliate.Reason) Policy {
 	return Policy{Accept: SecretKey, Zone: zone, Refusal: refusal}
 }
 
-// secretOrMerchant returns the policy of a method that reads data for secret keys, service
-// tokens and the members of the workspace. refusal is the error code for a missing or bad
-// credential.
-func secretOrMerchant(refusal affiliate.Reason) Policy {
-	return Policy{Accept: SecretKey | MerchantToken | ServiceToken, Action: readDashboards, Zone: ZoneGeneral, Refusal: refusal}
+// secretOrMerchant returns the policy of a method for secret keys, service tokens and the
+// members of the workspace. refusal is the error code for a missing or bad credential.
+func secretOrMerchant(action Action, refusal affiliate.Reason) Policy {
+	return Policy{Accept: SecretKey | MerchantToken | ServiceToken, Action: action, Zone: ZoneGeneral, Refusal: refusal}
 }
 
 func unauthenticated(zone Zone) Policy { return Policy{Accept: NoCredential, Zone: zone} }
@@ -374,9 +373,11 @@ var policies = markReads(map[string]Policy{
 	affiliatev1.ConversionService_ReportConversions_FullMethodName:     secret(ZoneGeneral, affiliate.ReasonInvalidAPIKey).acceptsKey(),
 	affiliatev1.ConversionService_RefundConversion_FullMethodName:      secret(ZoneGeneral, affiliate.ReasonInvalidAPIKey),
 	affiliatev1.ConversionService_ReportDispute_FullMethodName:         secret(ZoneGeneral, affiliate.ReasonInvalidAPIKey),
-	affiliatev1.ConversionService_ListConversions_FullMethodName:       secretOrMerchant(affiliate.ReasonInvalidAPIKey),
-	affiliatev1.ConversionService_GetConversion_FullMethodName:         secretOrMerchant(affiliate.ReasonInvalidAPIKey),
+	affiliatev1.ConversionService_ListConversions_FullMethodName:       secretOrMerchant(readDashboards, affiliate.ReasonInvalidAPIKey),
+	affiliatev1.ConversionService_GetConversion_FullMethodName:         secretOrMerchant(readDashboards, affiliate.ReasonInvalidAPIKey),
 	affiliatev1.ConversionService_ReattributeConversion_FullMethodName: merchant(review),
+
+	affiliatev1.CustomerService_UpdateCustomer_FullMethodName: secretOrMerchant(runPrograms, affiliate.ReasonInvalidAPIKey),
 
 	affiliatev1.AttributionService_GetDecision_FullMethodName:              secret(ZoneGeneral, affiliate.ReasonInvalidSecretKey),
 	affiliatev1.AttributionService_FindDecision_FullMethodName:             secret(ZoneGeneral, affiliate.ReasonInvalidSecretKey),

@@ -58,6 +58,7 @@ type Client struct {
 	Attribution   affiliatev1.AttributionServiceClient
 	Commissions   affiliatev1.CommissionServiceClient
 	Conversions   affiliatev1.ConversionServiceClient
+	Customers     affiliatev1.CustomerServiceClient
 	Fraud         affiliatev1.FraudServiceClient
 	Health        affiliatev1.HealthServiceClient
 	Ledger        affiliatev1.LedgerServiceClient
@@ -113,6 +114,7 @@ func New(target string, options Options) (*Client, error) {
 		Attribution:   affiliatev1.NewAttributionServiceClient(conn),
 		Commissions:   affiliatev1.NewCommissionServiceClient(conn),
 		Conversions:   affiliatev1.NewConversionServiceClient(conn),
+		Customers:     affiliatev1.NewCustomerServiceClient(conn),
 		Fraud:         affiliatev1.NewFraudServiceClient(conn),
 		Health:        affiliatev1.NewHealthServiceClient(conn),
 		Ledger:        affiliatev1.NewLedgerServiceClient(conn),

@@ -40,6 +40,7 @@ import (
 	"github.com/tributary-hq/tributary/server/check"
 	"github.com/tributary-hq/tributary/server/commission"
 	"github.com/tributary-hq/tributary/server/conversion"
+	"github.com/tributary-hq/tributary/server/customer"
 	"github.com/tributary-hq/tributary/server/directory"
 	"github.com/tributary-hq/tributary/server/fraud"
 	"github.com/tributary-hq/tributary/server/fx"
@@ -319,6 +320,7 @@ func (c *Core) build() error {
 		server.Service{Desc: &affiliatev1.LinkService_ServiceDesc, Impl: link.New(c.store, c.cfg.LinkURL, c.now)},
 		server.Service{Desc: &affiliatev1.PromoCodeService_ServiceDesc, Impl: promocode.New(c.store, c.now)},
 		server.Service{Desc: &affiliatev1.ConversionService_ServiceDesc, Impl: conversions},
+		server.Service{Desc: &affiliatev1.CustomerService_ServiceDesc, Impl: customer.New(c.store, hashKeys)},
 		server.Service{Desc: &affiliatev1.CommissionService_ServiceDesc, Impl: commission.New(stores.Commission(c.store), c.now)},
 		server.Service{Desc: &affiliatev1.AnalyticsService_ServiceDesc, Impl: reports},
 		server.Service{Desc: &affiliatev1.AttributionService_ServiceDesc, Impl: attribution.New(c.store, conversions)},

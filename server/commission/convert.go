@@ -40,7 +40,7 @@ func (r reader) item(c affiliate.CommissionItem, now time.Time) *affiliatev1.Com
 		ExternalTransactionId: c.ExternalTransactionID,
 		ClickId:               server.OptionalID(c.Click),
 		PromoCode:             c.PromoCode,
-		CustomerRef:           c.CustomerRef,
+		CustomerRef:           affiliate.CustomerName(c.CustomerRef, c.CustomerLabel),
 		Mode:                  server.EnumValue[affiliatev1.Mode](c.Scope.Mode),
 		Status:                server.EnumValue[affiliatev1.CommissionStatus](c.Status),
 		CommissionType:        server.EnumValue[affiliatev1.CommissionType](c.Type),

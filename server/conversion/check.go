@@ -45,6 +45,9 @@ func (s *Service) checkReport(r *affiliatev1.ReportConversionRequest, found *aff
 	if email := r.GetCustomerEmail(); email != "" && !affiliate.BareAddress(email) {
 		found.Add("customer_email", affiliate.MustBeEmail)
 	}
+	if r.GetCustomerLabel() != "" && r.GetCustomerId() == "" {
+		found.Add("customer_label", "needs {customer_id}")
+	}
 	if ip := r.GetCustomerIp(); ip != "" {
 		if addr, err := netip.ParseAddr(ip); err != nil || addr.Zone() != "" {
 			found.Add("customer_ip", "must be an IPv4 or IPv6 address")

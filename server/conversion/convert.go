@@ -41,6 +41,7 @@ func (s *Service) conversionOf(
 		ProductIDs:     r.GetProductIds(),
 		IsRecurring:    r.GetIsRecurring(),
 		SubID:          server.OptionalString(r.GetSubId()),
+		CustomerLabel:  server.OptionalString(r.GetCustomerLabel()),
 		Version:        1,
 	}
 	if r.AmountCents != nil {

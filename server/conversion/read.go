@@ -90,7 +90,7 @@ func itemOf(item affiliate.ConversionItem) *affiliatev1.ConversionListItem {
 		LinkId:                server.OptionalID(d.Link),
 		ClickId:               server.OptionalID(c.Click),
 		PromoCode:             c.PromoCode,
-		CustomerRef:           c.CustomerRef,
+		CustomerRef:           affiliate.CustomerName(c.CustomerRef, c.CustomerLabel),
 		SubscriptionId:        c.SubscriptionID,
 		IsRecurring:           c.IsRecurring,
 		SubId:                 c.SubID,

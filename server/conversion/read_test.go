@@ -73,7 +73,7 @@ func TestGetConversion_ReturnsAllReportedFields(t *testing.T) {
 		FraudScore: int32(f.Count(`select fraud_score from conversions`)),
 		ProgramId:  new(f.Program.String()), ParticipantId: new(f.pat.ID.String()), LinkId: new(f.pat.Link.String()),
 		ClickId: new(click.ID.String()), PromoCode: new("spring"), SubscriptionId: new("sub-1"), SubId: new("s-1"),
-		CustomerRef: new(f.Texts(`select customer_ref from conversions`)[0]),
+		CustomerRef: new(f.Texts(`select left(customer_ref, 8) from conversions`)[0]),
 		IsRecurring: true, RecurringIndex: new(int32(1)),
 		ProductIds: req.GetProductIds(), Metadata: metadata,
 		LineItems: []*affiliatev1.LineItem{

@@ -162,7 +162,7 @@ func commissionDetail(
 ) (affiliate.CommissionDetail, error) {
 	read := `
 		select ` + commissionColumns + `,
-			p.name as program_name, t.partner_name, t.partner_email,
+			p.name as program_name, t.partner_name, t.partner_email, ` + customerLabel + `,
 			` + reviewerName("c.approved_by") + ` as approved_by_name, ` + reviewerName("c.override_by::text") + ` as override_by_name,
 			d.method, d.reason_code, d.explanation, d.clicked_at, d.expires_at,
 			(select json_agg(json_build_object('at', h.at, 'actor', h.actor, 'from', h.from_status, 'to', h.to_status, 'reason', h.reason,

@@ -200,7 +200,7 @@ func commissionPageSQL(where conditions, order affiliate.CommissionOrder) string
 		from += " join participants t on t.workspace_id = c.workspace_id and t.id = c.participant_id"
 	}
 	return `
-		select ` + commissionColumns + `, p.name as program_name, t.partner_name, t.partner_email,
+		select ` + commissionColumns + `, p.name as program_name, t.partner_name, t.partner_email, ` + customerLabel + `,
 			` + reviewerName("c.approved_by") + ` as approved_by_name
 		from (select c.* from ` + from + ` where ` + where.sql() + ` order by ` + sort +
 		` limit ` + where.placeholder(1) + ` offset ` + where.placeholder(2) + `) c

@@ -276,6 +276,9 @@ func (s *Store) writeOutcomes(ctx context.Context, tx *Tx, all []*pendingReport)
 		if c.Source == affiliate.SourceAPI && len(r.Aliases) > 0 {
 			jobs = append(jobs, affiliate.ReverseConversion{Workspace: c.Scope.Workspace, Mode: c.Scope.Mode, Conversion: c.ID})
 		}
+		if c.CustomerLabel != nil {
+			batch.Queue(labelCustomer, c.Scope.Workspace, c.Scope.Mode, []string{*c.CustomerRef}, true, c.CustomerLabel)
+		}
 		if r.AwaitUntil != nil {
 			batch.Queue(awaitClick, c.Scope.Workspace, c.Click, c.ID, c.Scope.Mode, c.CreatedAt, *r.AwaitUntil)
 		}

@@ -42,7 +42,7 @@ const (
 const conversionItemColumns = `
 	c.id, c.external_transaction_id, c.event_type, c.amount_cents, coalesce(c.currency, '') as currency,
 	c.tax_cents, c.shipping_cents, c.fee_cents, c.discount_cents, c.occurred_at, c.created_at, c.source, c.status,
-	c.refunded_amount_cents, c.click_id as click, c.promo_code, c.customer_ref, c.subscription_id, c.product_ids, c.line_items,
+	c.refunded_amount_cents, c.click_id as click, c.promo_code, c.customer_ref, ` + customerLabel + `, c.subscription_id, c.product_ids, c.line_items,
 	c.is_recurring, c.sub_id, c.processor, c.version, c.fraud_score, c.fraud_signals,
 	c.decision_id, c.attributed, c.reason_code, c.program_id, c.participant_id, c.link_id, c.recurring_index,
 	d.method, d.explanation, d.clicked_at, d.expires_at,
@@ -177,6 +177,7 @@ type conversionItemRow struct {
 	Click                 *affiliate.ClickID
 	PromoCode             *string
 	CustomerRef           *string
+	CustomerLabel         *string
 	SubscriptionID        *string
 	ProductIDs            []string `db:"product_ids"`
 	LineItems             []affiliate.LineItem
@@ -219,7 +220,7 @@ func (r conversionItemRow) item(scope affiliate.Scope) affiliate.ConversionItem 
 			},
 			DiscountCents: r.DiscountCents, OccurredAt: r.OccurredAt.UTC(), CreatedAt: r.CreatedAt.UTC(),
 			Source: r.Source, Status: r.Status, RefundedAmountCents: r.RefundedAmountCents,
-			Click: r.Click, PromoCode: r.PromoCode, CustomerRef: r.CustomerRef, SubscriptionID: r.SubscriptionID,
+			Click: r.Click, PromoCode: r.PromoCode, CustomerRef: r.CustomerRef, CustomerLabel: r.CustomerLabel, SubscriptionID: r.SubscriptionID,
 			ProductIDs: r.ProductIDs, LineItems: r.LineItems, IsRecurring: r.IsRecurring, SubID: r.SubID, Processor: r.Processor, Version: r.Version,
 		},
 		Decision: affiliate.Decision{

@@ -44,14 +44,17 @@ func newConversionFixture(t *testing.T, rows int, step time.Duration) *conversio
 		f.ExecWithoutForeignKeys(`
 			insert into conversions (workspace_id, id, mode, external_transaction_id, event_type, amount_cents, currency, tax_cents, shipping_cents, fee_cents,
 				discount_cents, occurred_at, created_at, source, status, attributed, reason_code, decision_id, program_id, participant_id, product_ids,
-				is_recurring, fraud_score, fraud_signals, version)
+				is_recurring, fraud_score, fraud_signals, version, customer_ref)
 			select $1, gen_random_uuid(), $2, 'order-' || n, case when n % 10 = 5 then 'lead' else 'purchase' end, n, 'EUR', 1, 2, 3, 4,
 				$5::timestamptz - n * $7::interval, $5::timestamptz - n * $7::interval, 'api', 'recorded', n % 20 <> 0,
 				case when n % 20 = 0 then 'CLICK_UNKNOWN' else 'CLICK_MATCHED' end, gen_random_uuid(),
 				case when n % 20 <> 0 then ($3::uuid[])[1 + n % 2] end, case when n % 20 <> 0 then ($4::uuid[])[1 + n % 20] end,
-				'{}', false, 0, '[]', 1
+				'{}', false, 0, '[]', 1, 'customer-' || n % 1000
 			from generate_series(0, $6::integer - 1) n`, shop.Scope.Workspace, shop.Scope.Mode, programs, participants, noon, count, step)
 	}
+	f.ExecWithoutForeignKeys(`
+		insert into customers (workspace_id, mode, ref, label, created_at)
+		select distinct workspace_id, mode, customer_ref, customer_ref, $1::timestamptz from conversions`, noon)
 	f.ExecWithoutForeignKeys(`
 		insert into attribution_decisions (workspace_id, id, conversion_id, mode, attributed, method, reason_code, explanation, engine_version,
 			program_id, participant_id, trace, decided_at)
@@ -103,7 +106,7 @@ func TestConversions_ReadIndexes(t *testing.T) {
 			if c.index == "conversions_external" {
 				want = "Index Scan using " + c.index
 			}
-			checkPlan(t, "page", f.Plan(list, args), []string{want, "conversions_pkey", "attribution_decisions_pkey", "commissions_decision"}, scansOf(""))
+			checkPlan(t, "page", f.Plan(list, args), []string{want, "conversions_pkey", "attribution_decisions_pkey", "commissions_decision", "customers_pkey"}, scansOf(""))
 			// The plan of the total may use any index, but this index must cover all
 			// conditions.
 			checkPlan(t, "total", f.Plan(count, args), []string{"Index Only Scan"}, []string{"Filter"})

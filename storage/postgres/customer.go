@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -67,6 +68,39 @@ const selectKnownCustomer = `
 	where workspace_id = $1 and mode = $2 and ref = any($3)
 	order by created_at, ref
 	limit 1`
+
+// customerLabel is an expression for the label of the customer of c, a conversion or a
+// commission. A join would let Postgres read the customers of all workspaces.
+const customerLabel = `(
+	select u.label from customers u
+	where u.workspace_id = c.workspace_id and u.mode = c.mode and u.ref = c.customer_ref
+) as customer_label`
+
+// labelCustomer changes the label of a customer, which may be stored under several
+// references, if $4 is true. A null label removes it.
+const labelCustomer = `
+	update customers set label = case when $4 then $5 else label end
+	where workspace_id = $1 and mode = $2 and ref = any($3)
+	returning ref, label, created_at`
+
+// LabelCustomer changes the label of a customer, which may be stored under any of the given
+// references. A nil label removes it. Without a change, it only reads the customer. Errors:
+// NOT_FOUND.
+func (s *Store) LabelCustomer(
+	ctx context.Context, scope affiliate.Scope, refs []string, label affiliate.Change[string],
+) (affiliate.Customer, error) {
+	rows, _ := s.pool.Query(ctx, labelCustomer, scope.Workspace, scope.Mode, refs, label.Given, label.Value)
+	found, err := pgx.CollectRows(rows, pgx.RowToStructByName[affiliate.Customer])
+	if err != nil {
+		return affiliate.Customer{}, fmt.Errorf("label a customer: %w", err)
+	}
+	if len(found) == 0 {
+		return affiliate.Customer{}, affiliate.Refuse(affiliate.ReasonNotFound)
+	}
+	oldest := slices.MinFunc(found, func(a, b affiliate.Customer) int { return a.CreatedAt.Compare(b.CreatedAt) })
+	oldest.CreatedAt = oldest.CreatedAt.UTC()
+	return oldest, nil
+}
 
 // deleteCustomer deletes a customer that the same transaction has inserted and does not
 // need.

@@ -40,6 +40,7 @@ func (c *referenceCalls) conversions(t *testing.T) {
 	c.call(c.server, "POST", "/api/v1/conversions/disputes", object{
 		"external_transaction_id": "order-2001", "external_dispute_id": "dispute-1", "status": "open", "amount_cents": 2500,
 	})
+	c.call(c.server, "PATCH", "/api/v1/customers/customer-77", object{"label": "Grace's Coffee Club"})
 	c.call(c.server, "GET", "/api/v1/conversions?external_transaction_id=order-1001", nil)
 	c.call(c.server, "GET", "/api/v1/conversions/"+c.conversion, nil)
 	c.call(c.merchant, "GET", "/api/v1/conversions/"+c.conversion+"/attribution", nil)

@@ -244,6 +244,8 @@ var routeRules = map[string]rule{
 	"GetConversion":         {accepts: secretKeysOrMerchants, permission: readDashboards, allowedOutcome: notFound, rejectedOutcome: badKey},
 	"ReattributeConversion": {accepts: merchants, permission: review, allowedOutcome: invalid, body: object{"participant_id": unknownID, "reason": "Mistaken"}},
 
+	"UpdateCustomer": {accepts: secretKeysOrMerchants, permission: runPrograms, allowedOutcome: notFound, rejectedOutcome: badKey},
+
 	"GetDecision":              {accepts: secretKeys, allowedOutcome: notFound, rejectedOutcome: badSecret},
 	"FindDecision":             {accepts: secretKeys, allowedOutcome: invalid, rejectedOutcome: badSecret},
 	"GetAttributedClick":       {accepts: secretKeys, allowedOutcome: notFound, rejectedOutcome: badSecret},

@@ -13,6 +13,7 @@ func TestSharedSystem(t *testing.T) {
 		"ConversionReads":          testConversionReads,
 		"IdempotencyKeyIsRefused":  testIdempotencyKeyIsRefused,
 		"AttributionAudit":         testAttributionAudit,
+		"CustomerLabels":           testCustomerLabels,
 		"Books":                    testBooks,
 		"Fraud":                    testFraud,
 		"JSON":                     testJSON,

@@ -1572,6 +1572,32 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/customers/{customer_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        /**
+         * Update a customer
+         * @description Changes the label of a customer. A field that is absent keeps its value.
+         *     Lists show the label instead of the customer's reference. Partners never see it. The
+         *     erasure of a buyer deletes it.
+         *
+         *     Errors: NOT_FOUND if no conversion of the mode has the `customer_id`.
+         *
+         *     Rate limit: `general`, by default 300 requests in 60 seconds per user or key. The body may have up to 64 KiB.
+         */
+        patch: operations["updateCustomer"];
+        trace?: never;
+    };
     "/api/v1/exports/{token}": {
         parameters: {
             query?: never;
@@ -6368,7 +6394,10 @@ export interface components {
             clickId: string | null;
             /** @description The promo code that attributed the conversion. Null if no promo code did. */
             promoCode: string | null;
-            /** @description The keyed hash of the merchant's customer id. Null if no customer was reported. */
+            /**
+             * @description The customer's label. Without a label, the first 8 characters of the keyed hash of the
+             *     merchant's customer id. Null if no customer was reported.
+             */
             customerRef: string | null;
             /** @enum {string|null} */
             mode: "test" | "live" | null;
@@ -6589,7 +6618,10 @@ export interface components {
             clickId: string | null;
             /** @description The promo code that attributed the conversion. Null if no promo code did. */
             promoCode: string | null;
-            /** @description The keyed hash of the merchant's customer id. Null if no customer was reported. */
+            /**
+             * @description The customer's label. Without a label, the first 8 characters of the keyed hash of the
+             *     merchant's customer id. Null if no customer was reported.
+             */
             customerRef: string | null;
             /** @enum {string|null} */
             mode: "test" | "live" | null;
@@ -7088,7 +7120,10 @@ export interface components {
             click_id: string | null;
             /** @description The promo code, as reported, in lower case. */
             promo_code: string | null;
-            /** @description The keyed hash of the merchant's customer id. */
+            /**
+             * @description The customer's label. Without a label, the first 8 characters of the keyed hash of the
+             *     merchant's customer id. Null if no customer was reported.
+             */
             customer_ref: string | null;
             subscription_id: string | null;
             is_recurring: boolean;
@@ -7269,7 +7304,10 @@ export interface components {
             click_id: string | null;
             /** @description The promo code, as reported, in lower case. */
             promo_code: string | null;
-            /** @description The keyed hash of the merchant's customer id. */
+            /**
+             * @description The customer's label. Without a label, the first 8 characters of the keyed hash of the
+             *     merchant's customer id. Null if no customer was reported.
+             */
             customer_ref: string | null;
             subscription_id: string | null;
             is_recurring: boolean;
@@ -7761,6 +7799,23 @@ export interface components {
              *     response.
              */
             signingSecret: string;
+        };
+        /** @description Customer is a merchant's customer. */
+        Customer: {
+            /** @description The merchant's id of the customer, as in the request. It is stored only as a keyed hash. */
+            customer_id: string;
+            /**
+             * @description The text under which lists show the customer: the label, or the first 8 characters of
+             *     the keyed hash.
+             */
+            customer_ref: string;
+            /** @description Null if the customer has no label. */
+            label: string | null;
+            /**
+             * Format: date-time
+             * @description The time of the report that mentioned the customer first.
+             */
+            created_at: string | null;
         };
         /**
          * @description Decision says how a conversion was attributed and what it earned, with everything
@@ -11099,6 +11154,13 @@ export interface components {
             customer_ip?: string | null;
             /** @description The buyer's user agent, which the fraud rules use. It is hashed when it arrives. */
             customer_user_agent?: string | null;
+            /**
+             * @description The name under which lists show the customer to the merchant, for example a company or
+             *     an order form's reference, at most 100 characters. It needs `customer_id`, and it
+             *     replaces the customer's earlier label. Null and the empty string keep the earlier one.
+             *     Partners never see it.
+             */
+            customer_label?: string | null;
         };
         /** @description ReportConversionResponse is a recorded conversion with its attribution. */
         ReportConversionResponse: {
@@ -11469,6 +11531,8 @@ export interface components {
             customer_ip?: string | null;
             /** @description The buyer's user agent, which the fraud rules use. It is not stored. */
             customer_user_agent?: string | null;
+            /** @description The simulation accepts the label of a report and ignores it. */
+            customer_label?: string | null;
         };
         /** @description StreamTicket opens a stream. */
         StreamTicket: {
@@ -11567,6 +11631,10 @@ export interface components {
             category: "security" | "account" | "gdpr" | "billing" | "webhook_health" | "partner_applications" | "conversions" | "commissions" | "fraud_review" | "refunds_disputes" | "payouts" | "payout_problems" | "application_status" | "programme_news" | "weekly_summary" | "monthly_summary" | "product_updates" | null;
             /** @description The name of the category for people. */
             label: string;
+        };
+        UpdateCustomerRequest: {
+            /** @description The label, at most 100 characters. Null and the empty string remove it. */
+            label?: string | null;
         };
         UpdateGroupRequest: {
             /**
@@ -17174,7 +17242,7 @@ export interface operations {
                      *           "externalTransactionId": "order-1001",
                      *           "clickId": "01936f2e-7c1a-7a3b-9d4e-5f607182931b",
                      *           "promoCode": null,
-                     *           "customerRef": "b5d4045c3f466fa91fe2cc6abe79232a1a57cdf104f7a26e716e0a1e2789df01",
+                     *           "customerRef": "Grace's Coffee Club",
                      *           "mode": "test",
                      *           "status": "approved",
                      *           "commissionType": "percentage",
@@ -17433,7 +17501,7 @@ export interface operations {
                      *       "externalTransactionId": "order-1003",
                      *       "clickId": null,
                      *       "promoCode": "ada10",
-                     *       "customerRef": "b5d4045c3f466fa91fe2cc6abe79232a1a57cdf104f7a26e716e0a1e2789df01",
+                     *       "customerRef": "Grace's Coffee Club",
                      *       "mode": "test",
                      *       "status": "pending",
                      *       "commissionType": "percentage",
@@ -17574,7 +17642,7 @@ export interface operations {
                      *       "externalTransactionId": "order-1003",
                      *       "clickId": null,
                      *       "promoCode": "ada10",
-                     *       "customerRef": "b5d4045c3f466fa91fe2cc6abe79232a1a57cdf104f7a26e716e0a1e2789df01",
+                     *       "customerRef": "Grace's Coffee Club",
                      *       "mode": "test",
                      *       "status": "approved",
                      *       "commissionType": "percentage",
@@ -18279,7 +18347,7 @@ export interface operations {
                      *           "link_id": "01936f2e-7c1a-7a3b-9d4e-5f6071829317",
                      *           "click_id": "01936f2e-7c1a-7a3b-9d4e-5f607182931b",
                      *           "promo_code": null,
-                     *           "customer_ref": "b5d4045c3f466fa91fe2cc6abe79232a1a57cdf104f7a26e716e0a1e2789df01",
+                     *           "customer_ref": "Grace's Coffee Club",
                      *           "subscription_id": null,
                      *           "is_recurring": false,
                      *           "recurring_index": 1,
@@ -18943,7 +19011,7 @@ export interface operations {
                      *       "link_id": "01936f2e-7c1a-7a3b-9d4e-5f6071829317",
                      *       "click_id": "01936f2e-7c1a-7a3b-9d4e-5f607182931b",
                      *       "promo_code": null,
-                     *       "customer_ref": "b5d4045c3f466fa91fe2cc6abe79232a1a57cdf104f7a26e716e0a1e2789df01",
+                     *       "customer_ref": "Grace's Coffee Club",
                      *       "subscription_id": null,
                      *       "is_recurring": false,
                      *       "recurring_index": 1,
@@ -19229,6 +19297,57 @@ export interface operations {
             403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED-SECOND_FACTOR_SETUP_REQUIRED"];
             404: components["responses"]["NOT_FOUND"];
             409: components["responses"]["PARTICIPANT_ERASED"];
+            413: components["responses"]["PAYLOAD_TOO_LARGE"];
+            415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
+            429: components["responses"]["RATE_LIMIT_EXCEEDED"];
+            500: components["responses"]["INTERNAL_ERROR"];
+            503: components["responses"]["SERVICE_UNAVAILABLE"];
+        };
+    };
+    updateCustomer: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description The mode of the workspace: `test` or `live`. Test and live data are fully separate. */
+                "X-Mode"?: components["parameters"]["Mode"];
+            };
+            path: {
+                customer_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                /**
+                 * @example {
+                 *       "label": "Grace's Coffee Club"
+                 *     }
+                 */
+                "application/json": components["schemas"]["UpdateCustomerRequest"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "customer_id": "customer-77",
+                     *       "customer_ref": "Grace's Coffee Club",
+                     *       "label": "Grace's Coffee Club",
+                     *       "created_at": "2026-03-02T09:30:00.000Z"
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Customer"];
+                };
+            };
+            400: components["responses"]["VALIDATION_ERROR"];
+            401: components["responses"]["INVALID_API_KEY-UNAUTHORIZED"];
+            403: components["responses"]["FORBIDDEN-HTTPS_REQUIRED-SECOND_FACTOR_SETUP_REQUIRED"];
+            404: components["responses"]["NOT_FOUND"];
             413: components["responses"]["PAYLOAD_TOO_LARGE"];
             415: components["responses"]["UNSUPPORTED_MEDIA_TYPE"];
             429: components["responses"]["RATE_LIMIT_EXCEEDED"];
@@ -24133,7 +24252,7 @@ export interface operations {
                 content: {
                     /**
                      * @example Recipient,Amount,Currency,Customer ID,Note,Recipient wallet
-                     *     "ada@blog.example","48.75","USD","b5d4045c3f466fa91fe2cc6abe79232a1a57cdf104f7a26e716e0a1e2789df02","Coffee friends","PAYPAL"
+                     *     "ada@blog.example","48.75","USD","b5d4045c3f466fa91fe2cc6abe79232a1a57cdf104f7a26e716e0a1e2789df01","Coffee friends","PAYPAL"
                      */
                     "text/csv": string;
                 };
@@ -26512,7 +26631,7 @@ export interface operations {
                      *       "externalTransactionId": "order-1001",
                      *       "clickId": "01936f2e-7c1a-7a3b-9d4e-5f607182931b",
                      *       "promoCode": null,
-                     *       "customerRef": "b5d4045c3f466fa91fe2cc6abe79232a1a57cdf104f7a26e716e0a1e2789df01",
+                     *       "customerRef": "Grace's Coffee Club",
                      *       "mode": "test",
                      *       "status": "approved",
                      *       "commissionType": "percentage",
@@ -26662,7 +26781,7 @@ export interface operations {
                      *       "externalTransactionId": "order-1001",
                      *       "clickId": "01936f2e-7c1a-7a3b-9d4e-5f607182931b",
                      *       "promoCode": null,
-                     *       "customerRef": "b5d4045c3f466fa91fe2cc6abe79232a1a57cdf104f7a26e716e0a1e2789df01",
+                     *       "customerRef": "Grace's Coffee Club",
                      *       "mode": "test",
                      *       "status": "approved",
                      *       "commissionType": "percentage",

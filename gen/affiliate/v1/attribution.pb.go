@@ -460,8 +460,10 @@ type SimulateAttributionRequest struct {
 	CustomerIp *string `protobuf:"bytes,20,opt,name=customer_ip,proto3,oneof" json:"customer_ip,omitempty"`
 	// The buyer's user agent, which the fraud rules use. It is not stored.
 	CustomerUserAgent *string `protobuf:"bytes,21,opt,name=customer_user_agent,proto3,oneof" json:"customer_user_agent,omitempty"`
-	unknownFields     protoimpl.UnknownFields
-	sizeCache         protoimpl.SizeCache
+	// The simulation accepts the label of a report and ignores it.
+	CustomerLabel *string `protobuf:"bytes,22,opt,name=customer_label,proto3,oneof" json:"customer_label,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SimulateAttributionRequest) Reset() {
@@ -637,6 +639,13 @@ func (x *SimulateAttributionRequest) GetCustomerIp() string {
 func (x *SimulateAttributionRequest) GetCustomerUserAgent() string {
 	if x != nil && x.CustomerUserAgent != nil {
 		return *x.CustomerUserAgent
+	}
+	return ""
+}
+
+func (x *SimulateAttributionRequest) GetCustomerLabel() string {
+	if x != nil && x.CustomerLabel != nil {
+		return *x.CustomerLabel
 	}
 	return ""
 }
@@ -1974,7 +1983,7 @@ var File_affiliate_v1_attribution_proto protoreflect.FileDescriptor
 
 const file_affiliate_v1_attribution_proto_rawDesc = "" +
 	"\n" +
-	"\x1eaffiliate/v1/attribution.proto\x12\faffiliate.v1\x1a\x19affiliate/v1/common.proto\x1a\x1daffiliate/v1/conversion.proto\x1a\x1daffiliate/v1/event_type.proto\x1a\x1aaffiliate/v1/program.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17validate/validate.proto\"9\n" +
+	"\x1eaffiliate/v1/attribution.proto\x12\faffiliate.v1\x1a\x19affiliate/v1/common.proto\x1a\x1daffiliate/v1/conversion.proto\x1a\x1daffiliate/v1/event_type.proto\x1a\x1aaffiliate/v1/options.proto\x1a\x1aaffiliate/v1/program.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17validate/validate.proto\"9\n" +
 	"\x12GetDecisionRequest\x12#\n" +
 	"\rconversion_id\x18\x01 \x01(\tR\fconversionId\"[\n" +
 	"\x13FindDecisionRequest\x12D\n" +
@@ -2017,7 +2026,7 @@ const file_affiliate_v1_attribution_proto_rawDesc = "" +
 	"\x04data\x18\x01 \x03(\v2\x16.affiliate.v1.DecisionR\x04data\x12\x14\n" +
 	"\x05total\x18\x02 \x01(\x03R\x05total\x12\x12\n" +
 	"\x04page\x18\x03 \x01(\x05R\x04page\x12\x14\n" +
-	"\x05limit\x18\x04 \x01(\x05R\x05limit\"\x90\v\n" +
+	"\x05limit\x18\x04 \x01(\x05R\x05limit\"\xdd\v\n" +
 	"\x1aSimulateAttributionRequest\x12A\n" +
 	"\n" +
 	"event_type\x18\x01 \x01(\x0e2\x17.affiliate.v1.EventTypeB\b\xfaB\x05\x82\x01\x02 \x00R\n" +
@@ -2047,7 +2056,8 @@ const file_affiliate_v1_attribution_proto_rawDesc = "" +
 	"\x06sub_id\x18\x12 \x01(\tB\b\xfaB\x05r\x03\x18\xff\x01H\rR\x06sub_id\x88\x01\x01\x123\n" +
 	"\bmetadata\x18\x13 \x01(\v2\x17.google.protobuf.StructR\bmetadata\x12.\n" +
 	"\vcustomer_ip\x18\x14 \x01(\tB\a\xfaB\x04r\x02\x18-H\x0eR\vcustomer_ip\x88\x01\x01\x12?\n" +
-	"\x13customer_user_agent\x18\x15 \x01(\tB\b\xfaB\x05r\x03\x18\xe8\aH\x0fR\x13customer_user_agent\x88\x01\x01B\x1a\n" +
+	"\x13customer_user_agent\x18\x15 \x01(\tB\b\xfaB\x05r\x03\x18\xe8\aH\x0fR\x13customer_user_agent\x88\x01\x01\x128\n" +
+	"\x0ecustomer_label\x18\x16 \x01(\tB\v\xfaB\x04r\x02\x18d\xa8\xbb\x18\x01H\x10R\x0ecustomer_label\x88\x01\x01B\x1a\n" +
 	"\x18_external_transaction_idB\x0f\n" +
 	"\r_amount_centsB\v\n" +
 	"\t_currencyB\v\n" +
@@ -2065,7 +2075,8 @@ const file_affiliate_v1_attribution_proto_rawDesc = "" +
 	"\r_is_recurringB\t\n" +
 	"\a_sub_idB\x0e\n" +
 	"\f_customer_ipB\x16\n" +
-	"\x14_customer_user_agent\"\xe4\x06\n" +
+	"\x14_customer_user_agentB\x11\n" +
+	"\x0f_customer_label\"\xe4\x06\n" +
 	"\bDecision\x12%\n" +
 	"\vdecision_id\x18\x01 \x01(\tH\x00R\vdecision_id\x88\x01\x01\x12)\n" +
 	"\rconversion_id\x18\x02 \x01(\tH\x01R\rconversion_id\x88\x01\x01\x12\x1e\n" +
@@ -2369,6 +2380,7 @@ func file_affiliate_v1_attribution_proto_init() {
 	file_affiliate_v1_common_proto_init()
 	file_affiliate_v1_conversion_proto_init()
 	file_affiliate_v1_event_type_proto_init()
+	file_affiliate_v1_options_proto_init()
 	file_affiliate_v1_program_proto_init()
 	file_affiliate_v1_attribution_proto_msgTypes[4].OneofWrappers = []any{}
 	file_affiliate_v1_attribution_proto_msgTypes[6].OneofWrappers = []any{}

@@ -1226,6 +1226,21 @@ func (m *SimulateAttributionRequest) validate(all bool) error {
 
 	}
 
+	if m.CustomerLabel != nil {
+
+		if utf8.RuneCountInString(m.GetCustomerLabel()) > 100 {
+			err := SimulateAttributionRequestValidationError{
+				field:  "CustomerLabel",
+				reason: "value length must be at most 100 runes",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
 	if len(errors) > 0 {
 		return SimulateAttributionRequestMultiError(errors)
 	}

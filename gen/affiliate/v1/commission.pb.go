@@ -1957,7 +1957,8 @@ type CommissionListItem struct {
 	ClickId *string `protobuf:"bytes,10,opt,name=click_id,json=clickId,proto3,oneof" json:"click_id,omitempty"`
 	// The promo code that attributed the conversion. Null if no promo code did.
 	PromoCode *string `protobuf:"bytes,11,opt,name=promo_code,json=promoCode,proto3,oneof" json:"promo_code,omitempty"`
-	// The keyed hash of the merchant's customer id. Null if no customer was reported.
+	// The customer's label. Without a label, the first 8 characters of the keyed hash of the
+	// merchant's customer id. Null if no customer was reported.
 	CustomerRef *string          `protobuf:"bytes,12,opt,name=customer_ref,json=customerRef,proto3,oneof" json:"customer_ref,omitempty"`
 	Mode        Mode             `protobuf:"varint,13,opt,name=mode,proto3,enum=affiliate.v1.Mode" json:"mode,omitempty"`
 	Status      CommissionStatus `protobuf:"varint,14,opt,name=status,proto3,enum=affiliate.v1.CommissionStatus" json:"status,omitempty"`
@@ -2385,7 +2386,8 @@ type Commission struct {
 	ClickId *string `protobuf:"bytes,10,opt,name=click_id,json=clickId,proto3,oneof" json:"click_id,omitempty"`
 	// The promo code that attributed the conversion. Null if no promo code did.
 	PromoCode *string `protobuf:"bytes,11,opt,name=promo_code,json=promoCode,proto3,oneof" json:"promo_code,omitempty"`
-	// The keyed hash of the merchant's customer id. Null if no customer was reported.
+	// The customer's label. Without a label, the first 8 characters of the keyed hash of the
+	// merchant's customer id. Null if no customer was reported.
 	CustomerRef *string          `protobuf:"bytes,12,opt,name=customer_ref,json=customerRef,proto3,oneof" json:"customer_ref,omitempty"`
 	Mode        Mode             `protobuf:"varint,13,opt,name=mode,proto3,enum=affiliate.v1.Mode" json:"mode,omitempty"`
 	Status      CommissionStatus `protobuf:"varint,14,opt,name=status,proto3,enum=affiliate.v1.CommissionStatus" json:"status,omitempty"`

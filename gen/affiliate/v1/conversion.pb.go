@@ -243,8 +243,13 @@ type ReportConversionRequest struct {
 	CustomerIp *string `protobuf:"bytes,20,opt,name=customer_ip,proto3,oneof" json:"customer_ip,omitempty"`
 	// The buyer's user agent, which the fraud rules use. It is hashed when it arrives.
 	CustomerUserAgent *string `protobuf:"bytes,21,opt,name=customer_user_agent,proto3,oneof" json:"customer_user_agent,omitempty"`
-	unknownFields     protoimpl.UnknownFields
-	sizeCache         protoimpl.SizeCache
+	// The name under which lists show the customer to the merchant, for example a company or
+	// an order form's reference, at most 100 characters. It needs `customer_id`, and it
+	// replaces the customer's earlier label. Null and the empty string keep the earlier one.
+	// Partners never see it.
+	CustomerLabel *string `protobuf:"bytes,22,opt,name=customer_label,proto3,oneof" json:"customer_label,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ReportConversionRequest) Reset() {
@@ -420,6 +425,13 @@ func (x *ReportConversionRequest) GetCustomerIp() string {
 func (x *ReportConversionRequest) GetCustomerUserAgent() string {
 	if x != nil && x.CustomerUserAgent != nil {
 		return *x.CustomerUserAgent
+	}
+	return ""
+}
+
+func (x *ReportConversionRequest) GetCustomerLabel() string {
+	if x != nil && x.CustomerLabel != nil {
+		return *x.CustomerLabel
 	}
 	return ""
 }
@@ -2142,7 +2154,8 @@ type ConversionListItem struct {
 	ClickId *string `protobuf:"bytes,25,opt,name=click_id,proto3,oneof" json:"click_id,omitempty"`
 	// The promo code, as reported, in lower case.
 	PromoCode *string `protobuf:"bytes,26,opt,name=promo_code,proto3,oneof" json:"promo_code,omitempty"`
-	// The keyed hash of the merchant's customer id.
+	// The customer's label. Without a label, the first 8 characters of the keyed hash of the
+	// merchant's customer id. Null if no customer was reported.
 	CustomerRef    *string `protobuf:"bytes,27,opt,name=customer_ref,proto3,oneof" json:"customer_ref,omitempty"`
 	SubscriptionId *string `protobuf:"bytes,28,opt,name=subscription_id,proto3,oneof" json:"subscription_id,omitempty"`
 	IsRecurring    bool    `protobuf:"varint,29,opt,name=is_recurring,proto3" json:"is_recurring,omitempty"`
@@ -2465,7 +2478,8 @@ type Conversion struct {
 	ClickId *string `protobuf:"bytes,25,opt,name=click_id,proto3,oneof" json:"click_id,omitempty"`
 	// The promo code, as reported, in lower case.
 	PromoCode *string `protobuf:"bytes,26,opt,name=promo_code,proto3,oneof" json:"promo_code,omitempty"`
-	// The keyed hash of the merchant's customer id.
+	// The customer's label. Without a label, the first 8 characters of the keyed hash of the
+	// merchant's customer id. Null if no customer was reported.
 	CustomerRef    *string `protobuf:"bytes,27,opt,name=customer_ref,proto3,oneof" json:"customer_ref,omitempty"`
 	SubscriptionId *string `protobuf:"bytes,28,opt,name=subscription_id,proto3,oneof" json:"subscription_id,omitempty"`
 	IsRecurring    bool    `protobuf:"varint,29,opt,name=is_recurring,proto3" json:"is_recurring,omitempty"`
@@ -2851,8 +2865,7 @@ var File_affiliate_v1_conversion_proto protoreflect.FileDescriptor
 
 const file_affiliate_v1_conversion_proto_rawDesc = "" +
 	"\n" +
-	"\x1daffiliate/v1/conversion.proto\x12\faffiliate.v1\x1a\x17affiliate/v1/bulk.proto\x1a\x1daffiliate/v1/commission.proto\x1a\x19affiliate/v1/common.proto\x1a\x1daffiliate/v1/event_type.proto\x1a\x1aaffiliate/v1/options.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17validate/validate.proto\"\xee\n" +
-	"\n" +
+	"\x1daffiliate/v1/conversion.proto\x12\faffiliate.v1\x1a\x17affiliate/v1/bulk.proto\x1a\x1daffiliate/v1/commission.proto\x1a\x19affiliate/v1/common.proto\x1a\x1daffiliate/v1/event_type.proto\x1a\x1aaffiliate/v1/options.proto\x1a\x1cgoogle/api/annotations.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x17validate/validate.proto\"\xbb\v\n" +
 	"\x17ReportConversionRequest\x12A\n" +
 	"\n" +
 	"event_type\x18\x01 \x01(\x0e2\x17.affiliate.v1.EventTypeB\b\xfaB\x05\x82\x01\x02 \x00R\n" +
@@ -2883,7 +2896,8 @@ const file_affiliate_v1_conversion_proto_rawDesc = "" +
 	"\x06sub_id\x18\x12 \x01(\tB\b\xfaB\x05r\x03\x18\xff\x01H\fR\x06sub_id\x88\x01\x01\x123\n" +
 	"\bmetadata\x18\x13 \x01(\v2\x17.google.protobuf.StructR\bmetadata\x12.\n" +
 	"\vcustomer_ip\x18\x14 \x01(\tB\a\xfaB\x04r\x02\x18-H\rR\vcustomer_ip\x88\x01\x01\x12?\n" +
-	"\x13customer_user_agent\x18\x15 \x01(\tB\b\xfaB\x05r\x03\x18\xe8\aH\x0eR\x13customer_user_agent\x88\x01\x01B\x0f\n" +
+	"\x13customer_user_agent\x18\x15 \x01(\tB\b\xfaB\x05r\x03\x18\xe8\aH\x0eR\x13customer_user_agent\x88\x01\x01\x128\n" +
+	"\x0ecustomer_label\x18\x16 \x01(\tB\v\xfaB\x04r\x02\x18d\xa8\xbb\x18\x01H\x0fR\x0ecustomer_label\x88\x01\x01B\x0f\n" +
 	"\r_amount_centsB\v\n" +
 	"\t_currencyB\v\n" +
 	"\t_click_idB\r\n" +
@@ -2900,7 +2914,8 @@ const file_affiliate_v1_conversion_proto_rawDesc = "" +
 	"\r_is_recurringB\t\n" +
 	"\a_sub_idB\x0e\n" +
 	"\f_customer_ipB\x16\n" +
-	"\x14_customer_user_agent\"\x9d\x01\n" +
+	"\x14_customer_user_agentB\x11\n" +
+	"\x0f_customer_label\"\x9d\x01\n" +
 	"\x1cReattributeConversionRequest\x12#\n" +
 	"\rconversion_id\x18\x01 \x01(\tR\fconversionId\x120\n" +
 	"\x0eparticipant_id\x18\x02 \x01(\tB\b\xfaB\x05r\x03\xb0\x01\x01R\x0eparticipant_id\x12&\n" +

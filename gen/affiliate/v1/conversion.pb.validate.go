@@ -404,6 +404,21 @@ func (m *ReportConversionRequest) validate(all bool) error {
 
 	}
 
+	if m.CustomerLabel != nil {
+
+		if utf8.RuneCountInString(m.GetCustomerLabel()) > 100 {
+			err := ReportConversionRequestValidationError{
+				field:  "CustomerLabel",
+				reason: "value length must be at most 100 runes",
+			}
+			if !all {
+				return err
+			}
+			errors = append(errors, err)
+		}
+
+	}
+
 	if len(errors) > 0 {
 		return ReportConversionRequestMultiError(errors)
 	}

@@ -37,6 +37,7 @@ var conversions = Area{
 			Deleted: []Erasure{WorkspaceErasure, BuyerErasure},
 			Columns: []Columns{
 				pseudonymous(buyer, "ref", "keyed hash of the customer id", Effects{}),
+				personal(buyer, "label", "the merchant's name for the customer", Effects{}),
 				ids(partner, "participant_id", "id of the participation"),
 				business("workspace_id mode program_id conversion_id bound_at signal_at window_ends_at created_at"),
 			},
