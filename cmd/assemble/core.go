@@ -259,9 +259,9 @@ func (c *Core) build() error {
 			affiliate.Stripe: stripe.New(stripe.Config{APIURL: c.cfg.StripeAPIURL}),
 		},
 	})
-	keys := signingKeys(tokens)
-	c.keeper = directory.New(c.store, edge.NewWriter(c.cache), directory.Config{SigningKeys: keys, Now: c.now, Log: c.log})
-	c.buildRegions(keys)
+	edgeConfig := directory.Config{SigningKeys: signingKeys(tokens), HashKeys: hashKeyFingerprints(c.cfg.HashKeys), Now: c.now, Log: c.log}
+	c.keeper = directory.New(c.store, edge.NewWriter(c.cache), edgeConfig)
+	c.buildRegions(edgeConfig)
 	directories := c.directories()
 	c.store.OnDirectoryChange(directories.SyncNow)
 	erasureLog, err := c.openErasureLog()

@@ -13,6 +13,7 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/cmd/clock"
+	"github.com/tributary-hq/tributary/cmd/settings"
 	edgev1 "github.com/tributary-hq/tributary/gen/edge/v1"
 	"github.com/tributary-hq/tributary/server"
 	"github.com/tributary-hq/tributary/server/directory"
@@ -92,4 +93,17 @@ func signingKeys(tokens *server.TokenKeys) *edgev1.SigningKeys {
 		keys.Keys = append(keys.Keys, &edgev1.SigningKey{Kid: kid, Ed25519PublicKey: public[kid]})
 	}
 	return keys
+}
+
+// hashKeyFingerprints returns the fingerprints with which collectors compare their first hash
+// key. Each core writes its own list, and the last one remains. In a rotation, cores with
+// different lists run at the same time, but each list contains the first key of every
+// collector: a new key is the first one of a collector only after all cores have it, and the
+// old key is removed after all collectors have the new one first.
+func hashKeyFingerprints(keys settings.HashKeys) *edgev1.HashKeys {
+	list := &edgev1.HashKeys{}
+	for _, key := range keys.SettingKeys().Fingerprints() {
+		list.Fingerprints = append(list.Fingerprints, key.Fingerprint)
+	}
+	return list
 }

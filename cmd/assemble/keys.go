@@ -13,7 +13,7 @@ import (
 // The settings whose keys belong to the data of a database.
 const (
 	encryptionKeys = "TRIBUTARY_ENCRYPTION_KEYS"
-	hashKey        = "TRIBUTARY_HASH_KEY"
+	hashKey        = settings.HashKeySetting
 	tokenKeys      = "TRIBUTARY_JWT_KEYS"
 )
 
@@ -24,18 +24,9 @@ func KeySettings() []string { return []string{encryptionKeys, hashKey, tokenKeys
 func coreKeys(cfg settings.Core) []affiliate.SettingKeys {
 	return []affiliate.SettingKeys{
 		{Setting: encryptionKeys, Keys: namedKeys(cfg.EncryptionKeys)},
-		HashKeys(cfg.HashKeys),
+		cfg.HashKeys.SettingKeys(),
 		{Setting: tokenKeys, Keys: namedKeys(cfg.JWTKeys), Replaceable: true},
 	}
-}
-
-// HashKeys returns the keys of the setting of the hash key.
-func HashKeys(keys settings.HashKeys) affiliate.SettingKeys {
-	named := affiliate.SettingKeys{Setting: hashKey}
-	for _, key := range keys.Keys() {
-		named.Keys = append(named.Keys, affiliate.SettingKey{Secret: key})
-	}
-	return named
 }
 
 // namedKeys returns the keys of a valid list of the form `kid:base64,…`.

@@ -107,7 +107,7 @@ func TestCheckKeys_ConcurrentStarts(t *testing.T) {
 				return
 			}
 			defer store.Close()
-			errs[i] = assemble.CheckKeys(t.Context(), store, assemble.HashKeys(settings.HashKeys{bytes.Repeat([]byte{byte(i % 2)}, 32)}))
+			errs[i] = assemble.CheckKeys(t.Context(), store, settings.HashKeys{bytes.Repeat([]byte{byte(i % 2)}, 32)}.SettingKeys())
 		})
 	}
 	group.Wait()

@@ -9,7 +9,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
 
-	edgev1 "github.com/tributary-hq/tributary/gen/edge/v1"
 	"github.com/tributary-hq/tributary/server/directory"
 	"github.com/tributary-hq/tributary/server/ingest"
 	"github.com/tributary-hq/tributary/storage/clickstream"
@@ -48,8 +47,9 @@ func (c *Core) connectRegions(roots func() *x509.CertPool) error {
 	return nil
 }
 
-// buildRegions creates the keepers and the exchanges of the other regions.
-func (c *Core) buildRegions(keys *edgev1.SigningKeys) {
+// buildRegions creates the keepers and the exchanges of the other regions. config is the
+// configuration of the keeper of the home region.
+func (c *Core) buildRegions(config directory.Config) {
 	reached := prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "tributary_region_reached_timestamp_seconds",
 		Help: "Time at which this core last exchanged rate limits with the Redis of another region, in Unix time; 0 if it has not reached the region since its start.",
@@ -57,7 +57,8 @@ func (c *Core) buildRegions(keys *edgev1.SigningKeys) {
 	c.registry.MustRegister(reached)
 	for _, r := range c.regions {
 		log := c.log.With("region", r.name)
-		r.keeper = directory.New(c.store, edge.NewWriter(r.directory), directory.Config{SigningKeys: keys, Now: c.now, Log: log})
+		config.Log = log
+		r.keeper = directory.New(c.store, edge.NewWriter(r.directory), config)
 		gauge := reached.WithLabelValues(r.name)
 		r.exchange = ratelimit.NewExchange(ratelimit.ExchangeConfig{
 			Region: r.name, Home: c.limits, Away: r.limits, Regions: len(c.regions) + 1, Limit: c.cfg.Tracking,

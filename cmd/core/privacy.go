@@ -36,7 +36,7 @@ func replayErasures(ctx context.Context, out io.Writer, paths []string) error {
 		return err
 	}
 	defer store.Close()
-	if err := assemble.CheckKeys(ctx, store, assemble.HashKeys(cfg.HashKeys)); err != nil {
+	if err := assemble.CheckKeys(ctx, store, cfg.HashKeys.SettingKeys()); err != nil {
 		return err
 	}
 	r := replayer{buyer.New(buyer.Config{

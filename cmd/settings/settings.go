@@ -112,6 +112,18 @@ func (k *HashKeys) UnmarshalText(text []byte) error {
 	return nil
 }
 
+// HashKeySetting is the name of the setting of HashKeys.
+const HashKeySetting = "TRIBUTARY_HASH_KEY"
+
+// SettingKeys returns the keys with the name of their setting.
+func (k HashKeys) SettingKeys() affiliate.SettingKeys {
+	keys := affiliate.SettingKeys{Setting: HashKeySetting}
+	for _, key := range k {
+		keys.Keys = append(keys.Keys, affiliate.SettingKey{Secret: key})
+	}
+	return keys
+}
+
 // Keys returns the keys.
 func (k HashKeys) Keys() affiliate.HashKeys { return affiliate.HashKeys(k) }
 

@@ -83,6 +83,7 @@ func (f *fixture) mustMove(to affiliate.ProgramStatus) {
 func config() directory.Config {
 	return directory.Config{
 		SigningKeys: &edgev1.SigningKeys{Keys: []*edgev1.SigningKey{{Kid: "k1", Ed25519PublicKey: make([]byte, 32)}}},
+		HashKeys:    &edgev1.HashKeys{Fingerprints: [][]byte{{1}, {2}}},
 		Now:         time.Now, Log: slog.New(slog.DiscardHandler), Check: 20 * time.Millisecond,
 	}
 }

@@ -1,6 +1,7 @@
 // Package directory keeps the edge directory up to date. The edge directory is a copy of
 // public keys, referral codes, short links and signing keys in Redis. Collectors read the
-// copy and therefore need no access to the database.
+// copy and therefore need no access to the database. The directory also has the fingerprints
+// of the hash keys, with which collectors compare their own.
 //
 //	change is committed ─┬─▶ SyncNow, before the response ──┐
 //	                     └─▶ job SyncDirectory ─▶ Worker ───┼─▶ Sink (edge directory)
@@ -64,6 +65,9 @@ type Config struct {
 	// SigningKeys are the public keys with which collectors verify access tokens. nil
 	// means that Keep writes no signing keys.
 	SigningKeys *edgev1.SigningKeys
+	// HashKeys are the fingerprints with which collectors compare their first hash key. nil
+	// means that Keep writes none.
+	HashKeys *edgev1.HashKeys
 	// Now is the clock. It decides whether a public key has expired and whether a promo
 	// code is usable.
 	Now func() time.Time
@@ -183,14 +187,17 @@ func (k *Keeper[R, B]) check(ctx context.Context, sweep bool) (outcome, error) {
 
 // writeAll writes all entries, page by page. It takes a new version for each page.
 func (k *Keeper[R, B]) writeAll(ctx context.Context) error {
-	if k.cfg.SigningKeys != nil {
-		err := k.writePage(ctx, func(version int64, batch B) error {
+	err := k.writePage(ctx, func(version int64, batch B) error {
+		if k.cfg.SigningKeys != nil {
 			batch.PutSigningKeys(version, k.cfg.SigningKeys)
-			return nil
-		})
-		if err != nil {
-			return err
 		}
+		if k.cfg.HashKeys != nil {
+			batch.PutHashKeys(version, k.cfg.HashKeys)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
 	}
 	var keyCursor affiliate.APIKey
 	for more := true; more; {

@@ -78,6 +78,9 @@ func TestKeep_FillsEmptyAndLostDirectory(t *testing.T) {
 		if keys, state := reader.SigningKeys(t.Context()); state != edge.Found || len(keys.Keys) != 1 {
 			t.Errorf("%s: the signing keys are %v with %v, want one key", situation, state, keys)
 		}
+		if keys, state := reader.HashKeys(t.Context()); state != edge.Found || len(keys.Fingerprints) != 2 {
+			t.Errorf("%s: the hash keys are %v with %v, want two fingerprints", situation, state, keys)
+		}
 		f.flush()
 	}
 }

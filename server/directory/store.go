@@ -64,5 +64,6 @@ type Batch interface {
 	PutLink(version int64, key string, entry *edgev1.LinkEntry)
 	DeleteLink(version int64, key string)
 	PutSigningKeys(version int64, keys *edgev1.SigningKeys)
+	PutHashKeys(version int64, keys *edgev1.HashKeys)
 	Flush(ctx context.Context) error
 }

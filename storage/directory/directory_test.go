@@ -114,6 +114,22 @@ func TestReader_FindsPublicAndSigningKeys(t *testing.T) {
 	}
 }
 
+// The newest list is read each time, so that a collector sees the list of a new core at once.
+func TestReader_FindsNewestHashKeys(t *testing.T) {
+	f := newFixture(t, redistest.New(t))
+	if _, state := f.reader.HashKeys(t.Context()); state != directory.Unknown {
+		t.Errorf("in an empty directory, the state of the hash keys is %v, want Unknown", state)
+	}
+	for _, fingerprint := range []string{"a", "b"} {
+		batch := f.writer.Batch()
+		batch.PutHashKeys(int64(fingerprint[0]), &edgev1.HashKeys{Fingerprints: [][]byte{[]byte(fingerprint)}})
+		check(t, batch.Flush(t.Context()))
+		if keys, state := f.reader.HashKeys(t.Context()); state != directory.Found || string(keys.Fingerprints[0]) != fingerprint {
+			t.Errorf("HashKeys returned %v, %v, want the fingerprint %s", keys, state, fingerprint)
+		}
+	}
+}
+
 func testNewestVersionRemains(t *testing.T, endpoint clickstream.Endpoint) {
 	t.Helper()
 	f := newFixtureAt(t, endpoint)

@@ -1,6 +1,6 @@
 // Package directory stores a copy of the public keys, referral codes, short links and
 // signing keys in Redis. With this copy, the collectors can process a click without the
-// database.
+// database. It also stores the fingerprints of the hash keys of the core.
 //
 //	core, Writer       ── writes an entry ──────────────────▶  Redis
 //	core, Writer       ── publishes the key of the entry ───▶  Redis
@@ -56,6 +56,7 @@ const (
 	markerKey      = keyPrefix + "complete"
 	rebuildKey     = keyPrefix + "rebuild"
 	signingKeysKey = keyPrefix + "signing-keys"
+	hashKeysKey    = keyPrefix + "hash-keys"
 	changeChannel  = keyPrefix + "changed"
 	// dropAllMessage is a message on changeChannel. A Reader that receives this message
 	// reads all entries from Redis again. Any other message is the key of one changed entry.

@@ -82,6 +82,13 @@ func (r *Reader) SigningKeys(ctx context.Context) (*edgev1.SigningKeys, State) {
 	return lookup(ctx, r, r.cache, signingKeysKey, func(*edgev1.SigningKeys) bool { return true })
 }
 
+// HashKeys reads the fingerprints of the hash keys of the core from Redis. It waits until ctx
+// ends and caches nothing, because it is called once a minute at most.
+func (r *Reader) HashKeys(ctx context.Context) (*edgev1.HashKeys, State) {
+	keys, state, _ := read(ctx, r, r.cache, hashKeysKey, func(*edgev1.HashKeys) bool { return false })
+	return keys, state
+}
+
 // lookup reads an entry from the cache or from Redis. It caches the entry if usable
 // returns true, and otherwise removes an earlier state from the cache.
 func lookup[T any, M interface {

@@ -188,6 +188,11 @@ func (b *Batch) PutSigningKeys(version int64, keys *edgev1.SigningKeys) {
 	b.add(version, signingKeysKey, keys)
 }
 
+// PutHashKeys adds the write of the fingerprints of the hash keys of a core.
+func (b *Batch) PutHashKeys(version int64, keys *edgev1.HashKeys) {
+	b.add(version, hashKeysKey, keys)
+}
+
 // Len returns the number of writes in the batch.
 func (b *Batch) Len() int { return len(b.writes) }
 

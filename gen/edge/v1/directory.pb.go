@@ -567,6 +567,52 @@ func (x *SigningKey) GetEd25519PublicKey() []byte {
 	return nil
 }
 
+// HashKeys holds the fingerprints of all hash keys of a core. With them, a collector can
+// detect that its first hash key is wrong.
+type HashKeys struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Fingerprints  [][]byte               `protobuf:"bytes,1,rep,name=fingerprints,proto3" json:"fingerprints,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HashKeys) Reset() {
+	*x = HashKeys{}
+	mi := &file_edge_v1_directory_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HashKeys) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HashKeys) ProtoMessage() {}
+
+func (x *HashKeys) ProtoReflect() protoreflect.Message {
+	mi := &file_edge_v1_directory_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HashKeys.ProtoReflect.Descriptor instead.
+func (*HashKeys) Descriptor() ([]byte, []int) {
+	return file_edge_v1_directory_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *HashKeys) GetFingerprints() [][]byte {
+	if x != nil {
+		return x.Fingerprints
+	}
+	return nil
+}
+
 var File_edge_v1_directory_proto protoreflect.FileDescriptor
 
 const file_edge_v1_directory_proto_rawDesc = "" +
@@ -623,7 +669,9 @@ const file_edge_v1_directory_proto_rawDesc = "" +
 	"\n" +
 	"SigningKey\x12\x10\n" +
 	"\x03kid\x18\x01 \x01(\tR\x03kid\x12,\n" +
-	"\x12ed25519_public_key\x18\x02 \x01(\fR\x10ed25519PublicKeyB6Z4github.com/tributary-hq/tributary/gen/edge/v1;edgev1b\x06proto3"
+	"\x12ed25519_public_key\x18\x02 \x01(\fR\x10ed25519PublicKey\".\n" +
+	"\bHashKeys\x12\"\n" +
+	"\ffingerprints\x18\x01 \x03(\fR\ffingerprintsB6Z4github.com/tributary-hq/tributary/gen/edge/v1;edgev1b\x06proto3"
 
 var (
 	file_edge_v1_directory_proto_rawDescOnce sync.Once
@@ -637,7 +685,7 @@ func file_edge_v1_directory_proto_rawDescGZIP() []byte {
 	return file_edge_v1_directory_proto_rawDescData
 }
 
-var file_edge_v1_directory_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
+var file_edge_v1_directory_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
 var file_edge_v1_directory_proto_goTypes = []any{
 	(*PublicKeyEntry)(nil),    // 0: edge.v1.PublicKeyEntry
 	(*ReferralCodeEntry)(nil), // 1: edge.v1.ReferralCodeEntry
@@ -645,12 +693,13 @@ var file_edge_v1_directory_proto_goTypes = []any{
 	(*LinkEntry)(nil),         // 3: edge.v1.LinkEntry
 	(*SigningKeys)(nil),       // 4: edge.v1.SigningKeys
 	(*SigningKey)(nil),        // 5: edge.v1.SigningKey
-	(Mode)(0),                 // 6: edge.v1.Mode
+	(*HashKeys)(nil),          // 6: edge.v1.HashKeys
+	(Mode)(0),                 // 7: edge.v1.Mode
 }
 var file_edge_v1_directory_proto_depIdxs = []int32{
-	6, // 0: edge.v1.PublicKeyEntry.mode:type_name -> edge.v1.Mode
+	7, // 0: edge.v1.PublicKeyEntry.mode:type_name -> edge.v1.Mode
 	2, // 1: edge.v1.ReferralCodeEntry.discount:type_name -> edge.v1.Discount
-	6, // 2: edge.v1.LinkEntry.mode:type_name -> edge.v1.Mode
+	7, // 2: edge.v1.LinkEntry.mode:type_name -> edge.v1.Mode
 	5, // 3: edge.v1.SigningKeys.keys:type_name -> edge.v1.SigningKey
 	4, // [4:4] is the sub-list for method output_type
 	4, // [4:4] is the sub-list for method input_type
@@ -671,7 +720,7 @@ func file_edge_v1_directory_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_edge_v1_directory_proto_rawDesc), len(file_edge_v1_directory_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   6,
+			NumMessages:   7,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -763,3 +763,102 @@ var _ interface {
 	Cause() error
 	ErrorName() string
 } = SigningKeyValidationError{}
+
+// Validate checks the field values on HashKeys with the rules defined in the
+// proto definition for this message. If any rules are violated, the first
+// error encountered is returned, or nil if there are no violations.
+func (m *HashKeys) Validate() error {
+	return m.validate(false)
+}
+
+// ValidateAll checks the field values on HashKeys with the rules defined in
+// the proto definition for this message. If any rules are violated, the
+// result is a list of violation errors wrapped in HashKeysMultiError, or nil
+// if none found.
+func (m *HashKeys) ValidateAll() error {
+	return m.validate(true)
+}
+
+func (m *HashKeys) validate(all bool) error {
+	if m == nil {
+		return nil
+	}
+
+	var errors []error
+
+	if len(errors) > 0 {
+		return HashKeysMultiError(errors)
+	}
+
+	return nil
+}
+
+// HashKeysMultiError is an error wrapping multiple validation errors returned
+// by HashKeys.ValidateAll() if the designated constraints aren't met.
+type HashKeysMultiError []error
+
+// Error returns a concatenation of all the error messages it wraps.
+func (m HashKeysMultiError) Error() string {
+	msgs := make([]string, 0, len(m))
+	for _, err := range m {
+		msgs = append(msgs, err.Error())
+	}
+	return strings.Join(msgs, "; ")
+}
+
+// AllErrors returns a list of validation violation errors.
+func (m HashKeysMultiError) AllErrors() []error { return m }
+
+// HashKeysValidationError is the validation error returned by
+// HashKeys.Validate if the designated constraints aren't met.
+type HashKeysValidationError struct {
+	field  string
+	reason string
+	cause  error
+	key    bool
+}
+
+// Field function returns field value.
+func (e HashKeysValidationError) Field() string { return e.field }
+
+// Reason function returns reason value.
+func (e HashKeysValidationError) Reason() string { return e.reason }
+
+// Cause function returns cause value.
+func (e HashKeysValidationError) Cause() error { return e.cause }
+
+// Key function returns key value.
+func (e HashKeysValidationError) Key() bool { return e.key }
+
+// ErrorName returns error name.
+func (e HashKeysValidationError) ErrorName() string { return "HashKeysValidationError" }
+
+// Error satisfies the builtin error interface
+func (e HashKeysValidationError) Error() string {
+	cause := ""
+	if e.cause != nil {
+		cause = fmt.Sprintf(" | caused by: %v", e.cause)
+	}
+
+	key := ""
+	if e.key {
+		key = "key for "
+	}
+
+	return fmt.Sprintf(
+		"invalid %sHashKeys.%s: %s%s",
+		key,
+		e.field,
+		e.reason,
+		cause)
+}
+
+var _ error = HashKeysValidationError{}
+
+var _ interface {
+	Field() string
+	Reason() string
+	Key() bool
+	Cause() error
+	ErrorName() string
+} = HashKeysValidationError{}
