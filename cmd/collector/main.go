@@ -23,6 +23,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"sync"
 	"syscall"
 	"time"
 
@@ -132,9 +133,13 @@ func run(ctx context.Context, process *clock.Clock) (err error) {
 	if err != nil {
 		return errors.Join(err, listener.Close(), metricsListener.Close())
 	}
-	clicks, err := collector.Open(config, log, registry)
+	hashKey, err := edge.CompareHashKey(ctx, cfg.HashKeys, config.Cache, log, registry)
 	if err != nil {
 		return errors.Join(err, redisClock.Close(), listener.Close(), metricsListener.Close())
+	}
+	clicks, err := collector.Open(config, log, registry)
+	if err != nil {
+		return errors.Join(err, hashKey.Close(), redisClock.Close(), listener.Close(), metricsListener.Close())
 	}
 	ready := func(ctx context.Context) error {
 		if missing := clicks.MissingDependency(ctx); missing != "" {
@@ -153,8 +158,9 @@ func run(ctx context.Context, process *clock.Clock) (err error) {
 	}()
 	filesEnded := make(chan error, 1)
 	go func() { filesEnded <- files.Run(ctx) }()
-	clockEnded := make(chan struct{})
-	go func() { defer close(clockEnded); process.Run(ctx) }()
+	var comparisons sync.WaitGroup
+	comparisons.Go(func() { process.Run(ctx) })
+	comparisons.Go(func() { hashKey.Run(ctx) })
 
 	log.Info("collector is listening", "version", version.String(), "address", listener.Addr().String(), "tls", tlsConfig != nil, "metrics", metricsListener.Addr().String())
 	err = clicks.Run(ctx, listener, tlsConfig)
@@ -162,8 +168,8 @@ func run(ctx context.Context, process *clock.Clock) (err error) {
 	shutdown, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	end()
-	<-clockEnded
-	return errors.Join(err, metrics.Shutdown(shutdown), <-metricsServed, <-filesEnded, redisClock.Close())
+	comparisons.Wait()
+	return errors.Join(err, metrics.Shutdown(shutdown), <-metricsServed, <-filesEnded, hashKey.Close(), redisClock.Close())
 }
 
 // fileSize returns the size of a file, or 0 if the file does not exist.

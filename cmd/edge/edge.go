@@ -1,5 +1,5 @@
 // Package edge converts settings to the configuration of a collector, and compares its clock
-// with that of Redis. It is separate from cmd/assemble, so that the binary of the collector
+// with that of Redis and its hash key with those of the core. It is separate from cmd/assemble, so that the binary of the collector
 // does not contain the core.
 package edge
 

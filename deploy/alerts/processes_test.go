@@ -117,6 +117,10 @@ func scrapeProcesses(t *testing.T) scrapes {
 		if err != nil {
 			return nil, err
 		}
+		hashKey, err := edge.CompareHashKey(t.Context(), cfg.HashKeys, config.Cache, log, registry)
+		if err != nil {
+			return nil, err
+		}
 		c, err := collector.Open(config, log, registry)
 		if err != nil {
 			return nil, err
@@ -126,7 +130,7 @@ func scrapeProcesses(t *testing.T) scrapes {
 		go func() { served <- httpedge.Serve(server, metrics, nil) }()
 		clicks := listen(t)
 		return func(ctx context.Context) error {
-			return errors.Join(c.Run(ctx, clicks, tlsConfig), redisClock.Close(), server.Close(), <-served)
+			return errors.Join(c.Run(ctx, clicks, tlsConfig), hashKey.Close(), redisClock.Close(), server.Close(), <-served)
 		}, nil
 	})
 	found["collector"] = scrape(t, metrics)

@@ -4,11 +4,17 @@ import (
 	"bytes"
 	"encoding/base64"
 	"errors"
+	"log/slog"
 	"net/http"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/cmd/edge"
+	"github.com/tributary-hq/tributary/cmd/settings"
+	"github.com/tributary-hq/tributary/storage/clickstream"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 	"github.com/tributary-hq/tributary/storage/redistest"
 )
@@ -20,6 +26,24 @@ func TestHashKey_CanBeRotated(t *testing.T) {
 	t.Parallel()
 	shared := setup{database: pgtest.New(t), redis: redistest.New(t)}
 	before := start(t, shared)
+	next, strange := bytes.Repeat([]byte{10}, 32), bytes.Repeat([]byte{11}, 32)
+	wantCollectors := func(started, refused [][]byte) {
+		t.Helper()
+		eventually(t, waitTimeout, "the core has written the fingerprints of its hash keys", func() error {
+			for _, key := range started {
+				if err := compareHashKey(t, shared.redis, key); err != nil {
+					return err
+				}
+			}
+			for _, key := range refused {
+				if compareHashKey(t, shared.redis, key) == nil {
+					return errors.New("a collector with a wrong hash key starts")
+				}
+			}
+			return nil
+		})
+	}
+	wantCollectors([][]byte{hashKey}, [][]byte{next, strange})
 	f := before.newFixture(t, "test", object{"attributionWindowDays": 7})
 	first := f.click(t)
 	sale := purchase(first)
@@ -31,10 +55,10 @@ func TestHashKey_CanBeRotated(t *testing.T) {
 	link := unsubscribePath + unsubscribeToken(f.partner, affiliate.CategoryCommissions)
 	before.stop()
 
-	next := bytes.Repeat([]byte{10}, 32)
 	shared.env = map[string]string{"TRIBUTARY_HASH_KEY": base64.StdEncoding.EncodeToString(next) + "," + base64.StdEncoding.EncodeToString(hashKey)}
 	after := start(t, shared)
 	f.sys = after
+	wantCollectors([][]byte{hashKey, next}, [][]byte{strange})
 	after.clock.advance(30 * 24 * time.Hour)
 	renewal := purchase(first)
 	renewal["customer_id"], renewal["event_type"] = "c-1", "renewal"
@@ -61,4 +85,14 @@ func TestHashKey_CanBeRotated(t *testing.T) {
 	if after.count(t, "select count(*) from customers where ref = $1", ref) != 1 {
 		t.Error("the core has not hashed a new customer id with the first key")
 	}
+}
+
+// compareHashKey returns the error with which a collector with this hash key starts.
+func compareHashKey(t *testing.T, redisURL string, key []byte) error {
+	t.Helper()
+	compared, err := edge.CompareHashKey(t.Context(), settings.HashKeys{key}, clickstream.Endpoint{URL: redisURL}, slog.New(slog.DiscardHandler), prometheus.NewRegistry())
+	if err != nil {
+		return err
+	}
+	return compared.Close()
 }

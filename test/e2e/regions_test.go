@@ -49,6 +49,12 @@ func TestRegions_CutOffAndBack(t *testing.T) {
 	// Connected: the click is stored, and both regions share the limit of the key.
 	click := inFar(first).click(t)
 	eventually(t, waitTimeout, "the click of the region is stored", func() error { return attributed(first, click) })
+	eventually(t, waitTimeout, "the region has the fingerprints of the hash keys", func() error {
+		if compareHashKey(t, redis.URL, make([]byte, 32)) == nil {
+			return errors.New("a collector with a wrong hash key starts")
+		}
+		return compareHashKey(t, redis.URL, hashKey)
+	})
 	home, away := 0, 0
 	for range 2 * limit {
 		home += accepted(t, sys, first)
