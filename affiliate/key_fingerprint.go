@@ -53,6 +53,20 @@ func (k SettingKeys) Fingerprints() []KeyFingerprint {
 	return prints
 }
 
+// Stored reports whether the fingerprints of all keys are among the stored ones, and the first
+// key is the stored first one. Then Check returns no error, and nothing has to be stored.
+func (k SettingKeys) Stored(stored []KeyFingerprint) bool {
+	for _, key := range k.Fingerprints() {
+		same := func(known KeyFingerprint) bool {
+			return known.Setting == key.Setting && known.KeyID == key.KeyID && known.IsFirst == key.IsFirst && bytes.Equal(known.Fingerprint, key.Fingerprint)
+		}
+		if !slices.ContainsFunc(stored, same) {
+			return false
+		}
+	}
+	return true
+}
+
 // Check compares the keys with the stored fingerprints of the same setting. It returns an
 // error if a key has the id of another key. Unless the keys are replaceable, it also returns
 // an error if the key is missing that was the first one at the latest start: the newest
@@ -60,6 +74,9 @@ func (k SettingKeys) Fingerprints() []KeyFingerprint {
 func (k SettingKeys) Check(stored []KeyFingerprint) error {
 	current := k.Fingerprints()
 	for _, known := range stored {
+		if known.Setting != k.Setting {
+			continue
+		}
 		i := slices.IndexFunc(current, func(key KeyFingerprint) bool { return key.KeyID == known.KeyID })
 		switch {
 		case i >= 0 && !bytes.Equal(current[i].Fingerprint, known.Fingerprint):

@@ -3,6 +3,7 @@ package assemble
 import (
 	"context"
 	"encoding/base64"
+	"slices"
 	"strings"
 
 	"github.com/tributary-hq/tributary/affiliate"
@@ -40,16 +41,23 @@ func namedKeys(list string) []affiliate.SettingKey {
 	return keys
 }
 
-// CheckKeys compares keys with the fingerprints in the database, and then stores theirs. It
-// returns an error and stores nothing if the keys are wrong, see
-// affiliate.SettingKeys.Check. The first start on a database accepts any keys.
+// CheckKeys compares keys with the fingerprints in the database, and then stores theirs
+// unless they are stored already. It returns an error and stores nothing if the keys are
+// wrong, see affiliate.SettingKeys.Check. The first start on a database accepts any keys.
 func CheckKeys(ctx context.Context, store *postgres.Store, settings ...affiliate.SettingKeys) error {
+	stored, err := store.KeyFingerprints(ctx)
+	if err != nil {
+		return err
+	}
+	if !slices.ContainsFunc(settings, func(keys affiliate.SettingKeys) bool { return !keys.Stored(stored) }) {
+		return nil
+	}
 	return store.InTx(ctx, func(tx *postgres.Tx) error {
+		stored, err := tx.LockKeyFingerprints(ctx)
+		if err != nil {
+			return err
+		}
 		for _, keys := range settings {
-			stored, err := tx.LockKeyFingerprints(ctx, keys.Setting)
-			if err != nil {
-				return err
-			}
 			if err := keys.Check(stored); err != nil {
 				return err
 			}

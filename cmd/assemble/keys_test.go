@@ -2,6 +2,7 @@ package assemble_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/base64"
 	"log/slog"
 	"os"
@@ -124,4 +125,45 @@ func TestCheckKeys_ConcurrentStarts(t *testing.T) {
 		t.Errorf("%v cores started by their keys, want all %d with the keys of the first one", started, cores/2)
 	}
 	f.WantCount(1, "known keys", `select count(*) from key_fingerprints`)
+}
+
+// A start with the stored keys neither writes nor waits for a lock of the table.
+func TestCheckKeys_UnchangedKeysWriteNothing(t *testing.T) {
+	f := pgtest.Open(t, time.Now)
+	keys := settings.HashKeys{bytes.Repeat([]byte{1}, 32), bytes.Repeat([]byte{2}, 32)}
+	check := func(keys settings.HashKeys) error {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		return assemble.CheckKeys(ctx, f.Store, keys.SettingKeys())
+	}
+	versions := func() []string {
+		t.Helper()
+		return f.Texts(`select key_id || ' ' || is_first || ' ' || xmin || ' ' || ctid from key_fingerprints order by key_id`)
+	}
+	if err := check(keys); err != nil {
+		t.Fatal(err)
+	}
+	first := versions()
+	tx, err := f.SQL.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec(t.Context(), `lock table key_fingerprints in share row exclusive mode`); err != nil {
+		t.Fatal(err)
+	}
+	if err := check(keys); err != nil {
+		t.Errorf("a start with the stored keys while the table is locked: %v", err)
+	}
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := versions(); len(first) != 2 || !slices.Equal(got, first) {
+		t.Errorf("after a second start the rows are %q, want %q", got, first)
+	}
+	for _, changed := range []settings.HashKeys{{keys[1], keys[0]}, {keys[1], keys[0], bytes.Repeat([]byte{3}, 32)}} { // another order, and a further key
+		before := versions()
+		if err := check(changed); err != nil || slices.Equal(versions(), before) {
+			t.Errorf("a start with the changed list of %d keys returned %v and left the rows %q", len(changed), err, before)
+		}
+	}
 }

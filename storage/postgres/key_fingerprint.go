@@ -9,16 +9,24 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// LockKeyFingerprints returns the stored fingerprints of the keys of a setting. Until the
-// end of the transaction, it excludes other callers, for example a core that starts at the
-// same time.
-func (tx *Tx) LockKeyFingerprints(ctx context.Context, setting string) ([]affiliate.KeyFingerprint, error) {
+// KeyFingerprints returns the stored fingerprints of the keys of all settings.
+func (s *Store) KeyFingerprints(ctx context.Context) ([]affiliate.KeyFingerprint, error) {
+	return readKeyFingerprints(ctx, s.pool)
+}
+
+// LockKeyFingerprints returns the same as KeyFingerprints. Until the end of the transaction,
+// it excludes other callers, for example a core that starts at the same time.
+func (tx *Tx) LockKeyFingerprints(ctx context.Context) ([]affiliate.KeyFingerprint, error) {
 	const lock = `lock table key_fingerprints in share row exclusive mode`
-	const read = `select setting, key_id, fingerprint, is_first from key_fingerprints where setting = $1 order by key_id`
 	if _, err := tx.Exec(ctx, lock); err != nil {
 		return nil, fmt.Errorf("lock the fingerprints of keys: %w", err)
 	}
-	rows, _ := tx.Query(ctx, read, setting)
+	return readKeyFingerprints(ctx, tx)
+}
+
+func readKeyFingerprints(ctx context.Context, db Queryer) ([]affiliate.KeyFingerprint, error) {
+	const read = `select setting, key_id, fingerprint, is_first from key_fingerprints order by setting, key_id`
+	rows, _ := db.Query(ctx, read)
 	stored, err := pgx.CollectRows(rows, pgx.RowToStructByName[affiliate.KeyFingerprint])
 	if err != nil {
 		return nil, fmt.Errorf("read the fingerprints of keys: %w", err)
