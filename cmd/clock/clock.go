@@ -158,7 +158,8 @@ var errSlow = errors.New("the response took too long")
 // measure compares the clocks and returns the time by which the machine's clock is ahead. The
 // server has read its clock at an unknown time between request and response. If the current
 // anchor agrees with this interval, it stays, so that the time does not move back and forth by
-// the duration of the calls.
+// the duration of the calls. If the machine's clock agrees with it, that clock is exact as far
+// as this comparison can tell, so its time is used.
 func (c *Clock) measure(ctx context.Context) (time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -172,13 +173,15 @@ func (c *Clock) measure(ctx context.Context) (time.Duration, error) {
 	if uncertainty > timeout/2 {
 		return 0, errSlow
 	}
-	measured := anchor{server.UTC(), sent + uncertainty}
-	if a := c.anchor.Load(); a == nil || a.at(measured.elapsed).Sub(measured.server).Abs() > uncertainty {
-		c.anchor.Store(&measured)
-	}
-	offset := machine.Round(0).Sub(measured.at(received))
+	measured, next := anchor{server.UTC(), sent + uncertainty}, anchor{machine.UTC().Round(0), received}
+	offset := next.server.Sub(measured.at(received))
 	if offset.Abs() <= uncertainty {
 		offset = 0
+	} else {
+		next = measured
+	}
+	if a := c.anchor.Load(); a == nil || a.at(measured.elapsed).Sub(measured.server).Abs() > uncertainty {
+		c.anchor.Store(&next)
 	}
 	c.offset.Set(offset.Seconds())
 	if offset.Abs() > warnOffset {

@@ -64,8 +64,8 @@ func TestNow_IgnoresStepOfMachinesClock(t *testing.T) {
 		if got := testutil.ToFloat64(clock.offset); got != 1.5 || log.Len() > 0 {
 			t.Errorf("the offset is %v with the log %q, want 1.5 and no log", got, &log)
 		}
-		go clock.Run(t.Context())
 		m.ahead = 10 * time.Minute
+		go clock.Run(t.Context())
 		time.Sleep(interval + time.Second)
 		synctest.Wait()
 		if got := clock.Now(); !got.Equal(time.Now()) {
@@ -94,12 +94,34 @@ func TestRun_ComparesSoonAfterServerResponds(t *testing.T) {
 		if got := time.Until(clock.Now()).Round(time.Second); got != 10*time.Minute {
 			t.Errorf("without a server, the clock is %s ahead, want the machine's clock", got)
 		}
-		go clock.Run(t.Context())
 		reachable = true
+		go clock.Run(t.Context())
 		time.Sleep(firstInterval)
 		synctest.Wait()
 		if got := clock.Now(); !got.Equal(time.Now()) {
 			t.Errorf("the time is %s, want that of the server, %s", got, time.Now())
 		}
 	})
+}
+
+// If the response of the server takes long, the comparison is not exact. It must not move an
+// exact clock by half of this time.
+func TestCompare_KeepsMachinesTimeThatASlowResponseCannotRefute(t *testing.T) {
+	slow := func(context.Context) (time.Time, error) {
+		time.Sleep(200 * time.Millisecond)
+		return time.Now(), nil
+	}
+	for _, c := range []struct{ ahead, want time.Duration }{
+		{0, 0}, {90 * time.Millisecond, 90 * time.Millisecond}, {time.Second, 100 * time.Millisecond},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			clock := New((&machine{c.ahead}).now)
+			if err := clock.Compare(t.Context(), Server{"Redis", slow}, discard(), prometheus.NewRegistry()); err != nil {
+				t.Fatal(err)
+			}
+			if got := time.Until(clock.Now()); got != c.want {
+				t.Errorf("with a machine's clock that is %s ahead, the clock is %s ahead, want %s", c.ahead, got, c.want)
+			}
+		})
+	}
 }
