@@ -2,6 +2,7 @@
 package postgres
 
 import (
+	"bytes"
 	"context"
 	"net/url"
 	"os"
@@ -14,6 +15,7 @@ import (
 
 	landingstore "github.com/tributary-hq/tributary/landing/store"
 	"github.com/tributary-hq/tributary/storage/postgres"
+	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 	"github.com/tributary-hq/tributary/tools/servers"
 )
 
@@ -109,12 +111,14 @@ func TestRoles(t *testing.T) {
 			t.Fatalf("insert a row: %v, want %q", err, want)
 		}
 	}
-	logged, err := os.ReadFile(log.Name())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !strings.Contains(string(logged), "duplicate key value") || strings.Contains(string(logged), value) {
-		t.Errorf("the log of the server is\n%s\nwant the violation without %s", logged, value)
+	// The lines of the server pass through a pipe, so they arrive after its response.
+	var logged []byte
+	pgtest.Eventually(t, "the log has the violation", func() bool {
+		logged, err = os.ReadFile(log.Name())
+		return err != nil || bytes.Contains(logged, []byte("duplicate key value"))
+	})
+	if err != nil || strings.Contains(string(logged), value) {
+		t.Errorf("the log of the server is\n%s, %v\nwant the violation without %s", logged, err, value)
 	}
 	forms := as("tributary_landing", "tributary")
 	if err := landingstore.Migrate(t.Context(), forms); err != nil {

@@ -160,7 +160,8 @@ func (s *Store) partnerCommissionConditions(
 
 // partnerCommissionsSQL returns the statements for a page and for the total. The
 // statement for a page takes the arguments of where, and then the size and the offset of
-// the page. The statement for the total takes only the arguments of where.
+// the page. The statement for the total takes only the arguments of where. Every commission
+// has a conversion, but only a left join shows Postgres that no row is lost.
 func partnerCommissionsSQL(where conditions, order affiliate.CommissionOrder) (page, count string) {
 	direction := " desc"
 	if order.Ascending {
@@ -172,7 +173,7 @@ func partnerCommissionsSQL(where conditions, order affiliate.CommissionOrder) (p
 		from (select c.* from commissions c where ` + where.sql() + ` order by ` + sorted +
 		` limit ` + where.placeholder(1) + ` offset ` + where.placeholder(2) + `) c
 		join programs p on p.workspace_id = c.workspace_id and p.id = c.program_id
-		join conversions v on v.workspace_id = c.workspace_id and v.mode = c.mode and v.id = c.conversion_id
+		left join conversions v on v.workspace_id = c.workspace_id and v.mode = c.mode and v.id = c.conversion_id
 		left join links l on l.workspace_id = c.workspace_id and l.id = v.link_id
 		order by ` + sorted
 	return page, commissionTotalSQL(where, affiliate.MaxTotal)
