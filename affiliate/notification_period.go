@@ -103,6 +103,7 @@ func (s PartnerSummary) Text(month Period) string {
 	return fmt.Sprintf("%s: %s.", month.From.Format("January 2006"), strings.Join(parts, ", "))
 }
 
+// counted returns a number with its noun.
 func counted(n int64, noun string) string {
 	if n == 1 {
 		return "1 " + noun

@@ -2,7 +2,6 @@ package affiliate
 
 import (
 	"slices"
-	"strconv"
 	"strings"
 )
 
@@ -179,10 +178,10 @@ func (r Rules) RateText(own *Rate, currency string) string {
 		}
 	}
 	if months := r.Recurring.MaxMonths; months != nil {
-		text.WriteString(", for " + count(*months, "month"))
+		text.WriteString(", for " + counted(int64(*months), "month"))
 	}
 	if payments := r.Recurring.MaxPayments; payments != nil {
-		text.WriteString(", for at most " + count(*payments, "payment") + " of a customer")
+		text.WriteString(", for at most " + counted(int64(*payments), "payment") + " of a customer")
 	}
 	return text.String()
 }
@@ -196,11 +195,3 @@ func (r Rules) earningEvent() string {
 }
 
 func percentText(bps int64) string { return Percent(bps).String() + "%" }
-
-// count returns a number with its noun.
-func count(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return strconv.Itoa(n) + " " + noun + "s"
-}

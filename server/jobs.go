@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"math/rand/v2"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -79,4 +80,13 @@ func NewJobGauges(store JobQueues, queues []string, now func() time.Time) *Gauge
 		Gauge{"tributary_jobs_oldest_waiting_seconds", "Time since the oldest job that waits for a worker could run, by queue. 0 if none waits.", []string{"queue"}},
 		Gauge{"tributary_jobs_retrying", "Jobs that have failed and wait for their next attempt, by queue. At most 1,000 of a queue are counted.", []string{"queue"}},
 	)
+}
+
+// RetryAt returns the time of the next attempt of a job. now is the time of Postgres, with
+// which River compares the result, and delays are the times between two attempts. The delay
+// varies by a tenth in both directions, so that the jobs of an outage do not all run at the
+// same time.
+func RetryAt(now time.Time, delays []time.Duration, attempt int) time.Time {
+	delay := delays[max(0, min(attempt, len(delays))-1)]
+	return now.Add(delay*9/10 + rand.N(delay/5)) //nolint:gosec // not security relevant
 }

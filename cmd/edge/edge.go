@@ -1,6 +1,6 @@
 // Package edge converts settings to the configuration of a collector, and compares its clock
-// with that of Redis and its hash key with those of the core. It is separate from cmd/assemble, so that the binary of the collector
-// does not contain the core.
+// with that of Redis and its hash key with those of the core. It is separate from
+// cmd/assemble, so that the binary of the collector does not contain the core.
 package edge
 
 import (

@@ -31,7 +31,7 @@ func TestUpdateCustomer_FindsReferencesOfAllHashKeys(t *testing.T) {
 		})
 	}
 	if _, err := update(); !errors.Is(err, affiliate.Refuse(affiliate.ReasonNotFound)) {
-		t.Fatalf("a customer who is not stored: %v, want NOT_FOUND", err)
+		t.Fatalf("an unknown customer: %v, want NOT_FOUND", err)
 	}
 	for i, ref := range []string{refs[1], refs[0]} {
 		shop.Exec(`insert into customers (workspace_id, mode, ref, created_at) values ($1, $2, $3, $4)`,

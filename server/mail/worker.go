@@ -5,13 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"time"
 
 	"github.com/riverqueue/river"
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/mail"
+	"github.com/tributary-hq/tributary/server"
 )
 
 const (
@@ -76,11 +76,9 @@ func NewWorker(c WorkerConfig) *Worker {
 // Timeout returns the time limit of one attempt.
 func (*Worker) Timeout(*river.Job[affiliate.SendMail]) time.Duration { return jobTimeout }
 
-// NextRetry returns the time of the next attempt. The delay varies by a tenth in both
-// directions, so that the mails of an outage are not all sent at the same time.
+// NextRetry returns the time of the next attempt.
 func (w *Worker) NextRetry(job *river.Job[affiliate.SendMail]) time.Time {
-	delay := retryDelays[max(0, min(job.Attempt, len(retryDelays))-1)]
-	return w.ServerTime().Add(delay*9/10 + rand.N(delay/5)) //nolint:gosec // not security relevant
+	return server.RetryAt(w.ServerTime(), retryDelays[:], job.Attempt)
 }
 
 // Work makes one attempt to send a mail. It returns an error if another attempt follows.

@@ -143,11 +143,13 @@ func (s *Service) sendInvites(
 	if err := s.invitations.Admit(ctx, tx, e.Email); err != nil {
 		return err
 	}
+	rate, link, err := termsOf(ctx, tx, program, e.Group, code)
+	if err != nil {
+		return err
+	}
 	send := func(mail affiliate.Mail, token string) error {
 		mail.Facts.ProgramName, mail.Facts.WorkspaceName, mail.Facts.InviterName = program.Name, workspaceName, inviterName
-		if err := addTerms(ctx, tx, &mail.Facts, program, e.Group, code); err != nil {
-			return err
-		}
+		mail.Facts.Rate, mail.Facts.Link = rate, link
 		mail.Secret = s.seal.SealMailToken(mail.ID, token)
 		return tx.SendMail(ctx, mail)
 	}

@@ -85,24 +85,23 @@ func (s *Service) mailInvite(
 	if mail.Facts.WorkspaceName, mail.Facts.InviterName, err = tx.NamesForMail(ctx, invite.Scope.Workspace, invite.InvitedBy); err != nil {
 		return err
 	}
-	if err := addTerms(ctx, tx, &mail.Facts, program, invite.Group, invite.ReferralCode); err != nil {
+	if mail.Facts.Rate, mail.Facts.Link, err = termsOf(ctx, tx, program, invite.Group, invite.ReferralCode); err != nil {
 		return err
 	}
 	return tx.SendMail(ctx, mail)
 }
 
-// addTerms adds the rate of the programme or the group in words, and the link of a
-// participant with a referral code. It adds no link if the code is empty.
-func addTerms(ctx context.Context, tx Tx, facts *affiliate.MailFacts, program affiliate.Program, group *affiliate.GroupID, code string) error {
+// termsOf returns the rate of the programme or the group in words, and the link of a
+// participant with a referral code. The link is empty if the code is empty.
+func termsOf(ctx context.Context, tx Tx, program affiliate.Program, group *affiliate.GroupID, code string) (rate, link string, err error) {
 	own, err := tx.GroupRate(ctx, program.Scope, program.ID, group)
 	if err != nil {
-		return err
+		return "", "", err
 	}
-	facts.Rate = program.Rules.RateText(own, program.Currency)
 	if code != "" {
-		facts.Link = program.ReferralURL(code)
+		link = program.ReferralURL(code)
 	}
-	return nil
+	return program.Rules.RateText(own, program.Currency), link, nil
 }
 
 // ListParticipantInvites returns one page of a programme's open invitations, newest

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"math/rand/v2"
 	"time"
 
 	"github.com/riverqueue/river"
@@ -65,15 +64,13 @@ func (*applyWorker) Timeout(*river.Job[affiliate.ApplyProcessorEvent]) time.Dura
 	return applyTimeout
 }
 
-// NextRetry returns the time of the next attempt. The delay varies by a tenth in both
-// directions, so that the events of an outage are not all applied at the same time.
+// NextRetry returns the time of the next attempt.
 func (w *applyWorker) NextRetry(job *river.Job[affiliate.ApplyProcessorEvent]) time.Time {
 	return w.service.nextRetry(job.Attempt)
 }
 
 func (s *Service) nextRetry(attempt int) time.Time {
-	delay := retryDelays[max(0, min(attempt, len(retryDelays))-1)]
-	return s.ServerTime().Add(delay*9/10 + rand.N(delay/5)) //nolint:gosec // not security relevant
+	return server.RetryAt(s.ServerTime(), retryDelays[:], attempt)
 }
 
 func (w *applyWorker) Work(ctx context.Context, job *river.Job[affiliate.ApplyProcessorEvent]) error {

@@ -200,15 +200,8 @@ func commissionDetail(
 // ProgramOfCommission returns the programme of a commission. Errors: NOT_FOUND.
 func (s *Store) ProgramOfCommission(ctx context.Context, scope affiliate.Scope, id affiliate.CommissionID) (affiliate.ProgramID, error) {
 	const read = `select program_id from commissions where workspace_id = $1 and mode = $2 and id = $3`
-	rows, _ := s.pool.Query(ctx, read, scope.Workspace, scope.Mode, id)
-	program, err := pgx.CollectExactlyOneRow(rows, pgx.RowTo[affiliate.ProgramID])
-	if errors.Is(err, pgx.ErrNoRows) {
-		return program, affiliate.Refuse(affiliate.ReasonNotFound)
-	}
-	if err != nil {
-		return program, fmt.Errorf("programme of a commission: %w", err)
-	}
-	return program, nil
+	row, err := OneRow[struct{ ProgramID affiliate.ProgramID }](s.pool.Query(ctx, read, scope.Workspace, scope.Mode, id))
+	return row.ProgramID, err
 }
 
 // ProgramScope returns the workspace and mode of any programme. The statement does not

@@ -191,9 +191,9 @@ func readCommissions(
 
 // commissionPageSQL returns the statement for a page. The arguments of the statement are
 // the arguments of where, the size of the page and the offset of the page. The statement
-// reads the names of programmes, partners and reviewers only for the rows of the page. Only the order
-// by partner needs the partner's name of every row. The names and addresses of partners are
-// the participants' copies, which an erasure replaces by the pseudonym.
+// reads the names of programmes, partners and reviewers only for the rows of the page. Only
+// the order by partner needs the partner's name of every row. The names and addresses of
+// partners are the participants' copies, which an erasure replaces by the pseudonym.
 func commissionPageSQL(where conditions, order affiliate.CommissionOrder) string {
 	from, sort := "commissions c", commissionSortOf(order)
 	if order.By == affiliate.SortPartnerName {

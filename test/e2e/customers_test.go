@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// testCustomerLabels checks how merchants name their customers, and that nobody else reads
-// the names.
+// testCustomerLabels sets, changes and erases the label of a customer. Only the merchant may
+// read it.
 func testCustomerLabels(t *testing.T, sys *system) {
 	f := sys.newFixture(t, "test", manualApprovalRules())
 	server, other := sys.client().withCredential(f.secretKey), sys.newFixture(t, "test", nil)
