@@ -224,7 +224,7 @@ func (c *Collector) countVisitor(ctx context.Context, caller apiCaller, addr net
 // client's address, so a client cannot avoid the limit with invented keys.
 func (c *Collector) countRequest(ctx context.Context, caller apiCaller, addr netip.Addr) ratelimit.Result {
 	if caller.status == keyValid {
-		return c.limits.Take(ctx, ratelimit.Zone{Name: zoneTracking, Limit: c.limit, Regional: true}, caller.subject)
+		return c.limits.Take(ctx, ratelimit.Zone{Name: zoneTracking, Limit: c.limit}, caller.subject)
 	}
 	return c.limits.Take(ctx, ratelimit.Zone{Name: zoneAddress, Limit: c.limit}, httpedge.LimitSubject(addr))
 }

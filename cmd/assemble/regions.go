@@ -4,7 +4,7 @@ import (
 	"context"
 	"crypto/x509"
 	"fmt"
-	"log/slog"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
@@ -13,20 +13,22 @@ import (
 	"github.com/tributary-hq/tributary/server/ingest"
 	"github.com/tributary-hq/tributary/storage/clickstream"
 	edge "github.com/tributary-hq/tributary/storage/directory"
-	"github.com/tributary-hq/tributary/storage/ratelimit"
 )
 
+// reachInterval is the time between two checks of whether a region can be reached.
+const reachInterval = 5 * time.Second
+
 // region is what the core does for a region other than the home region: it reads the click
-// stream, keeps the edge directory up to date, and lends tokens of the rate limits. The
-// core's requests and jobs never wait for the region.
+// stream and keeps the edge directory up to date. The core's requests and jobs never wait for
+// the region.
 type region struct {
 	name string
 	// The clients of the Redis of the region, one for each use.
-	stream, blocking, directory, limits redis.UniversalClient
+	stream, blocking, directory redis.UniversalClient
 
 	ingester *ingest.Ingester
 	keeper   *keeper
-	exchange *ratelimit.Exchange
+	reached  prometheus.Gauge
 }
 
 func (c *Core) connectRegions(roots func() *x509.CertPool) error {
@@ -35,7 +37,7 @@ func (c *Core) connectRegions(roots func() *x509.CertPool) error {
 		c.regions = append(c.regions, r)
 		endpoint := c.cfg.Region(configured, roots)
 		var err error
-		for _, client := range []*redis.UniversalClient{&r.stream, &r.directory, &r.limits} {
+		for _, client := range []*redis.UniversalClient{&r.stream, &r.directory} {
 			if *client, err = clickstream.Connect(endpoint); err != nil {
 				return fmt.Errorf("TRIBUTARY_REGIONS: region %s: %w", r.name, err)
 			}
@@ -47,25 +49,20 @@ func (c *Core) connectRegions(roots func() *x509.CertPool) error {
 	return nil
 }
 
-// buildRegions creates the keepers and the exchanges of the other regions. config is the
+// buildRegions creates the keepers and the metrics of the other regions. config is the
 // configuration of the keeper of the home region.
 func (c *Core) buildRegions(config directory.Config) {
 	reached := prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "tributary_region_reached_timestamp_seconds",
-		Help: "Time at which this core last exchanged rate limits with the Redis of another region, in Unix time; 0 if it has not reached the region since its start.",
+		Help: "Time at which the Redis of another region last responded to this core, in Unix time; 0 if it has not responded since the start of the core.",
 	}, []string{"region"})
 	c.registry.MustRegister(reached)
 	for _, r := range c.regions {
-		log := c.log.With("region", r.name)
-		config.Log = log
+		config.Log = c.log.With("region", r.name)
 		r.keeper = directory.New(c.store, edge.NewWriter(r.directory), config)
-		gauge := reached.WithLabelValues(r.name)
-		r.exchange = ratelimit.NewExchange(ratelimit.ExchangeConfig{
-			Region: r.name, Home: c.limits, Away: r.limits, Regions: len(c.regions) + 1, Limit: c.cfg.Tracking,
-			Reached: gauge.SetToCurrentTime, Log: log, Now: c.now,
-		})
+		r.reached = reached.WithLabelValues(r.name)
 		c.registry.MustRegister(clickstream.PoolCollector{
-			r.name + "_stream": r.stream, r.name + "_stream_blocking": r.blocking, r.name + "_directory": r.directory, r.name + "_limits": r.limits,
+			r.name + "_stream": r.stream, r.name + "_stream_blocking": r.blocking, r.name + "_directory": r.directory,
 		})
 	}
 }
@@ -85,18 +82,9 @@ func (c *Core) regionParts() map[string]func(context.Context) error {
 	for _, r := range c.regions {
 		parts["ingestion from "+r.name] = func(ctx context.Context) error { r.ingester.Run(ctx); return nil }
 		parts["directory of "+r.name] = r.keeper.Keep
-		parts["limits of "+r.name] = func(ctx context.Context) error { r.exchange.Run(ctx); return nil }
+		parts["reachability of "+r.name] = func(ctx context.Context) error { r.measureReachability(ctx); return nil }
 		parts["durability of "+r.name] = func(ctx context.Context) error {
 			clickstream.CheckDurability(ctx, r.stream, c.log.With("region", r.name))
-			<-ctx.Done()
-			return nil
-		}
-	}
-	if len(c.regions) == 0 {
-		parts["limits of one region"] = func(ctx context.Context) error {
-			if err := ratelimit.UseOneRegion(ctx, c.limits); err != nil {
-				c.log.LogAttrs(ctx, slog.LevelWarn, "the collectors may still divide the rate limits between regions", slog.Any("error", err))
-			}
 			<-ctx.Done()
 			return nil
 		}
@@ -104,8 +92,25 @@ func (c *Core) regionParts() map[string]func(context.Context) error {
 	return parts
 }
 
+// measureReachability sets the metric of the region each time its Redis responds, until ctx
+// ends.
+func (r *region) measureReachability(ctx context.Context) {
+	ticker := time.NewTicker(reachInterval)
+	defer ticker.Stop()
+	for {
+		if r.stream.Ping(ctx).Err() == nil {
+			r.reached.SetToCurrentTime()
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
+}
+
 func (r *region) close() {
-	for _, client := range []redis.UniversalClient{r.stream, r.blocking, r.directory, r.limits} {
+	for _, client := range []redis.UniversalClient{r.stream, r.blocking, r.directory} {
 		if client != nil {
 			_ = client.Close()
 		}

@@ -19,8 +19,6 @@ type Regions struct {
 	RegionRedis clickstream.Kind `env:"TRIBUTARY_REGION_REDIS" envDefault:"single"`
 	// HomeRegion is the name of the home region in metrics and logs.
 	HomeRegion string `env:"TRIBUTARY_HOME_REGION" envDefault:"home"`
-	// Tracking is Collector.Tracking. It must be the same in cores and collectors.
-	Tracking int64 `env:"TRIBUTARY_LIMIT_TRACKING" envDefault:"1000"`
 	// RegionShards is the number of streams in the Redis of each other region.
 	RegionShards int
 }
@@ -30,10 +28,6 @@ type Region struct{ Name, URL string }
 
 // RegionList is a list of regions, `name=URL`, separated by spaces or line ends.
 type RegionList []Region
-
-// maxRegions is the maximum number of regions, with the home region. Each region takes a
-// fortieth of a limit as its reserve.
-const maxRegions = 10
 
 var regionName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,31}$`)
 
@@ -63,20 +57,16 @@ func (l *RegionList) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Region returns the address of the Redis of a region. It is used for the click stream, the
-// edge directory and the rate limits of the region.
+// Region returns the address of the Redis of a region.
 func (r *Regions) Region(of Region, roots func() *x509.CertPool) clickstream.Endpoint {
 	return clickstream.Endpoint{URL: of.URL, Kind: r.RegionRedis, Roots: roots, Far: true}
 }
 
 // faults returns what is wrong. home are the URLs of the Redis of the home region.
 func (r *Regions) faults(home ...string) []error {
-	faults := checkPositive("TRIBUTARY_LIMIT_TRACKING", r.Tracking)
+	var faults []error
 	if !regionName.MatchString(r.HomeRegion) {
 		faults = append(faults, fmt.Errorf("TRIBUTARY_HOME_REGION: %w", errRegionName))
-	}
-	if len(r.Others) >= maxRegions {
-		faults = append(faults, fmt.Errorf("TRIBUTARY_REGIONS: must have at most %d regions", maxRegions-1))
 	}
 	for _, other := range r.Others {
 		if other.Name == r.HomeRegion {

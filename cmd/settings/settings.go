@@ -315,7 +315,7 @@ type Collector struct {
 	Traces
 	Log
 	Listen string `env:"TRIBUTARY_COLLECTOR_LISTEN" envDefault:"127.0.0.1:8081"`
-	// Tracking is the maximum number of clicks in any 60 seconds per public key.
+	// Tracking is the maximum number of clicks in any 60 seconds per public key, in each region.
 	Tracking int64 `env:"TRIBUTARY_LIMIT_TRACKING" envDefault:"1000"`
 	// Visitor is the maximum number of clicks in any 60 seconds per public key and client
 	// address, at one collector. 0 means no limit.

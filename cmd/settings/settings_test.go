@@ -107,6 +107,17 @@ func TestLimitTimeout_HasBounds(t *testing.T) {
 	}
 }
 
+func TestCollectorLimits_HaveBounds(t *testing.T) {
+	for line, want := range map[string]string{
+		"TRIBUTARY_LIMIT_TRACKING=0":          "TRIBUTARY_LIMIT_TRACKING: must be at least 1",
+		"TRIBUTARY_LIMIT_TRACKING_ADDRESS=-1": "TRIBUTARY_LIMIT_TRACKING_ADDRESS: must be at least 0",
+	} {
+		if _, err := settings.Parse[settings.Collector](collectorEnviron(singleURL, line)); err == nil || err.Error() != want {
+			t.Errorf("%s: got the error %v, want %q", line, err, want)
+		}
+	}
+}
+
 func TestParse_ReadsSecretsFromFiles(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "hash")
 	if err := os.WriteFile(path, []byte(hashKey+"\n"), 0o600); err != nil {

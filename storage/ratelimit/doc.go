@@ -26,6 +26,11 @@
 // the processes are not corrected. A difference of one second makes the window inexact by
 // one second.
 //
+// Each region has its own Redis, so a limit of the collectors applies in each region
+// separately. If the requests of a subject reach R regions, all regions together admit at
+// most R·N of them in any period. If a region is cut off from the others, its limits do not
+// change.
+//
 // In Redis, the key of a window is an HMAC of its subject. Therefore dumps and
 // append-only files contain no IP addresses and no API keys.
 package ratelimit
@@ -35,6 +40,8 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"log/slog"
+	"net/http"
+	"strconv"
 	"sync"
 	"time"
 
@@ -50,9 +57,6 @@ type Zone struct {
 	Window time.Duration
 	// LocalLimit replaces Limit while Redis does not respond. 0 means Limit.
 	LocalLimit int64
-	// Regional means that Limit is the limit of all regions together, if there are several
-	// (Exchange). Only a Lease supports it.
-	Regional bool
 }
 
 // bucketMs returns the length of a bucket in ms.
@@ -74,6 +78,32 @@ type Result struct {
 	// ResetAfter is the time until the window is empty if no more requests arrive. The
 	// value is in whole seconds, rounded up.
 	ResetAfter time.Duration
+}
+
+// SetHeaders sets the headers RateLimit-Policy and RateLimit
+// (draft-ietf-httpapi-ratelimit-headers). If the request was refused, it also sets
+// Retry-After. The parameter t of RateLimit is the time until the window is empty. If the
+// request was refused, t is equal to Retry-After.
+func (r Result) SetHeaders(h http.Header, zone string) {
+	var buffer [64]byte
+	name := append(append(append(buffer[:0], '"'), zone...), '"')
+	policy := strconv.AppendInt(append(name, ";q="...), r.Limit, 10)
+	h["Ratelimit-Policy"] = []string{string(append(policy, ";w=60"...))}
+	reset := r.ResetAfter
+	if !r.Allowed {
+		reset = r.RetryAfter
+	}
+	state := strconv.AppendInt(append(name, ";r="...), r.Remaining, 10)
+	state = strconv.AppendInt(append(state, ";t="...), int64(reset/time.Second), 10)
+	h["Ratelimit"] = []string{string(state)}
+	if !r.Allowed {
+		h["Retry-After"] = []string{r.RetryAfterSeconds()}
+	}
+}
+
+// RetryAfterSeconds returns RetryAfter as the value of the Retry-After header.
+func (r Result) RetryAfterSeconds() string {
+	return strconv.FormatInt(int64(r.RetryAfter/time.Second), 10)
 }
 
 const (
@@ -136,22 +166,20 @@ func windowKey(hashKey []byte, zone, subject string) string {
 //
 // The arguments are the current time in ms, the limit, the requested number of tokens,
 // the number of buckets in the window, the length of a bucket in ms, and the name of the
-// holder. A Lease also sends its
-// whole row, and the script replaces the stored row by it. If a version follows the row, the
-// tokens that the home region has lent (Exchange) are added to the limit, unless they were
-// lent before this version. The field "lent" contains two numbers of four bytes: the version
-// and the tokens. If a later call has written
-// the stored row, the script changes nothing: this call has arrived late, and its caller
-// no longer waits for the result. The client of a Cluster may send a call twice. Because
-// the second call replaces the row with the same row, its tokens count once.
+// holder. A Lease also sends its whole row, and the script replaces the stored row by it. If
+// a later call has written the stored row, the script changes nothing: this call has arrived
+// late, and its caller no longer waits for the result. The client of a Cluster may send a
+// call twice. Because the second call replaces the row with the same row, its tokens count
+// once.
 //
-// The script returns the number of granted tokens, the sum of the window after the grant, the time in ms until one more token is free (0 if all requested tokens were granted)
-// the time in ms until the window is empty, and the number of lent tokens.
+// The script returns the number of granted tokens, the sum of the window after the grant,
+// the time in ms until one more token is free (0 if all requested tokens were granted), and
+// the time in ms until the window is empty.
 var acquireScript = redis.NewScript(`
 local now, limit, want, span, length = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local holder, sent = ARGV[6], ARGV[7]
 local current = math.floor(now / length)
-local rows, total, newest, lent = {}, 0, current - span, 0
+local rows, total, newest = {}, 0, current - span
 -- take removes the buckets of a row that have left the window and adds the other buckets
 -- to total. It returns the number of the call that wrote the row, the sum of the remaining
 -- buckets and these buckets.
@@ -170,12 +198,7 @@ local function take(row)
 end
 local stored, own = redis.call('HGETALL', KEYS[1]), sent
 for i = 1, #stored, 2 do
-  if stored[i] == 'lent' then
-    local version, tokens = struct.unpack('>I4I4', stored[i + 1])
-    if ARGV[8] and version >= tonumber(ARGV[8]) then
-      lent, limit = tokens, limit + tokens
-    end
-  elseif stored[i] ~= holder then
+  if stored[i] ~= holder then
     local _, _, buckets = take(stored[i + 1])
     if buckets == '' then
       redis.call('HDEL', KEYS[1], stored[i])
@@ -184,7 +207,7 @@ for i = 1, #stored, 2 do
   elseif not sent then
     own = stored[i + 1]
   elseif struct.unpack('>I4', stored[i + 1]) > struct.unpack('>I4', sent) then
-    return {0, limit, 0, 0, lent}
+    return {0, limit, 0, 0}
   end
 end
 local number, sum, buckets = 0, 0, ''
@@ -214,9 +237,7 @@ if granted > 0 or sent then
     redis.call('HDEL', KEYS[1], holder)
   else
     redis.call('HSET', KEYS[1], holder, struct.pack('>I4I4', number, sum) .. buckets)
-    if redis.call('PTTL', KEYS[1]) < (span + 1) * length then -- the row of another region may need longer
-      redis.call('PEXPIRE', KEYS[1], (span + 1) * length)
-    end
+    redis.call('PEXPIRE', KEYS[1], (span + 1) * length)
   end
 end
 local retry = 0
@@ -239,7 +260,7 @@ if granted < want then
     end
   end
 end
-return {granted, total, retry, (newest + span) * length - now, lent}
+return {granted, total, retry, (newest + span) * length - now}
 `)
 
 // seconds rounds milliseconds up to whole seconds, at least one.

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
@@ -48,11 +47,6 @@ type Lease struct {
 	// pauseUntil is the time until which no call is made, because Redis has not
 	// responded.
 	pauseUntil time.Time
-	// marks are the keys of the windows for which this region needs more tokens than its
-	// reserve.
-	marks map[string]struct{}
-
-	region atomic.Pointer[region] // nil if there is one region
 }
 
 type subjectKey struct{ zone, subject string }
@@ -115,12 +109,12 @@ type subject struct {
 }
 
 // NewLease returns a Lease. The client must come from clickstream.Connect. If it is nil, the
-// limits apply to the requests of this process alone. If Run is not
-// called, the unused tokens of a subject are returned only with its next call.
+// limits apply to the requests of this process alone. If Run is not called, the unused tokens
+// of a subject are returned only with its next call.
 func NewLease(client redis.UniversalClient, opt Options) *Lease {
 	opt.setDefaults()
 	subjects, _ := simplelru.NewLRU[subjectKey, *subject](maxSubjects, nil) // fails only if the size is not positive
-	return &Lease{client: client, opt: opt, holder: ":" + rand.Text()[:10], subjects: subjects, marks: make(map[string]struct{})}
+	return &Lease{client: client, opt: opt, holder: ":" + rand.Text()[:10], subjects: subjects}
 }
 
 // Take counts one request of the subject with the given name, or refuses it.
@@ -169,9 +163,8 @@ func (l *Lease) call(ctx context.Context, s *subject, now time.Time, tokens int6
 	s.rowOutdated = false
 	s.calls++
 	limit, row := s.zone.Limit, s.row()
-	here, lent := l.limitHere(s.zone)
 	s.mu.Unlock()
-	got, err := l.opt.acquire(ctx, l.client, s.key, now.UnixMilli(), here, tokens, leaseSpan, leaseBucketMs, s.holder, row, lent)
+	got, err := l.opt.acquire(ctx, l.client, s.key, now.UnixMilli(), limit, tokens, leaseSpan, leaseBucketMs, s.holder, row)
 	s.mu.Lock()
 	s.callDone = nil
 	close(returned)
@@ -181,11 +174,7 @@ func (l *Lease) call(ctx context.Context, s *subject, now time.Time, tokens int6
 		l.pause(now, s.zone.Name, err)
 		return
 	}
-	if lent && (got.lent > 0 || 2*got.sum > here) {
-		l.mark(s.key)
-	}
-	// Tokens that this region must not use are counted as used.
-	s.sum, s.reset = got.sum+limit-here-got.lent, got.reset
+	s.sum, s.reset = got.sum, got.reset
 	switch {
 	case tokens == 0:
 	case got.granted == 0:
@@ -232,9 +221,6 @@ func (l *Lease) decideLocally(s *subject, now time.Time) Result {
 	limit := s.zone.Limit
 	if s.zone.LocalLimit > 0 {
 		limit = s.zone.LocalLimit
-	}
-	if r := l.region.Load(); r != nil && s.zone.Regional {
-		limit = min(limit, r.cutOffLimit(limit))
 	}
 	if s.used.total >= limit {
 		return s.refuse(now, limit)
@@ -287,14 +273,8 @@ func (l *Lease) subject(zone Zone, name string) *subject {
 }
 
 // Run returns the unused tokens of expired blocks until ctx ends. Then it returns all
-// unused tokens. If there are several regions, Run also exchanges with the cores what they
-// need to know (Exchange).
+// unused tokens.
 func (l *Lease) Run(ctx context.Context) {
-	if l.client != nil {
-		var background sync.WaitGroup
-		background.Go(func() { l.followRegion(ctx) })
-		defer background.Wait()
-	}
 	ticker := time.NewTicker(sweepInterval)
 	defer ticker.Stop()
 	for {

@@ -217,7 +217,7 @@ func TestLease_IgnoresCallThatArrivesLate(t *testing.T) {
 	s := lease.subject(tracking, "a")
 	lateRow := s.row()
 	burst([]*Lease{lease}, "a", 895)
-	got, err := lease.opt.acquire(t.Context(), client, s.key, c.now().UnixMilli(), tracking.Limit, 12, leaseSpan, leaseBucketMs, s.holder, lateRow, false)
+	got, err := lease.opt.acquire(t.Context(), client, s.key, c.now().UnixMilli(), tracking.Limit, 12, leaseSpan, leaseBucketMs, s.holder, lateRow)
 	if err != nil || got.granted != 0 {
 		t.Fatalf("the late call returned %d tokens, %v, want 0", got.granted, err)
 	}
@@ -237,7 +237,7 @@ func TestLease_CallThatIsSentTwiceCountsOnce(t *testing.T) {
 	s.calls++
 	row := s.row()
 	for range 2 {
-		got, err := lease.opt.acquire(t.Context(), client, s.key, c.now().UnixMilli(), tracking.Limit, 12, leaseSpan, leaseBucketMs, s.holder, row, false)
+		got, err := lease.opt.acquire(t.Context(), client, s.key, c.now().UnixMilli(), tracking.Limit, 12, leaseSpan, leaseBucketMs, s.holder, row)
 		if err != nil || got.granted != 12 || got.sum != 24 {
 			t.Errorf("the call returned %d tokens, the sum %d and the error %v, want 12 and 24", got.granted, got.sum, err)
 		}

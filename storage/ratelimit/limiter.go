@@ -3,9 +3,7 @@ package ratelimit
 import (
 	"context"
 	"errors"
-	"strconv"
 	"sync"
-	"time"
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 	"github.com/redis/go-redis/v9"
@@ -109,7 +107,7 @@ func (l *Limiter) makeCall(ctx context.Context, zone Zone, key string, call *sha
 	call.started = true
 	l.mu.Unlock()
 	nowMs := l.opt.Now().UnixMilli()
-	call.acquisition, call.err = l.opt.acquire(ctx, l.client, key, nowMs, zone.Limit, call.requests, span, zone.bucketMs(), "", nil, false)
+	call.acquisition, call.err = l.opt.acquire(ctx, l.client, key, nowMs, zone.Limit, call.requests, span, zone.bucketMs(), "", nil)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if call.granted > 0 {
@@ -125,13 +123,12 @@ var (
 )
 
 // acquisition is the result of acquireScript. The times are in ms.
-type acquisition struct{ granted, sum, retry, reset, lent int64 }
+type acquisition struct{ granted, sum, retry, reset int64 }
 
 // acquire requests tokens from the shared window with the given key: it runs
 // acquireScript. The given row replaces the stored row of the holder. If row is nil, the
-// script adds the granted tokens to the stored row. If lent is true, the tokens that the
-// home region has lent are added to the limit.
-func (o *Options) acquire(ctx context.Context, client redis.UniversalClient, key string, nowMs, limit, tokens, span, bucketMs int64, holder string, row []byte, lent bool) (acquisition, error) {
+// script adds the granted tokens to the stored row.
+func (o *Options) acquire(ctx context.Context, client redis.UniversalClient, key string, nowMs, limit, tokens, span, bucketMs int64, holder string, row []byte) (acquisition, error) {
 	if client == nil {
 		return acquisition{}, errNoRedis
 	}
@@ -141,15 +138,12 @@ func (o *Options) acquire(ctx context.Context, client redis.UniversalClient, key
 	args := []any{nowMs, limit, tokens, span, bucketMs, holder}
 	if row != nil {
 		args = append(args, row)
-		if lent {
-			args = append(args, versionAt(time.UnixMilli(nowMs))-lentLifetime)
-		}
 	}
 	reply, err := acquireScript.Run(ctx, client, []string{key}, args...).Int64Slice()
 	if err != nil {
 		return acquisition{}, err
 	}
-	return acquisition{reply[0], reply[1], reply[2], reply[3], reply[4]}, nil
+	return acquisition{reply[0], reply[1], reply[2], reply[3]}, nil
 }
 
 // localWindowFull reports whether the local window of a key is full. If it is full,
@@ -199,9 +193,4 @@ func (l *Limiter) window(zone Zone, key string) *window {
 		l.local.Add(key, w)
 	}
 	return w
-}
-
-// RetryAfterSeconds returns RetryAfter as the value of the Retry-After header.
-func (r Result) RetryAfterSeconds() string {
-	return strconv.FormatInt(int64(r.RetryAfter/time.Second), 10)
 }

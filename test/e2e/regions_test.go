@@ -5,6 +5,8 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -18,16 +20,16 @@ import (
 // than the core is configured with.
 func TestRegions_CutOffAndBack(t *testing.T) {
 	t.Parallel()
-	const limit = 200 // a third of it is the region's own part, a fortieth is its reserve
+	const limit = 100
 	redis := redistest.Start(t)
 	throughNetwork, network := startProxy(t, redis.URL)
-	sys := start(t, setup{env: map[string]string{"TRIBUTARY_REGIONS": "far=" + throughNetwork + " gone=redis://127.0.0.1:1/0", "TRIBUTARY_LIMIT_TRACKING": "200"}, separateProcesses: true})
+	sys := start(t, setup{env: map[string]string{"TRIBUTARY_REGIONS": "far=" + throughNetwork + " gone=redis://127.0.0.1:1/0", "TRIBUTARY_LIMIT_TRACKING": strconv.Itoa(limit)}, separateProcesses: true})
 	far := *sys
 	listener := listen(t)
 	far.edge = address(listener)
 	env := map[string]string{
 		"TRIBUTARY_REDIS_URL": redis.URL, "TRIBUTARY_HASH_KEY": base64.StdEncoding.EncodeToString(hashKey),
-		"TRIBUTARY_ALLOW_HTTP": "true", "TRIBUTARY_SHUTDOWN_DELAY": "0s", "TRIBUTARY_LIMIT_TRACKING": "200", "TRIBUTARY_LIMIT_TRACKING_ADDRESS": "0", "TRIBUTARY_JOURNAL_DIR": t.TempDir(),
+		"TRIBUTARY_ALLOW_HTTP": "true", "TRIBUTARY_SHUTDOWN_DELAY": "0s", "TRIBUTARY_LIMIT_TRACKING": strconv.Itoa(limit), "TRIBUTARY_LIMIT_TRACKING_ADDRESS": "0", "TRIBUTARY_JOURNAL_DIR": t.TempDir(),
 		"TRIBUTARY_STREAM_SHARDS": "16", // the core is configured with 1
 	}
 	var parts processes
@@ -44,10 +46,25 @@ func TestRegions_CutOffAndBack(t *testing.T) {
 		}
 		return nil
 	}
-	first, second := sys.newFixture(t, "test", nil), sys.newFixture(t, "test", nil)
+	// useLimit uses the limit of a key in both regions. The requests with which inFar(f).click
+	// has waited until the region has the key count too.
+	useLimit := func(state string, f fixture) {
+		t.Helper()
+		home, away := 0, 0
+		for range 2 * limit {
+			home += accepted(t, sys, f)
+			away += accepted(t, &far, f)
+		}
+		if home != limit || away <= limit/2 || away > limit {
+			t.Errorf("%s: %d clicks were accepted at home and %d in the region, want 100 and 51 to 100", state, home, away)
+		}
+	}
+	first, second, third := sys.newFixture(t, "test", nil), sys.newFixture(t, "test", nil), sys.newFixture(t, "test", nil)
 
-	// Connected: the click is stored, and both regions share the limit of the key.
+	// Connected: the click is stored, and the limit of a key holds in each region.
 	click := inFar(first).click(t)
+	inFar(second).click(t)
+	inFar(third).click(t)
 	eventually(t, waitTimeout, "the click of the region is stored", func() error { return attributed(first, click) })
 	eventually(t, waitTimeout, "the region has the fingerprints of the hash keys", func() error {
 		if compareHashKey(t, redis.URL, make([]byte, 32)) == nil {
@@ -55,31 +72,21 @@ func TestRegions_CutOffAndBack(t *testing.T) {
 		}
 		return compareHashKey(t, redis.URL, hashKey)
 	})
-	home, away := 0, 0
-	for range 2 * limit {
-		home += accepted(t, sys, first)
-		away += accepted(t, &far, first)
-		time.Sleep(5 * time.Millisecond)
-	}
-	t.Logf("connected: %d clicks were accepted at home and %d in the region", home, away)
-	if home+away+1 > limit || home+away < limit*8/10 || away < limit/10 {
-		t.Errorf("connected: %d + %d clicks were accepted, want 160 to 200, and at least 20 in the region", home, away)
-	}
+	useLimit("connected", first)
+	eventually(t, waitTimeout, "the metrics say which region was reached", func() error {
+		const metric = "\ntributary_region_reached_timestamp_seconds"
+		got := sys.client().send(t, http.MethodGet, sys.metrics+"/metrics", nil).body
+		if !strings.Contains(got, metric+`{region="far"} 1`) || !strings.Contains(got, metric+`{region="gone"} 0`) {
+			return errors.New("the time of far is not set, or that of gone is set")
+		}
+		return nil
+	})
 
-	// Cut off: the region accepts its own part, and clicks wait in its Redis.
+	// Cut off: the region keeps its limits, and clicks wait in its Redis.
 	network.interrupt()
 	created := sys.newFixture(t, "test", nil)
-	time.Sleep(7 * time.Second) // after 5 s, the collector reads that the region is cut off
 	click = inFar(second).click(t)
-	home, away = 0, 1
-	for range limit + 50 {
-		home += accepted(t, sys, second)
-		away += accepted(t, &far, second)
-	}
-	t.Logf("cut off: %d clicks were accepted at home and %d in the region", home, away)
-	if away != limit/3 || home > limit {
-		t.Errorf("cut off: %d clicks were accepted at home and %d in the region, want at most 200, and 66", home, away)
-	}
+	useLimit("cut off", third)
 	if attributed(second, click) == nil {
 		t.Error("a click reached the core from a region that is cut off")
 	}
