@@ -16,10 +16,10 @@ import (
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 )
 
-// Zone is a rate limit zone of SPEC.md section 8. Each zone has its own limit.
+// Zone is a rate limit zone (docs/merchant/rate-limits.md). Each zone has its own limit.
 type Zone string
 
-// The zones in which the core counts calls. SPEC.md also has a tracking zone, in which
+// The zones in which the core counts calls. There is also a tracking zone, in which
 // the collector counts requests.
 const (
 	// ZoneNone means that calls are not counted. It is for health checks.
@@ -45,12 +45,11 @@ const (
 	ZoneInvites       Zone = "invites"
 )
 
-// Action is a row of the role matrix (DECISIONS.md section 11): a group of methods that
+// Action is a row of the role matrix (docs/contract.md#permissions): a group of methods that
 // require the same permission.
 type Action string
 
-// The actions of the role matrix. Actions of DECISIONS.md that no method requires are not
-// in the list.
+// The actions of the role matrix.
 const (
 	readDashboards  Action = "read dashboards"
 	runPrograms     Action = "programmes, partners, links, codes"
@@ -79,6 +78,9 @@ var roles = map[Action][]affiliate.Role{
 	ownWorkspace:    {affiliate.RoleOwner},
 }
 
+// Roles returns the roles that may perform the action.
+func (a Action) Roles() []affiliate.Role { return slices.Clone(roles[a]) }
+
 // Policy states what a method requires of its caller.
 type Policy struct {
 	// Accept is the set of credential kinds that may call the method. If the set contains
@@ -96,8 +98,8 @@ type Policy struct {
 	// effect only if the deployment requires verified addresses.
 	Verified Verified
 	// Refusal is the error code for a missing or bad credential. It is UNAUTHORIZED
-	// unless SPEC.md defines another error code for the method. An expired access token
-	// always results in UNAUTHORIZED.
+	// unless the method is for secret keys, which have their own error codes. An expired
+	// access token always results in UNAUTHORIZED.
 	Refusal affiliate.Reason
 	// Payouts means that the method moves payouts or reads payout accounts. A service token
 	// must have been created with the permission to do so, and a member must have a second
@@ -164,8 +166,8 @@ func participation() Policy {
 }
 
 // member returns the policy of a method for members of a workspace. Service tokens are
-// refused, because the method is about the caller's account, or because DECISIONS.md
-// section 26 forbids it.
+// refused, because the method is about the caller's account, or because it determines
+// who has access to the workspace.
 func member(action Action) Policy {
 	p := merchant(action)
 	p.Accept = MerchantToken
@@ -205,7 +207,7 @@ func (p Policy) withoutFactor() Policy {
 }
 
 // inAuthZone returns the policy for a path below /api/v1/auth/, where calls count per
-// address even if they have a valid credential (DECISIONS.md section 19).
+// address even if they have a valid credential.
 func (p Policy) inAuthZone() Policy {
 	p.Zone = ZoneAuth
 	return p
