@@ -24,7 +24,8 @@ func BareAddress(s string) bool {
 	return err == nil && parsed.Address == s
 }
 
-// Role is what a member may do in a workspace (DECISIONS.md section 11).
+// Role determines what a member may do in a workspace. docs/contract.md#permissions lists
+// the permissions.
 type Role string
 
 // The six roles.

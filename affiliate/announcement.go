@@ -25,7 +25,8 @@ type Announcement struct {
 	Recipients int64 // number of participants to whom it was sent
 }
 
-// Limits on the announcements of one programme (DECISIONS.md section 20).
+// Limits on the announcements of one programme, because each of them is mailed to all
+// partners.
 const (
 	maxAnnouncements   = 5
 	AnnouncementWindow = 24 * time.Hour

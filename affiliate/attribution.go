@@ -75,7 +75,7 @@ const (
 )
 
 // AttributionReason is the code that says why a conversion was, or was not, attributed
-// and paid (DECISIONS.md section 3).
+// and paid (docs/contract.md#attribution).
 type AttributionReason string
 
 // Reasons of conversions that are attributed and earn a commission.

@@ -57,7 +57,7 @@ func (k BuyerKeys) Email(workspace WorkspaceID, address string) (hashes Digests,
 // BuyerIdentityKind says which id names a buyer.
 type BuyerIdentityKind string
 
-// The kinds of identities (DECISIONS.md section 12, N4).
+// The kinds of identities (docs/merchant/buyer-erasure.md#request-an-erasure).
 const (
 	BuyerEmail             BuyerIdentityKind = "email"
 	BuyerCustomerID        BuyerIdentityKind = "customer_id"

@@ -13,7 +13,8 @@ import (
 type BuyerErasureID = ID[BuyerErasure]
 
 // BuyerErasureStatus is the state of the erasure of a buyer. The transitions are from
-// processing to done and from processing to failed (DECISIONS.md section 12).
+// processing to done and from processing to failed. A request with another key repeats a
+// failed erasure.
 type BuyerErasureStatus string
 
 // The statuses.

@@ -5,7 +5,7 @@ import "time"
 // CommissionStatus is the status of a commission.
 type CommissionStatus string
 
-// The statuses of a commission (SPEC.md section 3).
+// The statuses of a commission (docs/contract.md#changes-of-a-commission).
 const (
 	CommissionPending  CommissionStatus = "pending"
 	CommissionApproved CommissionStatus = "approved"
@@ -45,8 +45,7 @@ type GroupRate struct {
 	Rate
 }
 
-// RateSource is the setting that a commission's rate comes from (DECISIONS.md section
-// 6).
+// RateSource is the setting that a commission's rate comes from.
 type RateSource string
 
 // The sources, the most specific first. FromEvent, FromLaterPayments and FromProgram are

@@ -86,9 +86,9 @@ const ReviewDispute = "dispute"
 // refunded commission only records the status of the dispute.
 var allStatuses = []CommissionStatus{CommissionPending, CommissionApproved, CommissionRejected, CommissionPaid, CommissionRefunded}
 
-// commissionMoves lists the legal moves (DECISIONS.md section 1). The field to is empty
-// if the move does not change the status. The method refusal checks the other conditions
-// of a move.
+// commissionMoves lists the legal moves (docs/contract.md#changes-of-a-commission). The
+// field to is empty if the move does not change the status. The method refusal checks the
+// other conditions of a move.
 var commissionMoves = map[CommissionMove]struct {
 	from  []CommissionStatus
 	to    CommissionStatus

@@ -135,8 +135,8 @@ func clone(c affiliate.Commission) affiliate.Commission {
 	return c
 }
 
-// The first check that fails decides (DECISIONS.md section 1). This test lists the
-// expected codes.
+// If several checks fail, the first one decides, so that a caller always gets the same code.
+// This test lists the expected codes.
 func TestApply_FirstFailedCheckDecides(t *testing.T) {
 	running, over := ptr(noon.Add(time.Millisecond)), &noon
 	for name, tc := range map[string]struct {

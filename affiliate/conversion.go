@@ -8,7 +8,7 @@ import (
 // EventType is the kind of event that a conversion reports.
 type EventType string
 
-// The event types (DECISIONS.md section 3). Purchase and Renewal carry an amount.
+// The event types. Purchase and Renewal carry an amount.
 const (
 	Purchase EventType = "purchase"
 	Renewal  EventType = "renewal"

@@ -8,7 +8,7 @@ import (
 )
 
 // DeviceMemory is how long a device is remembered after its last use. A sign-in from
-// another device causes a notification (DECISIONS.md section 20).
+// another device causes a notification.
 const DeviceMemory = 90 * 24 * time.Hour
 
 // deviceSize is in bytes.

@@ -19,16 +19,16 @@ const (
 	TokenReset  EmailTokenPurpose = "reset"
 )
 
-// Lifetimes of e-mail tokens (DECISIONS.md section 11).
+// Lifetimes of e-mail tokens. A reset is valid for a shorter time, because its token gives
+// access to the account.
 const (
 	VerifyTokenLife = 24 * time.Hour
 	ResetTokenLife  = time.Hour
 )
 
-// Limits on mails that somebody can request without being the owner of the address
-// (DECISIONS.md section 19): at most MaxTokensPerAddress in any TokenLimitWindow.
-// ResetTokenLife is not shorter than TokenLimitWindow, so expired tokens can be deleted
-// without an effect on the limit.
+// Limits on mails that somebody can request without being the owner of the address: at
+// most MaxTokensPerAddress in any TokenLimitWindow. ResetTokenLife is not shorter than
+// TokenLimitWindow, so expired tokens can be deleted without an effect on the limit.
 const (
 	MaxTokensPerAddress = 3
 	TokenLimitWindow    = time.Hour

@@ -2,12 +2,12 @@ package affiliate
 
 import "time"
 
-// MaxEndpoints is the greatest number of webhook endpoints of a workspace in one mode
-// (SPEC.md section 8).
+// MaxEndpoints is the greatest number of webhook endpoints of a workspace in one mode.
+// It bounds the deliveries of an event.
 const MaxEndpoints = 10
 
 // RotatedSecretGrace is how long, after a rotation, deliveries are also signed with the
-// previous secret (DECISIONS.md section 9).
+// previous secret, so that a receiver can change its secret without losing events.
 const RotatedSecretGrace = 24 * time.Hour
 
 // EndpointKey identifies an endpoint of any workspace.
@@ -118,7 +118,7 @@ type Attempt struct {
 	DurationMS int64     `json:"durationMs"`
 	// HTTPStatusCode is nil if there was no response.
 	HTTPStatusCode *int `json:"httpStatusCode"`
-	// ErrorMessage is one of the error codes of DECISIONS.md section 9; nil if the
+	// ErrorMessage is one of the error codes of package webhook; nil if the
 	// attempt succeeded.
 	ErrorMessage *string `json:"errorMessage"`
 }
@@ -126,7 +126,7 @@ type Attempt struct {
 // DeliveryStatus is the state of a delivery.
 type DeliveryStatus string
 
-// The states of a delivery (DECISIONS.md section 9).
+// The states of a delivery. The comment of package webhook shows the transitions.
 const (
 	// DeliveryPending means that the delivery waits for its first attempt. After a user
 	// recovered the delivery, it waits for the first attempt of a new schedule of

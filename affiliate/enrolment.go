@@ -5,8 +5,8 @@ import "time"
 // MaxExternalID is the maximum length of an external id in characters.
 const MaxExternalID = 120
 
-// Enrolment is a merchant's request to add a partner to a programme (DECISIONS.md
-// section 26).
+// Enrolment is a merchant's request to add a partner to a programme
+// (docs/merchant/partners-from-your-server.md#add-a-partner).
 type Enrolment struct {
 	Scope   Scope
 	Program ProgramID

@@ -28,7 +28,7 @@ const (
 )
 
 // ErasureKey is a key of the digests that stay after an erasure. It is used for nothing
-// else (DECISIONS.md section 23).
+// else, so that no other stored hash of the value is equal to its digest.
 type ErasureKey []byte
 
 // ErasureKeys are derived from the hash keys, in the same order: the first key makes the digests

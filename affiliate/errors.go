@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// Reason is a stable, machine-readable error code (SPEC.md section 7 and DECISIONS.md).
-// For each code, proto/affiliate/v1/error_reason.proto has an enum value
-// ERROR_REASON_<code> with the HTTP status, the gRPC code and the meaning.
+// Reason is a stable, machine-readable error code (docs/errors.md). For each code,
+// proto/affiliate/v1/error_reason.proto has an enum value ERROR_REASON_<code> with the
+// HTTP status, the gRPC code and the meaning.
 type Reason string
 
 // The error codes that this package, the gateway and the collector return.

@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// apiVersion is the version of every payload (SPEC.md section 9).
+// apiVersion is the version of every payload. An incompatible change needs a new version
+// (docs/merchant/versioning.md).
 const apiVersion = "v1"
 
 // Event is a webhook event, as the outbox stores it. Object has the main fields of the
@@ -57,7 +58,7 @@ func ParseWireID(text string) (EventID, bool) {
 	return IDFromBytes[Event](id)
 }
 
-// MaxBody is the greatest size of a body in bytes (DECISIONS.md section 9).
+// MaxBody is the greatest size of a body in bytes. Receivers may refuse larger bodies.
 const MaxBody = 20_000
 
 // Body returns the JSON envelope. The sender signs and sends exactly these bytes. The

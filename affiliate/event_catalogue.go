@@ -6,7 +6,7 @@ import (
 )
 
 // EventName is the name of an event. It consists of a noun, a dot and a word that says
-// what happened, for example link.created (DECISIONS.md section 9).
+// what happened, for example link.created.
 type EventName string
 
 // Noun returns the part of the name before the dot.
@@ -65,7 +65,8 @@ type EventKind struct {
 // Catalogue returns the events to which endpoints can subscribe.
 func Catalogue() []EventKind { return slices.Clone(catalogue) }
 
-// catalogue has the order of DECISIONS.md section 9.
+// catalogue has the order in which GET /webhooks/event-types and docs/events.md list the
+// events.
 var catalogue = []EventKind{
 	{Name: EventConversionCreated, Description: "A conversion was recorded, whether or not it was credited to a participant."},
 	{Name: EventConversionRefunded, Description: "The payment of a conversion was refunded, in full or in part."},

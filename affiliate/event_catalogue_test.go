@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// DECISIONS.md specifies the order of the events. GET /webhooks/event-types returns them
-// in this order.
+// The order of the events is part of the API: GET /webhooks/event-types returns them in
+// this order.
 func TestCatalogue_Order(t *testing.T) {
 	want := strings.Fields(`
 		conversion.created conversion.refunded conversion.fraud_detected conversion.reattributed

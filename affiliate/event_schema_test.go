@@ -308,7 +308,7 @@ func TestSchemas_RejectOtherBodies(t *testing.T) {
 	}
 }
 
-// maxBody is the greatest size of a body in bytes (DECISIONS.md section 9).
+// maxBody is the greatest size of a body in bytes that docs/contract.md#events states.
 const maxBody = 20_000
 
 // The events of this test have the longest values that the API accepts. Fields that

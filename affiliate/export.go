@@ -25,8 +25,8 @@ const (
 	ExportMerchant ExportKind = "merchant"
 )
 
-// Lifetimes of bundles and their links (DECISIONS.md section 12). The link to a bundle that a
-// job has made is mailed.
+// Lifetimes of bundles and their links. The link to a bundle that a job has made is mailed,
+// so it is valid for a longer time.
 const (
 	ExportLife       = 24 * time.Hour
 	QueuedExportLife = 72 * time.Hour

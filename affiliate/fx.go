@@ -14,8 +14,8 @@ type FXRate struct {
 	Rate        string    // decimal, positive
 }
 
-// MaxFXAge is the greatest age that an exchange rate may have on the UTC day of the sale
-// (DECISIONS.md section 1).
+// MaxFXAge is the greatest age that an exchange rate may have on the UTC day of the sale.
+// No rates are published on weekends and holidays.
 const MaxFXAge = 7 * 24 * time.Hour
 
 // fxDigits is the number of significant digits of a rate that was computed from other

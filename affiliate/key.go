@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// KeyKind distinguishes the kinds of keys: the two kinds of API keys (SPEC.md section 5),
-// and service tokens (DECISIONS.md section 26).
+// KeyKind distinguishes the kinds of keys: the two kinds of API keys, and service tokens
+// (docs/merchant/authentication.md).
 type KeyKind string
 
 // A secret key gives access to the conversion API and the audit endpoints. A public key

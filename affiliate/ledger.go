@@ -5,7 +5,7 @@ import "time"
 // LedgerEntryID identifies an entry of the ledger.
 type LedgerEntryID = ID[LedgerEntry]
 
-// LedgerEntryType is the kind of a ledger entry (DECISIONS.md section 7).
+// LedgerEntryType is the kind of a ledger entry (docs/merchant/payouts.md#ledger-and-balance).
 type LedgerEntryType string
 
 // The types, with the sign of their amounts.

@@ -21,8 +21,8 @@ func MaxTotalOf(search string) int64 {
 	return MaxSearchTotal
 }
 
-// Page is one page of a list. Number starts at 1, and Size is 1 to 100 (SPEC.md section
-// 8).
+// Page is one page of a list. Number starts at 1, and Size is 1 to 100, so
+// that each request reads a limited number of rows.
 type Page struct {
 	Number int
 	Size   int

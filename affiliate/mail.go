@@ -36,7 +36,7 @@ func MailKinds() []MailKind {
 }
 
 // MailStatus is the status of a mail. The log of test mode shows all statuses except
-// MailPending (SPEC.md section 2).
+// MailPending.
 type MailStatus string
 
 // The statuses of a mail.

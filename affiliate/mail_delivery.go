@@ -33,9 +33,9 @@ const (
 	MailUndeliverable MailReason = "undeliverable"
 )
 
-// Account reports whether the mail is account mail (DECISIONS.md section 21). Account
-// mail is sent in any mode, and the notification log shows it in both modes. Notifications
-// about the security of an account are account mail too.
+// Account reports whether the mail is account mail. Account mail is sent in any mode, and
+// the notification log shows it in both modes. Notifications about the security of an
+// account are account mail too.
 func (m Mail) Account() bool {
 	return m.Kind != MailNotifications || m.Category == CategorySecurity
 }

@@ -5,8 +5,9 @@ import (
 	"cmp"
 )
 
-// Mode is one of the two isolated parts of a workspace (SPEC.md section 1). Everything
-// that belongs to a programme has the programme's mode.
+// Mode is one of the two isolated parts of a workspace
+// (docs/merchant/authentication.md#modes). Everything that belongs to a programme has the
+// programme's mode.
 type Mode string
 
 // The two modes. The database and the API use these values.

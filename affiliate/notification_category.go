@@ -3,7 +3,7 @@ package affiliate
 import "slices"
 
 // NotificationCategory is a group of notifications that a user can turn on and off
-// together (DECISIONS.md section 13).
+// together.
 type NotificationCategory string
 
 // The categories. A category belongs to merchants, to partners or to both.
@@ -27,7 +27,7 @@ const (
 	CategoryProductUpdates      NotificationCategory = "product_updates"
 )
 
-// categorySpec describes a category for one audience (DECISIONS.md section 13).
+// categorySpec describes a category for one audience.
 type categorySpec struct {
 	category NotificationCategory
 	label    string
@@ -106,7 +106,7 @@ func specOf(audience AccountKind, category NotificationCategory) (spec categoryS
 }
 
 // MailProtected reports whether users cannot disable the mail of a category. Mail of a
-// protected category has no unsubscribe link (DECISIONS.md section 13).
+// protected category has no unsubscribe link.
 func (c NotificationCategory) MailProtected() bool {
 	return c.spec().protectedEmail
 }

@@ -8,7 +8,7 @@ import (
 )
 
 // GatherTime is how long notifications of one category to one user are gathered after a
-// mail, before the next mail (DECISIONS.md section 20).
+// mail, before the next mail. It limits the number of mails that busy programmes cause.
 const GatherTime = time.Hour
 
 // MaxMailedNotifications is the number of notifications that one mail shows. It only

@@ -11,9 +11,9 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// wantCategories is the table of DECISIONS.md sections 13 and 20. protected is P for
-// both channels and mail for the mails only; off means that mails are off by default.
-// The roles are owner, admin, manager, finance, developer and viewer by initial.
+// wantCategories lists the expected categories. protected is P for both channels and mail
+// for the mails only; off means that mails are off by default. The roles are owner,
+// admin, manager, finance, developer and viewer by initial.
 var wantCategories = map[affiliate.AccountKind][]struct{ category, flags, roles string }{
 	affiliate.Merchant: {
 		{"security", "P both personal", "oamfd"},

@@ -86,8 +86,8 @@ const (
 	NotifyProductAnnouncement      NotificationType = "product.announcement"
 )
 
-// notificationRules is the table of all notifications (DECISIONS.md section 20). Its
-// order is the order of the documentation.
+// notificationRules is the table of all notifications. Its order is the order of
+// docs/notifications.md.
 var notificationRules = []NotificationRule{
 	{
 		Type: NotificationType(EventParticipantApplied), Audience: Merchant, Category: CategoryPartnerApplications, Severity: SeverityInfo,

@@ -11,8 +11,7 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// wantRules is the table of DECISIONS.md section 20: category and severity by audience
-// and type.
+// wantRules lists the expected notifications: category and severity by audience and type.
 var wantRules = map[affiliate.AccountKind]map[affiliate.NotificationType]string{
 	affiliate.Merchant: {
 		"participant.applied":              "partner_applications info",

@@ -91,9 +91,9 @@ const (
 	ReinstateParticipant ParticipantMove = "reinstate"
 )
 
-// participantMoves lists the legal moves (DECISIONS.md section 6). Any other move fails
-// with PARTICIPANT_STATE_INVALID. A rejected partner cannot apply again, but the
-// merchant can still approve the application.
+// participantMoves lists the legal moves. Any other move fails with
+// PARTICIPANT_STATE_INVALID. A rejected partner cannot apply again, but the merchant can
+// still approve the application.
 var participantMoves = map[ParticipantMove]struct {
 	from  []ParticipantStatus
 	to    ParticipantStatus

@@ -28,7 +28,7 @@ type PayoutID = ID[Payout]
 // PayoutStatus is the status of a payout.
 type PayoutStatus string
 
-// The statuses (DECISIONS.md section 7).
+// The statuses (docs/merchant/payouts.md#pay-a-batch).
 const (
 	PayoutDraft      PayoutStatus = "draft"
 	PayoutPending    PayoutStatus = "pending"
@@ -338,13 +338,12 @@ func (d PayoutDue) AmountCents() int64 { return d.CommissionCents + d.Adjustment
 type PayoutExclusion string
 
 // PayoutAccountHold is the time for which new payouts leave out a partner who has changed
-// the payout method (DECISIONS.md section 17.18). It gives the owner of the account time to
-// notice a change by somebody else. PayoutMethodChange.Apply says when a first method is held
-// too.
+// the payout method. It gives the owner of the account time to notice a change by
+// somebody else. PayoutMethodChange.Apply says when a first method is held too.
 const PayoutAccountHold = 72 * time.Hour
 
-// PayoutAccountKept is the time for which the account of a paid payout is stored
-// (DECISIONS.md section 17.18).
+// PayoutAccountKept is the time for which the account of a paid payout is stored.
+// After it, only the masked form of the account is left.
 const PayoutAccountKept = 30 * 24 * time.Hour
 
 // PreviousEmailKept is the time for which the former address of a user is stored, so that a

@@ -13,7 +13,7 @@ type PayoutBatchID = ID[PayoutBatch]
 // payouts, except for BatchAwaitingApproval.
 type PayoutBatchStatus string
 
-// The statuses (DECISIONS.md section 7).
+// The statuses (docs/merchant/payouts.md#pay-a-batch).
 const (
 	BatchDraft           PayoutBatchStatus = "draft"
 	BatchConfirmed       PayoutBatchStatus = "confirmed"
@@ -22,7 +22,8 @@ const (
 	BatchPartiallyFailed PayoutBatchStatus = "partially_failed"
 	BatchCanceled        PayoutBatchStatus = "canceled"
 	// BatchAwaitingApproval is the status of a draft that one member has confirmed and that
-	// another member has to confirm too (DECISIONS.md section 26).
+	// another member has to confirm too
+	// (docs/merchant/payouts.md#confirmation-by-two-members).
 	BatchAwaitingApproval PayoutBatchStatus = "awaiting_approval"
 )
 

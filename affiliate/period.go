@@ -20,12 +20,13 @@ func (p Period) Contains(t time.Time) bool {
 	return (p.From == nil || !t.Before(*p.From)) && (p.Before == nil || t.Before(*p.Before))
 }
 
-// ParsePeriod parses the query parameters dateFrom, dateTo and timezone (DECISIONS.md
-// section 2). Each date is YYYY-MM-DD or an RFC 3339 timestamp. A date without a time
-// means the whole day in the zone: the period begins at the start of the day dateFrom
-// and ends at the end of the day dateTo. A timestamp means a whole millisecond, which is
-// the precision of the timestamps in responses. An empty parameter means that it was not
-// sent. The default zone is UTC. All violations are returned together.
+// ParsePeriod parses the query parameters dateFrom, dateTo and timezone
+// (docs/merchant/pagination.md). Each date is YYYY-MM-DD or an RFC 3339 timestamp. A date
+// without a time means the whole day in the zone: the period begins at the start of the
+// day dateFrom and ends at the end of the day dateTo. A timestamp means a whole
+// millisecond, which is the precision of the timestamps in responses. An empty parameter
+// means that it was not sent. The default zone is UTC. All violations are returned
+// together.
 func ParsePeriod(from, to, timezone string) (Period, Violations) {
 	var wrong Violations
 	zone, ok := loadZone(timezone)

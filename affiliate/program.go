@@ -26,8 +26,8 @@ const (
 	ProgramArchived ProgramStatus = "archived"
 )
 
-// programMoves lists for each status the statuses from which it can be reached
-// (DECISIONS.md section 6). No move leads to draft, and none leads out of archived.
+// programMoves lists for each status the statuses from which it can be reached.
+// No move leads to draft, and none leads out of archived.
 var programMoves = map[ProgramStatus][]ProgramStatus{
 	ProgramActive:   {ProgramDraft, ProgramPaused},
 	ProgramPaused:   {ProgramActive},
@@ -57,7 +57,7 @@ const (
 // FraudPolicy says what happens to a conversion that the fraud rules suspect.
 type FraudPolicy string
 
-// The policies (DECISIONS.md section 10).
+// The policies (docs/merchant/programmes.md#fraud-rules).
 const (
 	FraudOff     FraudPolicy = "off"
 	FraudObserve FraudPolicy = "observe"
@@ -69,7 +69,7 @@ const (
 // the countries, websites and terms that some rules look for.
 type FraudSettings = fraud.Settings
 
-// Defaults of a programme (DECISIONS.md section 6).
+// Defaults of a programme.
 const (
 	DefaultWindowDays  = 60
 	DefaultModel       = LastClick

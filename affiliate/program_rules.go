@@ -105,8 +105,7 @@ type RulesVersion struct {
 }
 
 // DefaultRules returns the rules of a new programme: 20 percent of the amount without tax,
-// approved automatically after 30 days (DECISIONS.md sections 6 and 27). If a sale states no
-// tax, nothing is deducted.
+// approved automatically after 30 days. If a sale states no tax, nothing is deducted.
 func DefaultRules() Rules {
 	rate := int64(2000)
 	return Rules{Type: Percentage, RateBps: &rate, HoldDays: 30, AutoApproval: true, NetBasis: NetOfTax}

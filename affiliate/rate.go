@@ -6,7 +6,7 @@ import (
 )
 
 // A rate can be set at several levels. The most specific rate that is set applies
-// (DECISIONS.md section 6):
+// (docs/merchant/programmes.md#create-a-programme):
 //
 //	participant ─▶ product ─▶ group ─▶ tier ─▶ event ─▶ later payments ─▶ programme
 //	                               └────────── the order's rate ──────────────────┘

@@ -5,7 +5,7 @@ import (
 	"unicode"
 )
 
-// Registration says who can create an account of one kind (DECISIONS.md section 18).
+// Registration says who can create an account of one kind.
 type Registration string
 
 // With OpenRegistration, everybody can register. With InviteRegistration, a person needs

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Properties of second factors (DECISIONS.md section 26).
+// Properties of second factors (docs/merchant/authentication.md#second-factor).
 const (
 	// TOTPStep is the time for which an authenticator app shows a code (RFC 6238).
 	TOTPStep = 30 * time.Second

@@ -6,8 +6,7 @@ import (
 )
 
 // ServiceToken is a credential with which a program manages a workspace, in one mode and
-// with one role (DECISIONS.md section 26). It is stored as its digest, prefix and last
-// characters only.
+// with one role. It is stored as its digest, prefix and last characters only.
 type ServiceToken struct {
 	ID    ServiceTokenID
 	Scope Scope

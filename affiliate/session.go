@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Lifetimes of credentials (DECISIONS.md section 11).
+// Lifetimes of credentials (docs/merchant/authentication.md#log-in-and-keep-the-session).
 const (
 	AccessTokenLife      = 15 * time.Minute
 	RefreshTokenIdle     = 30 * 24 * time.Hour
@@ -115,9 +115,9 @@ func LoginBucket(keys HashKeys, kind AccountKind, email string, caller LoginCall
 	})
 }
 
-// Limits on failed logins to one account (DECISIONS.md section 11). After
-// freeLoginFailures failed attempts of a bucket (LoginBucket) within LoginFailureWindow,
-// each further attempt has to wait. The wait doubles each time, up to longestLoginWait.
+// Limits on failed logins to one account. After freeLoginFailures failed attempts of a
+// bucket (LoginBucket) within LoginFailureWindow, each further attempt has to wait. The
+// wait doubles each time, up to longestLoginWait.
 const (
 	LoginFailureWindow = 15 * time.Minute
 	freeLoginFailures  = 10

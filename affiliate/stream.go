@@ -23,7 +23,7 @@ type Stream struct {
 	ExpiresAt time.Time // when the access token expires
 }
 
-// Limits on streams (DECISIONS.md section 20).
+// Limits on streams, each of which keeps a connection open.
 const (
 	// MaxStreams is the number of open streams of one user.
 	MaxStreams = 5

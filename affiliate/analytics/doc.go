@@ -1,4 +1,4 @@
-// Package analytics contains the rules of the analytics (DECISIONS.md sections 14 and 25):
+// Package analytics contains the rules of the analytics (docs/merchant/analytics.md):
 // what a click and a conversion add to which sums, which values of a dimension are counted
 // separately, into which intervals a period is divided, and which metrics follow from the sums.
 //

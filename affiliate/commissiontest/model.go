@@ -1,6 +1,7 @@
 // Package commissiontest is a second, independent model of the moves of a commission.
-// It is written from DECISIONS.md section 1 and not from package affiliate. The state
-// machine of package affiliate, the database and the service are tested against it.
+// It is written from docs/contract.md#changes-of-a-commission and not from package
+// affiliate. The state machine of package affiliate, the database and the service are
+// tested against it.
 //
 // The model is a matrix. For each move and each status, it has the new status of the
 // commission or the error code. When the documents change, the matrix and the state
@@ -270,7 +271,7 @@ func LedgerCents(c affiliate.Commission) int64 {
 }
 
 // Payable reports whether a draft or pending payout may contain the commission
-// (DECISIONS.md sections 7 and 17.10).
+// (docs/merchant/payouts.md#amounts).
 func Payable(c affiliate.Commission) bool {
 	return (c.Status == approved || c.Status == paid) && !c.NeedsReview && c.Dispute != affiliate.DisputeOpen
 }

@@ -16,9 +16,9 @@ type Addresses struct {
 	Own []netip.Addr
 }
 
-// MayCall reports whether an address may be called on a port (RELIABILITY.md section
-// 4). An IPv4 address in IPv6 form is treated as the IPv4 address. An address with a
-// zone must not be called.
+// MayCall reports whether an address may be called on a port. Private and reserved
+// addresses must not, because they can lead into the operator's network. An IPv4 address
+// in IPv6 form is treated as the IPv4 address. An address with a zone must not be called.
 func (a Addresses) MayCall(to netip.AddrPort) bool {
 	address := to.Addr().Unmap()
 	switch {

@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// deniedRanges lists ranges of addresses that must not be called: the ranges of
-// RELIABILITY.md section 4 and others. before says whether the address before the range
-// may be called, and after whether the address after the range may be called.
+// deniedRanges lists ranges of addresses that must not be called, so that no webhook
+// reaches the operator's network. before says whether the address before the range may be
+// called, and after whether the address after the range may be called.
 var deniedRanges = []struct {
 	first, last   string
 	before, after bool

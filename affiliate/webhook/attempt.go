@@ -7,8 +7,8 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// Error codes of a failed attempt (DECISIONS.md sections 9 and 17.12). The API shows
-// one of them, or http_<status>, and no other details of the failure.
+// Error codes of a failed attempt (docs/merchant/webhooks.md#look-up-a-delivery). The API
+// shows one of them, or http_<status>, and no other details of the failure.
 const (
 	// DNSError means that the host name could not be resolved.
 	DNSError = "dns_error"

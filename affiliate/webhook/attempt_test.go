@@ -41,7 +41,7 @@ func TestFailureOutcome_HasErrorCode(t *testing.T) {
 	}
 }
 
-// standardDelays is the schedule of DECISIONS.md section 9.
+// standardDelays is the schedule of docs/merchant/webhooks.md#retries.
 var standardDelays = []time.Duration{
 	5 * time.Second, 5 * time.Minute, 30 * time.Minute, 2 * time.Hour, 5 * time.Hour, 10 * time.Hour, 14 * time.Hour, 20 * time.Hour, 24 * time.Hour,
 }

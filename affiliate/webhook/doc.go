@@ -2,9 +2,9 @@
 // URLs and addresses may be called, how a body is signed, what the outcome of an
 // attempt means, and when the next attempt is due.
 //
-// It follows Standard Webhooks (https://www.standardwebhooks.com), DECISIONS.md section
-// 9 and the limits of RELIABILITY.md sections 3 and 4. All functions are pure, except
-// NewSecret. These are the states of a delivery:
+// It follows Standard Webhooks (https://www.standardwebhooks.com) and
+// docs/merchant/webhooks.md. All functions are pure, except NewSecret. These are the
+// states of a delivery:
 //
 //	           2xx                        ┌──────────▶ delivered
 //	pending ────┬─────────────────────────┤

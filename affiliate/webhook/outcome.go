@@ -86,8 +86,8 @@ func CountOutcomes(e affiliate.Endpoint, changes []DeliveryChange) affiliate.End
 
 // HealthNotifications returns the notifications about the change of an endpoint by
 // CountOutcomes: about the first dead letter of a day, and about an endpoint that was
-// disabled (DECISIONS.md section 9). at is the time at which the change is stored, which
-// may be long after the attempts.
+// disabled. at is the time at which the change is stored, which may be long after the
+// attempts.
 func HealthNotifications(before, after affiliate.Endpoint, at time.Time) []affiliate.Notification {
 	var all []affiliate.Notification
 	day := after.Health.LastDeadLetterDay

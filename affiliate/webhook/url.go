@@ -34,10 +34,10 @@ type URL struct {
 // maxURLSize is the greatest length of a URL, both as entered and as stored.
 const maxURLSize = 2048
 
-// ParseURL parses the URL of an endpoint (RELIABILITY.md section 4, point 1). If the
-// URL is not valid, it returns all problems. Percent-encoding is not changed. Package
-// net/http understands URL.Text in the same way: its request goes to URL.Host and
-// URL.Port, with the same path and query.
+// ParseURL parses the URL of an endpoint
+// (docs/merchant/webhooks.md#register-an-endpoint). If the URL is not valid, it returns
+// all problems. Percent-encoding is not changed. Package net/http understands URL.Text in
+// the same way: its request goes to URL.Host and URL.Port, with the same path and query.
 func ParseURL(raw string) (URL, []string) {
 	var wrong []string
 	check := func(ok bool, message string) {
