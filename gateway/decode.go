@@ -97,11 +97,10 @@ type decoder struct {
 	items *itemList
 }
 
-// itemList describes the list of a bulk request. Each item has its own result
-// (DECISIONS.md section 17.7), so the request is not refused because of faults of an
-// item. list is the field that contains the items. faults is the field into which the
-// decoder writes the faults of the items for the core, and spellings the map of the keys
-// that are not the names of their fields.
+// itemList describes the list of a bulk request. Each item has its own result, so the
+// request is not refused because of faults of an item. list is the field that contains
+// the items. faults is the field into which the decoder writes the faults of the items
+// for the core, and spellings the map of the keys that are not the names of their fields.
 type itemList struct {
 	list, faults *fieldPlan
 	spellings    protoreflect.FieldDescriptor

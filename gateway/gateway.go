@@ -14,7 +14,7 @@
 // Guarantees: every request that reaches a handler of net/http gets a response that
 // package contract describes, except that the gateway closes the connection if a download
 // fails after its first piece. Requests and responses use the same JSON dialect
-// (codec.go). Every error response has the error format of SPEC.md section 7, even after
+// (codec.go). Every error response has the error format of docs/errors.md, even after
 // a panic or if the core cannot be reached. Before the gateway refuses a request that it
 // cannot decode, it calls the core to check the caller (GateService.Admit). A caller
 // without access therefore gets 401, 429 or 403, and not 415, 413 or 400. The core gets

@@ -1,7 +1,7 @@
 // Package httpedge contains the parts that all HTTP servers of the service share. It
 // determines the client's address behind trusted proxies, whether a request used HTTPS,
 // and the request id. It parses the origins of CORS, checks the media type of a body,
-// writes the error body of SPEC.md section 7, and sets the time and size limits of a
+// writes the error body of docs/errors.md, and sets the time and size limits of a
 // public server.
 //
 // It guarantees that a client cannot forge its address, and cannot pretend to use HTTPS.

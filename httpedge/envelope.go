@@ -9,7 +9,7 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// Envelope is the body of every error response (SPEC.md section 7).
+// Envelope is the body of every error response (docs/errors.md).
 type Envelope struct {
 	StatusCode int              `json:"statusCode"`
 	Message    string           `json:"message"`

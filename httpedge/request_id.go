@@ -2,7 +2,7 @@ package httpedge
 
 import "net/http"
 
-// RequestIDHeader contains the request id in requests and responses (SPEC.md section 9).
+// RequestIDHeader contains the request id in requests and responses.
 const RequestIDHeader = "X-Request-Id"
 
 // maxRequestID is the greatest length of an id that a client sends. It is limited because

@@ -120,7 +120,7 @@ var sometimesQueuedRPCs = map[string]bool{
 // status of SuccessStatus to others.
 func SometimesQueued(fullMethod string) bool { return sometimesQueuedRPCs[fullMethod] }
 
-// IdempotencyKeyPattern is the pattern of a valid Idempotency-Key (SPEC.md section 8).
+// IdempotencyKeyPattern is the pattern of a valid Idempotency-Key.
 const IdempotencyKeyPattern = "^[A-Za-z0-9_-]{1,80}$"
 
 // eventStreamRPCs lists the RPCs that stream server-sent events until the client leaves.
@@ -166,7 +166,8 @@ func RawBodyTypes(fullMethod string) []string {
 	return []string{"application/json"}
 }
 
-// defaultBodyLimit bounds a request body in bytes (RELIABILITY.md 6.6).
+// defaultBodyLimit bounds a request body in bytes, because the gateway keeps a whole body
+// in memory.
 const defaultBodyLimit = 64 << 10
 
 // bodyLimits contains the limits of the RPCs for which defaultBodyLimit does not apply.
