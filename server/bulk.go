@@ -29,10 +29,10 @@ type bulkResponse interface {
 }
 
 // RespondToBulk returns the response to a bulk request. Each item of a bulk request
-// succeeds or fails independently of the others (DECISIONS.md section 2). The HTTP status
-// is 200 if all items succeeded, and 207 if some items succeeded and some failed. If all
-// items failed, RespondToBulk returns the error BULK_ALL_FAILED, which contains the
-// results of the items.
+// succeeds or fails independently of the others. The HTTP status is 200 if all items
+// succeeded, and 207 if some items succeeded and some failed. If all items failed,
+// RespondToBulk returns the error BULK_ALL_FAILED, which contains the results of the
+// items.
 func RespondToBulk[R bulkResponse](ctx context.Context, response R) (R, error) {
 	var zero R
 	switch summary := response.GetSummary(); {

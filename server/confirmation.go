@@ -11,7 +11,7 @@ import (
 const confirmationPhrase = "DELETE"
 
 // confirmationFields are the names of the field with the confirmation phrase. A message with
-// the first of them needs the phrase; the others are aliases (DECISIONS.md section 12, N3).
+// the first of them needs the phrase; the others are aliases.
 var confirmationFields = []protoreflect.Name{"confirmation", "confirm", "confirmation_phrase"}
 
 // checkConfirmation returns CONFIRMATION_INVALID if the request needs the confirmation phrase

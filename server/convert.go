@@ -210,7 +210,7 @@ func int32Pointer(n *int) *int32 {
 	return &fits
 }
 
-// defaultPageSize is the page size if the request has none (SPEC.md section 8).
+// defaultPageSize is the page size if the request has none.
 const defaultPageSize = 20
 
 // PageOf returns the page number and the page size of a list request. The defaults are

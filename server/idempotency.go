@@ -15,8 +15,8 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// The metadata keys of the request header Idempotency-Key (SPEC.md section 8) and of the
-// response header Idempotent-Replayed.
+// The metadata keys of the request header Idempotency-Key and of the response header
+// Idempotent-Replayed.
 const (
 	idempotencyKey     = "idempotency-key"
 	idempotentReplayed = "idempotent-replayed"

@@ -22,7 +22,8 @@ import (
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 )
 
-// maxMessageBytes is the maximum size of a gRPC request or response (RELIABILITY.md 6.6).
+// maxMessageBytes is the maximum size of a gRPC request or response
+// (docs/grpc.md#connections).
 const maxMessageBytes = 4 << 20
 
 // maxConcurrentStreams is the maximum number of concurrent calls on one connection. A

@@ -18,8 +18,7 @@ import (
 )
 
 // streamTimeout is the longest time that a streaming call may take. Streaming calls are
-// downloads, and the database statement of a download has the same timeout
-// (RELIABILITY.md 6).
+// downloads, and the database statement of a download has the same timeout.
 const streamTimeout = 10 * time.Minute
 
 // lastingMargin is added to the life of an access token to get the timeout of calls that

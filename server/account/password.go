@@ -13,7 +13,7 @@ import (
 )
 
 // hashParams are the minimum parameters that OWASP recommends for argon2id
-// (RELIABILITY.md 6.2).
+// (https://cheatsheetseries.owasp.org/cheatsheets/Password_Storage_Cheat_Sheet.html).
 var hashParams = &argon2id.Params{Memory: 19456, Iterations: 2, Parallelism: 1, SaltLength: 16, KeyLength: 32}
 
 // concurrentHashes is the maximum number of passwords that are hashed at the same time.

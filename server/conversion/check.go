@@ -14,7 +14,7 @@ import (
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 )
 
-// Limits of a conversion's metadata (DECISIONS.md section 3).
+// Limits of a conversion's metadata.
 const (
 	maxMetadataKeys  = 50
 	maxMetadataBytes = 10_000

@@ -94,8 +94,9 @@ func (c *Composer) tokens(m affiliate.Mail, link string) tokens {
 	return t
 }
 
-// link returns a link to a page that reads its parameters from the fragment of the URL
-// (DECISIONS.md section 19). It returns nil if the service has no public URL.
+// link returns a link to a page that reads its parameters from the fragment of the URL,
+// which browsers do not send to servers and logs therefore do not contain. It returns nil
+// if the service has no public URL.
 func (c *Composer) link(label, page string, m affiliate.Mail, token string, withKind bool) *mail.Link {
 	base := c.config.AppURL
 	if base == "" {

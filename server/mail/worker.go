@@ -23,8 +23,8 @@ const (
 	storeTimeout = 10 * time.Second
 )
 
-// retryDelays are the times between two attempts. Together they are about a day
-// (DECISIONS.md section 19).
+// retryDelays are the times between two attempts. Together they are about a day,
+// because a mail server that is away usually works again within a day.
 var retryDelays = [affiliate.MailAttempts - 1]time.Duration{
 	time.Minute, 5 * time.Minute, 15 * time.Minute, time.Hour, 3 * time.Hour, 6 * time.Hour, 12 * time.Hour,
 }

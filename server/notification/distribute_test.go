@@ -117,7 +117,7 @@ func TestDistribute_MailsOptionalCategoriesByChoice(t *testing.T) {
 	f.wantMails("a category that all users have disabled")
 }
 
-// The rows are the sentence "Who among members" in DECISIONS.md section 20.
+// The rows are the column "Received by" of docs/notifications.md#categories-of-merchants.
 func TestDistribute_MailsMembersByRole(t *testing.T) {
 	t.Parallel()
 	const (

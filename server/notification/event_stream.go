@@ -13,7 +13,7 @@ const eventStreamType = "text/event-stream"
 // retryMillis is the time after which an EventSource reconnects.
 const retryMillis = 5000
 
-// streamVersion is the version of the data of the events (SPEC.md section 9).
+// streamVersion is the version of the data of the events.
 const streamVersion = "v1"
 
 // item is a notification in an event. It has the fields of the feed.

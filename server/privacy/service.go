@@ -1,5 +1,5 @@
 // Package privacy erases personal data: of a participant, of a partner's account, and of a
-// workspace (SPEC.md section 4, "GDPR erasure"; DECISIONS.md section 23).
+// workspace (docs/merchant/privacy.md#erasures).
 //
 // An erasure has two parts:
 //

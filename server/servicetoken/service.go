@@ -1,4 +1,4 @@
-// Package servicetoken manages the service tokens of a workspace (DECISIONS.md section 26).
+// Package servicetoken manages the service tokens of a workspace.
 //
 // The package guarantees that a token is returned once and stored only as a digest, and
 // that each mode has at most 20 active tokens, even if requests run in parallel. A change

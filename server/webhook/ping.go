@@ -11,8 +11,7 @@ import (
 	"github.com/tributary-hq/tributary/server"
 )
 
-// pingTimeout is the time limit of a ping (SPEC.md section 8). It is half of the time
-// limit of an API call.
+// pingTimeout is the time limit of a ping. It is half of the time limit of an API call.
 const pingTimeout = 10 * time.Second
 
 // TestWebhook sends a ping event to an endpoint and returns the outcome. It stores

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// attemptTimeout is the time limit of one attempt (DECISIONS.md section 9).
+	// attemptTimeout is the time limit of one attempt (docs/merchant/webhooks.md#respond).
 	attemptTimeout = 15 * time.Second
 	// maxInFlight is the maximum number of attempts in flight in one process.
 	maxInFlight = 1000

@@ -18,7 +18,7 @@ type Sealer interface {
 	Open(sealed, aad []byte) ([]byte, error)
 }
 
-// Limits are the sizes of bundles (DECISIONS.md section 12).
+// Limits are the sizes of bundles (docs/merchant/privacy.md#exports).
 type Limits struct {
 	// Records and Bytes are the largest bundle of a partner or of a participant. Bytes are
 	// counted before compression.
