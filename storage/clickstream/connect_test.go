@@ -33,8 +33,8 @@ func TestConnect_ErrorDoesNotContainURL(t *testing.T) {
 	}
 }
 
-// Parameters of the URL must not change the timeouts of RELIABILITY.md section 2. The
-// client for blocking reads must have a connection for each shard.
+// Parameters of the URL must not change the timeouts. The client for blocking reads must
+// have a connection for each shard.
 func TestConnect_IgnoresLimitsInURL(t *testing.T) {
 	const tooLarge = "max_retries=9&dial_timeout=9s&read_timeout=9s&write_timeout=9s&pool_timeout=9s"
 	for _, endpoint := range []clickstream.Endpoint{
@@ -65,7 +65,7 @@ func TestConnect_IgnoresLimitsInURL(t *testing.T) {
 			}
 			if o.MaxRetries != 0 || o.DialerRetries != 1 || !o.ContextTimeoutEnabled || o.PoolSize < minPoolSize || o.PoolSize > 100 || o.DialTimeout > 3*time.Second ||
 				o.ReadTimeout != time.Second || o.WriteTimeout != time.Second || o.PoolTimeout != 250*time.Millisecond || o.Username != "user" || o.Password != "secret" {
-				t.Errorf("the client for the kind %q has the options %+v, want the limits of RELIABILITY.md and the user and password of the URL", endpoint.Kind, o)
+				t.Errorf("the client for the kind %q has the options %+v, want the limits of the service and the user and password of the URL", endpoint.Kind, o)
 			}
 			if err := client.Close(); err != nil {
 				t.Error(err)

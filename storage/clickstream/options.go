@@ -24,9 +24,9 @@ const (
 // timeouts are the time-outs of a client.
 type timeouts struct{ dial, io, pool time.Duration }
 
-// timeouts returns the time-outs for a deployment (RELIABILITY.md section 2). The library's
-// defaults are too long for requests that wait for Redis. No request waits for another
-// region, where TCP and TLS need several round trips between continents.
+// timeouts returns the time-outs for a deployment. The library's defaults are too long
+// for requests that wait for Redis. No request waits for another region, where TCP and
+// TLS need several round trips between continents.
 func (e Endpoint) timeouts() timeouts {
 	if e.Far {
 		return timeouts{dial: 3 * time.Second, io: 5 * time.Second, pool: time.Second}

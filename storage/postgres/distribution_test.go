@@ -57,8 +57,8 @@ var keysWithoutWorkspace = map[string]string{
 }
 
 // A table can only be distributed by a column that all its unique keys contain (Citus; see
-// RELIABILITY.md section 9). So each unique, primary and foreign key must contain the
-// workspace, or be listed with a reason.
+// docs/operations/scaling.md#several-postgres-servers). So each unique, primary and
+// foreign key must contain the workspace, or be listed with a reason.
 func TestKeys_ContainWorkspace(t *testing.T) {
 	f := pgtest.Open(t, time.Now)
 	found := f.Texts(`

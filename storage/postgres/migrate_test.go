@@ -115,8 +115,8 @@ func TestMigrate_CreatesOnlyNeededQueueIndexes(t *testing.T) {
 	}
 }
 
-// A foreign key that deletes or changes rows of another table needs no privilege on it
-// (RELIABILITY.md section 5).
+// A foreign key that deletes or changes rows of another table needs no privilege on it,
+// so it could change append-only tables.
 func TestForeignKeys_ChangeNoRows(t *testing.T) {
 	f := pgtest.Open(t, time.Now)
 	keys := f.Texts(`select conname from pg_constraint where contype = 'f' and connamespace = 'public'::regnamespace and (confdeltype not in ('a', 'r') or confupdtype not in ('a', 'r'))`)

@@ -35,8 +35,7 @@ const isOwed = `
 // SetPayoutMethod sets how a partner is paid. factorSince is when the second factor was
 // enabled whose code authorised the change; it is nil if the password did. SetPayoutMethod
 // notifies the partner, also at the former address if the address of the account was changed
-// recently (DECISIONS.md section 17.18). If nothing changes, it writes and sends nothing.
-// Errors: NOT_FOUND.
+// recently. If nothing changes, it writes and sends nothing. Errors: NOT_FOUND.
 func (s *Store) SetPayoutMethod(
 	ctx context.Context, user affiliate.UserID, payoutAccount affiliate.SealedPayoutAccount, factorSince *time.Time, at time.Time, by affiliate.Actor,
 ) (affiliate.PayoutDetails, error) {

@@ -62,7 +62,8 @@ func (tx *Tx) LockMembers(ctx context.Context, workspace affiliate.WorkspaceID) 
 	return pgx.CollectRows(rows, pgx.RowToStructByName[affiliate.ErasableAccount])
 }
 
-// openPayout is the condition for payouts that block an erasure (DECISIONS.md section 11).
+// openPayout is the condition for payouts that block an erasure, because their money may
+// be on the way.
 const openPayout = `p.status in ('pending', 'processing')`
 
 // HasOpenPayout reports whether a payout to one of the participants is pending or processing.

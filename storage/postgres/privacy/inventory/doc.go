@@ -1,6 +1,6 @@
 // Package inventory is the inventory of the data in the database. It lists every column of
 // every table and says whether the column identifies a person, whose data it is, and what
-// each erasure does to it (DECISIONS.md section 23).
+// each erasure does to it.
 //
 // The inventory is data and has no effect: it neither reads nor changes the database. The
 // erasures and exports are written from it, and tools/privacydocs generates
