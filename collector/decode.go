@@ -61,7 +61,7 @@ var fieldNames = [fieldCount]string{
 
 const utmPrefix = "utm."
 
-// Maximum lengths of stored values, in code points. DECISIONS.md specifies maxCode.
+// Maximum lengths of stored values, in code points. The API reference states maxCode.
 // maxText and maxShortText keep values small enough for index entries of the database.
 // maxURL may be larger, because no index contains URLs.
 const (

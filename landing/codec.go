@@ -63,7 +63,7 @@ func (codec) NewDecoder(r io.Reader) runtime.Decoder {
 	})
 }
 
-// countCacheControl lets caches keep the counter (SPEC.md section 4).
+// countCacheControl lets caches keep the counter, because each visitor of the page loads it.
 const countCacheControl = "public, max-age=30"
 
 // setSuccess sets the status and the headers of a response without an error.

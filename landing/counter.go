@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// countLifetime is the time for which a process caches the counter (SPEC.md section 8).
+	// countLifetime is the time for which a process caches the counter.
 	countLifetime = 45 * time.Second
 	// countPause is the time without a new query after a query has failed.
 	countPause = time.Second

@@ -10,7 +10,7 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// The bounds of elapsedMs, both included (SPEC.md section 8).
+// The bounds of elapsedMs, both included (docs/landing-page.md#against-spam).
 const (
 	minElapsedMs = 1500
 	maxElapsedMs = 1_800_000

@@ -98,7 +98,7 @@ const (
 	// and ingestion share.
 	connections = 48
 	// rescueAfter is the time after which the jobs of a crashed process run again. It is
-	// longer than any job runs (RELIABILITY.md section 9).
+	// longer than any job runs, so that no running job is started a second time.
 	rescueAfter = 6 * time.Minute
 	// fetchPoll is the time after which a process reads the job queue even if it gets no
 	// notification of a new job. A job that is inserted shortly after another job may

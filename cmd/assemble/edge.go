@@ -24,7 +24,7 @@ import (
 )
 
 // tailLimit is the maximum number of entries that are read from the end of the click
-// stream to find a click that is not in the database yet (DECISIONS.md section 3).
+// stream to find a click that is not in the database yet. It limits the time of a report.
 const tailLimit = 2000
 
 // keeper updates the edge directory in Redis.

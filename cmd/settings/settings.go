@@ -1,5 +1,5 @@
-// Package settings reads the settings of all commands from the environment (DECISIONS.md
-// section 16).
+// Package settings reads the settings of all commands from the environment
+// (docs/operations/settings.md).
 //
 // It reports all invalid variables at once. The errors contain the names of the variables
 // and never their values. A misspelt name is an error too. Instead of a variable NAME, an
@@ -230,7 +230,7 @@ type Core struct {
 	Log
 }
 
-// Mail holds the settings for mail (DECISIONS.md section 18).
+// Mail holds the settings for mail (docs/operations/mail.md).
 type Mail struct {
 	Links
 	// StripeAPIURL is the base URL of Stripe's API. If it is empty, Stripe's own is used. It
@@ -252,7 +252,8 @@ type Mail struct {
 	RequireVerifiedEmail bool `env:"TRIBUTARY_REQUIRE_VERIFIED_EMAIL" envDefault:"false"`
 }
 
-// Limits holds the rate limits, in requests in any 60 seconds unless a field says otherwise (SPEC.md section 8).
+// Limits holds the rate limits, in requests in any 60 seconds unless a field says
+// otherwise (docs/merchant/rate-limits.md).
 type Limits struct {
 	Conversions int `env:"TRIBUTARY_LIMIT_CONVERSIONS" envDefault:"120"`
 	Auth        int `env:"TRIBUTARY_LIMIT_AUTH" envDefault:"10"`

@@ -9,7 +9,7 @@ import (
 )
 
 // maxScriptSize is the maximum size with gzip. It is small because every page of a shop
-// loads the script (DECISIONS.md section 15.1).
+// loads the script.
 const maxScriptSize = 3 << 10
 
 func TestScript_FitsSizeLimit(t *testing.T) {

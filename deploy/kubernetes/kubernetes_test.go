@@ -309,7 +309,7 @@ func selects(selector metav1.LabelSelector, pod corev1.PodTemplateSpec) bool {
 }
 
 // The network policy of the core must not permit connections to addresses to which webhooks
-// must not be sent (RELIABILITY.md section 4).
+// must not be sent (docs/operations/webhooks.md).
 func TestCore_CannotReachPrivateAddresses(t *testing.T) {
 	var permitted []networkingv1.IPBlock
 	for _, rule := range build(t, "base").policies["core"].Spec.Egress {

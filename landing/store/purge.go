@@ -7,7 +7,7 @@ import (
 )
 
 // The statements of the purge. At the time $1, each deletes at most $2 rows that are at
-// least 12 months old (SPEC.md section 8), the oldest first.
+// least 12 months old, the oldest first.
 const (
 	purgeWaitlist = `
 		delete from landing.waitlist_entries where email = any (array(
