@@ -162,7 +162,7 @@ func (r response) wantStatus(status int) response {
 	return r
 }
 
-// errorBody is the body of every error response (SPEC.md section 7).
+// errorBody is the body of every error response (docs/errors.md).
 type errorBody struct {
 	StatusCode int          `json:"statusCode"`
 	Message    string       `json:"message"`

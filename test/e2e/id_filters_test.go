@@ -83,7 +83,7 @@ func testIDFilters(t *testing.T, sys *system) {
 			}
 			for _, id := range want.unknown {
 				if filter.name == "program_id" && id == foreignIDs["program_id"] && strings.HasPrefix(filter.template, "/api/v1/commissions") {
-					client.get(t, path+id).wantOutcome(forbidden) // lists of commissions return 403 here (SPEC.md section 4)
+					client.get(t, path+id).wantOutcome(forbidden) // lists of commissions return 403 here (docs/merchant/authentication.md#modes)
 					continue
 				}
 				client.get(t, path+id).wantError(http.StatusNotFound, "NOT_FOUND")

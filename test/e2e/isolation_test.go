@@ -88,8 +88,8 @@ func (f fixtureWithSale) snapshot(t *testing.T) string {
 // All of them must fail.
 func (f fixtureWithSale) wantNoAccessTo(t *testing.T, foreign fixtureWithSale, sameWorkspace bool) {
 	t.Helper()
-	// SPEC.md section 4 requires that these lists return 403 for a programme of another
-	// workspace, and 404 for a programme of the other mode.
+	// These lists return 403 for a programme of another workspace
+	// (docs/merchant/authentication.md#modes), and 404 for a programme of the other mode.
 	listOutcome := forbidden
 	if sameWorkspace {
 		listOutcome = notFound

@@ -44,8 +44,8 @@ var (
 	foreignToExport = outcome{http.StatusForbidden, "EXPORT_FORBIDDEN"}
 )
 
-// These constants are the kinds of credential that a route accepts (SPEC.md sections 4
-// and 5).
+// These constants are the kinds of credential that a route accepts
+// (docs/merchant/authentication.md).
 const (
 	anyone = "anyone"
 	// members are members of a workspace. merchants also include service tokens.
@@ -64,7 +64,7 @@ const (
 	secretKeysOrMerchants = "secret key or merchant token"
 )
 
-// These constants are the permissions of the role matrix (DECISIONS.md section 11).
+// These constants are the permissions of the role matrix (docs/contract.md#permissions).
 const (
 	readDashboards  = "read all dashboards"
 	runPrograms     = "programmes, partners, links, codes"

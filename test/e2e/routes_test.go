@@ -296,8 +296,9 @@ func testRoutes(t *testing.T, sys *system) {
 }
 
 // zone returns the name of the rate limit zone in which a request of the credential
-// counts (SPEC.md section 8). A report of a conversion counts in the zone "conversions"
-// only if its credential is a valid key. Otherwise it counts in the zone "general".
+// counts (docs/merchant/rate-limits.md). A report of a conversion counts in the zone
+// "conversions" only if its credential is a valid key. Otherwise it counts in the zone
+// "general".
 func (r route) zone(c credential, rule rule) string {
 	switch {
 	case strings.Contains(r.template, "/health"):

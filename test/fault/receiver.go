@@ -35,7 +35,7 @@ const (
 	responsesPerDelay = 20
 	maxDelay          = 300 * time.Millisecond
 	// largestBody is the maximum size of a body that the receiver reads. It is larger
-	// than the largest event (20 kB, DECISIONS.md section 9).
+	// than the largest event (affiliate.MaxBody).
 	largestBody = 1 << 20
 )
 

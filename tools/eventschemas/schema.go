@@ -100,7 +100,7 @@ func closedObject(members ...property) schema {
 	return s
 }
 
-// bodySchema returns the schema of an event's whole body (DECISIONS.md section 9).
+// bodySchema returns the schema of an event's whole body.
 func bodySchema(kind affiliate.EventKind, object reflect.Type, src source) (schema, error) {
 	after, err := objectOf(object, "", src)
 	if err != nil {

@@ -11,7 +11,7 @@ const (
 	clickTag  = "Tracking"
 )
 
-// click describes POST /v1/clicks (DECISIONS.md section 4).
+// click describes POST /v1/clicks, which the collector serves and no proto describes.
 func (b *builder) click() (object, error) {
 	for name, schema := range map[string]object{"ClickRequest": clickRequest(), "Click": clickResponse()} {
 		if _, err := b.claim(name, clickPath); err != nil {
