@@ -158,7 +158,7 @@ images: buildah dist ## build the container images of the release into dist/, wi
 	cd $(DIST) && sha256sum *.tar.gz *.image.tar > SHA256SUMS
 
 .PHONY: lint
-lint: prose ## check the code against .golangci.yaml, and the language
+lint: prose references ## check the code against .golangci.yaml, the language, and the references to documents
 	$(LINT) run ./...
 
 # Generated files follow the texts that they are generated from.
@@ -167,6 +167,10 @@ PROSE := git ls-files '*.go' '*.md' '*.proto' '*.ts' '*.sql' '*.mjs' | grep -vE 
 .PHONY: prose
 prose: compiler ## check the language of comments, documents and messages
 	@$(VALE) --output line $$($(PROSE))
+
+.PHONY: references
+references: ## check that the documents and titles exist that comments and documents refer to
+	@go run ./tools/references
 
 .PHONY: format
 format: ## format the code as make lint requires

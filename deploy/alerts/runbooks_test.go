@@ -59,39 +59,10 @@ func TestRules_HaveRunbooks(t *testing.T) {
 		if !strings.HasPrefix(r.text, "# "+r.name+"\n") || !slices.Equal(sections, runbookSections) {
 			t.Errorf("the runbook %s has the sections %q, want the title %s and the sections %q", r.name, sections, r.name, runbookSections)
 		}
-		for _, match := range anchors.FindAllStringSubmatch(r.text, -1) {
-			checkAnchor(t, r.name, match[1], match[2])
-		}
 	}
 	for name := range alerts {
 		t.Errorf("the alert %s has no runbook", name)
 	}
-}
-
-// anchors matches links to sections of other pages.
-var anchors = regexp.MustCompile(`\]\(([^)#:]+)#([^)]+)\)`)
-
-// checkAnchor checks that a page has the section to which a link in a runbook leads.
-func checkAnchor(t *testing.T, runbook, page, anchor string) {
-	t.Helper()
-	text, err := os.ReadFile(filepath.Join(runbookFolder, page))
-	if err != nil {
-		t.Errorf("the runbook %s has a link to a missing page: %v", runbook, err)
-		return
-	}
-	for line := range strings.Lines(string(text)) {
-		title := strings.TrimSpace(strings.TrimLeft(line, "#"))
-		if strings.HasPrefix(line, "#") && anchorOf(title) == anchor {
-			return
-		}
-	}
-	t.Errorf("the runbook %s has a link to the section %s of %s, which does not exist", runbook, anchor, page)
-}
-
-// anchorOf returns the anchor of a title, as GitHub makes it.
-func anchorOf(title string) string {
-	title = regexp.MustCompile(`[^\w\- ]`).ReplaceAllString(strings.ToLower(title), "")
-	return strings.ReplaceAll(title, " ", "-")
 }
 
 type runbook struct{ name, text string }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"os"
-	"regexp"
 	"strings"
 	"testing"
 )
@@ -34,19 +33,6 @@ func TestDocument_CommittedPageIsCurrent(t *testing.T) {
 	} {
 		if !strings.Contains(want, line+"\n") {
 			t.Errorf("the page does not contain\n%s", line)
-		}
-	}
-}
-
-func TestDocument_LinkedDocumentsExist(t *testing.T) {
-	page, err := os.ReadFile("../../" + docsFile)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range regexp.MustCompile(`[\w./-]+\.(md|proto)\b`).FindAllString(string(page), -1) {
-		_, docsErr := os.Stat("../../docs/" + name)
-		if _, rootErr := os.Stat("../../" + name); docsErr != nil && rootErr != nil {
-			t.Errorf("%s exists neither in docs nor in the root of the checkout", name)
 		}
 	}
 }

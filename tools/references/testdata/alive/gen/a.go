@@ -1,0 +1,1 @@
+package gen // gone.md
