@@ -172,6 +172,10 @@ prose: compiler ## check the language of comments, documents and messages
 references: ## check that the documents and titles exist that comments and documents refer to
 	@go run ./tools/references
 
+.PHONY: structure
+structure: ## print the sizes of packages and files, and how they depend on each other
+	@go run ./tools/structure
+
 .PHONY: format
 format: ## format the code as make lint requires
 	$(LINT) fmt
