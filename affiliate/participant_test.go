@@ -4,35 +4,12 @@ import (
 	"encoding/json"
 	"reflect"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"pgregory.net/rapid"
 )
-
-func TestParticipantMove_Table(t *testing.T) {
-	for _, tc := range []struct {
-		move  ParticipantMove
-		from  []ParticipantStatus
-		to    ParticipantStatus
-		event EventName
-	}{
-		{ApproveParticipant, []ParticipantStatus{ParticipantPending, ParticipantRejected}, ParticipantApproved, EventParticipantApproved},
-		{RejectParticipant, []ParticipantStatus{ParticipantPending}, ParticipantRejected, EventParticipantRejected},
-		{SuspendParticipant, []ParticipantStatus{ParticipantApproved}, ParticipantSuspended, EventParticipantSuspended},
-		{ReinstateParticipant, []ParticipantStatus{ParticipantSuspended}, ParticipantApproved, EventParticipantReinstated},
-	} {
-		if !slices.Equal(tc.move.From(), tc.from) || tc.move.To() != tc.to || tc.move.Event() != tc.event {
-			t.Errorf("%s leads from %v to %s with event %s; want %v, %s, %s",
-				tc.move, tc.move.From(), tc.move.To(), tc.move.Event(), tc.from, tc.to, tc.event)
-		}
-	}
-	if len(participantMoves) != 4 {
-		t.Errorf("%d moves, want 4", len(participantMoves))
-	}
-}
 
 func TestJoin(t *testing.T) {
 	at, partner, group := time.UnixMilli(1).UTC(), NewID[User](time.UnixMilli(1)), NewID[Group](time.UnixMilli(1))

@@ -3,6 +3,7 @@ package collector
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -11,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -166,15 +168,19 @@ func TestJournal_IsReplayedAfterStart(t *testing.T) {
 	first := newEdge(t, server.URL, func(cfg *Config) { cfg.JournalDir = dir })
 	inStream := first.click(plainClick)
 	server.Kill9()
-	var acknowledged []string
+	acknowledged := []string{inStream.body["click_id"].(string)}
+	// The time of receipt of a click is between its request and its response.
+	requests, responses := map[string]time.Time{}, map[string]time.Time{}
 	for range 20 {
+		began := time.Now()
 		got := first.click(plainClick)
 		if got.status != http.StatusCreated {
 			t.Fatalf("a click without Redis: status %d, want 201: %s", got.status, got.text)
 		}
-		acknowledged = append(acknowledged, got.body["click_id"].(string))
+		id := got.body["click_id"].(string)
+		requests[id], responses[id] = began, time.Now()
+		acknowledged = append(acknowledged, id)
 	}
-	received := time.Now()
 	check(t, first.collector.Shutdown(t.Context()))
 	first.collector.journalSink.finalDrain(t.Context())
 	if n := first.journaledClicks(); n != 20 {
@@ -190,29 +196,28 @@ func TestJournal_IsReplayedAfterStart(t *testing.T) {
 	}
 	second.runBackground()
 	waitFor(t, "an empty journal", func() bool { return second.journaledClicks() == 0 })
-	found := 0
+	var stored []*edgev1.Click
 	for shard := range 4 {
 		for _, message := range second.client.XRange(t.Context(), clickstream.Key(shard), "-", "+").Val() {
 			var batch edgev1.ClickBatch
 			check(t, proto.Unmarshal([]byte(message.Values["b"].(string)), &batch))
+			stored = append(stored, batch.Clicks...)
 			for _, click := range batch.Clicks {
 				id, _ := affiliate.IDFromBytes[affiliate.Click](click.Id)
-				if id.String() == inStream.body["click_id"] {
-					continue
+				if id.String() == acknowledged[0] {
+					continue // It was in the stream before.
 				}
-				found++
 				if want := clickstream.Shard(id, 4); want != shard {
 					t.Errorf("click %s is in shard %d, want %d", id, shard, want)
 				}
-				if late := time.UnixMilli(click.ReceivedAtMs).Sub(received); late > time.Millisecond {
-					t.Errorf("the time of receipt of click %s is %v after its response", id, late)
+				request, response := requests[id.String()], responses[id.String()]
+				if at := click.ReceivedAtMs; at < request.UnixMilli() || at > response.UnixMilli() {
+					t.Errorf("click %s was received at %v, want a time from its request at %v to its response at %v", id, time.UnixMilli(at), request, response)
 				}
 			}
 		}
 	}
-	if found != len(acknowledged) {
-		t.Errorf("%d clicks were replayed, want %d", found, len(acknowledged))
-	}
+	requireStored(t, stored, acknowledged, true)
 }
 
 // During its shutdown, a collector moves the clicks of its journal to the stream if the
@@ -386,6 +391,8 @@ func TestShutdown_BreaksNoConnection(t *testing.T) {
 	go func() { ended <- e.collector.Run(ctx, listener, nil) }()
 
 	var group sync.WaitGroup
+	var mu sync.Mutex
+	var acknowledged []string
 	var responses, closed atomic.Int64
 	for range 16 {
 		group.Go(func() {
@@ -399,10 +406,17 @@ func TestShutdown_BreaksNoConnection(t *testing.T) {
 					t.Errorf("a connection broke: %v", err)
 					return
 				}
-				_ = response.Body.Close()
-				if response.StatusCode != http.StatusCreated {
-					t.Errorf("status %d, want 201", response.StatusCode)
+				var body struct {
+					ID string `json:"click_id"`
 				}
+				err = json.NewDecoder(response.Body).Decode(&body)
+				_ = response.Body.Close()
+				if response.StatusCode != http.StatusCreated || err != nil {
+					t.Errorf("status %d, error %v; want 201 and the id of the click", response.StatusCode, err)
+				}
+				mu.Lock()
+				acknowledged = append(acknowledged, body.ID)
+				mu.Unlock()
 				responses.Add(1)
 				if response.Close {
 					closed.Add(1)
@@ -418,9 +432,7 @@ func TestShutdown_BreaksNoConnection(t *testing.T) {
 	if closed.Load() != 16 {
 		t.Errorf("%d clients got a response with Connection: close, want all 16", closed.Load())
 	}
-	if stored := int64(len(e.storedClicks())); stored != responses.Load() {
-		t.Errorf("%d clicks are stored, want one for each of the %d responses", stored, responses.Load())
-	}
+	requireStored(t, e.storedClicks(), acknowledged, true)
 }
 
 func TestJournalSink_SplitsBatchByShard(t *testing.T) {
@@ -428,7 +440,7 @@ func TestJournalSink_SplitsBatchByShard(t *testing.T) {
 		shards := rapid.IntRange(1, 20).Draw(t, "shards")
 		var batch []byte
 		n := rapid.IntRange(0, 50).Draw(t, "clicks")
-		want := make([]int, shards)
+		want, clicks := make([][]byte, shards), make([]int, shards)
 		for range n {
 			id := affiliate.NewID[affiliate.Click](time.Now())
 			raw, err := proto.Marshal(&edgev1.Click{Id: id.UUID[:], ReferralCode: rapid.String().Draw(t, "code")})
@@ -436,20 +448,25 @@ func TestJournalSink_SplitsBatchByShard(t *testing.T) {
 				t.Fatalf("marshalling a click: %v", err)
 			}
 			batch = frame(batch, raw)
-			want[clickstream.Shard(id, shards)]++
+			shard := clickstream.Shard(id, shards)
+			want[shard] = frame(want[shard], raw)
+			clicks[shard]++
 		}
+		// Bytes that are no click belong to shard 0.
 		garbage := rapid.SliceOfN(rapid.Byte(), 0, 5).Draw(t, "garbage")
+		want[0] = slices.Concat(want[0], garbage)
 		sink := &journalSink{unavailable: make([]atomic.Bool, shards)}
 		parts := sink.split(append(batch, garbage...), n)
-		size := 0
-		for shard, part := range parts {
-			size += len(part.clicks)
-			if shard > 0 && part.n != want[shard] {
-				t.Fatalf("split returns %d clicks for shard %d, want %d", part.n, shard, want[shard])
-			}
+		if len(parts) != shards {
+			t.Fatalf("split returns %d parts, want %d", len(parts), shards)
 		}
-		if size != len(batch)+len(garbage) {
-			t.Fatalf("split returns %d bytes, want %d", size, len(batch)+len(garbage))
+		for shard, part := range parts {
+			if !bytes.Equal(part.clicks, want[shard]) {
+				t.Fatalf("split returns %x for shard %d, want %x", part.clicks, shard, want[shard])
+			}
+			if (shard > 0 || len(garbage) == 0) && part.n != clicks[shard] {
+				t.Fatalf("split returns %d clicks for shard %d, want %d", part.n, shard, clicks[shard])
+			}
 		}
 	})
 }
