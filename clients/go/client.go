@@ -1,15 +1,32 @@
+// Package tributary is a client of the Tributary core over gRPC. The example of the
+// package reports a conversion. README.md in this folder says how to use the client in
+// another module.
+//
+// A Client has one generated client for each service. It adds the credential and the mode
+// to each call, and a deadline to each call except exports. If the service is unavailable
+// or the rate limit is reached, the client sends a call again, provided that this has no
+// second effect; see Options.Attempts.
+//
+// Errors are gRPC statuses. Code returns the stable error code of an error.
 package tributary
 
 import (
 	"context"
 	"crypto/tls"
+	"encoding/json"
 	"errors"
+	"fmt"
+	"iter"
+	"net/http"
 	"time"
 
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
 
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 )
@@ -136,4 +153,125 @@ func (c *Client) Close() error { return c.conn.Close() }
 // Key returns a function for Options.Credential that always returns the given key.
 func Key(key string) func(context.Context) (string, error) {
 	return func(context.Context) (string, error) { return key, nil }
+}
+
+// Page is the response of a list.
+type Page[T any] interface {
+	GetData() []T
+	GetLimit() int32
+}
+
+// Pages yields every item of a list. It calls get with the number of each page, which
+// starts at 1:
+//
+//	for commission, err := range tributary.Pages(func(page int32) (*affiliatev1.ListCommissionsResponse, error) {
+//		return client.Commissions.ListCommissions(ctx, &affiliatev1.ListCommissionsRequest{Page: &page})
+//	}) {
+//		…
+//	}
+//
+// The iteration ends after the first page that is not full, or after the first error. If
+// items are added or removed during the iteration, items may be missing or appear twice.
+func Pages[T any, P Page[T]](get func(page int32) (P, error)) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		for number := int32(1); ; number++ {
+			page, err := get(number)
+			if err != nil {
+				var none T
+				yield(none, err)
+				return
+			}
+			for _, item := range page.GetData() {
+				if !yield(item, nil) {
+					return
+				}
+			}
+			if len(page.GetData()) < int(page.GetLimit()) {
+				return
+			}
+		}
+	}
+}
+
+// Code returns the stable error code of an error of the service, for example
+// VALIDATION_ERROR. It is empty for other errors. docs/errors.md lists the codes.
+func Code(err error) string { return errorInfo(err).GetReason() }
+
+// Challenge returns the challenge with which CompleteLogin completes a login, if the error is
+// SECOND_FACTOR_REQUIRED.
+func Challenge(err error) string { return errorInfo(err).GetMetadata()["challenge"] }
+
+// FieldError describes a field of a request whose value is not valid.
+type FieldError struct {
+	// Field is the path of the field in the proto message, for example
+	// line_items[0].amount_cents.
+	Field string
+	// Message says which values are accepted. It is for people and may change.
+	Message string
+}
+
+// FieldErrors returns all fields that are not valid, if the error is a VALIDATION_ERROR.
+func FieldErrors(err error) []FieldError {
+	var fields []FieldError
+	for _, detail := range status.Convert(err).Details() {
+		if bad, ok := detail.(*errdetails.BadRequest); ok {
+			for _, violation := range bad.GetFieldViolations() {
+				fields = append(fields, FieldError{violation.GetField(), violation.GetDescription()})
+			}
+		}
+	}
+	return fields
+}
+
+// errorInfo returns the ErrorInfo of an error of the service. It returns nil for other
+// errors.
+func errorInfo(err error) *errdetails.ErrorInfo {
+	for _, detail := range status.Convert(err).Details() {
+		if info, ok := detail.(*errdetails.ErrorInfo); ok {
+			return info
+		}
+	}
+	return nil
+}
+
+// Event is the content of a webhook. docs/events.md lists the event types and describes
+// the object in the events of each type.
+type Event struct {
+	// ID is the same in every delivery of the event.
+	ID         string    `json:"id"`
+	Type       string    `json:"type"`
+	APIVersion string    `json:"api_version"`
+	Timestamp  time.Time `json:"timestamp"`
+	// Mode is test or live.
+	Mode        string    `json:"mode"`
+	WorkspaceID string    `json:"workspace_id"`
+	Data        EventData `json:"data"`
+}
+
+// EventData contains the object of an event.
+type EventData struct {
+	// Object is the object after the event.
+	Object json.RawMessage `json:"object"`
+	// PreviousAttributes contains the changed fields with their values before the event.
+	// It is empty if no field changed.
+	PreviousAttributes json.RawMessage `json:"previous_attributes"`
+}
+
+// VerifyWebhook verifies the signature and the age of a webhook (Standard Webhooks) and
+// returns its event. It returns an error if the signature is wrong, or if the timestamp
+// differs from the current time by more than five minutes. The body must be the received
+// bytes. If it was decoded and encoded again, the signature is wrong.
+func VerifyWebhook(secret string, body []byte, header http.Header) (Event, error) {
+	var event Event
+	webhook, err := standardwebhooks.NewWebhook(secret)
+	if err != nil {
+		return event, fmt.Errorf("signing secret: %w", err)
+	}
+	if err := webhook.Verify(body, header); err != nil {
+		return event, err
+	}
+	if err := json.Unmarshal(body, &event); err != nil {
+		return event, fmt.Errorf("event: %w", err)
+	}
+	return event, nil
 }
