@@ -4,19 +4,23 @@
 package edge
 
 import (
+	"bytes"
 	"context"
 	"crypto/x509"
 	"errors"
 	"io"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/redis/go-redis/v9"
 
 	"github.com/tributary-hq/tributary/cmd/clock"
 	"github.com/tributary-hq/tributary/cmd/settings"
 	"github.com/tributary-hq/tributary/collector"
 	"github.com/tributary-hq/tributary/storage/clickstream"
+	"github.com/tributary-hq/tributary/storage/directory"
 )
 
 // Config returns the configuration of a collector. redisRoots comes from
@@ -51,4 +55,113 @@ func CompareClock(ctx context.Context, process *clock.Clock, stream clickstream.
 		return nil, errors.Join(err, client.Close())
 	}
 	return client, nil
+}
+
+const (
+	// hashKeyInterval is the time between two comparisons of the hash key.
+	hashKeyInterval = time.Minute
+	// hashKeyRetryInterval is the same time while the key is not known to be right.
+	hashKeyRetryInterval = 5 * time.Second
+	// hashKeyTimeout is the time limit of a comparison.
+	hashKeyTimeout = time.Second
+)
+
+// errHashKey means that the cores do not find the digests of a collector.
+var errHashKey = errors.New(settings.HashKeySetting + ": the first key is not among the keys of the cores; " +
+	"set the list of the cores; if the list is new, restart the cores first")
+
+// HashKey compares the first hash key of a collector with the keys of the cores, whose
+// fingerprints are in the edge directory. Create it with CompareHashKey.
+type HashKey struct {
+	fingerprint []byte
+	client      redis.UniversalClient
+	directory   *directory.Reader
+	log         *slog.Logger
+	wrong       prometheus.Gauge
+	result      comparison // of the last comparison that had a result
+}
+
+// comparison is the result of a comparison.
+type comparison int
+
+const (
+	// noResult means that Redis does not respond, or that it has no list: it is empty, or the
+	// cores have an earlier version.
+	noResult comparison = iota
+	rightKey
+	wrongKey
+)
+
+// CompareHashKey registers the metric and compares the first of the keys. It returns an error
+// if the key is wrong. Without a list of the keys of the cores, it returns no error, because a
+// collector also starts without Redis.
+func CompareHashKey(ctx context.Context, keys settings.HashKeys, cache clickstream.Endpoint, log *slog.Logger, registry prometheus.Registerer) (*HashKey, error) {
+	client, err := clickstream.Connect(cache)
+	if err != nil {
+		return nil, err
+	}
+	k := &HashKey{
+		fingerprint: keys.SettingKeys().Fingerprints()[0].Fingerprint,
+		client:      client, directory: directory.NewReader(client, time.Now), log: log,
+		wrong: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "tributary_collector_hash_key_wrong",
+			Help: "1 if the first hash key was not among the keys of the cores at the last comparison, otherwise 0.",
+		}),
+	}
+	registry.MustRegister(k.wrong)
+	if k.result = k.compare(ctx); k.result == wrongKey {
+		return nil, errors.Join(errHashKey, client.Close())
+	}
+	return k, nil
+}
+
+// Run compares the key once a minute until ctx ends, and every five seconds while it is not
+// known to be right. It logs an error when the key becomes wrong.
+func (k *HashKey) Run(ctx context.Context) {
+	for {
+		wait := hashKeyInterval
+		if k.result != rightKey {
+			wait = hashKeyRetryInterval
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(wait):
+		}
+		k.compareAgain(ctx)
+	}
+}
+
+// Close closes the connection. The caller must not call it before Run has returned.
+func (k *HashKey) Close() error { return k.client.Close() }
+
+// compareAgain compares the key, updates the metric and logs a change. The last result
+// remains if there is no new one.
+func (k *HashKey) compareAgain(ctx context.Context) {
+	last, result := k.result, k.compare(ctx)
+	if result == noResult || result == last {
+		return
+	}
+	k.result = result
+	switch {
+	case result == wrongKey:
+		k.wrong.Set(1)
+		k.log.LogAttrs(ctx, slog.LevelError, "the hash key is wrong", slog.Any("error", errHashKey))
+	case last == wrongKey:
+		k.wrong.Set(0)
+		k.log.LogAttrs(ctx, slog.LevelInfo, "the hash key is among the keys of the cores again")
+	}
+}
+
+func (k *HashKey) compare(ctx context.Context) comparison {
+	ctx, cancel := context.WithTimeout(ctx, hashKeyTimeout)
+	defer cancel()
+	keys, state := k.directory.HashKeys(ctx)
+	switch {
+	case state != directory.Found:
+		return noResult
+	case slices.ContainsFunc(keys.GetFingerprints(), func(known []byte) bool { return bytes.Equal(known, k.fingerprint) }):
+		return rightKey
+	}
+	return wrongKey
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/tributary-hq/tributary/cmd/version"
 	"github.com/tributary-hq/tributary/httpedge"
 )
 
@@ -80,4 +81,16 @@ func check(conditions ...func(context.Context) error) http.HandlerFunc {
 		}
 		_, _ = io.WriteString(w, "ok\n")
 	}
+}
+
+// newBuildInfo returns a gauge whose labels describe this binary.
+func newBuildInfo() prometheus.Collector {
+	release, commit := version.Describe()
+	info := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name:        "tributary_build_info",
+		Help:        "1, with the version and the commit of the binary as labels.",
+		ConstLabels: prometheus.Labels{"version": release, "commit": commit},
+	})
+	info.Set(1)
+	return info
 }
