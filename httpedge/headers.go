@@ -1,0 +1,188 @@
+package httpedge
+
+import (
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"mime"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"unicode"
+)
+
+// RequestIDHeader contains the request id in requests and responses.
+const RequestIDHeader = "X-Request-Id"
+
+// maxRequestID is the greatest length of an id that a client sends. It is limited because
+// the id is returned and logged.
+const maxRequestID = 128
+
+// RequestID returns the client's X-Request-Id if it is valid (see ValidRequestID), and
+// otherwise a new id from newID.
+func RequestID(r *http.Request, newID func() string) string {
+	id := r.Header.Get(RequestIDHeader)
+	if ValidRequestID(id) {
+		return id
+	}
+	return newID()
+}
+
+// ValidRequestID reports whether id consists of 1 to 128 visible ASCII characters. Other
+// characters could break a log line or a header.
+func ValidRequestID(id string) bool {
+	if len(id) == 0 || len(id) > maxRequestID {
+		return false
+	}
+	for i := range len(id) {
+		if id[i] <= ' ' || id[i] > '~' {
+			return false
+		}
+	}
+	return true
+}
+
+// IsPlainJSON reports whether the headers declare the body as JSON in UTF-8 without
+// compression. If there is no Content-Type, the body counts as JSON.
+func IsPlainJSON(h http.Header) bool {
+	for _, encoding := range h["Content-Encoding"] {
+		if !strings.EqualFold(strings.TrimSpace(encoding), "identity") {
+			return false
+		}
+	}
+	types := h["Content-Type"]
+	if len(types) == 0 {
+		return true
+	}
+	if len(types) == 1 && types[0] == "application/json" {
+		return true
+	}
+	media, parameters, err := mime.ParseMediaType(types[0])
+	if err != nil || len(types) > 1 || media != "application/json" {
+		return false
+	}
+	charset, hasCharset := parameters["charset"]
+	return !hasCharset || strings.EqualFold(charset, "utf-8")
+}
+
+// Origins is the set of web origins whose scripts may read the responses of a server.
+type Origins map[string]bool
+
+// defaultPorts are the schemes of origins with the ports that browsers leave out.
+var defaultPorts = map[string]string{"http": "80", "https": "443"}
+
+// browserForm reports whether a browser can send the scheme and the host of an origin: in
+// ASCII and lower case, without a wildcard, an empty port or the default port.
+func browserForm(u *url.URL) bool {
+	defaultPort, ok := defaultPorts[u.Scheme]
+	return ok && u.Port() != defaultPort && !strings.HasSuffix(u.Host, ":") &&
+		!strings.ContainsFunc(u.Host, func(r rune) bool { return r > unicode.MaxASCII || unicode.IsUpper(r) || r == '*' })
+}
+
+// ParseOrigins returns the origins as a set. It fails if an origin does not have the form
+// that browsers use in the header Origin.
+func ParseOrigins(origins []string) (Origins, error) {
+	set := make(Origins, len(origins))
+	for _, origin := range origins {
+		u, err := url.Parse(origin)
+		if err != nil || u.Host == "" || u.Scheme+"://"+u.Host != origin || !browserForm(u) {
+			return nil, fmt.Errorf("%q is not an origin such as https://app.example", origin)
+		}
+		set[origin] = true
+	}
+	return set, nil
+}
+
+// IgnoredFieldsHeader is the response header that lists the unknown keys of a request
+// body. It is used by routes that are called by many versions of clients. These routes
+// ignore unknown keys instead of rejecting the request.
+const IgnoredFieldsHeader = "Ignored-Fields"
+
+// maxIgnored bounds the length of the header, because the client chooses the names.
+const maxIgnored = 1024
+
+// SetIgnoredFields sets IgnoredFieldsHeader to the paths of the ignored keys, separated
+// by ", ". Bytes other than letters, digits, "_", "-", ".", "[" and "]" are
+// percent-encoded. If the list is too long, it is cut and ends with "...". If paths is
+// empty, no header is set.
+func SetIgnoredFields(h http.Header, paths []string) {
+	if len(paths) == 0 {
+		return
+	}
+	var b strings.Builder
+	for i, path := range paths {
+		name := encodePath(path)
+		if b.Len()+len(name) > maxIgnored {
+			b.WriteString("...")
+			break
+		}
+		b.WriteString(name)
+		if i < len(paths)-1 {
+			b.WriteString(", ")
+		}
+	}
+	h.Set(IgnoredFieldsHeader, b.String())
+}
+
+func encodePath(path string) string {
+	plain := func(c byte) bool {
+		return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.IndexByte("_-.[]", c) >= 0
+	}
+	var b strings.Builder
+	for i := range len(path) {
+		if plain(path[i]) {
+			b.WriteByte(path[i])
+		} else {
+			fmt.Fprintf(&b, "%%%02X", path[i])
+		}
+	}
+	return b.String()
+}
+
+// ETag returns a weak entity tag for content. A weak tag is the same for the content and
+// its compressed form.
+func ETag(content []byte) string {
+	sum := sha256.Sum256(content)
+	return `W/"` + hex.EncodeToString(sum[:8]) + `"`
+}
+
+// Gzip compresses content as much as possible, which is slow.
+func Gzip(content []byte) []byte {
+	var compressed bytes.Buffer
+	w, _ := gzip.NewWriterLevel(&compressed, gzip.BestCompression) // fails only for an invalid level
+	_, _ = w.Write(content)                                        // writing to memory cannot fail
+	_ = w.Close()
+	return compressed.Bytes()
+}
+
+// ETagMatches reports whether the client already has the version with this tag.
+func ETagMatches(h http.Header, etag string) bool {
+	for _, line := range h.Values("If-None-Match") {
+		for tag := range strings.SplitSeq(line, ",") {
+			tag = strings.TrimSpace(tag)
+			if tag == "*" || strings.TrimPrefix(tag, "W/") == strings.TrimPrefix(etag, "W/") {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// AcceptsGzip reports whether the client accepts a response that is compressed with gzip.
+func AcceptsGzip(h http.Header) bool {
+	for _, line := range h.Values("Accept-Encoding") {
+		for coding := range strings.SplitSeq(line, ",") {
+			name, weight, _ := strings.Cut(coding, ";")
+			if !strings.EqualFold(strings.TrimSpace(name), "gzip") {
+				continue
+			}
+			value, weighted := strings.CutPrefix(strings.TrimSpace(strings.ToLower(weight)), "q=")
+			q, err := strconv.ParseFloat(value, 64)
+			return !weighted || err == nil && q > 0
+		}
+	}
+	return false
+}
