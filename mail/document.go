@@ -1,9 +1,14 @@
 package mail
 
 import (
+	_ "embed"
 	"errors"
 	"fmt"
+	"html/template"
 	"net/url"
+	"strings"
+	"unicode"
+	"unicode/utf8"
 )
 
 // Document is the content of a mail, independent of its format. Every field is plain
@@ -160,4 +165,87 @@ func encodeURL(s string) string {
 		return ""
 	}
 	return urlEscapes.Replace(u.String())
+}
+
+//go:embed layout.html.tmpl
+var layoutText string
+
+// layout is the HTML of all mails. html/template escapes every value for its place.
+var layout = template.Must(template.New("layout").Funcs(template.FuncMap{
+	"outlookStart": func() template.HTML { return outlookStart },
+	"outlookEnd":   func() template.HTML { return outlookEnd },
+	"filler":       func() template.HTML { return filler },
+	"paragraphs":   func(s string) []string { return strings.Split(s, "\n\n") },
+	"lines":        func(s string) []string { return strings.Split(s, "\n") },
+}).Parse(layoutText))
+
+// html/template removes comments, so these constants are inserted as values.
+const (
+	// Outlook on Windows ignores max-width. A table that only Outlook reads limits the
+	// width there.
+	outlookStart = `<!--[if mso]><table role="presentation" align="center" width="600" cellpadding="0" cellspacing="0" border="0"><tr><td><![endif]-->`
+	outlookEnd   = `<!--[if mso]></td></tr></table><![endif]-->`
+)
+
+// filler follows the preheader. Mail programs show a fixed number of characters after the
+// subject; without the filler, they would continue with the heading. The characters have
+// no width.
+var filler = template.HTML(strings.Repeat("&#847;&zwnj;&nbsp;", 60)) //nolint:gosec // a constant
+
+// html returns the HTML part of a cleaned document.
+func (d Document) html() (string, error) {
+	var b strings.Builder
+	if err := layout.Execute(&b, d); err != nil {
+		return "", err
+	}
+	return b.String(), nil
+}
+
+// urlEscapes replaces characters that are allowed in url.URL.RawQuery, but not in a URL.
+var urlEscapes = strings.NewReplacer(" ", "%20", "<", "%3C", ">", "%3E", `"`, "%22")
+
+// line returns s as one line: invisible characters are removed, and each run of line
+// breaks, tabs and spaces becomes one space.
+func line(s string) string {
+	return strings.Join(strings.Fields(visible(s)), " ")
+}
+
+// lines is like line, but keeps single line breaks and blank lines. More than one blank
+// line in a row becomes one.
+func lines(s string) string {
+	s = strings.NewReplacer("\r\n", "\n", "\r", "\n", "\u2028", "\n", "\u2029", "\n\n").Replace(s)
+	var kept []string
+	for _, l := range strings.Split(s, "\n") {
+		l = line(l)
+		if l == "" && (len(kept) == 0 || kept[len(kept)-1] == "") {
+			continue
+		}
+		kept = append(kept, l)
+	}
+	return strings.TrimRight(strings.Join(kept, "\n"), "\n")
+}
+
+// visible replaces control characters by spaces and removes characters that change the
+// direction of the text around them. A name with such a character could make the rest of
+// a sentence read backwards. Letters of right-to-left scripts have their direction
+// without these characters. Invalid UTF-8 becomes U+FFFD.
+func visible(s string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case unicode.IsControl(r), r == '\u2028', r == '\u2029':
+			return ' '
+		case r >= '\u202a' && r <= '\u202e', r >= '\u2066' && r <= '\u2069', r == '\ufeff':
+			return -1
+		}
+		return r
+	}, strings.ToValidUTF8(s, string(utf8.RuneError)))
+}
+
+// shorten returns at most limit characters of s. The last one is an ellipsis if s is
+// longer.
+func shorten(s string, limit int) string {
+	if utf8.RuneCountInString(s) <= limit {
+		return s
+	}
+	return strings.TrimRight(string([]rune(s)[:limit-1]), " ") + "…"
 }
