@@ -1,12 +1,19 @@
 package clickstream
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	edgev1 "github.com/tributary-hq/tributary/gen/edge/v1"
 )
 
 // DeadLetter is a record that ingestion could not store in the database.
@@ -55,4 +62,97 @@ func (r *Reader) TrimDeadLetters(ctx context.Context, before time.Time) (int64, 
 		return 0, fmt.Errorf("trim %s: %w", DeadLetterStream, err)
 	}
 	return trimmed, nil
+}
+
+// deadLetterPage is the number of dead letters that one command reads. A dead letter usually
+// has less than a kilobyte. It has at most the size of a batch, which is 256 KiB.
+const deadLetterPage = 64
+
+// DeadLetters deletes records from DeadLetterStream. It is safe for concurrent use.
+type DeadLetters struct{ client redis.UniversalClient }
+
+// NewDeadLetters returns a DeadLetters. The client must come from Connect.
+func NewDeadLetters(client redis.UniversalClient) *DeadLetters { return &DeadLetters{client: client} }
+
+// Delete reads a page of the records after a position and deletes the records that the search
+// selects. It returns the position of the last record of the page. more is false if the page
+// was the last one. The call can be repeated at any time.
+func (d *DeadLetters) Delete(
+	ctx context.Context, search affiliate.DeadLetterSearch, after affiliate.StreamPosition,
+) (last affiliate.StreamPosition, more bool, err error) {
+	from := fmt.Sprintf("(%d-%d", after.Time, after.Sequence)
+	messages, err := d.client.XRangeN(ctx, DeadLetterStream, from, "+", deadLetterPage).Result()
+	if err != nil {
+		return after, false, fmt.Errorf("read %s: %w", DeadLetterStream, err)
+	}
+	if len(messages) == 0 {
+		return after, false, nil
+	}
+	var found []string
+	for _, message := range messages {
+		record, _ := message.Values[fieldBatch].(string)
+		if selects(search, []byte(record)) {
+			found = append(found, message.ID)
+		}
+	}
+	if len(found) > 0 {
+		if err := d.client.XDel(ctx, DeadLetterStream, found...).Err(); err != nil {
+			return after, false, fmt.Errorf("delete from %s: %w", DeadLetterStream, err)
+		}
+	}
+	if last, err = parsePosition(messages[len(messages)-1].ID); err != nil {
+		return after, false, fmt.Errorf("read %s: %w", DeadLetterStream, err)
+	}
+	return last, len(messages) == deadLetterPage, nil
+}
+
+func parsePosition(id string) (p affiliate.StreamPosition, err error) {
+	ms, sequence, _ := strings.Cut(id, "-")
+	if p.Time, err = strconv.ParseUint(ms, 10, 64); err != nil {
+		return p, err
+	}
+	p.Sequence, err = strconv.ParseUint(sequence, 10, 64)
+	return p, err
+}
+
+// selects reports whether a search selects a record. If the record names no workspace, or
+// cannot be decoded, selects compares its bytes. It can then select a record that only
+// contains the same bytes by chance. The record would not have been stored anyway.
+func selects(s affiliate.DeadLetterSearch, record []byte) bool {
+	var click edgev1.Click
+	if proto.Unmarshal(record, &click) != nil || !namesWorkspace(&click) {
+		return selectsBytes(s, record)
+	}
+	ofKey := slices.Contains(s.PublicKeys, click.PublicKey)
+	ofWorkspace := bytes.Equal(click.WorkspaceId, s.Workspace.UUID[:]) && (s.Mode == "" || click.Mode == modes[s.Mode])
+	if !ofKey && !ofWorkspace {
+		return false
+	}
+	return s.Participant == nil ||
+		bytes.Equal(click.ParticipantId, s.Participant.UUID[:]) || slices.Contains(s.Texts, affiliate.FoldCode(click.ReferralCode))
+}
+
+var modes = map[affiliate.Mode]edgev1.Mode{
+	affiliate.ModeTest: edgev1.Mode_MODE_TEST,
+	affiliate.ModeLive: edgev1.Mode_MODE_LIVE,
+}
+
+// namesWorkspace reports whether a click has the id of a workspace, or a public key.
+func namesWorkspace(click *edgev1.Click) bool {
+	_, isKey := affiliate.ParseKey(click.PublicKey)
+	_, isID := affiliate.IDFromBytes[affiliate.Workspace](click.WorkspaceId)
+	return isKey || isID
+}
+
+// selectsBytes does the same as selects for a record that names no workspace. The mode of such
+// a record is known only from its public key.
+func selectsBytes(s affiliate.DeadLetterSearch, record []byte) bool {
+	contains := func(text string) bool { return text != "" && bytes.Contains(record, []byte(text)) }
+	switch {
+	case s.Participant != nil:
+		return bytes.Contains(record, s.Participant.UUID[:]) || slices.ContainsFunc(s.Texts, contains)
+	case s.Mode == "" && bytes.Contains(record, s.Workspace.UUID[:]):
+		return true
+	}
+	return slices.ContainsFunc(s.PublicKeys, contains)
 }
