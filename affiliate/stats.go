@@ -11,8 +11,8 @@ type StatsDelta struct {
 	Program         ProgramID
 	Participant     ParticipantID
 	Link            *LinkID
-	At              time.Time // decides to which hour the delta belongs
-	Currency        string    // empty if there are no amounts
+	At              time.Time
+	Currency        string // empty if there are no amounts
 	Clicks          int64
 	Signups         int64
 	Conversions     int64

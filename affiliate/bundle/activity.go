@@ -2,25 +2,11 @@ package bundle
 
 import (
 	"encoding/json"
-	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/tributary-hq/tributary/affiliate"
 )
-
-// ClickHour has the counts of a participant in one hour. FoldDays turns hours into days.
-type ClickHour struct {
-	WorkspaceID   affiliate.WorkspaceID
-	ProgramID     affiliate.ProgramID
-	ParticipantID affiliate.ParticipantID
-	Mode          affiliate.Mode
-	Hour          time.Time
-	Clicks        int64
-	UniqueClicks  int64
-	Signups       int64
-	Conversions   int64
-}
 
 // ClickDay has the counts of a participant on one day (UTC), without clicks of bots.
 type ClickDay struct {
@@ -33,32 +19,6 @@ type ClickDay struct {
 	UniqueClicks  int64                   `json:"unique_clicks"`
 	Signups       int64                   `json:"signups"`
 	Conversions   int64                   `json:"conversions"`
-}
-
-// End is the last hour of the day.
-func (d ClickDay) End() time.Time { return time.Time(d.Day).Add(23 * time.Hour) }
-
-// FoldDays adds up hours that are ordered by participant and hour. If complete is false,
-// further hours of the last day may follow. The result then does not contain this day.
-func FoldDays(hours []ClickHour, complete bool) []ClickDay {
-	var days []ClickDay
-	for _, h := range hours {
-		day := h.Hour.UTC().Truncate(24 * time.Hour)
-		if n := len(days); n == 0 || days[n-1].ParticipantID != h.ParticipantID || !time.Time(days[n-1].Day).Equal(day) {
-			days = append(days, ClickDay{
-				WorkspaceID: h.WorkspaceID, ProgramID: h.ProgramID, ParticipantID: h.ParticipantID, Mode: h.Mode, Day: Date(day),
-			})
-		}
-		last := &days[len(days)-1]
-		last.Clicks += h.Clicks
-		last.UniqueClicks += h.UniqueClicks
-		last.Signups += h.Signups
-		last.Conversions += h.Conversions
-	}
-	if !complete && len(days) > 0 {
-		days = days[:len(days)-1]
-	}
-	return days
 }
 
 // Click is a click on a link. It contains nothing that identifies the visitor.

@@ -62,7 +62,7 @@ func TestLinks_CountTotalsAndDeltas(t *testing.T) {
 		}
 		f.Insert("stats_deltas", pgtest.Row{
 			"workspace_id": f.Scope.Workspace, "id": affiliate.NewID[affiliate.StatsDelta](f.Now()), "mode": f.Scope.Mode, "program_id": f.Program,
-			"participant_id": jane.ID, "link_id": link, "hour": f.Now().Truncate(time.Hour), "currency": "EUR", "conversions": 1,
+			"participant_id": jane.ID, "link_id": link, "currency": "EUR", "conversions": 1,
 		})
 	}
 	record(l.ID, 3)

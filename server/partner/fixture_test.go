@@ -117,12 +117,12 @@ func (p program) addCommission(participant pgtest.Participant, change ...func(*a
 }
 
 // addDelta stores a statistics delta that is not yet added to the totals. The tests
-// insert deltas by hand, because they need large counts at chosen hours.
-func (p program) addDelta(participant pgtest.Participant, hour time.Time, columns pgtest.Row) {
+// insert deltas by hand, because they need large counts.
+func (p program) addDelta(participant pgtest.Participant, columns pgtest.Row) {
 	p.Helper()
 	p.Insert("stats_deltas", pgtest.Row{
 		"workspace_id": p.Scope.Workspace, "id": affiliate.NewID[affiliate.StatsDelta](p.Now()), "mode": p.Scope.Mode, "program_id": p.Program,
-		"participant_id": participant.ID, "hour": hour, "currency": "",
+		"participant_id": participant.ID, "currency": "",
 	}, columns)
 }
 

@@ -4,7 +4,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
@@ -110,13 +109,12 @@ func TestGetPartnerProgram(t *testing.T) {
 	mine := p.join(jane, pgtest.Row{"referral_code": "jane", "group_id": group, "approved_at": f.Now()})
 	other := p.join(john, pgtest.Row{"referral_code": "john", "override_flat_amount_cents": 700, "group_id": group})
 
-	hour := f.Now().Truncate(time.Hour)
-	p.addDelta(mine, hour, pgtest.Row{"clicks": 5, "conversions": 1})
-	p.addDelta(mine, hour, pgtest.Row{"conversions": 1, "revenue_cents": 1000, "commission_cents": 200, "currency": "EUR"})
+	p.addDelta(mine, pgtest.Row{"clicks": 5, "conversions": 1})
+	p.addDelta(mine, pgtest.Row{"conversions": 1, "revenue_cents": 1000, "commission_cents": 200, "currency": "EUR"})
 	f.foldStats()
-	p.addDelta(mine, hour, pgtest.Row{"clicks": 2, "commission_cents": 30, "currency": "EUR"})
-	p.addDelta(mine, hour, pgtest.Row{"commission_cents": 9000, "currency": "USD"})
-	p.addDelta(other, hour, pgtest.Row{"clicks": 1000})
+	p.addDelta(mine, pgtest.Row{"clicks": 2, "commission_cents": 30, "currency": "EUR"})
+	p.addDelta(mine, pgtest.Row{"commission_cents": 9000, "currency": "USD"})
+	p.addDelta(other, pgtest.Row{"clicks": 1000})
 	p.addEntry(mine, "EUR", 300)
 	p.addEntry(mine, "EUR", -30)
 	p.addEntry(mine, "USD", 99)

@@ -4,7 +4,7 @@
 // stats_deltas. Transactions therefore do not wait for each other to update the same
 // total. Every two seconds, the job adds the deltas to the totals and deletes the deltas.
 //
-//	clicks, conversions, refunds ──▶ stats_deltas ──job──▶ totals, totals per hour
+//	clicks, conversions, refunds ──▶ stats_deltas ──job──▶ totals
 //
 // The package guarantees that the sum of a total and its remaining deltas is exact at any
 // time, even if several jobs run at the same time, fail or crash. It does not guarantee

@@ -177,7 +177,6 @@ func populate(f *pgtest.Fixture, s *pgtest.Shop, suffix string) pgtest.Participa
 	f.Insert("click_days", row(pgtest.Row{
 		"program_id": s.Program, "participant_id": p.ID, "link_id": p.Link, "day": now, "others": true, "clicks": 1, "unique_clicks": 1, "bot_clicks": 0,
 	}))
-	f.Insert("stats_hours", row(pgtest.Row{"participant_id": p.ID, "hour": now.Truncate(time.Hour), "currency": "", "program_id": s.Program, "clicks": 1}))
 	connection := affiliate.ConnectionIDOf(s.Scope, affiliate.Stripe)
 	f.Insert("processor_events", row(pgtest.Row{
 		"connection_id": connection, "id": "evt_" + suffix, "type": "invoice.paid", "resync": false, "status": "applied", "happened_at": now, "received_at": now,

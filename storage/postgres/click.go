@@ -209,42 +209,39 @@ func mergeClicks(ctx context.Context, tx *Tx, clicks []affiliate.Click) ([]affil
 }
 
 // queueClickCounts adds clicks to the click counts of their participants and links. It
-// does not count clicks of bots. It inserts one row of stats_deltas per participant,
-// link and hour of receipt.
+// does not count clicks of bots. It inserts one row of stats_deltas per participant and
+// link.
 func queueClickCounts(batch *pgx.Batch, clicks []affiliate.Click) {
 	const insert = `
-		insert into stats_deltas (workspace_id, id, mode, program_id, participant_id, link_id, hour, currency, clicks, unique_clicks)
-		select workspace_id, id, mode, program_id, participant_id, link_id, hour, '', clicks, unique_clicks
+		insert into stats_deltas (workspace_id, id, mode, program_id, participant_id, link_id, currency, clicks)
+		select workspace_id, id, mode, program_id, participant_id, link_id, '', clicks
 		from unnest(
-			@workspaces::uuid[], @ids::uuid[], @modes::text[], @programs::uuid[], @participants::uuid[], @links::uuid[],
-			@hours::timestamptz[], @clicks::bigint[], @unique_clicks::bigint[])
-			as d (workspace_id, id, mode, program_id, participant_id, link_id, hour, clicks, unique_clicks)`
+			@workspaces::uuid[], @ids::uuid[], @modes::text[], @programs::uuid[], @participants::uuid[], @links::uuid[], @clicks::bigint[])
+			as d (workspace_id, id, mode, program_id, participant_id, link_id, clicks)`
 	type countKey struct {
 		scope       affiliate.Scope
 		program     affiliate.ProgramID
 		participant affiliate.ParticipantID
 		link        affiliate.LinkID
-		hour        int64 // Unix seconds, because comparing two time.Time values also compares their locations
 	}
-	type count struct{ clicks, unique int64 }
-	const hour = int64(time.Hour / time.Second)
+	// count is the number of clicks, and the time of receipt of the first of them.
+	type count struct {
+		clicks int64
+		at     time.Time
+	}
 	counts := make(map[countKey]*count)
 	for n := range clicks {
 		c := &clicks[n]
 		if c.IsBot {
 			continue
 		}
-		received := c.ReceivedAt.Unix()
-		key := countKey{c.Scope, c.Program, c.Participant, c.Link, received - received%hour}
+		key := countKey{c.Scope, c.Program, c.Participant, c.Link}
 		counted := counts[key]
 		if counted == nil {
-			counted = &count{}
+			counted = &count{at: c.ReceivedAt}
 			counts[key] = counted
 		}
 		counted.clicks++
-		if c.Unique {
-			counted.unique++
-		}
 	}
 	if len(counts) == 0 {
 		return
@@ -252,24 +249,20 @@ func queueClickCounts(batch *pgx.Batch, clicks []affiliate.Click) {
 	var (
 		workspaces, ids, programs, participants, links = uuids(counts), uuids(counts), uuids(counts), uuids(counts), uuids(counts)
 		modes                                          = make([]string, 0, len(counts))
-		hours                                          = make([]time.Time, 0, len(counts))
-		all, unique                                    = make([]int64, 0, len(counts)), make([]int64, 0, len(counts))
+		numbers                                        = make([]int64, 0, len(counts))
 	)
 	for key, counted := range counts {
-		at := time.Unix(key.hour, 0).UTC()
 		workspaces = append(workspaces, pgUUID(key.scope.Workspace.UUID))
-		ids = append(ids, pgUUID(affiliate.NewID[affiliate.StatsDelta](at).UUID))
+		ids = append(ids, pgUUID(affiliate.NewID[affiliate.StatsDelta](counted.at).UUID))
 		modes = append(modes, string(key.scope.Mode))
 		programs = append(programs, pgUUID(key.program.UUID))
 		participants = append(participants, pgUUID(key.participant.UUID))
 		links = append(links, pgUUID(key.link.UUID))
-		hours = append(hours, at)
-		all = append(all, counted.clicks)
-		unique = append(unique, counted.unique)
+		numbers = append(numbers, counted.clicks)
 	}
 	batch.Queue(insert, pgx.NamedArgs{
 		"workspaces": workspaces, "ids": ids, "modes": modes, "programs": programs, "participants": participants, "links": links,
-		"hours": hours, "clicks": all, "unique_clicks": unique,
+		"clicks": numbers,
 	})
 }
 

@@ -3,7 +3,6 @@ package postgres_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -21,26 +20,20 @@ import (
 // clickCountKey is the key by which the test sums the rows of stats_deltas.
 type clickCountKey struct {
 	workspace, mode, program, participant, link string
-	hour                                        time.Time
 }
 
-// clickTotals contains the number of clicks and the number of unique clicks.
-type clickTotals struct{ all, unique int64 }
-
 // clickCounts returns the sums of the rows in stats_deltas.
-func clickCounts(f *pgtest.Fixture) map[clickCountKey]clickTotals {
+func clickCounts(f *pgtest.Fixture) map[clickCountKey]int64 {
 	f.Helper()
 	rows, _ := f.SQL.Query(f.Context(), `
-		select workspace_id::text, mode, program_id::text, participant_id::text, coalesce(link_id::text, ''), hour,
-			sum(clicks)::bigint, sum(unique_clicks)::bigint, sum(abs(signups) + abs(conversions) + abs(revenue_cents) + abs(commission_cents))::bigint, max(currency)
-		from stats_deltas group by 1, 2, 3, 4, 5, 6`)
-	counts := map[clickCountKey]clickTotals{}
+		select workspace_id::text, mode, program_id::text, participant_id::text, coalesce(link_id::text, ''),
+			sum(clicks)::bigint, sum(abs(signups) + abs(conversions) + abs(revenue_cents) + abs(commission_cents))::bigint, max(currency)
+		from stats_deltas group by 1, 2, 3, 4, 5`)
+	counts := map[clickCountKey]int64{}
 	var c clickCountKey
-	var n clickTotals
-	var other int64
+	var n, other int64
 	var currency string
-	_, err := pgx.ForEachRow(rows, []any{&c.workspace, &c.mode, &c.program, &c.participant, &c.link, &c.hour, &n.all, &n.unique, &other, &currency}, func() error {
-		c.hour = c.hour.UTC()
+	_, err := pgx.ForEachRow(rows, []any{&c.workspace, &c.mode, &c.program, &c.participant, &c.link, &n, &other, &currency}, func() error {
 		counts[c] = n
 		if other != 0 || currency != "" {
 			f.Errorf("the columns of %+v that do not count clicks have the sum %d and the currency %q, want 0 and no currency", c, other, currency)
@@ -54,34 +47,27 @@ func clickCounts(f *pgtest.Fixture) map[clickCountKey]clickTotals {
 }
 
 // wantCounts returns the sums that stats_deltas must have after clicks were stored.
-func wantCounts(clicks []affiliate.Click) map[clickCountKey]clickTotals {
-	counts := map[clickCountKey]clickTotals{}
+func wantCounts(clicks []affiliate.Click) map[clickCountKey]int64 {
+	counts := map[clickCountKey]int64{}
 	for _, c := range clicks {
 		if c.IsBot {
 			continue
 		}
 		key := clickCountKey{
 			workspace: c.Scope.Workspace.String(), mode: string(c.Scope.Mode), program: c.Program.String(), participant: c.Participant.String(),
-			hour: c.ReceivedAt.UTC().Truncate(time.Hour),
 		}
 		if !c.Link.IsZero() {
 			key.link = c.Link.String()
 		}
-		n := counts[key]
-		n.all++
-		if c.Unique {
-			n.unique++
-		}
-		counts[key] = n
+		counts[key]++
 	}
 	return counts
 }
 
-// mixedClicks returns n clicks of a few links, participants, hours and modes. Some of the
+// mixedClicks returns n clicks of a few links, participants and modes. Some of the
 // clicks are unique, some come from bots, and some have no link.
 func mixedClicks(n int) []affiliate.Click {
 	clicks := clicksOf(affiliate.NewID[affiliate.Workspace](time.Now()), n)
-	midnight := clicks[0].ReceivedAt.Truncate(24 * time.Hour)
 	for i := range clicks {
 		// Three of the clicks determine the programmes, participants and links of all.
 		c, source := &clicks[i], clicks[i%3]
@@ -95,8 +81,6 @@ func mixedClicks(n int) []affiliate.Click {
 		if i%4 == 0 {
 			c.IsBot, c.BotReason = true, "agent"
 		}
-		// the first and the last millisecond of each of two hours
-		c.ReceivedAt = midnight.Add([]time.Duration{0, time.Hour - time.Millisecond, time.Hour, 2*time.Hour - time.Millisecond}[i%4])
 	}
 	return clicks
 }
@@ -223,40 +207,5 @@ func TestClickPartitions_HaveAllColumnsOfTheTable(t *testing.T) {
 		if !errors.As(err, &pgErr) || pgErr.Code != "23514" {
 			t.Errorf("setting is_unique to null returned %v, want the error code 23514", err)
 		}
-	}
-}
-
-// The previous release copies clicks into a temporary table and merges them into the
-// table clicks. Its statements must work with the current schema, although they do not
-// fill the columns that are new in this release.
-func TestStoreClicks_StatementsOfPreviousReleaseWork(t *testing.T) {
-	f := pgtest.Open(t, time.Now)
-	clicks := clicksOf(affiliate.NewID[affiliate.Workspace](time.Now()), 1)
-	if err := f.Store.StoreClicks(t.Context(), clicks); err != nil {
-		t.Fatal(err)
-	}
-	const columns = `workspace_id, id, clicked_at, mode, program_id, participant_id, referral_code, received_at, expires_at, created_at, consent, is_bot, foreign_origin`
-	err := pgx.BeginFunc(t.Context(), f.SQL, func(tx pgx.Tx) error {
-		for _, statement := range []string{
-			`set local role tributary_app`,
-			`create temporary table clicks_incoming (like clicks) on commit drop`,
-			`insert into clicks_incoming (` + columns + `) select ` + columns + ` from clicks
-			 union all
-			 select workspace_id, gen_random_uuid(), clicked_at, mode, program_id, participant_id, referral_code, received_at, expires_at, created_at, consent, is_bot, foreign_origin from clicks`,
-			`insert into clicks (` + columns + `) select ` + columns + ` from clicks_incoming on conflict (workspace_id, id, clicked_at) do nothing`,
-			`insert into stats_deltas (workspace_id, id, mode, program_id, participant_id, hour, currency, clicks)
-			 select workspace_id, id, mode, program_id, participant_id, received_at, '', 1 from clicks limit 1`,
-		} {
-			if _, err := tx.Exec(t.Context(), statement); err != nil {
-				return fmt.Errorf("%s: %w", statement, err)
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if stored := f.Count(`select count(*) from clicks where not is_unique and country is null`); stored != 2 {
-		t.Errorf("%d clicks are stored without a country and not unique, want 2", stored)
 	}
 }

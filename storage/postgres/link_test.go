@@ -70,8 +70,8 @@ func TestLinksAndPromoCodes_UseIndexes(t *testing.T) {
 	}
 	f.ExecWithoutForeignKeys(`insert into link_totals (workspace_id, link_id) select workspace_id, id from links`)
 	f.ExecWithoutForeignKeys(`
-		insert into stats_deltas (workspace_id, id, mode, program_id, participant_id, link_id, hour, currency, clicks)
-		select workspace_id, gen_random_uuid(), mode, program_id, participant_id, id, $1, '', 1 from links`, f.Now())
+		insert into stats_deltas (workspace_id, id, mode, program_id, participant_id, link_id, currency, clicks)
+		select workspace_id, gen_random_uuid(), mode, program_id, participant_id, id, '', 1 from links`)
 	f.VacuumAnalyze()
 
 	page := affiliate.Page{Number: 3, Size: 20}

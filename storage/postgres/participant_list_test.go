@@ -38,8 +38,8 @@ func TestListParticipants_UsesIndexes(t *testing.T) {
 			case when n % 10 > 0 then $3::timestamptz end
 		from generate_series(1, 5000) n`, f.Scope.Workspace, f.Program, f.Now())
 	f.Exec(`
-		insert into stats_deltas (workspace_id, id, mode, program_id, participant_id, hour, currency, clicks)
-		select workspace_id, gen_random_uuid(), mode, program_id, id, $1, '', 1 from participants`, f.Now())
+		insert into stats_deltas (workspace_id, id, mode, program_id, participant_id, currency, clicks)
+		select workspace_id, gen_random_uuid(), mode, program_id, id, '', 1 from participants`)
 	f.Exec(`
 		insert into ledger_balances (workspace_id, participant_id, currency, slot, balance_cents)
 		select workspace_id, id, 'EUR', 0, 1 from participants`)

@@ -17,7 +17,7 @@ import (
 func (f *fixture) checkStatsPlan(what, plan string, required ...string) {
 	f.Helper()
 	checkPlan(f, what, plan, required,
-		scansOf("participants", "participant_totals", "links", "link_totals", "commissions", "stats_hours", "stats_deltas"))
+		scansOf("participants", "participant_totals", "links", "link_totals", "commissions", "stats_deltas"))
 }
 
 // newPartnerPlanFixture returns a fixture with ten partners and 1,000 programmes. Most
@@ -33,8 +33,8 @@ func newPartnerPlanFixture(t *testing.T) (f *statsFixture, partner pgtest.Partic
 	f.Exec(`delete from participants where partner_id = $1 and id <> $2 and workspace_id > '0a000000-0000-0000-0000-000000000000'`,
 		partner.Partner, partner.ID)
 	f.ExecWithoutForeignKeys(`insert into participant_totals (workspace_id, participant_id, program_id) select workspace_id, id, program_id from participants`)
-	f.ExecWithoutForeignKeys(`insert into stats_deltas (workspace_id, id, mode, program_id, participant_id, link_id, hour, currency)
-		select workspace_id, gen_random_uuid(), mode, program_id, id, null, $1, 'EUR' from participants, generate_series(1, 3)`, f.Now())
+	f.ExecWithoutForeignKeys(`insert into stats_deltas (workspace_id, id, mode, program_id, participant_id, link_id, currency)
+		select workspace_id, gen_random_uuid(), mode, program_id, id, null, 'EUR' from participants, generate_series(1, 3)`)
 	f.ExecWithoutForeignKeys(`insert into ledger_balances (workspace_id, participant_id, currency, slot, balance_cents)
 		select workspace_id, id, 'EUR', slot, 1 from participants, generate_series(0, 3) slot`)
 	f.Exec(`update programs set name = 'Programme ' || id::text, is_public = get_byte(uuid_send(id), 15) % 2 = 0`)

@@ -30,8 +30,8 @@ func (s *sales) manySignals() {
 		select workspace_id, mode, ref, program_id, 1, $1 from customers`, noon)
 	s.Exec(`insert into participant_totals (workspace_id, participant_id, program_id) select workspace_id, id, program_id from participants on conflict do nothing`)
 	s.Exec(`
-		insert into stats_deltas (workspace_id, id, mode, program_id, participant_id, hour, currency, conversions)
-		select workspace_id, gen_random_uuid(), mode, program_id, id, $1, 'EUR', 1 from participants, generate_series(1, 3)`, noon)
+		insert into stats_deltas (workspace_id, id, mode, program_id, participant_id, currency, conversions)
+		select workspace_id, gen_random_uuid(), mode, program_id, id, 'EUR', 1 from participants, generate_series(1, 3)`)
 	s.Exec(`
 		insert into groups (workspace_id, id, program_id, name, rate_bps, created_at, updated_at)
 		select $1, gen_random_uuid(), $2, 'Group ' || n, 1000, $3, $3 from generate_series(1, 2000) as n`, s.Scope.Workspace, s.Program, noon)
@@ -118,8 +118,8 @@ func TestRecordConversion_ReadsPromoCodeAfterWaiting(t *testing.T) {
 	}
 	for _, sql := range []string{
 		`update promo_codes set redemptions = 4`,
-		`insert into stats_deltas (workspace_id, id, mode, program_id, participant_id, hour, currency, conversions)
-			select workspace_id, gen_random_uuid(), mode, program_id, id, now(), 'EUR', 1 from participants`,
+		`insert into stats_deltas (workspace_id, id, mode, program_id, participant_id, currency, conversions)
+			select workspace_id, gen_random_uuid(), mode, program_id, id, 'EUR', 1 from participants`,
 	} {
 		if _, err := tx.Exec(t.Context(), sql); err != nil {
 			t.Fatal(err)

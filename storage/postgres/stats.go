@@ -25,30 +25,17 @@ const foldStats = `
 		where d.ctid = any (array(
 			select ctid from stats_deltas order by workspace_id, id limit $1 for update skip locked
 		))
-		returning d.workspace_id, d.participant_id, d.link_id, d.hour, d.currency,
-			d.clicks, d.unique_clicks, d.signups, d.conversions, d.revenue_cents, d.commission_cents
+		returning d.workspace_id, d.participant_id, d.link_id, d.currency, d.clicks, d.signups, d.conversions, d.revenue_cents, d.commission_cents
 	), grouped as (
-		select workspace_id, participant_id, hour, currency,
-			sum(clicks) as clicks, sum(unique_clicks) as unique_clicks, sum(signups) as signups,
+		select workspace_id, participant_id, currency, sum(clicks) as clicks, sum(signups) as signups,
 			sum(conversions) as conversions, sum(revenue_cents) as revenue_cents, sum(commission_cents) as commission_cents
 		from taken
-		group by workspace_id, participant_id, hour, currency
+		group by workspace_id, participant_id, currency
 	), counted as (
-		select g.*, t.program_id, t.mode, g.currency = (
+		select g.*, t.program_id, g.currency = (
 			select p.currency from programs p where p.workspace_id = t.workspace_id and p.id = t.program_id) as own_currency
 		from grouped g
 		join participants t on t.workspace_id = g.workspace_id and t.id = g.participant_id
-	), hours as (
-		insert into stats_hours as h (workspace_id, participant_id, hour, currency, program_id, mode,
-			clicks, unique_clicks, signups, conversions, revenue_cents, commission_cents)
-		select workspace_id, participant_id, hour, currency, program_id, mode,
-			clicks, unique_clicks, signups, conversions, revenue_cents, commission_cents
-		from counted
-		order by workspace_id, participant_id, hour, currency
-		on conflict (workspace_id, participant_id, hour, currency) do update
-		set clicks = h.clicks + excluded.clicks, unique_clicks = h.unique_clicks + excluded.unique_clicks,
-			signups = h.signups + excluded.signups, conversions = h.conversions + excluded.conversions,
-			revenue_cents = h.revenue_cents + excluded.revenue_cents, commission_cents = h.commission_cents + excluded.commission_cents
 	), totals as (
 		insert into participant_totals as s (workspace_id, participant_id, program_id,
 			clicks, signups, conversions, revenue_cents, commission_cents)

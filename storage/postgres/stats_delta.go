@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -19,7 +18,6 @@ type statsDeltaRow struct {
 	ProgramID       affiliate.ProgramID                `db:"program_id"`
 	ParticipantID   affiliate.ParticipantID            `db:"participant_id"`
 	LinkID          *affiliate.LinkID                  `db:"link_id"`
-	Hour            time.Time                          `db:"hour"`
 	Currency        string                             `db:"currency"`
 	Clicks          int64                              `db:"clicks"`
 	Signups         int64                              `db:"signups"`
@@ -40,7 +38,6 @@ func queueDeltas(batch *pgx.Batch, deltas ...affiliate.StatsDelta) {
 			ProgramID:       d.Program,
 			ParticipantID:   d.Participant,
 			LinkID:          d.Link,
-			Hour:            d.At.UTC().Truncate(time.Hour),
 			Currency:        d.Currency,
 			Clicks:          d.Clicks,
 			Signups:         d.Signups,

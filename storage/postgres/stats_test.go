@@ -91,15 +91,12 @@ func (f *statsFixture) add(ctx context.Context, tx pgx.Tx, deltas ...affiliate.S
 		return err
 	}
 	batch := &pgx.Batch{}
-	// addDeltas does not set unique_clicks, because only ingestion counts unique clicks.
-	// In this test, all clicks are unique.
-	batch.Queue(`update stats_deltas set unique_clicks = clicks where unique_clicks <> clicks`)
 	for _, d := range deltas {
 		batch.Queue(`
-			insert into truth (workspace_id, id, mode, program_id, participant_id, link_id, hour, currency,
-				clicks, unique_clicks, signups, conversions, revenue_cents, commission_cents)
-			values ($1, gen_random_uuid(), $2, $3, $4, $5, $6, $7, $8, $8, $9, $10, $11, $12)`,
-			d.Scope.Workspace, d.Scope.Mode, d.Program, d.Participant, d.Link, d.At.UTC().Truncate(time.Hour), d.Currency,
+			insert into truth (workspace_id, id, mode, program_id, participant_id, link_id, currency,
+				clicks, signups, conversions, revenue_cents, commission_cents)
+			values ($1, gen_random_uuid(), $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)`,
+			d.Scope.Workspace, d.Scope.Mode, d.Program, d.Participant, d.Link, d.Currency,
 			d.Clicks, d.Signups, d.Conversions, d.RevenueCents, d.CommissionCents)
 	}
 	return tx.SendBatch(ctx, batch).Close()
@@ -108,19 +105,7 @@ func (f *statsFixture) add(ctx context.Context, tx pgx.Tx, deltas ...affiliate.S
 // differences is a query that adds the deltas to the totals and compares the sums with
 // the expected values, in one snapshot. It returns the number of sums that differ.
 const differences = `
-	with hours as (
-		select workspace_id, participant_id, hour, currency, program_id, mode, sum(clicks) as clicks, sum(unique_clicks) as unique_clicks, sum(signups) as signups,
-			sum(conversions) as conversions, sum(revenue_cents) as revenue, sum(commission_cents) as commission
-		from (
-			select workspace_id, participant_id, hour, currency, program_id, mode, clicks, unique_clicks, signups, conversions, revenue_cents, commission_cents from stats_hours
-			union all
-			select workspace_id, participant_id, hour, currency, program_id, mode, clicks, unique_clicks, signups, conversions, revenue_cents, commission_cents from stats_deltas
-		) x group by 1, 2, 3, 4, 5, 6
-	), true_hours as (
-		select workspace_id, participant_id, hour, currency, program_id, mode, sum(clicks) as clicks, sum(unique_clicks) as unique_clicks, sum(signups) as signups,
-			sum(conversions) as conversions, sum(revenue_cents) as revenue, sum(commission_cents) as commission
-		from truth group by 1, 2, 3, 4, 5, 6
-	), totals as (
+	with totals as (
 		select workspace_id, participant_id, program_id, sum(clicks) as clicks, sum(signups) as signups,
 			sum(conversions) as conversions, sum(revenue_cents) as revenue, sum(commission_cents) as commission
 		from (
@@ -146,8 +131,7 @@ const differences = `
 		from truth where link_id is not null group by 1, 2
 	)
 	select
-		(select count(*) from ((table hours except table true_hours) union all (table true_hours except table hours)) x)
-		+ (select count(*) from ((table totals except table true_totals) union all (table true_totals except table totals)) x)
+		(select count(*) from ((table totals except table true_totals) union all (table true_totals except table totals)) x)
 		+ (select count(*) from ((table links except table true_links) union all (table true_links except table links)) x)`
 
 func TestFoldStats_TotalsAreAlwaysExact(t *testing.T) {
@@ -265,9 +249,9 @@ func TestFoldStats_ConcurrentCallsDoNotDeadlock(t *testing.T) {
 	for round := range rounds {
 		// In every second round, the deltas have no links. Then the calls wait for the
 		// rows of participants and not for the rows of links.
-		f.Exec(`insert into stats_deltas (workspace_id, id, mode, program_id, participant_id, link_id, hour, currency, clicks)
-			select t.workspace_id, gen_random_uuid(), t.mode, t.program_id, t.id, case when $2 then l.id end, $1, '', 1
-			from participants t join links l on l.workspace_id = t.workspace_id and l.participant_id = t.id, generate_series(1, 30)`, f.Now(), round%2 == 0)
+		f.Exec(`insert into stats_deltas (workspace_id, id, mode, program_id, participant_id, link_id, currency, clicks)
+			select t.workspace_id, gen_random_uuid(), t.mode, t.program_id, t.id, case when $1 then l.id end, '', 1
+			from participants t join links l on l.workspace_id = t.workspace_id and l.participant_id = t.id, generate_series(1, 30)`, round%2 == 0)
 		f.Exec(`insert into truth select * from stats_deltas`)
 		var wg sync.WaitGroup
 		for range folds {
@@ -358,8 +342,8 @@ func TestFoldStats_DeletesDeltasOfDeletedParticipants(t *testing.T) {
 	if n := f.Count(`select sum(clicks) from link_totals where link_id = $1`, remaining.Link); n != 1 {
 		t.Errorf("the remaining link has %d clicks, want 1", n)
 	}
-	if n := f.Count(`select count(*) from stats_hours where participant_id = $1`, deleted.ID); n != 0 {
-		t.Errorf("stats_hours has %d rows of the deleted participant, want 0", n)
+	if n := f.Count(`select count(*) from participant_totals where participant_id = $1`, deleted.ID); n != 0 {
+		t.Errorf("participant_totals has %d rows of the deleted participant, want 0", n)
 	}
 }
 
@@ -372,10 +356,8 @@ func TestStatsStatements_UseIndexes(t *testing.T) {
 	f.Exec(`delete from participants where partner_id = $1 and workspace_id > '0a000000-0000-0000-0000-000000000000'`, partner)
 	f.ExecWithoutForeignKeys(`insert into participant_totals (workspace_id, participant_id, program_id) select workspace_id, id, program_id from participants`)
 	f.ExecWithoutForeignKeys(`insert into link_totals (workspace_id, link_id) select workspace_id, id from links`)
-	f.ExecWithoutForeignKeys(`insert into stats_hours (workspace_id, participant_id, hour, currency, program_id, mode)
-		select workspace_id, id, $1::timestamptz + n * interval '1 hour', 'EUR', program_id, mode from participants, generate_series(1, 5) n`, f.Now())
-	f.ExecWithoutForeignKeys(`insert into stats_deltas (workspace_id, id, mode, program_id, participant_id, link_id, hour, currency)
-		select t.workspace_id, gen_random_uuid(), 'live', t.program_id, t.id, null, $1, 'EUR' from participants t, generate_series(1, 3)`, f.Now())
+	f.ExecWithoutForeignKeys(`insert into stats_deltas (workspace_id, id, mode, program_id, participant_id, link_id, currency)
+		select t.workspace_id, gen_random_uuid(), 'live', t.program_id, t.id, null, 'EUR' from participants t, generate_series(1, 3)`)
 	f.VacuumAnalyze()
 	f.checkStatsPlan("fold", f.Plan(postgres.FoldStatsSQL, 20_000))
 }

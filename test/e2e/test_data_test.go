@@ -31,7 +31,7 @@ func (sys *system) liveRows(t *testing.T, workspace string) map[string]string {
 		rows, _ := conn.Query(t.Context(), `
 			select table_name::text from information_schema.columns
 			where table_schema = 'public' and column_name in ('mode', 'workspace_id') and table_name not like '%\_20______' and table_name not like '%\_default'
-				and table_name not in ('stats_deltas', 'stats_hours')
+				and table_name <> 'stats_deltas'
 			group by 1 having count(*) = 2`)
 		tables, err := pgx.CollectRows(rows, pgx.RowTo[string])
 		if err != nil {

@@ -85,7 +85,7 @@ func (s *shop) writeScript(ctx context.Context, ours *database, path string, tab
 		{table: "events", query: fmt.Sprintf(events, "conversion.created"), replacements: map[string]string{"id": ":event1"}},
 		{table: "events", query: fmt.Sprintf(events, "commission.created"), replacements: map[string]string{"id": ":event2"}},
 		{table: "stats_deltas", query: `
-			select workspace_id, id, mode, program_id, participant_id, link_id, date_trunc('hour', created_at) as hour, currency,
+			select workspace_id, id, mode, program_id, participant_id, link_id, currency,
 				0 as clicks, 0 as signups, 1 as conversions, amount_cents as revenue_cents, amount_cents as commission_cents
 			from conversions where id = '` + conversion + `'`},
 		{

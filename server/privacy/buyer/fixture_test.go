@@ -339,7 +339,7 @@ func (f *fixture) money() string {
 		`select (id, conversion_id, asked_cents, amount_cents)::text from refunds order by id`,
 		`select (conversion_id, amount_cents, refunded_cents)::text from processor_charges order by 1`,
 		`select (id, conversion_id, attributed, method, reason_code, explanation, program_id, participant_id)::text from attribution_decisions order by id`,
-		`select t::text from stats_deltas t order by t::text`, `select t::text from stats_hours t order by t::text`,
+		`select t::text from stats_deltas t order by t::text`,
 	} {
 		lines = append(lines, f.Texts(query)...)
 	}

@@ -27,9 +27,6 @@ type sizeLimit struct{ records, bytes int64 }
 const (
 	// pageSize is the number of records that are read at once.
 	pageSize = 1000
-	// hourPageSize is the same number for click_summary. All hours of a participant's day fit
-	// into it: an hour has a row for each currency.
-	hourPageSize = 5000
 	// storeTimeout is the longest time for storing the outcome of an attempt.
 	storeTimeout = 10 * time.Second
 )
@@ -105,14 +102,10 @@ func (b *builder) sources(spec bundle.PartSpec) []bundle.Source {
 }
 
 // count returns errTooLarge if the bundle would have more records than its limit. It counts at
-// most one record more than the limit. The hours of click_summary are not counted, because a
-// record is a day.
+// most one record more than the limit.
 func (b *builder) count(ctx context.Context) error {
 	left := b.limit.records
 	for _, spec := range bundle.Parts(b.export.Subject.Kind) {
-		if spec.Part == bundle.PartClickSummary {
-			continue
-		}
 		for _, from := range b.sources(spec) {
 			n, err := b.reader.Count(ctx, spec.Part, from, int(left)+1)
 			if err != nil {
@@ -207,17 +200,10 @@ func (b *builder) writeHead() error {
 
 // writeRecords writes the records of a part that follow the progress.
 func (b *builder) writeRecords(ctx context.Context, spec bundle.PartSpec, from bundle.Source) error {
-	limit := pageSize
-	if spec.Part == bundle.PartClickSummary {
-		limit = hourPageSize
-	}
 	for {
-		page, err := b.reader.Page(ctx, spec.Part, from, b.progress.After, limit)
+		page, err := b.reader.Page(ctx, spec.Part, from, b.progress.After, pageSize)
 		if err != nil {
 			return err
-		}
-		if spec.Part == bundle.PartClickSummary {
-			page = days(page)
 		}
 		for i, record := range page.Records {
 			if err := b.writeRecord(ctx, spec, record, page.Positions[i]); err != nil {
@@ -231,23 +217,6 @@ func (b *builder) writeRecords(ctx context.Context, spec bundle.PartSpec, from b
 			return err
 		}
 	}
-}
-
-// days returns the days of a page of hours. The last day of a full page is left out, because
-// the next page begins with it.
-func days(page bundle.Page) bundle.Page {
-	hours := make([]bundle.ClickHour, 0, len(page.Records))
-	for _, record := range page.Records {
-		if hour, ok := record.(*bundle.ClickHour); ok {
-			hours = append(hours, *hour)
-		}
-	}
-	result := bundle.Page{More: page.More}
-	for _, day := range bundle.FoldDays(hours, !page.More) {
-		result.Records = append(result.Records, &day)
-		result.Positions = append(result.Positions, affiliate.ExportPosition{At: day.End(), ID: day.ParticipantID.UUID})
-	}
-	return result
 }
 
 func (b *builder) writeRecord(ctx context.Context, spec bundle.PartSpec, record any, position affiliate.ExportPosition) error {

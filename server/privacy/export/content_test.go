@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
 // expectation says which rows of a table a member of a bundle contains.
@@ -147,10 +149,7 @@ func TestExportPartnerAccount_HasAllDataOfThePartnerOnly(t *testing.T) {
 	if method, _ := profile["payout_method"].(map[string]any); method["account"] != account || method["account_holder"] != "Ada King" {
 		t.Errorf("the payout method is %v, want the account in clear text", profile["payout_method"])
 	}
-	// The clicks of 91 days ago are only in the summary.
-	if days := c.records(t, "click_summary"); len(days) < 3 {
-		t.Errorf("click_summary has %d days, want one for each participation at least: %v", len(days), days)
-	}
+	f.wantSummary(c, f.ada, f.adaLive, f.adaElsewhere)
 	f.wantNone(text, "a partner must not see it", "pays late", "ext-of-the-merchant", "vip", "once suspended", "looks odd", "order-of-", "203.0.113.0/24")
 	f.wantNone(text, "data of another partner", "Bob", "bob-", f.bob.ID.String(), f.bob.Partner.String(), f.bobElsewhere.ID.String())
 	f.wantNoSecrets(text)
@@ -169,6 +168,7 @@ func TestExportParticipant_HasTheParticipationOnly(t *testing.T) {
 		rowsOf("fraud_events", "fraud_events", "participant_id = $1"), rowsOf("notifications", "notifications", "participant_id = $1 and feed_id <> workspace_id"),
 		rowsOf("audit", "audit_log", "resource_id = $1 and action <> 'participant.export'"),
 	), f.ada.ID)
+	f.wantSummary(c, f.ada)
 	subject := c.records(t, "subject")[0]
 	for key, want := range map[string]any{"type": "participant", "id": f.ada.ID.String(), "workspace_id": f.Scope.Workspace.String(), "program_id": f.Program.String(), "mode": "test"} {
 		if subject[key] != want {
@@ -212,6 +212,7 @@ func TestExportMerchantAccount_HasBothModesOfTheWorkspaceOnly(t *testing.T) {
 		rowsOf("audit", "audit_log", where+" and action <> 'workspace.export'"),
 		{"preferences", "notification_preferences", members, "category", []string{"category"}},
 	}, f.Scope.Workspace)
+	f.wantSummary(c, f.ada, f.bob, f.adaLive)
 	for _, mode := range []string{"test", "live"} {
 		if !strings.Contains(string(c["commissions"]), `"mode":"`+mode+`"`) {
 			t.Errorf("the bundle has no commission of %s mode", mode)
@@ -221,6 +222,31 @@ func TestExportMerchantAccount_HasBothModesOfTheWorkspaceOnly(t *testing.T) {
 		"ada-elsewhere", "bob-elsewhere", f.adaElsewhere.ID.String())
 	f.wantNone(text, "the account of a partner", account, "Engines", "mail-of-"+f.ada.Partner.String())
 	f.wantNoSecrets(text)
+}
+
+// wantSummary checks click_summary: the click of 91 days ago, which is only there, and the click
+// and the purchase of today, for each of the participants.
+func (f *fixture) wantSummary(c contents, participants ...pgtest.Participant) {
+	f.Helper()
+	var want []string
+	for _, p := range participants {
+		for _, counts := range []string{
+			f.Now().Add(-91*24*time.Hour).Format(time.DateOnly) + " 1 0 0 0",
+			f.Now().Format(time.DateOnly) + " 1 0 0 1",
+		} {
+			want = append(want, fmt.Sprintf("%s %s %s %s %s", p.Scope.Workspace, p.Program, p.ID, p.Scope.Mode, counts))
+		}
+	}
+	var got []string
+	for _, day := range c.records(f.TB, "click_summary") {
+		got = append(got, fmt.Sprintf("%s %s %s %s %s %s %s %s %s", day["workspace_id"], day["program_id"], day["participant_id"], day["mode"],
+			day["day"], day["clicks"], day["unique_clicks"], day["signups"], day["conversions"]))
+	}
+	slices.Sort(want)
+	slices.Sort(got)
+	if !slices.Equal(got, want) {
+		f.Errorf("click_summary is %q, want %q", got, want)
+	}
 }
 
 // Both kinds of records of a buyer have the same pseudonym. It differs between workspaces, and

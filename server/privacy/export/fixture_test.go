@@ -20,6 +20,7 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/cmd/stores"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/server/analytics"
 	"github.com/tributary-hq/tributary/server/privacy/export"
 	"github.com/tributary-hq/tributary/server/seal"
 	"github.com/tributary-hq/tributary/server/servertest"
@@ -72,8 +73,12 @@ func newFixture(t *testing.T) *fixture {
 	f.Insert("payout_methods", pgtest.Row{
 		"user_id": ada, "method": "bank_transfer", "account": f.keys.Seal([]byte(plain), []byte(ada.String())), "account_hint": "DE…3000", "updated_at": f.Now(),
 	})
+	sums := analytics.New(stores.Analytics(f.Store.DB), slog.New(slog.DiscardHandler), f.clock.Now)
 	for _, s := range []*pgtest.Shop{f.Shop, f.other} {
 		f.fillWorkspace(s)
+		if err := sums.AddAll(t.Context(), s.Scope.Workspace); err != nil {
+			t.Fatal(err)
+		}
 	}
 	return f
 }

@@ -2,52 +2,37 @@ package export
 
 // Statements about clicks, conversions and money.
 
-const hourColumns = `workspace_id, program_id, participant_id, mode, hour, clicks, unique_clicks, signups, conversions`
+// clickDayCounts are the counts of a day without the counts of values, orders and bots.
+const clickDayCounts = `
+	coalesce(sum(a.clicks), 0)::bigint as clicks, coalesce(sum(a.unique_clicks), 0)::bigint as unique_clicks,
+	coalesce(sum(a.signups), 0)::bigint as signups, coalesce(sum(a.conversions), 0)::bigint as conversions`
 
-// The counts of an hour are in stats_hours and in the deltas that were not added yet. An hour
-// may have several rows.
-const participantHours = `
-	select ` + hourColumns + `
-	from (
-		(
-			select ` + hourColumns + `
-			from stats_hours
-			where workspace_id = @workspace and mode = @mode and participant_id = @participant and (participant_id, hour) > (@after_id, @after_at)
-			order by participant_id, hour
-			limit @limit
-		) union all (
-			select workspace_id, program_id, participant_id, mode, hour, sum(clicks)::bigint as clicks, sum(unique_clicks)::bigint as unique_clicks,
-				sum(signups)::bigint as signups, sum(conversions)::bigint as conversions
-			from stats_deltas
-			where workspace_id = @workspace and mode = @mode and participant_id = @participant and (participant_id, hour) > (@after_id, @after_at)
-			group by workspace_id, program_id, participant_id, mode, hour
-			order by participant_id, hour
-			limit @limit
-		)
-	) as hours
-	order by participant_id, hour
+// isClickDay selects the rows that clickDayCounts adds up: one for each link.
+const isClickDay = `a.dimension = '' and a.currency = '' and num_nonnulls(a.clicks, a.conversions) > 0`
+
+const participantClickDays = `
+	select a.workspace_id, a.program_id, a.participant_id, a.mode, a.day, ` + clickDayCounts + `
+	from analytics_days a
+	where a.workspace_id = @workspace and a.mode = @mode and a.participant_id = @participant
+		and a.program_id = (select t.program_id from participants t where t.workspace_id = @workspace and t.mode = @mode and t.id = @participant)
+		and a.day > @after_at::date and ` + isClickDay + `
+	group by a.workspace_id, a.program_id, a.participant_id, a.mode, a.day
+	order by a.day
 	limit @limit`
 
-const workspaceHours = `
-	select ` + hourColumns + `
-	from (
-		(
-			select ` + hourColumns + `
-			from stats_hours
-			where workspace_id = @workspace and (participant_id, hour) > (@after_id, @after_at)
-			order by participant_id, hour
-			limit @limit
-		) union all (
-			select workspace_id, program_id, participant_id, mode, hour, sum(clicks)::bigint as clicks, sum(unique_clicks)::bigint as unique_clicks,
-				sum(signups)::bigint as signups, sum(conversions)::bigint as conversions
-			from stats_deltas
-			where workspace_id = @workspace and (participant_id, hour) > (@after_id, @after_at)
-			group by workspace_id, program_id, participant_id, mode, hour
-			order by participant_id, hour
-			limit @limit
-		)
-	) as hours
-	order by participant_id, hour
+// workspaceClickDays reads the days of one participant after another.
+const workspaceClickDays = `
+	select p.workspace_id, p.program_id, p.id as participant_id, p.mode, d.day, d.clicks, d.unique_clicks, d.signups, d.conversions
+	from participants p
+	cross join lateral (
+		select a.day, ` + clickDayCounts + `
+		from analytics_days a
+		where a.workspace_id = p.workspace_id and a.mode = p.mode and a.program_id = p.program_id and a.participant_id = p.id
+			and (p.id > @after_id or a.day > @after_at::date) and ` + isClickDay + `
+		group by a.day
+	) d
+	where p.workspace_id = @workspace and p.id >= @after_id
+	order by p.id, d.day
 	limit @limit`
 
 const clickColumns = `

@@ -30,7 +30,7 @@ var queries = map[bundle.Level]map[bundle.Part]query{
 		bundle.PartLinks:          records(participantLinks, func(r *bundle.Link) affiliate.ExportPosition { return byID(r.ID.UUID) }),
 		bundle.PartReferralCodes:  records(participantCodes, codePosition),
 		bundle.PartPromoCodes:     records(participantPromoCodes, func(r *bundle.PromoCode) affiliate.ExportPosition { return byTime(r.CreatedAt, r.ID.UUID) }),
-		bundle.PartClickSummary:   records(participantHours, hourPosition),
+		bundle.PartClickSummary:   records(participantClickDays, clickDayPosition),
 		bundle.PartClicks:         records(participantClicks, clickPosition),
 		bundle.PartConversions:    records(participantConversions, func(r *bundle.Conversion) affiliate.ExportPosition { return byTime(r.CreatedAt, r.ID.UUID) }),
 		bundle.PartFraudEvents:    records(participantFraudEvents, func(r *bundle.FraudEvent) affiliate.ExportPosition { return byTime(r.CreatedAt, r.ID) }),
@@ -64,7 +64,7 @@ var queries = map[bundle.Level]map[bundle.Part]query{
 		bundle.PartLinks:              records(workspaceLinks, func(r *bundle.Link) affiliate.ExportPosition { return byID(r.ID.UUID) }),
 		bundle.PartReferralCodes:      records(workspaceCodes, codePosition),
 		bundle.PartPromoCodes:         records(workspacePromoCodes, func(r *bundle.PromoCode) affiliate.ExportPosition { return byID(r.ID.UUID) }),
-		bundle.PartClickSummary:       records(workspaceHours, hourPosition),
+		bundle.PartClickSummary:       records(workspaceClickDays, clickDayPosition),
 		bundle.PartClicks:             records(workspaceClicks, clickPosition),
 		bundle.PartConversions:        records(workspaceConversions, func(r *bundle.Conversion) affiliate.ExportPosition { return byID(r.ID.UUID) }),
 		bundle.PartRefunds:            records(refunds, func(r *bundle.Refund) affiliate.ExportPosition { return byID(r.ID) }),
@@ -123,6 +123,6 @@ func consentPosition(r *bundle.Consent) affiliate.ExportPosition { return byID(r
 
 func clickPosition(r *bundle.Click) affiliate.ExportPosition { return byTime(r.ClickedAt, r.ID.UUID) }
 
-func hourPosition(r *bundle.ClickHour) affiliate.ExportPosition {
-	return affiliate.ExportPosition{At: r.Hour, ID: r.ParticipantID.UUID}
+func clickDayPosition(r *bundle.ClickDay) affiliate.ExportPosition {
+	return byTime(bundle.Time(r.Day), r.ParticipantID.UUID)
 }

@@ -21,6 +21,7 @@ type Reader struct{ tx pgx.Tx }
 const readerSettings = `
 	set local enable_seqscan = off;
 	set local enable_bitmapscan = off;
+	set local enable_sort = off;
 	set local plan_cache_mode = force_custom_plan`
 
 // Snapshot runs fn with a Reader. It uses a connection until fn has returned.

@@ -241,7 +241,6 @@ create table stats_deltas (
   program_id       uuid not null,
   participant_id   uuid not null,
   link_id          uuid,
-  hour             timestamptz not null,        -- start of the hour to which the delta belongs
   currency         text not null,               -- of the amounts; empty if there are none
   clicks           bigint not null default 0,
   signups          bigint not null default 0,
@@ -299,22 +298,6 @@ create table link_totals (
 );
 insert into link_totals (workspace_id, link_id) select workspace_id, id from links;
 
--- Sums per hour, participant and currency.
-create table stats_hours (
-  workspace_id     uuid not null,
-  participant_id   uuid not null,
-  hour             timestamptz not null,
-  currency         text not null,
-  program_id       uuid not null,
-  mode             text not null,
-  clicks           bigint not null default 0,
-  signups          bigint not null default 0,
-  conversions      bigint not null default 0,
-  revenue_cents    bigint not null default 0,
-  commission_cents bigint not null default 0,
-  primary key (workspace_id, participant_id, hour, currency)
-);
-
 -- The lengths of lists. The transactions that change a list update its length. Each
 -- length is distributed over several rows (slots), so that these transactions rarely
 -- wait for each other. The length is the sum of its slots.
@@ -347,6 +330,6 @@ alter table attribution_decisions add column decided_by uuid;
 
 grant select, insert, update, delete on
   member_invites, payout_methods, groups, participant_invites, links, promo_codes, customers, customer_payments,
-  stats_deltas, participant_totals, link_totals, stats_hours, list_counts
+  stats_deltas, participant_totals, link_totals, list_counts
   to tributary_app;
 grant select, insert on account_audit_log to tributary_app;

@@ -7,9 +7,7 @@
 -- rewritten or scanned. The tables are locked in the order in which the service writes to
 -- them when it stores clicks and adds deltas to the totals. A transaction that reads one
 -- of the tables for a long time would make the migration wait, and all later transactions
--- would wait for the migration. core migrate limits this wait. While core processes of the
--- previous release are running, they ignore the numbers of unique clicks when they add
--- deltas to the totals, so these numbers are lost.
+-- would wait for the migration. core migrate limits this wait.
 
 -- is_unique gets a check constraint instead of NOT NULL. The previous release stores
 -- repeated clicks through a temporary table that copies the columns of the table clicks.
@@ -24,8 +22,3 @@ alter table clicks
   add column paid_platform text,                -- platform whose click id was in the landing URL
   add column is_unique     boolean default false,
   add constraint clicks_is_unique_known check (is_unique is not null) not valid;
-
--- Only the sums per hour have unique clicks. The totals over all time do not need them,
--- because analytics use the sums per hour.
-alter table stats_deltas add column unique_clicks bigint not null default 0;
-alter table stats_hours add column unique_clicks bigint not null default 0;

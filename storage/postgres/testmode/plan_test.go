@@ -117,10 +117,6 @@ func fill(f *pgtest.Fixture, s *pgtest.Shop) {
 		select workspace_id, mode, code, program_id, participant_id, id, created_at from links where workspace_id = $1 and mode = $2`, w, mode)
 	f.Exec(`insert into link_totals (workspace_id, link_id) select workspace_id, id from links where workspace_id = $1 and mode = $2`, w, mode)
 	f.Exec(`insert into participant_totals (workspace_id, participant_id, program_id) select workspace_id, id, program_id from participants where workspace_id = $1 and mode = $2`, w, mode)
-	f.Exec(`
-		insert into stats_hours (workspace_id, participant_id, hour, currency, program_id, mode)
-		select workspace_id, id, $3::timestamptz + n * interval '1 hour', '', program_id, mode
-		from participants, generate_series(1, 10) n where workspace_id = $1 and mode = $2`, w, mode, day)
 	f.ExecWithoutForeignKeys(`
 		insert into ledger_entries (workspace_id, id, mode, program_id, participant_id, partner_id, type, amount_cents, currency, created_by, created_at)
 		select workspace_id, gen_random_uuid(), mode, program_id, id, partner_id, 'bonus', 1, 'EUR', 'system', created_at

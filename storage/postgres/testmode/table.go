@@ -46,7 +46,6 @@ var steps = []step{
 	{"idempotency_keys", deleteIdempotencyKeys},
 	{"erased_values", deleteErasedValues},
 	{"stats_deltas", deleteStatsDeltas},
-	{"stats_hours", deleteStatsHours},
 	{"analytics_locks", byMode("analytics_locks")},
 	{"analytics_log", byMode("analytics_log")},
 	{"analytics_days", byMode("analytics_days")},
@@ -125,7 +124,6 @@ var (
 	deleteGroups            = byProgram("groups")
 	deleteListCounts        = byProgram("list_counts")
 	deleteLedgerBalances    = byParticipant("ledger_balances")
-	deleteStatsHours        = byParticipant("stats_hours")
 	deleteParticipantTotals = byParticipant("participant_totals")
 )
 

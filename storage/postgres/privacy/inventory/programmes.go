@@ -132,21 +132,12 @@ var participations = Area{
 		},
 		{Name: "link_totals", Row: "The numbers of a link over all time.", Kept: unlimited, Columns: []Columns{business("workspace_id link_id clicks conversions")}},
 		{
-			Name: "stats_hours",
-			Row:  "The numbers of a participant in an hour.",
-			Kept: unlimited,
-			Columns: []Columns{
-				ids(partner, "participant_id", "id of the participation"),
-				business("workspace_id hour currency program_id mode clicks signups conversions revenue_cents commission_cents unique_clicks"),
-			},
-		},
-		{
 			Name: "stats_deltas",
 			Row:  "A change of these numbers that is not added to the totals yet.",
 			Kept: "Until a job has added it, a few seconds.",
 			Columns: []Columns{
 				ids(partner, "participant_id", "id of the participation"),
-				business("workspace_id id mode program_id link_id hour currency clicks signups conversions revenue_cents commission_cents unique_clicks"),
+				business("workspace_id id mode program_id link_id currency clicks signups conversions revenue_cents commission_cents"),
 			},
 		},
 	},
