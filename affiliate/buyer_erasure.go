@@ -47,9 +47,6 @@ const (
 	EraseSearch BuyerErasureStep = "search"
 	// EraseFollow finds further conversions of the buyer.
 	EraseFollow BuyerErasureStep = "follow"
-	// EraseFindEvents adds the conversion to events that earlier versions of the service have
-	// stored without it, so that the next step finds them.
-	EraseFindEvents BuyerErasureStep = "find_events"
 	// EraseSales erases the conversions that were found.
 	EraseSales BuyerErasureStep = "sales"
 	// EraseExports deletes the exports of the workspace, which contain ids of the conversions.
@@ -67,7 +64,7 @@ const (
 
 // BuyerErasureSteps is the order of the steps.
 var BuyerErasureSteps = []BuyerErasureStep{
-	EraseSearch, EraseFollow, EraseFindEvents, EraseSales, EraseExports, EraseCustomers, EraseResponses, EraseProcessorEvents,
+	EraseSearch, EraseFollow, EraseSales, EraseExports, EraseCustomers, EraseResponses, EraseProcessorEvents,
 	EraseAgain,
 }
 

@@ -69,7 +69,7 @@ type RecoverDeliveries struct {
 	Since       time.Time        `json:"since"` // earliest time of the event, inclusive
 	Until       time.Time        `json:"until"` // latest time of the event, exclusive
 	Statuses    []DeliveryStatus `json:"statuses"`
-	RequestedAt time.Time        `json:"asked_at"` // deliveries that ended later are not recovered
+	RequestedAt time.Time        `json:"requested_at"` // deliveries that ended later are not recovered
 }
 
 // Kind returns the name of the job.

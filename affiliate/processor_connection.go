@@ -252,8 +252,7 @@ const (
 type StoredProcessorEvent struct {
 	ProcessorEventKey
 	Type string
-	// Account is the account of the connection when the event arrived. It is empty for
-	// events that an older version of the service has received.
+	// Account is the account of the connection when the event arrived.
 	Account string
 	Body    []byte // encrypted; nil if the work has ended
 	// Resync is true if the event was read from the processor's list of events. Since is the
@@ -319,7 +318,7 @@ type ResyncProcessor struct {
 	// nothing.
 	Number int `json:"number"`
 	// From is the time of the first event of this part. Until is some time after the resync
-	// began; the connection receives later events. It is zero in jobs of older versions.
+	// began; the connection receives later events.
 	From  time.Time `json:"from"`
 	Until time.Time `json:"until"`
 	// Part is the length of this part; 0 for the default.

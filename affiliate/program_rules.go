@@ -61,7 +61,7 @@ type Rules struct {
 // Recurring limits which of a customer's payments earn. The zero value means no limit.
 type Recurring struct {
 	// FirstPaymentOnly says that only the first payment earns.
-	FirstPaymentOnly bool `json:"once,omitempty"`
+	FirstPaymentOnly bool `json:"first_payment_only,omitempty"`
 	// MaxMonths counts from the first payment. MaxPayments includes the first payment.
 	// nil means no limit.
 	MaxMonths   *int `json:"max_months,omitempty"`

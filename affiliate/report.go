@@ -32,7 +32,7 @@ type ReportResult struct {
 	Commission *Commission // nil if nothing is earned
 	// Replay is set if the report repeats an earlier report. In this case, nothing was
 	// recorded. Replay is the outcome that is stored under the idempotency key. It was
-	// written by ReportOutcome.Encode of this or an earlier version of the service.
+	// written by ReportOutcome.Encode.
 	Replay []byte
 }
 

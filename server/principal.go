@@ -47,8 +47,8 @@ type Principal struct {
 	// or change anything outside of this participation.
 	Participation *affiliate.ParticipantRef
 	// Creator has the id of the member or service token that has created the participant
-	// token. It is nil for other credentials, and for tokens of earlier versions.
-	Creator *affiliate.Actor
+	// token. It is empty for other credentials.
+	Creator affiliate.Actor
 	// Key is set if the credential is an API key.
 	Key affiliate.APIKeyID
 	// Mode is the mode of the API key, service token or participant token. For an access
@@ -128,10 +128,7 @@ func ActorFrom(ctx context.Context) affiliate.Actor {
 	case MerchantToken, PartnerToken:
 		actor.User = &p.User
 	case ParticipantToken:
-		actor.User = &p.User
-		if p.Creator != nil {
-			actor.User, actor.ServiceToken, actor.ParticipantToken = p.Creator.User, p.Creator.ServiceToken, true
-		}
+		actor.User, actor.ServiceToken, actor.ParticipantToken = p.Creator.User, p.Creator.ServiceToken, true
 	case SecretKey, PublicKey:
 		actor.Key = &p.Key
 	case ServiceToken:

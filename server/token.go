@@ -114,26 +114,25 @@ type verifiedToken struct {
 }
 
 // participantClaim is the participant of a participant token. creator has the id of the
-// member or service token that has created the token. It is nil if an earlier version of the
-// core has signed the token.
+// member or service token that has created the token.
 type participantClaim struct {
 	workspace affiliate.WorkspaceID
 	id        affiliate.ParticipantID
-	creator   *affiliate.Actor
+	creator   affiliate.Actor
 }
 
 // actor returns the id of the creator. ok is false if the claim is not valid.
-func (c creatorClaim) actor() (actor *affiliate.Actor, ok bool) {
+func (c creatorClaim) actor() (actor affiliate.Actor, ok bool) {
 	switch c.Type {
 	case affiliate.Merchant:
 		id, ok := affiliate.ParseID[affiliate.User](c.Subject)
-		return &affiliate.Actor{User: &id}, ok
+		return affiliate.Actor{User: &id}, ok
 	case serviceType:
 		id, ok := affiliate.ParseID[affiliate.ServiceToken](c.Subject)
-		return &affiliate.Actor{ServiceToken: &id}, ok
+		return affiliate.Actor{ServiceToken: &id}, ok
 	case affiliate.Partner: // partners create no participant tokens
 	}
-	return nil, false
+	return affiliate.Actor{}, false
 }
 
 // Sign returns an access token for a session. It expires after affiliate.AccessTokenLife.
@@ -226,13 +225,14 @@ func (k *TokenKeys) verify(text string) (verifiedToken, error) {
 		if !ok || !idOK {
 			return verifiedToken{}, errors.New("claim wid or sub is not valid")
 		}
-		token.participant = &participantClaim{workspace: workspace, id: id}
 		if c.Creator == nil {
-			break
+			return verifiedToken{}, errors.New("claim act is missing")
 		}
-		if token.participant.creator, ok = c.Creator.actor(); !ok {
+		creator, ok := c.Creator.actor()
+		if !ok {
 			return verifiedToken{}, errors.New("claim act is not valid")
 		}
+		token.participant = &participantClaim{workspace: workspace, id: id, creator: creator}
 	default:
 		return verifiedToken{}, errors.New("claim typ is not valid")
 	}

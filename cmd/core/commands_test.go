@@ -123,7 +123,7 @@ func TestRecountAnalytics(t *testing.T) {
 	shop := f.NewShop(affiliate.ModeLive)
 	f.NewShop(affiliate.ModeLive)
 	shop.NewClick(shop.Join("Pat"))
-	f.Exec(`delete from analytics_log`) // as if an older version had stored the click
+	f.Exec(`delete from analytics_log`) // the sums then lack the click
 	now := time.Now()
 	workspace := shop.Scope.Workspace.String()
 	for text, args := range map[string][]string{

@@ -85,8 +85,8 @@ type HashKey struct {
 type comparison int
 
 const (
-	// noResult means that Redis does not respond, or that it has no list: it is empty, or the
-	// cores have an earlier version.
+	// noResult means that Redis does not respond, or that it has no list, because it is
+	// empty.
 	noResult comparison = iota
 	rightKey
 	wrongKey

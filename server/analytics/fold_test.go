@@ -168,8 +168,8 @@ func TestSummary_ContainsWhatWasStoredBefore(t *testing.T) {
 	}
 }
 
-// Recount counts what an older version has stored without the log, and repairs sums that differ
-// from the rows, while clicks arrive.
+// Recount counts what is missing in the log, and repairs sums that differ from the rows, while
+// clicks arrive.
 func TestRecount_RepairsSums(t *testing.T) {
 	pgtest.Slow(t)
 	t.Parallel()
@@ -179,7 +179,7 @@ func TestRecount_RepairsSums(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.addHistory()
-	f.Exec(`delete from analytics_log`) // changes of an older version
+	f.Exec(`delete from analytics_log`)
 	f.Exec(`update analytics_days set clicks = clicks + 1 where ctid in (select ctid from analytics_days where clicks > 0 limit 50)`)
 	f.Exec(`update analytics_days set quarters = '\x' where ctid in (select ctid from analytics_days limit 50)`)
 	f.Exec(`delete from analytics_days where ctid in (select ctid from analytics_days limit 50)`)

@@ -24,8 +24,8 @@ func OldestDay(now time.Time) time.Time {
 }
 
 // Recount counts the clicks and conversions of a workspace and mode from one UTC day to another
-// again, and replaces the sums of these days. It also replaces all cohorts. It is for clicks that
-// an older version has stored, and for sums that differ from the rows. It can run while the
+// again, and replaces the sums of these days. It also replaces all cohorts. It is for sums
+// that differ from the rows. It can run while the
 // service runs: a day is replaced in one transaction.
 //
 // It does not replace the sums of days before OldestDay, because their clicks were deleted. The

@@ -1,7 +1,6 @@
 package commission
 
 import (
-	"cmp"
 	"context"
 	"time"
 
@@ -113,9 +112,7 @@ func ruleSnapshot(rule affiliate.RuleSnapshot) *affiliatev1.RuleSnapshot {
 		Version:            int32(rule.Version), // the number of changes that users have made, which is small
 		Rules:              server.Rules(rule.Rules),
 		CommissionOverride: server.Rate(rule.Override),
-		// Snapshots that an old version of this service has stored have no source. In
-		// that version, all rates came from the programme.
-		Source: string(cmp.Or(rule.Source, affiliate.FromProgram)),
+		Source:             string(rule.Source),
 	}
 	if group := rule.Group; group != nil {
 		out.GroupId, out.GroupName, out.GroupRate = server.OptionalID(&group.ID), &group.Name, server.Rate(&group.Rate)

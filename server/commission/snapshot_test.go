@@ -18,7 +18,6 @@ func TestGetCommission_ReturnsSourceOfRate(t *testing.T) {
 		rule affiliate.RuleSnapshot
 		want *affiliatev1.RuleSnapshot
 	}{
-		"snapshot without a source": {affiliate.RuleSnapshot{Version: 1}, &affiliatev1.RuleSnapshot{Version: 1, Source: "program"}},
 		"rate of a participant in a group": {
 			affiliate.RuleSnapshot{Version: 3, Override: &affiliate.Rate{Bps: &bps}, Group: &group, Source: affiliate.FromParticipant},
 			&affiliatev1.RuleSnapshot{

@@ -1,7 +1,6 @@
 package conversion
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"time"
@@ -33,15 +32,6 @@ func (s *Service) keyFrom(ctx context.Context, method string, req proto.Message,
 func replayedResponse(stored []byte, err error) (response *affiliatev1.ReportConversionResponse, replayed bool, _ error) {
 	if err != nil {
 		return nil, false, err
-	}
-	// An outcome is a JSON object. Earlier versions of the service stored the response in
-	// protobuf encoding instead. That encoding never begins with the byte "{".
-	if !bytes.HasPrefix(stored, []byte("{")) {
-		response = &affiliatev1.ReportConversionResponse{}
-		if err := proto.Unmarshal(stored, response); err != nil {
-			return nil, false, fmt.Errorf("response stored under an idempotency key: %w", err)
-		}
-		return response, true, nil
 	}
 	outcome, err := affiliate.DecodeReportOutcome(stored)
 	if err != nil {

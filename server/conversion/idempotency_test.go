@@ -104,18 +104,6 @@ func TestIdempotencyKey_ReplaysEveryKindOfResponse(t *testing.T) {
 	}
 }
 
-// Earlier versions of the service stored the response with the key, instead of the
-// outcome from which the response is built. The service must still return such a
-// response.
-func TestIdempotencyKey_ReplaysStoredResponse(t *testing.T) {
-	f := newFixture(t)
-	click := f.NewClick(f.pat)
-	first := f.recordWithKey("k-1", purchase("order-1", click.ID))
-	first.ExternalTransactionId = "as it was stored"
-	f.Exec(`update idempotency_keys set response = $1`, encoded(t, first))
-	f.wantReplay("k-1", purchase("order-1", click.ID), first)
-}
-
 func TestIdempotencyKey_BelongsToBodyMethodAndScope(t *testing.T) {
 	f := newFixture(t)
 	click := f.NewClick(f.pat)

@@ -74,19 +74,6 @@ func TestRecordSale_RacingReports(t *testing.T) {
 	}
 }
 
-// A conversion of an older version of the service has an external id but no alias.
-func TestRecordSale_ConversionWithoutAlias(t *testing.T) {
-	f := newFixture(t)
-	before := f.mustReport(purchase("cs_a", f.NewClick(f.pat).ID))
-	f.Exec(`delete from conversion_aliases`)
-	if recorded := f.record(f.sale("a")); recorded.New || recorded.Conversion.String() != before.GetId() {
-		t.Errorf("RecordSale returns %+v, want the conversion %s", recorded, before.GetId())
-	}
-	if _, err := f.report(purchase("pi_a", f.NewClick(f.pat).ID)); pgtest.ReasonOf(t, err) != affiliate.ReasonConversionDuplicate {
-		t.Errorf("a report with another id of the sale: %v", err)
-	}
-}
-
 // A click that has not arrived yet is awaited, like the click of a report.
 func TestRecordSale_LateClick(t *testing.T) {
 	f := newFixture(t)

@@ -308,8 +308,8 @@ func TestIngester_CorrectsTimesInTheFuture(t *testing.T) {
 	}
 }
 
-// Invalid values are left out, but the click is stored. In the first case, the click is
-// from a collector of the previous release, which sends none of these values.
+// Invalid values are left out, but the click is stored. The first case sends none
+// of the values.
 func TestFromEdge_DropsInvalidValuesButNotTheClick(t *testing.T) {
 	type values struct{ country, region, device, browser, os, platform, reason string }
 	long := strings.Repeat("x", 41)

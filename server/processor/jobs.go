@@ -96,7 +96,7 @@ func (s *Service) Apply(ctx context.Context, key affiliate.ProcessorEventKey, la
 	if err != nil {
 		return 0, err
 	}
-	if !connected || event.Account != "" && event.Account != connection.Account {
+	if !connected || event.Account != connection.Account {
 		return 0, s.store(ctx, event, ignored(affiliate.IgnoredDisconnected))
 	}
 	result, err := s.apply(ctx, event, connection)

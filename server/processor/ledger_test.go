@@ -2,7 +2,6 @@ package processor_test
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -217,8 +216,7 @@ func TestLedger_RefundFailsAfterPayout(t *testing.T) {
 }
 
 // The payout whose commission was refunded is not paid. When the refund fails, another payout
-// can contain the commission. An older version of the service has left refunded commissions in
-// payouts that have failed.
+// can contain the commission.
 func TestLedger_RefundFailsAfterFailedPayout(t *testing.T) {
 	for name, next := range map[string]func(f *ledgerFixture, payout string) error{
 		"failed": func(*ledgerFixture, string) error { return nil },
@@ -231,39 +229,34 @@ func TestLedger_RefundFailsAfterFailedPayout(t *testing.T) {
 			return err
 		},
 	} {
-		for _, older := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s, older version %t", name, older), func(t *testing.T) {
-				f := newLedgerFixture(t)
-				f.sell("a")
-				f.sell("b")
-				_, payout := f.send()
-				f.refund("a", "pending", 10_000)
-				request := &affiliatev1.MarkPayoutFailedRequest{PayoutId: payout, Reason: "account closed"}
-				if _, err := f.payouts.MarkPayoutFailed(f.asFinance(), request); err != nil {
-					t.Fatal(err)
-				}
-				if err := next(f, payout); err != nil {
-					t.Fatal(err)
-				}
-				f.wantNoViolations()
-				if older {
-					f.Exec(`update commissions set payout_id = $1 where status = 'refunded'`, payout)
-				}
-				f.refund("a", "failed", 10_000)
-				f.pay()
-				if name == "retried" {
-					f.markPaid(payout)
-				}
-				if got := f.Texts(`select format('%s %s', status, amount_cents) from commissions order by created_at`); !slices.Equal(got, []string{"paid 3000", "paid 3000"}) {
-					t.Errorf("the commissions are %q, want both paid", got)
-				}
-				paid := f.Texts(`select sum(amount_cents)::text from payouts where status = 'paid'`)
-				if balance := f.Texts(`select sum(amount_cents)::text from ledger_entries`); paid[0] != "6000" || balance[0] != "0" {
-					t.Errorf("%s was paid and the balance is %s, want 6000 and 0", paid[0], balance[0])
-				}
-				f.wantNoViolations()
-			})
-		}
+		t.Run(name, func(t *testing.T) {
+			f := newLedgerFixture(t)
+			f.sell("a")
+			f.sell("b")
+			_, payout := f.send()
+			f.refund("a", "pending", 10_000)
+			request := &affiliatev1.MarkPayoutFailedRequest{PayoutId: payout, Reason: "account closed"}
+			if _, err := f.payouts.MarkPayoutFailed(f.asFinance(), request); err != nil {
+				t.Fatal(err)
+			}
+			if err := next(f, payout); err != nil {
+				t.Fatal(err)
+			}
+			f.wantNoViolations()
+			f.refund("a", "failed", 10_000)
+			f.pay()
+			if name == "retried" {
+				f.markPaid(payout)
+			}
+			if got := f.Texts(`select format('%s %s', status, amount_cents) from commissions order by created_at`); !slices.Equal(got, []string{"paid 3000", "paid 3000"}) {
+				t.Errorf("the commissions are %q, want both paid", got)
+			}
+			paid := f.Texts(`select sum(amount_cents)::text from payouts where status = 'paid'`)
+			if balance := f.Texts(`select sum(amount_cents)::text from ledger_entries`); paid[0] != "6000" || balance[0] != "0" {
+				t.Errorf("%s was paid and the balance is %s, want 6000 and 0", paid[0], balance[0])
+			}
+			f.wantNoViolations()
+		})
 	}
 }
 

@@ -49,15 +49,6 @@ func (s *Service) Resync(ctx context.Context, job affiliate.ResyncProcessor) err
 	if err != nil || !connected {
 		return err
 	}
-	if job.Until.IsZero() { // a job of an older version
-		return s.Store.InTx(ctx, func(tx Tx) error {
-			current, err := tx.LockConnection(ctx, connection.Scope, connection.Processor)
-			if err != nil || current == nil {
-				return err
-			}
-			return s.beginResync(ctx, tx, current.ProcessorConnection, job.Since)
-		})
-	}
 	if connection.Resync.Number != job.Number || connection.Account != job.Account {
 		return nil
 	}

@@ -116,7 +116,7 @@ func (tx *Tx) countedClicks(ctx context.Context, scope affiliate.Scope, ids []af
 // CountedClickColumns are the columns of a click that CountedClick reads: those that the
 // counts and the analytics use.
 const CountedClickColumns = `
-	id, workspace_id, mode, program_id, participant_id, link_id, received_at, is_bot, coalesce(is_unique, false) as is_unique,
+	id, workspace_id, mode, program_id, participant_id, link_id, received_at, is_bot, is_unique,
 	coalesce(country, ''), coalesce(device, ''), coalesce(browser, ''), coalesce(os, ''), coalesce(referrer_domain, ''),
 	coalesce(landing_url, ''), coalesce(utm_source, ''), coalesce(utm_medium, ''), coalesce(utm_campaign, ''), coalesce(sub_id, '')`
 

@@ -142,8 +142,7 @@ func TestCloseBooks_FailsWhileATransactionDoesNotEnd(t *testing.T) {
 	}
 }
 
-// The database itself dates entries, so a binary of an earlier version, which knows nothing
-// of closed periods, does not add entries to them either.
+// The database itself dates entries, so every insert stays out of closed periods.
 func TestLedger_DatesEntriesIntoTheOpenPeriod(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

@@ -19,18 +19,10 @@ import (
 // is recorded once, even if it is reported under two of its ids at the same time.
 
 // insertAliases inserts the aliases that no conversion has, and returns the ids of their
-// conversions. Conversions of older versions of the service may have an external id but no
-// alias. The search has the form of selectDuplicates, for the same reason.
+// conversions.
 var insertAliases = rowsOf[aliasRow](`
 	insert into conversion_aliases (%[1]s)
-	select t.workspace_id, t.mode, t.id, t.conversion_id
-	from (values %[2]s) as t (%[1]s)
-	left join lateral (
-		select c.id as recorded from conversions c
-		where c.workspace_id = t.workspace_id and c.mode = t.mode and c.external_transaction_id between t.id and t.id
-		order by c.external_transaction_id
-		limit 1) as c on true
-	where c.recorded is null
+	values %[2]s
 	on conflict (workspace_id, mode, id) do nothing
 	returning conversion_id`)
 

@@ -268,7 +268,6 @@ func TestPublicKeys_IncludeRevokedAndExpired(t *testing.T) {
 	}
 	check(paged, 6)
 
-	// A collector that does not know RequireOrigin treats enforce_strict as enforce.
 	for policy, want := range map[string][2]bool{"observe": {}, "enforce": {true, false}, "enforce_strict": {true, true}} {
 		f.Exec(`update workspaces set origin_policy = $2 where id = $1`, f.Scope.Workspace, policy)
 		keys, err := f.Store.WorkspacePublicKeys(t.Context(), f.Scope.Workspace)

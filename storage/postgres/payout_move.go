@@ -213,10 +213,6 @@ func (s *Store) ProcessPayoutBatch(
 			batch, err = completeBatch(ctx, tx, batch)
 			return err
 		}
-		// The confirmation by an earlier version of the service did not copy the accounts.
-		if err := copyAccounts(ctx, tx, batch); err != nil {
-			return err
-		}
 		changes, err := recheckPayouts(ctx, tx, batch, pending, affiliate.MoveProcess, at, by)
 		if err != nil {
 			return err

@@ -9,6 +9,3 @@ const (
 	PageParkedSQL         = pageParked
 	DropExpiredRefundsSQL = dropExpiredRefunds
 )
-
-// InsertAliasesSQL returns the statement that inserts one alias.
-func InsertAliasesSQL() string { return insertAliases.sql[0] }

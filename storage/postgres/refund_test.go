@@ -54,7 +54,6 @@ func TestRefundStatements_UseIndexes(t *testing.T) {
 	}{
 		"sales with parked refunds":         {postgres.SelectParkedForSQL, reportArgs, []string{`Index Only Scan using refunds_parked on refunds`}},
 		"recorded sales":                    {postgres.SelectDuplicatesSQL, reportArgs, []string{`Index Only Scan using conversions_external on conversions`}},
-		"ids of a recorded sale":            {postgres.InsertAliasesSQL(), key + `'order-10', '00000000-0000-0000-0000-000000000000'`, []string{`Index Scan using conversions_external on conversions`}},
 		"lock of parked refunds":            {postgres.LockParkedSQL, key + `'order-10', '00000000-0000-0000-0000-000000000000', 100`, []string{`Index Scan using refunds_parked on refunds`}},
 		"lock of a sale":                    {postgres.LockSaleSQL, key + `'order-10'`, []string{`Index Scan using conversions_external on conversions`}},
 		"page of sales with parked refunds": {postgres.PageParkedSQL, key + `'order-3', 100`, []string{`Index Only Scan using refunds_parked on refunds`, `using conversions_external on conversions`}},

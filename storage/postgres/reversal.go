@@ -90,21 +90,10 @@ func (tx *Tx) LockSale(ctx context.Context, scope affiliate.Scope, id affiliate.
 	}
 	sale.Commission = &locked[0]
 	if c := sale.Commission; c.Status == affiliate.CommissionRefunded && c.Payout != nil {
-		// If the refund has failed, the commission may have been paid in the meantime. An older
-		// version of the service has left commissions in payouts that do not contain them.
-		const payoutStatus = `
-			select p.status, exists (
-				select from payout_commissions l
-				where l.workspace_id = p.workspace_id and l.payout_id = p.id and l.commission_id = $4
-			)
-			from payouts p
-			where p.workspace_id = $1 and p.mode = $2 and p.id = $3`
-		var contained bool
-		if err := tx.QueryRow(ctx, payoutStatus, scope.Workspace, scope.Mode, c.Payout, c.ID).Scan(&c.PayoutStatus, &contained); err != nil {
+		// If the refund has failed, the commission may have been paid in the meantime.
+		const payoutStatus = `select p.status from payouts p where p.workspace_id = $1 and p.mode = $2 and p.id = $3`
+		if err := tx.QueryRow(ctx, payoutStatus, scope.Workspace, scope.Mode, c.Payout).Scan(&c.PayoutStatus); err != nil {
 			return sale, fmt.Errorf("read the payout of commission %s: %w", c.ID, err)
-		}
-		if !contained || c.PayoutStatus == affiliate.PayoutFailed || c.PayoutStatus == affiliate.PayoutCanceled {
-			c.Payout, c.PayoutStatus = nil, ""
 		}
 	}
 	return sale, nil

@@ -29,8 +29,7 @@ import (
 // wrongBy is the time by which a clock is ahead in these tests.
 const wrongBy = 10 * time.Minute
 
-// TestClocks_CollectorIsAhead runs a collector that does not compare its clock, such as one of
-// an earlier release, on a machine with a wrong clock. Sales are attributed to its clicks, also
+// TestClocks_CollectorIsAhead runs a collector that does not compare its clock, on a machine with a wrong clock. Sales are attributed to its clicks, also
 // if they are reported before the click is stored.
 func TestClocks_CollectorIsAhead(t *testing.T) {
 	t.Parallel()

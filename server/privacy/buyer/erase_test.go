@@ -273,24 +273,6 @@ func (f *fixture) rowsOf(p person) string {
 	return sorted(lines)
 }
 
-// Earlier versions of the service stored events without the conversion.
-func TestErase_FindsEventsOfEarlierVersions(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
-	ada, bob := newPerson("ada"), newPerson("bob")
-	f.buys(ada)
-	f.buys(bob)
-	f.NewShop(affiliate.ModeLive)
-	before := f.Texts(`select (id, subject_id)::text from events where type ~ '^(conversion|commission)' order by id`)
-	f.Exec(`update events set subject_id = null where type ~ '^(conversion|commission)'`)
-	f.erase("k1", byCustomer(ada.customer))
-	f.requireAbsent(ada.values()...)
-	f.requirePresent(bob.stored()...)
-	if after := f.Texts(`select (id, subject_id)::text from events where type ~ '^(conversion|commission)' order by id`); len(before) < 8 || sorted(after) != sorted(before) {
-		t.Errorf("subjects of %d events:\n%s", len(before), diff(sorted(before), sorted(after)))
-	}
-}
-
 // Exports contain the ids of sales. The exports of other workspaces and of partners stay.
 func TestErase_DeletesExportsOfTheWorkspace(t *testing.T) {
 	t.Parallel()

@@ -19,7 +19,6 @@ const (
 	customerBatch = 10
 	saleBatch     = 20
 	responseBatch = 1_000
-	findBatch     = 1_000
 	eventBatch    = 50
 )
 
@@ -50,8 +49,6 @@ func (s *Service) work(ctx context.Context, tx Tx, e affiliate.BuyerErasure) (pa
 		return s.search(ctx, tx, e)
 	case affiliate.EraseFollow:
 		return s.follow(ctx, tx, e)
-	case affiliate.EraseFindEvents:
-		return s.findEvents(ctx, tx, e)
 	case affiliate.EraseSales:
 		return s.eraseSales(ctx, tx, e)
 	case affiliate.EraseExports:
@@ -189,19 +186,6 @@ func (s *Service) addProcessorCustomers(ctx context.Context, tx Tx, e affiliate.
 		}
 	}
 	return tx.AddCustomers(ctx, e, refs)
-}
-
-// findEvents adds the conversion to events of the workspace that have none.
-func (s *Service) findEvents(ctx context.Context, tx Tx, e affiliate.BuyerErasure) (part, error) {
-	var after affiliate.EventID
-	if err := decodePosition(e.Progress.Position, &after); err != nil {
-		return part{}, err
-	}
-	last, err := tx.AddSalesToEvents(ctx, e.Workspace, after, findBatch)
-	if err != nil || last == nil {
-		return part{finished: true}, err
-	}
-	return part{position: encodePosition(last)}, nil
 }
 
 // eraseSales erases some conversions in the list.
@@ -363,7 +347,7 @@ func (s *Service) again(ctx context.Context, tx Tx, e affiliate.BuyerErasure) (p
 	}
 	_, unerased, err := tx.HasSales(ctx, e)
 	if err != nil || unerased {
-		return part{next: affiliate.EraseFindEvents}, err
+		return part{next: affiliate.EraseSales}, err
 	}
 	return part{finished: true}, tx.DeleteCustomers(ctx, e)
 }

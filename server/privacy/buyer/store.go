@@ -93,10 +93,6 @@ type Erase interface {
 	// DeleteUnknownSale deletes what is stored about a transaction whose sale is not recorded,
 	// and empties the events that wait for the sale.
 	DeleteUnknownSale(ctx context.Context, workspace affiliate.WorkspaceID, external string, at time.Time) error
-	// AddSalesToEvents reads at most limit events about conversions and commissions that
-	// follow the id after and do not say which conversion they are about, and stores the
-	// conversion. It returns the last id; nil if no event follows.
-	AddSalesToEvents(ctx context.Context, workspace affiliate.WorkspaceID, after affiliate.EventID, limit int) (*affiliate.EventID, error)
 	// LockSales locks at most limit conversions in the list that are followed and not erased.
 	// ids are the ids of all of them, and sales has only those that no other erasure has
 	// erased.

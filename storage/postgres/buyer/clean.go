@@ -43,8 +43,7 @@ func (tx *Tx) DeleteCustomers(ctx context.Context, e affiliate.BuyerErasure) err
 
 // deleteResponses deletes the stored responses of one range of idempotency keys that are about
 // conversions in the list of an erasure, and returns the last key of the range. A response
-// names its conversion. Responses of older versions of the service are in protobuf encoding,
-// in which ids are texts too.
+// names its conversion.
 const deleteResponses = `
 	with part as (
 		select k.mode, k.method, k.key, k.response

@@ -18,7 +18,7 @@ import (
 
 const operationColumns = `
 	o.workspace_id, o.id, o.kind, o.identity, o.status, o.step, o.position, o.failures, o.lease_until, o.recovering, o.created_at,
-	coalesce(o.requested_at, o.created_at) as requested_at`
+	o.requested_at`
 
 type operationRow struct {
 	WorkspaceID affiliate.WorkspaceID

@@ -116,7 +116,6 @@ func TestStatements_UseIndexes(t *testing.T) {
 		{"customer", addSalesOfCustomer, nil, by("ref7"), []string{"conversions_by_customer"}},
 		{"e-mail", addSalesOfEmail, nil, by(hash), []string{"conversions_by_email"}},
 		{"search", searchSales, []any{workspace, affiliate.ConversionID{}, 100}, nil, []string{"conversions_pkey", "conversion_aliases_by_conversion", "processor_charges_by_conversion", "processor_charge_aliases_by_charge"}},
-		{"events without a sale", addSalesToEvents, []any{workspace, affiliate.EventID{}, 10}, nil, []string{"events_"}},
 		{"next sales", nextSales, []any{workspace, operation, 20}, nil, []string{"buyer_erasure_sales_"}},
 		{"lock sales", lockSales, []any{workspace, some}, nil, []string{"conversions_pkey"}},
 		{"lock commissions", lockCommissions, []any{workspace, some}, nil, nil},

@@ -11,38 +11,6 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
-// addSalesToEvents reads events in the order of the index events_without_sale, whose condition
-// is repeated here. The object of an event is the conversion or refers to it.
-const addSalesToEvents = `
-	with part as (
-		select e.id, e.day, e.mode, convert_from(e.body, 'UTF8')::jsonb #> '{data,object}' as object, e.type like 'conversion.%' as of_conversion
-		from events e
-		where e.workspace_id = $1 and e.mode in ('test', 'live') and e.id > $2
-			and e.subject_id is null and (e.type like 'conversion.%' or e.type like 'commission.%')
-		order by e.id
-		limit $3
-	), found as (
-		update events e set subject_id = (case when p.of_conversion then p.object ->> 'id' else p.object ->> 'conversion_id' end)::uuid
-		from part p
-		where e.workspace_id = $1 and e.mode = p.mode and e.id = p.id and e.day = p.day
-	)
-	select p.id from part p order by p.id desc limit 1`
-
-// AddSalesToEvents reads at most limit events that follow the id after and have no subject
-// although they are about conversions, and stores the conversion. It returns the last id; nil
-// if no event follows.
-func (tx *Tx) AddSalesToEvents(ctx context.Context, workspace affiliate.WorkspaceID, after affiliate.EventID, limit int) (*affiliate.EventID, error) {
-	rows, _ := tx.Query(ctx, addSalesToEvents, workspace, after, limit)
-	last, err := pgx.CollectRows(rows, pgx.RowTo[affiliate.EventID])
-	if err != nil {
-		return nil, fmt.Errorf("find the events about conversions: %w", err)
-	}
-	if len(last) == 0 {
-		return nil, nil
-	}
-	return &last[0], nil
-}
-
 // nextSales returns conversions in the list of an erasure that are not erased. Further
 // conversions can be found only before a conversion is erased, so it returns only those for
 // which they were searched.

@@ -108,9 +108,14 @@ func (f *Fixture) record(c affiliate.Conversion, d affiliate.Decision, commissio
 			Program: commission.Program, Participant: commission.Participant, Partner: commission.Partner, WindowDays: 30, Rule: commission.Rule,
 		}}
 	}
+	var aliases []string
+	if affiliate.IsProcessorID(c.ExternalTransactionID) {
+		aliases = []string{c.ExternalTransactionID}
+	}
 	_, err := f.Store.RecordConversion(f.Context(), affiliate.Report{
 		Conversion: c,
 		Inputs:     in,
+		Aliases:    aliases,
 		Decide: func(affiliate.AttributionInputs) (affiliate.Decision, *affiliate.Commission, error) {
 			return d, commission, nil
 		},
