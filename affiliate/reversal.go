@@ -22,7 +22,7 @@ type ChargeReversal struct {
 	AmountCents   int64 // of the charge; 0 if unknown
 	RefundedCents int64
 	Disputes      []ProcessorDispute
-	HappenedAt    *time.Time // when the latest event about the charge happened, as the processor says; nil if unknown
+	HappenedAt    *time.Time // when the latest event about the charge happened, as the processor says; nil if only the merchant has reported it
 }
 
 // reversedCents returns the part of the charge that was refunded or lost in a dispute, in

@@ -391,7 +391,7 @@ func TestErase_KnowsDigestsOfEarlierHashKeys(t *testing.T) {
 	}
 	f.Insert("mail_suppressions", pgtest.Row{"digest": affiliate.MailDigest(hashKeys, email).First(), "reason": "bounced", "created_at": f.Now()})
 	f.Insert("login_failures", pgtest.Row{
-		"id": affiliate.NewID[affiliate.LoginAttempt](f.Now()), "subject": affiliate.LoginSubject(hashKeys, affiliate.Partner, email).First(), "failed_at": f.Now(),
+		"id": affiliate.NewID[affiliate.LoginAttempt](f.Now()), "subject": affiliate.LoginSubject(hashKeys, affiliate.Partner, email).First(), "bucket": []byte("bucket"), "failed_at": f.Now(),
 	})
 	f.Insert("former_emails", pgtest.Row{"user_id": f.ben.Partner, "digest": affiliate.FormerEmailDigests(hashKeys, "old@ben.example").First(), "created_at": f.Now()})
 	f.service.HashKeys = both

@@ -214,7 +214,7 @@ func TestEraseWorkspace_ErasesMembersWhoJoinAtTheSameTime(t *testing.T) {
 	f := newFixture(t)
 	f.Insert("member_invites", pgtest.Row{
 		"id": uuid.New(), "workspace_id": f.Scope.Workspace, "email": "quokka@shop.example", "role": "viewer", "digest": []byte("digest"),
-		"invited_by": f.Owner, "created_at": f.Now(), "expires_at": f.Now().Add(time.Hour),
+		"mail_digest": []byte("mailed digest"), "invited_by": f.Owner, "created_at": f.Now(), "expires_at": f.Now().Add(time.Hour),
 	})
 	tx, err := f.SQL.Begin(t.Context())
 	if err != nil {

@@ -120,7 +120,7 @@ func populate(f *pgtest.Fixture, s *pgtest.Shop, suffix string) pgtest.Participa
 	p := s.Join("Jane", pgtest.Row{"group_id": group.ID, "referral_code": "jane-" + suffix})
 	f.Insert("program_rules", pgtest.Row{"workspace_id": w, "program_id": s.Program, "version": 1, "rules": "{}", "at": now, "by": s.Owner})
 	f.Insert("participant_invites", row(pgtest.Row{
-		"id": id(), "program_id": s.Program, "email": suffix + "@example.com", "digest": []byte("invite " + suffix), "invited_by": s.Owner,
+		"id": id(), "program_id": s.Program, "email": suffix + "@example.com", "digest": []byte("invite " + suffix), "mail_digest": []byte("mailed invite " + suffix), "invited_by": s.Owner,
 		"created_at": now, "expires_at": now.Add(time.Hour), "ended_at": now,
 	}))
 	s.NewLink(p, "link-"+suffix)
@@ -179,7 +179,7 @@ func populate(f *pgtest.Fixture, s *pgtest.Shop, suffix string) pgtest.Participa
 	}))
 	connection := affiliate.ConnectionIDOf(s.Scope, affiliate.Stripe)
 	f.Insert("processor_events", row(pgtest.Row{
-		"connection_id": connection, "id": "evt_" + suffix, "type": "invoice.paid", "resync": false, "status": "applied", "happened_at": now, "received_at": now,
+		"connection_id": connection, "id": "evt_" + suffix, "type": "invoice.paid", "account_id": "a", "resync": false, "status": "applied", "happened_at": now, "received_at": now,
 	}))
 	f.Insert("conversion_aliases", row(pgtest.Row{"id": "ch_1", "conversion_id": commission.Conversion}))
 	f.Insert("processor_charges", row(pgtest.Row{"id": "ch_1", "currency": "EUR", "amount_cents": 1, "refunded_cents": 0, "read_number": 1, "updated_at": now}))

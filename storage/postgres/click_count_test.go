@@ -204,8 +204,8 @@ func TestClickPartitions_HaveAllColumnsOfTheTable(t *testing.T) {
 	for _, click := range clicks {
 		_, err := f.SQL.Exec(t.Context(), `update clicks set is_unique = null where id = $1`, click.ID)
 		var pgErr *pgconn.PgError
-		if !errors.As(err, &pgErr) || pgErr.Code != "23514" {
-			t.Errorf("setting is_unique to null returned %v, want the error code 23514", err)
+		if !errors.As(err, &pgErr) || pgErr.Code != "23502" {
+			t.Errorf("setting is_unique to null returned %v, want the error code 23502", err)
 		}
 	}
 }

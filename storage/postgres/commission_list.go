@@ -19,7 +19,7 @@ import (
 // any other order, it reads all rows that match the filter. The total is a sum of
 // counters, unless the filter has a participant or a search text.
 //
-// A search finds its rows through its own indexes (migration 0003). Its cost grows with
+// A search finds its rows through its own indexes. Its cost grows with
 // the number of matches. It counts at most affiliate.MaxSearchTotal + 1 matches.
 //
 // A page and its total are read in one snapshot.

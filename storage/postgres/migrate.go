@@ -79,6 +79,9 @@ func Migrate(ctx context.Context, url string) error {
 		return fmt.Errorf("migration lock: %w", err)
 	}
 
+	if err := refuseUnreleasedSchema(ctx, lockConn); err != nil {
+		return err
+	}
 	if err := prepareRole(ctx, lockConn); err != nil {
 		return err
 	}

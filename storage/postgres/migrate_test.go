@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -30,7 +31,7 @@ func TestMigrate_CanRunAgain(t *testing.T) {
 // would wait for the migration.
 func TestMigrate_WaitsForLocksInShortTurns(t *testing.T) {
 	url := pgtest.New(t)
-	revertNewestMigration(t, url)
+	revertMigrations(t, url)
 	ctx := t.Context()
 	conn, err := pgx.Connect(ctx, url)
 	if err != nil {
@@ -75,8 +76,9 @@ func TestMigrate_WaitsForLocksInShortTurns(t *testing.T) {
 	}
 }
 
-// revertNewestMigration reverts the newest migration of a database.
-func revertNewestMigration(t *testing.T, url string) {
+// revertMigrations deletes all tables of a database except the one with the schema version,
+// which is then empty.
+func revertMigrations(t *testing.T, url string) {
 	t.Helper()
 	config, err := pgx.ParseConfig(url)
 	if err != nil {
@@ -84,12 +86,30 @@ func revertNewestMigration(t *testing.T, url string) {
 	}
 	db := stdlib.OpenDB(*config)
 	defer func() { _ = db.Close() }()
+	if _, err := db.ExecContext(t.Context(), "drop schema public cascade; create schema public"); err != nil {
+		t.Fatal(err)
+	}
 	provider, err := goose.NewProvider(goose.DialectPostgres, db, os.DirFS("migrations"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := provider.Down(t.Context()); err != nil {
-		t.Fatal(err)
+	if version, err := provider.GetDBVersion(t.Context()); err != nil || version != 0 {
+		t.Fatalf("the schema version is %d, %v, want 0", version, err)
+	}
+}
+
+// The first migration replaced those of unreleased versions. Its number is among their
+// numbers, so the number alone does not show that a database has other tables.
+func TestMigrate_RefusesTablesOfUnreleasedVersions(t *testing.T) {
+	f := pgtest.Open(t, time.Now)
+	f.Exec(`create table stats_hours ()`)
+	f.Exec(`insert into goose_db_version (version_id, is_applied) values (61, true)`)
+	const want = "run `make reset`"
+	if err := postgres.Migrate(t.Context(), f.URL); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("Migrate returned %v, want an error with %q", err, want)
+	}
+	if _, err := postgres.CheckSchema(t.Context(), f.URL); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("CheckSchema returned %v, want an error with %q", err, want)
 	}
 }
 

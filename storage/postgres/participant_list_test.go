@@ -33,8 +33,8 @@ func TestListParticipants_UsesIndexes(t *testing.T) {
 		update participants set group_id = $1
 		where id in (select id from participants where program_id = $2 order by id limit 400)`, group, f.Program)
 	f.Exec(`
-		insert into participant_invites (workspace_id, id, program_id, mode, email, digest, invited_by, created_at, expires_at, ended_at)
-		select $1, gen_random_uuid(), $2, 'live', n || '@example.com', sha256(n::text::bytea), (select id from users limit 1), $3::timestamptz + n * interval '1 second', $3::timestamptz + interval '7 days',
+		insert into participant_invites (workspace_id, id, program_id, mode, email, digest, mail_digest, invited_by, created_at, expires_at, ended_at)
+		select $1, gen_random_uuid(), $2, 'live', n || '@example.com', sha256(n::text::bytea), sha256((-n)::text::bytea), (select id from users limit 1), $3::timestamptz + n * interval '1 second', $3::timestamptz + interval '7 days',
 			case when n % 10 > 0 then $3::timestamptz end
 		from generate_series(1, 5000) n`, f.Scope.Workspace, f.Program, f.Now())
 	f.Exec(`

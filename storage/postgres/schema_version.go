@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/pressly/goose/v3"
 
 	"github.com/tributary-hq/tributary/storage/pgsession"
@@ -43,6 +44,9 @@ func CheckSchema(ctx context.Context, url string) (v SchemaVersions, err error) 
 		return v, err
 	}
 	defer func() { err = errors.Join(err, conn.Close(context.WithoutCancel(ctx))) }()
+	if err := refuseUnreleasedSchema(ctx, conn); err != nil {
+		return v, err
+	}
 	// The newest row of each migration shows whether it is applied.
 	const find = `
 		select coalesce(max(version_id), 0) from (
@@ -61,6 +65,21 @@ func CheckSchema(ctx context.Context, url string) (v SchemaVersions, err error) 
 		return v, fmt.Errorf("the schema is at migration %d and this core needs %d: run `core migrate` first", v.Database, v.Known)
 	}
 	return v, nil
+}
+
+// refuseUnreleasedSchema returns an error if the tables were created by the migrations of an
+// unreleased version, which 0001_schema.sql has replaced. Their numbers are those of later
+// migrations, so that migrations would be skipped. Only these databases have the table
+// stats_hours.
+func refuseUnreleasedSchema(ctx context.Context, conn *pgx.Conn) error {
+	var unreleased bool
+	if err := conn.QueryRow(ctx, "select to_regclass('stats_hours') is not null").Scan(&unreleased); err != nil {
+		return fmt.Errorf("read the schema's version: %w", err)
+	}
+	if unreleased {
+		return errors.New("the tables of the database are of an unreleased version and cannot be migrated: run `make reset`, or use an empty database")
+	}
+	return nil
 }
 
 // lastMigration returns the number of this binary's last migration.

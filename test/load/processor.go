@@ -149,8 +149,8 @@ func (b *bench) measureResponses(ctx context.Context, core *process, a *processo
 // insertEvent is the script of pgbench's transaction: an event and its job.
 const insertEvent = `
 begin;
-insert into processor_events (workspace_id, connection_id, id, mode, type, body, resync, status, happened_at, received_at)
-select w.id, '00000000-0000-0000-0000-000000000001', 'evt_' || gen_random_uuid(), 'live', 'checkout.session.completed',
+insert into processor_events (workspace_id, connection_id, id, mode, type, account_id, body, resync, status, happened_at, received_at)
+select w.id, '00000000-0000-0000-0000-000000000001', 'evt_' || gen_random_uuid(), 'live', 'checkout.session.completed', 'acct_1',
 	convert_to(repeat('x', %d), 'UTF8'), false, 'received', now(), now()
 from workspaces w limit 1;
 insert into river.river_job (args, kind, max_attempts, metadata, priority, queue, state, scheduled_at, tags)

@@ -135,7 +135,7 @@ func (f *fixture) putEvent(id string, status affiliate.ProcessorEventStatus, bod
 	f.Helper()
 	connection := affiliate.ConnectionIDOf(f.Scope, affiliate.Stripe)
 	f.Insert("processor_events", pgtest.Row{
-		"workspace_id": f.Scope.Workspace, "connection_id": connection, "id": id, "mode": f.Scope.Mode, "type": "invoice.paid", "resync": false,
+		"workspace_id": f.Scope.Workspace, "connection_id": connection, "id": id, "mode": f.Scope.Mode, "type": "invoice.paid", "account_id": "acct_1", "resync": false,
 		"body": f.sealed(connection, body), "status": status, "happened_at": f.clock.Now(), "received_at": f.clock.Now(),
 	})
 }

@@ -169,11 +169,11 @@ func (f *fixture) fillWorkspace(s *pgtest.Shop) {
 	now, of := f.Now(), pgtest.Row{"workspace_id": s.Scope.Workspace}
 	secretOf := func(what string) []byte { return []byte(what + " of " + s.Scope.Workspace.String()) }
 	f.Insert("member_invites", of, pgtest.Row{
-		"id": newID(now), "email": "invited@example.com", "role": "viewer", "digest": secretOf("invite"), "invited_by": s.Owner, "created_at": now, "expires_at": now,
+		"id": newID(now), "email": "invited@example.com", "role": "viewer", "digest": secretOf("invite"), "mail_digest": secretOf("mailed invite"), "invited_by": s.Owner, "created_at": now, "expires_at": now,
 	})
 	f.Insert("participant_invites", of, pgtest.Row{
 		"id": newID(now), "program_id": s.Program, "mode": s.Scope.Mode, "email": "candidate@example.com", "digest": secretOf("participant invite"),
-		"invited_by": s.Owner, "created_at": now, "expires_at": now,
+		"mail_digest": secretOf("mailed participant invite"), "invited_by": s.Owner, "created_at": now, "expires_at": now,
 	})
 	f.Insert("api_keys", of, pgtest.Row{
 		"id": newID(now), "mode": "live", "kind": "secret", "name": "Server", "digest": secretOf("key"), "prefix": "sk_live_", "last4": "abcd", "created_at": now,

@@ -42,8 +42,8 @@ func newAuditFixture(t *testing.T) *fixture {
 		join (select id, row_number() over () as n from workspaces) w on w.n = 1 + u.n % 20
 		on conflict do nothing`, f.Now())
 	f.Exec(`
-		insert into member_invites (workspace_id, id, email, role, digest, invited_by, created_at, expires_at, ended_at)
-		select w.id, gen_random_uuid(), n || '@example.com', 'viewer', sha256((w.id::text || n)::bytea), $1, $2::timestamptz, $2, case when n > 30 then $2 end
+		insert into member_invites (workspace_id, id, email, role, digest, mail_digest, invited_by, created_at, expires_at, ended_at)
+		select w.id, gen_random_uuid(), n || '@example.com', 'viewer', sha256((w.id::text || n)::bytea), sha256((w.id::text || -n)::bytea), $1, $2::timestamptz, $2, case when n > 30 then $2 end
 		from workspaces w, generate_series(1, 300) n`, f.Owner, f.Now())
 	f.Exec(`
 		insert into api_keys (workspace_id, id, mode, kind, name, digest, prefix, last4, created_at)

@@ -65,7 +65,7 @@ func (s *Store) OpenInvites(
 // inviteByToken has no condition on the workspace, because the token determines the
 // workspace.
 const inviteByToken = `
-	select ` + inviteColumns + `, coalesce(i.mail_digest = $1, false) as mailed
+	select ` + inviteColumns + `, i.mail_digest = $1 as mailed
 	from member_invites i
 	where i.digest = $1 or i.mail_digest = $1`
 
@@ -93,7 +93,7 @@ func (tx *Tx) LockInviteByToken(ctx context.Context, digest [sha256.Size]byte) (
 // token determines the workspace.
 func (s *Store) ParticipantInviteAddress(ctx context.Context, digest [sha256.Size]byte, now time.Time) (address string, mailed bool, err error) {
 	const query = `
-		select email, coalesce(mail_digest = $1, false)
+		select email, mail_digest = $1
 		from participant_invites
 		where (digest = $1 or mail_digest = $1) and ended_at is null and expires_at > $2`
 	err = s.db.Pool().QueryRow(ctx, query, digest[:], now).Scan(&address, &mailed)

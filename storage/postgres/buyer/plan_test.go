@@ -62,8 +62,8 @@ func TestStatements_UseIndexes(t *testing.T) {
 			insert into processor_charge_aliases (workspace_id, mode, id, charge_id)
 			select g.workspace_id, g.mode, 'in_' || g.id, g.id from processor_charges g where g.workspace_id = $1 and g.mode = $2`, w, mode)
 		f.ExecWithoutForeignKeys(`
-			insert into processor_events (workspace_id, connection_id, id, mode, type, resync, status, happened_at, received_at, body)
-			select $1, $2, 'evt_' || n, $3, 'invoice.paid', false, 'applied', $4, $4, case when n % 100 = 0 then '\x00'::bytea end
+			insert into processor_events (workspace_id, connection_id, id, mode, type, account_id, resync, status, happened_at, received_at, body)
+			select $1, $2, 'evt_' || n, $3, 'invoice.paid', 'a', false, 'applied', $4, $4, case when n % 100 = 0 then '\x00'::bytea end
 			from generate_series(1, 5000) n`, w, affiliate.ConnectionIDOf(s.Scope, affiliate.Stripe), mode, f.Now())
 		f.ExecWithoutForeignKeys(`
 			insert into idempotency_keys (workspace_id, mode, method, key, fingerprint, response, created_at, expires_at)
@@ -82,8 +82,8 @@ func TestStatements_UseIndexes(t *testing.T) {
 			select $1, case when n < 20 then $2::uuid else gen_random_uuid() end, 'ref' || n from generate_series(1, 2000) n
 			on conflict do nothing`, w, operation)
 		f.ExecWithoutForeignKeys(`
-			insert into buyer_erasures (workspace_id, id, kind, status, step, created_at, finished_at)
-			select $1, gen_random_uuid(), 'email', 'done', 'again', $2, $2 from generate_series(1, 1000)`, w, f.Now())
+			insert into buyer_erasures (workspace_id, id, kind, status, step, created_at, requested_at, finished_at)
+			select $1, gen_random_uuid(), 'email', 'done', 'again', $2, $2, $2 from generate_series(1, 1000)`, w, f.Now())
 		f.ExecWithoutForeignKeys(`
 			insert into buyer_erasure_keys (workspace_id, key, operation_id, fingerprint, expires_at)
 			select o.workspace_id, o.id::text, o.id, uuid_send(o.id), $2 from buyer_erasures o where o.workspace_id = $1

@@ -68,7 +68,7 @@ func TestDeleteExports(t *testing.T) {
 	}
 	cleo := f.NewPartner("Cleo") // is only invited to other, and the erasure has replaced the address
 	f.Insert("participant_invites", pgtest.Row{
-		"workspace_id": other.Scope.Workspace, "id": uuid.New(), "mode": "test", "program_id": other.Program, "email": affiliate.Pseudonym(cleo.UUID), "digest": []byte("digest"), "invited_by": other.Owner,
+		"workspace_id": other.Scope.Workspace, "id": uuid.New(), "mode": "test", "program_id": other.Program, "email": affiliate.Pseudonym(cleo.UUID), "digest": []byte("digest"), "mail_digest": []byte("mailed digest"), "invited_by": other.Owner,
 		"created_at": f.Now(), "expires_at": f.Now(),
 	})
 	for _, tc := range []struct {

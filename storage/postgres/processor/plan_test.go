@@ -20,8 +20,8 @@ func TestStatements_UseIndexes(t *testing.T) {
 	for _, s := range shops {
 		connection := affiliate.ConnectionIDOf(s.Scope, affiliate.Stripe)
 		f.Exec(`
-			insert into processor_events (workspace_id, connection_id, id, mode, type, resync, status, happened_at, received_at)
-			select $1, $2, 'evt_' || n, $3, 'invoice.paid', false, case when n % 100 = 0 then 'received' else 'applied' end,
+			insert into processor_events (workspace_id, connection_id, id, mode, type, account_id, resync, status, happened_at, received_at)
+			select $1, $2, 'evt_' || n, $3, 'invoice.paid', 'a', false, case when n % 100 = 0 then 'received' else 'applied' end,
 				$4::timestamptz - n * interval '15 minutes', $4::timestamptz - n * interval '15 minutes'
 			from generate_series(1, 5000) n`, s.Scope.Workspace, connection, s.Scope.Mode, f.Now())
 		f.Exec(`

@@ -157,8 +157,8 @@ func fill(f *pgtest.Fixture, s *pgtest.Shop) {
 		insert into fraud_events (workspace_id, id, mode, program_id, participant_id, conversion_id, score, signals, action, status, created_at)
 		select workspace_id, gen_random_uuid(), mode, $3, $3, id, 1, '[]', 'observed', 'open', created_at from conversions where workspace_id = $1 and mode = $2`, w, mode, program)
 	f.Exec(`
-		insert into processor_events (workspace_id, connection_id, id, mode, type, resync, status, happened_at, received_at)
-		select $1, $3, 'evt_' || n, $2, 'invoice.paid', false, 'applied', $4, $4::timestamptz + n * interval '1 second' from generate_series(1, 3000) n`, w, mode, program, day)
+		insert into processor_events (workspace_id, connection_id, id, mode, type, account_id, resync, status, happened_at, received_at)
+		select $1, $3, 'evt_' || n, $2, 'invoice.paid', 'a', false, 'applied', $4, $4::timestamptz + n * interval '1 second' from generate_series(1, 3000) n`, w, mode, program, day)
 	f.Exec(`
 		insert into customers (workspace_id, mode, ref, created_at) select $1, $2, n::text, $3 from generate_series(1, 3000) n`, w, mode, day)
 	f.Exec(`
