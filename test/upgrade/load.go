@@ -107,12 +107,7 @@ func newLoad(ctx context.Context, gateway, collector string) (*load, error) {
 	l.ids["promoCodeId"] = text(step(http.MethodPost, program+"/promo-codes", l.merchant, object{
 		"participantId": l.ids["participantId"], "code": promoCode, "discountType": "percentage", "discountValue": 10,
 	}), "id")
-	method := object{"method": "paypal", "account": "partner@example.com", "password": password}
-	// Binaries from before migration 0035 do not know the field password.
-	if status, _, err := l.request(ctx, http.MethodPatch, "/partner/payout-method", l.partner, method); err != nil || status == http.StatusBadRequest {
-		delete(method, "password")
-		step(http.MethodPatch, "/partner/payout-method", l.partner, method)
-	}
+	step(http.MethodPatch, "/partner/payout-method", l.partner, object{"method": "paypal", "account": "partner@example.com", "password": password})
 	document := step(http.MethodGet, "/openapi.json", "", nil)
 	paths, _ := document["paths"].(object)
 	for _, path := range slices.Sorted(maps.Keys(paths)) {
@@ -125,8 +120,7 @@ func newLoad(ctx context.Context, gateway, collector string) (*load, error) {
 	if len(l.readPaths) == 0 {
 		faults = append(faults, errors.New("the OpenAPI document has no routes"))
 	}
-	// The result is not checked, because an earlier commit may not have webhooks.
-	l.storeID("webhookId", l.call(ctx, http.MethodPost, "/webhooks", l.merchant, object{"url": "https://127.0.0.1:1/", "subscriptions": []string{"*"}}))
+	l.ids["webhookId"] = text(step(http.MethodPost, "/webhooks", l.merchant, object{"url": "https://127.0.0.1:1/", "subscriptions": []string{"*"}}), "id")
 	return l, errors.Join(faults...)
 }
 

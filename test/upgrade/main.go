@@ -5,6 +5,11 @@
 //	make schema                  test the newest commit without the newest migration
 //	make schema BASE=<commit>    test the given commit
 //
+// If no migration follows 0001_schema.sql, the first form tests the last commit that changed
+// this file. The schema then stays the same, and the command checks that the binaries of both
+// commits work at the same time. A commit whose migrations became a part of 0001_schema.sql
+// cannot be tested.
+//
 // The command needs the history of the repository, an empty Postgres and a Redis. Their
 // addresses are in TRIBUTARY_TEST_DATABASE_URL and TRIBUTARY_TEST_REDIS_URL.
 // tools/withservers starts such servers.
@@ -25,6 +30,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -60,7 +66,7 @@ func run(ctx context.Context) (err error) {
 		return err
 	}
 	say("testing the binaries of %.12s: %s", p.commit, p.reason)
-	say("migrations that are new for them: %s", strings.Join(p.migrations, ", "))
+	say("migrations that are new for them: %s", cmp.Or(strings.Join(p.migrations, ", "), "none"))
 	dir, err := os.MkdirTemp("", "tributary-upgrade-")
 	if err != nil {
 		return err

@@ -4,8 +4,8 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/tributary-hq/tributary/tools/commits"
@@ -13,10 +13,8 @@ import (
 
 const (
 	migrationsFolder = "storage/postgres/migrations"
-	// firstCompatible is the number of the first migration that must be compatible: the
-	// binaries of the commit before the migration must work on the schema after the
-	// migration. Earlier migrations were written before this rule existed.
-	firstCompatible = 9
+	// firstMigration creates the whole schema of an empty database.
+	firstMigration = "0001_schema.sql"
 )
 
 // plan is the commit whose binaries are tested on the current schema.
@@ -28,8 +26,8 @@ type plan struct {
 }
 
 // choose returns the plan of a run. If base names a commit, the plan tests this commit.
-// Otherwise it tests the newest commit without the newest migration. If this commit also
-// lacks a migration that need not be compatible, the plan tests the commit before HEAD.
+// Otherwise it tests the newest commit without the newest migration. If the first migration
+// is the only one, the plan tests the last commit that changed it.
 func choose(ctx context.Context, base string) (p plan, err error) {
 	present, err := os.ReadDir(migrationsFolder)
 	if err != nil {
@@ -42,8 +40,15 @@ func choose(ctx context.Context, base string) (p plan, err error) {
 	if base != "" {
 		return planFor(ctx, base, names, "selected by BASE")
 	}
-	newest := migrationsFolder + "/" + names[len(names)-1]
-	added, err := commits.Git(ctx, "log", "-1", "--format=%H", "--diff-filter=A", "--", newest)
+	newest := names[len(names)-1]
+	if newest == firstMigration {
+		base, err = commits.Git(ctx, "log", "-1", "--format=%H", "--", migrationsFolder+"/"+firstMigration)
+		if err != nil {
+			return p, err
+		}
+		return planFor(ctx, base, names, "the last commit that changed "+firstMigration+", which no migration follows")
+	}
+	added, err := commits.Git(ctx, "log", "-1", "--format=%H", "--diff-filter=A", "--", migrationsFolder+"/"+newest)
 	if err != nil {
 		return p, err
 	}
@@ -51,13 +56,11 @@ func choose(ctx context.Context, base string) (p plan, err error) {
 	if added != "" {
 		base = added + "^"
 	}
-	p, err = planFor(ctx, base, names, "the newest commit without the newest migration")
-	if err != nil || allCompatible(p.migrations) {
-		return p, err
-	}
-	return planFor(ctx, "HEAD~1", names, fmt.Sprintf("the commit before HEAD, because the newest commit without the newest migration lacks migrations before %04d", firstCompatible))
+	return planFor(ctx, base, names, "the newest commit without the newest migration")
 }
 
+// planFor returns the plan that tests a commit. It returns an error if the commit has a
+// migration that does not exist any more, because its databases cannot be migrated.
 func planFor(ctx context.Context, base string, present []string, reason string) (plan, error) {
 	commit, err := commits.Resolve(ctx, base)
 	if err != nil {
@@ -67,23 +70,13 @@ func planFor(ctx context.Context, base string, present []string, reason string) 
 	if err != nil {
 		return plan{}, err
 	}
-	p := plan{commit: commit, reason: reason}
-	for _, name := range present {
-		if !slices.Contains(strings.Fields(listed), migrationsFolder+"/"+name) {
-			p.migrations = append(p.migrations, name)
+	p := plan{commit: commit, reason: reason, migrations: slices.Clone(present)}
+	for _, path := range strings.Fields(listed) {
+		n := slices.Index(p.migrations, filepath.Base(path))
+		if n < 0 {
+			return plan{}, fmt.Errorf("%.12s has the migration %s, which is now part of %s: its databases cannot be migrated", commit, filepath.Base(path), firstMigration)
 		}
+		p.migrations = slices.Delete(p.migrations, n, n+1)
 	}
 	return p, nil
-}
-
-// allCompatible reports whether the list has at least one migration, and every migration
-// in it must be compatible.
-func allCompatible(migrations []string) bool {
-	for _, name := range migrations {
-		number, _, _ := strings.Cut(name, "_")
-		if n, err := strconv.Atoi(number); err != nil || n < firstCompatible {
-			return false
-		}
-	}
-	return len(migrations) > 0
 }

@@ -35,29 +35,33 @@ func TestChoose(t *testing.T) {
 		}
 	}
 
-	first := commit(migration("0007_old.sql"))
-	commit(migration("0008_old.sql"))
-	beforeHead := commit("code.go")
-	commit("more.go")
-	// All migrations are older than the rule, so the commit before HEAD is tested.
-	want("", beforeHead)
-	want(first, first, "0008_old.sql")
-	appendLine(t, migration("0009_new.sql"))
-	head, err := commits.Resolve(t.Context(), "HEAD")
-	if err != nil {
-		t.Fatal(err)
-	}
-	want("", head, "0009_new.sql") // the migration is not committed yet
-	commit(migration("0009_new.sql"))
-	want("", head, "0009_new.sql")
+	// The first migration replaces the migrations of the commits before it.
+	commit(migration(firstMigration))
+	unreleased := commit(migration("0002_old.sql"))
+	git(t, "rm", "-q", migration("0002_old.sql"))
+	first := commit(migration(firstMigration))
+	want("", first)
 	commit("code.go")
-	want("", head, "0009_new.sql")
-	commit(migration("0009_new.sql")) // the migration is changed before its release
-	want("", head, "0009_new.sql")
-	ninth := mustResolve(t, "HEAD")
-	commit(migration("0010_newer.sql"))
-	want("", mustResolve(t, "HEAD~1"), "0010_newer.sql")
-	want(ninth, ninth, "0010_newer.sql")
+	want("", first)
+	want(mustResolve(t, "HEAD"), mustResolve(t, "HEAD"))
+	if _, err := choose(t.Context(), unreleased); err == nil || !strings.Contains(err.Error(), "0002_old.sql, which is now part of 0001_schema.sql") {
+		t.Errorf("choose of a commit before the first migration returned %v, want an error that names 0002_old.sql", err)
+	}
+
+	appendLine(t, migration("0002_new.sql"))
+	head := mustResolve(t, "HEAD")
+	want("", head, "0002_new.sql") // the migration is not committed yet
+	commit(migration("0002_new.sql"))
+	want("", head, "0002_new.sql")
+	commit("code.go")
+	want("", head, "0002_new.sql")
+	commit(migration("0002_new.sql")) // the migration is changed before its release
+	want("", head, "0002_new.sql")
+	second := mustResolve(t, "HEAD")
+	commit(migration("0003_newer.sql"))
+	want("", mustResolve(t, "HEAD~1"), "0003_newer.sql")
+	want(second, second, "0003_newer.sql")
+	want(first, first, "0002_new.sql", "0003_newer.sql")
 
 	shallow := filepath.Join(t.TempDir(), "shallow")
 	git(t, "clone", "-q", "--depth=1", "file://"+repository, shallow)
