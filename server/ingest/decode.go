@@ -195,17 +195,13 @@ func fromEdge(edge *edgev1.Click, latest time.Time) (record, error) {
 		r.source = &affiliate.ClickSource{KeyDigest: key.Digest(), Code: affiliate.FoldCode(edge.ReferralCode)}
 		return r, nil
 	}
-	var okWorkspace, okProgram, okParticipant bool
+	var okWorkspace, okProgram, okParticipant, okLink bool
 	r.click.Scope.Workspace, okWorkspace = affiliate.IDFromBytes[affiliate.Workspace](edge.WorkspaceId)
 	r.click.Program, okProgram = affiliate.IDFromBytes[affiliate.Program](edge.ProgramId)
 	r.click.Participant, okParticipant = affiliate.IDFromBytes[affiliate.Participant](edge.ParticipantId)
-	if !okWorkspace || !okProgram || !okParticipant || edge.AttributionWindowDays <= 0 {
-		return r, errors.New("a resolved click has no valid workspace, program or participant id, or no attribution window")
-	}
-	if len(edge.LinkId) > 0 {
-		if r.click.Link, ok = affiliate.IDFromBytes[affiliate.Link](edge.LinkId); !ok {
-			return r, errors.New("the link's id is not a UUID")
-		}
+	r.click.Link, okLink = affiliate.IDFromBytes[affiliate.Link](edge.LinkId)
+	if !okWorkspace || !okProgram || !okParticipant || !okLink || edge.AttributionWindowDays <= 0 {
+		return r, errors.New("a resolved click has no valid workspace, program, participant or link id, or no attribution window")
 	}
 	r.click.ExpiresAt = affiliate.WindowEnd(r.click.ReceivedAt, int(edge.AttributionWindowDays))
 	return r, nil

@@ -169,7 +169,7 @@ func click(change ...func(*edgev1.Click)) *edgev1.Click {
 	now := time.Now()
 	id, workspace := affiliate.NewID[affiliate.Click](now), affiliate.NewID[affiliate.Workspace](now)
 	c := &edgev1.Click{
-		Id: id.UUID[:], Mode: edgev1.Mode_MODE_TEST, WorkspaceId: workspace.UUID[:], ProgramId: workspace.UUID[:], ParticipantId: workspace.UUID[:],
+		Id: id.UUID[:], Mode: edgev1.Mode_MODE_TEST, WorkspaceId: workspace.UUID[:], ProgramId: workspace.UUID[:], ParticipantId: workspace.UUID[:], LinkId: workspace.UUID[:],
 		ReferralCode: "anna", ReceivedAtMs: now.UnixMilli(), AttributionWindowDays: 30,
 	}
 	for _, f := range change {
@@ -247,7 +247,6 @@ func TestIngester_StoresAllFieldsOfAClick(t *testing.T) {
 	s, store := newStream(t, redistest.New(t)), newMemoryStore()
 	ingester, _ := s.ingester("one", store)
 	sent := click(func(c *edgev1.Click) {
-		c.LinkId = c.WorkspaceId
 		c.UtmSource, c.UtmContent, c.SubId, c.Language, c.Screen = "mail", "top", "s", "de", "1x1"
 		c.Consent, c.IpHash, c.IpPrefix, c.UaHash = edgev1.Consent_CONSENT_GRANTED, []byte("ip"), "203.0.113.0/24", []byte("ua")
 		c.OccurredAtMs, c.LandingUrl, c.ReferrerDomain = 1767323045000, "https://x/", "news.example"
@@ -412,17 +411,17 @@ func TestIngester_InvalidRecordsBecomeDeadLettersAndOthersAreStored(t *testing.T
 	rejected := click(func(c *edgev1.Click) { c.SubId = rejectedText })
 	s.append(click(), click())
 	s.append(click(), rejected, click())
-	s.append(click(func(c *edgev1.Click) { c.Id = []byte("short") }), click())
+	s.append(click(func(c *edgev1.Click) { c.Id = []byte("short") }), click(), click(func(c *edgev1.Click) { c.LinkId = nil }))
 	check(t, s.writer.Append(t.Context(), 0, append([]byte{0x0a, 0x02, 0xff, 0xff}, 0x0a, 0x7f), 2)) // an invalid record, then an invalid length
 	check(t, s.writer.Append(t.Context(), 0, []byte{}, 0))
 	check(t, s.client.XAdd(t.Context(), &redis.XAddArgs{Stream: clickstream.Key(0), Values: []any{"foreign", "field"}}).Err())
 	ingester, _ := s.ingester("one", store)
 	defer run(ingester)()
 	pgtest.Eventually(t, "all entries are acknowledged", func() bool {
-		return s.pending() == 0 && s.client.XLen(t.Context(), clickstream.DeadLetterStream).Val() >= 6
+		return s.pending() == 0 && s.client.XLen(t.Context(), clickstream.DeadLetterStream).Val() >= 7
 	})
-	if clicks, deadLetters := store.count(); clicks != 5 || deadLetters != 6 {
-		t.Errorf("%d clicks and %d dead letters, want 5 and 6", clicks, deadLetters)
+	if clicks, deadLetters := store.count(); clicks != 5 || deadLetters != 7 {
+		t.Errorf("%d clicks and %d dead letters, want 5 and 7", clicks, deadLetters)
 	}
 	id, _ := affiliate.IDFromBytes[affiliate.Click](rejected.Id)
 	letter := store.deadLetters[id]
@@ -434,8 +433,8 @@ func TestIngester_InvalidRecordsBecomeDeadLettersAndOthersAreStored(t *testing.T
 	for _, letter := range store.deadLetters {
 		reasons[letter.Reason]++
 	}
-	if reasons[affiliate.ClickMalformed] != 5 {
-		t.Errorf("reasons of the dead letters: %v, want 5 malformed", reasons)
+	if reasons[affiliate.ClickMalformed] != 6 {
+		t.Errorf("reasons of the dead letters: %v, want 6 malformed", reasons)
 	}
 }
 

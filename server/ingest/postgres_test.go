@@ -70,7 +70,7 @@ func TestIngester_StoresEachClickOnceWithRealServers(t *testing.T) {
 		for n := range perEntry {
 			id := affiliate.NewID[affiliate.Click](now)
 			batch.Clicks = append(batch.Clicks, &edgev1.Click{
-				Id: id.UUID[:], Mode: edgev1.Mode_MODE_LIVE, WorkspaceId: workspace.UUID[:], ProgramId: workspace.UUID[:], ParticipantId: workspace.UUID[:],
+				Id: id.UUID[:], Mode: edgev1.Mode_MODE_LIVE, WorkspaceId: workspace.UUID[:], ProgramId: workspace.UUID[:], ParticipantId: workspace.UUID[:], LinkId: workspace.UUID[:],
 				ReferralCode: "anna", ReceivedAtMs: now.UnixMilli(), AttributionWindowDays: 30,
 				// Each visitor clicks five or six times, in different entries.
 				IpHash: binary.BigEndian.AppendUint64(nil, uint64((entry*perEntry+n)%visitorCount)),
@@ -86,7 +86,7 @@ func TestIngester_StoresEachClickOnceWithRealServers(t *testing.T) {
 	}
 	id := affiliate.NewID[affiliate.Click](now)
 	invalidBatch, err := proto.Marshal(&edgev1.ClickBatch{Clicks: []*edgev1.Click{{
-		Id: id.UUID[:], Mode: edgev1.Mode_MODE_LIVE, WorkspaceId: workspace.UUID[:], ProgramId: workspace.UUID[:], ParticipantId: workspace.UUID[:],
+		Id: id.UUID[:], Mode: edgev1.Mode_MODE_LIVE, WorkspaceId: workspace.UUID[:], ProgramId: workspace.UUID[:], ParticipantId: workspace.UUID[:], LinkId: workspace.UUID[:],
 		ReferralCode: "nul\x00", ReceivedAtMs: now.UnixMilli(), AttributionWindowDays: 30,
 	}}})
 	if err != nil {

@@ -138,8 +138,8 @@ func TestDeleteTestData_MissesNoClicks(t *testing.T) {
 	}
 	defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
 	_, err = tx.Exec(t.Context(), `
-		insert into clicks (workspace_id, id, clicked_at, mode, program_id, participant_id, referral_code, received_at, expires_at, created_at, consent, is_bot)
-		values ($1, $2, $3, 'test', $4, $5, 'x', $3, $3, $3, 'granted', false)`,
+		insert into clicks (workspace_id, id, clicked_at, mode, program_id, participant_id, link_id, referral_code, received_at, expires_at, created_at, consent, is_bot)
+		values ($1, $2, $3, 'test', $4, $5, gen_random_uuid(), 'x', $3, $3, $3, 'granted', false)`,
 		f.Scope.Workspace, early.ID, early.ClickedAt, f.Program, jane.ID)
 	if err != nil {
 		t.Fatal(err)

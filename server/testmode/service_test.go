@@ -116,8 +116,8 @@ func TestDeleteTestData_LeavesManyRecordsToTheJob(t *testing.T) {
 	jane := populate(f.Fixture, f.Shop, "test")
 	const clicks, conversions = 12_000, 6_000
 	f.Exec(`
-		insert into clicks (workspace_id, id, clicked_at, mode, program_id, participant_id, referral_code, received_at, expires_at, created_at, consent, is_bot)
-		select $1, gen_random_uuid(), now() - n * interval '1 minute', case n % 3 when 0 then 'test' else 'test' end, $2, $3, 'x', now(), now(), now(), 'granted', false
+		insert into clicks (workspace_id, id, clicked_at, mode, program_id, participant_id, link_id, referral_code, received_at, expires_at, created_at, consent, is_bot)
+		select $1, gen_random_uuid(), now() - n * interval '1 minute', case n % 3 when 0 then 'test' else 'test' end, $2, $3, gen_random_uuid(), 'x', now(), now(), now(), 'granted', false
 		from generate_series(1, $4::int) n`, f.Scope.Workspace, f.Program, jane.ID, clicks)
 	f.Exec(`
 		insert into conversions (workspace_id, id, mode, external_transaction_id, event_type, amount_cents, tax_cents, shipping_cents, fee_cents, discount_cents,
@@ -153,8 +153,8 @@ func TestDeleteTestData_LeavesWorkspacesWithManyLiveClicksToTheJob(t *testing.T)
 	live := f.InOtherMode()
 	jane := live.Join("Jane")
 	f.Exec(`
-		insert into clicks (workspace_id, id, clicked_at, mode, program_id, participant_id, referral_code, received_at, expires_at, created_at, consent, is_bot)
-		select $1, gen_random_uuid(), now() - n * interval '1 second', 'live', $2, $3, 'x', now(), now(), now(), 'granted', false
+		insert into clicks (workspace_id, id, clicked_at, mode, program_id, participant_id, link_id, referral_code, received_at, expires_at, created_at, consent, is_bot)
+		select $1, gen_random_uuid(), now() - n * interval '1 second', 'live', $2, $3, gen_random_uuid(), 'x', now(), now(), now(), 'granted', false
 		from generate_series(1, 100000) n`, f.Scope.Workspace, live.Program, jane.ID)
 	f.NewClick(f.Join("Joe"))
 	response, err := f.reset(f.service)

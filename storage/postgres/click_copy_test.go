@@ -73,7 +73,7 @@ func clicksOfEveryKind() map[string]affiliate.Click {
 		Country: "DE", Region: "BE", Device: "desktop", Browser: "Firefox", OS: "Linux", PaidPlatform: "google", Unique: true, ForeignOrigin: true,
 	}
 	minimal := affiliate.Click{
-		Scope: complete.Scope, Program: complete.Program, Participant: complete.Participant,
+		Scope: complete.Scope, Program: complete.Program, Participant: complete.Participant, Link: complete.Link,
 		ClickedAt: now, ReceivedAt: now, ExpiresAt: now, CreatedAt: now, IPHash: []byte{}, UAHash: []byte{},
 	}
 	// These values do not fit into one COPY message, so they are sent in parts.

@@ -54,10 +54,7 @@ func wantCounts(clicks []affiliate.Click) map[clickCountKey]int64 {
 			continue
 		}
 		key := clickCountKey{
-			workspace: c.Scope.Workspace.String(), mode: string(c.Scope.Mode), program: c.Program.String(), participant: c.Participant.String(),
-		}
-		if !c.Link.IsZero() {
-			key.link = c.Link.String()
+			workspace: c.Scope.Workspace.String(), mode: string(c.Scope.Mode), program: c.Program.String(), participant: c.Participant.String(), link: c.Link.String(),
 		}
 		counts[key]++
 	}
@@ -65,14 +62,14 @@ func wantCounts(clicks []affiliate.Click) map[clickCountKey]int64 {
 }
 
 // mixedClicks returns n clicks of a few links, participants and modes. Some of the
-// clicks are unique, some come from bots, and some have no link.
+// clicks are unique, and some come from bots.
 func mixedClicks(n int) []affiliate.Click {
 	clicks := clicksOf(affiliate.NewID[affiliate.Workspace](time.Now()), n)
 	for i := range clicks {
 		// Three of the clicks determine the programmes, participants and links of all.
 		c, source := &clicks[i], clicks[i%3]
-		c.Program, c.Participant, c.Unique = source.Program, source.Participant, i%11 < 4
-		if i%5 > 0 {
+		c.Program, c.Participant, c.Link, c.Unique = source.Program, source.Participant, source.Link, i%11 < 4
+		if i%5 == 0 {
 			c.Link = affiliate.LinkID{UUID: source.ID.UUID}
 		}
 		if i%7 == 0 {

@@ -101,17 +101,13 @@ func (r earnerRow) earner() affiliate.Earner {
 // selectClicks reads clicks by their keys. clicked_at is the time inside the id. $5 and
 // $6 are the first and the last of these times, so that Postgres opens few partitions.
 // The statement returns the mode instead of filtering by it, because the caller must
-// distinguish a click of the other mode from an unknown click. Clicks that were stored
-// before clicks had a link id belong to the participant's default link.
+// distinguish a click of the other mode from an unknown click.
 const selectClicks = `
 	select n.n, x.mode, x.received_at, x.expires_at,
 		x.ip_hash, coalesce(x.ip_prefix, '') as ip_prefix, x.ua_hash, x.is_bot, coalesce(x.country, '') as country,
 		coalesce(x.paid_platform, '') as paid_platform, coalesce(x.referrer_domain, '') as referrer,
 		coalesce(x.utm_source, '') as utm_source, coalesce(x.utm_medium, '') as utm_medium, coalesce(x.utm_term, '') as utm_term,
-		coalesce(x.link_id, (
-			select l.id from links l
-			where l.workspace_id = t.workspace_id and l.mode = t.mode and l.participant_id = t.id and l.is_default
-		)) as link_id, ` + earnerColumns + `
+		x.link_id, ` + earnerColumns + `
 	from unnest($1::integer[], $2::uuid[], $3::uuid[], $4::timestamptz[]) as n (n, workspace_id, id, clicked_at)
 	cross join lateral (
 		select c.* from clicks c

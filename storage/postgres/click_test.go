@@ -13,8 +13,7 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-// clicksOf returns n new clicks of a workspace. Their optional fields sub_id and link_id
-// are empty.
+// clicksOf returns n new clicks of a workspace. Their optional field sub_id is empty.
 func clicksOf(workspace affiliate.WorkspaceID, n int) []affiliate.Click {
 	now := time.Now().UTC().Truncate(time.Millisecond)
 	clicks := make([]affiliate.Click, n)
@@ -22,7 +21,7 @@ func clicksOf(workspace affiliate.WorkspaceID, n int) []affiliate.Click {
 		id := affiliate.NewID[affiliate.Click](now)
 		clicks[i] = affiliate.Click{
 			ID: id, Scope: affiliate.Scope{Workspace: workspace, Mode: affiliate.ModeLive},
-			Program: affiliate.NewID[affiliate.Program](now), Participant: affiliate.NewID[affiliate.Participant](now),
+			Program: affiliate.NewID[affiliate.Program](now), Participant: affiliate.NewID[affiliate.Participant](now), Link: affiliate.NewID[affiliate.Link](now),
 			ReferralCode: "anna", ClickedAt: now, ReceivedAt: now, ExpiresAt: affiliate.WindowEnd(now, 30), CreatedAt: now,
 			LandingURL: "https://shop.example/", ReferrerDomain: "news.example", UTM: affiliate.UTM{Source: "mail"},
 			Consent: affiliate.ConsentGranted, Language: "de", Screen: "1x1", IPHash: []byte("0123456789abcdef"), IPPrefix: "203.0.113.0/24", UAHash: []byte("0123456789abcdef"),
@@ -49,7 +48,7 @@ func TestStoreClicks_KeepsFirstWrite(t *testing.T) {
 	}
 	rows, anna := f.Count(`select count(*) from clicks`), f.Count(`select count(*) from clicks where referral_code = 'anna'`)
 	nulls := f.Count(`select count(*) from clicks
-		where link_id is null and sub_id is null and bot_reason is null and not is_bot and occurred_at is null and landing_url is not null`)
+		where sub_id is null and bot_reason is null and not is_bot and occurred_at is null and landing_url is not null`)
 	if rows != 300 || anna != 200 || nulls != 300 {
 		t.Errorf("%d rows, %d with the code of the first write, %d with null in every empty column, want 300, 200 and 300", rows, anna, nulls)
 	}

@@ -90,8 +90,7 @@ func decideAt(c affiliate.Conversion, at time.Time) affiliate.DecideFunc {
 
 func TestFindClick_ReturnsInputsOfDecision(t *testing.T) {
 	s := newSales(t)
-	// A click without a link belongs to the default link of the participant.
-	id := s.NewClick(s.participant, func(c *affiliate.Click) { c.Link = affiliate.LinkID{} }).ID
+	id := s.NewClick(s.participant).ID
 	found, err := s.Store.FindClick(t.Context(), s.Scope.Workspace, id)
 	if err != nil || found == nil {
 		t.Fatalf("FindClick returned %v, %v, want the click", found, err)
@@ -158,8 +157,8 @@ func TestFindClick_ReadsOnePartitionByIndex(t *testing.T) {
 	s.partitionClicks()
 	for day := range 5 {
 		s.ExecWithoutForeignKeys(`
-			insert into clicks (workspace_id, id, clicked_at, mode, program_id, participant_id, referral_code, received_at, expires_at, created_at, consent, is_bot)
-			select $1, gen_random_uuid(), $2::timestamptz + n * interval '1 millisecond', $5, $3, $4, 'pat', $2, $2, $2, 'unknown', false
+			insert into clicks (workspace_id, id, clicked_at, mode, program_id, participant_id, link_id, referral_code, received_at, expires_at, created_at, consent, is_bot)
+			select $1, gen_random_uuid(), $2::timestamptz + n * interval '1 millisecond', $5, $3, $4, gen_random_uuid(), 'pat', $2, $2, $2, 'unknown', false
 			from generate_series(1, 2000) as n`,
 			s.Scope.Workspace, noon.AddDate(0, 0, day-2), s.Program, s.participant.ID, s.Scope.Mode)
 	}

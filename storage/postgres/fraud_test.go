@@ -41,8 +41,8 @@ func (s *sales) manyFacts() {
 	s.ExecWithoutForeignKeys(`insert into former_emails (user_id, digest, created_at) select id, sha256(n::text::bytea), $1 from users, generate_series(1, 5) n`, noon)
 	for day := range 5 {
 		s.ExecWithoutForeignKeys(`
-			insert into clicks (workspace_id, id, clicked_at, mode, program_id, participant_id, referral_code, received_at, expires_at, created_at, consent, is_bot, ip_hash)
-			select $1, gen_random_uuid(), $2::timestamptz + n * interval '1 second', 'live', $3, $4, 'pat', $2, $2, $2, 'unknown', false, decode(md5((n % 200)::text), 'hex')
+			insert into clicks (workspace_id, id, clicked_at, mode, program_id, participant_id, link_id, referral_code, received_at, expires_at, created_at, consent, is_bot, ip_hash)
+			select $1, gen_random_uuid(), $2::timestamptz + n * interval '1 second', 'live', $3, $4, gen_random_uuid(), 'pat', $2, $2, $2, 'unknown', false, decode(md5((n % 200)::text), 'hex')
 			from generate_series(1, 4000) as n`, s.Scope.Workspace, noon.AddDate(0, 0, day-2), s.Program, s.participant.ID)
 	}
 	s.VacuumAnalyze()

@@ -176,9 +176,9 @@ func TestEnsureClickPartitions_MovesClicksFromDefaultPartition(t *testing.T) {
 	ctx := t.Context()
 	at := time.Date(2026, 3, 4, 5, 6, 7, 8e6, time.UTC)
 	const insert = `
-		insert into clicks (workspace_id, id, clicked_at, mode, program_id, participant_id, referral_code,
+		insert into clicks (workspace_id, id, clicked_at, mode, program_id, participant_id, link_id, referral_code,
 		  received_at, expires_at, created_at, consent, is_bot)
-		values (gen_random_uuid(), gen_random_uuid(), $1, 'test', gen_random_uuid(), gen_random_uuid(), 'code', $1, $1, $1, 'unknown', false)`
+		values (gen_random_uuid(), gen_random_uuid(), $1, 'test', gen_random_uuid(), gen_random_uuid(), gen_random_uuid(), 'code', $1, $1, $1, 'unknown', false)`
 	if _, err := conn.Exec(ctx, insert, at); err != nil {
 		t.Fatal(err)
 	}

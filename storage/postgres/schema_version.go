@@ -68,9 +68,8 @@ func CheckSchema(ctx context.Context, url string) (v SchemaVersions, err error) 
 }
 
 // refuseUnreleasedSchema returns an error if the tables were created by the migrations of an
-// unreleased version, which 0001_schema.sql has replaced. Their numbers are those of later
-// migrations, so that migrations would be skipped. Only these databases have the table
-// stats_hours.
+// unreleased version, which 0001_schema.sql has replaced. Later migrations have the same
+// numbers, so goose would skip them. Only these databases have the table stats_hours.
 func refuseUnreleasedSchema(ctx context.Context, conn *pgx.Conn) error {
 	var unreleased bool
 	if err := conn.QueryRow(ctx, "select to_regclass('stats_hours') is not null").Scan(&unreleased); err != nil {

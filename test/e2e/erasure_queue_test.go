@@ -183,7 +183,7 @@ func (f fixture) loseClicks(t *testing.T, redisURL, code string) {
 	first, second := affiliate.NewID[affiliate.Click](now), affiliate.NewID[affiliate.Click](now)
 	batch, err := proto.Marshal(&edgev1.ClickBatch{Clicks: []*edgev1.Click{
 		{
-			Id: first.UUID[:], Mode: edgev1.Mode_MODE_TEST, WorkspaceId: id(f.merchant.workspace), ProgramId: id(f.program), ParticipantId: id(f.participant),
+			Id: first.UUID[:], Mode: edgev1.Mode_MODE_TEST, WorkspaceId: id(f.merchant.workspace), ProgramId: id(f.program), ParticipantId: id(f.participant), LinkId: id(f.participant),
 			ReferralCode: code, SubId: "nul\x00", ReceivedAtMs: now.UnixMilli(), AttributionWindowDays: 30,
 		},
 		{Id: second.UUID[:], Mode: edgev1.Mode_MODE_TEST, PublicKey: f.publicKey, ReferralCode: code},

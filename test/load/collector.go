@@ -207,7 +207,7 @@ func fillDirectory(ctx context.Context, client redis.UniversalClient, merchants 
 		program, participant := affiliate.NewID[affiliate.Program](now), affiliate.NewID[affiliate.Participant](now)
 		batch.PutPublicKey(1, key.Digest(), &edgev1.PublicKeyEntry{WorkspaceId: scope.Workspace.UUID[:], Mode: edgev1.Mode_MODE_LIVE})
 		batch.PutReferralCode(1, scope, clickCode, &edgev1.ReferralCodeEntry{
-			ProgramId: program.UUID[:], ParticipantId: participant.UUID[:],
+			ProgramId: program.UUID[:], ParticipantId: participant.UUID[:], LinkId: program.UUID[:],
 			Active: true, AttributionWindowDays: 30, AttributionModel: string(affiliate.LastClick),
 		})
 	}

@@ -333,7 +333,7 @@ func (i *ingestion) click(end time.Time, n int) *edgev1.Click {
 	visitor := sha256.Sum256(binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, uint64(end.UnixNano())), uint64(visitorOf(n))))
 	return &edgev1.Click{
 		Id: id.UUID[:], Mode: edgev1.Mode_MODE_LIVE,
-		WorkspaceId: i.workspace.UUID[:], ProgramId: i.workspace.UUID[:], ParticipantId: i.workspace.UUID[:],
+		WorkspaceId: i.workspace.UUID[:], ProgramId: i.workspace.UUID[:], ParticipantId: i.workspace.UUID[:], LinkId: i.workspace.UUID[:],
 		ReferralCode: clickCode, ReceivedAtMs: at.UnixMilli(),
 		LandingUrl: "https://shop.example.com/spring/collection", ReferrerDomain: "blog.example.org",
 		UtmSource: "newsletter", UtmMedium: "email", UtmCampaign: "spring", SubId: "banner-7",

@@ -221,10 +221,10 @@ func (v *clickTimer) storedClicks(ctx context.Context, minID affiliate.ClickID) 
 // by one statement in one transaction and needs one round trip.
 func (v *clickTimer) insertRows(ctx context.Context) (sample, error) {
 	const add = `
-		insert into clicks (workspace_id, id, clicked_at, mode, program_id, participant_id, referral_code,
+		insert into clicks (workspace_id, id, clicked_at, mode, program_id, participant_id, link_id, referral_code,
 			received_at, expires_at, created_at, landing_url, referrer_domain, utm_source, utm_medium, utm_campaign, sub_id,
 			consent, language, screen, ip_hash, ip_prefix, ua_hash, is_bot, device, browser, os)
-		values ($1, $2, $3, 'live', $1, $1, 'load',
+		values ($1, $2, $3, 'live', $1, $1, gen_random_uuid(), 'load',
 			$3, $3::timestamptz + interval '30 days', $3, 'https://shop.example.com/spring/collection', 'blog.example.org', 'newsletter', 'email', 'spring', 'banner-7',
 			'granted', 'en-GB', '1920x1080', $4, '127.0.0.0/24', $4, false, 'desktop', 'Firefox', 'Linux')`
 	other := affiliate.NewID[affiliate.Workspace](time.Now())

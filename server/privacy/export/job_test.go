@@ -151,9 +151,9 @@ func (f *fixture) workers() *river.Config {
 func (f *fixture) fillMany(p pgtest.Participant, clicks int) {
 	f.Helper()
 	f.Exec(`
-		insert into clicks (workspace_id, id, clicked_at, mode, program_id, participant_id, referral_code, received_at, expires_at, created_at, consent, is_bot, landing_url)
+		insert into clicks (workspace_id, id, clicked_at, mode, program_id, participant_id, link_id, referral_code, received_at, expires_at, created_at, consent, is_bot, landing_url)
 		select $1, encode(substring(int8send((extract(epoch from at) * 1000)::bigint) from 3) || '\x7000'::bytea || '\x8000'::bytea || int8send(n)::bytea, 'hex')::varchar(32)::uuid,
-			at, $2, $3, $4, 'many', at, at, at, 'granted', false, 'https://shop.example/' || md5(n::text) || md5((n + 1)::text) || md5((n + 2)::text)
+			at, $2, $3, $4, gen_random_uuid(), 'many', at, at, at, 'granted', false, 'https://shop.example/' || md5(n::text) || md5((n + 1)::text) || md5((n + 2)::text)
 		from generate_series(1, $5::int) n, lateral (select $6::timestamptz - n * interval '1 second' as at) t`,
 		p.Scope.Workspace, p.Scope.Mode, p.Program, p.ID, clicks, f.Now())
 }

@@ -105,8 +105,8 @@ func fillLarge(f *pgtest.Fixture, p pgtest.Participant, rows int) {
 	f.Helper()
 	scope := []any{p.Scope.Workspace, p.Scope.Mode, p.Program, p.ID, p.Partner, f.Now(), rows}
 	for _, sql := range []string{
-		`insert into clicks (workspace_id, id, clicked_at, mode, program_id, participant_id, referral_code, received_at, expires_at, created_at, consent, is_bot)
-		select $1, (lpad(to_hex((extract(epoch from at) * 1000)::bigint), 12, '0') || substr(md5(random()::text), 13))::uuid, at, $2, $3, $4, 'x', at, at, at, 'granted', false
+		`insert into clicks (workspace_id, id, clicked_at, mode, program_id, participant_id, link_id, referral_code, received_at, expires_at, created_at, consent, is_bot)
+		select $1, (lpad(to_hex((extract(epoch from at) * 1000)::bigint), 12, '0') || substr(md5(random()::text), 13))::uuid, at, $2, $3, $4, gen_random_uuid(), 'x', at, at, at, 'granted', false
 		from generate_series(1, $7::int) n, lateral (select $6::timestamptz - n * interval '20 minutes' as at) t where $5::uuid is not null`,
 		`insert into analytics_days (workspace_id, mode, program_id, participant_id, dimension, day, value, currency, link_id, clicks, quarters)
 		select $1, $2, $3, $4, dimension, $6::timestamptz::date - n, dimension, '', gen_random_uuid(), 1, ''

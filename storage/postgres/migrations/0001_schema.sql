@@ -670,7 +670,7 @@ create table clicks (
   mode            text not null,
   program_id      uuid not null,
   participant_id  uuid not null,
-  link_id         uuid,
+  link_id         uuid not null,
   referral_code   text not null,
   received_at     timestamptz not null,
   expires_at      timestamptz not null,

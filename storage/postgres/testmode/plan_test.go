@@ -125,8 +125,8 @@ func fill(f *pgtest.Fixture, s *pgtest.Shop) {
 		insert into ledger_balances (workspace_id, participant_id, currency, slot, balance_cents)
 		select workspace_id, id, 'EUR', n, 1 from participants, generate_series(0, 9) n where workspace_id = $1 and mode = $2`, w, mode)
 	f.Exec(`
-		insert into clicks (workspace_id, id, clicked_at, mode, program_id, participant_id, referral_code, received_at, expires_at, created_at, consent, is_bot)
-		select $1, gen_random_uuid(), $4::timestamptz - n * interval '100 seconds', $2, $3, $3, 'x', $4, $4, $4, 'granted', false from generate_series(1, 5000) n`, w, mode, program, day)
+		insert into clicks (workspace_id, id, clicked_at, mode, program_id, participant_id, link_id, referral_code, received_at, expires_at, created_at, consent, is_bot)
+		select $1, gen_random_uuid(), $4::timestamptz - n * interval '100 seconds', $2, $3, $3, gen_random_uuid(), 'x', $4, $4, $4, 'granted', false from generate_series(1, 5000) n`, w, mode, program, day)
 	f.Exec(`
 		insert into events (workspace_id, id, day, mode, type, body, created_at)
 		select $1, gen_random_uuid(), $3::date, $2, 't', '', $3 from generate_series(1, 5000) n`, w, mode, day)
