@@ -43,7 +43,7 @@ const (
 // Errors: VALIDATION_ERROR.
 func NewProductAnnouncement(title, body string, at time.Time) (Announcement, error) {
 	a := Announcement{
-		ID: NewID[Announcement](at), Title: strings.TrimSpace(title), Body: strings.TrimSpace(body), CreatedAt: at,
+		ID: NewID[AnnouncementID](at), Title: strings.TrimSpace(title), Body: strings.TrimSpace(body), CreatedAt: at,
 	}
 	return a, a.CheckText()
 }

@@ -42,7 +42,7 @@ func GenerateAPIKey(kind KeyKind, scope Scope, name string, at time.Time) (Key, 
 	key := NewAPIKey{
 		Digest: text.Digest(),
 		APIKey: APIKey{
-			ID:        NewID[APIKey](at),
+			ID:        NewID[APIKeyID](at),
 			Scope:     scope,
 			Kind:      kind,
 			Name:      name,

@@ -9,9 +9,9 @@ import (
 // The programmes and participants of the random inputs. There are only a few, so that
 // several signals often lead to the same participant or programme.
 var (
-	testPrograms     = []ProgramID{NewID[Program](clickedAt), NewID[Program](clickedAt)}
+	testPrograms     = []ProgramID{NewID[ProgramID](clickedAt), NewID[ProgramID](clickedAt)}
 	testProgramNames = map[ProgramID]string{testPrograms[0]: "Spring", testPrograms[1]: "Autumn"}
-	testParticipants = []ParticipantID{NewID[Participant](clickedAt), NewID[Participant](clickedAt), NewID[Participant](clickedAt)}
+	testParticipants = []ParticipantID{NewID[ParticipantID](clickedAt), NewID[ParticipantID](clickedAt), NewID[ParticipantID](clickedAt)}
 	testProducts     = []string{"book", "film", "song"}
 	allEvents        = []EventType{Purchase, Renewal, Signup, Lead, Trial, Custom}
 )
@@ -149,12 +149,12 @@ func attributionInputs() *rapid.Generator[AttributionInputs] {
 		modes := rapid.SampledFrom([]Mode{ModeTest, ModeTest, ModeTest, ModeTest, ModeLive})
 		reportedSignals := rapid.IntRange(1, 3).Draw(t, "reported signals")
 		if reportedSignals&1 != 0 {
-			in.Click = ref(NewID[Click](clickedAt))
+			in.Click = ref(NewID[ClickID](clickedAt))
 			if rapid.IntRange(0, 4).Draw(t, "click found") > 0 {
 				received := instants().Draw(t, "received")
 				in.FoundClick = &FoundClick{
 					Mode: modes.Draw(t, "click mode"), ReceivedAt: received, ExpiresAt: WindowEnd(received, 30),
-					Link: NewID[Link](clickedAt), Earner: earners().Draw(t, "click earner"),
+					Link: NewID[LinkID](clickedAt), Earner: earners().Draw(t, "click earner"),
 				}
 			}
 		}
@@ -162,7 +162,7 @@ func attributionInputs() *rapid.Generator[AttributionInputs] {
 			in.PromoCode = strPtr("spring10")
 			if rapid.IntRange(0, 4).Draw(t, "promo code found") > 0 {
 				in.FoundPromoCode = &FoundPromoCode{
-					ID: NewID[PromoCode](clickedAt), Mode: modes.Draw(t, "promo code mode"),
+					ID: NewID[PromoCodeID](clickedAt), Mode: modes.Draw(t, "promo code mode"),
 					Active:         rapid.IntRange(0, 4).Draw(t, "active") > 0,
 					ExpiresAt:      maybe(t, instants(), "ends"),
 					MaxRedemptions: maybe(t, rapid.Int64Range(1, 5), "redemptions allowed"),

@@ -15,19 +15,19 @@ var clickedAt = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 // matchingInputs returns a purchase one hour after its click, with a window of 30 days
 // and a rate of 30 percent.
 func matchingInputs() AttributionInputs {
-	click := NewID[Click](clickedAt)
+	click := NewID[ClickID](clickedAt)
 	rate := int64(3000)
 	return AttributionInputs{
 		Mode: ModeTest, EventType: Purchase, OccurredAt: clickedAt.Add(time.Hour),
 		Sale:  Sale{Paid: Money{10_000, "EUR"}},
 		Click: &click,
 		FoundClick: &FoundClick{
-			Mode: ModeTest, ReceivedAt: clickedAt, ExpiresAt: WindowEnd(clickedAt, 30), Link: NewID[Link](clickedAt),
+			Mode: ModeTest, ReceivedAt: clickedAt, ExpiresAt: WindowEnd(clickedAt, 30), Link: NewID[LinkID](clickedAt),
 			Earner: Earner{
-				Program: NewID[Program](clickedAt), ProgramName: "Spring", ProgramStatus: ProgramActive,
+				Program: NewID[ProgramID](clickedAt), ProgramName: "Spring", ProgramStatus: ProgramActive,
 				Currency: "EUR", Model: FirstClick, Precedence: ClickFirst, WindowDays: 30,
 				Rule:        RuleSnapshot{Version: 2, Rules: Rules{Type: Percentage, RateBps: &rate, NetBasis: Gross}},
-				Participant: NewID[Participant](clickedAt), Partner: NewID[User](clickedAt),
+				Participant: NewID[ParticipantID](clickedAt), Partner: NewID[UserID](clickedAt),
 				ParticipantStatus: ParticipantApproved,
 			},
 		},

@@ -71,7 +71,7 @@ func TestIdentity_IsTheHashOfConversions(t *testing.T) {
 		t.Errorf("a transaction has the customer references %q", refs)
 	}
 	if !transaction.Is(key, workspace, affiliate.BuyerTransactionID, "order-1") || transaction.Is(key, workspace, affiliate.BuyerTransactionID, "order-2") ||
-		transaction.Is(key, workspace, affiliate.BuyerCustomerID, "order-1") || transaction.Is(key, exampleID[affiliate.Workspace](77), affiliate.BuyerTransactionID, "order-1") {
+		transaction.Is(key, workspace, affiliate.BuyerCustomerID, "order-1") || transaction.Is(key, exampleID[affiliate.WorkspaceID](77), affiliate.BuyerTransactionID, "order-1") {
 		t.Error("Is compares kind, value and workspace wrongly")
 	}
 	for _, wrong := range []struct {
@@ -117,8 +117,8 @@ func TestErase_ReplacesEachIDOnce(t *testing.T) {
 		key := affiliate.ErasureKey(rapid.SliceOfN(rapid.Byte(), 32, 32).Draw(t, "key"))
 		ids := rapid.SliceOfDistinct(rapid.StringMatching(`(cs|pi|in|ch)_[A-Za-z0-9]{1,30}`), rapid.ID[string]).Draw(t, "ids")
 		sale := affiliate.BuyerSale{
-			Conversion: affiliate.NewID[affiliate.Conversion](noon), Scope: exampleScope, ExternalTransactionID: "order-1", ProcessorIDs: ids,
-			Refunds: []affiliate.SaleRefund{{ID: affiliate.NewID[affiliate.Refund](noon), ExternalID: "r1"}, {ID: affiliate.NewID[affiliate.Refund](noon), ExternalID: "r2"}},
+			Conversion: affiliate.NewID[affiliate.ConversionID](noon), Scope: exampleScope, ExternalTransactionID: "order-1", ProcessorIDs: ids,
+			Refunds: []affiliate.SaleRefund{{ID: affiliate.NewID[affiliate.RefundID](noon), ExternalID: "r1"}, {ID: affiliate.NewID[affiliate.RefundID](noon), ExternalID: "r2"}},
 		}
 		erased, err := key.Erase(sale, pseudonym)
 		if err != nil {

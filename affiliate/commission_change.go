@@ -153,7 +153,7 @@ func (c CommissionChange) LedgerEntry() *LedgerEntry {
 	}
 	at := c.Transition.At
 	return &LedgerEntry{
-		ID: NewID[LedgerEntry](at), Scope: c.After.Scope, Program: c.After.Program, Participant: c.After.Participant,
+		ID: NewID[LedgerEntryID](at), Scope: c.After.Scope, Program: c.After.Program, Participant: c.After.Participant,
 		Partner: c.After.Partner, Type: kind, AmountCents: cents, Currency: c.After.Currency,
 		Commission: &c.After.ID, CreatedBy: c.Transition.Actor.String(), CreatedAt: at, OccurredAt: otherTime(c.Transition.OccurredAt, at),
 	}

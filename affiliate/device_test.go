@@ -11,7 +11,7 @@ import (
 func TestDeviceHash_IgnoresTheVersionOfTheBrowser(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
-	ada, ben := affiliate.NewID[affiliate.User](now), affiliate.NewID[affiliate.User](now)
+	ada, ben := affiliate.NewID[affiliate.UserID](now), affiliate.NewID[affiliate.UserID](now)
 	const network, browser = "203.0.113.0/24", "Mozilla/5.0 (Macintosh; Intel Mac OS X 10_15_7) Chrome/141.0.0.0 Safari/537.36"
 	hash := func(user affiliate.UserID, network, agent string) []byte {
 		return affiliate.DeviceHash(affiliate.HashKeys{[]byte("key")}, user, network, agent).First()

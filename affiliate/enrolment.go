@@ -38,7 +38,7 @@ func (e Enrolment) Join(program Program, partner UserID, hadAccount bool, at tim
 // Account returns a new partner account that nobody can log in to until its owner has set
 // a password.
 func (e Enrolment) Account(at time.Time) User {
-	return User{ID: NewID[User](at), Kind: Partner, Email: e.Email, Name: e.Name, CreatedAt: at, Unclaimed: true}
+	return User{ID: NewID[UserID](at), Kind: Partner, Email: e.Email, Name: e.Name, CreatedAt: at, Unclaimed: true}
 }
 
 // Invite returns an invitation with which the owner of an existing account accepts the
@@ -57,7 +57,7 @@ func (e Enrolment) Invite(by UserID, at time.Time) ParticipantInvite {
 // workspace, which must not learn that nobody has claimed the account.
 func (e Enrolment) ClaimMail(user UserID, hadAccount bool, expiresAt, at time.Time) Mail {
 	mail := Mail{
-		ID: NewID[Mail](at), Kind: MailPartnerClaim, Type: string(MailPartnerClaim),
+		ID: NewID[MailID](at), Kind: MailPartnerClaim, Type: string(MailPartnerClaim),
 		Recipient: MailRecipient{User: &user, Account: Partner, Name: e.Name, Address: e.Email},
 		Facts:     MailFacts{ExpiresAt: &expiresAt}, CreatedAt: at,
 	}

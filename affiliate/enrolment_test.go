@@ -7,7 +7,7 @@ import (
 
 func TestEnrolment_Join(t *testing.T) {
 	at, id, terms := time.UnixMilli(1).UTC(), "customer-17", "https://shop.example/terms"
-	e := Enrolment{Email: "jane@example.com", Name: "Jane", ExternalID: &id, Group: new(NewID[Group](at))}
+	e := Enrolment{Email: "jane@example.com", Name: "Jane", ExternalID: &id, Group: new(NewID[GroupID](at))}
 	user := e.Account(at)
 	if user.Kind != Partner || !user.Unclaimed || user.EmailVerified || user.Email != e.Email || user.Name != e.Name {
 		t.Errorf("Account returned %+v, want an unclaimed partner", user)

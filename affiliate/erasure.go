@@ -138,7 +138,7 @@ type Erasure struct {
 
 // NewErasure returns an erasure at the given time.
 func NewErasure(subject ErasureSubject, id uuid.UUID, at time.Time) Erasure {
-	return Erasure{ID: NewID[Erasure](at), Subject: subject, SubjectID: id, At: at}
+	return Erasure{ID: NewID[ErasureID](at), Subject: subject, SubjectID: id, At: at}
 }
 
 // ErasureLogEntry is an entry of the erasure log, a file outside the database. After a restore

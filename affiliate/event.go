@@ -35,7 +35,7 @@ type Event struct {
 
 // NewEvent returns a new event that happened at the given time.
 func NewEvent(scope Scope, name EventName, now time.Time, object, previous any) Event {
-	return Event{ID: NewID[Event](now), Scope: scope, Name: name, At: now, Object: object, Previous: previous}
+	return Event{ID: NewID[EventID](now), Scope: scope, Name: name, At: now, Object: object, Previous: previous}
 }
 
 // WireID returns the id that receivers see: evt_ and 32 hex digits. It has no dots,
@@ -55,7 +55,7 @@ func ParseWireID(text string) (EventID, bool) {
 	if !ok || err != nil {
 		return EventID{}, false
 	}
-	return IDFromBytes[Event](id)
+	return IDFromBytes[EventID](id)
 }
 
 // MaxBody is the greatest size of a body in bytes. Receivers may refuse larger bodies.

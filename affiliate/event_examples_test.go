@@ -11,19 +11,19 @@ import (
 )
 
 // exampleID returns a UUIDv7 with the time noon and n as its last byte.
-func exampleID[T any](n byte) affiliate.ID[T] {
+func exampleID[I affiliate.AnyID](n byte) I {
 	id := uuid.MustParse("019ca954-0400-7000-8000-000000000000")
 	id[15] = n
-	return affiliate.ID[T]{UUID: id}
+	return I{id}
 }
 
-var exampleScope = affiliate.Scope{Workspace: exampleID[affiliate.Workspace](1), Mode: affiliate.ModeLive}
+var exampleScope = affiliate.Scope{Workspace: exampleID[affiliate.WorkspaceID](1), Mode: affiliate.ModeLive}
 
 func exampleCommission() affiliate.Commission {
 	return affiliate.Commission{
 		ExternalTransactionID: "order-1042",
-		ID:                    exampleID[affiliate.Commission](2), Scope: exampleScope, Program: exampleID[affiliate.Program](3),
-		Participant: exampleID[affiliate.Participant](4), Conversion: exampleID[affiliate.Conversion](5),
+		ID:                    exampleID[affiliate.CommissionID](2), Scope: exampleScope, Program: exampleID[affiliate.ProgramID](3),
+		Participant: exampleID[affiliate.ParticipantID](4), Conversion: exampleID[affiliate.ConversionID](5),
 		Status: affiliate.CommissionPending, AmountCents: 980, OriginalAmountCents: 980, Currency: "USD",
 		HoldUntil: ptr(noon.AddDate(0, 0, 30)), ReviewReasons: []string{}, Dispute: affiliate.DisputeNone, Version: 1, CreatedAt: noon, UpdatedAt: noon,
 	}
@@ -31,14 +31,14 @@ func exampleCommission() affiliate.Commission {
 
 func exampleConversion() (affiliate.Conversion, affiliate.Decision) {
 	c := affiliate.Conversion{
-		ID: exampleID[affiliate.Conversion](5), Scope: exampleScope, ExternalTransactionID: "order-1042", EventType: affiliate.Purchase,
+		ID: exampleID[affiliate.ConversionID](5), Scope: exampleScope, ExternalTransactionID: "order-1042", EventType: affiliate.Purchase,
 		Sale: affiliate.Sale{Paid: affiliate.Money{Cents: 4900, Currency: "USD"}}, OccurredAt: noon.Add(-time.Minute), CreatedAt: noon,
-		Click: ptr(exampleID[affiliate.Click](6)), Version: 1,
+		Click: ptr(exampleID[affiliate.ClickID](6)), Version: 1,
 	}
 	d := affiliate.Decision{
-		ID: exampleID[affiliate.Decision](7), Conversion: c.ID, Attributed: true, Method: ptr(affiliate.ByClick), Reason: affiliate.WhyClickMatched,
+		ID: exampleID[affiliate.DecisionID](7), Conversion: c.ID, Attributed: true, Method: ptr(affiliate.ByClick), Reason: affiliate.WhyClickMatched,
 		Explanation: `The purchase on 1 March 2026 is credited to the partner whose link was clicked on 27 February 2026.`,
-		Program:     ptr(exampleID[affiliate.Program](3)), Participant: ptr(exampleID[affiliate.Participant](4)),
+		Program:     ptr(exampleID[affiliate.ProgramID](3)), Participant: ptr(exampleID[affiliate.ParticipantID](4)),
 		DecidedAt: noon, ClickedAt: ptr(noon.AddDate(0, 0, -2)), ExpiresAt: ptr(noon.AddDate(0, 0, 28)),
 	}
 	return c, d
@@ -46,31 +46,31 @@ func exampleConversion() (affiliate.Conversion, affiliate.Decision) {
 
 func exampleParticipant(status affiliate.ParticipantStatus) affiliate.Participant {
 	return affiliate.Participant{
-		ID: exampleID[affiliate.Participant](4), Scope: exampleScope, Program: exampleID[affiliate.Program](3),
-		Partner: exampleID[affiliate.User](8), ExternalID: ptr("customer-17"), PartnerName: "Anna Jansen", ReferralCode: "anna-jansen", Status: status, Version: 2,
+		ID: exampleID[affiliate.ParticipantID](4), Scope: exampleScope, Program: exampleID[affiliate.ProgramID](3),
+		Partner: exampleID[affiliate.UserID](8), ExternalID: ptr("customer-17"), PartnerName: "Anna Jansen", ReferralCode: "anna-jansen", Status: status, Version: 2,
 		RejectionReason: ptr("The site is not about gardening."), SuspensionReason: ptr("Bids on the name of the brand."),
 	}
 }
 
 func exampleLink() affiliate.Link {
 	return affiliate.Link{
-		ID: exampleID[affiliate.Link](9), Scope: exampleScope, Program: exampleID[affiliate.Program](3),
-		Participant: exampleID[affiliate.Participant](4), Code: "anna-jansen-k7f", Destination: ptr("https://shop.example/spades"),
+		ID: exampleID[affiliate.LinkID](9), Scope: exampleScope, Program: exampleID[affiliate.ProgramID](3),
+		Participant: exampleID[affiliate.ParticipantID](4), Code: "anna-jansen-k7f", Destination: ptr("https://shop.example/spades"),
 		SubID: "newsletter", UTM: affiliate.UTM{Source: "anna", Campaign: "spring"}, Version: 1,
 	}
 }
 
 func examplePromoCode() affiliate.PromoCode {
 	return affiliate.PromoCode{
-		ID: exampleID[affiliate.PromoCode](10), Scope: exampleScope, Program: exampleID[affiliate.Program](3),
-		Participant: exampleID[affiliate.Participant](4), Code: "anna10", DiscountType: affiliate.DiscountPercentage, DiscountValue: 1050,
+		ID: exampleID[affiliate.PromoCodeID](10), Scope: exampleScope, Program: exampleID[affiliate.ProgramID](3),
+		Participant: exampleID[affiliate.ParticipantID](4), Code: "anna10", DiscountType: affiliate.DiscountPercentage, DiscountValue: 1050,
 		MaxRedemptions: ptr(int64(500)), Redemptions: 12, ExpiresAt: ptr(noon.AddDate(0, 3, 0)), Active: true, SyncStatus: affiliate.SyncNone, Version: 1,
 	}
 }
 
 func exampleProgram() affiliate.Program {
 	return affiliate.Program{
-		ID: exampleID[affiliate.Program](3), Scope: exampleScope, Name: "Garden Friends", Slug: "garden-friends", Status: affiliate.ProgramActive,
+		ID: exampleID[affiliate.ProgramID](3), Scope: exampleScope, Name: "Garden Friends", Slug: "garden-friends", Status: affiliate.ProgramActive,
 		WebsiteURL: ptr("https://shop.example/"), AllowedDomains: []string{"shop.example", "*.shop.example"}, Currency: "USD", WindowDays: 30,
 		Model: affiliate.LastClick, Precedence: affiliate.ClickFirst, LinkParam: "via", IsPublic: true,
 		Rules: affiliate.Rules{
@@ -88,8 +88,8 @@ func exampleProgram() affiliate.Program {
 
 func examplePayout() affiliate.Payout {
 	return affiliate.Payout{
-		ID: exampleID[affiliate.Payout](11), Scope: exampleScope, Batch: exampleID[affiliate.PayoutBatch](12),
-		Participant: exampleID[affiliate.Participant](4), AmountCents: 1960, Currency: "USD", CommissionCount: 2,
+		ID: exampleID[affiliate.PayoutID](11), Scope: exampleScope, Batch: exampleID[affiliate.PayoutBatchID](12),
+		Participant: exampleID[affiliate.ParticipantID](4), AmountCents: 1960, Currency: "USD", CommissionCount: 2,
 		Status: affiliate.PayoutDraft, Method: affiliate.PayoutPayPal, Version: 1, CreatedAt: noon,
 	}
 }
@@ -112,7 +112,7 @@ func examples(t testing.TB) map[affiliate.EventName]affiliate.Event {
 	all := map[affiliate.EventName]affiliate.Event{}
 	add := func(events ...affiliate.Event) {
 		for _, event := range events {
-			event.ID = exampleID[affiliate.Event](99)
+			event.ID = exampleID[affiliate.EventID](99)
 			all[event.Name] = event
 		}
 	}
@@ -146,12 +146,12 @@ func examples(t testing.TB) map[affiliate.EventName]affiliate.Event {
 	lower.MinPayoutCents, lower.FraudPolicy = 10000, affiliate.FraudObserve
 	add(changedEvent(t, affiliate.EventProgramUpdated, lower.Object(), program.Object()))
 
-	erasure := affiliate.BuyerErasure{ID: exampleID[affiliate.BuyerErasure](15), Workspace: exampleScope.Workspace}
+	erasure := affiliate.BuyerErasure{ID: exampleID[affiliate.BuyerErasureID](15), Workspace: exampleScope.Workspace}
 	add(erasure.Event(affiliate.BuyerErasureDone, noon))
 	export := affiliate.NewExport(affiliate.WorkspaceSubject(exampleScope.Workspace), affiliate.ModeLive, true, noon.Add(-time.Hour))
 	add(export.Complete(noon).ReadyEvent(noon)...)
 
-	ping := affiliate.PingObject{Endpoint: exampleID[affiliate.Endpoint](13), Description: ptr("Orders, production")}
+	ping := affiliate.PingObject{Endpoint: exampleID[affiliate.EndpointID](13), Description: ptr("Orders, production")}
 	add(affiliate.NewEvent(exampleScope, affiliate.EventWebhookPing, noon, ping, nil))
 	return all
 }
@@ -186,13 +186,13 @@ func commissionExamples(t testing.TB, add func(...affiliate.Event)) {
 	flagged.NeedsReview, flagged.ReviewReasons = true, []string{affiliate.ReviewFraud}
 	disputed := approved
 	disputed.Dispute, disputed.NeedsReview, disputed.ReviewReasons = affiliate.DisputeOpen, true, []string{affiliate.ReviewDispute}
-	person := affiliate.Actor{User: ptr(exampleID[affiliate.User](14))}
+	person := affiliate.Actor{User: ptr(exampleID[affiliate.UserID](14))}
 	for _, example := range []struct {
 		commission affiliate.Commission
 		move       affiliate.CommissionTransition
 	}{
 		{approved, affiliate.CommissionTransition{Move: affiliate.MoveReject, Reason: ptr("The order was a test."), Code: ptr("test_order")}},
-		{approved, affiliate.CommissionTransition{Move: affiliate.MovePay, PaidAt: noon, Payout: ptr(exampleID[affiliate.Payout](11))}},
+		{approved, affiliate.CommissionTransition{Move: affiliate.MovePay, PaidAt: noon, Payout: ptr(exampleID[affiliate.PayoutID](11))}},
 		{approved, affiliate.CommissionTransition{Move: affiliate.MoveRefund, AmountCents: 600, RefundReason: affiliate.RefundedSale}},
 		{pending, affiliate.CommissionTransition{Move: affiliate.MoveFlag, ReviewReasons: []string{affiliate.ReviewFraud}}},
 		{flagged, affiliate.CommissionTransition{Move: affiliate.MoveClearReview}},
@@ -214,7 +214,7 @@ func commissionExamples(t testing.TB, add func(...affiliate.Event)) {
 
 func payoutExamples(t testing.TB, add func(...affiliate.Event)) {
 	t.Helper()
-	commissions := []affiliate.CommissionID{exampleID[affiliate.Commission](2), exampleID[affiliate.Commission](15)}
+	commissions := []affiliate.CommissionID{exampleID[affiliate.CommissionID](2), exampleID[affiliate.CommissionID](15)}
 	payout := examplePayout()
 	add(payout.CreatedEvent(commissions))
 	for _, step := range []struct {

@@ -254,9 +254,9 @@ func TestEventBody_RandomObjectsSatisfySchemas(t *testing.T) {
 
 		c, d := exampleConversion()
 		c.Sale.Paid = rapid.SampledFrom([]affiliate.Money{{}, {Cents: 1, Currency: "JPY"}}).Draw(t, "paid")
-		c.Click, c.PromoCode = optionalValue(t, rapid.Just(exampleID[affiliate.Click](1)), "click"), optionalValue(t, texts(), "code")
+		c.Click, c.PromoCode = optionalValue(t, rapid.Just(exampleID[affiliate.ClickID](1)), "click"), optionalValue(t, texts(), "code")
 		d.Method, d.ClickedAt, d.ExpiresAt = optionalValue(t, rapid.Just(affiliate.ByPromoCode), "method"), optionalValue(t, instants, "clicked"), optionalValue(t, instants, "expires")
-		d.Program, d.Participant = optionalValue(t, rapid.Just(exampleID[affiliate.Program](1)), "program"), optionalValue(t, rapid.Just(exampleID[affiliate.Participant](1)), "participant")
+		d.Program, d.Participant = optionalValue(t, rapid.Just(exampleID[affiliate.ProgramID](1)), "program"), optionalValue(t, rapid.Just(exampleID[affiliate.ParticipantID](1)), "participant")
 		refunded := c
 		refunded.RefundedAmountCents = number.Draw(t, "refunded")
 		event := refunded.RefundedEvent(c, d, instants.Draw(t, "at"))
@@ -322,7 +322,7 @@ func TestEventBody_LargestBodiesAreWithinLimit(t *testing.T) {
 	payout.FailureReason = ptr(long(500))
 	ids := make([]affiliate.CommissionID, affiliate.MaxEventCommissions+1)
 	for i := range ids {
-		ids[i] = exampleID[affiliate.Commission](byte(i))
+		ids[i] = exampleID[affiliate.CommissionID](byte(i))
 	}
 
 	participant, before := exampleParticipant(affiliate.ParticipantRejected), exampleParticipant(affiliate.ParticipantSuspended)

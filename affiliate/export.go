@@ -90,7 +90,7 @@ type Export struct {
 
 // NewExport returns an export that begins at the given time.
 func NewExport(subject ExportSubject, requestMode Mode, queued bool, at time.Time) Export {
-	return Export{ID: NewID[Export](at), Subject: subject, RequestMode: requestMode, Queued: queued, CreatedAt: at}
+	return Export{ID: NewID[ExportID](at), Subject: subject, RequestMode: requestMode, Queued: queued, CreatedAt: at}
 }
 
 // Ready reports whether the bundle is complete.

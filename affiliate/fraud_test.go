@@ -165,7 +165,7 @@ func TestAttribute_FraudFactsOfTheSignal(t *testing.T) {
 func TestAttribute_UsesFraudPolicyOfTheWinner(t *testing.T) {
 	in := suspectedInputs(FraudOff, fraud.Facts{})
 	strict := in.FoundClick.Earner
-	strict.Participant, strict.FraudPolicy = NewID[Participant](clickedAt), FraudBlock
+	strict.Participant, strict.FraudPolicy = NewID[ParticipantID](clickedAt), FraudBlock
 	in.PromoCode = strPtr("spring10")
 	in.FoundPromoCode = &FoundPromoCode{Mode: in.Mode, Active: true, Earner: strict}
 	in.FraudFacts[strict.Participant] = fraud.Facts{SameEmail: true}
@@ -218,7 +218,7 @@ func TestFraudCandidates(t *testing.T) {
 	if got := in.FraudCandidates(); len(got) != 1 {
 		t.Errorf("three signals that lead to one participant: %d candidates, want 1", len(got))
 	}
-	in.Customer.Binding.Earner.Participant = NewID[Participant](clickedAt)
+	in.Customer.Binding.Earner.Participant = NewID[ParticipantID](clickedAt)
 	if got := in.FraudCandidates(); len(got) != 2 {
 		t.Errorf("signals that lead to two participants: %d candidates, want 2", len(got))
 	}

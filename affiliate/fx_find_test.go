@@ -215,7 +215,7 @@ func TestNewCommission_HasExchangeRateOfCalculation(t *testing.T) {
 	in.Rates = map[string]FXRate{"EUR": ratesOn("2026-03-09", "USD EUR 0.9259259259")[0]}
 	in.FoundClick.Earner.Rule.Rules = Rules{Type: Percentage, RateBps: ref[int64](3000), NetBasis: Gross}
 	d := Attribute(in)
-	c := NewCommission(NewID[Commission](clickedAt), Conversion{Sale: in.Sale}, d, clickedAt)
+	c := NewCommission(NewID[CommissionID](clickedAt), Conversion{Sale: in.Sale}, d, clickedAt)
 	if c.AmountCents != 2_778 || c.Currency != "EUR" || c.SaleCurrency != "USD" || c.BaseAmountCents != 10_000 || c.NeedsReview ||
 		c.FXRate == nil || *c.FXRate != "0.9259259259" || c.FXDate == nil || c.FXDate.Format(time.RFC3339) != "2026-03-09T00:00:00Z" {
 		t.Errorf("commission %+v\nwant 2778 EUR for a base of 10000 in USD, with the rate 0.9259259259 of 2026-03-09, without review", c)
@@ -224,7 +224,7 @@ func TestNewCommission_HasExchangeRateOfCalculation(t *testing.T) {
 		t.Errorf("the calculation has the rate %s of %s, want %s of 2026-03-09", *calc.FXRate, *calc.FXDate, *c.FXRate)
 	}
 	in.Rates = nil
-	if c = NewCommission(NewID[Commission](clickedAt), Conversion{Sale: in.Sale}, Attribute(in), clickedAt); c.FXRate != nil || c.FXDate != nil || !c.NeedsReview {
+	if c = NewCommission(NewID[CommissionID](clickedAt), Conversion{Sale: in.Sale}, Attribute(in), clickedAt); c.FXRate != nil || c.FXDate != nil || !c.NeedsReview {
 		t.Errorf("without an exchange rate, the commission has the rate %v of %v, needs review %v; want no rate and a review", c.FXRate, c.FXDate, c.NeedsReview)
 	}
 }

@@ -19,7 +19,7 @@ import (
 func TestHashKeys_MatchDigestsOfEarlierKeys(t *testing.T) {
 	t.Parallel()
 	keyA, keyB := []byte("key A"), []byte("key B")
-	user, workspace := exampleID[affiliate.User](1), exampleScope.Workspace
+	user, workspace := exampleID[affiliate.UserID](1), exampleScope.Workspace
 	for name, digests := range map[string]func(keys affiliate.HashKeys) affiliate.Digests{
 		"login": func(k affiliate.HashKeys) affiliate.Digests {
 			return affiliate.LoginSubject(k, affiliate.Partner, "a@shop.example")
@@ -54,7 +54,7 @@ func TestHashKeys_MatchDigestsOfEarlierKeys(t *testing.T) {
 func TestUnsubscribeTokens_AcceptTokensOfEarlierKeys(t *testing.T) {
 	t.Parallel()
 	keyA, keyB := []byte("key A"), []byte("key B")
-	user := exampleID[affiliate.User](1)
+	user := exampleID[affiliate.UserID](1)
 	before, after := affiliate.NewUnsubscribeTokens(affiliate.HashKeys{keyA}), affiliate.NewUnsubscribeTokens(affiliate.HashKeys{keyB})
 	both := affiliate.NewUnsubscribeTokens(affiliate.HashKeys{keyB, keyA})
 	token := before.Token(user, affiliate.CategoryPayouts)

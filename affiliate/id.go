@@ -7,65 +7,96 @@ import (
 	"github.com/google/uuid"
 )
 
-// ID is the UUIDv7 of one kind of object. The compiler rejects an ID[Program] where an
-// ID[Participant] is required. The zero value means that there is no id.
-type ID[T any] struct{ uuid.UUID }
+// ID is the UUIDv7 of one kind of object. The compiler rejects a ProgramID where a
+// ParticipantID is required. The zero value means that there is no id.
+type ID[Kind any] struct{ uuid.UUID }
+
+// AnyID is the set of all types of ids.
+type AnyID interface{ ~struct{ uuid.UUID } }
 
 type (
 	// WorkspaceID identifies a workspace.
-	WorkspaceID = ID[Workspace]
+	WorkspaceID = ID[workspaceKind]
 	// UserID identifies a user, either a merchant's or a partner's.
-	UserID = ID[User]
+	UserID = ID[userKind]
 	// SessionID identifies a session.
-	SessionID = ID[Session]
+	SessionID = ID[sessionKind]
 	// APIKeyID identifies an API key.
-	APIKeyID = ID[APIKey]
+	APIKeyID = ID[apiKeyKind]
 	// ServiceTokenID identifies a service token.
-	ServiceTokenID = ID[ServiceToken]
+	ServiceTokenID = ID[serviceTokenKind]
 	// ActorID identifies a user, an API key or a service token.
-	ActorID = ID[Actor]
+	ActorID = ID[actorKind]
 	// ProgramID identifies a programme.
-	ProgramID = ID[Program]
+	ProgramID = ID[programKind]
 	// ParticipantID identifies a partner in one programme.
-	ParticipantID = ID[Participant]
+	ParticipantID = ID[participantKind]
 	// ClickID identifies a click.
-	ClickID = ID[Click]
+	ClickID = ID[clickKind]
 	// ConversionID identifies a conversion.
-	ConversionID = ID[Conversion]
+	ConversionID = ID[conversionKind]
 	// CommissionID identifies a commission.
-	CommissionID = ID[Commission]
+	CommissionID = ID[commissionKind]
 	// DecisionID identifies an attribution decision.
-	DecisionID = ID[Decision]
+	DecisionID = ID[decisionKind]
 	// LoginAttemptID identifies an attempt to log in.
-	LoginAttemptID = ID[LoginAttempt]
+	LoginAttemptID = ID[loginAttemptKind]
 	// GroupID identifies a group of partners.
-	GroupID = ID[Group]
+	GroupID = ID[groupKind]
 	// LinkID identifies a link.
-	LinkID = ID[Link]
+	LinkID = ID[linkKind]
 	// PromoCodeID identifies a promo code.
-	PromoCodeID = ID[PromoCode]
+	PromoCodeID = ID[promoCodeKind]
 	// InviteID identifies an invitation.
-	InviteID = ID[Invite]
+	InviteID = ID[inviteKind]
 	// EventID identifies an event.
-	EventID = ID[Event]
+	EventID = ID[eventKind]
 	// EndpointID identifies a webhook endpoint.
-	EndpointID = ID[Endpoint]
+	EndpointID = ID[endpointKind]
 	// DeliveryID identifies the delivery of one event to one endpoint.
-	DeliveryID = ID[Delivery]
+	DeliveryID = ID[deliveryKind]
 	// SenderID identifies a process that sends webhooks.
-	SenderID = ID[Sender]
+	SenderID = ID[senderKind]
+	// RequestID identifies a request. It is in its response and its log lines.
+	RequestID = ID[requestKind]
+)
+
+// The kinds of objects. They are only type arguments of ID.
+type (
+	workspaceKind    struct{}
+	userKind         struct{}
+	sessionKind      struct{}
+	apiKeyKind       struct{}
+	serviceTokenKind struct{}
+	actorKind        struct{}
+	programKind      struct{}
+	participantKind  struct{}
+	clickKind        struct{}
+	conversionKind   struct{}
+	commissionKind   struct{}
+	decisionKind     struct{}
+	loginAttemptKind struct{}
+	groupKind        struct{}
+	linkKind         struct{}
+	promoCodeKind    struct{}
+	inviteKind       struct{}
+	eventKind        struct{}
+	endpointKind     struct{}
+	deliveryKind     struct{}
+	senderKind       struct{}
+	requestKind      struct{}
 )
 
 // NewID returns a new UUIDv7 (RFC 9562). It contains the given time, to the millisecond,
 // and 74 random bits. Ids of the same millisecond have no order.
-func NewID[T any](now time.Time) ID[T] {
+func NewID[I AnyID](now time.Time) I {
 	var u uuid.UUID
 	// crypto/rand.Read never fails: it crashes the program instead.
 	_, _ = rand.Read(u[6:])
 	putMillis(&u, now.UnixMilli())
 	u[6] = u[6]&0x0f | 0x70
 	u[8] = u[8]&0x3f | 0x80
-	return ID[T]{u}
+	return I{u}
 }
 
 func putMillis(u *uuid.UUID, ms int64) {
@@ -77,19 +108,19 @@ func putMillis(u *uuid.UUID, ms int64) {
 
 // ParseID parses a UUID in the canonical form of 36 characters. It rejects other forms,
 // for example with braces or with the prefix urn:uuid.
-func ParseID[T any](s string) (ID[T], bool) {
+func ParseID[I AnyID](s string) (I, bool) {
 	if len(s) != 36 {
-		return ID[T]{}, false
+		return I{}, false
 	}
 	u, err := uuid.Parse(s)
-	return ID[T]{u}, err == nil
+	return I{u}, err == nil
 }
 
 // IDFromBytes returns the id whose binary form is b. ok is false if b does not have 16
 // bytes.
-func IDFromBytes[T any](b []byte) (id ID[T], ok bool) {
+func IDFromBytes[I AnyID](b []byte) (id I, ok bool) {
 	u, err := uuid.FromBytes(b)
-	return ID[T]{u}, err == nil
+	return I{u}, err == nil
 }
 
 // IsZero reports whether id is the zero value.
@@ -110,9 +141,9 @@ func (id ID[T]) Time() (t time.Time, ok bool) {
 
 // FirstID returns the lowest id that an object can have that was created at the given
 // time or later. The time is rounded down to a millisecond.
-func FirstID[T any](at time.Time) ID[T] {
+func FirstID[I AnyID](at time.Time) I {
 	var u uuid.UUID
 	putMillis(&u, max(0, at.UnixMilli()))
 	u[6], u[8] = 0x70, 0x80 // version and variant of a UUIDv7; the random bits are zero
-	return ID[T]{u}
+	return I{u}
 }

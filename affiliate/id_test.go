@@ -11,7 +11,7 @@ import (
 func TestNewID_ContainsTime(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		now := time.UnixMilli(rapid.Int64Range(0, 1<<48-1).Draw(t, "ms")).UTC()
-		id := NewID[Program](now)
+		id := NewID[ProgramID](now)
 		if got, ok := id.Time(); !ok || !got.Equal(now) {
 			t.Fatalf("Time() = %v, %v; want %v", got, ok, now)
 		}
@@ -30,16 +30,16 @@ func TestNewID_ContainsTime(t *testing.T) {
 }
 
 func TestParseID_AcceptsOnlyCanonicalForm(t *testing.T) {
-	id := NewID[Click](time.Now())
-	if got, ok := ParseID[Click](id.String()); !ok || got != id {
+	id := NewID[ClickID](time.Now())
+	if got, ok := ParseID[ClickID](id.String()); !ok || got != id {
 		t.Errorf("ParseID(%q) = %v, %v; want the same id", id, got, ok)
 	}
 	for _, s := range []string{"", "x", "{" + id.String() + "}", "urn:uuid:" + id.String(), id.String()[:35] + "g", id.String() + "0"} {
-		if _, ok := ParseID[Click](s); ok {
+		if _, ok := ParseID[ClickID](s); ok {
 			t.Errorf("ParseID(%q) succeeded", s)
 		}
 	}
-	v4, ok := ParseID[Click]("9b2f1a52-4a3c-4c39-8f2e-6f6f1a2b3c4d")
+	v4, ok := ParseID[ClickID]("9b2f1a52-4a3c-4c39-8f2e-6f6f1a2b3c4d")
 	if !ok {
 		t.Fatal("a version 4 UUID was rejected")
 	}

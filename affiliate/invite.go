@@ -27,7 +27,7 @@ type Invite struct {
 
 // NewInvite returns an invitation of an address, which must be in lower case.
 func NewInvite(email string, by UserID, at time.Time) Invite {
-	return Invite{ID: NewID[Invite](at), Email: email, InvitedBy: by, CreatedAt: at, ExpiresAt: at.Add(InviteLife)}
+	return Invite{ID: NewID[InviteID](at), Email: email, InvitedBy: by, CreatedAt: at, ExpiresAt: at.Add(InviteLife)}
 }
 
 // Open reports whether the invitation can be accepted at the given time.
@@ -36,7 +36,7 @@ func (i Invite) Open(now time.Time) bool { return i.EndedAt == nil && now.Before
 // mail returns the mail of an invitation, without the token.
 func (i Invite) mail(kind MailKind, account AccountKind, workspace WorkspaceID) Mail {
 	return Mail{
-		ID:        NewID[Mail](i.CreatedAt),
+		ID:        NewID[MailID](i.CreatedAt),
 		Kind:      kind,
 		Type:      string(kind),
 		Workspace: &workspace,

@@ -56,7 +56,7 @@ func TestMailDelivery_DependsOnKindModeAndConditions(t *testing.T) {
 }
 
 func TestMailLogged_ForTestModeAndAccountMailOfWorkspaces(t *testing.T) {
-	workspace, test, live := affiliate.NewID[affiliate.Workspace](time.Now()), affiliate.ModeTest, affiliate.ModeLive
+	workspace, test, live := affiliate.NewID[affiliate.WorkspaceID](time.Now()), affiliate.ModeTest, affiliate.ModeLive
 	for name, tc := range map[string]struct {
 		mail affiliate.Mail
 		want bool

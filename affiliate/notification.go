@@ -68,7 +68,7 @@ type Notification struct {
 // NewNotification returns a notification of a type in a feed. mode is nil if the cause
 // has no mode. The caller sets the other fields.
 func NewNotification(audience AccountKind, feed FeedID, kind NotificationType, mode *Mode, at time.Time) Notification {
-	return Notification{ID: NewID[Notification](at), Type: kind, Mode: mode}.to(audience, feed)
+	return Notification{ID: NewID[NotificationID](at), Type: kind, Mode: mode}.to(audience, feed)
 }
 
 // to returns the notification for a feed. If its category has no modes, the notification

@@ -185,7 +185,7 @@ func (r FeedRecipient) Wants(n ArrivedNotification) bool {
 func (m NotificationMail) Mail(at time.Time) Mail {
 	user := m.Recipient.User
 	mail := Mail{
-		ID: NewID[Mail](at), Kind: MailNotifications, Type: m.Type, Category: m.Category, Workspace: m.Workspace,
+		ID: NewID[MailID](at), Kind: MailNotifications, Type: m.Type, Category: m.Category, Workspace: m.Workspace,
 		Recipient: MailRecipient{User: &user, Account: m.Recipient.Kind, Name: m.Recipient.Name, Address: m.Recipient.Address},
 		CreatedAt: at,
 	}

@@ -181,7 +181,7 @@ func TestNotificationRules_PlaceholdersAreKnown(t *testing.T) {
 			t.Errorf("%s is not an event and not in wantFacts", rule.Type)
 			continue
 		}
-		partner := exampleID[affiliate.User](8)
+		partner := exampleID[affiliate.UserID](8)
 		event.Partner = &partner
 		n := notificationFor(t, event, rule.Audience)
 		for fact := range strings.FieldsSeq(factsOf(rule)) {
@@ -211,7 +211,7 @@ func notificationFor(t *testing.T, event affiliate.Event, audience affiliate.Acc
 
 func TestEventNotifications_GoToWorkspaceAndPartner(t *testing.T) {
 	commission := exampleCommission()
-	commission.Partner = exampleID[affiliate.User](8)
+	commission.Partner = exampleID[affiliate.UserID](8)
 	created := affiliate.CommissionEvent(affiliate.EventCommissionCreated, noon, nil, commission)
 	got := created.Notifications()
 	if len(got) != 2 {

@@ -8,7 +8,7 @@ import (
 )
 
 func TestNotificationText(t *testing.T) {
-	participant := exampleID[affiliate.Participant](4)
+	participant := exampleID[affiliate.ParticipantID](4)
 	all := affiliate.NotificationNames{Program: "Garden Friends", Partner: "Anna Jansen", User: "Mia Berg"}
 	for _, tc := range []struct {
 		name     string
@@ -95,7 +95,7 @@ func TestEventNotifications_HideReasonsFromPartners(t *testing.T) {
 }
 
 func TestNotificationActionURL(t *testing.T) {
-	program, id := exampleID[affiliate.Program](3), exampleID[affiliate.Commission](2).UUID
+	program, id := exampleID[affiliate.ProgramID](3), exampleID[affiliate.CommissionID](2).UUID
 	base := affiliate.Notification{Audience: affiliate.Merchant, Resource: &id, Program: &program}
 	for _, tc := range []struct {
 		name, appURL string

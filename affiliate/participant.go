@@ -143,7 +143,7 @@ func (a Application) Join(program Program, at time.Time) (Participant, error) {
 // newParticipant returns a pending participant without name and e-mail address.
 func newParticipant(program Program, partner UserID, at time.Time) Participant {
 	return Participant{
-		ID: NewID[Participant](at), Scope: program.Scope, Program: program.ID, Partner: partner,
+		ID: NewID[ParticipantID](at), Scope: program.Scope, Program: program.ID, Partner: partner,
 		Status: ParticipantPending, Tags: []string{}, Answers: map[string]string{},
 		AppliedAt: at, Version: 1, CreatedAt: at, UpdatedAt: at,
 	}

@@ -12,7 +12,7 @@ import (
 )
 
 func TestJoin(t *testing.T) {
-	at, partner, group := time.UnixMilli(1).UTC(), NewID[User](time.UnixMilli(1)), NewID[Group](time.UnixMilli(1))
+	at, partner, group := time.UnixMilli(1).UTC(), NewID[UserID](time.UnixMilli(1)), NewID[GroupID](time.UnixMilli(1))
 	terms := "https://shop.example/terms"
 	answers := map[string]string{"site": "blog.example"}
 	for name, tc := range map[string]struct {
@@ -110,7 +110,7 @@ func TestMaskEmail(t *testing.T) {
 }
 
 func TestParticipant_Patch(t *testing.T) {
-	group, bps := NewID[Group](time.UnixMilli(1)), int64(1250)
+	group, bps := NewID[GroupID](time.UnixMilli(1)), int64(1250)
 	note, other, nothing := "calls back", "x", ""
 	override := Rate{Bps: &bps}
 	p := Participant{ReferralCode: "jane", Group: &group, Override: &override, Tags: []string{"vip"}, Note: &note}

@@ -195,7 +195,7 @@ func (d PayoutDetails) Notification(partner UserID) []Notification {
 // account.
 func (d PayoutDetails) Warning(partner UserID, name, formerAddress string) Mail {
 	return Mail{
-		ID: NewID[Mail](d.UpdatedAt), Kind: MailPayoutMethodChanged, Type: string(MailPayoutMethodChanged),
+		ID: NewID[MailID](d.UpdatedAt), Kind: MailPayoutMethodChanged, Type: string(MailPayoutMethodChanged),
 		Recipient: MailRecipient{User: &partner, Account: Partner, Name: name, Address: formerAddress},
 		Facts:     MailFacts{PayoutMethod: d.Method}, CreatedAt: d.UpdatedAt,
 	}

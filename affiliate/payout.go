@@ -254,7 +254,7 @@ func (c PayoutChange) LedgerEntry() *LedgerEntry {
 		occurredAt = otherTime(p.PaidAt, at)
 	}
 	return &LedgerEntry{
-		ID: NewID[LedgerEntry](at), Scope: p.Scope, Program: p.Program, Participant: p.Participant, Partner: p.Partner,
+		ID: NewID[LedgerEntryID](at), Scope: p.Scope, Program: p.Program, Participant: p.Participant, Partner: p.Partner,
 		Type: kind, AmountCents: cents, Currency: p.Currency, Payout: &p.ID, CreatedBy: c.Transition.Actor.String(), CreatedAt: at, OccurredAt: occurredAt,
 	}
 }

@@ -220,7 +220,7 @@ func (n NewPayoutBatch) Draft(due []PayoutDue, free []PayoutCandidate) (PayoutBa
 		commissions[owner] = append(commissions[owner], c)
 	}
 	draft := PayoutBatchDraft{Batch: PayoutBatch{
-		ID: NewID[PayoutBatch](n.At), Scope: n.Scope, Status: BatchDraft, Programs: n.Programs,
+		ID: NewID[PayoutBatchID](n.At), Scope: n.Scope, Status: BatchDraft, Programs: n.Programs,
 		Cutoff: n.Cutoff, CreatedBy: *n.By.ID(), CreatedAt: n.At, Version: 1,
 	}}
 	payouts := map[payee]*PayoutID{}
@@ -230,7 +230,7 @@ func (n NewPayoutBatch) Draft(due []PayoutDue, free []PayoutCandidate) (PayoutBa
 			continue
 		}
 		p := Payout{
-			ID: NewID[Payout](n.At), Scope: n.Scope, Batch: draft.Batch.ID, Program: d.Program, Participant: d.Participant,
+			ID: NewID[PayoutID](n.At), Scope: n.Scope, Batch: draft.Batch.ID, Program: d.Program, Participant: d.Participant,
 			Partner: d.Partner, Currency: d.Currency, Status: PayoutDraft, Version: 1, CreatedAt: n.At, UpdatedAt: n.At,
 		}.WithAmounts(d)
 		draft.Payouts, payouts[owner] = append(draft.Payouts, p), &p.ID

@@ -8,9 +8,9 @@ import (
 
 func TestBatchParticipants_OmitsExcludedParticipants(t *testing.T) {
 	method := PayoutManual
-	payable := PayoutDue{Participant: NewID[Participant](payoutTime), CommissionCents: 5, Method: &method, ParticipantStatus: ParticipantApproved}
+	payable := PayoutDue{Participant: NewID[ParticipantID](payoutTime), CommissionCents: 5, Method: &method, ParticipantStatus: ParticipantApproved}
 	excluded := payable
-	excluded.Participant, excluded.Method = NewID[Participant](payoutTime), nil
+	excluded.Participant, excluded.Method = NewID[ParticipantID](payoutTime), nil
 	due := []PayoutDue{excluded, payable}
 	if got := BatchParticipants(due); !slices.Equal(got, []ParticipantID{payable.Participant}) {
 		t.Errorf("BatchParticipants returns %v, want only %s", got, payable.Participant)
@@ -24,12 +24,12 @@ func TestBatchParticipants_OmitsExcludedParticipants(t *testing.T) {
 }
 
 func TestDraft_AddsCommissionsToPayoutOfTheirParticipantAndCurrency(t *testing.T) {
-	method, user := PayoutManual, NewID[User](payoutTime)
+	method, user := PayoutManual, NewID[UserID](payoutTime)
 	request := NewPayoutBatch{
-		PayoutSelection: PayoutSelection{Scope: Scope{Workspace: NewID[Workspace](payoutTime), Mode: ModeTest}, Cutoff: payoutTime, At: payoutTime},
+		PayoutSelection: PayoutSelection{Scope: Scope{Workspace: NewID[WorkspaceID](payoutTime), Mode: ModeTest}, Cutoff: payoutTime, At: payoutTime},
 		By:              Actor{User: &user},
 	}
-	anna, bert := NewID[Participant](payoutTime), NewID[Participant](payoutTime)
+	anna, bert := NewID[ParticipantID](payoutTime), NewID[ParticipantID](payoutTime)
 	due := func(participant ParticipantID, currency string, adjustment int64) PayoutDue {
 		return PayoutDue{
 			// Draft must replace the count and the amount, which were computed without
@@ -40,7 +40,7 @@ func TestDraft_AddsCommissionsToPayoutOfTheirParticipantAndCurrency(t *testing.T
 	}
 	commission := func(participant ParticipantID, currency string, cents int64) PayoutCandidate {
 		return PayoutCandidate{
-			ID: NewID[Commission](payoutTime), Participant: participant, Currency: currency, AmountCents: cents, ApprovedAt: payoutTime, Payable: true,
+			ID: NewID[CommissionID](payoutTime), Participant: participant, Currency: currency, AmountCents: cents, ApprovedAt: payoutTime, Payable: true,
 		}
 	}
 	free := []PayoutCandidate{

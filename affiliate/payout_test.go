@@ -29,7 +29,7 @@ func TestPayoutTransition_MatchesModel(t *testing.T) {
 	}
 	moves := []PayoutMove{MoveConfirm, MoveProcess, MoveMarkPaid, MoveMarkFailed, MoveRetry, MoveCancel, MoveFollow}
 	rapid.Check(t, func(t *rapid.T) {
-		p := Payout{ID: NewID[Payout](payoutTime), AmountCents: rapid.Int64Range(1, 1000).Draw(t, "cents"), Currency: "EUR", Status: PayoutDraft, Version: 1}
+		p := Payout{ID: NewID[PayoutID](payoutTime), AmountCents: rapid.Int64Range(1, 1000).Draw(t, "cents"), Currency: "EUR", Status: PayoutDraft, Version: 1}
 		var ledger int64
 		for range rapid.IntRange(1, 8).Draw(t, "steps") {
 			reason, reference := "R", "T"
@@ -148,7 +148,7 @@ func TestPayout_WithAmounts(t *testing.T) {
 	d := PayoutDue{CommissionCount: 9, CommissionCents: 9, AdjustmentCents: 5, Method: &method}.WithCommissions([]PayoutCandidate{
 		{AmountCents: 10, ApprovedAt: last}, {AmountCents: 20, ApprovedAt: first}, {AmountCents: 30, ApprovedAt: first},
 	})
-	p := Payout{ID: NewID[Payout](payoutTime)}.WithAmounts(d)
+	p := Payout{ID: NewID[PayoutID](payoutTime)}.WithAmounts(d)
 	if p.AmountCents != 65 || p.AdjustmentCents != 5 || p.CommissionCount != 3 || !p.PeriodStart.Equal(first) || !p.PeriodEnd.Equal(last) || p.Method != PayoutWise {
 		t.Errorf("payout %+v; want amount 65, adjustment 5, 3 commissions approved from %s to %s", p, first, last)
 	}

@@ -92,7 +92,7 @@ func TestAttribute_RecurringLimits(t *testing.T) {
 			earner.Rule.Rules.Recurring = tc.limits
 			earner.Rule.Rules.Events = []EventRate{{EventType: Purchase}, {EventType: Renewal}, {EventType: Signup}}
 			if tc.paid != nil {
-				in.Customer = &FoundCustomer{Payments: map[ProgramID]CustomerPayments{NewID[Program](clickedAt): {50, first}}}
+				in.Customer = &FoundCustomer{Payments: map[ProgramID]CustomerPayments{NewID[ProgramID](clickedAt): {50, first}}}
 				if *tc.paid > 0 {
 					in.Customer.Payments[earner.Program] = CustomerPayments{*tc.paid, first}
 				}

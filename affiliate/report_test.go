@@ -9,19 +9,19 @@ import (
 // A stored outcome must decode to the same outcome.
 func TestReportOutcome_EncodeAndDecode(t *testing.T) {
 	at := time.Date(2026, 3, 1, 12, 0, 0, 123_456_000, time.UTC)
-	click, code, method := NewID[Click](at), "spring10", ByPromoCode
-	program, participant := NewID[Program](at), NewID[Participant](at)
+	click, code, method := NewID[ClickID](at), "spring10", ByPromoCode
+	program, participant := NewID[ProgramID](at), NewID[ParticipantID](at)
 	whole := ReportOutcome{
 		Conversion: ReportedConversion{
-			ID: NewID[Conversion](at), EventType: Purchase, ExternalTransactionID: "<order & \u2028>", AmountCents: 10_000, Currency: "EUR",
+			ID: NewID[ConversionID](at), EventType: Purchase, ExternalTransactionID: "<order & \u2028>", AmountCents: 10_000, Currency: "EUR",
 			Mode: ModeTest, OccurredAt: at, CreatedAt: at, Click: &click, PromoCode: &code,
 		},
 		Attribution: ReportedAttribution{
-			Decision: NewID[Decision](at), Attributed: true, Method: &method, Reason: "PROMO_CODE_MATCHED", Explanation: "Because.",
+			Decision: NewID[DecisionID](at), Attributed: true, Method: &method, Reason: "PROMO_CODE_MATCHED", Explanation: "Because.",
 			Program: &program, Participant: &participant, ClickedAt: &at, ExpiresAt: &at,
 		},
 		Commission: &ReportedCommission{
-			ID: NewID[Commission](at), Status: CommissionPending, AmountCents: 3_000, Currency: "EUR", HoldUntil: &at, NeedsReview: true,
+			ID: NewID[CommissionID](at), Status: CommissionPending, AmountCents: 3_000, Currency: "EUR", HoldUntil: &at, NeedsReview: true,
 		},
 		Flagged: true, Fraud: []FraudSignal{{Rule: "self_referral", Score: 90, Evidence: "the same address"}},
 	}

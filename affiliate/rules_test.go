@@ -158,7 +158,7 @@ func TestNewCommission_StatusAndDueDates(t *testing.T) {
 			rules := Rules{HoldDays: tc.holdDays, AutoApproval: tc.auto}
 			code, index := "spring10", 2
 			d := Decision{PromoCode: &code, RecurringIndex: &index, Earning: &Earning{Earner: Earner{Rule: RuleSnapshot{Version: 3, Rules: rules, Source: FromParticipant, Override: &Rate{FlatCents: ref[int64](5)}}}, Calculation: calc}}
-			c := NewCommission(NewID[Commission](at), Conversion{}, d, at)
+			c := NewCommission(NewID[CommissionID](at), Conversion{}, d, at)
 			if c.Status != tc.status || !equalTimes(c.HoldUntil, tc.hold) || !equalTimes(c.AutoApproveAt, tc.approve) {
 				t.Errorf("status %s, hold until %v, approve at %v; want %s, %v, %v", c.Status, c.HoldUntil, c.AutoApproveAt, tc.status, tc.hold, tc.approve)
 			}
@@ -187,7 +187,7 @@ func TestNewCommission_HasTypeOfAppliedRate(t *testing.T) {
 			t.Run(name+" in "+string(rules.Type), func(t *testing.T) {
 				in := matchingInputs()
 				in.FoundClick.Earner.Rule = RuleSnapshot{Version: 1, Rules: rules, Override: &tc.override}
-				c := NewCommission(NewID[Commission](clickedAt), Conversion{}, Attribute(in), clickedAt)
+				c := NewCommission(NewID[CommissionID](clickedAt), Conversion{}, Attribute(in), clickedAt)
 				if c.Type != tc.want || !reflect.DeepEqual(Rate{c.RateBps, c.FlatCents}, tc.override) || c.Rule.Source != FromParticipant {
 					t.Errorf("type %s, rate %v, flat amount %v, source %s; want %s with %+v from %s",
 						c.Type, c.RateBps, c.FlatCents, c.Rule.Source, tc.want, tc.override, FromParticipant)

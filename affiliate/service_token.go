@@ -55,7 +55,7 @@ func GenerateServiceToken(t ServiceToken, at time.Time) (Key, NewServiceToken, e
 		return Key{}, NewServiceToken{}, Invalid("expires_at", "must be in the future, at most a year from now")
 	}
 	text := NewKey(ServiceKey, t.Scope.Mode)
-	t.ID, t.CreatedAt = NewID[ServiceToken](at), at
+	t.ID, t.CreatedAt = NewID[ServiceTokenID](at), at
 	t.Prefix, t.Last4 = text.Prefix(), text.Last4()
 	return text, NewServiceToken{ServiceToken: t, Digest: text.Digest()}, nil
 }

@@ -41,7 +41,7 @@ func TestGenerateServiceToken_Expiry(t *testing.T) {
 func TestServiceToken_Roll(t *testing.T) {
 	created := time.Date(2026, 5, 6, 7, 8, 9, 0, time.UTC)
 	at, life := created.Add(20*time.Hour), 24*time.Hour
-	by := affiliate.NewID[affiliate.User](at)
+	by := affiliate.NewID[affiliate.UserID](at)
 	token := affiliate.ServiceToken{
 		Scope: affiliate.Scope{Mode: affiliate.ModeLive}, Name: "sync", Role: affiliate.RoleFinance, AllowPayouts: true,
 		CreatedAt: created, ExpiresAt: created.Add(life),

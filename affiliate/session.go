@@ -26,7 +26,7 @@ type Session struct {
 // NewSession returns a session of the user that begins at the given time.
 func NewSession(user UserID, now time.Time) Session {
 	return Session{
-		ID:            NewID[Session](now),
+		ID:            NewID[SessionID](now),
 		User:          user,
 		CreatedAt:     now,
 		IdleExpiresAt: now.Add(RefreshTokenIdle),

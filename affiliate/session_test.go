@@ -31,7 +31,7 @@ func TestSession_Refresh(t *testing.T) {
 		{name: "route for the other kind", account: affiliate.Account{User: affiliate.User{Kind: partner}}, kind: &merchant},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			session := affiliate.NewSession(affiliate.NewID[affiliate.User](sessionStart), sessionStart)
+			session := affiliate.NewSession(affiliate.NewID[affiliate.UserID](sessionStart), sessionStart)
 			if tc.revoked {
 				session.RevokedAt = &sessionStart
 			}
@@ -51,7 +51,7 @@ func TestSession_Refresh(t *testing.T) {
 
 func TestSession_RefreshEndsAfterNinetyDays(t *testing.T) {
 	account := affiliate.Account{User: affiliate.User{Kind: affiliate.Partner}}
-	session := affiliate.NewSession(affiliate.NewID[affiliate.User](sessionStart), sessionStart)
+	session := affiliate.NewSession(affiliate.NewID[affiliate.UserID](sessionStart), sessionStart)
 	var err error
 	for day := 25; day < 90; day += 25 {
 		if session, err = session.Refresh(account, nil, sessionStart.AddDate(0, 0, day)); err != nil {

@@ -16,7 +16,7 @@ func everySignal() AttributionInputs {
 	code, bound := in.FoundClick.Earner, in.FoundClick.Earner
 	code.Participant, bound.Participant = testParticipants[1], testParticipants[2]
 	in.PromoCode = strPtr("spring10")
-	in.FoundPromoCode = &FoundPromoCode{ID: NewID[PromoCode](clickedAt), Mode: ModeTest, Active: true, Earner: code}
+	in.FoundPromoCode = &FoundPromoCode{ID: NewID[PromoCodeID](clickedAt), Mode: ModeTest, Active: true, Earner: code}
 	at := clickedAt.Add(-24 * time.Hour)
 	in.Customer = &FoundCustomer{Binding: &Binding{BoundAt: at, SignalAt: at, WindowEndsAt: WindowEnd(at, 30), Earner: bound}}
 	return in
@@ -352,7 +352,7 @@ func TestTrace_DoesNotIdentifyTheCustomer(t *testing.T) {
 
 func TestTrace_HasSourceOfTheRate(t *testing.T) {
 	in := matchingInputs()
-	group := &GroupRate{ID: NewID[Group](clickedAt), Name: "Friends", Rate: bps(400)}
+	group := &GroupRate{ID: NewID[GroupID](clickedAt), Name: "Friends", Rate: bps(400)}
 	in.FoundClick.Earner.Rule.Override, in.FoundClick.Earner.Rule.Group = ref(flat(250)), group
 	d := Attribute(in)
 	rule := d.Rule

@@ -11,7 +11,7 @@ import (
 
 func TestUnsubscribeTokens_AcceptOnlyTheirOwnTokens(t *testing.T) {
 	tokens := affiliate.NewUnsubscribeTokens(affiliate.HashKeys{[]byte("key")})
-	user := affiliate.NewID[affiliate.User](time.Now())
+	user := affiliate.NewID[affiliate.UserID](time.Now())
 	token := tokens.Token(user, affiliate.CategoryConversions)
 	if gotUser, category, ok := tokens.Parse(token); !ok || gotUser != user || category != affiliate.CategoryConversions {
 		t.Errorf("Parse = %v, %q, %t; want the user and the category of the token", gotUser, category, ok)

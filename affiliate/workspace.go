@@ -60,7 +60,7 @@ func (w Workspace) ForRole(role Role) Workspace {
 // NewWorkspace returns a workspace with the default settings.
 func NewWorkspace(name string, at time.Time) Workspace {
 	return Workspace{
-		ID:             NewID[Workspace](at),
+		ID:             NewID[WorkspaceID](at),
 		Name:           name,
 		Currency:       DefaultCurrency,
 		Timezone:       "UTC",

@@ -94,7 +94,7 @@ func BenchmarkRecord(b *testing.B) {
 		b.Fatalf("decode reports %v, want no violations", violations)
 	}
 	now := time.Now()
-	id := affiliate.NewID[affiliate.Click](now)
+	id := affiliate.NewID[affiliate.ClickID](now)
 	codeEntry := &edgev1.ReferralCodeEntry{ProgramId: make([]byte, 16), ParticipantId: make([]byte, 16), AttributionWindowDays: 30}
 	v := visitor{addr: netip.MustParseAddr("203.0.113.9"), agent: benchAgent}
 	run := func(b *testing.B, c *Collector) {
@@ -192,7 +192,7 @@ func BenchmarkServed(b *testing.B) {
 		run(b, httpedge.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			_, _ = io.Copy(io.Discard, r.Body)
 			w.WriteHeader(http.StatusCreated)
-			_, _ = io.WriteString(w, affiliate.NewID[affiliate.Click](time.Now()).String())
+			_, _ = io.WriteString(w, affiliate.NewID[affiliate.ClickID](time.Now()).String())
 		}), discardLogger()), "x")
 	})
 	b.Run("collector", func(b *testing.B) {

@@ -122,7 +122,7 @@ func (c *Collector) identify(ctx context.Context, text string) apiCaller {
 	case state == directory.Unknown:
 		caller.status = keyUnverified
 	case state == directory.Found && entry.Mode == edgeMode(caller.key.Mode) && c.keyActive(entry):
-		workspace, ok := affiliate.IDFromBytes[affiliate.Workspace](entry.WorkspaceId)
+		workspace, ok := affiliate.IDFromBytes[affiliate.WorkspaceID](entry.WorkspaceId)
 		if ok {
 			caller.status, caller.scope, caller.entry = keyValid, affiliate.Scope{Workspace: workspace, Mode: caller.key.Mode}, entry
 		}

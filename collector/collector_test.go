@@ -71,8 +71,8 @@ func newEdgeWith(t testing.TB, url string, log *slog.Logger, registry *prometheu
 	check(t, err)
 	e := &edge{
 		t: t, collector: c, client: client, writer: directory.NewWriter(client), url: url,
-		workspace: affiliate.NewID[affiliate.Workspace](time.Now()),
-		program:   affiliate.NewID[affiliate.Program](time.Now()),
+		workspace: affiliate.NewID[affiliate.WorkspaceID](time.Now()),
+		program:   affiliate.NewID[affiliate.ProgramID](time.Now()),
 		key:       affiliate.NewKey(affiliate.PublicKey, affiliate.ModeTest),
 	}
 	_, e.signingKey, _ = ed25519.GenerateKey(nil)
@@ -99,7 +99,7 @@ func (e *edge) fillDirectory() {
 	check(e.t, err)
 	batch := e.writer.Batch()
 	batch.PutPublicKey(e.version, e.key.Digest(), &edgev1.PublicKeyEntry{WorkspaceId: e.workspace.UUID[:], Mode: edgev1.Mode_MODE_TEST})
-	participant := affiliate.NewID[affiliate.Participant](time.Now())
+	participant := affiliate.NewID[affiliate.ParticipantID](time.Now())
 	code := &edgev1.ReferralCodeEntry{
 		ProgramId: e.program.UUID[:], ParticipantId: participant.UUID[:], Active: true,
 		AttributionWindowDays: 30, AttributionModel: "last_click",
@@ -208,7 +208,7 @@ func TestClick_IsStoredBeforeResponse(t *testing.T) {
 	if got.status != 201 {
 		t.Fatalf("status %d, want 201: %s", got.status, got.text)
 	}
-	id, ok := affiliate.ParseID[affiliate.Click](got.body["click_id"].(string))
+	id, ok := affiliate.ParseID[affiliate.ClickID](got.body["click_id"].(string))
 	idTime, isV7 := id.Time()
 	if !ok || !isV7 || idTime.Before(before) || idTime.After(time.Now()) {
 		t.Errorf("click id %s with the time %s, want a UUIDv7 of this moment", id, idTime)
@@ -404,7 +404,7 @@ func TestRequestID_IsTakenFromRequestOrCreated(t *testing.T) {
 		t.Errorf("X-Request-Id is %q, want the id of the request", got)
 	}
 	created := e.send("GET", "/nowhere", "", "X-Request-Id", "two words").header.Get("X-Request-Id")
-	if id, ok := affiliate.ParseID[struct{}](created); !ok || id.Version() != 7 {
+	if id, ok := affiliate.ParseID[affiliate.RequestID](created); !ok || id.Version() != 7 {
 		t.Errorf("X-Request-Id is %q, want a new UUIDv7 instead of an invalid id", created)
 	}
 }

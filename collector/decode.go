@@ -126,7 +126,7 @@ func (b *body) check(violations *affiliate.Violations) {
 		add(fieldReferralCode, "must have 1 to 100 characters")
 	}
 	if id := b.text[fieldClickID]; id != "" {
-		parsed, ok := affiliate.ParseID[affiliate.Click](id)
+		parsed, ok := affiliate.ParseID[affiliate.ClickID](id)
 		if b.clickID, b.proposed = parsed.UUID, ok; !ok {
 			add(fieldClickID, affiliate.MustBeUUID)
 		}

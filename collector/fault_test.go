@@ -33,7 +33,7 @@ func requireStored(t *testing.T, clicks []*edgev1.Click, acknowledged []string, 
 	t.Helper()
 	count := map[string]int{}
 	for _, click := range clicks {
-		id, _ := affiliate.IDFromBytes[affiliate.Click](click.Id)
+		id, _ := affiliate.IDFromBytes[affiliate.ClickID](click.Id)
 		count[id.String()]++
 	}
 	for _, id := range acknowledged {
@@ -243,7 +243,7 @@ func TestJournalUnusable_CollectorWorksWithRedis(t *testing.T) {
 
 func TestProposedID_IdentifiesRepeatedRequest(t *testing.T) {
 	e := newEdge(t, redistest.New(t))
-	newID := func() string { return affiliate.NewID[affiliate.Click](time.Now()).String() }
+	newID := func() string { return affiliate.NewID[affiliate.ClickID](time.Now()).String() }
 	send := func(id, code string) clickResponse {
 		return e.click(`{"referral_code":"` + code + `","click_id":"` + id + `"}`)
 	}
@@ -267,8 +267,8 @@ func TestProposedID_IdentifiesRepeatedRequest(t *testing.T) {
 	}
 	for name, proposed := range map[string]string{
 		"a UUIDv4":     uuid.NewString(),
-		"an old id":    affiliate.NewID[affiliate.Click](time.Now().Add(-6 * time.Minute)).String(),
-		"a future id":  affiliate.NewID[affiliate.Click](time.Now().Add(6 * time.Minute)).String(),
+		"an old id":    affiliate.NewID[affiliate.ClickID](time.Now().Add(-6 * time.Minute)).String(),
+		"a future id":  affiliate.NewID[affiliate.ClickID](time.Now().Add(6 * time.Minute)).String(),
 		"the nil UUID": uuid.Nil.String(),
 	} {
 		got := send(proposed, "anna")
@@ -280,7 +280,7 @@ func TestProposedID_IdentifiesRepeatedRequest(t *testing.T) {
 		}
 	}
 	for _, skew := range []time.Duration{-4 * time.Minute, 4 * time.Minute} {
-		proposed := affiliate.NewID[affiliate.Click](time.Now().Add(skew)).String()
+		proposed := affiliate.NewID[affiliate.ClickID](time.Now().Add(skew)).String()
 		if got := send(proposed, "anna"); got.body["click_id"] != proposed {
 			t.Errorf("an id whose time is off by %s: response %s, want the proposed id %s", skew, got.text, proposed)
 		}
@@ -308,7 +308,7 @@ func TestProposedID_IdentifiesRepeatedRequest(t *testing.T) {
 
 func TestProposalCache_ExpiresAfterTenMinutes(t *testing.T) {
 	cache, now := newProposalCache(), time.Now()
-	p := proposal{id: affiliate.NewID[affiliate.Click](now).UUID, code: "anna"}
+	p := proposal{id: affiliate.NewID[affiliate.ClickID](now).UUID, code: "anna"}
 	first := cache.claim(p, now)
 	if cache.claim(p, now.Add(10*time.Minute)) != first {
 		t.Error("the proposal expired within ten minutes")
@@ -317,7 +317,7 @@ func TestProposalCache_ExpiresAfterTenMinutes(t *testing.T) {
 		t.Error("the proposal did not expire after ten minutes")
 	}
 	for range 3 * maxProposals {
-		cache.claim(proposal{id: affiliate.NewID[affiliate.Click](now).UUID}, now)
+		cache.claim(proposal{id: affiliate.NewID[affiliate.ClickID](now).UUID}, now)
 	}
 	if n := cache.clicks.Len(); n != maxProposals || len(cache.owners) != n {
 		t.Errorf("the full cache has %d proposals and %d owners, want %d and %d", n, len(cache.owners), maxProposals, maxProposals)
@@ -333,7 +333,7 @@ func TestProposalCache_ExpiresAfterTenMinutes(t *testing.T) {
 func TestProposalCache_EvictsOldestProposal(t *testing.T) {
 	cache, now := newProposalCache(), time.Now()
 	newProposal := func(code string) proposal {
-		return proposal{id: affiliate.NewID[affiliate.Click](now).UUID, code: code}
+		return proposal{id: affiliate.NewID[affiliate.ClickID](now).UUID, code: code}
 	}
 	oldest, second := newProposal("anna"), newProposal("ben")
 	oldestClick := cache.claim(oldest, now)

@@ -246,7 +246,7 @@ func (c *Collector) storeClick(w http.ResponseWriter, r *http.Request, caller ap
 	if request.proposed {
 		issued = c.proposals.claim(proposal{id: request.clickID, digest: caller.digest, code: request.code}, now)
 	} else {
-		issued.id = affiliate.NewID[affiliate.Click](now)
+		issued.id = affiliate.NewID[affiliate.ClickID](now)
 	}
 	repeated, err := issued.write(func() (*batch, error) {
 		scratch := bufferPool.Get().(*[]byte)

@@ -218,5 +218,5 @@ func clickIDOf(click []byte) (affiliate.ClickID, bool) {
 	if n < 0 {
 		return affiliate.ClickID{}, false
 	}
-	return affiliate.IDFromBytes[affiliate.Click](raw)
+	return affiliate.IDFromBytes[affiliate.ClickID](raw)
 }

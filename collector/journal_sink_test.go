@@ -203,7 +203,7 @@ func TestJournal_IsReplayedAfterStart(t *testing.T) {
 			check(t, proto.Unmarshal([]byte(message.Values["b"].(string)), &batch))
 			stored = append(stored, batch.Clicks...)
 			for _, click := range batch.Clicks {
-				id, _ := affiliate.IDFromBytes[affiliate.Click](click.Id)
+				id, _ := affiliate.IDFromBytes[affiliate.ClickID](click.Id)
 				if id.String() == acknowledged[0] {
 					continue // It was in the stream before.
 				}
@@ -442,7 +442,7 @@ func TestJournalSink_SplitsBatchByShard(t *testing.T) {
 		n := rapid.IntRange(0, 50).Draw(t, "clicks")
 		want, clicks := make([][]byte, shards), make([]int, shards)
 		for range n {
-			id := affiliate.NewID[affiliate.Click](time.Now())
+			id := affiliate.NewID[affiliate.ClickID](time.Now())
 			raw, err := proto.Marshal(&edgev1.Click{Id: id.UUID[:], ReferralCode: rapid.String().Draw(t, "code")})
 			if err != nil {
 				t.Fatalf("marshalling a click: %v", err)

@@ -105,7 +105,7 @@ func (m *proposalCache) claim(p proposal, now time.Time) *issuedClick {
 	at, isV7 := id.Time()
 	owner, owned := m.owners[p.id]
 	if !isV7 || p.id.Variant() != uuid.RFC4122 || now.Sub(at).Abs() > maxClockSkew || owned && owner != p {
-		id = affiliate.NewID[affiliate.Click](now)
+		id = affiliate.NewID[affiliate.ClickID](now)
 	}
 	entry := &issuedClick{id: id, receivedAt: now}
 	m.clicks.Add(p, entry)

@@ -18,8 +18,8 @@ import (
 // Method record does not use proto.Marshal, but must return the same bytes.
 func TestRecord_EqualsMarshalledMessage(t *testing.T) {
 	at := time.Date(2026, 3, 31, 23, 59, 59, 999e6, time.UTC)
-	id := affiliate.NewID[affiliate.Click](at)
-	workspace := affiliate.NewID[affiliate.Workspace](at)
+	id := affiliate.NewID[affiliate.ClickID](at)
+	workspace := affiliate.NewID[affiliate.WorkspaceID](at)
 	key := affiliate.NewKey(affiliate.PublicKey, affiliate.ModeLive)
 	c := &Collector{
 		hashes: &hasher{key: []byte("deployment")}, agents: newAgentCache(),

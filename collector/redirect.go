@@ -122,8 +122,8 @@ func (c *Collector) recordVisit(r *http.Request, link *edgev1.LinkEntry, params 
 // page would have, without the values that only the script can determine.
 func (c *Collector) writeLinkClick(r *http.Request, addr netip.Addr, link *edgev1.LinkEntry, params linkParams, target string) (affiliate.ClickID, error) {
 	now := c.now()
-	id := affiliate.NewID[affiliate.Click](now)
-	workspace, _ := affiliate.IDFromBytes[affiliate.Workspace](link.WorkspaceId)
+	id := affiliate.NewID[affiliate.ClickID](now)
+	workspace, _ := affiliate.IDFromBytes[affiliate.WorkspaceID](link.WorkspaceId)
 	mode := affiliate.ModeTest
 	if link.Mode == edgev1.Mode_MODE_LIVE {
 		mode = affiliate.ModeLive

@@ -193,7 +193,7 @@ func TestLink_RecordEqualsScriptRecord(t *testing.T) {
 	if len(clicks) != 2 {
 		t.Fatalf("%d clicks stored, want 2", len(clicks))
 	}
-	if stored, _ := affiliate.IDFromBytes[affiliate.Click](clicks[0].Id); stored.String() != id {
+	if stored, _ := affiliate.IDFromBytes[affiliate.ClickID](clicks[0].Id); stored.String() != id {
 		t.Errorf("the stored click is %s, but the visitor got %s", stored, id)
 	}
 	for _, click := range clicks {

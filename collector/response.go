@@ -29,7 +29,7 @@ func appendResponse(dst []byte, issued *issuedClick, mode affiliate.Mode, codeEn
 	if codeEntry == nil {
 		dst = append(dst, "null"...)
 	} else {
-		program, _ := affiliate.IDFromBytes[affiliate.Program](codeEntry.ProgramId)
+		program, _ := affiliate.IDFromBytes[affiliate.ProgramID](codeEntry.ProgramId)
 		dst = append(dst, '"')
 		dst = appendUUID(dst, program.UUID)
 		dst = append(dst, '"')

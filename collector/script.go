@@ -125,7 +125,7 @@ func setCookie(h http.Header, r *http.Request, id affiliate.ClickID, codeEntry *
 	}
 	if codeEntry == nil || codeEntry.AttributionModel == string(affiliate.FirstClick) {
 		if existing, err := r.Cookie(affiliate.ClickIDParam); err == nil {
-			if _, valid := affiliate.ParseID[affiliate.Click](existing.Value); valid {
+			if _, valid := affiliate.ParseID[affiliate.ClickID](existing.Value); valid {
 				return
 			}
 		}

@@ -186,7 +186,7 @@ func TestCookie_OfFirstPartyProxy(t *testing.T) {
 	put("first", "first_click", 30)
 	put("long", "last_click", 500)
 	const month, site = "; Path=/; Domain=shop.example; Max-Age=2592000; Secure; SameSite=Lax", "https://www.shop.example"
-	other := affiliate.NewID[affiliate.Click](time.Now()).String()
+	other := affiliate.NewID[affiliate.ClickID](time.Now()).String()
 	for _, c := range []struct {
 		name, code, consent, fetchSite, origin, cookie string
 		want                                           string // the cookie after aff_click_id=<id>, or "" for no cookie
@@ -242,7 +242,7 @@ func TestCookie_OfFirstPartyProxy(t *testing.T) {
 func TestCookie_IsSetBySuccessfulResponsesOnly(t *testing.T) {
 	e := newEdge(t, redistest.New(t))
 	page := []string{"Sec-Fetch-Site", "same-origin", "Origin", "https://shop.example"}
-	id := affiliate.NewID[affiliate.Click](time.Now()).String()
+	id := affiliate.NewID[affiliate.ClickID](time.Now()).String()
 	for _, status := range []int{201, 200} {
 		got := e.click(`{"referral_code":"anna","click_id":"`+id+`"}`, page...)
 		if cookie := got.header.Get("Set-Cookie"); got.status != status || !strings.HasPrefix(cookie, "aff_click_id="+id+";") {

@@ -381,7 +381,7 @@ func (c *Collector) serveHealth(w http.ResponseWriter, missing string) {
 }
 
 func (c *Collector) newRequestID() string {
-	return affiliate.NewID[struct{}](c.now()).String()
+	return affiliate.NewID[affiliate.RequestID](c.now()).String()
 }
 
 func (c *Collector) reportPanic(r *http.Request, value any, stack []byte) {

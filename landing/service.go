@@ -83,7 +83,7 @@ func New(config Config) *Service {
 	return s
 }
 
-func (s *Service) newID() string { return affiliate.NewID[struct{}](s.now()).String() }
+func (s *Service) newID() string { return affiliate.NewID[affiliate.RequestID](s.now()).String() }
 
 // storeContext returns a context for storing a form. The form is stored even if the client
 // closes the connection, because the visitor has sent it.
@@ -120,7 +120,7 @@ func (s *Service) SendContactMessage(ctx context.Context, req *landingv1.SendCon
 		return nil, err
 	}
 	message := store.ContactMessage{CreatedAt: s.now()}
-	message.ID = affiliate.NewID[store.ContactMessage](message.CreatedAt).UUID
+	message.ID = affiliate.NewID[affiliate.ID[store.ContactMessage]](message.CreatedAt).UUID
 	var err error
 	if message.Email, err = parseEmail(req.Email); err != nil {
 		return nil, err

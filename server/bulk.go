@@ -74,7 +74,7 @@ func ForEachID[T any](texts []string, move func(id affiliate.ID[T]) (status stri
 	var outcomes []BulkOutcome
 	seen := map[affiliate.ID[T]]bool{}
 	for _, text := range texts {
-		id, ok := affiliate.ParseID[T](text)
+		id, ok := affiliate.ParseID[affiliate.ID[T]](text)
 		if !ok || seen[id] {
 			continue
 		}

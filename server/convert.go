@@ -70,8 +70,8 @@ func OptionalTimestamp(t *time.Time) *timestamppb.Timestamp {
 }
 
 // PathID parses an id in a URL path. It returns NOT_FOUND if the text is not a UUID.
-func PathID[T any](text string) (affiliate.ID[T], error) {
-	id, ok := affiliate.ParseID[T](text)
+func PathID[I affiliate.AnyID](text string) (I, error) {
+	id, ok := affiliate.ParseID[I](text)
 	if !ok {
 		return id, affiliate.Refuse(affiliate.ReasonNotFound)
 	}
@@ -80,11 +80,11 @@ func PathID[T any](text string) (affiliate.ID[T], error) {
 
 // ParseOptionalID returns the id in an optional field, or nil if the field is absent. A text that is
 // not a UUID becomes the zero id, which no record has.
-func ParseOptionalID[T any](text *string) *affiliate.ID[T] {
+func ParseOptionalID[I affiliate.AnyID](text *string) *I {
 	if text == nil {
 		return nil
 	}
-	id, _ := affiliate.ParseID[T](*text)
+	id, _ := affiliate.ParseID[I](*text)
 	return &id
 }
 

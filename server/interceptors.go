@@ -97,7 +97,7 @@ func (p *pipeline) withCaller(ctx context.Context) context.Context {
 		}
 	}
 	if c.requestID = first(md, "x-request-id"); !trusted || !httpedge.ValidRequestID(c.requestID) {
-		c.requestID = affiliate.NewID[caller](p.now()).String()
+		c.requestID = affiliate.NewID[affiliate.RequestID](p.now()).String()
 	}
 	_ = grpc.SetHeader(ctx, metadata.Pairs("x-request-id", c.requestID))
 	return withCaller(ctx, c)

@@ -104,9 +104,9 @@ func TestLists_CapTheirTotals(t *testing.T) {
 		participants = participant.New(participant.Config{Store: participantStore{}, Now: now})
 		workspaces   = workspace.New(workspaceStore{}, nil, server.Invitations{}, now)
 
-		programID     = affiliate.NewID[affiliate.Program](at).String()
-		participantID = new(affiliate.NewID[affiliate.Participant](at).String())
-		groupID       = new(affiliate.NewID[affiliate.Group](at).String())
+		programID     = affiliate.NewID[affiliate.ProgramID](at).String()
+		participantID = new(affiliate.NewID[affiliate.ParticipantID](at).String())
+		groupID       = new(affiliate.NewID[affiliate.GroupID](at).String())
 		search        = new("a")
 	)
 	const exact, capped, cappedSearch = storedCount, affiliate.MaxTotal, affiliate.MaxSearchTotal

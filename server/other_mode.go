@@ -75,7 +75,7 @@ func recordsOf(req any) (records []affiliate.Record) {
 		if field == nil || field.Kind() != protoreflect.StringKind || field.IsList() {
 			continue
 		}
-		if id, ok := affiliate.ParseID[affiliate.Record](m.Get(field).String()); ok {
+		if id, ok := affiliate.ParseID[affiliate.ID[affiliate.Record]](m.Get(field).String()); ok {
 			records = append(records, affiliate.Record{Kind: kind, ID: id})
 		}
 	}

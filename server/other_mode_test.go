@@ -16,7 +16,7 @@ import (
 // A member learns that the record exists in the other mode. Every other caller gets the
 // same message as for an id that does not exist, and causes no look-up.
 func TestSuggestMode_OnlyForMembersAndStatus404(t *testing.T) {
-	id := affiliate.NewID[affiliate.Commission](time.Now()).String()
+	id := affiliate.NewID[affiliate.CommissionID](time.Now()).String()
 	request := &affiliatev1.GetCommissionRequest{CommissionId: id}
 	notFound := affiliate.Refuse(affiliate.ReasonNotFound)
 	for _, c := range []struct {
@@ -83,7 +83,7 @@ func TestSuggestMode_FailureOfLookUpIsLogged(t *testing.T) {
 		},
 	}
 	ctx := context.WithValue(WithPrincipal(t.Context(), Principal{Kind: MerchantToken, Mode: affiliate.ModeLive}), admissionKey{}, admission{})
-	request := &affiliatev1.GetProgramRequest{ProgramId: affiliate.NewID[affiliate.Program](time.Now()).String()}
+	request := &affiliatev1.GetProgramRequest{ProgramId: affiliate.NewID[affiliate.ProgramID](time.Now()).String()}
 	_, err := p.suggestMode(ctx, request, nil, func(context.Context, any) (any, error) { return nil, affiliate.Refuse(affiliate.ReasonNotFound) })
 	if st := toStatus(err); st.Message() != "Not found." || !strings.Contains(log.String(), "no connection") {
 		t.Errorf("the status is %v and the log %s, want the plain message and the failure in the log", st, &log)

@@ -193,8 +193,8 @@ func TestTokenKeys_Verify(t *testing.T) {
 	start := time.Date(2026, 5, 6, 7, 8, 9, 0, time.UTC)
 	now := start
 	keys, private := testTokenKeys(t, func() time.Time { return now })
-	user := affiliate.User{ID: affiliate.NewID[affiliate.User](now), Kind: affiliate.Partner}
-	session := affiliate.NewID[affiliate.Session](now)
+	user := affiliate.User{ID: affiliate.NewID[affiliate.UserID](now), Kind: affiliate.Partner}
+	session := affiliate.NewID[affiliate.SessionID](now)
 	validToken, err := keys.Sign(user, session, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -278,8 +278,8 @@ func TestTokenKeys_ParticipantToken(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := participantClaim{workspace: affiliate.NewID[affiliate.Workspace](start), id: affiliate.NewID[affiliate.Participant](start)}
-	member, service := affiliate.NewID[affiliate.User](start), affiliate.NewID[affiliate.ServiceToken](start)
+	want := participantClaim{workspace: affiliate.NewID[affiliate.WorkspaceID](start), id: affiliate.NewID[affiliate.ParticipantID](start)}
+	member, service := affiliate.NewID[affiliate.UserID](start), affiliate.NewID[affiliate.ServiceTokenID](start)
 	text, expiresAt, err := keys.SignParticipant(want.workspace, want.id, affiliate.Actor{User: &member})
 	if err != nil || !expiresAt.Equal(start.Add(15*time.Minute).Truncate(time.Second)) {
 		t.Fatalf("SignParticipant returned the expiry %v and the error %v, want 15 minutes after %v", expiresAt, err, start)
@@ -321,7 +321,7 @@ func TestTokenKeys_ParticipantToken(t *testing.T) {
 
 // A change with a participant token is a change by the creator of the token.
 func TestActorFrom_ParticipantToken(t *testing.T) {
-	partner, service := affiliate.NewID[affiliate.User](time.Now()), affiliate.NewID[affiliate.ServiceToken](time.Now())
+	partner, service := affiliate.NewID[affiliate.UserID](time.Now()), affiliate.NewID[affiliate.ServiceTokenID](time.Now())
 	caller := Principal{Kind: ParticipantToken, User: partner, Creator: affiliate.Actor{ServiceToken: &service}}
 	if actor := ActorFrom(WithPrincipal(t.Context(), caller)); actor.String() != service.String() || !actor.ParticipantToken {
 		t.Errorf("the actor is %+v, want a participant token of the service token %v", actor, service)
@@ -336,7 +336,7 @@ func TestTokenKeys_AcceptTokensOfOlderKeys(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	token, err := oldKey.Sign(affiliate.User{Kind: affiliate.Partner}, affiliate.NewID[affiliate.Session](time.Now()), nil)
+	token, err := oldKey.Sign(affiliate.User{Kind: affiliate.Partner}, affiliate.NewID[affiliate.SessionID](time.Now()), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -435,8 +435,8 @@ func (l *countingLimiter) Allow(_ context.Context, zone Zone, subject string) Al
 }
 
 func TestLimit_ZoneAndSubject(t *testing.T) {
-	key := Principal{Kind: SecretKey, Key: affiliate.NewID[affiliate.APIKey](time.Now())}
-	user := Principal{Kind: MerchantToken, User: affiliate.NewID[affiliate.User](time.Now())}
+	key := Principal{Kind: SecretKey, Key: affiliate.NewID[affiliate.APIKeyID](time.Now())}
+	user := Principal{Kind: MerchantToken, User: affiliate.NewID[affiliate.UserID](time.Now())}
 	conversions := policies[affiliatev1.ConversionService_ReportConversion_FullMethodName]
 	programs := policies[affiliatev1.ProgramService_ListPrograms_FullMethodName]
 	change := policies[affiliatev1.AccountService_ChangeMerchantEmail_FullMethodName]

@@ -125,10 +125,10 @@ type participantClaim struct {
 func (c creatorClaim) actor() (actor affiliate.Actor, ok bool) {
 	switch c.Type {
 	case affiliate.Merchant:
-		id, ok := affiliate.ParseID[affiliate.User](c.Subject)
+		id, ok := affiliate.ParseID[affiliate.UserID](c.Subject)
 		return affiliate.Actor{User: &id}, ok
 	case serviceType:
-		id, ok := affiliate.ParseID[affiliate.ServiceToken](c.Subject)
+		id, ok := affiliate.ParseID[affiliate.ServiceTokenID](c.Subject)
 		return affiliate.Actor{ServiceToken: &id}, ok
 	case affiliate.Partner: // partners create no participant tokens
 	}
@@ -175,7 +175,7 @@ func registered(subject string, now time.Time, life time.Duration) jwt.Registere
 		ExpiresAt: jwt.NewNumericDate(now.Add(life)),
 		NotBefore: jwt.NewNumericDate(now),
 		IssuedAt:  jwt.NewNumericDate(now),
-		ID:        affiliate.NewID[claims](now).String(),
+		ID:        affiliate.NewID[affiliate.ID[claims]](now).String(),
 	}
 }
 
@@ -216,12 +216,12 @@ func (k *TokenKeys) verify(text string) (verifiedToken, error) {
 	switch c.Type {
 	case affiliate.Merchant, affiliate.Partner:
 		var ok bool
-		if token.session, ok = affiliate.ParseID[affiliate.Session](c.Session); !ok {
+		if token.session, ok = affiliate.ParseID[affiliate.SessionID](c.Session); !ok {
 			return verifiedToken{}, errors.New("claim sid is not valid")
 		}
 	case participantType:
-		workspace, ok := affiliate.ParseID[affiliate.Workspace](c.Workspace)
-		id, idOK := affiliate.ParseID[affiliate.Participant](c.Subject)
+		workspace, ok := affiliate.ParseID[affiliate.WorkspaceID](c.Workspace)
+		id, idOK := affiliate.ParseID[affiliate.ParticipantID](c.Subject)
 		if !ok || !idOK {
 			return verifiedToken{}, errors.New("claim wid or sub is not valid")
 		}

@@ -21,10 +21,10 @@ func TestCohortReport_EqualsPlainComputation(t *testing.T) {
 	start := time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC)
 	var owners []analytics.Owner
 	for range 2 {
-		program := affiliate.NewID[affiliate.Program](start)
+		program := affiliate.NewID[affiliate.ProgramID](start)
 		for range 2 {
 			owners = append(owners, analytics.Owner{
-				Program: program, Participant: affiliate.NewID[affiliate.Participant](start), Link: affiliate.NewID[affiliate.Link](start),
+				Program: program, Participant: affiliate.NewID[affiliate.ParticipantID](start), Link: affiliate.NewID[affiliate.LinkID](start),
 			})
 		}
 	}
@@ -52,7 +52,7 @@ func TestCohortReport_EqualsPlainComputation(t *testing.T) {
 		customers, conversions := map[string]*analytics.Customer{}, map[string][]analytics.Conversion{}
 		for range 20 {
 			c := analytics.Conversion{
-				ID: affiliate.NewID[affiliate.Conversion](start), Customer: strconv.Itoa(random.IntN(8)), OccurredAt: someTime(),
+				ID: affiliate.NewID[affiliate.ConversionID](start), Customer: strconv.Itoa(random.IntN(8)), OccurredAt: someTime(),
 				Owner: owners[random.IntN(len(owners))], EventType: affiliate.Purchase, Currency: []string{"EUR", "USD"}[random.IntN(2)],
 				AmountCents: random.Int64N(100), Commission: affiliate.CommissionPaid, CommissionCents: 1, CommissionCurrency: "EUR",
 			}

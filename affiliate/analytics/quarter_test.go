@@ -63,8 +63,8 @@ func TestClickLog_KeepsClicks(t *testing.T) {
 	t.Parallel()
 	text := rapid.SampledFrom([]string{"", "", "a", "b", "ü", strings.Repeat("ü", 200)})
 	now := time.Date(2026, 3, 29, 0, 0, 0, 0, time.UTC)
-	links := []affiliate.LinkID{affiliate.NewID[affiliate.Link](now), affiliate.NewID[affiliate.Link](now), {}}
-	participants := []affiliate.ParticipantID{affiliate.NewID[affiliate.Participant](now), affiliate.NewID[affiliate.Participant](now)}
+	links := []affiliate.LinkID{affiliate.NewID[affiliate.LinkID](now), affiliate.NewID[affiliate.LinkID](now), {}}
+	participants := []affiliate.ParticipantID{affiliate.NewID[affiliate.ParticipantID](now), affiliate.NewID[affiliate.ParticipantID](now)}
 	rapid.Check(t, func(t *rapid.T) {
 		var all analytics.ClickLog
 		var oldest time.Time

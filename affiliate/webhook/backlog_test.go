@@ -48,7 +48,7 @@ func TestBacklog_MissesNothingDue(t *testing.T) {
 					// A transaction commits up to a second after the due time of its
 					// deliveries.
 					late := time.Duration(rapid.IntRange(0, 1000).Draw(t, "late")) * time.Millisecond
-					d := DueDelivery{ID: affiliate.NewID[affiliate.Delivery](now), DueAt: now.Add(-late)}
+					d := DueDelivery{ID: affiliate.NewID[affiliate.DeliveryID](now), DueAt: now.Add(-late)}
 					at := len(queue)
 					for at > 0 && queue[at-1].DueAt.After(d.DueAt) {
 						at--

@@ -65,8 +65,8 @@ func TestJournal_InspectAndExport(t *testing.T) {
 	j, err := journal.Open(journal.Config{Dir: c.dir})
 	check(t, err)
 	t.Cleanup(func() { _ = j.Close() })
-	id := affiliate.NewID[affiliate.Click](time.Now())
-	workspace := affiliate.NewID[affiliate.Workspace](time.Now())
+	id := affiliate.NewID[affiliate.ClickID](time.Now())
+	workspace := affiliate.NewID[affiliate.WorkspaceID](time.Now())
 	add := func(clicks ...*edgev1.Click) {
 		raw, err := proto.Marshal(&edgev1.ClickBatch{Clicks: clicks})
 		check(t, err)

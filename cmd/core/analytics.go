@@ -44,7 +44,7 @@ func recountAnalytics(ctx context.Context, out io.Writer, args []string, now tim
 		return err
 	}
 	if *workspace != "" {
-		id, ok := affiliate.ParseID[affiliate.Workspace](*workspace)
+		id, ok := affiliate.ParseID[affiliate.WorkspaceID](*workspace)
 		if !ok {
 			return errors.New("--workspace must be the id of a workspace")
 		}

@@ -103,7 +103,7 @@ func setBilling(ctx context.Context, out io.Writer, args []string) error {
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	id, ok := affiliate.ParseID[affiliate.Workspace](*text)
+	id, ok := affiliate.ParseID[affiliate.WorkspaceID](*text)
 	if !ok {
 		return errors.New("--id must be the id of a workspace")
 	}

@@ -41,7 +41,7 @@ func TestDiscount_StaysOnLaterPages(t *testing.T) {
 // A short link leads to an address with the code and the click id.
 func TestDiscount_OfShortLink(t *testing.T) {
 	f := newFixture(t)
-	b := f.visit(f.shop + "/?via=anna&aff_click_id=" + affiliate.NewID[affiliate.Click](time.Now()).String())
+	b := f.visit(f.shop + "/?via=anna&aff_click_id=" + affiliate.NewID[affiliate.ClickID](time.Now()).String())
 	b.wait(`__tributary.getDiscount()`)
 	if got := b.discount(); got != annasDiscount {
 		t.Errorf("the discount is %s, want %s", got, annasDiscount)

@@ -142,8 +142,8 @@ func serve(t *testing.T, h http.Handler) (port string) {
 func (f *fixture) fillDirectory() {
 	f.t.Helper()
 	ctx := f.t.Context()
-	workspace := affiliate.NewID[affiliate.Workspace](time.Now())
-	program := affiliate.NewID[affiliate.Program](time.Now())
+	workspace := affiliate.NewID[affiliate.WorkspaceID](time.Now())
+	program := affiliate.NewID[affiliate.ProgramID](time.Now())
 	writer := directory.NewWriter(f.client)
 	rebuild, err := writer.BeginRebuild(ctx)
 	check(f.t, err)
@@ -153,7 +153,7 @@ func (f *fixture) fillDirectory() {
 		"anna": {PromoCode: "ANNA20", Type: string(affiliate.DiscountPercentage), Value: 2000},
 		"ben":  nil,
 	} {
-		participant := affiliate.NewID[affiliate.Participant](time.Now())
+		participant := affiliate.NewID[affiliate.ParticipantID](time.Now())
 		batch.PutReferralCode(1, affiliate.Scope{Workspace: workspace, Mode: affiliate.ModeTest}, code, &edgev1.ReferralCodeEntry{
 			ProgramId: program.UUID[:], ParticipantId: participant.UUID[:], Active: true,
 			AttributionWindowDays: windowDays, AttributionModel: "last_click", Discount: discount,
@@ -332,7 +332,7 @@ func (f *fixture) waitStored(n int) []*edgev1.Click {
 }
 
 func idOf(click *edgev1.Click) string {
-	id, _ := affiliate.IDFromBytes[affiliate.Click](click.Id)
+	id, _ := affiliate.IDFromBytes[affiliate.ClickID](click.Id)
 	return id.String()
 }
 

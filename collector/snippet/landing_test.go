@@ -32,7 +32,7 @@ func TestLanding_RegistersOneClickAndSetsCookie(t *testing.T) {
 		click.header.Get("Authorization") != "" || len(click.setCookie) != 0 || click.body["public_key"] != f.key.Reveal() || click.body["referral_code"] != "anna" {
 		t.Errorf("the script sent %s with headers %v, want a text/plain POST with the key in the body and without cookies", click.text, click.header)
 	}
-	if proposed, ok := affiliate.ParseID[affiliate.Click](click.clickID()); !ok || proposed.Version() != 7 || click.clickID() != id {
+	if proposed, ok := affiliate.ParseID[affiliate.ClickID](click.clickID()); !ok || proposed.Version() != 7 || click.clickID() != id {
 		t.Errorf("the script proposed %q and has the id %q, want the same UUIDv7", click.clickID(), id)
 	}
 	stored := f.waitStored(1)
@@ -293,7 +293,7 @@ func TestIDInAddress_IsAdoptedWithoutRequest(t *testing.T) {
 // id, it registers the code with this id, once.
 func TestIDInAddress_WithCodeIsAdoptedForOneHour(t *testing.T) {
 	f := newFixture(t)
-	fresh := affiliate.NewID[affiliate.Click](time.Now()).String()
+	fresh := affiliate.NewID[affiliate.ClickID](time.Now()).String()
 	b := f.visit(f.shop + "/?via=anna&aff_click_id=" + fresh)
 	// The cookie is set before the collector responds. A page that is left before the
 	// response sends the click once more.
@@ -304,8 +304,8 @@ func TestIDInAddress_WithCodeIsAdoptedForOneHour(t *testing.T) {
 		t.Errorf("after a recent id: ids %q and %q and %d clicks sent, want %q and 1", id, b.id(), b.clicks(), fresh)
 	}
 	for n, stale := range []string{
-		affiliate.NewID[affiliate.Click](time.Now().Add(-61 * time.Minute)).String(),
-		affiliate.NewID[affiliate.Click](time.Now().Add(61 * time.Minute)).String(),
+		affiliate.NewID[affiliate.ClickID](time.Now().Add(-61 * time.Minute)).String(),
+		affiliate.NewID[affiliate.ClickID](time.Now().Add(61 * time.Minute)).String(),
 		"6f1a3a52-9c0b-4d6e-8f00-0123456789ab",
 		"00000000-0000-0000-0000-000000000000",
 	} {
@@ -321,7 +321,7 @@ func TestIDInAddress_WithCodeIsAdoptedForOneHour(t *testing.T) {
 // site.
 func TestIDInAddress_WithoutCodeIsAdoptedAtAnyAge(t *testing.T) {
 	f := newFixture(t)
-	id := affiliate.NewID[affiliate.Click](time.Now().AddDate(0, 0, -3)).String()
+	id := affiliate.NewID[affiliate.ClickID](time.Now().AddDate(0, 0, -3)).String()
 	b := f.visit(f.other + "/?aff_click_id=" + id)
 	if got := b.waitCookie(); got != id {
 		t.Errorf("id %q, want %q from the address", got, id)

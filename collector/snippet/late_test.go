@@ -20,7 +20,7 @@ func (f *fixture) useFirstClickModel(codes ...string) {
 	f.t.Helper()
 	writer := directory.NewWriter(f.client)
 	known := f.waitStored(1)[0]
-	workspace, _ := affiliate.IDFromBytes[affiliate.Workspace](known.WorkspaceId)
+	workspace, _ := affiliate.IDFromBytes[affiliate.WorkspaceID](known.WorkspaceId)
 	for _, code := range codes {
 		check(f.t, writer.PutReferralCode(f.t.Context(), 2, affiliate.Scope{Workspace: workspace, Mode: affiliate.ModeTest}, code, &edgev1.ReferralCodeEntry{
 			ProgramId: known.ProgramId, ParticipantId: known.ParticipantId, Active: true,
@@ -48,7 +48,7 @@ func TestFirstClickModel_LaterClicksDoNotReplaceCookie(t *testing.T) {
 			t.Errorf("after a later click: id %q, cookie %q and %d clicks; want %q, %q and 2", b.id(), b.cookie(), b.clicks(), first, first)
 		}
 	}
-	b.visit(f.shop + "/?aff_click_id=" + affiliate.NewID[affiliate.Click](time.Now()).String())
+	b.visit(f.shop + "/?aff_click_id=" + affiliate.NewID[affiliate.ClickID](time.Now()).String())
 	b.settle()
 	if b.id() != first || b.cookie() != first {
 		t.Errorf("after an address with another id: id %q, cookie %q, want %q", b.id(), b.cookie(), first)
@@ -146,7 +146,7 @@ func TestFirstClickModel_RegisteredClickReplacesIDFromAddress(t *testing.T) {
 	b := f.visit(f.shop + "/?via=anna")
 	b.waitCookie()
 	f.useFirstClickModel("anna", "ben")
-	fromAddress := affiliate.NewID[affiliate.Click](time.Now()).String()
+	fromAddress := affiliate.NewID[affiliate.ClickID](time.Now()).String()
 	b = f.visit(f.shop + "/?aff_click_id=" + fromAddress)
 	if got := b.waitCookie(); got != fromAddress {
 		t.Fatalf("the script has the id %q, want %q from the address", got, fromAddress)
@@ -172,7 +172,7 @@ func TestUnknownModel_DoesNotReplaceClick(t *testing.T) {
 	f.setFault(func(_ int, out http.ResponseWriter, _ *http.Request) bool {
 		out.Header().Set("Access-Control-Allow-Origin", "*")
 		out.Header().Set("Content-Type", "application/json")
-		_, _ = out.Write([]byte(`{"click_id":"` + affiliate.NewID[affiliate.Click](time.Now()).String() + `","cookie_max_age":2592000,"attribution_model":null}`))
+		_, _ = out.Write([]byte(`{"click_id":"` + affiliate.NewID[affiliate.ClickID](time.Now()).String() + `","cookie_max_age":2592000,"attribution_model":null}`))
 		return true
 	})
 	b.visit(f.shop + "/?via=ben")

@@ -68,7 +68,7 @@ func (f *fixture) texts(sql string, args ...any) []string {
 // addContact adds a message with the given text and returns its id.
 func (f *fixture) addContact(text string, at time.Time) uuid.UUID {
 	f.t.Helper()
-	m := store.ContactMessage{ID: affiliate.NewID[store.ContactMessage](at).UUID, CreatedAt: at, Name: "Ada", Email: "ada@example.com", Message: text}
+	m := store.ContactMessage{ID: affiliate.NewID[affiliate.ID[store.ContactMessage]](at).UUID, CreatedAt: at, Name: "Ada", Email: "ada@example.com", Message: text}
 	check(f.t, f.AddContactMessage(f.t.Context(), m))
 	return m.ID
 }

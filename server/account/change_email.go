@@ -42,7 +42,7 @@ func (s *Service) changeEmail(ctx context.Context, req *affiliatev1.ChangeEmailR
 		return nil, err
 	}
 	request := affiliate.EmailRequest{
-		ID:        affiliate.NewID[affiliate.EmailRequest](at),
+		ID:        affiliate.NewID[affiliate.EmailRequestID](at),
 		Purpose:   affiliate.TokenChange,
 		Account:   account.User.Kind,
 		Address:   email,

@@ -52,7 +52,7 @@ func TestChangeEmail_ChangesAddressWhenTokenIsUsed(t *testing.T) {
 	first := f.partner("ada@blog.example")
 	shop := f.NewShop(affiliate.ModeLive)
 	other := shop.Join("Other")
-	ada, _ := affiliate.ParseID[affiliate.User](first.User.Id)
+	ada, _ := affiliate.ParseID[affiliate.UserID](first.User.Id)
 	own := f.NewParticipant(shop.Scope, shop.Program, ada, pgtest.Row{"partner_email": "ada@blog.example"})
 	session, err := f.loginPartner("ada@blog.example", password)
 	if err != nil {

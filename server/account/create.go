@@ -17,7 +17,7 @@ func (s *Service) CreateWorkspace(ctx context.Context, email, name, workspaceNam
 	workspace := affiliate.NewWorkspace(workspaceName, at)
 	owner := affiliate.Account{
 		User: affiliate.User{
-			ID: affiliate.NewID[affiliate.User](at), Kind: affiliate.Merchant, Email: strings.ToLower(email), Name: name, CreatedAt: at,
+			ID: affiliate.NewID[affiliate.UserID](at), Kind: affiliate.Merchant, Email: strings.ToLower(email), Name: name, CreatedAt: at,
 		},
 		Member:       &affiliate.Member{Workspace: workspace.ID, Role: affiliate.RoleOwner},
 		PasswordHash: UnusableHash(),

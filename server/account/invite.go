@@ -78,7 +78,7 @@ func (s *Service) AcceptInvite(ctx context.Context, req *affiliatev1.AcceptInvit
 			}
 		} else {
 			account.User = affiliate.User{
-				ID:        affiliate.NewID[affiliate.User](at),
+				ID:        affiliate.NewID[affiliate.UserID](at),
 				Kind:      affiliate.Merchant,
 				Email:     invite.Email,
 				Name:      req.GetName(),

@@ -28,8 +28,8 @@ type team struct {
 
 func (f *fixture) team(owner *affiliatev1.SessionResponse) *team {
 	f.Helper()
-	user, _ := affiliate.ParseID[affiliate.User](owner.User.Id)
-	id, _ := affiliate.ParseID[affiliate.Workspace](owner.Workspace.Id)
+	user, _ := affiliate.ParseID[affiliate.UserID](owner.User.Id)
+	id, _ := affiliate.ParseID[affiliate.WorkspaceID](owner.Workspace.Id)
 	return &team{
 		fixture: f,
 		service: workspace.New(stores.Workspace(f.Store.DB), f.sealer, server.Invitations{Limiter: servertest.Unlimited{}}, f.Now),
@@ -293,7 +293,7 @@ func TestAcceptInvite_MailedTokenTakesOverAnUnverifiedAccount(t *testing.T) {
 	}{
 		"new workspace": {prepare: func(f *fixture, stranger *affiliatev1.SessionResponse) {
 			f.enableFactor(stranger)
-			workspace, _ := affiliate.ParseID[affiliate.Workspace](stranger.Workspace.Id)
+			workspace, _ := affiliate.ParseID[affiliate.WorkspaceID](stranger.Workspace.Id)
 			scope := affiliate.Scope{Workspace: workspace, Mode: affiliate.ModeLive}
 			f.NewProgram(scope, pgtest.Row{"status": "draft"})
 			_, key := affiliate.GenerateAPIKey(affiliate.SecretKey, scope, "Stranger", f.Now())
@@ -302,7 +302,7 @@ func TestAcceptInvite_MailedTokenTakesOverAnUnverifiedAccount(t *testing.T) {
 			}
 		}},
 		"member of a stranger's workspace": {prepare: func(f *fixture, stranger *affiliatev1.SessionResponse) {
-			workspace, _ := affiliate.ParseID[affiliate.Workspace](stranger.Workspace.Id)
+			workspace, _ := affiliate.ParseID[affiliate.WorkspaceID](stranger.Workspace.Id)
 			f.NewMember(workspace, affiliate.RoleOwner)
 		}},
 		"token of the response": {shown: true, refused: true},
@@ -310,11 +310,11 @@ func TestAcceptInvite_MailedTokenTakesOverAnUnverifiedAccount(t *testing.T) {
 			f.Exec(`update users set email_verified_at = $2 where id = $1`, stranger.User.Id, f.Now())
 		}},
 		"last owner of other members": {refused: true, prepare: func(f *fixture, stranger *affiliatev1.SessionResponse) {
-			workspace, _ := affiliate.ParseID[affiliate.Workspace](stranger.Workspace.Id)
+			workspace, _ := affiliate.ParseID[affiliate.WorkspaceID](stranger.Workspace.Id)
 			f.NewMember(workspace, affiliate.RoleAdmin)
 		}},
 		"workspace with a live programme": {refused: true, prepare: func(f *fixture, stranger *affiliatev1.SessionResponse) {
-			workspace, _ := affiliate.ParseID[affiliate.Workspace](stranger.Workspace.Id)
+			workspace, _ := affiliate.ParseID[affiliate.WorkspaceID](stranger.Workspace.Id)
 			f.NewProgram(affiliate.Scope{Workspace: workspace, Mode: affiliate.ModeLive}, pgtest.Row{"status": "paused"})
 		}},
 	} {

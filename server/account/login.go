@@ -102,7 +102,7 @@ func (s *Service) newAttempt(ctx context.Context, kind affiliate.AccountKind, em
 	var err error
 	caller.KnownDevice, err = s.store.KnowsDevice(ctx, user, device, at.Add(-affiliate.DeviceMemory))
 	return affiliate.LoginAttempt{
-		ID:      affiliate.NewID[affiliate.LoginAttempt](at),
+		ID:      affiliate.NewID[affiliate.LoginAttemptID](at),
 		Subject: affiliate.LoginSubject(s.hashKeys, kind, email),
 		Bucket:  affiliate.LoginBucket(s.hashKeys, kind, email, caller),
 		At:      at,

@@ -29,7 +29,7 @@ func (s *Service) sendToken(
 // accountMail returns a mail about an account, without facts.
 func accountMail(kind affiliate.MailKind, account affiliate.Account, address string, at time.Time) affiliate.Mail {
 	mail := affiliate.Mail{
-		ID:   affiliate.NewID[affiliate.Mail](at),
+		ID:   affiliate.NewID[affiliate.MailID](at),
 		Kind: kind,
 		Type: string(kind),
 		Recipient: affiliate.MailRecipient{

@@ -97,10 +97,10 @@ func (f *fixture) partner(email string) *affiliatev1.SessionResponse {
 func (f *fixture) as(session *affiliatev1.SessionResponse) context.Context {
 	f.Helper()
 	p := server.Principal{Kind: server.PartnerToken, Mode: affiliate.ModeLive}
-	p.User, _ = affiliate.ParseID[affiliate.User](session.User.Id)
+	p.User, _ = affiliate.ParseID[affiliate.UserID](session.User.Id)
 	if session.Workspace != nil {
 		p.Kind, p.Role = server.MerchantToken, affiliate.RoleOwner
-		p.Workspace, _ = affiliate.ParseID[affiliate.Workspace](session.Workspace.Id)
+		p.Workspace, _ = affiliate.ParseID[affiliate.WorkspaceID](session.Workspace.Id)
 	}
 	if err := f.SQL.QueryRow(f.Context(), `select id from sessions where user_id = $1 order by created_at desc, id desc limit 1`, p.User).Scan(&p.Session); err != nil {
 		f.Fatal(err)

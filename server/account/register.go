@@ -28,7 +28,7 @@ func (s *Service) RegisterMerchant(ctx context.Context, req *affiliatev1.Registe
 	}
 	at := s.currentTime()
 	user := affiliate.User{
-		ID:        affiliate.NewID[affiliate.User](at),
+		ID:        affiliate.NewID[affiliate.UserID](at),
 		Kind:      affiliate.Merchant,
 		Email:     strings.ToLower(req.GetEmail()),
 		Name:      req.GetName(),
@@ -137,7 +137,7 @@ func (s *Service) RegisterPartner(ctx context.Context, req *affiliatev1.Register
 	}
 	at := s.currentTime()
 	user := affiliate.User{
-		ID:        affiliate.NewID[affiliate.User](at),
+		ID:        affiliate.NewID[affiliate.UserID](at),
 		Kind:      affiliate.Partner,
 		Email:     strings.ToLower(req.GetEmail()),
 		Name:      req.GetName(),

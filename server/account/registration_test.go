@@ -81,7 +81,7 @@ func TestRegisterPartner_Setting(t *testing.T) {
 	token := func(address string, expires time.Time) string {
 		tokens, digests := affiliate.NewInviteTokens()
 		f.Insert("participant_invites", pgtest.Row{
-			"workspace_id": shop.Scope.Workspace, "id": affiliate.NewID[affiliate.Invite](f.Now()), "program_id": shop.Program, "mode": shop.Scope.Mode,
+			"workspace_id": shop.Scope.Workspace, "id": affiliate.NewID[affiliate.InviteID](f.Now()), "program_id": shop.Program, "mode": shop.Scope.Mode,
 			"email": address, "digest": digests.Shown[:], "mail_digest": digests.Mailed[:], "invited_by": shop.Owner, "created_at": f.Now(), "expires_at": expires,
 		})
 		return tokens.Shown

@@ -24,7 +24,7 @@ func (s *Service) ForgotPartnerPassword(ctx context.Context, req *affiliatev1.Fo
 func (s *Service) requestReset(ctx context.Context, kind affiliate.AccountKind, req *affiliatev1.ForgotPasswordRequest) (*affiliatev1.ForgotPasswordResponse, error) {
 	at := s.currentTime()
 	request := affiliate.EmailRequest{
-		ID:        affiliate.NewID[affiliate.EmailRequest](at),
+		ID:        affiliate.NewID[affiliate.EmailRequestID](at),
 		Purpose:   affiliate.TokenReset,
 		Account:   kind,
 		Address:   strings.ToLower(req.GetEmail()),

@@ -22,7 +22,7 @@ func TestRegisterMerchant_CreatesWorkspaceWithPublicKeys(t *testing.T) {
 		resp.TokenType != "Bearer" || resp.ExpiresIn != 900 || resp.AccessToken == "" {
 		t.Errorf("RegisterMerchant returned %v, want an owner of the workspace Shop with a token for 900 s", resp)
 	}
-	workspace, _ := affiliate.ParseID[affiliate.Workspace](resp.Workspace.Id)
+	workspace, _ := affiliate.ParseID[affiliate.WorkspaceID](resp.Workspace.Id)
 	for _, mode := range []affiliate.Mode{affiliate.ModeTest, affiliate.ModeLive} {
 		keys, err := f.store.ActiveKeys(t.Context(), affiliate.Scope{Workspace: workspace, Mode: mode}, f.Now())
 		if err != nil || len(keys) != 1 {

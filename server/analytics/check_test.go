@@ -186,7 +186,7 @@ func TestCheckAccounts_ComparesAnalytics(t *testing.T) {
 	f.addHistory()
 	yesterday := f.yesterday()
 	click := f.NewClick(f.pat, func(c *affiliate.Click) {
-		c.ID = affiliate.NewID[affiliate.Click](yesterday)
+		c.ID = affiliate.NewID[affiliate.ClickID](yesterday)
 		c.ClickedAt, c.ReceivedAt, c.Country = yesterday, yesterday, "DE"
 	})
 	conversion := f.reportYesterday("yesterday", &affiliatev1.ReportConversionRequest{ClickId: new(click.ID.String()), CustomerId: new("yesterday")})

@@ -108,7 +108,7 @@ func (f *fixture) addClicks(p pgtest.Participant, n int) {
 	for i := range clicks {
 		at := f.someTime(f.clock.Now().Add(-60*24*time.Hour), f.clock.Now())
 		clicks[i] = f.UnstoredClick(p, func(c *affiliate.Click) {
-			c.ID = affiliate.NewID[affiliate.Click](at)
+			c.ID = affiliate.NewID[affiliate.ClickID](at)
 			c.ClickedAt, c.ReceivedAt, c.ExpiresAt = at, at, affiliate.WindowEnd(at, 30)
 			c.IsBot, c.Unique = f.chance(8), false
 			c.Unique = !c.IsBot && f.chance(2)
@@ -137,7 +137,7 @@ func (f *fixture) report() {
 	}
 	switch click := oneOf(f, f.clicks...); f.random.IntN(5) {
 	case 0: // not attributed
-		req.ClickId = new(affiliate.NewID[affiliate.Click](occurred.Add(-time.Hour)).String())
+		req.ClickId = new(affiliate.NewID[affiliate.ClickID](occurred.Add(-time.Hour)).String())
 	case 1:
 		req.PromoCode = new("pat10")
 	default:

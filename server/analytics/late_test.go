@@ -142,7 +142,7 @@ func TestWork_AddsLargeBacklog(t *testing.T) {
 	const batches, size, links = 6, 5000, 500
 	var ids [links]affiliate.LinkID
 	for i := range ids {
-		ids[i] = affiliate.NewID[affiliate.Link](f.clock.Now())
+		ids[i] = affiliate.NewID[affiliate.LinkID](f.clock.Now())
 	}
 	for range batches {
 		clicks := make([]affiliate.Click, size)
@@ -173,7 +173,7 @@ func TestErase_ParticipantWithManyValues(t *testing.T) {
 		clicks := make([]affiliate.Click, values)
 		for n := range clicks {
 			clicks[n] = f.UnstoredClick(f.quinn, func(c *affiliate.Click) {
-				c.ID = affiliate.NewID[affiliate.Click](at)
+				c.ID = affiliate.NewID[affiliate.ClickID](at)
 				c.ClickedAt, c.ReceivedAt, c.SubID, c.Country = at, at, fmt.Sprint("visitor-", n), "DE"
 			})
 		}

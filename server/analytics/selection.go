@@ -54,9 +54,9 @@ type filter struct {
 // filterOf returns the filter of a request. The ids have been validated, except those in paths.
 func filterOf(req request) filter {
 	var f filter
-	f.program, _ = affiliate.ParseID[affiliate.Program](req.GetProgramId())
-	f.participant, _ = affiliate.ParseID[affiliate.Participant](req.GetParticipantId())
-	f.link, _ = affiliate.ParseID[affiliate.Link](req.GetLinkId())
+	f.program, _ = affiliate.ParseID[affiliate.ProgramID](req.GetProgramId())
+	f.participant, _ = affiliate.ParseID[affiliate.ParticipantID](req.GetParticipantId())
+	f.link, _ = affiliate.ParseID[affiliate.LinkID](req.GetLinkId())
 	return f
 }
 
@@ -88,7 +88,7 @@ func (s *Service) selectWorkspace(ctx context.Context, req request) (selection, 
 // selectProgram returns the selection of a member on the routes of a programme. Errors:
 // NOT_FOUND.
 func (s *Service) selectProgram(ctx context.Context, req request) (selection, error) {
-	if _, err := server.PathID[affiliate.Program](req.GetProgramId()); err != nil {
+	if _, err := server.PathID[affiliate.ProgramID](req.GetProgramId()); err != nil {
 		return selection{}, err
 	}
 	return s.selectFiltered(ctx, req, filterOf(req))

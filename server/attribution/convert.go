@@ -38,7 +38,7 @@ func filterOf(req *affiliatev1.ListDecisionsRequest) (affiliate.DecisionFilter, 
 		wrong.Add("reason_code", "must be a reason code of a decision")
 	}
 	if text := req.GetProgramId(); text != "" {
-		id, ok := affiliate.ParseID[affiliate.Program](text)
+		id, ok := affiliate.ParseID[affiliate.ProgramID](text)
 		if !ok {
 			wrong.Add("program_id", affiliate.MustBeUUID)
 		}

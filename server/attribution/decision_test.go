@@ -370,7 +370,7 @@ func TestReads_DoNotFindOtherScopes(t *testing.T) {
 			t.Errorf("ListDecisions in %s returned %v, want no decisions", name, list)
 		}
 	}
-	unknown := affiliate.NewID[affiliate.Conversion](f.clock.Now()).String()
+	unknown := affiliate.NewID[affiliate.ConversionID](f.clock.Now()).String()
 	f.wantNotFound(t, "unknown ids", f.Scope, unknown, "order-2", unknown)
 	const withoutTime = "00000000-0000-4000-8000-000000000000" // a UUIDv4, but click ids are UUIDv7
 	f.wantNotFound(t, "click id without a time", f.Scope, "1", "1", withoutTime)

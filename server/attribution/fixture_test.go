@@ -60,7 +60,7 @@ func rules(change ...func(*affiliate.Rules)) pgtest.Row {
 // unknownClick returns the id of a click that is not stored. The click is an hour old, so
 // a report does not wait for its ingestion.
 func (f *fixture) unknownClick() affiliate.ClickID {
-	return affiliate.NewID[affiliate.Click](f.clock.Now().Add(-time.Hour))
+	return affiliate.NewID[affiliate.ClickID](f.clock.Now().Add(-time.Hour))
 }
 
 // expired changes a click so that its attribution window ended an hour ago.

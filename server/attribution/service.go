@@ -67,7 +67,7 @@ func (s *Service) GetConversionAttribution(ctx context.Context, req *affiliatev1
 }
 
 func (s *Service) decision(ctx context.Context, conversion string) (*affiliatev1.Decision, error) {
-	id, err := server.PathID[affiliate.Conversion](conversion)
+	id, err := server.PathID[affiliate.ConversionID](conversion)
 	if err != nil {
 		return nil, err
 	}
@@ -114,7 +114,7 @@ func (s *Service) ListDecisions(ctx context.Context, req *affiliatev1.ListDecisi
 // GetAttributedClick returns a click and the conversions that were reported with the
 // click's id.
 func (s *Service) GetAttributedClick(ctx context.Context, req *affiliatev1.GetAttributedClickRequest) (*affiliatev1.AttributedClick, error) {
-	id, err := server.PathID[affiliate.Click](req.GetClickId())
+	id, err := server.PathID[affiliate.ClickID](req.GetClickId())
 	if err != nil {
 		return nil, err
 	}

@@ -242,7 +242,7 @@ func TestSimulation_LooksUpClickOnce(t *testing.T) {
 		t.Errorf("the click in the tail earns %d, want 3000", got)
 	}
 
-	click.ID = affiliate.NewID[affiliate.Click](f.clock.Now().Add(25 * time.Hour))
+	click.ID = affiliate.NewID[affiliate.ClickID](f.clock.Now().Add(25 * time.Hour))
 	f.clicks.tail = []affiliate.Click{click}
 	f.wantReason(f.simulate(saleWithClick("", click.ID)), "CLICK_UNKNOWN")
 }
@@ -292,7 +292,7 @@ func TestSimulation_RejectsLikeReport(t *testing.T) {
 
 func TestSimulation_IsValidatedLikeReport(t *testing.T) {
 	f := newFixture(t)
-	valid := saleWithClick("order-1", affiliate.NewID[affiliate.Click](f.clock.Now()))
+	valid := saleWithClick("order-1", affiliate.NewID[affiliate.ClickID](f.clock.Now()))
 	if err := servertest.Check(f.service, simulationOf(t, valid)); err != nil {
 		t.Errorf("the check of a valid simulation returned %v", err)
 	}

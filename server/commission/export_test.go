@@ -36,7 +36,7 @@ func TestExport_WithoutCommissionsHasOnlyHeader(t *testing.T) {
 func TestExport_Cells(t *testing.T) {
 	f := newFixture(t, affiliate.ModeTest)
 	p := f.Join(`=HYPERLINK("x")`)
-	payout := affiliate.NewID[affiliate.Payout](f.Now())
+	payout := affiliate.NewID[affiliate.PayoutID](f.Now())
 	after := func(minutes int) *time.Time { return new(f.Now().Add(time.Duration(minutes) * time.Minute)) }
 	full := f.NewCommission(p, func(c *affiliate.Commission) {
 		c.CreatedAt = f.Now().Add(time.Millisecond)

@@ -66,7 +66,7 @@ func (s *Service) filter(ctx context.Context, req filterRequest, needsReview *bo
 		Search:      req.GetSearch(),
 		HideEmails:  readerOf(ctx).masked,
 	}
-	if id, ok := affiliate.ParseID[affiliate.Participant](req.GetParticipantId()); ok {
+	if id, ok := affiliate.ParseID[affiliate.ParticipantID](req.GetParticipantId()); ok {
 		filter.Participant = &id
 	}
 	if route == programRoute || req.GetProgramId() != "" {
@@ -83,7 +83,7 @@ func (s *Service) filter(ctx context.Context, req filterRequest, needsReview *bo
 // the caller's workspace and mode. Errors: FORBIDDEN if the programme belongs to another
 // workspace, NOT_FOUND if it does not exist or belongs to the other mode.
 func (s *Service) parseOwnProgram(ctx context.Context, text string) (affiliate.ProgramID, error) {
-	id, err := server.PathID[affiliate.Program](text)
+	id, err := server.PathID[affiliate.ProgramID](text)
 	if err != nil {
 		return id, err
 	}

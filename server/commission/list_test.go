@@ -270,7 +270,7 @@ func TestCommissions_RefuseProgrammesOfOtherScopes(t *testing.T) {
 		"own programme":                  {f.Program.String(), ""},
 		"programme of another workspace": {stranger.Program.String(), affiliate.ReasonForbidden},
 		"programme of the other mode":    {testMode.Program.String(), affiliate.ReasonNotFound},
-		"unknown programme":              {affiliate.NewID[affiliate.Program](f.Now()).String(), affiliate.ReasonNotFound},
+		"unknown programme":              {affiliate.NewID[affiliate.ProgramID](f.Now()).String(), affiliate.ReasonNotFound},
 	} {
 		t.Run(name, func(t *testing.T) {
 			requireReason := func(call string, err error) {
@@ -315,12 +315,12 @@ func TestCommissions_OfOtherScopesAreNotFound(t *testing.T) {
 		"own commission, programme of another workspace": {stranger.Program.String(), id},
 		"own commission, another own programme":          {f.NewProgram(f.Scope).String(), id},
 		"own commission of the other mode":               {testMode.Program.String(), inTestMode.ID.String()},
-		"unknown commission":                             {program, affiliate.NewID[affiliate.Commission](f.Now()).String()},
+		"unknown commission":                             {program, affiliate.NewID[affiliate.CommissionID](f.Now()).String()},
 		"invalid commission id":                          {program, "1"},
 		"invalid programme id":                           {"1", id},
 		"commission of another workspace, no programme":  {"", ofStranger.ID.String()},
 		"commission of the other mode, no programme":     {"", inTestMode.ID.String()},
-		"unknown commission, no programme":               {"", affiliate.NewID[affiliate.Commission](f.Now()).String()},
+		"unknown commission, no programme":               {"", affiliate.NewID[affiliate.CommissionID](f.Now()).String()},
 		"invalid commission id, no programme":            {"", "1"},
 		"id in braces":                                   {program, "{" + id + "}"},
 	} {
@@ -379,7 +379,7 @@ func TestCommissions_MaskEmailAddressesForViewers(t *testing.T) {
 
 func TestGetCommission_ReturnsOrigin(t *testing.T) {
 	f := newFixture(t, affiliate.ModeTest)
-	approver := affiliate.NewID[affiliate.User](f.Now())
+	approver := affiliate.NewID[affiliate.UserID](f.Now())
 	c := f.NewCommission(f.Join("Some Body"), func(c *affiliate.Commission) {
 		c.Status, c.OverrideReason, c.OverrideBy, c.AmountCents = affiliate.CommissionApproved, new("an old partner"), &affiliate.ActorID{UUID: approver.UUID}, 150
 		c.FXRate, c.FXDate = new("1.0825"), new(time.Date(2026, 2, 27, 0, 0, 0, 0, time.UTC))

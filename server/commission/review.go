@@ -95,7 +95,7 @@ type bulkRequest interface {
 // reviewBulk applies the transition t to each commission in the request.
 func (s *Service) reviewBulk(ctx context.Context, req bulkRequest, t affiliate.CommissionTransition) (*affiliatev1.BulkCommissionsResponse, error) {
 	var err error
-	if t.Program, err = server.PathID[affiliate.Program](req.GetProgramId()); err != nil {
+	if t.Program, err = server.PathID[affiliate.ProgramID](req.GetProgramId()); err != nil {
 		return nil, err
 	}
 	t.Scope, t.Actor, t.At = server.PrincipalFrom(ctx).Scope(), server.ActorFrom(ctx), s.currentTime()

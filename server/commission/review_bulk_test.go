@@ -46,7 +46,7 @@ func TestBulk_OneFailureDoesNotAffectOtherCommissions(t *testing.T) {
 	held := create(func(c *affiliate.Commission) { c.HoldUntil = new(f.Now().Add(time.Hour)) })
 	paid := create(func(c *affiliate.Commission) { c.Status = affiliate.CommissionPaid })
 	elsewhere := f.NewCommission(f.NewParticipant(f.Scope, f.NewProgram(f.Scope), p.Partner)).ID.String()
-	unknown := affiliate.NewID[affiliate.Commission](f.Now()).String()
+	unknown := affiliate.NewID[affiliate.CommissionID](f.Now()).String()
 	status := func(name string) affiliatev1.CommissionStatus {
 		return server.EnumValue[affiliatev1.CommissionStatus](name)
 	}
@@ -111,7 +111,7 @@ func TestBulk_FailsForCommissionsOfOtherScopes(t *testing.T) {
 		"own commission, programme of another workspace": {stranger.Program, own},
 		"own commission of the other mode":               {testMode.Program, inTestMode},
 		"own commission, another own programme":          {f.NewProgram(f.Scope), own},
-		"own commission, unknown programme":              {affiliate.NewID[affiliate.Program](f.Now()), own},
+		"own commission, unknown programme":              {affiliate.NewID[affiliate.ProgramID](f.Now()), own},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, approveErr := f.bulkApprove(tc.program, tc.commission.ID.String())

@@ -62,13 +62,13 @@ type commissionRequest interface {
 // path has no programme, pathIDs looks it up. Errors: NOT_FOUND if an id is not a UUID, or
 // if the path has no programme and the commission does not exist.
 func (s *Service) pathIDs(ctx context.Context, req commissionRequest) (program affiliate.ProgramID, id affiliate.CommissionID, err error) {
-	if id, err = server.PathID[affiliate.Commission](req.GetCommissionId()); err != nil {
+	if id, err = server.PathID[affiliate.CommissionID](req.GetCommissionId()); err != nil {
 		return program, id, err
 	}
 	if req.GetProgramId() == "" {
 		program, err = s.store.ProgramOfCommission(ctx, server.PrincipalFrom(ctx).Scope(), id)
 	} else {
-		program, err = server.PathID[affiliate.Program](req.GetProgramId())
+		program, err = server.PathID[affiliate.ProgramID](req.GetProgramId())
 	}
 	return program, id, err
 }

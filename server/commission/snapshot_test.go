@@ -13,7 +13,7 @@ func TestGetCommission_ReturnsSourceOfRate(t *testing.T) {
 	f := newFixture(t, affiliate.ModeLive)
 	p := f.Join("Some Body")
 	bps, cents := int64(1250), int64(700)
-	group := affiliate.GroupRate{ID: affiliate.NewID[affiliate.Group](f.Now()), Name: "Gold", Rate: affiliate.Rate{FlatCents: &cents}}
+	group := affiliate.GroupRate{ID: affiliate.NewID[affiliate.GroupID](f.Now()), Name: "Gold", Rate: affiliate.Rate{FlatCents: &cents}}
 	for name, tc := range map[string]struct {
 		rule affiliate.RuleSnapshot
 		want *affiliatev1.RuleSnapshot

@@ -38,7 +38,7 @@ func (s *Service) checkReport(r *affiliatev1.ReportConversionRequest, found *aff
 	s.checkTime(r, found)
 	checkMetadata(r.GetMetadata(), found)
 	if id := r.GetClickId(); id != "" {
-		if _, ok := affiliate.ParseID[affiliate.Click](id); !ok {
+		if _, ok := affiliate.ParseID[affiliate.ClickID](id); !ok {
 			found.Add("click_id", affiliate.MustBeUUID)
 		}
 	}

@@ -27,7 +27,7 @@ func newChecker() *conversion.Service {
 }
 
 func TestCheck_ReturnsViolations(t *testing.T) {
-	id := affiliate.NewID[affiliate.Click](checkedAt)
+	id := affiliate.NewID[affiliate.ClickID](checkedAt)
 	metadata := func(v map[string]*structpb.Value) func(*reportRequest) {
 		return func(r *reportRequest) { r.Metadata = &structpb.Struct{Fields: v} }
 	}
@@ -119,7 +119,7 @@ func TestCheck_ReturnsViolations(t *testing.T) {
 // The proto files contain validation rules (annotations), which Check does not repeat.
 // This test makes sure that the proto files contain these rules.
 func TestAnnotations_RejectInvalidReports(t *testing.T) {
-	id := affiliate.NewID[affiliate.Click](checkedAt)
+	id := affiliate.NewID[affiliate.ClickID](checkedAt)
 	if err := purchase("order-1", id).ValidateAll(); err != nil {
 		t.Fatalf("ValidateAll rejects a valid report: %v", err)
 	}

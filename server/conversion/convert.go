@@ -24,7 +24,7 @@ func (s *Service) conversionOf(
 	ctx context.Context, scope affiliate.Scope, r *affiliatev1.ReportConversionRequest, now time.Time,
 ) (affiliate.Conversion, error) {
 	c := affiliate.Conversion{
-		ID:                    affiliate.NewID[affiliate.Conversion](now),
+		ID:                    affiliate.NewID[affiliate.ConversionID](now),
 		Scope:                 scope,
 		ExternalTransactionID: r.GetExternalTransactionId(),
 		EventType:             eventOf(r),
@@ -52,7 +52,7 @@ func (s *Service) conversionOf(
 	if r.GetOccurredAt() != nil {
 		c.OccurredAt = r.GetOccurredAt().AsTime().Truncate(time.Millisecond)
 	}
-	if id, ok := affiliate.ParseID[affiliate.Click](r.GetClickId()); ok {
+	if id, ok := affiliate.ParseID[affiliate.ClickID](r.GetClickId()); ok {
 		c.Click = &id
 	}
 	for _, item := range r.GetLineItems() {

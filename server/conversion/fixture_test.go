@@ -81,7 +81,7 @@ func (f *fixture) ago(age time.Duration) func(*affiliate.Click) {
 func receivedAt(received time.Time) func(*affiliate.Click) {
 	return func(c *affiliate.Click) {
 		received = received.UTC().Truncate(time.Millisecond)
-		c.ID = affiliate.NewID[affiliate.Click](received)
+		c.ID = affiliate.NewID[affiliate.ClickID](received)
 		c.ClickedAt, c.ReceivedAt, c.CreatedAt, c.ExpiresAt = received, received, received, affiliate.WindowEnd(received, 30)
 	}
 }
@@ -185,7 +185,7 @@ func (f *fixture) attribute(click affiliate.AwaitedClick) {
 func (f *fixture) moveCommission(
 	r *affiliatev1.ReportConversionResponse, move affiliate.CommissionMove, change ...func(*affiliate.CommissionTransition),
 ) error {
-	id, ok := affiliate.ParseID[affiliate.Commission](r.GetCommission().GetId())
+	id, ok := affiliate.ParseID[affiliate.CommissionID](r.GetCommission().GetId())
 	if !ok {
 		return fmt.Errorf("no commission in %v", r)
 	}
@@ -207,7 +207,7 @@ func (f *fixture) pay(r *affiliatev1.ReportConversionResponse) {
 		f.Fatalf("approving the commission: %v", err)
 	}
 	err = f.moveCommission(r, affiliate.MovePay, func(t *affiliate.CommissionTransition) {
-		t.Actor, t.PaidAt, t.Payout = affiliate.System, t.At, new(affiliate.NewID[affiliate.Payout](t.At))
+		t.Actor, t.PaidAt, t.Payout = affiliate.System, t.At, new(affiliate.NewID[affiliate.PayoutID](t.At))
 	})
 	if err != nil {
 		f.Fatalf("paying the commission: %v", err)

@@ -63,7 +63,7 @@ func TestLateClick_OfFastCollector(t *testing.T) {
 // fastClick returns a click whose id is ten minutes ahead.
 func (f *fixture) fastClick() affiliate.Click {
 	click := f.UnstoredClick(f.pat)
-	click.ID = affiliate.NewID[affiliate.Click](f.clock.Now().Add(10 * time.Minute))
+	click.ID = affiliate.NewID[affiliate.ClickID](f.clock.Now().Add(10 * time.Minute))
 	click.ClickedAt, _ = click.ID.Time()
 	return click
 }

@@ -36,7 +36,7 @@ func (s *Service) ListConversions(ctx context.Context, req *affiliatev1.ListConv
 
 // GetConversion reads one conversion with its refunds.
 func (s *Service) GetConversion(ctx context.Context, req *affiliatev1.GetConversionRequest) (*affiliatev1.Conversion, error) {
-	id, err := server.PathID[affiliate.Conversion](req.GetConversionId())
+	id, err := server.PathID[affiliate.ConversionID](req.GetConversionId())
 	if err != nil {
 		return nil, err
 	}
@@ -52,8 +52,8 @@ func filterOf(req *affiliatev1.ListConversionsRequest) (affiliate.ConversionFilt
 	filter := affiliate.ConversionFilter{
 		Created: created, Attributed: req.Attributed, EventType: affiliate.EventType(server.EnumName(req.GetEventType())),
 		ExternalTransactionID: req.GetExternalTransactionId(),
-		Program:               server.ParseOptionalID[affiliate.Program](req.ProgramId),
-		Participant:           server.ParseOptionalID[affiliate.Participant](req.ParticipantId),
+		Program:               server.ParseOptionalID[affiliate.ProgramID](req.ProgramId),
+		Participant:           server.ParseOptionalID[affiliate.ParticipantID](req.ParticipantId),
 	}
 	return filter, wrong.Err()
 }

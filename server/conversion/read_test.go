@@ -181,7 +181,7 @@ func TestReads_AreLimitedToScope(t *testing.T) {
 			})
 		}
 	}
-	for _, unknown := range []string{"", "order-1", affiliate.NewID[affiliate.Conversion](f.clock.Now()).String()} {
+	for _, unknown := range []string{"", "order-1", affiliate.NewID[affiliate.ConversionID](f.clock.Now()).String()} {
 		_, err := f.get(f.asKey(), unknown)
 		pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
 	}

@@ -157,9 +157,9 @@ func TestReattribute_Errors(t *testing.T) {
 	live, elsewhere := f.InOtherMode(pgtest.Rules()), f.NewShop(affiliate.ModeTest, pgtest.Rules())
 	other, erased := f.Join("Olga"), f.Join("Eve", pgtest.Row{"erased_at": f.clock.Now()})
 	inLive, inElsewhere := live.Join("Lia"), elsewhere.Join("Pia")
-	unknown := pgtest.Participant{ID: affiliate.NewID[affiliate.Participant](f.clock.Now())}
+	unknown := pgtest.Participant{ID: affiliate.NewID[affiliate.ParticipantID](f.clock.Now())}
 	recorded := f.mustReport(purchaseBy("ann", "order-1", f.NewClick(f.pat).ID)).GetId()
-	unknownConversion := affiliate.NewID[affiliate.Conversion](f.clock.Now()).String()
+	unknownConversion := affiliate.NewID[affiliate.ConversionID](f.clock.Now()).String()
 	tables := []string{
 		"attribution_decisions", "commissions", "commission_history", "events", "audit_log", "stats_deltas", "customers", "conversions where version = 1",
 	}

@@ -20,7 +20,7 @@ import (
 func (s *Service) RefundConversion(ctx context.Context, req *affiliatev1.RefundConversionRequest) (*affiliatev1.Refund, error) {
 	now := s.now()
 	outcome, err := s.store.RefundConversion(ctx, affiliate.Refund{
-		ID: affiliate.NewID[affiliate.Refund](now), Scope: server.PrincipalFrom(ctx).Scope(),
+		ID: affiliate.NewID[affiliate.RefundID](now), Scope: server.PrincipalFrom(ctx).Scope(),
 		ExternalRefundID: req.GetExternalRefundId(), ExternalTransactionID: req.GetExternalTransactionId(),
 		RequestedCents: req.AmountCents, Reason: req.Reason, CreatedAt: now, ExpiresAt: now.Add(affiliate.ParkedRefundLifetime),
 	})

@@ -101,7 +101,7 @@ func (s *Service) conversionOfSale(ctx context.Context, scope affiliate.Scope, s
 	now := s.now()
 	ids := sale.IDs
 	c := affiliate.Conversion{
-		ID: affiliate.NewID[affiliate.Conversion](now), Scope: scope, ExternalTransactionID: sale.ID, EventType: sale.EventType,
+		ID: affiliate.NewID[affiliate.ConversionID](now), Scope: scope, ExternalTransactionID: sale.ID, EventType: sale.EventType,
 		Sale: sale.Sale, DiscountCents: sale.DiscountCents, OccurredAt: sale.OccurredAt.Truncate(time.Millisecond), CreatedAt: now,
 		Source: affiliate.ConversionSource(ids.Name), Status: affiliate.ConversionRecorded,
 		SubscriptionID: server.OptionalString(ids.Subscription), IsRecurring: sale.IsRecurring, Version: 1, Processor: &ids,
@@ -131,11 +131,11 @@ func (s *Service) conversionOfSale(ctx context.Context, scope affiliate.Scope, s
 // The merchant's reference can have another meaning, so it only counts if a click with this
 // id is known or can still arrive.
 func (s *Service) clickOfSale(ctx context.Context, scope affiliate.Scope, sale affiliate.ProcessorSale) (*affiliate.ClickID, *affiliate.FoundClick, error) {
-	if id, ok := affiliate.ParseID[affiliate.Click](sale.Click); ok {
+	if id, ok := affiliate.ParseID[affiliate.ClickID](sale.Click); ok {
 		found, err := s.lookup.find(ctx, scope.Workspace, id)
 		return &id, found, err
 	}
-	id, ok := affiliate.ParseID[affiliate.Click](sale.Reference)
+	id, ok := affiliate.ParseID[affiliate.ClickID](sale.Reference)
 	if !ok || !s.lookup.plausibleID(id) {
 		return nil, nil, nil
 	}

@@ -224,11 +224,11 @@ func (s *Service) duplicate(ctx context.Context, c affiliate.Conversion) error {
 // ReattributeConversion attributes a conversion to the participant in the request, whom a
 // member of the merchant has chosen.
 func (s *Service) ReattributeConversion(ctx context.Context, req *affiliatev1.ReattributeConversionRequest) (*affiliatev1.ReportConversionResponse, error) {
-	id, err := server.PathID[affiliate.Conversion](req.GetConversionId())
+	id, err := server.PathID[affiliate.ConversionID](req.GetConversionId())
 	if err != nil {
 		return nil, err
 	}
-	newParticipant, ok := affiliate.ParseID[affiliate.Participant](req.GetParticipantId())
+	newParticipant, ok := affiliate.ParseID[affiliate.ParticipantID](req.GetParticipantId())
 	if !ok {
 		return nil, affiliate.Invalid("participant_id", affiliate.MustBeUUID)
 	}
@@ -270,12 +270,12 @@ func processorAliases(c affiliate.Conversion) []string {
 // or nil if the conversion earns no commission.
 func decide(c affiliate.Conversion, in affiliate.AttributionInputs, now time.Time) (affiliate.Decision, *affiliate.Commission) {
 	d := affiliate.Attribute(in)
-	d.ID = affiliate.NewID[affiliate.Decision](now)
+	d.ID = affiliate.NewID[affiliate.DecisionID](now)
 	d.Conversion, d.DecidedAt = c.ID, now
 	if d.Earning == nil {
 		return d, nil
 	}
-	commission := affiliate.NewCommission(affiliate.NewID[affiliate.Commission](now), c, d, now)
+	commission := affiliate.NewCommission(affiliate.NewID[affiliate.CommissionID](now), c, d, now)
 	return d, &commission
 }
 

@@ -69,7 +69,7 @@ func TestReport_RateFollowsTierGroupAndOverride(t *testing.T) {
 	f.wantCommission("revenue of 20000 in the deltas", click, 3_000)
 	f.wantCommission("revenue of 30000 in the deltas", click, 6_000)
 
-	group := affiliate.NewID[affiliate.Group](f.clock.Now())
+	group := affiliate.NewID[affiliate.GroupID](f.clock.Now())
 	f.Insert("groups", pgtest.Row{
 		"workspace_id": f.Scope.Workspace, "id": group, "program_id": f.Program, "name": "Gold", "rate_bps": 4500,
 		"created_at": f.clock.Now(), "updated_at": f.clock.Now(),

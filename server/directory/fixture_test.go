@@ -61,7 +61,7 @@ func (f *fixture) newKey(changes ...pgtest.Row) affiliate.Key {
 	key := affiliate.NewKey(affiliate.PublicKey, f.Scope.Mode)
 	digest := key.Digest()
 	f.Insert("api_keys", append([]pgtest.Row{{
-		"workspace_id": f.Scope.Workspace, "id": affiliate.NewID[affiliate.APIKey](f.Now()), "mode": f.Scope.Mode, "kind": "public", "name": "p",
+		"workspace_id": f.Scope.Workspace, "id": affiliate.NewID[affiliate.APIKeyID](f.Now()), "mode": f.Scope.Mode, "kind": "public", "name": "p",
 		"digest": digest[:], "public_text": key.Reveal(), "prefix": key.Prefix(), "last4": key.Last4(), "created_at": f.Now(),
 	}}, changes...)...)
 	return key

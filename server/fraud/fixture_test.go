@@ -60,19 +60,19 @@ func (f *fixture) newSuspectedSale(p pgtest.Participant, action affiliate.FraudA
 	f.Helper()
 	f.clock.Advance(time.Second)
 	now, rate, method := f.Now(), int64(2000), affiliate.ByClick
-	id := affiliate.NewID[affiliate.Conversion](now)
+	id := affiliate.NewID[affiliate.ConversionID](now)
 	sale := affiliate.Conversion{
 		ID: id, Scope: p.Scope, ExternalTransactionID: id.String(), EventType: affiliate.Purchase,
 		Sale:       affiliate.Sale{Paid: affiliate.Money{Cents: 1000, Currency: "EUR"}},
 		OccurredAt: now, CreatedAt: now, Source: affiliate.SourceAPI, Status: affiliate.ConversionRecorded, Version: 1,
 	}
 	decision := affiliate.Decision{
-		ID: affiliate.NewID[affiliate.Decision](now), Conversion: id, Attributed: true, Method: &method, Reason: affiliate.WhyClickMatched,
+		ID: affiliate.NewID[affiliate.DecisionID](now), Conversion: id, Attributed: true, Method: &method, Reason: affiliate.WhyClickMatched,
 		Explanation: "A click.", EngineVersion: affiliate.EngineVersion, Program: &p.Program, Participant: &p.ID, ClickedAt: &now, DecidedAt: now,
 		FraudAction: action, Trace: affiliate.Trace{Fraud: []affiliate.FraudSignal{botClick}},
 	}
 	commission := &affiliate.Commission{
-		ID: affiliate.NewID[affiliate.Commission](now), Scope: p.Scope, Program: p.Program, Participant: p.ID, Partner: p.Partner,
+		ID: affiliate.NewID[affiliate.CommissionID](now), Scope: p.Scope, Program: p.Program, Participant: p.ID, Partner: p.Partner,
 		Conversion: id, Decision: decision.ID, ExternalTransactionID: sale.ExternalTransactionID, Status: affiliate.CommissionPending,
 		Type: affiliate.Percentage, EventType: sale.EventType, RateBps: &rate, AmountCents: 200, OriginalAmountCents: 200, Currency: "EUR",
 		BaseAmountCents: 1000, SaleAmountCents: 1000, SaleCurrency: "EUR", ReviewReasons: []string{}, Dispute: affiliate.DisputeNone,

@@ -151,7 +151,7 @@ func TestFraudPolicy_OfOtherScopesIsNotFound(t *testing.T) {
 	}{
 		"another workspace":    {asOwner(f.NewShop(affiliate.ModeLive)), f.Program.String()},
 		"the other mode":       {asOwner(f.InOtherMode()), f.Program.String()},
-		"unknown programme":    {asOwner(f.Shop), affiliate.NewID[affiliate.Program](f.Now()).String()},
+		"unknown programme":    {asOwner(f.Shop), affiliate.NewID[affiliate.ProgramID](f.Now()).String()},
 		"invalid programme id": {asOwner(f.Shop), "spring"},
 	} {
 		t.Run(name, func(t *testing.T) {

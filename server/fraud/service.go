@@ -41,7 +41,7 @@ func (s *Service) currentTime() time.Time { return s.now().UTC().Truncate(time.M
 
 // GetFraudPolicy returns the fraud policy of a programme.
 func (s *Service) GetFraudPolicy(ctx context.Context, req *affiliatev1.GetFraudPolicyRequest) (*affiliatev1.ProgramFraudPolicy, error) {
-	program, err := server.PathID[affiliate.Program](req.GetProgramId())
+	program, err := server.PathID[affiliate.ProgramID](req.GetProgramId())
 	if err != nil {
 		return nil, err
 	}
@@ -54,7 +54,7 @@ func (s *Service) GetFraudPolicy(ctx context.Context, req *affiliatev1.GetFraudP
 
 // PutFraudPolicy replaces the fraud policy of a programme.
 func (s *Service) PutFraudPolicy(ctx context.Context, req *affiliatev1.PutFraudPolicyRequest) (*affiliatev1.ProgramFraudPolicy, error) {
-	program, err := server.PathID[affiliate.Program](req.GetProgramId())
+	program, err := server.PathID[affiliate.ProgramID](req.GetProgramId())
 	if err != nil {
 		return nil, err
 	}
@@ -74,8 +74,8 @@ func (s *Service) ListFraudEvents(ctx context.Context, req *affiliatev1.ListFrau
 		return nil, err
 	}
 	filter := affiliate.FraudEventFilter{
-		Program:     server.ParseOptionalID[affiliate.Program](req.ProgramId),
-		Participant: server.ParseOptionalID[affiliate.Participant](req.ParticipantId),
+		Program:     server.ParseOptionalID[affiliate.ProgramID](req.ProgramId),
+		Participant: server.ParseOptionalID[affiliate.ParticipantID](req.ParticipantId),
 		Status:      affiliate.FraudEventStatus(server.EnumName(req.GetStatus())),
 		Created:     created,
 	}
@@ -96,7 +96,7 @@ func (s *Service) ListFraudEvents(ctx context.Context, req *affiliatev1.ListFrau
 
 // ResolveFraudEvent confirms or dismisses an open event. Errors: FRAUD_EVENT_RESOLVED.
 func (s *Service) ResolveFraudEvent(ctx context.Context, req *affiliatev1.ResolveFraudEventRequest) (*affiliatev1.FraudEvent, error) {
-	id, err := server.PathID[affiliate.FraudEvent](req.GetEventId())
+	id, err := server.PathID[affiliate.FraudEventID](req.GetEventId())
 	if err != nil {
 		return nil, err
 	}

@@ -134,7 +134,7 @@ var errMalformedKey = errors.New("the public key is malformed")
 // it would be later than the sales that it led to, and these would not be attributed.
 func fromEdge(edge *edgev1.Click, latest time.Time) (record, error) {
 	var r record
-	id, ok := affiliate.IDFromBytes[affiliate.Click](edge.Id)
+	id, ok := affiliate.IDFromBytes[affiliate.ClickID](edge.Id)
 	clickedAt, isV7 := id.Time()
 	if !ok || !isV7 {
 		return r, errors.New("the id is not a UUIDv7")
@@ -196,10 +196,10 @@ func fromEdge(edge *edgev1.Click, latest time.Time) (record, error) {
 		return r, nil
 	}
 	var okWorkspace, okProgram, okParticipant, okLink bool
-	r.click.Scope.Workspace, okWorkspace = affiliate.IDFromBytes[affiliate.Workspace](edge.WorkspaceId)
-	r.click.Program, okProgram = affiliate.IDFromBytes[affiliate.Program](edge.ProgramId)
-	r.click.Participant, okParticipant = affiliate.IDFromBytes[affiliate.Participant](edge.ParticipantId)
-	r.click.Link, okLink = affiliate.IDFromBytes[affiliate.Link](edge.LinkId)
+	r.click.Scope.Workspace, okWorkspace = affiliate.IDFromBytes[affiliate.WorkspaceID](edge.WorkspaceId)
+	r.click.Program, okProgram = affiliate.IDFromBytes[affiliate.ProgramID](edge.ProgramId)
+	r.click.Participant, okParticipant = affiliate.IDFromBytes[affiliate.ParticipantID](edge.ParticipantId)
+	r.click.Link, okLink = affiliate.IDFromBytes[affiliate.LinkID](edge.LinkId)
 	if !okWorkspace || !okProgram || !okParticipant || !okLink || edge.AttributionWindowDays <= 0 {
 		return r, errors.New("a resolved click has no valid workspace, program, participant or link id, or no attribution window")
 	}

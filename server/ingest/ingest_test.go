@@ -167,7 +167,7 @@ func run(i *Ingester) (stop func()) {
 
 func click(change ...func(*edgev1.Click)) *edgev1.Click {
 	now := time.Now()
-	id, workspace := affiliate.NewID[affiliate.Click](now), affiliate.NewID[affiliate.Workspace](now)
+	id, workspace := affiliate.NewID[affiliate.ClickID](now), affiliate.NewID[affiliate.WorkspaceID](now)
 	c := &edgev1.Click{
 		Id: id.UUID[:], Mode: edgev1.Mode_MODE_TEST, WorkspaceId: workspace.UUID[:], ProgramId: workspace.UUID[:], ParticipantId: workspace.UUID[:], LinkId: workspace.UUID[:],
 		ReferralCode: "anna", ReceivedAtMs: now.UnixMilli(), AttributionWindowDays: 30,
@@ -256,7 +256,7 @@ func TestIngester_StoresAllFieldsOfAClick(t *testing.T) {
 	s.append(sent)
 	defer run(ingester)()
 	pgtest.Eventually(t, "the click is stored", func() bool { n, _ := store.count(); return n == 1 })
-	id, _ := affiliate.IDFromBytes[affiliate.Click](sent.Id)
+	id, _ := affiliate.IDFromBytes[affiliate.ClickID](sent.Id)
 	got := store.clicks[id]
 	idTime, _ := id.Time()
 	if got.ClickedAt != idTime || got.ReceivedAt.UnixMilli() != sent.ReceivedAtMs || got.ExpiresAt.Sub(got.ReceivedAt) != 30*24*time.Hour ||
@@ -293,7 +293,7 @@ func TestIngester_CorrectsTimesInTheFuture(t *testing.T) {
 		ingester.process(t.Context(), []clickstream.Entry{{ID: fmt.Sprintf("%d-0", c.stored.UnixMilli()), Batch: raw, Clicks: 1}})
 	}
 	for n, sent := range clicks {
-		id, _ := affiliate.IDFromBytes[affiliate.Click](sent.Id)
+		id, _ := affiliate.IDFromBytes[affiliate.ClickID](sent.Id)
 		if got := store.clicks[id]; !got.ReceivedAt.Equal(want[n]) || !got.ExpiresAt.Equal(affiliate.WindowEnd(want[n], 30)) {
 			t.Errorf("click %d was received at %s and expires at %s, want %s and 30 days later", n, got.ReceivedAt, got.ExpiresAt, want[n])
 		}
@@ -423,7 +423,7 @@ func TestIngester_InvalidRecordsBecomeDeadLettersAndOthersAreStored(t *testing.T
 	if clicks, deadLetters := store.count(); clicks != 5 || deadLetters != 7 {
 		t.Errorf("%d clicks and %d dead letters, want 5 and 7", clicks, deadLetters)
 	}
-	id, _ := affiliate.IDFromBytes[affiliate.Click](rejected.Id)
+	id, _ := affiliate.IDFromBytes[affiliate.ClickID](rejected.Id)
 	letter := store.deadLetters[id]
 	var kept edgev1.Click
 	if err := proto.Unmarshal(letter.Record, &kept); err != nil || !proto.Equal(&kept, rejected) || letter.Reason != affiliate.ClickRejected {
@@ -448,8 +448,8 @@ func TestIngester_ResolvesUnresolvedClicks(t *testing.T) {
 		})
 	}
 	target := affiliate.ClickTarget{
-		Scope:   affiliate.Scope{Workspace: affiliate.NewID[affiliate.Workspace](time.Now()), Mode: affiliate.ModeTest},
-		Program: affiliate.NewID[affiliate.Program](time.Now()), WindowDays: 7,
+		Scope:   affiliate.Scope{Workspace: affiliate.NewID[affiliate.WorkspaceID](time.Now()), Mode: affiliate.ModeTest},
+		Program: affiliate.NewID[affiliate.ProgramID](time.Now()), WindowDays: 7,
 	}
 	store.targets[affiliate.ClickSource{KeyDigest: key.Digest(), Code: "anna"}] = target
 	valid, unknown, invalidKey, rejected := unresolved(key.Reveal(), "Anna"), unresolved(key.Reveal(), "nobody"), unresolved("pk_test_x", "anna"), unresolved(key.Reveal(), rejectedText)
@@ -457,14 +457,14 @@ func TestIngester_ResolvesUnresolvedClicks(t *testing.T) {
 	ingester, _ := s.ingester("one", store)
 	defer run(ingester)()
 	pgtest.Eventually(t, "three clicks are dead letters and the entry is acknowledged", func() bool { _, deadLetters := store.count(); return deadLetters == 3 && s.pending() == 0 })
-	id, _ := affiliate.IDFromBytes[affiliate.Click](valid.Id)
+	id, _ := affiliate.IDFromBytes[affiliate.ClickID](valid.Id)
 	if got := store.clicks[id]; len(store.clicks) != 2 || got.Program != target.Program || got.Scope != target.Scope || got.ExpiresAt.Sub(got.ReceivedAt) != 7*24*time.Hour {
 		t.Errorf("%d clicks are stored, the resolved click as %+v; want 2, and the target %+v", len(store.clicks), got, target)
 	}
 	for raw, want := range map[*edgev1.Click]affiliate.ClickDeadReason{
 		unknown: affiliate.ClickCodeUnknown, invalidKey: affiliate.ClickKeyUnknown, rejected: affiliate.ClickRejected,
 	} {
-		id, _ := affiliate.IDFromBytes[affiliate.Click](raw.Id)
+		id, _ := affiliate.IDFromBytes[affiliate.ClickID](raw.Id)
 		if got := store.deadLetters[id].Reason; got != want {
 			t.Errorf("%v became a dead letter with the reason %q, want %q", raw, got, want)
 		}

@@ -63,12 +63,12 @@ func TestIngester_StoresEachClickOnceWithRealServers(t *testing.T) {
 		running.Go(func() { ingester.Run(ctx) })
 	}
 	now := time.Now()
-	workspace := affiliate.NewID[affiliate.Workspace](now)
+	workspace := affiliate.NewID[affiliate.WorkspaceID](now)
 	const entries, perEntry, visitorCount = 200, 20, 700
 	for entry := range entries {
 		batch := &edgev1.ClickBatch{}
 		for n := range perEntry {
-			id := affiliate.NewID[affiliate.Click](now)
+			id := affiliate.NewID[affiliate.ClickID](now)
 			batch.Clicks = append(batch.Clicks, &edgev1.Click{
 				Id: id.UUID[:], Mode: edgev1.Mode_MODE_LIVE, WorkspaceId: workspace.UUID[:], ProgramId: workspace.UUID[:], ParticipantId: workspace.UUID[:], LinkId: workspace.UUID[:],
 				ReferralCode: "anna", ReceivedAtMs: now.UnixMilli(), AttributionWindowDays: 30,
@@ -84,7 +84,7 @@ func TestIngester_StoresEachClickOnceWithRealServers(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	id := affiliate.NewID[affiliate.Click](now)
+	id := affiliate.NewID[affiliate.ClickID](now)
 	invalidBatch, err := proto.Marshal(&edgev1.ClickBatch{Clicks: []*edgev1.Click{{
 		Id: id.UUID[:], Mode: edgev1.Mode_MODE_LIVE, WorkspaceId: workspace.UUID[:], ProgramId: workspace.UUID[:], ParticipantId: workspace.UUID[:], LinkId: workspace.UUID[:],
 		ReferralCode: "nul\x00", ReceivedAtMs: now.UnixMilli(), AttributionWindowDays: 30,

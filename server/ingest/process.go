@@ -214,7 +214,7 @@ func (i *Ingester) storeDead(ctx context.Context, batch []*decodedEntry) error {
 				i.log.Error("a click cannot be stored", "click", l.id.String(), "entry", p.entry.ID, "shard", p.entry.Shard, "reason", l.reason, "error", l.cause)
 			}
 			if l.id.IsZero() {
-				l.id = affiliate.NewID[affiliate.Click](now)
+				l.id = affiliate.NewID[affiliate.ClickID](now)
 			}
 			letters = append(letters, affiliate.ClickDeadLetter{ID: l.id, Reason: l.reason, Record: l.raw, At: now})
 		}

@@ -44,8 +44,8 @@ func newPipeline(t *testing.T) *pipeline {
 	redisURL := redistest.New(t)
 	p := &pipeline{Fixture: pgtest.Open(t, time.Now), key: affiliate.NewKey(affiliate.PublicKey, affiliate.ModeLive)}
 	now := time.Now()
-	p.workspace, p.link = affiliate.NewID[affiliate.Workspace](now), affiliate.NewID[affiliate.Link](now)
-	program, participant := affiliate.NewID[affiliate.Program](now), affiliate.NewID[affiliate.Participant](now)
+	p.workspace, p.link = affiliate.NewID[affiliate.WorkspaceID](now), affiliate.NewID[affiliate.LinkID](now)
+	program, participant := affiliate.NewID[affiliate.ProgramID](now), affiliate.NewID[affiliate.ParticipantID](now)
 	client, err := clickstream.Connect(clickstream.Endpoint{URL: redisURL})
 	if err != nil {
 		t.Fatal(err)

@@ -22,7 +22,7 @@ func (s *stream) appendToStreams(streams, clicks int) (further int) {
 	writer := clickstream.NewWriter(s.client, streams)
 	for range clicks {
 		c := click()
-		id, _ := affiliate.IDFromBytes[affiliate.Click](c.Id)
+		id, _ := affiliate.IDFromBytes[affiliate.ClickID](c.Id)
 		raw, err := proto.Marshal(&edgev1.ClickBatch{Clicks: []*edgev1.Click{c}})
 		check(s.t, err)
 		shard := clickstream.Shard(id, streams)

@@ -40,7 +40,7 @@ func (s *memoryStore) unique(t *testing.T, clicks ...*edgev1.Click) (unique []bo
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, c := range clicks {
-		id, _ := affiliate.IDFromBytes[affiliate.Click](c.Id)
+		id, _ := affiliate.IDFromBytes[affiliate.ClickID](c.Id)
 		stored, ok := s.clicks[id]
 		if !ok {
 			t.Fatalf("%v is not stored", c)
@@ -93,8 +93,8 @@ func TestIngester_MarksUnresolvedClicksAsUnique(t *testing.T) {
 	key := affiliate.NewKey(affiliate.PublicKey, affiliate.ModeTest)
 	now := time.Now()
 	target := affiliate.ClickTarget{
-		Scope:   affiliate.Scope{Workspace: affiliate.NewID[affiliate.Workspace](now), Mode: affiliate.ModeTest},
-		Program: affiliate.NewID[affiliate.Program](now), WindowDays: 7,
+		Scope:   affiliate.Scope{Workspace: affiliate.NewID[affiliate.WorkspaceID](now), Mode: affiliate.ModeTest},
+		Program: affiliate.NewID[affiliate.ProgramID](now), WindowDays: 7,
 	}
 	store.targets[affiliate.ClickSource{KeyDigest: key.Digest(), Code: "anna"}] = target
 	unresolved := visit("a", 0)

@@ -118,7 +118,7 @@ func (s *Service) CreateLedgerEntry(ctx context.Context, req *affiliatev1.Create
 func (s *Service) ListPartnerLedger(ctx context.Context, req *affiliatev1.ListPartnerLedgerRequest) (*affiliatev1.ListPartnerLedgerResponse, error) {
 	caller, page := server.PrincipalFrom(ctx), server.PageOf(req)
 	filter := affiliate.LedgerFilter{Type: affiliate.LedgerEntryType(server.EnumName(req.GetType())), Currency: req.GetCurrency()}
-	filter.Program = server.ParseOptionalID[affiliate.Program](req.ProgramId)
+	filter.Program = server.ParseOptionalID[affiliate.ProgramID](req.ProgramId)
 	entries, total, balances, err := s.store.PartnerLedger(ctx, caller.User, caller.Mode, filter, page)
 	if err != nil {
 		return nil, err
@@ -139,10 +139,10 @@ func pathIDs(req interface {
 	GetParticipantId() string
 },
 ) (affiliate.ProgramID, affiliate.ParticipantID, error) {
-	program, err := server.PathID[affiliate.Program](req.GetProgramId())
+	program, err := server.PathID[affiliate.ProgramID](req.GetProgramId())
 	if err != nil {
 		return affiliate.ProgramID{}, affiliate.ParticipantID{}, err
 	}
-	participant, err := server.PathID[affiliate.Participant](req.GetParticipantId())
+	participant, err := server.PathID[affiliate.ParticipantID](req.GetParticipantId())
 	return program, participant, err
 }

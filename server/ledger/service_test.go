@@ -221,7 +221,7 @@ func TestListPartnerLedger_ShowsOwnEntries(t *testing.T) {
 	if !proto.Equal(got.GetData()[0], want) {
 		t.Errorf("ListPartnerLedger returned the entry %v\nwant %v", got.GetData()[0], want)
 	}
-	_, err = list(affiliate.ModeLive, &affiliatev1.ListPartnerLedgerRequest{ProgramId: new(affiliate.NewID[affiliate.Program](f.Now()).String())})
+	_, err = list(affiliate.ModeLive, &affiliatev1.ListPartnerLedgerRequest{ProgramId: new(affiliate.NewID[affiliate.ProgramID](f.Now()).String())})
 	pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
 }
 

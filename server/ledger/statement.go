@@ -36,7 +36,7 @@ func (s *Service) ListLedgerBalances(ctx context.Context, req *affiliatev1.ListL
 		return nil, err
 	}
 	page := server.PageOf(req)
-	filter := affiliate.BalanceFilter{Program: server.ParseOptionalID[affiliate.Program](req.ProgramId), Before: end}
+	filter := affiliate.BalanceFilter{Program: server.ParseOptionalID[affiliate.ProgramID](req.ProgramId), Before: end}
 	statement, err := s.store.LedgerStatement(ctx, server.PrincipalFrom(ctx).Scope(), filter, page)
 	if err != nil {
 		return nil, err
@@ -75,7 +75,7 @@ func (s *Service) ExportLedger(req *affiliatev1.ExportLedgerRequest, stream grpc
 	if end := at.Add(time.Millisecond); period.Before == nil || period.Before.After(end) {
 		period.Before = &end
 	}
-	scope, program := server.PrincipalFrom(ctx).Scope(), server.ParseOptionalID[affiliate.Program](req.ProgramId)
+	scope, program := server.PrincipalFrom(ctx).Scope(), server.ParseOptionalID[affiliate.ProgramID](req.ProgramId)
 	if err := s.store.BeginLedgerExport(ctx, scope, program, affiliate.AuditLine{
 		Workspace: scope.Workspace, Mode: &scope.Mode, Actor: server.ActorFrom(ctx), At: at,
 		Action: "ledger.export", ResourceType: "workspace", ResourceID: scope.Workspace,

@@ -114,7 +114,7 @@ func TestListLedgerBalances(t *testing.T) {
 	if first.ParticipantId != anna.ID.String() || first.ProgramId != program || first.ProgramName != "P" {
 		t.Errorf("the first balance is %v, want it to name the participant and the programme", first)
 	}
-	for _, unknown := range []string{f.in(f.NewShop(f.Scope.Mode)).Program.String(), affiliate.NewID[affiliate.Program](f.Now()).String()} {
+	for _, unknown := range []string{f.in(f.NewShop(f.Scope.Mode)).Program.String(), affiliate.NewID[affiliate.ProgramID](f.Now()).String()} {
 		_, err := f.service.ListLedgerBalances(f.asOwner(), &affiliatev1.ListLedgerBalancesRequest{ProgramId: &unknown})
 		pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
 	}
@@ -193,12 +193,12 @@ func TestExportLedger(t *testing.T) {
 func TestExportLedger_ShowsCommissionsAndPayouts(t *testing.T) {
 	f := newFixture(t)
 	p := f.Join("Jane")
-	commission, payout := affiliate.NewID[affiliate.Commission](f.Now()), affiliate.NewID[affiliate.Payout](f.Now())
+	commission, payout := affiliate.NewID[affiliate.CommissionID](f.Now()), affiliate.NewID[affiliate.PayoutID](f.Now())
 	paidAt := f.Now().Add(-time.Hour)
 	row := func(kind affiliate.LedgerEntryType, changes pgtest.Row) {
 		f.clock.Advance(time.Second)
 		f.Insert("ledger_entries", pgtest.Row{
-			"workspace_id": p.Scope.Workspace, "id": affiliate.NewID[affiliate.LedgerEntry](f.Now()), "mode": p.Scope.Mode, "program_id": p.Program,
+			"workspace_id": p.Scope.Workspace, "id": affiliate.NewID[affiliate.LedgerEntryID](f.Now()), "mode": p.Scope.Mode, "program_id": p.Program,
 			"participant_id": p.ID, "partner_id": p.Partner, "type": kind, "currency": "EUR", "created_by": "system", "created_at": f.Now(),
 		}, changes)
 	}

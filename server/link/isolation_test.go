@@ -34,10 +34,10 @@ func TestMerchant_AccessesOwnLinksOnly(t *testing.T) {
 		"the other mode":       {testMode.asOwner(), program, id, false},
 		"a partner":            {f.asPartner(jane), program, id, false},
 		"invalid programme id": {f.asOwner(), "programme", id, false},
-		"unknown programme":    {f.asOwner(), affiliate.NewID[affiliate.Program](f.Now()).String(), id, false},
+		"unknown programme":    {f.asOwner(), affiliate.NewID[affiliate.ProgramID](f.Now()).String(), id, false},
 		"another programme":    {f.asOwner(), f.NewProgram(f.Scope).String(), id, true},
 		"invalid link id":      {f.asOwner(), program, "link", true},
-		"unknown link":         {f.asOwner(), program, affiliate.NewID[affiliate.Link](f.Now()).String(), true},
+		"unknown link":         {f.asOwner(), program, affiliate.NewID[affiliate.LinkID](f.Now()).String(), true},
 		"id of a participant":  {f.asOwner(), program, jane.ID.String(), true},
 		"id in braces":         {f.asOwner(), program, "{" + id + "}", true},
 	} {
@@ -132,7 +132,7 @@ func TestPartner_AccessesOwnLinksOnly(t *testing.T) {
 		"the other mode":          {inTestMode, id},
 		"link of another partner": {f.asPartner(jane), john.Link.String()},
 		"account of a merchant":   {servertest.AsPartner(f, f.Owner, affiliate.ModeLive), id},
-		"unknown link":            {f.asPartner(jane), affiliate.NewID[affiliate.Link](f.Now()).String()},
+		"unknown link":            {f.asPartner(jane), affiliate.NewID[affiliate.LinkID](f.Now()).String()},
 		"invalid link id":         {f.asPartner(jane), "link"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -148,7 +148,7 @@ func TestPartner_AccessesOwnLinksOnly(t *testing.T) {
 	}{
 		"programme without the partner": {f.asPartner(jane), f.NewProgram(f.Scope)},
 		"programme of the other mode":   {inTestMode, f.Program},
-		"unknown programme":             {f.asPartner(jane), affiliate.NewID[affiliate.Program](f.Now())},
+		"unknown programme":             {f.asPartner(jane), affiliate.NewID[affiliate.ProgramID](f.Now())},
 		"partner without programmes":    {servertest.AsPartner(f, f.NewPartner("John"), affiliate.ModeLive), f.Program},
 	} {
 		t.Run(name, func(t *testing.T) {

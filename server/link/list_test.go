@@ -61,7 +61,7 @@ func TestLinks_CountTotalsAndDeltas(t *testing.T) {
 			f.NewClick(jane, func(c *affiliate.Click) { c.Link = link })
 		}
 		f.Insert("stats_deltas", pgtest.Row{
-			"workspace_id": f.Scope.Workspace, "id": affiliate.NewID[affiliate.StatsDelta](f.Now()), "mode": f.Scope.Mode, "program_id": f.Program,
+			"workspace_id": f.Scope.Workspace, "id": affiliate.NewID[affiliate.ID[affiliate.StatsDelta]](f.Now()), "mode": f.Scope.Mode, "program_id": f.Program,
 			"participant_id": jane.ID, "link_id": link, "currency": "EUR", "conversions": 1,
 		})
 	}

@@ -40,12 +40,12 @@ func (s *Service) currentTime() time.Time { return s.now().UTC().Truncate(time.M
 
 // ListLinks returns one page of a programme's links, newest first.
 func (s *Service) ListLinks(ctx context.Context, req *affiliatev1.ListLinksRequest) (*affiliatev1.ListLinksResponse, error) {
-	program, err := server.PathID[affiliate.Program](req.GetProgramId())
+	program, err := server.PathID[affiliate.ProgramID](req.GetProgramId())
 	if err != nil {
 		return nil, err
 	}
 	filter := affiliate.LinkFilter{
-		Participant: server.ParseOptionalID[affiliate.Participant](req.ParticipantId), Search: affiliate.FoldCode(req.GetSearch()),
+		Participant: server.ParseOptionalID[affiliate.ParticipantID](req.ParticipantId), Search: affiliate.FoldCode(req.GetSearch()),
 	}
 	page := server.PageOf(req)
 	links, total, err := s.store.Links(ctx, server.PrincipalFrom(ctx).Scope(), program, filter, page)
@@ -57,11 +57,11 @@ func (s *Service) ListLinks(ctx context.Context, req *affiliatev1.ListLinksReque
 
 // CreateLink creates a link for a participant.
 func (s *Service) CreateLink(ctx context.Context, req *affiliatev1.CreateLinkRequest) (*affiliatev1.Link, error) {
-	program, err := server.PathID[affiliate.Program](req.GetProgramId())
+	program, err := server.PathID[affiliate.ProgramID](req.GetProgramId())
 	if err != nil {
 		return nil, err
 	}
-	participant, _ := affiliate.ParseID[affiliate.Participant](req.GetParticipantId())
+	participant, _ := affiliate.ParseID[affiliate.ParticipantID](req.GetParticipantId())
 	return s.create(ctx, server.PrincipalFrom(ctx).Scope(), program, participant, req)
 }
 
@@ -97,7 +97,7 @@ func (s *Service) DeleteLink(ctx context.Context, req *affiliatev1.DeleteLinkReq
 // ListPartnerLinks returns one page of the partner's own links, newest first.
 func (s *Service) ListPartnerLinks(ctx context.Context, req *affiliatev1.ListPartnerLinksRequest) (*affiliatev1.ListLinksResponse, error) {
 	caller, page := server.PrincipalFrom(ctx), server.PageOf(req)
-	filter, err := caller.ProgramFilter(server.ParseOptionalID[affiliate.Program](req.ProgramId))
+	filter, err := caller.ProgramFilter(server.ParseOptionalID[affiliate.ProgramID](req.ProgramId))
 	if err != nil {
 		return nil, err
 	}
@@ -107,7 +107,7 @@ func (s *Service) ListPartnerLinks(ctx context.Context, req *affiliatev1.ListPar
 
 // CreatePartnerLink creates a link for the calling partner.
 func (s *Service) CreatePartnerLink(ctx context.Context, req *affiliatev1.CreatePartnerLinkRequest) (*affiliatev1.Link, error) {
-	program, err := server.PathID[affiliate.Program](req.GetProgramId())
+	program, err := server.PathID[affiliate.ProgramID](req.GetProgramId())
 	if err != nil {
 		return nil, err
 	}
@@ -154,7 +154,7 @@ func (s *Service) create(
 ) (*affiliatev1.Link, error) {
 	at, destination, utm := s.currentTime(), req.GetDestinationUrl(), req.GetUtm()
 	return s.response(s.store.CreateLink(ctx, affiliate.Link{
-		ID:          affiliate.NewID[affiliate.Link](at),
+		ID:          affiliate.NewID[affiliate.LinkID](at),
 		Scope:       scope,
 		Program:     program,
 		Participant: participant,
@@ -172,7 +172,7 @@ func (s *Service) create(
 // owner of a link never changes, so the following steps of the call need not check the
 // owner again.
 func (s *Service) partnerLink(ctx context.Context, req interface{ GetLinkId() string }) (affiliate.Link, error) {
-	id, err := server.PathID[affiliate.Link](req.GetLinkId())
+	id, err := server.PathID[affiliate.LinkID](req.GetLinkId())
 	if err != nil {
 		return affiliate.Link{}, err
 	}
@@ -186,8 +186,8 @@ func pathIDs(req interface {
 	GetLinkId() string
 },
 ) (program affiliate.ProgramID, id affiliate.LinkID, err error) {
-	if program, err = server.PathID[affiliate.Program](req.GetProgramId()); err == nil {
-		id, err = server.PathID[affiliate.Link](req.GetLinkId())
+	if program, err = server.PathID[affiliate.ProgramID](req.GetProgramId()); err == nil {
+		id, err = server.PathID[affiliate.LinkID](req.GetLinkId())
 	}
 	return program, id, err
 }

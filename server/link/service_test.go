@@ -155,7 +155,7 @@ func TestCreateLink_Refusals(t *testing.T) {
 		"code of another participant":    {jane, code("elsewhere"), affiliate.ReasonReferralCodeTaken, ""},
 		"code of a deleted link":         {jane, code("deleted"), affiliate.ReasonReferralCodeTaken, ""},
 		"participant of other programme": {elsewhere, unchanged, affiliate.ReasonValidation, "participant_id"},
-		"unknown participant":            {pgtest.Participant{ID: affiliate.NewID[affiliate.Participant](f.Now())}, unchanged, affiliate.ReasonValidation, "participant_id"},
+		"unknown participant":            {pgtest.Participant{ID: affiliate.NewID[affiliate.ParticipantID](f.Now())}, unchanged, affiliate.ReasonValidation, "participant_id"},
 		"participant with erased data":   {erased, unchanged, affiliate.ReasonParticipantErased, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -92,7 +92,7 @@ func (n notificationTexts) Texts(context.Context, affiliate.Mail) ([]servermail.
 
 // verification returns a mail with a token to the owner of the shop.
 func (f *fixture) verification(changes ...func(*affiliate.Mail)) affiliate.Mail {
-	id := affiliate.NewID[affiliate.Mail](f.Now())
+	id := affiliate.NewID[affiliate.MailID](f.Now())
 	expires := f.Now().Add(24 * time.Hour)
 	m := affiliate.Mail{
 		ID: id, Kind: affiliate.MailVerification, Type: string(affiliate.MailVerification), Workspace: &f.Scope.Workspace, CreatedAt: f.Now(),

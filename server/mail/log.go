@@ -64,7 +64,7 @@ func (s *LogService) ListNotificationLog(ctx context.Context, req *affiliatev1.L
 // GetNotificationLogEntry returns an entry with the content of its mail.
 func (s *LogService) GetNotificationLogEntry(ctx context.Context, req *affiliatev1.GetNotificationLogEntryRequest) (*affiliatev1.NotificationLogEntryDetail, error) {
 	scope := server.PrincipalFrom(ctx).Scope()
-	id, ok := affiliate.ParseID[affiliate.Mail](req.GetEntryId())
+	id, ok := affiliate.ParseID[affiliate.MailID](req.GetEntryId())
 	if !ok || scope.Mode != affiliate.ModeTest {
 		return nil, affiliate.Refuse(affiliate.ReasonNotificationLogNotFound)
 	}

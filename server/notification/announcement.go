@@ -14,13 +14,13 @@ import (
 // with the Idempotency-Key of an earlier request sends nothing and returns the earlier
 // response.
 func (s *Service) CreateAnnouncement(ctx context.Context, req *affiliatev1.CreateAnnouncementRequest) (*affiliatev1.Announcement, error) {
-	program, err := server.PathID[affiliate.Program](req.GetProgramId())
+	program, err := server.PathID[affiliate.ProgramID](req.GetProgramId())
 	if err != nil {
 		return nil, err
 	}
 	caller, at := server.PrincipalFrom(ctx), s.currentTime()
 	announcement := affiliate.Announcement{
-		ID: affiliate.NewID[affiliate.Announcement](at), Scope: caller.Scope(), Program: program,
+		ID: affiliate.NewID[affiliate.AnnouncementID](at), Scope: caller.Scope(), Program: program,
 		Title: req.GetTitle(), Body: req.GetBody(), CreatedBy: server.ActorFrom(ctx).ID(), CreatedAt: at,
 	}
 	if err := announcement.CheckText(); err != nil {

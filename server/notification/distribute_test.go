@@ -433,7 +433,7 @@ func TestDistribute_MailsEachNotificationOnceInAnyOrder(t *testing.T) {
 				for range random.IntN(4) {
 					f.notify(kinds[random.IntN(len(kinds))], func(n *affiliate.Notification) {
 						if random.IntN(3) == 0 {
-							n.ID = affiliate.NewID[affiliate.Notification](f.Now().Add(-time.Duration(random.Int64N(int64(2 * time.Minute)))))
+							n.ID = affiliate.NewID[affiliate.NotificationID](f.Now().Add(-time.Duration(random.Int64N(int64(2 * time.Minute)))))
 						}
 					})
 				}

@@ -190,7 +190,7 @@ func TestFeed_IsSeparateForWorkspacesAndPartners(t *testing.T) {
 		if n, m := r.readAll(everything), r.dismissRead(everything); n != 0 || m != 0 {
 			t.Errorf("%s marked %d notifications as read and dismissed %d, want 0", name, n, m)
 		}
-		for _, id := range []string{ofShop, ofJane, affiliate.NewID[affiliate.Notification](f.Now()).String(), "x", "", "00000000-0000-0000-0000-000000000000"} {
+		for _, id := range []string{ofShop, ofJane, affiliate.NewID[affiliate.NotificationID](f.Now()).String(), "x", "", "00000000-0000-0000-0000-000000000000"} {
 			if _, err := r.read(id); pgtest.ReasonOf(t, err) != affiliate.ReasonNotFound {
 				t.Errorf("%s reads %q: error %v, want NOT_FOUND", name, id, err)
 			}

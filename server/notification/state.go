@@ -55,7 +55,7 @@ func (s *Service) change(
 	ctx context.Context, idText string,
 	apply func(tx Tx, reader affiliate.NotificationReader, entry *affiliate.NotificationEntry, at time.Time) error,
 ) (*affiliatev1.Notification, error) {
-	id, err := server.PathID[affiliate.Notification](idText)
+	id, err := server.PathID[affiliate.NotificationID](idText)
 	if err != nil {
 		return nil, err
 	}

@@ -78,7 +78,7 @@ func (s *Service) stream(req *affiliatev1.StreamNotificationsRequest, out grpc.S
 	caller := server.PrincipalFrom(ctx)
 	at := s.currentTime()
 	stream := affiliate.Stream{
-		ID: affiliate.NewID[affiliate.Stream](at), Reader: readerFrom(ctx), Session: caller.Session, Ticket: caller.Ticket, ExpiresAt: caller.ExpiresAt,
+		ID: affiliate.NewID[affiliate.StreamID](at), Reader: readerFrom(ctx), Session: caller.Session, Ticket: caller.Ticket, ExpiresAt: caller.ExpiresAt,
 	}
 	state, err := s.openStream(ctx, stream, at)
 	if err != nil {

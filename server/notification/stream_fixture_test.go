@@ -85,7 +85,7 @@ func (f *fixture) newNode(redisURL string) *node {
 func (f *fixture) inSession(ctx context.Context) context.Context {
 	f.Helper()
 	p := server.PrincipalFrom(ctx)
-	p.Session, p.ExpiresAt = affiliate.NewID[affiliate.Session](f.Now()), f.Now().Add(affiliate.AccessTokenLife)
+	p.Session, p.ExpiresAt = affiliate.NewID[affiliate.SessionID](f.Now()), f.Now().Add(affiliate.AccessTokenLife)
 	f.Insert("sessions", map[string]any{
 		"id": p.Session, "user_id": p.User, "created_at": f.Now(),
 		"idle_expires_at": f.Now().AddDate(0, 1, 0), "expires_at": f.Now().AddDate(0, 3, 0),

@@ -29,7 +29,7 @@ func TestStream_FormatOfEvents(t *testing.T) {
 	if got := s.header.Get("x-accel-buffering"); !slices.Equal(got, []string{"no"}) {
 		t.Errorf("the header X-Accel-Buffering is %q, want no", got)
 	}
-	resource := affiliate.NewID[affiliate.Commission](n.Now())
+	resource := affiliate.NewID[affiliate.CommissionID](n.Now())
 	id := n.notify("commission.created", func(c *affiliate.Notification) { c.Program, c.Resource = &n.Program, &resource.UUID })
 	got := s.nextNotification()
 	listed := n.reader(owner).list(&affiliatev1.ListNotificationsRequest{}).Data[0]
@@ -288,7 +288,7 @@ func TestStream_OfCrashedProcessCountsForOneMinute(t *testing.T) {
 	owner := n.inSession(n.asOwner())
 	n.openReady(owner, "")
 	for range affiliate.MaxStreams - 1 {
-		n.Insert("notification_streams", pgtest.Row{"id": affiliate.NewID[affiliate.Stream](n.Now()), "user_id": n.Owner, "seen_at": n.Now()})
+		n.Insert("notification_streams", pgtest.Row{"id": affiliate.NewID[affiliate.StreamID](n.Now()), "user_id": n.Owner, "seen_at": n.Now()})
 	}
 	wantTooMany(t, n.open(owner, ""))
 	n.openReady(n.inSession(n.newReader(affiliate.RoleAdmin)), "") // another user
@@ -420,7 +420,7 @@ func TestStream_RefusedTicketStaysUnused(t *testing.T) {
 	s, ready := n.openReady(used, "")
 	// The streams of other processes.
 	for range affiliate.MaxStreams {
-		n.Insert("notification_streams", pgtest.Row{"id": affiliate.NewID[affiliate.Stream](n.Now()), "user_id": n.Owner, "seen_at": n.Now()})
+		n.Insert("notification_streams", pgtest.Row{"id": affiliate.NewID[affiliate.StreamID](n.Now()), "user_id": n.Owner, "seen_at": n.Now()})
 	}
 	wantTooMany(t, n.open(unused, ""))
 	wantTooMany(t, n.open(used, ready.id))

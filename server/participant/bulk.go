@@ -27,7 +27,7 @@ type bulkRequest interface {
 // bulk applies the same status change to all participants in the request, one after the
 // other.
 func (s *Service) bulk(ctx context.Context, req bulkRequest, move affiliate.ParticipantMove, reason *string) (*affiliatev1.BulkParticipantsResponse, error) {
-	program, err := server.PathID[affiliate.Program](req.GetProgramId())
+	program, err := server.PathID[affiliate.ProgramID](req.GetProgramId())
 	if err != nil {
 		return nil, err
 	}

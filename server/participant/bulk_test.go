@@ -25,7 +25,7 @@ func TestBulk_ChangesEachParticipantSeparately(t *testing.T) {
 	first, second, alreadyApproved := join("pending"), join("pending"), join("approved")
 	erased := f.Join("Dan", pgtest.Row{"status": "pending", "erased_at": f.Now()}).ID.String()
 	inOtherProgram := f.inNewProgram().mustApply("Eve").Id
-	unknown := affiliate.NewID[affiliate.Participant](f.Now()).String()
+	unknown := affiliate.NewID[affiliate.ParticipantID](f.Now()).String()
 
 	success := func(id string, status affiliatev1.ParticipantStatus) *affiliatev1.BulkParticipantResult {
 		return &affiliatev1.BulkParticipantResult{ParticipantId: id, Success: true, StatusCode: 200, Status: status}

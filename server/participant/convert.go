@@ -76,7 +76,7 @@ func patchOf(req *affiliatev1.UpdateParticipantRequest) affiliate.ParticipantPat
 			patch.Tags = affiliate.Set(distinct(req.GetTags()))
 		case "group_id":
 			patch.Group = affiliate.Clear[affiliate.GroupID]()
-			if id, ok := affiliate.ParseID[affiliate.Group](req.GetGroupId()); ok {
+			if id, ok := affiliate.ParseID[affiliate.GroupID](req.GetGroupId()); ok {
 				patch.Group = affiliate.Set(id)
 			}
 		case "external_id":

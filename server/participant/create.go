@@ -19,7 +19,7 @@ import (
 // participant waits until the partner accepts it. A request with the Idempotency-Key of an
 // earlier request adds nothing and returns the earlier response.
 func (s *Service) CreateParticipant(ctx context.Context, req *affiliatev1.CreateParticipantRequest) (*affiliatev1.Participant, error) {
-	program, err := server.PathID[affiliate.Program](req.GetProgramId())
+	program, err := server.PathID[affiliate.ProgramID](req.GetProgramId())
 	if err != nil {
 		return nil, err
 	}
@@ -27,7 +27,7 @@ func (s *Service) CreateParticipant(ctx context.Context, req *affiliatev1.Create
 	enrolment := affiliate.Enrolment{
 		Scope: caller.Scope(), Program: program, Email: strings.ToLower(req.GetEmail()), Name: req.GetName(),
 		ExternalID: req.ExternalId, ReferralCode: affiliate.FoldCode(req.GetReferralCode()),
-		Group: server.ParseOptionalID[affiliate.Group](req.GroupId),
+		Group: server.ParseOptionalID[affiliate.GroupID](req.GroupId),
 	}
 	sendInvite := req.SendInvite == nil || req.GetSendInvite()
 	key, err := server.OptionalKey(ctx, affiliatev1.ParticipantService_CreateParticipant_FullMethodName, req, s.currentTime())
@@ -176,7 +176,7 @@ func (s *Service) sendInvites(
 // AcceptParticipation accepts a participation that a merchant has made for the calling
 // partner.
 func (s *Service) AcceptParticipation(ctx context.Context, req *affiliatev1.AcceptParticipationRequest) (*affiliatev1.Participant, error) {
-	program, err := server.PathID[affiliate.Program](req.GetProgramId())
+	program, err := server.PathID[affiliate.ProgramID](req.GetProgramId())
 	if err != nil {
 		return nil, err
 	}
@@ -220,7 +220,7 @@ func (s *Service) AcceptParticipation(ctx context.Context, req *affiliatev1.Acce
 // partner. The audit log of the merchant names the service, because the merchant must not
 // learn the id, the name and the network of a partner who has not accepted.
 func (s *Service) DeclineParticipation(ctx context.Context, req *affiliatev1.DeclineParticipationRequest) (*affiliatev1.Participant, error) {
-	program, err := server.PathID[affiliate.Program](req.GetProgramId())
+	program, err := server.PathID[affiliate.ProgramID](req.GetProgramId())
 	if err != nil {
 		return nil, err
 	}

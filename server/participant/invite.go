@@ -15,7 +15,7 @@ import (
 // the response contains no token. No other response contains that token,
 // except that a request with the same Idempotency-Key returns the first response again.
 func (s *Service) InviteParticipant(ctx context.Context, req *affiliatev1.InviteParticipantRequest) (*affiliatev1.CreatedParticipantInvite, error) {
-	program, err := server.PathID[affiliate.Program](req.GetProgramId())
+	program, err := server.PathID[affiliate.ProgramID](req.GetProgramId())
 	if err != nil {
 		return nil, err
 	}
@@ -25,7 +25,7 @@ func (s *Service) InviteParticipant(ctx context.Context, req *affiliatev1.Invite
 		Invite:       affiliate.NewInvite(strings.ToLower(req.GetEmail()), caller.AccountableUser(), at),
 		Scope:        caller.Scope(),
 		Program:      program,
-		Group:        server.ParseOptionalID[affiliate.Group](req.GroupId),
+		Group:        server.ParseOptionalID[affiliate.GroupID](req.GroupId),
 		ReferralCode: affiliate.FoldCode(req.GetReferralCode()),
 	}
 	key, err := server.OptionalKey(ctx, affiliatev1.ParticipantService_InviteParticipant_FullMethodName, req, at)
@@ -107,7 +107,7 @@ func termsOf(ctx context.Context, tx Tx, program affiliate.Program, group *affil
 // ListParticipantInvites returns one page of a programme's open invitations, newest
 // first.
 func (s *Service) ListParticipantInvites(ctx context.Context, req *affiliatev1.ListParticipantInvitesRequest) (*affiliatev1.ListParticipantInvitesResponse, error) {
-	program, err := server.PathID[affiliate.Program](req.GetProgramId())
+	program, err := server.PathID[affiliate.ProgramID](req.GetProgramId())
 	if err != nil {
 		return nil, err
 	}
@@ -128,11 +128,11 @@ func (s *Service) ListParticipantInvites(ctx context.Context, req *affiliatev1.L
 
 // RevokeParticipantInvite revokes an open invitation.
 func (s *Service) RevokeParticipantInvite(ctx context.Context, req *affiliatev1.RevokeParticipantInviteRequest) (*affiliatev1.RevokeParticipantInviteResponse, error) {
-	program, err := server.PathID[affiliate.Program](req.GetProgramId())
+	program, err := server.PathID[affiliate.ProgramID](req.GetProgramId())
 	if err != nil {
 		return nil, err
 	}
-	id, err := server.PathID[affiliate.Invite](req.GetInviteId())
+	id, err := server.PathID[affiliate.InviteID](req.GetInviteId())
 	if err != nil {
 		return nil, err
 	}

@@ -205,7 +205,7 @@ func TestListParticipants_RefusesUnknownFilters(t *testing.T) {
 	other := f.inNewProgram()
 	for name, group := range map[string]affiliate.GroupID{
 		"group of another programme": f.NewGroup(other.Scope, other.Program, "Gold").ID,
-		"unknown group":              affiliate.NewID[affiliate.Group](f.Now()),
+		"unknown group":              affiliate.NewID[affiliate.GroupID](f.Now()),
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := f.service.ListParticipants(f.asOwner(), &affiliatev1.ListParticipantsRequest{

@@ -21,8 +21,8 @@ func TestParticipant_OfOtherScopesIsNotFound(t *testing.T) {
 		"the other mode":       {testMode.asOwner(), p.ProgramId, p.Id},
 		"another workspace":    {stranger.asOwner(), p.ProgramId, p.Id},
 		"another programme":    {f.asOwner(), f.NewProgram(f.Scope).String(), p.Id},
-		"unknown programme":    {f.asOwner(), affiliate.NewID[affiliate.Program](f.Now()).String(), p.Id},
-		"unknown participant":  {f.asOwner(), p.ProgramId, affiliate.NewID[affiliate.Participant](f.Now()).String()},
+		"unknown programme":    {f.asOwner(), affiliate.NewID[affiliate.ProgramID](f.Now()).String(), p.Id},
+		"unknown participant":  {f.asOwner(), p.ProgramId, affiliate.NewID[affiliate.ParticipantID](f.Now()).String()},
 		"invalid id":           {f.asOwner(), p.ProgramId, "42"},
 		"invalid programme id": {f.asOwner(), "42", p.Id},
 	} {
@@ -70,7 +70,7 @@ func TestParticipantLists_OfOtherScopesAreNotFound(t *testing.T) {
 	}{
 		"the other mode":       {testMode.asOwner(), programID},
 		"another workspace":    {stranger.asOwner(), programID},
-		"unknown programme":    {f.asOwner(), affiliate.NewID[affiliate.Program](f.Now()).String()},
+		"unknown programme":    {f.asOwner(), affiliate.NewID[affiliate.ProgramID](f.Now()).String()},
 		"invalid programme id": {f.asOwner(), "42"},
 	} {
 		t.Run(name, func(t *testing.T) {

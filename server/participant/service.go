@@ -89,7 +89,7 @@ func (s *Service) currentTime() time.Time { return s.now().UTC().Truncate(time.M
 // is private, the partner needs an invitation. The programme must have the mode in the
 // request's X-Mode header.
 func (s *Service) Apply(ctx context.Context, req *affiliatev1.ApplyRequest) (*affiliatev1.Participant, error) {
-	program, err := server.PathID[affiliate.Program](req.GetProgramId())
+	program, err := server.PathID[affiliate.ProgramID](req.GetProgramId())
 	if err != nil {
 		return nil, err
 	}
@@ -110,7 +110,7 @@ func (s *Service) Apply(ctx context.Context, req *affiliatev1.ApplyRequest) (*af
 
 // ListParticipants returns one page of a programme's participants.
 func (s *Service) ListParticipants(ctx context.Context, req *affiliatev1.ListParticipantsRequest) (*affiliatev1.ListParticipantsResponse, error) {
-	program, err := server.PathID[affiliate.Program](req.GetProgramId())
+	program, err := server.PathID[affiliate.ProgramID](req.GetProgramId())
 	if err != nil {
 		return nil, err
 	}
@@ -122,7 +122,7 @@ func (s *Service) ListParticipants(ctx context.Context, req *affiliatev1.ListPar
 		HideEmails: caller.Role == affiliate.RoleViewer,
 		ExternalID: req.GetExternalId(),
 		Tag:        req.GetTag(),
-		Group:      server.ParseOptionalID[affiliate.Group](req.GroupId),
+		Group:      server.ParseOptionalID[affiliate.GroupID](req.GroupId),
 	}
 	order := affiliate.ParticipantOrder{
 		By:        affiliate.ParticipantSort(req.GetSortBy()),
@@ -223,10 +223,10 @@ type participantRequest interface {
 
 // pathIDs returns the ids of the programme and the participant in the request's path.
 func pathIDs(req participantRequest) (affiliate.ProgramID, affiliate.ParticipantID, error) {
-	program, err := server.PathID[affiliate.Program](req.GetProgramId())
+	program, err := server.PathID[affiliate.ProgramID](req.GetProgramId())
 	if err != nil {
 		return affiliate.ProgramID{}, affiliate.ParticipantID{}, err
 	}
-	id, err := server.PathID[affiliate.Participant](req.GetParticipantId())
+	id, err := server.PathID[affiliate.ParticipantID](req.GetParticipantId())
 	return program, id, err
 }

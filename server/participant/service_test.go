@@ -71,7 +71,7 @@ func TestApply_FindsOnlyActivePublicPrograms(t *testing.T) {
 		"archived":          programWith(pgtest.Row{"status": "archived"}),
 		"private":           programWith(pgtest.Row{"is_public": false}),
 		"of the other mode": f.InOtherMode().Program.String(),
-		"unknown":           affiliate.NewID[affiliate.Program](f.Now()).String(),
+		"unknown":           affiliate.NewID[affiliate.ProgramID](f.Now()).String(),
 		"not a UUID":        "42",
 		"no id":             "",
 	} {

@@ -75,7 +75,7 @@ func TestUpdateParticipant_RejectsInvalidRequests(t *testing.T) {
 	f := newFixture(t)
 	id := f.mustApply("Jane").Id
 	foreignGroup := f.NewGroup(f.Scope, f.NewProgram(f.Scope), "Gold").ID.String()
-	unknownGroup := affiliate.NewID[affiliate.Group](f.Now()).String()
+	unknownGroup := affiliate.NewID[affiliate.GroupID](f.Now()).String()
 	twoRates := &affiliatev1.CommissionRate{Percentage: new(1.0), FlatAmountCents: new(int64(1))}
 	before := f.rowText(id)
 	for name, tc := range map[string]struct {

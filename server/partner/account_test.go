@@ -158,7 +158,7 @@ func TestPartnerProfile_OfErasedOrMerchantAccountIsNotFound(t *testing.T) {
 	for name, user := range map[string]affiliate.UserID{
 		"erased partner": f.NewPartner("Erased", pgtest.Row{"erased_at": f.Now()}),
 		"merchant":       f.NewMerchant("Mara"),
-		"unknown":        affiliate.NewID[affiliate.User](f.Now()),
+		"unknown":        affiliate.NewID[affiliate.UserID](f.Now()),
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := f.service.GetPartnerProfile(f.asLivePartner(user), &affiliatev1.GetPartnerProfileRequest{})

@@ -121,7 +121,7 @@ func (p program) addCommission(participant pgtest.Participant, change ...func(*a
 func (p program) addDelta(participant pgtest.Participant, columns pgtest.Row) {
 	p.Helper()
 	p.Insert("stats_deltas", pgtest.Row{
-		"workspace_id": p.Scope.Workspace, "id": affiliate.NewID[affiliate.StatsDelta](p.Now()), "mode": p.Scope.Mode, "program_id": p.Program,
+		"workspace_id": p.Scope.Workspace, "id": affiliate.NewID[affiliate.ID[affiliate.StatsDelta]](p.Now()), "mode": p.Scope.Mode, "program_id": p.Program,
 		"participant_id": participant.ID, "currency": "",
 	}, columns)
 }

@@ -87,7 +87,7 @@ func TestListPartnerCommissions(t *testing.T) {
 	}{
 		"programme of the other mode": {jane, test.Program},
 		"programme not joined":        {john, beta.Program},
-		"unknown programme":           {jane, affiliate.NewID[affiliate.Program](f.Now())},
+		"unknown programme":           {jane, affiliate.NewID[affiliate.ProgramID](f.Now())},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := f.service.ListPartnerCommissions(f.asLivePartner(tc.user), &req{ProgramId: new(tc.program.String())})
@@ -127,7 +127,7 @@ func TestListPartnerCommissions_ShowsPartnerFieldsOnly(t *testing.T) {
 	flat := p.addCommission(mine, func(c *affiliate.Commission) {
 		c.Click, c.Type, c.RateBps, c.FlatCents, c.CreatedAt = &click.ID, "flat", nil, new(int64(200)), f.Now().AddDate(-1, 0, 0)
 	})
-	link := affiliate.NewID[affiliate.Link](f.Now())
+	link := affiliate.NewID[affiliate.LinkID](f.Now())
 	f.Exec(`update conversions set link_id = $2, sub_id = 'report' where id = (select conversion_id from commissions where id = $1)`, id, link)
 	list := func() *affiliatev1.ListPartnerCommissionsResponse {
 		t.Helper()

@@ -202,7 +202,7 @@ func TestGetPartnerProgram_ReturnsPublicAndJoinedPrograms(t *testing.T) {
 		"archived and joined":          {newProgram(pgtest.Row{"status": "archived"}, true), true, false},
 		"of the other mode":            {newProgram(pgtest.Row{"mode": "test"}, false), false, false},
 		"of the other mode and joined": {newProgram(pgtest.Row{"mode": "test"}, true), false, false},
-		"unknown":                      {affiliate.NewID[affiliate.Program](f.Now()).String(), false, false},
+		"unknown":                      {affiliate.NewID[affiliate.ProgramID](f.Now()).String(), false, false},
 		"not a UUID":                   {"alpha", false, false},
 	} {
 		for user, findsIt := range map[affiliate.UserID]bool{jane: tc.janeFindsIt, john: tc.johnFindsIt} {

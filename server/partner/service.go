@@ -84,7 +84,7 @@ func (s *Service) ListPartnerPrograms(ctx context.Context, req *affiliatev1.List
 // GetPartnerProgram returns one programme.
 func (s *Service) GetPartnerProgram(ctx context.Context, req *affiliatev1.GetPartnerProgramRequest) (*affiliatev1.PartnerProgram, error) {
 	caller := server.PrincipalFrom(ctx)
-	id, err := server.PathID[affiliate.Program](req.GetProgramId())
+	id, err := server.PathID[affiliate.ProgramID](req.GetProgramId())
 	if err != nil {
 		return nil, err
 	}
@@ -105,7 +105,7 @@ func (s *Service) ListPartnerCommissions(ctx context.Context, req *affiliatev1.L
 		return nil, err
 	}
 	caller, page := server.PrincipalFrom(ctx), server.PageOf(req)
-	program, err := caller.ProgramFilter(server.ParseOptionalID[affiliate.Program](req.ProgramId))
+	program, err := caller.ProgramFilter(server.ParseOptionalID[affiliate.ProgramID](req.ProgramId))
 	if err != nil {
 		return nil, err
 	}

@@ -84,7 +84,7 @@ Gone 1×500+0=500 EUR PARTICIPANT_NOT_APPROVED`
 		}
 		servertest.WantFields(t, "PreviewPayouts", got, totals)
 	}
-	for _, id := range []affiliate.ProgramID{f.otherShop().Program, affiliate.NewID[affiliate.Program](f.Now())} {
+	for _, id := range []affiliate.ProgramID{f.otherShop().Program, affiliate.NewID[affiliate.ProgramID](f.Now())} {
 		_, err := f.service.PreviewPayouts(f.asFinance(), &affiliatev1.PreviewPayoutsRequest{ProgramIds: []string{id.String()}})
 		pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
 	}

@@ -51,7 +51,7 @@ func selectionOf(scope affiliate.Scope, req interface {
 	selection := affiliate.PayoutSelection{Scope: scope, At: now}
 	selection.Cutoff, _ = cutoffOf(&cutoff, now)
 	for _, text := range req.GetProgramIds() {
-		if id, ok := affiliate.ParseID[affiliate.Program](text); ok && !slices.Contains(selection.Programs, id) {
+		if id, ok := affiliate.ParseID[affiliate.ProgramID](text); ok && !slices.Contains(selection.Programs, id) {
 			selection.Programs = append(selection.Programs, id)
 		}
 	}

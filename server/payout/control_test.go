@@ -306,7 +306,7 @@ func TestConfirmPayoutBatch_ServiceTokenIsNoSecondPerson(t *testing.T) {
 	asToken := func() context.Context {
 		return server.WithPrincipal(t.Context(), server.Principal{
 			Kind: server.ServiceToken, Workspace: f.Scope.Workspace, Mode: f.Scope.Mode, Role: affiliate.RoleFinance,
-			Service: &affiliate.ServiceToken{ID: affiliate.NewID[affiliate.ServiceToken](f.Now()), CreatedBy: creator, AllowPayouts: true},
+			Service: &affiliate.ServiceToken{ID: affiliate.NewID[affiliate.ServiceTokenID](f.Now()), CreatedBy: creator, AllowPayouts: true},
 		})
 	}
 	f.addCommission(f.partner("Anna"), 500)

@@ -110,7 +110,7 @@ const exportParts = "export-parts"
 // ExportPayoutBatch streams the payouts of one part of an export. Before that, it records
 // the export in the audit log. It changes no payout.
 func (s *Service) ExportPayoutBatch(req *affiliatev1.ExportPayoutBatchRequest, stream grpc.ServerStreamingServer[httpbody.HttpBody]) error {
-	id, err := server.PathID[affiliate.PayoutBatch](req.GetBatchId())
+	id, err := server.PathID[affiliate.PayoutBatchID](req.GetBatchId())
 	if err != nil {
 		return err
 	}

@@ -186,7 +186,7 @@ func (f *fixture) fillWithPartners(n int) {
 	f.Helper()
 	users, accounts := make([]string, n), make([][]byte, n)
 	for i := range n {
-		id := affiliate.NewID[affiliate.User](f.Now())
+		id := affiliate.NewID[affiliate.UserID](f.Now())
 		users[i] = id.String()
 		accounts[i] = f.keys.Seal(fmt.Appendf(nil, `{"account": "partner-%d@example.com"}`, i), []byte(users[i]))
 	}

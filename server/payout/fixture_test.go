@@ -168,7 +168,7 @@ func (f *fixture) addEntry(p pgtest.Participant, kind affiliate.LedgerEntryType,
 
 // createBatch creates a batch with a new idempotency key. Its cutoff is the current time.
 func (f *fixture) createBatch() (*affiliatev1.PayoutBatch, error) {
-	key := affiliate.NewID[affiliate.PayoutBatch](f.Now()).String()
+	key := affiliate.NewID[affiliate.PayoutBatchID](f.Now()).String()
 	return f.service.CreatePayoutBatch(withKey(f.asFinance(), key), &affiliatev1.CreatePayoutBatchRequest{})
 }
 

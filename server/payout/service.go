@@ -184,7 +184,7 @@ func (s *Service) CancelPayoutBatch(ctx context.Context, req *affiliatev1.Cancel
 func batchCall(
 	req interface{ GetBatchId() string }, fn func(affiliate.PayoutBatchID) (affiliate.PayoutBatch, error),
 ) (*affiliatev1.PayoutBatch, error) {
-	id, err := server.PathID[affiliate.PayoutBatch](req.GetBatchId())
+	id, err := server.PathID[affiliate.PayoutBatchID](req.GetBatchId())
 	if err != nil {
 		return nil, err
 	}
@@ -204,9 +204,9 @@ func (s *Service) ListPayouts(ctx context.Context, req *affiliatev1.ListPayoutsR
 	page := server.PageOf(req)
 	items, total, err := s.store.Payouts(ctx, server.PrincipalFrom(ctx).Scope(), affiliate.PayoutFilter{
 		Status:      affiliate.PayoutStatus(server.EnumName(req.GetStatus())),
-		Program:     server.ParseOptionalID[affiliate.Program](req.ProgramId),
-		Participant: server.ParseOptionalID[affiliate.Participant](req.ParticipantId),
-		Batch:       server.ParseOptionalID[affiliate.PayoutBatch](req.BatchId),
+		Program:     server.ParseOptionalID[affiliate.ProgramID](req.ProgramId),
+		Participant: server.ParseOptionalID[affiliate.ParticipantID](req.ParticipantId),
+		Batch:       server.ParseOptionalID[affiliate.PayoutBatchID](req.BatchId),
 		Created:     created,
 	}, page)
 	if err != nil {
@@ -224,7 +224,7 @@ func (s *Service) ListPayouts(ctx context.Context, req *affiliatev1.ListPayoutsR
 
 // GetPayout returns one payout with its commissions.
 func (s *Service) GetPayout(ctx context.Context, req *affiliatev1.GetPayoutRequest) (*affiliatev1.PayoutDetail, error) {
-	id, err := server.PathID[affiliate.Payout](req.GetPayoutId())
+	id, err := server.PathID[affiliate.PayoutID](req.GetPayoutId())
 	if err != nil {
 		return nil, err
 	}
@@ -260,7 +260,7 @@ func (s *Service) CancelPayout(ctx context.Context, req *affiliatev1.CancelPayou
 }
 
 func (s *Service) move(ctx context.Context, req interface{ GetPayoutId() string }, t affiliate.PayoutTransition) (*affiliatev1.Payout, error) {
-	id, err := server.PathID[affiliate.Payout](req.GetPayoutId())
+	id, err := server.PathID[affiliate.PayoutID](req.GetPayoutId())
 	if err != nil {
 		return nil, err
 	}
@@ -282,7 +282,7 @@ func (s *Service) ListPartnerPayouts(ctx context.Context, req *affiliatev1.ListP
 		return nil, err
 	}
 	caller, page := server.PrincipalFrom(ctx), server.PageOf(req)
-	program, err := caller.ProgramFilter(server.ParseOptionalID[affiliate.Program](req.ProgramId))
+	program, err := caller.ProgramFilter(server.ParseOptionalID[affiliate.ProgramID](req.ProgramId))
 	if err != nil {
 		return nil, err
 	}

@@ -331,14 +331,14 @@ func TestErase_CodesStayTaken(t *testing.T) {
 	}
 	for _, state := range []string{"after the response", "after the job"} {
 		link := affiliate.Link{
-			ID: affiliate.NewID[affiliate.Link](f.Now()), Scope: f.Scope, Program: f.Program, Participant: f.ben.ID, Code: "quokka-ada",
+			ID: affiliate.NewID[affiliate.LinkID](f.Now()), Scope: f.Scope, Program: f.Program, Participant: f.ben.ID, Code: "quokka-ada",
 			Destination: ptr("https://shop.example/"), CreatedAt: f.Now(),
 		}
 		if _, err := store.CreateLink(t.Context(), link, affiliate.System); pgtest.ReasonOf(t, err) != affiliate.ReasonReferralCodeTaken {
 			t.Errorf("%s, a link with the code returns %v", state, err)
 		}
 		code := affiliate.PromoCode{
-			ID: affiliate.NewID[affiliate.PromoCode](f.Now()), Scope: f.Scope, Program: f.Program, Participant: f.ben.ID, Code: "quokka-ada-promo",
+			ID: affiliate.NewID[affiliate.PromoCodeID](f.Now()), Scope: f.Scope, Program: f.Program, Participant: f.ben.ID, Code: "quokka-ada-promo",
 			DiscountType: affiliate.DiscountPercentage, DiscountValue: 1000, SyncStatus: "none", CreatedAt: f.Now(),
 		}
 		if _, err := store.CreatePromoCode(t.Context(), code, affiliate.System); pgtest.ReasonOf(t, err) != affiliate.ReasonPromoCodeTaken {
@@ -368,11 +368,11 @@ func TestErase_KnowsDigestsOfEarlierHashKeys(t *testing.T) {
 		}
 		defer store.Close()
 		_, link = store.CreateLink(t.Context(), affiliate.Link{
-			ID: affiliate.NewID[affiliate.Link](f.Now()), Scope: f.Scope, Program: f.Program, Participant: f.ben.ID, Code: "quokka-ada",
+			ID: affiliate.NewID[affiliate.LinkID](f.Now()), Scope: f.Scope, Program: f.Program, Participant: f.ben.ID, Code: "quokka-ada",
 			Destination: ptr("https://shop.example/"), CreatedAt: f.Now(),
 		}, affiliate.System)
 		_, code = store.CreatePromoCode(t.Context(), affiliate.PromoCode{
-			ID: affiliate.NewID[affiliate.PromoCode](f.Now()), Scope: f.Scope, Program: f.Program, Participant: f.ben.ID, Code: "quokka-ada-promo",
+			ID: affiliate.NewID[affiliate.PromoCodeID](f.Now()), Scope: f.Scope, Program: f.Program, Participant: f.ben.ID, Code: "quokka-ada-promo",
 			DiscountType: affiliate.DiscountPercentage, DiscountValue: 1000, SyncStatus: "none", CreatedAt: f.Now(),
 		}, affiliate.System)
 		return link, code
@@ -391,7 +391,7 @@ func TestErase_KnowsDigestsOfEarlierHashKeys(t *testing.T) {
 	}
 	f.Insert("mail_suppressions", pgtest.Row{"digest": affiliate.MailDigest(hashKeys, email).First(), "reason": "bounced", "created_at": f.Now()})
 	f.Insert("login_failures", pgtest.Row{
-		"id": affiliate.NewID[affiliate.LoginAttempt](f.Now()), "subject": affiliate.LoginSubject(hashKeys, affiliate.Partner, email).First(), "bucket": []byte("bucket"), "failed_at": f.Now(),
+		"id": affiliate.NewID[affiliate.LoginAttemptID](f.Now()), "subject": affiliate.LoginSubject(hashKeys, affiliate.Partner, email).First(), "bucket": []byte("bucket"), "failed_at": f.Now(),
 	})
 	f.Insert("former_emails", pgtest.Row{"user_id": f.ben.Partner, "digest": affiliate.FormerEmailDigests(hashKeys, "old@ben.example").First(), "created_at": f.Now()})
 	f.service.HashKeys = both

@@ -14,7 +14,7 @@ import (
 // addPayout stores a payout and returns its id.
 func (f *fixture) addPayout(p pgtest.Participant, status affiliate.PayoutStatus, paidAt *time.Time) affiliate.PayoutID {
 	f.Helper()
-	id := affiliate.NewID[affiliate.Payout](f.Now())
+	id := affiliate.NewID[affiliate.PayoutID](f.Now())
 	f.ExecWithoutForeignKeys(`
 		insert into payouts (workspace_id, id, batch_id, mode, program_id, participant_id, partner_id, amount_cents, currency, commission_count,
 			adjustment_cents, status, method, initiated_at, paid_at, created_at, updated_at)

@@ -60,8 +60,8 @@ func (s *Service) currentTime() time.Time { return s.Now().UTC().Truncate(time.M
 
 // EraseParticipant erases a participant of a programme of the caller's workspace.
 func (s *Service) EraseParticipant(ctx context.Context, req *affiliatev1.EraseParticipantRequest) (*affiliatev1.EraseParticipantResponse, error) {
-	program, okProgram := affiliate.ParseID[affiliate.Program](req.GetProgramId())
-	id, okParticipant := affiliate.ParseID[affiliate.Participant](req.GetParticipantId())
+	program, okProgram := affiliate.ParseID[affiliate.ProgramID](req.GetProgramId())
+	id, okParticipant := affiliate.ParseID[affiliate.ParticipantID](req.GetParticipantId())
 	if !okProgram || !okParticipant {
 		return nil, affiliate.Refuse(affiliate.ReasonParticipantNotFound)
 	}

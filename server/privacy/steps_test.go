@@ -262,7 +262,7 @@ func TestLockWorkspace_RefusesErasedWorkspaces(t *testing.T) {
 	if pgtest.ReasonOf(t, err) != affiliate.ReasonNotFound {
 		t.Errorf("LockSettings returns %v, want NOT_FOUND", err)
 	}
-	_, err = f.Store.CreateProgram(t.Context(), affiliate.Program{ID: affiliate.NewID[affiliate.Program](f.Now()), Scope: f.Scope, Name: "Late"}, affiliate.System)
+	_, err = f.Store.CreateProgram(t.Context(), affiliate.Program{ID: affiliate.NewID[affiliate.ProgramID](f.Now()), Scope: f.Scope, Name: "Late"}, affiliate.System)
 	if pgtest.ReasonOf(t, err) != affiliate.ReasonNotFound {
 		t.Errorf("CreateProgram returns %v, want NOT_FOUND", err)
 	}
@@ -285,7 +285,7 @@ func TestErase_DeletesOnlyItsDeadLetters(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		f.Insert("click_dead_letters", pgtest.Row{"id": affiliate.NewID[affiliate.Click](f.Now()), "reason": name, "record": record, "created_at": f.Now()})
+		f.Insert("click_dead_letters", pgtest.Row{"id": affiliate.NewID[affiliate.ClickID](f.Now()), "reason": name, "record": record, "created_at": f.Now()})
 	}
 	if err := f.eraseParticipant(f.ada); err != nil {
 		t.Fatal(err)

@@ -106,7 +106,7 @@ func (f *fixture) connect(change ...func(*affiliatev1.ConnectProcessorRequest)) 
 	if err != nil {
 		f.Fatal(err)
 	}
-	f.connection, _ = affiliate.ParseID[affiliate.ProcessorConnection](status.GetId())
+	f.connection, _ = affiliate.ParseID[affiliate.ProcessorConnectionID](status.GetId())
 	endpoints := f.stripe.Endpoints()
 	f.secret = endpoints[len(endpoints)-1].Secret
 	return status

@@ -72,7 +72,7 @@ func (f *ledgerFixture) asFinance() context.Context {
 
 // draft creates a batch of payouts.
 func (f *ledgerFixture) draft() (*affiliatev1.PayoutBatch, error) {
-	key := affiliate.NewID[affiliate.PayoutBatch](f.clock.Now()).String()
+	key := affiliate.NewID[affiliate.PayoutBatchID](f.clock.Now()).String()
 	return f.payouts.CreatePayoutBatch(metadata.NewIncomingContext(f.asFinance(), metadata.Pairs("idempotency-key", key)), &affiliatev1.CreatePayoutBatchRequest{})
 }
 
@@ -263,7 +263,7 @@ func TestLedger_RefundFailsAfterFailedPayout(t *testing.T) {
 func TestLedger_RejectedCommissionEarnsNothing(t *testing.T) {
 	f := newLedgerFixture(t, func(r *affiliate.Rules) { r.HoldDays = 30 })
 	f.sell("a")
-	id, _ := affiliate.ParseID[affiliate.Commission](f.Texts(`select id::text from commissions`)[0])
+	id, _ := affiliate.ParseID[affiliate.CommissionID](f.Texts(`select id::text from commissions`)[0])
 	f.MoveCommission(affiliate.Commission{Scope: f.Scope, Program: f.Program, ID: id}, affiliate.CommissionTransition{Move: affiliate.MoveReject})
 	for _, step := range []func(){
 		func() { f.refund("a", "succeeded", 5_000) },

@@ -244,7 +244,7 @@ func (p *player) approve() {
 	p.Helper()
 	ids := p.Texts(`select id::text from commissions where workspace_id = $1 and status = 'pending' and not needs_review`, p.Scope.Workspace)
 	for _, text := range ids {
-		id, _ := affiliate.ParseID[affiliate.Commission](text)
+		id, _ := affiliate.ParseID[affiliate.CommissionID](text)
 		p.MoveCommission(affiliate.Commission{Scope: p.Scope, Program: p.Program, ID: id}, affiliate.CommissionTransition{Move: affiliate.MoveApprove})
 	}
 }

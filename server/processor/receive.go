@@ -44,7 +44,7 @@ func (s *Service) receive(ctx context.Context, req *affiliatev1.ReceiveProcessor
 	if err != nil {
 		return nil, err
 	}
-	id, ok := affiliate.ParseID[affiliate.ProcessorConnection](req.GetConnectionId())
+	id, ok := affiliate.ParseID[affiliate.ProcessorConnectionID](req.GetConnectionId())
 	if !ok {
 		return nil, affiliate.Refuse(affiliate.ReasonNotFound)
 	}

@@ -94,7 +94,7 @@ func TestReceiveProcessorEvent_LimitsFailures(t *testing.T) {
 	f := newFixture(t)
 	f.connect()
 	f.put(stripeserver.NewSession("cs_a", nil))
-	unknown := affiliate.NewID[affiliate.ProcessorConnection](f.clock.Now())
+	unknown := affiliate.NewID[affiliate.ProcessorConnectionID](f.clock.Now())
 	send := func(processor, connection string) error {
 		_, err := f.service.ReceiveProcessorEvent(t.Context(), &affiliatev1.ReceiveProcessorEventRequest{
 			Processor: processor, ConnectionId: connection, Body: &httpbody.HttpBody{Data: []byte(`{}`)},

@@ -10,7 +10,7 @@ import (
 
 // ListGroups returns one page of a programme's groups of participants, sorted by name.
 func (s *Service) ListGroups(ctx context.Context, req *affiliatev1.ListGroupsRequest) (*affiliatev1.ListGroupsResponse, error) {
-	program, err := server.PathID[affiliate.Program](req.GetProgramId())
+	program, err := server.PathID[affiliate.ProgramID](req.GetProgramId())
 	if err != nil {
 		return nil, err
 	}
@@ -32,13 +32,13 @@ func (s *Service) ListGroups(ctx context.Context, req *affiliatev1.ListGroupsReq
 // CreateGroup creates a group. The participants in a group have the group's commission
 // rate.
 func (s *Service) CreateGroup(ctx context.Context, req *affiliatev1.CreateGroupRequest) (*affiliatev1.Group, error) {
-	program, err := server.PathID[affiliate.Program](req.GetProgramId())
+	program, err := server.PathID[affiliate.ProgramID](req.GetProgramId())
 	if err != nil {
 		return nil, err
 	}
 	at := s.currentTime()
 	group := affiliate.Group{
-		ID: affiliate.NewID[affiliate.Group](at), Scope: server.PrincipalFrom(ctx).Scope(), Program: program,
+		ID: affiliate.NewID[affiliate.GroupID](at), Scope: server.PrincipalFrom(ctx).Scope(), Program: program,
 		Name: req.GetName(), Version: 1, CreatedAt: at, UpdatedAt: at,
 		Rate: server.RateFields(req.Percentage, req.FlatAmountCents, "", new(affiliate.Violations)),
 	}
@@ -81,11 +81,11 @@ func groupPathIDs(req interface {
 	GetGroupId() string
 },
 ) (affiliate.ProgramID, affiliate.GroupID, error) {
-	program, err := server.PathID[affiliate.Program](req.GetProgramId())
+	program, err := server.PathID[affiliate.ProgramID](req.GetProgramId())
 	if err != nil {
 		return program, affiliate.GroupID{}, err
 	}
-	id, err := server.PathID[affiliate.Group](req.GetGroupId())
+	id, err := server.PathID[affiliate.GroupID](req.GetGroupId())
 	return program, id, err
 }
 

@@ -57,9 +57,9 @@ func (f *fixture) listGroups(programID string) []*affiliatev1.Group {
 }
 
 // parseID returns the id of a resource in a response.
-func parseID[T any](f *fixture, text string) affiliate.ID[T] {
+func parseID[I affiliate.AnyID](f *fixture, text string) I {
 	f.Helper()
-	id, ok := affiliate.ParseID[T](text)
+	id, ok := affiliate.ParseID[I](text)
 	if !ok {
 		f.Fatalf("%q is not an id", text)
 	}
@@ -69,16 +69,16 @@ func parseID[T any](f *fixture, text string) affiliate.ID[T] {
 // join creates a participant of the group's programme. changes change the columns.
 func (f *fixture) join(g *affiliatev1.Group, changes ...pgtest.Row) pgtest.Participant {
 	f.Helper()
-	return f.NewParticipant(f.scope, parseID[affiliate.Program](f, g.ProgramId), f.NewPartner("Jane"), changes...)
+	return f.NewParticipant(f.scope, parseID[affiliate.ProgramID](f, g.ProgramId), f.NewPartner("Jane"), changes...)
 }
 
 // invite creates an invitation that names the group.
 func (f *fixture) invite(g *affiliatev1.Group, expires time.Time) affiliate.ParticipantInvite {
 	f.Helper()
-	id := affiliate.NewID[affiliate.Invite](f.Now())
+	id := affiliate.NewID[affiliate.InviteID](f.Now())
 	invite := affiliate.ParticipantInvite{
 		Invite: affiliate.Invite{ID: id, Email: id.String() + "@example.com", InvitedBy: f.owner, CreatedAt: f.Now(), ExpiresAt: expires},
-		Scope:  f.scope, Program: parseID[affiliate.Program](f, g.ProgramId), Group: new(parseID[affiliate.Group](f, g.Id)),
+		Scope:  f.scope, Program: parseID[affiliate.ProgramID](f, g.ProgramId), Group: new(parseID[affiliate.GroupID](f, g.Id)),
 	}
 	_, digests := affiliate.NewInviteTokens()
 	err := f.Store.InTx(f.Context(), func(tx *postgres.Tx) error {
@@ -391,7 +391,7 @@ func TestGroups_OfOtherScopesAreNotFound(t *testing.T) {
 		"the other mode":             {f.inOtherMode(), p.Id, g.Id, false},
 		"another workspace":          {f.inOtherWorkspace(), p.Id, g.Id, false},
 		"another programme":          {f.asOwner(), other.Id, g.Id, true},
-		"unknown id":                 {f.asOwner(), p.Id, affiliate.NewID[affiliate.Group](f.Now()).String(), true},
+		"unknown id":                 {f.asOwner(), p.Id, affiliate.NewID[affiliate.GroupID](f.Now()).String(), true},
 		"not a UUID":                 {f.asOwner(), p.Id, "42", true},
 		"programme id is not a UUID": {f.asOwner(), "42", g.Id, false},
 	} {

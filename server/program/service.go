@@ -47,7 +47,7 @@ func (s *Service) CreateProgram(ctx context.Context, req *affiliatev1.CreateProg
 		return nil, err
 	}
 	at := s.currentTime()
-	p.ID, p.Scope = affiliate.NewID[affiliate.Program](at), server.PrincipalFrom(ctx).Scope()
+	p.ID, p.Scope = affiliate.NewID[affiliate.ProgramID](at), server.PrincipalFrom(ctx).Scope()
 	p.CreatedAt, p.UpdatedAt = at, at
 	return response(s.store.CreateProgram(ctx, p, server.ActorFrom(ctx)))
 }
@@ -73,7 +73,7 @@ func (s *Service) ListPrograms(ctx context.Context, req *affiliatev1.ListProgram
 
 // GetProgram returns one programme.
 func (s *Service) GetProgram(ctx context.Context, req *affiliatev1.GetProgramRequest) (*affiliatev1.Program, error) {
-	id, err := server.PathID[affiliate.Program](req.GetProgramId())
+	id, err := server.PathID[affiliate.ProgramID](req.GetProgramId())
 	if err != nil {
 		return nil, err
 	}
@@ -82,7 +82,7 @@ func (s *Service) GetProgram(ctx context.Context, req *affiliatev1.GetProgramReq
 
 // UpdateProgram changes the fields that the update mask names.
 func (s *Service) UpdateProgram(ctx context.Context, req *affiliatev1.UpdateProgramRequest) (*affiliatev1.Program, error) {
-	id, err := server.PathID[affiliate.Program](req.GetProgramId())
+	id, err := server.PathID[affiliate.ProgramID](req.GetProgramId())
 	if err != nil {
 		return nil, err
 	}
@@ -108,7 +108,7 @@ func (s *Service) ArchiveProgram(ctx context.Context, req *affiliatev1.ArchivePr
 // ListProgramRules returns one page of the versions of a programme's commission rules,
 // newest first.
 func (s *Service) ListProgramRules(ctx context.Context, req *affiliatev1.ListProgramRulesRequest) (*affiliatev1.ListProgramRulesResponse, error) {
-	id, err := server.PathID[affiliate.Program](req.GetProgramId())
+	id, err := server.PathID[affiliate.ProgramID](req.GetProgramId())
 	if err != nil {
 		return nil, err
 	}
@@ -133,7 +133,7 @@ func (s *Service) ListProgramRules(ctx context.Context, req *affiliatev1.ListPro
 }
 
 func (s *Service) move(ctx context.Context, req programRequest, to affiliate.ProgramStatus) (*affiliatev1.Program, error) {
-	id, err := server.PathID[affiliate.Program](req.GetProgramId())
+	id, err := server.PathID[affiliate.ProgramID](req.GetProgramId())
 	if err != nil {
 		return nil, err
 	}

@@ -156,7 +156,7 @@ func TestPrograms_OfOtherScopesAreNotFound(t *testing.T) {
 	}{
 		"the other mode":    {f.inOtherMode(), p.Id},
 		"another workspace": {f.inOtherWorkspace(), p.Id},
-		"unknown id":        {f.asOwner(), affiliate.NewID[affiliate.Program](f.Now()).String()},
+		"unknown id":        {f.asOwner(), affiliate.NewID[affiliate.ProgramID](f.Now()).String()},
 		"not a UUID":        {f.asOwner(), "42"},
 		"no id":             {f.asOwner(), ""},
 	} {

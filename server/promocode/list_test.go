@@ -120,10 +120,10 @@ func TestMerchant_AccessesOwnPromoCodesOnly(t *testing.T) {
 		"another workspace":    {stranger.asOwner(), program, id, false},
 		"the other mode":       {testMode.asOwner(), program, id, false},
 		"invalid programme id": {f.asOwner(), "programme", id, false},
-		"unknown programme":    {f.asOwner(), affiliate.NewID[affiliate.Program](f.Now()).String(), id, false},
+		"unknown programme":    {f.asOwner(), affiliate.NewID[affiliate.ProgramID](f.Now()).String(), id, false},
 		"another programme":    {f.asOwner(), f.NewProgram(f.Scope).String(), id, true},
 		"invalid id":           {f.asOwner(), program, "may", true},
-		"unknown id":           {f.asOwner(), program, affiliate.NewID[affiliate.PromoCode](f.Now()).String(), true},
+		"unknown id":           {f.asOwner(), program, affiliate.NewID[affiliate.PromoCodeID](f.Now()).String(), true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := f.service.GetPromoCode(tc.caller, &affiliatev1.GetPromoCodeRequest{ProgramId: tc.program, PromoCodeId: tc.id})

@@ -39,12 +39,12 @@ func (s *Service) currentTime() time.Time { return s.now().UTC().Truncate(time.M
 
 // ListPromoCodes returns one page of a programme's promo codes, newest first.
 func (s *Service) ListPromoCodes(ctx context.Context, req *affiliatev1.ListPromoCodesRequest) (*affiliatev1.ListPromoCodesResponse, error) {
-	program, err := server.PathID[affiliate.Program](req.GetProgramId())
+	program, err := server.PathID[affiliate.ProgramID](req.GetProgramId())
 	if err != nil {
 		return nil, err
 	}
 	filter := affiliate.PromoCodeFilter{
-		Participant: server.ParseOptionalID[affiliate.Participant](req.ParticipantId), Active: req.Active,
+		Participant: server.ParseOptionalID[affiliate.ParticipantID](req.ParticipantId), Active: req.Active,
 		Search: affiliate.FoldPromoCode(req.GetSearch()),
 	}
 	page := server.PageOf(req)
@@ -57,14 +57,14 @@ func (s *Service) ListPromoCodes(ctx context.Context, req *affiliatev1.ListPromo
 
 // CreatePromoCode creates a promo code for a participant.
 func (s *Service) CreatePromoCode(ctx context.Context, req *affiliatev1.CreatePromoCodeRequest) (*affiliatev1.PromoCode, error) {
-	program, err := server.PathID[affiliate.Program](req.GetProgramId())
+	program, err := server.PathID[affiliate.ProgramID](req.GetProgramId())
 	if err != nil {
 		return nil, err
 	}
-	participant, _ := affiliate.ParseID[affiliate.Participant](req.GetParticipantId())
+	participant, _ := affiliate.ParseID[affiliate.ParticipantID](req.GetParticipantId())
 	at := s.currentTime()
 	code := newPromoCode(req)
-	code.ID, code.Scope = affiliate.NewID[affiliate.PromoCode](at), server.PrincipalFrom(ctx).Scope()
+	code.ID, code.Scope = affiliate.NewID[affiliate.PromoCodeID](at), server.PrincipalFrom(ctx).Scope()
 	code.Program, code.Participant, code.CreatedAt = program, participant, at
 	return response(s.store.CreatePromoCode(ctx, code, server.ActorFrom(ctx)))
 }
@@ -101,7 +101,7 @@ func (s *Service) DeletePromoCode(ctx context.Context, req *affiliatev1.DeletePr
 // ListPartnerPromoCodes returns one page of the partner's own promo codes, newest first.
 func (s *Service) ListPartnerPromoCodes(ctx context.Context, req *affiliatev1.ListPartnerPromoCodesRequest) (*affiliatev1.ListPromoCodesResponse, error) {
 	caller, page := server.PrincipalFrom(ctx), server.PageOf(req)
-	filter, err := caller.ProgramFilter(server.ParseOptionalID[affiliate.Program](req.ProgramId))
+	filter, err := caller.ProgramFilter(server.ParseOptionalID[affiliate.ProgramID](req.ProgramId))
 	if err != nil {
 		return nil, err
 	}
@@ -115,8 +115,8 @@ func pathIDs(req interface {
 	GetPromoCodeId() string
 },
 ) (program affiliate.ProgramID, id affiliate.PromoCodeID, err error) {
-	if program, err = server.PathID[affiliate.Program](req.GetProgramId()); err == nil {
-		id, err = server.PathID[affiliate.PromoCode](req.GetPromoCodeId())
+	if program, err = server.PathID[affiliate.ProgramID](req.GetProgramId()); err == nil {
+		id, err = server.PathID[affiliate.PromoCodeID](req.GetPromoCodeId())
 	}
 	return program, id, err
 }

@@ -114,7 +114,7 @@ func TestCreatePromoCode_Refusals(t *testing.T) {
 	f := newFixture(t)
 	jane, erased := f.Join("Jane"), f.Join("Erased", pgtest.Row{"erased_at": f.Now()})
 	elsewhere := f.NewParticipant(f.Scope, f.NewProgram(f.Scope), f.NewPartner("Jane"))
-	unknown := pgtest.Participant{ID: affiliate.NewID[affiliate.Participant](f.Now())}
+	unknown := pgtest.Participant{ID: affiliate.NewID[affiliate.ParticipantID](f.Now())}
 	f.NewPromoCode(jane, "taken")
 	unchanged := func(*affiliatev1.CreatePromoCodeRequest) {}
 

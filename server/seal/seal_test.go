@@ -130,7 +130,7 @@ func TestNew_ErrorsDoNotContainTheKeys(t *testing.T) {
 
 func TestMailToken_OpensOnlyForItsMail(t *testing.T) {
 	keys := newKeys(t, entry("a", 1))
-	mail, other := affiliate.NewID[affiliate.Mail](time.Now()), affiliate.NewID[affiliate.Mail](time.Now())
+	mail, other := affiliate.NewID[affiliate.MailID](time.Now()), affiliate.NewID[affiliate.MailID](time.Now())
 	sealed := keys.SealMailToken(mail, "ver_token")
 	if token, err := keys.OpenMailToken(mail, sealed); err != nil || token != "ver_token" {
 		t.Errorf("OpenMailToken returned %q, %v, want ver_token", token, err)

@@ -97,7 +97,7 @@ func (s *Service) CreateServiceToken(ctx context.Context, req *affiliatev1.Creat
 // RollServiceToken creates a successor of a token. No other response contains it. The old
 // token works until the grace period ends.
 func (s *Service) RollServiceToken(ctx context.Context, req *affiliatev1.RollServiceTokenRequest) (*affiliatev1.CreatedServiceToken, error) {
-	id, err := server.PathID[affiliate.ServiceToken](req.GetServiceTokenId())
+	id, err := server.PathID[affiliate.ServiceTokenID](req.GetServiceTokenId())
 	if err != nil {
 		return nil, err
 	}
@@ -148,7 +148,7 @@ func (s *Service) RollServiceToken(ctx context.Context, req *affiliatev1.RollSer
 
 // RevokeServiceToken revokes a token.
 func (s *Service) RevokeServiceToken(ctx context.Context, req *affiliatev1.RevokeServiceTokenRequest) (*affiliatev1.RevokeServiceTokenResponse, error) {
-	id, err := server.PathID[affiliate.ServiceToken](req.GetServiceTokenId())
+	id, err := server.PathID[affiliate.ServiceTokenID](req.GetServiceTokenId())
 	if err != nil {
 		return nil, err
 	}

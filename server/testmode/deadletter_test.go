@@ -20,7 +20,7 @@ func TestDeleteTestData_DeletesClicksThatCouldNotBeStored(t *testing.T) {
 	for mode, key := range map[affiliate.Mode]affiliate.Key{affiliate.ModeTest: testKey, affiliate.ModeLive: liveKey} {
 		digest := key.Digest()
 		f.Insert("api_keys", pgtest.Row{
-			"workspace_id": f.Scope.Workspace, "id": affiliate.NewID[affiliate.APIKey](f.Now()), "mode": mode, "kind": "public", "name": "Shop",
+			"workspace_id": f.Scope.Workspace, "id": affiliate.NewID[affiliate.APIKeyID](f.Now()), "mode": mode, "kind": "public", "name": "Shop",
 			"digest": digest[:], "public_text": key.Reveal(), "prefix": key.Prefix(), "last4": key.Last4(), "created_at": f.Now(),
 		})
 	}

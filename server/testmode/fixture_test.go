@@ -108,7 +108,7 @@ func (f *fixture) waitUntilFinished() {
 func populate(f *pgtest.Fixture, s *pgtest.Shop, suffix string) pgtest.Participant {
 	f.Helper()
 	now, w, mode := s.Now(), s.Scope.Workspace, s.Scope.Mode
-	id := func() string { return affiliate.NewID[affiliate.User](now).String() }
+	id := func() string { return affiliate.NewID[affiliate.UserID](now).String() }
 	row := func(columns pgtest.Row) pgtest.Row {
 		all := pgtest.Row{"workspace_id": w, "mode": mode}
 		for name, value := range columns {

@@ -227,7 +227,7 @@ func (d *deletion) deleteClicks(ctx context.Context, cutoff time.Time) error {
 			last, read, deleted, err := tx.DeleteClicks(ctx, d.workspace, r.ClicksAfter, walkBatch)
 			visits, more = deleted, read == walkBatch
 			if !more {
-				last = earlier(last, affiliate.FirstID[affiliate.Click](cutoff.Add(-walkOverlap)))
+				last = earlier(last, affiliate.FirstID[affiliate.ClickID](cutoff.Add(-walkOverlap)))
 			}
 			r.ClicksAfter = last
 			r.Deleted["clicks"] += int64(len(deleted))
@@ -288,7 +288,7 @@ func (d *deletion) deleteEvents(ctx context.Context, cutoff time.Time) error {
 		err := d.change(ctx, func(tx Tx, r *affiliate.RunningReset) error {
 			last, read, deleted, err := tx.DeleteEvents(ctx, d.workspace, r.EventsAfter, walkBatch)
 			if more = read == walkBatch; !more {
-				last = earlier(last, affiliate.FirstID[affiliate.Event](cutoff.Add(-walkOverlap)))
+				last = earlier(last, affiliate.FirstID[affiliate.EventID](cutoff.Add(-walkOverlap)))
 			}
 			r.EventsAfter = last
 			r.Deleted["events"] += deleted

@@ -91,7 +91,7 @@ func (s *Service) now() time.Time { return s.Now().UTC().Truncate(time.Milliseco
 func (s *Service) DeleteTestData(ctx context.Context, _ *affiliatev1.DeleteTestDataRequest) (*affiliatev1.DeleteTestDataResponse, error) {
 	now := s.now()
 	reset := affiliate.TestDataReset{
-		Workspace: server.PrincipalFrom(ctx).Workspace, ID: affiliate.NewID[affiliate.TestDataReset](now),
+		Workspace: server.PrincipalFrom(ctx).Workspace, ID: affiliate.NewID[affiliate.TestDataResetID](now),
 		Actor: server.ActorFrom(ctx), StartedAt: now,
 	}
 	var small bool

@@ -62,7 +62,7 @@ func TestDeleteTestData_ClearsTheAuditLog(t *testing.T) {
 	other := f.NewShop(affiliate.ModeTest)
 	entry := func(workspace affiliate.WorkspaceID, mode, resource string) {
 		f.Insert("audit_log", pgtest.Row{
-			"workspace_id": workspace, "id": affiliate.NewID[affiliate.AuditEntry](f.Now()), "mode": mode, "at": f.Now(), "actor": "system", "action": resource + ".update",
+			"workspace_id": workspace, "id": affiliate.NewID[affiliate.AuditID](f.Now()), "mode": mode, "at": f.Now(), "actor": "system", "action": resource + ".update",
 			"resource_type": resource, "resource_id": f.Program.UUID, "after": `{"name": "Jane"}`, "ip_prefix": "192.0.2.0/24",
 		})
 	}

@@ -54,7 +54,7 @@ func TestRun_DeletesExpiredTokensAndOldRequests(t *testing.T) {
 			"created_at": at, "expires_at": at.Add(affiliate.VerifyTokenLife),
 		})
 		f.Insert("email_requests", pgtest.Row{
-			"id": affiliate.NewID[affiliate.EmailRequest](at), "purpose": "reset", "account_kind": "partner", "address": "jane@example.com", "created_at": at,
+			"id": affiliate.NewID[affiliate.EmailRequestID](at), "purpose": "reset", "account_kind": "partner", "address": "jane@example.com", "created_at": at,
 		})
 	}
 	if err := upkeep.NewWorker(stores.Upkeep(f.Store), slog.New(slog.DiscardHandler), clock.Now).Run(t.Context()); err != nil {
@@ -109,7 +109,7 @@ func TestWork_AppliesTheRetentionOfClicks(t *testing.T) {
 			c.ClickedAt, c.ReceivedAt, c.ExpiresAt, c.CreatedAt = at, at, at, at
 			c.IPHash, c.IPPrefix, c.UAHash = []byte("a"), "203.0.113.0/24", []byte("b")
 		})
-		f.Insert("click_dead_letters", pgtest.Row{"id": affiliate.NewID[affiliate.Click](at), "reason": "malformed", "record": []byte{1}, "created_at": at})
+		f.Insert("click_dead_letters", pgtest.Row{"id": affiliate.NewID[affiliate.ClickID](at), "reason": "malformed", "record": []byte{1}, "created_at": at})
 	}
 	// work runs the job and returns the remaining rows.
 	work := func() (remaining string, err error) {
@@ -198,7 +198,7 @@ func TestWork_MaintainsEventPartitions(t *testing.T) {
 	}
 	log.Reset()
 	f.Insert("events", pgtest.Row{
-		"workspace_id": affiliate.NewID[affiliate.Workspace](now), "id": affiliate.NewID[affiliate.Event](now), "day": now.AddDate(0, 0, 20),
+		"workspace_id": affiliate.NewID[affiliate.WorkspaceID](now), "id": affiliate.NewID[affiliate.EventID](now), "day": now.AddDate(0, 0, 20),
 		"mode": "live", "type": "payout.paid", "body": []byte("{}"), "created_at": now,
 	})
 	if err := worker.Run(ctx); err != nil {
@@ -219,32 +219,32 @@ func TestWork_DeletesOldNotifications(t *testing.T) {
 	worker := upkeep.NewWorker(stores.Upkeep(f.Store), slog.New(slog.DiscardHandler), f.Now)
 	for _, age := range []int{29, 31, 179, 182} {
 		at := now.AddDate(0, 0, -age)
-		created, id := now.AddDate(0, 0, -40), affiliate.NewID[affiliate.Notification](at)
+		created, id := now.AddDate(0, 0, -40), affiliate.NewID[affiliate.NotificationID](at)
 		f.Insert("notifications", pgtest.Row{
 			"feed_id": f.Scope.Workspace, "mode": "live", "category": "payouts", "day": created, "id": id, "type": "payout.paid", "facts": "{}", "dismissed_at": at,
 		})
 		f.Insert("notification_reads", pgtest.Row{"user_id": f.Owner, "mode": "live", "category": "payouts", "day": at, "notification_id": id, "read_at": at})
-		f.Insert("announcements", pgtest.Row{"id": affiliate.NewID[affiliate.Announcement](at), "title": "t", "body": "b", "created_at": at})
+		f.Insert("announcements", pgtest.Row{"id": affiliate.NewID[affiliate.AnnouncementID](at), "title": "t", "body": "b", "created_at": at})
 	}
 	// The watermark has dismissed a notification 31 days ago.
 	f.Insert("notifications", pgtest.Row{
 		"feed_id": f.Scope.Workspace, "mode": "live", "category": "commissions", "day": now.AddDate(0, 0, -32),
-		"id": affiliate.NewID[affiliate.Notification](now.AddDate(0, 0, -32)), "type": "commission.created", "facts": "{}",
+		"id": affiliate.NewID[affiliate.NotificationID](now.AddDate(0, 0, -32)), "type": "commission.created", "facts": "{}",
 	})
-	watermark := affiliate.FirstID[affiliate.Notification](now.AddDate(0, 0, -31))
+	watermark := affiliate.FirstID[affiliate.NotificationID](now.AddDate(0, 0, -31))
 	f.Insert("notification_dismissals", pgtest.Row{
 		"feed_id": f.Scope.Workspace, "mode": "live", "category": "commissions", "dismissed_day": now.AddDate(0, 0, -31), "dismissed_before": watermark,
 		"dismissed_at": now.AddDate(0, 0, -31), "purge_at": now.AddDate(0, 0, -1),
 	})
 	for i, age := range []time.Duration{0, 59 * time.Minute, 61 * time.Minute, 23 * time.Hour, 25 * time.Hour, 26 * time.Hour} {
-		at, id := now.Add(-age), affiliate.NewID[affiliate.Stream](now)
+		at, id := now.Add(-age), affiliate.NewID[affiliate.StreamID](now)
 		f.Insert("notification_stream_tickets", pgtest.Row{
 			"digest": []byte{byte(i)}, "session_id": id, "kind": "merchant", "mode": "live", "created_at": at, "expires_at": at.Add(15 * time.Minute),
 		})
 		f.Insert("notification_streams", pgtest.Row{"id": id, "user_id": f.Owner, "seen_at": at})
 		f.Insert("notification_positions", pgtest.Row{
 			"feed_id": f.Scope.Workspace, "seq": 100 - i, "mode": "live", "category": "payouts", "day": at,
-			"notification_id": affiliate.NewID[affiliate.Notification](at), "created_at": at,
+			"notification_id": affiliate.NewID[affiliate.NotificationID](at), "created_at": at,
 		})
 		f.Insert("notification_feeds", pgtest.Row{"feed_id": id, "last_seq": i, "replay_after": 0, "version": 0, "streamed_until": at})
 	}
@@ -270,8 +270,8 @@ func TestRun_DeletesExpiredAndAbandonedExports(t *testing.T) {
 	f := pgtest.Open(t, clock.Now)
 	insert := func(createdAt time.Time, readyAt, expiresAt any) {
 		f.Insert("exports", pgtest.Row{
-			"id": affiliate.NewID[affiliate.Export](createdAt), "kind": "partner", "subject_id": affiliate.NewID[affiliate.User](createdAt), "request_mode": "live",
-			"queued": false, "lease_until": createdAt, "lease": affiliate.NewID[affiliate.Export](createdAt), "progress": "{}",
+			"id": affiliate.NewID[affiliate.ExportID](createdAt), "kind": "partner", "subject_id": affiliate.NewID[affiliate.UserID](createdAt), "request_mode": "live",
+			"queued": false, "lease_until": createdAt, "lease": affiliate.NewID[affiliate.ExportID](createdAt), "progress": "{}",
 			"created_at": createdAt, "ready_at": readyAt, "expires_at": expiresAt,
 		})
 	}

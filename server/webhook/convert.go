@@ -41,7 +41,7 @@ func createdToProto(e affiliate.Endpoint, secret webhook.Secret) *affiliatev1.Cr
 // newEndpoint converts a create request to an endpoint. Check has validated the request.
 func newEndpoint(req *affiliatev1.CreateWebhookRequest, scope affiliate.Scope, url webhook.URL, at time.Time) affiliate.Endpoint {
 	e := affiliate.Endpoint{
-		ID: affiliate.NewID[affiliate.Endpoint](at), Scope: scope, URL: url.Text,
+		ID: affiliate.NewID[affiliate.EndpointID](at), Scope: scope, URL: url.Text,
 		Description:   server.OptionalString(req.GetDescription()),
 		Subscriptions: distinct(slices.Concat(req.GetSubscriptions(), req.GetEvents())),
 		Active:        req.Active == nil || req.GetActive(),

@@ -11,7 +11,7 @@ import (
 
 // ListDeliveries returns one page of an endpoint's deliveries, newest first.
 func (s *Service) ListDeliveries(ctx context.Context, req *affiliatev1.ListDeliveriesRequest) (*affiliatev1.ListDeliveriesResponse, error) {
-	id, err := pathID[affiliate.Endpoint](req.GetWebhookId())
+	id, err := pathID[affiliate.EndpointID](req.GetWebhookId())
 	if err != nil {
 		return nil, err
 	}
@@ -86,7 +86,7 @@ func (s *Service) RetryDelivery(ctx context.Context, req *affiliatev1.RetryDeliv
 
 // RecoverDeliveries inserts a job that sends the events of a time range again.
 func (s *Service) RecoverDeliveries(ctx context.Context, req *affiliatev1.RecoverDeliveriesRequest) (*affiliatev1.RecoverDeliveriesResponse, error) {
-	id, err := pathID[affiliate.Endpoint](req.GetWebhookId())
+	id, err := pathID[affiliate.EndpointID](req.GetWebhookId())
 	if err != nil {
 		return nil, err
 	}
@@ -127,10 +127,10 @@ func deliveryIDs(req interface {
 	GetDeliveryId() string
 }, now time.Time,
 ) (endpoint affiliate.EndpointID, id affiliate.DeliveryID, err error) {
-	if endpoint, err = pathID[affiliate.Endpoint](req.GetWebhookId()); err != nil {
+	if endpoint, err = pathID[affiliate.EndpointID](req.GetWebhookId()); err != nil {
 		return endpoint, id, err
 	}
-	if id, err = pathID[affiliate.Delivery](req.GetDeliveryId()); err != nil {
+	if id, err = pathID[affiliate.DeliveryID](req.GetDeliveryId()); err != nil {
 		return endpoint, id, err
 	}
 	if at, ok := id.Time(); !ok || at.Before(now.Add(-maxEventAge)) {

@@ -94,7 +94,7 @@ func TestDelivery_OfOtherEndpointOrTooOldIsNotFound(t *testing.T) {
 	}{
 		{"older than 30 days", e, old},
 		{"another endpoint", other, id},
-		{"unknown", e, affiliate.NewID[affiliate.Delivery](f.Now())},
+		{"unknown", e, affiliate.NewID[affiliate.DeliveryID](f.Now())},
 		{"not a UUIDv7", e, notUUIDv7},
 		{"zero", e, affiliate.DeliveryID{}},
 	} {
@@ -212,7 +212,7 @@ func TestDeliveries_FiltersAndPagesNewestFirst(t *testing.T) {
 			t.Errorf("%s: Deliveries returned %v of %d, want %v of %d", tc.name, got, total, tc.want, tc.wantTotal)
 		}
 	}
-	for _, unknown := range []affiliate.EventID{affiliate.NewID[affiliate.Event](f.Now()), {}} {
+	for _, unknown := range []affiliate.EventID{affiliate.NewID[affiliate.EventID](f.Now()), {}} {
 		_, _, err := f.webhooks.Deliveries(t.Context(), f.Scope, e.ID, monthAgo, affiliate.DeliveryFilter{Event: &unknown}, affiliate.Page{Number: 1, Size: 3})
 		pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
 	}

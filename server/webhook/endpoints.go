@@ -24,7 +24,7 @@ func (s *Service) ListWebhooks(ctx context.Context, req *affiliatev1.ListWebhook
 
 // GetWebhook returns one endpoint.
 func (s *Service) GetWebhook(ctx context.Context, req *affiliatev1.GetWebhookRequest) (*affiliatev1.Webhook, error) {
-	id, err := pathID[affiliate.Endpoint](req.GetWebhookId())
+	id, err := pathID[affiliate.EndpointID](req.GetWebhookId())
 	if err != nil {
 		return nil, err
 	}
@@ -77,7 +77,7 @@ func (s *Service) CreateWebhook(ctx context.Context, req *affiliatev1.CreateWebh
 // UpdateWebhook changes the fields that the update mask names. If the fields already have
 // the new values, it stores nothing.
 func (s *Service) UpdateWebhook(ctx context.Context, req *affiliatev1.UpdateWebhookRequest) (*affiliatev1.Webhook, error) {
-	id, err := pathID[affiliate.Endpoint](req.GetWebhookId())
+	id, err := pathID[affiliate.EndpointID](req.GetWebhookId())
 	if err != nil {
 		return nil, err
 	}
@@ -116,7 +116,7 @@ func (s *Service) UpdateWebhook(ctx context.Context, req *affiliatev1.UpdateWebh
 // DeleteWebhook deletes an endpoint and its secrets. A job cancels the deliveries that
 // wait for an attempt.
 func (s *Service) DeleteWebhook(ctx context.Context, req *affiliatev1.DeleteWebhookRequest) (*affiliatev1.DeleteWebhookResponse, error) {
-	id, err := pathID[affiliate.Endpoint](req.GetWebhookId())
+	id, err := pathID[affiliate.EndpointID](req.GetWebhookId())
 	if err != nil {
 		return nil, err
 	}
@@ -142,7 +142,7 @@ func (s *Service) DeleteWebhook(ctx context.Context, req *affiliatev1.DeleteWebh
 // expire_immediately, the previous secret is no longer used. Otherwise events are signed
 // with both the new and the previous secret for one day.
 func (s *Service) RotateWebhookSecret(ctx context.Context, req *affiliatev1.RotateWebhookSecretRequest) (*affiliatev1.CreatedWebhook, error) {
-	id, err := pathID[affiliate.Endpoint](req.GetWebhookId())
+	id, err := pathID[affiliate.EndpointID](req.GetWebhookId())
 	if err != nil {
 		return nil, err
 	}

@@ -100,7 +100,7 @@ func (f *fixture) createEndpoint(change ...func(*affiliatev1.CreateWebhookReques
 // endpointID parses the id of an endpoint in a response.
 func endpointID(t testing.TB, text string) affiliate.EndpointID {
 	t.Helper()
-	id, ok := affiliate.ParseID[affiliate.Endpoint](text)
+	id, ok := affiliate.ParseID[affiliate.EndpointID](text)
 	if !ok {
 		t.Fatalf("%q is not the id of an endpoint", text)
 	}

@@ -17,7 +17,7 @@ const pingTimeout = 10 * time.Second
 // TestWebhook sends a ping event to an endpoint and returns the outcome. It stores
 // nothing.
 func (s *Service) TestWebhook(ctx context.Context, req *affiliatev1.TestWebhookRequest) (*affiliatev1.TestWebhookResponse, error) {
-	id, err := pathID[affiliate.Endpoint](req.GetWebhookId())
+	id, err := pathID[affiliate.EndpointID](req.GetWebhookId())
 	if err != nil {
 		return nil, err
 	}

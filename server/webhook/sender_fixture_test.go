@@ -85,7 +85,7 @@ func (f *senderFixture) newSubscriber(status int) *subscriber {
 // its endpoint.
 func (f *senderFixture) newRespondingSubscriber(respond func() (status int)) *subscriber {
 	f.Helper()
-	r := &subscriber{f: f, respond: respond, secret: domain.NewSecret(), id: affiliate.NewID[affiliate.Endpoint](f.Now())}
+	r := &subscriber{f: f, respond: respond, secret: domain.NewSecret(), id: affiliate.NewID[affiliate.EndpointID](f.Now())}
 	server := httptest.NewUnstartedServer(r)
 	server.Config.ErrorLog = log.New(io.Discard, "", 0) // a stopped sender drops connections
 	server.StartTLS()

@@ -52,8 +52,8 @@ func (s *Service) currentTime() time.Time { return currentTime(s.now) }
 
 // pathID parses an id in a request's path. Errors: WEBHOOK_NOT_FOUND if the text is not a
 // UUID.
-func pathID[T any](text string) (affiliate.ID[T], error) {
-	id, ok := affiliate.ParseID[T](text)
+func pathID[I affiliate.AnyID](text string) (I, error) {
+	id, ok := affiliate.ParseID[I](text)
 	if !ok {
 		return id, affiliate.Refuse(affiliate.ReasonWebhookNotFound)
 	}

@@ -38,7 +38,7 @@ func TestSigningSecret_IsOnlyInTheResponse(t *testing.T) {
 		if plain, err := f.keys.Open(sealed[0], id.UUID[:]); err != nil || !bytes.Equal(plain, want) {
 			t.Errorf("%s stored a secret that decrypts to %x, error %v, want %x", call, plain, err, []byte(want))
 		}
-		other := affiliate.NewID[affiliate.Endpoint](f.Now())
+		other := affiliate.NewID[affiliate.EndpointID](f.Now())
 		if _, err := f.keys.Open(sealed[0], other.UUID[:]); err == nil {
 			t.Errorf("%s stored a secret that can be decrypted with the id of another endpoint", call)
 		}
@@ -180,7 +180,7 @@ func TestEndpoints_OfOtherScopesAreNotFound(t *testing.T) {
 	for name, other := range f.otherShops() {
 		check(name, other, e.ID.String())
 	}
-	check("unknown endpoint", f, affiliate.NewID[affiliate.Endpoint](f.Now()).String())
+	check("unknown endpoint", f, affiliate.NewID[affiliate.EndpointID](f.Now()).String())
 	check("not a UUID", f, "hook")
 	if after := f.endpoint(e.ID); !after.Active || after.Version != 1 {
 		t.Errorf("the endpoint was changed: active %v, version %d, want true and 1", after.Active, after.Version)

@@ -42,7 +42,7 @@ func auditFilter(req auditRequest) (affiliate.AuditFilter, error) {
 		filter.Action = req.GetAction()
 	}
 	if text := req.GetResourceId(); text != "" {
-		id, ok := affiliate.ParseID[affiliate.AuditEntry](text)
+		id, ok := affiliate.ParseID[affiliate.AuditID](text)
 		if !ok {
 			wrong.Add("resource_id", affiliate.MustBeUUID)
 		}

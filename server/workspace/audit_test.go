@@ -23,7 +23,7 @@ import (
 func (f *fixture) addAudit(mode, actor, action, before, after string) affiliate.AuditID {
 	f.Helper()
 	f.clock.Advance(time.Second)
-	id := affiliate.NewID[affiliate.AuditEntry](f.Now())
+	id := affiliate.NewID[affiliate.AuditID](f.Now())
 	resourceType, _, _ := strings.Cut(action, ".")
 	f.Exec(`
 		insert into audit_log (workspace_id, id, mode, at, actor, action, resource_type, resource_id, before, after, ip_prefix, request_id)
@@ -46,7 +46,7 @@ func TestListAuditLog_ShowsActorAndChange(t *testing.T) {
 	f := newFixture(t)
 	key := f.createKey(nil)
 	f.Exec(`delete from audit_log`)
-	deletedUser := affiliate.NewID[affiliate.User](f.Now())
+	deletedUser := affiliate.NewID[affiliate.UserID](f.Now())
 	f.addAudit("test", f.Owner.String(), "program.update", `{"name":"A","tags":[1,null]}`, `{"name":"B"}`)
 	f.addAudit("", key.Id, "workspace.update", `"text"`, `[1,2]`)
 	f.addAudit("test", deletedUser.String(), "link.delete", `null`, "")

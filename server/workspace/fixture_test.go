@@ -57,7 +57,7 @@ func (f *fixture) newTester(email string) {
 func (f *fixture) newSession(user affiliate.UserID) affiliate.SessionID {
 	f.Helper()
 	now := f.Now()
-	id := affiliate.NewID[affiliate.Session](now)
+	id := affiliate.NewID[affiliate.SessionID](now)
 	f.Insert("sessions", pgtest.Row{
 		"id": id, "user_id": user, "created_at": now, "idle_expires_at": now.Add(time.Hour), "expires_at": now.Add(time.Hour),
 	})

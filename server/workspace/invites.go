@@ -154,7 +154,7 @@ func (s *Service) mailInvite(ctx context.Context, tx Tx, invite affiliate.Member
 
 // RevokeInvite revokes an open invitation.
 func (s *Service) RevokeInvite(ctx context.Context, req *affiliatev1.RevokeInviteRequest) (*affiliatev1.RevokeInviteResponse, error) {
-	id, err := server.PathID[affiliate.Invite](req.GetInviteId())
+	id, err := server.PathID[affiliate.InviteID](req.GetInviteId())
 	if err != nil {
 		return nil, err
 	}

@@ -103,7 +103,7 @@ func (s *Service) CreateApiKey(ctx context.Context, req *affiliatev1.CreateApiKe
 // response contains the new key. If it is a secret key, no other response contains it.
 // The old key works until the grace period ends.
 func (s *Service) RollApiKey(ctx context.Context, req *affiliatev1.RollApiKeyRequest) (*affiliatev1.CreatedApiKey, error) {
-	id, err := server.PathID[affiliate.APIKey](req.GetKeyId())
+	id, err := server.PathID[affiliate.APIKeyID](req.GetKeyId())
 	if err != nil {
 		return nil, err
 	}
@@ -170,7 +170,7 @@ func (s *Service) RollApiKey(ctx context.Context, req *affiliatev1.RollApiKeyReq
 
 // RevokeApiKey revokes a secret key.
 func (s *Service) RevokeApiKey(ctx context.Context, req *affiliatev1.RevokeApiKeyRequest) (*affiliatev1.RevokeApiKeyResponse, error) {
-	id, err := server.PathID[affiliate.APIKey](req.GetKeyId())
+	id, err := server.PathID[affiliate.APIKeyID](req.GetKeyId())
 	if err != nil {
 		return nil, err
 	}

@@ -175,7 +175,7 @@ func TestRollApiKey_OldSecretKeyWorksInTheGracePeriod(t *testing.T) {
 	if n := f.Count(`select count(*) from api_keys where id = $1 and revoked_at = $2 and rolled_at = $2 and expires_at is null`, fresh.Id, at); n != 1 {
 		t.Error("the key without a grace period is not revoked")
 	}
-	for _, id := range []string{"x", affiliate.NewID[affiliate.APIKey](f.Now()).String()} {
+	for _, id := range []string{"x", affiliate.NewID[affiliate.APIKeyID](f.Now()).String()} {
 		_, err = f.roll(id, nil)
 		pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
 	}
@@ -290,7 +290,7 @@ func TestRollApiKey_InParallelSucceedsOnce(t *testing.T) {
 func (f *fixture) newPublicKey() affiliate.NewAPIKey {
 	f.Helper()
 	key := affiliate.NewKey(affiliate.PublicKey, affiliate.ModeTest)
-	id, digest := affiliate.NewID[affiliate.APIKey](f.Now()), key.Digest()
+	id, digest := affiliate.NewID[affiliate.APIKeyID](f.Now()), key.Digest()
 	f.Insert("api_keys", pgtest.Row{
 		"workspace_id": f.Scope.Workspace, "id": id, "mode": f.Scope.Mode, "kind": "public", "name": "Public key", "digest": digest[:],
 		"public_text": key.Reveal(), "prefix": key.Prefix(), "last4": key.Last4(), "created_at": f.Now(),
@@ -345,7 +345,7 @@ func TestRevokeApiKey(t *testing.T) {
 	if err := revoke(key.Id); err != nil || f.keyWorks(key.GetSecretKey()) || len(f.keys().SecretKeys) != 0 {
 		t.Errorf("RevokeApiKey returned %v; the key works: %v; listed: %v", err, f.keyWorks(key.GetSecretKey()), f.keys().SecretKeys)
 	}
-	for _, id := range []string{key.Id, public.ID.String(), "x", affiliate.NewID[affiliate.APIKey](f.Now()).String()} {
+	for _, id := range []string{key.Id, public.ID.String(), "x", affiliate.NewID[affiliate.APIKeyID](f.Now()).String()} {
 		pgtest.RequireRefusal(t, revoke(id), affiliate.ReasonNotFound)
 	}
 	_, err = f.roll(key.Id, nil)

@@ -36,7 +36,7 @@ type memberChange struct {
 // roles that the member can no longer manage. UpdateMember ends these invitations. If the
 // member already has the role, it stores nothing.
 func (s *Service) UpdateMember(ctx context.Context, req *affiliatev1.UpdateMemberRequest) (*affiliatev1.Member, error) {
-	id, err := server.PathID[affiliate.User](req.GetMemberId())
+	id, err := server.PathID[affiliate.UserID](req.GetMemberId())
 	if err != nil {
 		return nil, err
 	}
@@ -93,7 +93,7 @@ func (s *Service) UpdateMember(ctx context.Context, req *affiliatev1.UpdateMembe
 // manages members can remove others.
 func (s *Service) RemoveMember(ctx context.Context, req *affiliatev1.RemoveMemberRequest) (*affiliatev1.RemoveMemberResponse, error) {
 	caller, at := server.PrincipalFrom(ctx), s.currentTime()
-	id, err := server.PathID[affiliate.User](req.GetMemberId())
+	id, err := server.PathID[affiliate.UserID](req.GetMemberId())
 	if req.GetMemberId() == "me" {
 		id, err = caller.User, nil
 	}
@@ -156,7 +156,7 @@ func (s *Service) RemoveMember(ctx context.Context, req *affiliatev1.RemoveMembe
 // TransferOwnership makes another member an owner and the caller an admin. It ends the
 // open invitations that the caller has created for roles that an admin cannot manage.
 func (s *Service) TransferOwnership(ctx context.Context, req *affiliatev1.TransferOwnershipRequest) (*affiliatev1.Member, error) {
-	id, err := server.PathID[affiliate.User](req.GetMemberId())
+	id, err := server.PathID[affiliate.UserID](req.GetMemberId())
 	if err != nil {
 		return nil, err
 	}

@@ -60,7 +60,7 @@ func TestMembers_ChangesNeedTheRightRole(t *testing.T) {
 		"an admin removes an owner":                      f.remove(asAdmin, second),
 		"a viewer who was an owner at the authorisation": f.setRole(f.as(viewer, affiliate.RoleOwner), second, affiliate.RoleViewer),
 		"a viewer who was an admin at the authorisation": f.remove(f.as(viewer, affiliate.RoleAdmin), admin),
-		"a user who is not a member":                     f.setRole(f.as(affiliate.NewID[affiliate.User](f.Now()), affiliate.RoleOwner), viewer, affiliate.RoleAdmin),
+		"a user who is not a member":                     f.setRole(f.as(affiliate.NewID[affiliate.UserID](f.Now()), affiliate.RoleOwner), viewer, affiliate.RoleAdmin),
 	} {
 		if !errors.Is(err, affiliate.Refuse(affiliate.ReasonForbidden)) {
 			t.Errorf("%s: got the error %v, want FORBIDDEN", name, err)
@@ -82,7 +82,7 @@ func TestMembers_ChangesNeedTheRightRole(t *testing.T) {
 	if err := f.setRole(f.asOwner(), second, affiliate.RoleOwner); err != nil || f.roleOf(second) != affiliate.RoleOwner {
 		t.Errorf("an owner cannot make another member an owner: %v", err)
 	}
-	unknown := affiliate.NewID[affiliate.User](f.Now())
+	unknown := affiliate.NewID[affiliate.UserID](f.Now())
 	pgtest.RequireRefusal(t, f.setRole(f.asOwner(), unknown, affiliate.RoleAdmin), affiliate.ReasonNotFound)
 	pgtest.RequireRefusal(t, f.remove(f.asOwner(), unknown), affiliate.ReasonNotFound)
 	_, err := f.service.UpdateMember(f.asOwner(), &affiliatev1.UpdateMemberRequest{MemberId: "x", Role: affiliatev1.Role_ROLE_ADMIN})
@@ -258,7 +258,7 @@ func TestTransferOwnership(t *testing.T) {
 	}
 	_, err := transfer(f.asOwner(), f.Owner.String())
 	pgtest.RequireRefusal(t, err, affiliate.ReasonValidation)
-	_, err = transfer(f.asOwner(), affiliate.NewID[affiliate.User](f.Now()).String())
+	_, err = transfer(f.asOwner(), affiliate.NewID[affiliate.UserID](f.Now()).String())
 	pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
 	got, err := transfer(f.asOwner(), manager.String())
 	if err != nil || got.Id != manager.String() || got.Role != affiliatev1.Role_ROLE_OWNER {

@@ -80,7 +80,7 @@ func marshalBatch(t testing.TB, ids ...affiliate.ClickID) []byte {
 	return raw
 }
 
-func newID() affiliate.ClickID { return affiliate.NewID[affiliate.Click](time.Now()) }
+func newID() affiliate.ClickID { return affiliate.NewID[affiliate.ClickID](time.Now()) }
 
 // must returns a function that returns v, or ends the test if err is not nil. Because of
 // this form, must[T](t)(f()) accepts both results of f.
@@ -417,7 +417,7 @@ func testTailFindsClick(t *testing.T, endpoint clickstream.Endpoint) {
 	ctx := t.Context()
 	client := connect(t, endpoint)
 	writer, tail := clickstream.NewWriter(client, 4), clickstream.NewTail(client, 4)
-	existing := affiliate.NewID[affiliate.Click](time.Now().Add(10 * time.Minute)) // the collector's clock is wrong
+	existing := affiliate.NewID[affiliate.ClickID](time.Now().Add(10 * time.Minute)) // the collector's clock is wrong
 	shard := clickstream.Shard(existing, 4)
 	if err := writer.Append(ctx, shard, marshalBatch(t, newID(), existing, newID()), 3); err != nil {
 		t.Fatal(err)

@@ -140,7 +140,7 @@ var modes = map[affiliate.Mode]edgev1.Mode{
 // namesWorkspace reports whether a click has the id of a workspace, or a public key.
 func namesWorkspace(click *edgev1.Click) bool {
 	_, isKey := affiliate.ParseKey(click.PublicKey)
-	_, isID := affiliate.IDFromBytes[affiliate.Workspace](click.WorkspaceId)
+	_, isID := affiliate.IDFromBytes[affiliate.WorkspaceID](click.WorkspaceId)
 	return isKey || isID
 }
 

@@ -20,7 +20,7 @@ import (
 	"github.com/tributary-hq/tributary/storage/redistest"
 )
 
-var scope = affiliate.Scope{Workspace: affiliate.NewID[affiliate.Workspace](time.Now()), Mode: affiliate.ModeTest}
+var scope = affiliate.Scope{Workspace: affiliate.NewID[affiliate.WorkspaceID](time.Now()), Mode: affiliate.ModeTest}
 
 type fixture struct {
 	client redis.UniversalClient

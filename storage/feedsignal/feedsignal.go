@@ -73,7 +73,7 @@ func (s *Signal) listen(ctx context.Context, changed func(feeds []affiliate.Feed
 func feedsOf(payload string) []affiliate.FeedID {
 	var feeds []affiliate.FeedID
 	for ; len(payload) >= idSize; payload = payload[idSize:] {
-		id, _ := affiliate.IDFromBytes[affiliate.Feed]([]byte(payload[:idSize]))
+		id, _ := affiliate.IDFromBytes[affiliate.FeedID]([]byte(payload[:idSize]))
 		feeds = append(feeds, id)
 	}
 	return feeds

@@ -61,7 +61,7 @@ func (l *listener) received() [][]affiliate.FeedID {
 	return slices.Clone(l.calls)
 }
 
-func newFeed() affiliate.FeedID { return affiliate.NewID[affiliate.Feed](time.Now()) }
+func newFeed() affiliate.FeedID { return affiliate.NewID[affiliate.FeedID](time.Now()) }
 
 func publish(t *testing.T, signal *feedsignal.Signal, feeds ...affiliate.FeedID) {
 	t.Helper()

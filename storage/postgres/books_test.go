@@ -42,7 +42,7 @@ func (f *fixture) mustCloseBooks(until time.Time) {
 
 func bonusOf(p pgtest.Participant, at time.Time) affiliate.LedgerEntry {
 	return affiliate.LedgerEntry{
-		ID: affiliate.NewID[affiliate.LedgerEntry](at), Scope: p.Scope, Program: p.Program, Participant: p.ID, Partner: p.Partner,
+		ID: affiliate.NewID[affiliate.LedgerEntryID](at), Scope: p.Scope, Program: p.Program, Participant: p.ID, Partner: p.Partner,
 		Type: affiliate.EntryBonus, AmountCents: 1, Currency: "EUR", CreatedBy: "system", CreatedAt: at,
 	}
 }

@@ -41,7 +41,7 @@ func newCheckFixture(t *testing.T) *checkFixture {
 
 	b.approved, b.free, b.paid = b.sale("approved", 1_000, "EUR"), b.sale("free", 2_000, "EUR"), b.sale("paid", 3_000, "EUR")
 	b.rejected, b.flagged = b.sale("rejected", 4_000, "EUR"), b.sale("flagged", 5_000, "USD")
-	b.unattributed = b.reportSale("unattributed", affiliate.NewID[affiliate.Click](noon), 6_000, "EUR").Conversion.ID
+	b.unattributed = b.reportSale("unattributed", affiliate.NewID[affiliate.ClickID](noon), 6_000, "EUR").Conversion.ID
 
 	b.draftPayout, b.paidPayout = b.payout("draft", b.approved, 0), b.payout("paid", b.paid, -50)
 	b.MoveCommission(b.paid, affiliate.CommissionTransition{Move: affiliate.MovePay, PaidAt: noon, Payout: &b.paidPayout})
@@ -50,7 +50,7 @@ func newCheckFixture(t *testing.T) *checkFixture {
 	b.entry(affiliate.PayoutID{}, "bonus", 25, 1)
 
 	b.Insert("refunds", pgtest.Row{
-		"workspace_id": b.Scope.Workspace, "id": affiliate.NewID[affiliate.Refund](noon), "mode": b.Scope.Mode, "external_refund_id": "r",
+		"workspace_id": b.Scope.Workspace, "id": affiliate.NewID[affiliate.RefundID](noon), "mode": b.Scope.Mode, "external_refund_id": "r",
 		"external_transaction_id": "rejected", "conversion_id": b.rejected.Conversion, "amount_cents": 100, "created_at": noon, "expires_at": noon,
 	})
 	b.Exec(`update conversions set refunded_amount_cents = 100, status = 'partially_refunded' where id = $1`, b.rejected.Conversion)
@@ -79,7 +79,7 @@ func (b *checkFixture) sale(external string, cents int64, currency string) affil
 func (b *checkFixture) payout(status string, c affiliate.Commission, adjustment int64) affiliate.PayoutID {
 	b.Helper()
 	now := b.Now()
-	batch, id := affiliate.NewID[affiliate.PayoutBatch](now), affiliate.NewID[affiliate.Payout](now)
+	batch, id := affiliate.NewID[affiliate.PayoutBatchID](now), affiliate.NewID[affiliate.PayoutID](now)
 	b.Insert("payout_batches", pgtest.Row{
 		"workspace_id": c.Scope.Workspace, "id": batch, "mode": c.Scope.Mode, "status": "draft", "program_ids": []string{}, "cutoff": now,
 		"created_by": c.Partner, "created_at": now,
@@ -100,7 +100,7 @@ func (b *checkFixture) payout(status string, c affiliate.Commission, adjustment 
 func (b *checkFixture) entry(payout affiliate.PayoutID, kind string, cents, sign int64) {
 	b.Helper()
 	row := pgtest.Row{
-		"workspace_id": b.Scope.Workspace, "id": affiliate.NewID[affiliate.LedgerEntry](b.Now()), "mode": b.Scope.Mode, "program_id": b.Program,
+		"workspace_id": b.Scope.Workspace, "id": affiliate.NewID[affiliate.LedgerEntryID](b.Now()), "mode": b.Scope.Mode, "program_id": b.Program,
 		"participant_id": b.participant.ID, "partner_id": b.participant.Partner, "type": kind, "amount_cents": sign * cents, "currency": "EUR",
 		"created_by": "system", "created_at": b.Now(),
 	}
@@ -402,7 +402,7 @@ func TestCheckAccounts_ListsTwentyViolationsAndCountsAll(t *testing.T) {
 	b := newCheckFixture(t)
 	for range 25 {
 		b.Insert("list_counts", pgtest.Row{
-			"workspace_id": b.Scope.Workspace, "program_id": affiliate.NewID[affiliate.Program](b.Now()), "what": "links", "slot": 0, "n": 1,
+			"workspace_id": b.Scope.Workspace, "program_id": affiliate.NewID[affiliate.ProgramID](b.Now()), "what": "links", "slot": 0, "n": 1,
 		})
 	}
 	if r := b.check(time.Now)["list_counts"]; r.Violated != 25 || len(r.Violations) != 20 {

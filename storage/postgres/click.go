@@ -253,7 +253,7 @@ func queueClickCounts(batch *pgx.Batch, clicks []affiliate.Click) {
 	)
 	for key, counted := range counts {
 		workspaces = append(workspaces, pgUUID(key.scope.Workspace.UUID))
-		ids = append(ids, pgUUID(affiliate.NewID[affiliate.StatsDelta](counted.at).UUID))
+		ids = append(ids, pgUUID(affiliate.NewID[affiliate.ID[affiliate.StatsDelta]](counted.at).UUID))
 		modes = append(modes, string(key.scope.Mode))
 		programs = append(programs, pgUUID(key.program.UUID))
 		participants = append(participants, pgUUID(key.participant.UUID))

@@ -63,8 +63,8 @@ func clicksOfEveryKind() map[string]affiliate.Click {
 	now := time.Now().UTC().Truncate(time.Microsecond)
 	earlier := now.Add(-time.Hour)
 	complete := affiliate.Click{
-		Scope:   affiliate.Scope{Workspace: affiliate.NewID[affiliate.Workspace](now), Mode: affiliate.ModeTest},
-		Program: affiliate.NewID[affiliate.Program](now), Participant: affiliate.NewID[affiliate.Participant](now), Link: affiliate.NewID[affiliate.Link](now),
+		Scope:   affiliate.Scope{Workspace: affiliate.NewID[affiliate.WorkspaceID](now), Mode: affiliate.ModeTest},
+		Program: affiliate.NewID[affiliate.ProgramID](now), Participant: affiliate.NewID[affiliate.ParticipantID](now), Link: affiliate.NewID[affiliate.LinkID](now),
 		ReferralCode: "änna", ClickedAt: now.Add(time.Microsecond), ReceivedAt: now.Add(2 * time.Microsecond), ExpiresAt: now.Add(3 * time.Microsecond),
 		CreatedAt: now.Add(4 * time.Microsecond), OccurredAt: &earlier, LandingURL: "https://shop.example/", ReferrerDomain: "news.example",
 		UTM:   affiliate.UTM{Source: "source", Medium: "medium", Campaign: "campaign", Term: "term", Content: "content"},
@@ -84,7 +84,7 @@ func clicksOfEveryKind() map[string]affiliate.Click {
 	far.ReceivedAt, far.ExpiresAt = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(250_000, 1, 1, 0, 0, 0, 0, time.UTC)
 	clicks := map[string]affiliate.Click{"complete": complete, "minimal": minimal, "long": long, "old": old, "far": far}
 	for name, c := range clicks {
-		c.ID = affiliate.NewID[affiliate.Click](now)
+		c.ID = affiliate.NewID[affiliate.ClickID](now)
 		clicks[name] = c
 	}
 	return clicks
@@ -136,7 +136,7 @@ func TestStoreClicks_StoresEveryColumn(t *testing.T) {
 func TestStoreClicks_RejectsTimesOutOfRange(t *testing.T) {
 	f := pgtest.Open(t, time.Now)
 	for _, at := range []int64{math.MaxInt64, math.MinInt64, math.MaxInt64 / 1000, 1 << 43 * 1000, -1 << 43 * 1000} {
-		clicks := clicksOf(affiliate.NewID[affiliate.Workspace](time.Now()), 1)
+		clicks := clicksOf(affiliate.NewID[affiliate.WorkspaceID](time.Now()), 1)
 		clicks[0].ExpiresAt = time.UnixMilli(at)
 		var data *postgres.DataError
 		if err := f.Store.StoreClicks(t.Context(), clicks); !errors.As(err, &data) {

@@ -64,7 +64,7 @@ func wantCounts(clicks []affiliate.Click) map[clickCountKey]int64 {
 // mixedClicks returns n clicks of a few links, participants and modes. Some of the
 // clicks are unique, and some come from bots.
 func mixedClicks(n int) []affiliate.Click {
-	clicks := clicksOf(affiliate.NewID[affiliate.Workspace](time.Now()), n)
+	clicks := clicksOf(affiliate.NewID[affiliate.WorkspaceID](time.Now()), n)
 	for i := range clicks {
 		// Three of the clicks determine the programmes, participants and links of all.
 		c, source := &clicks[i], clicks[i%3]
@@ -130,7 +130,7 @@ func TestStoreClicks_ConcurrentDuplicatesAreCountedOnce(t *testing.T) {
 
 func TestStoreClicks_StoresButDoesNotCountBots(t *testing.T) {
 	f := pgtest.Open(t, time.Now)
-	clicks := clicksOf(affiliate.NewID[affiliate.Workspace](time.Now()), 3)
+	clicks := clicksOf(affiliate.NewID[affiliate.WorkspaceID](time.Now()), 3)
 	for i := range clicks {
 		clicks[i].IsBot, clicks[i].ForeignOrigin = true, i == 1
 	}
@@ -186,7 +186,7 @@ func TestClickPartitions_HaveAllColumnsOfTheTable(t *testing.T) {
 	if len(missing) > 0 {
 		t.Errorf("the partitions lack the columns %q, want none", missing)
 	}
-	clicks := clicksOf(affiliate.NewID[affiliate.Workspace](time.Now()), 2)
+	clicks := clicksOf(affiliate.NewID[affiliate.WorkspaceID](time.Now()), 2)
 	// No partition exists for this day, so the click is stored in the default partition.
 	clicks[1].ClickedAt = clicks[1].ClickedAt.AddDate(5, 0, 0)
 	for i := range clicks {

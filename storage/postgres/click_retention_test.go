@@ -422,7 +422,7 @@ func TestDropDeadLetters_DropsOldRecordsInBatches(t *testing.T) {
 	f := newRetentionFixture(t)
 	now := time.Now()
 	for n := range 5 {
-		f.Insert("click_dead_letters", pgtest.Row{"id": affiliate.NewID[affiliate.Click](now), "reason": "malformed", "record": []byte{1}, "created_at": now.Add(time.Duration(n) * time.Hour)})
+		f.Insert("click_dead_letters", pgtest.Row{"id": affiliate.NewID[affiliate.ClickID](now), "reason": "malformed", "record": []byte{1}, "created_at": now.Add(time.Duration(n) * time.Hour)})
 	}
 	for _, want := range []int64{2, 1, 0} {
 		if n, err := f.Store.DropDeadLetters(t.Context(), now.Add(3*time.Hour), 2); err != nil || n != want {

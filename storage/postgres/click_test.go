@@ -18,10 +18,10 @@ func clicksOf(workspace affiliate.WorkspaceID, n int) []affiliate.Click {
 	now := time.Now().UTC().Truncate(time.Millisecond)
 	clicks := make([]affiliate.Click, n)
 	for i := range clicks {
-		id := affiliate.NewID[affiliate.Click](now)
+		id := affiliate.NewID[affiliate.ClickID](now)
 		clicks[i] = affiliate.Click{
 			ID: id, Scope: affiliate.Scope{Workspace: workspace, Mode: affiliate.ModeLive},
-			Program: affiliate.NewID[affiliate.Program](now), Participant: affiliate.NewID[affiliate.Participant](now), Link: affiliate.NewID[affiliate.Link](now),
+			Program: affiliate.NewID[affiliate.ProgramID](now), Participant: affiliate.NewID[affiliate.ParticipantID](now), Link: affiliate.NewID[affiliate.LinkID](now),
 			ReferralCode: "anna", ClickedAt: now, ReceivedAt: now, ExpiresAt: affiliate.WindowEnd(now, 30), CreatedAt: now,
 			LandingURL: "https://shop.example/", ReferrerDomain: "news.example", UTM: affiliate.UTM{Source: "mail"},
 			Consent: affiliate.ConsentGranted, Language: "de", Screen: "1x1", IPHash: []byte("0123456789abcdef"), IPPrefix: "203.0.113.0/24", UAHash: []byte("0123456789abcdef"),
@@ -33,7 +33,7 @@ func clicksOf(workspace affiliate.WorkspaceID, n int) []affiliate.Click {
 func TestStoreClicks_KeepsFirstWrite(t *testing.T) {
 	f := pgtest.Open(t, time.Now)
 	ctx := t.Context()
-	clicks := clicksOf(affiliate.NewID[affiliate.Workspace](time.Now()), 300)
+	clicks := clicksOf(affiliate.NewID[affiliate.WorkspaceID](time.Now()), 300)
 	if err := f.Store.StoreClicks(ctx, clicks[:200]); err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +57,7 @@ func TestStoreClicks_KeepsFirstWrite(t *testing.T) {
 func TestStoreClicks_ReportsBadDataAsDataError(t *testing.T) {
 	f := pgtest.Open(t, time.Now)
 	ctx := t.Context()
-	clicks := clicksOf(affiliate.NewID[affiliate.Workspace](time.Now()), 3)
+	clicks := clicksOf(affiliate.NewID[affiliate.WorkspaceID](time.Now()), 3)
 	clicks[1].SubID = "nul\x00"
 	var data *postgres.DataError
 	if err := f.Store.StoreClicks(ctx, clicks); !errors.As(err, &data) || !data.RejectsData() {
@@ -80,10 +80,10 @@ func TestStoreClicks_ReportsBadDataAsDataError(t *testing.T) {
 func TestStoreClicks_EnqueuesJobForAwaitedClick(t *testing.T) {
 	f := pgtest.Open(t, time.Now)
 	ctx := t.Context()
-	clicks := clicksOf(affiliate.NewID[affiliate.Workspace](time.Now()), 3)
+	clicks := clicksOf(affiliate.NewID[affiliate.WorkspaceID](time.Now()), 3)
 	for range 2 {
 		f.Insert("awaited_clicks", pgtest.Row{
-			"workspace_id": clicks[1].Scope.Workspace, "click_id": clicks[1].ID, "conversion_id": affiliate.NewID[affiliate.Conversion](time.Now()),
+			"workspace_id": clicks[1].Scope.Workspace, "click_id": clicks[1].ID, "conversion_id": affiliate.NewID[affiliate.ConversionID](time.Now()),
 			"mode": "live", "created_at": clicks[1].CreatedAt, "expires_at": clicks[1].ExpiresAt,
 		})
 	}
@@ -107,7 +107,7 @@ func TestResolveClicks(t *testing.T) {
 		key := affiliate.NewKey(affiliate.PublicKey, f.Scope.Mode)
 		digest := key.Digest()
 		f.Insert("api_keys", append([]pgtest.Row{{
-			"workspace_id": f.Scope.Workspace, "id": affiliate.NewID[affiliate.APIKey](f.Now()), "mode": f.Scope.Mode, "kind": affiliate.PublicKey,
+			"workspace_id": f.Scope.Workspace, "id": affiliate.NewID[affiliate.APIKeyID](f.Now()), "mode": f.Scope.Mode, "kind": affiliate.PublicKey,
 			"name": "", "digest": digest[:], "public_text": key.Reveal(), "prefix": "", "last4": "", "created_at": f.Now(),
 		}}, changes...)...)
 		return digest
@@ -142,7 +142,7 @@ func TestResolveClicks(t *testing.T) {
 
 func TestDeadLetterClicks_StoresEachRecordOnce(t *testing.T) {
 	f := pgtest.Open(t, time.Now)
-	record := affiliate.ClickDeadLetter{ID: affiliate.NewID[affiliate.Click](time.Now()), Reason: affiliate.ClickMalformed, Record: []byte{0, 0xff}, At: time.Now()}
+	record := affiliate.ClickDeadLetter{ID: affiliate.NewID[affiliate.ClickID](time.Now()), Reason: affiliate.ClickMalformed, Record: []byte{0, 0xff}, At: time.Now()}
 	for range 2 {
 		if err := f.Store.DeadLetterClicks(t.Context(), []affiliate.ClickDeadLetter{record}); err != nil {
 			t.Fatal(err)
@@ -158,7 +158,7 @@ func TestDeadLetterClicks_StoresEachRecordOnce(t *testing.T) {
 // into the table.
 func BenchmarkStoreClicks(b *testing.B) {
 	f := pgtest.Open(b, time.Now)
-	workspace := affiliate.NewID[affiliate.Workspace](time.Now())
+	workspace := affiliate.NewID[affiliate.WorkspaceID](time.Now())
 	const rows = 5000
 	for name, participants := range map[string]int{"StoreClicks": 100, "StoreClicks with one participant per click": rows} {
 		b.Run(name, func(b *testing.B) {

@@ -249,7 +249,7 @@ func TestCommissionStats_FiltersBySearch(t *testing.T) {
 	}{{all[7].ExternalTransactionID, all[7:8]}, {"paula", all}, {"nobody", nil}} {
 		f.checkStats(c.search, affiliate.CommissionFilter{Search: c.search}, c.want)
 	}
-	_, err := f.Store.CommissionStats(t.Context(), f.Scope, affiliate.CommissionFilter{Program: new(affiliate.NewID[affiliate.Program](f.Now()))})
+	_, err := f.Store.CommissionStats(t.Context(), f.Scope, affiliate.CommissionFilter{Program: new(affiliate.NewID[affiliate.ProgramID](f.Now()))})
 	pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
 }
 

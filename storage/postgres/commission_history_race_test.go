@@ -209,7 +209,7 @@ func TestMove_RacingMovesHaveOneWinner(t *testing.T) {
 func TestMove_RefundsRacingPayments(t *testing.T) {
 	f := newFixture(t)
 	p := f.Join("Jane")
-	payout := affiliate.NewID[affiliate.Payout](f.Now())
+	payout := affiliate.NewID[affiliate.PayoutID](f.Now())
 	pay := func(t *affiliate.CommissionTransition) { t.Payout, t.PaidAt = &payout, f.Now() }
 	for range 6 {
 		c := f.newApproved(p)

@@ -108,7 +108,7 @@ func TestMove_KeepsCountsAndBalancesConsistent(t *testing.T) {
 			for range 120 {
 				move := affiliate.CommissionTransition{
 					Move: moves[r.IntN(len(moves))], Reason: &reason, ReviewReasons: []string{[]string{"a", "b"}[r.IntN(2)]},
-					AmountCents: r.Int64N(200), Full: r.IntN(4) == 0, RefundReason: affiliate.RefundedSale, PaidAt: f.Now(), Payout: new(affiliate.NewID[affiliate.Payout](f.Now())),
+					AmountCents: r.Int64N(200), Full: r.IntN(4) == 0, RefundReason: affiliate.RefundedSale, PaidAt: f.Now(), Payout: new(affiliate.NewID[affiliate.PayoutID](f.Now())),
 				}
 				err := f.move(all[r.IntN(len(all))], move)
 				var refusal *affiliate.Error

@@ -18,15 +18,15 @@ func TestCommission_RoundTripsEveryField(t *testing.T) {
 	p := f.Join("Paula")
 	at := func(n int) *time.Time { return new(f.Now().Add(time.Duration(n) * time.Minute)) }
 	written := f.newDue(p, func(c *affiliate.Commission) {
-		c.Click, c.PromoCode, c.CustomerRef = new(affiliate.NewID[affiliate.Click](f.Now())), new("spring"), new("ref")
+		c.Click, c.PromoCode, c.CustomerRef = new(affiliate.NewID[affiliate.ClickID](f.Now())), new("spring"), new("ref")
 		c.FXRate, c.FXDate, c.RecurringIndex = new("1.0825"), new(time.Date(2026, 2, 27, 0, 0, 0, 0, time.UTC)), new(3)
 		c.NeedsReview, c.ReviewReasons, c.Dispute = true, []string{"a", "b"}, affiliate.DisputeWon
 		c.AmountCents = 150
 		c.HoldUntil, c.AutoApproveAt = at(1), at(2)
-		c.OverrideReason, c.OverrideBy = new("trusted"), new(affiliate.NewID[affiliate.Actor](f.Now()))
+		c.OverrideReason, c.OverrideBy = new("trusted"), new(affiliate.NewID[affiliate.ActorID](f.Now()))
 		c.RejectionReason, c.RejectionCode = new("odd"), new("fraud")
 		c.ApprovedAt, c.ApprovedBy, c.RejectedAt, c.PaidAt, c.RefundedAt = at(3), new("system"), at(4), at(5), at(6)
-		c.Payout = new(affiliate.NewID[affiliate.Payout](f.Now()))
+		c.Payout = new(affiliate.NewID[affiliate.PayoutID](f.Now()))
 		c.Version = 7
 	})
 	// Check that every field is set. Otherwise the test would not detect a field that is
@@ -240,7 +240,7 @@ func TestProgramScope(t *testing.T) {
 	if scope, err := f.Store.ProgramScope(t.Context(), f.Program); err != nil || scope != f.Scope {
 		t.Errorf("ProgramScope returned %v, %v, want %v", scope, err, f.Scope)
 	}
-	if _, err := f.Store.ProgramScope(t.Context(), affiliate.NewID[affiliate.Program](f.Now())); !errors.Is(err, affiliate.Refuse(affiliate.ReasonNotFound)) {
+	if _, err := f.Store.ProgramScope(t.Context(), affiliate.NewID[affiliate.ProgramID](f.Now())); !errors.Is(err, affiliate.Refuse(affiliate.ReasonNotFound)) {
 		t.Errorf("ProgramScope of an unknown programme returned %v, want the reason %s", err, affiliate.ReasonNotFound)
 	}
 }

@@ -56,7 +56,7 @@ func (s *sales) click(receivedAt time.Time) affiliate.ClickID {
 // given instant.
 func receivedClick(at time.Time) func(*affiliate.Click) {
 	return func(c *affiliate.Click) {
-		c.ID = affiliate.NewID[affiliate.Click](at)
+		c.ID = affiliate.NewID[affiliate.ClickID](at)
 		c.ClickedAt, c.ReceivedAt, c.CreatedAt, c.ExpiresAt = at, at, at, affiliate.WindowEnd(at, 30)
 	}
 }
@@ -79,11 +79,11 @@ func (s *sales) record(external string, click affiliate.ClickID) error {
 func decideAt(c affiliate.Conversion, at time.Time) affiliate.DecideFunc {
 	return func(in affiliate.AttributionInputs) (affiliate.Decision, *affiliate.Commission, error) {
 		d := affiliate.Attribute(in)
-		d.ID, d.Conversion, d.DecidedAt = affiliate.NewID[affiliate.Decision](at), c.ID, at
+		d.ID, d.Conversion, d.DecidedAt = affiliate.NewID[affiliate.DecisionID](at), c.ID, at
 		if d.Earning == nil {
 			return d, nil, nil
 		}
-		commission := affiliate.NewCommission(affiliate.NewID[affiliate.Commission](at), c, d, at)
+		commission := affiliate.NewCommission(affiliate.NewID[affiliate.CommissionID](at), c, d, at)
 		return d, &commission, nil
 	}
 }
@@ -117,11 +117,11 @@ func TestFindClick_ReturnsInputsOfDecision(t *testing.T) {
 func TestFindClick_ChecksWorkspaceModeAndProgramme(t *testing.T) {
 	s := newSales(t)
 	id := s.click(noon)
-	otherWorkspace := affiliate.NewID[affiliate.Workspace](noon)
+	otherWorkspace := affiliate.NewID[affiliate.WorkspaceID](noon)
 	for name, find := range map[string]func() (any, error){
 		"another workspace's click": func() (any, error) { return nilOr(s.Store.FindClick(t.Context(), otherWorkspace, id)) },
 		"an unknown click": func() (any, error) {
-			return nilOr(s.Store.FindClick(t.Context(), s.Scope.Workspace, affiliate.NewID[affiliate.Click](noon)))
+			return nilOr(s.Store.FindClick(t.Context(), s.Scope.Workspace, affiliate.NewID[affiliate.ClickID](noon)))
 		},
 		"an id without a time": func() (any, error) {
 			return nilOr(s.Store.FindClick(t.Context(), s.Scope.Workspace, affiliate.ClickID{UUID: uuid.New()}))
@@ -133,7 +133,7 @@ func TestFindClick_ChecksWorkspaceModeAndProgramme(t *testing.T) {
 			return nilOr(s.Store.FindEarner(t.Context(), affiliate.Scope{Workspace: s.Scope.Workspace, Mode: s.Scope.Mode.Other()}, s.Program, s.participant.ID))
 		},
 		"another programme's earner": func() (any, error) {
-			return nilOr(s.Store.FindEarner(t.Context(), s.Scope, affiliate.NewID[affiliate.Program](noon), s.participant.ID))
+			return nilOr(s.Store.FindEarner(t.Context(), s.Scope, affiliate.NewID[affiliate.ProgramID](noon), s.participant.ID))
 		},
 	} {
 		if got, err := find(); got != nil || err != nil {
@@ -235,7 +235,7 @@ func TestRecordConversion_StoresEverythingOrNothing(t *testing.T) {
 	if err := s.record("order-1", click); !errors.Is(err, affiliate.Refuse(affiliate.ReasonConversionDuplicate)) {
 		t.Errorf("a duplicate returned %v, want the reason %s", err, affiliate.ReasonConversionDuplicate)
 	}
-	if err := s.record("order-1", affiliate.NewID[affiliate.Click](noon)); !errors.Is(err, affiliate.Refuse(affiliate.ReasonConversionDuplicate)) {
+	if err := s.record("order-1", affiliate.NewID[affiliate.ClickID](noon)); !errors.Is(err, affiliate.Refuse(affiliate.ReasonConversionDuplicate)) {
 		t.Errorf("a duplicate with an unknown click returned %v, want the reason %s", err, affiliate.ReasonConversionDuplicate)
 	}
 	// The schema rejects the commission of this conversion, so no row may be stored.
@@ -265,7 +265,7 @@ func (s *sales) rowCounts() (counts []int) {
 
 func TestApplyLateAttribution_SupersedesDecisionInForce(t *testing.T) {
 	s := newSales(t)
-	click := affiliate.NewID[affiliate.Click](noon.Add(-time.Hour))
+	click := affiliate.NewID[affiliate.ClickID](noon.Add(-time.Hour))
 	if err := s.record("order-1", click); err != nil {
 		t.Fatal(err)
 	}
@@ -311,15 +311,15 @@ func TestApplyLateAttribution_SupersedesDecisionInForce(t *testing.T) {
 
 func TestStoreClicks_EnqueuesOneJobPerAwaitedClick(t *testing.T) {
 	s := newSales(t)
-	awaited := []affiliate.ClickID{affiliate.NewID[affiliate.Click](noon), affiliate.NewID[affiliate.Click](noon)}
+	awaited := []affiliate.ClickID{affiliate.NewID[affiliate.ClickID](noon), affiliate.NewID[affiliate.ClickID](noon)}
 	for i, click := range []affiliate.ClickID{awaited[0], awaited[0], awaited[1]} {
 		if err := s.record(fmt.Sprint("order-", i), click); err != nil {
 			t.Fatal(err)
 		}
 	}
 	var batch []affiliate.Click
-	otherWorkspace := affiliate.NewID[affiliate.Workspace](noon)
-	for _, id := range append(awaited, affiliate.NewID[affiliate.Click](noon)) {
+	otherWorkspace := affiliate.NewID[affiliate.WorkspaceID](noon)
+	for _, id := range append(awaited, affiliate.NewID[affiliate.ClickID](noon)) {
 		for _, workspace := range []affiliate.WorkspaceID{s.Scope.Workspace, otherWorkspace} {
 			batch = append(batch, s.UnstoredClick(s.participant, func(c *affiliate.Click) { c.ID, c.Scope.Workspace = id, workspace }))
 		}
@@ -340,7 +340,7 @@ func TestArrivedClicks_ReadsAllPages(t *testing.T) {
 	arrived := map[affiliate.ClickID]bool{}
 	for i := range 25 {
 		// Every fifth click is stored. Two conversions wait for one of these clicks.
-		click := affiliate.NewID[affiliate.Click](noon.Add(-time.Duration(i) * time.Hour))
+		click := affiliate.NewID[affiliate.ClickID](noon.Add(-time.Duration(i) * time.Hour))
 		if err := s.record(fmt.Sprint("order-", i), click); err != nil {
 			t.Fatal(err)
 		}
@@ -382,7 +382,7 @@ func TestArrivedClicks_ReadsAllPages(t *testing.T) {
 func TestDropExpiredAwaited_RespectsLimit(t *testing.T) {
 	s := newSales(t)
 	for i := range 5 {
-		if err := s.record(fmt.Sprint("order-", i), affiliate.NewID[affiliate.Click](noon)); err != nil {
+		if err := s.record(fmt.Sprint("order-", i), affiliate.NewID[affiliate.ClickID](noon)); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -43,7 +43,7 @@ func (s *sales) manyDecisions(other affiliate.ProgramID) {
 	s.ExecWithoutForeignKeys(`
 		insert into attribution_decisions (workspace_id, id, conversion_id, mode, attributed, reason_code, explanation, engine_version, trace, decided_at)
 		select $1, gen_random_uuid(), gen_random_uuid(), mode, attributed, reason_code, explanation, engine_version, trace, decided_at
-		from attribution_decisions, generate_series(1, 4)`, affiliate.NewID[affiliate.Workspace](noon))
+		from attribution_decisions, generate_series(1, 4)`, affiliate.NewID[affiliate.WorkspaceID](noon))
 	s.ExecWithoutForeignKeys(`
 		update conversions c set decision_id = d.id
 		from attribution_decisions d where d.conversion_id = c.id and d.supersedes is not null`)

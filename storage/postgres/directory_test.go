@@ -93,7 +93,7 @@ func TestReferralTargets_ArePaged(t *testing.T) {
 	if own := f.targets(last); programCodes != 3 || len(own) != 2 || !reflect.DeepEqual(own["f"], seen["f"]) {
 		t.Errorf("the programme has %d codes, want 3; the participant has the codes %v, want 2", programCodes, own)
 	}
-	foreign := affiliate.NewID[affiliate.Workspace](f.Now())
+	foreign := affiliate.NewID[affiliate.WorkspaceID](f.Now())
 	if own, err := f.Store.ParticipantReferralTargets(t.Context(), foreign, last.ID, f.Now()); err != nil || len(own) != 0 {
 		t.Errorf("ParticipantReferralTargets of another workspace returned %v, %v, want none", own, err)
 	}
@@ -218,7 +218,7 @@ func TestPublicKeys_IncludeRevokedAndExpired(t *testing.T) {
 		digest := key.Digest()
 		endsOf[key.Reveal()] = end
 		f.Insert("api_keys", pgtest.Row{
-			"workspace_id": workspace, "id": affiliate.NewID[affiliate.APIKey](f.Now()), "mode": "test", "kind": "public", "name": "p",
+			"workspace_id": workspace, "id": affiliate.NewID[affiliate.APIKeyID](f.Now()), "mode": "test", "kind": "public", "name": "p",
 			"digest": digest[:], "public_text": key.Reveal(), "prefix": key.Prefix(), "last4": key.Last4(), "created_at": f.Now(),
 			"revoked_at": end.revoked, "expires_at": end.expires,
 		})
@@ -232,7 +232,7 @@ func TestPublicKeys_IncludeRevokedAndExpired(t *testing.T) {
 	secret := affiliate.NewKey(affiliate.SecretKey, affiliate.ModeTest)
 	digest := secret.Digest()
 	f.Exec(`insert into api_keys (workspace_id, id, mode, kind, name, digest, prefix, last4, created_at) values ($1, $2, 'test', 'secret', 's', $3, '', '', $4)`,
-		f.Scope.Workspace, affiliate.NewID[affiliate.APIKey](f.Now()), digest[:], f.Now())
+		f.Scope.Workspace, affiliate.NewID[affiliate.APIKeyID](f.Now()), digest[:], f.Now())
 
 	check := func(keys []affiliate.PublicKeyTarget, n int) {
 		t.Helper()

@@ -142,7 +142,7 @@ func TestRedactEvents_StaysInScope(t *testing.T) {
 	before := f.bodies()
 	for _, scope := range []affiliate.Scope{
 		{Workspace: f.Scope.Workspace, Mode: f.Scope.Mode.Other()},
-		{Workspace: affiliate.NewID[affiliate.Workspace](f.Now()), Mode: f.Scope.Mode},
+		{Workspace: affiliate.NewID[affiliate.WorkspaceID](f.Now()), Mode: f.Scope.Mode},
 	} {
 		if n, err := f.Store.RedactEvents(t.Context(), scope, participant.ID, pseudonym); n != 0 || err != nil {
 			t.Errorf("RedactEvents in the scope %v rewrote %d bodies, %v, want 0", scope, n, err)

@@ -58,13 +58,13 @@ func TestExport_LimitsConcurrentExports(t *testing.T) {
 		}
 	}
 	for range postgres.MaxExports / postgres.MaxWorkspaceExports {
-		workspace := affiliate.NewID[affiliate.Workspace](time.Now())
+		workspace := affiliate.NewID[affiliate.WorkspaceID](time.Now())
 		for range postgres.MaxWorkspaceExports {
 			begin(workspace)
 		}
 		checkRefused(workspace)
 	}
-	other := affiliate.NewID[affiliate.Workspace](time.Now())
+	other := affiliate.NewID[affiliate.WorkspaceID](time.Now())
 	checkRefused(other)
 	if err := store.Ping(t.Context()); err != nil {
 		t.Error(err)

@@ -209,7 +209,7 @@ func TestFindClick_ReturnsTheStoredTraits(t *testing.T) {
 	click.Country, click.PaidPlatform, click.IsBot = "AQ", "google", true
 	click.UTM = affiliate.UTM{Source: "s", Medium: "m", Term: "t"}
 	bare := click
-	bare.ID = affiliate.NewID[affiliate.Click](click.ClickedAt)
+	bare.ID = affiliate.NewID[affiliate.ClickID](click.ClickedAt)
 	bare.Country, bare.PaidPlatform, bare.ReferrerDomain, bare.UTM, bare.IsBot = "", "", "", affiliate.UTM{}, false
 	bare.IPHash, bare.IPPrefix, bare.UAHash = nil, "", nil
 	clicks := []affiliate.Click{click, bare}

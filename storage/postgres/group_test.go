@@ -59,7 +59,7 @@ func TestGroups_ChangeAndAuditEntryCommitTogether(t *testing.T) {
 	g := f.NewGroup(f.Scope, f.Program, "G")
 	f.Exec(`revoke insert on audit_log from tributary_app`)
 	other := g
-	other.ID, other.Name = affiliate.NewID[affiliate.Group](f.Now()), "H"
+	other.ID, other.Name = affiliate.NewID[affiliate.GroupID](f.Now()), "H"
 	_, updated := f.Store.UpdateGroup(t.Context(), f.Scope, f.Program, g.ID, affiliate.GroupPatch{Name: affiliate.Set("I")}, f.Now(), by(f.Owner))
 	for what, err := range map[string]error{
 		"CreateGroup": f.Store.CreateGroup(t.Context(), other, by(f.Owner)),

@@ -173,7 +173,7 @@ func (tx *Tx) addLedgerEntry(ctx context.Context, e affiliate.ManualEntry) (affi
 		return entry, affiliate.PeriodClosed(*closed)
 	}
 	entry = affiliate.LedgerEntry{
-		ID: affiliate.NewID[affiliate.LedgerEntry](e.At), Scope: e.Scope, Program: e.Program, Participant: e.Participant,
+		ID: affiliate.NewID[affiliate.LedgerEntryID](e.At), Scope: e.Scope, Program: e.Program, Participant: e.Participant,
 		Partner: partner, Type: e.Type, AmountCents: e.AmountCents, Currency: currency, Reason: &e.Reason,
 		CreatedBy: e.By.String(), CreatedAt: e.At,
 	}

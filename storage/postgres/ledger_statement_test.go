@@ -31,7 +31,7 @@ func randomEntry(random *rand.Rand, p pgtest.Participant) affiliate.LedgerEntry 
 	}
 	reason := "Private reason"
 	return affiliate.LedgerEntry{
-		ID: affiliate.NewID[affiliate.LedgerEntry](at), Scope: p.Scope, Program: p.Program, Participant: p.ID, Partner: p.Partner,
+		ID: affiliate.NewID[affiliate.LedgerEntryID](at), Scope: p.Scope, Program: p.Program, Participant: p.ID, Partner: p.Partner,
 		Type: kind, AmountCents: cents, Currency: []string{"EUR", "JPY", "USD"}[random.IntN(3)], Reason: &reason, CreatedBy: "system", CreatedAt: at,
 	}
 }

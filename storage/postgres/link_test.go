@@ -156,7 +156,7 @@ func TestInsertLink_MaintainsCountAndTotals(t *testing.T) {
 	keys := map[string]bool{}
 	for i := range 20 {
 		stored, err := f.Store.InsertLink(t.Context(), affiliate.Link{
-			ID: affiliate.NewID[affiliate.Link](f.Now()), Scope: f.Scope, Program: f.Program, Participant: p.ID, Code: fmt.Sprint("c", i),
+			ID: affiliate.NewID[affiliate.LinkID](f.Now()), Scope: f.Scope, Program: f.Program, Participant: p.ID, Code: fmt.Sprint("c", i),
 			Destination: new(string), Version: 1, CreatedAt: f.Now(), UpdatedAt: f.Now(),
 		})
 		if err != nil || len(stored.ShortKey) != 10 {
@@ -173,9 +173,9 @@ func TestInsertLink_MaintainsCountAndTotals(t *testing.T) {
 		t.Errorf("the total of the participant is %d, %v, want 21", total, err)
 	}
 	// A link of an unknown participant must be rejected.
-	unknown := affiliate.NewID[affiliate.Participant](f.Now())
+	unknown := affiliate.NewID[affiliate.ParticipantID](f.Now())
 	if _, err := f.Store.InsertLink(t.Context(), affiliate.Link{
-		ID: affiliate.NewID[affiliate.Link](f.Now()), Scope: f.Scope, Program: f.Program, Participant: unknown, Code: "c", IsDefault: true,
+		ID: affiliate.NewID[affiliate.LinkID](f.Now()), Scope: f.Scope, Program: f.Program, Participant: unknown, Code: "c", IsDefault: true,
 		Version: 1, CreatedAt: f.Now(), UpdatedAt: f.Now(),
 	}); err == nil {
 		t.Error("a link of an unknown participant was stored")

@@ -71,7 +71,7 @@ func TestAuditLog_OmitsPartnerNames(t *testing.T) {
 		t.Helper()
 		_, digests := affiliate.NewInviteTokens()
 		i := affiliate.ParticipantInvite{Scope: f.Scope, Program: f.Program, ReferralCode: code, Invite: affiliate.Invite{
-			ID: affiliate.NewID[affiliate.Invite](f.Now()), Email: email, InvitedBy: f.Owner, CreatedAt: f.Now(), ExpiresAt: f.Now().Add(affiliate.InviteLife),
+			ID: affiliate.NewID[affiliate.InviteID](f.Now()), Email: email, InvitedBy: f.Owner, CreatedAt: f.Now(), ExpiresAt: f.Now().Add(affiliate.InviteLife),
 		}}
 		err := f.Store.InTx(t.Context(), func(tx *postgres.Tx) error {
 			_, _, err := f.Store.Enrolment(tx).InviteParticipant(t.Context(), i, digests, by(f.Owner))

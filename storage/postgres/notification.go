@@ -57,7 +57,7 @@ func (tx *Tx) queueNotifications(batch *pgx.Batch, notifications ...affiliate.No
 		return err
 	}
 	first, _ := notifications[0].ID.Time()
-	batch.Queue(insertNotifications, affiliate.NewID[affiliate.ArrivedNotification](first),
+	batch.Queue(insertNotifications, affiliate.NewID[affiliate.ArrivalID](first),
 		c.feeds, c.modes, c.types, c.ids, c.workspaces, c.users, c.categories, c.days, c.programs, c.participants, c.resources, c.facts)
 	tx.Notified()
 	return nil

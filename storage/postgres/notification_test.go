@@ -14,7 +14,7 @@ import (
 func (f *fixture) partnerEvent(partner affiliate.UserID) affiliate.Event {
 	payout := affiliate.PayoutChange{
 		Before:     affiliate.Payout{Status: affiliate.PayoutProcessing},
-		After:      affiliate.Payout{ID: affiliate.NewID[affiliate.Payout](f.Now()), Scope: f.Scope, Partner: partner, Program: f.Program, AmountCents: 100, Currency: "EUR", Status: affiliate.PayoutPaid},
+		After:      affiliate.Payout{ID: affiliate.NewID[affiliate.PayoutID](f.Now()), Scope: f.Scope, Partner: partner, Program: f.Program, AmountCents: 100, Currency: "EUR", Status: affiliate.PayoutPaid},
 		Transition: affiliate.PayoutTransition{Move: affiliate.MoveMarkPaid, At: f.Now()},
 	}
 	event, ok := payout.Event(nil)

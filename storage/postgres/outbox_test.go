@@ -127,7 +127,7 @@ func TestPublish_CommitsWithItsTransaction(t *testing.T) {
 
 func TestDeliveryID_HasTheTimeOfItsEvent(t *testing.T) {
 	f := newFixture(t)
-	event, endpoint := affiliate.NewID[affiliate.Event](f.Now().Add(time.Millisecond)), affiliate.NewID[affiliate.Endpoint](f.Now())
+	event, endpoint := affiliate.NewID[affiliate.EventID](f.Now().Add(time.Millisecond)), affiliate.NewID[affiliate.EndpointID](f.Now())
 	id := func(event affiliate.EventID, endpoint affiliate.EndpointID) (id affiliate.DeliveryID) {
 		t.Helper()
 		if err := f.SQL.QueryRow(t.Context(), `select delivery_id($1, $2)`, event, endpoint).Scan(&id); err != nil {
@@ -143,7 +143,7 @@ func TestDeliveryID_HasTheTimeOfItsEvent(t *testing.T) {
 	if again := id(event, endpoint); again != one {
 		t.Errorf("two calls of delivery_id returned %s and %s, want the same id", one, again)
 	}
-	ids := []affiliate.DeliveryID{one, id(affiliate.NewID[affiliate.Event](at), endpoint), id(event, affiliate.NewID[affiliate.Endpoint](f.Now()))}
+	ids := []affiliate.DeliveryID{one, id(affiliate.NewID[affiliate.EventID](at), endpoint), id(event, affiliate.NewID[affiliate.EndpointID](f.Now()))}
 	if ids[0] == ids[1] || ids[0] == ids[2] || ids[1] == ids[2] {
 		t.Errorf("the delivery ids %v are not all different", ids)
 	}

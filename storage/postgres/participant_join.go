@@ -132,7 +132,7 @@ func (s *Store) join(
 		return p, err
 	}
 	link := affiliate.Link{
-		ID: affiliate.NewID[affiliate.Link](p.CreatedAt), Scope: p.Scope, Program: p.Program, Participant: p.ID,
+		ID: affiliate.NewID[affiliate.LinkID](p.CreatedAt), Scope: p.Scope, Program: p.Program, Participant: p.ID,
 		IsDefault: true, Version: 1, CreatedAt: p.CreatedAt, UpdatedAt: p.CreatedAt,
 	}
 	var err error

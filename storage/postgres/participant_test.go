@@ -68,7 +68,7 @@ func TestExistInMode_NeedsAllRecordsInOneScope(t *testing.T) {
 		affiliate.ProgramRecord, affiliate.ParticipantRecord, affiliate.CommissionRecord, affiliate.ConversionRecord, affiliate.PayoutRecord,
 		affiliate.PayoutBatchRecord, affiliate.LinkRecord, affiliate.PromoCodeRecord, affiliate.FraudEventRecord, affiliate.WebhookRecord,
 	} {
-		unknown := affiliate.Record{Kind: kind, ID: affiliate.NewID[affiliate.Record](f.Now())}
+		unknown := affiliate.Record{Kind: kind, ID: affiliate.NewID[affiliate.ID[affiliate.Record]](f.Now())}
 		if got, err := f.Store.ExistInMode(t.Context(), f.Scope, []affiliate.Record{unknown}); err != nil || got {
 			t.Errorf("an unknown %s: ExistInMode returned %t, %v; want false", kind, got, err)
 		}

@@ -103,7 +103,7 @@ func TestPayoutStatements_UseIndexes(t *testing.T) {
 	check("unassigned commissions", f.Plan(postgres.LockUnassignedSQL, postgres.UnassignedArgs(f.Scope, []affiliate.ParticipantID{participant}, f.Now())), "commissions_unpaid")
 	check("assigned commissions", f.Plan(postgres.LockAssignedSQL, postgres.HeldArgs(f.Scope, payouts[:1], f.Now())), "commissions_by_payout")
 	check("released commissions", f.Plan(postgres.LockReleasedSQL, postgres.HeldArgs(f.Scope, payouts[:1], f.Now())), "payout_commissions_pkey", "commissions_pkey")
-	check("counts of batches", f.Plan(postgres.SumBatchesSQL, f.Scope.Workspace, f.Scope.Mode, []affiliate.PayoutBatchID{affiliate.NewID[affiliate.PayoutBatch](f.Now())}), "payouts_by_batch")
+	check("counts of batches", f.Plan(postgres.SumBatchesSQL, f.Scope.Workspace, f.Scope.Mode, []affiliate.PayoutBatchID{affiliate.NewID[affiliate.PayoutBatchID](f.Now())}), "payouts_by_batch")
 	check("batches confirmed in 24 hours", f.Plan(postgres.SumConfirmedSQL, f.Scope.Workspace, f.Scope.Mode, f.Now().Add(-affiliate.ConfirmationWindow)),
 		"payout_batches_confirmed", "payouts_by_batch")
 	check("money owed to a partner", f.Plan(postgres.IsOwedSQL, partner), "participants_by_partner", "ledger_balances_pkey", "commissions_by_partner_status")

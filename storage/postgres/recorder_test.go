@@ -25,7 +25,7 @@ import (
 func (s *sales) report(external string, click affiliate.ClickID, change ...func(*affiliate.Conversion)) affiliate.Report {
 	s.Helper()
 	c := affiliate.Conversion{
-		ID: affiliate.NewID[affiliate.Conversion](noon), Scope: s.Scope, ExternalTransactionID: external,
+		ID: affiliate.NewID[affiliate.ConversionID](noon), Scope: s.Scope, ExternalTransactionID: external,
 		EventType: affiliate.Purchase, Sale: affiliate.Sale{Paid: affiliate.Money{Cents: 100, Currency: "EUR"}},
 		OccurredAt: noon, CreatedAt: noon, Source: affiliate.SourceAPI, Status: affiliate.ConversionRecorded, Version: 1,
 	}
@@ -72,7 +72,7 @@ func (s *sales) recordTogether(store *postgres.Store, reports ...affiliate.Repor
 			on conflict (workspace_id, mode, ref) do update set created_at = excluded.created_at`, s.Scope.Workspace, s.Scope.Mode, ref, noon); err != nil {
 			s.Fatal(err)
 		}
-		report := s.report(affiliate.NewID[affiliate.Conversion](noon).String(), click, byCustomer(ref), func(c *affiliate.Conversion) {
+		report := s.report(affiliate.NewID[affiliate.ConversionID](noon).String(), click, byCustomer(ref), func(c *affiliate.Conversion) {
 			c.OccurredAt = noon.Add(-12 * time.Hour)
 		})
 		busy.Go(func() {

@@ -13,7 +13,7 @@ import (
 // refundOf returns a refund of the full amount of a sale.
 func (s *sales) refundOf(external, id string) affiliate.Refund {
 	return affiliate.Refund{
-		ID: affiliate.NewID[affiliate.Refund](noon), Scope: s.Scope, ExternalRefundID: id, ExternalTransactionID: external,
+		ID: affiliate.NewID[affiliate.RefundID](noon), Scope: s.Scope, ExternalRefundID: id, ExternalTransactionID: external,
 		CreatedAt: noon, ExpiresAt: noon.Add(affiliate.ParkedRefundLifetime),
 	}
 }
@@ -22,7 +22,7 @@ func (s *sales) refundOf(external, id string) affiliate.Refund {
 // workspace. One in ten refunds is parked: it waits for its sale, which is not recorded.
 func (s *sales) manyRefunds(n int) {
 	s.Helper()
-	for _, workspace := range []affiliate.WorkspaceID{s.Scope.Workspace, affiliate.NewID[affiliate.Workspace](noon)} {
+	for _, workspace := range []affiliate.WorkspaceID{s.Scope.Workspace, affiliate.NewID[affiliate.WorkspaceID](noon)} {
 		s.Exec(`
 			insert into refunds (workspace_id, id, mode, external_refund_id, external_transaction_id, conversion_id, amount_cents, created_at, applied_at, expires_at)
 			select $1, gen_random_uuid(), $2, 'refund-' || n, 'order-' || n, case when n % 10 > 0 then gen_random_uuid() end, case when n % 10 > 0 then n end,

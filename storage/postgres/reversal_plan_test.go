@@ -27,7 +27,7 @@ func TestReversalStatements_UseIndexes(t *testing.T) {
 		insert into processor_disputes (workspace_id, mode, id, charge_id, status, amount_cents, updated_at)
 		select workspace_id, mode, 'dp_' || id, 'ch_' || id, 'open', 100, $1 from conversions`, noon)
 	f.VacuumAnalyze()
-	id, _ := affiliate.ParseID[affiliate.Conversion](f.Texts(`select id::text from conversions where workspace_id = $1 limit 1`, f.Scope.Workspace)[0])
+	id, _ := affiliate.ParseID[affiliate.ConversionID](f.Texts(`select id::text from conversions where workspace_id = $1 limit 1`, f.Scope.Workspace)[0])
 	scans := append(scansOf(""), "Hash Join", "Merge Join")
 	for name, tc := range map[string]struct {
 		sql     string

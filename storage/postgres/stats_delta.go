@@ -33,7 +33,7 @@ func queueDeltas(batch *pgx.Batch, deltas ...affiliate.StatsDelta) {
 	for i, d := range deltas {
 		rows[i] = statsDeltaRow{
 			WorkspaceID:     d.Scope.Workspace,
-			ID:              affiliate.NewID[affiliate.StatsDelta](d.At),
+			ID:              affiliate.NewID[affiliate.ID[affiliate.StatsDelta]](d.At),
 			Mode:            d.Scope.Mode,
 			ProgramID:       d.Program,
 			ParticipantID:   d.Participant,

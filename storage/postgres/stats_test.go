@@ -324,7 +324,7 @@ func TestFoldStats_DeletesDeltasOfDeletedParticipants(t *testing.T) {
 	deltaOf := func(p pgtest.Participant, link *affiliate.LinkID) affiliate.StatsDelta {
 		return affiliate.StatsDelta{Scope: p.Scope, Program: p.Program, Participant: p.ID, Link: link, At: f.Now(), Clicks: 1}
 	}
-	unknownLink := affiliate.NewID[affiliate.Link](f.Now())
+	unknownLink := affiliate.NewID[affiliate.LinkID](f.Now())
 	err := pgx.BeginFunc(t.Context(), f.SQL, func(tx pgx.Tx) error {
 		return postgres.AddDeltas(t.Context(), tx, deltaOf(remaining, &remaining.Link), deltaOf(remaining, &unknownLink), deltaOf(deleted, &deleted.Link))
 	})

@@ -176,7 +176,7 @@ func (tx *Tx) Audit(ctx context.Context, line affiliate.AuditLine) error {
 		values (@workspace, @id, @mode, @at, @actor, @action, @resource_type, @resource_id::uuid,
 			@before, @after, nullif(@ip_prefix, ''), nullif(@request_id, ''), @participant_token)`
 	_, err = tx.Exec(ctx, insert, pgx.NamedArgs{
-		"workspace": line.Workspace, "id": affiliate.NewID[affiliate.AuditEntry](line.At), "mode": line.Mode, "at": line.At,
+		"workspace": line.Workspace, "id": affiliate.NewID[affiliate.AuditID](line.At), "mode": line.Mode, "at": line.At,
 		"actor": line.Actor.String(), "action": line.Action,
 		"resource_type": line.ResourceType, "resource_id": line.ResourceID.String(), "before": before, "after": after,
 		"ip_prefix": line.Actor.AddressPrefix, "request_id": line.Actor.RequestID, "participant_token": line.Actor.ParticipantToken,
@@ -197,7 +197,7 @@ func (tx *Tx) AuditAccount(ctx context.Context, line affiliate.AccountAuditLine)
 		insert into account_audit_log (user_id, id, at, action, before, after, ip_prefix, request_id)
 		values (@user, @id, @at, @action, @before, @after, nullif(@ip_prefix, ''), nullif(@request_id, ''))`
 	_, err = tx.Exec(ctx, insert, pgx.NamedArgs{
-		"user": line.User, "id": affiliate.NewID[affiliate.AccountAuditLine](line.At), "at": line.At, "action": line.Action,
+		"user": line.User, "id": affiliate.NewID[affiliate.ID[affiliate.AccountAuditLine]](line.At), "at": line.At, "action": line.Action,
 		"before": before, "after": after, "ip_prefix": line.Actor.AddressPrefix, "request_id": line.Actor.RequestID,
 	})
 	if err != nil {

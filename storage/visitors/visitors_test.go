@@ -32,14 +32,14 @@ func connectTo(t testing.TB, url, kind string) redis.UniversalClient {
 
 var (
 	baseTime                  = time.Now()
-	workspace, otherWorkspace = affiliate.NewID[affiliate.Workspace](baseTime), affiliate.NewID[affiliate.Workspace](baseTime)
+	workspace, otherWorkspace = affiliate.NewID[affiliate.WorkspaceID](baseTime), affiliate.NewID[affiliate.WorkspaceID](baseTime)
 )
 
 // click returns a new click that was received the given number of seconds after baseTime.
 // All clicks have the same visitor unless a change function sets other values.
 func click(seconds int, change ...func(*affiliate.Click)) *affiliate.Click {
 	c := &affiliate.Click{
-		ID: affiliate.NewID[affiliate.Click](baseTime), Scope: affiliate.Scope{Workspace: workspace, Mode: affiliate.ModeLive}, ReferralCode: "anna",
+		ID: affiliate.NewID[affiliate.ClickID](baseTime), Scope: affiliate.Scope{Workspace: workspace, Mode: affiliate.ModeLive}, ReferralCode: "anna",
 		ReceivedAt: baseTime.Add(time.Duration(seconds) * time.Second), Consent: affiliate.ConsentGranted, IPHash: []byte("0123456"), UAHash: []byte("agent"),
 	}
 	for _, f := range change {

@@ -41,7 +41,7 @@ func TestIdempotentReports(t *testing.T) {
 
 	t.Run("a key of one mode can be used again in the other mode", func(t *testing.T) {
 		live := f.merchant.inMode("live")
-		body := purchase(affiliate.NewID[affiliate.Click](sys.clock.now().Add(-time.Hour)).String())
+		body := purchase(affiliate.NewID[affiliate.ClickID](sys.clock.now().Add(-time.Hour)).String())
 		sys.client().withCredential(live.createSecretKey(t)).withHeader("Idempotency-Key", "order_1-a").post(t, "/api/v1/conversions", body).wantStatus(http.StatusCreated)
 	})
 	t.Run("concurrent reports with the same key get the same response", func(t *testing.T) {
@@ -185,7 +185,7 @@ func testIdempotencyKeyIsRefused(t *testing.T, sys *system) {
 func testConversionReads(t *testing.T, sys *system) {
 	f := sys.newFixture(t, "test", nil)
 	sale := f.reportSale(t, f.click(t), object{"customer_id": "c-1", "metadata": object{"plan": "pro"}, "line_items": []object{{"product_id": "p", "amount_cents": 10000}}})
-	unattributed := f.reportSale(t, affiliate.NewID[affiliate.Click](sys.clock.now().Add(-time.Hour)).String(), object{"event_type": "renewal"})
+	unattributed := f.reportSale(t, affiliate.NewID[affiliate.ClickID](sys.clock.now().Add(-time.Hour)).String(), object{"event_type": "renewal"})
 	today := sys.clock.now().UTC().Format(time.DateOnly)
 	for name, reader := range map[string]apiClient{"a secret key": sys.client().withCredential(f.secretKey), "a merchant": f.merchant.apiClient} {
 		t.Run(name, func(t *testing.T) {
@@ -288,7 +288,7 @@ func testAttributionAudit(t *testing.T, sys *system) {
 				"decision_id": nil, "conversion_id": nil, "attributed": true, "reason_code": "CLICK_MATCHED", "calculation.amount_cents": 2000,
 			})
 		}
-		body["click_id"] = affiliate.NewID[affiliate.Click](sys.clock.now()).String()
+		body["click_id"] = affiliate.NewID[affiliate.ClickID](sys.clock.now()).String()
 		key.post(t, path+"/simulate", body).wantStatus(http.StatusOK).wantFields(object{"attributed": false, "reason_code": "CLICK_UNKNOWN", "calculation": nil})
 		delete(body, "click_id")
 		key.post(t, path+"/simulate", body).wantError(http.StatusUnprocessableEntity, "NO_ATTRIBUTION_SIGNAL")

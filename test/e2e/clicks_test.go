@@ -38,7 +38,7 @@ func testClicks(t *testing.T, sys *system) {
 		if soonest, latest := before.Add(7*24*time.Hour-time.Millisecond), sys.clock.now().Add(7*24*time.Hour); ends.Before(soonest) || ends.After(latest) {
 			t.Errorf("the attribution window ends at %v, want a time between %v and %v", ends, soonest, latest)
 		}
-		if id, valid := affiliate.ParseID[affiliate.Click](got.text("click_id")); !valid || id.Version() != 7 {
+		if id, valid := affiliate.ParseID[affiliate.ClickID](got.text("click_id")); !valid || id.Version() != 7 {
 			t.Errorf("click_id %s is not a UUIDv7", got.text("click_id"))
 		}
 	})
@@ -67,12 +67,12 @@ func testClicks(t *testing.T, sys *system) {
 		}
 	})
 	t.Run("a click id that the client proposes is used, and identifies repeated requests", func(t *testing.T) {
-		proposed := affiliate.NewID[affiliate.Click](sys.clock.now()).String()
+		proposed := affiliate.NewID[affiliate.ClickID](sys.clock.now()).String()
 		request := object{"referral_code": f.code, "click_id": proposed}
 		sys.click(t, f.publicKey, request).wantStatus(http.StatusCreated).wantFields(object{"click_id": proposed})
 		sys.click(t, f.publicKey, request).wantStatus(http.StatusOK).wantFields(object{"click_id": proposed, "deduplicated": true, "recorded": true})
 
-		old := affiliate.NewID[affiliate.Click](sys.clock.now().Add(-6 * time.Minute)).String()
+		old := affiliate.NewID[affiliate.ClickID](sys.clock.now().Add(-6 * time.Minute)).String()
 		if id := sys.click(t, f.publicKey, object{"referral_code": f.code, "click_id": old}).wantStatus(http.StatusCreated).text("click_id"); id == old {
 			t.Error("a proposed id from six minutes ago was used")
 		}
@@ -283,7 +283,7 @@ func testIngestion(t *testing.T, sys *system) {
 	responses := concurrently(100, func(int) response {
 		return sys.click(t, f.publicKey, object{"referral_code": f.code, "sub_id": "ingestion"})
 	})
-	repeated := affiliate.NewID[affiliate.Click](sys.clock.now()).String()
+	repeated := affiliate.NewID[affiliate.ClickID](sys.clock.now()).String()
 	for range 3 {
 		responses = append(responses, sys.click(t, f.publicKey, object{"referral_code": f.code, "sub_id": "ingestion", "click_id": repeated}))
 	}

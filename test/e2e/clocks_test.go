@@ -53,7 +53,7 @@ func TestClocks_CollectorIsAhead(t *testing.T) {
 	})
 
 	// The browser has proposed the id, and the click is delayed.
-	id := affiliate.NewID[affiliate.Click](fastTime()).String()
+	id := affiliate.NewID[affiliate.ClickID](fastTime()).String()
 	early := f.report(t, purchase(id)).wantStatus(http.StatusCreated).wantFields(object{"attributed": false, "attribution.reason_code": "CLICK_UNKNOWN"})
 	fast.click(t, f.publicKey, object{"referral_code": f.code, "click_id": id}).wantStatus(http.StatusCreated).wantFields(object{"click_id": id})
 	eventually(t, waitTimeout, "the sale is attributed to the click", func() error {

@@ -246,7 +246,7 @@ func TestHTTP(t *testing.T) {
 
 func testRequestIDs(t *testing.T, sys *system) {
 	isNewID := func(id string) bool {
-		parsed, valid := affiliate.ParseID[affiliate.Event](id)
+		parsed, valid := affiliate.ParseID[affiliate.EventID](id)
 		return valid && parsed.Version() == 7
 	}
 	for _, url := range []string{sys.api + "/api/v1/health", sys.api + "/none", sys.edge + "/v1/health", sys.edge + "/none"} {

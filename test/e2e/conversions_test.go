@@ -48,8 +48,8 @@ func testConversions(t *testing.T, sys *system) {
 			})
 		}
 		wantUnattributed(purchase("00000000-0000-4000-8000-000000000000"), "CLICK_UNKNOWN")
-		wantUnattributed(purchase(affiliate.NewID[affiliate.Click](sys.clock.now()).String()), "CLICK_UNKNOWN")
-		wantUnattributed(purchase(affiliate.NewID[affiliate.Click](sys.clock.now().Add(25*time.Hour)).String()), "CLICK_UNKNOWN")
+		wantUnattributed(purchase(affiliate.NewID[affiliate.ClickID](sys.clock.now()).String()), "CLICK_UNKNOWN")
+		wantUnattributed(purchase(affiliate.NewID[affiliate.ClickID](sys.clock.now().Add(25*time.Hour)).String()), "CLICK_UNKNOWN")
 		promo := purchase("")
 		promo["promo_code"] = "SAVE10"
 		wantUnattributed(promo, "PROMO_CODE_UNKNOWN")
@@ -207,7 +207,7 @@ func testRaces(t *testing.T, sys *system) {
 	t.Run("a sale whose click arrives later is attributed once", func(t *testing.T) {
 		// The collector uses the id that the client proposes, so the purchase can be
 		// reported first.
-		late := affiliate.NewID[affiliate.Click](sys.clock.now()).String()
+		late := affiliate.NewID[affiliate.ClickID](sys.clock.now()).String()
 		sale := purchase(late)
 		f.report(t, sale).wantStatus(http.StatusCreated).wantFields(object{"attributed": false, "attribution.reason_code": "CLICK_UNKNOWN"})
 		for range 2 {

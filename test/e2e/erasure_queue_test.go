@@ -180,7 +180,7 @@ func (f fixture) loseClicks(t *testing.T, redisURL, code string) {
 	defer func() { _ = client.Close() }()
 	id := func(text string) []byte { parsed := uuid.MustParse(text); return parsed[:] }
 	now := f.sys.clock.now()
-	first, second := affiliate.NewID[affiliate.Click](now), affiliate.NewID[affiliate.Click](now)
+	first, second := affiliate.NewID[affiliate.ClickID](now), affiliate.NewID[affiliate.ClickID](now)
 	batch, err := proto.Marshal(&edgev1.ClickBatch{Clicks: []*edgev1.Click{
 		{
 			Id: first.UUID[:], Mode: edgev1.Mode_MODE_TEST, WorkspaceId: id(f.merchant.workspace), ProgramId: id(f.program), ParticipantId: id(f.participant), LinkId: id(f.participant),

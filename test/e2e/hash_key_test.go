@@ -80,7 +80,7 @@ func TestHashKey_CanBeRotated(t *testing.T) {
 	sale = purchase(click)
 	sale["customer_id"] = "c-2"
 	f.report(t, sale).wantStatus(http.StatusCreated)
-	workspace, _ := affiliate.ParseID[affiliate.Workspace](f.merchant.workspace)
+	workspace, _ := affiliate.ParseID[affiliate.WorkspaceID](f.merchant.workspace)
 	ref := affiliate.BuyerKeys{next}.CustomerRefs(workspace, "c-2")[0]
 	if after.count(t, "select count(*) from customers where ref = $1", ref) != 1 {
 		t.Error("the core has not hashed a new customer id with the first key")

@@ -30,7 +30,7 @@ const logPath = "/api/v1/workspace/notification-log"
 // and returns its id.
 func (sys *system) createLogEntry(t *testing.T, merchant account) (id string) {
 	t.Helper()
-	id = affiliate.NewID[affiliate.Mail](sys.clock.now()).String()
+	id = affiliate.NewID[affiliate.MailID](sys.clock.now()).String()
 	sys.exec(t, `
 		insert into mails (id, kind, type, category, workspace_id, logged, mode, user_id, account_kind, recipient_name, recipient, facts,
 			status, redirected_to, sender, subject, html, text, created_at, completed_at)
@@ -57,14 +57,14 @@ func (sys *system) sendMail(t *testing.T, mails ...affiliate.Mail) {
 // accountMail returns an account mail to a merchant. It has no token.
 func (a account) accountMail(t *testing.T, kind affiliate.MailKind) affiliate.Mail {
 	t.Helper()
-	workspace, ok := affiliate.ParseID[affiliate.Workspace](a.workspace)
-	user, okUser := affiliate.ParseID[affiliate.User](a.id)
+	workspace, ok := affiliate.ParseID[affiliate.WorkspaceID](a.workspace)
+	user, okUser := affiliate.ParseID[affiliate.UserID](a.id)
 	if !ok || !okUser {
 		t.Fatalf("the ids %q and %q are not valid", a.workspace, a.id)
 	}
 	now := a.sys.clock.now().UTC().Truncate(time.Millisecond)
 	return affiliate.Mail{
-		ID: affiliate.NewID[affiliate.Mail](now), Kind: kind, Type: string(kind), Workspace: &workspace, CreatedAt: now,
+		ID: affiliate.NewID[affiliate.MailID](now), Kind: kind, Type: string(kind), Workspace: &workspace, CreatedAt: now,
 		Recipient: affiliate.MailRecipient{User: &user, Account: affiliate.Merchant, Name: "Mara <Merchant>", Address: a.email},
 	}
 }
@@ -251,7 +251,7 @@ func testNotificationLogShowsAccountMailInTestModeOnly(t *testing.T, sys *system
 	t.Run("another workspace does not see the mail", func(t *testing.T) {
 		other := stranger.inMode("test")
 		other.get(t, logPath+"?type=password_reset").wantStatus(http.StatusOK).wantFields(object{"total": 0})
-		for _, id := range []string{mail.ID.String(), affiliate.NewID[affiliate.Mail](time.Now()).String(), "x"} {
+		for _, id := range []string{mail.ID.String(), affiliate.NewID[affiliate.MailID](time.Now()).String(), "x"} {
 			other.get(t, logPath+"/"+id).wantOutcome(noLogEntry)
 		}
 	})

@@ -175,7 +175,7 @@ const (
 
 // unsubscribeToken returns the token in the mails of a category to an account.
 func unsubscribeToken(a account, category affiliate.NotificationCategory) string {
-	user, _ := affiliate.ParseID[affiliate.User](a.id)
+	user, _ := affiliate.ParseID[affiliate.UserID](a.id)
 	return affiliate.NewUnsubscribeTokens(affiliate.HashKeys{hashKey}).Token(user, category)
 }
 

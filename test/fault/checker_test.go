@@ -77,7 +77,7 @@ func newClickFixture() *clickFixture {
 	return f
 }
 
-func newID(at time.Time) uuid.UUID { return affiliate.NewID[affiliate.Click](at).UUID }
+func newID(at time.Time) uuid.UUID { return affiliate.NewID[affiliate.ClickID](at).UUID }
 
 func (f *clickFixture) participant(n int) uuid.UUID { return f.history.targets[n].participant }
 

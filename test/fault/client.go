@@ -137,7 +137,7 @@ func (c *client) click() {
 // attempt may be sent to another collector. Some clicks are sent again after they were
 // acknowledged.
 func (c *client) propose(a attempt) {
-	a.Proposed = affiliate.NewID[affiliate.Click](time.Now()).UUID
+	a.Proposed = affiliate.NewID[affiliate.ClickID](time.Now()).UUID
 	for range maxAttempts {
 		done := c.attempt(a)
 		if done.Outcome == acknowledged {

@@ -69,7 +69,7 @@ func poisonBatch(r *rand.Rand, targets []target, now time.Time) (batch []byte, r
 func validRecord(r *rand.Rand, targets []target, now time.Time) (plantedRecord, []byte) {
 	index := r.IntN(len(targets))
 	t := targets[index]
-	id := affiliate.NewID[affiliate.Click](now)
+	id := affiliate.NewID[affiliate.ClickID](now)
 	click := &edgev1.Click{
 		Id: id.UUID[:], Mode: edgev1.Mode_MODE_LIVE, ReferralCode: affiliate.FoldCode(t.code), ReceivedAtMs: now.UnixMilli(),
 		SubId: fmt.Sprintf("planted-%d", r.Uint32()), Consent: edgev1.Consent_CONSENT_UNKNOWN,

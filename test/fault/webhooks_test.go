@@ -89,7 +89,7 @@ func (f *salesFixture) addConversion(attempt int, id uuid.UUID) {
 
 // addEvent stores an event and its deliveries, and adds its arrivals.
 func (f *salesFixture) addEvent(workspace uuid.UUID, eventType, external string) {
-	id := affiliate.NewID[affiliate.Event](f.now)
+	id := affiliate.NewID[affiliate.EventID](f.now)
 	body := []byte(id.String())
 	f.outbox.events = append(f.outbox.events, eventRow{WorkspaceID: workspace, ID: id.UUID, Type: eventType, Body: body})
 	for n, e := range f.history.endpoints {
@@ -178,7 +178,7 @@ func TestCheckSales_FindsViolations(t *testing.T) {
 		"a conversion without an event":                         {func(f *salesFixture) { f.removeEvent(otherWorkspace) }, []string{"events missing"}},
 		"a conversion in two events":                            {func(f *salesFixture) { f.addEvent(f.history.targets[1].workspace, conversionCreated, "a") }, []string{"events duplicated"}},
 		"an arrival of an unknown event": {func(f *salesFixture) {
-			f.repeatArrival(allEvents).ID = affiliate.WireID(affiliate.NewID[affiliate.Event](f.now))
+			f.repeatArrival(allEvents).ID = affiliate.WireID(affiliate.NewID[affiliate.EventID](f.now))
 		}, []string{"events unexplained"}},
 		"an arrival without an id":                       {func(f *salesFixture) { f.repeatArrival(allEvents).ID = "" }, []string{"events unexplained"}},
 		"an arrival at an unknown endpoint":              {func(f *salesFixture) { f.repeatArrival(allEvents).Endpoint = -1 }, []string{"events unexplained"}},

@@ -248,7 +248,7 @@ func (a *addition) add(ctx context.Context) (sample, error) {
 func (i *ingestion) partnerClick(end time.Time, n int) *edgev1.Click {
 	const day = 24 * time.Hour
 	at := end.Truncate(day).Add(-day).Add(day / time.Duration(i.rows) * time.Duration(n))
-	c, id, participant, partner := i.click(end, n), affiliate.NewID[affiliate.Click](at), i.workspace.UUID, n%reportPartners
+	c, id, participant, partner := i.click(end, n), affiliate.NewID[affiliate.ClickID](at), i.workspace.UUID, n%reportPartners
 	participant[len(participant)-1] = byte(partner)
 	c.Id, c.ReceivedAtMs, c.ParticipantId, c.LinkId = id.UUID[:], at.UnixMilli(), participant[:], participant[:]
 	n /= reportPartners

@@ -234,7 +234,7 @@ func (y *year) addConversions(sums analytics.Sums, day int, random *rand.Rand) (
 		at := start.Add(24 * time.Hour * time.Duration(n-first) / time.Duration(end-first)).Truncate(time.Millisecond)
 		p := random.IntN(reportPartners)
 		c := analytics.Conversion{
-			ID: affiliate.NewID[affiliate.Conversion](at), Owner: y.owners[p], OccurredAt: at, EventType: affiliate.Purchase,
+			ID: affiliate.NewID[affiliate.ConversionID](at), Owner: y.owners[p], OccurredAt: at, EventType: affiliate.Purchase,
 			Customer: "customer-" + strconv.Itoa(random.IntN(yearConversions/2)), Currency: y.currency, AmountCents: 1000 + int64(n)%9000,
 			Commission: statuses[n%len(statuses)], CommissionCents: 500, CommissionCurrency: y.currency,
 		}

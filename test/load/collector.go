@@ -203,8 +203,8 @@ func fillDirectory(ctx context.Context, client redis.UniversalClient, merchants 
 	for i := range keys {
 		key := affiliate.NewKey(affiliate.PublicKey, affiliate.ModeLive)
 		keys[i] = key.Reveal()
-		scope := affiliate.Scope{Workspace: affiliate.NewID[affiliate.Workspace](now), Mode: key.Mode}
-		program, participant := affiliate.NewID[affiliate.Program](now), affiliate.NewID[affiliate.Participant](now)
+		scope := affiliate.Scope{Workspace: affiliate.NewID[affiliate.WorkspaceID](now), Mode: key.Mode}
+		program, participant := affiliate.NewID[affiliate.ProgramID](now), affiliate.NewID[affiliate.ParticipantID](now)
 		batch.PutPublicKey(1, key.Digest(), &edgev1.PublicKeyEntry{WorkspaceId: scope.Workspace.UUID[:], Mode: edgev1.Mode_MODE_LIVE})
 		batch.PutReferralCode(1, scope, clickCode, &edgev1.ReferralCodeEntry{
 			ProgramId: program.UUID[:], ParticipantId: participant.UUID[:], LinkId: program.UUID[:],

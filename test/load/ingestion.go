@@ -82,7 +82,7 @@ type ingestion struct {
 }
 
 func newIngestion(ctx context.Context, b *bench) (i *ingestion, err error) {
-	i = &ingestion{b: b, rows: rowsPerRound * b.scale, workspace: affiliate.NewID[affiliate.Workspace](time.Now())}
+	i = &ingestion{b: b, rows: rowsPerRound * b.scale, workspace: affiliate.NewID[affiliate.WorkspaceID](time.Now())}
 	if i.ours, err = b.newDatabase(ctx, "ingestion", ""); err != nil {
 		return i, err
 	}
@@ -329,7 +329,7 @@ func visitorOf(n int) int {
 // a round that ends at end.
 func (i *ingestion) click(end time.Time, n int) *edgev1.Click {
 	at := end.Add(-clickEvery * time.Duration(i.rows-n))
-	id := affiliate.NewID[affiliate.Click](at)
+	id := affiliate.NewID[affiliate.ClickID](at)
 	visitor := sha256.Sum256(binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, uint64(end.UnixNano())), uint64(visitorOf(n))))
 	return &edgev1.Click{
 		Id: id.UUID[:], Mode: edgev1.Mode_MODE_LIVE,

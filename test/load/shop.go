@@ -56,7 +56,7 @@ func (b *bench) openShop(ctx context.Context, db *database) (*shop, error) {
 		return nil, core.fail(err)
 	}
 	now := time.Now().UTC().Truncate(time.Millisecond)
-	anyID := affiliate.NewID[affiliate.Click](now).String()
+	anyID := affiliate.NewID[affiliate.ClickID](now).String()
 	s := &shop{
 		merchant: opened.merchant, key: opened.secretKey, clicks: shopClicks * b.scale,
 		clickedAt: now, clickHead: anyID[:len(anyID)-clickDigits],
@@ -66,10 +66,10 @@ func (b *bench) openShop(ctx context.Context, db *database) (*shop, error) {
 		ClickedAt: now, ReceivedAt: now, ExpiresAt: affiliate.WindowEnd(now, 30), CreatedAt: now,
 	}
 	var ok bool
-	if click.Program, ok = affiliate.ParseID[affiliate.Program](opened.program); !ok {
+	if click.Program, ok = affiliate.ParseID[affiliate.ProgramID](opened.program); !ok {
 		return nil, fmt.Errorf("invalid programme id %q", opened.program)
 	}
-	if click.Participant, ok = affiliate.ParseID[affiliate.Participant](opened.participant); !ok {
+	if click.Participant, ok = affiliate.ParseID[affiliate.ParticipantID](opened.participant); !ok {
 		return nil, fmt.Errorf("invalid participant id %q", opened.participant)
 	}
 	conn, err := pgx.Connect(ctx, db.url)

@@ -272,7 +272,7 @@ func (s *streamedShop) timeNotifications(core *process) side {
 		ctx, cancel := context.WithTimeout(ctx, responseTimeout)
 		defer cancel()
 		// The service waits for a click that is not stored yet, but not for an old one.
-		click := affiliate.NewID[affiliate.Click](time.Now().Add(-time.Hour))
+		click := affiliate.NewID[affiliate.ClickID](time.Now().Add(-time.Hour))
 		var took []time.Duration
 		for range streamCauses {
 			s.reports++

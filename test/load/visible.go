@@ -227,11 +227,11 @@ func (v *clickTimer) insertRows(ctx context.Context) (sample, error) {
 		values ($1, $2, $3, 'live', $1, $1, gen_random_uuid(), 'load',
 			$3, $3::timestamptz + interval '30 days', $3, 'https://shop.example.com/spring/collection', 'blog.example.org', 'newsletter', 'email', 'spring', 'banner-7',
 			'granted', 'en-GB', '1920x1080', $4, '127.0.0.0/24', $4, false, 'desktop', 'Firefox', 'Linux')`
-	other := affiliate.NewID[affiliate.Workspace](time.Now())
+	other := affiliate.NewID[affiliate.WorkspaceID](time.Now())
 	var took []time.Duration
 	for over := time.Now().Add(visibleRound); time.Now().Before(over); {
 		began := time.Now()
-		id := affiliate.NewID[affiliate.Click](began)
+		id := affiliate.NewID[affiliate.ClickID](began)
 		if _, err := v.conn.Exec(ctx, add, other, id, began.Truncate(time.Millisecond), id.UUID[:]); err != nil {
 			return sample{}, err
 		}

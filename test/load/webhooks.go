@@ -105,7 +105,7 @@ func (w *webhooks) readEvent(ctx context.Context) (err error) {
 
 // event returns a copy of the event with a new id.
 func (w *webhooks) event(at time.Time) (id affiliate.EventID, body []byte) {
-	id = affiliate.NewID[affiliate.Event](at)
+	id = affiliate.NewID[affiliate.EventID](at)
 	return id, bytes.Replace(w.body, []byte(w.wireID), []byte(affiliate.WireID(id)), 1)
 }
 

@@ -121,7 +121,7 @@ func (t eventTimer) postAtRate(ctx context.Context) (sample, error) {
 		id := uuid.NewString()
 		body := bytes.Replace(t.body, []byte(copiedID), []byte(id), 1)
 		sent := time.Now()
-		if err := client.post(ctx, t.events.url, affiliate.WireID(affiliate.NewID[affiliate.Event](sent)), body); err != nil {
+		if err := client.post(ctx, t.events.url, affiliate.WireID(affiliate.NewID[affiliate.EventID](sent)), body); err != nil {
 			return sample{}, err
 		}
 		if due.Sub(began) >= warmUp {

@@ -285,7 +285,7 @@ func TestErase_DeletesExportsOfTheWorkspace(t *testing.T) {
 	f.Exec(insert, "merchant", f.Scope.Workspace, f.Scope.Workspace, now, now)
 	f.Exec(insert, "participant", f.pat.ID, f.Scope.Workspace, now, nil)
 	f.Exec(insert, "merchant", other.Scope.Workspace, other.Scope.Workspace, now, now)
-	f.Exec(insert, "partner", affiliate.NewID[affiliate.User](now), nil, now, now)
+	f.Exec(insert, "partner", affiliate.NewID[affiliate.UserID](now), nil, now, now)
 	f.order(f.pat, "order-1", func(r *affiliatev1.ReportConversionRequest) { r.CustomerId = new("ada") })
 	f.erase("k1", byCustomer("bob"))
 	f.WantCount(4, "exports after the erasure of an unknown buyer", `select count(*) from exports`)

@@ -201,7 +201,7 @@ func (f *fixture) status(operation string) affiliatev1.BuyerErasureStatus {
 }
 
 func (f *fixture) job(operation string) affiliate.EraseBuyer {
-	id, _ := affiliate.ParseID[affiliate.BuyerErasure](operation)
+	id, _ := affiliate.ParseID[affiliate.BuyerErasureID](operation)
 	return affiliate.EraseBuyer{Workspace: f.Scope.Workspace, Operation: id}
 }
 
@@ -265,7 +265,7 @@ func (f *fixture) report(p pgtest.Participant, external, key string, change ...f
 	if err != nil {
 		return affiliate.ConversionID{}, err
 	}
-	id, _ := affiliate.ParseID[affiliate.Conversion](response.GetId())
+	id, _ := affiliate.ParseID[affiliate.ConversionID](response.GetId())
 	return id, nil
 }
 

@@ -181,7 +181,7 @@ func (s *Service) EraseBuyer(ctx context.Context, req *affiliatev1.EraseBuyerReq
 
 func (s *Service) newErasure(workspace affiliate.WorkspaceID, identity affiliate.BuyerIdentity, step affiliate.BuyerErasureStep, now time.Time) affiliate.BuyerErasure {
 	return affiliate.BuyerErasure{
-		ID: affiliate.NewID[affiliate.BuyerErasure](now), Workspace: workspace, Identity: identity,
+		ID: affiliate.NewID[affiliate.BuyerErasureID](now), Workspace: workspace, Identity: identity,
 		Status: affiliate.BuyerErasureProcessing, Progress: affiliate.BuyerErasureProgress{Step: step}, CreatedAt: now, RequestedAt: now,
 	}
 }
@@ -244,7 +244,7 @@ func (s *Service) GetBuyerErasure(ctx context.Context, req *affiliatev1.GetBuyer
 	if err := s.Precheck(ctx, req); err != nil {
 		return nil, err
 	}
-	id, ok := affiliate.ParseID[affiliate.BuyerErasure](req.GetOperationId())
+	id, ok := affiliate.ParseID[affiliate.BuyerErasureID](req.GetOperationId())
 	if !ok {
 		return nil, affiliate.Refuse(affiliate.ReasonOperationNotFound)
 	}

@@ -73,7 +73,7 @@ func (s *Service) search(ctx context.Context, tx Tx, e affiliate.BuyerErasure) (
 	var after affiliate.ConversionID
 	if e.Progress.Position != "" {
 		var ok bool
-		if after, ok = affiliate.ParseID[affiliate.Conversion](e.Progress.Position); !ok {
+		if after, ok = affiliate.ParseID[affiliate.ConversionID](e.Progress.Position); !ok {
 			return part{}, errors.New("the position is not an id")
 		}
 	} else if e.Identity.Kind == affiliate.BuyerTransactionID {

@@ -54,7 +54,7 @@ func (s *Service) sendLinks(ctx context.Context, tx Tx, e affiliate.Export) erro
 			return err
 		}
 		mail := affiliate.Mail{
-			ID: affiliate.NewID[affiliate.Mail](*e.ReadyAt), Kind: affiliate.MailExportReady, Type: string(affiliate.MailExportReady),
+			ID: affiliate.NewID[affiliate.MailID](*e.ReadyAt), Kind: affiliate.MailExportReady, Type: string(affiliate.MailExportReady),
 			Workspace: e.Subject.Workspace,
 			Recipient: affiliate.MailRecipient{User: &to.User, Account: affiliate.Merchant, Name: to.Name, Address: to.Address},
 			Facts:     affiliate.MailFacts{WorkspaceName: name, ExpiresAt: &token.ExpiresAt},

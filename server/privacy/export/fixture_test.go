@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"google.golang.org/genproto/googleapis/api/httpbody"
 	"google.golang.org/grpc/metadata"
 
@@ -111,7 +112,7 @@ func (f *fixture) fill(p pgtest.Participant) {
 	f.NewClick(p)
 	old := f.Now().Add(-91 * 24 * time.Hour)
 	f.NewClick(p, func(c *affiliate.Click) {
-		c.ID, c.ClickedAt, c.ReceivedAt, c.CreatedAt = affiliate.NewID[affiliate.Click](old), old, old, old
+		c.ID, c.ClickedAt, c.ReceivedAt, c.CreatedAt = affiliate.NewID[affiliate.ClickID](old), old, old, old
 	})
 	f.NewCommission(p, func(c *affiliate.Commission) {
 		c.CustomerRef, c.ExternalTransactionID = new("hash-of-the-buyer"), "order-of-"+p.Code
@@ -198,7 +199,7 @@ func (f *fixture) fillWorkspace(s *pgtest.Shop) {
 	f.Exec(`update mails set workspace_id = $2, logged = true where user_id = $1`, s.Owner, s.Scope.Workspace)
 }
 
-func newID(at time.Time) affiliate.ID[struct{}] { return affiliate.NewID[struct{}](at) }
+func newID(at time.Time) uuid.UUID { return affiliate.NewID[affiliate.RequestID](at).UUID }
 
 func (f *fixture) inTx(fn func(tx *postgres.Tx) error) {
 	f.Helper()

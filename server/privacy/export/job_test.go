@@ -30,7 +30,7 @@ func (f *fixture) wantProcessing(response *affiliatev1.Export, err error) {
 
 func (f *fixture) job() affiliate.BuildExport {
 	f.Helper()
-	id, _ := affiliate.ParseID[affiliate.Export](f.Texts(`select id::text from exports where subject_id = $1`, f.Scope.Workspace)[0])
+	id, _ := affiliate.ParseID[affiliate.ExportID](f.Texts(`select id::text from exports where subject_id = $1`, f.Scope.Workspace)[0])
 	return affiliate.BuildExport{Workspace: f.Scope.Workspace, Export: id}
 }
 
@@ -40,7 +40,7 @@ func (f *fixture) mailedLinks() map[string]*affiliatev1.Export {
 	links := map[string]*affiliatev1.Export{}
 	for _, line := range f.Texts(`select id || ' ' || recipient || ' ' || encode(secret, 'hex') from mails where kind = 'export_ready' and secret is not null`) {
 		fields := strings.Fields(line)
-		id, _ := affiliate.ParseID[affiliate.Mail](fields[0])
+		id, _ := affiliate.ParseID[affiliate.MailID](fields[0])
 		var sealed []byte
 		if err := f.SQL.QueryRow(f.Context(), `select secret from mails where id = $1`, id).Scan(&sealed); err != nil {
 			f.Fatal(err)

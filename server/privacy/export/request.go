@@ -30,8 +30,8 @@ func (s *Service) ExportPartnerAccount(ctx context.Context, _ *affiliatev1.Expor
 // ExportParticipant exports a participant of a programme of the caller's workspace.
 func (s *Service) ExportParticipant(ctx context.Context, req *affiliatev1.ExportParticipantRequest) (*affiliatev1.Export, error) {
 	scope := server.PrincipalFrom(ctx).Scope()
-	program, isProgram := affiliate.ParseID[affiliate.Program](req.GetProgramId())
-	id, isParticipant := affiliate.ParseID[affiliate.Participant](req.GetParticipantId())
+	program, isProgram := affiliate.ParseID[affiliate.ProgramID](req.GetProgramId())
+	id, isParticipant := affiliate.ParseID[affiliate.ParticipantID](req.GetParticipantId())
 	return s.request(ctx, func(ctx context.Context, tx Tx) (affiliate.ExportSubject, error) {
 		var none affiliate.ExportSubject
 		if !isProgram {

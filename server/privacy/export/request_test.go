@@ -24,7 +24,7 @@ func TestExportParticipant_ChecksTheTarget(t *testing.T) {
 	f := newFixture(t)
 	second := f.NewProgram(f.Scope)
 	erased := f.NewParticipant(f.Scope, second, f.bob.Partner, pgtest.Row{"erased_at": f.Now()})
-	unknown := affiliate.NewID[affiliate.Participant](f.Now()).String()
+	unknown := affiliate.NewID[affiliate.ParticipantID](f.Now()).String()
 	for _, tc := range []struct {
 		name                 string
 		program, participant string
@@ -32,7 +32,7 @@ func TestExportParticipant_ChecksTheTarget(t *testing.T) {
 	}{
 		{"a programme of another workspace", f.other.Program.String(), f.adaElsewhere.ID.String(), affiliate.ReasonExportForbidden},
 		{"a programme of another workspace and an own participant", f.other.Program.String(), f.ada.ID.String(), affiliate.ReasonExportForbidden},
-		{"a programme that does not exist", affiliate.NewID[affiliate.Program](f.Now()).String(), unknown, affiliate.ReasonExportForbidden},
+		{"a programme that does not exist", affiliate.NewID[affiliate.ProgramID](f.Now()).String(), unknown, affiliate.ReasonExportForbidden},
 		{"a programme that is no UUID", "x", f.ada.ID.String(), affiliate.ReasonParticipantNotFound},
 		{"a participant of another programme", second.String(), f.ada.ID.String(), affiliate.ReasonParticipantNotFound},
 		{"a participant of another workspace", f.Program.String(), f.adaElsewhere.ID.String(), affiliate.ReasonParticipantNotFound},

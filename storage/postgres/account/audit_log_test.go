@@ -27,7 +27,7 @@ func newAuditFixture(t *testing.T) *fixture {
 	}
 	fill(f.Scope.Workspace, 16_000)
 	for range 8 {
-		fill(affiliate.NewID[affiliate.Workspace](f.Now()), 10_000)
+		fill(affiliate.NewID[affiliate.WorkspaceID](f.Now()), 10_000)
 	}
 	f.Exec(`
 		insert into users (id, kind, email, password_hash, name, created_at)

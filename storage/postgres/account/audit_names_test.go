@@ -13,7 +13,7 @@ import (
 // user or API key that made the change, or "system".
 func (f *fixture) insertEntry(mode *affiliate.Mode, actor string, columns ...pgtest.Row) affiliate.AuditID {
 	f.Helper()
-	id := affiliate.NewID[affiliate.AuditEntry](f.Now())
+	id := affiliate.NewID[affiliate.AuditID](f.Now())
 	f.Insert("audit_log", append([]pgtest.Row{{
 		"workspace_id": f.Scope.Workspace, "id": id, "mode": mode, "at": f.Now(), "actor": actor,
 		"action": "program.update", "resource_type": "program", "resource_id": id,
@@ -23,7 +23,7 @@ func (f *fixture) insertEntry(mode *affiliate.Mode, actor string, columns ...pgt
 
 func (f *fixture) insertKey(workspace affiliate.WorkspaceID, name string) affiliate.APIKeyID {
 	f.Helper()
-	id, key := affiliate.NewID[affiliate.APIKey](f.Now()), affiliate.NewKey(affiliate.SecretKey, f.Scope.Mode)
+	id, key := affiliate.NewID[affiliate.APIKeyID](f.Now()), affiliate.NewKey(affiliate.SecretKey, f.Scope.Mode)
 	digest := key.Digest()
 	f.Insert("api_keys", pgtest.Row{
 		"workspace_id": workspace, "id": id, "mode": f.Scope.Mode, "kind": affiliate.SecretKey, "name": name, "digest": digest[:],

@@ -14,7 +14,7 @@ func TestTakenAddress_ViolatesNoIndex(t *testing.T) {
 	f := newFixture(t)
 	f.NewPartner("Jane", pgtest.Row{"email": "jane@example.com"})
 	other := f.NewPartner("John", pgtest.Row{"email": "john@example.com"})
-	user := affiliate.User{ID: affiliate.NewID[affiliate.User](f.Now()), Kind: affiliate.Partner, Email: "jane@example.com", Name: "Jane", CreatedAt: f.Now()}
+	user := affiliate.User{ID: affiliate.NewID[affiliate.UserID](f.Now()), Kind: affiliate.Partner, Email: "jane@example.com", Name: "Jane", CreatedAt: f.Now()}
 	err := f.accounts.InTx(t.Context(), func(tx *account.Tx) error {
 		pgtest.RequireRefusal(t, tx.InsertUser(t.Context(), user, "hash"), affiliate.ReasonEmailTaken)
 		pgtest.RequireRefusal(t, tx.ChangeEmail(t.Context(), other, "jane@example.com", f.Now()), affiliate.ReasonEmailTaken)
@@ -34,7 +34,7 @@ func TestTakenAddress_ViolatesNoIndex(t *testing.T) {
 func TestTakenAddress_WaitsForConcurrentTransactions(t *testing.T) {
 	f := newFixture(t)
 	other := f.NewPartner("John", pgtest.Row{"email": "john@example.com"})
-	user := affiliate.User{ID: affiliate.NewID[affiliate.User](f.Now()), Kind: affiliate.Partner, Email: "jane@example.com", Name: "Jane", CreatedAt: f.Now()}
+	user := affiliate.User{ID: affiliate.NewID[affiliate.UserID](f.Now()), Kind: affiliate.Partner, Email: "jane@example.com", Name: "Jane", CreatedAt: f.Now()}
 	changed := make(chan error, 1)
 	err := f.accounts.InTx(t.Context(), func(tx *account.Tx) error {
 		if err := tx.InsertUser(t.Context(), user, "hash"); err != nil {

@@ -69,7 +69,7 @@ func TestStatements_UseIndexes(t *testing.T) {
 			t.Errorf("%s: the plan does not match %s, or reads a whole table\n%s", name, tc.plan, plan)
 		}
 	}
-	conversion := []affiliate.ConversionID{affiliate.NewID[affiliate.Conversion](lastDay)}
+	conversion := []affiliate.ConversionID{affiliate.NewID[affiliate.ConversionID](lastDay)}
 	for name, tc := range map[string]struct {
 		sql  string
 		args []any

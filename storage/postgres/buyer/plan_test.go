@@ -31,7 +31,7 @@ func TestStatements_UseIndexes(t *testing.T) {
 	f := pgtest.Open(t, time.Now)
 	shop := f.NewShop(affiliate.ModeTest)
 	shops := []*pgtest.Shop{shop, shop.InOtherMode(), f.NewShop(affiliate.ModeTest), f.NewShop(affiliate.ModeLive)}
-	operation := affiliate.NewID[affiliate.BuyerErasure](f.Now())
+	operation := affiliate.NewID[affiliate.BuyerErasureID](f.Now())
 	connection := affiliate.ConnectionIDOf(shop.Scope, affiliate.Stripe)
 	for _, s := range shops {
 		w, mode := s.Scope.Workspace, s.Scope.Mode
@@ -101,7 +101,7 @@ func TestStatements_UseIndexes(t *testing.T) {
 		}
 		return named
 	}
-	some := []affiliate.ConversionID{affiliate.NewID[affiliate.Conversion](f.Now()), affiliate.NewID[affiliate.Conversion](f.Now())}
+	some := []affiliate.ConversionID{affiliate.NewID[affiliate.ConversionID](f.Now()), affiliate.NewID[affiliate.ConversionID](f.Now())}
 	hash := make([]byte, 32)
 	for _, tc := range []struct {
 		name, sql string

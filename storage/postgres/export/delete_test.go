@@ -28,7 +28,7 @@ func storeBundles(f *pgtest.Fixture, at time.Time, chunks int, subjects ...affil
 			if saved, err := tx.SaveProgress(f.Context(), e, slices.Repeat([][]byte{{1, 2, 3}}, chunks)); err != nil || !saved {
 				return fmt.Errorf("SaveProgress returned %t, %w", saved, err)
 			}
-			if err := tx.AddRecipient(f.Context(), e.ID, affiliate.NewID[affiliate.User](at), at); err != nil {
+			if err := tx.AddRecipient(f.Context(), e.ID, affiliate.NewID[affiliate.UserID](at), at); err != nil {
 				return err
 			}
 			e = e.Complete(at)
@@ -86,7 +86,7 @@ func TestDeleteExports(t *testing.T) {
 		{"of test data", func(tx *Tx) error { return tx.DeleteTestExports(t.Context(), shop.Scope.Workspace) }, "ada ada/live bob bob/other other"},
 		{
 			"with nobody", func(tx *Tx) error {
-				return tx.DeleteExportsWithPartner(t.Context(), affiliate.NewID[affiliate.User](f.Now()))
+				return tx.DeleteExportsWithPartner(t.Context(), affiliate.NewID[affiliate.UserID](f.Now()))
 			},
 			"ada ada/live ada/test bob bob/other bob/test other shop",
 		},
@@ -124,9 +124,9 @@ func TestDeleteExpiredExports_TakesLargeBundlesInSteps(t *testing.T) {
 	store := NewStore(f.Store.DB)
 	now := f.Now()
 	for i := range 5 {
-		storeBundles(f, now.Add(-affiliate.ExportLife), maxChunks*i+1, affiliate.PartnerSubject(affiliate.NewID[affiliate.User](now)))
+		storeBundles(f, now.Add(-affiliate.ExportLife), maxChunks*i+1, affiliate.PartnerSubject(affiliate.NewID[affiliate.UserID](now)))
 	}
-	storeBundles(f, now, 1, affiliate.PartnerSubject(affiliate.NewID[affiliate.User](now)))
+	storeBundles(f, now, 1, affiliate.PartnerSubject(affiliate.NewID[affiliate.UserID](now)))
 	if n, err := store.DeleteExpiredExports(t.Context(), now, 3); n != 3 || err != nil {
 		t.Errorf("DeleteExpiredExports returned %d, %v, want 3", n, err)
 	}
@@ -142,10 +142,10 @@ func TestDeleteAbandonedExports(t *testing.T) {
 	t.Parallel()
 	f := pgtest.Open(t, time.Now)
 	store, now := NewStore(f.Store.DB), f.Now()
-	storeBundles(f, now.Add(-time.Hour), 1, affiliate.PartnerSubject(affiliate.NewID[affiliate.User](now)))
+	storeBundles(f, now.Add(-time.Hour), 1, affiliate.PartnerSubject(affiliate.NewID[affiliate.UserID](now)))
 	for _, age := range []time.Duration{affiliate.AbandonedExportLife + time.Second, time.Hour} {
 		err := store.InTx(t.Context(), func(tx *Tx) error {
-			e := affiliate.NewExport(affiliate.PartnerSubject(affiliate.NewID[affiliate.User](now)), affiliate.ModeLive, false, now.Add(-age))
+			e := affiliate.NewExport(affiliate.PartnerSubject(affiliate.NewID[affiliate.UserID](now)), affiliate.ModeLive, false, now.Add(-age))
 			_, err := tx.InsertExport(t.Context(), e)
 			return err
 		})

@@ -18,7 +18,7 @@ func TestLog_ShowsCompletedMailOfTestModeAndAccounts(t *testing.T) {
 	at := func(minute int) func(*affiliate.Mail) {
 		return func(m *affiliate.Mail) {
 			m.CreatedAt = f.Now().Add(time.Duration(minute) * time.Minute)
-			m.ID = affiliate.NewID[affiliate.Mail](m.CreatedAt)
+			m.ID = affiliate.NewID[affiliate.MailID](m.CreatedAt)
 		}
 	}
 	payout := f.newMail(at(1))
@@ -86,7 +86,7 @@ func TestMailStatements_UseIndexes(t *testing.T) {
 	}
 	fill(f.Scope.Workspace, 6_000)
 	for range 4 {
-		fill(affiliate.NewID[affiliate.Workspace](f.Now()), 6_000)
+		fill(affiliate.NewID[affiliate.WorkspaceID](f.Now()), 6_000)
 	}
 	f.Exec(`insert into mail_provider_messages (id, received_at) select n, $1::timestamptz - n * interval '1 minute' from generate_series(1, 5000) n`, f.Now())
 	f.VacuumAnalyze()
@@ -104,7 +104,7 @@ func TestMailStatements_UseIndexes(t *testing.T) {
 			t.Errorf("%s: the count does not read the index mails_log only\n%s", name, plan)
 		}
 	}
-	id := affiliate.NewID[affiliate.Mail](f.Now())
+	id := affiliate.NewID[affiliate.MailID](f.Now())
 	for name, tc := range map[string]struct{ plan, index string }{
 		"entry":  {f.Plan(mail.SelectLogEntrySQL, f.Scope.Workspace, id), "mails_pkey"},
 		"mail":   {f.Plan(mail.SelectMailSQL, id), "mails_pkey"},

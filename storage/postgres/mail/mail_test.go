@@ -35,7 +35,7 @@ func TestSendMail_StoresMailsWithTheirJobs(t *testing.T) {
 			t.Errorf("Mail = %+v, want %+v", got, want)
 		}
 	}
-	_, err := f.mails.Mail(t.Context(), affiliate.NewID[affiliate.Mail](f.Now()))
+	_, err := f.mails.Mail(t.Context(), affiliate.NewID[affiliate.MailID](f.Now()))
 	pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
 }
 

@@ -33,7 +33,7 @@ func newFixture(t *testing.T) *fixture {
 func (f *fixture) newMail(changes ...func(*affiliate.Mail)) affiliate.Mail {
 	mode := f.Scope.Mode
 	m := affiliate.Mail{
-		ID: affiliate.NewID[affiliate.Mail](f.Now()), Kind: affiliate.MailNotifications, Type: "payout.paid", Category: affiliate.CategoryPayouts,
+		ID: affiliate.NewID[affiliate.MailID](f.Now()), Kind: affiliate.MailNotifications, Type: "payout.paid", Category: affiliate.CategoryPayouts,
 		Workspace: &f.Scope.Workspace, Mode: &mode, CreatedAt: f.Now(),
 		Recipient: affiliate.MailRecipient{User: &f.Owner, Account: affiliate.Merchant, Name: "Mara", Address: "mara@example.com"},
 		Facts:     affiliate.MailFacts{More: 2}, Secret: []byte("sealed"),

@@ -24,17 +24,17 @@ func (r *arrivalRow) appendTo(arrived []affiliate.ArrivedNotification) []affilia
 		arrived = append(arrived, affiliate.ArrivedNotification{
 			ID: affiliate.NotificationID{UUID: r.ids[i]}, Feed: affiliate.FeedID{UUID: r.feeds[i]},
 			Mode: affiliate.Mode(r.modes[i]), Type: affiliate.NotificationType(r.types[i]),
-			Workspace: optionalID[affiliate.Workspace](r.workspaces[i]), User: optionalID[affiliate.User](r.users[i]),
+			Workspace: optionalID[affiliate.WorkspaceID](r.workspaces[i]), User: optionalID[affiliate.UserID](r.users[i]),
 		})
 	}
 	return arrived
 }
 
-func optionalID[T any](id pgtype.UUID) *affiliate.ID[T] {
+func optionalID[I affiliate.AnyID](id pgtype.UUID) *I {
 	if !id.Valid {
 		return nil
 	}
-	return &affiliate.ID[T]{UUID: id.Bytes}
+	return &I{id.Bytes}
 }
 
 // knownTypes are the types of the arrivals that this version distributes. The statements

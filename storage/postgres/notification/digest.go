@@ -168,7 +168,7 @@ func (tx *Tx) Gathered(
 ) ([]affiliate.ArrivedNotification, error) {
 	args := digestArguments(key, d)
 	args["feed"], args["personal"], args["all_workspaces"] = feed, personal, key.Workspace == affiliate.WorkspaceID{}
-	args["first"], args["day"] = affiliate.FirstID[affiliate.Notification](d.WindowStart), d.WindowStart.UTC().Truncate(24*time.Hour)
+	args["first"], args["day"] = affiliate.FirstID[affiliate.NotificationID](d.WindowStart), d.WindowStart.UTC().Truncate(24*time.Hour)
 	args["limit"] = affiliate.MaxNotificationCount
 	if d.Mailed == nil {
 		args["mailed"] = []affiliate.NotificationID{}

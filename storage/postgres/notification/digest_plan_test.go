@@ -46,12 +46,12 @@ func TestDistribution_UsesIndexes(t *testing.T) {
 	since := now.Add(-time.Hour)
 	gathered := map[string]any{
 		"feed": f.reader.Feed, "mode": f.Scope.Mode, "category": affiliate.CategoryCommissions, "day": since.Truncate(24 * time.Hour),
-		"first": affiliate.FirstID[affiliate.Notification](since), "mailed": []affiliate.NotificationID{affiliate.NewID[affiliate.Notification](now)},
+		"first": affiliate.FirstID[affiliate.NotificationID](since), "mailed": []affiliate.NotificationID{affiliate.NewID[affiliate.NotificationID](now)},
 		"personal": false, "user": f.Owner, "all_workspaces": false, "workspace": f.Scope.Workspace, "limit": affiliate.MaxNotificationCount,
 	}
 	var feeds []affiliate.FeedID
 	for range 20 {
-		feeds = append(feeds, affiliate.NewID[affiliate.Feed](now))
+		feeds = append(feeds, affiliate.NewID[affiliate.FeedID](now))
 	}
 	check := func(when string) {
 		for name, tc := range map[string]struct {

@@ -131,7 +131,7 @@ func (tx *Tx) MarkAllRead(
 }
 
 func withBefore(args pgx.NamedArgs, before, now time.Time) pgx.NamedArgs {
-	args["before"], args["before_day"], args["now"] = affiliate.FirstID[affiliate.Notification](before), before.UTC().Truncate(24*time.Hour), now
+	args["before"], args["before_day"], args["now"] = affiliate.FirstID[affiliate.NotificationID](before), before.UTC().Truncate(24*time.Hour), now
 	return args
 }
 

@@ -85,7 +85,7 @@ const deleteOldAnnouncements = `
 // DeleteOldAnnouncements deletes announcements that were created before the day of the
 // given time, at most limit of them. It returns their number.
 func (s *Store) DeleteOldAnnouncements(ctx context.Context, before time.Time, limit int) (int64, error) {
-	first := affiliate.FirstID[affiliate.Announcement](before.UTC().Truncate(24 * time.Hour))
+	first := affiliate.FirstID[affiliate.AnnouncementID](before.UTC().Truncate(24 * time.Hour))
 	tag, err := s.db.Pool().Exec(ctx, deleteOldAnnouncements, pgx.NamedArgs{"first": first, "limit": limit})
 	return tag.RowsAffected(), err
 }

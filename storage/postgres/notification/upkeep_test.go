@@ -98,10 +98,10 @@ func TestDeleteOldReads_KeepsReadStateOfVisibleNotifications(t *testing.T) {
 	oldest := f.Now().Add(-affiliate.NotificationLife)
 	for i, day := range []time.Time{oldest.AddDate(0, 0, -2), oldest.AddDate(0, 0, -1), oldest, f.Now()} {
 		f.Insert("notification_reads", pgtest.Row{
-			"user_id": f.Owner, "mode": "test", "category": "payouts", "day": day, "notification_id": affiliate.NewID[affiliate.Notification](day), "read_at": day,
+			"user_id": f.Owner, "mode": "test", "category": "payouts", "day": day, "notification_id": affiliate.NewID[affiliate.NotificationID](day), "read_at": day,
 		})
 		f.Insert("announcements", pgtest.Row{
-			"id": affiliate.NewID[affiliate.Announcement](day), "title": strconv.Itoa(i), "body": "", "created_at": day,
+			"id": affiliate.NewID[affiliate.AnnouncementID](day), "title": strconv.Itoa(i), "body": "", "created_at": day,
 		})
 	}
 	for _, want := range []int64{1, 1, 0} {
@@ -121,7 +121,7 @@ func TestUpkeep_DeletesStreamsInBatches(t *testing.T) {
 	f := newFixture(t)
 	before := f.Now()
 	for i := range 4 {
-		at, id := before.Add(time.Duration(i-3)*time.Second), affiliate.NewID[affiliate.Stream](before)
+		at, id := before.Add(time.Duration(i-3)*time.Second), affiliate.NewID[affiliate.StreamID](before)
 		f.Insert("notification_stream_tickets", pgtest.Row{
 			"digest": []byte{byte(i)}, "session_id": id, "kind": "merchant", "mode": "live", "created_at": at, "expires_at": at,
 		})
@@ -154,7 +154,7 @@ func TestOpenStream_OfDeletedFeedBeginsWithHigherNumber(t *testing.T) {
 	open := func() (state affiliate.FeedState) {
 		t.Helper()
 		if err := f.store.InTx(t.Context(), func(tx *notification.Tx) (err error) {
-			state, err = tx.OpenStream(t.Context(), affiliate.Stream{ID: affiliate.NewID[affiliate.Stream](f.Now()), Reader: f.reader}, f.Now())
+			state, err = tx.OpenStream(t.Context(), affiliate.Stream{ID: affiliate.NewID[affiliate.StreamID](f.Now()), Reader: f.reader}, f.Now())
 			return err
 		}); err != nil {
 			t.Fatal(err)

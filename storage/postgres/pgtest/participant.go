@@ -26,7 +26,7 @@ func (f *Fixture) NewParticipant(scope affiliate.Scope, program affiliate.Progra
 	now := f.Now()
 	p := Participant{
 		Scope: scope, Program: program, Partner: partner,
-		ID: affiliate.NewID[affiliate.Participant](now), Link: affiliate.NewID[affiliate.Link](now),
+		ID: affiliate.NewID[affiliate.ParticipantID](now), Link: affiliate.NewID[affiliate.LinkID](now),
 	}
 	var name, email string
 	if err := f.SQL.QueryRow(f.Context(), `select name, email from users where id = $1`, partner).Scan(&name, &email); err != nil {
@@ -62,7 +62,7 @@ func (f *Fixture) NewLink(p Participant, code string, change ...func(*affiliate.
 	f.Helper()
 	now, page := f.Now().UTC().Truncate(time.Millisecond), "https://shop.example/"
 	l := affiliate.Link{
-		ID: affiliate.NewID[affiliate.Link](now), Scope: p.Scope, Program: p.Program, Participant: p.ID, Code: code,
+		ID: affiliate.NewID[affiliate.LinkID](now), Scope: p.Scope, Program: p.Program, Participant: p.ID, Code: code,
 		ShortKey: affiliate.NewShortKey(), Destination: &page, Version: 1, CreatedAt: now, UpdatedAt: now,
 	}
 	apply(&l, change)
@@ -80,7 +80,7 @@ func (f *Fixture) NewPromoCode(p Participant, code string, change ...func(*affil
 	f.Helper()
 	now := f.Now().UTC().Truncate(time.Millisecond)
 	c := affiliate.PromoCode{
-		ID: affiliate.NewID[affiliate.PromoCode](now), Scope: p.Scope, Program: p.Program, Participant: p.ID, Code: code,
+		ID: affiliate.NewID[affiliate.PromoCodeID](now), Scope: p.Scope, Program: p.Program, Participant: p.ID, Code: code,
 		DiscountType: affiliate.DiscountPercentage, DiscountValue: 1000, Active: true, SyncStatus: affiliate.SyncNone,
 		Version: 1, CreatedAt: now, UpdatedAt: now,
 	}

@@ -13,7 +13,7 @@ import (
 func (f *Fixture) UnstoredClick(p Participant, change ...func(*affiliate.Click)) affiliate.Click {
 	now := f.Now().UTC().Truncate(time.Millisecond)
 	c := affiliate.Click{
-		ID: affiliate.NewID[affiliate.Click](now), Scope: p.Scope, Program: p.Program, Participant: p.ID, Link: p.Link, ReferralCode: p.Code,
+		ID: affiliate.NewID[affiliate.ClickID](now), Scope: p.Scope, Program: p.Program, Participant: p.ID, Link: p.Link, ReferralCode: p.Code,
 		ClickedAt: now, ReceivedAt: now, ExpiresAt: affiliate.WindowEnd(now, 30), CreatedAt: now, Consent: affiliate.ConsentGranted,
 	}
 	apply(&c, change)
@@ -52,8 +52,8 @@ func (f *Fixture) NewCommission(p Participant, change ...func(*affiliate.Commiss
 	now := f.Now()
 	conversion, rate := f.purchase(p.Scope, now), int64(2000)
 	c := affiliate.Commission{
-		ID: affiliate.NewID[affiliate.Commission](now), Scope: p.Scope, Program: p.Program, Participant: p.ID, Partner: p.Partner,
-		Conversion: conversion.ID, Decision: affiliate.NewID[affiliate.Decision](now), ExternalTransactionID: conversion.ExternalTransactionID,
+		ID: affiliate.NewID[affiliate.CommissionID](now), Scope: p.Scope, Program: p.Program, Participant: p.ID, Partner: p.Partner,
+		Conversion: conversion.ID, Decision: affiliate.NewID[affiliate.DecisionID](now), ExternalTransactionID: conversion.ExternalTransactionID,
 		Status: affiliate.CommissionPending, Type: affiliate.Percentage, EventType: conversion.EventType, RateBps: &rate,
 		AmountCents: 200, OriginalAmountCents: 200, Currency: "EUR", BaseAmountCents: 1000, SaleAmountCents: 1000, SaleCurrency: "EUR",
 		ReviewReasons: []string{}, Dispute: affiliate.DisputeNone, Rule: affiliate.RuleSnapshot{Version: 1, Rules: grossRules()},
@@ -87,7 +87,7 @@ func (f *Fixture) NewLedgerEntry(p Participant, cents int64, change ...func(*aff
 
 // purchase returns a purchase of 10.00 EUR.
 func (f *Fixture) purchase(scope affiliate.Scope, now time.Time) affiliate.Conversion {
-	id := affiliate.NewID[affiliate.Conversion](now)
+	id := affiliate.NewID[affiliate.ConversionID](now)
 	return affiliate.Conversion{
 		ID: id, Scope: scope, ExternalTransactionID: id.String(), EventType: affiliate.Purchase,
 		Sale:       affiliate.Sale{Paid: affiliate.Money{Cents: 1000, Currency: "EUR"}},
@@ -99,7 +99,7 @@ func (f *Fixture) purchase(scope affiliate.Scope, now time.Time) affiliate.Conve
 func (f *Fixture) record(c affiliate.Conversion, d affiliate.Decision, commission *affiliate.Commission) {
 	f.Helper()
 	if d.ID.IsZero() {
-		d.ID = affiliate.NewID[affiliate.Decision](c.CreatedAt)
+		d.ID = affiliate.NewID[affiliate.DecisionID](c.CreatedAt)
 	}
 	d.Conversion, d.EngineVersion, d.DecidedAt = c.ID, affiliate.EngineVersion, c.CreatedAt
 	in := affiliate.AttributionInputs{Mode: c.Scope.Mode, EventType: c.EventType, OccurredAt: c.OccurredAt, Sale: c.Sale}

@@ -45,7 +45,7 @@ func (s *Shop) Join(name string, changes ...Row) Participant {
 func (f *Fixture) NewWorkspace(changes ...Row) affiliate.WorkspaceID {
 	f.Helper()
 	now := f.Now()
-	id := affiliate.NewID[affiliate.Workspace](now)
+	id := affiliate.NewID[affiliate.WorkspaceID](now)
 	f.Insert("workspaces", append([]Row{{
 		"id": id, "name": "Shop", "currency": "EUR", "timezone": "UTC", "created_at": now, "updated_at": now,
 	}}, changes...)...)
@@ -66,7 +66,7 @@ func grossRules() affiliate.Rules {
 func (f *Fixture) NewProgram(scope affiliate.Scope, changes ...Row) affiliate.ProgramID {
 	f.Helper()
 	now := f.Now()
-	id := affiliate.NewID[affiliate.Program](now)
+	id := affiliate.NewID[affiliate.ProgramID](now)
 	rules, err := json.Marshal(grossRules())
 	if err != nil {
 		f.Fatal(err)
@@ -99,7 +99,7 @@ func Rules(change ...func(*affiliate.Rules)) Row {
 // changes replace default values of the endpoint's columns.
 func (f *Fixture) NewEndpoint(scope affiliate.Scope, changes ...Row) affiliate.EndpointID {
 	f.Helper()
-	id := affiliate.NewID[affiliate.Endpoint](f.Now())
+	id := affiliate.NewID[affiliate.EndpointID](f.Now())
 	f.Insert("webhook_endpoints", append([]Row{{
 		"workspace_id": scope.Workspace, "id": id, "mode": scope.Mode, "url": "https://example.com/", "subscriptions": []string{"*"},
 		"active": true, "created_at": f.Now(), "updated_at": f.Now(), "version": 1,
@@ -140,7 +140,7 @@ func (s *Shop) RedirectTestMail(email string) {
 func (f *Fixture) newUser(kind, name string, changes []Row) affiliate.UserID {
 	f.Helper()
 	now := f.Now()
-	id := affiliate.NewID[affiliate.User](now)
+	id := affiliate.NewID[affiliate.UserID](now)
 	f.Insert("users", append([]Row{{
 		"id": id, "kind": kind, "email": "jane-" + id.String() + "@example.com", "password_hash": "", "name": name, "created_at": now,
 	}}, changes...)...)
@@ -152,7 +152,7 @@ func (f *Fixture) NewGroup(scope affiliate.Scope, program affiliate.ProgramID, n
 	f.Helper()
 	now := f.Now().UTC().Truncate(time.Millisecond)
 	g := affiliate.Group{
-		ID: affiliate.NewID[affiliate.Group](now), Scope: scope, Program: program, Name: name,
+		ID: affiliate.NewID[affiliate.GroupID](now), Scope: scope, Program: program, Name: name,
 		Rate: affiliate.Rate{Bps: new(int64(1000))}, Version: 1, CreatedAt: now, UpdatedAt: now,
 	}
 	apply(&g, change)

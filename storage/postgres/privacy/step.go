@@ -230,6 +230,6 @@ func weeks(name, statement string) step {
 		args := t.args()
 		args["from"], args["until"] = from, until
 		_, err := tx.Exec(ctx, statement, planForArgs, args)
-		return affiliate.FirstID[affiliate.Notification](until).UUID, until.After(t.At.Add(7 * 24 * time.Hour)), err
+		return affiliate.FirstID[affiliate.NotificationID](until).UUID, until.After(t.At.Add(7 * 24 * time.Hour)), err
 	}}
 }

@@ -66,7 +66,7 @@ func clickDays() step {
 		if changed < pageSize {
 			following = day.AddDate(0, 0, 1)
 		}
-		return affiliate.FirstID[affiliate.Click](following).UUID, false, err
+		return affiliate.FirstID[affiliate.ClickID](following).UUID, false, err
 	}}
 }
 

@@ -83,7 +83,7 @@ type listQuery struct {
 // delivery is shown as canceled but the cancellation job has not processed it yet, the
 // filter therefore finds the delivery only by its former status.
 func newListQuery(scope affiliate.Scope, endpoint affiliate.EndpointID, since time.Time, filter affiliate.DeliveryFilter) listQuery {
-	first := affiliate.FirstID[affiliate.Delivery](since)
+	first := affiliate.FirstID[affiliate.DeliveryID](since)
 	q := listQuery{
 		where: `d.workspace_id = @workspace and d.endpoint_id = @endpoint and d.id >= @first and d.day >= @first_day`,
 		args:  endpointArgs(scope, endpoint),

@@ -28,7 +28,7 @@ func TestDeliveryStatements_UseIndexesOfNeededPartitions(t *testing.T) {
 	f.VacuumAnalyze()
 
 	month, week := f.Now().AddDate(0, 0, -30), f.Now().Truncate(24*time.Hour).AddDate(0, 0, -2)
-	dead, event := affiliate.DeliveryDeadLettered, affiliate.NewID[affiliate.Event](f.Now())
+	dead, event := affiliate.DeliveryDeadLettered, affiliate.NewID[affiliate.EventID](f.Now())
 	const (
 		thisWeek = "webhook_deliveries_20260316"
 		pkey     = "_pkey"
@@ -82,7 +82,7 @@ func TestDeliveryStatements_UseIndexesOfNeededPartitions(t *testing.T) {
 	page, _ = list(month, affiliate.DeliveryFilter{Event: &event})
 	check("page of an event", page, []string{"Index Scan"}, weeks[:1], pkey)
 
-	one := webhook.DeliveryArgs(f.Scope, e, affiliate.NewID[affiliate.Delivery](f.Now()))
+	one := webhook.DeliveryArgs(f.Scope, e, affiliate.NewID[affiliate.DeliveryID](f.Now()))
 	check("one delivery", f.Plan(webhook.SelectDeliverySQL, one), []string{"Index Scan"}, weeks[:1], pkey)
 	check("lock one delivery", f.Plan(webhook.LockDeliverySQL, one), []string{"Index Scan"}, weeks[:1], pkey)
 	one["status"], one["tier"], one["extra"], one["epoch"], one["due_at"], one["completed_at"] = "failed", 1, 1, 1, f.Now(), nil

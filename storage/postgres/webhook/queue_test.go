@@ -50,7 +50,7 @@ func (q *queue) endpoint(waiting int) affiliate.EndpointKey {
 	at := make([]time.Time, waiting)
 	for i := range ids {
 		at[i] = q.Now().Add(-time.Duration(waiting-i) * time.Minute)
-		ids[i] = affiliate.NewID[affiliate.Event](at[i])
+		ids[i] = affiliate.NewID[affiliate.EventID](at[i])
 	}
 	q.Exec(`
 		with written as (

@@ -62,7 +62,7 @@ const (
 )
 
 func recoverableArgs(job affiliate.RecoverDeliveries, epoch int) pgx.NamedArgs {
-	first, until := affiliate.FirstID[affiliate.Delivery](job.Since), affiliate.FirstID[affiliate.Delivery](job.Until)
+	first, until := affiliate.FirstID[affiliate.DeliveryID](job.Since), affiliate.FirstID[affiliate.DeliveryID](job.Until)
 	stored := job.Statuses
 	if slices.Contains(stored, affiliate.DeliveryCanceled) {
 		stored = slices.Concat(stored, []affiliate.DeliveryStatus{affiliate.DeliveryPending, affiliate.DeliveryFailed})

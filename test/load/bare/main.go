@@ -68,7 +68,7 @@ func serve(ctx context.Context, address, response string) error {
 			http.Error(w, err.Error(), http.StatusBadRequest)
 			return
 		}
-		id := affiliate.NewID[affiliate.Click](time.Now())
+		id := affiliate.NewID[affiliate.ClickID](time.Now())
 		text := make([]byte, 0, len(response))
 		text = append(append(append(text, head...), id.String()...), tail...)
 		w.Header().Set("Content-Type", "application/json")
