@@ -141,3 +141,10 @@ const (
 func ClickDeadReasons() []ClickDeadReason {
 	return []ClickDeadReason{ClickMalformed, ClickRejected, ClickKeyUnknown, ClickCodeUnknown}
 }
+
+// AwaitedClick identifies a click that was not stored yet when conversions that name it
+// were recorded. It may have been stored since then.
+type AwaitedClick struct {
+	Workspace WorkspaceID `json:"workspace"`
+	Click     ClickID     `json:"click"`
+}

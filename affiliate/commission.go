@@ -25,44 +25,6 @@ const (
 	DisputeLost DisputeStatus = "lost"
 )
 
-// RuleSnapshot is a copy of the rules that produced a commission. Later changes of the
-// rules do not affect it.
-type RuleSnapshot struct {
-	Version int   `json:"version"`
-	Rules   Rules `json:"rules"`
-	// Override is the participant's own rate, and Group the group's rate. They are nil
-	// if there is none.
-	Override *Rate      `json:"override,omitempty"`
-	Group    *GroupRate `json:"group,omitempty"`
-	// Source says which setting the rate comes from.
-	Source RateSource `json:"source,omitempty"`
-}
-
-// GroupRate is a group and its rate, as stored in a snapshot.
-type GroupRate struct {
-	ID   GroupID `json:"id"`
-	Name string  `json:"name"`
-	Rate
-}
-
-// RateSource is the setting that a commission's rate comes from.
-type RateSource string
-
-// The sources, the most specific first. FromEvent, FromLaterPayments and FromProgram are
-// settings of the programme: the rate of the event type, the rate from a customer's
-// second payment on, and the general rate.
-const (
-	FromParticipant   RateSource = "participant"
-	FromProduct       RateSource = "product"
-	FromGroup         RateSource = "group"
-	FromTier          RateSource = "tier"
-	FromEvent         RateSource = "event"
-	FromLaterPayments RateSource = "later"
-	FromProgram       RateSource = "program"
-	// FromMixed means that the lines of one order have rates of different sources.
-	FromMixed RateSource = "mixed"
-)
-
 // Commission is what a partner earns from one conversion.
 type Commission struct {
 	ID                    CommissionID

@@ -42,34 +42,6 @@ func NewCommissionChange(c Commission, actor Actor, note *string) CommissionChan
 	}}
 }
 
-// BeginCommission returns the changes that create the commission of a conversion. It
-// returns no changes if commission is nil. If the conversion has already been refunded in
-// part or in full, or is disputed, further changes apply this to the commission.
-func BeginCommission(commission *Commission, conversion Conversion, by Actor, note *string, at time.Time) ([]CommissionChange, error) {
-	if commission == nil {
-		return nil, nil
-	}
-	changes := []CommissionChange{NewCommissionChange(*commission, by, note)}
-	changes[0].Transition.OccurredAt = &conversion.OccurredAt
-	current := LockedCommission{Commission: *commission}
-	if conversion.Status == ConversionDisputed {
-		disputed, err := current.FollowDispute(DisputeOpen, at)
-		if err != nil {
-			return nil, err
-		}
-		changes = append(changes, disputed...)
-		current.Commission = changes[len(changes)-1].After
-	}
-	if conversion.Refunded() {
-		lowered, err := current.FollowRefunds(conversion, RefundedSale, at)
-		if err != nil {
-			return nil, err
-		}
-		changes = append(changes, lowered...)
-	}
-	return changes, nil
-}
-
 // FollowRefunds returns the change that adjusts the commission to the refunds of its
 // conversion. The slice is empty if the commission does not change, otherwise it has one
 // element.

@@ -1,25 +1,11 @@
 package affiliate
 
 import (
+	"regexp"
+	"strconv"
 	"strings"
 	"time"
 )
-
-// EventType is the kind of event that a conversion reports.
-type EventType string
-
-// The event types. Purchase and Renewal carry an amount.
-const (
-	Purchase EventType = "purchase"
-	Renewal  EventType = "renewal"
-	Signup   EventType = "signup"
-	Lead     EventType = "lead"
-	Trial    EventType = "trial"
-	Custom   EventType = "custom"
-)
-
-// Priced reports whether an event of this type must have an amount.
-func (e EventType) Priced() bool { return e == Purchase || e == Renewal }
 
 // A conversion is accepted if its event happened at most MaxConversionAge before the
 // report was received, and at most MaxConversionLead after it.
@@ -99,36 +85,8 @@ func CustomerName(ref, label *string) *string {
 	return &short
 }
 
-// LineItem is one line of an order.
-type LineItem struct {
-	ProductID   string `json:"product_id"`
-	Quantity    int64  `json:"quantity"`
-	AmountCents int64  `json:"amount_cents"` // of the whole line
-}
-
 // FoldPromoCode returns the form in which promo codes are stored and compared.
 func FoldPromoCode(code string) string { return strings.ToLower(code) }
-
-// FoldEmail returns the form in which e-mail addresses of buyers and partners are
-// compared: lower case, without a plus sign and the text after it, and without dots if
-// the provider ignores them. ok is false if s is not an e-mail address.
-func FoldEmail(s string) (local, domain string, ok bool) {
-	at := strings.LastIndexByte(s, '@')
-	if at <= 0 || at == len(s)-1 {
-		return "", "", false
-	}
-	local, domain = strings.ToLower(s[:at]), strings.ToLower(s[at+1:])
-	if plus := strings.IndexByte(local, '+'); plus > 0 {
-		local = local[:plus]
-	}
-	if domain == "googlemail.com" {
-		domain = "gmail.com"
-	}
-	if domain == "gmail.com" {
-		local = strings.ReplaceAll(local, ".", "")
-	}
-	return local, domain, true
-}
 
 // Event returns a webhook event about the conversion and its decision.
 func (c Conversion) Event(name EventName, d Decision, at time.Time) Event {
@@ -199,3 +157,60 @@ func optionalTime(t *time.Time) *string {
 	s := FormatTime(*t)
 	return &s
 }
+
+func (o fraudObject) sale() ConversionID { return o.ID }
+
+// FraudDetectedEvent returns the webhook event for a conversion that the fraud rules
+// suspect.
+func (c Conversion) FraudDetectedEvent(d Decision) Event {
+	return NewEvent(c.Scope, EventConversionFraudDetected, d.DecidedAt, fraudObject{
+		ID: c.ID, FraudEvent: FraudEventID(d.ID), Program: d.Program, Participant: d.Participant,
+		ExternalTransactionID: c.ExternalTransactionID, Score: FraudScore(d.Fraud), Signals: d.Fraud, Action: d.FraudAction, Version: c.Version,
+	}, nil)
+}
+
+// fraudObject is the object of conversion.fraud_detected.
+type fraudObject struct {
+	ID                    ConversionID   `json:"id"` // id of the conversion
+	FraudEvent            FraudEventID   `json:"fraud_event_id"`
+	Program               *ProgramID     `json:"program_id"`              // null if the conversion is not credited to a participant
+	Participant           *ParticipantID `json:"participant_id"`          // null if the conversion is not credited to a participant
+	ExternalTransactionID string         `json:"external_transaction_id"` // as the merchant reported it
+	Score                 int            `json:"score"`                   // sum of the scores of all signals, 0 to 100
+	Signals               []FraudSignal  `json:"signals"`                 // the rules that fired, highest score first
+	Action                FraudAction    `json:"action"`                  // observed: only recorded; flagged: the commission needs review; blocked: the conversion earns nothing
+	Version               int            `json:"version"`                 // version of the conversion
+}
+
+func (o fraudObject) notice() notice {
+	rules := make([]string, len(o.Signals))
+	for i, signal := range o.Signals {
+		rules[i] = signal.Rule
+	}
+	return notice{program: o.Program, participant: o.Participant, resource: o.ID.UUID, facts: map[string]string{
+		"score": strconv.Itoa(o.Score), "rules": strings.Join(rules, ", "),
+	}}
+}
+
+// SourceStripe is the source of conversions that Stripe has reported.
+const SourceStripe ConversionSource = "stripe"
+
+// ProcessorIDs holds the ids that a processor uses for one sale. An id is empty if the
+// processor has no such object for the sale.
+type ProcessorIDs struct {
+	Name          ProcessorName `json:"name"`
+	Session       string        `json:"session_id,omitempty"`
+	PaymentIntent string        `json:"payment_intent_id,omitempty"`
+	Charge        string        `json:"charge_id,omitempty"`
+	Invoice       string        `json:"invoice_id,omitempty"`
+	Subscription  string        `json:"subscription_id,omitempty"`
+	Customer      string        `json:"customer_id,omitempty"`
+}
+
+// processorIDPattern matches the ids of the objects that stand for one sale at a processor:
+// Stripe's checkout sessions, payment intents, invoices and charges.
+var processorIDPattern = regexp.MustCompile(`^(cs|pi|in|ch|py)_[A-Za-z0-9_]+$`)
+
+// IsProcessorID reports whether an external transaction id has the form of an id of a
+// payment processor. The processor may report the same sale under this id.
+func IsProcessorID(external string) bool { return processorIDPattern.MatchString(external) }

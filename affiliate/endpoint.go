@@ -161,3 +161,31 @@ type EndpointChange struct {
 	Active        Change[bool]
 	Description   Change[string]
 }
+
+// CancelDeliveries is the job that sets the status of the waiting deliveries of a
+// disabled or deleted endpoint to canceled. The sender ignores these deliveries even
+// before the job runs.
+type CancelDeliveries struct {
+	Workspace WorkspaceID `json:"workspace"`
+	Mode      Mode        `json:"mode"`
+	Endpoint  EndpointID  `json:"endpoint"`
+}
+
+// Kind returns the name of the job.
+func (CancelDeliveries) Kind() string { return "cancel_deliveries" }
+
+// RecoverDeliveries is the job that sends deliveries of an endpoint again, each with a
+// new schedule of attempts. It selects the deliveries that had one of Statuses when the
+// recovery was requested.
+type RecoverDeliveries struct {
+	Workspace   WorkspaceID      `json:"workspace"`
+	Mode        Mode             `json:"mode"`
+	Endpoint    EndpointID       `json:"endpoint"`
+	Since       time.Time        `json:"since"` // earliest time of the event, inclusive
+	Until       time.Time        `json:"until"` // latest time of the event, exclusive
+	Statuses    []DeliveryStatus `json:"statuses"`
+	RequestedAt time.Time        `json:"requested_at"` // deliveries that ended later are not recovered
+}
+
+// Kind returns the name of the job.
+func (RecoverDeliveries) Kind() string { return "recover_deliveries" }

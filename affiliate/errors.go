@@ -244,3 +244,13 @@ func (e *Error) Is(target error) bool {
 	t, ok := target.(*Error)
 	return ok && t.Reason == e.Reason
 }
+
+// PeriodClosed returns the error for a date before closed, the end of the closed periods
+// (Workspace.BooksClosedUntil).
+func PeriodClosed(closed time.Time) *Error {
+	until := FormatTime(closed)
+	return &Error{
+		Reason: ReasonPeriodClosed, Metadata: map[string]string{BooksClosedUntil: until},
+		Message: "The books are closed until " + until + ". Use a later date.",
+	}
+}

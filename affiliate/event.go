@@ -139,7 +139,6 @@ func (e Event) Subject() *ParticipantID {
 type saleObject interface{ sale() ConversionID }
 
 func (o conversionObject) sale() ConversionID  { return o.ID }
-func (o fraudObject) sale() ConversionID       { return o.ID }
 func (o commissionPayload) sale() ConversionID { return o.Conversion }
 
 // Sale returns the conversion whose external id the body contains, so that the erasure of its

@@ -157,14 +157,3 @@ func quotedProgramName(s *signal) string { return strconv.Quote(s.earner.Program
 // formatInstant formats an instant for people. It includes milliseconds, because they
 // can decide whether an event is inside an attribution window.
 func formatInstant(t time.Time) string { return t.UTC().Format("2 January 2006 at 15:04:05.000 UTC") }
-
-// FormatMoney formats an amount for people, for example 49.00 EUR.
-func FormatMoney(m Money) string {
-	decimals := CurrencyExponent(m.Currency)
-	digits := fmt.Sprintf("%0*d", decimals+1, m.Cents)
-	if decimals > 0 {
-		point := len(digits) - decimals
-		digits = digits[:point] + "." + digits[point:]
-	}
-	return digits + " " + m.Currency
-}

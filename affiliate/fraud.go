@@ -3,7 +3,6 @@ package affiliate
 import (
 	"crypto/hmac"
 	"crypto/sha256"
-	"fmt"
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate/fraud"
@@ -25,14 +24,6 @@ const (
 	FraudBlocked FraudAction = "blocked"
 )
 
-// ReviewFraud and ReviewRefundRate are review reasons of commissions. RejectedForFraud
-// is the rejection code of a commission that a person found fraudulent.
-const (
-	ReviewFraud      = "fraud"
-	ReviewRefundRate = "refund_rate"
-	RejectedForFraud = "fraud"
-)
-
 // isEnabled reports whether the fraud rules are applied.
 func (p FraudPolicy) isEnabled() bool { return p != "" && p != FraudOff }
 
@@ -48,49 +39,6 @@ func (p FraudPolicy) actionForScore(score int) FraudAction {
 		return FraudBlocked
 	}
 	return FraudFlagged
-}
-
-// Buyer holds data about the buyer while a decision is made. Buyer is not stored; only
-// the hashes in Conversion are.
-type Buyer struct {
-	// OwnsEmail reports whether an e-mail address belongs to the buyer's mailbox. It
-	// is nil if the buyer's e-mail address is unknown.
-	OwnsEmail func(email string) bool
-	// IPPrefix is the /24 or /48 of the buyer's IP address; empty if unknown.
-	IPPrefix string
-	// EarlierEmailHashes holds hashes of the buyer's e-mail address under the hash keys
-	// other than the first. Earlier conversions can have one of them.
-	EarlierEmailHashes [][]byte
-	// EmailDigests are the digests of the buyer's e-mail address that are compared with former
-	// addresses of partners (FormerEmailDigests). They are nil if the address is unknown. They
-	// are also nil for a stored conversion, which has other hashes of the address.
-	EmailDigests Digests
-	// AgentHashes holds hashes of the buyer's user agent (see AgentHash), one for each
-	// of the last months, because the key changes every month.
-	AgentHashes [][]byte
-}
-
-// ClickTraits holds the properties of a click that the fraud rules use. The hashes use
-// the key of the click's month.
-type ClickTraits struct {
-	IPHash   []byte
-	IPPrefix string
-	UAHash   []byte
-	Bot      bool
-	// Country is an ISO 3166-1 alpha-2 code; empty if unknown.
-	Country string
-	// PaidPlatform is Click.PaidPlatform.
-	PaidPlatform string
-	Referrer     string // domain
-	UTM          UTM
-}
-
-// Traits returns the properties of c that the fraud rules use.
-func (c Click) Traits() ClickTraits {
-	return ClickTraits{
-		IPHash: c.IPHash, IPPrefix: c.IPPrefix, UAHash: c.UAHash, Bot: c.IsBot,
-		Country: c.Country, PaidPlatform: c.PaidPlatform, Referrer: c.ReferrerDomain, UTM: c.UTM,
-	}
 }
 
 // Origin is a network and a browser with which a partner used its account. It is not
@@ -137,65 +85,6 @@ func FormerEmailDigests(keys HashKeys, address string) Digests {
 		mac.Write([]byte("former_email\x00" + local + "@" + domain))
 		return mac.Sum(nil)
 	})
-}
-
-// FraudCandidates returns the participants to which the signals lead and for which the
-// caller must load fraud facts. Each participant is returned once.
-func (in AttributionInputs) FraudCandidates() []Earner {
-	var candidates []Earner
-	seen := map[ParticipantID]bool{}
-	for _, earner := range []*Earner{in.clickEarner(), in.promoCodeEarner(), in.bindingEarner()} {
-		if earner == nil || seen[earner.Participant] || !earner.FraudPolicy.isEnabled() ||
-			earner.ProgramStatus != ProgramActive || earner.ParticipantStatus != ParticipantApproved || earner.ParticipantErased {
-			continue
-		}
-		seen[earner.Participant] = true
-		candidates = append(candidates, *earner)
-	}
-	return candidates
-}
-
-// applyFraudRules applies the fraud rules to the conversion and the winning signal.
-// reviews are the reasons why the commission needs review. why is set if the conversion
-// is blocked and earns nothing.
-func (a *attribution) applyFraudRules(d *Decision, winner *signal) (reviews []string, why AttributionReason) {
-	policy := winner.earner.FraudPolicy
-	if winner.Type == ByAssignment || !policy.isEnabled() {
-		return nil, ""
-	}
-	verdict := fraud.Evaluate(a.in.fraudFacts(winner), winner.earner.FraudSettings)
-	a.trace.Fraud = verdict.Signals
-	d.FraudAction = policy.actionForScore(verdict.Score)
-	harmless := d.FraudAction == "" || d.FraudAction == FraudObserved
-	a.check("fraud.score", harmless, fmt.Sprintf("score %d, policy %s", verdict.Score, policy))
-	switch {
-	case d.FraudAction == FraudBlocked && verdict.SelfReferral:
-		return nil, WhySelfReferralBlocked
-	case d.FraudAction == FraudBlocked:
-		return nil, WhyFraudBlocked
-	case d.FraudAction == FraudFlagged:
-		reviews = append(reviews, ReviewFraud)
-	}
-	if verdict.NeedsReview && policy != FraudObserve {
-		reviews = append(reviews, ReviewRefundRate)
-	}
-	return reviews, ""
-}
-
-// fraudFacts returns the facts about the participant of the winning signal, including
-// the facts that the signal itself contains.
-func (in AttributionInputs) fraudFacts(winner *signal) fraud.Facts {
-	facts := in.FraudFacts[winner.earner.Participant]
-	facts.PromoCodeOnly = winner.Type == ByPromoCode && in.Click == nil
-	if winner.Type == ByClick {
-		traits := in.FoundClick.Traits
-		facts.Click = &fraud.Click{
-			TimeToEvent: in.OccurredAt.Sub(in.FoundClick.ReceivedAt), ClicksInHour: in.FoundClick.ClicksFromAddress,
-			Bot: traits.Bot, Country: traits.Country, PaidPlatform: traits.PaidPlatform, Referrer: traits.Referrer,
-			Source: traits.UTM.Source, Medium: traits.UTM.Medium, Term: traits.UTM.Term,
-		}
-	}
-	return facts
 }
 
 // FraudEventID identifies a fraud event.
@@ -279,24 +168,17 @@ func FraudScore(signals []FraudSignal) int {
 	return min(score, fraud.MaxScore)
 }
 
-// FraudDetectedEvent returns the webhook event for a conversion that the fraud rules
-// suspect.
-func (c Conversion) FraudDetectedEvent(d Decision) Event {
-	return NewEvent(c.Scope, EventConversionFraudDetected, d.DecidedAt, fraudObject{
-		ID: c.ID, FraudEvent: FraudEventID(d.ID), Program: d.Program, Participant: d.Participant,
-		ExternalTransactionID: c.ExternalTransactionID, Score: FraudScore(d.Fraud), Signals: d.Fraud, Action: d.FraudAction, Version: c.Version,
-	}, nil)
-}
+// FraudPolicy says what happens to a conversion that the fraud rules suspect.
+type FraudPolicy string
 
-// fraudObject is the object of conversion.fraud_detected.
-type fraudObject struct {
-	ID                    ConversionID   `json:"id"` // id of the conversion
-	FraudEvent            FraudEventID   `json:"fraud_event_id"`
-	Program               *ProgramID     `json:"program_id"`              // null if the conversion is not credited to a participant
-	Participant           *ParticipantID `json:"participant_id"`          // null if the conversion is not credited to a participant
-	ExternalTransactionID string         `json:"external_transaction_id"` // as the merchant reported it
-	Score                 int            `json:"score"`                   // sum of the scores of all signals, 0 to 100
-	Signals               []FraudSignal  `json:"signals"`                 // the rules that fired, highest score first
-	Action                FraudAction    `json:"action"`                  // observed: only recorded; flagged: the commission needs review; blocked: the conversion earns nothing
-	Version               int            `json:"version"`                 // version of the conversion
-}
+// The policies (docs/merchant/programmes.md#fraud-rules).
+const (
+	FraudOff     FraudPolicy = "off"
+	FraudObserve FraudPolicy = "observe"
+	FraudFlag    FraudPolicy = "flag"
+	FraudBlock   FraudPolicy = "block"
+)
+
+// FraudSettings are a programme's settings for the fraud rules: the disabled rules, and
+// the countries, websites and terms that some rules look for.
+type FraudSettings = fraud.Settings

@@ -2,7 +2,6 @@ package affiliate
 
 import (
 	"fmt"
-	"iter"
 	"net/url"
 	"slices"
 	"strings"
@@ -153,34 +152,6 @@ type LinkFilter struct {
 	Participant *ParticipantID
 	Search      string // prefix of the code, case-folded
 }
-
-// LinkCodes returns an endless sequence of codes for a new link. The caller uses the
-// first code that is free. Each code is the participant's referral code with random
-// characters added: the first codes with randomSuffixLength random characters, and all
-// later codes with randomCodeLength.
-func LinkCodes(participantCode string) iter.Seq[string] {
-	newCode := func(random int) string {
-		room := MaxReferralCode - len(referralSeparator) - random
-		return participantCode[:min(len(participantCode), room)] + referralSeparator + randomLetters(random)
-	}
-	return func(yield func(string) bool) {
-		for range suffixAttempts {
-			if !yield(newCode(randomSuffixLength)) {
-				return
-			}
-		}
-		for yield(newCode(randomCodeLength)) {
-		}
-	}
-}
-
-// shortKeyLength is the length of the key of a short link. There are 8 × 10^17 keys of
-// this length.
-const shortKeyLength = 10
-
-// NewShortKey returns a random key for a short link. If the key is already used, the
-// caller must create another one.
-func NewShortKey() string { return randomBase62(shortKeyLength) }
 
 // Query parameters that a link and its redirect add.
 const (

@@ -63,3 +63,19 @@ type Record struct {
 	Kind RecordKind
 	ID   ID[Record]
 }
+
+// EventType is the kind of event that a conversion reports.
+type EventType string
+
+// The event types. Purchase and Renewal carry an amount.
+const (
+	Purchase EventType = "purchase"
+	Renewal  EventType = "renewal"
+	Signup   EventType = "signup"
+	Lead     EventType = "lead"
+	Trial    EventType = "trial"
+	Custom   EventType = "custom"
+)
+
+// Priced reports whether an event of this type must have an amount.
+func (e EventType) Priced() bool { return e == Purchase || e == Renewal }

@@ -1,6 +1,9 @@
 package affiliate
 
-import "math/bits"
+import (
+	"fmt"
+	"math/bits"
+)
 
 // MaxAmountCents is the greatest amount in a request. The product of two such amounts
 // and a rate fits into 128 bits.
@@ -68,4 +71,15 @@ func magnitude(n int64) uint64 {
 		return -uint64(n)
 	}
 	return uint64(n)
+}
+
+// FormatMoney formats an amount for people, for example 49.00 EUR.
+func FormatMoney(m Money) string {
+	decimals := CurrencyExponent(m.Currency)
+	digits := fmt.Sprintf("%0*d", decimals+1, m.Cents)
+	if decimals > 0 {
+		point := len(digits) - decimals
+		digits = digits[:point] + "." + digits[point:]
+	}
+	return digits + " " + m.Currency
 }

@@ -2,7 +2,6 @@ package affiliate
 
 import (
 	"cmp"
-	"strconv"
 	"strings"
 
 	"github.com/google/uuid"
@@ -64,16 +63,6 @@ func (o conversionObject) notice() notice {
 		}
 	}
 	return notice{program: o.Program, participant: o.Participant, resource: o.ID.UUID, facts: facts}
-}
-
-func (o fraudObject) notice() notice {
-	rules := make([]string, len(o.Signals))
-	for i, signal := range o.Signals {
-		rules[i] = signal.Rule
-	}
-	return notice{program: o.Program, participant: o.Participant, resource: o.ID.UUID, facts: map[string]string{
-		"score": strconv.Itoa(o.Score), "rules": strings.Join(rules, ", "),
-	}}
 }
 
 func (o commissionPayload) notice() notice {

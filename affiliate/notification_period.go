@@ -103,14 +103,6 @@ func (s PartnerSummary) Text(month Period) string {
 	return fmt.Sprintf("%s: %s.", month.From.Format("January 2006"), strings.Join(parts, ", "))
 }
 
-// counted returns a number with its noun.
-func counted(n int64, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
-}
-
 // amountsText returns the amounts of several currencies after a prefix. It is empty if all
 // amounts are zero.
 func amountsText(prefix string, amounts map[string]int64) string {
@@ -148,3 +140,16 @@ func MissingMethodNotification(partner UserID, mode Mode, owed map[string]int64,
 	n.Facts = map[string]string{"amount": amountsText("", owed)}
 	return n
 }
+
+// NotifyPeriodically is the job that creates the notifications that are repeated every
+// week or month.
+type NotifyPeriodically struct{}
+
+// Kind returns the name of the job.
+func (NotifyPeriodically) Kind() string { return "notify_periodically" }
+
+// SendDigests is the job that sends mails with gathered notifications.
+type SendDigests struct{}
+
+// Kind returns the name of the job.
+func (SendDigests) Kind() string { return "send_digests" }

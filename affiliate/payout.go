@@ -468,3 +468,34 @@ func (p Payout) WithAmounts(d PayoutDue) Payout {
 	p.PeriodStart, p.PeriodEnd, p.Method = d.PeriodStart, d.PeriodEnd, *d.Method
 	return p
 }
+
+// MaxPaidAge is the longest time between PaidAt and the request that marks a payout as
+// paid.
+const MaxPaidAge = 90 * 24 * time.Hour
+
+// checkPaidAt returns a VALIDATION_ERROR if the payout cannot have been paid at PaidAt.
+func (t PayoutTransition) checkPaidAt(p Payout) *Error {
+	switch {
+	case t.PaidAt.After(t.At):
+		return Invalid("paid_at", "must not be in the future")
+	case t.PaidAt.Before(t.At.Add(-MaxPaidAge)):
+		return Invalid("paid_at", "must not be more than 90 days in the past")
+	case p.InitiatedAt != nil && t.PaidAt.Before(*p.InitiatedAt):
+		return Invalid("paid_at", "must not be before the payout was confirmed")
+	}
+	return nil
+}
+
+// InOpenPeriod returns t with a PaidAt in the open period, which begins at closed. If
+// PaidAt is At, the service has chosen it, and the whole move is dated closed. closed is
+// nil if no period is closed. Errors: PERIOD_CLOSED.
+func (t PayoutTransition) InOpenPeriod(closed *time.Time) (PayoutTransition, *Error) {
+	if closed == nil || !t.PaidAt.Before(*closed) {
+		return t, nil
+	}
+	if !t.PaidAt.Equal(t.At) {
+		return t, PeriodClosed(*closed)
+	}
+	t.At, t.PaidAt = *closed, *closed
+	return t, nil
+}

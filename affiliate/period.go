@@ -3,6 +3,7 @@ package affiliate
 import (
 	"regexp"
 	"time"
+
 	// Embeds the time zone database, because hosts and containers may have no zoneinfo
 	// directory. If the host has one, it is preferred, because it is newer.
 	_ "time/tzdata"

@@ -1,7 +1,6 @@
 package affiliate
 
 import (
-	"regexp"
 	"time"
 )
 
@@ -17,29 +16,6 @@ type ProcessorName string
 
 // Stripe is https://stripe.com.
 const Stripe ProcessorName = "stripe"
-
-// SourceStripe is the source of conversions that Stripe has reported.
-const SourceStripe ConversionSource = "stripe"
-
-// ProcessorIDs holds the ids that a processor uses for one sale. An id is empty if the
-// processor has no such object for the sale.
-type ProcessorIDs struct {
-	Name          ProcessorName `json:"name"`
-	Session       string        `json:"session_id,omitempty"`
-	PaymentIntent string        `json:"payment_intent_id,omitempty"`
-	Charge        string        `json:"charge_id,omitempty"`
-	Invoice       string        `json:"invoice_id,omitempty"`
-	Subscription  string        `json:"subscription_id,omitempty"`
-	Customer      string        `json:"customer_id,omitempty"`
-}
-
-// processorIDPattern matches the ids of the objects that stand for one sale at a processor:
-// Stripe's checkout sessions, payment intents, invoices and charges.
-var processorIDPattern = regexp.MustCompile(`^(cs|pi|in|ch|py)_[A-Za-z0-9_]+$`)
-
-// IsProcessorID reports whether an external transaction id has the form of an id of a
-// payment processor. The processor may report the same sale under this id.
-func IsProcessorID(external string) bool { return processorIDPattern.MatchString(external) }
 
 // ProcessorFacts is what a processor says about the object of an event.
 type ProcessorFacts struct {
@@ -140,20 +116,6 @@ type ProcessorCharge struct {
 	Disputes []ProcessorDispute
 	// HappenedAt is when the event that shows this state happened, as the processor says.
 	HappenedAt time.Time
-}
-
-// ProcessorDispute is a dispute about a charge.
-type ProcessorDispute struct {
-	ID string
-	// Status is DisputeOpen, DisputeWon or DisputeLost. A warning that was closed and a
-	// dispute that was prevented count as won.
-	Status DisputeStatus
-	// AmountCents is the disputed amount in minor units of ISO 4217. It is nil if the
-	// dispute has another currency than the charge: the whole charge is disputed then.
-	AmountCents *int64
-	// Stale means that the processor no longer has the dispute and the state comes from the
-	// event. It does not reopen a dispute that is closed.
-	Stale bool
 }
 
 // ProcessorEvent is the envelope of an event of a processor.

@@ -375,17 +375,6 @@ const ProcessorQueue = "processor"
 // them, they last about ProcessorEventLifetime.
 const ProcessorAttempts = 14
 
-// SyncPromoCode is the job that makes a promo code at the payment processor equal to the
-// promo code of the programme. It creates, replaces or deactivates it.
-type SyncPromoCode struct {
-	Workspace WorkspaceID `json:"workspace"`
-	Mode      Mode        `json:"mode"`
-	PromoCode PromoCodeID `json:"promo_code"`
-}
-
-// Kind returns the name of the job.
-func (SyncPromoCode) Kind() string { return "sync_promo_code" }
-
 // SyncPromoCodes is the job that does the work of SyncPromoCode for all promo codes of a
 // scope, after an account was connected.
 type SyncPromoCodes struct {

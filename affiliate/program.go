@@ -2,16 +2,10 @@ package affiliate
 
 import (
 	"iter"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
-
-	"golang.org/x/text/unicode/norm"
-
-	"github.com/tributary-hq/tributary/affiliate/fraud"
 )
 
 // ProgramStatus is the status of a programme. Only an active programme accepts clicks
@@ -53,21 +47,6 @@ const (
 	ClickFirst     SignalPrecedence = "click_first"
 	PromoCodeFirst SignalPrecedence = "promo_code_first"
 )
-
-// FraudPolicy says what happens to a conversion that the fraud rules suspect.
-type FraudPolicy string
-
-// The policies (docs/merchant/programmes.md#fraud-rules).
-const (
-	FraudOff     FraudPolicy = "off"
-	FraudObserve FraudPolicy = "observe"
-	FraudFlag    FraudPolicy = "flag"
-	FraudBlock   FraudPolicy = "block"
-)
-
-// FraudSettings are a programme's settings for the fraud rules: the disabled rules, and
-// the countries, websites and terms that some rules look for.
-type FraudSettings = fraud.Settings
 
 // Defaults of a programme.
 const (
@@ -309,80 +288,4 @@ func ProgramSlugs(name string) iter.Seq[string] {
 			}
 		}
 	}
-}
-
-// letterReplacer replaces letters that Unicode normalization does not separate into a
-// base letter and a mark.
-var letterReplacer = strings.NewReplacer("ß", "ss", "æ", "ae", "œ", "oe", "ø", "o", "ł", "l", "đ", "d", "ð", "d", "þ", "th", "ı", "i")
-
-// slug returns name in lower-case ASCII letters, digits and single dashes, at most
-// limit characters long. It does not begin or end with a dash. Accents are removed from
-// letters, and characters without a Latin form are left out, so the slug can be empty.
-func slug(name string, limit int) string {
-	var b strings.Builder
-	gap := false
-	for _, r := range norm.NFKD.String(letterReplacer.Replace(strings.ToLower(name))) {
-		switch {
-		case 'a' <= r && r <= 'z' || '0' <= r && r <= '9':
-			if gap && b.Len() > 0 {
-				b.WriteByte('-')
-			}
-			gap = false
-			b.WriteRune(r)
-		case unicode.Is(unicode.Mn, r) || r == '\'' || r == '’':
-			// An accent, or an apostrophe inside a word, is left out.
-		default:
-			gap = true
-		}
-	}
-	text := b.String()
-	return strings.TrimRight(text[:min(len(text), limit)], "-")
-}
-
-// ParseWebURL parses an absolute http or https URL and returns its host in lower case.
-// It rejects URLs with a user or password.
-func ParseWebURL(s string) (host string, ok bool) {
-	if strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r == 0x7f || r == '\\' }) {
-		return "", false
-	}
-	u, err := url.Parse(s)
-	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.User != nil || u.Opaque != "" {
-		return "", false
-	}
-	if port := u.Port(); port != "" {
-		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
-			return "", false
-		}
-	}
-	return ParseDomain(u.Hostname())
-}
-
-// ParseDomain parses a host name in ASCII form and returns it in lower case.
-func ParseDomain(s string) (domain string, ok bool) {
-	domain = strings.ToLower(s)
-	if domain == "" || len(domain) > 253 {
-		return "", false
-	}
-	for label := range strings.SplitSeq(domain, ".") {
-		if label == "" || len(label) > 63 || label[0] == '-' || label[len(label)-1] == '-' {
-			return "", false
-		}
-		for i := range len(label) {
-			c := label[i]
-			if (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' {
-				return "", false
-			}
-		}
-	}
-	return domain, true
-}
-
-// ParseAllowedDomain parses an entry of a programme's allowed domains, which is a host
-// name or *. and a host name. It returns the entry in lower case.
-func ParseAllowedDomain(s string) (domain string, ok bool) {
-	parent, wildcard := strings.CutPrefix(s, "*.")
-	if domain, ok = ParseDomain(parent); ok && wildcard {
-		domain = "*." + domain
-	}
-	return domain, ok
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -207,3 +208,66 @@ func Percent(rateBps int64) json.Number {
 	}
 	return json.Number(text)
 }
+
+// RateText returns a rate in words, for example "20% of each sale, for 12 months". own is the
+// rate of a participant or a group; nil if the rates of the programme apply. currency is the
+// currency of the programme.
+func (r Rules) RateText(own *Rate, currency string) string {
+	rate := Rate{Bps: r.RateBps, FlatCents: r.FlatCents}
+	if own != nil {
+		rate = *own
+	}
+	of := "each " + r.earningEvent()
+	if r.Recurring.FirstPaymentOnly {
+		of = "a customer's first " + r.earningEvent()
+	}
+	var text strings.Builder
+	if rate.FlatCents != nil {
+		text.WriteString(FormatMoney(Money{*rate.FlatCents, currency}) + " for " + of)
+	} else {
+		text.WriteString(percentText(*rate.Bps) + " of " + of)
+	}
+	if own == nil {
+		if r.LaterRateBps != nil && !r.Recurring.FirstPaymentOnly {
+			text.WriteString(", " + percentText(*r.LaterRateBps) + " from a customer's second payment on")
+		}
+		if n := len(r.Tiers); n > 0 {
+			text.WriteString(", " + percentText(r.Tiers[n-1].RateBps) + " after many sales")
+		}
+		if len(r.Products) > 0 || slices.ContainsFunc(r.Events, func(e EventRate) bool { return e.Rate != (Rate{}) }) {
+			text.WriteString(", with other rates in some cases")
+		}
+	}
+	if months := r.Recurring.MaxMonths; months != nil {
+		text.WriteString(", for " + counted(int64(*months), "month"))
+	}
+	if payments := r.Recurring.MaxPayments; payments != nil {
+		text.WriteString(", for at most " + counted(int64(*payments), "payment") + " of a customer")
+	}
+	return text.String()
+}
+
+// earningEvent returns the word for the events that earn.
+func (r Rules) earningEvent() string {
+	if len(r.Events) == 0 || slices.ContainsFunc(r.Events, func(e EventRate) bool { return e.EventType.Priced() }) {
+		return "sale"
+	}
+	return "conversion"
+}
+
+func percentText(bps int64) string { return Percent(bps).String() + "%" }
+
+// paidEvents returns the event types that earn.
+func (r Rules) paidEvents() []EventType {
+	if len(r.Events) == 0 {
+		return []EventType{Purchase, Renewal}
+	}
+	paid := make([]EventType, len(r.Events))
+	for i, event := range r.Events {
+		paid[i] = event.EventType
+	}
+	return paid
+}
+
+// Pays reports whether the rules pay for an event type.
+func (r Rules) Pays(event EventType) bool { return slices.Contains(r.paidEvents(), event) }

@@ -195,3 +195,14 @@ func ValidPromoCode(code string) bool {
 func Usable(active bool, expiresAt *time.Time, redemptions int64, limit *int64, at time.Time) bool {
 	return active && (expiresAt == nil || !at.After(*expiresAt)) && (limit == nil || redemptions < *limit)
 }
+
+// SyncPromoCode is the job that makes a promo code at the payment processor equal to the
+// promo code of the programme. It creates, replaces or deactivates it.
+type SyncPromoCode struct {
+	Workspace WorkspaceID `json:"workspace"`
+	Mode      Mode        `json:"mode"`
+	PromoCode PromoCodeID `json:"promo_code"`
+}
+
+// Kind returns the name of the job.
+func (SyncPromoCode) Kind() string { return "sync_promo_code" }

@@ -2,7 +2,6 @@ package affiliate
 
 import (
 	"slices"
-	"strings"
 )
 
 // A rate can be set at several levels. The most specific rate that is set applies
@@ -148,50 +147,40 @@ func sameRate(a, b Rate) bool {
 	return equal(a.Bps, b.Bps) && equal(a.FlatCents, b.FlatCents)
 }
 
-// RateText returns a rate in words, for example "20% of each sale, for 12 months". own is the
-// rate of a participant or a group; nil if the rates of the programme apply. currency is the
-// currency of the programme.
-func (r Rules) RateText(own *Rate, currency string) string {
-	rate := Rate{Bps: r.RateBps, FlatCents: r.FlatCents}
-	if own != nil {
-		rate = *own
-	}
-	of := "each " + r.earningEvent()
-	if r.Recurring.FirstPaymentOnly {
-		of = "a customer's first " + r.earningEvent()
-	}
-	var text strings.Builder
-	if rate.FlatCents != nil {
-		text.WriteString(FormatMoney(Money{*rate.FlatCents, currency}) + " for " + of)
-	} else {
-		text.WriteString(percentText(*rate.Bps) + " of " + of)
-	}
-	if own == nil {
-		if r.LaterRateBps != nil && !r.Recurring.FirstPaymentOnly {
-			text.WriteString(", " + percentText(*r.LaterRateBps) + " from a customer's second payment on")
-		}
-		if n := len(r.Tiers); n > 0 {
-			text.WriteString(", " + percentText(r.Tiers[n-1].RateBps) + " after many sales")
-		}
-		if len(r.Products) > 0 || slices.ContainsFunc(r.Events, func(e EventRate) bool { return e.Rate != (Rate{}) }) {
-			text.WriteString(", with other rates in some cases")
-		}
-	}
-	if months := r.Recurring.MaxMonths; months != nil {
-		text.WriteString(", for " + counted(int64(*months), "month"))
-	}
-	if payments := r.Recurring.MaxPayments; payments != nil {
-		text.WriteString(", for at most " + counted(int64(*payments), "payment") + " of a customer")
-	}
-	return text.String()
+// RuleSnapshot is a copy of the rules that produced a commission. Later changes of the
+// rules do not affect it.
+type RuleSnapshot struct {
+	Version int   `json:"version"`
+	Rules   Rules `json:"rules"`
+	// Override is the participant's own rate, and Group the group's rate. They are nil
+	// if there is none.
+	Override *Rate      `json:"override,omitempty"`
+	Group    *GroupRate `json:"group,omitempty"`
+	// Source says which setting the rate comes from.
+	Source RateSource `json:"source,omitempty"`
 }
 
-// earningEvent returns the word for the events that earn.
-func (r Rules) earningEvent() string {
-	if len(r.Events) == 0 || slices.ContainsFunc(r.Events, func(e EventRate) bool { return e.EventType.Priced() }) {
-		return "sale"
-	}
-	return "conversion"
+// GroupRate is a group and its rate, as stored in a snapshot.
+type GroupRate struct {
+	ID   GroupID `json:"id"`
+	Name string  `json:"name"`
+	Rate
 }
 
-func percentText(bps int64) string { return Percent(bps).String() + "%" }
+// RateSource is the setting that a commission's rate comes from.
+type RateSource string
+
+// The sources, the most specific first. FromEvent, FromLaterPayments and FromProgram are
+// settings of the programme: the rate of the event type, the rate from a customer's
+// second payment on, and the general rate.
+const (
+	FromParticipant   RateSource = "participant"
+	FromProduct       RateSource = "product"
+	FromGroup         RateSource = "group"
+	FromTier          RateSource = "tier"
+	FromEvent         RateSource = "event"
+	FromLaterPayments RateSource = "later"
+	FromProgram       RateSource = "program"
+	// FromMixed means that the lines of one order have rates of different sources.
+	FromMixed RateSource = "mixed"
+)

@@ -2,7 +2,6 @@ package affiliate
 
 import (
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -92,21 +91,6 @@ func addMonths(t time.Time, months int) time.Time {
 	lastDay := first.AddDate(0, 1, -1).Day()
 	return first.AddDate(0, 0, min(t.Day(), lastDay)-1)
 }
-
-// paidEvents returns the event types that earn.
-func (r Rules) paidEvents() []EventType {
-	if len(r.Events) == 0 {
-		return []EventType{Purchase, Renewal}
-	}
-	paid := make([]EventType, len(r.Events))
-	for i, event := range r.Events {
-		paid[i] = event.EventType
-	}
-	return paid
-}
-
-// Pays reports whether the rules pay for an event type.
-func (r Rules) Pays(event EventType) bool { return slices.Contains(r.paidEvents(), event) }
 
 // pluralList formats event types as a list in the plural, for example "purchases,
 // renewals and leads".

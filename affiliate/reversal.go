@@ -213,3 +213,17 @@ func (s LockedSale) commissionChanges(after Conversion, dispute DisputeStatus, a
 	}
 	return changes, err
 }
+
+// ProcessorDispute is a dispute about a charge.
+type ProcessorDispute struct {
+	ID string
+	// Status is DisputeOpen, DisputeWon or DisputeLost. A warning that was closed and a
+	// dispute that was prevented count as won.
+	Status DisputeStatus
+	// AmountCents is the disputed amount in minor units of ISO 4217. It is nil if the
+	// dispute has another currency than the charge: the whole charge is disputed then.
+	AmountCents *int64
+	// Stale means that the processor no longer has the dispute and the state comes from the
+	// event. It does not reopen a dispute that is closed.
+	Stale bool
+}

@@ -168,3 +168,28 @@ func ValidTimezone(name string) bool {
 
 // DefaultCurrency is the currency of new workspaces.
 const DefaultCurrency = "USD"
+
+// CloseBooks returns w with its books closed up to a date or time. A date (YYYY-MM-DD)
+// closes the whole day in the time zone of w: the books are closed until the next day
+// begins. An RFC 3339 timestamp is itself the end of the closed periods. Errors:
+// VALIDATION_ERROR if text is no date or time, or if the period has not ended at the time
+// now; PERIOD_CLOSED if the books are already closed up to a later time.
+func (w Workspace) CloseBooks(text string, now time.Time) (Workspace, error) {
+	zone, _ := loadZone(w.Timezone)
+	parsed, ok := parseBound(text, zone)
+	if !ok || text == "" {
+		return w, Invalid("books_closed_until", badDate)
+	}
+	closed := parsed.start
+	if !parsed.day.IsZero() {
+		closed = parsed.end
+	}
+	switch {
+	case closed.After(now):
+		return w, Invalid("books_closed_until", "must be in the past, and a day must have ended")
+	case w.BooksClosedUntil != nil && closed.Before(*w.BooksClosedUntil):
+		return w, PeriodClosed(*w.BooksClosedUntil)
+	}
+	w.BooksClosedUntil = &closed
+	return w, nil
+}

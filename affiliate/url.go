@@ -2,6 +2,7 @@ package affiliate
 
 import (
 	"net/netip"
+	"net/url"
 	"strconv"
 	"strings"
 )
@@ -120,4 +121,52 @@ func matchesWildcard(pattern, origin string) bool {
 	}
 	scheme, parent := pattern[:at], pattern[at+1:]
 	return len(origin) > len(scheme)+len(parent) && strings.HasPrefix(origin, scheme) && strings.HasSuffix(origin, parent)
+}
+
+// ParseWebURL parses an absolute http or https URL and returns its host in lower case.
+// It rejects URLs with a user or password.
+func ParseWebURL(s string) (host string, ok bool) {
+	if strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r == 0x7f || r == '\\' }) {
+		return "", false
+	}
+	u, err := url.Parse(s)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.User != nil || u.Opaque != "" {
+		return "", false
+	}
+	if port := u.Port(); port != "" {
+		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+			return "", false
+		}
+	}
+	return ParseDomain(u.Hostname())
+}
+
+// ParseDomain parses a host name in ASCII form and returns it in lower case.
+func ParseDomain(s string) (domain string, ok bool) {
+	domain = strings.ToLower(s)
+	if domain == "" || len(domain) > 253 {
+		return "", false
+	}
+	for label := range strings.SplitSeq(domain, ".") {
+		if label == "" || len(label) > 63 || label[0] == '-' || label[len(label)-1] == '-' {
+			return "", false
+		}
+		for i := range len(label) {
+			c := label[i]
+			if (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' {
+				return "", false
+			}
+		}
+	}
+	return domain, true
+}
+
+// ParseAllowedDomain parses an entry of a programme's allowed domains, which is a host
+// name or *. and a host name. It returns the entry in lower case.
+func ParseAllowedDomain(s string) (domain string, ok bool) {
+	parent, wildcard := strings.CutPrefix(s, "*.")
+	if domain, ok = ParseDomain(parent); ok && wildcard {
+		domain = "*." + domain
+	}
+	return domain, ok
 }

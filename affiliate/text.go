@@ -1,0 +1,97 @@
+package affiliate
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+
+	"golang.org/x/text/unicode/norm"
+)
+
+// FoldEmail returns the form in which e-mail addresses of buyers and partners are
+// compared: lower case, without a plus sign and the text after it, and without dots if
+// the provider ignores them. ok is false if s is not an e-mail address.
+func FoldEmail(s string) (local, domain string, ok bool) {
+	at := strings.LastIndexByte(s, '@')
+	if at <= 0 || at == len(s)-1 {
+		return "", "", false
+	}
+	local, domain = strings.ToLower(s[:at]), strings.ToLower(s[at+1:])
+	if plus := strings.IndexByte(local, '+'); plus > 0 {
+		local = local[:plus]
+	}
+	if domain == "googlemail.com" {
+		domain = "gmail.com"
+	}
+	if domain == "gmail.com" {
+		local = strings.ReplaceAll(local, ".", "")
+	}
+	return local, domain, true
+}
+
+// counted returns a number with its noun.
+func counted(n int64, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// MaskEmail returns an e-mail address with only its first character and its domain
+// visible. That is enough to distinguish two partners, but not to write to them.
+func MaskEmail(email string) string {
+	at := strings.LastIndexByte(email, '@')
+	if at < 1 {
+		return "***"
+	}
+	for i := range email[:at] {
+		if i > 0 {
+			return email[:i] + "***" + email[at:]
+		}
+	}
+	return email[:at] + "***" + email[at:]
+}
+
+// letterReplacer replaces letters that Unicode normalization does not separate into a
+// base letter and a mark.
+var letterReplacer = strings.NewReplacer("ß", "ss", "æ", "ae", "œ", "oe", "ø", "o", "ł", "l", "đ", "d", "ð", "d", "þ", "th", "ı", "i")
+
+// slug returns name in lower-case ASCII letters, digits and single dashes, at most
+// limit characters long. It does not begin or end with a dash. Accents are removed from
+// letters, and characters without a Latin form are left out, so the slug can be empty.
+func slug(name string, limit int) string {
+	var b strings.Builder
+	gap := false
+	for _, r := range norm.NFKD.String(letterReplacer.Replace(strings.ToLower(name))) {
+		switch {
+		case 'a' <= r && r <= 'z' || '0' <= r && r <= '9':
+			if gap && b.Len() > 0 {
+				b.WriteByte('-')
+			}
+			gap = false
+			b.WriteRune(r)
+		case unicode.Is(unicode.Mn, r) || r == '\'' || r == '’':
+			// An accent, or an apostrophe inside a word, is left out.
+		default:
+			gap = true
+		}
+	}
+	text := b.String()
+	return strings.TrimRight(text[:min(len(text), limit)], "-")
+}
+
+// PlainName reports whether a name can be shown in mails. Mail programs turn a name with
+// "://" or "www." into a link, so the name of a workspace could carry an
+// advertisement to invited persons. Line breaks and the characters that change the direction of
+// text could make a name look like other parts of the mail.
+func PlainName(name string) bool {
+	return PlainText(name) && !strings.ContainsAny(name, "\n\r")
+}
+
+// PlainText is like PlainName for a text that may have line breaks.
+func PlainText(text string) bool {
+	lower := strings.ToLower(text)
+	return !strings.Contains(lower, "://") && !strings.Contains(lower, "www.") && !strings.ContainsFunc(text, func(r rune) bool {
+		return strings.ContainsRune("\v\f\u0085\u2028\u2029", r) || unicode.Is(unicode.Bidi_Control, r)
+	})
+}
