@@ -386,7 +386,7 @@ func Attribute(in AttributionInputs) Decision {
 	a.trace = Trace{
 		Inputs: TraceInputs{
 			Mode: in.Mode, EventType: in.EventType, OccurredAt: in.OccurredAt,
-			AmountCents: in.Sale.Paid.Cents, Currency: optional(in.Sale.Paid.Currency),
+			AmountCents: in.Sale.Paid.Cents, Currency: Optional(in.Sale.Paid.Currency),
 			TaxCents: in.Sale.TaxCents, ShippingCents: in.Sale.ShippingCents, FeeCents: in.Sale.FeeCents,
 			Click: in.Click, PromoCode: in.PromoCode,
 		},
@@ -508,11 +508,4 @@ func (a *attribution) check(name string, passed bool, detail string) bool {
 	}
 	a.trace.Steps = append(a.trace.Steps, Step{Order: len(a.trace.Steps) + 1, Check: name, Outcome: outcome, Detail: detail})
 	return passed
-}
-
-func optional(s string) *string {
-	if s == "" {
-		return nil
-	}
-	return &s
 }

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// otherTime returns t, or nil if t is the time at.
-func otherTime(t *time.Time, at time.Time) *time.Time {
+// OccurredAt returns t, or nil if t is the time at.
+func OccurredAt(t *time.Time, at time.Time) *time.Time {
 	if t == nil || t.Equal(at) {
 		return nil
 	}

@@ -27,7 +27,7 @@ func (k BuyerKeys) Sum(workspace WorkspaceID, kind, value string) Digests {
 // keys. The customer id is the merchant's id for the buyer, or the id of the customer at the
 // payment processor. A customer has the reference under the key with which it was first stored.
 func (k BuyerKeys) CustomerRefs(workspace WorkspaceID, id string) []string {
-	return k.customer(workspace, id).refs()
+	return refs(k.customer(workspace, id))
 }
 
 func (k BuyerKeys) customer(workspace WorkspaceID, id string) Digests {
@@ -35,7 +35,7 @@ func (k BuyerKeys) customer(workspace WorkspaceID, id string) Digests {
 }
 
 // refs returns digests of a customer id as references.
-func (d Digests) refs() []string {
+func refs(d Digests) []string {
 	refs := make([]string, len(d))
 	for i, digest := range d {
 		refs[i] = hex.EncodeToString(digest)
@@ -102,5 +102,5 @@ func (i BuyerIdentity) CustomerRefs() []string {
 	if i.Kind != BuyerCustomerID && i.Kind != BuyerProcessorCustomer {
 		return nil
 	}
-	return i.Digests.refs()
+	return refs(i.Digests)
 }

@@ -130,12 +130,13 @@ type buyerErasureObject struct {
 	Status    BuyerErasureStatus `json:"status"`       // done, or failed after five attempts
 }
 
-func (o buyerErasureObject) notice() notice {
+// Notice returns the facts for the notifications about the event.
+func (o buyerErasureObject) Notice() Notice {
 	outcome := "was erased"
 	if o.Status == BuyerErasureFailed {
 		outcome = "could not be erased. Send the request again with another Idempotency-Key"
 	}
-	return notice{resource: o.Operation.UUID, facts: map[string]string{"outcome": outcome}}
+	return Notice{Resource: o.Operation.UUID, Facts: map[string]string{"outcome": outcome}}
 }
 
 // EraseBuyer is the job that erases a buyer.

@@ -91,7 +91,7 @@ func (e Earner) calculate(in AttributionInputs, index *int) Calculation {
 		paid = Money{}
 	}
 	calc := Calculation{
-		BaseAmountCents: rules.NetBasis.BaseCents(in.Sale),
+		BaseAmountCents: in.Sale.BaseCents(rules.NetBasis),
 		BaseCurrency:    paid.Currency,
 		NetBasis:        rules.NetBasis,
 		Rounding:        RoundingHalfUp,
@@ -158,7 +158,7 @@ func (c *Calculation) convertBase(in AttributionInputs, currency string) convert
 // result is never above the converted base.
 func (c *Calculation) shareOfBase(numerator, denominator int64, s convertedBase) int64 {
 	if s.rate == nil {
-		return mustMulDiv(c.BaseAmountCents, numerator, denominator)
+		return MustMulDiv(c.BaseAmountCents, numerator, denominator)
 	}
 	exact := new(big.Rat).SetInt64(c.BaseAmountCents)
 	cents, _ := s.rate.Convert(exact.Mul(exact, big.NewRat(numerator, denominator)))
@@ -172,7 +172,7 @@ func (c *Calculation) pay(rate sourcedRate, programCurrency string, s convertedB
 		c.FlatCents, c.Currency, c.AmountCents = rate.FlatCents, programCurrency, *rate.FlatCents
 		return
 	}
-	bps := deref(rate.Bps)
+	bps := OrZero(rate.Bps)
 	c.RateBps, c.Currency, c.AmountCents = &bps, s.percentageCurrency(programCurrency), c.shareOfBase(bps, WholeBps, s)
 }
 
@@ -208,7 +208,7 @@ func (c *Calculation) payLines(lines []pricedLine, programCurrency string, s con
 		totalWeight += weight
 		switch {
 		case !line.rate.flat():
-			weighted += weight * deref(line.rate.Bps)
+			weighted += weight * OrZero(line.rate.Bps)
 			hasPercentage = true
 		case line.rate.source == FromProduct:
 			flatTotal = addFlat(flatTotal, *line.rate.FlatCents, line.Quantity)
@@ -246,16 +246,16 @@ func (c *Calculation) effectiveBps(lines []pricedLine, s convertedBase) int64 {
 	first := lines[0].rate.Rate
 	switch {
 	case !slices.ContainsFunc(lines, func(l pricedLine) bool { return !sameRate(l.rate.Rate, first) }):
-		return deref(first.Bps)
+		return OrZero(first.Bps)
 	case s.cents == 0:
 		return 0
 	}
-	return mustMulDiv(min(c.AmountCents, s.cents), WholeBps, s.cents)
+	return MustMulDiv(min(c.AmountCents, s.cents), WholeBps, s.cents)
 }
 
 // addFlat returns total + cents × units, or MaxAmountCents if the sum is greater.
 func addFlat(total, cents, units int64) int64 {
-	product, ok := mulDiv(cents, units, 1)
+	product, ok := MulDiv(cents, units, 1)
 	if !ok {
 		return MaxAmountCents
 	}

@@ -21,12 +21,12 @@ func Set[T any](value T) Change[T] { return Change[T]{Given: true, Value: &value
 // to the default.
 func Clear[T any]() Change[T] { return Change[T]{Given: true} }
 
-// hasValue reports whether the change sets a value.
-func (c Change[T]) hasValue() bool { return c.Given && c.Value != nil }
+// HasValue reports whether the change sets a value.
+func (c Change[T]) HasValue() bool { return c.Given && c.Value != nil }
 
-// apply returns the value of the field after the change. fallback is the value of a
+// Apply returns the value of the field after the change. fallback is the value of a
 // cleared field.
-func (c Change[T]) apply(current, fallback T) T {
+func (c Change[T]) Apply(current, fallback T) T {
 	switch {
 	case !c.Given:
 		return current
@@ -36,9 +36,9 @@ func (c Change[T]) apply(current, fallback T) T {
 	return *c.Value
 }
 
-// applyOptional returns the value of the field after the change; nil if the change
+// ApplyOptional returns the value of the field after the change; nil if the change
 // clears it.
-func (c Change[T]) applyOptional(current *T) *T {
+func (c Change[T]) ApplyOptional(current *T) *T {
 	if !c.Given {
 		return current
 	}

@@ -32,7 +32,7 @@ const shortKeyLength = 10
 
 // NewShortKey returns a random key for a short link. If the key is already used, the
 // caller must create another one.
-func NewShortKey() string { return randomBase62(shortKeyLength) }
+func NewShortKey() string { return RandomBase62(shortKeyLength) }
 
 // Lengths and characters of referral codes. A code that is made from a partner's name
 // uses at most maxNameLength characters of the name. If two partners have the same name,
@@ -73,7 +73,7 @@ func ReservedCode(code string) bool { return reservedCodes[FoldCode(code)] }
 // next codes are the name with random characters, and all later codes are only random
 // characters.
 func ReferralCodes(name string) iter.Seq[string] {
-	base := slug(name, maxNameLength)
+	base := Slug(name, maxNameLength)
 	return func(yield func(string) bool) {
 		if len(base) >= MinReferralCode && !ReservedCode(base) && !yield(base) {
 			return

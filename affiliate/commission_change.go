@@ -45,8 +45,8 @@ func NewCommissionChange(c Commission, actor Actor, note *string) CommissionChan
 // FollowRefunds returns the change that adjusts the commission to the refunds of its
 // conversion. The slice is empty if the commission does not change, otherwise it has one
 // element.
-func (c LockedCommission) FollowRefunds(conversion Conversion, why RefundReason, at time.Time) ([]CommissionChange, error) {
-	t, changes := c.RefundMove(conversion, why, at)
+func (c LockedCommission) FollowRefunds(sale SaleRefunds, why RefundReason, at time.Time) ([]CommissionChange, error) {
+	t, changes := c.RefundMove(sale, why, at)
 	if !changes {
 		return nil, nil
 	}
@@ -127,7 +127,7 @@ func (c CommissionChange) LedgerEntry() *LedgerEntry {
 	return &LedgerEntry{
 		ID: NewID[LedgerEntryID](at), Scope: c.After.Scope, Program: c.After.Program, Participant: c.After.Participant,
 		Partner: c.After.Partner, Type: kind, AmountCents: cents, Currency: c.After.Currency,
-		Commission: &c.After.ID, CreatedBy: c.Transition.Actor.String(), CreatedAt: at, OccurredAt: otherTime(c.Transition.OccurredAt, at),
+		Commission: &c.After.ID, CreatedBy: c.Transition.Actor.String(), CreatedAt: at, OccurredAt: OccurredAt(c.Transition.OccurredAt, at),
 	}
 }
 
@@ -139,7 +139,7 @@ func (c CommissionChange) LeavesPayout() bool {
 // ChangesPayoutAmount reports whether the commission stays in a payout that was not sent yet,
 // but with another amount.
 func (c CommissionChange) ChangesPayoutAmount() bool {
-	return c.Transition.PayoutStatus.followsCommissions() && c.After.Payout != nil && c.After.AmountCents != c.Before.AmountCents
+	return c.Transition.PayoutStatus.FollowsCommissions() && c.After.Payout != nil && c.After.AmountCents != c.Before.AmountCents
 }
 
 // CommissionCountGroup identifies a group of commissions that are counted together.

@@ -2,6 +2,7 @@ package affiliate
 
 import (
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -86,4 +87,19 @@ func (c Commission) previousFields(after Commission) any {
 		return nil
 	}
 	return changed
+}
+
+// Sale returns the conversion whose external id the object contains.
+func (o commissionPayload) Sale() ConversionID { return o.Conversion }
+
+// Notice returns the facts for the notifications about the event.
+func (o commissionPayload) Notice() Notice {
+	facts := map[string]string{"amount": FormatMoney(Money{o.AmountCents, o.Currency})}
+	if o.AmountCents != o.OriginalAmountCents {
+		facts["original"] = FormatMoney(Money{o.OriginalAmountCents, o.Currency})
+	}
+	if len(o.ReviewReasons) > 0 {
+		facts["reasons"] = strings.Join(o.ReviewReasons, ", ")
+	}
+	return Notice{Program: &o.Program, Participant: &o.Participant, Resource: o.ID.UUID, Facts: facts}
 }

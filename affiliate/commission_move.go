@@ -220,7 +220,7 @@ func (t CommissionTransition) Apply(c Commission) (Commission, *Error) {
 	case MoveCreate:
 		panic("affiliate: MoveCreate cannot be applied to a commission")
 	}
-	if t.PayoutStatus.followsCommissions() && !c.payable() {
+	if t.PayoutStatus.FollowsCommissions() && !c.payable() {
 		c.Payout = nil
 	}
 	return c, nil
@@ -334,7 +334,7 @@ func (t CommissionTransition) newReasons(c Commission) []string {
 // refuse returns an error that contains the status of the commission, so that the
 // results of bulk requests can show it.
 func (c Commission) refuse(reason Reason) *Error {
-	refused := refuseStatus(reason, c.Status)
+	refused := RefuseStatus(reason, c.Status)
 	if reason == ReasonCommissionHoldActive && c.HoldUntil != nil {
 		refused.Metadata[HoldUntil] = FormatTime(*c.HoldUntil)
 		refused.Message = "The hold period ends at " + FormatTime(*c.HoldUntil) + ". Approve the commission then, or approve it early."

@@ -6,6 +6,16 @@ import (
 	"time"
 )
 
+// SaleRefunds says how much of a sale is left after its refunds, in minor units of the
+// sale's currency.
+type SaleRefunds struct {
+	PaidCents int64
+	LeftCents int64
+	// Complete says that the whole sale was refunded. A sale without an amount can be
+	// refunded too.
+	Complete bool
+}
+
 // AfterRefunds returns the amount of the commission after the refunds of its
 // conversion. full says that the whole sale was refunded; the amount is 0 then. The
 // result depends only on the total of the refunds, so their order and number do not
@@ -23,10 +33,10 @@ import (
 //	original amount × (paid − refunded) ÷ paid
 //
 // A flat amount does not change until the whole sale is refunded.
-func (c Commission) AfterRefunds(conversion Conversion) (cents int64, full bool) {
-	paid, left := conversion.Sale.Paid.Cents, conversion.Refundable()
+func (c Commission) AfterRefunds(sale SaleRefunds) (cents int64, full bool) {
+	paid, left := sale.PaidCents, sale.LeftCents
 	switch {
-	case conversion.Status == ConversionRefunded:
+	case sale.Complete:
 		return 0, true
 	case c.Type == Flat || paid == 0 || left == paid:
 		return c.OriginalAmountCents, false
@@ -37,15 +47,15 @@ func (c Commission) AfterRefunds(conversion Conversion) (cents int64, full bool)
 			return min(cents, c.OriginalAmountCents), false
 		}
 	}
-	return mustMulDiv(c.OriginalAmountCents, left, paid), false
+	return MustMulDiv(c.OriginalAmountCents, left, paid), false
 }
 
 // percentageOf returns base × rate × left ÷ paid, converted, rounded and capped. ok is
 // false if the amount does not fit into 64 bits or the exchange rate is not valid.
 func (c Commission) percentageOf(left, paid int64) (cents int64, ok bool) {
-	weighted := c.BaseAmountCents * deref(c.RateBps) // ≤ MaxAmountCents × WholeBps
+	weighted := c.BaseAmountCents * OrZero(c.RateBps) // ≤ MaxAmountCents × WholeBps
 	if c.FXRate == nil {
-		cents, ok = mulDiv(weighted, left, paid*WholeBps)
+		cents, ok = MulDiv(weighted, left, paid*WholeBps)
 	} else {
 		exact := new(big.Rat).SetFrac(
 			new(big.Int).Mul(big.NewInt(weighted), big.NewInt(left)),
@@ -62,8 +72,8 @@ func (c Commission) percentageOf(left, paid int64) (cents int64, ok bool) {
 // conversion: MoveRefund if it earns less, or MoveRestore if refunds have failed after they
 // were applied. It returns false if there is no move, because a person has rejected the
 // commission or its amount does not change.
-func (c Commission) RefundMove(conversion Conversion, why RefundReason, at time.Time) (CommissionTransition, bool) {
-	cents, full := c.AfterRefunds(conversion)
+func (c Commission) RefundMove(sale SaleRefunds, why RefundReason, at time.Time) (CommissionTransition, bool) {
+	cents, full := c.AfterRefunds(sale)
 	t := CommissionTransition{
 		Scope: c.Scope, Program: c.Program, Commission: c.ID, Actor: System, At: at,
 		AmountCents: cents, Full: full, RefundReason: why,

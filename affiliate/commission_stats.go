@@ -64,6 +64,6 @@ func NewCommissionStats(currency string, groups []CommissionGroup) CommissionSta
 // AverageCents returns the mean amount of the commissions in Currency, rounded half up;
 // 0 if there are none.
 func (s CommissionStats) AverageCents() int64 {
-	average, _ := mulDiv(s.InCurrency.AmountCents, 1, s.InCurrency.Count)
+	average, _ := MulDiv(s.InCurrency.AmountCents, 1, s.InCurrency.Count)
 	return average
 }

@@ -97,12 +97,12 @@ func (c Conversion) Event(name EventName, d Decision, at time.Time) Event {
 		EventType:             c.EventType,
 		ExternalTransactionID: c.ExternalTransactionID,
 		AmountCents:           c.Sale.Paid.Cents,
-		Currency:              optional(c.Sale.Paid.Currency),
+		Currency:              Optional(c.Sale.Paid.Currency),
 		Attributed:            d.Attributed,
 		Attribution: attributionObject{
 			Decision: d.ID, Method: d.Method, Reason: d.Reason, Explanation: d.Explanation,
 			Click: c.Click, PromoCode: c.PromoCode,
-			ClickedAt: optionalTime(d.ClickedAt), ExpiresAt: optionalTime(d.ExpiresAt),
+			ClickedAt: FormatOptionalTime(d.ClickedAt), ExpiresAt: FormatOptionalTime(d.ExpiresAt),
 		},
 		RefundedAmountCents: c.RefundedAmountCents,
 		OccurredAt:          FormatTime(c.OccurredAt),
@@ -150,14 +150,6 @@ type attributionObject struct {
 	ExpiresAt   *string           `json:"expires_at"`  // end of the attribution window of the deciding click; null if no click decided
 }
 
-func optionalTime(t *time.Time) *string {
-	if t == nil {
-		return nil
-	}
-	s := FormatTime(*t)
-	return &s
-}
-
 func (o fraudObject) sale() ConversionID { return o.ID }
 
 // FraudDetectedEvent returns the webhook event for a conversion that the fraud rules
@@ -182,12 +174,13 @@ type fraudObject struct {
 	Version               int            `json:"version"`                 // version of the conversion
 }
 
-func (o fraudObject) notice() notice {
+// Notice returns the facts for the notifications about the event.
+func (o fraudObject) Notice() Notice {
 	rules := make([]string, len(o.Signals))
 	for i, signal := range o.Signals {
 		rules[i] = signal.Rule
 	}
-	return notice{program: o.Program, participant: o.Participant, resource: o.ID.UUID, facts: map[string]string{
+	return Notice{Program: o.Program, Participant: o.Participant, Resource: o.ID.UUID, Facts: map[string]string{
 		"score": strconv.Itoa(o.Score), "rules": strings.Join(rules, ", "),
 	}}
 }
@@ -214,3 +207,21 @@ var processorIDPattern = regexp.MustCompile(`^(cs|pi|in|ch|py)_[A-Za-z0-9_]+$`)
 // IsProcessorID reports whether an external transaction id has the form of an id of a
 // payment processor. The processor may report the same sale under this id.
 func IsProcessorID(external string) bool { return processorIDPattern.MatchString(external) }
+
+// Sale returns the conversion whose external id the object contains.
+func (o conversionObject) Sale() ConversionID { return o.ID }
+
+// Notice returns the facts for the notifications about the event.
+func (o conversionObject) Notice() Notice {
+	facts := map[string]string{"event": string(o.EventType)}
+	if o.EventType == Custom {
+		facts["event"] = "custom event"
+	}
+	if o.Currency != nil && o.AmountCents != 0 {
+		facts["amount"] = FormatMoney(Money{o.AmountCents, *o.Currency})
+		if o.RefundedAmountCents != 0 {
+			facts["refunded"] = FormatMoney(Money{o.RefundedAmountCents, *o.Currency})
+		}
+	}
+	return Notice{Program: o.Program, Participant: o.Participant, Resource: o.ID.UUID, Facts: facts}
+}

@@ -21,7 +21,7 @@ func BeginCommission(commission *Commission, conversion Conversion, by Actor, no
 		current.Commission = changes[len(changes)-1].After
 	}
 	if conversion.Refunded() {
-		lowered, err := current.FollowRefunds(conversion, RefundedSale, at)
+		lowered, err := current.FollowRefunds(conversion.SaleRefunds(), RefundedSale, at)
 		if err != nil {
 			return nil, err
 		}

@@ -84,7 +84,7 @@ func (p Participant) Accept(program Program, account User, acceptTerms bool, at 
 	if p.ErasedAt != nil || !mayAccept {
 		return p, p.RefuseMove()
 	}
-	if err := program.checkTerms(acceptTerms); err != nil {
+	if err := checkTerms(program, acceptTerms); err != nil {
 		return p, err
 	}
 	if acceptTerms {

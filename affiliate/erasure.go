@@ -175,8 +175,8 @@ func Pseudonym(id uuid.UUID) string {
 	return "erased-" + text[len(text)-pseudonymDigits:]
 }
 
-// ErasedEvent returns the webhook event of the erasure of a participant.
-func (p Participant) ErasedEvent(at time.Time) Event {
+// ParticipantErased returns the webhook event of the erasure of a participant.
+func ParticipantErased(p Participant, at time.Time) Event {
 	return NewEvent(p.Scope, EventParticipantErased, at, ErasedObject{ID: p.ID, Program: p.Program, ErasedAt: FormatTime(at)}, nil)
 }
 

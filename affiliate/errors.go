@@ -186,9 +186,9 @@ const WholeBody = "body"
 // Refuse returns an Error with the reason's standard message.
 func Refuse(reason Reason) *Error { return &Error{Reason: reason} }
 
-// refuseStatus returns an Error for a call that is not allowed in the given status. The
+// RefuseStatus returns an Error for a call that is not allowed in the given status. The
 // metadata contains the status.
-func refuseStatus[S ~string](reason Reason, status S) *Error {
+func RefuseStatus[S ~string](reason Reason, status S) *Error {
 	return &Error{Reason: reason, Metadata: map[string]string{CurrentStatus: string(status)}}
 }
 

@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"strings"
 	"time"
+
+	"github.com/google/uuid"
 )
 
 // apiVersion is the version of every payload. An incompatible change needs a new version
@@ -73,14 +75,14 @@ func (e Event) Body() ([]byte, error) {
 		body, err = e.body(object, previous)
 	}
 	if long, ok := object.(shortenable); ok && err == nil && len(body) > MaxBody {
-		body, err = e.body(long.short(), previous)
+		body, err = e.body(long.Short(), previous)
 	}
 	return body, err
 }
 
-// shortenable is an object that may be too long for a body. short returns it with
+// shortenable is an object that may be too long for a body. Short returns it with
 // shorter lists.
-type shortenable interface{ short() any }
+type shortenable interface{ Short() any }
 
 func (e Event) body(object, previous any) ([]byte, error) {
 	var text bytes.Buffer
@@ -118,36 +120,46 @@ type eventData struct {
 func FormatTime(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
 
 // personalObject is an object with personal data of a participant.
-type personalObject interface{ participant() ParticipantID }
-
-func (o ParticipantObject) participant() ParticipantID { return o.ID }
-func (o LinkObject) participant() ParticipantID        { return o.Participant }
-func (o PromoCodeObject) participant() ParticipantID   { return o.Participant }
+type personalObject interface{ Subject() ParticipantID }
 
 // Subject returns the participant whose personal data the body contains. Personal data
 // is the partner's name, or a code that may be derived from the name. Subject returns
 // nil if the body contains no personal data.
 func (e Event) Subject() *ParticipantID {
 	if object, ok := e.Object.(personalObject); ok {
-		id := object.participant()
+		id := object.Subject()
 		return &id
 	}
 	return nil
 }
 
 // saleObject is an object that contains the external id of a conversion.
-type saleObject interface{ sale() ConversionID }
-
-func (o conversionObject) sale() ConversionID  { return o.ID }
-func (o commissionPayload) sale() ConversionID { return o.Conversion }
+type saleObject interface{ Sale() ConversionID }
 
 // Sale returns the conversion whose external id the body contains, so that the erasure of its
 // buyer finds the event. Sale returns nil if the body contains no such id. An event with a
 // Sale has no Subject.
 func (e Event) Sale() *ConversionID {
 	if object, ok := e.Object.(saleObject); ok {
-		id := object.sale()
+		id := object.Sale()
 		return &id
 	}
 	return nil
+}
+
+// FormatOptionalTime is FormatTime for an instant that may be nil.
+func FormatOptionalTime(t *time.Time) *string {
+	if t == nil {
+		return nil
+	}
+	s := FormatTime(*t)
+	return &s
+}
+
+// Notice is the part of an event that notifications need.
+type Notice struct {
+	Program     *ProgramID // nil: Event.Program, if any
+	Participant *ParticipantID
+	Resource    uuid.UUID // uuid.Nil: none
+	Facts       map[string]string
 }

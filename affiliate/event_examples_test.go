@@ -123,7 +123,7 @@ func examples(t testing.TB) map[affiliate.EventName]affiliate.Event {
 	pending := exampleParticipant(affiliate.ParticipantPending)
 	pending.Version = 1
 	add(affiliate.NewEvent(exampleScope, affiliate.EventParticipantApplied, noon, pending.Object(), nil))
-	add(exampleParticipant(affiliate.ParticipantApproved).ErasedEvent(noon))
+	add(affiliate.ParticipantErased(exampleParticipant(affiliate.ParticipantApproved), noon))
 	for _, move := range []affiliate.ParticipantMove{
 		affiliate.ApproveParticipant, affiliate.RejectParticipant, affiliate.SuspendParticipant, affiliate.ReinstateParticipant,
 	} {

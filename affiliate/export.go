@@ -211,7 +211,8 @@ type ExportSubjectObject struct {
 	ID   string     `json:"id"`   // the id of the workspace or of the participant
 }
 
-func (o ExportObject) notice() notice { return notice{} }
+// Notice returns the facts for the notifications about the event.
+func (o ExportObject) Notice() Notice { return Notice{} }
 
 // ReadyEvent returns the event that reports a complete bundle. It returns no event for the
 // account of a partner, because that account does not belong to a workspace.

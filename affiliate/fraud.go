@@ -24,12 +24,12 @@ const (
 	FraudBlocked FraudAction = "blocked"
 )
 
-// isEnabled reports whether the fraud rules are applied.
-func (p FraudPolicy) isEnabled() bool { return p != "" && p != FraudOff }
+// IsEnabled reports whether the fraud rules are applied.
+func (p FraudPolicy) IsEnabled() bool { return p != "" && p != FraudOff }
 
-// actionForScore returns the action that the policy requires for a score; empty if the
+// ActionForScore returns the action that the policy requires for a score; empty if the
 // score is not suspicious. Conversions are only blocked if they have the maximum score.
-func (p FraudPolicy) actionForScore(score int) FraudAction {
+func (p FraudPolicy) ActionForScore(score int) FraudAction {
 	switch {
 	case score < fraud.SuspiciousScore:
 		return ""
@@ -107,7 +107,7 @@ func (s FraudEventStatus) CheckOpen() error {
 	if s == FraudEventOpen {
 		return nil
 	}
-	return refuseStatus(ReasonFraudEventResolved, s)
+	return RefuseStatus(ReasonFraudEventResolved, s)
 }
 
 // FraudEvent records a conversion that the fraud rules suspect. A decision creates at

@@ -49,8 +49,8 @@ type ClickTraits struct {
 	UTM          UTM
 }
 
-// Traits returns the properties of c that the fraud rules use.
-func (c Click) Traits() ClickTraits {
+// TraitsOf returns the properties of c that the fraud rules use.
+func TraitsOf(c Click) ClickTraits {
 	return ClickTraits{
 		IPHash: c.IPHash, IPPrefix: c.IPPrefix, UAHash: c.UAHash, Bot: c.IsBot,
 		Country: c.Country, PaidPlatform: c.PaidPlatform, Referrer: c.ReferrerDomain, UTM: c.UTM,
@@ -63,7 +63,7 @@ func (in AttributionInputs) FraudCandidates() []Earner {
 	var candidates []Earner
 	seen := map[ParticipantID]bool{}
 	for _, earner := range []*Earner{in.clickEarner(), in.promoCodeEarner(), in.bindingEarner()} {
-		if earner == nil || seen[earner.Participant] || !earner.FraudPolicy.isEnabled() ||
+		if earner == nil || seen[earner.Participant] || !earner.FraudPolicy.IsEnabled() ||
 			earner.ProgramStatus != ProgramActive || earner.ParticipantStatus != ParticipantApproved || earner.ParticipantErased {
 			continue
 		}
@@ -78,12 +78,12 @@ func (in AttributionInputs) FraudCandidates() []Earner {
 // is blocked and earns nothing.
 func (a *attribution) applyFraudRules(d *Decision, winner *signal) (reviews []string, why AttributionReason) {
 	policy := winner.earner.FraudPolicy
-	if winner.Type == ByAssignment || !policy.isEnabled() {
+	if winner.Type == ByAssignment || !policy.IsEnabled() {
 		return nil, ""
 	}
 	verdict := fraud.Evaluate(a.in.fraudFacts(winner), winner.earner.FraudSettings)
 	a.trace.Fraud = verdict.Signals
-	d.FraudAction = policy.actionForScore(verdict.Score)
+	d.FraudAction = policy.ActionForScore(verdict.Score)
 	harmless := d.FraudAction == "" || d.FraudAction == FraudObserved
 	a.check("fraud.score", harmless, fmt.Sprintf("score %d, policy %s", verdict.Score, policy))
 	switch {

@@ -71,8 +71,8 @@ func TestAttribute_FraudPolicies(t *testing.T) {
 				t.Errorf("review reasons %q, want %q", d.Earning.Calculation.ReviewReasons, tc.reviews)
 			}
 			step := slices.IndexFunc(d.Steps, func(s Step) bool { return s.Check == "fraud.score" })
-			if (step >= 0) != tc.policy.isEnabled() {
-				t.Fatalf("steps %+v; want a step fraud.score: %v", d.Steps, tc.policy.isEnabled())
+			if (step >= 0) != tc.policy.IsEnabled() {
+				t.Fatalf("steps %+v; want a step fraud.score: %v", d.Steps, tc.policy.IsEnabled())
 			}
 			if wantFailed := blocked || tc.action == FraudFlagged; step >= 0 && (d.Steps[step].Outcome == StepFailed) != wantFailed {
 				t.Errorf("the step fraud.score has the outcome %s, want failed: %v", d.Steps[step].Outcome, wantFailed)

@@ -29,10 +29,10 @@ type GroupPatch struct {
 // Check returns the violations of the patch that do not depend on the group.
 func (p GroupPatch) Check() Violations {
 	var found Violations
-	if p.Name.Given && p.Name.apply("", "") == "" {
+	if p.Name.Given && p.Name.Apply("", "") == "" {
 		found.Add("name", IsRequired)
 	}
-	if p.Bps.hasValue() && p.FlatCents.hasValue() {
+	if p.Bps.HasValue() && p.FlatCents.HasValue() {
 		found.Add("flat_amount_cents", MustNotBeWith("percentage"))
 	}
 	return found
@@ -42,12 +42,12 @@ func (p GroupPatch) Check() Violations {
 // VALIDATION_ERROR.
 func (g Group) Patch(patch GroupPatch) (Group, error) {
 	found := patch.Check()
-	g.Name = patch.Name.apply(g.Name, "")
-	rate := Rate{Bps: patch.Bps.applyOptional(g.Rate.Bps), FlatCents: patch.FlatCents.applyOptional(g.Rate.FlatCents)}
+	g.Name = patch.Name.Apply(g.Name, "")
+	rate := Rate{Bps: patch.Bps.ApplyOptional(g.Rate.Bps), FlatCents: patch.FlatCents.ApplyOptional(g.Rate.FlatCents)}
 	switch {
-	case patch.Bps.hasValue():
+	case patch.Bps.HasValue():
 		rate.FlatCents = nil
-	case patch.FlatCents.hasValue():
+	case patch.FlatCents.HasValue():
 		rate.Bps = nil
 	}
 	rate.Check("", &found)

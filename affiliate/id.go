@@ -47,6 +47,8 @@ type (
 	LinkID = ID[linkKind]
 	// PromoCodeID identifies a promo code.
 	PromoCodeID = ID[promoCodeKind]
+	// PayoutID identifies a payout.
+	PayoutID = ID[payoutKind]
 	// InviteID identifies an invitation.
 	InviteID = ID[inviteKind]
 	// EventID identifies an event.
@@ -79,6 +81,7 @@ type (
 	groupKind        struct{}
 	linkKind         struct{}
 	promoCodeKind    struct{}
+	payoutKind       struct{}
 	inviteKind       struct{}
 	eventKind        struct{}
 	endpointKind     struct{}

@@ -39,12 +39,12 @@ type Key struct {
 
 // NewKey returns a key of 190 random bits.
 func NewKey(kind KeyKind, mode Mode) Key {
-	text := prefixOf(kind, mode) + randomBase62(keyRandom)
+	text := prefixOf(kind, mode) + RandomBase62(keyRandom)
 	return Key{Kind: kind, Mode: mode, text: text + checksum(text)}
 }
 
-// randomBase62 returns n random characters, all equally likely.
-func randomBase62(n int) string {
+// RandomBase62 returns n random characters, all equally likely.
+func RandomBase62(n int) string {
 	text := make([]byte, 0, n)
 	var random [keyRandom]byte
 	for len(text) < n {

@@ -65,10 +65,10 @@ type UTMObject struct {
 func (l Link) Object() LinkObject {
 	return LinkObject{
 		ID: l.ID, Program: l.Program, Participant: l.Participant, Code: l.Code, Destination: l.Destination,
-		SubID: optional(l.SubID),
+		SubID: Optional(l.SubID),
 		UTM: UTMObject{
-			Source: optional(l.UTM.Source), Medium: optional(l.UTM.Medium), Campaign: optional(l.UTM.Campaign),
-			Term: optional(l.UTM.Term), Content: optional(l.UTM.Content),
+			Source: Optional(l.UTM.Source), Medium: Optional(l.UTM.Medium), Campaign: Optional(l.UTM.Campaign),
+			Term: Optional(l.UTM.Term), Content: Optional(l.UTM.Content),
 		},
 		IsDefault: l.IsDefault, Version: l.Version,
 	}
@@ -93,22 +93,22 @@ type UTMPatch struct {
 // Patch returns l with the changes of patch. The caller sets UpdatedAt and Version. The
 // host of a new destination must match one of domains. Errors: VALIDATION_ERROR.
 func (l Link) Patch(patch LinkPatch, domains []string) (Link, error) {
-	if patch.Destination.hasValue() && !AllowedDestination(domains, *patch.Destination.Value) {
+	if patch.Destination.HasValue() && !AllowedDestination(domains, *patch.Destination.Value) {
 		return l, forbiddenDestination(domains)
 	}
-	l.Destination = patch.Destination.applyOptional(l.Destination)
+	l.Destination = patch.Destination.ApplyOptional(l.Destination)
 	if l.Destination == nil && !l.IsDefault {
 		return l, Invalid("destination_url", "is required for every link except the default link")
 	}
-	l.SubID = patch.SubID.apply(l.SubID, "")
+	l.SubID = patch.SubID.Apply(l.SubID, "")
 	if patch.UTM.Reset {
 		l.UTM = UTM{}
 	}
-	l.UTM.Source = patch.UTM.Source.apply(l.UTM.Source, "")
-	l.UTM.Medium = patch.UTM.Medium.apply(l.UTM.Medium, "")
-	l.UTM.Campaign = patch.UTM.Campaign.apply(l.UTM.Campaign, "")
-	l.UTM.Term = patch.UTM.Term.apply(l.UTM.Term, "")
-	l.UTM.Content = patch.UTM.Content.apply(l.UTM.Content, "")
+	l.UTM.Source = patch.UTM.Source.Apply(l.UTM.Source, "")
+	l.UTM.Medium = patch.UTM.Medium.Apply(l.UTM.Medium, "")
+	l.UTM.Campaign = patch.UTM.Campaign.Apply(l.UTM.Campaign, "")
+	l.UTM.Term = patch.UTM.Term.Apply(l.UTM.Term, "")
+	l.UTM.Content = patch.UTM.Content.Apply(l.UTM.Content, "")
 	return l, nil
 }
 
@@ -259,3 +259,6 @@ func AllowedHost(domains []string, host string) bool {
 		return domain == host || wildcard && strings.HasSuffix(host, "."+parent)
 	})
 }
+
+// Subject returns the participant whose personal data the object contains.
+func (o LinkObject) Subject() ParticipantID { return o.Participant }

@@ -96,7 +96,7 @@ type MailFacts struct {
 	Link          string           `json:"link,omitempty"`
 	Role          Role             `json:"role,omitempty"`
 	NewAddress    string           `json:"newAddress,omitempty"` // of a MailEmailChangeNotice
-	PayoutMethod  PayoutMethod     `json:"payoutMethod,omitempty"`
+	PayoutMethod  string           `json:"payoutMethod,omitempty"`
 	ExpiresAt     *time.Time       `json:"expiresAt,omitempty"` // of the token
 	Notifications []NotificationID `json:"notifications,omitempty"`
 	// More is the number of further notifications that the mail only counts.

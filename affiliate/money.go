@@ -20,22 +20,22 @@ type Money struct {
 }
 
 // Share returns cents × rateBps ÷ WholeBps, rounded once.
-func Share(cents, rateBps int64) int64 { return mustMulDiv(cents, rateBps, WholeBps) }
+func Share(cents, rateBps int64) int64 { return MustMulDiv(cents, rateBps, WholeBps) }
 
-// mustMulDiv is mulDiv for amounts and rates. Requests with larger amounts or rates than
+// MustMulDiv is mulDiv for amounts and rates. Requests with larger amounts or rates than
 // allowed are rejected, so the result always fits into 64 bits.
-func mustMulDiv(a, b, c int64) int64 {
-	result, ok := mulDiv(a, b, c)
+func MustMulDiv(a, b, c int64) int64 {
+	result, ok := MulDiv(a, b, c)
 	if !ok {
 		panic("affiliate: an amount does not fit into 64 bits")
 	}
 	return result
 }
 
-// mulDiv returns a × b ÷ c, rounded half away from zero. All amounts of money are
+// MulDiv returns a × b ÷ c, rounded half away from zero. All amounts of money are
 // rounded this way. ok is false if the result does not fit into 64 bits, or if c is
 // zero. The product is computed with 128 bits, so it always fits.
-func mulDiv(a, b, c int64) (result int64, ok bool) {
+func MulDiv(a, b, c int64) (result int64, ok bool) {
 	if c == 0 {
 		return 0, false
 	}
@@ -82,4 +82,12 @@ func FormatMoney(m Money) string {
 		digits = digits[:point] + "." + digits[point:]
 	}
 	return digits + " " + m.Currency
+}
+
+// OrZero returns *n, or 0 if n is nil.
+func OrZero(n *int64) int64 {
+	if n == nil {
+		return 0
+	}
+	return *n
 }

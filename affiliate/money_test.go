@@ -34,12 +34,12 @@ func TestMulDiv_MatchesArbitraryPrecision(t *testing.T) {
 			c = 1
 		}
 		want := roundedQuotient(a, b, c)
-		got, ok := mulDiv(a, b, c)
+		got, ok := MulDiv(a, b, c)
 		if ok != want.IsInt64() {
-			t.Fatalf("mulDiv(%d, %d, %d) returns %v, but the exact result is %s", a, b, c, ok, want)
+			t.Fatalf("MulDiv(%d, %d, %d) returns %v, but the exact result is %s", a, b, c, ok, want)
 		}
 		if ok && got != want.Int64() {
-			t.Fatalf("mulDiv(%d, %d, %d) = %d, want %s", a, b, c, got, want)
+			t.Fatalf("MulDiv(%d, %d, %d) = %d, want %s", a, b, c, got, want)
 		}
 	})
 }
@@ -60,9 +60,9 @@ func TestMulDiv_EdgeCases(t *testing.T) {
 		{math.MaxInt64, 2, 1, 0, false},
 		{1, 1, 0, 0, false},
 	} {
-		got, ok := mulDiv(tc.a, tc.b, tc.c)
+		got, ok := MulDiv(tc.a, tc.b, tc.c)
 		if got != tc.want || ok != tc.ok {
-			t.Errorf("mulDiv(%d, %d, %d) = %d, %v; want %d, %v", tc.a, tc.b, tc.c, got, ok, tc.want, tc.ok)
+			t.Errorf("MulDiv(%d, %d, %d) = %d, %v; want %d, %v", tc.a, tc.b, tc.c, got, ok, tc.want, tc.ok)
 		}
 	}
 }

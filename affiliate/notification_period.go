@@ -65,13 +65,13 @@ type WorkspaceSummary struct {
 func (s WorkspaceSummary) Text(week Period) string {
 	var parts []string
 	if s.Conversions > 0 {
-		parts = append(parts, counted(s.Conversions, "conversion"))
+		parts = append(parts, Counted(s.Conversions, "conversion"))
 	}
 	if s.Commissions > 0 {
-		parts = append(parts, counted(s.Commissions, "new commission")+amountsText(" of ", s.Earned))
+		parts = append(parts, Counted(s.Commissions, "new commission")+amountsText(" of ", s.Earned))
 	}
 	if s.Applications > 0 {
-		parts = append(parts, counted(s.Applications, "new partner"))
+		parts = append(parts, Counted(s.Applications, "new partner"))
 	}
 	if len(parts) == 0 {
 		return ""
@@ -92,10 +92,10 @@ type PartnerSummary struct {
 func (s PartnerSummary) Text(month Period) string {
 	var parts []string
 	if s.Commissions > 0 {
-		parts = append(parts, counted(s.Commissions, "commission")+amountsText(" of ", s.Earned))
+		parts = append(parts, Counted(s.Commissions, "commission")+amountsText(" of ", s.Earned))
 	}
 	if s.Payouts > 0 {
-		parts = append(parts, counted(s.Payouts, "payout")+amountsText(" of ", s.Paid))
+		parts = append(parts, Counted(s.Payouts, "payout")+amountsText(" of ", s.Paid))
 	}
 	if len(parts) == 0 {
 		return ""

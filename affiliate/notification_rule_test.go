@@ -200,7 +200,7 @@ func TestNotificationRules_PlaceholdersAreKnown(t *testing.T) {
 // notificationFor returns the notification about an event in the feed of an audience.
 func notificationFor(t *testing.T, event affiliate.Event, audience affiliate.AccountKind) affiliate.Notification {
 	t.Helper()
-	for _, n := range event.Notifications() {
+	for _, n := range affiliate.NotificationsOf(event) {
 		if n.Audience == audience {
 			return n
 		}
@@ -213,7 +213,7 @@ func TestEventNotifications_GoToWorkspaceAndPartner(t *testing.T) {
 	commission := exampleCommission()
 	commission.Partner = exampleID[affiliate.UserID](8)
 	created := affiliate.CommissionEvent(affiliate.EventCommissionCreated, noon, nil, commission)
-	got := created.Notifications()
+	got := affiliate.NotificationsOf(created)
 	if len(got) != 2 {
 		t.Fatalf("%d notifications, want 2", len(got))
 	}
@@ -229,13 +229,13 @@ func TestEventNotifications_GoToWorkspaceAndPartner(t *testing.T) {
 	} {
 		event := examples(t)[name]
 		event.Partner = &commission.Partner
-		if got := event.Notifications(); len(got) != 0 {
+		if got := affiliate.NotificationsOf(event); len(got) != 0 {
 			t.Errorf("%s has the notifications %+v, want none", name, got)
 		}
 	}
 	withoutPartner := created
 	withoutPartner.Partner = nil
-	if got := withoutPartner.Notifications(); len(got) != 1 || got[0].Audience != affiliate.Merchant {
+	if got := affiliate.NotificationsOf(withoutPartner); len(got) != 1 || got[0].Audience != affiliate.Merchant {
 		t.Errorf("an event without a partner has the notifications %+v, want one for the merchant", got)
 	}
 }

@@ -153,11 +153,11 @@ func newAcceptedParticipant(program Program, partner UserID, acceptTerms bool, a
 	if acceptTerms {
 		p.TermsAcceptedAt = &at
 	}
-	return p, program.checkTerms(acceptTerms)
+	return p, checkTerms(program, acceptTerms)
 }
 
 // checkTerms returns VALIDATION_ERROR if the programme has terms that were not accepted.
-func (p Program) checkTerms(accepted bool) error {
+func checkTerms(p Program, accepted bool) error {
 	if p.TermsURL != nil && !accepted {
 		return Invalid("accept_terms", "must be true because the programme has terms")
 	}
@@ -182,7 +182,7 @@ func (p Participant) CheckNewCode(by Actor) error {
 	case p.Consent != "" && by.User != nil && *by.User == p.Partner:
 		return p.RefuseMove()
 	case p.Status == ParticipantRejected:
-		return refuseStatus(ReasonParticipantState, p.Status)
+		return RefuseStatus(ReasonParticipantState, p.Status)
 	}
 	return nil
 }
@@ -191,9 +191,9 @@ func (p Participant) CheckNewCode(by Actor) error {
 // status.
 func (p Participant) RefuseMove() *Error {
 	if p.ErasedAt != nil {
-		return refuseStatus(ReasonParticipantErased, p.Status)
+		return RefuseStatus(ReasonParticipantErased, p.Status)
 	}
-	refusal := refuseStatus(ReasonParticipantState, p.Status)
+	refusal := RefuseStatus(ReasonParticipantState, p.Status)
 	if p.Consent != "" {
 		refusal.Message = "The partner has not accepted the participation."
 	}
@@ -213,15 +213,15 @@ type ParticipantPatch struct {
 // Patch returns p with the changes of patch. It does not check that the group belongs
 // to the programme or that the code is free. The database checks both.
 func (p Participant) Patch(patch ParticipantPatch) Participant {
-	p.Note = patch.Note.applyOptional(p.Note)
+	p.Note = patch.Note.ApplyOptional(p.Note)
 	if p.Note != nil && *p.Note == "" {
 		p.Note = nil
 	}
-	p.Tags = patch.Tags.apply(p.Tags, []string{})
-	p.Group = patch.Group.applyOptional(p.Group)
-	p.Override = patch.Override.applyOptional(p.Override)
-	p.ReferralCode = patch.ReferralCode.apply(p.ReferralCode, p.ReferralCode)
-	p.ExternalID = patch.ExternalID.applyOptional(p.ExternalID)
+	p.Tags = patch.Tags.Apply(p.Tags, []string{})
+	p.Group = patch.Group.ApplyOptional(p.Group)
+	p.Override = patch.Override.ApplyOptional(p.Override)
+	p.ReferralCode = patch.ReferralCode.Apply(p.ReferralCode, p.ReferralCode)
+	p.ExternalID = patch.ExternalID.ApplyOptional(p.ExternalID)
 	return p
 }
 
@@ -375,4 +375,13 @@ type Discount struct {
 	Value     int64 // basis points, or minor units of Currency
 	Currency  string
 	ExpiresAt *time.Time
+}
+
+// Subject returns the participant whose personal data the object contains.
+func (o ParticipantObject) Subject() ParticipantID { return o.ID }
+
+// Notice returns the facts for the notifications about the event.
+func (o ParticipantObject) Notice() Notice {
+	// The reason of the merchant is not a fact, because partners must not see it.
+	return Notice{Program: &o.Program, Participant: &o.ID, Resource: o.ID.UUID}
 }

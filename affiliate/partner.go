@@ -64,13 +64,13 @@ type PartnerProfilePatch struct {
 
 // Patch returns p with the changes of patch. Errors: VALIDATION_ERROR.
 func (p PartnerProfile) Patch(patch PartnerProfilePatch) (PartnerProfile, error) {
-	p.Name = patch.Name.apply(p.Name, "")
+	p.Name = patch.Name.Apply(p.Name, "")
 	if p.Name == "" {
 		return p, Invalid("name", IsRequired)
 	}
-	p.Country = patch.Country.applyOptional(p.Country)
-	p.CompanyName = patch.CompanyName.applyOptional(p.CompanyName)
-	p.WebsiteURL = patch.WebsiteURL.applyOptional(p.WebsiteURL)
+	p.Country = patch.Country.ApplyOptional(p.Country)
+	p.CompanyName = patch.CompanyName.ApplyOptional(p.CompanyName)
+	p.WebsiteURL = patch.WebsiteURL.ApplyOptional(p.WebsiteURL)
 	return p, nil
 }
 

@@ -22,9 +22,6 @@ import (
 // (PayoutDue.LimitAmount). After a payout was sent, its amount does not change any more. If one of its commissions is reduced then, only
 // the participant's balance in the ledger changes.
 
-// PayoutID identifies a payout.
-type PayoutID = ID[Payout]
-
 // PayoutStatus is the status of a payout.
 type PayoutStatus string
 
@@ -142,9 +139,9 @@ var payoutMoves = map[PayoutMove]struct {
 	MoveFollow:     {[]PayoutStatus{PayoutDraft, PayoutPending}, "", ""},
 }
 
-// followsCommissions reports whether the amount of a payout with this status is lowered
+// FollowsCommissions reports whether the amount of a payout with this status is lowered
 // when its commissions are reduced.
-func (s PayoutStatus) followsCommissions() bool {
+func (s PayoutStatus) FollowsCommissions() bool {
 	return slices.Contains(payoutMoves[MoveFollow].from, s)
 }
 
@@ -218,7 +215,7 @@ func (p Payout) Follow(left PayoutContent, actor Actor, at time.Time) (PayoutCha
 
 // Refuse returns the error for an action that is not allowed in the payout's status.
 func (p Payout) Refuse() *Error {
-	return refuseStatus(ReasonPayoutState, p.Status)
+	return RefuseStatus(ReasonPayoutState, p.Status)
 }
 
 // sentCents returns the amount that was sent: the whole amount while the payout is
@@ -251,7 +248,7 @@ func (c PayoutChange) LedgerEntry() *LedgerEntry {
 	p, at := c.After, c.Transition.At
 	var occurredAt *time.Time
 	if c.Transition.Move == MoveMarkPaid {
-		occurredAt = otherTime(p.PaidAt, at)
+		occurredAt = OccurredAt(p.PaidAt, at)
 	}
 	return &LedgerEntry{
 		ID: NewID[LedgerEntryID](at), Scope: p.Scope, Program: p.Program, Participant: p.Participant, Partner: p.Partner,
@@ -498,4 +495,13 @@ func (t PayoutTransition) InOpenPeriod(closed *time.Time) (PayoutTransition, *Er
 	}
 	t.At, t.PaidAt = *closed, *closed
 	return t, nil
+}
+
+// Notice returns the facts for the notifications about the event.
+func (o payoutObject) Notice() Notice {
+	facts := map[string]string{"amount": FormatMoney(Money{o.AmountCents, o.Currency})}
+	if o.FailureReason != nil {
+		facts["reason"] = *o.FailureReason
+	}
+	return Notice{Participant: &o.Participant, Resource: o.ID.UUID, Facts: facts}
 }

@@ -72,7 +72,7 @@ func (d PayoutDetails) Warning(partner UserID, name, formerAddress string) Mail 
 	return Mail{
 		ID: NewID[MailID](d.UpdatedAt), Kind: MailPayoutMethodChanged, Type: string(MailPayoutMethodChanged),
 		Recipient: MailRecipient{User: &partner, Account: Partner, Name: name, Address: formerAddress},
-		Facts:     MailFacts{PayoutMethod: d.Method}, CreatedAt: d.UpdatedAt,
+		Facts:     MailFacts{PayoutMethod: string(d.Method)}, CreatedAt: d.UpdatedAt,
 	}
 }
 

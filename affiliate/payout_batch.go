@@ -167,7 +167,7 @@ func (b PayoutBatch) Follow(counts PayoutCounts, at time.Time) PayoutBatch {
 
 // Refuse returns the error for an action that is not allowed in the batch's status.
 func (b PayoutBatch) Refuse() *Error {
-	return refuseStatus(ReasonPayoutState, b.Status)
+	return RefuseStatus(ReasonPayoutState, b.Status)
 }
 
 // AwaitingNotification returns the notification about a batch that awaits the confirmation

@@ -57,7 +57,7 @@ type PayoutExport struct {
 	Format   PayoutExportFormat
 	Method   *PayoutMethod // Format.Method
 	Currency *string       // nil for all currencies
-	Part     int64         // counted from 1
+	Part     int64         // Counted from 1
 }
 
 // Positions returns the positions of the payouts in the part: all positions after the

@@ -30,18 +30,18 @@ func (p Period) Contains(t time.Time) bool {
 // together.
 func ParsePeriod(from, to, timezone string) (Period, Violations) {
 	var wrong Violations
-	zone, ok := loadZone(timezone)
+	zone, ok := LoadZone(timezone)
 	if !ok {
 		wrong.Add("timezone", MustBeTimezone)
 		zone = time.UTC
 	}
 	first, fromOK := parseBound(from, zone)
 	if !fromOK {
-		wrong.Add("date_from", badDate)
+		wrong.Add("date_from", MustBeDateOrTimestamp)
 	}
 	last, toOK := parseBound(to, zone)
 	if !toOK {
-		wrong.Add("date_to", badDate)
+		wrong.Add("date_to", MustBeDateOrTimestamp)
 	}
 	if fromOK && toOK && ok && from != "" && to != "" && first.after(last) {
 		wrong.Add("date_to", "must not be before {date_from}")
@@ -59,7 +59,7 @@ func ParsePeriod(from, to, timezone string) (Period, Violations) {
 	return p, nil
 }
 
-const badDate = "must be a date (YYYY-MM-DD) or an RFC 3339 timestamp"
+const MustBeDateOrTimestamp = "must be a date (YYYY-MM-DD) or an RFC 3339 timestamp"
 
 // bound is the day or the millisecond that a parameter names. It includes start and
 // excludes end.
@@ -108,13 +108,27 @@ func parseBound(s string, zone *time.Location) (bound, bool) {
 // comma, and offsets of a day or more.
 var rfc3339 = regexp.MustCompile(`^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$`)
 
-// loadZone accepts IANA names only. It rejects Local, which depends on the server.
-func loadZone(name string) (*time.Location, bool) {
+// LoadZone accepts IANA names only. It rejects Local, which depends on the server.
+func LoadZone(name string) (*time.Location, bool) {
 	if name == "Local" {
 		return nil, false
 	}
 	zone, err := time.LoadLocation(name)
 	return zone, err == nil
+}
+
+// ParseEnd parses the end of a period. A date (YYYY-MM-DD) means the end of the day in the
+// time zone, and an RFC 3339 timestamp is itself the end.
+func ParseEnd(text, timezone string) (time.Time, bool) {
+	zone, _ := LoadZone(timezone)
+	parsed, ok := parseBound(text, zone)
+	switch {
+	case !ok || text == "":
+		return time.Time{}, false
+	case parsed.day.IsZero():
+		return parsed.start, true
+	}
+	return parsed.end, true
 }
 
 // StartOfDay returns the first instant of a day in a zone. day is the date at 00:00 UTC.

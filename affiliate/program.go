@@ -120,26 +120,26 @@ type ProgramPatch struct {
 // the name. Errors: VALIDATION_ERROR.
 func (p Program) Patch(patch ProgramPatch) (Program, error) {
 	var found Violations
-	p.Name = patch.Name.apply(p.Name, "")
+	p.Name = patch.Name.Apply(p.Name, "")
 	if p.Name == "" {
 		found.Add("name", IsRequired)
 	}
-	p.Slug = patch.Slug.apply(p.Slug, "")
-	p.Description = patch.Description.applyOptional(p.Description)
-	p.WebsiteURL = patch.WebsiteURL.applyOptional(p.WebsiteURL)
-	p.AllowedDomains = patch.AllowedDomains.apply(p.AllowedDomains, []string{})
-	p.LandingURL = patch.LandingURL.applyOptional(p.LandingURL)
-	p.WindowDays = patch.WindowDays.apply(p.WindowDays, DefaultWindowDays)
-	p.Model = patch.Model.apply(p.Model, DefaultModel)
-	p.Precedence = patch.Precedence.apply(p.Precedence, DefaultPrecedence)
-	p.LinkParam = patch.LinkParam.apply(p.LinkParam, DefaultLinkParam)
-	p.AutoApprovePartners = patch.AutoApprovePartners.apply(p.AutoApprovePartners, false)
-	p.IsPublic = patch.IsPublic.apply(p.IsPublic, false)
-	p.MinPayoutCents = patch.MinPayoutCents.apply(p.MinPayoutCents, 0)
-	p.PayoutTermDays = patch.PayoutTermDays.apply(p.PayoutTermDays, 0)
-	p.FraudPolicy = patch.FraudPolicy.apply(p.FraudPolicy, DefaultFraudPolicy)
-	p.TermsURL = patch.TermsURL.applyOptional(p.TermsURL)
-	if p.Currency = patch.Currency.apply(p.Currency, ""); patch.Currency.Given && p.Currency == "" {
+	p.Slug = patch.Slug.Apply(p.Slug, "")
+	p.Description = patch.Description.ApplyOptional(p.Description)
+	p.WebsiteURL = patch.WebsiteURL.ApplyOptional(p.WebsiteURL)
+	p.AllowedDomains = patch.AllowedDomains.Apply(p.AllowedDomains, []string{})
+	p.LandingURL = patch.LandingURL.ApplyOptional(p.LandingURL)
+	p.WindowDays = patch.WindowDays.Apply(p.WindowDays, DefaultWindowDays)
+	p.Model = patch.Model.Apply(p.Model, DefaultModel)
+	p.Precedence = patch.Precedence.Apply(p.Precedence, DefaultPrecedence)
+	p.LinkParam = patch.LinkParam.Apply(p.LinkParam, DefaultLinkParam)
+	p.AutoApprovePartners = patch.AutoApprovePartners.Apply(p.AutoApprovePartners, false)
+	p.IsPublic = patch.IsPublic.Apply(p.IsPublic, false)
+	p.MinPayoutCents = patch.MinPayoutCents.Apply(p.MinPayoutCents, 0)
+	p.PayoutTermDays = patch.PayoutTermDays.Apply(p.PayoutTermDays, 0)
+	p.FraudPolicy = patch.FraudPolicy.Apply(p.FraudPolicy, DefaultFraudPolicy)
+	p.TermsURL = patch.TermsURL.ApplyOptional(p.TermsURL)
+	if p.Currency = patch.Currency.Apply(p.Currency, ""); patch.Currency.Given && p.Currency == "" {
 		found.Add("currency", IsRequired)
 	}
 
@@ -191,7 +191,7 @@ func (p Program) CheckNotArchived() error {
 
 // refuse returns the error for a request that the status of a programme does not allow.
 func (s ProgramStatus) refuse() *Error {
-	refused := refuseStatus(ReasonProgramStateInvalid, s)
+	refused := RefuseStatus(ReasonProgramStateInvalid, s)
 	switch s {
 	case ProgramDraft, ProgramPaused:
 		refused.Message = "The programme is not active. Activate it first."
@@ -244,7 +244,7 @@ type ProgramObject struct {
 // the event would be too long.
 const shortListLength = 8
 
-func (o ProgramObject) short() any {
+func (o ProgramObject) Short() any {
 	o.AllowedDomains = o.AllowedDomains[:min(len(o.AllowedDomains), shortListLength)]
 	o.Rules.Products = o.Rules.Products[:min(len(o.Rules.Products), shortListLength)]
 	return o
@@ -272,7 +272,7 @@ const maxSlug = 64
 // ProgramSlugs returns the slugs to try for a programme's name, in this order: the
 // name, then the name with 2, 3 and so on, without end.
 func ProgramSlugs(name string) iter.Seq[string] {
-	base := slug(name, maxSlug)
+	base := Slug(name, maxSlug)
 	if base == "" {
 		base = "program"
 	}

@@ -239,10 +239,10 @@ func (r Rules) RateText(own *Rate, currency string) string {
 		}
 	}
 	if months := r.Recurring.MaxMonths; months != nil {
-		text.WriteString(", for " + counted(int64(*months), "month"))
+		text.WriteString(", for " + Counted(int64(*months), "month"))
 	}
 	if payments := r.Recurring.MaxPayments; payments != nil {
-		text.WriteString(", for at most " + counted(int64(*payments), "payment") + " of a customer")
+		text.WriteString(", for at most " + Counted(int64(*payments), "payment") + " of a customer")
 	}
 	return text.String()
 }
@@ -257,8 +257,8 @@ func (r Rules) earningEvent() string {
 
 func percentText(bps int64) string { return Percent(bps).String() + "%" }
 
-// paidEvents returns the event types that earn.
-func (r Rules) paidEvents() []EventType {
+// PaidEvents returns the event types that earn.
+func (r Rules) PaidEvents() []EventType {
 	if len(r.Events) == 0 {
 		return []EventType{Purchase, Renewal}
 	}
@@ -270,4 +270,4 @@ func (r Rules) paidEvents() []EventType {
 }
 
 // Pays reports whether the rules pay for an event type.
-func (r Rules) Pays(event EventType) bool { return slices.Contains(r.paidEvents(), event) }
+func (r Rules) Pays(event EventType) bool { return slices.Contains(r.PaidEvents(), event) }

@@ -75,7 +75,7 @@ func (p PromoCode) Object() PromoCodeObject {
 	object := PromoCodeObject{
 		ID: p.ID, Program: p.Program, Participant: p.Participant, Code: p.Code, DiscountType: p.DiscountType,
 		DiscountValue: json.Number(strconv.FormatInt(p.DiscountValue, 10)), Currency: p.Currency,
-		MaxRedemptions: p.MaxRedemptions, Redemptions: p.Redemptions, ExpiresAt: optionalTime(p.ExpiresAt), Active: p.Active,
+		MaxRedemptions: p.MaxRedemptions, Redemptions: p.Redemptions, ExpiresAt: FormatOptionalTime(p.ExpiresAt), Active: p.Active,
 		SyncStatus: p.SyncStatus, Version: p.Version,
 	}
 	if p.DiscountType == DiscountPercentage {
@@ -95,10 +95,10 @@ type PromoCodePatch struct {
 
 // Patch returns p with the changes of patch. The caller sets UpdatedAt and Version.
 func (p PromoCode) Patch(patch PromoCodePatch) PromoCode {
-	p.Active = patch.Active.apply(p.Active, false)
-	p.MaxRedemptions = patch.MaxRedemptions.applyOptional(p.MaxRedemptions)
-	p.ExpiresAt = patch.ExpiresAt.applyOptional(p.ExpiresAt)
-	return p.WithSync(patch.Sync.apply(p.Sync, false))
+	p.Active = patch.Active.Apply(p.Active, false)
+	p.MaxRedemptions = patch.MaxRedemptions.ApplyOptional(p.MaxRedemptions)
+	p.ExpiresAt = patch.ExpiresAt.ApplyOptional(p.ExpiresAt)
+	return p.WithSync(patch.Sync.Apply(p.Sync, false))
 }
 
 // WithSync returns p with synchronisation enabled or disabled. If synchronisation was
@@ -206,3 +206,6 @@ type SyncPromoCode struct {
 
 // Kind returns the name of the job.
 func (SyncPromoCode) Kind() string { return "sync_promo_code" }
+
+// Subject returns the participant whose personal data the object contains.
+func (o PromoCodeObject) Subject() ParticipantID { return o.Participant }

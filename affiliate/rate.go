@@ -34,9 +34,9 @@ type pricedLine struct {
 func (e Earner) rateFor(in AttributionInputs, index *int) (whole sourcedRate, lines []pricedLine) {
 	priced := in.hasPrice()
 	whole = chooseRate(e.orderRates(in, index), priced)
-	lines = e.Rule.Rules.priceLines(in.LineItems, whole, priced)
+	lines = priceLines(e.Rule.Rules, in.LineItems, whole, priced)
 	if len(in.LineItems) == 0 {
-		if product, ok := e.Rule.Rules.commonProductRate(in.ProductIDs); ok {
+		if product, ok := commonProductRate(e.Rule.Rules, in.ProductIDs); ok {
 			whole = chooseRate([]sourcedRate{product, whole}, priced)
 		}
 	}
@@ -70,7 +70,7 @@ func (e Earner) orderRates(in AttributionInputs, index *int) []sourcedRate {
 	if group := e.Rule.Group; group != nil {
 		rates = append(rates, sourcedRate{group.Rate, FromGroup})
 	}
-	if tier := rules.reachedTier(e.PriorTotals); tier != nil {
+	if tier := reachedTier(rules, e.PriorTotals); tier != nil {
 		rates = append(rates, sourcedRate{Rate{Bps: &tier.RateBps}, FromTier})
 	}
 	for _, event := range rules.Events {
@@ -90,7 +90,7 @@ func (e Earner) orderRates(in AttributionInputs, index *int) []sourcedRate {
 
 // reachedTier returns the highest tier that a partner with these totals has reached; nil
 // if the partner has reached none.
-func (r Rules) reachedTier(totals PriorTotals) *Tier {
+func reachedTier(r Rules, totals PriorTotals) *Tier {
 	var reached *Tier
 	for i := range r.Tiers {
 		tier := &r.Tiers[i]
@@ -102,7 +102,7 @@ func (r Rules) reachedTier(totals PriorTotals) *Tier {
 	return reached
 }
 
-func (r Rules) productRate(product string) (rate sourcedRate, ok bool) {
+func productRate(r Rules, product string) (rate sourcedRate, ok bool) {
 	i := slices.IndexFunc(r.Products, func(p ProductRate) bool { return p.ProductID == product })
 	if i < 0 {
 		return sourcedRate{}, false
@@ -112,12 +112,12 @@ func (r Rules) productRate(product string) (rate sourcedRate, ok bool) {
 
 // priceLines returns the lines with the rates of their products. A line whose product
 // has no rate gets orderRate. priceLines returns nil if no line has a product rate.
-func (r Rules) priceLines(items []LineItem, orderRate sourcedRate, priced bool) []pricedLine {
+func priceLines(r Rules, items []LineItem, orderRate sourcedRate, priced bool) []pricedLine {
 	lines := make([]pricedLine, len(items))
 	hasProductRate := false
 	for i, item := range items {
 		lines[i] = pricedLine{item, orderRate}
-		if product, ok := r.productRate(item.ProductID); ok {
+		if product, ok := productRate(r, item.ProductID); ok {
 			lines[i].rate = chooseRate([]sourcedRate{product, orderRate}, priced)
 			hasProductRate = hasProductRate || lines[i].rate.source == FromProduct
 		}
@@ -131,9 +131,9 @@ func (r Rules) priceLines(items []LineItem, orderRate sourcedRate, priced bool) 
 // commonProductRate returns the rate that all products have in common. It is used for
 // reports without order lines, which do not say which part of the amount belongs to
 // which product. ok is false if the rates differ or a product has no rate.
-func (r Rules) commonProductRate(products []string) (common sourcedRate, ok bool) {
+func commonProductRate(r Rules, products []string) (common sourcedRate, ok bool) {
 	for i, id := range products {
-		rate, listed := r.productRate(id)
+		rate, listed := productRate(r, id)
 		if !listed || i > 0 && !sameRate(rate.Rate, common.Rate) {
 			return sourcedRate{}, false
 		}
@@ -143,7 +143,7 @@ func (r Rules) commonProductRate(products []string) (common sourcedRate, ok bool
 }
 
 func sameRate(a, b Rate) bool {
-	equal := func(x, y *int64) bool { return (x == nil) == (y == nil) && deref(x) == deref(y) }
+	equal := func(x, y *int64) bool { return (x == nil) == (y == nil) && OrZero(x) == OrZero(y) }
 	return equal(a.Bps, b.Bps) && equal(a.FlatCents, b.FlatCents)
 }
 

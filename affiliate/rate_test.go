@@ -109,7 +109,7 @@ func TestCalculate_UsesFirstApplicableRate(t *testing.T) {
 		if calc.Source != want.source || !reflect.DeepEqual(Rate{calc.RateBps, calc.FlatCents}, want.rate) {
 			t.Fatalf("calculation %+v, want the rate %+v", calc, want)
 		}
-		if amount := deref(want.rate.FlatCents) + Share(in.Sale.Paid.Cents, deref(want.rate.Bps)); calc.AmountCents != amount {
+		if amount := OrZero(want.rate.FlatCents) + Share(in.Sale.Paid.Cents, OrZero(want.rate.Bps)); calc.AmountCents != amount {
 			t.Fatalf("amount %d, want %d", calc.AmountCents, amount)
 		}
 	})

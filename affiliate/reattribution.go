@@ -80,7 +80,7 @@ func (a LockedAttribution) Reattribute(d Decision, commission *Commission, by Ac
 		return Reattribution{}, err
 	}
 	if a.CurrentCommission != nil {
-		withdrawn, err := a.CurrentCommission.withdraw(by, at, reason)
+		withdrawn, err := withdraw(*a.CurrentCommission, by, at, reason)
 		if err != nil {
 			return Reattribution{}, err
 		}
@@ -88,7 +88,7 @@ func (a LockedAttribution) Reattribute(d Decision, commission *Commission, by Ac
 	}
 	r := Reattribution{
 		Conversion: after, Decision: d, NewCommission: commission, Changes: changes,
-		Binding: a.newBinding(), Deltas: append(a.reversedDeltas(d.DecidedAt), d.StatsDeltas(after, commission)...),
+		Binding: a.newBinding(), Deltas: append(a.reversedDeltas(d.DecidedAt), after.StatsDeltas(d, commission)...),
 		Audit: AuditLine{
 			Workspace: a.Scope.Workspace, Mode: &a.Scope.Mode, Actor: by, At: at,
 			Action: "conversion.reattribute", ResourceType: "conversion", ResourceID: a.ID,
@@ -136,7 +136,7 @@ func (r Reattribution) Events() []Event {
 const reattributedReason = "reattributed"
 
 // withdraw rejects the commission, or claws it back if it is paid.
-func (c LockedCommission) withdraw(by Actor, at time.Time, reason string) (CommissionChange, error) {
+func withdraw(c LockedCommission, by Actor, at time.Time, reason string) (CommissionChange, error) {
 	t := CommissionTransition{
 		Scope: c.Scope, Program: c.Program, Commission: c.ID, Actor: by, At: at, Note: &reason,
 		Move: MoveClawBack, RefundReason: ReassignedSale,
@@ -181,7 +181,7 @@ func (a LockedAttribution) reversedDeltas(at time.Time) []StatsDelta {
 		return nil
 	}
 	previous := Decision{Program: a.Program, Participant: a.Participant, Link: a.Link, DecidedAt: at}
-	deltas := previous.StatsDeltas(a.Conversion, nil)
+	deltas := a.Conversion.StatsDeltas(previous, nil)
 	for i := range deltas {
 		d := &deltas[i]
 		d.Conversions, d.Signups, d.RevenueCents = -d.Conversions, -d.Signups, -d.RevenueCents

@@ -34,7 +34,7 @@ func (in AttributionInputs) isLaterPayment(index *int) bool {
 func (a *attribution) checkRules(earner Earner, index *int) (why AttributionReason, clause string) {
 	rules, paid := earner.Rule.Rules, a.in.Sale.Paid
 	if !a.check("rules.pay_for_event", rules.Pays(a.in.EventType), "event is "+string(a.in.EventType)) {
-		return WhyRuleNotApplicable, "pays for " + pluralList(rules.paidEvents()) + " only"
+		return WhyRuleNotApplicable, "pays for " + pluralList(rules.PaidEvents()) + " only"
 	}
 	// If the amount cannot be converted, the minimum is not checked. In this case, a
 	// person has to review the commission anyway.

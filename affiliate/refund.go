@@ -97,3 +97,8 @@ func (c Conversion) RefundParked(requested *int64) (after Conversion, refunded i
 func (c Conversion) Refunded() bool {
 	return c.Status == ConversionRefunded || c.RefundedAmountCents > 0
 }
+
+// SaleRefunds returns what a commission needs to know about the refunds of the sale.
+func (c Conversion) SaleRefunds() SaleRefunds {
+	return SaleRefunds{PaidCents: c.Sale.Paid.Cents, LeftCents: c.Refundable(), Complete: c.Status == ConversionRefunded}
+}

@@ -126,14 +126,14 @@ func TestCommission_AfterRefunds(t *testing.T) {
 		if tc.refunded > 0 && tc.refunded == tc.paid {
 			conversion.Status = ConversionRefunded
 		}
-		got, full := tc.commission.AfterRefunds(conversion)
+		got, full := tc.commission.AfterRefunds(conversion.SaleRefunds())
 		if got != tc.want || full != (conversion.Status == ConversionRefunded) {
 			t.Errorf("%s: AfterRefunds returns %d, full %v; want %d, full %v", name, got, full, tc.want, conversion.Status == ConversionRefunded)
 		}
 	}
 	lead := conversionOf(0)
 	lead.Status = ConversionRefunded
-	if got, full := flat.AfterRefunds(lead); got != 0 || !full {
+	if got, full := flat.AfterRefunds(lead.SaleRefunds()); got != 0 || !full {
 		t.Errorf("AfterRefunds for a refunded lead returns %d, full %v; want 0, true", got, full)
 	}
 }
@@ -185,7 +185,7 @@ func TestRefunds_OrderAndNumberDoNotMatter(t *testing.T) {
 					t.Fatalf("refund of %d when %d is left: refunded %d, error %v", part, conversion.Refundable(), refunded, refusal)
 				}
 				conversion = after
-				move, moves := c.RefundMove(conversion, RefundedSale, conversion.OccurredAt)
+				move, moves := c.RefundMove(conversion.SaleRefunds(), RefundedSale, conversion.OccurredAt)
 				if !moves {
 					continue
 				}
@@ -250,7 +250,7 @@ func TestCommission_RefundMove(t *testing.T) {
 		"no refund":           {percentageCommission(10_000, 3_000), conversionOf(10_000), false},
 	} {
 		at := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
-		move, moves := tc.commission.RefundMove(tc.conversion, RefundedSale, at)
+		move, moves := tc.commission.RefundMove(tc.conversion.SaleRefunds(), RefundedSale, at)
 		if moves != tc.moves || moves && (move.Move != MoveRefund || move.RefundReason != RefundedSale || !move.At.Equal(at) || move.Actor != System) {
 			t.Errorf("%s: RefundMove returns %+v, %v; want %s by the service: %v", name, move, moves, MoveRefund, tc.moves)
 		}
@@ -272,11 +272,11 @@ func TestCommission_RefundMove_RestoresAfterFailedRefunds(t *testing.T) {
 		before := percentageCommission(10_000, 3_000)
 		before.Status, before.ApprovedAt, before.PaidAt = status, c.ApprovedAt, c.PaidAt
 		for name, refunded := range map[string]Conversion{"a part": half, "all": all} {
-			lower, err := LockedCommission{Commission: before}.FollowRefunds(refunded, RefundedSale, at)
+			lower, err := LockedCommission{Commission: before}.FollowRefunds(refunded.SaleRefunds(), RefundedSale, at)
 			if err != nil || len(lower) != 1 {
 				t.Fatalf("%s, %s: changes %+v, error %v", status, name, lower, err)
 			}
-			restored, err := LockedCommission{Commission: lower[0].After}.FollowRefunds(whole, RefundedSale, at)
+			restored, err := LockedCommission{Commission: lower[0].After}.FollowRefunds(whole.SaleRefunds(), RefundedSale, at)
 			if err != nil || len(restored) != 1 || restored[0].Transition.Move != MoveRestore {
 				t.Fatalf("%s, %s: changes %+v, error %v; want %s", status, name, restored, err, MoveRestore)
 			}

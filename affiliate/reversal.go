@@ -51,7 +51,7 @@ func (c ChargeReversal) reversedCents(paid Money, withDisputes bool) int64 {
 	case whole == 0:
 		return paid.Cents // another currency, and the share is unknown
 	case c.Currency != paid.Currency:
-		return mustMulDiv(paid.Cents, min(reversed, whole), whole)
+		return MustMulDiv(paid.Cents, min(reversed, whole), whole)
 	}
 	return min(reversed, whole)
 }
@@ -206,7 +206,7 @@ func (s LockedSale) commissionChanges(after Conversion, dispute DisputeStatus, a
 	if s.Reversals.totalCents(s.Sale.Paid, false) < after.RefundedAmountCents {
 		why = DisputedSale
 	}
-	refunds, err := current.FollowRefunds(after, why, at)
+	refunds, err := current.FollowRefunds(after.SaleRefunds(), why, at)
 	changes = append(changes, refunds...)
 	for i := range changes {
 		changes[i].Transition.OccurredAt = s.Reversals.happenedAt()

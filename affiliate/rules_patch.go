@@ -52,18 +52,18 @@ func (r Rules) Patch(patch RulesPatch) (Rules, Violations) {
 		r = DefaultRules()
 	}
 	before, defaults := r.Type, DefaultRules()
-	r.Type = patch.Type.apply(r.Type, defaults.Type)
-	r.HoldDays = patch.HoldDays.apply(r.HoldDays, defaults.HoldDays)
-	r.AutoApproval = patch.AutoApproval.apply(r.AutoApproval, defaults.AutoApproval)
-	r.NetBasis = patch.NetBasis.apply(r.NetBasis, defaults.NetBasis)
+	r.Type = patch.Type.Apply(r.Type, defaults.Type)
+	r.HoldDays = patch.HoldDays.Apply(r.HoldDays, defaults.HoldDays)
+	r.AutoApproval = patch.AutoApproval.Apply(r.AutoApproval, defaults.AutoApproval)
+	r.NetBasis = patch.NetBasis.Apply(r.NetBasis, defaults.NetBasis)
 	r.Recurring = r.Recurring.patch(patch.Recurring, &found)
-	r.LaterRateBps = patch.LaterRateBps.applyOptional(r.LaterRateBps)
-	r.MinOrderCents = patch.MinOrderCents.applyOptional(r.MinOrderCents)
-	r.CapCents = patch.CapCents.applyOptional(r.CapCents)
+	r.LaterRateBps = patch.LaterRateBps.ApplyOptional(r.LaterRateBps)
+	r.MinOrderCents = patch.MinOrderCents.ApplyOptional(r.MinOrderCents)
+	r.CapCents = patch.CapCents.ApplyOptional(r.CapCents)
 	patch.checkLists(&found)
-	r.Tiers = sortTiers(patch.Tiers.apply(r.Tiers, nil))
-	r.Products = nilIfEmpty(patch.Products.apply(r.Products, nil))
-	r.Events = nilIfEmpty(patch.Events.apply(r.Events, nil))
+	r.Tiers = sortTiers(patch.Tiers.Apply(r.Tiers, nil))
+	r.Products = nilIfEmpty(patch.Products.Apply(r.Products, nil))
+	r.Events = nilIfEmpty(patch.Events.Apply(r.Events, nil))
 
 	if r.Type != before {
 		r.RateBps, r.FlatCents = nil, nil
@@ -71,19 +71,19 @@ func (r Rules) Patch(patch RulesPatch) (Rules, Violations) {
 	const rate, flat = "commission_rules.percentage", "commission_rules.flat_amount_cents"
 	switch r.Type {
 	case Percentage:
-		r.RateBps, r.FlatCents = patch.RateBps.applyOptional(r.RateBps), nil
+		r.RateBps, r.FlatCents = patch.RateBps.ApplyOptional(r.RateBps), nil
 		if r.RateBps == nil {
 			found.Add(rate, "is required when {commission_rules.commission_type} is percentage")
 		}
-		if patch.FlatCents.hasValue() {
+		if patch.FlatCents.HasValue() {
 			found.Add(flat, "must be absent when {commission_rules.commission_type} is percentage")
 		}
 	case Flat:
-		r.RateBps, r.FlatCents = nil, patch.FlatCents.applyOptional(r.FlatCents)
+		r.RateBps, r.FlatCents = nil, patch.FlatCents.ApplyOptional(r.FlatCents)
 		if r.FlatCents == nil {
 			found.Add(flat, "is required when {commission_rules.commission_type} is flat")
 		}
-		if patch.RateBps.hasValue() {
+		if patch.RateBps.HasValue() {
 			found.Add(rate, "must be absent when {commission_rules.commission_type} is flat")
 		}
 	}
@@ -97,17 +97,17 @@ func (r Recurring) patch(patch RecurringPatch, found *Violations) Recurring {
 	if patch.Reset {
 		r = Recurring{}
 	}
-	r.FirstPaymentOnly = patch.FirstPaymentOnly.apply(r.FirstPaymentOnly, false)
-	r.MaxMonths = patch.MaxMonths.applyOptional(r.MaxMonths)
-	r.MaxPayments = patch.MaxPayments.applyOptional(r.MaxPayments)
+	r.FirstPaymentOnly = patch.FirstPaymentOnly.Apply(r.FirstPaymentOnly, false)
+	r.MaxMonths = patch.MaxMonths.ApplyOptional(r.MaxMonths)
+	r.MaxPayments = patch.MaxPayments.ApplyOptional(r.MaxPayments)
 	if !r.FirstPaymentOnly {
 		return r
 	}
 	const mustBeAbsent = "must be absent when {commission_rules.recurring.enabled} is false"
-	if patch.MaxMonths.hasValue() {
+	if patch.MaxMonths.HasValue() {
 		found.Add("commission_rules.recurring.max_months", mustBeAbsent)
 	}
-	if patch.MaxPayments.hasValue() {
+	if patch.MaxPayments.HasValue() {
 		found.Add("commission_rules.recurring.max_payments", mustBeAbsent)
 	}
 	return Recurring{FirstPaymentOnly: true}
@@ -116,9 +116,9 @@ func (r Recurring) patch(patch RecurringPatch, found *Violations) Recurring {
 // checkLists adds the violations of the lists in the patch. They do not depend on the
 // rules, because a list in a patch replaces the whole list.
 func (p RulesPatch) checkLists(found *Violations) {
-	checkTiers(p.Tiers.apply(nil, nil), found)
+	checkTiers(p.Tiers.Apply(nil, nil), found)
 	products := map[string]bool{}
-	for i, product := range p.Products.apply(nil, nil) {
+	for i, product := range p.Products.Apply(nil, nil) {
 		path := fmt.Sprintf("commission_rules.products[%d].", i)
 		product.Check(path, found)
 		if products[product.ProductID] {
@@ -127,7 +127,7 @@ func (p RulesPatch) checkLists(found *Violations) {
 		products[product.ProductID] = true
 	}
 	events := map[EventType]bool{}
-	for i, event := range p.Events.apply(nil, nil) {
+	for i, event := range p.Events.Apply(nil, nil) {
 		path := fmt.Sprintf("commission_rules.events[%d].", i)
 		if event.Rate != (Rate{}) {
 			event.Check(path, found)
@@ -187,7 +187,7 @@ func (r Rate) Check(prefix string, found *Violations) {
 // sortTiers returns tiers sorted by their thresholds, which are all of the same kind.
 func sortTiers(tiers []Tier) []Tier {
 	sorted := slices.SortedStableFunc(slices.Values(tiers), func(a, b Tier) int {
-		return cmp.Or(cmp.Compare(deref(a.MinConversions), deref(b.MinConversions)), cmp.Compare(deref(a.MinRevenueCents), deref(b.MinRevenueCents)))
+		return cmp.Or(cmp.Compare(OrZero(a.MinConversions), OrZero(b.MinConversions)), cmp.Compare(OrZero(a.MinRevenueCents), OrZero(b.MinRevenueCents)))
 	})
 	return nilIfEmpty(sorted)
 }

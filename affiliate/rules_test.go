@@ -86,7 +86,7 @@ func TestNetBasis_DeductsAtLeastAsMuchAsThePrevious(t *testing.T) {
 		sale := sales().Draw(t, "sale")
 		before := sale.Paid.Cents
 		for _, basis := range []NetBasis{Gross, NetOfTax, NetOfTaxShipping, NetOfTaxShippingAndFee} {
-			base := basis.BaseCents(sale)
+			base := sale.BaseCents(basis)
 			if base > before || base < 0 {
 				t.Fatalf("the base is %d with %s, but %d with the previous basis", base, basis, before)
 			}

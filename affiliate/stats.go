@@ -1,9 +1,9 @@
 package affiliate
 
-// StatsDeltas returns the deltas that add the conversion c to the counts of d.Participant
+// StatsDeltas returns the deltas that add the conversion to the counts of d.Participant
 // and d.Link. The revenue does not include the refunded part. If the commission is in
 // another currency than the sale, it has a separate delta.
-func (d Decision) StatsDeltas(c Conversion, commission *Commission) []StatsDelta {
+func (c Conversion) StatsDeltas(d Decision, commission *Commission) []StatsDelta {
 	conversionDelta := StatsDelta{
 		Scope: c.Scope, Program: *d.Program, Participant: *d.Participant, Link: d.Link, At: d.DecidedAt, Conversions: 1,
 	}

@@ -29,8 +29,8 @@ func FoldEmail(s string) (local, domain string, ok bool) {
 	return local, domain, true
 }
 
-// counted returns a number with its noun.
-func counted(n int64, noun string) string {
+// Counted returns a number with its noun.
+func Counted(n int64, noun string) string {
 	if n == 1 {
 		return "1 " + noun
 	}
@@ -56,10 +56,10 @@ func MaskEmail(email string) string {
 // base letter and a mark.
 var letterReplacer = strings.NewReplacer("ß", "ss", "æ", "ae", "œ", "oe", "ø", "o", "ł", "l", "đ", "d", "ð", "d", "þ", "th", "ı", "i")
 
-// slug returns name in lower-case ASCII letters, digits and single dashes, at most
+// Slug returns name in lower-case ASCII letters, digits and single dashes, at most
 // limit characters long. It does not begin or end with a dash. Accents are removed from
 // letters, and characters without a Latin form are left out, so the slug can be empty.
-func slug(name string, limit int) string {
+func Slug(name string, limit int) string {
 	var b strings.Builder
 	gap := false
 	for _, r := range norm.NFKD.String(letterReplacer.Replace(strings.ToLower(name))) {
@@ -94,4 +94,12 @@ func PlainText(text string) bool {
 	return !strings.Contains(lower, "://") && !strings.Contains(lower, "www.") && !strings.ContainsFunc(text, func(r rune) bool {
 		return strings.ContainsRune("\v\f\u0085\u2028\u2029", r) || unicode.Is(unicode.Bidi_Control, r)
 	})
+}
+
+// Optional returns a pointer to s, or nil if s is empty.
+func Optional(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
 }

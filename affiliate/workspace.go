@@ -102,16 +102,16 @@ func (w Workspace) Patch(patch WorkspacePatch) (Workspace, error) {
 		{"currency", &w.Currency, patch.Currency},
 		{"timezone", &w.Timezone, patch.Timezone},
 	} {
-		if *field.value = field.change.apply(*field.value, ""); *field.value == "" {
+		if *field.value = field.change.Apply(*field.value, ""); *field.value == "" {
 			found.Add(field.name, IsRequired)
 		}
 	}
-	w.AllowedOrigins = patch.AllowedOrigins.apply(w.AllowedOrigins, []string{})
-	w.OriginPolicy = patch.OriginPolicy.apply(w.OriginPolicy, ObserveOrigins)
-	w.TestMailRedirect = patch.TestMailRedirect.applyOptional(w.TestMailRedirect)
-	w.SecondPersonAboveCents = patch.SecondPersonAboveCents.applyOptional(w.SecondPersonAboveCents)
-	w.RequireSecondFactor = patch.RequireSecondFactor.apply(w.RequireSecondFactor, false)
-	w.RetainPayeeYears = patch.RetainPayeeYears.apply(w.RetainPayeeYears, 0)
+	w.AllowedOrigins = patch.AllowedOrigins.Apply(w.AllowedOrigins, []string{})
+	w.OriginPolicy = patch.OriginPolicy.Apply(w.OriginPolicy, ObserveOrigins)
+	w.TestMailRedirect = patch.TestMailRedirect.ApplyOptional(w.TestMailRedirect)
+	w.SecondPersonAboveCents = patch.SecondPersonAboveCents.ApplyOptional(w.SecondPersonAboveCents)
+	w.RequireSecondFactor = patch.RequireSecondFactor.Apply(w.RequireSecondFactor, false)
+	w.RetainPayeeYears = patch.RetainPayeeYears.Apply(w.RetainPayeeYears, 0)
 	if w.OriginPolicy != ObserveOrigins && len(w.AllowedOrigins) == 0 {
 		found.Add("origin_policy", "must not be "+string(w.OriginPolicy)+" while {allowed_origins} is empty")
 	}
@@ -144,7 +144,7 @@ func (w Workspace) Object() WorkspaceObject {
 		Name: w.Name, Currency: w.Currency, Timezone: w.Timezone,
 		AllowedOrigins: origins, OriginPolicy: w.OriginPolicy, TestMailRedirect: w.TestMailRedirect,
 		SecondPersonAboveCents: w.SecondPersonAboveCents,
-		BooksClosedUntil:       optionalTime(w.BooksClosedUntil),
+		BooksClosedUntil:       FormatOptionalTime(w.BooksClosedUntil),
 		RequireSecondFactor:    w.RequireSecondFactor,
 		RetainPayeeYears:       w.RetainPayeeYears,
 	}
@@ -162,7 +162,7 @@ func (w Workspace) PayoutApprovalNotification(by UserID, at time.Time) Notificat
 
 // ValidTimezone reports whether name is an IANA time zone.
 func ValidTimezone(name string) bool {
-	_, ok := loadZone(name)
+	_, ok := LoadZone(name)
 	return ok && name != ""
 }
 
@@ -175,14 +175,9 @@ const DefaultCurrency = "USD"
 // VALIDATION_ERROR if text is no date or time, or if the period has not ended at the time
 // now; PERIOD_CLOSED if the books are already closed up to a later time.
 func (w Workspace) CloseBooks(text string, now time.Time) (Workspace, error) {
-	zone, _ := loadZone(w.Timezone)
-	parsed, ok := parseBound(text, zone)
-	if !ok || text == "" {
-		return w, Invalid("books_closed_until", badDate)
-	}
-	closed := parsed.start
-	if !parsed.day.IsZero() {
-		closed = parsed.end
+	closed, ok := ParseEnd(text, w.Timezone)
+	if !ok {
+		return w, Invalid("books_closed_until", MustBeDateOrTimestamp)
 	}
 	switch {
 	case closed.After(now):

@@ -90,7 +90,7 @@ func (l lookup) findInTail(ctx context.Context, workspace affiliate.WorkspaceID,
 	}
 	return &affiliate.FoundClick{
 		Mode: click.Scope.Mode, ReceivedAt: click.ReceivedAt, ExpiresAt: click.ExpiresAt,
-		Link: click.Link, Earner: *earner, Traits: click.Traits(),
+		Link: click.Link, Earner: *earner, Traits: affiliate.TraitsOf(click),
 	}, nil
 }
 

@@ -196,7 +196,7 @@ func (s *Service) anonymise(ctx context.Context, tx Tx, p affiliate.Participant,
 	if err != nil {
 		return nil, err
 	}
-	if err := tx.Publish(ctx, p.ErasedEvent(at)); err != nil {
+	if err := tx.Publish(ctx, affiliate.ParticipantErased(p, at)); err != nil {
 		return nil, err
 	}
 	return texts, tx.Audit(ctx, affiliate.AuditLine{

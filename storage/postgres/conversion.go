@@ -345,7 +345,7 @@ func queueOutcomes(batch *pgx.Batch, all ...outcome) error {
 			commissions = append(commissions, *o.commission)
 		}
 		if o.decision.Attributed {
-			deltas = append(deltas, o.decision.StatsDeltas(o.conversion, o.commission)...)
+			deltas = append(deltas, o.conversion.StatsDeltas(o.decision, o.commission)...)
 		}
 	}
 	queueCommissions(batch, commissions...)

@@ -221,8 +221,8 @@ func TestFindClick_ReturnsTheStoredTraits(t *testing.T) {
 		if err != nil || found == nil {
 			t.Fatalf("FindClick returned %v, %v, want the click", found, err)
 		}
-		if !reflect.DeepEqual(found.Traits, c.Traits()) {
-			t.Errorf("the traits of the click are %+v, want %+v", found.Traits, c.Traits())
+		if !reflect.DeepEqual(found.Traits, affiliate.TraitsOf(c)) {
+			t.Errorf("the traits of the click are %+v, want %+v", found.Traits, affiliate.TraitsOf(c))
 		}
 	}
 }

@@ -96,7 +96,7 @@ func (tx *Tx) queueEvents(batch *pgx.Batch, events ...affiliate.Event) error {
 			WorkspaceID: event.Scope.Workspace, ID: event.ID, Day: idTime.Truncate(24 * time.Hour), Mode: event.Scope.Mode,
 			Type: event.Name, SubjectID: subjectOf(event), Body: body, CreatedAt: event.At, Trace: event.Trace,
 		}
-		notifications = append(notifications, event.Notifications()...)
+		notifications = append(notifications, affiliate.NotificationsOf(event)...)
 	}
 	for _, queued := range publishEvents.queue(batch, rows...) {
 		queued.Query(func(rows pgx.Rows) error {

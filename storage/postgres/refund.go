@@ -342,7 +342,7 @@ func (s *Store) writeRefunds(ctx context.Context, tx *Tx, conversion *refundedCo
 	var commission *affiliate.Commission
 	if conversion.commission != nil {
 		var err error
-		if changes, err = conversion.commission.FollowRefunds(refunds.conversion, affiliate.RefundedSale, refunds.at); err != nil {
+		if changes, err = conversion.commission.FollowRefunds(refunds.conversion.SaleRefunds(), affiliate.RefundedSale, refunds.at); err != nil {
 			return nil, err
 		}
 		commission = &conversion.commission.Commission
