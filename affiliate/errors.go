@@ -239,7 +239,7 @@ func (e *Error) Error() string {
 }
 
 // Is reports whether target has the same reason. It makes errors.Is(err,
-// affiliate.Refuse(reason)) work.
+// Refuse(reason)) work.
 func (e *Error) Is(target error) bool {
 	t, ok := target.(*Error)
 	return ok && t.Reason == e.Reason

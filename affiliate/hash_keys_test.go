@@ -13,31 +13,38 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/account"
+	"github.com/tributary-hq/tributary/affiliate/affiliatetest"
+	"github.com/tributary-hq/tributary/affiliate/fraud"
+	"github.com/tributary-hq/tributary/affiliate/notification"
+	"github.com/tributary-hq/tributary/affiliate/privacy"
 )
 
 // With the keys B and A, the digests of A are found, and new data gets the digests of B.
 func TestHashKeys_MatchDigestsOfEarlierKeys(t *testing.T) {
 	t.Parallel()
 	keyA, keyB := []byte("key A"), []byte("key B")
-	user, workspace := exampleID[affiliate.UserID](1), exampleScope.Workspace
+	user, workspace := affiliatetest.ID[affiliate.UserID](1), affiliatetest.Scope.Workspace
 	for name, digests := range map[string]func(keys affiliate.HashKeys) affiliate.Digests{
 		"login": func(k affiliate.HashKeys) affiliate.Digests {
-			return affiliate.LoginSubject(k, affiliate.Partner, "a@shop.example")
+			return account.LoginSubject(k, affiliate.Partner, "a@shop.example")
 		},
-		"mail": func(k affiliate.HashKeys) affiliate.Digests { return affiliate.MailDigest(k, "a@shop.example") },
+		"mail": func(k affiliate.HashKeys) affiliate.Digests { return notification.MailDigest(k, "a@shop.example") },
 		"device": func(k affiliate.HashKeys) affiliate.Digests {
-			return affiliate.DeviceHash(k, user, "203.0.113.0/24", "agent")
+			return account.DeviceHash(k, user, "203.0.113.0/24", "agent")
 		},
-		"agent": func(k affiliate.HashKeys) affiliate.Digests { return affiliate.AgentHash(k, "agent", noon) },
+		"agent": func(k affiliate.HashKeys) affiliate.Digests {
+			return fraud.AgentHash(k, "agent", affiliatetest.Noon)
+		},
 		"buyer": func(k affiliate.HashKeys) affiliate.Digests {
-			return affiliate.BuyerKeys(k).Sum(workspace, "kind", "value")
+			return privacy.BuyerKeys(k).Sum(workspace, "kind", "value")
 		},
 		"email": func(k affiliate.HashKeys) affiliate.Digests {
-			hashes, _, _ := affiliate.BuyerKeys(k).Email(workspace, "a@shop.example")
+			hashes, _, _ := privacy.BuyerKeys(k).Email(workspace, "a@shop.example")
 			return hashes
 		},
 		"erased value": func(k affiliate.HashKeys) affiliate.Digests {
-			return affiliate.NewErasureKeys(k).Digests(exampleScope, affiliate.ErasedReferralCode, "code")
+			return privacy.NewErasureKeys(k).Digests(affiliatetest.Scope, privacy.ErasedReferralCode, "code")
 		},
 	} {
 		stored, next := digests(affiliate.HashKeys{keyA}).First(), digests(affiliate.HashKeys{keyB}).First()
@@ -54,17 +61,17 @@ func TestHashKeys_MatchDigestsOfEarlierKeys(t *testing.T) {
 func TestUnsubscribeTokens_AcceptTokensOfEarlierKeys(t *testing.T) {
 	t.Parallel()
 	keyA, keyB := []byte("key A"), []byte("key B")
-	user := exampleID[affiliate.UserID](1)
-	before, after := affiliate.NewUnsubscribeTokens(affiliate.HashKeys{keyA}), affiliate.NewUnsubscribeTokens(affiliate.HashKeys{keyB})
-	both := affiliate.NewUnsubscribeTokens(affiliate.HashKeys{keyB, keyA})
-	token := before.Token(user, affiliate.CategoryPayouts)
-	if got, category, ok := both.Parse(token); !ok || got != user || category != affiliate.CategoryPayouts {
+	user := affiliatetest.ID[affiliate.UserID](1)
+	before, after := notification.NewUnsubscribeTokens(affiliate.HashKeys{keyA}), notification.NewUnsubscribeTokens(affiliate.HashKeys{keyB})
+	both := notification.NewUnsubscribeTokens(affiliate.HashKeys{keyB, keyA})
+	token := before.Token(user, notification.CategoryPayouts)
+	if got, category, ok := both.Parse(token); !ok || got != user || category != notification.CategoryPayouts {
 		t.Errorf("the token of the earlier key is %s, %s, %t", got, category, ok)
 	}
 	if _, _, ok := after.Parse(token); ok {
 		t.Error("the token is valid without its key")
 	}
-	if _, _, ok := after.Parse(both.Token(user, affiliate.CategoryPayouts)); !ok {
+	if _, _, ok := after.Parse(both.Token(user, notification.CategoryPayouts)); !ok {
 		t.Error("a new token is not signed with the first key")
 	}
 }
@@ -82,8 +89,8 @@ func TestIdempotencyKey_IsOfRequestsUnderEarlierKeys(t *testing.T) {
 func TestBuyerErasure_JoinAddsDigestsOfNewKeys(t *testing.T) {
 	t.Parallel()
 	a, b := []byte("digest under A"), []byte("digest under B")
-	e := affiliate.BuyerErasure{Workspace: exampleScope.Workspace, Identity: affiliate.BuyerIdentity{Kind: affiliate.BuyerEmail, Digests: affiliate.Digests{a}}}
-	joined, err := e.Join(affiliate.BuyerIdentity{Kind: affiliate.BuyerEmail, Digests: affiliate.Digests{b, a}}, noon.Add(time.Hour))
+	e := privacy.BuyerErasure{Workspace: affiliatetest.Scope.Workspace, Identity: privacy.BuyerIdentity{Kind: privacy.BuyerEmail, Digests: affiliate.Digests{a}}}
+	joined, err := e.Join(privacy.BuyerIdentity{Kind: privacy.BuyerEmail, Digests: affiliate.Digests{b, a}}, affiliatetest.Noon.Add(time.Hour))
 	if err != nil || !slices.EqualFunc(joined.Identity.Digests, affiliate.Digests{b, a}, bytes.Equal) {
 		t.Errorf("the digests are %q, %v, want those of both keys", joined.Identity.Digests, err)
 	}
@@ -92,7 +99,7 @@ func TestBuyerErasure_JoinAddsDigestsOfNewKeys(t *testing.T) {
 		t.Fatalf("%d entries in the log, want 2", len(entries))
 	}
 	for i, want := range [][]byte{b, a} {
-		if identity, ok := affiliate.BuyerOfEntry(entries[i]); !ok || len(identity.Digests) != 1 || !bytes.Equal(identity.Digests.First(), want) {
+		if identity, ok := privacy.BuyerOfEntry(entries[i]); !ok || len(identity.Digests) != 1 || !bytes.Equal(identity.Digests.First(), want) {
 			t.Errorf("entry %d has the identity %q, %t, want %q", i, identity.Digests, ok, want)
 		}
 	}
@@ -103,25 +110,25 @@ var firstOnly = regexp.MustCompile(`(?i)(\w*keys(\(\))?|\w*digests|fingerprints|
 
 // usesOfFirst are the files that use only the first key, with the reason.
 var usesOfFirst = map[string]string{
-	"affiliate/unsubscribe.go":             "signs a token",
-	"cmd/assemble/core.go":                 "rate limits, which last an hour at most; digests of codes that are erased",
-	"cmd/assemble/landing.go":              "rate limits",
-	"cmd/core/privacy.go":                  "digests of codes that are erased",
-	"cmd/edge/edge.go":                     "a collector only stores hashes; rate limits",
-	"server/account/origin.go":             "stores a hash",
-	"server/account/verify.go":             "stores a digest",
-	"server/conversion/hash.go":            "stores hashes",
-	"server/conversion/idempotency.go":     "stores a fingerprint, and passes the others on",
-	"server/mail/provider.go":              "stores digests",
-	"server/mail/worker.go":                "stores a digest",
-	"server/privacy/buyer/service.go":      "stores a fingerprint",
-	"server/privacy/buyer/steps.go":        "stores digests",
-	"storage/postgres/account/device.go":   "stores a hash, and searches all",
-	"storage/postgres/account/login.go":    "stores a digest",
-	"storage/postgres/erased.go":           "stores a digest",
-	"storage/postgres/erased_processor.go": "replaces ids of a sale of which none was replaced before",
-	"storage/postgres/mail/suppression.go": "stores a digest, and searches all",
-	"test/load/naive/main.go":              "rate limits",
+	"affiliate/notification/unsubscribe.go": "signs a token",
+	"cmd/assemble/core.go":                  "rate limits, which last an hour at most; digests of codes that are erased",
+	"cmd/assemble/landing.go":               "rate limits",
+	"cmd/core/privacy.go":                   "digests of codes that are erased",
+	"cmd/edge/edge.go":                      "a collector only stores hashes; rate limits",
+	"server/account/origin.go":              "stores a hash",
+	"server/account/verify.go":              "stores a digest",
+	"server/conversion/hash.go":             "stores hashes",
+	"server/conversion/idempotency.go":      "stores a fingerprint, and passes the others on",
+	"server/mail/provider.go":               "stores digests",
+	"server/mail/worker.go":                 "stores a digest",
+	"server/privacy/buyer/service.go":       "stores a fingerprint",
+	"server/privacy/buyer/steps.go":         "stores digests",
+	"storage/postgres/account/device.go":    "stores a hash, and searches all",
+	"storage/postgres/account/login.go":     "stores a digest",
+	"storage/postgres/erased.go":            "stores a digest",
+	"storage/postgres/erased_processor.go":  "replaces ids of a sale of which none was replaced before",
+	"storage/postgres/mail/suppression.go":  "stores a digest, and searches all",
+	"test/load/naive/main.go":               "rate limits",
 }
 
 // A look-up with only the first key does not find data that was stored before a rotation. If this

@@ -1,29 +1,14 @@
-package affiliate
+package affiliate_test
 
 import (
 	"math"
-	"math/big"
 	"testing"
 
 	"pgregory.net/rapid"
-)
 
-// roundedQuotient returns a × b ÷ c, computed with arbitrary precision and rounded half
-// away from zero.
-func roundedQuotient(a, b, c int64) *big.Int {
-	product := new(big.Int).Mul(big.NewInt(a), big.NewInt(b))
-	divisor := big.NewInt(c)
-	negative := product.Sign()*divisor.Sign() < 0
-	product.Abs(product)
-	divisor.Abs(divisor)
-	// (2p + d) / 2d is p/d rounded half up.
-	product.Lsh(product, 1).Add(product, divisor)
-	product.Quo(product, new(big.Int).Lsh(divisor, 1))
-	if negative {
-		product.Neg(product)
-	}
-	return product
-}
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/affiliatetest"
+)
 
 func TestMulDiv_MatchesArbitraryPrecision(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -33,8 +18,8 @@ func TestMulDiv_MatchesArbitraryPrecision(t *testing.T) {
 		if c == 0 {
 			c = 1
 		}
-		want := roundedQuotient(a, b, c)
-		got, ok := MulDiv(a, b, c)
+		want := affiliatetest.RoundedQuotient(a, b, c)
+		got, ok := affiliate.MulDiv(a, b, c)
 		if ok != want.IsInt64() {
 			t.Fatalf("MulDiv(%d, %d, %d) returns %v, but the exact result is %s", a, b, c, ok, want)
 		}
@@ -60,7 +45,7 @@ func TestMulDiv_EdgeCases(t *testing.T) {
 		{math.MaxInt64, 2, 1, 0, false},
 		{1, 1, 0, 0, false},
 	} {
-		got, ok := MulDiv(tc.a, tc.b, tc.c)
+		got, ok := affiliate.MulDiv(tc.a, tc.b, tc.c)
 		if got != tc.want || ok != tc.ok {
 			t.Errorf("MulDiv(%d, %d, %d) = %d, %v; want %d, %v", tc.a, tc.b, tc.c, got, ok, tc.want, tc.ok)
 		}

@@ -1,6 +1,7 @@
 package affiliate
 
 import (
+	"crypto/rand"
 	"fmt"
 	"strings"
 	"unicode"
@@ -102,4 +103,23 @@ func Optional(s string) *string {
 		return nil
 	}
 	return &s
+}
+
+const Base62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+
+// RandomBase62 returns n random characters, all equally likely.
+func RandomBase62(n int) string {
+	text := make([]byte, 0, n)
+	var random [32]byte
+	for len(text) < n {
+		_, _ = rand.Read(random[:]) // crypto/rand.Read never fails
+		for _, b := range random {
+			// 248 = 4 × 62. Bytes from 248 on are skipped. Otherwise the first characters
+			// of the alphabet would be more likely than the others.
+			if b < 248 && len(text) < n {
+				text = append(text, Base62[b%62])
+			}
+		}
+	}
+	return string(text)
 }

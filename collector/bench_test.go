@@ -17,6 +17,7 @@ import (
 	"github.com/maxmind/mmdbwriter/mmdbtype"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/account"
 	edgev1 "github.com/tributary-hq/tributary/gen/edge/v1"
 	"github.com/tributary-hq/tributary/httpedge"
 	"github.com/tributary-hq/tributary/storage/directory"
@@ -61,7 +62,7 @@ func BenchmarkHandler(b *testing.B) {
 	c := New(Config{AllowHTTP: true, LimitTracking: 1 << 40, LimitVisitor: 1 << 40, HashKey: bytes.Repeat([]byte("k"), 32)},
 		Deps{Sink: instantSink{}, Directory: completeDirectory{}, Limits: ratelimit.NewLease(nil, ratelimit.Options{})})
 	defer func() { _ = c.Shutdown(context.Background()) }()
-	key := affiliate.NewKey(affiliate.PublicKey, affiliate.ModeTest).Reveal()
+	key := account.NewKey(account.PublicKey, affiliate.ModeTest).Reveal()
 	b.ReportAllocs()
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {

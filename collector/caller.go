@@ -12,6 +12,7 @@ import (
 	lru "github.com/hashicorp/golang-lru/v2"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/account"
 	edgev1 "github.com/tributary-hq/tributary/gen/edge/v1"
 	"github.com/tributary-hq/tributary/httpedge"
 	"github.com/tributary-hq/tributary/storage/directory"
@@ -47,14 +48,14 @@ type apiCaller struct {
 
 // parsedKey is a well-formed key with values that are computed from its text.
 type parsedKey struct {
-	key    affiliate.Key
+	key    account.Key
 	digest [32]byte
 	// subject is the digest as a string. The rate limiter counts the requests with this
 	// key under this name.
 	subject string
 }
 
-func newParsedKey(key affiliate.Key) parsedKey {
+func newParsedKey(key account.Key) parsedKey {
 	digest := key.Digest()
 	return parsedKey{key: key, digest: digest, subject: string(digest[:])}
 }
@@ -73,7 +74,7 @@ func newKeyCache() keyCache { return keyCache{newCache[string, parsedKey](maxCac
 func (c keyCache) add(text string) {
 	// Store a copy, because text may be part of a body. Otherwise the cache would keep
 	// the whole body in memory.
-	if key, ok := affiliate.ParseKey(strings.Clone(text)); ok {
+	if key, ok := account.ParseKey(strings.Clone(text)); ok {
 		c.Add(key.Reveal(), newParsedKey(key))
 	}
 }
@@ -105,14 +106,14 @@ func (c *Collector) identify(ctx context.Context, text string) apiCaller {
 	var caller apiCaller
 	var cached bool
 	if caller.parsedKey, cached = c.keys.Peek(text); !cached {
-		key, ok := affiliate.ParseKey(text)
+		key, ok := account.ParseKey(text)
 		switch {
 		case !ok:
-			if !affiliate.LooksLikeKey(text) && c.validToken(ctx, text) {
+			if !account.LooksLikeKey(text) && c.validToken(ctx, text) {
 				return apiCaller{status: keyWrongKind}
 			}
 			return apiCaller{}
-		case key.Kind != affiliate.PublicKey:
+		case key.Kind != account.PublicKey:
 			return apiCaller{status: keyWrongKind}
 		}
 		caller.parsedKey = newParsedKey(key)

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/account"
 	edgev1 "github.com/tributary-hq/tributary/gen/edge/v1"
 	"github.com/tributary-hq/tributary/storage/clickstream"
 	"github.com/tributary-hq/tributary/storage/redistest"
@@ -12,9 +13,9 @@ import (
 
 func TestKeyCache_IsBounded(t *testing.T) {
 	cache := newKeyCache()
-	var last affiliate.Key
+	var last account.Key
 	for range maxCachedKeys + 10 {
-		last = affiliate.NewKey(affiliate.PublicKey, affiliate.ModeLive)
+		last = account.NewKey(account.PublicKey, affiliate.ModeLive)
 		cache.add(last.Reveal())
 	}
 	if n := cache.Len(); n != maxCachedKeys {
@@ -27,7 +28,7 @@ func TestKeyCache_IsBounded(t *testing.T) {
 
 func TestIdentify_CachedKeyIsLookedUpInDirectory(t *testing.T) {
 	e := newEdge(t, redistest.New(t))
-	unknownKey := affiliate.NewKey(affiliate.PublicKey, affiliate.ModeTest)
+	unknownKey := account.NewKey(account.PublicKey, affiliate.ModeTest)
 	if got := e.send("POST", "/v1/clicks", `{"referral_code":"anna"}`, "X-Public-Key", unknownKey.Reveal()); got.status != 401 {
 		t.Errorf("an unknown key: status %d, want 401", got.status)
 	}

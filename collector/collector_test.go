@@ -25,6 +25,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/account"
 	edgev1 "github.com/tributary-hq/tributary/gen/edge/v1"
 	"github.com/tributary-hq/tributary/storage/clickstream"
 	"github.com/tributary-hq/tributary/storage/directory"
@@ -45,7 +46,7 @@ type edge struct {
 
 	workspace  affiliate.WorkspaceID
 	program    affiliate.ProgramID
-	key        affiliate.Key // the public key
+	key        account.Key // the public key
 	signingKey ed25519.PrivateKey
 	version    int64
 }
@@ -73,7 +74,7 @@ func newEdgeWith(t testing.TB, url string, log *slog.Logger, registry *prometheu
 		t: t, collector: c, client: client, writer: directory.NewWriter(client), url: url,
 		workspace: affiliate.NewID[affiliate.WorkspaceID](time.Now()),
 		program:   affiliate.NewID[affiliate.ProgramID](time.Now()),
-		key:       affiliate.NewKey(affiliate.PublicKey, affiliate.ModeTest),
+		key:       account.NewKey(account.PublicKey, affiliate.ModeTest),
 	}
 	_, e.signingKey, _ = ed25519.GenerateKey(nil)
 	t.Cleanup(func() {
@@ -253,8 +254,8 @@ func TestClick_ResponsesByRequest(t *testing.T) {
 	const ok = `{"referral_code":"anna"}`
 	bearer := func(s string) []string { return []string{"Authorization", "Bearer " + s} }
 	publicKey := e.key.Reveal()
-	secret := affiliate.NewKey(affiliate.SecretKey, affiliate.ModeTest).Reveal()
-	unknownKey := affiliate.NewKey(affiliate.PublicKey, affiliate.ModeTest).Reveal()
+	secret := account.NewKey(account.SecretKey, affiliate.ModeTest).Reveal()
+	unknownKey := account.NewKey(account.PublicKey, affiliate.ModeTest).Reveal()
 	validToken := e.token(func(*jwt.Token) {})
 	// The last character of a signature has four unused bits.
 	lastBits := map[byte]string{'A': "B", 'Q': "R", 'g': "h", 'w': "x"}
@@ -474,7 +475,7 @@ func TestRateLimit_CountsIncompleteRequests(t *testing.T) {
 func TestRateLimit_UnknownKeysCountPerAddress(t *testing.T) {
 	e := newEdge(t, redistest.New(t), func(cfg *Config) { cfg.LimitTracking = 5 })
 	sendUnknownKey := func(addr string) int {
-		unknownKey := affiliate.NewKey(affiliate.PublicKey, affiliate.ModeTest).Reveal()
+		unknownKey := account.NewKey(account.PublicKey, affiliate.ModeTest).Reveal()
 		return e.send("POST", "/v1/clicks", `{}`, "X-Public-Key", unknownKey, "peer", "192.0.2.1:1", "X-Forwarded-For", addr).status
 	}
 	for i := range 5 {

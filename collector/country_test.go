@@ -15,7 +15,7 @@ import (
 	"github.com/maxmind/mmdbwriter"
 	"github.com/maxmind/mmdbwriter/mmdbtype"
 
-	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/click"
 	"github.com/tributary-hq/tributary/storage/clickstream"
 	"github.com/tributary-hq/tributary/storage/redistest"
 )
@@ -209,17 +209,17 @@ func TestClick_ContainsPlaceAndDevice(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "c.mmdb")
 	check(t, os.WriteFile(path, mmdb(t, "GeoLite2-City", map[string]mmdbtype.Map{"203.0.113.0/24": placeRecord("CH", "ZH")}), 0o600))
 	e := newEdge(t, redistest.New(t), func(cfg *Config) { cfg.CountryDB = path })
-	body := func(consent affiliate.Consent) string {
+	body := func(consent click.Consent) string {
 		return `{"referral_code":"anna","url":"https://shop.example/p?gclid=secret#x","screen":"820x1180","consent":"` + string(consent) + `"}`
 	}
 	for _, click := range []struct {
-		consent affiliate.Consent
+		consent click.Consent
 		headers []string
 	}{
-		{affiliate.ConsentGranted, []string{"User-Agent", macintosh + "Version/17.3.1 Safari/605.1.15"}},
-		{affiliate.ConsentDenied, []string{"User-Agent", macintosh + "Version/17.3.1 Safari/605.1.15"}},
-		{affiliate.ConsentUnknown, []string{"User-Agent", "curl/8.5.0"}},
-		{affiliate.ConsentUnknown, []string{"User-Agent", windows + "Chrome/121.0.0.0 Safari/537.36", "Sec-Purpose", "prefetch;prerender"}},
+		{click.ConsentGranted, []string{"User-Agent", macintosh + "Version/17.3.1 Safari/605.1.15"}},
+		{click.ConsentDenied, []string{"User-Agent", macintosh + "Version/17.3.1 Safari/605.1.15"}},
+		{click.ConsentUnknown, []string{"User-Agent", "curl/8.5.0"}},
+		{click.ConsentUnknown, []string{"User-Agent", windows + "Chrome/121.0.0.0 Safari/537.36", "Sec-Purpose", "prefetch;prerender"}},
 	} {
 		if got := e.click(body(click.consent), click.headers...); got.status != 201 {
 			t.Fatalf("status %d, want 201: %s", got.status, got.text)

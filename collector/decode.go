@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/click"
 	"github.com/tributary-hq/tributary/httpedge/jsonscan"
 )
 
@@ -28,7 +29,7 @@ type body struct {
 	proposed   bool      // the client proposed a click id
 	landing    string    // origin and path of the landing page
 	referrer   string    // host of the referring page
-	consent    affiliate.Consent
+	consent    click.Consent
 	occurredAt time.Time
 }
 
@@ -118,7 +119,7 @@ func (b *body) check(violations *affiliate.Violations) {
 		}
 	}
 
-	b.code = affiliate.FoldCode(strings.TrimSpace(b.text[fieldReferralCode]))
+	b.code = click.FoldCode(strings.TrimSpace(b.text[fieldReferralCode]))
 	switch n := utf8.RuneCountInString(b.code); {
 	case n == 0:
 		add(fieldReferralCode, affiliate.IsRequired)
@@ -131,10 +132,10 @@ func (b *body) check(violations *affiliate.Violations) {
 			add(fieldClickID, affiliate.MustBeUUID)
 		}
 	}
-	switch consent := affiliate.Consent(b.text[fieldConsent]); consent {
+	switch consent := click.Consent(b.text[fieldConsent]); consent {
 	case "":
-		b.consent = affiliate.ConsentUnknown
-	case affiliate.ConsentGranted, affiliate.ConsentDenied, affiliate.ConsentUnknown:
+		b.consent = click.ConsentUnknown
+	case click.ConsentGranted, click.ConsentDenied, click.ConsentUnknown:
 		b.consent = consent
 	default:
 		add(fieldConsent, "must be one of granted, denied, unknown")

@@ -19,6 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/account"
 	"github.com/tributary-hq/tributary/collector/journal"
 	edgev1 "github.com/tributary-hq/tributary/gen/edge/v1"
 	"github.com/tributary-hq/tributary/storage/clickstream"
@@ -133,7 +134,7 @@ func TestLostDirectory_ClicksAreAccepted(t *testing.T) {
 	e := newEdge(t, redistest.New(t), func(cfg *Config) { cfg.LimitTracking = 10 })
 	check(t, e.client.FlushDB(t.Context()).Err())
 
-	unknownKey := affiliate.NewKey(affiliate.PublicKey, affiliate.ModeLive)
+	unknownKey := account.NewKey(account.PublicKey, affiliate.ModeLive)
 	got := e.send("POST", "/v1/clicks", `{"referral_code":"Nina"}`, "X-Public-Key", unknownKey.Reveal())
 	if got.status != 201 {
 		t.Fatalf("status %d, want 201: %s", got.status, got.text)
@@ -159,7 +160,7 @@ func TestLostDirectory_ClicksAreAccepted(t *testing.T) {
 		status int
 	}{
 		"wrong checksum": {unknownKey.Reveal()[:20] + changed + unknownKey.Reveal()[21:], 401},
-		"secret key":     {affiliate.NewKey(affiliate.SecretKey, affiliate.ModeLive).Reveal(), 403},
+		"secret key":     {account.NewKey(account.SecretKey, affiliate.ModeLive).Reveal(), 403},
 		"token":          {"a.b.c", 401},
 	} {
 		if got := e.send("POST", "/v1/clicks", plainClick, "X-Public-Key", c.key); got.status != c.status {
@@ -169,7 +170,7 @@ func TestLostDirectory_ClicksAreAccepted(t *testing.T) {
 	// Requests whose key cannot be looked up count towards the limit of the address.
 	last := 0
 	for range 10 {
-		last = e.send("POST", "/v1/clicks", plainClick, "X-Public-Key", affiliate.NewKey(affiliate.PublicKey, affiliate.ModeLive).Reveal()).status
+		last = e.send("POST", "/v1/clicks", plainClick, "X-Public-Key", account.NewKey(account.PublicKey, affiliate.ModeLive).Reveal()).status
 	}
 	if last != 429 {
 		t.Errorf("the last of more than 10 requests with unknown keys: status %d, want 429", last)

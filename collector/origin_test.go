@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/account"
 	edgev1 "github.com/tributary-hq/tributary/gen/edge/v1"
 	"github.com/tributary-hq/tributary/storage/redistest"
 )
@@ -103,7 +104,7 @@ func TestOrigin_OrderOfChecks(t *testing.T) {
 		entry.AllowedOrigins, entry.EnforceOrigins = []string{"https://shop.example"}, true
 	})
 	evil := []string{"Origin", "https://evil.example"}
-	secret := affiliate.NewKey(affiliate.SecretKey, affiliate.ModeTest).Reveal()
+	secret := account.NewKey(account.SecretKey, affiliate.ModeTest).Reveal()
 	for _, c := range []struct {
 		name, key, body string
 		status          int

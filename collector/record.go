@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/click"
 	edgev1 "github.com/tributary-hq/tributary/gen/edge/v1"
 	"github.com/tributary-hq/tributary/httpedge"
 )
@@ -87,7 +88,7 @@ type visitor struct {
 // everything else that record does. It writes the fields in the same order as
 // proto.Marshal.
 func (c *Collector) record(dst []byte, id affiliate.ClickID, receivedAt time.Time, caller apiCaller, codeEntry *edgev1.ReferralCodeEntry, b *body, v visitor) []byte {
-	keepPersonal := b.consent != affiliate.ConsentDenied
+	keepPersonal := b.consent != click.ConsentDenied
 	agent, monthHashes := c.agents.parse(v.agent), c.hashes.forMonth(receivedAt)
 	dst = appendBytes(dst, clickFieldID, id.UUID[:])
 	dst = appendNumber(dst, clickFieldMode, int64(edgeMode(caller.key.Mode)))
@@ -184,13 +185,13 @@ func edgeMode(mode affiliate.Mode) edgev1.Mode {
 	return edgev1.Mode_MODE_TEST
 }
 
-func edgeConsent(consent affiliate.Consent) edgev1.Consent {
+func edgeConsent(consent click.Consent) edgev1.Consent {
 	switch consent {
-	case affiliate.ConsentGranted:
+	case click.ConsentGranted:
 		return edgev1.Consent_CONSENT_GRANTED
-	case affiliate.ConsentDenied:
+	case click.ConsentDenied:
 		return edgev1.Consent_CONSENT_DENIED
-	case affiliate.ConsentUnknown:
+	case click.ConsentUnknown:
 	}
 	return edgev1.Consent_CONSENT_UNKNOWN
 }

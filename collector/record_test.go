@@ -12,6 +12,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/account"
+	"github.com/tributary-hq/tributary/affiliate/click"
 	edgev1 "github.com/tributary-hq/tributary/gen/edge/v1"
 )
 
@@ -20,7 +22,7 @@ func TestRecord_EqualsMarshalledMessage(t *testing.T) {
 	at := time.Date(2026, 3, 31, 23, 59, 59, 999e6, time.UTC)
 	id := affiliate.NewID[affiliate.ClickID](at)
 	workspace := affiliate.NewID[affiliate.WorkspaceID](at)
-	key := affiliate.NewKey(affiliate.PublicKey, affiliate.ModeLive)
+	key := account.NewKey(account.PublicKey, affiliate.ModeLive)
 	c := &Collector{
 		hashes: &hasher{key: []byte("deployment")}, agents: newAgentCache(),
 		countries: countriesWith(t, "GeoLite2-City", map[string]mmdbtype.Map{"203.0.113.0/24": placeRecord("CH", "ZH")}),
@@ -38,7 +40,7 @@ func TestRecord_EqualsMarshalledMessage(t *testing.T) {
 	codeEntry := &edgev1.ReferralCodeEntry{ProgramId: []byte("program"), ParticipantId: []byte("participant"), LinkId: []byte("link"), AttributionWindowDays: 300}
 	complete := &body{
 		code: "anna", landing: "https://shop.example/ü", referrer: "news.example",
-		consent: affiliate.ConsentGranted, occurredAt: time.UnixMilli(-5),
+		consent: click.ConsentGranted, occurredAt: time.UnixMilli(-5),
 	}
 	for field := range complete.text {
 		complete.text[field] = fieldNames[field]
@@ -66,7 +68,7 @@ func TestRecord_EqualsMarshalledMessage(t *testing.T) {
 	denied.TraceReference = nil
 	denied.Language, denied.Screen, denied.Country, denied.Region, denied.Browser, denied.Os = "", "", "", "", "", ""
 	withoutConsent := *complete
-	withoutConsent.consent = affiliate.ConsentDenied
+	withoutConsent.consent = click.ConsentDenied
 	nextMonth := message()
 	nextMonth.ReceivedAtMs++
 	nextMonth.IpHash, nextMonth.UaHash = expectedHash("2026-04", "ip", "\xcb\x00\x71\x09"), expectedHash("2026-04", "ua", phone)
@@ -99,7 +101,7 @@ func TestRecord_EqualsMarshalledMessage(t *testing.T) {
 		{"next month", nextMonth, at.Add(time.Millisecond), codeEntry, complete, v},
 		{"the first month again", message(), at, codeEntry, complete, v},
 		{"foreign origin", foreign, at, codeEntry, complete, foreignVisitor},
-		{"minimal", minimal, at, &edgev1.ReferralCodeEntry{}, &body{code: "a", consent: affiliate.ConsentUnknown}, visitor{}},
+		{"minimal", minimal, at, &edgev1.ReferralCodeEntry{}, &body{code: "a", consent: click.ConsentUnknown}, visitor{}},
 	} {
 		t.Run(r.name, func(t *testing.T) {
 			got := frame(nil, c.record(nil, id, r.at, caller, r.codeEntry, r.body, r.visitor))

@@ -10,6 +10,9 @@ import (
 	"unicode/utf8"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/account"
+	"github.com/tributary-hq/tributary/affiliate/click"
+	"github.com/tributary-hq/tributary/affiliate/link"
 	edgev1 "github.com/tributary-hq/tributary/gen/edge/v1"
 	"github.com/tributary-hq/tributary/httpedge"
 	"github.com/tributary-hq/tributary/spans"
@@ -86,12 +89,12 @@ func (c *Collector) serveLink(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	params := readLinkParams(r.URL.RawQuery)
-	target := affiliate.WithParams(entry.TargetUrl, params.params())
+	target := link.WithParams(entry.TargetUrl, params.params())
 	outcome := redirectUncounted
 	if r.Method == http.MethodGet && !prefetch(r.Header) {
 		var id affiliate.ClickID
 		if id, outcome = c.recordVisit(r, entry, params, target); outcome == redirectRecorded {
-			target = affiliate.WithParams(target, []affiliate.Param{{Name: affiliate.ClickIDParam, Value: id.String()}})
+			target = link.WithParams(target, []link.Param{{Name: link.ClickIDParam, Value: id.String()}})
 		}
 	}
 	c.metrics.redirects.WithLabelValues(outcome).Inc()
@@ -129,14 +132,14 @@ func (c *Collector) writeLinkClick(r *http.Request, addr netip.Addr, link *edgev
 		mode = affiliate.ModeLive
 	}
 	caller := apiCaller{
-		parsedKey: parsedKey{key: affiliate.Key{Kind: affiliate.PublicKey, Mode: mode}},
+		parsedKey: parsedKey{key: account.Key{Kind: account.PublicKey, Mode: mode}},
 		scope:     affiliate.Scope{Workspace: workspace, Mode: mode},
 	}
 	codeEntry := &edgev1.ReferralCodeEntry{
 		ProgramId: link.ProgramId, ParticipantId: link.ParticipantId, LinkId: link.LinkId,
 		AttributionWindowDays: link.AttributionWindowDays,
 	}
-	b := &body{code: link.ReferralCode, consent: affiliate.ConsentUnknown}
+	b := &body{code: link.ReferralCode, consent: click.ConsentUnknown}
 	if landing, ok := landingOf(target); ok && utf8.RuneCountInString(landing) <= maxURL {
 		b.landing = landing
 	}
@@ -217,7 +220,7 @@ var linkParamNames = [...]struct {
 	name  string
 	field int
 }{
-	{affiliate.SubIDParam, fieldSubID},
+	{link.SubIDParam, fieldSubID},
 	{"utm_source", fieldUTMSource},
 	{"utm_medium", fieldUTMMedium},
 	{"utm_campaign", fieldUTMCampaign},
@@ -257,11 +260,11 @@ func unescapesTo(escaped, name string) bool {
 	return err == nil && plain == name
 }
 
-func (p linkParams) params() []affiliate.Param {
-	var params []affiliate.Param
+func (p linkParams) params() []link.Param {
+	var params []link.Param
 	for i, value := range p {
 		if value != "" {
-			params = append(params, affiliate.Param{Name: linkParamNames[i].name, Value: value})
+			params = append(params, link.Param{Name: linkParamNames[i].name, Value: value})
 		}
 	}
 	return params

@@ -19,6 +19,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/link"
 	edgev1 "github.com/tributary-hq/tributary/gen/edge/v1"
 	"github.com/tributary-hq/tributary/storage/redistest"
 )
@@ -87,7 +88,7 @@ func splitLocation(t *testing.T, response linkResponse) (target, clickID string)
 	t.Helper()
 	u, err := url.Parse(response.header.Get("Location"))
 	check(t, err)
-	clickID = u.Query().Get(affiliate.ClickIDParam)
+	clickID = u.Query().Get(link.ClickIDParam)
 	return strings.NewReplacer("&aff_click_id="+clickID, "", "?aff_click_id="+clickID, "").Replace(u.String()), clickID
 }
 

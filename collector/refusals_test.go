@@ -9,6 +9,7 @@ import (
 	"testing/iotest"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/account"
 	edgev1 "github.com/tributary-hq/tributary/gen/edge/v1"
 	"github.com/tributary-hq/tributary/storage/redistest"
 )
@@ -70,9 +71,9 @@ var refusedBodies = []struct {
 
 func TestRegisterClick_ChecksInDocumentedOrder(t *testing.T) {
 	const limit = 10
-	unknownKey := affiliate.NewKey(affiliate.PublicKey, affiliate.ModeTest).Reveal()
-	secret := affiliate.NewKey(affiliate.SecretKey, affiliate.ModeTest).Reveal()
-	service := affiliate.NewKey(affiliate.ServiceKey, affiliate.ModeTest).Reveal()
+	unknownKey := account.NewKey(account.PublicKey, affiliate.ModeTest).Reveal()
+	secret := account.NewKey(account.SecretKey, affiliate.ModeTest).Reveal()
+	service := account.NewKey(account.ServiceKey, affiliate.ModeTest).Reveal()
 	reachLimit := func(e *edge, headers ...string) {
 		for range limit {
 			e.send("POST", "/v1/clicks", "{}", headers...)
@@ -181,7 +182,7 @@ func TestRateLimit_BodiesWithoutHeaderKeyCountPerAddress(t *testing.T) {
 
 func TestIgnoredFields_AreNotSentToRefusedCaller(t *testing.T) {
 	e := newEdge(t, redistest.New(t))
-	for _, headers := range [][]string{nil, {"X-Public-Key", affiliate.NewKey(affiliate.PublicKey, affiliate.ModeTest).Reveal()}} {
+	for _, headers := range [][]string{nil, {"X-Public-Key", account.NewKey(account.PublicKey, affiliate.ModeTest).Reveal()}} {
 		got := e.send("POST", "/v1/clicks", `{"referral_code":"anna","colour":"red"}`, headers...)
 		if ignored := got.header.Get("Ignored-Fields"); got.status != 401 || ignored != "" {
 			t.Errorf("status %d with Ignored-Fields %q, want 401 without this header", got.status, ignored)

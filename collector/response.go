@@ -9,6 +9,9 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/click"
+	"github.com/tributary-hq/tributary/affiliate/program"
+	"github.com/tributary-hq/tributary/affiliate/promocode"
 	edgev1 "github.com/tributary-hq/tributary/gen/edge/v1"
 )
 
@@ -44,7 +47,7 @@ func appendResponse(dst []byte, issued *issuedClick, mode affiliate.Mode, codeEn
 	} else {
 		days := int(codeEntry.AttributionWindowDays)
 		dst = append(dst, '"')
-		dst = appendMillis(dst, affiliate.WindowEnd(issued.receivedAt, days))
+		dst = appendMillis(dst, click.WindowEnd(issued.receivedAt, days))
 		dst = append(dst, `","attribution_window_days":`...)
 		dst = strconv.AppendInt(dst, int64(days), 10)
 	}
@@ -64,7 +67,7 @@ func appendDiscount(dst []byte, d *edgev1.Discount, now time.Time) []byte {
 	if d == nil || d.ExpiresAtMs != 0 && now.UnixMilli() > d.ExpiresAtMs {
 		return append(dst, "null"...)
 	}
-	fixed := d.Type == string(affiliate.DiscountFixed)
+	fixed := d.Type == string(promocode.DiscountFixed)
 	dst = append(dst, `{"promo_code":`...)
 	dst = appendText(dst, d.PromoCode)
 	dst = append(dst, `,"type":`...)
@@ -75,7 +78,7 @@ func appendDiscount(dst []byte, d *edgev1.Discount, now time.Time) []byte {
 		dst = append(dst, `,"currency":`...)
 		dst = appendText(dst, d.Currency)
 	} else {
-		dst = append(dst, affiliate.Percent(d.Value)...)
+		dst = append(dst, program.Percent(d.Value)...)
 	}
 	return append(dst, '}')
 }

@@ -16,6 +16,9 @@ import (
 	"golang.org/x/net/publicsuffix"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/click"
+	"github.com/tributary-hq/tributary/affiliate/link"
+	"github.com/tributary-hq/tributary/affiliate/program"
 	"github.com/tributary-hq/tributary/collector/snippet"
 	edgev1 "github.com/tributary-hq/tributary/gen/edge/v1"
 	"github.com/tributary-hq/tributary/httpedge"
@@ -119,12 +122,12 @@ func cookieAge(codeEntry *edgev1.ReferralCodeEntry) time.Duration {
 // cookie after at most seven days. If the visitor denied consent, setCookie sets no
 // cookie. An existing cookie stays if the programme attributes conversions to the first
 // click, or if the collector could not look up the programme.
-func setCookie(h http.Header, r *http.Request, id affiliate.ClickID, codeEntry *edgev1.ReferralCodeEntry, consent affiliate.Consent) {
-	if consent == affiliate.ConsentDenied || r.Header.Get("Sec-Fetch-Site") != "same-origin" {
+func setCookie(h http.Header, r *http.Request, id affiliate.ClickID, codeEntry *edgev1.ReferralCodeEntry, consent click.Consent) {
+	if consent == click.ConsentDenied || r.Header.Get("Sec-Fetch-Site") != "same-origin" {
 		return
 	}
-	if codeEntry == nil || codeEntry.AttributionModel == string(affiliate.FirstClick) {
-		if existing, err := r.Cookie(affiliate.ClickIDParam); err == nil {
+	if codeEntry == nil || codeEntry.AttributionModel == string(program.FirstClick) {
+		if existing, err := r.Cookie(link.ClickIDParam); err == nil {
 			if _, valid := affiliate.ParseID[affiliate.ClickID](existing.Value); valid {
 				return
 			}
@@ -135,7 +138,7 @@ func setCookie(h http.Header, r *http.Request, id affiliate.ClickID, codeEntry *
 		page = &url.URL{}
 	}
 	cookie := http.Cookie{
-		Name: affiliate.ClickIDParam, Value: id.String(), Path: "/", Domain: registrableDomain(page.Hostname()),
+		Name: link.ClickIDParam, Value: id.String(), Path: "/", Domain: registrableDomain(page.Hostname()),
 		MaxAge: int(cookieAge(codeEntry) / time.Second), SameSite: http.SameSiteLaxMode, Secure: page.Scheme != "http",
 	}
 	h["Set-Cookie"] = []string{cookie.String()}

@@ -19,6 +19,8 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/account"
+	"github.com/tributary-hq/tributary/affiliate/processor"
 	"github.com/tributary-hq/tributary/gateway/contract"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/httpedge"
@@ -140,10 +142,10 @@ func (c *call) refusalOf(st *status.Status) (r refusal, ok bool) {
 			if seconds, err := strconv.ParseUint(d.GetMetadata()["retry_after"], 10, 32); err == nil {
 				r.retryAfter = strconv.FormatUint(seconds, 10)
 			}
-			if challenge := d.GetMetadata()[affiliate.ChallengeField]; challenge != "" {
-				r.fields[affiliate.ChallengeField] = challenge
+			if challenge := d.GetMetadata()[account.ChallengeField]; challenge != "" {
+				r.fields[account.ChallengeField] = challenge
 			}
-			if names := d.GetMetadata()[affiliate.MissingPermissions]; names != "" {
+			if names := d.GetMetadata()[processor.MissingPermissions]; names != "" {
 				r.fields["missingPermissions"] = strings.Split(names, ",")
 			}
 		case *affiliatev1.SpellableViolations:

@@ -11,6 +11,9 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/account"
+	"github.com/tributary-hq/tributary/affiliate/notification"
+	"github.com/tributary-hq/tributary/affiliate/participant"
 	"github.com/tributary-hq/tributary/httpedge"
 )
 
@@ -21,24 +24,24 @@ type CredentialStore interface {
 	// ActiveSession returns the user of a session. If the user is a member of a
 	// workspace, member has the workspace and the role. Otherwise member is nil. ok is
 	// false if the session does not exist, has ended or was revoked.
-	ActiveSession(ctx context.Context, id affiliate.SessionID, now time.Time) (user affiliate.User, member *affiliate.Member, ok bool, err error)
+	ActiveSession(ctx context.Context, id affiliate.SessionID, now time.Time) (user account.User, member *account.Member, ok bool, err error)
 	// ErasedSession returns the kind and the user of a session whose account was erased in the
-	// last affiliate.TombstoneLife. ok is false if the session does not exist or if its account
+	// last privacy.TombstoneLife. ok is false if the session does not exist or if its account
 	// was not erased in this time.
-	ErasedSession(ctx context.Context, id affiliate.SessionID, now time.Time) (user affiliate.User, ok bool, err error)
+	ErasedSession(ctx context.Context, id affiliate.SessionID, now time.Time) (user account.User, ok bool, err error)
 	// ActiveKey returns the API key with the digest. ok is false if the key does not
 	// exist, was revoked or has expired. ActiveKey also stores the time at which the key
 	// was used, at most once a minute.
-	ActiveKey(ctx context.Context, digest [sha256.Size]byte, now time.Time) (key affiliate.APIKey, ok bool, err error)
+	ActiveKey(ctx context.Context, digest [sha256.Size]byte, now time.Time) (key account.APIKey, ok bool, err error)
 	// ActiveServiceToken returns the service token with the digest. ok is false if the
 	// token does not exist, was revoked or has expired. It also stores the time at which
 	// the token was used and the network of the client, at most once a minute.
-	ActiveServiceToken(ctx context.Context, digest [sha256.Size]byte, ipPrefix string, now time.Time) (token affiliate.ServiceToken, ok bool, err error)
+	ActiveServiceToken(ctx context.Context, digest [sha256.Size]byte, ipPrefix string, now time.Time) (token account.ServiceToken, ok bool, err error)
 	// ActiveParticipant returns an approved participant. ok is false if the participant does
 	// not exist, was erased or is not approved.
-	ActiveParticipant(ctx context.Context, workspace affiliate.WorkspaceID, id affiliate.ParticipantID) (ref affiliate.ParticipantRef, ok bool, err error)
+	ActiveParticipant(ctx context.Context, workspace affiliate.WorkspaceID, id affiliate.ParticipantID) (ref participant.Ref, ok bool, err error)
 	// StreamTicket returns the ticket with a digest. found is false if no ticket has the digest.
-	StreamTicket(ctx context.Context, digest []byte) (ticket affiliate.StreamTicket, found bool, err error)
+	StreamTicket(ctx context.Context, digest []byte) (ticket notification.StreamTicket, found bool, err error)
 }
 
 // fault is the reason why a credential was not accepted.
@@ -101,7 +104,7 @@ func (a *authenticator) identify(ctx context.Context) (identity, error) {
 			id.fault = faultInvalid
 			return id, nil
 		}
-		if affiliate.LooksLikeKey(text) {
+		if account.LooksLikeKey(text) {
 			return a.identifyKey(ctx, id, text)
 		}
 		return a.identifyToken(ctx, id, text)
@@ -110,11 +113,11 @@ func (a *authenticator) identify(ctx context.Context) (identity, error) {
 
 func (a *authenticator) identifyKey(ctx context.Context, id identity, text string) (identity, error) {
 	id.fault = faultInvalid
-	parsed, ok := affiliate.ParseKey(text)
+	parsed, ok := account.ParseKey(text)
 	if !ok {
 		return id, nil
 	}
-	if parsed.Kind == affiliate.ServiceKey {
+	if parsed.Kind == account.ServiceKey {
 		return a.identifyService(ctx, id, parsed)
 	}
 	key, ok, err := a.store.ActiveKey(ctx, parsed.Digest(), a.now())
@@ -125,7 +128,7 @@ func (a *authenticator) identifyKey(ctx context.Context, id identity, text strin
 		return id, nil
 	}
 	id.principal.Kind = SecretKey
-	if key.Kind == affiliate.PublicKey {
+	if key.Kind == account.PublicKey {
 		id.principal.Kind = PublicKey
 	}
 	id.principal.Workspace = key.Scope.Workspace
@@ -136,7 +139,7 @@ func (a *authenticator) identifyKey(ctx context.Context, id identity, text strin
 	return id, nil
 }
 
-func (a *authenticator) identifyService(ctx context.Context, id identity, parsed affiliate.Key) (identity, error) {
+func (a *authenticator) identifyService(ctx context.Context, id identity, parsed account.Key) (identity, error) {
 	token, ok, err := a.store.ActiveServiceToken(ctx, parsed.Digest(), httpedge.AddressPrefix(callerFrom(ctx).address), a.now())
 	if err != nil {
 		return id, fmt.Errorf("look up service token: %w", err)
@@ -189,7 +192,7 @@ func (a *authenticator) identifyParticipant(ctx context.Context, id identity, to
 // the mode, so the X-Mode header is not used.
 func (a *authenticator) identifyTicket(ctx context.Context, id identity, text string) (identity, error) {
 	id.fault, id.invalidMode = faultInvalid, false
-	ticket, found, err := a.store.StreamTicket(ctx, affiliate.DigestStreamTicket(text))
+	ticket, found, err := a.store.StreamTicket(ctx, notification.DigestStreamTicket(text))
 	if err != nil {
 		return id, fmt.Errorf("look up ticket: %w", err)
 	}

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/program"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 )
 
@@ -135,7 +136,7 @@ func OptionalBasisPoints(percentage *float64, path string, found *affiliate.Viol
 }
 
 // Rate converts a commission rate to its message. It returns nil if r is nil.
-func Rate(r *affiliate.Rate) *affiliatev1.CommissionRate {
+func Rate(r *program.Rate) *affiliatev1.CommissionRate {
 	if r == nil {
 		return nil
 	}
@@ -145,7 +146,7 @@ func Rate(r *affiliate.Rate) *affiliatev1.CommissionRate {
 // ParseRate converts a commission rate. path is the path of the request field that
 // contains the rate. A rate must have either a percentage or a flat amount. If r has both
 // or neither, ParseRate adds a violation. If r is nil, ParseRate returns nil.
-func ParseRate(r *affiliatev1.CommissionRate, path string, found *affiliate.Violations) *affiliate.Rate {
+func ParseRate(r *affiliatev1.CommissionRate, path string, found *affiliate.Violations) *program.Rate {
 	if r == nil {
 		return nil
 	}
@@ -157,14 +158,14 @@ func ParseRate(r *affiliatev1.CommissionRate, path string, found *affiliate.Viol
 // RateFields converts a commission rate that is not a message of its own: percentage and
 // flatCents are fields of a larger message. prefix is the path of the larger message with
 // a trailing dot, or empty for the request itself. RateFields does not check that exactly
-// one of the two fields is set. affiliate.Rate.Check does this.
-func RateFields(percentage *float64, flatCents *int64, prefix string, found *affiliate.Violations) affiliate.Rate {
-	return affiliate.Rate{Bps: OptionalBasisPoints(percentage, prefix+"percentage", found), FlatCents: flatCents}
+// one of the two fields is set. program.Rate.Check does this.
+func RateFields(percentage *float64, flatCents *int64, prefix string, found *affiliate.Violations) program.Rate {
+	return program.Rate{Bps: OptionalBasisPoints(percentage, prefix+"percentage", found), FlatCents: flatCents}
 }
 
 // Rules converts commission rules to their message. The rules can be those of a programme
 // or those that are stored with a commission.
-func Rules(r affiliate.Rules) *affiliatev1.CommissionRules {
+func Rules(r program.Rules) *affiliatev1.CommissionRules {
 	hold, enabled := int32(r.HoldDays), !r.Recurring.FirstPaymentOnly // #nosec G115 -- at most 180
 	out := &affiliatev1.CommissionRules{
 		CommissionType:  EnumValue[affiliatev1.CommissionType](r.Type),

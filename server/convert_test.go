@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/program"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 )
@@ -33,12 +34,12 @@ func TestRates(t *testing.T) {
 	bps, cents := int64(1250), int64(0)
 	for name, tc := range map[string]struct {
 		message      *affiliatev1.CommissionRate
-		rate         *affiliate.Rate
+		rate         *program.Rate
 		invalidField string
 	}{
 		"no rate":          {nil, nil, ""},
-		"percentage":       {&affiliatev1.CommissionRate{Percentage: proto.Float64(12.5)}, &affiliate.Rate{Bps: &bps}, ""},
-		"flat amount of 0": {&affiliatev1.CommissionRate{FlatAmountCents: &cents}, &affiliate.Rate{FlatCents: &cents}, ""},
+		"percentage":       {&affiliatev1.CommissionRate{Percentage: proto.Float64(12.5)}, &program.Rate{Bps: &bps}, ""},
+		"flat amount of 0": {&affiliatev1.CommissionRate{FlatAmountCents: &cents}, &program.Rate{FlatCents: &cents}, ""},
 		"empty rate":       {&affiliatev1.CommissionRate{}, nil, "rate.percentage"},
 		"two rates":        {&affiliatev1.CommissionRate{Percentage: proto.Float64(12.5), FlatAmountCents: &cents}, nil, "rate.flat_amount_cents"},
 		"three decimals":   {&affiliatev1.CommissionRate{Percentage: proto.Float64(12.505)}, nil, "rate.percentage"},

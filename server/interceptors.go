@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/account"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/httpedge"
 )
@@ -178,7 +179,7 @@ func (p *pipeline) setDeadline(ctx context.Context, req any, info *grpc.UnarySer
 	timeout := callTimeout
 	switch {
 	case policies[info.FullMethod].Lasting:
-		timeout = affiliate.AccessTokenLife + lastingMargin
+		timeout = account.AccessTokenLife + lastingMargin
 	case ctx.Value(streamKey{}) != nil:
 		timeout = streamTimeout
 	}

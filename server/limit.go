@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/account"
 	"github.com/tributary-hq/tributary/httpedge"
 )
 
@@ -94,7 +95,7 @@ type Invitations struct {
 // AccountTx is a transaction that reads accounts.
 type AccountTx interface {
 	// Account returns an account. Errors: NOT_FOUND.
-	Account(ctx context.Context, id affiliate.UserID) (affiliate.Account, error)
+	Account(ctx context.Context, id affiliate.UserID) (account.Account, error)
 }
 
 // Admit checks whether the caller may mail an invitation to an address in lower case, and

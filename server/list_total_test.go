@@ -8,13 +8,19 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/account"
+	"github.com/tributary-hq/tributary/affiliate/commission"
+	"github.com/tributary-hq/tributary/affiliate/link"
+	"github.com/tributary-hq/tributary/affiliate/participant"
+	"github.com/tributary-hq/tributary/affiliate/program"
+	"github.com/tributary-hq/tributary/affiliate/promocode"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
-	"github.com/tributary-hq/tributary/server/commission"
-	"github.com/tributary-hq/tributary/server/link"
-	"github.com/tributary-hq/tributary/server/participant"
-	"github.com/tributary-hq/tributary/server/program"
-	"github.com/tributary-hq/tributary/server/promocode"
+	commissionservice "github.com/tributary-hq/tributary/server/commission"
+	linkservice "github.com/tributary-hq/tributary/server/link"
+	participantservice "github.com/tributary-hq/tributary/server/participant"
+	programservice "github.com/tributary-hq/tributary/server/program"
+	promocodeservice "github.com/tributary-hq/tributary/server/promocode"
 	"github.com/tributary-hq/tributary/server/workspace"
 )
 
@@ -22,61 +28,61 @@ import (
 // bound of a total.
 const storedCount = affiliate.MaxTotal + 1
 
-type commissionStore struct{ commission.Store }
+type commissionStore struct{ commissionservice.Store }
 
-func (commissionStore) Commissions(context.Context, affiliate.Scope, affiliate.CommissionFilter, affiliate.CommissionOrder, affiliate.Page) ([]affiliate.CommissionItem, int64, error) {
+func (commissionStore) Commissions(context.Context, affiliate.Scope, commission.Filter, commission.Order, affiliate.Page) ([]commission.Item, int64, error) {
 	return nil, storedCount, nil
 }
 
-type linkStore struct{ link.Store }
+type linkStore struct{ linkservice.Store }
 
-func (linkStore) Links(context.Context, affiliate.Scope, affiliate.ProgramID, affiliate.LinkFilter, affiliate.Page) ([]affiliate.Link, int64, error) {
+func (linkStore) Links(context.Context, affiliate.Scope, affiliate.ProgramID, link.Filter, affiliate.Page) ([]link.Link, int64, error) {
 	return nil, storedCount, nil
 }
 
-func (linkStore) PartnerLinks(context.Context, affiliate.UserID, affiliate.Mode, *affiliate.ProgramID, affiliate.Page) ([]affiliate.Link, int64, error) {
+func (linkStore) PartnerLinks(context.Context, affiliate.UserID, affiliate.Mode, *affiliate.ProgramID, affiliate.Page) ([]link.Link, int64, error) {
 	return nil, storedCount, nil
 }
 
-type promoCodeStore struct{ promocode.Store }
+type promoCodeStore struct{ promocodeservice.Store }
 
-func (promoCodeStore) PromoCodes(context.Context, affiliate.Scope, affiliate.ProgramID, affiliate.PromoCodeFilter, affiliate.Page) ([]affiliate.PromoCode, int64, error) {
+func (promoCodeStore) PromoCodes(context.Context, affiliate.Scope, affiliate.ProgramID, promocode.Filter, affiliate.Page) ([]promocode.PromoCode, int64, error) {
 	return nil, storedCount, nil
 }
 
-func (promoCodeStore) PartnerPromoCodes(context.Context, affiliate.UserID, affiliate.Mode, *affiliate.ProgramID, affiliate.Page) ([]affiliate.PromoCode, int64, error) {
+func (promoCodeStore) PartnerPromoCodes(context.Context, affiliate.UserID, affiliate.Mode, *affiliate.ProgramID, affiliate.Page) ([]promocode.PromoCode, int64, error) {
 	return nil, storedCount, nil
 }
 
-type programStore struct{ program.Store }
+type programStore struct{ programservice.Store }
 
-func (programStore) ListPrograms(context.Context, affiliate.Scope, affiliate.ProgramFilter, affiliate.Page) ([]affiliate.Program, int64, error) {
+func (programStore) ListPrograms(context.Context, affiliate.Scope, program.Filter, affiliate.Page) ([]program.Program, int64, error) {
 	return nil, storedCount, nil
 }
 
-func (programStore) ListGroups(context.Context, affiliate.Scope, affiliate.ProgramID, affiliate.Page) ([]affiliate.Group, int64, error) {
+func (programStore) ListGroups(context.Context, affiliate.Scope, affiliate.ProgramID, affiliate.Page) ([]program.Group, int64, error) {
 	return nil, storedCount, nil
 }
 
-type participantStore struct{ participant.Store }
+type participantStore struct{ participantservice.Store }
 
 func (participantStore) ListParticipants(
-	context.Context, affiliate.Scope, affiliate.ProgramID, affiliate.ParticipantFilter, affiliate.ParticipantOrder, affiliate.Page,
-) ([]affiliate.Participant, int64, error) {
+	context.Context, affiliate.Scope, affiliate.ProgramID, participant.Filter, participant.Order, affiliate.Page,
+) ([]participant.Participant, int64, error) {
 	return nil, storedCount, nil
 }
 
-func (participantStore) ListParticipantInvites(context.Context, affiliate.Scope, affiliate.ProgramID, time.Time, affiliate.Page) ([]affiliate.ParticipantInvite, int64, error) {
+func (participantStore) ListParticipantInvites(context.Context, affiliate.Scope, affiliate.ProgramID, time.Time, affiliate.Page) ([]participant.Invite, int64, error) {
 	return nil, storedCount, nil
 }
 
 type workspaceStore struct{ workspace.Store }
 
-func (workspaceStore) Members(context.Context, affiliate.WorkspaceID, affiliate.Page) ([]affiliate.TeamMember, int64, error) {
+func (workspaceStore) Members(context.Context, affiliate.WorkspaceID, affiliate.Page) ([]account.TeamMember, int64, error) {
 	return nil, storedCount, nil
 }
 
-func (workspaceStore) OpenInvites(context.Context, affiliate.WorkspaceID, time.Time, affiliate.Page) ([]affiliate.MemberInvite, int64, error) {
+func (workspaceStore) OpenInvites(context.Context, affiliate.WorkspaceID, time.Time, affiliate.Page) ([]account.MemberInvite, int64, error) {
 	return nil, storedCount, nil
 }
 
@@ -97,11 +103,11 @@ func TestLists_CapTheirTotals(t *testing.T) {
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	now := func() time.Time { return at }
 	var (
-		commissions  = commission.New(commissionStore{}, now)
-		links        = link.New(linkStore{}, "", now)
-		codes        = promocode.New(promoCodeStore{}, now)
-		programs     = program.New(programStore{}, now)
-		participants = participant.New(participant.Config{Store: participantStore{}, Now: now})
+		commissions  = commissionservice.New(commissionStore{}, now)
+		links        = linkservice.New(linkStore{}, "", now)
+		codes        = promocodeservice.New(promoCodeStore{}, now)
+		programs     = programservice.New(programStore{}, now)
+		participants = participantservice.New(participantservice.Config{Store: participantStore{}, Now: now})
 		workspaces   = workspace.New(workspaceStore{}, nil, server.Invitations{}, now)
 
 		programID     = affiliate.NewID[affiliate.ProgramID](at).String()

@@ -1,11 +1,14 @@
 package server
 
-import "github.com/tributary-hq/tributary/affiliate"
+import (
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/notification"
+)
 
 // MailSealer encrypts the tokens of links in mails. seal.Keys implements it.
 type MailSealer interface {
-	// SealMailToken returns the value for affiliate.Mail.Secret.
-	SealMailToken(mail affiliate.MailID, token string) []byte
+	// SealMailToken returns the value for notification.Mail.Secret.
+	SealMailToken(mail notification.MailID, token string) []byte
 }
 
 // InviteSealer also encrypts the tokens of invitations that are stored under an

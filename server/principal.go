@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/account"
+	"github.com/tributary-hq/tributary/affiliate/participant"
 	"github.com/tributary-hq/tributary/httpedge"
 )
 
@@ -42,10 +44,10 @@ type Principal struct {
 	// database for each call and not taken from the token.
 	Role affiliate.Role
 	// Service is set if the credential is a service token.
-	Service *affiliate.ServiceToken
+	Service *account.ServiceToken
 	// Participation is set if the credential is a participant token. The call must not read
 	// or change anything outside of this participation.
-	Participation *affiliate.ParticipantRef
+	Participation *participant.Ref
 	// Creator has the id of the member or service token that has created the participant
 	// token. It is empty for other credentials.
 	Creator affiliate.Actor

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/account"
 )
 
 // MemberTx is a transaction that reads the members of a workspace.
@@ -13,7 +14,7 @@ type MemberTx interface {
 	// invitations, keys and tokens run one after the other. Errors: NOT_FOUND.
 	LockWorkspace(ctx context.Context, id affiliate.WorkspaceID) error
 	// Member returns a member. Errors: NOT_FOUND.
-	Member(ctx context.Context, workspace affiliate.WorkspaceID, user affiliate.UserID) (affiliate.TeamMember, error)
+	Member(ctx context.Context, workspace affiliate.WorkspaceID, user affiliate.UserID) (account.TeamMember, error)
 }
 
 // LockWorkspace locks the caller's workspace and returns the caller's current role.

@@ -28,6 +28,8 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/account"
+	"github.com/tributary-hq/tributary/affiliate/program"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/httpedge/errorspec"
 )
@@ -193,7 +195,7 @@ func TestTokenKeys_Verify(t *testing.T) {
 	start := time.Date(2026, 5, 6, 7, 8, 9, 0, time.UTC)
 	now := start
 	keys, private := testTokenKeys(t, func() time.Time { return now })
-	user := affiliate.User{ID: affiliate.NewID[affiliate.UserID](now), Kind: affiliate.Partner}
+	user := account.User{ID: affiliate.NewID[affiliate.UserID](now), Kind: affiliate.Partner}
 	session := affiliate.NewID[affiliate.SessionID](now)
 	validToken, err := keys.Sign(user, session, nil)
 	if err != nil {
@@ -226,8 +228,8 @@ func TestTokenKeys_Verify(t *testing.T) {
 		ok, expired bool
 	}{
 		{"issued by Sign", validToken, 0, true, false},
-		{"one second before the end of the leeway", validToken, affiliate.AccessTokenLife + tokenLeeway - time.Second, true, false},
-		{"at the end of the leeway", validToken, affiliate.AccessTokenLife + tokenLeeway, false, true},
+		{"one second before the end of the leeway", validToken, account.AccessTokenLife + tokenLeeway - time.Second, true, false},
+		{"at the end of the leeway", validToken, account.AccessTokenLife + tokenLeeway, false, true},
 		{"signed with the right key", forge(jwt.SigningMethodEdDSA, private, nil), 0, true, false},
 		{"not valid yet", forge(jwt.SigningMethodEdDSA, private, func(_ *jwt.Token, c *claims) { c.NotBefore = jwt.NewNumericDate(start.Add(31 * time.Second)) }), 0, false, false},
 		{"signed with another key", forge(jwt.SigningMethodEdDSA, otherKey, nil), 0, false, false},
@@ -336,7 +338,7 @@ func TestTokenKeys_AcceptTokensOfOlderKeys(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	token, err := oldKey.Sign(affiliate.User{Kind: affiliate.Partner}, affiliate.NewID[affiliate.SessionID](time.Now()), nil)
+	token, err := oldKey.Sign(account.User{Kind: affiliate.Partner}, affiliate.NewID[affiliate.SessionID](time.Now()), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -358,7 +360,7 @@ func TestTokenKeys_AcceptTokensOfOlderKeys(t *testing.T) {
 }
 
 func TestEnumNames(t *testing.T) {
-	if got, want := EnumName(affiliatev1.NetBasis_NET_BASIS_NET_OF_TAX_SHIPPING_FEES), string(affiliate.NetOfTaxShippingAndFee); got != want {
+	if got, want := EnumName(affiliatev1.NetBasis_NET_BASIS_NET_OF_TAX_SHIPPING_FEES), string(program.NetOfTaxShippingAndFee); got != want {
 		t.Errorf("EnumName of NET_BASIS_NET_OF_TAX_SHIPPING_FEES returned %q, want %q", got, want)
 	}
 	if got := EnumName(affiliatev1.Mode_MODE_UNSPECIFIED); got != "" {

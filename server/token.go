@@ -11,6 +11,8 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/account"
+	"github.com/tributary-hq/tributary/affiliate/participant"
 )
 
 // The issuer and audience of every access token.
@@ -135,10 +137,10 @@ func (c creatorClaim) actor() (actor affiliate.Actor, ok bool) {
 	return affiliate.Actor{}, false
 }
 
-// Sign returns an access token for a session. It expires after affiliate.AccessTokenLife.
-func (k *TokenKeys) Sign(user affiliate.User, session affiliate.SessionID, member *affiliate.Member) (string, error) {
+// Sign returns an access token for a session. It expires after account.AccessTokenLife.
+func (k *TokenKeys) Sign(user account.User, session affiliate.SessionID, member *account.Member) (string, error) {
 	c := claims{
-		RegisteredClaims: registered(user.ID.String(), k.now(), affiliate.AccessTokenLife),
+		RegisteredClaims: registered(user.ID.String(), k.now(), account.AccessTokenLife),
 		Type:             user.Kind,
 		Session:          session.String(),
 	}
@@ -149,12 +151,12 @@ func (k *TokenKeys) Sign(user affiliate.User, session affiliate.SessionID, membe
 }
 
 // SignParticipant returns a participant token and when it expires, after
-// affiliate.ParticipantTokenLife. creator is a member or a service token.
+// participant.TokenLife. creator is a member or a service token.
 func (k *TokenKeys) SignParticipant(
 	workspace affiliate.WorkspaceID, id affiliate.ParticipantID, creator affiliate.Actor,
 ) (token string, expiresAt time.Time, err error) {
 	c := claims{
-		RegisteredClaims: registered(id.String(), k.now(), affiliate.ParticipantTokenLife),
+		RegisteredClaims: registered(id.String(), k.now(), participant.TokenLife),
 		Type:             participantType,
 		Workspace:        workspace.String(),
 		Creator:          &creatorClaim{Subject: creator.String(), Type: affiliate.Merchant},

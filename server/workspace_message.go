@@ -2,12 +2,13 @@ package server
 
 import (
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/account"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 )
 
 // WorkspaceForRole converts a workspace to its message. The message contains only the
 // fields that a member with the role may read.
-func WorkspaceForRole(w affiliate.Workspace, role affiliate.Role) *affiliatev1.Workspace {
+func WorkspaceForRole(w account.Workspace, role affiliate.Role) *affiliatev1.Workspace {
 	w = w.ForRole(role)
 	return &affiliatev1.Workspace{
 		Id:               w.ID.String(),

@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/click"
 )
 
 // ClickLog is a compact list of clicks of one workspace and mode. The transaction that stores
@@ -41,10 +42,10 @@ const (
 )
 
 // Add adds a click to the list.
-func (l *ClickLog) Add(c *affiliate.Click) { l.append(c, 0) }
+func (l *ClickLog) Add(c *click.Click) { l.append(c, 0) }
 
 // Remove adds the removal of a click. The click must have the values with which it was added.
-func (l *ClickLog) Remove(c *affiliate.Click) { l.append(c, flagRemoved) }
+func (l *ClickLog) Remove(c *click.Click) { l.append(c, flagRemoved) }
 
 // Oldest returns the start of the quarter of the oldest click.
 func (l *ClickLog) Oldest() time.Time { return l.oldest.Time() }
@@ -52,7 +53,7 @@ func (l *ClickLog) Oldest() time.Time { return l.oldest.Time() }
 // Bytes returns the list.
 func (l *ClickLog) Bytes() []byte { return l.buf }
 
-func (l *ClickLog) append(c *affiliate.Click, flags byte) {
+func (l *ClickLog) append(c *click.Click, flags byte) {
 	at, owner := QuarterOf(c.ReceivedAt), Owner{Program: c.Program, Participant: c.Participant, Link: c.Link}
 	if len(l.states) == 0 {
 		l.owners, l.oldest = map[Owner]int{}, at
@@ -127,13 +128,13 @@ func (s Sums) AddClicks(log []byte, weights Weights) error {
 }
 
 // AddClick adds a click to the sums of its link, and its values to weights.
-func (s Sums) AddClick(c *affiliate.Click, weights Weights) {
+func (s Sums) AddClick(c *click.Click, weights Weights) {
 	at, values := QuarterOf(c.ReceivedAt), ClickValues(c)
 	s.addAll(Owner{Program: c.Program, Participant: c.Participant, Link: c.Link}, at, values[:], "", clickCounts(flagsOf(c)))
 	weights.add(at.Day(), values[:], clickWeight)
 }
 
-func flagsOf(c *affiliate.Click) byte {
+func flagsOf(c *click.Click) byte {
 	switch {
 	case c.IsBot:
 		return flagBot

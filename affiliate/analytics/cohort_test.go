@@ -10,6 +10,7 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/analytics"
+	"github.com/tributary-hq/tributary/affiliate/commission"
 )
 
 // The cohorts of a period with months in any time zone follow from sums whose months begin in
@@ -54,7 +55,7 @@ func TestCohortReport_EqualsPlainComputation(t *testing.T) {
 			c := analytics.Conversion{
 				ID: affiliate.NewID[affiliate.ConversionID](start), Customer: strconv.Itoa(random.IntN(8)), OccurredAt: someTime(),
 				Owner: owners[random.IntN(len(owners))], EventType: affiliate.Purchase, Currency: []string{"EUR", "USD"}[random.IntN(2)],
-				AmountCents: random.Int64N(100), Commission: affiliate.CommissionPaid, CommissionCents: 1, CommissionCurrency: "EUR",
+				AmountCents: random.Int64N(100), Commission: commission.Paid, CommissionCents: 1, CommissionCurrency: "EUR",
 			}
 			conversions[c.Customer] = append(conversions[c.Customer], c)
 			customer := customers[c.Customer]

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/commission"
 )
 
 // Conversion holds everything about a conversion that the analytics use. The stored copy says
@@ -35,7 +36,7 @@ type Conversion struct {
 	Currency           string // of the sale; empty if there is none
 	AmountCents        int64
 	RefundedCents      int64
-	Commission         affiliate.CommissionStatus // empty if there is no commission
+	Commission         commission.Status // empty if there is no commission
 	CommissionCents    int64
 	CommissionCurrency string
 }
@@ -52,13 +53,13 @@ func (c *Conversion) Figures() Figures {
 	}
 	earned := false
 	switch c.Commission {
-	case affiliate.CommissionPaid:
+	case commission.Paid:
 		plain[Paid], plain[Approved], earned = 1, 1, true
-	case affiliate.CommissionApproved:
+	case commission.Approved:
 		plain[Approved], earned = 1, true
-	case affiliate.CommissionPending:
+	case commission.Pending:
 		earned = true
-	case affiliate.CommissionRejected, affiliate.CommissionRefunded:
+	case commission.Rejected, commission.Refunded:
 	}
 	f.Add("", plain)
 	if c.EventType.Priced() {

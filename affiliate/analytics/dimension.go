@@ -3,7 +3,7 @@ package analytics
 import (
 	"unicode/utf8"
 
-	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/click"
 )
 
 // Dimension is a property by which the numbers are broken down. Its text is the value of the
@@ -76,7 +76,7 @@ func ErasedDimensions(workspace bool) []Dimension {
 const maxValue = 255
 
 // ClickValues returns the values of a click.
-func ClickValues(c *affiliate.Click) Values {
+func ClickValues(c *click.Click) Values {
 	return Values{
 		cut(c.Country), cut(c.Device), cut(c.Browser), cut(c.OS), cut(c.ReferrerDomain), cut(c.LandingURL),
 		cut(c.UTM.Source), cut(c.UTM.Medium), cut(c.UTM.Campaign), cut(c.SubID),

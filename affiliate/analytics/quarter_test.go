@@ -9,6 +9,7 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/analytics"
+	"github.com/tributary-hq/tributary/affiliate/click"
 )
 
 func TestQuarters_EncodingKeepsSums(t *testing.T) {
@@ -70,11 +71,11 @@ func TestClickLog_KeepsClicks(t *testing.T) {
 		var oldest time.Time
 		want, wantWeights := analytics.Sums{}, analytics.Weights{}
 		for n := range rapid.IntRange(1, 40).Draw(t, "clicks") {
-			c := affiliate.Click{
+			c := click.Click{
 				Participant: rapid.SampledFrom(participants).Draw(t, "participant"), Link: rapid.SampledFrom(links).Draw(t, "link"),
 				ReceivedAt: now.Add(time.Duration(rapid.IntRange(-5000, 5000).Draw(t, "minutes")) * time.Minute),
 				IsBot:      rapid.Bool().Draw(t, "bot"), Unique: rapid.Bool().Draw(t, "unique"),
-				Country: text.Draw(t, "country"), SubID: text.Draw(t, "sub id"), LandingURL: text.Draw(t, "page"), UTM: affiliate.UTM{Source: text.Draw(t, "source")},
+				Country: text.Draw(t, "country"), SubID: text.Draw(t, "sub id"), LandingURL: text.Draw(t, "page"), UTM: click.UTM{Source: text.Draw(t, "source")},
 			}
 			var one analytics.ClickLog
 			add := (*analytics.ClickLog).Add

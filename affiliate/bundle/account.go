@@ -6,6 +6,8 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/notification"
+	"github.com/tributary-hq/tributary/affiliate/payout"
 )
 
 // Profile is the account of a partner, as it is stored.
@@ -28,16 +30,16 @@ type Profile struct {
 	// PayoutMethod is nil if the partner has none.
 	PayoutMethod *PayoutMethod `json:"payout_method" db:"-"`
 
-	Method          *affiliate.PayoutMethod `json:"-"`
-	SealedAccount   []byte                  `json:"-"`
-	AccountHint     *string                 `json:"-"`
-	MethodUpdatedAt *Time                   `json:"-"`
-	HeldUntil       *Time                   `json:"-"`
+	Method          *payout.Method `json:"-"`
+	SealedAccount   []byte         `json:"-"`
+	AccountHint     *string        `json:"-"`
+	MethodUpdatedAt *Time          `json:"-"`
+	HeldUntil       *Time          `json:"-"`
 }
 
 // PayoutMethod is how a partner wants to be paid.
 type PayoutMethod struct {
-	Method affiliate.PayoutMethod `json:"method"`
+	Method payout.Method `json:"method"`
 	// Account and AccountHolder are nil if the method has no account.
 	Account       *string `json:"account"`
 	AccountHolder *string `json:"account_holder"`
@@ -82,49 +84,49 @@ type Device struct {
 
 // Preference is what a user has chosen for the notifications of a category.
 type Preference struct {
-	UserID   affiliate.UserID               `json:"user_id"`
-	Category affiliate.NotificationCategory `json:"category"`
-	Email    *bool                          `json:"email"`
-	InApp    *bool                          `json:"in_app"`
+	UserID   affiliate.UserID      `json:"user_id"`
+	Category notification.Category `json:"category"`
+	Email    *bool                 `json:"email"`
+	InApp    *bool                 `json:"in_app"`
 }
 
 // Notification is a message in the feed of a partner or of a workspace.
 type Notification struct {
-	ID            uuid.UUID                      `json:"id"`
-	Mode          string                         `json:"mode"`
-	Category      affiliate.NotificationCategory `json:"category"`
-	Day           Date                           `json:"-"` // part of the order
-	Type          affiliate.NotificationType     `json:"type"`
-	WorkspaceID   *affiliate.WorkspaceID         `json:"workspace_id"`
-	UserID        *affiliate.UserID              `json:"user_id"`
-	ProgramID     *affiliate.ProgramID           `json:"program_id"`
-	ParticipantID *affiliate.ParticipantID       `json:"participant_id"`
-	ResourceID    *uuid.UUID                     `json:"resource_id"`
-	Facts         json.RawMessage                `json:"facts"`
-	DismissedAt   *Time                          `json:"dismissed_at"`
-	CreatedAt     Time                           `json:"created_at" db:"-"`
+	ID            uuid.UUID                `json:"id"`
+	Mode          string                   `json:"mode"`
+	Category      notification.Category    `json:"category"`
+	Day           Date                     `json:"-"` // part of the order
+	Type          notification.Type        `json:"type"`
+	WorkspaceID   *affiliate.WorkspaceID   `json:"workspace_id"`
+	UserID        *affiliate.UserID        `json:"user_id"`
+	ProgramID     *affiliate.ProgramID     `json:"program_id"`
+	ParticipantID *affiliate.ParticipantID `json:"participant_id"`
+	ResourceID    *uuid.UUID               `json:"resource_id"`
+	Facts         json.RawMessage          `json:"facts"`
+	DismissedAt   *Time                    `json:"dismissed_at"`
+	CreatedAt     Time                     `json:"created_at" db:"-"`
 }
 
 func (n *Notification) prepare(bool) {
-	at, _ := affiliate.NotificationID{UUID: n.ID}.Time()
+	at, _ := notification.ID{UUID: n.ID}.Time()
 	n.CreatedAt = Time(at)
 }
 
 // Mail is a mail to a user, without its text.
 type Mail struct {
-	ID           affiliate.MailID       `json:"id"`
-	Type         string                 `json:"type"`
-	Category     string                 `json:"category"`
-	WorkspaceID  *affiliate.WorkspaceID `json:"workspace_id"`
-	Mode         *affiliate.Mode        `json:"mode"`
-	UserID       *affiliate.UserID      `json:"user_id"`
-	Recipient    string                 `json:"recipient"`
-	Status       affiliate.MailStatus   `json:"status"`
-	Reason       *string                `json:"reason"`
-	RedirectedTo *string                `json:"redirected_to"`
-	Subject      *string                `json:"subject"`
-	CreatedAt    Time                   `json:"created_at"`
-	CompletedAt  *Time                  `json:"completed_at"`
+	ID           notification.MailID     `json:"id"`
+	Type         string                  `json:"type"`
+	Category     string                  `json:"category"`
+	WorkspaceID  *affiliate.WorkspaceID  `json:"workspace_id"`
+	Mode         *affiliate.Mode         `json:"mode"`
+	UserID       *affiliate.UserID       `json:"user_id"`
+	Recipient    string                  `json:"recipient"`
+	Status       notification.MailStatus `json:"status"`
+	Reason       *string                 `json:"reason"`
+	RedirectedTo *string                 `json:"redirected_to"`
+	Subject      *string                 `json:"subject"`
+	CreatedAt    Time                    `json:"created_at"`
+	CompletedAt  *Time                   `json:"completed_at"`
 }
 
 // AccountAudit is an entry of the audit log of a partner's account.

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/privacy"
 )
 
 // SchemaVersion is the version of the format. Adding members and fields does not change it.
@@ -59,9 +60,9 @@ type preparer interface {
 
 // Prepare makes a record, a pointer to one of the types of this package, ready to be written
 // into a bundle of the given kind.
-func Prepare(kind affiliate.ExportKind, record any) {
+func Prepare(kind privacy.ExportKind, record any) {
 	if r, ok := record.(preparer); ok {
-		r.prepare(kind == affiliate.ExportPartner)
+		r.prepare(kind == privacy.ExportPartner)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/privacy"
 )
 
 // Part is a member of a bundle that is read from the database. Its value is the key of the
@@ -84,7 +85,7 @@ var participationParts = []Part{
 }
 
 // Parts returns the parts of a kind of bundle, in their order.
-func Parts(kind affiliate.ExportKind) []PartSpec {
+func Parts(kind privacy.ExportKind) []PartSpec {
 	var specs []PartSpec
 	add := func(level Level, parts ...Part) {
 		for _, part := range parts {
@@ -92,19 +93,19 @@ func Parts(kind affiliate.ExportKind) []PartSpec {
 		}
 	}
 	switch kind {
-	case affiliate.ExportPartner:
+	case privacy.ExportPartner:
 		add(LevelAccount, PartProfile, PartSessions, PartNetworks, PartDevices)
 		add(LevelParticipation, participationParts...)
 		add(LevelAccount, PartNotifications, PartPreferences, PartMails, PartAudit)
 		add(LevelParticipation, PartProgramAudit)
-	case affiliate.ExportParticipant:
+	case privacy.ExportParticipant:
 		add(LevelParticipation, PartProfile)
 		specs = append(specs, PartSpec{Part: PartSessions, Empty: true})
 		add(LevelParticipation, participationParts...)
 		add(LevelParticipation, PartFraudEvents, PartNotifications)
 		specs = append(specs, PartSpec{Part: PartPreferences, Empty: true})
 		add(LevelParticipation, PartAudit)
-	case affiliate.ExportMerchant:
+	case privacy.ExportMerchant:
 		add(LevelWorkspace,
 			PartWorkspace, PartMembers, PartMemberInvites, PartSessions, PartNetworks, PartDevices, PartAPIKeys, PartServiceTokens, PartEndpoints,
 			PartProcessorConnections, PartPrograms, PartGroups, PartRules, PartParticipantInvites, PartParticipants, PartConsents,
@@ -134,7 +135,7 @@ type Page struct {
 	// Records are pointers to records.
 	Records []any
 	// Positions has the position of each record.
-	Positions []affiliate.ExportPosition
+	Positions []privacy.ExportPosition
 	// More means that the part has further records after those of the page.
 	More bool
 }

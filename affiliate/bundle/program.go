@@ -6,6 +6,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/processor"
 )
 
 // Workspace is the account of a merchant.
@@ -101,15 +102,15 @@ type Endpoint struct {
 // ProcessorConnection is a connected account at a payment processor without the key and the
 // secrets.
 type ProcessorConnection struct {
-	ID                affiliate.ProcessorConnectionID `json:"id"`
-	Mode              affiliate.Mode                  `json:"mode"`
-	Processor         string                          `json:"processor"`
-	AccountID         string                          `json:"account_id"`
-	CreateConversions bool                            `json:"create_conversions"`
-	IncludeOutOfBand  bool                            `json:"include_out_of_band"`
-	ConnectedAt       Time                            `json:"connected_at"`
-	UpdatedAt         Time                            `json:"updated_at"`
-	DeletedAt         *Time                           `json:"deleted_at"`
+	ID                processor.ConnectionID `json:"id"`
+	Mode              affiliate.Mode         `json:"mode"`
+	Processor         string                 `json:"processor"`
+	AccountID         string                 `json:"account_id"`
+	CreateConversions bool                   `json:"create_conversions"`
+	IncludeOutOfBand  bool                   `json:"include_out_of_band"`
+	ConnectedAt       Time                   `json:"connected_at"`
+	UpdatedAt         Time                   `json:"updated_at"`
+	DeletedAt         *Time                  `json:"deleted_at"`
 }
 
 // Program is a programme with its present rules.

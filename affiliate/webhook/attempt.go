@@ -3,8 +3,6 @@ package webhook
 import (
 	"strconv"
 	"time"
-
-	"github.com/tributary-hq/tributary/affiliate"
 )
 
 // Error codes of a failed attempt (docs/merchant/webhooks.md#look-up-a-delivery). The API
@@ -132,7 +130,7 @@ func scale(d time.Duration, by float64) time.Duration { return time.Duration(flo
 
 // State is the position of a delivery in its schedule.
 type State struct {
-	Status affiliate.DeliveryStatus
+	Status DeliveryStatus
 	// ScheduledAttempts is the number of attempts that were made in the current schedule.
 	ScheduledAttempts int
 	// RequestedAttempts is the number of attempts that users requested and that were
@@ -143,20 +141,20 @@ type State struct {
 // Next returns the state after an attempt, and the time of the next attempt; nil if
 // there is none. random is in [0, 1).
 func (s State) Next(o Outcome, now time.Time, random float64) (State, *time.Time) {
-	waiting := s.Status == affiliate.DeliveryPending || s.Status == affiliate.DeliveryFailed
+	waiting := s.Status == DeliveryPending || s.Status == DeliveryFailed
 	if waiting {
 		s.ScheduledAttempts++
 	}
 	var due *time.Time
 	switch {
 	case o.Succeeded():
-		s.Status = affiliate.DeliveryDelivered
+		s.Status = DeliveryDelivered
 	case !waiting:
 		// The delivery had already ended before this attempt, so its status stays.
 	case o.Gone(), o.ErrorCode == BlockedAddress, s.ScheduledAttempts >= MaxAttempts:
-		s.Status = affiliate.DeliveryDeadLettered
+		s.Status = DeliveryDeadLettered
 	default:
-		s.Status = affiliate.DeliveryFailed
+		s.Status = DeliveryFailed
 		at := now.Add(delay(s.ScheduledAttempts, o, random))
 		due = &at
 	}

@@ -6,8 +6,6 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
-
-	"github.com/tributary-hq/tributary/affiliate"
 )
 
 var noon = time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
@@ -51,12 +49,12 @@ func TestNext_ScheduleHasTenAttemptsInThreeDays(t *testing.T) {
 		0:   60*time.Hour + 28*time.Minute + 4*time.Second, // a fifth less
 		0.5: 75*time.Hour + 35*time.Minute + 5*time.Second,
 	} {
-		s, now, attempts := State{Status: affiliate.DeliveryPending}, noon, 0
+		s, now, attempts := State{Status: DeliveryPending}, noon, 0
 		for due := &now; due != nil; attempts++ {
 			now = *due
 			s, due = s.Next(ResponseOutcome(500, 0), now, random)
 		}
-		if took := now.Sub(noon); attempts != 10 || took.Round(time.Second) != want || s != (State{Status: affiliate.DeliveryDeadLettered, ScheduledAttempts: 10}) {
+		if took := now.Sub(noon); attempts != 10 || took.Round(time.Second) != want || s != (State{Status: DeliveryDeadLettered, ScheduledAttempts: 10}) {
 			t.Errorf("%d attempts in %s, then state %+v; want 10 attempts in %s, then a dead letter", attempts, took, s, want)
 		}
 	}
@@ -65,18 +63,18 @@ func TestNext_ScheduleHasTenAttemptsInThreeDays(t *testing.T) {
 func TestNext_DelaysFollowTheSchedule(t *testing.T) {
 	outcomes := failures()
 	rapid.Check(t, func(t *rapid.T) {
-		s, now := State{Status: affiliate.DeliveryPending}, noon
+		s, now := State{Status: DeliveryPending}, noon
 		for number := 1; ; number++ {
 			o := outcomes.Filter(func(o Outcome) bool { return !final(o) }).Draw(t, "outcome")
 			random := rapid.Float64Range(0, 0.9999999999).Draw(t, "random")
 			next, due := s.Next(o, now, random)
 			if number == 10 {
-				if due != nil || next.Status != affiliate.DeliveryDeadLettered {
+				if due != nil || next.Status != DeliveryDeadLettered {
 					t.Fatalf("after attempt 10: state %+v, due %v; want a dead letter that is not due", next, due)
 				}
 				return
 			}
-			if due == nil || next != (State{Status: affiliate.DeliveryFailed, ScheduledAttempts: number}) {
+			if due == nil || next != (State{Status: DeliveryFailed, ScheduledAttempts: number}) {
 				t.Fatalf("after attempt %d: state %+v, due %v; want a failed delivery that is due again", number, next, due)
 			}
 			delay, base := due.Sub(now), standardDelays[number-1]
@@ -100,7 +98,7 @@ func TestNext_DelaysFollowTheSchedule(t *testing.T) {
 
 func TestNext_SpreadsDelays(t *testing.T) {
 	for random, want := range map[float64]time.Duration{0: 8 * time.Hour, 0.25: 9 * time.Hour, 0.5: 10 * time.Hour, 0.75: 11 * time.Hour} {
-		_, due := State{Status: affiliate.DeliveryFailed, ScheduledAttempts: 5}.Next(FailureOutcome(TLSError), noon, random)
+		_, due := State{Status: DeliveryFailed, ScheduledAttempts: 5}.Next(FailureOutcome(TLSError), noon, random)
 		if due == nil || due.Sub(noon).Round(time.Millisecond) != want {
 			t.Errorf("random %v: due %v, want %s later", random, due, want)
 		}
@@ -131,7 +129,7 @@ func TestNext_ShortestDelays(t *testing.T) {
 				if tc.want == 0 {
 					want = 4*time.Second + time.Duration(random*float64(2*time.Second))
 				}
-				_, due := State{Status: affiliate.DeliveryPending}.Next(tc.outcome, noon, random)
+				_, due := State{Status: DeliveryPending}.Next(tc.outcome, noon, random)
 				if due == nil || due.Sub(noon).Round(time.Millisecond) != want {
 					t.Errorf("random %v: due %v, want %s later", random, due, want)
 				}
@@ -142,8 +140,8 @@ func TestNext_ShortestDelays(t *testing.T) {
 
 func TestNext_StatesAndDueTimes(t *testing.T) {
 	const (
-		pending, delivered, failed = affiliate.DeliveryPending, affiliate.DeliveryDelivered, affiliate.DeliveryFailed
-		dead, canceled             = affiliate.DeliveryDeadLettered, affiliate.DeliveryCanceled
+		pending, delivered, failed = DeliveryPending, DeliveryDelivered, DeliveryFailed
+		dead, canceled             = DeliveryDeadLettered, DeliveryCanceled
 	)
 	ok, notFound, gone, blocked := ResponseOutcome(200, 0), ResponseOutcome(404, 0), ResponseOutcome(410, 0), FailureOutcome(BlockedAddress)
 	never, immediately, later := "never", "now", "later"
@@ -200,7 +198,7 @@ func TestNext_MatchesModel(t *testing.T) {
 	outcomes := rapid.OneOf(failures(), rapid.Just(ResponseOutcome(204, 0)))
 	rapid.Check(t, func(t *rapid.T) {
 		var (
-			s              = State{Status: affiliate.DeliveryPending}
+			s              = State{Status: DeliveryPending}
 			now            = noon
 			due            = &now
 			schedules      = 1  // schedules that were started
@@ -210,7 +208,7 @@ func TestNext_MatchesModel(t *testing.T) {
 			made           = 0
 		)
 		waits := func() bool {
-			return s.Status == affiliate.DeliveryPending || s.Status == affiliate.DeliveryFailed
+			return s.Status == DeliveryPending || s.Status == DeliveryFailed
 		}
 		t.Repeat(map[string]func(*rapid.T){
 			"attempt": func(t *rapid.T) {
@@ -228,14 +226,14 @@ func TestNext_MatchesModel(t *testing.T) {
 				if waited {
 					attemptsLeft--
 				}
-				want := affiliate.DeliveryFailed
+				want := DeliveryFailed
 				switch {
 				case o.Succeeded():
-					want = affiliate.DeliveryDelivered
+					want = DeliveryDelivered
 				case !waited:
 					want = before
 				case attemptsLeft == 0, final(o):
-					want = affiliate.DeliveryDeadLettered
+					want = DeliveryDeadLettered
 				}
 				if s.Status != want {
 					t.Fatalf("outcome %+v in status %s: status %s, want %s", o, before, s.Status, want)
@@ -252,13 +250,13 @@ func TestNext_MatchesModel(t *testing.T) {
 				if !waits() {
 					return
 				}
-				s.Status, s.RequestedAttempts, requested, due = affiliate.DeliveryCanceled, 0, 0, nil
+				s.Status, s.RequestedAttempts, requested, due = DeliveryCanceled, 0, 0, nil
 			},
 			"recover": func(*rapid.T) {
 				if waits() {
 					return
 				}
-				s, requested, attemptsLeft, schedules = State{Status: affiliate.DeliveryPending}, 0, 10, schedules+1
+				s, requested, attemptsLeft, schedules = State{Status: DeliveryPending}, 0, 10, schedules+1
 				at := now
 				due = &at
 			},

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/notification"
 )
 
 // DeliveryChange is the effect of an attempt on its delivery.
@@ -36,7 +37,7 @@ func (r AttemptResult) Apply(state State) DeliveryChange {
 
 // becameDeadLetter reports whether the attempt made the delivery a dead letter.
 func (c DeliveryChange) becameDeadLetter() bool {
-	return c.After.Status == affiliate.DeliveryDeadLettered && c.Before.Status != affiliate.DeliveryDeadLettered
+	return c.After.Status == DeliveryDeadLettered && c.Before.Status != DeliveryDeadLettered
 }
 
 const (
@@ -50,14 +51,14 @@ const (
 // are in the order in which the attempts ended. The endpoint is disabled if it responded
 // with status 410, or if it has failed for too long and too many deliveries became dead
 // letters.
-func CountOutcomes(e affiliate.Endpoint, changes []DeliveryChange) affiliate.Endpoint {
+func CountOutcomes(e Endpoint, changes []DeliveryChange) Endpoint {
 	health := e.Health
 	gone := false
 	for _, c := range changes {
 		ended := c.Result.Ended.UTC()
 		health.LastDeliveryAt = &ended
 		if c.Result.Outcome.Succeeded() {
-			health = affiliate.EndpointHealth{LastDeliveryAt: &ended, LastDeadLetterDay: health.LastDeadLetterDay}
+			health = EndpointHealth{LastDeliveryAt: &ended, LastDeadLetterDay: health.LastDeadLetterDay}
 			continue
 		}
 		gone = gone || c.Result.Outcome.Gone()
@@ -76,9 +77,9 @@ func CountOutcomes(e affiliate.Endpoint, changes []DeliveryChange) affiliate.End
 	case !e.Active || len(changes) == 0:
 		return e
 	case gone:
-		return e.Disable(affiliate.DisabledGone, *health.LastDeliveryAt)
+		return e.Disable(DisabledGone, *health.LastDeliveryAt)
 	case failedTooLong(health):
-		return e.Disable(affiliate.DisabledFailing, *health.LastDeliveryAt)
+		return e.Disable(DisabledFailing, *health.LastDeliveryAt)
 	default:
 		return e
 	}
@@ -88,19 +89,19 @@ func CountOutcomes(e affiliate.Endpoint, changes []DeliveryChange) affiliate.End
 // CountOutcomes: about the first dead letter of a day, and about an endpoint that was
 // disabled. at is the time at which the change is stored, which may be long after the
 // attempts.
-func HealthNotifications(before, after affiliate.Endpoint, at time.Time) []affiliate.Notification {
-	var all []affiliate.Notification
+func HealthNotifications(before, after Endpoint, at time.Time) []notification.Notification {
+	var all []notification.Notification
 	day := after.Health.LastDeadLetterDay
 	if day != nil && (before.Health.LastDeadLetterDay == nil || before.Health.LastDeadLetterDay.Before(*day)) {
-		all = append(all, after.Notification(affiliate.NotifyEndpointDeadLetter, at))
+		all = append(all, after.Notification(notification.NotifyEndpointDeadLetter, at))
 	}
 	if before.Active && !after.Active {
-		all = append(all, after.Notification(affiliate.NotifyEndpointDisabled, at))
+		all = append(all, after.Notification(notification.NotifyEndpointDisabled, at))
 	}
 	return all
 }
 
-func failedTooLong(h affiliate.EndpointHealth) bool {
+func failedTooLong(h EndpointHealth) bool {
 	return h.FailingSince != nil && h.LastDeliveryAt.Sub(*h.FailingSince) >= disableAfter && h.DeadLetters >= disableDeadLetters
 }
 
@@ -123,11 +124,11 @@ type LockedDelivery struct {
 // the next scheduled attempt. If the endpoint was disabled while the delivery was
 // waiting, the delivery counts as canceled since then: the requested attempt is made,
 // but no further scheduled attempts.
-func (d LockedDelivery) Retry(e affiliate.Endpoint, at time.Time) LockedDelivery {
+func (d LockedDelivery) Retry(e Endpoint, at time.Time) LockedDelivery {
 	if d.Epoch < e.Epoch {
 		d.State.RequestedAttempts = 0
-		if d.State.Status == affiliate.DeliveryPending || d.State.Status == affiliate.DeliveryFailed {
-			d.State.Status, d.CompletedAt = affiliate.DeliveryCanceled, &e.UpdatedAt
+		if d.State.Status == DeliveryPending || d.State.Status == DeliveryFailed {
+			d.State.Status, d.CompletedAt = DeliveryCanceled, &e.UpdatedAt
 		}
 	}
 	d.Epoch, d.DueAt = e.Epoch, &at

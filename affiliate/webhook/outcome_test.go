@@ -6,40 +6,40 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/notification"
 )
 
 func TestCountOutcomes(t *testing.T) {
 	ago := func(d time.Duration) *time.Time { at := noon.Add(-d); return &at }
 	const days = 24 * time.Hour
-	change := func(o Outcome, before, after affiliate.DeliveryStatus) DeliveryChange {
+	change := func(o Outcome, before, after DeliveryStatus) DeliveryChange {
 		return DeliveryChange{Result: AttemptResult{Outcome: o, Ended: noon}, Before: State{Status: before}, After: State{Status: after}}
 	}
-	success := change(ResponseOutcome(http.StatusOK, 0), affiliate.DeliveryPending, affiliate.DeliveryDelivered)
-	failure := change(FailureOutcome(Timeout), affiliate.DeliveryPending, affiliate.DeliveryFailed)
-	deadLetter := change(FailureOutcome(Timeout), affiliate.DeliveryFailed, affiliate.DeliveryDeadLettered)
-	gone := change(ResponseOutcome(http.StatusGone, 0), affiliate.DeliveryPending, affiliate.DeliveryDeadLettered)
+	success := change(ResponseOutcome(http.StatusOK, 0), DeliveryPending, DeliveryDelivered)
+	failure := change(FailureOutcome(Timeout), DeliveryPending, DeliveryFailed)
+	deadLetter := change(FailureOutcome(Timeout), DeliveryFailed, DeliveryDeadLettered)
+	gone := change(ResponseOutcome(http.StatusGone, 0), DeliveryPending, DeliveryDeadLettered)
 	for _, tc := range []struct {
 		name     string
 		active   bool
-		health   affiliate.EndpointHealth
+		health   EndpointHealth
 		changes  []DeliveryChange
 		failures int
 		dead     int
 		since    *time.Time
-		disabled affiliate.DisabledReason
+		disabled DisabledReason
 	}{
-		{"a success resets the failures", true, affiliate.EndpointHealth{ConsecutiveFailures: 3, FailingSince: ago(days), DeadLetters: 7}, []DeliveryChange{success}, 0, 0, nil, ""},
-		{"failures after a success", true, affiliate.EndpointHealth{ConsecutiveFailures: 3, FailingSince: ago(days)}, []DeliveryChange{success, failure, deadLetter}, 2, 1, ago(0), ""},
-		{"another failure", true, affiliate.EndpointHealth{ConsecutiveFailures: 3, FailingSince: ago(days)}, []DeliveryChange{failure}, 4, 0, ago(days), ""},
-		{"410 disables", true, affiliate.EndpointHealth{}, []DeliveryChange{gone}, 1, 1, ago(0), affiliate.DisabledGone},
-		{"five days and twenty dead letters disable", true, affiliate.EndpointHealth{FailingSince: ago(5 * days), DeadLetters: 19}, []DeliveryChange{deadLetter}, 1, 20, ago(5 * days), affiliate.DisabledFailing},
-		{"nineteen dead letters do not disable", true, affiliate.EndpointHealth{FailingSince: ago(5 * days), DeadLetters: 18}, []DeliveryChange{deadLetter}, 1, 19, ago(5 * days), ""},
-		{"less than five days do not disable", true, affiliate.EndpointHealth{FailingSince: ago(5*days - 1), DeadLetters: 40}, []DeliveryChange{deadLetter}, 1, 41, ago(5*days - 1), ""},
-		{"a disabled endpoint is not disabled again", false, affiliate.EndpointHealth{}, []DeliveryChange{gone}, 1, 1, ago(0), ""},
+		{"a success resets the failures", true, EndpointHealth{ConsecutiveFailures: 3, FailingSince: ago(days), DeadLetters: 7}, []DeliveryChange{success}, 0, 0, nil, ""},
+		{"failures after a success", true, EndpointHealth{ConsecutiveFailures: 3, FailingSince: ago(days)}, []DeliveryChange{success, failure, deadLetter}, 2, 1, ago(0), ""},
+		{"another failure", true, EndpointHealth{ConsecutiveFailures: 3, FailingSince: ago(days)}, []DeliveryChange{failure}, 4, 0, ago(days), ""},
+		{"410 disables", true, EndpointHealth{}, []DeliveryChange{gone}, 1, 1, ago(0), DisabledGone},
+		{"five days and twenty dead letters disable", true, EndpointHealth{FailingSince: ago(5 * days), DeadLetters: 19}, []DeliveryChange{deadLetter}, 1, 20, ago(5 * days), DisabledFailing},
+		{"nineteen dead letters do not disable", true, EndpointHealth{FailingSince: ago(5 * days), DeadLetters: 18}, []DeliveryChange{deadLetter}, 1, 19, ago(5 * days), ""},
+		{"less than five days do not disable", true, EndpointHealth{FailingSince: ago(5*days - 1), DeadLetters: 40}, []DeliveryChange{deadLetter}, 1, 41, ago(5*days - 1), ""},
+		{"a disabled endpoint is not disabled again", false, EndpointHealth{}, []DeliveryChange{gone}, 1, 1, ago(0), ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			before := affiliate.Endpoint{Active: tc.active, Epoch: 1, Version: 1, Health: tc.health}
+			before := Endpoint{Active: tc.active, Epoch: 1, Version: 1, Health: tc.health}
 			after := CountOutcomes(before, tc.changes)
 			h := after.Health
 			if h.ConsecutiveFailures != tc.failures || h.DeadLetters != tc.dead || !h.LastDeliveryAt.Equal(noon) {
@@ -64,29 +64,29 @@ func TestHealthNotifications(t *testing.T) {
 	const day = 24 * time.Hour
 	stored := noon.Add(3 * time.Hour)
 	dayOf := func(at time.Time) *time.Time { start := at.Truncate(day); return &start }
-	endpoint := func(active bool, deadLetterDay *time.Time) affiliate.Endpoint {
-		e := affiliate.Endpoint{Active: active, Health: affiliate.EndpointHealth{LastDeadLetterDay: deadLetterDay, LastDeliveryAt: &noon}}
+	endpoint := func(active bool, deadLetterDay *time.Time) Endpoint {
+		e := Endpoint{Active: active, Health: EndpointHealth{LastDeadLetterDay: deadLetterDay, LastDeliveryAt: &noon}}
 		if !active {
-			reason := affiliate.DisabledFailing
+			reason := DisabledFailing
 			e.DisabledReason = &reason
 		}
 		return e
 	}
-	deadLetter, disabled := affiliate.NotifyEndpointDeadLetter, affiliate.NotifyEndpointDisabled
+	deadLetter, disabled := notification.NotifyEndpointDeadLetter, notification.NotifyEndpointDisabled
 	for _, tc := range []struct {
 		name          string
-		before, after affiliate.Endpoint
-		want          []affiliate.NotificationType
+		before, after Endpoint
+		want          []notification.Type
 	}{
 		{"no dead letter", endpoint(true, nil), endpoint(true, nil), nil},
-		{"the first dead letter", endpoint(true, nil), endpoint(true, dayOf(noon)), []affiliate.NotificationType{deadLetter}},
+		{"the first dead letter", endpoint(true, nil), endpoint(true, dayOf(noon)), []notification.Type{deadLetter}},
 		{"another one on the same day", endpoint(true, dayOf(noon)), endpoint(true, dayOf(noon)), nil},
-		{"the first one of the next day", endpoint(true, dayOf(noon.Add(-day))), endpoint(true, dayOf(noon)), []affiliate.NotificationType{deadLetter}},
-		{"disabled after five days", endpoint(true, dayOf(noon)), endpoint(false, dayOf(noon)), []affiliate.NotificationType{disabled}},
+		{"the first one of the next day", endpoint(true, dayOf(noon.Add(-day))), endpoint(true, dayOf(noon)), []notification.Type{deadLetter}},
+		{"disabled after five days", endpoint(true, dayOf(noon)), endpoint(false, dayOf(noon)), []notification.Type{disabled}},
 		{"disabled before", endpoint(false, dayOf(noon)), endpoint(false, dayOf(noon)), nil},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			var got []affiliate.NotificationType
+			var got []notification.Type
 			for _, n := range HealthNotifications(tc.before, tc.after, stored) {
 				got = append(got, n.Type)
 				if !n.CreatedAt().Equal(stored) {

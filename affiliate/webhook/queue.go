@@ -8,7 +8,7 @@ import (
 
 // Target is an endpoint with the data that the sender needs.
 type Target struct {
-	Key affiliate.EndpointKey
+	Key EndpointKey
 	URL string
 	// Secret and PreviousSecret are encrypted. Until PreviousUntil, bodies are signed
 	// with both of them.
@@ -26,7 +26,7 @@ type Target struct {
 
 // DueQuery asks for due deliveries of one endpoint.
 type DueQuery struct {
-	Key affiliate.EndpointKey
+	Key EndpointKey
 	// From is the earliest due time to read. The sender already knows all deliveries
 	// that were due before From.
 	From  time.Time
@@ -50,7 +50,7 @@ type DueDelivery struct {
 
 // AttemptResult is the outcome of one attempt with everything that is stored about it.
 type AttemptResult struct {
-	Key      affiliate.EndpointKey
+	Key      EndpointKey
 	Delivery DueDelivery
 	Outcome  Outcome
 	Started  time.Time
@@ -60,8 +60,8 @@ type AttemptResult struct {
 }
 
 // Record returns the attempt as it is stored with the delivery.
-func (r AttemptResult) Record() affiliate.Attempt {
-	record := affiliate.Attempt{
+func (r AttemptResult) Record() Attempt {
+	record := Attempt{
 		Number: r.Delivery.Attempts + 1, StartedAt: r.Started.UTC(), DurationMS: r.Ended.Sub(r.Started).Milliseconds(),
 	}
 	if r.Outcome.StatusCode != 0 {

@@ -23,6 +23,10 @@ import (
 	"github.com/riverqueue/river"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/conversion"
+	"github.com/tributary-hq/tributary/affiliate/notification"
+	"github.com/tributary-hq/tributary/affiliate/privacy"
+	"github.com/tributary-hq/tributary/affiliate/processor"
 	"github.com/tributary-hq/tributary/cmd/certificates"
 	"github.com/tributary-hq/tributary/cmd/clock"
 	"github.com/tributary-hq/tributary/cmd/private"
@@ -39,7 +43,7 @@ import (
 	"github.com/tributary-hq/tributary/server/attribution"
 	"github.com/tributary-hq/tributary/server/check"
 	"github.com/tributary-hq/tributary/server/commission"
-	"github.com/tributary-hq/tributary/server/conversion"
+	conversionservice "github.com/tributary-hq/tributary/server/conversion"
 	"github.com/tributary-hq/tributary/server/customer"
 	"github.com/tributary-hq/tributary/server/directory"
 	"github.com/tributary-hq/tributary/server/fraud"
@@ -49,14 +53,14 @@ import (
 	"github.com/tributary-hq/tributary/server/ledger"
 	"github.com/tributary-hq/tributary/server/link"
 	servermail "github.com/tributary-hq/tributary/server/mail"
-	"github.com/tributary-hq/tributary/server/notification"
+	notificationservice "github.com/tributary-hq/tributary/server/notification"
 	"github.com/tributary-hq/tributary/server/participant"
 	"github.com/tributary-hq/tributary/server/partner"
 	"github.com/tributary-hq/tributary/server/payout"
-	"github.com/tributary-hq/tributary/server/privacy"
+	privacyservice "github.com/tributary-hq/tributary/server/privacy"
 	"github.com/tributary-hq/tributary/server/privacy/buyer"
 	"github.com/tributary-hq/tributary/server/privacy/export"
-	"github.com/tributary-hq/tributary/server/processor"
+	processorservice "github.com/tributary-hq/tributary/server/processor"
 	"github.com/tributary-hq/tributary/server/processor/stripe"
 	"github.com/tributary-hq/tributary/server/program"
 	"github.com/tributary-hq/tributary/server/promocode"
@@ -115,9 +119,9 @@ const (
 var queues = map[string]river.QueueConfig{
 	river.QueueDefault:       {MaxWorkers: workers},
 	affiliate.DirectoryQueue: {MaxWorkers: directoryWorkers},
-	affiliate.MailQueue:      {MaxWorkers: mailWorkers},
-	affiliate.ProcessorQueue: {MaxWorkers: processorWorkers},
-	affiliate.ExportQueue:    {MaxWorkers: exportWorkers},
+	notification.MailQueue:   {MaxWorkers: mailWorkers},
+	processor.Queue:          {MaxWorkers: processorWorkers},
+	privacy.ExportQueue:      {MaxWorkers: exportWorkers},
 }
 
 // Core is the gRPC core with all other parts of its process.
@@ -146,9 +150,9 @@ type Core struct {
 	regions       []*region // the other regions
 	webhookClient *webhook.Client
 	sender        *webhook.Sender
-	distributor   *notification.Distributor
-	hub           *notification.Hub
-	erasureLog    *privacy.FileLog // nil: no log
+	distributor   *notificationservice.Distributor
+	hub           *notificationservice.Hub
+	erasureLog    *privacyservice.FileLog // nil: no log
 }
 
 // NewCore connects to the database and to Redis and creates all parts. Run starts them.
@@ -188,7 +192,7 @@ func (c *Core) connect(ctx context.Context) error {
 			slog.Int64("schema", schema.Database), slog.Int64("known", schema.Known))
 	}
 	if c.store, err = postgres.Open(ctx, postgres.Config{
-		URL: c.cfg.DatabaseURL, MaxConns: connections, ErasureKeys: affiliate.NewErasureKeys(c.cfg.HashKeys.Keys()), Tracer: statementTracer(c.traces),
+		URL: c.cfg.DatabaseURL, MaxConns: connections, ErasureKeys: privacy.NewErasureKeys(c.cfg.HashKeys.Keys()), Tracer: statementTracer(c.traces),
 	}); err != nil {
 		return fmt.Errorf("database: %w", err)
 	}
@@ -231,13 +235,13 @@ func (c *Core) build() error {
 	}
 
 	hashKeys := c.cfg.HashKeys.Keys()
-	conversions := conversion.New(conversion.Config{
+	conversions := conversionservice.New(conversionservice.Config{
 		Store:    stores.Conversion(c.store),
 		Tail:     tail{clickstream.NewTail(c.stream, c.cfg.StreamShards), c.clock},
 		HashKeys: hashKeys,
 		Now:      c.now,
 		Log:      c.log,
-		Metrics:  conversion.NewMetrics(c.registry),
+		Metrics:  conversionservice.NewMetrics(c.registry),
 	})
 	sealer, err := seal.New(c.cfg.EncryptionKeys)
 	if err != nil {
@@ -246,17 +250,17 @@ func (c *Core) build() error {
 	if c.webhookClient, err = c.newWebhookClient(); err != nil {
 		return err
 	}
-	c.hub = notification.NewHub(stores.NotificationHub(c.store.DB), feedsignal.New(c.cache), c.log, c.now)
-	c.distributor = notification.NewDistributor(stores.NotificationDistribution(c.store.DB), c.hub.Changed, c.log, c.now)
+	c.hub = notificationservice.NewHub(stores.NotificationHub(c.store.DB), feedsignal.New(c.cache), c.log, c.now)
+	c.distributor = notificationservice.NewDistributor(stores.NotificationDistribution(c.store.DB), c.hub.Changed, c.log, c.now)
 	provider, err := c.newProviderService()
 	if err != nil {
 		return err
 	}
 	limits := newLimiter(c.limits, c.cfg.Limits, c.cfg.LimitTimeout, hashKeys.First(), c.log, c.now, c.registry)
-	processors := processor.New(processor.Config{
+	processors := processorservice.New(processorservice.Config{
 		Store: stores.Processor(c.store.DB), Sales: conversions, Seal: sealer, PublicURL: c.cfg.PublicURL, Limiter: limits, Log: c.log, Now: c.now, ServerTime: c.clock.ServerTime,
-		Processors: map[affiliate.ProcessorName]processor.Processor{
-			affiliate.Stripe: stripe.New(stripe.Config{APIURL: c.cfg.StripeAPIURL}),
+		Processors: map[conversion.ProcessorName]processorservice.Processor{
+			conversion.Stripe: stripe.New(stripe.Config{APIURL: c.cfg.StripeAPIURL}),
 		},
 	})
 	edgeConfig := directory.Config{SigningKeys: signingKeys(tokens), HashKeys: hashKeyFingerprints(c.cfg.HashKeys), Now: c.now, Log: c.log}
@@ -269,15 +273,15 @@ func (c *Core) build() error {
 		return err
 	}
 	reports := analytics.New(stores.Analytics(c.store.DB), c.log, c.now)
-	erasureKeys := affiliate.NewErasureKeys(hashKeys)
+	erasureKeys := privacy.NewErasureKeys(hashKeys)
 	deadLetters := clickstream.NewDeadLetters(c.stream)
-	erasures := privacy.New(privacy.Config{
+	erasures := privacyservice.New(privacyservice.Config{
 		Store: stores.Privacy(c.store.DB, erasureKeys.First()), Directory: directories, DeadLetters: deadLetters, Analytics: reports, Log: erasureLog,
 		HashKeys: hashKeys, Now: c.now,
 	})
 	exports := export.New(export.Config{Store: stores.Export(c.store.DB), Seal: sealer, PublicURL: c.cfg.PublicURL, Log: c.log, Now: c.now})
 	buyers := buyer.New(buyer.Config{
-		Store: stores.Buyer(c.store.DB), Events: processors, ErasureLog: erasureLog, Analytics: reports, BuyerKeys: affiliate.BuyerKeys(hashKeys),
+		Store: stores.Buyer(c.store.DB), Events: processors, ErasureLog: erasureLog, Analytics: reports, BuyerKeys: privacy.BuyerKeys(hashKeys),
 		ErasureKeys: erasureKeys, Disabled: !c.cfg.BuyerErasureEnabled, Log: c.log, Now: c.now,
 	})
 	invitations := server.Invitations{Limiter: limits, RequireVerified: c.cfg.SMTPURL != ""}
@@ -330,9 +334,9 @@ func (c *Core) build() error {
 		server.Service{Desc: &affiliatev1.WebhookService_ServiceDesc, Impl: webhook.New(webhook.Config{
 			Store: stores.Webhook(c.webhooks), Seal: sealer, Client: c.webhookClient, Now: c.now,
 		})},
-		server.Service{Desc: &affiliatev1.NotificationService_ServiceDesc, Impl: notification.New(notification.Config{
+		server.Service{Desc: &affiliatev1.NotificationService_ServiceDesc, Impl: notificationservice.New(notificationservice.Config{
 			Store: stores.Notification(c.store.DB), Hub: c.hub, Log: c.log, AppURL: c.cfg.AppURL, HashKeys: hashKeys, Now: c.now,
-			Metrics: notification.NewMetrics(c.registry, c.distributor.Undistributed),
+			Metrics: notificationservice.NewMetrics(c.registry, c.distributor.Undistributed),
 		})},
 		server.Service{Desc: &affiliatev1.MailService_ServiceDesc, Impl: provider},
 		server.Service{Desc: &affiliatev1.ProcessorService_ServiceDesc, Impl: processors},
@@ -377,8 +381,8 @@ func (c *Core) newWebhookClient() (*webhook.Client, error) {
 // buildWork creates the parts that do not serve requests: the jobs and the consumer of the
 // click stream.
 func (c *Core) buildWork(
-	directories river.Worker[affiliate.SyncDirectory], mails *servermail.Worker, conversions *conversion.Service, processors *processor.Service, accounts *account.Service,
-	erasures *privacy.Service, buyers *buyer.Service, exports *export.Service, testData *testmode.Service,
+	directories river.Worker[affiliate.SyncDirectory], mails *servermail.Worker, conversions *conversionservice.Service, processors *processorservice.Service, accounts *account.Service,
+	erasures *privacyservice.Service, buyers *buyer.Service, exports *export.Service, testData *testmode.Service,
 ) error {
 	var err error
 	if c.ingester, err = c.newIngester(c.cfg.HomeRegion, c.stream, c.blocking, c.cfg.StreamShards); err != nil {
@@ -409,12 +413,12 @@ func (c *Core) buildWork(
 	testData.AddWorkers(registered)
 	exports.AddWorkers(registered)
 	webhook.AddWorkers(registered, stores.Webhook(c.webhooks), c.now)
-	river.AddWorker(registered, notification.NewPeriodWorker(stores.NotificationPeriods(c.store), c.now))
-	river.AddWorker(registered, notification.NewDigestWorker(stores.NotificationDigests(c.store.DB), c.log, c.now))
+	river.AddWorker(registered, notificationservice.NewPeriodWorker(stores.NotificationPeriods(c.store), c.now))
+	river.AddWorker(registered, notificationservice.NewDigestWorker(stores.NotificationDigests(c.store.DB), c.log, c.now))
 
-	periodic := []*river.PeriodicJob{upkeep.PeriodicJob(), commission.SweepJob(), stats.PeriodicJob(), analytics.PeriodicJob(), fx.PeriodicJob(), check.PeriodicJob(), notification.DigestJob(), notification.PeriodJob()}
-	periodic = append(periodic, processor.PeriodicJobs()...)
-	periodic = append(periodic, privacy.PeriodicJobs()...)
+	periodic := []*river.PeriodicJob{upkeep.PeriodicJob(), commission.SweepJob(), stats.PeriodicJob(), analytics.PeriodicJob(), fx.PeriodicJob(), check.PeriodicJob(), notificationservice.DigestJob(), notificationservice.PeriodJob()}
+	periodic = append(periodic, processorservice.PeriodicJobs()...)
+	periodic = append(periodic, privacyservice.PeriodicJobs()...)
 	periodic = append(periodic, conversions.PeriodicJobs()...)
 
 	config := &river.Config{

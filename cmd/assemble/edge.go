@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/click"
 	"github.com/tributary-hq/tributary/cmd/clock"
 	"github.com/tributary-hq/tributary/cmd/settings"
 	edgev1 "github.com/tributary-hq/tributary/gen/edge/v1"
@@ -76,10 +77,10 @@ type tail struct {
 }
 
 // Find implements conversion.Tail.
-func (t tail) Find(ctx context.Context, id affiliate.ClickID) (affiliate.Click, bool, error) {
+func (t tail) Find(ctx context.Context, id affiliate.ClickID) (click.Click, bool, error) {
 	found, storedAt, err := t.stream.Find(ctx, id, tailLimit)
 	if err != nil || found == nil {
-		return affiliate.Click{}, false, err
+		return click.Click{}, false, err
 	}
 	click, ok := ingest.FromEdge(found, t.clock.At(storedAt), t.clock.Now())
 	return click, ok, nil

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/notification"
 	"github.com/tributary-hq/tributary/cmd/stores"
 	"github.com/tributary-hq/tributary/mail"
 	servermail "github.com/tributary-hq/tributary/server/mail"
@@ -23,7 +24,7 @@ func (c *Core) newMailWorker(sealer *seal.Keys) (*servermail.Worker, error) {
 		From:  c.cfg.MailFrom,
 		Seal:  sealer,
 		Composer: servermail.NewComposer(servermail.ComposerConfig{
-			PublicURL: c.cfg.PublicURL, AppURL: c.cfg.AppURL, Unsubscribe: affiliate.NewUnsubscribeTokens(c.cfg.HashKeys.Keys()),
+			PublicURL: c.cfg.PublicURL, AppURL: c.cfg.AppURL, Unsubscribe: notification.NewUnsubscribeTokens(c.cfg.HashKeys.Keys()),
 			Notifications: notificationTexts{c.store, notificationpg.NewStore(c.store.DB), c.cfg.AppURL},
 		}),
 		HashKeys: c.cfg.HashKeys.Keys(),
@@ -65,8 +66,8 @@ type notificationTexts struct {
 }
 
 // Texts implements servermail.Notifications.
-func (t notificationTexts) Texts(ctx context.Context, m affiliate.Mail) ([]servermail.NotificationText, error) {
-	mode := affiliate.Mode(affiliate.NotificationsBothModes)
+func (t notificationTexts) Texts(ctx context.Context, m notification.Mail) ([]servermail.NotificationText, error) {
+	mode := affiliate.Mode(notification.NotificationsBothModes)
 	if m.Mode != nil {
 		mode = *m.Mode
 	}
@@ -76,7 +77,7 @@ func (t notificationTexts) Texts(ctx context.Context, m affiliate.Mail) ([]serve
 	}
 	texts := make([]servermail.NotificationText, len(entries))
 	for i, entry := range entries {
-		if entry.Type == affiliate.NotificationType(affiliate.EventParticipantApproved) {
+		if entry.Type == notification.Type(affiliate.EventParticipantApproved) {
 			if entry.Facts, err = t.terms(ctx, entry.Notification); err != nil {
 				return nil, err
 			}
@@ -92,7 +93,7 @@ func (t notificationTexts) Texts(ctx context.Context, m affiliate.Mail) ([]serve
 
 // terms returns the rate in words and the link of the participant of a notification, as they
 // are now. They are empty if the participant or the group does not exist any more.
-func (t notificationTexts) terms(ctx context.Context, n affiliate.Notification) (map[string]string, error) {
+func (t notificationTexts) terms(ctx context.Context, n notification.Notification) (map[string]string, error) {
 	if n.Workspace == nil || n.Mode == nil || n.Program == nil || n.Participant == nil {
 		return nil, nil
 	}

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/account"
 	"github.com/tributary-hq/tributary/cmd/clock"
 	edgev1 "github.com/tributary-hq/tributary/gen/edge/v1"
 	"github.com/tributary-hq/tributary/storage/clickstream"
@@ -98,7 +99,7 @@ func TestRun_ComparesClocksWhenRedisReturns(t *testing.T) {
 // accepts. It returns the status, or 0 if the collector does not respond.
 func sendClick(t *testing.T, collector string) int {
 	t.Helper()
-	body := fmt.Sprintf(`{"referral_code":"anna","public_key":%q}`, affiliate.NewKey(affiliate.PublicKey, affiliate.ModeTest).Reveal())
+	body := fmt.Sprintf(`{"referral_code":"anna","public_key":%q}`, account.NewKey(account.PublicKey, affiliate.ModeTest).Reveal())
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, collector+"/v1/clicks", strings.NewReader(body))
 	check(t, err)
 	request.Header.Set("Content-Type", "application/json")

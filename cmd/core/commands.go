@@ -14,6 +14,8 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/attribution"
+	"github.com/tributary-hq/tributary/affiliate/notification"
 	"github.com/tributary-hq/tributary/cmd/assemble"
 	"github.com/tributary-hq/tributary/cmd/settings"
 	"github.com/tributary-hq/tributary/cmd/stores"
@@ -22,7 +24,7 @@ import (
 	"github.com/tributary-hq/tributary/server/check"
 	"github.com/tributary-hq/tributary/server/fx"
 	"github.com/tributary-hq/tributary/storage/postgres"
-	"github.com/tributary-hq/tributary/storage/postgres/notification"
+	notificationpg "github.com/tributary-hq/tributary/storage/postgres/notification"
 )
 
 // checkAccounts checks that each stored sum matches the rows that it counts, and prints
@@ -47,7 +49,7 @@ func checkAccounts(ctx context.Context, out io.Writer) error {
 // loadRates loads exchange rates from files. It reads all files before it stores any
 // rate. If one of the files is invalid, it stores nothing.
 func loadRates(ctx context.Context, out io.Writer, paths []string) error {
-	files := make([][]affiliate.FXRate, len(paths))
+	files := make([][]attribution.FXRate, len(paths))
 	for i, path := range paths {
 		var err error
 		if files[i], err = fx.Read(path); err != nil {
@@ -87,7 +89,7 @@ func announce(ctx context.Context, in io.Reader, out io.Writer, title, path stri
 	if err != nil {
 		return err
 	}
-	announcement, err := affiliate.NewProductAnnouncement(title, string(body), time.Now().UTC().Truncate(time.Millisecond))
+	announcement, err := notification.NewProductAnnouncement(title, string(body), time.Now().UTC().Truncate(time.Millisecond))
 	if err != nil {
 		return err
 	}
@@ -97,7 +99,7 @@ func announce(ctx context.Context, in io.Reader, out io.Writer, title, path stri
 	}
 	defer store.Close()
 	var workspaces int64
-	if err := notification.NewStore(store.DB).InTx(ctx, func(tx *notification.Tx) error {
+	if err := notificationpg.NewStore(store.DB).InTx(ctx, func(tx *notificationpg.Tx) error {
 		workspaces, err = tx.AnnounceProduct(ctx, announcement)
 		return err
 	}); err != nil {

@@ -10,10 +10,11 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/privacy"
 	"github.com/tributary-hq/tributary/cmd/assemble"
 	"github.com/tributary-hq/tributary/cmd/settings"
 	"github.com/tributary-hq/tributary/cmd/stores"
-	"github.com/tributary-hq/tributary/server/privacy"
+	privacyservice "github.com/tributary-hq/tributary/server/privacy"
 	"github.com/tributary-hq/tributary/server/privacy/buyer"
 	"github.com/tributary-hq/tributary/storage/postgres"
 	privacypg "github.com/tributary-hq/tributary/storage/postgres/privacy"
@@ -30,7 +31,7 @@ func replayErasures(ctx context.Context, out io.Writer, paths []string) error {
 		return err
 	}
 	hashKeys := cfg.HashKeys.Keys()
-	keys := affiliate.NewErasureKeys(hashKeys)
+	keys := privacy.NewErasureKeys(hashKeys)
 	store, err := postgres.Open(ctx, postgres.Config{URL: cfg.DatabaseURL, MaxConns: 2, ErasureKeys: keys})
 	if err != nil {
 		return err
@@ -40,8 +41,8 @@ func replayErasures(ctx context.Context, out io.Writer, paths []string) error {
 		return err
 	}
 	r := replayer{buyer.New(buyer.Config{
-		Store: stores.Buyer(store.DB), ErasureLog: privacy.NoLog{}, BuyerKeys: affiliate.BuyerKeys(hashKeys), ErasureKeys: keys, Now: time.Now,
-	}), privacy.New(privacy.Config{Store: stores.Privacy(store.DB, keys.First()), Log: privacy.NoLog{}, HashKeys: hashKeys, Now: time.Now})}
+		Store: stores.Buyer(store.DB), ErasureLog: privacyservice.NoLog{}, BuyerKeys: privacy.BuyerKeys(hashKeys), ErasureKeys: keys, Now: time.Now,
+	}), privacyservice.New(privacyservice.Config{Store: stores.Privacy(store.DB, keys.First()), Log: privacyservice.NoLog{}, HashKeys: hashKeys, Now: time.Now})}
 	for _, path := range paths {
 		if err := r.replayFile(ctx, out, path); err != nil {
 			return fmt.Errorf("%s: %w", path, err)
@@ -53,13 +54,13 @@ func replayErasures(ctx context.Context, out io.Writer, paths []string) error {
 // replayer erases the subjects of entries of an erasure log.
 type replayer struct {
 	buyers   *buyer.Service
-	accounts *privacy.Service
+	accounts *privacyservice.Service
 }
 
 // replay erases the subject of an entry. It returns false if nothing was left to do. Buyers are
 // always erased again, because only their sales say whether they were erased.
-func (r replayer) replay(ctx context.Context, entry affiliate.ErasureLogEntry) (bool, error) {
-	identity, ok := affiliate.BuyerOfEntry(entry)
+func (r replayer) replay(ctx context.Context, entry privacy.ErasureLogEntry) (bool, error) {
+	identity, ok := privacy.BuyerOfEntry(entry)
 	if !ok {
 		_, done, err := r.accounts.Replay(ctx, entry)
 		return done, err
@@ -77,7 +78,7 @@ func (r replayer) replayFile(ctx context.Context, out io.Writer, path string) er
 		return err
 	}
 	defer func() { _ = file.Close() }()
-	entries, invalid, err := privacy.ReadLog(file)
+	entries, invalid, err := privacyservice.ReadLog(file)
 	if err != nil {
 		return err
 	}

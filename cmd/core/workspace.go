@@ -12,9 +12,10 @@ import (
 	"unicode/utf8"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/account"
 	"github.com/tributary-hq/tributary/cmd/settings"
 	"github.com/tributary-hq/tributary/cmd/stores"
-	"github.com/tributary-hq/tributary/server/account"
+	accountservice "github.com/tributary-hq/tributary/server/account"
 )
 
 // createWorkspace creates a workspace with its owner, and prints the link with which the
@@ -27,7 +28,7 @@ func createWorkspace(ctx context.Context, out io.Writer, args []string, now func
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	if !affiliate.BareAddress(*email) || len(*email) > 320 {
+	if !account.BareAddress(*email) || len(*email) > 320 {
 		return errors.New("--email must be an e-mail address")
 	}
 	*name, *workspace = strings.TrimSpace(*name), strings.TrimSpace(*workspace)
@@ -49,7 +50,7 @@ func createWorkspace(ctx context.Context, out io.Writer, args []string, now func
 		return err
 	}
 	defer store.Close()
-	accounts := account.New(account.Config{Store: stores.Account(store.DB), Now: now})
+	accounts := accountservice.New(accountservice.Config{Store: stores.Account(store.DB), Now: now})
 	id, token, err := accounts.CreateWorkspace(ctx, *email, *name, *workspace)
 	if errors.Is(err, affiliate.Refuse(affiliate.ReasonEmailTaken)) {
 		return fmt.Errorf("%s already has a merchant account", *email)

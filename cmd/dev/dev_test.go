@@ -18,7 +18,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/privacy"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 	"github.com/tributary-hq/tributary/storage/redistest"
 	"github.com/tributary-hq/tributary/tools/servers"
@@ -406,7 +406,7 @@ func TestRun_RestoresDemoOnExternalServers(t *testing.T) {
 	r = start(t, dir, env)
 	r.runWalkthrough(t, "bash")
 	var reset struct {
-		Deleted affiliate.DeletedTestData `json:"deleted"`
+		Deleted privacy.DeletedTestData `json:"deleted"`
 	}
 	err := login(t, variables(t, dir)).call(t.Context(), http.MethodDelete, "/api/v1/workspace/test-data", nil, &reset)
 	if err != nil || reset.Deleted.Programs != 2 || reset.Deleted.Commissions == 0 {

@@ -23,6 +23,7 @@ import (
 	"github.com/caarlos0/env/v11"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/account"
 	"github.com/tributary-hq/tributary/httpedge"
 	"github.com/tributary-hq/tributary/storage/clickstream"
 )
@@ -150,19 +151,19 @@ type Links struct {
 // Registration holds the settings that restrict who can create an account: open, invite
 // or, for merchants, closed.
 type Registration struct {
-	MerchantRegistration affiliate.Registration `env:"TRIBUTARY_REGISTRATION_MERCHANT" envDefault:"closed"`
-	PartnerRegistration  affiliate.Registration `env:"TRIBUTARY_REGISTRATION_PARTNER" envDefault:"open"`
+	MerchantRegistration account.Registration `env:"TRIBUTARY_REGISTRATION_MERCHANT" envDefault:"closed"`
+	PartnerRegistration  account.Registration `env:"TRIBUTARY_REGISTRATION_PARTNER" envDefault:"open"`
 }
 
 func (r Registration) faults() []error {
 	var faults []error
 	switch r.MerchantRegistration {
-	case affiliate.OpenRegistration, affiliate.InviteRegistration, affiliate.ClosedRegistration:
+	case account.OpenRegistration, account.InviteRegistration, account.ClosedRegistration:
 	default:
 		faults = append(faults, errors.New("TRIBUTARY_REGISTRATION_MERCHANT: must be open, invite or closed"))
 	}
 	switch r.PartnerRegistration {
-	case affiliate.OpenRegistration, affiliate.InviteRegistration:
+	case account.OpenRegistration, account.InviteRegistration:
 	default:
 		faults = append(faults, errors.New("TRIBUTARY_REGISTRATION_PARTNER: must be open or invite"))
 	}

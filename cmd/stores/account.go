@@ -3,7 +3,7 @@ package stores
 import (
 	"context"
 
-	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/notification"
 	"github.com/tributary-hq/tributary/server"
 	"github.com/tributary-hq/tributary/server/account"
 	"github.com/tributary-hq/tributary/server/servicetoken"
@@ -23,7 +23,7 @@ type credentialStore struct {
 	notifications *notificationpg.Store
 }
 
-func (s credentialStore) StreamTicket(ctx context.Context, digest []byte) (affiliate.StreamTicket, bool, error) {
+func (s credentialStore) StreamTicket(ctx context.Context, digest []byte) (notification.StreamTicket, bool, error) {
 	return s.notifications.StreamTicket(ctx, digest)
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/commission"
 	"github.com/tributary-hq/tributary/server/notification"
 	"github.com/tributary-hq/tributary/storage/postgres"
 	storage "github.com/tributary-hq/tributary/storage/postgres/notification"
@@ -50,7 +51,7 @@ type periodStore struct {
 	commissions *postgres.Store
 }
 
-func (s periodStore) CommissionStats(ctx context.Context, scope affiliate.Scope, filter affiliate.CommissionFilter) (affiliate.CommissionStats, error) {
+func (s periodStore) CommissionStats(ctx context.Context, scope affiliate.Scope, filter commission.Filter) (commission.Stats, error) {
 	return s.commissions.CommissionStats(ctx, scope, filter)
 }
 

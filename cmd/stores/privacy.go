@@ -4,20 +4,21 @@ import (
 	"context"
 
 	"github.com/tributary-hq/tributary/affiliate"
-	"github.com/tributary-hq/tributary/server/privacy"
+	"github.com/tributary-hq/tributary/affiliate/privacy"
+	privacyservice "github.com/tributary-hq/tributary/server/privacy"
 	"github.com/tributary-hq/tributary/storage/postgres"
 	exportpg "github.com/tributary-hq/tributary/storage/postgres/export"
 	privacypg "github.com/tributary-hq/tributary/storage/postgres/privacy"
 )
 
 // Privacy returns the store of package privacy.
-func Privacy(db *postgres.DB, key affiliate.ErasureKey) privacy.Store {
+func Privacy(db *postgres.DB, key privacy.ErasureKey) privacyservice.Store {
 	return privacyStore{privacypg.NewStore(db, key)}
 }
 
 type privacyStore struct{ *privacypg.Store }
 
-func (s privacyStore) InTx(ctx context.Context, fn func(tx privacy.Tx) error) error {
+func (s privacyStore) InTx(ctx context.Context, fn func(tx privacyservice.Tx) error) error {
 	return s.Store.InTx(ctx, func(tx *privacypg.Tx) error { return fn(privacyTx{tx, exportpg.NewTx(tx.Tx)}) })
 }
 

@@ -23,6 +23,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/account"
+	"github.com/tributary-hq/tributary/affiliate/promocode"
 	"github.com/tributary-hq/tributary/collector"
 	edgev1 "github.com/tributary-hq/tributary/gen/edge/v1"
 	"github.com/tributary-hq/tributary/storage/clickstream"
@@ -43,7 +45,7 @@ const (
 type fixture struct {
 	t      *testing.T
 	client redis.UniversalClient
-	key    affiliate.Key
+	key    account.Key
 	port   string // the port of every page
 
 	cdn   string // the origin from which pages load the script
@@ -90,7 +92,7 @@ func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	t.Parallel()
 	redisURL := redistest.New(t)
-	f := &fixture{t: t, key: affiliate.NewKey(affiliate.PublicKey, affiliate.ModeTest), pages: map[string]page{}}
+	f := &fixture{t: t, key: account.NewKey(account.PublicKey, affiliate.ModeTest), pages: map[string]page{}}
 	endpoint := clickstream.Endpoint{URL: redisURL}
 	var err error
 	f.client, err = clickstream.Connect(endpoint)
@@ -150,7 +152,7 @@ func (f *fixture) fillDirectory() {
 	batch := writer.Batch()
 	batch.PutPublicKey(1, f.key.Digest(), &edgev1.PublicKeyEntry{WorkspaceId: workspace.UUID[:], Mode: edgev1.Mode_MODE_TEST})
 	for code, discount := range map[string]*edgev1.Discount{
-		"anna": {PromoCode: "ANNA20", Type: string(affiliate.DiscountPercentage), Value: 2000},
+		"anna": {PromoCode: "ANNA20", Type: string(promocode.DiscountPercentage), Value: 2000},
 		"ben":  nil,
 	} {
 		participant := affiliate.NewID[affiliate.ParticipantID](time.Now())

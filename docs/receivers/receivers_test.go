@@ -20,6 +20,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/participant"
 	"github.com/tributary-hq/tributary/affiliate/webhook"
 )
 
@@ -169,7 +170,7 @@ func event(t *testing.T) (id string, body []byte) {
 	e := affiliate.NewEvent(
 		affiliate.Scope{Workspace: affiliate.WorkspaceID{UUID: uuid.New()}, Mode: affiliate.ModeTest},
 		affiliate.EventParticipantApproved, time.Now(),
-		affiliate.ParticipantObject{PartnerName: "Zoë & 妹妹 <z@press.example>", Status: affiliate.ParticipantApproved, Version: 2}, nil)
+		participant.Object{PartnerName: "Zoë & 妹妹 <z@press.example>", Status: participant.Approved, Version: 2}, nil)
 	body, err := e.Body()
 	if err != nil {
 		t.Fatal(err)

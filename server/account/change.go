@@ -5,13 +5,15 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/account"
+	"github.com/tributary-hq/tributary/affiliate/notification"
 	"github.com/tributary-hq/tributary/server"
 )
 
 // change is a change of an account about which the user is informed.
 type change struct {
 	action       string // of the audit record
-	notification affiliate.NotificationType
+	notification notification.Type
 	// before and after are the changed values for the audit record.
 	before, after any
 	// facts are the values of the placeholders in the notification.
@@ -20,24 +22,24 @@ type change struct {
 
 // recordChange notifies the user of a change and writes its audit record: for a merchant to
 // the audit log of the workspace, for a partner to the audit log of the account.
-func recordChange(ctx context.Context, tx Tx, account affiliate.Account, c change, at time.Time) error {
+func recordChange(ctx context.Context, tx Tx, account account.Account, c change, at time.Time) error {
 	actor := server.ActorFrom(ctx)
 	actor.User = &account.User.ID
 	return recordChangeBy(ctx, tx, actor, account, c, at)
 }
 
 // recordChangeBy is recordChange for a change that actor has made.
-func recordChangeBy(ctx context.Context, tx Tx, actor affiliate.Actor, account affiliate.Account, c change, at time.Time) error {
-	if err := tx.Notify(ctx, affiliate.AccountNotification(account, c.notification, at, c.facts)...); err != nil {
+func recordChangeBy(ctx context.Context, tx Tx, actor affiliate.Actor, owner account.Account, c change, at time.Time) error {
+	if err := tx.Notify(ctx, account.Notification(owner, c.notification, at, c.facts)...); err != nil {
 		return err
 	}
-	if account.Member == nil {
+	if owner.Member == nil {
 		return tx.AuditAccount(ctx, affiliate.AccountAuditLine{
-			User: account.User.ID, Actor: actor, At: at, Action: c.action, Before: c.before, After: c.after,
+			User: owner.User.ID, Actor: actor, At: at, Action: c.action, Before: c.before, After: c.after,
 		})
 	}
 	return tx.Audit(ctx, affiliate.AuditLine{
-		Workspace: account.Member.Workspace, Actor: actor, At: at,
-		Action: c.action, ResourceType: "member", ResourceID: account.User.ID, Before: c.before, After: c.after,
+		Workspace: owner.Member.Workspace, Actor: actor, At: at,
+		Action: c.action, ResourceType: "member", ResourceID: owner.User.ID, Before: c.before, After: c.after,
 	})
 }

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/fraud"
+	"github.com/tributary-hq/tributary/affiliate/notification"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
@@ -27,12 +29,12 @@ func (f *fixture) requestChange(session *affiliatev1.SessionResponse, email stri
 	notices := 0
 	for _, m := range f.takeMails() {
 		switch m.Kind {
-		case affiliate.MailEmailChange:
+		case notification.MailEmailChange:
 			if m.Recipient != email || m.Facts.ExpiresAt == nil {
 				f.Errorf("got the mail %v, want one to %s with an expiry", m, email)
 			}
 			token = m.token
-		case affiliate.MailEmailChangeNotice:
+		case notification.MailEmailChangeNotice:
 			notices++
 			if m.Recipient != session.User.Email || m.Facts.NewAddress != affiliate.MaskEmail(email) || m.token != "" {
 				f.Errorf("got the notice %v, want one to %s that names %s", m, session.User.Email, affiliate.MaskEmail(email))
@@ -87,7 +89,7 @@ func TestChangeEmail_ChangesAddressWhenTokenIsUsed(t *testing.T) {
 		t.Error("the address of another partner has changed")
 	}
 	f.WantCount(1, "former addresses", `select count(*) from former_emails where user_id = $1 and digest = $2`, ada,
-		affiliate.FormerEmailDigests(hashKeys, "ada@blog.example").First())
+		fraud.FormerEmailDigests(hashKeys, "ada@blog.example").First())
 	f.WantCount(1, "audit records with masked addresses", `
 		select count(*) from account_audit_log
 		where action = 'account.change_email' and before ->> 'email' = 'a***@blog.example' and after ->> 'email' = 'a***@new.example'`)

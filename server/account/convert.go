@@ -2,6 +2,7 @@ package account
 
 import (
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/account"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 )
@@ -10,10 +11,10 @@ import (
 // response contains a new access token. workspace is nil if the account belongs to a
 // partner.
 func (s *Service) sessionResponse(
-	account affiliate.Account, workspace *affiliate.Workspace, session affiliate.SessionID, refresh token,
+	owner account.Account, workspace *account.Workspace, session affiliate.SessionID, refresh token,
 ) (*affiliatev1.SessionResponse, error) {
-	user := account.User
-	access, err := s.signer.Sign(user, session, account.Member)
+	user := owner.User
+	access, err := s.signer.Sign(user, session, owner.Member)
 	if err != nil {
 		return nil, err
 	}
@@ -21,7 +22,7 @@ func (s *Service) sessionResponse(
 		AccessToken:  access,
 		RefreshToken: refresh.text(),
 		TokenType:    "Bearer",
-		ExpiresIn:    int64(affiliate.AccessTokenLife.Seconds()),
+		ExpiresIn:    int64(account.AccessTokenLife.Seconds()),
 		User: &affiliatev1.User{
 			Id:            user.ID.String(),
 			Kind:          server.EnumValue[affiliatev1.AccountKind](user.Kind),
@@ -34,8 +35,8 @@ func (s *Service) sessionResponse(
 		},
 	}
 	if workspace != nil {
-		resp.User.Role = server.EnumValue[affiliatev1.Role](account.Member.Role)
-		resp.Workspace = server.WorkspaceForRole(*workspace, account.Member.Role)
+		resp.User.Role = server.EnumValue[affiliatev1.Role](owner.Member.Role)
+		resp.Workspace = server.WorkspaceForRole(*workspace, owner.Member.Role)
 	}
 	return resp, nil
 }

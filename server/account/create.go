@@ -5,24 +5,25 @@ import (
 	"strings"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/account"
 )
 
 // CreateWorkspace creates a workspace for the operator of the service, whatever the
 // registration setting is. It returns the text of a token with which the owner sets the
 // password, as with the token of a mail that resets a password. The token is valid for
-// affiliate.InviteLife. No password of the account is known, so nobody can log in to it
+// account.InviteLife. No password of the account is known, so nobody can log in to it
 // until the owner has set one. Errors: EMAIL_TAKEN.
 func (s *Service) CreateWorkspace(ctx context.Context, email, name, workspaceName string) (id affiliate.WorkspaceID, resetToken string, err error) {
 	at := s.currentTime()
-	workspace := affiliate.NewWorkspace(workspaceName, at)
-	owner := affiliate.Account{
-		User: affiliate.User{
+	workspace := account.NewWorkspace(workspaceName, at)
+	owner := account.Account{
+		User: account.User{
 			ID: affiliate.NewID[affiliate.UserID](at), Kind: affiliate.Merchant, Email: strings.ToLower(email), Name: name, CreatedAt: at,
 		},
-		Member:       &affiliate.Member{Workspace: workspace.ID, Role: affiliate.RoleOwner},
+		Member:       &account.Member{Workspace: workspace.ID, Role: affiliate.RoleOwner},
 		PasswordHash: UnusableHash(),
 	}
-	token, text, digest := affiliate.NewClaimToken(owner.User, at)
+	token, text, digest := account.NewClaimToken(owner.User, at)
 	err = s.store.InTx(ctx, func(tx Tx) error {
 		if err := insertOwner(ctx, tx, owner, workspace, affiliate.System, at); err != nil {
 			return err

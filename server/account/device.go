@@ -7,19 +7,21 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/account"
+	"github.com/tributary-hq/tributary/affiliate/notification"
 	"github.com/tributary-hq/tributary/server"
 )
 
 // seeDevice stores the device of a call that opens or refreshes a session. known reports
-// whether the user has used the device in the last affiliate.DeviceMemory.
+// whether the user has used the device in the last account.DeviceMemory.
 func (s *Service) seeDevice(ctx context.Context, tx Tx, user affiliate.UserID, at time.Time) (known bool, err error) {
-	device := affiliate.DeviceHash(s.hashKeys, user, server.ActorFrom(ctx).AddressPrefix, agentFrom(ctx))
-	return tx.SeeDevice(ctx, user, device, at, at.Add(-affiliate.DeviceMemory))
+	device := account.DeviceHash(s.hashKeys, user, server.ActorFrom(ctx).AddressPrefix, agentFrom(ctx))
+	return tx.SeeDevice(ctx, user, device, at, at.Add(-account.DeviceMemory))
 }
 
 // notifyNewDevice notifies a user who has signed in with a device that is not known.
-func (s *Service) notifyNewDevice(ctx context.Context, tx Tx, account affiliate.Account, at time.Time) error {
-	known, err := s.seeDevice(ctx, tx, account.User.ID, at)
+func (s *Service) notifyNewDevice(ctx context.Context, tx Tx, owner account.Account, at time.Time) error {
+	known, err := s.seeDevice(ctx, tx, owner.User.ID, at)
 	if err != nil || known {
 		return err
 	}
@@ -27,7 +29,7 @@ func (s *Service) notifyNewDevice(ctx context.Context, tx Tx, account affiliate.
 	if network := server.ActorFrom(ctx).AddressPrefix; network != "" {
 		facts["network"] = network
 	}
-	return tx.Notify(ctx, affiliate.AccountNotification(account, affiliate.NotifyNewDevice, at, facts)...)
+	return tx.Notify(ctx, account.Notification(owner, notification.NotifyNewDevice, at, facts)...)
 }
 
 // agentFrom returns the user agent of the caller, or an empty string.

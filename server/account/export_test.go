@@ -3,10 +3,10 @@ package account
 import (
 	"context"
 
-	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/account"
 )
 
-// ProcessRequest does the work of the job affiliate.ProcessEmailRequest.
-func (s *Service) ProcessRequest(ctx context.Context, id affiliate.EmailRequestID) error {
+// ProcessRequest does the work of the job account.ProcessEmailRequest.
+func (s *Service) ProcessRequest(ctx context.Context, id account.EmailRequestID) error {
 	return s.processRequest(ctx, id)
 }

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/account"
+	"github.com/tributary-hq/tributary/affiliate/notification"
 	"github.com/tributary-hq/tributary/cmd/stores"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
@@ -42,7 +44,7 @@ func TestLogin_StaysLimitedAfterRotationOfTheHashKey(t *testing.T) {
 	f.clock.Advance(time.Second)
 	pgtest.RequireRefusal(t, f.tryLogin("a wrong password"), affiliate.ReasonInvalidCredentials)
 	f.WantCount(1, "failures under the key B", `select count(*) from login_failures where subject = $1`,
-		affiliate.LoginSubject(affiliate.HashKeys{keyB}, affiliate.Partner, "pat@example.com").First())
+		account.LoginSubject(affiliate.HashKeys{keyB}, affiliate.Partner, "pat@example.com").First())
 	pgtest.RequireRefusal(t, f.tryLogin(password), affiliate.ReasonRateLimitExceeded)
 	f.clock.Advance(2 * time.Second)
 	if err := f.tryLogin(password); err != nil {
@@ -100,7 +102,7 @@ func TestResend_KnowsSuppressionsOfEarlierHashKeys(t *testing.T) {
 		}
 		return got.Sent
 	}
-	f.Insert("mail_suppressions", pgtest.Row{"digest": affiliate.MailDigest(hashKeys, "pat@example.com").First(), "reason": "bounced", "created_at": f.Now()})
+	f.Insert("mail_suppressions", pgtest.Row{"digest": notification.MailDigest(hashKeys, "pat@example.com").First(), "reason": "bounced", "created_at": f.Now()})
 	f.rotate(keyB)
 	if resend() {
 		t.Error("a suppression of a removed key was found")
@@ -109,7 +111,7 @@ func TestResend_KnowsSuppressionsOfEarlierHashKeys(t *testing.T) {
 	if !resend() {
 		t.Fatal("the suppression of the key A was not found")
 	}
-	if err := f.verify(f.takeMail(affiliate.MailVerification, "pat@example.com").token); err != nil {
+	if err := f.verify(f.takeMail(notification.MailVerification, "pat@example.com").token); err != nil {
 		t.Fatal(err)
 	}
 	f.WantCount(0, "suppressed addresses", `select count(*) from mail_suppressions`)

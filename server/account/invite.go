@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/account"
+	"github.com/tributary-hq/tributary/affiliate/notification"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 )
@@ -19,7 +21,7 @@ import (
 // verified it. AcceptInvite then uses this account again (takeOver). A stranger's account
 // needs the token of the mail.
 func (s *Service) AcceptInvite(ctx context.Context, req *affiliatev1.AcceptInviteRequest) (*affiliatev1.SessionResponse, error) {
-	digest := affiliate.DigestInviteToken(req.GetToken())
+	digest := account.DigestInviteToken(req.GetToken())
 	// Unknown tokens are rejected before the password is hashed, because hashing is
 	// expensive.
 	invite, _, err := s.store.InviteByToken(ctx, digest)
@@ -40,9 +42,9 @@ func (s *Service) AcceptInvite(ctx context.Context, req *affiliatev1.AcceptInvit
 	}
 
 	at, token := s.currentTime(), newToken()
-	var account affiliate.Account
-	var workspace affiliate.Workspace
-	var session affiliate.Session
+	var owner account.Account
+	var workspace account.Workspace
+	var session account.Session
 	err = s.store.InTx(ctx, func(tx Tx) error {
 		// The lock ensures that only one of several calls with the same token succeeds.
 		invite, mailed, err := tx.LockInviteByToken(ctx, digest)
@@ -62,62 +64,62 @@ func (s *Service) AcceptInvite(ctx context.Context, req *affiliatev1.AcceptInvit
 			return err
 		}
 		if found {
-			if account, err = tx.Account(ctx, id); err != nil {
+			if owner, err = tx.Account(ctx, id); err != nil {
 				return err
 			}
-			if account.Member != nil {
-				if account.User.EmailVerified || !mailed {
+			if owner.Member != nil {
+				if owner.User.EmailVerified || !mailed {
 					return affiliate.Refuse(affiliate.ReasonEmailTaken)
 				}
-				if err := leaveForInvite(ctx, tx, account, at); err != nil {
+				if err := leaveForInvite(ctx, tx, owner, at); err != nil {
 					return err
 				}
 			}
-			if account.User, err = s.takeOver(ctx, tx, account.User, req.GetName(), hash, at); err != nil {
+			if owner.User, err = s.takeOver(ctx, tx, owner.User, req.GetName(), hash, at); err != nil {
 				return err
 			}
 		} else {
-			account.User = affiliate.User{
+			owner.User = account.User{
 				ID:        affiliate.NewID[affiliate.UserID](at),
 				Kind:      affiliate.Merchant,
 				Email:     invite.Email,
 				Name:      req.GetName(),
 				CreatedAt: at,
 			}
-			if err := tx.InsertUser(ctx, account.User, hash); err != nil {
+			if err := tx.InsertUser(ctx, owner.User, hash); err != nil {
 				return err
 			}
 		}
-		account.Member = &affiliate.Member{Workspace: invite.Workspace, Role: invite.Role}
-		if err := tx.InsertMember(ctx, account.User.ID, *account.Member, at); err != nil {
+		owner.Member = &account.Member{Workspace: invite.Workspace, Role: invite.Role}
+		if err := tx.InsertMember(ctx, owner.User.ID, *owner.Member, at); err != nil {
 			return err
 		}
-		session = affiliate.NewSession(account.User.ID, at)
+		session = account.NewSession(owner.User.ID, at)
 		if err := tx.InsertSession(ctx, session, token.digest()); err != nil {
 			return err
 		}
 		if workspace, err = tx.Workspace(ctx, invite.Workspace); err != nil {
 			return err
 		}
-		if account.User, err = s.beginInvited(ctx, tx, account, mailed, at); err != nil {
+		if owner.User, err = s.beginInvited(ctx, tx, owner, mailed, at); err != nil {
 			return err
 		}
 		joined := map[string]string{"role": string(invite.Role)}
-		if err := tx.Notify(ctx, affiliate.MemberNotification(invite.Workspace, affiliate.NotifyMemberJoined, account.User.ID, at, joined)); err != nil {
+		if err := tx.Notify(ctx, account.MemberNotification(invite.Workspace, notification.NotifyMemberJoined, owner.User.ID, at, joined)); err != nil {
 			return err
 		}
 		actor := server.ActorFrom(ctx)
-		actor.User = &account.User.ID
+		actor.User = &owner.User.ID
 		return tx.Audit(ctx, affiliate.AuditLine{
 			Workspace: invite.Workspace, Actor: actor, At: at,
-			Action: "member.join", ResourceType: "member", ResourceID: account.User.ID,
+			Action: "member.join", ResourceType: "member", ResourceID: owner.User.ID,
 			After: map[string]string{"role": string(invite.Role), "invite": invite.ID.String()},
 		})
 	})
 	if err != nil {
 		return nil, err
 	}
-	return s.sessionResponse(account, &workspace, session.ID, token)
+	return s.sessionResponse(owner, &workspace, session.ID, token)
 }
 
 // leaveForInvite removes the account of an unverified address from its workspace, so that
@@ -125,7 +127,7 @@ func (s *Service) AcceptInvite(ctx context.Context, req *affiliatev1.AcceptInvit
 // the only member, the workspace has no members afterwards. Its keys and tokens are
 // revoked, because a stranger may have them. Errors: EMAIL_TAKEN if the workspace is in use
 // and the account is its last owner.
-func leaveForInvite(ctx context.Context, tx Tx, account affiliate.Account, at time.Time) error {
+func leaveForInvite(ctx context.Context, tx Tx, account account.Account, at time.Time) error {
 	workspace := account.Member.Workspace
 	if err := tx.LockWorkspace(ctx, workspace); err != nil {
 		return err
@@ -162,7 +164,7 @@ func leaveForInvite(ctx context.Context, tx Tx, account affiliate.Account, at ti
 // takeOver gives an account to the person who accepts an invitation of its address. It ends
 // the account's sessions and mailed tokens, replaces its name and password, and removes its
 // second factor and payout method, because they may be those of another person.
-func (s *Service) takeOver(ctx context.Context, tx Tx, user affiliate.User, name, hash string, at time.Time) (affiliate.User, error) {
+func (s *Service) takeOver(ctx context.Context, tx Tx, user account.User, name, hash string, at time.Time) (account.User, error) {
 	user.Name, user.EmailVerified, user.SecondFactor, user.Unclaimed = name, false, false, false
 	if err := tx.RevokeSessions(ctx, user.ID, at); err != nil {
 		return user, err
@@ -173,7 +175,7 @@ func (s *Service) takeOver(ctx context.Context, tx Tx, user affiliate.User, name
 	if err := tx.DeleteSecondFactor(ctx, user.ID); err != nil {
 		return user, err
 	}
-	if err := tx.DeleteLoginFailures(ctx, affiliate.LoginSubject(s.hashKeys, user.Kind, user.Email)); err != nil {
+	if err := tx.DeleteLoginFailures(ctx, account.LoginSubject(s.hashKeys, user.Kind, user.Email)); err != nil {
 		return user, err
 	}
 	return user, tx.ResetUser(ctx, user, hash)
@@ -182,7 +184,7 @@ func (s *Service) takeOver(ctx context.Context, tx Tx, user affiliate.User, name
 // beginInvited verifies the address of an account if the person has used the token of a mail
 // to the address. Otherwise it sends the mail that verifies the address. It also stores the
 // device, as begin does.
-func (s *Service) beginInvited(ctx context.Context, tx Tx, account affiliate.Account, mailed bool, at time.Time) (affiliate.User, error) {
+func (s *Service) beginInvited(ctx context.Context, tx Tx, account account.Account, mailed bool, at time.Time) (account.User, error) {
 	if !mailed {
 		return account.User, s.begin(ctx, tx, account, at)
 	}

@@ -9,6 +9,9 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/account"
+	"github.com/tributary-hq/tributary/affiliate/notification"
+	"github.com/tributary-hq/tributary/affiliate/participant"
 	"github.com/tributary-hq/tributary/cmd/stores"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
@@ -106,7 +109,7 @@ func TestAcceptInvite_RejectsClosedInvites(t *testing.T) {
 	replaced := shop.invite("replaced@example.com", affiliatev1.Role_ROLE_ADMIN)
 	last := shop.invite("replaced@example.com", affiliatev1.Role_ROLE_VIEWER)
 	expired := shop.invite("expired@example.com", affiliatev1.Role_ROLE_VIEWER)
-	f.clock.Advance(affiliate.InviteLife - time.Millisecond)
+	f.clock.Advance(account.InviteLife - time.Millisecond)
 	for name, token := range map[string]string{
 		"revoked": revoked.Token, "replaced": replaced.Token, "unknown": revoked.Token[:40] + "xyz", "nonsense": "x", "empty": "",
 	} {
@@ -255,7 +258,7 @@ func TestAcceptInvite_RejectsCommonPassword(t *testing.T) {
 func (f *fixture) mailedToken(recipient string) string {
 	f.Helper()
 	for _, m := range f.takeMails() {
-		if m.Kind == affiliate.MailMemberInvite && m.Recipient == recipient {
+		if m.Kind == notification.MailMemberInvite && m.Recipient == recipient {
 			return m.token
 		}
 	}
@@ -296,7 +299,7 @@ func TestAcceptInvite_MailedTokenTakesOverAnUnverifiedAccount(t *testing.T) {
 			workspace, _ := affiliate.ParseID[affiliate.WorkspaceID](stranger.Workspace.Id)
 			scope := affiliate.Scope{Workspace: workspace, Mode: affiliate.ModeLive}
 			f.NewProgram(scope, pgtest.Row{"status": "draft"})
-			_, key := affiliate.GenerateAPIKey(affiliate.SecretKey, scope, "Stranger", f.Now())
+			_, key := account.GenerateAPIKey(account.SecretKey, scope, "Stranger", f.Now())
 			if err := f.store.InTx(f.Context(), func(tx *accountpg.Tx) error { return tx.InsertKey(f.Context(), key) }); err != nil {
 				f.Fatal(err)
 			}
@@ -359,11 +362,11 @@ func TestRegisterPartner_MailedTokenTakesOverAnUnverifiedAccount(t *testing.T) {
 	f := newFixture(t)
 	shop := f.NewShop(affiliate.ModeTest)
 	const newPassword = "another good password"
-	invite := func(email string) affiliate.InviteTokens {
-		tokens, digests := affiliate.NewInviteTokens()
+	invite := func(email string) account.InviteTokens {
+		tokens, digests := account.NewInviteTokens()
 		err := shop.Store.InTx(t.Context(), func(tx *postgres.Tx) error {
-			_, _, err := shop.Store.Enrolment(tx).InviteParticipant(t.Context(), affiliate.ParticipantInvite{
-				Invite: affiliate.NewInvite(email, shop.Owner, f.Now()), Scope: shop.Scope, Program: shop.Program,
+			_, _, err := shop.Store.Enrolment(tx).InviteParticipant(t.Context(), participant.Invite{
+				Invite: account.NewInvite(email, shop.Owner, f.Now()), Scope: shop.Scope, Program: shop.Program,
 			}, digests, affiliate.System)
 			return err
 		})

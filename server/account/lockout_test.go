@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/account"
 	"github.com/tributary-hq/tributary/cmd/stores"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
@@ -59,9 +60,9 @@ func TestLogin_StrangersDoNotDelayTheOwner(t *testing.T) {
 	// Known devices are limited too.
 	fail(home, "Browser/1")
 	mustLogin("a known device in another network", office, "Browser/1")
-	f.clock.Advance(affiliate.LoginFailureWindow)
+	f.clock.Advance(account.LoginFailureWindow)
 	mustLogin("a known device after its wait", home, "Browser/1")
-	f.clock.Advance(affiliate.DeviceMemory)
+	f.clock.Advance(account.DeviceMemory)
 	fail(stranger, "Browser/1")
 	mustLogin("a device that is not known any more", home, "Browser/1")
 }
@@ -112,7 +113,7 @@ func TestLogin_IgnoresSessionsOfOtherAccounts(t *testing.T) {
 	f := newFixture(t)
 	f.partner("pat@blog.example")
 	other := f.as(f.partner("eve@blog.example"))
-	f.clock.Advance(affiliate.DeviceMemory + time.Second)
+	f.clock.Advance(account.DeviceMemory + time.Second)
 	for range 10 {
 		_, err := f.loginPartner("pat@blog.example", "a wrong password")
 		pgtest.RequireRefusal(t, err, affiliate.ReasonInvalidCredentials)

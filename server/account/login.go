@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/account"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 )
@@ -23,12 +24,12 @@ func (s *Service) LoginPartner(ctx context.Context, req *affiliatev1.LoginReques
 
 func (s *Service) login(ctx context.Context, kind affiliate.AccountKind, req *affiliatev1.LoginRequest) (*affiliatev1.SessionResponse, error) {
 	email, at := strings.ToLower(req.GetEmail()), s.currentTime()
-	account, found, err := s.store.AccountByEmail(ctx, kind, email)
+	owner, found, err := s.store.AccountByEmail(ctx, kind, email)
 	if err != nil {
 		return nil, err
 	}
 	// The device is looked up even if there is no account, so that the response takes as long.
-	attempt, err := s.newAttempt(ctx, kind, email, account.User.ID, at)
+	attempt, err := s.newAttempt(ctx, kind, email, owner.User.ID, at)
 	if err != nil {
 		return nil, err
 	}
@@ -37,11 +38,11 @@ func (s *Service) login(ctx context.Context, kind affiliate.AccountKind, req *af
 	if err := s.throttle(ctx, attempt); err != nil {
 		return nil, err
 	}
-	matches, outdated, err := s.hashes.matches(ctx, req.GetPassword(), account.PasswordHash, found)
+	matches, outdated, err := s.hashes.matches(ctx, req.GetPassword(), owner.PasswordHash, found)
 	if err != nil {
 		return nil, err
 	}
-	if !matches || !account.MayLogIn() {
+	if !matches || !owner.MayLogIn() {
 		return nil, affiliate.Refuse(affiliate.ReasonInvalidCredentials)
 	}
 	newHash := ""
@@ -51,29 +52,29 @@ func (s *Service) login(ctx context.Context, kind affiliate.AccountKind, req *af
 		}
 	}
 
-	session, token := affiliate.NewSession(account.User.ID, at), newToken()
-	var workspace *affiliate.Workspace
+	session, token := account.NewSession(owner.User.ID, at), newToken()
+	var workspace *account.Workspace
 	var challenge *affiliate.Error
 	err = s.store.InTx(ctx, func(tx Tx) error {
 		challenge = nil // an earlier attempt of the transaction may have set it
-		if err := s.checkUnchanged(ctx, tx, account, req.GetPassword()); err != nil {
+		if err := s.checkUnchanged(ctx, tx, owner, req.GetPassword()); err != nil {
 			return err
 		}
 		if outdated {
-			if err := tx.UpdatePasswordHash(ctx, account.User.ID, newHash); err != nil {
+			if err := tx.UpdatePasswordHash(ctx, owner.User.ID, newHash); err != nil {
 				return err
 			}
 		}
 		// The user is locked, so a second factor that is enabled at the same time is read here.
-		current, err := tx.Account(ctx, account.User.ID)
+		current, err := tx.Account(ctx, owner.User.ID)
 		if err != nil {
 			return err
 		}
-		if account.User.SecondFactor = current.User.SecondFactor; account.User.SecondFactor {
-			challenge, err = s.challenge(ctx, tx, account, at)
+		if owner.User.SecondFactor = current.User.SecondFactor; owner.User.SecondFactor {
+			challenge, err = s.challenge(ctx, tx, owner, at)
 			return err
 		}
-		workspace, err = s.openSession(ctx, tx, account, session, token, attempt)
+		workspace, err = s.openSession(ctx, tx, owner, session, token, attempt)
 		return err
 	})
 	if err != nil {
@@ -87,24 +88,24 @@ func (s *Service) login(ctx context.Context, kind affiliate.AccountKind, req *af
 		}
 		return nil, challenge
 	}
-	s.storeOrigin(ctx, account.User, at)
-	return s.sessionResponse(account, workspace, session.ID, token)
+	s.storeOrigin(ctx, owner.User, at)
+	return s.sessionResponse(owner, workspace, session.ID, token)
 }
 
 // newAttempt returns an attempt to log in, or to confirm a call with a session, as a user with
 // an address. email must be in lower case. user is zero if no user has the address.
-func (s *Service) newAttempt(ctx context.Context, kind affiliate.AccountKind, email string, user affiliate.UserID, at time.Time) (affiliate.LoginAttempt, error) {
-	caller := affiliate.LoginCaller{Network: server.ActorFrom(ctx).AddressPrefix}
+func (s *Service) newAttempt(ctx context.Context, kind affiliate.AccountKind, email string, user affiliate.UserID, at time.Time) (account.LoginAttempt, error) {
+	caller := account.LoginCaller{Network: server.ActorFrom(ctx).AddressPrefix}
 	if principal := server.PrincipalFrom(ctx); principal.User == user {
 		caller.Session = principal.Session
 	}
-	device := affiliate.DeviceHash(s.hashKeys, user, caller.Network, agentFrom(ctx))
+	device := account.DeviceHash(s.hashKeys, user, caller.Network, agentFrom(ctx))
 	var err error
-	caller.KnownDevice, err = s.store.KnowsDevice(ctx, user, device, at.Add(-affiliate.DeviceMemory))
-	return affiliate.LoginAttempt{
+	caller.KnownDevice, err = s.store.KnowsDevice(ctx, user, device, at.Add(-account.DeviceMemory))
+	return account.LoginAttempt{
 		ID:      affiliate.NewID[affiliate.LoginAttemptID](at),
-		Subject: affiliate.LoginSubject(s.hashKeys, kind, email),
-		Bucket:  affiliate.LoginBucket(s.hashKeys, kind, email, caller),
+		Subject: account.LoginSubject(s.hashKeys, kind, email),
+		Bucket:  account.LoginBucket(s.hashKeys, kind, email, caller),
 		At:      at,
 	}, err
 }
@@ -113,7 +114,7 @@ func (s *Service) newAttempt(ctx context.Context, kind affiliate.AccountKind, em
 // hash has changed since then, it checks the password again. After a reset, the old
 // password therefore neither opens a session nor requests a change of the address. Errors:
 // INVALID_CREDENTIALS.
-func (s *Service) checkUnchanged(ctx context.Context, tx Tx, account affiliate.Account, password string) error {
+func (s *Service) checkUnchanged(ctx context.Context, tx Tx, account account.Account, password string) error {
 	refusal := affiliate.Refuse(affiliate.ReasonInvalidCredentials)
 	if err := tx.LockUserByID(ctx, account.User.ID); err != nil {
 		if isNotFound(err) {
@@ -136,15 +137,15 @@ func (s *Service) checkUnchanged(ctx context.Context, tx Tx, account affiliate.A
 // addresses without an account are limited in the same way. throttle stores the attempt before it
 // counts the other attempts, so that attempts in parallel requests are counted too.
 // Errors: RATE_LIMIT_EXCEEDED if the client must wait.
-func (s *Service) throttle(ctx context.Context, attempt affiliate.LoginAttempt) error {
+func (s *Service) throttle(ctx context.Context, attempt account.LoginAttempt) error {
 	if err := s.store.AddLoginAttempt(ctx, attempt); err != nil {
 		return err
 	}
-	failures, last, err := s.store.OtherLoginFailures(ctx, attempt, attempt.At.Add(-affiliate.LoginFailureWindow))
+	failures, last, err := s.store.OtherLoginFailures(ctx, attempt, attempt.At.Add(-account.LoginFailureWindow))
 	if err != nil {
 		return err
 	}
-	wait := affiliate.LoginWait(failures, last, attempt.At)
+	wait := account.LoginWait(failures, last, attempt.At)
 	if wait == 0 {
 		return nil
 	}

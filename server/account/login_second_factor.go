@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/account"
+	"github.com/tributary-hq/tributary/affiliate/notification"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 )
 
@@ -20,13 +22,13 @@ func (s *Service) LoginPartnerSecondFactor(ctx context.Context, req *affiliatev1
 
 // challenge stores a challenge for a login whose password was right. It returns the error for
 // the client, which contains the challenge.
-func (s *Service) challenge(ctx context.Context, tx Tx, account affiliate.Account, at time.Time) (*affiliate.Error, error) {
-	challenge, text, digest := affiliate.NewLoginChallenge(account.User.ID, at)
+func (s *Service) challenge(ctx context.Context, tx Tx, owner account.Account, at time.Time) (*affiliate.Error, error) {
+	challenge, text, digest := account.NewLoginChallenge(owner.User.ID, at)
 	if err := tx.InsertLoginChallenge(ctx, challenge, digest); err != nil {
 		return nil, err
 	}
 	refusal := affiliate.Refuse(affiliate.ReasonSecondFactorRequired)
-	refusal.Metadata = map[string]string{affiliate.ChallengeField: text}
+	refusal.Metadata = map[string]string{account.ChallengeField: text}
 	return refusal, nil
 }
 
@@ -34,7 +36,7 @@ func (s *Service) challenge(ctx context.Context, tx Tx, account affiliate.Accoun
 // challenge, for the second factor and as a failed login.
 func (s *Service) loginSecondFactor(ctx context.Context, kind affiliate.AccountKind, req *affiliatev1.LoginSecondFactorRequest) (*affiliatev1.SessionResponse, error) {
 	invalid, at := affiliate.Refuse(affiliate.ReasonChallengeInvalid), s.currentTime()
-	digest := affiliate.DigestLoginChallenge(req.GetChallenge())
+	digest := account.DigestLoginChallenge(req.GetChallenge())
 	challenge, found, err := s.store.LoginChallenge(ctx, digest)
 	if err != nil {
 		return nil, err
@@ -42,25 +44,25 @@ func (s *Service) loginSecondFactor(ctx context.Context, kind affiliate.AccountK
 	if !found || !challenge.Open(at) {
 		return nil, invalid
 	}
-	account, err := s.store.Account(ctx, challenge.User)
-	if isNotFound(err) || err == nil && (account.User.Kind != kind || !account.MayLogIn()) {
+	owner, err := s.store.Account(ctx, challenge.User)
+	if isNotFound(err) || err == nil && (owner.User.Kind != kind || !owner.MayLogIn()) {
 		return nil, invalid
 	}
 	if err != nil {
 		return nil, err
 	}
-	attempt, err := s.throttleCaller(ctx, account, at)
+	attempt, err := s.throttleCaller(ctx, owner, at)
 	if err != nil {
 		return nil, err
 	}
 
-	session, token := affiliate.NewSession(account.User.ID, at), newToken()
-	var workspace *affiliate.Workspace
+	session, token := account.NewSession(owner.User.ID, at), newToken()
+	var workspace *account.Workspace
 	var accepted bool
 	err = s.store.InTx(ctx, func(tx Tx) error {
 		// The lock is also held by every transaction that uses a code, a challenge or the
 		// password of the user, so the following reads are current.
-		if err := tx.LockUserByID(ctx, account.User.ID); err != nil {
+		if err := tx.LockUserByID(ctx, owner.User.ID); err != nil {
 			return err
 		}
 		challenge, found, err := tx.LoginChallenge(ctx, digest)
@@ -70,13 +72,13 @@ func (s *Service) loginSecondFactor(ctx context.Context, kind affiliate.AccountK
 		if !found || !challenge.Open(at) {
 			return invalid
 		}
-		if account, err = tx.Account(ctx, account.User.ID); err != nil {
+		if owner, err = tx.Account(ctx, owner.User.ID); err != nil {
 			return err
 		}
-		if !account.MayLogIn() {
+		if !owner.MayLogIn() {
 			return invalid
 		}
-		if accepted, err = s.useCode(ctx, tx, account, req.GetCode(), at); err != nil {
+		if accepted, err = s.useCode(ctx, tx, owner, req.GetCode(), at); err != nil {
 			return err
 		}
 		if !accepted {
@@ -87,7 +89,7 @@ func (s *Service) loginSecondFactor(ctx context.Context, kind affiliate.AccountK
 		if err := tx.DeleteLoginChallenge(ctx, digest); err != nil {
 			return err
 		}
-		workspace, err = s.openSession(ctx, tx, account, session, token, attempt)
+		workspace, err = s.openSession(ctx, tx, owner, session, token, attempt)
 		return err
 	})
 	if isNotFound(err) {
@@ -96,16 +98,16 @@ func (s *Service) loginSecondFactor(ctx context.Context, kind affiliate.AccountK
 	if err := refusedCode(accepted, err); err != nil {
 		return nil, err
 	}
-	s.storeOrigin(ctx, account.User, at)
-	return s.sessionResponse(account, workspace, session.ID, token)
+	s.storeOrigin(ctx, owner.User, at)
+	return s.sessionResponse(owner, workspace, session.ID, token)
 }
 
 // openSession stores a session whose user has proved to be the owner of the account, deletes
 // the failed attempts in the bucket of the login, and notifies the user of a new device. It returns the
 // workspace of the account.
 func (s *Service) openSession(
-	ctx context.Context, tx Tx, account affiliate.Account, session affiliate.Session, refresh token, attempt affiliate.LoginAttempt,
-) (*affiliate.Workspace, error) {
+	ctx context.Context, tx Tx, account account.Account, session account.Session, refresh token, attempt account.LoginAttempt,
+) (*account.Workspace, error) {
 	if err := tx.InsertSession(ctx, session, refresh.digest()); err != nil {
 		return nil, err
 	}
@@ -145,7 +147,7 @@ func (s *Service) ResetSecondFactor(ctx context.Context, kind affiliate.AccountK
 			return err
 		}
 		return recordChangeBy(ctx, tx, affiliate.System, account, change{
-			action: "account.reset_second_factor", notification: affiliate.NotifySecondFactorDisabled,
+			action: "account.reset_second_factor", notification: notification.NotifySecondFactorDisabled,
 		}, at)
 	})
 }

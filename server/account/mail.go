@@ -5,17 +5,19 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/account"
+	"github.com/tributary-hq/tributary/affiliate/notification"
 )
 
 // sendVerification mails a token that verifies the current address of an account.
-func (s *Service) sendVerification(ctx context.Context, tx Tx, account affiliate.Account, at time.Time) error {
-	token, text, digest := affiliate.NewEmailToken(account.User.ID, affiliate.TokenVerify, account.User.Email, at)
-	return s.sendToken(ctx, tx, affiliate.MailVerification, account, token, text, digest)
+func (s *Service) sendVerification(ctx context.Context, tx Tx, owner account.Account, at time.Time) error {
+	token, text, digest := account.NewEmailToken(owner.User.ID, account.TokenVerify, owner.User.Email, at)
+	return s.sendToken(ctx, tx, notification.MailVerification, owner, token, text, digest)
 }
 
 // sendToken stores a token and the mail that contains it.
 func (s *Service) sendToken(
-	ctx context.Context, tx Tx, kind affiliate.MailKind, account affiliate.Account, token affiliate.EmailToken, text string, digest [32]byte,
+	ctx context.Context, tx Tx, kind notification.MailKind, account account.Account, token account.EmailToken, text string, digest [32]byte,
 ) error {
 	if err := tx.InsertEmailToken(ctx, token, digest); err != nil {
 		return err
@@ -27,12 +29,12 @@ func (s *Service) sendToken(
 }
 
 // accountMail returns a mail about an account, without facts.
-func accountMail(kind affiliate.MailKind, account affiliate.Account, address string, at time.Time) affiliate.Mail {
-	mail := affiliate.Mail{
-		ID:   affiliate.NewID[affiliate.MailID](at),
+func accountMail(kind notification.MailKind, account account.Account, address string, at time.Time) notification.Mail {
+	mail := notification.Mail{
+		ID:   affiliate.NewID[notification.MailID](at),
 		Kind: kind,
 		Type: string(kind),
-		Recipient: affiliate.MailRecipient{
+		Recipient: notification.MailRecipient{
 			User: &account.User.ID, Account: account.User.Kind, Name: account.User.Name, Address: address,
 		},
 		CreatedAt: at,

@@ -9,16 +9,18 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/account"
+	"github.com/tributary-hq/tributary/affiliate/notification"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 )
 
 // mail is a stored mail with the decrypted token.
 type mail struct {
-	ID        affiliate.MailID
-	Kind      affiliate.MailKind
+	ID        notification.MailID
+	Kind      notification.MailKind
 	Recipient string
-	Facts     affiliate.MailFacts
+	Facts     notification.MailFacts
 	Secret    []byte
 	token     string
 }
@@ -49,7 +51,7 @@ func (f *fixture) takeMails() []mail {
 
 // takeMail returns the only stored mail and deletes it. It fails if the mail does not have
 // the kind and the recipient.
-func (f *fixture) takeMail(kind affiliate.MailKind, recipient string) mail {
+func (f *fixture) takeMail(kind notification.MailKind, recipient string) mail {
 	f.Helper()
 	mails := f.takeMails()
 	if len(mails) != 1 || mails[0].Kind != kind || mails[0].Recipient != recipient {
@@ -66,7 +68,7 @@ func (f *fixture) runRequests() {
 	if err != nil {
 		f.Fatal(err)
 	}
-	ids, err := pgx.CollectRows(rows, pgx.RowTo[affiliate.EmailRequestID])
+	ids, err := pgx.CollectRows(rows, pgx.RowTo[account.EmailRequestID])
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -5,7 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/account"
+	"github.com/tributary-hq/tributary/affiliate/notification"
 	"github.com/tributary-hq/tributary/cmd/stores"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 )
@@ -62,10 +63,10 @@ func TestLogin_NotifiesAboutNewDevices(t *testing.T) {
 	mustLogin(home, "")
 	f.wantNotifications("new browsers", feed, created, atOffice, other, unknown)
 
-	f.clock.Advance(affiliate.DeviceMemory - 10*time.Minute)
+	f.clock.Advance(account.DeviceMemory - 10*time.Minute)
 	mustLogin(home, "Browser/3")
 	f.wantNotifications("within 90 days", feed, created, atOffice, other, unknown)
-	f.clock.Advance(affiliate.DeviceMemory)
+	f.clock.Advance(account.DeviceMemory)
 	mustLogin(home, "Browser/3")
 	f.wantNotifications("after 90 days", feed, created, atOffice, other, unknown, other)
 }
@@ -104,7 +105,7 @@ func TestChanges_NotifyTheUser(t *testing.T) {
 	if _, err := f.ResendPartnerVerification(f.as(partner), &affiliatev1.ResendVerificationRequest{}); err != nil {
 		t.Fatal(err)
 	}
-	if err := f.verify(f.takeMail(affiliate.MailVerification, "pat@example.com").token); err != nil {
+	if err := f.verify(f.takeMail(notification.MailVerification, "pat@example.com").token); err != nil {
 		t.Fatal(err)
 	}
 	f.clock.Advance(time.Minute)

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/account"
+	"github.com/tributary-hq/tributary/affiliate/fraud"
 	"github.com/tributary-hq/tributary/server"
 )
 
@@ -13,14 +15,14 @@ import (
 // a session. The fraud rules use this data. If the data cannot be stored, storeOrigin
 // logs the error but does not return it, because the session has already been opened or
 // refreshed.
-func (s *Service) storeOrigin(ctx context.Context, user affiliate.User, at time.Time) {
+func (s *Service) storeOrigin(ctx context.Context, user account.User, at time.Time) {
 	network := server.ActorFrom(ctx).AddressPrefix
 	if user.Kind != affiliate.Partner || network == "" {
 		return
 	}
-	origin := affiliate.Origin{User: user.ID, IPPrefix: network, SeenAt: at}
+	origin := fraud.Origin{User: user.ID, IPPrefix: network, SeenAt: at}
 	if agent := agentFrom(ctx); agent != "" {
-		origin.AgentHash = affiliate.AgentHash(s.hashKeys, agent, at).First()
+		origin.AgentHash = fraud.AgentHash(s.hashKeys, agent, at).First()
 	}
 	if err := s.store.StoreOrigin(ctx, origin); err != nil {
 		slog.WarnContext(ctx, "the origin of a partner's session was not stored", "error", err)

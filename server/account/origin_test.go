@@ -11,7 +11,7 @@ import (
 
 	"google.golang.org/grpc/metadata"
 
-	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/fraud"
 	"github.com/tributary-hq/tributary/cmd/stores"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
@@ -54,7 +54,7 @@ func TestPartnerSessions_StoreOrigins(t *testing.T) {
 	f := newFixture(t)
 	client := f.inServer(t, stores.Account(f.Store.DB))
 	agent := func(name string) string {
-		return hex.EncodeToString(affiliate.AgentHash(hashKeys, name, f.Now()).First())
+		return hex.EncodeToString(fraud.AgentHash(hashKeys, name, f.Now()).First())
 	}
 	credentials := &affiliatev1.LoginRequest{Email: "pat@example.com", Password: password}
 
@@ -107,7 +107,7 @@ func TestPartnerSessions_StoreOrigins(t *testing.T) {
 // originFailingStore is a store whose StoreOrigin fails.
 type originFailingStore struct{ account.Store }
 
-func (originFailingStore) StoreOrigin(context.Context, affiliate.Origin) error {
+func (originFailingStore) StoreOrigin(context.Context, fraud.Origin) error {
 	return errors.New("disk full")
 }
 

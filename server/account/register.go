@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/account"
+	"github.com/tributary-hq/tributary/affiliate/notification"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 )
@@ -27,38 +29,38 @@ func (s *Service) RegisterMerchant(ctx context.Context, req *affiliatev1.Registe
 		return nil, err
 	}
 	at := s.currentTime()
-	user := affiliate.User{
+	user := account.User{
 		ID:        affiliate.NewID[affiliate.UserID](at),
 		Kind:      affiliate.Merchant,
 		Email:     strings.ToLower(req.GetEmail()),
 		Name:      req.GetName(),
 		CreatedAt: at,
 	}
-	workspace := affiliate.NewWorkspace(req.GetWorkspaceName(), at)
-	owner := affiliate.Member{Workspace: workspace.ID, Role: affiliate.RoleOwner}
-	account := affiliate.Account{User: user, Member: &owner, PasswordHash: hash}
-	session, token := affiliate.NewSession(user.ID, at), newToken()
+	workspace := account.NewWorkspace(req.GetWorkspaceName(), at)
+	owner := account.Member{Workspace: workspace.ID, Role: affiliate.RoleOwner}
+	registered := account.Account{User: user, Member: &owner, PasswordHash: hash}
+	session, token := account.NewSession(user.ID, at), newToken()
 	actor := server.ActorFrom(ctx)
 	actor.User = &user.ID
 
 	err = s.store.InTx(ctx, func(tx Tx) error {
-		if err := insertOwner(ctx, tx, account, workspace, actor, at); err != nil {
+		if err := insertOwner(ctx, tx, registered, workspace, actor, at); err != nil {
 			return err
 		}
 		if err := tx.InsertSession(ctx, session, token.digest()); err != nil {
 			return err
 		}
-		return s.begin(ctx, tx, account, at)
+		return s.begin(ctx, tx, registered, at)
 	})
 	if err != nil {
 		return nil, err
 	}
-	return s.sessionResponse(account, &workspace, session.ID, token)
+	return s.sessionResponse(registered, &workspace, session.ID, token)
 }
 
 // insertOwner stores a new user with a new workspace that the user owns, and a public key
 // for each mode. Errors: EMAIL_TAKEN.
-func insertOwner(ctx context.Context, tx Tx, owner affiliate.Account, workspace affiliate.Workspace, by affiliate.Actor, at time.Time) error {
+func insertOwner(ctx context.Context, tx Tx, owner account.Account, workspace account.Workspace, by affiliate.Actor, at time.Time) error {
 	if err := tx.InsertUser(ctx, owner.User, owner.PasswordHash); err != nil {
 		return err
 	}
@@ -70,7 +72,7 @@ func insertOwner(ctx context.Context, tx Tx, owner affiliate.Account, workspace 
 	}
 	for _, mode := range []affiliate.Mode{affiliate.ModeTest, affiliate.ModeLive} {
 		scope := affiliate.Scope{Workspace: workspace.ID, Mode: mode}
-		_, key := affiliate.GenerateAPIKey(affiliate.PublicKey, scope, "Public key", at)
+		_, key := account.GenerateAPIKey(account.PublicKey, scope, "Public key", at)
 		if err := tx.InsertKey(ctx, key); err != nil {
 			return err
 		}
@@ -90,14 +92,14 @@ func insertOwner(ctx context.Context, tx Tx, owner affiliate.Account, workspace 
 func (s *Service) admitMerchant(ctx context.Context, req *affiliatev1.RegisterMerchantRequest) error {
 	refusal := affiliate.Refuse(affiliate.ReasonRegistrationClosed)
 	switch {
-	case s.merchantRegistration == affiliate.ClosedRegistration:
+	case s.merchantRegistration == account.ClosedRegistration:
 		return refusal
-	case req.InviteToken == nil && s.merchantRegistration == affiliate.InviteRegistration:
+	case req.InviteToken == nil && s.merchantRegistration == account.InviteRegistration:
 		return refusal
 	case req.InviteToken == nil:
 		return nil
 	}
-	invite, _, err := s.store.InviteByToken(ctx, affiliate.DigestInviteToken(req.GetInviteToken()))
+	invite, _, err := s.store.InviteByToken(ctx, account.DigestInviteToken(req.GetInviteToken()))
 	if isNotFound(err) || err == nil && (!invite.Open(s.currentTime()) || invite.Email != strings.ToLower(req.GetEmail())) {
 		return refusal
 	}
@@ -110,13 +112,13 @@ func (s *Service) admitMerchant(ctx context.Context, req *affiliatev1.RegisterMe
 func (s *Service) admitPartner(ctx context.Context, req *affiliatev1.RegisterPartnerRequest) (mailed bool, err error) {
 	var address string
 	if req.InviteToken != nil {
-		address, mailed, err = s.store.ParticipantInviteAddress(ctx, affiliate.DigestInviteToken(req.GetInviteToken()), s.currentTime())
+		address, mailed, err = s.store.ParticipantInviteAddress(ctx, account.DigestInviteToken(req.GetInviteToken()), s.currentTime())
 		if err != nil {
 			return false, err
 		}
 	}
 	invited := address != "" && address == strings.ToLower(req.GetEmail())
-	if !invited && s.partnerRegistration == affiliate.InviteRegistration {
+	if !invited && s.partnerRegistration == account.InviteRegistration {
 		return false, affiliate.Refuse(affiliate.ReasonRegistrationClosed)
 	}
 	return invited && mailed, nil
@@ -136,7 +138,7 @@ func (s *Service) RegisterPartner(ctx context.Context, req *affiliatev1.Register
 		return nil, err
 	}
 	at := s.currentTime()
-	user := affiliate.User{
+	user := account.User{
 		ID:        affiliate.NewID[affiliate.UserID](at),
 		Kind:      affiliate.Partner,
 		Email:     strings.ToLower(req.GetEmail()),
@@ -144,18 +146,18 @@ func (s *Service) RegisterPartner(ctx context.Context, req *affiliatev1.Register
 		Country:   req.Country,
 		CreatedAt: at,
 	}
-	var session affiliate.Session
+	var session account.Session
 	token := newToken()
 	err = s.store.InTx(ctx, func(tx Tx) error {
 		registered, action, err := s.insertPartner(ctx, tx, user, hash, mailed)
 		if err != nil {
 			return err
 		}
-		session = affiliate.NewSession(registered.ID, at)
+		session = account.NewSession(registered.ID, at)
 		if err := tx.InsertSession(ctx, session, token.digest()); err != nil {
 			return err
 		}
-		if user, err = s.beginInvited(ctx, tx, affiliate.Account{User: registered}, mailed, at); err != nil {
+		if user, err = s.beginInvited(ctx, tx, account.Account{User: registered}, mailed, at); err != nil {
 			return err
 		}
 		return tx.AuditAccount(ctx, affiliate.AccountAuditLine{
@@ -166,7 +168,7 @@ func (s *Service) RegisterPartner(ctx context.Context, req *affiliatev1.Register
 		return nil, err
 	}
 	s.storeOrigin(ctx, user, at)
-	return s.sessionResponse(affiliate.Account{User: user}, nil, session.ID, token)
+	return s.sessionResponse(account.Account{User: user}, nil, session.ID, token)
 }
 
 // insertPartner stores a new partner. mailed means that the caller has the token of a mail to
@@ -174,8 +176,8 @@ func (s *Service) RegisterPartner(ctx context.Context, req *affiliatev1.Register
 // insertPartner returns this account. action is the action for the audit log. Errors:
 // EMAIL_TAKEN.
 func (s *Service) insertPartner(
-	ctx context.Context, tx Tx, user affiliate.User, hash string, mailed bool,
-) (registered affiliate.User, action string, err error) {
+	ctx context.Context, tx Tx, user account.User, hash string, mailed bool,
+) (registered account.User, action string, err error) {
 	if mailed {
 		id, found, err := tx.LockUser(ctx, affiliate.Partner, user.Email)
 		if err != nil {
@@ -198,12 +200,12 @@ func (s *Service) insertPartner(
 
 // begin sends a new account the mail that verifies its address. It also stores the device
 // with which the account was created, so that the device is known at the next login.
-func (s *Service) begin(ctx context.Context, tx Tx, account affiliate.Account, at time.Time) error {
-	if _, err := s.seeDevice(ctx, tx, account.User.ID, at); err != nil {
+func (s *Service) begin(ctx context.Context, tx Tx, registered account.Account, at time.Time) error {
+	if _, err := s.seeDevice(ctx, tx, registered.User.ID, at); err != nil {
 		return err
 	}
-	if err := s.sendVerification(ctx, tx, account, at); err != nil {
+	if err := s.sendVerification(ctx, tx, registered, at); err != nil {
 		return err
 	}
-	return tx.Notify(ctx, affiliate.AccountNotification(account, affiliate.NotifyVerifyEmail, at, nil)...)
+	return tx.Notify(ctx, account.Notification(registered, notification.NotifyVerifyEmail, at, nil)...)
 }

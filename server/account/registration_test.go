@@ -5,15 +5,16 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/account"
 	"github.com/tributary-hq/tributary/cmd/stores"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
-	"github.com/tributary-hq/tributary/server/account"
+	accountservice "github.com/tributary-hq/tributary/server/account"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
 // withRegistration returns an account service with the given settings.
-func (f *fixture) withRegistration(merchant, partner affiliate.Registration) *account.Service {
-	return account.New(account.Config{
+func (f *fixture) withRegistration(merchant, partner account.Registration) *accountservice.Service {
+	return accountservice.New(accountservice.Config{
 		Store: stores.Account(f.Store.DB), Signer: f.keys, Seal: f.sealer, HashKeys: hashKeys, Now: f.Now,
 		MerchantRegistration: merchant, PartnerRegistration: partner,
 	})
@@ -25,7 +26,7 @@ func TestRegisterMerchant_Setting(t *testing.T) {
 	shop := f.team(owner)
 	for _, tc := range []struct {
 		name    string
-		setting affiliate.Registration
+		setting account.Registration
 		// invited is the address of the invitation whose token is sent. It is empty if no
 		// token is sent.
 		invited string
@@ -33,15 +34,15 @@ func TestRegisterMerchant_Setting(t *testing.T) {
 		joins   bool
 		refused affiliate.Reason
 	}{
-		{name: "open", setting: affiliate.OpenRegistration},
-		{name: "open, with an invitation", setting: affiliate.OpenRegistration, invited: "new@shop.example", joins: true},
-		{name: "open, with the invitation of another address", setting: affiliate.OpenRegistration, invited: "other@shop.example", refused: affiliate.ReasonRegistrationClosed},
-		{name: "invite, without an invitation", setting: affiliate.InviteRegistration, refused: affiliate.ReasonRegistrationClosed},
-		{name: "invite, with an invitation", setting: affiliate.InviteRegistration, invited: "new@shop.example", joins: true},
-		{name: "invite, with the invitation of another address", setting: affiliate.InviteRegistration, invited: "other@shop.example", refused: affiliate.ReasonRegistrationClosed},
-		{name: "invite, with an expired invitation", setting: affiliate.InviteRegistration, invited: "new@shop.example", expired: true, refused: affiliate.ReasonRegistrationClosed},
-		{name: "closed", setting: affiliate.ClosedRegistration, refused: affiliate.ReasonRegistrationClosed},
-		{name: "closed, with an invitation", setting: affiliate.ClosedRegistration, invited: "new@shop.example", refused: affiliate.ReasonRegistrationClosed},
+		{name: "open", setting: account.OpenRegistration},
+		{name: "open, with an invitation", setting: account.OpenRegistration, invited: "new@shop.example", joins: true},
+		{name: "open, with the invitation of another address", setting: account.OpenRegistration, invited: "other@shop.example", refused: affiliate.ReasonRegistrationClosed},
+		{name: "invite, without an invitation", setting: account.InviteRegistration, refused: affiliate.ReasonRegistrationClosed},
+		{name: "invite, with an invitation", setting: account.InviteRegistration, invited: "new@shop.example", joins: true},
+		{name: "invite, with the invitation of another address", setting: account.InviteRegistration, invited: "other@shop.example", refused: affiliate.ReasonRegistrationClosed},
+		{name: "invite, with an expired invitation", setting: account.InviteRegistration, invited: "new@shop.example", expired: true, refused: affiliate.ReasonRegistrationClosed},
+		{name: "closed", setting: account.ClosedRegistration, refused: affiliate.ReasonRegistrationClosed},
+		{name: "closed, with an invitation", setting: account.ClosedRegistration, invited: "new@shop.example", refused: affiliate.ReasonRegistrationClosed},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			f.Exec(`update users set email = id || '@gone.example' where email = 'new@shop.example'`)
@@ -53,7 +54,7 @@ func TestRegisterMerchant_Setting(t *testing.T) {
 				f.Exec(`update member_invites set expires_at = $1`, f.Now())
 			}
 			users := f.Count(`select count(*) from users`)
-			got, err := f.withRegistration(tc.setting, affiliate.OpenRegistration).RegisterMerchant(t.Context(), req)
+			got, err := f.withRegistration(tc.setting, account.OpenRegistration).RegisterMerchant(t.Context(), req)
 			if tc.refused != "" {
 				pgtest.RequireRefusal(t, err, tc.refused)
 				if n := f.Count(`select count(*) from users`); n != users {
@@ -68,7 +69,7 @@ func TestRegisterMerchant_Setting(t *testing.T) {
 	}
 	t.Run("members of a workspace can be invited if the registration is closed", func(t *testing.T) {
 		token := shop.invite("late@shop.example", affiliatev1.Role_ROLE_ADMIN).Token
-		if _, err := f.withRegistration(affiliate.ClosedRegistration, affiliate.OpenRegistration).AcceptInvite(t.Context(),
+		if _, err := f.withRegistration(account.ClosedRegistration, account.OpenRegistration).AcceptInvite(t.Context(),
 			&affiliatev1.AcceptInviteRequest{Token: token, Name: "Lara", Password: password}); err != nil {
 			t.Errorf("AcceptInvite returned the error %v", err)
 		}
@@ -79,7 +80,7 @@ func TestRegisterPartner_Setting(t *testing.T) {
 	f := newFixture(t)
 	shop := f.NewShop(affiliate.ModeTest)
 	token := func(address string, expires time.Time) string {
-		tokens, digests := affiliate.NewInviteTokens()
+		tokens, digests := account.NewInviteTokens()
 		f.Insert("participant_invites", pgtest.Row{
 			"workspace_id": shop.Scope.Workspace, "id": affiliate.NewID[affiliate.InviteID](f.Now()), "program_id": shop.Program, "mode": shop.Scope.Mode,
 			"email": address, "digest": digests.Shown[:], "mail_digest": digests.Mailed[:], "invited_by": shop.Owner, "created_at": f.Now(), "expires_at": expires,
@@ -87,32 +88,32 @@ func TestRegisterPartner_Setting(t *testing.T) {
 		return tokens.Shown
 	}
 	later := f.Now().Add(time.Hour)
-	register := func(setting affiliate.Registration, email string, inviteToken *string) error {
-		_, err := f.withRegistration(affiliate.OpenRegistration, setting).RegisterPartner(t.Context(), &affiliatev1.RegisterPartnerRequest{
+	register := func(setting account.Registration, email string, inviteToken *string) error {
+		_, err := f.withRegistration(account.OpenRegistration, setting).RegisterPartner(t.Context(), &affiliatev1.RegisterPartnerRequest{
 			Email: email, Password: password, Name: "Pia", InviteToken: inviteToken,
 		})
 		return err
 	}
 	invited, expired := token("pia@blog.example", later), token("late@blog.example", f.Now())
 	for name, err := range map[string]error{
-		"no token":        register(affiliate.InviteRegistration, "pia@blog.example", nil),
-		"unknown token":   register(affiliate.InviteRegistration, "pia@blog.example", new("inv_unknown")),
-		"another address": register(affiliate.InviteRegistration, "eve@blog.example", &invited),
-		"expired":         register(affiliate.InviteRegistration, "late@blog.example", &expired),
+		"no token":        register(account.InviteRegistration, "pia@blog.example", nil),
+		"unknown token":   register(account.InviteRegistration, "pia@blog.example", new("inv_unknown")),
+		"another address": register(account.InviteRegistration, "eve@blog.example", &invited),
+		"expired":         register(account.InviteRegistration, "late@blog.example", &expired),
 	} {
 		t.Run(name, func(t *testing.T) { pgtest.RequireRefusal(t, err, affiliate.ReasonRegistrationClosed) })
 	}
-	if err := register(affiliate.InviteRegistration, "Pia@Blog.example", &invited); err != nil {
+	if err := register(account.InviteRegistration, "Pia@Blog.example", &invited); err != nil {
 		t.Errorf("the invited partner got the error %v", err)
 	}
-	if err := register(affiliate.OpenRegistration, "open@blog.example", nil); err != nil {
+	if err := register(account.OpenRegistration, "open@blog.example", nil); err != nil {
 		t.Errorf("open registration returned the error %v", err)
 	}
 }
 
 func TestCreateWorkspace_OwnerSetsPassword(t *testing.T) {
 	f := newFixture(t)
-	closed := f.withRegistration(affiliate.ClosedRegistration, affiliate.InviteRegistration)
+	closed := f.withRegistration(account.ClosedRegistration, account.InviteRegistration)
 	id, token, err := closed.CreateWorkspace(t.Context(), "First@shop.example", "Fay", "First shop")
 	if err != nil {
 		t.Fatal(err)

@@ -8,6 +8,8 @@ import (
 	"github.com/riverqueue/river"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/account"
+	"github.com/tributary-hq/tributary/affiliate/notification"
 )
 
 // AddWorkers registers the worker of the job that processes the requests for mails.
@@ -16,26 +18,26 @@ func (s *Service) AddWorkers(workers *river.Workers) {
 }
 
 type requestWorker struct {
-	river.WorkerDefaults[affiliate.ProcessEmailRequest]
+	river.WorkerDefaults[account.ProcessEmailRequest]
 	service *Service
 }
 
 // Work processes one request.
-func (w *requestWorker) Work(ctx context.Context, job *river.Job[affiliate.ProcessEmailRequest]) error {
+func (w *requestWorker) Work(ctx context.Context, job *river.Job[account.ProcessEmailRequest]) error {
 	return w.service.processRequest(ctx, job.Args.Request)
 }
 
 // storeRequest stores a request for a mail and the job that processes it. The job contains
 // only the id of the request, because the arguments of jobs contain no addresses.
-func storeRequest(ctx context.Context, tx Tx, request affiliate.EmailRequest) error {
+func storeRequest(ctx context.Context, tx Tx, request account.EmailRequest) error {
 	if err := tx.InsertEmailRequest(ctx, request); err != nil {
 		return err
 	}
-	return tx.Enqueue(ctx, affiliate.ProcessEmailRequest{Request: request.ID})
+	return tx.Enqueue(ctx, account.ProcessEmailRequest{Request: request.ID})
 }
 
 // processRequest stores the mails that answer a request, and deletes the request.
-func (s *Service) processRequest(ctx context.Context, id affiliate.EmailRequestID) error {
+func (s *Service) processRequest(ctx context.Context, id account.EmailRequestID) error {
 	at := s.currentTime()
 	return s.store.InTx(ctx, func(tx Tx) error {
 		request, found, err := tx.EmailRequest(ctx, id)
@@ -53,7 +55,7 @@ func (s *Service) processRequest(ctx context.Context, id affiliate.EmailRequestI
 		if found, err := tx.DeleteEmailRequest(ctx, id); err != nil || !found {
 			return err
 		}
-		if request.Purpose == affiliate.TokenChange {
+		if request.Purpose == account.TokenChange {
 			return s.answerChange(ctx, tx, request, at)
 		}
 		return s.answerReset(ctx, tx, request, at)
@@ -62,17 +64,17 @@ func (s *Service) processRequest(ctx context.Context, id affiliate.EmailRequestI
 
 // answerReset mails a token for a reset, if an account has the address and the address
 // has not received too many tokens.
-func (s *Service) answerReset(ctx context.Context, tx Tx, request affiliate.EmailRequest, at time.Time) error {
+func (s *Service) answerReset(ctx context.Context, tx Tx, request account.EmailRequest, at time.Time) error {
 	account, found, err := tx.AccountByEmail(ctx, request.Account, request.Address)
 	if err != nil || !found || !account.MayLogIn() {
 		return err
 	}
-	return s.sendLimited(ctx, tx, affiliate.MailPasswordReset, request, account, at)
+	return s.sendLimited(ctx, tx, notification.MailPasswordReset, request, account, at)
 }
 
 // answerChange mails a token to the new address, unless another account has the address,
 // and a notice to the current address. The notice does not say whether a token was sent.
-func (s *Service) answerChange(ctx context.Context, tx Tx, request affiliate.EmailRequest, at time.Time) error {
+func (s *Service) answerChange(ctx context.Context, tx Tx, request account.EmailRequest, at time.Time) error {
 	account, err := tx.Account(ctx, *request.User)
 	if isNotFound(err) || err == nil && account.User.Email == request.Address {
 		return nil // the account was erased, or its address has changed in the meantime
@@ -85,26 +87,26 @@ func (s *Service) answerChange(ctx context.Context, tx Tx, request affiliate.Ema
 		return err
 	}
 	if !taken {
-		if err := s.sendLimited(ctx, tx, affiliate.MailEmailChange, request, account, at); err != nil {
+		if err := s.sendLimited(ctx, tx, notification.MailEmailChange, request, account, at); err != nil {
 			return err
 		}
 	}
-	notice := accountMail(affiliate.MailEmailChangeNotice, account, account.User.Email, at)
+	notice := accountMail(notification.MailEmailChangeNotice, account, account.User.Email, at)
 	notice.Facts.NewAddress = affiliate.MaskEmail(request.Address)
 	return tx.SendMail(ctx, notice)
 }
 
 // sendLimited mails a token to the address of the request. It sends nothing if the address
-// has already received affiliate.MaxTokensPerAddress tokens of the purpose, from any
-// accounts, within affiliate.TokenLimitWindow.
-func (s *Service) sendLimited(ctx context.Context, tx Tx, kind affiliate.MailKind, request affiliate.EmailRequest, account affiliate.Account, at time.Time) error {
-	sent, err := tx.CountEmailTokens(ctx, request.Purpose, request.Address, at.Add(-affiliate.TokenLimitWindow))
-	if err != nil || sent >= affiliate.MaxTokensPerAddress {
+// has already received account.MaxTokensPerAddress tokens of the purpose, from any
+// accounts, within account.TokenLimitWindow.
+func (s *Service) sendLimited(ctx context.Context, tx Tx, kind notification.MailKind, request account.EmailRequest, owner account.Account, at time.Time) error {
+	sent, err := tx.CountEmailTokens(ctx, request.Purpose, request.Address, at.Add(-account.TokenLimitWindow))
+	if err != nil || sent >= account.MaxTokensPerAddress {
 		return err
 	}
-	token, text, digest := affiliate.NewEmailToken(account.User.ID, request.Purpose, request.Address, at)
+	token, text, digest := account.NewEmailToken(owner.User.ID, request.Purpose, request.Address, at)
 	token.Session = request.Session
-	return s.sendToken(ctx, tx, kind, account, token, text, digest)
+	return s.sendToken(ctx, tx, kind, owner, token, text, digest)
 }
 
 func isNotFound(err error) bool { return errors.Is(err, affiliate.Refuse(affiliate.ReasonNotFound)) }

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/account"
+	"github.com/tributary-hq/tributary/affiliate/notification"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 )
 
@@ -23,9 +25,9 @@ func (s *Service) ForgotPartnerPassword(ctx context.Context, req *affiliatev1.Fo
 // therefore do not depend on whether an account has the address.
 func (s *Service) requestReset(ctx context.Context, kind affiliate.AccountKind, req *affiliatev1.ForgotPasswordRequest) (*affiliatev1.ForgotPasswordResponse, error) {
 	at := s.currentTime()
-	request := affiliate.EmailRequest{
-		ID:        affiliate.NewID[affiliate.EmailRequestID](at),
-		Purpose:   affiliate.TokenReset,
+	request := account.EmailRequest{
+		ID:        affiliate.NewID[account.EmailRequestID](at),
+		Purpose:   account.TokenReset,
 		Account:   kind,
 		Address:   strings.ToLower(req.GetEmail()),
 		CreatedAt: at,
@@ -51,7 +53,7 @@ func (s *Service) ResetPartnerPassword(ctx context.Context, req *affiliatev1.Res
 // for a change of the address: a person who knew the old password may have requested them.
 func (s *Service) reset(ctx context.Context, kind affiliate.AccountKind, req *affiliatev1.ResetPasswordRequest) (*affiliatev1.ResetPasswordResponse, error) {
 	refusal := affiliate.Refuse(affiliate.ReasonResetToken)
-	digest := affiliate.DigestEmailToken(req.GetToken())
+	digest := account.DigestEmailToken(req.GetToken())
 	// Invalid tokens are rejected before the password is hashed, because hashing is
 	// expensive.
 	token, found, err := s.store.EmailToken(ctx, digest)
@@ -61,18 +63,18 @@ func (s *Service) reset(ctx context.Context, kind affiliate.AccountKind, req *af
 	if !found {
 		return nil, refusal
 	}
-	account, err := s.store.Account(ctx, token.User)
+	owner, err := s.store.Account(ctx, token.User)
 	if errors.Is(err, affiliate.Refuse(affiliate.ReasonNotFound)) {
 		return nil, refusal // the account was erased
 	}
 	if err != nil {
 		return nil, err
 	}
-	if account.User.Kind != kind || !token.Resets(account, s.currentTime()) {
+	if owner.User.Kind != kind || !token.Resets(owner, s.currentTime()) {
 		return nil, refusal
 	}
 	var violations affiliate.Violations
-	checkPassword(req.GetPassword(), account.User.Name, account.User.Email, &violations)
+	checkPassword(req.GetPassword(), owner.User.Name, owner.User.Email, &violations)
 	if err := violations.Err(); err != nil {
 		return nil, err // the token was not used
 	}
@@ -85,43 +87,43 @@ func (s *Service) reset(ctx context.Context, kind affiliate.AccountKind, req *af
 	err = s.store.InTx(ctx, func(tx Tx) error {
 		// The token and the account are read again, because another call may have used the
 		// token.
-		token, _, err := tx.LockEmailToken(ctx, account.User.ID, digest)
+		token, _, err := tx.LockEmailToken(ctx, owner.User.ID, digest)
 		if err != nil {
 			return err
 		}
-		if account, err = tx.Account(ctx, account.User.ID); err != nil {
+		if owner, err = tx.Account(ctx, owner.User.ID); err != nil {
 			return err
 		}
-		if !token.Resets(account, at) {
+		if !token.Resets(owner, at) {
 			return refusal
 		}
-		if err := tx.SetPassword(ctx, account.User.ID, hash); err != nil {
+		if err := tx.SetPassword(ctx, owner.User.ID, hash); err != nil {
 			return err
 		}
-		if err := s.markVerified(ctx, tx, account, at); err != nil {
+		if err := s.markVerified(ctx, tx, owner, at); err != nil {
 			return err
 		}
-		if err := tx.RevokeEmailTokens(ctx, account.User.ID, at); err != nil {
+		if err := tx.RevokeEmailTokens(ctx, owner.User.ID, at); err != nil {
 			return err
 		}
 		// A person who knew the old password may have a challenge, or the secret of a second
 		// factor that is not confirmed.
-		if err := tx.DeleteLoginChallenges(ctx, account.User.ID); err != nil {
+		if err := tx.DeleteLoginChallenges(ctx, owner.User.ID); err != nil {
 			return err
 		}
-		if err := tx.DeleteEnrolment(ctx, account.User.ID); err != nil {
+		if err := tx.DeleteEnrolment(ctx, owner.User.ID); err != nil {
 			return err
 		}
-		if err := tx.RevokeSessions(ctx, account.User.ID, at); err != nil {
+		if err := tx.RevokeSessions(ctx, owner.User.ID, at); err != nil {
 			return err
 		}
-		if err := tx.ResetCodeFailures(ctx, account.User.ID); err != nil {
+		if err := tx.ResetCodeFailures(ctx, owner.User.ID); err != nil {
 			return err
 		}
-		if err := tx.DeleteLoginFailures(ctx, affiliate.LoginSubject(s.hashKeys, kind, account.User.Email)); err != nil {
+		if err := tx.DeleteLoginFailures(ctx, account.LoginSubject(s.hashKeys, kind, owner.User.Email)); err != nil {
 			return err
 		}
-		return recordChange(ctx, tx, account, change{action: "account.reset_password", notification: affiliate.NotifyPasswordChanged}, at)
+		return recordChange(ctx, tx, owner, change{action: "account.reset_password", notification: notification.NotifyPasswordChanged}, at)
 	})
 	if errors.Is(err, affiliate.Refuse(affiliate.ReasonNotFound)) {
 		return nil, refusal

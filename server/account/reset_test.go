@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/notification"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
@@ -26,7 +27,7 @@ func (f *fixture) resetToken(email string) string {
 	f.takeMails()
 	f.forgotPartner(strings.ToUpper(email))
 	f.runRequests()
-	return f.takeMail(affiliate.MailPasswordReset, email).token
+	return f.takeMail(notification.MailPasswordReset, email).token
 }
 
 func (f *fixture) resetPartner(token, password string) error {
@@ -40,7 +41,7 @@ func TestResetPassword_EndsSessionsAndTokens(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	verification := f.takeMail(affiliate.MailVerification, "ada@blog.example").token
+	verification := f.takeMail(notification.MailVerification, "ada@blog.example").token
 	change := f.requestChange(session, "eve@blog.example")
 	other, token := f.resetToken("ada@blog.example"), f.resetToken("ada@blog.example")
 	// This request was not processed when the password is reset.

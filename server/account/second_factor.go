@@ -11,6 +11,8 @@ import (
 	"github.com/pquerna/otp/totp"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/account"
+	"github.com/tributary-hq/tributary/affiliate/notification"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 )
@@ -35,28 +37,28 @@ func (s *Service) EnrollPartnerTotp(ctx context.Context, req *affiliatev1.Enroll
 func (s *Service) enroll(ctx context.Context, req *affiliatev1.EnrollTotpRequest) (*affiliatev1.EnrollTotpResponse, error) {
 	caller, at := server.PrincipalFrom(ctx), s.currentTime()
 	user, password := caller.User, req.GetPassword()
-	if password == "" && !affiliate.IsRecentLogin(caller.Session, at) {
+	if password == "" && !account.IsRecentLogin(caller.Session, at) {
 		return nil, affiliate.Invalid("password", "is required, because the last login was more than 15 minutes ago")
 	}
-	account, err := s.store.Account(ctx, user)
+	owner, err := s.store.Account(ctx, user)
 	if err != nil {
 		return nil, err
 	}
-	if account.User.SecondFactor {
+	if owner.User.SecondFactor {
 		return nil, affiliate.Refuse(affiliate.ReasonSecondFactorState)
 	}
-	var attempt affiliate.LoginAttempt
+	var attempt account.LoginAttempt
 	if password != "" {
-		if attempt, err = s.throttleCaller(ctx, account, at); err != nil {
+		if attempt, err = s.throttleCaller(ctx, owner, at); err != nil {
 			return nil, err
 		}
-		if err := s.requirePassword(ctx, account, password); err != nil {
+		if err := s.requirePassword(ctx, owner, password); err != nil {
 			return nil, err
 		}
 	}
 	var key *otp.Key
 	err = s.store.InTx(ctx, func(tx Tx) error {
-		if err := s.checkUnchanged(ctx, tx, account, password); err != nil {
+		if err := s.checkUnchanged(ctx, tx, owner, password); err != nil {
 			return err
 		}
 		current, err := tx.Account(ctx, user)
@@ -75,7 +77,7 @@ func (s *Service) enroll(ctx context.Context, req *affiliatev1.EnrollTotpRequest
 		if err != nil {
 			return err
 		}
-		return tx.InsertSecondFactor(ctx, affiliate.SecondFactor{
+		return tx.InsertSecondFactor(ctx, account.SecondFactor{
 			User: user, Secret: s.seal.Seal([]byte(key.Secret()), user.UUID[:]), CreatedAt: at,
 		})
 	})
@@ -120,7 +122,7 @@ func (s *Service) confirm(ctx context.Context, req *affiliatev1.ConfirmTotpReque
 			return refusedCode(false, nil)
 		}
 		var digests [][]byte
-		codes, digests = affiliate.NewRecoveryCodes()
+		codes, digests = account.NewRecoveryCodes()
 		if err := tx.ConfirmSecondFactor(ctx, caller.User, step, digests, at); err != nil {
 			return err
 		}
@@ -134,7 +136,7 @@ func (s *Service) confirm(ctx context.Context, req *affiliatev1.ConfirmTotpReque
 		if err != nil {
 			return err
 		}
-		return recordChange(ctx, tx, account, change{action: "account.enable_second_factor", notification: affiliate.NotifySecondFactorEnabled}, at)
+		return recordChange(ctx, tx, account, change{action: "account.enable_second_factor", notification: notification.NotifySecondFactorEnabled}, at)
 	})
 	if err != nil {
 		return nil, err
@@ -182,7 +184,7 @@ func (s *Service) remove(ctx context.Context, req *affiliatev1.RemoveTotpRequest
 		if err := tx.RevokeOtherSessions(ctx, caller.User, &caller.Session, at); err != nil {
 			return err
 		}
-		return recordChange(ctx, tx, account, change{action: "account.disable_second_factor", notification: affiliate.NotifySecondFactorDisabled}, at)
+		return recordChange(ctx, tx, account, change{action: "account.disable_second_factor", notification: notification.NotifySecondFactorDisabled}, at)
 	})
 	if err := refusedCode(accepted, err); err != nil {
 		return nil, err
@@ -192,7 +194,7 @@ func (s *Service) remove(ctx context.Context, req *affiliatev1.RemoveTotpRequest
 
 // throttleCaller counts an attempt to prove that the caller is the owner of an account, like an
 // attempt to log in. Errors: RATE_LIMIT_EXCEEDED if the client must wait.
-func (s *Service) throttleCaller(ctx context.Context, account affiliate.Account, at time.Time) (affiliate.LoginAttempt, error) {
+func (s *Service) throttleCaller(ctx context.Context, account account.Account, at time.Time) (account.LoginAttempt, error) {
 	attempt, err := s.newAttempt(ctx, account.User.Kind, account.User.Email, account.User.ID, at)
 	if err != nil {
 		return attempt, err
@@ -201,7 +203,7 @@ func (s *Service) throttleCaller(ctx context.Context, account affiliate.Account,
 }
 
 // requirePassword returns INVALID_CREDENTIALS if the password is wrong.
-func (s *Service) requirePassword(ctx context.Context, account affiliate.Account, password string) error {
+func (s *Service) requirePassword(ctx context.Context, account account.Account, password string) error {
 	matches, _, err := s.hashes.matches(ctx, password, account.PasswordHash, true)
 	if err == nil && !matches {
 		return affiliate.Refuse(affiliate.ReasonInvalidCredentials)
@@ -223,8 +225,8 @@ func refusedCode(ok bool, err error) error {
 // if the code is wrong or used, or if the account has no second factor. useCode counts a wrong
 // code, so the caller must then commit the transaction. Errors: INVALID_CREDENTIALS after too
 // many wrong codes in a row.
-func (s *Service) useCode(ctx context.Context, tx Tx, account affiliate.Account, code string, at time.Time) (ok bool, err error) {
-	factor, found, err := tx.SecondFactor(ctx, account.User.ID)
+func (s *Service) useCode(ctx context.Context, tx Tx, owner account.Account, code string, at time.Time) (ok bool, err error) {
+	factor, found, err := tx.SecondFactor(ctx, owner.User.ID)
 	if err != nil || !found || factor.ConfirmedAt == nil {
 		return false, err
 	}
@@ -239,43 +241,43 @@ func (s *Service) useCode(ctx context.Context, tx Tx, account affiliate.Account,
 	case err != nil:
 		return false, err
 	case ok:
-		err = tx.UseTimeStep(ctx, account.User.ID, step)
+		err = tx.UseTimeStep(ctx, owner.User.ID, step)
 	default:
-		ok, err = s.useRecoveryCode(ctx, tx, account, code, at)
+		ok, err = s.useRecoveryCode(ctx, tx, owner, code, at)
 	}
 	if err != nil {
 		return false, err
 	}
 	if ok {
-		return true, tx.ResetCodeFailures(ctx, account.User.ID)
+		return true, tx.ResetCodeFailures(ctx, owner.User.ID)
 	}
-	if err := tx.CountCodeFailure(ctx, account.User.ID); err != nil {
+	if err := tx.CountCodeFailure(ctx, owner.User.ID); err != nil {
 		return false, err
 	}
-	if factor.Failures+1 != affiliate.NotifiedCodeFailures {
+	if factor.Failures+1 != account.NotifiedCodeFailures {
 		return false, nil
 	}
-	return false, tx.Notify(ctx, affiliate.AccountNotification(account, affiliate.NotifyWrongCodes, at, nil)...)
+	return false, tx.Notify(ctx, account.Notification(owner, notification.NotifyWrongCodes, at, nil)...)
 }
 
 // useRecoveryCode uses a recovery code. ok is false if the code is wrong or used.
-func (s *Service) useRecoveryCode(ctx context.Context, tx Tx, account affiliate.Account, code string, at time.Time) (ok bool, err error) {
-	digest, ok := affiliate.DigestRecoveryCode(code)
+func (s *Service) useRecoveryCode(ctx context.Context, tx Tx, owner account.Account, code string, at time.Time) (ok bool, err error) {
+	digest, ok := account.DigestRecoveryCode(code)
 	if !ok {
 		return false, nil
 	}
-	left, found, err := tx.UseRecoveryCode(ctx, account.User.ID, digest, at)
+	left, found, err := tx.UseRecoveryCode(ctx, owner.User.ID, digest, at)
 	if err != nil || !found {
 		return false, err
 	}
-	return true, recordChange(ctx, tx, account, change{
-		action: "account.use_recovery_code", notification: affiliate.NotifyRecoveryCodeUsed,
+	return true, recordChange(ctx, tx, owner, change{
+		action: "account.use_recovery_code", notification: notification.NotifyRecoveryCodeUsed,
 		facts: map[string]string{"left": strconv.Itoa(left)}, after: map[string]int{"recovery_codes_left": left},
 	}, at)
 }
 
 // matchStep returns the time step of a code that is valid now for a second factor.
-func (s *Service) matchStep(factor affiliate.SecondFactor, code string, at time.Time) (step int64, ok bool, err error) {
+func (s *Service) matchStep(factor account.SecondFactor, code string, at time.Time) (step int64, ok bool, err error) {
 	secret, err := s.seal.Open(factor.Secret, factor.User.UUID[:])
 	if err != nil {
 		return 0, false, err
@@ -332,7 +334,7 @@ func (s *Service) Reauthenticate(ctx context.Context, password, code string) (fa
 // factor now. ok is true if the account has none. It is false if the code is wrong, or if the
 // account had a second factor when the caller read it and has none now. The caller must then
 // commit the transaction, because useCode counts wrong codes.
-func (s *Service) checkFactor(ctx context.Context, tx Tx, account affiliate.Account, code string, at time.Time) (ok bool, err error) {
+func (s *Service) checkFactor(ctx context.Context, tx Tx, account account.Account, code string, at time.Time) (ok bool, err error) {
 	if err := tx.LockUserByID(ctx, account.User.ID); err != nil {
 		return false, err
 	}

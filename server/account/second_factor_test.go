@@ -11,6 +11,8 @@ import (
 	"github.com/pquerna/otp/totp"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/account"
+	"github.com/tributary-hq/tributary/affiliate/notification"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
@@ -128,7 +130,7 @@ func TestConfirm_EndsEarlierChangesOfAddress(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	verification := f.takeMail(affiliate.MailVerification, factorEmail).token
+	verification := f.takeMail(notification.MailVerification, factorEmail).token
 	reset := f.resetToken(factorEmail)
 	sent := f.requestChange(session, "ada@new.example")
 	if err := f.changePartner(session, "ada@other.example", password); err != nil {
@@ -247,7 +249,7 @@ func TestLoginSecondFactor_ParallelCallsUseACodeOnce(t *testing.T) {
 		if accepted.Load() != 1 {
 			t.Errorf("%d of 9 parallel calls succeeded with one code, want 1", accepted.Load())
 		}
-		f.clock.Advance(affiliate.LoginFailureWindow)
+		f.clock.Advance(account.LoginFailureWindow)
 	}
 }
 
@@ -261,7 +263,7 @@ func TestLoginSecondFactor_EndsChallenge(t *testing.T) {
 	}
 	pgtest.RequireRefusal(t, f.secondFactor(challenge, f.code(secret, f.Now())), affiliate.ReasonChallengeInvalid)
 	late := f.challenge(password)
-	f.clock.Advance(affiliate.ChallengeLife)
+	f.clock.Advance(account.ChallengeLife)
 	pgtest.RequireRefusal(t, f.secondFactor(late, f.code(secret, f.Now())), affiliate.ReasonChallengeInvalid)
 	pgtest.RequireRefusal(t, f.secondFactor("chl_unknown", f.code(secret, f.Now())), affiliate.ReasonChallengeInvalid)
 	_, err := f.LoginMerchantSecondFactor(f.Context(), &affiliatev1.LoginSecondFactorRequest{
@@ -284,7 +286,7 @@ func TestLoginSecondFactor_WrongCodesCountAsFailedLogins(t *testing.T) {
 	}
 	_, err := f.LoginPartner(f.Context(), &affiliatev1.LoginRequest{Email: factorEmail, Password: password})
 	pgtest.RequireRefusal(t, err, affiliate.ReasonRateLimitExceeded)
-	f.clock.Advance(affiliate.LoginFailureWindow)
+	f.clock.Advance(account.LoginFailureWindow)
 	if err := f.secondFactor(f.challenge(password), f.code(secret, f.Now())); err != nil {
 		t.Fatal(err)
 	}

@@ -34,13 +34,14 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/account"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 )
 
 // Signer signs access tokens.
 type Signer interface {
-	Sign(user affiliate.User, session affiliate.SessionID, member *affiliate.Member) (string, error)
+	Sign(user account.User, session affiliate.SessionID, member *account.Member) (string, error)
 }
 
 // Sealer encrypts and decrypts values. seal.Keys implements it.
@@ -62,7 +63,7 @@ type Config struct {
 	// HashKeys are the secret keys with which e-mail addresses and user agents are hashed.
 	HashKeys affiliate.HashKeys
 	// MerchantRegistration and PartnerRegistration say who can create an account.
-	MerchantRegistration, PartnerRegistration affiliate.Registration
+	MerchantRegistration, PartnerRegistration account.Registration
 	// Now is the clock.
 	Now func() time.Time
 }
@@ -76,7 +77,7 @@ type Service struct {
 	hashKeys affiliate.HashKeys
 	hashes   *passwordHasher
 	// merchantRegistration and partnerRegistration say who can create an account.
-	merchantRegistration, partnerRegistration affiliate.Registration
+	merchantRegistration, partnerRegistration account.Registration
 	now                                       func() time.Time
 }
 
@@ -125,15 +126,15 @@ func (s *Service) Check(req proto.Message) affiliate.Violations {
 func checkPassword(password, name, email string, found *affiliate.Violations) {
 	switch {
 	case password == "":
-	case affiliate.CommonPassword(password):
+	case account.CommonPassword(password):
 		found.Add("password", "must not be one of the most common passwords")
-	case affiliate.PersonalPassword(password, name, email):
+	case account.PersonalPassword(password, name, email):
 		found.Add("password", "must not be the name or the e-mail address")
 	}
 }
 
 func checkAddress(field, email string, found *affiliate.Violations) {
-	if !affiliate.BareAddress(email) {
+	if !account.BareAddress(email) {
 		found.Add(field, affiliate.MustBeEmail)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/account"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
@@ -28,7 +29,7 @@ func TestRegisterMerchant_CreatesWorkspaceWithPublicKeys(t *testing.T) {
 		if err != nil || len(keys) != 1 {
 			t.Fatalf("%s mode has the keys %v, %v, want one public key", mode, keys, err)
 		}
-		if parsed, ok := affiliate.ParseKey(keys[0].PublicText); !ok || parsed.Kind != affiliate.PublicKey || parsed.Mode != mode {
+		if parsed, ok := account.ParseKey(keys[0].PublicText); !ok || parsed.Kind != account.PublicKey || parsed.Mode != mode {
 			t.Errorf("%s mode has the key %q, want a public key of the mode", mode, keys[0].PublicText)
 		}
 	}
@@ -200,24 +201,24 @@ func TestRefresh_ParallelReuseRevokesSession(t *testing.T) {
 func TestRefresh_TokensExpire(t *testing.T) {
 	f := newFixture(t)
 	idle := f.merchant("idle@example.com")
-	f.clock.Advance(affiliate.RefreshTokenIdle - time.Millisecond)
+	f.clock.Advance(account.RefreshTokenIdle - time.Millisecond)
 	refreshed, err := f.refresh(idle.RefreshToken)
 	if err != nil {
 		t.Fatalf("a refresh in the last millisecond failed: %v", err)
 	}
-	f.clock.Advance(affiliate.RefreshTokenIdle)
+	f.clock.Advance(account.RefreshTokenIdle)
 	_, err = f.refresh(refreshed.RefreshToken)
 	pgtest.RequireRefusal(t, err, affiliate.ReasonRefreshTokenInvalid)
 
 	busy := f.merchant("busy@example.com")
 	start := f.Now()
-	for f.Now().Before(start.Add(affiliate.RefreshTokenAbsolute - 20*24*time.Hour)) {
+	for f.Now().Before(start.Add(account.RefreshTokenAbsolute - 20*24*time.Hour)) {
 		f.clock.Advance(20 * 24 * time.Hour)
 		if busy, err = f.refresh(busy.RefreshToken); err != nil {
 			t.Fatalf("a refresh after %v failed: %v", f.Now().Sub(start), err)
 		}
 	}
-	f.clock.Set(start.Add(affiliate.RefreshTokenAbsolute))
+	f.clock.Set(start.Add(account.RefreshTokenAbsolute))
 	_, err = f.refresh(busy.RefreshToken)
 	pgtest.RequireRefusal(t, err, affiliate.ReasonRefreshTokenInvalid)
 	if f.sessionWorks(busy.User.Id) {

@@ -8,6 +8,7 @@ import (
 	"errors"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/account"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 )
 
@@ -38,9 +39,9 @@ func (s *Service) refresh(ctx context.Context, req *affiliatev1.RefreshSessionRe
 	}
 
 	at, next := s.currentTime(), newToken()
-	var account affiliate.Account
-	var workspace *affiliate.Workspace
-	var session affiliate.Session
+	var owner account.Account
+	var workspace *account.Workspace
+	var session account.Session
 	var reused bool
 	err := s.store.InTx(ctx, func(tx Tx) error {
 		token, found, err := tx.LockRefreshToken(ctx, used.digest())
@@ -55,23 +56,23 @@ func (s *Service) refresh(ctx context.Context, req *affiliatev1.RefreshSessionRe
 			// transaction.
 			return tx.RevokeSession(ctx, token.Session.ID, at)
 		}
-		account, err = tx.Account(ctx, token.Session.User)
+		owner, err = tx.Account(ctx, token.Session.User)
 		if errors.Is(err, affiliate.Refuse(affiliate.ReasonNotFound)) {
 			return invalid
 		}
 		if err != nil {
 			return err
 		}
-		if session, err = token.Session.Refresh(account, kind, at); err != nil {
+		if session, err = token.Session.Refresh(owner, kind, at); err != nil {
 			return err
 		}
 		if err := tx.RotateRefreshToken(ctx, session, used.digest(), next.digest(), at); err != nil {
 			return err
 		}
-		if _, err := s.seeDevice(ctx, tx, account.User.ID, at); err != nil {
+		if _, err := s.seeDevice(ctx, tx, owner.User.ID, at); err != nil {
 			return err
 		}
-		workspace, err = workspaceOf(ctx, tx, account)
+		workspace, err = workspaceOf(ctx, tx, owner)
 		return err
 	})
 	if err != nil {
@@ -80,8 +81,8 @@ func (s *Service) refresh(ctx context.Context, req *affiliatev1.RefreshSessionRe
 	if reused {
 		return nil, invalid
 	}
-	s.storeOrigin(ctx, account.User, at)
-	return s.sessionResponse(account, workspace, session.ID, next)
+	s.storeOrigin(ctx, owner.User, at)
+	return s.sessionResponse(owner, workspace, session.ID, next)
 }
 
 // Logout revokes the session of the refresh token. It succeeds even if the token is
@@ -97,7 +98,7 @@ func (s *Service) Logout(ctx context.Context, req *affiliatev1.LogoutRequest) (*
 
 // workspaceOf returns the workspace of which the account is a member, or nil for a
 // partner.
-func workspaceOf(ctx context.Context, tx Tx, account affiliate.Account) (*affiliate.Workspace, error) {
+func workspaceOf(ctx context.Context, tx Tx, account account.Account) (*account.Workspace, error) {
 	if account.Member == nil {
 		return nil, nil
 	}

@@ -6,6 +6,9 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/account"
+	"github.com/tributary-hq/tributary/affiliate/fraud"
+	"github.com/tributary-hq/tributary/affiliate/notification"
 )
 
 // Store reads and writes accounts and sessions. If a method has the result found, it is
@@ -16,25 +19,25 @@ type Store interface {
 	InTx(ctx context.Context, fn func(tx Tx) error) error
 	// AccountByEmail returns the account of the given kind with the given address. email
 	// must be in lower case.
-	AccountByEmail(ctx context.Context, kind affiliate.AccountKind, email string) (account affiliate.Account, found bool, err error)
+	AccountByEmail(ctx context.Context, kind affiliate.AccountKind, email string) (account account.Account, found bool, err error)
 	// Account returns an account. Errors: NOT_FOUND.
-	Account(ctx context.Context, id affiliate.UserID) (affiliate.Account, error)
+	Account(ctx context.Context, id affiliate.UserID) (account.Account, error)
 	// EmailToken returns the e-mail token with the digest.
-	EmailToken(ctx context.Context, digest [sha256.Size]byte) (token affiliate.EmailToken, found bool, err error)
+	EmailToken(ctx context.Context, digest [sha256.Size]byte) (token account.EmailToken, found bool, err error)
 	// InviteByToken returns the invitation one of whose tokens has the digest. mailed reports
 	// whether this is the token of the mail. Errors: NOT_FOUND.
-	InviteByToken(ctx context.Context, digest [sha256.Size]byte) (invite affiliate.MemberInvite, mailed bool, err error)
+	InviteByToken(ctx context.Context, digest [sha256.Size]byte) (invite account.MemberInvite, mailed bool, err error)
 	// ParticipantInviteAddress returns the e-mail address, in lower case, to which the
 	// invitation to a programme with the digest was sent. mailed reports whether the token
 	// in the mail has the digest. The address is empty if the invitation cannot be
 	// accepted at the given time.
 	ParticipantInviteAddress(ctx context.Context, digest [sha256.Size]byte, now time.Time) (address string, mailed bool, err error)
 	// AddLoginAttempt stores a login attempt as failed.
-	AddLoginAttempt(ctx context.Context, attempt affiliate.LoginAttempt) error
+	AddLoginAttempt(ctx context.Context, attempt account.LoginAttempt) error
 	// OtherLoginFailures counts the failed attempts since the given time that have the
 	// same bucket as attempt. It does not count attempt itself. last is the time of the
 	// newest counted attempt.
-	OtherLoginFailures(ctx context.Context, attempt affiliate.LoginAttempt, since time.Time) (count int, last time.Time, err error)
+	OtherLoginFailures(ctx context.Context, attempt account.LoginAttempt, since time.Time) (count int, last time.Time, err error)
 	// KnowsDevice reports whether a user has used a device since the given time.
 	KnowsDevice(ctx context.Context, user affiliate.UserID, device affiliate.Digests, since time.Time) (known bool, err error)
 	// DeleteLoginAttempt deletes a login attempt.
@@ -44,30 +47,30 @@ type Store interface {
 	// nothing.
 	RevokeSessionOfToken(ctx context.Context, digest [sha256.Size]byte, at time.Time) error
 	// LoginChallenge returns the challenge with a digest.
-	LoginChallenge(ctx context.Context, digest [sha256.Size]byte) (challenge affiliate.LoginChallenge, found bool, err error)
+	LoginChallenge(ctx context.Context, digest [sha256.Size]byte) (challenge account.LoginChallenge, found bool, err error)
 	// StoreOrigin stores the network and the browser from which a user opened or
 	// refreshed a session.
-	StoreOrigin(ctx context.Context, o affiliate.Origin) error
+	StoreOrigin(ctx context.Context, o fraud.Origin) error
 }
 
 // Tx is a transaction of the store.
 type Tx interface {
 	// Account returns an account. Errors: NOT_FOUND.
-	Account(ctx context.Context, id affiliate.UserID) (affiliate.Account, error)
+	Account(ctx context.Context, id affiliate.UserID) (account.Account, error)
 	// AccountByEmail returns the account of the given kind with the given address. email
 	// must be in lower case.
-	AccountByEmail(ctx context.Context, kind affiliate.AccountKind, email string) (account affiliate.Account, found bool, err error)
+	AccountByEmail(ctx context.Context, kind affiliate.AccountKind, email string) (account account.Account, found bool, err error)
 	// LockUserByID locks a user. Errors: NOT_FOUND.
 	LockUserByID(ctx context.Context, id affiliate.UserID) error
 	// LockUser locks the user of the given kind with the given address. email must be in
 	// lower case.
 	LockUser(ctx context.Context, kind affiliate.AccountKind, email string) (id affiliate.UserID, found bool, err error)
 	// InsertUser stores a user. Errors: EMAIL_TAKEN.
-	InsertUser(ctx context.Context, user affiliate.User, passwordHash string) error
+	InsertUser(ctx context.Context, user account.User, passwordHash string) error
 	// ResetUser stores a new name and password for an existing account. It also marks the
 	// account's address as not verified and deletes the payout method, because the account
 	// may now belong to a different person.
-	ResetUser(ctx context.Context, user affiliate.User, passwordHash string) error
+	ResetUser(ctx context.Context, user account.User, passwordHash string) error
 	// UpdatePasswordHash stores a new hash of the same password.
 	UpdatePasswordHash(ctx context.Context, id affiliate.UserID, hash string) error
 	// SetPassword stores the hash of a new password.
@@ -81,10 +84,10 @@ type Tx interface {
 	InsertFormerEmail(ctx context.Context, user affiliate.UserID, digest []byte, at time.Time) error
 
 	// InsertEmailToken stores an e-mail token with its digest.
-	InsertEmailToken(ctx context.Context, token affiliate.EmailToken, digest [sha256.Size]byte) error
+	InsertEmailToken(ctx context.Context, token account.EmailToken, digest [sha256.Size]byte) error
 	// LockEmailToken locks the user of an e-mail token and returns the token. Errors:
 	// NOT_FOUND if the user does not exist.
-	LockEmailToken(ctx context.Context, user affiliate.UserID, digest [sha256.Size]byte) (token affiliate.EmailToken, found bool, err error)
+	LockEmailToken(ctx context.Context, user affiliate.UserID, digest [sha256.Size]byte) (token account.EmailToken, found bool, err error)
 	// UseEmailToken marks an e-mail token as used.
 	UseEmailToken(ctx context.Context, digest [sha256.Size]byte, at time.Time) error
 	// RevokeEmailTokens makes all e-mail tokens of a user unusable. It also deletes the
@@ -96,30 +99,30 @@ type Tx interface {
 	// CountEmailTokens counts the tokens for an address and a purpose that were created
 	// after the given time. It locks the address, so that two transactions do not count at
 	// the same time.
-	CountEmailTokens(ctx context.Context, purpose affiliate.EmailTokenPurpose, address string, since time.Time) (int, error)
+	CountEmailTokens(ctx context.Context, purpose account.EmailTokenPurpose, address string, since time.Time) (int, error)
 	// Suppressed reports whether mails to an address are held back. address is the result of
-	// affiliate.MailDigest.
+	// notification.MailDigest.
 	Suppressed(ctx context.Context, address affiliate.Digests) (bool, error)
 	// LiftSuppression makes an address receive all mail again. address is the result of
-	// affiliate.MailDigest.
+	// notification.MailDigest.
 	LiftSuppression(ctx context.Context, address affiliate.Digests) error
-	InsertEmailRequest(ctx context.Context, r affiliate.EmailRequest) error
+	InsertEmailRequest(ctx context.Context, r account.EmailRequest) error
 	// EmailRequest returns a request for a mail. found is false if it was processed or
 	// deleted.
-	EmailRequest(ctx context.Context, id affiliate.EmailRequestID) (request affiliate.EmailRequest, found bool, err error)
+	EmailRequest(ctx context.Context, id account.EmailRequestID) (request account.EmailRequest, found bool, err error)
 	// DeleteEmailRequest deletes a request for a mail. found is false if another
 	// transaction has deleted it.
-	DeleteEmailRequest(ctx context.Context, id affiliate.EmailRequestID) (found bool, err error)
+	DeleteEmailRequest(ctx context.Context, id account.EmailRequestID) (found bool, err error)
 
 	// InsertSession stores a session with its first refresh token.
-	InsertSession(ctx context.Context, session affiliate.Session, refresh [sha256.Size]byte) error
+	InsertSession(ctx context.Context, session account.Session, refresh [sha256.Size]byte) error
 	// LockRefreshToken returns the refresh token with the digest and its session, and
 	// locks both.
-	LockRefreshToken(ctx context.Context, digest [sha256.Size]byte) (token affiliate.RefreshToken, found bool, err error)
+	LockRefreshToken(ctx context.Context, digest [sha256.Size]byte) (token account.RefreshToken, found bool, err error)
 	// RotateRefreshToken replaces the refresh token of a session. oldDigest and newDigest
 	// are the digests of the two tokens. It marks the old token as used, stores the new
 	// token, and stores the expiry of the session.
-	RotateRefreshToken(ctx context.Context, session affiliate.Session, oldDigest, newDigest [sha256.Size]byte, at time.Time) error
+	RotateRefreshToken(ctx context.Context, session account.Session, oldDigest, newDigest [sha256.Size]byte, at time.Time) error
 	// RevokeSession revokes a session.
 	RevokeSession(ctx context.Context, id affiliate.SessionID, at time.Time) error
 	// RevokeSessions revokes all sessions of a user.
@@ -132,10 +135,10 @@ type Tx interface {
 	DeleteLoginFailures(ctx context.Context, subject affiliate.Digests) error
 
 	// SecondFactor returns the second factor of a user, also if it was not confirmed.
-	SecondFactor(ctx context.Context, user affiliate.UserID) (factor affiliate.SecondFactor, found bool, err error)
+	SecondFactor(ctx context.Context, user affiliate.UserID) (factor account.SecondFactor, found bool, err error)
 	// InsertSecondFactor stores a second factor that is not confirmed. It replaces an earlier
 	// factor without a confirmation.
-	InsertSecondFactor(ctx context.Context, f affiliate.SecondFactor) error
+	InsertSecondFactor(ctx context.Context, f account.SecondFactor) error
 	// ConfirmSecondFactor stores that a user has confirmed the second factor with the code of
 	// a time step, and stores the digests of its recovery codes.
 	ConfirmSecondFactor(ctx context.Context, user affiliate.UserID, step int64, recoveryCodes [][]byte, at time.Time) error
@@ -153,9 +156,9 @@ type Tx interface {
 	// DeleteEnrolment deletes the second factor of a user if it is not confirmed.
 	DeleteEnrolment(ctx context.Context, user affiliate.UserID) error
 	// InsertLoginChallenge stores a challenge with its digest.
-	InsertLoginChallenge(ctx context.Context, c affiliate.LoginChallenge, digest [sha256.Size]byte) error
+	InsertLoginChallenge(ctx context.Context, c account.LoginChallenge, digest [sha256.Size]byte) error
 	// LoginChallenge returns the challenge with a digest.
-	LoginChallenge(ctx context.Context, digest [sha256.Size]byte) (challenge affiliate.LoginChallenge, found bool, err error)
+	LoginChallenge(ctx context.Context, digest [sha256.Size]byte) (challenge account.LoginChallenge, found bool, err error)
 	// CountChallengeFailure counts a wrong code for a challenge.
 	CountChallengeFailure(ctx context.Context, digest [sha256.Size]byte) error
 	// DeleteLoginChallenge deletes a challenge, and DeleteLoginChallenges all challenges of a
@@ -164,13 +167,13 @@ type Tx interface {
 	DeleteLoginChallenges(ctx context.Context, user affiliate.UserID) error
 
 	// Workspace returns a workspace. Errors: NOT_FOUND.
-	Workspace(ctx context.Context, id affiliate.WorkspaceID) (affiliate.Workspace, error)
-	InsertWorkspace(ctx context.Context, w affiliate.Workspace) error
-	InsertMember(ctx context.Context, user affiliate.UserID, member affiliate.Member, at time.Time) error
-	InsertKey(ctx context.Context, key affiliate.NewAPIKey) error
+	Workspace(ctx context.Context, id affiliate.WorkspaceID) (account.Workspace, error)
+	InsertWorkspace(ctx context.Context, w account.Workspace) error
+	InsertMember(ctx context.Context, user affiliate.UserID, member account.Member, at time.Time) error
+	InsertKey(ctx context.Context, key account.NewAPIKey) error
 	// LockInviteByToken locks and returns the invitation one of whose tokens has the digest.
 	// mailed reports whether this is the token of the mail. Errors: NOT_FOUND.
-	LockInviteByToken(ctx context.Context, digest [sha256.Size]byte) (invite affiliate.MemberInvite, mailed bool, err error)
+	LockInviteByToken(ctx context.Context, digest [sha256.Size]byte) (invite account.MemberInvite, mailed bool, err error)
 	// EndInvite marks an invitation as ended, so that it cannot be accepted again.
 	EndInvite(ctx context.Context, workspace affiliate.WorkspaceID, id affiliate.InviteID, at time.Time) error
 
@@ -195,9 +198,9 @@ type Tx interface {
 	// also used it since the given time.
 	SeeDevice(ctx context.Context, user affiliate.UserID, device affiliate.Digests, at, since time.Time) (known bool, err error)
 	// Notify stores notifications.
-	Notify(ctx context.Context, notifications ...affiliate.Notification) error
+	Notify(ctx context.Context, notifications ...notification.Notification) error
 	// SendMail stores mails, which are sent after the commit.
-	SendMail(ctx context.Context, mails ...affiliate.Mail) error
+	SendMail(ctx context.Context, mails ...notification.Mail) error
 	// Enqueue inserts jobs. Workers run them after the commit.
 	Enqueue(ctx context.Context, jobs ...affiliate.Job) error
 }

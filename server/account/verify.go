@@ -6,6 +6,9 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/account"
+	"github.com/tributary-hq/tributary/affiliate/fraud"
+	"github.com/tributary-hq/tributary/affiliate/notification"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 )
@@ -14,7 +17,7 @@ import (
 // a change of the address.
 func (s *Service) VerifyEmail(ctx context.Context, req *affiliatev1.VerifyEmailRequest) (*affiliatev1.VerifyEmailResponse, error) {
 	refusal := affiliate.Refuse(affiliate.ReasonVerificationToken)
-	digest, at := affiliate.DigestEmailToken(req.GetToken()), s.currentTime()
+	digest, at := account.DigestEmailToken(req.GetToken()), s.currentTime()
 	token, found, err := s.store.EmailToken(ctx, digest)
 	if err != nil {
 		return nil, err
@@ -22,29 +25,29 @@ func (s *Service) VerifyEmail(ctx context.Context, req *affiliatev1.VerifyEmailR
 	if !found {
 		return nil, refusal
 	}
-	var account affiliate.Account
+	var owner account.Account
 	err = s.store.InTx(ctx, func(tx Tx) error {
 		// The token is read again, because another call may have used it.
 		token, _, err := tx.LockEmailToken(ctx, token.User, digest)
 		if err != nil {
 			return err
 		}
-		if account, err = tx.Account(ctx, token.User); err != nil {
+		if owner, err = tx.Account(ctx, token.User); err != nil {
 			return err
 		}
-		if !token.Verifies(account, at) {
+		if !token.Verifies(owner, at) {
 			return refusal
 		}
 		if err := tx.UseEmailToken(ctx, digest, at); err != nil {
 			return err
 		}
-		if token.Purpose == affiliate.TokenChange {
-			return s.changeAddress(ctx, tx, account, token, at)
+		if token.Purpose == account.TokenChange {
+			return s.changeAddress(ctx, tx, owner, token, at)
 		}
-		if err := s.markVerified(ctx, tx, account, at); err != nil {
+		if err := s.markVerified(ctx, tx, owner, at); err != nil {
 			return err
 		}
-		return recordChange(ctx, tx, account, change{action: "account.verify_email", notification: affiliate.NotifyEmailVerified}, at)
+		return recordChange(ctx, tx, owner, change{action: "account.verify_email", notification: notification.NotifyEmailVerified}, at)
 	})
 	if errors.Is(err, affiliate.Refuse(affiliate.ReasonEmailTaken)) || errors.Is(err, affiliate.Refuse(affiliate.ReasonNotFound)) {
 		// Another account has the new address, or the account was erased.
@@ -53,31 +56,31 @@ func (s *Service) VerifyEmail(ctx context.Context, req *affiliatev1.VerifyEmailR
 	if err != nil {
 		return nil, err
 	}
-	return &affiliatev1.VerifyEmailResponse{Verified: true, Kind: server.EnumValue[affiliatev1.AccountKind](account.User.Kind)}, nil
+	return &affiliatev1.VerifyEmailResponse{Verified: true, Kind: server.EnumValue[affiliatev1.AccountKind](owner.User.Kind)}, nil
 }
 
 // markVerified marks the current address of an account as verified. The address then
 // receives all mail again, because the user has just received a mail.
-func (s *Service) markVerified(ctx context.Context, tx Tx, account affiliate.Account, at time.Time) error {
+func (s *Service) markVerified(ctx context.Context, tx Tx, account account.Account, at time.Time) error {
 	if err := tx.VerifyEmail(ctx, account.User.ID, at); err != nil {
 		return err
 	}
-	return tx.LiftSuppression(ctx, affiliate.MailDigest(s.hashKeys, account.User.Email))
+	return tx.LiftSuppression(ctx, notification.MailDigest(s.hashKeys, account.User.Email))
 }
 
 // changeAddress replaces the address of an account by the address to which the token was
 // mailed. The session that requested the change continues. A digest of a partner's former
 // address stays, because the fraud rules compare buyers with it.
-func (s *Service) changeAddress(ctx context.Context, tx Tx, account affiliate.Account, token affiliate.EmailToken, at time.Time) error {
+func (s *Service) changeAddress(ctx context.Context, tx Tx, account account.Account, token account.EmailToken, at time.Time) error {
 	if err := tx.ChangeEmail(ctx, account.User.ID, token.Address, at); err != nil {
 		return err
 	}
-	if digests := affiliate.FormerEmailDigests(s.hashKeys, account.User.Email); account.User.Kind == affiliate.Partner && digests != nil {
+	if digests := fraud.FormerEmailDigests(s.hashKeys, account.User.Email); account.User.Kind == affiliate.Partner && digests != nil {
 		if err := tx.InsertFormerEmail(ctx, account.User.ID, digests.First(), at); err != nil {
 			return err
 		}
 	}
-	if err := tx.LiftSuppression(ctx, affiliate.MailDigest(s.hashKeys, token.Address)); err != nil {
+	if err := tx.LiftSuppression(ctx, notification.MailDigest(s.hashKeys, token.Address)); err != nil {
 		return err
 	}
 	if err := tx.RevokeEmailTokens(ctx, account.User.ID, at); err != nil {
@@ -89,7 +92,7 @@ func (s *Service) changeAddress(ctx context.Context, tx Tx, account affiliate.Ac
 	// Audit records cannot be changed when a person's data must be erased, so they contain
 	// the addresses in masked form.
 	return recordChange(ctx, tx, account, change{
-		action: "account.change_email", notification: affiliate.NotifyEmailChanged,
+		action: "account.change_email", notification: notification.NotifyEmailChanged,
 		before: map[string]string{"email": affiliate.MaskEmail(account.User.Email)},
 		after:  map[string]string{"email": affiliate.MaskEmail(token.Address)},
 	}, at)
@@ -115,7 +118,7 @@ func (s *Service) resend(ctx context.Context) (*affiliatev1.ResendVerificationRe
 		if err != nil {
 			return err
 		}
-		suppressed, err := tx.Suppressed(ctx, affiliate.MailDigest(s.hashKeys, account.User.Email))
+		suppressed, err := tx.Suppressed(ctx, notification.MailDigest(s.hashKeys, account.User.Email))
 		if err != nil {
 			return err
 		}

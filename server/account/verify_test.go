@@ -7,9 +7,11 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/account"
+	"github.com/tributary-hq/tributary/affiliate/notification"
 	"github.com/tributary-hq/tributary/cmd/stores"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
-	"github.com/tributary-hq/tributary/server/account"
+	accountservice "github.com/tributary-hq/tributary/server/account"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
@@ -29,11 +31,11 @@ func TestResend_EndsASuppression(t *testing.T) {
 	if resend() {
 		t.Error("a verification was sent to a verified address that receives mail")
 	}
-	f.Insert("mail_suppressions", pgtest.Row{"digest": affiliate.MailDigest(hashKeys, "pat@example.com").First(), "reason": "bounced", "created_at": f.Now()})
+	f.Insert("mail_suppressions", pgtest.Row{"digest": notification.MailDigest(hashKeys, "pat@example.com").First(), "reason": "bounced", "created_at": f.Now()})
 	if !resend() {
 		t.Fatal("no verification was sent to a suppressed address")
 	}
-	if err := f.verify(f.takeMail(affiliate.MailVerification, "pat@example.com").token); err != nil {
+	if err := f.verify(f.takeMail(notification.MailVerification, "pat@example.com").token); err != nil {
 		t.Fatal(err)
 	}
 	f.WantCount(0, "suppressed addresses", `select count(*) from mail_suppressions`)
@@ -49,9 +51,9 @@ func TestVerifyEmail_VerifiesOnce(t *testing.T) {
 		t.Error("the address is verified after the registration")
 	}
 	f.Insert("mail_suppressions", pgtest.Row{
-		"digest": affiliate.MailDigest(hashKeys, "mara@shop.example").First(), "reason": "bounced", "created_at": f.Now(),
+		"digest": notification.MailDigest(hashKeys, "mara@shop.example").First(), "reason": "bounced", "created_at": f.Now(),
 	})
-	mail := f.takeMail(affiliate.MailVerification, "mara@shop.example")
+	mail := f.takeMail(notification.MailVerification, "mara@shop.example")
 	if mail.Facts.ExpiresAt == nil || !mail.Facts.ExpiresAt.Equal(f.Now().Add(24*time.Hour)) {
 		t.Errorf("the link expires at %v, want a day after the registration", mail.Facts.ExpiresAt)
 	}
@@ -72,7 +74,7 @@ func TestVerifyEmail_RejectsToken(t *testing.T) {
 	f := newFixture(t)
 	verification := func(email string) string {
 		f.merchant(email)
-		return f.takeMail(affiliate.MailVerification, email).token
+		return f.takeMail(notification.MailVerification, email).token
 	}
 	for _, tc := range []struct {
 		name  string
@@ -108,7 +110,7 @@ func TestVerifyEmail_RejectsToken(t *testing.T) {
 func TestVerifyEmail_InParallelSucceedsOnce(t *testing.T) {
 	f := newFixture(t)
 	f.merchant("mara@shop.example")
-	token := f.takeMail(affiliate.MailVerification, "mara@shop.example").token
+	token := f.takeMail(notification.MailVerification, "mara@shop.example").token
 	errs := make([]error, 8)
 	var calls sync.WaitGroup
 	for i := range errs {
@@ -142,7 +144,7 @@ func TestResendVerification_SendsUntilVerified(t *testing.T) {
 	if !resend() {
 		t.Fatal("no mail is sent although the address is not verified")
 	}
-	first := f.takeMail(affiliate.MailVerification, "ada@blog.example").token
+	first := f.takeMail(notification.MailVerification, "ada@blog.example").token
 	if !resend() {
 		t.Fatal("no second mail is sent")
 	}
@@ -167,7 +169,7 @@ func TestAcceptInvite_SendsVerificationAndRevokesTokens(t *testing.T) {
 		if err != nil || session.User.EmailVerified {
 			t.Fatalf("AcceptInvite returned %v, %v, want an address that is not verified", session, err)
 		}
-		return session, f.takeMail(affiliate.MailVerification, "ada@example.com").token
+		return session, f.takeMail(notification.MailVerification, "ada@example.com").token
 	}
 	session, earlier := join()
 	shop.remove(session.User.Id)
@@ -195,11 +197,11 @@ func TestLogin_RejectsPasswordThatIsResetMeanwhile(t *testing.T) {
 
 // resettingStore calls reset after it has read an account by its address.
 type resettingStore struct {
-	account.Store
+	accountservice.Store
 	reset func()
 }
 
-func (s resettingStore) AccountByEmail(ctx context.Context, kind affiliate.AccountKind, email string) (affiliate.Account, bool, error) {
+func (s resettingStore) AccountByEmail(ctx context.Context, kind affiliate.AccountKind, email string) (account.Account, bool, error) {
 	account, found, err := s.Store.AccountByEmail(ctx, kind, email)
 	s.reset()
 	return account, found, err

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/click"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
@@ -185,7 +186,7 @@ func TestCheckAccounts_ComparesAnalytics(t *testing.T) {
 	f := newFixture(t, time.Now())
 	f.addHistory()
 	yesterday := f.yesterday()
-	click := f.NewClick(f.pat, func(c *affiliate.Click) {
+	click := f.NewClick(f.pat, func(c *click.Click) {
 		c.ID = affiliate.NewID[affiliate.ClickID](yesterday)
 		c.ClickedAt, c.ReceivedAt, c.Country = yesterday, yesterday, "DE"
 	})

@@ -12,11 +12,15 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/click"
+	"github.com/tributary-hq/tributary/affiliate/commission"
+	"github.com/tributary-hq/tributary/affiliate/privacy"
+	"github.com/tributary-hq/tributary/affiliate/program"
 	"github.com/tributary-hq/tributary/cmd/stores"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server/analytics"
 	"github.com/tributary-hq/tributary/server/conversion"
-	"github.com/tributary-hq/tributary/server/privacy"
+	privacyservice "github.com/tributary-hq/tributary/server/privacy"
 	"github.com/tributary-hq/tributary/server/servertest"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
@@ -40,7 +44,7 @@ type fixture struct {
 	clock              *pgtest.Clock
 	random             *rand.Rand
 
-	clicks []affiliate.Click
+	clicks []click.Click
 	sales  []string // external ids
 }
 
@@ -49,7 +53,7 @@ func newFixture(t *testing.T, now time.Time) *fixture {
 	clock := pgtest.NewClock(now)
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
-	rules := pgtest.Rules(func(r *affiliate.Rules) { r.HoldDays, r.AutoApproval = 0, false })
+	rules := pgtest.Rules(func(r *program.Rules) { r.HoldDays, r.AutoApproval = 0, false })
 	f := &fixture{Shop: pgtest.Open(t, clock.Now).NewShop(affiliate.ModeLive, rules), clock: clock, random: rand.New(rand.NewPCG(seed, 0))}
 	f.dollars = &pgtest.Shop{Fixture: f.Fixture, Scope: f.Scope, Owner: f.Owner}
 	f.dollars.Program = f.NewProgram(f.Scope, rules, pgtest.Row{"currency": "USD"})
@@ -68,7 +72,7 @@ func newFixture(t *testing.T, now time.Time) *fixture {
 // emptyTail is a click stream without entries.
 type emptyTail struct{}
 
-func (emptyTail) Find(context.Context, affiliate.ClickID) (click affiliate.Click, ok bool, err error) {
+func (emptyTail) Find(context.Context, affiliate.ClickID) (click click.Click, ok bool, err error) {
 	return click, false, nil
 }
 
@@ -104,18 +108,18 @@ func (f *fixture) someTime(from, to time.Time) time.Time {
 // addClicks stores random clicks of a participant.
 func (f *fixture) addClicks(p pgtest.Participant, n int) {
 	f.Helper()
-	clicks := make([]affiliate.Click, n)
+	clicks := make([]click.Click, n)
 	for i := range clicks {
 		at := f.someTime(f.clock.Now().Add(-60*24*time.Hour), f.clock.Now())
-		clicks[i] = f.UnstoredClick(p, func(c *affiliate.Click) {
+		clicks[i] = f.UnstoredClick(p, func(c *click.Click) {
 			c.ID = affiliate.NewID[affiliate.ClickID](at)
-			c.ClickedAt, c.ReceivedAt, c.ExpiresAt = at, at, affiliate.WindowEnd(at, 30)
+			c.ClickedAt, c.ReceivedAt, c.ExpiresAt = at, at, click.WindowEnd(at, 30)
 			c.IsBot, c.Unique = f.chance(8), false
 			c.Unique = !c.IsBot && f.chance(2)
 			c.Country, c.Device = oneOf(f, "", "DE", "FR", "NP"), oneOf(f, "desktop", "mobile")
 			c.Browser, c.OS = oneOf(f, "Firefox", "Chrome", ""), oneOf(f, "Linux", "macOS")
 			c.ReferrerDomain, c.LandingURL = oneOf(f, "", "blog.example", "news.example"), oneOf(f, "https://shop.example/", "https://shop.example/sale")
-			c.UTM = affiliate.UTM{Source: oneOf(f, "", "mail"), Medium: oneOf(f, "", "post"), Campaign: oneOf(f, "", "spring", "summer")}
+			c.UTM = click.UTM{Source: oneOf(f, "", "mail"), Medium: oneOf(f, "", "post"), Campaign: oneOf(f, "", "spring", "summer")}
 			c.SubID = oneOf(f, "", "a", "b", "c")
 		})
 	}
@@ -173,16 +177,16 @@ func (f *fixture) refund() {
 // review approves, rejects or pays a random commission, if there is one.
 func (f *fixture) review() {
 	f.Helper()
-	move := oneOf(f, affiliate.MoveApprove, affiliate.MoveReject, affiliate.MovePay)
-	from := map[affiliate.CommissionMove]string{affiliate.MoveApprove: "pending", affiliate.MoveReject: "pending", affiliate.MovePay: "approved"}[move]
-	var c affiliate.Commission
+	move := oneOf(f, commission.MoveApprove, commission.MoveReject, commission.MovePay)
+	from := map[commission.Move]string{commission.MoveApprove: "pending", commission.MoveReject: "pending", commission.MovePay: "approved"}[move]
+	var c commission.Commission
 	err := f.SQL.QueryRow(f.Context(), `
 		select id, program_id from commissions where status = $1 order by md5(id::text || $2) limit 1`, from, strconv.Itoa(f.random.Int())).Scan(&c.ID, &c.Program)
 	if err != nil {
 		return
 	}
 	c.Scope = f.Scope
-	f.MoveCommission(c, affiliate.CommissionTransition{Move: move})
+	f.MoveCommission(c, commission.Transition{Move: move})
 }
 
 // reattribute assigns a random sale to a random participant, if this is possible.
@@ -203,9 +207,9 @@ func (f *fixture) reattribute() {
 // eraseQuinn erases the participant Quinn and what belongs to it.
 func (f *fixture) eraseQuinn() {
 	f.Helper()
-	service := privacy.New(privacy.Config{
+	service := privacyservice.New(privacyservice.Config{
 		Store: stores.Privacy(f.Store.DB, pgtest.ErasureKeys.First()), Directory: noDirectory{}, DeadLetters: noLetters{}, Analytics: f.service,
-		Log: privacy.NoLog{}, HashKeys: affiliate.HashKeys{[]byte("key of the tests")}, Now: f.clock.Now,
+		Log: privacyservice.NoLog{}, HashKeys: affiliate.HashKeys{[]byte("key of the tests")}, Now: f.clock.Now,
 	})
 	_, err := service.EraseParticipant(f.asOwner(), &affiliatev1.EraseParticipantRequest{
 		ProgramId: f.Program.String(), ParticipantId: f.quinn.ID.String(), Confirmation: new("DELETE"),
@@ -214,7 +218,7 @@ func (f *fixture) eraseQuinn() {
 		f.Fatalf("EraseParticipant: %v", err)
 	}
 	f.clock.Advance(2 * time.Minute) // so that the second pass of the erasure can run
-	var id affiliate.ErasureID
+	var id privacy.ErasureID
 	if err := f.SQL.QueryRow(f.Context(), `select id from erasures`).Scan(&id); err != nil {
 		f.Fatal(err)
 	}
@@ -228,7 +232,7 @@ func (f *fixture) eraseQuinn() {
 
 type noDirectory struct{}
 
-func (noDirectory) DeleteCodes(context.Context, affiliate.DirectoryCodes) error { return nil }
+func (noDirectory) DeleteCodes(context.Context, privacy.DirectoryCodes) error { return nil }
 
 type noLetters struct{}
 

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/click"
 	"github.com/tributary-hq/tributary/cmd/stores"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server/analytics"
@@ -19,9 +19,9 @@ import (
 // storeSubIDs stores a click for each sub id, all of them received now.
 func (f *fixture) storeSubIDs(ids ...string) {
 	f.Helper()
-	clicks := make([]affiliate.Click, len(ids))
+	clicks := make([]click.Click, len(ids))
 	for i, id := range ids {
-		clicks[i] = f.UnstoredClick(f.pat, func(c *affiliate.Click) { c.SubID = id })
+		clicks[i] = f.UnstoredClick(f.pat, func(c *click.Click) { c.SubID = id })
 	}
 	if err := f.Store.StoreClicks(f.Context(), clicks); err != nil {
 		f.Fatal(err)
@@ -128,8 +128,8 @@ func TestFold_CountsOnceUnderConcurrencyAndCrashes(t *testing.T) {
 	for range 2 {
 		writing.Go(func() {
 			for range 30 {
-				click := f.UnstoredClick(f.quinn, func(c *affiliate.Click) { c.SubID, c.Country = "s", "DE" })
-				if err := f.Store.StoreClicks(f.Context(), []affiliate.Click{click}); err != nil {
+				stored := f.UnstoredClick(f.quinn, func(c *click.Click) { c.SubID, c.Country = "s", "DE" })
+				if err := f.Store.StoreClicks(f.Context(), []click.Click{stored}); err != nil {
 					t.Errorf("StoreClicks: %v", err)
 				}
 			}

@@ -10,6 +10,7 @@ import (
 	"github.com/riverqueue/river"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/analytics"
 	"github.com/tributary-hq/tributary/server"
 )
 
@@ -26,9 +27,9 @@ const (
 	timeout = time.Minute
 )
 
-// Worker runs the job affiliate.AddAnalytics.
+// Worker runs the job analytics.AddAnalytics.
 type Worker struct {
-	river.WorkerDefaults[affiliate.AddAnalytics]
+	river.WorkerDefaults[analytics.AddAnalytics]
 	store Store
 	log   *slog.Logger
 	now   func() time.Time
@@ -42,16 +43,16 @@ func NewWorker(store Store, log *slog.Logger, now func() time.Time) *Worker {
 // PeriodicJob returns the job that a River client inserts every two seconds. At most one job
 // runs at a time. A failed job is not retried, because the next job adds the same entries.
 func PeriodicJob() *river.PeriodicJob {
-	return server.OneAtATime(river.PeriodicInterval(interval), affiliate.AddAnalytics{}, true)
+	return server.OneAtATime(river.PeriodicInterval(interval), analytics.AddAnalytics{}, true)
 }
 
 // Timeout returns the time limit of one run.
-func (w *Worker) Timeout(*river.Job[affiliate.AddAnalytics]) time.Duration { return timeout }
+func (w *Worker) Timeout(*river.Job[analytics.AddAnalytics]) time.Duration { return timeout }
 
 // Work adds the entries of the log to the sums, until none are left or maxRunTime has passed.
 // It skips a workspace and mode whose sums another transaction changes at the same time, for
 // example that of a request. An error in one workspace does not stop the work for the others.
-func (w *Worker) Work(ctx context.Context, _ *river.Job[affiliate.AddAnalytics]) error {
+func (w *Worker) Work(ctx context.Context, _ *river.Job[analytics.AddAnalytics]) error {
 	started := w.now()
 	scopes, err := w.store.Waiting(ctx, maxScopes)
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/click"
 	"github.com/tributary-hq/tributary/cmd/stores"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server/analytics"
@@ -37,9 +38,9 @@ func (f *fixture) breakdown(dimension affiliatev1.AnalyticsDimension, value stri
 }
 
 // tail is the newest part of a click stream.
-type tail []affiliate.Click
+type tail []click.Click
 
-func (t tail) Find(_ context.Context, id affiliate.ClickID) (click affiliate.Click, ok bool, err error) {
+func (t tail) Find(_ context.Context, id affiliate.ClickID) (click click.Click, ok bool, err error) {
 	for _, c := range t {
 		if c.ID == id {
 			return c, true, nil
@@ -53,12 +54,12 @@ func (t tail) Find(_ context.Context, id affiliate.ClickID) (click affiliate.Cli
 func TestFold_ConversionBeforeItsClick(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, time.Now())
-	click := f.UnstoredClick(f.pat, func(c *affiliate.Click) { c.Country = "NP" })
+	stored := f.UnstoredClick(f.pat, func(c *click.Click) { c.Country = "NP" })
 	service := conversion.New(conversion.Config{
-		Store: stores.Conversion(f.Store), Tail: tail{click}, HashKeys: affiliate.HashKeys{[]byte("key of the tests")}, Now: f.clock.Now, Log: slog.New(slog.DiscardHandler),
+		Store: stores.Conversion(f.Store), Tail: tail{stored}, HashKeys: affiliate.HashKeys{[]byte("key of the tests")}, Now: f.clock.Now, Log: slog.New(slog.DiscardHandler),
 	})
 	_, err := service.ReportConversion(f.asKey(), &affiliatev1.ReportConversionRequest{
-		ExternalTransactionId: "sale", AmountCents: new(int64(1000)), Currency: new("EUR"), ClickId: new(click.ID.String()),
+		ExternalTransactionId: "sale", AmountCents: new(int64(1000)), Currency: new("EUR"), ClickId: new(stored.ID.String()),
 		EventType: affiliatev1.EventType_EVENT_TYPE_PURCHASE,
 	})
 	if err != nil {
@@ -69,7 +70,7 @@ func TestFold_ConversionBeforeItsClick(t *testing.T) {
 	if row, _ := f.breakdown(country, "NP"); row.GetConversions() != 0 {
 		t.Errorf("before the click is stored, its country has %d conversions", row.GetConversions())
 	}
-	if err := f.Store.StoreClicks(t.Context(), []affiliate.Click{click}); err != nil {
+	if err := f.Store.StoreClicks(t.Context(), []click.Click{stored}); err != nil {
 		t.Fatal(err)
 	}
 	if row, _ := f.breakdown(country, "NP"); row.GetConversions() != 1 || row.GetClicks() != 1 {
@@ -145,9 +146,9 @@ func TestWork_AddsLargeBacklog(t *testing.T) {
 		ids[i] = affiliate.NewID[affiliate.LinkID](f.clock.Now())
 	}
 	for range batches {
-		clicks := make([]affiliate.Click, size)
+		clicks := make([]click.Click, size)
 		for n := range clicks {
-			clicks[n] = f.UnstoredClick(f.pat, func(c *affiliate.Click) {
+			clicks[n] = f.UnstoredClick(f.pat, func(c *click.Click) {
 				c.Link, c.SubID, c.Country = ids[n%links], strconv.Itoa(n%2000), "DE"
 			})
 		}
@@ -170,9 +171,9 @@ func TestErase_ParticipantWithManyValues(t *testing.T) {
 	const days, values = 6, 1000
 	for day := range days {
 		at := f.clock.Now().AddDate(0, 0, -day)
-		clicks := make([]affiliate.Click, values)
+		clicks := make([]click.Click, values)
 		for n := range clicks {
-			clicks[n] = f.UnstoredClick(f.quinn, func(c *affiliate.Click) {
+			clicks[n] = f.UnstoredClick(f.quinn, func(c *click.Click) {
 				c.ID = affiliate.NewID[affiliate.ClickID](at)
 				c.ClickedAt, c.ReceivedAt, c.SubID, c.Country = at, at, fmt.Sprint("visitor-", n), "DE"
 			})

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/analytics"
+	"github.com/tributary-hq/tributary/affiliate/click"
 )
 
 // RecountResult holds the numbers of what Recount has counted.
@@ -114,7 +115,7 @@ func recountDay(ctx context.Context, tx Tx, scope affiliate.Scope, day analytics
 		return counted, err
 	}
 	counted.Conversions = int64(len(conversions))
-	err = tx.EachClicksOfDay(ctx, scope, day, func(clicks []affiliate.Click) error {
+	err = tx.EachClicksOfDay(ctx, scope, day, func(clicks []click.Click) error {
 		counted.Clicks += int64(len(clicks))
 		sums, weights := analytics.Sums{}, analytics.Weights{}
 		for i := range clicks {

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/account"
 	"github.com/tributary-hq/tributary/affiliate/analytics"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
@@ -174,7 +175,7 @@ func workspacesOf(participations []analytics.Participation) []affiliate.Workspac
 // its own. If the partner takes part in no programme, it returns the default of workspaces.
 func mostFrequent(currencies map[string]int) string {
 	if len(currencies) == 0 {
-		return affiliate.DefaultCurrency
+		return account.DefaultCurrency
 	}
 	names := slices.Collect(maps.Keys(currencies))
 	return slices.MinFunc(names, func(a, b string) int { return cmp.Or(cmp.Compare(currencies[b], currencies[a]), cmp.Compare(a, b)) })

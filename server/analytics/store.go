@@ -6,6 +6,7 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/analytics"
+	"github.com/tributary-hq/tributary/affiliate/click"
 )
 
 // Store changes and reads sums. It is safe for concurrent use.
@@ -101,7 +102,7 @@ type Tx interface {
 	// CountedOfDay returns the conversions of a day as they are part of the sums.
 	CountedOfDay(ctx context.Context, scope affiliate.Scope, day analytics.Day) ([]analytics.Conversion, error)
 	// EachClicksOfDay calls fn with all clicks that were received on a day, in parts.
-	EachClicksOfDay(ctx context.Context, scope affiliate.Scope, day analytics.Day, fn func(clicks []affiliate.Click) error) error
+	EachClicksOfDay(ctx context.Context, scope affiliate.Scope, day analytics.Day, fn func(clicks []click.Click) error) error
 
 	// Values returns the values that are counted separately, with their weights.
 	Values(ctx context.Context, scope affiliate.Scope, of []analytics.DayValues) (analytics.Weights, error)

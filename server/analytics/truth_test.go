@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/click"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 )
@@ -395,7 +396,7 @@ func (f *fixture) addHistory() {
 	}
 	// A collector delivers clicks a second time, together with new ones.
 	repeated := f.clicks[:10]
-	if err := f.Store.StoreClicks(f.Context(), append([]affiliate.Click{f.UnstoredClick(f.pat)}, repeated...)); err != nil {
+	if err := f.Store.StoreClicks(f.Context(), append([]click.Click{f.UnstoredClick(f.pat)}, repeated...)); err != nil {
 		f.Fatal(err)
 	}
 }

@@ -10,6 +10,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/attribution"
+	"github.com/tributary-hq/tributary/affiliate/click"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 )
@@ -26,25 +28,25 @@ func (f *fixture) attributedClick(id affiliate.ClickID) *affiliatev1.AttributedC
 
 func TestGetAttributedClick_HidesVisitor(t *testing.T) {
 	f := newFixture(t)
-	withVisitor := func(c *affiliate.Click) {
+	withVisitor := func(c *click.Click) {
 		c.IPHash, c.IPPrefix, c.UAHash = []byte("hash"), "203.0.113.0/24", []byte("agent")
 		c.CreatedAt = c.ReceivedAt.Add(time.Second)
 	}
-	click := f.NewClick(f.pat, withVisitor, func(c *affiliate.Click) {
+	stored := f.NewClick(f.pat, withVisitor, func(c *click.Click) {
 		c.LandingURL, c.ReferrerDomain, c.SubID, c.Language = "https://shop.example/a", "blog.example", "sub", "de"
-		c.UTM = affiliate.UTM{Source: "s", Medium: "m", Campaign: "c", Term: "t", Content: "n"}
+		c.UTM = click.UTM{Source: "s", Medium: "m", Campaign: "c", Term: "t", Content: "n"}
 		c.IsBot, c.BotReason, c.Unique, c.PaidPlatform = true, "agent", true, "google"
 		c.Country, c.Region, c.Device, c.Browser, c.OS = "DE", "BE", "mobile", "Firefox", "Android"
 	})
-	got := f.attributedClick(click.ID)
+	got := f.attributedClick(stored.ID)
 	want := &affiliatev1.AttributedClick{
-		Id: click.ID.String(), WorkspaceId: f.Scope.Workspace.String(), ProgramId: f.Program.String(), ParticipantId: f.pat.ID.String(),
+		Id: stored.ID.String(), WorkspaceId: f.Scope.Workspace.String(), ProgramId: f.Program.String(), ParticipantId: f.pat.ID.String(),
 		LinkId: new(f.pat.Link.String()), ReferralCode: f.pat.Code, Mode: affiliatev1.Mode_MODE_TEST,
 		LandingUrl: new("https://shop.example/a"), ReferrerDomain: new("blog.example"), SubId: new("sub"), Language: new("de"),
 		UtmSource: new("s"), UtmMedium: new("m"), UtmCampaign: new("c"), UtmTerm: new("t"), UtmContent: new("n"),
 		IsBot: true, BotReason: new("agent"), IsUnique: true, PaidPlatform: new("google"), Consent: "granted",
 		Country: new("DE"), Region: new("BE"), Device: new("mobile"), Browser: new("Firefox"), Os: new("Android"),
-		ReceivedAt: server.Timestamp(click.ReceivedAt), CreatedAt: server.Timestamp(click.CreatedAt), ExpiresAt: server.Timestamp(click.ExpiresAt),
+		ReceivedAt: server.Timestamp(stored.ReceivedAt), CreatedAt: server.Timestamp(stored.CreatedAt), ExpiresAt: server.Timestamp(stored.ExpiresAt),
 	}
 	if !proto.Equal(got, want) {
 		t.Errorf("GetAttributedClick returned\n%v, want\n%v", got, want)
@@ -54,13 +56,13 @@ func TestGetAttributedClick_HidesVisitor(t *testing.T) {
 		t.Errorf("the click is %s, %v; want no data of the visitor", text, err)
 	}
 
-	click = f.NewClick(f.pat, withVisitor, func(c *affiliate.Click) { c.Link = affiliate.LinkID{} })
+	stored = f.NewClick(f.pat, withVisitor, func(c *click.Click) { c.Link = affiliate.LinkID{} })
 	want = &affiliatev1.AttributedClick{
-		Id: click.ID.String(), WorkspaceId: f.Scope.Workspace.String(), ProgramId: f.Program.String(), ParticipantId: f.pat.ID.String(),
+		Id: stored.ID.String(), WorkspaceId: f.Scope.Workspace.String(), ProgramId: f.Program.String(), ParticipantId: f.pat.ID.String(),
 		ReferralCode: f.pat.Code, Mode: affiliatev1.Mode_MODE_TEST, Consent: "granted",
-		ReceivedAt: server.Timestamp(click.ReceivedAt), CreatedAt: server.Timestamp(click.CreatedAt), ExpiresAt: server.Timestamp(click.ExpiresAt),
+		ReceivedAt: server.Timestamp(stored.ReceivedAt), CreatedAt: server.Timestamp(stored.CreatedAt), ExpiresAt: server.Timestamp(stored.ExpiresAt),
 	}
-	if got := f.attributedClick(click.ID); !proto.Equal(got, want) {
+	if got := f.attributedClick(stored.ID); !proto.Equal(got, want) {
 		t.Errorf("GetAttributedClick of a click without optional data returned\n%v, want\n%v", got, want)
 	}
 }
@@ -70,7 +72,7 @@ func TestGetAttributedClick_ListsConversionsOldestFirst(t *testing.T) {
 	click := f.NewClick(f.pat)
 	f.report(saleWithClick("order of another click", f.NewClick(f.pat).ID))
 	var reported []*affiliatev1.ReportConversionResponse
-	for i := range affiliate.MaxClickConversions + 1 {
+	for i := range attribution.MaxClickConversions + 1 {
 		f.clock.Advance(time.Second)
 		reported = append(reported, f.report(saleWithClick(fmt.Sprint("order-", i), click.ID)))
 	}
@@ -80,8 +82,8 @@ func TestGetAttributedClick_ListsConversionsOldestFirst(t *testing.T) {
 	if !proto.Equal(got.GetConvertedAt(), reported[0].GetCreatedAt()) {
 		t.Errorf("the click converted at %v, want %v", got.GetConvertedAt(), reported[0].GetCreatedAt())
 	}
-	if n := len(got.GetConversions()); n != affiliate.MaxClickConversions {
-		t.Fatalf("the click has %d conversions, want %d", n, affiliate.MaxClickConversions)
+	if n := len(got.GetConversions()); n != attribution.MaxClickConversions {
+		t.Fatalf("the click has %d conversions, want %d", n, attribution.MaxClickConversions)
 	}
 	for i, c := range got.GetConversions() {
 		want := &affiliatev1.ClickConversion{

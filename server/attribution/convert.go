@@ -9,12 +9,13 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/attribution"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 )
 
 // filterOf returns the filter of a list request and the violations in its parameters.
-func filterOf(req *affiliatev1.ListDecisionsRequest) (affiliate.DecisionFilter, affiliate.Violations) {
+func filterOf(req *affiliatev1.ListDecisionsRequest) (attribution.DecisionFilter, affiliate.Violations) {
 	from, fromName, duplicates := aliasedValue(req.DateFrom, "date_from", req.From, "from", nil)
 	to, toName, duplicates := aliasedValue(req.DateTo, "date_to", req.To, "to", duplicates)
 	period, wrong := affiliate.ParsePeriod(from, to, req.GetTimezone())
@@ -29,9 +30,9 @@ func filterOf(req *affiliatev1.ListDecisionsRequest) (affiliate.DecisionFilter, 
 		wrong[i].Message = strings.ReplaceAll(wrong[i].Message, "{date_from}", "{"+fromName+"}")
 	}
 	wrong = append(duplicates, wrong...)
-	filter := affiliate.DecisionFilter{
+	filter := attribution.DecisionFilter{
 		Attributed: req.Attributed,
-		Reason:     affiliate.AttributionReason(req.GetReasonCode()),
+		Reason:     attribution.Reason(req.GetReasonCode()),
 		Decided:    period,
 	}
 	if filter.Reason != "" && !filter.Reason.IsDecisionReason() {
@@ -80,7 +81,7 @@ func reportOf(req *affiliatev1.SimulateAttributionRequest) *affiliatev1.ReportCo
 	return report
 }
 
-func toProto(d affiliate.DecisionRecord) (*affiliatev1.Decision, error) {
+func toProto(d attribution.DecisionRecord) (*affiliatev1.Decision, error) {
 	out := &affiliatev1.Decision{
 		Attributed:    d.Attributed,
 		Method:        text(d.Method),
@@ -129,7 +130,7 @@ func toProto(d affiliate.DecisionRecord) (*affiliatev1.Decision, error) {
 			Eligible:        c.Eligible,
 			RejectedBecause: text(c.RejectedBecause),
 		}
-		if c.Type == affiliate.ByCustomer {
+		if c.Type == attribution.ByCustomer {
 			out.Candidates[i].CustomerId = d.CustomerRef
 		}
 	}
@@ -152,7 +153,7 @@ func toProto(d affiliate.DecisionRecord) (*affiliatev1.Decision, error) {
 	return out, nil
 }
 
-func calculation(c *affiliate.Calculation) *affiliatev1.DecisionCalculation {
+func calculation(c *attribution.Calculation) *affiliatev1.DecisionCalculation {
 	if c == nil {
 		return nil
 	}
@@ -190,7 +191,7 @@ func calculation(c *affiliate.Calculation) *affiliatev1.DecisionCalculation {
 	return out
 }
 
-func clickToProto(c affiliate.AttributedClick) *affiliatev1.AttributedClick {
+func clickToProto(c attribution.AttributedClick) *affiliatev1.AttributedClick {
 	out := &affiliatev1.AttributedClick{
 		Id:             c.ID.String(),
 		WorkspaceId:    c.Scope.Workspace.String(),

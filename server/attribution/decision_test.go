@@ -11,6 +11,10 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/attribution"
+	"github.com/tributary-hq/tributary/affiliate/click"
+	"github.com/tributary-hq/tributary/affiliate/fraud"
+	"github.com/tributary-hq/tributary/affiliate/program"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 	"github.com/tributary-hq/tributary/server/servertest"
@@ -57,7 +61,7 @@ func TestGetDecision_ReturnsAllDetails(t *testing.T) {
 	want := &affiliatev1.Decision{
 		DecisionId: new(r.GetAttribution().GetDecisionId()), ConversionId: new(r.GetId()), Attributed: true,
 		Method: new("promo_code"), ReasonCode: "PROMO_CODE_MATCHED", Explanation: r.GetAttribution().GetExplanation(),
-		EngineVersion: affiliate.EngineVersion, DecidedAt: r.GetCreatedAt(),
+		EngineVersion: attribution.EngineVersion, DecidedAt: r.GetCreatedAt(),
 		Inputs: &affiliatev1.DecisionInputs{
 			Mode: affiliatev1.Mode_MODE_TEST, EventType: affiliatev1.EventType_EVENT_TYPE_PURCHASE, OccurredAt: r.GetOccurredAt(),
 			AmountCents: 11_900, Currency: new("EUR"), TaxCents: 1_900, ClickId: new(click.ID.String()), PromoCode: new("spring10"),
@@ -75,7 +79,7 @@ func TestGetDecision_ReturnsAllDetails(t *testing.T) {
 		},
 		Calculation: &affiliatev1.DecisionCalculation{
 			BaseAmountCents: 10_000, BaseCurrency: "EUR", NetBasis: "net_of_tax", Source: "program", RateBps: new(int64(3_000)),
-			Rounding: affiliate.RoundingHalfUp, AmountCents: 3_000, Currency: "EUR",
+			Rounding: attribution.RoundingHalfUp, AmountCents: 3_000, Currency: "EUR",
 		},
 		Steps: got.GetSteps(), Rule: got.GetRule(), Fraud: got.GetFraud(), // see below and the next tests
 	}
@@ -120,8 +124,8 @@ func TestGetDecision_ReturnsRulesAsStored(t *testing.T) {
 }
 
 func TestGetDecision_ReturnsPartsOfCalculation(t *testing.T) {
-	f := newFixture(t, rules(func(r *affiliate.Rules) {
-		r.Products = []affiliate.ProductRate{{ProductID: "book", Rate: affiliate.Rate{Bps: new(int64(500))}}}
+	f := newFixture(t, rules(func(r *program.Rules) {
+		r.Products = []program.ProductRate{{ProductID: "book", Rate: program.Rate{Bps: new(int64(500))}}}
 	}))
 	req := saleWithClick("order-1", f.NewClick(f.pat).ID)
 	req.LineItems = []*affiliatev1.LineItem{
@@ -139,8 +143,8 @@ func TestGetDecision_ReturnsPartsOfCalculation(t *testing.T) {
 }
 
 func TestGetDecision_ReturnsFraudSignals(t *testing.T) {
-	f := newFixture(t, pgtest.Row{"fraud_policy": affiliate.FraudObserve})
-	click := f.NewClick(f.pat, func(c *affiliate.Click) { c.IsBot = true })
+	f := newFixture(t, pgtest.Row{"fraud_policy": fraud.Observe})
+	click := f.NewClick(f.pat, func(c *click.Click) { c.IsBot = true })
 	r := f.report(saleWithClick("order-1", click.ID))
 	got := f.decision(r.GetId()).GetFraud()
 	if !equalMessages(got, r.GetFraud().GetSignals()) {

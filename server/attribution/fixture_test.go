@@ -9,9 +9,12 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/attribution"
+	"github.com/tributary-hq/tributary/affiliate/click"
+	"github.com/tributary-hq/tributary/affiliate/program"
 	"github.com/tributary-hq/tributary/cmd/stores"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
-	"github.com/tributary-hq/tributary/server/attribution"
+	attributionservice "github.com/tributary-hq/tributary/server/attribution"
 	"github.com/tributary-hq/tributary/server/conversion"
 	"github.com/tributary-hq/tributary/server/servertest"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
@@ -28,7 +31,7 @@ type reportRequest = affiliatev1.ReportConversionRequest
 // and promo codes take precedence over clicks. Pat is an approved participant.
 type fixture struct {
 	*pgtest.Shop
-	service     *attribution.Service
+	service     *attributionservice.Service
 	conversions *conversion.Service
 	clicks      *observedClicks
 	clock       *pgtest.Clock
@@ -45,16 +48,16 @@ func newFixture(t *testing.T, program ...pgtest.Row) *fixture {
 	f.conversions = conversion.New(conversion.Config{
 		Store: f.clicks, Tail: f.clicks, HashKeys: affiliate.HashKeys{[]byte("key of the tests")}, Now: clock.Now, Log: slog.New(slog.DiscardHandler),
 	})
-	f.service = attribution.New(f.Store, f.conversions)
+	f.service = attributionservice.New(f.Store, f.conversions)
 	f.pat = f.NewParticipant(f.Scope, f.Program, f.NewPartner("Pat", pgtest.Row{"email": partnerEmail}))
 	return f
 }
 
 // rules returns the columns for the rules of a programme: 30 percent of the amount
 // without tax. change changes the rules.
-func rules(change ...func(*affiliate.Rules)) pgtest.Row {
-	netOfTax := func(r *affiliate.Rules) { r.NetBasis = affiliate.NetOfTax }
-	return pgtest.Rules(append([]func(*affiliate.Rules){netOfTax}, change...)...)
+func rules(change ...func(*program.Rules)) pgtest.Row {
+	netOfTax := func(r *program.Rules) { r.NetBasis = program.NetOfTax }
+	return pgtest.Rules(append([]func(*program.Rules){netOfTax}, change...)...)
 }
 
 // unknownClick returns the id of a click that is not stored. The click is an hour old, so
@@ -64,7 +67,7 @@ func (f *fixture) unknownClick() affiliate.ClickID {
 }
 
 // expired changes a click so that its attribution window ended an hour ago.
-func (f *fixture) expired(c *affiliate.Click) { c.ExpiresAt = f.clock.Now().Add(-time.Hour) }
+func (f *fixture) expired(c *click.Click) { c.ExpiresAt = f.clock.Now().Add(-time.Hour) }
 
 // sale returns the report of a sale of 119 EUR with 19 EUR of tax. It has no click and no
 // promo code.
@@ -132,22 +135,22 @@ func (f *fixture) list(scope affiliate.Scope, req *affiliatev1.ListDecisionsRequ
 // tail.
 type observedClicks struct {
 	conversion.Store
-	tail    []affiliate.Click
+	tail    []click.Click
 	queries atomic.Int64
 	reads   atomic.Int64
 }
 
-func (c *observedClicks) FindClick(ctx context.Context, workspace affiliate.WorkspaceID, id affiliate.ClickID) (*affiliate.FoundClick, error) {
+func (c *observedClicks) FindClick(ctx context.Context, workspace affiliate.WorkspaceID, id affiliate.ClickID) (*attribution.FoundClick, error) {
 	c.queries.Add(1)
 	return c.Store.FindClick(ctx, workspace, id)
 }
 
-func (c *observedClicks) Find(_ context.Context, id affiliate.ClickID) (affiliate.Click, bool, error) {
+func (c *observedClicks) Find(_ context.Context, id affiliate.ClickID) (click.Click, bool, error) {
 	c.reads.Add(1)
 	for _, click := range c.tail {
 		if click.ID == id {
 			return click, true, nil
 		}
 	}
-	return affiliate.Click{}, false, nil
+	return click.Click{}, false, nil
 }

@@ -28,6 +28,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/attribution"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 )
@@ -141,9 +142,9 @@ func (s *Service) SimulateAttribution(ctx context.Context, req *affiliatev1.Simu
 	case in.HasSignalOfOtherMode():
 		return nil, affiliate.Refuse(affiliate.ReasonModeMismatch)
 	}
-	d := affiliate.Attribute(in)
+	d := attribution.Attribute(in)
 	d.DecidedAt = c.CreatedAt
-	record, err := affiliate.SimulatedRecord(d)
+	record, err := attribution.SimulatedRecord(d)
 	if err != nil {
 		return nil, err
 	}

@@ -13,6 +13,10 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/click"
+	"github.com/tributary-hq/tributary/affiliate/fraud"
+	"github.com/tributary-hq/tributary/affiliate/program"
+	"github.com/tributary-hq/tributary/affiliate/promocode"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server/servertest"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
@@ -61,13 +65,13 @@ func withoutIDs(d *affiliatev1.Decision) *affiliatev1.Decision {
 // cases run in this order, because each report can change the decisions about later
 // reports.
 func TestSimulation_DecidesLikeReport(t *testing.T) {
-	f := newFixture(t, pgtest.Row{"fraud_policy": affiliate.FraudBlock}, rules(func(r *affiliate.Rules) {
-		r.Tiers, r.LaterRateBps = []affiliate.Tier{{MinConversions: new(int64(1)), RateBps: 3100}}, new(int64(1000))
+	f := newFixture(t, pgtest.Row{"fraud_policy": fraud.Block}, rules(func(r *program.Rules) {
+		r.Tiers, r.LaterRateBps = []program.Tier{{MinConversions: new(int64(1)), RateBps: 3100}}, new(int64(1000))
 	}))
 	other := f.Join("Olga")
 	f.NewPromoCode(other, "spring10")
-	f.NewPromoCode(other, "last", func(c *affiliate.PromoCode) { c.MaxRedemptions = new(int64(1)) })
-	f.NewPromoCode(f.Join("Uwe"), "used-up", func(c *affiliate.PromoCode) { c.MaxRedemptions = new(int64(1)) })
+	f.NewPromoCode(other, "last", func(c *promocode.PromoCode) { c.MaxRedemptions = new(int64(1)) })
+	f.NewPromoCode(f.Join("Uwe"), "used-up", func(c *promocode.PromoCode) { c.MaxRedemptions = new(int64(1)) })
 	f.report(saleWithCode("only redemption", "used-up"))
 	newClick := func() affiliate.ClickID { return f.NewClick(f.pat).ID }
 	unknown, expired := f.unknownClick(), f.NewClick(other, f.expired).ID
@@ -176,7 +180,7 @@ func (f *fixture) snapshot() map[string][]string {
 
 func TestSimulation_StoresNothing(t *testing.T) {
 	f := newFixture(t)
-	f.NewPromoCode(f.pat, "spring10", func(c *affiliate.PromoCode) { c.MaxRedemptions = new(int64(5)) })
+	f.NewPromoCode(f.pat, "spring10", func(c *promocode.PromoCode) { c.MaxRedemptions = new(int64(5)) })
 	binding := saleWithClick("order-1", f.NewClick(f.pat).ID)
 	binding.CustomerId = new("ann")
 	f.report(binding)
@@ -229,22 +233,22 @@ func TestSimulation_WaitsForNoLocks(t *testing.T) {
 
 func TestSimulation_LooksUpClickOnce(t *testing.T) {
 	f := newFixture(t)
-	click := f.UnstoredClick(f.pat)
-	f.wantReason(f.simulate(saleWithClick("", click.ID)), "CLICK_UNKNOWN")
+	stored := f.UnstoredClick(f.pat)
+	f.wantReason(f.simulate(saleWithClick("", stored.ID)), "CLICK_UNKNOWN")
 	if queries, reads := f.clicks.queries.Load(), f.clicks.reads.Load(); queries != 1 || reads != 1 {
 		t.Errorf("the simulation made %d queries for clicks and %d reads of the tail, want 1 and 1", queries, reads)
 	}
 
-	f.clicks.tail = []affiliate.Click{click}
-	d := f.simulate(saleWithClick("", click.ID))
+	f.clicks.tail = []click.Click{stored}
+	d := f.simulate(saleWithClick("", stored.ID))
 	f.wantReason(d, "CLICK_MATCHED")
 	if got := d.GetCalculation().GetAmountCents(); got != 3_000 {
 		t.Errorf("the click in the tail earns %d, want 3000", got)
 	}
 
-	click.ID = affiliate.NewID[affiliate.ClickID](f.clock.Now().Add(25 * time.Hour))
-	f.clicks.tail = []affiliate.Click{click}
-	f.wantReason(f.simulate(saleWithClick("", click.ID)), "CLICK_UNKNOWN")
+	stored.ID = affiliate.NewID[affiliate.ClickID](f.clock.Now().Add(25 * time.Hour))
+	f.clicks.tail = []click.Click{stored}
+	f.wantReason(f.simulate(saleWithClick("", stored.ID)), "CLICK_UNKNOWN")
 }
 
 func TestSimulation_UsesExchangeRateOfTheDay(t *testing.T) {

@@ -5,6 +5,9 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/attribution"
+	"github.com/tributary-hq/tributary/affiliate/commission"
+	"github.com/tributary-hq/tributary/affiliate/conversion"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 )
@@ -22,7 +25,7 @@ func readerOf(ctx context.Context) reader {
 
 // item converts a commission to a list item. The field HoldActive says whether the hold
 // period has not ended at the given time.
-func (r reader) item(c affiliate.CommissionItem, now time.Time) *affiliatev1.CommissionListItem {
+func (r reader) item(c commission.Item, now time.Time) *affiliatev1.CommissionListItem {
 	email := c.PartnerEmail
 	if r.masked {
 		email = affiliate.MaskEmail(email)
@@ -39,7 +42,7 @@ func (r reader) item(c affiliate.CommissionItem, now time.Time) *affiliatev1.Com
 		ExternalTransactionId: c.ExternalTransactionID,
 		ClickId:               server.OptionalID(c.Click),
 		PromoCode:             c.PromoCode,
-		CustomerRef:           affiliate.CustomerName(c.CustomerRef, c.CustomerLabel),
+		CustomerRef:           conversion.CustomerName(c.CustomerRef, c.CustomerLabel),
 		Mode:                  server.EnumValue[affiliatev1.Mode](c.Scope.Mode),
 		Status:                server.EnumValue[affiliatev1.CommissionStatus](c.Status),
 		CommissionType:        server.EnumValue[affiliatev1.CommissionType](c.Type),
@@ -77,7 +80,7 @@ func (r reader) item(c affiliate.CommissionItem, now time.Time) *affiliatev1.Com
 
 // detail converts a commission to the message with all fields. The field HoldActive says
 // whether the hold period has not ended at the given time.
-func (r reader) detail(c affiliate.CommissionDetail, now time.Time) *affiliatev1.Commission {
+func (r reader) detail(c commission.Detail, now time.Time) *affiliatev1.Commission {
 	full := &affiliatev1.Commission{
 		OverrideReason: c.OverrideReason,
 		OverrideBy:     server.OptionalID(c.OverrideBy),
@@ -103,11 +106,11 @@ func (r reader) detail(c affiliate.CommissionDetail, now time.Time) *affiliatev1
 			Reason:    entry.Reason,
 		}
 	}
-	server.CopyShared(full.ProtoReflect(), r.item(c.CommissionItem, now).ProtoReflect())
+	server.CopyShared(full.ProtoReflect(), r.item(c.Item, now).ProtoReflect())
 	return full
 }
 
-func ruleSnapshot(rule affiliate.RuleSnapshot) *affiliatev1.RuleSnapshot {
+func ruleSnapshot(rule attribution.RuleSnapshot) *affiliatev1.RuleSnapshot {
 	out := &affiliatev1.RuleSnapshot{
 		Version:            int32(rule.Version), // the number of changes that users have made, which is small
 		Rules:              server.Rules(rule.Rules),

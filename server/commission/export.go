@@ -4,7 +4,7 @@ import (
 	"google.golang.org/genproto/googleapis/api/httpbody"
 	"google.golang.org/grpc"
 
-	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/commission"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/httpedge/csv"
 	"github.com/tributary-hq/tributary/server"
@@ -47,7 +47,7 @@ func (s *Service) export(req exportRequest, needsReview *bool, route routeKind, 
 	})
 }
 
-func writeRow(w *csv.Writer, row *affiliate.CommissionRow) {
+func writeRow(w *csv.Writer, row *commission.Row) {
 	w.ID(row.ID.UUID)
 	w.Time(row.CreatedAt)
 	w.Bytes(row.Status)

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/commission"
+	"github.com/tributary-hq/tributary/affiliate/program"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server/servertest"
 )
@@ -38,15 +40,15 @@ func TestExport_Cells(t *testing.T) {
 	p := f.Join(`=HYPERLINK("x")`)
 	payout := affiliate.NewID[affiliate.PayoutID](f.Now())
 	after := func(minutes int) *time.Time { return new(f.Now().Add(time.Duration(minutes) * time.Minute)) }
-	full := f.NewCommission(p, func(c *affiliate.Commission) {
+	full := f.NewCommission(p, func(c *commission.Commission) {
 		c.CreatedAt = f.Now().Add(time.Millisecond)
-		c.Status, c.AmountCents, c.Currency, c.SaleAmountCents = affiliate.CommissionRefunded, 0, "USD", 4321
+		c.Status, c.AmountCents, c.Currency, c.SaleAmountCents = commission.Refunded, 0, "USD", 4321
 		c.ExternalTransactionID, c.PromoCode, c.NeedsReview = `say "hi", twice`, new(" +spring"), true
 		c.HoldUntil, c.ApprovedAt, c.RejectedAt, c.PaidAt = after(1), after(2), after(3), after(4)
 		c.RefundedAt, c.Payout = new(after(5).Add(7*time.Millisecond)), &payout
 	})
-	empty := f.NewCommission(p, func(c *affiliate.Commission) {
-		c.Type, c.RateBps, c.FlatCents, c.ExternalTransactionID = affiliate.Flat, nil, new(int64(5)), "-1"
+	empty := f.NewCommission(p, func(c *commission.Commission) {
+		c.Type, c.RateBps, c.FlatCents, c.ExternalTransactionID = program.Flat, nil, new(int64(5)), "-1"
 	})
 	want := csvHeader +
 		fmt.Sprintf(`"%s","2026-03-01T12:00:00.001Z","refunded","percentage","Alpha","'=HYPERLINK(""x"")",0,"USD",4321,"EUR","say ""hi"", twice","' +spring",true,`+

@@ -9,9 +9,10 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/commission"
 	"github.com/tributary-hq/tributary/cmd/stores"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
-	"github.com/tributary-hq/tributary/server/commission"
+	commissionservice "github.com/tributary-hq/tributary/server/commission"
 	"github.com/tributary-hq/tributary/server/servertest"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
@@ -21,7 +22,7 @@ func TestMain(m *testing.M) { os.Exit(pgtest.Main{M: m}.Run()) }
 // fixture is a shop with the service under test. Its programme has the name Alpha.
 type fixture struct {
 	*pgtest.Shop
-	service *commission.Service
+	service *commissionservice.Service
 	clock   *pgtest.Clock
 }
 
@@ -29,7 +30,7 @@ func newFixture(t *testing.T, mode affiliate.Mode) *fixture {
 	t.Helper()
 	clock := pgtest.NewClock(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
 	shop := pgtest.Open(t, clock.Now).NewShop(mode, pgtest.Row{"name": "Alpha"})
-	return &fixture{shop, commission.New(stores.Commission(shop.Store), clock.Now), clock}
+	return &fixture{shop, commissionservice.New(stores.Commission(shop.Store), clock.Now), clock}
 }
 
 // in returns a fixture whose methods work in another shop.
@@ -58,7 +59,7 @@ type requests struct {
 }
 
 // on returns the requests about a commission.
-func (f *fixture) on(c affiliate.Commission) requests {
+func (f *fixture) on(c commission.Commission) requests {
 	return requests{f, c.Program.String(), c.ID.String()}
 }
 
@@ -99,13 +100,13 @@ func (f *fixture) list(req *affiliatev1.ListCommissionsRequest) *affiliatev1.Lis
 
 // sweep approves the commissions that are due.
 func (f *fixture) sweep() error {
-	return commission.NewSweepWorker(stores.Commission(f.Store), slog.New(slog.DiscardHandler), f.clock.Now).Work(f.Context(), nil)
+	return commissionservice.NewSweepWorker(stores.Commission(f.Store), slog.New(slog.DiscardHandler), f.clock.Now).Work(f.Context(), nil)
 }
 
 // statuses returns the statuses that a commission had, in their order, separated by
 // spaces. It also checks that each entry of the history begins with the status of the
 // previous entry, and that each entry except the creation has one event.
-func (f *fixture) statuses(c affiliate.Commission) string {
+func (f *fixture) statuses(c commission.Commission) string {
 	f.Helper()
 	detail, err := f.Store.Commission(f.Context(), c.Scope, c.Program, c.ID)
 	if err != nil {
@@ -142,7 +143,7 @@ func (f *fixture) statuses(c affiliate.Commission) string {
 }
 
 // requireStatuses checks the statuses that a commission had.
-func (f *fixture) requireStatuses(c affiliate.Commission, want string) {
+func (f *fixture) requireStatuses(c commission.Commission, want string) {
 	f.Helper()
 	if got := f.statuses(c); got != want {
 		f.Errorf("the commission had the statuses %q, want %q", got, want)

@@ -16,11 +16,13 @@ import (
 	"github.com/anishathalye/porcupine"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/commission"
 	"github.com/tributary-hq/tributary/affiliate/commissiontest"
+	"github.com/tributary-hq/tributary/affiliate/participant"
 	"github.com/tributary-hq/tributary/cmd/stores"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
-	"github.com/tributary-hq/tributary/server/commission"
+	commissionservice "github.com/tributary-hq/tributary/server/commission"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
@@ -30,7 +32,7 @@ import (
 // in this order.
 type operation struct {
 	Commission affiliate.CommissionID
-	Move       affiliate.CommissionMove // empty for a read
+	Move       commission.Move // empty for a read
 	At         time.Time
 	Reason     string // review reason, only for MoveFlag
 }
@@ -44,8 +46,8 @@ type result struct {
 	Approved    bool // only for a sweep: whether the sweep approved this commission
 }
 
-func (o operation) transition() affiliate.CommissionTransition {
-	t := affiliate.CommissionTransition{Move: o.Move, At: o.At, ParticipantStatus: affiliate.ParticipantApproved}
+func (o operation) transition() commission.Transition {
+	t := commission.Transition{Move: o.Move, At: o.At, ParticipantStatus: participant.Approved}
 	if o.Reason != "" {
 		t.ReviewReasons = []string{o.Reason}
 	}
@@ -64,19 +66,19 @@ func byCommission(history []porcupine.Operation) [][]porcupine.Operation {
 // commissionModel returns the model of the commissions in created. In the model, each
 // commission makes one transition at a time. The result of each transition comes from package commissiontest. A history is
 // linearizable if its calls can be ordered so that the model gives the same results.
-func commissionModel(created map[affiliate.CommissionID]affiliate.Commission) porcupine.Model {
+func commissionModel(created map[affiliate.CommissionID]commission.Commission) porcupine.Model {
 	return porcupine.Model{
 		Partition: byCommission,
-		Init:      func() any { return affiliate.Commission{} },
+		Init:      func() any { return commission.Commission{} },
 		Step: func(state, input, output any) (bool, any) {
-			c, in, out := state.(affiliate.Commission), input.(operation), output.(result)
+			c, in, out := state.(commission.Commission), input.(operation), output.(result)
 			if c.Version == 0 {
 				c = created[in.Commission]
 			}
 			if in.Move == "" {
 				return out == resultOf(c), c
 			}
-			if in.Move == affiliate.MoveAutoApprove && !out.Approved {
+			if in.Move == commission.MoveAutoApprove && !out.Approved {
 				// The commission was not due, or another transaction had locked it.
 				return true, c
 			}
@@ -84,7 +86,7 @@ func commissionModel(created map[affiliate.CommissionID]affiliate.Commission) po
 			if move.Refusal != "" {
 				return out == result{Refused: move.Refusal}, c
 			}
-			if in.Move == affiliate.MoveAutoApprove {
+			if in.Move == commission.MoveAutoApprove {
 				return true, move.After
 			}
 			return out == resultOf(move.After), move.After
@@ -97,7 +99,7 @@ func commissionModel(created map[affiliate.CommissionID]affiliate.Commission) po
 	}
 }
 
-func resultOf(c affiliate.Commission) result {
+func resultOf(c commission.Commission) result {
 	return result{Status: server.EnumValue[affiliatev1.CommissionStatus](c.Status), NeedsReview: c.NeedsReview, Entries: c.Version}
 }
 
@@ -126,24 +128,24 @@ func (r *recorder) record(client int, in operation, call func() result) {
 func (r *recorder) do(t *testing.T, op operation) result {
 	t.Helper()
 	atTime := *r.fixture
-	atTime.service = commission.New(stores.Commission(r.Store), func() time.Time { return op.At })
-	requests := atTime.on(affiliate.Commission{ID: op.Commission, Program: r.Program})
+	atTime.service = commissionservice.New(stores.Commission(r.Store), func() time.Time { return op.At })
+	requests := atTime.on(commission.Commission{ID: op.Commission, Program: r.Program})
 	var got *affiliatev1.Commission
 	var err error
 	switch op.Move {
-	case affiliate.MoveApprove:
+	case commission.MoveApprove:
 		got, err = requests.approve()
-	case affiliate.MoveOverride:
+	case commission.MoveOverride:
 		got, err = requests.approveEarly()
-	case affiliate.MoveReject:
+	case commission.MoveReject:
 		got, err = requests.reject()
-	case affiliate.MoveClearReview:
+	case commission.MoveClearReview:
 		got, err = requests.clearReview(nil)
-	case affiliate.MoveFlag:
+	case commission.MoveFlag:
 		flag := op.transition()
 		flag.Scope, flag.Program, flag.Commission = r.Scope, r.Program, op.Commission
-		var detail affiliate.CommissionDetail
-		if detail, err = commission.Move(t.Context(), stores.Commission(r.Store), flag); err == nil {
+		var detail commission.Detail
+		if detail, err = commissionservice.Move(t.Context(), stores.Commission(r.Store), flag); err == nil {
 			return resultOf(detail.Commission)
 		}
 	default:
@@ -167,7 +169,7 @@ func (r *recorder) recordSweep(t *testing.T, client int, ids []affiliate.Commiss
 	t.Helper()
 	at := r.holdEnd.Add(time.Duration(r.sweeps.Add(1)) * time.Millisecond)
 	begin := time.Since(r.start)
-	if sweep, err := commission.ApproveDue(t.Context(), stores.Commission(r.Store), at, 1000); err != nil || sweep.Failed > 0 {
+	if sweep, err := commissionservice.ApproveDue(t.Context(), stores.Commission(r.Store), at, 1000); err != nil || sweep.Failed > 0 {
 		t.Errorf("ApproveDue returned %+v, error %v, want no failed commission", sweep, err)
 	}
 	end := time.Since(r.start)
@@ -175,7 +177,7 @@ func (r *recorder) recordSweep(t *testing.T, client int, ids []affiliate.Commiss
 	defer r.lock.Unlock()
 	for _, id := range ids {
 		r.history = append(r.history, porcupine.Operation{
-			ClientId: client, Input: operation{Commission: id, Move: affiliate.MoveAutoApprove, At: at}, Call: begin.Nanoseconds(), Return: end.Nanoseconds(),
+			ClientId: client, Input: operation{Commission: id, Move: commission.MoveAutoApprove, At: at}, Call: begin.Nanoseconds(), Return: end.Nanoseconds(),
 		})
 	}
 }
@@ -185,7 +187,7 @@ func (r *recorder) recordSweep(t *testing.T, client int, ids []affiliate.Commiss
 func (r *recorder) settleSweeps(t *testing.T) {
 	t.Helper()
 	for i, recorded := range r.history {
-		if in := recorded.Input.(operation); in.Move == affiliate.MoveAutoApprove {
+		if in := recorded.Input.(operation); in.Move == commission.MoveAutoApprove {
 			n := r.Count(`
 				select count(*) from commission_history
 				where commission_id = $1 and actor = 'system' and to_status = 'approved' and at = $2 and seq > 1`, in.Commission, in.At)
@@ -203,14 +205,14 @@ func TestReview_IsLinearizable(t *testing.T) {
 	p := f.Join("Some Body")
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
-	succeeded := map[affiliate.CommissionMove]int{}
+	succeeded := map[commission.Move]int{}
 	for round := range uint64(20) {
 		r := &recorder{fixture: f, start: time.Now(), holdEnd: f.Now().Add(time.Hour)}
 		r.sweeps.Store(int64(round) * 1000)
-		created := map[affiliate.CommissionID]affiliate.Commission{}
+		created := map[affiliate.CommissionID]commission.Commission{}
 		var ids []affiliate.CommissionID
 		for i := range 3 {
-			c := f.NewCommission(p, func(c *affiliate.Commission) {
+			c := f.NewCommission(p, func(c *commission.Commission) {
 				c.HoldUntil, c.AutoApproveAt = &r.holdEnd, &r.holdEnd
 				if i == 0 {
 					c.NeedsReview, c.ReviewReasons = true, []string{"fraud"}
@@ -230,15 +232,15 @@ func TestReview_IsLinearizable(t *testing.T) {
 					switch n := random.IntN(20); {
 					case n < 7: // a read
 					case n < 10:
-						in.Move = affiliate.MoveApprove
+						in.Move = commission.MoveApprove
 					case n < 12:
-						in.Move = affiliate.MoveOverride
+						in.Move = commission.MoveOverride
 					case n < 13:
-						in.Move = affiliate.MoveReject
+						in.Move = commission.MoveReject
 					case n < 15:
-						in.Move = affiliate.MoveClearReview
+						in.Move = commission.MoveClearReview
 					case n < 18:
-						in.Move, in.Reason = affiliate.MoveFlag, fmt.Sprintf("reason_%d", random.IntN(4))
+						in.Move, in.Reason = commission.MoveFlag, fmt.Sprintf("reason_%d", random.IntN(4))
 					default:
 						r.recordSweep(t, client, ids)
 						continue
@@ -269,8 +271,8 @@ func TestReview_IsLinearizable(t *testing.T) {
 			f.statuses(created[id]) // checks the history and the events
 		}
 	}
-	for _, move := range []affiliate.CommissionMove{
-		"", affiliate.MoveApprove, affiliate.MoveOverride, affiliate.MoveAutoApprove, affiliate.MoveReject, affiliate.MoveFlag, affiliate.MoveClearReview,
+	for _, move := range []commission.Move{
+		"", commission.MoveApprove, commission.MoveOverride, commission.MoveAutoApprove, commission.MoveReject, commission.MoveFlag, commission.MoveClearReview,
 	} {
 		if succeeded[move] == 0 {
 			t.Errorf("no %s succeeded in any round: %v", cmp.Or(move, "read"), succeeded)
@@ -283,12 +285,12 @@ func TestReview_IsLinearizable(t *testing.T) {
 func TestModel_RejectsImpossibleHistories(t *testing.T) {
 	id := affiliate.CommissionID{UUID: [16]byte{15: 1}}
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	model := commissionModel(map[affiliate.CommissionID]affiliate.Commission{id: {Status: affiliate.CommissionPending, Version: 1}})
+	model := commissionModel(map[affiliate.CommissionID]commission.Commission{id: {Status: commission.Pending, Version: 1}})
 	pending := result{Status: affiliatev1.CommissionStatus_COMMISSION_STATUS_PENDING, Entries: 1}
 	approved := result{Status: affiliatev1.CommissionStatus_COMMISSION_STATUS_APPROVED, Entries: 2}
 	rejected := result{Status: affiliatev1.CommissionStatus_COMMISSION_STATUS_REJECTED, Entries: 2}
 	type call struct {
-		move       affiliate.CommissionMove
+		move       commission.Move
 		out        result
 		begin, end int64
 	}
@@ -296,13 +298,13 @@ func TestModel_RejectsImpossibleHistories(t *testing.T) {
 		calls []call
 		want  bool
 	}{
-		"read after an approval":          {[]call{{"", pending, 1, 2}, {affiliate.MoveApprove, approved, 3, 4}, {"", approved, 5, 6}}, true},
-		"read of old state in parallel":   {[]call{{affiliate.MoveApprove, approved, 1, 4}, {"", pending, 2, 3}}, true},
-		"read of old state afterwards":    {[]call{{affiliate.MoveApprove, approved, 1, 2}, {"", pending, 3, 4}}, false},
-		"rejection before the approval":   {[]call{{affiliate.MoveApprove, approved, 1, 4}, {affiliate.MoveReject, rejected, 2, 3}}, false},
-		"two successful approvals":        {[]call{{affiliate.MoveApprove, approved, 1, 4}, {affiliate.MoveApprove, approved, 2, 3}}, false},
-		"refused without a cause":         {[]call{{affiliate.MoveApprove, result{Refused: affiliate.ReasonCommissionNotPending}, 1, 2}}, false},
-		"refused with another error code": {[]call{{affiliate.MoveOverride, result{Refused: affiliate.ReasonCommissionNeedsReview}, 1, 2}}, false},
+		"read after an approval":          {[]call{{"", pending, 1, 2}, {commission.MoveApprove, approved, 3, 4}, {"", approved, 5, 6}}, true},
+		"read of old state in parallel":   {[]call{{commission.MoveApprove, approved, 1, 4}, {"", pending, 2, 3}}, true},
+		"read of old state afterwards":    {[]call{{commission.MoveApprove, approved, 1, 2}, {"", pending, 3, 4}}, false},
+		"rejection before the approval":   {[]call{{commission.MoveApprove, approved, 1, 4}, {commission.MoveReject, rejected, 2, 3}}, false},
+		"two successful approvals":        {[]call{{commission.MoveApprove, approved, 1, 4}, {commission.MoveApprove, approved, 2, 3}}, false},
+		"refused without a cause":         {[]call{{commission.MoveApprove, result{Refused: affiliate.ReasonCommissionNotPending}, 1, 2}}, false},
+		"refused with another error code": {[]call{{commission.MoveOverride, result{Refused: affiliate.ReasonCommissionNeedsReview}, 1, 2}}, false},
 	} {
 		var history []porcupine.Operation
 		for i, c := range tc.calls {

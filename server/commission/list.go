@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/commission"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 )
@@ -54,13 +55,13 @@ const (
 
 // filter returns the filter of a request. Errors: VALIDATION_ERROR, and the errors of
 // parseOwnProgram.
-func (s *Service) filter(ctx context.Context, req filterRequest, needsReview *bool, route routeKind) (affiliate.CommissionFilter, error) {
+func (s *Service) filter(ctx context.Context, req filterRequest, needsReview *bool, route routeKind) (commission.Filter, error) {
 	created, wrong := affiliate.ParsePeriod(req.GetDateFrom(), req.GetDateTo(), req.GetTimezone())
 	if err := wrong.Err(); err != nil {
-		return affiliate.CommissionFilter{}, err
+		return commission.Filter{}, err
 	}
-	filter := affiliate.CommissionFilter{
-		Status:      affiliate.CommissionStatus(server.EnumName(req.GetStatus())),
+	filter := commission.Filter{
+		Status:      commission.Status(server.EnumName(req.GetStatus())),
 		NeedsReview: needsReview,
 		Created:     created,
 		Search:      req.GetSearch(),
@@ -72,7 +73,7 @@ func (s *Service) filter(ctx context.Context, req filterRequest, needsReview *bo
 	if route == programRoute || req.GetProgramId() != "" {
 		program, err := s.parseOwnProgram(ctx, req.GetProgramId())
 		if err != nil {
-			return affiliate.CommissionFilter{}, err
+			return commission.Filter{}, err
 		}
 		filter.Program = &program
 	}
@@ -101,13 +102,13 @@ func (s *Service) parseOwnProgram(ctx context.Context, text string) (affiliate.P
 }
 
 // orderOf returns the sort order of a request. The default is newest first.
-func orderOf(req orderRequest) affiliate.CommissionOrder {
-	order := affiliate.CommissionOrder{
-		By:        affiliate.CommissionSort(req.GetSortBy()),
+func orderOf(req orderRequest) commission.Order {
+	order := commission.Order{
+		By:        commission.Sort(req.GetSortBy()),
 		Ascending: req.GetSortOrder() == affiliatev1.SortOrder_SORT_ORDER_ASC,
 	}
 	if order.By == "" {
-		order.By = affiliate.SortCreatedAt
+		order.By = commission.SortCreatedAt
 	}
 	return order
 }
@@ -173,8 +174,8 @@ func (s *Service) stats(ctx context.Context, req filterRequest, needsReview *boo
 	return statsToProto(stats), nil
 }
 
-func statsToProto(stats affiliate.CommissionStats) *affiliatev1.CommissionStats {
-	statusStats := func(status affiliate.CommissionStatus) *affiliatev1.CommissionStatusStats {
+func statsToProto(stats commission.Stats) *affiliatev1.CommissionStats {
+	statusStats := func(status commission.Status) *affiliatev1.CommissionStatusStats {
 		sum := stats.ByStatus[status]
 		return &affiliatev1.CommissionStatusStats{Count: sum.Count, AmountCents: sum.AmountCents}
 	}
@@ -185,11 +186,11 @@ func statsToProto(stats affiliate.CommissionStats) *affiliatev1.CommissionStats 
 		AverageAmountCents: stats.AverageCents(),
 		NeedsReviewCount:   stats.NeedsReview,
 		ByStatus: &affiliatev1.CommissionStatsByStatus{
-			Pending:  statusStats(affiliate.CommissionPending),
-			Approved: statusStats(affiliate.CommissionApproved),
-			Rejected: statusStats(affiliate.CommissionRejected),
-			Paid:     statusStats(affiliate.CommissionPaid),
-			Refunded: statusStats(affiliate.CommissionRefunded),
+			Pending:  statusStats(commission.Pending),
+			Approved: statusStats(commission.Approved),
+			Rejected: statusStats(commission.Rejected),
+			Paid:     statusStats(commission.Paid),
+			Refunded: statusStats(commission.Refunded),
 		},
 	}
 	for _, currency := range slices.Sorted(maps.Keys(stats.ByCurrency)) {

@@ -12,6 +12,8 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/commission"
+	"github.com/tributary-hq/tributary/affiliate/program"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 	"github.com/tributary-hq/tributary/server/servertest"
@@ -52,11 +54,11 @@ func (f *fixture) createCommissions(n int, second affiliate.ProgramID) {
 	participants := []pgtest.Participant{
 		join(f.Program, "anna Zweig", "anna"), join(second, "Bert_100%", "bert"), join(f.Program, "Ännchen", "x.y"),
 	}
-	statuses := []affiliate.CommissionStatus{
-		affiliate.CommissionPending, affiliate.CommissionApproved, affiliate.CommissionRejected, affiliate.CommissionPaid, affiliate.CommissionRefunded,
+	statuses := []commission.Status{
+		commission.Pending, commission.Approved, commission.Rejected, commission.Paid, commission.Refunded,
 	}
 	for i := range n {
-		f.NewCommission(participants[i%3], func(c *affiliate.Commission) {
+		f.NewCommission(participants[i%3], func(c *commission.Commission) {
 			// Each group of four commissions has the same creation time. A list sorts
 			// these four by id.
 			c.CreatedAt = f.Now().Add(-time.Duration(i/4) * 6 * time.Hour)
@@ -64,7 +66,7 @@ func (f *fixture) createCommissions(n int, second affiliate.ProgramID) {
 			c.Status, c.NeedsReview = statuses[i%5], i%6 == 0
 			c.ExternalTransactionID = fmt.Sprintf("INV-%02d", i)
 			if i%3 == 0 {
-				c.Type, c.RateBps, c.FlatCents = affiliate.Flat, nil, new(int64(500))
+				c.Type, c.RateBps, c.FlatCents = program.Flat, nil, new(int64(500))
 			}
 			if i%10 == 0 {
 				c.PromoCode = new(fmt.Sprintf("summer%d", i))
@@ -338,7 +340,7 @@ func TestCommissions_OfOtherScopesAreNotFound(t *testing.T) {
 			}
 		})
 	}
-	for _, c := range []affiliate.Commission{own, ofStranger, inTestMode} {
+	for _, c := range []commission.Commission{own, ofStranger, inTestMode} {
 		f.requireStatuses(c, "pending")
 	}
 }
@@ -380,10 +382,10 @@ func TestCommissions_MaskEmailAddressesForViewers(t *testing.T) {
 func TestGetCommission_ReturnsOrigin(t *testing.T) {
 	f := newFixture(t, affiliate.ModeTest)
 	approver := affiliate.NewID[affiliate.UserID](f.Now())
-	c := f.NewCommission(f.Join("Some Body"), func(c *affiliate.Commission) {
-		c.Status, c.OverrideReason, c.OverrideBy, c.AmountCents = affiliate.CommissionApproved, new("an old partner"), &affiliate.ActorID{UUID: approver.UUID}, 150
+	c := f.NewCommission(f.Join("Some Body"), func(c *commission.Commission) {
+		c.Status, c.OverrideReason, c.OverrideBy, c.AmountCents = commission.Approved, new("an old partner"), &affiliate.ActorID{UUID: approver.UUID}, 150
 		c.FXRate, c.FXDate = new("1.0825"), new(time.Date(2026, 2, 27, 0, 0, 0, 0, time.UTC))
-		c.RecurringIndex, c.Dispute = new(2), affiliate.DisputeWon
+		c.RecurringIndex, c.Dispute = new(2), commission.DisputeWon
 	})
 	got, err := f.on(c).get()
 	if err != nil {

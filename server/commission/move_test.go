@@ -12,6 +12,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/commission"
+	"github.com/tributary-hq/tributary/affiliate/participant"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
@@ -28,35 +30,35 @@ func TestReview_EachMoveInEachStatus(t *testing.T) {
 		flagged    = affiliate.ReasonCommissionNeedsReview
 	)
 	for _, tc := range []struct {
-		status       affiliate.CommissionStatus
+		status       commission.Status
 		held         bool // the hold period is running
 		flagged      bool // the commission needs review
 		approve      affiliate.Reason
 		approveEarly affiliate.Reason
 		reject       affiliate.Reason
 	}{
-		{affiliate.CommissionPending, false, false, "", notHeld, ""},
-		{affiliate.CommissionPending, false, true, "", flagged, ""},
-		{affiliate.CommissionPending, true, false, held, "", ""},
-		{affiliate.CommissionPending, true, true, held, flagged, ""},
-		{affiliate.CommissionApproved, false, false, notPending, notPending, ""},
-		{affiliate.CommissionApproved, true, true, notPending, notPending, ""},
-		{affiliate.CommissionRejected, false, false, notPending, notPending, terminal},
-		{affiliate.CommissionPaid, false, true, notPending, notPending, terminal},
-		{affiliate.CommissionRefunded, true, false, notPending, notPending, terminal},
+		{commission.Pending, false, false, "", notHeld, ""},
+		{commission.Pending, false, true, "", flagged, ""},
+		{commission.Pending, true, false, held, "", ""},
+		{commission.Pending, true, true, held, flagged, ""},
+		{commission.Approved, false, false, notPending, notPending, ""},
+		{commission.Approved, true, true, notPending, notPending, ""},
+		{commission.Rejected, false, false, notPending, notPending, terminal},
+		{commission.Paid, false, true, notPending, notPending, terminal},
+		{commission.Refunded, true, false, notPending, notPending, terminal},
 	} {
 		for _, move := range []struct {
 			action string // in the audit log
 			call   func(requests) (*affiliatev1.Commission, error)
-			to     affiliate.CommissionStatus
+			to     commission.Status
 			reason affiliate.Reason
 		}{
-			{"commission.approve", requests.approve, affiliate.CommissionApproved, tc.approve},
-			{"commission.approve_override", requests.approveEarly, affiliate.CommissionApproved, tc.approveEarly},
-			{"commission.reject", requests.reject, affiliate.CommissionRejected, tc.reject},
+			{"commission.approve", requests.approve, commission.Approved, tc.approve},
+			{"commission.approve_override", requests.approveEarly, commission.Approved, tc.approveEarly},
+			{"commission.reject", requests.reject, commission.Rejected, tc.reject},
 		} {
 			t.Run(fmt.Sprintf("%s %s held=%v flagged=%v", move.action, tc.status, tc.held, tc.flagged), func(t *testing.T) {
-				c := f.NewCommission(p, func(c *affiliate.Commission) {
+				c := f.NewCommission(p, func(c *commission.Commission) {
 					c.Status, c.NeedsReview = tc.status, tc.flagged
 					if tc.held {
 						c.HoldUntil = new(f.Now().Add(time.Hour))
@@ -87,7 +89,7 @@ func TestReview_EachMoveInEachStatus(t *testing.T) {
 func TestCommission_IsFoundWithoutItsProgramme(t *testing.T) {
 	f := newFixture(t, affiliate.ModeLive)
 	approved := f.NewCommission(f.Join("Pat"))
-	held := f.NewCommission(f.Join("Paula"), func(c *affiliate.Commission) {
+	held := f.NewCommission(f.Join("Paula"), func(c *commission.Commission) {
 		c.HoldUntil, c.NeedsReview, c.ReviewReasons = new(f.Now().Add(time.Hour)), true, []string{"fx_rate_missing"}
 	})
 	onApproved, onHeld := requests{f, "", approved.ID.String()}, requests{f, "", held.ID.String()}
@@ -111,7 +113,7 @@ func TestCommission_IsFoundWithoutItsProgramme(t *testing.T) {
 
 func TestApprove_ClearsReviewFlag(t *testing.T) {
 	f := newFixture(t, affiliate.ModeLive)
-	c := f.NewCommission(f.Join("Some Body"), func(c *affiliate.Commission) {
+	c := f.NewCommission(f.Join("Some Body"), func(c *commission.Commission) {
 		c.NeedsReview, c.ReviewReasons = true, []string{"fx_rate_missing"}
 	})
 	got, err := f.on(c).approve()
@@ -149,7 +151,7 @@ func TestApprove_ClearsReviewFlag(t *testing.T) {
 func TestApproveEarly_StoresActorAndReason(t *testing.T) {
 	f := newFixture(t, affiliate.ModeLive)
 	until := f.Now().Add(time.Hour)
-	c := f.NewCommission(f.Join("Some Body"), func(c *affiliate.Commission) { c.HoldUntil, c.AutoApproveAt = &until, &until })
+	c := f.NewCommission(f.Join("Some Body"), func(c *commission.Commission) { c.HoldUntil, c.AutoApproveAt = &until, &until })
 	got, err := f.on(c).approveEarly()
 	if err != nil {
 		t.Fatal(err)
@@ -184,11 +186,11 @@ func TestApproveEarly_StoresActorAndReason(t *testing.T) {
 func TestClearReview_KeepsStatus(t *testing.T) {
 	f := newFixture(t, affiliate.ModeTest)
 	p := f.Join("Some Body")
-	for status, note := range map[affiliate.CommissionStatus]*string{
-		affiliate.CommissionPending: new("asked them"), affiliate.CommissionApproved: nil,
+	for status, note := range map[commission.Status]*string{
+		commission.Pending: new("asked them"), commission.Approved: nil,
 	} {
 		t.Run(string(status), func(t *testing.T) {
-			c := f.NewCommission(p, func(c *affiliate.Commission) {
+			c := f.NewCommission(p, func(c *commission.Commission) {
 				c.Status, c.NeedsReview, c.ReviewReasons = status, true, []string{"a", "b"}
 			})
 			got, err := f.on(c).clearReview(note)
@@ -215,8 +217,8 @@ func TestClearReview_KeepsStatus(t *testing.T) {
 			pgtest.RequireRefusal(t, err, affiliate.ReasonCommissionNotFlagged)
 		})
 	}
-	for _, status := range []affiliate.CommissionStatus{affiliate.CommissionRejected, affiliate.CommissionPaid, affiliate.CommissionRefunded} {
-		c := f.NewCommission(p, func(c *affiliate.Commission) { c.Status, c.NeedsReview = status, true })
+	for _, status := range []commission.Status{commission.Rejected, commission.Paid, commission.Refunded} {
+		c := f.NewCommission(p, func(c *commission.Commission) { c.Status, c.NeedsReview = status, true })
 		_, err := f.on(c).clearReview(nil)
 		if metadata := pgtest.RequireRefusal(t, err, affiliate.ReasonCommissionNotFlagged); metadata["status"] != string(status) {
 			t.Errorf("the error has status %q, want %q", metadata["status"], status)
@@ -226,7 +228,7 @@ func TestClearReview_KeepsStatus(t *testing.T) {
 
 func TestReject_StoresReasonAndCode(t *testing.T) {
 	f := newFixture(t, affiliate.ModeTest)
-	c := f.NewCommission(f.Join("Some Body"), func(c *affiliate.Commission) {
+	c := f.NewCommission(f.Join("Some Body"), func(c *commission.Commission) {
 		c.HoldUntil, c.NeedsReview = new(f.Now().Add(time.Hour)), true
 	})
 	reason, code := "ordered by the partner", affiliatev1.RejectionCode_REJECTION_CODE_SELF_REFERRAL
@@ -257,7 +259,7 @@ func TestReject_StoresReasonAndCode(t *testing.T) {
 func TestHold_EndsExactlyAtHoldUntil(t *testing.T) {
 	f := newFixture(t, affiliate.ModeLive)
 	end := f.Now()
-	c := f.NewCommission(f.Join("Some Body"), func(c *affiliate.Commission) { c.HoldUntil, c.AutoApproveAt = &end, &end })
+	c := f.NewCommission(f.Join("Some Body"), func(c *commission.Commission) { c.HoldUntil, c.AutoApproveAt = &end, &end })
 	requireHold := func(want bool) {
 		t.Helper()
 		if got, err := f.on(c).get(); err != nil || got.GetHoldActive() != want {
@@ -368,7 +370,7 @@ func TestApprove_InParallelWithSweepApprovesOnce(t *testing.T) {
 	p := f.Join("Some Body")
 	byOwner, bySystem := 0, 0
 	for waits := range pgtest.HeadStarts() {
-		c := f.NewCommission(p, func(c *affiliate.Commission) { c.AutoApproveAt, c.HoldUntil = new(f.Now()), new(f.Now()) })
+		c := f.NewCommission(p, func(c *commission.Commission) { c.AutoApproveAt, c.HoldUntil = new(f.Now()), new(f.Now()) })
 		outcomes := inParallel(t, 2, after(waits[0], func() error { _, err := f.on(c).approve(); return err }), after(waits[1], f.sweep))
 		approved := outcomes[0][""]
 		if approved > 1 || outcomes[0][affiliate.ReasonCommissionNotPending] != 2-approved {
@@ -388,19 +390,19 @@ func TestApprove_InParallelWithSweepApprovesOnce(t *testing.T) {
 
 func TestSweep_SkipsCommissionsThatAreNotDue(t *testing.T) {
 	f := newFixture(t, affiliate.ModeLive)
-	pat, suspended := f.Join("Pat"), f.Join("Suspended", pgtest.Row{"status": affiliate.ParticipantSuspended})
-	due := func(p pgtest.Participant, change ...func(*affiliate.Commission)) affiliate.Commission {
-		return f.NewCommission(p, append([]func(*affiliate.Commission){func(c *affiliate.Commission) {
+	pat, suspended := f.Join("Pat"), f.Join("Suspended", pgtest.Row{"status": participant.Suspended})
+	due := func(p pgtest.Participant, change ...func(*commission.Commission)) commission.Commission {
+		return f.NewCommission(p, append([]func(*commission.Commission){func(c *commission.Commission) {
 			c.AutoApproveAt, c.HoldUntil = new(f.Now()), new(f.Now())
 		}}, change...)...)
 	}
 	approved, ofSuspended := due(pat), due(suspended)
-	skipped := map[string]affiliate.Commission{
-		"that needs review":          due(pat, func(c *affiliate.Commission) { c.NeedsReview = true }),
-		"that is disputed":           due(pat, func(c *affiliate.Commission) { c.Dispute = affiliate.DisputeOpen }),
+	skipped := map[string]commission.Commission{
+		"that needs review":          due(pat, func(c *commission.Commission) { c.NeedsReview = true }),
+		"that is disputed":           due(pat, func(c *commission.Commission) { c.Dispute = commission.DisputeOpen }),
 		"of a suspended participant": ofSuspended,
-		"without automatic approval": due(pat, func(c *affiliate.Commission) { c.AutoApproveAt = nil }),
-		"with a longer hold period":  due(pat, func(c *affiliate.Commission) { c.HoldUntil = new(f.Now().Add(time.Hour)) }),
+		"without automatic approval": due(pat, func(c *commission.Commission) { c.AutoApproveAt = nil }),
+		"with a longer hold period":  due(pat, func(c *commission.Commission) { c.HoldUntil = new(f.Now().Add(time.Hour)) }),
 	}
 	sweep := func() {
 		t.Helper()

@@ -4,19 +4,20 @@ import (
 	"context"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/commission"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 )
 
 // ApproveCommission approves a pending commission whose hold period has ended.
 func (s *Service) ApproveCommission(ctx context.Context, req *affiliatev1.ApproveCommissionRequest) (*affiliatev1.Commission, error) {
-	return s.review(ctx, req, affiliate.CommissionTransition{Move: affiliate.MoveApprove})
+	return s.review(ctx, req, commission.Transition{Move: commission.MoveApprove})
 }
 
 // ApproveCommissionEarly approves a pending commission during its hold period.
 func (s *Service) ApproveCommissionEarly(ctx context.Context, req *affiliatev1.ApproveCommissionEarlyRequest) (*affiliatev1.Commission, error) {
 	reason := req.GetReason()
-	return s.review(ctx, req, affiliate.CommissionTransition{Move: affiliate.MoveOverride, Reason: &reason})
+	return s.review(ctx, req, commission.Transition{Move: commission.MoveOverride, Reason: &reason})
 }
 
 // RejectCommission rejects a pending or approved commission.
@@ -26,11 +27,11 @@ func (s *Service) RejectCommission(ctx context.Context, req *affiliatev1.RejectC
 
 // ClearCommissionReview removes the review flag and all review reasons of a commission.
 func (s *Service) ClearCommissionReview(ctx context.Context, req *affiliatev1.ClearCommissionReviewRequest) (*affiliatev1.Commission, error) {
-	return s.review(ctx, req, affiliate.CommissionTransition{Move: affiliate.MoveClearReview, Reason: req.Note})
+	return s.review(ctx, req, commission.Transition{Move: commission.MoveClearReview, Reason: req.Note})
 }
 
-func rejection(reason *string, code affiliatev1.RejectionCode) affiliate.CommissionTransition {
-	t := affiliate.CommissionTransition{Move: affiliate.MoveReject, Reason: reason}
+func rejection(reason *string, code affiliatev1.RejectionCode) commission.Transition {
+	t := commission.Transition{Move: commission.MoveReject, Reason: reason}
 	if name := server.EnumName(code); name != "" {
 		t.Code = &name
 	}
@@ -39,7 +40,7 @@ func rejection(reason *string, code affiliatev1.RejectionCode) affiliate.Commiss
 
 // review applies the transition t to the commission in the request's path. The caller
 // becomes the actor of the transition.
-func (s *Service) review(ctx context.Context, req commissionRequest, t affiliate.CommissionTransition) (*affiliatev1.Commission, error) {
+func (s *Service) review(ctx context.Context, req commissionRequest, t commission.Transition) (*affiliatev1.Commission, error) {
 	var err error
 	if t.Program, t.Commission, err = s.pathIDs(ctx, req); err != nil {
 		return nil, err
@@ -56,8 +57,8 @@ func (s *Service) review(ctx context.Context, req commissionRequest, t affiliate
 // Concurrent transitions of one commission run one after the other. A transition is
 // rejected if the current status of the commission does not allow it. Errors: NOT_FOUND,
 // and the errors of LockedCommission.Move.
-func Move(ctx context.Context, store Store, t affiliate.CommissionTransition) (affiliate.CommissionDetail, error) {
-	var detail affiliate.CommissionDetail
+func Move(ctx context.Context, store Store, t commission.Transition) (commission.Detail, error) {
+	var detail commission.Detail
 	err := store.InTx(ctx, func(tx Tx) error {
 		commission, err := tx.LockCommission(ctx, t.Scope, t.Program, t.Commission)
 		if err != nil {
@@ -78,7 +79,7 @@ func Move(ctx context.Context, store Store, t affiliate.CommissionTransition) (a
 
 // BulkApproveCommissions approves several commissions, each in a separate transaction.
 func (s *Service) BulkApproveCommissions(ctx context.Context, req *affiliatev1.BulkApproveCommissionsRequest) (*affiliatev1.BulkCommissionsResponse, error) {
-	return s.reviewBulk(ctx, req, affiliate.CommissionTransition{Move: affiliate.MoveApprove})
+	return s.reviewBulk(ctx, req, commission.Transition{Move: commission.MoveApprove})
 }
 
 // BulkRejectCommissions rejects several commissions, each in a separate transaction.
@@ -93,7 +94,7 @@ type bulkRequest interface {
 }
 
 // reviewBulk applies the transition t to each commission in the request.
-func (s *Service) reviewBulk(ctx context.Context, req bulkRequest, t affiliate.CommissionTransition) (*affiliatev1.BulkCommissionsResponse, error) {
+func (s *Service) reviewBulk(ctx context.Context, req bulkRequest, t commission.Transition) (*affiliatev1.BulkCommissionsResponse, error) {
 	var err error
 	if t.Program, err = server.PathID[affiliate.ProgramID](req.GetProgramId()); err != nil {
 		return nil, err

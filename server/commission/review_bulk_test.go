@@ -12,10 +12,11 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/commission"
 	"github.com/tributary-hq/tributary/cmd/stores"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
-	"github.com/tributary-hq/tributary/server/commission"
+	commissionservice "github.com/tributary-hq/tributary/server/commission"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
@@ -40,11 +41,11 @@ func requireAllFailed(t *testing.T, call string, err error) {
 func TestBulk_OneFailureDoesNotAffectOtherCommissions(t *testing.T) {
 	f := newFixture(t, affiliate.ModeLive)
 	p := f.Join("Pat")
-	create := func(change ...func(*affiliate.Commission)) string { return f.NewCommission(p, change...).ID.String() }
+	create := func(change ...func(*commission.Commission)) string { return f.NewCommission(p, change...).ID.String() }
 	plain := create()
-	flagged := create(func(c *affiliate.Commission) { c.NeedsReview = true })
-	held := create(func(c *affiliate.Commission) { c.HoldUntil = new(f.Now().Add(time.Hour)) })
-	paid := create(func(c *affiliate.Commission) { c.Status = affiliate.CommissionPaid })
+	flagged := create(func(c *commission.Commission) { c.NeedsReview = true })
+	held := create(func(c *commission.Commission) { c.HoldUntil = new(f.Now().Add(time.Hour)) })
+	paid := create(func(c *commission.Commission) { c.Status = commission.Paid })
 	elsewhere := f.NewCommission(f.NewParticipant(f.Scope, f.NewProgram(f.Scope), p.Partner)).ID.String()
 	unknown := affiliate.NewID[affiliate.CommissionID](f.Now()).String()
 	status := func(name string) affiliatev1.CommissionStatus {
@@ -104,7 +105,7 @@ func TestBulk_FailsForCommissionsOfOtherScopes(t *testing.T) {
 	ofStranger, inTestMode := f.NewCommission(stranger.Join("Pat")), f.NewCommission(testMode.Join("Pat"))
 	for name, tc := range map[string]struct {
 		program    affiliate.ProgramID
-		commission affiliate.Commission
+		commission commission.Commission
 	}{
 		"commission of another workspace":                {stranger.Program, ofStranger},
 		"commission of another workspace, own programme": {f.Program, ofStranger},
@@ -122,33 +123,33 @@ func TestBulk_FailsForCommissionsOfOtherScopes(t *testing.T) {
 	}
 	_, err := f.service.BulkApproveCommissions(f.asOwner(), &affiliatev1.BulkApproveCommissionsRequest{ProgramId: "42", CommissionIds: []string{own.ID.String()}})
 	pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
-	for _, c := range []affiliate.Commission{own, ofStranger, inTestMode} {
+	for _, c := range []commission.Commission{own, ofStranger, inTestMode} {
 		f.requireStatuses(c, "pending")
 	}
 }
 
 // failingStore is a store that cannot lock the commission with the id failingID.
 type failingStore struct {
-	commission.Store
+	commissionservice.Store
 	failingID string
 }
 
 type failingTx struct {
-	commission.Tx
+	commissionservice.Tx
 	failingID string
 }
 
 var errLock = errors.New("the connection was lost")
 
-func (s failingStore) InTx(ctx context.Context, fn func(tx commission.Tx) error) error {
-	return s.Store.InTx(ctx, func(tx commission.Tx) error { return fn(failingTx{tx, s.failingID}) })
+func (s failingStore) InTx(ctx context.Context, fn func(tx commissionservice.Tx) error) error {
+	return s.Store.InTx(ctx, func(tx commissionservice.Tx) error { return fn(failingTx{tx, s.failingID}) })
 }
 
 func (tx failingTx) LockCommission(
 	ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.CommissionID,
-) (affiliate.LockedCommission, error) {
+) (commission.Locked, error) {
 	if id.String() == tx.failingID {
-		return affiliate.LockedCommission{}, errLock
+		return commission.Locked{}, errLock
 	}
 	return tx.Tx.LockCommission(ctx, scope, program, id)
 }
@@ -157,7 +158,7 @@ func TestBulkApprove_EndsAtInternalErrorAndCanBeRepeated(t *testing.T) {
 	f := newFixture(t, affiliate.ModeLive)
 	p := f.Join("Pat")
 	ids := []string{f.NewCommission(p).ID.String(), f.NewCommission(p).ID.String(), f.NewCommission(p).ID.String()}
-	service := commission.New(failingStore{stores.Commission(f.Store), ids[1]}, f.clock.Now)
+	service := commissionservice.New(failingStore{stores.Commission(f.Store), ids[1]}, f.clock.Now)
 	_, err := service.BulkApproveCommissions(f.asOwner(), &affiliatev1.BulkApproveCommissionsRequest{ProgramId: f.Program.String(), CommissionIds: ids})
 	if !errors.Is(err, errLock) {
 		t.Fatalf("BulkApproveCommissions returned the error %v, want %v", err, errLock)
@@ -179,7 +180,7 @@ func TestBulkApprove_EndsAtInternalErrorAndCanBeRepeated(t *testing.T) {
 func TestBulkApprove_ParallelRequestsApproveEachCommissionOnce(t *testing.T) {
 	f := newFixture(t, affiliate.ModeLive)
 	p := f.Join("Pat")
-	commissions := make([]affiliate.Commission, 20)
+	commissions := make([]commission.Commission, 20)
 	ids := make([]string, len(commissions))
 	for i := range commissions {
 		commissions[i] = f.NewCommission(p)

@@ -6,6 +6,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/commission"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
@@ -39,15 +40,15 @@ func TestStats_SumOneCurrency(t *testing.T) {
 	f := newFixture(t, affiliate.ModeLive)
 	dollars := f.NewProgram(f.Scope, pgtest.Row{"currency": "USD"})
 	p, inDollars := f.Join("Pat"), f.NewParticipant(f.Scope, dollars, f.NewPartner("Quentin"))
-	add := func(p pgtest.Participant, status affiliate.CommissionStatus, cents int64, currency string, needsReview bool) affiliate.Commission {
-		return f.NewCommission(p, func(c *affiliate.Commission) {
+	add := func(p pgtest.Participant, status commission.Status, cents int64, currency string, needsReview bool) commission.Commission {
+		return f.NewCommission(p, func(c *commission.Commission) {
 			c.Status, c.AmountCents, c.OriginalAmountCents, c.Currency, c.NeedsReview = status, cents, cents, currency, needsReview
 		})
 	}
-	add(p, affiliate.CommissionPending, 101, "EUR", false)
-	rejectedLater := add(p, affiliate.CommissionPending, 100, "EUR", true)
-	add(p, affiliate.CommissionApproved, 7, "USD", true)
-	add(inDollars, affiliate.CommissionPaid, 50, "USD", false)
+	add(p, commission.Pending, 101, "EUR", false)
+	rejectedLater := add(p, commission.Pending, 100, "EUR", true)
+	add(p, commission.Approved, 7, "USD", true)
+	add(inDollars, commission.Paid, 50, "USD", false)
 	for _, other := range []*pgtest.Shop{f.NewShop(affiliate.ModeLive), f.InOtherMode()} {
 		f.NewCommission(other.Join("Other"))
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/riverqueue/river"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/commission"
 )
 
 const (
@@ -24,9 +25,9 @@ const (
 	sweepTimeout = time.Minute
 )
 
-// SweepWorker runs the job affiliate.ApproveDueCommissions.
+// SweepWorker runs the job commission.ApproveDueCommissions.
 type SweepWorker struct {
-	river.WorkerDefaults[affiliate.ApproveDueCommissions]
+	river.WorkerDefaults[commission.ApproveDueCommissions]
 	store Store
 	log   *slog.Logger
 	now   func() time.Time
@@ -42,18 +43,18 @@ func NewSweepWorker(store Store, log *slog.Logger, now func() time.Time) *SweepW
 // commissions.
 func SweepJob() *river.PeriodicJob {
 	return river.NewPeriodicJob(river.PeriodicInterval(SweepInterval), func() (river.JobArgs, *river.InsertOpts) {
-		return affiliate.ApproveDueCommissions{}, &river.InsertOpts{MaxAttempts: 1}
+		return commission.ApproveDueCommissions{}, &river.InsertOpts{MaxAttempts: 1}
 	}, &river.PeriodicJobOpts{RunOnStart: true})
 }
 
 // Timeout returns the longest time that one sweep may take.
-func (w *SweepWorker) Timeout(*river.Job[affiliate.ApproveDueCommissions]) time.Duration {
+func (w *SweepWorker) Timeout(*river.Job[commission.ApproveDueCommissions]) time.Duration {
 	return sweepTimeout
 }
 
 // Work runs one sweep. If some commissions cannot be approved, Work logs their number and
 // the first error, but the job does not fail.
-func (w *SweepWorker) Work(ctx context.Context, _ *river.Job[affiliate.ApproveDueCommissions]) error {
+func (w *SweepWorker) Work(ctx context.Context, _ *river.Job[commission.ApproveDueCommissions]) error {
 	sweep, err := ApproveDue(ctx, w.store, w.now().UTC().Truncate(time.Millisecond), sweepLimit)
 	if sweep.Failed > 0 {
 		w.log.LogAttrs(ctx, slog.LevelError, "commissions could not be approved",
@@ -74,9 +75,9 @@ func (w *SweepWorker) Work(ctx context.Context, _ *river.Job[affiliate.ApproveDu
 // the same time. A commission that cannot be approved does not count towards limit, and
 // the next sweep tries to approve it again. If ApproveDue returns an error, the
 // commissions that it has approved before the error stay approved.
-func ApproveDue(ctx context.Context, store Store, now time.Time, limit int) (affiliate.ApprovalCounts, error) {
-	var sweep affiliate.ApprovalCounts
-	var cursor affiliate.DueCommission
+func ApproveDue(ctx context.Context, store Store, now time.Time, limit int) (commission.ApprovalCounts, error) {
+	var sweep commission.ApprovalCounts
+	var cursor commission.DueCommission
 	for sweep.Approved < limit {
 		due, err := store.DueCommissions(ctx, now, cursor, limit-sweep.Approved)
 		if err != nil {
@@ -110,16 +111,16 @@ func ApproveDue(ctx context.Context, store Store, now time.Time, limit int) (aff
 // approveDue locks a commission and approves it if it is still due. Errors: NOT_FOUND if
 // another transaction has locked the commission, and the errors of LockedCommission.Move
 // if the commission is no longer due.
-func approveDue(ctx context.Context, store Store, d affiliate.DueCommission, now time.Time) error {
+func approveDue(ctx context.Context, store Store, d commission.DueCommission, now time.Time) error {
 	scope := affiliate.Scope{Workspace: d.Workspace, Mode: d.Mode}
 	return store.InTx(ctx, func(tx Tx) error {
-		commission, err := tx.TryLockCommission(ctx, scope, d.Program, d.ID)
+		locked, err := tx.TryLockCommission(ctx, scope, d.Program, d.ID)
 		if err != nil {
 			return err
 		}
-		change, err := commission.Move(affiliate.CommissionTransition{
+		change, err := locked.Move(commission.Transition{
 			Scope: scope, Program: d.Program, Commission: d.ID,
-			Move: affiliate.MoveAutoApprove, Actor: affiliate.System, At: now,
+			Move: commission.MoveAutoApprove, Actor: affiliate.System, At: now,
 		})
 		if err != nil {
 			return err

@@ -9,21 +9,22 @@ import (
 	"github.com/riverqueue/river"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/commission"
 	"github.com/tributary-hq/tributary/cmd/stores"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
-	"github.com/tributary-hq/tributary/server/commission"
+	commissionservice "github.com/tributary-hq/tributary/server/commission"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
 func TestSweep_RunsAsPeriodicJob(t *testing.T) {
 	f := newFixture(t, affiliate.ModeLive)
-	c := f.NewCommission(f.Join("Pat"), func(c *affiliate.Commission) { c.AutoApproveAt = new(f.Now()) })
+	c := f.NewCommission(f.Join("Pat"), func(c *commission.Commission) { c.AutoApproveAt = new(f.Now()) })
 	workers := river.NewWorkers()
-	river.AddWorker(workers, commission.NewSweepWorker(stores.Commission(f.Store), slog.New(slog.DiscardHandler), f.clock.Now))
+	river.AddWorker(workers, commissionservice.NewSweepWorker(stores.Commission(f.Store), slog.New(slog.DiscardHandler), f.clock.Now))
 	f.StartWorkers(&river.Config{
 		Queues:       map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: 1}},
 		Workers:      workers,
-		PeriodicJobs: []*river.PeriodicJob{commission.SweepJob()},
+		PeriodicJobs: []*river.PeriodicJob{commissionservice.SweepJob()},
 	})
 	pgtest.Eventually(t, "a job approves the commission", func() bool {
 		got, err := f.on(c).get()
@@ -38,14 +39,14 @@ func TestSweep_RunsAsPeriodicJob(t *testing.T) {
 func TestSweep_LogsFailedCommission(t *testing.T) {
 	f := newFixture(t, affiliate.ModeLive)
 	p := f.Join("Pat")
-	due := func(c *affiliate.Commission) { c.AutoApproveAt = new(f.Now()) }
+	due := func(c *commission.Commission) { c.AutoApproveAt = new(f.Now()) }
 	failing, approved := f.NewCommission(p, due), f.NewCommission(p, due)
 	// The approval fails because its history entry already exists.
 	f.Insert("commission_history", pgtest.Row{
 		"workspace_id": f.Scope.Workspace, "commission_id": failing.ID, "seq": 2, "at": f.Now(), "actor": "x", "to_status": "x", "amount_cents": 1,
 	})
 	var log bytes.Buffer
-	worker := commission.NewSweepWorker(stores.Commission(f.Store), slog.New(slog.NewTextHandler(&log, nil)), f.clock.Now)
+	worker := commissionservice.NewSweepWorker(stores.Commission(f.Store), slog.New(slog.NewTextHandler(&log, nil)), f.clock.Now)
 	if err := worker.Work(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}

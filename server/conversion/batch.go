@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/attribution"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 )
@@ -264,7 +265,7 @@ func detailsOf(i int, wrong affiliate.Violations, spellings map[string]string) [
 // find looks up the click of an item. Before waitUntil it waits for a click that is not
 // stored yet, in the same way as a single report. After waitUntil it looks once and does
 // not wait.
-func (b *batch) find(ctx context.Context, workspace affiliate.WorkspaceID, id affiliate.ClickID) (*affiliate.FoundClick, error) {
+func (b *batch) find(ctx context.Context, workspace affiliate.WorkspaceID, id affiliate.ClickID) (*attribution.FoundClick, error) {
 	l := b.service.lookup
 	if l.now().Before(b.waitUntil) {
 		return l.find(ctx, workspace, id)

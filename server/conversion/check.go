@@ -11,6 +11,8 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/account"
+	"github.com/tributary-hq/tributary/affiliate/conversion"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 )
 
@@ -42,7 +44,7 @@ func (s *Service) checkReport(r *affiliatev1.ReportConversionRequest, found *aff
 			found.Add("click_id", affiliate.MustBeUUID)
 		}
 	}
-	if email := r.GetCustomerEmail(); email != "" && !affiliate.BareAddress(email) {
+	if email := r.GetCustomerEmail(); email != "" && !account.BareAddress(email) {
 		found.Add("customer_email", affiliate.MustBeEmail)
 	}
 	if r.GetCustomerLabel() != "" && r.GetCustomerId() == "" {
@@ -77,9 +79,9 @@ func (s *Service) checkTime(r *affiliatev1.ReportConversionRequest, found *affil
 	switch {
 	case !r.GetOccurredAt().IsValid():
 		found.Add("occurred_at", affiliate.MustBeTimestamp)
-	case at.Before(now.Add(-affiliate.MaxConversionAge)):
+	case at.Before(now.Add(-conversion.MaxConversionAge)):
 		found.Add("occurred_at", "must not be more than 90 days in the past")
-	case at.After(now.Add(affiliate.MaxConversionLead)):
+	case at.After(now.Add(conversion.MaxConversionLead)):
 		found.Add("occurred_at", "must not be more than 5 minutes in the future")
 	}
 }

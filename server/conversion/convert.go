@@ -6,6 +6,9 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/attribution"
+	"github.com/tributary-hq/tributary/affiliate/conversion"
+	"github.com/tributary-hq/tributary/affiliate/fraud"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/httpedge"
 	"github.com/tributary-hq/tributary/server"
@@ -22,21 +25,21 @@ func eventOf(r *affiliatev1.ReportConversionRequest) affiliate.EventType {
 // network prefix is not stored.
 func (s *Service) conversionOf(
 	ctx context.Context, scope affiliate.Scope, r *affiliatev1.ReportConversionRequest, now time.Time,
-) (affiliate.Conversion, error) {
-	c := affiliate.Conversion{
+) (conversion.Conversion, error) {
+	c := conversion.Conversion{
 		ID:                    affiliate.NewID[affiliate.ConversionID](now),
 		Scope:                 scope,
 		ExternalTransactionID: r.GetExternalTransactionId(),
 		EventType:             eventOf(r),
-		Sale: affiliate.Sale{
+		Sale: attribution.Sale{
 			TaxCents: r.GetTaxCents(), ShippingCents: r.GetShippingCents(), FeeCents: r.GetFeeCents(),
 		},
 		DiscountCents:  r.GetDiscountCents(),
 		OccurredAt:     now,
 		CreatedAt:      now,
-		Source:         affiliate.SourceAPI,
-		Status:         affiliate.ConversionRecorded,
-		PromoCode:      server.OptionalString(affiliate.FoldPromoCode(r.GetPromoCode())),
+		Source:         conversion.SourceAPI,
+		Status:         conversion.Recorded,
+		PromoCode:      server.OptionalString(conversion.FoldPromoCode(r.GetPromoCode())),
 		SubscriptionID: server.OptionalString(r.GetSubscriptionId()),
 		ProductIDs:     r.GetProductIds(),
 		IsRecurring:    r.GetIsRecurring(),
@@ -56,7 +59,7 @@ func (s *Service) conversionOf(
 		c.Click = &id
 	}
 	for _, item := range r.GetLineItems() {
-		line := affiliate.LineItem{ProductID: item.GetProductId(), Quantity: 1, AmountCents: item.GetAmountCents()}
+		line := attribution.LineItem{ProductID: item.GetProductId(), Quantity: 1, AmountCents: item.GetAmountCents()}
 		if item.Quantity != nil {
 			line.Quantity = item.GetQuantity()
 		}
@@ -78,7 +81,7 @@ func (s *Service) conversionOf(
 	}
 	c.Buyer = s.hasher.buyer(c)
 	c.Buyer.AgentHashes, c.Buyer.EarlierEmailHashes = agents, earlierEmails
-	c.Buyer.EmailDigests = affiliate.FormerEmailDigests(affiliate.HashKeys(s.hasher.keys), r.GetCustomerEmail())
+	c.Buyer.EmailDigests = fraud.FormerEmailDigests(affiliate.HashKeys(s.hasher.keys), r.GetCustomerEmail())
 	if addr, err := netip.ParseAddr(r.GetCustomerIp()); err == nil {
 		c.CustomerIPHash = s.hasher.ipAddress(scope.Workspace, addr, now)
 		c.Buyer.IPPrefix = httpedge.AddressPrefix(addr.Unmap())
@@ -89,7 +92,7 @@ func (s *Service) conversionOf(
 // responseOf converts the outcome of a report to the response. It uses no other data,
 // because the outcome is stored under the Idempotency-Key, and the response to a repeated
 // request is created from the stored outcome.
-func responseOf(o affiliate.ReportOutcome) *affiliatev1.ReportConversionResponse {
+func responseOf(o conversion.ReportOutcome) *affiliatev1.ReportConversionResponse {
 	c, a := o.Conversion, o.Attribution
 	response := &affiliatev1.ReportConversionResponse{
 		Id:                    c.ID.String(),

@@ -9,6 +9,10 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/attribution"
+	"github.com/tributary-hq/tributary/affiliate/click"
+	"github.com/tributary-hq/tributary/affiliate/program"
+	"github.com/tributary-hq/tributary/affiliate/promocode"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server/servertest"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
@@ -77,7 +81,7 @@ func TestRenewal_UsesBindingAfterWindow(t *testing.T) {
 	})
 	f.wantRows(1, `commissions where id = $1 and recurring_index = 2 and click_id is null`, r.GetCommission().GetId())
 	candidates := f.trace(r.GetAttribution().GetDecisionId()).Candidates
-	if len(candidates) != 2 || *candidates[0].RejectedBecause != affiliate.WhyClickExpired || !candidates[1].Eligible {
+	if len(candidates) != 2 || *candidates[0].RejectedBecause != attribution.WhyClickExpired || !candidates[1].Eligible {
 		t.Errorf("the candidates are %+v, want an expired click and an eligible binding", candidates)
 	}
 
@@ -156,13 +160,13 @@ func TestRenewal_NeedsOnlyBoundCustomer(t *testing.T) {
 
 func TestCustomer_ModelRanksBindingAndLaterClick(t *testing.T) {
 	for _, tc := range []struct {
-		model  affiliate.AttributionModel
+		model  program.AttributionModel
 		delay  time.Duration // from the binding to the second click
 		reason string
 	}{
-		{affiliate.FirstClick, 10 * day, "CUSTOMER_BOUND"},
-		{affiliate.FirstClick, 31 * day, "CLICK_MATCHED"},
-		{affiliate.LastClick, 10 * day, "CLICK_MATCHED"},
+		{program.FirstClick, 10 * day, "CUSTOMER_BOUND"},
+		{program.FirstClick, 31 * day, "CLICK_MATCHED"},
+		{program.LastClick, 10 * day, "CLICK_MATCHED"},
 	} {
 		t.Run(fmt.Sprint(tc.model, " after ", tc.delay), func(t *testing.T) {
 			f := newFixture(t, pgtest.Row{"attribution_model": tc.model})
@@ -178,7 +182,7 @@ func TestCustomer_ModelRanksBindingAndLaterClick(t *testing.T) {
 
 func TestRenewal_ParallelRenewalsGetDifferentNumbers(t *testing.T) {
 	const renewals, maxPayments = 30, 12
-	f := newFixture(t, pgtest.Rules(func(r *affiliate.Rules) { r.Recurring.MaxPayments = new(maxPayments) }))
+	f := newFixture(t, pgtest.Rules(func(r *program.Rules) { r.Recurring.MaxPayments = new(maxPayments) }))
 	click := f.NewClick(f.pat)
 	calls := f.parallelCalls()
 	for i := range renewals {
@@ -200,11 +204,11 @@ func TestRenewal_ParallelRenewalsGetDifferentNumbers(t *testing.T) {
 }
 
 func TestRenewal_EarnsUntilMonthLimit(t *testing.T) {
-	f := newFixture(t, pgtest.Row{"attribution_window_days": 365}, pgtest.Rules(func(r *affiliate.Rules) {
+	f := newFixture(t, pgtest.Row{"attribution_window_days": 365}, pgtest.Rules(func(r *program.Rules) {
 		r.Recurring.MaxMonths, r.LaterRateBps = new(1), new(int64(1000))
 	}))
 	now, old, fresh := f.clock.Now(), f.NewClick(f.pat, f.ago(60*day)), f.NewClick(f.pat)
-	pay := func(external string, click affiliate.Click, age time.Duration) *affiliatev1.ReportConversionResponse {
+	pay := func(external string, click click.Click, age time.Duration) *affiliatev1.ReportConversionResponse {
 		req := purchaseBy("ann", external, click.ID)
 		req.OccurredAt = timestamppb.New(now.Add(-age))
 		return f.mustReport(req)
@@ -237,7 +241,7 @@ func TestTrial_BindsCustomerWithoutPaymentNumber(t *testing.T) {
 // A late click has the same effects as a click that was stored before the report.
 func TestLateClick_BindsAndCounts(t *testing.T) {
 	f := newFixture(t)
-	f.NewPromoCode(f.pat, "spring10", func(c *affiliate.PromoCode) { c.MaxRedemptions = new(int64(1)) })
+	f.NewPromoCode(f.pat, "spring10", func(c *promocode.PromoCode) { c.MaxRedemptions = new(int64(1)) })
 	f.Exec(`update promo_codes set active = false`)
 	click := f.UnstoredClick(f.pat, f.ago(10*time.Minute))
 	req := purchaseBy("ann", "order-1", click.ID)
@@ -249,8 +253,8 @@ func TestLateClick_BindsAndCounts(t *testing.T) {
 
 	// The promo code becomes usable before the click arrives.
 	f.Exec(`update promo_codes set active = true`)
-	f.setRules(func(r *affiliate.Rules) {
-		r.Products = []affiliate.ProductRate{{ProductID: "a", Rate: affiliate.Rate{Bps: new(int64(5000))}}}
+	f.setRules(func(r *program.Rules) {
+		r.Products = []program.ProductRate{{ProductID: "a", Rate: program.Rate{Bps: new(int64(5000))}}}
 	})
 	jobs := f.CountJobs("sync_directory")
 	job := f.storeLate(click)

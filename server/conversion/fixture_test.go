@@ -14,10 +14,15 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/attribution"
+	"github.com/tributary-hq/tributary/affiliate/click"
+	"github.com/tributary-hq/tributary/affiliate/commission"
+	"github.com/tributary-hq/tributary/affiliate/conversion"
+	"github.com/tributary-hq/tributary/affiliate/program"
 	"github.com/tributary-hq/tributary/cmd/stores"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
-	"github.com/tributary-hq/tributary/server/commission"
-	"github.com/tributary-hq/tributary/server/conversion"
+	commissionservice "github.com/tributary-hq/tributary/server/commission"
+	conversionservice "github.com/tributary-hq/tributary/server/conversion"
 	"github.com/tributary-hq/tributary/server/servertest"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
@@ -43,7 +48,7 @@ const (
 // percent. Pat is an approved participant with the email address partnerEmail.
 type fixture struct {
 	*pgtest.Shop
-	service  *conversion.Service
+	service  *conversionservice.Service
 	observed *observedStore
 	stream   *clickStream
 	clock    *pgtest.Clock
@@ -57,32 +62,32 @@ func newFixture(t *testing.T, program ...pgtest.Row) *fixture {
 	program = append([]pgtest.Row{pgtest.Rules()}, program...)
 	f := &fixture{Shop: pgtest.Open(t, clock.Now).NewShop(affiliate.ModeTest, program...), stream: &clickStream{}, clock: clock}
 	f.observed = &observedStore{Store: stores.Conversion(f.Store)}
-	f.service = conversion.New(conversion.Config{
+	f.service = conversionservice.New(conversionservice.Config{
 		Store: f.observed, Tail: f.stream, HashKeys: affiliate.HashKeys{[]byte(hashKey)}, Now: clock.Now, Log: slog.New(slog.DiscardHandler),
 	})
 	f.pat = f.NewParticipant(f.Scope, f.Program, f.NewPartner("Pat", pgtest.Row{"email": partnerEmail}))
 	return f
 }
 
-func withoutHoldPeriod(r *affiliate.Rules) { r.HoldDays = 0 }
+func withoutHoldPeriod(r *program.Rules) { r.HoldDays = 0 }
 
 // setRules replaces the rules of the shop's programme.
-func (f *fixture) setRules(change func(*affiliate.Rules)) {
+func (f *fixture) setRules(change func(*program.Rules)) {
 	f.Helper()
 	f.Exec(`update programs set rules = $2, rules_version = rules_version + 1 where id = $1`, f.Program, pgtest.Rules(change)["rules"])
 }
 
 // ago returns a change that makes a click as old as age.
-func (f *fixture) ago(age time.Duration) func(*affiliate.Click) {
+func (f *fixture) ago(age time.Duration) func(*click.Click) {
 	return receivedAt(f.clock.Now().Add(-age))
 }
 
 // receivedAt returns a change that sets the times of a click.
-func receivedAt(received time.Time) func(*affiliate.Click) {
-	return func(c *affiliate.Click) {
+func receivedAt(received time.Time) func(*click.Click) {
+	return func(c *click.Click) {
 		received = received.UTC().Truncate(time.Millisecond)
 		c.ID = affiliate.NewID[affiliate.ClickID](received)
-		c.ClickedAt, c.ReceivedAt, c.CreatedAt, c.ExpiresAt = received, received, received, affiliate.WindowEnd(received, 30)
+		c.ClickedAt, c.ReceivedAt, c.CreatedAt, c.ExpiresAt = received, received, received, click.WindowEnd(received, 30)
 	}
 }
 
@@ -155,7 +160,7 @@ func (f *fixture) reportUnattributed(req *reportRequest) *affiliatev1.ReportConv
 
 // lateConversion reports a purchase with an unknown click, then stores and returns the
 // click. The job with this click attributes the purchase.
-func (f *fixture) lateConversion(external string) affiliate.AwaitedClick {
+func (f *fixture) lateConversion(external string) click.AwaitedClick {
 	f.Helper()
 	click := f.UnstoredClick(f.pat, f.ago(10*time.Minute))
 	f.reportUnattributed(purchase(external, click.ID))
@@ -164,16 +169,16 @@ func (f *fixture) lateConversion(external string) affiliate.AwaitedClick {
 
 // storeLate stores a click that conversions wait for, and returns it as the job receives
 // it.
-func (f *fixture) storeLate(click affiliate.Click) affiliate.AwaitedClick {
+func (f *fixture) storeLate(stored click.Click) click.AwaitedClick {
 	f.Helper()
-	if err := f.Store.StoreClicks(f.Context(), []affiliate.Click{click}); err != nil {
+	if err := f.Store.StoreClicks(f.Context(), []click.Click{stored}); err != nil {
 		f.Fatal(err)
 	}
-	return affiliate.AwaitedClick{Workspace: click.Scope.Workspace, Click: click.ID}
+	return click.AwaitedClick{Workspace: stored.Scope.Workspace, Click: stored.ID}
 }
 
 // attribute runs the job that attributes the conversions that wait for a click.
-func (f *fixture) attribute(click affiliate.AwaitedClick) {
+func (f *fixture) attribute(click click.AwaitedClick) {
 	f.Helper()
 	if err := f.service.AttributeAwaited(f.Context(), click); err != nil {
 		f.Fatalf("AttributeAwaited: %v", err)
@@ -183,30 +188,30 @@ func (f *fixture) attribute(click affiliate.AwaitedClick) {
 // moveCommission applies a transition to the commission of a conversion, as the shop's
 // owner. change adds the fields that the move needs.
 func (f *fixture) moveCommission(
-	r *affiliatev1.ReportConversionResponse, move affiliate.CommissionMove, change ...func(*affiliate.CommissionTransition),
+	r *affiliatev1.ReportConversionResponse, move commission.Move, change ...func(*commission.Transition),
 ) error {
 	id, ok := affiliate.ParseID[affiliate.CommissionID](r.GetCommission().GetId())
 	if !ok {
 		return fmt.Errorf("no commission in %v", r)
 	}
-	transition := affiliate.CommissionTransition{
+	transition := commission.Transition{
 		Scope: f.Scope, Program: f.Program, Commission: id, Move: move, Actor: affiliate.Actor{User: &f.Owner}, At: f.clock.Now(),
 	}
 	for _, c := range change {
 		c(&transition)
 	}
-	_, err := commission.Move(f.Context(), stores.Commission(f.Store), transition)
+	_, err := commissionservice.Move(f.Context(), stores.Commission(f.Store), transition)
 	return err
 }
 
 // pay approves and pays the commission of a conversion.
 func (f *fixture) pay(r *affiliatev1.ReportConversionResponse) {
 	f.Helper()
-	err := f.moveCommission(r, affiliate.MoveOverride, func(t *affiliate.CommissionTransition) { t.Reason = new("They asked.") })
+	err := f.moveCommission(r, commission.MoveOverride, func(t *commission.Transition) { t.Reason = new("They asked.") })
 	if err != nil {
 		f.Fatalf("approving the commission: %v", err)
 	}
-	err = f.moveCommission(r, affiliate.MovePay, func(t *affiliate.CommissionTransition) {
+	err = f.moveCommission(r, commission.MovePay, func(t *commission.Transition) {
 		t.Actor, t.PaidAt, t.Payout = affiliate.System, t.At, new(affiliate.NewID[affiliate.PayoutID](t.At))
 	})
 	if err != nil {
@@ -283,7 +288,7 @@ func (f *fixture) wantStats(p pgtest.Participant, currency string, want stats) {
 }
 
 // trace returns the stored trace of a decision.
-func (f *fixture) trace(decision string) (trace affiliate.Trace) {
+func (f *fixture) trace(decision string) (trace attribution.Trace) {
 	f.Helper()
 	stored := f.Texts(`select trace::text from attribution_decisions where id::text = $1`, decision)
 	if len(stored) != 1 {
@@ -351,7 +356,7 @@ var errDatabase = errors.New("the database is not available")
 // observedStore is the real store. It counts the queries for clicks, and a test can make
 // its RecordConversion fail.
 type observedStore struct {
-	conversion.Store
+	conversionservice.Store
 	clickQueries    atomic.Int64
 	afterClickQuery func()       // nil if the test does not use it
 	failInDecision  atomic.Int64 // number of next reports whose decision returns an error
@@ -363,7 +368,7 @@ type observedStore struct {
 	recording sync.WaitGroup // waits until the remaining reports are recorded
 }
 
-func (s *observedStore) FindClick(ctx context.Context, workspace affiliate.WorkspaceID, id affiliate.ClickID) (*affiliate.FoundClick, error) {
+func (s *observedStore) FindClick(ctx context.Context, workspace affiliate.WorkspaceID, id affiliate.ClickID) (*attribution.FoundClick, error) {
 	s.clickQueries.Add(1)
 	if s.afterClickQuery != nil {
 		defer s.afterClickQuery()
@@ -383,20 +388,20 @@ func (s *observedStore) breakAfter(n int) {
 // repair ends the effect of breakAfter.
 func (s *observedStore) repair() { s.broken.Store(false) }
 
-func (s *observedStore) RecordConversion(ctx context.Context, r affiliate.Report) (affiliate.ReportResult, error) {
+func (s *observedStore) RecordConversion(ctx context.Context, r conversion.Report) (conversion.ReportResult, error) {
 	if s.panics.Load() {
 		panic("a bug")
 	}
 	if s.broken.Load() {
 		if s.remaining.Add(-1) < 0 {
 			s.recording.Wait()
-			return affiliate.ReportResult{}, errDatabase
+			return conversion.ReportResult{}, errDatabase
 		}
 		defer s.recording.Done()
 	}
 	if s.failInDecision.Add(-1) >= 0 {
 		decide := r.Decide
-		r.Decide = func(found affiliate.AttributionInputs) (affiliate.Decision, *affiliate.Commission, error) {
+		r.Decide = func(found attribution.Inputs) (attribution.Decision, *commission.Commission, error) {
 			d, commission, err := decide(found)
 			return d, commission, errors.Join(err, errDatabase)
 		}
@@ -408,17 +413,17 @@ func (s *observedStore) RecordConversion(ctx context.Context, r affiliate.Report
 // may not be in the database yet. A test sets the tail. If a click is not in the tail,
 // Find returns err.
 type clickStream struct {
-	tail  []affiliate.Click
+	tail  []click.Click
 	err   error
 	reads atomic.Int64
 }
 
-func (s *clickStream) Find(_ context.Context, id affiliate.ClickID) (affiliate.Click, bool, error) {
+func (s *clickStream) Find(_ context.Context, id affiliate.ClickID) (click.Click, bool, error) {
 	s.reads.Add(1)
 	for _, c := range s.tail {
 		if c.ID == id {
 			return c, true, nil
 		}
 	}
-	return affiliate.Click{}, false, s.err
+	return click.Click{}, false, s.err
 }

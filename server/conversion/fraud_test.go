@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/click"
+	"github.com/tributary-hq/tributary/affiliate/fraud"
 	"github.com/tributary-hq/tributary/cmd/stores"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server/commission"
@@ -24,13 +26,13 @@ const (
 )
 
 // withPolicy returns the column for the fraud policy of a programme.
-func withPolicy(policy affiliate.FraudPolicy) pgtest.Row { return pgtest.Row{"fraud_policy": policy} }
+func withPolicy(policy fraud.Policy) pgtest.Row { return pgtest.Row{"fraud_policy": policy} }
 
 // olderClick stores a click from two minutes ago. A purchase right after its click would
 // be a fraud signal.
-func (f *fixture) olderClick(p pgtest.Participant, change ...func(*affiliate.Click)) affiliate.Click {
+func (f *fixture) olderClick(p pgtest.Participant, change ...func(*click.Click)) click.Click {
 	f.Helper()
-	return f.NewClick(p, append([]func(*affiliate.Click){f.ago(2 * time.Minute)}, change...)...)
+	return f.NewClick(p, append([]func(*click.Click){f.ago(2 * time.Minute)}, change...)...)
 }
 
 // withBuyer sets the buyer's data in a report. Empty values are not set.
@@ -48,9 +50,9 @@ func withBuyer(r *reportRequest, email, address, agent string) *reportRequest {
 func (f *fixture) useAccount(network, agent string, ago time.Duration) {
 	f.Helper()
 	at := f.clock.Now().Add(-ago)
-	origin := affiliate.Origin{User: f.pat.Partner, IPPrefix: network, SeenAt: at}
+	origin := fraud.Origin{User: f.pat.Partner, IPPrefix: network, SeenAt: at}
 	if agent != "" {
-		origin.AgentHash = affiliate.AgentHash(affiliate.HashKeys{[]byte(hashKey)}, agent, at).First()
+		origin.AgentHash = fraud.AgentHash(affiliate.HashKeys{[]byte(hashKey)}, agent, at).First()
 	}
 	if err := account.NewStore(f.Store.DB).StoreOrigin(f.Context(), origin); err != nil {
 		f.Fatal(err)
@@ -104,7 +106,7 @@ func TestFraud_ComparesBuyerWithPartner(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := newFixture(t, withPolicy(affiliate.FraudObserve))
+			f := newFixture(t, withPolicy(fraud.Observe))
 			if tc.lastUse != nil {
 				f.useAccount(tc.lastUse.network, tc.lastUse.agent, tc.lastUse.ago)
 			}
@@ -121,10 +123,10 @@ func TestFraud_ComparesBuyerWithPartner(t *testing.T) {
 // The service also compares the network and browser of the click with those of the
 // partner, even if the merchant reports nothing about the buyer.
 func TestFraud_ComparesClickWithPartner(t *testing.T) {
-	f := newFixture(t, withPolicy(affiliate.FraudFlag))
+	f := newFixture(t, withPolicy(fraud.Flag))
 	f.useAccount(partnerNetwork, browser, time.Hour)
-	click := f.olderClick(f.pat, func(c *affiliate.Click) {
-		c.IPPrefix, c.UAHash = partnerNetwork, affiliate.AgentHash(affiliate.HashKeys{[]byte(hashKey)}, browser, c.ReceivedAt).First()
+	click := f.olderClick(f.pat, func(c *click.Click) {
+		c.IPPrefix, c.UAHash = partnerNetwork, fraud.AgentHash(affiliate.HashKeys{[]byte(hashKey)}, browser, c.ReceivedAt).First()
 	})
 	f.wantSignals(f.mustReport(purchase("order-1", click.ID)), "same_device_as_partner", "same_ip_prefix_as_partner")
 }
@@ -133,11 +135,11 @@ func TestFraud_ComparesClickWithPartner(t *testing.T) {
 // is. Clicks in the other mode do not count. Clicks that follow the click of the
 // conversion do not count either.
 func TestFraud_CountsClicksOfOneIPAddress(t *testing.T) {
-	f := newFixture(t, withPolicy(affiliate.FraudObserve))
+	f := newFixture(t, withPolicy(fraud.Observe))
 	lia := f.InOtherMode(pgtest.Rules()).Join("Lia")
-	clicks := func(n int, p pgtest.Participant, ago time.Duration) (last affiliate.Click) {
+	clicks := func(n int, p pgtest.Participant, ago time.Duration) (last click.Click) {
 		for range n {
-			last = f.NewClick(p, f.ago(ago), func(c *affiliate.Click) { c.IPHash = []byte("0123456789abcdef") })
+			last = f.NewClick(p, f.ago(ago), func(c *click.Click) { c.IPHash = []byte("0123456789abcdef") })
 		}
 		return last
 	}
@@ -151,7 +153,7 @@ func TestFraud_CountsClicksOfOneIPAddress(t *testing.T) {
 }
 
 func TestFraud_CountsConversionsOfPartnerInOneHour(t *testing.T) {
-	f := newFixture(t, withPolicy(affiliate.FraudObserve))
+	f := newFixture(t, withPolicy(fraud.Observe))
 	click := f.olderClick(f.pat)
 	for i := range 10 {
 		f.wantSignals(f.mustReport(purchase(fmt.Sprint("order-", i), click.ID)))
@@ -162,7 +164,7 @@ func TestFraud_CountsConversionsOfPartnerInOneHour(t *testing.T) {
 }
 
 func TestFraud_DetectsCustomersOfAnotherPartner(t *testing.T) {
-	f := newFixture(t, withPolicy(affiliate.FraudObserve))
+	f := newFixture(t, withPolicy(fraud.Observe))
 	f.mustReport(withBuyer(purchase("order-1", f.olderClick(f.pat).ID), "ann@elsewhere.example", "", ""))
 	f.mustReport(purchaseBy("customer-1", "order-2", f.olderClick(f.pat).ID))
 	other := f.Join("Olga")
@@ -183,14 +185,14 @@ func TestFraud_DetectsCustomersOfAnotherPartner(t *testing.T) {
 		f.wantSignals(f.mustReport(r), tc.signals...)
 	}
 	// Customers of different programmes are not compared.
-	elsewhere := f.NewParticipant(f.Scope, f.NewProgram(f.Scope, pgtest.Rules(), withPolicy(affiliate.FraudObserve)), f.NewPartner("Pam"))
+	elsewhere := f.NewParticipant(f.Scope, f.NewProgram(f.Scope, pgtest.Rules(), withPolicy(fraud.Observe)), f.NewPartner("Pam"))
 	f.wantSignals(f.mustReport(withBuyer(purchase("order-9", f.olderClick(elsewhere).ID), "ann@elsewhere.example", "", "")))
 }
 
 // A participant is suspicious if more than 30 percent of the last 20 conversions were
 // refunded.
 func TestFraud_CountsRefunds(t *testing.T) {
-	f := newFixture(t, withPolicy(affiliate.FraudFlag))
+	f := newFixture(t, withPolicy(fraud.Flag))
 	click := f.olderClick(f.pat)
 	for i := range 20 {
 		f.mustReport(purchase(fmt.Sprint("order-", i), click.ID))
@@ -219,18 +221,18 @@ func TestFraud_CountsRefunds(t *testing.T) {
 
 func TestFraud_StoresSignalsAndSendsEvents(t *testing.T) {
 	for _, tc := range []struct {
-		policy affiliate.FraudPolicy
+		policy fraud.Policy
 		email  string
 		action string // of the event, or empty if there is no event
 		reason string
 		review bool
 	}{
-		{affiliate.FraudOff, partnerEmail, "", "CLICK_MATCHED", false},
-		{affiliate.FraudObserve, partnerEmail, "observed", "CLICK_MATCHED", false},
-		{affiliate.FraudFlag, partnerEmail, "flagged", "CLICK_MATCHED", true},
-		{affiliate.FraudFlag, "x@mailinator.com", "", "CLICK_MATCHED", false},
-		{affiliate.FraudBlock, "ann@corp.example", "flagged", "CLICK_MATCHED", true},
-		{affiliate.FraudBlock, partnerEmail, "blocked", "SELF_REFERRAL_BLOCKED", false},
+		{fraud.Off, partnerEmail, "", "CLICK_MATCHED", false},
+		{fraud.Observe, partnerEmail, "observed", "CLICK_MATCHED", false},
+		{fraud.Flag, partnerEmail, "flagged", "CLICK_MATCHED", true},
+		{fraud.Flag, "x@mailinator.com", "", "CLICK_MATCHED", false},
+		{fraud.Block, "ann@corp.example", "flagged", "CLICK_MATCHED", true},
+		{fraud.Block, partnerEmail, "blocked", "SELF_REFERRAL_BLOCKED", false},
 	} {
 		t.Run(string(tc.policy)+" "+tc.email, func(t *testing.T) {
 			f := newFixture(t, withPolicy(tc.policy))
@@ -280,7 +282,7 @@ func TestFraud_StoresSignalsAndSendsEvents(t *testing.T) {
 
 // A flagged commission is not approved automatically, even if it has no hold period.
 func TestFraud_FlaggedCommissionIsNotApproved(t *testing.T) {
-	f := newFixture(t, withPolicy(affiliate.FraudFlag), pgtest.Rules(withoutHoldPeriod))
+	f := newFixture(t, withPolicy(fraud.Flag), pgtest.Rules(withoutHoldPeriod))
 	r := f.mustReport(withBuyer(purchase("order-1", f.olderClick(f.pat).ID), partnerEmail, "", ""))
 	if got := r.GetCommission().GetStatus(); got != pending {
 		t.Errorf("the flagged commission is %s, want %s", got, pending)
@@ -293,9 +295,9 @@ func TestFraud_FlaggedCommissionIsNotApproved(t *testing.T) {
 
 // A late attribution checks the fraud rules with the stored data of the conversion.
 func TestFraud_ChecksLateAttribution(t *testing.T) {
-	f := newFixture(t, withPolicy(affiliate.FraudFlag))
+	f := newFixture(t, withPolicy(fraud.Flag))
 	f.useAccount(partnerNetwork, browser, time.Minute)
-	click := f.UnstoredClick(f.pat, f.ago(10*time.Minute), func(c *affiliate.Click) { c.IPPrefix, c.IsBot = partnerNetwork, true })
+	click := f.UnstoredClick(f.pat, f.ago(10*time.Minute), func(c *click.Click) { c.IPPrefix, c.IsBot = partnerNetwork, true })
 	f.reportUnattributed(withBuyer(purchase("order-1", click.ID), "ann@corp.example", buyerAddress, browser))
 	f.wantRows(0, `fraud_events`)
 	f.attribute(f.storeLate(click))
@@ -312,7 +314,7 @@ func TestFraud_ChecksLateAttribution(t *testing.T) {
 }
 
 func TestFraud_IsNotCheckedInReattribution(t *testing.T) {
-	f := newFixture(t, withPolicy(affiliate.FraudBlock))
+	f := newFixture(t, withPolicy(fraud.Block))
 	r := f.mustReport(withBuyer(purchase("order-1", f.olderClick(f.pat).ID), partnerEmail, "", ""))
 	f.wantRows(0, `commissions`)
 	friend := f.Join("Fay", pgtest.Row{"partner_email": partnerEmail})
@@ -322,7 +324,7 @@ func TestFraud_IsNotCheckedInReattribution(t *testing.T) {
 }
 
 func TestFraud_ParallelReportsAreFlaggedOnce(t *testing.T) {
-	f := newFixture(t, withPolicy(affiliate.FraudFlag))
+	f := newFixture(t, withPolicy(fraud.Flag))
 	click := f.olderClick(f.pat)
 	const orders = 6
 	calls := f.parallelCalls()

@@ -7,12 +7,16 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/attribution"
+	"github.com/tributary-hq/tributary/affiliate/conversion"
+	"github.com/tributary-hq/tributary/affiliate/fraud"
+	"github.com/tributary-hq/tributary/affiliate/privacy"
 )
 
 // hasher computes keyed hashes of data that identifies a buyer. The hashes of user agents do
-// not depend on the workspace, unlike those of affiliate.BuyerKeys, because the fraud rules
+// not depend on the workspace, unlike those of privacy.BuyerKeys, because the fraud rules
 // compare them with the hashes of partners' and visitors' user agents.
-type hasher struct{ keys affiliate.BuyerKeys }
+type hasher struct{ keys privacy.BuyerKeys }
 
 // ipAddress returns the hash of an IP address. The hash also depends on the current
 // month, so that a buyer cannot be tracked for more than a month.
@@ -29,13 +33,13 @@ func (h hasher) agents(agent string, now time.Time) [][]byte {
 	year, month, _ := now.UTC().Date()
 	lastMonth := time.Date(year, month, 0, 0, 0, 0, 0, time.UTC) // day 0 is the last day of the previous month
 	keys := affiliate.HashKeys(h.keys)
-	return append(affiliate.AgentHash(keys, agent, now), affiliate.AgentHash(keys, agent, lastMonth)...)
+	return append(fraud.AgentHash(keys, agent, now), fraud.AgentHash(keys, agent, lastMonth)...)
 }
 
 // buyer returns the data about the buyer that can be derived from a stored conversion.
 // The fraud rules compare this data.
-func (h hasher) buyer(c affiliate.Conversion) affiliate.Buyer {
-	var b affiliate.Buyer
+func (h hasher) buyer(c conversion.Conversion) attribution.Buyer {
+	var b attribution.Buyer
 	if c.CustomerEmailHash != nil {
 		b.OwnsEmail = func(email string) bool {
 			hashes, _, ok := h.keys.Email(c.Scope.Workspace, email)
@@ -50,7 +54,7 @@ func (h hasher) buyer(c affiliate.Conversion) affiliate.Buyer {
 
 // setEmail sets the data of a conversion that comes from the buyer's e-mail address, and returns
 // the hashes that earlier conversions of the buyer can have.
-func (h hasher) setEmail(c *affiliate.Conversion, address string) (earlier [][]byte) {
+func (h hasher) setEmail(c *conversion.Conversion, address string) (earlier [][]byte) {
 	hashes, domain, ok := h.keys.Email(c.Scope.Workspace, address)
 	if !ok {
 		return nil

@@ -9,6 +9,9 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/fraud"
+	"github.com/tributary-hq/tributary/affiliate/privacy"
+	"github.com/tributary-hq/tributary/affiliate/processor"
 	"github.com/tributary-hq/tributary/server/conversion"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
@@ -31,17 +34,17 @@ func TestCustomer_StaysKnownAfterRotationOfTheHashKey(t *testing.T) {
 		return r
 	}
 	f.mustReport(purchaseBy("ann", "order-1", f.NewClick(f.pat).ID))
-	f.record(f.sale("1", func(s *affiliate.ProcessorSale) { s.IDs.Customer, s.Click = "cus_ann", f.NewClick(f.pat).ID.String() }))
+	f.record(f.sale("1", func(s *processor.Sale) { s.IDs.Customer, s.Click = "cus_ann", f.NewClick(f.pat).ID.String() }))
 
 	f.rotate(keyB, keyA)
 	f.wantReason(f.mustReport(renewal("ann", "order-2")), "CUSTOMER_BOUND")
-	f.record(f.sale("2", func(s *affiliate.ProcessorSale) { s.IDs.Customer = "cus_ann" }))
+	f.record(f.sale("2", func(s *processor.Sale) { s.IDs.Customer = "cus_ann" }))
 	f.wantRows(2, `customers`)
 	f.wantRows(2, `customer_payments where payments = 2`)
 	f.mustReport(purchaseBy("ben", "order-3", f.NewClick(f.pat).ID))
-	ben := affiliate.BuyerKeys{keyB}.CustomerRefs(f.Scope.Workspace, "ben")[0]
+	ben := privacy.BuyerKeys{keyB}.CustomerRefs(f.Scope.Workspace, "ben")[0]
 	f.wantRows(1, `customers where ref = $1`, ben)
-	ann := affiliate.BuyerKeys{keyA}.CustomerRefs(f.Scope.Workspace, "ann")[0]
+	ann := privacy.BuyerKeys{keyA}.CustomerRefs(f.Scope.Workspace, "ann")[0]
 	f.wantRows(2, `conversions where customer_ref = $1`, ann)
 
 	// A dry run of a report finds the customer too.
@@ -67,12 +70,12 @@ func TestCustomer_UsesTheOlderOfTwoReferences(t *testing.T) {
 	f.wantRows(2, `customers`)
 	f.rotate(keyB, keyA)
 	f.mustReport(purchaseBy("ann", "order-3", f.NewClick(f.pat).ID))
-	ann := affiliate.BuyerKeys{keyA}.CustomerRefs(f.Scope.Workspace, "ann")[0]
+	ann := privacy.BuyerKeys{keyA}.CustomerRefs(f.Scope.Workspace, "ann")[0]
 	f.wantRows(2, `conversions where customer_ref = $1`, ann)
 }
 
 func TestFraud_ComparesHashesOfEarlierKeys(t *testing.T) {
-	f := newFixture(t, withPolicy(affiliate.FraudObserve))
+	f := newFixture(t, withPolicy(fraud.Observe))
 	f.mustReport(withBuyer(purchase("order-1", f.olderClick(f.pat).ID), "ann@elsewhere.example", "", ""))
 	f.useAccount(partnerNetwork, browser, 2*day)
 	other := f.Join("Olga")
@@ -85,7 +88,7 @@ func TestFraud_ComparesHashesOfEarlierKeys(t *testing.T) {
 	order("order-2", other, "Ann+2@elsewhere.example", "", "", "duplicate_customer")
 	order("order-3", f.pat, "", buyerAddress, browser, "same_device_as_partner")
 	order("order-4", f.pat, "bob@elsewhere.example", "", "")
-	f.wantRows(1, `conversions where external_transaction_id = 'order-3' and customer_ua_hash = $1`, affiliate.AgentHash(affiliate.HashKeys{keyB}, browser, f.clock.Now()).First())
+	f.wantRows(1, `conversions where external_transaction_id = 'order-3' and customer_ua_hash = $1`, fraud.AgentHash(affiliate.HashKeys{keyB}, browser, f.clock.Now()).First())
 
 	f.rotate(keyB)
 	order("order-5", f.pat, "", buyerAddress, browser)
@@ -105,7 +108,7 @@ func TestFraud_ComparesStoredAddressOfAnEarlierKey(t *testing.T) {
 		"without the key A": {[][]byte{keyB}, []string{"self_referral_domain"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := newFixture(t, withPolicy(affiliate.FraudObserve))
+			f := newFixture(t, withPolicy(fraud.Observe))
 			click := f.UnstoredClick(f.pat, f.ago(10*time.Minute))
 			f.reportUnattributed(withBuyer(purchase("order-1", click.ID), partnerEmail, "", ""))
 			f.rotate(tc.keys...)
@@ -121,9 +124,9 @@ func TestFraud_ComparesStoredAddressOfAnEarlierKey(t *testing.T) {
 // A purchase with an address that the partner's account had before is a self-referral, as
 // long as the key of the stored digest is in the list.
 func TestFraud_ComparesBuyerWithFormerAddressOfThePartner(t *testing.T) {
-	f := newFixture(t, withPolicy(affiliate.FraudObserve))
+	f := newFixture(t, withPolicy(fraud.Observe))
 	f.Insert("former_emails", pgtest.Row{
-		"user_id": f.pat.Partner, "created_at": f.Now(), "digest": affiliate.FormerEmailDigests(affiliate.HashKeys{keyA}, "Old.Pat+x@gmail.com").First(),
+		"user_id": f.pat.Partner, "created_at": f.Now(), "digest": fraud.FormerEmailDigests(affiliate.HashKeys{keyA}, "Old.Pat+x@gmail.com").First(),
 	})
 	other := f.Join("Olga")
 	order := func(external string, p pgtest.Participant, email string, want ...string) {

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/conversion"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 )
@@ -33,7 +34,7 @@ func replayedResponse(stored []byte, err error) (response *affiliatev1.ReportCon
 	if err != nil {
 		return nil, false, err
 	}
-	outcome, err := affiliate.DecodeReportOutcome(stored)
+	outcome, err := conversion.DecodeReportOutcome(stored)
 	if err != nil {
 		return nil, false, fmt.Errorf("outcome stored under an idempotency key: %w", err)
 	}

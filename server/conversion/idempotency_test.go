@@ -11,6 +11,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/commission"
+	"github.com/tributary-hq/tributary/affiliate/fraud"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server/servertest"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
@@ -59,7 +61,7 @@ func TestIdempotencyKey_ReturnsFirstResponse(t *testing.T) {
 	click := f.NewClick(f.pat)
 	first := f.recordWithKey("k-1", purchase("order-1", click.ID))
 	// Later changes do not appear in the repeated response.
-	if err := f.moveCommission(first, affiliate.MoveReject); err != nil {
+	if err := f.moveCommission(first, commission.MoveReject); err != nil {
 		t.Fatal(err)
 	}
 	f.clock.Advance(23 * time.Hour)
@@ -71,7 +73,7 @@ func TestIdempotencyKey_ReturnsFirstResponse(t *testing.T) {
 }
 
 func TestIdempotencyKey_ReplaysEveryKindOfResponse(t *testing.T) {
-	f := newFixture(t, withPolicy(affiliate.FraudFlag))
+	f := newFixture(t, withPolicy(fraud.Flag))
 	f.NewPromoCode(f.pat, "spring10")
 	f.mustRefund("order-refunded", "refund-1", 5_000)
 	for name, tc := range map[string]struct {

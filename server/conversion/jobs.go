@@ -8,7 +8,9 @@ import (
 
 	"github.com/riverqueue/river"
 
-	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/attribution"
+	"github.com/tributary-hq/tributary/affiliate/click"
+	"github.com/tributary-hq/tributary/affiliate/conversion"
 	"github.com/tributary-hq/tributary/server"
 )
 
@@ -43,11 +45,11 @@ func (s *Service) PeriodicJobs() []*river.PeriodicJob {
 }
 
 type awaitedWorker struct {
-	river.WorkerDefaults[affiliate.AttributeLateClick]
+	river.WorkerDefaults[conversion.AttributeLateClick]
 	service *Service
 }
 
-func (w *awaitedWorker) Work(ctx context.Context, job *river.Job[affiliate.AttributeLateClick]) error {
+func (w *awaitedWorker) Work(ctx context.Context, job *river.Job[conversion.AttributeLateClick]) error {
 	return w.service.AttributeAwaited(ctx, job.Args.AwaitedClick)
 }
 
@@ -55,7 +57,7 @@ func (w *awaitedWorker) Work(ctx context.Context, job *river.Job[affiliate.Attri
 // the click has arrived. Several calls can run at the same time. Each conversion is still
 // attributed only once. If the attribution of one conversion fails, the other conversions
 // are still attributed.
-func (s *Service) AttributeAwaited(ctx context.Context, click affiliate.AwaitedClick) error {
+func (s *Service) AttributeAwaited(ctx context.Context, click click.AwaitedClick) error {
 	for {
 		waiting, err := s.store.WaitingConversions(ctx, click.Workspace, click.Click, awaitedBatch)
 		if err != nil || len(waiting) == 0 {
@@ -88,7 +90,7 @@ var errSuperseded = errors.New("the conversion has changed")
 // the conversion's wait. If the conversion is already attributed, or if the click and the
 // conversion have different modes (test and live), it makes no decision and only ends the
 // wait. If the buyer of the conversion was erased, it erases the click instead.
-func (s *Service) attributeLate(ctx context.Context, c affiliate.StoredConversion, found *affiliate.FoundClick) error {
+func (s *Service) attributeLate(ctx context.Context, c conversion.StoredConversion, found *attribution.FoundClick) error {
 	if c.BuyerErased {
 		return s.store.EraseAwaited(ctx, c.Conversion)
 	}
@@ -134,7 +136,7 @@ type sweepWorker struct {
 	service *Service
 
 	mu     sync.Mutex
-	cursor affiliate.AwaitedClick // the next sweep starts after this click
+	cursor click.AwaitedClick // the next sweep starts after this click
 }
 
 func (w *sweepWorker) Work(ctx context.Context, _ *river.Job[sweepAwaited]) error {
@@ -150,7 +152,7 @@ func (w *sweepWorker) Work(ctx context.Context, _ *river.Job[sweepAwaited]) erro
 // and the next sweep then starts with the first click. If the conversions of one click
 // cannot be attributed, SweepAwaited continues with the other clicks. A later sweep tries
 // the failed click again.
-func (s *Service) SweepAwaited(ctx context.Context, cursor affiliate.AwaitedClick) (affiliate.AwaitedClick, error) {
+func (s *Service) SweepAwaited(ctx context.Context, cursor click.AwaitedClick) (click.AwaitedClick, error) {
 	var failed error
 	for range sweepBatches {
 		arrived, next, err := s.store.ArrivedClicks(ctx, cursor, sweepBatch)
@@ -160,7 +162,7 @@ func (s *Service) SweepAwaited(ctx context.Context, cursor affiliate.AwaitedClic
 		for _, click := range arrived {
 			failed = errors.Join(failed, s.AttributeAwaited(ctx, click))
 		}
-		if cursor = next; cursor == (affiliate.AwaitedClick{}) {
+		if cursor = next; cursor == (click.AwaitedClick{}) {
 			break
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/riverqueue/river"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/click"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
@@ -21,15 +22,15 @@ const queriesForFreshClick = 6
 
 func TestReport_FindsFreshClickInTail(t *testing.T) {
 	f := newFixture(t)
-	click := f.UnstoredClick(f.pat)
-	f.stream.tail = []affiliate.Click{click}
-	r := f.mustReport(purchase("order-1", click.ID))
+	stored := f.UnstoredClick(f.pat)
+	f.stream.tail = []click.Click{stored}
+	r := f.mustReport(purchase("order-1", stored.ID))
 	f.wantAttribution(r, "CLICK_MATCHED", f.pat)
 	if got := r.GetCommission().GetAmountCents(); got != 3_000 {
 		t.Errorf("the conversion earns %d, want 3000", got)
 	}
-	if got := r.GetAttribution().GetExpiresAt().AsTime(); !got.Equal(click.ExpiresAt) {
-		t.Errorf("the click expires at %v, want %v", got, click.ExpiresAt)
+	if got := r.GetAttribution().GetExpiresAt().AsTime(); !got.Equal(stored.ExpiresAt) {
+		t.Errorf("the click expires at %v, want %v", got, stored.ExpiresAt)
 	}
 	f.wantLookups(queriesForFreshClick, 1)
 	f.wantRows(0, `awaited_clicks`)
@@ -38,9 +39,9 @@ func TestReport_FindsFreshClickInTail(t *testing.T) {
 // The clock of the collector is ten minutes ahead, so the id has a time in the future. The
 // click itself has the time of its entry (package ingest).
 func TestReport_FindsClickOfFastCollector(t *testing.T) {
-	for name, store := range map[string]func(*fixture, affiliate.Click){
-		"in the tail": func(f *fixture, c affiliate.Click) { f.stream.tail = []affiliate.Click{c} },
-		"stored":      func(f *fixture, c affiliate.Click) { f.storeLate(c) },
+	for name, store := range map[string]func(*fixture, click.Click){
+		"in the tail": func(f *fixture, c click.Click) { f.stream.tail = []click.Click{c} },
+		"stored":      func(f *fixture, c click.Click) { f.storeLate(c) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t)
@@ -61,7 +62,7 @@ func TestLateClick_OfFastCollector(t *testing.T) {
 }
 
 // fastClick returns a click whose id is ten minutes ahead.
-func (f *fixture) fastClick() affiliate.Click {
+func (f *fixture) fastClick() click.Click {
 	click := f.UnstoredClick(f.pat)
 	click.ID = affiliate.NewID[affiliate.ClickID](f.clock.Now().Add(10 * time.Minute))
 	click.ClickedAt, _ = click.ID.Time()
@@ -78,23 +79,23 @@ func TestReport_WaitsForIngestion(t *testing.T) {
 
 func TestReport_LooksUpOldClickInTailWithoutWait(t *testing.T) {
 	f := newFixture(t)
-	click := f.UnstoredClick(f.pat, f.ago(10*time.Minute))
-	f.stream.tail = []affiliate.Click{click}
-	f.wantAttribution(f.mustReport(purchase("order-1", click.ID)), "CLICK_MATCHED", f.pat)
+	stored := f.UnstoredClick(f.pat, f.ago(10*time.Minute))
+	f.stream.tail = []click.Click{stored}
+	f.wantAttribution(f.mustReport(purchase("order-1", stored.ID)), "CLICK_MATCHED", f.pat)
 	f.wantLookups(1, 1)
 }
 
 func TestReport_AwaitsClickThatIsNotInTail(t *testing.T) {
-	for name, prepare := range map[string]func(*fixture, affiliate.Click){
-		"empty tail":             func(*fixture, affiliate.Click) {},
-		"Redis is not available": func(f *fixture, _ affiliate.Click) { f.stream.err = errors.New("connection refused") },
+	for name, prepare := range map[string]func(*fixture, click.Click){
+		"empty tail":             func(*fixture, click.Click) {},
+		"Redis is not available": func(f *fixture, _ click.Click) { f.stream.err = errors.New("connection refused") },
 		// The collector did not know the API key or the referral code of this click.
-		"unresolved click": func(f *fixture, c affiliate.Click) {
-			f.stream.tail = []affiliate.Click{{ID: c.ID, ReceivedAt: c.ReceivedAt}}
+		"unresolved click": func(f *fixture, c click.Click) {
+			f.stream.tail = []click.Click{{ID: c.ID, ReceivedAt: c.ReceivedAt}}
 		},
-		"click of another workspace": func(f *fixture, c affiliate.Click) {
+		"click of another workspace": func(f *fixture, c click.Click) {
 			c.Scope.Workspace = f.NewWorkspace()
-			f.stream.tail = []affiliate.Click{c}
+			f.stream.tail = []click.Click{c}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -122,7 +123,7 @@ func TestReport_StopsWaitingWhenContextEnds(t *testing.T) {
 func TestLateClick_ParallelJobsAndSweepsAttributeOnce(t *testing.T) {
 	f := newFixture(t)
 	const conversions, repeats = 5, 8
-	var clicks []affiliate.AwaitedClick
+	var clicks []click.AwaitedClick
 	for i := range conversions {
 		clicks = append(clicks, f.lateConversion(fmt.Sprint("order-", i)))
 	}
@@ -132,7 +133,7 @@ func TestLateClick_ParallelJobsAndSweepsAttributeOnce(t *testing.T) {
 			calls.start("job", func() error { return f.service.AttributeAwaited(t.Context(), click) })
 		}
 		calls.start("sweep", func() error {
-			_, err := f.service.SweepAwaited(t.Context(), affiliate.AwaitedClick{})
+			_, err := f.service.SweepAwaited(t.Context(), click.AwaitedClick{})
 			return err
 		})
 	}
@@ -213,23 +214,23 @@ func TestLateClick_WithoutCommission(t *testing.T) {
 
 func TestLateClick_FailedConversionDoesNotBlockOthers(t *testing.T) {
 	f := newFixture(t)
-	click := f.UnstoredClick(f.pat, f.ago(10*time.Minute))
+	stored := f.UnstoredClick(f.pat, f.ago(10*time.Minute))
 	for _, external := range []string{"order-1", "failing", "order-2"} {
-		f.mustReport(purchase(external, click.ID))
+		f.mustReport(purchase(external, stored.ID))
 	}
-	f.storeLate(click)
+	f.storeLate(stored)
 	f.lateConversion("order-3")
 	f.mustReport(purchase("expired", f.unknownClick()))
 	f.Exec(`update awaited_clicks set expires_at = created_at
 		where conversion_id = (select id from conversions where external_transaction_id = 'expired')`)
 	f.Exec(`alter table commissions add constraint broken check (external_transaction_id <> 'failing')`)
-	if _, err := f.service.SweepAwaited(t.Context(), affiliate.AwaitedClick{}); err == nil {
+	if _, err := f.service.SweepAwaited(t.Context(), click.AwaitedClick{}); err == nil {
 		t.Error("SweepAwaited returned no error although a conversion failed")
 	}
 	f.wantRows(3, `commissions`)
 	f.wantRows(1, `awaited_clicks`)
 	f.Exec(`alter table commissions drop constraint broken`)
-	if _, err := f.service.SweepAwaited(t.Context(), affiliate.AwaitedClick{}); err != nil {
+	if _, err := f.service.SweepAwaited(t.Context(), click.AwaitedClick{}); err != nil {
 		t.Errorf("SweepAwaited after the repair: %v", err)
 	}
 	f.wantRows(4, `commissions`)
@@ -262,9 +263,9 @@ func TestLateClick_DoesNotReplaceUsersDecision(t *testing.T) {
 
 func TestLateClick_JobBeforeClickChangesNothing(t *testing.T) {
 	f := newFixture(t)
-	click := f.unknownClick()
-	f.mustReport(purchase("order-1", click))
-	f.attribute(affiliate.AwaitedClick{Workspace: f.Scope.Workspace, Click: click})
+	clickID := f.unknownClick()
+	f.mustReport(purchase("order-1", clickID))
+	f.attribute(click.AwaitedClick{Workspace: f.Scope.Workspace, Click: clickID})
 	f.wantRows(1, `awaited_clicks`)
 	f.wantRows(1, `attribution_decisions`)
 }
@@ -277,8 +278,8 @@ func TestSweep_EndsWaitAfterADay(t *testing.T) {
 		waiting int
 	}{{day - time.Minute, 1}, {2 * time.Minute, 0}} {
 		f.clock.Advance(step.advance)
-		cursor, err := f.service.SweepAwaited(t.Context(), affiliate.AwaitedClick{})
-		if err != nil || cursor != (affiliate.AwaitedClick{}) {
+		cursor, err := f.service.SweepAwaited(t.Context(), click.AwaitedClick{})
+		if err != nil || cursor != (click.AwaitedClick{}) {
 			t.Fatalf("SweepAwaited returned the cursor %v, error %v; want the zero cursor, because the sweep has reached the end", cursor, err)
 		}
 		f.wantRows(step.waiting, `awaited_clicks`)

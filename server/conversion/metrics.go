@@ -7,6 +7,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/attribution"
+	"github.com/tributary-hq/tributary/affiliate/conversion"
 )
 
 // Metrics counts the reports of conversions, by merchants' servers and payment processors.
@@ -27,7 +29,7 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 			"or INTERNAL_ERROR if the database failed. Reports that the API refused for another reason are not counted.",
 	}, []string{"mode", "outcome"})}
 	outcomes := []string{outcomeDuplicate, outcomeFailed}
-	for _, reason := range affiliate.DecisionReasons() {
+	for _, reason := range attribution.DecisionReasons() {
 		outcomes = append(outcomes, string(reason))
 	}
 	for _, mode := range []affiliate.Mode{affiliate.ModeTest, affiliate.ModeLive} {
@@ -40,7 +42,7 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 }
 
 // observe counts a report with the result of Store.RecordConversion.
-func (m *Metrics) observe(scope affiliate.Scope, recorded affiliate.ReportResult, err error) {
+func (m *Metrics) observe(scope affiliate.Scope, recorded conversion.ReportResult, err error) {
 	outcome := string(recorded.Decision.Reason)
 	var refusal *affiliate.Error
 	switch {

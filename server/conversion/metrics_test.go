@@ -9,25 +9,27 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tributary-hq/tributary/affiliate"
-	"github.com/tributary-hq/tributary/server/conversion"
+	"github.com/tributary-hq/tributary/affiliate/attribution"
+	"github.com/tributary-hq/tributary/affiliate/conversion"
+	conversionservice "github.com/tributary-hq/tributary/server/conversion"
 )
 
 // failingStore fails to record conversions.
 type failingStore struct {
-	conversion.Store
+	conversionservice.Store
 	err error
 }
 
-func (s failingStore) RecordConversion(context.Context, affiliate.Report) (affiliate.ReportResult, error) {
-	return affiliate.ReportResult{}, s.err
+func (s failingStore) RecordConversion(context.Context, conversion.Report) (conversion.ReportResult, error) {
+	return conversion.ReportResult{}, s.err
 }
 
 func TestMetrics_CountReportsByOutcome(t *testing.T) {
 	f := newFixture(t)
 	registry := prometheus.NewRegistry()
-	metrics := conversion.NewMetrics(registry)
-	withStore := func(store conversion.Store) {
-		f.service = conversion.New(conversion.Config{
+	metrics := conversionservice.NewMetrics(registry)
+	withStore := func(store conversionservice.Store) {
+		f.service = conversionservice.New(conversionservice.Config{
 			Store: store, Tail: f.stream, HashKeys: affiliate.HashKeys{[]byte(hashKey)}, Now: f.clock.Now, Log: slog.New(slog.DiscardHandler), Metrics: metrics,
 		})
 	}
@@ -42,13 +44,13 @@ func TestMetrics_CountReportsByOutcome(t *testing.T) {
 		}
 		return all
 	}
-	if got := counts(); len(got) != 2*(len(affiliate.DecisionReasons())+2) {
+	if got := counts(); len(got) != 2*(len(attribution.DecisionReasons())+2) {
 		t.Errorf("at the start there are %d time series: %v", len(got), got)
 	}
 	click := f.NewClick(f.pat)
 	for _, tc := range []struct {
 		name    string
-		store   conversion.Store
+		store   conversionservice.Store
 		report  *reportRequest
 		counted string // empty if the report is not counted
 	}{

@@ -10,13 +10,14 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/promocode"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server/servertest"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-func maxRedemptions(n int64) func(*affiliate.PromoCode) {
-	return func(c *affiliate.PromoCode) { c.MaxRedemptions = &n }
+func maxRedemptions(n int64) func(*promocode.PromoCode) {
+	return func(c *promocode.PromoCode) { c.MaxRedemptions = &n }
 }
 
 func TestPromoCode_PrecedenceOfProgramme(t *testing.T) {
@@ -68,7 +69,7 @@ func TestPromoCode_PrecedenceOfProgramme(t *testing.T) {
 func TestPromoCode_NotUsable(t *testing.T) {
 	f := newFixture(t, pgtest.Row{"signal_precedence": "promo_code_first"})
 	yesterday := f.clock.Now().Add(-day)
-	f.NewPromoCode(f.pat, "expired", func(c *affiliate.PromoCode) { c.ExpiresAt = &yesterday })
+	f.NewPromoCode(f.pat, "expired", func(c *promocode.PromoCode) { c.ExpiresAt = &yesterday })
 	f.NewPromoCode(f.pat, "inactive")
 	f.Exec(`update promo_codes set active = false where code = 'inactive'`)
 	f.NewPromoCode(f.pat, "used-up", maxRedemptions(1))

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/conversion"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 )
@@ -47,9 +48,9 @@ func (s *Service) GetConversion(ctx context.Context, req *affiliatev1.GetConvers
 	return detailOf(detail)
 }
 
-func filterOf(req *affiliatev1.ListConversionsRequest) (affiliate.ConversionFilter, error) {
+func filterOf(req *affiliatev1.ListConversionsRequest) (conversion.Filter, error) {
 	created, wrong := affiliate.ParsePeriod(req.GetDateFrom(), req.GetDateTo(), req.GetTimezone())
-	filter := affiliate.ConversionFilter{
+	filter := conversion.Filter{
 		Created: created, Attributed: req.Attributed, EventType: affiliate.EventType(server.EnumName(req.GetEventType())),
 		ExternalTransactionID: req.GetExternalTransactionId(),
 		Program:               server.ParseOptionalID[affiliate.ProgramID](req.ProgramId),
@@ -60,9 +61,9 @@ func filterOf(req *affiliatev1.ListConversionsRequest) (affiliate.ConversionFilt
 
 // itemOf converts a conversion to a list item. Many fields of the item are also fields of
 // the response to a report. itemOf calls responseOf to compute these fields.
-func itemOf(item affiliate.ConversionItem) *affiliatev1.ConversionListItem {
+func itemOf(item conversion.Item) *affiliatev1.ConversionListItem {
 	c, d := item.Conversion, item.Decision
-	reported := responseOf(affiliate.OutcomeOf(c, d, item.Commission))
+	reported := responseOf(conversion.OutcomeOf(c, d, item.Commission))
 	out := &affiliatev1.ConversionListItem{
 		Id:                    reported.GetId(),
 		WorkspaceId:           c.Scope.Workspace.String(),
@@ -90,7 +91,7 @@ func itemOf(item affiliate.ConversionItem) *affiliatev1.ConversionListItem {
 		LinkId:                server.OptionalID(d.Link),
 		ClickId:               server.OptionalID(c.Click),
 		PromoCode:             c.PromoCode,
-		CustomerRef:           affiliate.CustomerName(c.CustomerRef, c.CustomerLabel),
+		CustomerRef:           conversion.CustomerName(c.CustomerRef, c.CustomerLabel),
 		SubscriptionId:        c.SubscriptionID,
 		IsRecurring:           c.IsRecurring,
 		SubId:                 c.SubID,
@@ -110,7 +111,7 @@ func itemOf(item affiliate.ConversionItem) *affiliatev1.ConversionListItem {
 }
 
 // detailOf converts a conversion to the message with all fields.
-func detailOf(detail affiliate.ConversionDetail) (*affiliatev1.Conversion, error) {
+func detailOf(detail conversion.Detail) (*affiliatev1.Conversion, error) {
 	c := detail.Conversion
 	full := &affiliatev1.Conversion{
 		ProductIds: c.ProductIDs,
@@ -137,6 +138,6 @@ func detailOf(detail affiliate.ConversionDetail) (*affiliatev1.Conversion, error
 		}
 		full.Metadata = metadata
 	}
-	server.CopyShared(full.ProtoReflect(), itemOf(detail.ConversionItem).ProtoReflect())
+	server.CopyShared(full.ProtoReflect(), itemOf(detail.Item).ProtoReflect())
 	return full, nil
 }

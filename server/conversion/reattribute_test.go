@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/commission"
+	"github.com/tributary-hq/tributary/affiliate/program"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server/servertest"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
@@ -55,7 +57,7 @@ func TestReattribute_MovesAllEffects(t *testing.T) {
 	f.mustReport(purchaseBy("ann", "order-0", f.NewClick(f.pat).ID))
 	click := f.NewClick(f.pat)
 	before := f.mustReport(purchaseBy("ann", "order-1", click.ID))
-	f.setRules(func(r *affiliate.Rules) { r.RateBps = new(int64(1000)) })
+	f.setRules(func(r *program.Rules) { r.RateBps = new(int64(1000)) })
 
 	r := f.mustReattribute(before.GetId(), other)
 	servertest.WantFields(t, "response", r, &affiliatev1.ReportConversionResponse{
@@ -310,7 +312,7 @@ func TestReattribute_ParallelToReject(t *testing.T) {
 	calls := f.parallelCalls()
 	for i := range conversions {
 		r := f.mustReport(purchase(fmt.Sprint("order-", i), f.NewClick(f.pat).ID))
-		reject := func() error { return f.moveCommission(r, affiliate.MoveReject) }
+		reject := func() error { return f.moveCommission(r, commission.MoveReject) }
 		// Half of the rejections start after the reattribution, so that both orders occur.
 		rejectLater := i%2 == 0
 		if !rejectLater {

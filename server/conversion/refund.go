@@ -9,6 +9,8 @@ import (
 	"github.com/riverqueue/river"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/commission"
+	"github.com/tributary-hq/tributary/affiliate/conversion"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 )
@@ -19,10 +21,10 @@ import (
 // REFUND_DUPLICATE, REFUND_EXCEEDS_AMOUNT.
 func (s *Service) RefundConversion(ctx context.Context, req *affiliatev1.RefundConversionRequest) (*affiliatev1.Refund, error) {
 	now := s.now()
-	outcome, err := s.store.RefundConversion(ctx, affiliate.Refund{
-		ID: affiliate.NewID[affiliate.RefundID](now), Scope: server.PrincipalFrom(ctx).Scope(),
+	outcome, err := s.store.RefundConversion(ctx, conversion.Refund{
+		ID: affiliate.NewID[conversion.RefundID](now), Scope: server.PrincipalFrom(ctx).Scope(),
 		ExternalRefundID: req.GetExternalRefundId(), ExternalTransactionID: req.GetExternalTransactionId(),
-		RequestedCents: req.AmountCents, Reason: req.Reason, CreatedAt: now, ExpiresAt: now.Add(affiliate.ParkedRefundLifetime),
+		RequestedCents: req.AmountCents, Reason: req.Reason, CreatedAt: now, ExpiresAt: now.Add(conversion.ParkedRefundLifetime),
 	})
 	if err != nil {
 		return nil, err
@@ -39,14 +41,14 @@ func (s *Service) RefundConversion(ctx context.Context, req *affiliatev1.RefundC
 // DISPUTE_EXCEEDS_AMOUNT.
 func (s *Service) ReportDispute(ctx context.Context, req *affiliatev1.ReportDisputeRequest) (*affiliatev1.Dispute, error) {
 	now := s.now()
-	report := affiliate.ReportedDispute{
+	report := conversion.ReportedDispute{
 		Scope:                 server.PrincipalFrom(ctx).Scope(),
 		ExternalTransactionID: req.GetExternalTransactionId(), ExternalDisputeID: req.GetExternalDisputeId(),
-		Status: affiliate.DisputeStatus(server.EnumName(req.GetStatus())), AmountCents: req.AmountCents,
+		Status: commission.DisputeStatus(server.EnumName(req.GetStatus())), AmountCents: req.AmountCents,
 	}
-	var sale affiliate.SaleInDispute
-	var dispute affiliate.ProcessorDispute
-	var reversal affiliate.Reversal
+	var sale conversion.SaleInDispute
+	var dispute conversion.ProcessorDispute
+	var reversal conversion.Reversal
 	err := s.store.InTx(ctx, func(tx Tx) (err error) {
 		if sale, err = tx.LockDisputedSale(ctx, report); err != nil {
 			return err
@@ -78,7 +80,7 @@ func (s *Service) ReportDispute(ctx context.Context, req *affiliatev1.ReportDisp
 	return result, nil
 }
 
-func refundOf(o affiliate.RefundOutcome) *affiliatev1.Refund {
+func refundOf(o conversion.RefundOutcome) *affiliatev1.Refund {
 	refund := &affiliatev1.Refund{
 		Id:                    o.Refund.ID.String(),
 		Status:                affiliatev1.RefundStatus_REFUND_STATUS_PARKED,
@@ -97,7 +99,7 @@ func refundOf(o affiliate.RefundOutcome) *affiliatev1.Refund {
 	return refund
 }
 
-func refundedCommissionOf(c *affiliate.Commission) *affiliatev1.RefundedCommission {
+func refundedCommissionOf(c *commission.Commission) *affiliatev1.RefundedCommission {
 	if c == nil {
 		return nil
 	}
@@ -122,7 +124,7 @@ type sweepRefundsWorker struct {
 	service *Service
 
 	mu     sync.Mutex
-	cursor affiliate.ParkedSale // the next sweep starts after this sale
+	cursor conversion.ParkedSale // the next sweep starts after this sale
 }
 
 func (w *sweepRefundsWorker) Work(ctx context.Context, _ *river.Job[sweepRefunds]) error {
@@ -139,7 +141,7 @@ func (w *sweepRefundsWorker) Work(ctx context.Context, _ *river.Job[sweepRefunds
 // cursor is zero if the sweep has reached the last sale, and the next sweep then starts
 // with the first sale. If the refunds of a sale cannot be applied, SweepRefunds continues
 // with the other sales. A later sweep tries the failed sale again.
-func (s *Service) SweepRefunds(ctx context.Context, cursor affiliate.ParkedSale) (affiliate.ParkedSale, error) {
+func (s *Service) SweepRefunds(ctx context.Context, cursor conversion.ParkedSale) (conversion.ParkedSale, error) {
 	var failed error
 	for range sweepBatches {
 		recorded, next, err := s.store.SalesWithParkedRefunds(ctx, cursor, sweepBatch)
@@ -149,7 +151,7 @@ func (s *Service) SweepRefunds(ctx context.Context, cursor affiliate.ParkedSale)
 		for _, sale := range recorded {
 			failed = errors.Join(failed, s.store.ApplyParkedRefunds(ctx, sale, s.now()))
 		}
-		if cursor = next; cursor == (affiliate.ParkedSale{}) {
+		if cursor = next; cursor == (conversion.ParkedSale{}) {
 			break
 		}
 	}

@@ -8,6 +8,9 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/commission"
+	"github.com/tributary-hq/tributary/affiliate/conversion"
+	"github.com/tributary-hq/tributary/affiliate/program"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server/servertest"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
@@ -42,7 +45,7 @@ func (f *fixture) mustRefund(sale, external string, cents int64) *affiliatev1.Re
 
 func (f *fixture) sweepRefunds() {
 	f.Helper()
-	if _, err := f.service.SweepRefunds(f.Context(), affiliate.ParkedSale{}); err != nil {
+	if _, err := f.service.SweepRefunds(f.Context(), conversion.ParkedSale{}); err != nil {
 		f.Fatalf("SweepRefunds: %v", err)
 	}
 }
@@ -62,7 +65,7 @@ func (f *fixture) reportHidingRefunds(report func()) {
 // wantRefunded compares the refunded amount (cents) and the status of a conversion, and
 // the amount of its commission (earns). It also checks that the sum of the refunds is
 // the refunded amount.
-func (f *fixture) wantRefunded(sale string, cents int64, status affiliate.ConversionStatus, earns int64) {
+func (f *fixture) wantRefunded(sale string, cents int64, status conversion.Status, earns int64) {
 	f.Helper()
 	f.wantRows(1, `conversions c where external_transaction_id = $1 and refunded_amount_cents = $2 and status = $3
 		and refunded_amount_cents = (select sum(r.amount_cents) from refunds r where r.conversion_id = c.id)`, sale, cents, status)
@@ -87,7 +90,7 @@ func TestRefund_PartialLowersCommission(t *testing.T) {
 	if status != "" || r.GetId() == "" || r.Reason != nil || !r.GetCreatedAt().IsValid() {
 		t.Errorf("RefundConversion set the status %q and returned %v; want the default status, an id, a time and no reason", status, r)
 	}
-	f.wantRefunded("order-1", 2_500, affiliate.ConversionPartiallyRefunded, 2_250)
+	f.wantRefunded("order-1", 2_500, conversion.PartiallyRefunded, 2_250)
 	f.wantStats(f.pat, "EUR", stats{conversions: 1, revenue: 7_500, commission: 2_250})
 
 	object, previous := f.LastEvent(affiliate.EventConversionRefunded)
@@ -118,7 +121,7 @@ func TestRefund_PartialLowersCommission(t *testing.T) {
 		AmountCents: new(int64(7_500)), RefundedAmountCents: new(int64(10_000)),
 		Commission: &affiliatev1.RefundedCommission{Status: refunded, ReversedAmountCents: 3_000},
 	})
-	f.wantRefunded("order-1", 10_000, affiliate.ConversionRefunded, 0)
+	f.wantRefunded("order-1", 10_000, conversion.Refunded, 0)
 	f.wantStats(f.pat, "EUR", stats{conversions: 1})
 	f.wantRows(1, `commissions where refunded_at is not null and version = 3`)
 	f.wantRows(3, `commission_history`)
@@ -185,9 +188,9 @@ func TestRefund_Errors(t *testing.T) {
 
 // The refund of a lead ends its flat commission, although no money is paid back.
 func TestRefund_OfLeadEndsFlatCommission(t *testing.T) {
-	f := newFixture(t, pgtest.Rules(withoutHoldPeriod, func(r *affiliate.Rules) {
-		r.Type, r.RateBps, r.FlatCents = affiliate.Flat, nil, new(int64(500))
-		r.Events = []affiliate.EventRate{{EventType: affiliate.Lead}, {EventType: affiliate.Purchase}}
+	f := newFixture(t, pgtest.Rules(withoutHoldPeriod, func(r *program.Rules) {
+		r.Type, r.RateBps, r.FlatCents = program.Flat, nil, new(int64(500))
+		r.Events = []program.EventRate{{EventType: affiliate.Lead}, {EventType: affiliate.Purchase}}
 	}))
 	f.mustReport(lead("lead-1", f.NewClick(f.pat).ID))
 	r := f.mustRefund("lead-1", "refund-1", 0)
@@ -197,7 +200,7 @@ func TestRefund_OfLeadEndsFlatCommission(t *testing.T) {
 	if r.Currency != nil {
 		t.Errorf("the refund of a lead has the currency %s, want none", r.GetCurrency())
 	}
-	f.wantRefunded("lead-1", 0, affiliate.ConversionRefunded, 0)
+	f.wantRefunded("lead-1", 0, conversion.Refunded, 0)
 	if _, previous := f.LastEvent(affiliate.EventConversionRefunded); previous != nil {
 		t.Errorf("the previous attributes in conversion.refunded are %v, want none", previous)
 	}
@@ -212,7 +215,7 @@ func TestRefund_OfLeadEndsFlatCommission(t *testing.T) {
 	f.wantRows(1, `events where type = 'commission.refunded'`)
 	f.wantRows(2, `events where type = 'conversion.refunded'`)
 	f.mustRefund("order-1", "refund-3", 0)
-	f.wantRefunded("order-1", 10_000, affiliate.ConversionRefunded, 0)
+	f.wantRefunded("order-1", 10_000, conversion.Refunded, 0)
 	f.wantRows(0, `(select commission_id from ledger_entries group by commission_id having sum(amount_cents) <> 0) x`)
 	f.wantRows(2, `ledger_entries where type = 'commission_reversed' and amount_cents = -500`)
 }
@@ -234,7 +237,7 @@ func TestRefund_OfPaidCommissionClawsBack(t *testing.T) {
 
 func TestRefund_KeepsRejectedCommission(t *testing.T) {
 	f := newFixture(t)
-	if err := f.moveCommission(f.mustReport(purchase("order-1", f.NewClick(f.pat).ID)), affiliate.MoveReject); err != nil {
+	if err := f.moveCommission(f.mustReport(purchase("order-1", f.NewClick(f.pat).ID)), commission.MoveReject); err != nil {
 		t.Fatal(err)
 	}
 	servertest.WantFields(t, "refund", f.mustRefund("order-1", "refund-1", 0), &affiliatev1.Refund{
@@ -262,7 +265,7 @@ func TestRefund_ParallelRefundsNeverExceedSale(t *testing.T) {
 	// Each external id is sent twice. The sale of 10,000 cents has room for 33 refunds of
 	// 300 cents, and 100 cents are left.
 	calls.want(map[string]int{"refund": 33, "refund REFUND_EXCEEDS_AMOUNT": 34, "refund REFUND_DUPLICATE": 33})
-	f.wantRefunded("order-1", 9_900, affiliate.ConversionPartiallyRefunded, 30)
+	f.wantRefunded("order-1", 9_900, conversion.PartiallyRefunded, 30)
 	f.wantRows(33, `refunds where conversion_id is not null and amount_cents = 300`)
 	f.wantRows(33, `refunds`)
 	f.wantRows(33, `events where type = 'conversion.refunded'`)
@@ -300,7 +303,7 @@ func TestRefund_BeforeConversionIsParkedAndApplied(t *testing.T) {
 		f.wantRows(1, `refunds where external_refund_id = $1 and conversion_id = $2 and amount_cents = $3 and applied_at is not null`,
 			fmt.Sprint("refund-", i), r.GetId(), cents)
 	}
-	f.wantRefunded("order-1", 10_000, affiliate.ConversionRefunded, 0)
+	f.wantRefunded("order-1", 10_000, conversion.Refunded, 0)
 	f.wantRows(1, `conversions where version = 3`)
 	f.wantRows(1, `commissions where version = 2 and original_amount_cents = 3000`)
 	f.wantRows(1, `refunds where conversion_id is null`)
@@ -331,8 +334,8 @@ func TestRefundSweep_AppliesRefundsThatConversionDidNotSee(t *testing.T) {
 	for range 2 {
 		f.sweepRefunds()
 	}
-	f.wantRefunded("order-0", 10_000, affiliate.ConversionRefunded, 0)
-	f.wantRefunded("order-1", 4_000, affiliate.ConversionPartiallyRefunded, 1_800)
+	f.wantRefunded("order-0", 10_000, conversion.Refunded, 0)
+	f.wantRefunded("order-1", 4_000, conversion.PartiallyRefunded, 1_800)
 	f.wantRows(1, `refunds where conversion_id is null and external_refund_id = 'refund-2'`)
 	f.wantRows(3, `events where type = 'conversion.refunded'`)
 }
@@ -344,7 +347,7 @@ func TestRefund_ParallelToConversion(t *testing.T) {
 	const sales, refundsOfSale = 60, 3
 	const refunds = sales * refundsOfSale
 	sweep := func() error {
-		_, err := f.service.SweepRefunds(t.Context(), affiliate.ParkedSale{})
+		_, err := f.service.SweepRefunds(t.Context(), conversion.ParkedSale{})
 		return err
 	}
 	var countApplied, countParked atomic.Int64
@@ -429,7 +432,7 @@ func TestRefundSweep_ContinuesAfterFailedConversion(t *testing.T) {
 	f.Exec(`alter table conversions add constraint broken check (external_transaction_id <> 'order-1' or refunded_amount_cents = 0) not valid`)
 	f.mustRefund("order-9", "expired", 0)
 	f.Exec(`update refunds set expires_at = created_at where external_refund_id = 'expired'`)
-	if _, err := f.service.SweepRefunds(t.Context(), affiliate.ParkedSale{}); err == nil {
+	if _, err := f.service.SweepRefunds(t.Context(), conversion.ParkedSale{}); err == nil {
 		t.Error("SweepRefunds returned no error although a conversion failed")
 	}
 	f.wantRows(2, `conversions where status = 'refunded'`)
@@ -485,7 +488,7 @@ func TestLateClick_AfterRefunds(t *testing.T) {
 		t.Fatalf("the refund of an unattributed sale has the commission %v", c)
 	}
 	f.attribute(job)
-	f.wantRefunded("order-1", 5_000, affiliate.ConversionPartiallyRefunded, 1_500)
+	f.wantRefunded("order-1", 5_000, conversion.PartiallyRefunded, 1_500)
 	f.wantRows(1, `conversions where version = 3 and attributed`)
 	f.wantStats(f.pat, "EUR", stats{conversions: 1, revenue: 5_000, commission: 1_500})
 	object, _ := f.LastEvent(affiliate.EventConversionReattributed)
@@ -531,5 +534,5 @@ func TestRefundSweep_RunsAsPeriodicJob(t *testing.T) {
 	pgtest.Eventually(t, "the sweep applies the refund", func() bool {
 		return f.Count(`select count(*) from refunds where conversion_id is not null`) > 0
 	})
-	f.wantRefunded("order-1", 10_000, affiliate.ConversionRefunded, 0)
+	f.wantRefunded("order-1", 10_000, conversion.Refunded, 0)
 }

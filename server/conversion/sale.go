@@ -9,6 +9,12 @@ import (
 	"github.com/riverqueue/river"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/attribution"
+	"github.com/tributary-hq/tributary/affiliate/commission"
+	"github.com/tributary-hq/tributary/affiliate/conversion"
+	"github.com/tributary-hq/tributary/affiliate/fraud"
+	"github.com/tributary-hq/tributary/affiliate/processor"
+	"github.com/tributary-hq/tributary/affiliate/promocode"
 	"github.com/tributary-hq/tributary/server"
 )
 
@@ -20,17 +26,17 @@ import (
 // is not visible. The checkout may say who brought the customer, and the merchant's server
 // may report the sale under the id of the checkout. The result then has Waits, and the
 // caller repeats the call later.
-func (s *Service) RecordSale(ctx context.Context, scope affiliate.Scope, sale affiliate.ProcessorSale, mayWait bool) (affiliate.RecordedSale, error) {
+func (s *Service) RecordSale(ctx context.Context, scope affiliate.Scope, sale processor.Sale, mayWait bool) (processor.RecordedSale, error) {
 	if mayWait && sale.First && sale.IDs.Session == "" {
-		return affiliate.RecordedSale{Waits: true}, nil
+		return processor.RecordedSale{Waits: true}, nil
 	}
 	c, inputs, err := s.conversionOfSale(ctx, scope, sale)
 	if err != nil {
-		return affiliate.RecordedSale{}, err
+		return processor.RecordedSale{}, err
 	}
-	result, err := s.store.RecordConversion(ctx, affiliate.Report{
+	result, err := s.store.RecordConversion(ctx, conversion.Report{
 		Conversion: c, Inputs: inputs, AwaitUntil: s.awaitUntil(c, inputs), Aliases: sale.Aliases,
-		Decide: func(found affiliate.AttributionInputs) (affiliate.Decision, *affiliate.Commission, error) {
+		Decide: func(found attribution.Inputs) (attribution.Decision, *commission.Commission, error) {
 			d, commission := decide(c, found, c.CreatedAt)
 			return d, commission, nil
 		},
@@ -44,15 +50,15 @@ func (s *Service) RecordSale(ctx context.Context, scope affiliate.Scope, sale af
 		}
 		return recorded, err
 	case err != nil:
-		return affiliate.RecordedSale{}, fmt.Errorf("record sale %s: %w", sale.ID, err)
+		return processor.RecordedSale{}, fmt.Errorf("record sale %s: %w", sale.ID, err)
 	}
-	return affiliate.RecordedSale{Conversion: &c.ID, New: true}, nil
+	return processor.RecordedSale{Conversion: &c.ID, New: true}, nil
 }
 
 // AddProcessorIDs adds the processor's ids to the conversion of a sale, if it is recorded.
 // The result has no conversion if it is not.
-func (s *Service) AddProcessorIDs(ctx context.Context, scope affiliate.Scope, sale affiliate.ProcessorSale) (affiliate.RecordedSale, error) {
-	var recorded affiliate.RecordedSale
+func (s *Service) AddProcessorIDs(ctx context.Context, scope affiliate.Scope, sale processor.Sale) (processor.RecordedSale, error) {
+	var recorded processor.RecordedSale
 	err := s.store.InTx(ctx, func(tx Tx) error {
 		var err error
 		recorded, err = tx.FindSale(ctx, scope, sale.Aliases)
@@ -70,7 +76,7 @@ var errNotBound = errors.New("the sale binds no customer")
 // BindCustomer binds the customer of a sale to the participant to whom the sale's signals
 // lead. It does nothing if the customer is already bound, or if the sale has no customer or
 // no signal that can be used.
-func (s *Service) BindCustomer(ctx context.Context, scope affiliate.Scope, sale affiliate.ProcessorSale) error {
+func (s *Service) BindCustomer(ctx context.Context, scope affiliate.Scope, sale processor.Sale) error {
 	if sale.IDs.Customer == "" {
 		return nil
 	}
@@ -97,30 +103,30 @@ func (s *Service) BindCustomer(ctx context.Context, scope affiliate.Scope, sale 
 
 // conversionOfSale converts a sale to the conversion that the store records, and looks up
 // its click.
-func (s *Service) conversionOfSale(ctx context.Context, scope affiliate.Scope, sale affiliate.ProcessorSale) (affiliate.Conversion, affiliate.AttributionInputs, error) {
+func (s *Service) conversionOfSale(ctx context.Context, scope affiliate.Scope, sale processor.Sale) (conversion.Conversion, attribution.Inputs, error) {
 	now := s.now()
 	ids := sale.IDs
-	c := affiliate.Conversion{
+	c := conversion.Conversion{
 		ID: affiliate.NewID[affiliate.ConversionID](now), Scope: scope, ExternalTransactionID: sale.ID, EventType: sale.EventType,
 		Sale: sale.Sale, DiscountCents: sale.DiscountCents, OccurredAt: sale.OccurredAt.Truncate(time.Millisecond), CreatedAt: now,
-		Source: affiliate.ConversionSource(ids.Name), Status: affiliate.ConversionRecorded,
+		Source: conversion.Source(ids.Name), Status: conversion.Recorded,
 		SubscriptionID: server.OptionalString(ids.Subscription), IsRecurring: sale.IsRecurring, Version: 1, Processor: &ids,
 	}
 	var err error
 	if c.CustomerRef, err = s.customerRef(ctx, scope, ids.Customer); err != nil {
-		return c, affiliate.AttributionInputs{}, err
+		return c, attribution.Inputs{}, err
 	}
 	earlierEmails := s.hasher.setEmail(&c, sale.CustomerEmail)
 	c.Buyer = s.hasher.buyer(c)
 	c.Buyer.EarlierEmailHashes = earlierEmails
-	c.Buyer.EmailDigests = affiliate.FormerEmailDigests(affiliate.HashKeys(s.hasher.keys), sale.CustomerEmail)
+	c.Buyer.EmailDigests = fraud.FormerEmailDigests(affiliate.HashKeys(s.hasher.keys), sale.CustomerEmail)
 	click, found, err := s.clickOfSale(ctx, scope, sale)
 	if err != nil {
-		return c, affiliate.AttributionInputs{}, err
+		return c, attribution.Inputs{}, err
 	}
 	c.Click = click
 	if c.PromoCode, err = s.promoCodeOfSale(ctx, scope, sale); err != nil {
-		return c, affiliate.AttributionInputs{}, err
+		return c, attribution.Inputs{}, err
 	}
 	inputs := inputsOf(c)
 	inputs.FoundClick, inputs.FeeMissing = found, !sale.FeeKnown
@@ -130,7 +136,7 @@ func (s *Service) conversionOfSale(ctx context.Context, scope affiliate.Scope, s
 // clickOfSale returns the click that a sale names. The metadata aff_click_id comes first.
 // The merchant's reference can have another meaning, so it only counts if a click with this
 // id is known or can still arrive.
-func (s *Service) clickOfSale(ctx context.Context, scope affiliate.Scope, sale affiliate.ProcessorSale) (*affiliate.ClickID, *affiliate.FoundClick, error) {
+func (s *Service) clickOfSale(ctx context.Context, scope affiliate.Scope, sale processor.Sale) (*affiliate.ClickID, *attribution.FoundClick, error) {
 	if id, ok := affiliate.ParseID[affiliate.ClickID](sale.Click); ok {
 		found, err := s.lookup.find(ctx, scope.Workspace, id)
 		return &id, found, err
@@ -145,7 +151,7 @@ func (s *Service) clickOfSale(ctx context.Context, scope affiliate.Scope, sale a
 
 // promoCodeOfSale returns the promo code of a sale: the first promotion code that was
 // created from a promo code, otherwise the text of the first promotion code with a text.
-func (s *Service) promoCodeOfSale(ctx context.Context, scope affiliate.Scope, sale affiliate.ProcessorSale) (*string, error) {
+func (s *Service) promoCodeOfSale(ctx context.Context, scope affiliate.Scope, sale processor.Sale) (*string, error) {
 	if len(sale.PromotionCodes) == 0 {
 		return nil, nil
 	}
@@ -163,7 +169,7 @@ func (s *Service) promoCodeOfSale(ctx context.Context, scope affiliate.Scope, sa
 		}
 	}
 	for _, code := range sale.PromotionCodes {
-		if text := affiliate.FoldPromoCode(code.Text); affiliate.ValidPromoCode(text) {
+		if text := conversion.FoldPromoCode(code.Text); promocode.ValidPromoCode(text) {
 			return &text, nil
 		}
 	}
@@ -185,10 +191,10 @@ func (s *Service) Reverse(ctx context.Context, scope affiliate.Scope, id affilia
 }
 
 // reverse applies the stored refunds and disputes of a conversion. Errors: NOT_FOUND.
-func reverse(ctx context.Context, tx Tx, scope affiliate.Scope, id affiliate.ConversionID, at time.Time) (affiliate.Reversal, error) {
+func reverse(ctx context.Context, tx Tx, scope affiliate.Scope, id affiliate.ConversionID, at time.Time) (conversion.Reversal, error) {
 	sale, err := tx.LockSale(ctx, scope, id)
 	if err != nil {
-		return affiliate.Reversal{}, err
+		return conversion.Reversal{}, err
 	}
 	reversal, changed, err := sale.Reverse(at)
 	if err != nil || !changed {
@@ -198,10 +204,10 @@ func reverse(ctx context.Context, tx Tx, scope affiliate.Scope, id affiliate.Con
 }
 
 type reverseWorker struct {
-	river.WorkerDefaults[affiliate.ReverseConversion]
+	river.WorkerDefaults[processor.ReverseConversion]
 	service *Service
 }
 
-func (w *reverseWorker) Work(ctx context.Context, job *river.Job[affiliate.ReverseConversion]) error {
+func (w *reverseWorker) Work(ctx context.Context, job *river.Job[processor.ReverseConversion]) error {
 	return w.service.Reverse(ctx, affiliate.Scope{Workspace: job.Args.Workspace, Mode: job.Args.Mode}, job.Args.Conversion)
 }

@@ -9,15 +9,18 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/attribution"
+	"github.com/tributary-hq/tributary/affiliate/conversion"
+	"github.com/tributary-hq/tributary/affiliate/processor"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
 // sale returns a sale of 100 EUR at Stripe with the ids cs_name and pi_name.
-func (f *fixture) sale(name string, change ...func(*affiliate.ProcessorSale)) affiliate.ProcessorSale {
-	s := affiliate.ProcessorSale{
-		ID: "pi_" + name, IDs: affiliate.ProcessorIDs{Name: affiliate.Stripe, Session: "cs_" + name, PaymentIntent: "pi_" + name},
+func (f *fixture) sale(name string, change ...func(*processor.Sale)) processor.Sale {
+	s := processor.Sale{
+		ID: "pi_" + name, IDs: conversion.ProcessorIDs{Name: conversion.Stripe, Session: "cs_" + name, PaymentIntent: "pi_" + name},
 		Aliases: []string{"pi_" + name, "cs_" + name}, EventType: affiliate.Purchase, OccurredAt: f.clock.Now(), FeeKnown: true,
-		Sale: affiliate.Sale{Paid: affiliate.Money{Cents: 10_000, Currency: "EUR"}},
+		Sale: attribution.Sale{Paid: affiliate.Money{Cents: 10_000, Currency: "EUR"}},
 	}
 	for _, c := range change {
 		c(&s)
@@ -25,7 +28,7 @@ func (f *fixture) sale(name string, change ...func(*affiliate.ProcessorSale)) af
 	return s
 }
 
-func (f *fixture) record(sale affiliate.ProcessorSale) affiliate.RecordedSale {
+func (f *fixture) record(sale processor.Sale) processor.RecordedSale {
 	f.Helper()
 	recorded, err := f.service.RecordSale(f.Context(), f.Scope, sale, false)
 	if err != nil {
@@ -44,7 +47,7 @@ func TestRecordSale_RacingReports(t *testing.T) {
 	var group sync.WaitGroup
 	for i := range sales {
 		name := strconv.Itoa(i)
-		sale := f.sale(name, func(s *affiliate.ProcessorSale) { s.Click = click.ID.String() })
+		sale := f.sale(name, func(s *processor.Sale) { s.Click = click.ID.String() })
 		for range 2 {
 			group.Go(func() {
 				if _, err := f.service.RecordSale(t.Context(), f.Scope, sale, false); err != nil {
@@ -78,9 +81,9 @@ func TestRecordSale_RacingReports(t *testing.T) {
 func TestRecordSale_LateClick(t *testing.T) {
 	f := newFixture(t)
 	click := f.UnstoredClick(f.pat, f.ago(10*time.Minute))
-	for name, change := range map[string]func(*affiliate.ProcessorSale){
-		"metadata":  func(s *affiliate.ProcessorSale) { s.Click = click.ID.String() },
-		"reference": func(s *affiliate.ProcessorSale) { s.Reference = click.ID.String() },
+	for name, change := range map[string]func(*processor.Sale){
+		"metadata":  func(s *processor.Sale) { s.Click = click.ID.String() },
+		"reference": func(s *processor.Sale) { s.Reference = click.ID.String() },
 	} {
 		f.record(f.sale(name, change))
 	}
@@ -94,7 +97,7 @@ func TestBindCustomer(t *testing.T) {
 	f := newFixture(t)
 	other := f.Join("Other")
 	bind := func(customer, click string) {
-		sale := f.sale("checkout", func(s *affiliate.ProcessorSale) { s.IDs.Customer, s.Click = customer, click })
+		sale := f.sale("checkout", func(s *processor.Sale) { s.IDs.Customer, s.Click = customer, click })
 		if err := f.service.BindCustomer(f.Context(), f.Scope, sale); err != nil {
 			t.Fatal(err)
 		}
@@ -105,6 +108,6 @@ func TestBindCustomer(t *testing.T) {
 	f.WantCount(1, "customers", `select count(*) from customers`)
 	f.WantCount(1, "customers of Pat", `select count(*) from customers where participant_id = $1 and conversion_id is null`, f.pat.ID)
 	f.WantCount(0, "conversions", `select count(*) from conversions`)
-	f.record(f.sale("payment", func(s *affiliate.ProcessorSale) { s.IDs.Customer = "cus_a" }))
+	f.record(f.sale("payment", func(s *processor.Sale) { s.IDs.Customer = "cus_a" }))
 	f.WantCount(1, "conversions by the binding", `select count(*) from conversions where reason_code = 'CUSTOMER_BOUND' and participant_id = $1`, f.pat.ID)
 }

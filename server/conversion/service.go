@@ -3,7 +3,7 @@
 //
 //	report ─▶ validate ─▶ look up the click ─▶ transaction:
 //	                            │                lock the customer and the promo code
-//	                            │                make the decision (affiliate.Attribute)
+//	                            │                make the decision (attribution.Attribute)
 //	                            │                store conversion, decision, commission,
 //	                            │                counts, events and jobs
 //	                            │
@@ -63,6 +63,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/attribution"
+	"github.com/tributary-hq/tributary/affiliate/commission"
+	"github.com/tributary-hq/tributary/affiliate/conversion"
+	"github.com/tributary-hq/tributary/affiliate/privacy"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 	"github.com/tributary-hq/tributary/spans"
@@ -75,7 +79,7 @@ const lateClickWait = 24 * time.Hour
 
 // awaitUntil returns the time until which a conversion waits for its click; nil if its click
 // is known or cannot arrive.
-func (s *Service) awaitUntil(c affiliate.Conversion, inputs affiliate.AttributionInputs) *time.Time {
+func (s *Service) awaitUntil(c conversion.Conversion, inputs attribution.Inputs) *time.Time {
 	if c.Click == nil || inputs.FoundClick != nil || !s.lookup.plausibleID(*c.Click) {
 		return nil
 	}
@@ -117,7 +121,7 @@ func New(cfg Config) *Service {
 	}
 	s := &Service{
 		store:  cfg.Store,
-		hasher: hasher{keys: affiliate.BuyerKeys(cfg.HashKeys)},
+		hasher: hasher{keys: privacy.BuyerKeys(cfg.HashKeys)},
 		log:    cfg.Log,
 
 		metrics: cfg.Metrics,
@@ -153,7 +157,7 @@ func (s *Service) ReportConversion(ctx context.Context, req *affiliatev1.ReportC
 // request with the same key.
 func (s *Service) report(
 	ctx context.Context, req *affiliatev1.ReportConversionRequest, key *affiliate.IdempotencyKey,
-	find func(context.Context, affiliate.WorkspaceID, affiliate.ClickID) (*affiliate.FoundClick, error),
+	find func(context.Context, affiliate.WorkspaceID, affiliate.ClickID) (*attribution.FoundClick, error),
 ) (response *affiliatev1.ReportConversionResponse, replayed bool, err error) {
 	now := s.now()
 	c, err := s.conversionOf(ctx, server.PrincipalFrom(ctx).Scope(), req, now)
@@ -175,14 +179,14 @@ func (s *Service) report(
 			return nil, false, err
 		}
 	}
-	recorded, err := s.store.RecordConversion(ctx, affiliate.Report{
+	recorded, err := s.store.RecordConversion(ctx, conversion.Report{
 		Conversion: c, Inputs: inputs, AwaitUntil: s.awaitUntil(c, inputs),
-		Decide: func(found affiliate.AttributionInputs) (affiliate.Decision, *affiliate.Commission, error) {
+		Decide: func(found attribution.Inputs) (attribution.Decision, *commission.Commission, error) {
 			switch {
 			case found.HasNoSignal():
-				return affiliate.Decision{}, nil, affiliate.Refuse(affiliate.ReasonNoAttributionSignal)
+				return attribution.Decision{}, nil, affiliate.Refuse(affiliate.ReasonNoAttributionSignal)
 			case found.HasSignalOfOtherMode():
-				return affiliate.Decision{}, nil, affiliate.Refuse(affiliate.ReasonModeMismatch)
+				return attribution.Decision{}, nil, affiliate.Refuse(affiliate.ReasonModeMismatch)
 			}
 			d, commission := decide(c, found, now)
 			return d, commission, nil
@@ -190,7 +194,7 @@ func (s *Service) report(
 		Key:     key,
 		Aliases: processorAliases(c),
 	})
-	if errors.Is(err, affiliate.ErrParticipantDeleted) {
+	if errors.Is(err, privacy.ErrParticipantDeleted) {
 		return s.report(ctx, req, key, find) // a new look-up does not find the participant
 	}
 	s.metrics.observe(c.Scope, recorded, err)
@@ -206,7 +210,7 @@ func (s *Service) report(
 
 // duplicate returns the error for a report of a conversion that exists, with the id of the
 // existing one. It has no id if the buyer of that conversion was erased.
-func (s *Service) duplicate(ctx context.Context, c affiliate.Conversion) error {
+func (s *Service) duplicate(ctx context.Context, c conversion.Conversion) error {
 	refusal := affiliate.Refuse(affiliate.ReasonConversionDuplicate)
 	err := s.store.InTx(ctx, func(tx Tx) error {
 		recorded, err := tx.FindSale(ctx, c.Scope, []string{c.ExternalTransactionID})
@@ -233,7 +237,7 @@ func (s *Service) ReattributeConversion(ctx context.Context, req *affiliatev1.Re
 		return nil, affiliate.Invalid("participant_id", affiliate.MustBeUUID)
 	}
 	now, by, scope := s.now(), server.ActorFrom(ctx), server.PrincipalFrom(ctx).Scope()
-	var r affiliate.Reattribution
+	var r conversion.Reattribution
 	err = s.store.InTx(ctx, func(tx Tx) error {
 		before, err := tx.LockAttribution(ctx, scope, id, newParticipant)
 		if err != nil {
@@ -254,13 +258,13 @@ func (s *Service) ReattributeConversion(ctx context.Context, req *affiliatev1.Re
 	if err != nil {
 		return nil, err
 	}
-	return responseOf(affiliate.OutcomeOf(r.Conversion, r.Decision, r.Commission())), nil
+	return responseOf(conversion.OutcomeOf(r.Conversion, r.Decision, r.Commission())), nil
 }
 
 // processorAliases returns the aliases of a conversion that a merchant's server reports: its
 // external id, if a payment processor may report the same sale under this id.
-func processorAliases(c affiliate.Conversion) []string {
-	if !affiliate.IsProcessorID(c.ExternalTransactionID) {
+func processorAliases(c conversion.Conversion) []string {
+	if !conversion.IsProcessorID(c.ExternalTransactionID) {
 		return nil
 	}
 	return []string{c.ExternalTransactionID}
@@ -268,25 +272,25 @@ func processorAliases(c affiliate.Conversion) []string {
 
 // decide makes the decision about a conversion. It also returns the resulting commission,
 // or nil if the conversion earns no commission.
-func decide(c affiliate.Conversion, in affiliate.AttributionInputs, now time.Time) (affiliate.Decision, *affiliate.Commission) {
-	d := affiliate.Attribute(in)
+func decide(c conversion.Conversion, in attribution.Inputs, now time.Time) (attribution.Decision, *commission.Commission) {
+	d := attribution.Attribute(in)
 	d.ID = affiliate.NewID[affiliate.DecisionID](now)
 	d.Conversion, d.DecidedAt = c.ID, now
 	if d.Earning == nil {
 		return d, nil
 	}
-	commission := affiliate.NewCommission(affiliate.NewID[affiliate.CommissionID](now), c, d, now)
+	commission := conversion.NewCommission(affiliate.NewID[affiliate.CommissionID](now), c, d, now)
 	return d, &commission
 }
 
 // namesNoSignal reports whether a conversion has neither a click nor a promo code nor a
 // customer who may be bound to a participant.
-func namesNoSignal(c affiliate.Conversion) bool {
+func namesNoSignal(c conversion.Conversion) bool {
 	return c.Click == nil && c.PromoCode == nil && c.CustomerRef == nil
 }
 
-func inputsOf(c affiliate.Conversion) affiliate.AttributionInputs {
-	return affiliate.AttributionInputs{
+func inputsOf(c conversion.Conversion) attribution.Inputs {
+	return attribution.Inputs{
 		Mode: c.Scope.Mode, EventType: c.EventType, OccurredAt: c.OccurredAt, Sale: c.Sale,
 		Click: c.Click, PromoCode: c.PromoCode,
 		IsRecurring: c.IsRecurring, ProductIDs: c.ProductIDs, LineItems: c.LineItems,

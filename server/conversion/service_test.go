@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/program"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server/servertest"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
@@ -58,7 +59,7 @@ func TestReport_PurchaseAfterClickEarns(t *testing.T) {
 	f.wantAttributes(types[1], objects[1], pgtest.Row{"id": commission, "conversion_id": r.GetId(), "amount_cents": 3_000})
 
 	trace := f.trace(decision)
-	if trace.Program.Model != affiliate.LastClick || trace.Program.WindowDays != 30 {
+	if trace.Program.Model != program.LastClick || trace.Program.WindowDays != 30 {
 		t.Errorf("the trace has the model %s and a window of %d days, want last_click and 30", trace.Program.Model, trace.Program.WindowDays)
 	}
 	if trace.Calculation.AmountCents != 3_000 || trace.Rule.Version != 4 {
@@ -73,7 +74,7 @@ func TestReport_ReturnsEachReasonCode(t *testing.T) {
 	f := newFixture(t)
 	now := f.clock.Now()
 	elsewhere := f.NewShop(affiliate.ModeTest, pgtest.Rules())
-	inProgram := func(status affiliate.ProgramStatus) affiliate.ClickID {
+	inProgram := func(status program.Status) affiliate.ClickID {
 		program := f.NewProgram(f.Scope, pgtest.Rules(), pgtest.Row{"status": status})
 		return f.NewClick(f.NewParticipant(f.Scope, program, f.NewPartner("Pam"))).ID
 	}
@@ -101,8 +102,8 @@ func TestReport_ReturnsEachReasonCode(t *testing.T) {
 		"1 ms after the window":       {click: old.ID, change: occurredAt(old.ExpiresAt.Add(time.Millisecond)), reason: "CLICK_EXPIRED"},
 		"10 days after the window":    {click: old.ID, reason: "CLICK_EXPIRED"},
 		"conversion before the click": {click: newClick(), change: occurredAt(now.Add(-time.Hour)), reason: "CLICK_AFTER_CONVERSION"},
-		"paused programme":            {click: inProgram(affiliate.ProgramPaused), reason: "PROGRAM_INACTIVE"},
-		"archived programme":          {click: inProgram(affiliate.ProgramArchived), reason: "PROGRAM_INACTIVE"},
+		"paused programme":            {click: inProgram(program.Paused), reason: "PROGRAM_INACTIVE"},
+		"archived programme":          {click: inProgram(program.Archived), reason: "PROGRAM_INACTIVE"},
 		"erased participant":          {click: clickOf(pgtest.Row{"erased_at": now}), reason: "PARTICIPANT_ERASED"},
 		"participant with a pending application": {
 			click: clickOf(pgtest.Row{"status": "pending"}), reason: "PARTICIPANT_NOT_APPROVED", attributed: true,
@@ -217,8 +218,8 @@ func TestReport_CommissionKeepsItsRules(t *testing.T) {
 	f := newFixture(t)
 	click := f.NewClick(f.pat)
 	first := f.mustReport(purchase("order-1", click.ID)).GetCommission()
-	f.setRules(func(r *affiliate.Rules) {
-		r.Type, r.RateBps, r.FlatCents, r.HoldDays = affiliate.Flat, nil, new(int64(700)), 0
+	f.setRules(func(r *program.Rules) {
+		r.Type, r.RateBps, r.FlatCents, r.HoldDays = program.Flat, nil, new(int64(700)), 0
 	})
 	second := f.mustReport(purchase("order-2", click.ID)).GetCommission()
 

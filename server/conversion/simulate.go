@@ -4,6 +4,8 @@ import (
 	"context"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/attribution"
+	"github.com/tributary-hq/tributary/affiliate/conversion"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 )
 
@@ -13,10 +15,10 @@ import (
 // promo code and customer.
 func (s *Service) Prepare(
 	ctx context.Context, scope affiliate.Scope, req *affiliatev1.ReportConversionRequest,
-) (affiliate.Conversion, affiliate.AttributionInputs, error) {
+) (conversion.Conversion, attribution.Inputs, error) {
 	c, err := s.conversionOf(ctx, scope, req, s.now())
 	if err != nil {
-		return c, affiliate.AttributionInputs{}, err
+		return c, attribution.Inputs{}, err
 	}
 	in := inputsOf(c)
 	if namesNoSignal(c) {
@@ -31,7 +33,7 @@ func (s *Service) Prepare(
 
 // findNow looks up a click once, in Postgres and in the click stream. Unlike find, it
 // does not wait.
-func (l lookup) findNow(ctx context.Context, workspace affiliate.WorkspaceID, id affiliate.ClickID) (*affiliate.FoundClick, error) {
+func (l lookup) findNow(ctx context.Context, workspace affiliate.WorkspaceID, id affiliate.ClickID) (*attribution.FoundClick, error) {
 	if !l.plausibleID(id) {
 		return nil, nil
 	}

@@ -4,14 +4,16 @@ import (
 	"testing"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/commission"
+	"github.com/tributary-hq/tributary/affiliate/program"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
 func TestStats_AreExact(t *testing.T) {
-	f := newFixture(t, pgtest.Rules(func(r *affiliate.Rules) {
-		r.Type, r.RateBps, r.FlatCents = affiliate.Flat, nil, new(int64(500))
-		r.Events = []affiliate.EventRate{{EventType: affiliate.Purchase}, {EventType: affiliate.Signup}}
+	f := newFixture(t, pgtest.Rules(func(r *program.Rules) {
+		r.Type, r.RateBps, r.FlatCents = program.Flat, nil, new(int64(500))
+		r.Events = []program.EventRate{{EventType: affiliate.Purchase}, {EventType: affiliate.Signup}}
 	}))
 	click := f.NewClick(f.pat)
 	first := f.mustReport(purchase("order-1", click.ID))
@@ -32,7 +34,7 @@ func TestStats_AreExact(t *testing.T) {
 	f.wantRows(4, `stats_deltas d join links l on l.id = d.link_id and l.participant_id = d.participant_id where d.conversions = 1`)
 
 	// A rejection subtracts the commission and nothing else.
-	if err := f.moveCommission(first, affiliate.MoveReject); err != nil {
+	if err := f.moveCommission(first, commission.MoveReject); err != nil {
 		t.Fatal(err)
 	}
 	f.wantStats(f.pat, "EUR", stats{conversions: 2, signups: 1, revenue: 10_000, commission: 1_000})
@@ -51,7 +53,7 @@ func (f *fixture) wantCommission(external string, click affiliate.ClickID, want 
 // participant's group replaces the rate of the tier, and the participant's own rate
 // (override) replaces both. The external ids say what each purchase tests.
 func TestReport_RateFollowsTierGroupAndOverride(t *testing.T) {
-	f := newFixture(t, pgtest.Rules(func(r *affiliate.Rules) { r.Tiers = []affiliate.Tier{{MinConversions: new(int64(2)), RateBps: 4000}} }))
+	f := newFixture(t, pgtest.Rules(func(r *program.Rules) { r.Tiers = []program.Tier{{MinConversions: new(int64(2)), RateBps: 4000}} }))
 	click := f.NewClick(f.pat).ID
 	f.wantCommission("first", click, 3_000)
 	f.wantCommission("second", click, 3_000)
@@ -60,8 +62,8 @@ func TestReport_RateFollowsTierGroupAndOverride(t *testing.T) {
 	f.wantCommission("totals of 0 and no deltas", click, 3_000)
 	f.Exec(`update participant_totals set conversions = 1 where participant_id = $1`, f.pat.ID)
 	f.wantCommission("totals of 1 and a delta", click, 4_000)
-	f.setRules(func(r *affiliate.Rules) {
-		r.Tiers = []affiliate.Tier{{MinRevenueCents: new(int64(30_000)), RateBps: 6000}}
+	f.setRules(func(r *program.Rules) {
+		r.Tiers = []program.Tier{{MinRevenueCents: new(int64(30_000)), RateBps: 6000}}
 	})
 	inDollars := purchase("another currency, which does not count", click)
 	inDollars.Currency = new("usd")
@@ -87,7 +89,7 @@ func TestReport_RateFollowsTierGroupAndOverride(t *testing.T) {
 // Tiers do not count conversions that were refunded in full. Of partially refunded
 // conversions, they count the revenue that is not refunded.
 func TestTiers_CountAmountsThatAreNotRefunded(t *testing.T) {
-	f := newFixture(t, pgtest.Rules(func(r *affiliate.Rules) { r.Tiers = []affiliate.Tier{{MinConversions: new(int64(2)), RateBps: 4000}} }))
+	f := newFixture(t, pgtest.Rules(func(r *program.Rules) { r.Tiers = []program.Tier{{MinConversions: new(int64(2)), RateBps: 4000}} }))
 	click := f.NewClick(f.pat).ID
 	f.wantCommission("order-1", click, 3_000)
 	f.wantCommission("order-2", click, 3_000)
@@ -98,8 +100,8 @@ func TestTiers_CountAmountsThatAreNotRefunded(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.wantCommission("2 conversions are left", click, 4_000)
-	f.setRules(func(r *affiliate.Rules) {
-		r.Tiers = []affiliate.Tier{{MinRevenueCents: new(int64(20_002)), RateBps: 5000}, {MinRevenueCents: new(int64(20_001)), RateBps: 4500}}
+	f.setRules(func(r *program.Rules) {
+		r.Tiers = []program.Tier{{MinRevenueCents: new(int64(20_002)), RateBps: 5000}, {MinRevenueCents: new(int64(20_001)), RateBps: 4500}}
 	})
 	f.wantCommission("200.01 EUR are left", click, 4_500)
 	f.wantRows(1, `participant_totals where participant_id = $1 and conversions = 3`, f.pat.ID)

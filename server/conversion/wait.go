@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/attribution"
 )
 
 const (
@@ -43,7 +44,7 @@ func (l lookup) plausibleID(id affiliate.ClickID) bool {
 // freshClickAge, find repeats the query after each pause in waitSteps. If the click is
 // still not found, find reads the tail of the click stream. It returns nil if the click
 // is unknown.
-func (l lookup) find(ctx context.Context, workspace affiliate.WorkspaceID, id affiliate.ClickID) (*affiliate.FoundClick, error) {
+func (l lookup) find(ctx context.Context, workspace affiliate.WorkspaceID, id affiliate.ClickID) (*attribution.FoundClick, error) {
 	if !l.plausibleID(id) {
 		return nil, nil
 	}
@@ -71,7 +72,7 @@ func (l lookup) find(ctx context.Context, workspace affiliate.WorkspaceID, id af
 // does not contain the click or cannot be read. The conversion is then recorded without
 // the click and waits for it. An outage of Redis therefore delays the commission, but the
 // commission is not lost.
-func (l lookup) findInTail(ctx context.Context, workspace affiliate.WorkspaceID, id affiliate.ClickID) (*affiliate.FoundClick, error) {
+func (l lookup) findInTail(ctx context.Context, workspace affiliate.WorkspaceID, id affiliate.ClickID) (*attribution.FoundClick, error) {
 	if l.tail == nil {
 		return nil, nil
 	}
@@ -88,9 +89,9 @@ func (l lookup) findInTail(ctx context.Context, workspace affiliate.WorkspaceID,
 	if err != nil || earner == nil {
 		return nil, err
 	}
-	return &affiliate.FoundClick{
+	return &attribution.FoundClick{
 		Mode: click.Scope.Mode, ReceivedAt: click.ReceivedAt, ExpiresAt: click.ExpiresAt,
-		Link: click.Link, Earner: *earner, Traits: affiliate.TraitsOf(click),
+		Link: click.Link, Earner: *earner, Traits: attribution.TraitsOf(click),
 	}, nil
 }
 

@@ -11,6 +11,8 @@ import (
 	"slices"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/conversion"
+	"github.com/tributary-hq/tributary/affiliate/privacy"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 )
@@ -19,7 +21,7 @@ import (
 type Store interface {
 	// LabelCustomer changes the label of a customer, which may be stored under any of the
 	// given references. Without a change, it only reads the customer. Errors: NOT_FOUND.
-	LabelCustomer(ctx context.Context, scope affiliate.Scope, refs []string, label affiliate.Change[string]) (affiliate.Customer, error)
+	LabelCustomer(ctx context.Context, scope affiliate.Scope, refs []string, label affiliate.Change[string]) (conversion.Customer, error)
 }
 
 // Service implements affiliate.v1.CustomerService.
@@ -27,13 +29,13 @@ type Service struct {
 	affiliatev1.UnimplementedCustomerServiceServer
 
 	store Store
-	keys  affiliate.BuyerKeys
+	keys  privacy.BuyerKeys
 }
 
 // New returns a Service. keys are the secret keys with which the ids of customers are
 // hashed.
 func New(store Store, keys affiliate.HashKeys) *Service {
-	return &Service{store: store, keys: affiliate.BuyerKeys(keys)}
+	return &Service{store: store, keys: privacy.BuyerKeys(keys)}
 }
 
 // UpdateCustomer changes the label of a customer if the update mask names it.
@@ -49,7 +51,7 @@ func (s *Service) UpdateCustomer(ctx context.Context, req *affiliatev1.UpdateCus
 	}
 	return &affiliatev1.Customer{
 		CustomerId:  req.GetCustomerId(),
-		CustomerRef: *affiliate.CustomerName(&c.Ref, c.Label),
+		CustomerRef: *conversion.CustomerName(&c.Ref, c.Label),
 		Label:       c.Label,
 		CreatedAt:   server.Timestamp(c.CreatedAt),
 	}, nil

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/privacy"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server/customer"
 	"github.com/tributary-hq/tributary/server/servertest"
@@ -24,7 +25,7 @@ func TestUpdateCustomer_FindsReferencesOfAllHashKeys(t *testing.T) {
 	shop := pgtest.Open(t, clock.Now).NewShop(affiliate.ModeLive)
 	older, newer := []byte("the older key of the tests"), []byte("the newer key of the tests")
 	service := customer.New(shop.Store, affiliate.HashKeys{newer, older})
-	refs := affiliate.BuyerKeys{newer, older}.CustomerRefs(shop.Scope.Workspace, "ann")
+	refs := privacy.BuyerKeys{newer, older}.CustomerRefs(shop.Scope.Workspace, "ann")
 	update := func() (*affiliatev1.Customer, error) {
 		return service.UpdateCustomer(servertest.AsSecretKey(t, shop.Scope), &affiliatev1.UpdateCustomerRequest{
 			CustomerId: "ann", Label: new("Ann"), UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"label"}},

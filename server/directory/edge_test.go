@@ -14,6 +14,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/program"
+	"github.com/tributary-hq/tributary/affiliate/promocode"
 	"github.com/tributary-hq/tributary/collector"
 	edgev1 "github.com/tributary-hq/tributary/gen/edge/v1"
 	"github.com/tributary-hq/tributary/server/directory"
@@ -134,15 +136,15 @@ func TestSync_ReachesCollectors(t *testing.T) {
 		t.Fatalf("a visit of an unknown short link returned %+v, want the status 404", got)
 	}
 
-	var promo affiliate.PromoCode
+	var promo promocode.PromoCode
 	change("a promo code is offered", func() {
-		promo = f.NewPromoCode(participant, "jane15", func(c *affiliate.PromoCode) { c.DiscountValue = 1550 })
+		promo = f.NewPromoCode(participant, "jane15", func(c *promocode.PromoCode) { c.DiscountValue = 1550 })
 	}, participantJob, func() bool {
 		offered, _ := click().discount.(map[string]any)
 		return offered["promo_code"] == "jane15" && offered["value"] == 15.5
 	})
 	change("an inactive promo code is not offered", func() {
-		inactive := affiliate.PromoCodePatch{Active: affiliate.Set(false)}
+		inactive := promocode.Patch{Active: affiliate.Set(false)}
 		if _, err := f.Store.UpdatePromoCode(t.Context(), f.Scope, f.Program, promo.ID, inactive, f.Now(), affiliate.System); err != nil {
 			t.Fatal(err)
 		}
@@ -160,8 +162,8 @@ func TestSync_ReachesCollectors(t *testing.T) {
 	change("a short link that was requested before it existed", exec(`update links set short_key = '0000000000'`), participantJob, bothHave(302, 201))
 	change("the link is deleted", exec(`update links set deleted_at = $1`, f.Now()), participantJob, bothHave(404, 404))
 	change("the link is restored", exec(`update links set deleted_at = null`), participantJob, bothHave(302, 201))
-	change("the programme is paused", func() { f.mustMove(affiliate.ProgramPaused) }, programJob, bothHave(404, 404))
-	change("the programme is active again", func() { f.mustMove(affiliate.ProgramActive) }, programJob, bothHave(302, 201))
+	change("the programme is paused", func() { f.mustMove(program.Paused) }, programJob, bothHave(404, 404))
+	change("the programme is active again", func() { f.mustMove(program.Active) }, programJob, bothHave(302, 201))
 
 	change("clicks from other origins are rejected", exec(`update workspaces set allowed_origins = '{https://shop.example}', origin_policy = 'enforce'`), keysJob,
 		func() bool { got := click(); return got.status == 403 && got.code == "ORIGIN_NOT_ALLOWED" })

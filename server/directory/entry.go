@@ -5,12 +5,14 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/account"
+	"github.com/tributary-hq/tributary/affiliate/participant"
 	edgev1 "github.com/tributary-hq/tributary/gen/edge/v1"
 )
 
 // putKeys adds public keys to a batch. It skips malformed keys, because collectors detect
 // them by their checksum and do not look them up.
-func (k *Keeper[R, B]) putKeys(version int64, batch B, keys []affiliate.PublicKeyTarget) {
+func (k *Keeper[R, B]) putKeys(version int64, batch B, keys []account.PublicKeyTarget) {
 	for _, key := range keys {
 		if digest, ok := digestOf(key); ok {
 			batch.PutPublicKey(version, digest, k.keyEntry(key))
@@ -21,7 +23,7 @@ func (k *Keeper[R, B]) putKeys(version int64, batch B, keys []affiliate.PublicKe
 // putTargets adds referral codes and their links to a batch. It deletes those of erased
 // participants: an erasure may have deleted them from the directory before, and does not
 // delete them again.
-func putTargets[B Batch](version int64, batch B, targets []affiliate.ReferralTarget) {
+func putTargets[B Batch](version int64, batch B, targets []participant.ReferralTarget) {
 	for _, target := range targets {
 		if target.Erased {
 			batch.DeleteReferralCode(version, target.Scope, target.Code)
@@ -39,15 +41,15 @@ func putTargets[B Batch](version int64, batch B, targets []affiliate.ReferralTar
 }
 
 // digestOf returns the digest of a public key. Collectors look up the key by this digest.
-func digestOf(key affiliate.PublicKeyTarget) (digest [32]byte, ok bool) {
-	parsed, ok := affiliate.ParseKey(key.PublicText)
+func digestOf(key account.PublicKeyTarget) (digest [32]byte, ok bool) {
+	parsed, ok := account.ParseKey(key.PublicText)
 	if !ok {
 		return digest, false
 	}
 	return parsed.Digest(), true
 }
 
-func (k *Keeper[R, B]) keyEntry(key affiliate.PublicKeyTarget) *edgev1.PublicKeyEntry {
+func (k *Keeper[R, B]) keyEntry(key account.PublicKeyTarget) *edgev1.PublicKeyEntry {
 	return &edgev1.PublicKeyEntry{
 		WorkspaceId:    key.Scope.Workspace.UUID[:],
 		Mode:           modes[key.Scope.Mode],
@@ -73,7 +75,7 @@ func millis(at *time.Time) int64 {
 	return at.UnixMilli()
 }
 
-func codeEntry(target affiliate.ReferralTarget) *edgev1.ReferralCodeEntry {
+func codeEntry(target participant.ReferralTarget) *edgev1.ReferralCodeEntry {
 	entry := &edgev1.ReferralCodeEntry{
 		ProgramId:             target.Program.UUID[:],
 		ParticipantId:         target.Participant.UUID[:],
@@ -92,8 +94,8 @@ func codeEntry(target affiliate.ReferralTarget) *edgev1.ReferralCodeEntry {
 
 // eachLink returns one target for each link. Several targets can have the same link: a
 // participant can have several referral codes that use the participant's default link.
-func eachLink(targets []affiliate.ReferralTarget) iter.Seq[affiliate.ReferralTarget] {
-	return func(yield func(affiliate.ReferralTarget) bool) {
+func eachLink(targets []participant.ReferralTarget) iter.Seq[participant.ReferralTarget] {
+	return func(yield func(participant.ReferralTarget) bool) {
 		seen := make(map[string]struct{}, len(targets))
 		for _, target := range targets {
 			if _, duplicate := seen[target.Link.Key]; duplicate {
@@ -107,7 +109,7 @@ func eachLink(targets []affiliate.ReferralTarget) iter.Seq[affiliate.ReferralTar
 	}
 }
 
-func linkEntry(target affiliate.ReferralTarget) *edgev1.LinkEntry {
+func linkEntry(target participant.ReferralTarget) *edgev1.LinkEntry {
 	link := target.Link
 	return &edgev1.LinkEntry{
 		WorkspaceId:           target.Scope.Workspace.UUID[:],

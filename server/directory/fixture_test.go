@@ -10,6 +10,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/account"
+	"github.com/tributary-hq/tributary/affiliate/program"
 	edgev1 "github.com/tributary-hq/tributary/gen/edge/v1"
 	"github.com/tributary-hq/tributary/server/directory"
 	edge "github.com/tributary-hq/tributary/storage/directory"
@@ -44,7 +46,7 @@ func newFixtureIn(t *testing.T, redisURL string) *fixture {
 	clock := pgtest.NewClock(time.Now().UTC().Truncate(time.Millisecond))
 	shop := pgtest.Open(t, clock.Now).NewShop(affiliate.ModeLive, pgtest.Row{
 		"website_url": "https://a.example", "allowed_domains": []string{"a.example"},
-		"attribution_window_days": 14, "attribution_model": affiliate.FirstClick,
+		"attribution_window_days": 14, "attribution_model": program.FirstClick,
 	})
 	return &fixture{shop, client, edge.NewWriter(client)}
 }
@@ -56,9 +58,9 @@ func (f *fixture) join() pgtest.Participant {
 }
 
 // newKey inserts a public API key. changes change the columns.
-func (f *fixture) newKey(changes ...pgtest.Row) affiliate.Key {
+func (f *fixture) newKey(changes ...pgtest.Row) account.Key {
 	f.Helper()
-	key := affiliate.NewKey(affiliate.PublicKey, f.Scope.Mode)
+	key := account.NewKey(account.PublicKey, f.Scope.Mode)
 	digest := key.Digest()
 	f.Insert("api_keys", append([]pgtest.Row{{
 		"workspace_id": f.Scope.Workspace, "id": affiliate.NewID[affiliate.APIKeyID](f.Now()), "mode": f.Scope.Mode, "kind": "public", "name": "p",
@@ -68,12 +70,12 @@ func (f *fixture) newKey(changes ...pgtest.Row) affiliate.Key {
 }
 
 // move changes the status of the programme.
-func (f *fixture) move(to affiliate.ProgramStatus) error {
+func (f *fixture) move(to program.Status) error {
 	_, err := f.Store.MoveProgram(f.Context(), f.Scope, f.Program, to, f.Now(), affiliate.Actor{User: &f.Owner})
 	return err
 }
 
-func (f *fixture) mustMove(to affiliate.ProgramStatus) {
+func (f *fixture) mustMove(to program.Status) {
 	f.Helper()
 	if err := f.move(to); err != nil {
 		f.Fatalf("move the programme to %s: %v", to, err)

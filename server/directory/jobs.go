@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/participant"
+	"github.com/tributary-hq/tributary/affiliate/privacy"
 )
 
 const (
@@ -34,7 +36,7 @@ func (k *Keeper[R, B]) SyncNow(change affiliate.SyncDirectory) {
 
 // DeleteCodes deletes codes and short links whose texts must not stay in the directory. The
 // database must already say that they do not work.
-func (k *Keeper[R, B]) DeleteCodes(ctx context.Context, codes affiliate.DirectoryCodes) error {
+func (k *Keeper[R, B]) DeleteCodes(ctx context.Context, codes privacy.DirectoryCodes) error {
 	return k.write(ctx, k.sink.Changes(), func(version int64, batch B) error {
 		for _, code := range codes.Codes {
 			batch.DeleteReferralCode(version, codes.Scope, code)
@@ -62,7 +64,7 @@ func (k *Keeper[R, B]) Sync(ctx context.Context, change affiliate.SyncDirectory)
 // links of the programme, because each link has at least one code.
 func (k *Keeper[R, B]) syncProgram(ctx context.Context, workspace affiliate.WorkspaceID, program affiliate.ProgramID) error {
 	cursor := ""
-	return k.writeCodes(ctx, func() ([]affiliate.ReferralTarget, error) {
+	return k.writeCodes(ctx, func() ([]participant.ReferralTarget, error) {
 		page, err := k.source.ProgramReferralTargets(ctx, workspace, program, k.cfg.Now(), cursor, pageSize)
 		if len(page) > 0 {
 			cursor = page[len(page)-1].Code

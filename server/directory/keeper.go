@@ -43,7 +43,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/account"
+	"github.com/tributary-hq/tributary/affiliate/participant"
 	edgev1 "github.com/tributary-hq/tributary/gen/edge/v1"
 )
 
@@ -199,7 +200,7 @@ func (k *Keeper[R, B]) writeAll(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var keyCursor affiliate.APIKey
+	var keyCursor account.APIKey
 	for more := true; more; {
 		err := k.writePage(ctx, func(version int64, batch B) error {
 			keys, err := k.source.PublicKeysAfter(ctx, keyCursor, pageSize)
@@ -217,8 +218,8 @@ func (k *Keeper[R, B]) writeAll(ctx context.Context) error {
 			return err
 		}
 	}
-	var cursor affiliate.ReferralTarget
-	return k.writeCodes(ctx, func() ([]affiliate.ReferralTarget, error) {
+	var cursor participant.ReferralTarget
+	return k.writeCodes(ctx, func() ([]participant.ReferralTarget, error) {
 		page, err := k.source.ReferralTargetsAfter(ctx, cursor, k.cfg.Now(), pageSize)
 		if len(page) > 0 {
 			cursor = page[len(page)-1]
@@ -230,7 +231,7 @@ func (k *Keeper[R, B]) writeAll(ctx context.Context) error {
 // writeCodes writes referral codes and their links, page by page. The function next reads
 // the next page. writeCodes stops after the first page that has fewer than pageSize
 // codes.
-func (k *Keeper[R, B]) writeCodes(ctx context.Context, next func() ([]affiliate.ReferralTarget, error)) error {
+func (k *Keeper[R, B]) writeCodes(ctx context.Context, next func() ([]participant.ReferralTarget, error)) error {
 	for more := true; more; {
 		err := k.writePage(ctx, func(version int64, batch B) error {
 			targets, err := next()

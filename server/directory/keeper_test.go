@@ -14,6 +14,9 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/participant"
+	"github.com/tributary-hq/tributary/affiliate/privacy"
+	"github.com/tributary-hq/tributary/affiliate/program"
 	edgev1 "github.com/tributary-hq/tributary/gen/edge/v1"
 	"github.com/tributary-hq/tributary/server/directory"
 	edge "github.com/tributary-hq/tributary/storage/directory"
@@ -90,10 +93,10 @@ func TestSync_WritesChanges(t *testing.T) {
 	participant := f.join()
 	f.sync(affiliate.SyncDirectory{Participant: &participant.ID})
 	f.wantCode("after the application", true)
-	for _, to := range []affiliate.ProgramStatus{affiliate.ProgramPaused, affiliate.ProgramActive, affiliate.ProgramArchived} {
+	for _, to := range []program.Status{program.Paused, program.Active, program.Archived} {
 		f.mustMove(to)
 		f.sync(affiliate.SyncDirectory{Program: &f.Program})
-		f.wantCode("after the programme became "+string(to), to == affiliate.ProgramActive)
+		f.wantCode("after the programme became "+string(to), to == program.Active)
 	}
 	key := f.newKey()
 	for _, revoked := range []bool{false, true} {
@@ -120,7 +123,7 @@ func TestSync_DeletesCodesOfErasedParticipants(t *testing.T) {
 		t.Fatal(err)
 	}
 	keeper := directory.New(f.Store, f.writer, config())
-	if err := keeper.DeleteCodes(t.Context(), affiliate.DirectoryCodes{Scope: f.Scope, Codes: []string{"jane"}, Links: []string{link}}); err != nil {
+	if err := keeper.DeleteCodes(t.Context(), privacy.DirectoryCodes{Scope: f.Scope, Codes: []string{"jane"}, Links: []string{link}}); err != nil {
 		t.Fatal(err)
 	}
 	check := func(when string) {
@@ -162,9 +165,9 @@ func TestSync_ParallelWritersEndWithNewestState(t *testing.T) {
 		var calls sync.WaitGroup
 		for i := range 8 {
 			calls.Go(func() {
-				to, succeeded := affiliate.ProgramActive, &activated
+				to, succeeded := program.Active, &activated
 				if i%2 == 1 {
-					to, succeeded = affiliate.ProgramPaused, &paused
+					to, succeeded = program.Paused, &paused
 				}
 				// A refused move changes nothing, so there is nothing to write.
 				if err := f.move(to); errors.Is(err, affiliate.Refuse(affiliate.ReasonProgramStateInvalid)) {
@@ -184,7 +187,7 @@ func TestSync_ParallelWritersEndWithNewestState(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		f.wantCode("after parallel changes to "+string(p.Status), p.Status == affiliate.ProgramActive)
+		f.wantCode("after parallel changes to "+string(p.Status), p.Status == program.Active)
 	}
 	if activated.Load() == 0 || paused.Load() == 0 {
 		t.Errorf("%d activations and %d pauses succeeded, want some of both", activated.Load(), paused.Load())
@@ -228,7 +231,7 @@ func TestKeep_SweepsAfterOutage(t *testing.T) {
 	f.keep(cfg)
 	f.waitUntilComplete()
 	server.Kill9()
-	f.mustMove(affiliate.ProgramPaused)
+	f.mustMove(program.Paused)
 	pgtest.Eventually(t, "the outage is logged", logged.Load)
 	server.Restart()
 	pgtest.Eventually(t, "the code is inactive", func() bool {
@@ -246,7 +249,7 @@ func TestWorker_WritesChanges(t *testing.T) {
 		Workers: workers,
 	})
 	partner := f.NewPartner("Jane")
-	application := affiliate.Application{Program: f.Program, Partner: partner, Mode: f.Scope.Mode, ReferralCode: "jane"}
+	application := participant.Application{Program: f.Program, Partner: partner, Mode: f.Scope.Mode, ReferralCode: "jane"}
 	if _, err := f.Store.Apply(t.Context(), application, f.Now(), affiliate.Actor{User: &partner}); err != nil {
 		t.Fatal(err)
 	}
@@ -254,7 +257,7 @@ func TestWorker_WritesChanges(t *testing.T) {
 		_, state := f.code("jane")
 		return state == edge.Found
 	})
-	f.mustMove(affiliate.ProgramPaused)
+	f.mustMove(program.Paused)
 	pgtest.Eventually(t, "the code is inactive", func() bool {
 		entry, state := f.code("jane")
 		return state == edge.Found && !entry.Active

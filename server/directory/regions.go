@@ -10,6 +10,7 @@ import (
 	"github.com/riverqueue/river"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/privacy"
 )
 
 const (
@@ -76,7 +77,7 @@ func (r *Regions[R, B]) SyncNow(change affiliate.SyncDirectory) { r.home.SyncNow
 // DeleteCodes deletes codes and short links whose texts must not stay in the directories. It
 // returns an error if a region cannot be reached. The caller must then repeat it, because a
 // sweep does not delete entries. The database must already say that they do not work.
-func (r *Regions[R, B]) DeleteCodes(ctx context.Context, codes affiliate.DirectoryCodes) error {
+func (r *Regions[R, B]) DeleteCodes(ctx context.Context, codes privacy.DirectoryCodes) error {
 	err := r.home.DeleteCodes(ctx, codes)
 	for name, keeper := range r.others {
 		if farErr := keeper.DeleteCodes(ctx, codes); farErr != nil {

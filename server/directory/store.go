@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/account"
+	"github.com/tributary-hq/tributary/affiliate/participant"
 	edgev1 "github.com/tributary-hq/tributary/gen/edge/v1"
 )
 
@@ -18,20 +20,20 @@ type Source interface {
 	DirectoryVersion(ctx context.Context) (int64, error)
 	// WorkspacePublicKeys reads all public keys of a workspace, including expired and
 	// revoked keys.
-	WorkspacePublicKeys(ctx context.Context, workspace affiliate.WorkspaceID) ([]affiliate.PublicKeyTarget, error)
+	WorkspacePublicKeys(ctx context.Context, workspace affiliate.WorkspaceID) ([]account.PublicKeyTarget, error)
 	// PublicKeysAfter reads one page of the public keys of all workspaces. The cursor is
 	// a key.
-	PublicKeysAfter(ctx context.Context, cursor affiliate.APIKey, limit int) ([]affiliate.PublicKeyTarget, error)
+	PublicKeysAfter(ctx context.Context, cursor account.APIKey, limit int) ([]account.PublicKeyTarget, error)
 	// ParticipantReferralTargets reads the referral codes of one participant, with their
 	// links and discounts. In this and the following methods, a discount is a promo code
 	// that can be used now.
-	ParticipantReferralTargets(ctx context.Context, workspace affiliate.WorkspaceID, participant affiliate.ParticipantID, now time.Time) ([]affiliate.ReferralTarget, error)
+	ParticipantReferralTargets(ctx context.Context, workspace affiliate.WorkspaceID, participant affiliate.ParticipantID, now time.Time) ([]participant.ReferralTarget, error)
 	// ProgramReferralTargets reads one page of the referral codes of a programme. The
 	// cursor is a referral code.
-	ProgramReferralTargets(ctx context.Context, workspace affiliate.WorkspaceID, program affiliate.ProgramID, now time.Time, cursor string, limit int) ([]affiliate.ReferralTarget, error)
+	ProgramReferralTargets(ctx context.Context, workspace affiliate.WorkspaceID, program affiliate.ProgramID, now time.Time, cursor string, limit int) ([]participant.ReferralTarget, error)
 	// ReferralTargetsAfter reads one page of the referral codes of all workspaces. The
 	// cursor is a target.
-	ReferralTargetsAfter(ctx context.Context, cursor affiliate.ReferralTarget, now time.Time, limit int) ([]affiliate.ReferralTarget, error)
+	ReferralTargetsAfter(ctx context.Context, cursor participant.ReferralTarget, now time.Time, limit int) ([]participant.ReferralTarget, error)
 }
 
 // Sink is the edge directory. A write replaces a stored entry if the version of the write

@@ -4,14 +4,13 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/fraud"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 )
 
-func settingsOf(req *affiliatev1.PutFraudPolicyRequest) affiliate.FraudSettings {
-	return affiliate.FraudSettings{
+func settingsOf(req *affiliatev1.PutFraudPolicyRequest) fraud.Settings {
+	return fraud.Settings{
 		DisabledRules:    distinct(req.GetDisabledRules()),
 		BlockedCountries: distinct(req.GetBlockedCountries()),
 		CouponSites:      distinct(toLower(req.GetCouponSites())),
@@ -39,7 +38,7 @@ func distinct(texts []string) []string {
 	return unique
 }
 
-func policyToProto(p affiliate.ProgramFraudPolicy) *affiliatev1.ProgramFraudPolicy {
+func policyToProto(p fraud.ProgramFraudPolicy) *affiliatev1.ProgramFraudPolicy {
 	out := &affiliatev1.ProgramFraudPolicy{
 		ProgramId:        p.Program.String(),
 		Policy:           server.EnumValue[affiliatev1.FraudPolicy](p.Policy),
@@ -58,7 +57,7 @@ func policyToProto(p affiliate.ProgramFraudPolicy) *affiliatev1.ProgramFraudPoli
 	return out
 }
 
-func eventToProto(e affiliate.FraudEvent) *affiliatev1.FraudEvent {
+func eventToProto(e fraud.Event) *affiliatev1.FraudEvent {
 	out := &affiliatev1.FraudEvent{
 		Id:                    e.ID.String(),
 		Mode:                  server.EnumValue[affiliatev1.Mode](e.Scope.Mode),

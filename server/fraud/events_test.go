@@ -9,20 +9,22 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/commission"
+	"github.com/tributary-hq/tributary/affiliate/fraud"
 	"github.com/tributary-hq/tributary/cmd/stores"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
-	"github.com/tributary-hq/tributary/server/commission"
+	commissionservice "github.com/tributary-hq/tributary/server/commission"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
 func TestListFraudEvents(t *testing.T) {
 	f := newFixture(t)
-	flagged := f.newSuspectedSale(f.pat, affiliate.FraudFlagged)
-	blocked := f.newSuspectedSale(f.pat, affiliate.FraudBlocked)
+	flagged := f.newSuspectedSale(f.pat, fraud.Flagged)
+	blocked := f.newSuspectedSale(f.pat, fraud.Blocked)
 	autumn := f.NewProgram(f.Scope, pgtest.Row{"name": "Autumn"})
 	sam := f.NewParticipant(f.Scope, autumn, f.NewPartner("Sam"))
-	observed := f.newSuspectedSale(sam, affiliate.FraudObserved)
+	observed := f.newSuspectedSale(sam, fraud.Observed)
 	if _, err := f.resolve(flagged.event, dismissed, "Known customer"); err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +80,7 @@ func TestListFraudEvents(t *testing.T) {
 
 func TestFraudEvents_OfOtherScopesAreNotFound(t *testing.T) {
 	f := newFixture(t)
-	event := f.newSuspectedSale(f.pat, affiliate.FraudFlagged).event
+	event := f.newSuspectedSale(f.pat, fraud.Flagged).event
 	for name, other := range map[string]*pgtest.Shop{"another workspace": f.NewShop(affiliate.ModeLive), "the other mode": f.InOtherMode()} {
 		t.Run(name, func(t *testing.T) {
 			ctx := asOwner(other)
@@ -100,62 +102,62 @@ func TestFraudEvents_OfOtherScopesAreNotFound(t *testing.T) {
 }
 
 func TestResolveFraudEvent(t *testing.T) {
-	type transitions = []affiliate.CommissionTransition
-	flagSuspended := affiliate.CommissionTransition{Move: affiliate.MoveFlag, ReviewReasons: []string{"participant_suspended"}}
+	type transitions = []commission.Transition
+	flagSuspended := commission.Transition{Move: commission.MoveFlag, ReviewReasons: []string{"participant_suspended"}}
 	for name, tc := range map[string]struct {
 		before      transitions // of the commission, applied before the event is resolved
 		outcome     affiliatev1.FraudEventStatus
-		wantStatus  affiliate.CommissionStatus
+		wantStatus  commission.Status
 		wantReasons []string // of the review
 		wantEvents  []string // about the commission
 		wantActions []string // on the commission, in the audit log
 	}{
 		"confirmed": {
-			nil, confirmed, affiliate.CommissionRejected,
+			nil, confirmed, commission.Rejected,
 			[]string{"fraud"},
 			[]string{"commission.rejected"},
 			[]string{"commission.reject"},
 		},
 		"confirmed after approval": {
-			transitions{{Move: affiliate.MoveApprove}},
-			confirmed, affiliate.CommissionRejected, nil,
+			transitions{{Move: commission.MoveApprove}},
+			confirmed, commission.Rejected, nil,
 			[]string{"commission.rejected"},
 			[]string{"commission.reject"},
 		},
 		"confirmed after payment": {
-			transitions{{Move: affiliate.MoveApprove}, {Move: affiliate.MovePay}}, confirmed, affiliate.CommissionPaid, nil, nil, nil,
+			transitions{{Move: commission.MoveApprove}, {Move: commission.MovePay}}, confirmed, commission.Paid, nil, nil, nil,
 		},
 		"confirmed after a refund": {
-			transitions{{Move: affiliate.MoveRefund, Full: true, RefundReason: affiliate.RefundedSale}},
+			transitions{{Move: commission.MoveRefund, Full: true, RefundReason: commission.RefundedSale}},
 			confirmed,
-			affiliate.CommissionRefunded,
+			commission.Refunded,
 			[]string{"fraud"},
 			nil, nil,
 		},
 		"dismissed": {
-			nil, dismissed, affiliate.CommissionPending, nil, []string{"commission.updated"}, []string{"commission.clear_review"},
+			nil, dismissed, commission.Pending, nil, []string{"commission.updated"}, []string{"commission.clear_review"},
 		},
 		"dismissed with another reason for review": {
 			transitions{flagSuspended},
-			dismissed, affiliate.CommissionPending,
+			dismissed, commission.Pending,
 			[]string{"participant_suspended"},
 			[]string{"commission.updated"},
 			[]string{"commission.clear_review"},
 		},
 		"dismissed after the review reason fraud was removed": {
-			transitions{flagSuspended, {Move: affiliate.MoveClearReview, ReviewReasons: []string{"fraud"}}},
+			transitions{flagSuspended, {Move: commission.MoveClearReview, ReviewReasons: []string{"fraud"}}},
 			dismissed,
-			affiliate.CommissionPending,
+			commission.Pending,
 			[]string{"participant_suspended"},
 			nil, nil,
 		},
 		"dismissed after rejection": {
-			transitions{{Move: affiliate.MoveReject}}, dismissed, affiliate.CommissionRejected, []string{"fraud"}, nil, nil,
+			transitions{{Move: commission.MoveReject}}, dismissed, commission.Rejected, []string{"fraud"}, nil, nil,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t)
-			sale := f.newSuspectedSale(f.pat, affiliate.FraudFlagged)
+			sale := f.newSuspectedSale(f.pat, fraud.Flagged)
 			id := sale.commission.ID
 			for _, move := range tc.before {
 				f.MoveCommission(*sale.commission, move)
@@ -198,7 +200,7 @@ func TestResolveFraudEvent(t *testing.T) {
 			}
 
 			_, err = f.resolve(sale.event, dismissed, "")
-			wantStatus := map[affiliatev1.FraudEventStatus]affiliate.FraudEventStatus{confirmed: affiliate.FraudEventConfirmed, dismissed: affiliate.FraudEventDismissed}
+			wantStatus := map[affiliatev1.FraudEventStatus]fraud.EventStatus{confirmed: fraud.EventConfirmed, dismissed: fraud.EventDismissed}
 			metadata := pgtest.RequireRefusal(t, err, affiliate.ReasonFraudEventResolved)
 			if metadata["status"] != string(wantStatus[tc.outcome]) {
 				t.Errorf("the error of a second resolution has status %q, want %q", metadata["status"], wantStatus[tc.outcome])
@@ -209,10 +211,10 @@ func TestResolveFraudEvent(t *testing.T) {
 
 func TestResolveFraudEvent_DismissedCommissionIsApprovedAutomatically(t *testing.T) {
 	f := newFixture(t)
-	sale := f.newSuspectedSale(f.pat, affiliate.FraudFlagged)
+	sale := f.newSuspectedSale(f.pat, fraud.Flagged)
 	requireApproved := func(want int) {
 		t.Helper()
-		sweep, err := commission.ApproveDue(t.Context(), stores.Commission(f.Store), f.Now(), 10)
+		sweep, err := commissionservice.ApproveDue(t.Context(), stores.Commission(f.Store), f.Now(), 10)
 		if err != nil || sweep.Approved != want {
 			t.Fatalf("ApproveDue approved %d commissions, error %v, want %d", sweep.Approved, err, want)
 		}
@@ -222,14 +224,14 @@ func TestResolveFraudEvent_DismissedCommissionIsApprovedAutomatically(t *testing
 		t.Fatal(err)
 	}
 	requireApproved(1)
-	if status := f.getCommission(sale.commission.ID).Status; status != affiliate.CommissionApproved {
+	if status := f.getCommission(sale.commission.ID).Status; status != commission.Approved {
 		t.Errorf("the commission is %s, want approved", status)
 	}
 }
 
 func TestResolveFraudEvent_OfBlockedConversion(t *testing.T) {
 	f := newFixture(t)
-	got, err := f.resolve(f.newSuspectedSale(f.pat, affiliate.FraudBlocked).event, confirmed, "")
+	got, err := f.resolve(f.newSuspectedSale(f.pat, fraud.Blocked).event, confirmed, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -243,7 +245,7 @@ func TestResolveFraudEvent_OfBlockedConversion(t *testing.T) {
 func TestResolveFraudEvent_InParallelSucceedsOnce(t *testing.T) {
 	f := newFixture(t)
 	for range 5 {
-		sale := f.newSuspectedSale(f.pat, affiliate.FraudFlagged)
+		sale := f.newSuspectedSale(f.pat, fraud.Flagged)
 		results := make(chan error, 8)
 		for i := range cap(results) {
 			go func() {
@@ -274,7 +276,7 @@ func TestResolveFraudEvent_InParallelWithApproval(t *testing.T) {
 	f := newFixture(t)
 	approvals := map[affiliate.Reason]int{}
 	for waits := range pgtest.HeadStarts() {
-		sale := f.newSuspectedSale(f.pat, affiliate.FraudFlagged)
+		sale := f.newSuspectedSale(f.pat, fraud.Flagged)
 		id := sale.commission.ID
 		var resolveErr, approveErr error
 		var calls sync.WaitGroup
@@ -284,8 +286,8 @@ func TestResolveFraudEvent_InParallelWithApproval(t *testing.T) {
 		})
 		calls.Go(func() {
 			time.Sleep(waits[1])
-			_, approveErr = commission.Move(t.Context(), stores.Commission(f.Store), affiliate.CommissionTransition{
-				Scope: f.Scope, Program: f.Program, Commission: id, Move: affiliate.MoveApprove, Actor: affiliate.Actor{User: &f.Owner}, At: f.Now(),
+			_, approveErr = commissionservice.Move(t.Context(), stores.Commission(f.Store), commission.Transition{
+				Scope: f.Scope, Program: f.Program, Commission: id, Move: commission.MoveApprove, Actor: affiliate.Actor{User: &f.Owner}, At: f.Now(),
 			})
 		})
 		calls.Wait()
@@ -293,7 +295,7 @@ func TestResolveFraudEvent_InParallelWithApproval(t *testing.T) {
 			t.Errorf("ResolveFraudEvent: %v", resolveErr)
 		}
 		approvals[pgtest.ReasonOf(t, approveErr)]++
-		if status := f.getCommission(id).Status; status != affiliate.CommissionRejected {
+		if status := f.getCommission(id).Status; status != commission.Rejected {
 			t.Errorf("the commission is %s, want rejected", status)
 		}
 		if cents := f.Count(`select coalesce(sum(amount_cents), 0) from ledger_entries where commission_id = $1`, id); cents != 0 {

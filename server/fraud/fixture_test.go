@@ -7,8 +7,13 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/attribution"
+	"github.com/tributary-hq/tributary/affiliate/commission"
+	"github.com/tributary-hq/tributary/affiliate/conversion"
+	"github.com/tributary-hq/tributary/affiliate/fraud"
+	"github.com/tributary-hq/tributary/affiliate/program"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
-	"github.com/tributary-hq/tributary/server/fraud"
+	fraudservice "github.com/tributary-hq/tributary/server/fraud"
 	"github.com/tributary-hq/tributary/server/servertest"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
@@ -24,7 +29,7 @@ const (
 // fixture is a shop with a participant and the service under test.
 type fixture struct {
 	*pgtest.Shop
-	service *fraud.Service
+	service *fraudservice.Service
 	clock   *pgtest.Clock
 	pat     pgtest.Participant
 }
@@ -33,7 +38,7 @@ func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	clock := pgtest.NewClock(time.Date(2026, 5, 6, 7, 8, 9, 0, time.UTC))
 	shop := pgtest.Open(t, clock.Now).NewShop(affiliate.ModeLive, pgtest.Row{"name": "Spring"})
-	return &fixture{shop, fraud.New(shop.Store, clock.Now), clock, shop.Join("Pat")}
+	return &fixture{shop, fraudservice.New(shop.Store, clock.Now), clock, shop.Join("Pat")}
 }
 
 // asOwner returns the context of a call by the owner of a shop.
@@ -42,62 +47,62 @@ func asOwner(shop *pgtest.Shop) context.Context {
 }
 
 var (
-	botClick    = affiliate.FraudSignal{Rule: "bot_click", Score: 70, Evidence: "The click is from a bot."}
-	sameAddress = affiliate.FraudSignal{Rule: "self_referral_email", Score: 100, Evidence: "The buyer has the partner's e-mail address."}
+	botClick    = fraud.Signal{Rule: "bot_click", Score: 70, Evidence: "The click is from a bot."}
+	sameAddress = fraud.Signal{Rule: "self_referral_email", Score: 100, Evidence: "The buyer has the partner's e-mail address."}
 )
 
 // suspectedSale is a purchase of 10.00 EUR with fraud signals.
 type suspectedSale struct {
 	event      string // id of the fraud event
-	conversion affiliate.Conversion
-	commission *affiliate.Commission // nil if the conversion is blocked
+	conversion conversion.Conversion
+	commission *commission.Commission // nil if the conversion is blocked
 }
 
 // newSuspectedSale records a purchase with the fraud signal botClick, one second after
 // the previous purchase. action is what the fraud policy did. A blocked purchase also has
 // the signal sameAddress and no commission.
-func (f *fixture) newSuspectedSale(p pgtest.Participant, action affiliate.FraudAction) suspectedSale {
+func (f *fixture) newSuspectedSale(p pgtest.Participant, action fraud.Action) suspectedSale {
 	f.Helper()
 	f.clock.Advance(time.Second)
-	now, rate, method := f.Now(), int64(2000), affiliate.ByClick
+	now, rate, method := f.Now(), int64(2000), attribution.ByClick
 	id := affiliate.NewID[affiliate.ConversionID](now)
-	sale := affiliate.Conversion{
+	sale := conversion.Conversion{
 		ID: id, Scope: p.Scope, ExternalTransactionID: id.String(), EventType: affiliate.Purchase,
-		Sale:       affiliate.Sale{Paid: affiliate.Money{Cents: 1000, Currency: "EUR"}},
-		OccurredAt: now, CreatedAt: now, Source: affiliate.SourceAPI, Status: affiliate.ConversionRecorded, Version: 1,
+		Sale:       attribution.Sale{Paid: affiliate.Money{Cents: 1000, Currency: "EUR"}},
+		OccurredAt: now, CreatedAt: now, Source: conversion.SourceAPI, Status: conversion.Recorded, Version: 1,
 	}
-	decision := affiliate.Decision{
-		ID: affiliate.NewID[affiliate.DecisionID](now), Conversion: id, Attributed: true, Method: &method, Reason: affiliate.WhyClickMatched,
-		Explanation: "A click.", EngineVersion: affiliate.EngineVersion, Program: &p.Program, Participant: &p.ID, ClickedAt: &now, DecidedAt: now,
-		FraudAction: action, Trace: affiliate.Trace{Fraud: []affiliate.FraudSignal{botClick}},
+	decision := attribution.Decision{
+		ID: affiliate.NewID[affiliate.DecisionID](now), Conversion: id, Attributed: true, Method: &method, Reason: attribution.WhyClickMatched,
+		Explanation: "A click.", EngineVersion: attribution.EngineVersion, Program: &p.Program, Participant: &p.ID, ClickedAt: &now, DecidedAt: now,
+		FraudAction: action, Trace: attribution.Trace{Fraud: []fraud.Signal{botClick}},
 	}
-	commission := &affiliate.Commission{
+	earned := &commission.Commission{
 		ID: affiliate.NewID[affiliate.CommissionID](now), Scope: p.Scope, Program: p.Program, Participant: p.ID, Partner: p.Partner,
-		Conversion: id, Decision: decision.ID, ExternalTransactionID: sale.ExternalTransactionID, Status: affiliate.CommissionPending,
-		Type: affiliate.Percentage, EventType: sale.EventType, RateBps: &rate, AmountCents: 200, OriginalAmountCents: 200, Currency: "EUR",
-		BaseAmountCents: 1000, SaleAmountCents: 1000, SaleCurrency: "EUR", ReviewReasons: []string{}, Dispute: affiliate.DisputeNone,
-		Rule: affiliate.RuleSnapshot{Version: 1, Rules: affiliate.DefaultRules()}, AutoApproveAt: &now, Version: 1, CreatedAt: now, UpdatedAt: now,
+		Conversion: id, Decision: decision.ID, ExternalTransactionID: sale.ExternalTransactionID, Status: commission.Pending,
+		Type: program.Percentage, EventType: sale.EventType, RateBps: &rate, AmountCents: 200, OriginalAmountCents: 200, Currency: "EUR",
+		BaseAmountCents: 1000, SaleAmountCents: 1000, SaleCurrency: "EUR", ReviewReasons: []string{}, Dispute: commission.DisputeNone,
+		Rule: attribution.RuleSnapshot{Version: 1, Rules: program.DefaultRules()}, AutoApproveAt: &now, Version: 1, CreatedAt: now, UpdatedAt: now,
 	}
 	switch action {
-	case affiliate.FraudFlagged:
-		commission.NeedsReview, commission.ReviewReasons = true, []string{affiliate.ReviewFraud}
-	case affiliate.FraudBlocked:
-		decision.Reason, commission = affiliate.WhySelfReferralBlocked, nil
-		decision.Fraud = []affiliate.FraudSignal{sameAddress, botClick}
-	case affiliate.FraudObserved:
+	case fraud.Flagged:
+		earned.NeedsReview, earned.ReviewReasons = true, []string{attribution.ReviewFraud}
+	case fraud.Blocked:
+		decision.Reason, earned = attribution.WhySelfReferralBlocked, nil
+		decision.Fraud = []fraud.Signal{sameAddress, botClick}
+	case fraud.Observed:
 	}
-	_, err := f.Store.RecordConversion(f.Context(), affiliate.Report{
+	_, err := f.Store.RecordConversion(f.Context(), conversion.Report{
 		Conversion: sale,
-		Inputs:     affiliate.AttributionInputs{Mode: sale.Scope.Mode, EventType: sale.EventType, OccurredAt: now, Sale: sale.Sale},
-		Decide: func(affiliate.AttributionInputs) (affiliate.Decision, *affiliate.Commission, error) {
-			return decision, commission, nil
+		Inputs:     attribution.Inputs{Mode: sale.Scope.Mode, EventType: sale.EventType, OccurredAt: now, Sale: sale.Sale},
+		Decide: func(attribution.Inputs) (attribution.Decision, *commission.Commission, error) {
+			return decision, earned, nil
 		},
 	})
 	if err != nil {
 		f.Fatal(err)
 	}
 	f.clock.Advance(time.Millisecond)
-	return suspectedSale{decision.ID.String(), sale, commission}
+	return suspectedSale{decision.ID.String(), sale, earned}
 }
 
 // resolve resolves a fraud event as the shop's owner. If note is empty, the request has
@@ -125,7 +130,7 @@ func (f *fixture) listEventIDs(req *affiliatev1.ListFraudEventsRequest) (ids []s
 }
 
 // getCommission returns a commission as the store has it.
-func (f *fixture) getCommission(id affiliate.CommissionID) affiliate.Commission {
+func (f *fixture) getCommission(id affiliate.CommissionID) commission.Commission {
 	f.Helper()
 	detail, err := f.Store.Commission(f.Context(), f.Scope, f.Program, id)
 	if err != nil {

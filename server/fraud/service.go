@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/fraud"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 )
@@ -58,8 +59,8 @@ func (s *Service) PutFraudPolicy(ctx context.Context, req *affiliatev1.PutFraudP
 	if err != nil {
 		return nil, err
 	}
-	policy, err := s.store.PutFraudPolicy(ctx, server.PrincipalFrom(ctx).Scope(), affiliate.ProgramFraudPolicy{
-		Program: program, Policy: affiliate.FraudPolicy(server.EnumName(req.GetPolicy())), Settings: settingsOf(req), UpdatedAt: s.currentTime(),
+	policy, err := s.store.PutFraudPolicy(ctx, server.PrincipalFrom(ctx).Scope(), fraud.ProgramFraudPolicy{
+		Program: program, Policy: fraud.Policy(server.EnumName(req.GetPolicy())), Settings: settingsOf(req), UpdatedAt: s.currentTime(),
 	}, server.ActorFrom(ctx))
 	if err != nil {
 		return nil, err
@@ -73,10 +74,10 @@ func (s *Service) ListFraudEvents(ctx context.Context, req *affiliatev1.ListFrau
 	if err := wrong.Err(); err != nil {
 		return nil, err
 	}
-	filter := affiliate.FraudEventFilter{
+	filter := fraud.EventFilter{
 		Program:     server.ParseOptionalID[affiliate.ProgramID](req.ProgramId),
 		Participant: server.ParseOptionalID[affiliate.ParticipantID](req.ParticipantId),
-		Status:      affiliate.FraudEventStatus(server.EnumName(req.GetStatus())),
+		Status:      fraud.EventStatus(server.EnumName(req.GetStatus())),
 		Created:     created,
 	}
 	page := server.PageOf(req)
@@ -96,13 +97,13 @@ func (s *Service) ListFraudEvents(ctx context.Context, req *affiliatev1.ListFrau
 
 // ResolveFraudEvent confirms or dismisses an open event. Errors: FRAUD_EVENT_RESOLVED.
 func (s *Service) ResolveFraudEvent(ctx context.Context, req *affiliatev1.ResolveFraudEventRequest) (*affiliatev1.FraudEvent, error) {
-	id, err := server.PathID[affiliate.FraudEventID](req.GetEventId())
+	id, err := server.PathID[fraud.EventID](req.GetEventId())
 	if err != nil {
 		return nil, err
 	}
-	event, err := s.store.ResolveFraudEvent(ctx, affiliate.FraudResolution{
+	event, err := s.store.ResolveFraudEvent(ctx, fraud.Resolution{
 		Scope: server.PrincipalFrom(ctx).Scope(), Event: id,
-		Outcome: affiliate.FraudEventStatus(server.EnumName(req.GetOutcome())), Note: req.Note,
+		Outcome: fraud.EventStatus(server.EnumName(req.GetOutcome())), Note: req.Note,
 		By: server.ActorFrom(ctx), At: s.currentTime(),
 	})
 	if err != nil {

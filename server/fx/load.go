@@ -20,7 +20,7 @@ import (
 
 	"github.com/riverqueue/river"
 
-	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/attribution"
 	"github.com/tributary-hq/tributary/server"
 )
 
@@ -36,11 +36,11 @@ const (
 type Store interface {
 	// LoadRates stores all rates or none. A rate replaces the stored rate of the same
 	// currency pair and date. rates must not contain two rates of the same pair and date.
-	LoadRates(ctx context.Context, rates []affiliate.FXRate, at time.Time) (affiliate.FXLoad, error)
+	LoadRates(ctx context.Context, rates []attribution.FXRate, at time.Time) (attribution.FXLoad, error)
 }
 
 // Read parses the file at path and returns its rates.
-func Read(path string) ([]affiliate.FXRate, error) {
+func Read(path string) ([]attribution.FXRate, error) {
 	rates, _, err := read(path)
 	return rates, err
 }
@@ -56,7 +56,7 @@ func versionOf(info os.FileInfo) fileVersion {
 	return fileVersion{modified: info.ModTime(), size: info.Size()}
 }
 
-func read(path string) (rates []affiliate.FXRate, version fileVersion, err error) {
+func read(path string) (rates []attribution.FXRate, version fileVersion, err error) {
 	file, err := os.Open(path) // #nosec G304 -- the operator names the file
 	if err != nil {
 		return nil, version, err
@@ -74,9 +74,9 @@ func read(path string) (rates []affiliate.FXRate, version fileVersion, err error
 	return rates, versionOf(info), nil
 }
 
-// Worker runs the job affiliate.LoadRates.
+// Worker runs the job attribution.LoadRates.
 type Worker struct {
-	river.WorkerDefaults[affiliate.LoadRates]
+	river.WorkerDefaults[attribution.LoadRates]
 	store Store
 	path  string
 	log   *slog.Logger
@@ -96,15 +96,15 @@ func New(store Store, path string, log *slog.Logger, now func() time.Time) *Work
 // runs at a time. A failed job is not retried, because the next job checks the file
 // again.
 func PeriodicJob() *river.PeriodicJob {
-	return server.OneAtATime(river.PeriodicInterval(loadInterval), affiliate.LoadRates{}, true)
+	return server.OneAtATime(river.PeriodicInterval(loadInterval), attribution.LoadRates{}, true)
 }
 
 // Timeout returns the time limit of one run.
-func (w *Worker) Timeout(*river.Job[affiliate.LoadRates]) time.Duration { return timeout }
+func (w *Worker) Timeout(*river.Job[attribution.LoadRates]) time.Duration { return timeout }
 
 // Work loads the file unless this process has already loaded the same version of the
 // file.
-func (w *Worker) Work(ctx context.Context, _ *river.Job[affiliate.LoadRates]) error {
+func (w *Worker) Work(ctx context.Context, _ *river.Job[attribution.LoadRates]) error {
 	if w.path == "" {
 		return nil
 	}

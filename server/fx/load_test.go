@@ -14,7 +14,7 @@ import (
 
 	"github.com/riverqueue/river"
 
-	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/attribution"
 	"github.com/tributary-hq/tributary/server/fx"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
@@ -48,7 +48,7 @@ func (r *ratesFile) write(modified time.Time, body string) {
 }
 
 func (r *ratesFile) work() error {
-	return r.worker.Work(r.Context(), &river.Job[affiliate.LoadRates]{})
+	return r.worker.Work(r.Context(), &river.Job[attribution.LoadRates]{})
 }
 
 // countingStore counts the calls of LoadRates. Each call returns err.
@@ -57,9 +57,9 @@ type countingStore struct {
 	err   error
 }
 
-func (c *countingStore) LoadRates(_ context.Context, rates []affiliate.FXRate, _ time.Time) (affiliate.FXLoad, error) {
+func (c *countingStore) LoadRates(_ context.Context, rates []attribution.FXRate, _ time.Time) (attribution.FXLoad, error) {
 	c.loads++
-	return affiliate.FXLoad{New: len(rates)}, c.err
+	return attribution.FXLoad{New: len(rates)}, c.err
 }
 
 func TestWorker_LoadsTheFileWhenItHasChanged(t *testing.T) {
@@ -99,7 +99,7 @@ func TestWorker_LoadsTheFileWhenItHasChanged(t *testing.T) {
 func TestWorker_LoadsNothingWithoutAPath(t *testing.T) {
 	store := &countingStore{}
 	worker := fx.New(store, "", slog.New(slog.DiscardHandler), time.Now)
-	if err := worker.Work(t.Context(), &river.Job[affiliate.LoadRates]{}); err != nil || store.loads != 0 {
+	if err := worker.Work(t.Context(), &river.Job[attribution.LoadRates]{}); err != nil || store.loads != 0 {
 		t.Errorf("Work returned the error %v after %d loads, want no error and no load", err, store.loads)
 	}
 }

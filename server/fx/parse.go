@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/attribution"
 )
 
 // ecbBase is the base currency of all rates of the European Central Bank.
@@ -32,8 +33,8 @@ var formerCurrencies = []string{"BGN", "CYP", "EEK", "HRK", "LTL", "LVL", "MTL",
 // of currencies that no longer exist. If any other cell is invalid, or if the file has
 // two rates for the same currencies and date, Parse returns an error with the line
 // number.
-func Parse(r io.Reader) ([]affiliate.FXRate, error) {
-	p := parser{csv: csv.NewReader(r), seen: map[affiliate.FXRate]int{}}
+func Parse(r io.Reader) ([]attribution.FXRate, error) {
+	p := parser{csv: csv.NewReader(r), seen: map[attribution.FXRate]int{}}
 	p.csv.FieldsPerRecord = -1
 	p.csv.TrimLeadingSpace = true
 	header, err := p.next()
@@ -77,10 +78,10 @@ func Parse(r io.Reader) ([]affiliate.FXRate, error) {
 type parser struct {
 	csv     *csv.Reader
 	columns []string // in the second format: the currency of each column, or "" for a skipped column
-	rates   []affiliate.FXRate
+	rates   []attribution.FXRate
 	// seen maps the currencies and the date of each rate to the rate's line number. The
 	// field Rate of the keys is empty.
-	seen map[affiliate.FXRate]int
+	seen map[attribution.FXRate]int
 }
 
 // next reads one line. It removes leading and trailing spaces from the cells.
@@ -151,7 +152,7 @@ func (p *parser) readDay(cells []string) error {
 }
 
 func (p *parser) add(date time.Time, base, quote, rate string) error {
-	key := affiliate.FXRate{Date: date}
+	key := attribution.FXRate{Date: date}
 	var ok bool
 	if key.Base, ok = affiliate.ParseCurrency(base); !ok {
 		return p.lineError("%q is not a currency", base)
@@ -166,7 +167,7 @@ func (p *parser) add(date time.Time, base, quote, rate string) error {
 		return p.lineError("%s to %s on %s is already on line %d", key.Base, key.Quote, date.Format(time.DateOnly), first)
 	}
 	p.seen[key] = p.line()
-	if key.Rate, ok = affiliate.ParseRate(rate); !ok {
+	if key.Rate, ok = attribution.ParseRate(rate); !ok {
 		return p.lineError("%q is not a positive decimal", rate)
 	}
 	p.rates = append(p.rates, key)

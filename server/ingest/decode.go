@@ -11,20 +11,22 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/account"
+	"github.com/tributary-hq/tributary/affiliate/click"
 	edgev1 "github.com/tributary-hq/tributary/gen/edge/v1"
 	"github.com/tributary-hq/tributary/storage/clickstream"
 )
 
 // record is one click of a stream entry.
 type record struct {
-	click affiliate.Click
+	click click.Click
 	// raw is the marshalled edge.v1.Click.
 	raw []byte
 	// source contains the public key and the referral code of the click. They are used to
 	// look up the click's target, which consists of a workspace, a programme, a
 	// participant and a link. source is nil if the collector has already looked up the
 	// target.
-	source *affiliate.ClickSource
+	source *click.Source
 	// fromFuture says that the collector's time of receipt was in the future.
 	fromFuture bool
 	// trace refers to the recorded span of the click's request (package spans). It is empty
@@ -43,7 +45,7 @@ type decodedEntry struct {
 // deadRecord is a record that cannot be stored as a click.
 type deadRecord struct {
 	id     affiliate.ClickID
-	reason affiliate.ClickDeadReason
+	reason click.DeadReason
 	raw    []byte
 	cause  error // for the log; can be nil
 }
@@ -67,19 +69,19 @@ func decodeEntry(entry clickstream.Entry, latest time.Time) decodedEntry {
 	var edge edgev1.Click
 	rest := entry.Batch
 	if len(rest) == 0 {
-		p.dead = append(p.dead, deadRecord{reason: affiliate.ClickMalformed, raw: rest, cause: errors.New("the entry has no batch")})
+		p.dead = append(p.dead, deadRecord{reason: click.Malformed, raw: rest, cause: errors.New("the entry has no batch")})
 	}
 	for len(rest) > 0 {
 		number, kind, n := protowire.ConsumeTag(rest)
 		if n < 0 {
-			p.dead = append(p.dead, deadRecord{reason: affiliate.ClickMalformed, raw: rest, cause: protowire.ParseError(n)})
+			p.dead = append(p.dead, deadRecord{reason: click.Malformed, raw: rest, cause: protowire.ParseError(n)})
 			break
 		}
 		if number != batchClicksField || kind != protowire.BytesType {
 			// A newer version of the collector may have added this field. Skip it.
 			skipped := protowire.ConsumeFieldValue(number, kind, rest[n:])
 			if skipped < 0 {
-				p.dead = append(p.dead, deadRecord{reason: affiliate.ClickMalformed, raw: rest, cause: protowire.ParseError(skipped)})
+				p.dead = append(p.dead, deadRecord{reason: click.Malformed, raw: rest, cause: protowire.ParseError(skipped)})
 				break
 			}
 			rest = rest[n+skipped:]
@@ -87,7 +89,7 @@ func decodeEntry(entry clickstream.Entry, latest time.Time) decodedEntry {
 		}
 		raw, used := protowire.ConsumeBytes(rest[n:])
 		if used < 0 {
-			p.dead = append(p.dead, deadRecord{reason: affiliate.ClickMalformed, raw: rest, cause: protowire.ParseError(used)})
+			p.dead = append(p.dead, deadRecord{reason: click.Malformed, raw: rest, cause: protowire.ParseError(used)})
 			break
 		}
 		rest = rest[n+used:]
@@ -107,14 +109,14 @@ func latestReceipt(storedAt, now time.Time) time.Time {
 
 func (p *decodedEntry) add(raw []byte, edge *edgev1.Click, latest time.Time) {
 	if err := proto.Unmarshal(raw, edge); err != nil {
-		p.dead = append(p.dead, deadRecord{reason: affiliate.ClickMalformed, raw: raw, cause: err})
+		p.dead = append(p.dead, deadRecord{reason: click.Malformed, raw: raw, cause: err})
 		return
 	}
 	r, err := fromEdge(edge, latest)
 	if err != nil {
-		reason := affiliate.ClickMalformed
+		reason := click.Malformed
 		if errors.Is(err, errMalformedKey) {
-			reason = affiliate.ClickKeyUnknown
+			reason = click.KeyUnknown
 		}
 		p.dead = append(p.dead, deadRecord{id: r.click.ID, reason: reason, raw: raw, cause: err})
 		return
@@ -139,14 +141,14 @@ func fromEdge(edge *edgev1.Click, latest time.Time) (record, error) {
 	if !ok || !isV7 {
 		return r, errors.New("the id is not a UUIDv7")
 	}
-	r.click = affiliate.Click{
+	r.click = click.Click{
 		ID:             id,
 		ReferralCode:   edge.ReferralCode,
 		ClickedAt:      clickedAt,
 		ReceivedAt:     time.UnixMilli(edge.ReceivedAtMs).UTC(),
 		LandingURL:     edge.LandingUrl,
 		ReferrerDomain: edge.ReferrerDomain,
-		UTM: affiliate.UTM{
+		UTM: click.UTM{
 			Source: edge.UtmSource, Medium: edge.UtmMedium, Campaign: edge.UtmCampaign,
 			Term: edge.UtmTerm, Content: edge.UtmContent,
 		},
@@ -188,11 +190,11 @@ func fromEdge(edge *edgev1.Click, latest time.Time) (record, error) {
 		return r, fmt.Errorf("the mode is %v", edge.Mode)
 	}
 	if len(edge.WorkspaceId) == 0 {
-		key, ok := affiliate.ParseKey(edge.PublicKey)
-		if !ok || key.Kind != affiliate.PublicKey {
+		key, ok := account.ParseKey(edge.PublicKey)
+		if !ok || key.Kind != account.PublicKey {
 			return r, errMalformedKey
 		}
-		r.source = &affiliate.ClickSource{KeyDigest: key.Digest(), Code: affiliate.FoldCode(edge.ReferralCode)}
+		r.source = &click.Source{KeyDigest: key.Digest(), Code: click.FoldCode(edge.ReferralCode)}
 		return r, nil
 	}
 	var okWorkspace, okProgram, okParticipant, okLink bool
@@ -203,19 +205,19 @@ func fromEdge(edge *edgev1.Click, latest time.Time) (record, error) {
 	if !okWorkspace || !okProgram || !okParticipant || !okLink || edge.AttributionWindowDays <= 0 {
 		return r, errors.New("a resolved click has no valid workspace, program, participant or link id, or no attribution window")
 	}
-	r.click.ExpiresAt = affiliate.WindowEnd(r.click.ReceivedAt, int(edge.AttributionWindowDays))
+	r.click.ExpiresAt = click.WindowEnd(r.click.ReceivedAt, int(edge.AttributionWindowDays))
 	return r, nil
 }
 
-func consentOf(consent edgev1.Consent) affiliate.Consent {
+func consentOf(consent edgev1.Consent) click.Consent {
 	switch consent {
 	case edgev1.Consent_CONSENT_GRANTED:
-		return affiliate.ConsentGranted
+		return click.ConsentGranted
 	case edgev1.Consent_CONSENT_DENIED:
-		return affiliate.ConsentDenied
+		return click.ConsentDenied
 	case edgev1.Consent_CONSENT_UNKNOWN, edgev1.Consent_CONSENT_UNSPECIFIED:
 	}
-	return affiliate.ConsentUnknown
+	return click.ConsentUnknown
 }
 
 // The following functions check values that come from the collector and not from the
@@ -267,18 +269,18 @@ func name(text string) string {
 // database yet. storedAt is the time at which Redis has stored the click, and now is the
 // current time. FromEdge returns false if the click is malformed or if its target must
 // still be looked up.
-func FromEdge(edge *edgev1.Click, storedAt, now time.Time) (affiliate.Click, bool) {
+func FromEdge(edge *edgev1.Click, storedAt, now time.Time) (click.Click, bool) {
 	r, err := fromEdge(edge, latestReceipt(storedAt, now))
 	return r.click, err == nil && r.source == nil
 }
 
 // resolve sets the target of the click, after the store has found the target for the
 // record's source.
-func (r *record) resolve(target affiliate.ClickTarget) {
+func (r *record) resolve(target click.Target) {
 	r.click.Scope = target.Scope
 	r.click.Program = target.Program
 	r.click.Participant = target.Participant
 	r.click.Link = target.Link
-	r.click.ExpiresAt = affiliate.WindowEnd(r.click.ReceivedAt, target.WindowDays)
+	r.click.ExpiresAt = click.WindowEnd(r.click.ReceivedAt, target.WindowDays)
 	r.source = nil
 }

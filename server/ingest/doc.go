@@ -37,7 +37,7 @@ import (
 	"context"
 	"errors"
 
-	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/click"
 )
 
 // Store stores clicks in the database. There are two kinds of errors. If the error or an
@@ -48,13 +48,13 @@ type Store interface {
 	// StoreClicks stores all clicks or none. It adds the new clicks and the new unique
 	// clicks to the statistics, but not the clicks of bots. It ignores clicks that are
 	// already stored.
-	StoreClicks(ctx context.Context, clicks []affiliate.Click) error
+	StoreClicks(ctx context.Context, clicks []click.Click) error
 	// ResolveClicks looks up the targets of clicks. It returns one resolution for each
 	// source, in the same order.
-	ResolveClicks(ctx context.Context, sources []affiliate.ClickSource) ([]Resolution, error)
+	ResolveClicks(ctx context.Context, sources []click.Source) ([]Resolution, error)
 	// DeadLetterClicks stores records that cannot be stored as clicks. It ignores dead
 	// letters whose ids are already stored.
-	DeadLetterClicks(ctx context.Context, letters []affiliate.ClickDeadLetter) error
+	DeadLetterClicks(ctx context.Context, letters []click.DeadLetter) error
 }
 
 // Visitors checks which clicks are the first click of their visitor within 24 hours.
@@ -62,11 +62,11 @@ type Visitors interface {
 	// MarkUnique sets the field Unique of the clicks. It takes less than a second. It
 	// returns the number of clicks that it could not check. If a click is checked again,
 	// the result is the same.
-	MarkUnique(ctx context.Context, clicks []*affiliate.Click) (unknown int)
+	MarkUnique(ctx context.Context, clicks []*click.Click) (unknown int)
 }
 
 // Resolution is the result of looking up a ClickSource.
-type Resolution = affiliate.ClickResolution
+type Resolution = click.Resolution
 
 // rejectsData reports whether err means that the store rejected the data of a call.
 func rejectsData(err error) bool {

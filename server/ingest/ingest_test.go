@@ -19,6 +19,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/account"
+	"github.com/tributary-hq/tributary/affiliate/click"
 	edgev1 "github.com/tributary-hq/tributary/gen/edge/v1"
 	"github.com/tributary-hq/tributary/storage/clickstream"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
@@ -31,22 +33,22 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(pgtest.Main{M: m}) }
 // of a call or none, and it does not overwrite a stored click.
 type memoryStore struct {
 	mu          sync.Mutex
-	clicks      map[affiliate.ClickID]affiliate.Click
-	deadLetters map[affiliate.ClickID]affiliate.ClickDeadLetter
-	targets     map[affiliate.ClickSource]affiliate.ClickTarget
+	clicks      map[affiliate.ClickID]click.Click
+	deadLetters map[affiliate.ClickID]click.DeadLetter
+	targets     map[click.Source]click.Target
 	calls       int // of StoreClicks
 	repeated    int // clicks in these calls that were already stored
 	// beforeStore is called at the start of each StoreClicks. afterStore is called when
 	// StoreClicks has stored the clicks.
-	beforeStore func(call int, clicks []affiliate.Click) error
+	beforeStore func(call int, clicks []click.Click) error
 	afterStore  func()
 }
 
 func newMemoryStore() *memoryStore {
 	return &memoryStore{
-		clicks:      make(map[affiliate.ClickID]affiliate.Click),
-		deadLetters: make(map[affiliate.ClickID]affiliate.ClickDeadLetter),
-		targets:     make(map[affiliate.ClickSource]affiliate.ClickTarget),
+		clicks:      make(map[affiliate.ClickID]click.Click),
+		deadLetters: make(map[affiliate.ClickID]click.DeadLetter),
+		targets:     make(map[click.Source]click.Target),
 	}
 }
 
@@ -60,7 +62,7 @@ type rejectedError struct{}
 func (rejectedError) Error() string     { return "invalid input (SQLSTATE 22021)" }
 func (rejectedError) RejectsData() bool { return true }
 
-func (s *memoryStore) StoreClicks(_ context.Context, clicks []affiliate.Click) error {
+func (s *memoryStore) StoreClicks(_ context.Context, clicks []click.Click) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.calls++
@@ -87,7 +89,7 @@ func (s *memoryStore) StoreClicks(_ context.Context, clicks []affiliate.Click) e
 	return nil
 }
 
-func (s *memoryStore) ResolveClicks(_ context.Context, sources []affiliate.ClickSource) ([]Resolution, error) {
+func (s *memoryStore) ResolveClicks(_ context.Context, sources []click.Source) ([]Resolution, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	resolutions := make([]Resolution, len(sources))
@@ -98,13 +100,13 @@ func (s *memoryStore) ResolveClicks(_ context.Context, sources []affiliate.Click
 		if target, ok := s.targets[source]; ok {
 			resolutions[n].Target = target
 		} else {
-			resolutions[n].DeadReason = affiliate.ClickCodeUnknown
+			resolutions[n].DeadReason = click.CodeUnknown
 		}
 	}
 	return resolutions, nil
 }
 
-func (s *memoryStore) DeadLetterClicks(_ context.Context, letters []affiliate.ClickDeadLetter) error {
+func (s *memoryStore) DeadLetterClicks(_ context.Context, letters []click.DeadLetter) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, letter := range letters {
@@ -165,7 +167,7 @@ func run(i *Ingester) (stop func()) {
 	return func() { cancel(); running.Wait() }
 }
 
-func click(change ...func(*edgev1.Click)) *edgev1.Click {
+func newClick(change ...func(*edgev1.Click)) *edgev1.Click {
 	now := time.Now()
 	id, workspace := affiliate.NewID[affiliate.ClickID](now), affiliate.NewID[affiliate.WorkspaceID](now)
 	c := &edgev1.Click{
@@ -205,11 +207,11 @@ func check(t testing.TB, err error) {
 func TestIngester_StoresAcknowledgesAndTrimsEveryClick(t *testing.T) {
 	s, store := newStream(t, redistest.New(t)), newMemoryStore()
 	ingester, registry := s.ingester("one", store)
-	s.append(click()) // before the consumer group exists
+	s.append(newClick()) // before the consumer group exists
 	defer run(ingester)()
 	const entries = 400
 	for range entries {
-		s.append(click(), click(), click())
+		s.append(newClick(), newClick(), newClick())
 	}
 	pgtest.Eventually(t, "all clicks are stored", func() bool { n, _ := store.count(); return n == 3*entries+1 })
 	pgtest.Eventually(t, "all entries are acknowledged", func() bool { return s.pending() == 0 })
@@ -246,7 +248,7 @@ func TestIngester_DeletesOldDeadLettersFromTheStream(t *testing.T) {
 func TestIngester_StoresAllFieldsOfAClick(t *testing.T) {
 	s, store := newStream(t, redistest.New(t)), newMemoryStore()
 	ingester, _ := s.ingester("one", store)
-	sent := click(func(c *edgev1.Click) {
+	sent := newClick(func(c *edgev1.Click) {
 		c.UtmSource, c.UtmContent, c.SubId, c.Language, c.Screen = "mail", "top", "s", "de", "1x1"
 		c.Consent, c.IpHash, c.IpPrefix, c.UaHash = edgev1.Consent_CONSENT_GRANTED, []byte("ip"), "203.0.113.0/24", []byte("ua")
 		c.OccurredAtMs, c.LandingUrl, c.ReferrerDomain = 1767323045000, "https://x/", "news.example"
@@ -261,7 +263,7 @@ func TestIngester_StoresAllFieldsOfAClick(t *testing.T) {
 	idTime, _ := id.Time()
 	if got.ClickedAt != idTime || got.ReceivedAt.UnixMilli() != sent.ReceivedAtMs || got.ExpiresAt.Sub(got.ReceivedAt) != 30*24*time.Hour ||
 		got.OccurredAt.UnixMilli() != sent.OccurredAtMs || got.Scope.Mode != affiliate.ModeTest || !bytes.Equal(got.Link.UUID[:], sent.LinkId) ||
-		got.UTM.Source != "mail" || got.UTM.Content != "top" || got.Consent != affiliate.ConsentGranted || string(got.IPHash) != "ip" || got.CreatedAt.IsZero() ||
+		got.UTM.Source != "mail" || got.UTM.Content != "top" || got.Consent != click.ConsentGranted || string(got.IPHash) != "ip" || got.CreatedAt.IsZero() ||
 		got.Country != "GB" || got.Region != "ENG" || got.Device != "tablet" || got.Browser != "Firefox" || got.OS != "Linux" || got.PaidPlatform != "google" ||
 		!got.IsBot || got.BotReason != "agent" || !got.ForeignOrigin || got.Unique {
 		t.Errorf("%v was stored as %+v", sent, got)
@@ -286,7 +288,7 @@ func TestIngester_CorrectsTimesInTheFuture(t *testing.T) {
 		{storedAt, storedAt.Add(10 * time.Minute), storedAt},
 		{redisAhead, now.Add(10 * time.Minute), now},
 	} {
-		sent := click(func(e *edgev1.Click) { e.ReceivedAtMs = c.received.UnixMilli() })
+		sent := newClick(func(e *edgev1.Click) { e.ReceivedAtMs = c.received.UnixMilli() })
 		clicks, want = append(clicks, sent), append(want, c.want)
 		raw, err := proto.Marshal(&edgev1.ClickBatch{Clicks: []*edgev1.Click{sent}})
 		check(t, err)
@@ -294,7 +296,7 @@ func TestIngester_CorrectsTimesInTheFuture(t *testing.T) {
 	}
 	for n, sent := range clicks {
 		id, _ := affiliate.IDFromBytes[affiliate.ClickID](sent.Id)
-		if got := store.clicks[id]; !got.ReceivedAt.Equal(want[n]) || !got.ExpiresAt.Equal(affiliate.WindowEnd(want[n], 30)) {
+		if got := store.clicks[id]; !got.ReceivedAt.Equal(want[n]) || !got.ExpiresAt.Equal(click.WindowEnd(want[n], 30)) {
 			t.Errorf("click %d was received at %s and expires at %s, want %s and 30 days later", n, got.ReceivedAt, got.ExpiresAt, want[n])
 		}
 	}
@@ -325,7 +327,7 @@ func TestFromEdge_DropsInvalidValuesButNotTheClick(t *testing.T) {
 		{"DE", "B-E", "", "", "", "", ""}:                              {country: "DE"},
 		{"DE", "Ü", "", "", "", "", ""}:                                {country: "DE"},
 	} {
-		r, err := fromEdge(click(func(c *edgev1.Click) {
+		r, err := fromEdge(newClick(func(c *edgev1.Click) {
 			c.Country, c.Region, c.Device, c.Browser, c.Os, c.PaidPlatform, c.BotReason =
 				sent.country, sent.region, sent.device, sent.browser, sent.os, sent.platform, sent.reason
 		}), time.Now())
@@ -341,7 +343,7 @@ func TestFromEdge_DropsInvalidValuesButNotTheClick(t *testing.T) {
 // reads the entry again.
 func TestIngester_CrashBeforeAcknowledgementStoresNothingTwice(t *testing.T) {
 	s, store := newStream(t, redistest.New(t)), newMemoryStore()
-	s.append(click(), click())
+	s.append(newClick(), newClick())
 	crashing, _ := s.ingester("one", store)
 	entries, err := crashing.reader.Next(t.Context(), 0)
 	check(t, err)
@@ -365,7 +367,7 @@ func TestIngester_ClaimsEntriesOfDeadConsumers(t *testing.T) {
 	dead := s.reader("dead")
 	const entries = 300 // more entries than one claim returns
 	for range entries {
-		s.append(click())
+		s.append(newClick())
 	}
 	for s.pending() < entries {
 		_, err := dead.Next(t.Context(), 0)
@@ -386,7 +388,7 @@ func TestIngester_ClaimsEntriesOfDeadConsumers(t *testing.T) {
 
 func TestIngester_RetriesTheBatchWhileTheStoreIsUnreachable(t *testing.T) {
 	s, store := newStream(t, redistest.New(t)), newMemoryStore()
-	store.beforeStore = func(call int, _ []affiliate.Click) error {
+	store.beforeStore = func(call int, _ []click.Click) error {
 		if call <= 12 {
 			return errors.New("connection refused")
 		}
@@ -395,7 +397,7 @@ func TestIngester_RetriesTheBatchWhileTheStoreIsUnreachable(t *testing.T) {
 	ingester, _ := s.ingester("one", store)
 	ingester.cfg.FirstDelay = time.Millisecond
 	for range 50 {
-		s.append(click())
+		s.append(newClick())
 	}
 	defer run(ingester)()
 	// While the ingester retries, its own entries become old enough that it claims them.
@@ -408,10 +410,10 @@ func TestIngester_RetriesTheBatchWhileTheStoreIsUnreachable(t *testing.T) {
 
 func TestIngester_InvalidRecordsBecomeDeadLettersAndOthersAreStored(t *testing.T) {
 	s, store := newStream(t, redistest.New(t)), newMemoryStore()
-	rejected := click(func(c *edgev1.Click) { c.SubId = rejectedText })
-	s.append(click(), click())
-	s.append(click(), rejected, click())
-	s.append(click(func(c *edgev1.Click) { c.Id = []byte("short") }), click(), click(func(c *edgev1.Click) { c.LinkId = nil }))
+	rejected := newClick(func(c *edgev1.Click) { c.SubId = rejectedText })
+	s.append(newClick(), newClick())
+	s.append(newClick(), rejected, newClick())
+	s.append(newClick(func(c *edgev1.Click) { c.Id = []byte("short") }), newClick(), newClick(func(c *edgev1.Click) { c.LinkId = nil }))
 	check(t, s.writer.Append(t.Context(), 0, append([]byte{0x0a, 0x02, 0xff, 0xff}, 0x0a, 0x7f), 2)) // an invalid record, then an invalid length
 	check(t, s.writer.Append(t.Context(), 0, []byte{}, 0))
 	check(t, s.client.XAdd(t.Context(), &redis.XAddArgs{Stream: clickstream.Key(0), Values: []any{"foreign", "field"}}).Err())
@@ -426,34 +428,34 @@ func TestIngester_InvalidRecordsBecomeDeadLettersAndOthersAreStored(t *testing.T
 	id, _ := affiliate.IDFromBytes[affiliate.ClickID](rejected.Id)
 	letter := store.deadLetters[id]
 	var kept edgev1.Click
-	if err := proto.Unmarshal(letter.Record, &kept); err != nil || !proto.Equal(&kept, rejected) || letter.Reason != affiliate.ClickRejected {
+	if err := proto.Unmarshal(letter.Record, &kept); err != nil || !proto.Equal(&kept, rejected) || letter.Reason != click.Rejected {
 		t.Errorf("the dead letter is %+v (%v), want the rejected click %v", letter, err, rejected)
 	}
-	reasons := map[affiliate.ClickDeadReason]int{}
+	reasons := map[click.DeadReason]int{}
 	for _, letter := range store.deadLetters {
 		reasons[letter.Reason]++
 	}
-	if reasons[affiliate.ClickMalformed] != 6 {
+	if reasons[click.Malformed] != 6 {
 		t.Errorf("reasons of the dead letters: %v, want 6 malformed", reasons)
 	}
 }
 
 func TestIngester_ResolvesUnresolvedClicks(t *testing.T) {
 	s, store := newStream(t, redistest.New(t)), newMemoryStore()
-	key := affiliate.NewKey(affiliate.PublicKey, affiliate.ModeTest)
+	key := account.NewKey(account.PublicKey, affiliate.ModeTest)
 	unresolved := func(key, code string) *edgev1.Click {
-		return click(func(c *edgev1.Click) {
+		return newClick(func(c *edgev1.Click) {
 			c.WorkspaceId, c.ProgramId, c.ParticipantId, c.AttributionWindowDays = nil, nil, nil, 0
 			c.PublicKey, c.ReferralCode = key, code
 		})
 	}
-	target := affiliate.ClickTarget{
+	target := click.Target{
 		Scope:   affiliate.Scope{Workspace: affiliate.NewID[affiliate.WorkspaceID](time.Now()), Mode: affiliate.ModeTest},
 		Program: affiliate.NewID[affiliate.ProgramID](time.Now()), WindowDays: 7,
 	}
-	store.targets[affiliate.ClickSource{KeyDigest: key.Digest(), Code: "anna"}] = target
+	store.targets[click.Source{KeyDigest: key.Digest(), Code: "anna"}] = target
 	valid, unknown, invalidKey, rejected := unresolved(key.Reveal(), "Anna"), unresolved(key.Reveal(), "nobody"), unresolved("pk_test_x", "anna"), unresolved(key.Reveal(), rejectedText)
-	s.append(valid, unknown, invalidKey, rejected, click())
+	s.append(valid, unknown, invalidKey, rejected, newClick())
 	ingester, _ := s.ingester("one", store)
 	defer run(ingester)()
 	pgtest.Eventually(t, "three clicks are dead letters and the entry is acknowledged", func() bool { _, deadLetters := store.count(); return deadLetters == 3 && s.pending() == 0 })
@@ -461,8 +463,8 @@ func TestIngester_ResolvesUnresolvedClicks(t *testing.T) {
 	if got := store.clicks[id]; len(store.clicks) != 2 || got.Program != target.Program || got.Scope != target.Scope || got.ExpiresAt.Sub(got.ReceivedAt) != 7*24*time.Hour {
 		t.Errorf("%d clicks are stored, the resolved click as %+v; want 2, and the target %+v", len(store.clicks), got, target)
 	}
-	for raw, want := range map[*edgev1.Click]affiliate.ClickDeadReason{
-		unknown: affiliate.ClickCodeUnknown, invalidKey: affiliate.ClickKeyUnknown, rejected: affiliate.ClickRejected,
+	for raw, want := range map[*edgev1.Click]click.DeadReason{
+		unknown: click.CodeUnknown, invalidKey: click.KeyUnknown, rejected: click.Rejected,
 	} {
 		id, _ := affiliate.IDFromBytes[affiliate.ClickID](raw.Id)
 		if got := store.deadLetters[id].Reason; got != want {
@@ -474,7 +476,7 @@ func TestIngester_ResolvesUnresolvedClicks(t *testing.T) {
 func TestIngester_CountsEntriesThatDisappeared(t *testing.T) {
 	s, store := newStream(t, redistest.New(t)), newMemoryStore()
 	dead := s.reader("dead")
-	s.append(click())
+	s.append(newClick())
 	_, err := dead.Next(t.Context(), 0)
 	check(t, err)
 	check(t, s.client.XTrimMaxLen(t.Context(), clickstream.Key(0), 0).Err())
@@ -490,14 +492,14 @@ func TestIngester_CountsALostStream(t *testing.T) {
 	s, store := newStream(t, redistest.New(t)), newMemoryStore()
 	ingester, _ := s.ingester("one", store)
 	defer run(ingester)()
-	s.append(click())
+	s.append(newClick())
 	pgtest.Eventually(t, "the first click is acknowledged", func() bool { return testutil.ToFloat64(ingester.metrics.acknowledged) == 1 })
 	if n := testutil.ToFloat64(ingester.metrics.recreated); n != 0 {
 		t.Errorf("%v consumer groups are counted as created again before the loss, want none", n)
 	}
 	check(t, s.client.FlushDB(t.Context()).Err())
 	pgtest.Eventually(t, "the group is counted as created again", func() bool { return testutil.ToFloat64(ingester.metrics.recreated) == 1 })
-	s.append(click())
+	s.append(newClick())
 	pgtest.Eventually(t, "the second click is stored", func() bool { n, _ := store.count(); return n == 2 })
 }
 
@@ -521,11 +523,11 @@ func TestIngester_CountsAStreamThatLostItsLatestEntries(t *testing.T) {
 			acknowledged := func(n float64) func() bool {
 				return func() bool { return testutil.ToFloat64(ingester.metrics.acknowledged) == n }
 			}
-			s.append(click())
+			s.append(newClick())
 			pgtest.Eventually(t, "the first click is acknowledged", acknowledged(1))
 			older, err := s.client.Dump(t.Context(), clickstream.Key(0)).Result()
 			check(t, err)
-			s.append(click())
+			s.append(newClick())
 			pgtest.Eventually(t, "the second click is acknowledged", acknowledged(2))
 			if n := testutil.ToFloat64(ingester.metrics.lost); n != 0 {
 				t.Errorf("%v entries are counted as lost before the loss, want none", n)
@@ -533,7 +535,7 @@ func TestIngester_CountsAStreamThatLostItsLatestEntries(t *testing.T) {
 			check(t, s.client.RestoreReplace(t.Context(), clickstream.Key(0), 0, older).Err())
 			check(t, c.triggerCheck(s))
 			pgtest.Eventually(t, "the loss is counted", func() bool { return testutil.ToFloat64(ingester.metrics.lost) == 1 })
-			s.append(click())
+			s.append(newClick())
 			pgtest.Eventually(t, "the third click is stored", func() bool { n, _ := store.count(); return n == 3 })
 		})
 	}
@@ -558,13 +560,13 @@ func TestIngester_ContinuesAfterARestartOfRedis(t *testing.T) {
 	var warningLogged atomic.Bool
 	ingester.log = slog.New(warningFlag{slog.DiscardHandler, &warningLogged})
 	defer run(ingester)()
-	s.append(click())
+	s.append(newClick())
 	pgtest.Eventually(t, "the first click is stored", func() bool { n, _ := store.count(); return n == 1 })
 	server.Kill9()
 	pgtest.Eventually(t, "the ingester notices the outage", warningLogged.Load)
 	server.Restart()
 	pgtest.Eventually(t, "an append succeeds", func() bool {
-		raw, _ := proto.Marshal(&edgev1.ClickBatch{Clicks: []*edgev1.Click{click()}})
+		raw, _ := proto.Marshal(&edgev1.ClickBatch{Clicks: []*edgev1.Click{newClick()}})
 		return s.writer.Append(context.Background(), 0, raw, 1) == nil
 	})
 	pgtest.Eventually(t, "the second click is stored", func() bool { n, _ := store.count(); return n >= 2 })
@@ -575,13 +577,13 @@ func TestRun_StopFinishesTheCurrentBatch(t *testing.T) {
 	s, store := newStream(t, redistest.New(t)), newMemoryStore()
 	storeCalled, storeMayReturn := make(chan struct{}), make(chan struct{})
 	var once sync.Once
-	store.beforeStore = func(int, []affiliate.Click) error {
+	store.beforeStore = func(int, []click.Click) error {
 		once.Do(func() { close(storeCalled) })
 		<-storeMayReturn
 		return nil
 	}
 	ingester, _ := s.ingester("one", store)
-	s.append(click())
+	s.append(newClick())
 	stop := run(ingester)
 	<-storeCalled
 	time.AfterFunc(50*time.Millisecond, func() { close(storeMayReturn) })
@@ -593,10 +595,10 @@ func TestRun_StopFinishesTheCurrentBatch(t *testing.T) {
 
 func TestRun_StopDoesNotWaitForAnUnreachableStore(t *testing.T) {
 	s, store := newStream(t, redistest.New(t)), newMemoryStore()
-	store.beforeStore = func(int, []affiliate.Click) error { return errors.New("connection refused") }
+	store.beforeStore = func(int, []click.Click) error { return errors.New("connection refused") }
 	ingester, _ := s.ingester("one", store)
 	ingester.cfg.StopTimeout = 100 * time.Millisecond
-	s.append(click())
+	s.append(newClick())
 	stop := run(ingester)
 	pgtest.Eventually(t, "the entry is delivered to the ingester", func() bool { return s.pending() == 1 })
 	start := time.Now()
@@ -607,7 +609,7 @@ func TestRun_StopDoesNotWaitForAnUnreachableStore(t *testing.T) {
 }
 
 func FuzzDecodeEntry(f *testing.F) {
-	raw, _ := proto.Marshal(&edgev1.ClickBatch{Clicks: []*edgev1.Click{click(), click()}})
+	raw, _ := proto.Marshal(&edgev1.ClickBatch{Clicks: []*edgev1.Click{newClick(), newClick()}})
 	f.Add(raw)
 	f.Add([]byte{0x0a, 0x7f})
 	f.Fuzz(func(t *testing.T, raw []byte) {

@@ -5,7 +5,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/click"
 	"github.com/tributary-hq/tributary/storage/clickstream"
 )
 
@@ -66,7 +66,7 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 			Help: "Age of the oldest entry that a consumer has read and not yet acknowledged. Use it in alerts instead of the consumer group's lag.",
 		}),
 	}
-	for _, reason := range affiliate.ClickDeadReasons() {
+	for _, reason := range click.DeadReasons() {
 		m.dead.WithLabelValues(string(reason))
 	}
 	registry.MustRegister(m.dead, m.rows, m.duration, m.oldest)

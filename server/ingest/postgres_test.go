@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/click"
 	edgev1 "github.com/tributary-hq/tributary/gen/edge/v1"
 	"github.com/tributary-hq/tributary/server/ingest"
 	"github.com/tributary-hq/tributary/storage/clickstream"
@@ -26,7 +27,7 @@ type countingVisitors struct {
 	unknown atomic.Int64
 }
 
-func (v *countingVisitors) MarkUnique(ctx context.Context, clicks []*affiliate.Click) int {
+func (v *countingVisitors) MarkUnique(ctx context.Context, clicks []*click.Click) int {
 	unknown := v.Visitors.MarkUnique(ctx, clicks)
 	v.unknown.Add(int64(unknown))
 	return unknown

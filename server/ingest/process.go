@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/click"
 	"github.com/tributary-hq/tributary/storage/clickstream"
 )
 
@@ -38,7 +39,7 @@ func (i *Ingester) markUnique(ctx context.Context, batch []*decodedEntry) {
 	if i.visitors == nil {
 		return
 	}
-	var clicks []*affiliate.Click
+	var clicks []*click.Click
 	for _, p := range batch {
 		for n := range p.records {
 			clicks = append(clicks, &p.records[n].click)
@@ -55,7 +56,7 @@ func (i *Ingester) storeAll(ctx context.Context, batch []*decodedEntry) error {
 	for _, p := range batch {
 		total += len(p.records)
 	}
-	clicks := make([]affiliate.Click, 0, total)
+	clicks := make([]click.Click, 0, total)
 	now := i.now()
 	for _, p := range batch {
 		for n := range p.records {
@@ -81,7 +82,7 @@ func (i *Ingester) storeAll(ctx context.Context, batch []*decodedEntry) error {
 // delivery count of the stream as the number of attempts, because that count also grows
 // when an entry is read and not processed.
 func (i *Ingester) storeEntry(ctx context.Context, p *decodedEntry) error {
-	clicks := make([]affiliate.Click, len(p.records))
+	clicks := make([]click.Click, len(p.records))
 	for n, r := range p.records {
 		clicks[n] = r.click
 	}
@@ -106,10 +107,10 @@ func (i *Ingester) storeEntry(ctx context.Context, p *decodedEntry) error {
 // becomes a dead record.
 func (i *Ingester) storeEach(ctx context.Context, p *decodedEntry) error {
 	for _, r := range p.records {
-		err := i.retry(ctx, func(ctx context.Context) error { return i.put(ctx, []affiliate.Click{r.click}) })
+		err := i.retry(ctx, func(ctx context.Context) error { return i.put(ctx, []click.Click{r.click}) })
 		switch {
 		case rejectsData(err):
-			p.dead = append(p.dead, deadRecord{id: r.click.ID, reason: affiliate.ClickRejected, raw: r.raw, cause: err})
+			p.dead = append(p.dead, deadRecord{id: r.click.ID, reason: click.Rejected, raw: r.raw, cause: err})
 		case err != nil:
 			return err
 		}
@@ -117,7 +118,7 @@ func (i *Ingester) storeEach(ctx context.Context, p *decodedEntry) error {
 	return nil
 }
 
-func (i *Ingester) put(ctx context.Context, clicks []affiliate.Click) error {
+func (i *Ingester) put(ctx context.Context, clicks []click.Click) error {
 	if len(clicks) == 0 {
 		return nil
 	}
@@ -132,8 +133,8 @@ func (i *Ingester) put(ctx context.Context, clicks []affiliate.Click) error {
 // resolve looks up the targets of clicks whose targets the collector could not look up. A
 // record whose target does not exist becomes a dead record.
 func (i *Ingester) resolve(ctx context.Context, batch []*decodedEntry) error {
-	var sources []affiliate.ClickSource
-	seen := make(map[affiliate.ClickSource]bool)
+	var sources []click.Source
+	seen := make(map[click.Source]bool)
 	for _, p := range batch {
 		for _, r := range p.records {
 			if r.source != nil && !seen[*r.source] {
@@ -171,9 +172,9 @@ func (i *Ingester) resolve(ctx context.Context, batch []*decodedEntry) error {
 
 // lookUp looks up the targets of the sources. If the store rejects the data of the
 // sources, lookUp looks up each source separately.
-func (i *Ingester) lookUp(ctx context.Context, sources []affiliate.ClickSource) (map[affiliate.ClickSource]Resolution, error) {
-	found := make(map[affiliate.ClickSource]Resolution, len(sources))
-	query := func(batch []affiliate.ClickSource) error {
+func (i *Ingester) lookUp(ctx context.Context, sources []click.Source) (map[click.Source]Resolution, error) {
+	found := make(map[click.Source]Resolution, len(sources))
+	query := func(batch []click.Source) error {
 		return i.retry(ctx, func(ctx context.Context) error {
 			resolutions, err := i.store.ResolveClicks(ctx, batch)
 			if err != nil {
@@ -190,10 +191,10 @@ func (i *Ingester) lookUp(ctx context.Context, sources []affiliate.ClickSource) 
 		return found, err
 	}
 	for _, source := range sources {
-		err := query([]affiliate.ClickSource{source})
+		err := query([]click.Source{source})
 		switch {
 		case rejectsData(err):
-			found[source] = Resolution{DeadReason: affiliate.ClickRejected}
+			found[source] = Resolution{DeadReason: click.Rejected}
 		case err != nil:
 			return nil, err
 		}
@@ -205,18 +206,18 @@ func (i *Ingester) lookUp(ctx context.Context, sources []affiliate.ClickSource) 
 // Before that it writes the malformed and the rejected records to the dead-letter stream.
 func (i *Ingester) storeDead(ctx context.Context, batch []*decodedEntry) error {
 	var invalid []clickstream.DeadLetter
-	var letters []affiliate.ClickDeadLetter
+	var letters []click.DeadLetter
 	now := i.now()
 	for _, p := range batch {
 		for _, l := range p.dead {
-			if l.reason == affiliate.ClickMalformed || l.reason == affiliate.ClickRejected {
+			if l.reason == click.Malformed || l.reason == click.Rejected {
 				invalid = append(invalid, clickstream.DeadLetter{Entry: p.entry.ID, Reason: string(l.reason), Record: l.raw})
 				i.log.Error("a click cannot be stored", "click", l.id.String(), "entry", p.entry.ID, "shard", p.entry.Shard, "reason", l.reason, "error", l.cause)
 			}
 			if l.id.IsZero() {
 				l.id = affiliate.NewID[affiliate.ClickID](now)
 			}
-			letters = append(letters, affiliate.ClickDeadLetter{ID: l.id, Reason: l.reason, Record: l.raw, At: now})
+			letters = append(letters, click.DeadLetter{ID: l.id, Reason: l.reason, Record: l.raw, At: now})
 		}
 	}
 	if len(letters) == 0 {

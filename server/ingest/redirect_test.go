@@ -18,6 +18,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/account"
+	"github.com/tributary-hq/tributary/affiliate/link"
 	"github.com/tributary-hq/tributary/collector"
 	edgev1 "github.com/tributary-hq/tributary/gen/edge/v1"
 	"github.com/tributary-hq/tributary/server/ingest"
@@ -32,7 +34,7 @@ import (
 type pipeline struct {
 	*pgtest.Fixture
 	collector *collector.Collector
-	key       affiliate.Key
+	key       account.Key
 	workspace affiliate.WorkspaceID
 	link      affiliate.LinkID
 }
@@ -42,7 +44,7 @@ const shortKey = "Anna000key"
 func newPipeline(t *testing.T) *pipeline {
 	t.Helper()
 	redisURL := redistest.New(t)
-	p := &pipeline{Fixture: pgtest.Open(t, time.Now), key: affiliate.NewKey(affiliate.PublicKey, affiliate.ModeLive)}
+	p := &pipeline{Fixture: pgtest.Open(t, time.Now), key: account.NewKey(account.PublicKey, affiliate.ModeLive)}
 	now := time.Now()
 	p.workspace, p.link = affiliate.NewID[affiliate.WorkspaceID](now), affiliate.NewID[affiliate.LinkID](now)
 	program, participant := affiliate.NewID[affiliate.ProgramID](now), affiliate.NewID[affiliate.ParticipantID](now)
@@ -138,7 +140,7 @@ func TestClicks_OfLinkAndScriptAreStoredAsEqualRows(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	id := target.Query().Get(affiliate.ClickIDParam)
+	id := target.Query().Get(link.ClickIDParam)
 	if status != http.StatusFound || id == "" || target.Host != "shop.example" {
 		t.Fatalf("the redirect has the status %d and the location %s, want 302 to shop.example with a click id", status, target)
 	}

@@ -21,7 +21,7 @@ func (s *stream) appendToStreams(streams, clicks int) (further int) {
 	s.t.Helper()
 	writer := clickstream.NewWriter(s.client, streams)
 	for range clicks {
-		c := click()
+		c := newClick()
 		id, _ := affiliate.IDFromBytes[affiliate.ClickID](c.Id)
 		raw, err := proto.Marshal(&edgev1.ClickBatch{Clicks: []*edgev1.Click{c}})
 		check(s.t, err)

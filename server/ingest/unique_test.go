@@ -10,6 +10,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/account"
+	"github.com/tributary-hq/tributary/affiliate/click"
 	edgev1 "github.com/tributary-hq/tributary/gen/edge/v1"
 	"github.com/tributary-hq/tributary/storage/clickstream"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
@@ -28,7 +30,7 @@ func (s *stream) visitors(url string) *visitors.Visitors {
 // visit returns a click of the visitor with the given IP address. The click was received
 // offsetMillis milliseconds after a fixed time.
 func visit(address string, offsetMillis int64, change ...func(*edgev1.Click)) *edgev1.Click {
-	return click(append(change, func(c *edgev1.Click) {
+	return newClick(append(change, func(c *edgev1.Click) {
 		c.IpHash, c.UaHash, c.Consent = []byte(address), []byte("agent"), edgev1.Consent_CONSENT_GRANTED
 		c.WorkspaceId, c.ReceivedAtMs = make([]byte, 16), 1767323045000+offsetMillis
 	})...)
@@ -62,7 +64,7 @@ func TestIngester_CrashBeforeTheCommitKeepsTheSameUniqueClick(t *testing.T) {
 	entries, err := crashing.reader.Next(t.Context(), 0)
 	check(t, err)
 	ctx, crash := context.WithCancel(t.Context())
-	store.beforeStore = func(int, []affiliate.Click) error { crash(); return errors.New("connection lost") }
+	store.beforeStore = func(int, []click.Click) error { crash(); return errors.New("connection lost") }
 	crashing.process(ctx, entries)
 	if clicks, _ := store.count(); clicks != 0 || s.pending() != 1 {
 		t.Fatalf("%d clicks committed, %d entries pending; want 0 and 1", clicks, s.pending())
@@ -71,7 +73,7 @@ func TestIngester_CrashBeforeTheCommitKeepsTheSameUniqueClick(t *testing.T) {
 	late, other := visit("a", 0), visit("b", 0)
 	s.append(late, other)
 	// The second call of StoreClicks fails, although the process does not crash.
-	store.beforeStore = func(call int, _ []affiliate.Click) error {
+	store.beforeStore = func(call int, _ []click.Click) error {
 		if call == 2 {
 			return errors.New("connection refused")
 		}
@@ -90,13 +92,13 @@ func TestIngester_CrashBeforeTheCommitKeepsTheSameUniqueClick(t *testing.T) {
 // click sends it without a workspace, so the ingester must resolve the click first.
 func TestIngester_MarksUnresolvedClicksAsUnique(t *testing.T) {
 	s, store := newStream(t, redistest.New(t)), newMemoryStore()
-	key := affiliate.NewKey(affiliate.PublicKey, affiliate.ModeTest)
+	key := account.NewKey(account.PublicKey, affiliate.ModeTest)
 	now := time.Now()
-	target := affiliate.ClickTarget{
+	target := click.Target{
 		Scope:   affiliate.Scope{Workspace: affiliate.NewID[affiliate.WorkspaceID](now), Mode: affiliate.ModeTest},
 		Program: affiliate.NewID[affiliate.ProgramID](now), WindowDays: 7,
 	}
-	store.targets[affiliate.ClickSource{KeyDigest: key.Digest(), Code: "anna"}] = target
+	store.targets[click.Source{KeyDigest: key.Digest(), Code: "anna"}] = target
 	unresolved := visit("a", 0)
 	unresolved.WorkspaceId, unresolved.ProgramId, unresolved.ParticipantId, unresolved.PublicKey = nil, nil, nil, key.Reveal()
 	resolved := visit("a", 1, func(c *edgev1.Click) { c.ProgramId = target.Program.UUID[:] })

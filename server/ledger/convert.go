@@ -1,12 +1,12 @@
 package ledger
 
 import (
-	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/ledger"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 )
 
-func toProto(e affiliate.LedgerEntry) *affiliatev1.LedgerEntry {
+func toProto(e ledger.Entry) *affiliatev1.LedgerEntry {
 	return &affiliatev1.LedgerEntry{
 		Id:            e.ID.String(),
 		ProgramId:     e.Program.String(),
@@ -26,7 +26,7 @@ func toProto(e affiliate.LedgerEntry) *affiliatev1.LedgerEntry {
 
 // toPartnerProto converts an entry to the message for the partner. The message does not
 // contain the member of the merchant who created the entry.
-func toPartnerProto(e affiliate.PartnerLedgerEntry) *affiliatev1.PartnerLedgerEntry {
+func toPartnerProto(e ledger.PartnerLedgerEntry) *affiliatev1.PartnerLedgerEntry {
 	return &affiliatev1.PartnerLedgerEntry{
 		Id:            e.ID.String(),
 		ProgramId:     e.Program.String(),
@@ -43,7 +43,7 @@ func toPartnerProto(e affiliate.PartnerLedgerEntry) *affiliatev1.PartnerLedgerEn
 	}
 }
 
-func balancesToProto(balances []affiliate.LedgerBalance) []*affiliatev1.LedgerBalance {
+func balancesToProto(balances []ledger.Balance) []*affiliatev1.LedgerBalance {
 	out := make([]*affiliatev1.LedgerBalance, len(balances))
 	for i, b := range balances {
 		out[i] = &affiliatev1.LedgerBalance{Currency: b.Currency, BalanceCents: b.BalanceCents}

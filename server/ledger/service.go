@@ -21,6 +21,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/ledger"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 )
@@ -58,13 +59,13 @@ func (s *Service) Check(req proto.Message) affiliate.Violations {
 }
 
 // manualEntryOf returns a new entry with the fields that the request contains.
-func manualEntryOf(req *affiliatev1.CreateLedgerEntryRequest) affiliate.ManualEntry {
+func manualEntryOf(req *affiliatev1.CreateLedgerEntryRequest) ledger.ManualEntry {
 	currency := req.GetCurrency()
 	if code, ok := affiliate.ParseCurrency(currency); ok {
 		currency = code
 	}
-	return affiliate.ManualEntry{
-		Type: affiliate.LedgerEntryType(server.EnumName(req.GetType())), AmountCents: req.GetAmountCents(), Currency: currency, Reason: req.GetReason(),
+	return ledger.ManualEntry{
+		Type: ledger.EntryType(server.EnumName(req.GetType())), AmountCents: req.GetAmountCents(), Currency: currency, Reason: req.GetReason(),
 	}
 }
 
@@ -75,7 +76,7 @@ func (s *Service) ListLedger(ctx context.Context, req *affiliatev1.ListLedgerReq
 		return nil, err
 	}
 	page := server.PageOf(req)
-	filter := affiliate.LedgerFilter{Type: affiliate.LedgerEntryType(server.EnumName(req.GetType())), Currency: req.GetCurrency()}
+	filter := ledger.Filter{Type: ledger.EntryType(server.EnumName(req.GetType())), Currency: req.GetCurrency()}
 	entries, total, balances, err := s.store.Ledger(ctx, server.PrincipalFrom(ctx).Scope(), program, participant, filter, page)
 	if err != nil {
 		return nil, err
@@ -117,7 +118,7 @@ func (s *Service) CreateLedgerEntry(ctx context.Context, req *affiliatev1.Create
 // ListPartnerLedger returns one page of the calling partner's own entries.
 func (s *Service) ListPartnerLedger(ctx context.Context, req *affiliatev1.ListPartnerLedgerRequest) (*affiliatev1.ListPartnerLedgerResponse, error) {
 	caller, page := server.PrincipalFrom(ctx), server.PageOf(req)
-	filter := affiliate.LedgerFilter{Type: affiliate.LedgerEntryType(server.EnumName(req.GetType())), Currency: req.GetCurrency()}
+	filter := ledger.Filter{Type: ledger.EntryType(server.EnumName(req.GetType())), Currency: req.GetCurrency()}
 	filter.Program = server.ParseOptionalID[affiliate.ProgramID](req.ProgramId)
 	entries, total, balances, err := s.store.PartnerLedger(ctx, caller.User, caller.Mode, filter, page)
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/ledger"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/httpedge/csv"
 	"github.com/tributary-hq/tributary/server"
@@ -36,7 +37,7 @@ func (s *Service) ListLedgerBalances(ctx context.Context, req *affiliatev1.ListL
 		return nil, err
 	}
 	page := server.PageOf(req)
-	filter := affiliate.BalanceFilter{Program: server.ParseOptionalID[affiliate.ProgramID](req.ProgramId), Before: end}
+	filter := ledger.BalanceFilter{Program: server.ParseOptionalID[affiliate.ProgramID](req.ProgramId), Before: end}
 	statement, err := s.store.LedgerStatement(ctx, server.PrincipalFrom(ctx).Scope(), filter, page)
 	if err != nil {
 		return nil, err
@@ -88,13 +89,13 @@ func (s *Service) ExportLedger(req *affiliatev1.ExportLedgerRequest, stream grpc
 		"runningTotalCents", "commissionId", "payoutId", "reason", "occurredAt",
 	}
 	return server.StreamCSV(stream, "ledger", scope.Mode, at, columns, func(w *csv.Writer) error {
-		totals := affiliate.RunningTotals{}
+		totals := ledger.RunningTotals{}
 		for line, err := range s.store.ExportLedger(ctx, scope, program, period) {
 			if err != nil {
 				return err
 			}
-			if total := totals.Add(line.LedgerEntry); line.Type == affiliate.OpeningBalance {
-				writeBalance(w, line.Type, *period.From, affiliate.LedgerBalance{Currency: line.Currency, BalanceCents: total})
+			if total := totals.Add(line.Entry); line.Type == ledger.OpeningBalance {
+				writeBalance(w, line.Type, *period.From, ledger.Balance{Currency: line.Currency, BalanceCents: total})
 			} else {
 				writeLine(w, line, total)
 			}
@@ -103,7 +104,7 @@ func (s *Service) ExportLedger(req *affiliatev1.ExportLedgerRequest, stream grpc
 			}
 		}
 		for _, closing := range totals.Balances() {
-			writeBalance(w, affiliate.ClosingBalance, period.Before.Add(-time.Millisecond), closing)
+			writeBalance(w, ledger.ClosingBalance, period.Before.Add(-time.Millisecond), closing)
 			if err := w.EndRow(); err != nil {
 				return err
 			}
@@ -114,7 +115,7 @@ func (s *Service) ExportLedger(req *affiliatev1.ExportLedgerRequest, stream grpc
 
 // writeBalance writes the row of an opening or closing balance. The time is empty if the
 // period begins with the first entry.
-func writeBalance(w *csv.Writer, kind affiliate.LedgerEntryType, at time.Time, balance affiliate.LedgerBalance) {
+func writeBalance(w *csv.Writer, kind ledger.EntryType, at time.Time, balance ledger.Balance) {
 	w.Empty()
 	if at.IsZero() {
 		w.Empty()
@@ -134,7 +135,7 @@ func writeBalance(w *csv.Writer, kind affiliate.LedgerEntryType, at time.Time, b
 }
 
 // writeLine writes the row of an entry. total is the sum of its currency after the entry.
-func writeLine(w *csv.Writer, line affiliate.LedgerLine, total int64) {
+func writeLine(w *csv.Writer, line ledger.Line, total int64) {
 	w.ID(line.ID.UUID)
 	w.Time(line.CreatedAt)
 	w.ID(line.Program.UUID)

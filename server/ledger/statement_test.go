@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/ledger"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server/servertest"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
@@ -195,15 +196,15 @@ func TestExportLedger_ShowsCommissionsAndPayouts(t *testing.T) {
 	p := f.Join("Jane")
 	commission, payout := affiliate.NewID[affiliate.CommissionID](f.Now()), affiliate.NewID[affiliate.PayoutID](f.Now())
 	paidAt := f.Now().Add(-time.Hour)
-	row := func(kind affiliate.LedgerEntryType, changes pgtest.Row) {
+	row := func(kind ledger.EntryType, changes pgtest.Row) {
 		f.clock.Advance(time.Second)
 		f.Insert("ledger_entries", pgtest.Row{
-			"workspace_id": p.Scope.Workspace, "id": affiliate.NewID[affiliate.LedgerEntryID](f.Now()), "mode": p.Scope.Mode, "program_id": p.Program,
+			"workspace_id": p.Scope.Workspace, "id": affiliate.NewID[ledger.EntryID](f.Now()), "mode": p.Scope.Mode, "program_id": p.Program,
 			"participant_id": p.ID, "partner_id": p.Partner, "type": kind, "currency": "EUR", "created_by": "system", "created_at": f.Now(),
 		}, changes)
 	}
-	row(affiliate.EntryCommissionApproved, pgtest.Row{"amount_cents": 10, "commission_id": commission})
-	row(affiliate.EntryPayout, pgtest.Row{"amount_cents": -10, "payout_id": payout, "occurred_at": paidAt})
+	row(ledger.EntryCommissionApproved, pgtest.Row{"amount_cents": 10, "commission_id": commission})
+	row(ledger.EntryPayout, pgtest.Row{"amount_cents": -10, "payout_id": payout, "occurred_at": paidAt})
 	f.Exec(`insert into ledger_balances select workspace_id, participant_id, currency, 0, 0 from ledger_entries limit 1`)
 	var got []string
 	for _, row := range f.exportLedger(&affiliatev1.ExportLedgerRequest{}).Rows(t) {

@@ -5,6 +5,7 @@ import (
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/link"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 )
@@ -26,7 +27,7 @@ func (s *Service) Check(req proto.Message) affiliate.Violations {
 	switch req := req.(type) {
 	case createRequest:
 		checkURL(req.GetDestinationUrl(), &found)
-		if affiliate.ReservedCode(req.GetCode()) {
+		if link.ReservedCode(req.GetCode()) {
 			found.Add("code", "must not be a reserved word")
 		}
 	case updateRequest:

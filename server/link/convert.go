@@ -4,11 +4,12 @@ import (
 	"slices"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/link"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 )
 
-func (s *Service) toProto(l affiliate.Link) *affiliatev1.Link {
+func (s *Service) toProto(l link.Link) *affiliatev1.Link {
 	object := l.Object()
 	out := &affiliatev1.Link{
 		Id:             l.ID.String(),
@@ -38,14 +39,14 @@ func (s *Service) toProto(l affiliate.Link) *affiliatev1.Link {
 	return out
 }
 
-func (s *Service) response(l affiliate.Link, err error) (*affiliatev1.Link, error) {
+func (s *Service) response(l link.Link, err error) (*affiliatev1.Link, error) {
 	if err != nil {
 		return nil, err
 	}
 	return s.toProto(l), nil
 }
 
-func (s *Service) listResponse(links []affiliate.Link, total int64, page affiliate.Page) *affiliatev1.ListLinksResponse {
+func (s *Service) listResponse(links []link.Link, total int64, page affiliate.Page) *affiliatev1.ListLinksResponse {
 	data := make([]*affiliatev1.Link, len(links))
 	for i, l := range links {
 		data[i] = s.toProto(l)
@@ -61,7 +62,7 @@ func (s *Service) listResponse(links []affiliate.Link, total int64, page affilia
 // "utm". The change then sets the UTM parameters that are present in the object and keeps
 // the other parameters. If the object is absent in the request, the change clears all UTM
 // parameters.
-func patchOf(req updateRequest) affiliate.LinkPatch {
+func patchOf(req updateRequest) link.Patch {
 	paths, utm := req.GetUpdateMask().GetPaths(), req.GetUtm()
 	text := func(path, value string) affiliate.Change[string] {
 		switch {
@@ -79,10 +80,10 @@ func patchOf(req updateRequest) affiliate.LinkPatch {
 		}
 		return text(path, value)
 	}
-	return affiliate.LinkPatch{
+	return link.Patch{
 		Destination: text("destination_url", req.GetDestinationUrl()),
 		SubID:       text("sub_id", req.GetSubId()),
-		UTM: affiliate.UTMPatch{
+		UTM: link.UTMPatch{
 			Reset:    wholeUTM && utm == nil,
 			Source:   parameter("utm.source", utm.GetSource()),
 			Medium:   parameter("utm.medium", utm.GetMedium()),

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/analytics"
+	"github.com/tributary-hq/tributary/affiliate/click"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server/servertest"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
@@ -58,10 +60,10 @@ func TestLinks_CountTotalsAndDeltas(t *testing.T) {
 	l := f.NewLink(jane, "sale")
 	record := func(link affiliate.LinkID, clicks int) {
 		for range clicks {
-			f.NewClick(jane, func(c *affiliate.Click) { c.Link = link })
+			f.NewClick(jane, func(c *click.Click) { c.Link = link })
 		}
 		f.Insert("stats_deltas", pgtest.Row{
-			"workspace_id": f.Scope.Workspace, "id": affiliate.NewID[affiliate.ID[affiliate.StatsDelta]](f.Now()), "mode": f.Scope.Mode, "program_id": f.Program,
+			"workspace_id": f.Scope.Workspace, "id": affiliate.NewID[affiliate.ID[analytics.StatsDelta]](f.Now()), "mode": f.Scope.Mode, "program_id": f.Program,
 			"participant_id": jane.ID, "link_id": link, "currency": "EUR", "conversions": 1,
 		})
 	}

@@ -2,7 +2,7 @@
 //
 // The package guarantees that the destination of a link is on a host that the programme
 // allowed when the link was created or last changed. In addition to its default link, a
-// participant has at most affiliate.MaxLinks links, even if requests run in parallel. The
+// participant has at most link.MaxLinks links, even if requests run in parallel. The
 // code of a deleted link is not used for another link.
 //
 // The package does not guarantee that collectors know a change when the response is sent.
@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/click"
+	"github.com/tributary-hq/tributary/affiliate/link"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 )
@@ -44,12 +46,12 @@ func (s *Service) ListLinks(ctx context.Context, req *affiliatev1.ListLinksReque
 	if err != nil {
 		return nil, err
 	}
-	filter := affiliate.LinkFilter{
-		Participant: server.ParseOptionalID[affiliate.ParticipantID](req.ParticipantId), Search: affiliate.FoldCode(req.GetSearch()),
+	filter := link.Filter{
+		Participant: server.ParseOptionalID[affiliate.ParticipantID](req.ParticipantId), Search: click.FoldCode(req.GetSearch()),
 	}
 	page := server.PageOf(req)
 	links, total, err := s.store.Links(ctx, server.PrincipalFrom(ctx).Scope(), program, filter, page)
-	if filter != (affiliate.LinkFilter{}) { // without a filter, the store returns the exact total
+	if filter != (link.Filter{}) { // without a filter, the store returns the exact total
 		total = server.SearchTotal(ctx, total, filter.Search)
 	}
 	return s.listResponse(links, total, page), err
@@ -153,15 +155,15 @@ func (s *Service) create(
 	ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, participant affiliate.ParticipantID, req createRequest,
 ) (*affiliatev1.Link, error) {
 	at, destination, utm := s.currentTime(), req.GetDestinationUrl(), req.GetUtm()
-	return s.response(s.store.CreateLink(ctx, affiliate.Link{
+	return s.response(s.store.CreateLink(ctx, link.Link{
 		ID:          affiliate.NewID[affiliate.LinkID](at),
 		Scope:       scope,
 		Program:     program,
 		Participant: participant,
-		Code:        affiliate.FoldCode(req.GetCode()),
+		Code:        click.FoldCode(req.GetCode()),
 		Destination: &destination,
 		SubID:       req.GetSubId(),
-		UTM: affiliate.UTM{
+		UTM: click.UTM{
 			Source: utm.GetSource(), Medium: utm.GetMedium(), Campaign: utm.GetCampaign(), Term: utm.GetTerm(), Content: utm.GetContent(),
 		},
 		CreatedAt: at,
@@ -171,10 +173,10 @@ func (s *Service) create(
 // partnerLink reads the link in the request's path if the calling partner owns it. The
 // owner of a link never changes, so the following steps of the call need not check the
 // owner again.
-func (s *Service) partnerLink(ctx context.Context, req interface{ GetLinkId() string }) (affiliate.Link, error) {
+func (s *Service) partnerLink(ctx context.Context, req interface{ GetLinkId() string }) (link.Link, error) {
 	id, err := server.PathID[affiliate.LinkID](req.GetLinkId())
 	if err != nil {
-		return affiliate.Link{}, err
+		return link.Link{}, err
 	}
 	caller := server.PrincipalFrom(ctx)
 	return s.store.PartnerLink(ctx, caller.User, caller.Mode, id)

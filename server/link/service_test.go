@@ -12,9 +12,12 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/link"
+	"github.com/tributary-hq/tributary/affiliate/participant"
+	"github.com/tributary-hq/tributary/affiliate/program"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
-	"github.com/tributary-hq/tributary/server/link"
+	linkservice "github.com/tributary-hq/tributary/server/link"
 	"github.com/tributary-hq/tributary/server/servertest"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
@@ -116,7 +119,7 @@ func TestGetLink_DefaultLinkLeadsToPageOfProgramme(t *testing.T) {
 func TestGetLink_WithoutLinkHostHasNoShortURL(t *testing.T) {
 	f := newFixture(t)
 	jane := f.join("jane")
-	f.service = link.New(f.Store, "", f.clock.Now)
+	f.service = linkservice.New(f.Store, "", f.clock.Now)
 	if l, err := f.getLink(jane.Link.String()); err != nil || l.ShortUrl != nil {
 		t.Errorf("GetLink returned %v, error %v, want a link without short URL", l, err)
 	}
@@ -168,17 +171,17 @@ func TestCreateLink_Refusals(t *testing.T) {
 func TestCreateLink_DependsOnStatusOfParticipantAndProgramme(t *testing.T) {
 	f := newFixture(t)
 	for _, tc := range []struct {
-		participant affiliate.ParticipantStatus
-		program     affiliate.ProgramStatus
+		participant participant.Status
+		program     program.Status
 		want        affiliate.Reason
 	}{
-		{affiliate.ParticipantPending, affiliate.ProgramActive, ""},
-		{affiliate.ParticipantSuspended, affiliate.ProgramActive, ""},
-		{affiliate.ParticipantApproved, affiliate.ProgramActive, ""},
-		{affiliate.ParticipantRejected, affiliate.ProgramActive, affiliate.ReasonParticipantState},
-		{affiliate.ParticipantApproved, affiliate.ProgramDraft, ""},
-		{affiliate.ParticipantApproved, affiliate.ProgramPaused, ""},
-		{affiliate.ParticipantApproved, affiliate.ProgramArchived, affiliate.ReasonProgramStateInvalid},
+		{participant.Pending, program.Active, ""},
+		{participant.Suspended, program.Active, ""},
+		{participant.Approved, program.Active, ""},
+		{participant.Rejected, program.Active, affiliate.ReasonParticipantState},
+		{participant.Approved, program.Draft, ""},
+		{participant.Approved, program.Paused, ""},
+		{participant.Approved, program.Archived, affiliate.ReasonProgramStateInvalid},
 	} {
 		shop := f.in(f.NewShop(affiliate.ModeLive, pgtest.Row{"status": tc.program}))
 		_, err := shop.createLink(shop.Join("Jane", pgtest.Row{"status": tc.participant}))
@@ -188,12 +191,12 @@ func TestCreateLink_DependsOnStatusOfParticipantAndProgramme(t *testing.T) {
 	}
 }
 
-// More requests than the limit run in parallel. Exactly affiliate.MaxLinks of them create
+// More requests than the limit run in parallel. Exactly link.MaxLinks of them create
 // a link.
 func TestCreateLink_LimitHoldsInParallel(t *testing.T) {
 	f := newFixture(t)
 	jane := f.join("jane")
-	results := make(chan error, affiliate.MaxLinks+10)
+	results := make(chan error, link.MaxLinks+10)
 	for range cap(results) {
 		go func() {
 			_, err := f.createLink(jane)
@@ -208,15 +211,15 @@ func TestCreateLink_LimitHoldsInParallel(t *testing.T) {
 			pgtest.RequireRefusal(t, err, affiliate.ReasonLinkLimitExceeded)
 		}
 	}
-	if created != affiliate.MaxLinks {
-		t.Errorf("%d requests created a link, want %d", created, affiliate.MaxLinks)
+	if created != link.MaxLinks {
+		t.Errorf("%d requests created a link, want %d", created, link.MaxLinks)
 	}
 	ids, total := f.listLinks(&affiliatev1.ListLinksRequest{})
-	if want := int64(affiliate.MaxLinks + 1); total != want {
+	if want := int64(link.MaxLinks + 1); total != want {
 		t.Errorf("the participant has %d links, want %d with the default link", total, want)
 	}
-	if n := f.Count(`select count(*) from referral_codes`); n != affiliate.MaxLinks+1 {
-		t.Errorf("%d codes are stored, want one for each of %d links", n, affiliate.MaxLinks+1)
+	if n := f.Count(`select count(*) from referral_codes`); n != link.MaxLinks+1 {
+		t.Errorf("%d codes are stored, want one for each of %d links", n, link.MaxLinks+1)
 	}
 	// After a deletion, another link can be created.
 	deleted := slices.IndexFunc(ids, func(id string) bool { return id != jane.Link.String() })

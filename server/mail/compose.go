@@ -6,7 +6,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/notification"
+	"github.com/tributary-hq/tributary/affiliate/privacy"
 	"github.com/tributary-hq/tributary/mail"
 )
 
@@ -14,7 +15,7 @@ import (
 type Notifications interface {
 	// Texts returns the texts of the notifications in m.Facts.Notifications that still
 	// exist, in the same order.
-	Texts(ctx context.Context, m affiliate.Mail) ([]NotificationText, error)
+	Texts(ctx context.Context, m notification.Mail) ([]NotificationText, error)
 }
 
 // NotificationText is a notification as a mail shows it.
@@ -32,7 +33,7 @@ type ComposerConfig struct {
 	// PublicURL is the base URL of the REST API. AppURL is the base URL of the dashboard,
 	// or empty. If both are empty, mails have no links.
 	PublicURL, AppURL string
-	Unsubscribe       affiliate.UnsubscribeTokens
+	Unsubscribe       notification.UnsubscribeTokens
 	// Notifications is nil if no mail contains notifications.
 	Notifications Notifications
 }
@@ -56,8 +57,8 @@ type tokens struct {
 
 // document returns the content of a mail. found is false if the notifications of the mail
 // do not exist any more.
-func (c *Composer) document(ctx context.Context, m affiliate.Mail, t tokens) (document mail.Document, found bool, err error) {
-	if m.Kind != affiliate.MailNotifications {
+func (c *Composer) document(ctx context.Context, m notification.Mail, t tokens) (document mail.Document, found bool, err error) {
+	if m.Kind != notification.MailNotifications {
 		document, err = c.accountMail(m, t.link)
 		return document, err == nil, err
 	}
@@ -78,7 +79,7 @@ const unsubscribePath = "/api/v1/notifications/unsubscribe?token="
 
 // unsubscribeURL returns the URL that disables the mail of a category. It is empty if users
 // cannot disable this mail, or if the service has no public URL.
-func (c *Composer) unsubscribeURL(category affiliate.NotificationCategory, token string) string {
+func (c *Composer) unsubscribeURL(category notification.Category, token string) string {
 	if category.MailProtected() || c.config.PublicURL == "" {
 		return ""
 	}
@@ -86,7 +87,7 @@ func (c *Composer) unsubscribeURL(category affiliate.NotificationCategory, token
 }
 
 // tokens returns the tokens of a mail. link is the token of its button.
-func (c *Composer) tokens(m affiliate.Mail, link string) tokens {
+func (c *Composer) tokens(m notification.Mail, link string) tokens {
 	t := tokens{link: link}
 	if m.Recipient.User != nil {
 		t.unsubscribe = c.config.Unsubscribe.Token(*m.Recipient.User, m.Category)
@@ -97,7 +98,7 @@ func (c *Composer) tokens(m affiliate.Mail, link string) tokens {
 // link returns a link to a page that reads its parameters from the fragment of the URL,
 // which browsers do not send to servers and logs therefore do not contain. It returns nil
 // if the service has no public URL.
-func (c *Composer) link(label, page string, m affiliate.Mail, token string, withKind bool) *mail.Link {
+func (c *Composer) link(label, page string, m notification.Mail, token string, withKind bool) *mail.Link {
 	base := c.config.AppURL
 	if base == "" {
 		base = c.config.PublicURL
@@ -121,7 +122,7 @@ func (c *Composer) exportLink(token string) *mail.Link {
 	if c.config.PublicURL == "" {
 		return nil
 	}
-	return &mail.Link{Label: "Download export", URL: c.config.PublicURL + affiliate.ExportPath + token}
+	return &mail.Link{Label: "Download export", URL: c.config.PublicURL + privacy.ExportPath + token}
 }
 
 // timeText formats a time in mails, which are read in any time zone.

@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/notification"
 	"github.com/tributary-hq/tributary/mail"
 )
 
@@ -14,35 +14,35 @@ import (
 const brand = "Tributary"
 
 // accountMail returns the content of an account mail.
-func (c *Composer) accountMail(m affiliate.Mail, token string) (mail.Document, error) {
+func (c *Composer) accountMail(m notification.Mail, token string) (mail.Document, error) {
 	document := mail.Document{Brand: brand, Greeting: greeting(m.Recipient)}
 	// Paragraphs keep line breaks. A name must not look like a paragraph of its own.
 	for _, name := range []*string{&m.Facts.WorkspaceName, &m.Facts.ProgramName, &m.Facts.InviterName} {
 		*name = strings.Join(strings.Fields(*name), " ")
 	}
 	switch m.Kind {
-	case affiliate.MailVerification:
+	case notification.MailVerification:
 		document.Subject = "Verify your e-mail address"
 		document.Preheader = "Confirm that this address is yours."
 		document.Blocks = paragraphs("Please confirm that " + m.Recipient.Address + " is your e-mail address.")
 		document.Button = c.link("Verify e-mail address", "/verify-email", m, token, false)
 		document.Closing = closing(m, "If you did not create an account, you can ignore this mail.")
 		document.Footer.Reason = "You get this mail because an account was created with this e-mail address."
-	case affiliate.MailPasswordReset:
+	case notification.MailPasswordReset:
 		document.Subject = "Reset your password"
 		document.Preheader = "Choose a new password for your account."
 		document.Blocks = paragraphs("We have received a request to reset the password of your account. Choose a new password on the following page.")
 		document.Button = c.link("Choose a new password", "/reset-password", m, token, true)
 		document.Closing = closing(m, "If you did not request this, you can ignore this mail. Your password stays the same.")
 		document.Footer.Reason = "You get this mail because a new password was requested for the account with this e-mail address."
-	case affiliate.MailEmailChange:
+	case notification.MailEmailChange:
 		document.Subject = "Confirm your new e-mail address"
 		document.Preheader = "Your account will use this address after you confirm it."
 		document.Blocks = paragraphs("You want to use " + m.Recipient.Address + " as the e-mail address of your account. Please confirm that this address is yours.")
 		document.Button = c.link("Confirm new address", "/verify-email", m, token, false)
 		document.Closing = closing(m, "If you did not request this, you can ignore this mail. The address of the account stays the same.")
 		document.Footer.Reason = "You get this mail because this e-mail address was entered as the new address of an account."
-	case affiliate.MailEmailChangeNotice:
+	case notification.MailEmailChangeNotice:
 		document.Subject = "A new e-mail address was requested for your account"
 		document.Preheader = "Check that you made this request."
 		document.Blocks = append(paragraphs("We have received a request to change the e-mail address of your account."),
@@ -53,7 +53,7 @@ func (c *Composer) accountMail(m affiliate.Mail, token string) (mail.Document, e
 			"If you did not make this request, somebody else knows your password. Change your password now.",
 		}
 		document.Footer.Reason = "You get this mail because it concerns the security of your account."
-	case affiliate.MailPayoutMethodChanged:
+	case notification.MailPayoutMethodChanged:
 		document.Subject = "The payout method of your account was changed"
 		document.Preheader = "Check that you made this change."
 		document.Blocks = append(paragraphs("The account that had this e-mail address before has a new payout method."),
@@ -64,7 +64,7 @@ func (c *Composer) accountMail(m affiliate.Mail, token string) (mail.Document, e
 			"If you did not make this change, somebody else uses your account. Tell the companies that pay you.",
 		}
 		document.Footer.Reason = "You get this mail because the address of the account was changed in the last 30 days."
-	case affiliate.MailMemberInvite:
+	case notification.MailMemberInvite:
 		document.Subject = "Invitation to join " + m.Facts.WorkspaceName
 		document.Preheader = "Accept the invitation to work in this team."
 		document.Blocks = append(paragraphs(invitation(m.Facts.InviterName, "join the workspace "+m.Facts.WorkspaceName+".")),
@@ -73,7 +73,7 @@ func (c *Composer) accountMail(m affiliate.Mail, token string) (mail.Document, e
 		document.Button = c.link("Accept invitation", "/accept-invite", m, token, true)
 		document.Closing = closing(m, "If you do not know the sender, you can ignore this mail.")
 		document.Footer.Reason = "You get this mail because a member of " + m.Facts.WorkspaceName + " entered this e-mail address."
-	case affiliate.MailParticipantInvite:
+	case notification.MailParticipantInvite:
 		document.Subject = "Invitation to the affiliate programme " + m.Facts.ProgramName
 		document.Preheader = "Accept the invitation to become a partner."
 		document.Blocks = append(paragraphs(invitation(m.Facts.InviterName, "become a partner in an affiliate programme. You earn commissions for the sales that come through your links.")),
@@ -82,7 +82,7 @@ func (c *Composer) accountMail(m affiliate.Mail, token string) (mail.Document, e
 		document.Button = c.link("Accept invitation", "/accept-invite", m, token, true)
 		document.Closing = closing(m, "If you are not interested, you can ignore this mail.")
 		document.Footer.Reason = "You get this mail because a member of " + m.Facts.WorkspaceName + " entered this e-mail address."
-	case affiliate.MailPartnerClaim:
+	case notification.MailPartnerClaim:
 		document.Subject = "Your partner account for " + m.Facts.ProgramName
 		document.Preheader = "Choose a password to see your links and your commissions."
 		document.Blocks = append(paragraphs(m.Facts.WorkspaceName+" has made a partner account for you. Choose a password, and you can see your links and your commissions."),
@@ -90,7 +90,7 @@ func (c *Composer) accountMail(m affiliate.Mail, token string) (mail.Document, e
 		document.Button = c.link("Choose a password", "/reset-password", m, token, true)
 		document.Closing = closing(m, "Later, you can reset the password to get a new link. If you are not interested, you can ignore this mail.")
 		document.Footer.Reason = "You get this mail because " + m.Facts.WorkspaceName + " entered this e-mail address."
-	case affiliate.MailExportReady:
+	case notification.MailExportReady:
 		document.Subject = "Your export is ready"
 		document.Preheader = "Download the data of " + m.Facts.WorkspaceName + "."
 		document.Blocks = paragraphs("The export of the personal data of " + m.Facts.WorkspaceName + " that you requested is ready for download.")
@@ -102,7 +102,7 @@ func (c *Composer) accountMail(m affiliate.Mail, token string) (mail.Document, e
 			}, document.Closing...)
 		}
 		document.Footer.Reason = "You get this mail because you requested an export of personal data."
-	case affiliate.MailNotifications:
+	case notification.MailNotifications:
 		return mail.Document{}, fmt.Errorf("mail %s is not an account mail", m.ID)
 	default:
 		return mail.Document{}, fmt.Errorf("mail %s has the unknown kind %q", m.ID, m.Kind)
@@ -112,7 +112,7 @@ func (c *Composer) accountMail(m affiliate.Mail, token string) (mail.Document, e
 }
 
 // message returns the text of the inviter. It returns no block if the inviter has written no text.
-func message(facts affiliate.MailFacts) []mail.Block {
+func message(facts notification.MailFacts) []mail.Block {
 	if facts.Message == "" {
 		return nil
 	}
@@ -121,7 +121,7 @@ func message(facts affiliate.MailFacts) []mail.Block {
 
 // programFacts returns the table with the programme, its rate and the referral link of the
 // recipient. It has no row for a rate or a link that is empty.
-func programFacts(facts affiliate.MailFacts, linkLabel string) mail.Block {
+func programFacts(facts notification.MailFacts, linkLabel string) mail.Block {
 	rows := []mail.Fact{{Label: "Company", Value: facts.WorkspaceName}, {Label: "Programme", Value: facts.ProgramName}}
 	if facts.Rate != "" {
 		rows = append(rows, mail.Fact{Label: "Commission", Value: facts.Rate})
@@ -132,7 +132,7 @@ func programFacts(facts affiliate.MailFacts, linkLabel string) mail.Block {
 	return mail.Block{Facts: rows}
 }
 
-func greeting(to affiliate.MailRecipient) string {
+func greeting(to notification.MailRecipient) string {
 	if to.Name == "" {
 		return "Hello,"
 	}
@@ -149,7 +149,7 @@ func paragraphs(texts ...string) []mail.Block {
 
 // closing returns the paragraphs after the button: how long the link works, and a note for
 // recipients who do not expect the mail.
-func closing(m affiliate.Mail, note string) []string {
+func closing(m notification.Mail, note string) []string {
 	if m.Facts.ExpiresAt == nil {
 		return []string{note}
 	}
@@ -164,7 +164,7 @@ func invitation(inviter, to string) string {
 }
 
 // notifications returns the content of a mail with one or more notifications.
-func notifications(m affiliate.Mail, texts []NotificationText) mail.Document {
+func notifications(m notification.Mail, texts []NotificationText) mail.Document {
 	document := mail.Document{Brand: brand, Greeting: greeting(m.Recipient)}
 	document.Footer.Reason = "You get this mail because your settings include mail about such events."
 	if m.Category.MailProtected() {

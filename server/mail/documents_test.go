@@ -7,12 +7,13 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/notification"
 	"github.com/tributary-hq/tributary/mail/mailtest"
 )
 
 // sampleMail returns a mail of a kind in which every fact is set. If hostile is set,
 // the names contain markup, line breaks and a template.
-func sampleMail(kind affiliate.MailKind, hostile bool) affiliate.Mail {
+func sampleMail(kind notification.MailKind, hostile bool) notification.Mail {
 	expires := time.Date(2026, 5, 7, 8, 30, 0, 0, time.UTC)
 	names := func(name string) string {
 		if hostile {
@@ -20,10 +21,10 @@ func sampleMail(kind affiliate.MailKind, hostile bool) affiliate.Mail {
 		}
 		return name
 	}
-	return affiliate.Mail{
-		Kind: kind, Category: affiliate.CategoryCommissions,
-		Recipient: affiliate.MailRecipient{Account: affiliate.Partner, Name: names("Maria Lopez"), Address: "maria@example.com"},
-		Facts: affiliate.MailFacts{
+	return notification.Mail{
+		Kind: kind, Category: notification.CategoryCommissions,
+		Recipient: notification.MailRecipient{Account: affiliate.Partner, Name: names("Maria Lopez"), Address: "maria@example.com"},
+		Facts: notification.MailFacts{
 			WorkspaceName: names("Northwind Coffee"), ProgramName: names("Coffee friends"), InviterName: names("Mia Berg"),
 			Message: names("We met at the fair."), Rate: "20% of each sale, for 12 months", Link: "https://shop.example/?via=maria",
 			Role: affiliate.RoleFinance, NewAddress: "maria.lopez@example.org", ExpiresAt: &expires,
@@ -32,13 +33,13 @@ func sampleMail(kind affiliate.MailKind, hostile bool) affiliate.Mail {
 }
 
 var testComposer = NewComposer(ComposerConfig{
-	PublicURL: "https://api.example.com", AppURL: "https://app.example.com", Unsubscribe: affiliate.NewUnsubscribeTokens(affiliate.HashKeys{[]byte("key")}),
+	PublicURL: "https://api.example.com", AppURL: "https://app.example.com", Unsubscribe: notification.NewUnsubscribeTokens(affiliate.HashKeys{[]byte("key")}),
 })
 
 func TestAccountMail_MatchesGoldenFiles(t *testing.T) {
-	for _, kind := range []affiliate.MailKind{
-		affiliate.MailVerification, affiliate.MailPasswordReset, affiliate.MailEmailChange, affiliate.MailEmailChangeNotice,
-		affiliate.MailMemberInvite, affiliate.MailParticipantInvite, affiliate.MailPartnerClaim, affiliate.MailExportReady,
+	for _, kind := range []notification.MailKind{
+		notification.MailVerification, notification.MailPasswordReset, notification.MailEmailChange, notification.MailEmailChangeNotice,
+		notification.MailMemberInvite, notification.MailParticipantInvite, notification.MailPartnerClaim, notification.MailExportReady,
 	} {
 		for _, hostile := range []bool{false, true} {
 			name := string(kind)
@@ -63,7 +64,7 @@ func TestAccountMail_MatchesGoldenFiles(t *testing.T) {
 
 // Names are optional. A sentence must not contain a gap if a name is missing.
 func TestAccountMail_WithoutNames(t *testing.T) {
-	m := sampleMail(affiliate.MailParticipantInvite, false)
+	m := sampleMail(notification.MailParticipantInvite, false)
 	m.Recipient.Name, m.Facts.InviterName, m.Facts.ExpiresAt = "", "", nil
 	document, err := testComposer.accountMail(m, "token")
 	if err != nil {
@@ -75,7 +76,7 @@ func TestAccountMail_WithoutNames(t *testing.T) {
 // fixedTexts returns the same texts for each mail.
 type fixedTexts []NotificationText
 
-func (f fixedTexts) Texts(context.Context, affiliate.Mail) ([]NotificationText, error) {
+func (f fixedTexts) Texts(context.Context, notification.Mail) ([]NotificationText, error) {
 	return f, nil
 }
 
@@ -89,16 +90,16 @@ func TestNotifications_MatchGoldenFiles(t *testing.T) {
 	for name, tc := range map[string]struct {
 		texts    fixedTexts
 		more     int
-		category affiliate.NotificationCategory
+		category notification.Category
 	}{
-		"notification":           {fixedTexts{commission}, 0, affiliate.CategoryCommissions},
-		"notification_protected": {fixedTexts{{Title: "Your password was changed", CreatedAt: at}}, 0, affiliate.CategorySecurity},
-		"announcement_hostile":   {fixedTexts{hostile}, 0, affiliate.CategoryProductUpdates},
-		"digest":                 {fixedTexts{commission, hostile}, 12, affiliate.CategoryCommissions},
+		"notification":           {fixedTexts{commission}, 0, notification.CategoryCommissions},
+		"notification_protected": {fixedTexts{{Title: "Your password was changed", CreatedAt: at}}, 0, notification.CategorySecurity},
+		"announcement_hostile":   {fixedTexts{hostile}, 0, notification.CategoryProductUpdates},
+		"digest":                 {fixedTexts{commission, hostile}, 12, notification.CategoryCommissions},
 	} {
 		config := testComposer.config
 		config.Notifications = tc.texts
-		m := sampleMail(affiliate.MailNotifications, false)
+		m := sampleMail(notification.MailNotifications, false)
 		m.Category, m.Facts.More = tc.category, tc.more
 		document, found, err := NewComposer(config).document(t.Context(), m, tokens{unsubscribe: "token-of-the-link"})
 		if err != nil || !found {

@@ -14,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/notification"
 	"github.com/tributary-hq/tributary/cmd/stores"
 	"github.com/tributary-hq/tributary/mail"
 	"github.com/tributary-hq/tributary/mail/mailtest"
@@ -65,7 +66,7 @@ func newFixture(t *testing.T, options mailtest.Options) *fixture {
 		Store: f.store, From: sender, Seal: f.seal, HashKeys: hashKeys, Now: clock.Now,
 		Sender: f.newSender(mail.Config{URL: f.server.URL(), From: sender, Roots: f.server.Roots}),
 		Composer: servermail.NewComposer(servermail.ComposerConfig{
-			PublicURL: publicURL + "/", Unsubscribe: affiliate.NewUnsubscribeTokens(hashKeys), Notifications: f.texts,
+			PublicURL: publicURL + "/", Unsubscribe: notification.NewUnsubscribeTokens(hashKeys), Notifications: f.texts,
 		}),
 		Log: slog.New(slog.NewTextHandler(f.log, nil)), Metrics: servermail.NewMetrics(f.registry),
 	}
@@ -86,18 +87,18 @@ func (f *fixture) newSender(config mail.Config) *mail.Sender {
 // notifications were deleted.
 type notificationTexts map[string][]servermail.NotificationText
 
-func (n notificationTexts) Texts(context.Context, affiliate.Mail) ([]servermail.NotificationText, error) {
+func (n notificationTexts) Texts(context.Context, notification.Mail) ([]servermail.NotificationText, error) {
 	return n["texts"], nil
 }
 
 // verification returns a mail with a token to the owner of the shop.
-func (f *fixture) verification(changes ...func(*affiliate.Mail)) affiliate.Mail {
-	id := affiliate.NewID[affiliate.MailID](f.Now())
+func (f *fixture) verification(changes ...func(*notification.Mail)) notification.Mail {
+	id := affiliate.NewID[notification.MailID](f.Now())
 	expires := f.Now().Add(24 * time.Hour)
-	m := affiliate.Mail{
-		ID: id, Kind: affiliate.MailVerification, Type: string(affiliate.MailVerification), Workspace: &f.Scope.Workspace, CreatedAt: f.Now(),
-		Recipient: affiliate.MailRecipient{User: &f.Owner, Account: affiliate.Merchant, Name: "Maria", Address: recipient},
-		Facts:     affiliate.MailFacts{ExpiresAt: &expires}, Secret: f.seal.Seal([]byte(token), id.UUID[:]),
+	m := notification.Mail{
+		ID: id, Kind: notification.MailVerification, Type: string(notification.MailVerification), Workspace: &f.Scope.Workspace, CreatedAt: f.Now(),
+		Recipient: notification.MailRecipient{User: &f.Owner, Account: affiliate.Merchant, Name: "Maria", Address: recipient},
+		Facts:     notification.MailFacts{ExpiresAt: &expires}, Secret: f.seal.Seal([]byte(token), id.UUID[:]),
 	}
 	for _, change := range changes {
 		change(&m)
@@ -106,21 +107,21 @@ func (f *fixture) verification(changes ...func(*affiliate.Mail)) affiliate.Mail 
 }
 
 // notification returns a mail with a notification in a mode to the owner of the shop.
-func (f *fixture) notification(mode affiliate.Mode, changes ...func(*affiliate.Mail)) affiliate.Mail {
+func (f *fixture) notification(mode affiliate.Mode, changes ...func(*notification.Mail)) notification.Mail {
 	f.texts["texts"] = []servermail.NotificationText{{Title: "A payout was paid", Body: "EUR 10.00", ActionURL: "https://app.example.com/payouts/1", CreatedAt: f.Now()}}
-	return f.verification(append([]func(*affiliate.Mail){func(m *affiliate.Mail) {
-		m.Kind, m.Type, m.Category, m.Mode, m.Secret, m.Facts = affiliate.MailNotifications, "payout.paid", affiliate.CategoryPayouts, &mode, nil, affiliate.MailFacts{}
+	return f.verification(append([]func(*notification.Mail){func(m *notification.Mail) {
+		m.Kind, m.Type, m.Category, m.Mode, m.Secret, m.Facts = notification.MailNotifications, "payout.paid", notification.CategoryPayouts, &mode, nil, notification.MailFacts{}
 	}}, changes...)...)
 }
 
 // send stores a mail and runs the first attempt to send it.
-func (f *fixture) send(m affiliate.Mail) error {
+func (f *fixture) send(m notification.Mail) error {
 	f.Helper()
 	f.insert(m)
 	return f.attempt(m, 1)
 }
 
-func (f *fixture) insert(mails ...affiliate.Mail) {
+func (f *fixture) insert(mails ...notification.Mail) {
 	f.Helper()
 	if err := f.Store.InTx(f.Context(), func(tx *postgres.Tx) error { return tx.SendMail(f.Context(), mails...) }); err != nil {
 		f.Fatal(err)
@@ -128,20 +129,20 @@ func (f *fixture) insert(mails ...affiliate.Mail) {
 }
 
 // attempt runs an attempt to send a stored mail, without the job queue.
-func (f *fixture) attempt(m affiliate.Mail, number int) error {
+func (f *fixture) attempt(m notification.Mail, number int) error {
 	f.Helper()
 	return f.worker.Work(f.Context(), job(m, number))
 }
 
-func job(m affiliate.Mail, attempt int) *river.Job[affiliate.SendMail] {
-	return &river.Job[affiliate.SendMail]{
-		JobRow: &rivertype.JobRow{Attempt: attempt, MaxAttempts: affiliate.MailAttempts}, Args: affiliate.SendMail{Mail: m.ID},
+func job(m notification.Mail, attempt int) *river.Job[notification.SendMail] {
+	return &river.Job[notification.SendMail]{
+		JobRow: &rivertype.JobRow{Attempt: attempt, MaxAttempts: notification.MailAttempts}, Args: notification.SendMail{Mail: m.ID},
 	}
 }
 
 // requireStatus ends the test if a mail has another status or reason, or if it still has
 // its token.
-func (f *fixture) requireStatus(m affiliate.Mail, status affiliate.MailStatus, reason affiliate.MailReason) {
+func (f *fixture) requireStatus(m notification.Mail, status notification.MailStatus, reason notification.MailReason) {
 	f.Helper()
 	got := f.Texts(`select status || ' ' || coalesce(reason, '') || case when secret is not null and status <> 'pending' then ' with token' else '' end from mails where id = $1`, m.ID)
 	if len(got) != 1 || got[0] != string(status)+" "+string(reason) {
@@ -153,7 +154,7 @@ func (f *fixture) requireStatus(m affiliate.Mail, status affiliate.MailStatus, r
 func (f *fixture) suppress(address string) {
 	f.Helper()
 	err := f.store.InTx(f.Context(), func(tx servermail.Tx) error {
-		return tx.Suppress(f.Context(), affiliate.SuppressionBounced, f.Now(), affiliate.MailDigest(hashKeys, address).First())
+		return tx.Suppress(f.Context(), notification.SuppressionBounced, f.Now(), notification.MailDigest(hashKeys, address).First())
 	})
 	if err != nil {
 		f.Fatal(err)
@@ -162,7 +163,7 @@ func (f *fixture) suppress(address string) {
 
 func (f *fixture) suppressed(address string) bool {
 	f.Helper()
-	found, err := f.store.Suppressed(f.Context(), affiliate.MailDigest(hashKeys, address))
+	found, err := f.store.Suppressed(f.Context(), notification.MailDigest(hashKeys, address))
 	if err != nil {
 		f.Fatal(err)
 	}

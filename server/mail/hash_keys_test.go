@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/notification"
 	"github.com/tributary-hq/tributary/mail/mailtest"
 	servermail "github.com/tributary-hq/tributary/server/mail"
 )
@@ -16,7 +17,7 @@ func TestWork_KeepsSuppressionsOfEarlierHashKeys(t *testing.T) {
 	keyA, keyB := hashKeys.First(), []byte("the next key of the tests")
 	f.suppress(recipient)
 	f.suppress("other@example.com")
-	send := func(want affiliate.MailStatus, reason affiliate.MailReason, keys ...[]byte) {
+	send := func(want notification.MailStatus, reason notification.MailReason, keys ...[]byte) {
 		t.Helper()
 		f.config.HashKeys = keys
 		f.worker = servermail.NewWorker(f.config)
@@ -26,13 +27,13 @@ func TestWork_KeepsSuppressionsOfEarlierHashKeys(t *testing.T) {
 		}
 		f.requireStatus(m, want, reason)
 	}
-	send(affiliate.MailSuppressed, affiliate.MailAddressSuppressed, keyA, keyB)
-	send(affiliate.MailSuppressed, affiliate.MailAddressSuppressed, keyB, keyA)
+	send(notification.MailSuppressed, notification.MailAddressSuppressed, keyA, keyB)
+	send(notification.MailSuppressed, notification.MailAddressSuppressed, keyB, keyA)
 	f.WantCount(1, "suppressions under the key B", `select count(*) from mail_suppressions where digest = $1 and reason = 'bounced'`,
-		affiliate.MailDigest(affiliate.HashKeys{keyB}, recipient).First())
+		notification.MailDigest(affiliate.HashKeys{keyB}, recipient).First())
 	f.WantCount(2, "suppressions", `select count(*) from mail_suppressions`)
-	send(affiliate.MailSuppressed, affiliate.MailAddressSuppressed, keyB)
-	send(affiliate.MailDelivered, "", keyA)
+	send(notification.MailSuppressed, notification.MailAddressSuppressed, keyB)
+	send(notification.MailDelivered, "", keyA)
 	if !f.suppressed("other@example.com") {
 		t.Error("the suppression of an address to which no mail was sent is not stored under the key A any more")
 	}

@@ -7,6 +7,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/notification"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 )
@@ -45,8 +46,8 @@ func (s *LogService) ListNotificationLog(ctx context.Context, req *affiliatev1.L
 	if scope.Mode != affiliate.ModeTest {
 		return out, nil
 	}
-	entries, total, err := s.store.Log(ctx, scope.Workspace, affiliate.MailLogFilter{
-		Status:    affiliate.MailStatus(server.EnumName(req.GetStatus())),
+	entries, total, err := s.store.Log(ctx, scope.Workspace, notification.MailLogFilter{
+		Status:    notification.MailStatus(server.EnumName(req.GetStatus())),
 		Type:      req.GetType(),
 		Recipient: strings.ToLower(strings.TrimSpace(req.GetRecipient())),
 		CreatedAt: period,
@@ -64,7 +65,7 @@ func (s *LogService) ListNotificationLog(ctx context.Context, req *affiliatev1.L
 // GetNotificationLogEntry returns an entry with the content of its mail.
 func (s *LogService) GetNotificationLogEntry(ctx context.Context, req *affiliatev1.GetNotificationLogEntryRequest) (*affiliatev1.NotificationLogEntryDetail, error) {
 	scope := server.PrincipalFrom(ctx).Scope()
-	id, ok := affiliate.ParseID[affiliate.MailID](req.GetEntryId())
+	id, ok := affiliate.ParseID[notification.MailID](req.GetEntryId())
 	if !ok || scope.Mode != affiliate.ModeTest {
 		return nil, affiliate.Refuse(affiliate.ReasonNotificationLogNotFound)
 	}
@@ -80,7 +81,7 @@ func (s *LogService) GetNotificationLogEntry(ctx context.Context, req *affiliate
 	}, nil
 }
 
-func entryToProto(entry affiliate.MailLogEntry) *affiliatev1.NotificationLogEntry {
+func entryToProto(entry notification.MailLogEntry) *affiliatev1.NotificationLogEntry {
 	return &affiliatev1.NotificationLogEntry{
 		Id:           entry.ID.String(),
 		Type:         entry.Type,

@@ -3,11 +3,11 @@ package mail
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/notification"
 )
 
 // The reasons of failures in the metrics. The reason of a failure that ends a mail is an
-// affiliate.MailReason.
+// notification.MailReason.
 const (
 	failureTemporary = "temporary"
 	failureInternal  = "internal"
@@ -38,13 +38,13 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 			Buckets: prometheus.ExponentialBuckets(0.1, 4, 10),
 		}),
 	}
-	for _, kind := range affiliate.MailKinds() {
-		for _, status := range []affiliate.MailStatus{affiliate.MailDelivered, affiliate.MailRedirected, affiliate.MailSuppressed} {
+	for _, kind := range notification.MailKinds() {
+		for _, status := range []notification.MailStatus{notification.MailDelivered, notification.MailRedirected, notification.MailSuppressed} {
 			m.mails.WithLabelValues(string(kind), string(status))
 		}
 	}
 	for _, reason := range []string{
-		failureTemporary, failureInternal, string(affiliate.MailRecipientRefused), string(affiliate.MailRefusedByServer), string(affiliate.MailUndeliverable),
+		failureTemporary, failureInternal, string(notification.MailRecipientRefused), string(notification.MailRefusedByServer), string(notification.MailUndeliverable),
 	} {
 		m.failures.WithLabelValues(reason)
 	}
@@ -53,9 +53,9 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 }
 
 // observe counts a mail that has reached its final status.
-func (m *Metrics) observe(mail affiliate.Mail, outcome affiliate.MailOutcome) {
+func (m *Metrics) observe(mail notification.Mail, outcome notification.MailOutcome) {
 	m.mails.WithLabelValues(string(mail.Kind), string(outcome.Status)).Inc()
-	if outcome.Status != affiliate.MailSuppressed {
+	if outcome.Status != notification.MailSuppressed {
 		m.delay.Observe(max(0, outcome.At.Sub(mail.CreatedAt)).Seconds())
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/notification"
 	"github.com/tributary-hq/tributary/affiliate/webhook"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 )
@@ -59,7 +60,7 @@ func (s *ProviderService) ReceiveProviderEvent(ctx context.Context, req *affilia
 	}
 	var digests [][]byte
 	for _, address := range event.Data.To {
-		digests = append(digests, affiliate.MailDigest(s.config.HashKeys, bareAddress(address)).First())
+		digests = append(digests, notification.MailDigest(s.config.HashKeys, bareAddress(address)).First())
 	}
 	var isNew bool
 	err := s.config.Store.InTx(ctx, func(tx Tx) error {
@@ -117,14 +118,14 @@ type providerEvent struct {
 
 // suppression returns the reason for which the addresses of an event are suppressed. ok is
 // false if they are not.
-func (e providerEvent) suppression() (reason affiliate.SuppressionReason, ok bool) {
+func (e providerEvent) suppression() (reason notification.SuppressionReason, ok bool) {
 	switch e.Type {
 	case eventBounced:
-		return affiliate.SuppressionBounced, strings.EqualFold(e.Data.Bounce.Type, "permanent")
+		return notification.SuppressionBounced, strings.EqualFold(e.Data.Bounce.Type, "permanent")
 	case eventComplained:
-		return affiliate.SuppressionComplained, true
+		return notification.SuppressionComplained, true
 	case eventSuppressed:
-		return affiliate.SuppressionSuppressed, true
+		return notification.SuppressionSuppressed, true
 	}
 	return "", false
 }

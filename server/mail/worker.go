@@ -10,6 +10,7 @@ import (
 	"github.com/riverqueue/river"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/notification"
 	"github.com/tributary-hq/tributary/mail"
 	"github.com/tributary-hq/tributary/server"
 )
@@ -25,7 +26,7 @@ const (
 
 // retryDelays are the times between two attempts. Together they are about a day,
 // because a mail server that is away usually works again within a day.
-var retryDelays = [affiliate.MailAttempts - 1]time.Duration{
+var retryDelays = [notification.MailAttempts - 1]time.Duration{
 	time.Minute, 5 * time.Minute, 15 * time.Minute, time.Hour, 3 * time.Hour, 6 * time.Hour, 12 * time.Hour,
 }
 
@@ -59,9 +60,9 @@ type WorkerConfig struct {
 	Metrics    *Metrics
 }
 
-// Worker runs the job affiliate.SendMail.
+// Worker runs the job notification.SendMail.
 type Worker struct {
-	river.WorkerDefaults[affiliate.SendMail]
+	river.WorkerDefaults[notification.SendMail]
 	WorkerConfig
 }
 
@@ -74,15 +75,15 @@ func NewWorker(c WorkerConfig) *Worker {
 }
 
 // Timeout returns the time limit of one attempt.
-func (*Worker) Timeout(*river.Job[affiliate.SendMail]) time.Duration { return jobTimeout }
+func (*Worker) Timeout(*river.Job[notification.SendMail]) time.Duration { return jobTimeout }
 
 // NextRetry returns the time of the next attempt.
-func (w *Worker) NextRetry(job *river.Job[affiliate.SendMail]) time.Time {
+func (w *Worker) NextRetry(job *river.Job[notification.SendMail]) time.Time {
 	return server.RetryAt(w.ServerTime(), retryDelays[:], job.Attempt)
 }
 
 // Work makes one attempt to send a mail. It returns an error if another attempt follows.
-func (w *Worker) Work(ctx context.Context, job *river.Job[affiliate.SendMail]) error {
+func (w *Worker) Work(ctx context.Context, job *river.Job[notification.SendMail]) error {
 	stored, err := w.Store.Mail(ctx, job.Args.Mail)
 	if errors.Is(err, affiliate.Refuse(affiliate.ReasonNotFound)) {
 		return nil // the mail was deleted, for example with its workspace
@@ -90,14 +91,14 @@ func (w *Worker) Work(ctx context.Context, job *river.Job[affiliate.SendMail]) e
 	if err != nil {
 		return fmt.Errorf("read mail %s: %w", job.Args.Mail, err)
 	}
-	if stored.Status != affiliate.MailPending {
+	if stored.Status != notification.MailPending {
 		return nil
 	}
 	result, err := w.attempt(ctx, stored)
 	if err != nil && job.Attempt >= job.MaxAttempts {
-		w.Metrics.fail(string(affiliate.MailUndeliverable))
+		w.Metrics.fail(string(notification.MailUndeliverable))
 		w.Log.LogAttrs(ctx, slog.LevelError, "a mail could not be sent in any attempt", append(attrs(stored), slog.Any("error", err))...)
-		result.delivery, err = affiliate.SuppressMail(affiliate.MailUndeliverable), nil
+		result.delivery, err = notification.SuppressMail(notification.MailUndeliverable), nil
 	}
 	if err != nil {
 		return fmt.Errorf("send mail %s: %w", stored.ID, err)
@@ -107,10 +108,10 @@ func (w *Worker) Work(ctx context.Context, job *river.Job[affiliate.SendMail]) e
 
 // attemptResult is the result of one attempt.
 type attemptResult struct {
-	delivery affiliate.MailDelivery
+	delivery notification.MailDelivery
 	// content is what the notification log shows. It is nil if the log does not show the
 	// mail, or if the mail could not be composed.
-	content *affiliate.MailContent
+	content *notification.MailContent
 	// refused is the address that the mail server has refused for good, or empty.
 	refused string
 }
@@ -118,14 +119,14 @@ type attemptResult struct {
 // attempt decides about a mail and sends it if the decision is to send it. It returns an
 // error if the attempt has failed and another attempt can succeed. The error contains no
 // address and no token.
-func (w *Worker) attempt(ctx context.Context, m affiliate.StoredMail) (attemptResult, error) {
+func (w *Worker) attempt(ctx context.Context, m notification.StoredMail) (attemptResult, error) {
 	var result attemptResult
 	var err error
 	if result.delivery, err = w.decide(ctx, m); err != nil {
 		w.Metrics.fail(failureInternal)
 		return result, err
 	}
-	if result.delivery.Reason == affiliate.MailRecipientRemoved {
+	if result.delivery.Reason == notification.MailRecipientRemoved {
 		// Nothing about a person whose account was erased is stored.
 		return result, nil
 	}
@@ -135,10 +136,10 @@ func (w *Worker) attempt(ctx context.Context, m affiliate.StoredMail) (attemptRe
 			return result, err
 		}
 		if result.content == nil {
-			result.delivery = affiliate.SuppressMail(affiliate.MailWithoutContent)
+			result.delivery = notification.SuppressMail(notification.MailWithoutContent)
 		}
 	}
-	if result.delivery.Status == affiliate.MailSuppressed {
+	if result.delivery.Status == notification.MailSuppressed {
 		return result, nil
 	}
 	message, found, err := w.message(ctx, m.Mail, result.delivery)
@@ -147,29 +148,29 @@ func (w *Worker) attempt(ctx context.Context, m affiliate.StoredMail) (attemptRe
 		return result, err
 	}
 	if !found {
-		result.delivery = affiliate.SuppressMail(affiliate.MailWithoutContent)
+		result.delivery = notification.SuppressMail(notification.MailWithoutContent)
 		return result, nil
 	}
 	return w.send(ctx, m, message, result)
 }
 
 // decide returns the decision about a mail.
-func (w *Worker) decide(ctx context.Context, m affiliate.StoredMail) (affiliate.MailDelivery, error) {
+func (w *Worker) decide(ctx context.Context, m notification.StoredMail) (notification.MailDelivery, error) {
 	m.Off = w.Sender == nil
 	delivery := m.Delivery(m.MailConditions)
-	if delivery.Status == affiliate.MailSuppressed || !delivery.ChecksSuppression {
+	if delivery.Status == notification.MailSuppressed || !delivery.ChecksSuppression {
 		return delivery, nil
 	}
-	suppressed, err := w.Store.Suppressed(ctx, affiliate.MailDigest(w.HashKeys, delivery.Address))
+	suppressed, err := w.Store.Suppressed(ctx, notification.MailDigest(w.HashKeys, delivery.Address))
 	if suppressed {
-		delivery = affiliate.SuppressMail(affiliate.MailAddressSuppressed)
+		delivery = notification.SuppressMail(notification.MailAddressSuppressed)
 	}
 	return delivery, err
 }
 
 // send makes one attempt to send a message. It changes the delivery in result if the mail
 // server has refused the mail for good.
-func (w *Worker) send(ctx context.Context, m affiliate.StoredMail, message mail.Message, result attemptResult) (attemptResult, error) {
+func (w *Worker) send(ctx context.Context, m notification.StoredMail, message mail.Message, result attemptResult) (attemptResult, error) {
 	err := w.Sender.Send(ctx, message)
 	if err == nil {
 		return result, nil
@@ -182,12 +183,12 @@ func (w *Worker) send(ctx context.Context, m affiliate.StoredMail, message mail.
 	switch failure.Kind {
 	case mail.RecipientRefused:
 		result.refused = result.delivery.Address
-		result.delivery = affiliate.SuppressMail(affiliate.MailRecipientRefused)
-		w.Metrics.fail(string(affiliate.MailRecipientRefused))
+		result.delivery = notification.SuppressMail(notification.MailRecipientRefused)
+		w.Metrics.fail(string(notification.MailRecipientRefused))
 		return result, nil
 	case mail.Refused:
-		result.delivery = affiliate.SuppressMail(affiliate.MailRefusedByServer)
-		w.Metrics.fail(string(affiliate.MailRefusedByServer))
+		result.delivery = notification.SuppressMail(notification.MailRefusedByServer)
+		w.Metrics.fail(string(notification.MailRefusedByServer))
 		w.Log.LogAttrs(ctx, slog.LevelError, "the mail server has refused a mail for good", append(attrs(m), slog.Any("error", err))...)
 		return result, nil
 	default:
@@ -197,20 +198,20 @@ func (w *Worker) send(ctx context.Context, m affiliate.StoredMail, message mail.
 }
 
 // complete stores the outcome of a mail.
-func (w *Worker) complete(ctx context.Context, m affiliate.StoredMail, result attemptResult) error {
+func (w *Worker) complete(ctx context.Context, m notification.StoredMail, result attemptResult) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 	defer cancel()
-	outcome := affiliate.MailOutcome{
+	outcome := notification.MailOutcome{
 		Mail: m.ID, Recipient: m.Recipient.Address, Status: result.delivery.Status, Reason: result.delivery.Reason,
 		Content: result.content, At: w.Now().UTC().Truncate(time.Millisecond),
 	}
-	if outcome.Status == affiliate.MailRedirected {
+	if outcome.Status == notification.MailRedirected {
 		outcome.RedirectedTo = result.delivery.Address
 	}
 	err := w.Store.InTx(ctx, func(tx Tx) error {
 		if result.refused != "" {
-			digest := affiliate.MailDigest(w.HashKeys, result.refused).First()
-			if err := tx.Suppress(ctx, affiliate.SuppressionRefused, outcome.At, digest); err != nil {
+			digest := notification.MailDigest(w.HashKeys, result.refused).First()
+			if err := tx.Suppress(ctx, notification.SuppressionRefused, outcome.At, digest); err != nil {
 				return err
 			}
 		}
@@ -223,13 +224,13 @@ func (w *Worker) complete(ctx context.Context, m affiliate.StoredMail, result at
 }
 
 // attrs returns the attributes of a mail in logs. They contain no address.
-func attrs(m affiliate.StoredMail) []slog.Attr {
+func attrs(m notification.StoredMail) []slog.Attr {
 	return []slog.Attr{slog.String("mail", m.ID.String()), slog.String("kind", string(m.Kind)), slog.String("type", m.Type)}
 }
 
 // message returns a mail as it is sent. found is false if the mail has no content any
 // more.
-func (w *Worker) message(ctx context.Context, m affiliate.Mail, delivery affiliate.MailDelivery) (message mail.Message, found bool, err error) {
+func (w *Worker) message(ctx context.Context, m notification.Mail, delivery notification.MailDelivery) (message mail.Message, found bool, err error) {
 	token, err := w.token(m)
 	if err != nil {
 		return mail.Message{}, false, err
@@ -239,7 +240,7 @@ func (w *Worker) message(ctx context.Context, m affiliate.Mail, delivery affilia
 		return mail.Message{}, false, err
 	}
 	to := mail.Address{Name: m.Recipient.Name, Address: delivery.Address}
-	if delivery.Status == affiliate.MailRedirected {
+	if delivery.Status == notification.MailRedirected {
 		// The reader is not the recipient, and must not disable the recipient's mails.
 		to.Name, document.Footer.UnsubscribeURL = "", ""
 	}
@@ -257,7 +258,7 @@ const redacted = "[redacted]"
 
 // logContent returns the content of a mail for the notification log, without tokens. It
 // is nil if the mail has no content any more.
-func (w *Worker) logContent(ctx context.Context, m affiliate.Mail) (*affiliate.MailContent, error) {
+func (w *Worker) logContent(ctx context.Context, m notification.Mail) (*notification.MailContent, error) {
 	document, found, err := w.Composer.document(ctx, m, tokens{link: redacted, unsubscribe: redacted})
 	if err != nil || !found {
 		return nil, err
@@ -266,11 +267,11 @@ func (w *Worker) logContent(ctx context.Context, m affiliate.Mail) (*affiliate.M
 	if err != nil {
 		return nil, err
 	}
-	return &affiliate.MailContent{Sender: w.From, Subject: content.Subject, HTML: content.HTML, Text: content.Text}, nil
+	return &notification.MailContent{Sender: w.From, Subject: content.Subject, HTML: content.HTML, Text: content.Text}, nil
 }
 
 // token returns the token of the link in a mail. It is empty if the mail has none.
-func (w *Worker) token(m affiliate.Mail) (string, error) {
+func (w *Worker) token(m notification.Mail) (string, error) {
 	if m.Secret == nil {
 		return "", nil
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/riverqueue/river"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/notification"
 	"github.com/tributary-hq/tributary/mail"
 	"github.com/tributary-hq/tributary/mail/mailtest"
 	servermail "github.com/tributary-hq/tributary/server/mail"
@@ -21,7 +22,7 @@ func TestWork_DeliversAccountMailAndLogsItWithoutToken(t *testing.T) {
 	if err := f.send(m); err != nil {
 		t.Fatal(err)
 	}
-	f.requireStatus(m, affiliate.MailDelivered, "")
+	f.requireStatus(m, notification.MailDelivered, "")
 	sent := f.server.Messages()
 	if len(sent) != 1 || len(sent[0].To) != 1 || sent[0].To[0] != recipient {
 		t.Fatalf("the server got %d mails, want one to %s", len(sent), recipient)
@@ -69,8 +70,8 @@ func TestWork_IgnoresDeletedMail(t *testing.T) {
 func TestWork_RedactsTokensWithSpecialCharacters(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, mailtest.Options{})
-	m := f.verification(func(m *affiliate.Mail) {
-		m.Kind = affiliate.MailPasswordReset
+	m := f.verification(func(m *notification.Mail) {
+		m.Kind = notification.MailPasswordReset
 		m.Secret = f.seal.Seal([]byte(`se&cr+et/<tok"en>=`), m.ID.UUID[:])
 	})
 	if err := f.send(m); err != nil {
@@ -97,12 +98,12 @@ func TestWork_SuppressesOrRedirectsMailOfTestMode(t *testing.T) {
 	if err := f.send(first); err != nil {
 		t.Fatal(err)
 	}
-	f.requireStatus(first, affiliate.MailSuppressed, affiliate.MailTestMode)
+	f.requireStatus(first, notification.MailSuppressed, notification.MailTestMode)
 	entry, err := f.store.LogEntry(t.Context(), f.Scope.Workspace, first.ID)
 	if err != nil || entry.Subject != "A payout was paid" || !strings.Contains(entry.HTML, "EUR 10.00") {
 		t.Errorf("the log entry is %+v, %v; want the content of the mail", entry, err)
 	}
-	if unsubscribe := affiliate.NewUnsubscribeTokens(hashKeys).Token(f.Owner, affiliate.CategoryPayouts); strings.Contains(entry.HTML+entry.Text, unsubscribe) {
+	if unsubscribe := notification.NewUnsubscribeTokens(hashKeys).Token(f.Owner, notification.CategoryPayouts); strings.Contains(entry.HTML+entry.Text, unsubscribe) {
 		t.Error("the log contains the token of the unsubscribe link")
 	}
 
@@ -111,7 +112,7 @@ func TestWork_SuppressesOrRedirectsMailOfTestMode(t *testing.T) {
 	if err := f.send(second); err != nil {
 		t.Fatal(err)
 	}
-	f.requireStatus(second, affiliate.MailRedirected, "")
+	f.requireStatus(second, notification.MailRedirected, "")
 	if sent := f.server.Messages(); len(sent) != 1 || sent[0].To[0] != "qa@example.com" || strings.Contains(sent[0].Raw, recipient) {
 		t.Errorf("the server got %d mails, want one to qa@example.com only", len(sent))
 	}
@@ -127,13 +128,13 @@ func TestWork_SuppressesOrRedirectsMailOfTestMode(t *testing.T) {
 	if err := f.send(third); err != nil {
 		t.Fatal(err)
 	}
-	f.requireStatus(third, affiliate.MailSuppressed, affiliate.MailAddressSuppressed)
+	f.requireStatus(third, notification.MailSuppressed, notification.MailAddressSuppressed)
 	// Account mail is sent to its recipient in any mode.
 	account := f.verification()
 	if err := f.send(account); err != nil {
 		t.Fatal(err)
 	}
-	f.requireStatus(account, affiliate.MailDelivered, "")
+	f.requireStatus(account, notification.MailDelivered, "")
 }
 
 func TestWork_StoresNoContentOfLiveNotifications(t *testing.T) {
@@ -143,17 +144,17 @@ func TestWork_StoresNoContentOfLiveNotifications(t *testing.T) {
 	if err := f.send(m); err != nil {
 		t.Fatal(err)
 	}
-	f.requireStatus(m, affiliate.MailDelivered, "")
+	f.requireStatus(m, notification.MailDelivered, "")
 	f.WantCount(0, "mails with content", `select count(*) from mails where html is not null or text is not null or subject is not null`)
 	sent := f.server.Messages()
-	unsubscribe := publicURL + "/api/v1/notifications/unsubscribe?token=" + affiliate.NewUnsubscribeTokens(hashKeys).Token(f.Owner, affiliate.CategoryPayouts)
+	unsubscribe := publicURL + "/api/v1/notifications/unsubscribe?token=" + notification.NewUnsubscribeTokens(hashKeys).Token(f.Owner, notification.CategoryPayouts)
 	if got := sent[0].Header.Get("List-Unsubscribe"); got != "<"+unsubscribe+">" {
 		t.Errorf("List-Unsubscribe is %q, want <%s>", got, unsubscribe)
 	}
 	if got := sent[0].Header.Get("List-Unsubscribe-Post"); got != "List-Unsubscribe=One-Click" {
 		t.Errorf("List-Unsubscribe-Post is %q, want List-Unsubscribe=One-Click", got)
 	}
-	if err := f.send(f.notification(affiliate.ModeLive, func(m *affiliate.Mail) { m.Category = affiliate.CategorySecurity })); err != nil {
+	if err := f.send(f.notification(affiliate.ModeLive, func(m *notification.Mail) { m.Category = notification.CategorySecurity })); err != nil {
 		t.Fatal(err)
 	}
 	if got := f.server.Messages()[1].Header.Get("List-Unsubscribe"); got != "" {
@@ -166,14 +167,14 @@ func TestWork_SendsOptionalMailOnlyToVerifiedAddresses(t *testing.T) {
 	f := newFixture(t, mailtest.Options{})
 	f.Exec(`update users set email_verified_at = null where id = $1`, f.Owner)
 	payout := f.notification(affiliate.ModeLive)
-	security := f.notification(affiliate.ModeLive, func(m *affiliate.Mail) { m.Category, m.Mode = affiliate.CategorySecurity, nil })
-	for _, m := range []affiliate.Mail{payout, security, f.verification()} {
+	security := f.notification(affiliate.ModeLive, func(m *notification.Mail) { m.Category, m.Mode = notification.CategorySecurity, nil })
+	for _, m := range []notification.Mail{payout, security, f.verification()} {
 		if err := f.send(m); err != nil {
 			t.Fatal(err)
 		}
 	}
-	f.requireStatus(payout, affiliate.MailSuppressed, affiliate.MailAddressNotVerified)
-	f.requireStatus(security, affiliate.MailDelivered, "")
+	f.requireStatus(payout, notification.MailSuppressed, notification.MailAddressNotVerified)
+	f.requireStatus(security, notification.MailDelivered, "")
 	if n := len(f.server.Messages()); n != 2 {
 		t.Errorf("the server got %d mails, want the security mail and the verification", n)
 	}
@@ -182,7 +183,7 @@ func TestWork_SendsOptionalMailOnlyToVerifiedAddresses(t *testing.T) {
 	if err := f.send(later); err != nil {
 		t.Fatal(err)
 	}
-	f.requireStatus(later, affiliate.MailDelivered, "")
+	f.requireStatus(later, notification.MailDelivered, "")
 }
 
 func TestWork_SuppressesMailWithoutRecipientServerOrContent(t *testing.T) {
@@ -190,22 +191,22 @@ func TestWork_SuppressesMailWithoutRecipientServerOrContent(t *testing.T) {
 	f := newFixture(t, mailtest.Options{})
 	erased := f.NewPartner("Erased")
 	f.Exec(`update users set erased_at = created_at where id = $1`, erased)
-	gone := f.verification(func(m *affiliate.Mail) { m.Recipient.User = &erased })
+	gone := f.verification(func(m *notification.Mail) { m.Recipient.User = &erased })
 	f.suppress(recipient)
-	invite := f.verification(func(m *affiliate.Mail) { m.Kind, m.Recipient.User = affiliate.MailMemberInvite, nil })
+	invite := f.verification(func(m *notification.Mail) { m.Kind, m.Recipient.User = notification.MailMemberInvite, nil })
 	payout := f.notification(affiliate.ModeLive)
-	security := f.notification(affiliate.ModeLive, func(m *affiliate.Mail) { m.Category, m.Mode = affiliate.CategorySecurity, nil })
-	reset := f.verification(func(m *affiliate.Mail) { m.Kind = affiliate.MailPasswordReset })
+	security := f.notification(affiliate.ModeLive, func(m *notification.Mail) { m.Category, m.Mode = notification.CategorySecurity, nil })
+	reset := f.verification(func(m *notification.Mail) { m.Kind = notification.MailPasswordReset })
 	for name, tc := range map[string]struct {
-		mail   affiliate.Mail
-		status affiliate.MailStatus
-		reason affiliate.MailReason
+		mail   notification.Mail
+		status notification.MailStatus
+		reason notification.MailReason
 	}{
-		"erased account":                     {gone, affiliate.MailSuppressed, affiliate.MailRecipientRemoved},
-		"invite to a suppressed address":     {invite, affiliate.MailSuppressed, affiliate.MailAddressSuppressed},
-		"notification to a suppressed one":   {payout, affiliate.MailSuppressed, affiliate.MailAddressSuppressed},
-		"security mail to a suppressed one":  {security, affiliate.MailDelivered, ""},
-		"password reset to a suppressed one": {reset, affiliate.MailDelivered, ""},
+		"erased account":                     {gone, notification.MailSuppressed, notification.MailRecipientRemoved},
+		"invite to a suppressed address":     {invite, notification.MailSuppressed, notification.MailAddressSuppressed},
+		"notification to a suppressed one":   {payout, notification.MailSuppressed, notification.MailAddressSuppressed},
+		"security mail to a suppressed one":  {security, notification.MailDelivered, ""},
+		"password reset to a suppressed one": {reset, notification.MailDelivered, ""},
 	} {
 		t.Log(name)
 		if err := f.send(tc.mail); err != nil {
@@ -223,7 +224,7 @@ func TestWork_SuppressesMailWithoutRecipientServerOrContent(t *testing.T) {
 		if err := f.send(empty); err != nil {
 			t.Fatal(err)
 		}
-		f.requireStatus(empty, affiliate.MailSuppressed, affiliate.MailWithoutContent)
+		f.requireStatus(empty, notification.MailSuppressed, notification.MailWithoutContent)
 	}
 
 	off := f.config
@@ -233,7 +234,7 @@ func TestWork_SuppressesMailWithoutRecipientServerOrContent(t *testing.T) {
 	if err := f.send(unsent); err != nil {
 		t.Fatal(err)
 	}
-	f.requireStatus(unsent, affiliate.MailSuppressed, affiliate.MailOff)
+	f.requireStatus(unsent, notification.MailSuppressed, notification.MailOff)
 }
 
 func TestWork_ComposesMailWithoutPublicURL(t *testing.T) {
@@ -241,11 +242,11 @@ func TestWork_ComposesMailWithoutPublicURL(t *testing.T) {
 	f := newFixture(t, mailtest.Options{})
 	f.config.Composer, f.config.Sender = servermail.NewComposer(servermail.ComposerConfig{}), nil
 	f.worker = servermail.NewWorker(f.config)
-	for _, m := range []affiliate.Mail{f.verification(), f.verification(func(m *affiliate.Mail) { m.Kind = affiliate.MailMemberInvite })} {
+	for _, m := range []notification.Mail{f.verification(), f.verification(func(m *notification.Mail) { m.Kind = notification.MailMemberInvite })} {
 		if err := f.send(m); err != nil {
 			t.Fatal(err)
 		}
-		f.requireStatus(m, affiliate.MailSuppressed, affiliate.MailOff)
+		f.requireStatus(m, notification.MailSuppressed, notification.MailOff)
 	}
 }
 
@@ -254,16 +255,16 @@ func TestWork_ClassifiesRefusals(t *testing.T) {
 	for name, tc := range map[string]struct {
 		phase  mail.Phase
 		reply  mailtest.Reply
-		reason affiliate.MailReason
+		reason notification.MailReason
 		logged bool
 	}{
-		"unknown recipient":  {mail.PhaseRcpt, mailtest.Reply{Code: 550, Text: "5.1.1 <" + recipient + "> does not exist"}, affiliate.MailRecipientRefused, false},
-		"without a code":     {mail.PhaseRcpt, mailtest.Reply{Code: 550, Text: "no"}, affiliate.MailRecipientRefused, false},
-		"policy":             {mail.PhaseRcpt, mailtest.Reply{Code: 550, Text: "5.7.1 " + recipient + " rejected"}, affiliate.MailRefusedByServer, true},
-		"sender":             {mail.PhaseSender, mailtest.Reply{Code: 550, Text: "5.1.8 no"}, affiliate.MailRefusedByServer, true},
-		"content":            {mail.PhaseAccept, mailtest.Reply{Code: 554, Text: "5.6.0 spam"}, affiliate.MailRefusedByServer, true},
-		"wrong password":     {mail.PhaseAuth, mailtest.Reply{Code: 535, Text: "5.7.8 no"}, affiliate.MailRefusedByServer, true},
-		"not even a message": {mail.PhaseGreeting, mailtest.Reply{Code: 554, Text: "no service"}, affiliate.MailRefusedByServer, true},
+		"unknown recipient":  {mail.PhaseRcpt, mailtest.Reply{Code: 550, Text: "5.1.1 <" + recipient + "> does not exist"}, notification.MailRecipientRefused, false},
+		"without a code":     {mail.PhaseRcpt, mailtest.Reply{Code: 550, Text: "no"}, notification.MailRecipientRefused, false},
+		"policy":             {mail.PhaseRcpt, mailtest.Reply{Code: 550, Text: "5.7.1 " + recipient + " rejected"}, notification.MailRefusedByServer, true},
+		"sender":             {mail.PhaseSender, mailtest.Reply{Code: 550, Text: "5.1.8 no"}, notification.MailRefusedByServer, true},
+		"content":            {mail.PhaseAccept, mailtest.Reply{Code: 554, Text: "5.6.0 spam"}, notification.MailRefusedByServer, true},
+		"wrong password":     {mail.PhaseAuth, mailtest.Reply{Code: 535, Text: "5.7.8 no"}, notification.MailRefusedByServer, true},
+		"not even a message": {mail.PhaseGreeting, mailtest.Reply{Code: 554, Text: "no service"}, notification.MailRefusedByServer, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -273,8 +274,8 @@ func TestWork_ClassifiesRefusals(t *testing.T) {
 			if err := f.send(m); err != nil {
 				t.Fatalf("Work returns %v, want no further attempt", err)
 			}
-			f.requireStatus(m, affiliate.MailSuppressed, tc.reason)
-			if got, want := f.suppressed(recipient), tc.reason == affiliate.MailRecipientRefused; got != want {
+			f.requireStatus(m, notification.MailSuppressed, tc.reason)
+			if got, want := f.suppressed(recipient), tc.reason == notification.MailRecipientRefused; got != want {
 				t.Errorf("the address is suppressed: %t, want %t", got, want)
 			}
 			if got := strings.Contains(f.log.String(), "level=ERROR"); got != tc.logged {
@@ -308,11 +309,11 @@ func TestWork_RetriesTemporaryFailures(t *testing.T) {
 			if err == nil || strings.Contains(err.Error(), recipient) || strings.Contains(err.Error(), token) {
 				t.Fatalf("Work returns %v, want an error without the address and the token", err)
 			}
-			f.requireStatus(m, affiliate.MailPending, "")
+			f.requireStatus(m, notification.MailPending, "")
 			if err := f.attempt(m, 2); err != nil {
 				t.Fatal(err)
 			}
-			f.requireStatus(m, affiliate.MailDelivered, "")
+			f.requireStatus(m, notification.MailDelivered, "")
 			if n := len(f.server.Messages()); n != 1 || f.failures("temporary") != 1 {
 				t.Errorf("the server got %d mails after %v failures, want 1 after 1", n, f.failures("temporary"))
 			}
@@ -331,7 +332,7 @@ func TestWork_GivesUpOnSlowServer(t *testing.T) {
 	if err := f.send(m); err == nil {
 		t.Error("Work returns no error, want the timeout")
 	}
-	f.requireStatus(m, affiliate.MailPending, "")
+	f.requireStatus(m, notification.MailPending, "")
 }
 
 func TestWork_EndsTheMailAfterTheLastAttempt(t *testing.T) {
@@ -340,16 +341,16 @@ func TestWork_EndsTheMailAfterTheLastAttempt(t *testing.T) {
 	f.server.Stop()
 	m := f.verification()
 	f.insert(m)
-	for number := 1; number < affiliate.MailAttempts; number++ {
+	for number := 1; number < notification.MailAttempts; number++ {
 		if err := f.attempt(m, number); err == nil {
 			t.Fatalf("attempt %d returns no error", number)
 		}
 	}
-	f.requireStatus(m, affiliate.MailPending, "")
-	if err := f.attempt(m, affiliate.MailAttempts); err != nil {
+	f.requireStatus(m, notification.MailPending, "")
+	if err := f.attempt(m, notification.MailAttempts); err != nil {
 		t.Fatalf("the last attempt returns %v, want no error", err)
 	}
-	f.requireStatus(m, affiliate.MailSuppressed, affiliate.MailUndeliverable)
+	f.requireStatus(m, notification.MailSuppressed, notification.MailUndeliverable)
 	if f.failures("undeliverable") != 1 || !strings.Contains(f.log.String(), "level=ERROR") {
 		t.Errorf("the last failure must be in the metrics and in the log:\n%s", f.log)
 	}
@@ -362,15 +363,15 @@ func TestWork_EndsTheMailAfterTheLastAttempt(t *testing.T) {
 func TestWork_EndsMailThatCannotBeComposed(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, mailtest.Options{})
-	m := f.verification(func(m *affiliate.Mail) { m.Secret = []byte("sealed with a lost key") })
+	m := f.verification(func(m *notification.Mail) { m.Secret = []byte("sealed with a lost key") })
 	if err := f.send(m); err == nil {
 		t.Error("Work returns no error for a token that cannot be decrypted")
 	}
-	if err := f.attempt(m, affiliate.MailAttempts); err != nil {
+	if err := f.attempt(m, notification.MailAttempts); err != nil {
 		t.Error(err)
 	}
-	f.requireStatus(m, affiliate.MailSuppressed, affiliate.MailUndeliverable)
-	unknown := f.verification(func(m *affiliate.Mail) { m.Kind = "greeting" })
+	f.requireStatus(m, notification.MailSuppressed, notification.MailUndeliverable)
+	unknown := f.verification(func(m *notification.Mail) { m.Kind = "greeting" })
 	if err := f.send(unknown); err == nil {
 		t.Error("Work returns no error for an unknown kind")
 	}
@@ -385,7 +386,7 @@ func TestNextRetry_DistributesAttemptsOverADay(t *testing.T) {
 	m := f.verification()
 	var total time.Duration
 	previous := time.Duration(0)
-	for number := 1; number < affiliate.MailAttempts; number++ {
+	for number := 1; number < notification.MailAttempts; number++ {
 		delay := f.worker.NextRetry(job(m, number)).Sub(now)
 		if delay <= previous {
 			t.Errorf("the delay after attempt %d is %v, want more than %v", number, delay, previous)
@@ -408,7 +409,7 @@ func TestQueue_RepeatsMailOfKilledServerWithTheSameMessageID(t *testing.T) {
 	workers := river.NewWorkers()
 	river.AddWorker(workers, &immediateRetry{f.worker})
 	f.StartWorkers(&river.Config{
-		Queues: map[string]river.QueueConfig{affiliate.MailQueue: {MaxWorkers: 2}}, Workers: workers,
+		Queues: map[string]river.QueueConfig{notification.MailQueue: {MaxWorkers: 2}}, Workers: workers,
 	})
 	m := f.verification()
 	f.insert(m)
@@ -424,4 +425,4 @@ func TestQueue_RepeatsMailOfKilledServerWithTheSameMessageID(t *testing.T) {
 // immediateRetry runs a failed job again without a delay.
 type immediateRetry struct{ *servermail.Worker }
 
-func (*immediateRetry) NextRetry(*river.Job[affiliate.SendMail]) time.Time { return time.Now() }
+func (*immediateRetry) NextRetry(*river.Job[notification.SendMail]) time.Time { return time.Now() }

@@ -6,6 +6,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/notification"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 )
@@ -19,8 +20,8 @@ func (s *Service) CreateAnnouncement(ctx context.Context, req *affiliatev1.Creat
 		return nil, err
 	}
 	caller, at := server.PrincipalFrom(ctx), s.currentTime()
-	announcement := affiliate.Announcement{
-		ID: affiliate.NewID[affiliate.AnnouncementID](at), Scope: caller.Scope(), Program: program,
+	announcement := notification.Announcement{
+		ID: affiliate.NewID[notification.AnnouncementID](at), Scope: caller.Scope(), Program: program,
 		Title: req.GetTitle(), Body: req.GetBody(), CreatedBy: server.ActorFrom(ctx).ID(), CreatedAt: at,
 	}
 	if err := announcement.CheckText(); err != nil {
@@ -43,11 +44,11 @@ func (s *Service) CreateAnnouncement(ctx context.Context, req *affiliatev1.Creat
 		if err != nil {
 			return err
 		}
-		recent, first, err := tx.RecentAnnouncements(ctx, announcement.Scope, program, at.Add(-affiliate.AnnouncementWindow))
+		recent, first, err := tx.RecentAnnouncements(ctx, announcement.Scope, program, at.Add(-notification.AnnouncementWindow))
 		if err != nil {
 			return err
 		}
-		if err := affiliate.CheckAnnouncement(status, recent, first, at); err != nil {
+		if err := notification.CheckAnnouncement(status, recent, first, at); err != nil {
 			return err
 		}
 		if announcement.Recipients, err = tx.Announce(ctx, announcement); err != nil {

@@ -11,6 +11,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/participant"
+	"github.com/tributary-hq/tributary/affiliate/program"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 	"github.com/tributary-hq/tributary/server/servertest"
@@ -25,7 +27,7 @@ func TestAnnouncement_ReachesApprovedParticipants(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	jane := f.Join("Jane")
-	for _, status := range []affiliate.ParticipantStatus{affiliate.ParticipantPending, affiliate.ParticipantRejected, affiliate.ParticipantSuspended} {
+	for _, status := range []participant.Status{participant.Pending, participant.Rejected, participant.Suspended} {
 		f.Join(string(status), pgtest.Row{"status": status})
 	}
 	stranger := f.NewParticipant(f.Scope, f.NewProgram(f.Scope), f.NewPartner("John"))
@@ -80,12 +82,12 @@ func TestAnnouncement_IsRefused(t *testing.T) {
 	other := f.NewShop(affiliate.ModeTest)
 	for name, tc := range map[string]struct {
 		program string
-		status  affiliate.ProgramStatus
+		status  program.Status
 		want    affiliate.Reason
 	}{
-		"a paused programme":               {f.NewProgram(f.Scope, pgtest.Row{"status": affiliate.ProgramPaused}).String(), affiliate.ProgramPaused, affiliate.ReasonProgramStateInvalid},
-		"a draft":                          {f.NewProgram(f.Scope, pgtest.Row{"status": affiliate.ProgramDraft}).String(), affiliate.ProgramDraft, affiliate.ReasonProgramStateInvalid},
-		"an archived programme":            {f.NewProgram(f.Scope, pgtest.Row{"status": affiliate.ProgramArchived}).String(), affiliate.ProgramArchived, affiliate.ReasonProgramStateInvalid},
+		"a paused programme":               {f.NewProgram(f.Scope, pgtest.Row{"status": program.Paused}).String(), program.Paused, affiliate.ReasonProgramStateInvalid},
+		"a draft":                          {f.NewProgram(f.Scope, pgtest.Row{"status": program.Draft}).String(), program.Draft, affiliate.ReasonProgramStateInvalid},
+		"an archived programme":            {f.NewProgram(f.Scope, pgtest.Row{"status": program.Archived}).String(), program.Archived, affiliate.ReasonProgramStateInvalid},
 		"a programme of another workspace": {other.Program.String(), "", affiliate.ReasonNotFound},
 		"a programme of the other mode":    {f.InOtherMode().Program.String(), "", affiliate.ReasonNotFound},
 		"an id that is not a UUID":         {"x", "", affiliate.ReasonNotFound},

@@ -1,16 +1,16 @@
 package notification
 
 import (
-	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/notification"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 )
 
-func categoryOf(category affiliatev1.NotificationCategory) affiliate.NotificationCategory {
-	return affiliate.NotificationCategory(server.EnumName(category))
+func categoryOf(category affiliatev1.NotificationCategory) notification.Category {
+	return notification.Category(server.EnumName(category))
 }
 
-func (s *Service) entryToProto(entry affiliate.NotificationEntry) *affiliatev1.Notification {
+func (s *Service) entryToProto(entry notification.Entry) *affiliatev1.Notification {
 	rule := entry.Rule()
 	title, body := entry.Text(entry.Names)
 	out := &affiliatev1.Notification{
@@ -29,7 +29,7 @@ func (s *Service) entryToProto(entry affiliate.NotificationEntry) *affiliatev1.N
 	if entry.Mode != nil {
 		out.Mode = server.EnumValue[affiliatev1.Mode](*entry.Mode)
 	}
-	if entry.Resource != nil && rule.Resource != affiliate.NoResource {
+	if entry.Resource != nil && rule.Resource != notification.NoResource {
 		out.Resource = &affiliatev1.NotificationResource{
 			Type: string(rule.Resource), Id: entry.Resource.String(), ProgramId: server.OptionalID(entry.Program),
 		}
@@ -37,7 +37,7 @@ func (s *Service) entryToProto(entry affiliate.NotificationEntry) *affiliatev1.N
 	return out
 }
 
-func preferencesToProto(preferences []affiliate.CategoryPreference, suppressed bool) *affiliatev1.NotificationPreferences {
+func preferencesToProto(preferences []notification.CategoryPreference, suppressed bool) *affiliatev1.NotificationPreferences {
 	out := &affiliatev1.NotificationPreferences{EmailSuppressed: suppressed}
 	for _, p := range preferences {
 		out.Categories = append(out.Categories, &affiliatev1.CategoryPreference{

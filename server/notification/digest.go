@@ -9,6 +9,7 @@ import (
 	"github.com/riverqueue/river"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/notification"
 	"github.com/tributary-hq/tributary/server"
 )
 
@@ -30,22 +31,22 @@ type DigestStore interface {
 // DigestTx is a transaction of the DigestStore.
 type DigestTx interface {
 	// LockDueDigest locks and returns the digest that was due first.
-	LockDueDigest(ctx context.Context, now time.Time) (affiliate.NotificationDigestKey, affiliate.NotificationDigest, bool, error)
+	LockDueDigest(ctx context.Context, now time.Time) (notification.DigestKey, notification.Digest, bool, error)
 	// Recipient returns a user as the recipient of mails about the feed that the user
 	// reads.
-	Recipient(ctx context.Context, user affiliate.UserID) (recipient affiliate.FeedRecipient, found bool, err error)
+	Recipient(ctx context.Context, user affiliate.UserID) (recipient notification.FeedRecipient, found bool, err error)
 	// Gathered returns the notifications of a digest, the oldest first.
-	Gathered(ctx context.Context, feed affiliate.FeedID, personal bool, key affiliate.NotificationDigestKey, d affiliate.NotificationDigest) ([]affiliate.ArrivedNotification, error)
+	Gathered(ctx context.Context, feed notification.FeedID, personal bool, key notification.DigestKey, d notification.Digest) ([]notification.ArrivedNotification, error)
 	// UpdateDigest stores the next period of a digest. CloseDigest deletes a digest.
-	UpdateDigest(ctx context.Context, key affiliate.NotificationDigestKey, d affiliate.NotificationDigest) error
-	CloseDigest(ctx context.Context, key affiliate.NotificationDigestKey) error
+	UpdateDigest(ctx context.Context, key notification.DigestKey, d notification.Digest) error
+	CloseDigest(ctx context.Context, key notification.DigestKey) error
 	// SendMail stores mails and the jobs that send them.
-	SendMail(ctx context.Context, mails ...affiliate.Mail) error
+	SendMail(ctx context.Context, mails ...notification.Mail) error
 }
 
 // DigestWorker sends the mails with gathered notifications.
 type DigestWorker struct {
-	river.WorkerDefaults[affiliate.SendDigests]
+	river.WorkerDefaults[notification.SendDigests]
 	store DigestStore
 	log   *slog.Logger
 	now   func() time.Time
@@ -58,14 +59,16 @@ func NewDigestWorker(store DigestStore, log *slog.Logger, now func() time.Time) 
 
 // DigestJob returns the periodic job that sends due digests.
 func DigestJob() *river.PeriodicJob {
-	return server.OneAtATime(river.PeriodicInterval(digestInterval), affiliate.SendDigests{}, true)
+	return server.OneAtATime(river.PeriodicInterval(digestInterval), notification.SendDigests{}, true)
 }
 
 // Timeout returns the time after which River cancels a run.
-func (w *DigestWorker) Timeout(*river.Job[affiliate.SendDigests]) time.Duration { return digestTimeout }
+func (w *DigestWorker) Timeout(*river.Job[notification.SendDigests]) time.Duration {
+	return digestTimeout
+}
 
 // Work sends all due digests. Each digest has its own transaction.
-func (w *DigestWorker) Work(ctx context.Context, _ *river.Job[affiliate.SendDigests]) error {
+func (w *DigestWorker) Work(ctx context.Context, _ *river.Job[notification.SendDigests]) error {
 	for {
 		sent, err := w.sendNext(ctx)
 		if err != nil || !sent {
@@ -78,8 +81,8 @@ func (w *DigestWorker) Work(ctx context.Context, _ *river.Job[affiliate.SendDige
 func (w *DigestWorker) sendNext(ctx context.Context) (found bool, err error) {
 	now := w.now().UTC().Truncate(time.Millisecond)
 	err = w.store.InTx(ctx, func(tx DigestTx) error {
-		var key affiliate.NotificationDigestKey
-		var digest affiliate.NotificationDigest
+		var key notification.DigestKey
+		var digest notification.Digest
 		if key, digest, found, err = tx.LockDueDigest(ctx, now); err != nil || !found {
 			return err
 		}
@@ -95,7 +98,7 @@ func (w *DigestWorker) sendNext(ctx context.Context) (found bool, err error) {
 			return err
 		}
 		// Notifications that were not distributed yet are in this mail too.
-		return tx.UpdateDigest(ctx, key, affiliate.NextDigest(mail.Notifications, now, now))
+		return tx.UpdateDigest(ctx, key, notification.NextDigest(mail.Notifications, now, now))
 	})
 	return found, err
 }
@@ -103,8 +106,8 @@ func (w *DigestWorker) sendNext(ctx context.Context) (found bool, err error) {
 // gatheredMails returns the mail of a digest. It returns none if nothing was gathered, or
 // if the user does not want mails about the category any more.
 func gatheredMails(
-	ctx context.Context, tx DigestTx, key affiliate.NotificationDigestKey, digest affiliate.NotificationDigest,
-) ([]affiliate.NotificationMail, error) {
+	ctx context.Context, tx DigestTx, key notification.DigestKey, digest notification.Digest,
+) ([]notification.DigestMail, error) {
 	recipient, found, err := tx.Recipient(ctx, key.User)
 	if err != nil || !found {
 		return nil, err
@@ -113,6 +116,6 @@ func gatheredMails(
 	if err != nil {
 		return nil, err
 	}
-	gathered = slices.DeleteFunc(gathered, func(n affiliate.ArrivedNotification) bool { return !n.Gathered() })
-	return affiliate.PlanMails(gathered, []affiliate.FeedRecipient{recipient}), nil
+	gathered = slices.DeleteFunc(gathered, func(n notification.ArrivedNotification) bool { return !n.Gathered() })
+	return notification.PlanMails(gathered, []notification.FeedRecipient{recipient}), nil
 }

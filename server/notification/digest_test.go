@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/notification"
 	"github.com/tributary-hq/tributary/server/servertest"
 )
 
@@ -28,13 +29,13 @@ func TestDigest_MailsGatheredNotificationsEveryHour(t *testing.T) {
 
 	f.clock.Advance(time.Minute)
 	f.sendDigests()
-	f.wantMails("when the hour is over", mailText(affiliate.MailTypeDigest, f.Owner, second, third, fourth))
+	f.wantMails("when the hour is over", mailText(notification.MailTypeDigest, f.Owner, second, third, fourth))
 	f.distribute()
 	f.wantMails("an arrival that was mailed")
 
 	fifth := f.notify("commission.created")
 	f.distribute()
-	f.clock.Advance(affiliate.GatherTime - time.Second)
+	f.clock.Advance(notification.GatherTime - time.Second)
 	f.sendDigests()
 	f.wantMails("before the second hour is over")
 	f.clock.Advance(time.Second)
@@ -64,9 +65,9 @@ func TestDigest_GathersEachCategoryAndMode(t *testing.T) {
 	f.wantMails("the next of each")
 	f.endHour()
 	f.wantMails("when the hour is over",
-		mailText(affiliate.MailTypeDigest, f.Owner, second[0], third[0]),
-		mailText(affiliate.MailTypeDigest, f.Owner, second[1], third[1]),
-		mailText(affiliate.MailTypeDigest, f.Owner, second[2], third[2]))
+		mailText(notification.MailTypeDigest, f.Owner, second[0], third[0]),
+		mailText(notification.MailTypeDigest, f.Owner, second[1], third[1]),
+		mailText(notification.MailTypeDigest, f.Owner, second[2], third[2]))
 }
 
 func TestDigest_ShowsTwentyNotificationsAndCountsTheOthers(t *testing.T) {
@@ -77,11 +78,11 @@ func TestDigest_ShowsTwentyNotificationsAndCountsTheOthers(t *testing.T) {
 		for i := range ids {
 			ids[i] = f.notify("commission.created")
 		}
-		return strings.Join(ids[max(0, count-affiliate.MaxMailedNotifications):], " ")
+		return strings.Join(ids[max(0, count-notification.MaxMailedNotifications):], " ")
 	}
 	together := notifyMany(22)
 	f.distribute()
-	f.wantMails("22 notifications that arrive together", mailText(affiliate.MailTypeDigest, f.Owner, together)+" and 2 more")
+	f.wantMails("22 notifications that arrive together", mailText(notification.MailTypeDigest, f.Owner, together)+" and 2 more")
 	for _, tc := range []struct {
 		count int
 		more  string
@@ -89,7 +90,7 @@ func TestDigest_ShowsTwentyNotificationsAndCountsTheOthers(t *testing.T) {
 		gathered := notifyMany(tc.count)
 		f.distribute()
 		f.endHour()
-		f.wantMails(fmt.Sprintf("%d gathered notifications", tc.count), mailText(affiliate.MailTypeDigest, f.Owner, gathered)+tc.more)
+		f.wantMails(fmt.Sprintf("%d gathered notifications", tc.count), mailText(notification.MailTypeDigest, f.Owner, gathered)+tc.more)
 	}
 }
 
@@ -111,8 +112,8 @@ func TestDigest_ObeysChoicesOfTheMoment(t *testing.T) {
 		return merchant, other
 	}
 	gather()
-	f.chooseMail(f.asOwner(), affiliate.CategoryPayouts, false)
-	f.chooseMail(asPartner, affiliate.CategoryPayouts, false)
+	f.chooseMail(f.asOwner(), notification.CategoryPayouts, false)
+	f.chooseMail(asPartner, notification.CategoryPayouts, false)
 	f.endHour()
 	f.wantMails("after the category was disabled")
 	f.notify("payout.paid")
@@ -121,8 +122,8 @@ func TestDigest_ObeysChoicesOfTheMoment(t *testing.T) {
 	f.endHour()
 	f.wantMails("new notifications while the category is off")
 
-	f.chooseMail(f.asOwner(), affiliate.CategoryPayouts, true)
-	f.chooseMail(asPartner, affiliate.CategoryPayouts, true)
+	f.chooseMail(f.asOwner(), notification.CategoryPayouts, true)
+	f.chooseMail(asPartner, notification.CategoryPayouts, true)
 	merchant, other := gather()
 	f.endHour()
 	f.wantMails("after the category was enabled again", mailText("payout.paid", f.Owner, merchant), mailText("payout.paid", partner, other))
@@ -190,7 +191,7 @@ func TestDigest_SeveralWorkersSendEachDigestOnce(t *testing.T) {
 	}
 	f.distribute()
 	f.newMails()
-	f.clock.Advance(affiliate.GatherTime)
+	f.clock.Advance(notification.GatherTime)
 	var workers sync.WaitGroup
 	for range 4 {
 		worker := f.newDigestWorker()

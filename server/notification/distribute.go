@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/notification"
 )
 
 const (
@@ -41,20 +42,20 @@ type DistributionTx interface {
 	// TakeArrivals deletes the oldest arrivals of known types, at most limit of them, and
 	// returns their notifications. It takes no further arrival when it has enough
 	// notifications. more reports whether there may be further arrivals.
-	TakeArrivals(ctx context.Context, limit, enough int) (arrived []affiliate.ArrivedNotification, more bool, err error)
+	TakeArrivals(ctx context.Context, limit, enough int) (arrived []notification.ArrivedNotification, more bool, err error)
 	// OldestArrival returns the time of the oldest arrival of known types that was not
 	// distributed yet. If all were distributed, it returns now.
 	OldestArrival(ctx context.Context, now time.Time) (time.Time, error)
 	// AssignSequence gives the notifications of streamed feeds their sequence numbers. It
 	// returns these feeds.
-	AssignSequence(ctx context.Context, arrived []affiliate.ArrivedNotification, now time.Time) ([]affiliate.FeedID, error)
+	AssignSequence(ctx context.Context, arrived []notification.ArrivedNotification, now time.Time) ([]notification.FeedID, error)
 	// Recipients returns the users who may get mails about the notifications of feeds.
-	Recipients(ctx context.Context, feeds []affiliate.FeedID) ([]affiliate.FeedRecipient, error)
+	Recipients(ctx context.Context, feeds []notification.FeedID) ([]notification.FeedRecipient, error)
 	// OpenDigest begins to gather the notifications that follow a mail. opened is false
 	// if they are gathered already, until due.
-	OpenDigest(ctx context.Context, key affiliate.NotificationDigestKey, d affiliate.NotificationDigest) (opened bool, due time.Time, err error)
+	OpenDigest(ctx context.Context, key notification.DigestKey, d notification.Digest) (opened bool, due time.Time, err error)
 	// SendMail stores mails and the jobs that send them.
-	SendMail(ctx context.Context, mails ...affiliate.Mail) error
+	SendMail(ctx context.Context, mails ...notification.Mail) error
 }
 
 // Distributor distributes committed notifications. It gives them their sequence numbers
@@ -66,7 +67,7 @@ type DistributionTx interface {
 // distributes them.
 type Distributor struct {
 	store    DistributionStore
-	streamed func(feeds ...affiliate.FeedID)
+	streamed func(feeds ...notification.FeedID)
 	log      *slog.Logger
 	now      func() time.Time
 	wake     chan struct{}
@@ -80,17 +81,17 @@ type Distributor struct {
 
 // feedPart is the part of a feed with one mode and one category.
 type feedPart struct {
-	feed     affiliate.FeedID
+	feed     notification.FeedID
 	mode     affiliate.Mode
-	category affiliate.NotificationCategory
-	// workspace separates the mails of test mode (affiliate.NotificationMail.Workspace).
+	category notification.Category
+	// workspace separates the mails of test mode (notification.DigestMail.Workspace).
 	workspace affiliate.WorkspaceID
 }
 
 // NewDistributor returns a Distributor. Run runs it. streamed is called with the streamed
 // feeds that have new notifications. It must not block.
 func NewDistributor(
-	store DistributionStore, streamed func(feeds ...affiliate.FeedID), log *slog.Logger, now func() time.Time,
+	store DistributionStore, streamed func(feeds ...notification.FeedID), log *slog.Logger, now func() time.Time,
 ) *Distributor {
 	return &Distributor{
 		store: store, streamed: streamed, log: log, now: now, wake: make(chan struct{}, 1), gathering: map[feedPart]time.Time{},
@@ -145,10 +146,10 @@ func (d *Distributor) Undistributed() time.Duration {
 func (d *Distributor) distribute(ctx context.Context) (more bool, err error) {
 	now := d.now().UTC().Truncate(time.Millisecond)
 	var gathered map[feedPart]time.Time
-	var streamed []affiliate.FeedID
+	var streamed []notification.FeedID
 	err = d.store.InTx(ctx, func(tx DistributionTx) error {
 		gathered, streamed = nil, nil // of an earlier attempt
-		var arrived []affiliate.ArrivedNotification
+		var arrived []notification.ArrivedNotification
 		if arrived, more, err = tx.TakeArrivals(ctx, distributeBatch, distributeEnough); err != nil || len(arrived) == 0 {
 			return err
 		}
@@ -174,8 +175,8 @@ func (d *Distributor) distribute(ctx context.Context) (more bool, err error) {
 
 // ungathered returns the notifications that are never gathered, or that are not known to
 // be gathered by all their recipients.
-func (d *Distributor) ungathered(arrived []affiliate.ArrivedNotification, now time.Time) []affiliate.ArrivedNotification {
-	var rest []affiliate.ArrivedNotification
+func (d *Distributor) ungathered(arrived []notification.ArrivedNotification, now time.Time) []notification.ArrivedNotification {
+	var rest []notification.ArrivedNotification
 	for _, n := range arrived {
 		if until, known := d.gathering[partOf(n)]; !known || !now.Before(until) || !n.Gathered() {
 			rest = append(rest, n)
@@ -184,7 +185,7 @@ func (d *Distributor) ungathered(arrived []affiliate.ArrivedNotification, now ti
 	return rest
 }
 
-func partOf(n affiliate.ArrivedNotification) feedPart {
+func partOf(n notification.ArrivedNotification) feedPart {
 	part := feedPart{feed: n.Feed, mode: n.Mode, category: n.Category()}
 	if w := n.LogWorkspace(); w != nil {
 		part.workspace = *w
@@ -195,12 +196,12 @@ func partOf(n affiliate.ArrivedNotification) feedPart {
 // createMails creates the mails about notifications that must be sent now. It returns
 // the parts of feeds whose notifications are gathered from now on.
 func (d *Distributor) createMails(
-	ctx context.Context, tx DistributionTx, arrived []affiliate.ArrivedNotification, now time.Time,
+	ctx context.Context, tx DistributionTx, arrived []notification.ArrivedNotification, now time.Time,
 ) (gathered map[feedPart]time.Time, err error) {
 	if len(arrived) == 0 {
 		return nil, nil
 	}
-	recipients, err := tx.Recipients(ctx, affiliate.FeedsOf(arrived))
+	recipients, err := tx.Recipients(ctx, notification.FeedsOf(arrived))
 	if err != nil {
 		return nil, err
 	}
@@ -210,11 +211,11 @@ func (d *Distributor) createMails(
 	if err != nil {
 		return nil, err
 	}
-	var mails []affiliate.Mail
+	var mails []notification.Mail
 	gathered = map[feedPart]time.Time{}
-	for _, mail := range affiliate.PlanMails(arrived, recipients) {
+	for _, mail := range notification.PlanMails(arrived, recipients) {
 		if mail.Gathered {
-			opened, due, err := tx.OpenDigest(ctx, mail.DigestKey(), affiliate.NextDigest(mail.Notifications, undistributed, now))
+			opened, due, err := tx.OpenDigest(ctx, mail.DigestKey(), notification.NextDigest(mail.Notifications, undistributed, now))
 			if err != nil {
 				return nil, err
 			}

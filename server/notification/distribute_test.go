@@ -13,8 +13,9 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/notification"
 	"github.com/tributary-hq/tributary/cmd/stores"
-	"github.com/tributary-hq/tributary/server/notification"
+	notificationservice "github.com/tributary-hq/tributary/server/notification"
 	"github.com/tributary-hq/tributary/server/servertest"
 	"github.com/tributary-hq/tributary/storage/postgres"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
@@ -27,9 +28,9 @@ func TestDistribute_NeverHoldsBackUrgentNotifications(t *testing.T) {
 	f := newMailFixture(t, affiliate.ModeLive)
 	partner := f.Join("Jane").Partner
 	for _, tc := range []struct {
-		kind     affiliate.NotificationType
+		kind     notification.Type
 		partner  bool
-		gathered affiliate.NotificationType // another type of the category, or empty
+		gathered notification.Type // another type of the category, or empty
 	}{
 		{"security.new_device", false, ""},
 		{"account.member_left", false, ""},
@@ -41,9 +42,9 @@ func TestDistribute_NeverHoldsBackUrgentNotifications(t *testing.T) {
 		{"payout.failed", true, ""},
 		{"payout.method_missing", true, ""},
 	} {
-		recipient, notify := f.Owner, func(kind affiliate.NotificationType) string { return f.notify(kind, about(f.Owner)) }
+		recipient, notify := f.Owner, func(kind notification.Type) string { return f.notify(kind, about(f.Owner)) }
 		if tc.partner {
-			recipient, notify = partner, func(kind affiliate.NotificationType) string { return f.notifyPartner(partner, kind) }
+			recipient, notify = partner, func(kind notification.Type) string { return f.notifyPartner(partner, kind) }
 		}
 		var gathered string
 		if tc.gathered != "" {
@@ -75,7 +76,7 @@ func TestDistribute_SeparatesUrgentNotifications(t *testing.T) {
 	f := newMailFixture(t, affiliate.ModeLive)
 	paid, failed, canceled := f.notify("payout.paid"), f.notify("payout.failed"), f.notify("payout.canceled")
 	f.distribute()
-	f.wantMails("the first notifications", mailText("payout.failed", f.Owner, failed), mailText(affiliate.MailTypeDigest, f.Owner, paid, canceled))
+	f.wantMails("the first notifications", mailText("payout.failed", f.Owner, failed), mailText(notification.MailTypeDigest, f.Owner, paid, canceled))
 	f.endHour()
 	f.wantMails("an hour later")
 }
@@ -85,11 +86,11 @@ func TestDistribute_MailsOptionalCategoriesByChoice(t *testing.T) {
 	f := newMailFixture(t, affiliate.ModeLive)
 	manager := f.NewMember(f.Scope.Workspace, affiliate.RoleManager)
 	for _, tc := range []struct {
-		kind     affiliate.NotificationType
-		category affiliate.NotificationCategory
+		kind     notification.Type
+		category notification.Category
 	}{
-		{"conversion.created", affiliate.CategoryConversions},
-		{"product.announcement", affiliate.CategoryProductUpdates},
+		{"conversion.created", notification.CategoryConversions},
+		{"product.announcement", notification.CategoryProductUpdates},
 	} {
 		f.notify(tc.kind)
 		f.distribute()
@@ -109,9 +110,9 @@ func TestDistribute_MailsOptionalCategoriesByChoice(t *testing.T) {
 		f.chooseMail(f.as(manager, affiliate.RoleManager), tc.category, false)
 	}
 	partner := servertest.AsPartner(t, f.Join("Jane").Partner, affiliate.ModeLive)
-	f.chooseMail(partner, affiliate.CategoryCommissions, false)
-	f.chooseMail(f.asOwner(), affiliate.CategoryCommissions, false)
-	f.chooseMail(f.as(manager, affiliate.RoleManager), affiliate.CategoryCommissions, false)
+	f.chooseMail(partner, notification.CategoryCommissions, false)
+	f.chooseMail(f.asOwner(), notification.CategoryCommissions, false)
+	f.chooseMail(f.as(manager, affiliate.RoleManager), notification.CategoryCommissions, false)
 	f.notify("commission.created")
 	f.distribute()
 	f.wantMails("a category that all users have disabled")
@@ -140,7 +141,7 @@ func TestDistribute_MailsMembersByRole(t *testing.T) {
 			t.Parallel()
 			f := newMailFixture(t, affiliate.ModeLive)
 			member := f.NewMember(f.Scope.Workspace, tc.role)
-			for _, category := range []affiliate.NotificationCategory{affiliate.CategoryConversions, affiliate.CategoryProductUpdates} {
+			for _, category := range []notification.Category{notification.CategoryConversions, notification.CategoryProductUpdates} {
 				f.Insert("notification_preferences", pgtest.Row{"user_id": member, "category": category, "email": true})
 			}
 			mailed := func(user affiliate.UserID) string {
@@ -148,7 +149,7 @@ func TestDistribute_MailsMembersByRole(t *testing.T) {
 				return strings.Join(types, " ")
 			}
 			for _, kind := range strings.Fields(others) {
-				f.notify(affiliate.NotificationType(kind))
+				f.notify(notification.Type(kind))
 			}
 			f.notify("gdpr.export_ready")
 			f.notify("webhook.dead_lettered")
@@ -179,7 +180,7 @@ func TestDistribute_MailsNothingAboutVerifications(t *testing.T) {
 	t.Parallel()
 	f := newMailFixture(t, affiliate.ModeLive)
 	partner := f.Join("Jane").Partner
-	for _, kind := range []affiliate.NotificationType{affiliate.NotifyVerifyEmail, affiliate.NotifyEmailVerified} {
+	for _, kind := range []notification.Type{notification.NotifyVerifyEmail, notification.NotifyEmailVerified} {
 		f.notify(kind, about(f.Owner))
 		f.notifyPartner(partner, kind)
 	}
@@ -215,22 +216,22 @@ func TestDistribute_MailsPartnersOfSeveralWorkspaces(t *testing.T) {
 	first := notifyAll()
 	f.distribute()
 	wantLogs("the first notifications")
-	f.wantMails("the first notifications", mailText(affiliate.MailTypeDigest, partner, first[0], first[1]),
+	f.wantMails("the first notifications", mailText(notification.MailTypeDigest, partner, first[0], first[1]),
 		mailText("commission.created", partner, first[2]), mailText("commission.created", partner, first[3]))
 	second, third := notifyAll(), notifyAll()
 	f.distribute()
 	f.wantMails("the next notifications")
 	f.endHour()
 	wantLogs("the gathered notifications")
-	f.wantMails("the gathered notifications", mailText(affiliate.MailTypeDigest, partner, second[0], second[1], third[0], third[1]),
-		mailText(affiliate.MailTypeDigest, partner, second[2], third[2]), mailText(affiliate.MailTypeDigest, partner, second[3], third[3]))
+	f.wantMails("the gathered notifications", mailText(notification.MailTypeDigest, partner, second[0], second[1], third[0], third[1]),
+		mailText(notification.MailTypeDigest, partner, second[2], third[2]), mailText(notification.MailTypeDigest, partner, second[3], third[3]))
 }
 
 // A type that a newer version has added is left to a process of that version.
 func TestDistribute_LeavesUnknownTypes(t *testing.T) {
 	t.Parallel()
 	f := newMailFixture(t, affiliate.ModeLive)
-	feed := affiliate.WorkspaceFeed(f.Scope.Workspace)
+	feed := notification.WorkspaceFeed(f.Scope.Workspace)
 	f.Insert("notification_feeds", pgtest.Row{
 		"feed_id": feed, "last_seq": 0, "replay_after": 0, "version": 0, "streamed_until": f.Now().Add(24 * time.Hour),
 	})
@@ -274,9 +275,9 @@ func TestDistribute_MailsNewRecipients(t *testing.T) {
 	f.wantMails("after the delay", mailText("commission.created", viewer, gathered))
 	next := f.notify("commission.created")
 	f.distribute()
-	f.clock.Advance(affiliate.GatherTime - newRecipientDelay)
+	f.clock.Advance(notification.GatherTime - newRecipientDelay)
 	f.sendDigests()
-	f.wantMails("when the hour of the owner is over", mailText(affiliate.MailTypeDigest, f.Owner, gathered, next))
+	f.wantMails("when the hour of the owner is over", mailText(notification.MailTypeDigest, f.Owner, gathered, next))
 	f.clock.Advance(newRecipientDelay)
 	f.sendDigests()
 	f.wantMails("when the hour of the viewer is over", mailText("commission.created", viewer, next))
@@ -290,7 +291,7 @@ func TestDistribute_MailsAtOnceAfterGatheringEnds(t *testing.T) {
 	f.notify("commission.created")
 	f.distribute()
 	f.newMails()
-	f.clock.Advance(affiliate.GatherTime - 30*time.Second)
+	f.clock.Advance(notification.GatherTime - 30*time.Second)
 	dismissed := f.notify("commission.created")
 	f.distribute()
 	f.reader(inMode(f.asOwner(), affiliate.ModeLive)).mustDismiss(dismissed)
@@ -306,12 +307,12 @@ var errBroken = errors.New("the process has crashed")
 
 // fragileStore is a store whose transactions fail before the commit while it is broken.
 type fragileStore struct {
-	notification.DistributionStore
+	notificationservice.DistributionStore
 	broken bool
 }
 
-func (s *fragileStore) InTx(ctx context.Context, fn func(tx notification.DistributionTx) error) error {
-	return s.DistributionStore.InTx(ctx, func(tx notification.DistributionTx) error {
+func (s *fragileStore) InTx(ctx context.Context, fn func(tx notificationservice.DistributionTx) error) error {
+	return s.DistributionStore.InTx(ctx, func(tx notificationservice.DistributionTx) error {
 		if err := fn(tx); err != nil || !s.broken {
 			return err
 		}
@@ -356,7 +357,7 @@ func TestRun_SeveralDistributorsMailEachNotificationOnce(t *testing.T) {
 	f.NewMember(f.Scope.Workspace, affiliate.RoleAdmin)
 	ctx, stop := context.WithCancel(t.Context())
 	var distributors, writing sync.WaitGroup
-	all := make([]*notification.Distributor, 3)
+	all := make([]*notificationservice.Distributor, 3)
 	for i := range all {
 		d := f.newDistributor(stores.NotificationDistribution(f.Store.DB))
 		all[i] = d
@@ -369,13 +370,13 @@ func TestRun_SeveralDistributorsMailEachNotificationOnce(t *testing.T) {
 	})
 	defer distributors.Wait()
 	defer stop()
-	kinds := []affiliate.NotificationType{"commission.created", "payout.paid", "payout.failed", "participant.applied", "conversion.refunded"}
+	kinds := []notification.Type{"commission.created", "payout.paid", "payout.failed", "participant.applied", "conversion.refunded"}
 	for writer := range writers {
 		writing.Go(func() {
 			for round := range rounds {
-				var created []affiliate.Notification
+				var created []notification.Notification
 				for i := range kinds { // in another order in each writer
-					n := affiliate.NewNotification(affiliate.Merchant, affiliate.WorkspaceFeed(f.Scope.Workspace), kinds[(i+writer+round)%len(kinds)], &f.Scope.Mode, f.Now())
+					n := notification.NewNotification(affiliate.Merchant, notification.WorkspaceFeed(f.Scope.Workspace), kinds[(i+writer+round)%len(kinds)], &f.Scope.Mode, f.Now())
 					n.Workspace = &f.Scope.Workspace
 					created = append(created, n)
 				}
@@ -427,13 +428,13 @@ func TestDistribute_MailsEachNotificationOnceInAnyOrder(t *testing.T) {
 			t.Parallel()
 			random := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // the test must be repeatable
 			f := newMailFixture(t, affiliate.ModeLive)
-			distributors := []*notification.Distributor{f.distributor, f.newDistributor(stores.NotificationDistribution(f.Store.DB))}
-			kinds := []affiliate.NotificationType{"commission.created", "commission.created", "payout.paid", "payout.failed"}
+			distributors := []*notificationservice.Distributor{f.distributor, f.newDistributor(stores.NotificationDistribution(f.Store.DB))}
+			kinds := []notification.Type{"commission.created", "commission.created", "payout.paid", "payout.failed"}
 			for range 60 {
 				for range random.IntN(4) {
-					f.notify(kinds[random.IntN(len(kinds))], func(n *affiliate.Notification) {
+					f.notify(kinds[random.IntN(len(kinds))], func(n *notification.Notification) {
 						if random.IntN(3) == 0 {
-							n.ID = affiliate.NewID[affiliate.NotificationID](f.Now().Add(-time.Duration(random.Int64N(int64(2 * time.Minute)))))
+							n.ID = affiliate.NewID[notification.ID](f.Now().Add(-time.Duration(random.Int64N(int64(2 * time.Minute)))))
 						}
 					})
 				}
@@ -486,12 +487,12 @@ func TestDistribute_MailsBacklogOfSeveralBatches(t *testing.T) {
 
 // countingStore counts the attempts of its transactions.
 type countingStore struct {
-	notification.DistributionStore
+	notificationservice.DistributionStore
 	attempts atomic.Int32
 }
 
-func (s *countingStore) InTx(ctx context.Context, fn func(tx notification.DistributionTx) error) error {
-	return s.DistributionStore.InTx(ctx, func(tx notification.DistributionTx) error {
+func (s *countingStore) InTx(ctx context.Context, fn func(tx notificationservice.DistributionTx) error) error {
+	return s.DistributionStore.InTx(ctx, func(tx notificationservice.DistributionTx) error {
 		s.attempts.Add(1)
 		return fn(tx)
 	})
@@ -516,10 +517,10 @@ func TestDistribute_LocksDigestsInOneOrder(t *testing.T) {
 	}
 	store := &countingStore{DistributionStore: stores.NotificationDistribution(f.Store.DB)}
 	var running sync.WaitGroup
-	for i, kinds := range [][]affiliate.NotificationType{{"commission.created", "payout.paid"}, {"payout.paid", "commission.created"}} {
-		var both []affiliate.Notification
+	for i, kinds := range [][]notification.Type{{"commission.created", "payout.paid"}, {"payout.paid", "commission.created"}} {
+		var both []notification.Notification
 		for _, kind := range kinds {
-			n := affiliate.NewNotification(affiliate.Merchant, affiliate.WorkspaceFeed(f.Scope.Workspace), kind, &f.Scope.Mode, f.Now())
+			n := notification.NewNotification(affiliate.Merchant, notification.WorkspaceFeed(f.Scope.Workspace), kind, &f.Scope.Mode, f.Now())
 			n.Workspace = &f.Scope.Workspace
 			both = append(both, n)
 		}

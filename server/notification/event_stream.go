@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/notification"
 )
 
 // eventStreamType is the media type of server-sent events.
@@ -40,7 +41,7 @@ type itemResource struct {
 }
 
 // itemOf returns a notification as an event shows it. It is not dismissed.
-func (s *Service) itemOf(entry affiliate.NotificationEntry) item {
+func (s *Service) itemOf(entry notification.Entry) item {
 	rule := entry.Rule()
 	out := item{
 		ID: entry.ID.String(), Category: string(rule.Category), Type: string(entry.Type), Severity: string(rule.Severity),
@@ -51,7 +52,7 @@ func (s *Service) itemOf(entry affiliate.NotificationEntry) item {
 		out.Read, out.ReadAt = true, &at
 	}
 	out.Title, out.Body = entry.Text(entry.Names)
-	if entry.Resource != nil && rule.Resource != affiliate.NoResource {
+	if entry.Resource != nil && rule.Resource != notification.NoResource {
 		out.Resource = &itemResource{Type: string(rule.Resource), ID: entry.Resource.String()}
 		if entry.Program != nil {
 			program := entry.Program.String()

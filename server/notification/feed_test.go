@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/notification"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 	"github.com/tributary-hq/tributary/server/servertest"
@@ -93,7 +94,7 @@ func TestList_HidesNamesOfFormerMembers(t *testing.T) {
 func TestFeed_ContainsCategoriesOfRole(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	for _, kind := range []affiliate.NotificationType{
+	for _, kind := range []notification.Type{
 		"participant.applied", "conversion.created", "commission.created", "conversion.fraud_detected", "conversion.refunded", "payout.paid",
 		"webhook.disabled", "gdpr.export_ready", "summary.weekly",
 	} {
@@ -147,11 +148,11 @@ func TestFeed_ShowsPersonalNotificationsToUserAndOwners(t *testing.T) {
 func TestFeed_ContainsNotificationsOfMode(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	live := func(n *affiliate.Notification) { n.Mode = ptr(affiliate.ModeLive) }
+	live := func(n *notification.Notification) { n.Mode = ptr(affiliate.ModeLive) }
 	inTest := f.notify("commission.created")
 	inLive := f.notify("commission.created", live)
 	both := f.notify("gdpr.export_ready")
-	summary := f.notify("summary.weekly", func(n *affiliate.Notification) { n.Facts["summary"] = "3 conversions" })
+	summary := f.notify("summary.weekly", func(n *notification.Notification) { n.Facts["summary"] = "3 conversions" })
 	testMode, liveMode := f.reader(f.asOwner()), f.reader(inMode(f.asOwner(), affiliate.ModeLive))
 	testMode.wantFeed("test mode", summary, both, inTest)
 	liveMode.wantFeed("live mode", summary, both, inLive)
@@ -190,7 +191,7 @@ func TestFeed_IsSeparateForWorkspacesAndPartners(t *testing.T) {
 		if n, m := r.readAll(everything), r.dismissRead(everything); n != 0 || m != 0 {
 			t.Errorf("%s marked %d notifications as read and dismissed %d, want 0", name, n, m)
 		}
-		for _, id := range []string{ofShop, ofJane, affiliate.NewID[affiliate.NotificationID](f.Now()).String(), "x", "", "00000000-0000-0000-0000-000000000000"} {
+		for _, id := range []string{ofShop, ofJane, affiliate.NewID[notification.ID](f.Now()).String(), "x", "", "00000000-0000-0000-0000-000000000000"} {
 			if _, err := r.read(id); pgtest.ReasonOf(t, err) != affiliate.ReasonNotFound {
 				t.Errorf("%s reads %q: error %v, want NOT_FOUND", name, id, err)
 			}

@@ -13,10 +13,11 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/notification"
 	"github.com/tributary-hq/tributary/cmd/stores"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
-	"github.com/tributary-hq/tributary/server/notification"
+	notificationservice "github.com/tributary-hq/tributary/server/notification"
 	"github.com/tributary-hq/tributary/server/servertest"
 	"github.com/tributary-hq/tributary/storage/postgres"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
@@ -29,7 +30,7 @@ var hashKeys = affiliate.HashKeys{[]byte("the key of the tests, 32 bytes..")}
 // fixture is a shop in test mode, with the service under test.
 type fixture struct {
 	*pgtest.Shop
-	service *notification.Service
+	service *notificationservice.Service
 	clock   *pgtest.Clock
 }
 
@@ -38,8 +39,8 @@ func newFixture(t *testing.T) *fixture {
 	clock := pgtest.NewClock(time.Date(2026, 5, 6, 7, 8, 9, 0, time.UTC))
 	shop := pgtest.Open(t, clock.Now).NewShop(affiliate.ModeTest)
 	log := slog.New(slog.DiscardHandler)
-	return &fixture{shop, notification.New(notification.Config{
-		Store: stores.Notification(shop.Store.DB), Hub: notification.NewHub(stores.NotificationHub(shop.Store.DB), nil, log, clock.Now),
+	return &fixture{shop, notificationservice.New(notificationservice.Config{
+		Store: stores.Notification(shop.Store.DB), Hub: notificationservice.NewHub(stores.NotificationHub(shop.Store.DB), nil, log, clock.Now),
 		Log: log, AppURL: "https://app.example", HashKeys: hashKeys, Now: clock.Now,
 	}), clock}
 }
@@ -64,22 +65,22 @@ func inMode(ctx context.Context, mode affiliate.Mode) context.Context {
 
 // notify stores a notification for the workspace, one millisecond after the previous one.
 // The functions in change modify it before it is stored. notify returns the id.
-func (f *fixture) notify(kind affiliate.NotificationType, change ...func(*affiliate.Notification)) string {
+func (f *fixture) notify(kind notification.Type, change ...func(*notification.Notification)) string {
 	f.Helper()
 	f.clock.Advance(time.Millisecond)
-	n := affiliate.NewNotification(affiliate.Merchant, affiliate.WorkspaceFeed(f.Scope.Workspace), kind, &f.Scope.Mode, f.Now())
+	n := notification.NewNotification(affiliate.Merchant, notification.WorkspaceFeed(f.Scope.Workspace), kind, &f.Scope.Mode, f.Now())
 	n.Workspace = &f.Scope.Workspace
 	return f.store(n, change)
 }
 
 // notifyPartner stores a notification for a partner.
-func (f *fixture) notifyPartner(partner affiliate.UserID, kind affiliate.NotificationType, change ...func(*affiliate.Notification)) string {
+func (f *fixture) notifyPartner(partner affiliate.UserID, kind notification.Type, change ...func(*notification.Notification)) string {
 	f.Helper()
 	f.clock.Advance(time.Millisecond)
-	return f.store(affiliate.NewNotification(affiliate.Partner, affiliate.PartnerFeed(partner), kind, &f.Scope.Mode, f.Now()), change)
+	return f.store(notification.NewNotification(affiliate.Partner, notification.PartnerFeed(partner), kind, &f.Scope.Mode, f.Now()), change)
 }
 
-func (f *fixture) store(n affiliate.Notification, change []func(*affiliate.Notification)) string {
+func (f *fixture) store(n notification.Notification, change []func(*notification.Notification)) string {
 	f.Helper()
 	n.Facts = map[string]string{"amount": "10.00 EUR", "event": "purchase"}
 	for _, fn := range change {
@@ -91,8 +92,8 @@ func (f *fixture) store(n affiliate.Notification, change []func(*affiliate.Notif
 	return n.ID.String()
 }
 
-func about(user affiliate.UserID) func(*affiliate.Notification) {
-	return func(n *affiliate.Notification) { n.User = &user }
+func about(user affiliate.UserID) func(*notification.Notification) {
+	return func(n *notification.Notification) { n.User = &user }
 }
 
 // reader is a caller with the routes of its kind of account.
@@ -270,5 +271,5 @@ func ptr[T any](value T) *T { return &value }
 // suppress holds back mails to an address.
 func (f *fixture) suppress(email string) {
 	f.Helper()
-	f.Insert("mail_suppressions", pgtest.Row{"digest": affiliate.MailDigest(hashKeys, email).First(), "reason": "bounced", "created_at": f.Now()})
+	f.Insert("mail_suppressions", pgtest.Row{"digest": notification.MailDigest(hashKeys, email).First(), "reason": "bounced", "created_at": f.Now()})
 }

@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/notification"
 )
 
 const (
@@ -33,23 +33,23 @@ const (
 // HubStore reads feeds and streams for the Hub.
 type HubStore interface {
 	// FeedStates returns the states of feeds.
-	FeedStates(ctx context.Context, feeds []affiliate.FeedID) (map[affiliate.FeedID]affiliate.FeedState, error)
+	FeedStates(ctx context.Context, feeds []notification.FeedID) (map[notification.FeedID]notification.FeedState, error)
 	// Positions returns at most limit notifications of a feed after a sequence number, in
 	// the order of their numbers. complete is false if some of them may be missing,
 	// because they cannot be replayed any more.
-	Positions(ctx context.Context, feed affiliate.FeedID, after int64, limit int) (positions []affiliate.FeedPosition, complete bool, err error)
+	Positions(ctx context.Context, feed notification.FeedID, after int64, limit int) (positions []notification.FeedPosition, complete bool, err error)
 	// OpenStreams reports for each stream whether it may stay open.
-	OpenStreams(ctx context.Context, streams []affiliate.Stream, now time.Time) (map[affiliate.StreamID]affiliate.StreamCheck, error)
+	OpenStreams(ctx context.Context, streams []notification.Stream, now time.Time) (map[notification.StreamID]notification.StreamCheck, error)
 	// SeeStreams stores that streams are open.
-	SeeStreams(ctx context.Context, ids []affiliate.StreamID, now time.Time) error
+	SeeStreams(ctx context.Context, ids []notification.StreamID, now time.Time) error
 }
 
 // Signal tells other processes which feeds have changed. A signal may get lost.
 type Signal interface {
 	// Publish sends a signal.
-	Publish(ctx context.Context, feeds []affiliate.FeedID) error
+	Publish(ctx context.Context, feeds []notification.FeedID) error
 	// Listen calls changed for each signal until ctx ends.
-	Listen(ctx context.Context, changed func(feeds []affiliate.FeedID))
+	Listen(ctx context.Context, changed func(feeds []notification.FeedID))
 }
 
 // Hub connects the open streams of this process with the database. It reads each feed
@@ -59,13 +59,13 @@ type Hub struct {
 	signal  Signal
 	log     *slog.Logger
 	now     func() time.Time
-	signals chan []affiliate.FeedID
+	signals chan []notification.FeedID
 	// ended is closed when Run returns. All streams then end.
 	ended chan struct{}
 
 	mu      sync.Mutex
-	feeds   map[affiliate.FeedID]*liveFeed
-	changed map[affiliate.FeedID]bool // feeds to be read
+	feeds   map[notification.FeedID]*liveFeed
+	changed map[notification.FeedID]bool // feeds to be read
 	wake    chan struct{}
 }
 
@@ -73,14 +73,14 @@ type Hub struct {
 func NewHub(store HubStore, signal Signal, log *slog.Logger, now func() time.Time) *Hub {
 	return &Hub{
 		store: store, signal: signal, log: log, now: now,
-		signals: make(chan []affiliate.FeedID, signalBuffer), ended: make(chan struct{}),
-		feeds: map[affiliate.FeedID]*liveFeed{}, changed: map[affiliate.FeedID]bool{}, wake: make(chan struct{}, 1),
+		signals: make(chan []notification.FeedID, signalBuffer), ended: make(chan struct{}),
+		feeds: map[notification.FeedID]*liveFeed{}, changed: map[notification.FeedID]bool{}, wake: make(chan struct{}, 1),
 	}
 }
 
 // Changed makes the streams of feeds show what this process has committed. It does not
 // block.
-func (h *Hub) Changed(feeds ...affiliate.FeedID) {
+func (h *Hub) Changed(feeds ...notification.FeedID) {
 	if len(feeds) == 0 {
 		return
 	}
@@ -92,7 +92,7 @@ func (h *Hub) Changed(feeds ...affiliate.FeedID) {
 }
 
 // markChanged makes Run read those of the feeds that are open.
-func (h *Hub) markChanged(feeds []affiliate.FeedID) {
+func (h *Hub) markChanged(feeds []notification.FeedID) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, feed := range feeds {
@@ -144,7 +144,7 @@ func (h *Hub) publish(ctx context.Context) {
 	}
 }
 
-func (h *Hub) openFeeds() []affiliate.FeedID {
+func (h *Hub) openFeeds() []notification.FeedID {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return slices.Collect(maps.Keys(h.feeds))
@@ -154,13 +154,13 @@ func (h *Hub) openFeeds() []affiliate.FeedID {
 func (h *Hub) read(ctx context.Context) error {
 	h.mu.Lock()
 	var changed []*liveFeed
-	var ids []affiliate.FeedID
+	var ids []notification.FeedID
 	for id := range h.changed {
 		if feed := h.feeds[id]; feed != nil {
 			changed, ids = append(changed, feed), append(ids, id)
 		}
 	}
-	h.changed = map[affiliate.FeedID]bool{}
+	h.changed = map[notification.FeedID]bool{}
 	h.mu.Unlock()
 	if len(changed) == 0 {
 		return nil
@@ -181,19 +181,19 @@ func (h *Hub) read(ctx context.Context) error {
 }
 
 // readFeed adds the new notifications of a feed. If it fails, the next poll repeats it.
-func (h *Hub) readFeed(ctx context.Context, feed *liveFeed, state affiliate.FeedState) error {
+func (h *Hub) readFeed(ctx context.Context, feed *liveFeed, state notification.FeedState) error {
 	last := feed.lastSeq()
 	if last >= state.LastSeq {
 		feed.add(nil, last, state.Version)
 		return nil
 	}
-	positions, complete, err := h.store.Positions(ctx, feed.id, last, affiliate.MaxReplay)
+	positions, complete, err := h.store.Positions(ctx, feed.id, last, notification.MaxReplay)
 	if err != nil {
 		return err
 	}
-	if n := len(positions); n == affiliate.MaxReplay {
+	if n := len(positions); n == notification.MaxReplay {
 		state.LastSeq = positions[n-1].Seq
-		defer h.markChanged([]affiliate.FeedID{feed.id}) // there may be more
+		defer h.markChanged([]notification.FeedID{feed.id}) // there may be more
 	} else if n > 0 {
 		// Further notifications may have got numbers since the state was read.
 		state.LastSeq = max(state.LastSeq, positions[n-1].Seq)
@@ -242,7 +242,7 @@ func (h *Hub) checkStreams(ctx context.Context) error {
 	if len(open) == 0 {
 		return nil
 	}
-	now, streams := h.now(), make([]affiliate.Stream, len(open))
+	now, streams := h.now(), make([]notification.Stream, len(open))
 	for i, s := range open {
 		streams[i] = s.stream
 		if !now.Before(s.stream.ExpiresAt) {
@@ -268,7 +268,7 @@ func (h *Hub) seeStreams(ctx context.Context) error {
 	if len(open) == 0 {
 		return nil
 	}
-	ids := make([]affiliate.StreamID, len(open))
+	ids := make([]notification.StreamID, len(open))
 	for i, s := range open {
 		ids[i] = s.stream.ID
 	}
@@ -277,7 +277,7 @@ func (h *Hub) seeStreams(ctx context.Context) error {
 
 // subscribe adds a stream. state is the state of its feed when the stream was opened. The
 // caller must call unsubscribe.
-func (h *Hub) subscribe(stream affiliate.Stream, state affiliate.FeedState) *subscriber {
+func (h *Hub) subscribe(stream notification.Stream, state notification.FeedState) *subscriber {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	feed := h.feeds[stream.Reader.Feed]

@@ -4,20 +4,20 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/notification"
 )
 
 // liveFeed is a feed with open streams. It holds the newest notifications, which all
 // streams of the feed share.
 type liveFeed struct {
-	id affiliate.FeedID
+	id notification.FeedID
 	// subscribers is protected by the mutex of the hub.
 	subscribers map[*subscriber]bool
 
 	mu sync.Mutex
 	// recent are the notifications with numbers above base, in the order of their
-	// numbers, at most affiliate.MaxReplay of them.
-	recent  []affiliate.FeedPosition
+	// numbers, at most notification.MaxReplay of them.
+	recent  []notification.FeedPosition
 	base    int64
 	last    int64 // the highest number that was read
 	version int64
@@ -25,7 +25,7 @@ type liveFeed struct {
 	changed chan struct{}
 }
 
-func newLiveFeed(id affiliate.FeedID, state affiliate.FeedState) *liveFeed {
+func newLiveFeed(id notification.FeedID, state notification.FeedState) *liveFeed {
 	return &liveFeed{
 		id: id, subscribers: map[*subscriber]bool{},
 		base: state.LastSeq, last: state.LastSeq, version: state.Version, changed: make(chan struct{}),
@@ -40,7 +40,7 @@ func (f *liveFeed) lastSeq() int64 {
 
 // add stores the notifications that follow the last one, up to the number last, and wakes
 // the streams if anything has changed.
-func (f *liveFeed) add(positions []affiliate.FeedPosition, last, version int64) {
+func (f *liveFeed) add(positions []notification.FeedPosition, last, version int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if last == f.last && version == f.version {
@@ -48,7 +48,7 @@ func (f *liveFeed) add(positions []affiliate.FeedPosition, last, version int64) 
 	}
 	f.recent = append(f.recent, positions...)
 	f.change(last, version)
-	if extra := len(f.recent) - affiliate.MaxReplay; extra > 0 {
+	if extra := len(f.recent) - notification.MaxReplay; extra > 0 {
 		f.base = f.recent[extra-1].Seq
 		f.recent = slices.Clone(f.recent[extra:]) // releases the memory of the others
 	}
@@ -74,7 +74,7 @@ func (f *liveFeed) change(last, version int64) {
 
 // feedView is what a stream sees of a feed at one moment.
 type feedView struct {
-	positions []affiliate.FeedPosition // with numbers above the one that the stream asked for
+	positions []notification.FeedPosition // with numbers above the one that the stream asked for
 	last      int64
 	version   int64
 	changed   <-chan struct{} // closed when the feed changes again
@@ -88,7 +88,7 @@ func (f *liveFeed) after(seq int64) feedView {
 	defer f.mu.Unlock()
 	view := feedView{last: f.last, version: f.version, changed: f.changed, complete: seq >= f.base}
 	if view.complete {
-		from, _ := slices.BinarySearchFunc(f.recent, seq+1, func(p affiliate.FeedPosition, seq int64) int { return int(p.Seq - seq) })
+		from, _ := slices.BinarySearchFunc(f.recent, seq+1, func(p notification.FeedPosition, seq int64) int { return int(p.Seq - seq) })
 		view.positions = f.recent[from:]
 	}
 	return view
@@ -106,7 +106,7 @@ const (
 
 // subscriber is an open stream of this process.
 type subscriber struct {
-	stream affiliate.Stream
+	stream notification.Stream
 	feed   *liveFeed
 	ends   chan streamEnd
 }

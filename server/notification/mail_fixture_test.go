@@ -9,15 +9,16 @@ import (
 	"testing"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/notification"
 	"github.com/tributary-hq/tributary/cmd/stores"
-	"github.com/tributary-hq/tributary/server/notification"
+	notificationservice "github.com/tributary-hq/tributary/server/notification"
 )
 
 // mailFixture is a shop with a Distributor and a DigestWorker.
 type mailFixture struct {
 	*fixture
-	distributor *notification.Distributor
-	digests     *notification.DigestWorker
+	distributor *notificationservice.Distributor
+	digests     *notificationservice.DigestWorker
 }
 
 func newMailFixture(t *testing.T, mode affiliate.Mode) *mailFixture {
@@ -32,12 +33,12 @@ func newMailFixture(t *testing.T, mode affiliate.Mode) *mailFixture {
 	return m
 }
 
-func (f *mailFixture) newDistributor(store notification.DistributionStore) *notification.Distributor {
-	return notification.NewDistributor(store, func(...affiliate.FeedID) {}, slog.New(slog.DiscardHandler), f.clock.Now)
+func (f *mailFixture) newDistributor(store notificationservice.DistributionStore) *notificationservice.Distributor {
+	return notificationservice.NewDistributor(store, func(...notification.FeedID) {}, slog.New(slog.DiscardHandler), f.clock.Now)
 }
 
-func (f *mailFixture) newDigestWorker() *notification.DigestWorker {
-	return notification.NewDigestWorker(stores.NotificationDigests(f.Store.DB), slog.New(slog.DiscardHandler), f.clock.Now)
+func (f *mailFixture) newDigestWorker() *notificationservice.DigestWorker {
+	return notificationservice.NewDigestWorker(stores.NotificationDigests(f.Store.DB), slog.New(slog.DiscardHandler), f.clock.Now)
 }
 
 // distribute distributes all arrivals.
@@ -46,7 +47,7 @@ func (f *mailFixture) distribute() {
 	f.distributeWith(f.distributor)
 }
 
-func (f *mailFixture) distributeWith(d *notification.Distributor) {
+func (f *mailFixture) distributeWith(d *notificationservice.Distributor) {
 	f.Helper()
 	for more := true; more; {
 		var err error
@@ -68,12 +69,12 @@ func (f *mailFixture) sendDigests() {
 // sends the digests that are due.
 func (f *mailFixture) endHour() {
 	f.Helper()
-	f.clock.Advance(affiliate.GatherTime)
+	f.clock.Advance(notification.GatherTime)
 	f.sendDigests()
 }
 
 // mailText describes a mail, as newMails does.
-func mailText(kind affiliate.NotificationType, to affiliate.UserID, notifications ...string) string {
+func mailText(kind notification.Type, to affiliate.UserID, notifications ...string) string {
 	return fmt.Sprintf("%s to %s: %s", kind, to, strings.Join(notifications, " "))
 }
 
@@ -102,7 +103,7 @@ func (f *mailFixture) wantMails(when string, want ...string) {
 }
 
 // chooseMail enables or disables the mails of a category, for the user of ctx.
-func (f *mailFixture) chooseMail(ctx context.Context, category affiliate.NotificationCategory, on bool) {
+func (f *mailFixture) chooseMail(ctx context.Context, category notification.Category, on bool) {
 	f.Helper()
 	if _, err := f.update(ctx, change(category, &on, nil)); err != nil {
 		f.Fatal(err)
@@ -110,6 +111,6 @@ func (f *mailFixture) chooseMail(ctx context.Context, category affiliate.Notific
 }
 
 // in stores a notification under another workspace and mode.
-func in(scope affiliate.Scope) func(*affiliate.Notification) {
-	return func(n *affiliate.Notification) { n.Workspace, n.Mode = &scope.Workspace, &scope.Mode }
+func in(scope affiliate.Scope) func(*notification.Notification) {
+	return func(n *notification.Notification) { n.Workspace, n.Mode = &scope.Workspace, &scope.Mode }
 }

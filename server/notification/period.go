@@ -9,6 +9,8 @@ import (
 	"github.com/riverqueue/river"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/commission"
+	"github.com/tributary-hq/tributary/affiliate/notification"
 	"github.com/tributary-hq/tributary/server"
 )
 
@@ -27,18 +29,18 @@ const (
 type PeriodStore interface {
 	// WorkspacesWithoutSummary returns at most limit workspaces after an id, in the order
 	// of their ids, that have not got the weekly summary of a period.
-	WorkspacesWithoutSummary(ctx context.Context, period time.Time, after affiliate.WorkspaceID, limit int) ([]affiliate.WorkspaceZone, error)
+	WorkspacesWithoutSummary(ctx context.Context, period time.Time, after affiliate.WorkspaceID, limit int) ([]notification.WorkspaceZone, error)
 	// PartnersWithout returns at most limit partners after an id, in the order of their
 	// ids, who have not got a notification of a type for a period. They take part in a
 	// programme in live mode.
-	PartnersWithout(ctx context.Context, mode affiliate.Mode, kind affiliate.NotificationType, period time.Time, after affiliate.UserID, limit int) ([]affiliate.UserID, error)
+	PartnersWithout(ctx context.Context, mode affiliate.Mode, kind notification.Type, period time.Time, after affiliate.UserID, limit int) ([]affiliate.UserID, error)
 	// CommissionStats counts and sums the commissions that match a filter.
-	CommissionStats(ctx context.Context, scope affiliate.Scope, filter affiliate.CommissionFilter) (affiliate.CommissionStats, error)
+	CommissionStats(ctx context.Context, scope affiliate.Scope, filter commission.Filter) (commission.Stats, error)
 	// WeekCounts returns the numbers of conversions and of new participants of a workspace
 	// in a period, in live mode.
 	WeekCounts(ctx context.Context, workspace affiliate.WorkspaceID, week affiliate.Period) (conversions, applications int64, err error)
 	// PartnerMonth returns what a partner has earned in a period, in live mode.
-	PartnerMonth(ctx context.Context, partner affiliate.UserID, month affiliate.Period) (affiliate.PartnerSummary, error)
+	PartnerMonth(ctx context.Context, partner affiliate.UserID, month affiliate.Period) (notification.PartnerSummary, error)
 	// OwedWithoutMethod returns the amounts by currency that are owed to a partner in live
 	// mode. There are none if the partner has a payout method.
 	OwedWithoutMethod(ctx context.Context, partner affiliate.UserID) (map[string]int64, error)
@@ -51,9 +53,9 @@ type PeriodStore interface {
 type PeriodTx interface {
 	// ClaimPeriod stores that a feed has got the notification of a type for a period.
 	// claimed is false if another call has stored it.
-	ClaimPeriod(ctx context.Context, feed affiliate.FeedID, mode affiliate.Mode, kind affiliate.NotificationType, period time.Time) (claimed bool, err error)
+	ClaimPeriod(ctx context.Context, feed notification.FeedID, mode affiliate.Mode, kind notification.Type, period time.Time) (claimed bool, err error)
 	// Notify stores notifications.
-	Notify(ctx context.Context, notifications ...affiliate.Notification) error
+	Notify(ctx context.Context, notifications ...notification.Notification) error
 }
 
 // PeriodWorker creates the notifications that are repeated every week or month: the
@@ -62,7 +64,7 @@ type PeriodTx interface {
 // Each feed gets at most one notification of a type for each period, even if several
 // workers run at the same time or a worker crashes.
 type PeriodWorker struct {
-	river.WorkerDefaults[affiliate.NotifyPeriodically]
+	river.WorkerDefaults[notification.NotifyPeriodically]
 	store PeriodStore
 	now   func() time.Time
 }
@@ -74,26 +76,26 @@ func NewPeriodWorker(store PeriodStore, now func() time.Time) *PeriodWorker {
 
 // PeriodJob returns the periodic job of the PeriodWorker.
 func PeriodJob() *river.PeriodicJob {
-	return server.OneAtATime(river.PeriodicInterval(periodInterval), affiliate.NotifyPeriodically{}, true)
+	return server.OneAtATime(river.PeriodicInterval(periodInterval), notification.NotifyPeriodically{}, true)
 }
 
 // Timeout returns the time after which River cancels a run.
-func (w *PeriodWorker) Timeout(*river.Job[affiliate.NotifyPeriodically]) time.Duration {
+func (w *PeriodWorker) Timeout(*river.Job[notification.NotifyPeriodically]) time.Duration {
 	return periodTimeout
 }
 
 // Work creates all notifications that are due. If it fails for one feed, it continues with
 // the others.
-func (w *PeriodWorker) Work(ctx context.Context, _ *river.Job[affiliate.NotifyPeriodically]) error {
+func (w *PeriodWorker) Work(ctx context.Context, _ *river.Job[notification.NotifyPeriodically]) error {
 	var errs []error
 	now := w.currentTime()
-	if monday, found := affiliate.SummaryWeek(now); found {
+	if monday, found := notification.SummaryWeek(now); found {
 		errs = append(errs, w.summarizeWeeks(ctx, monday))
-		if _, due := affiliate.WeekBefore(monday, time.UTC, now); due {
+		if _, due := notification.WeekBefore(monday, time.UTC, now); due {
 			errs = append(errs, w.remindOfMethods(ctx, monday))
 		}
 	}
-	if month, due := affiliate.MonthBefore(now); due {
+	if month, due := notification.MonthBefore(now); due {
 		errs = append(errs, w.summarizeMonths(ctx, month))
 	}
 	return errors.Join(errs...)
@@ -124,13 +126,13 @@ func (w *PeriodWorker) summarizeWeeks(ctx context.Context, monday time.Time) err
 }
 
 // summarizeWeek creates the summary of a workspace if it is due.
-func (w *PeriodWorker) summarizeWeek(ctx context.Context, workspace affiliate.WorkspaceZone, monday time.Time) error {
+func (w *PeriodWorker) summarizeWeek(ctx context.Context, workspace notification.WorkspaceZone, monday time.Time) error {
 	zone, err := time.LoadLocation(workspace.Timezone)
 	if err != nil {
 		return err
 	}
 	now := w.currentTime()
-	week, due := affiliate.WeekBefore(monday, zone, now)
+	week, due := notification.WeekBefore(monday, zone, now)
 	if !due {
 		return nil
 	}
@@ -138,22 +140,22 @@ func (w *PeriodWorker) summarizeWeek(ctx context.Context, workspace affiliate.Wo
 	if err != nil {
 		return err
 	}
-	feed := affiliate.WorkspaceFeed(workspace.ID)
-	var notification *affiliate.Notification
+	feed := notification.WorkspaceFeed(workspace.ID)
+	var planned *notification.Notification
 	if text := summary.Text(week); text != "" {
-		n := affiliate.SummaryNotification(affiliate.Merchant, feed, text, now)
-		notification = &n
+		n := notification.SummaryNotification(affiliate.Merchant, feed, text, now)
+		planned = &n
 	}
-	return w.notify(ctx, feed, affiliate.NotificationsBothModes, affiliate.NotifyWeeklySummary, monday, notification)
+	return w.notify(ctx, feed, notification.NotificationsBothModes, notification.NotifyWeeklySummary, monday, planned)
 }
 
 // weekOf returns what has happened in a workspace in a week.
-func (w *PeriodWorker) weekOf(ctx context.Context, workspace affiliate.WorkspaceID, week affiliate.Period) (summary affiliate.WorkspaceSummary, err error) {
+func (w *PeriodWorker) weekOf(ctx context.Context, workspace affiliate.WorkspaceID, week affiliate.Period) (summary notification.WorkspaceSummary, err error) {
 	if summary.Conversions, summary.Applications, err = w.store.WeekCounts(ctx, workspace, week); err != nil {
 		return summary, err
 	}
 	scope := affiliate.Scope{Workspace: workspace, Mode: affiliate.ModeLive}
-	stats, err := w.store.CommissionStats(ctx, scope, affiliate.CommissionFilter{Created: week})
+	stats, err := w.store.CommissionStats(ctx, scope, commission.Filter{Created: week})
 	if err != nil {
 		return summary, err
 	}
@@ -166,19 +168,19 @@ func (w *PeriodWorker) weekOf(ctx context.Context, workspace affiliate.Workspace
 
 // remindOfMethods reminds the partners to whom money is owed and who have no payout method.
 func (w *PeriodWorker) remindOfMethods(ctx context.Context, monday time.Time) error {
-	return w.eachPartner(ctx, affiliate.ModeLive, affiliate.NotifyPayoutMethodMissing, monday, func(partner affiliate.UserID) (*affiliate.Notification, error) {
+	return w.eachPartner(ctx, affiliate.ModeLive, notification.NotifyPayoutMethodMissing, monday, func(partner affiliate.UserID) (*notification.Notification, error) {
 		owed, err := w.store.OwedWithoutMethod(ctx, partner)
 		if err != nil || len(owed) == 0 {
 			return nil, err
 		}
-		n := affiliate.MissingMethodNotification(partner, affiliate.ModeLive, owed, w.currentTime())
+		n := notification.MissingMethodNotification(partner, affiliate.ModeLive, owed, w.currentTime())
 		return &n, nil
 	})
 }
 
 // summarizeMonths creates the monthly summaries of partners.
 func (w *PeriodWorker) summarizeMonths(ctx context.Context, month affiliate.Period) error {
-	return w.eachPartner(ctx, affiliate.NotificationsBothModes, affiliate.NotifyMonthlySummary, *month.Before, func(partner affiliate.UserID) (*affiliate.Notification, error) {
+	return w.eachPartner(ctx, notification.NotificationsBothModes, notification.NotifyMonthlySummary, *month.Before, func(partner affiliate.UserID) (*notification.Notification, error) {
 		summary, err := w.store.PartnerMonth(ctx, partner, month)
 		if err != nil {
 			return nil, err
@@ -187,7 +189,7 @@ func (w *PeriodWorker) summarizeMonths(ctx context.Context, month affiliate.Peri
 		if text == "" {
 			return nil, nil
 		}
-		n := affiliate.SummaryNotification(affiliate.Partner, affiliate.PartnerFeed(partner), text, w.currentTime())
+		n := notification.SummaryNotification(affiliate.Partner, notification.PartnerFeed(partner), text, w.currentTime())
 		return &n, nil
 	})
 }
@@ -195,8 +197,8 @@ func (w *PeriodWorker) summarizeMonths(ctx context.Context, month affiliate.Peri
 // eachPartner creates the notifications of a type for all partners. create returns the
 // notification of a partner, or nil if there is nothing to say.
 func (w *PeriodWorker) eachPartner(
-	ctx context.Context, mode affiliate.Mode, kind affiliate.NotificationType, period time.Time,
-	create func(partner affiliate.UserID) (*affiliate.Notification, error),
+	ctx context.Context, mode affiliate.Mode, kind notification.Type, period time.Time,
+	create func(partner affiliate.UserID) (*notification.Notification, error),
 ) error {
 	var errs []error
 	var after affiliate.UserID
@@ -206,9 +208,9 @@ func (w *PeriodWorker) eachPartner(
 			return errors.Join(append(errs, err)...)
 		}
 		for _, partner := range partners {
-			notification, err := create(partner)
+			planned, err := create(partner)
 			if err == nil {
-				err = w.notify(ctx, affiliate.PartnerFeed(partner), mode, kind, period, notification)
+				err = w.notify(ctx, notification.PartnerFeed(partner), mode, kind, period, planned)
 			}
 			if err != nil {
 				errs = append(errs, fmt.Errorf("%s of partner %s: %w", kind, partner, err))
@@ -224,7 +226,7 @@ func (w *PeriodWorker) eachPartner(
 // notify stores the notification of a feed for a period. If notification is nil, it only
 // stores that there is none for the period.
 func (w *PeriodWorker) notify(
-	ctx context.Context, feed affiliate.FeedID, mode affiliate.Mode, kind affiliate.NotificationType, period time.Time, notification *affiliate.Notification,
+	ctx context.Context, feed notification.FeedID, mode affiliate.Mode, kind notification.Type, period time.Time, notification *notification.Notification,
 ) error {
 	return w.store.InTx(ctx, func(tx PeriodTx) error {
 		claimed, err := tx.ClaimPeriod(ctx, feed, mode, kind, period)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/notification"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 )
 
@@ -38,7 +39,7 @@ func (s *Service) preferences(ctx context.Context) (*affiliatev1.NotificationPre
 	if err != nil {
 		return nil, err
 	}
-	suppressed, err := s.store.Suppressed(ctx, affiliate.MailDigest(s.hashKeys, address))
+	suppressed, err := s.store.Suppressed(ctx, notification.MailDigest(s.hashKeys, address))
 	if err != nil {
 		return nil, err
 	}
@@ -65,8 +66,8 @@ func (s *Service) updatePreferences(ctx context.Context, req *affiliatev1.Update
 
 // choicesOf returns the choices of a request. Errors: VALIDATION_ERROR if the reader does
 // not receive a category or a category occurs twice; NOTIFICATION_CATEGORY_PROTECTED.
-func choicesOf(reader affiliate.NotificationReader, req *affiliatev1.UpdateNotificationPreferencesRequest) (affiliate.CategoryChoices, error) {
-	chosen := affiliate.CategoryChoices{}
+func choicesOf(reader notification.Reader, req *affiliatev1.UpdateNotificationPreferencesRequest) (notification.CategoryChoices, error) {
+	chosen := notification.CategoryChoices{}
 	var found affiliate.Violations
 	var protected error
 	for i, change := range req.GetCategories() {
@@ -75,7 +76,7 @@ func choicesOf(reader affiliate.NotificationReader, req *affiliatev1.UpdateNotif
 		if _, twice := chosen[category]; twice {
 			found.Add(field, "must not occur twice")
 		}
-		choice := affiliate.CategoryChoice{Email: change.Email, InApp: change.InApp}
+		choice := notification.CategoryChoice{Email: change.Email, InApp: change.InApp}
 		known, err := reader.CheckChoice(category, choice)
 		if !known {
 			found.Add(field, "must be one of the categories that you receive")

@@ -6,13 +6,14 @@ import (
 	"testing"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/notification"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 	"github.com/tributary-hq/tributary/server/servertest"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-func change(category affiliate.NotificationCategory, email, inApp *bool) *affiliatev1.CategoryPreferenceChange {
+func change(category notification.Category, email, inApp *bool) *affiliatev1.CategoryPreferenceChange {
 	return &affiliatev1.CategoryPreferenceChange{Category: server.EnumValue[affiliatev1.NotificationCategory](category), Email: email, InApp: inApp}
 }
 
@@ -62,9 +63,9 @@ func TestUpdatePreferences_ChangesOwnPreferences(t *testing.T) {
 		want    string
 	}{
 		{nil, "EEEEEEFEEEEEF"},
-		{[]*affiliatev1.CategoryPreferenceChange{change(affiliate.CategoryConversions, on, nil), change(affiliate.CategoryPayouts, off, off)}, "EEEEEEEEEE-EF"},
-		{[]*affiliatev1.CategoryPreferenceChange{change(affiliate.CategoryPayouts, nil, on)}, "EEEEEEEEEEFEF"},
-		{[]*affiliatev1.CategoryPreferenceChange{change(affiliate.CategoryWebhookHealth, nil, off), change(affiliate.CategoryCommissions, nil, nil)}, "EEEEeEEEEEFEF"},
+		{[]*affiliatev1.CategoryPreferenceChange{change(notification.CategoryConversions, on, nil), change(notification.CategoryPayouts, off, off)}, "EEEEEEEEEE-EF"},
+		{[]*affiliatev1.CategoryPreferenceChange{change(notification.CategoryPayouts, nil, on)}, "EEEEEEEEEEFEF"},
+		{[]*affiliatev1.CategoryPreferenceChange{change(notification.CategoryWebhookHealth, nil, off), change(notification.CategoryCommissions, nil, nil)}, "EEEEeEEEEEFEF"},
 	} {
 		if len(step.changes) > 0 {
 			if _, err := f.update(f.asOwner(), step.changes...); err != nil {
@@ -83,7 +84,7 @@ func TestUpdatePreferences_ChangesOwnPreferences(t *testing.T) {
 		t.Errorf("the preferences in live mode are %s, want those of test mode", got)
 	}
 	partner := servertest.AsPartner(t, f.NewPartner("Jane"), affiliate.ModeTest)
-	if got, err := f.update(partner, change(affiliate.CategoryProgrammeNews, off, nil)); err != nil || len(got.Categories) != 9 || f.preferences(partner) != "EEEEEEEFE" {
+	if got, err := f.update(partner, change(notification.CategoryProgrammeNews, off, nil)); err != nil || len(got.Categories) != 9 || f.preferences(partner) != "EEEEEEEFE" {
 		t.Errorf("the partner's preferences are %v, %v, want 9 without mails about programme news", got, err)
 	}
 }
@@ -92,7 +93,7 @@ func TestUpdatePreferences_RefusesAllOrNothing(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	on, off := ptr(true), ptr(false)
-	good := change(affiliate.CategoryPayouts, off, off)
+	good := change(notification.CategoryPayouts, off, off)
 	const twice, unknown = "must not occur twice", "must be one of the categories that you receive"
 	for _, tc := range []struct {
 		name       string
@@ -102,16 +103,16 @@ func TestUpdatePreferences_RefusesAllOrNothing(t *testing.T) {
 		violations map[string]string
 		category   string
 	}{
-		{"a protected category", f.asOwner(), []*affiliatev1.CategoryPreferenceChange{change(affiliate.CategorySecurity, off, nil)}, affiliate.ReasonCategoryProtected, nil, "security"},
-		{"a protected category without a change", f.asOwner(), []*affiliatev1.CategoryPreferenceChange{change(affiliate.CategoryGDPR, on, on)}, affiliate.ReasonCategoryProtected, nil, "gdpr"},
-		{"mails about webhook_health", f.asOwner(), []*affiliatev1.CategoryPreferenceChange{change(affiliate.CategoryWebhookHealth, on, on)}, affiliate.ReasonCategoryProtected, nil, "webhook_health"},
+		{"a protected category", f.asOwner(), []*affiliatev1.CategoryPreferenceChange{change(notification.CategorySecurity, off, nil)}, affiliate.ReasonCategoryProtected, nil, "security"},
+		{"a protected category without a change", f.asOwner(), []*affiliatev1.CategoryPreferenceChange{change(notification.CategoryGDPR, on, on)}, affiliate.ReasonCategoryProtected, nil, "gdpr"},
+		{"mails about webhook_health", f.asOwner(), []*affiliatev1.CategoryPreferenceChange{change(notification.CategoryWebhookHealth, on, on)}, affiliate.ReasonCategoryProtected, nil, "webhook_health"},
 		{"a category twice", f.asOwner(), []*affiliatev1.CategoryPreferenceChange{good}, affiliate.ReasonValidation, map[string]string{"categories[1].category": twice}, ""},
-		{"a category of partners", f.asOwner(), []*affiliatev1.CategoryPreferenceChange{change(affiliate.CategoryProgrammeNews, off, nil)}, affiliate.ReasonValidation, map[string]string{"categories[1].category": unknown}, ""},
+		{"a category of partners", f.asOwner(), []*affiliatev1.CategoryPreferenceChange{change(notification.CategoryProgrammeNews, off, nil)}, affiliate.ReasonValidation, map[string]string{"categories[1].category": unknown}, ""},
 		{"a category of other roles and a protected category", f.newReader(affiliate.RoleManager), []*affiliatev1.CategoryPreferenceChange{
-			change(affiliate.CategorySecurity, off, nil), change(affiliate.CategoryBilling, off, nil),
+			change(notification.CategorySecurity, off, nil), change(notification.CategoryBilling, off, nil),
 		}, affiliate.ReasonValidation, map[string]string{"categories[2].category": unknown}, ""},
 		{"a category of merchants", servertest.AsPartner(t, f.NewPartner("Jane"), affiliate.ModeTest), []*affiliatev1.CategoryPreferenceChange{
-			change(affiliate.CategoryWeeklySummary, off, nil),
+			change(notification.CategoryWeeklySummary, off, nil),
 		}, affiliate.ReasonValidation, map[string]string{"categories[1].category": unknown}, ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -138,7 +139,7 @@ func TestFeed_OmitsCategoriesThatAreOff(t *testing.T) {
 	f := newFixture(t)
 	hidden, shown := f.notify("payout.paid"), f.notify("commission.created")
 	owner, other := f.reader(f.asOwner()), f.reader(f.newReader(affiliate.RoleOwner))
-	if _, err := f.update(f.asOwner(), change(affiliate.CategoryPayouts, nil, ptr(false))); err != nil {
+	if _, err := f.update(f.asOwner(), change(notification.CategoryPayouts, nil, ptr(false))); err != nil {
 		t.Fatal(err)
 	}
 	owner.wantFeed("without payouts", shown)
@@ -153,7 +154,7 @@ func TestFeed_OmitsCategoriesThatAreOff(t *testing.T) {
 		t.Errorf("read-all changed %d notifications, want 1", n)
 	}
 	other.wantFeed("another owner", shown, hidden)
-	if _, err := f.update(f.asOwner(), change(affiliate.CategoryPayouts, nil, ptr(true))); err != nil {
+	if _, err := f.update(f.asOwner(), change(notification.CategoryPayouts, nil, ptr(true))); err != nil {
 		t.Fatal(err)
 	}
 	owner.wantFeed("with payouts", shown, hidden)

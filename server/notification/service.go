@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/notification"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 )
@@ -43,7 +44,7 @@ type Service struct {
 	appURL      string
 	hashKeys    affiliate.HashKeys
 	now         func() time.Time
-	unsubscribe affiliate.UnsubscribeTokens
+	unsubscribe notification.UnsubscribeTokens
 	metrics     *Metrics
 	// pingInterval is how often a stream sends a comment.
 	pingInterval time.Duration
@@ -56,7 +57,7 @@ func New(config Config) *Service {
 	}
 	return &Service{
 		store: config.Store, hub: config.Hub, log: config.Log, appURL: config.AppURL, hashKeys: config.HashKeys, now: config.Now,
-		unsubscribe: affiliate.NewUnsubscribeTokens(config.HashKeys),
+		unsubscribe: notification.NewUnsubscribeTokens(config.HashKeys),
 		metrics:     config.Metrics, pingInterval: pingInterval,
 	}
 }
@@ -66,13 +67,13 @@ func New(config Config) *Service {
 func (s *Service) currentTime() time.Time { return s.now().UTC().Truncate(time.Millisecond) }
 
 // readerFrom returns the caller as the reader of a feed.
-func readerFrom(ctx context.Context) affiliate.NotificationReader {
+func readerFrom(ctx context.Context) notification.Reader {
 	p := server.PrincipalFrom(ctx)
-	reader := affiliate.NotificationReader{User: p.User, Mode: p.Mode, Role: p.Role}
+	reader := notification.Reader{User: p.User, Mode: p.Mode, Role: p.Role}
 	if p.Kind == server.PartnerToken {
-		reader.Kind, reader.Feed = affiliate.Partner, affiliate.PartnerFeed(p.User)
+		reader.Kind, reader.Feed = affiliate.Partner, notification.PartnerFeed(p.User)
 	} else {
-		reader.Kind, reader.Feed = affiliate.Merchant, affiliate.WorkspaceFeed(p.Workspace)
+		reader.Kind, reader.Feed = affiliate.Merchant, notification.WorkspaceFeed(p.Workspace)
 	}
 	return reader
 }
@@ -94,7 +95,7 @@ func (s *Service) list(ctx context.Context, req *affiliatev1.ListNotificationsRe
 		return nil, err
 	}
 	page := server.PageOf(req)
-	filter := affiliate.NotificationFilter{Ranges: reader.Ranges(choices, categoryOf(req.GetCategory())), UnreadOnly: req.GetUnread()}
+	filter := notification.Filter{Ranges: reader.Ranges(choices, categoryOf(req.GetCategory())), UnreadOnly: req.GetUnread()}
 	entries, total, err := s.store.List(ctx, reader, filter, page, s.currentTime())
 	if err != nil {
 		return nil, err
@@ -112,11 +113,11 @@ func (s *Service) list(ctx context.Context, req *affiliatev1.ListNotificationsRe
 // capped returns a number of notifications for the response. If it is higher than the
 // number to which notifications are counted, the response gets the header Total-Capped.
 func capped(ctx context.Context, counted int64) int64 {
-	if counted <= affiliate.MaxNotificationCount {
+	if counted <= notification.MaxNotificationCount {
 		return counted
 	}
 	server.MarkCapped(ctx)
-	return affiliate.MaxNotificationCount
+	return notification.MaxNotificationCount
 }
 
 // CountUnreadNotifications counts the unread notifications of a member.

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/notification"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 )
@@ -20,7 +20,7 @@ func (s *Service) ReadPartnerNotification(ctx context.Context, req *affiliatev1.
 }
 
 func (s *Service) read(ctx context.Context, req *affiliatev1.ReadNotificationRequest) (*affiliatev1.Notification, error) {
-	return s.change(ctx, req.GetNotificationId(), func(tx Tx, reader affiliate.NotificationReader, entry *affiliate.NotificationEntry, at time.Time) error {
+	return s.change(ctx, req.GetNotificationId(), func(tx Tx, reader notification.Reader, entry *notification.Entry, at time.Time) error {
 		if entry.ReadAt != nil {
 			return nil
 		}
@@ -40,7 +40,7 @@ func (s *Service) DismissPartnerNotification(ctx context.Context, req *affiliate
 }
 
 func (s *Service) dismiss(ctx context.Context, req *affiliatev1.DismissNotificationRequest) (*affiliatev1.Notification, error) {
-	return s.change(ctx, req.GetNotificationId(), func(tx Tx, _ affiliate.NotificationReader, entry *affiliate.NotificationEntry, at time.Time) error {
+	return s.change(ctx, req.GetNotificationId(), func(tx Tx, _ notification.Reader, entry *notification.Entry, at time.Time) error {
 		if entry.DismissedAt != nil {
 			return nil
 		}
@@ -53,14 +53,14 @@ func (s *Service) dismiss(ctx context.Context, req *affiliatev1.DismissNotificat
 // changed notification. Errors: NOT_FOUND.
 func (s *Service) change(
 	ctx context.Context, idText string,
-	apply func(tx Tx, reader affiliate.NotificationReader, entry *affiliate.NotificationEntry, at time.Time) error,
+	apply func(tx Tx, reader notification.Reader, entry *notification.Entry, at time.Time) error,
 ) (*affiliatev1.Notification, error) {
-	id, err := server.PathID[affiliate.NotificationID](idText)
+	id, err := server.PathID[notification.ID](idText)
 	if err != nil {
 		return nil, err
 	}
 	reader, at := readerFrom(ctx), s.currentTime()
-	var entry affiliate.NotificationEntry
+	var entry notification.Entry
 	err = s.store.InTx(ctx, func(tx Tx) error {
 		if err := tx.LockFeed(ctx, reader.Feed); err != nil {
 			return err
@@ -85,7 +85,7 @@ func (s *Service) change(
 
 // stateChanged makes the open streams of the reader's feed count unread notifications
 // again after the commit.
-func (s *Service) stateChanged(ctx context.Context, tx Tx, reader affiliate.NotificationReader) error {
+func (s *Service) stateChanged(ctx context.Context, tx Tx, reader notification.Reader) error {
 	tx.AfterCommit(func() { s.hub.Changed(reader.Feed) })
 	return tx.FeedChanged(ctx, reader.Feed)
 }
@@ -115,7 +115,7 @@ func (s *Service) DismissReadPartnerNotifications(ctx context.Context, req *affi
 // changeAll applies a change to all notifications that the request selects.
 func (s *Service) changeAll(
 	ctx context.Context, req *affiliatev1.SelectNotificationsRequest,
-	apply func(tx Tx, ctx context.Context, reader affiliate.NotificationReader, ranges []affiliate.FeedRange, before, now time.Time) (int64, error),
+	apply func(tx Tx, ctx context.Context, reader notification.Reader, ranges []notification.FeedRange, before, now time.Time) (int64, error),
 ) (*affiliatev1.UpdatedNotifications, error) {
 	reader, at := readerFrom(ctx), s.currentTime()
 	before := at.Add(time.Millisecond) // includes the notifications of the current millisecond

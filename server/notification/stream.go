@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/notification"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 )
@@ -52,8 +53,8 @@ func (s *Service) CreatePartnerStreamTicket(ctx context.Context, _ *affiliatev1.
 
 func (s *Service) createTicket(ctx context.Context) (*affiliatev1.StreamTicket, error) {
 	caller, reader := server.PrincipalFrom(ctx), readerFrom(ctx)
-	text, digest := affiliate.NewStreamTicket()
-	err := s.store.InsertTicket(ctx, affiliate.StreamTicket{
+	text, digest := notification.NewStreamTicket()
+	err := s.store.InsertTicket(ctx, notification.StreamTicket{
 		Digest: digest, Session: caller.Session, Kind: reader.Kind, Mode: reader.Mode,
 		CreatedAt: s.currentTime(), ExpiresAt: caller.ExpiresAt,
 	})
@@ -77,8 +78,8 @@ func (s *Service) stream(req *affiliatev1.StreamNotificationsRequest, out grpc.S
 	ctx := out.Context()
 	caller := server.PrincipalFrom(ctx)
 	at := s.currentTime()
-	stream := affiliate.Stream{
-		ID: affiliate.NewID[affiliate.StreamID](at), Reader: readerFrom(ctx), Session: caller.Session, Ticket: caller.Ticket, ExpiresAt: caller.ExpiresAt,
+	stream := notification.Stream{
+		ID: affiliate.NewID[notification.StreamID](at), Reader: readerFrom(ctx), Session: caller.Session, Ticket: caller.Ticket, ExpiresAt: caller.ExpiresAt,
 	}
 	state, err := s.openStream(ctx, stream, at)
 	if err != nil {
@@ -109,7 +110,7 @@ func (s *Service) stream(req *affiliatev1.StreamNotificationsRequest, out grpc.S
 
 // closeStream stores that a stream is closed. Usually ctx has ended already, because the
 // client has gone.
-func (s *Service) closeStream(ctx context.Context, id affiliate.StreamID) {
+func (s *Service) closeStream(ctx context.Context, id notification.StreamID) {
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
 	if err := s.store.CloseStream(closing, id); err != nil {
@@ -120,7 +121,7 @@ func (s *Service) closeStream(ctx context.Context, id affiliate.StreamID) {
 // distributed waits until the notifications that a feed contains now were distributed, so
 // that a new stream only sends those that follow. It returns the state of the feed then.
 // It waits at most distributeWait.
-func (s *Service) distributed(ctx context.Context, feed affiliate.FeedID, state affiliate.FeedState) (affiliate.FeedState, error) {
+func (s *Service) distributed(ctx context.Context, feed notification.FeedID, state notification.FeedState) (notification.FeedState, error) {
 	arrivals, err := s.store.Arrivals(ctx, feed, distributeReach)
 	if err != nil || len(arrivals) == 0 {
 		return state, err
@@ -136,12 +137,12 @@ func (s *Service) distributed(ctx context.Context, feed affiliate.FeedID, state 
 			return state, err
 		}
 	}
-	states, err := s.store.FeedStates(ctx, []affiliate.FeedID{feed})
+	states, err := s.store.FeedStates(ctx, []notification.FeedID{feed})
 	return states[feed], err
 }
 
 // openStream stores the stream. Errors: RATE_LIMIT_EXCEEDED if the user has too many.
-func (s *Service) openStream(ctx context.Context, stream affiliate.Stream, at time.Time) (state affiliate.FeedState, err error) {
+func (s *Service) openStream(ctx context.Context, stream notification.Stream, at time.Time) (state notification.FeedState, err error) {
 	refused := false
 	err = s.store.InTx(ctx, func(tx Tx) error {
 		if err := tx.LockUser(ctx, stream.Reader.User); err != nil {
@@ -156,7 +157,7 @@ func (s *Service) openStream(ctx context.Context, stream affiliate.Stream, at ti
 		if err != nil {
 			return err
 		}
-		if refused = open >= affiliate.MaxStreams; refused {
+		if refused = open >= notification.MaxStreams; refused {
 			refusal := affiliate.Refuse(affiliate.ReasonRateLimitExceeded)
 			refusal.Metadata = map[string]string{"retry_after": strconv.Itoa(streamRetryAfter)}
 			return refusal // and a ticket does not count as used
@@ -192,8 +193,8 @@ func lastEventID(ctx context.Context, req *affiliatev1.StreamNotificationsReques
 type streamSession struct {
 	service    *Service
 	subscriber *subscriber
-	reader     affiliate.NotificationReader
-	choices    affiliate.CategoryChoices
+	reader     notification.Reader
+	choices    notification.CategoryChoices
 	out        grpc.ServerStreamingServer[httpbody.HttpBody]
 
 	seq     int64 // the number up to which everything was sent
@@ -211,7 +212,7 @@ type streamSession struct {
 
 // run sends events until the stream ends. after is the number after which the client
 // wants to continue, or -1.
-func (s *streamSession) run(ctx context.Context, state affiliate.FeedState, after int64) error {
+func (s *streamSession) run(ctx context.Context, state notification.FeedState, after int64) error {
 	if err := s.begin(ctx, state, after); err != nil {
 		return err
 	}
@@ -245,7 +246,7 @@ func (s *streamSession) run(ctx context.Context, state affiliate.FeedState, afte
 }
 
 // begin sends the first event, and decides where the stream begins.
-func (s *streamSession) begin(ctx context.Context, state affiliate.FeedState, after int64) error {
+func (s *streamSession) begin(ctx context.Context, state notification.FeedState, after int64) error {
 	s.seq, s.version, s.replayedTo = state.LastSeq, state.Version, state.LastSeq
 	replay := after >= 0 && state.CanReplay(after)
 	if replay {
@@ -265,7 +266,7 @@ func (s *streamSession) begin(ctx context.Context, state affiliate.FeedState, af
 
 func (s *streamSession) countUnread(ctx context.Context) error {
 	count, err := s.service.store.CountUnread(ctx, s.reader, s.reader.Ranges(s.choices, ""), s.service.currentTime())
-	s.unread = min(count, affiliate.MaxNotificationCount)
+	s.unread = min(count, notification.MaxNotificationCount)
 	return err
 }
 
@@ -289,7 +290,7 @@ func (s *streamSession) sendNew(ctx context.Context) (changed <-chan struct{}, e
 			return view.changed, nil
 		}
 		// The feed holds only the newest notifications. Read the others once more.
-		positions, complete, err := s.service.hub.store.Positions(ctx, s.reader.Feed, s.seq, affiliate.MaxReplay)
+		positions, complete, err := s.service.hub.store.Positions(ctx, s.reader.Feed, s.seq, notification.MaxReplay)
 		switch {
 		case err != nil:
 		case !complete:
@@ -354,11 +355,11 @@ func (s *streamSession) recount(ctx context.Context) error {
 }
 
 // sendPositions sends those of the notifications that the user sees.
-func (s *streamSession) sendPositions(ctx context.Context, positions []affiliate.FeedPosition) (err error) {
+func (s *streamSession) sendPositions(ctx context.Context, positions []notification.FeedPosition) (err error) {
 	if len(positions) == 0 {
 		return nil
 	}
-	var visible []affiliate.FeedPosition
+	var visible []notification.FeedPosition
 	for _, p := range positions {
 		if s.reader.Sees(p, s.choices) {
 			visible = append(visible, p)
@@ -384,7 +385,7 @@ func (s *streamSession) sendPositions(ctx context.Context, positions []affiliate
 	var frame []byte
 	for _, p := range visible {
 		before += p.Entry.Unread()
-		s.unread = min(max(0, before), affiliate.MaxNotificationCount)
+		s.unread = min(max(0, before), notification.MaxNotificationCount)
 		if frame = appendNotification(frame, p.Seq, s.service.itemOf(p.Entry), s.unread); len(frame) < maxFrame {
 			continue
 		}
@@ -413,8 +414,8 @@ func (s *streamSession) sendPositions(ctx context.Context, positions []affiliate
 // currentState returns notifications without those that were dismissed since they were
 // created, and with the times at which the user has read them. Only a replay contains
 // notifications that may have changed.
-func (s *streamSession) currentState(ctx context.Context, visible []affiliate.FeedPosition) ([]affiliate.FeedPosition, error) {
-	var replayed []affiliate.FeedPosition
+func (s *streamSession) currentState(ctx context.Context, visible []notification.FeedPosition) ([]notification.FeedPosition, error) {
+	var replayed []notification.FeedPosition
 	for _, p := range visible {
 		if p.Seq <= s.replayedTo {
 			replayed = append(replayed, p)

@@ -19,10 +19,12 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/account"
+	"github.com/tributary-hq/tributary/affiliate/notification"
 	"github.com/tributary-hq/tributary/cmd/stores"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
-	"github.com/tributary-hq/tributary/server/notification"
+	notificationservice "github.com/tributary-hq/tributary/server/notification"
 	"github.com/tributary-hq/tributary/storage/feedsignal"
 	"github.com/tributary-hq/tributary/storage/postgres"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
@@ -36,7 +38,7 @@ const waitTimeout = 20 * time.Second
 // service. All nodes of a test use the same database.
 type node struct {
 	*fixture
-	hub     *notification.Hub
+	hub     *notificationservice.Hub
 	metrics *prometheus.Registry
 	calls   sync.WaitGroup // the calls of open streams
 	// stop stops the node. Its streams then end.
@@ -56,16 +58,16 @@ func (f *fixture) newNode(redisURL string) *node {
 		f.Fatal(err)
 	}
 	log := slog.New(slog.DiscardHandler)
-	hub := notification.NewHub(stores.NotificationHub(store.DB), feedsignal.New(client), log, f.Now)
-	distributor := notification.NewDistributor(stores.NotificationDistribution(store.DB), hub.Changed, log, f.Now)
+	hub := notificationservice.NewHub(stores.NotificationHub(store.DB), feedsignal.New(client), log, f.Now)
+	distributor := notificationservice.NewDistributor(stores.NotificationDistribution(store.DB), hub.Changed, log, f.Now)
 	store.OnNotifications(distributor.Wake)
 
 	registry := prometheus.NewRegistry()
 	shop, base := *f.Shop, *f.Fixture
 	base.Store, shop.Fixture = store, &base
-	n := &node{fixture: &fixture{&shop, notification.New(notification.Config{
+	n := &node{fixture: &fixture{&shop, notificationservice.New(notificationservice.Config{
 		Store: stores.Notification(store.DB), Hub: hub, Log: log, AppURL: "https://app.example", HashKeys: hashKeys, Now: f.Now,
-		Metrics: notification.NewMetrics(registry, distributor.Undistributed),
+		Metrics: notificationservice.NewMetrics(registry, distributor.Undistributed),
 	}), f.clock}, hub: hub, metrics: registry}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(f.Context()))
 	var running sync.WaitGroup
@@ -85,7 +87,7 @@ func (f *fixture) newNode(redisURL string) *node {
 func (f *fixture) inSession(ctx context.Context) context.Context {
 	f.Helper()
 	p := server.PrincipalFrom(ctx)
-	p.Session, p.ExpiresAt = affiliate.NewID[affiliate.SessionID](f.Now()), f.Now().Add(affiliate.AccessTokenLife)
+	p.Session, p.ExpiresAt = affiliate.NewID[affiliate.SessionID](f.Now()), f.Now().Add(account.AccessTokenLife)
 	f.Insert("sessions", map[string]any{
 		"id": p.Session, "user_id": p.User, "created_at": f.Now(),
 		"idle_expires_at": f.Now().AddDate(0, 1, 0), "expires_at": f.Now().AddDate(0, 3, 0),
@@ -261,10 +263,10 @@ func (s *stream) wantEnd() {
 // storeMany stores notifications for the workspace in one transaction and returns their
 // ids. Several goroutines may call it.
 func (f *fixture) storeMany(count int) (ids []string, err error) {
-	list := make([]affiliate.Notification, count)
+	list := make([]notification.Notification, count)
 	for i := range list {
 		f.clock.Advance(time.Millisecond)
-		list[i] = affiliate.NewNotification(affiliate.Merchant, affiliate.WorkspaceFeed(f.Scope.Workspace), "commission.created", &f.Scope.Mode, f.Now())
+		list[i] = notification.NewNotification(affiliate.Merchant, notification.WorkspaceFeed(f.Scope.Workspace), "commission.created", &f.Scope.Mode, f.Now())
 		list[i].Workspace, list[i].Facts = &f.Scope.Workspace, map[string]string{"amount": "10.00 EUR"}
 		ids = append(ids, list[i].ID.String())
 	}
@@ -284,7 +286,7 @@ func (f *fixture) notifyMany(count int) []string {
 // inTicket returns the context of a call with a ticket instead of an access token.
 func inTicket(ctx context.Context, ticket string) context.Context {
 	p := server.PrincipalFrom(ctx)
-	p.Ticket = affiliate.DigestStreamTicket(ticket)
+	p.Ticket = notification.DigestStreamTicket(ticket)
 	return server.WithPrincipal(ctx, p)
 }
 

@@ -11,8 +11,10 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/account"
+	"github.com/tributary-hq/tributary/affiliate/notification"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
-	"github.com/tributary-hq/tributary/server/notification"
+	notificationservice "github.com/tributary-hq/tributary/server/notification"
 	"github.com/tributary-hq/tributary/server/servertest"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 	"github.com/tributary-hq/tributary/storage/redistest"
@@ -30,7 +32,7 @@ func TestStream_FormatOfEvents(t *testing.T) {
 		t.Errorf("the header X-Accel-Buffering is %q, want no", got)
 	}
 	resource := affiliate.NewID[affiliate.CommissionID](n.Now())
-	id := n.notify("commission.created", func(c *affiliate.Notification) { c.Program, c.Resource = &n.Program, &resource.UUID })
+	id := n.notify("commission.created", func(c *notification.Notification) { c.Program, c.Resource = &n.Program, &resource.UUID })
 	got := s.nextNotification()
 	listed := n.reader(owner).list(&affiliatev1.ListNotificationsRequest{}).Data[0]
 	want := fmt.Sprintf(`id: %d
@@ -56,7 +58,7 @@ data: {"type":"notification.created","api_version":"v1","notification":{"id":"%s
 func TestStream_SendsPings(t *testing.T) {
 	t.Parallel()
 	n := newFixture(t).newNode(redistest.New(t))
-	notification.SetPingInterval(n.service, 10*time.Millisecond)
+	notificationservice.SetPingInterval(n.service, 10*time.Millisecond)
 	s, ready := n.openReady(n.inSession(n.asOwner()), "")
 	for range 2 {
 		if got := s.next(""); got.text != "id: "+ready.id+"\n: ping" {
@@ -104,7 +106,7 @@ func TestStream_ReplaysAtMostThousandNotificationsOfOneDay(t *testing.T) {
 	n := newFixture(t).newNode(redistest.New(t))
 	owner := n.inSession(n.asOwner())
 	s, ready := n.openReady(owner, "")
-	ids := n.notifyMany(affiliate.MaxReplay)
+	ids := n.notifyMany(notification.MaxReplay)
 	last := s.wantNotifications(ready.seq(), ids...)
 	s.close()
 
@@ -129,7 +131,7 @@ func TestStream_ReplaysAtMostThousandNotificationsOfOneDay(t *testing.T) {
 		return last
 	}
 	last = wantResync("more than 1,000 notifications", ready.id)
-	n.clock.Advance(affiliate.ReplayLife - time.Minute)
+	n.clock.Advance(notification.ReplayLife - time.Minute)
 	owner = n.inSession(n.asOwner())
 	s, _ = n.openReady(owner, last.id)
 	young := s.wantNotifications(last.seq(), n.notifyMany(1)...)
@@ -141,7 +143,7 @@ func TestStream_ReplaysAtMostThousandNotificationsOfOneDay(t *testing.T) {
 	s.close()
 	last = wantResync("a notification of more than 24 hours ago", strconv.FormatInt(last.seq()-1, 10))
 
-	n.clock.Advance(affiliate.ReplayLife + affiliate.AccessTokenLife + time.Hour)
+	n.clock.Advance(notification.ReplayLife + account.AccessTokenLife + time.Hour)
 	owner = n.inSession(n.asOwner())
 	n.notifyMany(1) // the feed is not streamed any more
 	last = wantResync("a feed that was not streamed for a day", last.id)
@@ -205,7 +207,7 @@ func TestStream_SendsOnlyVisibleNotifications(t *testing.T) {
 
 	n.notify("participant.applied") // the role does not receive this category
 	n.notify("security.role_changed", about(n.Owner))
-	n.notify("commission.created", func(c *affiliate.Notification) { live := affiliate.ModeLive; c.Mode = &live })
+	n.notify("commission.created", func(c *notification.Notification) { live := affiliate.ModeLive; c.Mode = &live })
 	own := n.notify("security.role_changed", about(finance))
 	shown := n.notify("payout.paid")
 	s.wantNotifications(ready.seq(), own, shown)
@@ -287,18 +289,18 @@ func TestStream_OfCrashedProcessCountsForOneMinute(t *testing.T) {
 	n := newFixture(t).newNode(redistest.New(t))
 	owner := n.inSession(n.asOwner())
 	n.openReady(owner, "")
-	for range affiliate.MaxStreams - 1 {
-		n.Insert("notification_streams", pgtest.Row{"id": affiliate.NewID[affiliate.StreamID](n.Now()), "user_id": n.Owner, "seen_at": n.Now()})
+	for range notification.MaxStreams - 1 {
+		n.Insert("notification_streams", pgtest.Row{"id": affiliate.NewID[notification.StreamID](n.Now()), "user_id": n.Owner, "seen_at": n.Now()})
 	}
 	wantTooMany(t, n.open(owner, ""))
 	n.openReady(n.inSession(n.newReader(affiliate.RoleAdmin)), "") // another user
 	n.clock.Advance(59 * time.Second)
-	if err := notification.SeeStreams(t.Context(), n.hub); err != nil {
+	if err := notificationservice.SeeStreams(t.Context(), n.hub); err != nil {
 		t.Fatal(err)
 	}
 	wantTooMany(t, n.open(owner, ""))
 	n.clock.Advance(2 * time.Second)
-	for range affiliate.MaxStreams - 1 {
+	for range notification.MaxStreams - 1 {
 		n.openReady(owner, "")
 	}
 	wantTooMany(t, n.open(owner, ""))
@@ -341,7 +343,7 @@ func TestStream_Metrics(t *testing.T) {
 	n := newFixture(t).newNode(redistest.New(t))
 	owner := n.inSession(n.asOwner())
 	s, ready := n.openReady(owner, "")
-	for range affiliate.MaxStreams - 1 {
+	for range notification.MaxStreams - 1 {
 		n.openReady(owner, "") // does not receive the notifications
 	}
 	wantTooMany(t, n.open(owner, ""))
@@ -419,8 +421,8 @@ func TestStream_RefusedTicketStaysUnused(t *testing.T) {
 	used, unused := newTicket(), newTicket()
 	s, ready := n.openReady(used, "")
 	// The streams of other processes.
-	for range affiliate.MaxStreams {
-		n.Insert("notification_streams", pgtest.Row{"id": affiliate.NewID[affiliate.StreamID](n.Now()), "user_id": n.Owner, "seen_at": n.Now()})
+	for range notification.MaxStreams {
+		n.Insert("notification_streams", pgtest.Row{"id": affiliate.NewID[notification.StreamID](n.Now()), "user_id": n.Owner, "seen_at": n.Now()})
 	}
 	wantTooMany(t, n.open(unused, ""))
 	wantTooMany(t, n.open(used, ready.id))

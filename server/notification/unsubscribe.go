@@ -12,6 +12,7 @@ import (
 	"google.golang.org/genproto/googleapis/api/httpbody"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/notification"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 )
@@ -40,7 +41,7 @@ func (s *Service) Unsubscribe(ctx context.Context, req *affiliatev1.UnsubscribeR
 	}
 	off := false
 	err := s.store.InTx(ctx, func(tx Tx) error {
-		return tx.StoreChoices(ctx, user, affiliate.CategoryChoices{category: {Email: &off}})
+		return tx.StoreChoices(ctx, user, notification.CategoryChoices{category: {Email: &off}})
 	})
 	if err != nil {
 		return nil, err

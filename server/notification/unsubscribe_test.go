@@ -7,9 +7,10 @@ import (
 	"google.golang.org/genproto/googleapis/api/httpbody"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/notification"
 	"github.com/tributary-hq/tributary/cmd/stores"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
-	"github.com/tributary-hq/tributary/server/notification"
+	notificationservice "github.com/tributary-hq/tributary/server/notification"
 	"github.com/tributary-hq/tributary/server/servertest"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
@@ -34,10 +35,10 @@ func TestUnsubscribe_DisablesTheMailsOfACategory(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	partner := f.NewPartner("Jane")
-	tokens := affiliate.NewUnsubscribeTokens(hashKeys)
+	tokens := notification.NewUnsubscribeTokens(hashKeys)
 	other := f.preferences(f.newReader(affiliate.RoleAdmin))
 
-	payouts := tokens.Token(f.Owner, affiliate.CategoryPayouts)
+	payouts := tokens.Token(f.Owner, notification.CategoryPayouts)
 	for range 2 { // the second call changes nothing
 		got, err := f.unsubscribe(payouts, urlEncoded, oneClick)
 		if err != nil || got.Category != affiliatev1.NotificationCategory_NOTIFICATION_CATEGORY_PAYOUTS || got.Label != "Payouts" {
@@ -47,7 +48,7 @@ func TestUnsubscribe_DisablesTheMailsOfACategory(t *testing.T) {
 			t.Errorf("the preferences are %s, want no mails about payouts", got)
 		}
 	}
-	news := tokens.Token(partner, affiliate.CategoryProgrammeNews)
+	news := tokens.Token(partner, notification.CategoryProgrammeNews)
 	if got, err := f.unsubscribe(news, "multipart/form-data; boundary=b", multipartForm("List-Unsubscribe", "One-Click")); err != nil || got.Label != "Programme news" {
 		t.Fatalf("the response is %v, %v, want the category programme_news", got, err)
 	}
@@ -62,8 +63,8 @@ func TestUnsubscribe_DisablesTheMailsOfACategory(t *testing.T) {
 func TestUnsubscribe_RefusesOtherTokensAndForms(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	tokens := affiliate.NewUnsubscribeTokens(hashKeys)
-	token := tokens.Token(f.Owner, affiliate.CategoryPayouts)
+	tokens := notification.NewUnsubscribeTokens(hashKeys)
+	token := tokens.Token(f.Owner, notification.CategoryPayouts)
 	erased := f.NewPartner("Jane")
 	f.Exec(`update users set erased_at = $2 where id = $1`, erased, f.Now())
 	for _, tc := range []struct {
@@ -71,8 +72,8 @@ func TestUnsubscribe_RefusesOtherTokensAndForms(t *testing.T) {
 		want                           affiliate.Reason
 	}{
 		{"no token", "x", urlEncoded, oneClick, affiliate.ReasonUnsubscribeToken},
-		{"a token with another key", affiliate.NewUnsubscribeTokens(affiliate.HashKeys{[]byte("other")}).Token(f.Owner, affiliate.CategoryPayouts), urlEncoded, oneClick, affiliate.ReasonUnsubscribeToken},
-		{"a user who was erased", tokens.Token(erased, affiliate.CategoryPayouts), urlEncoded, oneClick, affiliate.ReasonUnsubscribeToken},
+		{"a token with another key", notification.NewUnsubscribeTokens(affiliate.HashKeys{[]byte("other")}).Token(f.Owner, notification.CategoryPayouts), urlEncoded, oneClick, affiliate.ReasonUnsubscribeToken},
+		{"a user who was erased", tokens.Token(erased, notification.CategoryPayouts), urlEncoded, oneClick, affiliate.ReasonUnsubscribeToken},
 		{"JSON", token, "application/json", `{"List-Unsubscribe":"One-Click"}`, affiliate.ReasonUnsupportedMediaType},
 		{"no content type", token, "", oneClick, affiliate.ReasonUnsupportedMediaType},
 		{"no body", token, urlEncoded, "", affiliate.ReasonValidation},
@@ -95,14 +96,14 @@ func TestUnsubscribe_AcceptsTokensOfEarlierHashKeys(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	keyA, keyB := hashKeys.First(), []byte("the next key of the tests")
-	token := affiliate.NewUnsubscribeTokens(hashKeys).Token(f.Owner, affiliate.CategoryPayouts)
+	token := notification.NewUnsubscribeTokens(hashKeys).Token(f.Owner, notification.CategoryPayouts)
 	var email string
 	if err := f.SQL.QueryRow(t.Context(), `select email from users where id = $1`, f.Owner).Scan(&email); err != nil {
 		t.Fatal(err)
 	}
 	f.suppress(email)
 	use := func(keys ...[]byte) {
-		f.service = notification.New(notification.Config{Store: stores.Notification(f.Store.DB), Log: slog.New(slog.DiscardHandler), HashKeys: keys, Now: f.Now})
+		f.service = notificationservice.New(notificationservice.Config{Store: stores.Notification(f.Store.DB), Log: slog.New(slog.DiscardHandler), HashKeys: keys, Now: f.Now})
 	}
 	for _, keys := range []affiliate.HashKeys{{keyB, keyA}, {keyB}} {
 		use(keys...)
@@ -115,7 +116,7 @@ func TestUnsubscribe_AcceptsTokensOfEarlierHashKeys(t *testing.T) {
 			t.Errorf("with %d keys, emailSuppressed is %t, %v", len(keys), got.GetEmailSuppressed(), err)
 		}
 	}
-	if _, err := f.unsubscribe(affiliate.NewUnsubscribeTokens(affiliate.HashKeys{keyB, keyA}).Token(f.Owner, affiliate.CategoryPayouts), urlEncoded, oneClick); err != nil {
+	if _, err := f.unsubscribe(notification.NewUnsubscribeTokens(affiliate.HashKeys{keyB, keyA}).Token(f.Owner, notification.CategoryPayouts), urlEncoded, oneClick); err != nil {
 		t.Errorf("a new token is not signed with the key B: %v", err)
 	}
 }

@@ -4,18 +4,19 @@ import (
 	"context"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/participant"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 )
 
 // BulkApproveParticipants approves several participants, each in a separate transaction.
 func (s *Service) BulkApproveParticipants(ctx context.Context, req *affiliatev1.BulkApproveParticipantsRequest) (*affiliatev1.BulkParticipantsResponse, error) {
-	return s.bulk(ctx, req, affiliate.ApproveParticipant, nil)
+	return s.bulk(ctx, req, participant.ApproveParticipant, nil)
 }
 
 // BulkRejectParticipants rejects several participants, each in a separate transaction.
 func (s *Service) BulkRejectParticipants(ctx context.Context, req *affiliatev1.BulkRejectParticipantsRequest) (*affiliatev1.BulkParticipantsResponse, error) {
-	return s.bulk(ctx, req, affiliate.RejectParticipant, req.Reason)
+	return s.bulk(ctx, req, participant.RejectParticipant, req.Reason)
 }
 
 // bulkRequest is a request about several participants.
@@ -26,7 +27,7 @@ type bulkRequest interface {
 
 // bulk applies the same status change to all participants in the request, one after the
 // other.
-func (s *Service) bulk(ctx context.Context, req bulkRequest, move affiliate.ParticipantMove, reason *string) (*affiliatev1.BulkParticipantsResponse, error) {
+func (s *Service) bulk(ctx context.Context, req bulkRequest, move participant.Move, reason *string) (*affiliatev1.BulkParticipantsResponse, error) {
 	program, err := server.PathID[affiliate.ProgramID](req.GetProgramId())
 	if err != nil {
 		return nil, err

@@ -12,10 +12,11 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/participant"
 	"github.com/tributary-hq/tributary/cmd/stores"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
-	"github.com/tributary-hq/tributary/server/participant"
+	participantservice "github.com/tributary-hq/tributary/server/participant"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
@@ -75,7 +76,7 @@ func TestBulk_ChangesEachParticipantSeparately(t *testing.T) {
 
 // failingStore is a store whose MoveParticipant returns errInternal for one participant.
 type failingStore struct {
-	participant.Store
+	participantservice.Store
 	participant string
 }
 
@@ -83,10 +84,10 @@ var errInternal = errors.New("connection lost")
 
 func (s failingStore) MoveParticipant(
 	ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.ParticipantID,
-	move affiliate.ParticipantMove, reason *string, at time.Time, by affiliate.Actor,
-) (affiliate.Participant, error) {
+	move participant.Move, reason *string, at time.Time, by affiliate.Actor,
+) (participant.Participant, error) {
 	if id.String() == s.participant {
-		return affiliate.Participant{}, errInternal
+		return participant.Participant{}, errInternal
 	}
 	return s.Store.MoveParticipant(ctx, scope, program, id, move, reason, at, by)
 }

@@ -7,6 +7,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/account"
+	"github.com/tributary-hq/tributary/affiliate/link"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 )
@@ -46,13 +48,13 @@ func (s *Service) Check(req proto.Message) affiliate.Violations {
 }
 
 func checkCode(code string, found *affiliate.Violations) {
-	if affiliate.ReservedCode(code) {
+	if link.ReservedCode(code) {
 		found.Add("referral_code", "must not be a reserved word")
 	}
 }
 
 func checkEmail(email string, found *affiliate.Violations) {
-	if !affiliate.BareAddress(email) {
+	if !account.BareAddress(email) {
 		found.Add("email", affiliate.MustBeEmail)
 	}
 }

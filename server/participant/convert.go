@@ -5,6 +5,9 @@ import (
 	"strings"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/click"
+	"github.com/tributary-hq/tributary/affiliate/participant"
+	"github.com/tributary-hq/tributary/affiliate/program"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 )
@@ -12,13 +15,13 @@ import (
 // toPartnerProto converts a participant to the message for the partner. The message does
 // not contain the note, the tags, the group and the external id, which only the merchant
 // may read.
-func toPartnerProto(p affiliate.Participant) *affiliatev1.Participant {
+func toPartnerProto(p participant.Participant) *affiliatev1.Participant {
 	p.Note, p.Tags, p.Group, p.ExternalID = nil, nil, nil, nil
 	return toProto(p, "")
 }
 
 // toProto converts a participant to the message for a member with the role.
-func toProto(p affiliate.Participant, role affiliate.Role) *affiliatev1.Participant {
+func toProto(p participant.Participant, role affiliate.Role) *affiliatev1.Participant {
 	return &affiliatev1.Participant{
 		Id:                 p.ID.String(),
 		ProgramId:          p.Program.String(),
@@ -63,9 +66,9 @@ func emailFor(role affiliate.Role, email string) string {
 
 // patchOf returns the changes of the fields that the request's mask names. Check has
 // validated the mask and the values.
-func patchOf(req *affiliatev1.UpdateParticipantRequest) affiliate.ParticipantPatch {
+func patchOf(req *affiliatev1.UpdateParticipantRequest) participant.Patch {
 	var (
-		patch   affiliate.ParticipantPatch
+		patch   participant.Patch
 		ignored affiliate.Violations // Check has already reported violations
 	)
 	for _, path := range req.GetUpdateMask().GetPaths() {
@@ -82,9 +85,9 @@ func patchOf(req *affiliatev1.UpdateParticipantRequest) affiliate.ParticipantPat
 		case "external_id":
 			patch.ExternalID = affiliate.Change[string]{Given: true, Value: req.ExternalId}
 		case "referral_code":
-			patch.ReferralCode = affiliate.Set(affiliate.FoldCode(req.GetReferralCode()))
+			patch.ReferralCode = affiliate.Set(click.FoldCode(req.GetReferralCode()))
 		default:
-			patch.Override = affiliate.Change[affiliate.Rate]{Given: true, Value: server.ParseRate(overrideOf(req), overrideField, &ignored)}
+			patch.Override = affiliate.Change[program.Rate]{Given: true, Value: server.ParseRate(overrideOf(req), overrideField, &ignored)}
 		}
 	}
 	return patch

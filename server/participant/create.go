@@ -10,6 +10,11 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/account"
+	"github.com/tributary-hq/tributary/affiliate/click"
+	"github.com/tributary-hq/tributary/affiliate/notification"
+	"github.com/tributary-hq/tributary/affiliate/participant"
+	"github.com/tributary-hq/tributary/affiliate/program"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 )
@@ -24,9 +29,9 @@ func (s *Service) CreateParticipant(ctx context.Context, req *affiliatev1.Create
 		return nil, err
 	}
 	caller := server.PrincipalFrom(ctx)
-	enrolment := affiliate.Enrolment{
+	enrolment := participant.Enrolment{
 		Scope: caller.Scope(), Program: program, Email: strings.ToLower(req.GetEmail()), Name: req.GetName(),
-		ExternalID: req.ExternalId, ReferralCode: affiliate.FoldCode(req.GetReferralCode()),
+		ExternalID: req.ExternalId, ReferralCode: click.FoldCode(req.GetReferralCode()),
 		Group: server.ParseOptionalID[affiliate.GroupID](req.GroupId),
 	}
 	sendInvite := req.SendInvite == nil || req.GetSendInvite()
@@ -52,7 +57,7 @@ func (s *Service) CreateParticipant(ctx context.Context, req *affiliatev1.Create
 // enrolOnce calls enrol and stores the response under the key, unless a response is stored
 // already. The participant may change later, so the id alone could not repeat the response.
 func (s *Service) enrolOnce(
-	ctx context.Context, e affiliate.Enrolment, sendInvite bool, key *affiliate.IdempotencyKey,
+	ctx context.Context, e participant.Enrolment, sendInvite bool, key *affiliate.IdempotencyKey,
 ) (response *affiliatev1.Participant, replayed bool, err error) {
 	err = s.store.InTx(ctx, func(tx Tx) error {
 		response = &affiliatev1.Participant{}
@@ -78,7 +83,7 @@ func (s *Service) enrolOnce(
 
 // enrol stores the participant and, if necessary, the account of the partner. Errors: as
 // CreateParticipant, and EMAIL_TAKEN if another transaction makes the account.
-func (s *Service) enrol(ctx context.Context, tx Tx, e affiliate.Enrolment, sendInvite bool) (p affiliate.Participant, err error) {
+func (s *Service) enrol(ctx context.Context, tx Tx, e participant.Enrolment, sendInvite bool) (p participant.Participant, err error) {
 	at, actor := s.currentTime(), server.ActorFrom(ctx)
 	program, err := tx.LockOpenProgram(ctx, e.Scope, e.Program)
 	if err != nil {
@@ -114,7 +119,7 @@ func (s *Service) enrol(ctx context.Context, tx Tx, e affiliate.Enrolment, sendI
 
 // partnerOf returns the partner's account with an address, and locks it, so that it is not
 // erased before the participant is stored.
-func partnerOf(ctx context.Context, tx Tx, email string) (user affiliate.User, found bool, err error) {
+func partnerOf(ctx context.Context, tx Tx, email string) (user account.User, found bool, err error) {
 	if _, found, err = tx.LockUser(ctx, affiliate.Partner, email); err != nil || !found {
 		return user, false, err
 	}
@@ -122,7 +127,7 @@ func partnerOf(ctx context.Context, tx Tx, email string) (user affiliate.User, f
 	return account.User, found, err
 }
 
-func (s *Service) insertAccount(ctx context.Context, tx Tx, user affiliate.User) error {
+func (s *Service) insertAccount(ctx context.Context, tx Tx, user account.User) error {
 	if err := tx.InsertUser(ctx, user, s.unusableHash()); err != nil {
 		return err
 	}
@@ -133,7 +138,7 @@ func (s *Service) insertAccount(ctx context.Context, tx Tx, user affiliate.User)
 // sendInvites mails the partner a token that accepts the participation, unless the
 // participant is approved, and a token that sets the password, unless somebody has set it.
 func (s *Service) sendInvites(
-	ctx context.Context, tx Tx, e affiliate.Enrolment, program affiliate.Program, user affiliate.User, code string, awaited bool, at time.Time,
+	ctx context.Context, tx Tx, e participant.Enrolment, program program.Program, user account.User, code string, awaited bool, at time.Time,
 ) error {
 	inviter := server.PrincipalFrom(ctx).AccountableUser()
 	workspaceName, inviterName, err := tx.NamesForMail(ctx, e.Scope.Workspace, inviter)
@@ -147,14 +152,14 @@ func (s *Service) sendInvites(
 	if err != nil {
 		return err
 	}
-	send := func(mail affiliate.Mail, token string) error {
+	send := func(mail notification.Mail, token string) error {
 		mail.Facts.ProgramName, mail.Facts.WorkspaceName, mail.Facts.InviterName = program.Name, workspaceName, inviterName
 		mail.Facts.Rate, mail.Facts.Link = rate, link
 		mail.Secret = s.seal.SealMailToken(mail.ID, token)
 		return tx.SendMail(ctx, mail)
 	}
 	if user.Unclaimed {
-		token, text, digest := affiliate.NewClaimToken(user, at)
+		token, text, digest := account.NewClaimToken(user, at)
 		if err := tx.InsertEmailToken(ctx, token, digest); err != nil {
 			return err
 		}
@@ -166,7 +171,7 @@ func (s *Service) sendInvites(
 		return nil
 	}
 	invite := e.Invite(inviter, at)
-	tokens, digests := affiliate.NewInviteTokens()
+	tokens, digests := account.NewInviteTokens()
 	if err := tx.InsertParticipantInvite(ctx, invite, digests); err != nil {
 		return err
 	}
@@ -185,7 +190,7 @@ func (s *Service) AcceptParticipation(ctx context.Context, req *affiliatev1.Acce
 	if err != nil {
 		return nil, err
 	}
-	var accepted affiliate.Participant
+	var accepted participant.Participant
 	err = s.store.InTx(ctx, func(tx Tx) error {
 		// A change of the partner's name or address waits until the participant has a copy.
 		if err := tx.LockUserByID(ctx, partner); err != nil {
@@ -229,7 +234,7 @@ func (s *Service) DeclineParticipation(ctx context.Context, req *affiliatev1.Dec
 	if err != nil {
 		return nil, err
 	}
-	var declined affiliate.Participant
+	var declined participant.Participant
 	err = s.store.InTx(ctx, func(tx Tx) error {
 		before, err := tx.LockParticipation(ctx, scope, program, partner)
 		if err != nil {

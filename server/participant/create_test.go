@@ -9,6 +9,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/notification"
+	"github.com/tributary-hq/tributary/affiliate/partner"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 	"github.com/tributary-hq/tributary/server/servertest"
@@ -59,10 +61,10 @@ func (f *fixture) declineOffer(partner affiliate.UserID) (*affiliatev1.Participa
 }
 
 // sentToken returns the token in the only mail of a kind to an address.
-func (f *fixture) sentToken(kind affiliate.MailKind, address string) string {
+func (f *fixture) sentToken(kind notification.MailKind, address string) string {
 	f.Helper()
 	f.WantCount(1, "mails of kind "+string(kind), `select count(*) from mails where kind = $1 and recipient = $2`, kind, address)
-	var id affiliate.MailID
+	var id notification.MailID
 	var secret []byte
 	if err := f.SQL.QueryRow(f.Context(), `select id, secret from mails where kind = $1 and recipient = $2`, kind, address).Scan(&id, &secret); err != nil {
 		f.Fatal(err)
@@ -104,7 +106,7 @@ func TestCreateParticipant_MakesAnAccount(t *testing.T) {
 
 	f.WantCount(1, "claim mails in the log of the workspace", `select count(*) from mails where kind = 'partner_claim' and workspace_id = $1`, f.Scope.Workspace)
 	f.wantMails(1, "jane@example.com")
-	token := f.sentToken(affiliate.MailPartnerClaim, "jane@example.com")
+	token := f.sentToken(notification.MailPartnerClaim, "jane@example.com")
 	f.WantCount(1, "tokens that set the password within 7 days", `
 		select count(*) from email_tokens where digest = sha256($1::bytea) and user_id = $2 and purpose = 'reset' and expires_at = $3`,
 		[]byte(token), got.GetPartnerId(), f.changeTime().AddDate(0, 0, 7))
@@ -124,8 +126,8 @@ func TestCreateParticipant_WithoutMail(t *testing.T) {
 	}
 	f.wantMails(2, "jane@example.com")
 	f.WantCount(0, "claim mails in the log of a workspace", `select count(*) from mails where kind = 'partner_claim' and workspace_id is not null`)
-	f.sentToken(affiliate.MailPartnerClaim, "jane@example.com")
-	f.sentToken(affiliate.MailParticipantInvite, "jane@example.com")
+	f.sentToken(notification.MailPartnerClaim, "jane@example.com")
+	f.sentToken(notification.MailParticipantInvite, "jane@example.com")
 }
 
 // The owner of an account decides. Until then, the merchant sees only what it gave.
@@ -186,7 +188,7 @@ func TestCreateParticipant_OfferIsAcceptedByTheMailedToken(t *testing.T) {
 	f := newFixture(t, pgtest.Row{"terms_url": "https://shop.example/terms"})
 	jane := f.NewPartner("Jane", pgtest.Row{"email": "jane@example.com"})
 	offered := f.mustCreate(&createRequest{Email: "jane@example.com"})
-	token := f.sentToken(affiliate.MailParticipantInvite, "jane@example.com")
+	token := f.sentToken(notification.MailParticipantInvite, "jane@example.com")
 	_, err := f.accept(jane, token)
 	pgtest.RequireRefusal(t, err, affiliate.ReasonValidation, "accept_terms")
 	got, err := f.service.AcceptParticipantInvite(f.asPartner(jane), &affiliatev1.AcceptParticipantInviteRequest{Token: token, AcceptTerms: true})
@@ -236,7 +238,7 @@ func TestCreateParticipant_OfferIsWithdrawn(t *testing.T) {
 	f.mustMove("reject", id)
 	_, err := f.acceptOffer(jane)
 	pgtest.RequireRefusal(t, err, affiliate.ReasonParticipantState)
-	_, err = f.accept(jane, f.sentToken(affiliate.MailParticipantInvite, "jane@example.com"))
+	_, err = f.accept(jane, f.sentToken(notification.MailParticipantInvite, "jane@example.com"))
 	pgtest.RequireRefusal(t, err, affiliate.ReasonParticipantState)
 	_, err = f.move(f.asOwner(), "approve", f.Program.String(), id, nil)
 	pgtest.RequireRefusal(t, err, affiliate.ReasonParticipantState)
@@ -248,7 +250,7 @@ func TestCreateParticipant_HidesChangesOfTheAccount(t *testing.T) {
 	f := newFixture(t)
 	jane := f.NewPartner("Jane", pgtest.Row{"email": "jane@example.com"})
 	id := f.mustCreate(&createRequest{Email: "jane@example.com"}).Id
-	patch := affiliate.PartnerProfilePatch{Name: affiliate.Set("New Name")}
+	patch := partner.ProfilePatch{Name: affiliate.Set("New Name")}
 	if _, err := f.Store.UpdatePartnerProfile(t.Context(), jane, patch, f.changeTime(), affiliate.System); err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,10 @@ import (
 	"strings"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/account"
+	"github.com/tributary-hq/tributary/affiliate/click"
+	"github.com/tributary-hq/tributary/affiliate/participant"
+	"github.com/tributary-hq/tributary/affiliate/program"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 )
@@ -15,18 +19,18 @@ import (
 // the response contains no token. No other response contains that token,
 // except that a request with the same Idempotency-Key returns the first response again.
 func (s *Service) InviteParticipant(ctx context.Context, req *affiliatev1.InviteParticipantRequest) (*affiliatev1.CreatedParticipantInvite, error) {
-	program, err := server.PathID[affiliate.ProgramID](req.GetProgramId())
+	programID, err := server.PathID[affiliate.ProgramID](req.GetProgramId())
 	if err != nil {
 		return nil, err
 	}
 	caller, at := server.PrincipalFrom(ctx), s.currentTime()
-	tokens, digests := affiliate.NewInviteTokens()
-	invite := affiliate.ParticipantInvite{
-		Invite:       affiliate.NewInvite(strings.ToLower(req.GetEmail()), caller.AccountableUser(), at),
+	tokens, digests := account.NewInviteTokens()
+	invite := participant.Invite{
+		Invite:       account.NewInvite(strings.ToLower(req.GetEmail()), caller.AccountableUser(), at),
 		Scope:        caller.Scope(),
-		Program:      program,
+		Program:      programID,
 		Group:        server.ParseOptionalID[affiliate.GroupID](req.GroupId),
-		ReferralCode: affiliate.FoldCode(req.GetReferralCode()),
+		ReferralCode: click.FoldCode(req.GetReferralCode()),
 	}
 	key, err := server.OptionalKey(ctx, affiliatev1.ParticipantService_InviteParticipant_FullMethodName, req, at)
 	if err != nil {
@@ -47,7 +51,7 @@ func (s *Service) InviteParticipant(ctx context.Context, req *affiliatev1.Invite
 			result, err = tx.ParticipantInvite(ctx, result.Scope, result.ID)
 			return err
 		}
-		var target affiliate.Program
+		var target program.Program
 		if result, target, err = tx.InviteParticipant(ctx, invite, digests, server.ActorFrom(ctx)); err != nil {
 			return err
 		}
@@ -74,7 +78,7 @@ func (s *Service) InviteParticipant(ctx context.Context, req *affiliatev1.Invite
 // mailInvite mails the token of an invitation to the invited address. Errors:
 // RATE_LIMIT_EXCEEDED, EMAIL_NOT_VERIFIED.
 func (s *Service) mailInvite(
-	ctx context.Context, tx Tx, invite affiliate.ParticipantInvite, program affiliate.Program, req *affiliatev1.InviteParticipantRequest, token string,
+	ctx context.Context, tx Tx, invite participant.Invite, program program.Program, req *affiliatev1.InviteParticipantRequest, token string,
 ) (err error) {
 	if err := s.invitations.Admit(ctx, tx, invite.Email); err != nil {
 		return err
@@ -93,7 +97,7 @@ func (s *Service) mailInvite(
 
 // termsOf returns the rate of the programme or the group in words, and the link of a
 // participant with a referral code. The link is empty if the code is empty.
-func termsOf(ctx context.Context, tx Tx, program affiliate.Program, group *affiliate.GroupID, code string) (rate, link string, err error) {
+func termsOf(ctx context.Context, tx Tx, program program.Program, group *affiliate.GroupID, code string) (rate, link string, err error) {
 	own, err := tx.GroupRate(ctx, program.Scope, program.ID, group)
 	if err != nil {
 		return "", "", err
@@ -147,7 +151,7 @@ func (s *Service) RevokeParticipantInvite(ctx context.Context, req *affiliatev1.
 // invitation. The programme must have the mode in the request's X-Mode header.
 func (s *Service) AcceptParticipantInvite(ctx context.Context, req *affiliatev1.AcceptParticipantInviteRequest) (*affiliatev1.Participant, error) {
 	caller := server.PrincipalFrom(ctx)
-	digest := affiliate.DigestInviteToken(req.GetToken())
+	digest := account.DigestInviteToken(req.GetToken())
 	p, err := s.store.AcceptParticipantInvite(ctx, digest, caller.Mode, caller.User, req.GetAcceptTerms(), s.currentTime(), server.ActorFrom(ctx))
 	if err != nil {
 		return nil, err
@@ -155,7 +159,7 @@ func (s *Service) AcceptParticipantInvite(ctx context.Context, req *affiliatev1.
 	return toPartnerProto(p), nil
 }
 
-func inviteToProto(i affiliate.ParticipantInvite, role affiliate.Role) *affiliatev1.ParticipantInvite {
+func inviteToProto(i participant.Invite, role affiliate.Role) *affiliatev1.ParticipantInvite {
 	out := &affiliatev1.ParticipantInvite{
 		Id:        i.ID.String(),
 		ProgramId: i.Program.String(),

@@ -10,6 +10,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/account"
+	"github.com/tributary-hq/tributary/affiliate/notification"
 	"github.com/tributary-hq/tributary/cmd/stores"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
@@ -75,7 +77,7 @@ func (f *fixture) requireNotOpen(t *testing.T, invite *affiliatev1.CreatedPartic
 func TestParticipantInvite_IsMailed(t *testing.T) {
 	f := newFixture(t)
 	invite := f.mustInvite(&inviteRequest{Email: "Jane@Example.com"})
-	var id affiliate.MailID
+	var id notification.MailID
 	var secret []byte
 	err := f.SQL.QueryRow(t.Context(), `
 		select m.id, m.secret
@@ -147,7 +149,7 @@ func TestParticipantInvite_MailsAnAddressOnceAnHour(t *testing.T) {
 	f := newFixture(t)
 	group := f.NewGroup(f.Scope, f.Program, "Gold").ID.String()
 	first := f.mustInvite(&inviteRequest{Email: "jane@example.com"})
-	f.clock.Advance(affiliate.InviteMailInterval - time.Second)
+	f.clock.Advance(account.InviteMailInterval - time.Second)
 	again := f.mustInvite(&inviteRequest{Email: "Jane@example.com", GroupId: &group, ReferralCode: new("Jane")})
 	if !first.Mailed || again.Mailed || again.Token != "" || again.Id != first.Id || again.GetGroupId() != group || again.GetReferralCode() != "jane" {
 		t.Errorf("the second request returned %v, want the first invitation with the new group and code, not mailed and without a token", again)
@@ -215,7 +217,7 @@ func TestParticipantInvite_CreateAndList(t *testing.T) {
 func TestParticipantInvite_EndsWhenReplacedRevokedOrExpired(t *testing.T) {
 	f := newFixture(t)
 	replaced := f.mustInvite(&inviteRequest{Email: "jane@example.com"})
-	f.clock.Advance(affiliate.InviteMailInterval)
+	f.clock.Advance(account.InviteMailInterval)
 	revoked := f.mustInvite(&inviteRequest{Email: "JANE@example.com"})
 	f.requireNotOpen(t, replaced)
 	f.wantOpenInvites(affiliate.RoleManager, "jane@example.com")

@@ -7,7 +7,7 @@ import (
 
 	"github.com/riverqueue/river"
 
-	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/commission"
 )
 
 // ReviewStore changes the review flags of commissions in the database.
@@ -17,12 +17,12 @@ type ReviewStore interface {
 	// participant was reinstated. If more commissions remain, it inserts a job for the
 	// next block. If the participant's status has changed after the job was inserted, it
 	// does nothing. Repeated calls are safe.
-	ReviewPending(ctx context.Context, job affiliate.ReviewPending, at time.Time) error
+	ReviewPending(ctx context.Context, job commission.ReviewPending, at time.Time) error
 }
 
-// ReviewWorker runs the job affiliate.ReviewPending.
+// ReviewWorker runs the job commission.ReviewPending.
 type ReviewWorker struct {
-	river.WorkerDefaults[affiliate.ReviewPending]
+	river.WorkerDefaults[commission.ReviewPending]
 	store ReviewStore
 	now   func() time.Time
 }
@@ -33,7 +33,7 @@ func NewReviewWorker(store ReviewStore, now func() time.Time) *ReviewWorker {
 }
 
 // Work processes one block of commissions.
-func (w *ReviewWorker) Work(ctx context.Context, job *river.Job[affiliate.ReviewPending]) error {
+func (w *ReviewWorker) Work(ctx context.Context, job *river.Job[commission.ReviewPending]) error {
 	if err := w.store.ReviewPending(ctx, job.Args, w.now().UTC().Truncate(time.Millisecond)); err != nil {
 		return fmt.Errorf("review of participant %s: %w", job.Args.Participant, err)
 	}

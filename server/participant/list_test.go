@@ -7,6 +7,9 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/click"
+	"github.com/tributary-hq/tributary/affiliate/commission"
+	"github.com/tributary-hq/tributary/affiliate/ledger"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server/servertest"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
@@ -39,9 +42,9 @@ func (f *fixture) foldStats() {
 }
 
 // sell records a sale for which the participant earns a commission.
-func (f *fixture) sell(p pgtest.Participant, currency string, saleCents, commissionCents int64) affiliate.Commission {
+func (f *fixture) sell(p pgtest.Participant, currency string, saleCents, commissionCents int64) commission.Commission {
 	f.Helper()
-	return f.NewCommission(p, func(c *affiliate.Commission) {
+	return f.NewCommission(p, func(c *commission.Commission) {
 		c.Currency, c.SaleCurrency = currency, currency
 		c.SaleAmountCents, c.BaseAmountCents = saleCents, saleCents
 		c.AmountCents, c.OriginalAmountCents = commissionCents, commissionCents
@@ -62,11 +65,11 @@ func TestParticipantStats_IncludeDeltasAndBalance(t *testing.T) {
 	f.NewClick(jane)
 	f.sell(jane, "EUR", 700, 70)
 	f.sell(jane, "USD", 9000, 900)
-	f.MoveCommission(canceled, affiliate.CommissionTransition{Move: affiliate.MoveReject}) // subtracts the commission
+	f.MoveCommission(canceled, commission.Transition{Move: commission.MoveReject}) // subtracts the commission
 	for _, cents := range []int64{400, -60} {
 		f.NewLedgerEntry(jane, cents)
 	}
-	f.NewLedgerEntry(jane, 5, func(e *affiliate.ManualEntry) { e.Currency = "USD" })
+	f.NewLedgerEntry(jane, 5, func(e *ledger.ManualEntry) { e.Currency = "USD" })
 	f.NewClick(john)
 	f.sell(john, "EUR", 1, 1)
 	f.NewLedgerEntry(john, 8)
@@ -113,7 +116,7 @@ func TestListParticipants_FiltersSearchesAndSorts(t *testing.T) {
 	} {
 		f.clock.Advance(time.Second)
 		row := pgtest.Row{
-			"partner_email": fmt.Sprintf("Mail%d@%s.example", i, tc.name), "referral_code": affiliate.FoldCode(tc.name), "status": "pending",
+			"partner_email": fmt.Sprintf("Mail%d@%s.example", i, tc.name), "referral_code": click.FoldCode(tc.name), "status": "pending",
 		}
 		if tc.approved {
 			row["status"] = "approved"

@@ -42,6 +42,8 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/click"
+	"github.com/tributary-hq/tributary/affiliate/participant"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 )
@@ -94,11 +96,11 @@ func (s *Service) Apply(ctx context.Context, req *affiliatev1.ApplyRequest) (*af
 		return nil, err
 	}
 	caller := server.PrincipalFrom(ctx)
-	p, err := s.store.Apply(ctx, affiliate.Application{
+	p, err := s.store.Apply(ctx, participant.Application{
 		Program:      program,
 		Partner:      caller.User,
 		Mode:         caller.Mode,
-		ReferralCode: affiliate.FoldCode(req.GetReferralCode()),
+		ReferralCode: click.FoldCode(req.GetReferralCode()),
 		Answers:      req.GetAnswers(),
 		AcceptTerms:  req.GetAcceptTerms(),
 	}, s.currentTime(), server.ActorFrom(ctx))
@@ -116,20 +118,20 @@ func (s *Service) ListParticipants(ctx context.Context, req *affiliatev1.ListPar
 	}
 	page := server.PageOf(req)
 	caller := server.PrincipalFrom(ctx)
-	filter := affiliate.ParticipantFilter{
-		Status:     affiliate.ParticipantStatus(server.EnumName(req.GetStatus())),
+	filter := participant.Filter{
+		Status:     participant.Status(server.EnumName(req.GetStatus())),
 		Search:     req.GetSearch(),
 		HideEmails: caller.Role == affiliate.RoleViewer,
 		ExternalID: req.GetExternalId(),
 		Tag:        req.GetTag(),
 		Group:      server.ParseOptionalID[affiliate.GroupID](req.GroupId),
 	}
-	order := affiliate.ParticipantOrder{
-		By:        affiliate.ParticipantSort(req.GetSortBy()),
+	order := participant.Order{
+		By:        participant.Sort(req.GetSortBy()),
 		Ascending: req.GetSortOrder() == affiliatev1.SortOrder_SORT_ORDER_ASC,
 	}
 	if order.By == "" {
-		order.By = affiliate.ParticipantsByAge
+		order.By = participant.ParticipantsByAge
 	}
 	participants, total, err := s.store.ListParticipants(ctx, caller.Scope(), program, filter, order, page)
 	if err != nil {
@@ -179,27 +181,27 @@ func (s *Service) UpdateParticipant(ctx context.Context, req *affiliatev1.Update
 // ApproveParticipant approves a pending or rejected participant. The participant can then
 // earn commissions.
 func (s *Service) ApproveParticipant(ctx context.Context, req *affiliatev1.ApproveParticipantRequest) (*affiliatev1.Participant, error) {
-	return s.move(ctx, req, affiliate.ApproveParticipant, nil)
+	return s.move(ctx, req, participant.ApproveParticipant, nil)
 }
 
 // RejectParticipant rejects a pending participant.
 func (s *Service) RejectParticipant(ctx context.Context, req *affiliatev1.RejectParticipantRequest) (*affiliatev1.Participant, error) {
-	return s.move(ctx, req, affiliate.RejectParticipant, req.Reason)
+	return s.move(ctx, req, participant.RejectParticipant, req.Reason)
 }
 
 // SuspendParticipant suspends an approved participant. The participant can then earn no
 // commissions.
 func (s *Service) SuspendParticipant(ctx context.Context, req *affiliatev1.SuspendParticipantRequest) (*affiliatev1.Participant, error) {
-	return s.move(ctx, req, affiliate.SuspendParticipant, req.Reason)
+	return s.move(ctx, req, participant.SuspendParticipant, req.Reason)
 }
 
 // ReinstateParticipant ends the suspension of a participant. The participant is then
 // approved again.
 func (s *Service) ReinstateParticipant(ctx context.Context, req *affiliatev1.ReinstateParticipantRequest) (*affiliatev1.Participant, error) {
-	return s.move(ctx, req, affiliate.ReinstateParticipant, nil)
+	return s.move(ctx, req, participant.ReinstateParticipant, nil)
 }
 
-func (s *Service) move(ctx context.Context, req participantRequest, move affiliate.ParticipantMove, reason *string) (*affiliatev1.Participant, error) {
+func (s *Service) move(ctx context.Context, req participantRequest, move participant.Move, reason *string) (*affiliatev1.Participant, error) {
 	program, id, err := pathIDs(req)
 	if err != nil {
 		return nil, err

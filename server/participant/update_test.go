@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/promocode"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
@@ -248,13 +249,13 @@ func TestErasedParticipant_CannotBeChanged(t *testing.T) {
 func TestSuspendParticipant_DeactivatesSyncedPromoCodes(t *testing.T) {
 	f := newFixture(t)
 	jane, john := f.Join("Jane"), f.Join("John")
-	synced := func(c *affiliate.PromoCode) { c.Sync, c.SyncStatus = true, affiliate.SyncSynced }
+	synced := func(c *promocode.PromoCode) { c.Sync, c.SyncStatus = true, promocode.SyncSynced }
 	code := f.NewPromoCode(jane, "synced", synced)
 	f.NewPromoCode(jane, "local")
 	f.NewPromoCode(john, "johns", synced)
 	ended := f.NewPromoCode(jane, "ended", synced)
 	if _, err := f.Store.UpdatePromoCode(t.Context(), f.Scope, f.Program, ended.ID,
-		affiliate.PromoCodePatch{Active: affiliate.Set(false)}, f.Now(), affiliate.System); err != nil {
+		promocode.Patch{Active: affiliate.Set(false)}, f.Now(), affiliate.System); err != nil {
 		t.Fatal(err)
 	}
 	f.clock.Advance(time.Second)

@@ -12,6 +12,8 @@ import (
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/commission"
+	"github.com/tributary-hq/tributary/affiliate/payout"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 	"github.com/tributary-hq/tributary/server/servertest"
@@ -144,8 +146,8 @@ func TestUpdatePartnerProfile_RenamesTheParticipants(t *testing.T) {
 	if want := []string{"live Jane Doe", "live John", "test Jane Doe"}; !slices.Equal(names, want) {
 		t.Errorf("the participants have the names %q, want %q", names, want)
 	}
-	items, _, err := f.Store.Commissions(t.Context(), live.Scope, affiliate.CommissionFilter{Search: "jane d"},
-		affiliate.CommissionOrder{By: affiliate.SortCreatedAt}, affiliate.Page{Number: 1, Size: 20})
+	items, _, err := f.Store.Commissions(t.Context(), live.Scope, commission.Filter{Search: "jane d"},
+		commission.Order{By: commission.SortCreatedAt}, affiliate.Page{Number: 1, Size: 20})
 	if err != nil || len(items) != 1 || items[0].PartnerName != "Jane Doe" {
 		t.Errorf("the merchant's search for commissions by the new name returned %v, error %v, want one commission of Jane Doe", items, err)
 	}
@@ -216,7 +218,7 @@ func TestSetPayoutMethod_StoresTheAccountOnlyEncrypted(t *testing.T) {
 			} else {
 				records++
 				if before != nil {
-					want.HeldUntil = server.Timestamp(f.Now().Truncate(time.Millisecond).Add(affiliate.PayoutAccountHold))
+					want.HeldUntil = server.Timestamp(f.Now().Truncate(time.Millisecond).Add(payout.AccountHold))
 				}
 			}
 			servertest.WantMessage(t, "SetPayoutMethod", got, want)
@@ -274,12 +276,12 @@ func TestSetPayoutMethod_WarnsTheFormerAddress(t *testing.T) {
 
 	forget := func(at time.Time, want int64) {
 		t.Helper()
-		if n, err := accounts.DeletePreviousEmails(t.Context(), at.Add(-affiliate.PreviousEmailKept), 10); err != nil || n != want {
+		if n, err := accounts.DeletePreviousEmails(t.Context(), at.Add(-payout.PreviousEmailKept), 10); err != nil || n != want {
 			t.Errorf("DeletePreviousEmails deleted %d addresses (%v), want %d", n, err, want)
 		}
 	}
-	forget(f.Now().Add(affiliate.PreviousEmailKept), 0)
-	forget(f.Now().Add(affiliate.PreviousEmailKept+time.Millisecond), 1)
+	forget(f.Now().Add(payout.PreviousEmailKept), 0)
+	forget(f.Now().Add(payout.PreviousEmailKept+time.Millisecond), 1)
 	setMethod("jane@mail.example", 1)
 
 	// An address to which the partner returns is not a former one.
@@ -294,9 +296,9 @@ func TestSetPayoutMethod_WarnsTheFormerAddress(t *testing.T) {
 // held if money is owed, so that the owner of the account can notice it.
 func TestSetPayoutMethod_HoldsFirstMethods(t *testing.T) {
 	const day = 24 * time.Hour
-	pending := func(p program, j pgtest.Participant) { p.addCommission(j) }
-	bonus := func(cents int64) func(program, pgtest.Participant) {
-		return func(p program, j pgtest.Participant) {
+	pending := func(p programme, j pgtest.Participant) { p.addCommission(j) }
+	bonus := func(cents int64) func(programme, pgtest.Participant) {
+		return func(p programme, j pgtest.Participant) {
 			p.Insert("ledger_balances", pgtest.Row{
 				"workspace_id": p.Scope.Workspace, "participant_id": j.ID, "currency": "EUR", "slot": 0, "balance_cents": cents,
 			})
@@ -305,7 +307,7 @@ func TestSetPayoutMethod_HoldsFirstMethods(t *testing.T) {
 	for name, tc := range map[string]struct {
 		factorAge time.Duration // 0 if the partner has no second factor
 		mode      affiliate.Mode
-		owed      func(program, pgtest.Participant)
+		owed      func(programme, pgtest.Participant)
 		held      bool
 	}{
 		"with the password":                {},
@@ -337,7 +339,7 @@ func TestSetPayoutMethod_HoldsFirstMethods(t *testing.T) {
 				}
 				return got
 			}
-			want := now.Add(affiliate.PayoutAccountHold)
+			want := now.Add(payout.AccountHold)
 			if held := set("jane@mail.example").GetHeldUntil(); (held != nil) != tc.held || held != nil && !held.AsTime().Equal(want) {
 				t.Errorf("the first method is held until %v, want held: %t, until %v", held, tc.held, want)
 			}

@@ -4,6 +4,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/partner"
+	"github.com/tributary-hq/tributary/affiliate/payout"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 )
@@ -34,8 +36,8 @@ func checkProfile(req *affiliatev1.UpdatePartnerProfileRequest, found *affiliate
 
 // patchOf returns the changes of the fields that are listed in the request's mask. Check
 // has validated the mask.
-func patchOf(req *affiliatev1.UpdatePartnerProfileRequest) affiliate.PartnerProfilePatch {
-	var patch affiliate.PartnerProfilePatch
+func patchOf(req *affiliatev1.UpdatePartnerProfileRequest) partner.ProfilePatch {
+	var patch partner.ProfilePatch
 	for _, path := range req.GetUpdateMask().GetPaths() {
 		switch path {
 		case "name":
@@ -61,6 +63,6 @@ func setOrClear(value *string) affiliate.Change[string] {
 }
 
 // payoutAccount returns the payout account in the request, and its violations.
-func payoutAccount(req *affiliatev1.SetPayoutMethodRequest) (affiliate.PayoutAccount, affiliate.Violations) {
-	return affiliate.ParsePayoutAccount(affiliate.PayoutMethod(server.EnumName(req.GetMethod())), req.Account, req.AccountHolder)
+func payoutAccount(req *affiliatev1.SetPayoutMethodRequest) (payout.Account, affiliate.Violations) {
+	return payout.ParsePayoutAccount(payout.Method(server.EnumName(req.GetMethod())), req.Account, req.AccountHolder)
 }

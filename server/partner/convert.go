@@ -3,7 +3,8 @@ package partner
 import (
 	"time"
 
-	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/partner"
+	"github.com/tributary-hq/tributary/affiliate/payout"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 )
@@ -11,7 +12,7 @@ import (
 // shortPath is the path prefix of short links on the link host.
 const shortPath = "/r/"
 
-func (s *Service) programToProto(p affiliate.PartnerProgram) *affiliatev1.PartnerProgram {
+func (s *Service) programToProto(p partner.Program) *affiliatev1.PartnerProgram {
 	return &affiliatev1.PartnerProgram{
 		Id:                    p.ID.String(),
 		Name:                  p.Name,
@@ -33,7 +34,7 @@ func (s *Service) programToProto(p affiliate.PartnerProgram) *affiliatev1.Partne
 	}
 }
 
-func (s *Service) participationToProto(p *affiliate.Participation) *affiliatev1.Participation {
+func (s *Service) participationToProto(p *partner.Participation) *affiliatev1.Participation {
 	if p == nil {
 		return nil
 	}
@@ -62,7 +63,7 @@ func (s *Service) participationToProto(p *affiliate.Participation) *affiliatev1.
 
 // commissionToProto converts a commission to the message for the partner. The field
 // HoldActive says whether the hold period has not ended at the given time.
-func commissionToProto(c affiliate.PartnerCommission, now time.Time) *affiliatev1.PartnerCommission {
+func commissionToProto(c partner.Commission, now time.Time) *affiliatev1.PartnerCommission {
 	out := &affiliatev1.PartnerCommission{
 		Id:                  c.ID.String(),
 		ProgramId:           c.Program.String(),
@@ -109,7 +110,7 @@ func toInt32[N int | int64](n *N) *int32 {
 	return &converted
 }
 
-func profileToProto(p affiliate.PartnerProfile) *affiliatev1.PartnerProfile {
+func profileToProto(p partner.Profile) *affiliatev1.PartnerProfile {
 	return &affiliatev1.PartnerProfile{
 		Id:           p.ID.String(),
 		Email:        p.Email,
@@ -122,7 +123,7 @@ func profileToProto(p affiliate.PartnerProfile) *affiliatev1.PartnerProfile {
 	}
 }
 
-func payoutMethodToProto(d *affiliate.PayoutDetails) *affiliatev1.PayoutMethodDetails {
+func payoutMethodToProto(d *payout.Details) *affiliatev1.PayoutMethodDetails {
 	if d == nil {
 		return nil
 	}

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/analytics"
+	"github.com/tributary-hq/tributary/affiliate/commission"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server/partner"
 	"github.com/tributary-hq/tributary/server/seal"
@@ -75,14 +77,14 @@ func (f *fixture) workspace(name string) affiliate.WorkspaceID {
 }
 
 // program is a programme of a workspace.
-type program struct {
+type programme struct {
 	*pgtest.Shop
 	clock *pgtest.Clock
 }
 
 // program creates a programme one second after the previous one. It is active, public and
 // in live mode, unless columns say otherwise.
-func (f *fixture) program(workspace affiliate.WorkspaceID, name string, columns pgtest.Row) program {
+func (f *fixture) program(workspace affiliate.WorkspaceID, name string, columns pgtest.Row) programme {
 	f.Helper()
 	f.clock.Advance(time.Second)
 	scope := affiliate.Scope{Workspace: workspace, Mode: affiliate.ModeLive}
@@ -90,12 +92,12 @@ func (f *fixture) program(workspace affiliate.WorkspaceID, name string, columns 
 		scope.Mode = affiliate.Mode(mode)
 	}
 	id := f.NewProgram(scope, pgtest.Row{"name": name, "allowed_domains": []string{}, "auto_approve_partners": true}, columns)
-	return program{&pgtest.Shop{Fixture: f.Fixture, Scope: scope, Program: id}, f.clock}
+	return programme{&pgtest.Shop{Fixture: f.Fixture, Scope: scope, Program: id}, f.clock}
 }
 
 // join creates a participant for the partner. The participant has texts that the partner
 // must not see; they contain the word secret.
-func (p program) join(partner affiliate.UserID, columns pgtest.Row) pgtest.Participant {
+func (p programme) join(partner affiliate.UserID, columns pgtest.Row) pgtest.Participant {
 	p.Helper()
 	p.clock.Advance(time.Second)
 	return p.NewParticipant(p.Scope, p.Program, partner, pgtest.Row{
@@ -105,23 +107,23 @@ func (p program) join(partner affiliate.UserID, columns pgtest.Row) pgtest.Parti
 
 // addCommission records a sale and its commission, which needs review. Both have texts
 // that the partner must not see; they contain the word secret.
-func (p program) addCommission(participant pgtest.Participant, change ...func(*affiliate.Commission)) affiliate.CommissionID {
+func (p programme) addCommission(participant pgtest.Participant, change ...func(*commission.Commission)) affiliate.CommissionID {
 	p.Helper()
 	p.clock.Advance(time.Second)
-	secrets := func(c *affiliate.Commission) {
+	secrets := func(c *commission.Commission) {
 		c.ExternalTransactionID, c.CustomerRef = "secret-"+c.ExternalTransactionID, new("secret customer "+c.ID.String())
 		c.NeedsReview, c.ReviewReasons = true, []string{"secret reason"}
 		c.OverrideReason, c.RejectionReason = new("secret override"), new("secret rejection")
 	}
-	return p.NewCommission(participant, append([]func(*affiliate.Commission){secrets}, change...)...).ID
+	return p.NewCommission(participant, append([]func(*commission.Commission){secrets}, change...)...).ID
 }
 
 // addDelta stores a statistics delta that is not yet added to the totals. The tests
 // insert deltas by hand, because they need large counts.
-func (p program) addDelta(participant pgtest.Participant, columns pgtest.Row) {
+func (p programme) addDelta(participant pgtest.Participant, columns pgtest.Row) {
 	p.Helper()
 	p.Insert("stats_deltas", pgtest.Row{
-		"workspace_id": p.Scope.Workspace, "id": affiliate.NewID[affiliate.ID[affiliate.StatsDelta]](p.Now()), "mode": p.Scope.Mode, "program_id": p.Program,
+		"workspace_id": p.Scope.Workspace, "id": affiliate.NewID[affiliate.ID[analytics.StatsDelta]](p.Now()), "mode": p.Scope.Mode, "program_id": p.Program,
 		"participant_id": participant.ID, "currency": "",
 	}, columns)
 }

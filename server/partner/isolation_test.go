@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/commission"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server/servertest"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
@@ -25,16 +26,16 @@ func TestPartnerService_ReturnsNoDataOfOtherPartnersOrModes(t *testing.T) {
 	shared := f.program(shop, "Shared", nil)
 	test := f.program(shop, "Test", pgtest.Row{"mode": "test", "is_public": false})
 	var foreign []string // texts that no response to John may contain
-	for _, p := range []program{private, shared} {
+	for _, p := range []programme{private, shared} {
 		id := p.join(jane, pgtest.Row{"referral_code": "foreign-" + p.Program.String()[30:]})
 		p.addDelta(id, pgtest.Row{"clicks": 777, "revenue_cents": 777, "currency": "EUR"})
-		c := p.addCommission(id, func(c *affiliate.Commission) { c.Status, c.AmountCents = "approved", 77 })
+		c := p.addCommission(id, func(c *commission.Commission) { c.Status, c.AmountCents = "approved", 77 })
 		foreign = append(foreign, id.ID.String(), c.String(), "foreign-", `"777"`, `"77"`)
 	}
 	// John's own data in the other mode.
 	inTest := test.join(john, pgtest.Row{"referral_code": "foreign-test"})
 	test.addDelta(inTest, pgtest.Row{"clicks": 777})
-	c := test.addCommission(inTest, func(c *affiliate.Commission) { c.Status, c.AmountCents = "approved", 77 })
+	c := test.addCommission(inTest, func(c *commission.Commission) { c.Status, c.AmountCents = "approved", 77 })
 	shared.join(john, nil)
 	foreign = append(foreign, inTest.ID.String(), c.String(), private.Program.String(), test.Program.String(), "jane", "Jane")
 	if _, err := f.setMethod(jane, &affiliatev1.SetPayoutMethodRequest{Method: paypal, Account: new("zoe@mail.example")}); err != nil {

@@ -10,6 +10,9 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/click"
+	"github.com/tributary-hq/tributary/affiliate/commission"
+	"github.com/tributary-hq/tributary/affiliate/ledger"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 	"github.com/tributary-hq/tributary/server/servertest"
@@ -25,16 +28,16 @@ func TestListPartnerCommissions(t *testing.T) {
 	day := func(n int) time.Time { return time.Date(2026, 2, n, 12, 0, 0, 0, time.UTC) }
 
 	names := map[string]string{} // of commissions, by id
-	add := func(name string, participant pgtest.Participant, p program, created time.Time, cents int64, status affiliate.CommissionStatus) {
-		id := p.addCommission(participant, func(c *affiliate.Commission) { c.CreatedAt, c.AmountCents, c.Status = created, cents, status })
+	add := func(name string, participant pgtest.Participant, p programme, created time.Time, cents int64, status commission.Status) {
+		id := p.addCommission(participant, func(c *commission.Commission) { c.CreatedAt, c.AmountCents, c.Status = created, cents, status })
 		names[id.String()] = name
 	}
-	add("a", inAlpha, alpha, day(1), 10, affiliate.CommissionPending)
-	add("b", inBeta, beta, day(2), 50, affiliate.CommissionApproved)
-	add("c", inAlpha, alpha, day(3), 50, affiliate.CommissionRejected)
-	add("d", inAlpha, alpha, day(4), 20, affiliate.CommissionApproved)
-	add("t", inTest, test, day(4), 200, affiliate.CommissionPending)
-	add("x", alpha.join(john, nil), alpha, day(4), 200, affiliate.CommissionPending)
+	add("a", inAlpha, alpha, day(1), 10, commission.Pending)
+	add("b", inBeta, beta, day(2), 50, commission.Approved)
+	add("c", inAlpha, alpha, day(3), 50, commission.Rejected)
+	add("d", inAlpha, alpha, day(4), 20, commission.Approved)
+	add("t", inTest, test, day(4), 200, commission.Pending)
+	add("x", alpha.join(john, nil), alpha, day(4), 200, commission.Pending)
 
 	type req = affiliatev1.ListPartnerCommissionsRequest
 	approved := affiliatev1.CommissionStatus_COMMISSION_STATUS_APPROVED
@@ -117,14 +120,14 @@ func TestListPartnerCommissions_ShowsPartnerFieldsOnly(t *testing.T) {
 	mine := p.join(jane, nil)
 	at := f.Now().Truncate(time.Millisecond)
 	hold := at.Add(time.Hour)
-	id := p.addCommission(mine, func(c *affiliate.Commission) {
-		c.Status, c.RejectionCode, c.EventType, c.AmountCents = affiliate.CommissionRejected, new("duplicate"), affiliate.Renewal, 150
+	id := p.addCommission(mine, func(c *commission.Commission) {
+		c.Status, c.RejectionCode, c.EventType, c.AmountCents = commission.Rejected, new("duplicate"), affiliate.Renewal, 150
 		c.BaseAmountCents = 1000
 		c.SaleAmountCents, c.SaleCurrency, c.RecurringIndex, c.PromoCode = 1234, "USD", new(3), new("spring")
 		c.HoldUntil, c.ApprovedAt, c.RejectedAt, c.PaidAt, c.RefundedAt = &hold, &at, &at, &at, &at
 	})
-	click := f.NewClick(mine, func(c *affiliate.Click) { c.SubID = "post-12" })
-	flat := p.addCommission(mine, func(c *affiliate.Commission) {
+	click := f.NewClick(mine, func(c *click.Click) { c.SubID = "post-12" })
+	flat := p.addCommission(mine, func(c *commission.Commission) {
 		c.Click, c.Type, c.RateBps, c.FlatCents, c.CreatedAt = &click.ID, "flat", nil, new(int64(200)), f.Now().AddDate(-1, 0, 0)
 	})
 	link := affiliate.NewID[affiliate.LinkID](f.Now())
@@ -193,14 +196,14 @@ func TestGetPartnerBalances(t *testing.T) {
 		t.Errorf("GetPartnerBalances without a participation returned %q, want none", got)
 	}
 	inAlpha, inBeta, inTest := alpha.join(jane, nil), beta.join(jane, nil), test.join(jane, nil)
-	for i, status := range []affiliate.CommissionStatus{"pending", "approved", "paid", "rejected", "refunded"} {
+	for i, status := range []commission.Status{"pending", "approved", "paid", "rejected", "refunded"} {
 		amount := int64(1) << i
-		alpha.addCommission(inAlpha, func(c *affiliate.Commission) { c.Status, c.AmountCents = status, amount })
-		beta.addCommission(inBeta, func(c *affiliate.Commission) { c.Status, c.AmountCents, c.Currency = status, amount, "EUR" })
-		beta.addCommission(inBeta, func(c *affiliate.Commission) { c.Status, c.AmountCents, c.Currency = status, amount+100, "CHF" })
-		test.addCommission(inTest, func(c *affiliate.Commission) { c.Status, c.AmountCents, c.Currency = status, 200, "USD" })
+		alpha.addCommission(inAlpha, func(c *commission.Commission) { c.Status, c.AmountCents = status, amount })
+		beta.addCommission(inBeta, func(c *commission.Commission) { c.Status, c.AmountCents, c.Currency = status, amount, "EUR" })
+		beta.addCommission(inBeta, func(c *commission.Commission) { c.Status, c.AmountCents, c.Currency = status, amount+100, "CHF" })
+		test.addCommission(inTest, func(c *commission.Commission) { c.Status, c.AmountCents, c.Currency = status, 200, "USD" })
 	}
-	beta.addCommission(inBeta, func(c *affiliate.Commission) { c.Status, c.Currency = "rejected", "GBP" })
+	beta.addCommission(inBeta, func(c *commission.Commission) { c.Status, c.Currency = "rejected", "GBP" })
 	alpha.addEntry(inAlpha, "EUR", 7)
 	alpha.addEntry(inAlpha, "EUR", -2)
 	beta.addEntry(inBeta, "EUR", 20)
@@ -224,7 +227,7 @@ func TestGetPartnerBalances(t *testing.T) {
 }
 
 // addEntry adds an entry in a currency to a participant's ledger.
-func (p program) addEntry(participant pgtest.Participant, currency string, cents int64) {
+func (p programme) addEntry(participant pgtest.Participant, currency string, cents int64) {
 	p.Helper()
-	p.NewLedgerEntry(participant, cents, func(e *affiliate.ManualEntry) { e.Currency = currency })
+	p.NewLedgerEntry(participant, cents, func(e *ledger.ManualEntry) { e.Currency = currency })
 }

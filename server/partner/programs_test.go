@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/program"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server/partner"
 	"github.com/tributary-hq/tributary/server/servertest"
@@ -105,7 +106,7 @@ func TestGetPartnerProgram(t *testing.T) {
 		"description": "D", "landing_url": "https://shop.example/land?x=1", "terms_url": "https://shop.example/terms",
 		"min_payout_cents": 5000, "payout_term_days": 14, "attribution_window_days": 60, "link_param": "ref",
 	})
-	group := f.NewGroup(p.Scope, p.Program, "secret group", func(g *affiliate.Group) { g.Rate.Bps = new(int64(1250)) }).ID
+	group := f.NewGroup(p.Scope, p.Program, "secret group", func(g *program.Group) { g.Rate.Bps = new(int64(1250)) }).ID
 	mine := p.join(jane, pgtest.Row{"referral_code": "jane", "group_id": group, "approved_at": f.Now()})
 	other := p.join(john, pgtest.Row{"referral_code": "john", "override_flat_amount_cents": 700, "group_id": group})
 

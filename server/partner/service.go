@@ -19,6 +19,10 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/commission"
+	"github.com/tributary-hq/tributary/affiliate/ledger"
+	"github.com/tributary-hq/tributary/affiliate/partner"
+	"github.com/tributary-hq/tributary/affiliate/payout"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 )
@@ -60,7 +64,7 @@ func (s *Service) currentTime() time.Time { return s.now().UTC().Truncate(time.M
 // of the public programmes.
 func (s *Service) ListPartnerPrograms(ctx context.Context, req *affiliatev1.ListPartnerProgramsRequest) (*affiliatev1.ListPartnerProgramsResponse, error) {
 	caller, page := server.PrincipalFrom(ctx), server.PageOf(req)
-	filter := affiliate.PartnerProgramFilter{
+	filter := partner.ProgramFilter{
 		Public: req.GetScope() == affiliatev1.ProgramScope_PROGRAM_SCOPE_PUBLIC,
 		Search: req.GetSearch(),
 	}
@@ -109,17 +113,17 @@ func (s *Service) ListPartnerCommissions(ctx context.Context, req *affiliatev1.L
 	if err != nil {
 		return nil, err
 	}
-	filter := affiliate.PartnerCommissionFilter{
+	filter := partner.CommissionFilter{
 		Program: program,
-		Status:  affiliate.CommissionStatus(server.EnumName(req.GetStatus())),
+		Status:  commission.Status(server.EnumName(req.GetStatus())),
 		Created: created,
 	}
-	order := affiliate.CommissionOrder{
-		By:        affiliate.CommissionSort(req.GetSortBy()),
+	order := commission.Order{
+		By:        commission.Sort(req.GetSortBy()),
 		Ascending: req.GetSortOrder() == affiliatev1.SortOrder_SORT_ORDER_ASC,
 	}
 	if order.By == "" {
-		order.By = affiliate.SortCreatedAt
+		order.By = commission.SortCreatedAt
 	}
 	commissions, total, err := s.store.PartnerCommissions(ctx, caller.User, caller.Mode, filter, order, page)
 	if err != nil {
@@ -141,7 +145,7 @@ func (s *Service) ListPartnerCommissions(ctx context.Context, req *affiliatev1.L
 func (s *Service) GetPartnerBalances(ctx context.Context, _ *affiliatev1.GetPartnerBalancesRequest) (*affiliatev1.PartnerBalances, error) {
 	caller := server.PrincipalFrom(ctx)
 	var (
-		balances []affiliate.PartnerBalance
+		balances []ledger.PartnerBalance
 		err      error
 	)
 	if caller.Participation != nil {
@@ -204,8 +208,8 @@ func (s *Service) SetPayoutMethod(ctx context.Context, req *affiliatev1.SetPayou
 
 // sealAccount encrypts a payout account. The result can be decrypted only with the
 // owner's id, so it is useless if it is copied to another user's row.
-func (s *Service) sealAccount(account affiliate.PayoutAccount, owner affiliate.UserID) (affiliate.SealedPayoutAccount, error) {
-	out := affiliate.SealedPayoutAccount{Method: account.Method, Hint: account.Hint()}
+func (s *Service) sealAccount(account payout.Account, owner affiliate.UserID) (payout.SealedPayoutAccount, error) {
+	out := payout.SealedPayoutAccount{Method: account.Method, Hint: account.Hint()}
 	if account.Account == "" {
 		out.Matches = func(stored []byte) bool { return stored == nil }
 		return out, nil

@@ -5,6 +5,11 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/commission"
+	"github.com/tributary-hq/tributary/affiliate/ledger"
+	"github.com/tributary-hq/tributary/affiliate/participant"
+	"github.com/tributary-hq/tributary/affiliate/partner"
+	"github.com/tributary-hq/tributary/affiliate/payout"
 )
 
 // Store reads and changes the data of one partner in the database. The errors with an API
@@ -14,31 +19,31 @@ type Store interface {
 	// PartnerPrograms reads one page of programmes, newest first, and counts all
 	// programmes that match the filter. It stops counting at affiliate.MaxSearchTotal if
 	// the filter has a search text, and otherwise at affiliate.MaxTotal.
-	PartnerPrograms(ctx context.Context, partner affiliate.UserID, mode affiliate.Mode, filter affiliate.PartnerProgramFilter, page affiliate.Page) ([]affiliate.PartnerProgram, int64, error)
+	PartnerPrograms(ctx context.Context, partner affiliate.UserID, mode affiliate.Mode, filter partner.ProgramFilter, page affiliate.Page) ([]partner.Program, int64, error)
 	// PartnerProgram reads one programme. Errors: NOT_FOUND if the programme is not
 	// public and the partner has not joined it.
-	PartnerProgram(ctx context.Context, partner affiliate.UserID, mode affiliate.Mode, id affiliate.ProgramID) (affiliate.PartnerProgram, error)
+	PartnerProgram(ctx context.Context, partner affiliate.UserID, mode affiliate.Mode, id affiliate.ProgramID) (partner.Program, error)
 	// PartnerCommissions reads one page of commissions and counts all commissions that
 	// match the filter, up to affiliate.MaxTotal. Errors: NOT_FOUND if the filter names a
 	// programme that the partner has not joined.
-	PartnerCommissions(ctx context.Context, partner affiliate.UserID, mode affiliate.Mode, filter affiliate.PartnerCommissionFilter, order affiliate.CommissionOrder, page affiliate.Page) ([]affiliate.PartnerCommission, int64, error)
+	PartnerCommissions(ctx context.Context, partner affiliate.UserID, mode affiliate.Mode, filter partner.CommissionFilter, order commission.Order, page affiliate.Page) ([]partner.Commission, int64, error)
 	// PartnerBalances returns, for each currency, the partner's balance and the sums of
 	// the partner's pending and paid commissions.
-	PartnerBalances(ctx context.Context, partner affiliate.UserID, mode affiliate.Mode) ([]affiliate.PartnerBalance, error)
+	PartnerBalances(ctx context.Context, partner affiliate.UserID, mode affiliate.Mode) ([]ledger.PartnerBalance, error)
 	// ParticipantBalances returns the sums of PartnerBalances for one participant.
-	ParticipantBalances(ctx context.Context, p affiliate.ParticipantRef) ([]affiliate.PartnerBalance, error)
+	ParticipantBalances(ctx context.Context, p participant.Ref) ([]ledger.PartnerBalance, error)
 	// PartnerProfile reads the partner's profile. Errors: NOT_FOUND.
-	PartnerProfile(ctx context.Context, id affiliate.UserID) (affiliate.PartnerProfile, error)
+	PartnerProfile(ctx context.Context, id affiliate.UserID) (partner.Profile, error)
 	// UpdatePartnerProfile changes the fields that the patch names. If the name changes,
 	// it also changes the copies of the name in the partner's participants. Errors:
 	// NOT_FOUND, VALIDATION_ERROR.
-	UpdatePartnerProfile(ctx context.Context, id affiliate.UserID, patch affiliate.PartnerProfilePatch, at time.Time, by affiliate.Actor) (affiliate.PartnerProfile, error)
+	UpdatePartnerProfile(ctx context.Context, id affiliate.UserID, patch partner.ProfilePatch, at time.Time, by affiliate.Actor) (partner.Profile, error)
 	// SetPayoutMethod replaces the payout method. factorSince is when the second factor was
 	// enabled whose code authorised the change; it is nil if the password did. Errors:
 	// NOT_FOUND.
 	SetPayoutMethod(
-		ctx context.Context, user affiliate.UserID, account affiliate.SealedPayoutAccount, factorSince *time.Time, at time.Time, by affiliate.Actor,
-	) (affiliate.PayoutDetails, error)
+		ctx context.Context, user affiliate.UserID, account payout.SealedPayoutAccount, factorSince *time.Time, at time.Time, by affiliate.Actor,
+	) (payout.Details, error)
 }
 
 // Sealer encrypts and decrypts payout accounts. Package seal implements it.

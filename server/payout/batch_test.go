@@ -14,6 +14,8 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/commission"
+	"github.com/tributary-hq/tributary/affiliate/ledger"
 	"github.com/tributary-hq/tributary/cmd/stores"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server/payout"
@@ -28,18 +30,18 @@ func TestPreviewPayouts_ShowsPayoutsAndExclusions(t *testing.T) {
 	f.addCommission(berta, 50)
 	f.addCommission(berta, 1000, inCurrency("USD"))
 	f.addCommission(anna, 70)
-	f.addEntry(anna, affiliate.EntryBonus, 30)
+	f.addEntry(anna, ledger.EntryBonus, 30)
 	f.addCommission(belowMinimum, 99)
 	f.addCommission(debtor, 5)
-	f.addEntry(debtor, affiliate.EntryAdjustment, -50)
-	f.addEntry(f.partner("Bonus"), affiliate.EntryBonus, 100)
+	f.addEntry(debtor, ledger.EntryAdjustment, -50)
+	f.addEntry(f.partner("Bonus"), ledger.EntryBonus, 100)
 	f.addCommission(f.Join("Emma"), 500) // has no payout method
 	f.addCommission(f.partner("Fred", pgtest.Row{"status": "suspended"}), 500)
 	f.addCommission(f.partner("Gone", pgtest.Row{"erased_at": f.Now()}), 500)
 	// None of the following commissions is payable.
 	waiting := f.partner("Waiting")
 	f.flag(f.addCommission(waiting, 500))
-	if err := f.moveCommission(f.addCommission(waiting, 500), affiliate.MoveDispute, affiliate.CommissionTransition{}); err != nil {
+	if err := f.moveCommission(f.addCommission(waiting, 500), commission.MoveDispute, commission.Transition{}); err != nil {
 		t.Fatal(err)
 	}
 	f.Exec(`update commissions set hold_until = $2 where id = $1`, f.addCommission(waiting, 500), f.Now().Add(time.Hour))
@@ -232,7 +234,7 @@ func TestCreatePayoutBatch_InParallelTakesEachCommissionOnce(t *testing.T) {
 		for range 3 {
 			f.addCommission(p, 100)
 		}
-		f.addEntry(p, affiliate.EntryBonus, 7)
+		f.addEntry(p, ledger.EntryBonus, 7)
 	}
 	calls := newOutcomes("create")
 	runParallel(8, func(int) {
@@ -288,8 +290,8 @@ func TestConfirmPayoutBatch_ChecksAgainWhatIsPayable(t *testing.T) {
 	f.mustRefundPart(tooSmall, 99)
 	f.Exec(`update commissions set dispute_status = 'open' where id = $1`, disputed)
 	f.Exec(`update participants set status = 'suspended' where id = $1`, suspended.ID)
-	f.addEntry(debtor, affiliate.EntryAdjustment, -500)
-	f.addEntry(withBonus, affiliate.EntryBonus, 50)
+	f.addEntry(debtor, ledger.EntryAdjustment, -500)
+	f.addEntry(withBonus, ledger.EntryBonus, 50)
 	f.clock.Advance(time.Minute)
 	b = f.confirm(b)
 	servertest.WantFields(t, "ConfirmPayoutBatch", b, &affiliatev1.PayoutBatch{
@@ -344,7 +346,7 @@ func TestCancelPayoutBatch_ReleasesItsCommissions(t *testing.T) {
 	anna, berta := f.partner("Anna"), f.partner("Berta")
 	f.addCommission(anna, 100)
 	f.addCommission(berta, 200)
-	f.addEntry(anna, affiliate.EntryBonus, 5)
+	f.addEntry(anna, ledger.EntryBonus, 5)
 	cancel := func(b *affiliatev1.PayoutBatch) (*affiliatev1.PayoutBatch, error) {
 		return f.service.CancelPayoutBatch(f.asFinance(), &affiliatev1.CancelPayoutBatchRequest{BatchId: b.Id})
 	}

@@ -7,6 +7,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/payout"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 )
@@ -46,9 +47,9 @@ func selectionOf(scope affiliate.Scope, req interface {
 	GetProgramIds() []string
 	GetCutoff() string
 }, now time.Time,
-) affiliate.PayoutSelection {
+) payout.Selection {
 	cutoff := req.GetCutoff()
-	selection := affiliate.PayoutSelection{Scope: scope, At: now}
+	selection := payout.Selection{Scope: scope, At: now}
 	selection.Cutoff, _ = cutoffOf(&cutoff, now)
 	for _, text := range req.GetProgramIds() {
 		if id, ok := affiliate.ParseID[affiliate.ProgramID](text); ok && !slices.Contains(selection.Programs, id) {

@@ -12,14 +12,17 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/account"
+	"github.com/tributary-hq/tributary/affiliate/ledger"
+	"github.com/tributary-hq/tributary/affiliate/payout"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 	"github.com/tributary-hq/tributary/server/servertest"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-func payPalAccount(address string) affiliate.PayoutAccount {
-	return affiliate.PayoutAccount{Method: affiliate.PayoutPayPal, Account: address}
+func payPalAccount(address string) payout.Account {
+	return payout.Account{Method: payout.PayPal, Account: address}
 }
 
 // A change of the payout method after the confirmation must not redirect the payout, not
@@ -30,7 +33,7 @@ func TestPayout_KeepsTheAccountOfItsConfirmation(t *testing.T) {
 	f.addCommission(anna, 500)
 	b := f.mustCreateBatch()
 	f.confirm(b)
-	f.setMethod(anna, affiliate.PayoutAccount{Method: affiliate.PayoutBankTransfer, Account: "DE89370400440532013000", Holder: "Mallory"})
+	f.setMethod(anna, payout.Account{Method: payout.BankTransfer, Account: "DE89370400440532013000", Holder: "Mallory"})
 	id := f.onlyPayout(b).Id
 	wantAccount := func(when string) {
 		t.Helper()
@@ -64,12 +67,12 @@ func TestPayout_AccountIsDeletedAfterThirtyDays(t *testing.T) {
 	f.WantCount(0, "accounts of canceled payouts", `select count(*) from payouts where status = 'canceled' and account is not null`)
 	remove := func(at time.Time, want int64) {
 		t.Helper()
-		if n, err := f.Store.DeletePayoutAccounts(t.Context(), at.Add(-affiliate.PayoutAccountKept), 10); err != nil || n != want {
+		if n, err := f.Store.DeletePayoutAccounts(t.Context(), at.Add(-payout.AccountKept), 10); err != nil || n != want {
 			t.Errorf("DeletePayoutAccounts deleted %d accounts (%v), want %d", n, err, want)
 		}
 	}
-	remove(f.Now().Add(affiliate.PayoutAccountKept), 0)
-	remove(f.Now().Add(affiliate.PayoutAccountKept+time.Millisecond), 1)
+	remove(f.Now().Add(payout.AccountKept), 0)
+	remove(f.Now().Add(payout.AccountKept+time.Millisecond), 1)
 	f.WantCount(1, "stored accounts, of the pending payout", `select count(*) from payouts where account is not null`)
 	for _, p := range f.payouts(b) {
 		if p.AccountHint == nil {
@@ -96,7 +99,7 @@ func TestPayout_LeavesOutPartnersWithAChangedAccount(t *testing.T) {
 		}
 	}
 	wantExclusion(affiliatev1.PayoutExclusion_PAYOUT_EXCLUSION_PAYOUT_ACCOUNT_CHANGED)
-	f.clock.Advance(affiliate.PayoutAccountHold - time.Millisecond)
+	f.clock.Advance(payout.AccountHold - time.Millisecond)
 	wantExclusion(affiliatev1.PayoutExclusion_PAYOUT_EXCLUSION_PAYOUT_ACCOUNT_CHANGED)
 	if _, err := f.createBatch(); err == nil {
 		t.Error("CreatePayoutBatch paid a partner with a changed account")
@@ -113,7 +116,7 @@ func TestPayout_NeverRises(t *testing.T) {
 	anna := f.partner("Anna")
 	f.addCommission(anna, 500)
 	b := f.mustCreateBatch()
-	bonus := func() { f.addEntry(anna, affiliate.EntryBonus, 100) }
+	bonus := func() { f.addEntry(anna, ledger.EntryBonus, 100) }
 	wantAmount := func(when string, want int64) {
 		t.Helper()
 		if got := f.onlyPayout(b).AmountCents; got != want {
@@ -132,7 +135,7 @@ func TestPayout_NeverRises(t *testing.T) {
 	f.mustMove(id, "retry")
 	wantAmount("after the retry", 500)
 	f.mustMove(id, "failed")
-	f.addEntry(anna, affiliate.EntryAdjustment, -250)
+	f.addEntry(anna, ledger.EntryAdjustment, -250)
 	f.mustMove(id, "retry")
 	wantAmount("after a debt", 450)
 	f.mustMove(id, "paid")
@@ -306,7 +309,7 @@ func TestConfirmPayoutBatch_ServiceTokenIsNoSecondPerson(t *testing.T) {
 	asToken := func() context.Context {
 		return server.WithPrincipal(t.Context(), server.Principal{
 			Kind: server.ServiceToken, Workspace: f.Scope.Workspace, Mode: f.Scope.Mode, Role: affiliate.RoleFinance,
-			Service: &affiliate.ServiceToken{ID: affiliate.NewID[affiliate.ServiceTokenID](f.Now()), CreatedBy: creator, AllowPayouts: true},
+			Service: &account.ServiceToken{ID: affiliate.NewID[affiliate.ServiceTokenID](f.Now()), CreatedBy: creator, AllowPayouts: true},
 		})
 	}
 	f.addCommission(f.partner("Anna"), 500)

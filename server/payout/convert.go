@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/payout"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 )
@@ -13,7 +14,7 @@ import (
 // forms.
 const noTaxForm = "none"
 
-func previewLine(d affiliate.PayoutDue) *affiliatev1.PayoutPreviewLine {
+func previewLine(d payout.Due) *affiliatev1.PayoutPreviewLine {
 	line := &affiliatev1.PayoutPreviewLine{
 		ProgramId:       d.Program.String(),
 		ProgramName:     d.ProgramName,
@@ -34,22 +35,22 @@ func previewLine(d affiliate.PayoutDue) *affiliatev1.PayoutPreviewLine {
 
 // previewTotals returns, for each currency, the total of the amounts that a batch would
 // pay.
-func previewTotals(due []affiliate.PayoutDue) []affiliate.PayoutTotal {
-	sums := map[string]affiliate.PayoutTotal{}
+func previewTotals(due []payout.Due) []payout.Total {
+	sums := map[string]payout.Total{}
 	for _, d := range due {
 		if d.Exclusion() == "" {
 			sum := sums[d.Currency]
-			sums[d.Currency] = affiliate.PayoutTotal{Currency: d.Currency, Count: sum.Count + 1, AmountCents: sum.AmountCents + d.AmountCents()}
+			sums[d.Currency] = payout.Total{Currency: d.Currency, Count: sum.Count + 1, AmountCents: sum.AmountCents + d.AmountCents()}
 		}
 	}
-	totals := make([]affiliate.PayoutTotal, 0, len(sums))
+	totals := make([]payout.Total, 0, len(sums))
 	for _, currency := range slices.Sorted(maps.Keys(sums)) {
 		totals = append(totals, sums[currency])
 	}
 	return totals
 }
 
-func toTotals(totals []affiliate.PayoutTotal) []*affiliatev1.PayoutTotal {
+func toTotals(totals []payout.Total) []*affiliatev1.PayoutTotal {
 	out := make([]*affiliatev1.PayoutTotal, len(totals))
 	for i, t := range totals {
 		out[i] = &affiliatev1.PayoutTotal{Currency: t.Currency, PayoutCount: t.Count, AmountCents: t.AmountCents}
@@ -57,7 +58,7 @@ func toTotals(totals []affiliate.PayoutTotal) []*affiliatev1.PayoutTotal {
 	return out
 }
 
-func toBatch(b affiliate.PayoutBatch) *affiliatev1.PayoutBatch {
+func toBatch(b payout.Batch) *affiliatev1.PayoutBatch {
 	out := &affiliatev1.PayoutBatch{
 		Id:          b.ID.String(),
 		Mode:        server.EnumValue[affiliatev1.Mode](b.Scope.Mode),
@@ -66,12 +67,12 @@ func toBatch(b affiliate.PayoutBatch) *affiliatev1.PayoutBatch {
 		PayoutCount: b.Counts.All(),
 		Totals:      toTotals(b.Totals),
 		ByStatus: &affiliatev1.PayoutCounts{
-			Draft:      b.Counts[affiliate.PayoutDraft],
-			Pending:    b.Counts[affiliate.PayoutPending],
-			Processing: b.Counts[affiliate.PayoutProcessing],
-			Paid:       b.Counts[affiliate.PayoutPaid],
-			Failed:     b.Counts[affiliate.PayoutFailed],
-			Canceled:   b.Counts[affiliate.PayoutCanceled],
+			Draft:      b.Counts[payout.Draft],
+			Pending:    b.Counts[payout.Pending],
+			Processing: b.Counts[payout.Processing],
+			Paid:       b.Counts[payout.Paid],
+			Failed:     b.Counts[payout.Failed],
+			Canceled:   b.Counts[payout.Canceled],
 		},
 		CreatedBy:       b.CreatedBy.String(),
 		CreatedByName:   nameOf(b, &b.CreatedBy),
@@ -90,7 +91,7 @@ func toBatch(b affiliate.PayoutBatch) *affiliatev1.PayoutBatch {
 
 // nameOf returns the name of a user or service token in a batch, or nil if it no longer
 // exists.
-func nameOf(b affiliate.PayoutBatch, id *affiliate.ActorID) *string {
+func nameOf(b payout.Batch, id *affiliate.ActorID) *string {
 	if id == nil {
 		return nil
 	}
@@ -101,7 +102,7 @@ func nameOf(b affiliate.PayoutBatch, id *affiliate.ActorID) *string {
 	return &name
 }
 
-func toProto(p affiliate.PayoutItem) *affiliatev1.Payout {
+func toProto(p payout.Item) *affiliatev1.Payout {
 	return &affiliatev1.Payout{
 		Id:              p.ID.String(),
 		BatchId:         p.Batch.String(),
@@ -130,9 +131,9 @@ func toProto(p affiliate.PayoutItem) *affiliatev1.Payout {
 
 // toDetail converts a payout with its commissions. The detail message has all fields of
 // the payout message, with the same numbers, so these fields are copied.
-func toDetail(p affiliate.PayoutDetail) *affiliatev1.PayoutDetail {
+func toDetail(p payout.Detail) *affiliatev1.PayoutDetail {
 	out := &affiliatev1.PayoutDetail{AccountHint: p.AccountHint}
-	server.CopyShared(out.ProtoReflect(), toProto(p.PayoutItem).ProtoReflect())
+	server.CopyShared(out.ProtoReflect(), toProto(p.Item).ProtoReflect())
 	for _, c := range p.Commissions {
 		out.Commissions = append(out.Commissions, &affiliatev1.PayoutCommission{
 			CommissionId: c.Commission.String(), AmountCents: c.AmountCents, ExternalTransactionId: c.ExternalTransactionID,
@@ -143,7 +144,7 @@ func toDetail(p affiliate.PayoutDetail) *affiliatev1.PayoutDetail {
 }
 
 // toPartner converts a payout to the message for the partner.
-func toPartner(p affiliate.PayoutItem) *affiliatev1.PartnerPayout {
+func toPartner(p payout.Item) *affiliatev1.PartnerPayout {
 	return &affiliatev1.PartnerPayout{
 		Id:              p.ID.String(),
 		ProgramId:       p.Program.String(),

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/payout"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/httpedge/csv"
 	"github.com/tributary-hq/tributary/server"
@@ -19,7 +20,7 @@ import (
 // format is a file format for exported payouts.
 type format struct {
 	header []string
-	write  func(w *csv.Writer, p affiliate.ExportedPayout, account affiliate.PayoutAccount)
+	write  func(w *csv.Writer, p payout.ExportedPayout, account payout.Account)
 }
 
 // formats has the definitions of the formats that a request can name. PayPal and Wise
@@ -27,13 +28,13 @@ type format struct {
 // for payouts of PayPal (https://www.paypal.com/us/smarthelp/article/faq1769) and the
 // template for recipients with an e-mail address of Wise
 // (https://wise.com/help/articles/2663302).
-var formats = map[affiliate.PayoutExportFormat]format{
-	affiliate.ExportGeneric: {
+var formats = map[payout.ExportFormat]format{
+	payout.ExportGeneric: {
 		header: []string{
 			"payoutId", "status", "programName", "participantId", "partnerName", "amountCents", "amount", "currency", "method", "account",
 			"accountHolder", "commissionCount", "adjustmentCents", "periodStart", "periodEnd",
 		},
-		write: func(w *csv.Writer, p affiliate.ExportedPayout, account affiliate.PayoutAccount) {
+		write: func(w *csv.Writer, p payout.ExportedPayout, account payout.Account) {
 			w.ID(p.ID.UUID)
 			w.Text(string(p.Status))
 			w.Text(p.ProgramName)
@@ -51,9 +52,9 @@ var formats = map[affiliate.PayoutExportFormat]format{
 			w.OptionalTime(p.PeriodEnd)
 		},
 	},
-	affiliate.ExportPayPal: {
+	payout.ExportPayPal: {
 		header: []string{"Recipient", "Amount", "Currency", "Customer ID", "Note", "Recipient wallet"},
-		write: func(w *csv.Writer, p affiliate.ExportedPayout, account affiliate.PayoutAccount) {
+		write: func(w *csv.Writer, p payout.ExportedPayout, account payout.Account) {
 			w.Text(account.Account)
 			w.Text(payPalAmount(p))
 			w.Text(p.Currency)
@@ -62,9 +63,9 @@ var formats = map[affiliate.PayoutExportFormat]format{
 			w.Text("PAYPAL")
 		},
 	},
-	affiliate.ExportWise: {
+	payout.ExportWise: {
 		header: []string{"name", "recipientEmail", "paymentReference", "amount", "amountCurrency", "sourceCurrency", "targetCurrency", "type"},
-		write: func(w *csv.Writer, p affiliate.ExportedPayout, account affiliate.PayoutAccount) {
+		write: func(w *csv.Writer, p payout.ExportedPayout, account payout.Account) {
 			name := account.Holder
 			if name == "" {
 				name = p.PartnerName
@@ -94,10 +95,10 @@ const (
 func compactID(id affiliate.PayoutID) string { return strings.ReplaceAll(id.String(), "-", "") }
 
 // payPalAmount returns the amount of a payout in PayPal's file. It has no decimals in a
-// currency in which PayPal does not accept them. affiliate.PayoutExport.Choose has checked
+// currency in which PayPal does not accept them. payout.Export.Choose has checked
 // that the amounts are whole.
-func payPalAmount(p affiliate.ExportedPayout) string {
-	if (affiliate.PayoutExport{Format: affiliate.ExportPayPal, Currency: &p.Currency}).WholeUnits() {
+func payPalAmount(p payout.ExportedPayout) string {
+	if (payout.Export{Format: payout.ExportPayPal, Currency: &p.Currency}).WholeUnits() {
 		return decimal(p.AmountCents/100, 0)
 	}
 	return decimal(p.AmountCents, affiliate.CurrencyExponent(p.Currency))
@@ -110,7 +111,7 @@ const exportParts = "export-parts"
 // ExportPayoutBatch streams the payouts of one part of an export. Before that, it records
 // the export in the audit log. It changes no payout.
 func (s *Service) ExportPayoutBatch(req *affiliatev1.ExportPayoutBatchRequest, stream grpc.ServerStreamingServer[httpbody.HttpBody]) error {
-	id, err := server.PathID[affiliate.PayoutBatchID](req.GetBatchId())
+	id, err := server.PathID[payout.BatchID](req.GetBatchId())
 	if err != nil {
 		return err
 	}
@@ -151,10 +152,10 @@ func (s *Service) ExportPayoutBatch(req *affiliatev1.ExportPayoutBatchRequest, s
 }
 
 // exportOf returns the export that a request selects. Check has validated the request.
-func exportOf(req *affiliatev1.ExportPayoutBatchRequest) affiliate.PayoutExport {
-	export := affiliate.PayoutExport{Format: affiliate.PayoutExportFormat(server.EnumName(req.GetFormat())), Part: int64(max(1, req.GetPart()))}
+func exportOf(req *affiliatev1.ExportPayoutBatchRequest) payout.Export {
+	export := payout.Export{Format: payout.ExportFormat(server.EnumName(req.GetFormat())), Part: int64(max(1, req.GetPart()))}
 	if export.Format == "" {
-		export.Format = affiliate.ExportGeneric
+		export.Format = payout.ExportGeneric
 	}
 	export.Method = export.Format.Method()
 	if currency, ok := affiliate.ParseCurrency(req.GetCurrency()); ok {
@@ -165,8 +166,8 @@ func exportOf(req *affiliatev1.ExportPayoutBatchRequest) affiliate.PayoutExport 
 
 // accountOf decrypts the payout account of a payout. If the payout has no account, the
 // result contains only the method.
-func (s *Service) accountOf(p affiliate.ExportedPayout) (affiliate.PayoutAccount, error) {
-	account := affiliate.PayoutAccount{Method: p.Method}
+func (s *Service) accountOf(p payout.ExportedPayout) (payout.Account, error) {
+	account := payout.Account{Method: p.Method}
 	if p.Account == nil {
 		return account, nil
 	}

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/payout"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
@@ -48,9 +49,9 @@ func (f *fixture) wantRows(req *affiliatev1.ExportPayoutBatchRequest, columns []
 func TestExportPayoutBatch(t *testing.T) {
 	f := newFixture(t, pgtest.Row{"name": "=Prog"})
 	anna, bank, wise, yen := f.partner("Anna"), f.partner("Bank"), f.Join("Wise"), f.partner("Yuko")
-	f.setMethod(wise, affiliate.PayoutAccount{Method: affiliate.PayoutWise, Account: "w@example.com"})
-	f.setMethod(bank, affiliate.PayoutAccount{Method: affiliate.PayoutBankTransfer, Account: "DE89370400440532013000", Holder: "Bank, B."})
-	f.clock.Advance(affiliate.PayoutAccountHold)
+	f.setMethod(wise, payout.Account{Method: payout.Wise, Account: "w@example.com"})
+	f.setMethod(bank, payout.Account{Method: payout.BankTransfer, Account: "DE89370400440532013000", Holder: "Bank, B."})
+	f.clock.Advance(payout.AccountHold)
 	f.addCommission(anna, 5)
 	f.addCommission(bank, 123456)
 	f.addCommission(wise, 300)

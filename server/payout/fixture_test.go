@@ -16,10 +16,13 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/commission"
+	"github.com/tributary-hq/tributary/affiliate/ledger"
+	"github.com/tributary-hq/tributary/affiliate/payout"
 	"github.com/tributary-hq/tributary/cmd/stores"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	commissionservice "github.com/tributary-hq/tributary/server/commission"
-	"github.com/tributary-hq/tributary/server/payout"
+	payoutservice "github.com/tributary-hq/tributary/server/payout"
 	"github.com/tributary-hq/tributary/server/seal"
 	"github.com/tributary-hq/tributary/server/servertest"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
@@ -28,7 +31,7 @@ import (
 // fixture is a shop in live mode with the service under test.
 type fixture struct {
 	*pgtest.Shop
-	service *payout.Service
+	service *payoutservice.Service
 	keys    *seal.Keys
 	clock   *pgtest.Clock
 }
@@ -43,7 +46,7 @@ func newFixture(t *testing.T, programColumns ...pgtest.Row) *fixture {
 		t.Fatal(err)
 	}
 	shop := pgtest.Open(t, clock.Now).NewShop(affiliate.ModeLive, programColumns...)
-	service := payout.New(payout.Config{Store: stores.Payout(shop.Store), Seal: keys, Now: clock.Now})
+	service := payoutservice.New(payoutservice.Config{Store: stores.Payout(shop.Store), Seal: keys, Now: clock.Now})
 	return &fixture{shop, service, keys, clock}
 }
 
@@ -68,11 +71,11 @@ func withKey(ctx context.Context, key string) context.Context {
 func (f *fixture) partner(name string, changes ...pgtest.Row) pgtest.Participant {
 	f.Helper()
 	p := f.Join(name, changes...)
-	f.setMethod(p, affiliate.PayoutAccount{Method: affiliate.PayoutPayPal, Account: name + "@example.com"})
+	f.setMethod(p, payout.Account{Method: payout.PayPal, Account: name + "@example.com"})
 	return p
 }
 
-func (f *fixture) setMethod(p pgtest.Participant, account affiliate.PayoutAccount) {
+func (f *fixture) setMethod(p pgtest.Participant, account payout.Account) {
 	f.Helper()
 	plain, err := json.Marshal(account)
 	if err != nil {
@@ -82,7 +85,7 @@ func (f *fixture) setMethod(p pgtest.Participant, account affiliate.PayoutAccoun
 	if account.Account != "" {
 		sealed = f.keys.Seal(plain, []byte(p.Partner.String()))
 	}
-	_, err = f.Store.SetPayoutMethod(f.Context(), p.Partner, affiliate.SealedPayoutAccount{
+	_, err = f.Store.SetPayoutMethod(f.Context(), p.Partner, payout.SealedPayoutAccount{
 		Method: account.Method, Hint: account.Hint(), Ciphertext: sealed, Matches: func([]byte) bool { return false },
 	}, nil, f.Now(), affiliate.Actor{User: &p.Partner})
 	if err != nil {
@@ -92,25 +95,25 @@ func (f *fixture) setMethod(p pgtest.Participant, account affiliate.PayoutAccoun
 
 // addCommission records a sale whose commission has the given amount, and approves the
 // commission.
-func (f *fixture) addCommission(p pgtest.Participant, cents int64, change ...func(*affiliate.Commission)) affiliate.CommissionID {
+func (f *fixture) addCommission(p pgtest.Participant, cents int64, change ...func(*commission.Commission)) affiliate.CommissionID {
 	f.Helper()
-	amounts := func(c *affiliate.Commission) {
+	amounts := func(c *commission.Commission) {
 		c.AmountCents, c.OriginalAmountCents, c.BaseAmountCents, c.SaleAmountCents = cents, cents, 10*cents, 10*cents
 	}
-	c := f.NewCommission(p, append([]func(*affiliate.Commission){amounts}, change...)...)
-	if err := f.moveCommission(c.ID, affiliate.MoveApprove, affiliate.CommissionTransition{}); err != nil {
+	c := f.NewCommission(p, append([]func(*commission.Commission){amounts}, change...)...)
+	if err := f.moveCommission(c.ID, commission.MoveApprove, commission.Transition{}); err != nil {
 		f.Fatal(err)
 	}
 	return c.ID
 }
 
 // inCurrency sets the currency of a commission.
-func inCurrency(currency string) func(*affiliate.Commission) {
-	return func(c *affiliate.Commission) { c.Currency = currency }
+func inCurrency(currency string) func(*commission.Commission) {
+	return func(c *commission.Commission) { c.Currency = currency }
 }
 
 // moveCommission changes the status of a commission, with the shop's owner as actor.
-func (f *fixture) moveCommission(id affiliate.CommissionID, move affiliate.CommissionMove, t affiliate.CommissionTransition) error {
+func (f *fixture) moveCommission(id affiliate.CommissionID, move commission.Move, t commission.Transition) error {
 	t.Scope, t.Program, t.Commission, t.Move, t.At = f.Scope, f.Program, id, move, f.Now()
 	t.Actor = affiliate.Actor{User: &f.Owner}
 	_, err := commissionservice.Move(f.Context(), stores.Commission(f.Store), t)
@@ -119,12 +122,12 @@ func (f *fixture) moveCommission(id affiliate.CommissionID, move affiliate.Commi
 
 // refund records the refund of the complete sale of a commission.
 func (f *fixture) refund(id affiliate.CommissionID) error {
-	return f.moveCommission(id, affiliate.MoveRefund, affiliate.CommissionTransition{Full: true, RefundReason: affiliate.RefundedSale})
+	return f.moveCommission(id, commission.MoveRefund, commission.Transition{Full: true, RefundReason: commission.RefundedSale})
 }
 
 // refundPart records a partial refund, which reduces the commission to remainingCents.
 func (f *fixture) refundPart(id affiliate.CommissionID, remainingCents int64) error {
-	return f.moveCommission(id, affiliate.MoveRefund, affiliate.CommissionTransition{AmountCents: remainingCents, RefundReason: affiliate.RefundedSale})
+	return f.moveCommission(id, commission.MoveRefund, commission.Transition{AmountCents: remainingCents, RefundReason: commission.RefundedSale})
 }
 
 func (f *fixture) mustRefund(id affiliate.CommissionID) {
@@ -142,13 +145,13 @@ func (f *fixture) mustRefundPart(id affiliate.CommissionID, remainingCents int64
 }
 
 func (f *fixture) reject(id affiliate.CommissionID) error {
-	return f.moveCommission(id, affiliate.MoveReject, affiliate.CommissionTransition{})
+	return f.moveCommission(id, commission.MoveReject, commission.Transition{})
 }
 
 // flag marks a commission for review, so that it is not payable.
 func (f *fixture) flag(id affiliate.CommissionID) {
 	f.Helper()
-	if err := f.moveCommission(id, affiliate.MoveFlag, affiliate.CommissionTransition{ReviewReasons: []string{"r"}}); err != nil {
+	if err := f.moveCommission(id, commission.MoveFlag, commission.Transition{ReviewReasons: []string{"r"}}); err != nil {
 		f.Fatalf("flag: %v", err)
 	}
 }
@@ -156,19 +159,19 @@ func (f *fixture) flag(id affiliate.CommissionID) {
 // clearReview removes the mark that flag sets.
 func (f *fixture) clearReview(id affiliate.CommissionID) {
 	f.Helper()
-	if err := f.moveCommission(id, affiliate.MoveClearReview, affiliate.CommissionTransition{ReviewReasons: []string{"r"}}); err != nil {
+	if err := f.moveCommission(id, commission.MoveClearReview, commission.Transition{ReviewReasons: []string{"r"}}); err != nil {
 		f.Fatalf("clear the review: %v", err)
 	}
 }
 
-func (f *fixture) addEntry(p pgtest.Participant, kind affiliate.LedgerEntryType, cents int64) {
+func (f *fixture) addEntry(p pgtest.Participant, kind ledger.EntryType, cents int64) {
 	f.Helper()
-	f.NewLedgerEntry(p, cents, func(e *affiliate.ManualEntry) { e.Type = kind })
+	f.NewLedgerEntry(p, cents, func(e *ledger.ManualEntry) { e.Type = kind })
 }
 
 // createBatch creates a batch with a new idempotency key. Its cutoff is the current time.
 func (f *fixture) createBatch() (*affiliatev1.PayoutBatch, error) {
-	key := affiliate.NewID[affiliate.PayoutBatchID](f.Now()).String()
+	key := affiliate.NewID[payout.BatchID](f.Now()).String()
 	return f.service.CreatePayoutBatch(withKey(f.asFinance(), key), &affiliatev1.CreatePayoutBatchRequest{})
 }
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/ledger"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server/servertest"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
@@ -77,13 +78,13 @@ func TestPayout_IsCanceledWhenNothingRemainsToPay(t *testing.T) {
 	f := newFixture(t)
 	debtor := f.partner("Debtor")
 	first, second := f.addCommission(debtor, 100), f.addCommission(debtor, 50)
-	f.addEntry(debtor, affiliate.EntryAdjustment, -60)
+	f.addEntry(debtor, ledger.EntryAdjustment, -60)
 	withBonus := f.partner("With bonus")
 	only := f.addCommission(withBonus, 100)
-	f.addEntry(withBonus, affiliate.EntryBonus, 30)
+	f.addEntry(withBonus, ledger.EntryBonus, 30)
 	reducedDebtor := f.partner("Reduced debtor")
 	reduced := f.addCommission(reducedDebtor, 100)
-	f.addEntry(reducedDebtor, affiliate.EntryAdjustment, -60)
+	f.addEntry(reducedDebtor, ledger.EntryAdjustment, -60)
 	b := f.confirm(f.mustCreateBatch())
 	f.mustRefund(first)
 	f.mustRefund(only)

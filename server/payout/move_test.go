@@ -9,9 +9,11 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/ledger"
+	"github.com/tributary-hq/tributary/affiliate/payout"
 	"github.com/tributary-hq/tributary/cmd/stores"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
-	"github.com/tributary-hq/tributary/server/payout"
+	payoutservice "github.com/tributary-hq/tributary/server/payout"
 	"github.com/tributary-hq/tributary/server/servertest"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
@@ -28,7 +30,7 @@ func TestMarkPayoutPaid_PaysTheCommissions(t *testing.T) {
 			f := newFixture(t)
 			anna := f.partner("Anna")
 			commissions := []affiliate.CommissionID{f.addCommission(anna, 100), f.addCommission(anna, 200)}
-			f.addEntry(anna, affiliate.EntryBonus, 50)
+			f.addEntry(anna, ledger.EntryBonus, 50)
 			b := f.confirm(f.mustCreateBatch())
 			if tc.sent {
 				f.mustProcess(b)
@@ -102,7 +104,7 @@ func TestMarkPayoutPaid_WithoutDateIsTheTimeOfTheMove(t *testing.T) {
 	f := newFixture(t)
 	f.addCommission(f.partner("Anna"), 100)
 	b := f.confirm(f.mustCreateBatch())
-	f.service = payout.New(payout.Config{Store: stores.Payout(f.Store), Seal: f.keys, Now: func() time.Time {
+	f.service = payoutservice.New(payoutservice.Config{Store: stores.Payout(f.Store), Seal: f.keys, Now: func() time.Time {
 		f.clock.Advance(time.Millisecond)
 		return f.Now()
 	}})
@@ -168,7 +170,7 @@ func TestRetryPayout_PaysTheCommissionsThatArePayableNow(t *testing.T) {
 	f := newFixture(t)
 	anna := f.partner("Anna")
 	reduced, inSecondBatch, refunded := f.addCommission(anna, 100), f.addCommission(anna, 200), f.addCommission(anna, 400)
-	f.addEntry(anna, affiliate.EntryBonus, 30)
+	f.addEntry(anna, ledger.EntryBonus, 30)
 	b := f.confirm(f.mustCreateBatch())
 	f.mustProcess(b)
 	p := f.mustMove(f.onlyPayout(b).Id, "failed")
@@ -198,7 +200,7 @@ func TestRetryPayout_PaysTheCommissionsThatArePayableNow(t *testing.T) {
 	}
 	f.mustRefund(refunded)
 	f.mustRefundPart(reduced, 60)
-	f.setMethod(anna, affiliate.PayoutAccount{Method: affiliate.PayoutManual})
+	f.setMethod(anna, payout.Account{Method: payout.Manual})
 	p = f.mustMove(p.Id, "retry")
 	servertest.WantFields(t, "RetryPayout", p, &affiliatev1.Payout{
 		Status: affiliatev1.PayoutStatus_PAYOUT_STATUS_PENDING, AmountCents: 60, CommissionCount: 1, Method: affiliatev1.PayoutMethod_PAYOUT_METHOD_PAYPAL,
@@ -366,7 +368,7 @@ func TestMovePayout_InParallel(t *testing.T) {
 		f := f.otherShop()
 		anna := f.partner("Anna")
 		f.addCommission(anna, 100)
-		f.addEntry(anna, affiliate.EntryBonus, 10)
+		f.addEntry(anna, ledger.EntryBonus, 10)
 		b := f.confirm(f.mustCreateBatch())
 		id := f.onlyPayout(b).Id
 		succeeded := make([]bool, 4)

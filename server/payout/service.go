@@ -1,5 +1,5 @@
 // Package payout serves payout batches and the payouts in them. The proto file of the
-// service contains a drawing of the payout statuses, and the file affiliate/payout.go
+// service contains a drawing of the payout statuses, and the file affiliate/payout/payout.go
 // contains the table of allowed status changes.
 //
 // The package guarantees that a commission is in at most one open payout, even if
@@ -21,6 +21,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/payout"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 )
@@ -82,7 +83,7 @@ func (s *Service) CreatePayoutBatch(ctx context.Context, req *affiliatev1.Create
 	key := affiliate.IdempotencyKey{
 		Method: affiliatev1.PayoutService_CreatePayoutBatch_FullMethodName, Key: text, Fingerprint: server.Fingerprint(nil, req), At: at,
 	}
-	newBatch := affiliate.NewPayoutBatch{PayoutSelection: selectionOf(scope, req, at), By: server.ActorFrom(ctx)}
+	newBatch := payout.NewBatch{Selection: selectionOf(scope, req, at), By: server.ActorFrom(ctx)}
 	response := &affiliatev1.PayoutBatch{}
 	replayed := false
 	err := s.store.InTx(ctx, func(tx Tx) error {
@@ -94,15 +95,15 @@ func (s *Service) CreatePayoutBatch(ctx context.Context, req *affiliatev1.Create
 			return proto.Unmarshal(stored, response)
 		}
 		// This read takes no locks. It determines which participants must be locked.
-		candidates, err := tx.PayoutsDue(ctx, newBatch.PayoutSelection)
+		candidates, err := tx.PayoutsDue(ctx, newBatch.Selection)
 		if err != nil {
 			return err
 		}
-		participants := affiliate.BatchParticipants(candidates)
+		participants := payout.BatchParticipants(candidates)
 		if len(participants) == 0 {
-			return affiliate.NothingPayable(candidates)
+			return payout.NothingPayable(candidates)
 		}
-		due, free, err := tx.LockPayoutsDue(ctx, newBatch.PayoutSelection, participants)
+		due, free, err := tx.LockPayoutsDue(ctx, newBatch.Selection, participants)
 		if err != nil {
 			return err
 		}
@@ -132,7 +133,7 @@ func (s *Service) CreatePayoutBatch(ctx context.Context, req *affiliatev1.Create
 // ListPayoutBatches returns one page of the workspace's batches in the mode of the call.
 func (s *Service) ListPayoutBatches(ctx context.Context, req *affiliatev1.ListPayoutBatchesRequest) (*affiliatev1.ListPayoutBatchesResponse, error) {
 	page := server.PageOf(req)
-	status := affiliate.PayoutBatchStatus(server.EnumName(req.GetStatus()))
+	status := payout.BatchStatus(server.EnumName(req.GetStatus()))
 	batches, total, err := s.store.PayoutBatches(ctx, server.PrincipalFrom(ctx).Scope(), status, page)
 	if err != nil {
 		return nil, err
@@ -149,7 +150,7 @@ func (s *Service) ListPayoutBatches(ctx context.Context, req *affiliatev1.ListPa
 
 // GetPayoutBatch returns one batch.
 func (s *Service) GetPayoutBatch(ctx context.Context, req *affiliatev1.GetPayoutBatchRequest) (*affiliatev1.PayoutBatch, error) {
-	return batchCall(req, func(id affiliate.PayoutBatchID) (affiliate.PayoutBatch, error) {
+	return batchCall(req, func(id payout.BatchID) (payout.Batch, error) {
 		return s.store.PayoutBatch(ctx, server.PrincipalFrom(ctx).Scope(), id)
 	})
 }
@@ -158,8 +159,8 @@ func (s *Service) GetPayoutBatch(ctx context.Context, req *affiliatev1.GetPayout
 // have to confirm the batch, the first call only records the confirmation.
 func (s *Service) ConfirmPayoutBatch(ctx context.Context, req *affiliatev1.ConfirmPayoutBatchRequest) (*affiliatev1.PayoutBatch, error) {
 	caller := server.PrincipalFrom(ctx)
-	return batchCall(req, func(id affiliate.PayoutBatchID) (affiliate.PayoutBatch, error) {
-		return s.store.ConfirmPayoutBatch(ctx, caller.Scope(), id, affiliate.PayoutConfirmation{
+	return batchCall(req, func(id payout.BatchID) (payout.Batch, error) {
+		return s.store.ConfirmPayoutBatch(ctx, caller.Scope(), id, payout.Confirmation{
 			By: server.ActorFrom(ctx), User: caller.AccountableUser(), At: s.currentTime(),
 		})
 	})
@@ -167,7 +168,7 @@ func (s *Service) ConfirmPayoutBatch(ctx context.Context, req *affiliatev1.Confi
 
 // ProcessPayoutBatch changes the pending payouts of a batch to processing.
 func (s *Service) ProcessPayoutBatch(ctx context.Context, req *affiliatev1.ProcessPayoutBatchRequest) (*affiliatev1.PayoutBatch, error) {
-	return batchCall(req, func(id affiliate.PayoutBatchID) (affiliate.PayoutBatch, error) {
+	return batchCall(req, func(id payout.BatchID) (payout.Batch, error) {
 		return s.store.ProcessPayoutBatch(ctx, server.PrincipalFrom(ctx).Scope(), id, s.currentTime(), server.ActorFrom(ctx))
 	})
 }
@@ -175,16 +176,16 @@ func (s *Service) ProcessPayoutBatch(ctx context.Context, req *affiliatev1.Proce
 // CancelPayoutBatch cancels the payouts of a batch. Errors: PAYOUT_STATE_INVALID if a
 // payout of the batch was already sent.
 func (s *Service) CancelPayoutBatch(ctx context.Context, req *affiliatev1.CancelPayoutBatchRequest) (*affiliatev1.PayoutBatch, error) {
-	return batchCall(req, func(id affiliate.PayoutBatchID) (affiliate.PayoutBatch, error) {
+	return batchCall(req, func(id payout.BatchID) (payout.Batch, error) {
 		return s.store.CancelPayoutBatch(ctx, server.PrincipalFrom(ctx).Scope(), id, s.currentTime(), server.ActorFrom(ctx))
 	})
 }
 
 // batchCall calls fn with the batch id in the request's path and converts the result.
 func batchCall(
-	req interface{ GetBatchId() string }, fn func(affiliate.PayoutBatchID) (affiliate.PayoutBatch, error),
+	req interface{ GetBatchId() string }, fn func(payout.BatchID) (payout.Batch, error),
 ) (*affiliatev1.PayoutBatch, error) {
-	id, err := server.PathID[affiliate.PayoutBatchID](req.GetBatchId())
+	id, err := server.PathID[payout.BatchID](req.GetBatchId())
 	if err != nil {
 		return nil, err
 	}
@@ -202,11 +203,11 @@ func (s *Service) ListPayouts(ctx context.Context, req *affiliatev1.ListPayoutsR
 		return nil, err
 	}
 	page := server.PageOf(req)
-	items, total, err := s.store.Payouts(ctx, server.PrincipalFrom(ctx).Scope(), affiliate.PayoutFilter{
-		Status:      affiliate.PayoutStatus(server.EnumName(req.GetStatus())),
+	items, total, err := s.store.Payouts(ctx, server.PrincipalFrom(ctx).Scope(), payout.Filter{
+		Status:      payout.Status(server.EnumName(req.GetStatus())),
 		Program:     server.ParseOptionalID[affiliate.ProgramID](req.ProgramId),
 		Participant: server.ParseOptionalID[affiliate.ParticipantID](req.ParticipantId),
-		Batch:       server.ParseOptionalID[affiliate.PayoutBatchID](req.BatchId),
+		Batch:       server.ParseOptionalID[payout.BatchID](req.BatchId),
 		Created:     created,
 	}, page)
 	if err != nil {
@@ -237,7 +238,7 @@ func (s *Service) GetPayout(ctx context.Context, req *affiliatev1.GetPayoutReque
 
 // MarkPayoutPaid records that the partner received the money.
 func (s *Service) MarkPayoutPaid(ctx context.Context, req *affiliatev1.MarkPayoutPaidRequest) (*affiliatev1.Payout, error) {
-	t := affiliate.PayoutTransition{Move: affiliate.MoveMarkPaid, Reference: &req.Reference}
+	t := payout.Transition{Move: payout.MoveMarkPaid, Reference: &req.Reference}
 	if req.GetPaidAt() != nil {
 		t.PaidAt = req.GetPaidAt().AsTime().Truncate(time.Millisecond)
 	}
@@ -246,20 +247,20 @@ func (s *Service) MarkPayoutPaid(ctx context.Context, req *affiliatev1.MarkPayou
 
 // MarkPayoutFailed records that the payment failed.
 func (s *Service) MarkPayoutFailed(ctx context.Context, req *affiliatev1.MarkPayoutFailedRequest) (*affiliatev1.Payout, error) {
-	return s.move(ctx, req, affiliate.PayoutTransition{Move: affiliate.MoveMarkFailed, Reason: &req.Reason})
+	return s.move(ctx, req, payout.Transition{Move: payout.MoveMarkFailed, Reason: &req.Reason})
 }
 
 // RetryPayout makes a failed payout pending again.
 func (s *Service) RetryPayout(ctx context.Context, req *affiliatev1.RetryPayoutRequest) (*affiliatev1.Payout, error) {
-	return s.move(ctx, req, affiliate.PayoutTransition{Move: affiliate.MoveRetry})
+	return s.move(ctx, req, payout.Transition{Move: payout.MoveRetry})
 }
 
 // CancelPayout cancels a payout.
 func (s *Service) CancelPayout(ctx context.Context, req *affiliatev1.CancelPayoutRequest) (*affiliatev1.Payout, error) {
-	return s.move(ctx, req, affiliate.PayoutTransition{Move: affiliate.MoveCancel})
+	return s.move(ctx, req, payout.Transition{Move: payout.MoveCancel})
 }
 
-func (s *Service) move(ctx context.Context, req interface{ GetPayoutId() string }, t affiliate.PayoutTransition) (*affiliatev1.Payout, error) {
+func (s *Service) move(ctx context.Context, req interface{ GetPayoutId() string }, t payout.Transition) (*affiliatev1.Payout, error) {
 	id, err := server.PathID[affiliate.PayoutID](req.GetPayoutId())
 	if err != nil {
 		return nil, err
@@ -286,8 +287,8 @@ func (s *Service) ListPartnerPayouts(ctx context.Context, req *affiliatev1.ListP
 	if err != nil {
 		return nil, err
 	}
-	items, total, err := s.store.PartnerPayouts(ctx, caller.User, caller.Mode, affiliate.PayoutFilter{
-		Status:  affiliate.PayoutStatus(server.EnumName(req.GetStatus())),
+	items, total, err := s.store.PartnerPayouts(ctx, caller.User, caller.Mode, payout.Filter{
+		Status:  payout.Status(server.EnumName(req.GetStatus())),
 		Program: program,
 		Created: created,
 	}, page)

@@ -13,10 +13,20 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/account"
+	"github.com/tributary-hq/tributary/affiliate/click"
+	"github.com/tributary-hq/tributary/affiliate/commission"
+	"github.com/tributary-hq/tributary/affiliate/fraud"
+	"github.com/tributary-hq/tributary/affiliate/ledger"
+	"github.com/tributary-hq/tributary/affiliate/link"
+	"github.com/tributary-hq/tributary/affiliate/notification"
+	"github.com/tributary-hq/tributary/affiliate/partner"
+	"github.com/tributary-hq/tributary/affiliate/privacy"
+	"github.com/tributary-hq/tributary/affiliate/promocode"
 	"github.com/tributary-hq/tributary/cmd/stores"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server/analytics"
-	"github.com/tributary-hq/tributary/server/privacy"
+	privacyservice "github.com/tributary-hq/tributary/server/privacy"
 	"github.com/tributary-hq/tributary/server/servertest"
 	"github.com/tributary-hq/tributary/storage/postgres"
 	accountpg "github.com/tributary-hq/tributary/storage/postgres/account"
@@ -27,7 +37,7 @@ func TestMain(m *testing.M) { os.Exit(pgtest.Main{M: m}.Run()) }
 
 var (
 	hashKeys    = affiliate.HashKeys{[]byte("a key of 32 bytes for the tests.")}
-	erasureKeys = affiliate.NewErasureKeys(hashKeys)
+	erasureKeys = privacy.NewErasureKeys(hashKeys)
 	errCrash    = errors.New("the process crashed")
 )
 
@@ -39,7 +49,7 @@ type fixture struct {
 	*pgtest.Shop
 
 	clock     *pgtest.Clock
-	service   *privacy.Service
+	service   *privacyservice.Service
 	directory *directory
 	dead      *deadLetters
 	log       *log
@@ -54,18 +64,18 @@ func newFixture(t *testing.T) *fixture {
 	f.ben = f.NewParticipant(f.Scope, f.Program, f.NewPartner("Ben"), pgtest.Row{"referral_code": "wombat-ben", "note": "wombat-note", "external_id": "wombat-external"})
 	for _, p := range []pgtest.Participant{f.ada, f.ben} {
 		for range 3 {
-			f.NewClick(p, func(c *affiliate.Click) { c.SubID, c.ReferrerDomain = p.Code+"-sub", p.Code+".example" })
-			f.NewCommission(p, func(c *affiliate.Commission) { code := p.Code + "-promo"; c.PromoCode = &code })
+			f.NewClick(p, func(c *click.Click) { c.SubID, c.ReferrerDomain = p.Code+"-sub", p.Code+".example" })
+			f.NewCommission(p, func(c *commission.Commission) { code := p.Code + "-promo"; c.PromoCode = &code })
 		}
 		f.NewPromoCode(p, p.Code+"-promo")
-		f.NewLedgerEntry(p, 500, func(e *affiliate.ManualEntry) { e.Reason = p.Code + "-reason" })
+		f.NewLedgerEntry(p, 500, func(e *ledger.ManualEntry) { e.Reason = p.Code + "-reason" })
 	}
 	f.service = f.serviceWith(stores.Privacy(f.Store.DB, erasureKeys.First()))
 	return f
 }
 
-func (f *fixture) serviceWith(store privacy.Store) *privacy.Service {
-	return privacy.New(privacy.Config{Store: store, Directory: f.directory, DeadLetters: f.dead, Analytics: analytics.New(stores.Analytics(f.Store.DB), slog.New(slog.DiscardHandler), f.clock.Now), Log: f.log, HashKeys: hashKeys, Now: f.clock.Now})
+func (f *fixture) serviceWith(store privacyservice.Store) *privacyservice.Service {
+	return privacyservice.New(privacyservice.Config{Store: store, Directory: f.directory, DeadLetters: f.dead, Analytics: analytics.New(stores.Analytics(f.Store.DB), slog.New(slog.DiscardHandler), f.clock.Now), Log: f.log, HashKeys: hashKeys, Now: f.clock.Now})
 }
 
 // directory records the codes that it has to delete.
@@ -75,7 +85,7 @@ type directory struct {
 	fails   int // number of calls that fail
 }
 
-func (d *directory) DeleteCodes(_ context.Context, codes affiliate.DirectoryCodes) error {
+func (d *directory) DeleteCodes(_ context.Context, codes privacy.DirectoryCodes) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.fails > 0 {
@@ -88,11 +98,11 @@ func (d *directory) DeleteCodes(_ context.Context, codes affiliate.DirectoryCode
 
 // log is an erasure log in memory.
 type log struct {
-	entries []affiliate.ErasureLogEntry
+	entries []privacy.ErasureLogEntry
 	err     error
 }
 
-func (l *log) Append(entry affiliate.ErasureLogEntry) error {
+func (l *log) Append(entry privacy.ErasureLogEntry) error {
 	if l.err == nil {
 		l.entries = append(l.entries, entry)
 	}
@@ -110,9 +120,9 @@ func (f *fixture) eraseParticipant(p pgtest.Participant) error {
 }
 
 // erasure returns the id of the only erasure that has not finished.
-func (f *fixture) erasure() affiliate.ErasureID {
+func (f *fixture) erasure() privacy.ErasureID {
 	f.Helper()
-	var id affiliate.ErasureID
+	var id privacy.ErasureID
 	if err := f.SQL.QueryRow(f.Context(), `select id from erasures where finished_at is null`).Scan(&id); err != nil {
 		f.Fatal(err)
 	}
@@ -120,7 +130,7 @@ func (f *fixture) erasure() affiliate.ErasureID {
 }
 
 // finish runs both passes of the erasure.
-func (f *fixture) finish(id affiliate.ErasureID) {
+func (f *fixture) finish(id privacy.ErasureID) {
 	f.Helper()
 	wait, err := f.service.Erase(f.Context(), id)
 	if err != nil || wait == 0 {
@@ -151,20 +161,20 @@ func (f *fixture) wantTraces(text string, want ...string) {
 
 // crashingStore crashes in each call of Advance twice: before the transaction and after it.
 type crashingStore struct {
-	privacy.Store
+	privacyservice.Store
 
 	calls int
 }
 
 func (s *crashingStore) Advance(
-	ctx context.Context, id affiliate.ErasureID, previous affiliate.ErasurePage, now time.Time,
-) (affiliate.ErasurePage, error) {
+	ctx context.Context, id privacy.ErasureID, previous privacy.ErasurePage, now time.Time,
+) (privacy.ErasurePage, error) {
 	s.calls++
 	if s.calls%2 == 1 && previous.Delete == nil && previous.DeadLetters == nil && !previous.Exports {
 		canceled, cancel := context.WithCancel(ctx)
 		cancel()
 		_, err := s.Store.Advance(canceled, id, previous, now)
-		return affiliate.ErasurePage{}, errors.Join(err, errCrash)
+		return privacy.ErasurePage{}, errors.Join(err, errCrash)
 	}
 	page, err := s.Store.Advance(ctx, id, previous, now)
 	if page.Finished || page.Wait > 0 || page.Delete != nil || page.DeadLetters != nil || page.Exports {
@@ -279,14 +289,14 @@ func TestStoreClicks_OfErasedParticipantKeepsNoPersonalData(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.finish(f.erasure())
-	late := func(p pgtest.Participant) affiliate.Click {
-		return f.UnstoredClick(p, func(c *affiliate.Click) {
+	late := func(p pgtest.Participant) click.Click {
+		return f.UnstoredClick(p, func(c *click.Click) {
 			c.SubID, c.IPHash, c.IPPrefix = p.Code+"-sub", []byte(p.Code), "192.0.2.0/24"
 		})
 	}
 	ada, ben := late(f.ada), late(f.ben)
 	for range 2 { // the second time, the clicks exist
-		if err := f.Store.StoreClicks(t.Context(), []affiliate.Click{ada, ben}); err != nil {
+		if err := f.Store.StoreClicks(t.Context(), []click.Click{ada, ben}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -305,7 +315,7 @@ func TestErase_LaterChangesOfTheAccountDoNotReachTheParticipant(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.finish(f.erasure())
-	patch := affiliate.PartnerProfilePatch{Name: affiliate.Set("Ada Numbat")}
+	patch := partner.ProfilePatch{Name: affiliate.Set("Ada Numbat")}
 	if _, err := f.Store.UpdatePartnerProfile(t.Context(), f.ada.Partner, patch, f.Now(), affiliate.System); err != nil {
 		t.Fatal(err)
 	}
@@ -330,16 +340,16 @@ func TestErase_CodesStayTaken(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, state := range []string{"after the response", "after the job"} {
-		link := affiliate.Link{
+		link := link.Link{
 			ID: affiliate.NewID[affiliate.LinkID](f.Now()), Scope: f.Scope, Program: f.Program, Participant: f.ben.ID, Code: "quokka-ada",
 			Destination: ptr("https://shop.example/"), CreatedAt: f.Now(),
 		}
 		if _, err := store.CreateLink(t.Context(), link, affiliate.System); pgtest.ReasonOf(t, err) != affiliate.ReasonReferralCodeTaken {
 			t.Errorf("%s, a link with the code returns %v", state, err)
 		}
-		code := affiliate.PromoCode{
+		code := promocode.PromoCode{
 			ID: affiliate.NewID[affiliate.PromoCodeID](f.Now()), Scope: f.Scope, Program: f.Program, Participant: f.ben.ID, Code: "quokka-ada-promo",
-			DiscountType: affiliate.DiscountPercentage, DiscountValue: 1000, SyncStatus: "none", CreatedAt: f.Now(),
+			DiscountType: promocode.DiscountPercentage, DiscountValue: 1000, SyncStatus: "none", CreatedAt: f.Now(),
 		}
 		if _, err := store.CreatePromoCode(t.Context(), code, affiliate.System); pgtest.ReasonOf(t, err) != affiliate.ReasonPromoCodeTaken {
 			t.Errorf("%s, a promo code with the code returns %v", state, err)
@@ -360,22 +370,22 @@ func TestErase_KnowsDigestsOfEarlierHashKeys(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.finish(f.erasure())
-	create := func(keys affiliate.HashKeys) (link, code error) {
+	create := func(keys affiliate.HashKeys) (linkErr, code error) {
 		t.Helper()
-		store, err := postgres.Open(t.Context(), postgres.Config{URL: f.URL, ErasureKeys: affiliate.NewErasureKeys(keys)})
+		store, err := postgres.Open(t.Context(), postgres.Config{URL: f.URL, ErasureKeys: privacy.NewErasureKeys(keys)})
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer store.Close()
-		_, link = store.CreateLink(t.Context(), affiliate.Link{
+		_, linkErr = store.CreateLink(t.Context(), link.Link{
 			ID: affiliate.NewID[affiliate.LinkID](f.Now()), Scope: f.Scope, Program: f.Program, Participant: f.ben.ID, Code: "quokka-ada",
 			Destination: ptr("https://shop.example/"), CreatedAt: f.Now(),
 		}, affiliate.System)
-		_, code = store.CreatePromoCode(t.Context(), affiliate.PromoCode{
+		_, code = store.CreatePromoCode(t.Context(), promocode.PromoCode{
 			ID: affiliate.NewID[affiliate.PromoCodeID](f.Now()), Scope: f.Scope, Program: f.Program, Participant: f.ben.ID, Code: "quokka-ada-promo",
-			DiscountType: affiliate.DiscountPercentage, DiscountValue: 1000, SyncStatus: "none", CreatedAt: f.Now(),
+			DiscountType: promocode.DiscountPercentage, DiscountValue: 1000, SyncStatus: "none", CreatedAt: f.Now(),
 		}, affiliate.System)
-		return link, code
+		return linkErr, code
 	}
 	both := affiliate.HashKeys{keyB, hashKeys.First()}
 	if link, code := create(both); pgtest.ReasonOf(t, link) != affiliate.ReasonReferralCodeTaken || pgtest.ReasonOf(t, code) != affiliate.ReasonPromoCodeTaken {
@@ -389,11 +399,11 @@ func TestErase_KnowsDigestsOfEarlierHashKeys(t *testing.T) {
 	if err := f.SQL.QueryRow(t.Context(), `select email from users where id = $1`, f.ben.Partner).Scan(&email); err != nil {
 		t.Fatal(err)
 	}
-	f.Insert("mail_suppressions", pgtest.Row{"digest": affiliate.MailDigest(hashKeys, email).First(), "reason": "bounced", "created_at": f.Now()})
+	f.Insert("mail_suppressions", pgtest.Row{"digest": notification.MailDigest(hashKeys, email).First(), "reason": "bounced", "created_at": f.Now()})
 	f.Insert("login_failures", pgtest.Row{
-		"id": affiliate.NewID[affiliate.LoginAttemptID](f.Now()), "subject": affiliate.LoginSubject(hashKeys, affiliate.Partner, email).First(), "bucket": []byte("bucket"), "failed_at": f.Now(),
+		"id": affiliate.NewID[affiliate.LoginAttemptID](f.Now()), "subject": account.LoginSubject(hashKeys, affiliate.Partner, email).First(), "bucket": []byte("bucket"), "failed_at": f.Now(),
 	})
-	f.Insert("former_emails", pgtest.Row{"user_id": f.ben.Partner, "digest": affiliate.FormerEmailDigests(hashKeys, "old@ben.example").First(), "created_at": f.Now()})
+	f.Insert("former_emails", pgtest.Row{"user_id": f.ben.Partner, "digest": fraud.FormerEmailDigests(hashKeys, "old@ben.example").First(), "created_at": f.Now()})
 	f.service.HashKeys = both
 	f.eraseAccount(f.ben)
 	f.WantCount(0, "digests of addresses", `select (select count(*) from mail_suppressions) + (select count(*) from login_failures) + (select count(*) from former_emails)`)
@@ -497,12 +507,12 @@ func run(t *testing.T, command string, args ...string) {
 func TestFileLog_KeepsEntriesAfterTornLine(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "erasures")
-	entry := func(subject string) affiliate.ErasureLogEntry {
-		return affiliate.ErasureLogEntry{At: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC), Kind: "partner", Subject: subject}
+	entry := func(subject string) privacy.ErasureLogEntry {
+		return privacy.ErasureLogEntry{At: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC), Kind: "partner", Subject: subject}
 	}
 	var wait sync.WaitGroup
 	for range 4 { // several processes append to the file
-		file, err := privacy.OpenLog(path)
+		file, err := privacyservice.OpenLog(path)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -524,7 +534,7 @@ func TestFileLog_KeepsEntriesAfterTornLine(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = file.Close()
-	last, err := privacy.OpenLog(path)
+	last, err := privacyservice.OpenLog(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -537,7 +547,7 @@ func TestFileLog_KeepsEntriesAfterTornLine(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = content.Close() }()
-	entries, invalid, err := privacy.ReadLog(content)
+	entries, invalid, err := privacyservice.ReadLog(content)
 	if err != nil || len(entries) != 101 || invalid != 1 || entries[100] != entry("019ca954-0400-7000-8000-000000000002") {
 		t.Errorf("ReadLog returns %d entries, %d invalid lines, %v, want 101 entries and 1 invalid line", len(entries), invalid, err)
 	}

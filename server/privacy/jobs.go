@@ -9,6 +9,7 @@ import (
 	"github.com/riverqueue/river"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/privacy"
 	"github.com/tributary-hq/tributary/server"
 )
 
@@ -32,17 +33,17 @@ func (s *Service) AddWorkers(workers *river.Workers) {
 // PeriodicJobs returns the hourly job that continues erasures whose job has failed in all
 // attempts, and erases abandoned accounts.
 func PeriodicJobs() []*river.PeriodicJob {
-	return []*river.PeriodicJob{server.OneAtATime(river.PeriodicInterval(resumeInterval), affiliate.ResumeErasures{}, true)}
+	return []*river.PeriodicJob{server.OneAtATime(river.PeriodicInterval(resumeInterval), privacy.ResumeErasures{}, true)}
 }
 
 type eraseWorker struct {
-	river.WorkerDefaults[affiliate.EraseData]
+	river.WorkerDefaults[privacy.EraseData]
 	service *Service
 }
 
-func (*eraseWorker) Timeout(*river.Job[affiliate.EraseData]) time.Duration { return jobTimeout }
+func (*eraseWorker) Timeout(*river.Job[privacy.EraseData]) time.Duration { return jobTimeout }
 
-func (w *eraseWorker) Work(ctx context.Context, job *river.Job[affiliate.EraseData]) error {
+func (w *eraseWorker) Work(ctx context.Context, job *river.Job[privacy.EraseData]) error {
 	wait, err := w.service.Erase(ctx, job.Args.Erasure)
 	if err == nil && wait > 0 {
 		return river.JobSnooze(wait)
@@ -52,7 +53,7 @@ func (w *eraseWorker) Work(ctx context.Context, job *river.Job[affiliate.EraseDa
 
 // Erase processes the pages of an erasure until it has finished, must wait, or has taken
 // workTime. wait is the time until the next call; 0 means that the erasure has finished.
-func (s *Service) Erase(ctx context.Context, id affiliate.ErasureID) (wait time.Duration, err error) {
+func (s *Service) Erase(ctx context.Context, id privacy.ErasureID) (wait time.Duration, err error) {
 	erasure, logged, err := s.Store.Erasure(ctx, id)
 	if errors.Is(err, affiliate.Refuse(affiliate.ReasonNotFound)) {
 		return 0, nil
@@ -65,7 +66,7 @@ func (s *Service) Erase(ctx context.Context, id affiliate.ErasureID) (wait time.
 			return 0, err
 		}
 	}
-	var previous affiliate.ErasurePage
+	var previous privacy.ErasurePage
 	for began := time.Now(); time.Since(began) < workTime; {
 		page, err := s.Store.Advance(ctx, id, previous, s.Now())
 		if err != nil || page.Finished || page.Wait > 0 {
@@ -80,7 +81,7 @@ func (s *Service) Erase(ctx context.Context, id affiliate.ErasureID) (wait time.
 }
 
 // process does the work outside the transaction of a page that the page requests.
-func (s *Service) process(ctx context.Context, erasure affiliate.Erasure, page affiliate.ErasurePage) (err error) {
+func (s *Service) process(ctx context.Context, erasure privacy.Erasure, page privacy.ErasurePage) (err error) {
 	for _, codes := range page.Delete {
 		if err := s.Directory.DeleteCodes(ctx, codes); err != nil {
 			return err
@@ -101,24 +102,24 @@ func (s *Service) process(ctx context.Context, erasure affiliate.Erasure, page a
 }
 
 // deleteExports deletes all exports with data of the subject of an erasure.
-func deleteExports(ctx context.Context, tx Tx, e affiliate.Erasure) error {
+func deleteExports(ctx context.Context, tx Tx, e privacy.Erasure) error {
 	switch e.Subject {
-	case affiliate.EraseParticipant:
+	case privacy.EraseParticipant:
 		return tx.DeleteExportsWithParticipant(ctx, *e.Workspace, affiliate.ParticipantID{UUID: e.SubjectID})
-	case affiliate.ErasePartner:
+	case privacy.ErasePartner:
 		return tx.DeleteExportsWithPartner(ctx, affiliate.UserID{UUID: e.SubjectID})
-	case affiliate.EraseWorkspace:
+	case privacy.EraseWorkspace:
 		return tx.DeleteExportsOfWorkspace(ctx, *e.Workspace)
 	}
 	return fmt.Errorf("unknown subject %q", e.Subject)
 }
 
 type resumeWorker struct {
-	river.WorkerDefaults[affiliate.ResumeErasures]
+	river.WorkerDefaults[privacy.ResumeErasures]
 	service *Service
 }
 
-func (w *resumeWorker) Work(ctx context.Context, _ *river.Job[affiliate.ResumeErasures]) error {
+func (w *resumeWorker) Work(ctx context.Context, _ *river.Job[privacy.ResumeErasures]) error {
 	if err := w.service.Resume(ctx); err != nil {
 		return err
 	}
@@ -133,7 +134,7 @@ func (s *Service) Resume(ctx context.Context) error {
 	}
 	jobs := make([]affiliate.Job, len(unfinished))
 	for i, id := range unfinished {
-		jobs[i] = affiliate.EraseData{Erasure: id}
+		jobs[i] = privacy.EraseData{Erasure: id}
 	}
 	return s.Store.Enqueue(ctx, jobs...)
 }
@@ -150,7 +151,7 @@ func (s *Service) EraseAbandoned(ctx context.Context) error {
 		return err
 	}
 	for _, id := range abandoned {
-		erasure := affiliate.NewErasure(affiliate.ErasePartner, id.UUID, s.currentTime())
+		erasure := privacy.NewErasure(privacy.ErasePartner, id.UUID, s.currentTime())
 		erased := false
 		err := s.Store.InTx(ctx, func(tx Tx) error {
 			account, found, err := tx.LockAccount(ctx, id)

@@ -8,7 +8,7 @@ import (
 	"os"
 	"sync"
 
-	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/privacy"
 )
 
 // FileLog is an erasure log in a file: one JSON object per line. Several processes can append
@@ -29,7 +29,7 @@ func OpenLog(path string) (*FileLog, error) {
 }
 
 // Append writes an entry and waits until it is on disk.
-func (l *FileLog) Append(entry affiliate.ErasureLogEntry) error {
+func (l *FileLog) Append(entry privacy.ErasureLogEntry) error {
 	line, err := json.Marshal(entry)
 	if err != nil {
 		return err
@@ -54,17 +54,17 @@ func (l *FileLog) Close() error { return l.file.Close() }
 type NoLog struct{}
 
 // Append does nothing.
-func (NoLog) Append(affiliate.ErasureLogEntry) error { return nil }
+func (NoLog) Append(privacy.ErasureLogEntry) error { return nil }
 
 // ReadLog returns the entries of an erasure log, and the number of lines that are not valid,
 // for example because a crash has cut them off.
-func ReadLog(r io.Reader) (entries []affiliate.ErasureLogEntry, invalid int, err error) {
+func ReadLog(r io.Reader) (entries []privacy.ErasureLogEntry, invalid int, err error) {
 	lines := bufio.NewScanner(r)
 	for lines.Scan() {
 		if len(lines.Bytes()) == 0 {
 			continue
 		}
-		var entry affiliate.ErasureLogEntry
+		var entry privacy.ErasureLogEntry
 		if json.Unmarshal(lines.Bytes(), &entry) != nil || !entry.Valid() {
 			invalid++
 			continue

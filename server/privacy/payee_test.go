@@ -7,12 +7,14 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/payout"
+	"github.com/tributary-hq/tributary/affiliate/privacy"
 	"github.com/tributary-hq/tributary/cmd/stores"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
 // addPayout stores a payout and returns its id.
-func (f *fixture) addPayout(p pgtest.Participant, status affiliate.PayoutStatus, paidAt *time.Time) affiliate.PayoutID {
+func (f *fixture) addPayout(p pgtest.Participant, status payout.Status, paidAt *time.Time) affiliate.PayoutID {
 	f.Helper()
 	id := affiliate.NewID[affiliate.PayoutID](f.Now())
 	f.ExecWithoutForeignKeys(`
@@ -30,7 +32,7 @@ func (f *fixture) retainPayees(years int) {
 
 func (f *fixture) wantPayee(when string, id affiliate.PayoutID, want string) {
 	f.Helper()
-	items, _, err := f.Store.Payouts(f.Context(), f.Scope, affiliate.PayoutFilter{}, affiliate.Page{Number: 1, Size: 100})
+	items, _, err := f.Store.Payouts(f.Context(), f.Scope, payout.Filter{}, affiliate.Page{Number: 1, Size: 100})
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -58,13 +60,13 @@ func TestErase_KeepsTheNameOnPaidPayouts(t *testing.T) {
 	f := newFixture(t)
 	f.retainPayees(10)
 	recent, old := f.Now().AddDate(-9, 0, 0), f.Now().AddDate(-10, 0, -1)
-	paid, expired := f.addPayout(f.ada, affiliate.PayoutPaid, &recent), f.addPayout(f.ada, affiliate.PayoutPaid, &old)
-	failed, bens := f.addPayout(f.ada, affiliate.PayoutFailed, nil), f.addPayout(f.ben, affiliate.PayoutPaid, &recent)
+	paid, expired := f.addPayout(f.ada, payout.Paid, &recent), f.addPayout(f.ada, payout.Paid, &old)
+	failed, bens := f.addPayout(f.ada, payout.Failed, nil), f.addPayout(f.ben, payout.Paid, &recent)
 	if err := f.eraseParticipant(f.ada); err != nil {
 		t.Fatal(err)
 	}
 	f.finish(f.erasure())
-	pseudonym := affiliate.Pseudonym(f.ada.Partner.UUID)
+	pseudonym := privacy.Pseudonym(f.ada.Partner.UUID)
 	f.wantPayee("after the erasure", paid, "Ada")
 	f.wantPayee("after the erasure", expired, pseudonym)
 	f.wantPayee("after the erasure", failed, pseudonym)
@@ -83,11 +85,11 @@ func TestErase_KeepsNoNameWithoutRetention(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	at := f.Now().Add(time.Second)
-	paid := f.addPayout(f.ada, affiliate.PayoutPaid, &at)
+	paid := f.addPayout(f.ada, payout.Paid, &at)
 	if err := f.eraseParticipant(f.ada); err != nil {
 		t.Fatal(err)
 	}
-	f.wantPayee("after the erasure", paid, affiliate.Pseudonym(f.ada.Partner.UUID))
+	f.wantPayee("after the erasure", paid, privacy.Pseudonym(f.ada.Partner.UUID))
 }
 
 // A name ends early if the merchant lowers the number of years, and with the workspace.
@@ -96,14 +98,14 @@ func TestPayeeNames_EndWithTheSettingAndTheWorkspace(t *testing.T) {
 	f := newFixture(t)
 	f.retainPayees(10)
 	recent, older := f.Now().AddDate(-1, 0, 0), f.Now().AddDate(-6, 0, 0)
-	kept, deleted := f.addPayout(f.ada, affiliate.PayoutPaid, &recent), f.addPayout(f.ada, affiliate.PayoutPaid, &older)
+	kept, deleted := f.addPayout(f.ada, payout.Paid, &recent), f.addPayout(f.ada, payout.Paid, &older)
 	if err := f.eraseParticipant(f.ada); err != nil {
 		t.Fatal(err)
 	}
 	f.retainPayees(5)
 	f.deletePayeeNames(f.Now(), 1)
 	f.wantPayee("with five years", kept, "Ada")
-	f.wantPayee("with five years", deleted, affiliate.Pseudonym(f.ada.Partner.UUID))
+	f.wantPayee("with five years", deleted, privacy.Pseudonym(f.ada.Partner.UUID))
 	f.finish(f.erasure())
 
 	f.eraseWorkspace()
@@ -119,9 +121,9 @@ func TestErase_KeepsNoNameInTestMode(t *testing.T) {
 	f.service = f.serviceWith(stores.Privacy(f.Store.DB, erasureKeys.First()))
 	f.retainPayees(10)
 	ada, at := f.NewParticipant(f.Scope, f.Program, f.NewPartner("Ada")), f.Now()
-	paid := f.addPayout(ada, affiliate.PayoutPaid, &at)
+	paid := f.addPayout(ada, payout.Paid, &at)
 	if err := f.eraseParticipant(ada); err != nil {
 		t.Fatal(err)
 	}
-	f.wantPayee("after the erasure", paid, affiliate.Pseudonym(ada.Partner.UUID))
+	f.wantPayee("after the erasure", paid, privacy.Pseudonym(ada.Partner.UUID))
 }

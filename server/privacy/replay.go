@@ -7,30 +7,31 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/privacy"
 )
 
 // Replay erases the subject of an entry of the erasure log again, after a restore of a backup
 // that is older than the erasure. Nothing blocks a replay: the subject was erased before. It
 // returns the erasure whose job the caller must run, or false if the database has no such
 // subject or the subject is erased.
-func (s *Service) Replay(ctx context.Context, entry affiliate.ErasureLogEntry) (id affiliate.ErasureID, replayed bool, err error) {
+func (s *Service) Replay(ctx context.Context, entry privacy.ErasureLogEntry) (id privacy.ErasureID, replayed bool, err error) {
 	subject, err := uuid.Parse(entry.Subject)
 	if err != nil {
 		return id, false, fmt.Errorf("subject: %w", err)
 	}
-	erasure := affiliate.NewErasure(affiliate.ErasureSubject(entry.Kind), subject, entry.At.UTC())
+	erasure := privacy.NewErasure(privacy.ErasureSubject(entry.Kind), subject, entry.At.UTC())
 	erasure.Workspace = entry.Workspace
 	err = s.Store.InTx(ctx, func(tx Tx) error {
 		replayed = false
 		switch erasure.Subject {
-		case affiliate.EraseParticipant:
+		case privacy.EraseParticipant:
 			p, found, err := tx.LockParticipantByID(ctx, *entry.Workspace, affiliate.ParticipantID{UUID: subject})
 			if err != nil || !found || p.ErasedAt != nil {
 				return err
 			}
 			replayed, erasure.Mode = true, &p.Scope.Mode
 			return s.eraseParticipant(ctx, tx, erasure, p, affiliate.System)
-		case affiliate.ErasePartner:
+		case privacy.ErasePartner:
 			account, found, err := tx.LockAccount(ctx, affiliate.UserID{UUID: subject})
 			if err != nil || !found || account.ErasedAt != nil {
 				return err
@@ -41,7 +42,7 @@ func (s *Service) Replay(ctx context.Context, entry affiliate.ErasureLogEntry) (
 			}
 			replayed = true
 			return s.erasePartner(ctx, tx, erasure, account, participations)
-		case affiliate.EraseWorkspace:
+		case privacy.EraseWorkspace:
 			workspace, found, err := tx.LockWorkspaceForErasure(ctx, affiliate.WorkspaceID{UUID: subject})
 			if err != nil || !found || workspace.ErasedAt != nil {
 				return err

@@ -26,6 +26,10 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/account"
+	"github.com/tributary-hq/tributary/affiliate/notification"
+	"github.com/tributary-hq/tributary/affiliate/participant"
+	"github.com/tributary-hq/tributary/affiliate/privacy"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 )
@@ -66,7 +70,7 @@ func (s *Service) EraseParticipant(ctx context.Context, req *affiliatev1.ErasePa
 		return nil, affiliate.Refuse(affiliate.ReasonParticipantNotFound)
 	}
 	scope, by, at := server.PrincipalFrom(ctx).Scope(), server.ActorFrom(ctx), s.currentTime()
-	var erasure affiliate.Erasure
+	var erasure privacy.Erasure
 	err := s.Store.InTx(ctx, func(tx Tx) error {
 		owns, err := tx.OwnsProgram(ctx, scope.Workspace, program)
 		if err != nil {
@@ -84,10 +88,10 @@ func (s *Service) EraseParticipant(ctx context.Context, req *affiliatev1.ErasePa
 		case p.ErasedAt != nil:
 			return affiliate.Refuse(affiliate.ReasonAlreadyErased)
 		}
-		if err := refuseOpenPayout(tx.HasOpenPayout(ctx, []affiliate.Participant{p})); err != nil {
+		if err := refuseOpenPayout(tx.HasOpenPayout(ctx, []participant.Participant{p})); err != nil {
 			return err
 		}
-		erasure = affiliate.NewErasure(affiliate.EraseParticipant, p.ID.UUID, at)
+		erasure = privacy.NewErasure(privacy.EraseParticipant, p.ID.UUID, at)
 		erasure.Workspace, erasure.Mode = &p.Scope.Workspace, &p.Scope.Mode
 		return s.eraseParticipant(ctx, tx, erasure, p, by)
 	})
@@ -103,7 +107,7 @@ func (s *Service) EraseParticipant(ctx context.Context, req *affiliatev1.ErasePa
 // ErasePartnerAccount erases the account of the calling partner and its participations.
 func (s *Service) ErasePartnerAccount(ctx context.Context, _ *affiliatev1.ErasePartnerAccountRequest) (*affiliatev1.ErasePartnerAccountResponse, error) {
 	caller, at := server.PrincipalFrom(ctx), s.currentTime()
-	erasure := affiliate.NewErasure(affiliate.ErasePartner, caller.User.UUID, at)
+	erasure := privacy.NewErasure(privacy.ErasePartner, caller.User.UUID, at)
 	err := s.Store.InTx(ctx, func(tx Tx) error {
 		account, found, err := tx.LockAccount(ctx, caller.User)
 		switch {
@@ -138,7 +142,7 @@ func (s *Service) EraseMerchantAccount(ctx context.Context, _ *affiliatev1.Erase
 	if caller.Erased { // an erased member does not belong to a workspace any more
 		return nil, affiliate.Refuse(affiliate.ReasonAlreadyErased)
 	}
-	erasure := affiliate.NewErasure(affiliate.EraseWorkspace, caller.Workspace.UUID, at)
+	erasure := privacy.NewErasure(privacy.EraseWorkspace, caller.Workspace.UUID, at)
 	erasure.Workspace = &caller.Workspace
 	err := s.Store.InTx(ctx, func(tx Tx) error {
 		workspace, found, err := tx.LockWorkspaceForErasure(ctx, caller.Workspace)
@@ -174,7 +178,7 @@ func refuseOpenPayout(open bool, err error) error {
 }
 
 // eraseParticipant erases a locked participant that no payout blocks.
-func (s *Service) eraseParticipant(ctx context.Context, tx Tx, e affiliate.Erasure, p affiliate.Participant, by affiliate.Actor) error {
+func (s *Service) eraseParticipant(ctx context.Context, tx Tx, e privacy.Erasure, p participant.Participant, by affiliate.Actor) error {
 	texts, err := s.anonymise(ctx, tx, p, e.At, by)
 	if err != nil {
 		return err
@@ -182,12 +186,12 @@ func (s *Service) eraseParticipant(ctx context.Context, tx Tx, e affiliate.Erasu
 	if err := deleteExports(ctx, tx, e); err != nil {
 		return err
 	}
-	return tx.InsertErasure(ctx, e, texts, []affiliate.Participant{p})
+	return tx.InsertErasure(ctx, e, texts, []participant.Participant{p})
 }
 
 // anonymise replaces the personal data of a locked participant, publishes the event, and
 // writes the receipt. It returns the texts that the job searches for.
-func (s *Service) anonymise(ctx context.Context, tx Tx, p affiliate.Participant, at time.Time, by affiliate.Actor) ([]string, error) {
+func (s *Service) anonymise(ctx context.Context, tx Tx, p participant.Participant, at time.Time, by affiliate.Actor) ([]string, error) {
 	receipt, err := tx.Receipt(ctx, p)
 	if err != nil {
 		return nil, err
@@ -196,7 +200,7 @@ func (s *Service) anonymise(ctx context.Context, tx Tx, p affiliate.Participant,
 	if err != nil {
 		return nil, err
 	}
-	if err := tx.Publish(ctx, affiliate.ParticipantErased(p, at)); err != nil {
+	if err := tx.Publish(ctx, privacy.ParticipantErased(p, at)); err != nil {
 		return nil, err
 	}
 	return texts, tx.Audit(ctx, affiliate.AuditLine{
@@ -207,7 +211,7 @@ func (s *Service) anonymise(ctx context.Context, tx Tx, p affiliate.Participant,
 
 // erasePartner erases a locked partner's account with its locked participations.
 func (s *Service) erasePartner(
-	ctx context.Context, tx Tx, e affiliate.Erasure, account affiliate.ErasableAccount, participations []affiliate.Participant,
+	ctx context.Context, tx Tx, e privacy.Erasure, account privacy.ErasableAccount, participations []participant.Participant,
 ) error {
 	texts := []string{account.Email, account.Name}
 	for _, p := range participations {
@@ -225,7 +229,7 @@ func (s *Service) erasePartner(
 	if err := tx.EraseAccount(ctx, account, s.digests(account), e.At); err != nil {
 		return err
 	}
-	if err := tx.EndFeed(ctx, affiliate.PartnerFeed(account.ID)); err != nil {
+	if err := tx.EndFeed(ctx, notification.PartnerFeed(account.ID)); err != nil {
 		return err
 	}
 	if err := deleteExports(ctx, tx, e); err != nil {
@@ -235,7 +239,7 @@ func (s *Service) erasePartner(
 }
 
 // eraseWorkspace erases a locked workspace with the accounts of its members.
-func (s *Service) eraseWorkspace(ctx context.Context, tx Tx, e affiliate.Erasure, workspace affiliate.ErasableWorkspace, by affiliate.Actor) error {
+func (s *Service) eraseWorkspace(ctx context.Context, tx Tx, e privacy.Erasure, workspace privacy.ErasableWorkspace, by affiliate.Actor) error {
 	texts := []string{workspace.Name}
 	members, err := tx.LockMembers(ctx, *e.Workspace)
 	if err != nil {
@@ -253,7 +257,7 @@ func (s *Service) eraseWorkspace(ctx context.Context, tx Tx, e affiliate.Erasure
 	if err := tx.EraseWorkspace(ctx, *e.Workspace, e.At); err != nil {
 		return err
 	}
-	if err := tx.EndFeed(ctx, affiliate.WorkspaceFeed(*e.Workspace)); err != nil {
+	if err := tx.EndFeed(ctx, notification.WorkspaceFeed(*e.Workspace)); err != nil {
 		return err
 	}
 	if err := deleteExports(ctx, tx, e); err != nil {
@@ -268,16 +272,16 @@ func (s *Service) eraseWorkspace(ctx context.Context, tx Tx, e affiliate.Erasure
 	return tx.InsertErasure(ctx, e, texts, nil)
 }
 
-func (s *Service) digests(account affiliate.ErasableAccount) affiliate.AddressDigests {
-	return affiliate.AddressDigests{
-		Login: affiliate.LoginSubject(s.HashKeys, account.Kind, account.Email),
-		Mail:  affiliate.MailDigest(s.HashKeys, account.Email),
+func (s *Service) digests(subject privacy.ErasableAccount) privacy.AddressDigests {
+	return privacy.AddressDigests{
+		Login: account.LoginSubject(s.HashKeys, subject.Kind, subject.Email),
+		Mail:  notification.MailDigest(s.HashKeys, subject.Email),
 	}
 }
 
 // log appends an erasure to the erasure log and stores that it is there.
-func (s *Service) log(ctx context.Context, e affiliate.Erasure) error {
-	if err := s.Log.Append(affiliate.ErasureLogEntry{At: e.At, Kind: string(e.Subject), Workspace: e.Workspace, Subject: e.SubjectID.String()}); err != nil {
+func (s *Service) log(ctx context.Context, e privacy.Erasure) error {
+	if err := s.Log.Append(privacy.ErasureLogEntry{At: e.At, Kind: string(e.Subject), Workspace: e.Workspace, Subject: e.SubjectID.String()}); err != nil {
 		return err
 	}
 	return s.Store.MarkLogged(ctx, e.ID, s.Now())

@@ -11,6 +11,11 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/click"
+	"github.com/tributary-hq/tributary/affiliate/commission"
+	"github.com/tributary-hq/tributary/affiliate/conversion"
+	"github.com/tributary-hq/tributary/affiliate/privacy"
+	"github.com/tributary-hq/tributary/affiliate/program"
 	"github.com/tributary-hq/tributary/cmd/stores"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	edgev1 "github.com/tributary-hq/tributary/gen/edge/v1"
@@ -132,7 +137,7 @@ func TestErase_OfAnAccountContinuesIfAParticipantIsDeleted(t *testing.T) {
 	f.eraseAccount(live)
 	id, store := f.erasure(), stores.Privacy(f.Store.DB, erasureKeys.First())
 	for f.Count(`select step from erasures`) < 25 { // the steps of the participant in test mode have run
-		page, err := store.Advance(t.Context(), id, affiliate.ErasurePage{}, f.clock.Now())
+		page, err := store.Advance(t.Context(), id, privacy.ErasurePage{}, f.clock.Now())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -178,8 +183,8 @@ func TestErase_OfAWorkspaceErasesRowsAgain(t *testing.T) {
 		t.Fatalf("the second pass returns %v, %v, want 0", wait, err)
 	}
 	f.wantTraces("quokka")
-	late := f.UnstoredClick(f.ben, func(c *affiliate.Click) { c.Country, c.Browser, c.OS = "NL", "Firefox", "Linux" })
-	if err := f.Store.StoreClicks(t.Context(), []affiliate.Click{late}); err != nil {
+	late := f.UnstoredClick(f.ben, func(c *click.Click) { c.Country, c.Browser, c.OS = "NL", "Firefox", "Linux" })
+	if err := f.Store.StoreClicks(t.Context(), []click.Click{late}); err != nil {
 		t.Fatal(err)
 	}
 	f.WantCount(1, "late clicks without data of the visitor", `select count(*) from clicks where id = $1 and num_nonnulls(country, browser, os, device, region) = 0`, late.ID)
@@ -191,9 +196,9 @@ func TestErase_ErasesPromoCodesInSalesOfOthers(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	code := "quokka-ada-promo"
-	f.NewCommission(f.ben, func(c *affiliate.Commission) { c.PromoCode = &code })
+	f.NewCommission(f.ben, func(c *commission.Commission) { c.PromoCode = &code })
 	f.Exec(`update conversions set promo_code = 'quokka-ada-promo' from commissions m where m.conversion_id = conversions.id and m.promo_code = 'quokka-ada-promo'`)
-	f.NewConversion(f.Scope, func(c *affiliate.Conversion) { c.PromoCode = &code })
+	f.NewConversion(f.Scope, func(c *conversion.Conversion) { c.PromoCode = &code })
 	f.Exec(`update conversions set promo_code = 'wombat-ben-promo', sub_id = 'wombat-sub' where participant_id = $1 and promo_code is null`, f.ben.ID)
 	f.Exec(`update participants set partner_name = 'wombat-ben-promo' where id = $1`, f.ada.ID) // a name that is a code of somebody else
 	f.WantCount(1, "commissions of Ben with the code", `select count(*) from commissions where participant_id = $1 and promo_code = $2`, f.ben.ID, code)
@@ -204,7 +209,7 @@ func TestErase_ErasesPromoCodesInSalesOfOthers(t *testing.T) {
 	f.finish(f.erasure())
 	f.wantTraces("quokka")
 	f.WantCount(3, "conversions with the code of Ben", `select count(*) from conversions where promo_code = 'wombat-ben-promo' and sub_id = 'wombat-sub'`)
-	f.WantCount(1, "commissions of Ben with the pseudonym", `select count(*) from commissions where participant_id = $1 and promo_code = $2`, f.ben.ID, affiliate.Pseudonym(f.ada.Partner.UUID))
+	f.WantCount(1, "commissions of Ben with the pseudonym", `select count(*) from commissions where participant_id = $1 and promo_code = $2`, f.ben.ID, privacy.Pseudonym(f.ada.Partner.UUID))
 }
 
 // Somebody can accept an invitation while the workspace is erased. The erasure waits and erases
@@ -262,7 +267,7 @@ func TestLockWorkspace_RefusesErasedWorkspaces(t *testing.T) {
 	if pgtest.ReasonOf(t, err) != affiliate.ReasonNotFound {
 		t.Errorf("LockSettings returns %v, want NOT_FOUND", err)
 	}
-	_, err = f.Store.CreateProgram(t.Context(), affiliate.Program{ID: affiliate.NewID[affiliate.ProgramID](f.Now()), Scope: f.Scope, Name: "Late"}, affiliate.System)
+	_, err = f.Store.CreateProgram(t.Context(), program.Program{ID: affiliate.NewID[affiliate.ProgramID](f.Now()), Scope: f.Scope, Name: "Late"}, affiliate.System)
 	if pgtest.ReasonOf(t, err) != affiliate.ReasonNotFound {
 		t.Errorf("CreateProgram returns %v, want NOT_FOUND", err)
 	}

@@ -7,35 +7,37 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/conversion"
+	"github.com/tributary-hq/tributary/affiliate/processor"
 )
 
 // outcome is the result of an attempt to apply an event.
 type outcome struct {
-	status     affiliate.ProcessorEventStatus
-	reason     affiliate.ProcessorIgnored
+	status     processor.EventStatus
+	reason     processor.Ignored
 	conversion *affiliate.ConversionID
 	charge     string // of an event that waits for its sale
 }
 
-func ignored(reason affiliate.ProcessorIgnored) outcome {
-	return outcome{status: affiliate.ProcessorEventIgnored, reason: reason}
+func ignored(reason processor.Ignored) outcome {
+	return outcome{status: processor.EventIgnored, reason: reason}
 }
 
-func parked(reason affiliate.ProcessorIgnored) outcome {
-	return outcome{status: affiliate.ProcessorEventParked, reason: reason}
+func parked(reason processor.Ignored) outcome {
+	return outcome{status: processor.EventParked, reason: reason}
 }
 
 func applied(conversion *affiliate.ConversionID) outcome {
-	return outcome{status: affiliate.ProcessorEventApplied, conversion: conversion}
+	return outcome{status: processor.EventApplied, conversion: conversion}
 }
 
 // maxSaleAge is how far back the earlier sales of a customer are read. Events arrive at most
-// three days late, or by a resync of at most affiliate.MaxResyncAge.
-const maxSaleAge = affiliate.MaxResyncAge + 24*time.Hour
+// three days late, or by a resync of at most processor.MaxResyncAge.
+const maxSaleAge = processor.MaxResyncAge + 24*time.Hour
 
 // apply reads the current state of an event's object and applies it. It can be repeated, and
 // it gives the same result for every order of events.
-func (s *Service) apply(ctx context.Context, event affiliate.StoredProcessorEvent, c affiliate.LockedProcessorConnection) (outcome, error) {
+func (s *Service) apply(ctx context.Context, event processor.StoredProcessorEvent, c processor.LockedProcessorConnection) (outcome, error) {
 	if event.Charge != "" {
 		// The charge is stored. Every later change of it is another event, so nothing has to be
 		// read.
@@ -60,7 +62,7 @@ func (s *Service) apply(ctx context.Context, event affiliate.StoredProcessorEven
 		facts.Charge.HappenedAt = event.HappenedAt
 		return s.applyCharge(ctx, event, *facts.Charge, number)
 	}
-	addCharges := func(sale *affiliate.ProcessorSale, withFee bool) error {
+	addCharges := func(sale *processor.Sale, withFee bool) error {
 		return s.Processors[c.Processor].AddCharges(ctx, key, sale, withFee)
 	}
 	if !c.CreateConversions {
@@ -70,10 +72,10 @@ func (s *Service) apply(ctx context.Context, event affiliate.StoredProcessorEven
 }
 
 // addCharges calls Processor.AddCharges.
-type addCharges func(sale *affiliate.ProcessorSale, withFee bool) error
+type addCharges func(sale *processor.Sale, withFee bool) error
 
 func (s *Service) readRequest(
-	event affiliate.StoredProcessorEvent, c affiliate.LockedProcessorConnection,
+	event processor.StoredProcessorEvent, c processor.LockedProcessorConnection,
 ) (request ReadRequest, key string, err error) {
 	if key, err = s.keyOf(c); err != nil {
 		return request, "", err
@@ -96,15 +98,15 @@ func (s *Service) readRequest(
 // of the event. Then applySales applies the refunds and disputes that arrived before their
 // sale.
 func (s *Service) applySales(
-	ctx context.Context, event affiliate.StoredProcessorEvent, sales []affiliate.ProcessorSale, addCharges addCharges,
+	ctx context.Context, event processor.StoredProcessorEvent, sales []processor.Sale, addCharges addCharges,
 ) (result outcome, err error) {
 	fees, err := s.Store.SubtractsFees(ctx, event.Scope())
 	if err != nil {
 		return outcome{}, err
 	}
 	for _, sale := range sales {
-		result, err = s.applySale(ctx, event, sale, func(sale *affiliate.ProcessorSale) error { return addCharges(sale, fees) })
-		if err != nil || result.status == affiliate.ProcessorEventParked {
+		result, err = s.applySale(ctx, event, sale, func(sale *processor.Sale) error { return addCharges(sale, fees) })
+		if err != nil || result.status == processor.EventParked {
 			return result, err
 		}
 		if result.conversion == nil {
@@ -119,7 +121,7 @@ func (s *Service) applySales(
 
 // applySale records a sale. A sale that is already recorded only gets the processor's ids.
 func (s *Service) applySale(
-	ctx context.Context, event affiliate.StoredProcessorEvent, sale affiliate.ProcessorSale, addCharges func(*affiliate.ProcessorSale) error,
+	ctx context.Context, event processor.StoredProcessorEvent, sale processor.Sale, addCharges func(*processor.Sale) error,
 ) (outcome, error) {
 	age := s.now().Sub(event.ReceivedAt)
 	recorded, err := s.Sales.AddProcessorIDs(ctx, event.Scope(), sale)
@@ -132,15 +134,15 @@ func (s *Service) applySale(
 			if err := addCharges(&sale); err != nil {
 				return outcome{}, err
 			}
-			if !sale.FeeKnown && age < affiliate.FeeWait {
-				return parked(affiliate.ParkedForFee), nil
+			if !sale.FeeKnown && age < processor.FeeWait {
+				return parked(processor.ParkedForFee), nil
 			}
 		}
-		if recorded, err = s.Sales.RecordSale(ctx, event.Scope(), sale, age < affiliate.CheckoutWait); err != nil {
+		if recorded, err = s.Sales.RecordSale(ctx, event.Scope(), sale, age < processor.CheckoutWait); err != nil {
 			return outcome{}, err
 		}
 		if recorded.Waits {
-			return parked(affiliate.ParkedForCheckout), nil
+			return parked(processor.ParkedForCheckout), nil
 		}
 	}
 	if (sale.Binds || recorded.Reported) && !recorded.Erased {
@@ -156,10 +158,10 @@ func (s *Service) applySale(
 // applyIDs adds the processor's ids to the conversion of a sale that the merchant's server
 // reports. Refunds and disputes then find the conversion by every id.
 func (s *Service) applyIDs(
-	ctx context.Context, event affiliate.StoredProcessorEvent, sales []affiliate.ProcessorSale, addCharges addCharges,
+	ctx context.Context, event processor.StoredProcessorEvent, sales []processor.Sale, addCharges addCharges,
 ) (outcome, error) {
 	if len(sales) == 0 {
-		return ignored(affiliate.IgnoredConversionsOff), nil
+		return ignored(processor.IgnoredConversionsOff), nil
 	}
 	sale := sales[len(sales)-1]
 	found, err := s.Sales.AddProcessorIDs(ctx, event.Scope(), sale)
@@ -170,7 +172,7 @@ func (s *Service) applyIDs(
 		found, err = s.Sales.AddProcessorIDs(ctx, event.Scope(), sale)
 	}
 	if err != nil || found.Conversion == nil {
-		return ignored(affiliate.IgnoredConversionsOff), err
+		return ignored(processor.IgnoredConversionsOff), err
 	}
 	return applied(found.Conversion), s.Sales.Reverse(ctx, event.Scope(), *found.Conversion)
 }
@@ -178,7 +180,7 @@ func (s *Service) applyIDs(
 // applyCharge stores what was refunded and disputed of a charge, and applies it to the
 // conversion. Two transactions are needed: a sale that is being recorded now either sees the
 // stored charge, or is seen by the search for the conversion.
-func (s *Service) applyCharge(ctx context.Context, event affiliate.StoredProcessorEvent, charge affiliate.ProcessorCharge, number int64) (outcome, error) {
+func (s *Service) applyCharge(ctx context.Context, event processor.StoredProcessorEvent, charge processor.Charge, number int64) (outcome, error) {
 	err := s.Store.InTx(ctx, func(tx Tx) error { return tx.PutCharge(ctx, event.Scope(), charge, number, s.now()) })
 	if err != nil {
 		return outcome{}, err
@@ -188,35 +190,35 @@ func (s *Service) applyCharge(ctx context.Context, event affiliate.StoredProcess
 
 // reverseSale applies a stored charge to its conversion. If the conversion is not recorded
 // yet, the event waits for it.
-func (s *Service) reverseSale(ctx context.Context, event affiliate.StoredProcessorEvent, charge string) (outcome, error) {
-	var conversion *affiliate.ConversionID
+func (s *Service) reverseSale(ctx context.Context, event processor.StoredProcessorEvent, charge string) (outcome, error) {
+	var conversionID *affiliate.ConversionID
 	err := s.Store.InTx(ctx, func(tx Tx) (err error) {
-		conversion, err = tx.FindChargeSale(ctx, event.Scope(), charge)
+		conversionID, err = tx.FindChargeSale(ctx, event.Scope(), charge)
 		return err
 	})
 	switch {
 	case err != nil:
 		return outcome{}, err
-	case conversion != nil:
-		return applied(conversion), s.Sales.Reverse(ctx, event.Scope(), *conversion)
-	case s.now().Sub(event.ReceivedAt) >= affiliate.ParkedRefundLifetime:
-		return ignored(affiliate.IgnoredNoConversion), nil
+	case conversionID != nil:
+		return applied(conversionID), s.Sales.Reverse(ctx, event.Scope(), *conversionID)
+	case s.now().Sub(event.ReceivedAt) >= conversion.ParkedRefundLifetime:
+		return ignored(processor.IgnoredNoConversion), nil
 	}
-	result := parked(affiliate.ParkedForSale)
+	result := parked(processor.ParkedForSale)
 	result.charge = charge
 	return result, nil
 }
 
 // failureReason returns the code that the list of events shows for an error.
-func failureReason(err error) affiliate.ProcessorIgnored {
+func failureReason(err error) processor.Ignored {
 	var missing *PermissionError
 	switch {
 	case errors.Is(err, ErrBadKey):
-		return affiliate.FailedKey
+		return processor.FailedKey
 	case errors.As(err, &missing):
-		return affiliate.FailedPermission
+		return processor.FailedPermission
 	case errors.Is(err, ErrUnavailable):
-		return affiliate.FailedProcessor
+		return processor.FailedProcessor
 	}
-	return affiliate.FailedInternal
+	return processor.FailedInternal
 }

@@ -5,7 +5,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/attribution"
+	"github.com/tributary-hq/tributary/affiliate/conversion"
+	"github.com/tributary-hq/tributary/affiliate/processor"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 	"github.com/tributary-hq/tributary/tools/stripeserver"
@@ -145,7 +147,7 @@ func TestApply_FirstInvoiceWaitsForItsCheckout(t *testing.T) {
 	)
 	paid = f.event("invoice.paid", "in_9")
 	wantOutcome(t, f.apply(paid), "parked:waits_for_checkout")
-	f.clock.Advance(affiliate.CheckoutWait)
+	f.clock.Advance(processor.CheckoutWait)
 	wantOutcome(t, f.run(paid), "applied")
 	wantSales(t, f, "in_1 purchase 2000 USD CLICK_MATCHED pending 600", "in_9 purchase 2000 USD NO_ATTRIBUTION_SIGNAL nothing")
 }
@@ -158,7 +160,7 @@ func TestApply_SaleReportedByTheMerchantToo(t *testing.T) {
 	f.put(stripeserver.NewSession("cs_a", object{
 		"created": f.ago(0), "amount_total": 4_900, "currency": "usd", "payment_intent": "pi_a", "client_reference_id": click, "customer": "cus_a",
 	}))
-	reported := f.NewConversion(f.Scope, func(c *affiliate.Conversion) { c.ExternalTransactionID = "cs_a" })
+	reported := f.NewConversion(f.Scope, func(c *conversion.Conversion) { c.ExternalTransactionID = "cs_a" })
 	wantOutcome(t, f.apply(f.event("checkout.session.completed", "cs_a")), "applied")
 	wantSales(t, f, "cs_a purchase 1000 EUR CLICK_UNKNOWN nothing")
 	if ids := f.Texts(`select processor::text from conversions where id = $1`, reported.ID); len(ids) != 1 ||
@@ -177,7 +179,7 @@ func TestApply_SaleReportedByItsCharge(t *testing.T) {
 				stripeserver.NewSession("cs_a", object{"created": f.ago(0), "amount_total": 4_900, "currency": "usd", "payment_intent": "pi_a"}),
 				stripeserver.NewPaymentIntent("pi_a", object{"latest_charge": "ch_a"}),
 			)
-			reported := f.NewConversion(f.Scope, func(c *affiliate.Conversion) { c.ExternalTransactionID = "ch_a" })
+			reported := f.NewConversion(f.Scope, func(c *conversion.Conversion) { c.ExternalTransactionID = "ch_a" })
 			wantOutcome(t, f.apply(f.event("checkout.session.completed", "cs_a")), "applied")
 			wantSales(t, f, "ch_a purchase 1000 EUR CLICK_UNKNOWN nothing")
 			if ids := f.Texts(`select processor->>'charge_id' from conversions where id = $1`, reported.ID); !slices.Equal(ids, []string{"ch_a"}) {
@@ -216,7 +218,7 @@ func TestApply_SubscriptionReportedByItsCheckout(t *testing.T) {
 				"mode": "subscription", "customer": "cus_a", "subscription": "sub_a", "invoice": "in_1", "payment_intent": nil,
 				"client_reference_id": click, "created": f.ago(minutes(1)), "amount_total": 1_000, "currency": "usd",
 			}))
-			reported := f.NewConversion(f.Scope, func(c *affiliate.Conversion) { c.ExternalTransactionID = "cs_a" })
+			reported := f.NewConversion(f.Scope, func(c *conversion.Conversion) { c.ExternalTransactionID = "cs_a" })
 			f.put(
 				stripeserver.NewCharge("ch_1", object{"payment_intent": "pi_1", "amount": 1_000, "currency": "eur"}),
 				stripeserver.NewRefund("re_1", object{"charge": "ch_1", "payment_intent": "pi_1", "amount": 400, "currency": "eur", "status": "succeeded"}),
@@ -257,8 +259,8 @@ func TestApply_ChargeStaysWithItsConversion(t *testing.T) {
 		)
 		wantOutcome(t, f.apply(f.event("refund.updated", "re_1")), "applied")
 	}
-	older := f.NewConversion(f.Scope, func(c *affiliate.Conversion) { c.ExternalTransactionID = "order-1" })
-	f.NewConversion(f.Scope, func(c *affiliate.Conversion) { c.ExternalTransactionID = "pi_a" })
+	older := f.NewConversion(f.Scope, func(c *conversion.Conversion) { c.ExternalTransactionID = "order-1" })
+	f.NewConversion(f.Scope, func(c *conversion.Conversion) { c.ExternalTransactionID = "pi_a" })
 	refund(300)
 	f.Exec(`insert into conversion_aliases (workspace_id, mode, id, conversion_id) values ($1, $2, 'ch_a', $3)`, f.Scope.Workspace, f.Scope.Mode, older.ID)
 	refund(700)
@@ -271,7 +273,7 @@ func TestApply_ChargeStaysWithItsConversion(t *testing.T) {
 func TestApply_DisputeOfSaleWithoutAmount(t *testing.T) {
 	f := newFixture(t, pgtest.Row{"currency": "USD"})
 	f.connect()
-	f.NewConversion(f.Scope, func(c *affiliate.Conversion) { c.ExternalTransactionID, c.Sale = "pi_a", affiliate.Sale{} })
+	f.NewConversion(f.Scope, func(c *conversion.Conversion) { c.ExternalTransactionID, c.Sale = "pi_a", attribution.Sale{} })
 	for _, step := range []struct{ event, dispute, want string }{
 		{"charge.dispute.created", "needs_response", "disputed"},
 		{"charge.dispute.closed", "won", "recorded"},
@@ -362,7 +364,7 @@ func TestApply_WithoutConversions(t *testing.T) {
 	wantSales(t, f)
 	refund := f.event("refund.created", "re_1")
 	wantOutcome(t, f.apply(refund), "parked:waits_for_sale")
-	reported := f.NewConversion(f.Scope, func(c *affiliate.Conversion) { c.ExternalTransactionID = "pi_a" })
+	reported := f.NewConversion(f.Scope, func(c *conversion.Conversion) { c.ExternalTransactionID = "pi_a" })
 	wantOutcome(t, f.run(refund), "applied")
 	if got := f.Texts(`select format('%s %s', status, refunded_amount_cents) from conversions where id = $1`, reported.ID); !slices.Equal(got, []string{"partially_refunded 500"}) {
 		t.Errorf("the reported conversion is %q, want partially_refunded 500", got)

@@ -8,6 +8,9 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/conversion"
+	"github.com/tributary-hq/tributary/affiliate/notification"
+	"github.com/tributary-hq/tributary/affiliate/processor"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 )
@@ -16,7 +19,7 @@ import (
 // connection. If the connection cannot be stored, the endpoint is deleted again. The endpoint
 // of an existing connection receives events until a job deletes it.
 func (s *Service) ConnectProcessor(ctx context.Context, req *affiliatev1.ConnectProcessorRequest) (*affiliatev1.ProcessorConnection, error) {
-	name, processor, err := s.processor(req.GetProcessor())
+	name, api, err := s.processor(req.GetProcessor())
 	if err != nil {
 		return nil, err
 	}
@@ -26,20 +29,20 @@ func (s *Service) ConnectProcessor(ctx context.Context, req *affiliatev1.Connect
 		}
 	}
 	scope, key, at := server.PrincipalFrom(ctx).Scope(), req.GetRestrictedKey(), s.now()
-	switch mode, ok := processor.Mode(key); {
+	switch mode, ok := api.Mode(key); {
 	case !ok:
 		return nil, affiliate.Refuse(affiliate.ReasonProcessorKeyInvalid)
 	case mode != scope.Mode:
 		return nil, affiliate.Refuse(affiliate.ReasonModeMismatch)
 	}
-	if err := s.checkPermissions(ctx, scope, processor, key); err != nil {
+	if err := s.checkPermissions(ctx, scope, api, key); err != nil {
 		return nil, err
 	}
-	account, err := processor.Account(ctx, key)
+	account, err := api.Account(ctx, key)
 	if err != nil {
 		return nil, s.refusalOf(ctx, err)
 	}
-	id := affiliate.ConnectionIDOf(scope, name)
+	id := processor.ConnectionIDOf(scope, name)
 	existing, err := s.Store.Connection(ctx, scope, name)
 	if err != nil {
 		return nil, err
@@ -53,19 +56,19 @@ func (s *Service) ConnectProcessor(ctx context.Context, req *affiliatev1.Connect
 		keep = existing.Endpoint
 	}
 	url := s.webhookURL(name, id)
-	if _, err := processor.DeleteOtherEndpoints(ctx, key, url, keep, at.Add(-affiliate.ProcessorEndpointGrace)); err != nil {
+	if _, err := api.DeleteOtherEndpoints(ctx, key, url, keep, at.Add(-processor.EndpointGrace)); err != nil {
 		return nil, s.refusalOf(ctx, err)
 	}
-	endpoint, err := processor.CreateEndpoint(ctx, key, url)
+	endpoint, err := api.CreateEndpoint(ctx, key, url)
 	if err != nil {
 		return nil, s.refusalOf(ctx, err)
 	}
-	connection := affiliate.ProcessorConnection{
+	connection := processor.Connection{
 		ID: id, Scope: scope, Processor: name, Account: account, Endpoint: endpoint.ID,
 		CreateConversions: req.CreateConversions == nil || req.GetCreateConversions(), IncludeOutOfBand: req.GetIncludeOutOfBand(),
 		ConnectedAt: at, UpdatedAt: at,
 	}
-	keys := affiliate.SealedProcessorKeys{
+	keys := processor.SealedProcessorKeys{
 		Key: s.seal(id, sealedKey, []byte(key)), Secret: s.seal(id, sealedSecret, []byte(endpoint.Secret)),
 	}
 	stored, isNew, err := s.storeConnection(ctx, connection, keys)
@@ -80,7 +83,7 @@ func (s *Service) ConnectProcessor(ctx context.Context, req *affiliatev1.Connect
 
 // deleteUnused deletes an endpoint that could not be stored. It stays if it is stored in spite
 // of the error, because the response to COMMIT was lost.
-func (s *Service) deleteUnused(ctx context.Context, scope affiliate.Scope, name affiliate.ProcessorName, key, endpoint string) error {
+func (s *Service) deleteUnused(ctx context.Context, scope affiliate.Scope, name conversion.ProcessorName, key, endpoint string) error {
 	stored, err := s.Store.Connection(ctx, scope, name)
 	if err != nil || stored != nil && stored.Endpoint == endpoint {
 		return err
@@ -111,8 +114,8 @@ func (s *Service) checkPermissions(ctx context.Context, scope affiliate.Scope, p
 // storeConnection stores a new connection, or replaces the keys and the endpoint of the
 // existing connection to the same account.
 func (s *Service) storeConnection(
-	ctx context.Context, connection affiliate.ProcessorConnection, keys affiliate.SealedProcessorKeys,
-) (stored affiliate.LockedProcessorConnection, isNew bool, err error) {
+	ctx context.Context, connection processor.Connection, keys processor.SealedProcessorKeys,
+) (stored processor.LockedProcessorConnection, isNew bool, err error) {
 	by := server.ActorFrom(ctx)
 	err = s.Store.InTx(ctx, func(tx Tx) error {
 		if err := tx.LockWorkspace(ctx, connection.Scope.Workspace); err != nil {
@@ -122,7 +125,7 @@ func (s *Service) storeConnection(
 		if err != nil {
 			return err
 		}
-		stored, isNew = affiliate.LockedProcessorConnection{ProcessorConnection: connection, Keys: keys}, existing == nil
+		stored, isNew = processor.LockedProcessorConnection{Connection: connection, Keys: keys}, existing == nil
 		action := "processor.connect"
 		if existing != nil {
 			action = "processor.reconnect"
@@ -135,18 +138,18 @@ func (s *Service) storeConnection(
 		}
 		if existing != nil {
 			// The processor does not repeat the events of an endpoint that is deleted.
-			if err := s.beginResync(ctx, tx, stored.ProcessorConnection, resyncAfterReconnection(*existing, connection.UpdatedAt)); err != nil {
+			if err := s.beginResync(ctx, tx, stored.Connection, resyncAfterReconnection(*existing, connection.UpdatedAt)); err != nil {
 				return err
 			}
 		}
 		if isNew {
-			if err := tx.Notify(ctx, connection.Notification(affiliate.NotifyProcessorConnected, by.User, connection.UpdatedAt)); err != nil {
+			if err := tx.Notify(ctx, connection.Notification(notification.NotifyProcessorConnected, by.User, connection.UpdatedAt)); err != nil {
 				return err
 			}
 		}
 		err = tx.Enqueue(ctx,
-			affiliate.TidyProcessorEndpoints{Workspace: connection.Scope.Workspace, Connection: connection.ID},
-			affiliate.SyncPromoCodes{Workspace: connection.Scope.Workspace, Mode: connection.Scope.Mode},
+			processor.TidyProcessorEndpoints{Workspace: connection.Scope.Workspace, Connection: connection.ID},
+			processor.SyncPromoCodes{Workspace: connection.Scope.Workspace, Mode: connection.Scope.Mode},
 		)
 		if err != nil {
 			return err
@@ -159,10 +162,10 @@ func (s *Service) storeConnection(
 // resyncAfterReconnection returns the time since which events are read after a reconnection.
 // The processor repeats events for three days. An endpoint that has failed may have received
 // nothing for longer.
-func resyncAfterReconnection(before affiliate.LockedProcessorConnection, at time.Time) time.Time {
-	since := at.Add(-affiliate.RotatedProcessorSecretGrace)
+func resyncAfterReconnection(before processor.LockedProcessorConnection, at time.Time) time.Time {
+	since := at.Add(-processor.RotatedProcessorSecretGrace)
 	if before.EndpointFailing {
-		since = at.Add(-affiliate.MaxResyncAge)
+		since = at.Add(-processor.MaxResyncAge)
 	}
 	if since.Before(before.ConnectedAt) {
 		return before.ConnectedAt
@@ -186,15 +189,15 @@ func (s *Service) DisconnectProcessor(ctx context.Context, req *affiliatev1.Disc
 		if connection == nil {
 			return affiliate.Refuse(affiliate.ReasonNotFound)
 		}
-		if err := tx.DisconnectConnection(ctx, connection.ProcessorConnection, at); err != nil {
+		if err := tx.DisconnectConnection(ctx, connection.Connection, at); err != nil {
 			return err
 		}
-		if err := tx.Enqueue(ctx, affiliate.RemoveProcessorEndpoint{
+		if err := tx.Enqueue(ctx, processor.RemoveProcessorEndpoint{
 			Workspace: scope.Workspace, Connection: connection.ID, Endpoint: connection.Endpoint,
 		}); err != nil {
 			return err
 		}
-		if err := tx.Notify(ctx, connection.Notification(affiliate.NotifyProcessorDisconnected, &user, at)); err != nil {
+		if err := tx.Notify(ctx, connection.Notification(notification.NotifyProcessorDisconnected, &user, at)); err != nil {
 			return err
 		}
 		return tx.Audit(ctx, connection.AuditLine("processor.disconnect", by, at))
@@ -223,7 +226,7 @@ func (s *Service) ResyncProcessor(ctx context.Context, req *affiliatev1.ResyncPr
 		if err := tx.Audit(ctx, connection.AuditLine("processor.resync", server.ActorFrom(ctx), s.now())); err != nil {
 			return err
 		}
-		return s.beginResync(ctx, tx, connection.ProcessorConnection, req.GetSince().AsTime())
+		return s.beginResync(ctx, tx, connection.Connection, req.GetSince().AsTime())
 	})
 	if err != nil {
 		return nil, err

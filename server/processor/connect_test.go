@@ -10,8 +10,10 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/conversion"
+	"github.com/tributary-hq/tributary/affiliate/processor"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
-	"github.com/tributary-hq/tributary/server/processor"
+	processorservice "github.com/tributary-hq/tributary/server/processor"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 	"github.com/tributary-hq/tributary/tools/stripeserver"
 )
@@ -81,7 +83,7 @@ func TestConnectProcessor_ReplacesTheEndpoint(t *testing.T) {
 	if deliver(f.secret) != "" || deliver(oldSecret) != "" {
 		t.Error("a message with the new or the old secret is refused")
 	}
-	f.clock.Advance(affiliate.RotatedProcessorSecretGrace)
+	f.clock.Advance(processor.RotatedProcessorSecretGrace)
 	if deliver(f.secret) != "" || deliver(oldSecret) != affiliate.ReasonInvalidSignature {
 		t.Error("after three days, only messages with the new secret must be accepted")
 	}
@@ -92,7 +94,7 @@ func TestConnectProcessor_ReplacesTheEndpoint(t *testing.T) {
 
 // tidy runs the job that deletes replaced endpoints.
 func (f *fixture) tidy() (left int, err error) {
-	return f.service.TidyEndpoints(f.Context(), affiliate.TidyProcessorEndpoints{Workspace: f.Scope.Workspace, Connection: f.connection})
+	return f.service.TidyEndpoints(f.Context(), processor.TidyProcessorEndpoints{Workspace: f.Scope.Workspace, Connection: f.connection})
 }
 
 // An endpoint that was created a moment ago may belong to a connection that is being stored.
@@ -103,7 +105,7 @@ func TestTidyEndpoints_KeepsNewEndpoints(t *testing.T) {
 	if left, err := f.tidy(); left != 1 || err != nil || len(f.stripe.Endpoints()) != 2 {
 		t.Errorf("the job returned %d, %v and left %d endpoints, want 1 and 2", left, err, len(f.stripe.Endpoints()))
 	}
-	f.clock.Advance(affiliate.ProcessorEndpointGrace + time.Minute)
+	f.clock.Advance(processor.EndpointGrace + time.Minute)
 	if left, err := f.tidy(); left != 0 || err != nil || len(f.stripe.Endpoints()) != 1 {
 		t.Errorf("the job returned %d, %v and left %d endpoints, want 0 and 1", left, err, len(f.stripe.Endpoints()))
 	}
@@ -145,8 +147,8 @@ func TestConnectProcessor_ReadsMissedEvents(t *testing.T) {
 		connected, want time.Duration
 		failing         bool
 	}{
-		"working endpoint":               {40 * 24 * time.Hour, affiliate.RotatedProcessorSecretGrace, false},
-		"failing endpoint":               {40 * 24 * time.Hour, affiliate.MaxResyncAge, true},
+		"working endpoint":               {40 * 24 * time.Hour, processor.RotatedProcessorSecretGrace, false},
+		"failing endpoint":               {40 * 24 * time.Hour, processor.MaxResyncAge, true},
 		"failing endpoint of a new shop": {24 * time.Hour, 24 * time.Hour, true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -155,7 +157,7 @@ func TestConnectProcessor_ReadsMissedEvents(t *testing.T) {
 			f.clock.Advance(tc.connected)
 			if tc.failing {
 				f.setEndpointStatus("disabled")
-				if err := f.service.CheckEndpoint(t.Context(), affiliate.CheckProcessorEndpoint{Workspace: f.Scope.Workspace, Connection: f.connection}); err != nil {
+				if err := f.service.CheckEndpoint(t.Context(), processor.CheckProcessorEndpoint{Workspace: f.Scope.Workspace, Connection: f.connection}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -172,17 +174,17 @@ func TestConnectProcessor_ReadsMissedEvents(t *testing.T) {
 // failingStore is a store whose transactions return an error, either instead of COMMIT or
 // after it.
 type failingStore struct {
-	processor.Store
+	processorservice.Store
 
 	afterCommit bool
 }
 
-func (s failingStore) InTx(ctx context.Context, fn func(processor.Tx) error) error {
+func (s failingStore) InTx(ctx context.Context, fn func(processorservice.Tx) error) error {
 	lost := errors.New("the connection to the database was lost")
 	if s.afterCommit {
 		return cmp.Or(s.Store.InTx(ctx, fn), lost)
 	}
-	return s.Store.InTx(ctx, func(tx processor.Tx) error { return cmp.Or(fn(tx), lost) })
+	return s.Store.InTx(ctx, func(tx processorservice.Tx) error { return cmp.Or(fn(tx), lost) })
 }
 
 // A new endpoint is deleted if the connection is not stored. It stays if the connection is
@@ -242,8 +244,8 @@ func TestConnectProcessor_Failures(t *testing.T) {
 			if err != nil {
 				t.Errorf("after the faults: error %v", err)
 			}
-			f.connection = affiliate.ConnectionIDOf(f.Scope, affiliate.Stripe)
-			f.clock.Advance(affiliate.ProcessorEndpointGrace + time.Minute)
+			f.connection = processor.ConnectionIDOf(f.Scope, conversion.Stripe)
+			f.clock.Advance(processor.EndpointGrace + time.Minute)
 			if left, err := f.tidy(); left != 0 || err != nil || len(f.stripe.Endpoints()) != 1 {
 				t.Errorf("after the job: %d left, error %v, %d endpoints; want one", left, err, len(f.stripe.Endpoints()))
 			}

@@ -8,25 +8,26 @@ import (
 	"github.com/riverqueue/river"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/processor"
 )
 
 type tidyWorker struct {
-	river.WorkerDefaults[affiliate.TidyProcessorEndpoints]
+	river.WorkerDefaults[processor.TidyProcessorEndpoints]
 	service *Service
 }
 
-func (w *tidyWorker) Work(ctx context.Context, job *river.Job[affiliate.TidyProcessorEndpoints]) error {
+func (w *tidyWorker) Work(ctx context.Context, job *river.Job[processor.TidyProcessorEndpoints]) error {
 	left, err := w.service.TidyEndpoints(ctx, job.Args)
 	if err == nil && left > 0 {
-		return river.JobSnooze(affiliate.ProcessorEndpointGrace)
+		return river.JobSnooze(processor.EndpointGrace)
 	}
 	return err
 }
 
 // TidyEndpoints deletes all endpoints of a connection at the processor except the current one.
 // Endpoints that may belong to a running attempt to connect stay; their number is left.
-func (s *Service) TidyEndpoints(ctx context.Context, job affiliate.TidyProcessorEndpoints) (left int, err error) {
-	createdBefore := s.now().Add(-affiliate.ProcessorEndpointGrace)
+func (s *Service) TidyEndpoints(ctx context.Context, job processor.TidyProcessorEndpoints) (left int, err error) {
+	createdBefore := s.now().Add(-processor.EndpointGrace)
 	connection, connected, err := s.connectionOf(ctx, job.Workspace, job.Connection)
 	if err != nil || !connected {
 		return 0, err
@@ -40,18 +41,18 @@ func (s *Service) TidyEndpoints(ctx context.Context, job affiliate.TidyProcessor
 }
 
 type removeWorker struct {
-	river.WorkerDefaults[affiliate.RemoveProcessorEndpoint]
+	river.WorkerDefaults[processor.RemoveProcessorEndpoint]
 	service *Service
 }
 
-func (w *removeWorker) Work(ctx context.Context, job *river.Job[affiliate.RemoveProcessorEndpoint]) error {
+func (w *removeWorker) Work(ctx context.Context, job *river.Job[processor.RemoveProcessorEndpoint]) error {
 	return w.service.RemoveEndpoint(ctx, job.Args, job.Attempt >= job.MaxAttempts)
 }
 
 // RemoveEndpoint deletes the endpoint of a disconnected connection at the processor, and
 // then the connection with its key. If the key is no longer accepted, or this is the last
 // attempt, the endpoint stays: the processor disables it after some days without success.
-func (s *Service) RemoveEndpoint(ctx context.Context, job affiliate.RemoveProcessorEndpoint, last bool) error {
+func (s *Service) RemoveEndpoint(ctx context.Context, job processor.RemoveProcessorEndpoint, last bool) error {
 	connection, err := s.Store.ConnectionOfJob(ctx, job.Workspace, job.Connection)
 	if errors.Is(err, affiliate.Refuse(affiliate.ReasonNotFound)) {
 		return nil
@@ -63,12 +64,12 @@ func (s *Service) RemoveEndpoint(ctx context.Context, job affiliate.RemoveProces
 	if err != nil {
 		return err
 	}
-	processor := s.Processors[connection.Processor]
-	err = processor.DeleteEndpoint(ctx, key, job.Endpoint)
+	api := s.Processors[connection.Processor]
+	err = api.DeleteEndpoint(ctx, key, job.Endpoint)
 	if err == nil && connection.Deleted {
 		// Replaced endpoints may not be deleted yet.
 		url := s.webhookURL(connection.Processor, connection.ID)
-		_, err = processor.DeleteOtherEndpoints(ctx, key, url, "", s.now().Add(-affiliate.ProcessorEndpointGrace))
+		_, err = api.DeleteOtherEndpoints(ctx, key, url, "", s.now().Add(-processor.EndpointGrace))
 	}
 	var missing *PermissionError
 	if err != nil && !last && !errors.Is(err, ErrBadKey) && !errors.As(err, &missing) {
@@ -78,24 +79,24 @@ func (s *Service) RemoveEndpoint(ctx context.Context, job affiliate.RemoveProces
 		s.Log.LogAttrs(ctx, slog.LevelWarn, "the endpoint of a disconnected account stays at the payment processor", slog.Any("error", err))
 	}
 	connection.Endpoint = job.Endpoint // a later connection stays
-	return s.Store.DropConnection(ctx, connection.ProcessorConnection)
+	return s.Store.DropConnection(ctx, connection.Connection)
 }
 
 // checkBatch is the number of connections whose checks are enqueued in one transaction.
 const checkBatch = 500
 
 type checksWorker struct {
-	river.WorkerDefaults[affiliate.CheckProcessorEndpoints]
+	river.WorkerDefaults[processor.CheckProcessorEndpoints]
 	service *Service
 }
 
-func (w *checksWorker) Work(ctx context.Context, _ *river.Job[affiliate.CheckProcessorEndpoints]) error {
+func (w *checksWorker) Work(ctx context.Context, _ *river.Job[processor.CheckProcessorEndpoints]) error {
 	return w.service.CheckEndpoints(ctx)
 }
 
 // CheckEndpoints enqueues a check of the endpoint of each connection.
 func (s *Service) CheckEndpoints(ctx context.Context) error {
-	var after affiliate.ProcessorConnectionID
+	var after processor.ConnectionID
 	for {
 		checks, err := s.Store.ConnectionsAfter(ctx, after, checkBatch)
 		if err != nil || len(checks) == 0 {
@@ -113,11 +114,11 @@ func (s *Service) CheckEndpoints(ctx context.Context) error {
 }
 
 type checkWorker struct {
-	river.WorkerDefaults[affiliate.CheckProcessorEndpoint]
+	river.WorkerDefaults[processor.CheckProcessorEndpoint]
 	service *Service
 }
 
-func (w *checkWorker) Work(ctx context.Context, job *river.Job[affiliate.CheckProcessorEndpoint]) error {
+func (w *checkWorker) Work(ctx context.Context, job *river.Job[processor.CheckProcessorEndpoint]) error {
 	return w.service.CheckEndpoint(ctx, job.Args)
 }
 
@@ -125,7 +126,7 @@ func (w *checkWorker) Work(ctx context.Context, job *river.Job[affiliate.CheckPr
 // disabled or deleted at the processor, or the key is no longer accepted. The next
 // notification follows only after the endpoint has worked again. If the processor does not
 // respond, nothing is known.
-func (s *Service) CheckEndpoint(ctx context.Context, job affiliate.CheckProcessorEndpoint) error {
+func (s *Service) CheckEndpoint(ctx context.Context, job processor.CheckProcessorEndpoint) error {
 	connection, connected, err := s.connectionOf(ctx, job.Workspace, job.Connection)
 	if err != nil || !connected {
 		return err
@@ -138,15 +139,15 @@ func (s *Service) CheckEndpoint(ctx context.Context, job affiliate.CheckProcesso
 	var missing *PermissionError
 	switch {
 	case errors.Is(err, ErrBadKey):
-		status = affiliate.EndpointKeyInvalid
+		status = processor.EndpointKeyInvalid
 	case errors.As(err, &missing), errors.Is(err, ErrUnavailable):
 		return nil
 	case err != nil:
 		return err
 	}
 	return s.Store.InTx(ctx, func(tx Tx) error {
-		changed, err := tx.SetEndpointFailing(ctx, connection.ProcessorConnection, status != affiliate.EndpointEnabled)
-		if err != nil || !changed || status == affiliate.EndpointEnabled {
+		changed, err := tx.SetEndpointFailing(ctx, connection.Connection, status != processor.EndpointEnabled)
+		if err != nil || !changed || status == processor.EndpointEnabled {
 			return err
 		}
 		return tx.Notify(ctx, connection.EndpointNotification(status, s.now()))

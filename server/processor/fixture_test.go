@@ -16,11 +16,13 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/conversion"
+	"github.com/tributary-hq/tributary/affiliate/processor"
 	"github.com/tributary-hq/tributary/cmd/stores"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
-	"github.com/tributary-hq/tributary/server/conversion"
-	"github.com/tributary-hq/tributary/server/processor"
+	conversionservice "github.com/tributary-hq/tributary/server/conversion"
+	processorservice "github.com/tributary-hq/tributary/server/processor"
 	"github.com/tributary-hq/tributary/server/processor/stripe"
 	"github.com/tributary-hq/tributary/server/servertest"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
@@ -41,13 +43,13 @@ type object = map[string]any
 type fixture struct {
 	*pgtest.Shop
 
-	service *processor.Service
+	service *processorservice.Service
 	limiter limiter
 	stripe  *stripeserver.Server
 	clock   *pgtest.Clock
 	ada     pgtest.Participant
 	// connection is the connection of the shop, after connect.
-	connection affiliate.ProcessorConnectionID
+	connection processor.ConnectionID
 	secret     string
 }
 
@@ -79,13 +81,13 @@ func (l *limiter) Allow(_ context.Context, zone server.Zone, _ string) server.Al
 	return server.Allowance{Allowed: l.limit == 0 || l.count <= l.limit, Limit: l.limit, RetryAfter: 7}
 }
 
-func (f *fixture) newService(stripeURL string) *processor.Service {
+func (f *fixture) newService(stripeURL string) *processorservice.Service {
 	log := slog.New(slog.DiscardHandler)
-	sales := conversion.New(conversion.Config{Store: stores.Conversion(f.Store), HashKeys: affiliate.HashKeys{[]byte("key of the tests")}, Now: f.clock.Now, Log: log})
-	return processor.New(processor.Config{
+	sales := conversionservice.New(conversionservice.Config{Store: stores.Conversion(f.Store), HashKeys: affiliate.HashKeys{[]byte("key of the tests")}, Now: f.clock.Now, Log: log})
+	return processorservice.New(processorservice.Config{
 		Store: stores.Processor(f.Store.DB), Sales: sales, Seal: servertest.Seal(f.TB), PublicURL: publicURL + "/", Limiter: &f.limiter, Log: log, Now: f.clock.Now,
-		Processors: map[affiliate.ProcessorName]processor.Processor{
-			affiliate.Stripe: stripe.New(stripe.Config{APIURL: stripeURL, MaxEvents: 200, HTTPClient: &http.Client{Timeout: 2 * time.Second}}),
+		Processors: map[conversion.ProcessorName]processorservice.Processor{
+			conversion.Stripe: stripe.New(stripe.Config{APIURL: stripeURL, MaxEvents: 200, HTTPClient: &http.Client{Timeout: 2 * time.Second}}),
 		},
 	})
 }
@@ -106,7 +108,7 @@ func (f *fixture) connect(change ...func(*affiliatev1.ConnectProcessorRequest)) 
 	if err != nil {
 		f.Fatal(err)
 	}
-	f.connection, _ = affiliate.ParseID[affiliate.ProcessorConnectionID](status.GetId())
+	f.connection, _ = affiliate.ParseID[processor.ConnectionID](status.GetId())
 	endpoints := f.stripe.Endpoints()
 	f.secret = endpoints[len(endpoints)-1].Secret
 	return status
@@ -145,8 +147,8 @@ func idOf(body []byte) string {
 	return event.ID
 }
 
-func (f *fixture) keyOf(body []byte) affiliate.ProcessorEventKey {
-	return affiliate.ProcessorEventKey{Workspace: f.Scope.Workspace, Mode: f.Scope.Mode, Connection: f.connection, Event: idOf(body)}
+func (f *fixture) keyOf(body []byte) processor.EventKey {
+	return processor.EventKey{Workspace: f.Scope.Workspace, Mode: f.Scope.Mode, Connection: f.connection, Event: idOf(body)}
 }
 
 // apply delivers an event and runs its job once. It returns the outcome as the list of

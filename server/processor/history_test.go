@@ -6,7 +6,7 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/program"
 	"github.com/tributary-hq/tributary/tools/stripeserver"
 )
 
@@ -19,7 +19,7 @@ var historyStart = time.Date(2026, 3, 10, 12, 0, 0, 0, time.UTC)
 // begins. Otherwise the number of a payment would depend on when its event is applied:
 // Stripe does not say when a checkout was completed, so a checkout counts from its creation.
 type history struct {
-	model affiliate.AttributionModel
+	model program.AttributionModel
 	// autoApproval means that commissions are approved at once. Refunds and disputes then
 	// reach the ledger.
 	autoApproval bool
@@ -79,7 +79,7 @@ type historySubscription struct {
 // newHistory returns the history with a number.
 func newHistory(number uint64) history {
 	g := &historian{Rand: rand.New(rand.NewPCG(number, 0))} //nolint:gosec // a test must be repeatable
-	g.model = pick(g.Rand, affiliate.LastClick, affiliate.FirstClick)
+	g.model = pick(g.Rand, program.LastClick, program.FirstClick)
 	g.autoApproval = g.IntN(2) == 0
 	for range 5 + g.IntN(8) {
 		g.act()

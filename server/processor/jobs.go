@@ -9,6 +9,7 @@ import (
 	"github.com/riverqueue/river"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/processor"
 	"github.com/tributary-hq/tributary/server"
 )
 
@@ -24,8 +25,8 @@ const (
 )
 
 // retryDelays are the times between two attempts to apply an event. Together they are about
-// affiliate.ProcessorEventLifetime.
-var retryDelays = [affiliate.ProcessorAttempts - 1]time.Duration{
+// processor.EventLifetime.
+var retryDelays = [processor.Attempts - 1]time.Duration{
 	10 * time.Second, 30 * time.Second, time.Minute, 5 * time.Minute, 15 * time.Minute, 30 * time.Minute, time.Hour, 2 * time.Hour,
 	4 * time.Hour, 8 * time.Hour, 12 * time.Hour, 20 * time.Hour, 24 * time.Hour,
 }
@@ -49,23 +50,23 @@ const periodicInterval = time.Hour
 // PeriodicJobs returns the jobs that end abandoned events and check the endpoints.
 func PeriodicJobs() []*river.PeriodicJob {
 	return []*river.PeriodicJob{
-		server.OneAtATime(river.PeriodicInterval(periodicInterval), affiliate.EndAbandonedEvents{}, true),
-		server.OneAtATime(river.PeriodicInterval(periodicInterval), affiliate.CheckProcessorEndpoints{}, true),
+		server.OneAtATime(river.PeriodicInterval(periodicInterval), processor.EndAbandonedEvents{}, true),
+		server.OneAtATime(river.PeriodicInterval(periodicInterval), processor.CheckProcessorEndpoints{}, true),
 	}
 }
 
 type applyWorker struct {
-	river.WorkerDefaults[affiliate.ApplyProcessorEvent]
+	river.WorkerDefaults[processor.ApplyProcessorEvent]
 	service *Service
 }
 
 // Timeout returns the time limit of one attempt.
-func (*applyWorker) Timeout(*river.Job[affiliate.ApplyProcessorEvent]) time.Duration {
+func (*applyWorker) Timeout(*river.Job[processor.ApplyProcessorEvent]) time.Duration {
 	return applyTimeout
 }
 
 // NextRetry returns the time of the next attempt.
-func (w *applyWorker) NextRetry(job *river.Job[affiliate.ApplyProcessorEvent]) time.Time {
+func (w *applyWorker) NextRetry(job *river.Job[processor.ApplyProcessorEvent]) time.Time {
 	return w.service.nextRetry(job.Attempt)
 }
 
@@ -73,8 +74,8 @@ func (s *Service) nextRetry(attempt int) time.Time {
 	return server.RetryAt(s.ServerTime(), retryDelays[:], attempt)
 }
 
-func (w *applyWorker) Work(ctx context.Context, job *river.Job[affiliate.ApplyProcessorEvent]) error {
-	wait, err := w.service.Apply(ctx, job.Args.ProcessorEventKey, job.Attempt >= job.MaxAttempts)
+func (w *applyWorker) Work(ctx context.Context, job *river.Job[processor.ApplyProcessorEvent]) error {
+	wait, err := w.service.Apply(ctx, job.Args.EventKey, job.Attempt >= job.MaxAttempts)
 	if err == nil && wait > 0 {
 		return river.JobSnooze(wait)
 	}
@@ -84,7 +85,7 @@ func (w *applyWorker) Work(ctx context.Context, job *river.Job[affiliate.ApplyPr
 // Apply makes one attempt to apply a stored event and stores the outcome. If the event is
 // parked, wait is the time until the next attempt. If last is true or the event is
 // malformed, an error ends the work: the event has failed, and the merchant is notified.
-func (s *Service) Apply(ctx context.Context, key affiliate.ProcessorEventKey, last bool) (wait time.Duration, err error) {
+func (s *Service) Apply(ctx context.Context, key processor.EventKey, last bool) (wait time.Duration, err error) {
 	event, err := s.Store.BeginAttempt(ctx, key, s.now().Add(attemptTime))
 	if errors.Is(err, affiliate.Refuse(affiliate.ReasonNotFound)) {
 		return 0, nil
@@ -97,7 +98,7 @@ func (s *Service) Apply(ctx context.Context, key affiliate.ProcessorEventKey, la
 		return 0, err
 	}
 	if !connected || event.Account != connection.Account {
-		return 0, s.store(ctx, event, ignored(affiliate.IgnoredDisconnected))
+		return 0, s.store(ctx, event, ignored(processor.IgnoredDisconnected))
 	}
 	result, err := s.apply(ctx, event, connection)
 	if err != nil {
@@ -105,14 +106,14 @@ func (s *Service) Apply(ctx context.Context, key affiliate.ProcessorEventKey, la
 		s.Log.LogAttrs(ctx, slog.LevelWarn, "an event of a payment processor could not be applied",
 			slog.String("workspace", key.Workspace.String()), slog.String("event", key.Event), slog.String("reason", string(reason)), slog.Any("error", err))
 		if last || errors.Is(err, ErrMalformed) {
-			return 0, s.fail(ctx, event, connection.ProcessorConnection, reason)
+			return 0, s.fail(ctx, event, connection.Connection, reason)
 		}
 		if event.Charge != "" {
 			return 0, err // the event still waits, and needs no attempt
 		}
-		return 0, errors.Join(err, s.store(ctx, event, outcome{status: affiliate.ProcessorEventReceived, reason: reason}))
+		return 0, errors.Join(err, s.store(ctx, event, outcome{status: processor.EventReceived, reason: reason}))
 	}
-	if result.status == affiliate.ProcessorEventParked {
+	if result.status == processor.EventParked {
 		wait = parkedDelay(s.now().Sub(event.ReceivedAt))
 	}
 	return wait, s.store(ctx, event, result)
@@ -121,8 +122,8 @@ func (s *Service) Apply(ctx context.Context, key affiliate.ProcessorEventKey, la
 // connectionOf returns the connection of a job. connected is false if the merchant has
 // disconnected the account.
 func (s *Service) connectionOf(
-	ctx context.Context, workspace affiliate.WorkspaceID, id affiliate.ProcessorConnectionID,
-) (c affiliate.LockedProcessorConnection, connected bool, err error) {
+	ctx context.Context, workspace affiliate.WorkspaceID, id processor.ConnectionID,
+) (c processor.LockedProcessorConnection, connected bool, err error) {
 	c, err = s.Store.ConnectionOfJob(ctx, workspace, id)
 	if errors.Is(err, affiliate.Refuse(affiliate.ReasonNotFound)) {
 		return c, false, nil
@@ -138,26 +139,26 @@ func parkedDelay(age time.Duration) time.Duration {
 }
 
 // store stores the outcome of an attempt, even if the attempt has used up its time.
-func (s *Service) store(ctx context.Context, event affiliate.StoredProcessorEvent, result outcome) error {
+func (s *Service) store(ctx context.Context, event processor.StoredProcessorEvent, result outcome) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 	defer cancel()
 	return s.Store.InTx(ctx, func(tx Tx) error { return tx.SetEventOutcome(ctx, result.of(event), s.now()) })
 }
 
 // of returns the event with the outcome.
-func (o outcome) of(event affiliate.StoredProcessorEvent) affiliate.StoredProcessorEvent {
+func (o outcome) of(event processor.StoredProcessorEvent) processor.StoredProcessorEvent {
 	event.Status, event.Reason, event.Conversion, event.Charge = o.status, o.reason, o.conversion, o.charge
 	return event
 }
 
 // fail stores that no attempt has succeeded. The first failure of a day causes a
 // notification.
-func (s *Service) fail(ctx context.Context, event affiliate.StoredProcessorEvent, c affiliate.ProcessorConnection, reason affiliate.ProcessorIgnored) error {
+func (s *Service) fail(ctx context.Context, event processor.StoredProcessorEvent, c processor.Connection, reason processor.Ignored) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 	defer cancel()
 	return s.Store.InTx(ctx, func(tx Tx) error {
 		now := s.now()
-		failed := outcome{status: affiliate.ProcessorEventFailed, reason: reason}
+		failed := outcome{status: processor.EventFailed, reason: reason}
 		if err := tx.SetEventOutcome(ctx, failed.of(event), now); err != nil {
 			return err
 		}
@@ -173,18 +174,18 @@ func (s *Service) fail(ctx context.Context, event affiliate.StoredProcessorEvent
 const abandonedBatch = 1_000
 
 type abandonedWorker struct {
-	river.WorkerDefaults[affiliate.EndAbandonedEvents]
+	river.WorkerDefaults[processor.EndAbandonedEvents]
 	service *Service
 }
 
-func (w *abandonedWorker) Work(ctx context.Context, _ *river.Job[affiliate.EndAbandonedEvents]) error {
+func (w *abandonedWorker) Work(ctx context.Context, _ *river.Job[processor.EndAbandonedEvents]) error {
 	return w.service.EndAbandoned(ctx)
 }
 
 // EndAbandoned stores for events without an outcome that they have failed, if no attempt can
 // follow any more. A resync begins the work on them again.
 func (s *Service) EndAbandoned(ctx context.Context) error {
-	events, err := s.Store.AbandonedEvents(ctx, s.now().Add(-affiliate.ProcessorEventAbandoned), abandonedBatch)
+	events, err := s.Store.AbandonedEvents(ctx, s.now().Add(-processor.EventAbandoned), abandonedBatch)
 	if err != nil {
 		return err
 	}
@@ -192,9 +193,9 @@ func (s *Service) EndAbandoned(ctx context.Context) error {
 		connection, connected, err := s.connectionOf(ctx, event.Workspace, event.Connection)
 		switch {
 		case err == nil && connected:
-			err = s.fail(ctx, event, connection.ProcessorConnection, affiliate.FailedInternal)
+			err = s.fail(ctx, event, connection.Connection, processor.FailedInternal)
 		case err == nil:
-			err = s.store(ctx, event, ignored(affiliate.IgnoredDisconnected))
+			err = s.store(ctx, event, ignored(processor.IgnoredDisconnected))
 		}
 		if err != nil {
 			return err

@@ -13,6 +13,9 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/conversion"
+	"github.com/tributary-hq/tributary/affiliate/processor"
+	"github.com/tributary-hq/tributary/affiliate/program"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 	"github.com/tributary-hq/tributary/tools/stripeserver"
@@ -170,7 +173,7 @@ func TestApply_ParkedEventsWaitLonger(t *testing.T) {
 	if n := f.requests("/v1/refunds"); n != 1 {
 		t.Errorf("the refunds were read %d times, want once", n)
 	}
-	f.clock.Set(received.Add(affiliate.ParkedRefundLifetime))
+	f.clock.Set(received.Add(conversion.ParkedRefundLifetime))
 	wantOutcome(t, f.run(body), "ignored:no_conversion")
 	f.wantBody(false, body)
 	// When Stripe or a resync sends the event again, it waits again.
@@ -195,7 +198,7 @@ func TestEndAbandoned(t *testing.T) {
 	killed, parked := f.event("checkout.session.completed", "cs_a"), f.putRefund("b", 1_000)
 	f.storeEvent(killed)
 	wantOutcome(t, f.apply(parked), "parked:waits_for_sale")
-	f.clock.Advance(affiliate.ProcessorEventAbandoned - time.Minute)
+	f.clock.Advance(processor.EventAbandoned - time.Minute)
 	f.endAbandoned()
 	wantOutcome(t, f.outcome(killed), "received")
 	f.clock.Advance(2 * time.Minute)
@@ -218,7 +221,7 @@ func (f *fixture) endAbandoned() {
 
 // An error of a sale that waits is shown.
 func TestApply_ParkedEventAfterError(t *testing.T) {
-	f := newFixture(t, pgtest.Row{"currency": "USD"}, pgtest.Rules(func(r *affiliate.Rules) { r.NetBasis = affiliate.NetOfTaxShippingAndFee }))
+	f := newFixture(t, pgtest.Row{"currency": "USD"}, pgtest.Rules(func(r *program.Rules) { r.NetBasis = program.NetOfTaxShippingAndFee }))
 	f.connect()
 	f.putSale("a", nil)
 	f.put(stripeserver.NewPaymentIntent("pi_a", nil))
@@ -309,13 +312,13 @@ func TestApply_Disconnected(t *testing.T) {
 }
 
 // disconnect disconnects the account and returns the job that this enqueues.
-func (f *fixture) disconnect() affiliate.RemoveProcessorEndpoint {
+func (f *fixture) disconnect() processor.RemoveProcessorEndpoint {
 	f.Helper()
 	if _, err := f.service.DisconnectProcessor(f.asOwner(), &affiliatev1.DisconnectProcessorRequest{Processor: "stripe"}); err != nil {
 		f.Fatal(err)
 	}
 	endpoints := f.stripe.Endpoints()
-	return affiliate.RemoveProcessorEndpoint{Workspace: f.Scope.Workspace, Connection: f.connection, Endpoint: endpoints[len(endpoints)-1].ID}
+	return processor.RemoveProcessorEndpoint{Workspace: f.Scope.Workspace, Connection: f.connection, Endpoint: endpoints[len(endpoints)-1].ID}
 }
 
 func TestRemoveEndpoint(t *testing.T) {
@@ -404,7 +407,7 @@ func TestCheckEndpoint(t *testing.T) {
 				t.Fatal(err)
 			}
 			jobs := f.Texts(`delete from river.river_job where kind = 'check_processor_endpoint' returning args::text`)
-			var job affiliate.CheckProcessorEndpoint
+			var job processor.CheckProcessorEndpoint
 			if len(jobs) != 1 || json.Unmarshal([]byte(jobs[0]), &job) != nil {
 				t.Fatalf("%s: the jobs are %q, want one", when, jobs)
 			}
@@ -436,9 +439,9 @@ func TestCheckEndpoint(t *testing.T) {
 }
 
 // resyncJob returns the job of a resync that begins now.
-func (f *fixture) resyncJob(age time.Duration) affiliate.ResyncProcessor {
+func (f *fixture) resyncJob(age time.Duration) processor.ResyncProcessor {
 	now := f.clock.Now()
-	return affiliate.ResyncProcessor{
+	return processor.ResyncProcessor{
 		Workspace: f.Scope.Workspace, Mode: f.Scope.Mode, Connection: f.connection, Since: now.Add(-age), From: now.Add(-age), Until: now,
 		Number: f.Count(`select coalesce(max(resync_number), 0) from processor_connections`), Account: f.Texts(`select coalesce(max(account_id), '') from processor_connections`)[0],
 	}
@@ -453,7 +456,7 @@ func (f *fixture) setEndpointStatus(status string) {
 
 // takeResync deletes the oldest job of the kind resync_processor and returns it. ok is false
 // if there is no such job.
-func (f *fixture) takeResync() (job affiliate.ResyncProcessor, ok bool) {
+func (f *fixture) takeResync() (job processor.ResyncProcessor, ok bool) {
 	f.Helper()
 	jobs := f.Texts(`delete from river.river_job where id = (select min(id) from river.river_job where kind = 'resync_processor') returning args::text`)
 	if len(jobs) == 0 {
@@ -571,18 +574,18 @@ func TestResync_StoresMissingEvents(t *testing.T) {
 	for i := range missing {
 		f.stripe.Event("checkout.session.completed", "cs_a", stripeserver.EventID(fmt.Sprintf("evt_missing%03d", i)), stripeserver.EventCreated(now.Add(-time.Minute)))
 	}
-	jobs := f.CountJobs(affiliate.ApplyProcessorEvent{}.Kind())
+	jobs := f.CountJobs(processor.ApplyProcessorEvent{}.Kind())
 	for range 2 {
 		if err := f.service.Resync(t.Context(), f.resyncJob(time.Hour)); err != nil {
 			t.Fatal(err)
 		}
 		f.WantCount(missing, "events of the resync", `select count(*) from processor_events where resync and status = 'received' and since is not null`)
 		f.WantCount(missing+1, "events", `select count(*) from processor_events`)
-		if got := f.CountJobs(affiliate.ApplyProcessorEvent{}.Kind()); got != jobs+missing {
+		if got := f.CountJobs(processor.ApplyProcessorEvent{}.Kind()); got != jobs+missing {
 			t.Errorf("%d jobs, want %d", got, jobs+missing)
 		}
 	}
-	if _, err := f.service.Apply(t.Context(), affiliate.ProcessorEventKey{
+	if _, err := f.service.Apply(t.Context(), processor.EventKey{
 		Workspace: f.Scope.Workspace, Mode: f.Scope.Mode, Connection: f.connection, Event: "evt_missing007",
 	}, false); err != nil {
 		t.Fatal(err)
@@ -632,7 +635,7 @@ func TestApply_Concurrently(t *testing.T) {
 }
 
 func TestApply_Fees(t *testing.T) {
-	f := newFixture(t, pgtest.Row{"currency": "USD"}, pgtest.Rules(func(r *affiliate.Rules) { r.NetBasis = affiliate.NetOfTaxShippingAndFee }))
+	f := newFixture(t, pgtest.Row{"currency": "USD"}, pgtest.Rules(func(r *program.Rules) { r.NetBasis = program.NetOfTaxShippingAndFee }))
 	f.connect()
 	f.putSale("a", nil)
 	f.put(stripeserver.NewPaymentIntent("pi_a", nil), stripeserver.NewBalanceTransaction("txn_a", object{"amount": 10_000, "currency": "usd", "fee": 320}))
@@ -648,7 +651,7 @@ func TestApply_Fees(t *testing.T) {
 	wantOutcome(t, f.apply(unknown), "parked:waits_for_fee")
 	f.put(stripeserver.NewBalanceTransaction("txn_b", object{"amount": 10_000, "currency": "usd", "fee": 1_000}))
 	wantOutcome(t, f.run(known), "applied")
-	f.clock.Advance(affiliate.FeeWait)
+	f.clock.Advance(processor.FeeWait)
 	wantOutcome(t, f.run(unknown), "applied")
 	got := f.Texts(`select format('%s %s %s', external_transaction_id, amount_cents, review_reasons) from commissions order by 1`)
 	if want := []string{"pi_a 2904 {}", "pi_b 2700 {}", "pi_c 3000 {fee_missing}"}; !slices.Equal(got, want) {

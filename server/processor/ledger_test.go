@@ -9,9 +9,12 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/commission"
+	"github.com/tributary-hq/tributary/affiliate/payout"
+	"github.com/tributary-hq/tributary/affiliate/program"
 	"github.com/tributary-hq/tributary/cmd/stores"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
-	"github.com/tributary-hq/tributary/server/payout"
+	payoutservice "github.com/tributary-hq/tributary/server/payout"
 	"github.com/tributary-hq/tributary/server/servertest"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 	"github.com/tributary-hq/tributary/tools/stripeserver"
@@ -21,17 +24,17 @@ import (
 type ledgerFixture struct {
 	*fixture
 
-	payouts *payout.Service
+	payouts *payoutservice.Service
 	clickID string
 }
 
-func newLedgerFixture(t *testing.T, change ...func(*affiliate.Rules)) *ledgerFixture {
+func newLedgerFixture(t *testing.T, change ...func(*program.Rules)) *ledgerFixture {
 	t.Helper()
-	atOnce := func(r *affiliate.Rules) { r.HoldDays = 0 }
-	f := newFixture(t, pgtest.Row{"currency": "USD"}, pgtest.Rules(append([]func(*affiliate.Rules){atOnce}, change...)...))
+	atOnce := func(r *program.Rules) { r.HoldDays = 0 }
+	f := newFixture(t, pgtest.Row{"currency": "USD"}, pgtest.Rules(append([]func(*program.Rules){atOnce}, change...)...))
 	f.connect()
-	f.Insert("payout_methods", pgtest.Row{"user_id": f.ada.Partner, "method": affiliate.PayoutManual, "updated_at": f.clock.Now()})
-	service := payout.New(payout.Config{Store: stores.Payout(f.Store), Seal: servertest.Seal(t), Now: f.clock.Now})
+	f.Insert("payout_methods", pgtest.Row{"user_id": f.ada.Partner, "method": payout.Manual, "updated_at": f.clock.Now()})
+	service := payoutservice.New(payoutservice.Config{Store: stores.Payout(f.Store), Seal: servertest.Seal(t), Now: f.clock.Now})
 	return &ledgerFixture{f, service, f.click()}
 }
 
@@ -72,7 +75,7 @@ func (f *ledgerFixture) asFinance() context.Context {
 
 // draft creates a batch of payouts.
 func (f *ledgerFixture) draft() (*affiliatev1.PayoutBatch, error) {
-	key := affiliate.NewID[affiliate.PayoutBatchID](f.clock.Now()).String()
+	key := affiliate.NewID[payout.BatchID](f.clock.Now()).String()
 	return f.payouts.CreatePayoutBatch(metadata.NewIncomingContext(f.asFinance(), metadata.Pairs("idempotency-key", key)), &affiliatev1.CreatePayoutBatchRequest{})
 }
 
@@ -261,10 +264,10 @@ func TestLedger_RefundFailsAfterFailedPayout(t *testing.T) {
 }
 
 func TestLedger_RejectedCommissionEarnsNothing(t *testing.T) {
-	f := newLedgerFixture(t, func(r *affiliate.Rules) { r.HoldDays = 30 })
+	f := newLedgerFixture(t, func(r *program.Rules) { r.HoldDays = 30 })
 	f.sell("a")
 	id, _ := affiliate.ParseID[affiliate.CommissionID](f.Texts(`select id::text from commissions`)[0])
-	f.MoveCommission(affiliate.Commission{Scope: f.Scope, Program: f.Program, ID: id}, affiliate.CommissionTransition{Move: affiliate.MoveReject})
+	f.MoveCommission(commission.Commission{Scope: f.Scope, Program: f.Program, ID: id}, commission.Transition{Move: commission.MoveReject})
 	for _, step := range []func(){
 		func() { f.refund("a", "succeeded", 5_000) },
 		func() { f.dispute("a", "needs_response") },

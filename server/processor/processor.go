@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/processor"
+	"github.com/tributary-hq/tributary/affiliate/promocode"
 )
 
 // Processor is a payment processor. Package stripe implements it. Every method that has a
@@ -39,13 +41,13 @@ type Processor interface {
 	Verify(body []byte, header string, secrets []string, now time.Time) error
 	// Envelope parses the envelope of an event whose signature is valid. ok is false if the
 	// body is not an event.
-	Envelope(body []byte) (event affiliate.ProcessorEvent, ok bool)
+	Envelope(body []byte) (event processor.Event, ok bool)
 	// Read returns the current state of the object of an event. Errors: ErrMalformed.
-	Read(ctx context.Context, key string, r ReadRequest) (affiliate.ProcessorFacts, error)
+	Read(ctx context.Context, key string, r ReadRequest) (processor.Facts, error)
 	// AddCharges adds the ids of its charges to a sale. If withFee is true, it also adds the
 	// processor's fee. FeeKnown is false afterwards if the processor does not know the fee
 	// yet, or if the key may not read it.
-	AddCharges(ctx context.Context, key string, sale *affiliate.ProcessorSale, withFee bool) error
+	AddCharges(ctx context.Context, key string, sale *processor.Sale, withFee bool) error
 	// Events calls yield for each event of the subscribed types that was created since a time
 	// and before another one, oldest first. It stops at the first error of yield and returns
 	// it. Errors: ErrTooManyEvents, before the first call of yield.
@@ -53,7 +55,7 @@ type Processor interface {
 
 	// CreatePromotionCode makes a coupon and a promotion code and returns their ids.
 	// idempotencyKey makes a repeated call return the same ids.
-	CreatePromotionCode(ctx context.Context, key, idempotencyKey string, code affiliate.PromoCode) (affiliate.ProcessorPromoCode, error)
+	CreatePromotionCode(ctx context.Context, key, idempotencyKey string, code promocode.PromoCode) (processor.PromoCode, error)
 	// DeactivatePromotionCode makes a promotion code unusable. A code that does not exist is
 	// no error.
 	DeactivatePromotionCode(ctx context.Context, key, id string) error

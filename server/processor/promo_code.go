@@ -10,22 +10,24 @@ import (
 	"github.com/riverqueue/river"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/processor"
+	"github.com/tributary-hq/tributary/affiliate/promocode"
 )
 
 // promoCodeBatch is the number of promo codes for which one transaction inserts jobs.
 const promoCodeBatch = 500
 
 type promoCodeWorker struct {
-	river.WorkerDefaults[affiliate.SyncPromoCode]
+	river.WorkerDefaults[promocode.SyncPromoCode]
 	service *Service
 }
 
 // NextRetry returns the time of the next attempt, as for events.
-func (w *promoCodeWorker) NextRetry(job *river.Job[affiliate.SyncPromoCode]) time.Time {
+func (w *promoCodeWorker) NextRetry(job *river.Job[promocode.SyncPromoCode]) time.Time {
 	return w.service.nextRetry(job.Attempt)
 }
 
-func (w *promoCodeWorker) Work(ctx context.Context, job *river.Job[affiliate.SyncPromoCode]) error {
+func (w *promoCodeWorker) Work(ctx context.Context, job *river.Job[promocode.SyncPromoCode]) error {
 	return w.service.SyncPromoCode(ctx, job.Args)
 }
 
@@ -33,7 +35,7 @@ func (w *promoCodeWorker) Work(ctx context.Context, job *river.Job[affiliate.Syn
 // programme. A promotion code cannot be changed, so it is deactivated and a new one is
 // created if the terms differ. Without a connection, the status stays pending until an
 // account is connected. After an error, the status is failed until another attempt succeeds.
-func (s *Service) SyncPromoCode(ctx context.Context, job affiliate.SyncPromoCode) error {
+func (s *Service) SyncPromoCode(ctx context.Context, job promocode.SyncPromoCode) error {
 	scope := affiliate.Scope{Workspace: job.Workspace, Mode: job.Mode}
 	for name, processor := range s.Processors {
 		connection, err := s.Store.Connection(ctx, scope, name)
@@ -96,7 +98,7 @@ func (s *Service) syncPromoCode(ctx context.Context, scope affiliate.Scope, id a
 	}
 	var current bool
 	err = s.Store.InTx(ctx, func(tx Tx) error {
-		current, err = tx.SetSyncStatus(ctx, code, affiliate.SyncSynced)
+		current, err = tx.SetSyncStatus(ctx, code, promocode.SyncSynced)
 		return err
 	})
 	if err == nil && !current {
@@ -108,7 +110,7 @@ func (s *Service) syncPromoCode(ctx context.Context, scope affiliate.Scope, id a
 
 // createPromotionCode creates a promotion code and stores its ids. A repeated call after a
 // lost response returns the same ids, because the idempotency key is the same.
-func (s *Service) createPromotionCode(ctx context.Context, code affiliate.PromoCode, terms string, a account) error {
+func (s *Service) createPromotionCode(ctx context.Context, code promocode.PromoCode, terms string, a account) error {
 	left := int64(-1)
 	if code.MaxRedemptions != nil {
 		left = *code.MaxRedemptions
@@ -132,23 +134,23 @@ func (s *Service) endPromotionCode(ctx context.Context, scope affiliate.Scope, p
 
 // promoCodeFailed stores that a promo code could not be synced and returns the error, so
 // that another attempt follows.
-func (s *Service) promoCodeFailed(ctx context.Context, code affiliate.PromoCode, err error) error {
+func (s *Service) promoCodeFailed(ctx context.Context, code promocode.PromoCode, err error) error {
 	s.Log.LogAttrs(ctx, slog.LevelWarn, "a promo code could not be synced with the payment processor",
 		slog.String("promo_code", code.ID.String()), slog.Any("error", err))
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 	defer cancel()
 	return errors.Join(err, s.Store.InTx(ctx, func(tx Tx) error {
-		_, err := tx.SetSyncStatus(ctx, code, affiliate.SyncFailed)
+		_, err := tx.SetSyncStatus(ctx, code, promocode.SyncFailed)
 		return err
 	}))
 }
 
 type promoCodesWorker struct {
-	river.WorkerDefaults[affiliate.SyncPromoCodes]
+	river.WorkerDefaults[processor.SyncPromoCodes]
 	service *Service
 }
 
-func (w *promoCodesWorker) Work(ctx context.Context, job *river.Job[affiliate.SyncPromoCodes]) error {
+func (w *promoCodesWorker) Work(ctx context.Context, job *river.Job[processor.SyncPromoCodes]) error {
 	return w.service.SyncPromoCodes(ctx, affiliate.Scope{Workspace: job.Args.Workspace, Mode: job.Args.Mode})
 }
 
@@ -163,7 +165,7 @@ func (s *Service) SyncPromoCodes(ctx context.Context, scope affiliate.Scope) err
 		}
 		jobs := make([]affiliate.Job, len(ids))
 		for i, id := range ids {
-			jobs[i] = affiliate.SyncPromoCode{Workspace: scope.Workspace, Mode: scope.Mode, PromoCode: id}
+			jobs[i] = promocode.SyncPromoCode{Workspace: scope.Workspace, Mode: scope.Mode, PromoCode: id}
 		}
 		if err := s.Store.InTx(ctx, func(tx Tx) error { return tx.Enqueue(ctx, jobs...) }); err != nil {
 			return err

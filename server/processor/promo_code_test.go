@@ -7,29 +7,31 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/processor"
+	"github.com/tributary-hq/tributary/affiliate/promocode"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/tools/stripeserver"
 )
 
 // newSyncedCode stores a promo code of Ada that shall exist at Stripe.
-func (f *fixture) newSyncedCode(code string, change ...func(*affiliate.PromoCode)) affiliate.PromoCode {
+func (f *fixture) newSyncedCode(code string, change ...func(*promocode.PromoCode)) promocode.PromoCode {
 	f.Helper()
-	synced := func(c *affiliate.PromoCode) { c.Sync, c.SyncStatus = true, affiliate.SyncPending }
-	return f.NewPromoCode(f.ada, code, append([]func(*affiliate.PromoCode){synced}, change...)...)
+	synced := func(c *promocode.PromoCode) { c.Sync, c.SyncStatus = true, promocode.SyncPending }
+	return f.NewPromoCode(f.ada, code, append([]func(*promocode.PromoCode){synced}, change...)...)
 }
 
-func (f *fixture) sync(code affiliate.PromoCode) error {
+func (f *fixture) sync(code promocode.PromoCode) error {
 	return f.service.SyncPromoCode(f.Context(), code.SyncJob())
 }
 
-func (f *fixture) mustSync(code affiliate.PromoCode) {
+func (f *fixture) mustSync(code promocode.PromoCode) {
 	f.Helper()
 	if err := f.sync(code); err != nil {
 		f.Fatal(err)
 	}
 }
 
-func (f *fixture) patchCode(code affiliate.PromoCode, patch affiliate.PromoCodePatch) {
+func (f *fixture) patchCode(code promocode.PromoCode, patch promocode.Patch) {
 	f.Helper()
 	f.clock.Advance(time.Second)
 	if _, err := f.Store.UpdatePromoCode(f.Context(), f.Scope, f.Program, code.ID, patch, f.clock.Now(), affiliate.System); err != nil {
@@ -37,14 +39,14 @@ func (f *fixture) patchCode(code affiliate.PromoCode, patch affiliate.PromoCodeP
 	}
 }
 
-func (f *fixture) syncStatus(code affiliate.PromoCode) string {
+func (f *fixture) syncStatus(code promocode.PromoCode) string {
 	f.Helper()
 	return f.Texts(`select sync_status from promo_codes where id = $1`, code.ID)[0]
 }
 
 // promotionCodes returns the promotion codes at Stripe that were created from a promo code,
 // oldest first, as lines of text.
-func (f *fixture) promotionCodes(code affiliate.PromoCode) []string {
+func (f *fixture) promotionCodes(code promocode.PromoCode) []string {
 	f.Helper()
 	var lines []string
 	for _, id := range f.Texts(`select promotion_code_id from processor_promo_codes where promo_code_id = $1 order by created_at`, code.ID) {
@@ -60,7 +62,7 @@ func (f *fixture) promotionCodes(code affiliate.PromoCode) []string {
 func TestSyncPromoCode_FollowsThePromoCode(t *testing.T) {
 	f := newFixture(t)
 	f.connect()
-	code := f.newSyncedCode("spring-20", func(c *affiliate.PromoCode) { c.MaxRedemptions, c.Redemptions = new(int64(10)), 0 })
+	code := f.newSyncedCode("spring-20", func(c *promocode.PromoCode) { c.MaxRedemptions, c.Redemptions = new(int64(10)), 0 })
 	f.Exec(`update promo_codes set redemptions = 4 where id = $1`, code.ID)
 	want := func(step, status string, lines ...string) {
 		t.Helper()
@@ -76,13 +78,13 @@ func TestSyncPromoCode_FollowsThePromoCode(t *testing.T) {
 	first := "SPRING-20 active true, at most 6"
 	ended := "SPRING-20 active false, at most 6"
 	want("created", "synced", first)
-	f.patchCode(code, affiliate.PromoCodePatch{MaxRedemptions: affiliate.Set(int64(20))})
+	f.patchCode(code, promocode.Patch{MaxRedemptions: affiliate.Set(int64(20))})
 	want("a new limit", "synced", ended, "SPRING-20 active true, at most 16")
-	f.patchCode(code, affiliate.PromoCodePatch{Active: affiliate.Set(false)})
+	f.patchCode(code, promocode.Patch{Active: affiliate.Set(false)})
 	want("deactivated", "synced", ended, "SPRING-20 active false, at most 16")
-	f.patchCode(code, affiliate.PromoCodePatch{Active: affiliate.Set(true), MaxRedemptions: affiliate.Clear[int64]()})
+	f.patchCode(code, promocode.Patch{Active: affiliate.Set(true), MaxRedemptions: affiliate.Clear[int64]()})
 	want("activated again", "synced", ended, "SPRING-20 active false, at most 16", "SPRING-20 active true, at most <nil>")
-	f.patchCode(code, affiliate.PromoCodePatch{Sync: affiliate.Set(false)})
+	f.patchCode(code, promocode.Patch{Sync: affiliate.Set(false)})
 	want("not synced any more", "none", ended, "SPRING-20 active false, at most 16", "SPRING-20 active false, at most <nil>")
 
 	// Old ids still lead to the promo code.
@@ -94,7 +96,7 @@ func TestSyncPromoCode_FollowsThePromoCode(t *testing.T) {
 	wantOutcome(t, f.apply(f.event("checkout.session.completed", "cs_a")), "applied")
 	wantSales(t, f, "pi_a purchase 4900 EUR PROMO_CODE_MATCHED pending 1470")
 
-	f.patchCode(code, affiliate.PromoCodePatch{Sync: affiliate.Set(true)})
+	f.patchCode(code, promocode.Patch{Sync: affiliate.Set(true)})
 	f.mustSync(code)
 	if err := f.Store.DeletePromoCode(f.Context(), f.Scope, f.Program, code.ID, f.clock.Now(), affiliate.System); err != nil {
 		t.Fatal(err)
@@ -166,7 +168,7 @@ func TestSyncPromoCode_WaitsForConnection(t *testing.T) {
 	const weakKey = "rk_test_weak0123456789"
 	f.stripe.Deny(weakKey, "rak_coupon_write")
 	_, err := f.service.ConnectProcessor(f.asOwner(), &affiliatev1.ConnectProcessorRequest{Processor: "stripe", RestrictedKey: weakKey})
-	if refusal, ok := err.(*affiliate.Error); !ok || refusal.Reason != affiliate.ReasonProcessorPermissionMissing || refusal.Metadata[affiliate.MissingPermissions] != "coupon_write" { //nolint:errorlint // a refusal is never wrapped
+	if refusal, ok := err.(*affiliate.Error); !ok || refusal.Reason != affiliate.ReasonProcessorPermissionMissing || refusal.Metadata[processor.MissingPermissions] != "coupon_write" { //nolint:errorlint // a refusal is never wrapped
 		t.Fatalf("a key without the permission for coupons: %v", err)
 	}
 	f.connect()

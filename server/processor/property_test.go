@@ -13,6 +13,10 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/click"
+	"github.com/tributary-hq/tributary/affiliate/commission"
+	"github.com/tributary-hq/tributary/affiliate/processor"
+	"github.com/tributary-hq/tributary/affiliate/program"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 	"github.com/tributary-hq/tributary/tools/stripeserver"
 )
@@ -105,7 +109,7 @@ type player struct {
 func newPlayer(database *pgtest.Fixture, clock *pgtest.Clock, h history, seed uint64) *player {
 	database.Helper()
 	clock.Set(historyStart)
-	shop := database.NewShop(affiliate.ModeTest, pgtest.Row{"currency": "USD", "attribution_model": h.model}, pgtest.Rules(func(r *affiliate.Rules) {
+	shop := database.NewShop(affiliate.ModeTest, pgtest.Row{"currency": "USD", "attribution_model": h.model}, pgtest.Rules(func(r *program.Rules) {
 		r.LaterRateBps, r.Recurring.MaxPayments = new(int64(1000)), new(4)
 		r.HoldDays, r.AutoApproval = 0, h.autoApproval
 	}))
@@ -121,9 +125,9 @@ func newPlayer(database *pgtest.Fixture, clock *pgtest.Clock, h history, seed ui
 	p.connect()
 	ada, ben := shop.Join("Ada"), shop.Join("Ben")
 	shop.NewPromoCode(ben, "ben")
-	received := func(age time.Duration) func(*affiliate.Click) {
-		return func(c *affiliate.Click) {
-			c.ReceivedAt, c.ExpiresAt = c.ReceivedAt.Add(-age), affiliate.WindowEnd(c.ReceivedAt.Add(-age), 30)
+	received := func(age time.Duration) func(*click.Click) {
+		return func(c *click.Click) {
+			c.ReceivedAt, c.ExpiresAt = c.ReceivedAt.Add(-age), click.WindowEnd(c.ReceivedAt.Add(-age), 30)
 		}
 	}
 	p.texts = strings.NewReplacer(
@@ -186,7 +190,7 @@ func (p *player) named(o object) (named object) {
 
 func (p *player) applyOne(event string) {
 	p.Helper()
-	key := affiliate.ProcessorEventKey{Workspace: p.Scope.Workspace, Mode: p.Scope.Mode, Connection: p.connection, Event: event}
+	key := processor.EventKey{Workspace: p.Scope.Workspace, Mode: p.Scope.Mode, Connection: p.connection, Event: event}
 	if _, err := p.service.Apply(p.Context(), key, false); err != nil {
 		p.Fatalf("apply event %s: %v", event, err)
 	}
@@ -227,7 +231,7 @@ func (p *player) settle(d delivery) {
 	if _, waiting := p.waiting(); len(waiting) > 0 && !p.history.waits {
 		p.Errorf("%s: events wait although nothing is missing: %q\n%s", d.name, waiting, p.history)
 	}
-	p.clock.Advance(affiliate.CheckoutWait)
+	p.clock.Advance(processor.CheckoutWait)
 	p.applyWaiting()
 	if _, waiting := p.waiting(); len(waiting) > 0 {
 		p.Errorf("%s: events wait without end: %q\n%s", d.name, waiting, p.history)
@@ -245,7 +249,7 @@ func (p *player) approve() {
 	ids := p.Texts(`select id::text from commissions where workspace_id = $1 and status = 'pending' and not needs_review`, p.Scope.Workspace)
 	for _, text := range ids {
 		id, _ := affiliate.ParseID[affiliate.CommissionID](text)
-		p.MoveCommission(affiliate.Commission{Scope: p.Scope, Program: p.Program, ID: id}, affiliate.CommissionTransition{Move: affiliate.MoveApprove})
+		p.MoveCommission(commission.Commission{Scope: p.Scope, Program: p.Program, ID: id}, commission.Transition{Move: commission.MoveApprove})
 	}
 }
 

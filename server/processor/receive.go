@@ -10,6 +10,8 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/conversion"
+	"github.com/tributary-hq/tributary/affiliate/processor"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 )
@@ -40,11 +42,11 @@ func (s *Service) receive(ctx context.Context, req *affiliatev1.ReceiveProcessor
 	default:
 		return nil, affiliate.Refuse(affiliate.ReasonServiceUnavailable)
 	}
-	name, processor, err := s.processor(req.GetProcessor())
+	name, api, err := s.processor(req.GetProcessor())
 	if err != nil {
 		return nil, err
 	}
-	id, ok := affiliate.ParseID[affiliate.ProcessorConnectionID](req.GetConnectionId())
+	id, ok := affiliate.ParseID[processor.ConnectionID](req.GetConnectionId())
 	if !ok {
 		return nil, affiliate.Refuse(affiliate.ReasonNotFound)
 	}
@@ -67,17 +69,17 @@ func (s *Service) receive(ctx context.Context, req *affiliatev1.ReceiveProcessor
 	if err != nil {
 		return nil, err
 	}
-	if err := processor.Verify(body, signatureFrom(ctx, name), secrets, now); err != nil {
-		return nil, errors.Join(affiliate.Refuse(affiliate.ReasonInvalidSignature), s.countFailure(ctx, connection.ProcessorConnection, now))
+	if err := api.Verify(body, signatureFrom(ctx, name), secrets, now); err != nil {
+		return nil, errors.Join(affiliate.Refuse(affiliate.ReasonInvalidSignature), s.countFailure(ctx, connection.Connection, now))
 	}
-	event, ok := processor.Envelope(body)
+	event, ok := api.Envelope(body)
 	if !ok {
 		return nil, affiliate.Invalid(affiliate.WholeBody, "must be an event of the payment processor")
 	}
 	if event.Live != (connection.Scope.Mode == affiliate.ModeLive) || event.Account != "" {
 		return &affiliatev1.ReceiveProcessorEventResponse{Status: affiliatev1.ReceivedEventStatus_RECEIVED_EVENT_STATUS_IGNORED}, nil
 	}
-	stored := s.newEvent(connection.ProcessorConnection, event, body, now)
+	stored := s.newEvent(connection.Connection, event, body, now)
 	err = s.Store.InTx(ctx, func(tx Tx) error { return storeEvent(ctx, tx, stored) })
 	if err != nil {
 		return nil, err
@@ -86,24 +88,24 @@ func (s *Service) receive(ctx context.Context, req *affiliatev1.ReceiveProcessor
 }
 
 // newEvent returns the event in the form in which it is stored.
-func (s *Service) newEvent(c affiliate.ProcessorConnection, event affiliate.ProcessorEvent, body []byte, now time.Time) affiliate.StoredProcessorEvent {
-	return affiliate.StoredProcessorEvent{
-		ProcessorEventKey: affiliate.ProcessorEventKey{Workspace: c.Scope.Workspace, Mode: c.Scope.Mode, Connection: c.ID, Event: event.ID},
-		Type:              event.Type, Account: c.Account, Body: s.seal(c.ID, sealedEvent, body), HappenedAt: event.CreatedAt, ReceivedAt: now,
+func (s *Service) newEvent(c processor.Connection, event processor.Event, body []byte, now time.Time) processor.StoredProcessorEvent {
+	return processor.StoredProcessorEvent{
+		EventKey: processor.EventKey{Workspace: c.Scope.Workspace, Mode: c.Scope.Mode, Connection: c.ID, Event: event.ID},
+		Type:     event.Type, Account: c.Account, Body: s.seal(c.ID, sealedEvent, body), HappenedAt: event.CreatedAt, ReceivedAt: now,
 	}
 }
 
 // storeEvent stores an event and its job, unless the event is already stored.
-func storeEvent(ctx context.Context, tx Tx, event affiliate.StoredProcessorEvent) error {
+func storeEvent(ctx context.Context, tx Tx, event processor.StoredProcessorEvent) error {
 	stored, err := tx.InsertEvent(ctx, event)
 	if err != nil || !stored {
 		return err
 	}
-	return tx.Enqueue(ctx, affiliate.ApplyProcessorEvent{ProcessorEventKey: event.ProcessorEventKey})
+	return tx.Enqueue(ctx, processor.ApplyProcessorEvent{EventKey: event.EventKey})
 }
 
 // secretsOf returns the signing secrets that are valid at a time.
-func (s *Service) secretsOf(c affiliate.LockedProcessorConnection, now time.Time) ([]string, error) {
+func (s *Service) secretsOf(c processor.LockedProcessorConnection, now time.Time) ([]string, error) {
 	sealed := [][]byte{c.Keys.Secret}
 	if until := c.Keys.PreviousSecretUntil; until != nil && now.Before(*until) {
 		sealed = append(sealed, c.Keys.PreviousSecret)
@@ -121,7 +123,7 @@ func (s *Service) secretsOf(c affiliate.LockedProcessorConnection, now time.Time
 
 // signatureFrom returns the value of the processor's signature header, for example
 // Stripe-Signature, from the metadata of a call.
-func signatureFrom(ctx context.Context, name affiliate.ProcessorName) string {
+func signatureFrom(ctx context.Context, name conversion.ProcessorName) string {
 	md, _ := metadata.FromIncomingContext(ctx)
 	return strings.Join(md.Get(string(name)+"-signature"), ",")
 }

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/genproto/googleapis/api/httpbody"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/processor"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
@@ -94,7 +95,7 @@ func TestReceiveProcessorEvent_LimitsFailures(t *testing.T) {
 	f := newFixture(t)
 	f.connect()
 	f.put(stripeserver.NewSession("cs_a", nil))
-	unknown := affiliate.NewID[affiliate.ProcessorConnectionID](f.clock.Now())
+	unknown := affiliate.NewID[processor.ConnectionID](f.clock.Now())
 	send := func(processor, connection string) error {
 		_, err := f.service.ReceiveProcessorEvent(t.Context(), &affiliatev1.ReceiveProcessorEventRequest{
 			Processor: processor, ConnectionId: connection, Body: &httpbody.HttpBody{Data: []byte(`{}`)},

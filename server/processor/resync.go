@@ -10,6 +10,7 @@ import (
 	"github.com/riverqueue/river"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/processor"
 )
 
 const (
@@ -23,28 +24,28 @@ const (
 )
 
 type resyncWorker struct {
-	river.WorkerDefaults[affiliate.ResyncProcessor]
+	river.WorkerDefaults[processor.ResyncProcessor]
 	service *Service
 }
 
 // Timeout returns the time limit of one attempt.
-func (*resyncWorker) Timeout(*river.Job[affiliate.ResyncProcessor]) time.Duration {
+func (*resyncWorker) Timeout(*river.Job[processor.ResyncProcessor]) time.Duration {
 	return resyncTimeout
 }
 
 // NextRetry returns the time of the next attempt.
-func (w *resyncWorker) NextRetry(job *river.Job[affiliate.ResyncProcessor]) time.Time {
+func (w *resyncWorker) NextRetry(job *river.Job[processor.ResyncProcessor]) time.Time {
 	return w.service.nextRetry(job.Attempt)
 }
 
-func (w *resyncWorker) Work(ctx context.Context, job *river.Job[affiliate.ResyncProcessor]) error {
+func (w *resyncWorker) Work(ctx context.Context, job *river.Job[processor.ResyncProcessor]) error {
 	return w.service.Resync(ctx, job.Args)
 }
 
 // Resync reads the events of one part of a resync and stores those that have not arrived,
 // with their jobs. Events that have failed or were ignored begin again. Then Resync enqueues
 // the next part. A part is a day, or less if a day has too many events.
-func (s *Service) Resync(ctx context.Context, job affiliate.ResyncProcessor) error {
+func (s *Service) Resync(ctx context.Context, job processor.ResyncProcessor) error {
 	connection, connected, err := s.connectionOf(ctx, job.Workspace, job.Connection)
 	if err != nil || !connected {
 		return err
@@ -59,16 +60,16 @@ func (s *Service) Resync(ctx context.Context, job affiliate.ResyncProcessor) err
 	}
 	err = s.resyncPart(ctx, job, connection, end)
 	if errors.Is(err, ErrTooManyEvents) && part > shortestPart {
-		return s.nextPart(ctx, job, connection.ProcessorConnection, job.From, part/2)
+		return s.nextPart(ctx, job, connection.Connection, job.From, part/2)
 	}
 	if err != nil {
 		return fmt.Errorf("read the events of connection %s: %w", connection.ID, err)
 	}
-	return s.nextPart(ctx, job, connection.ProcessorConnection, end, min(2*part, longestPart))
+	return s.nextPart(ctx, job, connection.Connection, end, min(2*part, longestPart))
 }
 
 // beginResync begins a resync of a locked connection.
-func (s *Service) beginResync(ctx context.Context, tx Tx, c affiliate.ProcessorConnection, since time.Time) error {
+func (s *Service) beginResync(ctx context.Context, tx Tx, c processor.Connection, since time.Time) error {
 	// The processor's clock may differ from this one.
 	begun, job := c.BeginResync(since, s.now().Add(clockSkew))
 	if err := tx.SetResync(ctx, begun); err != nil {
@@ -78,13 +79,13 @@ func (s *Service) beginResync(ctx context.Context, tx Tx, c affiliate.ProcessorC
 }
 
 // resyncPart stores the events from the begin of a part to its end.
-func (s *Service) resyncPart(ctx context.Context, job affiliate.ResyncProcessor, connection affiliate.LockedProcessorConnection, end time.Time) error {
+func (s *Service) resyncPart(ctx context.Context, job processor.ResyncProcessor, connection processor.LockedProcessorConnection, end time.Time) error {
 	key, err := s.keyOf(connection)
 	if err != nil {
 		return err
 	}
-	processor := s.Processors[connection.Processor]
-	var batch []affiliate.StoredProcessorEvent
+	api := s.Processors[connection.Processor]
+	var batch []processor.StoredProcessorEvent
 	flush := func() error {
 		err := s.Store.InTx(ctx, func(tx Tx) error {
 			for _, event := range batch {
@@ -97,12 +98,12 @@ func (s *Service) resyncPart(ctx context.Context, job affiliate.ResyncProcessor,
 		batch = batch[:0]
 		return err
 	}
-	err = processor.Events(ctx, key, job.From, end, func(body []byte) error {
-		event, ok := processor.Envelope(body)
+	err = api.Events(ctx, key, job.From, end, func(body []byte) error {
+		event, ok := api.Envelope(body)
 		if !ok || event.Account != "" || event.Live != (connection.Scope.Mode == affiliate.ModeLive) {
 			return nil
 		}
-		stored := s.newEvent(connection.ProcessorConnection, event, body, s.now())
+		stored := s.newEvent(connection.Connection, event, body, s.now())
 		stored.Resync, stored.Since = true, &job.Since
 		if batch = append(batch, stored); len(batch) < resyncBatch {
 			return nil
@@ -118,7 +119,7 @@ func (s *Service) resyncPart(ctx context.Context, job affiliate.ResyncProcessor,
 // nextPart enqueues the part of a resync that has the given begin and length. If all events
 // are read, the resync ends. If another resync has replaced this one, or if the job runs a
 // second time, nextPart does nothing.
-func (s *Service) nextPart(ctx context.Context, job affiliate.ResyncProcessor, c affiliate.ProcessorConnection, begin time.Time, length time.Duration) error {
+func (s *Service) nextPart(ctx context.Context, job processor.ResyncProcessor, c processor.Connection, begin time.Time, length time.Duration) error {
 	return s.Store.InTx(ctx, func(tx Tx) error {
 		current, err := tx.LockConnection(ctx, c.Scope, c.Processor)
 		if err != nil || current == nil || current.Resync.Number != job.Number {
@@ -127,7 +128,7 @@ func (s *Service) nextPart(ctx context.Context, job affiliate.ResyncProcessor, c
 		if from := current.Resync.From; from == nil || !from.Equal(job.From) {
 			return nil
 		}
-		next := current.ProcessorConnection
+		next := current.Connection
 		if !begin.Before(job.Until) {
 			next.Resync.Since, next.Resync.From = nil, nil
 			return tx.SetResync(ctx, next)

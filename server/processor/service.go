@@ -12,6 +12,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/conversion"
+	"github.com/tributary-hq/tributary/affiliate/processor"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 )
@@ -33,7 +35,7 @@ type Config struct {
 	Store Store
 	Sales Sales
 	// Processors are the processors to which merchants can connect.
-	Processors map[affiliate.ProcessorName]Processor
+	Processors map[conversion.ProcessorName]Processor
 	// Seal encrypts keys, secrets and events. The additional data is the id of the
 	// connection in binary form and a word for the kind of value.
 	Seal Sealer
@@ -66,7 +68,7 @@ func New(c Config) *Service {
 	c.PublicURL = strings.TrimSuffix(c.PublicURL, "/")
 	return &Service{
 		Config: c, receiving: make(chan struct{}, maxReceiving),
-		failures: failureCounter{counts: map[affiliate.ProcessorConnectionID]*failureCount{}}, unknown: newUnknownConnections(),
+		failures: failureCounter{counts: map[processor.ConnectionID]*failureCount{}}, unknown: newUnknownConnections(),
 	}
 }
 
@@ -74,12 +76,12 @@ func New(c Config) *Service {
 func (s *Service) now() time.Time { return s.Now().UTC().Truncate(time.Millisecond) }
 
 // processor returns the processor with a name of a request's path. Errors: NOT_FOUND.
-func (s *Service) processor(name string) (affiliate.ProcessorName, Processor, error) {
-	p, ok := s.Processors[affiliate.ProcessorName(name)]
+func (s *Service) processor(name string) (conversion.ProcessorName, Processor, error) {
+	p, ok := s.Processors[conversion.ProcessorName(name)]
 	if !ok {
 		return "", nil, affiliate.Refuse(affiliate.ReasonNotFound)
 	}
-	return affiliate.ProcessorName(name), p, nil
+	return conversion.ProcessorName(name), p, nil
 }
 
 // Check implements server.Checker.
@@ -89,7 +91,7 @@ func (s *Service) Check(req proto.Message) affiliate.Violations {
 		switch since, now := r.GetSince().AsTime(), s.now(); {
 		case !r.GetSince().IsValid():
 			found.Add("since", affiliate.MustBeTimestamp)
-		case since.Before(now.Add(-affiliate.MaxResyncAge - clockSkew)):
+		case since.Before(now.Add(-processor.MaxResyncAge - clockSkew)):
 			found.Add("since", "must not be more than 30 days in the past")
 		case since.After(now.Add(clockSkew)):
 			found.Add("since", "must not be in the future")
@@ -105,25 +107,25 @@ const (
 	sealedEvent  = "event"
 )
 
-func sealingData(id affiliate.ProcessorConnectionID, kind string) []byte {
+func sealingData(id processor.ConnectionID, kind string) []byte {
 	return append(id.UUID[:], kind...)
 }
 
-func (s *Service) seal(id affiliate.ProcessorConnectionID, kind string, plain []byte) []byte {
+func (s *Service) seal(id processor.ConnectionID, kind string, plain []byte) []byte {
 	return s.Seal.Seal(plain, sealingData(id, kind))
 }
 
-func (s *Service) open(id affiliate.ProcessorConnectionID, kind string, sealed []byte) ([]byte, error) {
+func (s *Service) open(id processor.ConnectionID, kind string, sealed []byte) ([]byte, error) {
 	return s.Seal.Open(sealed, sealingData(id, kind))
 }
 
 // OpenEvent decrypts the body of a stored event.
-func (s *Service) OpenEvent(connection affiliate.ProcessorConnectionID, sealed []byte) ([]byte, error) {
+func (s *Service) OpenEvent(connection processor.ConnectionID, sealed []byte) ([]byte, error) {
 	return s.open(connection, sealedEvent, sealed)
 }
 
 // keyOf decrypts the key of a connection.
-func (s *Service) keyOf(c affiliate.LockedProcessorConnection) (string, error) {
+func (s *Service) keyOf(c processor.LockedProcessorConnection) (string, error) {
 	key, err := s.open(c.ID, sealedKey, c.Keys.Key)
 	if err != nil {
 		return "", fmt.Errorf("open the key of connection %s: %w", c.ID, err)
@@ -159,6 +161,6 @@ func missingPermissions(names []string) error {
 	return &affiliate.Error{
 		Reason:   affiliate.ReasonProcessorPermissionMissing,
 		Message:  "The restricted key lacks these permissions: " + strings.Join(names, ", ") + ".",
-		Metadata: map[string]string{affiliate.MissingPermissions: strings.Join(names, ",")},
+		Metadata: map[string]string{processor.MissingPermissions: strings.Join(names, ",")},
 	}
 }

@@ -7,7 +7,7 @@ import (
 
 	lru "github.com/hashicorp/golang-lru/v2"
 
-	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/processor"
 )
 
 // A connection causes at most failureWrites writes of its signature failures in
@@ -21,7 +21,7 @@ const (
 // so the number of writes is limited.
 type failureCounter struct {
 	mu     sync.Mutex
-	counts map[affiliate.ProcessorConnectionID]*failureCount
+	counts map[processor.ConnectionID]*failureCount
 }
 
 type failureCount struct {
@@ -32,7 +32,7 @@ type failureCount struct {
 
 // add counts a message. It returns the number of messages to write now; 0 if a later message
 // writes them.
-func (f *failureCounter) add(id affiliate.ProcessorConnectionID, at time.Time) (write int64) {
+func (f *failureCounter) add(id processor.ConnectionID, at time.Time) (write int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	count := f.counts[id]
@@ -53,7 +53,7 @@ func (f *failureCounter) add(id affiliate.ProcessorConnectionID, at time.Time) (
 }
 
 // countFailure counts a message whose signature is not valid.
-func (s *Service) countFailure(ctx context.Context, c affiliate.ProcessorConnection, at time.Time) error {
+func (s *Service) countFailure(ctx context.Context, c processor.Connection, at time.Time) error {
 	failures := s.failures.add(c.ID, at)
 	if failures == 0 {
 		return nil
@@ -72,17 +72,17 @@ const (
 // unknownConnections remembers connections that do not exist, with the times at which they were
 // looked up, so that repeated messages for them cause no queries.
 type unknownConnections struct {
-	*lru.Cache[affiliate.ProcessorConnectionID, time.Time]
+	*lru.Cache[processor.ConnectionID, time.Time]
 }
 
 func newUnknownConnections() unknownConnections {
-	cache, _ := lru.New[affiliate.ProcessorConnectionID, time.Time](maxUnknown) // fails only if the size is not positive
+	cache, _ := lru.New[processor.ConnectionID, time.Time](maxUnknown) // fails only if the size is not positive
 	return unknownConnections{cache}
 }
 
-func (u unknownConnections) add(id affiliate.ProcessorConnectionID, at time.Time) { u.Add(id, at) }
+func (u unknownConnections) add(id processor.ConnectionID, at time.Time) { u.Add(id, at) }
 
-func (u unknownConnections) has(id affiliate.ProcessorConnectionID, at time.Time) bool {
+func (u unknownConnections) has(id processor.ConnectionID, at time.Time) bool {
 	lookedUp, ok := u.Peek(id)
 	return ok && at.Sub(lookedUp) < unknownLife
 }

@@ -5,7 +5,8 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/conversion"
+	"github.com/tributary-hq/tributary/affiliate/processor"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 )
@@ -36,9 +37,9 @@ func (s *Service) GetProcessorConnection(ctx context.Context, req *affiliatev1.G
 
 // statusOf returns the state of a connection. If the processor does not respond, the
 // endpoint's status is unknown.
-func (s *Service) statusOf(ctx context.Context, c affiliate.LockedProcessorConnection) (*affiliatev1.ProcessorConnection, error) {
+func (s *Service) statusOf(ctx context.Context, c processor.LockedProcessorConnection) (*affiliatev1.ProcessorConnection, error) {
 	now := s.now()
-	health, err := s.Store.Health(ctx, c.ProcessorConnection, now)
+	health, err := s.Store.Health(ctx, c.Connection, now)
 	if err != nil {
 		return nil, err
 	}
@@ -59,7 +60,7 @@ func (s *Service) statusOf(ctx context.Context, c affiliate.LockedProcessorConne
 	}, nil
 }
 
-func (s *Service) endpointStatus(ctx context.Context, c affiliate.LockedProcessorConnection) (string, error) {
+func (s *Service) endpointStatus(ctx context.Context, c processor.LockedProcessorConnection) (string, error) {
 	key, err := s.keyOf(c)
 	if err != nil {
 		return "", err
@@ -74,7 +75,7 @@ func (s *Service) endpointStatus(ctx context.Context, c affiliate.LockedProcesso
 	return status, nil
 }
 
-func (s *Service) webhookURL(name affiliate.ProcessorName, id affiliate.ProcessorConnectionID) string {
+func (s *Service) webhookURL(name conversion.ProcessorName, id processor.ConnectionID) string {
 	return s.PublicURL + "/webhooks/" + string(name) + "/" + id.String()
 }
 

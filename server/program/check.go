@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/link"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 )
@@ -56,7 +57,7 @@ func checkFields(req interface {
 			found.Add("currency", affiliate.MustBeCurrency)
 		}
 	}
-	if affiliate.ReservedParam(req.GetLinkParam()) {
+	if link.ReservedParam(req.GetLinkParam()) {
 		found.Add("link_param", "must not be a parameter that links use for another purpose")
 	}
 	for i, domain := range req.GetAllowedDomains() {

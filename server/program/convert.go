@@ -5,11 +5,13 @@ import (
 	"slices"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/fraud"
+	"github.com/tributary-hq/tributary/affiliate/program"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 )
 
-func toProto(p affiliate.Program) *affiliatev1.Program {
+func toProto(p program.Program) *affiliatev1.Program {
 	return &affiliatev1.Program{
 		Id:                    p.ID.String(),
 		Name:                  p.Name,
@@ -41,33 +43,33 @@ func toProto(p affiliate.Program) *affiliatev1.Program {
 // newProgram converts a create request to a draft programme. Fields that are absent in
 // the request have their default values. The currency and the slug stay empty if they are
 // absent, and the store sets them.
-func newProgram(req *affiliatev1.CreateProgramRequest) (affiliate.Program, error) {
+func newProgram(req *affiliatev1.CreateProgramRequest) (program.Program, error) {
 	var wrong affiliate.Violations
 	rules := initialRules(req.GetCommissionRules(), &wrong)
 	if err := wrong.Err(); err != nil {
-		return affiliate.Program{}, err
+		return program.Program{}, err
 	}
 	currency, _ := affiliate.ParseCurrency(req.GetCurrency())
-	p := affiliate.Program{
+	p := program.Program{
 		Name:                req.GetName(),
 		Slug:                req.GetSlug(),
 		Description:         req.Description,
-		Status:              affiliate.ProgramDraft,
+		Status:              program.Draft,
 		WebsiteURL:          req.WebsiteUrl,
 		AllowedDomains:      foldDomains(req.GetAllowedDomains()),
 		LandingURL:          req.LandingUrl,
 		Currency:            currency,
-		WindowDays:          affiliate.DefaultWindowDays,
-		Model:               cmp.Or(affiliate.AttributionModel(server.EnumName(req.GetAttributionModel())), affiliate.DefaultModel),
-		Precedence:          cmp.Or(affiliate.SignalPrecedence(server.EnumName(req.GetSignalPrecedence())), affiliate.DefaultPrecedence),
-		LinkParam:           affiliate.DefaultLinkParam,
+		WindowDays:          program.DefaultWindowDays,
+		Model:               cmp.Or(program.AttributionModel(server.EnumName(req.GetAttributionModel())), program.DefaultModel),
+		Precedence:          cmp.Or(program.SignalPrecedence(server.EnumName(req.GetSignalPrecedence())), program.DefaultPrecedence),
+		LinkParam:           program.DefaultLinkParam,
 		AutoApprovePartners: req.GetAutoApprovePartners(),
 		IsPublic:            req.GetIsPublic(),
 		Rules:               rules,
 		RulesVersion:        1,
 		MinPayoutCents:      req.GetMinPayoutCents(),
 		PayoutTermDays:      int(req.GetPayoutTermDays()),
-		FraudPolicy:         cmp.Or(affiliate.FraudPolicy(server.EnumName(req.GetFraudPolicy())), affiliate.DefaultFraudPolicy),
+		FraudPolicy:         cmp.Or(fraud.Policy(server.EnumName(req.GetFraudPolicy())), program.DefaultFraudPolicy),
 		TermsURL:            req.TermsUrl,
 	}
 	if req.AttributionWindowDays != nil {
@@ -81,8 +83,8 @@ func newProgram(req *affiliatev1.CreateProgramRequest) (affiliate.Program, error
 
 // patchOf returns the changes of the fields that the request's mask names. Check has
 // validated the mask.
-func patchOf(req *affiliatev1.UpdateProgramRequest) affiliate.ProgramPatch {
-	var patch affiliate.ProgramPatch
+func patchOf(req *affiliatev1.UpdateProgramRequest) program.Patch {
+	var patch program.Patch
 	paths := req.GetUpdateMask().GetPaths()
 	for _, path := range paths {
 		switch path {
@@ -101,7 +103,7 @@ func patchOf(req *affiliatev1.UpdateProgramRequest) affiliate.ProgramPatch {
 		case "attribution_window_days":
 			patch.WindowDays = setOrClearInt(req.AttributionWindowDays)
 		case "attribution_model":
-			patch.Model = setOrClearEnum[affiliate.AttributionModel](server.EnumName(req.GetAttributionModel()))
+			patch.Model = setOrClearEnum[program.AttributionModel](server.EnumName(req.GetAttributionModel()))
 		case "link_param":
 			patch.LinkParam = setOrClear(req.LinkParam)
 		case "auto_approve_partners":
@@ -114,13 +116,13 @@ func patchOf(req *affiliatev1.UpdateProgramRequest) affiliate.ProgramPatch {
 			currency, _ := affiliate.ParseCurrency(req.GetCurrency())
 			patch.Currency = affiliate.Set(currency)
 		case "signal_precedence":
-			patch.Precedence = setOrClearEnum[affiliate.SignalPrecedence](server.EnumName(req.GetSignalPrecedence()))
+			patch.Precedence = setOrClearEnum[program.SignalPrecedence](server.EnumName(req.GetSignalPrecedence()))
 		case "min_payout_cents":
 			patch.MinPayoutCents = setOrClear(req.MinPayoutCents)
 		case "payout_term_days":
 			patch.PayoutTermDays = setOrClearInt(req.PayoutTermDays)
 		case "fraud_policy":
-			patch.FraudPolicy = setOrClearEnum[affiliate.FraudPolicy](server.EnumName(req.GetFraudPolicy()))
+			patch.FraudPolicy = setOrClearEnum[fraud.Policy](server.EnumName(req.GetFraudPolicy()))
 		}
 	}
 	patch.Rules = rulesPatchOf(req.GetCommissionRules(), paths)

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/program"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 )
@@ -32,13 +33,13 @@ func (s *Service) ListGroups(ctx context.Context, req *affiliatev1.ListGroupsReq
 // CreateGroup creates a group. The participants in a group have the group's commission
 // rate.
 func (s *Service) CreateGroup(ctx context.Context, req *affiliatev1.CreateGroupRequest) (*affiliatev1.Group, error) {
-	program, err := server.PathID[affiliate.ProgramID](req.GetProgramId())
+	programID, err := server.PathID[affiliate.ProgramID](req.GetProgramId())
 	if err != nil {
 		return nil, err
 	}
 	at := s.currentTime()
-	group := affiliate.Group{
-		ID: affiliate.NewID[affiliate.GroupID](at), Scope: server.PrincipalFrom(ctx).Scope(), Program: program,
+	group := program.Group{
+		ID: affiliate.NewID[affiliate.GroupID](at), Scope: server.PrincipalFrom(ctx).Scope(), Program: programID,
 		Name: req.GetName(), Version: 1, CreatedAt: at, UpdatedAt: at,
 		Rate: server.RateFields(req.Percentage, req.FlatAmountCents, "", new(affiliate.Violations)),
 	}
@@ -91,8 +92,8 @@ func groupPathIDs(req interface {
 
 // groupPatchOf returns the changes of the fields that the request's mask names. If the
 // percentage has too many decimals, it adds a violation to found.
-func groupPatchOf(req *affiliatev1.UpdateGroupRequest, found *affiliate.Violations) affiliate.GroupPatch {
-	var patch affiliate.GroupPatch
+func groupPatchOf(req *affiliatev1.UpdateGroupRequest, found *affiliate.Violations) program.GroupPatch {
+	var patch program.GroupPatch
 	for _, path := range req.GetUpdateMask().GetPaths() {
 		switch path {
 		case "name":
@@ -106,7 +107,7 @@ func groupPatchOf(req *affiliatev1.UpdateGroupRequest, found *affiliate.Violatio
 	return patch
 }
 
-func groupToProto(g affiliate.Group) *affiliatev1.Group {
+func groupToProto(g program.Group) *affiliatev1.Group {
 	return &affiliatev1.Group{
 		Id:              g.ID.String(),
 		ProgramId:       g.Program.String(),

@@ -15,6 +15,8 @@ import (
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/account"
+	"github.com/tributary-hq/tributary/affiliate/participant"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server/program"
 	"github.com/tributary-hq/tributary/server/servertest"
@@ -73,14 +75,14 @@ func (f *fixture) join(g *affiliatev1.Group, changes ...pgtest.Row) pgtest.Parti
 }
 
 // invite creates an invitation that names the group.
-func (f *fixture) invite(g *affiliatev1.Group, expires time.Time) affiliate.ParticipantInvite {
+func (f *fixture) invite(g *affiliatev1.Group, expires time.Time) participant.Invite {
 	f.Helper()
 	id := affiliate.NewID[affiliate.InviteID](f.Now())
-	invite := affiliate.ParticipantInvite{
-		Invite: affiliate.Invite{ID: id, Email: id.String() + "@example.com", InvitedBy: f.owner, CreatedAt: f.Now(), ExpiresAt: expires},
+	invite := participant.Invite{
+		Invite: account.Invite{ID: id, Email: id.String() + "@example.com", InvitedBy: f.owner, CreatedAt: f.Now(), ExpiresAt: expires},
 		Scope:  f.scope, Program: parseID[affiliate.ProgramID](f, g.ProgramId), Group: new(parseID[affiliate.GroupID](f, g.Id)),
 	}
-	_, digests := affiliate.NewInviteTokens()
+	_, digests := account.NewInviteTokens()
 	err := f.Store.InTx(f.Context(), func(tx *postgres.Tx) error {
 		_, _, err := f.Store.Enrolment(tx).InviteParticipant(f.Context(), invite, digests, affiliate.System)
 		return err

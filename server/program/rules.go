@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/program"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 )
@@ -23,17 +24,17 @@ const (
 // nor a percentage, the type is flat. If the request has a commission type, it must also
 // have the rate, because the default rate is probably not the rate that the merchant
 // wants.
-func initialRules(rules *affiliatev1.CommissionRules, found *affiliate.Violations) affiliate.Rules {
+func initialRules(rules *affiliatev1.CommissionRules, found *affiliate.Violations) program.Rules {
 	if rules == nil {
-		return affiliate.DefaultRules()
+		return program.DefaultRules()
 	}
 	patch := presentFieldsPatch(rules, found)
 	if !patch.Type.Given && patch.FlatCents.Given && !patch.RateBps.Given {
-		patch.Type = affiliate.Set(affiliate.Flat)
+		patch.Type = affiliate.Set(program.Flat)
 	}
-	initial, wrong := affiliate.DefaultRules().Patch(patch)
+	initial, wrong := program.DefaultRules().Patch(patch)
 	*found = append(*found, wrong...)
-	if patch.Type.Given && initial.Type == affiliate.Percentage && !patch.RateBps.Given {
+	if patch.Type.Given && initial.Type == program.Percentage && !patch.RateBps.Given {
 		found.Add(rulesField+".percentage", "is required when {commission_rules.commission_type} is percentage")
 	}
 	return initial
@@ -43,7 +44,7 @@ func initialRules(rules *affiliatev1.CommissionRules, found *affiliate.Violation
 // the mask name. A path can name a whole object. The fields that are present in this
 // object are then changed. If the object is absent in the request, all its fields are
 // reset to their defaults. Check has rejected invalid values.
-func rulesPatchOf(rules *affiliatev1.CommissionRules, paths []string) affiliate.RulesPatch {
+func rulesPatchOf(rules *affiliatev1.CommissionRules, paths []string) program.RulesPatch {
 	wholeRules, wholeRecurring := slices.Contains(paths, rulesField), slices.Contains(paths, recurringField)
 	patch := fieldsPatch(rules, func(path string) bool {
 		full := rulesField + "." + path
@@ -56,7 +57,7 @@ func rulesPatchOf(rules *affiliatev1.CommissionRules, paths []string) affiliate.
 }
 
 // presentFieldsPatch returns changes that set all fields that are present in rules.
-func presentFieldsPatch(rules *affiliatev1.CommissionRules, found *affiliate.Violations) affiliate.RulesPatch {
+func presentFieldsPatch(rules *affiliatev1.CommissionRules, found *affiliate.Violations) program.RulesPatch {
 	return fieldsPatch(rules, func(path string) bool { return hasField(rules, path) }, found)
 }
 
@@ -77,13 +78,13 @@ func hasField(rules *affiliatev1.CommissionRules, path string) bool {
 // fieldsPatch returns changes of the selected fields. It calls selected with the path of
 // each field, relative to the rules. A selected field that is present in rules is set,
 // and a selected field that is absent is cleared.
-func fieldsPatch(rules *affiliatev1.CommissionRules, selected func(path string) bool, found *affiliate.Violations) affiliate.RulesPatch {
-	var patch affiliate.RulesPatch
+func fieldsPatch(rules *affiliatev1.CommissionRules, selected func(path string) bool, found *affiliate.Violations) program.RulesPatch {
+	var patch program.RulesPatch
 	if rules == nil {
 		rules = &affiliatev1.CommissionRules{}
 	}
 	if selected("commission_type") {
-		patch.Type = setOrClearEnum[affiliate.CommissionType](server.EnumName(rules.GetCommissionType()))
+		patch.Type = setOrClearEnum[program.CommissionType](server.EnumName(rules.GetCommissionType()))
 	}
 	if selected("percentage") {
 		patch.RateBps = setOrClear(server.OptionalBasisPoints(rules.Percentage, rulesField+".percentage", found))
@@ -98,7 +99,7 @@ func fieldsPatch(rules *affiliatev1.CommissionRules, selected func(path string) 
 		patch.AutoApproval = setOrClear(rules.AutoApproval)
 	}
 	if selected("net_basis") {
-		patch.NetBasis = setOrClearEnum[affiliate.NetBasis](server.EnumName(rules.GetNetBasis()))
+		patch.NetBasis = setOrClearEnum[program.NetBasis](server.EnumName(rules.GetNetBasis()))
 	}
 	patch.Recurring = recurringFieldsPatch(rules.GetRecurring(), selected)
 	if selected("later_percentage") {
@@ -122,8 +123,8 @@ func fieldsPatch(rules *affiliatev1.CommissionRules, selected func(path string) 
 	return patch
 }
 
-func recurringFieldsPatch(recurring *affiliatev1.Recurring, selected func(path string) bool) affiliate.RecurringPatch {
-	var patch affiliate.RecurringPatch
+func recurringFieldsPatch(recurring *affiliatev1.Recurring, selected func(path string) bool) program.RecurringPatch {
+	var patch program.RecurringPatch
 	if recurring == nil {
 		recurring = &affiliatev1.Recurring{}
 	}
@@ -139,11 +140,11 @@ func recurringFieldsPatch(recurring *affiliatev1.Recurring, selected func(path s
 	return patch
 }
 
-func tiersOf(tiers []*affiliatev1.Tier, found *affiliate.Violations) []affiliate.Tier {
-	out := make([]affiliate.Tier, len(tiers))
+func tiersOf(tiers []*affiliatev1.Tier, found *affiliate.Violations) []program.Tier {
+	out := make([]program.Tier, len(tiers))
 	for i, tier := range tiers {
 		path := fmt.Sprintf("%s.tiers[%d].percentage", rulesField, i)
-		out[i] = affiliate.Tier{MinConversions: tier.MinConversions, MinRevenueCents: tier.MinRevenueCents}
+		out[i] = program.Tier{MinConversions: tier.MinConversions, MinRevenueCents: tier.MinRevenueCents}
 		if bps := server.OptionalBasisPoints(tier.Percentage, path, found); bps != nil {
 			out[i].RateBps = *bps
 		} else if tier.Percentage == nil {
@@ -153,20 +154,20 @@ func tiersOf(tiers []*affiliatev1.Tier, found *affiliate.Violations) []affiliate
 	return out
 }
 
-func productsOf(products []*affiliatev1.ProductRate, found *affiliate.Violations) []affiliate.ProductRate {
-	out := make([]affiliate.ProductRate, len(products))
+func productsOf(products []*affiliatev1.ProductRate, found *affiliate.Violations) []program.ProductRate {
+	out := make([]program.ProductRate, len(products))
 	for i, product := range products {
 		rate := server.RateFields(product.Percentage, product.FlatAmountCents, fmt.Sprintf("%s.products[%d].", rulesField, i), found)
-		out[i] = affiliate.ProductRate{ProductID: product.GetProductId(), Rate: rate}
+		out[i] = program.ProductRate{ProductID: product.GetProductId(), Rate: rate}
 	}
 	return out
 }
 
-func eventsOf(events []*affiliatev1.EventRate, found *affiliate.Violations) []affiliate.EventRate {
-	out := make([]affiliate.EventRate, len(events))
+func eventsOf(events []*affiliatev1.EventRate, found *affiliate.Violations) []program.EventRate {
+	out := make([]program.EventRate, len(events))
 	for i, event := range events {
 		rate := server.RateFields(event.Percentage, event.FlatAmountCents, fmt.Sprintf("%s.events[%d].", rulesField, i), found)
-		out[i] = affiliate.EventRate{EventType: affiliate.EventType(server.EnumName(event.GetEventType())), Rate: rate}
+		out[i] = program.EventRate{EventType: affiliate.EventType(server.EnumName(event.GetEventType())), Rate: rate}
 	}
 	return out
 }

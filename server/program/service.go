@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/program"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 )
@@ -56,7 +57,7 @@ func (s *Service) CreateProgram(ctx context.Context, req *affiliatev1.CreateProg
 // newest first.
 func (s *Service) ListPrograms(ctx context.Context, req *affiliatev1.ListProgramsRequest) (*affiliatev1.ListProgramsResponse, error) {
 	page := server.PageOf(req)
-	filter := affiliate.ProgramFilter{Status: affiliate.ProgramStatus(server.EnumName(req.GetStatus())), Search: req.GetSearch()}
+	filter := program.Filter{Status: program.Status(server.EnumName(req.GetStatus())), Search: req.GetSearch()}
 	programs, total, err := s.store.ListPrograms(ctx, server.PrincipalFrom(ctx).Scope(), filter, page)
 	if err != nil {
 		return nil, err
@@ -91,18 +92,18 @@ func (s *Service) UpdateProgram(ctx context.Context, req *affiliatev1.UpdateProg
 
 // ActivateProgram activates a draft or paused programme.
 func (s *Service) ActivateProgram(ctx context.Context, req *affiliatev1.ActivateProgramRequest) (*affiliatev1.Program, error) {
-	return s.move(ctx, req, affiliate.ProgramActive)
+	return s.move(ctx, req, program.Active)
 }
 
 // PauseProgram pauses an active programme. Until the programme is activated again, its
 // clicks are refused and its participants earn no commissions.
 func (s *Service) PauseProgram(ctx context.Context, req *affiliatev1.PauseProgramRequest) (*affiliatev1.Program, error) {
-	return s.move(ctx, req, affiliate.ProgramPaused)
+	return s.move(ctx, req, program.Paused)
 }
 
 // ArchiveProgram archives a programme. An archived programme cannot be activated again.
 func (s *Service) ArchiveProgram(ctx context.Context, req *affiliatev1.ArchiveProgramRequest) (*affiliatev1.Program, error) {
-	return s.move(ctx, req, affiliate.ProgramArchived)
+	return s.move(ctx, req, program.Archived)
 }
 
 // ListProgramRules returns one page of the versions of a programme's commission rules,
@@ -132,7 +133,7 @@ func (s *Service) ListProgramRules(ctx context.Context, req *affiliatev1.ListPro
 	}, nil
 }
 
-func (s *Service) move(ctx context.Context, req programRequest, to affiliate.ProgramStatus) (*affiliatev1.Program, error) {
+func (s *Service) move(ctx context.Context, req programRequest, to program.Status) (*affiliatev1.Program, error) {
 	id, err := server.PathID[affiliate.ProgramID](req.GetProgramId())
 	if err != nil {
 		return nil, err
@@ -143,7 +144,7 @@ func (s *Service) move(ctx context.Context, req programRequest, to affiliate.Pro
 // programRequest is a request whose path names a programme.
 type programRequest interface{ GetProgramId() string }
 
-func response(p affiliate.Program, err error) (*affiliatev1.Program, error) {
+func response(p program.Program, err error) (*affiliatev1.Program, error) {
 	if err != nil {
 		return nil, err
 	}

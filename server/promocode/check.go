@@ -7,6 +7,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/conversion"
+	"github.com/tributary-hq/tributary/affiliate/promocode"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 )
@@ -16,10 +18,10 @@ func (s *Service) Check(req proto.Message) affiliate.Violations {
 	var found affiliate.Violations
 	switch req := req.(type) {
 	case *affiliatev1.CreatePromoCodeRequest:
-		if !affiliate.ValidPromoCode(affiliate.FoldPromoCode(req.GetCode())) {
-			found.Add("code", fmt.Sprintf("must have 1 to %d visible characters without spaces", affiliate.MaxPromoCode))
+		if !promocode.ValidPromoCode(conversion.FoldPromoCode(req.GetCode())) {
+			found.Add("code", fmt.Sprintf("must have 1 to %d visible characters without spaces", promocode.MaxPromoCode))
 		}
-		if code := affiliate.FoldPromoCode(req.GetCode()); req.GetSyncToProcessor() && affiliate.ValidPromoCode(code) && !affiliate.ValidProcessorCode(code) {
+		if code := conversion.FoldPromoCode(req.GetCode()); req.GetSyncToProcessor() && promocode.ValidPromoCode(code) && !promocode.ValidProcessorCode(code) {
 			found.Add("code", "must have only letters, digits and dashes when {sync_to_processor} is true")
 		}
 		checkDiscount(req, &found)

@@ -6,13 +6,15 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/conversion"
+	"github.com/tributary-hq/tributary/affiliate/promocode"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 )
 
-func toProto(c affiliate.PromoCode) *affiliatev1.PromoCode {
+func toProto(c promocode.PromoCode) *affiliatev1.PromoCode {
 	value := float64(c.DiscountValue)
-	if c.DiscountType == affiliate.DiscountPercentage {
+	if c.DiscountType == promocode.DiscountPercentage {
 		value = *server.Percentage(&c.DiscountValue)
 	}
 	return &affiliatev1.PromoCode{
@@ -34,14 +36,14 @@ func toProto(c affiliate.PromoCode) *affiliatev1.PromoCode {
 	}
 }
 
-func response(c affiliate.PromoCode, err error) (*affiliatev1.PromoCode, error) {
+func response(c promocode.PromoCode, err error) (*affiliatev1.PromoCode, error) {
 	if err != nil {
 		return nil, err
 	}
 	return toProto(c), nil
 }
 
-func listResponse(codes []affiliate.PromoCode, total int64, page affiliate.Page) *affiliatev1.ListPromoCodesResponse {
+func listResponse(codes []promocode.PromoCode, total int64, page affiliate.Page) *affiliatev1.ListPromoCodesResponse {
 	data := make([]*affiliatev1.PromoCode, len(codes))
 	for i, c := range codes {
 		data[i] = toProto(c)
@@ -55,15 +57,15 @@ func listResponse(codes []affiliate.PromoCode, total int64, page affiliate.Page)
 // newPromoCode converts a create request to a promo code. Check has validated the
 // request. If a fixed discount has no currency in the request, the store sets the
 // currency.
-func newPromoCode(req *affiliatev1.CreatePromoCodeRequest) affiliate.PromoCode {
-	c := affiliate.PromoCode{
-		Code:           affiliate.FoldPromoCode(req.GetCode()),
-		DiscountType:   affiliate.DiscountType(server.EnumName(req.GetDiscountType())),
+func newPromoCode(req *affiliatev1.CreatePromoCodeRequest) promocode.PromoCode {
+	c := promocode.PromoCode{
+		Code:           conversion.FoldPromoCode(req.GetCode()),
+		DiscountType:   promocode.DiscountType(server.EnumName(req.GetDiscountType())),
 		DiscountValue:  int64(req.GetDiscountValue()),
 		MaxRedemptions: req.MaxRedemptions,
 		ExpiresAt:      toMillis(req.GetExpiresAt()),
 	}
-	if c.DiscountType == affiliate.DiscountPercentage {
+	if c.DiscountType == promocode.DiscountPercentage {
 		c.DiscountValue, _ = server.BasisPoints(req.GetDiscountValue())
 	}
 	if currency, ok := affiliate.ParseCurrency(req.GetCurrency()); ok {
@@ -85,8 +87,8 @@ func toMillis(t *timestamppb.Timestamp) *time.Time {
 // patchOf returns the changes of the fields that the request's mask names. Check has
 // validated the mask. If the mask names a field that is absent in the request, the change
 // clears the field.
-func patchOf(req *affiliatev1.UpdatePromoCodeRequest) affiliate.PromoCodePatch {
-	var patch affiliate.PromoCodePatch
+func patchOf(req *affiliatev1.UpdatePromoCodeRequest) promocode.Patch {
+	var patch promocode.Patch
 	for _, path := range req.GetUpdateMask().GetPaths() {
 		switch path {
 		case "active":

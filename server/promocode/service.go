@@ -19,6 +19,8 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/conversion"
+	"github.com/tributary-hq/tributary/affiliate/promocode"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 )
@@ -43,13 +45,13 @@ func (s *Service) ListPromoCodes(ctx context.Context, req *affiliatev1.ListPromo
 	if err != nil {
 		return nil, err
 	}
-	filter := affiliate.PromoCodeFilter{
+	filter := promocode.Filter{
 		Participant: server.ParseOptionalID[affiliate.ParticipantID](req.ParticipantId), Active: req.Active,
-		Search: affiliate.FoldPromoCode(req.GetSearch()),
+		Search: conversion.FoldPromoCode(req.GetSearch()),
 	}
 	page := server.PageOf(req)
 	codes, total, err := s.store.PromoCodes(ctx, server.PrincipalFrom(ctx).Scope(), program, filter, page)
-	if filter != (affiliate.PromoCodeFilter{}) { // without a filter, the store returns the exact total
+	if filter != (promocode.Filter{}) { // without a filter, the store returns the exact total
 		total = server.SearchTotal(ctx, total, filter.Search)
 	}
 	return listResponse(codes, total, page), err

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/program"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 	"github.com/tributary-hq/tributary/server/servertest"
@@ -155,7 +156,7 @@ func TestCreatePromoCode_Refusals(t *testing.T) {
 	if codes, total := f.listCodes(&affiliatev1.ListPromoCodesRequest{}); total != 1 || !slices.Equal(codes, []string{"taken"}) {
 		t.Errorf("after refused calls the codes are %q, total %d, want only taken", codes, total)
 	}
-	archived := f.in(f.NewShop(affiliate.ModeLive, pgtest.Row{"status": affiliate.ProgramArchived}))
+	archived := f.in(f.NewShop(affiliate.ModeLive, pgtest.Row{"status": program.Archived}))
 	_, err := archived.createCode(archived.Join("Jane"), "late")
 	pgtest.RequireRefusal(t, err, affiliate.ReasonProgramStateInvalid)
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/notification"
 	"github.com/tributary-hq/tributary/server/seal"
 )
 
@@ -130,7 +131,7 @@ func TestNew_ErrorsDoNotContainTheKeys(t *testing.T) {
 
 func TestMailToken_OpensOnlyForItsMail(t *testing.T) {
 	keys := newKeys(t, entry("a", 1))
-	mail, other := affiliate.NewID[affiliate.MailID](time.Now()), affiliate.NewID[affiliate.MailID](time.Now())
+	mail, other := affiliate.NewID[notification.MailID](time.Now()), affiliate.NewID[notification.MailID](time.Now())
 	sealed := keys.SealMailToken(mail, "ver_token")
 	if token, err := keys.OpenMailToken(mail, sealed); err != nil || token != "ver_token" {
 		t.Errorf("OpenMailToken returned %q, %v, want ver_token", token, err)

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/account"
+	"github.com/tributary-hq/tributary/affiliate/notification"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 )
@@ -55,7 +57,7 @@ func (s *Service) ListServiceTokens(ctx context.Context, req *affiliatev1.ListSe
 // CreateServiceToken creates a token. No other response contains it.
 func (s *Service) CreateServiceToken(ctx context.Context, req *affiliatev1.CreateServiceTokenRequest) (*affiliatev1.CreatedServiceToken, error) {
 	caller, at := server.PrincipalFrom(ctx), s.currentTime()
-	fields := affiliate.ServiceToken{
+	fields := account.ServiceToken{
 		Scope: caller.Scope(), Name: req.GetName(), Role: affiliate.Role(server.EnumName(req.GetRole())),
 		AllowPayouts: req.GetAllowPayouts(), CreatedBy: caller.User,
 	}
@@ -65,7 +67,7 @@ func (s *Service) CreateServiceToken(ctx context.Context, req *affiliatev1.Creat
 	if req.GetExpiresAt() != nil {
 		fields.ExpiresAt = req.GetExpiresAt().AsTime().Truncate(time.Millisecond)
 	}
-	text, token, err := affiliate.GenerateServiceToken(fields, at)
+	text, token, err := account.GenerateServiceToken(fields, at)
 	if err != nil {
 		return nil, err
 	}
@@ -80,7 +82,7 @@ func (s *Service) CreateServiceToken(ctx context.Context, req *affiliatev1.Creat
 		if err := insert(ctx, tx, token, at); err != nil {
 			return err
 		}
-		if err := tx.Notify(ctx, token.Notification(affiliate.NotifyServiceTokenCreated, caller.User, at)); err != nil {
+		if err := tx.Notify(ctx, token.Notification(notification.NotifyServiceTokenCreated, caller.User, at)); err != nil {
 			return err
 		}
 		return tx.Audit(ctx, affiliate.AuditLine{
@@ -101,13 +103,13 @@ func (s *Service) RollServiceToken(ctx context.Context, req *affiliatev1.RollSer
 	if err != nil {
 		return nil, err
 	}
-	grace := affiliate.DefaultRollGrace
+	grace := account.DefaultRollGrace
 	if req.GraceHours != nil {
 		grace = time.Duration(req.GetGraceHours()) * time.Hour
 	}
 	caller, at := server.PrincipalFrom(ctx), s.currentTime()
-	var text affiliate.Key
-	var successor affiliate.NewServiceToken
+	var text account.Key
+	var successor account.NewServiceToken
 	err = s.store.InTx(ctx, func(tx Tx) error {
 		role, err := server.LockWorkspace(ctx, tx, caller)
 		if err != nil {
@@ -120,7 +122,7 @@ func (s *Service) RollServiceToken(ctx context.Context, req *affiliatev1.RollSer
 		if err := before.CheckManageable(role); err != nil {
 			return err
 		}
-		var after affiliate.ServiceToken
+		var after account.ServiceToken
 		if after, text, successor, err = before.Roll(grace, caller.User, at); err != nil {
 			return err
 		}
@@ -130,7 +132,7 @@ func (s *Service) RollServiceToken(ctx context.Context, req *affiliatev1.RollSer
 		if err := insert(ctx, tx, successor, at); err != nil {
 			return err
 		}
-		if err := tx.Notify(ctx, before.Notification(affiliate.NotifyServiceTokenRolled, caller.User, at)); err != nil {
+		if err := tx.Notify(ctx, before.Notification(notification.NotifyServiceTokenRolled, caller.User, at)); err != nil {
 			return err
 		}
 		object := successor.AuditObject()
@@ -172,7 +174,7 @@ func (s *Service) RevokeServiceToken(ctx context.Context, req *affiliatev1.Revok
 		if err := tx.UpdateServiceToken(ctx, after); err != nil {
 			return err
 		}
-		if err := tx.Notify(ctx, before.Notification(affiliate.NotifyServiceTokenRevoked, caller.User, at)); err != nil {
+		if err := tx.Notify(ctx, before.Notification(notification.NotifyServiceTokenRevoked, caller.User, at)); err != nil {
 			return err
 		}
 		return tx.Audit(ctx, affiliate.AuditLine{
@@ -187,18 +189,18 @@ func (s *Service) RevokeServiceToken(ctx context.Context, req *affiliatev1.Revok
 }
 
 // insert stores a token. Errors: API_KEY_LIMIT_EXCEEDED.
-func insert(ctx context.Context, tx Tx, token affiliate.NewServiceToken, at time.Time) error {
+func insert(ctx context.Context, tx Tx, token account.NewServiceToken, at time.Time) error {
 	active, err := tx.CountServiceTokens(ctx, token.Scope, at)
 	if err != nil {
 		return err
 	}
-	if err := affiliate.CheckServiceTokens(active); err != nil {
+	if err := account.CheckServiceTokens(active); err != nil {
 		return err
 	}
 	return tx.InsertServiceToken(ctx, token)
 }
 
-func toProto(t affiliate.ServiceToken) *affiliatev1.ServiceToken {
+func toProto(t account.ServiceToken) *affiliatev1.ServiceToken {
 	return &affiliatev1.ServiceToken{
 		Id:               t.ID.String(),
 		Name:             t.Name,
@@ -216,7 +218,7 @@ func toProto(t affiliate.ServiceToken) *affiliatev1.ServiceToken {
 }
 
 // createdToProto converts a new token to the message that contains its text.
-func createdToProto(text affiliate.Key, t affiliate.ServiceToken) *affiliatev1.CreatedServiceToken {
+func createdToProto(text account.Key, t account.ServiceToken) *affiliatev1.CreatedServiceToken {
 	return &affiliatev1.CreatedServiceToken{
 		Id:           t.ID.String(),
 		Name:         t.Name,

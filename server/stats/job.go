@@ -21,7 +21,7 @@ import (
 
 	"github.com/riverqueue/river"
 
-	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/analytics"
 	"github.com/tributary-hq/tributary/server"
 )
 
@@ -45,9 +45,9 @@ type Store interface {
 	FoldStats(ctx context.Context, limit int) (folded int64, err error)
 }
 
-// Worker runs the job affiliate.FoldStats.
+// Worker runs the job analytics.FoldStats.
 type Worker struct {
-	river.WorkerDefaults[affiliate.FoldStats]
+	river.WorkerDefaults[analytics.FoldStats]
 	store Store
 	log   *slog.Logger
 	now   func() time.Time
@@ -62,14 +62,14 @@ func New(store Store, log *slog.Logger, now func() time.Time) *Worker {
 // runs at a time. A failed job is not retried, because the next job processes the same
 // deltas.
 func PeriodicJob() *river.PeriodicJob {
-	return server.OneAtATime(river.PeriodicInterval(Interval), affiliate.FoldStats{}, true)
+	return server.OneAtATime(river.PeriodicInterval(Interval), analytics.FoldStats{}, true)
 }
 
 // Timeout returns the time limit of one run.
-func (w *Worker) Timeout(*river.Job[affiliate.FoldStats]) time.Duration { return timeout }
+func (w *Worker) Timeout(*river.Job[analytics.FoldStats]) time.Duration { return timeout }
 
 // Work adds deltas to the totals until no deltas remain or maxRunTime has passed.
-func (w *Worker) Work(ctx context.Context, _ *river.Job[affiliate.FoldStats]) error {
+func (w *Worker) Work(ctx context.Context, _ *river.Job[analytics.FoldStats]) error {
 	started := w.now()
 	for {
 		folded, err := w.store.FoldStats(ctx, batchSize)

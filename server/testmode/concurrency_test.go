@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/click"
+	"github.com/tributary-hq/tributary/affiliate/program"
 	"github.com/tributary-hq/tributary/cmd/stores"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server/conversion"
@@ -56,7 +58,7 @@ func TestDeleteTestData_LeavesNoOrphansOfConcurrentRequests(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	live := f.InOtherMode()
-	rules := pgtest.Rules(func(r *affiliate.Rules) { r.HoldDays, r.AutoApproval = 0, true })
+	rules := pgtest.Rules(func(r *program.Rules) { r.HoldDays, r.AutoApproval = 0, true })
 	for _, s := range []*pgtest.Shop{f.Shop, live} {
 		f.Exec(`update programs set rules = $2, rules_version = 4 where id = $1`, s.Program, rules["rules"])
 	}
@@ -164,9 +166,9 @@ func TestDeleteTestData_MissesNoClicks(t *testing.T) {
 	<-done
 	f.WantCount(0, "clicks", `select count(*) from clicks`)
 
-	next := f.UnstoredClick(jane, func(c *affiliate.Click) { c.ReceivedAt = c.ReceivedAt.Add(time.Second) })
+	next := f.UnstoredClick(jane, func(c *click.Click) { c.ReceivedAt = c.ReceivedAt.Add(time.Second) })
 	for range 2 { // the second call takes the path for clicks that are already stored
-		if err := f.Store.StoreClicks(t.Context(), []affiliate.Click{late, liveClick, next}); err != nil {
+		if err := f.Store.StoreClicks(t.Context(), []click.Click{late, liveClick, next}); err != nil {
 			t.Fatal(err)
 		}
 		f.WantCount(2, "clicks: that of live mode and the one after the deletion",

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/privacy"
 	"github.com/tributary-hq/tributary/cmd/stores"
 	"github.com/tributary-hq/tributary/server/testmode"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
@@ -102,7 +102,7 @@ func TestDelete_ContinuesAfterACrashBetweenParts(t *testing.T) {
 		if response, err := f.reset(f.newService(store)); err != nil || response.GetDeleted() != nil {
 			t.Fatalf("crash at transaction %d: DeleteTestData returned %v, %v, want the status processing", kill, response, err)
 		}
-		id := affiliate.TestDataReset{Workspace: f.Scope.Workspace}
+		id := privacy.TestDataReset{Workspace: f.Scope.Workspace}
 		if err := f.SQL.QueryRow(t.Context(), `select id from test_data_resets where finished_at is null`).Scan(&id.ID.UUID); err != nil {
 			t.Fatal(err)
 		}
@@ -130,7 +130,7 @@ func TestDelete_StopsWhenItsTimeIsOver(t *testing.T) {
 	if _, err := f.reset(f.newService(store)); err != nil {
 		t.Fatal(err)
 	}
-	id := affiliate.TestDataReset{Workspace: f.Scope.Workspace}
+	id := privacy.TestDataReset{Workspace: f.Scope.Workspace}
 	if err := f.SQL.QueryRow(t.Context(), `select id from test_data_resets`).Scan(&id.ID.UUID); err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/account"
 	edgev1 "github.com/tributary-hq/tributary/gen/edge/v1"
 	"github.com/tributary-hq/tributary/storage/clickstream"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
@@ -16,8 +17,8 @@ import (
 func TestDeleteTestData_DeletesClicksThatCouldNotBeStored(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	testKey, liveKey := affiliate.NewKey(affiliate.PublicKey, affiliate.ModeTest), affiliate.NewKey(affiliate.PublicKey, affiliate.ModeLive)
-	for mode, key := range map[affiliate.Mode]affiliate.Key{affiliate.ModeTest: testKey, affiliate.ModeLive: liveKey} {
+	testKey, liveKey := account.NewKey(account.PublicKey, affiliate.ModeTest), account.NewKey(account.PublicKey, affiliate.ModeLive)
+	for mode, key := range map[affiliate.Mode]account.Key{affiliate.ModeTest: testKey, affiliate.ModeLive: liveKey} {
 		digest := key.Digest()
 		f.Insert("api_keys", pgtest.Row{
 			"workspace_id": f.Scope.Workspace, "id": affiliate.NewID[affiliate.APIKeyID](f.Now()), "mode": mode, "kind": "public", "name": "Shop",

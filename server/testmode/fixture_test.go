@@ -15,6 +15,10 @@ import (
 	"github.com/riverqueue/river"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/commission"
+	"github.com/tributary-hq/tributary/affiliate/conversion"
+	"github.com/tributary-hq/tributary/affiliate/privacy"
+	"github.com/tributary-hq/tributary/affiliate/processor"
 	"github.com/tributary-hq/tributary/cmd/stores"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server/directory"
@@ -127,8 +131,8 @@ func populate(f *pgtest.Fixture, s *pgtest.Shop, suffix string) pgtest.Participa
 	code := s.NewPromoCode(p, "PROMO-"+strings.ToUpper(suffix))
 	endpoint := s.NewEndpoint(s.Scope)
 	click := s.NewClick(p)
-	commission := s.NewCommission(p, func(c *affiliate.Commission) {
-		c.Status, c.ApprovedAt, c.Click = affiliate.CommissionApproved, &now, &click.ID
+	commission := s.NewCommission(p, func(c *commission.Commission) {
+		c.Status, c.ApprovedAt, c.Click = commission.Approved, &now, &click.ID
 	})
 	ref := "customer " + suffix
 	f.Insert("customers", row(pgtest.Row{"ref": ref, "created_at": now}))
@@ -177,7 +181,7 @@ func populate(f *pgtest.Fixture, s *pgtest.Shop, suffix string) pgtest.Participa
 	f.Insert("click_days", row(pgtest.Row{
 		"program_id": s.Program, "participant_id": p.ID, "link_id": p.Link, "day": now, "others": true, "clicks": 1, "unique_clicks": 1, "bot_clicks": 0,
 	}))
-	connection := affiliate.ConnectionIDOf(s.Scope, affiliate.Stripe)
+	connection := processor.ConnectionIDOf(s.Scope, conversion.Stripe)
 	f.Insert("processor_events", row(pgtest.Row{
 		"connection_id": connection, "id": "evt_" + suffix, "type": "invoice.paid", "account_id": "a", "resync": false, "status": "applied", "happened_at": now, "received_at": now,
 	}))
@@ -270,7 +274,7 @@ func (f *fixture) wantCleanAccounts() {
 }
 
 // audited returns what the newest audit log entry of a deletion says.
-func (f *fixture) audited() (actor string, after affiliate.DeletedTestData) {
+func (f *fixture) audited() (actor string, after privacy.DeletedTestData) {
 	f.Helper()
 	entries := f.Texts(`select actor || after::text from audit_log where workspace_id = $1 and action = 'test_data.delete' and mode = 'test' order by at desc, id desc`, f.Scope.Workspace)
 	if len(entries) == 0 {

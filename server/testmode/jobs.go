@@ -6,7 +6,7 @@ import (
 
 	"github.com/riverqueue/river"
 
-	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/privacy"
 )
 
 const (
@@ -24,20 +24,20 @@ const (
 func (s *Service) AddWorkers(workers *river.Workers) { river.AddWorker(workers, &worker{service: s}) }
 
 type worker struct {
-	river.WorkerDefaults[affiliate.DeleteTestData]
+	river.WorkerDefaults[privacy.DeleteTestData]
 	service *Service
 }
 
 // Timeout returns the time limit of one run.
-func (*worker) Timeout(*river.Job[affiliate.DeleteTestData]) time.Duration { return jobTimeout }
+func (*worker) Timeout(*river.Job[privacy.DeleteTestData]) time.Duration { return jobTimeout }
 
 // NextRetry returns the time of the next attempt after a failure.
-func (w *worker) NextRetry(job *river.Job[affiliate.DeleteTestData]) time.Time {
+func (w *worker) NextRetry(job *river.Job[privacy.DeleteTestData]) time.Time {
 	return w.service.ServerTime().Add(min(time.Duration(job.Attempt)*time.Second, maxRetryDelay))
 }
 
-func (w *worker) Work(ctx context.Context, job *river.Job[affiliate.DeleteTestData]) error {
-	reset := affiliate.TestDataReset{Workspace: job.Args.Workspace, ID: job.Args.Reset}
+func (w *worker) Work(ctx context.Context, job *river.Job[privacy.DeleteTestData]) error {
+	reset := privacy.TestDataReset{Workspace: job.Args.Workspace, ID: job.Args.Reset}
 	_, done, err := w.service.Delete(ctx, reset, w.service.now().Add(jobTime))
 	if err == nil && !done {
 		return river.JobSnooze(jobPause)

@@ -9,6 +9,9 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/click"
+	"github.com/tributary-hq/tributary/affiliate/privacy"
+	"github.com/tributary-hq/tributary/affiliate/promocode"
 )
 
 const (
@@ -46,7 +49,7 @@ var (
 // then false, and another call must continue. If done is true, deleted contains what all
 // calls have deleted. Several calls for the same deletion may run at the same time. If
 // another call has finished the deletion, done is true and deleted is nil.
-func (s *Service) Delete(ctx context.Context, reset affiliate.TestDataReset, until time.Time) (deleted affiliate.TestDataCounts, done bool, err error) {
+func (s *Service) Delete(ctx context.Context, reset privacy.TestDataReset, until time.Time) (deleted privacy.TestDataCounts, done bool, err error) {
 	d := deletion{Service: s, workspace: reset.Workspace, id: reset.ID, until: until}
 	deleted, err = d.run(ctx)
 	switch {
@@ -66,20 +69,20 @@ func (s *Service) Delete(ctx context.Context, reset affiliate.TestDataReset, unt
 type deletion struct {
 	*Service
 	workspace affiliate.WorkspaceID
-	id        affiliate.TestDataResetID
+	id        privacy.TestDataResetID
 	until     time.Time
 }
 
 // run repeats rounds until the deletion is finished. A round leaves something if it has
 // deleted participants or programmes, if there was too much for one transaction, or if
 // requests use the test data at the same time.
-func (d *deletion) run(ctx context.Context) (affiliate.TestDataCounts, error) {
+func (d *deletion) run(ctx context.Context) (privacy.TestDataCounts, error) {
 	for {
 		deleted, finished, err := d.round(ctx)
 		if finished {
 			return deleted, nil
 		}
-		if err != nil && !errors.Is(err, affiliate.ErrTestDataBusy) && !errors.Is(err, errProgramOpened) {
+		if err != nil && !errors.Is(err, privacy.ErrTestDataBusy) && !errors.Is(err, errProgramOpened) {
 			return nil, err
 		}
 		if err := d.checkTime(); err != nil {
@@ -88,7 +91,7 @@ func (d *deletion) run(ctx context.Context) (affiliate.TestDataCounts, error) {
 	}
 }
 
-func (d *deletion) round(ctx context.Context) (deleted affiliate.TestDataCounts, finished bool, err error) {
+func (d *deletion) round(ctx context.Context) (deleted privacy.TestDataCounts, finished bool, err error) {
 	if err := d.closePrograms(ctx); err != nil {
 		return nil, false, err
 	}
@@ -124,11 +127,11 @@ func (d *deletion) checkTime() error {
 
 // change runs fn in a transaction that has locked the deletion, and stores the progress that
 // fn has changed.
-func (d *deletion) change(ctx context.Context, fn func(tx Tx, r *affiliate.RunningReset) error) error {
+func (d *deletion) change(ctx context.Context, fn func(tx Tx, r *privacy.RunningReset) error) error {
 	return d.Store.InTx(ctx, func(tx Tx) error { return d.locked(ctx, tx, fn) })
 }
 
-func (d *deletion) locked(ctx context.Context, tx Tx, fn func(tx Tx, r *affiliate.RunningReset) error) error {
+func (d *deletion) locked(ctx context.Context, tx Tx, fn func(tx Tx, r *privacy.RunningReset) error) error {
 	r, found, err := tx.LockReset(ctx, d.workspace, d.id)
 	if err != nil {
 		return err
@@ -148,7 +151,7 @@ func (d *deletion) locked(ctx context.Context, tx Tx, fn func(tx Tx, r *affiliat
 // code is not usable, because its programme is archived.
 func (d *deletion) closePrograms(ctx context.Context) error {
 	for more := true; more; {
-		err := d.change(ctx, func(tx Tx, _ *affiliate.RunningReset) error {
+		err := d.change(ctx, func(tx Tx, _ *privacy.RunningReset) error {
 			archived, err := tx.ArchivePrograms(ctx, d.workspace, programBatch, d.now())
 			more = archived == programBatch
 			return err
@@ -171,7 +174,7 @@ func (d *deletion) closePrograms(ctx context.Context) error {
 			codes[i], links[i] = code.Code, code.ShortKey
 		}
 		slices.Sort(links)
-		if err := d.Edge.DeleteCodes(ctx, affiliate.DirectoryCodes{Scope: d.scope(), Codes: codes, Links: slices.Compact(links)}); err != nil {
+		if err := d.Edge.DeleteCodes(ctx, privacy.DirectoryCodes{Scope: d.scope(), Codes: codes, Links: slices.Compact(links)}); err != nil {
 			return fmt.Errorf("remove codes from the edge directory: %w", err)
 		}
 		if cursor = codes[len(codes)-1]; len(page) < codeBatch {
@@ -192,7 +195,7 @@ func (d *deletion) scope() affiliate.Scope {
 // the time. storage/postgres.StoreClicks explains why no click is missed.
 func (d *deletion) dropLateClicks(ctx context.Context) (cutoff time.Time, err error) {
 	cutoff = d.now()
-	err = d.change(ctx, func(tx Tx, _ *affiliate.RunningReset) error {
+	err = d.change(ctx, func(tx Tx, _ *privacy.RunningReset) error {
 		if err := tx.DeleteTestExports(ctx, d.workspace); err != nil {
 			return err
 		}
@@ -222,8 +225,8 @@ func (d *deletion) dropLateClicks(ctx context.Context) (cutoff time.Time, err er
 // mode.
 func (d *deletion) deleteClicks(ctx context.Context, cutoff time.Time) error {
 	for more := true; more; {
-		var visits []affiliate.Click
-		err := d.change(ctx, func(tx Tx, r *affiliate.RunningReset) error {
+		var visits []click.Click
+		err := d.change(ctx, func(tx Tx, r *privacy.RunningReset) error {
 			last, read, deleted, err := tx.DeleteClicks(ctx, d.workspace, r.ClicksAfter, walkBatch)
 			visits, more = deleted, read == walkBatch
 			if !more {
@@ -254,9 +257,9 @@ func earlier[T any](a, b affiliate.ID[T]) affiliate.ID[T] {
 
 // deleteVisitors deletes the visitors of deleted clicks. After a failure, the next click of
 // a visitor may not count as unique for a day, so an error is only logged.
-func (d *deletion) deleteVisitors(ctx context.Context, clicks []affiliate.Click) {
+func (d *deletion) deleteVisitors(ctx context.Context, clicks []click.Click) {
 	since := d.now().Add(-visitorMemory)
-	clicks = slices.DeleteFunc(clicks, func(c affiliate.Click) bool { return c.ReceivedAt.Before(since) })
+	clicks = slices.DeleteFunc(clicks, func(c click.Click) bool { return c.ReceivedAt.Before(since) })
 	if err := d.Visitors.Delete(ctx, clicks); err != nil {
 		d.Log.LogAttrs(ctx, slog.LevelWarn, "the visitors of deleted clicks were not deleted", slog.Any("error", err))
 	}
@@ -285,7 +288,7 @@ func (d *deletion) deleteDeadLetters(ctx context.Context) error {
 // deleteEvents does the same with events as deleteClicks with clicks.
 func (d *deletion) deleteEvents(ctx context.Context, cutoff time.Time) error {
 	for more := true; more; {
-		err := d.change(ctx, func(tx Tx, r *affiliate.RunningReset) error {
+		err := d.change(ctx, func(tx Tx, r *privacy.RunningReset) error {
 			last, read, deleted, err := tx.DeleteEvents(ctx, d.workspace, r.EventsAfter, walkBatch)
 			if more = read == walkBatch; !more {
 				last = earlier(last, affiliate.FirstID[affiliate.EventID](cutoff.Add(-walkOverlap)))
@@ -310,7 +313,7 @@ func (d *deletion) deleteEvents(ctx context.Context, cutoff time.Time) error {
 func (d *deletion) clearAuditLog(ctx context.Context) error {
 	var last affiliate.AuditID
 	for more := true; more; {
-		err := d.change(ctx, func(tx Tx, _ *affiliate.RunningReset) error {
+		err := d.change(ctx, func(tx Tx, _ *privacy.RunningReset) error {
 			next, read, err := tx.ClearAuditLog(ctx, d.workspace, last, walkBatch)
 			last, more = next, read == walkBatch
 			return err
@@ -329,11 +332,11 @@ func (d *deletion) clearAuditLog(ctx context.Context) error {
 // with one snapshot. It finishes the deletion unless it has deleted participants or
 // programmes. If a table has too many rows, it deletes nothing and returns errTooMuch. If a
 // programme is not archived, it deletes nothing and returns errProgramOpened.
-func (d *deletion) deleteRest(ctx context.Context) (deleted affiliate.TestDataCounts, finished bool, err error) {
+func (d *deletion) deleteRest(ctx context.Context) (deleted privacy.TestDataCounts, finished bool, err error) {
 	var codes, links []string
 	err = d.Store.InSnapshot(ctx, func(tx Tx) error {
 		codes, links = nil, nil
-		return d.locked(ctx, tx, func(tx Tx, r *affiliate.RunningReset) error {
+		return d.locked(ctx, tx, func(tx Tx, r *privacy.RunningReset) error {
 			if err := d.checkPrograms(ctx, tx); err != nil {
 				return err
 			}
@@ -389,7 +392,7 @@ func (d *deletion) deactivateAtProcessor(ctx context.Context, tx Tx) error {
 	}
 	jobs := make([]affiliate.Job, len(ids))
 	for i, id := range ids {
-		jobs[i] = affiliate.SyncPromoCode{Workspace: d.workspace, Mode: affiliate.ModeTest, PromoCode: id}
+		jobs[i] = promocode.SyncPromoCode{Workspace: d.workspace, Mode: affiliate.ModeTest, PromoCode: id}
 	}
 	return tx.Enqueue(ctx, jobs...)
 }
@@ -398,7 +401,7 @@ func (d *deletion) deactivateAtProcessor(ctx context.Context, tx Tx) error {
 // rows, because a job may have written them again in the meantime. These entries are not
 // usable, so an error is only logged.
 func (d *deletion) deleteCodesAgain(ctx context.Context, codes, links []string) {
-	if err := d.Edge.DeleteCodes(ctx, affiliate.DirectoryCodes{Scope: d.scope(), Codes: codes, Links: links}); err != nil {
+	if err := d.Edge.DeleteCodes(ctx, privacy.DirectoryCodes{Scope: d.scope(), Codes: codes, Links: links}); err != nil {
 		d.Log.LogAttrs(ctx, slog.LevelWarn, "deleted codes may be in the edge directory", slog.Any("error", err))
 	}
 }
@@ -410,7 +413,7 @@ func (d *deletion) deleteParts(ctx context.Context) error {
 	for step := range d.Store.Steps() {
 		for more := true; more; {
 			var codes, links []string
-			err := d.change(ctx, func(tx Tx, r *affiliate.RunningReset) error {
+			err := d.change(ctx, func(tx Tx, r *privacy.RunningReset) error {
 				if err := d.checkPrograms(ctx, tx); err != nil {
 					return err
 				}

@@ -42,6 +42,7 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/privacy"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 )
@@ -90,8 +91,8 @@ func (s *Service) now() time.Time { return s.Now().UTC().Truncate(time.Milliseco
 // The mode of the call makes no difference. Errors: RESET_IN_PROGRESS.
 func (s *Service) DeleteTestData(ctx context.Context, _ *affiliatev1.DeleteTestDataRequest) (*affiliatev1.DeleteTestDataResponse, error) {
 	now := s.now()
-	reset := affiliate.TestDataReset{
-		Workspace: server.PrincipalFrom(ctx).Workspace, ID: affiliate.NewID[affiliate.TestDataResetID](now),
+	reset := privacy.TestDataReset{
+		Workspace: server.PrincipalFrom(ctx).Workspace, ID: affiliate.NewID[privacy.TestDataResetID](now),
 		Actor: server.ActorFrom(ctx), StartedAt: now,
 	}
 	var small bool
@@ -103,12 +104,12 @@ func (s *Service) DeleteTestData(ctx context.Context, _ *affiliatev1.DeleteTestD
 		if !started {
 			return affiliate.Refuse(affiliate.ReasonResetInProgress)
 		}
-		records, err := tx.CountRecords(ctx, reset.Workspace, affiliate.MaxSynchronousReset, maxInspectedClicks)
+		records, err := tx.CountRecords(ctx, reset.Workspace, privacy.MaxSynchronousReset, maxInspectedClicks)
 		if err != nil {
 			return err
 		}
-		job := affiliate.DeleteTestData{Workspace: reset.Workspace, Reset: reset.ID}
-		if small = records <= affiliate.MaxSynchronousReset; small {
+		job := privacy.DeleteTestData{Workspace: reset.Workspace, Reset: reset.ID}
+		if small = records <= privacy.MaxSynchronousReset; small {
 			job.NotBefore = now.Add(jobDelay)
 		}
 		return tx.Enqueue(ctx, job)
@@ -130,7 +131,7 @@ func (s *Service) DeleteTestData(ctx context.Context, _ *affiliatev1.DeleteTestD
 	return &affiliatev1.DeleteTestDataResponse{Status: affiliatev1.TestDataStatus_TEST_DATA_STATUS_PROCESSING}, nil
 }
 
-func countsToProto(d affiliate.DeletedTestData) *affiliatev1.DeletedTestData {
+func countsToProto(d privacy.DeletedTestData) *affiliatev1.DeletedTestData {
 	return &affiliatev1.DeletedTestData{
 		Programs: d.Programs, Participants: d.Participants, Links: d.Links, Clicks: d.Clicks,
 		Conversions: d.Conversions, Commissions: d.Commissions, WebhookDeliveries: d.WebhookDeliveries,

@@ -7,6 +7,11 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/click"
+	"github.com/tributary-hq/tributary/affiliate/conversion"
+	"github.com/tributary-hq/tributary/affiliate/privacy"
+	"github.com/tributary-hq/tributary/affiliate/processor"
+	"github.com/tributary-hq/tributary/affiliate/promocode"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
@@ -34,7 +39,7 @@ func TestDeleteTestData_RestoresTheStateBeforeTheTestData(t *testing.T) {
 	f.wantDump(before)
 	f.wantCleanAccounts()
 
-	want := affiliate.DeletedTestData{
+	want := privacy.DeletedTestData{
 		Programs: 1, Participants: 1, Links: 2, Clicks: 1, Conversions: 1, Commissions: 1,
 		WebhookDeliveries: deleted.GetWebhookDeliveries(), NotificationLogs: 1, PromoCodes: 1, Payouts: 1,
 	}
@@ -46,8 +51,8 @@ func TestDeleteTestData_RestoresTheStateBeforeTheTestData(t *testing.T) {
 	}
 }
 
-func fromProto(d *affiliatev1.DeletedTestData) affiliate.DeletedTestData {
-	return affiliate.DeletedTestData{
+func fromProto(d *affiliatev1.DeletedTestData) privacy.DeletedTestData {
+	return privacy.DeletedTestData{
 		Programs: d.GetPrograms(), Participants: d.GetParticipants(), Links: d.GetLinks(), Clicks: d.GetClicks(),
 		Conversions: d.GetConversions(), Commissions: d.GetCommissions(), WebhookDeliveries: d.GetWebhookDeliveries(),
 		NotificationLogs: d.GetNotificationLogs(), PromoCodes: d.GetPromoCodes(), Payouts: d.GetPayouts(),
@@ -83,7 +88,7 @@ func TestDeleteTestData_DeletesNothingOfAnEmptyTestMode(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.mustReset()
-	if deleted := fromProto(f.mustReset()); deleted != (affiliate.DeletedTestData{}) {
+	if deleted := fromProto(f.mustReset()); deleted != (privacy.DeletedTestData{}) {
 		t.Errorf("a second deletion deleted %+v, want nothing", deleted)
 	}
 }
@@ -95,7 +100,7 @@ func TestDeleteTestData_FreesNames(t *testing.T) {
 	f.Exec(`update programs set slug = 'shop' where id = $1`, f.Program)
 	for range 2 {
 		jane := populate(f.Fixture, f.Shop, "test")
-		f.NewConversion(f.Scope, func(c *affiliate.Conversion) { c.ExternalTransactionID = "order 1" })
+		f.NewConversion(f.Scope, func(c *conversion.Conversion) { c.ExternalTransactionID = "order 1" })
 		if f.Count(`select count(*) from referral_codes where code = $1`, jane.Code) != 1 {
 			t.Fatal("the code does not exist")
 		}
@@ -178,9 +183,9 @@ func TestDeleteTestData_ClearsRedis(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	click := f.UnstoredClick(jane, func(c *affiliate.Click) { c.IPHash, c.UAHash = []byte("address"), []byte("agent") })
-	f.visitors.MarkUnique(t.Context(), []*affiliate.Click{&click})
-	f.NewClick(jane, func(c *affiliate.Click) { *c = click })
+	stored := f.UnstoredClick(jane, func(c *click.Click) { c.IPHash, c.UAHash = []byte("address"), []byte("agent") })
+	f.visitors.MarkUnique(t.Context(), []*click.Click{&stored})
+	f.NewClick(jane, func(c *click.Click) { *c = stored })
 	entries := func(scope affiliate.Scope) string {
 		value, err := f.redis.Get(t.Context(), "{directory}:code:"+scope.Workspace.String()+":"+string(scope.Mode)+":jane").Result()
 		if err != nil {
@@ -195,8 +200,8 @@ func TestDeleteTestData_ClearsRedis(t *testing.T) {
 	if entries(f.Scope) != "-" || entries(live.Scope) != "+" {
 		t.Errorf("after the deletion, the code is %q in test mode and %q in live mode, want - and +", entries(f.Scope), entries(live.Scope))
 	}
-	next := f.UnstoredClick(jane, func(c *affiliate.Click) { c.IPHash, c.UAHash = click.IPHash, click.UAHash })
-	if f.visitors.MarkUnique(t.Context(), []*affiliate.Click{&next}); !next.Unique {
+	next := f.UnstoredClick(jane, func(c *click.Click) { c.IPHash, c.UAHash = stored.IPHash, stored.UAHash })
+	if f.visitors.MarkUnique(t.Context(), []*click.Click{&next}); !next.Unique {
 		t.Error("the next click of the visitor is not unique")
 	}
 }
@@ -206,14 +211,14 @@ func TestDeleteTestData_DeactivatesPromotionCodesAtTheProcessor(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.Insert("processor_connections", pgtest.Row{
-		"workspace_id": f.Scope.Workspace, "id": affiliate.ConnectionIDOf(f.Scope, affiliate.Stripe), "mode": f.Scope.Mode, "processor": "stripe",
+		"workspace_id": f.Scope.Workspace, "id": processor.ConnectionIDOf(f.Scope, conversion.Stripe), "mode": f.Scope.Mode, "processor": "stripe",
 		"account_id": "acct", "key": []byte{1}, "endpoint_id": "we", "secret": []byte{1}, "create_conversions": true, "include_out_of_band": false,
 		"connected_at": time.Now(), "updated_at": time.Now(),
 	})
 	populate(f.Fixture, f.Shop, "test")
 	f.mustReset()
 	f.WantCount(1, "promotion codes", `select count(*) from processor_promo_codes where workspace_id = $1 and mode = 'test' and active`, f.Scope.Workspace)
-	if n := f.CountJobs(affiliate.SyncPromoCode{}.Kind()); n == 0 {
+	if n := f.CountJobs(promocode.SyncPromoCode{}.Kind()); n == 0 {
 		t.Error("no job deactivates the promotion code")
 	}
 	f.Exec(`update processor_promo_codes set active = false`)

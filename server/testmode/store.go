@@ -5,13 +5,15 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/click"
+	"github.com/tributary-hq/tributary/affiliate/privacy"
 )
 
 // Store is the database.
 type Store interface {
 	// ReferralCodes returns at most limit referral codes of test mode with their links,
 	// ordered by code. The result starts after the given code.
-	ReferralCodes(ctx context.Context, workspace affiliate.WorkspaceID, after string, limit int) ([]affiliate.TestCode, error)
+	ReferralCodes(ctx context.Context, workspace affiliate.WorkspaceID, after string, limit int) ([]privacy.TestCode, error)
 	// PublicKeys returns the public keys of test mode, also those that were revoked.
 	PublicKeys(ctx context.Context, workspace affiliate.WorkspaceID) ([]string, error)
 	// ClickWriters returns the names of the running transactions that write clicks.
@@ -32,13 +34,13 @@ type Tx interface {
 	CountRecords(ctx context.Context, workspace affiliate.WorkspaceID, limit, maxClicks int) (int64, error)
 	// StartReset stores that a deletion is running. started is false if another deletion of
 	// the workspace is running.
-	StartReset(ctx context.Context, r affiliate.TestDataReset) (started bool, err error)
+	StartReset(ctx context.Context, r privacy.TestDataReset) (started bool, err error)
 	// LockReset locks a running deletion. found is false if it is finished.
-	LockReset(ctx context.Context, workspace affiliate.WorkspaceID, id affiliate.TestDataResetID) (r affiliate.RunningReset, found bool, err error)
+	LockReset(ctx context.Context, workspace affiliate.WorkspaceID, id privacy.TestDataResetID) (r privacy.RunningReset, found bool, err error)
 	// SaveProgress stores the progress of a locked deletion.
-	SaveProgress(ctx context.Context, r affiliate.RunningReset) error
+	SaveProgress(ctx context.Context, r privacy.RunningReset) error
 	// FinishReset stores that a locked deletion is finished.
-	FinishReset(ctx context.Context, r affiliate.RunningReset, at time.Time) error
+	FinishReset(ctx context.Context, r privacy.RunningReset, at time.Time) error
 	// ArchivePrograms archives at most limit programmes of test mode and returns their
 	// number.
 	ArchivePrograms(ctx context.Context, workspace affiliate.WorkspaceID, limit int, at time.Time) (int64, error)
@@ -51,7 +53,7 @@ type Tx interface {
 	// DeleteClicks reads at most limit clicks whose ids follow the id after, and deletes
 	// those of test mode. It returns the last id and the number of clicks that it has read.
 	DeleteClicks(ctx context.Context, workspace affiliate.WorkspaceID, after affiliate.ClickID, limit int) (
-		last affiliate.ClickID, read int, deleted []affiliate.Click, err error)
+		last affiliate.ClickID, read int, deleted []click.Click, err error)
 	// DeleteEvents does the same with events.
 	DeleteEvents(ctx context.Context, workspace affiliate.WorkspaceID, after affiliate.EventID, limit int) (
 		last affiliate.EventID, read int, deleted int64, err error)
@@ -62,7 +64,7 @@ type Tx interface {
 		last affiliate.AuditID, read int, err error)
 	// DeleteRows executes a step: it deletes at most limit rows of one table. The steps are
 	// numbered from 0, and their order respects the foreign keys.
-	DeleteRows(ctx context.Context, workspace affiliate.WorkspaceID, step, limit int) (affiliate.DeletedTestRows, error)
+	DeleteRows(ctx context.Context, workspace affiliate.WorkspaceID, step, limit int) (privacy.DeletedTestRows, error)
 	// PromoCodesAtProcessor returns at most limit promo codes that are active at the payment
 	// processor.
 	PromoCodesAtProcessor(ctx context.Context, workspace affiliate.WorkspaceID, limit int) ([]affiliate.PromoCodeID, error)
@@ -75,13 +77,13 @@ type Tx interface {
 // implements it.
 type Edge interface {
 	// DeleteCodes writes that codes and links do not exist.
-	DeleteCodes(ctx context.Context, codes affiliate.DirectoryCodes) error
+	DeleteCodes(ctx context.Context, codes privacy.DirectoryCodes) error
 }
 
 // Visitors stores the visitors of the last days. Package storage/visitors implements it.
 type Visitors interface {
 	// Delete deletes the visitors of clicks.
-	Delete(ctx context.Context, clicks []affiliate.Click) error
+	Delete(ctx context.Context, clicks []click.Click) error
 }
 
 // DeadLetters is the Redis stream of the clicks that could not be stored. Package

@@ -35,6 +35,12 @@ import (
 	"github.com/riverqueue/river"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/account"
+	"github.com/tributary-hq/tributary/affiliate/fraud"
+	"github.com/tributary-hq/tributary/affiliate/notification"
+	"github.com/tributary-hq/tributary/affiliate/payout"
+	"github.com/tributary-hq/tributary/affiliate/privacy"
+	"github.com/tributary-hq/tributary/affiliate/processor"
 	"github.com/tributary-hq/tributary/server"
 )
 
@@ -244,17 +250,17 @@ func (w *Worker) dropWeeks(ctx context.Context) error {
 func (w *Worker) deleteNotifications(ctx context.Context) error {
 	now := w.now().UTC()
 	until := now.Add(maxRollTime)
-	oldest := now.Add(-affiliate.NotificationLife)
+	oldest := now.Add(-notification.Life)
 	for _, task := range []task{
-		{"dismissed notifications", now.Add(-affiliate.DismissedNotificationLife), w.store.DeleteDismissed},
+		{"dismissed notifications", now.Add(-notification.DismissedNotificationLife), w.store.DeleteDismissed},
 		{"notifications that were dismissed together", now, w.store.PurgeDismissed},
 		{"the read state of notifications", oldest, w.store.DeleteOldReads},
 		{"announcements", oldest, w.store.DeleteOldAnnouncements},
 		{"tickets of streams", now, w.store.DeleteExpiredTickets},
 		{"lost streams", now.Add(-lostStreamRetention), w.store.DeleteLostStreams},
-		{"positions of notifications in feeds", now.Add(-affiliate.ReplayLife), w.store.DeleteOldPositions},
+		{"positions of notifications in feeds", now.Add(-notification.ReplayLife), w.store.DeleteOldPositions},
 		// The last positions of a feed were created before streamed_until.
-		{"feeds that are not streamed", now.Add(-affiliate.ReplayLife - interval), w.store.DeleteOldFeeds},
+		{"feeds that are not streamed", now.Add(-notification.ReplayLife - interval), w.store.DeleteOldFeeds},
 	} {
 		if err := task.run(ctx, func() bool { return w.now().Before(until) }); err != nil {
 			return err
@@ -317,22 +323,22 @@ func (w *Worker) Run(ctx context.Context) error {
 		{"challenges of logins", now, w.store.DeleteExpiredChallenges},
 		{"requests for mails", now.Add(-requestRetention), w.store.DeleteOldEmailRequests},
 		{"idempotency keys", now, w.store.DropExpiredIdempotencyKeys},
-		{"origins of users", now.Add(-affiliate.OriginRetention), w.store.DeleteOldOrigins},
-		{"devices of users", now.Add(-affiliate.DeviceMemory), w.store.DeleteOldDevices},
+		{"origins of users", now.Add(-fraud.OriginRetention), w.store.DeleteOldOrigins},
+		{"devices of users", now.Add(-account.DeviceMemory), w.store.DeleteOldDevices},
 		{"dead letters of clicks", now.Add(-visitorRetention), w.store.DropDeadLetters},
 		{"deliveries of disabled endpoints", now, w.store.CancelRemaining},
-		{"mails that stay pending", now.Add(-affiliate.MailPendingLimit), w.store.EndLostMails},
-		{"mails", now.Add(-affiliate.MailLogRetention), w.store.DeleteOldMails},
-		{"events of payment processors", now.Add(-affiliate.ProcessorEventRetention), w.store.DeleteProcessorEvents},
-		{"counts of invalid signatures", now.Add(-affiliate.SignatureFailureRetention), w.store.DeleteSignatureFailures},
+		{"mails that stay pending", now.Add(-notification.MailPendingLimit), w.store.EndLostMails},
+		{"mails", now.Add(-notification.MailLogRetention), w.store.DeleteOldMails},
+		{"events of payment processors", now.Add(-processor.EventRetention), w.store.DeleteProcessorEvents},
+		{"counts of invalid signatures", now.Add(-processor.SignatureFailureRetention), w.store.DeleteSignatureFailures},
 		{"expired exports", now, w.store.DeleteExpiredExports},
-		{"exports that were not completed", now.Add(-affiliate.AbandonedExportLife), w.store.DeleteAbandonedExports},
-		{"messages of the mail provider", now.Add(-affiliate.ProviderMessageRetention), w.store.DeleteProviderMessages},
-		{"accounts of paid payouts", now.Add(-affiliate.PayoutAccountKept), w.store.DeletePayoutAccounts},
+		{"exports that were not completed", now.Add(-privacy.AbandonedExportLife), w.store.DeleteAbandonedExports},
+		{"messages of the mail provider", now.Add(-notification.ProviderMessageRetention), w.store.DeleteProviderMessages},
+		{"accounts of paid payouts", now.Add(-payout.AccountKept), w.store.DeletePayoutAccounts},
 		{"names of erased partners", now, w.store.DeletePayeeNames},
-		{"former addresses of users", now.Add(-affiliate.PreviousEmailKept), w.store.DeletePreviousEmails},
+		{"former addresses of users", now.Add(-payout.PreviousEmailKept), w.store.DeletePreviousEmails},
 		{"keys of erasures of buyers", now, w.store.DeleteErasureKeys},
-		{"erasures of buyers", now.Add(-affiliate.BuyerErasureKeyLifetime), w.store.DeleteErasures},
+		{"erasures of buyers", now.Add(-privacy.BuyerErasureKeyLifetime), w.store.DeleteErasures},
 	} {
 		if err := task.run(ctx, func() bool { return true }); err != nil {
 			return err

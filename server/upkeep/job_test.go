@@ -10,6 +10,10 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/account"
+	"github.com/tributary-hq/tributary/affiliate/click"
+	"github.com/tributary-hq/tributary/affiliate/notification"
+	"github.com/tributary-hq/tributary/affiliate/privacy"
 	"github.com/tributary-hq/tributary/cmd/stores"
 	"github.com/tributary-hq/tributary/server/upkeep"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
@@ -34,7 +38,7 @@ func TestRun_CreatesClickPartitionsAWeekAhead(t *testing.T) {
 		t.Errorf("Run logged %s, want nothing", &log)
 	}
 	clickTime := time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)
-	f.NewClick(f.Join("Jane"), func(c *affiliate.Click) { c.ClickedAt, c.ReceivedAt = clickTime, clickTime })
+	f.NewClick(f.Join("Jane"), func(c *click.Click) { c.ClickedAt, c.ReceivedAt = clickTime, clickTime })
 	if err := worker.Run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -51,10 +55,10 @@ func TestRun_DeletesExpiredTokensAndOldRequests(t *testing.T) {
 		at := f.Now().Add(-age)
 		f.Insert("email_tokens", pgtest.Row{
 			"digest": []byte{byte(i)}, "user_id": user, "purpose": "verify", "address": "jane@example.com",
-			"created_at": at, "expires_at": at.Add(affiliate.VerifyTokenLife),
+			"created_at": at, "expires_at": at.Add(account.VerifyTokenLife),
 		})
 		f.Insert("email_requests", pgtest.Row{
-			"id": affiliate.NewID[affiliate.EmailRequestID](at), "purpose": "reset", "account_kind": "partner", "address": "jane@example.com", "created_at": at,
+			"id": affiliate.NewID[account.EmailRequestID](at), "purpose": "reset", "account_kind": "partner", "address": "jane@example.com", "created_at": at,
 		})
 	}
 	if err := upkeep.NewWorker(stores.Upkeep(f.Store), slog.New(slog.DiscardHandler), clock.Now).Run(t.Context()); err != nil {
@@ -105,7 +109,7 @@ func TestWork_AppliesTheRetentionOfClicks(t *testing.T) {
 	}
 	jane := f.Join("Jane")
 	for _, at := range []time.Time{young, old, day, now.AddDate(0, -14, 0)} {
-		f.NewClick(jane, func(c *affiliate.Click) {
+		f.NewClick(jane, func(c *click.Click) {
 			c.ClickedAt, c.ReceivedAt, c.ExpiresAt, c.CreatedAt = at, at, at, at
 			c.IPHash, c.IPPrefix, c.UAHash = []byte("a"), "203.0.113.0/24", []byte("b")
 		})
@@ -219,32 +223,32 @@ func TestWork_DeletesOldNotifications(t *testing.T) {
 	worker := upkeep.NewWorker(stores.Upkeep(f.Store), slog.New(slog.DiscardHandler), f.Now)
 	for _, age := range []int{29, 31, 179, 182} {
 		at := now.AddDate(0, 0, -age)
-		created, id := now.AddDate(0, 0, -40), affiliate.NewID[affiliate.NotificationID](at)
+		created, id := now.AddDate(0, 0, -40), affiliate.NewID[notification.ID](at)
 		f.Insert("notifications", pgtest.Row{
 			"feed_id": f.Scope.Workspace, "mode": "live", "category": "payouts", "day": created, "id": id, "type": "payout.paid", "facts": "{}", "dismissed_at": at,
 		})
 		f.Insert("notification_reads", pgtest.Row{"user_id": f.Owner, "mode": "live", "category": "payouts", "day": at, "notification_id": id, "read_at": at})
-		f.Insert("announcements", pgtest.Row{"id": affiliate.NewID[affiliate.AnnouncementID](at), "title": "t", "body": "b", "created_at": at})
+		f.Insert("announcements", pgtest.Row{"id": affiliate.NewID[notification.AnnouncementID](at), "title": "t", "body": "b", "created_at": at})
 	}
 	// The watermark has dismissed a notification 31 days ago.
 	f.Insert("notifications", pgtest.Row{
 		"feed_id": f.Scope.Workspace, "mode": "live", "category": "commissions", "day": now.AddDate(0, 0, -32),
-		"id": affiliate.NewID[affiliate.NotificationID](now.AddDate(0, 0, -32)), "type": "commission.created", "facts": "{}",
+		"id": affiliate.NewID[notification.ID](now.AddDate(0, 0, -32)), "type": "commission.created", "facts": "{}",
 	})
-	watermark := affiliate.FirstID[affiliate.NotificationID](now.AddDate(0, 0, -31))
+	watermark := affiliate.FirstID[notification.ID](now.AddDate(0, 0, -31))
 	f.Insert("notification_dismissals", pgtest.Row{
 		"feed_id": f.Scope.Workspace, "mode": "live", "category": "commissions", "dismissed_day": now.AddDate(0, 0, -31), "dismissed_before": watermark,
 		"dismissed_at": now.AddDate(0, 0, -31), "purge_at": now.AddDate(0, 0, -1),
 	})
 	for i, age := range []time.Duration{0, 59 * time.Minute, 61 * time.Minute, 23 * time.Hour, 25 * time.Hour, 26 * time.Hour} {
-		at, id := now.Add(-age), affiliate.NewID[affiliate.StreamID](now)
+		at, id := now.Add(-age), affiliate.NewID[notification.StreamID](now)
 		f.Insert("notification_stream_tickets", pgtest.Row{
 			"digest": []byte{byte(i)}, "session_id": id, "kind": "merchant", "mode": "live", "created_at": at, "expires_at": at.Add(15 * time.Minute),
 		})
 		f.Insert("notification_streams", pgtest.Row{"id": id, "user_id": f.Owner, "seen_at": at})
 		f.Insert("notification_positions", pgtest.Row{
 			"feed_id": f.Scope.Workspace, "seq": 100 - i, "mode": "live", "category": "payouts", "day": at,
-			"notification_id": affiliate.NewID[affiliate.NotificationID](at), "created_at": at,
+			"notification_id": affiliate.NewID[notification.ID](at), "created_at": at,
 		})
 		f.Insert("notification_feeds", pgtest.Row{"feed_id": id, "last_seq": i, "replay_after": 0, "version": 0, "streamed_until": at})
 	}
@@ -270,8 +274,8 @@ func TestRun_DeletesExpiredAndAbandonedExports(t *testing.T) {
 	f := pgtest.Open(t, clock.Now)
 	insert := func(createdAt time.Time, readyAt, expiresAt any) {
 		f.Insert("exports", pgtest.Row{
-			"id": affiliate.NewID[affiliate.ExportID](createdAt), "kind": "partner", "subject_id": affiliate.NewID[affiliate.UserID](createdAt), "request_mode": "live",
-			"queued": false, "lease_until": createdAt, "lease": affiliate.NewID[affiliate.ExportID](createdAt), "progress": "{}",
+			"id": affiliate.NewID[privacy.ExportID](createdAt), "kind": "partner", "subject_id": affiliate.NewID[affiliate.UserID](createdAt), "request_mode": "live",
+			"queued": false, "lease_until": createdAt, "lease": affiliate.NewID[privacy.ExportID](createdAt), "progress": "{}",
 			"created_at": createdAt, "ready_at": readyAt, "expires_at": expiresAt,
 		})
 	}

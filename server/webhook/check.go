@@ -76,7 +76,7 @@ func checkRecovery(req *affiliatev1.RecoverDeliveriesRequest, now time.Time, fou
 		found.Add("since", "must be before {until}")
 	}
 	for i, status := range req.GetStatuses() {
-		if !slices.Contains(recoverable, affiliate.DeliveryStatus(server.EnumName(status))) {
+		if !slices.Contains(recoverable, webhook.DeliveryStatus(server.EnumName(status))) {
 			found.Add(fmt.Sprintf("statuses[%d]", i), "must be one of dead_lettered, canceled, failed, delivered")
 		}
 	}
@@ -84,6 +84,6 @@ func checkRecovery(req *affiliatev1.RecoverDeliveriesRequest, now time.Time, fou
 
 // recoverable lists the statuses that a recovery can select. The list does not contain
 // pending deliveries, because they will be sent without a recovery.
-var recoverable = []affiliate.DeliveryStatus{
-	affiliate.DeliveryDeadLettered, affiliate.DeliveryCanceled, affiliate.DeliveryFailed, affiliate.DeliveryDelivered,
+var recoverable = []webhook.DeliveryStatus{
+	webhook.DeliveryDeadLettered, webhook.DeliveryCanceled, webhook.DeliveryFailed, webhook.DeliveryDelivered,
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/tributary-hq/tributary/server"
 )
 
-func toProto(e affiliate.Endpoint) *affiliatev1.Webhook {
+func toProto(e webhook.Endpoint) *affiliatev1.Webhook {
 	out := &affiliatev1.Webhook{
 		Id:                  e.ID.String(),
 		Url:                 e.URL,
@@ -32,15 +32,15 @@ func toProto(e affiliate.Endpoint) *affiliatev1.Webhook {
 
 // createdToProto converts an endpoint to the message with its new secret. The secret is
 // returned when it is created and never again.
-func createdToProto(e affiliate.Endpoint, secret webhook.Secret) *affiliatev1.CreatedWebhook {
+func createdToProto(e webhook.Endpoint, secret webhook.Secret) *affiliatev1.CreatedWebhook {
 	out := &affiliatev1.CreatedWebhook{SigningSecret: secret.Text()}
 	server.CopyShared(out.ProtoReflect(), toProto(e).ProtoReflect())
 	return out
 }
 
 // newEndpoint converts a create request to an endpoint. Check has validated the request.
-func newEndpoint(req *affiliatev1.CreateWebhookRequest, scope affiliate.Scope, url webhook.URL, at time.Time) affiliate.Endpoint {
-	e := affiliate.Endpoint{
+func newEndpoint(req *affiliatev1.CreateWebhookRequest, scope affiliate.Scope, url webhook.URL, at time.Time) webhook.Endpoint {
+	e := webhook.Endpoint{
 		ID: affiliate.NewID[affiliate.EndpointID](at), Scope: scope, URL: url.Text,
 		Description:   server.OptionalString(req.GetDescription()),
 		Subscriptions: distinct(slices.Concat(req.GetSubscriptions(), req.GetEvents())),
@@ -48,7 +48,7 @@ func newEndpoint(req *affiliatev1.CreateWebhookRequest, scope affiliate.Scope, u
 		Epoch:         1, CreatedAt: at, UpdatedAt: at, Version: 1,
 	}
 	if !e.Active {
-		reason := affiliate.DisabledByMerchant
+		reason := webhook.DisabledByMerchant
 		e.DisabledReason = &reason
 	}
 	return e
@@ -56,8 +56,8 @@ func newEndpoint(req *affiliatev1.CreateWebhookRequest, scope affiliate.Scope, u
 
 // changeOf returns the changes of the fields that the request's mask names. Check has
 // validated the mask.
-func changeOf(req *affiliatev1.UpdateWebhookRequest) affiliate.EndpointChange {
-	var change affiliate.EndpointChange
+func changeOf(req *affiliatev1.UpdateWebhookRequest) webhook.EndpointChange {
+	var change webhook.EndpointChange
 	for _, path := range req.GetUpdateMask().GetPaths() {
 		switch path {
 		case "subscriptions":
@@ -87,9 +87,9 @@ func eventTypeToProto(kind affiliate.EventKind) *affiliatev1.EventTypeInfo {
 }
 
 // filterOf returns the filter of a list request. Check has validated the request.
-func filterOf(req *affiliatev1.ListDeliveriesRequest) affiliate.DeliveryFilter {
-	var filter affiliate.DeliveryFilter
-	if status := affiliate.DeliveryStatus(server.EnumName(req.GetStatus())); status != "" {
+func filterOf(req *affiliatev1.ListDeliveriesRequest) webhook.DeliveryFilter {
+	var filter webhook.DeliveryFilter
+	if status := webhook.DeliveryStatus(server.EnumName(req.GetStatus())); status != "" {
 		filter.Status = &status
 	}
 	if req.EventId != nil {
@@ -100,7 +100,7 @@ func filterOf(req *affiliatev1.ListDeliveriesRequest) affiliate.DeliveryFilter {
 	return filter
 }
 
-func deliveryToProto(d affiliate.Delivery) *affiliatev1.Delivery {
+func deliveryToProto(d webhook.Delivery) *affiliatev1.Delivery {
 	return &affiliatev1.Delivery{
 		Id:             d.ID.String(),
 		EventId:        affiliate.WireID(d.Event),
@@ -115,13 +115,13 @@ func deliveryToProto(d affiliate.Delivery) *affiliatev1.Delivery {
 	}
 }
 
-func detailToProto(d affiliate.Delivery, url string) *affiliatev1.DeliveryDetail {
+func detailToProto(d webhook.Delivery, url string) *affiliatev1.DeliveryDetail {
 	out := &affiliatev1.DeliveryDetail{RequestUrl: url, Attempts: convertAll(d.Attempts, attemptToProto)}
 	server.CopyShared(out.ProtoReflect(), deliveryToProto(d).ProtoReflect())
 	return out
 }
 
-func attemptToProto(a affiliate.Attempt) *affiliatev1.DeliveryAttempt {
+func attemptToProto(a webhook.Attempt) *affiliatev1.DeliveryAttempt {
 	return &affiliatev1.DeliveryAttempt{
 		Number:         toInt32(a.Number),
 		StartedAt:      server.Timestamp(a.StartedAt),
@@ -133,10 +133,10 @@ func attemptToProto(a affiliate.Attempt) *affiliatev1.DeliveryAttempt {
 
 // recoveryOf converts a recovery request to a job. The caller sets the endpoint of the
 // job. Check has validated the request.
-func recoveryOf(req *affiliatev1.RecoverDeliveriesRequest, now time.Time) affiliate.RecoverDeliveries {
-	job := affiliate.RecoverDeliveries{
+func recoveryOf(req *affiliatev1.RecoverDeliveriesRequest, now time.Time) webhook.RecoverDeliveries {
+	job := webhook.RecoverDeliveries{
 		Since: req.GetSince().AsTime(), Until: now, RequestedAt: now,
-		Statuses: []affiliate.DeliveryStatus{affiliate.DeliveryDeadLettered, affiliate.DeliveryCanceled},
+		Statuses: []webhook.DeliveryStatus{webhook.DeliveryDeadLettered, webhook.DeliveryCanceled},
 	}
 	if oldest := now.Add(-maxEventAge); job.Since.Before(oldest) {
 		job.Since = oldest
@@ -147,7 +147,7 @@ func recoveryOf(req *affiliatev1.RecoverDeliveriesRequest, now time.Time) affili
 	if len(req.GetStatuses()) > 0 {
 		job.Statuses = nil
 		for _, status := range req.GetStatuses() {
-			if name := affiliate.DeliveryStatus(server.EnumName(status)); !slices.Contains(job.Statuses, name) {
+			if name := webhook.DeliveryStatus(server.EnumName(status)); !slices.Contains(job.Statuses, name) {
 				job.Statuses = append(job.Statuses, name)
 			}
 		}

@@ -10,22 +10,23 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/webhook"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
 // allStatuses are the statuses of deliveries.
-var allStatuses = []affiliate.DeliveryStatus{
-	affiliate.DeliveryPending, affiliate.DeliveryFailed, affiliate.DeliveryDelivered, affiliate.DeliveryDeadLettered, affiliate.DeliveryCanceled,
+var allStatuses = []webhook.DeliveryStatus{
+	webhook.DeliveryPending, webhook.DeliveryFailed, webhook.DeliveryDelivered, webhook.DeliveryDeadLettered, webhook.DeliveryCanceled,
 }
 
 // waitsForAttempt reports whether deliveries with the status wait for their next attempt.
-func waitsForAttempt(status affiliate.DeliveryStatus) bool {
-	return status == affiliate.DeliveryPending || status == affiliate.DeliveryFailed
+func waitsForAttempt(status webhook.DeliveryStatus) bool {
+	return status == webhook.DeliveryPending || status == webhook.DeliveryFailed
 }
 
-func (f *fixture) delivery(e affiliate.Endpoint, id affiliate.DeliveryID) affiliate.Delivery {
+func (f *fixture) delivery(e webhook.Endpoint, id affiliate.DeliveryID) webhook.Delivery {
 	f.Helper()
 	d, err := f.webhooks.Delivery(f.Context(), f.endpoint(e.ID), id)
 	if err != nil {
@@ -39,7 +40,7 @@ func TestDelivery_IncludesItsAttempts(t *testing.T) {
 	e := f.createEndpoint()
 	event := publish(f.Shop, f.Now().Add(-time.Hour))[0]
 	id, attempted := f.deliveryOf(e, event).ID, event.At.Add(time.Minute)
-	f.setStatus(e, affiliate.DeliveryFailed, attempted, id)
+	f.setStatus(e, webhook.DeliveryFailed, attempted, id)
 	want := &affiliatev1.Delivery{
 		Id: id.String(), EventId: event.WireID(), EventType: "payout.paid", Status: affiliatev1.DeliveryStatus_DELIVERY_STATUS_FAILED,
 		AttemptCount: 1, HttpStatusCode: new(int32(500)), ErrorMessage: new("http_500"),
@@ -72,15 +73,15 @@ func TestDelivery_OfOtherEndpointOrTooOldIsNotFound(t *testing.T) {
 	f := newFixture(t)
 	e, other := f.createEndpoint(), f.createEndpoint()
 	monthAgo := f.Now().AddDate(0, 0, -30)
-	id := f.newDelivery(e, monthAgo, affiliate.DeliveryPending)
-	old := f.newDelivery(e, monthAgo.Add(-time.Millisecond), affiliate.DeliveryPending)
+	id := f.newDelivery(e, monthAgo, webhook.DeliveryPending)
+	old := f.newDelivery(e, monthAgo.Add(-time.Millisecond), webhook.DeliveryPending)
 	notUUIDv7 := id
 	notUUIDv7.UUID[6] = notUUIDv7.UUID[6]&0x0f | 0x40 // version 4
-	get := func(e affiliate.Endpoint, id affiliate.DeliveryID) error {
+	get := func(e webhook.Endpoint, id affiliate.DeliveryID) error {
 		_, err := f.service.GetDelivery(f.asOwner(), &affiliatev1.GetDeliveryRequest{WebhookId: e.ID.String(), DeliveryId: id.String()})
 		return err
 	}
-	retry := func(e affiliate.Endpoint, id affiliate.DeliveryID) error {
+	retry := func(e webhook.Endpoint, id affiliate.DeliveryID) error {
 		_, err := f.retry(e, id)
 		return err
 	}
@@ -89,7 +90,7 @@ func TestDelivery_OfOtherEndpointOrTooOldIsNotFound(t *testing.T) {
 	}
 	for _, tc := range []struct {
 		name     string
-		endpoint affiliate.Endpoint
+		endpoint webhook.Endpoint
 		id       affiliate.DeliveryID
 	}{
 		{"older than 30 days", e, old},
@@ -116,13 +117,13 @@ func TestDelivery_OfEndedEpochIsShownAsCanceled(t *testing.T) {
 	f := newFixture(t)
 	e := f.createEndpoint()
 	at := f.Now().Add(-time.Hour)
-	ids := map[affiliate.DeliveryStatus]affiliate.DeliveryID{}
+	ids := map[webhook.DeliveryStatus]affiliate.DeliveryID{}
 	for _, status := range allStatuses {
 		ids[status] = f.newDelivery(e, at, status)
 	}
-	check := func(when string, wantForWaiting map[affiliate.DeliveryStatus]affiliate.DeliveryStatus) {
+	check := func(when string, wantForWaiting map[webhook.DeliveryStatus]webhook.DeliveryStatus) {
 		t.Helper()
-		list, _, err := f.webhooks.Deliveries(t.Context(), f.Scope, e.ID, at, affiliate.DeliveryFilter{}, affiliate.Page{Number: 1, Size: 10})
+		list, _, err := f.webhooks.Deliveries(t.Context(), f.Scope, e.ID, at, webhook.DeliveryFilter{}, affiliate.Page{Number: 1, Size: 10})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -131,11 +132,11 @@ func TestDelivery_OfEndedEpochIsShownAsCanceled(t *testing.T) {
 			if waitsForAttempt(status) {
 				want = wantForWaiting[status]
 			}
-			i := slices.IndexFunc(list, func(d affiliate.Delivery) bool { return d.ID == ids[status] })
+			i := slices.IndexFunc(list, func(d webhook.Delivery) bool { return d.ID == ids[status] })
 			if i < 0 {
 				t.Fatalf("%s: the list does not contain the %s delivery", when, status)
 			}
-			for name, d := range map[string]affiliate.Delivery{"detail": f.delivery(e, ids[status]), "list": list[i]} {
+			for name, d := range map[string]webhook.Delivery{"detail": f.delivery(e, ids[status]), "list": list[i]} {
 				if d.Status != want {
 					t.Errorf("%s: in the %s, the status of the %s delivery is %s, want %s", when, name, status, d.Status, want)
 				}
@@ -145,11 +146,11 @@ func TestDelivery_OfEndedEpochIsShownAsCanceled(t *testing.T) {
 			}
 		}
 	}
-	unchanged := map[affiliate.DeliveryStatus]affiliate.DeliveryStatus{
-		affiliate.DeliveryPending: affiliate.DeliveryPending, affiliate.DeliveryFailed: affiliate.DeliveryFailed,
+	unchanged := map[webhook.DeliveryStatus]webhook.DeliveryStatus{
+		webhook.DeliveryPending: webhook.DeliveryPending, webhook.DeliveryFailed: webhook.DeliveryFailed,
 	}
-	canceled := map[affiliate.DeliveryStatus]affiliate.DeliveryStatus{
-		affiliate.DeliveryPending: affiliate.DeliveryCanceled, affiliate.DeliveryFailed: affiliate.DeliveryCanceled,
+	canceled := map[webhook.DeliveryStatus]webhook.DeliveryStatus{
+		webhook.DeliveryPending: webhook.DeliveryCanceled, webhook.DeliveryFailed: webhook.DeliveryCanceled,
 	}
 	check("enabled", unchanged)
 	f.setActive(e, false)
@@ -175,30 +176,30 @@ func TestDeliveries_FiltersAndPagesNewestFirst(t *testing.T) {
 		event := publish(f.Shop, f.Now().Add(-age))[0]
 		ids, events = append(ids, f.deliveryOf(e, event).ID), append(events, event.ID)
 	}
-	f.setStatus(e, affiliate.DeliveryDelivered, f.Now(), ids[1])
-	f.setStatus(e, affiliate.DeliveryDeadLettered, f.Now(), slices.Delete(slices.Clone(ids), 1, 2)...)
-	dead, canceled, delivered := affiliate.DeliveryDeadLettered, affiliate.DeliveryCanceled, affiliate.DeliveryDelivered
+	f.setStatus(e, webhook.DeliveryDelivered, f.Now(), ids[1])
+	f.setStatus(e, webhook.DeliveryDeadLettered, f.Now(), slices.Delete(slices.Clone(ids), 1, 2)...)
+	dead, canceled, delivered := webhook.DeliveryDeadLettered, webhook.DeliveryCanceled, webhook.DeliveryDelivered
 	monthAgo := f.Now().AddDate(0, 0, -30)
 	for _, tc := range []struct {
 		name      string
 		since     time.Time
-		filter    affiliate.DeliveryFilter
+		filter    webhook.DeliveryFilter
 		page      affiliate.Page
 		want      []affiliate.DeliveryID
 		wantTotal int64
 	}{
-		{"all", monthAgo, affiliate.DeliveryFilter{}, affiliate.Page{Number: 1, Size: 100}, ids, 6},
-		{"a page", monthAgo, affiliate.DeliveryFilter{}, affiliate.Page{Number: 2, Size: 2}, ids[2:4], 6},
-		{"the last page", monthAgo, affiliate.DeliveryFilter{}, affiliate.Page{Number: 2, Size: 4}, ids[4:], 6},
-		{"after the last page", monthAgo, affiliate.DeliveryFilter{}, affiliate.Page{Number: 9, Size: 4}, nil, 6},
-		{"since the time of an event", f.Now().AddDate(0, 0, -8), affiliate.DeliveryFilter{}, affiliate.Page{Number: 1, Size: 100}, ids[:4], 4},
-		{"since 1 ms after an event", f.Now().AddDate(0, 0, -8).Add(time.Millisecond), affiliate.DeliveryFilter{}, affiliate.Page{Number: 1, Size: 100}, ids[:3], 3},
-		{"a status", monthAgo, affiliate.DeliveryFilter{Status: &dead}, affiliate.Page{Number: 1, Size: 3}, []affiliate.DeliveryID{ids[0], ids[2], ids[3]}, 5},
-		{"delivered", monthAgo, affiliate.DeliveryFilter{Status: &delivered}, affiliate.Page{Number: 1, Size: 3}, ids[1:2], 1},
-		{"a status without deliveries", monthAgo, affiliate.DeliveryFilter{Status: &canceled}, affiliate.Page{Number: 1, Size: 3}, nil, 0},
-		{"an event", monthAgo, affiliate.DeliveryFilter{Event: &events[2]}, affiliate.Page{Number: 1, Size: 3}, ids[2:3], 1},
-		{"an event and a status", monthAgo, affiliate.DeliveryFilter{Event: &events[2], Status: &delivered}, affiliate.Page{Number: 1, Size: 3}, nil, 0},
-		{"an event before since", f.Now(), affiliate.DeliveryFilter{Event: &events[2]}, affiliate.Page{Number: 1, Size: 3}, nil, 0},
+		{"all", monthAgo, webhook.DeliveryFilter{}, affiliate.Page{Number: 1, Size: 100}, ids, 6},
+		{"a page", monthAgo, webhook.DeliveryFilter{}, affiliate.Page{Number: 2, Size: 2}, ids[2:4], 6},
+		{"the last page", monthAgo, webhook.DeliveryFilter{}, affiliate.Page{Number: 2, Size: 4}, ids[4:], 6},
+		{"after the last page", monthAgo, webhook.DeliveryFilter{}, affiliate.Page{Number: 9, Size: 4}, nil, 6},
+		{"since the time of an event", f.Now().AddDate(0, 0, -8), webhook.DeliveryFilter{}, affiliate.Page{Number: 1, Size: 100}, ids[:4], 4},
+		{"since 1 ms after an event", f.Now().AddDate(0, 0, -8).Add(time.Millisecond), webhook.DeliveryFilter{}, affiliate.Page{Number: 1, Size: 100}, ids[:3], 3},
+		{"a status", monthAgo, webhook.DeliveryFilter{Status: &dead}, affiliate.Page{Number: 1, Size: 3}, []affiliate.DeliveryID{ids[0], ids[2], ids[3]}, 5},
+		{"delivered", monthAgo, webhook.DeliveryFilter{Status: &delivered}, affiliate.Page{Number: 1, Size: 3}, ids[1:2], 1},
+		{"a status without deliveries", monthAgo, webhook.DeliveryFilter{Status: &canceled}, affiliate.Page{Number: 1, Size: 3}, nil, 0},
+		{"an event", monthAgo, webhook.DeliveryFilter{Event: &events[2]}, affiliate.Page{Number: 1, Size: 3}, ids[2:3], 1},
+		{"an event and a status", monthAgo, webhook.DeliveryFilter{Event: &events[2], Status: &delivered}, affiliate.Page{Number: 1, Size: 3}, nil, 0},
+		{"an event before since", f.Now(), webhook.DeliveryFilter{Event: &events[2]}, affiliate.Page{Number: 1, Size: 3}, nil, 0},
 	} {
 		list, total, err := f.webhooks.Deliveries(t.Context(), f.Scope, e.ID, tc.since, tc.filter, tc.page)
 		if err != nil {
@@ -213,7 +214,7 @@ func TestDeliveries_FiltersAndPagesNewestFirst(t *testing.T) {
 		}
 	}
 	for _, unknown := range []affiliate.EventID{affiliate.NewID[affiliate.EventID](f.Now()), {}} {
-		_, _, err := f.webhooks.Deliveries(t.Context(), f.Scope, e.ID, monthAgo, affiliate.DeliveryFilter{Event: &unknown}, affiliate.Page{Number: 1, Size: 3})
+		_, _, err := f.webhooks.Deliveries(t.Context(), f.Scope, e.ID, monthAgo, webhook.DeliveryFilter{Event: &unknown}, affiliate.Page{Number: 1, Size: 3})
 		pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
 	}
 }
@@ -223,24 +224,24 @@ func TestDeliveries_FiltersAndPagesNewestFirst(t *testing.T) {
 func TestRetryDelivery(t *testing.T) {
 	f := newFixture(t)
 	published := f.Now().Add(-time.Hour)
-	var woken []affiliate.EndpointKey
-	f.Store.OnDeliveries(func(endpoints []affiliate.EndpointKey) { woken = append(woken, endpoints...) })
+	var woken []webhook.EndpointKey
+	f.Store.OnDeliveries(func(endpoints []webhook.EndpointKey) { woken = append(woken, endpoints...) })
 	for _, tc := range []struct {
 		name      string
-		status    affiliate.DeliveryStatus
+		status    webhook.DeliveryStatus
 		reenabled bool // the endpoint was disabled and enabled again
 		cancelJob bool // the cancel job ran afterwards
 		retries   int
 		want      string // see stateOf
 	}{
-		{"pending", affiliate.DeliveryPending, false, false, 1, "pending tier 0 extra 1 epoch 1 due 12:30 completed -"},
-		{"failed", affiliate.DeliveryFailed, false, false, 2, "failed tier 1 extra 2 epoch 1 due 12:30 completed -"},
-		{"delivered", affiliate.DeliveryDelivered, false, false, 1, "delivered tier 1 extra 1 epoch 1 due 12:30 completed 11:00"},
-		{"dead-lettered", affiliate.DeliveryDeadLettered, false, false, 3, "dead_lettered tier 1 extra 3 epoch 1 due 12:30 completed 11:00"},
-		{"more than 100 retries", affiliate.DeliveryDelivered, false, false, 101, "delivered tier 1 extra 100 epoch 1 due 12:30 completed 11:00"},
-		{"canceled, the cancel job has not run", affiliate.DeliveryFailed, true, false, 2, "canceled tier 1 extra 2 epoch 2 due 12:30 completed 12:00"},
-		{"canceled", affiliate.DeliveryPending, true, true, 1, "canceled tier 0 extra 1 epoch 2 due 12:30 completed 12:00"},
-		{"delivered before the endpoint was disabled", affiliate.DeliveryDelivered, true, true, 1, "delivered tier 1 extra 1 epoch 2 due 12:30 completed 11:00"},
+		{"pending", webhook.DeliveryPending, false, false, 1, "pending tier 0 extra 1 epoch 1 due 12:30 completed -"},
+		{"failed", webhook.DeliveryFailed, false, false, 2, "failed tier 1 extra 2 epoch 1 due 12:30 completed -"},
+		{"delivered", webhook.DeliveryDelivered, false, false, 1, "delivered tier 1 extra 1 epoch 1 due 12:30 completed 11:00"},
+		{"dead-lettered", webhook.DeliveryDeadLettered, false, false, 3, "dead_lettered tier 1 extra 3 epoch 1 due 12:30 completed 11:00"},
+		{"more than 100 retries", webhook.DeliveryDelivered, false, false, 101, "delivered tier 1 extra 100 epoch 1 due 12:30 completed 11:00"},
+		{"canceled, the cancel job has not run", webhook.DeliveryFailed, true, false, 2, "canceled tier 1 extra 2 epoch 2 due 12:30 completed 12:00"},
+		{"canceled", webhook.DeliveryPending, true, true, 1, "canceled tier 0 extra 1 epoch 2 due 12:30 completed 12:00"},
+		{"delivered before the endpoint was disabled", webhook.DeliveryDelivered, true, true, 1, "delivered tier 1 extra 1 epoch 2 due 12:30 completed 11:00"},
 	} {
 		e := f.createEndpoint()
 		id := f.newDelivery(e, published, tc.status)
@@ -271,7 +272,7 @@ func TestRetryDelivery(t *testing.T) {
 		if got := f.stateOf(e, id); got != tc.want {
 			t.Errorf("%s: after the retries, the delivery is %s, want %s", tc.name, got, tc.want)
 		}
-		if want := slices.Repeat([]affiliate.EndpointKey{e.Key()}, tc.retries); !slices.Equal(woken, want) {
+		if want := slices.Repeat([]webhook.EndpointKey{e.Key()}, tc.retries); !slices.Equal(woken, want) {
 			t.Errorf("%s: the sender was woken for %v, want %v", tc.name, woken, want)
 		}
 		if line := f.lastAudit(e); !strings.HasPrefix(line, "webhook.retry_delivery - ") || !strings.Contains(line, id.String()) {
@@ -285,7 +286,7 @@ func TestRetryDelivery(t *testing.T) {
 func TestRetryAndRecover_OfDisabledEndpointAreRefused(t *testing.T) {
 	f := newFixture(t)
 	e := f.createEndpoint()
-	id := f.newDelivery(e, f.Now(), affiliate.DeliveryPending)
+	id := f.newDelivery(e, f.Now(), webhook.DeliveryPending)
 	f.setActive(e, false)
 	_, err := f.retry(e, id)
 	pgtest.RequireRefusal(t, err, affiliate.ReasonWebhookDisabled)
@@ -306,17 +307,17 @@ func TestDeliveries_TotalIsExact(t *testing.T) {
 	e := f.createEndpoint()
 	const events = affiliate.MaxSearchTotal + 150
 	dead := f.publishWithDeadLetters(e, events, time.Second)
-	monthAgo, status := f.Now().AddDate(0, 0, -30), affiliate.DeliveryDeadLettered
+	monthAgo, status := f.Now().AddDate(0, 0, -30), webhook.DeliveryDeadLettered
 	for _, tc := range []struct {
-		filter    affiliate.DeliveryFilter
+		filter    webhook.DeliveryFilter
 		page      int
 		wantRows  int
 		wantTotal int64
 	}{
-		{affiliate.DeliveryFilter{}, 1, 100, events},
-		{affiliate.DeliveryFilter{}, 102, 50, events},
-		{affiliate.DeliveryFilter{}, 200, 0, events},
-		{affiliate.DeliveryFilter{Status: &status}, 1, 100, int64(dead)},
+		{webhook.DeliveryFilter{}, 1, 100, events},
+		{webhook.DeliveryFilter{}, 102, 50, events},
+		{webhook.DeliveryFilter{}, 200, 0, events},
+		{webhook.DeliveryFilter{Status: &status}, 1, 100, int64(dead)},
 	} {
 		list, total, err := f.webhooks.Deliveries(t.Context(), f.Scope, e.ID, monthAgo, tc.filter, affiliate.Page{Number: tc.page, Size: 100})
 		if err != nil || len(list) != tc.wantRows || total != tc.wantTotal {

@@ -31,7 +31,7 @@ const (
 // wake.
 type servedEndpoint struct {
 	*senderDeps
-	key affiliate.EndpointKey
+	key webhook.EndpointKey
 
 	leaseUntil  time.Time
 	target      webhook.Target
@@ -56,7 +56,7 @@ type mailbox struct {
 	done    chan struct{} // closed when the goroutine ends
 }
 
-func newServedEndpoint(p *senderDeps, key affiliate.EndpointKey, leaseUntil time.Time) *servedEndpoint {
+func newServedEndpoint(p *senderDeps, key webhook.EndpointKey, leaseUntil time.Time) *servedEndpoint {
 	now := p.now()
 	return &servedEndpoint{
 		senderDeps: p, key: key, leaseUntil: leaseUntil, backlog: webhook.NewBacklog(), lastActive: now, lastRewind: now,

@@ -60,7 +60,7 @@ func (s *Service) CreateWebhook(ctx context.Context, req *affiliatev1.CreateWebh
 		if err != nil {
 			return err
 		}
-		if err := affiliate.RequireRoomForEndpoint(count); err != nil {
+		if err := webhook.RequireRoomForEndpoint(count); err != nil {
 			return err
 		}
 		if err := tx.InsertEndpoint(ctx, endpoint, sealed); err != nil {
@@ -82,7 +82,7 @@ func (s *Service) UpdateWebhook(ctx context.Context, req *affiliatev1.UpdateWebh
 		return nil, err
 	}
 	scope, by, at := server.PrincipalFrom(ctx).Scope(), server.ActorFrom(ctx), s.currentTime()
-	var after affiliate.Endpoint
+	var after webhook.Endpoint
 	err = s.store.InTx(ctx, func(tx Tx) error {
 		before, err := tx.LockEndpoint(ctx, scope, id)
 		if err != nil {
@@ -149,11 +149,11 @@ func (s *Service) RotateWebhookSecret(ctx context.Context, req *affiliatev1.Rota
 	scope, by, at := server.PrincipalFrom(ctx).Scope(), server.ActorFrom(ctx), s.currentTime()
 	var previousUntil *time.Time
 	if !req.GetExpireImmediately() {
-		until := at.Add(affiliate.RotatedSecretGrace)
+		until := at.Add(webhook.RotatedSecretGrace)
 		previousUntil = &until
 	}
 	secret, sealed := s.newSecret(id)
-	var after affiliate.Endpoint
+	var after webhook.Endpoint
 	err = s.store.InTx(ctx, func(tx Tx) error {
 		before, err := tx.LockEndpoint(ctx, scope, id)
 		if err != nil {

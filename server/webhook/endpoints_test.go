@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/webhook"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
@@ -95,15 +96,15 @@ func TestCreateWebhook_LimitHoldsInParallel(t *testing.T) {
 	for _, err := range results {
 		counts[pgtest.ReasonOf(t, err)]++
 	}
-	if counts[""] != affiliate.MaxEndpoints || counts[affiliate.ReasonWebhookLimitExceeded] != 20-affiliate.MaxEndpoints {
-		t.Errorf("20 calls of CreateWebhook returned the errors %v, want %d successes, and %s for the others", counts, affiliate.MaxEndpoints, affiliate.ReasonWebhookLimitExceeded)
+	if counts[""] != webhook.MaxEndpoints || counts[affiliate.ReasonWebhookLimitExceeded] != 20-webhook.MaxEndpoints {
+		t.Errorf("20 calls of CreateWebhook returned the errors %v, want %d successes, and %s for the others", counts, webhook.MaxEndpoints, affiliate.ReasonWebhookLimitExceeded)
 	}
 	list, err := f.service.ListWebhooks(f.asOwner(), &affiliatev1.ListWebhooksRequest{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if list.GetTotal() != affiliate.MaxEndpoints {
-		t.Errorf("%d endpoints are stored, want %d", list.GetTotal(), affiliate.MaxEndpoints)
+	if list.GetTotal() != webhook.MaxEndpoints {
+		t.Errorf("%d endpoints are stored, want %d", list.GetTotal(), webhook.MaxEndpoints)
 	}
 	for name, other := range f.otherShops() {
 		if _, err := other.createWebhook(); err != nil {
@@ -119,11 +120,11 @@ func TestCreateWebhook_LimitHoldsInParallel(t *testing.T) {
 func TestUpdateWebhook(t *testing.T) {
 	f := newFixture(t)
 	e := f.createEndpoint()
-	f.changeEndpoint(e.ID, func(e affiliate.Endpoint) affiliate.Endpoint {
-		e.Health = affiliate.EndpointHealth{ConsecutiveFailures: 3, FailingSince: new(f.Now()), DeadLetters: 7}
+	f.changeEndpoint(e.ID, func(e webhook.Endpoint) webhook.Endpoint {
+		e.Health = webhook.EndpointHealth{ConsecutiveFailures: 3, FailingSince: new(f.Now()), DeadLetters: 7}
 		return e
 	})
-	state := func(e affiliate.Endpoint) string {
+	state := func(e webhook.Endpoint) string {
 		text := fmt.Sprintf("active, epoch %d, version %d, %d failures, %d dead letters", e.Epoch, e.Version, e.Health.ConsecutiveFailures, e.Health.DeadLetters)
 		if !e.Active {
 			text = "in" + text + ", " + string(*e.DisabledReason)
@@ -209,10 +210,10 @@ func TestUpdateWebhook(t *testing.T) {
 func TestUpdateWebhook_KeepsTheDisabledReason(t *testing.T) {
 	f := newFixture(t)
 	e := f.createEndpoint()
-	f.changeEndpoint(e.ID, func(e affiliate.Endpoint) affiliate.Endpoint { return e.Disable(affiliate.DisabledGone, f.Now()) })
+	f.changeEndpoint(e.ID, func(e webhook.Endpoint) webhook.Endpoint { return e.Disable(webhook.DisabledGone, f.Now()) })
 	after := f.setActive(e, false)
-	if after.Active || after.DisabledReason == nil || *after.DisabledReason != affiliate.DisabledGone {
-		t.Errorf("the endpoint is active: %v, with the reason %s, want it to be disabled with the reason %s", after.Active, optional(after.DisabledReason), affiliate.DisabledGone)
+	if after.Active || after.DisabledReason == nil || *after.DisabledReason != webhook.DisabledGone {
+		t.Errorf("the endpoint is active: %v, with the reason %s, want it to be disabled with the reason %s", after.Active, optional(after.DisabledReason), webhook.DisabledGone)
 	}
 	if after.Version != 2 {
 		t.Errorf("the endpoint has version %d, want version 2, because the second change has no effect", after.Version)
@@ -232,7 +233,7 @@ func TestDeleteWebhook_DeletesTheSecrets(t *testing.T) {
 	e := f.createEndpoint()
 	f.rotateSecret(e.ID, false)
 	sender := affiliate.SenderID{UUID: uuid.New()}
-	if _, err := f.webhooks.Claim(t.Context(), sender, []affiliate.EndpointKey{e.Key()}, f.Now(), f.Now().Add(time.Hour)); err != nil {
+	if _, err := f.webhooks.Claim(t.Context(), sender, []webhook.EndpointKey{e.Key()}, f.Now(), f.Now().Add(time.Hour)); err != nil {
 		t.Fatal(err)
 	}
 	f.deleteEndpoint(e)
@@ -284,7 +285,7 @@ func TestRotateWebhookSecret_PreviousSecretSignsForADay(t *testing.T) {
 	}
 	check(f.Now(), "first")
 	rotate("second", false, 2)
-	end := f.Now().Add(affiliate.RotatedSecretGrace)
+	end := f.Now().Add(webhook.RotatedSecretGrace)
 	check(f.Now(), "second", "first")
 	check(end.Add(-time.Millisecond), "second", "first")
 	check(end, "second")

@@ -5,7 +5,7 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/webhook"
 )
 
 // SetTimeouts sets the time limits of a client. It must be called before the first
@@ -31,12 +31,12 @@ func (c *Client) Connect(ctx context.Context, address netip.AddrPort) error {
 }
 
 // CancelBlock runs one block of a cancel job.
-func CancelBlock(ctx context.Context, store Store, now func() time.Time, job affiliate.CancelDeliveries, limit int) (int, error) {
+func CancelBlock(ctx context.Context, store Store, now func() time.Time, job webhook.CancelDeliveries, limit int) (int, error) {
 	return (&cancelWorker{store: store, now: now}).cancelBlock(ctx, job, limit)
 }
 
 // RecoverBlock runs one block of a recovery job.
-func RecoverBlock(ctx context.Context, store Store, now func() time.Time, job affiliate.RecoverDeliveries, limit int) (int, error) {
+func RecoverBlock(ctx context.Context, store Store, now func() time.Time, job webhook.RecoverDeliveries, limit int) (int, error) {
 	return (&recoverWorker{store: store, now: now}).recoverBlock(ctx, job, limit)
 }
 

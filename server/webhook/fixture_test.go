@@ -17,7 +17,7 @@ import (
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server/seal"
 	"github.com/tributary-hq/tributary/server/servertest"
-	"github.com/tributary-hq/tributary/server/webhook"
+	webhookservice "github.com/tributary-hq/tributary/server/webhook"
 	"github.com/tributary-hq/tributary/storage/postgres"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 	webhookpg "github.com/tributary-hq/tributary/storage/postgres/webhook"
@@ -30,7 +30,7 @@ const endpointURL = "https://127.0.0.1:8443/in?token=t"
 // machine.
 type fixture struct {
 	*pgtest.Shop
-	service  *webhook.Service
+	service  *webhookservice.Service
 	clock    *pgtest.Clock
 	keys     *seal.Keys
 	webhooks *webhookpg.Store
@@ -41,9 +41,9 @@ func newFixture(t *testing.T) *fixture {
 	clock := pgtest.NewClock(time.Date(2026, 3, 18, 12, 0, 0, 0, time.UTC))
 	shop := pgtest.Open(t, clock.Now).NewShop(affiliate.ModeLive)
 	f := &fixture{Shop: shop, clock: clock, keys: newKeys(t, "k", 1), webhooks: webhookpg.NewStore(shop.Store.DB)}
-	client := webhook.NewClient(webhook.ClientConfig{Allowed: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}})
+	client := webhookservice.NewClient(webhookservice.ClientConfig{Allowed: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}})
 	t.Cleanup(client.Close)
-	f.service = webhook.New(webhook.Config{Store: f.serviceStore(), Seal: f.keys, Client: client, Now: clock.Now})
+	f.service = webhookservice.New(webhookservice.Config{Store: f.serviceStore(), Seal: f.keys, Client: client, Now: clock.Now})
 	return f
 }
 
@@ -59,7 +59,7 @@ func newKeys(t testing.TB, name string, b byte) *seal.Keys {
 }
 
 // serviceStore returns the store with the interface that the service and the jobs use.
-func (f *fixture) serviceStore() webhook.Store { return stores.Webhook(f.webhooks) }
+func (f *fixture) serviceStore() webhookservice.Store { return stores.Webhook(f.webhooks) }
 
 // otherShops returns a fixture of the shop in the other mode and a fixture of a shop in
 // another workspace, by name. The endpoints of f do not belong to these shops.
@@ -88,7 +88,7 @@ func (f *fixture) createWebhook(change ...func(*affiliatev1.CreateWebhookRequest
 
 // createEndpoint calls createWebhook and returns the stored endpoint. An error ends the
 // test.
-func (f *fixture) createEndpoint(change ...func(*affiliatev1.CreateWebhookRequest)) affiliate.Endpoint {
+func (f *fixture) createEndpoint(change ...func(*affiliatev1.CreateWebhookRequest)) domain.Endpoint {
 	f.Helper()
 	created, err := f.createWebhook(change...)
 	if err != nil {
@@ -107,7 +107,7 @@ func endpointID(t testing.TB, text string) affiliate.EndpointID {
 	return id
 }
 
-func (f *fixture) endpoint(id affiliate.EndpointID) affiliate.Endpoint {
+func (f *fixture) endpoint(id affiliate.EndpointID) domain.Endpoint {
 	f.Helper()
 	e, err := f.webhooks.Endpoint(f.Context(), f.Scope, id)
 	if err != nil {
@@ -116,7 +116,7 @@ func (f *fixture) endpoint(id affiliate.EndpointID) affiliate.Endpoint {
 	return e
 }
 
-func (f *fixture) update(e affiliate.Endpoint, req *affiliatev1.UpdateWebhookRequest, paths ...string) affiliate.Endpoint {
+func (f *fixture) update(e domain.Endpoint, req *affiliatev1.UpdateWebhookRequest, paths ...string) domain.Endpoint {
 	f.Helper()
 	req.WebhookId, req.UpdateMask = e.ID.String(), mask(paths...)
 	if _, err := f.service.UpdateWebhook(f.asOwner(), req); err != nil {
@@ -127,12 +127,12 @@ func (f *fixture) update(e affiliate.Endpoint, req *affiliatev1.UpdateWebhookReq
 
 func mask(paths ...string) *fieldmaskpb.FieldMask { return &fieldmaskpb.FieldMask{Paths: paths} }
 
-func (f *fixture) setActive(e affiliate.Endpoint, active bool) affiliate.Endpoint {
+func (f *fixture) setActive(e domain.Endpoint, active bool) domain.Endpoint {
 	f.Helper()
 	return f.update(e, &affiliatev1.UpdateWebhookRequest{Active: new(active)}, "active")
 }
 
-func (f *fixture) deleteEndpoint(e affiliate.Endpoint) {
+func (f *fixture) deleteEndpoint(e domain.Endpoint) {
 	f.Helper()
 	if _, err := f.service.DeleteWebhook(f.asOwner(), &affiliatev1.DeleteWebhookRequest{WebhookId: e.ID.String()}); err != nil {
 		f.Fatal(err)
@@ -171,7 +171,7 @@ func (f *fixture) secrets(id affiliate.EndpointID, at time.Time) []string {
 
 // changeEndpoint stores a change of an endpoint. Tests use it for changes that users
 // cannot make.
-func (f *fixture) changeEndpoint(id affiliate.EndpointID, change func(affiliate.Endpoint) affiliate.Endpoint) {
+func (f *fixture) changeEndpoint(id affiliate.EndpointID, change func(domain.Endpoint) domain.Endpoint) {
 	f.Helper()
 	err := f.webhooks.InTx(f.Context(), func(tx *webhookpg.Tx) error {
 		e, err := tx.LockEndpoint(f.Context(), f.Scope, id)
@@ -187,7 +187,7 @@ func (f *fixture) changeEndpoint(id affiliate.EndpointID, change func(affiliate.
 
 // lastAudit returns the newest audit record of an endpoint as text: the action, and the
 // fields before and after the change.
-func (f *fixture) lastAudit(e affiliate.Endpoint) string {
+func (f *fixture) lastAudit(e domain.Endpoint) string {
 	f.Helper()
 	texts := f.Texts(`
 		select action || ' ' || coalesce(before::text, '-') || ' ' || coalesce(after::text, '-') from audit_log
@@ -217,19 +217,19 @@ func publish(shop *pgtest.Shop, times ...time.Time) []affiliate.Event {
 // newDelivery publishes an event that occurred at the given time, and returns its
 // delivery to e. The delivery got its status at the same time. Other active endpoints of
 // the shop get a pending delivery.
-func (f *fixture) newDelivery(e affiliate.Endpoint, at time.Time, status affiliate.DeliveryStatus) affiliate.DeliveryID {
+func (f *fixture) newDelivery(e domain.Endpoint, at time.Time, status domain.DeliveryStatus) affiliate.DeliveryID {
 	f.Helper()
 	d := f.deliveryOf(e, publish(f.Shop, at)[0])
-	if status != affiliate.DeliveryPending {
+	if status != domain.DeliveryPending {
 		f.setStatus(e, status, at, d.ID)
 	}
 	return d.ID
 }
 
 // deliveryOf returns the delivery of an event to an endpoint.
-func (f *fixture) deliveryOf(e affiliate.Endpoint, event affiliate.Event) affiliate.Delivery {
+func (f *fixture) deliveryOf(e domain.Endpoint, event affiliate.Event) domain.Delivery {
 	f.Helper()
-	list, _, err := f.webhooks.Deliveries(f.Context(), f.Scope, e.ID, event.At, affiliate.DeliveryFilter{Event: &event.ID}, affiliate.Page{Number: 1, Size: 1})
+	list, _, err := f.webhooks.Deliveries(f.Context(), f.Scope, e.ID, event.At, domain.DeliveryFilter{Event: &event.ID}, affiliate.Page{Number: 1, Size: 1})
 	if err != nil || len(list) != 1 {
 		f.Fatalf("the event has %d deliveries to the endpoint, error %v, want 1 delivery", len(list), err)
 	}
@@ -239,10 +239,10 @@ func (f *fixture) deliveryOf(e affiliate.Endpoint, event affiliate.Event) affili
 // setStatus records one attempt at the given time for each of the deliveries and gives
 // them the status. If the status is delivered, the receiver responded with HTTP status
 // 200, otherwise with 500. The next attempt of a failed delivery is ten hours later.
-func (f *fixture) setStatus(e affiliate.Endpoint, status affiliate.DeliveryStatus, at time.Time, ids ...affiliate.DeliveryID) {
+func (f *fixture) setStatus(e domain.Endpoint, status domain.DeliveryStatus, at time.Time, ids ...affiliate.DeliveryID) {
 	f.Helper()
 	outcome := domain.ResponseOutcome(500, 0)
-	if status == affiliate.DeliveryDelivered {
+	if status == domain.DeliveryDelivered {
 		outcome = domain.ResponseOutcome(200, 0)
 	}
 	err := f.webhooks.InSendingTx(f.Context(), func(tx *webhookpg.Tx) error {
@@ -258,7 +258,7 @@ func (f *fixture) setStatus(e affiliate.Endpoint, status affiliate.DeliveryStatu
 				},
 				Before: d.State, After: domain.State{Status: status, ScheduledAttempts: 1},
 			}
-			if status == affiliate.DeliveryFailed {
+			if status == domain.DeliveryFailed {
 				changes[i].DueAt = new(at.Add(10 * time.Hour))
 			} else {
 				changes[i].CompletedAt = &at
@@ -278,7 +278,7 @@ func (f *fixture) setStatus(e affiliate.Endpoint, status affiliate.DeliveryStatu
 // stateOf returns the stored state of a delivery as text. tier is the number of
 // attempts that were made in the current schedule. extra is the number of attempts that
 // were requested with RetryDelivery and are still to be made.
-func (f *fixture) stateOf(e affiliate.Endpoint, id affiliate.DeliveryID) string {
+func (f *fixture) stateOf(e domain.Endpoint, id affiliate.DeliveryID) string {
 	f.Helper()
 	var d domain.LockedDelivery
 	err := f.webhooks.InTx(f.Context(), func(tx *webhookpg.Tx) (err error) {
@@ -298,16 +298,16 @@ func (f *fixture) stateOf(e affiliate.Endpoint, id affiliate.DeliveryID) string 
 		d.State.Status, d.State.ScheduledAttempts, d.State.RequestedAttempts, d.Epoch, timeOf(d.DueAt), timeOf(d.CompletedAt))
 }
 
-func (f *fixture) retry(e affiliate.Endpoint, id affiliate.DeliveryID) (*affiliatev1.DeliveryDetail, error) {
+func (f *fixture) retry(e domain.Endpoint, id affiliate.DeliveryID) (*affiliatev1.DeliveryDetail, error) {
 	return f.service.RetryDelivery(f.asOwner(), &affiliatev1.RetryDeliveryRequest{WebhookId: e.ID.String(), DeliveryId: id.String()})
 }
 
 // cancelBlock runs one block of the cancel job, with a clock that is one hour ahead. A
 // block is one transaction, which changes at most limit deliveries. The block must cancel
 // exactly wantCanceled deliveries.
-func (f *fixture) cancelBlock(e affiliate.Endpoint, limit, wantCanceled int) {
+func (f *fixture) cancelBlock(e domain.Endpoint, limit, wantCanceled int) {
 	f.Helper()
-	n, err := webhook.CancelBlock(f.Context(), f.serviceStore(), f.oneHourLater, e.CancelDeliveries(), limit)
+	n, err := webhookservice.CancelBlock(f.Context(), f.serviceStore(), f.oneHourLater, e.CancelDeliveries(), limit)
 	if err != nil || n != wantCanceled {
 		f.Fatalf("a block of the cancel job canceled %d deliveries, error %v, want %d", n, err, wantCanceled)
 	}

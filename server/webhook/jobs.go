@@ -9,6 +9,7 @@ import (
 	"github.com/riverqueue/river"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/webhook"
 )
 
 const (
@@ -37,16 +38,16 @@ func AddWorkers(workers *river.Workers, store Store, now func() time.Time) {
 // deleted. The endpoint's epoch is a number that increases when the endpoint is disabled
 // or deleted. The worker therefore cancels the deliveries of earlier epochs.
 type cancelWorker struct {
-	river.WorkerDefaults[affiliate.CancelDeliveries]
+	river.WorkerDefaults[webhook.CancelDeliveries]
 	store Store
 	now   func() time.Time
 }
 
 // Timeout returns the time limit of one run.
-func (*cancelWorker) Timeout(*river.Job[affiliate.CancelDeliveries]) time.Duration { return jobTimeout }
+func (*cancelWorker) Timeout(*river.Job[webhook.CancelDeliveries]) time.Duration { return jobTimeout }
 
 // Work cancels the deliveries in blocks.
-func (w *cancelWorker) Work(ctx context.Context, job *river.Job[affiliate.CancelDeliveries]) error {
+func (w *cancelWorker) Work(ctx context.Context, job *river.Job[webhook.CancelDeliveries]) error {
 	err := runBlocks(maxJobTime, func() (int, error) { return w.cancelBlock(ctx, job.Args, jobBlockSize) })
 	if err != nil {
 		return fmt.Errorf("cancel the deliveries of endpoint %s: %w", job.Args.Endpoint, err)
@@ -58,7 +59,7 @@ func (w *cancelWorker) Work(ctx context.Context, job *river.Job[affiliate.Cancel
 // that it stores for these deliveries is the time at which the endpoint was disabled or
 // deleted, and not the current time. A recovery that was requested before cancelBlock ran
 // therefore includes these deliveries.
-func (w *cancelWorker) cancelBlock(ctx context.Context, job affiliate.CancelDeliveries, limit int) (canceled int, err error) {
+func (w *cancelWorker) cancelBlock(ctx context.Context, job webhook.CancelDeliveries, limit int) (canceled int, err error) {
 	scope, now := affiliate.Scope{Workspace: job.Workspace, Mode: job.Mode}, currentTime(w.now)
 	err = w.store.InTx(ctx, func(tx Tx) error {
 		canceled = 0
@@ -81,18 +82,18 @@ func (w *cancelWorker) cancelBlock(ctx context.Context, job affiliate.CancelDeli
 
 // recoverWorker restarts the deliveries that a recovery selects.
 type recoverWorker struct {
-	river.WorkerDefaults[affiliate.RecoverDeliveries]
+	river.WorkerDefaults[webhook.RecoverDeliveries]
 	store Store
 	now   func() time.Time
 }
 
 // Timeout returns the time limit of one run.
-func (*recoverWorker) Timeout(*river.Job[affiliate.RecoverDeliveries]) time.Duration {
+func (*recoverWorker) Timeout(*river.Job[webhook.RecoverDeliveries]) time.Duration {
 	return jobTimeout
 }
 
 // Work restarts the deliveries in blocks.
-func (w *recoverWorker) Work(ctx context.Context, job *river.Job[affiliate.RecoverDeliveries]) error {
+func (w *recoverWorker) Work(ctx context.Context, job *river.Job[webhook.RecoverDeliveries]) error {
 	err := runBlocks(maxJobTime, func() (int, error) { return w.recoverBlock(ctx, job.Args, jobBlockSize) })
 	if err != nil {
 		return fmt.Errorf("recover deliveries of endpoint %s: %w", job.Args.Endpoint, err)
@@ -104,7 +105,7 @@ func (w *recoverWorker) Work(ctx context.Context, job *river.Job[affiliate.Recov
 // remaining deliveries are locked, for example because another job cancels them, it
 // returns an error that makes River run the job again after lockedRetry. If the endpoint
 // was disabled or deleted after the recovery was requested, recoverBlock does nothing.
-func (w *recoverWorker) recoverBlock(ctx context.Context, job affiliate.RecoverDeliveries, limit int) (recovered int, err error) {
+func (w *recoverWorker) recoverBlock(ctx context.Context, job webhook.RecoverDeliveries, limit int) (recovered int, err error) {
 	scope, now := affiliate.Scope{Workspace: job.Workspace, Mode: job.Mode}, currentTime(w.now)
 	var locked int64
 	err = w.store.InTx(ctx, func(tx Tx) error {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/webhook"
 )
 
 const (
@@ -39,10 +40,10 @@ type leases struct {
 	requested chan struct{}
 
 	mu        sync.Mutex
-	leases    map[affiliate.EndpointKey]lease
-	requests  map[affiliate.EndpointKey]claimRequest
-	toRelease map[affiliate.EndpointKey]bool // leases that the next call of release ends
-	searched  time.Time                      // time of the last search
+	leases    map[webhook.EndpointKey]lease
+	requests  map[webhook.EndpointKey]claimRequest
+	toRelease map[webhook.EndpointKey]bool // leases that the next call of release ends
+	searched  time.Time                    // time of the last search
 }
 
 // lease has the time at which a lease ends and the time at which it must be renewed.
@@ -60,13 +61,13 @@ type claimRequest struct {
 func newLeases(queue Queue, sender affiliate.SenderID, now func() time.Time) *leases {
 	return &leases{
 		queue: queue, sender: sender, now: now, requested: make(chan struct{}, 1),
-		leases: map[affiliate.EndpointKey]lease{}, requests: map[affiliate.EndpointKey]claimRequest{}, toRelease: map[affiliate.EndpointKey]bool{},
+		leases: map[webhook.EndpointKey]lease{}, requests: map[webhook.EndpointKey]claimRequest{}, toRelease: map[webhook.EndpointKey]bool{},
 	}
 }
 
 // requestClaim requests that the next call of claim claims the endpoint. It does not
 // block.
-func (l *leases) requestClaim(key affiliate.EndpointKey) {
+func (l *leases) requestClaim(key webhook.EndpointKey) {
 	l.mu.Lock()
 	request, ok := l.requests[key]
 	if !ok {
@@ -83,7 +84,7 @@ func (l *leases) requestClaim(key affiliate.EndpointKey) {
 
 // returnLease must be called when the goroutine of an endpoint has ended. The next call
 // of release then releases the endpoint's lease.
-func (l *leases) returnLease(key affiliate.EndpointKey) {
+func (l *leases) returnLease(key webhook.EndpointKey) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.leases, key)
@@ -91,7 +92,7 @@ func (l *leases) returnLease(key affiliate.EndpointKey) {
 }
 
 // has reports whether this process has the lease of an endpoint.
-func (l *leases) has(key affiliate.EndpointKey) bool {
+func (l *leases) has(key webhook.EndpointKey) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	_, leased := l.leases[key]
@@ -107,7 +108,7 @@ func (l *leases) count() int {
 
 // claim renews leases and claims the requested endpoints. It returns the endpoints whose
 // leases were granted or renewed, with the end of each lease.
-func (l *leases) claim(ctx context.Context) (granted map[affiliate.EndpointKey]time.Time, err error) {
+func (l *leases) claim(ctx context.Context) (granted map[webhook.EndpointKey]time.Time, err error) {
 	now := l.now()
 	claimed := l.keysToClaim(now)
 	if len(claimed) == 0 {
@@ -119,7 +120,7 @@ func (l *leases) claim(ctx context.Context) (granted map[affiliate.EndpointKey]t
 	keys, err := l.queue.Claim(ctx, l.sender, claimed, now, until)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	granted = make(map[affiliate.EndpointKey]time.Time, len(keys))
+	granted = make(map[webhook.EndpointKey]time.Time, len(keys))
 	for _, key := range keys {
 		granted[key] = until
 		l.leases[key] = lease{until, until.Add(-renewBefore)}
@@ -145,7 +146,7 @@ func (l *leases) claim(ctx context.Context) (granted map[affiliate.EndpointKey]t
 
 // keysToClaim returns the endpoints whose leases must be renewed now and the endpoints
 // that must be claimed now. It also deletes claim requests that are no longer pending.
-func (l *leases) keysToClaim(now time.Time) (keys []affiliate.EndpointKey) {
+func (l *leases) keysToClaim(now time.Time) (keys []webhook.EndpointKey) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for key, current := range l.leases {
@@ -174,7 +175,7 @@ func (l *leases) keysToClaim(now time.Time) (keys []affiliate.EndpointKey) {
 // is a new request to claim the endpoint.
 func (l *leases) release(ctx context.Context) error {
 	l.mu.Lock()
-	var keys []affiliate.EndpointKey
+	var keys []webhook.EndpointKey
 	for key := range l.toRelease {
 		if _, requested := l.requests[key]; !requested {
 			keys = append(keys, key)
@@ -188,7 +189,7 @@ func (l *leases) release(ctx context.Context) error {
 // releaseAll releases all leases when the process stops.
 func (l *leases) releaseAll(ctx context.Context) error {
 	l.mu.Lock()
-	var keys []affiliate.EndpointKey
+	var keys []webhook.EndpointKey
 	for key := range l.leases {
 		keys = append(keys, key)
 	}
@@ -199,7 +200,7 @@ func (l *leases) releaseAll(ctx context.Context) error {
 	return l.releaseKeys(ctx, keys)
 }
 
-func (l *leases) releaseKeys(ctx context.Context, keys []affiliate.EndpointKey) error {
+func (l *leases) releaseKeys(ctx context.Context, keys []webhook.EndpointKey) error {
 	if len(keys) == 0 {
 		return nil
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/event"
 	"github.com/tributary-hq/tributary/affiliate/webhook"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
@@ -30,7 +31,7 @@ func (s *Service) TestWebhook(ctx context.Context, req *affiliatev1.TestWebhookR
 	if err != nil {
 		return nil, err
 	}
-	event := affiliate.NewEvent(scope, affiliate.EventWebhookPing, at, affiliate.PingObject{Endpoint: id, Description: endpoint.Description}, nil)
+	event := affiliate.NewEvent(scope, affiliate.EventWebhookPing, at, event.PingObject{Endpoint: id, Description: endpoint.Description}, nil)
 	body, err := event.Body()
 	if err != nil {
 		return nil, fmt.Errorf("ping of endpoint %s: %w", id, err)

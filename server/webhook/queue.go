@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/notification"
 	"github.com/tributary-hq/tributary/affiliate/webhook"
 )
 
@@ -16,11 +17,11 @@ type Queue interface {
 	// leases end. Claim returns the endpoints whose leases were granted. It does not
 	// grant the lease of an endpoint that is disabled, deleted or leased to another
 	// process, or whose row is locked.
-	Claim(ctx context.Context, sender affiliate.SenderID, endpoints []affiliate.EndpointKey, now, leaseEnd time.Time) ([]affiliate.EndpointKey, error)
+	Claim(ctx context.Context, sender affiliate.SenderID, endpoints []webhook.EndpointKey, now, leaseEnd time.Time) ([]webhook.EndpointKey, error)
 	// Release ends leases of this sender.
-	Release(ctx context.Context, sender affiliate.SenderID, endpoints []affiliate.EndpointKey) error
+	Release(ctx context.Context, sender affiliate.SenderID, endpoints []webhook.EndpointKey) error
 	// Unclaimed returns at most limit endpoints that have due deliveries and no lease.
-	Unclaimed(ctx context.Context, now time.Time, limit int) ([]affiliate.EndpointKey, error)
+	Unclaimed(ctx context.Context, now time.Time, limit int) ([]webhook.EndpointKey, error)
 	// Lateness returns which part of the endpoints has due deliveries. An endpoint is late if
 	// a delivery has been due since lateBefore.
 	Lateness(ctx context.Context, now, lateBefore time.Time) (webhook.Lateness, error)
@@ -42,15 +43,15 @@ type QueueTx interface {
 	ApplyOutcomes(ctx context.Context, changes []webhook.DeliveryChange) ([]affiliate.DeliveryID, error)
 	// LockDeliveryOf locks and reads a delivery of an endpoint. Errors:
 	// WEBHOOK_NOT_FOUND.
-	LockDeliveryOf(ctx context.Context, key affiliate.EndpointKey, id affiliate.DeliveryID) (webhook.LockedDelivery, error)
+	LockDeliveryOf(ctx context.Context, key webhook.EndpointKey, id affiliate.DeliveryID) (webhook.LockedDelivery, error)
 	// LockEndpoints locks and reads endpoints, including deleted endpoints.
-	LockEndpoints(ctx context.Context, keys []affiliate.EndpointKey) ([]affiliate.Endpoint, error)
+	LockEndpoints(ctx context.Context, keys []webhook.EndpointKey) ([]webhook.Endpoint, error)
 	// UpdateHealth stores the field Health of locked endpoints.
-	UpdateHealth(ctx context.Context, endpoints []affiliate.Endpoint) error
+	UpdateHealth(ctx context.Context, endpoints []webhook.Endpoint) error
 	// UpdateEndpoint stores all changeable fields of a locked endpoint.
-	UpdateEndpoint(ctx context.Context, e affiliate.Endpoint) error
+	UpdateEndpoint(ctx context.Context, e webhook.Endpoint) error
 	Enqueue(ctx context.Context, jobs ...affiliate.Job) error
 	Audit(ctx context.Context, line affiliate.AuditLine) error
 	// Notify stores notifications.
-	Notify(ctx context.Context, notifications ...affiliate.Notification) error
+	Notify(ctx context.Context, notifications ...notification.Notification) error
 }

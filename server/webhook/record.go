@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/notification"
 	"github.com/tributary-hq/tributary/affiliate/webhook"
 )
 
@@ -14,14 +15,14 @@ import (
 // attempts ended. record disables an endpoint if its outcomes require this, and returns
 // the disabled endpoints. An outcome that is already stored changes nothing. at is the
 // current time.
-func record(ctx context.Context, queue Queue, results []webhook.AttemptResult, at time.Time) (disabled []affiliate.Endpoint, err error) {
+func record(ctx context.Context, queue Queue, results []webhook.AttemptResult, at time.Time) (disabled []webhook.Endpoint, err error) {
 	err = queue.InTx(ctx, func(tx QueueTx) error {
 		disabled = nil
 		applied, err := applyOutcomes(ctx, tx, results)
 		if err != nil || len(applied) == 0 {
 			return err
 		}
-		keys := make([]affiliate.EndpointKey, 0, len(applied))
+		keys := make([]webhook.EndpointKey, 0, len(applied))
 		for key := range applied {
 			keys = append(keys, key)
 		}
@@ -29,7 +30,7 @@ func record(ctx context.Context, queue Queue, results []webhook.AttemptResult, a
 		if err != nil {
 			return err
 		}
-		var notifications []affiliate.Notification
+		var notifications []notification.Notification
 		for i, before := range endpoints {
 			after := webhook.CountOutcomes(before, applied[before.Key()])
 			endpoints[i] = after
@@ -54,7 +55,7 @@ func record(ctx context.Context, queue Queue, results []webhook.AttemptResult, a
 
 // applyOutcomes stores the effects of attempts on their deliveries. It returns the
 // changes that it has stored, by endpoint.
-func applyOutcomes(ctx context.Context, tx QueueTx, results []webhook.AttemptResult) (map[affiliate.EndpointKey][]webhook.DeliveryChange, error) {
+func applyOutcomes(ctx context.Context, tx QueueTx, results []webhook.AttemptResult) (map[webhook.EndpointKey][]webhook.DeliveryChange, error) {
 	changes := make([]webhook.DeliveryChange, len(results))
 	for i, r := range results {
 		changes[i] = r.Apply(r.Delivery.State)
@@ -67,7 +68,7 @@ func applyOutcomes(ctx context.Context, tx QueueTx, results []webhook.AttemptRes
 	for _, id := range ids {
 		unchanged[id] = true
 	}
-	applied := map[affiliate.EndpointKey][]webhook.DeliveryChange{}
+	applied := map[webhook.EndpointKey][]webhook.DeliveryChange{}
 	for _, c := range changes {
 		if !unchanged[c.Result.Delivery.ID] {
 			changed, ok, err := applyToChanged(ctx, tx, c.Result)

@@ -5,7 +5,6 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/webhook"
 )
 
@@ -85,7 +84,7 @@ func (r *recorder) store(ctx context.Context, batch []finishedAttempt) (failed [
 
 // byEndpoint splits a batch into one part per endpoint.
 func byEndpoint(batch []finishedAttempt) [][]finishedAttempt {
-	index := map[affiliate.EndpointKey]int{}
+	index := map[webhook.EndpointKey]int{}
 	var parts [][]finishedAttempt
 	for _, a := range batch {
 		i, ok := index[a.Key]
@@ -110,7 +109,7 @@ func (r *recorder) storeBatch(ctx context.Context, batch []finishedAttempt) erro
 	if err != nil {
 		return err
 	}
-	isDisabled := map[affiliate.EndpointKey]bool{}
+	isDisabled := map[webhook.EndpointKey]bool{}
 	for _, e := range disabled {
 		isDisabled[e.Key()] = true
 		r.log.LogAttrs(ctx, slog.LevelInfo, "a webhook endpoint was disabled",

@@ -11,9 +11,10 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/webhook"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
-	"github.com/tributary-hq/tributary/server/webhook"
+	webhookservice "github.com/tributary-hq/tributary/server/webhook"
 	webhookpg "github.com/tributary-hq/tributary/storage/postgres/webhook"
 )
 
@@ -21,14 +22,14 @@ import (
 // event occurs one interval before the next. Each hundredth delivery to e is
 // dead-lettered, the others are pending. publishWithDeadLetters returns the number of
 // dead letters.
-func (f *fixture) publishWithDeadLetters(e affiliate.Endpoint, n int, interval time.Duration) int {
+func (f *fixture) publishWithDeadLetters(e webhook.Endpoint, n int, interval time.Duration) int {
 	f.Helper()
 	times := make([]time.Time, n)
 	for i := range times {
 		times[i] = f.Now().Add(-time.Duration(i) * interval)
 	}
 	publish(f.Shop, times...)
-	list, _, err := f.webhooks.Deliveries(f.Context(), f.Scope, e.ID, times[n-1], affiliate.DeliveryFilter{}, affiliate.Page{Number: 1, Size: n})
+	list, _, err := f.webhooks.Deliveries(f.Context(), f.Scope, e.ID, times[n-1], webhook.DeliveryFilter{}, affiliate.Page{Number: 1, Size: n})
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -36,7 +37,7 @@ func (f *fixture) publishWithDeadLetters(e affiliate.Endpoint, n int, interval t
 	for i := 0; i < len(list); i += 100 {
 		dead = append(dead, list[i].ID)
 	}
-	f.setStatus(e, affiliate.DeliveryDeadLettered, f.Now(), dead...)
+	f.setStatus(e, webhook.DeliveryDeadLettered, f.Now(), dead...)
 	return len(dead)
 }
 
@@ -44,16 +45,16 @@ func TestCancelJob_CancelsDeliveriesOfEndedEpochs(t *testing.T) {
 	f := newFixture(t)
 	e, otherEndpoint := f.createEndpoint(), f.createEndpoint()
 	at := f.Now().Add(-time.Hour)
-	retried := f.newDelivery(e, at, affiliate.DeliveryDelivered)
+	retried := f.newDelivery(e, at, webhook.DeliveryDelivered)
 	if _, err := f.retry(e, retried); err != nil {
 		t.Fatal(err)
 	}
 	wantStates := map[affiliate.DeliveryID]string{retried: "delivered tier 1 extra 0 epoch 1 due - completed 11:00"}
-	for status, want := range map[affiliate.DeliveryStatus]string{
-		affiliate.DeliveryPending:      "canceled tier 0 extra 0 epoch 1 due - completed 12:00",
-		affiliate.DeliveryFailed:       "canceled tier 1 extra 0 epoch 1 due - completed 12:00",
-		affiliate.DeliveryDeadLettered: "dead_lettered tier 1 extra 0 epoch 1 due - completed 11:00",
-		affiliate.DeliveryCanceled:     "canceled tier 1 extra 0 epoch 1 due - completed 11:00",
+	for status, want := range map[webhook.DeliveryStatus]string{
+		webhook.DeliveryPending:      "canceled tier 0 extra 0 epoch 1 due - completed 12:00",
+		webhook.DeliveryFailed:       "canceled tier 1 extra 0 epoch 1 due - completed 12:00",
+		webhook.DeliveryDeadLettered: "dead_lettered tier 1 extra 0 epoch 1 due - completed 11:00",
+		webhook.DeliveryCanceled:     "canceled tier 1 extra 0 epoch 1 due - completed 11:00",
 	} {
 		wantStates[f.newDelivery(e, at, status)] = want
 	}
@@ -64,10 +65,10 @@ func TestCancelJob_CancelsDeliveriesOfEndedEpochs(t *testing.T) {
 	f.cancelBlock(e, 10, 0)
 	f.setActive(e, false)
 	for _, other := range f.otherShops() {
-		f.cancelBlock(affiliate.Endpoint{ID: e.ID, Scope: other.Scope}, 10, 0)
+		f.cancelBlock(webhook.Endpoint{ID: e.ID, Scope: other.Scope}, 10, 0)
 	}
 	f.setActive(e, true)
-	current := f.newDelivery(e, at, affiliate.DeliveryPending)
+	current := f.newDelivery(e, at, webhook.DeliveryPending)
 	f.cancelBlock(e, 3, 3)
 	f.cancelBlock(e, 3, 1)
 	f.cancelBlock(e, 3, 0)
@@ -91,8 +92,8 @@ func TestCancelJob_CancelsDeliveriesOfEndedEpochs(t *testing.T) {
 
 // newRecovery returns a job, requested now, that recovers the deliveries of an endpoint
 // from three hours ago until one hour ago.
-func (f *fixture) newRecovery(e affiliate.Endpoint, statuses ...affiliate.DeliveryStatus) affiliate.RecoverDeliveries {
-	return affiliate.RecoverDeliveries{
+func (f *fixture) newRecovery(e webhook.Endpoint, statuses ...webhook.DeliveryStatus) webhook.RecoverDeliveries {
+	return webhook.RecoverDeliveries{
 		Workspace: e.Scope.Workspace, Mode: e.Scope.Mode, Endpoint: e.ID,
 		Since: f.Now().Add(-3 * time.Hour), Until: f.Now().Add(-time.Hour), RequestedAt: f.Now(), Statuses: statuses,
 	}
@@ -101,9 +102,9 @@ func (f *fixture) newRecovery(e affiliate.Endpoint, statuses ...affiliate.Delive
 // recoverBlock runs one block of a recovery job, with a clock that is one hour ahead. A
 // block is one transaction, which changes at most limit deliveries. The block must
 // recover exactly wantRecovered deliveries.
-func (f *fixture) recoverBlock(job affiliate.RecoverDeliveries, limit, wantRecovered int) {
+func (f *fixture) recoverBlock(job webhook.RecoverDeliveries, limit, wantRecovered int) {
 	f.Helper()
-	n, err := webhook.RecoverBlock(f.Context(), f.serviceStore(), f.oneHourLater, job, limit)
+	n, err := webhookservice.RecoverBlock(f.Context(), f.serviceStore(), f.oneHourLater, job, limit)
 	if err != nil || n != wantRecovered {
 		f.Fatalf("a block of the recovery job recovered %d deliveries, error %v, want %d", n, err, wantRecovered)
 	}
@@ -111,7 +112,7 @@ func (f *fixture) recoverBlock(job affiliate.RecoverDeliveries, limit, wantRecov
 
 // requestRecovery calls RecoverDeliveries with the endpoint, times and statuses of job.
 // The request must select exactly wantQueued deliveries.
-func (f *fixture) requestRecovery(job affiliate.RecoverDeliveries, wantQueued int) {
+func (f *fixture) requestRecovery(job webhook.RecoverDeliveries, wantQueued int) {
 	f.Helper()
 	req := &affiliatev1.RecoverDeliveriesRequest{
 		WebhookId: job.Endpoint.String(), Since: timestamppb.New(job.Since), Until: timestamppb.New(job.Until),
@@ -132,13 +133,13 @@ const restarted = "pending tier 0 extra 0 epoch %d due 13:00 completed -"
 // A recovery gives the selected deliveries a new schedule. It changes no other delivery.
 func TestRecoverDeliveries_RestartsTheSelectedDeliveries(t *testing.T) {
 	const (
-		pending, delivered, failed = affiliate.DeliveryPending, affiliate.DeliveryDelivered, affiliate.DeliveryFailed
-		dead, canceled             = affiliate.DeliveryDeadLettered, affiliate.DeliveryCanceled
+		pending, delivered, failed = webhook.DeliveryPending, webhook.DeliveryDelivered, webhook.DeliveryFailed
+		dead, canceled             = webhook.DeliveryDeadLettered, webhook.DeliveryCanceled
 	)
-	type statuses = []affiliate.DeliveryStatus
+	type statuses = []webhook.DeliveryStatus
 	f := newFixture(t)
-	var woken []affiliate.EndpointKey
-	f.Store.OnDeliveries(func(endpoints []affiliate.EndpointKey) { woken = append(woken, endpoints...) })
+	var woken []webhook.EndpointKey
+	f.Store.OnDeliveries(func(endpoints []webhook.EndpointKey) { woken = append(woken, endpoints...) })
 	others := f.otherShops()
 	for i, tc := range []struct {
 		name          string
@@ -158,7 +159,7 @@ func TestRecoverDeliveries_RestartsTheSelectedDeliveries(t *testing.T) {
 		{"all", statuses{failed, delivered, dead, canceled}, true, false, allStatuses},
 	} {
 		e := f.createEndpoint()
-		ids := map[affiliate.DeliveryStatus]affiliate.DeliveryID{}
+		ids := map[webhook.DeliveryStatus]affiliate.DeliveryID{}
 		for _, status := range allStatuses {
 			ids[status] = f.newDelivery(e, f.Now().Add(-2*time.Hour), status)
 		}
@@ -216,18 +217,18 @@ func TestRecoverDeliveries_RestartsTheSelectedDeliveries(t *testing.T) {
 // restarted, whatever their status is now.
 func TestRecoverJob_RunsAgain(t *testing.T) {
 	f := newFixture(t)
-	requested := []affiliate.DeliveryStatus{
-		affiliate.DeliveryFailed, affiliate.DeliveryDelivered, affiliate.DeliveryDeadLettered, affiliate.DeliveryCanceled,
+	requested := []webhook.DeliveryStatus{
+		webhook.DeliveryFailed, webhook.DeliveryDelivered, webhook.DeliveryDeadLettered, webhook.DeliveryCanceled,
 	}
 	for _, status := range allStatuses {
 		e := f.createEndpoint()
-		id := f.newDelivery(e, f.Now().Add(-2*time.Hour), affiliate.DeliveryDeadLettered)
+		id := f.newDelivery(e, f.Now().Add(-2*time.Hour), webhook.DeliveryDeadLettered)
 		job := f.newRecovery(e, requested...)
 		f.recoverBlock(job, 10, 1)
 		f.clock.Advance(90 * time.Minute)
 		switch status {
-		case affiliate.DeliveryPending:
-		case affiliate.DeliveryCanceled:
+		case webhook.DeliveryPending:
+		case webhook.DeliveryCanceled:
 			f.setActive(e, false)
 			f.setActive(e, true)
 			f.recoverBlock(job, 10, 0)
@@ -244,7 +245,7 @@ func TestRecoverJob_RunsAgain(t *testing.T) {
 		again := job
 		again.RequestedAt = f.Now().Add(time.Hour)
 		want := 1
-		if status == affiliate.DeliveryPending {
+		if status == webhook.DeliveryPending {
 			want = 0
 		}
 		f.recoverBlock(again, 10, want)
@@ -257,13 +258,13 @@ func TestRecoverJob_RunsAgain(t *testing.T) {
 // nothing.
 func TestRecoverJob_DoesNothingForADisabledEndpoint(t *testing.T) {
 	f := newFixture(t)
-	for name, endEpoch := range map[string]func(affiliate.Endpoint){
-		"disabled": func(e affiliate.Endpoint) { f.setActive(e, false) },
+	for name, endEpoch := range map[string]func(webhook.Endpoint){
+		"disabled": func(e webhook.Endpoint) { f.setActive(e, false) },
 		"deleted":  f.deleteEndpoint,
 	} {
 		e := f.createEndpoint()
-		id := f.newDelivery(e, f.Now().Add(-2*time.Hour), affiliate.DeliveryDeadLettered)
-		job := f.newRecovery(e, affiliate.DeliveryDeadLettered)
+		id := f.newDelivery(e, f.Now().Add(-2*time.Hour), webhook.DeliveryDeadLettered)
+		job := f.newRecovery(e, webhook.DeliveryDeadLettered)
 		f.requestRecovery(job, 1)
 		before := f.stateOf(e, id)
 		endEpoch(e)
@@ -278,14 +279,14 @@ func TestRecoverJob_DoesNothingForADisabledEndpoint(t *testing.T) {
 func TestRecoverJob_RecoversLockedDeliveriesLater(t *testing.T) {
 	f := newFixture(t)
 	e := f.createEndpoint()
-	free := f.newDelivery(e, f.Now().Add(-2*time.Hour), affiliate.DeliveryDeadLettered)
-	locked := f.newDelivery(e, f.Now().Add(-2*time.Hour), affiliate.DeliveryDeadLettered)
-	job := f.newRecovery(e, affiliate.DeliveryDeadLettered)
+	free := f.newDelivery(e, f.Now().Add(-2*time.Hour), webhook.DeliveryDeadLettered)
+	locked := f.newDelivery(e, f.Now().Add(-2*time.Hour), webhook.DeliveryDeadLettered)
+	job := f.newRecovery(e, webhook.DeliveryDeadLettered)
 	err := f.webhooks.InTx(t.Context(), func(tx *webhookpg.Tx) error {
 		if _, err := tx.LockDelivery(t.Context(), f.Scope, e.ID, locked); err != nil {
 			return err
 		}
-		n, err := webhook.RecoverBlock(t.Context(), f.serviceStore(), f.oneHourLater, job, 10)
+		n, err := webhookservice.RecoverBlock(t.Context(), f.serviceStore(), f.oneHourLater, job, 10)
 		if snooze := (*river.JobSnoozeError)(nil); n != 1 || !errors.As(err, &snooze) {
 			t.Errorf("while one of two deliveries is locked, the job recovered %d, error %v, want 1 and another run soon", n, err)
 		}
@@ -306,7 +307,7 @@ func TestRecoverJob_WorksInBlocks(t *testing.T) {
 	f := newFixture(t)
 	e := f.createEndpoint()
 	f.publishWithDeadLetters(e, 5000, time.Minute)
-	job := f.newRecovery(e, affiliate.DeliveryDeadLettered)
+	job := f.newRecovery(e, webhook.DeliveryDeadLettered)
 	job.Since, job.Until = f.Now().AddDate(0, 0, -30), f.Now().Add(time.Minute)
 	f.requestRecovery(job, 50)
 	for _, n := range []int{20, 20, 10, 0} {

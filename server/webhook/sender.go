@@ -11,6 +11,7 @@ import (
 	"go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/webhook"
 )
 
 const (
@@ -46,7 +47,7 @@ type Sender struct {
 	leases *leases
 
 	mu      sync.Mutex
-	serving map[affiliate.EndpointKey]*servedEndpoint
+	serving map[webhook.EndpointKey]*servedEndpoint
 	running sync.WaitGroup // the goroutines of the endpoints in serving
 }
 
@@ -78,13 +79,13 @@ func NewSender(cfg SenderConfig) *Sender {
 			client:   cfg.Client, seal: cfg.Seal, log: cfg.Log, now: cfg.Now, metrics: cfg.Metrics, tracer: cfg.Tracer, timeout: attemptTimeout,
 		},
 		leases:  newLeases(cfg.Queue, id, cfg.Now),
-		serving: map[affiliate.EndpointKey]*servedEndpoint{},
+		serving: map[webhook.EndpointKey]*servedEndpoint{},
 	}
 }
 
 // Wake makes the sender read the new deliveries of the endpoints. If this process does
 // not have the lease of an endpoint, the sender claims the endpoint. Wake does not block.
-func (s *Sender) Wake(endpoints []affiliate.EndpointKey) {
+func (s *Sender) Wake(endpoints []webhook.EndpointKey) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, key := range endpoints {
@@ -161,7 +162,7 @@ func (s *Sender) manageLeases(ctx, attemptCtx context.Context) {
 
 // serve starts the goroutine of an endpoint. leaseEnd is the end of the endpoint's lease.
 // If the goroutine exists already, serve gives it the new end of the lease.
-func (s *Sender) serve(ctx, attemptCtx context.Context, key affiliate.EndpointKey, leaseEnd time.Time) {
+func (s *Sender) serve(ctx, attemptCtx context.Context, key webhook.EndpointKey, leaseEnd time.Time) {
 	s.mu.Lock()
 	e := s.serving[key]
 	if e == nil && s.leases.has(key) { // removeEndpoint may have returned the lease

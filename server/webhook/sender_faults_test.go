@@ -9,7 +9,7 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	domain "github.com/tributary-hq/tributary/affiliate/webhook"
-	"github.com/tributary-hq/tributary/server/webhook"
+	webhookservice "github.com/tributary-hq/tributary/server/webhook"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 	webhookpg "github.com/tributary-hq/tributary/storage/postgres/webhook"
 )
@@ -18,7 +18,7 @@ import (
 // deliveries that it read more than a second ago, so it must not count the time of the
 // read itself.
 type slowQueue struct {
-	webhook.Queue
+	webhookservice.Queue
 	clock *pgtest.Clock
 }
 
@@ -41,11 +41,11 @@ func TestSender_DeliversWithSlowReads(t *testing.T) {
 
 // failingQueue is a queue whose first transactions commit but return an error.
 type failingQueue struct {
-	webhook.Queue
+	webhookservice.Queue
 	failures atomic.Int64 // number of further transactions that return an error
 }
 
-func (q *failingQueue) InTx(ctx context.Context, fn func(tx webhook.QueueTx) error) error {
+func (q *failingQueue) InTx(ctx context.Context, fn func(tx webhookservice.QueueTx) error) error {
 	err := q.Queue.InTx(ctx, fn)
 	if err == nil && q.failures.Add(-1) >= 0 {
 		return context.DeadlineExceeded
@@ -61,7 +61,7 @@ func TestSender_CountsAnOutcomeOnceIfTheCommitReturnsAnError(t *testing.T) {
 	queue := &failingQueue{Queue: f.queue}
 	queue.failures.Store(2)
 	f.startSenderWith(queue, 1000).wake(r)
-	r.await(4, affiliate.DeliveryDeadLettered)
+	r.await(4, domain.DeliveryDeadLettered)
 	pgtest.Eventually(t, "the commits succeed", func() bool { return queue.failures.Load() < 0 })
 	if health := r.endpoint().Health; health.ConsecutiveFailures != 4 || health.DeadLetters != 4 {
 		t.Errorf("the endpoint has %d failures and %d dead letters, want 4 and 4", health.ConsecutiveFailures, health.DeadLetters)
@@ -96,7 +96,7 @@ func TestSender_LockedEndpointDoesNotDelayOthers(t *testing.T) {
 // that does not return all of its endpoints. Its method Unclaimed, which searches for
 // endpoints without a sender, returns none.
 type blockingQueue struct {
-	webhook.Queue
+	webhookservice.Queue
 	block   atomic.Bool
 	blocked chan struct{} // receives a value when a read is blocked
 	release chan struct{} // receives a value at the next claim
@@ -115,8 +115,8 @@ func (q *blockingQueue) Due(ctx context.Context, sender affiliate.SenderID, read
 }
 
 func (q *blockingQueue) Claim(
-	ctx context.Context, sender affiliate.SenderID, endpoints []affiliate.EndpointKey, now, until time.Time,
-) ([]affiliate.EndpointKey, error) {
+	ctx context.Context, sender affiliate.SenderID, endpoints []domain.EndpointKey, now, until time.Time,
+) ([]domain.EndpointKey, error) {
 	select {
 	case q.release <- struct{}{}:
 	default:
@@ -124,7 +124,7 @@ func (q *blockingQueue) Claim(
 	return q.Queue.Claim(ctx, sender, endpoints, now, until)
 }
 
-func (*blockingQueue) Unclaimed(context.Context, time.Time, int) ([]affiliate.EndpointKey, error) {
+func (*blockingQueue) Unclaimed(context.Context, time.Time, int) ([]domain.EndpointKey, error) {
 	return nil, nil
 }
 
@@ -161,7 +161,7 @@ func TestSender_ServesEndpointThatIsEnabledAgainAfterGone(t *testing.T) {
 	// again afterwards.
 	r.setActive(false)
 	r.release()
-	r.await(domain.InFlight, affiliate.DeliveryDeadLettered)
+	r.await(domain.InFlight, domain.DeliveryDeadLettered)
 	r.block.Store(false)
 	r.setActive(true)
 	f.publish(1)
@@ -232,7 +232,7 @@ func TestSender_HangingEndpointsLeaveSlotsToAHealthyOne(t *testing.T) {
 				}
 				other.publish(events)
 			}
-			f.setHealth(affiliate.EndpointHealth{ConsecutiveFailures: tc.failures}, subscribersOf(hanging)...)
+			f.setHealth(domain.EndpointHealth{ConsecutiveFailures: tc.failures}, subscribersOf(hanging)...)
 			// A slot is the permission for one attempt in flight. There are only as many
 			// slots as the hanging endpoints would use with domain.InFlight attempts each.
 			sender := f.startSenderWith(f.queue, workspaces*endpoints*domain.InFlight)

@@ -21,7 +21,7 @@ import (
 	domain "github.com/tributary-hq/tributary/affiliate/webhook"
 	"github.com/tributary-hq/tributary/cmd/stores"
 	"github.com/tributary-hq/tributary/server/seal"
-	"github.com/tributary-hq/tributary/server/webhook"
+	webhookservice "github.com/tributary-hq/tributary/server/webhook"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 	webhookpg "github.com/tributary-hq/tributary/storage/postgres/webhook"
 )
@@ -32,7 +32,7 @@ type senderFixture struct {
 	*pgtest.Shop
 	clock    *pgtest.Clock
 	webhooks *webhookpg.Store
-	queue    webhook.Queue
+	queue    webhookservice.Queue
 	keys     *seal.Keys
 	roots    *x509.CertPool // of the senders
 }
@@ -92,7 +92,7 @@ func (f *senderFixture) newRespondingSubscriber(respond func() (status int)) *su
 	f.Cleanup(server.Close)
 	f.roots.AddCert(server.Certificate())
 	f.inTx(func(tx *webhookpg.Tx) error {
-		return tx.InsertEndpoint(f.Context(), affiliate.Endpoint{
+		return tx.InsertEndpoint(f.Context(), domain.Endpoint{
 			ID: r.id, Scope: f.Scope, URL: server.URL, Subscriptions: []string{"*"}, Active: true, Epoch: 1,
 			CreatedAt: f.Now(), UpdatedAt: f.Now(), Version: 1,
 		}, f.keys.Seal(r.secret, r.id.UUID[:]))
@@ -151,19 +151,19 @@ func (r *subscriber) webhookIDs() []string {
 	return ids
 }
 
-func (r *subscriber) key() affiliate.EndpointKey {
-	return affiliate.EndpointKey{Workspace: r.f.Scope.Workspace, ID: r.id}
+func (r *subscriber) key() domain.EndpointKey {
+	return domain.EndpointKey{Workspace: r.f.Scope.Workspace, ID: r.id}
 }
 
-func keysOf(subscribers ...*subscriber) []affiliate.EndpointKey {
-	keys := make([]affiliate.EndpointKey, len(subscribers))
+func keysOf(subscribers ...*subscriber) []domain.EndpointKey {
+	keys := make([]domain.EndpointKey, len(subscribers))
 	for i, r := range subscribers {
 		keys[i] = r.key()
 	}
 	return keys
 }
 
-func (r *subscriber) endpoint() affiliate.Endpoint {
+func (r *subscriber) endpoint() domain.Endpoint {
 	r.f.Helper()
 	e, err := r.f.webhooks.Endpoint(r.f.Context(), r.f.Scope, r.id)
 	if err != nil {
@@ -174,9 +174,9 @@ func (r *subscriber) endpoint() affiliate.Endpoint {
 
 // deliveries returns up to 1,000 deliveries to the endpoint, newest first, without their
 // attempts.
-func (r *subscriber) deliveries() []affiliate.Delivery {
+func (r *subscriber) deliveries() []domain.Delivery {
 	r.f.Helper()
-	list, _, err := r.f.webhooks.Deliveries(r.f.Context(), r.f.Scope, r.id, time.Time{}, affiliate.DeliveryFilter{}, affiliate.Page{Number: 1, Size: 1000})
+	list, _, err := r.f.webhooks.Deliveries(r.f.Context(), r.f.Scope, r.id, time.Time{}, domain.DeliveryFilter{}, affiliate.Page{Number: 1, Size: 1000})
 	if err != nil {
 		r.f.Fatal(err)
 	}
@@ -184,7 +184,7 @@ func (r *subscriber) deliveries() []affiliate.Delivery {
 }
 
 // onlyDelivery returns the delivery of an endpoint that has one delivery.
-func (r *subscriber) onlyDelivery() affiliate.Delivery {
+func (r *subscriber) onlyDelivery() domain.Delivery {
 	r.f.Helper()
 	list := r.deliveries()
 	if len(list) != 1 {
@@ -198,9 +198,9 @@ func (r *subscriber) onlyDelivery() affiliate.Delivery {
 }
 
 // count returns the number of deliveries with the status.
-func (r *subscriber) count(status affiliate.DeliveryStatus) int {
+func (r *subscriber) count(status domain.DeliveryStatus) int {
 	r.f.Helper()
-	_, total, err := r.f.webhooks.Deliveries(r.f.Context(), r.f.Scope, r.id, time.Time{}, affiliate.DeliveryFilter{Status: &status}, affiliate.Page{Number: 1, Size: 1000})
+	_, total, err := r.f.webhooks.Deliveries(r.f.Context(), r.f.Scope, r.id, time.Time{}, domain.DeliveryFilter{Status: &status}, affiliate.Page{Number: 1, Size: 1000})
 	if err != nil {
 		r.f.Fatal(err)
 	}
@@ -208,7 +208,7 @@ func (r *subscriber) count(status affiliate.DeliveryStatus) int {
 }
 
 // await waits until n deliveries have the status.
-func (r *subscriber) await(n int, status affiliate.DeliveryStatus) {
+func (r *subscriber) await(n int, status domain.DeliveryStatus) {
 	r.f.Helper()
 	pgtest.Eventually(r.f, fmt.Sprintf("%d deliveries are %s", n, status), func() bool { return r.count(status) == n })
 }
@@ -216,7 +216,7 @@ func (r *subscriber) await(n int, status affiliate.DeliveryStatus) {
 // awaitDelivered waits until n events are delivered.
 func (r *subscriber) awaitDelivered(n int) {
 	r.f.Helper()
-	r.await(n, affiliate.DeliveryDelivered)
+	r.await(n, domain.DeliveryDelivered)
 }
 
 // blockingSubscriber is a subscriber that can block its requests.
@@ -298,7 +298,7 @@ func (r *subscriber) setActive(active bool) {
 		if err != nil {
 			return err
 		}
-		after, _, err := before.Update(affiliate.EndpointChange{Active: affiliate.Set(active)}, r.f.Now())
+		after, _, err := before.Update(domain.EndpointChange{Active: affiliate.Set(active)}, r.f.Now())
 		if err != nil {
 			return err
 		}
@@ -320,7 +320,7 @@ func (r *subscriber) replaceSecret(sealed []byte, previousUntil *time.Time) {
 }
 
 // setHealth stores the health of endpoints, as earlier attempts would have left it.
-func (f *senderFixture) setHealth(health affiliate.EndpointHealth, subscribers ...*subscriber) {
+func (f *senderFixture) setHealth(health domain.EndpointHealth, subscribers ...*subscriber) {
 	f.Helper()
 	f.inTx(func(tx *webhookpg.Tx) error {
 		endpoints, err := tx.LockEndpoints(f.Context(), keysOf(subscribers...))
@@ -357,14 +357,14 @@ func (r *subscriber) changeDeliveries(change func(d domain.LockedDelivery) domai
 func (r *subscriber) leaveOnlyLastAttempt() {
 	r.f.Helper()
 	r.changeDeliveries(func(d domain.LockedDelivery) domain.LockedDelivery {
-		d.State = domain.State{Status: affiliate.DeliveryFailed, ScheduledAttempts: domain.MaxAttempts - 1}
+		d.State = domain.State{Status: domain.DeliveryFailed, ScheduledAttempts: domain.MaxAttempts - 1}
 		return d
 	})
 }
 
 // runningSender is a sender that runs until stop is called or the test ends.
 type runningSender struct {
-	*webhook.Sender
+	*webhookservice.Sender
 	beginStop func()
 	stop      func() // waits until the sender has stopped
 }
@@ -377,13 +377,13 @@ func (f *senderFixture) startSender() *runningSender {
 
 // startSenderWith starts a sender with a queue and a maximum number of attempts in
 // flight.
-func (f *senderFixture) startSenderWith(queue webhook.Queue, maxInFlight int) *runningSender {
+func (f *senderFixture) startSenderWith(queue webhookservice.Queue, maxInFlight int) *runningSender {
 	f.Helper()
-	client := webhook.NewClient(webhook.ClientConfig{Allowed: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Roots: func() *x509.CertPool { return f.roots }, Version: "test"})
+	client := webhookservice.NewClient(webhookservice.ClientConfig{Allowed: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Roots: func() *x509.CertPool { return f.roots }, Version: "test"})
 	client.SetTimeouts(time.Minute, time.Minute, time.Second) // long, so that a busy machine causes no failures
-	sender := webhook.NewSender(webhook.SenderConfig{
+	sender := webhookservice.NewSender(webhookservice.SenderConfig{
 		Queue: queue, Client: client, Seal: f.keys, Now: f.clock.Now,
-		Log: slog.New(slog.NewTextHandler(f.Output(), nil)), Metrics: webhook.NewMetrics(prometheus.NewRegistry()),
+		Log: slog.New(slog.NewTextHandler(f.Output(), nil)), Metrics: webhookservice.NewMetrics(prometheus.NewRegistry()),
 	})
 	sender.SetAttemptTimeout(5 * time.Minute)
 	sender.SetMaxInFlight(maxInFlight)

@@ -14,9 +14,10 @@ import (
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/notification"
 	domain "github.com/tributary-hq/tributary/affiliate/webhook"
 	"github.com/tributary-hq/tributary/cmd/stores"
-	"github.com/tributary-hq/tributary/server/webhook"
+	webhookservice "github.com/tributary-hq/tributary/server/webhook"
 	"github.com/tributary-hq/tributary/storage/postgres"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 	webhookpg "github.com/tributary-hq/tributary/storage/postgres/webhook"
@@ -68,7 +69,7 @@ func TestSender_RepeatsFailedAttemptsBySchedule(t *testing.T) {
 	sender := f.startSender()
 	id := f.publish(1)[0].WireID()
 	sender.wake(r)
-	r.await(1, affiliate.DeliveryFailed)
+	r.await(1, domain.DeliveryFailed)
 	d := r.onlyDelivery()
 	if delay := d.NextAttemptAt.Sub(d.Attempts[0].StartedAt); delay < 4*time.Second || delay > 6500*time.Millisecond {
 		t.Errorf("the second attempt is %v after the first one, want 5 s ± 20 %%", delay)
@@ -76,7 +77,7 @@ func TestSender_RepeatsFailedAttemptsBySchedule(t *testing.T) {
 	f.clock.Advance(7 * time.Second)
 	pgtest.Eventually(t, "the second attempt has failed", func() bool {
 		d := r.onlyDelivery()
-		return d.Status == affiliate.DeliveryFailed && d.AttemptCount == 2
+		return d.Status == domain.DeliveryFailed && d.AttemptCount == 2
 	})
 	failing.Store(false)
 	f.clock.Advance(7 * time.Minute)
@@ -103,7 +104,7 @@ func TestSender_TenthFailureIsADeadLetter(t *testing.T) {
 		f.clock.Advance(30 * time.Hour)
 	}
 	d := r.onlyDelivery()
-	if d.Status != affiliate.DeliveryDeadLettered || d.NextAttemptAt != nil || d.CompletedAt == nil {
+	if d.Status != domain.DeliveryDeadLettered || d.NextAttemptAt != nil || d.CompletedAt == nil {
 		t.Errorf("the delivery is %s, has the next attempt at %s and was completed at %s, want a completed dead letter", d.Status, optional(d.NextAttemptAt), optional(d.CompletedAt))
 	}
 	if optional(d.ErrorMessage) != "http_400" || len(d.Attempts) != domain.MaxAttempts {
@@ -113,7 +114,7 @@ func TestSender_TenthFailureIsADeadLetter(t *testing.T) {
 	if !e.Active || e.Health.DeadLetters != 1 || e.Health.ConsecutiveFailures != domain.MaxAttempts {
 		t.Errorf("endpoint: active %v, %d dead letters, %d failures; want active true, 1 dead letter, %d failures", e.Active, e.Health.DeadLetters, e.Health.ConsecutiveFailures, domain.MaxAttempts)
 	}
-	if got := f.notificationTypes(); !slices.Equal(got, []string{string(affiliate.NotifyEndpointDeadLetter)}) {
+	if got := f.notificationTypes(); !slices.Equal(got, []string{string(notification.NotifyEndpointDeadLetter)}) {
 		t.Errorf("the workspace has the notifications %q, want only the one about the first dead letter", got)
 	}
 }
@@ -128,11 +129,11 @@ func TestSender_GoneDisablesTheEndpoint(t *testing.T) {
 	if n := r.countRequests(); n > domain.InFlight {
 		t.Errorf("%d requests were sent before the endpoint was disabled, want at most %d", n, domain.InFlight)
 	}
-	if e := r.endpoint(); *e.DisabledReason != affiliate.DisabledGone || e.Epoch != 2 {
-		t.Errorf("the endpoint has the reason %s and epoch %d, want %s and 2", *e.DisabledReason, e.Epoch, affiliate.DisabledGone)
+	if e := r.endpoint(); *e.DisabledReason != domain.DisabledGone || e.Epoch != 2 {
+		t.Errorf("the endpoint has the reason %s and epoch %d, want %s and 2", *e.DisabledReason, e.Epoch, domain.DisabledGone)
 	}
-	pgtest.Eventually(t, "the outcomes are stored", func() bool { return r.count(affiliate.DeliveryDeadLettered) == r.countRequests() })
-	if n := f.CountJobs(affiliate.CancelDeliveries{}.Kind()); n != 1 {
+	pgtest.Eventually(t, "the outcomes are stored", func() bool { return r.count(domain.DeliveryDeadLettered) == r.countRequests() })
+	if n := f.CountJobs(domain.CancelDeliveries{}.Kind()); n != 1 {
 		t.Errorf("there are %d cancel jobs, want 1", n)
 	}
 	if got := f.AuditActions("webhook", r.id.String()); !slices.Equal(got, []string{"webhook.disable"}) {
@@ -158,20 +159,20 @@ func TestSender_FailingForFiveDaysDisablesTheEndpoint(t *testing.T) {
 			r := f.newSubscriber(http.StatusForbidden)
 			f.publish(1)
 			r.leaveOnlyLastAttempt()
-			f.setHealth(affiliate.EndpointHealth{FailingSince: new(f.Now().Add(-tc.failingFor)), DeadLetters: tc.deadLetters}, r)
+			f.setHealth(domain.EndpointHealth{FailingSince: new(f.Now().Add(-tc.failingFor)), DeadLetters: tc.deadLetters}, r)
 			f.startSender().wake(r)
-			r.await(1, affiliate.DeliveryDeadLettered)
+			r.await(1, domain.DeliveryDeadLettered)
 			e := r.endpoint()
-			if disabled := optional(e.DisabledReason) == string(affiliate.DisabledFailing); disabled != tc.wantDisabled || e.Active == tc.wantDisabled {
+			if disabled := optional(e.DisabledReason) == string(domain.DisabledFailing); disabled != tc.wantDisabled || e.Active == tc.wantDisabled {
 				t.Errorf("endpoint: active %v, reason %s; want active %v", e.Active, optional(e.DisabledReason), !tc.wantDisabled)
 			}
 			if e.Health.DeadLetters != tc.wantDead {
 				t.Errorf("the endpoint has %d dead letters, want %d", e.Health.DeadLetters, tc.wantDead)
 			}
-			if n := f.CountJobs(affiliate.CancelDeliveries{}.Kind()); n != tc.wantCancelJobs {
+			if n := f.CountJobs(domain.CancelDeliveries{}.Kind()); n != tc.wantCancelJobs {
 				t.Errorf("there are %d cancel jobs, want %d", n, tc.wantCancelJobs)
 			}
-			if disabled := slices.Contains(f.notificationTypes(), string(affiliate.NotifyEndpointDisabled)); disabled != tc.wantDisabled {
+			if disabled := slices.Contains(f.notificationTypes(), string(notification.NotifyEndpointDisabled)); disabled != tc.wantDisabled {
 				t.Errorf("there is a notification that the endpoint was disabled: %t, want %t", disabled, tc.wantDisabled)
 			}
 		})
@@ -200,7 +201,7 @@ func TestSender_CircuitBreakerPausesAFailingEndpoint(t *testing.T) {
 	failing.Store(false)
 	f.clock.Advance(domain.BreakerPause + time.Second)
 	pgtest.Eventually(t, "all due deliveries are sent", func() bool {
-		return !slices.ContainsFunc(r.deliveries(), func(d affiliate.Delivery) bool { return d.NextAttemptAt != nil && !d.NextAttemptAt.After(f.Now()) })
+		return !slices.ContainsFunc(r.deliveries(), func(d domain.Delivery) bool { return d.NextAttemptAt != nil && !d.NextAttemptAt.After(f.Now()) })
 	})
 }
 
@@ -293,20 +294,20 @@ func TestSender_TwoProcessesSendEachDeliveryOnce(t *testing.T) {
 // recordingQueue records the results of Claim and of Unclaimed, the search for endpoints
 // without a sender.
 type recordingQueue struct {
-	webhook.Queue
+	webhookservice.Queue
 	mu      sync.Mutex
 	results queueResults
 }
 
 type queueResults struct {
 	claims, searches int
-	claimed          []affiliate.EndpointKey // endpoints that claims returned
-	found            []affiliate.EndpointKey // endpoints that searches returned
+	claimed          []domain.EndpointKey // endpoints that claims returned
+	found            []domain.EndpointKey // endpoints that searches returned
 }
 
 func (q *recordingQueue) Claim(
-	ctx context.Context, sender affiliate.SenderID, endpoints []affiliate.EndpointKey, now, until time.Time,
-) ([]affiliate.EndpointKey, error) {
+	ctx context.Context, sender affiliate.SenderID, endpoints []domain.EndpointKey, now, until time.Time,
+) ([]domain.EndpointKey, error) {
 	claimed, err := q.Queue.Claim(ctx, sender, endpoints, now, until)
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -315,7 +316,7 @@ func (q *recordingQueue) Claim(
 	return claimed, err
 }
 
-func (q *recordingQueue) Unclaimed(ctx context.Context, now time.Time, limit int) ([]affiliate.EndpointKey, error) {
+func (q *recordingQueue) Unclaimed(ctx context.Context, now time.Time, limit int) ([]domain.EndpointKey, error) {
 	found, err := q.Queue.Unclaimed(ctx, now, limit)
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -375,7 +376,7 @@ func TestRun_StopStoresAllOutcomes(t *testing.T) {
 	sender.beginStop()
 	r.release()
 	sender.stop()
-	if n, stored := r.countRequests(), r.count(affiliate.DeliveryDelivered); n != 1+domain.InFlight || stored != n {
+	if n, stored := r.countRequests(), r.count(domain.DeliveryDelivered); n != 1+domain.InFlight || stored != n {
 		t.Errorf("when the sender has stopped, %d requests were sent and %d outcomes were stored, want %d", n, stored, 1+domain.InFlight)
 	}
 	if n := f.Count(`select count(*) from webhook_endpoints where sender is not null`); n != 0 {
@@ -458,7 +459,7 @@ func TestSender_RetryDuringAnAttemptIsAnAdditionalAttempt(t *testing.T) {
 	r.release()
 	pgtest.Eventually(t, "all attempts are stored", func() bool {
 		d := r.onlyDelivery()
-		return d.Status == affiliate.DeliveryDelivered && d.NextAttemptAt == nil
+		return d.Status == domain.DeliveryDelivered && d.NextAttemptAt == nil
 	})
 	if n := r.onlyDelivery().AttemptCount; n != 3 {
 		t.Errorf("%d attempts were made, want 3", n)

@@ -15,7 +15,7 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 	domain "github.com/tributary-hq/tributary/affiliate/webhook"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
-	"github.com/tributary-hq/tributary/server/webhook"
+	webhookservice "github.com/tributary-hq/tributary/server/webhook"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
@@ -120,11 +120,11 @@ func TestDeliveries_OfEventsOlderThan30DaysAreNotListed(t *testing.T) {
 	f := newFixture(t)
 	e := f.createEndpoint()
 	monthAgo := f.Now().Add(-30 * 24 * time.Hour)
-	f.newDelivery(e, monthAgo.Add(-time.Minute), affiliate.DeliveryCanceled)
+	f.newDelivery(e, monthAgo.Add(-time.Minute), domain.DeliveryCanceled)
 	event := publish(f.Shop, monthAgo.Add(time.Minute))[0]
 	oldest := f.deliveryOf(e, event).ID
-	f.setStatus(e, affiliate.DeliveryDeadLettered, event.At, oldest)
-	newest := f.newDelivery(e, f.Now().Add(-time.Hour), affiliate.DeliveryCanceled)
+	f.setStatus(e, domain.DeliveryDeadLettered, event.At, oldest)
+	newest := f.newDelivery(e, f.Now().Add(-time.Hour), domain.DeliveryCanceled)
 	for name, tc := range map[string]struct {
 		req  *affiliatev1.ListDeliveriesRequest
 		want []affiliate.DeliveryID
@@ -157,7 +157,7 @@ func TestDeliveries_OfEventsOlderThan30DaysAreNotListed(t *testing.T) {
 func TestEndpoints_OfOtherScopesAreNotFound(t *testing.T) {
 	f := newFixture(t)
 	e := f.createEndpoint()
-	delivery := f.newDelivery(e, f.Now(), affiliate.DeliveryPending)
+	delivery := f.newDelivery(e, f.Now(), domain.DeliveryPending)
 	check := func(name string, caller *fixture, id string) {
 		t.Helper()
 		ctx, s := caller.asOwner(), f.service
@@ -199,19 +199,19 @@ func TestWorkers_CancelAndRecover(t *testing.T) {
 	e := f.createEndpoint()
 	publish(f.Shop, f.Now(), f.Now(), f.Now())
 	workers := river.NewWorkers()
-	webhook.AddWorkers(workers, f.serviceStore(), f.Now)
+	webhookservice.AddWorkers(workers, f.serviceStore(), f.Now)
 	f.StartWorkers(&river.Config{
 		Queues:  map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: 2}},
 		Workers: workers,
 	})
-	await := func(status affiliate.DeliveryStatus) {
+	await := func(status domain.DeliveryStatus) {
 		t.Helper()
 		pgtest.Eventually(t, fmt.Sprintf("three deliveries are %s", status), func() bool {
 			return f.Count(`select count(*) from webhook_deliveries where status = $1 and (due_at is null) = (completed_at is not null)`, status) == 3
 		})
 	}
 	f.setActive(e, false)
-	await(affiliate.DeliveryCanceled)
+	await(domain.DeliveryCanceled)
 	f.setActive(e, true)
 	recovery, err := f.service.RecoverDeliveries(f.asOwner(), &affiliatev1.RecoverDeliveriesRequest{
 		WebhookId: e.ID.String(), Since: timestamppb.New(f.Now().Add(-time.Hour)), Until: timestamppb.New(f.Now().Add(time.Minute)),
@@ -219,5 +219,5 @@ func TestWorkers_CancelAndRecover(t *testing.T) {
 	if err != nil || recovery.GetQueued() != 3 {
 		t.Errorf("RecoverDeliveries returned %v, error %v, want 3 queued deliveries", recovery, err)
 	}
-	await(affiliate.DeliveryPending)
+	await(domain.DeliveryPending)
 }

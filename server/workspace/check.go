@@ -6,6 +6,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/account"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 )
@@ -36,7 +37,7 @@ func checkSettings(req *affiliatev1.UpdateWorkspaceRequest, found *affiliate.Vio
 			found.Add("currency", affiliate.MustBeCurrency)
 		}
 	}
-	if timezone := req.GetTimezone(); timezone != "" && !affiliate.ValidTimezone(timezone) {
+	if timezone := req.GetTimezone(); timezone != "" && !account.ValidTimezone(timezone) {
 		found.Add("timezone", affiliate.MustBeTimezone)
 	}
 	for i, origin := range req.GetAllowedOrigins() {
@@ -50,7 +51,7 @@ func checkSettings(req *affiliatev1.UpdateWorkspaceRequest, found *affiliate.Vio
 }
 
 func checkAddress(field, email string, found *affiliate.Violations) {
-	if !affiliate.BareAddress(email) {
+	if !account.BareAddress(email) {
 		found.Add(field, affiliate.MustBeEmail)
 	}
 }

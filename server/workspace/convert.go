@@ -5,14 +5,15 @@ import (
 	"strings"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/account"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 )
 
 // patchOf returns the changes of the settings that the request's mask names. Check has
 // validated the mask.
-func patchOf(req *affiliatev1.UpdateWorkspaceRequest) affiliate.WorkspacePatch {
-	var patch affiliate.WorkspacePatch
+func patchOf(req *affiliatev1.UpdateWorkspaceRequest) account.WorkspacePatch {
+	var patch account.WorkspacePatch
 	for _, path := range req.GetUpdateMask().GetPaths() {
 		switch path {
 		case "name":
@@ -25,9 +26,9 @@ func patchOf(req *affiliatev1.UpdateWorkspaceRequest) affiliate.WorkspacePatch {
 		case "allowed_origins":
 			patch.AllowedOrigins = affiliate.Set(normalOrigins(req.GetAllowedOrigins()))
 		case "origin_policy":
-			patch.OriginPolicy = affiliate.Clear[affiliate.OriginPolicy]()
+			patch.OriginPolicy = affiliate.Clear[account.OriginPolicy]()
 			if policy := server.EnumName(req.GetOriginPolicy()); policy != "" {
-				patch.OriginPolicy = affiliate.Set(affiliate.OriginPolicy(policy))
+				patch.OriginPolicy = affiliate.Set(account.OriginPolicy(policy))
 			}
 		case "payout_approval", "payout_approval.second_person_above_cents":
 			patch.SecondPersonAboveCents = affiliate.Clear[int64]()

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/account"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 )
@@ -36,7 +37,7 @@ func (s *Service) ListInvites(ctx context.Context, req *affiliatev1.ListInvitesR
 // inviteObject returns the fields of an invitation for the audit log. The e-mail address
 // is masked, because records of the audit log cannot be changed when a person's data must
 // be erased.
-func inviteObject(invite affiliate.MemberInvite) map[string]string {
+func inviteObject(invite account.MemberInvite) map[string]string {
 	return map[string]string{"email": affiliate.MaskEmail(invite.Email), "role": string(invite.Role)}
 }
 
@@ -46,9 +47,9 @@ func inviteObject(invite affiliate.MemberInvite) map[string]string {
 // again. Earlier invitations of the same address end.
 func (s *Service) CreateInvite(ctx context.Context, req *affiliatev1.CreateInviteRequest) (*affiliatev1.CreatedInvite, error) {
 	caller, at := server.PrincipalFrom(ctx), s.currentTime()
-	tokens, digests := affiliate.NewInviteTokens()
-	invite := affiliate.MemberInvite{
-		Invite:    affiliate.NewInvite(strings.ToLower(req.GetEmail()), caller.User, at),
+	tokens, digests := account.NewInviteTokens()
+	invite := account.MemberInvite{
+		Invite:    account.NewInvite(strings.ToLower(req.GetEmail()), caller.User, at),
 		Workspace: caller.Workspace,
 		Role:      affiliate.Role(server.EnumName(req.GetRole())),
 	}
@@ -138,7 +139,7 @@ func (s *Service) CreateInvite(ctx context.Context, req *affiliatev1.CreateInvit
 }
 
 // mailInvite mails the token of an invitation to the invited address.
-func (s *Service) mailInvite(ctx context.Context, tx Tx, invite affiliate.MemberInvite, token string) error {
+func (s *Service) mailInvite(ctx context.Context, tx Tx, invite account.MemberInvite, token string) error {
 	workspace, err := tx.Workspace(ctx, invite.Workspace)
 	if err != nil {
 		return err

@@ -10,6 +10,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/account"
+	"github.com/tributary-hq/tributary/affiliate/notification"
 	"github.com/tributary-hq/tributary/cmd/stores"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
@@ -41,7 +43,7 @@ func TestMemberInvites_AreMailed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var id affiliate.MailID
+	var id notification.MailID
 	var secret []byte
 	err = f.SQL.QueryRow(t.Context(), `
 		select m.id, m.secret
@@ -59,7 +61,7 @@ func TestMemberInvites_AreMailed(t *testing.T) {
 		t.Fatalf("the mail has the token %q, %v, want another token than the response", token, err)
 	}
 	for text, mailed := range map[string]bool{token: true, invite.Token: false} {
-		if found, byMail, err := f.accounts.InviteByToken(t.Context(), affiliate.DigestInviteToken(text)); err != nil || found.ID.String() != invite.Id || byMail != mailed {
+		if found, byMail, err := f.accounts.InviteByToken(t.Context(), account.DigestInviteToken(text)); err != nil || found.ID.String() != invite.Id || byMail != mailed {
 			t.Errorf("a token finds the invitation %v, %v, of the mail: %t, want %t", found.ID, err, byMail, mailed)
 		}
 	}
@@ -69,7 +71,7 @@ func TestMemberInvites_CreateListAndRevoke(t *testing.T) {
 	f := newFixture(t)
 	first, err := f.invite(f.asOwner(), "Ada@Example.com", affiliatev1.Role_ROLE_ADMIN)
 	if err != nil || first.Email != "ada@example.com" || first.Role != affiliatev1.Role_ROLE_ADMIN || first.InvitedBy != f.Owner.String() ||
-		!strings.HasPrefix(first.Token, "inv_") || first.ExpiresAt.AsTime().Sub(first.CreatedAt.AsTime()) != affiliate.InviteLife {
+		!strings.HasPrefix(first.Token, "inv_") || first.ExpiresAt.AsTime().Sub(first.CreatedAt.AsTime()) != account.InviteLife {
 		t.Fatalf("CreateInvite returned %v, %v", first, err)
 	}
 	if n := f.Count(`select count(*) from member_invites i where i::text like '%' || $1 || '%'`, first.Token[4:]); n != 0 {
@@ -102,7 +104,7 @@ func TestMemberInvites_CreateListAndRevoke(t *testing.T) {
 	}
 	pgtest.RequireRefusal(t, revoke(again.Id), affiliate.ReasonNotFound)
 	pgtest.RequireRefusal(t, revoke("x"), affiliate.ReasonNotFound)
-	f.clock.Advance(affiliate.InviteLife)
+	f.clock.Advance(account.InviteLife)
 	if got := f.openInvites(); len(got) != 0 {
 		t.Errorf("after a week %s are open, want none", got)
 	}

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/account"
+	"github.com/tributary-hq/tributary/affiliate/notification"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 )
@@ -21,7 +23,7 @@ func (s *Service) GetApiKeys(ctx context.Context, _ *affiliatev1.GetApiKeysReque
 	resp := &affiliatev1.ApiKeys{Mode: server.EnumValue[affiliatev1.Mode](scope.Mode)}
 	for _, key := range keys {
 		switch {
-		case key.Kind == affiliate.SecretKey:
+		case key.Kind == account.SecretKey:
 			resp.SecretKeys = append(resp.SecretKeys, &affiliatev1.ApiKey{
 				Id:         key.ID.String(),
 				Name:       key.Name,
@@ -39,7 +41,7 @@ func (s *Service) GetApiKeys(ctx context.Context, _ *affiliatev1.GetApiKeysReque
 }
 
 // keyObject returns the fields of a key for the audit log.
-func keyObject(key affiliate.APIKey) map[string]string {
+func keyObject(key account.APIKey) map[string]string {
 	return map[string]string{"name": key.Name, "prefix": key.Prefix, "last4": key.Last4}
 }
 
@@ -61,7 +63,7 @@ func checkSecretKeyLimit(ctx context.Context, tx Tx, scope affiliate.Scope, at t
 	if err != nil {
 		return err
 	}
-	return affiliate.CheckSecretKeys(count)
+	return account.CheckSecretKeys(count)
 }
 
 // CreateApiKey creates a secret key. The response contains the key. No other response
@@ -69,7 +71,7 @@ func checkSecretKeyLimit(ctx context.Context, tx Tx, scope affiliate.Scope, at t
 func (s *Service) CreateApiKey(ctx context.Context, req *affiliatev1.CreateApiKeyRequest) (*affiliatev1.CreatedApiKey, error) {
 	caller, at := server.PrincipalFrom(ctx), s.currentTime()
 	scope := caller.Scope()
-	text, key := affiliate.GenerateAPIKey(affiliate.SecretKey, scope, req.GetName(), at)
+	text, key := account.GenerateAPIKey(account.SecretKey, scope, req.GetName(), at)
 	if req.GetExpiresAt() != nil {
 		expires := req.GetExpiresAt().AsTime().Truncate(time.Millisecond)
 		key.ExpiresAt = &expires
@@ -85,7 +87,7 @@ func (s *Service) CreateApiKey(ctx context.Context, req *affiliatev1.CreateApiKe
 			return err
 		}
 		by := server.ActorFrom(ctx)
-		if err := tx.Notify(ctx, affiliate.KeyNotification(affiliate.NotifyKeyCreated, key.APIKey, caller.AccountableUser(), at)...); err != nil {
+		if err := tx.Notify(ctx, account.KeyNotification(notification.NotifyKeyCreated, key.APIKey, caller.AccountableUser(), at)...); err != nil {
 			return err
 		}
 		return tx.Audit(ctx, affiliate.AuditLine{
@@ -107,14 +109,14 @@ func (s *Service) RollApiKey(ctx context.Context, req *affiliatev1.RollApiKeyReq
 	if err != nil {
 		return nil, err
 	}
-	grace := affiliate.DefaultRollGrace
+	grace := account.DefaultRollGrace
 	if req.GraceHours != nil {
 		grace = time.Duration(req.GetGraceHours()) * time.Hour
 	}
 	caller, at := server.PrincipalFrom(ctx), s.currentTime()
 	scope := caller.Scope()
-	var text affiliate.Key
-	var successor affiliate.NewAPIKey
+	var text account.Key
+	var successor account.NewAPIKey
 	err = s.store.InTx(ctx, func(tx Tx) error {
 		if err := lockToManageKeys(ctx, tx, caller); err != nil {
 			return err
@@ -130,9 +132,9 @@ func (s *Service) RollApiKey(ctx context.Context, req *affiliatev1.RollApiKeyReq
 		if err := tx.UpdateKey(ctx, after); err != nil {
 			return err
 		}
-		text, successor = affiliate.GenerateAPIKey(before.Kind, scope, before.Name, at)
+		text, successor = account.GenerateAPIKey(before.Kind, scope, before.Name, at)
 		successor.ExpiresAt = before.ExpiresAt
-		if successor.Kind == affiliate.SecretKey {
+		if successor.Kind == account.SecretKey {
 			if err := checkSecretKeyLimit(ctx, tx, scope, at); err != nil {
 				return err
 			}
@@ -148,7 +150,7 @@ func (s *Service) RollApiKey(ctx context.Context, req *affiliatev1.RollApiKeyReq
 			object["expires_at"] = affiliate.FormatTime(*after.ExpiresAt)
 		}
 		by := server.ActorFrom(ctx)
-		if err := tx.Notify(ctx, affiliate.KeyNotification(affiliate.NotifyKeyRolled, before, caller.AccountableUser(), at)...); err != nil {
+		if err := tx.Notify(ctx, account.KeyNotification(notification.NotifyKeyRolled, before, caller.AccountableUser(), at)...); err != nil {
 			return err
 		}
 		if err := tx.Audit(ctx, affiliate.AuditLine{
@@ -157,7 +159,7 @@ func (s *Service) RollApiKey(ctx context.Context, req *affiliatev1.RollApiKeyReq
 		}); err != nil {
 			return err
 		}
-		if successor.Kind == affiliate.PublicKey {
+		if successor.Kind == account.PublicKey {
 			return tx.Enqueue(ctx, affiliate.SyncDirectory{Workspace: scope.Workspace})
 		}
 		return nil
@@ -192,7 +194,7 @@ func (s *Service) RevokeApiKey(ctx context.Context, req *affiliatev1.RevokeApiKe
 			return err
 		}
 		by := server.ActorFrom(ctx)
-		if err := tx.Notify(ctx, affiliate.KeyNotification(affiliate.NotifyKeyRevoked, before, caller.AccountableUser(), at)...); err != nil {
+		if err := tx.Notify(ctx, account.KeyNotification(notification.NotifyKeyRevoked, before, caller.AccountableUser(), at)...); err != nil {
 			return err
 		}
 		return tx.Audit(ctx, affiliate.AuditLine{
@@ -207,7 +209,7 @@ func (s *Service) RevokeApiKey(ctx context.Context, req *affiliatev1.RevokeApiKe
 }
 
 // createdToProto converts a new key to the message that contains the text of the key.
-func createdToProto(text affiliate.Key, key affiliate.APIKey) *affiliatev1.CreatedApiKey {
+func createdToProto(text account.Key, key account.APIKey) *affiliatev1.CreatedApiKey {
 	resp := &affiliatev1.CreatedApiKey{
 		Id:        key.ID.String(),
 		Name:      key.Name,
@@ -217,7 +219,7 @@ func createdToProto(text affiliate.Key, key affiliate.APIKey) *affiliatev1.Creat
 		ExpiresAt: server.OptionalTimestamp(key.ExpiresAt),
 	}
 	revealed := text.Reveal()
-	if key.Kind == affiliate.PublicKey {
+	if key.Kind == account.PublicKey {
 		resp.PublicKey = &revealed
 	} else {
 		resp.SecretKey = &revealed

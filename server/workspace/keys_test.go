@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/account"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
@@ -34,7 +35,7 @@ func (f *fixture) roll(id string, hours *int32) (*affiliatev1.CreatedApiKey, err
 // keyWorks reports whether a call with the key would be accepted now.
 func (f *fixture) keyWorks(text string) bool {
 	f.Helper()
-	key, ok := affiliate.ParseKey(text)
+	key, ok := account.ParseKey(text)
 	if !ok {
 		f.Fatalf("%q is not a key", text)
 	}
@@ -58,8 +59,8 @@ func TestCreateApiKey(t *testing.T) {
 	f := newFixture(t)
 	end := f.Now().Add(time.Hour)
 	created := f.createKey(&end)
-	key, ok := affiliate.ParseKey(created.GetSecretKey())
-	if !ok || key.Kind != affiliate.SecretKey || key.Mode != affiliate.ModeTest || created.PublicKey != nil || created.Prefix != "sk_test_" || created.Last4 != key.Last4() {
+	key, ok := account.ParseKey(created.GetSecretKey())
+	if !ok || key.Kind != account.SecretKey || key.Mode != affiliate.ModeTest || created.PublicKey != nil || created.Prefix != "sk_test_" || created.Last4 != key.Last4() {
 		t.Fatalf("CreateApiKey returned %v, want a secret key of test mode", created)
 	}
 	if found := f.Count(`select count(*) from api_keys k where k::text like '%' || $1 || '%'`, created.GetSecretKey()[8:]); found != 0 {
@@ -106,8 +107,8 @@ func TestCreateApiKey(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if succeeded != affiliate.MaxSecretKeys {
-		t.Errorf("%d keys created, want %d", succeeded, affiliate.MaxSecretKeys)
+	if succeeded != account.MaxSecretKeys {
+		t.Errorf("%d keys created, want %d", succeeded, account.MaxSecretKeys)
 	}
 }
 
@@ -214,7 +215,7 @@ func TestRollApiKey_NewKeyHasTheSameExpiry(t *testing.T) {
 func TestRollApiKey_KeysInTheGracePeriodCountTowardsTheLimit(t *testing.T) {
 	f := newFixture(t)
 	var ids []string
-	for range affiliate.MaxSecretKeys - 1 {
+	for range account.MaxSecretKeys - 1 {
 		ids = append(ids, f.createKey(nil).Id)
 	}
 	// Nine keys are rolled at the same time. In the grace period, the old key and the new
@@ -238,8 +239,8 @@ func TestRollApiKey_KeysInTheGracePeriodCountTowardsTheLimit(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if n := len(f.keys().SecretKeys); rolled != 1 || n != affiliate.MaxSecretKeys {
-		t.Errorf("%d keys were rolled and %d exist, want 1 and %d", rolled, n, affiliate.MaxSecretKeys)
+	if n := len(f.keys().SecretKeys); rolled != 1 || n != account.MaxSecretKeys {
+		t.Errorf("%d keys were rolled and %d exist, want 1 and %d", rolled, n, account.MaxSecretKeys)
 	}
 	if n := f.Count(`select count(*) from api_keys where rolled_at is not null`); n != 1 {
 		t.Errorf("%d keys are marked as rolled, want 1", n)
@@ -287,15 +288,15 @@ func TestRollApiKey_InParallelSucceedsOnce(t *testing.T) {
 }
 
 // newPublicKey stores a public key.
-func (f *fixture) newPublicKey() affiliate.NewAPIKey {
+func (f *fixture) newPublicKey() account.NewAPIKey {
 	f.Helper()
-	key := affiliate.NewKey(affiliate.PublicKey, affiliate.ModeTest)
+	key := account.NewKey(account.PublicKey, affiliate.ModeTest)
 	id, digest := affiliate.NewID[affiliate.APIKeyID](f.Now()), key.Digest()
 	f.Insert("api_keys", pgtest.Row{
 		"workspace_id": f.Scope.Workspace, "id": id, "mode": f.Scope.Mode, "kind": "public", "name": "Public key", "digest": digest[:],
 		"public_text": key.Reveal(), "prefix": key.Prefix(), "last4": key.Last4(), "created_at": f.Now(),
 	})
-	return affiliate.NewAPIKey{APIKey: affiliate.APIKey{ID: id, PublicText: key.Reveal()}, Digest: digest}
+	return account.NewAPIKey{APIKey: account.APIKey{ID: id, PublicText: key.Reveal()}, Digest: digest}
 }
 
 func TestRollApiKey_PublicKey(t *testing.T) {

@@ -4,6 +4,8 @@ import (
 	"context"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/account"
+	"github.com/tributary-hq/tributary/affiliate/notification"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 )
@@ -42,7 +44,7 @@ func (s *Service) UpdateMember(ctx context.Context, req *affiliatev1.UpdateMembe
 	}
 	role := affiliate.Role(server.EnumName(req.GetRole()))
 	caller, at := server.PrincipalFrom(ctx), s.currentTime()
-	var after affiliate.TeamMember
+	var after account.TeamMember
 	err = s.store.InTx(ctx, func(tx Tx) error {
 		callerRole, err := server.LockWorkspace(ctx, tx, caller)
 		if err != nil {
@@ -72,7 +74,7 @@ func (s *Service) UpdateMember(ctx context.Context, req *affiliatev1.UpdateMembe
 			return err
 		}
 		roles := map[string]string{"before": string(before.Role), "after": string(role)}
-		if err := tx.Notify(ctx, affiliate.MemberNotification(caller.Workspace, affiliate.NotifyRoleChanged, id, at, roles)); err != nil {
+		if err := tx.Notify(ctx, account.MemberNotification(caller.Workspace, notification.NotifyRoleChanged, id, at, roles)); err != nil {
 			return err
 		}
 		return tx.Audit(ctx, affiliate.AuditLine{
@@ -134,7 +136,7 @@ func (s *Service) RemoveMember(ctx context.Context, req *affiliatev1.RemoveMembe
 		// The workspace must not learn the later names of a former member, so the
 		// notification contains the name of today.
 		name := map[string]string{"name": removed.Name}
-		if err := tx.Notify(ctx, affiliate.MemberNotification(caller.Workspace, affiliate.NotifyMemberLeft, id, at, name)); err != nil {
+		if err := tx.Notify(ctx, account.MemberNotification(caller.Workspace, notification.NotifyMemberLeft, id, at, name)); err != nil {
 			return err
 		}
 		line := affiliate.AuditLine{
@@ -164,7 +166,7 @@ func (s *Service) TransferOwnership(ctx context.Context, req *affiliatev1.Transf
 	if id == caller.User {
 		return nil, affiliate.Invalid("member_id", "must be another member")
 	}
-	var newOwner affiliate.TeamMember
+	var newOwner account.TeamMember
 	err = s.store.InTx(ctx, func(tx Tx) error {
 		callerRole, err := server.LockWorkspace(ctx, tx, caller)
 		if err != nil {
@@ -192,8 +194,8 @@ func (s *Service) TransferOwnership(ctx context.Context, req *affiliatev1.Transf
 		// of a transfer that somebody else has made with a stolen session.
 		roles := map[string]string{"before": string(callerRole), "after": string(affiliate.RoleAdmin)}
 		if err := tx.Notify(ctx,
-			affiliate.MemberNotification(caller.Workspace, affiliate.NotifyOwnershipMoved, id, at, nil),
-			affiliate.MemberNotification(caller.Workspace, affiliate.NotifyRoleChanged, caller.User, at, roles),
+			account.MemberNotification(caller.Workspace, notification.NotifyOwnershipMoved, id, at, nil),
+			account.MemberNotification(caller.Workspace, notification.NotifyRoleChanged, caller.User, at, roles),
 		); err != nil {
 			return err
 		}
@@ -213,7 +215,7 @@ func (s *Service) TransferOwnership(ctx context.Context, req *affiliatev1.Transf
 	return memberToProto(ctx, newOwner), nil
 }
 
-func memberToProto(ctx context.Context, m affiliate.TeamMember) *affiliatev1.Member {
+func memberToProto(ctx context.Context, m account.TeamMember) *affiliatev1.Member {
 	email := m.Email
 	if server.PrincipalFrom(ctx).Role == affiliate.RoleViewer {
 		email = affiliate.MaskEmail(email)

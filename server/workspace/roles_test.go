@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/account"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
@@ -93,7 +94,7 @@ func TestUpdateMember_EndsInvitationsThatTheNewRoleCannotManage(t *testing.T) {
 			f := newFixture(t)
 			member := f.newMember(affiliate.RoleOwner)
 			f.mustInvite(member, "expired@example.com", affiliate.RoleOwner)
-			f.clock.Advance(affiliate.InviteLife)
+			f.clock.Advance(account.InviteLife)
 			ended := map[string]string{}
 			for _, role := range []affiliate.Role{affiliate.RoleOwner, affiliate.RoleAdmin, affiliate.RoleViewer} {
 				id := f.mustInvite(member, string(role)+"@example.com", role)
@@ -143,7 +144,7 @@ func TestTransferOwnership_EndsInvitationsToTheOwnerRole(t *testing.T) {
 	if got := f.openInvites(); !slices.Equal(got, []string{"admin@example.com"}) {
 		t.Errorf("open invitations: %s, want admin@example.com", got)
 	}
-	if invite, _, err := f.accounts.InviteByToken(t.Context(), affiliate.DigestInviteToken(second.Token)); err != nil || invite.Open(f.Now()) {
+	if invite, _, err := f.accounts.InviteByToken(t.Context(), account.DigestInviteToken(second.Token)); err != nil || invite.Open(f.Now()) {
 		t.Errorf("InviteByToken returned %v, %v, want an invitation that has ended", invite, err)
 	}
 	if line := f.lastChange("workspace.transfer_ownership"); strings.Count(line, "ended_invites") != 1 {
@@ -187,7 +188,7 @@ func TestInvites_AdminsCannotChangeInvitationsToTheOwnerRole(t *testing.T) {
 
 	// An expired invitation can be replaced by every member who can invite.
 	f.mustInvite(f.Owner, "bob@example.com", affiliate.RoleOwner)
-	f.clock.Advance(affiliate.InviteLife)
+	f.clock.Advance(account.InviteLife)
 	f.mustInvite(admin, "bob@example.com", affiliate.RoleViewer)
 }
 

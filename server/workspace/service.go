@@ -24,6 +24,7 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/account"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 )
@@ -61,7 +62,7 @@ func (s *Service) GetWorkspace(ctx context.Context, _ *affiliatev1.GetWorkspaceR
 // changes the payout approval, because the setting controls what service tokens may do.
 func (s *Service) UpdateWorkspace(ctx context.Context, req *affiliatev1.UpdateWorkspaceRequest) (*affiliatev1.Workspace, error) {
 	caller, at, patch := server.PrincipalFrom(ctx), s.currentTime(), patchOf(req)
-	var after affiliate.Workspace
+	var after account.Workspace
 	err := s.store.InTx(ctx, func(tx Tx) error {
 		before, err := tx.LockSettings(ctx, caller.Workspace)
 		if err != nil {
@@ -133,7 +134,7 @@ func (s *Service) UpdateWorkspace(ctx context.Context, req *affiliatev1.UpdateWo
 // checkSecondFactor checks who requires second factors of the members. A service token cannot
 // change the setting. A member who enables it must have a second factor, so that at least one
 // member can still make changes. Errors: FORBIDDEN, SECOND_FACTOR_SETUP_REQUIRED.
-func checkSecondFactor(ctx context.Context, tx Tx, caller server.Principal, patch affiliate.WorkspacePatch, enables bool) error {
+func checkSecondFactor(ctx context.Context, tx Tx, caller server.Principal, patch account.WorkspacePatch, enables bool) error {
 	if caller.Service != nil && patch.RequireSecondFactor.Given {
 		return affiliate.Refuse(affiliate.ReasonForbidden)
 	}

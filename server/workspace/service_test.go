@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/account"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
@@ -180,7 +181,7 @@ func TestUpdateWorkspace_SetsThePayoutApproval(t *testing.T) {
 
 	asToken := server.WithPrincipal(t.Context(), server.Principal{
 		Kind: server.ServiceToken, Workspace: f.Scope.Workspace, Mode: affiliate.ModeLive, Role: affiliate.RoleAdmin,
-		Service: &affiliate.ServiceToken{CreatedBy: f.Owner, AllowPayouts: true},
+		Service: &account.ServiceToken{CreatedBy: f.Owner, AllowPayouts: true},
 	})
 	req := approval(new(int64(7)))
 	req.UpdateMask = &fieldmaskpb.FieldMask{Paths: []string{"payout_approval"}}

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/account"
+	"github.com/tributary-hq/tributary/affiliate/notification"
 	"github.com/tributary-hq/tributary/server"
 )
 
@@ -16,16 +18,16 @@ type Store interface {
 	// more than once.
 	InTx(ctx context.Context, fn func(tx Tx) error) error
 	// Workspace returns a workspace. Errors: NOT_FOUND.
-	Workspace(ctx context.Context, id affiliate.WorkspaceID) (affiliate.Workspace, error)
+	Workspace(ctx context.Context, id affiliate.WorkspaceID) (account.Workspace, error)
 	// Members returns one page of members, oldest first, and counts all members, up to
 	// affiliate.MaxTotal.
-	Members(ctx context.Context, workspace affiliate.WorkspaceID, page affiliate.Page) ([]affiliate.TeamMember, int64, error)
+	Members(ctx context.Context, workspace affiliate.WorkspaceID, page affiliate.Page) ([]account.TeamMember, int64, error)
 	// OpenInvites returns one page of the invitations that are open at the given time,
 	// newest first, and counts all open invitations, up to affiliate.MaxTotal.
-	OpenInvites(ctx context.Context, workspace affiliate.WorkspaceID, now time.Time, page affiliate.Page) ([]affiliate.MemberInvite, int64, error)
+	OpenInvites(ctx context.Context, workspace affiliate.WorkspaceID, now time.Time, page affiliate.Page) ([]account.MemberInvite, int64, error)
 	// ActiveKeys returns the keys of a scope that are valid at the given time, newest
 	// first.
-	ActiveKeys(ctx context.Context, scope affiliate.Scope, now time.Time) ([]affiliate.APIKey, error)
+	ActiveKeys(ctx context.Context, scope affiliate.Scope, now time.Time) ([]account.APIKey, error)
 	// AuditLog returns one page of audit records, newest first, and counts all records
 	// that match the filter, up to affiliate.MaxTotal. The result includes records of the
 	// scope's mode and records without a mode. Errors: NOT_FOUND if the filter names an
@@ -45,8 +47,8 @@ type Tx interface {
 	server.KeyTx
 	// LockSettings locks the workspace like LockWorkspace and returns it. Errors:
 	// NOT_FOUND.
-	LockSettings(ctx context.Context, id affiliate.WorkspaceID) (affiliate.Workspace, error)
-	UpdateWorkspace(ctx context.Context, w affiliate.Workspace) error
+	LockSettings(ctx context.Context, id affiliate.WorkspaceID) (account.Workspace, error)
+	UpdateWorkspace(ctx context.Context, w account.Workspace) error
 	// LockBooks waits for the transactions that have written to the ledger of a workspace.
 	// Others wait until this transaction ends. Errors: SERVICE_UNAVAILABLE if the lock is
 	// not free within a few seconds.
@@ -55,11 +57,11 @@ type Tx interface {
 	// verified it. email must be in lower case.
 	HasVerifiedMember(ctx context.Context, workspace affiliate.WorkspaceID, email string) (bool, error)
 	// Workspace returns the workspace. Errors: NOT_FOUND.
-	Workspace(ctx context.Context, id affiliate.WorkspaceID) (affiliate.Workspace, error)
+	Workspace(ctx context.Context, id affiliate.WorkspaceID) (account.Workspace, error)
 	// LockUserByID locks a user. Errors: NOT_FOUND.
 	LockUserByID(ctx context.Context, id affiliate.UserID) error
 	// Account returns an account. Errors: NOT_FOUND.
-	Account(ctx context.Context, id affiliate.UserID) (affiliate.Account, error)
+	Account(ctx context.Context, id affiliate.UserID) (account.Account, error)
 	CountOwners(ctx context.Context, workspace affiliate.WorkspaceID) (int, error)
 	UpdateRole(ctx context.Context, workspace affiliate.WorkspaceID, user affiliate.UserID, role affiliate.Role) error
 	// DeleteMember removes a user from the members of a workspace. It does not delete the
@@ -69,15 +71,15 @@ type Tx interface {
 	RevokeSessions(ctx context.Context, user affiliate.UserID, at time.Time) error
 	// AccountByEmail returns the account of the given kind with the given address. email
 	// must be in lower case.
-	AccountByEmail(ctx context.Context, kind affiliate.AccountKind, email string) (account affiliate.Account, found bool, err error)
+	AccountByEmail(ctx context.Context, kind affiliate.AccountKind, email string) (account account.Account, found bool, err error)
 
 	// LockInvite locks and returns an invitation. Errors: NOT_FOUND.
-	LockInvite(ctx context.Context, workspace affiliate.WorkspaceID, id affiliate.InviteID) (affiliate.MemberInvite, error)
+	LockInvite(ctx context.Context, workspace affiliate.WorkspaceID, id affiliate.InviteID) (account.MemberInvite, error)
 	// LockInvitesTo locks and returns the invitations of an e-mail address that were not
 	// accepted, revoked or replaced. The result can include expired invitations.
-	LockInvitesTo(ctx context.Context, workspace affiliate.WorkspaceID, email string) ([]affiliate.MemberInvite, error)
+	LockInvitesTo(ctx context.Context, workspace affiliate.WorkspaceID, email string) ([]account.MemberInvite, error)
 	// InsertInvite stores an invitation with the digests of its tokens.
-	InsertInvite(ctx context.Context, invite affiliate.MemberInvite, digests affiliate.InviteDigests) error
+	InsertInvite(ctx context.Context, invite account.MemberInvite, digests account.InviteDigests) error
 	// EndInvite marks an invitation as ended, so that it cannot be accepted.
 	EndInvite(ctx context.Context, workspace affiliate.WorkspaceID, id affiliate.InviteID, at time.Time) error
 	// EndInvitesBy ends the open invitations that were created by inviter and whose role
@@ -85,19 +87,19 @@ type Tx interface {
 	EndInvitesBy(ctx context.Context, workspace affiliate.WorkspaceID, inviter affiliate.UserID, roles []affiliate.Role, at time.Time) ([]affiliate.InviteID, error)
 
 	// LockKey locks and returns a key. Errors: NOT_FOUND.
-	LockKey(ctx context.Context, scope affiliate.Scope, id affiliate.APIKeyID) (affiliate.APIKey, error)
+	LockKey(ctx context.Context, scope affiliate.Scope, id affiliate.APIKeyID) (account.APIKey, error)
 	// CountSecretKeys counts the secret keys of a scope that are valid at the given time.
 	CountSecretKeys(ctx context.Context, scope affiliate.Scope, now time.Time) (int, error)
-	InsertKey(ctx context.Context, key affiliate.NewAPIKey) error
+	InsertKey(ctx context.Context, key account.NewAPIKey) error
 	// UpdateKey stores when a key expires, when it was revoked and when it was rolled.
-	UpdateKey(ctx context.Context, key affiliate.APIKey) error
+	UpdateKey(ctx context.Context, key account.APIKey) error
 
 	// Audit adds a record to the audit log.
 	Audit(ctx context.Context, line affiliate.AuditLine) error
 	// Notify stores notifications.
-	Notify(ctx context.Context, notifications ...affiliate.Notification) error
+	Notify(ctx context.Context, notifications ...notification.Notification) error
 	// SendMail stores mails, which are sent after the commit.
-	SendMail(ctx context.Context, mails ...affiliate.Mail) error
+	SendMail(ctx context.Context, mails ...notification.Mail) error
 	// Enqueue inserts jobs that run after the commit.
 	Enqueue(ctx context.Context, jobs ...affiliate.Job) error
 }

@@ -13,6 +13,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/account"
+	"github.com/tributary-hq/tributary/affiliate/click"
 	edgev1 "github.com/tributary-hq/tributary/gen/edge/v1"
 )
 
@@ -119,17 +121,17 @@ func parsePosition(id string) (p affiliate.StreamPosition, err error) {
 // cannot be decoded, selects compares its bytes. It can then select a record that only
 // contains the same bytes by chance. The record would not have been stored anyway.
 func selects(s affiliate.DeadLetterSearch, record []byte) bool {
-	var click edgev1.Click
-	if proto.Unmarshal(record, &click) != nil || !namesWorkspace(&click) {
+	var decoded edgev1.Click
+	if proto.Unmarshal(record, &decoded) != nil || !namesWorkspace(&decoded) {
 		return selectsBytes(s, record)
 	}
-	ofKey := slices.Contains(s.PublicKeys, click.PublicKey)
-	ofWorkspace := bytes.Equal(click.WorkspaceId, s.Workspace.UUID[:]) && (s.Mode == "" || click.Mode == modes[s.Mode])
+	ofKey := slices.Contains(s.PublicKeys, decoded.PublicKey)
+	ofWorkspace := bytes.Equal(decoded.WorkspaceId, s.Workspace.UUID[:]) && (s.Mode == "" || decoded.Mode == modes[s.Mode])
 	if !ofKey && !ofWorkspace {
 		return false
 	}
 	return s.Participant == nil ||
-		bytes.Equal(click.ParticipantId, s.Participant.UUID[:]) || slices.Contains(s.Texts, affiliate.FoldCode(click.ReferralCode))
+		bytes.Equal(decoded.ParticipantId, s.Participant.UUID[:]) || slices.Contains(s.Texts, click.FoldCode(decoded.ReferralCode))
 }
 
 var modes = map[affiliate.Mode]edgev1.Mode{
@@ -139,7 +141,7 @@ var modes = map[affiliate.Mode]edgev1.Mode{
 
 // namesWorkspace reports whether a click has the id of a workspace, or a public key.
 func namesWorkspace(click *edgev1.Click) bool {
-	_, isKey := affiliate.ParseKey(click.PublicKey)
+	_, isKey := account.ParseKey(click.PublicKey)
 	_, isID := affiliate.IDFromBytes[affiliate.WorkspaceID](click.WorkspaceId)
 	return isKey || isID
 }

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/account"
 	edgev1 "github.com/tributary-hq/tributary/gen/edge/v1"
 	"github.com/tributary-hq/tributary/storage/clickstream"
 )
@@ -24,7 +25,7 @@ type deadRecords struct {
 
 func newDeadRecords(t *testing.T) deadRecords {
 	t.Helper()
-	newKey := func(mode affiliate.Mode) string { return affiliate.NewKey(affiliate.PublicKey, mode).Reveal() }
+	newKey := func(mode affiliate.Mode) string { return account.NewKey(account.PublicKey, mode).Reveal() }
 	d := deadRecords{
 		own: affiliate.WorkspaceID{UUID: newID().UUID}, other: affiliate.WorkspaceID{UUID: newID().UUID}, ada: affiliate.ParticipantID{UUID: newID().UUID},
 		liveKey: newKey(affiliate.ModeLive), testKey: newKey(affiliate.ModeTest), records: map[string][]byte{},

@@ -47,6 +47,7 @@ import (
 	"strconv"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/click"
 )
 
 // The text in braces puts all keys into the same slot of a Cluster, so that one MGET can
@@ -80,7 +81,7 @@ func referralCodeKey(scope affiliate.Scope, code string) string {
 	key = append(key, ':')
 	key = append(key, scope.Mode...)
 	key = append(key, ':')
-	return string(append(key, affiliate.FoldCode(code)...))
+	return string(append(key, click.FoldCode(code)...))
 }
 
 func linkKey(key string) string { return keyPrefix + "link:" + key }

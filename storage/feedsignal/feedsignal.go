@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/notification"
 )
 
 const (
@@ -31,7 +32,7 @@ type Signal struct{ client redis.UniversalClient }
 func New(client redis.UniversalClient) *Signal { return &Signal{client} }
 
 // Publish tells all processes that feeds have changed.
-func (s *Signal) Publish(ctx context.Context, feeds []affiliate.FeedID) error {
+func (s *Signal) Publish(ctx context.Context, feeds []notification.FeedID) error {
 	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
 	defer cancel()
 	payload := make([]byte, 0, idSize*len(feeds))
@@ -42,7 +43,7 @@ func (s *Signal) Publish(ctx context.Context, feeds []affiliate.FeedID) error {
 }
 
 // Listen calls changed for each signal until ctx ends.
-func (s *Signal) Listen(ctx context.Context, changed func(feeds []affiliate.FeedID)) {
+func (s *Signal) Listen(ctx context.Context, changed func(feeds []notification.FeedID)) {
 	for ctx.Err() == nil {
 		s.listen(ctx, changed)
 		select {
@@ -52,7 +53,7 @@ func (s *Signal) Listen(ctx context.Context, changed func(feeds []affiliate.Feed
 	}
 }
 
-func (s *Signal) listen(ctx context.Context, changed func(feeds []affiliate.FeedID)) {
+func (s *Signal) listen(ctx context.Context, changed func(feeds []notification.FeedID)) {
 	subscription := s.client.Subscribe(ctx, channel)
 	defer func() { _ = subscription.Close() }()
 	messages := subscription.Channel()
@@ -70,10 +71,10 @@ func (s *Signal) listen(ctx context.Context, changed func(feeds []affiliate.Feed
 }
 
 // feedsOf returns the feeds in a signal. It ignores an incomplete id at the end.
-func feedsOf(payload string) []affiliate.FeedID {
-	var feeds []affiliate.FeedID
+func feedsOf(payload string) []notification.FeedID {
+	var feeds []notification.FeedID
 	for ; len(payload) >= idSize; payload = payload[idSize:] {
-		id, _ := affiliate.IDFromBytes[affiliate.FeedID]([]byte(payload[:idSize]))
+		id, _ := affiliate.IDFromBytes[notification.FeedID]([]byte(payload[:idSize]))
 		feeds = append(feeds, id)
 	}
 	return feeds

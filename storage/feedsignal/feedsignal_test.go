@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/notification"
 	"github.com/tributary-hq/tributary/storage/feedsignal"
 	"github.com/tributary-hq/tributary/storage/redistest"
 )
@@ -35,7 +36,7 @@ func newClient(t *testing.T) *redis.Client {
 // listener collects what one process receives.
 type listener struct {
 	mu    sync.Mutex
-	calls [][]affiliate.FeedID
+	calls [][]notification.FeedID
 }
 
 // listen starts a listener, which ends with the test.
@@ -45,7 +46,7 @@ func listen(t *testing.T, signal *feedsignal.Signal) *listener {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() {
-		signal.Listen(ctx, func(feeds []affiliate.FeedID) {
+		signal.Listen(ctx, func(feeds []notification.FeedID) {
 			l.mu.Lock()
 			defer l.mu.Unlock()
 			l.calls = append(l.calls, feeds)
@@ -55,15 +56,15 @@ func listen(t *testing.T, signal *feedsignal.Signal) *listener {
 	return l
 }
 
-func (l *listener) received() [][]affiliate.FeedID {
+func (l *listener) received() [][]notification.FeedID {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.Clone(l.calls)
 }
 
-func newFeed() affiliate.FeedID { return affiliate.NewID[affiliate.FeedID](time.Now()) }
+func newFeed() notification.FeedID { return affiliate.NewID[notification.FeedID](time.Now()) }
 
-func publish(t *testing.T, signal *feedsignal.Signal, feeds ...affiliate.FeedID) {
+func publish(t *testing.T, signal *feedsignal.Signal, feeds ...notification.FeedID) {
 	t.Helper()
 	if err := signal.Publish(t.Context(), feeds); err != nil {
 		t.Fatal(err)
@@ -80,7 +81,7 @@ func await(t *testing.T, signal *feedsignal.Signal, listeners ...*listener) {
 		}
 		publish(t, signal, feed)
 		if !slices.ContainsFunc(listeners, func(l *listener) bool {
-			return !slices.ContainsFunc(l.received(), func(got []affiliate.FeedID) bool { return slices.Equal(got, []affiliate.FeedID{feed}) })
+			return !slices.ContainsFunc(l.received(), func(got []notification.FeedID) bool { return slices.Equal(got, []notification.FeedID{feed}) })
 		}) {
 			return
 		}
@@ -94,7 +95,7 @@ func TestListen_ReceivesFeedsOfEachSignal(t *testing.T) {
 	first, second := listen(t, signal), listen(t, feedsignal.New(client))
 	await(t, signal, first, second)
 
-	want := [][]affiliate.FeedID{{newFeed()}, {newFeed(), newFeed(), newFeed()}}
+	want := [][]notification.FeedID{{newFeed()}, {newFeed(), newFeed(), newFeed()}}
 	for _, feeds := range want {
 		publish(t, signal, feeds...)
 	}
@@ -108,7 +109,7 @@ func TestListen_ReceivesFeedsOfEachSignal(t *testing.T) {
 	await(t, signal, first, second)
 	for name, l := range map[string]*listener{"first": first, "second": second} {
 		received := l.received()
-		from := slices.IndexFunc(received, func(got []affiliate.FeedID) bool { return slices.Equal(got, want[0]) })
+		from := slices.IndexFunc(received, func(got []notification.FeedID) bool { return slices.Equal(got, want[0]) })
 		if from < 0 || len(received) < from+len(want) {
 			t.Fatalf("the %s listener has received %v, want %v", name, received, want)
 		}
@@ -141,7 +142,7 @@ func TestPublish_FailsWithoutRedis(t *testing.T) {
 	if err := client.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := feedsignal.New(client).Publish(t.Context(), []affiliate.FeedID{newFeed()}); err == nil {
+	if err := feedsignal.New(client).Publish(t.Context(), []notification.FeedID{newFeed()}); err == nil {
 		t.Error("Publish without a connection returns no error")
 	}
 }

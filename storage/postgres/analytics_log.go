@@ -10,6 +10,7 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/analytics"
+	"github.com/tributary-hq/tributary/affiliate/click"
 )
 
 // The log of the analytics. Package server/analytics adds the entries of the log to the sums.
@@ -19,7 +20,7 @@ const (
 )
 
 // queueClickLog queues the insertion of new clicks into the log of the analytics.
-func queueClickLog(batch *pgx.Batch, clicks []affiliate.Click) {
+func queueClickLog(batch *pgx.Batch, clicks []click.Click) {
 	logs := map[affiliate.Scope]*analytics.ClickLog{}
 	var log *analytics.ClickLog // of the previous click
 	for n := range clicks {
@@ -82,7 +83,7 @@ func (tx *Tx) EraseClicksOfBuyers(ctx context.Context, scope affiliate.Scope, id
 		clickedAt, _ := c.ID.Time()
 		batch.Queue(eraseClickOfBuyer, pgx.NamedArgs{"workspace": scope.Workspace, "mode": scope.Mode, "click": c.ID, "clicked_at": clickedAt})
 		log.Remove(c)
-		log.Add(&affiliate.Click{Program: c.Program, Participant: c.Participant, Link: c.Link, ReceivedAt: c.ReceivedAt, IsBot: c.IsBot, Unique: c.Unique})
+		log.Add(&click.Click{Program: c.Program, Participant: c.Participant, Link: c.Link, ReceivedAt: c.ReceivedAt, IsBot: c.IsBot, Unique: c.Unique})
 	}
 	queueClickLogs(batch, map[affiliate.Scope]*analytics.ClickLog{scope: log})
 	batch.Queue(logConversionsOfClicks, scope.Workspace, scope.Mode, ids)
@@ -97,7 +98,7 @@ const lockCounted = `
 	select ` + CountedClickColumns + ` from clicks
 	where workspace_id = $1 and mode = $2 and id = $3 and clicked_at = $4 for no key update`
 
-func (tx *Tx) countedClicks(ctx context.Context, scope affiliate.Scope, ids []affiliate.ClickID) (clicks []affiliate.Click, err error) {
+func (tx *Tx) countedClicks(ctx context.Context, scope affiliate.Scope, ids []affiliate.ClickID) (clicks []click.Click, err error) {
 	batch := &pgx.Batch{}
 	for _, id := range ids {
 		clickedAt, _ := id.Time()
@@ -121,8 +122,8 @@ const CountedClickColumns = `
 	coalesce(landing_url, ''), coalesce(utm_source, ''), coalesce(utm_medium, ''), coalesce(utm_campaign, ''), coalesce(sub_id, '')`
 
 // CountedClick reads a click from CountedClickColumns. Its other fields are not set.
-func CountedClick(row pgx.CollectableRow) (affiliate.Click, error) {
-	var c affiliate.Click
+func CountedClick(row pgx.CollectableRow) (click.Click, error) {
+	var c click.Click
 	var link *affiliate.LinkID
 	err := row.Scan(
 		&c.ID, &c.Scope.Workspace, &c.Scope.Mode, &c.Program, &c.Participant, &link, &c.ReceivedAt, &c.IsBot, &c.Unique,

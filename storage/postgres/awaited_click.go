@@ -9,12 +9,14 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/click"
+	"github.com/tributary-hq/tributary/affiliate/conversion"
 )
 
 // WaitingConversions returns at most limit conversions that wait for the given click,
 // ordered by id. The conversions include the hashes of the buyers' data, because the
 // fraud rules compare these hashes.
-func (s *Store) WaitingConversions(ctx context.Context, workspace affiliate.WorkspaceID, click affiliate.ClickID, limit int) ([]affiliate.StoredConversion, error) {
+func (s *Store) WaitingConversions(ctx context.Context, workspace affiliate.WorkspaceID, click affiliate.ClickID, limit int) ([]conversion.StoredConversion, error) {
 	const read = `
 		select ` + conversionColumns + `
 		from awaited_clicks a
@@ -35,7 +37,7 @@ func (s *Store) WaitingConversions(ctx context.Context, workspace affiliate.Work
 
 // readBuyers adds the stored buyer hashes and email domains to conversions of one
 // workspace.
-func (s *Store) readBuyers(ctx context.Context, workspace affiliate.WorkspaceID, waiting []affiliate.StoredConversion) error {
+func (s *Store) readBuyers(ctx context.Context, workspace affiliate.WorkspaceID, waiting []conversion.StoredConversion) error {
 	const read = `
 		select id, customer_email_hash, customer_email_domain, customer_ua_hash
 		from conversions
@@ -68,14 +70,14 @@ func (s *Store) readBuyers(ctx context.Context, workspace affiliate.WorkspaceID,
 const deleteAwaitedClick = `delete from awaited_clicks where workspace_id = $1 and mode = $2 and conversion_id = $3 and click_id = $4`
 
 // StopAwaiting makes a conversion stop waiting for its click. It changes nothing else.
-func (s *Store) StopAwaiting(ctx context.Context, c affiliate.Conversion) error {
+func (s *Store) StopAwaiting(ctx context.Context, c conversion.Conversion) error {
 	_, err := s.pool.Exec(ctx, deleteAwaitedClick, c.Scope.Workspace, c.Scope.Mode, c.ID, c.Click)
 	return err
 }
 
 // EraseAwaited removes the data of the visitor of a click that has arrived after the erasure of
 // the buyer. The conversion stops waiting for the click.
-func (s *Store) EraseAwaited(ctx context.Context, c affiliate.Conversion) error {
+func (s *Store) EraseAwaited(ctx context.Context, c conversion.Conversion) error {
 	return s.InTx(ctx, func(tx *Tx) error {
 		if err := tx.EraseClicksOfBuyers(ctx, c.Scope, *c.Click); err != nil {
 			return err
@@ -102,7 +104,7 @@ const selectStoredAwaited = `
 // clicks of such conversions. One call checks at most limit awaited clicks, which
 // follow the click in cursor. next is the cursor for the next call. It is the zero
 // value when no awaited clicks are left to check.
-func (s *Store) ArrivedClicks(ctx context.Context, cursor affiliate.AwaitedClick, limit int) (arrived []affiliate.AwaitedClick, next affiliate.AwaitedClick, err error) {
+func (s *Store) ArrivedClicks(ctx context.Context, cursor click.AwaitedClick, limit int) (arrived []click.AwaitedClick, next click.AwaitedClick, err error) {
 	const page = `
 		select distinct workspace_id as workspace, click_id as click
 		from awaited_clicks
@@ -113,7 +115,7 @@ func (s *Store) ArrivedClicks(ctx context.Context, cursor affiliate.AwaitedClick
 	if err != nil {
 		return nil, next, err
 	}
-	awaited, err := pgx.CollectRows(rows, pgx.RowToStructByName[affiliate.AwaitedClick])
+	awaited, err := pgx.CollectRows(rows, pgx.RowToStructByName[click.AwaitedClick])
 	if err != nil || len(awaited) == 0 {
 		return nil, next, err
 	}
@@ -129,7 +131,7 @@ func (s *Store) ArrivedClicks(ctx context.Context, cursor affiliate.AwaitedClick
 	if err != nil {
 		return nil, next, err
 	}
-	arrived, err = pgx.CollectRows(rows, pgx.RowToStructByName[affiliate.AwaitedClick])
+	arrived, err = pgx.CollectRows(rows, pgx.RowToStructByName[click.AwaitedClick])
 	return arrived, next, err
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/ledger"
 	"github.com/tributary-hq/tributary/storage/postgres"
 	"github.com/tributary-hq/tributary/storage/postgres/account"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
@@ -40,10 +41,10 @@ func (f *fixture) mustCloseBooks(until time.Time) {
 	}
 }
 
-func bonusOf(p pgtest.Participant, at time.Time) affiliate.LedgerEntry {
-	return affiliate.LedgerEntry{
-		ID: affiliate.NewID[affiliate.LedgerEntryID](at), Scope: p.Scope, Program: p.Program, Participant: p.ID, Partner: p.Partner,
-		Type: affiliate.EntryBonus, AmountCents: 1, Currency: "EUR", CreatedBy: "system", CreatedAt: at,
+func bonusOf(p pgtest.Participant, at time.Time) ledger.Entry {
+	return ledger.Entry{
+		ID: affiliate.NewID[ledger.EntryID](at), Scope: p.Scope, Program: p.Program, Participant: p.ID, Partner: p.Partner,
+		Type: ledger.EntryBonus, AmountCents: 1, Currency: "EUR", CreatedBy: "system", CreatedAt: at,
 	}
 }
 
@@ -171,8 +172,8 @@ func TestAddLedgerEntry_RefusesAClosedPeriod(t *testing.T) {
 	f := newFixture(t)
 	p := f.Join("Jane")
 	f.mustCloseBooks(noon)
-	entry := affiliate.ManualEntry{
-		Scope: f.Scope, Program: f.Program, Participant: p.ID, Type: affiliate.EntryAdjustment, AmountCents: -5, Reason: "R", By: by(f.Owner), At: noon.Add(-time.Millisecond),
+	entry := ledger.ManualEntry{
+		Scope: f.Scope, Program: f.Program, Participant: p.ID, Type: ledger.EntryAdjustment, AmountCents: -5, Reason: "R", By: by(f.Owner), At: noon.Add(-time.Millisecond),
 	}
 	_, _, err := f.Store.AddLedgerEntry(t.Context(), entry)
 	if metadata := pgtest.RequireRefusal(t, err, affiliate.ReasonPeriodClosed); metadata["books_closed_until"] != affiliate.FormatTime(noon) {

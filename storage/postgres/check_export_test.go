@@ -5,7 +5,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/attribution"
+	"github.com/tributary-hq/tributary/affiliate/conversion"
 )
 
 // FindRatesSQL is the statement that reads exchange rates. A test checks its query plan.
@@ -16,7 +17,7 @@ var ChecksIn = runChecks
 
 // ForeignRates returns the exchange rates that a decision about the conversion uses,
 // and the number of statements that read them.
-func (s *Store) ForeignRates(ctx context.Context, c affiliate.Conversion, in affiliate.AttributionInputs) (map[string]affiliate.FXRate, int, error) {
+func (s *Store) ForeignRates(ctx context.Context, c conversion.Conversion, in attribution.Inputs) (map[string]attribution.FXRate, int, error) {
 	batch := &pgx.Batch{}
 	queueRates(batch, c, &in)
 	statements := batch.Len()

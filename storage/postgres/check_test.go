@@ -7,6 +7,10 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/commission"
+	"github.com/tributary-hq/tributary/affiliate/conversion"
+	"github.com/tributary-hq/tributary/affiliate/ledger"
+	"github.com/tributary-hq/tributary/affiliate/payout"
 	"github.com/tributary-hq/tributary/storage/postgres"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
@@ -26,7 +30,7 @@ type checkFixture struct {
 	*sales
 	click affiliate.ClickID
 
-	approved, free, paid, rejected, flagged affiliate.Commission
+	approved, free, paid, rejected, flagged commission.Commission
 	unattributed                            affiliate.ConversionID
 	draftPayout, paidPayout                 affiliate.PayoutID
 }
@@ -44,13 +48,13 @@ func newCheckFixture(t *testing.T) *checkFixture {
 	b.unattributed = b.reportSale("unattributed", affiliate.NewID[affiliate.ClickID](noon), 6_000, "EUR").Conversion.ID
 
 	b.draftPayout, b.paidPayout = b.payout("draft", b.approved, 0), b.payout("paid", b.paid, -50)
-	b.MoveCommission(b.paid, affiliate.CommissionTransition{Move: affiliate.MovePay, PaidAt: noon, Payout: &b.paidPayout})
-	b.MoveCommission(b.rejected, affiliate.CommissionTransition{Move: affiliate.MoveReject})
+	b.MoveCommission(b.paid, commission.Transition{Move: commission.MovePay, PaidAt: noon, Payout: &b.paidPayout})
+	b.MoveCommission(b.rejected, commission.Transition{Move: commission.MoveReject})
 	b.entry(b.paidPayout, "payout", b.paid.AmountCents-50, -1)
 	b.entry(affiliate.PayoutID{}, "bonus", 25, 1)
 
 	b.Insert("refunds", pgtest.Row{
-		"workspace_id": b.Scope.Workspace, "id": affiliate.NewID[affiliate.RefundID](noon), "mode": b.Scope.Mode, "external_refund_id": "r",
+		"workspace_id": b.Scope.Workspace, "id": affiliate.NewID[conversion.RefundID](noon), "mode": b.Scope.Mode, "external_refund_id": "r",
 		"external_transaction_id": "rejected", "conversion_id": b.rejected.Conversion, "amount_cents": 100, "created_at": noon, "expires_at": noon,
 	})
 	b.Exec(`update conversions set refunded_amount_cents = 100, status = 'partially_refunded' where id = $1`, b.rejected.Conversion)
@@ -58,9 +62,9 @@ func newCheckFixture(t *testing.T) *checkFixture {
 }
 
 // reportSale records a purchase.
-func (b *checkFixture) reportSale(external string, click affiliate.ClickID, cents int64, currency string) affiliate.ReportResult {
+func (b *checkFixture) reportSale(external string, click affiliate.ClickID, cents int64, currency string) conversion.ReportResult {
 	b.Helper()
-	recorded, err := b.Store.RecordConversion(b.Context(), b.report(external, click, func(c *affiliate.Conversion) {
+	recorded, err := b.Store.RecordConversion(b.Context(), b.report(external, click, func(c *conversion.Conversion) {
 		c.Sale.Paid = affiliate.Money{Cents: cents, Currency: currency}
 	}))
 	if err != nil {
@@ -70,16 +74,16 @@ func (b *checkFixture) reportSale(external string, click affiliate.ClickID, cent
 }
 
 // sale records a purchase of the participant and returns its commission.
-func (b *checkFixture) sale(external string, cents int64, currency string) affiliate.Commission {
+func (b *checkFixture) sale(external string, cents int64, currency string) commission.Commission {
 	b.Helper()
 	return *b.reportSale(external, b.click, cents, currency).Commission
 }
 
 // payout stores a payout of a single commission.
-func (b *checkFixture) payout(status string, c affiliate.Commission, adjustment int64) affiliate.PayoutID {
+func (b *checkFixture) payout(status string, c commission.Commission, adjustment int64) affiliate.PayoutID {
 	b.Helper()
 	now := b.Now()
-	batch, id := affiliate.NewID[affiliate.PayoutBatchID](now), affiliate.NewID[affiliate.PayoutID](now)
+	batch, id := affiliate.NewID[payout.BatchID](now), affiliate.NewID[affiliate.PayoutID](now)
 	b.Insert("payout_batches", pgtest.Row{
 		"workspace_id": c.Scope.Workspace, "id": batch, "mode": c.Scope.Mode, "status": "draft", "program_ids": []string{}, "cutoff": now,
 		"created_by": c.Partner, "created_at": now,
@@ -100,7 +104,7 @@ func (b *checkFixture) payout(status string, c affiliate.Commission, adjustment 
 func (b *checkFixture) entry(payout affiliate.PayoutID, kind string, cents, sign int64) {
 	b.Helper()
 	row := pgtest.Row{
-		"workspace_id": b.Scope.Workspace, "id": affiliate.NewID[affiliate.LedgerEntryID](b.Now()), "mode": b.Scope.Mode, "program_id": b.Program,
+		"workspace_id": b.Scope.Workspace, "id": affiliate.NewID[ledger.EntryID](b.Now()), "mode": b.Scope.Mode, "program_id": b.Program,
 		"participant_id": b.participant.ID, "partner_id": b.participant.Partner, "type": kind, "amount_cents": sign * cents, "currency": "EUR",
 		"created_by": "system", "created_at": b.Now(),
 	}
@@ -447,7 +451,7 @@ func TestCheckAccounts_ReadsOneSnapshot(t *testing.T) {
 				return
 			default:
 				c := b.sale(fmt.Sprint("order ", n), 1_000, "EUR")
-				b.MoveCommission(c, affiliate.CommissionTransition{Move: affiliate.MoveReject})
+				b.MoveCommission(c, commission.Transition{Move: commission.MoveReject})
 				n++
 			}
 		}

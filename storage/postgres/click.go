@@ -14,6 +14,9 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/analytics"
+	"github.com/tributary-hq/tributary/affiliate/click"
+	"github.com/tributary-hq/tributary/affiliate/conversion"
 )
 
 // DataError reports that Postgres rejected the values of a record. The same call with
@@ -56,7 +59,7 @@ func dataError(err error) error {
 // First it copies all clicks straight into the table, which is the fastest way. If a
 // click already exists, the copy fails, and StoreClicks starts again with the slower
 // mergeClicks. If there are clicks to drop, StoreClicks starts again without them.
-func (s *Store) StoreClicks(ctx context.Context, clicks []affiliate.Click) error {
+func (s *Store) StoreClicks(ctx context.Context, clicks []click.Click) error {
 	for len(clicks) > 0 {
 		err := s.storeClicks(ctx, clicks)
 		var reset *testDataResetError
@@ -70,7 +73,7 @@ func (s *Store) StoreClicks(ctx context.Context, clicks []affiliate.Click) error
 
 // storeClicks does the work of StoreClicks. It returns a *testDataResetError, and stores nothing,
 // if clicks must be dropped.
-func (s *Store) storeClicks(ctx context.Context, clicks []affiliate.Click) error {
+func (s *Store) storeClicks(ctx context.Context, clicks []click.Click) error {
 	err := s.InTx(ctx, func(tx *Tx) error {
 		if err := copyClicks(ctx, tx, "clicks", clicks); err != nil {
 			return err
@@ -103,7 +106,7 @@ type testDataResetError struct {
 func (*testDataResetError) Error() string { return "some clicks belong to deleted test data" }
 
 // includes reports whether a click was received before a deletion of test data.
-func (r *testDataResetError) includes(c affiliate.Click) bool {
+func (r *testDataResetError) includes(c click.Click) bool {
 	at, ok := r.at[c.Scope.Workspace]
 	return ok && c.Scope.Mode == affiliate.ModeTest && !c.ReceivedAt.After(at)
 }
@@ -126,7 +129,7 @@ const selectResets = `
 //     its time. After that commit, the deletion waits until all transactions have ended that
 //     have locked the table, and only then deletes clicks. It sees the clicks of this
 //     transaction.
-func queueResets(batch *pgx.Batch, clicks []affiliate.Click, found *testDataResetError) {
+func queueResets(batch *pgx.Batch, clicks []click.Click, found *testDataResetError) {
 	oldest := map[affiliate.WorkspaceID]time.Time{}
 	for n := range clicks {
 		c := &clicks[n]
@@ -160,7 +163,7 @@ func queueResets(batch *pgx.Batch, clicks []affiliate.Click, found *testDataRese
 // counts. It enqueues a job for each click in clicks that a conversion waits for. If no
 // conversion waits for any click, it needs one round trip. It returns a *testDataResetError if
 // clicks must be dropped.
-func (s *Store) countAndEnqueue(ctx context.Context, tx *Tx, clicks, stored []affiliate.Click) error {
+func (s *Store) countAndEnqueue(ctx context.Context, tx *Tx, clicks, stored []click.Click) error {
 	const anyAwaited = `select exists (select from awaited_clicks)`
 	batch := &pgx.Batch{}
 	var reset testDataResetError
@@ -188,7 +191,7 @@ func pgUUID(u uuid.UUID) pgtype.UUID { return pgtype.UUID{Bytes: u, Valid: u != 
 
 // mergeClicks stores the clicks that are not in the table yet. It returns the clicks that
 // it stored. They contain only the fields that the counts and the analytics need.
-func mergeClicks(ctx context.Context, tx *Tx, clicks []affiliate.Click) ([]affiliate.Click, error) {
+func mergeClicks(ctx context.Context, tx *Tx, clicks []click.Click) ([]click.Click, error) {
 	const stage = `create temporary table clicks_incoming (like clicks) on commit drop`
 	if _, err := tx.Exec(ctx, stage); err != nil {
 		return nil, err
@@ -211,7 +214,7 @@ func mergeClicks(ctx context.Context, tx *Tx, clicks []affiliate.Click) ([]affil
 // queueClickCounts adds clicks to the click counts of their participants and links. It
 // does not count clicks of bots. It inserts one row of stats_deltas per participant and
 // link.
-func queueClickCounts(batch *pgx.Batch, clicks []affiliate.Click) {
+func queueClickCounts(batch *pgx.Batch, clicks []click.Click) {
 	const insert = `
 		insert into stats_deltas (workspace_id, id, mode, program_id, participant_id, link_id, currency, clicks)
 		select workspace_id, id, mode, program_id, participant_id, link_id, '', clicks
@@ -253,7 +256,7 @@ func queueClickCounts(batch *pgx.Batch, clicks []affiliate.Click) {
 	)
 	for key, counted := range counts {
 		workspaces = append(workspaces, pgUUID(key.scope.Workspace.UUID))
-		ids = append(ids, pgUUID(affiliate.NewID[affiliate.ID[affiliate.StatsDelta]](counted.at).UUID))
+		ids = append(ids, pgUUID(affiliate.NewID[affiliate.ID[analytics.StatsDelta]](counted.at).UUID))
 		modes = append(modes, string(key.scope.Mode))
 		programs = append(programs, pgUUID(key.program.UUID))
 		participants = append(participants, pgUUID(key.participant.UUID))
@@ -271,7 +274,7 @@ func uuids[K comparable, V any](m map[K]V) []pgtype.UUID { return make([]pgtype.
 
 // enqueueAwaited enqueues a job for each of the given clicks that a conversion waits for.
 // It searches the index of awaited_clicks once per click.
-func (s *Store) enqueueAwaited(ctx context.Context, tx *Tx, clicks []affiliate.Click) error {
+func (s *Store) enqueueAwaited(ctx context.Context, tx *Tx, clicks []click.Click) error {
 	const awaited = `
 		select distinct a.workspace_id, a.click_id
 		from unnest($1::uuid[], $2::uuid[]) as c (workspace_id, click_id)
@@ -285,10 +288,10 @@ func (s *Store) enqueueAwaited(ctx context.Context, tx *Tx, clicks []affiliate.C
 		return err
 	}
 	jobs, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (affiliate.Job, error) {
-		var workspace, click uuid.UUID
-		err := row.Scan(&workspace, &click)
-		awaited := affiliate.AwaitedClick{Workspace: affiliate.WorkspaceID{UUID: workspace}, Click: affiliate.ClickID{UUID: click}}
-		return affiliate.AttributeLateClick{AwaitedClick: awaited}, err
+		var workspace, clickID uuid.UUID
+		err := row.Scan(&workspace, &clickID)
+		awaited := click.AwaitedClick{Workspace: affiliate.WorkspaceID{UUID: workspace}, Click: affiliate.ClickID{UUID: clickID}}
+		return conversion.AttributeLateClick{AwaitedClick: awaited}, err
 	})
 	if err != nil {
 		return err
@@ -299,7 +302,7 @@ func (s *Store) enqueueAwaited(ctx context.Context, tx *Tx, clicks []affiliate.C
 // ResolveClicks finds the link of each click by the click's public API key and referral
 // code. It returns one result per source, in the order of the sources. The statement has
 // no condition on workspace and mode, because the API keys determine them.
-func (s *Store) ResolveClicks(ctx context.Context, sources []affiliate.ClickSource) ([]affiliate.ClickResolution, error) {
+func (s *Store) ResolveClicks(ctx context.Context, sources []click.Source) ([]click.Resolution, error) {
 	const resolve = `
 		select k.workspace_id, k.mode, p.id, r.participant_id, l.id, p.attribution_window_days
 		from unnest($1::bytea[], $2::text[]) with ordinality as s (digest, code, n)
@@ -316,20 +319,20 @@ func (s *Store) ResolveClicks(ctx context.Context, sources []affiliate.ClickSour
 	if err != nil {
 		return nil, fmt.Errorf("resolve clicks: %w", dataError(err))
 	}
-	found, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (affiliate.ClickResolution, error) {
+	found, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (click.Resolution, error) {
 		var workspace, program, participant, link pgtype.UUID
 		var mode pgtype.Text
 		var days pgtype.Int4
 		if err := row.Scan(&workspace, &mode, &program, &participant, &link, &days); err != nil {
-			return affiliate.ClickResolution{}, err
+			return click.Resolution{}, err
 		}
 		switch {
 		case !workspace.Valid:
-			return affiliate.ClickResolution{DeadReason: affiliate.ClickKeyUnknown}, nil
+			return click.Resolution{DeadReason: click.KeyUnknown}, nil
 		case !program.Valid || !link.Valid:
-			return affiliate.ClickResolution{DeadReason: affiliate.ClickCodeUnknown}, nil
+			return click.Resolution{DeadReason: click.CodeUnknown}, nil
 		}
-		return affiliate.ClickResolution{Target: affiliate.ClickTarget{
+		return click.Resolution{Target: click.Target{
 			Scope:       affiliate.Scope{Workspace: affiliate.WorkspaceID{UUID: workspace.Bytes}, Mode: affiliate.Mode(mode.String)},
 			Program:     affiliate.ProgramID{UUID: program.Bytes},
 			Participant: affiliate.ParticipantID{UUID: participant.Bytes},
@@ -344,7 +347,7 @@ func (s *Store) ResolveClicks(ctx context.Context, sources []affiliate.ClickSour
 }
 
 // DeadLetterClicks stores records that could not be stored as clicks.
-func (s *Store) DeadLetterClicks(ctx context.Context, letters []affiliate.ClickDeadLetter) error {
+func (s *Store) DeadLetterClicks(ctx context.Context, letters []click.DeadLetter) error {
 	const insert = `
 		insert into click_dead_letters (id, reason, record, created_at)
 		values ($1, $2, $3, $4)

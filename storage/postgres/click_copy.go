@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/click"
 )
 
 // clickColumns are the columns of a click, in the order in which appendClick writes
@@ -26,7 +26,7 @@ const (
 // copyClicks does the same as pgx's CopyFrom in a seventh of the CPU time per row.
 // CopyFrom converts each value to an interface value and looks up an encoder for it.
 // copyClicks encodes the fields directly.
-func copyClicks(ctx context.Context, tx *Tx, table string, clicks []affiliate.Click) error {
+func copyClicks(ctx context.Context, tx *Tx, table string, clicks []click.Click) error {
 	_, err := tx.Conn().PgConn().CopyFrom(ctx, newClickRows(clicks), "copy "+table+" ("+clickColumns+") from stdin binary")
 	return err
 }
@@ -34,13 +34,13 @@ func copyClicks(ctx context.Context, tx *Tx, table string, clicks []affiliate.Cl
 // clickRows is an io.Reader of clicks in COPY's binary format. It encodes a click only
 // after the previous click has been read.
 type clickRows struct {
-	clicks []affiliate.Click // not encoded yet
-	buf    []byte            // the file header, click or end marker that was encoded last
-	unsent []byte            // the part of buf that has not been read yet
-	ended  bool              // the end marker has been encoded
+	clicks []click.Click // not encoded yet
+	buf    []byte        // the file header, click or end marker that was encoded last
+	unsent []byte        // the part of buf that has not been read yet
+	ended  bool          // the end marker has been encoded
 }
 
-func newClickRows(clicks []affiliate.Click) *clickRows {
+func newClickRows(clicks []click.Click) *clickRows {
 	// The signature, followed by empty flags and an empty header extension.
 	head := append([]byte("PGCOPY\n\xff\r\n\x00"), make([]byte, 8)...)
 	return &clickRows{clicks: clicks, buf: head, unsent: head}
@@ -74,7 +74,7 @@ func (r *clickRows) next() bool {
 	return true
 }
 
-func appendClick(b []byte, c *affiliate.Click) []byte {
+func appendClick(b []byte, c *click.Click) []byte {
 	b = binary.BigEndian.AppendUint16(b, clickFields)
 	b = appendUUID(b, c.Scope.Workspace.UUID)
 	b = appendUUID(b, c.ID.UUID)

@@ -14,12 +14,13 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/click"
 	"github.com/tributary-hq/tributary/storage/postgres"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
 // columnsOf returns the row that the table clicks must have for a click.
-func columnsOf(c affiliate.Click) map[string]any {
+func columnsOf(c click.Click) map[string]any {
 	id := func(u uuid.UUID) any {
 		if u == uuid.Nil {
 			return nil
@@ -59,20 +60,20 @@ func columnsOf(c affiliate.Click) map[string]any {
 
 // clicksOfEveryKind returns a click with all fields, a click without optional fields and
 // clicks with very long texts and very early or late times.
-func clicksOfEveryKind() map[string]affiliate.Click {
+func clicksOfEveryKind() map[string]click.Click {
 	now := time.Now().UTC().Truncate(time.Microsecond)
 	earlier := now.Add(-time.Hour)
-	complete := affiliate.Click{
+	complete := click.Click{
 		Scope:   affiliate.Scope{Workspace: affiliate.NewID[affiliate.WorkspaceID](now), Mode: affiliate.ModeTest},
 		Program: affiliate.NewID[affiliate.ProgramID](now), Participant: affiliate.NewID[affiliate.ParticipantID](now), Link: affiliate.NewID[affiliate.LinkID](now),
 		ReferralCode: "änna", ClickedAt: now.Add(time.Microsecond), ReceivedAt: now.Add(2 * time.Microsecond), ExpiresAt: now.Add(3 * time.Microsecond),
 		CreatedAt: now.Add(4 * time.Microsecond), OccurredAt: &earlier, LandingURL: "https://shop.example/", ReferrerDomain: "news.example",
-		UTM:   affiliate.UTM{Source: "source", Medium: "medium", Campaign: "campaign", Term: "term", Content: "content"},
-		SubID: "sub", Consent: affiliate.ConsentGranted, Language: "de", Screen: "1x1",
+		UTM:   click.UTM{Source: "source", Medium: "medium", Campaign: "campaign", Term: "term", Content: "content"},
+		SubID: "sub", Consent: click.ConsentGranted, Language: "de", Screen: "1x1",
 		IPHash: []byte{0, 0xff}, IPPrefix: "203.0.113.0/24", UAHash: []byte{1}, IsBot: true, BotReason: "agent",
 		Country: "DE", Region: "BE", Device: "desktop", Browser: "Firefox", OS: "Linux", PaidPlatform: "google", Unique: true, ForeignOrigin: true,
 	}
-	minimal := affiliate.Click{
+	minimal := click.Click{
 		Scope: complete.Scope, Program: complete.Program, Participant: complete.Participant, Link: complete.Link,
 		ClickedAt: now, ReceivedAt: now, ExpiresAt: now, CreatedAt: now, IPHash: []byte{}, UAHash: []byte{},
 	}
@@ -82,7 +83,7 @@ func clicksOfEveryKind() map[string]affiliate.Click {
 	old, far := minimal, minimal
 	old.ReceivedAt, old.ExpiresAt = time.Date(1, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(1969, 12, 31, 23, 59, 59, 999_999_000, time.UTC)
 	far.ReceivedAt, far.ExpiresAt = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(250_000, 1, 1, 0, 0, 0, 0, time.UTC)
-	clicks := map[string]affiliate.Click{"complete": complete, "minimal": minimal, "long": long, "old": old, "far": far}
+	clicks := map[string]click.Click{"complete": complete, "minimal": minimal, "long": long, "old": old, "far": far}
 	for name, c := range clicks {
 		c.ID = affiliate.NewID[affiliate.ClickID](now)
 		clicks[name] = c
@@ -104,7 +105,7 @@ func TestStoreClicks_StoresEveryColumn(t *testing.T) {
 	if err := f.Store.StoreClicks(t.Context(), append(slices.Collect(maps.Values(again)), first[0])); err != nil {
 		t.Fatal(err)
 	}
-	for way, stored := range map[string]map[string]affiliate.Click{"copied": clicks, "merged": again} {
+	for way, stored := range map[string]map[string]click.Click{"copied": clicks, "merged": again} {
 		for name, c := range stored {
 			rows, err := f.SQL.Query(t.Context(), `select * from clicks where workspace_id = $1 and mode = $2 and id = $3`, c.Scope.Workspace, c.Scope.Mode, c.ID)
 			if err != nil {

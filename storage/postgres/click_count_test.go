@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/click"
 	"github.com/tributary-hq/tributary/storage/postgres"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
@@ -47,7 +48,7 @@ func clickCounts(f *pgtest.Fixture) map[clickCountKey]int64 {
 }
 
 // wantCounts returns the sums that stats_deltas must have after clicks were stored.
-func wantCounts(clicks []affiliate.Click) map[clickCountKey]int64 {
+func wantCounts(clicks []click.Click) map[clickCountKey]int64 {
 	counts := map[clickCountKey]int64{}
 	for _, c := range clicks {
 		if c.IsBot {
@@ -63,7 +64,7 @@ func wantCounts(clicks []affiliate.Click) map[clickCountKey]int64 {
 
 // mixedClicks returns n clicks of a few links, participants and modes. Some of the
 // clicks are unique, and some come from bots.
-func mixedClicks(n int) []affiliate.Click {
+func mixedClicks(n int) []click.Click {
 	clicks := clicksOf(affiliate.NewID[affiliate.WorkspaceID](time.Now()), n)
 	for i := range clicks {
 		// Three of the clicks determine the programmes, participants and links of all.
@@ -96,7 +97,7 @@ func TestStoreClicks_CountsEachClickOnce(t *testing.T) {
 	}
 	// Store the first batch again, a batch with 100 old and 100 new clicks, a batch that
 	// contains one click twice, and a batch without new clicks.
-	for _, batch := range [][]affiliate.Click{clicks[:300], clicks[200:400], append(slices.Clone(clicks[400:]), clicks[419]), clicks} {
+	for _, batch := range [][]click.Click{clicks[:300], clicks[200:400], append(slices.Clone(clicks[400:]), clicks[419]), clicks} {
 		if err := f.Store.StoreClicks(t.Context(), batch); err != nil {
 			t.Fatal(err)
 		}

@@ -7,7 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 
-	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/click"
 )
 
 // A click can arrive long after its participant was erased, because a collector has kept it
@@ -23,7 +23,7 @@ const selectErased = `
 		limit 1
 	) e`
 
-// ClickPseudonym is the pseudonym of the participant of clicks c (affiliate.Pseudonym). Clicks
+// ClickPseudonym is the pseudonym of the participant of clicks c (privacy.Pseudonym). Clicks
 // of a participant that was deleted with test data have a pseudonym of their own.
 const ClickPseudonym = `'erased-' || right(coalesce((
 	select t.partner_id from participants t where t.workspace_id = c.workspace_id and t.mode = c.mode and t.id = c.participant_id
@@ -66,7 +66,7 @@ type participantKey struct{ workspace, participant uuid.UUID }
 // queueErased queues a statement that finds the erased participants of clicks. It must run
 // after the clicks were inserted: an erasure that commits later finds these clicks in its
 // second pass.
-func queueErased(batch *pgx.Batch, clicks []affiliate.Click, erased map[participantKey]bool) {
+func queueErased(batch *pgx.Batch, clicks []click.Click, erased map[participantKey]bool) {
 	seen := make(map[participantKey]struct{})
 	var workspaces, participants []pgtype.UUID
 	for n := range clicks {
@@ -88,7 +88,7 @@ func queueErased(batch *pgx.Batch, clicks []affiliate.Click, erased map[particip
 }
 
 // eraseClicks removes the personal data of the clicks of erased participants.
-func eraseClicks(ctx context.Context, tx *Tx, clicks []affiliate.Click, erased map[participantKey]bool) error {
+func eraseClicks(ctx context.Context, tx *Tx, clicks []click.Click, erased map[participantKey]bool) error {
 	if len(erased) == 0 {
 		return nil
 	}

@@ -10,9 +10,14 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/attribution"
+	"github.com/tributary-hq/tributary/affiliate/click"
+	"github.com/tributary-hq/tributary/affiliate/fraud"
+	"github.com/tributary-hq/tributary/affiliate/participant"
+	"github.com/tributary-hq/tributary/affiliate/program"
 )
 
-// earnerColumns are the fields of affiliate.Earner: a participant who can earn a
+// earnerColumns are the fields of attribution.Earner: a participant who can earn a
 // commission, with the rules of the programme. They are selected from programs p and
 // participants t.
 //
@@ -60,40 +65,40 @@ const earnerOfX = `
 type earnerRow struct {
 	ProgramID               affiliate.ProgramID
 	ProgramName             string
-	ProgramStatus           affiliate.ProgramStatus
+	ProgramStatus           program.Status
 	Currency                string
-	Model                   affiliate.AttributionModel
-	Precedence              affiliate.SignalPrecedence
+	Model                   program.AttributionModel
+	Precedence              program.SignalPrecedence
 	WindowDays              int
-	Rules                   affiliate.Rules
+	Rules                   program.Rules
 	RulesVersion            int
-	FraudPolicy             affiliate.FraudPolicy
-	FraudSettings           affiliate.FraudSettings
+	FraudPolicy             fraud.Policy
+	FraudSettings           fraud.Settings
 	ParticipantID           affiliate.ParticipantID
 	PartnerID               affiliate.UserID
 	PartnerEmail            string
-	ParticipantStatus       affiliate.ParticipantStatus
+	ParticipantStatus       participant.Status
 	Erased                  bool
 	OverrideRateBps         *int64
 	OverrideFlatAmountCents *int64
-	Group                   *affiliate.GroupRate
+	Group                   *attribution.GroupRate
 	PriorTotals             []int64 // conversions and revenue; nil if the rules have no tiers
 }
 
-func (r earnerRow) earner() affiliate.Earner {
-	earner := affiliate.Earner{
+func (r earnerRow) earner() attribution.Earner {
+	earner := attribution.Earner{
 		Program: r.ProgramID, ProgramName: r.ProgramName, ProgramStatus: r.ProgramStatus,
 		Currency: r.Currency, Model: r.Model, Precedence: r.Precedence, WindowDays: r.WindowDays,
-		Rule:        affiliate.RuleSnapshot{Version: r.RulesVersion, Rules: r.Rules, Group: r.Group},
+		Rule:        attribution.RuleSnapshot{Version: r.RulesVersion, Rules: r.Rules, Group: r.Group},
 		Participant: r.ParticipantID, Partner: r.PartnerID,
 		ParticipantStatus: r.ParticipantStatus, ParticipantErased: r.Erased,
 		PartnerEmail: r.PartnerEmail, FraudPolicy: r.FraudPolicy, FraudSettings: r.FraudSettings,
 	}
 	if r.OverrideRateBps != nil || r.OverrideFlatAmountCents != nil {
-		earner.Rule.Override = &affiliate.Rate{Bps: r.OverrideRateBps, FlatCents: r.OverrideFlatAmountCents}
+		earner.Rule.Override = &program.Rate{Bps: r.OverrideRateBps, FlatCents: r.OverrideFlatAmountCents}
 	}
 	if len(r.PriorTotals) == 2 {
-		earner.PriorTotals = affiliate.PriorTotals{Conversions: r.PriorTotals[0], RevenueCents: r.PriorTotals[1]}
+		earner.PriorTotals = attribution.PriorTotals{Conversions: r.PriorTotals[0], RevenueCents: r.PriorTotals[1]}
 	}
 	return earner
 }
@@ -118,13 +123,13 @@ const selectClicks = `
 type clickLookup struct {
 	workspace affiliate.WorkspaceID
 	id        affiliate.ClickID
-	found     *affiliate.FoundClick // nil if there is no such click
+	found     *attribution.FoundClick // nil if there is no such click
 }
 
 // FindClick returns a workspace's click, in either mode, with everything that an
 // attribution decision needs. It returns nil if there is no such click. Calls that run
 // at the same time share a round trip.
-func (s *Store) FindClick(ctx context.Context, workspace affiliate.WorkspaceID, id affiliate.ClickID) (*affiliate.FoundClick, error) {
+func (s *Store) FindClick(ctx context.Context, workspace affiliate.WorkspaceID, id affiliate.ClickID) (*attribution.FoundClick, error) {
 	if _, ok := id.Time(); !ok {
 		// The service only issues ids of version 7, which contain a time.
 		return nil, nil
@@ -212,13 +217,13 @@ func collectClicks(rows pgx.Rows, lookups []*clickLookup) error {
 	}
 	found, err := pgx.CollectRows(rows, pgx.RowToStructByName[clickRow])
 	for _, row := range found {
-		lookups[row.N].found = &affiliate.FoundClick{
+		lookups[row.N].found = &attribution.FoundClick{
 			Mode: row.Mode, ReceivedAt: row.ReceivedAt.UTC(), ExpiresAt: row.ExpiresAt.UTC(),
 			Link: row.LinkID, Earner: row.earner(),
-			Traits: affiliate.ClickTraits{
+			Traits: attribution.ClickTraits{
 				IPHash: row.IPHash, IPPrefix: row.IPPrefix, UAHash: row.UAHash, Bot: row.IsBot,
 				Country: row.Country, PaidPlatform: row.PaidPlatform, Referrer: row.Referrer,
-				UTM: affiliate.UTM{Source: row.UTMSource, Medium: row.UTMMedium, Term: row.UTMTerm},
+				UTM: click.UTM{Source: row.UTMSource, Medium: row.UTMMedium, Term: row.UTMTerm},
 			},
 		}
 	}
@@ -228,7 +233,7 @@ func collectClicks(rows pgx.Rows, lookups []*clickLookup) error {
 // FindEarner returns the earner of a click that is not in the table yet. It is the same
 // earner that FindClick returns for a stored click of the participant. It returns nil if
 // the programme has no such participant.
-func (s *Store) FindEarner(ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, participant affiliate.ParticipantID) (*affiliate.Earner, error) {
+func (s *Store) FindEarner(ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, participant affiliate.ParticipantID) (*attribution.Earner, error) {
 	const find = `
 		select ` + earnerColumns + `
 		from participants t

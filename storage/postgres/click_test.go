@@ -9,22 +9,24 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/account"
+	"github.com/tributary-hq/tributary/affiliate/click"
 	"github.com/tributary-hq/tributary/storage/postgres"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
 // clicksOf returns n new clicks of a workspace. Their optional field sub_id is empty.
-func clicksOf(workspace affiliate.WorkspaceID, n int) []affiliate.Click {
+func clicksOf(workspace affiliate.WorkspaceID, n int) []click.Click {
 	now := time.Now().UTC().Truncate(time.Millisecond)
-	clicks := make([]affiliate.Click, n)
+	clicks := make([]click.Click, n)
 	for i := range clicks {
 		id := affiliate.NewID[affiliate.ClickID](now)
-		clicks[i] = affiliate.Click{
+		clicks[i] = click.Click{
 			ID: id, Scope: affiliate.Scope{Workspace: workspace, Mode: affiliate.ModeLive},
 			Program: affiliate.NewID[affiliate.ProgramID](now), Participant: affiliate.NewID[affiliate.ParticipantID](now), Link: affiliate.NewID[affiliate.LinkID](now),
-			ReferralCode: "anna", ClickedAt: now, ReceivedAt: now, ExpiresAt: affiliate.WindowEnd(now, 30), CreatedAt: now,
-			LandingURL: "https://shop.example/", ReferrerDomain: "news.example", UTM: affiliate.UTM{Source: "mail"},
-			Consent: affiliate.ConsentGranted, Language: "de", Screen: "1x1", IPHash: []byte("0123456789abcdef"), IPPrefix: "203.0.113.0/24", UAHash: []byte("0123456789abcdef"),
+			ReferralCode: "anna", ClickedAt: now, ReceivedAt: now, ExpiresAt: click.WindowEnd(now, 30), CreatedAt: now,
+			LandingURL: "https://shop.example/", ReferrerDomain: "news.example", UTM: click.UTM{Source: "mail"},
+			Consent: click.ConsentGranted, Language: "de", Screen: "1x1", IPHash: []byte("0123456789abcdef"), IPPrefix: "203.0.113.0/24", UAHash: []byte("0123456789abcdef"),
 		}
 	}
 	return clicks
@@ -39,7 +41,7 @@ func TestStoreClicks_KeepsFirstWrite(t *testing.T) {
 	}
 	// Store the last 200 clicks with another referral code. The first 100 of them are
 	// already stored, and one click is twice in the batch.
-	repeated := append([]affiliate.Click{clicks[299]}, clicks[100:]...)
+	repeated := append([]click.Click{clicks[299]}, clicks[100:]...)
 	for i := range repeated {
 		repeated[i].ReferralCode = "bert"
 	}
@@ -104,17 +106,17 @@ func TestResolveClicks(t *testing.T) {
 	f.Exec(`update links set deleted_at = created_at where id = $1`, deleted.ID)
 	f.Exec(`update programs set status = 'paused' where id = $1`, paused)
 	newKey := func(changes ...pgtest.Row) [32]byte {
-		key := affiliate.NewKey(affiliate.PublicKey, f.Scope.Mode)
+		key := account.NewKey(account.PublicKey, f.Scope.Mode)
 		digest := key.Digest()
 		f.Insert("api_keys", append([]pgtest.Row{{
-			"workspace_id": f.Scope.Workspace, "id": affiliate.NewID[affiliate.APIKeyID](f.Now()), "mode": f.Scope.Mode, "kind": affiliate.PublicKey,
+			"workspace_id": f.Scope.Workspace, "id": affiliate.NewID[affiliate.APIKeyID](f.Now()), "mode": f.Scope.Mode, "kind": account.PublicKey,
 			"name": "", "digest": digest[:], "public_text": key.Reveal(), "prefix": "", "last4": "", "created_at": f.Now(),
 		}}, changes...)...)
 		return digest
 	}
 	key, revoked := newKey(), newKey(pgtest.Row{"revoked_at": f.Now()})
-	unknownKey := affiliate.NewKey(affiliate.PublicKey, f.Scope.Mode)
-	got, err := f.Store.ResolveClicks(t.Context(), []affiliate.ClickSource{
+	unknownKey := account.NewKey(account.PublicKey, f.Scope.Mode)
+	got, err := f.Store.ResolveClicks(t.Context(), []click.Source{
 		{KeyDigest: key, Code: "nobody"},
 		{KeyDigest: key, Code: "anna"},
 		{KeyDigest: unknownKey.Digest(), Code: "anna"},
@@ -125,13 +127,13 @@ func TestResolveClicks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []affiliate.ClickResolution{
-		{DeadReason: affiliate.ClickCodeUnknown},
-		{Target: affiliate.ClickTarget{Scope: f.Scope, Program: f.Program, Participant: anna.ID, Link: anna.Link, WindowDays: 45}},
-		{DeadReason: affiliate.ClickKeyUnknown},
-		{DeadReason: affiliate.ClickCodeUnknown},
-		{DeadReason: affiliate.ClickKeyUnknown},
-		{DeadReason: affiliate.ClickCodeUnknown},
+	want := []click.Resolution{
+		{DeadReason: click.CodeUnknown},
+		{Target: click.Target{Scope: f.Scope, Program: f.Program, Participant: anna.ID, Link: anna.Link, WindowDays: 45}},
+		{DeadReason: click.KeyUnknown},
+		{DeadReason: click.CodeUnknown},
+		{DeadReason: click.KeyUnknown},
+		{DeadReason: click.CodeUnknown},
 	}
 	for i := range want {
 		if got[i] != want[i] {
@@ -142,9 +144,9 @@ func TestResolveClicks(t *testing.T) {
 
 func TestDeadLetterClicks_StoresEachRecordOnce(t *testing.T) {
 	f := pgtest.Open(t, time.Now)
-	record := affiliate.ClickDeadLetter{ID: affiliate.NewID[affiliate.ClickID](time.Now()), Reason: affiliate.ClickMalformed, Record: []byte{0, 0xff}, At: time.Now()}
+	record := click.DeadLetter{ID: affiliate.NewID[affiliate.ClickID](time.Now()), Reason: click.Malformed, Record: []byte{0, 0xff}, At: time.Now()}
 	for range 2 {
-		if err := f.Store.DeadLetterClicks(t.Context(), []affiliate.ClickDeadLetter{record}); err != nil {
+		if err := f.Store.DeadLetterClicks(t.Context(), []click.DeadLetter{record}); err != nil {
 			t.Fatal(err)
 		}
 	}

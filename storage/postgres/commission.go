@@ -9,9 +9,12 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/attribution"
+	"github.com/tributary-hq/tributary/affiliate/commission"
+	"github.com/tributary-hq/tributary/affiliate/program"
 )
 
-// commissionColumns are the fields of affiliate.Commission, selected from a table or
+// commissionColumns are the fields of commission.Commission, selected from a table or
 // CTE with the alias c. The scope is missing because every statement gets the scope as
 // an argument.
 const commissionColumns = `
@@ -42,58 +45,58 @@ func reviewerName(actor string) string {
 var insertCommissions = rowsOf[newCommissionRow](`insert into commissions (%[1]s) values %[2]s`)
 
 type newCommissionRow struct {
-	WorkspaceID           affiliate.WorkspaceID      `db:"workspace_id"`
-	Mode                  affiliate.Mode             `db:"mode"`
-	ID                    affiliate.CommissionID     `db:"id"`
-	ProgramID             affiliate.ProgramID        `db:"program_id"`
-	ParticipantID         affiliate.ParticipantID    `db:"participant_id"`
-	PartnerID             affiliate.UserID           `db:"partner_id"`
-	ConversionID          affiliate.ConversionID     `db:"conversion_id"`
-	DecisionID            affiliate.DecisionID       `db:"decision_id"`
-	ExternalTransactionID string                     `db:"external_transaction_id"`
-	ClickID               *affiliate.ClickID         `db:"click_id"`
-	PromoCode             *string                    `db:"promo_code"`
-	CustomerRef           *string                    `db:"customer_ref"`
-	Status                affiliate.CommissionStatus `db:"status"`
-	CommissionType        affiliate.CommissionType   `db:"commission_type"`
-	EventType             affiliate.EventType        `db:"event_type"`
-	RateBps               *int64                     `db:"rate_bps"`
-	FlatAmountCents       *int64                     `db:"flat_amount_cents"`
-	AmountCents           int64                      `db:"amount_cents"`
-	OriginalAmountCents   int64                      `db:"original_amount_cents"`
-	Currency              string                     `db:"currency"`
-	BaseAmountCents       int64                      `db:"base_amount_cents"`
-	SaleAmountCents       int64                      `db:"sale_amount_cents"`
-	SaleCurrency          string                     `db:"sale_currency"`
-	FXRate                *string                    `db:"fx_rate"`
-	FXDate                *time.Time                 `db:"fx_date"`
-	RecurringIndex        *int                       `db:"recurring_index"`
-	NeedsReview           bool                       `db:"needs_review"`
-	ReviewReasons         []string                   `db:"review_reasons"`
-	DisputeStatus         affiliate.DisputeStatus    `db:"dispute_status"`
-	HoldUntil             *time.Time                 `db:"hold_until"`
-	AutoApproveAt         *time.Time                 `db:"auto_approve_at"`
-	OverrideReason        *string                    `db:"override_reason"`
-	OverrideBy            *affiliate.ActorID         `db:"override_by"`
-	RejectionReason       *string                    `db:"rejection_reason"`
-	RejectionCode         *string                    `db:"rejection_code"`
-	ApprovedAt            *time.Time                 `db:"approved_at"`
-	ApprovedBy            *string                    `db:"approved_by"`
-	RejectedAt            *time.Time                 `db:"rejected_at"`
-	PaidAt                *time.Time                 `db:"paid_at"`
-	RefundedAt            *time.Time                 `db:"refunded_at"`
-	PayoutID              *affiliate.PayoutID        `db:"payout_id"`
-	RuleSnapshot          affiliate.RuleSnapshot     `db:"rule_snapshot"`
-	Version               int                        `db:"version"`
-	CreatedAt             time.Time                  `db:"created_at"`
-	UpdatedAt             time.Time                  `db:"updated_at"`
+	WorkspaceID           affiliate.WorkspaceID    `db:"workspace_id"`
+	Mode                  affiliate.Mode           `db:"mode"`
+	ID                    affiliate.CommissionID   `db:"id"`
+	ProgramID             affiliate.ProgramID      `db:"program_id"`
+	ParticipantID         affiliate.ParticipantID  `db:"participant_id"`
+	PartnerID             affiliate.UserID         `db:"partner_id"`
+	ConversionID          affiliate.ConversionID   `db:"conversion_id"`
+	DecisionID            affiliate.DecisionID     `db:"decision_id"`
+	ExternalTransactionID string                   `db:"external_transaction_id"`
+	ClickID               *affiliate.ClickID       `db:"click_id"`
+	PromoCode             *string                  `db:"promo_code"`
+	CustomerRef           *string                  `db:"customer_ref"`
+	Status                commission.Status        `db:"status"`
+	CommissionType        program.CommissionType   `db:"commission_type"`
+	EventType             affiliate.EventType      `db:"event_type"`
+	RateBps               *int64                   `db:"rate_bps"`
+	FlatAmountCents       *int64                   `db:"flat_amount_cents"`
+	AmountCents           int64                    `db:"amount_cents"`
+	OriginalAmountCents   int64                    `db:"original_amount_cents"`
+	Currency              string                   `db:"currency"`
+	BaseAmountCents       int64                    `db:"base_amount_cents"`
+	SaleAmountCents       int64                    `db:"sale_amount_cents"`
+	SaleCurrency          string                   `db:"sale_currency"`
+	FXRate                *string                  `db:"fx_rate"`
+	FXDate                *time.Time               `db:"fx_date"`
+	RecurringIndex        *int                     `db:"recurring_index"`
+	NeedsReview           bool                     `db:"needs_review"`
+	ReviewReasons         []string                 `db:"review_reasons"`
+	DisputeStatus         commission.DisputeStatus `db:"dispute_status"`
+	HoldUntil             *time.Time               `db:"hold_until"`
+	AutoApproveAt         *time.Time               `db:"auto_approve_at"`
+	OverrideReason        *string                  `db:"override_reason"`
+	OverrideBy            *affiliate.ActorID       `db:"override_by"`
+	RejectionReason       *string                  `db:"rejection_reason"`
+	RejectionCode         *string                  `db:"rejection_code"`
+	ApprovedAt            *time.Time               `db:"approved_at"`
+	ApprovedBy            *string                  `db:"approved_by"`
+	RejectedAt            *time.Time               `db:"rejected_at"`
+	PaidAt                *time.Time               `db:"paid_at"`
+	RefundedAt            *time.Time               `db:"refunded_at"`
+	PayoutID              *affiliate.PayoutID      `db:"payout_id"`
+	RuleSnapshot          attribution.RuleSnapshot `db:"rule_snapshot"`
+	Version               int                      `db:"version"`
+	CreatedAt             time.Time                `db:"created_at"`
+	UpdatedAt             time.Time                `db:"updated_at"`
 }
 
 // queueCommissions adds the inserts of new commissions to a batch of the transaction that
 // stores their conversions. New commissions are pending or approved. The caller also
 // calls queueCommissionChanges for them, which adds their histories, ledger entries and
 // counts, and queues their events.
-func queueCommissions(batch *pgx.Batch, commissions ...affiliate.Commission) {
+func queueCommissions(batch *pgx.Batch, commissions ...commission.Commission) {
 	rows := make([]newCommissionRow, len(commissions))
 	for i, c := range commissions {
 		rows[i] = newCommissionRow{
@@ -151,7 +154,7 @@ func queueCommissions(batch *pgx.Batch, commissions ...affiliate.Commission) {
 // shows. Errors: NOT_FOUND if this scope and programme have no such commission.
 func (s *Store) Commission(
 	ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.CommissionID,
-) (affiliate.CommissionDetail, error) {
+) (commission.Detail, error) {
 	return commissionDetail(ctx, s.pool, scope, program, id)
 }
 
@@ -159,7 +162,7 @@ func (s *Store) Commission(
 // come from the same snapshot.
 func commissionDetail(
 	ctx context.Context, q Queryer, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.CommissionID,
-) (affiliate.CommissionDetail, error) {
+) (commission.Detail, error) {
 	read := `
 		select ` + commissionColumns + `,
 			p.name as program_name, t.partner_name, t.partner_email, ` + customerLabel + `,
@@ -175,24 +178,24 @@ func commissionDetail(
 		join attribution_decisions d on d.workspace_id = c.workspace_id and d.id = c.decision_id
 		where c.workspace_id = $1 and c.mode = $2 and c.program_id = $3 and c.id = $4`
 	type row struct {
-		affiliate.CommissionItem
-		affiliate.CommissionAttribution
+		commission.Item
+		commission.Attribution
 		OverrideByName *string
-		History        []affiliate.CommissionHistoryEntry // oldest first
+		History        []commission.HistoryEntry // oldest first
 	}
 	rows, _ := q.Query(ctx, read, scope.Workspace, scope.Mode, program, id)
 	found, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByNameLax[row])
 	if errors.Is(err, pgx.ErrNoRows) {
-		return affiliate.CommissionDetail{}, affiliate.Refuse(affiliate.ReasonNotFound)
+		return commission.Detail{}, affiliate.Refuse(affiliate.ReasonNotFound)
 	}
 	if err != nil {
-		return affiliate.CommissionDetail{}, fmt.Errorf("commission: %w", err)
+		return commission.Detail{}, fmt.Errorf("commission: %w", err)
 	}
 	found.Scope = scope
-	return affiliate.CommissionDetail{
-		CommissionItem: found.CommissionItem,
+	return commission.Detail{
+		Item:           found.Item,
 		OverrideByName: found.OverrideByName,
-		Attribution:    found.CommissionAttribution,
+		Attribution:    found.Attribution,
 		History:        found.History,
 	}, nil
 }

@@ -12,6 +12,9 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/analytics"
+	"github.com/tributary-hq/tributary/affiliate/commission"
+	"github.com/tributary-hq/tributary/affiliate/ledger"
 )
 
 // updateCommissions updates commissions. The only other statements that change
@@ -29,33 +32,33 @@ var updateCommissions = rowsOf[commissionUpdateRow](`
 	where c.workspace_id = t.workspace_id and c.mode = t.mode and c.id = t.id and c.status = t.from_status and c.version = t.from_version`)
 
 type commissionUpdateRow struct {
-	WorkspaceID     affiliate.WorkspaceID      `db:"workspace_id" sql:"uuid"`
-	Mode            affiliate.Mode             `db:"mode" sql:"text"`
-	ID              affiliate.CommissionID     `db:"id" sql:"uuid"`
-	FromStatus      affiliate.CommissionStatus `db:"from_status" sql:"text"`
-	FromVersion     int                        `db:"from_version" sql:"integer"`
-	Status          affiliate.CommissionStatus `db:"status" sql:"text"`
-	AmountCents     int64                      `db:"amount_cents" sql:"bigint"`
-	NeedsReview     bool                       `db:"needs_review" sql:"boolean"`
-	ReviewReasons   []string                   `db:"review_reasons" sql:"text[]"`
-	DisputeStatus   affiliate.DisputeStatus    `db:"dispute_status" sql:"text"`
-	OverrideReason  *string                    `db:"override_reason" sql:"text"`
-	OverrideBy      *affiliate.ActorID         `db:"override_by" sql:"uuid"`
-	RejectionReason *string                    `db:"rejection_reason" sql:"text"`
-	RejectionCode   *string                    `db:"rejection_code" sql:"text"`
-	ApprovedAt      *time.Time                 `db:"approved_at" sql:"timestamptz"`
-	ApprovedBy      *string                    `db:"approved_by" sql:"text"`
-	RejectedAt      *time.Time                 `db:"rejected_at" sql:"timestamptz"`
-	PaidAt          *time.Time                 `db:"paid_at" sql:"timestamptz"`
-	RefundedAt      *time.Time                 `db:"refunded_at" sql:"timestamptz"`
-	PayoutID        *affiliate.PayoutID        `db:"payout_id" sql:"uuid"`
-	Version         int                        `db:"version" sql:"integer"`
-	UpdatedAt       time.Time                  `db:"updated_at" sql:"timestamptz"`
+	WorkspaceID     affiliate.WorkspaceID    `db:"workspace_id" sql:"uuid"`
+	Mode            affiliate.Mode           `db:"mode" sql:"text"`
+	ID              affiliate.CommissionID   `db:"id" sql:"uuid"`
+	FromStatus      commission.Status        `db:"from_status" sql:"text"`
+	FromVersion     int                      `db:"from_version" sql:"integer"`
+	Status          commission.Status        `db:"status" sql:"text"`
+	AmountCents     int64                    `db:"amount_cents" sql:"bigint"`
+	NeedsReview     bool                     `db:"needs_review" sql:"boolean"`
+	ReviewReasons   []string                 `db:"review_reasons" sql:"text[]"`
+	DisputeStatus   commission.DisputeStatus `db:"dispute_status" sql:"text"`
+	OverrideReason  *string                  `db:"override_reason" sql:"text"`
+	OverrideBy      *affiliate.ActorID       `db:"override_by" sql:"uuid"`
+	RejectionReason *string                  `db:"rejection_reason" sql:"text"`
+	RejectionCode   *string                  `db:"rejection_code" sql:"text"`
+	ApprovedAt      *time.Time               `db:"approved_at" sql:"timestamptz"`
+	ApprovedBy      *string                  `db:"approved_by" sql:"text"`
+	RejectedAt      *time.Time               `db:"rejected_at" sql:"timestamptz"`
+	PaidAt          *time.Time               `db:"paid_at" sql:"timestamptz"`
+	RefundedAt      *time.Time               `db:"refunded_at" sql:"timestamptz"`
+	PayoutID        *affiliate.PayoutID      `db:"payout_id" sql:"uuid"`
+	Version         int                      `db:"version" sql:"integer"`
+	UpdatedAt       time.Time                `db:"updated_at" sql:"timestamptz"`
 }
 
 // updatedCommission returns the row that updates a commission from one state to
 // another.
-func updatedCommission(before, after affiliate.Commission) commissionUpdateRow {
+func updatedCommission(before, after commission.Commission) commissionUpdateRow {
 	return commissionUpdateRow{
 		WorkspaceID: before.Scope.Workspace, Mode: before.Scope.Mode, ID: before.ID,
 		FromStatus: before.Status, FromVersion: before.Version,
@@ -72,16 +75,16 @@ func updatedCommission(before, after affiliate.Commission) commissionUpdateRow {
 var insertHistory = rowsOf[historyRow](`insert into commission_history (%[1]s) values %[2]s`)
 
 type historyRow struct {
-	WorkspaceID  affiliate.WorkspaceID       `db:"workspace_id"`
-	CommissionID affiliate.CommissionID      `db:"commission_id"`
-	Seq          int                         `db:"seq"`
-	At           time.Time                   `db:"at"`
-	Actor        string                      `db:"actor"`
-	FromStatus   *affiliate.CommissionStatus `db:"from_status"`
-	ToStatus     affiliate.CommissionStatus  `db:"to_status"`
-	AmountCents  int64                       `db:"amount_cents"`
-	Reason       *string                     `db:"reason"`
-	Code         *string                     `db:"code"`
+	WorkspaceID  affiliate.WorkspaceID  `db:"workspace_id"`
+	CommissionID affiliate.CommissionID `db:"commission_id"`
+	Seq          int                    `db:"seq"`
+	At           time.Time              `db:"at"`
+	Actor        string                 `db:"actor"`
+	FromStatus   *commission.Status     `db:"from_status"`
+	ToStatus     commission.Status      `db:"to_status"`
+	AmountCents  int64                  `db:"amount_cents"`
+	Reason       *string                `db:"reason"`
+	Code         *string                `db:"code"`
 }
 
 // storeCommissionChanges stores changes of commissions and everything that follows from
@@ -94,7 +97,7 @@ type historyRow struct {
 // same rows of balances and counts. Because a transaction updates them in one call, it
 // locks them in a fixed order, and there is no deadlock. A transaction with too many
 // changes for one call uses a commissionWriter.
-func storeCommissionChanges(ctx context.Context, tx *Tx, changes ...affiliate.CommissionChange) error {
+func storeCommissionChanges(ctx context.Context, tx *Tx, changes ...commission.Change) error {
 	s := newCommissionWriter()
 	if err := s.write(ctx, tx, changes...); err != nil {
 		return err
@@ -103,7 +106,7 @@ func storeCommissionChanges(ctx context.Context, tx *Tx, changes ...affiliate.Co
 }
 
 // queueCommissionChanges adds the statements of storeCommissionChanges to a batch.
-func queueCommissionChanges(batch *pgx.Batch, changes ...affiliate.CommissionChange) {
+func queueCommissionChanges(batch *pgx.Batch, changes ...commission.Change) {
 	s := newCommissionWriter()
 	s.queue(batch, changes...)
 	s.queueEnd(batch)
@@ -113,7 +116,7 @@ func queueCommissionChanges(batch *pgx.Batch, changes ...affiliate.CommissionCha
 // of calls of write and then one call of end. Only end locks the rows of balances and
 // counters, which many transactions update.
 type commissionWriter struct {
-	entries []affiliate.LedgerEntry
+	entries []ledger.Entry
 	counts  commissionCounts
 }
 
@@ -121,16 +124,16 @@ func newCommissionWriter() *commissionWriter { return &commissionWriter{counts: 
 
 // queue adds the statements for the changes, the totals and the history to a batch. It
 // collects the ledger entries and counts for queueEnd.
-func (s *commissionWriter) queue(batch *pgx.Batch, changes ...affiliate.CommissionChange) {
+func (s *commissionWriter) queue(batch *pgx.Batch, changes ...commission.Change) {
 	var updates []commissionUpdateRow
 	var history []historyRow
-	var deltas []affiliate.StatsDelta
+	var deltas []analytics.StatsDelta
 	changed := map[affiliate.Scope][]affiliate.ConversionID{}
-	first := map[affiliate.CommissionID]affiliate.Commission{}
+	first := map[affiliate.CommissionID]commission.Commission{}
 	indexes := map[affiliate.CommissionID]int{}
 	for _, change := range changes {
 		after, at := change.After, change.Transition.At
-		var from *affiliate.CommissionStatus
+		var from *commission.Status
 		if before := change.Before; before != nil {
 			from = &before.Status
 			// A statement can update a row only once. If there are several changes of
@@ -147,7 +150,7 @@ func (s *commissionWriter) queue(batch *pgx.Batch, changes ...affiliate.Commissi
 			if cents := change.EarnedCents(); cents != 0 {
 				// The delta belongs to the hour of the change, because the numbers of
 				// past hours must not change.
-				deltas = append(deltas, affiliate.StatsDelta{
+				deltas = append(deltas, analytics.StatsDelta{
 					Scope: after.Scope, Program: after.Program, Participant: after.Participant, At: at,
 					Currency: after.Currency, CommissionCents: cents,
 				})
@@ -188,7 +191,7 @@ func (s *commissionWriter) queueEnd(batch *pgx.Batch) {
 }
 
 // write runs queue in one round trip.
-func (s *commissionWriter) write(ctx context.Context, tx *Tx, changes ...affiliate.CommissionChange) error {
+func (s *commissionWriter) write(ctx context.Context, tx *Tx, changes ...commission.Change) error {
 	batch := &pgx.Batch{}
 	s.queue(batch, changes...)
 	return send(ctx, tx, batch)
@@ -219,7 +222,7 @@ type commissionCounts map[countKey]countSum
 type countKey struct {
 	Grain  string
 	Starts time.Time
-	affiliate.CommissionCountGroup
+	commission.CountGroup
 }
 
 type countSum struct{ n, cents int64 }
@@ -227,7 +230,7 @@ type countSum struct{ n, cents int64 }
 // allTimeStart is the start of the counters that cover all time (grain "ever").
 var allTimeStart = time.Date(1, 1, 1, 0, 0, 0, 0, time.UTC)
 
-func (counts commissionCounts) add(c affiliate.Commission, sign int64) {
+func (counts commissionCounts) add(c commission.Commission, sign int64) {
 	group := c.CountGroup()
 	day := group.Day
 	group.Day = time.Time{}
@@ -249,17 +252,17 @@ var addCommissionCounts = rowsOf[commissionCountRow](`
 	do update set n = c.n + excluded.n, amount_cents = c.amount_cents + excluded.amount_cents`)
 
 type commissionCountRow struct {
-	WorkspaceID affiliate.WorkspaceID      `db:"workspace_id"`
-	Mode        affiliate.Mode             `db:"mode"`
-	Grain       string                     `db:"grain"`
-	Starts      time.Time                  `db:"starts"`
-	ProgramID   affiliate.ProgramID        `db:"program_id"`
-	Status      affiliate.CommissionStatus `db:"status"`
-	NeedsReview bool                       `db:"needs_review"`
-	Currency    string                     `db:"currency"`
-	Slot        int16                      `db:"slot"`
-	N           int64                      `db:"n"`
-	AmountCents int64                      `db:"amount_cents"`
+	WorkspaceID affiliate.WorkspaceID `db:"workspace_id"`
+	Mode        affiliate.Mode        `db:"mode"`
+	Grain       string                `db:"grain"`
+	Starts      time.Time             `db:"starts"`
+	ProgramID   affiliate.ProgramID   `db:"program_id"`
+	Status      commission.Status     `db:"status"`
+	NeedsReview bool                  `db:"needs_review"`
+	Currency    string                `db:"currency"`
+	Slot        int16                 `db:"slot"`
+	N           int64                 `db:"n"`
+	AmountCents int64                 `db:"amount_cents"`
 }
 
 func (counts commissionCounts) queue(batch *pgx.Batch, slot int16) {

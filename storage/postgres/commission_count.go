@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/commission"
 )
 
 // The number of commissions that match a filter is read from the counters in
@@ -113,7 +114,7 @@ func spansOf(p affiliate.Period) []span {
 // spansFor returns the spans for counting the commissions that match a filter. The
 // commissions of a single participant are counted row by row, because an index finds
 // these rows.
-func spansFor(filter affiliate.CommissionFilter) []span {
+func spansFor(filter commission.Filter) []span {
 	if filter.Participant != nil {
 		return nonEmpty(span{byRow, filter.Created})
 	}

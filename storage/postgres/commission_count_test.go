@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/commission"
 	"github.com/tributary-hq/tributary/storage/postgres"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
@@ -101,7 +102,7 @@ func TestSpansOf_CoverPeriodWithoutGaps(t *testing.T) {
 // insertRandom creates n random commissions of the last 100 days in three programmes: the
 // fixture's programme, a second programme, and a programme in the other mode. Some
 // commissions have equal times. inScope contains the commissions of the fixture's mode.
-func (f *fixture) insertRandom(r *rand.Rand, n int) (inScope []affiliate.Commission, second affiliate.ProgramID) {
+func (f *fixture) insertRandom(r *rand.Rand, n int) (inScope []commission.Commission, second affiliate.ProgramID) {
 	f.Helper()
 	second = f.NewProgram(f.Scope, pgtest.Row{"name": "Second", "currency": "USD"})
 	participants := []pgtest.Participant{
@@ -109,7 +110,7 @@ func (f *fixture) insertRandom(r *rand.Rand, n int) (inScope []affiliate.Commiss
 	}
 	pick := func(values ...string) string { return values[r.IntN(len(values))] }
 	for range n {
-		c := f.newDue(participants[r.IntN(len(participants))], func(c *affiliate.Commission) {
+		c := f.newDue(participants[r.IntN(len(participants))], func(c *commission.Commission) {
 			at := f.Now().Add(-time.Duration(r.Int64N(int64(100 * 24 * time.Hour)))).Truncate(time.Millisecond)
 			switch r.IntN(4) {
 			case 0:
@@ -118,7 +119,7 @@ func (f *fixture) insertRandom(r *rand.Rand, n int) (inScope []affiliate.Commiss
 				at = time.Date(at.Year(), at.Month(), 1, 0, 0, 0, 0, time.UTC).Add(time.Duration(r.IntN(3)-1) * time.Millisecond)
 			}
 			c.CreatedAt = at
-			c.Status = affiliate.CommissionStatus(pick("pending", "pending", "approved", "rejected", "paid", "refunded"))
+			c.Status = commission.Status(pick("pending", "pending", "approved", "rejected", "paid", "refunded"))
 			c.NeedsReview = r.IntN(4) == 0
 			c.Currency = pick("EUR", "EUR", "USD", "JPY")
 			c.AmountCents = r.Int64N(200)
@@ -130,7 +131,7 @@ func (f *fixture) insertRandom(r *rand.Rand, n int) (inScope []affiliate.Commiss
 	return inScope, second
 }
 
-func matches(f affiliate.CommissionFilter, c affiliate.Commission) bool {
+func matches(f commission.Filter, c commission.Commission) bool {
 	return (f.Program == nil || *f.Program == c.Program) && (f.Status == "" || f.Status == c.Status) &&
 		(f.NeedsReview == nil || *f.NeedsReview == c.NeedsReview) && f.Created.Contains(c.CreatedAt)
 }
@@ -144,30 +145,30 @@ func TestCommissions_ListsStatsAndExportsEqualBruteForce(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	all, second := f.insertRandom(r, 250)
 	for range 80 {
-		filter := affiliate.CommissionFilter{Created: randomPeriod(r, f.Now(), 100)}
+		filter := commission.Filter{Created: randomPeriod(r, f.Now(), 100)}
 		if r.IntN(3) == 0 {
 			filter.Program = []*affiliate.ProgramID{&f.Program, &second}[r.IntN(2)]
 		}
 		if r.IntN(3) == 0 {
-			filter.Status = affiliate.CommissionPending
+			filter.Status = commission.Pending
 		}
 		if r.IntN(3) == 0 {
 			flagged := r.IntN(2) == 0
 			filter.NeedsReview = &flagged
 		}
-		order := affiliate.CommissionOrder{By: affiliate.SortCreatedAt, Ascending: r.IntN(2) == 0}
+		order := commission.Order{By: commission.SortCreatedAt, Ascending: r.IntN(2) == 0}
 		if r.IntN(4) == 0 {
-			order.By = affiliate.SortAmountCents
+			order.By = commission.SortAmountCents
 		}
-		var want []affiliate.Commission
+		var want []commission.Commission
 		for _, c := range all {
 			if matches(filter, c) {
 				want = append(want, c)
 			}
 		}
-		slices.SortFunc(want, func(a, b affiliate.Commission) int {
+		slices.SortFunc(want, func(a, b commission.Commission) int {
 			key := a.CreatedAt.Compare(b.CreatedAt)
-			if order.By == affiliate.SortAmountCents {
+			if order.By == commission.SortAmountCents {
 				key = cmp.Compare(a.AmountCents, b.AmountCents)
 			}
 			if !order.Ascending {
@@ -185,7 +186,7 @@ func TestCommissions_ListsStatsAndExportsEqualBruteForce(t *testing.T) {
 			}
 			from := min((number-1)*size, len(want))
 			expected := want[from:min(from+size, len(want))]
-			if !slices.EqualFunc(items, expected, func(a affiliate.CommissionItem, b affiliate.Commission) bool { return a.ID == b.ID }) {
+			if !slices.EqualFunc(items, expected, func(a commission.Item, b commission.Commission) bool { return a.ID == b.ID }) {
 				t.Fatalf("%s: page %d with the size %d does not have the expected commissions", what, number, size)
 			}
 		}
@@ -194,10 +195,10 @@ func TestCommissions_ListsStatsAndExportsEqualBruteForce(t *testing.T) {
 	}
 }
 
-func (f *fixture) checkStats(what string, filter affiliate.CommissionFilter, rows []affiliate.Commission) {
+func (f *fixture) checkStats(what string, filter commission.Filter, rows []commission.Commission) {
 	f.Helper()
-	want := affiliate.CommissionStats{
-		Currency: "EUR", ByStatus: map[affiliate.CommissionStatus]affiliate.CommissionSum{}, ByCurrency: map[string]affiliate.CommissionSum{},
+	want := commission.Stats{
+		Currency: "EUR", ByStatus: map[commission.Status]commission.Sum{}, ByCurrency: map[string]commission.Sum{},
 	}
 	if filter.Program != nil && *filter.Program != f.Program {
 		want.Currency = "USD"
@@ -208,7 +209,7 @@ func (f *fixture) checkStats(what string, filter affiliate.CommissionFilter, row
 			want.NeedsReview++
 		}
 		currency, status := want.ByCurrency[c.Currency], want.ByStatus[c.Status]
-		want.ByCurrency[c.Currency] = affiliate.CommissionSum{Count: currency.Count + 1, AmountCents: currency.AmountCents + c.AmountCents}
+		want.ByCurrency[c.Currency] = commission.Sum{Count: currency.Count + 1, AmountCents: currency.AmountCents + c.AmountCents}
 		status.Count++
 		if c.Currency == want.Currency {
 			status.AmountCents += c.AmountCents
@@ -221,7 +222,7 @@ func (f *fixture) checkStats(what string, filter affiliate.CommissionFilter, row
 	}
 }
 
-func (f *fixture) checkExport(what string, filter affiliate.CommissionFilter, order affiliate.CommissionOrder, rows []affiliate.Commission) {
+func (f *fixture) checkExport(what string, filter commission.Filter, order commission.Order, rows []commission.Commission) {
 	f.Helper()
 	n := 0
 	for row, err := range f.Store.ExportCommissions(f.Context(), f.Scope, filter, order) {
@@ -245,11 +246,11 @@ func TestCommissionStats_FiltersBySearch(t *testing.T) {
 	all, _ := f.insertRandom(r, 40)
 	for _, c := range []struct {
 		search string
-		want   []affiliate.Commission
+		want   []commission.Commission
 	}{{all[7].ExternalTransactionID, all[7:8]}, {"paula", all}, {"nobody", nil}} {
-		f.checkStats(c.search, affiliate.CommissionFilter{Search: c.search}, c.want)
+		f.checkStats(c.search, commission.Filter{Search: c.search}, c.want)
 	}
-	_, err := f.Store.CommissionStats(t.Context(), f.Scope, affiliate.CommissionFilter{Program: new(affiliate.NewID[affiliate.ProgramID](f.Now()))})
+	_, err := f.Store.CommissionStats(t.Context(), f.Scope, commission.Filter{Program: new(affiliate.NewID[affiliate.ProgramID](f.Now()))})
 	pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
 }
 
@@ -273,8 +274,8 @@ func TestCommissions_PageAndTotalAreFromOneSnapshot(t *testing.T) {
 				default:
 				}
 				page := affiliate.Page{Number: 1 + r.IntN(6), Size: 10}
-				order := affiliate.CommissionOrder{By: affiliate.SortCreatedAt, Ascending: r.IntN(2) == 0}
-				items, total, err := f.Store.Commissions(t.Context(), f.Scope, affiliate.CommissionFilter{}, order, page)
+				order := commission.Order{By: commission.SortCreatedAt, Ascending: r.IntN(2) == 0}
+				items, total, err := f.Store.Commissions(t.Context(), f.Scope, commission.Filter{}, order, page)
 				if want := min(max(total-page.Offset(), 0), int64(page.Size)); err != nil || int64(len(items)) != want {
 					t.Errorf("page %d has %d rows and the total is %d, %v, want %d rows", page.Number, len(items), total, err, want)
 					return

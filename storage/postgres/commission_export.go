@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/commission"
 )
 
 // commissionRowColumns are the columns that commissionReader reads, in the order in
@@ -24,7 +25,7 @@ const commissionRowColumns = `
 // commissionExportSQL uses left joins although every commission has a programme and a
 // participant. A left join shows Postgres that no row is lost. With an inner join, Postgres
 // would estimate that few rows remain and choose a bad plan.
-func commissionExportSQL(where conditions, order affiliate.CommissionOrder) string {
+func commissionExportSQL(where conditions, order commission.Order) string {
 	return `
 		select ` + commissionRowColumns + `
 		from commissions c
@@ -44,9 +45,9 @@ const exportPlan = `set local enable_sort = off; set local enable_seqscan = off`
 // same row value, which the next element overwrites. Errors: NOT_FOUND if the filter's
 // participant does not exist, SERVICE_UNAVAILABLE if too many exports are running.
 func (s *Store) ExportCommissions(
-	ctx context.Context, scope affiliate.Scope, filter affiliate.CommissionFilter, order affiliate.CommissionOrder,
-) iter.Seq2[*affiliate.CommissionRow, error] {
-	return func(yield func(*affiliate.CommissionRow, error) bool) {
+	ctx context.Context, scope affiliate.Scope, filter commission.Filter, order commission.Order,
+) iter.Seq2[*commission.Row, error] {
+	return func(yield func(*commission.Row, error) bool) {
 		if err := s.checkFilter(ctx, scope, nil, filter.Participant, nil); err != nil {
 			yield(nil, err)
 			return
@@ -83,7 +84,7 @@ var allBinary = pgx.QueryResultFormats{pgx.BinaryFormatCode}
 // driver's buffer and are valid until the next row. The other values to which a row
 // points are fields of the reader.
 type commissionReader struct {
-	row   affiliate.CommissionRow
+	row   commission.Row
 	times [5]time.Time
 	// payout is the value that row.Payout points to.
 	payout affiliate.PayoutID
@@ -93,7 +94,7 @@ type commissionReader struct {
 	err    error
 }
 
-func (r *commissionReader) read(from pgx.CollectableRow) (*affiliate.CommissionRow, error) {
+func (r *commissionReader) read(from pgx.CollectableRow) (*commission.Row, error) {
 	const columns = 19
 	values := from.RawValues()
 	if len(values) != columns {

@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/commission"
 )
 
 // SelectDue is the statement that finds the commissions whose hold period has ended.
@@ -17,7 +18,7 @@ const LockCommissionsSQL = lockCommissionsSQL
 
 // UpdateCommissionsSQL returns the statement that updates commissions, and its arguments.
 // The statement updates maxRows rows, which is the maximum for one statement.
-func UpdateCommissionsSQL(before, after affiliate.Commission) (sql string, args []any) {
+func UpdateCommissionsSQL(before, after commission.Commission) (sql string, args []any) {
 	batch := &pgx.Batch{}
 	updateCommissions.queue(batch, slices.Repeat([]commissionUpdateRow{updatedCommission(before, after)}, maxRows)...)
 	return batch.QueuedQueries[0].SQL, batch.QueuedQueries[0].Arguments
@@ -34,7 +35,7 @@ type CommissionSQL struct {
 // given filter. Page is the last statement of a list. An earlier statement finds the
 // start of the page.
 func (s *Store) CommissionSQL(
-	ctx context.Context, scope affiliate.Scope, filter affiliate.CommissionFilter, order affiliate.CommissionOrder, page affiliate.Page,
+	ctx context.Context, scope affiliate.Scope, filter commission.Filter, order commission.Order, page affiliate.Page,
 ) (sql CommissionSQL, err error) {
 	err = s.InSnapshot(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		where, err := commissionConditions(ctx, tx, scope, filter)

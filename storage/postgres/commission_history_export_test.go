@@ -4,13 +4,14 @@ import (
 	"context"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/commission"
 )
 
 // MoveTogether makes several moves in one transaction, as payouts and refunds do. It
 // locks all commissions with one statement and applies all changes together. All moves
 // must be of one scope. A commission can move more than once. If one move fails, no
 // move is made.
-func (s *Store) MoveTogether(ctx context.Context, moves ...affiliate.CommissionTransition) error {
+func (s *Store) MoveTogether(ctx context.Context, moves ...commission.Transition) error {
 	return s.InTx(ctx, func(tx *Tx) error {
 		ids := make([]affiliate.CommissionID, len(moves))
 		for i, move := range moves {
@@ -20,11 +21,11 @@ func (s *Store) MoveTogether(ctx context.Context, moves ...affiliate.CommissionT
 		if err != nil {
 			return err
 		}
-		locked := map[affiliate.CommissionID]affiliate.LockedCommission{}
+		locked := map[affiliate.CommissionID]commission.Locked{}
 		for _, c := range found {
 			locked[c.ID] = c
 		}
-		var changes []affiliate.CommissionChange
+		var changes []commission.Change
 		for _, move := range moves {
 			c, ok := locked[move.Commission]
 			if !ok {

@@ -12,16 +12,17 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/commission"
 	"github.com/tributary-hq/tributary/cmd/stores"
 	commissionservice "github.com/tributary-hq/tributary/server/commission"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
 // newApproved creates a commission that the owner has approved.
-func (f *fixture) newApproved(p pgtest.Participant) affiliate.Commission {
+func (f *fixture) newApproved(p pgtest.Participant) commission.Commission {
 	f.Helper()
 	c := f.newDue(p)
-	if err := f.move(c, affiliate.CommissionTransition{Move: affiliate.MoveApprove}); err != nil {
+	if err := f.move(c, commission.Transition{Move: commission.MoveApprove}); err != nil {
 		f.Fatal(err)
 	}
 	return c
@@ -29,20 +30,20 @@ func (f *fixture) newApproved(p pgtest.Participant) affiliate.Commission {
 
 // moveFunc returns a function that makes a move of a commission. The functions in changes
 // modify the transition before the move.
-func (f *fixture) moveFunc(c affiliate.Commission, move affiliate.CommissionMove, changes ...func(*affiliate.CommissionTransition)) func() error {
-	step := affiliate.CommissionTransition{Move: move, RefundReason: affiliate.RefundedSale}
+func (f *fixture) moveFunc(c commission.Commission, move commission.Move, changes ...func(*commission.Transition)) func() error {
+	step := commission.Transition{Move: move, RefundReason: commission.RefundedSale}
 	for _, change := range changes {
 		change(&step)
 	}
 	return func() error { return f.move(c, step) }
 }
 
-func fullRefund(t *affiliate.CommissionTransition) { t.Full = true }
+func fullRefund(t *commission.Transition) { t.Full = true }
 
 // refundLeaving returns a function that makes a transition a partial refund, after which
 // the given amount of the commission remains.
-func refundLeaving(cents int64) func(*affiliate.CommissionTransition) {
-	return func(t *affiliate.CommissionTransition) { t.AmountCents = cents }
+func refundLeaving(cents int64) func(*commission.Transition) {
+	return func(t *commission.Transition) { t.AmountCents = cents }
 }
 
 // race starts n goroutines for each call, all at the same time. For each call, it returns
@@ -93,7 +94,7 @@ func checkOneWinner(t *testing.T, what string, outcomes map[affiliate.Reason]int
 // spaces. It checks that each move has one history entry and one event, that each move of
 // a user has one entry in the audit log, and that the ledger entries sum to the amount
 // that the merchant owes.
-func (f *fixture) checkPath(c affiliate.Commission) string {
+func (f *fixture) checkPath(c commission.Commission) string {
 	f.Helper()
 	type line struct {
 		Seq             int
@@ -149,17 +150,17 @@ func TestMove_RacingMovesHaveOneWinner(t *testing.T) {
 	)
 	f := newFixture(t)
 	p := f.Join("Jane")
-	held := func(c *affiliate.Commission) { c.HoldUntil = new(f.Now().Add(time.Hour)) }
+	held := func(c *commission.Commission) { c.HoldUntil = new(f.Now().Add(time.Hour)) }
 	for range 5 {
 		c := f.newDue(p)
-		o := f.race(50, f.moveFunc(c, affiliate.MoveApprove), f.moveFunc(c, affiliate.MoveReject))
+		o := f.race(50, f.moveFunc(c, commission.MoveApprove), f.moveFunc(c, commission.MoveReject))
 		first := checkOneWinner(t, "approve", o[0], notPending)
 		if path := f.checkPath(c); !checkOneWinner(t, "reject", o[1], terminal) || path != pathTo("rejected", first) {
 			t.Errorf("approvals and rejections at the same time: the statuses are %q, want %q", path, pathTo("rejected", first))
 		}
 
 		c = f.newDue(p, held)
-		o = f.race(8, f.moveFunc(c, affiliate.MoveOverride), f.moveFunc(c, affiliate.MoveReject), f.moveFunc(c, affiliate.MoveApprove))
+		o = f.race(8, f.moveFunc(c, commission.MoveOverride), f.moveFunc(c, commission.MoveReject), f.moveFunc(c, commission.MoveApprove))
 		first = checkOneWinner(t, "override", o[0], notPending)
 		if checkOneWinner(t, "approve during the hold", o[2], holdActive, notPending) {
 			t.Error("a commission was approved during its hold period")
@@ -169,7 +170,7 @@ func TestMove_RacingMovesHaveOneWinner(t *testing.T) {
 		}
 
 		c = f.newDue(p)
-		o = f.race(5, f.moveFunc(c, affiliate.MoveApprove), f.moveFunc(c, affiliate.MoveRefund, fullRefund))
+		o = f.race(5, f.moveFunc(c, commission.MoveApprove), f.moveFunc(c, commission.MoveRefund, fullRefund))
 		first = checkOneWinner(t, "approve", o[0], notPending)
 		if path := f.checkPath(c); !checkOneWinner(t, "refund", o[1], terminal) || path != pathTo("refunded", first) {
 			t.Errorf("approvals and refunds at the same time: the statuses are %q, want %q", path, pathTo("refunded", first))
@@ -177,8 +178,8 @@ func TestMove_RacingMovesHaveOneWinner(t *testing.T) {
 
 		c = f.newDue(p)
 		// A sweep is one call of ApproveDue, which approves commissions that are due.
-		sweeps := make(chan affiliate.ApprovalCounts, 2)
-		o = f.race(2, f.moveFunc(c, affiliate.MoveApprove), func() error {
+		sweeps := make(chan commission.ApprovalCounts, 2)
+		o = f.race(2, f.moveFunc(c, commission.MoveApprove), func() error {
 			sweep, err := commissionservice.ApproveDue(t.Context(), stores.Commission(f.Store), f.Now(), 10)
 			sweeps <- sweep
 			return err
@@ -191,8 +192,8 @@ func TestMove_RacingMovesHaveOneWinner(t *testing.T) {
 			t.Errorf("approvals by users and sweeps at the same time: the statuses are %q, want pending approved", path)
 		}
 
-		c = f.newDue(p, func(c *affiliate.Commission) { c.NeedsReview, c.ReviewReasons = true, []string{"x"} })
-		o = f.race(10, f.moveFunc(c, affiliate.MoveClearReview), f.moveFunc(c, affiliate.MoveApprove))
+		c = f.newDue(p, func(c *commission.Commission) { c.NeedsReview, c.ReviewReasons = true, []string{"x"} })
+		o = f.race(10, f.moveFunc(c, commission.MoveClearReview), f.moveFunc(c, commission.MoveApprove))
 		moves := 1
 		if checkOneWinner(t, "clear the flag", o[0], notPending, affiliate.ReasonCommissionNotFlagged) {
 			moves = 2
@@ -210,10 +211,10 @@ func TestMove_RefundsRacingPayments(t *testing.T) {
 	f := newFixture(t)
 	p := f.Join("Jane")
 	payout := affiliate.NewID[affiliate.PayoutID](f.Now())
-	pay := func(t *affiliate.CommissionTransition) { t.Payout, t.PaidAt = &payout, f.Now() }
+	pay := func(t *commission.Transition) { t.Payout, t.PaidAt = &payout, f.Now() }
 	for range 6 {
 		c := f.newApproved(p)
-		o := f.race(5, f.moveFunc(c, affiliate.MovePay, pay), f.moveFunc(c, affiliate.MoveRefund, fullRefund), f.moveFunc(c, affiliate.MoveReject))
+		o := f.race(5, f.moveFunc(c, commission.MovePay, pay), f.moveFunc(c, commission.MoveRefund, fullRefund), f.moveFunc(c, commission.MoveReject))
 		paid, refunded := checkOneWinner(t, "pay", o[0], affiliate.ReasonCommissionTerminal), checkOneWinner(t, "refund", o[1], affiliate.ReasonCommissionTerminal)
 		rejected := checkOneWinner(t, "reject", o[2], affiliate.ReasonCommissionTerminal)
 		path, entry := "pending approved rejected", "commission_reversed -200"
@@ -232,8 +233,8 @@ func TestMove_RefundsRacingPayments(t *testing.T) {
 		// The result must be the smallest remaining amount, in whatever order the refunds
 		// are processed.
 		c = f.newApproved(p)
-		for i, outcome := range f.race(1, f.moveFunc(c, affiliate.MoveRefund, refundLeaving(150)), f.moveFunc(c, affiliate.MoveRefund, refundLeaving(90)),
-			f.moveFunc(c, affiliate.MoveRefund, refundLeaving(20)), f.moveFunc(c, affiliate.MovePay, pay)) {
+		for i, outcome := range f.race(1, f.moveFunc(c, commission.MoveRefund, refundLeaving(150)), f.moveFunc(c, commission.MoveRefund, refundLeaving(90)),
+			f.moveFunc(c, commission.MoveRefund, refundLeaving(20)), f.moveFunc(c, commission.MovePay, pay)) {
 			if !checkOneWinner(t, "partial refunds and a payment", outcome) {
 				t.Errorf("call %d has the outcomes %v, want one success", i, outcome)
 			}
@@ -251,12 +252,12 @@ func TestMove_RefundsRacingPayments(t *testing.T) {
 func TestMove_OverlappingSelectionsDoNotDeadlock(t *testing.T) {
 	f := newFixture(t)
 	participants := []pgtest.Participant{f.Join("Jane"), f.Join("Jane")}
-	var all []affiliate.Commission
+	var all []commission.Commission
 	for i := range 12 {
 		all = append(all, f.newDue(participants[i%2]))
 	}
-	random := func(n int) []affiliate.Commission {
-		chosen := make([]affiliate.Commission, n)
+	random := func(n int) []commission.Commission {
+		chosen := make([]commission.Commission, n)
 		for i, k := range rand.Perm(len(all))[:n] {
 			chosen[i] = all[k]
 		}
@@ -264,10 +265,10 @@ func TestMove_OverlappingSelectionsDoNotDeadlock(t *testing.T) {
 	}
 	type madeMove struct {
 		affiliate.CommissionID
-		affiliate.CommissionMove
+		commission.Move
 	}
 	moves := make(chan madeMove, 100)
-	oneByOne := func(move affiliate.CommissionMove, refused affiliate.Reason) func() error {
+	oneByOne := func(move commission.Move, refused affiliate.Reason) func() error {
 		return func() error {
 			for _, c := range random(9) {
 				switch err := f.moveFunc(c, move)(); pgtest.ReasonOf(t, err) {
@@ -287,15 +288,15 @@ func TestMove_OverlappingSelectionsDoNotDeadlock(t *testing.T) {
 	}
 	atOnce := func() error {
 		reason := <-reasons
-		var steps []affiliate.CommissionTransition
+		var steps []commission.Transition
 		for _, c := range random(6) {
-			steps = append(steps, affiliate.CommissionTransition{
-				Scope: c.Scope, Program: c.Program, Commission: c.ID, Move: affiliate.MoveFlag, At: f.Now(), ReviewReasons: []string{reason},
+			steps = append(steps, commission.Transition{
+				Scope: c.Scope, Program: c.Program, Commission: c.ID, Move: commission.MoveFlag, At: f.Now(), ReviewReasons: []string{reason},
 			})
 		}
 		return f.Store.MoveTogether(t.Context(), steps...)
 	}
-	o := f.race(4, oneByOne(affiliate.MoveApprove, affiliate.ReasonCommissionNotPending), oneByOne(affiliate.MoveReject, affiliate.ReasonCommissionTerminal), atOnce)
+	o := f.race(4, oneByOne(commission.MoveApprove, affiliate.ReasonCommissionNotPending), oneByOne(commission.MoveReject, affiliate.ReasonCommissionTerminal), atOnce)
 	if o[0][""] != 4 || o[1][""] != 4 || o[2][""]+o[2][affiliate.ReasonCommissionTerminal] != 4 {
 		t.Errorf("the outcomes of the three calls are %v, want only successes, or for the third call also the reason %s", o, affiliate.ReasonCommissionTerminal)
 	}
@@ -306,7 +307,7 @@ func TestMove_OverlappingSelectionsDoNotDeadlock(t *testing.T) {
 	}
 	for _, c := range all {
 		path := f.checkPath(c)
-		for move, status := range map[affiliate.CommissionMove]string{affiliate.MoveApprove: "approved", affiliate.MoveReject: "rejected"} {
+		for move, status := range map[commission.Move]string{commission.MoveApprove: "approved", commission.MoveReject: "rejected"} {
 			if n := count[madeMove{c.ID, move}]; n > 1 || strings.Contains(path, status) != (n == 1) {
 				t.Errorf("%d calls succeeded with the move to %s, and the statuses are %q, want at most one call and the matching status", n, status, path)
 			}

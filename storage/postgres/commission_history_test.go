@@ -13,7 +13,9 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/commission"
 	"github.com/tributary-hq/tributary/affiliate/commissiontest"
+	"github.com/tributary-hq/tributary/affiliate/participant"
 	"github.com/tributary-hq/tributary/cmd/stores"
 	commissionservice "github.com/tributary-hq/tributary/server/commission"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
@@ -29,7 +31,7 @@ type modelFixture struct {
 // modelCommission is the state that the model predicts for one commission and for the
 // rows that belong to the commission.
 type modelCommission struct {
-	affiliate.Commission
+	commission.Commission
 	history       []string // "version: from → to, amount, actor, reason"
 	entries       []string // type and cents
 	events        []string // "version: name"
@@ -45,9 +47,9 @@ func newModelFixture(t *testing.T) *modelFixture {
 }
 
 // create creates a commission with the given status, amounts and times.
-func (f *modelFixture) create(initial affiliate.Commission, p pgtest.Participant) *modelCommission {
+func (f *modelFixture) create(initial commission.Commission, p pgtest.Participant) *modelCommission {
 	f.Helper()
-	c := f.NewCommission(p, func(c *affiliate.Commission) {
+	c := f.NewCommission(p, func(c *commission.Commission) {
 		initial.ID, initial.Conversion, initial.Decision, initial.ExternalTransactionID = c.ID, c.Conversion, c.Decision, c.ExternalTransactionID
 		initial.Scope, initial.Program, initial.Participant, initial.Partner = c.Scope, c.Program, c.Participant, c.Partner
 		*c = initial
@@ -65,13 +67,13 @@ func (f *modelFixture) create(initial affiliate.Commission, p pgtest.Participant
 }
 
 // transition returns step with the scope and the ids of this commission.
-func (c *modelCommission) transition(step affiliate.CommissionTransition) affiliate.CommissionTransition {
+func (c *modelCommission) transition(step commission.Transition) commission.Transition {
 	step.Scope, step.Program, step.Commission = c.Scope, c.Program, c.ID
 	return step
 }
 
 // apply makes a move in the model. It returns the reason if the model refuses the move.
-func (c *modelCommission) apply(step affiliate.CommissionTransition) affiliate.Reason {
+func (c *modelCommission) apply(step commission.Transition) affiliate.Reason {
 	out := commissiontest.Expected(c.Commission, step)
 	if out.Refusal != "" {
 		return out.Refusal
@@ -172,7 +174,7 @@ func lines[V comparable](m map[string]V) []string {
 }
 
 // inUTC returns the commission with all its times in UTC, as in the model.
-func inUTC(c affiliate.Commission) affiliate.Commission {
+func inUTC(c commission.Commission) commission.Commission {
 	v := reflect.ValueOf(&c).Elem()
 	for i := range v.NumField() {
 		switch at := v.Field(i).Interface().(type) {
@@ -205,7 +207,7 @@ func TestMove_FollowsModel(t *testing.T) {
 		p := participants[n%2]
 		c := f.create(scenario.Initial, p)
 		for _, step := range scenario.Steps {
-			if step.Move == affiliate.MoveAutoApprove {
+			if step.Move == commission.MoveAutoApprove {
 				f.Exec(`update participants set status = $2, erased_at = case when $3 then $4::timestamptz end where id = $1`, p.ID, step.ParticipantStatus, step.ParticipantErased, f.Now())
 			}
 			detail, err := commissionservice.Move(t.Context(), stores.Commission(f.Store), c.transition(step))
@@ -238,13 +240,13 @@ func TestMoveTogether_FollowsModel(t *testing.T) {
 	moved, rolledBack := 0, 0
 	for n := range 30 {
 		var group []*modelCommission
-		var steps [][]affiliate.CommissionTransition
+		var steps [][]commission.Transition
 		for i := range 3 {
 			scenario := commissiontest.Scenarios(8).Example(seed + 3*n + i)
 			group, steps = append(group, f.create(scenario.Initial, participants[i%2])), append(steps, scenario.Steps)
 		}
 		for round := range 8 {
-			var moves []affiliate.CommissionTransition
+			var moves []commission.Transition
 			after := map[affiliate.CommissionID]modelCommission{}
 			refused := affiliate.Reason("")
 			for i, c := range group {
@@ -252,10 +254,10 @@ func TestMoveTogether_FollowsModel(t *testing.T) {
 					continue
 				}
 				step := steps[i][round]
-				step.ParticipantStatus, step.ParticipantErased = affiliate.ParticipantApproved, false
+				step.ParticipantStatus, step.ParticipantErased = participant.Approved, false
 				moves = append(moves, c.transition(step))
 				if extraSteps := commissiontest.Scenarios(1).Example(random.IntN(1 << 30)).Steps; len(extraSteps) > 0 {
-					extraSteps[0].At, extraSteps[0].ParticipantStatus, extraSteps[0].ParticipantErased = step.At, affiliate.ParticipantApproved, false
+					extraSteps[0].At, extraSteps[0].ParticipantStatus, extraSteps[0].ParticipantErased = step.At, participant.Approved, false
 					moves = append(moves, c.transition(extraSteps[0]))
 				}
 			}
@@ -321,7 +323,7 @@ func TestCommission_AndItsHistoryAreFromOneSnapshot(t *testing.T) {
 		t.Fatal(err)
 	}
 	type readResult struct {
-		detail affiliate.CommissionDetail
+		detail commission.Detail
 		err    error
 	}
 	results := make(chan readResult, 1)

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/commission"
 )
 
 // Lists of commissions. The default order is by time of creation. In this order, a page
@@ -36,19 +37,19 @@ const maxSearchPartners = 10_000
 
 // commissionSorts maps the sort keys of a list to SQL expressions. The expressions
 // refer to commissions c and, for names, to participants t.
-var commissionSorts = map[affiliate.CommissionSort]string{
-	affiliate.SortCreatedAt:      "c.created_at",
-	affiliate.SortAmountCents:    "c.amount_cents",
-	affiliate.SortStatus:         "c.status",
-	affiliate.SortCommissionType: "c.commission_type",
-	affiliate.SortNeedsReview:    "c.needs_review",
-	affiliate.SortPartnerName:    "lower(t.partner_name)",
+var commissionSorts = map[commission.Sort]string{
+	commission.SortCreatedAt:      "c.created_at",
+	commission.SortAmountCents:    "c.amount_cents",
+	commission.SortStatus:         "c.status",
+	commission.SortCommissionType: "c.commission_type",
+	commission.SortNeedsReview:    "c.needs_review",
+	commission.SortPartnerName:    "lower(t.partner_name)",
 }
 
 // commissionSortOf returns the ORDER BY list. It always ends with the time of creation
 // and the id, so that no two rows are equal. Postgres ignores a column that occurs a
 // second time.
-func commissionSortOf(order affiliate.CommissionOrder) string {
+func commissionSortOf(order commission.Order) string {
 	direction := " desc"
 	if order.Ascending {
 		direction = " asc"
@@ -58,8 +59,8 @@ func commissionSortOf(order affiliate.CommissionOrder) string {
 
 // Commissions returns one page of a list and the number of rows on all its pages.
 func (s *Store) Commissions(
-	ctx context.Context, scope affiliate.Scope, filter affiliate.CommissionFilter, order affiliate.CommissionOrder, page affiliate.Page,
-) (items []affiliate.CommissionItem, total int64, err error) {
+	ctx context.Context, scope affiliate.Scope, filter commission.Filter, order commission.Order, page affiliate.Page,
+) (items []commission.Item, total int64, err error) {
 	if err := s.checkFilter(ctx, scope, nil, filter.Participant, nil); err != nil {
 		return nil, 0, err
 	}
@@ -76,8 +77,8 @@ func (s *Store) Commissions(
 
 // listCommissions returns a page of a list without a search.
 func listCommissions(
-	ctx context.Context, tx pgx.Tx, scope affiliate.Scope, filter affiliate.CommissionFilter, order affiliate.CommissionOrder, page affiliate.Page,
-) ([]affiliate.CommissionItem, int64, error) {
+	ctx context.Context, tx pgx.Tx, scope affiliate.Scope, filter commission.Filter, order commission.Order, page affiliate.Page,
+) ([]commission.Item, int64, error) {
 	filter, offset, total, err := startOfPage(ctx, tx, scope, filter, order, page)
 	if err != nil {
 		return nil, 0, fmt.Errorf("count commissions: %w", err)
@@ -98,10 +99,10 @@ func listCommissions(
 // creation, without a condition on the participant, and from the second page on. In any
 // other case, the function returns the given filter and the offset of the page.
 func startOfPage(
-	ctx context.Context, tx pgx.Tx, scope affiliate.Scope, filter affiliate.CommissionFilter, order affiliate.CommissionOrder, page affiliate.Page,
-) (narrowed affiliate.CommissionFilter, offset, total int64, err error) {
+	ctx context.Context, tx pgx.Tx, scope affiliate.Scope, filter commission.Filter, order commission.Order, page affiliate.Page,
+) (narrowed commission.Filter, offset, total int64, err error) {
 	spans := spansFor(filter)
-	canNarrow := order.By == affiliate.SortCreatedAt && page.Offset() > 0 && filter.Participant == nil
+	canNarrow := order.By == commission.SortCreatedAt && page.Offset() > 0 && filter.Participant == nil
 	if canNarrow && filter.Created == (affiliate.Period{}) {
 		spans = []span{{byMonth, filter.Created}}
 	}
@@ -138,8 +139,8 @@ func startOfPage(
 
 // searchCommissions returns a page of a list with a search.
 func searchCommissions(
-	ctx context.Context, tx pgx.Tx, scope affiliate.Scope, filter affiliate.CommissionFilter, order affiliate.CommissionOrder, page affiliate.Page,
-) ([]affiliate.CommissionItem, int64, error) {
+	ctx context.Context, tx pgx.Tx, scope affiliate.Scope, filter commission.Filter, order commission.Order, page affiliate.Page,
+) ([]commission.Item, int64, error) {
 	where, err := commissionConditions(ctx, tx, scope, filter)
 	if err != nil {
 		return nil, 0, err
@@ -172,14 +173,14 @@ func commissionTotalSQL(where conditions, limit int64) string {
 }
 
 func readCommissions(
-	ctx context.Context, tx pgx.Tx, scope affiliate.Scope, where conditions, order affiliate.CommissionOrder, size int, offset int64,
-) ([]affiliate.CommissionItem, error) {
+	ctx context.Context, tx pgx.Tx, scope affiliate.Scope, where conditions, order commission.Order, size int, offset int64,
+) ([]commission.Item, error) {
 	args := append([]any{planForArgs}, where.args...)
 	rows, err := tx.Query(ctx, commissionPageSQL(where, order), append(args, size, offset)...)
 	if err != nil {
 		return nil, fmt.Errorf("read commissions: %w", err)
 	}
-	items, err := pgx.CollectRows(rows, pgx.RowToStructByNameLax[affiliate.CommissionItem])
+	items, err := pgx.CollectRows(rows, pgx.RowToStructByNameLax[commission.Item])
 	if err != nil {
 		return nil, fmt.Errorf("read commissions: %w", err)
 	}
@@ -194,9 +195,9 @@ func readCommissions(
 // reads the names of programmes, partners and reviewers only for the rows of the page. Only
 // the order by partner needs the partner's name of every row. The names and addresses of
 // partners are the participants' copies, which an erasure replaces by the pseudonym.
-func commissionPageSQL(where conditions, order affiliate.CommissionOrder) string {
+func commissionPageSQL(where conditions, order commission.Order) string {
 	from, sort := "commissions c", commissionSortOf(order)
-	if order.By == affiliate.SortPartnerName {
+	if order.By == commission.SortPartnerName {
 		from += " join participants t on t.workspace_id = c.workspace_id and t.id = c.participant_id"
 	}
 	return `
@@ -243,7 +244,7 @@ func (c *conditions) within(column string, p affiliate.Period) {
 // countedConditions returns the conditions of a filter that apply to both commissions
 // and commission_counts, each with the alias c. It leaves out the dates and the search
 // text of the filter.
-func countedConditions(scope affiliate.Scope, filter affiliate.CommissionFilter) conditions {
+func countedConditions(scope affiliate.Scope, filter commission.Filter) conditions {
 	var where conditions
 	where.add("c.workspace_id = ?", scope.Workspace)
 	where.add("c.mode = ?", scope.Mode)
@@ -273,7 +274,7 @@ func countedConditions(scope affiliate.Scope, filter affiliate.CommissionFilter)
 
 // commissionConditions returns the conditions for the rows of commissions c that match
 // the filter.
-func commissionConditions(ctx context.Context, db Queryer, scope affiliate.Scope, filter affiliate.CommissionFilter) (conditions, error) {
+func commissionConditions(ctx context.Context, db Queryer, scope affiliate.Scope, filter commission.Filter) (conditions, error) {
 	where := countedConditions(scope, filter)
 	where.within("c.created_at", filter.Created)
 	if filter.Search == "" {

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/commission"
 )
 
 const lockCommissionsSQL = `
@@ -23,7 +24,7 @@ const lockCommissionsSQL = `
 // have locked the commission or the payout. Errors: NOT_FOUND.
 func (tx *Tx) LockCommission(
 	ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.CommissionID,
-) (affiliate.LockedCommission, error) {
+) (commission.Locked, error) {
 	found, err := lockCommissionsAndPayouts(ctx, tx, scope, []affiliate.CommissionID{id})
 	return firstLocked(found, err, program)
 }
@@ -33,17 +34,17 @@ func (tx *Tx) LockCommission(
 // no such commission, or if another transaction has locked it.
 func (tx *Tx) TryLockCommission(
 	ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.CommissionID,
-) (affiliate.LockedCommission, error) {
+) (commission.Locked, error) {
 	found, err := queryLocked(ctx, tx, lockCommissionsSQL+` skip locked`, scope, []affiliate.CommissionID{id})
 	return firstLocked(found, err, program)
 }
 
-func firstLocked(found []affiliate.LockedCommission, err error, program affiliate.ProgramID) (affiliate.LockedCommission, error) {
+func firstLocked(found []commission.Locked, err error, program affiliate.ProgramID) (commission.Locked, error) {
 	if err == nil && (len(found) == 0 || found[0].Program != program) {
 		err = affiliate.Refuse(affiliate.ReasonNotFound)
 	}
 	if err != nil {
-		return affiliate.LockedCommission{}, err
+		return commission.Locked{}, err
 	}
 	return found[0], nil
 }
@@ -53,13 +54,13 @@ func firstLocked(found []affiliate.LockedCommission, err error, program affiliat
 // transactions cannot deadlock. The result leaves out ids that do not exist.
 func lockCommissions(
 	ctx context.Context, tx *Tx, scope affiliate.Scope, ids []affiliate.CommissionID,
-) ([]affiliate.LockedCommission, error) {
+) ([]commission.Locked, error) {
 	return queryLocked(ctx, tx, lockCommissionsSQL, scope, ids)
 }
 
 func queryLocked(
 	ctx context.Context, tx *Tx, sql string, scope affiliate.Scope, ids []affiliate.CommissionID,
-) ([]affiliate.LockedCommission, error) {
+) ([]commission.Locked, error) {
 	rows, err := tx.Query(ctx, sql, scope.Workspace, scope.Mode, ids)
 	if err != nil {
 		return nil, fmt.Errorf("lock commissions: %w", err)
@@ -67,8 +68,8 @@ func queryLocked(
 	return collectLocked(rows, scope)
 }
 
-func collectLocked(rows pgx.Rows, scope affiliate.Scope) ([]affiliate.LockedCommission, error) {
-	found, err := pgx.CollectRows(rows, pgx.RowToStructByNameLax[affiliate.LockedCommission])
+func collectLocked(rows pgx.Rows, scope affiliate.Scope) ([]commission.Locked, error) {
+	found, err := pgx.CollectRows(rows, pgx.RowToStructByNameLax[commission.Locked])
 	if err != nil {
 		return nil, fmt.Errorf("lock commissions: %w", err)
 	}
@@ -82,7 +83,7 @@ func collectLocked(rows pgx.Rows, scope affiliate.Scope) ([]affiliate.LockedComm
 // follows from them: payouts, history, ledger entries, balances, counts, events and
 // audit records. A transaction calls it once, with all its changes, after it has locked
 // all other rows that it needs.
-func (tx *Tx) ApplyCommissionChanges(ctx context.Context, changes ...affiliate.CommissionChange) error {
+func (tx *Tx) ApplyCommissionChanges(ctx context.Context, changes ...commission.Change) error {
 	if err := updatePayouts(ctx, tx, changes); err != nil {
 		return err
 	}
@@ -110,7 +111,7 @@ func (tx *Tx) ApplyCommissionChanges(ctx context.Context, changes ...affiliate.C
 // made. Errors: NOT_FOUND.
 func (tx *Tx) CommissionDetail(
 	ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.CommissionID,
-) (affiliate.CommissionDetail, error) {
+) (commission.Detail, error) {
 	return commissionDetail(ctx, tx, scope, program, id)
 }
 
@@ -136,10 +137,10 @@ const selectDue = `
 // the given commission. DueCommissions locks nothing, so the caller must lock each
 // commission and check it again.
 func (s *Store) DueCommissions(
-	ctx context.Context, now time.Time, after affiliate.DueCommission, limit int,
-) ([]affiliate.DueCommission, error) {
+	ctx context.Context, now time.Time, after commission.DueCommission, limit int,
+) ([]commission.DueCommission, error) {
 	rows, _ := s.pool.Query(ctx, selectDue, planForArgs, now, after.AutoApproveAt, after.ID, limit)
-	due, err := pgx.CollectRows(rows, pgx.RowToStructByName[affiliate.DueCommission])
+	due, err := pgx.CollectRows(rows, pgx.RowToStructByName[commission.DueCommission])
 	if err != nil {
 		return nil, fmt.Errorf("due commissions: %w", err)
 	}

@@ -9,6 +9,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/commission"
+	"github.com/tributary-hq/tributary/affiliate/participant"
 	"github.com/tributary-hq/tributary/storage/postgres"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
@@ -80,8 +82,8 @@ func checkCommissionPlans(t *testing.T, f *fixture) {
 	yes := true
 	// The period starts and ends at noon, so the first and the last day are incomplete.
 	from, before := f.Now().AddDate(0, 0, -9), f.Now()
-	newest := affiliate.CommissionOrder{By: affiliate.SortCreatedAt}
-	oldest := affiliate.CommissionOrder{By: affiliate.SortCreatedAt, Ascending: true}
+	newest := commission.Order{By: commission.SortCreatedAt}
+	oldest := commission.Order{By: commission.SortCreatedAt, Ascending: true}
 	first := affiliate.Page{Number: 1, Size: 20}
 	scans := scansOf("commissions", "commission_counts")
 	participant := anyParticipant(f.Shop).ID
@@ -92,8 +94,8 @@ func checkCommissionPlans(t *testing.T, f *fixture) {
 
 	for _, c := range []struct {
 		name      string
-		filter    affiliate.CommissionFilter
-		order     affiliate.CommissionOrder
+		filter    commission.Filter
+		order     commission.Order
 		page      affiliate.Page
 		required  []string // texts that the plan of the page must contain
 		forbidden []string // texts that the plan of the page must not contain
@@ -102,14 +104,14 @@ func checkCommissionPlans(t *testing.T, f *fixture) {
 	}{
 		{
 			"default",
-			affiliate.CommissionFilter{},
+			commission.Filter{},
 			newest, first,
 			[]string{"Limit -> Index Scan using commissions_by_age on commissions c"},
 			sortingScans, counts, counts,
 		},
 		{
 			"a deep page",
-			affiliate.CommissionFilter{},
+			commission.Filter{},
 			newest,
 			affiliate.Page{Number: 400, Size: 20},
 			[]string{"Limit -> Index Scan using commissions_by_age on commissions c", "created_at < '"},
@@ -117,7 +119,7 @@ func checkCommissionPlans(t *testing.T, f *fixture) {
 		},
 		{
 			"a deep page, oldest first",
-			affiliate.CommissionFilter{},
+			commission.Filter{},
 			oldest,
 			affiliate.Page{Number: 400, Size: 20},
 			[]string{"Index Scan Backward using commissions_by_age on commissions c", "created_at >= '"},
@@ -125,21 +127,21 @@ func checkCommissionPlans(t *testing.T, f *fixture) {
 		},
 		{
 			"one status",
-			affiliate.CommissionFilter{Status: affiliate.CommissionPending},
+			commission.Filter{Status: commission.Pending},
 			newest, first,
 			[]string{"Limit -> Index Scan using commissions_by_status on commissions c"},
 			sortingScans, counts, counts,
 		},
 		{
 			"one programme",
-			affiliate.CommissionFilter{Program: &f.Program},
+			commission.Filter{Program: &f.Program},
 			newest, first,
 			[]string{"Limit -> Index Scan using commissions_by_program on commissions c"},
 			sortingScans, counts, counts,
 		},
 		{
 			"a range of instants",
-			affiliate.CommissionFilter{Created: affiliate.Period{From: &from, Before: &before}},
+			commission.Filter{Created: affiliate.Period{From: &from, Before: &before}},
 			newest, first,
 			[]string{"Limit -> Index Scan using commissions_by_age on commissions c"},
 			sortingScans,
@@ -148,7 +150,7 @@ func checkCommissionPlans(t *testing.T, f *fixture) {
 		},
 		{
 			"a range of one status",
-			affiliate.CommissionFilter{Status: affiliate.CommissionApproved, Created: affiliate.Period{From: &from, Before: &before}},
+			commission.Filter{Status: commission.Approved, Created: affiliate.Period{From: &from, Before: &before}},
 			newest, first,
 			[]string{"Limit -> Index Scan using commissions_by_"},
 			sortingScans,
@@ -157,7 +159,7 @@ func checkCommissionPlans(t *testing.T, f *fixture) {
 		},
 		{
 			"one participant",
-			affiliate.CommissionFilter{Participant: &participant},
+			commission.Filter{Participant: &participant},
 			newest, first,
 			[]string{"Index Scan using commissions_by_participant on commissions c"},
 			scans,
@@ -166,14 +168,14 @@ func checkCommissionPlans(t *testing.T, f *fixture) {
 		},
 		{
 			"the review queue",
-			affiliate.CommissionFilter{NeedsReview: &yes},
+			commission.Filter{NeedsReview: &yes},
 			newest, first,
 			[]string{"Limit -> Index Scan using commissions_flagged on commissions c"},
 			sortingScans, counts, counts,
 		},
 		{
 			"search for an order",
-			affiliate.CommissionFilter{Search: "ORDER-777"},
+			commission.Filter{Search: "ORDER-777"},
 			newest, first,
 			[]string{"commissions_by_external", "commissions_by_promo_code"},
 			scans,
@@ -182,7 +184,7 @@ func checkCommissionPlans(t *testing.T, f *fixture) {
 		},
 		{
 			"search for a partner",
-			affiliate.CommissionFilter{Search: "jane 777"},
+			commission.Filter{Search: "jane 777"},
 			newest, first,
 			[]string{"commissions_by_external", "commissions_by_promo_code", "commissions_by_participant"},
 			scans,
@@ -191,7 +193,7 @@ func checkCommissionPlans(t *testing.T, f *fixture) {
 		},
 		{
 			"search for an id",
-			affiliate.CommissionFilter{Search: "0192aa"},
+			commission.Filter{Search: "0192aa"},
 			newest, first,
 			[]string{"commissions_pkey"},
 			scans,
@@ -219,14 +221,14 @@ func checkCommissionPlans(t *testing.T, f *fixture) {
 	// The store reads from commission_counts on which day a deep page starts. Therefore
 	// the statement must skip fewer rows than one day has. The fixture has one commission
 	// per minute.
-	sql, err := f.Store.CommissionSQL(t.Context(), f.Scope, affiliate.CommissionFilter{}, newest, affiliate.Page{Number: 400, Size: 20})
+	sql, err := f.Store.CommissionSQL(t.Context(), f.Scope, commission.Filter{}, newest, affiliate.Page{Number: 400, Size: 20})
 	if offset, ok := sql.PageArgs[len(sql.PageArgs)-1].(int64); err != nil || !ok || offset >= 24*60 {
 		t.Errorf("a deep page skips %d rows (error %v), want fewer than %d", offset, err, 24*60)
 	}
 
 	// An export must return its first row before it has read the last row, so the plan
 	// must not sort.
-	sql, err = f.Store.CommissionSQL(t.Context(), f.Scope, affiliate.CommissionFilter{}, newest, first)
+	sql, err = f.Store.CommissionSQL(t.Context(), f.Scope, commission.Filter{}, newest, first)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -234,7 +236,7 @@ func checkCommissionPlans(t *testing.T, f *fixture) {
 
 	// All commissions match this search. An index in the order of the list is then
 	// cheaper than the indexes for searches. The plan must not sort all matching rows.
-	sql, err = f.Store.CommissionSQL(t.Context(), f.Scope, affiliate.CommissionFilter{Search: "order"}, newest, first)
+	sql, err = f.Store.CommissionSQL(t.Context(), f.Scope, commission.Filter{Search: "order"}, newest, first)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -244,18 +246,18 @@ func checkCommissionPlans(t *testing.T, f *fixture) {
 		[]string{"commissions_due"}, scans)
 	checkPlan(t, "lock", f.Plan(postgres.LockCommissionsSQL, f.Scope.Workspace, f.Scope.Mode, []affiliate.CommissionID{{}}),
 		[]string{"Index Scan using commissions_pkey on commissions"}, scans)
-	update, args := postgres.UpdateCommissionsSQL(affiliate.Commission{Scope: f.Scope}, affiliate.Commission{})
+	update, args := postgres.UpdateCommissionsSQL(commission.Commission{Scope: f.Scope}, commission.Commission{})
 	checkPlan(t, "change", f.Plan(update, args...), []string{"Nested Loop -> Values Scan on \"*VALUES*\" -> Index Scan using commissions_pkey on commissions"}, sortingScans)
 }
 
 func checkCommissionTotals(t *testing.T, f *fixture) {
 	t.Helper()
-	newest := affiliate.CommissionOrder{By: affiliate.SortCreatedAt}
-	items, total, err := f.Store.Commissions(t.Context(), f.Scope, affiliate.CommissionFilter{Search: "order-"}, newest, affiliate.Page{Number: 1, Size: 20})
+	newest := commission.Order{By: commission.SortCreatedAt}
+	items, total, err := f.Store.Commissions(t.Context(), f.Scope, commission.Filter{Search: "order-"}, newest, affiliate.Page{Number: 1, Size: 20})
 	if err != nil || total != affiliate.MaxSearchTotal+1 || len(items) != 20 {
 		t.Fatalf("the search returned %d items and the total %d (error %v), want 20 and %d", len(items), total, err, affiliate.MaxSearchTotal+1)
 	}
-	all, exact, err := f.Store.Commissions(t.Context(), f.Scope, affiliate.CommissionFilter{}, newest, affiliate.Page{Number: 1, Size: 20})
+	all, exact, err := f.Store.Commissions(t.Context(), f.Scope, commission.Filter{}, newest, affiliate.Page{Number: 1, Size: 20})
 	if err != nil || exact <= affiliate.MaxSearchTotal || exact != int64(f.Count(`select count(*) from commissions where workspace_id = $1 and mode = 'live'`, f.Scope.Workspace)) {
 		t.Fatalf("the total without a search is %d (error %v), want the number of rows", exact, err)
 	}
@@ -264,7 +266,7 @@ func checkCommissionTotals(t *testing.T, f *fixture) {
 			t.Fatal("the first page of the search does not have the newest commissions")
 		}
 	}
-	_, beyond, err := f.Store.Commissions(t.Context(), f.Scope, affiliate.CommissionFilter{Search: "order-"}, newest, affiliate.Page{Number: 2000, Size: 100})
+	_, beyond, err := f.Store.Commissions(t.Context(), f.Scope, commission.Filter{Search: "order-"}, newest, affiliate.Page{Number: 2000, Size: 100})
 	if err != nil || beyond != affiliate.MaxSearchTotal+1 {
 		t.Errorf("a page after the end has the total %d (error %v), want %d", beyond, err, affiliate.MaxSearchTotal+1)
 	}
@@ -280,7 +282,7 @@ func checkPendingPlans(t *testing.T, f *fixture) {
 	for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {
 		plan := f.PlanWith(`set local plan_cache_mode = `+mode, postgres.SelectPendingOfSQL, pgx.NamedArgs{
 			"workspace": f.Scope.Workspace, "mode": f.Scope.Mode, "participant": p.ID, "partner": p.Partner,
-			"review_reason": affiliate.ReviewParticipantSuspended, "flagged": false,
+			"review_reason": participant.ReviewParticipantSuspended, "flagged": false,
 			"after": f.Now().AddDate(0, -1, 0), "after_id": affiliate.CommissionID{}, "since": f.Now(),
 			"code": "participant_suspended", "limit": postgres.ReviewChunk,
 		})

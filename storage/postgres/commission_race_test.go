@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/commission"
 	"github.com/tributary-hq/tributary/cmd/stores"
 	commissionservice "github.com/tributary-hq/tributary/server/commission"
 )
@@ -60,10 +61,10 @@ func (f *fixture) checkTotals() {
 
 // move makes a move of a commission. The actor is the owner for the moves that users can
 // make, and the system for other moves.
-func (f *fixture) move(c affiliate.Commission, t affiliate.CommissionTransition) error {
+func (f *fixture) move(c commission.Commission, t commission.Transition) error {
 	t.Scope, t.Program, t.Commission, t.At = c.Scope, c.Program, c.ID, f.Now()
 	switch t.Move {
-	case affiliate.MoveApprove, affiliate.MoveOverride, affiliate.MoveReject, affiliate.MoveClearReview:
+	case commission.MoveApprove, commission.MoveOverride, commission.MoveReject, commission.MoveClearReview:
 		t.Actor = by(f.Owner)
 	default:
 	}
@@ -78,37 +79,37 @@ func TestMove_KeepsCountsAndBalancesConsistent(t *testing.T) {
 	f := newFixture(t)
 	r := rand.New(rand.NewPCG(11, 12))
 	later := f.Now().Add(time.Hour)
-	var all []affiliate.Commission
+	var all []commission.Commission
 	for range 3 {
 		p := f.Join("Paula")
 		for range 12 {
-			all = append(all, f.newDue(p, func(c *affiliate.Commission) {
+			all = append(all, f.newDue(p, func(c *commission.Commission) {
 				c.CreatedAt = f.Now().Add(-time.Duration(r.Int64N(int64(60 * 24 * time.Hour))))
 				c.Currency = []string{"EUR", "USD"}[r.IntN(2)]
 				if r.IntN(2) == 0 {
 					c.HoldUntil = &later
 				}
 				if r.IntN(4) == 0 {
-					c.Status = affiliate.CommissionApproved
+					c.Status = commission.Approved
 				}
 			}))
 		}
 	}
 	reason := "because"
-	moves := []affiliate.CommissionMove{
-		affiliate.MoveApprove, affiliate.MoveOverride, affiliate.MoveAutoApprove, affiliate.MoveReject, affiliate.MoveFlag,
-		affiliate.MoveClearReview, affiliate.MoveRefund, affiliate.MoveRefund, affiliate.MovePay, affiliate.MovePay, affiliate.MoveClawBack,
+	moves := []commission.Move{
+		commission.MoveApprove, commission.MoveOverride, commission.MoveAutoApprove, commission.MoveReject, commission.MoveFlag,
+		commission.MoveClearReview, commission.MoveRefund, commission.MoveRefund, commission.MovePay, commission.MovePay, commission.MoveClawBack,
 	}
-	made := map[affiliate.CommissionMove]int{}
+	made := map[commission.Move]int{}
 	var lock sync.Mutex
 	var group sync.WaitGroup
 	for i := range 5 {
 		group.Go(func() {
 			r := rand.New(rand.NewPCG(13, uint64(i)))
 			for range 120 {
-				move := affiliate.CommissionTransition{
+				move := commission.Transition{
 					Move: moves[r.IntN(len(moves))], Reason: &reason, ReviewReasons: []string{[]string{"a", "b"}[r.IntN(2)]},
-					AmountCents: r.Int64N(200), Full: r.IntN(4) == 0, RefundReason: affiliate.RefundedSale, PaidAt: f.Now(), Payout: new(affiliate.NewID[affiliate.PayoutID](f.Now())),
+					AmountCents: r.Int64N(200), Full: r.IntN(4) == 0, RefundReason: commission.RefundedSale, PaidAt: f.Now(), Payout: new(affiliate.NewID[affiliate.PayoutID](f.Now())),
 				}
 				err := f.move(all[r.IntN(len(all))], move)
 				var refusal *affiliate.Error
@@ -130,7 +131,7 @@ func TestMove_KeepsCountsAndBalancesConsistent(t *testing.T) {
 		}
 	}
 	f.checkTotals()
-	var current []affiliate.Commission
+	var current []commission.Commission
 	for _, c := range all {
 		detail, err := f.Store.Commission(t.Context(), f.Scope, f.Program, c.ID)
 		if err != nil {
@@ -138,5 +139,5 @@ func TestMove_KeepsCountsAndBalancesConsistent(t *testing.T) {
 		}
 		current = append(current, detail.Commission)
 	}
-	f.checkStats("after all moves", affiliate.CommissionFilter{}, current)
+	f.checkStats("after all moves", commission.Filter{}, current)
 }

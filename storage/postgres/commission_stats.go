@@ -7,12 +7,13 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/commission"
 )
 
 // CommissionStats counts and sums the commissions that match a filter, in one snapshot.
 // If the filter has a search text, it counts at most affiliate.MaxSearchTotal
 // commissions. Errors: NOT_FOUND if the filter's programme or participant does not exist.
-func (s *Store) CommissionStats(ctx context.Context, scope affiliate.Scope, filter affiliate.CommissionFilter) (stats affiliate.CommissionStats, err error) {
+func (s *Store) CommissionStats(ctx context.Context, scope affiliate.Scope, filter commission.Filter) (stats commission.Stats, err error) {
 	if err := s.checkFilter(ctx, scope, nil, filter.Participant, nil); err != nil {
 		return stats, err
 	}
@@ -25,7 +26,7 @@ func (s *Store) CommissionStats(ctx context.Context, scope affiliate.Scope, filt
 		if err != nil {
 			return fmt.Errorf("commission stats: %w", err)
 		}
-		stats = affiliate.NewCommissionStats(currency, groups)
+		stats = commission.NewStats(currency, groups)
 		if filter.Search == "" || stats.Count < affiliate.MaxSearchTotal {
 			return nil
 		}
@@ -56,7 +57,7 @@ func currencyOf(ctx context.Context, tx pgx.Tx, scope affiliate.Scope, program *
 	return found.Currency, err
 }
 
-func commissionGroups(ctx context.Context, tx pgx.Tx, scope affiliate.Scope, filter affiliate.CommissionFilter) ([]affiliate.CommissionGroup, error) {
+func commissionGroups(ctx context.Context, tx pgx.Tx, scope affiliate.Scope, filter commission.Filter) ([]commission.Group, error) {
 	var sql string
 	var args []any
 	if filter.Search != "" {
@@ -76,5 +77,5 @@ func commissionGroups(ctx context.Context, tx pgx.Tx, scope affiliate.Scope, fil
 	if err != nil {
 		return nil, err
 	}
-	return pgx.CollectRows(rows, pgx.RowToStructByName[affiliate.CommissionGroup])
+	return pgx.CollectRows(rows, pgx.RowToStructByName[commission.Group])
 }

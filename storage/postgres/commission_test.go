@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/commission"
+	"github.com/tributary-hq/tributary/affiliate/participant"
 	"github.com/tributary-hq/tributary/cmd/stores"
 	commissionservice "github.com/tributary-hq/tributary/server/commission"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
@@ -17,10 +19,10 @@ func TestCommission_RoundTripsEveryField(t *testing.T) {
 	f := newFixture(t)
 	p := f.Join("Paula")
 	at := func(n int) *time.Time { return new(f.Now().Add(time.Duration(n) * time.Minute)) }
-	written := f.newDue(p, func(c *affiliate.Commission) {
+	written := f.newDue(p, func(c *commission.Commission) {
 		c.Click, c.PromoCode, c.CustomerRef = new(affiliate.NewID[affiliate.ClickID](f.Now())), new("spring"), new("ref")
 		c.FXRate, c.FXDate, c.RecurringIndex = new("1.0825"), new(time.Date(2026, 2, 27, 0, 0, 0, 0, time.UTC)), new(3)
-		c.NeedsReview, c.ReviewReasons, c.Dispute = true, []string{"a", "b"}, affiliate.DisputeWon
+		c.NeedsReview, c.ReviewReasons, c.Dispute = true, []string{"a", "b"}, commission.DisputeWon
 		c.AmountCents = 150
 		c.HoldUntil, c.AutoApproveAt = at(1), at(2)
 		c.OverrideReason, c.OverrideBy = new("trusted"), new(affiliate.NewID[affiliate.ActorID](f.Now()))
@@ -61,7 +63,7 @@ func TestCommission_RoundTripsEveryField(t *testing.T) {
 	if a := stored.Attribution; a.Method == nil || *a.Method != "click" || a.ReasonCode != "CLICK_MATCHED" || a.Explanation != "A click." || a.ClickedAt == nil || a.ExpiresAt != nil {
 		t.Errorf("the attribution is %+v, want the method click with a click time and no expiry", a)
 	}
-	if len(stored.History) != 1 || stored.History[0].From != nil || stored.History[0].To != affiliate.CommissionPending || stored.History[0].Actor != "system" {
+	if len(stored.History) != 1 || stored.History[0].From != nil || stored.History[0].To != commission.Pending || stored.History[0].Actor != "system" {
 		t.Errorf("the history is %+v, want one entry: the system set the status pending", stored.History)
 	}
 }
@@ -74,33 +76,33 @@ func TestApproveDue_AgreesWithDueForApproval(t *testing.T) {
 	f := newFixture(t)
 	instants := []*time.Time{nil, new(f.Now().Add(-time.Millisecond)), new(f.Now()), new(f.Now().Add(time.Millisecond))}
 	type participantState struct {
-		status affiliate.ParticipantStatus
+		status participant.Status
 		erased bool
 	}
 	want := map[string]bool{}
 	total := 0
 	for _, s := range []participantState{
-		{affiliate.ParticipantApproved, false},
-		{affiliate.ParticipantApproved, true},
-		{affiliate.ParticipantPending, false},
-		{affiliate.ParticipantRejected, false},
-		{affiliate.ParticipantSuspended, false},
+		{participant.Approved, false},
+		{participant.Approved, true},
+		{participant.Pending, false},
+		{participant.Rejected, false},
+		{participant.Suspended, false},
 	} {
 		p := f.Join("Paula", pgtest.Row{"status": s.status})
 		if s.erased {
 			f.Exec(`update participants set erased_at = $2 where id = $1`, p.ID, f.Now())
 		}
-		for _, status := range []affiliate.CommissionStatus{
-			affiliate.CommissionPending, affiliate.CommissionApproved, affiliate.CommissionRejected, affiliate.CommissionPaid, affiliate.CommissionRefunded,
+		for _, status := range []commission.Status{
+			commission.Pending, commission.Approved, commission.Rejected, commission.Paid, commission.Refunded,
 		} {
 			for _, due := range instants {
 				for _, hold := range instants {
-					for _, dispute := range []affiliate.DisputeStatus{affiliate.DisputeNone, affiliate.DisputeOpen, affiliate.DisputeWon} {
+					for _, dispute := range []commission.DisputeStatus{commission.DisputeNone, commission.DisputeOpen, commission.DisputeWon} {
 						for _, flagged := range []bool{false, true} {
-							if status != affiliate.CommissionPending && (flagged || dispute != affiliate.DisputeNone) {
+							if status != commission.Pending && (flagged || dispute != commission.DisputeNone) {
 								continue // only the status matters
 							}
-							c := f.newDue(p, func(c *affiliate.Commission) {
+							c := f.newDue(p, func(c *commission.Commission) {
 								c.Status, c.AutoApproveAt, c.HoldUntil, c.Dispute, c.NeedsReview = status, due, hold, dispute, flagged
 							})
 							total++
@@ -135,7 +137,7 @@ func TestApproveDue_AgreesWithDueForApproval(t *testing.T) {
 	if n := f.Count(`select count(*) from audit_log`); n != 0 {
 		t.Errorf("the audit log has %d entries of automatic approvals, want 0", n)
 	}
-	if sweep, err := commissionservice.ApproveDue(t.Context(), stores.Commission(f.Store), f.Now(), total); err != nil || sweep != (affiliate.ApprovalCounts{}) {
+	if sweep, err := commissionservice.ApproveDue(t.Context(), stores.Commission(f.Store), f.Now(), total); err != nil || sweep != (commission.ApprovalCounts{}) {
 		t.Errorf("a second call of ApproveDue returned %+v, %v, want no approvals", sweep, err)
 	}
 }
@@ -144,7 +146,7 @@ func TestApproveDue_IsLimitedAndContinuesAfterFailures(t *testing.T) {
 	f := newFixture(t)
 	p := f.Join("Paula")
 	for i := range 12 {
-		c := f.newDue(p, func(c *affiliate.Commission) {
+		c := f.newDue(p, func(c *commission.Commission) {
 			c.AutoApproveAt = new(f.Now().Add(time.Duration(i-12) * time.Second))
 		})
 		if i < 4 {
@@ -155,7 +157,7 @@ func TestApproveDue_IsLimitedAndContinuesAfterFailures(t *testing.T) {
 			})
 		}
 	}
-	for i, want := range []affiliate.ApprovalCounts{{Approved: 3, Failed: 4}, {Approved: 3, Failed: 4}, {Approved: 2, Failed: 4}, {Failed: 4}} {
+	for i, want := range []commission.ApprovalCounts{{Approved: 3, Failed: 4}, {Approved: 3, Failed: 4}, {Approved: 2, Failed: 4}, {Failed: 4}} {
 		got, err := commissionservice.ApproveDue(t.Context(), stores.Commission(f.Store), f.Now(), 3)
 		if err != nil || got.FirstFailure == nil {
 			t.Fatalf("call %d of ApproveDue returned %+v, %v, want a first failure", i, got, err)

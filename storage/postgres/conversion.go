@@ -13,11 +13,17 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/analytics"
+	"github.com/tributary-hq/tributary/affiliate/attribution"
+	"github.com/tributary-hq/tributary/affiliate/commission"
+	"github.com/tributary-hq/tributary/affiliate/conversion"
+	"github.com/tributary-hq/tributary/affiliate/privacy"
+	"github.com/tributary-hq/tributary/affiliate/processor"
 )
 
 // pendingReport is a report that is being recorded.
 type pendingReport struct {
-	affiliate.Report
+	conversion.Report
 	trace []byte // the recorded span of the call (affiliate.Event.Trace)
 	reportState
 }
@@ -27,7 +33,7 @@ type pendingReport struct {
 // error, or if a response is already stored under its idempotency key
 // (ReportResult.Replay).
 type reportState struct {
-	result affiliate.ReportResult
+	result conversion.ReportResult
 	err    error
 
 	keyClaimed bool // this transaction inserted the idempotency key
@@ -35,7 +41,7 @@ type reportState struct {
 	aliased    int  // number of aliases that this transaction inserted
 	outcome
 	refunds refundChanges
-	changes []affiliate.CommissionChange
+	changes []commission.Change
 }
 
 func (r *pendingReport) dropped() bool { return r.err != nil || r.result.Replay != nil }
@@ -225,10 +231,10 @@ func (s *Store) insertBatch(ctx context.Context, tx *Tx, batch []*pendingReport)
 			}
 		}
 		var err error
-		if r.changes, err = affiliate.BeginCommission(r.commission, r.refunds.conversion, affiliate.System, nil, c.CreatedAt); err != nil {
+		if r.changes, err = conversion.BeginCommission(r.commission, r.refunds.conversion, affiliate.System, nil, c.CreatedAt); err != nil {
 			return err
 		}
-		r.result = affiliate.ReportResult{Conversion: r.refunds.conversion, Decision: r.decision, Commission: commissionAfter(r.changes)}
+		r.result = conversion.ReportResult{Conversion: r.refunds.conversion, Decision: r.decision, Commission: commissionAfter(r.changes)}
 	}
 	return nil
 }
@@ -257,7 +263,7 @@ const awaitClick = `
 func (s *Store) writeOutcomes(ctx context.Context, tx *Tx, all []*pendingReport) error {
 	batch := &pgx.Batch{}
 	var outcomes []outcome
-	var changes []affiliate.CommissionChange
+	var changes []commission.Change
 	var events []affiliate.Event
 	var jobs []affiliate.Job
 	for _, r := range all {
@@ -273,8 +279,8 @@ func (s *Store) writeOutcomes(ctx context.Context, tx *Tx, all []*pendingReport)
 			events = append(events, event)
 		}
 		jobs = append(jobs, redemptionJobs(c.Scope, r.inputs, r.decision)...)
-		if c.Source == affiliate.SourceAPI && len(r.Aliases) > 0 {
-			jobs = append(jobs, affiliate.ReverseConversion{Workspace: c.Scope.Workspace, Mode: c.Scope.Mode, Conversion: c.ID})
+		if c.Source == conversion.SourceAPI && len(r.Aliases) > 0 {
+			jobs = append(jobs, processor.ReverseConversion{Workspace: c.Scope.Workspace, Mode: c.Scope.Mode, Conversion: c.ID})
 		}
 		if c.CustomerLabel != nil {
 			batch.Queue(labelCustomer, c.Scope.Workspace, c.Scope.Mode, []string{*c.CustomerRef}, true, c.CustomerLabel)
@@ -319,7 +325,7 @@ func (s *Store) writeOutcomes(ctx context.Context, tx *Tx, all []*pendingReport)
 
 // commissionAfter returns the commission after the last change, or nil if there are no
 // changes.
-func commissionAfter(changes []affiliate.CommissionChange) *affiliate.Commission {
+func commissionAfter(changes []commission.Change) *commission.Commission {
 	if len(changes) == 0 {
 		return nil
 	}
@@ -329,8 +335,8 @@ func commissionAfter(changes []affiliate.CommissionChange) *affiliate.Commission
 // outcome is the decision about a conversion and the new commission that it earns.
 type outcome struct {
 	signals
-	decision   affiliate.Decision
-	commission *affiliate.Commission // nil if the conversion earns nothing
+	decision   attribution.Decision
+	commission *commission.Commission // nil if the conversion earns nothing
 }
 
 // queueOutcomes queues the statements that follow from decisions: they insert commissions
@@ -338,8 +344,8 @@ type outcome struct {
 // queues the statements for the conversions and calls queueCommissionChanges for the
 // commissions.
 func queueOutcomes(batch *pgx.Batch, all ...outcome) error {
-	var commissions []affiliate.Commission
-	var deltas []affiliate.StatsDelta
+	var commissions []commission.Commission
+	var deltas []analytics.StatsDelta
 	for _, o := range all {
 		if o.commission != nil {
 			commissions = append(commissions, *o.commission)
@@ -373,7 +379,7 @@ const lockTestParticipant = `
 	select from participants where workspace_id = $1 and mode = $2 and id = $3 for key share`
 
 // queueTestParticipant queues a statement that makes the transaction fail with
-// affiliate.ErrParticipantDeleted if a deletion of test data has deleted the participant
+// privacy.ErrParticipantDeleted if a deletion of test data has deleted the participant
 // after the decision. Participants of live mode are never deleted.
 func queueTestParticipant(batch *pgx.Batch, scope affiliate.Scope, id affiliate.ParticipantID) {
 	if scope.Mode != affiliate.ModeTest {
@@ -381,7 +387,7 @@ func queueTestParticipant(batch *pgx.Batch, scope affiliate.Scope, id affiliate.
 	}
 	batch.Queue(lockTestParticipant, scope.Workspace, scope.Mode, id).Exec(func(tag pgconn.CommandTag) error {
 		if tag.RowsAffected() == 0 {
-			return affiliate.ErrParticipantDeleted
+			return privacy.ErrParticipantDeleted
 		}
 		return nil
 	})
@@ -402,15 +408,15 @@ func queueBindingAndPayment(batch *pgx.Batch, o outcome) {
 
 // attributedEarner returns the participant to whom a decision attributes the conversion,
 // with the rules of the programme.
-func attributedEarner(in affiliate.AttributionInputs, d affiliate.Decision) affiliate.Earner {
+func attributedEarner(in attribution.Inputs, d attribution.Decision) attribution.Earner {
 	switch *d.Method {
-	case affiliate.ByClick:
+	case attribution.ByClick:
 		return in.FoundClick.Earner
-	case affiliate.ByPromoCode:
+	case attribution.ByPromoCode:
 		return in.FoundPromoCode.Earner
-	case affiliate.ByCustomer:
+	case attribution.ByCustomer:
 		return in.Customer.Binding.Earner
-	case affiliate.ByAssignment:
+	case attribution.ByAssignment:
 		return *in.Assigned
 	}
 	panic("postgres: unexpected attribution method " + string(*d.Method))
@@ -418,7 +424,7 @@ func attributedEarner(in affiliate.AttributionInputs, d affiliate.Decision) affi
 
 // outcomeEvents appends the events of a conversion's commission and of its fraud
 // signals.
-func outcomeEvents(events []affiliate.Event, c affiliate.Conversion, d affiliate.Decision, changes []affiliate.CommissionChange) []affiliate.Event {
+func outcomeEvents(events []affiliate.Event, c conversion.Conversion, d attribution.Decision, changes []commission.Change) []affiliate.Event {
 	for _, change := range changes {
 		events = append(events, change.Events()...)
 	}
@@ -427,7 +433,7 @@ func outcomeEvents(events []affiliate.Event, c affiliate.Conversion, d affiliate
 
 // redemptionJobs returns a job that updates the edge directory if a decision uses the
 // last allowed redemption of a promo code. The edge must then no longer offer the code.
-func redemptionJobs(scope affiliate.Scope, in affiliate.AttributionInputs, d affiliate.Decision) []affiliate.Job {
+func redemptionJobs(scope affiliate.Scope, in attribution.Inputs, d attribution.Decision) []affiliate.Job {
 	code := in.FoundPromoCode
 	if d.Redeems == nil || code.MaxRedemptions == nil || code.Redemptions+1 < *code.MaxRedemptions {
 		return nil

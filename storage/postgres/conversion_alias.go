@@ -11,6 +11,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/conversion"
+	"github.com/tributary-hq/tributary/affiliate/processor"
 )
 
 // An alias is an id by which a payment processor knows the sale of a conversion. Sales of
@@ -96,12 +98,12 @@ const findByAlias = `
 
 // FindSale returns the conversion that has one of the given ids as an alias or as its
 // external id. If there is none, the result has no conversion.
-func (tx *Tx) FindSale(ctx context.Context, scope affiliate.Scope, aliases []string) (affiliate.RecordedSale, error) {
-	var sale affiliate.RecordedSale
+func (tx *Tx) FindSale(ctx context.Context, scope affiliate.Scope, aliases []string) (processor.RecordedSale, error) {
+	var sale processor.RecordedSale
 	forms := tx.db.processorIDForms(scope, aliases)
 	err := tx.QueryRow(ctx, findByAlias, scope.Workspace, scope.Mode, forms).Scan(&sale.Conversion, &sale.Reported, &sale.Erased)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return affiliate.RecordedSale{}, nil
+		return processor.RecordedSale{}, nil
 	}
 	return sale, err
 }
@@ -109,7 +111,7 @@ func (tx *Tx) FindSale(ctx context.Context, scope affiliate.Scope, aliases []str
 // AddAliases adds the ids of a processor to a recorded conversion. An alias that another
 // conversion has stays with that conversion. If the buyer of the conversion was erased, the
 // texts that replace the ids are added.
-func (tx *Tx) AddAliases(ctx context.Context, scope affiliate.Scope, conversion affiliate.ConversionID, ids affiliate.ProcessorIDs, aliases []string) error {
+func (tx *Tx) AddAliases(ctx context.Context, scope affiliate.Scope, conversion affiliate.ConversionID, ids conversion.ProcessorIDs, aliases []string) error {
 	const insert = `
 		insert into conversion_aliases (workspace_id, mode, id, conversion_id)
 		select $1, $2, t.id, $3

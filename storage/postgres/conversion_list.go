@@ -10,6 +10,10 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/attribution"
+	"github.com/tributary-hq/tributary/affiliate/commission"
+	"github.com/tributary-hq/tributary/affiliate/conversion"
+	"github.com/tributary-hq/tributary/affiliate/fraud"
 )
 
 // Lists of conversions, newest first. For each condition of a filter, except the time,
@@ -61,7 +65,7 @@ const conversionPage = `
 	order by c.created_at desc, c.id desc`
 
 // conversionListSQL returns the statements for a page and for the total.
-func conversionListSQL(filter affiliate.ConversionFilter) (page, count string) {
+func conversionListSQL(filter conversion.Filter) (page, count string) {
 	var where strings.Builder
 	where.WriteString(whereConversions)
 	for _, term := range []struct {
@@ -84,7 +88,7 @@ func conversionListSQL(filter affiliate.ConversionFilter) (page, count string) {
 	return page, CountUpTo(affiliate.MaxTotal, where.String())
 }
 
-func conversionListArgs(scope affiliate.Scope, filter affiliate.ConversionFilter, page affiliate.Page) pgx.NamedArgs {
+func conversionListArgs(scope affiliate.Scope, filter conversion.Filter, page affiliate.Page) pgx.NamedArgs {
 	return pgx.NamedArgs{
 		"workspace": scope.Workspace, "mode": scope.Mode, "from": filter.Created.From, "before": filter.Created.Before,
 		"attributed": filter.Attributed, "event": filter.EventType, "external": filter.ExternalTransactionID,
@@ -97,15 +101,15 @@ func conversionListArgs(scope affiliate.Scope, filter affiliate.ConversionFilter
 // rows on all pages, up to affiliate.MaxTotal. Errors: NOT_FOUND if the filter's
 // programme or participant does not exist.
 func (s *Store) Conversions(
-	ctx context.Context, scope affiliate.Scope, filter affiliate.ConversionFilter, page affiliate.Page,
-) ([]affiliate.ConversionItem, int64, error) {
+	ctx context.Context, scope affiliate.Scope, filter conversion.Filter, page affiliate.Page,
+) ([]conversion.Item, int64, error) {
 	if err := s.checkFilter(ctx, scope, filter.Program, filter.Participant, nil); err != nil {
 		return nil, 0, err
 	}
 	list, count := conversionListSQL(filter)
 	args := conversionListArgs(scope, filter, page)
 	rows, err := s.pool.Query(ctx, list, planForArgs, args)
-	items, err := AllRows(rows, err, func(r conversionItemRow) affiliate.ConversionItem { return r.item(scope) })
+	items, err := AllRows(rows, err, func(r conversionItemRow) conversion.Item { return r.item(scope) })
 	if err != nil {
 		return nil, 0, fmt.Errorf("read conversions: %w", err)
 	}
@@ -122,7 +126,7 @@ func (s *Store) Conversions(
 
 // Conversion returns one conversion with its refunds, read in one statement. Errors:
 // NOT_FOUND.
-func (s *Store) Conversion(ctx context.Context, scope affiliate.Scope, id affiliate.ConversionID) (affiliate.ConversionDetail, error) {
+func (s *Store) Conversion(ctx context.Context, scope affiliate.Scope, id affiliate.ConversionID) (conversion.Detail, error) {
 	const read = `
 		select ` + conversionItemColumns + `, c.metadata,
 			(select jsonb_agg(jsonb_build_object(
@@ -136,22 +140,22 @@ func (s *Store) Conversion(ctx context.Context, scope affiliate.Scope, id affili
 		conversionItemRow
 		Metadata json.RawMessage
 		Refunds  []struct {
-			ID               affiliate.RefundID `json:"id"`
-			ExternalRefundID string             `json:"external_refund_id"`
-			AmountCents      int64              `json:"amount_cents"`
-			Reason           *string            `json:"reason"`
-			CreatedAt        time.Time          `json:"created_at"`
+			ID               conversion.RefundID `json:"id"`
+			ExternalRefundID string              `json:"external_refund_id"`
+			AmountCents      int64               `json:"amount_cents"`
+			Reason           *string             `json:"reason"`
+			CreatedAt        time.Time           `json:"created_at"`
 		}
 	}
 	rows, err := s.pool.Query(ctx, read, scope.Workspace, scope.Mode, id)
 	found, err := OneRow[detailRow](rows, err)
 	if err != nil {
-		return affiliate.ConversionDetail{}, err
+		return conversion.Detail{}, err
 	}
-	detail := affiliate.ConversionDetail{ConversionItem: found.item(scope)}
+	detail := conversion.Detail{Item: found.item(scope)}
 	detail.Conversion.Metadata = found.Metadata
 	for _, r := range found.Refunds {
-		detail.Refunds = append(detail.Refunds, affiliate.Refund{
+		detail.Refunds = append(detail.Refunds, conversion.Refund{
 			ID: r.ID, Scope: scope, ExternalRefundID: r.ExternalRefundID, ExternalTransactionID: found.ExternalTransactionID, Conversion: &id,
 			AmountCents: &r.AmountCents, Reason: r.Reason, CreatedAt: r.CreatedAt.UTC(),
 		})
@@ -171,8 +175,8 @@ type conversionItemRow struct {
 	DiscountCents         int64
 	OccurredAt            time.Time
 	CreatedAt             time.Time
-	Source                affiliate.ConversionSource
-	Status                affiliate.ConversionStatus
+	Source                conversion.Source
+	Status                conversion.Status
 	RefundedAmountCents   int64
 	Click                 *affiliate.ClickID
 	PromoCode             *string
@@ -180,41 +184,41 @@ type conversionItemRow struct {
 	CustomerLabel         *string
 	SubscriptionID        *string
 	ProductIDs            []string `db:"product_ids"`
-	LineItems             []affiliate.LineItem
+	LineItems             []attribution.LineItem
 	IsRecurring           bool
 	SubID                 *string
-	Processor             *affiliate.ProcessorIDs
+	Processor             *conversion.ProcessorIDs
 	Version               int
 	FraudScore            int
-	FraudSignals          []affiliate.FraudSignal
-	FraudAction           affiliate.FraudAction
+	FraudSignals          []fraud.Signal
+	FraudAction           fraud.Action
 
 	DecisionID     affiliate.DecisionID
 	Attributed     bool
-	ReasonCode     affiliate.AttributionReason
+	ReasonCode     attribution.Reason
 	ProgramID      *affiliate.ProgramID
 	ParticipantID  *affiliate.ParticipantID
 	LinkID         *affiliate.LinkID
 	RecurringIndex *int
-	Method         *affiliate.Method
+	Method         *attribution.Method
 	Explanation    string
 	ClickedAt      *time.Time
 	ExpiresAt      *time.Time
 
 	// The following fields are nil if the conversion has no commission.
 	CommissionID       *affiliate.CommissionID
-	CommissionStatus   *affiliate.CommissionStatus
+	CommissionStatus   *commission.Status
 	CommissionCents    *int64
 	CommissionCurrency *string
 	HoldUntil          *time.Time // also nil if the commission has no hold period
 	NeedsReview        *bool
 }
 
-func (r conversionItemRow) item(scope affiliate.Scope) affiliate.ConversionItem {
-	item := affiliate.ConversionItem{
-		Conversion: affiliate.Conversion{
+func (r conversionItemRow) item(scope affiliate.Scope) conversion.Item {
+	item := conversion.Item{
+		Conversion: conversion.Conversion{
 			ID: r.ID, Scope: scope, ExternalTransactionID: r.ExternalTransactionID, EventType: r.EventType,
-			Sale: affiliate.Sale{
+			Sale: attribution.Sale{
 				Paid:     affiliate.Money{Cents: r.AmountCents, Currency: r.Currency},
 				TaxCents: r.TaxCents, ShippingCents: r.ShippingCents, FeeCents: r.FeeCents,
 			},
@@ -223,7 +227,7 @@ func (r conversionItemRow) item(scope affiliate.Scope) affiliate.ConversionItem 
 			Click: r.Click, PromoCode: r.PromoCode, CustomerRef: r.CustomerRef, CustomerLabel: r.CustomerLabel, SubscriptionID: r.SubscriptionID,
 			ProductIDs: r.ProductIDs, LineItems: r.LineItems, IsRecurring: r.IsRecurring, SubID: r.SubID, Processor: r.Processor, Version: r.Version,
 		},
-		Decision: affiliate.Decision{
+		Decision: attribution.Decision{
 			ID: r.DecisionID, Conversion: r.ID, Attributed: r.Attributed, Method: r.Method, Reason: r.ReasonCode, Explanation: r.Explanation,
 			Program: r.ProgramID, Participant: r.ParticipantID, Link: r.LinkID, RecurringIndex: r.RecurringIndex,
 			ClickedAt: UTC(r.ClickedAt), ExpiresAt: UTC(r.ExpiresAt),
@@ -232,7 +236,7 @@ func (r conversionItemRow) item(scope affiliate.Scope) affiliate.ConversionItem 
 	}
 	item.Decision.Fraud, item.Decision.FraudAction = r.FraudSignals, r.FraudAction
 	if r.CommissionID != nil {
-		item.Commission = &affiliate.Commission{
+		item.Commission = &commission.Commission{
 			ID: *r.CommissionID, Scope: scope, Conversion: r.ID, Decision: r.DecisionID, Status: *r.CommissionStatus,
 			AmountCents: *r.CommissionCents, Currency: *r.CommissionCurrency, HoldUntil: UTC(r.HoldUntil), NeedsReview: *r.NeedsReview,
 		}

@@ -4,6 +4,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/conversion"
 )
 
 // DropExpiredKeysSQL is a statement whose query plan a test checks.
@@ -11,7 +12,7 @@ const DropExpiredKeysSQL = dropExpiredKeys
 
 // ConversionListSQL returns the statements for a page of conversions and for the total,
 // and the arguments of both.
-func ConversionListSQL(scope affiliate.Scope, filter affiliate.ConversionFilter, page affiliate.Page) (list, count string, args pgx.NamedArgs) {
+func ConversionListSQL(scope affiliate.Scope, filter conversion.Filter, page affiliate.Page) (list, count string, args pgx.NamedArgs) {
 	list, count = conversionListSQL(filter)
 	return list, count, conversionListArgs(scope, filter, page)
 }

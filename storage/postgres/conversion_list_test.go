@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/conversion"
 	"github.com/tributary-hq/tributary/storage/postgres"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
@@ -82,21 +83,21 @@ func TestConversions_ReadIndexes(t *testing.T) {
 	monday, tuesday := noon.AddDate(0, 0, -6), noon.AddDate(0, 0, -5)
 	newest, deep := affiliate.Page{Number: 1, Size: 20}, affiliate.Page{Number: 100, Size: 20}
 	for name, c := range map[string]struct {
-		filter affiliate.ConversionFilter
+		filter conversion.Filter
 		page   affiliate.Page
 		index  string // index that the plan of the page must use
 	}{
-		"all":            {affiliate.ConversionFilter{}, newest, "conversions_by_age"},
-		"a later page":   {affiliate.ConversionFilter{}, deep, "conversions_by_age"},
-		"dates":          {affiliate.ConversionFilter{Created: affiliate.Period{From: &monday, Before: &tuesday}}, newest, "conversions_by_age"},
-		"attributed":     {affiliate.ConversionFilter{Attributed: new(true)}, newest, "conversions_by_attributed"},
-		"not attributed": {affiliate.ConversionFilter{Attributed: new(false)}, newest, "conversions_by_attributed"},
-		"event":          {affiliate.ConversionFilter{EventType: affiliate.Lead}, newest, "conversions_by_event_type"},
-		"external id":    {affiliate.ConversionFilter{ExternalTransactionID: "order-77"}, newest, "conversions_external"},
-		"programme":      {affiliate.ConversionFilter{Program: &f.programs[0]}, newest, "conversions_by_program"},
-		"participant":    {affiliate.ConversionFilter{Participant: &f.participants[3]}, newest, "conversions_by_participant_time"},
+		"all":            {conversion.Filter{}, newest, "conversions_by_age"},
+		"a later page":   {conversion.Filter{}, deep, "conversions_by_age"},
+		"dates":          {conversion.Filter{Created: affiliate.Period{From: &monday, Before: &tuesday}}, newest, "conversions_by_age"},
+		"attributed":     {conversion.Filter{Attributed: new(true)}, newest, "conversions_by_attributed"},
+		"not attributed": {conversion.Filter{Attributed: new(false)}, newest, "conversions_by_attributed"},
+		"event":          {conversion.Filter{EventType: affiliate.Lead}, newest, "conversions_by_event_type"},
+		"external id":    {conversion.Filter{ExternalTransactionID: "order-77"}, newest, "conversions_external"},
+		"programme":      {conversion.Filter{Program: &f.programs[0]}, newest, "conversions_by_program"},
+		"participant":    {conversion.Filter{Participant: &f.participants[3]}, newest, "conversions_by_participant_time"},
 		"programme and dates": {
-			affiliate.ConversionFilter{Program: &f.programs[0], Created: affiliate.Period{From: &monday}}, deep, "conversions_by_program",
+			conversion.Filter{Program: &f.programs[0], Created: affiliate.Period{From: &monday}}, deep, "conversions_by_program",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -113,12 +114,12 @@ func TestConversions_ReadIndexes(t *testing.T) {
 		})
 	}
 
-	items, total, err := f.Store.Conversions(t.Context(), f.Scope, affiliate.ConversionFilter{}, newest)
+	items, total, err := f.Store.Conversions(t.Context(), f.Scope, conversion.Filter{}, newest)
 	if err != nil || len(items) != 20 || total != 12_000 {
 		t.Errorf("Conversions returned %d items and the total %d, %v, want 20 and 12000", len(items), total, err)
 	}
 	for _, page := range []affiliate.Page{{Number: 120, Size: 100}, {Number: 121, Size: 100}} {
-		if _, total, err := f.Store.Conversions(t.Context(), f.Scope, affiliate.ConversionFilter{}, page); err != nil || total != 12_000 {
+		if _, total, err := f.Store.Conversions(t.Context(), f.Scope, conversion.Filter{}, page); err != nil || total != 12_000 {
 			t.Errorf("page %d has the total %d, %v, want 12000", page.Number, total, err)
 		}
 	}
@@ -152,7 +153,7 @@ func TestConversions_ReturnEachRowOnce(t *testing.T) {
 	// oneIn returns true with the probability 1/n.
 	oneIn := func(n int) bool { return random.IntN(n) == 0 }
 	for range 60 {
-		var filter affiliate.ConversionFilter
+		var filter conversion.Filter
 		if oneIn(3) {
 			attributed := oneIn(2)
 			filter.Attributed = &attributed

@@ -6,9 +6,11 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/attribution"
+	"github.com/tributary-hq/tributary/affiliate/conversion"
 )
 
-// conversionColumns are the fields of affiliate.StoredConversion, selected from
+// conversionColumns are the fields of conversion.StoredConversion, selected from
 // conversions c.
 const conversionColumns = `
 	c.workspace_id, c.id, c.mode, c.external_transaction_id, c.event_type, c.amount_cents, coalesce(c.currency, '') as currency,
@@ -17,7 +19,7 @@ const conversionColumns = `
 	c.version, c.decision_id, c.attributed, c.program_id, c.participant_id, c.link_id, c.recurring_index, c.processor,
 	c.buyer_erased_at is not null as buyer_erased`
 
-func scanConversion(row pgx.CollectableRow) (affiliate.StoredConversion, error) {
+func scanConversion(row pgx.CollectableRow) (conversion.StoredConversion, error) {
 	type conversionRow struct {
 		WorkspaceID           affiliate.WorkspaceID
 		ID                    affiliate.ConversionID
@@ -32,14 +34,14 @@ func scanConversion(row pgx.CollectableRow) (affiliate.StoredConversion, error) 
 		DiscountCents         int64
 		OccurredAt            time.Time
 		CreatedAt             time.Time
-		Source                affiliate.ConversionSource
-		Status                affiliate.ConversionStatus
+		Source                conversion.Source
+		Status                conversion.Status
 		RefundedAmountCents   int64
 		ClickID               *affiliate.ClickID
 		PromoCode             *string
 		CustomerRef           *string
 		ProductIDs            []string `db:"product_ids"`
-		LineItems             []affiliate.LineItem
+		LineItems             []attribution.LineItem
 		IsRecurring           bool
 		Version               int
 		DecisionID            affiliate.DecisionID
@@ -48,15 +50,15 @@ func scanConversion(row pgx.CollectableRow) (affiliate.StoredConversion, error) 
 		ParticipantID         *affiliate.ParticipantID
 		LinkID                *affiliate.LinkID
 		RecurringIndex        *int
-		Processor             *affiliate.ProcessorIDs
+		Processor             *conversion.ProcessorIDs
 		BuyerErased           bool
 	}
 	r, err := pgx.RowToStructByName[conversionRow](row)
-	return affiliate.StoredConversion{
-		Conversion: affiliate.Conversion{
+	return conversion.StoredConversion{
+		Conversion: conversion.Conversion{
 			ID: r.ID, Scope: affiliate.Scope{Workspace: r.WorkspaceID, Mode: r.Mode},
 			ExternalTransactionID: r.ExternalTransactionID, EventType: r.EventType,
-			Sale: affiliate.Sale{
+			Sale: attribution.Sale{
 				Paid:     affiliate.Money{Cents: r.AmountCents, Currency: r.Currency},
 				TaxCents: r.TaxCents, ShippingCents: r.ShippingCents, FeeCents: r.FeeCents,
 			},

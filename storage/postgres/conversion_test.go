@@ -13,6 +13,12 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/attribution"
+	"github.com/tributary-hq/tributary/affiliate/click"
+	"github.com/tributary-hq/tributary/affiliate/commission"
+	"github.com/tributary-hq/tributary/affiliate/conversion"
+	"github.com/tributary-hq/tributary/affiliate/participant"
+	"github.com/tributary-hq/tributary/affiliate/program"
 	"github.com/tributary-hq/tributary/storage/postgres"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
@@ -24,12 +30,12 @@ type sales struct {
 }
 
 // newSales creates a shop. The rows in program replace columns of its programme.
-func newSales(t *testing.T, program ...pgtest.Row) *sales {
+func newSales(t *testing.T, changes ...pgtest.Row) *sales {
 	t.Helper()
 	f := newFixture(t, append([]pgtest.Row{{
-		"name": "Spring", "attribution_model": affiliate.FirstClick, "rules_version": 4,
+		"name": "Spring", "attribution_model": program.FirstClick, "rules_version": 4,
 		"rules": `{"commission_type":"percentage","rate_bps":3000,"hold_period_days":30,"auto_approval":true,"net_basis":"net_of_tax"}`,
-	}}, program...)...)
+	}}, changes...)...)
 	return &sales{f, f.Join("Pat")}
 }
 
@@ -54,10 +60,10 @@ func (s *sales) click(receivedAt time.Time) affiliate.ClickID {
 
 // receivedClick returns a function that changes a click, so that it was received at the
 // given instant.
-func receivedClick(at time.Time) func(*affiliate.Click) {
-	return func(c *affiliate.Click) {
+func receivedClick(at time.Time) func(*click.Click) {
+	return func(c *click.Click) {
 		c.ID = affiliate.NewID[affiliate.ClickID](at)
-		c.ClickedAt, c.ReceivedAt, c.CreatedAt, c.ExpiresAt = at, at, at, affiliate.WindowEnd(at, 30)
+		c.ClickedAt, c.ReceivedAt, c.CreatedAt, c.ExpiresAt = at, at, at, click.WindowEnd(at, 30)
 	}
 }
 
@@ -76,14 +82,14 @@ func (s *sales) record(external string, click affiliate.ClickID) error {
 
 // decideAt returns the function that decides about a conversion. The function decides in
 // the same way as the service, at the given time.
-func decideAt(c affiliate.Conversion, at time.Time) affiliate.DecideFunc {
-	return func(in affiliate.AttributionInputs) (affiliate.Decision, *affiliate.Commission, error) {
-		d := affiliate.Attribute(in)
+func decideAt(c conversion.Conversion, at time.Time) conversion.DecideFunc {
+	return func(in attribution.Inputs) (attribution.Decision, *commission.Commission, error) {
+		d := attribution.Attribute(in)
 		d.ID, d.Conversion, d.DecidedAt = affiliate.NewID[affiliate.DecisionID](at), c.ID, at
 		if d.Earning == nil {
 			return d, nil, nil
 		}
-		commission := affiliate.NewCommission(affiliate.NewID[affiliate.CommissionID](at), c, d, at)
+		commission := conversion.NewCommission(affiliate.NewID[affiliate.CommissionID](at), c, d, at)
 		return d, &commission, nil
 	}
 }
@@ -96,10 +102,10 @@ func TestFindClick_ReturnsInputsOfDecision(t *testing.T) {
 		t.Fatalf("FindClick returned %v, %v, want the click", found, err)
 	}
 	e := found.Earner
-	if found.Mode != affiliate.ModeLive || !found.ReceivedAt.Equal(noon) || !found.ExpiresAt.Equal(affiliate.WindowEnd(noon, 30)) ||
-		found.Link != s.participant.Link || e.Precedence != affiliate.ClickFirst || e.WindowDays != 30 || e.Program != s.Program || e.ProgramName != "Spring" || e.ProgramStatus != affiliate.ProgramActive || e.Currency != "EUR" ||
-		e.Model != affiliate.FirstClick || e.Rule.Version != 4 || *e.Rule.Rules.RateBps != 3000 || e.Rule.Rules.NetBasis != affiliate.NetOfTax ||
-		e.Participant != s.participant.ID || e.ParticipantStatus != affiliate.ParticipantApproved || e.ParticipantErased || e.Partner.IsZero() {
+	if found.Mode != affiliate.ModeLive || !found.ReceivedAt.Equal(noon) || !found.ExpiresAt.Equal(click.WindowEnd(noon, 30)) ||
+		found.Link != s.participant.Link || e.Precedence != program.ClickFirst || e.WindowDays != 30 || e.Program != s.Program || e.ProgramName != "Spring" || e.ProgramStatus != program.Active || e.Currency != "EUR" ||
+		e.Model != program.FirstClick || e.Rule.Version != 4 || *e.Rule.Rules.RateBps != 3000 || e.Rule.Rules.NetBasis != program.NetOfTax ||
+		e.Participant != s.participant.ID || e.ParticipantStatus != participant.Approved || e.ParticipantErased || e.Partner.IsZero() {
 		t.Errorf("FindClick returned %+v, want the stored click, programme and participant", found)
 	}
 
@@ -241,7 +247,7 @@ func TestRecordConversion_StoresEverythingOrNothing(t *testing.T) {
 	// The schema rejects the commission of this conversion, so no row may be stored.
 	invalid := s.report("order-2", click)
 	decide := invalid.Decide
-	invalid.Decide = func(in affiliate.AttributionInputs) (affiliate.Decision, *affiliate.Commission, error) {
+	invalid.Decide = func(in attribution.Inputs) (attribution.Decision, *commission.Commission, error) {
 		d, commission, err := decide(in)
 		commission.AmountCents = commission.OriginalAmountCents + 1
 		return d, commission, err
@@ -278,7 +284,7 @@ func TestApplyLateAttribution_SupersedesDecisionInForce(t *testing.T) {
 		*awaiting.Click != click || awaiting.Attributed || !awaiting.OccurredAt.Equal(noon) || awaiting.Version != 1 {
 		t.Errorf("the waiting conversion is %+v, want version 1 of order-1 over 1 EUR, not attributed, with click %s", awaiting, click)
 	}
-	in := affiliate.AttributionInputs{Mode: s.Scope.Mode, Click: &click}
+	in := attribution.Inputs{Mode: s.Scope.Mode, Click: &click}
 	attribute := func(supersedes func(inForce affiliate.DecisionID) affiliate.DecisionID) error {
 		return s.Store.InTx(t.Context(), func(tx *postgres.Tx) error {
 			stored, in, err := tx.LockAwaited(t.Context(), awaiting.Conversion, in)
@@ -317,11 +323,11 @@ func TestStoreClicks_EnqueuesOneJobPerAwaitedClick(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	var batch []affiliate.Click
+	var batch []click.Click
 	otherWorkspace := affiliate.NewID[affiliate.WorkspaceID](noon)
 	for _, id := range append(awaited, affiliate.NewID[affiliate.ClickID](noon)) {
 		for _, workspace := range []affiliate.WorkspaceID{s.Scope.Workspace, otherWorkspace} {
-			batch = append(batch, s.UnstoredClick(s.participant, func(c *affiliate.Click) { c.ID, c.Scope.Workspace = id, workspace }))
+			batch = append(batch, s.UnstoredClick(s.participant, func(c *click.Click) { c.ID, c.Scope.Workspace = id, workspace }))
 		}
 	}
 	if err := s.Store.StoreClicks(t.Context(), batch); err != nil {
@@ -340,22 +346,22 @@ func TestArrivedClicks_ReadsAllPages(t *testing.T) {
 	arrived := map[affiliate.ClickID]bool{}
 	for i := range 25 {
 		// Every fifth click is stored. Two conversions wait for one of these clicks.
-		click := affiliate.NewID[affiliate.ClickID](noon.Add(-time.Duration(i) * time.Hour))
-		if err := s.record(fmt.Sprint("order-", i), click); err != nil {
+		clickID := affiliate.NewID[affiliate.ClickID](noon.Add(-time.Duration(i) * time.Hour))
+		if err := s.record(fmt.Sprint("order-", i), clickID); err != nil {
 			t.Fatal(err)
 		}
 		if i == 5 {
-			if err := s.record("order-again", click); err != nil {
+			if err := s.record("order-again", clickID); err != nil {
 				t.Fatal(err)
 			}
 		}
 		if i%5 == 0 {
-			receivedAt, _ := click.Time()
-			s.NewClick(s.participant, receivedClick(receivedAt), func(c *affiliate.Click) { c.ID = click })
-			arrived[click] = true
+			receivedAt, _ := clickID.Time()
+			s.NewClick(s.participant, receivedClick(receivedAt), func(c *click.Click) { c.ID = clickID })
+			arrived[clickID] = true
 		}
 	}
-	var cursor affiliate.AwaitedClick
+	var cursor click.AwaitedClick
 	for pages := 1; ; pages++ {
 		found, next, err := s.Store.ArrivedClicks(t.Context(), cursor, 10)
 		if err != nil {
@@ -367,7 +373,7 @@ func TestArrivedClicks_ReadsAllPages(t *testing.T) {
 			}
 			delete(arrived, late.Click)
 		}
-		if cursor = next; cursor == (affiliate.AwaitedClick{}) {
+		if cursor = next; cursor == (click.AwaitedClick{}) {
 			if pages != 3 {
 				t.Errorf("the clicks were on %d pages, want 3", pages)
 			}

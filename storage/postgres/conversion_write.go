@@ -8,6 +8,9 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/attribution"
+	"github.com/tributary-hq/tributary/affiliate/conversion"
+	"github.com/tributary-hq/tributary/affiliate/fraud"
 )
 
 // insertConversions inserts the conversions whose external id does not exist yet and
@@ -21,51 +24,51 @@ var insertConversions = rowsOf[newConversionRow](`
 	returning id`)
 
 type newConversionRow struct {
-	WorkspaceID           affiliate.WorkspaceID       `db:"workspace_id"`
-	ID                    affiliate.ConversionID      `db:"id"`
-	Mode                  affiliate.Mode              `db:"mode"`
-	ExternalTransactionID string                      `db:"external_transaction_id"`
-	EventType             affiliate.EventType         `db:"event_type"`
-	AmountCents           int64                       `db:"amount_cents"`
-	Currency              *string                     `db:"currency"`
-	TaxCents              int64                       `db:"tax_cents"`
-	ShippingCents         int64                       `db:"shipping_cents"`
-	FeeCents              int64                       `db:"fee_cents"`
-	DiscountCents         int64                       `db:"discount_cents"`
-	OccurredAt            time.Time                   `db:"occurred_at"`
-	CreatedAt             time.Time                   `db:"created_at"`
-	Source                affiliate.ConversionSource  `db:"source"`
-	Status                affiliate.ConversionStatus  `db:"status"`
-	RefundedAmountCents   int64                       `db:"refunded_amount_cents"`
-	Attributed            bool                        `db:"attributed"`
-	ReasonCode            affiliate.AttributionReason `db:"reason_code"`
-	DecisionID            affiliate.DecisionID        `db:"decision_id"`
-	ProgramID             *affiliate.ProgramID        `db:"program_id"`
-	ParticipantID         *affiliate.ParticipantID    `db:"participant_id"`
-	ClickID               *affiliate.ClickID          `db:"click_id"`
-	PromoCode             *string                     `db:"promo_code"`
-	CustomerRef           *string                     `db:"customer_ref"`
-	CustomerEmailHash     []byte                      `db:"customer_email_hash"`
-	CustomerEmailDomain   *string                     `db:"customer_email_domain"`
-	SubscriptionID        *string                     `db:"subscription_id"`
-	ProductIDs            []string                    `db:"product_ids"`
-	LineItems             []byte                      `db:"line_items"`
-	IsRecurring           bool                        `db:"is_recurring"`
-	SubID                 *string                     `db:"sub_id"`
-	Metadata              []byte                      `db:"metadata"`
-	CustomerIPHash        []byte                      `db:"customer_ip_hash"`
-	CustomerUAHash        []byte                      `db:"customer_ua_hash"`
-	FraudScore            int                         `db:"fraud_score"`
-	FraudSignals          []byte                      `db:"fraud_signals"`
-	Version               int                         `db:"version"`
-	LinkID                *affiliate.LinkID           `db:"link_id"`
-	RecurringIndex        *int                        `db:"recurring_index"`
-	Processor             []byte                      `db:"processor"`
+	WorkspaceID           affiliate.WorkspaceID    `db:"workspace_id"`
+	ID                    affiliate.ConversionID   `db:"id"`
+	Mode                  affiliate.Mode           `db:"mode"`
+	ExternalTransactionID string                   `db:"external_transaction_id"`
+	EventType             affiliate.EventType      `db:"event_type"`
+	AmountCents           int64                    `db:"amount_cents"`
+	Currency              *string                  `db:"currency"`
+	TaxCents              int64                    `db:"tax_cents"`
+	ShippingCents         int64                    `db:"shipping_cents"`
+	FeeCents              int64                    `db:"fee_cents"`
+	DiscountCents         int64                    `db:"discount_cents"`
+	OccurredAt            time.Time                `db:"occurred_at"`
+	CreatedAt             time.Time                `db:"created_at"`
+	Source                conversion.Source        `db:"source"`
+	Status                conversion.Status        `db:"status"`
+	RefundedAmountCents   int64                    `db:"refunded_amount_cents"`
+	Attributed            bool                     `db:"attributed"`
+	ReasonCode            attribution.Reason       `db:"reason_code"`
+	DecisionID            affiliate.DecisionID     `db:"decision_id"`
+	ProgramID             *affiliate.ProgramID     `db:"program_id"`
+	ParticipantID         *affiliate.ParticipantID `db:"participant_id"`
+	ClickID               *affiliate.ClickID       `db:"click_id"`
+	PromoCode             *string                  `db:"promo_code"`
+	CustomerRef           *string                  `db:"customer_ref"`
+	CustomerEmailHash     []byte                   `db:"customer_email_hash"`
+	CustomerEmailDomain   *string                  `db:"customer_email_domain"`
+	SubscriptionID        *string                  `db:"subscription_id"`
+	ProductIDs            []string                 `db:"product_ids"`
+	LineItems             []byte                   `db:"line_items"`
+	IsRecurring           bool                     `db:"is_recurring"`
+	SubID                 *string                  `db:"sub_id"`
+	Metadata              []byte                   `db:"metadata"`
+	CustomerIPHash        []byte                   `db:"customer_ip_hash"`
+	CustomerUAHash        []byte                   `db:"customer_ua_hash"`
+	FraudScore            int                      `db:"fraud_score"`
+	FraudSignals          []byte                   `db:"fraud_signals"`
+	Version               int                      `db:"version"`
+	LinkID                *affiliate.LinkID        `db:"link_id"`
+	RecurringIndex        *int                     `db:"recurring_index"`
+	Processor             []byte                   `db:"processor"`
 }
 
 // rowOfConversion returns the row to insert for a conversion and the decision about
 // it.
-func rowOfConversion(c affiliate.Conversion, d affiliate.Decision) (newConversionRow, error) {
+func rowOfConversion(c conversion.Conversion, d attribution.Decision) (newConversionRow, error) {
 	lineItems, err := optionalList(c.LineItems)
 	if err != nil {
 		return newConversionRow{}, fmt.Errorf("encode line items: %w", err)
@@ -117,7 +120,7 @@ func rowOfConversion(c affiliate.Conversion, d affiliate.Decision) (newConversio
 		Metadata:              c.Metadata,
 		CustomerIPHash:        c.CustomerIPHash,
 		CustomerUAHash:        c.CustomerUAHash,
-		FraudScore:            affiliate.FraudScore(d.Fraud),
+		FraudScore:            fraud.Score(d.Fraud),
 		FraudSignals:          signals,
 		Version:               c.Version,
 		LinkID:                d.Link,
@@ -129,24 +132,24 @@ func rowOfConversion(c affiliate.Conversion, d affiliate.Decision) (newConversio
 var insertDecisions = rowsOf[newDecisionRow](`insert into attribution_decisions (%[1]s) values %[2]s`)
 
 type newDecisionRow struct {
-	WorkspaceID   affiliate.WorkspaceID       `db:"workspace_id"`
-	ID            affiliate.DecisionID        `db:"id"`
-	ConversionID  affiliate.ConversionID      `db:"conversion_id"`
-	Mode          affiliate.Mode              `db:"mode"`
-	Attributed    bool                        `db:"attributed"`
-	Method        *affiliate.Method           `db:"method"`
-	ReasonCode    affiliate.AttributionReason `db:"reason_code"`
-	Explanation   string                      `db:"explanation"`
-	EngineVersion string                      `db:"engine_version"`
-	ProgramID     *affiliate.ProgramID        `db:"program_id"`
-	ParticipantID *affiliate.ParticipantID    `db:"participant_id"`
-	ClickID       *affiliate.ClickID          `db:"click_id"`
-	ClickedAt     *time.Time                  `db:"clicked_at"`
-	ExpiresAt     *time.Time                  `db:"expires_at"`
-	Trace         []byte                      `db:"trace"`
-	Supersedes    *affiliate.DecisionID       `db:"supersedes"`
-	DecidedAt     time.Time                   `db:"decided_at"`
-	DecidedBy     *affiliate.ActorID          `db:"decided_by"`
+	WorkspaceID   affiliate.WorkspaceID    `db:"workspace_id"`
+	ID            affiliate.DecisionID     `db:"id"`
+	ConversionID  affiliate.ConversionID   `db:"conversion_id"`
+	Mode          affiliate.Mode           `db:"mode"`
+	Attributed    bool                     `db:"attributed"`
+	Method        *attribution.Method      `db:"method"`
+	ReasonCode    attribution.Reason       `db:"reason_code"`
+	Explanation   string                   `db:"explanation"`
+	EngineVersion string                   `db:"engine_version"`
+	ProgramID     *affiliate.ProgramID     `db:"program_id"`
+	ParticipantID *affiliate.ParticipantID `db:"participant_id"`
+	ClickID       *affiliate.ClickID       `db:"click_id"`
+	ClickedAt     *time.Time               `db:"clicked_at"`
+	ExpiresAt     *time.Time               `db:"expires_at"`
+	Trace         []byte                   `db:"trace"`
+	Supersedes    *affiliate.DecisionID    `db:"supersedes"`
+	DecidedAt     time.Time                `db:"decided_at"`
+	DecidedBy     *affiliate.ActorID       `db:"decided_by"`
 }
 
 // queueDecisions adds the decisions of outcomes to a batch.

@@ -11,6 +11,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/attribution"
+	"github.com/tributary-hq/tributary/affiliate/conversion"
 )
 
 // lockCustomers inserts customers that do not exist yet and locks all given customers
@@ -88,16 +90,16 @@ const labelCustomer = `
 // NOT_FOUND.
 func (s *Store) LabelCustomer(
 	ctx context.Context, scope affiliate.Scope, refs []string, label affiliate.Change[string],
-) (affiliate.Customer, error) {
+) (conversion.Customer, error) {
 	rows, _ := s.pool.Query(ctx, labelCustomer, scope.Workspace, scope.Mode, refs, label.Given, label.Value)
-	found, err := pgx.CollectRows(rows, pgx.RowToStructByName[affiliate.Customer])
+	found, err := pgx.CollectRows(rows, pgx.RowToStructByName[conversion.Customer])
 	if err != nil {
-		return affiliate.Customer{}, fmt.Errorf("label a customer: %w", err)
+		return conversion.Customer{}, fmt.Errorf("label a customer: %w", err)
 	}
 	if len(found) == 0 {
-		return affiliate.Customer{}, affiliate.Refuse(affiliate.ReasonNotFound)
+		return conversion.Customer{}, affiliate.Refuse(affiliate.ReasonNotFound)
 	}
-	oldest := slices.MinFunc(found, func(a, b affiliate.Customer) int { return a.CreatedAt.Compare(b.CreatedAt) })
+	oldest := slices.MinFunc(found, func(a, b conversion.Customer) int { return a.CreatedAt.Compare(b.CreatedAt) })
 	oldest.CreatedAt = oldest.CreatedAt.UTC()
 	return oldest, nil
 }
@@ -122,8 +124,8 @@ const findPayments = `
 
 // queueCustomerReads queues the statements that read the binding and the payments of a
 // locked customer. The result is filled in when the batch is sent.
-func queueCustomerReads(batch *pgx.Batch, scope affiliate.Scope, ref string) *affiliate.FoundCustomer {
-	found := &affiliate.FoundCustomer{}
+func queueCustomerReads(batch *pgx.Batch, scope affiliate.Scope, ref string) *attribution.FoundCustomer {
+	found := &attribution.FoundCustomer{}
 	batch.Queue(findBinding, scope.Workspace, scope.Mode, ref).Query(func(rows pgx.Rows) error {
 		type bindingRow struct {
 			BoundAt      time.Time
@@ -133,7 +135,7 @@ func queueCustomerReads(batch *pgx.Batch, scope affiliate.Scope, ref string) *af
 		}
 		bindings, err := pgx.CollectRows(rows, pgx.RowToStructByName[bindingRow])
 		for _, b := range bindings {
-			found.Binding = &affiliate.Binding{
+			found.Binding = &attribution.Binding{
 				BoundAt: b.BoundAt.UTC(), SignalAt: b.SignalAt.UTC(), WindowEndsAt: b.WindowEndsAt.UTC(), Earner: b.earner(),
 			}
 		}
@@ -152,7 +154,7 @@ const bindCustomer = `
 	set program_id = $4, participant_id = $5, conversion_id = $6, bound_at = $7, signal_at = $8, window_ends_at = $9
 	where workspace_id = $1 and mode = $2 and ref = $3`
 
-func queueBinding(batch *pgx.Batch, c affiliate.Conversion, binding affiliate.Binding) {
+func queueBinding(batch *pgx.Batch, c conversion.Conversion, binding attribution.Binding) {
 	batch.Queue(bindCustomer, c.Scope.Workspace, c.Scope.Mode, c.CustomerRef, binding.Earner.Program, binding.Earner.Participant, c.ID,
 		binding.BoundAt, binding.SignalAt, binding.WindowEndsAt)
 }
@@ -167,17 +169,17 @@ const paymentsBefore = `
 	where workspace_id = $1 and mode = $2 and customer_ref = $3 and recurring_index is not null and (created_at, id) < ($4, $5)
 	group by program_id`
 
-func queuePaymentsBefore(batch *pgx.Batch, c affiliate.Conversion, found *affiliate.FoundCustomer) {
+func queuePaymentsBefore(batch *pgx.Batch, c conversion.Conversion, found *attribution.FoundCustomer) {
 	batch.Queue(paymentsBefore, c.Scope.Workspace, c.Scope.Mode, c.CustomerRef, c.CreatedAt, c.ID).Query(func(rows pgx.Rows) error {
 		return collectPayments(rows, found)
 	})
 }
 
 // collectPayments replaces found.Payments with the payments in rows.
-func collectPayments(rows pgx.Rows, found *affiliate.FoundCustomer) error {
-	found.Payments = map[affiliate.ProgramID]affiliate.CustomerPayments{}
+func collectPayments(rows pgx.Rows, found *attribution.FoundCustomer) error {
+	found.Payments = map[affiliate.ProgramID]attribution.CustomerPayments{}
 	var program affiliate.ProgramID
-	var payments affiliate.CustomerPayments
+	var payments attribution.CustomerPayments
 	_, err := pgx.ForEachRow(rows, []any{&program, &payments.Count, &payments.FirstAt}, func() error {
 		payments.FirstAt = payments.FirstAt.UTC()
 		found.Payments[program] = payments

@@ -3,12 +3,14 @@ package postgres
 import (
 	"context"
 
-	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/attribution"
+	"github.com/tributary-hq/tributary/affiliate/click"
+	"github.com/tributary-hq/tributary/affiliate/conversion"
 )
 
 // LockSignals locks the customer and the promo code of a conversion that is not recorded,
 // and adds to the inputs of its decision what must be read under these locks.
-func (tx *Tx) LockSignals(ctx context.Context, c affiliate.Conversion, in affiliate.AttributionInputs) (affiliate.AttributionInputs, error) {
+func (tx *Tx) LockSignals(ctx context.Context, c conversion.Conversion, in attribution.Inputs) (attribution.Inputs, error) {
 	s := signals{conversion: c, inputs: in}
 	if err := lockSignals(ctx, tx, &s); err != nil {
 		return in, err
@@ -19,7 +21,7 @@ func (tx *Tx) LockSignals(ctx context.Context, c affiliate.Conversion, in affili
 
 // BindCustomer binds the customer of a conversion that is not recorded to the participant
 // of a decision. The transaction must have called LockSignals.
-func (tx *Tx) BindCustomer(ctx context.Context, c affiliate.Conversion, in affiliate.AttributionInputs, d affiliate.Decision) error {
+func (tx *Tx) BindCustomer(ctx context.Context, c conversion.Conversion, in attribution.Inputs, d attribution.Decision) error {
 	binding := newBinding(c, in, d)
 	_, err := tx.Exec(ctx, bindCustomer, c.Scope.Workspace, c.Scope.Mode, c.CustomerRef, binding.Earner.Program, binding.Earner.Participant, nil,
 		binding.BoundAt, binding.SignalAt, binding.WindowEndsAt)
@@ -27,12 +29,12 @@ func (tx *Tx) BindCustomer(ctx context.Context, c affiliate.Conversion, in affil
 }
 
 // newBinding returns the binding of a customer to the participant of a decision.
-func newBinding(c affiliate.Conversion, in affiliate.AttributionInputs, d affiliate.Decision) affiliate.Binding {
+func newBinding(c conversion.Conversion, in attribution.Inputs, d attribution.Decision) attribution.Binding {
 	earner := attributedEarner(in, d)
-	binding := affiliate.Binding{
-		BoundAt: c.OccurredAt, SignalAt: c.OccurredAt, WindowEndsAt: affiliate.WindowEnd(c.OccurredAt, earner.WindowDays), Earner: earner,
+	binding := attribution.Binding{
+		BoundAt: c.OccurredAt, SignalAt: c.OccurredAt, WindowEndsAt: click.WindowEnd(c.OccurredAt, earner.WindowDays), Earner: earner,
 	}
-	if *d.Method == affiliate.ByClick {
+	if *d.Method == attribution.ByClick {
 		binding.SignalAt = in.FoundClick.ReceivedAt
 	}
 	return binding

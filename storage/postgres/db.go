@@ -33,6 +33,8 @@ import (
 	"github.com/riverqueue/river/rivertype"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/privacy"
+	"github.com/tributary-hq/tributary/affiliate/webhook"
 	"github.com/tributary-hq/tributary/storage/pgsession"
 )
 
@@ -62,7 +64,7 @@ type Config struct {
 	MaxConns int32
 	// ErasureKeys are the keys of the digests of erased codes, which stay taken, and of erased
 	// sales, which duplicates and refunds still find.
-	ErasureKeys affiliate.ErasureKeys
+	ErasureKeys privacy.ErasureKeys
 	// Tracer records spans of statements; nil means none.
 	Tracer pgx.QueryTracer
 }
@@ -84,9 +86,9 @@ type DB struct {
 	// jobs is the client that inserts jobs.
 	jobs *river.Client[pgx.Tx]
 
-	erasureKeys       affiliate.ErasureKeys
+	erasureKeys       privacy.ErasureKeys
 	exports           exports
-	onDeliveries      func([]affiliate.EndpointKey)
+	onDeliveries      func([]webhook.EndpointKey)
 	onDirectoryChange func(affiliate.SyncDirectory)
 	onNotifications   func()
 	onEvent           func(affiliate.EventName, affiliate.Mode)
@@ -116,7 +118,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 
 	db := &DB{
 		erasureKeys:  cfg.ErasureKeys,
-		onDeliveries: func([]affiliate.EndpointKey) {}, onDirectoryChange: func(affiliate.SyncDirectory) {}, onNotifications: func() {},
+		onDeliveries: func([]webhook.EndpointKey) {}, onDirectoryChange: func(affiliate.SyncDirectory) {}, onNotifications: func() {},
 		onEvent: func(affiliate.EventName, affiliate.Mode) {},
 	}
 	for _, open := range []struct {
@@ -233,7 +235,7 @@ func (db *DB) SendingPool() *pgxpool.Pool { return db.sender }
 // deliveries. The callback must not block. It does not run for commits of other
 // processes, so the webhook sender also searches for new deliveries periodically. The
 // callback must be set before the first transaction.
-func (db *DB) OnDeliveries(callback func([]affiliate.EndpointKey)) { db.onDeliveries = callback }
+func (db *DB) OnDeliveries(callback func([]webhook.EndpointKey)) { db.onDeliveries = callback }
 
 // OnDirectoryChange registers a callback that runs after each commit that enqueued a
 // SyncDirectory job, before InTx returns. The callback must return within a limited

@@ -9,6 +9,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/attribution"
+	"github.com/tributary-hq/tributary/affiliate/click"
 )
 
 // decisionColumns are the fields of decisionRow, selected from attribution_decisions d.
@@ -29,8 +31,8 @@ type decisionRow struct {
 	ID            affiliate.DecisionID
 	ConversionID  affiliate.ConversionID
 	Attributed    bool
-	Method        *affiliate.Method
-	ReasonCode    affiliate.AttributionReason
+	Method        *attribution.Method
+	ReasonCode    attribution.Reason
 	Explanation   string
 	EngineVersion string
 	Trace         storedTrace
@@ -43,7 +45,7 @@ type decisionRow struct {
 // storedTrace is a decision's trace. It also keeps the JSON of the commission rules
 // exactly as it was stored in the trace.
 type storedTrace struct {
-	affiliate.Trace
+	attribution.Trace
 	ruleJSON json.RawMessage
 }
 
@@ -63,9 +65,9 @@ func (t *storedTrace) UnmarshalJSON(stored []byte) error {
 	return json.Unmarshal(stored, &t.Trace)
 }
 
-func (r decisionRow) record() affiliate.DecisionRecord {
-	return affiliate.DecisionRecord{
-		Decision: affiliate.Decision{
+func (r decisionRow) record() attribution.DecisionRecord {
+	return attribution.DecisionRecord{
+		Decision: attribution.Decision{
 			ID: r.ID, Conversion: r.ConversionID, Attributed: r.Attributed, Method: r.Method, Reason: r.ReasonCode,
 			Explanation: r.Explanation, EngineVersion: r.EngineVersion, DecidedAt: r.DecidedAt.UTC(),
 			Supersedes: r.Supersedes, Trace: r.Trace.Trace,
@@ -81,7 +83,7 @@ const selectDecision = `
 	where c.workspace_id = $1 and c.mode = $2 and c.id = $3`
 
 // Decision returns the decision in force about a conversion. Errors: NOT_FOUND.
-func (s *Store) Decision(ctx context.Context, scope affiliate.Scope, id affiliate.ConversionID) (affiliate.DecisionRecord, error) {
+func (s *Store) Decision(ctx context.Context, scope affiliate.Scope, id affiliate.ConversionID) (attribution.DecisionRecord, error) {
 	return readDecision(s.pool.Query(ctx, selectDecision, scope.Workspace, scope.Mode, id))
 }
 
@@ -93,11 +95,11 @@ const selectDecisionOfExternal = `
 
 // DecisionOfExternal returns the decision in force about the conversion with the given
 // external id, which is the merchant's own id. Errors: NOT_FOUND.
-func (s *Store) DecisionOfExternal(ctx context.Context, scope affiliate.Scope, external string) (affiliate.DecisionRecord, error) {
+func (s *Store) DecisionOfExternal(ctx context.Context, scope affiliate.Scope, external string) (attribution.DecisionRecord, error) {
 	return readDecision(s.pool.Query(ctx, selectDecisionOfExternal, scope.Workspace, scope.Mode, external))
 }
 
-func readDecision(rows pgx.Rows, err error) (affiliate.DecisionRecord, error) {
+func readDecision(rows pgx.Rows, err error) (attribution.DecisionRecord, error) {
 	row, err := OneRow[decisionRow](rows, err)
 	return row.record(), err
 }
@@ -107,8 +109,8 @@ func readDecision(rows pgx.Rows, err error) (affiliate.DecisionRecord, error) {
 // read by two statements. A decision that is made between them is missing from the page
 // but included in the total.
 func (s *Store) Decisions(
-	ctx context.Context, scope affiliate.Scope, filter affiliate.DecisionFilter, page affiliate.Page,
-) ([]affiliate.DecisionRecord, int64, error) {
+	ctx context.Context, scope affiliate.Scope, filter attribution.DecisionFilter, page affiliate.Page,
+) ([]attribution.DecisionRecord, int64, error) {
 	if err := s.checkFilter(ctx, scope, filter.Program, nil, nil); err != nil {
 		return nil, 0, err
 	}
@@ -135,7 +137,7 @@ func (s *Store) Decisions(
 // that match the filter. The column program_id is set only if the conversion is
 // attributed. The programme filter therefore uses the trace, which also names the
 // programme of an unattributed conversion if a signal led to a programme.
-func decisionConditions(scope affiliate.Scope, filter affiliate.DecisionFilter) conditions {
+func decisionConditions(scope affiliate.Scope, filter attribution.DecisionFilter) conditions {
 	var where conditions
 	where.add("d.workspace_id = ?", scope.Workspace)
 	where.add("d.mode = ?", scope.Mode)
@@ -204,21 +206,21 @@ const conversionsOfClick = `
 	limit $4`
 
 // AttributedClick returns a stored click of the given mode and up to
-// affiliate.MaxClickConversions conversions that were reported with its id. Errors:
+// attribution.MaxClickConversions conversions that were reported with its id. Errors:
 // NOT_FOUND.
-func (s *Store) AttributedClick(ctx context.Context, scope affiliate.Scope, id affiliate.ClickID) (affiliate.AttributedClick, error) {
+func (s *Store) AttributedClick(ctx context.Context, scope affiliate.Scope, id affiliate.ClickID) (attribution.AttributedClick, error) {
 	clickedAt, ok := id.Time()
 	if !ok {
 		// The service only issues ids of version 7, which contain a time.
-		return affiliate.AttributedClick{}, affiliate.Refuse(affiliate.ReasonNotFound)
+		return attribution.AttributedClick{}, affiliate.Refuse(affiliate.ReasonNotFound)
 	}
-	click := affiliate.AttributedClick{Click: affiliate.Click{ID: id, Scope: scope, ClickedAt: clickedAt}}
+	click := attribution.AttributedClick{Click: click.Click{ID: id, Scope: scope, ClickedAt: clickedAt}}
 	batch := &pgx.Batch{}
 	batch.Queue(selectClick, scope.Workspace, scope.Mode, id, clickedAt).Query(func(rows pgx.Rows) error {
 		return collectClick(rows, &click)
 	})
-	batch.Queue(conversionsOfClick, scope.Workspace, scope.Mode, id, affiliate.MaxClickConversions).Query(func(rows pgx.Rows) (err error) {
-		click.Conversions, err = AllRows(rows, nil, func(c affiliate.ClickConversion) affiliate.ClickConversion {
+	batch.Queue(conversionsOfClick, scope.Workspace, scope.Mode, id, attribution.MaxClickConversions).Query(func(rows pgx.Rows) (err error) {
+		click.Conversions, err = AllRows(rows, nil, func(c attribution.ClickConversion) attribution.ClickConversion {
 			c.CreatedAt = c.CreatedAt.UTC()
 			return c
 		})
@@ -228,7 +230,7 @@ func (s *Store) AttributedClick(ctx context.Context, scope affiliate.Scope, id a
 	return click, err
 }
 
-func collectClick(rows pgx.Rows, click *affiliate.AttributedClick) error {
+func collectClick(rows pgx.Rows, found *attribution.AttributedClick) error {
 	type clickRow struct {
 		ProgramID      affiliate.ProgramID
 		ParticipantID  affiliate.ParticipantID
@@ -246,7 +248,7 @@ func collectClick(rows pgx.Rows, click *affiliate.AttributedClick) error {
 		UTMContent     string
 		SubID          string
 		Language       string
-		Consent        affiliate.Consent
+		Consent        click.Consent
 		IsBot          bool
 		BotReason      string
 		Country        string
@@ -262,18 +264,18 @@ func collectClick(rows pgx.Rows, click *affiliate.AttributedClick) error {
 	if err != nil {
 		return err
 	}
-	click.Program, click.Participant, click.ReferralCode = r.ProgramID, r.ParticipantID, r.ReferralCode
+	found.Program, found.Participant, found.ReferralCode = r.ProgramID, r.ParticipantID, r.ReferralCode
 	if r.LinkID != nil {
-		click.Link = *r.LinkID
+		found.Link = *r.LinkID
 	}
-	click.ReceivedAt, click.ExpiresAt, click.CreatedAt = r.ReceivedAt.UTC(), r.ExpiresAt.UTC(), r.CreatedAt.UTC()
-	click.LandingURL, click.ReferrerDomain, click.SubID, click.Language = r.LandingURL, r.ReferrerDomain, r.SubID, r.Language
-	click.UTM = affiliate.UTM{
+	found.ReceivedAt, found.ExpiresAt, found.CreatedAt = r.ReceivedAt.UTC(), r.ExpiresAt.UTC(), r.CreatedAt.UTC()
+	found.LandingURL, found.ReferrerDomain, found.SubID, found.Language = r.LandingURL, r.ReferrerDomain, r.SubID, r.Language
+	found.UTM = click.UTM{
 		Source: r.UTMSource, Medium: r.UTMMedium, Campaign: r.UTMCampaign, Term: r.UTMTerm, Content: r.UTMContent,
 	}
-	click.Consent, click.IsBot, click.BotReason, click.Unique = r.Consent, r.IsBot, r.BotReason, r.IsUnique
-	click.Country, click.Region, click.PaidPlatform = r.Country, r.Region, r.PaidPlatform
-	click.Device, click.Browser, click.OS = r.Device, r.Browser, r.OS
-	click.ConvertedAt = UTC(r.ConvertedAt)
+	found.Consent, found.IsBot, found.BotReason, found.Unique = r.Consent, r.IsBot, r.BotReason, r.IsUnique
+	found.Country, found.Region, found.PaidPlatform = r.Country, r.Region, r.PaidPlatform
+	found.Device, found.Browser, found.OS = r.Device, r.Browser, r.OS
+	found.ConvertedAt = UTC(r.ConvertedAt)
 	return nil
 }

@@ -1,6 +1,9 @@
 package postgres
 
-import "github.com/tributary-hq/tributary/affiliate"
+import (
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/attribution"
+)
 
 // Statements whose query plans the tests check.
 const (
@@ -12,7 +15,7 @@ const (
 
 // DecisionListSQL returns the statements for the first page of 20 decisions and for the
 // total, and their arguments.
-func DecisionListSQL(scope affiliate.Scope, filter affiliate.DecisionFilter) (page string, pageArgs []any, count string, countArgs []any) {
+func DecisionListSQL(scope affiliate.Scope, filter attribution.DecisionFilter) (page string, pageArgs []any, count string, countArgs []any) {
 	where := decisionConditions(scope, filter)
 	page, count = decisionListSQL(where)
 	return page, append(append([]any{}, where.args...), 20, 0), count, where.args

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/attribution"
 	"github.com/tributary-hq/tributary/storage/postgres"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
@@ -71,19 +72,19 @@ func TestDecisions_PlansAndTotals(t *testing.T) {
 	)
 	from, before := noon.Add(-3*time.Hour), noon.Add(-time.Hour)
 	for name, tc := range map[string]struct {
-		filter affiliate.DecisionFilter
+		filter attribution.DecisionFilter
 		total  int64  // -1 means that the test counts the rows itself
 		plan   string // text that the plan of the page must contain
 		count  string // text that the plan of the total must contain
 	}{
-		"all":         {affiliate.DecisionFilter{}, -1, inOrder, inIndex},
-		"attributed":  {affiliate.DecisionFilter{Attributed: new(true)}, -1, inOrder, byIndex},
-		"refused":     {affiliate.DecisionFilter{Attributed: new(false)}, -1, inOrder, inIndex + "refusal"},
-		"a reason":    {affiliate.DecisionFilter{Reason: affiliate.WhyClickExpired}, 60, inOrder, inIndex + "reason"},
-		"a programme": {affiliate.DecisionFilter{Program: &other}, -1, byIndex, byIndex + "program"},
-		"a few hours": {affiliate.DecisionFilter{Decided: affiliate.Period{From: &from, Before: &before}}, -1, inOrder, inIndex},
+		"all":         {attribution.DecisionFilter{}, -1, inOrder, inIndex},
+		"attributed":  {attribution.DecisionFilter{Attributed: new(true)}, -1, inOrder, byIndex},
+		"refused":     {attribution.DecisionFilter{Attributed: new(false)}, -1, inOrder, inIndex + "refusal"},
+		"a reason":    {attribution.DecisionFilter{Reason: attribution.WhyClickExpired}, 60, inOrder, inIndex + "reason"},
+		"a programme": {attribution.DecisionFilter{Program: &other}, -1, byIndex, byIndex + "program"},
+		"a few hours": {attribution.DecisionFilter{Decided: affiliate.Period{From: &from, Before: &before}}, -1, inOrder, inIndex},
 		"all together": {
-			affiliate.DecisionFilter{Attributed: new(true), Reason: affiliate.WhyReassigned, Program: &s.Program, Decided: affiliate.Period{From: &from}}, -1, byIndex, byIndex,
+			attribution.DecisionFilter{Attributed: new(true), Reason: attribution.WhyReassigned, Program: &s.Program, Decided: affiliate.Period{From: &from}}, -1, byIndex, byIndex,
 		},
 	} {
 		pageSQL, pageArgs, countSQL, countArgs := postgres.DecisionListSQL(s.Scope, tc.filter)
@@ -113,7 +114,7 @@ func TestDecisions_PlansAndTotals(t *testing.T) {
 			}
 		}
 	}
-	none, total, err := s.Store.Decisions(t.Context(), s.Scope, affiliate.DecisionFilter{}, affiliate.Page{Number: 1000, Size: 100})
+	none, total, err := s.Store.Decisions(t.Context(), s.Scope, attribution.DecisionFilter{}, affiliate.Page{Number: 1000, Size: 100})
 	if err != nil || len(none) != 0 || total != int64(s.Count(`select count(*) from attribution_decisions where workspace_id = $1 and mode = $2`, s.Scope.Workspace, s.Scope.Mode)) {
 		t.Errorf("a page after the end has %d decisions and the total %d, %v, want 0 and the number of rows", len(none), total, err)
 	}

@@ -5,6 +5,12 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/account"
+	"github.com/tributary-hq/tributary/affiliate/click"
+	"github.com/tributary-hq/tributary/affiliate/link"
+	"github.com/tributary-hq/tributary/affiliate/participant"
+	"github.com/tributary-hq/tributary/affiliate/program"
+	"github.com/tributary-hq/tributary/affiliate/promocode"
 )
 
 // These statements read the contents of the edge directory (package directory) from the
@@ -56,7 +62,7 @@ type directoryKeyRow struct {
 
 // WorkspacePublicKeys returns all public keys of a workspace, including revoked and
 // expired keys.
-func (s *Store) WorkspacePublicKeys(ctx context.Context, workspace affiliate.WorkspaceID) ([]affiliate.PublicKeyTarget, error) {
+func (s *Store) WorkspacePublicKeys(ctx context.Context, workspace affiliate.WorkspaceID) ([]account.PublicKeyTarget, error) {
 	const query = selectDirectoryKeys + `
 			where workspace_id = $1 and kind = 'public'` + joinWorkspaces
 	return s.directoryKeys(ctx, query, workspace)
@@ -70,16 +76,16 @@ const publicKeysAfter = selectDirectoryKeys + `
 // PublicKeysAfter returns at most limit public keys of the deployment, including revoked
 // and expired keys. The result is ordered by workspace and id and starts after the given
 // key. If the given key is the zero value, the result starts with the first key.
-func (s *Store) PublicKeysAfter(ctx context.Context, after affiliate.APIKey, limit int) ([]affiliate.PublicKeyTarget, error) {
+func (s *Store) PublicKeysAfter(ctx context.Context, after account.APIKey, limit int) ([]account.PublicKeyTarget, error) {
 	return s.directoryKeys(ctx, publicKeysAfter, after.Scope.Workspace, after.ID, limit)
 }
 
-func (s *Store) directoryKeys(ctx context.Context, query string, args ...any) ([]affiliate.PublicKeyTarget, error) {
+func (s *Store) directoryKeys(ctx context.Context, query string, args ...any) ([]account.PublicKeyTarget, error) {
 	rows, err := s.pool.Query(ctx, query, args...)
-	return AllRows(rows, err, func(r directoryKeyRow) affiliate.PublicKeyTarget {
-		return affiliate.PublicKeyTarget{
-			APIKey: affiliate.APIKey{
-				ID: r.ID, Scope: affiliate.Scope{Workspace: r.WorkspaceID, Mode: r.Mode}, Kind: affiliate.PublicKey,
+	return AllRows(rows, err, func(r directoryKeyRow) account.PublicKeyTarget {
+		return account.PublicKeyTarget{
+			APIKey: account.APIKey{
+				ID: r.ID, Scope: affiliate.Scope{Workspace: r.WorkspaceID, Mode: r.Mode}, Kind: account.PublicKey,
 				Name: r.Name, PublicText: r.PublicText, Prefix: r.Prefix, Last4: r.Last4,
 				CreatedAt: r.CreatedAt.UTC(), ExpiresAt: UTC(r.ExpiresAt), RevokedAt: UTC(r.RevokedAt),
 			},
@@ -129,52 +135,52 @@ const (
 )
 
 type referralTargetRow struct {
-	WorkspaceID           affiliate.WorkspaceID      `db:"workspace_id"`
-	Mode                  affiliate.Mode             `db:"mode"`
-	Code                  string                     `db:"code"`
-	ProgramID             affiliate.ProgramID        `db:"program_id"`
-	ParticipantID         affiliate.ParticipantID    `db:"participant_id"`
-	Active                bool                       `db:"active"`
-	Erased                bool                       `db:"erased"`
-	AttributionWindowDays int                        `db:"attribution_window_days"`
-	AttributionModel      affiliate.AttributionModel `db:"attribution_model"`
-	AllowedDomains        []string                   `db:"allowed_domains"`
-	WebsiteURL            *string                    `db:"website_url"`
-	LandingURL            *string                    `db:"landing_url"`
-	LinkParam             string                     `db:"link_param"`
-	Page                  string                     `db:"page"`
-	LinkID                affiliate.LinkID           `db:"link_id"`
-	ShortKey              string                     `db:"short_key"`
-	LinkCode              string                     `db:"link_code"`
-	DestinationURL        *string                    `db:"destination_url"`
-	SubID                 string                     `db:"sub_id"`
-	UTMSource             string                     `db:"utm_source"`
-	UTMMedium             string                     `db:"utm_medium"`
-	UTMCampaign           string                     `db:"utm_campaign"`
-	UTMTerm               string                     `db:"utm_term"`
-	UTMContent            string                     `db:"utm_content"`
-	PromoCode             *string                    `db:"promo_code"`
-	DiscountType          *affiliate.DiscountType    `db:"discount_type"`
-	DiscountValue         *int64                     `db:"discount_value"`
-	Currency              *string                    `db:"currency"`
-	ExpiresAt             *time.Time                 `db:"expires_at"`
+	WorkspaceID           affiliate.WorkspaceID    `db:"workspace_id"`
+	Mode                  affiliate.Mode           `db:"mode"`
+	Code                  string                   `db:"code"`
+	ProgramID             affiliate.ProgramID      `db:"program_id"`
+	ParticipantID         affiliate.ParticipantID  `db:"participant_id"`
+	Active                bool                     `db:"active"`
+	Erased                bool                     `db:"erased"`
+	AttributionWindowDays int                      `db:"attribution_window_days"`
+	AttributionModel      program.AttributionModel `db:"attribution_model"`
+	AllowedDomains        []string                 `db:"allowed_domains"`
+	WebsiteURL            *string                  `db:"website_url"`
+	LandingURL            *string                  `db:"landing_url"`
+	LinkParam             string                   `db:"link_param"`
+	Page                  string                   `db:"page"`
+	LinkID                affiliate.LinkID         `db:"link_id"`
+	ShortKey              string                   `db:"short_key"`
+	LinkCode              string                   `db:"link_code"`
+	DestinationURL        *string                  `db:"destination_url"`
+	SubID                 string                   `db:"sub_id"`
+	UTMSource             string                   `db:"utm_source"`
+	UTMMedium             string                   `db:"utm_medium"`
+	UTMCampaign           string                   `db:"utm_campaign"`
+	UTMTerm               string                   `db:"utm_term"`
+	UTMContent            string                   `db:"utm_content"`
+	PromoCode             *string                  `db:"promo_code"`
+	DiscountType          *promocode.DiscountType  `db:"discount_type"`
+	DiscountValue         *int64                   `db:"discount_value"`
+	Currency              *string                  `db:"currency"`
+	ExpiresAt             *time.Time               `db:"expires_at"`
 }
 
-func (r referralTargetRow) target() affiliate.ReferralTarget {
-	utm := affiliate.UTM{Source: r.UTMSource, Medium: r.UTMMedium, Campaign: r.UTMCampaign, Term: r.UTMTerm, Content: r.UTMContent}
-	target := affiliate.ReferralTarget{
+func (r referralTargetRow) target() participant.ReferralTarget {
+	utm := click.UTM{Source: r.UTMSource, Medium: r.UTMMedium, Campaign: r.UTMCampaign, Term: r.UTMTerm, Content: r.UTMContent}
+	target := participant.ReferralTarget{
 		Scope: affiliate.Scope{Workspace: r.WorkspaceID, Mode: r.Mode}, Code: r.Code,
 		Program: r.ProgramID, Participant: r.ParticipantID,
 		Active: r.Active, Erased: r.Erased, WindowDays: r.AttributionWindowDays, Model: r.AttributionModel,
-		Link: affiliate.ShortLink{ID: r.LinkID, Key: r.ShortKey, Code: r.LinkCode, SubID: r.SubID, UTM: utm},
+		Link: participant.ShortLink{ID: r.LinkID, Key: r.ShortKey, Code: r.LinkCode, SubID: r.SubID, UTM: utm},
 	}
-	if r.DestinationURL == nil || stillAllowed(affiliate.LinkHosts(r.AllowedDomains, r.WebsiteURL, r.LandingURL), *r.DestinationURL) {
-		target.Link.TargetURL = affiliate.Link{
+	if r.DestinationURL == nil || stillAllowed(link.Hosts(r.AllowedDomains, r.WebsiteURL, r.LandingURL), *r.DestinationURL) {
+		target.Link.TargetURL = link.Link{
 			Code: r.LinkCode, Destination: r.DestinationURL, SubID: r.SubID, UTM: utm, Page: r.Page, Param: r.LinkParam,
 		}.URL()
 	}
 	if r.PromoCode != nil {
-		target.Discount = &affiliate.Discount{
+		target.Discount = &participant.Discount{
 			PromoCode: *r.PromoCode, Type: *r.DiscountType, Value: *r.DiscountValue, ExpiresAt: UTC(r.ExpiresAt),
 		}
 		if r.Currency != nil {
@@ -188,14 +194,14 @@ func (r referralTargetRow) target() affiliate.ReferralTarget {
 // may have changed since the destination was stored.
 func stillAllowed(domains []string, destination string) bool {
 	host, ok := affiliate.ParseWebURL(destination)
-	return ok && affiliate.AllowedHost(domains, host)
+	return ok && link.AllowedHost(domains, host)
 }
 
 // ParticipantReferralTargets returns all referral codes of one participant. The result
 // has no pages, because a participant has few codes: the codes of its links and the
 // earlier codes of its default link. The result includes a promo code only if it can be
 // used at the given time.
-func (s *Store) ParticipantReferralTargets(ctx context.Context, workspace affiliate.WorkspaceID, participant affiliate.ParticipantID, at time.Time) ([]affiliate.ReferralTarget, error) {
+func (s *Store) ParticipantReferralTargets(ctx context.Context, workspace affiliate.WorkspaceID, participant affiliate.ParticipantID, at time.Time) ([]participant.ReferralTarget, error) {
 	return s.referralTargets(ctx, participantReferralTargets, at, workspace, participant)
 }
 
@@ -214,7 +220,7 @@ const programReferralTargets = selectReferralTargets + `
 // ProgramReferralTargets returns at most limit referral codes of one programme. The
 // result is ordered by code and starts after the given code. If the given code is empty,
 // the result starts with the first code.
-func (s *Store) ProgramReferralTargets(ctx context.Context, workspace affiliate.WorkspaceID, program affiliate.ProgramID, at time.Time, after string, limit int) ([]affiliate.ReferralTarget, error) {
+func (s *Store) ProgramReferralTargets(ctx context.Context, workspace affiliate.WorkspaceID, program affiliate.ProgramID, at time.Time, after string, limit int) ([]participant.ReferralTarget, error) {
 	return s.referralTargets(ctx, programReferralTargets, at, workspace, program, after, limit)
 }
 
@@ -226,11 +232,11 @@ const referralTargetsAfter = selectReferralTargets + `
 // ReferralTargetsAfter returns the targets of at most limit referral codes of the
 // deployment, ordered by workspace, mode and code. The result starts after the given
 // target. If this is the zero value, the result starts with the first target.
-func (s *Store) ReferralTargetsAfter(ctx context.Context, after affiliate.ReferralTarget, at time.Time, limit int) ([]affiliate.ReferralTarget, error) {
+func (s *Store) ReferralTargetsAfter(ctx context.Context, after participant.ReferralTarget, at time.Time, limit int) ([]participant.ReferralTarget, error) {
 	return s.referralTargets(ctx, referralTargetsAfter, at, after.Scope.Workspace, after.Scope.Mode, after.Code, limit)
 }
 
-func (s *Store) referralTargets(ctx context.Context, query string, args ...any) ([]affiliate.ReferralTarget, error) {
+func (s *Store) referralTargets(ctx context.Context, query string, args ...any) ([]participant.ReferralTarget, error) {
 	rows, err := s.pool.Query(ctx, query, args...)
 	return AllRows(rows, err, referralTargetRow.target)
 }

@@ -7,6 +7,12 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/account"
+	"github.com/tributary-hq/tributary/affiliate/click"
+	"github.com/tributary-hq/tributary/affiliate/link"
+	"github.com/tributary-hq/tributary/affiliate/participant"
+	"github.com/tributary-hq/tributary/affiliate/program"
+	"github.com/tributary-hq/tributary/affiliate/promocode"
 	"github.com/tributary-hq/tributary/storage/postgres"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
@@ -14,7 +20,7 @@ import (
 // directoryProgram contains the columns of the programmes in the tests of the directory.
 var directoryProgram = pgtest.Row{
 	"website_url": "https://site.example/", "allowed_domains": []string{"shop.example", "*.shop.example"},
-	"attribution_window_days": 14, "attribution_model": affiliate.FirstClick,
+	"attribution_window_days": 14, "attribution_model": program.FirstClick,
 }
 
 // addCode stores one more referral code of a participant's default link.
@@ -27,13 +33,13 @@ func (f *fixture) addCode(p pgtest.Participant, code string) {
 }
 
 // targets returns the targets of a participant's codes, by code.
-func (f *fixture) targets(p pgtest.Participant) map[string]affiliate.ReferralTarget {
+func (f *fixture) targets(p pgtest.Participant) map[string]participant.ReferralTarget {
 	f.Helper()
 	targets, err := f.Store.ParticipantReferralTargets(f.Context(), p.Scope.Workspace, p.ID, f.Now())
 	if err != nil {
 		f.Fatal(err)
 	}
-	byCode := map[string]affiliate.ReferralTarget{}
+	byCode := map[string]participant.ReferralTarget{}
 	for _, target := range targets {
 		byCode[target.Code] = target
 	}
@@ -53,8 +59,8 @@ func TestReferralTargets_ArePaged(t *testing.T) {
 	f.NewLink(last, "f")
 	f.Exec(`update programs set status = 'paused' where id = $1`, paused)
 
-	seen := map[string]affiliate.ReferralTarget{}
-	var after affiliate.ReferralTarget
+	seen := map[string]participant.ReferralTarget{}
+	var after participant.ReferralTarget
 	for more := true; more; {
 		page, err := f.Store.ReferralTargetsAfter(t.Context(), after, f.Now(), 2)
 		if err != nil {
@@ -72,7 +78,7 @@ func TestReferralTargets_ArePaged(t *testing.T) {
 		t.Fatalf("the pages contain %d codes, want 6", len(seen))
 	}
 	for code, target := range seen {
-		if target.Scope != f.Scope || target.WindowDays != 14 || target.Model != affiliate.FirstClick || target.Participant.IsZero() ||
+		if target.Scope != f.Scope || target.WindowDays != 14 || target.Model != program.FirstClick || target.Participant.IsZero() ||
 			target.Active != (target.Program == f.Program) || target.Link.ID.IsZero() || target.Link.Code != code || target.Discount != nil {
 			t.Errorf("the target of code %s is %+v, want the stored link without a discount", code, target)
 		}
@@ -116,9 +122,9 @@ func TestReferralTargets_TargetURLs(t *testing.T) {
 		"script":    "javascript://shop.example/%0aalert(1)",
 		"deleted":   "https://shop.example/",
 	} {
-		f.NewLink(jane, code, func(l *affiliate.Link) {
+		f.NewLink(jane, code, func(l *link.Link) {
 			if code == "there" {
-				l.SubID, l.UTM = "s 1", affiliate.UTM{Source: "mail", Medium: "m", Campaign: "c", Term: "t", Content: "x"}
+				l.SubID, l.UTM = "s 1", click.UTM{Source: "mail", Medium: "m", Campaign: "c", Term: "t", Content: "x"}
 			}
 		})
 		// CreateLink rejects most of these destinations.
@@ -142,7 +148,7 @@ func TestReferralTargets_TargetURLs(t *testing.T) {
 		t.Errorf("the target of a deleted link is %+v, want an inactive target with a link id", targets["deleted"])
 	}
 	link := targets["there"].Link
-	if link.SubID != "s 1" || link.UTM != (affiliate.UTM{Source: "mail", Medium: "m", Campaign: "c", Term: "t", Content: "x"}) {
+	if link.SubID != "s 1" || link.UTM != (click.UTM{Source: "mail", Medium: "m", Campaign: "c", Term: "t", Content: "x"}) {
 		t.Errorf("the link has the sub id %q and the UTM parameters %+v, want the stored values", link.SubID, link.UTM)
 	}
 	if alias := targets["janes-old-code"]; alias.Link != targets["jane"].Link || alias.Link.ID != jane.Link {
@@ -172,7 +178,7 @@ func TestReferralTargets_OfferNewestUsablePromoCode(t *testing.T) {
 	if d := f.targets(jane)["jane"].Discount; d != nil {
 		t.Errorf("without a promo code, the discount is %+v, want none", d)
 	}
-	check := func(want affiliate.Discount) {
+	check := func(want participant.Discount) {
 		t.Helper()
 		for code, target := range f.targets(jane) {
 			if target.Discount == nil || !reflect.DeepEqual(*target.Discount, want) {
@@ -181,24 +187,24 @@ func TestReferralTargets_OfferNewestUsablePromoCode(t *testing.T) {
 		}
 	}
 	end, past := f.Now(), f.Now().Add(-time.Millisecond)
-	f.NewPromoCode(jane, "old", func(c *affiliate.PromoCode) {
+	f.NewPromoCode(jane, "old", func(c *promocode.PromoCode) {
 		c.CreatedAt, c.ExpiresAt, c.MaxRedemptions = f.Now().Add(-3*time.Hour), &end, new(int64(2))
 	})
 	f.Exec(`update promo_codes set redemptions = 1 where code = 'old'`)
-	check(affiliate.Discount{PromoCode: "old", Type: affiliate.DiscountPercentage, Value: 1000, ExpiresAt: &end})
-	f.NewPromoCode(jane, "new", func(c *affiliate.PromoCode) {
-		c.CreatedAt, c.DiscountType, c.DiscountValue, c.Currency = f.Now().Add(-2*time.Hour), affiliate.DiscountFixed, 500, new("EUR")
+	check(participant.Discount{PromoCode: "old", Type: promocode.DiscountPercentage, Value: 1000, ExpiresAt: &end})
+	f.NewPromoCode(jane, "new", func(c *promocode.PromoCode) {
+		c.CreatedAt, c.DiscountType, c.DiscountValue, c.Currency = f.Now().Add(-2*time.Hour), promocode.DiscountFixed, 500, new("EUR")
 	})
-	fixed := affiliate.Discount{PromoCode: "new", Type: affiliate.DiscountFixed, Value: 500, Currency: "EUR"}
+	fixed := participant.Discount{PromoCode: "new", Type: promocode.DiscountFixed, Value: 500, Currency: "EUR"}
 	check(fixed)
 	f.NewPromoCode(jane, "off")
 	f.Exec(`update promo_codes set active = false where code = 'off'`)
-	f.NewPromoCode(jane, "expired", func(c *affiliate.PromoCode) { c.ExpiresAt = &past })
-	f.NewPromoCode(jane, "used up", func(c *affiliate.PromoCode) { c.MaxRedemptions = new(int64(2)) })
+	f.NewPromoCode(jane, "expired", func(c *promocode.PromoCode) { c.ExpiresAt = &past })
+	f.NewPromoCode(jane, "used up", func(c *promocode.PromoCode) { c.MaxRedemptions = new(int64(2)) })
 	f.Exec(`update promo_codes set redemptions = 2 where code = 'used up'`)
 	f.NewPromoCode(bert, "berts")
 	check(fixed)
-	page, err := f.Store.ReferralTargetsAfter(t.Context(), affiliate.ReferralTarget{}, f.Now(), 9)
+	page, err := f.Store.ReferralTargetsAfter(t.Context(), participant.ReferralTarget{}, f.Now(), 9)
 	if err != nil || len(page) != 3 || page[0].Discount.PromoCode != "new" || page[1].Discount.PromoCode != "berts" || page[2].Discount.PromoCode != "new" {
 		t.Errorf("ReferralTargetsAfter returned %+v, %v, want the promo codes new, berts and new", page, err)
 	}
@@ -214,7 +220,7 @@ func TestPublicKeys_IncludeRevokedAndExpired(t *testing.T) {
 	type keyEnd struct{ revoked, expires *time.Time }
 	endsOf := map[string]keyEnd{}
 	insertKey := func(workspace affiliate.WorkspaceID, end keyEnd) {
-		key := affiliate.NewKey(affiliate.PublicKey, affiliate.ModeTest)
+		key := account.NewKey(account.PublicKey, affiliate.ModeTest)
 		digest := key.Digest()
 		endsOf[key.Reveal()] = end
 		f.Insert("api_keys", pgtest.Row{
@@ -229,17 +235,17 @@ func TestPublicKeys_IncludeRevokedAndExpired(t *testing.T) {
 		insertKey(f.Scope.Workspace, keyEnd{})
 	}
 	insertKey(other, keyEnd{})
-	secret := affiliate.NewKey(affiliate.SecretKey, affiliate.ModeTest)
+	secret := account.NewKey(account.SecretKey, affiliate.ModeTest)
 	digest := secret.Digest()
 	f.Exec(`insert into api_keys (workspace_id, id, mode, kind, name, digest, prefix, last4, created_at) values ($1, $2, 'test', 'secret', 's', $3, '', '', $4)`,
 		f.Scope.Workspace, affiliate.NewID[affiliate.APIKeyID](f.Now()), digest[:], f.Now())
 
-	check := func(keys []affiliate.PublicKeyTarget, n int) {
+	check := func(keys []account.PublicKeyTarget, n int) {
 		t.Helper()
 		for _, key := range keys {
 			end, known := endsOf[key.PublicText]
 			inWorkspace := key.Scope.Workspace == f.Scope.Workspace
-			if !known || key.Kind != affiliate.PublicKey || key.Scope.Mode != affiliate.ModeTest || key.EnforceOrigins != inWorkspace ||
+			if !known || key.Kind != account.PublicKey || key.Scope.Mode != affiliate.ModeTest || key.EnforceOrigins != inWorkspace ||
 				inWorkspace && !slices.Equal(key.AllowedOrigins, []string{"https://shop.example", "https://*.shop.example"}) || !inWorkspace && len(key.AllowedOrigins) > 0 ||
 				(end.revoked == nil) != (key.RevokedAt == nil) || (end.expires == nil) != (key.ExpiresAt == nil) ||
 				key.Active(revokedAt) != (end.revoked == nil) || key.Active(expiresAt) != (end == keyEnd{}) {
@@ -255,8 +261,8 @@ func TestPublicKeys_IncludeRevokedAndExpired(t *testing.T) {
 		t.Fatal(err)
 	}
 	check(all, 5)
-	var paged []affiliate.PublicKeyTarget
-	var after affiliate.APIKey
+	var paged []account.PublicKeyTarget
+	var after account.APIKey
 	for more := true; more; {
 		page, err := f.Store.PublicKeysAfter(t.Context(), after, 2)
 		if err != nil {

@@ -7,6 +7,9 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/account"
+	"github.com/tributary-hq/tributary/affiliate/participant"
+	"github.com/tributary-hq/tributary/affiliate/program"
 )
 
 // EnrolmentTx has the statements that add a partner to a programme, and that store
@@ -21,7 +24,7 @@ func (s *Store) Enrolment(tx *Tx) *EnrolmentTx { return &EnrolmentTx{s, tx} }
 
 // LockOpenProgram returns a programme that is not archived, and prevents that it is
 // archived until the transaction ends. Errors: NOT_FOUND, PROGRAM_STATE_INVALID.
-func (e *EnrolmentTx) LockOpenProgram(ctx context.Context, scope affiliate.Scope, id affiliate.ProgramID) (affiliate.Program, error) {
+func (e *EnrolmentTx) LockOpenProgram(ctx context.Context, scope affiliate.Scope, id affiliate.ProgramID) (program.Program, error) {
 	return lockOpenProgram(ctx, e.tx, scope, id)
 }
 
@@ -35,15 +38,15 @@ const lockActiveProgram = `
 
 // LockActiveProgram returns a programme that stays active until the transaction ends.
 // Errors: NOT_FOUND.
-func (e *EnrolmentTx) LockActiveProgram(ctx context.Context, scope affiliate.Scope, id affiliate.ProgramID) (affiliate.Program, error) {
+func (e *EnrolmentTx) LockActiveProgram(ctx context.Context, scope affiliate.Scope, id affiliate.ProgramID) (program.Program, error) {
 	return readProgram(ctx, e.tx, lockActiveProgram, scope, id)
 }
 
 // LockGroup prevents the deletion of a group of the programme until the transaction ends.
 // It does nothing if group is nil. Errors: NOT_FOUND.
-func (e *EnrolmentTx) LockGroup(ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, group *affiliate.GroupID) error {
-	err := lockGroup(ctx, e.tx, scope, program, group)
-	if errors.Is(err, affiliate.GroupNotInProgram()) {
+func (e *EnrolmentTx) LockGroup(ctx context.Context, scope affiliate.Scope, programID affiliate.ProgramID, group *affiliate.GroupID) error {
+	err := lockGroup(ctx, e.tx, scope, programID, group)
+	if errors.Is(err, program.GroupNotInProgram()) {
 		return affiliate.Refuse(affiliate.ReasonNotFound)
 	}
 	return err
@@ -51,14 +54,14 @@ func (e *EnrolmentTx) LockGroup(ctx context.Context, scope affiliate.Scope, prog
 
 // GroupRate returns the rate of a group of a programme, or nil if group is nil. Errors:
 // NOT_FOUND.
-func (e *EnrolmentTx) GroupRate(ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, group *affiliate.GroupID) (*affiliate.Rate, error) {
+func (e *EnrolmentTx) GroupRate(ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, group *affiliate.GroupID) (*program.Rate, error) {
 	return groupRate(ctx, e.tx, scope, program, group)
 }
 
 // AddParticipant stores a new participant with the requested code, or with a code derived
 // from the partner's name. It ends an open invitation of the address to the programme.
 // Errors: APPLICATION_DUPLICATE, EXTERNAL_ID_TAKEN, REFERRAL_CODE_TAKEN.
-func (e *EnrolmentTx) AddParticipant(ctx context.Context, p affiliate.Participant, requestedCode string, by affiliate.Actor) (affiliate.Participant, error) {
+func (e *EnrolmentTx) AddParticipant(ctx context.Context, p participant.Participant, requestedCode string, by affiliate.Actor) (participant.Participant, error) {
 	const listed = `
 		select exists (
 			select from participants t
@@ -80,14 +83,14 @@ func (e *EnrolmentTx) AddParticipant(ctx context.Context, p affiliate.Participan
 	return p, e.endInvites(ctx, p, p.CreatedAt)
 }
 
-func (e *EnrolmentTx) endInvites(ctx context.Context, p affiliate.Participant, at time.Time) error {
+func (e *EnrolmentTx) endInvites(ctx context.Context, p participant.Participant, at time.Time) error {
 	_, err := e.tx.Exec(ctx, endInviteByEmail, p.Scope.Workspace, p.Scope.Mode, p.Program, p.PartnerEmail, at)
 	return err
 }
 
 // InsertParticipantInvite stores an invitation with the digests of its tokens. It ends an
 // earlier invitation to the same address.
-func (e *EnrolmentTx) InsertParticipantInvite(ctx context.Context, i affiliate.ParticipantInvite, digests affiliate.InviteDigests) error {
+func (e *EnrolmentTx) InsertParticipantInvite(ctx context.Context, i participant.Invite, digests account.InviteDigests) error {
 	_, err := insertParticipantInvite(ctx, e.tx, i, digests)
 	return err
 }
@@ -100,11 +103,11 @@ func (e *EnrolmentTx) NamesForMail(ctx context.Context, workspace affiliate.Work
 
 // LockParticipation returns the participant of a partner in a programme and locks it.
 // Errors: NOT_FOUND.
-func (e *EnrolmentTx) LockParticipation(ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, partner affiliate.UserID) (affiliate.Participant, error) {
+func (e *EnrolmentTx) LockParticipation(ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, partner affiliate.UserID) (participant.Participant, error) {
 	return lockParticipation(ctx, e.tx, scope, program, partner)
 }
 
-func lockParticipation(ctx context.Context, tx *Tx, scope affiliate.Scope, program affiliate.ProgramID, partner affiliate.UserID) (affiliate.Participant, error) {
+func lockParticipation(ctx context.Context, tx *Tx, scope affiliate.Scope, program affiliate.ProgramID, partner affiliate.UserID) (participant.Participant, error) {
 	const lock = `
 		select ` + participantColumns + `
 		from participants t
@@ -118,7 +121,7 @@ func lockParticipation(ctx context.Context, tx *Tx, scope affiliate.Scope, progr
 // it. found is false if the partner has no participation, or one that needs no consent.
 func lockOffered(
 	ctx context.Context, tx *Tx, scope affiliate.Scope, program affiliate.ProgramID, partner affiliate.UserID,
-) (p affiliate.Participant, found bool, err error) {
+) (p participant.Participant, found bool, err error) {
 	p, err = lockParticipation(ctx, tx, scope, program, partner)
 	if errors.Is(err, affiliate.Refuse(affiliate.ReasonNotFound)) {
 		return p, false, nil
@@ -130,8 +133,8 @@ func lockOffered(
 // event and the audit record of the change. It ends the invitation that was mailed. It
 // returns the participant with its stats.
 func (e *EnrolmentTx) SetConsent(
-	ctx context.Context, before, after affiliate.Participant, event affiliate.EventName, action string, by affiliate.Actor,
-) (affiliate.Participant, error) {
+	ctx context.Context, before, after participant.Participant, event affiliate.EventName, action string, by affiliate.Actor,
+) (participant.Participant, error) {
 	const update = `
 		update participants
 		set status = @status, partner_consent = nullif(@consent, ''), partner_name = @name, partner_email = @email,
@@ -167,15 +170,15 @@ func (e *EnrolmentTx) SetConsent(
 }
 
 // accept accepts a participation that the merchant has made for the partner, by the token
-// of its invitation. Errors: as affiliate.Participant.Accept.
+// of its invitation. Errors: as participant.Participant.Accept.
 func (s *Store) accept(
-	ctx context.Context, tx *Tx, program affiliate.Program, offered affiliate.Participant, acceptTerms bool, at time.Time, by affiliate.Actor,
-) (affiliate.Participant, error) {
+	ctx context.Context, tx *Tx, program program.Program, offered participant.Participant, acceptTerms bool, at time.Time, by affiliate.Actor,
+) (participant.Participant, error) {
 	name, email, err := partnerAccount(ctx, tx, offered.Partner)
 	if err != nil {
 		return offered, err
 	}
-	accepted, err := offered.Accept(program, affiliate.User{Name: name, Email: email}, acceptTerms, at)
+	accepted, err := offered.Accept(program, account.User{Name: name, Email: email}, acceptTerms, at)
 	if err != nil {
 		return offered, err
 	}

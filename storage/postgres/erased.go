@@ -8,6 +8,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/conversion"
+	"github.com/tributary-hq/tributary/affiliate/privacy"
 )
 
 // The erasure of a buyer replaces the external ids of the buyer's sales. This file finds an
@@ -15,7 +17,7 @@ import (
 //
 //   - Table erased_values maps the digest of an external transaction id to the conversion,
 //     and contains the digests of the ids of refunds.
-//   - An id of a payment processor is replaced by affiliate.ErasureKey.ProcessorID in all
+//   - An id of a payment processor is replaced by privacy.ErasureKey.ProcessorID in all
 //     tables. A look-up by such an id searches all forms of the id.
 //
 // A digest is made with the first of the erasure keys, and searched under all of them.
@@ -49,7 +51,7 @@ func (db *DB) queueErasedSales(batch *pgx.Batch, all []*pendingReport) {
 	var ids []affiliate.ConversionID
 	for _, r := range all {
 		c := r.Conversion
-		for _, digest := range db.erasureKeys.Digests(c.Scope, affiliate.ErasedTransactionID, c.ExternalTransactionID) {
+		for _, digest := range db.erasureKeys.Digests(c.Scope, privacy.ErasedTransactionID, c.ExternalTransactionID) {
 			workspaces, modes = append(workspaces, c.Scope.Workspace), append(modes, c.Scope.Mode)
 			digests, ids = append(digests, digest), append(ids, c.ID)
 		}
@@ -103,8 +105,8 @@ func (tx *Tx) findErasedSale(ctx context.Context, scope affiliate.Scope, externa
 		from erased_values v
 		join conversions c on c.workspace_id = v.workspace_id and c.mode = v.mode and c.id = v.subject_id
 		where v.workspace_id = $1 and v.mode = $2 and v.kind = $3 and v.digest = any($4)`
-	digests := tx.db.erasureKeys.Digests(scope, affiliate.ErasedTransactionID, external)
-	err = tx.QueryRow(ctx, find, scope.Workspace, scope.Mode, affiliate.ErasedTransactionID, digests).Scan(&pseudonym)
+	digests := tx.db.erasureKeys.Digests(scope, privacy.ErasedTransactionID, external)
+	err = tx.QueryRow(ctx, find, scope.Workspace, scope.Mode, privacy.ErasedTransactionID, digests).Scan(&pseudonym)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return "", nil
 	}
@@ -117,7 +119,7 @@ func (db *DB) queueErasedRefund(batch *pgx.Batch, scope affiliate.Scope, externa
 	const find = `
 		select from erased_values
 		where workspace_id = $1 and mode = $2 and kind = $3 and digest = any($4)`
-	batch.Queue(find, scope.Workspace, scope.Mode, affiliate.ErasedRefundID, db.erasureKeys.Digests(scope, affiliate.ErasedRefundID, external)).
+	batch.Queue(find, scope.Workspace, scope.Mode, privacy.ErasedRefundID, db.erasureKeys.Digests(scope, privacy.ErasedRefundID, external)).
 		Query(func(rows pgx.Rows) error {
 			found := rows.Next()
 			rows.Close()
@@ -135,21 +137,21 @@ const insertErasedValue = `
 
 // QueueErasedValue queues the insert of the digest of an erased value. subject is the
 // conversion to which the value belonged.
-func QueueErasedValue(batch *pgx.Batch, scope affiliate.Scope, value affiliate.ErasedValue, subject affiliate.ConversionID) {
+func QueueErasedValue(batch *pgx.Batch, scope affiliate.Scope, value privacy.ErasedValue, subject affiliate.ConversionID) {
 	batch.Queue(insertErasedValue, scope.Workspace, scope.Mode, value.Kind, value.Digest, subject)
 }
 
 // eraseNewRefund replaces the external id of a refund that was reported for an erased sale.
 // The digest of the id stays, so a repeated report is a duplicate.
-func (tx *Tx) eraseNewRefund(ctx context.Context, refund affiliate.Refund, conversion affiliate.ConversionID, pseudonym string) error {
+func (tx *Tx) eraseNewRefund(ctx context.Context, refund conversion.Refund, conversion affiliate.ConversionID, pseudonym string) error {
 	const update = `
 		update refunds set external_refund_id = $4, external_transaction_id = $5, reason = null
 		where workspace_id = $1 and mode = $2 and id = $3`
 	scope := refund.Scope
 	batch := &pgx.Batch{}
-	digest := tx.db.erasureKeys.First().Digest(scope, affiliate.ErasedRefundID, refund.ExternalRefundID)
-	QueueErasedValue(batch, scope, affiliate.ErasedValue{Kind: affiliate.ErasedRefundID, Digest: digest}, conversion)
-	batch.Queue(update, scope.Workspace, scope.Mode, refund.ID, affiliate.ErasedRefundPseudonym(pseudonym, refund.ID), pseudonym)
+	digest := tx.db.erasureKeys.First().Digest(scope, privacy.ErasedRefundID, refund.ExternalRefundID)
+	QueueErasedValue(batch, scope, privacy.ErasedValue{Kind: privacy.ErasedRefundID, Digest: digest}, conversion)
+	batch.Queue(update, scope.Workspace, scope.Mode, refund.ID, privacy.ErasedRefundPseudonym(pseudonym, refund.ID), pseudonym)
 	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
 		return fmt.Errorf("erase the id of a refund: %w", err)
 	}

@@ -9,6 +9,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/privacy"
+	"github.com/tributary-hq/tributary/affiliate/processor"
 )
 
 // The statements below replace ids of a payment processor in one table each. The arguments are
@@ -115,7 +117,7 @@ func (tx *Tx) ChargeIDs(ctx context.Context, scope affiliate.Scope, ids []string
 
 // ErasedCharge returns the charge as it is stored. If the buyer of its sale was erased, the
 // texts that replace the ids are stored.
-func (tx *Tx) ErasedCharge(ctx context.Context, scope affiliate.Scope, charge affiliate.ProcessorCharge) (affiliate.ProcessorCharge, error) {
+func (tx *Tx) ErasedCharge(ctx context.Context, scope affiliate.Scope, charge processor.Charge) (processor.Charge, error) {
 	key, erased, err := tx.erasedUnder(ctx, scope, charge.Aliases, charge.ID)
 	if err != nil || !erased {
 		return charge, err
@@ -129,7 +131,7 @@ func (tx *Tx) ErasedCharge(ctx context.Context, scope affiliate.Scope, charge af
 
 // erasedUnder returns the key under which the ids of a sale were replaced: its aliases or the id
 // of its charge. found is false if none of them was replaced.
-func (tx *Tx) erasedUnder(ctx context.Context, scope affiliate.Scope, aliases []string, charge string) (key affiliate.ErasureKey, found bool, err error) {
+func (tx *Tx) erasedUnder(ctx context.Context, scope affiliate.Scope, aliases []string, charge string) (key privacy.ErasureKey, found bool, err error) {
 	const isErased = `
 		select exists (
 			select from conversion_aliases a
@@ -153,7 +155,7 @@ func (tx *Tx) erasedUnder(ctx context.Context, scope affiliate.Scope, aliases []
 // erasureKeyOf returns the key under which ids of an erased sale are replaced: the key under
 // which some of them were replaced before, otherwise the first. It reads nothing if there is one
 // key.
-func (tx *Tx) erasureKeyOf(ctx context.Context, scope affiliate.Scope, aliases []string, charge string) (affiliate.ErasureKey, error) {
+func (tx *Tx) erasureKeyOf(ctx context.Context, scope affiliate.Scope, aliases []string, charge string) (privacy.ErasureKey, error) {
 	keys := tx.db.erasureKeys
 	if len(keys) < 2 {
 		return keys.First(), nil
@@ -183,7 +185,7 @@ func (tx *Tx) EraseCharge(ctx context.Context, scope affiliate.Scope, charge str
 	}
 	erased := map[string]string{}
 	for _, id := range ids {
-		if !affiliate.IsErasedProcessorID(id) {
+		if !privacy.IsErasedProcessorID(id) {
 			erased[id] = key.ProcessorID(scope, id)
 		}
 	}

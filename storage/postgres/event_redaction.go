@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/privacy"
 )
 
 // selectEventsOfSubject reads events that contain personal data of a participant,
@@ -87,7 +88,7 @@ func redactEvents(
 			bodies [][]byte
 		)
 		for _, event := range block {
-			body, err := affiliate.RedactBody(event.Body, pseudonym)
+			body, err := privacy.RedactBody(event.Body, pseudonym)
 			if err != nil {
 				return redacted, fmt.Errorf("event %s: %w", event.ID, err)
 			}

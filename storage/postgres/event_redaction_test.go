@@ -12,6 +12,9 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/link"
+	"github.com/tributary-hq/tributary/affiliate/participant"
+	"github.com/tributary-hq/tributary/affiliate/privacy"
 	"github.com/tributary-hq/tributary/storage/postgres"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
@@ -41,28 +44,28 @@ func (f *fixture) partnerWithEvents(name string) pgtest.Participant {
 			f.Fatal(err)
 		}
 	}
-	p, err := f.Store.Apply(ctx, affiliate.Application{
+	p, err := f.Store.Apply(ctx, participant.Application{
 		Program: f.Program, Partner: f.NewPartner(name), Mode: f.Scope.Mode, ReferralCode: name, AcceptTerms: true,
 	}, f.Now(), by(f.Owner))
 	must(err)
-	move := func(move affiliate.ParticipantMove) {
+	move := func(move participant.Move) {
 		f.Helper()
 		_, err := f.Store.MoveParticipant(ctx, f.Scope, f.Program, p.ID, move, text("reason"), f.Now(), by(f.Owner))
 		must(err)
 	}
-	move(affiliate.ApproveParticipant)
-	participant := pgtest.Participant{Scope: f.Scope, Program: f.Program, ID: p.ID, Partner: p.Partner}
-	link := f.NewLink(participant, name+"-link", func(l *affiliate.Link) { l.SubID, l.UTM.Source = *text("sub id"), name })
-	code := f.NewPromoCode(participant, name+"10")
+	move(participant.ApproveParticipant)
+	joined := pgtest.Participant{Scope: f.Scope, Program: f.Program, ID: p.ID, Partner: p.Partner}
+	created := f.NewLink(joined, name+"-link", func(l *link.Link) { l.SubID, l.UTM.Source = *text("sub id"), name })
+	code := f.NewPromoCode(joined, name+"10")
 
 	const later = 14 * 24 * time.Hour
 	f.clock.Advance(later)
 	defer f.clock.Advance(-later)
-	_, err = f.Store.UpdateLink(ctx, f.Scope, f.Program, link.ID, affiliate.LinkPatch{SubID: affiliate.Set(*text("other sub id"))}, f.Now(), by(f.Owner))
+	_, err = f.Store.UpdateLink(ctx, f.Scope, f.Program, created.ID, link.Patch{SubID: affiliate.Set(*text("other sub id"))}, f.Now(), by(f.Owner))
 	must(err)
 	must(f.Store.DeletePromoCode(ctx, f.Scope, f.Program, code.ID, f.Now(), by(f.Owner)))
-	move(affiliate.SuspendParticipant)
-	return participant
+	move(participant.SuspendParticipant)
+	return joined
 }
 
 // bodies returns the stored event bodies by event id.
@@ -118,7 +121,7 @@ func TestRedactEvents_RewritesOnlyTheParticipantsEvents(t *testing.T) {
 		if !strings.Contains(body, `"`+pseudonym+`"`) || strings.Contains(before[id], "bert") {
 			t.Errorf("the body\n%s\nwas rewritten to\n%s\nwant the pseudonym in an event of the erased participant", before[id], body)
 		}
-		want, err := affiliate.RedactBody([]byte(before[id]), pseudonym)
+		want, err := privacy.RedactBody([]byte(before[id]), pseudonym)
 		if err != nil || string(want) != body {
 			t.Errorf("a body was rewritten to %s, want %s (RedactBody returned %v)", body, want, err)
 		}

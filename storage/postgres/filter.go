@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/payout"
 )
 
 // checkParticipation checks that the partner takes part in the programme. If program is
@@ -30,7 +31,7 @@ func (s *Store) checkParticipation(ctx context.Context, partner affiliate.UserID
 // in the scope. Without this check, a filter with an unknown id would return an empty
 // list. Nil values are not checked. Errors: NOT_FOUND.
 func (s *Store) checkFilter(
-	ctx context.Context, scope affiliate.Scope, program *affiliate.ProgramID, participant *affiliate.ParticipantID, batch *affiliate.PayoutBatchID,
+	ctx context.Context, scope affiliate.Scope, program *affiliate.ProgramID, participant *affiliate.ParticipantID, batch *payout.BatchID,
 ) error {
 	if program == nil && participant == nil && batch == nil {
 		return nil

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/commission"
+	"github.com/tributary-hq/tributary/affiliate/payout"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
@@ -29,19 +31,19 @@ func newFixture(t *testing.T, program ...pgtest.Row) *fixture {
 func by(user affiliate.UserID) affiliate.Actor { return affiliate.Actor{User: &user} }
 
 // confirmation returns the confirmation of a payout batch by the owner.
-func (f *fixture) confirmation() affiliate.PayoutConfirmation {
-	return affiliate.PayoutConfirmation{By: by(f.Owner), User: f.Owner, At: f.Now()}
+func (f *fixture) confirmation() payout.Confirmation {
+	return payout.Confirmation{By: by(f.Owner), User: f.Owner, At: f.Now()}
 }
 
 // newDue creates a pending commission that was created an hour ago and that is due for
 // approval. The functions in change modify it before it is stored.
-func (f *fixture) newDue(p pgtest.Participant, change ...func(*affiliate.Commission)) affiliate.Commission {
+func (f *fixture) newDue(p pgtest.Participant, change ...func(*commission.Commission)) commission.Commission {
 	f.Helper()
-	due := func(c *affiliate.Commission) {
+	due := func(c *commission.Commission) {
 		now := f.Now()
 		c.CreatedAt, c.UpdatedAt, c.AutoApproveAt, c.HoldUntil = now.Add(-time.Hour), now.Add(-time.Hour), &now, &now
 	}
-	return f.NewCommission(p, append([]func(*affiliate.Commission){due}, change...)...)
+	return f.NewCommission(p, append([]func(*commission.Commission){due}, change...)...)
 }
 
 // checkPlan checks that a query plan contains all texts in required and no text in

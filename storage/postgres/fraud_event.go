@@ -11,6 +11,10 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/attribution"
+	"github.com/tributary-hq/tributary/affiliate/commission"
+	"github.com/tributary-hq/tributary/affiliate/conversion"
+	"github.com/tributary-hq/tributary/affiliate/fraud"
 )
 
 // insertFraudEvent stores the fraud event of a decision that is already stored. It inserts
@@ -24,7 +28,7 @@ const insertFraudEvent = `
 
 // queueFraudEvent queues the insert of a fraud event with the fraud signals of a
 // decision. It does nothing if the decision has no fraud signals.
-func queueFraudEvent(batch *pgx.Batch, c affiliate.Conversion, d affiliate.Decision, commission *affiliate.Commission) error {
+func queueFraudEvent(batch *pgx.Batch, c conversion.Conversion, d attribution.Decision, commission *commission.Commission) error {
 	if d.FraudAction == "" {
 		return nil
 	}
@@ -39,20 +43,20 @@ func queueFraudEvent(batch *pgx.Batch, c affiliate.Conversion, d affiliate.Decis
 	batch.Queue(insertFraudEvent, pgx.NamedArgs{
 		"workspace": c.Scope.Workspace, "mode": c.Scope.Mode, "conversion": c.ID, "decision": d.ID,
 		"program": d.Program, "participant": d.Participant, "commission": commissionID,
-		"score": affiliate.FraudScore(d.Fraud), "signals": signals, "action": d.FraudAction, "decided_at": d.DecidedAt,
+		"score": fraud.Score(d.Fraud), "signals": signals, "action": d.FraudAction, "decided_at": d.DecidedAt,
 	})
 	return nil
 }
 
 // fraudEvents returns the webhook events about the fraud signals of a decision.
-func fraudEvents(c affiliate.Conversion, d affiliate.Decision) []affiliate.Event {
+func fraudEvents(c conversion.Conversion, d attribution.Decision) []affiliate.Event {
 	if d.FraudAction == "" {
 		return nil
 	}
 	return []affiliate.Event{c.FraudDetectedEvent(d)}
 }
 
-// fraudEventColumns are the fields of affiliate.FraudEvent, selected from fraud_events
+// fraudEventColumns are the fields of fraud.Event, selected from fraud_events
 // f and the tables in fraudEventJoins. A list joins these tables after its limit, so only
 // to the rows of one page.
 const fraudEventColumns = `
@@ -65,7 +69,7 @@ const fraudEventJoins = `
 	join conversions c on c.workspace_id = f.workspace_id and c.mode = f.mode and c.id = f.conversion_id`
 
 type fraudEventRow struct {
-	ID                    affiliate.FraudEventID
+	ID                    fraud.EventID
 	ProgramID             affiliate.ProgramID
 	ProgramName           string
 	ParticipantID         affiliate.ParticipantID
@@ -74,17 +78,17 @@ type fraudEventRow struct {
 	ExternalTransactionID string
 	CommissionID          *affiliate.CommissionID
 	Score                 int
-	Signals               []affiliate.FraudSignal
-	Action                affiliate.FraudAction
-	Status                affiliate.FraudEventStatus
+	Signals               []fraud.Signal
+	Action                fraud.Action
+	Status                fraud.EventStatus
 	Note                  *string
 	ResolvedBy            *affiliate.UserID
 	ResolvedAt            *time.Time
 	CreatedAt             time.Time
 }
 
-func (r fraudEventRow) event(scope affiliate.Scope) affiliate.FraudEvent {
-	return affiliate.FraudEvent{
+func (r fraudEventRow) event(scope affiliate.Scope) fraud.Event {
+	return fraud.Event{
 		ID: r.ID, Scope: scope, Program: r.ProgramID, ProgramName: r.ProgramName, Participant: r.ParticipantID, PartnerName: r.PartnerName,
 		Conversion: r.ConversionID, ExternalTransactionID: r.ExternalTransactionID, Commission: r.CommissionID,
 		Score: r.Score, Signals: r.Signals, Action: r.Action, Status: r.Status, Note: r.Note,
@@ -96,7 +100,7 @@ func (r fraudEventRow) event(scope affiliate.Scope) affiliate.FraudEvent {
 // conditions is a separate statement, so that Postgres can choose the index that fits
 // it. No index contains the participant. For a filter by participant, Postgres reads
 // all events from the newest to the oldest and skips those of other participants.
-func whereFraudEvents(filter affiliate.FraudEventFilter) string {
+func whereFraudEvents(filter fraud.EventFilter) string {
 	where := ` from fraud_events f where f.workspace_id = @workspace and f.mode = @mode`
 	if filter.Status != "" {
 		where += ` and f.status = @status`
@@ -116,7 +120,7 @@ func whereFraudEvents(filter affiliate.FraudEventFilter) string {
 	return where
 }
 
-func fraudEventListSQL(filter affiliate.FraudEventFilter) (page, count string) {
+func fraudEventListSQL(filter fraud.EventFilter) (page, count string) {
 	where := whereFraudEvents(filter)
 	page = `select ` + fraudEventColumns + `
 		from (select f.*` + where + ` order by f.created_at desc, f.id desc limit @limit offset @offset) as f` + fraudEventJoins + `
@@ -127,8 +131,8 @@ func fraudEventListSQL(filter affiliate.FraudEventFilter) (page, count string) {
 // FraudEvents returns one page of fraud events, newest first, and the number of rows on
 // all pages, up to affiliate.MaxTotal.
 func (s *Store) FraudEvents(
-	ctx context.Context, scope affiliate.Scope, filter affiliate.FraudEventFilter, page affiliate.Page,
-) ([]affiliate.FraudEvent, int64, error) {
+	ctx context.Context, scope affiliate.Scope, filter fraud.EventFilter, page affiliate.Page,
+) ([]fraud.Event, int64, error) {
 	if err := s.checkFilter(ctx, scope, filter.Program, filter.Participant, nil); err != nil {
 		return nil, 0, err
 	}
@@ -138,7 +142,7 @@ func (s *Store) FraudEvents(
 		"participant": filter.Participant, "from": filter.Created.From, "before": filter.Created.Before, "limit": page.Size, "offset": page.Offset(),
 	}
 	rows, err := s.pool.Query(ctx, pageSQL, planForArgs, args)
-	events, err := AllRows(rows, err, func(r fraudEventRow) affiliate.FraudEvent { return r.event(scope) })
+	events, err := AllRows(rows, err, func(r fraudEventRow) fraud.Event { return r.event(scope) })
 	if err != nil {
 		return nil, 0, fmt.Errorf("read fraud events: %w", err)
 	}
@@ -167,11 +171,11 @@ const (
 // commission is rejected, provided that the commission can still be rejected. If the
 // event is dismissed, the fraud reason is removed from the commission's review reasons.
 // Errors: NOT_FOUND, FRAUD_EVENT_RESOLVED.
-func (s *Store) ResolveFraudEvent(ctx context.Context, r affiliate.FraudResolution) (affiliate.FraudEvent, error) {
-	var after affiliate.FraudEvent
+func (s *Store) ResolveFraudEvent(ctx context.Context, r fraud.Resolution) (fraud.Event, error) {
+	var after fraud.Event
 	err := s.InTx(ctx, func(tx *Tx) error {
 		type lockedRow struct {
-			Status       affiliate.FraudEventStatus
+			Status       fraud.EventStatus
 			CommissionID *affiliate.CommissionID
 		}
 		locked, err := OneRow[lockedRow](tx.Query(ctx, lockFraudEvent, r.Scope.Workspace, r.Scope.Mode, r.Event))
@@ -205,23 +209,23 @@ func (s *Store) ResolveFraudEvent(ctx context.Context, r affiliate.FraudResoluti
 
 // followResolution changes the commission according to the resolution. If the
 // commission can no longer be changed in this way, it stays as it is.
-func (s *Store) followResolution(ctx context.Context, tx *Tx, id affiliate.CommissionID, r affiliate.FraudResolution) error {
+func (s *Store) followResolution(ctx context.Context, tx *Tx, id affiliate.CommissionID, r fraud.Resolution) error {
 	locked, err := lockCommissionsAndPayouts(ctx, tx, r.Scope, []affiliate.CommissionID{id})
 	if err != nil || len(locked) == 0 {
 		return err
 	}
 	c := locked[0]
-	t := affiliate.CommissionTransition{
-		Scope: r.Scope, Program: c.Program, Commission: id, Actor: r.By, At: r.At, Note: r.Note, Move: affiliate.MoveReject,
+	t := commission.Transition{
+		Scope: r.Scope, Program: c.Program, Commission: id, Actor: r.By, At: r.At, Note: r.Note, Move: commission.MoveReject,
 	}
-	if r.Outcome == affiliate.FraudEventConfirmed {
-		code := affiliate.RejectedForFraud
+	if r.Outcome == fraud.EventConfirmed {
+		code := attribution.RejectedForFraud
 		t.Code = &code
 	} else {
-		if !slices.Contains(c.ReviewReasons, affiliate.ReviewFraud) {
+		if !slices.Contains(c.ReviewReasons, attribution.ReviewFraud) {
 			return nil
 		}
-		t.Move, t.ReviewReasons = affiliate.MoveClearReview, []string{affiliate.ReviewFraud}
+		t.Move, t.ReviewReasons = commission.MoveClearReview, []string{attribution.ReviewFraud}
 	}
 	change, err := c.Move(t)
 	var refusal *affiliate.Error

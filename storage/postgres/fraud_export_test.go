@@ -6,6 +6,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/fraud"
 )
 
 // Statements whose query plans the tests check.
@@ -28,7 +29,7 @@ func FindFraudFactsSQL(t *testing.T) string {
 
 // FraudEventListSQL returns the statements for a page of fraud events and for the total,
 // and the arguments of both.
-func FraudEventListSQL(scope affiliate.Scope, filter affiliate.FraudEventFilter) (page, count string, args pgx.NamedArgs) {
+func FraudEventListSQL(scope affiliate.Scope, filter fraud.EventFilter) (page, count string, args pgx.NamedArgs) {
 	page, count = fraudEventListSQL(filter)
 	return page, count, pgx.NamedArgs{
 		"workspace": scope.Workspace, "mode": scope.Mode, "status": filter.Status, "program": filter.Program,

@@ -7,6 +7,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/attribution"
+	"github.com/tributary-hq/tributary/affiliate/conversion"
 	"github.com/tributary-hq/tributary/affiliate/fraud"
 )
 
@@ -126,7 +128,7 @@ func queueFraudFacts(batch *pgx.Batch, all []*signals) {
 // fraudQuery has the arguments of findFraudFacts. The slices from n to emailHashes have
 // one element per candidate and hash of the buyer's e-mail address. An element of n is the
 // index of the candidate's conversion. emailN and emailDigests have one element per buyer and
-// hash key (affiliate.Buyer.EmailDigests).
+// hash key (attribution.Buyer.EmailDigests).
 type fraudQuery struct {
 	n                      []int
 	workspaces             []affiliate.WorkspaceID
@@ -172,7 +174,7 @@ func (q *fraudQuery) add(n int, s *signals) {
 }
 
 // addCandidate adds a candidate with one hash of the buyer's e-mail address.
-func (q *fraudQuery) addCandidate(n int, c affiliate.Conversion, earner affiliate.Earner, emailHash []byte) {
+func (q *fraudQuery) addCandidate(n int, c conversion.Conversion, earner attribution.Earner, emailHash []byte) {
 	q.n, q.workspaces, q.modes = append(q.n, n), append(q.workspaces, c.Scope.Workspace), append(q.modes, c.Scope.Mode)
 	q.participants, q.programs = append(q.participants, earner.Participant), append(q.programs, earner.Program)
 	q.partners = append(q.partners, earner.Partner)
@@ -183,7 +185,7 @@ func (q *fraudQuery) addCandidate(n int, c affiliate.Conversion, earner affiliat
 // addBuyer adds the digests of the buyer's e-mail address and the networks and devices of the
 // buyer. The statement compares them with those of the candidates' partners. The buyer's networks and devices
 // come from two sources: the merchant's report and the click.
-func (q *fraudQuery) addBuyer(n int, c affiliate.Conversion, click *affiliate.FoundClick) {
+func (q *fraudQuery) addBuyer(n int, c conversion.Conversion, click *attribution.FoundClick) {
 	for _, digest := range c.Buyer.EmailDigests {
 		q.emailN, q.emailDigests = append(q.emailN, n), append(q.emailDigests, digest)
 	}
@@ -285,7 +287,7 @@ func collectFraudFacts(rows pgx.Rows, all []*signals) error {
 }
 
 // emailFacts returns the facts about the email addresses of the buyer and the partner.
-func emailFacts(c affiliate.Conversion, earner affiliate.Earner) fraud.Facts {
+func emailFacts(c conversion.Conversion, earner attribution.Earner) fraud.Facts {
 	var facts fraud.Facts
 	if _, domain, ok := affiliate.FoldEmail(earner.PartnerEmail); ok {
 		facts.PartnerDomain = domain

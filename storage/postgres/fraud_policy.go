@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/fraud"
 )
 
 // selectFraudPolicy reads a programme's fraud policy. If the policy was never changed,
@@ -20,18 +21,18 @@ const updateFraudPolicy = `
 	where workspace_id = $1 and mode = $2 and id = $3`
 
 // FraudPolicy returns a programme's fraud policy. Errors: NOT_FOUND.
-func (s *Store) FraudPolicy(ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID) (affiliate.ProgramFraudPolicy, error) {
+func (s *Store) FraudPolicy(ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID) (fraud.ProgramFraudPolicy, error) {
 	return readFraudPolicy(ctx, s.pool, scope, program)
 }
 
-func readFraudPolicy(ctx context.Context, db Queryer, scope affiliate.Scope, program affiliate.ProgramID) (affiliate.ProgramFraudPolicy, error) {
+func readFraudPolicy(ctx context.Context, db Queryer, scope affiliate.Scope, program affiliate.ProgramID) (fraud.ProgramFraudPolicy, error) {
 	type policyRow struct {
-		FraudPolicy   affiliate.FraudPolicy
-		FraudSettings affiliate.FraudSettings
+		FraudPolicy   fraud.Policy
+		FraudSettings fraud.Settings
 		UpdatedAt     time.Time
 	}
 	row, err := OneRow[policyRow](db.Query(ctx, selectFraudPolicy, scope.Workspace, scope.Mode, program))
-	return affiliate.ProgramFraudPolicy{
+	return fraud.ProgramFraudPolicy{
 		Program: program, Policy: row.FraudPolicy, Settings: row.FraudSettings, UpdatedAt: row.UpdatedAt.UTC(),
 	}, err
 }
@@ -39,14 +40,14 @@ func readFraudPolicy(ctx context.Context, db Queryer, scope affiliate.Scope, pro
 // auditedFraudPolicy has the fields that PutFraudPolicy can change, with their names in
 // audit records.
 type auditedFraudPolicy struct {
-	Policy           affiliate.FraudPolicy `json:"fraud_policy"`
-	DisabledRules    []string              `json:"disabled_rules"`
-	BlockedCountries []string              `json:"blocked_countries"`
-	CouponSites      []string              `json:"coupon_sites"`
-	BrandTerms       []string              `json:"brand_terms"`
+	Policy           fraud.Policy `json:"fraud_policy"`
+	DisabledRules    []string     `json:"disabled_rules"`
+	BlockedCountries []string     `json:"blocked_countries"`
+	CouponSites      []string     `json:"coupon_sites"`
+	BrandTerms       []string     `json:"brand_terms"`
 }
 
-func auditedPolicy(p affiliate.ProgramFraudPolicy) auditedFraudPolicy {
+func auditedPolicy(p fraud.ProgramFraudPolicy) auditedFraudPolicy {
 	return auditedFraudPolicy{
 		Policy: p.Policy, DisabledRules: nonNil(p.Settings.DisabledRules), BlockedCountries: nonNil(p.Settings.BlockedCountries),
 		CouponSites: nonNil(p.Settings.CouponSites), BrandTerms: nonNil(p.Settings.BrandTerms),
@@ -56,8 +57,8 @@ func auditedPolicy(p affiliate.ProgramFraudPolicy) auditedFraudPolicy {
 // PutFraudPolicy replaces a programme's fraud policy. If nothing changes, it writes no
 // audit record and no event. Errors: NOT_FOUND.
 func (s *Store) PutFraudPolicy(
-	ctx context.Context, scope affiliate.Scope, policy affiliate.ProgramFraudPolicy, by affiliate.Actor,
-) (affiliate.ProgramFraudPolicy, error) {
+	ctx context.Context, scope affiliate.Scope, policy fraud.ProgramFraudPolicy, by affiliate.Actor,
+) (fraud.ProgramFraudPolicy, error) {
 	after := policy
 	err := s.InTx(ctx, func(tx *Tx) error {
 		program, err := readProgram(ctx, tx, selectProgram+` for no key update`, scope, policy.Program)
@@ -86,7 +87,7 @@ func (s *Store) PutFraudPolicy(
 		// to the merchant.
 		var previous any
 		if program.FraudPolicy != changed.FraudPolicy {
-			previous = map[string]affiliate.FraudPolicy{"fraud_policy": program.FraudPolicy}
+			previous = map[string]fraud.Policy{"fraud_policy": program.FraudPolicy}
 		}
 		if err := tx.Audit(ctx, programAudit(changed, "program.put_fraud_policy", policy.UpdatedAt, by, oldValues, newValues)); err != nil {
 			return err

@@ -14,6 +14,9 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/attribution"
+	"github.com/tributary-hq/tributary/affiliate/click"
+	"github.com/tributary-hq/tributary/affiliate/fraud"
 	"github.com/tributary-hq/tributary/storage/postgres"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
@@ -139,17 +142,17 @@ func (n *statementRecorder) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceB
 func TestFraudFacts_AreReadOnlyForProgrammesWithRules(t *testing.T) {
 	s := newSales(t)
 	for i, tc := range []struct {
-		policy affiliate.FraudPolicy
+		policy fraud.Policy
 		hash   []byte
 		facts  bool // the facts must be read
 		clicks bool // the clicks from the IP address must be counted
 	}{
-		{affiliate.FraudOff, []byte("hash"), false, false},
-		{affiliate.FraudObserve, nil, true, false},
-		{affiliate.FraudFlag, []byte("hash"), true, true},
+		{fraud.Off, []byte("hash"), false, false},
+		{fraud.Observe, nil, true, false},
+		{fraud.Flag, []byte("hash"), true, true},
 	} {
 		s.Exec(`update programs set fraud_policy = $1`, tc.policy)
-		click := s.NewClick(s.participant, func(c *affiliate.Click) { c.IPHash = tc.hash })
+		click := s.NewClick(s.participant, func(c *click.Click) { c.IPHash = tc.hash })
 		recorder := &statementRecorder{}
 		if err := s.withStore(s.Store.WithTracer(t, s.URL, recorder)).record(fmt.Sprintf("order-%d", i), click.ID); err != nil {
 			t.Fatal(err)
@@ -175,14 +178,14 @@ func TestFraudEvents_UseIndexes(t *testing.T) {
 	s.VacuumAnalyze()
 	day := noon.AddDate(0, 0, -1)
 	for name, tc := range map[string]struct {
-		filter affiliate.FraudEventFilter
+		filter fraud.EventFilter
 		index  string // index that the plan of the page must use
 		total  string // text that the plan of the total must contain
 	}{
-		"all":       {affiliate.FraudEventFilter{}, "fraud_events_by_age", "Limit -> Index Only Scan using fraud_events_by_"},
-		"open":      {affiliate.FraudEventFilter{Status: affiliate.FraudEventOpen}, "fraud_events_by_status", "Limit -> Index Only Scan using fraud_events_by_status"},
-		"programme": {affiliate.FraudEventFilter{Program: &s.Program}, "fraud_events_by_program", "Limit -> Index Only Scan using fraud_events_by_program"},
-		"a day":     {affiliate.FraudEventFilter{Created: affiliate.Period{From: &day}}, "fraud_events_by_age", "Limit -> Index Only Scan using fraud_events_by_age"},
+		"all":       {fraud.EventFilter{}, "fraud_events_by_age", "Limit -> Index Only Scan using fraud_events_by_"},
+		"open":      {fraud.EventFilter{Status: fraud.EventOpen}, "fraud_events_by_status", "Limit -> Index Only Scan using fraud_events_by_status"},
+		"programme": {fraud.EventFilter{Program: &s.Program}, "fraud_events_by_program", "Limit -> Index Only Scan using fraud_events_by_program"},
+		"a day":     {fraud.EventFilter{Created: affiliate.Period{From: &day}}, "fraud_events_by_age", "Limit -> Index Only Scan using fraud_events_by_age"},
 	} {
 		page, count, args := postgres.FraudEventListSQL(s.Scope, tc.filter)
 		plan := s.Plan(page, args)
@@ -194,7 +197,7 @@ func TestFraudEvents_UseIndexes(t *testing.T) {
 		}
 	}
 	// With two conditions, the plan must use an index for at least one of them.
-	_, count, args := postgres.FraudEventListSQL(s.Scope, affiliate.FraudEventFilter{Status: affiliate.FraudEventOpen, Program: &s.Program})
+	_, count, args := postgres.FraudEventListSQL(s.Scope, fraud.EventFilter{Status: fraud.EventOpen, Program: &s.Program})
 	if plan := s.Plan(count, args); !strings.Contains(plan, "Index Scan on fraud_events_by_") && !strings.Contains(plan, "Index Scan using fraud_events_by_") {
 		t.Errorf("open events of a programme: the plan of the total uses no index\n%s", plan)
 	}
@@ -204,15 +207,15 @@ func TestFraudEvents_UseIndexes(t *testing.T) {
 // for a stored click and for a click that is still in the click stream.
 func TestFindClick_ReturnsTheStoredTraits(t *testing.T) {
 	s := newSales(t)
-	click := clicksOf(s.Scope.Workspace, 1)[0]
-	click.Scope, click.Program, click.Participant, click.Link = s.Scope, s.Program, s.participant.ID, s.participant.Link
-	click.Country, click.PaidPlatform, click.IsBot = "AQ", "google", true
-	click.UTM = affiliate.UTM{Source: "s", Medium: "m", Term: "t"}
-	bare := click
-	bare.ID = affiliate.NewID[affiliate.ClickID](click.ClickedAt)
-	bare.Country, bare.PaidPlatform, bare.ReferrerDomain, bare.UTM, bare.IsBot = "", "", "", affiliate.UTM{}, false
+	stored := clicksOf(s.Scope.Workspace, 1)[0]
+	stored.Scope, stored.Program, stored.Participant, stored.Link = s.Scope, s.Program, s.participant.ID, s.participant.Link
+	stored.Country, stored.PaidPlatform, stored.IsBot = "AQ", "google", true
+	stored.UTM = click.UTM{Source: "s", Medium: "m", Term: "t"}
+	bare := stored
+	bare.ID = affiliate.NewID[affiliate.ClickID](stored.ClickedAt)
+	bare.Country, bare.PaidPlatform, bare.ReferrerDomain, bare.UTM, bare.IsBot = "", "", "", click.UTM{}, false
 	bare.IPHash, bare.IPPrefix, bare.UAHash = nil, "", nil
-	clicks := []affiliate.Click{click, bare}
+	clicks := []click.Click{stored, bare}
 	if err := s.Store.StoreClicks(t.Context(), clicks); err != nil {
 		t.Fatal(err)
 	}
@@ -221,8 +224,8 @@ func TestFindClick_ReturnsTheStoredTraits(t *testing.T) {
 		if err != nil || found == nil {
 			t.Fatalf("FindClick returned %v, %v, want the click", found, err)
 		}
-		if !reflect.DeepEqual(found.Traits, affiliate.TraitsOf(c)) {
-			t.Errorf("the traits of the click are %+v, want %+v", found.Traits, affiliate.TraitsOf(c))
+		if !reflect.DeepEqual(found.Traits, attribution.TraitsOf(c)) {
+			t.Errorf("the traits of the click are %+v, want %+v", found.Traits, attribution.TraitsOf(c))
 		}
 	}
 }

@@ -9,7 +9,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/attribution"
+	"github.com/tributary-hq/tributary/affiliate/conversion"
 )
 
 // findRates reads all rates of the given currencies and days, with any base currency.
@@ -38,20 +39,20 @@ const findRates = `
 // queueRates queues a statement that reads the rates from the currency of the sale to the
 // currencies of the candidates' programmes. It queues nothing if all these programmes use
 // the currency of the sale, or if the event has no amount.
-func queueRates(batch *pgx.Batch, c affiliate.Conversion, in *affiliate.AttributionInputs) {
-	from, day := c.Sale.Paid.Currency, affiliate.FXDay(c.OccurredAt)
+func queueRates(batch *pgx.Batch, c conversion.Conversion, in *attribution.Inputs) {
+	from, day := c.Sale.Paid.Currency, attribution.FXDay(c.OccurredAt)
 	currencies := foreignCurrencies(from, in)
 	if len(currencies) == 0 {
 		return
 	}
-	batch.Queue(findRates, append(currencies, from), day.Add(-affiliate.MaxFXAge), day).Query(func(rows pgx.Rows) error {
-		loaded, err := pgx.CollectRows(rows, pgx.RowToStructByName[affiliate.FXRate])
+	batch.Queue(findRates, append(currencies, from), day.Add(-attribution.MaxFXAge), day).Query(func(rows pgx.Rows) error {
+		loaded, err := pgx.CollectRows(rows, pgx.RowToStructByName[attribution.FXRate])
 		if err != nil {
 			return err
 		}
-		in.Rates = make(map[string]affiliate.FXRate, len(currencies))
+		in.Rates = make(map[string]attribution.FXRate, len(currencies))
 		for _, to := range currencies {
-			if rate, ok := affiliate.FindRate(loaded, from, to, day); ok {
+			if rate, ok := attribution.FindRate(loaded, from, to, day); ok {
 				in.Rates[to] = rate
 			}
 		}
@@ -61,11 +62,11 @@ func queueRates(batch *pgx.Batch, c affiliate.Conversion, in *affiliate.Attribut
 
 // foreignCurrencies returns the currencies of the candidates' programmes that differ
 // from the currency of the sale. The result is empty for an event without an amount.
-func foreignCurrencies(from string, in *affiliate.AttributionInputs) []string {
+func foreignCurrencies(from string, in *attribution.Inputs) []string {
 	if from == "" {
 		return nil
 	}
-	var earners []affiliate.Earner
+	var earners []attribution.Earner
 	if in.FoundClick != nil {
 		earners = append(earners, in.FoundClick.Earner)
 	}
@@ -103,13 +104,13 @@ const upsertRates = `
 // LoadRates stores exchange rates. They replace stored rates of the same currency pair
 // and date. It stores either all rates or none. rates must not contain a currency pair
 // and date twice. Conversions that were decided with the old rates do not change.
-func (s *Store) LoadRates(ctx context.Context, rates []affiliate.FXRate, at time.Time) (loaded affiliate.FXLoad, err error) {
+func (s *Store) LoadRates(ctx context.Context, rates []attribution.FXRate, at time.Time) (loaded attribution.FXLoad, err error) {
 	// All callers lock the rows in the same order, so that they cannot deadlock.
-	rates = slices.SortedFunc(slices.Values(rates), func(a, b affiliate.FXRate) int {
+	rates = slices.SortedFunc(slices.Values(rates), func(a, b attribution.FXRate) int {
 		return cmp.Or(cmp.Compare(a.Base, b.Base), cmp.Compare(a.Quote, b.Quote), a.Date.Compare(b.Date))
 	})
 	err = s.InTx(ctx, func(tx *Tx) error {
-		loaded = affiliate.FXLoad{}
+		loaded = attribution.FXLoad{}
 		for chunk := range slices.Chunk(rates, loadChunk) {
 			if err := loadRates(ctx, tx, chunk, at, &loaded); err != nil {
 				return fmt.Errorf("load exchange rates: %w", err)
@@ -120,7 +121,7 @@ func (s *Store) LoadRates(ctx context.Context, rates []affiliate.FXRate, at time
 	return loaded, err
 }
 
-func loadRates(ctx context.Context, tx *Tx, rates []affiliate.FXRate, at time.Time, loaded *affiliate.FXLoad) error {
+func loadRates(ctx context.Context, tx *Tx, rates []attribution.FXRate, at time.Time, loaded *attribution.FXLoad) error {
 	var bases, quotes, values []string
 	var dates []time.Time
 	for _, r := range rates {

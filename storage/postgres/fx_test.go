@@ -6,19 +6,21 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/attribution"
+	"github.com/tributary-hq/tributary/affiliate/conversion"
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
-func rate(base, quote, date, rate string) affiliate.FXRate {
+func rate(base, quote, date, rate string) attribution.FXRate {
 	day, _ := time.Parse(time.DateOnly, date)
-	return affiliate.FXRate{Base: base, Quote: quote, Date: day, Rate: rate}
+	return attribution.FXRate{Base: base, Quote: quote, Date: day, Rate: rate}
 }
 
 func TestLoadRates_StoresAllOrNone(t *testing.T) {
 	t.Parallel()
 	b := newCheckFixture(t)
 	at := time.Date(2026, 3, 10, 12, 0, 0, 0, time.UTC)
-	load := func(want affiliate.FXLoad, rates ...affiliate.FXRate) {
+	load := func(want attribution.FXLoad, rates ...attribution.FXRate) {
 		t.Helper()
 		got, err := b.Store.LoadRates(t.Context(), rates, at)
 		if err != nil || got != want {
@@ -26,15 +28,15 @@ func TestLoadRates_StoresAllOrNone(t *testing.T) {
 		}
 	}
 	first, second := rate("EUR", "USD", "2026-03-09", "1.0800"), rate("EUR", "JPY", "2026-03-09", "160")
-	load(affiliate.FXLoad{New: 2}, first, second)
-	load(affiliate.FXLoad{Same: 2}, rate("EUR", "USD", "2026-03-09", "1.08"), second)
-	load(affiliate.FXLoad{New: 1, Changed: 1, Same: 1}, rate("EUR", "USD", "2026-03-10", "1.08"), rate("EUR", "USD", "2026-03-09", "1.09"), second)
-	load(affiliate.FXLoad{})
+	load(attribution.FXLoad{New: 2}, first, second)
+	load(attribution.FXLoad{Same: 2}, rate("EUR", "USD", "2026-03-09", "1.08"), second)
+	load(attribution.FXLoad{New: 1, Changed: 1, Same: 1}, rate("EUR", "USD", "2026-03-10", "1.08"), rate("EUR", "USD", "2026-03-09", "1.09"), second)
+	load(attribution.FXLoad{})
 	if n := b.Count(`select count(*) from fx_rates where loaded_at = $1`, at); n != 3 {
 		t.Errorf("%d rates are stored, want 3", n)
 	}
 	// The rates need several statements, and the last statement fails.
-	many := make([]affiliate.FXRate, 0, 25_000)
+	many := make([]attribution.FXRate, 0, 25_000)
 	for i := range 24_999 {
 		many = append(many, rate("EUR", "GBP", first.Date.AddDate(0, 0, -i).Format(time.DateOnly), "0.85"))
 	}
@@ -44,14 +46,14 @@ func TestLoadRates_StoresAllOrNone(t *testing.T) {
 	if n := b.Count(`select count(*) from fx_rates`); n != 3 {
 		t.Errorf("after the failure, %d rates are stored, want 3", n)
 	}
-	load(affiliate.FXLoad{New: 24_999}, many...)
+	load(attribution.FXLoad{New: 24_999}, many...)
 }
 
 func TestRecordConversion_UsesRateOfItsDay(t *testing.T) {
 	b := newCheckFixture(t)
-	day := affiliate.FXDay(b.Now())
+	day := attribution.FXDay(b.Now())
 	before := func(days int) string { return day.AddDate(0, 0, -days).Format(time.DateOnly) }
-	if _, err := b.Store.LoadRates(t.Context(), []affiliate.FXRate{
+	if _, err := b.Store.LoadRates(t.Context(), []attribution.FXRate{
 		rate("EUR", "USD", before(7), "1.25"), rate("EUR", "GBP", before(8), "0.8"), rate("EUR", "JPY", before(-1), "160"),
 	}, b.Now()); err != nil {
 		t.Fatal(err)
@@ -60,9 +62,9 @@ func TestRecordConversion_UsesRateOfItsDay(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	in := affiliate.AttributionInputs{
-		FoundClick: &affiliate.FoundClick{Earner: *found}, FoundPromoCode: &affiliate.FoundPromoCode{Earner: *found}, Assigned: found,
-		Customer: &affiliate.FoundCustomer{Binding: &affiliate.Binding{Earner: affiliate.Earner{Currency: "KWD"}}},
+	in := attribution.Inputs{
+		FoundClick: &attribution.FoundClick{Earner: *found}, FoundPromoCode: &attribution.FoundPromoCode{Earner: *found}, Assigned: found,
+		Customer: &attribution.FoundCustomer{Binding: &attribution.Binding{Earner: attribution.Earner{Currency: "KWD"}}},
 	}
 	for currency, want := range map[string]struct {
 		rate       string
@@ -70,15 +72,15 @@ func TestRecordConversion_UsesRateOfItsDay(t *testing.T) {
 	}{
 		"USD": {"0.8", 1}, "GBP": {"", 1}, "JPY": {"", 1}, "EUR": {"", 1}, "KWD": {"", 1}, "": {"", 0},
 	} {
-		c := affiliate.Conversion{OccurredAt: b.Now(), Sale: affiliate.Sale{Paid: affiliate.Money{Cents: 100, Currency: currency}}}
+		c := conversion.Conversion{OccurredAt: b.Now(), Sale: attribution.Sale{Paid: affiliate.Money{Cents: 100, Currency: currency}}}
 		rates, statements, err := b.Store.ForeignRates(t.Context(), c, in)
 		if err != nil || statements != want.statements || rates["EUR"].Rate != want.rate || (want.rate == "") != (len(rates) == 0) {
 			t.Errorf("ForeignRates for %q returned %+v with %d statements, %v, want the rate %q with %d statements", currency, rates, statements, err, want.rate, want.statements)
 		}
 	}
 	in.Customer = nil
-	for name, in := range map[string]affiliate.AttributionInputs{"one currency": in, "no candidates": {}} {
-		c := affiliate.Conversion{OccurredAt: b.Now(), Sale: affiliate.Sale{Paid: affiliate.Money{Cents: 100, Currency: "EUR"}}}
+	for name, in := range map[string]attribution.Inputs{"one currency": in, "no candidates": {}} {
+		c := conversion.Conversion{OccurredAt: b.Now(), Sale: attribution.Sale{Paid: affiliate.Money{Cents: 100, Currency: "EUR"}}}
 		if _, statements, err := b.Store.ForeignRates(t.Context(), c, in); err != nil || statements != 0 {
 			t.Errorf("ForeignRates with %s used %d statements, %v, want 0", name, statements, err)
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/program"
 )
 
 // Statements about groups, whose participants share a commission rate. A group has the
@@ -47,20 +48,20 @@ type groupRow struct {
 	UpdatedAt       time.Time             `db:"updated_at"`
 }
 
-func (r groupRow) group() affiliate.Group {
-	return affiliate.Group{
+func (r groupRow) group() program.Group {
+	return program.Group{
 		ID:        r.ID,
 		Scope:     affiliate.Scope{Workspace: r.WorkspaceID, Mode: r.Mode},
 		Program:   r.ProgramID,
 		Name:      r.Name,
-		Rate:      affiliate.Rate{Bps: r.RateBps, FlatCents: r.FlatAmountCents},
+		Rate:      program.Rate{Bps: r.RateBps, FlatCents: r.FlatAmountCents},
 		Version:   r.Version,
 		CreatedAt: r.CreatedAt.UTC(),
 		UpdatedAt: r.UpdatedAt.UTC(),
 	}
 }
 
-func groupArgs(g affiliate.Group) pgx.NamedArgs {
+func groupArgs(g program.Group) pgx.NamedArgs {
 	return pgx.NamedArgs{
 		"workspace": g.Scope.Workspace, "mode": g.Scope.Mode, "id": g.ID, "program": g.Program, "name": g.Name,
 		"rate_bps": g.Rate.Bps, "flat_amount_cents": g.Rate.FlatCents, "version": g.Version,
@@ -70,11 +71,11 @@ func groupArgs(g affiliate.Group) pgx.NamedArgs {
 
 // GroupRate returns the rate of a group of a programme, or nil if group is nil. Errors:
 // NOT_FOUND.
-func (s *Store) GroupRate(ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, group *affiliate.GroupID) (*affiliate.Rate, error) {
+func (s *Store) GroupRate(ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, group *affiliate.GroupID) (*program.Rate, error) {
 	return groupRate(ctx, s.pool, scope, program, group)
 }
 
-func groupRate(ctx context.Context, db Queryer, scope affiliate.Scope, program affiliate.ProgramID, group *affiliate.GroupID) (*affiliate.Rate, error) {
+func groupRate(ctx context.Context, db Queryer, scope affiliate.Scope, program affiliate.ProgramID, group *affiliate.GroupID) (*program.Rate, error) {
 	if group == nil {
 		return nil, nil
 	}
@@ -91,7 +92,7 @@ func groupRate(ctx context.Context, db Queryer, scope affiliate.Scope, program a
 // of groups on all pages, up to affiliate.MaxTotal. Errors: NOT_FOUND.
 func (s *Store) ListGroups(
 	ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, page affiliate.Page,
-) ([]affiliate.Group, int64, error) {
+) ([]program.Group, int64, error) {
 	if _, err := s.Program(ctx, scope, program); err != nil {
 		return nil, 0, err
 	}
@@ -111,7 +112,7 @@ func (s *Store) ListGroups(
 }
 
 // countParticipantsOf sets the number of participants of each group.
-func countParticipantsOf(ctx context.Context, db Queryer, workspace affiliate.WorkspaceID, groups []affiliate.Group) error {
+func countParticipantsOf(ctx context.Context, db Queryer, workspace affiliate.WorkspaceID, groups []program.Group) error {
 	ids := make([]affiliate.GroupID, len(groups))
 	for i, g := range groups {
 		ids[i] = g.ID
@@ -140,7 +141,7 @@ func countParticipantsOf(ctx context.Context, db Queryer, workspace affiliate.Wo
 
 // CreateGroup stores a new group. Errors: NOT_FOUND, PROGRAM_STATE_INVALID if the
 // programme is archived, VALIDATION_ERROR if the name is taken.
-func (s *Store) CreateGroup(ctx context.Context, g affiliate.Group, by affiliate.Actor) error {
+func (s *Store) CreateGroup(ctx context.Context, g program.Group, by affiliate.Actor) error {
 	const insert = `
 		insert into groups (workspace_id, id, program_id, name, rate_bps, flat_amount_cents, version, created_at, updated_at)
 		values (@workspace, @id, @program, @name, @rate_bps, @flat_amount_cents, @version, @created_at, @updated_at)`
@@ -158,23 +159,23 @@ func (s *Store) CreateGroup(ctx context.Context, g affiliate.Group, by affiliate
 // UpdateGroup changes the fields that the patch contains. If nothing changes, it writes
 // no audit record. Errors: the same as CreateGroup.
 func (s *Store) UpdateGroup(
-	ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.GroupID,
-	patch affiliate.GroupPatch, at time.Time, by affiliate.Actor,
-) (affiliate.Group, error) {
+	ctx context.Context, scope affiliate.Scope, programID affiliate.ProgramID, id affiliate.GroupID,
+	patch program.GroupPatch, at time.Time, by affiliate.Actor,
+) (program.Group, error) {
 	const update = `
 		update groups g
 		set name = @name, rate_bps = @rate_bps, flat_amount_cents = @flat_amount_cents, version = @version, updated_at = @updated_at
 		from programs p
 		where g.workspace_id = @workspace and g.program_id = @program and g.id = @id
 			and p.workspace_id = g.workspace_id and p.id = g.program_id and p.mode = @mode`
-	var after affiliate.Group
+	var after program.Group
 	err := s.InTx(ctx, func(tx *Tx) error {
-		if _, err := lockOpenProgram(ctx, tx, scope, program); err != nil {
+		if _, err := lockOpenProgram(ctx, tx, scope, programID); err != nil {
 			return err
 		}
 		// The patch is applied to the stored group, so the row stays locked from the
 		// read to the write.
-		before, err := readGroup(ctx, tx, selectGroup+` for no key update of g`, scope, program, id)
+		before, err := readGroup(ctx, tx, selectGroup+` for no key update of g`, scope, programID, id)
 		if err != nil {
 			return err
 		}
@@ -197,7 +198,7 @@ func (s *Store) UpdateGroup(
 // DeleteGroup deletes a group. Errors: NOT_FOUND, GROUP_IN_USE if the group has
 // participants, or if an invitation to the group can still be accepted.
 func (s *Store) DeleteGroup(
-	ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.GroupID, at time.Time, by affiliate.Actor,
+	ctx context.Context, scope affiliate.Scope, programID affiliate.ProgramID, id affiliate.GroupID, at time.Time, by affiliate.Actor,
 ) error {
 	const openInvites = `
 		select count(*) from participant_invites i
@@ -214,7 +215,7 @@ func (s *Store) DeleteGroup(
 		// key share lock on the group until it commits. The lock taken here waits for
 		// such transactions, so the following statements see their changes. Later
 		// transactions do not find the group any more.
-		g, err := readGroup(ctx, tx, selectGroup+` for update of g`, scope, program, id)
+		g, err := readGroup(ctx, tx, selectGroup+` for update of g`, scope, programID, id)
 		if err != nil {
 			return err
 		}
@@ -223,12 +224,12 @@ func (s *Store) DeleteGroup(
 			return err
 		}
 		if g.Participants > 0 || invites > 0 {
-			return affiliate.GroupInUse(g.Participants)
+			return program.GroupInUse(g.Participants)
 		}
 		if _, err := tx.Exec(ctx, clearInvites, scope.Workspace, scope.Mode, id); err != nil {
 			return err
 		}
-		if _, err := tx.Exec(ctx, remove, scope.Workspace, scope.Mode, program, id); err != nil {
+		if _, err := tx.Exec(ctx, remove, scope.Workspace, scope.Mode, programID, id); err != nil {
 			return err
 		}
 		return tx.Audit(ctx, groupAudit(g, "group.delete", at, by, g.Object(), nil))
@@ -238,15 +239,15 @@ func (s *Store) DeleteGroup(
 // readGroup reads one group and then counts its participants. If sql locks the group,
 // its participants are counted while it is locked. Errors: NOT_FOUND.
 func readGroup(
-	ctx context.Context, db Queryer, sql string, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.GroupID,
-) (affiliate.Group, error) {
+	ctx context.Context, db Queryer, sql string, scope affiliate.Scope, programID affiliate.ProgramID, id affiliate.GroupID,
+) (program.Group, error) {
 	row, err := OneRow[groupRow](db.Query(ctx, sql, pgx.NamedArgs{
-		"workspace": scope.Workspace, "mode": scope.Mode, "program": program, "id": id,
+		"workspace": scope.Workspace, "mode": scope.Mode, "program": programID, "id": id,
 	}))
 	if err != nil {
-		return affiliate.Group{}, err
+		return program.Group{}, err
 	}
-	one := []affiliate.Group{row.group()}
+	one := []program.Group{row.group()}
 	err = countParticipantsOf(ctx, db, scope.Workspace, one)
 	return one[0], err
 }
@@ -256,12 +257,12 @@ func readGroup(
 func groupRefusal(err error) error {
 	var pgErr *pgconn.PgError
 	if errors.As(err, &pgErr) && pgErr.Code == codeUniqueViolation && pgErr.ConstraintName == "groups_name" {
-		return affiliate.GroupNameTaken()
+		return program.GroupNameTaken()
 	}
 	return err
 }
 
-func groupAudit(g affiliate.Group, action string, at time.Time, by affiliate.Actor, before, after any) affiliate.AuditLine {
+func groupAudit(g program.Group, action string, at time.Time, by affiliate.Actor, before, after any) affiliate.AuditLine {
 	return affiliate.AuditLine{
 		Workspace: g.Scope.Workspace, Mode: &g.Scope.Mode, Actor: by, At: at,
 		Action: action, ResourceType: "group", ResourceID: g.ID, Before: before, After: after,

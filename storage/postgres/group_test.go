@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/program"
 	"github.com/tributary-hq/tributary/storage/postgres"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
@@ -60,7 +61,7 @@ func TestGroups_ChangeAndAuditEntryCommitTogether(t *testing.T) {
 	f.Exec(`revoke insert on audit_log from tributary_app`)
 	other := g
 	other.ID, other.Name = affiliate.NewID[affiliate.GroupID](f.Now()), "H"
-	_, updated := f.Store.UpdateGroup(t.Context(), f.Scope, f.Program, g.ID, affiliate.GroupPatch{Name: affiliate.Set("I")}, f.Now(), by(f.Owner))
+	_, updated := f.Store.UpdateGroup(t.Context(), f.Scope, f.Program, g.ID, program.GroupPatch{Name: affiliate.Set("I")}, f.Now(), by(f.Owner))
 	for what, err := range map[string]error{
 		"CreateGroup": f.Store.CreateGroup(t.Context(), other, by(f.Owner)),
 		"UpdateGroup": updated,

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/notification"
 	"github.com/tributary-hq/tributary/storage/postgres"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
@@ -57,7 +58,7 @@ func TestJobQueueStats_ReadsFewRowsFromIndex(t *testing.T) {
 func TestEnqueue_SetsTimesByClockOfPostgres(t *testing.T) {
 	f := newFixture(t)
 	err := f.Store.InTx(t.Context(), func(tx *postgres.Tx) error {
-		if err := tx.Enqueue(t.Context(), affiliate.SendMail{}); err != nil {
+		if err := tx.Enqueue(t.Context(), notification.SendMail{}); err != nil {
 			return err
 		}
 		var jobs int

@@ -9,6 +9,9 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/attribution"
+	"github.com/tributary-hq/tributary/affiliate/conversion"
+	"github.com/tributary-hq/tributary/affiliate/fraud"
 )
 
 // supersede replaces the decision in force with a new one. The transaction must have
@@ -23,15 +26,15 @@ const supersede = `
 // the decision that must be read under locks. It returns the conversion as it is stored
 // now, because refunds or another decision may have changed it since the caller read it.
 func (tx *Tx) LockAwaited(
-	ctx context.Context, c affiliate.Conversion, in affiliate.AttributionInputs,
-) (affiliate.StoredConversion, affiliate.AttributionInputs, error) {
+	ctx context.Context, c conversion.Conversion, in attribution.Inputs,
+) (conversion.StoredConversion, attribution.Inputs, error) {
 	s := signals{conversion: c, inputs: in}
 	if err := lockSignals(ctx, tx, &s); err != nil {
-		return affiliate.StoredConversion{}, in, err
+		return conversion.StoredConversion{}, in, err
 	}
 	rows, err := tx.Query(ctx, lockConversion, c.Scope.Workspace, c.Scope.Mode, c.ID)
 	if err != nil {
-		return affiliate.StoredConversion{}, in, err
+		return conversion.StoredConversion{}, in, err
 	}
 	stored, err := pgx.CollectExactlyOneRow(rows, scanConversion)
 	if err != nil {
@@ -44,7 +47,7 @@ func (tx *Tx) LockAwaited(
 // ApplyLateAttribution puts a decision about a locked conversion in force and stores
 // everything that follows from the decision. After that, the conversion no longer waits
 // for its click.
-func (tx *Tx) ApplyLateAttribution(ctx context.Context, l affiliate.LateAttribution) error {
+func (tx *Tx) ApplyLateAttribution(ctx context.Context, l conversion.LateAttribution) error {
 	c, d, batch := l.Conversion, l.Decision, &pgx.Batch{}
 	if err := queueSupersede(batch, c, d); err != nil {
 		return err
@@ -71,7 +74,7 @@ func (tx *Tx) ApplyLateAttribution(ctx context.Context, l affiliate.LateAttribut
 
 // queueSupersede queues the statements that store a decision about a locked conversion
 // and put it in force, and that make the analytics count the conversion again.
-func queueSupersede(batch *pgx.Batch, c affiliate.Conversion, d affiliate.Decision) error {
+func queueSupersede(batch *pgx.Batch, c conversion.Conversion, d attribution.Decision) error {
 	fraudSignals, err := json.Marshal(d.Fraud)
 	if err != nil {
 		return fmt.Errorf("encode fraud signals: %w", err)
@@ -80,7 +83,7 @@ func queueSupersede(batch *pgx.Batch, c affiliate.Conversion, d affiliate.Decisi
 		"workspace": c.Scope.Workspace, "mode": c.Scope.Mode, "conversion": c.ID, "supersedes": d.Supersedes,
 		"decision": d.ID, "attributed": d.Attributed, "reason": d.Reason, "program": d.Program, "participant": d.Participant,
 		"link": d.Link, "recurring_index": d.RecurringIndex,
-		"fraud_score": affiliate.FraudScore(d.Fraud), "fraud_signals": fraudSignals, "version": c.Version,
+		"fraud_score": fraud.Score(d.Fraud), "fraud_signals": fraudSignals, "version": c.Version,
 	}).Exec(func(tag pgconn.CommandTag) error {
 		if tag.RowsAffected() != 1 {
 			return fmt.Errorf("conversion %s has another decision in force, although it was locked", c.ID)

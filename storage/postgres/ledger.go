@@ -13,26 +13,27 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/ledger"
 )
 
 var insertLedgerEntries = rowsOf[newLedgerEntryRow](`insert into ledger_entries (%[1]s) values %[2]s`)
 
 type newLedgerEntryRow struct {
-	WorkspaceID   affiliate.WorkspaceID     `db:"workspace_id"`
-	ID            affiliate.LedgerEntryID   `db:"id"`
-	Mode          affiliate.Mode            `db:"mode"`
-	ProgramID     affiliate.ProgramID       `db:"program_id"`
-	ParticipantID affiliate.ParticipantID   `db:"participant_id"`
-	PartnerID     affiliate.UserID          `db:"partner_id"`
-	Type          affiliate.LedgerEntryType `db:"type"`
-	AmountCents   int64                     `db:"amount_cents"`
-	Currency      string                    `db:"currency"`
-	CommissionID  *affiliate.CommissionID   `db:"commission_id"`
-	PayoutID      *affiliate.PayoutID       `db:"payout_id"`
-	Reason        *string                   `db:"reason"`
-	CreatedBy     string                    `db:"created_by"`
-	CreatedAt     time.Time                 `db:"created_at"`
-	OccurredAt    *time.Time                `db:"occurred_at"`
+	WorkspaceID   affiliate.WorkspaceID   `db:"workspace_id"`
+	ID            ledger.EntryID          `db:"id"`
+	Mode          affiliate.Mode          `db:"mode"`
+	ProgramID     affiliate.ProgramID     `db:"program_id"`
+	ParticipantID affiliate.ParticipantID `db:"participant_id"`
+	PartnerID     affiliate.UserID        `db:"partner_id"`
+	Type          ledger.EntryType        `db:"type"`
+	AmountCents   int64                   `db:"amount_cents"`
+	Currency      string                  `db:"currency"`
+	CommissionID  *affiliate.CommissionID `db:"commission_id"`
+	PayoutID      *affiliate.PayoutID     `db:"payout_id"`
+	Reason        *string                 `db:"reason"`
+	CreatedBy     string                  `db:"created_by"`
+	CreatedAt     time.Time               `db:"created_at"`
+	OccurredAt    *time.Time              `db:"occurred_at"`
 }
 
 var addBalances = rowsOf[balanceRow](`
@@ -56,7 +57,7 @@ type participantCurrency struct {
 
 // queueLedger queues the statements that insert entries and update the balances. They
 // lock the balance rows in a fixed order.
-func queueLedger(batch *pgx.Batch, slot int16, entries ...affiliate.LedgerEntry) {
+func queueLedger(batch *pgx.Batch, slot int16, entries ...ledger.Entry) {
 	type balance struct {
 		workspace affiliate.WorkspaceID
 		participantCurrency
@@ -100,7 +101,7 @@ func queueLedger(batch *pgx.Batch, slot int16, entries ...affiliate.LedgerEntry)
 // participant can get only adjustments. If an earlier request with the same idempotency key
 // has stored the entry, AddLedgerEntry returns that entry, and replayed is true. Errors:
 // IDEMPOTENCY_KEY_REUSED, NOT_FOUND, PARTICIPANT_ERASED, PERIOD_CLOSED.
-func (s *Store) AddLedgerEntry(ctx context.Context, e affiliate.ManualEntry) (entry affiliate.LedgerEntry, replayed bool, err error) {
+func (s *Store) AddLedgerEntry(ctx context.Context, e ledger.ManualEntry) (entry ledger.Entry, replayed bool, err error) {
 	err = s.InTx(ctx, func(tx *Tx) error {
 		replayed = false
 		if e.Key == nil {
@@ -127,30 +128,30 @@ func (s *Store) AddLedgerEntry(ctx context.Context, e affiliate.ManualEntry) (en
 }
 
 // ledgerEntry reads the entry with the given id.
-func (tx *Tx) ledgerEntry(ctx context.Context, scope affiliate.Scope, id string) (affiliate.LedgerEntry, error) {
+func (tx *Tx) ledgerEntry(ctx context.Context, scope affiliate.Scope, id string) (ledger.Entry, error) {
 	const read = `
 		select ` + ledgerColumns + `, '' as program_name
 		from ledger_entries l
 		where l.workspace_id = $1 and l.mode = $2 and l.id = $3`
 	rows, err := tx.Query(ctx, read, scope.Workspace, scope.Mode, id)
 	if err != nil {
-		return affiliate.LedgerEntry{}, fmt.Errorf("read ledger entry: %w", err)
+		return ledger.Entry{}, fmt.Errorf("read ledger entry: %w", err)
 	}
 	row, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByNameLax[ledgerRow])
 	if err != nil {
-		return affiliate.LedgerEntry{}, fmt.Errorf("read ledger entry: %w", err)
+		return ledger.Entry{}, fmt.Errorf("read ledger entry: %w", err)
 	}
-	return row.entry().LedgerEntry, nil
+	return row.entry().Entry, nil
 }
 
-func (tx *Tx) addLedgerEntry(ctx context.Context, e affiliate.ManualEntry) (affiliate.LedgerEntry, error) {
+func (tx *Tx) addLedgerEntry(ctx context.Context, e ledger.ManualEntry) (ledger.Entry, error) {
 	const lock = `
 		select t.partner_id, t.erased_at is not null as erased, p.currency
 		from participants t
 		join programs p on p.workspace_id = t.workspace_id and p.id = t.program_id
 		where t.workspace_id = $1 and t.mode = $2 and t.program_id = $3 and t.id = $4
 		for no key update of t`
-	var entry affiliate.LedgerEntry
+	var entry ledger.Entry
 	var partner affiliate.UserID
 	var erased bool
 	var currency string
@@ -160,7 +161,7 @@ func (tx *Tx) addLedgerEntry(ctx context.Context, e affiliate.ManualEntry) (affi
 		return entry, affiliate.Refuse(affiliate.ReasonNotFound)
 	case err != nil:
 		return entry, fmt.Errorf("lock participant: %w", err)
-	case erased && e.Type != affiliate.EntryAdjustment:
+	case erased && e.Type != ledger.EntryAdjustment:
 		return entry, affiliate.Refuse(affiliate.ReasonParticipantErased)
 	case e.Currency != "":
 		currency = e.Currency
@@ -172,8 +173,8 @@ func (tx *Tx) addLedgerEntry(ctx context.Context, e affiliate.ManualEntry) (affi
 	if closed != nil && e.At.Before(*closed) {
 		return entry, affiliate.PeriodClosed(*closed)
 	}
-	entry = affiliate.LedgerEntry{
-		ID: affiliate.NewID[affiliate.LedgerEntryID](e.At), Scope: e.Scope, Program: e.Program, Participant: e.Participant,
+	entry = ledger.Entry{
+		ID: affiliate.NewID[ledger.EntryID](e.At), Scope: e.Scope, Program: e.Program, Participant: e.Participant,
 		Partner: partner, Type: e.Type, AmountCents: e.AmountCents, Currency: currency, Reason: &e.Reason,
 		CreatedBy: e.By.String(), CreatedAt: e.At,
 	}

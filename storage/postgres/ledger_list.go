@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/ledger"
 )
 
 // A page of the ledger is read from the index of the participant or of the partner.
@@ -22,17 +23,17 @@ const ledgerColumns = `
 // ledgerRow is a row with ledgerColumns. It has no workspace id: a merchant's list
 // belongs to a workspace that the caller knows, and partners do not receive the id.
 type ledgerRow struct {
-	affiliate.PartnerLedgerEntry
+	ledger.PartnerLedgerEntry
 	Mode affiliate.Mode
 }
 
-func (r ledgerRow) entry() affiliate.PartnerLedgerEntry {
+func (r ledgerRow) entry() ledger.PartnerLedgerEntry {
 	r.Scope.Mode, r.CreatedAt, r.OccurredAt = r.Mode, r.CreatedAt.UTC(), UTC(r.OccurredAt)
 	return r.PartnerLedgerEntry
 }
 
 // ledgerConditions adds the conditions of a filter on ledger_entries l.
-func ledgerConditions(where *conditions, filter affiliate.LedgerFilter) {
+func ledgerConditions(where *conditions, filter ledger.Filter) {
 	if filter.Type != "" {
 		where.add("l.type = ?", filter.Type)
 	}
@@ -54,14 +55,14 @@ func ledgerListSQL(where conditions) (page, count string) {
 	return page, CountUpTo(affiliate.MaxTotal, `from ledger_entries l where `+where.sql())
 }
 
-func (s *Store) ledgerPage(ctx context.Context, where conditions, page affiliate.Page) ([]affiliate.PartnerLedgerEntry, int64, error) {
+func (s *Store) ledgerPage(ctx context.Context, where conditions, page affiliate.Page) ([]ledger.PartnerLedgerEntry, int64, error) {
 	pageSQL, countSQL := ledgerListSQL(where)
 	args := append([]any{planForArgs}, where.args...)
 	rows, err := s.pool.Query(ctx, pageSQL, append(args, page.Size, page.Offset())...)
 	if err != nil {
 		return nil, 0, fmt.Errorf("read ledger: %w", err)
 	}
-	entries, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (affiliate.PartnerLedgerEntry, error) {
+	entries, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (ledger.PartnerLedgerEntry, error) {
 		r, err := pgx.RowToStructByNameLax[ledgerRow](row)
 		return r.entry(), err
 	})
@@ -84,8 +85,8 @@ func (s *Store) ledgerPage(ctx context.Context, where conditions, page affiliate
 // balance in each currency, regardless of the filter. Errors: NOT_FOUND.
 func (s *Store) Ledger(
 	ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, participant affiliate.ParticipantID,
-	filter affiliate.LedgerFilter, page affiliate.Page,
-) ([]affiliate.LedgerEntry, int64, []affiliate.LedgerBalance, error) {
+	filter ledger.Filter, page affiliate.Page,
+) ([]ledger.Entry, int64, []ledger.Balance, error) {
 	const known = `
 		select from participants where workspace_id = $1 and mode = $2 and program_id = $3 and id = $4`
 	const balances = `
@@ -111,12 +112,12 @@ func (s *Store) Ledger(
 	if err != nil {
 		return nil, 0, nil, err
 	}
-	entries := make([]affiliate.LedgerEntry, len(found))
+	entries := make([]ledger.Entry, len(found))
 	for i, e := range found {
-		entries[i] = e.LedgerEntry
+		entries[i] = e.Entry
 	}
 	rows, _ := s.pool.Query(ctx, balances, scope.Workspace, scope.Mode, participant)
-	sums, err := pgx.CollectRows(rows, pgx.RowToStructByName[affiliate.LedgerBalance])
+	sums, err := pgx.CollectRows(rows, pgx.RowToStructByName[ledger.Balance])
 	if err != nil {
 		return nil, 0, nil, fmt.Errorf("read balances: %w", err)
 	}
@@ -137,8 +138,8 @@ const partnerLedgerBalances = `
 // the number of entries on all pages, up to affiliate.MaxTotal. It also returns the
 // partner's balances. The filter's programme applies to the balances too.
 func (s *Store) PartnerLedger(
-	ctx context.Context, partner affiliate.UserID, mode affiliate.Mode, filter affiliate.LedgerFilter, page affiliate.Page,
-) ([]affiliate.PartnerLedgerEntry, int64, []affiliate.LedgerBalance, error) {
+	ctx context.Context, partner affiliate.UserID, mode affiliate.Mode, filter ledger.Filter, page affiliate.Page,
+) ([]ledger.PartnerLedgerEntry, int64, []ledger.Balance, error) {
 	if err := s.checkParticipation(ctx, partner, mode, filter.Program); err != nil {
 		return nil, 0, nil, err
 	}
@@ -154,7 +155,7 @@ func (s *Store) PartnerLedger(
 		return nil, 0, nil, err
 	}
 	rows, _ := s.pool.Query(ctx, partnerLedgerBalances, planForArgs, partner, mode, filter.Program)
-	sums, err := pgx.CollectRows(rows, pgx.RowToStructByName[affiliate.LedgerBalance])
+	sums, err := pgx.CollectRows(rows, pgx.RowToStructByName[ledger.Balance])
 	if err != nil {
 		return nil, 0, nil, fmt.Errorf("read balances: %w", err)
 	}

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/ledger"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
@@ -20,7 +21,7 @@ func TestLedger_TotalIsLimited(t *testing.T) {
 			$1::timestamptz + n * interval '1 second'
 		from participants, generate_series(1, $2::integer) n`, f.Now(), affiliate.MaxTotal+150)
 	for _, tc := range []struct {
-		kind   affiliate.LedgerEntryType
+		kind   ledger.EntryType
 		number int
 		rows   int
 		total  int64
@@ -28,10 +29,10 @@ func TestLedger_TotalIsLimited(t *testing.T) {
 		{"", 1, 100, affiliate.MaxTotal + 1},
 		{"", 1002, 50, affiliate.MaxTotal + 150}, // the last page
 		{"", 2000, 0, affiliate.MaxTotal + 1},
-		{affiliate.EntryAdjustment, 1, 100, 1001},
-		{affiliate.EntryAdjustment, 11, 1, 1001},
+		{ledger.EntryAdjustment, 1, 100, 1001},
+		{ledger.EntryAdjustment, 11, 1, 1001},
 	} {
-		filter, page := affiliate.LedgerFilter{Type: tc.kind}, affiliate.Page{Number: tc.number, Size: 100}
+		filter, page := ledger.Filter{Type: tc.kind}, affiliate.Page{Number: tc.number, Size: 100}
 		entries, total, _, err := f.Store.Ledger(t.Context(), f.Scope, f.Program, p.ID, filter, page)
 		if err != nil || len(entries) != tc.rows || total != tc.total {
 			t.Errorf("Ledger with the type %q returned %d entries on page %d and the total %d, %v, want %d and %d", tc.kind, len(entries), tc.number, total, err, tc.rows, tc.total)

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/ledger"
 )
 
 // A past balance is computed backwards: the current balance minus the later entries. The
@@ -59,9 +60,9 @@ const ledgerStatement = `
 // LedgerStatement returns the totals and one page of the balances at the end of the
 // filter's period. Errors: NOT_FOUND for the programme.
 func (s *Store) LedgerStatement(
-	ctx context.Context, scope affiliate.Scope, filter affiliate.BalanceFilter, page affiliate.Page,
-) (affiliate.LedgerStatement, error) {
-	var statement affiliate.LedgerStatement
+	ctx context.Context, scope affiliate.Scope, filter ledger.BalanceFilter, page affiliate.Page,
+) (ledger.Statement, error) {
+	var statement ledger.Statement
 	if err := s.checkFilter(ctx, scope, filter.Program, nil, nil); err != nil {
 		return statement, err
 	}
@@ -105,7 +106,7 @@ const ledgerExport = `
 	order by l.created_at, l.id`
 
 type ledgerLineRow struct {
-	affiliate.LedgerLine
+	ledger.Line
 	Mode affiliate.Mode
 }
 
@@ -114,35 +115,35 @@ type ledgerLineRow struct {
 // export slot as Export does. Errors: SERVICE_UNAVAILABLE if too many exports are running.
 func (s *Store) ExportLedger(
 	ctx context.Context, scope affiliate.Scope, program *affiliate.ProgramID, period affiliate.Period,
-) iter.Seq2[affiliate.LedgerLine, error] {
-	return func(yield func(affiliate.LedgerLine, error) bool) {
+) iter.Seq2[ledger.Line, error] {
+	return func(yield func(ledger.Line, error) bool) {
 		tx, end, err := s.beginExport(ctx, scope.Workspace)
 		if err != nil {
-			yield(affiliate.LedgerLine{}, err)
+			yield(ledger.Line{}, err)
 			return
 		}
 		defer end()
 		args := []any{planForArgs, scope.Workspace, scope.Mode, program, period.From, period.Before}
 		rows, _ := tx.Query(ctx, ledgerOpening, args...)
-		opening, err := pgx.CollectRows(rows, pgx.RowToStructByName[affiliate.LedgerBalance])
+		opening, err := pgx.CollectRows(rows, pgx.RowToStructByName[ledger.Balance])
 		if err == nil {
 			_, err = tx.Exec(ctx, exportPlan)
 		}
 		if err != nil {
-			yield(affiliate.LedgerLine{}, fmt.Errorf("read the opening balances: %w", err))
+			yield(ledger.Line{}, fmt.Errorf("read the opening balances: %w", err))
 			return
 		}
 		for _, b := range opening {
-			line := affiliate.LedgerLine{LedgerEntry: affiliate.LedgerEntry{
-				Type: affiliate.OpeningBalance, AmountCents: b.BalanceCents, Currency: b.Currency, CreatedAt: *period.From,
+			line := ledger.Line{Entry: ledger.Entry{
+				Type: ledger.OpeningBalance, AmountCents: b.BalanceCents, Currency: b.Currency, CreatedAt: *period.From,
 			}}
 			if !yield(line, nil) {
 				return
 			}
 		}
-		exportRows(ctx, tx, func(row pgx.CollectableRow) (affiliate.LedgerLine, error) {
+		exportRows(ctx, tx, func(row pgx.CollectableRow) (ledger.Line, error) {
 			r, err := pgx.RowToStructByNameLax[ledgerLineRow](row)
-			return r.LedgerLine, err
+			return r.Line, err
 		}, ledgerExport, args...)(yield)
 	}
 }

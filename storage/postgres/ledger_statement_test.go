@@ -10,33 +10,34 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/ledger"
 	"github.com/tributary-hq/tributary/storage/postgres"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-var entryTypes = []affiliate.LedgerEntryType{
-	affiliate.EntryCommissionApproved, affiliate.EntryCommissionReversed, affiliate.EntryClawback, affiliate.EntryBonus,
-	affiliate.EntryAdjustment, affiliate.EntryPayout, affiliate.EntryPayoutReturned,
+var entryTypes = []ledger.EntryType{
+	ledger.EntryCommissionApproved, ledger.EntryCommissionReversed, ledger.EntryClawback, ledger.EntryBonus,
+	ledger.EntryAdjustment, ledger.EntryPayout, ledger.EntryPayoutReturned,
 }
 
 // randomEntry returns an entry of a participant. Many entries have the same instant.
-func randomEntry(random *rand.Rand, p pgtest.Participant) affiliate.LedgerEntry {
+func randomEntry(random *rand.Rand, p pgtest.Participant) ledger.Entry {
 	at := noon.Add(-time.Duration(random.IntN(3000)) * time.Minute).Add(time.Duration(random.IntN(3)) * time.Millisecond)
 	kind := entryTypes[random.IntN(len(entryTypes))]
 	cents := 1 + random.Int64N(50)
-	if negative := []affiliate.LedgerEntryType{affiliate.EntryCommissionReversed, affiliate.EntryClawback, affiliate.EntryPayout}; slices.Contains(negative, kind) {
+	if negative := []ledger.EntryType{ledger.EntryCommissionReversed, ledger.EntryClawback, ledger.EntryPayout}; slices.Contains(negative, kind) {
 		cents = -cents
-	} else if kind == affiliate.EntryAdjustment {
+	} else if kind == ledger.EntryAdjustment {
 		cents -= 25
 	}
 	reason := "Private reason"
-	return affiliate.LedgerEntry{
-		ID: affiliate.NewID[affiliate.LedgerEntryID](at), Scope: p.Scope, Program: p.Program, Participant: p.ID, Partner: p.Partner,
+	return ledger.Entry{
+		ID: affiliate.NewID[ledger.EntryID](at), Scope: p.Scope, Program: p.Program, Participant: p.ID, Partner: p.Partner,
 		Type: kind, AmountCents: cents, Currency: []string{"EUR", "JPY", "USD"}[random.IntN(3)], Reason: &reason, CreatedBy: "system", CreatedAt: at,
 	}
 }
 
-func (f *fixture) addToLedger(entries ...affiliate.LedgerEntry) {
+func (f *fixture) addToLedger(entries ...ledger.Entry) {
 	f.Helper()
 	if err := f.Store.InTx(f.Context(), func(tx *postgres.Tx) error { return tx.AddToLedger(f.Context(), entries...) }); err != nil {
 		f.Fatal(err)
@@ -44,7 +45,7 @@ func (f *fixture) addToLedger(entries ...affiliate.LedgerEntry) {
 }
 
 // statement returns all pages of a statement. The balances are lines without names.
-func (f *fixture) statement(filter affiliate.BalanceFilter) (balances []string, totals []affiliate.LedgerTotal) {
+func (f *fixture) statement(filter ledger.BalanceFilter) (balances []string, totals []ledger.Total) {
 	f.Helper()
 	for number := 1; ; number++ {
 		s, err := f.Store.LedgerStatement(f.Context(), f.Scope, filter, affiliate.Page{Number: number, Size: 7})
@@ -64,7 +65,7 @@ func (f *fixture) statement(filter affiliate.BalanceFilter) (balances []string, 
 }
 
 // sumEntries returns what statement must return. It adds the entries one by one.
-func sumEntries(entries []affiliate.LedgerEntry, filter affiliate.BalanceFilter) (balances []string, totals []affiliate.LedgerTotal) {
+func sumEntries(entries []ledger.Entry, filter ledger.BalanceFilter) (balances []string, totals []ledger.Total) {
 	type key struct {
 		program     affiliate.ProgramID
 		participant affiliate.ParticipantID
@@ -83,7 +84,7 @@ func sumEntries(entries []affiliate.LedgerEntry, filter affiliate.BalanceFilter)
 	for _, k := range sorted {
 		balances = append(balances, fmt.Sprint(k.program, k.participant, k.currency, sums[k]))
 		if len(totals) == 0 || totals[len(totals)-1].Currency != k.currency {
-			totals = append(totals, affiliate.LedgerTotal{Currency: k.currency})
+			totals = append(totals, ledger.Total{Currency: k.currency})
 		}
 		total := &totals[len(totals)-1]
 		total.ParticipantCount++
@@ -110,9 +111,9 @@ func TestLedgerStatement_IsTheSumOfTheEntries(t *testing.T) {
 	for i := range 12 {
 		participants = append(participants, []*pgtest.Shop{f.Shop, &second}[i%2].Join(fmt.Sprint("Partner ", i)))
 	}
-	var entries []affiliate.LedgerEntry
+	var entries []ledger.Entry
 	for range 150 {
-		var block []affiliate.LedgerEntry
+		var block []ledger.Entry
 		for range 1 + random.IntN(4) {
 			block = append(block, randomEntry(random, participants[random.IntN(len(participants))]))
 		}
@@ -131,7 +132,7 @@ func TestLedgerStatement_IsTheSumOfTheEntries(t *testing.T) {
 		}
 		for i, before := range instants {
 			for _, program := range []*affiliate.ProgramID{nil, &second.Program} {
-				filter := affiliate.BalanceFilter{Program: program, Before: before}
+				filter := ledger.BalanceFilter{Program: program, Before: before}
 				balances, totals := f.statement(filter)
 				wantBalances, wantTotals := sumEntries(entries, filter)
 				if !slices.Equal(balances, wantBalances) || !slices.Equal(totals, wantTotals) {
@@ -156,41 +157,41 @@ func TestLedgerStatement_IsTheSumOfTheEntries(t *testing.T) {
 // checkLedgerExport checks the lines of an export: the opening balances equal the statement at
 // from, the entries of the period follow in the order of time, and the sum of both is the
 // statement at before.
-func (f *fixture) checkLedgerExport(when string, entries []affiliate.LedgerEntry, program *affiliate.ProgramID, from, before time.Time) {
+func (f *fixture) checkLedgerExport(when string, entries []ledger.Entry, program *affiliate.ProgramID, from, before time.Time) {
 	f.Helper()
 	if before.Before(from) {
 		from, before = before, from
 	}
-	totals := affiliate.RunningTotals{}
-	var got []affiliate.LedgerEntry
+	totals := ledger.RunningTotals{}
+	var got []ledger.Entry
 	for line, err := range f.Store.ExportLedger(f.Context(), f.Scope, program, affiliate.Period{From: &from, Before: &before}) {
 		if err != nil {
 			f.Fatal(err)
 		}
-		totals.Add(line.LedgerEntry)
-		if line.Type != affiliate.OpeningBalance {
-			got = append(got, line.LedgerEntry)
+		totals.Add(line.Entry)
+		if line.Type != ledger.OpeningBalance {
+			got = append(got, line.Entry)
 			continue
 		}
-		_, opening := sumEntries(entries, affiliate.BalanceFilter{Program: program, Before: from})
-		i := slices.IndexFunc(opening, func(t affiliate.LedgerTotal) bool { return t.Currency == line.Currency })
+		_, opening := sumEntries(entries, ledger.BalanceFilter{Program: program, Before: from})
+		i := slices.IndexFunc(opening, func(t ledger.Total) bool { return t.Currency == line.Currency })
 		if len(got) > 0 || i < 0 && line.AmountCents != 0 || i >= 0 && line.AmountCents != opening[i].OwedToPartners-opening[i].OwedByPartners {
 			f.Fatalf("%s: the export from %v has the opening balance %d %s after %d entries, want it to be of %v", when, from, line.AmountCents, line.Currency, len(got), opening)
 		}
 	}
-	_, closing := sumEntries(entries, affiliate.BalanceFilter{Program: program, Before: before})
+	_, closing := sumEntries(entries, ledger.BalanceFilter{Program: program, Before: before})
 	for _, total := range closing {
 		if totals[total.Currency] != total.OwedToPartners-total.OwedByPartners {
 			f.Fatalf("%s: the export from %v until %v ends with %v, want %v", when, from, before, totals, closing)
 		}
 	}
-	want := slices.DeleteFunc(slices.Clone(entries), func(e affiliate.LedgerEntry) bool {
+	want := slices.DeleteFunc(slices.Clone(entries), func(e ledger.Entry) bool {
 		return e.CreatedAt.Before(from) || !e.CreatedAt.Before(before) || program != nil && e.Program != *program
 	})
-	slices.SortFunc(want, func(a, b affiliate.LedgerEntry) int {
+	slices.SortFunc(want, func(a, b ledger.Entry) int {
 		return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.ID.String(), b.ID.String()))
 	})
-	same := func(a, b affiliate.LedgerEntry) bool {
+	same := func(a, b ledger.Entry) bool {
 		return a.ID == b.ID && a.AmountCents == b.AmountCents && a.Type == b.Type
 	}
 	if !slices.EqualFunc(got, want, same) {

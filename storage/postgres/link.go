@@ -9,12 +9,15 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/link"
+	"github.com/tributary-hq/tributary/affiliate/participant"
+	"github.com/tributary-hq/tributary/affiliate/program"
 )
 
 // insertLink stores a new link with a random short key and a row for its totals, and
 // increments the number of links. The link's code must already be reserved, in this or an
 // earlier transaction.
-func insertLink(ctx context.Context, tx *Tx, l affiliate.Link) (affiliate.Link, error) {
+func insertLink(ctx context.Context, tx *Tx, l link.Link) (link.Link, error) {
 	const insert = `
 		insert into links (workspace_id, id, program_id, participant_id, mode, code, short_key, destination_url, sub_id,
 			utm_source, utm_medium, utm_campaign, utm_term, utm_content, is_default, version, created_at, updated_at)
@@ -24,7 +27,7 @@ func insertLink(ctx context.Context, tx *Tx, l affiliate.Link) (affiliate.Link, 
 		on conflict (short_key) do nothing`
 	const totals = `insert into link_totals (workspace_id, link_id) values ($1, $2)`
 	for inserted := false; !inserted; {
-		l.ShortKey = affiliate.NewShortKey()
+		l.ShortKey = link.NewShortKey()
 		tag, err := tx.Exec(ctx, insert, linkArgs(l))
 		if err != nil {
 			return l, fmt.Errorf("insert link: %w", err)
@@ -37,7 +40,7 @@ func insertLink(ctx context.Context, tx *Tx, l affiliate.Link) (affiliate.Link, 
 	return l, changeCounts(ctx, tx, l.Scope.Workspace, l.Program, countChange{What: linkCount, ID: l.ID.UUID, N: 1})
 }
 
-func linkArgs(l affiliate.Link) pgx.NamedArgs {
+func linkArgs(l link.Link) pgx.NamedArgs {
 	return pgx.NamedArgs{
 		"workspace": l.Scope.Workspace, "id": l.ID, "program": l.Program, "participant": l.Participant,
 		"mode": l.Scope.Mode, "code": l.Code, "key": l.ShortKey, "destination": l.Destination, "sub_id": l.SubID,
@@ -50,8 +53,8 @@ func linkArgs(l affiliate.Link) pgx.NamedArgs {
 // derived from the participant's code. Errors: NOT_FOUND if the programme does not exist,
 // VALIDATION_ERROR if the participant or the destination is not valid,
 // PROGRAM_STATE_INVALID, PARTICIPANT_ERASED, LINK_LIMIT_EXCEEDED, REFERRAL_CODE_TAKEN.
-func (s *Store) CreateLink(ctx context.Context, l affiliate.Link, by affiliate.Actor) (affiliate.Link, error) {
-	var created affiliate.Link
+func (s *Store) CreateLink(ctx context.Context, l link.Link, by affiliate.Actor) (link.Link, error) {
+	var created link.Link
 	err := s.InTx(ctx, func(tx *Tx) error {
 		created = l
 		created.Version, created.UpdatedAt = 1, l.CreatedAt
@@ -86,13 +89,13 @@ func (s *Store) CreateLink(ctx context.Context, l affiliate.Link, by affiliate.A
 
 // lockProgram reads a programme and prevents changes to it until the transaction ends.
 // Errors: NOT_FOUND.
-func lockProgram(ctx context.Context, tx *Tx, scope affiliate.Scope, id affiliate.ProgramID) (affiliate.Program, error) {
+func lockProgram(ctx context.Context, tx *Tx, scope affiliate.Scope, id affiliate.ProgramID) (program.Program, error) {
 	return readProgram(ctx, tx, selectProgram+` for share`, scope, id)
 }
 
 // lockOpenProgram does the same as lockProgram for a programme that must not be
 // archived. Errors: NOT_FOUND, PROGRAM_STATE_INVALID.
-func lockOpenProgram(ctx context.Context, tx *Tx, scope affiliate.Scope, id affiliate.ProgramID) (affiliate.Program, error) {
+func lockOpenProgram(ctx context.Context, tx *Tx, scope affiliate.Scope, id affiliate.ProgramID) (program.Program, error) {
 	p, err := lockProgram(ctx, tx, scope, id)
 	if err != nil {
 		return p, err
@@ -113,11 +116,11 @@ func lockNewOwner(
 		select partner_id, coalesce(partner_consent, ''), referral_code, status, erased_at from participants
 		where workspace_id = $1 and mode = $2 and program_id = $3 and id = $4
 		for no key update`
-	var p affiliate.Participant
+	var p participant.Participant
 	err = tx.QueryRow(ctx, lock, scope.Workspace, scope.Mode, program, id).Scan(&p.Partner, &p.Consent, &p.ReferralCode, &p.Status, &p.ErasedAt)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
-		return "", affiliate.ParticipantNotInProgram()
+		return "", participant.NotInProgram()
 	case err != nil:
 		return "", err
 	}
@@ -144,7 +147,7 @@ func lockOwner(ctx context.Context, tx *Tx, owner string, args pgx.NamedArgs) er
 	return err
 }
 
-// checkLinkLimit checks that the participant has fewer than affiliate.MaxLinks
+// checkLinkLimit checks that the participant has fewer than link.MaxLinks
 // additional links.
 func checkLinkLimit(ctx context.Context, tx *Tx, scope affiliate.Scope, participant affiliate.ParticipantID) error {
 	const count = `
@@ -154,7 +157,7 @@ func checkLinkLimit(ctx context.Context, tx *Tx, scope affiliate.Scope, particip
 	if err := tx.QueryRow(ctx, count, scope.Workspace, scope.Mode, participant).Scan(&n); err != nil {
 		return err
 	}
-	if n >= affiliate.MaxLinks {
+	if n >= link.MaxLinks {
 		return affiliate.Refuse(affiliate.ReasonLinkLimitExceeded)
 	}
 	return nil
@@ -162,7 +165,7 @@ func checkLinkLimit(ctx context.Context, tx *Tx, scope affiliate.Scope, particip
 
 // reserveLinkCode reserves the code of the link and returns it. If the link has no
 // code, it reserves the first free code that is derived from the participant's code.
-func reserveLinkCode(ctx context.Context, tx *Tx, l affiliate.Link, participantCode string) (string, error) {
+func reserveLinkCode(ctx context.Context, tx *Tx, l link.Link, participantCode string) (string, error) {
 	if l.Code != "" {
 		reserved, err := insertReferralCode(ctx, tx, l, l.Code)
 		if err == nil && !reserved {
@@ -170,7 +173,7 @@ func reserveLinkCode(ctx context.Context, tx *Tx, l affiliate.Link, participantC
 		}
 		return l.Code, err
 	}
-	for code := range affiliate.LinkCodes(participantCode) {
+	for code := range link.Codes(participantCode) {
 		if reserved, err := insertReferralCode(ctx, tx, l, code); err != nil || reserved {
 			return code, err
 		}
@@ -186,15 +189,15 @@ const ownerOfLink = `
 // audit record and no event. Errors: NOT_FOUND, PARTICIPANT_ERASED,
 // PROGRAM_STATE_INVALID, VALIDATION_ERROR if the destination is not valid.
 func (s *Store) UpdateLink(
-	ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.LinkID, patch affiliate.LinkPatch, at time.Time, by affiliate.Actor,
-) (affiliate.Link, error) {
+	ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.LinkID, patch link.Patch, at time.Time, by affiliate.Actor,
+) (link.Link, error) {
 	const update = `
 		update links
 		set destination_url = @destination, sub_id = nullif(@sub_id, ''), utm_source = nullif(@source, ''),
 			utm_medium = nullif(@medium, ''), utm_campaign = nullif(@campaign, ''), utm_term = nullif(@term, ''),
 			utm_content = nullif(@content, ''), version = @version, updated_at = @updated_at
 		where workspace_id = @workspace and mode = @mode and id = @id`
-	var after affiliate.Link
+	var after link.Link
 	err := s.InTx(ctx, func(tx *Tx) error {
 		lockedProgram, err := lockProgram(ctx, tx, scope, program)
 		if err != nil {
@@ -260,7 +263,7 @@ func (s *Store) DeleteLink(
 // linkChanged stores everything that follows from a change of a link: the audit record,
 // the events, and the job that updates the edge directory.
 func (s *Store) linkChanged(
-	ctx context.Context, tx *Tx, l affiliate.Link, action string, at time.Time, by affiliate.Actor, oldValues, newValues any, events ...affiliate.Event,
+	ctx context.Context, tx *Tx, l link.Link, action string, at time.Time, by affiliate.Actor, oldValues, newValues any, events ...affiliate.Event,
 ) error {
 	err := tx.Audit(ctx, affiliate.AuditLine{
 		Workspace: l.Scope.Workspace, Mode: &l.Scope.Mode, Actor: by, At: at,

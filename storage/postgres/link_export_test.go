@@ -3,11 +3,11 @@ package postgres
 import (
 	"context"
 
-	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/link"
 )
 
 // InsertLink calls insertLink in its own transaction.
-func (s *Store) InsertLink(ctx context.Context, l affiliate.Link) (affiliate.Link, error) {
+func (s *Store) InsertLink(ctx context.Context, l link.Link) (link.Link, error) {
 	err := s.InTx(ctx, func(tx *Tx) (err error) {
 		l, err = insertLink(ctx, tx, l)
 		return err

@@ -7,6 +7,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/click"
+	"github.com/tributary-hq/tributary/affiliate/link"
 )
 
 type linkRow struct {
@@ -34,8 +36,8 @@ type linkRow struct {
 	Param         string                  `db:"param"`
 }
 
-func (r linkRow) link() affiliate.Link {
-	return affiliate.Link{
+func (r linkRow) link() link.Link {
+	return link.Link{
 		ID:          r.ID,
 		Scope:       affiliate.Scope{Workspace: r.WorkspaceID, Mode: r.Mode},
 		Program:     r.ProgramID,
@@ -44,7 +46,7 @@ func (r linkRow) link() affiliate.Link {
 		ShortKey:    r.ShortKey,
 		Destination: r.Destination,
 		SubID:       r.SubID,
-		UTM:         affiliate.UTM{Source: r.Source, Medium: r.Medium, Campaign: r.Campaign, Term: r.Term, Content: r.Content},
+		UTM:         click.UTM{Source: r.Source, Medium: r.Medium, Campaign: r.Campaign, Term: r.Term, Content: r.Content},
 		IsDefault:   r.IsDefault,
 		Clicks:      r.Clicks,
 		Conversions: r.Conversions,
@@ -83,11 +85,11 @@ func linkKeyArgs(scope affiliate.Scope, program affiliate.ProgramID, id affiliat
 }
 
 // Link returns a link that is not deleted. Errors: NOT_FOUND.
-func (s *Store) Link(ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.LinkID) (affiliate.Link, error) {
+func (s *Store) Link(ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.LinkID) (link.Link, error) {
 	return readLink(ctx, s.pool, scope, program, id)
 }
 
-func readLink(ctx context.Context, db Queryer, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.LinkID) (affiliate.Link, error) {
+func readLink(ctx context.Context, db Queryer, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.LinkID) (link.Link, error) {
 	row, err := OneRow[linkRow](db.Query(ctx, withTotals(`select l.*`+whereLinks+` and l.id = @id`), linkKeyArgs(scope, program, id)))
 	return row.link(), err
 }
@@ -110,7 +112,7 @@ const (
 // linkListSQL returns the statements for a page and for the total. The count is not
 // used if the filter is empty, because the number of all links of a programme is stored
 // (listCount).
-func linkListSQL(filter affiliate.LinkFilter) (page, count string) {
+func linkListSQL(filter link.Filter) (page, count string) {
 	where := whereLinks
 	if filter.Participant != nil {
 		where += linksOfParticipant
@@ -121,7 +123,7 @@ func linkListSQL(filter affiliate.LinkFilter) (page, count string) {
 	return withTotals(`select l.*` + where + newestLinks), CountUpTo(affiliate.MaxTotalOf(filter.Search), where)
 }
 
-func linkListArgs(scope affiliate.Scope, program affiliate.ProgramID, filter affiliate.LinkFilter, page affiliate.Page) pgx.NamedArgs {
+func linkListArgs(scope affiliate.Scope, program affiliate.ProgramID, filter link.Filter, page affiliate.Page) pgx.NamedArgs {
 	return pgx.NamedArgs{
 		"workspace": scope.Workspace, "mode": scope.Mode, "program": program, "participant": filter.Participant,
 		"pattern": likePrefix(filter.Search), "limit": page.Size, "offset": page.Offset(),
@@ -133,8 +135,8 @@ func linkListArgs(scope affiliate.Scope, program affiliate.ProgramID, filter aff
 // text, and at affiliate.MaxTotal if it has a participant. Errors: NOT_FOUND if the
 // programme or the filter's participant does not exist.
 func (s *Store) Links(
-	ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, filter affiliate.LinkFilter, page affiliate.Page,
-) ([]affiliate.Link, int64, error) {
+	ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, filter link.Filter, page affiliate.Page,
+) ([]link.Link, int64, error) {
 	if _, err := s.Program(ctx, scope, program); err != nil {
 		return nil, 0, err
 	}
@@ -147,7 +149,7 @@ func (s *Store) Links(
 		total int64
 		err   error
 	)
-	if filter == (affiliate.LinkFilter{}) {
+	if filter == (link.Filter{}) {
 		total, err = listCount(ctx, s.pool, scope.Workspace, program, linkCount)
 	} else {
 		err = s.pool.QueryRow(ctx, count, planForArgs, args).Scan(&total)
@@ -189,7 +191,7 @@ func partnerLinksSQL(program *affiliate.ProgramID) (page, count string) {
 // the links of all programmes.
 func (s *Store) PartnerLinks(
 	ctx context.Context, partner affiliate.UserID, mode affiliate.Mode, program *affiliate.ProgramID, page affiliate.Page,
-) ([]affiliate.Link, int64, error) {
+) ([]link.Link, int64, error) {
 	if err := s.checkParticipation(ctx, partner, mode, program); err != nil {
 		return nil, 0, err
 	}
@@ -205,7 +207,7 @@ func (s *Store) PartnerLinks(
 }
 
 // PartnerLink returns one of a partner's links. Errors: NOT_FOUND.
-func (s *Store) PartnerLink(ctx context.Context, partner affiliate.UserID, mode affiliate.Mode, id affiliate.LinkID) (affiliate.Link, error) {
+func (s *Store) PartnerLink(ctx context.Context, partner affiliate.UserID, mode affiliate.Mode, id affiliate.LinkID) (link.Link, error) {
 	args := pgx.NamedArgs{"partner": partner, "mode": mode, "id": id}
 	row, err := OneRow[linkRow](s.pool.Query(ctx, withTotals(`select l.*`+wherePartnerLinks+` and l.id = @id`), args))
 	return row.link(), err

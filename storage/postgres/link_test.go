@@ -8,6 +8,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/link"
+	"github.com/tributary-hq/tributary/affiliate/promocode"
 	"github.com/tributary-hq/tributary/storage/postgres"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
@@ -76,15 +78,15 @@ func TestLinksAndPromoCodes_UseIndexes(t *testing.T) {
 
 	page := affiliate.Page{Number: 3, Size: 20}
 	for name, tc := range map[string]struct {
-		filter affiliate.LinkFilter
+		filter link.Filter
 		index  string // text that the plan of the page must contain
 		sorted bool   // the plan must read the page in the order of the index
 	}{
-		"links":                                {affiliate.LinkFilter{}, "links_by_age", true},
-		"links of a participant":               {affiliate.LinkFilter{Participant: &p.ID}, "links_by_participant", false},
-		"links with a rare prefix":             {affiliate.LinkFilter{Search: "code-777"}, "links_by_code", false},
-		"links with any prefix":                {affiliate.LinkFilter{Search: "code"}, "links_by_age", true},
-		"links of a participant with a prefix": {affiliate.LinkFilter{Search: "code", Participant: &p.ID}, "links_by_participant", false},
+		"links":                                {link.Filter{}, "links_by_age", true},
+		"links of a participant":               {link.Filter{Participant: &p.ID}, "links_by_participant", false},
+		"links with a rare prefix":             {link.Filter{Search: "code-777"}, "links_by_code", false},
+		"links with any prefix":                {link.Filter{Search: "code"}, "links_by_age", true},
+		"links of a participant with a prefix": {link.Filter{Search: "code", Participant: &p.ID}, "links_by_participant", false},
 	} {
 		list, count := postgres.LinkListSQL(tc.filter)
 		args := postgres.LinkListArgs(f.Scope, f.Program, tc.filter, page)
@@ -92,22 +94,22 @@ func TestLinksAndPromoCodes_UseIndexes(t *testing.T) {
 		f.checkLinkPlan(name+": deltas", list, args, "stats_deltas_by_link", false)
 		// The total of all links is stored, so no statement counts it. For a prefix that
 		// all links have, Postgres may scan the whole table.
-		if tc.filter != (affiliate.LinkFilter{}) && tc.index != "links_by_age" {
+		if tc.filter != (link.Filter{}) && tc.index != "links_by_age" {
 			f.checkLinkPlan(name+": total", count, args, "links_by_", false)
 		}
 	}
 	for name, tc := range map[string]struct {
-		filter affiliate.PromoCodeFilter
+		filter promocode.Filter
 		index  string // text that the plan of the page must contain
 		sorted bool   // the plan must read the page in the order of the index
 		total  string // text that the plan of the total must contain; empty if not checked
 	}{
-		"promo codes":                    {affiliate.PromoCodeFilter{}, "promo_codes_by_age", true, ""},
-		"promo codes of a participant":   {affiliate.PromoCodeFilter{Participant: &p.ID}, "promo_codes_by_participant", false, "Index Only Scan using promo_codes_by_participant"},
-		"active promo codes":             {affiliate.PromoCodeFilter{Active: new(true)}, "promo_codes_by_", true, "Index Only Scan using promo_codes_by_active"},
-		"inactive promo codes":           {affiliate.PromoCodeFilter{Active: new(false)}, "promo_codes_by_active", true, "Index Only Scan using promo_codes_by_active"},
-		"promo codes with a rare prefix": {affiliate.PromoCodeFilter{Search: "promo-" + f.Program.String() + "code-777"}, "promo_codes_by_code", false, "promo_codes_by_code"},
-		"promo codes with any prefix":    {affiliate.PromoCodeFilter{Search: "promo"}, "promo_codes_by_age", true, ""},
+		"promo codes":                    {promocode.Filter{}, "promo_codes_by_age", true, ""},
+		"promo codes of a participant":   {promocode.Filter{Participant: &p.ID}, "promo_codes_by_participant", false, "Index Only Scan using promo_codes_by_participant"},
+		"active promo codes":             {promocode.Filter{Active: new(true)}, "promo_codes_by_", true, "Index Only Scan using promo_codes_by_active"},
+		"inactive promo codes":           {promocode.Filter{Active: new(false)}, "promo_codes_by_active", true, "Index Only Scan using promo_codes_by_active"},
+		"promo codes with a rare prefix": {promocode.Filter{Search: "promo-" + f.Program.String() + "code-777"}, "promo_codes_by_code", false, "promo_codes_by_code"},
+		"promo codes with any prefix":    {promocode.Filter{Search: "promo"}, "promo_codes_by_age", true, ""},
 	} {
 		list, count := postgres.PromoCodeListSQL(tc.filter)
 		args := postgres.PromoCodeListArgs(f.Scope, f.Program, tc.filter, page)
@@ -133,12 +135,12 @@ func TestLinksAndPromoCodes_UseIndexes(t *testing.T) {
 
 	// Check the results of these statements too. The total of a search counts at most
 	// MaxSearchTotal+1 rows.
-	filter := affiliate.LinkFilter{Search: "code-"}
+	filter := link.Filter{Search: "code-"}
 	links, total, err := f.Store.Links(t.Context(), f.Scope, f.Program, filter, affiliate.Page{Number: 1, Size: 20})
 	if err != nil || total != affiliate.MaxSearchTotal+1 || len(links) != 20 || links[0].Clicks != 1 {
 		t.Errorf("Links returned %d links and the total %d, %v, want 20 and %d", len(links), total, err, affiliate.MaxSearchTotal+1)
 	}
-	codes, total, err := f.Store.PromoCodes(t.Context(), f.Scope, f.Program, affiliate.PromoCodeFilter{Search: "promo"}, affiliate.Page{Number: 1, Size: 20})
+	codes, total, err := f.Store.PromoCodes(t.Context(), f.Scope, f.Program, promocode.Filter{Search: "promo"}, affiliate.Page{Number: 1, Size: 20})
 	if err != nil || total != affiliate.MaxSearchTotal+1 || len(codes) != 20 {
 		t.Errorf("PromoCodes returned %d promo codes and the total %d, %v, want 20 and %d", len(codes), total, err, affiliate.MaxSearchTotal+1)
 	}
@@ -155,7 +157,7 @@ func TestInsertLink_MaintainsCountAndTotals(t *testing.T) {
 	p := f.Join("Jane") // has one link
 	keys := map[string]bool{}
 	for i := range 20 {
-		stored, err := f.Store.InsertLink(t.Context(), affiliate.Link{
+		stored, err := f.Store.InsertLink(t.Context(), link.Link{
 			ID: affiliate.NewID[affiliate.LinkID](f.Now()), Scope: f.Scope, Program: f.Program, Participant: p.ID, Code: fmt.Sprint("c", i),
 			Destination: new(string), Version: 1, CreatedAt: f.Now(), UpdatedAt: f.Now(),
 		})
@@ -164,17 +166,17 @@ func TestInsertLink_MaintainsCountAndTotals(t *testing.T) {
 		}
 		keys[stored.ShortKey] = true
 	}
-	_, total, err := f.Store.Links(t.Context(), f.Scope, f.Program, affiliate.LinkFilter{}, affiliate.Page{Number: 1, Size: 1})
+	_, total, err := f.Store.Links(t.Context(), f.Scope, f.Program, link.Filter{}, affiliate.Page{Number: 1, Size: 1})
 	if err != nil || total != 21 || len(keys) != 20 {
 		t.Errorf("the total is %d with %d different new short keys, %v, want 21 and 20", total, len(keys), err)
 	}
-	_, total, err = f.Store.Links(t.Context(), f.Scope, f.Program, affiliate.LinkFilter{Participant: &p.ID}, affiliate.Page{Number: 1, Size: 1})
+	_, total, err = f.Store.Links(t.Context(), f.Scope, f.Program, link.Filter{Participant: &p.ID}, affiliate.Page{Number: 1, Size: 1})
 	if err != nil || total != 21 {
 		t.Errorf("the total of the participant is %d, %v, want 21", total, err)
 	}
 	// A link of an unknown participant must be rejected.
 	unknown := affiliate.NewID[affiliate.ParticipantID](f.Now())
-	if _, err := f.Store.InsertLink(t.Context(), affiliate.Link{
+	if _, err := f.Store.InsertLink(t.Context(), link.Link{
 		ID: affiliate.NewID[affiliate.LinkID](f.Now()), Scope: f.Scope, Program: f.Program, Participant: unknown, Code: "c", IsDefault: true,
 		Version: 1, CreatedAt: f.Now(), UpdatedAt: f.Now(),
 	}); err == nil {

@@ -7,6 +7,9 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/account"
+	"github.com/tributary-hq/tributary/affiliate/participant"
+	"github.com/tributary-hq/tributary/affiliate/partner"
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
@@ -29,7 +32,7 @@ func TestAuditLog_OmitsNotes(t *testing.T) {
 	} {
 		f.clock.Advance(time.Millisecond)
 		got, err := f.Store.UpdateParticipant(t.Context(), f.Scope, f.Program, p.ID,
-			affiliate.ParticipantPatch{Note: affiliate.Set(tc.note), Tags: affiliate.Set([]string{tc.note})}, f.Now(), by(f.Owner))
+			participant.Patch{Note: affiliate.Set(tc.note), Tags: affiliate.Set([]string{tc.note})}, f.Now(), by(f.Owner))
 		if err != nil || (got.Note == nil) != (tc.note == "") || got.Note != nil && *got.Note != tc.note {
 			t.Fatalf("UpdateParticipant returned the note %v, %v, want %q", got.Note, err, tc.note)
 		}
@@ -39,7 +42,7 @@ func TestAuditLog_OmitsNotes(t *testing.T) {
 	}
 	// The entry of a patch without a note must not mention the note.
 	if _, err := f.Store.UpdateParticipant(t.Context(), f.Scope, f.Program, p.ID,
-		affiliate.ParticipantPatch{Tags: affiliate.Set([]string{})}, f.Now().Add(time.Millisecond), by(f.Owner)); err != nil {
+		participant.Patch{Tags: affiliate.Set([]string{})}, f.Now().Add(time.Millisecond), by(f.Owner)); err != nil {
 		t.Fatal(err)
 	}
 	if line, want := f.lastEntry("participant.update"), `{"tags": [""]} → {"tags": []}`; line != want {
@@ -50,7 +53,7 @@ func TestAuditLog_OmitsNotes(t *testing.T) {
 func TestAuditLog_OmitsPartnerNames(t *testing.T) {
 	f := newFixture(t)
 	applicant, invited := f.NewPartner("Secretia"), f.NewPartner("Secretius")
-	p, err := f.Store.Apply(t.Context(), affiliate.Application{
+	p, err := f.Store.Apply(t.Context(), participant.Application{
 		Program: f.Program, Partner: applicant, Mode: f.Scope.Mode, ReferralCode: "first", Answers: map[string]string{},
 	}, f.Now(), by(applicant))
 	if err != nil {
@@ -63,15 +66,15 @@ func TestAuditLog_OmitsPartnerNames(t *testing.T) {
 	if object, _ := f.LastEvent(affiliate.EventParticipantApplied); object["partner_name"] != "Secretia" {
 		t.Errorf("the event contains %v, want the partner_name Secretia", object)
 	}
-	if _, err := f.Store.MoveParticipant(t.Context(), f.Scope, f.Program, p.ID, affiliate.ApproveParticipant, nil, f.Now(), by(f.Owner)); err != nil {
+	if _, err := f.Store.MoveParticipant(t.Context(), f.Scope, f.Program, p.ID, participant.ApproveParticipant, nil, f.Now(), by(f.Owner)); err != nil {
 		t.Fatal(err)
 	}
 
 	invite := func(email, code string) (affiliate.InviteID, [32]byte) {
 		t.Helper()
-		_, digests := affiliate.NewInviteTokens()
-		i := affiliate.ParticipantInvite{Scope: f.Scope, Program: f.Program, ReferralCode: code, Invite: affiliate.Invite{
-			ID: affiliate.NewID[affiliate.InviteID](f.Now()), Email: email, InvitedBy: f.Owner, CreatedAt: f.Now(), ExpiresAt: f.Now().Add(affiliate.InviteLife),
+		_, digests := account.NewInviteTokens()
+		i := participant.Invite{Scope: f.Scope, Program: f.Program, ReferralCode: code, Invite: account.Invite{
+			ID: affiliate.NewID[affiliate.InviteID](f.Now()), Email: email, InvitedBy: f.Owner, CreatedAt: f.Now(), ExpiresAt: f.Now().Add(account.InviteLife),
 		}}
 		err := f.Store.InTx(t.Context(), func(tx *postgres.Tx) error {
 			_, _, err := f.Store.Enrolment(tx).InviteParticipant(t.Context(), i, digests, by(f.Owner))
@@ -88,7 +91,7 @@ func TestAuditLog_OmitsPartnerNames(t *testing.T) {
 	if line := f.lastEntry("participant_invite.create"); line != details+`}` {
 		t.Errorf("the audit log has %s for the first invitation, want %s", line, details+`}`)
 	}
-	f.clock.Advance(affiliate.InviteMailInterval)
+	f.clock.Advance(account.InviteMailInterval)
 	later, _ := invite("secret@example.com", "")
 	want := strings.Replace(details, `"program_id"`, `"replaces": "`+earlier.String()+`", "program_id"`, 1) + `}`
 	if line := f.lastEntry("participant_invite.create"); line != want {
@@ -112,7 +115,7 @@ func TestAuditLog_OmitsPartnerNames(t *testing.T) {
 func TestAccountAuditLog_OmitsValues(t *testing.T) {
 	f := newFixture(t)
 	user := f.NewPartner("Secretia")
-	for _, patch := range []affiliate.PartnerProfilePatch{
+	for _, patch := range []partner.ProfilePatch{
 		{Name: affiliate.Set("Secretina"), Country: affiliate.Set("DE"), CompanyName: affiliate.Set("Secret Inc.")},
 		{Name: affiliate.Set("Secretina"), WebsiteURL: affiliate.Set("https://secret.example/")},
 		{Name: affiliate.Set("Secretina")},

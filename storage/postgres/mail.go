@@ -8,32 +8,33 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/notification"
 )
 
 // insertMails inserts mails with the status pending.
 var insertMails = rowsOf[newMailRow](`insert into mails (%[1]s) values %[2]s`)
 
 type newMailRow struct {
-	ID               affiliate.MailID               `db:"id"`
-	Kind             affiliate.MailKind             `db:"kind"`
-	Type             string                         `db:"type"`
-	Category         affiliate.NotificationCategory `db:"category"`
-	WorkspaceID      *affiliate.WorkspaceID         `db:"workspace_id"`
-	Logged           bool                           `db:"logged"`
-	Mode             *affiliate.Mode                `db:"mode"`
-	UserID           *affiliate.UserID              `db:"user_id"`
-	AccountKind      affiliate.AccountKind          `db:"account_kind"`
-	RecipientName    string                         `db:"recipient_name"`
-	RecipientAddress string                         `db:"recipient"`
-	Facts            affiliate.MailFacts            `db:"facts"`
-	Secret           []byte                         `db:"secret"`
-	Status           affiliate.MailStatus           `db:"status"`
-	CreatedAt        time.Time                      `db:"created_at"`
+	ID               notification.MailID     `db:"id"`
+	Kind             notification.MailKind   `db:"kind"`
+	Type             string                  `db:"type"`
+	Category         notification.Category   `db:"category"`
+	WorkspaceID      *affiliate.WorkspaceID  `db:"workspace_id"`
+	Logged           bool                    `db:"logged"`
+	Mode             *affiliate.Mode         `db:"mode"`
+	UserID           *affiliate.UserID       `db:"user_id"`
+	AccountKind      affiliate.AccountKind   `db:"account_kind"`
+	RecipientName    string                  `db:"recipient_name"`
+	RecipientAddress string                  `db:"recipient"`
+	Facts            notification.MailFacts  `db:"facts"`
+	Secret           []byte                  `db:"secret"`
+	Status           notification.MailStatus `db:"status"`
+	CreatedAt        time.Time               `db:"created_at"`
 }
 
 // SendMail stores mails and the jobs that send them. The mails are sent after the
 // commit.
-func (tx *Tx) SendMail(ctx context.Context, mails ...affiliate.Mail) error {
+func (tx *Tx) SendMail(ctx context.Context, mails ...notification.Mail) error {
 	if len(mails) == 0 {
 		return nil
 	}
@@ -42,9 +43,9 @@ func (tx *Tx) SendMail(ctx context.Context, mails ...affiliate.Mail) error {
 		rows[i] = newMailRow{
 			ID: m.ID, Kind: m.Kind, Type: m.Type, Category: m.Category, WorkspaceID: m.Workspace, Logged: m.Logged(), Mode: m.Mode,
 			UserID: m.Recipient.User, AccountKind: m.Recipient.Account, RecipientName: m.Recipient.Name, RecipientAddress: m.Recipient.Address,
-			Facts: m.Facts, Secret: m.Secret, Status: affiliate.MailPending, CreatedAt: m.CreatedAt,
+			Facts: m.Facts, Secret: m.Secret, Status: notification.MailPending, CreatedAt: m.CreatedAt,
 		}
-		jobs[i] = affiliate.SendMail{Mail: m.ID}
+		jobs[i] = notification.SendMail{Mail: m.ID}
 	}
 	batch := &pgx.Batch{}
 	insertMails.queue(batch, rows...)
@@ -55,7 +56,7 @@ func (tx *Tx) SendMail(ctx context.Context, mails ...affiliate.Mail) error {
 }
 
 // Suppressed reports whether mails to an address are held back. address is the result of
-// affiliate.MailDigest.
+// notification.MailDigest.
 func Suppressed(ctx context.Context, db Queryer, address affiliate.Digests) (bool, error) {
 	rows, err := db.Query(ctx, `select exists (select from mail_suppressions where digest = any($1))`, address)
 	if err != nil {
@@ -70,7 +71,7 @@ func (tx *Tx) Suppressed(ctx context.Context, address affiliate.Digests) (bool, 
 }
 
 // LiftSuppression deletes the suppression of an address, because the address was verified
-// again. address is the result of affiliate.MailDigest. LiftSuppression has no effect if
+// again. address is the result of notification.MailDigest. LiftSuppression has no effect if
 // the address is not suppressed.
 func (tx *Tx) LiftSuppression(ctx context.Context, address affiliate.Digests) error {
 	if _, err := tx.Exec(ctx, `delete from mail_suppressions where digest = any($1)`, address); err != nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/notification"
 )
 
 // insertNotifications inserts notifications and their arrival. The parameters are arrays
@@ -36,7 +37,7 @@ type notificationColumns struct {
 
 // Notify stores notifications. After the commit, they are distributed to streams and
 // mails.
-func (tx *Tx) Notify(ctx context.Context, notifications ...affiliate.Notification) error {
+func (tx *Tx) Notify(ctx context.Context, notifications ...notification.Notification) error {
 	batch := &pgx.Batch{}
 	if err := tx.queueNotifications(batch, notifications...); err != nil {
 		return err
@@ -48,7 +49,7 @@ func (tx *Tx) Notify(ctx context.Context, notifications ...affiliate.Notificatio
 }
 
 // queueNotifications adds the inserts of notifications to a batch of this transaction.
-func (tx *Tx) queueNotifications(batch *pgx.Batch, notifications ...affiliate.Notification) error {
+func (tx *Tx) queueNotifications(batch *pgx.Batch, notifications ...notification.Notification) error {
 	if len(notifications) == 0 {
 		return nil
 	}
@@ -57,7 +58,7 @@ func (tx *Tx) queueNotifications(batch *pgx.Batch, notifications ...affiliate.No
 		return err
 	}
 	first, _ := notifications[0].ID.Time()
-	batch.Queue(insertNotifications, affiliate.NewID[affiliate.ArrivalID](first),
+	batch.Queue(insertNotifications, affiliate.NewID[notification.ArrivalID](first),
 		c.feeds, c.modes, c.types, c.ids, c.workspaces, c.users, c.categories, c.days, c.programs, c.participants, c.resources, c.facts)
 	tx.Notified()
 	return nil
@@ -71,7 +72,7 @@ func (tx *Tx) Notified() {
 	}
 }
 
-func columnsOf(notifications []affiliate.Notification) (notificationColumns, error) {
+func columnsOf(notifications []notification.Notification) (notificationColumns, error) {
 	count := len(notifications)
 	c := notificationColumns{
 		feeds: make([][16]byte, count), ids: make([][16]byte, count),

@@ -7,15 +7,17 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/notification"
+	"github.com/tributary-hq/tributary/affiliate/payout"
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
 // partnerEvent returns an event for which the workspace and a partner get a notification.
 func (f *fixture) partnerEvent(partner affiliate.UserID) affiliate.Event {
-	payout := affiliate.PayoutChange{
-		Before:     affiliate.Payout{Status: affiliate.PayoutProcessing},
-		After:      affiliate.Payout{ID: affiliate.NewID[affiliate.PayoutID](f.Now()), Scope: f.Scope, Partner: partner, Program: f.Program, AmountCents: 100, Currency: "EUR", Status: affiliate.PayoutPaid},
-		Transition: affiliate.PayoutTransition{Move: affiliate.MoveMarkPaid, At: f.Now()},
+	payout := payout.Change{
+		Before:     payout.Payout{Status: payout.Processing},
+		After:      payout.Payout{ID: affiliate.NewID[affiliate.PayoutID](f.Now()), Scope: f.Scope, Partner: partner, Program: f.Program, AmountCents: 100, Currency: "EUR", Status: payout.Paid},
+		Transition: payout.Transition{Move: payout.MoveMarkPaid, At: f.Now()},
 	}
 	event, ok := payout.Event(nil)
 	if !ok || event.Name != affiliate.EventPayoutPaid {
@@ -70,7 +72,7 @@ func TestNotifications_CommitWithTheirCause(t *testing.T) {
 
 func TestNotify_StoresNotificationsWithoutEvent(t *testing.T) {
 	f := newFixture(t)
-	n := affiliate.NewNotification(affiliate.Merchant, affiliate.WorkspaceFeed(f.Scope.Workspace), affiliate.NotifyPasswordChanged, &f.Scope.Mode, f.Now())
+	n := notification.NewNotification(affiliate.Merchant, notification.WorkspaceFeed(f.Scope.Workspace), notification.NotifyPasswordChanged, &f.Scope.Mode, f.Now())
 	n.Workspace, n.User = &f.Scope.Workspace, &f.Owner
 	if err := f.Store.InTx(t.Context(), func(tx *postgres.Tx) error {
 		if err := tx.Notify(t.Context()); err != nil { // none
@@ -89,7 +91,7 @@ func TestNotify_StoresNotificationsWithoutEvent(t *testing.T) {
 // notifyAt stores a notification for the workspace with the given time.
 func (f *fixture) notifyAt(at time.Time) {
 	f.Helper()
-	n := affiliate.NewNotification(affiliate.Merchant, affiliate.WorkspaceFeed(f.Scope.Workspace), affiliate.NotifyMemberLeft, nil, at)
+	n := notification.NewNotification(affiliate.Merchant, notification.WorkspaceFeed(f.Scope.Workspace), notification.NotifyMemberLeft, nil, at)
 	if err := f.Store.InTx(f.Context(), func(tx *postgres.Tx) error { return tx.Notify(f.Context(), n) }); err != nil {
 		f.Fatal(err)
 	}

@@ -9,6 +9,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/notification"
+	"github.com/tributary-hq/tributary/affiliate/webhook"
 	"github.com/tributary-hq/tributary/spans"
 )
 
@@ -85,7 +87,7 @@ func subjectOf(event affiliate.Event) fmt.Stringer {
 // batch of this transaction.
 func (tx *Tx) queueEvents(batch *pgx.Batch, events ...affiliate.Event) error {
 	rows := make([]newEventRow, len(events))
-	var notifications []affiliate.Notification
+	var notifications []notification.Notification
 	for i, event := range events {
 		body, err := event.Body()
 		if err != nil {
@@ -96,11 +98,11 @@ func (tx *Tx) queueEvents(batch *pgx.Batch, events ...affiliate.Event) error {
 			WorkspaceID: event.Scope.Workspace, ID: event.ID, Day: idTime.Truncate(24 * time.Hour), Mode: event.Scope.Mode,
 			Type: event.Name, SubjectID: subjectOf(event), Body: body, CreatedAt: event.At, Trace: event.Trace,
 		}
-		notifications = append(notifications, affiliate.NotificationsOf(event)...)
+		notifications = append(notifications, notification.NotificationsOf(event)...)
 	}
 	for _, queued := range publishEvents.queue(batch, rows...) {
 		queued.Query(func(rows pgx.Rows) error {
-			endpoints, err := pgx.CollectRows(rows, pgx.RowToStructByName[affiliate.EndpointKey])
+			endpoints, err := pgx.CollectRows(rows, pgx.RowToStructByName[webhook.EndpointKey])
 			tx.DeliveriesAdded(endpoints...)
 			return err
 		})

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/webhook"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
@@ -17,7 +18,7 @@ func succeed() error { return nil }
 // Publish must create one delivery of an event for each subscribed endpoint.
 func TestPublish_CreatesDeliveriesForSubscribers(t *testing.T) {
 	f := newFixture(t)
-	endpoints := map[string]affiliate.EndpointKey{}
+	endpoints := map[string]webhook.EndpointKey{}
 	for name, tc := range map[string]struct {
 		scope   affiliate.Scope
 		columns pgtest.Row
@@ -33,11 +34,11 @@ func TestPublish_CreatesDeliveriesForSubscribers(t *testing.T) {
 		"another mode":            {f.InOtherMode().Scope, nil},
 		"another workspace":       {f.NewShop(affiliate.ModeLive).Scope, nil},
 	} {
-		endpoints[name] = affiliate.EndpointKey{Workspace: tc.scope.Workspace, ID: f.NewEndpoint(tc.scope, tc.columns)}
+		endpoints[name] = webhook.EndpointKey{Workspace: tc.scope.Workspace, ID: f.NewEndpoint(tc.scope, tc.columns)}
 	}
 
-	var notified []affiliate.EndpointKey
-	f.Store.OnDeliveries(func(endpoints []affiliate.EndpointKey) { notified = append(notified, endpoints...) })
+	var notified []webhook.EndpointKey
+	f.Store.OnDeliveries(func(endpoints []webhook.EndpointKey) { notified = append(notified, endpoints...) })
 	event := affiliate.NewEvent(f.Scope, "payout.paid", f.Now(), map[string]string{"id": "1"}, nil)
 	if err := f.Store.Publish(t.Context(), succeed, event); err != nil {
 		t.Fatal(err)
@@ -80,7 +81,7 @@ func TestPublish_MatchesWholeEventGroups(t *testing.T) {
 func TestPublish_StoresEventsWithoutSubscribers(t *testing.T) {
 	f := newFixture(t)
 	notified := false
-	f.Store.OnDeliveries(func([]affiliate.EndpointKey) { notified = true })
+	f.Store.OnDeliveries(func([]webhook.EndpointKey) { notified = true })
 	if err := f.Store.Publish(t.Context(), succeed, affiliate.NewEvent(f.Scope, "payout.paid", f.Now(), nil, nil)); err != nil {
 		t.Fatal(err)
 	}
@@ -93,9 +94,9 @@ func TestPublish_StoresEventsWithoutSubscribers(t *testing.T) {
 // callback must not run. If it commits, the callback must run after the commit.
 func TestPublish_CommitsWithItsTransaction(t *testing.T) {
 	f := newFixture(t)
-	key := affiliate.EndpointKey{Workspace: f.Scope.Workspace, ID: f.NewEndpoint(f.Scope)}
-	var notified []affiliate.EndpointKey
-	f.Store.OnDeliveries(func(endpoints []affiliate.EndpointKey) {
+	key := webhook.EndpointKey{Workspace: f.Scope.Workspace, ID: f.NewEndpoint(f.Scope)}
+	var notified []webhook.EndpointKey
+	f.Store.OnDeliveries(func(endpoints []webhook.EndpointKey) {
 		notified = append(notified, endpoints...)
 		if n := f.Count(`select count(*) from webhook_deliveries`); n != 2 {
 			t.Errorf("the callback sees %d deliveries, want 2", n)
@@ -120,7 +121,7 @@ func TestPublish_CommitsWithItsTransaction(t *testing.T) {
 	if err := f.Store.Publish(t.Context(), beforeCommit, events...); err != nil {
 		t.Fatal(err)
 	}
-	if !slices.Equal(notified, []affiliate.EndpointKey{key, key}) {
+	if !slices.Equal(notified, []webhook.EndpointKey{key, key}) {
 		t.Errorf("the callback received %v, want the endpoint twice", notified)
 	}
 }

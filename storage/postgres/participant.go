@@ -9,11 +9,14 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/participant"
+	"github.com/tributary-hq/tributary/affiliate/program"
+	"github.com/tributary-hq/tributary/affiliate/promocode"
 )
 
 // participantColumns are the fields of participantRow, selected from participants t.
 // partner_name and partner_email are copies from the partner's account. A change of the
-// account updates them, unless the partner's consent is missing (affiliate.PartnerConsent).
+// account updates them, unless the partner's consent is missing (participant.PartnerConsent).
 const participantColumns = `
 	t.id, t.workspace_id, t.mode, t.program_id, t.partner_id, t.partner_name, t.partner_email,
 	t.status, t.referral_code, t.group_id, t.override_rate_bps, t.override_flat_amount_cents, t.tags, t.note,
@@ -22,38 +25,38 @@ const participantColumns = `
 	t.external_id, coalesce(t.partner_consent, '') as partner_consent`
 
 type participantRow struct {
-	ID                 affiliate.ParticipantID     `db:"id"`
-	WorkspaceID        affiliate.WorkspaceID       `db:"workspace_id"`
-	Mode               affiliate.Mode              `db:"mode"`
-	ProgramID          affiliate.ProgramID         `db:"program_id"`
-	PartnerID          affiliate.UserID            `db:"partner_id"`
-	PartnerName        string                      `db:"partner_name"`
-	PartnerEmail       string                      `db:"partner_email"`
-	Status             affiliate.ParticipantStatus `db:"status"`
-	ReferralCode       string                      `db:"referral_code"`
-	GroupID            *affiliate.GroupID          `db:"group_id"`
-	OverrideRateBps    *int64                      `db:"override_rate_bps"`
-	OverrideFlatCents  *int64                      `db:"override_flat_amount_cents"`
-	Tags               []string                    `db:"tags"`
-	Note               *string                     `db:"note"`
-	ApplicationAnswers map[string]string           `db:"application_answers"`
-	TermsAcceptedAt    *time.Time                  `db:"terms_accepted_at"`
-	AppliedAt          time.Time                   `db:"applied_at"`
-	ApprovedAt         *time.Time                  `db:"approved_at"`
-	RejectedAt         *time.Time                  `db:"rejected_at"`
-	RejectionReason    *string                     `db:"rejection_reason"`
-	SuspendedAt        *time.Time                  `db:"suspended_at"`
-	SuspensionReason   *string                     `db:"suspension_reason"`
-	ErasedAt           *time.Time                  `db:"erased_at"`
-	Version            int                         `db:"version"`
-	CreatedAt          time.Time                   `db:"created_at"`
-	UpdatedAt          time.Time                   `db:"updated_at"`
-	ExternalID         *string                     `db:"external_id"`
-	PartnerConsent     affiliate.PartnerConsent    `db:"partner_consent"`
+	ID                 affiliate.ParticipantID    `db:"id"`
+	WorkspaceID        affiliate.WorkspaceID      `db:"workspace_id"`
+	Mode               affiliate.Mode             `db:"mode"`
+	ProgramID          affiliate.ProgramID        `db:"program_id"`
+	PartnerID          affiliate.UserID           `db:"partner_id"`
+	PartnerName        string                     `db:"partner_name"`
+	PartnerEmail       string                     `db:"partner_email"`
+	Status             participant.Status         `db:"status"`
+	ReferralCode       string                     `db:"referral_code"`
+	GroupID            *affiliate.GroupID         `db:"group_id"`
+	OverrideRateBps    *int64                     `db:"override_rate_bps"`
+	OverrideFlatCents  *int64                     `db:"override_flat_amount_cents"`
+	Tags               []string                   `db:"tags"`
+	Note               *string                    `db:"note"`
+	ApplicationAnswers map[string]string          `db:"application_answers"`
+	TermsAcceptedAt    *time.Time                 `db:"terms_accepted_at"`
+	AppliedAt          time.Time                  `db:"applied_at"`
+	ApprovedAt         *time.Time                 `db:"approved_at"`
+	RejectedAt         *time.Time                 `db:"rejected_at"`
+	RejectionReason    *string                    `db:"rejection_reason"`
+	SuspendedAt        *time.Time                 `db:"suspended_at"`
+	SuspensionReason   *string                    `db:"suspension_reason"`
+	ErasedAt           *time.Time                 `db:"erased_at"`
+	Version            int                        `db:"version"`
+	CreatedAt          time.Time                  `db:"created_at"`
+	UpdatedAt          time.Time                  `db:"updated_at"`
+	ExternalID         *string                    `db:"external_id"`
+	PartnerConsent     participant.PartnerConsent `db:"partner_consent"`
 }
 
-func (r participantRow) participant() affiliate.Participant {
-	p := affiliate.Participant{
+func (r participantRow) participant() participant.Participant {
+	p := participant.Participant{
 		ID:               r.ID,
 		Scope:            affiliate.Scope{Workspace: r.WorkspaceID, Mode: r.Mode},
 		Program:          r.ProgramID,
@@ -81,7 +84,7 @@ func (r participantRow) participant() affiliate.Participant {
 		Consent:          r.PartnerConsent,
 	}
 	if r.OverrideRateBps != nil || r.OverrideFlatCents != nil {
-		p.Override = &affiliate.Rate{Bps: r.OverrideRateBps, FlatCents: r.OverrideFlatCents}
+		p.Override = &program.Rate{Bps: r.OverrideRateBps, FlatCents: r.OverrideFlatCents}
 	}
 	return p
 }
@@ -91,11 +94,11 @@ const selectParticipant = `
 	where t.workspace_id = @workspace and t.mode = @mode and t.program_id = @program and t.id = @id`
 
 // Participant returns one participant with its stats. Errors: NOT_FOUND.
-func (s *Store) Participant(ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.ParticipantID) (affiliate.Participant, error) {
+func (s *Store) Participant(ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.ParticipantID) (participant.Participant, error) {
 	return readParticipant(ctx, s.pool, scope, program, id)
 }
 
-func readParticipant(ctx context.Context, db Queryer, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.ParticipantID) (affiliate.Participant, error) {
+func readParticipant(ctx context.Context, db Queryer, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.ParticipantID) (participant.Participant, error) {
 	row, err := OneRow[participantStatsRow](db.Query(ctx, withStats(selectParticipant), participantArgs(scope, program, id)))
 	return row.participant(), err
 }
@@ -119,8 +122,8 @@ func refuseIfNone(tag pgconn.CommandTag, err error, reason affiliate.Reason) err
 // PARTICIPANT_STATE_INVALID.
 func (s *Store) MoveParticipant(
 	ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.ParticipantID,
-	move affiliate.ParticipantMove, reason *string, at time.Time, by affiliate.Actor,
-) (affiliate.Participant, error) {
+	move participant.Move, reason *string, at time.Time, by affiliate.Actor,
+) (participant.Participant, error) {
 	// A separate statement locks the row first. If the update itself waited for the lock,
 	// it would find that the row has changed, and would have to wait again behind all
 	// other waiting transactions.
@@ -146,9 +149,9 @@ func (s *Store) MoveParticipant(
 		returning was.status as previous_status, ` + participantColumns
 	type movedRow struct {
 		participantRow
-		Previous affiliate.ParticipantStatus `db:"previous_status"`
+		Previous participant.Status `db:"previous_status"`
 	}
-	var after affiliate.Participant
+	var after participant.Participant
 	err := s.InTx(ctx, func(tx *Tx) error {
 		if _, err := tx.Exec(ctx, lock, participantArgs(scope, program, id)); err != nil {
 			return err
@@ -168,12 +171,12 @@ func (s *Store) MoveParticipant(
 			return err
 		}
 		after = row.participant()
-		if move == affiliate.SuspendParticipant {
+		if move == participant.SuspendParticipant {
 			if err := s.deactivateSyncedCodes(ctx, tx, after, at, by); err != nil {
 				return err
 			}
 		}
-		oldValues := map[string]affiliate.ParticipantStatus{"status": row.Previous}
+		oldValues := map[string]participant.Status{"status": row.Previous}
 		newValues := map[string]any{"status": after.Status, "reason": after.Object().Reason}
 		event := after.Event(move.Event(), at, oldValues)
 		if err := s.participantChanged(ctx, tx, after, "participant."+string(move), at, by, oldValues, newValues, event); err != nil {
@@ -206,7 +209,7 @@ func refuseParticipantMove(ctx context.Context, tx *Tx, scope affiliate.Scope, p
 // deactivateSyncedCodes deactivates those promo codes of a suspended participant that also
 // exist, or will exist, at the payment processor. This is necessary because the processor
 // does not check the participant's status.
-func (s *Store) deactivateSyncedCodes(ctx context.Context, tx *Tx, p affiliate.Participant, at time.Time, by affiliate.Actor) error {
+func (s *Store) deactivateSyncedCodes(ctx context.Context, tx *Tx, p participant.Participant, at time.Time, by affiliate.Actor) error {
 	// Conversions lock promo codes in the same order.
 	const lock = `
 		select from promo_codes c
@@ -226,7 +229,7 @@ func (s *Store) deactivateSyncedCodes(ctx context.Context, tx *Tx, p affiliate.P
 	if err != nil {
 		return err
 	}
-	codes, err := pgx.CollectRows(rows, pgx.RowToStructByNameLax[affiliate.PromoCode])
+	codes, err := pgx.CollectRows(rows, pgx.RowToStructByNameLax[promocode.PromoCode])
 	if err != nil {
 		return err
 	}
@@ -253,7 +256,7 @@ func (s *Store) deactivateSyncedCodes(ctx context.Context, tx *Tx, p affiliate.P
 // participantChanged stores everything that follows from a change of a participant: the
 // audit record, the events, and the job that updates the edge directory.
 func (s *Store) participantChanged(
-	ctx context.Context, tx *Tx, p affiliate.Participant, action string, at time.Time, by affiliate.Actor,
+	ctx context.Context, tx *Tx, p participant.Participant, action string, at time.Time, by affiliate.Actor,
 	oldValues, newValues any, events ...affiliate.Event,
 ) error {
 	if err := tx.Audit(ctx, participantAudit(p, action, at, by, oldValues, newValues)); err != nil {
@@ -265,7 +268,7 @@ func (s *Store) participantChanged(
 	return tx.Enqueue(ctx, affiliate.SyncDirectory{Workspace: p.Scope.Workspace, Participant: &p.ID})
 }
 
-func participantAudit(p affiliate.Participant, action string, at time.Time, by affiliate.Actor, oldValues, newValues any) affiliate.AuditLine {
+func participantAudit(p participant.Participant, action string, at time.Time, by affiliate.Actor, oldValues, newValues any) affiliate.AuditLine {
 	return affiliate.AuditLine{
 		Workspace: p.Scope.Workspace, Mode: &p.Scope.Mode, Actor: by, At: at,
 		Action: action, ResourceType: "participant", ResourceID: p.ID, Before: oldValues, After: newValues,

@@ -8,6 +8,9 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/account"
+	"github.com/tributary-hq/tributary/affiliate/participant"
+	"github.com/tributary-hq/tributary/affiliate/program"
 )
 
 const participantInviteColumns = `
@@ -27,9 +30,9 @@ type participantInviteRow struct {
 	ExpiresAt    time.Time             `db:"expires_at"`
 }
 
-func (r participantInviteRow) invite() affiliate.ParticipantInvite {
-	return affiliate.ParticipantInvite{
-		Invite: affiliate.Invite{
+func (r participantInviteRow) invite() participant.Invite {
+	return participant.Invite{
+		Invite: account.Invite{
 			ID: r.ID, Email: r.Email, InvitedBy: r.InvitedBy, CreatedAt: r.CreatedAt.UTC(), ExpiresAt: r.ExpiresAt.UTC(),
 		},
 		Scope:        affiliate.Scope{Workspace: r.WorkspaceID, Mode: r.Mode},
@@ -51,7 +54,7 @@ type participantInviteDetails struct {
 	Replaces *affiliate.InviteID `json:"replaces,omitempty"`
 }
 
-func participantInviteAudit(i affiliate.ParticipantInvite, action string, at time.Time, by affiliate.Actor, oldValues, newValues any) affiliate.AuditLine {
+func participantInviteAudit(i participant.Invite, action string, at time.Time, by affiliate.Actor, oldValues, newValues any) affiliate.AuditLine {
 	return affiliate.AuditLine{
 		Workspace: i.Scope.Workspace, Mode: &i.Scope.Mode, Actor: by, At: at,
 		Action: action, ResourceType: "participant_invite", ResourceID: i.ID, Before: oldValues, After: newValues,
@@ -59,9 +62,9 @@ func participantInviteAudit(i affiliate.ParticipantInvite, action string, at tim
 }
 
 // updateRecentInvite gives the open invitation to the same address the group and the code of
-// i, if the invitation was mailed within affiliate.InviteMailInterval. found is false if there
+// i, if the invitation was mailed within account.InviteMailInterval. found is false if there
 // is no such invitation.
-func updateRecentInvite(ctx context.Context, tx *Tx, i affiliate.ParticipantInvite) (recent affiliate.ParticipantInvite, found bool, err error) {
+func updateRecentInvite(ctx context.Context, tx *Tx, i participant.Invite) (recent participant.Invite, found bool, err error) {
 	const update = `
 		update participant_invites i
 		set group_id = @group, referral_code = nullif(@code, '')
@@ -70,7 +73,7 @@ func updateRecentInvite(ctx context.Context, tx *Tx, i affiliate.ParticipantInvi
 		returning ` + participantInviteColumns
 	row, err := OneRow[participantInviteRow](tx.Query(ctx, update, pgx.NamedArgs{
 		"workspace": i.Scope.Workspace, "mode": i.Scope.Mode, "program": i.Program, "email": i.Email,
-		"group": i.Group, "code": i.ReferralCode, "since": i.CreatedAt.Add(-affiliate.InviteMailInterval),
+		"group": i.Group, "code": i.ReferralCode, "since": i.CreatedAt.Add(-account.InviteMailInterval),
 	}))
 	if errors.Is(err, affiliate.Refuse(affiliate.ReasonNotFound)) {
 		return recent, false, nil
@@ -80,13 +83,13 @@ func updateRecentInvite(ctx context.Context, tx *Tx, i affiliate.ParticipantInvi
 
 // InviteParticipant stores an invitation with the digests of its tokens, and returns it with its
 // programme. It ends an earlier invitation to the same address. If the earlier invitation was
-// mailed within affiliate.InviteMailInterval, it stays with the new group and code, and is
+// mailed within account.InviteMailInterval, it stays with the new group and code, and is
 // returned. Errors: NOT_FOUND,
 // PROGRAM_STATE_INVALID for an archived programme, VALIDATION_ERROR for a group that does
 // not belong to the programme, APPLICATION_DUPLICATE, REFERRAL_CODE_TAKEN.
 func (e *EnrolmentTx) InviteParticipant(
-	ctx context.Context, i affiliate.ParticipantInvite, digests affiliate.InviteDigests, by affiliate.Actor,
-) (stored affiliate.ParticipantInvite, program affiliate.Program, err error) {
+	ctx context.Context, i participant.Invite, digests account.InviteDigests, by affiliate.Actor,
+) (stored participant.Invite, program program.Program, err error) {
 	if program, err = checkInvite(ctx, e.tx, i); err != nil {
 		return stored, program, err
 	}
@@ -110,7 +113,7 @@ func (e *EnrolmentTx) InviteParticipant(
 }
 
 // ParticipantInvite returns an invitation, also if it has ended. Errors: NOT_FOUND.
-func (e *EnrolmentTx) ParticipantInvite(ctx context.Context, scope affiliate.Scope, id affiliate.InviteID) (affiliate.ParticipantInvite, error) {
+func (e *EnrolmentTx) ParticipantInvite(ctx context.Context, scope affiliate.Scope, id affiliate.InviteID) (participant.Invite, error) {
 	const read = `select ` + participantInviteColumns + ` from participant_invites i where i.workspace_id = $1 and i.mode = $2 and i.id = $3`
 	row, err := OneRow[participantInviteRow](e.tx.Query(ctx, read, scope.Workspace, scope.Mode, id))
 	return row.invite(), err
@@ -118,7 +121,7 @@ func (e *EnrolmentTx) ParticipantInvite(ctx context.Context, scope affiliate.Sco
 
 // insertParticipantInvite stores an invitation with the digests of its tokens, after it has
 // ended an earlier invitation to the same address, whose id it returns.
-func insertParticipantInvite(ctx context.Context, tx *Tx, i affiliate.ParticipantInvite, digests affiliate.InviteDigests) (replaced *affiliate.InviteID, err error) {
+func insertParticipantInvite(ctx context.Context, tx *Tx, i participant.Invite, digests account.InviteDigests) (replaced *affiliate.InviteID, err error) {
 	const (
 		end = `
 			update participant_invites
@@ -167,7 +170,7 @@ func namesForMail(ctx context.Context, tx *Tx, workspace affiliate.WorkspaceID, 
 
 // checkInvite refuses an invitation that could not be accepted. It locks the programme,
 // so that no invitation is stored after the programme was archived, and returns it.
-func checkInvite(ctx context.Context, tx *Tx, i affiliate.ParticipantInvite) (affiliate.Program, error) {
+func checkInvite(ctx context.Context, tx *Tx, i participant.Invite) (program.Program, error) {
 	const (
 		takesPart = `
 			select exists (
@@ -219,7 +222,7 @@ var countParticipantInvites = CountUpTo(affiliate.MaxTotal, openParticipantInvit
 // Errors: NOT_FOUND if the programme does not exist.
 func (s *Store) ListParticipantInvites(
 	ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, at time.Time, page affiliate.Page,
-) ([]affiliate.ParticipantInvite, int64, error) {
+) ([]participant.Invite, int64, error) {
 	if _, err := s.Program(ctx, scope, program); err != nil {
 		return nil, 0, err
 	}

@@ -10,6 +10,9 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/link"
+	"github.com/tributary-hq/tributary/affiliate/participant"
+	"github.com/tributary-hq/tributary/affiliate/program"
 )
 
 // Apply makes a partner a participant of a programme. The participant is approved
@@ -17,8 +20,8 @@ import (
 // applies several times at the same time, or several partners request the same code,
 // exactly one application succeeds. Errors: NOT_FOUND, VALIDATION_ERROR for the terms,
 // APPLICATION_DUPLICATE, REFERRAL_CODE_TAKEN.
-func (s *Store) Apply(ctx context.Context, a affiliate.Application, at time.Time, by affiliate.Actor) (affiliate.Participant, error) {
-	var p affiliate.Participant
+func (s *Store) Apply(ctx context.Context, a participant.Application, at time.Time, by affiliate.Actor) (participant.Participant, error) {
+	var p participant.Participant
 	err := s.InTx(ctx, func(tx *Tx) error {
 		name, email, err := partnerAccount(ctx, tx, a.Partner)
 		if err != nil {
@@ -54,7 +57,7 @@ const endInviteByEmail = `
 // NOT_FOUND, VALIDATION_ERROR for the terms, APPLICATION_DUPLICATE, REFERRAL_CODE_TAKEN.
 func (s *Store) AcceptParticipantInvite(
 	ctx context.Context, digest [sha256.Size]byte, mode affiliate.Mode, partner affiliate.UserID, acceptTerms bool, at time.Time, by affiliate.Actor,
-) (affiliate.Participant, error) {
+) (participant.Participant, error) {
 	// A partner's call contains no workspace; the token determines it. A second call
 	// with the same token waits for the lock on this row. When it gets the lock, it
 	// finds no open invitation.
@@ -63,7 +66,7 @@ func (s *Store) AcceptParticipantInvite(
 		set ended_at = $3
 		where (i.digest = $1 or i.mail_digest = $1) and i.mode = $2 and i.ended_at is null and i.expires_at > $3
 		returning ` + participantInviteColumns
-	var p affiliate.Participant
+	var p participant.Participant
 	err := s.InTx(ctx, func(tx *Tx) error {
 		row, err := OneRow[participantInviteRow](tx.Query(ctx, endInvite, digest[:], mode, at))
 		if err != nil {
@@ -96,7 +99,7 @@ func (s *Store) AcceptParticipantInvite(
 // contains no workspace, so the programme is found by its id and mode. A private
 // programme accepts only partners that it has invited. The programme's row stays
 // locked, so that no participant joins after the programme was paused.
-func openProgram(ctx context.Context, tx *Tx, a affiliate.Application, email string, at time.Time) (affiliate.Program, error) {
+func openProgram(ctx context.Context, tx *Tx, a participant.Application, email string, at time.Time) (program.Program, error) {
 	const open = `
 		select ` + programColumns + `
 		from programs p
@@ -126,12 +129,12 @@ func partnerAccount(ctx context.Context, tx *Tx, id affiliate.UserID) (name, ema
 // anything else is stored. The list counts are updated last, because other transactions
 // wait for these rows.
 func (s *Store) join(
-	ctx context.Context, tx *Tx, p affiliate.Participant, requestedCode, action string, by affiliate.Actor, names ...affiliate.EventName,
-) (affiliate.Participant, error) {
+	ctx context.Context, tx *Tx, p participant.Participant, requestedCode, action string, by affiliate.Actor, names ...affiliate.EventName,
+) (participant.Participant, error) {
 	if err := insertParticipant(ctx, tx, p); err != nil {
 		return p, err
 	}
-	link := affiliate.Link{
+	link := link.Link{
 		ID: affiliate.NewID[affiliate.LinkID](p.CreatedAt), Scope: p.Scope, Program: p.Program, Participant: p.ID,
 		IsDefault: true, Version: 1, CreatedAt: p.CreatedAt, UpdatedAt: p.CreatedAt,
 	}
@@ -139,7 +142,7 @@ func (s *Store) join(
 	if p.ReferralCode, err = reserveCode(ctx, tx, p, link.ID, requestedCode); err != nil {
 		return p, err
 	}
-	if p.Status == affiliate.ParticipantApproved {
+	if p.Status == participant.Approved {
 		names = append(names, affiliate.EventParticipantApproved)
 	}
 	var events []affiliate.Event
@@ -166,7 +169,7 @@ func (s *Store) join(
 // later. If another transaction with an application of the same partner has not
 // committed yet, insertParticipant waits for it. If the other transaction commits, this
 // application is refused as a duplicate.
-func insertParticipant(ctx context.Context, tx *Tx, p affiliate.Participant) error {
+func insertParticipant(ctx context.Context, tx *Tx, p participant.Participant) error {
 	const insert = `
 		insert into participants (workspace_id, id, program_id, mode, partner_id, partner_name, partner_email, status,
 			referral_code, group_id, tags, application_answers, terms_accepted_at, applied_at, approved_at, version,

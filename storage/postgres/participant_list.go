@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/participant"
 )
 
 // Lists of participants. For each order of a list there is an index that has this order,
@@ -40,9 +41,9 @@ type participantStatsRow struct {
 	BalanceCents    int64 `db:"balance_cents"`
 }
 
-func (r participantStatsRow) participant() affiliate.Participant {
+func (r participantStatsRow) participant() participant.Participant {
 	p := r.participantRow.participant()
-	p.Stats = affiliate.ParticipantStats{
+	p.Stats = participant.Stats{
 		Clicks: r.Clicks, Conversions: r.Conversions, RevenueCents: r.RevenueCents,
 		CommissionCents: r.CommissionCents, BalanceCents: r.BalanceCents,
 	}
@@ -82,28 +83,28 @@ func withStats(selectParticipants string) string {
 // participantSorts maps the orders of a list to ORDER BY lists over participants t and
 // totals s. Each list ends with an id, so that no two rows are equal. Names are
 // compared byte by byte, because the index of names must also support prefix searches.
-var participantSorts = map[affiliate.ParticipantSort]struct{ descending, ascending string }{
-	affiliate.ParticipantsByAge: {
+var participantSorts = map[participant.Sort]struct{ descending, ascending string }{
+	participant.ParticipantsByAge: {
 		"t.created_at desc, t.id desc",
 		"t.created_at, t.id desc",
 	},
-	affiliate.ParticipantsByName: {
+	participant.ParticipantsByName: {
 		"lower(t.partner_name) using ~>~, t.created_at desc, t.id desc",
 		"lower(t.partner_name) using ~<~, t.created_at desc, t.id desc",
 	},
-	affiliate.ParticipantsByClicks: {
+	participant.ParticipantsByClicks: {
 		"s.clicks desc, s.participant_id desc",
 		"s.clicks, s.participant_id desc",
 	},
-	affiliate.ParticipantsByConversions: {
+	participant.ParticipantsByConversions: {
 		"s.conversions desc, s.participant_id desc",
 		"s.conversions, s.participant_id desc",
 	},
-	affiliate.ParticipantsByRevenue: {
+	participant.ParticipantsByRevenue: {
 		"s.revenue_cents desc, s.participant_id desc",
 		"s.revenue_cents, s.participant_id desc",
 	},
-	affiliate.ParticipantsByCommission: {
+	participant.ParticipantsByCommission: {
 		"s.commission_cents desc, s.participant_id desc",
 		"s.commission_cents, s.participant_id desc",
 	},
@@ -115,8 +116,8 @@ var participantSorts = map[affiliate.ParticipantSort]struct{ descending, ascendi
 // the programme or the filter's group does not exist.
 func (s *Store) ListParticipants(
 	ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID,
-	filter affiliate.ParticipantFilter, order affiliate.ParticipantOrder, page affiliate.Page,
-) ([]affiliate.Participant, int64, error) {
+	filter participant.Filter, order participant.Order, page affiliate.Page,
+) ([]participant.Participant, int64, error) {
 	if _, err := s.Program(ctx, scope, program); err != nil {
 		return nil, 0, err
 	}
@@ -162,7 +163,7 @@ func (s *Store) checkGroup(ctx context.Context, scope affiliate.Scope, program a
 	return nil
 }
 
-func participantListArgs(scope affiliate.Scope, program affiliate.ProgramID, filter affiliate.ParticipantFilter, page affiliate.Page) pgx.NamedArgs {
+func participantListArgs(scope affiliate.Scope, program affiliate.ProgramID, filter participant.Filter, page affiliate.Page) pgx.NamedArgs {
 	args := pgx.NamedArgs{
 		"workspace": scope.Workspace, "mode": scope.Mode, "program": program, "status": filter.Status, "group": filter.Group,
 		"external_id": filter.ExternalID, "tag": filter.Tag, "limit": page.Size, "offset": page.Offset(),
@@ -175,7 +176,7 @@ func participantListArgs(scope affiliate.Scope, program affiliate.ProgramID, fil
 }
 
 // whereParticipants returns the WHERE clause for a filter, without its search text.
-func whereParticipants(filter affiliate.ParticipantFilter) string {
+func whereParticipants(filter participant.Filter) string {
 	where := ` where t.workspace_id = @workspace and t.mode = @mode and t.program_id = @program`
 	if filter.Status != "" {
 		where += ` and t.status = @status`
@@ -196,10 +197,10 @@ func whereParticipants(filter affiliate.ParticipantFilter) string {
 // participantListSQL returns the statement for a page. Each combination of filter and
 // order is a separate statement, so that Postgres can choose the index that fits it.
 // search is empty, participantsFound or the result of participantsMatching.
-func participantListSQL(filter affiliate.ParticipantFilter, search string, order affiliate.ParticipantOrder) string {
+func participantListSQL(filter participant.Filter, search string, order participant.Order) string {
 	sorts, ok := participantSorts[order.By]
 	if !ok {
-		sorts = participantSorts[affiliate.ParticipantsByAge]
+		sorts = participantSorts[participant.ParticipantsByAge]
 	}
 	sort := sorts.descending
 	if order.Ascending {
@@ -220,7 +221,7 @@ const participantsFound = ` and t.id = any(@found)`
 
 // participantsMatching returns the condition for a search if there are more than
 // affiliate.MaxSearchTotal matches. Postgres checks the condition for each row.
-func participantsMatching(filter affiliate.ParticipantFilter) string {
+func participantsMatching(filter participant.Filter) string {
 	matches := []string{
 		`lower(t.partner_name) like lower(@pattern)`,
 		`exists (
@@ -240,7 +241,7 @@ func participantsMatching(filter affiliate.ParticipantFilter) string {
 // searchParticipants returns the ids of the participants that match all conditions of
 // the filter, in no particular order. If more than affiliate.MaxSearchTotal
 // participants match, it returns more than that number of ids, but not necessarily all.
-func (s *Store) searchParticipants(ctx context.Context, filter affiliate.ParticipantFilter, args pgx.NamedArgs) ([]affiliate.ParticipantID, error) {
+func (s *Store) searchParticipants(ctx context.Context, filter participant.Filter, args pgx.NamedArgs) ([]affiliate.ParticipantID, error) {
 	rows, err := s.pool.Query(ctx, participantSearchSQL(filter), planForArgs, args)
 	if err != nil {
 		return nil, err
@@ -254,7 +255,7 @@ func (s *Store) searchParticipants(ctx context.Context, filter affiliate.Partici
 
 // participantSearchSQL returns a statement that looks up the search text as a prefix in
 // the indexes of all searched columns.
-func participantSearchSQL(filter affiliate.ParticipantFilter) string {
+func participantSearchSQL(filter participant.Filter) string {
 	where := whereParticipants(filter)
 	limit := fmt.Sprintf(` limit %d)`, affiliate.MaxSearchTotal+1)
 	searches := []string{
@@ -288,14 +289,14 @@ var (
 
 // countParticipantsSQL returns a statement that counts the rows of a filter. It is for a
 // filter with an external id, which at most one participant has, or with a tag.
-func countParticipantsSQL(filter affiliate.ParticipantFilter) string {
+func countParticipantsSQL(filter participant.Filter) string {
 	return CountUpTo(affiliate.MaxTotal, `from participants t`+whereParticipants(filter))
 }
 
 // countParticipants returns the number of participants on all pages. If the filter has
 // a group or a tag, the number stops at affiliate.MaxTotal.
 func (s *Store) countParticipants(
-	ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, filter affiliate.ParticipantFilter, args pgx.NamedArgs,
+	ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, filter participant.Filter, args pgx.NamedArgs,
 ) (total int64, err error) {
 	switch {
 	case filter.Search != "":
@@ -315,6 +316,6 @@ func (s *Store) countParticipants(
 		return listCount(ctx, s.pool, scope.Workspace, program, participantCount+string(filter.Status))
 	}
 	return listCount(ctx, s.pool, scope.Workspace, program,
-		participantCount+string(affiliate.ParticipantPending), participantCount+string(affiliate.ParticipantApproved),
-		participantCount+string(affiliate.ParticipantRejected), participantCount+string(affiliate.ParticipantSuspended))
+		participantCount+string(participant.Pending), participantCount+string(participant.Approved),
+		participantCount+string(participant.Rejected), participantCount+string(participant.Suspended))
 }

@@ -11,13 +11,14 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/participant"
 	"github.com/tributary-hq/tributary/storage/postgres"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-var participantSorts = []affiliate.ParticipantSort{
-	affiliate.ParticipantsByAge, affiliate.ParticipantsByName, affiliate.ParticipantsByClicks,
-	affiliate.ParticipantsByConversions, affiliate.ParticipantsByRevenue, affiliate.ParticipantsByCommission,
+var participantSorts = []participant.Sort{
+	participant.ParticipantsByAge, participant.ParticipantsByName, participant.ParticipantsByClicks,
+	participant.ParticipantsByConversions, participant.ParticipantsByRevenue, participant.ParticipantsByCommission,
 }
 
 func TestListParticipants_UsesIndexes(t *testing.T) {
@@ -47,27 +48,27 @@ func TestListParticipants_UsesIndexes(t *testing.T) {
 
 	// index contains the text that the plan must contain for the descending order, and
 	// the text for the ascending order.
-	index := map[affiliate.ParticipantSort][2]string{
-		affiliate.ParticipantsByAge:         {"Scan using participants_by_age on", "Scan Backward using participants_by_age on"},
-		affiliate.ParticipantsByName:        {"Scan Backward using participants_by_name on", "Scan using participants_by_name on"},
-		affiliate.ParticipantsByClicks:      {"Scan using participant_totals_by_clicks on", "Scan using participant_totals_by_clicks_up on"},
-		affiliate.ParticipantsByConversions: {"Scan using participant_totals_by_conversions on", "Scan using participant_totals_by_conversions_up on"},
-		affiliate.ParticipantsByRevenue:     {"Scan using participant_totals_by_revenue on", "Scan using participant_totals_by_revenue_up on"},
-		affiliate.ParticipantsByCommission:  {"Scan using participant_totals_by_commission on", "Scan using participant_totals_by_commission_up on"},
+	index := map[participant.Sort][2]string{
+		participant.ParticipantsByAge:         {"Scan using participants_by_age on", "Scan Backward using participants_by_age on"},
+		participant.ParticipantsByName:        {"Scan Backward using participants_by_name on", "Scan using participants_by_name on"},
+		participant.ParticipantsByClicks:      {"Scan using participant_totals_by_clicks on", "Scan using participant_totals_by_clicks_up on"},
+		participant.ParticipantsByConversions: {"Scan using participant_totals_by_conversions on", "Scan using participant_totals_by_conversions_up on"},
+		participant.ParticipantsByRevenue:     {"Scan using participant_totals_by_revenue on", "Scan using participant_totals_by_revenue_up on"},
+		participant.ParticipantsByCommission:  {"Scan using participant_totals_by_commission on", "Scan using participant_totals_by_commission_up on"},
 	}
 	check := func(name string, plan string, want ...string) {
 		t.Helper()
 		tables := scansOf("participants", "participant_totals", "referral_codes", "stats_deltas", "ledger_balances")
 		checkPlan(t, name, plan, want, append(tables, "Hash Join"))
 	}
-	list := func(filter affiliate.ParticipantFilter, order affiliate.ParticipantOrder) string {
+	list := func(filter participant.Filter, order participant.Order) string {
 		t.Helper()
 		sql, args := postgres.ParticipantListSQL(f.Scope, f.Program, filter, order)
 		return f.Plan(sql, args)
 	}
 	for _, by := range participantSorts {
 		for i, ascending := range []bool{false, true} {
-			plan := list(affiliate.ParticipantFilter{}, affiliate.ParticipantOrder{By: by, Ascending: ascending})
+			plan := list(participant.Filter{}, participant.Order{By: by, Ascending: ascending})
 			check(fmt.Sprint(by, " ascending ", ascending), plan, index[by][i], "stats_deltas_by_participant", "ledger_balances_pkey")
 			// Below the node Limit, the plan may sort only rows with equal keys, which is
 			// an Incremental Sort.
@@ -76,10 +77,10 @@ func TestListParticipants_UsesIndexes(t *testing.T) {
 			}
 		}
 	}
-	newest := affiliate.ParticipantOrder{By: affiliate.ParticipantsByAge}
-	check("a status", list(affiliate.ParticipantFilter{Status: affiliate.ParticipantApproved}, newest), "Limit", "Index Scan using participants_by_status on participants")
-	check("a group", list(affiliate.ParticipantFilter{Group: &group}, newest), "Limit", "Index Scan using participants_by_group on participants")
-	external := affiliate.ParticipantFilter{ExternalID: "customer-17"}
+	newest := participant.Order{By: participant.ParticipantsByAge}
+	check("a status", list(participant.Filter{Status: participant.Approved}, newest), "Limit", "Index Scan using participants_by_status on participants")
+	check("a group", list(participant.Filter{Group: &group}, newest), "Limit", "Index Scan using participants_by_group on participants")
+	external := participant.Filter{ExternalID: "customer-17"}
 	check("an external id", list(external, newest), "Limit", "Index Scan using participants_external_id on participants")
 	_, externalArgs := postgres.ParticipantListSQL(f.Scope, f.Program, external, newest)
 	check("the number of an external id", f.Plan(postgres.CountParticipantsSQL(external), externalArgs), "Index Scan using participants_external_id on participants")
@@ -87,11 +88,11 @@ func TestListParticipants_UsesIndexes(t *testing.T) {
 		update participants set tags = array['press', 'tag-' || right(id::text, 1)]
 		where id in (select id from participants where program_id = $1 order by id limit 300)`, f.Program)
 	f.VacuumAnalyze()
-	tag := affiliate.ParticipantFilter{Tag: "press"}
+	tag := participant.Filter{Tag: "press"}
 	check("a tag", list(tag, newest), "Limit", "Index Scan using participants_tagged on participants")
 	_, tagArgs := postgres.ParticipantListSQL(f.Scope, f.Program, tag, newest)
 	check("the number of a tag", f.Plan(postgres.CountParticipantsSQL(tag), tagArgs), "Limit", "participants_tagged")
-	check("a search that matches all", list(affiliate.ParticipantFilter{Search: "jane"}, newest), "Limit", "Index Scan using participants_by_age on participants")
+	check("a search that matches all", list(participant.Filter{Search: "jane"}, newest), "Limit", "Index Scan using participants_by_age on participants")
 	check("the size of a group", f.Plan(postgres.CountInGroupSQL,
 		pgx.NamedArgs{"workspace": f.Scope.Workspace, "program": f.Program, "group": group}), "Limit", "Index Only Scan using participants_by_group")
 	invites := pgx.NamedArgs{"workspace": f.Scope.Workspace, "mode": f.Scope.Mode, "program": f.Program, "at": f.Now(), "limit": 20, "offset": 0}
@@ -102,7 +103,7 @@ func TestListParticipants_UsesIndexes(t *testing.T) {
 		"jane 7": {"participants_by_name", "participants_by_email", "referral_codes_by_program"},
 		"0192aa": {"participants_by_name", "participants_by_email", "referral_codes_by_program", "participants_pkey"},
 	} {
-		sql, args := postgres.ParticipantSearchSQL(f.Scope, f.Program, affiliate.ParticipantFilter{Search: prefix})
+		sql, args := postgres.ParticipantSearchSQL(f.Scope, f.Program, participant.Filter{Search: prefix})
 		check("search for "+prefix, f.Plan(sql, args), indexes...)
 	}
 }
@@ -116,36 +117,36 @@ func TestListParticipants_ReturnsEachRowOnceInOrder(t *testing.T) {
 		if i%4 == 0 {
 			f.clock.Advance(time.Second)
 		}
-		p := f.Join([]string{"anna", "Berta", "BERTA", "Äsop"}[i%4], pgtest.Row{"status": affiliate.ParticipantPending})
+		p := f.Join([]string{"anna", "Berta", "BERTA", "Äsop"}[i%4], pgtest.Row{"status": participant.Pending})
 		f.Exec(`
 			update participant_totals set clicks = $2::integer, conversions = $2 + 1, revenue_cents = $2 + 2, commission_cents = $2 + 3
 			where participant_id = $1`, p.ID, i%3)
 	}
-	keys := map[affiliate.ParticipantSort]func(a, b affiliate.Participant) int{
-		affiliate.ParticipantsByAge: func(a, b affiliate.Participant) int { return a.CreatedAt.Compare(b.CreatedAt) },
-		affiliate.ParticipantsByName: func(a, b affiliate.Participant) int {
+	keys := map[participant.Sort]func(a, b participant.Participant) int{
+		participant.ParticipantsByAge: func(a, b participant.Participant) int { return a.CreatedAt.Compare(b.CreatedAt) },
+		participant.ParticipantsByName: func(a, b participant.Participant) int {
 			return strings.Compare(strings.ToLower(a.PartnerName), strings.ToLower(b.PartnerName))
 		},
-		affiliate.ParticipantsByClicks:      func(a, b affiliate.Participant) int { return cmp.Compare(a.Stats.Clicks, b.Stats.Clicks) },
-		affiliate.ParticipantsByConversions: func(a, b affiliate.Participant) int { return cmp.Compare(a.Stats.Conversions, b.Stats.Conversions) },
-		affiliate.ParticipantsByRevenue:     func(a, b affiliate.Participant) int { return cmp.Compare(a.Stats.RevenueCents, b.Stats.RevenueCents) },
-		affiliate.ParticipantsByCommission: func(a, b affiliate.Participant) int {
+		participant.ParticipantsByClicks:      func(a, b participant.Participant) int { return cmp.Compare(a.Stats.Clicks, b.Stats.Clicks) },
+		participant.ParticipantsByConversions: func(a, b participant.Participant) int { return cmp.Compare(a.Stats.Conversions, b.Stats.Conversions) },
+		participant.ParticipantsByRevenue:     func(a, b participant.Participant) int { return cmp.Compare(a.Stats.RevenueCents, b.Stats.RevenueCents) },
+		participant.ParticipantsByCommission: func(a, b participant.Participant) int {
 			return cmp.Compare(a.Stats.CommissionCents, b.Stats.CommissionCents)
 		},
 	}
 	for _, by := range participantSorts {
 		for _, ascending := range []bool{false, true} {
-			var got []affiliate.Participant
+			var got []participant.Participant
 			for number := 1; number <= 6; number++ {
-				page, total, err := f.Store.ListParticipants(t.Context(), f.Scope, f.Program, affiliate.ParticipantFilter{},
-					affiliate.ParticipantOrder{By: by, Ascending: ascending}, affiliate.Page{Number: number, Size: 7})
+				page, total, err := f.Store.ListParticipants(t.Context(), f.Scope, f.Program, participant.Filter{},
+					participant.Order{By: by, Ascending: ascending}, affiliate.Page{Number: number, Size: 7})
 				if err != nil || total != 40 {
 					t.Fatalf("sort by %s: the total is %d, %v, want 40", by, total, err)
 				}
 				got = append(got, page...)
 			}
 			want := slices.Clone(got)
-			slices.SortStableFunc(want, func(a, b affiliate.Participant) int {
+			slices.SortStableFunc(want, func(a, b participant.Participant) int {
 				key := keys[by](a, b)
 				if !ascending {
 					key = -key
@@ -157,8 +158,8 @@ func TestListParticipants_ReturnsEachRowOnceInOrder(t *testing.T) {
 					t.Fatalf("sort by %s, ascending %t: row %d is participant %s, want %s", by, ascending, i, got[i].ID, want[i].ID)
 				}
 			}
-			slices.SortFunc(want, func(a, b affiliate.Participant) int { return strings.Compare(a.ID.String(), b.ID.String()) })
-			if n := len(slices.CompactFunc(want, func(a, b affiliate.Participant) bool { return a.ID == b.ID })); n != 40 {
+			slices.SortFunc(want, func(a, b participant.Participant) int { return strings.Compare(a.ID.String(), b.ID.String()) })
+			if n := len(slices.CompactFunc(want, func(a, b participant.Participant) bool { return a.ID == b.ID })); n != 40 {
 				t.Errorf("sort by %s, ascending %t: the pages contain %d participants, want 40", by, ascending, n)
 			}
 		}
@@ -175,8 +176,8 @@ func TestListParticipants_SearchTotalIsLimited(t *testing.T) {
 	f.Exec(`analyze`)
 	seen := map[affiliate.ParticipantID]bool{}
 	for number := 1; number <= 3; number++ {
-		page, total, err := f.Store.ListParticipants(t.Context(), f.Scope, f.Program, affiliate.ParticipantFilter{Search: "JANE", HideEmails: true},
-			affiliate.ParticipantOrder{By: affiliate.ParticipantsByAge}, affiliate.Page{Number: number, Size: 100})
+		page, total, err := f.Store.ListParticipants(t.Context(), f.Scope, f.Program, participant.Filter{Search: "JANE", HideEmails: true},
+			participant.Order{By: participant.ParticipantsByAge}, affiliate.Page{Number: number, Size: 100})
 		if err != nil || total != affiliate.MaxSearchTotal+1 || len(page) != 100 {
 			t.Fatalf("page %d has %d rows and the total is %d, %v, want 100 and %d", number, len(page), total, err, affiliate.MaxSearchTotal+1)
 		}

@@ -9,6 +9,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/commission"
+	"github.com/tributary-hq/tributary/affiliate/participant"
 )
 
 // When a participant is suspended, its pending commissions are flagged for review in
@@ -52,12 +54,12 @@ const selectPendingOf = `
 // rest. A move must call it after taking all its other locks. If a conversion is
 // decided at the same time, its commission may stay without a flag.
 func (s *Store) reviewPending(
-	ctx context.Context, tx *Tx, p affiliate.Participant, move affiliate.ParticipantMove, at time.Time, by affiliate.Actor,
+	ctx context.Context, tx *Tx, p participant.Participant, move participant.Move, at time.Time, by affiliate.Actor,
 ) error {
-	if move != affiliate.SuspendParticipant && move != affiliate.ReinstateParticipant {
+	if move != participant.SuspendParticipant && move != participant.ReinstateParticipant {
 		return nil
 	}
-	return s.reviewNextChunk(ctx, tx, affiliate.ReviewPending{
+	return s.reviewNextChunk(ctx, tx, commission.ReviewPending{
 		Workspace: p.Scope.Workspace, Mode: p.Scope.Mode, Program: p.Program, Participant: p.ID, Move: move, Since: at,
 		User: by.User, Key: by.Key, ServiceToken: by.ServiceToken,
 	}, p.Partner, at)
@@ -67,7 +69,7 @@ func (s *Store) reviewPending(
 // or was suspended again, because the later move has its own jobs. If a job runs twice
 // because a process crashed before the job was marked as completed, the second run
 // processes the next chunk.
-func (s *Store) ReviewPending(ctx context.Context, job affiliate.ReviewPending, at time.Time) error {
+func (s *Store) ReviewPending(ctx context.Context, job commission.ReviewPending, at time.Time) error {
 	// The participant stays locked. Therefore no chunk is flagged after the suspension
 	// has ended, and two runs of the same job do not process the same chunk.
 	const lockIfUnchanged = `
@@ -90,7 +92,7 @@ func (s *Store) ReviewPending(ctx context.Context, job affiliate.ReviewPending, 
 
 // reviewNextChunk flags a chunk of commissions, or removes their flags, and enqueues a
 // job for the rest. The caller must have locked the participant.
-func (s *Store) reviewNextChunk(ctx context.Context, tx *Tx, job affiliate.ReviewPending, partner affiliate.UserID, at time.Time) error {
+func (s *Store) reviewNextChunk(ctx context.Context, tx *Tx, job commission.ReviewPending, partner affiliate.UserID, at time.Time) error {
 	t := job.Transition(at)
 	type pendingRow struct {
 		CreatedAt time.Time
@@ -98,7 +100,7 @@ func (s *Store) reviewNextChunk(ctx context.Context, tx *Tx, job affiliate.Revie
 	}
 	rows, _ := tx.Query(ctx, selectPendingOf, pgx.NamedArgs{
 		"workspace": job.Workspace, "mode": job.Mode, "participant": job.Participant, "partner": partner,
-		"review_reason": affiliate.ReviewParticipantSuspended, "flagged": !job.AddsFlag(),
+		"review_reason": participant.ReviewParticipantSuspended, "flagged": !job.AddsFlag(),
 		"after": job.After, "after_id": job.AfterID, "since": job.Since, "code": t.Code, "limit": reviewChunk,
 	})
 	pending, err := pgx.CollectRows(rows, pgx.RowToStructByName[pendingRow])
@@ -113,7 +115,7 @@ func (s *Store) reviewNextChunk(ctx context.Context, tx *Tx, job affiliate.Revie
 	if err != nil {
 		return err
 	}
-	var changes []affiliate.CommissionChange
+	var changes []commission.Change
 	var events []affiliate.Event
 	for _, c := range locked {
 		if !job.MustChange(c.Commission) { // the commission has changed since it was read

@@ -8,6 +8,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/commission"
+	"github.com/tributary-hq/tributary/affiliate/participant"
 	"github.com/tributary-hq/tributary/cmd/stores"
 	commissionservice "github.com/tributary-hq/tributary/server/commission"
 	"github.com/tributary-hq/tributary/storage/postgres"
@@ -15,7 +17,7 @@ import (
 )
 
 // moveParticipant makes a move of a participant. The actor is the owner.
-func (f *fixture) moveParticipant(id affiliate.ParticipantID, move affiliate.ParticipantMove) error {
+func (f *fixture) moveParticipant(id affiliate.ParticipantID, move participant.Move) error {
 	_, err := f.Store.MoveParticipant(f.Context(), f.Scope, f.Program, id, move, nil, f.Now(), by(f.Owner))
 	return err
 }
@@ -45,8 +47,8 @@ func TestSuspend_FlagsPendingCommissions(t *testing.T) {
 	p := f.Join("Paula")
 	other := f.Join("Paula")
 	pending := f.newDue(p)
-	flagged := f.newDue(p, func(c *affiliate.Commission) { c.NeedsReview, c.ReviewReasons = true, []string{"fx_rate_missing"} })
-	approved := f.newDue(p, func(c *affiliate.Commission) { c.Status = affiliate.CommissionApproved })
+	flagged := f.newDue(p, func(c *commission.Commission) { c.NeedsReview, c.ReviewReasons = true, []string{"fx_rate_missing"} })
+	approved := f.newDue(p, func(c *commission.Commission) { c.Status = commission.Approved })
 	unrelated := f.newDue(other)
 
 	check := func(when string, want map[affiliate.CommissionID]reviewState) {
@@ -58,7 +60,7 @@ func TestSuspend_FlagsPendingCommissions(t *testing.T) {
 			}
 		}
 	}
-	if err := f.moveParticipant(p.ID, affiliate.SuspendParticipant); err != nil {
+	if err := f.moveParticipant(p.ID, participant.SuspendParticipant); err != nil {
 		t.Fatal(err)
 	}
 	suspended := []string{"participant_suspended"}
@@ -69,7 +71,7 @@ func TestSuspend_FlagsPendingCommissions(t *testing.T) {
 	if n := f.Count(`select count(*) from events where type = 'commission.review_required' and convert_from(body, 'utf8')::jsonb #>> '{data,object,version}' = '2'`); n != 2 {
 		t.Errorf("%d events commission.review_required of version 2 were created, want 2", n)
 	}
-	if err := f.moveParticipant(p.ID, affiliate.ReinstateParticipant); err != nil {
+	if err := f.moveParticipant(p.ID, participant.ReinstateParticipant); err != nil {
 		t.Fatal(err)
 	}
 	check("reinstated", map[affiliate.CommissionID]reviewState{
@@ -91,7 +93,7 @@ func TestSuspend_FlagsPendingCommissions(t *testing.T) {
 
 // insertCopies inserts n copies of a commission with their history and counts. Up to
 // three copies have the same creation time.
-func (f *fixture) insertCopies(original affiliate.Commission, n int) {
+func (f *fixture) insertCopies(original commission.Commission, n int) {
 	f.Helper()
 	f.ExecWithoutForeignKeys(`
 		insert into commissions
@@ -108,10 +110,10 @@ func (f *fixture) insertCopies(original affiliate.Commission, n int) {
 
 // reviewJobs removes the waiting jobs that flag or unflag commissions from the queue and
 // returns them.
-func (f *fixture) reviewJobs() []affiliate.ReviewPending {
+func (f *fixture) reviewJobs() []commission.ReviewPending {
 	f.Helper()
-	rows, _ := f.SQL.Query(f.Context(), `delete from river.river_job where kind = $1 returning args`, affiliate.ReviewPending{}.Kind())
-	jobs, err := pgx.CollectRows(rows, pgx.RowTo[affiliate.ReviewPending])
+	rows, _ := f.SQL.Query(f.Context(), `delete from river.river_job where kind = $1 returning args`, commission.ReviewPending{}.Kind())
+	jobs, err := pgx.CollectRows(rows, pgx.RowTo[commission.ReviewPending])
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -119,7 +121,7 @@ func (f *fixture) reviewJobs() []affiliate.ReviewPending {
 }
 
 // work runs jobs.
-func (f *fixture) work(jobs ...affiliate.ReviewPending) {
+func (f *fixture) work(jobs ...commission.ReviewPending) {
 	f.Helper()
 	for _, job := range jobs {
 		if err := f.Store.ReviewPending(f.Context(), job, f.Now()); err != nil {
@@ -166,11 +168,11 @@ func TestSuspend_FlagsManyCommissionsInChunks(t *testing.T) {
 	oldest := f.newDue(p)
 	f.insertCopies(oldest, n-1)
 
-	if err := f.moveParticipant(p.ID, affiliate.SuspendParticipant); err != nil {
+	if err := f.moveParticipant(p.ID, participant.SuspendParticipant); err != nil {
 		t.Fatal(err)
 	}
 	f.checkReview("suspended", postgres.ReviewChunk, postgres.ReviewChunk, 0)
-	if sweep, err := commissionservice.ApproveDue(t.Context(), stores.Commission(f.Store), f.Now().AddDate(0, 1, 0), n); err != nil || sweep != (affiliate.ApprovalCounts{}) {
+	if sweep, err := commissionservice.ApproveDue(t.Context(), stores.Commission(f.Store), f.Now().AddDate(0, 1, 0), n); err != nil || sweep != (commission.ApprovalCounts{}) {
 		t.Errorf("during the suspension, ApproveDue returned %+v, %v, want no approvals", sweep, err)
 	}
 	first := f.reviewJobs()
@@ -190,7 +192,7 @@ func TestSuspend_FlagsManyCommissionsInChunks(t *testing.T) {
 	}
 	// A member removes a flag. If a job runs again after that, it must not flag this
 	// commission again.
-	if err := f.move(oldest, affiliate.CommissionTransition{Move: affiliate.MoveClearReview}); err != nil {
+	if err := f.move(oldest, commission.Transition{Move: commission.MoveClearReview}); err != nil {
 		t.Fatal(err)
 	}
 	fromStart := first[0]
@@ -207,7 +209,7 @@ func TestSuspend_FlagsManyCommissionsInChunks(t *testing.T) {
 		t.Errorf("%d actors have flagged commissions, want 1", actors)
 	}
 
-	if err := f.moveParticipant(p.ID, affiliate.ReinstateParticipant); err != nil {
+	if err := f.moveParticipant(p.ID, participant.ReinstateParticipant); err != nil {
 		t.Fatal(err)
 	}
 	f.checkReview("reinstated", n-1-postgres.ReviewChunk, n, 1+postgres.ReviewChunk)
@@ -229,7 +231,7 @@ func TestReinstate_BeforeTheJobsOfTheSuspension(t *testing.T) {
 	f.NewEndpoint(f.Scope)
 	p := f.Join("Paula")
 	f.insertCopies(f.newDue(p), n-1)
-	for _, move := range []affiliate.ParticipantMove{affiliate.SuspendParticipant, affiliate.ReinstateParticipant} {
+	for _, move := range []participant.Move{participant.SuspendParticipant, participant.ReinstateParticipant} {
 		if err := f.moveParticipant(p.ID, move); err != nil {
 			t.Fatal(err)
 		}
@@ -250,19 +252,19 @@ func TestSuspend_FlagsCommissionWithTheSameNote(t *testing.T) {
 	p := f.Join("Paula")
 	f.insertCopies(f.newDue(p), postgres.ReviewChunk)
 	f.Exec(`update commissions set created_at = created_at - interval '1 day'`)
-	newest := f.newDue(p, func(c *affiliate.Commission) { c.NeedsReview, c.ReviewReasons = true, []string{"fx_rate_missing"} })
-	if err := f.moveParticipant(p.ID, affiliate.SuspendParticipant); err != nil {
+	newest := f.newDue(p, func(c *commission.Commission) { c.NeedsReview, c.ReviewReasons = true, []string{"fx_rate_missing"} })
+	if err := f.moveParticipant(p.ID, participant.SuspendParticipant); err != nil {
 		t.Fatal(err)
 	}
 	note := "The partner was suspended."
-	if err := f.move(newest, affiliate.CommissionTransition{Move: affiliate.MoveClearReview, Reason: &note}); err != nil {
+	if err := f.move(newest, commission.Transition{Move: commission.MoveClearReview, Reason: &note}); err != nil {
 		t.Fatal(err)
 	}
 	for jobs := f.reviewJobs(); len(jobs) > 0; jobs = f.reviewJobs() {
 		f.work(jobs...)
 	}
-	if got := f.review(newest.ID); !slices.Equal(got.ReviewReasons, []string{affiliate.ReviewParticipantSuspended}) {
-		t.Errorf("the commission has %+v, want the review reason %s", got, affiliate.ReviewParticipantSuspended)
+	if got := f.review(newest.ID); !slices.Equal(got.ReviewReasons, []string{participant.ReviewParticipantSuspended}) {
+		t.Errorf("the commission has %+v, want the review reason %s", got, participant.ReviewParticipantSuspended)
 	}
 }
 
@@ -272,14 +274,14 @@ func TestSuspend_JobsOfAnEarlierSuspensionDoNothing(t *testing.T) {
 	f := newFixture(t)
 	p := f.Join("Paula")
 	f.insertCopies(f.newDue(p), 2*postgres.ReviewChunk)
-	for _, move := range []affiliate.ParticipantMove{affiliate.SuspendParticipant, affiliate.ReinstateParticipant} {
+	for _, move := range []participant.Move{participant.SuspendParticipant, participant.ReinstateParticipant} {
 		if err := f.moveParticipant(p.ID, move); err != nil {
 			t.Fatal(err)
 		}
 	}
 	earlierJobs := f.reviewJobs()
 	f.clock.Advance(time.Second)
-	if err := f.moveParticipant(p.ID, affiliate.SuspendParticipant); err != nil {
+	if err := f.moveParticipant(p.ID, participant.SuspendParticipant); err != nil {
 		t.Fatal(err)
 	}
 	flagged := f.Count(`select count(*) from commissions where needs_review`)
@@ -297,7 +299,7 @@ func TestSuspend_FewCommissionsNeedNoJob(t *testing.T) {
 	f.NewEndpoint(f.Scope)
 	p := f.Join("Paula")
 	f.insertCopies(f.newDue(p), postgres.ReviewChunk-2)
-	if err := f.moveParticipant(p.ID, affiliate.SuspendParticipant); err != nil {
+	if err := f.moveParticipant(p.ID, participant.SuspendParticipant); err != nil {
 		t.Fatal(err)
 	}
 	f.checkReview("suspended", postgres.ReviewChunk-1, postgres.ReviewChunk-1, 0)
@@ -311,16 +313,16 @@ func TestSuspend_FewCommissionsNeedNoJob(t *testing.T) {
 func TestSuspend_ConcurrentApprovalsAreNotLost(t *testing.T) {
 	f := newFixture(t)
 	p := f.Join("Paula")
-	var all []affiliate.Commission
+	var all []commission.Commission
 	for range 30 {
-		all = append(all, f.newDue(p, func(c *affiliate.Commission) { c.HoldUntil = nil }))
+		all = append(all, f.newDue(p, func(c *commission.Commission) { c.HoldUntil = nil }))
 	}
 	done := make(chan error, len(all)+1)
-	go func() { done <- f.moveParticipant(p.ID, affiliate.SuspendParticipant) }()
+	go func() { done <- f.moveParticipant(p.ID, participant.SuspendParticipant) }()
 	for _, c := range slices.Backward(all) {
 		go func() {
-			_, err := commissionservice.Move(t.Context(), stores.Commission(f.Store), affiliate.CommissionTransition{
-				Scope: f.Scope, Program: f.Program, Commission: c.ID, Move: affiliate.MoveApprove, Actor: by(f.Owner), At: f.Now(),
+			_, err := commissionservice.Move(t.Context(), stores.Commission(f.Store), commission.Transition{
+				Scope: f.Scope, Program: f.Program, Commission: c.ID, Move: commission.MoveApprove, Actor: by(f.Owner), At: f.Now(),
 			})
 			done <- err
 		}()

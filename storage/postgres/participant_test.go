@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/participant"
 )
 
 // A partner applies twice at the same time. The second application must wait for the
@@ -24,7 +25,7 @@ func TestApply_SucceedsAfterAnotherApplicationIsRolledBack(t *testing.T) {
 	}
 	result := make(chan error, 1)
 	go func() {
-		_, err := f.Store.Apply(t.Context(), affiliate.Application{Program: f.Program, Partner: partner, Mode: f.Scope.Mode}, f.Now(), by(partner))
+		_, err := f.Store.Apply(t.Context(), participant.Application{Program: f.Program, Partner: partner, Mode: f.Scope.Mode}, f.Now(), by(partner))
 		result <- err
 	}()
 	awaitLock(f.Fixture)

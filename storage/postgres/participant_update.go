@@ -8,6 +8,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/participant"
+	"github.com/tributary-hq/tributary/affiliate/program"
 )
 
 // UpdateParticipant changes the fields that the patch contains. If nothing changes, it
@@ -16,9 +18,9 @@ import (
 // VALIDATION_ERROR for a group that does not belong to the programme,
 // REFERRAL_CODE_TAKEN, EXTERNAL_ID_TAKEN.
 func (s *Store) UpdateParticipant(
-	ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.ParticipantID,
-	patch affiliate.ParticipantPatch, at time.Time, by affiliate.Actor,
-) (affiliate.Participant, error) {
+	ctx context.Context, scope affiliate.Scope, programID affiliate.ProgramID, id affiliate.ParticipantID,
+	patch participant.Patch, at time.Time, by affiliate.Actor,
+) (participant.Participant, error) {
 	// The patch is applied to the stored participant, so the row stays locked from the
 	// read to the write.
 	const read = selectParticipantToLock + ` for no key update`
@@ -27,9 +29,9 @@ func (s *Store) UpdateParticipant(
 		set group_id = @group, override_rate_bps = @override_bps, override_flat_amount_cents = @override_flat,
 			tags = @tags, note = @note, external_id = @external_id, version = @version, updated_at = @updated_at
 		where workspace_id = @workspace and mode = @mode and program_id = @program and id = @id`
-	var after affiliate.Participant
+	var after participant.Participant
 	err := s.InTx(ctx, func(tx *Tx) error {
-		args := participantArgs(scope, program, id)
+		args := participantArgs(scope, programID, id)
 		row, err := OneRow[participantRow](tx.Query(ctx, read, args))
 		if err != nil {
 			return err
@@ -45,10 +47,10 @@ func (s *Store) UpdateParticipant(
 		}
 		if oldValues != nil {
 			after.Version, after.UpdatedAt = before.Version+1, at
-			if err := lockGroup(ctx, tx, after.Scope, program, patch.Group.Value); err != nil {
+			if err := lockGroup(ctx, tx, after.Scope, programID, patch.Group.Value); err != nil {
 				return err
 			}
-			override := affiliate.Rate{}
+			override := program.Rate{}
 			if after.Override != nil {
 				override = *after.Override
 			}
@@ -62,7 +64,7 @@ func (s *Store) UpdateParticipant(
 				return err
 			}
 		}
-		after, err = readParticipant(ctx, tx, scope, program, id)
+		after, err = readParticipant(ctx, tx, scope, programID, id)
 		return err
 	})
 	return after, err
@@ -70,7 +72,7 @@ func (s *Store) UpdateParticipant(
 
 // participantUpdated stores everything that follows from an update of a participant.
 // Only a change of the referral code affects the edge directory and causes an event.
-func (s *Store) participantUpdated(ctx context.Context, tx *Tx, before, after affiliate.Participant, by affiliate.Actor, oldValues, newValues any) error {
+func (s *Store) participantUpdated(ctx context.Context, tx *Tx, before, after participant.Participant, by affiliate.Actor, oldValues, newValues any) error {
 	if after.ReferralCode == before.ReferralCode {
 		return tx.Audit(ctx, participantAudit(after, "participant.update", after.UpdatedAt, by, oldValues, newValues))
 	}
@@ -83,7 +85,7 @@ func (s *Store) participantUpdated(ctx context.Context, tx *Tx, before, after af
 // lockGroup checks that the group belongs to the programme, and prevents its deletion
 // until the transaction ends. It does nothing if group is nil. The statement needs no
 // condition on the mode, because the programme has only one mode.
-func lockGroup(ctx context.Context, tx *Tx, scope affiliate.Scope, program affiliate.ProgramID, group *affiliate.GroupID) error {
+func lockGroup(ctx context.Context, tx *Tx, scope affiliate.Scope, programID affiliate.ProgramID, group *affiliate.GroupID) error {
 	const lock = `
 		select true from groups where workspace_id = $1 and program_id = $2 and id = $3
 		for key share`
@@ -91,9 +93,9 @@ func lockGroup(ctx context.Context, tx *Tx, scope affiliate.Scope, program affil
 		return nil
 	}
 	var found bool
-	err := tx.QueryRow(ctx, lock, scope.Workspace, program, *group).Scan(&found)
+	err := tx.QueryRow(ctx, lock, scope.Workspace, programID, *group).Scan(&found)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return affiliate.GroupNotInProgram()
+		return program.GroupNotInProgram()
 	}
 	return err
 }

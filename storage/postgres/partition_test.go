@@ -7,6 +7,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/click"
+	"github.com/tributary-hq/tributary/affiliate/notification"
 	"github.com/tributary-hq/tributary/storage/postgres"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
@@ -21,11 +23,11 @@ var partitionCases = []struct {
 		return s.Store.Publish(s.Context(), succeed, affiliate.NewEvent(s.Scope, "payout.paid", s.Now(), nil, nil))
 	}},
 	{"notifications", `select ensure_week_partitions('notifications', $1::date - 7, $1::date)`, func(s *pgtest.Shop, jane pgtest.Participant) error {
-		n := affiliate.NewNotification(affiliate.Partner, affiliate.PartnerFeed(jane.Partner), affiliate.NotifyVerifyEmail, nil, s.Now())
+		n := notification.NewNotification(affiliate.Partner, notification.PartnerFeed(jane.Partner), notification.NotifyVerifyEmail, nil, s.Now())
 		return s.Store.InTx(s.Context(), func(tx *postgres.Tx) error { return tx.Notify(s.Context(), n) })
 	}},
 	{"clicks", `select ensure_click_partitions($1::date - 1, $1::date)`, func(s *pgtest.Shop, jane pgtest.Participant) error {
-		return s.Store.StoreClicks(s.Context(), []affiliate.Click{s.UnstoredClick(jane)})
+		return s.Store.StoreClicks(s.Context(), []click.Click{s.UnstoredClick(jane)})
 	}},
 }
 

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/partner"
+	"github.com/tributary-hq/tributary/affiliate/payout"
 )
 
 // A partner account belongs to no workspace and has no mode. The statements about
@@ -20,53 +22,53 @@ const selectProfile = `
 	where u.id = $1 and u.kind = 'partner' and u.erased_at is null`
 
 type profileRow struct {
-	ID          affiliate.UserID        `db:"id"`
-	Email       string                  `db:"email"`
-	Name        string                  `db:"name"`
-	Country     *string                 `db:"country"`
-	CompanyName *string                 `db:"company_name"`
-	WebsiteURL  *string                 `db:"website_url"`
-	Version     int                     `db:"version"`
-	CreatedAt   time.Time               `db:"created_at"`
-	Method      *affiliate.PayoutMethod `db:"method"`
-	AccountHint *string                 `db:"account_hint"`
-	MethodSetAt *time.Time              `db:"method_set_at"`
-	HeldUntil   *time.Time              `db:"held_until"`
+	ID          affiliate.UserID `db:"id"`
+	Email       string           `db:"email"`
+	Name        string           `db:"name"`
+	Country     *string          `db:"country"`
+	CompanyName *string          `db:"company_name"`
+	WebsiteURL  *string          `db:"website_url"`
+	Version     int              `db:"version"`
+	CreatedAt   time.Time        `db:"created_at"`
+	Method      *payout.Method   `db:"method"`
+	AccountHint *string          `db:"account_hint"`
+	MethodSetAt *time.Time       `db:"method_set_at"`
+	HeldUntil   *time.Time       `db:"held_until"`
 }
 
-func (r profileRow) profile() affiliate.PartnerProfile {
-	p := affiliate.PartnerProfile{
+func (r profileRow) profile() partner.Profile {
+	p := partner.Profile{
 		ID: r.ID, Email: r.Email, Name: r.Name, Country: r.Country, CompanyName: r.CompanyName,
 		WebsiteURL: r.WebsiteURL, Version: r.Version, CreatedAt: r.CreatedAt.UTC(),
 	}
 	if r.Method != nil {
-		p.Payout = &affiliate.PayoutDetails{Method: *r.Method, Hint: r.AccountHint, UpdatedAt: r.MethodSetAt.UTC(), HeldUntil: UTC(r.HeldUntil)}
+		p.Payout = &payout.Details{Method: *r.Method, Hint: r.AccountHint, UpdatedAt: r.MethodSetAt.UTC(), HeldUntil: UTC(r.HeldUntil)}
 	}
 	return p
 }
 
-func readProfile(ctx context.Context, db Queryer, sql string, id affiliate.UserID) (affiliate.PartnerProfile, error) {
+func readProfile(ctx context.Context, db Queryer, sql string, id affiliate.UserID) (partner.Profile, error) {
 	row, err := OneRow[profileRow](db.Query(ctx, sql, id))
 	return row.profile(), err
 }
 
 // PartnerProfile returns a partner's account. Errors: NOT_FOUND.
-func (s *Store) PartnerProfile(ctx context.Context, id affiliate.UserID) (affiliate.PartnerProfile, error) {
+func (s *Store) PartnerProfile(ctx context.Context, id affiliate.UserID) (partner.Profile, error) {
 	return readProfile(ctx, s.pool, selectProfile, id)
 }
 
 // UpdatePartnerProfile changes the fields that the patch contains. If nothing changes,
 // it writes no audit record. Errors: NOT_FOUND, VALIDATION_ERROR.
 func (s *Store) UpdatePartnerProfile(
-	ctx context.Context, id affiliate.UserID, patch affiliate.PartnerProfilePatch, at time.Time, by affiliate.Actor,
-) (affiliate.PartnerProfile, error) {
+	ctx context.Context, id affiliate.UserID, patch partner.ProfilePatch, at time.Time, by affiliate.Actor,
+) (partner.Profile, error) {
 	const update = `
 		update users set name = $2, country = $3, company_name = $4, website_url = $5, version = $6
 		where id = $1 and kind = 'partner'`
 	// rename updates the copies of the name in all workspaces and both modes. A merchant
 	// whose participation the partner has not accepted does not see the name.
 	const rename = `update participants set partner_name = $2 where partner_id = $1 and erased_at is null and partner_consent is null`
-	var after affiliate.PartnerProfile
+	var after partner.Profile
 	err := s.InTx(ctx, func(tx *Tx) error {
 		// The row stays locked from the read to the write. Applications of the partner
 		// wait for this lock, because they copy the name into a new participant.

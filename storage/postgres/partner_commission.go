@@ -10,6 +10,10 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/commission"
+	"github.com/tributary-hq/tributary/affiliate/ledger"
+	"github.com/tributary-hq/tributary/affiliate/participant"
+	"github.com/tributary-hq/tributary/affiliate/partner"
 )
 
 // A partner has commissions in many workspaces. The statements therefore filter by the
@@ -38,10 +42,10 @@ const partnerCommissionColumns = `
 // creation, amount or status. Errors: NOT_FOUND if the partner does not take part in the
 // filter's programme.
 func (s *Store) PartnerCommissions(
-	ctx context.Context, partner affiliate.UserID, mode affiliate.Mode,
-	filter affiliate.PartnerCommissionFilter, order affiliate.CommissionOrder, page affiliate.Page,
-) ([]affiliate.PartnerCommission, int64, error) {
-	where, err := s.partnerCommissionConditions(ctx, partner, mode, filter)
+	ctx context.Context, partnerID affiliate.UserID, mode affiliate.Mode,
+	filter partner.CommissionFilter, order commission.Order, page affiliate.Page,
+) ([]partner.Commission, int64, error) {
+	where, err := s.partnerCommissionConditions(ctx, partnerID, mode, filter)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -51,9 +55,9 @@ func (s *Store) PartnerCommissions(
 	if err != nil {
 		return nil, 0, fmt.Errorf("read partner's commissions: %w", err)
 	}
-	commissions, err := pgx.CollectRows(rows, pgx.RowToStructByName[affiliate.PartnerCommission])
+	commissions, err := pgx.CollectRows(rows, pgx.RowToStructByName[partner.Commission])
 	if err == nil {
-		err = s.addClickSubIDs(ctx, partner, mode, commissions)
+		err = s.addClickSubIDs(ctx, partnerID, mode, commissions)
 	}
 	if err != nil {
 		return nil, 0, fmt.Errorf("read partner's commissions: %w", err)
@@ -84,7 +88,7 @@ const clickSubIDs = `
 	where k.sub_id is not null`
 
 // addClickSubIDs sets the sub ids of the commissions whose clicks have one.
-func (s *Store) addClickSubIDs(ctx context.Context, partner affiliate.UserID, mode affiliate.Mode, commissions []affiliate.PartnerCommission) error {
+func (s *Store) addClickSubIDs(ctx context.Context, partner affiliate.UserID, mode affiliate.Mode, commissions []partner.Commission) error {
 	var participants []affiliate.ParticipantID
 	var clicks []affiliate.ClickID
 	var times []time.Time
@@ -125,7 +129,7 @@ func (s *Store) addClickSubIDs(ctx context.Context, partner affiliate.UserID, mo
 // match the filter. Errors: NOT_FOUND if the partner does not take part in the filter's
 // programme.
 func (s *Store) partnerCommissionConditions(
-	ctx context.Context, partner affiliate.UserID, mode affiliate.Mode, filter affiliate.PartnerCommissionFilter,
+	ctx context.Context, partner affiliate.UserID, mode affiliate.Mode, filter partner.CommissionFilter,
 ) (where conditions, err error) {
 	if filter.Program == nil {
 		where.add("c.partner_id = ?", partner)
@@ -162,7 +166,7 @@ func (s *Store) partnerCommissionConditions(
 // statement for a page takes the arguments of where, and then the size and the offset of
 // the page. The statement for the total takes only the arguments of where. Every commission
 // has a conversion, but only a left join shows Postgres that no row is lost.
-func partnerCommissionsSQL(where conditions, order affiliate.CommissionOrder) (page, count string) {
+func partnerCommissionsSQL(where conditions, order commission.Order) (page, count string) {
 	direction := " desc"
 	if order.Ascending {
 		direction = " asc"
@@ -216,21 +220,21 @@ const participantBalances = `
 
 // PartnerBalances returns three sums for each currency in the mode: the amount that is
 // owed to the partner, the pending commissions and the paid commissions.
-func (s *Store) PartnerBalances(ctx context.Context, partner affiliate.UserID, mode affiliate.Mode) ([]affiliate.PartnerBalance, error) {
+func (s *Store) PartnerBalances(ctx context.Context, partner affiliate.UserID, mode affiliate.Mode) ([]ledger.PartnerBalance, error) {
 	return s.balances(ctx, partnerBalances, partner, mode)
 }
 
 // ParticipantBalances returns the sums of PartnerBalances for one participant.
-func (s *Store) ParticipantBalances(ctx context.Context, p affiliate.ParticipantRef) ([]affiliate.PartnerBalance, error) {
+func (s *Store) ParticipantBalances(ctx context.Context, p participant.Ref) ([]ledger.PartnerBalance, error) {
 	return s.balances(ctx, participantBalances, p.Scope.Workspace, p.Scope.Mode, p.Participant)
 }
 
-func (s *Store) balances(ctx context.Context, sql string, args ...any) ([]affiliate.PartnerBalance, error) {
+func (s *Store) balances(ctx context.Context, sql string, args ...any) ([]ledger.PartnerBalance, error) {
 	rows, err := s.pool.Query(ctx, sql, args...)
 	if err != nil {
 		return nil, fmt.Errorf("read balances: %w", err)
 	}
-	balances, err := pgx.CollectRows(rows, pgx.RowToStructByName[affiliate.PartnerBalance])
+	balances, err := pgx.CollectRows(rows, pgx.RowToStructByName[ledger.PartnerBalance])
 	if err != nil {
 		return nil, fmt.Errorf("read balances: %w", err)
 	}

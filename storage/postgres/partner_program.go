@@ -9,6 +9,11 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/click"
+	"github.com/tributary-hq/tributary/affiliate/link"
+	"github.com/tributary-hq/tributary/affiliate/participant"
+	"github.com/tributary-hq/tributary/affiliate/partner"
+	"github.com/tributary-hq/tributary/affiliate/program"
 )
 
 // A partner's call contains no workspace. The partner's own programmes, in which the
@@ -103,53 +108,53 @@ func withParticipation(page string) string {
 
 type partnerProgramRow struct {
 	programRow
-	MerchantName        string                       `db:"merchant_name"`
-	ParticipantID       *affiliate.ParticipantID     `db:"participant_id"`
-	ParticipationStatus *affiliate.ParticipantStatus `db:"participation_status"`
-	PartnerConsent      affiliate.PartnerConsent     `db:"partner_consent"`
-	AppliedAt           *time.Time                   `db:"applied_at"`
-	ApprovedAt          *time.Time                   `db:"approved_at"`
-	RejectedAt          *time.Time                   `db:"rejected_at"`
-	SuspendedAt         *time.Time                   `db:"suspended_at"`
-	OverrideRateBps     *int64                       `db:"override_rate_bps"`
-	OverrideFlatCents   *int64                       `db:"override_flat_amount_cents"`
-	GroupRateBps        *int64                       `db:"group_rate_bps"`
-	GroupFlatCents      *int64                       `db:"group_flat_amount_cents"`
-	LinkCode            string                       `db:"link_code"`
-	LinkID              *affiliate.LinkID            `db:"link_id"`
-	ShortKey            string                       `db:"short_key"`
-	DestinationURL      *string                      `db:"destination_url"`
-	SubID               string                       `db:"sub_id"`
-	UTMSource           string                       `db:"utm_source"`
-	UTMMedium           string                       `db:"utm_medium"`
-	UTMCampaign         string                       `db:"utm_campaign"`
-	UTMTerm             string                       `db:"utm_term"`
-	UTMContent          string                       `db:"utm_content"`
-	Clicks              int64                        `db:"clicks"`
-	Conversions         int64                        `db:"conversions"`
-	RevenueCents        int64                        `db:"revenue_cents"`
-	CommissionCents     int64                        `db:"commission_cents"`
-	BalanceCents        int64                        `db:"balance_cents"`
+	MerchantName        string                     `db:"merchant_name"`
+	ParticipantID       *affiliate.ParticipantID   `db:"participant_id"`
+	ParticipationStatus *participant.Status        `db:"participation_status"`
+	PartnerConsent      participant.PartnerConsent `db:"partner_consent"`
+	AppliedAt           *time.Time                 `db:"applied_at"`
+	ApprovedAt          *time.Time                 `db:"approved_at"`
+	RejectedAt          *time.Time                 `db:"rejected_at"`
+	SuspendedAt         *time.Time                 `db:"suspended_at"`
+	OverrideRateBps     *int64                     `db:"override_rate_bps"`
+	OverrideFlatCents   *int64                     `db:"override_flat_amount_cents"`
+	GroupRateBps        *int64                     `db:"group_rate_bps"`
+	GroupFlatCents      *int64                     `db:"group_flat_amount_cents"`
+	LinkCode            string                     `db:"link_code"`
+	LinkID              *affiliate.LinkID          `db:"link_id"`
+	ShortKey            string                     `db:"short_key"`
+	DestinationURL      *string                    `db:"destination_url"`
+	SubID               string                     `db:"sub_id"`
+	UTMSource           string                     `db:"utm_source"`
+	UTMMedium           string                     `db:"utm_medium"`
+	UTMCampaign         string                     `db:"utm_campaign"`
+	UTMTerm             string                     `db:"utm_term"`
+	UTMContent          string                     `db:"utm_content"`
+	Clicks              int64                      `db:"clicks"`
+	Conversions         int64                      `db:"conversions"`
+	RevenueCents        int64                      `db:"revenue_cents"`
+	CommissionCents     int64                      `db:"commission_cents"`
+	BalanceCents        int64                      `db:"balance_cents"`
 }
 
-func (r partnerProgramRow) partnerProgram() affiliate.PartnerProgram {
-	p := affiliate.PartnerProgram{Program: r.program(), MerchantName: r.MerchantName}
+func (r partnerProgramRow) partnerProgram() partner.Program {
+	p := partner.Program{Program: r.program(), MerchantName: r.MerchantName}
 	if r.ParticipantID == nil {
 		return p
 	}
-	p.Participation = &affiliate.Participation{
+	p.Participation = &partner.Participation{
 		Participant: *r.ParticipantID,
 		Status:      *r.ParticipationStatus,
 		Consent:     r.PartnerConsent,
-		Link: affiliate.Link{
+		Link: link.Link{
 			Scope: p.Scope, Program: p.ID, Participant: *r.ParticipantID, Code: r.LinkCode, ShortKey: r.ShortKey,
 			Destination: r.DestinationURL, SubID: r.SubID, IsDefault: true, Param: p.LinkParam,
-			UTM: affiliate.UTM{
+			UTM: click.UTM{
 				Source: r.UTMSource, Medium: r.UTMMedium, Campaign: r.UTMCampaign, Term: r.UTMTerm, Content: r.UTMContent,
 			},
 		},
 		Rate: partnerRate(r.OverrideRateBps, r.OverrideFlatCents),
-		Stats: affiliate.ParticipantStats{
+		Stats: participant.Stats{
 			Clicks: r.Clicks, Conversions: r.Conversions, RevenueCents: r.RevenueCents,
 			CommissionCents: r.CommissionCents, BalanceCents: r.BalanceCents,
 		},
@@ -175,17 +180,17 @@ func (r partnerProgramRow) partnerProgram() affiliate.PartnerProgram {
 }
 
 // partnerRate returns nil if both values are nil.
-func partnerRate(bps, flatCents *int64) *affiliate.Rate {
+func partnerRate(bps, flatCents *int64) *program.Rate {
 	if bps == nil && flatCents == nil {
 		return nil
 	}
-	return &affiliate.Rate{Bps: bps, FlatCents: flatCents}
+	return &program.Rate{Bps: bps, FlatCents: flatCents}
 }
 
 // partnerProgramsSQL returns the statements for a page and for the total. The total
 // stops at affiliate.MaxTotal, or at affiliate.MaxSearchTotal if the filter has a
 // search text.
-func partnerProgramsSQL(filter affiliate.PartnerProgramFilter) (page, count string) {
+func partnerProgramsSQL(filter partner.ProgramFilter) (page, count string) {
 	columns, from := pageOfOwn, fromOwn
 	switch {
 	case filter.Program != nil:
@@ -205,8 +210,8 @@ func partnerProgramsSQL(filter affiliate.PartnerProgramFilter) (page, count stri
 // affiliate.MaxSearchTotal if the filter has a search text. The partner's own
 // programmes are ordered by the time at which the partner joined.
 func (s *Store) PartnerPrograms(
-	ctx context.Context, partner affiliate.UserID, mode affiliate.Mode, filter affiliate.PartnerProgramFilter, page affiliate.Page,
-) ([]affiliate.PartnerProgram, int64, error) {
+	ctx context.Context, partner affiliate.UserID, mode affiliate.Mode, filter partner.ProgramFilter, page affiliate.Page,
+) ([]partner.Program, int64, error) {
 	pageSQL, countSQL := partnerProgramsSQL(filter)
 	args := pgx.NamedArgs{
 		"partner": partner, "mode": mode, "search": likePrefix(filter.Search), "limit": page.Size, "offset": page.Offset(),
@@ -227,17 +232,17 @@ func (s *Store) PartnerPrograms(
 // PartnerProgram returns a programme if the partner takes part in it or if it is
 // public. Errors: NOT_FOUND.
 func (s *Store) PartnerProgram(
-	ctx context.Context, partner affiliate.UserID, mode affiliate.Mode, id affiliate.ProgramID,
-) (affiliate.PartnerProgram, error) {
+	ctx context.Context, partnerID affiliate.UserID, mode affiliate.Mode, id affiliate.ProgramID,
+) (partner.Program, error) {
 	row, err := OneRow[partnerProgramRow](s.pool.Query(ctx, withParticipation(onePartnerProgram), pgx.NamedArgs{
-		"partner": partner, "mode": mode, "program": id,
+		"partner": partnerID, "mode": mode, "program": id,
 	}))
 	var refused *affiliate.Error
 	if err != nil && !errors.As(err, &refused) {
 		err = fmt.Errorf("read partner's programme: %w", err)
 	}
 	if err != nil {
-		return affiliate.PartnerProgram{}, err
+		return partner.Program{}, err
 	}
 	return row.partnerProgram(), nil
 }

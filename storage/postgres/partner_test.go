@@ -7,6 +7,9 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/commission"
+	"github.com/tributary-hq/tributary/affiliate/participant"
+	"github.com/tributary-hq/tributary/affiliate/partner"
 	"github.com/tributary-hq/tributary/storage/postgres"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
@@ -59,22 +62,22 @@ func newPartnerPlanFixture(t *testing.T) (f *statsFixture, partner pgtest.Partic
 func TestPartnerStatements_UseIndexes(t *testing.T) {
 	pgtest.Slow(t)
 	t.Parallel()
-	f, partner := newPartnerPlanFixture(t)
-	args := pgx.NamedArgs{"partner": partner.Partner, "mode": "live", "search": "programme 0a%", "limit": 20, "offset": 0, "program": partner.Program}
+	f, joined := newPartnerPlanFixture(t)
+	args := pgx.NamedArgs{"partner": joined.Partner, "mode": "live", "search": "programme 0a%", "limit": 20, "offset": 0, "program": joined.Program}
 	for _, tc := range []struct {
 		name        string
-		filter      affiliate.PartnerProgramFilter
+		filter      partner.ProgramFilter
 		page, count string // texts that the plans of the page and of the total must contain
 	}{
-		{"own programmes", affiliate.PartnerProgramFilter{}, "Limit", "participants_by_partner"},
-		{"own programmes by name", affiliate.PartnerProgramFilter{Search: "x"}, "Limit", "participants_by_partner"},
+		{"own programmes", partner.ProgramFilter{}, "Limit", "participants_by_partner"},
+		{"own programmes by name", partner.ProgramFilter{Search: "x"}, "Limit", "participants_by_partner"},
 		{
 			"public programmes",
-			affiliate.PartnerProgramFilter{Public: true},
+			partner.ProgramFilter{Public: true},
 			"Limit -> Index Scan using programs_public on programs p",
 			"Index Only Scan using programs_public",
 		},
-		{"public programmes by name", affiliate.PartnerProgramFilter{Public: true, Search: "x"}, "programs_public_by_name", "programs_public_by_name"},
+		{"public programmes by name", partner.ProgramFilter{Public: true, Search: "x"}, "programs_public_by_name", "programs_public_by_name"},
 	} {
 		page, count := postgres.PartnerProgramsSQL(tc.filter)
 		f.checkStatsPlan(tc.name, f.Plan(page, args), tc.page, "participants_by_partner", "links_default", "participant_totals_pkey",
@@ -82,67 +85,67 @@ func TestPartnerStatements_UseIndexes(t *testing.T) {
 		f.checkStatsPlan(tc.name+", total", f.Plan(count, args), tc.count)
 	}
 
-	newest := affiliate.CommissionOrder{By: affiliate.SortCreatedAt}
+	newest := commission.Order{By: commission.SortCreatedAt}
 	yesterday := f.Now().AddDate(0, 0, -1)
 	for _, tc := range []struct {
 		name   string
-		filter affiliate.PartnerCommissionFilter
-		order  affiliate.CommissionOrder
+		filter partner.CommissionFilter
+		order  commission.Order
 		page   string // text that the plan of the page must contain
 		count  string // text that the plan of the total must contain
 	}{
 		{
 			"all",
-			affiliate.PartnerCommissionFilter{},
+			partner.CommissionFilter{},
 			newest,
 			"Limit -> Index Scan using commissions_by_partner on commissions c", "Limit -> Index Only Scan",
 		},
 		{
 			"one status",
-			affiliate.PartnerCommissionFilter{Status: affiliate.CommissionPaid},
+			partner.CommissionFilter{Status: commission.Paid},
 			newest,
 			"Limit -> Index Scan using commissions_by_partner_status on commissions c", "Limit -> Index Only Scan using commissions_by_partner_status",
 		},
 		{
 			"dates",
-			affiliate.PartnerCommissionFilter{Created: affiliate.Period{From: &yesterday}},
+			partner.CommissionFilter{Created: affiliate.Period{From: &yesterday}},
 			newest,
 			"Limit -> Index Scan using commissions_by_partner on commissions c", "Limit -> Index Only Scan using commissions_by_partner",
 		},
 		{
 			"one status and dates",
-			affiliate.PartnerCommissionFilter{Status: affiliate.CommissionPaid, Created: affiliate.Period{From: &yesterday}},
+			partner.CommissionFilter{Status: commission.Paid, Created: affiliate.Period{From: &yesterday}},
 			newest,
 			"Limit -> Index Scan using commissions_by_partner_status on commissions c", "Limit -> Index Only Scan using commissions_by_partner_status",
 		},
 		{
 			"oldest first",
-			affiliate.PartnerCommissionFilter{},
-			affiliate.CommissionOrder{By: affiliate.SortCreatedAt, Ascending: true},
+			partner.CommissionFilter{},
+			commission.Order{By: commission.SortCreatedAt, Ascending: true},
 			"Index Scan Backward using commissions_by_partner on commissions c", "",
 		},
 		{
 			"one programme",
-			affiliate.PartnerCommissionFilter{Program: &partner.Program},
+			partner.CommissionFilter{Program: &joined.Program},
 			newest,
 			"Limit -> Index Scan using commissions_by_participant on commissions c", "Limit -> Index Only Scan using commissions_by_participant",
 		},
 		{
 			"by amount",
-			affiliate.PartnerCommissionFilter{},
-			affiliate.CommissionOrder{By: affiliate.SortAmountCents},
+			partner.CommissionFilter{},
+			commission.Order{By: commission.SortAmountCents},
 			"commissions_by_partner", "",
 		},
 	} {
 		pageSQL, pageArgs, countSQL, countArgs, err := f.Store.PartnerCommissionsSQL(
-			t.Context(), partner.Partner, affiliate.ModeLive, tc.filter, tc.order, affiliate.Page{Number: 1, Size: 20})
+			t.Context(), joined.Partner, affiliate.ModeLive, tc.filter, tc.order, affiliate.Page{Number: 1, Size: 20})
 		if err != nil {
 			t.Fatal(err)
 		}
 		f.checkStatsPlan(tc.name, f.Plan(pageSQL, pageArgs...), tc.page)
 		f.checkStatsPlan(tc.name+", total", f.Plan(countSQL, countArgs...), tc.count)
 	}
-	f.checkStatsPlan("balances", f.Plan(postgres.PartnerBalancesSQL, partner.Partner, "live"), "Index Only Scan using commissions_by_partner_status")
+	f.checkStatsPlan("balances", f.Plan(postgres.PartnerBalancesSQL, joined.Partner, "live"), "Index Only Scan using commissions_by_partner_status")
 
 	// Add copies of the partner's commissions that are 30 days older.
 	f.ExecWithoutForeignKeys(`
@@ -151,19 +154,19 @@ func TestPartnerStatements_UseIndexes(t *testing.T) {
 		from commissions c,
 			jsonb_populate_record(c, jsonb_build_object('id', gen_random_uuid(), 'conversion_id', gen_random_uuid(), 'decision_id', gen_random_uuid(),
 				'created_at', c.created_at - interval '30 days')) copy
-		where c.partner_id = $1 and c.program_id = $2 and c.status <> 'paid'`, partner.Partner, partner.Program)
+		where c.partner_id = $1 and c.program_id = $2 and c.status <> 'paid'`, joined.Partner, joined.Program)
 	for _, tc := range []struct {
-		status affiliate.CommissionStatus
+		status commission.Status
 		number int
 		want   int
 	}{
-		{affiliate.CommissionPaid, 2, f.Count(`select count(*) from commissions where partner_id = $1 and status = 'paid'`, partner.Partner)},
-		{"", 2, f.Count(`select count(*) from commissions where partner_id = $1 and mode = 'live'`, partner.Partner)},
+		{commission.Paid, 2, f.Count(`select count(*) from commissions where partner_id = $1 and status = 'paid'`, joined.Partner)},
+		{"", 2, f.Count(`select count(*) from commissions where partner_id = $1 and mode = 'live'`, joined.Partner)},
 		// On the last page, the store computes the total from the page.
-		{"", f.Count(`select count(*) / 100 + 1 from commissions where partner_id = $1`, partner.Partner), f.Count(`select count(*) from commissions where partner_id = $1 and mode = 'live'`, partner.Partner)},
+		{"", f.Count(`select count(*) / 100 + 1 from commissions where partner_id = $1`, joined.Partner), f.Count(`select count(*) from commissions where partner_id = $1 and mode = 'live'`, joined.Partner)},
 	} {
-		found, total, err := f.Store.PartnerCommissions(t.Context(), partner.Partner, affiliate.ModeLive,
-			affiliate.PartnerCommissionFilter{Status: tc.status}, newest, affiliate.Page{Number: tc.number, Size: 100})
+		found, total, err := f.Store.PartnerCommissions(t.Context(), joined.Partner, affiliate.ModeLive,
+			partner.CommissionFilter{Status: tc.status}, newest, affiliate.Page{Number: tc.number, Size: 100})
 		if err != nil || total != int64(tc.want) || len(found) == 0 {
 			t.Errorf("page %d with the status %q has %d rows and the total %d, %v, want the total %d", tc.number, tc.status, len(found), total, err, tc.want)
 		}
@@ -175,7 +178,7 @@ func TestPartnerStatements_UseIndexes(t *testing.T) {
 // partner's row in the table users.
 func TestUpdatePartnerProfile_RenamesConcurrentParticipants(t *testing.T) {
 	f := newFixture(t)
-	partner, programs := f.NewPartner("Zero"), make([]affiliate.ProgramID, 30)
+	partnerID, programs := f.NewPartner("Zero"), make([]affiliate.ProgramID, 30)
 	for i := range programs {
 		programs[i] = f.NewProgram(f.Scope)
 	}
@@ -183,15 +186,15 @@ func TestUpdatePartnerProfile_RenamesConcurrentParticipants(t *testing.T) {
 	names := []string{"One", "Two", "Three", "Four", "Five"}
 	wg.Go(func() {
 		for _, name := range names {
-			if _, err := f.Store.UpdatePartnerProfile(t.Context(), partner, affiliate.PartnerProfilePatch{Name: affiliate.Set(name)}, f.Now(), by(partner)); err != nil {
+			if _, err := f.Store.UpdatePartnerProfile(t.Context(), partnerID, partner.ProfilePatch{Name: affiliate.Set(name)}, f.Now(), by(partnerID)); err != nil {
 				t.Errorf("UpdatePartnerProfile returned %v", err)
 			}
 		}
 	})
 	for _, program := range programs {
 		wg.Go(func() {
-			application := affiliate.Application{Program: program, Partner: partner, Mode: f.Scope.Mode}
-			if _, err := f.Store.Apply(t.Context(), application, f.Now(), by(partner)); err != nil {
+			application := participant.Application{Program: program, Partner: partnerID, Mode: f.Scope.Mode}
+			if _, err := f.Store.Apply(t.Context(), application, f.Now(), by(partnerID)); err != nil {
 				t.Errorf("Apply returned %v", err)
 			}
 		})
@@ -200,10 +203,10 @@ func TestUpdatePartnerProfile_RenamesConcurrentParticipants(t *testing.T) {
 	if n := f.Count(`select count(*) from participants where partner_name = 'Five'`); n != 30 {
 		t.Errorf("%d participants have the new name, want 30", n)
 	}
-	if n := f.Count(`select version from users where id = $1`, partner); n != 1+len(names) {
+	if n := f.Count(`select version from users where id = $1`, partnerID); n != 1+len(names) {
 		t.Errorf("the account has the version %d, want %d", n, 1+len(names))
 	}
-	if n := f.Count(`select count(*) from account_audit_log where user_id = $1 and action = 'profile.update'`, partner); n != len(names) {
+	if n := f.Count(`select count(*) from account_audit_log where user_id = $1 and action = 'profile.update'`, partnerID); n != len(names) {
 		t.Errorf("the account's audit log has %d entries, want %d", n, len(names))
 	}
 }

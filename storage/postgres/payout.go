@@ -8,9 +8,11 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/ledger"
+	"github.com/tributary-hq/tributary/affiliate/payout"
 )
 
-// payoutColumns are the fields of affiliate.Payout, selected from payouts p. The
+// payoutColumns are the fields of payout.Payout, selected from payouts p. The
 // workspace is missing: a merchant's statements get the workspace as an argument, and
 // partners do not receive it.
 const payoutColumns = `
@@ -20,11 +22,11 @@ const payoutColumns = `
 
 // payoutRow is a row with payoutColumns.
 type payoutRow struct {
-	affiliate.Payout
+	payout.Payout
 	Mode affiliate.Mode
 }
 
-func (r payoutRow) payout(workspace affiliate.WorkspaceID) affiliate.Payout {
+func (r payoutRow) payout(workspace affiliate.WorkspaceID) payout.Payout {
 	p := r.Payout
 	p.Scope = affiliate.Scope{Workspace: workspace, Mode: r.Mode}
 	p.PeriodStart, p.PeriodEnd, p.InitiatedAt, p.PaidAt = UTC(p.PeriodStart), UTC(p.PeriodEnd), UTC(p.InitiatedAt), UTC(p.PaidAt)
@@ -34,7 +36,7 @@ func (r payoutRow) payout(workspace affiliate.WorkspaceID) affiliate.Payout {
 
 // lockPayouts locks and returns those payouts that are in a locked batch and have one of
 // the given statuses, in the order of their ids.
-func lockPayouts(ctx context.Context, tx *Tx, batch affiliate.PayoutBatch, statuses ...affiliate.PayoutStatus) ([]affiliate.Payout, error) {
+func lockPayouts(ctx context.Context, tx *Tx, batch payout.Batch, statuses ...payout.Status) ([]payout.Payout, error) {
 	const lock = `
 		select ` + payoutColumns + `
 		from payouts p
@@ -45,8 +47,8 @@ func lockPayouts(ctx context.Context, tx *Tx, batch affiliate.PayoutBatch, statu
 	return collectPayouts(rows, batch.Scope.Workspace)
 }
 
-func collectPayouts(rows pgx.Rows, workspace affiliate.WorkspaceID) ([]affiliate.Payout, error) {
-	found, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (affiliate.Payout, error) {
+func collectPayouts(rows pgx.Rows, workspace affiliate.WorkspaceID) ([]payout.Payout, error) {
+	found, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (payout.Payout, error) {
 		r, err := pgx.RowToStructByNameLax[payoutRow](row)
 		return r.payout(workspace), err
 	})
@@ -57,7 +59,7 @@ func collectPayouts(rows pgx.Rows, workspace affiliate.WorkspaceID) ([]affiliate
 }
 
 // insertPayouts inserts the payouts of a new batch.
-func insertPayouts(ctx context.Context, tx *Tx, batch affiliate.PayoutBatch, payouts []affiliate.Payout) error {
+func insertPayouts(ctx context.Context, tx *Tx, batch payout.Batch, payouts []payout.Payout) error {
 	const insert = `
 		insert into payouts (workspace_id, mode, batch_id, created_at, updated_at, status, version,
 			id, program_id, participant_id, partner_id, amount_cents, currency, commission_count, adjustment_cents, method, period_start, period_end)
@@ -74,29 +76,29 @@ func insertPayouts(ctx context.Context, tx *Tx, batch affiliate.PayoutBatch, pay
 
 // payoutArgs returns the arguments of statements that write payouts of one batch. The
 // arguments contain one array for each column.
-func payoutArgs(batch affiliate.PayoutBatch, at time.Time, payouts []affiliate.Payout) pgx.NamedArgs {
+func payoutArgs(batch payout.Batch, at time.Time, payouts []payout.Payout) pgx.NamedArgs {
 	return pgx.NamedArgs{
 		"workspace":       batch.Scope.Workspace,
 		"mode":            batch.Scope.Mode,
 		"batch":           batch.ID,
 		"at":              at,
-		"ids":             column(payouts, func(p affiliate.Payout) affiliate.PayoutID { return p.ID }),
-		"programs":        column(payouts, func(p affiliate.Payout) affiliate.ProgramID { return p.Program }),
-		"participants":    column(payouts, func(p affiliate.Payout) affiliate.ParticipantID { return p.Participant }),
-		"partners":        column(payouts, func(p affiliate.Payout) affiliate.UserID { return p.Partner }),
-		"amounts":         column(payouts, func(p affiliate.Payout) int64 { return p.AmountCents }),
-		"currencies":      column(payouts, func(p affiliate.Payout) string { return p.Currency }),
-		"counts":          column(payouts, func(p affiliate.Payout) int64 { return p.CommissionCount }),
-		"adjustments":     column(payouts, func(p affiliate.Payout) int64 { return p.AdjustmentCents }),
-		"statuses":        column(payouts, func(p affiliate.Payout) affiliate.PayoutStatus { return p.Status }),
-		"methods":         column(payouts, func(p affiliate.Payout) affiliate.PayoutMethod { return p.Method }),
-		"references":      column(payouts, func(p affiliate.Payout) *string { return p.Reference }),
-		"failure_reasons": column(payouts, func(p affiliate.Payout) *string { return p.FailureReason }),
-		"period_starts":   column(payouts, func(p affiliate.Payout) *time.Time { return p.PeriodStart }),
-		"period_ends":     column(payouts, func(p affiliate.Payout) *time.Time { return p.PeriodEnd }),
-		"initiated_at":    column(payouts, func(p affiliate.Payout) *time.Time { return p.InitiatedAt }),
-		"paid_at":         column(payouts, func(p affiliate.Payout) *time.Time { return p.PaidAt }),
-		"versions":        column(payouts, func(p affiliate.Payout) int { return p.Version }),
+		"ids":             column(payouts, func(p payout.Payout) affiliate.PayoutID { return p.ID }),
+		"programs":        column(payouts, func(p payout.Payout) affiliate.ProgramID { return p.Program }),
+		"participants":    column(payouts, func(p payout.Payout) affiliate.ParticipantID { return p.Participant }),
+		"partners":        column(payouts, func(p payout.Payout) affiliate.UserID { return p.Partner }),
+		"amounts":         column(payouts, func(p payout.Payout) int64 { return p.AmountCents }),
+		"currencies":      column(payouts, func(p payout.Payout) string { return p.Currency }),
+		"counts":          column(payouts, func(p payout.Payout) int64 { return p.CommissionCount }),
+		"adjustments":     column(payouts, func(p payout.Payout) int64 { return p.AdjustmentCents }),
+		"statuses":        column(payouts, func(p payout.Payout) payout.Status { return p.Status }),
+		"methods":         column(payouts, func(p payout.Payout) payout.Method { return p.Method }),
+		"references":      column(payouts, func(p payout.Payout) *string { return p.Reference }),
+		"failure_reasons": column(payouts, func(p payout.Payout) *string { return p.FailureReason }),
+		"period_starts":   column(payouts, func(p payout.Payout) *time.Time { return p.PeriodStart }),
+		"period_ends":     column(payouts, func(p payout.Payout) *time.Time { return p.PeriodEnd }),
+		"initiated_at":    column(payouts, func(p payout.Payout) *time.Time { return p.InitiatedAt }),
+		"paid_at":         column(payouts, func(p payout.Payout) *time.Time { return p.PaidAt }),
+		"versions":        column(payouts, func(p payout.Payout) int { return p.Version }),
 	}
 }
 
@@ -115,8 +117,8 @@ func column[R, T any](rows []R, value func(R) T) []T {
 // caller adds commissions to the payouts or removes them. The returned batch has no
 // counts and totals.
 func movePayouts(
-	ctx context.Context, tx *Tx, batch affiliate.PayoutBatch, at time.Time, changes ...affiliate.PayoutChange,
-) (affiliate.PayoutBatch, error) {
+	ctx context.Context, tx *Tx, batch payout.Batch, at time.Time, changes ...payout.Change,
+) (payout.Batch, error) {
 	const update = `
 		update payouts p set
 			amount_cents = t.amount_cents, commission_count = t.commission_count, adjustment_cents = t.adjustment_cents,
@@ -130,7 +132,7 @@ func movePayouts(
 			as t (id, amount_cents, commission_count, adjustment_cents, status, method, reference, failure_reason,
 				period_start, period_end, initiated_at, paid_at, version)
 		where p.workspace_id = @workspace and p.mode = @mode and p.batch_id = @batch and p.id = t.id and p.version = t.version - 1`
-	moved := column(changes, func(change affiliate.PayoutChange) affiliate.Payout { return change.After })
+	moved := column(changes, func(change payout.Change) payout.Payout { return change.After })
 	tag, err := tx.Exec(ctx, update, payoutArgs(batch, at, moved))
 	if err == nil && tag.RowsAffected() != int64(len(changes)) {
 		err = fmt.Errorf("only %d of %d locked payouts have the expected version", tag.RowsAffected(), len(changes))
@@ -141,11 +143,11 @@ func movePayouts(
 	if batch, err = updateBatchStatus(ctx, tx, batch, at); err != nil {
 		return batch, err
 	}
-	listed, err := listedCommissions(ctx, tx, batch.Scope, column(moved, func(p affiliate.Payout) affiliate.PayoutID { return p.ID }))
+	listed, err := listedCommissions(ctx, tx, batch.Scope, column(moved, func(p payout.Payout) affiliate.PayoutID { return p.ID }))
 	if err != nil {
 		return batch, err
 	}
-	var entries []affiliate.LedgerEntry
+	var entries []ledger.Entry
 	var events []affiliate.Event
 	for _, change := range changes {
 		if entry := change.LedgerEntry(); entry != nil {
@@ -169,17 +171,17 @@ func movePayouts(
 // auditedPayout has the fields of a payout that a member can change, with their names
 // in audit records.
 type auditedPayout struct {
-	Status      affiliate.PayoutStatus `json:"status"`
-	AmountCents int64                  `json:"amount_cents"`
-	Reference   *string                `json:"reference,omitempty"`
-	Failure     *string                `json:"failure_reason,omitempty"`
+	Status      payout.Status `json:"status"`
+	AmountCents int64         `json:"amount_cents"`
+	Reference   *string       `json:"reference,omitempty"`
+	Failure     *string       `json:"failure_reason,omitempty"`
 }
 
-func auditedPayoutOf(p affiliate.Payout) auditedPayout {
+func auditedPayoutOf(p payout.Payout) auditedPayout {
 	return auditedPayout{p.Status, p.AmountCents, p.Reference, p.FailureReason}
 }
 
-func auditPayout(ctx context.Context, tx *Tx, change affiliate.PayoutChange) error {
+func auditPayout(ctx context.Context, tx *Tx, change payout.Change) error {
 	p, t := change.After, change.Transition
 	return tx.Audit(ctx, affiliate.AuditLine{
 		Workspace: p.Scope.Workspace, Mode: &p.Scope.Mode, Actor: t.Actor, At: t.At,
@@ -189,7 +191,7 @@ func auditPayout(ctx context.Context, tx *Tx, change affiliate.PayoutChange) err
 }
 
 // auditBatch writes an audit record about a member's action on a batch.
-func auditBatch(ctx context.Context, tx *Tx, batch affiliate.PayoutBatch, verb string, at time.Time, by affiliate.Actor, before, after any) error {
+func auditBatch(ctx context.Context, tx *Tx, batch payout.Batch, verb string, at time.Time, by affiliate.Actor, before, after any) error {
 	return tx.Audit(ctx, affiliate.AuditLine{
 		Workspace: batch.Scope.Workspace, Mode: &batch.Scope.Mode, Actor: by, At: at,
 		Action: "payout_batch." + verb, ResourceType: "payout_batch", ResourceID: batch.ID, Before: before, After: after,

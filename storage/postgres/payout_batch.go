@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/payout"
 )
 
 // Payouts change only while their batch is locked. A transaction locks the batch, its
@@ -20,19 +21,19 @@ const batchColumns = `
 
 // batchRow is a row with batchColumns.
 type batchRow struct {
-	affiliate.PayoutBatch
+	payout.Batch
 	FirstConfirmedBy   *affiliate.ActorID
 	FirstConfirmedUser *affiliate.UserID
 	FirstConfirmedAt   *time.Time
 }
 
-func (r batchRow) batch(scope affiliate.Scope) affiliate.PayoutBatch {
-	b := r.PayoutBatch
+func (r batchRow) batch(scope affiliate.Scope) payout.Batch {
+	b := r.Batch
 	b.Scope = scope
 	b.Cutoff, b.CreatedAt = b.Cutoff.UTC(), b.CreatedAt.UTC()
 	b.ConfirmedAt, b.CompletedAt = UTC(b.ConfirmedAt), UTC(b.CompletedAt)
 	if r.FirstConfirmedBy != nil {
-		b.First = &affiliate.FirstConfirmation{By: *r.FirstConfirmedBy, User: *r.FirstConfirmedUser, At: r.FirstConfirmedAt.UTC()}
+		b.First = &payout.FirstConfirmation{By: *r.FirstConfirmedBy, User: *r.FirstConfirmedUser, At: r.FirstConfirmedAt.UTC()}
 	}
 	return b
 }
@@ -41,7 +42,7 @@ func (r batchRow) batch(scope affiliate.Scope) affiliate.PayoutBatch {
 // payouts, and writes the events and the audit record. The caller must have locked the
 // participants and commissions with LockPayoutsDue. The returned batch has its counts
 // and totals.
-func (tx *Tx) InsertPayoutBatch(ctx context.Context, draft affiliate.PayoutBatchDraft, by affiliate.Actor) (affiliate.PayoutBatch, error) {
+func (tx *Tx) InsertPayoutBatch(ctx context.Context, draft payout.DraftBatch, by affiliate.Actor) (payout.Batch, error) {
 	const insert = `
 		insert into payout_batches (workspace_id, id, mode, status, program_ids, cutoff, created_by, created_at, version)
 		values (@workspace, @id, @mode, @status, @programs, @cutoff, @created_by, @created_at, @version)`
@@ -73,7 +74,7 @@ func (tx *Tx) InsertPayoutBatch(ctx context.Context, draft affiliate.PayoutBatch
 
 // lockBatch locks a batch. While a batch is locked, no other transaction changes its
 // payouts. Errors: NOT_FOUND.
-func lockBatch(ctx context.Context, tx *Tx, scope affiliate.Scope, id affiliate.PayoutBatchID) (affiliate.PayoutBatch, error) {
+func lockBatch(ctx context.Context, tx *Tx, scope affiliate.Scope, id payout.BatchID) (payout.Batch, error) {
 	const lock = `
 		select ` + batchColumns + `
 		from payout_batches b
@@ -83,13 +84,13 @@ func lockBatch(ctx context.Context, tx *Tx, scope affiliate.Scope, id affiliate.
 	return collectBatch(rows, scope)
 }
 
-func collectBatch(rows pgx.Rows, scope affiliate.Scope) (affiliate.PayoutBatch, error) {
+func collectBatch(rows pgx.Rows, scope affiliate.Scope) (payout.Batch, error) {
 	row, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByNameLax[batchRow])
 	if errors.Is(err, pgx.ErrNoRows) {
-		return affiliate.PayoutBatch{}, affiliate.Refuse(affiliate.ReasonNotFound)
+		return payout.Batch{}, affiliate.Refuse(affiliate.ReasonNotFound)
 	}
 	if err != nil {
-		return affiliate.PayoutBatch{}, fmt.Errorf("payout batch: %w", err)
+		return payout.Batch{}, fmt.Errorf("payout batch: %w", err)
 	}
 	return row.batch(scope), nil
 }
@@ -107,24 +108,24 @@ const selectPayoutStatuses = `
 		limit 1
 	) p`
 
-var payoutStatuses = []affiliate.PayoutStatus{
-	affiliate.PayoutDraft, affiliate.PayoutPending, affiliate.PayoutProcessing, affiliate.PayoutPaid, affiliate.PayoutFailed, affiliate.PayoutCanceled,
+var payoutStatuses = []payout.Status{
+	payout.Draft, payout.Pending, payout.Processing, payout.Paid, payout.Failed, payout.Canceled,
 }
 
 // updateBatchStatus stores the confirmations of a locked batch and sets its status
 // according to its payouts. The returned batch has no counts, totals and names.
-func updateBatchStatus(ctx context.Context, tx *Tx, batch affiliate.PayoutBatch, at time.Time) (affiliate.PayoutBatch, error) {
+func updateBatchStatus(ctx context.Context, tx *Tx, batch payout.Batch, at time.Time) (payout.Batch, error) {
 	const update = `
 		update payout_batches set status = @status, confirmed_by = @confirmed_by, confirmed_at = @confirmed_at,
 			first_confirmed_by = @first_by, first_confirmed_user = @first_user, first_confirmed_at = @first_at,
 			completed_at = @completed_at, version = @version
 		where workspace_id = @workspace and mode = @mode and id = @id`
 	rows, _ := tx.Query(ctx, selectPayoutStatuses, batch.Scope.Workspace, batch.Scope.Mode, batch.ID, payoutStatuses)
-	found, err := pgx.CollectRows(rows, pgx.RowTo[affiliate.PayoutStatus])
+	found, err := pgx.CollectRows(rows, pgx.RowTo[payout.Status])
 	if err != nil {
 		return batch, fmt.Errorf("read payout statuses: %w", err)
 	}
-	present := affiliate.PayoutCounts{}
+	present := payout.Counts{}
 	for _, status := range found {
 		present[status] = 1 // at least one
 	}
@@ -146,14 +147,14 @@ func updateBatchStatus(ctx context.Context, tx *Tx, batch affiliate.PayoutBatch,
 }
 
 // completeBatch returns a batch with its counts, totals and names.
-func completeBatch(ctx context.Context, db Queryer, batch affiliate.PayoutBatch) (affiliate.PayoutBatch, error) {
-	batches := []affiliate.PayoutBatch{batch}
+func completeBatch(ctx context.Context, db Queryer, batch payout.Batch) (payout.Batch, error) {
+	batches := []payout.Batch{batch}
 	err := completeBatches(ctx, db, batch.Scope, batches)
 	return batches[0], err
 }
 
 // completeBatches sets the counts, totals and names of batches.
-func completeBatches(ctx context.Context, db Queryer, scope affiliate.Scope, batches []affiliate.PayoutBatch) error {
+func completeBatches(ctx context.Context, db Queryer, scope affiliate.Scope, batches []payout.Batch) error {
 	if err := setPayoutCounts(ctx, db, scope, batches); err != nil {
 		return err
 	}
@@ -162,7 +163,7 @@ func completeBatches(ctx context.Context, db Queryer, scope affiliate.Scope, bat
 
 // setBatchNames sets the names of the users and service tokens that created and confirmed
 // the batches.
-func setBatchNames(ctx context.Context, db Queryer, scope affiliate.Scope, batches []affiliate.PayoutBatch) error {
+func setBatchNames(ctx context.Context, db Queryer, scope affiliate.Scope, batches []payout.Batch) error {
 	const read = `
 		select t.id, coalesce(u.name, 'service:' || s.name) as name
 		from unnest($2::uuid[]) as t (id)
@@ -204,19 +205,19 @@ const sumBatches = `
 
 // setPayoutCounts sets the counts and totals of batches. Canceled payouts are counted,
 // but they are not part of the totals.
-func setPayoutCounts(ctx context.Context, db Queryer, scope affiliate.Scope, batches []affiliate.PayoutBatch) error {
+func setPayoutCounts(ctx context.Context, db Queryer, scope affiliate.Scope, batches []payout.Batch) error {
 	type sum struct {
-		Batch       affiliate.PayoutBatchID
-		Status      affiliate.PayoutStatus
+		Batch       payout.BatchID
+		Status      payout.Status
 		Currency    string
 		N           int64
 		AmountCents int64
 	}
-	ids := make([]affiliate.PayoutBatchID, len(batches))
-	indexOf := map[affiliate.PayoutBatchID]int{}
+	ids := make([]payout.BatchID, len(batches))
+	indexOf := map[payout.BatchID]int{}
 	for i := range batches {
 		ids[i], indexOf[batches[i].ID] = batches[i].ID, i
-		batches[i].Counts, batches[i].Totals = affiliate.PayoutCounts{}, nil
+		batches[i].Counts, batches[i].Totals = payout.Counts{}, nil
 	}
 	rows, _ := db.Query(ctx, sumBatches, scope.Workspace, scope.Mode, ids)
 	sums, err := pgx.CollectRows(rows, pgx.RowToStructByName[sum])
@@ -226,11 +227,11 @@ func setPayoutCounts(ctx context.Context, db Queryer, scope affiliate.Scope, bat
 	for _, sum := range sums {
 		b := &batches[indexOf[sum.Batch]]
 		b.Counts[sum.Status] += sum.N
-		if sum.Status == affiliate.PayoutCanceled {
+		if sum.Status == payout.Canceled {
 			continue
 		}
 		if n := len(b.Totals); n == 0 || b.Totals[n-1].Currency != sum.Currency {
-			b.Totals = append(b.Totals, affiliate.PayoutTotal{Currency: sum.Currency})
+			b.Totals = append(b.Totals, payout.Total{Currency: sum.Currency})
 		}
 		total := &b.Totals[len(b.Totals)-1]
 		total.Count += sum.N
@@ -240,15 +241,15 @@ func setPayoutCounts(ctx context.Context, db Queryer, scope affiliate.Scope, bat
 }
 
 // ConfirmPayoutBatch confirms a draft batch, or stores the first of two confirmations
-// (affiliate.PayoutBatch.Confirm). The confirmation first removes commissions that are no
+// (payout.Batch.Confirm). The confirmation first removes commissions that are no
 // longer payable from their payouts, and computes amounts and adjustments again. If the
 // new amount of a payout cannot be paid, it cancels the payout. It copies the accounts of
 // the partners to the payouts. Errors: NOT_FOUND, PAYOUT_STATE_INVALID.
 func (s *Store) ConfirmPayoutBatch(
-	ctx context.Context, scope affiliate.Scope, id affiliate.PayoutBatchID, confirmation affiliate.PayoutConfirmation,
-) (affiliate.PayoutBatch, error) {
+	ctx context.Context, scope affiliate.Scope, id payout.BatchID, confirmation payout.Confirmation,
+) (payout.Batch, error) {
 	at, by := confirmation.At, confirmation.By
-	var batch affiliate.PayoutBatch
+	var batch payout.Batch
 	err := s.InTx(ctx, func(tx *Tx) (err error) {
 		limit, err := confirmationLimit(ctx, tx, scope, at)
 		if err != nil {
@@ -295,7 +296,7 @@ const sumConfirmed = `
 // confirmationLimit returns the limit of a workspace for confirmations by one member; nil if
 // it has none. If it has one, the confirmations of the scope run one after another, so that
 // none of them misses another one. The caller must not have locked rows before.
-func confirmationLimit(ctx context.Context, tx *Tx, scope affiliate.Scope, at time.Time) (*affiliate.ConfirmationLimit, error) {
+func confirmationLimit(ctx context.Context, tx *Tx, scope affiliate.Scope, at time.Time) (*payout.ConfirmationLimit, error) {
 	const (
 		above = `select w.second_person_above_cents from workspaces w where w.id = $1`
 		lock  = `select pg_advisory_xact_lock(hashtextextended('payout_confirmations:' || $1::uuid || ':' || $2::text, 0))`
@@ -310,28 +311,28 @@ func confirmationLimit(ctx context.Context, tx *Tx, scope affiliate.Scope, at ti
 	if _, err := tx.Exec(ctx, lock, scope.Workspace, scope.Mode); err != nil {
 		return nil, fmt.Errorf("lock the confirmations of the workspace: %w", err)
 	}
-	rows, _ := tx.Query(ctx, sumConfirmed, scope.Workspace, scope.Mode, at.Add(-affiliate.ConfirmationWindow))
-	confirmed, err := pgx.CollectRows(rows, pgx.RowToStructByName[affiliate.PayoutTotal])
+	rows, _ := tx.Query(ctx, sumConfirmed, scope.Workspace, scope.Mode, at.Add(-payout.ConfirmationWindow))
+	confirmed, err := pgx.CollectRows(rows, pgx.RowToStructByName[payout.Total])
 	if err != nil {
 		return nil, fmt.Errorf("sum the confirmed batches: %w", err)
 	}
-	return &affiliate.ConfirmationLimit{Cents: *cents, Confirmed: confirmed}, nil
+	return &payout.ConfirmationLimit{Cents: *cents, Confirmed: confirmed}, nil
 }
 
 // confirmPayouts confirms the draft payouts of a locked batch.
-func confirmPayouts(ctx context.Context, tx *Tx, batch affiliate.PayoutBatch, at time.Time, by affiliate.Actor) (affiliate.PayoutBatch, error) {
+func confirmPayouts(ctx context.Context, tx *Tx, batch payout.Batch, at time.Time, by affiliate.Actor) (payout.Batch, error) {
 	// The lock makes sure that the methods do not change between the check and the copy.
 	const lockMethods = `
 		select m.user_id from payout_methods m where m.user_id = any($1) order by m.user_id for share`
-	drafts, err := lockPayouts(ctx, tx, batch, affiliate.PayoutDraft)
+	drafts, err := lockPayouts(ctx, tx, batch, payout.Draft)
 	if err != nil {
 		return batch, err
 	}
-	partners := column(drafts, func(p affiliate.Payout) affiliate.UserID { return p.Partner })
+	partners := column(drafts, func(p payout.Payout) affiliate.UserID { return p.Partner })
 	if _, err := tx.Exec(ctx, lockMethods, partners); err != nil {
 		return batch, fmt.Errorf("lock payout methods: %w", err)
 	}
-	changes, err := recheckPayouts(ctx, tx, batch, drafts, affiliate.MoveConfirm, at, by)
+	changes, err := recheckPayouts(ctx, tx, batch, drafts, payout.MoveConfirm, at, by)
 	if err != nil {
 		return batch, err
 	}
@@ -343,7 +344,7 @@ func confirmPayouts(ctx context.Context, tx *Tx, batch affiliate.PayoutBatch, at
 
 // copyAccounts copies the accounts of the partners to the pending payouts of a batch that
 // have no account yet.
-func copyAccounts(ctx context.Context, tx *Tx, batch affiliate.PayoutBatch) error {
+func copyAccounts(ctx context.Context, tx *Tx, batch payout.Batch) error {
 	const update = `
 		update payouts p set account = m.account, account_hint = m.account_hint
 		from payout_methods m
@@ -360,8 +361,8 @@ func copyAccounts(ctx context.Context, tx *Tx, batch affiliate.PayoutBatch) erro
 // the payouts and then computes the amount of each payout again. It releases commissions
 // that are no longer payable, and cancels payouts whose new amount cannot be paid.
 func recheckPayouts(
-	ctx context.Context, tx *Tx, batch affiliate.PayoutBatch, payouts []affiliate.Payout, move affiliate.PayoutMove, at time.Time, by affiliate.Actor,
-) ([]affiliate.PayoutChange, error) {
+	ctx context.Context, tx *Tx, batch payout.Batch, payouts []payout.Payout, move payout.Move, at time.Time, by affiliate.Actor,
+) ([]payout.Change, error) {
 	participants, ids := make([]affiliate.ParticipantID, len(payouts)), make([]affiliate.PayoutID, len(payouts))
 	for i, p := range payouts {
 		participants[i], ids[i] = p.Participant, p.ID
@@ -373,17 +374,17 @@ func recheckPayouts(
 	if err != nil {
 		return nil, err
 	}
-	due, err := dueAmounts(ctx, tx, affiliate.PayoutSelection{Scope: batch.Scope, Cutoff: batch.Cutoff, At: at}, participants)
+	due, err := dueAmounts(ctx, tx, payout.Selection{Scope: batch.Scope, Cutoff: batch.Cutoff, At: at}, participants)
 	if err != nil {
 		return nil, err
 	}
-	stillPayable := map[affiliate.PayoutID][]affiliate.PayoutCandidate{}
+	stillPayable := map[affiliate.PayoutID][]payout.Candidate{}
 	for _, c := range held {
 		if c.Payable {
 			stillPayable[*c.Payout] = append(stillPayable[*c.Payout], c)
 		}
 	}
-	var changes []affiliate.PayoutChange
+	var changes []payout.Change
 	var stillOpen []affiliate.PayoutID
 	canceled := map[affiliate.PayoutID]bool{}
 	for _, p := range payouts {
@@ -392,9 +393,9 @@ func recheckPayouts(
 		// open too, so its own adjustment is added again.
 		d.AdjustmentCents += p.AdjustmentCents
 		d = d.WithAccountOf(p).LimitAmount(p)
-		t := affiliate.PayoutTransition{Move: move, Actor: by, At: at}
+		t := payout.Transition{Move: move, Actor: by, At: at}
 		if d.Exclusion() != "" {
-			t.Move, canceled[p.ID] = affiliate.MoveCancel, true
+			t.Move, canceled[p.ID] = payout.MoveCancel, true
 		} else {
 			stillOpen = append(stillOpen, p.ID)
 		}
@@ -407,7 +408,7 @@ func recheckPayouts(
 		}
 		changes = append(changes, change)
 	}
-	var kept, released []affiliate.PayoutCandidate
+	var kept, released []payout.Candidate
 	for _, c := range held {
 		if c.Payable && !canceled[*c.Payout] {
 			kept = append(kept, c)
@@ -428,24 +429,24 @@ func recheckPayouts(
 // CancelPayoutBatch cancels a batch with its draft and pending payouts. It refuses a
 // batch that has a processing or paid payout. Errors: NOT_FOUND, PAYOUT_STATE_INVALID.
 func (s *Store) CancelPayoutBatch(
-	ctx context.Context, scope affiliate.Scope, id affiliate.PayoutBatchID, at time.Time, by affiliate.Actor,
-) (affiliate.PayoutBatch, error) {
-	var batch affiliate.PayoutBatch
+	ctx context.Context, scope affiliate.Scope, id payout.BatchID, at time.Time, by affiliate.Actor,
+) (payout.Batch, error) {
+	var batch payout.Batch
 	err := s.InTx(ctx, func(tx *Tx) (err error) {
 		if batch, err = lockBatch(ctx, tx, scope, id); err != nil {
 			return err
 		}
 		oldStatus := batch.Status
-		if oldStatus != affiliate.BatchDraft && oldStatus != affiliate.BatchAwaitingApproval && oldStatus != affiliate.BatchConfirmed {
+		if oldStatus != payout.BatchDraft && oldStatus != payout.BatchAwaitingApproval && oldStatus != payout.BatchConfirmed {
 			return batch.Refuse()
 		}
-		unsent, err := lockPayouts(ctx, tx, batch, affiliate.PayoutDraft, affiliate.PayoutPending)
+		unsent, err := lockPayouts(ctx, tx, batch, payout.Draft, payout.Pending)
 		if err != nil {
 			return err
 		}
-		changes, payouts := make([]affiliate.PayoutChange, len(unsent)), make([]affiliate.PayoutID, len(unsent))
+		changes, payouts := make([]payout.Change, len(unsent)), make([]affiliate.PayoutID, len(unsent))
 		for i, p := range unsent {
-			change, refusal := affiliate.PayoutTransition{Move: affiliate.MoveCancel, Actor: by, At: at}.Apply(p)
+			change, refusal := payout.Transition{Move: payout.MoveCancel, Actor: by, At: at}.Apply(p)
 			if refusal != nil {
 				return refusal
 			}

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/payout"
 )
 
 // The amount due to a participant has two parts. The first part is the payable
@@ -79,7 +80,7 @@ const selectPayoutsDue = `
 
 // dueArgs returns the arguments of selectPayoutsDue. If participants is nil, the
 // statement reads all participants.
-func dueArgs(selection affiliate.PayoutSelection, participants []affiliate.ParticipantID) pgx.NamedArgs {
+func dueArgs(selection payout.Selection, participants []affiliate.ParticipantID) pgx.NamedArgs {
 	return pgx.NamedArgs{
 		"workspace": selection.Scope.Workspace, "mode": selection.Scope.Mode, "programs": nilIfEmpty(selection.Programs), "cutoff": selection.Cutoff, "now": selection.At,
 		"participants": participants, "include_zero": participants != nil,
@@ -96,9 +97,9 @@ func nilIfEmpty[T any](list []T) []T {
 // payoutsDue reads the amounts due to the given participants, including amounts of zero.
 // If participants is nil, it reads the amounts due to all participants and leaves out
 // amounts of zero.
-func payoutsDue(ctx context.Context, db Queryer, selection affiliate.PayoutSelection, participants []affiliate.ParticipantID) ([]affiliate.PayoutDue, error) {
+func payoutsDue(ctx context.Context, db Queryer, selection payout.Selection, participants []affiliate.ParticipantID) ([]payout.Due, error) {
 	rows, _ := db.Query(ctx, selectPayoutsDue, planForArgs, dueArgs(selection, participants))
-	due, err := pgx.CollectRows(rows, pgx.RowToStructByName[affiliate.PayoutDue])
+	due, err := pgx.CollectRows(rows, pgx.RowToStructByName[payout.Due])
 	if err != nil {
 		return nil, fmt.Errorf("read payouts due: %w", err)
 	}
@@ -108,13 +109,13 @@ func payoutsDue(ctx context.Context, db Queryer, selection affiliate.PayoutSelec
 // dueAmounts reads the amounts due to participants that the caller has locked, by
 // participant and currency.
 func dueAmounts(
-	ctx context.Context, tx *Tx, selection affiliate.PayoutSelection, participants []affiliate.ParticipantID,
-) (map[participantCurrency]affiliate.PayoutDue, error) {
+	ctx context.Context, tx *Tx, selection payout.Selection, participants []affiliate.ParticipantID,
+) (map[participantCurrency]payout.Due, error) {
 	due, err := payoutsDue(ctx, tx, selection, participants)
 	if err != nil {
 		return nil, err
 	}
-	found := make(map[participantCurrency]affiliate.PayoutDue, len(due))
+	found := make(map[participantCurrency]payout.Due, len(due))
 	for _, d := range due {
 		found[participantCurrency{d.Participant, d.Currency}] = d
 	}
@@ -138,12 +139,12 @@ func lockParticipants(ctx context.Context, tx *Tx, scope affiliate.Scope, ids []
 // PayoutsDue returns the payouts that a new batch would contain, ordered by partner name.
 // After these payouts it returns the payouts that the batch would leave out, in the same
 // order. Errors: NOT_FOUND if a programme of the selection does not exist.
-func (s *Store) PayoutsDue(ctx context.Context, selection affiliate.PayoutSelection) ([]affiliate.PayoutDue, error) {
+func (s *Store) PayoutsDue(ctx context.Context, selection payout.Selection) ([]payout.Due, error) {
 	due, err := payoutsDueOfAll(ctx, s.pool, selection)
 	if err != nil {
 		return nil, err
 	}
-	slices.SortFunc(due, func(a, b affiliate.PayoutDue) int {
+	slices.SortFunc(due, func(a, b payout.Due) int {
 		if paidA, paidB := a.Exclusion() == "", b.Exclusion() == ""; paidA != paidB {
 			if paidA {
 				return -1
@@ -160,13 +161,13 @@ func (s *Store) PayoutsDue(ctx context.Context, selection affiliate.PayoutSelect
 // PayoutsDue returns the payouts that a new batch would contain and the payouts that it
 // would leave out, in no particular order and without locks. Errors: NOT_FOUND if a
 // programme of the selection does not exist.
-func (tx *Tx) PayoutsDue(ctx context.Context, selection affiliate.PayoutSelection) ([]affiliate.PayoutDue, error) {
+func (tx *Tx) PayoutsDue(ctx context.Context, selection payout.Selection) ([]payout.Due, error) {
 	return payoutsDueOfAll(ctx, tx, selection)
 }
 
 // payoutsDueOfAll checks that the programmes exist and reads the amounts due to all
 // participants.
-func payoutsDueOfAll(ctx context.Context, db Queryer, selection affiliate.PayoutSelection) ([]affiliate.PayoutDue, error) {
+func payoutsDueOfAll(ctx context.Context, db Queryer, selection payout.Selection) ([]payout.Due, error) {
 	if err := checkPrograms(ctx, db, selection); err != nil {
 		return nil, err
 	}
@@ -177,8 +178,8 @@ func payoutsDueOfAll(ctx context.Context, db Queryer, selection affiliate.Payout
 // no payout. It returns the amounts due to the participants in each currency, and the
 // locked commissions in the order of their ids.
 func (tx *Tx) LockPayoutsDue(
-	ctx context.Context, selection affiliate.PayoutSelection, participants []affiliate.ParticipantID,
-) (due []affiliate.PayoutDue, unassigned []affiliate.PayoutCandidate, err error) {
+	ctx context.Context, selection payout.Selection, participants []affiliate.ParticipantID,
+) (due []payout.Due, unassigned []payout.Candidate, err error) {
 	if len(participants) == 0 {
 		return nil, nil, nil
 	}
@@ -196,7 +197,7 @@ func (tx *Tx) LockPayoutsDue(
 
 // checkPrograms checks that the selected programmes exist in the scope. Errors:
 // NOT_FOUND.
-func checkPrograms(ctx context.Context, db Queryer, selection affiliate.PayoutSelection) error {
+func checkPrograms(ctx context.Context, db Queryer, selection payout.Selection) error {
 	const unknown = `
 		select exists (
 			select from unnest($3::uuid[]) as t (id)

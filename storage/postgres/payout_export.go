@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/payout"
 )
 
 // Files of a batch. The payouts of a batch with one method and one currency have a fixed
@@ -62,8 +63,8 @@ const (
 // method if method is nil, for each currency. Errors: NOT_FOUND, PAYOUT_STATE_INVALID if
 // the batch is neither confirmed nor processing.
 func (s *Store) PayoutExportTotals(
-	ctx context.Context, scope affiliate.Scope, id affiliate.PayoutBatchID, method *affiliate.PayoutMethod,
-) ([]affiliate.PayoutExportTotal, error) {
+	ctx context.Context, scope affiliate.Scope, id payout.BatchID, method *payout.Method,
+) ([]payout.ExportTotal, error) {
 	const read = `
 		select ` + batchColumns + `
 		from payout_batches b
@@ -73,11 +74,11 @@ func (s *Store) PayoutExportTotals(
 	if err != nil {
 		return nil, err
 	}
-	if batch.Status != affiliate.BatchConfirmed && batch.Status != affiliate.BatchProcessing {
+	if batch.Status != payout.BatchConfirmed && batch.Status != payout.BatchProcessing {
 		return nil, batch.Refuse()
 	}
 	rows, _ = s.pool.Query(ctx, countExport, scope.Workspace, scope.Mode, id, method)
-	totals, err := pgx.CollectRows(rows, pgx.RowToStructByName[affiliate.PayoutExportTotal])
+	totals, err := pgx.CollectRows(rows, pgx.RowToStructByName[payout.ExportTotal])
 	if err != nil {
 		return nil, fmt.Errorf("count the payouts of an export: %w", err)
 	}
@@ -86,10 +87,10 @@ func (s *Store) PayoutExportTotals(
 
 // AuditPayoutExport records an export of a batch in the audit log.
 func (s *Store) AuditPayoutExport(
-	ctx context.Context, scope affiliate.Scope, id affiliate.PayoutBatchID, export affiliate.PayoutExport, at time.Time, by affiliate.Actor,
+	ctx context.Context, scope affiliate.Scope, id payout.BatchID, export payout.Export, at time.Time, by affiliate.Actor,
 ) error {
 	return s.InTx(ctx, func(tx *Tx) error {
-		return auditBatch(ctx, tx, affiliate.PayoutBatch{ID: id, Scope: scope}, "export", at, by, nil, map[string]any{
+		return auditBatch(ctx, tx, payout.Batch{ID: id, Scope: scope}, "export", at, by, nil, map[string]any{
 			"format": export.Format, "currency": export.Currency, "part": export.Part,
 		})
 	})
@@ -99,15 +100,15 @@ func (s *Store) AuditPayoutExport(
 // their sealed accounts, ordered by currency and partner name. It uses a connection and an
 // export slot as Export does. Errors: SERVICE_UNAVAILABLE if too many exports are running.
 func (s *Store) ExportPayouts(
-	ctx context.Context, scope affiliate.Scope, id affiliate.PayoutBatchID, export affiliate.PayoutExport,
-) iter.Seq2[affiliate.ExportedPayout, error] {
+	ctx context.Context, scope affiliate.Scope, id payout.BatchID, export payout.Export,
+) iter.Seq2[payout.ExportedPayout, error] {
 	type exportRow struct {
 		payoutItemRow
 		Account []byte
 	}
-	convert := func(row pgx.CollectableRow) (affiliate.ExportedPayout, error) {
+	convert := func(row pgx.CollectableRow) (payout.ExportedPayout, error) {
 		r, err := pgx.RowToStructByNameLax[exportRow](row)
-		return affiliate.ExportedPayout{PayoutItem: r.item(scope.Workspace), Account: r.Account}, err
+		return payout.ExportedPayout{Item: r.item(scope.Workspace), Account: r.Account}, err
 	}
 	after, last := export.Positions()
 	return Export(ctx, s.DB, scope.Workspace, convert, selectExport, scope.Workspace, scope.Mode, id, export.Method, export.Currency, after, last)

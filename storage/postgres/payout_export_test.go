@@ -6,6 +6,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/payout"
 )
 
 // Statements about payouts whose query plans the tests check.
@@ -27,7 +28,7 @@ const (
 )
 
 // PayoutStatuses returns all payout statuses.
-func PayoutStatuses() []affiliate.PayoutStatus { return payoutStatuses }
+func PayoutStatuses() []payout.Status { return payoutStatuses }
 
 // CountBatchesSQL is the statement that counts the batches of payouts for their list.
 var CountBatchesSQL = countBatches
@@ -36,7 +37,7 @@ var CountBatchesSQL = countBatches
 const PayChunk = payChunk
 
 // DueArgs returns the arguments of SelectPayoutsDueSQL.
-func DueArgs(selection affiliate.PayoutSelection, participants []affiliate.ParticipantID) pgx.NamedArgs {
+func DueArgs(selection payout.Selection, participants []affiliate.ParticipantID) pgx.NamedArgs {
 	return dueArgs(selection, participants)
 }
 
@@ -53,7 +54,7 @@ func HeldArgs(scope affiliate.Scope, payouts []affiliate.PayoutID, cutoff time.T
 // PayoutListSQL returns the statements for a page of payouts and for the total. If
 // partner is zero, the list has the payouts of a scope. Otherwise it has the payouts of a
 // partner.
-func PayoutListSQL(scope affiliate.Scope, partner affiliate.UserID, filter affiliate.PayoutFilter) (page, count string, args []any) {
+func PayoutListSQL(scope affiliate.Scope, partner affiliate.UserID, filter payout.Filter) (page, count string, args []any) {
 	var where conditions
 	if partner.IsZero() {
 		where.add("p.workspace_id = ?", scope.Workspace)

@@ -10,6 +10,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/commission"
+	"github.com/tributary-hq/tributary/affiliate/payout"
 )
 
 // The contents of a draft or pending payout depend on its commissions. A commission
@@ -55,8 +57,8 @@ const (
 // unsentPayout is a locked payout that has not been sent yet.
 type unsentPayout struct {
 	ID     affiliate.PayoutID
-	Batch  affiliate.PayoutBatchID
-	Status affiliate.PayoutStatus
+	Batch  payout.BatchID
+	Status payout.Status
 }
 
 // lockCommissionsAndPayouts locks commissions in the same way as lockCommissions. Before
@@ -66,16 +68,16 @@ type unsentPayout struct {
 // new.
 func lockCommissionsAndPayouts(
 	ctx context.Context, tx *Tx, scope affiliate.Scope, ids []affiliate.CommissionID,
-) ([]affiliate.LockedCommission, error) {
+) ([]commission.Locked, error) {
 	if len(ids) == 0 {
 		return nil, nil
 	}
-	var batches []affiliate.PayoutBatchID
+	var batches []payout.BatchID
 	var payouts []unsentPayout
-	var locked []affiliate.LockedCommission
+	var locked []commission.Locked
 	batch := &pgx.Batch{}
 	batch.Queue(lockBatchesOf, scope.Workspace, scope.Mode, ids).Query(func(rows pgx.Rows) (err error) {
-		batches, err = pgx.CollectRows(rows, pgx.RowTo[affiliate.PayoutBatchID])
+		batches, err = pgx.CollectRows(rows, pgx.RowTo[payout.BatchID])
 		return err
 	})
 	batch.Queue(lockPayoutsOf, scope.Workspace, scope.Mode, ids).Query(func(rows pgx.Rows) (err error) {
@@ -89,7 +91,7 @@ func lockCommissionsAndPayouts(
 	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
 		return nil, fmt.Errorf("lock commissions and payouts: %w", err)
 	}
-	statuses := map[affiliate.PayoutID]affiliate.PayoutStatus{}
+	statuses := map[affiliate.PayoutID]payout.Status{}
 	for _, p := range payouts {
 		if !slices.Contains(batches, p.Batch) {
 			return nil, errConcurrentPayout
@@ -98,7 +100,7 @@ func lockCommissionsAndPayouts(
 	}
 	for i := range locked {
 		c := &locked[i]
-		if c.Payout == nil || c.Status != affiliate.CommissionApproved {
+		if c.Payout == nil || c.Status != commission.Approved {
 			continue
 		}
 		status, ok := statuses[*c.Payout]
@@ -107,7 +109,7 @@ func lockCommissionsAndPayouts(
 			if err := tx.QueryRow(ctx, selectStatus, scope.Workspace, scope.Mode, c.Payout).Scan(&status); err != nil {
 				return nil, fmt.Errorf("read the payout of commission %s: %w", c.ID, err)
 			}
-			if status == affiliate.PayoutDraft || status == affiliate.PayoutPending {
+			if status == payout.Draft || status == payout.Pending {
 				return nil, errConcurrentPayout
 			}
 		}
@@ -121,8 +123,8 @@ func lockCommissionsAndPayouts(
 // commissions of the given changes out of it. The caller must have locked the commissions
 // with lockCommissionsAndPayouts. The caller stores the changes of the commissions
 // afterwards.
-func updatePayouts(ctx context.Context, tx *Tx, changes []affiliate.CommissionChange) error {
-	affected := map[affiliate.PayoutID][]affiliate.CommissionChange{}
+func updatePayouts(ctx context.Context, tx *Tx, changes []commission.Change) error {
+	affected := map[affiliate.PayoutID][]commission.Change{}
 	var payouts []affiliate.PayoutID
 	for _, change := range changes {
 		if !change.LeavesPayout() && !change.ChangesPayoutAmount() {
@@ -141,7 +143,7 @@ func updatePayouts(ctx context.Context, tx *Tx, changes []affiliate.CommissionCh
 			return err
 		}
 		for i := range changes {
-			if after := &changes[i].After; status == affiliate.PayoutCanceled && after.Payout != nil && *after.Payout == id {
+			if after := &changes[i].After; status == payout.Canceled && after.Payout != nil && *after.Payout == id {
 				after.Payout = nil
 			}
 		}
@@ -163,7 +165,7 @@ const remainingContent = `
 // updatePayout changes one payout according to the changes of its commissions, and returns
 // its new status. The transaction must already have locked the payout and its batch;
 // updatePayout reads them again with lockPayout.
-func updatePayout(ctx context.Context, tx *Tx, id affiliate.PayoutID, changes []affiliate.CommissionChange) (affiliate.PayoutStatus, error) {
+func updatePayout(ctx context.Context, tx *Tx, id affiliate.PayoutID, changes []commission.Change) (payout.Status, error) {
 	scope, t := changes[0].After.Scope, changes[0].Transition
 	removed, lowered, amounts := []affiliate.CommissionID{}, []affiliate.CommissionID{}, []int64{}
 	for _, change := range changes {
@@ -178,7 +180,7 @@ func updatePayout(ctx context.Context, tx *Tx, id affiliate.PayoutID, changes []
 		return "", err
 	}
 	rows, _ := tx.Query(ctx, remainingContent, scope.Workspace, id, removed, lowered, amounts, scope.Mode)
-	remaining, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[affiliate.PayoutContent])
+	remaining, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[payout.Content])
 	if err != nil {
 		return "", fmt.Errorf("read the contents of a payout: %w", err)
 	}
@@ -187,7 +189,7 @@ func updatePayout(ctx context.Context, tx *Tx, id affiliate.PayoutID, changes []
 	if refusal != nil {
 		return "", refusal
 	}
-	if change.After.Status == affiliate.PayoutCanceled {
+	if change.After.Status == payout.Canceled {
 		// A canceled payout keeps its amount and its list of commissions.
 		err = releaseAll(ctx, tx, scope, []affiliate.PayoutID{id}, t.At)
 	} else {

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/payout"
 )
 
 // The column payout_id of a commission is the payout that contains the commission. A
@@ -54,9 +55,9 @@ const (
 		for update of c`
 )
 
-func lockForPayout(ctx context.Context, tx *Tx, lock string, args pgx.NamedArgs) ([]affiliate.PayoutCandidate, error) {
+func lockForPayout(ctx context.Context, tx *Tx, lock string, args pgx.NamedArgs) ([]payout.Candidate, error) {
 	rows, _ := tx.Query(ctx, lock, planForArgs, args)
-	found, err := pgx.CollectRows(rows, pgx.RowToStructByName[affiliate.PayoutCandidate])
+	found, err := pgx.CollectRows(rows, pgx.RowToStructByName[payout.Candidate])
 	if err != nil {
 		return nil, fmt.Errorf("lock commissions of payouts: %w", err)
 	}
@@ -81,7 +82,7 @@ func inChunks(n int, process func(from, to int) error) error {
 
 // assignCommissions adds locked commissions that are in no payout to their payouts and
 // records their amounts.
-func assignCommissions(ctx context.Context, tx *Tx, scope affiliate.Scope, commissions []affiliate.PayoutCandidate, at time.Time) error {
+func assignCommissions(ctx context.Context, tx *Tx, scope affiliate.Scope, commissions []payout.Candidate, at time.Time) error {
 	const assign = `
 		update commissions c set payout_id = t.payout_id, updated_at = $3
 		from unnest($4::uuid[], $5::uuid[]) as t (id, payout_id)
@@ -105,7 +106,7 @@ func assignCommissions(ctx context.Context, tx *Tx, scope affiliate.Scope, commi
 }
 
 // recordContents records which commissions payouts contain, and with which amounts.
-func recordContents(ctx context.Context, tx *Tx, scope affiliate.Scope, commissions []affiliate.PayoutCandidate) error {
+func recordContents(ctx context.Context, tx *Tx, scope affiliate.Scope, commissions []payout.Candidate) error {
 	const upsert = `
 		insert into payout_commissions as h (workspace_id, payout_id, commission_id, amount_cents)
 		select $1, payout_id, commission_id, amount_cents
@@ -130,7 +131,7 @@ func recordContents(ctx context.Context, tx *Tx, scope affiliate.Scope, commissi
 // another payout: the approved ones, and the refunded ones, which are approved again if
 // the refund fails. Any other commission keeps its payout_id. The lists in
 // payout_commissions do not change.
-func releaseCommissions(ctx context.Context, tx *Tx, scope affiliate.Scope, commissions []affiliate.PayoutCandidate, at time.Time) error {
+func releaseCommissions(ctx context.Context, tx *Tx, scope affiliate.Scope, commissions []payout.Candidate, at time.Time) error {
 	const clearPayout = `
 		update commissions c set payout_id = null, updated_at = $3
 		where c.workspace_id = $1 and c.mode = $2 and c.id = any($4) and c.status in ('approved', 'refunded')`
@@ -161,7 +162,7 @@ func payoutCommissionArgs(scope affiliate.Scope, payouts []affiliate.PayoutID, c
 
 // pruneContents deletes the commissions of the given payouts from payout_commissions,
 // except the commissions in kept.
-func pruneContents(ctx context.Context, tx *Tx, scope affiliate.Scope, payouts []affiliate.PayoutID, kept []affiliate.PayoutCandidate) error {
+func pruneContents(ctx context.Context, tx *Tx, scope affiliate.Scope, payouts []affiliate.PayoutID, kept []payout.Candidate) error {
 	const remove = `
 		delete from payout_commissions h
 		where h.workspace_id = $1 and h.payout_id = any($2) and h.commission_id <> all($3)`
@@ -176,7 +177,7 @@ func pruneContents(ctx context.Context, tx *Tx, scope affiliate.Scope, payouts [
 }
 
 // listedCommissions returns the commissions that each payout contains, ordered by id. It
-// returns at most affiliate.MaxEventCommissions commissions per payout, because events
+// returns at most payout.MaxEventCommissions commissions per payout, because events
 // contain no more than this number.
 func listedCommissions(ctx context.Context, tx *Tx, scope affiliate.Scope, payouts []affiliate.PayoutID) (map[affiliate.PayoutID][]affiliate.CommissionID, error) {
 	const read = `
@@ -190,7 +191,7 @@ func listedCommissions(ctx context.Context, tx *Tx, scope affiliate.Scope, payou
 		) h
 		order by t.id, h.commission_id`
 	listed := map[affiliate.PayoutID][]affiliate.CommissionID{}
-	rows, _ := tx.Query(ctx, read, scope.Workspace, payouts, affiliate.MaxEventCommissions)
+	rows, _ := tx.Query(ctx, read, scope.Workspace, payouts, payout.MaxEventCommissions)
 	var payout affiliate.PayoutID
 	var commission affiliate.CommissionID
 	_, err := pgx.ForEachRow(rows, []any{&payout, &commission}, func() error {

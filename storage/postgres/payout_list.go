@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/payout"
 )
 
 // Lists of payouts. All lists have the same order: newest first. Five indexes have this
@@ -22,8 +23,8 @@ type payoutItemRow struct {
 	PartnerName string
 }
 
-func (r payoutItemRow) item(workspace affiliate.WorkspaceID) affiliate.PayoutItem {
-	return affiliate.PayoutItem{Payout: r.payout(workspace), ProgramName: r.ProgramName, PartnerName: r.PartnerName}
+func (r payoutItemRow) item(workspace affiliate.WorkspaceID) payout.Item {
+	return payout.Item{Payout: r.payout(workspace), ProgramName: r.ProgramName, PartnerName: r.PartnerName}
 }
 
 // payoutNames joins the names of programmes and partners to payouts p.
@@ -31,7 +32,7 @@ const payoutNames = `
 	join programs g on g.workspace_id = p.workspace_id and g.id = p.program_id
 	join participants t on t.workspace_id = p.workspace_id and t.id = p.participant_id`
 
-func payoutConditions(where *conditions, filter affiliate.PayoutFilter) {
+func payoutConditions(where *conditions, filter payout.Filter) {
 	if filter.Status != "" {
 		where.add("p.status = ?", filter.Status)
 	}
@@ -59,14 +60,14 @@ func payoutListSQL(where conditions) (page, count string) {
 	return page, CountUpTo(affiliate.MaxTotal, `from payouts p where `+where.sql())
 }
 
-func (s *Store) payoutPage(ctx context.Context, workspace affiliate.WorkspaceID, where conditions, page affiliate.Page) ([]affiliate.PayoutItem, int64, error) {
+func (s *Store) payoutPage(ctx context.Context, workspace affiliate.WorkspaceID, where conditions, page affiliate.Page) ([]payout.Item, int64, error) {
 	pageSQL, countSQL := payoutListSQL(where)
 	args := append([]any{planForArgs}, where.args...)
 	rows, err := s.pool.Query(ctx, pageSQL, append(args, page.Size, page.Offset())...)
 	if err != nil {
 		return nil, 0, fmt.Errorf("read payouts: %w", err)
 	}
-	items, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (affiliate.PayoutItem, error) {
+	items, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (payout.Item, error) {
 		r, err := pgx.RowToStructByNameLax[payoutItemRow](row)
 		return r.item(workspace), err
 	})
@@ -87,7 +88,7 @@ func (s *Store) payoutPage(ctx context.Context, workspace affiliate.WorkspaceID,
 // Payouts returns one page of payouts, newest first, and the number of payouts on all
 // pages, up to affiliate.MaxTotal. Errors: NOT_FOUND if the filter's programme,
 // participant or batch does not exist.
-func (s *Store) Payouts(ctx context.Context, scope affiliate.Scope, filter affiliate.PayoutFilter, page affiliate.Page) ([]affiliate.PayoutItem, int64, error) {
+func (s *Store) Payouts(ctx context.Context, scope affiliate.Scope, filter payout.Filter, page affiliate.Page) ([]payout.Item, int64, error) {
 	if err := s.checkFilter(ctx, scope, filter.Program, filter.Participant, filter.Batch); err != nil {
 		return nil, 0, err
 	}
@@ -103,8 +104,8 @@ func (s *Store) Payouts(ctx context.Context, scope affiliate.Scope, filter affil
 // payouts that were never confirmed. Errors: NOT_FOUND if the partner does not take part
 // in the filter's programme.
 func (s *Store) PartnerPayouts(
-	ctx context.Context, partner affiliate.UserID, mode affiliate.Mode, filter affiliate.PayoutFilter, page affiliate.Page,
-) ([]affiliate.PayoutItem, int64, error) {
+	ctx context.Context, partner affiliate.UserID, mode affiliate.Mode, filter payout.Filter, page affiliate.Page,
+) ([]payout.Item, int64, error) {
 	if err := s.checkParticipation(ctx, partner, mode, filter.Program); err != nil {
 		return nil, 0, err
 	}
@@ -117,27 +118,27 @@ func (s *Store) PartnerPayouts(
 }
 
 // readPayout returns one payout. Errors: NOT_FOUND.
-func readPayout(ctx context.Context, db Queryer, scope affiliate.Scope, id affiliate.PayoutID) (affiliate.PayoutItem, error) {
+func readPayout(ctx context.Context, db Queryer, scope affiliate.Scope, id affiliate.PayoutID) (payout.Item, error) {
 	const read = `
 		select ` + payoutColumns + `, g.name as program_name, coalesce(p.payee_name, t.partner_name) as partner_name
 		from payouts p` + payoutNames + `
 		where p.workspace_id = $1 and p.mode = $2 and p.id = $3`
 	rows, err := db.Query(ctx, read, scope.Workspace, scope.Mode, id)
 	if err != nil {
-		return affiliate.PayoutItem{}, fmt.Errorf("read payout: %w", err)
+		return payout.Item{}, fmt.Errorf("read payout: %w", err)
 	}
 	found, err := pgx.CollectRows(rows, pgx.RowToStructByNameLax[payoutItemRow])
 	switch {
 	case err != nil:
-		return affiliate.PayoutItem{}, fmt.Errorf("read payout: %w", err)
+		return payout.Item{}, fmt.Errorf("read payout: %w", err)
 	case len(found) == 0:
-		return affiliate.PayoutItem{}, affiliate.Refuse(affiliate.ReasonNotFound)
+		return payout.Item{}, affiliate.Refuse(affiliate.ReasonNotFound)
 	}
 	return found[0].item(scope.Workspace), nil
 }
 
 // Payout returns one payout with its commissions. Errors: NOT_FOUND.
-func (s *Store) Payout(ctx context.Context, scope affiliate.Scope, id affiliate.PayoutID) (affiliate.PayoutDetail, error) {
+func (s *Store) Payout(ctx context.Context, scope affiliate.Scope, id affiliate.PayoutID) (payout.Detail, error) {
 	const commissions = `
 		select c.id as commission, h.amount_cents, c.external_transaction_id, c.approved_at
 		from payout_commissions h
@@ -152,11 +153,11 @@ func (s *Store) Payout(ctx context.Context, scope affiliate.Scope, id affiliate.
 		where p.workspace_id = $1 and p.mode = $2 and p.id = $3`
 	item, err := readPayout(ctx, s.pool, scope, id)
 	if err != nil {
-		return affiliate.PayoutDetail{}, err
+		return payout.Detail{}, err
 	}
-	detail := affiliate.PayoutDetail{PayoutItem: item}
-	rows, _ := s.pool.Query(ctx, commissions, scope.Workspace, scope.Mode, id, affiliate.MaxPayoutCommissions)
-	if detail.Commissions, err = pgx.CollectRows(rows, pgx.RowToStructByName[affiliate.PayoutCommission]); err != nil {
+	detail := payout.Detail{Item: item}
+	rows, _ := s.pool.Query(ctx, commissions, scope.Workspace, scope.Mode, id, payout.MaxPayoutCommissions)
+	if detail.Commissions, err = pgx.CollectRows(rows, pgx.RowToStructByName[payout.Commission]); err != nil {
 		return detail, fmt.Errorf("read commissions of a payout: %w", err)
 	}
 	if err := s.pool.QueryRow(ctx, hint, scope.Workspace, scope.Mode, id).Scan(&detail.AccountHint); err != nil {
@@ -166,7 +167,7 @@ func (s *Store) Payout(ctx context.Context, scope affiliate.Scope, id affiliate.
 }
 
 // PayoutBatch returns one batch. Errors: NOT_FOUND.
-func (s *Store) PayoutBatch(ctx context.Context, scope affiliate.Scope, id affiliate.PayoutBatchID) (affiliate.PayoutBatch, error) {
+func (s *Store) PayoutBatch(ctx context.Context, scope affiliate.Scope, id payout.BatchID) (payout.Batch, error) {
 	const read = `
 		select ` + batchColumns + `
 		from payout_batches b
@@ -194,10 +195,10 @@ var countBatches = CountUpTo(affiliate.MaxTotal, whereBatches)
 // PayoutBatches returns one page of batches, newest first, and the number of batches on
 // all pages, up to affiliate.MaxTotal. An empty status means any status.
 func (s *Store) PayoutBatches(
-	ctx context.Context, scope affiliate.Scope, status affiliate.PayoutBatchStatus, page affiliate.Page,
-) ([]affiliate.PayoutBatch, int64, error) {
+	ctx context.Context, scope affiliate.Scope, status payout.BatchStatus, page affiliate.Page,
+) ([]payout.Batch, int64, error) {
 	rows, _ := s.pool.Query(ctx, selectBatches, planForArgs, scope.Workspace, scope.Mode, status, page.Size, page.Offset())
-	batches, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (affiliate.PayoutBatch, error) {
+	batches, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (payout.Batch, error) {
 		r, err := pgx.RowToStructByNameLax[batchRow](row)
 		return r.batch(scope), err
 	})

@@ -9,14 +9,15 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/payout"
 )
 
 // payoutMethodObject has the fields of a payout method that are stored in the audit log
 // of the partner. The bank account (or other account) to which the partner is paid is
 // never stored in the audit log.
 type payoutMethodObject struct {
-	Method affiliate.PayoutMethod `json:"method"`
-	Hint   *string                `json:"account_hint"`
+	Method payout.Method `json:"method"`
+	Hint   *string       `json:"account_hint"`
 }
 
 // isOwed reports whether a partner has a positive balance or pending commissions in live mode.
@@ -37,8 +38,8 @@ const isOwed = `
 // notifies the partner, also at the former address if the address of the account was changed
 // recently. If nothing changes, it writes and sends nothing. Errors: NOT_FOUND.
 func (s *Store) SetPayoutMethod(
-	ctx context.Context, user affiliate.UserID, payoutAccount affiliate.SealedPayoutAccount, factorSince *time.Time, at time.Time, by affiliate.Actor,
-) (affiliate.PayoutDetails, error) {
+	ctx context.Context, user affiliate.UserID, payoutAccount payout.SealedPayoutAccount, factorSince *time.Time, at time.Time, by affiliate.Actor,
+) (payout.Details, error) {
 	// The lock is on the user, because a user without a payout method has no row in
 	// payout_methods.
 	const lock = `select name, previous_email from users where id = $1 and kind = 'partner' and erased_at is null for no key update`
@@ -49,7 +50,7 @@ func (s *Store) SetPayoutMethod(
 		on conflict (user_id) do update
 		set method = excluded.method, account = excluded.account, account_hint = excluded.account_hint, updated_at = excluded.updated_at,
 			held_until = excluded.held_until`
-	var details affiliate.PayoutDetails
+	var details payout.Details
 	err := s.InTx(ctx, func(tx *Tx) error {
 		var name string
 		var formerAddress *string
@@ -59,7 +60,7 @@ func (s *Store) SetPayoutMethod(
 			return err
 		}
 		var oldValues any
-		change := affiliate.PayoutMethodChange{At: at, FactorSince: factorSince}
+		change := payout.MethodChange{At: at, FactorSince: factorSince}
 		var stored []byte
 		err := tx.QueryRow(ctx, current, user).Scan(&details.Method, &stored, &details.Hint, &details.UpdatedAt, &details.HeldUntil)
 		switch {
@@ -76,7 +77,7 @@ func (s *Store) SetPayoutMethod(
 		default:
 			oldValues = payoutMethodObject{details.Method, details.Hint}
 		}
-		details = change.Apply(affiliate.PayoutDetails{Method: payoutAccount.Method, Hint: payoutAccount.Hint})
+		details = change.Apply(payout.Details{Method: payoutAccount.Method, Hint: payoutAccount.Hint})
 		if _, err := tx.Exec(ctx, set, user, details.Method, payoutAccount.Ciphertext, details.Hint, at, details.HeldUntil); err != nil {
 			return fmt.Errorf("set payout method: %w", err)
 		}

@@ -10,13 +10,15 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/commission"
+	"github.com/tributary-hq/tributary/affiliate/payout"
 )
 
 // MovePayout marks a payout as paid or failed, retries it, or cancels it. It returns
 // the changed payout. Concurrent moves of a payout run one after another. Errors:
 // NOT_FOUND, PAYOUT_STATE_INVALID, PERIOD_CLOSED, VALIDATION_ERROR for PaidAt.
-func (s *Store) MovePayout(ctx context.Context, scope affiliate.Scope, id affiliate.PayoutID, t affiliate.PayoutTransition) (affiliate.PayoutItem, error) {
-	var item affiliate.PayoutItem
+func (s *Store) MovePayout(ctx context.Context, scope affiliate.Scope, id affiliate.PayoutID, t payout.Transition) (payout.Item, error) {
+	var item payout.Item
 	err := s.InTx(ctx, func(tx *Tx) error {
 		batch, p, err := lockPayout(ctx, tx, scope, id)
 		if err != nil {
@@ -26,16 +28,16 @@ func (s *Store) MovePayout(ctx context.Context, scope affiliate.Scope, id affili
 		if refusal != nil {
 			return refusal
 		}
-		if t.Move == affiliate.MoveMarkPaid {
+		if t.Move == payout.MoveMarkPaid {
 			if t, change, err = payInOpenPeriod(ctx, tx, change); err != nil {
 				return err
 			}
 		}
 		writer := newCommissionWriter()
 		switch t.Move {
-		case affiliate.MoveMarkPaid:
+		case payout.MoveMarkPaid:
 			err = s.payCommissions(ctx, tx, p, t, writer)
-		case affiliate.MoveRetry:
+		case payout.MoveRetry:
 			change, err = retryPayout(ctx, tx, change)
 		default:
 			err = releaseAll(ctx, tx, scope, []affiliate.PayoutID{id}, t.At)
@@ -60,7 +62,7 @@ func (s *Store) MovePayout(ctx context.Context, scope affiliate.Scope, id affili
 // payInOpenPeriod returns the move of a payout that is marked as paid, dated into the open
 // period, and its change. It locks the commissions of the payout before it holds the books,
 // as all transactions that add entries do. Errors: PERIOD_CLOSED.
-func payInOpenPeriod(ctx context.Context, tx *Tx, change affiliate.PayoutChange) (affiliate.PayoutTransition, affiliate.PayoutChange, error) {
+func payInOpenPeriod(ctx context.Context, tx *Tx, change payout.Change) (payout.Transition, payout.Change, error) {
 	const lock = `select from commissions c where c.workspace_id = $1 and c.mode = $2 and c.payout_id = $3 order by c.id for update`
 	p := change.Before
 	if _, err := tx.Exec(ctx, lock, p.Scope.Workspace, p.Scope.Mode, p.ID); err != nil {
@@ -81,29 +83,29 @@ func payInOpenPeriod(ctx context.Context, tx *Tx, change affiliate.PayoutChange)
 }
 
 // lockPayout locks a payout's batch and then the payout itself. Errors: NOT_FOUND.
-func lockPayout(ctx context.Context, tx *Tx, scope affiliate.Scope, id affiliate.PayoutID) (affiliate.PayoutBatch, affiliate.Payout, error) {
+func lockPayout(ctx context.Context, tx *Tx, scope affiliate.Scope, id affiliate.PayoutID) (payout.Batch, payout.Payout, error) {
 	const batchOf = `select p.batch_id from payouts p where p.workspace_id = $1 and p.mode = $2 and p.id = $3`
 	const lock = `
 		select ` + payoutColumns + `
 		from payouts p
 		where p.workspace_id = $1 and p.mode = $2 and p.id = $3
 		for no key update`
-	var batchID affiliate.PayoutBatchID
+	var batchID payout.BatchID
 	err := tx.QueryRow(ctx, batchOf, scope.Workspace, scope.Mode, id).Scan(&batchID)
 	if errors.Is(err, pgx.ErrNoRows) {
 		err = affiliate.Refuse(affiliate.ReasonNotFound)
 	}
 	if err != nil {
-		return affiliate.PayoutBatch{}, affiliate.Payout{}, err
+		return payout.Batch{}, payout.Payout{}, err
 	}
 	batch, err := lockBatch(ctx, tx, scope, batchID)
 	if err != nil {
-		return batch, affiliate.Payout{}, err
+		return batch, payout.Payout{}, err
 	}
 	rows, _ := tx.Query(ctx, lock, scope.Workspace, scope.Mode, id)
 	found, err := collectPayouts(rows, scope.Workspace)
 	if err != nil {
-		return batch, affiliate.Payout{}, err
+		return batch, payout.Payout{}, err
 	}
 	return batch, found[0], nil
 }
@@ -118,7 +120,7 @@ const payChunk = 1000
 // end at the end of the transaction. A commission that has been rejected or refunded
 // since the payout was sent does not change. The ledger entry of the rejection or refund
 // is then a debt, which the next payout subtracts.
-func (s *Store) payCommissions(ctx context.Context, tx *Tx, p affiliate.Payout, t affiliate.PayoutTransition, writer *commissionWriter) error {
+func (s *Store) payCommissions(ctx context.Context, tx *Tx, p payout.Payout, t payout.Transition, writer *commissionWriter) error {
 	const held = `
 		select c.id from commissions c where c.workspace_id = $1 and c.mode = $2 and c.payout_id = $3 order by c.id`
 	rows, _ := tx.Query(ctx, held, p.Scope.Workspace, p.Scope.Mode, p.ID)
@@ -133,14 +135,14 @@ func (s *Store) payCommissions(ctx context.Context, tx *Tx, p affiliate.Payout, 
 		if err != nil {
 			return err
 		}
-		var changes []affiliate.CommissionChange
+		var changes []commission.Change
 		var events []affiliate.Event
 		for _, c := range locked {
-			if c.Status != affiliate.CommissionApproved {
+			if c.Status != commission.Approved {
 				continue
 			}
-			change, err := c.Move(affiliate.CommissionTransition{
-				Scope: p.Scope, Program: c.Program, Commission: c.ID, Move: affiliate.MovePay, Actor: affiliate.System, At: t.At,
+			change, err := c.Move(commission.Transition{
+				Scope: p.Scope, Program: c.Program, Commission: c.ID, Move: commission.MovePay, Actor: affiliate.System, At: t.At,
 				PaidAt: t.PaidAt, Payout: &p.ID,
 			})
 			if err != nil {
@@ -162,7 +164,7 @@ func (s *Store) payCommissions(ctx context.Context, tx *Tx, p affiliate.Payout, 
 // payout contained it before, it is still payable, and it is in no other payout. The
 // payout gets the current amounts of these commissions and the adjustment that is due
 // now, but not more than its amount before. It keeps its account.
-func retryPayout(ctx context.Context, tx *Tx, change affiliate.PayoutChange) (affiliate.PayoutChange, error) {
+func retryPayout(ctx context.Context, tx *Tx, change payout.Change) (payout.Change, error) {
 	p, at := change.After, change.Transition.At
 	participants := []affiliate.ParticipantID{p.Participant}
 	if err := lockParticipants(ctx, tx, p.Scope, participants); err != nil {
@@ -172,7 +174,7 @@ func retryPayout(ctx context.Context, tx *Tx, change affiliate.PayoutChange) (af
 	if err != nil {
 		return change, err
 	}
-	due, err := dueAmounts(ctx, tx, affiliate.PayoutSelection{Scope: p.Scope, Cutoff: at, At: at}, participants)
+	due, err := dueAmounts(ctx, tx, payout.Selection{Scope: p.Scope, Cutoff: at, At: at}, participants)
 	if err != nil {
 		return change, err
 	}
@@ -194,18 +196,18 @@ func retryPayout(ctx context.Context, tx *Tx, change affiliate.PayoutChange) (af
 // payout again, as ConfirmPayoutBatch does. Errors: NOT_FOUND, PAYOUT_STATE_INVALID if the
 // batch is neither confirmed nor processing.
 func (s *Store) ProcessPayoutBatch(
-	ctx context.Context, scope affiliate.Scope, id affiliate.PayoutBatchID, at time.Time, by affiliate.Actor,
-) (affiliate.PayoutBatch, error) {
-	var batch affiliate.PayoutBatch
+	ctx context.Context, scope affiliate.Scope, id payout.BatchID, at time.Time, by affiliate.Actor,
+) (payout.Batch, error) {
+	var batch payout.Batch
 	err := s.InTx(ctx, func(tx *Tx) (err error) {
 		if batch, err = lockBatch(ctx, tx, scope, id); err != nil {
 			return err
 		}
 		oldStatus := batch.Status
-		if oldStatus != affiliate.BatchConfirmed && oldStatus != affiliate.BatchProcessing {
+		if oldStatus != payout.BatchConfirmed && oldStatus != payout.BatchProcessing {
 			return batch.Refuse()
 		}
-		pending, err := lockPayouts(ctx, tx, batch, affiliate.PayoutPending)
+		pending, err := lockPayouts(ctx, tx, batch, payout.Pending)
 		if err != nil {
 			return err
 		}
@@ -213,7 +215,7 @@ func (s *Store) ProcessPayoutBatch(
 			batch, err = completeBatch(ctx, tx, batch)
 			return err
 		}
-		changes, err := recheckPayouts(ctx, tx, batch, pending, affiliate.MoveProcess, at, by)
+		changes, err := recheckPayouts(ctx, tx, batch, pending, payout.MoveProcess, at, by)
 		if err != nil {
 			return err
 		}

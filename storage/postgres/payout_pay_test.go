@@ -7,6 +7,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/commission"
+	"github.com/tributary-hq/tributary/affiliate/payout"
 	"github.com/tributary-hq/tributary/storage/postgres"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
@@ -84,34 +86,34 @@ func TestMovePayout_PaysLargePayoutCompletely(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var rejections []affiliate.CommissionTransition
+	var rejections []commission.Transition
 	for _, i := range []int{0, postgres.PayChunk - 1, postgres.PayChunk, 2*postgres.PayChunk + 500, 3 * postgres.PayChunk} {
-		rejections = append(rejections, affiliate.CommissionTransition{
-			Scope: f.Scope, Program: f.Program, Commission: ids[i], Move: affiliate.MoveReject, Actor: affiliate.System, At: f.Now(),
+		rejections = append(rejections, commission.Transition{
+			Scope: f.Scope, Program: f.Program, Commission: ids[i], Move: commission.MoveReject, Actor: affiliate.System, At: f.Now(),
 		})
 	}
 	if err := f.Store.MoveTogether(t.Context(), rejections...); err != nil {
 		t.Fatal(err)
 	}
-	var payout affiliate.PayoutID
-	if err := f.SQL.QueryRow(t.Context(), `select id from payouts`).Scan(&payout); err != nil {
+	var payoutID affiliate.PayoutID
+	if err := f.SQL.QueryRow(t.Context(), `select id from payouts`).Scan(&payoutID); err != nil {
 		t.Fatal(err)
 	}
 	reference, paidAt := "transfer", f.Now()
-	paid, err := f.Store.MovePayout(t.Context(), f.Scope, payout, affiliate.PayoutTransition{
-		Move: affiliate.MoveMarkPaid, Actor: by(f.Owner), At: paidAt.Add(time.Hour), PaidAt: paidAt, Reference: &reference,
+	paid, err := f.Store.MovePayout(t.Context(), f.Scope, payoutID, payout.Transition{
+		Move: payout.MoveMarkPaid, Actor: by(f.Owner), At: paidAt.Add(time.Hour), PaidAt: paidAt, Reference: &reference,
 	})
-	if err != nil || paid.Status != affiliate.PayoutPaid || paid.CommissionCount != commissions {
+	if err != nil || paid.Status != payout.Paid || paid.CommissionCount != commissions {
 		t.Fatalf("MovePayout returned %+v, %v, want a paid payout with %d commissions", paid, err, commissions)
 	}
-	if batch, err = f.Store.PayoutBatch(t.Context(), f.Scope, batch.ID); err != nil || batch.Status != affiliate.BatchCompleted || batch.Counts[affiliate.PayoutPaid] != 1 {
+	if batch, err = f.Store.PayoutBatch(t.Context(), f.Scope, batch.ID); err != nil || batch.Status != payout.BatchCompleted || batch.Counts[payout.Paid] != 1 {
 		t.Errorf("the batch is %+v, %v, want a completed batch with one paid payout", batch, err)
 	}
 
 	want := commissions - len(rejections)
 	const distinctEvents = `select count(distinct convert_from(body, 'UTF8')::jsonb #>> '{data,object,id}') from events where type = 'commission.paid'`
 	for what, n := range map[string]int{
-		"paid commissions":          f.Count(`select count(*) from commissions where status = 'paid' and version = 2 and paid_at = $1 and payout_id = $2`, paidAt, payout),
+		"paid commissions":          f.Count(`select count(*) from commissions where status = 'paid' and version = 2 and paid_at = $1 and payout_id = $2`, paidAt, payoutID),
 		"history entries":           f.Count(`select count(*) from commission_history where from_status = 'approved' and to_status = 'paid' and seq = 2 and actor = 'system'`),
 		"events":                    f.Count(`select count(*) from events where type = 'commission.paid'`),
 		"commissions with an event": f.Count(distinctEvents),
@@ -139,11 +141,11 @@ func TestMovePayout_PaysLargePayoutCompletely(t *testing.T) {
 func TestInsertPayoutBatch_LimitsCommissions(t *testing.T) {
 	pgtest.Slow(t)
 	t.Parallel()
-	const participants, perParticipant = 2, affiliate.MaxBatchCommissions/2 + 1
+	const participants, perParticipant = 2, payout.MaxBatchCommissions/2 + 1
 	f := newFixture(t)
 	fillWithCommissions(f.Shop, participants, perParticipant, 0)
 	for range participants {
-		if batch := f.batch(); batch.Counts[affiliate.PayoutDraft] != 1 {
+		if batch := f.batch(); batch.Counts[payout.Draft] != 1 {
 			t.Errorf("the batch is %+v, want one payout", batch)
 		}
 	}
@@ -160,15 +162,15 @@ func TestInsertPayoutBatch_LimitsCommissions(t *testing.T) {
 func TestMoveTogether_StoresSeveralMovesOfOneCommission(t *testing.T) {
 	f := newFixture(t)
 	p := f.Join("Jane")
-	all := make([]affiliate.Commission, 40)
+	all := make([]commission.Commission, 40)
 	for i := range all {
-		all[i] = f.NewCommission(p, func(c *affiliate.Commission) { c.Status = affiliate.CommissionApproved })
+		all[i] = f.NewCommission(p, func(c *commission.Commission) { c.Status = commission.Approved })
 	}
-	var moves []affiliate.CommissionTransition
-	for _, move := range []affiliate.CommissionTransition{
-		{Move: affiliate.MoveFlag, ReviewReasons: []string{"one", "two"}},
-		{Move: affiliate.MoveClearReview, ReviewReasons: []string{"one"}},
-		{Move: affiliate.MoveReject},
+	var moves []commission.Transition
+	for _, move := range []commission.Transition{
+		{Move: commission.MoveFlag, ReviewReasons: []string{"one", "two"}},
+		{Move: commission.MoveClearReview, ReviewReasons: []string{"one"}},
+		{Move: commission.MoveReject},
 	} {
 		for _, c := range all {
 			move.Scope, move.Program, move.Commission, move.Actor, move.At = c.Scope, c.Program, c.ID, affiliate.System, f.Now()

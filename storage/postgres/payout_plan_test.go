@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/payout"
 	"github.com/tributary-hq/tributary/storage/postgres"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
@@ -33,18 +34,18 @@ func fillWithCommissions(s *pgtest.Shop, participants, approved, paid int) {
 }
 
 // batch creates a payout batch with all amounts that are due.
-func (f *fixture) batch() affiliate.PayoutBatch {
+func (f *fixture) batch() payout.Batch {
 	f.Helper()
-	request := affiliate.NewPayoutBatch{
-		PayoutSelection: affiliate.PayoutSelection{Scope: f.Scope, Cutoff: f.Now(), At: f.Now()}, By: by(f.Owner),
+	request := payout.NewBatch{
+		Selection: payout.Selection{Scope: f.Scope, Cutoff: f.Now(), At: f.Now()}, By: by(f.Owner),
 	}
-	var b affiliate.PayoutBatch
+	var b payout.Batch
 	err := f.Store.InTx(f.Context(), func(tx *postgres.Tx) error {
-		candidates, err := tx.PayoutsDue(f.Context(), request.PayoutSelection)
+		candidates, err := tx.PayoutsDue(f.Context(), request.Selection)
 		if err != nil {
 			return err
 		}
-		due, unassigned, err := tx.LockPayoutsDue(f.Context(), request.PayoutSelection, affiliate.BatchParticipants(candidates))
+		due, unassigned, err := tx.LockPayoutsDue(f.Context(), request.Selection, payout.BatchParticipants(candidates))
 		if err != nil {
 			return err
 		}
@@ -91,7 +92,7 @@ func TestPayoutStatements_UseIndexes(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	selection := affiliate.PayoutSelection{Scope: f.Scope, Cutoff: f.Now(), At: f.Now()}
+	selection := payout.Selection{Scope: f.Scope, Cutoff: f.Now(), At: f.Now()}
 	check := func(what, plan string, want ...string) {
 		t.Helper()
 		checkPlan(t, what, plan, want, scansOf("commissions", "payouts", "ledger_entries", "payout_commissions"))
@@ -103,8 +104,8 @@ func TestPayoutStatements_UseIndexes(t *testing.T) {
 	check("unassigned commissions", f.Plan(postgres.LockUnassignedSQL, postgres.UnassignedArgs(f.Scope, []affiliate.ParticipantID{participant}, f.Now())), "commissions_unpaid")
 	check("assigned commissions", f.Plan(postgres.LockAssignedSQL, postgres.HeldArgs(f.Scope, payouts[:1], f.Now())), "commissions_by_payout")
 	check("released commissions", f.Plan(postgres.LockReleasedSQL, postgres.HeldArgs(f.Scope, payouts[:1], f.Now())), "payout_commissions_pkey", "commissions_pkey")
-	check("counts of batches", f.Plan(postgres.SumBatchesSQL, f.Scope.Workspace, f.Scope.Mode, []affiliate.PayoutBatchID{affiliate.NewID[affiliate.PayoutBatchID](f.Now())}), "payouts_by_batch")
-	check("batches confirmed in 24 hours", f.Plan(postgres.SumConfirmedSQL, f.Scope.Workspace, f.Scope.Mode, f.Now().Add(-affiliate.ConfirmationWindow)),
+	check("counts of batches", f.Plan(postgres.SumBatchesSQL, f.Scope.Workspace, f.Scope.Mode, []payout.BatchID{affiliate.NewID[payout.BatchID](f.Now())}), "payouts_by_batch")
+	check("batches confirmed in 24 hours", f.Plan(postgres.SumConfirmedSQL, f.Scope.Workspace, f.Scope.Mode, f.Now().Add(-payout.ConfirmationWindow)),
 		"payout_batches_confirmed", "payouts_by_batch")
 	check("money owed to a partner", f.Plan(postgres.IsOwedSQL, partner), "participants_by_partner", "ledger_balances_pkey", "commissions_by_partner_status")
 	check("payout statuses of a batch", f.Plan(postgres.SelectPayoutStatusesSQL, f.Scope.Workspace, f.Scope.Mode, b.ID, postgres.PayoutStatuses()),
@@ -122,18 +123,18 @@ func TestPayoutStatements_UseIndexes(t *testing.T) {
 	day := f.Now().AddDate(0, 0, -1)
 	for what, c := range map[string]struct {
 		partner affiliate.UserID
-		filter  affiliate.PayoutFilter
+		filter  payout.Filter
 		index   string // index that the plan of the page must use
 		total   string // text that the plan of the total must contain
 	}{
 		"payouts":                {index: "payouts_by_age", total: "Limit -> Index Only Scan using payouts_by_"},
-		"payouts of a status":    {filter: affiliate.PayoutFilter{Status: affiliate.PayoutDraft}, index: "payouts_by_status", total: "Limit -> Index Only Scan using payouts_by_status"},
-		"payouts of a programme": {filter: affiliate.PayoutFilter{Program: &f.Program}, index: "payouts_by_", total: "Limit -> Index Only Scan using payouts_by_program"},
-		"payouts of a period":    {filter: affiliate.PayoutFilter{Created: affiliate.Period{From: &day}}, index: "payouts_by_age", total: "Limit -> Index Only Scan using payouts_by_age"},
+		"payouts of a status":    {filter: payout.Filter{Status: payout.Draft}, index: "payouts_by_status", total: "Limit -> Index Only Scan using payouts_by_status"},
+		"payouts of a programme": {filter: payout.Filter{Program: &f.Program}, index: "payouts_by_", total: "Limit -> Index Only Scan using payouts_by_program"},
+		"payouts of a period":    {filter: payout.Filter{Created: affiliate.Period{From: &day}}, index: "payouts_by_age", total: "Limit -> Index Only Scan using payouts_by_age"},
 		// The indexes of the following lists do not contain all columns of the condition,
 		// so the plan of the total has a filter.
-		"payouts of a participant": {filter: affiliate.PayoutFilter{Participant: &participant}, index: "payouts_by_participant", total: "payouts_by_participant"},
-		"payouts of a batch":       {filter: affiliate.PayoutFilter{Batch: &affiliate.PayoutBatchID{}}, index: "payouts_by_batch", total: "payouts_by_batch"},
+		"payouts of a participant": {filter: payout.Filter{Participant: &participant}, index: "payouts_by_participant", total: "payouts_by_participant"},
+		"payouts of a batch":       {filter: payout.Filter{Batch: &payout.BatchID{}}, index: "payouts_by_batch", total: "payouts_by_batch"},
 		"payouts of a partner":     {partner: partner, index: "payouts_by_partner", total: "payouts_by_partner"},
 	} {
 		page, count, args := postgres.PayoutListSQL(f.Scope, c.partner, c.filter)
@@ -158,7 +159,7 @@ func TestPayoutBatch_LargeBatchIsComplete(t *testing.T) {
 	f.NewEndpoint(f.Scope)
 	b := f.batch()
 	b, err := f.Store.ConfirmPayoutBatch(t.Context(), f.Scope, b.ID, f.confirmation())
-	if err != nil || b.Counts[affiliate.PayoutPending] != 600 || b.Totals[0].AmountCents != 600*18*19/2 {
+	if err != nil || b.Counts[payout.Pending] != 600 || b.Totals[0].AmountCents != 600*18*19/2 {
 		t.Fatalf("ConfirmPayoutBatch returned %+v, %v, want 600 pending payouts", b, err)
 	}
 	if _, err := f.Store.ProcessPayoutBatch(t.Context(), f.Scope, b.ID, f.Now(), by(f.Owner)); err != nil {

@@ -10,6 +10,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/fraud"
+	"github.com/tributary-hq/tributary/affiliate/program"
 )
 
 const programColumns = `
@@ -19,36 +21,36 @@ const programColumns = `
 	p.terms_url, p.version, p.created_at, p.updated_at, p.workspace_id`
 
 type programRow struct {
-	ID                    affiliate.ProgramID        `db:"id"`
-	WorkspaceID           affiliate.WorkspaceID      `db:"workspace_id"`
-	Mode                  affiliate.Mode             `db:"mode"`
-	Name                  string                     `db:"name"`
-	Slug                  string                     `db:"slug"`
-	Description           *string                    `db:"description"`
-	Status                affiliate.ProgramStatus    `db:"status"`
-	WebsiteURL            *string                    `db:"website_url"`
-	AllowedDomains        []string                   `db:"allowed_domains"`
-	LandingURL            *string                    `db:"landing_url"`
-	Currency              string                     `db:"currency"`
-	AttributionWindowDays int                        `db:"attribution_window_days"`
-	AttributionModel      affiliate.AttributionModel `db:"attribution_model"`
-	LinkParam             string                     `db:"link_param"`
-	AutoApprovePartners   bool                       `db:"auto_approve_partners"`
-	IsPublic              bool                       `db:"is_public"`
-	Rules                 affiliate.Rules            `db:"rules"`
-	RulesVersion          int                        `db:"rules_version"`
-	SignalPrecedence      affiliate.SignalPrecedence `db:"signal_precedence"`
-	MinPayoutCents        int64                      `db:"min_payout_cents"`
-	PayoutTermDays        int                        `db:"payout_term_days"`
-	FraudPolicy           affiliate.FraudPolicy      `db:"fraud_policy"`
-	TermsURL              *string                    `db:"terms_url"`
-	Version               int                        `db:"version"`
-	CreatedAt             time.Time                  `db:"created_at"`
-	UpdatedAt             time.Time                  `db:"updated_at"`
+	ID                    affiliate.ProgramID      `db:"id"`
+	WorkspaceID           affiliate.WorkspaceID    `db:"workspace_id"`
+	Mode                  affiliate.Mode           `db:"mode"`
+	Name                  string                   `db:"name"`
+	Slug                  string                   `db:"slug"`
+	Description           *string                  `db:"description"`
+	Status                program.Status           `db:"status"`
+	WebsiteURL            *string                  `db:"website_url"`
+	AllowedDomains        []string                 `db:"allowed_domains"`
+	LandingURL            *string                  `db:"landing_url"`
+	Currency              string                   `db:"currency"`
+	AttributionWindowDays int                      `db:"attribution_window_days"`
+	AttributionModel      program.AttributionModel `db:"attribution_model"`
+	LinkParam             string                   `db:"link_param"`
+	AutoApprovePartners   bool                     `db:"auto_approve_partners"`
+	IsPublic              bool                     `db:"is_public"`
+	Rules                 program.Rules            `db:"rules"`
+	RulesVersion          int                      `db:"rules_version"`
+	SignalPrecedence      program.SignalPrecedence `db:"signal_precedence"`
+	MinPayoutCents        int64                    `db:"min_payout_cents"`
+	PayoutTermDays        int                      `db:"payout_term_days"`
+	FraudPolicy           fraud.Policy             `db:"fraud_policy"`
+	TermsURL              *string                  `db:"terms_url"`
+	Version               int                      `db:"version"`
+	CreatedAt             time.Time                `db:"created_at"`
+	UpdatedAt             time.Time                `db:"updated_at"`
 }
 
-func (r programRow) program() affiliate.Program {
-	return affiliate.Program{
+func (r programRow) program() program.Program {
+	return program.Program{
 		ID:                  r.ID,
 		Scope:               affiliate.Scope{Workspace: r.WorkspaceID, Mode: r.Mode},
 		Name:                r.Name,
@@ -77,7 +79,7 @@ func (r programRow) program() affiliate.Program {
 	}
 }
 
-func programArgs(p affiliate.Program) pgx.NamedArgs {
+func programArgs(p program.Program) pgx.NamedArgs {
 	return pgx.NamedArgs{
 		"workspace": p.Scope.Workspace, "mode": p.Scope.Mode, "id": p.ID,
 		"name": p.Name, "slug": p.Slug, "description": p.Description, "status": p.Status,
@@ -92,7 +94,7 @@ func programArgs(p affiliate.Program) pgx.NamedArgs {
 
 // CreateProgram stores a new programme and its first rules. An empty Currency means the
 // workspace's currency. An empty Slug is derived from the name. Errors: SLUG_TAKEN.
-func (s *Store) CreateProgram(ctx context.Context, p affiliate.Program, by affiliate.Actor) (affiliate.Program, error) {
+func (s *Store) CreateProgram(ctx context.Context, p program.Program, by affiliate.Actor) (program.Program, error) {
 	const insert = `
 		insert into programs (workspace_id, id, mode, name, slug, description, status, website_url, allowed_domains,
 			landing_url, currency, attribution_window_days, attribution_model, link_param, auto_approve_partners,
@@ -149,11 +151,11 @@ const slugsPerQuery = 32
 
 // findFreeSlug derives slugs from the programme's name and returns the first slug that
 // no other programme has.
-func findFreeSlug(ctx context.Context, tx *Tx, p affiliate.Program) (string, error) {
+func findFreeSlug(ctx context.Context, tx *Tx, p program.Program) (string, error) {
 	const taken = `
 		select slug from programs where workspace_id = $1 and mode = $2 and slug = any($3) and id <> $4`
 	candidates := make([]string, 0, slugsPerQuery)
-	for slug := range affiliate.ProgramSlugs(p.Name) {
+	for slug := range program.Slugs(p.Name) {
 		if candidates = append(candidates, slug); len(candidates) < slugsPerQuery {
 			continue
 		}
@@ -175,7 +177,7 @@ func findFreeSlug(ctx context.Context, tx *Tx, p affiliate.Program) (string, err
 	panic("postgres: affiliate.ProgramSlugs must not end")
 }
 
-func programAudit(p affiliate.Program, action string, at time.Time, by affiliate.Actor, before, after any) affiliate.AuditLine {
+func programAudit(p program.Program, action string, at time.Time, by affiliate.Actor, before, after any) affiliate.AuditLine {
 	return affiliate.AuditLine{
 		Workspace: p.Scope.Workspace, Mode: &p.Scope.Mode, Actor: by, At: at,
 		Action: action, ResourceType: "program", ResourceID: p.ID, Before: before, After: after,
@@ -183,7 +185,7 @@ func programAudit(p affiliate.Program, action string, at time.Time, by affiliate
 }
 
 // Program returns one programme. Errors: NOT_FOUND.
-func (s *Store) Program(ctx context.Context, scope affiliate.Scope, id affiliate.ProgramID) (affiliate.Program, error) {
+func (s *Store) Program(ctx context.Context, scope affiliate.Scope, id affiliate.ProgramID) (program.Program, error) {
 	return readProgram(ctx, s.pool, selectProgram, scope, id)
 }
 
@@ -192,7 +194,7 @@ const selectProgram = `
 	from programs p
 	where p.workspace_id = $1 and p.mode = $2 and p.id = $3`
 
-func readProgram(ctx context.Context, db Queryer, sql string, scope affiliate.Scope, id affiliate.ProgramID) (affiliate.Program, error) {
+func readProgram(ctx context.Context, db Queryer, sql string, scope affiliate.Scope, id affiliate.ProgramID) (program.Program, error) {
 	row, err := OneRow[programRow](db.Query(ctx, sql, scope.Workspace, scope.Mode, id))
 	return row.program(), err
 }
@@ -201,7 +203,7 @@ func readProgram(ctx context.Context, db Queryer, sql string, scope affiliate.Sc
 // from the index by creation time, which has the order of the list. Rows with another
 // status are skipped, which is fast enough because a workspace has few programmes. A
 // search uses the index of names.
-func programListSQL(filter affiliate.ProgramFilter) (page, count string) {
+func programListSQL(filter program.Filter) (page, count string) {
 	where := `
 		from programs p
 		where p.workspace_id = @workspace and p.mode = @mode`
@@ -216,7 +218,7 @@ func programListSQL(filter affiliate.ProgramFilter) (page, count string) {
 		limit @limit offset @offset`, CountUpTo(affiliate.MaxTotalOf(filter.Search), where)
 }
 
-func programListArgs(scope affiliate.Scope, filter affiliate.ProgramFilter, page affiliate.Page) pgx.NamedArgs {
+func programListArgs(scope affiliate.Scope, filter program.Filter, page affiliate.Page) pgx.NamedArgs {
 	return pgx.NamedArgs{
 		"workspace": scope.Workspace, "mode": scope.Mode, "status": filter.Status, "pattern": likePrefix(filter.Search),
 		"limit": page.Size, "offset": page.Offset(),
@@ -226,7 +228,7 @@ func programListArgs(scope affiliate.Scope, filter affiliate.ProgramFilter, page
 // ListPrograms returns one page of programmes, newest first, and the number of
 // programmes on all pages. The number stops at affiliate.MaxTotal, or at
 // affiliate.MaxSearchTotal if the filter has a search text.
-func (s *Store) ListPrograms(ctx context.Context, scope affiliate.Scope, filter affiliate.ProgramFilter, page affiliate.Page) ([]affiliate.Program, int64, error) {
+func (s *Store) ListPrograms(ctx context.Context, scope affiliate.Scope, filter program.Filter, page affiliate.Page) ([]program.Program, int64, error) {
 	list, count := programListSQL(filter)
 	args := programListArgs(scope, filter, page)
 	var total int64
@@ -243,8 +245,8 @@ func (s *Store) ListPrograms(ctx context.Context, scope affiliate.Scope, filter 
 // PROGRAM_STATE_INVALID if the patch changes the currency of a programme that has
 // commissions.
 func (s *Store) UpdateProgram(
-	ctx context.Context, scope affiliate.Scope, id affiliate.ProgramID, patch affiliate.ProgramPatch, at time.Time, by affiliate.Actor,
-) (affiliate.Program, error) {
+	ctx context.Context, scope affiliate.Scope, id affiliate.ProgramID, patch program.Patch, at time.Time, by affiliate.Actor,
+) (program.Program, error) {
 	// The statement does not write the status, which only MoveProgram changes.
 	const update = `
 		update programs
@@ -256,7 +258,7 @@ func (s *Store) UpdateProgram(
 			fraud_updated_at = case when fraud_policy = @fraud_policy then fraud_updated_at else @updated_at end,
 			currency = @currency, terms_url = @terms_url, version = @version, updated_at = @updated_at
 		where workspace_id = @workspace and mode = @mode and id = @id`
-	var after affiliate.Program
+	var after program.Program
 	err := s.InTx(ctx, func(tx *Tx) error {
 		// The patch is applied to the stored programme, so the row stays locked from
 		// the read to the write.
@@ -302,7 +304,7 @@ func (s *Store) UpdateProgram(
 
 // checkCurrencyChange checks that the programme has no commissions, because a
 // commission keeps the currency in which it was earned. Errors: PROGRAM_STATE_INVALID.
-func checkCurrencyChange(ctx context.Context, tx *Tx, p affiliate.Program) error {
+func checkCurrencyChange(ctx context.Context, tx *Tx, p program.Program) error {
 	const hasCommissions = `select exists (select from commissions c where c.workspace_id = $1 and c.mode = $2 and c.program_id = $3)`
 	var found bool
 	if err := tx.QueryRow(ctx, hasCommissions, p.Scope.Workspace, p.Scope.Mode, p.ID).Scan(&found); err != nil {
@@ -315,21 +317,21 @@ func checkCurrencyChange(ctx context.Context, tx *Tx, p affiliate.Program) error
 }
 
 // programVerbs maps the new status of a programme to the action in the audit log.
-var programVerbs = map[affiliate.ProgramStatus]string{
-	affiliate.ProgramActive:   "program.activate",
-	affiliate.ProgramPaused:   "program.pause",
-	affiliate.ProgramArchived: "program.archive",
+var programVerbs = map[program.Status]string{
+	program.Active:   "program.activate",
+	program.Paused:   "program.pause",
+	program.Archived: "program.archive",
 }
 
 // MoveProgram changes the status of a programme. Errors: NOT_FOUND,
 // PROGRAM_STATE_INVALID, VALIDATION_ERROR if a programme without a page is activated.
 func (s *Store) MoveProgram(
-	ctx context.Context, scope affiliate.Scope, id affiliate.ProgramID, to affiliate.ProgramStatus, at time.Time, by affiliate.Actor,
-) (affiliate.Program, error) {
+	ctx context.Context, scope affiliate.Scope, id affiliate.ProgramID, to program.Status, at time.Time, by affiliate.Actor,
+) (program.Program, error) {
 	const move = `
 		update programs set status = @status, version = @version, updated_at = @updated_at
 		where workspace_id = @workspace and mode = @mode and id = @id`
-	var after affiliate.Program
+	var after program.Program
 	err := s.InTx(ctx, func(tx *Tx) error {
 		before, err := readProgram(ctx, tx, selectProgram+` for no key update`, scope, id)
 		if err != nil {
@@ -353,7 +355,7 @@ func (s *Store) MoveProgram(
 // programChanged stores everything that follows from a change of a programme: the audit
 // record, the event, and the job that updates the edge directory.
 func (s *Store) programChanged(
-	ctx context.Context, tx *Tx, p affiliate.Program, action string, at time.Time, by affiliate.Actor, oldValues, newValues any,
+	ctx context.Context, tx *Tx, p program.Program, action string, at time.Time, by affiliate.Actor, oldValues, newValues any,
 ) error {
 	if err := tx.Audit(ctx, programAudit(p, action, at, by, oldValues, newValues)); err != nil {
 		return err

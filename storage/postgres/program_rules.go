@@ -8,11 +8,12 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/program"
 )
 
 // insertRules stores the programme's rules as a new version, which is in force from the
 // given time.
-func insertRules(ctx context.Context, tx *Tx, p affiliate.Program, at time.Time, by affiliate.Actor) error {
+func insertRules(ctx context.Context, tx *Tx, p program.Program, at time.Time, by affiliate.Actor) error {
 	const insert = `
 		insert into program_rules (workspace_id, program_id, version, rules, at, by)
 		values ($1, $2, $3, $4, $5, $6)`
@@ -34,16 +35,16 @@ const listRules = `
 // ProgramRules returns one page of the versions of a programme's rules, newest first,
 // and the number of all versions. Errors: NOT_FOUND.
 func (s *Store) ProgramRules(
-	ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, page affiliate.Page,
-) ([]affiliate.RulesVersion, int64, error) {
-	p, err := s.Program(ctx, scope, program)
+	ctx context.Context, scope affiliate.Scope, programID affiliate.ProgramID, page affiliate.Page,
+) ([]program.RulesVersion, int64, error) {
+	p, err := s.Program(ctx, scope, programID)
 	if err != nil {
 		return nil, 0, err
 	}
 	rows, err := s.pool.Query(ctx, listRules, pgx.NamedArgs{
-		"workspace": scope.Workspace, "mode": scope.Mode, "program": program, "limit": page.Size, "offset": page.Offset(),
+		"workspace": scope.Workspace, "mode": scope.Mode, "program": programID, "limit": page.Size, "offset": page.Offset(),
 	})
-	versions, err := AllRows(rows, err, func(v affiliate.RulesVersion) affiliate.RulesVersion {
+	versions, err := AllRows(rows, err, func(v program.RulesVersion) program.RulesVersion {
 		v.At = v.At.UTC()
 		return v
 	})

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/program"
 	"github.com/tributary-hq/tributary/storage/postgres"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
@@ -51,8 +52,8 @@ func TestProgramLists_UseIndexes(t *testing.T) {
 	copyProgram(test, 3000)
 	f.VacuumAnalyze()
 
-	listSQL, countSQL, listArgs := postgres.ProgramListSQL(f.Scope, affiliate.ProgramFilter{})
-	searchSQL, searchCountSQL, searchArgs := postgres.ProgramListSQL(test.Scope, affiliate.ProgramFilter{Search: "Rare"})
+	listSQL, countSQL, listArgs := postgres.ProgramListSQL(f.Scope, program.Filter{})
+	searchSQL, searchCountSQL, searchArgs := postgres.ProgramListSQL(test.Scope, program.Filter{Search: "Rare"})
 	for name, tc := range map[string]struct {
 		sql    string
 		args   []any
@@ -78,7 +79,7 @@ func TestPrograms_EachChangeIncrementsVersion(t *testing.T) {
 	f := newFixture(t)
 	want := 1
 	for i := range 3 {
-		patch := affiliate.ProgramPatch{Name: affiliate.Set(fmt.Sprint("N", i))}
+		patch := program.Patch{Name: affiliate.Set(fmt.Sprint("N", i))}
 		for range 2 { // the second update changes nothing
 			got, err := f.Store.UpdateProgram(t.Context(), f.Scope, f.Program, patch, f.Now(), by(f.Owner))
 			if err != nil || got.Version != want+1 {
@@ -87,7 +88,7 @@ func TestPrograms_EachChangeIncrementsVersion(t *testing.T) {
 		}
 		want++
 	}
-	for _, status := range []affiliate.ProgramStatus{affiliate.ProgramPaused, affiliate.ProgramActive} {
+	for _, status := range []program.Status{program.Paused, program.Active} {
 		want++
 		got, err := f.Store.MoveProgram(t.Context(), f.Scope, f.Program, status, f.Now(), by(f.Owner))
 		if err != nil || got.Version != want {
@@ -100,13 +101,13 @@ func TestPrograms_EachChangeIncrementsVersion(t *testing.T) {
 func TestPrograms_ChangeAndAuditEntryCommitTogether(t *testing.T) {
 	f := newFixture(t)
 	f.Exec(`revoke insert on audit_log from tributary_app`)
-	if _, err := f.Store.MoveProgram(t.Context(), f.Scope, f.Program, affiliate.ProgramPaused, f.Now(), by(f.Owner)); err == nil {
+	if _, err := f.Store.MoveProgram(t.Context(), f.Scope, f.Program, program.Paused, f.Now(), by(f.Owner)); err == nil {
 		t.Error("MoveProgram succeeded without an audit log")
 	}
-	if _, err := f.Store.UpdateProgram(t.Context(), f.Scope, f.Program, affiliate.ProgramPatch{Name: affiliate.Set("Q")}, f.Now(), by(f.Owner)); err == nil {
+	if _, err := f.Store.UpdateProgram(t.Context(), f.Scope, f.Program, program.Patch{Name: affiliate.Set("Q")}, f.Now(), by(f.Owner)); err == nil {
 		t.Error("UpdateProgram succeeded without an audit log")
 	}
-	if program, err := f.Store.Program(t.Context(), f.Scope, f.Program); err != nil || program.Status != affiliate.ProgramActive || program.Name != "P" {
-		t.Errorf("after the failed changes, the programme is %v, %v, want the active programme P", program, err)
+	if sample, err := f.Store.Program(t.Context(), f.Scope, f.Program); err != nil || sample.Status != program.Active || sample.Name != "P" {
+		t.Errorf("after the failed changes, the programme is %v, %v, want the active programme P", sample, err)
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/privacy"
+	"github.com/tributary-hq/tributary/affiliate/promocode"
 )
 
 const promoCodeColumns = `
@@ -22,7 +24,7 @@ type promoCodeRow struct {
 	ProgramID      affiliate.ProgramID     `db:"program_id"`
 	ParticipantID  affiliate.ParticipantID `db:"participant_id"`
 	Code           string                  `db:"code"`
-	DiscountType   affiliate.DiscountType  `db:"discount_type"`
+	DiscountType   promocode.DiscountType  `db:"discount_type"`
 	DiscountValue  int64                   `db:"discount_value"`
 	Currency       *string                 `db:"currency"`
 	MaxRedemptions *int64                  `db:"max_redemptions"`
@@ -30,14 +32,14 @@ type promoCodeRow struct {
 	ExpiresAt      *time.Time              `db:"expires_at"`
 	Active         bool                    `db:"active"`
 	Sync           bool                    `db:"sync_to_processor"`
-	SyncStatus     affiliate.SyncStatus    `db:"sync_status"`
+	SyncStatus     promocode.SyncStatus    `db:"sync_status"`
 	Version        int                     `db:"version"`
 	CreatedAt      time.Time               `db:"created_at"`
 	UpdatedAt      time.Time               `db:"updated_at"`
 }
 
-func (r promoCodeRow) promoCode() affiliate.PromoCode {
-	return affiliate.PromoCode{
+func (r promoCodeRow) promoCode() promocode.PromoCode {
+	return promocode.PromoCode{
 		ID:             r.ID,
 		Scope:          affiliate.Scope{Workspace: r.WorkspaceID, Mode: r.Mode},
 		Program:        r.ProgramID,
@@ -68,14 +70,14 @@ var errConcurrentErasure = &pgconn.PgError{Code: codeSerializationFailure, Messa
 // codes have the same code. Errors: NOT_FOUND if the programme does not exist,
 // VALIDATION_ERROR if the participant is not valid, PROGRAM_STATE_INVALID,
 // PARTICIPANT_ERASED, PROMO_CODE_TAKEN.
-func (s *Store) CreatePromoCode(ctx context.Context, c affiliate.PromoCode, by affiliate.Actor) (affiliate.PromoCode, error) {
+func (s *Store) CreatePromoCode(ctx context.Context, c promocode.PromoCode, by affiliate.Actor) (promocode.PromoCode, error) {
 	const insert = `
 		insert into promo_codes (workspace_id, id, program_id, participant_id, mode, code, discount_type, discount_value, currency,
 			max_redemptions, expires_at, active, sync_to_processor, sync_status, version, created_at, updated_at)
 		select @workspace, @id, @program, @participant, @mode, @code, @discount_type, @discount_value, @currency,
 			@max_redemptions, @expires_at, @active, @sync, @sync_status, @version, @created_at, @updated_at
 		where not exists (` + selectErasedValue + `)`
-	var created affiliate.PromoCode
+	var created promocode.PromoCode
 	err := s.InTx(ctx, func(tx *Tx) error {
 		created = c
 		created.Active, created.Redemptions, created.Version, created.UpdatedAt = true, 0, 1, c.CreatedAt
@@ -86,11 +88,11 @@ func (s *Store) CreatePromoCode(ctx context.Context, c affiliate.PromoCode, by a
 		if _, err := lockNewOwner(ctx, tx, c.Scope, c.Program, c.Participant, by); err != nil {
 			return err
 		}
-		if c.DiscountType == affiliate.DiscountFixed && c.Currency == nil {
+		if c.DiscountType == promocode.DiscountFixed && c.Currency == nil {
 			created.Currency = &program.Currency
 		}
 		args := promoCodeArgs(created)
-		args["kind"], args["digests"] = affiliate.ErasedPromoCode, tx.db.erasureKeys.Digests(c.Scope, affiliate.ErasedPromoCode, c.Code)
+		args["kind"], args["digests"] = privacy.ErasedPromoCode, tx.db.erasureKeys.Digests(c.Scope, privacy.ErasedPromoCode, c.Code)
 		tag, err := tx.Exec(ctx, insert, args)
 		if err := refuseIfNone(tag, err, affiliate.ReasonPromoCodeTaken); err != nil {
 			return Refusal(err)
@@ -115,7 +117,7 @@ func (s *Store) CreatePromoCode(ctx context.Context, c affiliate.PromoCode, by a
 	return created, err
 }
 
-func promoCodeArgs(c affiliate.PromoCode) pgx.NamedArgs {
+func promoCodeArgs(c promocode.PromoCode) pgx.NamedArgs {
 	return pgx.NamedArgs{
 		"workspace": c.Scope.Workspace, "mode": c.Scope.Mode, "id": c.ID, "program": c.Program, "participant": c.Participant,
 		"code": c.Code, "discount_type": c.DiscountType, "discount_value": c.DiscountValue, "currency": c.Currency,
@@ -139,7 +141,7 @@ func promoCodeKeyArgs(scope affiliate.Scope, program affiliate.ProgramID, id aff
 }
 
 // PromoCode returns one promo code. Errors: NOT_FOUND.
-func (s *Store) PromoCode(ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.PromoCodeID) (affiliate.PromoCode, error) {
+func (s *Store) PromoCode(ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.PromoCodeID) (promocode.PromoCode, error) {
 	row, err := OneRow[promoCodeRow](s.pool.Query(ctx, selectPromoCode, promoCodeKeyArgs(scope, program, id)))
 	return row.promoCode(), err
 }
@@ -149,8 +151,8 @@ func (s *Store) PromoCode(ctx context.Context, scope affiliate.Scope, program af
 // VALIDATION_ERROR if the code cannot exist at a payment processor.
 func (s *Store) UpdatePromoCode(
 	ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.PromoCodeID,
-	patch affiliate.PromoCodePatch, at time.Time, by affiliate.Actor,
-) (affiliate.PromoCode, error) {
+	patch promocode.Patch, at time.Time, by affiliate.Actor,
+) (promocode.PromoCode, error) {
 	// The statement does not write the number of redemptions, which only conversions
 	// change.
 	const update = `
@@ -158,7 +160,7 @@ func (s *Store) UpdatePromoCode(
 		set active = @active, max_redemptions = @max_redemptions, expires_at = @expires_at, sync_to_processor = @sync,
 			sync_status = @sync_status, version = @version, updated_at = @updated_at
 		where workspace_id = @workspace and mode = @mode and id = @id`
-	var after affiliate.PromoCode
+	var after promocode.PromoCode
 	err := s.InTx(ctx, func(tx *Tx) error {
 		args := promoCodeKeyArgs(scope, program, id)
 		if err := lockOwner(ctx, tx, ownerOfPromoCode, args); err != nil {
@@ -230,7 +232,7 @@ func (s *Store) DeletePromoCode(
 // audit record, the events, the job that updates the participant's promo code in the edge
 // directory, and the job that updates it at the payment processor.
 func (s *Store) promoCodeChanged(
-	ctx context.Context, tx *Tx, c affiliate.PromoCode, action string, at time.Time, by affiliate.Actor, oldValues, newValues any, events ...affiliate.Event,
+	ctx context.Context, tx *Tx, c promocode.PromoCode, action string, at time.Time, by affiliate.Actor, oldValues, newValues any, events ...affiliate.Event,
 ) error {
 	err := tx.Audit(ctx, affiliate.AuditLine{
 		Workspace: c.Scope.Workspace, Mode: &c.Scope.Mode, Actor: by, At: at,

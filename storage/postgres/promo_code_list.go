@@ -6,6 +6,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/promocode"
 )
 
 // Lists of promo codes. For each condition of a filter there is an index that contains
@@ -31,7 +32,7 @@ const (
 // promoCodeListSQL returns the statements for a page and for the total. The count is
 // not used if the filter is empty, because the number of all codes of a programme is
 // stored (listCount).
-func promoCodeListSQL(filter affiliate.PromoCodeFilter) (page, count string) {
+func promoCodeListSQL(filter promocode.Filter) (page, count string) {
 	where := wherePromoCodes
 	if filter.Participant != nil {
 		where = wherePromoCodesOfParticipant
@@ -45,7 +46,7 @@ func promoCodeListSQL(filter affiliate.PromoCodeFilter) (page, count string) {
 	return `select ` + promoCodeColumns + where + newestPromoCodes, CountUpTo(affiliate.MaxTotalOf(filter.Search), where)
 }
 
-func promoCodeListArgs(scope affiliate.Scope, program affiliate.ProgramID, filter affiliate.PromoCodeFilter, page affiliate.Page) pgx.NamedArgs {
+func promoCodeListArgs(scope affiliate.Scope, program affiliate.ProgramID, filter promocode.Filter, page affiliate.Page) pgx.NamedArgs {
 	return pgx.NamedArgs{
 		"workspace": scope.Workspace, "mode": scope.Mode, "program": program, "participant": filter.Participant,
 		"active": filter.Active, "pattern": likePrefix(filter.Search),
@@ -58,8 +59,8 @@ func promoCodeListArgs(scope affiliate.Scope, program affiliate.ProgramID, filte
 // search text, and at affiliate.MaxTotal if it has other conditions. Errors: NOT_FOUND if
 // the programme or the filter's participant does not exist.
 func (s *Store) PromoCodes(
-	ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, filter affiliate.PromoCodeFilter, page affiliate.Page,
-) ([]affiliate.PromoCode, int64, error) {
+	ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, filter promocode.Filter, page affiliate.Page,
+) ([]promocode.PromoCode, int64, error) {
 	if _, err := s.Program(ctx, scope, program); err != nil {
 		return nil, 0, err
 	}
@@ -72,7 +73,7 @@ func (s *Store) PromoCodes(
 		total int64
 		err   error
 	)
-	if filter == (affiliate.PromoCodeFilter{}) {
+	if filter == (promocode.Filter{}) {
 		total, err = listCount(ctx, s.pool, scope.Workspace, program, promoCodeCount)
 	} else {
 		err = s.pool.QueryRow(ctx, count, planForArgs, args).Scan(&total)
@@ -105,7 +106,7 @@ func partnerPromoCodesSQL(program *affiliate.ProgramID) (page, count string) {
 // nil, it lists the codes of all programmes.
 func (s *Store) PartnerPromoCodes(
 	ctx context.Context, partner affiliate.UserID, mode affiliate.Mode, program *affiliate.ProgramID, page affiliate.Page,
-) ([]affiliate.PromoCode, int64, error) {
+) ([]promocode.PromoCode, int64, error) {
 	if err := s.checkParticipation(ctx, partner, mode, program); err != nil {
 		return nil, 0, err
 	}

@@ -8,6 +8,9 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/attribution"
+	"github.com/tributary-hq/tributary/affiliate/commission"
+	"github.com/tributary-hq/tributary/affiliate/conversion"
 )
 
 // lockCustomerOf locks the customer of a stored conversion in the same way as
@@ -48,8 +51,8 @@ const findActiveCommission = `
 // exist.
 func (tx *Tx) LockAttribution(
 	ctx context.Context, scope affiliate.Scope, id affiliate.ConversionID, participant affiliate.ParticipantID,
-) (affiliate.LockedAttribution, error) {
-	var a affiliate.LockedAttribution
+) (conversion.LockedAttribution, error) {
+	var a conversion.LockedAttribution
 	batch := &pgx.Batch{}
 	batch.Queue(lockCustomerOf, scope.Workspace, scope.Mode, id)
 	batch.Queue(lockConversion, scope.Workspace, scope.Mode, id).Query(func(rows pgx.Rows) (err error) {
@@ -80,7 +83,7 @@ func (tx *Tx) LockAttribution(
 		return a, err
 	}
 	for _, c := range locked {
-		if c.Status != affiliate.CommissionRejected && c.Status != affiliate.CommissionRefunded {
+		if c.Status != commission.Rejected && c.Status != commission.Refunded {
 			a.CurrentCommission = &c
 		}
 	}
@@ -90,9 +93,9 @@ func (tx *Tx) LockAttribution(
 
 // readCustomerAndRates reads the customer and the exchange rates for a locked
 // attribution.
-func readCustomerAndRates(ctx context.Context, tx *Tx, a *affiliate.LockedAttribution) error {
+func readCustomerAndRates(ctx context.Context, tx *Tx, a *conversion.LockedAttribution) error {
 	batch := &pgx.Batch{}
-	found := affiliate.AttributionInputs{Assigned: a.Assignee}
+	found := attribution.Inputs{Assigned: a.Assignee}
 	queueRates(batch, a.Conversion, &found)
 	if a.CustomerRef != nil {
 		a.Customer = queueCustomerReads(batch, a.Scope, *a.CustomerRef)
@@ -116,7 +119,7 @@ func readCustomerAndRates(ctx context.Context, tx *Tx, a *affiliate.LockedAttrib
 
 // ApplyReattribution stores a reattribution of a locked conversion and everything that
 // follows from it.
-func (tx *Tx) ApplyReattribution(ctx context.Context, r affiliate.Reattribution) error {
+func (tx *Tx) ApplyReattribution(ctx context.Context, r conversion.Reattribution) error {
 	c, batch := r.Conversion, &pgx.Batch{}
 	if err := queueSupersede(batch, c, r.Decision); err != nil {
 		return err

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/conversion"
 	"github.com/tributary-hq/tributary/spans"
 )
 
@@ -33,10 +33,10 @@ const (
 // Errors: the errors of the report's Decide function; CONVERSION_DUPLICATE if the
 // external id is already recorded; IDEMPOTENCY_KEY_REUSED. In these cases nothing is
 // stored.
-func (s *Store) RecordConversion(ctx context.Context, report affiliate.Report) (affiliate.ReportResult, error) {
+func (s *Store) RecordConversion(ctx context.Context, report conversion.Report) (conversion.ReportResult, error) {
 	r := &pendingReport{Report: report, trace: spans.Reference(ctx)}
 	if err := s.recorder.do(ctx, r); err != nil {
-		return affiliate.ReportResult{}, err
+		return conversion.ReportResult{}, err
 	}
 	return r.result, r.err
 }

@@ -16,20 +16,23 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/attribution"
+	"github.com/tributary-hq/tributary/affiliate/commission"
+	"github.com/tributary-hq/tributary/affiliate/conversion"
 	"github.com/tributary-hq/tributary/storage/postgres"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
 // report returns the report of a purchase of 1.00 EUR. click can be zero. The functions
 // in change modify the purchase.
-func (s *sales) report(external string, click affiliate.ClickID, change ...func(*affiliate.Conversion)) affiliate.Report {
+func (s *sales) report(external string, click affiliate.ClickID, change ...func(*conversion.Conversion)) conversion.Report {
 	s.Helper()
-	c := affiliate.Conversion{
+	c := conversion.Conversion{
 		ID: affiliate.NewID[affiliate.ConversionID](noon), Scope: s.Scope, ExternalTransactionID: external,
-		EventType: affiliate.Purchase, Sale: affiliate.Sale{Paid: affiliate.Money{Cents: 100, Currency: "EUR"}},
-		OccurredAt: noon, CreatedAt: noon, Source: affiliate.SourceAPI, Status: affiliate.ConversionRecorded, Version: 1,
+		EventType: affiliate.Purchase, Sale: attribution.Sale{Paid: affiliate.Money{Cents: 100, Currency: "EUR"}},
+		OccurredAt: noon, CreatedAt: noon, Source: conversion.SourceAPI, Status: conversion.Recorded, Version: 1,
 	}
-	var found *affiliate.FoundClick
+	var found *attribution.FoundClick
 	if !click.IsZero() {
 		var err error
 		if found, err = s.Store.FindClick(s.Context(), s.Scope.Workspace, click); err != nil {
@@ -40,15 +43,15 @@ func (s *sales) report(external string, click affiliate.ClickID, change ...func(
 	for _, f := range change {
 		f(&c)
 	}
-	in := affiliate.AttributionInputs{
+	in := attribution.Inputs{
 		Mode: c.Scope.Mode, EventType: c.EventType, OccurredAt: c.OccurredAt, Sale: c.Sale, Click: c.Click, FoundClick: found, PromoCode: c.PromoCode,
 	}
-	return affiliate.Report{Conversion: c, Inputs: in, Decide: decideAt(c, noon)}
+	return conversion.Report{Conversion: c, Inputs: in, Decide: decideAt(c, noon)}
 }
 
 // byCustomer returns a function that adds a customer reference to a conversion.
-func byCustomer(ref string) func(*affiliate.Conversion) {
-	return func(c *affiliate.Conversion) { c.CustomerRef = &ref }
+func byCustomer(ref string) func(*conversion.Conversion) {
+	return func(c *conversion.Conversion) { c.CustomerRef = &ref }
 }
 
 // recordTogether records reports in one batch, which is one transaction. It first starts
@@ -56,7 +59,7 @@ func byCustomer(ref string) func(*affiliate.Conversion) {
 // wait for the next batch. Two reports with the same external id, customer, promo code or
 // idempotency key are not in the same batch. recordTogether returns the errors of the
 // reports.
-func (s *sales) recordTogether(store *postgres.Store, reports ...affiliate.Report) []error {
+func (s *sales) recordTogether(store *postgres.Store, reports ...conversion.Report) []error {
 	s.Helper()
 	holder, err := s.SQL.Begin(s.Context())
 	if err != nil {
@@ -72,7 +75,7 @@ func (s *sales) recordTogether(store *postgres.Store, reports ...affiliate.Repor
 			on conflict (workspace_id, mode, ref) do update set created_at = excluded.created_at`, s.Scope.Workspace, s.Scope.Mode, ref, noon); err != nil {
 			s.Fatal(err)
 		}
-		report := s.report(affiliate.NewID[affiliate.ConversionID](noon).String(), click, byCustomer(ref), func(c *affiliate.Conversion) {
+		report := s.report(affiliate.NewID[affiliate.ConversionID](noon).String(), click, byCustomer(ref), func(c *conversion.Conversion) {
 			c.OccurredAt = noon.Add(-12 * time.Hour)
 		})
 		busy.Go(func() {
@@ -117,14 +120,14 @@ func TestRecordConversion_ConcurrentReportsShareATransaction(t *testing.T) {
 	if _, err := s.Store.RecordConversion(t.Context(), s.report("old", click, byCustomer("old"))); err != nil {
 		t.Fatal(err)
 	}
-	var reports []affiliate.Report
+	var reports []conversion.Report
 	var externals []string
 	for i := range 30 {
 		externals = append(externals, fmt.Sprintf("order-%02d", i))
 		reports = append(reports, s.report(externals[i], click, byCustomer(fmt.Sprint("customer-", i))))
 	}
-	mismatch := func(affiliate.AttributionInputs) (affiliate.Decision, *affiliate.Commission, error) {
-		return affiliate.Decision{}, nil, affiliate.Refuse(affiliate.ReasonModeMismatch)
+	mismatch := func(attribution.Inputs) (attribution.Decision, *commission.Commission, error) {
+		return attribution.Decision{}, nil, affiliate.Refuse(affiliate.ReasonModeMismatch)
 	}
 	refused := s.report("refused", click, byCustomer("refused"))
 	refused.Key = &affiliate.IdempotencyKey{Method: "m", Key: "refused", Fingerprint: []byte{1}, At: noon}
@@ -132,7 +135,7 @@ func TestRecordConversion_ConcurrentReportsShareATransaction(t *testing.T) {
 	refusedAgain := s.report("refused-again", click, byCustomer("old"))
 	refusedAgain.Decide = mismatch
 	broken := s.report("broken", click, byCustomer("broken"))
-	broken.Decide = func(affiliate.AttributionInputs) (affiliate.Decision, *affiliate.Commission, error) { panic("broken") }
+	broken.Decide = func(attribution.Inputs) (attribution.Decision, *commission.Commission, error) { panic("broken") }
 	keyed := s.report("keyed", click)
 	keyed.Key = &affiliate.IdempotencyKey{Method: "m", Key: "keyed", Fingerprint: []byte{1}, At: noon}
 	duplicate := s.report("known", click, byCustomer("duplicate"))
@@ -231,18 +234,18 @@ func TestRecordConversion_FailedReportDoesNotAffectItsBatch(t *testing.T) {
 	click := s.click(noon.Add(-time.Hour))
 	invalid := s.report("order-invalid", click, byCustomer("invalid"))
 	decide := invalid.Decide
-	invalid.Decide = func(in affiliate.AttributionInputs) (affiliate.Decision, *affiliate.Commission, error) {
+	invalid.Decide = func(in attribution.Inputs) (attribution.Decision, *commission.Commission, error) {
 		d, commission, err := decide(in)
 		commission.AmountCents = commission.OriginalAmountCents + 1
 		return d, commission, err
 	}
-	var reports []affiliate.Report
+	var reports []conversion.Report
 	for i := range 9 {
 		reports = append(reports, s.report(fmt.Sprint("order-", i), click))
 	}
 	panics := s.report("order-panics", click)
 	panics.Key = &affiliate.IdempotencyKey{Method: "m", Key: "panics", Fingerprint: []byte{1}, At: noon}
-	panics.Decide = func(in affiliate.AttributionInputs) (affiliate.Decision, *affiliate.Commission, error) {
+	panics.Decide = func(in attribution.Inputs) (attribution.Decision, *commission.Commission, error) {
 		d, commission, err := decideAt(panics.Conversion, noon)(in)
 		d.Program = nil // makes the code that counts the conversion panic
 		return d, commission, err
@@ -268,8 +271,8 @@ func TestRecordConversion_RefusedReportDoesNotClaimAliases(t *testing.T) {
 	click := s.click(noon.Add(-time.Hour))
 	refused, recorded := s.report("pi_1", click), s.report("cs_1", click)
 	refused.Aliases, recorded.Aliases = []string{"pi_1", "cs_1"}, []string{"cs_1"}
-	refused.Decide = func(affiliate.AttributionInputs) (affiliate.Decision, *affiliate.Commission, error) {
-		return affiliate.Decision{}, nil, affiliate.Refuse(affiliate.ReasonValidation)
+	refused.Decide = func(attribution.Inputs) (attribution.Decision, *commission.Commission, error) {
+		return attribution.Decision{}, nil, affiliate.Refuse(affiliate.ReasonValidation)
 	}
 	errs := s.recordTogether(s.Store, refused, recorded)
 	if !isRefusedWith(errs[0], affiliate.ReasonValidation) || errs[1] != nil {
@@ -385,7 +388,7 @@ func TestRecordConversion_ConnectionLoss(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newSales(t)
 			click := s.click(noon.Add(-time.Hour))
-			var reports []affiliate.Report
+			var reports []conversion.Report
 			for i := range 5 {
 				reports = append(reports, s.report(fmt.Sprint("order-", i), click))
 			}
@@ -393,7 +396,7 @@ func TestRecordConversion_ConnectionLoss(t *testing.T) {
 			network.done.Store(true) // do not break the connections of the reports that are recorded first
 			store := s.Store.WithDialer(t, s.URL, network.dial)
 			decide, enabled := reports[0].Decide, false
-			reports[0].Decide = func(in affiliate.AttributionInputs) (affiliate.Decision, *affiliate.Commission, error) {
+			reports[0].Decide = func(in attribution.Inputs) (attribution.Decision, *commission.Commission, error) {
 				if !enabled {
 					enabled = true
 					pgtest.Eventually(s, "the batch is being recorded", func() bool { return store.RunningBatches() == 1 })
@@ -428,7 +431,7 @@ func TestRecordConversion_VelocityCountsTheBatch(t *testing.T) {
 	s := newSales(t)
 	s.Exec(`update programs set fraud_policy = 'flag'`)
 	click := s.click(noon.Add(-24 * time.Hour))
-	var reports []affiliate.Report
+	var reports []conversion.Report
 	for i := range 14 {
 		reports = append(reports, s.report(fmt.Sprint("order-", i), click))
 	}

@@ -8,18 +8,22 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/click"
+	"github.com/tributary-hq/tributary/affiliate/link"
+	"github.com/tributary-hq/tributary/affiliate/participant"
+	"github.com/tributary-hq/tributary/affiliate/privacy"
 )
 
 // reserveCode reserves the requested code for the participant's default link and
 // returns it. If no code is requested, it reserves the first free code that is derived
 // from the partner's name.
-func reserveCode(ctx context.Context, tx *Tx, p affiliate.Participant, link affiliate.LinkID, requested string) (string, error) {
+func reserveCode(ctx context.Context, tx *Tx, p participant.Participant, linkID affiliate.LinkID, requested string) (string, error) {
 	if requested != "" {
-		return requested, reserveAndSetCode(ctx, tx, p, link, requested)
+		return requested, reserveAndSetCode(ctx, tx, p, linkID, requested)
 	}
 	taken := affiliate.Refuse(affiliate.ReasonReferralCodeTaken)
-	for code := range affiliate.ReferralCodes(p.PartnerName) {
-		if err := reserveAndSetCode(ctx, tx, p, link, code); !errors.Is(err, taken) {
+	for code := range link.ReferralCodes(p.PartnerName) {
+		if err := reserveAndSetCode(ctx, tx, p, linkID, code); !errors.Is(err, taken) {
 			return code, err
 		}
 	}
@@ -29,9 +33,9 @@ func reserveCode(ctx context.Context, tx *Tx, p affiliate.Participant, link affi
 // reserveAndSetCode reserves a free code and makes it the participant's code. The
 // previous code stays reserved and still leads to the default link. Errors:
 // REFERRAL_CODE_TAKEN.
-func reserveAndSetCode(ctx context.Context, tx *Tx, p affiliate.Participant, link affiliate.LinkID, code string) error {
+func reserveAndSetCode(ctx context.Context, tx *Tx, p participant.Participant, linkID affiliate.LinkID, code string) error {
 	const setCode = `update participants set referral_code = $4 where workspace_id = $1 and mode = $2 and id = $3`
-	target := affiliate.Link{ID: link, Scope: p.Scope, Program: p.Program, Participant: p.ID, CreatedAt: p.UpdatedAt}
+	target := link.Link{ID: linkID, Scope: p.Scope, Program: p.Program, Participant: p.ID, CreatedAt: p.UpdatedAt}
 	reserved, err := insertReferralCode(ctx, tx, target, code)
 	if err != nil {
 		return err
@@ -51,7 +55,7 @@ const selectErasedValue = `
 // insertReferralCode reserves a code for a link. It returns false if the code is not free:
 // another link has the code, or an erased participant had it. The primary key of
 // referral_codes makes sure that no two links have the same code.
-func insertReferralCode(ctx context.Context, tx *Tx, l affiliate.Link, code string) (reserved bool, err error) {
+func insertReferralCode(ctx context.Context, tx *Tx, l link.Link, code string) (reserved bool, err error) {
 	const insert = `
 		insert into referral_codes (workspace_id, mode, code, program_id, participant_id, link_id, created_at)
 		select @workspace, @mode, @code, @program, @participant, @link, @created_at
@@ -60,14 +64,14 @@ func insertReferralCode(ctx context.Context, tx *Tx, l affiliate.Link, code stri
 	tag, err := tx.Exec(ctx, insert, pgx.NamedArgs{
 		"workspace": l.Scope.Workspace, "mode": l.Scope.Mode, "code": code, "program": l.Program, "participant": l.Participant,
 		"link": l.ID, "created_at": l.CreatedAt,
-		"kind": affiliate.ErasedReferralCode, "digests": tx.db.erasureKeys.Digests(l.Scope, affiliate.ErasedReferralCode, code),
+		"kind": privacy.ErasedReferralCode, "digests": tx.db.erasureKeys.Digests(l.Scope, privacy.ErasedReferralCode, code),
 	})
 	return tag.RowsAffected() != 0, err
 }
 
 // replaceCode makes p.ReferralCode the code of a locked participant and of the
 // participant's default link. The code can be an earlier code of the link.
-func (s *Store) replaceCode(ctx context.Context, tx *Tx, p affiliate.Participant, oldCode string) error {
+func (s *Store) replaceCode(ctx context.Context, tx *Tx, p participant.Participant, oldCode string) error {
 	// There is no condition on the mode, because a participant has only one mode.
 	const find = `select id from links where workspace_id = $1 and participant_id = $2 and is_default`
 	const setEarlierCode = `
@@ -94,7 +98,7 @@ func (s *Store) replaceCode(ctx context.Context, tx *Tx, p affiliate.Participant
 
 // renameDefaultLink sets the code of the participant's default link to p.ReferralCode
 // and publishes an event.
-func (s *Store) renameDefaultLink(ctx context.Context, tx *Tx, p affiliate.Participant, link affiliate.LinkID, oldCode string) error {
+func (s *Store) renameDefaultLink(ctx context.Context, tx *Tx, p participant.Participant, linkID affiliate.LinkID, oldCode string) error {
 	const rename = `
 		update links l
 		set code = $4, version = l.version + 1, updated_at = $5
@@ -107,15 +111,15 @@ func (s *Store) renameDefaultLink(ctx context.Context, tx *Tx, p affiliate.Parti
 		Code        string
 		Destination *string
 		SubID       string
-		affiliate.UTM
+		click.UTM
 		IsDefault bool
 		Version   int
 	}
-	row, err := OneRow[renamedRow](tx.Query(ctx, rename, p.Scope.Workspace, p.Scope.Mode, link, p.ReferralCode, p.UpdatedAt))
+	row, err := OneRow[renamedRow](tx.Query(ctx, rename, p.Scope.Workspace, p.Scope.Mode, linkID, p.ReferralCode, p.UpdatedAt))
 	if err != nil {
 		return err
 	}
-	renamed := affiliate.Link{
+	renamed := link.Link{
 		ID: row.ID, Scope: p.Scope, Program: p.Program, Participant: p.ID, Code: row.Code, Destination: row.Destination,
 		SubID: row.SubID, UTM: row.UTM, IsDefault: row.IsDefault, Version: row.Version,
 	}

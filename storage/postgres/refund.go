@@ -10,6 +10,10 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/analytics"
+	"github.com/tributary-hq/tributary/affiliate/attribution"
+	"github.com/tributary-hq/tributary/affiliate/commission"
+	"github.com/tributary-hq/tributary/affiliate/conversion"
 )
 
 // Every refund is first stored as a parked refund, which means that it is not applied
@@ -74,10 +78,10 @@ const selectParkedFor = `
 // does not exist, the refund stays parked. The refunds of one conversion are applied one
 // after another, first the parked refunds. Errors: REFUND_DUPLICATE,
 // REFUND_EXCEEDS_AMOUNT. In these cases nothing is stored.
-func (s *Store) RefundConversion(ctx context.Context, refund affiliate.Refund) (affiliate.RefundOutcome, error) {
-	var outcome affiliate.RefundOutcome
+func (s *Store) RefundConversion(ctx context.Context, refund conversion.Refund) (conversion.RefundOutcome, error) {
+	var outcome conversion.RefundOutcome
 	err := s.InTx(ctx, func(tx *Tx) error {
-		outcome = affiliate.RefundOutcome{Refund: refund}
+		outcome = conversion.RefundOutcome{Refund: refund}
 		conversion, err := lockRefundedConversion(ctx, tx, refund.Scope, refund.ExternalTransactionID, &refund)
 		if err == nil && conversion == nil {
 			conversion, err = lockErasedConversion(ctx, tx, refund)
@@ -103,7 +107,7 @@ func (s *Store) RefundConversion(ctx context.Context, refund affiliate.Refund) (
 // ids of the refund, which is stored as parked. The conversion and its parked refunds are
 // locked. If the refund belongs to no erased sale, the result is nil. The look-up
 // follows the insert of the refund, so it also finds a sale that was erased before the insert.
-func lockErasedConversion(ctx context.Context, tx *Tx, refund affiliate.Refund) (*refundedConversion, error) {
+func lockErasedConversion(ctx context.Context, tx *Tx, refund conversion.Refund) (*refundedConversion, error) {
 	pseudonym, err := tx.findErasedSale(ctx, refund.Scope, refund.ExternalTransactionID)
 	if err != nil || pseudonym == "" {
 		return nil, err
@@ -120,7 +124,7 @@ func lockErasedConversion(ctx context.Context, tx *Tx, refund affiliate.Refund) 
 
 // ApplyParkedRefunds applies the parked refunds of a sale if its conversion exists now.
 // Even if several calls run at the same time, each refund is applied only once.
-func (s *Store) ApplyParkedRefunds(ctx context.Context, sale affiliate.ParkedSale, at time.Time) error {
+func (s *Store) ApplyParkedRefunds(ctx context.Context, sale conversion.ParkedSale, at time.Time) error {
 	scope := affiliate.Scope{Workspace: sale.Workspace, Mode: sale.Mode}
 	return s.InTx(ctx, func(tx *Tx) error {
 		conversion, err := lockRefundedConversion(ctx, tx, scope, sale.ExternalTransactionID, nil)
@@ -139,10 +143,10 @@ func (s *Store) ApplyParkedRefunds(ctx context.Context, sale affiliate.ParkedSal
 // refundedConversion is a conversion to which refunds are applied, and its parked
 // refunds. The conversion and the refunds are locked.
 type refundedConversion struct {
-	affiliate.StoredConversion
-	decision   affiliate.Decision          // the decision in force
-	parked     []affiliate.Refund          // oldest first
-	commission *affiliate.LockedCommission // the commission of the decision in force, in any status; nil if it has none
+	conversion.StoredConversion
+	decision   attribution.Decision // the decision in force
+	parked     []conversion.Refund  // oldest first
+	commission *commission.Locked   // the commission of the decision in force, in any status; nil if it has none
 }
 
 // lockRefundedConversion locks the conversion of a sale, stores the new refund, and locks
@@ -151,20 +155,20 @@ type refundedConversion struct {
 // and those of lockCommissionsAndPayouts if the conversion has a commission. Errors:
 // REFUND_DUPLICATE.
 func lockRefundedConversion(
-	ctx context.Context, tx *Tx, scope affiliate.Scope, external string, refund *affiliate.Refund,
+	ctx context.Context, tx *Tx, scope affiliate.Scope, external string, refund *conversion.Refund,
 ) (*refundedConversion, error) {
-	var conversion *refundedConversion
-	var parked []affiliate.Refund
+	var refunded *refundedConversion
+	var parked []conversion.Refund
 	var decisions []decisionSummary
 	var commissions []affiliate.CommissionID
-	var newRefund affiliate.RefundID
+	var newRefund conversion.RefundID
 	batch := &pgx.Batch{}
 	batch.Queue(lockConversionByExternalID, scope.Workspace, scope.Mode, external).Query(func(rows pgx.Rows) error {
 		stored, err := pgx.CollectExactlyOneRow(rows, scanConversion)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return nil
 		}
-		conversion = &refundedConversion{StoredConversion: stored}
+		refunded = &refundedConversion{StoredConversion: stored}
 		return err
 	})
 	if refund != nil {
@@ -181,21 +185,21 @@ func lockRefundedConversion(
 	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
 		return nil, fmt.Errorf("lock the refunded conversion: %w", err)
 	}
-	if conversion == nil {
+	if refunded == nil {
 		return nil, nil
 	}
 	if len(decisions) != 1 {
-		return nil, fmt.Errorf("conversion %s has %d decisions in force", conversion.ID, len(decisions))
+		return nil, fmt.Errorf("conversion %s has %d decisions in force", refunded.ID, len(decisions))
 	}
-	conversion.decision, conversion.parked = decisions[0].decision(conversion.StoredConversion), parked
+	refunded.decision, refunded.parked = decisions[0].decision(refunded.StoredConversion), parked
 	locked, err := lockCommissionsAndPayouts(ctx, tx, scope, commissions)
 	if err != nil {
 		return nil, err
 	}
 	if len(locked) > 0 {
-		conversion.commission = &locked[0]
+		refunded.commission = &locked[0]
 	}
-	return conversion, nil
+	return refunded, nil
 }
 
 // queueInForce queues the statements that read the decision in force about a conversion and
@@ -224,15 +228,15 @@ func queueInForce(batch *pgx.Batch, scope affiliate.Scope, external string, deci
 // decisionSummary has the fields of a decision that events contain.
 type decisionSummary struct {
 	ID          affiliate.DecisionID
-	Method      *affiliate.Method
-	Reason      affiliate.AttributionReason
+	Method      *attribution.Method
+	Reason      attribution.Reason
 	Explanation string
 	ClickedAt   *time.Time
 	ExpiresAt   *time.Time
 }
 
-func (r decisionSummary) decision(c affiliate.StoredConversion) affiliate.Decision {
-	return affiliate.Decision{
+func (r decisionSummary) decision(c conversion.StoredConversion) attribution.Decision {
+	return attribution.Decision{
 		ID: r.ID, Conversion: c.ID, Attributed: c.Attributed, Method: r.Method, Reason: r.Reason, Explanation: r.Explanation,
 		Program: c.Program, Participant: c.Participant, Link: c.Link, ClickedAt: r.ClickedAt, ExpiresAt: r.ExpiresAt,
 	}
@@ -240,9 +244,9 @@ func (r decisionSummary) decision(c affiliate.StoredConversion) affiliate.Decisi
 
 // queueParked queues the statement that locks the parked refunds of a sale and returns
 // them, oldest first.
-func queueParked(batch *pgx.Batch, scope affiliate.Scope, external string, excluded affiliate.RefundID, parked *[]affiliate.Refund) {
+func queueParked(batch *pgx.Batch, scope affiliate.Scope, external string, excluded conversion.RefundID, parked *[]conversion.Refund) {
 	batch.Queue(lockParkedSQL, scope.Workspace, scope.Mode, external, excluded, parkedBatch).Query(func(rows pgx.Rows) (err error) {
-		*parked, err = pgx.CollectRows(rows, pgx.RowToStructByNameLax[affiliate.Refund])
+		*parked, err = pgx.CollectRows(rows, pgx.RowToStructByNameLax[conversion.Refund])
 		for i := range *parked {
 			(*parked)[i].Scope = scope
 		}
@@ -251,9 +255,9 @@ func queueParked(batch *pgx.Batch, scope affiliate.Scope, external string, exclu
 }
 
 // lockParked does the same as queueParked in its own round trip.
-func lockParked(ctx context.Context, tx *Tx, scope affiliate.Scope, external string) (parked []affiliate.Refund, err error) {
+func lockParked(ctx context.Context, tx *Tx, scope affiliate.Scope, external string) (parked []conversion.Refund, err error) {
 	batch := &pgx.Batch{}
-	queueParked(batch, scope, external, affiliate.RefundID{}, &parked)
+	queueParked(batch, scope, external, conversion.RefundID{}, &parked)
 	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
 		return nil, fmt.Errorf("read parked refunds: %w", err)
 	}
@@ -263,12 +267,12 @@ func lockParked(ctx context.Context, tx *Tx, scope affiliate.Scope, external str
 // refundChanges collects the changes that refunds make to a conversion, in memory. It
 // leaves out the change of the commission, which depends on the total of all refunds.
 type refundChanges struct {
-	conversion affiliate.Conversion // the conversion after all refunds in applied
-	decision   affiliate.Decision   // the decision in force
+	conversion conversion.Conversion // the conversion after all refunds in applied
+	decision   attribution.Decision  // the decision in force
 	at         time.Time
 
-	applied []affiliate.Refund
-	deltas  []affiliate.StatsDelta
+	applied []conversion.Refund
+	deltas  []analytics.StatsDelta
 	events  []affiliate.Event
 }
 
@@ -278,7 +282,7 @@ func (s *refundedConversion) refundChanges(at time.Time) *refundChanges {
 
 // apply adds a new refund to the changes. Errors: REFUND_EXCEEDS_AMOUNT if the refund
 // exceeds the remaining amount.
-func (r *refundChanges) apply(refund affiliate.Refund) (affiliate.Refund, error) {
+func (r *refundChanges) apply(refund conversion.Refund) (conversion.Refund, error) {
 	after, cents, refusal := r.conversion.Refund(refund.RequestedCents)
 	if refusal != nil {
 		return refund, refusal
@@ -288,7 +292,7 @@ func (r *refundChanges) apply(refund affiliate.Refund) (affiliate.Refund, error)
 
 // applyParked adds a parked refund to the changes. If the refund exceeds the remaining
 // amount, only the remaining amount is refunded.
-func (r *refundChanges) applyParked(refund affiliate.Refund) {
+func (r *refundChanges) applyParked(refund conversion.Refund) {
 	after, cents := r.conversion.RefundParked(refund.RequestedCents)
 	r.record(refund, after, cents)
 }
@@ -296,7 +300,7 @@ func (r *refundChanges) applyParked(refund affiliate.Refund) {
 // record adds an applied refund to the changes. The refunded revenue is subtracted from
 // the stats of the current hour. The number of conversions in the stats does not
 // change.
-func (r *refundChanges) record(refund affiliate.Refund, after affiliate.Conversion, cents int64) affiliate.Refund {
+func (r *refundChanges) record(refund conversion.Refund, after conversion.Conversion, cents int64) conversion.Refund {
 	before := r.conversion
 	r.conversion = after
 	refund.Conversion, refund.AmountCents, refund.AppliedAt = &after.ID, &cents, &r.at
@@ -306,7 +310,7 @@ func (r *refundChanges) record(refund affiliate.Refund, after affiliate.Conversi
 	}
 	r.events = append(r.events, after.RefundedEvent(before, r.decision, r.at))
 	if d := r.decision; d.Attributed && after.EventType.Priced() && cents > 0 {
-		r.deltas = append(r.deltas, affiliate.StatsDelta{
+		r.deltas = append(r.deltas, analytics.StatsDelta{
 			Scope: after.Scope, Program: *d.Program, Participant: *d.Participant, Link: d.Link, At: r.at,
 			Currency: after.Sale.Paid.Currency, RevenueCents: -cents,
 		})
@@ -337,15 +341,15 @@ func (r *refundChanges) queue(batch *pgx.Batch) {
 
 // writeRefunds stores applied refunds and everything that follows from them, including
 // the events. It returns the commission after the refunds.
-func (s *Store) writeRefunds(ctx context.Context, tx *Tx, conversion *refundedConversion, refunds *refundChanges) (*affiliate.Commission, error) {
-	var changes []affiliate.CommissionChange
-	var commission *affiliate.Commission
+func (s *Store) writeRefunds(ctx context.Context, tx *Tx, conversion *refundedConversion, refunds *refundChanges) (*commission.Commission, error) {
+	var changes []commission.Change
+	var earned *commission.Commission
 	if conversion.commission != nil {
 		var err error
-		if changes, err = conversion.commission.FollowRefunds(refunds.conversion.SaleRefunds(), affiliate.RefundedSale, refunds.at); err != nil {
+		if changes, err = conversion.commission.FollowRefunds(refunds.conversion.SaleRefunds(), commission.RefundedSale, refunds.at); err != nil {
 			return nil, err
 		}
-		commission = &conversion.commission.Commission
+		earned = &conversion.commission.Commission
 	}
 	if err := updatePayouts(ctx, tx, changes); err != nil {
 		return nil, err
@@ -358,9 +362,9 @@ func (s *Store) writeRefunds(ctx context.Context, tx *Tx, conversion *refundedCo
 	}
 	events := refunds.events
 	for _, change := range changes {
-		events, commission = append(events, change.Events()...), &change.After
+		events, earned = append(events, change.Events()...), &change.After
 	}
-	return commission, tx.Publish(ctx, events...)
+	return earned, tx.Publish(ctx, events...)
 }
 
 // pageParked reads sales of all workspaces that have parked refunds, and whether their
@@ -388,10 +392,10 @@ const pageParked = `
 // in the order of their keys, starting after the given sale. next is the sale after which
 // the next call starts. It is the zero value when no sales are left to check.
 func (s *Store) SalesWithParkedRefunds(
-	ctx context.Context, after affiliate.ParkedSale, limit int,
-) (sales []affiliate.ParkedSale, next affiliate.ParkedSale, err error) {
+	ctx context.Context, after conversion.ParkedSale, limit int,
+) (sales []conversion.ParkedSale, next conversion.ParkedSale, err error) {
 	type parkedRow struct {
-		affiliate.ParkedSale
+		conversion.ParkedSale
 		Known bool
 	}
 	rows, err := s.pool.Query(ctx, pageParked, after.Workspace, after.Mode, after.ExternalTransactionID, limit)

@@ -6,15 +6,16 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/conversion"
 	"github.com/tributary-hq/tributary/storage/postgres"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
 // refundOf returns a refund of the full amount of a sale.
-func (s *sales) refundOf(external, id string) affiliate.Refund {
-	return affiliate.Refund{
-		ID: affiliate.NewID[affiliate.RefundID](noon), Scope: s.Scope, ExternalRefundID: id, ExternalTransactionID: external,
-		CreatedAt: noon, ExpiresAt: noon.Add(affiliate.ParkedRefundLifetime),
+func (s *sales) refundOf(external, id string) conversion.Refund {
+	return conversion.Refund{
+		ID: affiliate.NewID[conversion.RefundID](noon), Scope: s.Scope, ExternalRefundID: id, ExternalTransactionID: external,
+		CreatedAt: noon, ExpiresAt: noon.Add(conversion.ParkedRefundLifetime),
 	}
 }
 
@@ -84,7 +85,7 @@ func TestSalesWithParkedRefunds_ReadsAllPages(t *testing.T) {
 	}
 	s.Exec(`update refunds set external_transaction_id = substr(external_transaction_id, 8)`)
 	found := map[string]int{}
-	var cursor affiliate.ParkedSale
+	var cursor conversion.ParkedSale
 	for pages := 1; ; pages++ {
 		page, next, err := s.Store.SalesWithParkedRefunds(t.Context(), cursor, 10)
 		if err != nil {
@@ -96,7 +97,7 @@ func TestSalesWithParkedRefunds_ReadsAllPages(t *testing.T) {
 			}
 			found[sale.ExternalTransactionID]++
 		}
-		if cursor = next; cursor == (affiliate.ParkedSale{}) {
+		if cursor = next; cursor == (conversion.ParkedSale{}) {
 			if pages != 3 {
 				t.Errorf("the sales were on %d pages, want 3", pages)
 			}
@@ -120,7 +121,7 @@ func TestDropExpiredRefunds_RespectsLimit(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	end := noon.Add(affiliate.ParkedRefundLifetime)
+	end := noon.Add(conversion.ParkedRefundLifetime)
 	for _, step := range []struct {
 		at      time.Time
 		dropped int64
@@ -154,7 +155,7 @@ func TestApplyParkedRefunds_WorksInBatches(t *testing.T) {
 	if n := s.Count(`select count(*) from refunds where conversion_id is null`); n != 20 {
 		t.Errorf("%d refunds are parked, want 20", n)
 	}
-	sale := affiliate.ParkedSale{Workspace: s.Scope.Workspace, Mode: s.Scope.Mode, ExternalTransactionID: "order-1"}
+	sale := conversion.ParkedSale{Workspace: s.Scope.Workspace, Mode: s.Scope.Mode, ExternalTransactionID: "order-1"}
 	for range 2 {
 		if err := s.Store.ApplyParkedRefunds(t.Context(), sale, noon); err != nil {
 			t.Fatal(err)

@@ -12,6 +12,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/commission"
+	"github.com/tributary-hq/tributary/affiliate/conversion"
 )
 
 // claimCharges assigns charges to the conversion that has one of their ids as an alias or
@@ -55,8 +57,8 @@ const reportedRefunds = `
 // LockSale locks a conversion, its commission and the unsent payout of the commission. It
 // assigns charges to the conversion that belong to it, and reads what was refunded and
 // disputed. The charges count as applied when the transaction commits. Errors: NOT_FOUND.
-func (tx *Tx) LockSale(ctx context.Context, scope affiliate.Scope, id affiliate.ConversionID) (affiliate.LockedSale, error) {
-	var sale affiliate.LockedSale
+func (tx *Tx) LockSale(ctx context.Context, scope affiliate.Scope, id affiliate.ConversionID) (conversion.LockedSale, error) {
+	var sale conversion.LockedSale
 	rows, _ := tx.Query(ctx, lockConversion, scope.Workspace, scope.Mode, id)
 	stored, err := pgx.CollectRows(rows, scanConversion)
 	if err != nil {
@@ -89,7 +91,7 @@ func (tx *Tx) LockSale(ctx context.Context, scope affiliate.Scope, id affiliate.
 		return sale, err
 	}
 	sale.Commission = &locked[0]
-	if c := sale.Commission; c.Status == affiliate.CommissionRefunded && c.Payout != nil {
+	if c := sale.Commission; c.Status == commission.Refunded && c.Payout != nil {
 		// If the refund has failed, the commission may have been paid in the meantime.
 		const payoutStatus = `select p.status from payouts p where p.workspace_id = $1 and p.mode = $2 and p.id = $3`
 		if err := tx.QueryRow(ctx, payoutStatus, scope.Workspace, scope.Mode, c.Payout).Scan(&c.PayoutStatus); err != nil {
@@ -102,8 +104,8 @@ func (tx *Tx) LockSale(ctx context.Context, scope affiliate.Scope, id affiliate.
 // LockDisputedSale locks the conversion about which a merchant reports a dispute, and reads
 // the dispute if it was reported before. It also finds a sale whose buyer was erased.
 // Errors: NOT_FOUND, DISPUTE_DUPLICATE.
-func (tx *Tx) LockDisputedSale(ctx context.Context, report affiliate.ReportedDispute) (affiliate.SaleInDispute, error) {
-	var sale affiliate.SaleInDispute
+func (tx *Tx) LockDisputedSale(ctx context.Context, report conversion.ReportedDispute) (conversion.SaleInDispute, error) {
+	var sale conversion.SaleInDispute
 	scope := report.Scope
 	found, err := tx.FindSale(ctx, scope, []string{report.ExternalTransactionID})
 	if err == nil && found.Conversion == nil {
@@ -132,7 +134,7 @@ func (tx *Tx) LockDisputedSale(ctx context.Context, report affiliate.ReportedDis
 		select d.status, d.amount_cents, d.charge_id
 		from processor_disputes d
 		where d.workspace_id = $1 and d.mode = $2 and d.id = any($3)`
-	var dispute affiliate.ProcessorDispute
+	var dispute conversion.ProcessorDispute
 	var charge string
 	err = tx.QueryRow(ctx, find, scope.Workspace, scope.Mode, tx.ChargeForms(scope, report.ExternalDisputeID)).
 		Scan(&dispute.Status, &dispute.AmountCents, &charge)
@@ -155,7 +157,7 @@ func reportedCharge(conversion affiliate.ConversionID) string { return conversio
 // PutReportedDispute stores a dispute that a merchant reports about a locked sale. If the
 // buyer of the sale was erased, the texts that replace the ids are stored. Errors:
 // DISPUTE_DUPLICATE.
-func (tx *Tx) PutReportedDispute(ctx context.Context, sale affiliate.SaleInDispute, dispute affiliate.ProcessorDispute, at time.Time) error {
+func (tx *Tx) PutReportedDispute(ctx context.Context, sale conversion.SaleInDispute, dispute conversion.ProcessorDispute, at time.Time) error {
 	const putCharge = `
 		insert into processor_charges (workspace_id, mode, id, currency, amount_cents, refunded_cents, conversion_id, read_number, updated_at)
 		values ($1, $2, $3, $4, $5, 0, $6, 0, $7)
@@ -184,8 +186,8 @@ func (tx *Tx) PutReportedDispute(ctx context.Context, sale affiliate.SaleInDispu
 	return nil
 }
 
-func scanCharge(row pgx.CollectableRow) (affiliate.ChargeReversal, error) {
-	var c affiliate.ChargeReversal
+func scanCharge(row pgx.CollectableRow) (conversion.ChargeReversal, error) {
+	var c conversion.ChargeReversal
 	var disputes []byte
 	if err := row.Scan(&c.Currency, &c.AmountCents, &c.RefundedCents, &c.HappenedAt, &disputes); err != nil {
 		return c, err
@@ -194,7 +196,7 @@ func scanCharge(row pgx.CollectableRow) (affiliate.ChargeReversal, error) {
 }
 
 // ApplyReversal stores a reversal of a locked sale and everything that follows from it.
-func (tx *Tx) ApplyReversal(ctx context.Context, r affiliate.Reversal) error {
+func (tx *Tx) ApplyReversal(ctx context.Context, r conversion.Reversal) error {
 	if err := updatePayouts(ctx, tx, r.Changes); err != nil {
 		return err
 	}

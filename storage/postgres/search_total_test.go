@@ -7,6 +7,12 @@ import (
 	"testing"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/commission"
+	"github.com/tributary-hq/tributary/affiliate/link"
+	"github.com/tributary-hq/tributary/affiliate/participant"
+	"github.com/tributary-hq/tributary/affiliate/partner"
+	"github.com/tributary-hq/tributary/affiliate/program"
+	"github.com/tributary-hq/tributary/affiliate/promocode"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
@@ -52,34 +58,34 @@ func TestSearches_CanReadPagesAfterTheLimitOfTheTotal(t *testing.T) {
 	t.Parallel()
 	const matches, size = affiliate.MaxSearchTotal + 150, 100
 	f := newSearchFixture(t, matches)
-	newest := affiliate.CommissionOrder{By: affiliate.SortCreatedAt}
+	newest := commission.Order{By: commission.SortCreatedAt}
 	commissions := func(search string) func(affiliate.Page) ([]string, int64, error) {
 		return func(page affiliate.Page) ([]string, int64, error) {
-			found, total, err := f.Store.Commissions(t.Context(), f.Scope, affiliate.CommissionFilter{Search: search}, newest, page)
-			return idsOf(found, func(c affiliate.CommissionItem) fmt.Stringer { return c.ID }), total, err
+			found, total, err := f.Store.Commissions(t.Context(), f.Scope, commission.Filter{Search: search}, newest, page)
+			return idsOf(found, func(c commission.Item) fmt.Stringer { return c.ID }), total, err
 		}
 	}
-	participants := func(search string, order affiliate.ParticipantOrder) func(affiliate.Page) ([]string, int64, error) {
+	participants := func(search string, order participant.Order) func(affiliate.Page) ([]string, int64, error) {
 		return func(page affiliate.Page) ([]string, int64, error) {
-			found, total, err := f.Store.ListParticipants(t.Context(), f.Scope, f.Program, affiliate.ParticipantFilter{Search: search}, order, page)
-			return idsOf(found, func(p affiliate.Participant) fmt.Stringer { return p.ID }), total, err
+			found, total, err := f.Store.ListParticipants(t.Context(), f.Scope, f.Program, participant.Filter{Search: search}, order, page)
+			return idsOf(found, func(p participant.Participant) fmt.Stringer { return p.ID }), total, err
 		}
 	}
 	programs := func(page affiliate.Page) ([]string, int64, error) {
-		found, total, err := f.Store.ListPrograms(t.Context(), f.Scope, affiliate.ProgramFilter{Search: "copy"}, page)
-		return idsOf(found, func(p affiliate.Program) fmt.Stringer { return p.ID }), total, err
+		found, total, err := f.Store.ListPrograms(t.Context(), f.Scope, program.Filter{Search: "copy"}, page)
+		return idsOf(found, func(p program.Program) fmt.Stringer { return p.ID }), total, err
 	}
 	public := func(page affiliate.Page) ([]string, int64, error) {
-		found, total, err := f.Store.PartnerPrograms(t.Context(), f.NewPartner("Joe"), f.Scope.Mode, affiliate.PartnerProgramFilter{Public: true, Search: "copy"}, page)
-		return idsOf(found, func(p affiliate.PartnerProgram) fmt.Stringer { return p.ID }), total, err
+		found, total, err := f.Store.PartnerPrograms(t.Context(), f.NewPartner("Joe"), f.Scope.Mode, partner.ProgramFilter{Public: true, Search: "copy"}, page)
+		return idsOf(found, func(p partner.Program) fmt.Stringer { return p.ID }), total, err
 	}
 	links := func(page affiliate.Page) ([]string, int64, error) {
-		found, total, err := f.Store.Links(t.Context(), f.Scope, f.Program, affiliate.LinkFilter{Search: "code"}, page)
-		return idsOf(found, func(l affiliate.Link) fmt.Stringer { return l.ID }), total, err
+		found, total, err := f.Store.Links(t.Context(), f.Scope, f.Program, link.Filter{Search: "code"}, page)
+		return idsOf(found, func(l link.Link) fmt.Stringer { return l.ID }), total, err
 	}
 	codes := func(page affiliate.Page) ([]string, int64, error) {
-		found, total, err := f.Store.PromoCodes(t.Context(), f.Scope, f.Program, affiliate.PromoCodeFilter{Search: "promo"}, page)
-		return idsOf(found, func(c affiliate.PromoCode) fmt.Stringer { return c.ID }), total, err
+		found, total, err := f.Store.PromoCodes(t.Context(), f.Scope, f.Program, promocode.Filter{Search: "promo"}, page)
+		return idsOf(found, func(c promocode.PromoCode) fmt.Stringer { return c.ID }), total, err
 	}
 	byAge := `select id::text from %s where workspace_id = $1 and %s order by created_at desc, id desc`
 	for name, tc := range map[string]struct {
@@ -87,10 +93,10 @@ func TestSearches_CanReadPagesAfterTheLimitOfTheTotal(t *testing.T) {
 		order string
 	}{
 		"participants": {
-			participants("JANE", affiliate.ParticipantOrder{By: affiliate.ParticipantsByAge}), fmt.Sprintf(byAge, "participants", "true"),
+			participants("JANE", participant.Order{By: participant.ParticipantsByAge}), fmt.Sprintf(byAge, "participants", "true"),
 		},
 		"participants by name": {
-			participants("jane", affiliate.ParticipantOrder{By: affiliate.ParticipantsByName, Ascending: true}),
+			participants("jane", participant.Order{By: participant.ParticipantsByName, Ascending: true}),
 			`select id::text from participants where workspace_id = $1 order by lower(partner_name) collate "C", created_at desc, id desc`,
 		},
 		"links":                  {links, fmt.Sprintf(byAge, "links", "code like 'code%'")},
@@ -123,15 +129,15 @@ func TestSearches_CanReadPagesAfterTheLimitOfTheTotal(t *testing.T) {
 		})
 	}
 	t.Run("a participant with several codes is counted once", func(t *testing.T) {
-		got, total, err := participants("twin-", affiliate.ParticipantOrder{By: affiliate.ParticipantsByAge})(affiliate.Page{Number: 60, Size: size})
+		got, total, err := participants("twin-", participant.Order{By: participant.ParticipantsByAge})(affiliate.Page{Number: 60, Size: size})
 		if err != nil || total != 6000 || len(got) != size {
 			t.Errorf("the search for twin- returned %d rows and the total %d, %v, want %d and 6000", len(got), total, err, size)
 		}
 	})
 	t.Run("stats", func(t *testing.T) {
-		stats := func(search string) affiliate.CommissionStats {
+		stats := func(search string) commission.Stats {
 			t.Helper()
-			stats, err := f.Store.CommissionStats(t.Context(), f.Scope, affiliate.CommissionFilter{Search: search})
+			stats, err := f.Store.CommissionStats(t.Context(), f.Scope, commission.Filter{Search: search})
 			if err != nil {
 				t.Fatal(err)
 			}

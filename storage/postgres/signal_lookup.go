@@ -11,6 +11,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/attribution"
+	"github.com/tributary-hq/tributary/affiliate/conversion"
 )
 
 // lockPromoCode locks a promo code. It is a separate statement that runs before
@@ -35,8 +37,8 @@ const findPromoCode = `
 // signals contains a conversion and the data that was looked up for its click, its promo
 // code and its customer. The decision about the conversion uses this data.
 type signals struct {
-	conversion  affiliate.Conversion
-	inputs      affiliate.AttributionInputs
+	conversion  conversion.Conversion
+	inputs      attribution.Inputs
 	newCustomer bool // this transaction inserted the customer
 }
 
@@ -75,14 +77,14 @@ func lockSignals(ctx context.Context, tx *Tx, all ...*signals) error {
 }
 
 // queuePromoCode queues the statement that reads the promo code of a conversion.
-func queuePromoCode(batch *pgx.Batch, c affiliate.Conversion, inputs *affiliate.AttributionInputs) {
+func queuePromoCode(batch *pgx.Batch, c conversion.Conversion, inputs *attribution.Inputs) {
 	batch.Queue(findPromoCode, c.Scope.Workspace, c.Scope.Mode, c.PromoCode).Query(func(rows pgx.Rows) (err error) {
 		inputs.FoundPromoCode, err = collectPromoCode(rows)
 		return err
 	})
 }
 
-func collectPromoCode(rows pgx.Rows) (*affiliate.FoundPromoCode, error) {
+func collectPromoCode(rows pgx.Rows) (*attribution.FoundPromoCode, error) {
 	type codeRow struct {
 		ID             affiliate.PromoCodeID
 		Mode           affiliate.Mode
@@ -97,7 +99,7 @@ func collectPromoCode(rows pgx.Rows) (*affiliate.FoundPromoCode, error) {
 		return nil, err
 	}
 	code := codes[0]
-	return &affiliate.FoundPromoCode{
+	return &attribution.FoundPromoCode{
 		ID: code.ID, Mode: code.Mode, Active: code.Active, ExpiresAt: UTC(code.ExpiresAt),
 		MaxRedemptions: code.MaxRedemptions, Redemptions: code.Redemptions, Earner: code.earner(),
 	}, nil

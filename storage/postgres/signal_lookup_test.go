@@ -9,6 +9,10 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/attribution"
+	"github.com/tributary-hq/tributary/affiliate/commission"
+	"github.com/tributary-hq/tributary/affiliate/conversion"
+	"github.com/tributary-hq/tributary/affiliate/promocode"
 	"github.com/tributary-hq/tributary/storage/postgres"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
@@ -110,8 +114,8 @@ func TestFindClick_ReadsPriorTotalsForTiersOnly(t *testing.T) {
 func TestRecordConversion_ReadsPromoCodeAfterWaiting(t *testing.T) {
 	s := newSales(t)
 	s.Exec(`update programs set rules = rules || '{"tiers":[{"min_conversions":1,"rate_bps":4000}]}'`)
-	code := s.NewPromoCode(s.participant, "spring10", func(c *affiliate.PromoCode) { c.MaxRedemptions = new(int64(5)) }).Code
-	report := s.report("order-1", affiliate.ClickID{}, byCustomer("ann"), func(c *affiliate.Conversion) { c.PromoCode = &code })
+	code := s.NewPromoCode(s.participant, "spring10", func(c *promocode.PromoCode) { c.MaxRedemptions = new(int64(5)) }).Code
+	report := s.report("order-1", affiliate.ClickID{}, byCustomer("ann"), func(c *conversion.Conversion) { c.PromoCode = &code })
 	tx, err := s.SQL.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -126,10 +130,10 @@ func TestRecordConversion_ReadsPromoCodeAfterWaiting(t *testing.T) {
 		}
 	}
 	recorded := make(chan error, 1)
-	var seen affiliate.AttributionInputs
+	var seen attribution.Inputs
 	go func() {
 		decide := report.Decide
-		report.Decide = func(in affiliate.AttributionInputs) (affiliate.Decision, *affiliate.Commission, error) {
+		report.Decide = func(in attribution.Inputs) (attribution.Decision, *commission.Commission, error) {
 			seen = in
 			return decide(in)
 		}
@@ -143,7 +147,7 @@ func TestRecordConversion_ReadsPromoCodeAfterWaiting(t *testing.T) {
 	if err := <-recorded; err != nil {
 		t.Fatal(err)
 	}
-	if got := seen.FoundPromoCode; got.Redemptions != 4 || got.Earner.PriorTotals != (affiliate.PriorTotals{Conversions: 1}) {
+	if got := seen.FoundPromoCode; got.Redemptions != 4 || got.Earner.PriorTotals != (attribution.PriorTotals{Conversions: 1}) {
 		t.Errorf("the decision used the promo code %+v, want 4 redemptions and 1 earlier conversion", got)
 	}
 	if n := s.Count(`select count(*) from promo_codes where redemptions = 5`); n != 1 {
@@ -158,11 +162,11 @@ func TestRecordConversion_ReadsPromoCodeAfterWaiting(t *testing.T) {
 // the store must return an internal error and roll back the transaction.
 func TestRecordConversion_RedemptionLimitIsEnforced(t *testing.T) {
 	s := newSales(t)
-	code := s.NewPromoCode(s.participant, "spring10", func(c *affiliate.PromoCode) { c.MaxRedemptions = new(int64(1)) })
+	code := s.NewPromoCode(s.participant, "spring10", func(c *promocode.PromoCode) { c.MaxRedemptions = new(int64(1)) })
 	s.Exec(`update promo_codes set redemptions = 1`)
-	report := s.report("order-1", affiliate.ClickID{}, func(c *affiliate.Conversion) { c.PromoCode = &code.Code })
+	report := s.report("order-1", affiliate.ClickID{}, func(c *conversion.Conversion) { c.PromoCode = &code.Code })
 	decide := report.Decide
-	report.Decide = func(in affiliate.AttributionInputs) (affiliate.Decision, *affiliate.Commission, error) {
+	report.Decide = func(in attribution.Inputs) (attribution.Decision, *commission.Commission, error) {
 		d, commission, err := decide(in)
 		d.Redeems = &code.ID
 		return d, commission, err
@@ -185,11 +189,11 @@ func TestRecordConversion_LimitsRoundTrips(t *testing.T) {
 	counter := &statementRecorder{}
 	traced := s.withStore(s.Store.WithTracer(t, s.URL, counter))
 	for i, tc := range []struct {
-		change  []func(*affiliate.Conversion)
+		change  []func(*conversion.Conversion)
 		batches int
 	}{
 		{nil, 4}, // lock the click, read the inputs of the decision, insert the conversion, insert its effects
-		{[]func(*affiliate.Conversion){byCustomer("ann")}, 5},
+		{[]func(*conversion.Conversion){byCustomer("ann")}, 5},
 	} {
 		counter.batches = 0
 		if _, err := traced.Store.RecordConversion(t.Context(), traced.report(fmt.Sprint("order-", i), click, tc.change...)); err != nil {

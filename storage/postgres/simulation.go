@@ -6,13 +6,14 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/attribution"
+	"github.com/tributary-hq/tributary/affiliate/conversion"
 )
 
 // ReadSignals reads the same inputs for a conversion as lockSignals and readFacts, in
 // one snapshot. It uses a read-only transaction, takes no locks and does not wait for
 // other transactions. The data may therefore change before a real decision is made.
-func (s *Store) ReadSignals(ctx context.Context, c affiliate.Conversion, in affiliate.AttributionInputs) (affiliate.AttributionInputs, error) {
+func (s *Store) ReadSignals(ctx context.Context, c conversion.Conversion, in attribution.Inputs) (attribution.Inputs, error) {
 	result := signals{conversion: c, inputs: in}
 	err := s.InSnapshot(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		batch := &pgx.Batch{}

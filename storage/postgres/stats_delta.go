@@ -7,13 +7,14 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/analytics"
 )
 
 var insertDeltas = rowsOf[statsDeltaRow](`insert into stats_deltas (%[1]s) values %[2]s`)
 
 type statsDeltaRow struct {
 	WorkspaceID     affiliate.WorkspaceID              `db:"workspace_id"`
-	ID              affiliate.ID[affiliate.StatsDelta] `db:"id"`
+	ID              affiliate.ID[analytics.StatsDelta] `db:"id"`
 	Mode            affiliate.Mode                     `db:"mode"`
 	ProgramID       affiliate.ProgramID                `db:"program_id"`
 	ParticipantID   affiliate.ParticipantID            `db:"participant_id"`
@@ -28,12 +29,12 @@ type statsDeltaRow struct {
 
 // queueDeltas adds the inserts of stats deltas to a batch. These inserts never wait for
 // other transactions.
-func queueDeltas(batch *pgx.Batch, deltas ...affiliate.StatsDelta) {
+func queueDeltas(batch *pgx.Batch, deltas ...analytics.StatsDelta) {
 	rows := make([]statsDeltaRow, len(deltas))
 	for i, d := range deltas {
 		rows[i] = statsDeltaRow{
 			WorkspaceID:     d.Scope.Workspace,
-			ID:              affiliate.NewID[affiliate.ID[affiliate.StatsDelta]](d.At),
+			ID:              affiliate.NewID[affiliate.ID[analytics.StatsDelta]](d.At),
 			Mode:            d.Scope.Mode,
 			ProgramID:       d.Program,
 			ParticipantID:   d.Participant,
@@ -50,7 +51,7 @@ func queueDeltas(batch *pgx.Batch, deltas ...affiliate.StatsDelta) {
 }
 
 // addDeltas does the same as queueDeltas in its own round trip.
-func addDeltas(ctx context.Context, tx pgx.Tx, deltas ...affiliate.StatsDelta) error {
+func addDeltas(ctx context.Context, tx pgx.Tx, deltas ...analytics.StatsDelta) error {
 	batch := &pgx.Batch{}
 	queueDeltas(batch, deltas...)
 	if err := tx.SendBatch(ctx, batch).Close(); err != nil {

@@ -6,6 +6,9 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/analytics"
+	"github.com/tributary-hq/tributary/affiliate/commission"
+	"github.com/tributary-hq/tributary/affiliate/partner"
 )
 
 // Statements whose query plans the tests check.
@@ -15,7 +18,7 @@ const (
 )
 
 // AddDeltas calls addDeltas.
-func AddDeltas(ctx context.Context, tx pgx.Tx, deltas ...affiliate.StatsDelta) error {
+func AddDeltas(ctx context.Context, tx pgx.Tx, deltas ...analytics.StatsDelta) error {
 	return addDeltas(ctx, tx, deltas...)
 }
 
@@ -26,7 +29,7 @@ func FoldIn(ctx context.Context, tx pgx.Tx, limit int) (int64, error) {
 
 // PartnerProgramsSQL returns the statements for a page of a partner's programmes and for
 // the total.
-func PartnerProgramsSQL(filter affiliate.PartnerProgramFilter) (page, count string) {
+func PartnerProgramsSQL(filter partner.ProgramFilter) (page, count string) {
 	return partnerProgramsSQL(filter)
 }
 
@@ -34,7 +37,7 @@ func PartnerProgramsSQL(filter affiliate.PartnerProgramFilter) (page, count stri
 // for the total, and their arguments.
 func (s *Store) PartnerCommissionsSQL(
 	ctx context.Context, partner affiliate.UserID, mode affiliate.Mode,
-	filter affiliate.PartnerCommissionFilter, order affiliate.CommissionOrder, page affiliate.Page,
+	filter partner.CommissionFilter, order commission.Order, page affiliate.Page,
 ) (pageSQL string, pageArgs []any, countSQL string, countArgs []any, err error) {
 	where, err := s.partnerCommissionConditions(ctx, partner, mode, filter)
 	pageSQL, countSQL = partnerCommissionsSQL(where, order)

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/analytics"
 	"github.com/tributary-hq/tributary/storage/postgres"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
@@ -62,9 +63,9 @@ func newStatsFixture(t *testing.T, workspaces, participants int) *statsFixture {
 }
 
 // delta returns a random delta.
-func (f *statsFixture) delta() affiliate.StatsDelta {
+func (f *statsFixture) delta() analytics.StatsDelta {
 	p := f.participants[rand.IntN(len(f.participants))]
-	d := affiliate.StatsDelta{
+	d := analytics.StatsDelta{
 		Scope: p.Scope, Program: p.Program, Participant: p.ID,
 		At: f.Now().Add(time.Duration(rand.IntN(5*3600)) * time.Second),
 	}
@@ -86,7 +87,7 @@ func (f *statsFixture) delta() affiliate.StatsDelta {
 }
 
 // add inserts deltas into stats_deltas and into truth.
-func (f *statsFixture) add(ctx context.Context, tx pgx.Tx, deltas ...affiliate.StatsDelta) error {
+func (f *statsFixture) add(ctx context.Context, tx pgx.Tx, deltas ...analytics.StatsDelta) error {
 	if err := postgres.AddDeltas(ctx, tx, deltas...); err != nil {
 		return err
 	}
@@ -149,7 +150,7 @@ func TestFoldStats_TotalsAreAlwaysExact(t *testing.T) {
 	for range writers {
 		writing.Go(func() {
 			for range transactions {
-				deltas := make([]affiliate.StatsDelta, 1+rand.IntN(4))
+				deltas := make([]analytics.StatsDelta, 1+rand.IntN(4))
 				for i := range deltas {
 					deltas[i] = f.delta()
 				}
@@ -321,8 +322,8 @@ func TestFoldStats_SkipsLockedDeltas(t *testing.T) {
 func TestFoldStats_DeletesDeltasOfDeletedParticipants(t *testing.T) {
 	f := newStatsFixture(t, 1, 2)
 	remaining, deleted := f.participants[0], f.participants[1]
-	deltaOf := func(p pgtest.Participant, link *affiliate.LinkID) affiliate.StatsDelta {
-		return affiliate.StatsDelta{Scope: p.Scope, Program: p.Program, Participant: p.ID, Link: link, At: f.Now(), Clicks: 1}
+	deltaOf := func(p pgtest.Participant, link *affiliate.LinkID) analytics.StatsDelta {
+		return analytics.StatsDelta{Scope: p.Scope, Program: p.Program, Participant: p.ID, Link: link, At: f.Now(), Clicks: 1}
 	}
 	unknownLink := affiliate.NewID[affiliate.LinkID](f.Now())
 	err := pgx.BeginFunc(t.Context(), f.SQL, func(tx pgx.Tx) error {

@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/participant"
 )
 
 // The methods of this file find and lock the subjects of erasures and exports.
@@ -28,7 +29,7 @@ const selectParticipantToLock = `
 // in the mode.
 func (tx *Tx) LockParticipant(
 	ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.ParticipantID,
-) (p affiliate.Participant, found bool, err error) {
+) (p participant.Participant, found bool, err error) {
 	const lock = selectParticipantToLock + ` for no key update`
 	return tx.lockParticipant(ctx, lock, participantArgs(scope, program, id))
 }
@@ -37,7 +38,7 @@ func (tx *Tx) LockParticipant(
 // have at the same time. It keeps others from changing the participant.
 func (tx *Tx) ShareParticipant(
 	ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.ParticipantID,
-) (p affiliate.Participant, found bool, err error) {
+) (p participant.Participant, found bool, err error) {
 	const lock = selectParticipantToLock + ` for share`
 	return tx.lockParticipant(ctx, lock, participantArgs(scope, program, id))
 }
@@ -46,7 +47,7 @@ func (tx *Tx) ShareParticipant(
 // the workspace, in either mode.
 func (tx *Tx) LockParticipantByID(
 	ctx context.Context, workspace affiliate.WorkspaceID, id affiliate.ParticipantID,
-) (p affiliate.Participant, found bool, err error) {
+) (p participant.Participant, found bool, err error) {
 	const lock = `
 		select ` + participantColumns + `
 		from participants t
@@ -55,7 +56,7 @@ func (tx *Tx) LockParticipantByID(
 	return tx.lockParticipant(ctx, lock, pgx.NamedArgs{"workspace": workspace, "id": id})
 }
 
-func (tx *Tx) lockParticipant(ctx context.Context, lock string, args pgx.NamedArgs) (p affiliate.Participant, found bool, err error) {
+func (tx *Tx) lockParticipant(ctx context.Context, lock string, args pgx.NamedArgs) (p participant.Participant, found bool, err error) {
 	row, err := OneRow[participantRow](tx.Query(ctx, lock, args))
 	if errors.Is(err, affiliate.Refuse(affiliate.ReasonNotFound)) {
 		return p, false, nil
@@ -65,7 +66,7 @@ func (tx *Tx) lockParticipant(ctx context.Context, lock string, args pgx.NamedAr
 
 // LockParticipations locks the participations of a partner that were not erased before, in
 // all workspaces and both modes, and returns them.
-func (tx *Tx) LockParticipations(ctx context.Context, partner affiliate.UserID) ([]affiliate.Participant, error) {
+func (tx *Tx) LockParticipations(ctx context.Context, partner affiliate.UserID) ([]participant.Participant, error) {
 	const lock = `
 		select ` + participantColumns + `
 		from participants t

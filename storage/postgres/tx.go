@@ -14,6 +14,11 @@ import (
 	"github.com/riverqueue/river/rivertype"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/notification"
+	"github.com/tributary-hq/tributary/affiliate/privacy"
+	"github.com/tributary-hq/tributary/affiliate/processor"
+	"github.com/tributary-hq/tributary/affiliate/promocode"
+	"github.com/tributary-hq/tributary/affiliate/webhook"
 )
 
 // maxTxAttempts is the maximum number of attempts of a transaction. A transaction is
@@ -30,7 +35,7 @@ type Tx struct {
 	db          *DB
 	afterCommit []func()
 	// newDeliveries are the endpoints for which this transaction creates deliveries.
-	newDeliveries []affiliate.EndpointKey
+	newDeliveries []webhook.EndpointKey
 	notifies      bool // whether this transaction creates notifications
 }
 
@@ -78,10 +83,10 @@ func (db *DB) inTx(ctx context.Context, pool *pgxpool.Pool, fn func(tx *Tx) erro
 //     error then has no constraint name. The error of a CHECK constraint has one.
 //   - A row refers to a row that does not exist: a deletion of test data has deleted it after
 //     this transaction had read it. The new attempt does not find the row, so it returns
-//     NOT_FOUND or whatever follows from that. The error affiliate.ErrParticipantDeleted has
+//     NOT_FOUND or whatever follows from that. The error privacy.ErrParticipantDeleted has
 //     the same meaning.
 func isRetryable(err error) bool {
-	if errors.Is(err, affiliate.ErrParticipantDeleted) {
+	if errors.Is(err, privacy.ErrParticipantDeleted) {
 		return true
 	}
 	var pgErr *pgconn.PgError
@@ -112,7 +117,7 @@ func (tx *Tx) AfterCommit(callback func()) { tx.afterCommit = append(tx.afterCom
 
 // DeliveriesAdded records endpoints that receive deliveries from this transaction.
 // After the commit, the callback of OnDeliveries receives them.
-func (tx *Tx) DeliveriesAdded(endpoints ...affiliate.EndpointKey) {
+func (tx *Tx) DeliveriesAdded(endpoints ...webhook.EndpointKey) {
 	if len(endpoints) == 0 {
 		return
 	}
@@ -141,20 +146,20 @@ func (tx *Tx) Enqueue(ctx context.Context, jobs ...affiliate.Job) error {
 		case affiliate.SyncDirectory:
 			options.Queue = affiliate.DirectoryQueue
 			tx.AfterCommit(func() { tx.db.onDirectoryChange(job) })
-		case affiliate.ApplyProcessorEvent, affiliate.SyncPromoCode, affiliate.ResyncProcessor:
-			options.Queue, options.MaxAttempts = affiliate.ProcessorQueue, affiliate.ProcessorAttempts
-		case affiliate.CheckProcessorEndpoint:
-			options.Queue, options.MaxAttempts = affiliate.ProcessorQueue, 1 // the next check follows after an hour
-		case affiliate.TidyProcessorEndpoints, affiliate.RemoveProcessorEndpoint, affiliate.SyncPromoCodes:
-			options.Queue = affiliate.ProcessorQueue
-		case affiliate.BuildExport:
-			options.Queue, options.MaxAttempts = affiliate.ExportQueue, affiliate.ExportAttempts
-		case affiliate.SendMail:
-			options.Queue, options.MaxAttempts = affiliate.MailQueue, affiliate.MailAttempts
-		case affiliate.EraseData:
+		case processor.ApplyProcessorEvent, promocode.SyncPromoCode, processor.ResyncProcessor:
+			options.Queue, options.MaxAttempts = processor.Queue, processor.Attempts
+		case processor.CheckProcessorEndpoint:
+			options.Queue, options.MaxAttempts = processor.Queue, 1 // the next check follows after an hour
+		case processor.TidyProcessorEndpoints, processor.RemoveProcessorEndpoint, processor.SyncPromoCodes:
+			options.Queue = processor.Queue
+		case privacy.BuildExport:
+			options.Queue, options.MaxAttempts = privacy.ExportQueue, privacy.ExportAttempts
+		case notification.SendMail:
+			options.Queue, options.MaxAttempts = notification.MailQueue, notification.MailAttempts
+		case privacy.EraseData:
 			options.UniqueOpts = river.UniqueOpts{ByArgs: true, ByState: unfinishedStates}
-		case affiliate.DeleteTestData:
-			options.MaxAttempts, options.ScheduledAt = affiliate.DeleteTestDataAttempts, job.NotBefore
+		case privacy.DeleteTestData:
+			options.MaxAttempts, options.ScheduledAt = privacy.DeleteTestDataAttempts, job.NotBefore
 		}
 		inserted[i] = river.InsertManyParams{Args: job, InsertOpts: options}
 	}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/click"
 	"github.com/tributary-hq/tributary/storage/redistest"
 )
 
@@ -22,9 +22,9 @@ func BenchmarkMarkUnique(b *testing.B) {
 	const visitors = 5000
 	client := connect(b, redistest.Start(b).URL)
 	v := New(client)
-	clicks := make([]*affiliate.Click, visitors)
+	clicks := make([]*click.Click, visitors)
 	for n := range clicks {
-		clicks[n] = click(0)
+		clicks[n] = newClick(0)
 	}
 	setVisitors := func(round int) {
 		for n := range clicks {

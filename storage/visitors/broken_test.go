@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/click"
 	"github.com/tributary-hq/tributary/storage/redistest"
 )
 
@@ -15,7 +15,7 @@ import (
 func TestMarkUnique_UsesRepliesBeforeConnectionBreaks(t *testing.T) {
 	proxyURL, breakAfter := startProxy(t, redistest.Start(t).URL)
 	v := New(connect(t, proxyURL))
-	var clicks []*affiliate.Click
+	var clicks []*click.Click
 	for bucket := range byte(buckets) {
 		clicks = append(clicks, clicksOfBucket(bucket, 1)...)
 	}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/click"
 	"github.com/tributary-hq/tributary/storage/clickstream"
 	"github.com/tributary-hq/tributary/storage/redistest"
 )
@@ -43,7 +43,7 @@ func TestVisitorsOnEachKindOfRedis(t *testing.T) {
 func testVisitorIsNewAfterADay(t *testing.T, client redis.UniversalClient) {
 	t.Helper()
 	v := New(client)
-	first, second, third := click(0), click(1), click(2)
+	first, second, third := newClick(0), newClick(1), newClick(2)
 	mark(t, v, first)
 	makeOlder(t, client, 24*time.Hour-time.Minute)
 	// A second click must not extend the 24 hours.
@@ -74,8 +74,8 @@ func testStoredVisitorsOfOtherTimes(t *testing.T, client redis.UniversalClient) 
 		-time.Hour: true, -23 * time.Hour: true, -25 * time.Hour: false, -48 * time.Hour: false, -365 * 24 * time.Hour: false,
 	} {
 		// Each case has its own referral code and therefore its own visitor.
-		codeOfCase := func(c *affiliate.Click) { c.ReferralCode = since.String() }
-		first, second, third := click(0, codeOfCase), click(1, codeOfCase), click(2, codeOfCase)
+		codeOfCase := func(c *click.Click) { c.ReferralCode = since.String() }
+		first, second, third := newClick(0, codeOfCase), newClick(1, codeOfCase), newClick(2, codeOfCase)
 		mark(t, v, first)
 		makeOlder(t, client, since)
 		mark(t, v, second)
@@ -120,7 +120,7 @@ func testPartlyLostHash(t *testing.T, client redis.UniversalClient) {
 		"field day":  func(key string) error { return client.HDel(t.Context(), key, "day").Err() },
 		"visitor":    func(key string) error { return client.HDel(t.Context(), key, storedVisitors(t, client)[0].field).Err() },
 	} {
-		first, second := click(0), click(1)
+		first, second := newClick(0), newClick(1)
 		mark(t, v, first)
 		for key := range hashes(t, client) {
 			if err := deletePart(key); err != nil {
@@ -146,12 +146,12 @@ func testBucketNeedsSeveralCalls(t *testing.T, client redis.UniversalClient) {
 	// One call of the script could not process so many visitors, because of a limit of
 	// Lua.
 	first := clicksOfBucket(3, 4001)
-	second := make([]*affiliate.Click, len(first))
+	second := make([]*click.Click, len(first))
 	for n, c := range first {
-		second[n] = click(1, func(other *affiliate.Click) { other.IPHash = c.IPHash })
+		second[n] = newClick(1, func(other *click.Click) { other.IPHash = c.IPHash })
 	}
 	for range 2 {
-		mark(t, v, append(append([]*affiliate.Click(nil), second...), first...)...)
+		mark(t, v, append(append([]*click.Click(nil), second...), first...)...)
 		for n := range first {
 			if !first[n].Unique || second[n].Unique {
 				t.Fatalf("visitor %d: Unique is %t for the first click and %t for the second, want true and false", n, first[n].Unique, second[n].Unique)
@@ -172,7 +172,7 @@ func testBucketFailsAlone(t *testing.T, client redis.UniversalClient) {
 			t.Fatal(err)
 		}
 	}
-	var clicks []*affiliate.Click
+	var clicks []*click.Click
 	for bucket := range byte(buckets) {
 		clicks = append(clicks, clicksOfBucket(bucket, 2)...)
 	}
@@ -189,7 +189,7 @@ func testBucketFailsAlone(t *testing.T, client redis.UniversalClient) {
 func testScriptFlush(t *testing.T, client redis.UniversalClient) {
 	t.Helper()
 	v := New(client)
-	var clicks []*affiliate.Click
+	var clicks []*click.Click
 	for bucket := range byte(buckets) {
 		clicks = append(clicks, clicksOfBucket(bucket, 2)...)
 	}
@@ -216,7 +216,7 @@ func TestMarkUnique_OnlyBucketsOfFailedNodeAreUnknown(t *testing.T) {
 			cluster := redistest.Cluster(t)
 			v := New(connectTo(t, cluster.URL, string(clickstream.Cluster)))
 			failed := map[int]bool{} // buckets of the failed node
-			var clicks []*affiliate.Click
+			var clicks []*click.Click
 			for bucket := range byte(buckets) {
 				clicks = append(clicks, clicksOfBucket(bucket, 1)...)
 				failed[int(bucket)] = cluster.Owner(newCall(bucket).keys[0]) == cluster.Nodes[1]
@@ -246,11 +246,11 @@ func TestMarkUnique_OnlyBucketsOfFailedNodeAreUnknown(t *testing.T) {
 }
 
 // clicksOfBucket returns clicks of different visitors that are all in the given bucket.
-func clicksOfBucket(bucket byte, visitors int) (clicks []*affiliate.Click) {
+func clicksOfBucket(bucket byte, visitors int) (clicks []*click.Click) {
 	name := newCall(bucket).keys[0]
 	for address := uint64(0); len(clicks) < visitors; address++ {
-		c := click(0, func(c *affiliate.Click) { c.IPHash = binary.BigEndian.AppendUint64(nil, address) })
-		if calls, _ := newCalls([]*affiliate.Click{c}); calls[0].keys[0] == name {
+		c := newClick(0, func(c *click.Click) { c.IPHash = binary.BigEndian.AppendUint64(nil, address) })
+		if calls, _ := newCalls([]*click.Click{c}); calls[0].keys[0] == name {
 			clicks = append(clicks, c)
 		}
 	}

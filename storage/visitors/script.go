@@ -6,7 +6,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/click"
 )
 
 const (
@@ -101,7 +101,7 @@ return table.concat(values)
 type call struct {
 	keys []string
 	// clicks contains the earliest click of each visitor.
-	clicks []*affiliate.Click
+	clicks []*click.Click
 	// queries contains a query for each visitor.
 	queries []byte
 	reply   *redis.Cmd
@@ -116,13 +116,13 @@ func newCall(bucket byte) *call {
 
 // add adds a query for a visitor. If the visitor is new, the script makes the given click
 // its unique click.
-func (c *call) add(field []byte, click *affiliate.Click) {
+func (c *call) add(field []byte, click *click.Click) {
 	c.clicks = append(c.clicks, click)
 	c.queries = append(append(c.queries, field...), token(click)...)
 }
 
 // useEarlier replaces the click of visitor n if the given click was received earlier.
-func (c *call) useEarlier(n int, click *affiliate.Click) {
+func (c *call) useEarlier(n int, click *click.Click) {
 	if click.ReceivedAt.Before(c.clicks[n].ReceivedAt) {
 		c.clicks[n] = click
 		copy(c.queries[n*querySize+fieldSize:], token(click))

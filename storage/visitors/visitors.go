@@ -54,7 +54,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/click"
 )
 
 // timeout limits the time for which ingestion waits for Redis. After this time, ingestion
@@ -76,14 +76,14 @@ type visitorQuery struct {
 
 // pendingClick is a click and the query for its visitor.
 type pendingClick struct {
-	click *affiliate.Click
+	click *click.Click
 	query visitorQuery
 }
 
 // MarkUnique sets the field Unique of the given clicks. It takes at most 250 ms. unknown
 // is the number of clicks for which Redis has returned no result. The field Unique of
 // these clicks is not changed.
-func (v *Visitors) MarkUnique(ctx context.Context, clicks []*affiliate.Click) (unknown int) {
+func (v *Visitors) MarkUnique(ctx context.Context, clicks []*click.Click) (unknown int) {
 	calls, pending := newCalls(clicks)
 	if len(calls) == 0 {
 		return 0
@@ -108,22 +108,22 @@ func (v *Visitors) MarkUnique(ctx context.Context, clicks []*affiliate.Click) (u
 // newCalls returns the calls for the visitors of the given clicks. pending contains each
 // click whose result comes from one of these calls. newCalls leaves out clicks that are
 // never unique: clicks of bots, and clicks whose visitor cannot be identified.
-func newCalls(clicks []*affiliate.Click) (calls []*call, pending []pendingClick) {
+func newCalls(clicks []*click.Click) (calls []*call, pending []pendingClick) {
 	queries := make(map[[1 + fieldSize]byte]visitorQuery, len(clicks))
 	pending = make([]pendingClick, 0, len(clicks))
 	var current [buckets]*call // the call of each bucket that still has room
 	var scratch []byte
-	for _, click := range clicks {
-		if click.IsBot || click.Consent == affiliate.ConsentDenied || len(click.IPHash) == 0 {
+	for _, stored := range clicks {
+		if stored.IsBot || stored.Consent == click.ConsentDenied || len(stored.IPHash) == 0 {
 			continue
 		}
-		scratch = appendVisitor(scratch[:0], click)
+		scratch = appendVisitor(scratch[:0], stored)
 		sum := sha256.Sum256(scratch)
 		sum[0] %= buckets
 		visitor := [1 + fieldSize]byte(sum[:])
 		query, exists := queries[visitor]
 		if exists {
-			query.call.useEarlier(query.n, click)
+			query.call.useEarlier(query.n, stored)
 		} else {
 			c := current[sum[0]]
 			if c == nil || len(c.clicks) == maxCallVisitors {
@@ -132,18 +132,18 @@ func newCalls(clicks []*affiliate.Click) (calls []*call, pending []pendingClick)
 				calls = append(calls, c)
 			}
 			query = visitorQuery{c, len(c.clicks)}
-			c.add(visitor[1:], click)
+			c.add(visitor[1:], stored)
 			queries[visitor] = query
 		}
-		pending = append(pending, pendingClick{click, query})
+		pending = append(pending, pendingClick{stored, query})
 	}
 	return calls, pending
 }
 
 // Delete deletes the visitors of the given clicks, whose test data was deleted. The next
 // click of each visitor is unique.
-func (v *Visitors) Delete(ctx context.Context, clicks []affiliate.Click) error {
-	pointers := make([]*affiliate.Click, len(clicks))
+func (v *Visitors) Delete(ctx context.Context, clicks []click.Click) error {
+	pointers := make([]*click.Click, len(clicks))
 	for i := range clicks {
 		pointers[i] = &clicks[i]
 	}
@@ -170,7 +170,7 @@ func (v *Visitors) Delete(ctx context.Context, clicks []affiliate.Click) error {
 // appendVisitor appends the values that identify the visitor of a click. Each part of
 // variable length is preceded by its length, so that two visitors never have the same
 // bytes.
-func appendVisitor(b []byte, click *affiliate.Click) []byte {
+func appendVisitor(b []byte, click *click.Click) []byte {
 	b = append(b, click.Scope.Workspace.UUID[:]...)
 	b = appendPart(b, click.Scope.Mode)
 	b = appendPart(b, click.IPHash)
@@ -184,4 +184,4 @@ func appendPart[T ~string | ~[]byte](b []byte, part T) []byte {
 
 // token returns the random half of a click's id. It identifies the click among the clicks
 // of its visitor.
-func token(click *affiliate.Click) []byte { return click.ID.UUID[8:] }
+func token(click *click.Click) []byte { return click.ID.UUID[8:] }

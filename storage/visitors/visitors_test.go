@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/click"
 	"github.com/tributary-hq/tributary/storage/clickstream"
 	"github.com/tributary-hq/tributary/storage/redistest"
 )
@@ -37,10 +38,10 @@ var (
 
 // click returns a new click that was received the given number of seconds after baseTime.
 // All clicks have the same visitor unless a change function sets other values.
-func click(seconds int, change ...func(*affiliate.Click)) *affiliate.Click {
-	c := &affiliate.Click{
+func newClick(seconds int, change ...func(*click.Click)) *click.Click {
+	c := &click.Click{
 		ID: affiliate.NewID[affiliate.ClickID](baseTime), Scope: affiliate.Scope{Workspace: workspace, Mode: affiliate.ModeLive}, ReferralCode: "anna",
-		ReceivedAt: baseTime.Add(time.Duration(seconds) * time.Second), Consent: affiliate.ConsentGranted, IPHash: []byte("0123456"), UAHash: []byte("agent"),
+		ReceivedAt: baseTime.Add(time.Duration(seconds) * time.Second), Consent: click.ConsentGranted, IPHash: []byte("0123456"), UAHash: []byte("agent"),
 	}
 	for _, f := range change {
 		f(c)
@@ -49,7 +50,7 @@ func click(seconds int, change ...func(*affiliate.Click)) *affiliate.Click {
 }
 
 // mark calls MarkUnique for a batch of clicks. The test fails if a result is unknown.
-func mark(t *testing.T, v *Visitors, clicks ...*affiliate.Click) {
+func mark(t *testing.T, v *Visitors, clicks ...*click.Click) {
 	t.Helper()
 	if unknown := v.MarkUnique(t.Context(), clicks); unknown != 0 {
 		t.Fatalf("MarkUnique has no result for %d of %d clicks", unknown, len(clicks))
@@ -59,20 +60,20 @@ func mark(t *testing.T, v *Visitors, clicks ...*affiliate.Click) {
 func TestMarkUnique_FirstClickOfVisitor(t *testing.T) {
 	client := connect(t, redistest.New(t))
 	v := New(client)
-	visitors := map[string]func(*affiliate.Click){
-		"same visitor":      func(*affiliate.Click) {},
-		"another workspace": func(c *affiliate.Click) { c.Scope.Workspace = otherWorkspace },
-		"another mode":      func(c *affiliate.Click) { c.Scope.Mode = affiliate.ModeTest },
-		"another address":   func(c *affiliate.Click) { c.IPHash = []byte("012345") },
-		"another agent":     func(c *affiliate.Click) { c.UAHash = []byte("sagent") },
-		"no agent":          func(c *affiliate.Click) { c.UAHash = nil },
-		"another code":      func(c *affiliate.Click) { c.ReferralCode = "bert" },
+	visitors := map[string]func(*click.Click){
+		"same visitor":      func(*click.Click) {},
+		"another workspace": func(c *click.Click) { c.Scope.Workspace = otherWorkspace },
+		"another mode":      func(c *click.Click) { c.Scope.Mode = affiliate.ModeTest },
+		"another address":   func(c *click.Click) { c.IPHash = []byte("012345") },
+		"another agent":     func(c *click.Click) { c.UAHash = []byte("sagent") },
+		"no agent":          func(c *click.Click) { c.UAHash = nil },
+		"another code":      func(c *click.Click) { c.ReferralCode = "bert" },
 		// The same bytes in total, with another boundary between address and agent.
-		"another boundary": func(c *affiliate.Click) { c.IPHash, c.UAHash = []byte("0123456a"), []byte("gent") },
+		"another boundary": func(c *click.Click) { c.IPHash, c.UAHash = []byte("0123456a"), []byte("gent") },
 	}
-	mark(t, v, click(0))
+	mark(t, v, newClick(0))
 	for name, change := range visitors {
-		first, second := click(1, change), click(2, change)
+		first, second := newClick(1, change), newClick(2, change)
 		mark(t, v, first)
 		mark(t, v, second)
 		if want := name != "same visitor"; first.Unique != want || second.Unique {
@@ -86,15 +87,15 @@ func TestMarkUnique_FirstClickOfVisitor(t *testing.T) {
 
 func TestMarkUnique_IgnoresBotsAndUnidentifiableVisitors(t *testing.T) {
 	client := connect(t, redistest.New(t))
-	clicks := []*affiliate.Click{
-		click(0, func(c *affiliate.Click) { c.IsBot = true }),
-		click(0, func(c *affiliate.Click) { c.Consent = affiliate.ConsentDenied }),
-		click(0, func(c *affiliate.Click) { c.Consent, c.IPHash, c.UAHash = affiliate.ConsentDenied, nil, nil }),
-		click(0, func(c *affiliate.Click) { c.IPHash = nil }),
-		click(0, func(c *affiliate.Click) { c.IPHash = []byte{} }),
+	clicks := []*click.Click{
+		newClick(0, func(c *click.Click) { c.IsBot = true }),
+		newClick(0, func(c *click.Click) { c.Consent = click.ConsentDenied }),
+		newClick(0, func(c *click.Click) { c.Consent, c.IPHash, c.UAHash = click.ConsentDenied, nil, nil }),
+		newClick(0, func(c *click.Click) { c.IPHash = nil }),
+		newClick(0, func(c *click.Click) { c.IPHash = []byte{} }),
 	}
 	mark(t, New(client), clicks...)
-	if slices.ContainsFunc(clicks, func(c *affiliate.Click) bool { return c.Unique }) {
+	if slices.ContainsFunc(clicks, func(c *click.Click) bool { return c.Unique }) {
 		t.Error("the click of a bot or of an unidentifiable visitor is unique")
 	}
 	if keys := client.DBSize(t.Context()).Val(); keys != 0 {
@@ -104,7 +105,7 @@ func TestMarkUnique_IgnoresBotsAndUnidentifiableVisitors(t *testing.T) {
 
 func TestMarkUnique_EarliestClickOfBatch(t *testing.T) {
 	v := New(connect(t, redistest.New(t)))
-	clicks := []*affiliate.Click{click(3), click(1), click(2)}
+	clicks := []*click.Click{newClick(3), newClick(1), newClick(2)}
 	mark(t, v, clicks...)
 	if clicks[0].Unique || !clicks[1].Unique || clicks[2].Unique {
 		t.Errorf("Unique is %t, %t, %t, want only the earliest click to be unique", clicks[0].Unique, clicks[1].Unique, clicks[2].Unique)
@@ -115,9 +116,9 @@ func TestMarkUnique_EarliestClickOfBatch(t *testing.T) {
 // other clicks. The result must be the same, even if the batch contains an earlier click.
 func TestMarkUnique_RepeatedCallHasSameResult(t *testing.T) {
 	v := New(connect(t, redistest.New(t)))
-	first := click(5)
+	first := newClick(5)
 	mark(t, v, first)
-	repeated, duplicate, earlier, later := *first, *first, click(1), click(9)
+	repeated, duplicate, earlier, later := *first, *first, newClick(1), newClick(9)
 	repeated.Unique, duplicate.Unique = false, false
 	mark(t, v, earlier, &repeated, later, &duplicate)
 	if !repeated.Unique || !duplicate.Unique || earlier.Unique || later.Unique {
@@ -134,19 +135,19 @@ func TestMarkUnique_RepeatedCallHasSameResult(t *testing.T) {
 func TestMarkUnique_OneClickPerVisitorInParallelProcesses(t *testing.T) {
 	url := redistest.New(t)
 	const processes, visitors, clicksPerVisitor = 4, 50, 12
-	clicks := make([]affiliate.Click, 0, visitors*clicksPerVisitor)
+	clicks := make([]click.Click, 0, visitors*clicksPerVisitor)
 	for n := range visitors * clicksPerVisitor {
-		clicks = append(clicks, *click(n/visitors, func(c *affiliate.Click) { c.IPHash = []byte{byte(n % visitors)} }))
+		clicks = append(clicks, *newClick(n/visitors, func(c *click.Click) { c.IPHash = []byte{byte(n % visitors)} }))
 	}
 	// Every process marks all clicks, in batches and in a random order.
-	results := make([][]affiliate.Click, processes)
+	results := make([][]click.Click, processes)
 	var running sync.WaitGroup
 	for p := range results {
 		results[p] = slices.Clone(clicks)
 		v, order := New(connect(t, url)), rand.Perm(len(clicks))
 		running.Go(func() {
 			for indexes := range slices.Chunk(order, 7) {
-				var batch []*affiliate.Click
+				var batch []*click.Click
 				for _, n := range indexes {
 					batch = append(batch, &results[p][n])
 				}
@@ -184,16 +185,16 @@ func TestMarkUnique_WithoutRedisCountsUnknownClicks(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			server := redistest.Start(t)
 			v := New(connect(t, server.URL))
-			mark(t, v, click(0))
+			mark(t, v, newClick(0))
 			fail(server)
-			clicks := []*affiliate.Click{
-				click(1, func(c *affiliate.Click) { c.ReferralCode = "bert" }), click(2, func(c *affiliate.Click) { c.ReferralCode = "bert" }),
-				click(3, func(c *affiliate.Click) { c.ReferralCode = "carla" }), click(4, func(c *affiliate.Click) { c.IsBot = true }),
+			clicks := []*click.Click{
+				newClick(1, func(c *click.Click) { c.ReferralCode = "bert" }), newClick(2, func(c *click.Click) { c.ReferralCode = "bert" }),
+				newClick(3, func(c *click.Click) { c.ReferralCode = "carla" }), newClick(4, func(c *click.Click) { c.IsBot = true }),
 			}
 			if unknown := v.MarkUnique(t.Context(), clicks); unknown != 3 {
 				t.Errorf("%d clicks are unknown, want 3, because clicks of bots are not counted", unknown)
 			}
-			if slices.ContainsFunc(clicks, func(c *affiliate.Click) bool { return c.Unique }) {
+			if slices.ContainsFunc(clicks, func(c *click.Click) bool { return c.Unique }) {
 				t.Error("without Redis, a click is unique")
 			}
 			if name == "Redis hangs" {

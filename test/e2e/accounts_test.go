@@ -81,7 +81,7 @@ func testLoginThrottle(sys *system) func(*testing.T) {
 
 func testRefresh(sys *system) func(*testing.T) {
 	return func(t *testing.T) {
-		for _, a := range []account{sys.newMerchant(t), sys.newPartner(t)} {
+		for _, a := range []caller{sys.newMerchant(t), sys.newPartner(t)} {
 			for _, path := range []string{"/api/v1/auth/" + a.kind + "/refresh", "/api/v1/auth/refresh"} {
 				a := a.login(t)
 				refresh := func(token string) response {

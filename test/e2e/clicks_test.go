@@ -11,6 +11,7 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/account"
 )
 
 // directoryLag is the maximum time between a change through the API and the moment when
@@ -107,7 +108,7 @@ func testRejectedClicks(t *testing.T, sys *system, f fixture) {
 		"no key":                          {sys.client(), badPublicKey},
 		"garbage":                         {bearer("garbage"), badPublicKey},
 		"a mistyped key":                  {bearer(mistyped(f.publicKey)), badPublicKey},
-		"an unknown key":                  {bearer(affiliate.NewKey(affiliate.PublicKey, affiliate.ModeTest).Reveal()), badPublicKey},
+		"an unknown key":                  {bearer(account.NewKey(account.PublicKey, affiliate.ModeTest).Reveal()), badPublicKey},
 		"a token with the algorithm none": {bearer(unsigned), badPublicKey},
 		"an expired token":                {bearer(expired), badPublicKey},
 		"a secret key":                    {bearer(f.secretKey), forbidden},

@@ -18,7 +18,7 @@ import (
 
 // checkErasureLimit checks the limit of erasures in an hour. Requests without a confirmation
 // count too.
-func checkErasureLimit(t *testing.T, sys *system, f fixture, other account) {
+func checkErasureLimit(t *testing.T, sys *system, f fixture, other caller) {
 	t.Helper()
 	session, path := f.merchant.login(t).inMode("test"), f.participantPath()+"/erase"
 	for i := range 5 {
@@ -52,7 +52,7 @@ type queued struct {
 
 // newQueued lets a new partner take part in a new programme and do what leads to webhooks and
 // mails.
-func (sys *system) newQueued(t *testing.T, merchant, partner account, name string) queued {
+func (sys *system) newQueued(t *testing.T, merchant, partner caller, name string) queued {
 	t.Helper()
 	f := sys.newFixtureFor(t, merchant, partner, nil)
 	q := queued{f, []string{name, partner.email, f.code}}
@@ -92,7 +92,7 @@ func TestErasure_RewritesWhatWaitsToBeSent(t *testing.T) {
 	sys, mails := startWithMail(t, setup{})
 	merchant := sys.newMerchant(t).inMode("live")
 	names := []string{"Quentin Quokka", "Winona Wombat"}
-	var partners []account
+	var partners []caller
 	for _, name := range names {
 		email := strings.ToLower(strings.Fields(name)[0]) + "@partner.example"
 		partners = append(partners, sys.account("partner", email, sys.client().post(t, "/api/v1/auth/partner/register", object{

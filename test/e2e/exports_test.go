@@ -255,7 +255,7 @@ func TestExports_LargeWorkspaceIsMailed(t *testing.T) {
 }
 
 // checkExportLimit sends as many requests for an export as an account may send in an hour.
-func checkExportLimit(t *testing.T, sys *system, f fixture, other account) {
+func checkExportLimit(t *testing.T, sys *system, f fixture, other caller) {
 	t.Helper()
 	session := f.merchant.login(t)
 	for i := range 10 {

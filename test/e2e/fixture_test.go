@@ -19,7 +19,7 @@ var uniqueCounter atomic.Int64
 func uniqueName(prefix string) string { return fmt.Sprintf("%s-%d", prefix, uniqueCounter.Add(1)) }
 
 // account is a merchant or a partner with a session.
-type account struct {
+type caller struct {
 	apiClient
 	kind      string
 	email     string
@@ -29,7 +29,7 @@ type account struct {
 	refresh   string
 }
 
-func (sys *system) newMerchant(t *testing.T) account {
+func (sys *system) newMerchant(t *testing.T) caller {
 	t.Helper()
 	email := uniqueName("merchant") + "@example.com"
 	return sys.account("merchant", email, sys.client().post(t, "/api/v1/auth/merchant/register", object{
@@ -37,7 +37,7 @@ func (sys *system) newMerchant(t *testing.T) account {
 	}).wantStatus(http.StatusCreated))
 }
 
-func (sys *system) newPartner(t *testing.T) account {
+func (sys *system) newPartner(t *testing.T) caller {
 	t.Helper()
 	email := uniqueName("partner") + "@example.com"
 	return sys.account("partner", email, sys.client().post(t, "/api/v1/auth/partner/register", object{
@@ -46,9 +46,9 @@ func (sys *system) newPartner(t *testing.T) account {
 }
 
 // account returns the account in the response to a registration, a login or a refresh.
-func (sys *system) account(kind, email string, session response) account {
+func (sys *system) account(kind, email string, session response) caller {
 	session.t.Helper()
-	a := account{
+	a := caller{
 		kind: kind, email: email, id: session.text("user.id"),
 		access: session.text("accessToken"), refresh: session.text("refreshToken"),
 	}
@@ -60,13 +60,13 @@ func (sys *system) account(kind, email string, session response) account {
 }
 
 // inMode returns a copy of the account that sends requests in the given mode.
-func (a account) inMode(mode string) account {
+func (a caller) inMode(mode string) caller {
 	a.apiClient = a.apiClient.inMode(mode)
 	return a
 }
 
 // login returns the account with a new session.
-func (a account) login(t *testing.T) account {
+func (a caller) login(t *testing.T) caller {
 	t.Helper()
 	session := a.sys.client().post(t, "/api/v1/auth/"+a.kind+"/login", object{"email": a.email, "password": password})
 	renewed := a.sys.account(a.kind, a.email, session.wantStatus(http.StatusOK))
@@ -77,23 +77,23 @@ func (a account) login(t *testing.T) account {
 }
 
 // setRole changes the role of a merchant's user in the database.
-func (a account) setRole(t *testing.T, role string) {
+func (a caller) setRole(t *testing.T, role string) {
 	t.Helper()
 	a.sys.exec(t, "update members set role = $2 where user_id = $1", a.id, role)
 }
 
-func (a account) publicKey(t *testing.T) string {
+func (a caller) publicKey(t *testing.T) string {
 	t.Helper()
 	return a.get(t, "/api/v1/api-keys").wantStatus(http.StatusOK).text("publicKey")
 }
 
-func (a account) createSecretKey(t *testing.T) string {
+func (a caller) createSecretKey(t *testing.T) string {
 	t.Helper()
 	return a.post(t, "/api/v1/api-keys", object{"name": uniqueName("key")}).wantStatus(http.StatusCreated).text("secretKey")
 }
 
 // createServiceToken creates a service token. The account must be an owner.
-func (a account) createServiceToken(t *testing.T, role, mode string, allowPayouts bool) string {
+func (a caller) createServiceToken(t *testing.T, role, mode string, allowPayouts bool) string {
 	t.Helper()
 	return a.post(t, "/api/v1/service-tokens", object{
 		"name": uniqueName("service"), "role": role, "mode": mode, "allowPayouts": allowPayouts,
@@ -113,7 +113,7 @@ func rules(changes object) object {
 // createProgram creates an active, public programme and returns its id. The tests report sales so
 // soon after the clicks that the fraud rules match. Therefore the default is the fraud
 // policy "observe", under which commissions are neither flagged nor blocked.
-func (a account) createProgram(t *testing.T, fields object) string {
+func (a caller) createProgram(t *testing.T, fields object) string {
 	t.Helper()
 	body := object{"name": uniqueName("Programme"), "websiteUrl": "https://shop.example", "isPublic": true, "fraudPolicy": "observe"}
 	for name, value := range fields {
@@ -127,8 +127,8 @@ func (a account) createProgram(t *testing.T, fields object) string {
 // fixture is a programme with its merchant and one approved partner.
 type fixture struct {
 	sys         *system
-	merchant    account // in the programme's mode
-	partner     account // in the programme's mode
+	merchant    caller // in the programme's mode
+	partner     caller // in the programme's mode
 	program     string
 	participant string
 	code        string // the partner's referral code
@@ -145,7 +145,7 @@ func (sys *system) newFixture(t *testing.T, mode string, fields object) fixture 
 
 // newFixtureFor creates an active programme of the merchant in which the partner is
 // approved.
-func (sys *system) newFixtureFor(t *testing.T, merchant, partner account, fields object) fixture {
+func (sys *system) newFixtureFor(t *testing.T, merchant, partner caller, fields object) fixture {
 	t.Helper()
 	f := fixture{sys: sys, merchant: merchant, partner: partner, code: uniqueName("pia")}
 	f.program = merchant.createProgram(t, fields)

@@ -200,7 +200,7 @@ func TestGoClient(t *testing.T) {
 
 	t.Run("LoginWithSecondFactorIsCompletedWithACode", func(t *testing.T) {
 		anonymous, _ := newGoClient(t, sys, nil)
-		for kind, a := range map[affiliatev1.AccountKind]account{
+		for kind, a := range map[affiliatev1.AccountKind]caller{
 			affiliatev1.AccountKind_ACCOUNT_KIND_MERCHANT: sys.newMerchant(t),
 			affiliatev1.AccountKind_ACCOUNT_KIND_PARTNER:  sys.newPartner(t),
 		} {

@@ -21,6 +21,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/account"
 	"github.com/tributary-hq/tributary/cmd/assemble"
 	"github.com/tributary-hq/tributary/cmd/certificates"
 	clocks "github.com/tributary-hq/tributary/cmd/clock"
@@ -224,7 +225,7 @@ func start(t *testing.T, s setup) *system {
 		}
 		// Until the edge directory is complete, the collector accepts every key with a
 		// valid checksum. So wait until it rejects a key that no workspace has.
-		unknownKey := affiliate.NewKey(affiliate.PublicKey, affiliate.ModeTest).Reveal()
+		unknownKey := account.NewKey(account.PublicKey, affiliate.ModeTest).Reveal()
 		got := sys.client().withCredential(unknownKey).withHeader("X-Forwarded-Proto", "https").
 			send(t, http.MethodPost, sys.edge+"/v1/clicks", object{"referral_code": "nobody"})
 		if got.status != http.StatusUnauthorized && got.status != http.StatusForbidden {

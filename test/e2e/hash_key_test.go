@@ -12,6 +12,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/fraud"
+	"github.com/tributary-hq/tributary/affiliate/notification"
+	"github.com/tributary-hq/tributary/affiliate/privacy"
 	"github.com/tributary-hq/tributary/cmd/edge"
 	"github.com/tributary-hq/tributary/cmd/settings"
 	"github.com/tributary-hq/tributary/storage/clickstream"
@@ -52,7 +55,7 @@ func TestHashKey_CanBeRotated(t *testing.T) {
 	erased := purchase(f.click(t))
 	f.report(t, erased).wantStatus(http.StatusCreated)
 	f.eraseBuyer(t, object{"externalTransactionId": erased["external_transaction_id"]})
-	link := unsubscribePath + unsubscribeToken(f.partner, affiliate.CategoryCommissions)
+	link := unsubscribePath + unsubscribeToken(f.partner, notification.CategoryCommissions)
 	before.stop()
 
 	shared.env = map[string]string{"TRIBUTARY_HASH_KEY": base64.StdEncoding.EncodeToString(next) + "," + base64.StdEncoding.EncodeToString(hashKey)}
@@ -73,7 +76,7 @@ func TestHashKey_CanBeRotated(t *testing.T) {
 		}
 		return nil
 	})
-	agent := affiliate.AgentHash(affiliate.HashKeys{next}, browserUserAgent, after.clock.now())
+	agent := fraud.AgentHash(affiliate.HashKeys{next}, browserUserAgent, after.clock.now())
 	if after.count(t, "select count(*) from clicks where id = $1 and ua_hash = $2", click, agent.First()) != 1 {
 		t.Error("the collector has not hashed the user agent with the first key")
 	}
@@ -81,7 +84,7 @@ func TestHashKey_CanBeRotated(t *testing.T) {
 	sale["customer_id"] = "c-2"
 	f.report(t, sale).wantStatus(http.StatusCreated)
 	workspace, _ := affiliate.ParseID[affiliate.WorkspaceID](f.merchant.workspace)
-	ref := affiliate.BuyerKeys{next}.CustomerRefs(workspace, "c-2")[0]
+	ref := privacy.BuyerKeys{next}.CustomerRefs(workspace, "c-2")[0]
 	if after.count(t, "select count(*) from customers where ref = $1", ref) != 1 {
 		t.Error("the core has not hashed a new customer id with the first key")
 	}

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/notification"
 )
 
 const otherPassword = "a different horse battery"
@@ -26,8 +26,8 @@ func TestIdentity(t *testing.T) {
 func testVerification(sys *system) func(*testing.T) {
 	return func(t *testing.T) {
 		verifyPath := "/api/v1/auth/email/verify"
-		for _, a := range []account{sys.newMerchant(t), sys.newPartner(t)} {
-			token := sys.takeToken(t, affiliate.MailVerification, a.email)
+		for _, a := range []caller{sys.newMerchant(t), sys.newPartner(t)} {
+			token := sys.takeToken(t, notification.MailVerification, a.email)
 			sys.client().post(t, "/api/v1/auth/"+a.kind+"/login", object{"email": a.email, "password": password}).
 				wantStatus(http.StatusOK).wantFields(object{"user.emailVerified": false})
 			sys.client().post(t, verifyPath, object{"token": token}).wantStatus(http.StatusOK).
@@ -43,7 +43,7 @@ func testVerification(sys *system) func(*testing.T) {
 
 func testResend(sys *system) func(*testing.T) {
 	return func(t *testing.T) {
-		for _, register := range []func(*testing.T) account{sys.newMerchant, sys.newPartner} {
+		for _, register := range []func(*testing.T) caller{sys.newMerchant, sys.newPartner} {
 			a := register(t)
 			path := "/api/v1/auth/" + a.kind + "/email/resend-verification"
 			for range 3 {
@@ -56,11 +56,11 @@ func testResend(sys *system) func(*testing.T) {
 			if wait := rejected.retryAfter(); wait < 58*time.Minute || wait > 61*time.Minute {
 				t.Errorf("Retry-After is %v, want an hour", wait)
 			}
-			if n := sys.countMails(t, affiliate.MailVerification, a.email); n != 4 {
+			if n := sys.countMails(t, notification.MailVerification, a.email); n != 4 {
 				t.Errorf("%d mails, want 1 from the registration and 3 that were sent again", n)
 			}
 			sys.client().post(t, path, nil).wantOutcome(unauthorized)
-			sys.client().post(t, "/api/v1/auth/email/verify", object{"token": sys.takeToken(t, affiliate.MailVerification, a.email)}).wantStatus(http.StatusOK)
+			sys.client().post(t, "/api/v1/auth/email/verify", object{"token": sys.takeToken(t, notification.MailVerification, a.email)}).wantStatus(http.StatusOK)
 			sys.clock.advance(rejected.retryAfter())
 			a = a.login(t)
 			a.post(t, path, nil).wantStatus(http.StatusOK).wantFields(object{"sent": false})
@@ -71,7 +71,7 @@ func testResend(sys *system) func(*testing.T) {
 
 func testReset(sys *system) func(*testing.T) {
 	return func(t *testing.T) {
-		for _, a := range []account{sys.newMerchant(t), sys.newPartner(t)} {
+		for _, a := range []caller{sys.newMerchant(t), sys.newPartner(t)} {
 			forgot, reset := "/api/v1/auth/"+a.kind+"/forgot-password", "/api/v1/auth/"+a.kind+"/reset-password"
 			login := func(password string) response {
 				return sys.client().post(t, "/api/v1/auth/"+a.kind+"/login", object{"email": a.email, "password": password})
@@ -81,7 +81,7 @@ func testReset(sys *system) func(*testing.T) {
 					t.Errorf("%s: the body is %s, want {}", got.request, got.body)
 				}
 			}
-			token := sys.takeToken(t, affiliate.MailPasswordReset, a.email)
+			token := sys.takeToken(t, notification.MailPasswordReset, a.email)
 			sys.client().post(t, reset, object{"token": token, "password": "password123"}).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "password")
 			sys.client().post(t, reset, object{"token": token, "password": a.email}).wantError(http.StatusBadRequest, "VALIDATION_ERROR", "password")
 			if got := sys.client().post(t, reset, object{"token": token, "password": otherPassword}).wantStatus(http.StatusOK); got.body != "{}" {
@@ -95,7 +95,7 @@ func testReset(sys *system) func(*testing.T) {
 			for range 5 {
 				sys.client().post(t, forgot, object{"email": a.email}).wantStatus(http.StatusOK)
 			}
-			if n := sys.countMails(t, affiliate.MailPasswordReset, a.email); n != 2 {
+			if n := sys.countMails(t, notification.MailPasswordReset, a.email); n != 2 {
 				t.Errorf("%d further mails after one reset, want 2 in the same hour", n)
 			}
 		}
@@ -105,7 +105,7 @@ func testReset(sys *system) func(*testing.T) {
 
 func testChangeOfAddress(sys *system) func(*testing.T) {
 	return func(t *testing.T) {
-		for _, a := range []account{sys.newMerchant(t), sys.newPartner(t)} {
+		for _, a := range []caller{sys.newMerchant(t), sys.newPartner(t)} {
 			change, newEmail := "/api/v1/auth/"+a.kind+"/email/change", "new-"+a.email
 			request := func(email, password string) response {
 				return a.post(t, change, object{"newEmail": email, "password": password})
@@ -115,8 +115,8 @@ func testChangeOfAddress(sys *system) func(*testing.T) {
 			if got := request(newEmail, password).wantStatus(http.StatusAccepted); got.body != "{}" {
 				t.Errorf("%s: the body is %s, want {}", got.request, got.body)
 			}
-			token := sys.takeToken(t, affiliate.MailEmailChange, newEmail)
-			if n := sys.countMails(t, affiliate.MailEmailChangeNotice, a.email); n != 1 {
+			token := sys.takeToken(t, notification.MailEmailChange, newEmail)
+			if n := sys.countMails(t, notification.MailEmailChangeNotice, a.email); n != 1 {
 				t.Errorf("%d notices to the old address, want 1", n)
 			}
 			otherSession := a.login(t)
@@ -144,7 +144,7 @@ func testFormerAddress(sys *system) func(*testing.T) {
 		buy("self_referral_email")
 		newEmail := uniqueName("moved") + "@elsewhere.example"
 		f.partner.post(t, "/api/v1/auth/partner/email/change", object{"newEmail": newEmail, "password": password}).wantStatus(http.StatusAccepted)
-		token := sys.takeToken(t, affiliate.MailEmailChange, newEmail)
+		token := sys.takeToken(t, notification.MailEmailChange, newEmail)
 		sys.client().post(t, "/api/v1/auth/email/verify", object{"token": token}).wantStatus(http.StatusOK)
 		f.merchant.get(t, f.participantPath()).wantFields(object{"partnerEmail": newEmail})
 		buy("self_referral_email")
@@ -160,26 +160,26 @@ func testInviteMails(sys *system) func(*testing.T) {
 		f := sys.newFixture(t, "test", nil)
 		member := uniqueName("member") + "@example.com"
 		invite := f.merchant.post(t, workspacePath+"/invites", object{"email": member, "role": "viewer"}).wantStatus(http.StatusCreated)
-		if token := sys.takeToken(t, affiliate.MailMemberInvite, member); token == invite.text("token") {
+		if token := sys.takeToken(t, notification.MailMemberInvite, member); token == invite.text("token") {
 			t.Error("the mail has the token of the response, want another one")
 		}
 		partner := sys.newPartner(t)
 		invite = f.merchant.post(t, f.programPath()+"/partners/invite", object{"email": partner.email}).wantStatus(http.StatusCreated)
-		if token := sys.takeToken(t, affiliate.MailParticipantInvite, partner.email); token == invite.text("token") {
+		if token := sys.takeToken(t, notification.MailParticipantInvite, partner.email); token == invite.text("token") {
 			t.Error("the mail has the token of the response, want another one")
 		}
 		joined := sys.client().post(t, "/api/v1/auth/merchant/accept-invite", object{
 			"token": f.merchant.post(t, workspacePath+"/invites", object{"email": member, "role": "viewer"}).text("token"), "name": "Finn", "password": password,
 		})
 		joined.wantStatus(http.StatusCreated).wantFields(object{"user.emailVerified": false})
-		sys.takeToken(t, affiliate.MailVerification, member)
+		sys.takeToken(t, notification.MailVerification, member)
 
 		// Strangers have registered two addresses. The owners of the addresses have the mails
 		// of their invitations and get the accounts.
-		for kind, path := range map[affiliate.MailKind]string{affiliate.MailMemberInvite: workspacePath + "/invites", affiliate.MailParticipantInvite: f.programPath() + "/partners/invite"} {
+		for kind, path := range map[notification.MailKind]string{notification.MailMemberInvite: workspacePath + "/invites", notification.MailParticipantInvite: f.programPath() + "/partners/invite"} {
 			stranger, body := sys.newMerchant(t), object{"role": "viewer"}
 			accept, owner := "/api/v1/auth/merchant/accept-invite", object{"name": "Olga", "password": otherPassword}
-			if kind == affiliate.MailParticipantInvite {
+			if kind == notification.MailParticipantInvite {
 				stranger, body = sys.newPartner(t), object{}
 				accept = "/api/v1/auth/partner/register"
 				owner["email"] = stranger.email
@@ -187,7 +187,7 @@ func testInviteMails(sys *system) func(*testing.T) {
 			body["email"] = stranger.email
 			shown := f.merchant.post(t, path, body).wantStatus(http.StatusCreated).text("token")
 			field := "token"
-			if kind == affiliate.MailParticipantInvite {
+			if kind == notification.MailParticipantInvite {
 				field = "inviteToken"
 			}
 			owner[field] = shown
@@ -220,7 +220,7 @@ func TestIdentity_RequiresVerifiedAddress(t *testing.T) {
 	test.createSecretKey(t)
 	live.post(t, "/api/v1/api-keys", object{"name": "Server"}).wantOutcome(notVerified)
 	// The mode of a service token is in the body, so the header does not matter.
-	for _, header := range []account{test, live} {
+	for _, header := range []caller{test, live} {
 		for _, mode := range []string{"test", "live"} {
 			header.post(t, serviceTokensPath, object{"name": "Sync", "role": "admin", "mode": mode}).wantOutcome(notVerified)
 		}
@@ -236,8 +236,8 @@ func TestIdentity_RequiresVerifiedAddress(t *testing.T) {
 	live.post(t, "/api/v1/api-keys", object{"name": "Server"}).wantOutcome(forbidden)
 	merchant.setRole(t, "owner")
 
-	for _, a := range []account{merchant, partner} {
-		token := sys.takeToken(t, affiliate.MailVerification, a.email)
+	for _, a := range []caller{merchant, partner} {
+		token := sys.takeToken(t, notification.MailVerification, a.email)
 		sys.client().post(t, "/api/v1/auth/email/verify", object{"token": token}).wantStatus(http.StatusOK)
 	}
 	live.createSecretKey(t)

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/notification"
 )
 
 const (
@@ -76,15 +76,15 @@ func TestIdentity_DoesNotTellWhichAddressesAreKnown(t *testing.T) {
 			}
 		})
 	}
-	if n := sys.countMails(t, affiliate.MailPasswordReset, "known-1@example.com"); n != 1 {
+	if n := sys.countMails(t, notification.MailPasswordReset, "known-1@example.com"); n != 1 {
 		t.Errorf("%d mails to a known address, want 1", n)
 	}
 	for recipient, want := range map[string]int{"known-2@example.com": 0, "other-2@example.com": 1} {
-		if n := sys.countMails(t, affiliate.MailEmailChange, recipient); n != want {
+		if n := sys.countMails(t, notification.MailEmailChange, recipient); n != want {
 			t.Errorf("%d tokens for a change of address to %s, want %d", n, recipient, want)
 		}
 	}
-	if n := sys.countMails(t, affiliate.MailEmailChangeNotice, owner.email); n != changes {
+	if n := sys.countMails(t, notification.MailEmailChangeNotice, owner.email); n != changes {
 		t.Errorf("%d notices to the old address, want %d", n, changes)
 	}
 }

@@ -33,7 +33,7 @@ var unrepeatable = []string{"ExportPayoutBatch", "ExportLedger", "ListLedgerBala
 
 // readEverything calls the GET routes that the account may call, except those in
 // unrepeatable, and returns the responses as one text.
-func readEverything(t *testing.T, reader account, kind string, ids map[string]string) string {
+func readEverything(t *testing.T, reader caller, kind string, ids map[string]string) string {
 	t.Helper()
 	var all strings.Builder
 	for _, r := range routes(t) {
@@ -52,7 +52,7 @@ func readEverything(t *testing.T, reader account, kind string, ids map[string]st
 func testIsolationAllRoutes(t *testing.T, sys *system) {
 	partner := sys.newPartner(t)
 	var fixtures []populatedFixture
-	for _, merchant := range []account{sys.newMerchant(t), sys.newMerchant(t)} {
+	for _, merchant := range []caller{sys.newMerchant(t), sys.newMerchant(t)} {
 		for _, mode := range []string{"test", "live"} {
 			f := sys.newFixtureFor(t, merchant.inMode(mode), partner.inMode(mode), nil)
 			fixtures = append(fixtures, populatedFixture{f, f.createAll(t)})

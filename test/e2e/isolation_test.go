@@ -12,7 +12,7 @@ import (
 func testIsolation(t *testing.T, sys *system) {
 	partner := sys.newPartner(t)
 	var fixtures []fixtureWithSale
-	for _, merchant := range []account{sys.newMerchant(t), sys.newMerchant(t)} {
+	for _, merchant := range []caller{sys.newMerchant(t), sys.newMerchant(t)} {
 		for _, mode := range []string{"test", "live"} {
 			f := sys.newFixtureFor(t, merchant.inMode(mode), partner.inMode(mode), object{"slug": "same", "commissionRules": object{"percentage": 20}})
 			fixtures = append(fixtures, fixtureWithSale{fixture: f, click: f.click(t)})

@@ -39,7 +39,7 @@ func TestLimits(t *testing.T) {
 	programs := func(client apiClient) request {
 		return request{client, http.MethodGet, sys.api + "/api/v1/programs", nil}
 	}
-	serviceToken := func(owner account) apiClient {
+	serviceToken := func(owner caller) apiClient {
 		return sys.client().withCredential(owner.createServiceToken(t, "viewer", "test", false))
 	}
 	second := f.merchant.post(t, f.programPath()+"/partners", object{"email": uniqueName("second") + "@example.com", "name": "Second"}).wantStatus(http.StatusCreated).text("id")

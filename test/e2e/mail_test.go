@@ -9,7 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/notification"
 	"github.com/tributary-hq/tributary/server/seal"
 )
 
@@ -29,14 +29,14 @@ func (sys *system) recordMails(t *testing.T) {
 
 // takeToken waits for a mail of the kind to the address. It returns the token in the
 // newest of these mails and deletes their copies.
-func (sys *system) takeToken(t *testing.T, kind affiliate.MailKind, recipient string) (token string) {
+func (sys *system) takeToken(t *testing.T, kind notification.MailKind, recipient string) (token string) {
 	t.Helper()
 	keys, err := seal.New("e2e:" + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{7}, 32)))
 	if err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, waitTimeout, fmt.Sprintf("a mail of the kind %s is stored", kind), func() error {
-		var id affiliate.MailID
+		var id notification.MailID
 		var secret []byte
 		var found bool
 		sys.withDatabase(t, func(conn *pgx.Conn) error {
@@ -60,7 +60,7 @@ func (sys *system) takeToken(t *testing.T, kind affiliate.MailKind, recipient st
 
 // countMails waits until all requests for mails are processed. It returns the number of
 // mails of the kind to the address.
-func (sys *system) countMails(t *testing.T, kind affiliate.MailKind, recipient string) int {
+func (sys *system) countMails(t *testing.T, kind notification.MailKind, recipient string) int {
 	t.Helper()
 	eventually(t, waitTimeout, "all requests for mails are processed", func() error {
 		if n := sys.count(t, `select count(*) from email_requests`); n > 0 {

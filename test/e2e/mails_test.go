@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/notification"
 	"github.com/tributary-hq/tributary/affiliate/webhook"
 	"github.com/tributary-hq/tributary/mail/mailtest"
 	"github.com/tributary-hq/tributary/server/seal"
@@ -28,9 +29,9 @@ const logPath = "/api/v1/workspace/notification-log"
 
 // createLogEntry adds a redirected mail to the notification log of a merchant's workspace
 // and returns its id.
-func (sys *system) createLogEntry(t *testing.T, merchant account) (id string) {
+func (sys *system) createLogEntry(t *testing.T, merchant caller) (id string) {
 	t.Helper()
-	id = affiliate.NewID[affiliate.MailID](sys.clock.now()).String()
+	id = affiliate.NewID[notification.MailID](sys.clock.now()).String()
 	sys.exec(t, `
 		insert into mails (id, kind, type, category, workspace_id, logged, mode, user_id, account_kind, recipient_name, recipient, facts,
 			status, redirected_to, sender, subject, html, text, created_at, completed_at)
@@ -42,7 +43,7 @@ func (sys *system) createLogEntry(t *testing.T, merchant account) (id string) {
 }
 
 // sendMail stores mails and the jobs that send them, as the core does.
-func (sys *system) sendMail(t *testing.T, mails ...affiliate.Mail) {
+func (sys *system) sendMail(t *testing.T, mails ...notification.Mail) {
 	t.Helper()
 	store, err := postgres.Open(t.Context(), postgres.Config{URL: sys.database, MaxConns: 1})
 	if err != nil {
@@ -55,7 +56,7 @@ func (sys *system) sendMail(t *testing.T, mails ...affiliate.Mail) {
 }
 
 // accountMail returns an account mail to a merchant. It has no token.
-func (a account) accountMail(t *testing.T, kind affiliate.MailKind) affiliate.Mail {
+func (a caller) accountMail(t *testing.T, kind notification.MailKind) notification.Mail {
 	t.Helper()
 	workspace, ok := affiliate.ParseID[affiliate.WorkspaceID](a.workspace)
 	user, okUser := affiliate.ParseID[affiliate.UserID](a.id)
@@ -63,9 +64,9 @@ func (a account) accountMail(t *testing.T, kind affiliate.MailKind) affiliate.Ma
 		t.Fatalf("the ids %q and %q are not valid", a.workspace, a.id)
 	}
 	now := a.sys.clock.now().UTC().Truncate(time.Millisecond)
-	return affiliate.Mail{
-		ID: affiliate.NewID[affiliate.MailID](now), Kind: kind, Type: string(kind), Workspace: &workspace, CreatedAt: now,
-		Recipient: affiliate.MailRecipient{User: &user, Account: affiliate.Merchant, Name: "Mara <Merchant>", Address: a.email},
+	return notification.Mail{
+		ID: affiliate.NewID[notification.MailID](now), Kind: kind, Type: string(kind), Workspace: &workspace, CreatedAt: now,
+		Recipient: notification.MailRecipient{User: &user, Account: affiliate.Merchant, Name: "Mara <Merchant>", Address: a.email},
 	}
 }
 
@@ -177,7 +178,7 @@ func TestProviderWebhook_SuppressesAddresses(t *testing.T) {
 	t.Parallel()
 	sys := start(t, setup{env: map[string]string{"TRIBUTARY_MAIL_WEBHOOK_SECRET": providerSecret().Text()}})
 	suppressed := func(address string) bool {
-		digest := affiliate.MailDigest(affiliate.HashKeys{hashKey}, address).First()
+		digest := notification.MailDigest(affiliate.HashKeys{hashKey}, address).First()
 		return sys.count(t, "select count(*) from mail_suppressions where digest = $1", digest) == 1
 	}
 	event := func(kind string, to any, bounce string) object {
@@ -225,7 +226,7 @@ func TestProviderWebhook_SuppressesAddresses(t *testing.T) {
 
 func testNotificationLogShowsAccountMailInTestModeOnly(t *testing.T, sys *system) {
 	merchant, stranger := sys.newMerchant(t), sys.newMerchant(t)
-	mail := merchant.accountMail(t, affiliate.MailPasswordReset)
+	mail := merchant.accountMail(t, notification.MailPasswordReset)
 	sys.sendMail(t, mail)
 	test := merchant.inMode("test")
 	eventually(t, waitTimeout, "the mail is in the log", func() error {
@@ -251,7 +252,7 @@ func testNotificationLogShowsAccountMailInTestModeOnly(t *testing.T, sys *system
 	t.Run("another workspace does not see the mail", func(t *testing.T) {
 		other := stranger.inMode("test")
 		other.get(t, logPath+"?type=password_reset").wantStatus(http.StatusOK).wantFields(object{"total": 0})
-		for _, id := range []string{mail.ID.String(), affiliate.NewID[affiliate.MailID](time.Now()).String(), "x"} {
+		for _, id := range []string{mail.ID.String(), affiliate.NewID[notification.MailID](time.Now()).String(), "x"} {
 			other.get(t, logPath+"/"+id).wantOutcome(noLogEntry)
 		}
 	})
@@ -283,7 +284,7 @@ func TestMail_IsSentUntilTheAddressBounces(t *testing.T) {
 		"TRIBUTARY_MAIL_WEBHOOK_SECRET": providerSecret().Text(),
 	}})
 	merchant := sys.newMerchant(t).inMode("test")
-	wantStatus := func(mail affiliate.Mail, status, reason any) response {
+	wantStatus := func(mail notification.Mail, status, reason any) response {
 		t.Helper()
 		eventually(t, waitTimeout, "the mail is in the log", func() error {
 			if got := merchant.get(t, logPath+"/"+mail.ID.String()); got.status != http.StatusOK {
@@ -299,7 +300,7 @@ func TestMail_IsSentUntilTheAddressBounces(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	invite := merchant.accountMail(t, affiliate.MailMemberInvite)
+	invite := merchant.accountMail(t, notification.MailMemberInvite)
 	invite.Secret = keys.Seal([]byte("token-of-the-invite"), invite.ID.UUID[:])
 	sys.sendMail(t, invite)
 	link := "https://api.example/accept-invite#kind=merchant&token=token-of-the-invite"
@@ -313,7 +314,7 @@ func TestMail_IsSentUntilTheAddressBounces(t *testing.T) {
 
 	bounce := object{"type": "email.bounced", "data": object{"to": []string{merchant.email}, "bounce": object{"type": "Permanent"}}}
 	sys.provider(t, bounce, message{}).deliver(t, "/webhooks/resend").wantStatus(http.StatusOK)
-	second, reset := merchant.accountMail(t, affiliate.MailMemberInvite), merchant.accountMail(t, affiliate.MailPasswordReset)
+	second, reset := merchant.accountMail(t, notification.MailMemberInvite), merchant.accountMail(t, notification.MailPasswordReset)
 	sys.sendMail(t, second, reset)
 	wantStatus(second, "suppressed", "address_suppressed")
 	wantStatus(reset, "delivered", nil)

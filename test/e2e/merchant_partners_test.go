@@ -10,7 +10,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 
-	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/notification"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 )
 
@@ -54,10 +54,10 @@ func testPartnerClaim(t *testing.T, sys *system) {
 		sys.client().post(t, "/api/v1/auth/partner/login", object{"email": email, "password": guess}).wantError(http.StatusUnauthorized, "INVALID_CREDENTIALS")
 	}
 	sys.client().post(t, "/api/v1/auth/partner/register", object{"email": email, "password": password, "name": "Eve"}).wantError(http.StatusConflict, "EMAIL_TAKEN")
-	if n := sys.countMails(t, affiliate.MailNotifications, email); n != 0 {
+	if n := sys.countMails(t, notification.MailNotifications, email); n != 0 {
 		t.Errorf("%d mails about notifications were sent to an account without a password", n)
 	}
-	token := sys.takeToken(t, affiliate.MailPartnerClaim, email)
+	token := sys.takeToken(t, notification.MailPartnerClaim, email)
 	sys.client().post(t, "/api/v1/auth/partner/reset-password", object{"token": token, "password": password}).wantStatus(http.StatusOK)
 	sys.client().post(t, "/api/v1/auth/partner/reset-password", object{"token": token, "password": password}).wantError(http.StatusBadRequest, "RESET_TOKEN_INVALID")
 	session := sys.client().post(t, "/api/v1/auth/partner/login", object{"email": email, "password": password}).wantStatus(http.StatusOK)
@@ -125,7 +125,7 @@ func testPartnerConsent(t *testing.T, sys *system) {
 	// The mailed token accepts too.
 	second := sys.newFixtureFor(t, f.merchant, f.partner, nil)
 	server.post(t, second.programPath()+"/partners", object{"email": partner.email, "name": "Given Name"}).wantStatus(http.StatusCreated)
-	token := sys.takeToken(t, affiliate.MailParticipantInvite, partner.email)
+	token := sys.takeToken(t, notification.MailParticipantInvite, partner.email)
 	partner.post(t, "/api/v1/partner/invites/accept", object{"token": token}).wantStatus(http.StatusOK + 1).wantFields(object{"status": "approved"})
 }
 
@@ -164,12 +164,12 @@ func testPartnerValidation(t *testing.T, sys *system) {
 	server.post(t, path, body(object{"externalId": strings.Repeat("é", 120)})).wantStatus(http.StatusCreated)
 	quiet := body(object{"sendInvite": false})
 	server.post(t, path, quiet).wantStatus(http.StatusCreated)
-	if n := sys.countMails(t, affiliate.MailPartnerClaim, quiet["email"].(string)); n != 0 {
+	if n := sys.countMails(t, notification.MailPartnerClaim, quiet["email"].(string)); n != 0 {
 		t.Errorf("%d mails were sent although sendInvite is false", n)
 	}
 	// A partner who got no mail requests a password.
 	sys.client().post(t, "/api/v1/auth/partner/forgot-password", object{"email": quiet["email"]}).wantStatus(http.StatusOK)
-	token := sys.takeToken(t, affiliate.MailPasswordReset, quiet["email"].(string))
+	token := sys.takeToken(t, notification.MailPasswordReset, quiet["email"].(string))
 	sys.client().post(t, "/api/v1/auth/partner/reset-password", object{"token": token, "password": password}).wantStatus(http.StatusOK)
 	f.merchant.post(t, f.programPath()+"/archive", nil).wantStatus(http.StatusOK)
 	server.post(t, path, body(nil)).wantError(http.StatusConflict, "PROGRAM_STATE_INVALID")

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/notification"
 	"github.com/tributary-hq/tributary/mail/mailtest"
 	"github.com/tributary-hq/tributary/storage/postgres"
 	"github.com/tributary-hq/tributary/storage/redistest"
@@ -27,7 +28,7 @@ func startWithMail(t *testing.T, s setup) (*system, *mailtest.Server) {
 
 // verify makes the addresses of accounts verified. Other addresses get no mail that users
 // can disable.
-func (sys *system) verify(t *testing.T, accounts ...account) {
+func (sys *system) verify(t *testing.T, accounts ...caller) {
 	t.Helper()
 	for _, a := range accounts {
 		sys.exec(t, `update users set email_verified_at = created_at where id = $1`, a.id)
@@ -94,7 +95,7 @@ func (sys *system) awaitAllMails(t *testing.T) {
 
 // awaitLogEntry waits until the newest entry of a type in the notification log has a
 // status, and returns the log of this type.
-func (a account) awaitLogEntry(t *testing.T, kind, status string) response {
+func (a caller) awaitLogEntry(t *testing.T, kind, status string) response {
 	t.Helper()
 	var log response
 	eventually(t, waitTimeout, fmt.Sprintf("the log has a mail %s that was %s", kind, status), func() error {
@@ -135,8 +136,8 @@ func TestNotificationMails_Live(t *testing.T) {
 	f.applyAsNewPartner(t)
 	sys.awaitAllMails(t)
 	awaitMail(t, server, 1, f.merchant.email, "New application")
-	sys.clock.advance(affiliate.GatherTime)
-	sys.enqueue(t, affiliate.SendDigests{})
+	sys.clock.advance(notification.GatherTime)
+	sys.enqueue(t, notification.SendDigests{})
 	gathered := awaitMail(t, server, 1, f.merchant.email, "2 new notifications")
 	if n := strings.Count(gathered.Text, " applied to "+program+"."); n != 2 {
 		t.Errorf("the mail has %d applications, want 2:\n%s", n, gathered.Text)
@@ -173,8 +174,8 @@ func TestNotificationMails_Test(t *testing.T) {
 	f.merchant.patch(t, workspacePath, object{"testMailRedirect": tester.email}).wantStatus(http.StatusOK)
 	f.applyAsNewPartner(t)
 	sys.awaitAllMails(t)
-	sys.clock.advance(affiliate.GatherTime)
-	sys.enqueue(t, affiliate.SendDigests{})
+	sys.clock.advance(notification.GatherTime)
+	sys.enqueue(t, notification.SendDigests{})
 	merchant := f.merchant.login(t)
 	merchant.awaitLogEntry(t, kind, "redirected").wantFields(object{
 		"total": 2, "data.0.recipient": f.merchant.email, "data.0.redirectedTo": tester.email, "data.0.reason": nil,
@@ -270,7 +271,7 @@ func TestNotificationMails_WebhookHealth(t *testing.T) {
 	sys.clock.advance(now.Truncate(24 * time.Hour).Add(30 * time.Hour).Sub(now))
 	f := sys.newVerifiedFixture(t)
 	admin, developer := f.merchant.addMember(t, "admin").inMode("live"), f.merchant.addMember(t, "developer").inMode("live")
-	var others []account
+	var others []caller
 	for _, role := range []string{"manager", "finance", "viewer"} {
 		others = append(others, f.merchant.addMember(t, role).inMode("live"))
 	}
@@ -299,7 +300,7 @@ func TestNotificationMails_WebhookHealth(t *testing.T) {
 	// the disabled endpoint.
 	wantHealth := func(when string, deadLetters, disablings int) {
 		t.Helper()
-		for _, member := range []account{f.merchant, admin, developer} {
+		for _, member := range []caller{f.merchant, admin, developer} {
 			total := member.get(t, merchantFeed+"?category=webhook_health").wantStatus(http.StatusOK).number("total")
 			if total != int64(deadLetters+disablings) {
 				t.Errorf("%s: the feed has %d notifications, want %d", when, total, deadLetters+disablings)
@@ -338,7 +339,7 @@ func TestNotificationMails_WebhookHealth(t *testing.T) {
 	}
 
 	sys.clock.advance(24 * time.Hour)
-	sys.enqueue(t, affiliate.SendDigests{}) // nothing was gathered, so the next notification is mailed at once
+	sys.enqueue(t, notification.SendDigests{}) // nothing was gathered, so the next notification is mailed at once
 	eventually(t, waitTimeout, "nothing is gathered", func() error {
 		if n := sys.count(t, `select count(*) from notification_digests where category = 'webhook_health'`); n > 0 {
 			return fmt.Errorf("%d digests are open", n)

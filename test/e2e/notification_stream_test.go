@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/account"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 	"github.com/tributary-hq/tributary/storage/redistest"
 )
@@ -159,7 +159,7 @@ func (s *eventStream) wantReauth(t *testing.T) {
 }
 
 // applyAsNewPartner lets a new partner apply to the programme and returns the partner.
-func (f fixture) applyAsNewPartner(t *testing.T) account {
+func (f fixture) applyAsNewPartner(t *testing.T) caller {
 	t.Helper()
 	partner := f.sys.newPartner(t).inMode(f.partner.header.Get("X-Mode"))
 	partner.post(t, f.applyPath(), object{}).wantStatus(http.StatusCreated)
@@ -243,7 +243,7 @@ func TestNotificationStream_OpensWithTicket(t *testing.T) {
 	f := sys.newFixture(t, "test", object{})
 	created := f.merchant.post(t, "/api/v1/notifications/stream-ticket", nil).wantStatus(http.StatusCreated)
 	ticket := created.text("ticket")
-	if expires := created.instant("expiresAt"); expires.After(sys.clock.now().Add(affiliate.AccessTokenLife)) || !expires.After(sys.clock.now()) {
+	if expires := created.instant("expiresAt"); expires.After(sys.clock.now().Add(account.AccessTokenLife)) || !expires.After(sys.clock.now()) {
 		t.Errorf("the ticket expires at %v, want the expiry of the access token", expires)
 	}
 	browser := sys.client() // no credential and no mode
@@ -274,7 +274,7 @@ func TestNotificationStream_OpensWithTicket(t *testing.T) {
 
 func testNotificationStreamTicketOpensOnlyItsStream(t *testing.T, sys *system) {
 	merchant, partner, browser := sys.newMerchant(t), sys.newPartner(t), sys.client()
-	ticket := func(a account, path string) string {
+	ticket := func(a caller, path string) string {
 		return a.post(t, path+"-ticket", nil).wantStatus(http.StatusCreated).text("ticket")
 	}
 	ofMerchant, ofPartner := ticket(merchant, merchantStream), ticket(partner, partnerStream)
@@ -330,17 +330,17 @@ func TestNotificationStream_EndsWhenProcessStops(t *testing.T) {
 func TestNotificationStream_EndsWithPermission(t *testing.T) {
 	t.Parallel()
 	sys := start(t, setup{})
-	for name, end := range map[string]func(t *testing.T, merchant account){
-		"logout": func(t *testing.T, merchant account) {
+	for name, end := range map[string]func(t *testing.T, merchant caller){
+		"logout": func(t *testing.T, merchant caller) {
 			t.Helper()
 			merchant.post(t, "/api/v1/auth/logout", object{"refreshToken": merchant.refresh}).wantStatus(http.StatusNoContent)
 		},
-		"expiry": func(_ *testing.T, _ account) { sys.clock.advance(15 * time.Minute) },
-		"role": func(t *testing.T, merchant account) {
+		"expiry": func(_ *testing.T, _ caller) { sys.clock.advance(15 * time.Minute) },
+		"role": func(t *testing.T, merchant caller) {
 			t.Helper()
 			merchant.setRole(t, "viewer")
 		},
-		"erasure of the workspace": func(t *testing.T, merchant account) {
+		"erasure of the workspace": func(t *testing.T, merchant caller) {
 			t.Helper()
 			merchant.post(t, "/api/v1/merchant/account/erase", confirmed).wantStatus(http.StatusOK)
 		},
@@ -375,12 +375,12 @@ func TestNotificationStream_EndsWithPermission(t *testing.T) {
 		owner.post(t, "/api/v1/merchant/account/erase", confirmed).wantStatus(http.StatusOK)
 		stream.wantReauth(t)
 	})
-	for name, end := range map[string]func(t *testing.T, partner account){
-		"logout of a partner": func(t *testing.T, partner account) {
+	for name, end := range map[string]func(t *testing.T, partner caller){
+		"logout of a partner": func(t *testing.T, partner caller) {
 			t.Helper()
 			partner.post(t, "/api/v1/auth/logout", object{"refreshToken": partner.refresh}).wantStatus(http.StatusNoContent)
 		},
-		"erasure of a partner": func(t *testing.T, partner account) {
+		"erasure of a partner": func(t *testing.T, partner caller) {
 			t.Helper()
 			partner.post(t, "/api/v1/partner/account/erase", confirmed).wantStatus(http.StatusOK)
 		},

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/notification"
 )
 
 const (
@@ -14,7 +14,7 @@ const (
 )
 
 // wantNewest checks the newest notification of a category in the feed.
-func (a account) wantNewest(t *testing.T, feed, category string, want object) response {
+func (a caller) wantNewest(t *testing.T, feed, category string, want object) response {
 	t.Helper()
 	fields := object{"data.0.category": category}
 	for field, value := range want {
@@ -24,7 +24,7 @@ func (a account) wantNewest(t *testing.T, feed, category string, want object) re
 }
 
 // wantEmpty checks that the feed contains no notification of a category.
-func (a account) wantEmpty(t *testing.T, feed, category string) {
+func (a caller) wantEmpty(t *testing.T, feed, category string) {
 	t.Helper()
 	a.get(t, feed+"?category="+category).wantStatus(http.StatusOK).wantFields(object{"total": 0, "data": []any{}})
 }
@@ -110,7 +110,7 @@ func testNotificationsReadAndDismiss(t *testing.T, sys *system) {
 	f := sys.newFixture(t, "test", nil)
 	manager := f.merchant.addMember(t, "manager").inMode("test")
 	f.earnCommission(t)
-	unread := func(a account, want int) {
+	unread := func(a caller, want int) {
 		t.Helper()
 		a.get(t, merchantFeed+"/unread-count").wantStatus(http.StatusOK).wantFields(object{"count": want})
 	}
@@ -122,7 +122,7 @@ func testNotificationsReadAndDismiss(t *testing.T, sys *system) {
 	f.merchant.wantNewest(t, merchantFeed, "commissions", object{"id": id, "read": false})
 
 	f.merchant.post(t, merchantFeed+"/"+id+"/dismiss", nil).wantStatus(http.StatusOK).wantFields(object{"id": id, "read": false})
-	for _, a := range []account{f.merchant, manager} {
+	for _, a := range []caller{f.merchant, manager} {
 		a.wantEmpty(t, merchantFeed, "commissions")
 	}
 	manager.post(t, merchantFeed+"/read-all", object{"category": "conversions"}).wantStatus(http.StatusOK).wantFields(object{"updated": 1})
@@ -193,16 +193,16 @@ func testUnsubscribe(t *testing.T, sys *system) {
 	merchant, partner := sys.newMerchant(t), sys.newPartner(t)
 	program := sys.client().withHeader("Content-Type", "application/x-www-form-urlencoded")
 	for _, tc := range []struct {
-		account
+		caller
 		preferences, position string
-		category              affiliate.NotificationCategory
+		category              notification.Category
 	}{
-		{merchant, merchantFeed + "/preferences", "10", affiliate.CategoryPayouts},
-		{partner, partnerPreferences, "5", affiliate.CategoryCommissions},
+		{merchant, merchantFeed + "/preferences", "10", notification.CategoryPayouts},
+		{partner, partnerPreferences, "5", notification.CategoryCommissions},
 	} {
 		email, category := "categories."+tc.position+".email", "categories."+tc.position+".category"
 		tc.get(t, tc.preferences).wantStatus(http.StatusOK).wantFields(object{category: string(tc.category), email: true})
-		link := unsubscribePath + unsubscribeToken(tc.account, tc.category)
+		link := unsubscribePath + unsubscribeToken(tc.caller, tc.category)
 		// Opening the link changes nothing.
 		page := sys.client().get(t, link).wantStatus(http.StatusOK)
 		if contentType := page.header.Get("Content-Type"); contentType != "text/html; charset=utf-8" {
@@ -216,7 +216,7 @@ func testUnsubscribe(t *testing.T, sys *system) {
 		boundary := program.withHeader("Content-Type", "multipart/form-data; boundary=b")
 		boundary.post(t, link, "--b\r\nContent-Disposition: form-data; name=\"List-Unsubscribe\"\r\n\r\nOne-Click\r\n--b--\r\n").wantStatus(http.StatusOK)
 	}
-	link := unsubscribePath + unsubscribeToken(merchant, affiliate.CategoryCommissions)
+	link := unsubscribePath + unsubscribeToken(merchant, notification.CategoryCommissions)
 	program.post(t, unsubscribePath+"x", oneClickForm).wantError(http.StatusBadRequest, "UNSUBSCRIBE_TOKEN_INVALID")
 	program.post(t, link, "List-Unsubscribe=No").wantError(http.StatusBadRequest, "VALIDATION_ERROR", "body")
 	sys.client().post(t, link, object{}).wantError(http.StatusUnsupportedMediaType, "UNSUPPORTED_MEDIA_TYPE")

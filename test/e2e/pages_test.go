@@ -12,6 +12,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/notification"
 	"github.com/tributary-hq/tributary/tools/browser"
 )
 
@@ -28,7 +29,7 @@ func TestPages(t *testing.T) {
 
 	t.Run("verify an address", func(t *testing.T) {
 		partner := sys.newPartner(t)
-		p := openPage(ctx, t, sys, "/verify-email#token="+sys.takeToken(t, affiliate.MailVerification, partner.email))
+		p := openPage(ctx, t, sys, "/verify-email#token="+sys.takeToken(t, notification.MailVerification, partner.email))
 		// Loading the page twice does not use the token.
 		p.open(p.address)
 		p.submit()
@@ -43,7 +44,7 @@ func TestPages(t *testing.T) {
 	t.Run("set a new password", func(t *testing.T) {
 		merchant := sys.newMerchant(t)
 		sys.client().post(t, "/api/v1/auth/merchant/forgot-password", object{"email": merchant.email}).wantStatus(http.StatusOK)
-		p := openPage(ctx, t, sys, "/reset-password#kind=merchant&token="+sys.takeToken(t, affiliate.MailPasswordReset, merchant.email))
+		p := openPage(ctx, t, sys, "/reset-password#kind=merchant&token="+sys.takeToken(t, notification.MailPasswordReset, merchant.email))
 		p.fill("password", "short")
 		p.submit()
 		p.wantFault("password", "The password must")
@@ -58,7 +59,7 @@ func TestPages(t *testing.T) {
 	t.Run("accept an invitation to a workspace", func(t *testing.T) {
 		merchant, email := sys.newMerchant(t), uniqueName("member")+"@example.com"
 		merchant.post(t, workspacePath+"/invites", object{"email": email, "role": "viewer"}).wantStatus(http.StatusCreated)
-		link := "/accept-invite#kind=merchant&token=" + sys.takeToken(t, affiliate.MailMemberInvite, email)
+		link := "/accept-invite#kind=merchant&token=" + sys.takeToken(t, notification.MailMemberInvite, email)
 		p := openPage(ctx, t, sys, link)
 		p.submit()
 		p.wantMessage("Check the marked fields.")
@@ -83,7 +84,7 @@ func TestPages(t *testing.T) {
 			known, unknown := sys.newPartner(t), uniqueName("partner")+"@example.com"
 			for _, email := range []string{known.email, unknown} {
 				f.merchant.post(t, f.programPath()+"/partners/invite", object{"email": email}).wantStatus(http.StatusCreated)
-				p := openPage(ctx, t, sys, "/accept-invite#kind=partner&token="+sys.takeToken(t, affiliate.MailParticipantInvite, email))
+				p := openPage(ctx, t, sys, "/accept-invite#kind=partner&token="+sys.takeToken(t, notification.MailParticipantInvite, email))
 				p.fill("email", email)
 				if email == unknown {
 					p.click(`[value="register"]`)
@@ -108,7 +109,7 @@ func TestPages(t *testing.T) {
 	t.Run("accept an invitation with a second factor", func(t *testing.T) { testInvitationWithFactor(ctx, t, sys) })
 	t.Run("unsubscribe", func(t *testing.T) {
 		partner := sys.newPartner(t)
-		p := openPage(ctx, t, sys, unsubscribePath+unsubscribeToken(partner, affiliate.CategoryCommissions))
+		p := openPage(ctx, t, sys, unsubscribePath+unsubscribeToken(partner, notification.CategoryCommissions))
 		partner.get(t, partnerPreferences).wantFields(object{"categories.5.category": "commissions", "categories.5.email": true})
 		p.submit()
 		p.wantMessage("You get no more mails of the category “Commissions”.")
@@ -135,7 +136,7 @@ func testInvitationWithFactor(ctx context.Context, t *testing.T, sys *system) {
 	f.merchant.patch(t, f.programPath(), object{"termsUrl": "https://shop.example/terms"}).wantStatus(http.StatusOK)
 	recovery := partner.enableFactor(t)
 	f.merchant.post(t, f.programPath()+"/partners/invite", object{"email": partner.email}).wantStatus(http.StatusCreated)
-	p := openPage(ctx, t, sys, "/accept-invite#kind=partner&token="+sys.takeToken(t, affiliate.MailParticipantInvite, partner.email))
+	p := openPage(ctx, t, sys, "/accept-invite#kind=partner&token="+sys.takeToken(t, notification.MailParticipantInvite, partner.email))
 	logIn := func() {
 		p.wantVisible("password", true)
 		p.wantVisible("code", false)
@@ -174,9 +175,9 @@ const (
 )
 
 // unsubscribeToken returns the token in the mails of a category to an account.
-func unsubscribeToken(a account, category affiliate.NotificationCategory) string {
+func unsubscribeToken(a caller, category notification.Category) string {
 	user, _ := affiliate.ParseID[affiliate.UserID](a.id)
-	return affiliate.NewUnsubscribeTokens(affiliate.HashKeys{hashKey}).Token(user, category)
+	return notification.NewUnsubscribeTokens(affiliate.HashKeys{hashKey}).Token(user, category)
 }
 
 // tab is a tab of the browser that shows one of the pages, on the screen of a phone.

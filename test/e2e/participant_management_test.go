@@ -8,7 +8,7 @@ import (
 
 // applicant is a partner who has applied to the fixture's programme.
 type applicant struct {
-	account
+	caller
 	participant string
 }
 

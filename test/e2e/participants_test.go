@@ -9,7 +9,7 @@ import (
 func testParticipants(t *testing.T, sys *system) {
 	merchant, partner := sys.newMerchant(t).inMode("test"), sys.newPartner(t).inMode("test")
 	program := merchant.createProgram(t, nil)
-	apply := func(t *testing.T, partner account, program string, body any) response {
+	apply := func(t *testing.T, partner caller, program string, body any) response {
 		t.Helper()
 		return partner.post(t, "/api/v1/partner/programs/"+program+"/apply", body)
 	}

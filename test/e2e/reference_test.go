@@ -16,7 +16,7 @@ import (
 	"github.com/stripe/stripe-go/v85"
 	stripewebhook "github.com/stripe/stripe-go/v85/webhook"
 
-	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/notification"
 	"github.com/tributary-hq/tributary/tools/stripeserver"
 )
 
@@ -148,11 +148,11 @@ func (c *referenceCalls) identity(t *testing.T) {
 		client := c.anonymous.withCredential(session.text("accessToken"))
 		c.call(client, "POST", path+"/email/resend-verification", nil)
 		if kind == "merchant" {
-			c.call(c.anonymous, "POST", "/api/v1/auth/email/verify", object{"token": c.sys.takeToken(t, affiliate.MailVerification, email)})
+			c.call(c.anonymous, "POST", "/api/v1/auth/email/verify", object{"token": c.sys.takeToken(t, notification.MailVerification, email)})
 		}
 		c.call(client, "POST", path+"/email/change", object{"newEmail": "lena@mail.example", "password": "a long password"})
 		c.call(c.anonymous, "POST", "/api/v1/auth/"+kind+"/forgot-password", object{"email": email})
-		token := c.sys.takeToken(t, affiliate.MailPasswordReset, email)
+		token := c.sys.takeToken(t, notification.MailPasswordReset, email)
 		c.call(c.anonymous, "POST", path+"/reset-password", object{"token": token, "password": "another long password"})
 	}
 }
@@ -251,7 +251,7 @@ func (c *referenceCalls) mails(t *testing.T) {
 	event := object{"type": "email.bounced", "data": object{"to": []string{"gone@example.com"}, "bounce": object{"type": "Permanent"}}}
 	c.call(c.sys.provider(t, event, message{}).apiClient, "POST", "/webhooks/resend", event)
 
-	link := unsubscribePath + unsubscribeToken(account, affiliate.CategoryPayouts)
+	link := unsubscribePath + unsubscribeToken(account, notification.CategoryPayouts)
 	c.call(c.anonymous.withHeader("Content-Type", "application/x-www-form-urlencoded"), "POST", link, oneClickForm)
 }
 

@@ -15,6 +15,10 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/account"
+	"github.com/tributary-hq/tributary/affiliate/notification"
+	"github.com/tributary-hq/tributary/affiliate/privacy"
+	"github.com/tributary-hq/tributary/affiliate/processor"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 )
 
@@ -145,10 +149,10 @@ func unknownIDs() map[string]string {
 		"event_id":         affiliate.NewID[affiliate.EventID](time.Now()).String(),
 		"webhook_id":       affiliate.NewID[affiliate.EndpointID](time.Now()).String(),
 		"delivery_id":      affiliate.NewID[affiliate.DeliveryID](time.Now()).String(),
-		"notification_id":  affiliate.NewID[affiliate.NotificationID](time.Now()).String(),
-		"entry_id":         affiliate.NewID[affiliate.MailID](time.Now()).String(),
-		"operation_id":     affiliate.NewID[affiliate.BuyerErasureID](time.Now()).String(),
-		"connection_id":    affiliate.NewID[affiliate.ProcessorConnectionID](time.Now()).String(),
+		"notification_id":  affiliate.NewID[notification.ID](time.Now()).String(),
+		"entry_id":         affiliate.NewID[notification.MailID](time.Now()).String(),
+		"operation_id":     affiliate.NewID[privacy.BuyerErasureID](time.Now()).String(),
+		"connection_id":    affiliate.NewID[processor.ConnectionID](time.Now()).String(),
 		"token":            "exp_unknown",
 	}
 }
@@ -410,8 +414,8 @@ func newCredentials(t *testing.T, sys *system, f fixture) []credential {
 	live := sys.newFixture(t, "live", nil)
 	participantToken := live.merchant.post(t, live.participantPath()+"/token", nil).wantStatus(http.StatusCreated).text("token")
 	bearer := func(text string) string { return "Bearer " + text }
-	unknownKey := func(kind affiliate.KeyKind) string {
-		return bearer(affiliate.NewKey(kind, affiliate.ModeTest).Reveal())
+	unknownKey := func(kind account.KeyKind) string {
+		return bearer(account.NewKey(kind, affiliate.ModeTest).Reveal())
 	}
 	forge := func(change func(*jwt.Token, jwt.MapClaims), key any) string {
 		return bearer(forgeToken(t, f.merchant.access, change, key))
@@ -432,12 +436,12 @@ func newCredentials(t *testing.T, sys *system, f fixture) []credential {
 			c["exp"] = sys.clock.now().Add(-time.Minute).Unix()
 		}, signingKey())},
 		{name: "a session that was logged out", authorization: bearer(loggedOut.access)},
-		{name: "an unknown secret key", authorization: unknownKey(affiliate.SecretKey)},
-		{name: "an unknown public key", authorization: unknownKey(affiliate.PublicKey)},
+		{name: "an unknown secret key", authorization: unknownKey(account.SecretKey)},
+		{name: "an unknown public key", authorization: unknownKey(account.PublicKey)},
 		{name: "a mistyped secret key", authorization: bearer(mistyped(f.secretKey))},
 		{name: "a merchant", validKind: merchants, authorization: bearer(f.merchant.access), token: true},
 		{name: "a partner", validKind: partners, authorization: bearer(f.partner.access), token: true},
-		{name: "an unknown service token", authorization: unknownKey(affiliate.ServiceKey)},
+		{name: "an unknown service token", authorization: unknownKey(account.ServiceKey)},
 		{name: "a mistyped service token", authorization: bearer(mistyped(tokenOwner.createServiceToken(t, "admin", "test", true)))},
 		{name: "a service token of test mode", validKind: serviceTokens, mode: "test", authorization: bearer(tokenOwner.createServiceToken(t, "admin", "test", true))},
 		{name: "a service token of live mode", validKind: serviceTokens, mode: "live", authorization: bearer(tokenOwner.createServiceToken(t, "admin", "live", true))},

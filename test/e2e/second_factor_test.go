@@ -14,7 +14,7 @@ import (
 // setting of the workspace that requires it.
 func testSecondFactors(t *testing.T, sys *system) {
 	t.Run("protects the login", func(t *testing.T) {
-		for _, a := range []account{sys.newMerchant(t), sys.newPartner(t)} {
+		for _, a := range []caller{sys.newMerchant(t), sys.newPartner(t)} {
 			testFactorOfAccount(t, sys, a)
 		}
 	})
@@ -23,7 +23,7 @@ func testSecondFactors(t *testing.T, sys *system) {
 }
 
 // enableFactor enables a second factor and returns the recovery codes.
-func (a account) enableFactor(t *testing.T) (recovery []string) {
+func (a caller) enableFactor(t *testing.T) (recovery []string) {
 	t.Helper()
 	auth := "/api/v1/auth/" + a.kind + "/totp"
 	secret := a.post(t, auth+"/enroll", nil).wantStatus(http.StatusOK).text("secret")
@@ -35,7 +35,7 @@ func (a account) enableFactor(t *testing.T) (recovery []string) {
 	return []string{confirmed.text("recoveryCodes.0"), confirmed.text("recoveryCodes.1"), confirmed.text("recoveryCodes.2")}
 }
 
-func testFactorOfAccount(t *testing.T, sys *system, a account) {
+func testFactorOfAccount(t *testing.T, sys *system, a caller) {
 	auth := "/api/v1/auth/" + a.kind
 	recovery := a.enableFactor(t)
 	login := func() response {
@@ -114,7 +114,7 @@ func testRequiredFactor(t *testing.T, sys *system) {
 		email := uniqueName(role) + "@shop.example"
 		token := owner.post(t, workspacePath+"/invites", object{"email": email, "role": role}).wantStatus(http.StatusCreated).text("token")
 		joined := sys.client().post(t, "/api/v1/auth/merchant/accept-invite", object{"token": token, "name": "Mo", "password": password}).wantStatus(http.StatusCreated)
-		member := account{apiClient: sys.client().withCredential(joined.text("accessToken")), kind: "merchant", email: email}
+		member := caller{apiClient: sys.client().withCredential(joined.text("accessToken")), kind: "merchant", email: email}
 		member.get(t, "/api/v1/programs").wantStatus(http.StatusOK)
 		member.post(t, "/api/v1/notifications/read-all", object{}).wantOutcome(setUp)
 		if role == "admin" {

@@ -141,7 +141,7 @@ func TestStripe_SalesRefundsAndDisputesArrive(t *testing.T) {
 	f.merchant.get(t, stripePath+"/events").wantStatus(http.StatusOK).wantFields(object{"total": 3})
 
 	// Other modes and workspaces cannot see the connection.
-	for name, other := range map[string]account{"live mode": f.merchant.inMode("live"), "another workspace": sys.newMerchant(t).inMode("test")} {
+	for name, other := range map[string]caller{"live mode": f.merchant.inMode("live"), "another workspace": sys.newMerchant(t).inMode("test")} {
 		other.get(t, stripePath).wantStatus(http.StatusOK).wantFields(object{"connected": false})
 		other.get(t, stripePath+"/events").wantStatus(http.StatusOK).wantFields(object{"total": 0})
 		other.do(t, http.MethodDelete, stripePath, nil).wantOutcome(notFound)

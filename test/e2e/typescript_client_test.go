@@ -46,7 +46,7 @@ func TestTypeScriptClient(t *testing.T) {
 	}
 
 	factors := map[string]object{}
-	for _, a := range []account{sys.newMerchant(t), sys.newPartner(t)} {
+	for _, a := range []caller{sys.newMerchant(t), sys.newPartner(t)} {
 		factors[a.kind] = object{"email": a.email, "code": a.enableFactor(t)[0]}
 	}
 	factorsJSON, err := json.Marshal(factors)

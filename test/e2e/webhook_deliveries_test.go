@@ -16,7 +16,7 @@ func (f fixture) updateProgram(t *testing.T) {
 
 // awaitDelivery waits until the newest delivery of the endpoint has the given status. It
 // returns the list of deliveries.
-func (h webhookEndpoint) awaitDelivery(t *testing.T, merchant account, status string) response {
+func (h webhookEndpoint) awaitDelivery(t *testing.T, merchant caller, status string) response {
 	t.Helper()
 	var list response
 	eventually(t, waitTimeout, "a delivery is "+status, func() error {

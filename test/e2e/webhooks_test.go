@@ -15,7 +15,7 @@ const webhooksPath = "/api/v1/webhooks"
 
 // createEndpoint creates an endpoint that is subscribed to program.updated. The fields in
 // changes replace the defaults.
-func (a account) createEndpoint(t testing.TB, url string, changes object) response {
+func (a caller) createEndpoint(t testing.TB, url string, changes object) response {
 	t.Helper()
 	body := object{"url": url, "subscriptions": []string{"program.updated"}}
 	for name, value := range changes {
@@ -33,7 +33,7 @@ type webhookEndpoint struct {
 }
 
 // startEndpoint starts a receiver and creates an endpoint with its URL.
-func (a account) startEndpoint(t *testing.T, changes object) webhookEndpoint {
+func (a caller) startEndpoint(t *testing.T, changes object) webhookEndpoint {
 	t.Helper()
 	r := startReceiver(t)
 	created := a.createEndpoint(t, r.url, changes).wantStatus(http.StatusCreated)

@@ -13,7 +13,7 @@ const workspacePath = "/api/v1/workspace"
 
 // addMember invites a new person to the account's workspace, accepts the invitation, and
 // returns the new account.
-func (a account) addMember(t *testing.T, role string) account {
+func (a caller) addMember(t *testing.T, role string) caller {
 	t.Helper()
 	email := uniqueName("member") + "@example.com"
 	token := a.post(t, workspacePath+"/invites", object{"email": email, "role": role}).wantStatus(http.StatusCreated).text("token")
@@ -22,7 +22,7 @@ func (a account) addMember(t *testing.T, role string) account {
 	}).wantStatus(http.StatusCreated))
 }
 
-func (a account) memberPath() string { return workspacePath + "/members/" + a.id }
+func (a caller) memberPath() string { return workspacePath + "/members/" + a.id }
 
 func testWorkspaceSettings(t *testing.T, sys *system) {
 	owner := sys.newMerchant(t)
@@ -83,7 +83,7 @@ func testMembers(t *testing.T, sys *system) {
 	// The removal of a member ends all sessions of the member.
 	otherSession := viewer.login(t)
 	admin.do(t, http.MethodDelete, viewer.memberPath(), nil).wantStatus(http.StatusNoContent)
-	for _, ended := range []account{viewer, otherSession} {
+	for _, ended := range []caller{viewer, otherSession} {
 		ended.get(t, workspacePath).wantOutcome(unauthorized)
 		sys.client().post(t, "/api/v1/auth/refresh", object{"refreshToken": ended.refresh}).wantError(http.StatusUnauthorized, "REFRESH_TOKEN_INVALID")
 	}
@@ -97,7 +97,7 @@ func testMembers(t *testing.T, sys *system) {
 }
 
 func testMembersLastOwnerStaysUnderConcurrency(t *testing.T, sys *system) {
-	owners := []account{sys.newMerchant(t)}
+	owners := []caller{sys.newMerchant(t)}
 	for range 3 {
 		owners = append(owners, owners[0].addMember(t, "owner"))
 	}

@@ -10,6 +10,8 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/account"
+	"github.com/tributary-hq/tributary/affiliate/click"
 )
 
 // clickFixture contains a history and tables that match. Tests change the history or the
@@ -62,9 +64,9 @@ func newClickFixture() *clickFixture {
 	f.row(2).IsUnique, f.row(5).IsUnique = true, true
 	planted := plantedRecord{ID: newID(now), SubID: "planted-1", Target: 1, At: start, Acknowledged: true}
 	unknownKey := planted
-	unknownKey.ID, unknownKey.DeadLetterReason = newID(now), string(affiliate.ClickKeyUnknown)
+	unknownKey.ID, unknownKey.DeadLetterReason = newID(now), string(click.KeyUnknown)
 	malformed := planted
-	malformed.ID, malformed.DeadLetterReason, malformed.Record = uuid.Nil, string(affiliate.ClickMalformed), []byte{7, 1, 2}
+	malformed.ID, malformed.DeadLetterReason, malformed.Record = uuid.Nil, string(click.Malformed), []byte{7, 1, 2}
 	f.history.planted = append(f.history.planted, planted, unknownKey, malformed)
 	f.tables.clicks = append(f.tables.clicks, clickRow{ID: planted.ID, SubID: planted.SubID, ParticipantID: f.participant(1), ReceivedAt: now})
 	f.tables.deadLetters = []deadLetterRow{
@@ -332,7 +334,7 @@ func TestPlan_DependsOnlyOnSeed(t *testing.T) {
 // record if and only if the record has no id.
 func TestPoisonBatch_UsesEveryDefect(t *testing.T) {
 	now := time.Now()
-	targets := []target{{key: affiliate.NewKey(affiliate.PublicKey, affiliate.ModeLive).Reveal(), code: "jane", workspace: newID(now)}}
+	targets := []target{{key: account.NewKey(account.PublicKey, affiliate.ModeLive).Reveal(), code: "jane", workspace: newID(now)}}
 	dead := map[string]int{}
 	for seed := range uint64(500) {
 		batch, records := poisonBatch(rand.New(rand.NewPCG(seed, 0)), targets, now)
@@ -350,7 +352,7 @@ func TestPoisonBatch_UsesEveryDefect(t *testing.T) {
 			t.Fatalf("seed %d: %d of %d records are invalid", seed, invalid, len(records))
 		}
 	}
-	for _, reason := range []affiliate.ClickDeadReason{affiliate.ClickMalformed, affiliate.ClickRejected, affiliate.ClickKeyUnknown, affiliate.ClickCodeUnknown} {
+	for _, reason := range []click.DeadReason{click.Malformed, click.Rejected, click.KeyUnknown, click.CodeUnknown} {
 		if dead[string(reason)] == 0 {
 			t.Errorf("no record becomes a dead letter with reason %s", reason)
 		}

@@ -21,6 +21,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/link"
 )
 
 const (
@@ -270,7 +271,7 @@ func (c *client) request(a *attempt) (*http.Request, error) {
 	target := c.load.targets[a.Target]
 	base := "http://" + c.load.collectors[a.Collector].address
 	if a.Route == getShortLink {
-		query := url.Values{affiliate.SubIDParam: {subIDOf(a.Request)}}
+		query := url.Values{link.SubIDParam: {subIDOf(a.Request)}}
 		request, err := http.NewRequestWithContext(context.Background(), http.MethodGet, base+target.shortPath+"?"+query.Encode(), nil)
 		if err != nil {
 			return nil, err
@@ -330,7 +331,7 @@ func (c *client) readRedirect(a *attempt, location string) outcome {
 		a.Error = "redirected to " + strconv.Quote(location)
 		return unexpected
 	}
-	id := destination.Query().Get(affiliate.ClickIDParam)
+	id := destination.Query().Get(link.ClickIDParam)
 	if id == "" {
 		return redirected
 	}

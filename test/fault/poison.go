@@ -10,6 +10,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/account"
+	"github.com/tributary-hq/tributary/affiliate/click"
 	edgev1 "github.com/tributary-hq/tributary/gen/edge/v1"
 )
 
@@ -41,7 +43,7 @@ func poisonBatch(r *rand.Rand, targets []target, now time.Time) (batch []byte, r
 	chosen := defect(r.IntN(int(defectCount)))
 	if chosen == notABatch {
 		raw := randomBytes(r)
-		return raw, []plantedRecord{{Record: raw, DeadLetterReason: string(affiliate.ClickMalformed), At: now.UnixMilli()}}
+		return raw, []plantedRecord{{Record: raw, DeadLetterReason: string(click.Malformed), At: now.UnixMilli()}}
 	}
 	good := 2 + r.IntN(6)
 	bad := r.IntN(good + 1)
@@ -56,7 +58,7 @@ func poisonBatch(r *rand.Rand, targets []target, now time.Time) (batch []byte, r
 		framed := protowire.AppendBytes(protowire.AppendTag(nil, batchClicks, protowire.BytesType), raw)
 		if n == bad && chosen == truncated {
 			framed = framed[:len(framed)-1-r.IntN(len(raw)-1)]
-			record = plantedRecord{Record: framed, DeadLetterReason: string(affiliate.ClickMalformed), At: record.At}
+			record = plantedRecord{Record: framed, DeadLetterReason: string(click.Malformed), At: record.At}
 		}
 		batch = append(batch, framed...)
 		records = append(records, record)
@@ -71,7 +73,7 @@ func validRecord(r *rand.Rand, targets []target, now time.Time) (plantedRecord, 
 	t := targets[index]
 	id := affiliate.NewID[affiliate.ClickID](now)
 	click := &edgev1.Click{
-		Id: id.UUID[:], Mode: edgev1.Mode_MODE_LIVE, ReferralCode: affiliate.FoldCode(t.code), ReceivedAtMs: now.UnixMilli(),
+		Id: id.UUID[:], Mode: edgev1.Mode_MODE_LIVE, ReferralCode: click.FoldCode(t.code), ReceivedAtMs: now.UnixMilli(),
 		SubId: fmt.Sprintf("planted-%d", r.Uint32()), Consent: edgev1.Consent_CONSENT_UNKNOWN,
 	}
 	if r.IntN(2) == 0 {
@@ -85,32 +87,32 @@ func validRecord(r *rand.Rand, targets []target, now time.Time) (plantedRecord, 
 
 // corrupt changes a valid record so that it cannot be stored.
 func corrupt(r *rand.Rand, chosen defect, record plantedRecord, raw []byte) (plantedRecord, []byte) {
-	var click edgev1.Click
-	if err := proto.Unmarshal(raw, &click); err != nil {
+	var decoded edgev1.Click
+	if err := proto.Unmarshal(raw, &decoded); err != nil {
 		panic(err) // cannot happen, because the caller has just marshalled the record
 	}
 	switch chosen {
 	case garbage:
 		raw := randomBytes(r)
-		return plantedRecord{Record: raw, DeadLetterReason: string(affiliate.ClickMalformed), At: record.At}, raw
+		return plantedRecord{Record: raw, DeadLetterReason: string(click.Malformed), At: record.At}, raw
 	case notText:
-		click.SubId += "\x00"
-		record.DeadLetterReason = string(affiliate.ClickRejected)
+		decoded.SubId += "\x00"
+		record.DeadLetterReason = string(click.Rejected)
 	case unknownKey:
-		click.WorkspaceId, click.ProgramId, click.ParticipantId, click.LinkId, click.AttributionWindowDays = nil, nil, nil, nil, 0
-		click.PublicKey = affiliate.NewKey(affiliate.PublicKey, affiliate.ModeLive).Reveal()
-		record.DeadLetterReason = string(affiliate.ClickKeyUnknown)
+		decoded.WorkspaceId, decoded.ProgramId, decoded.ParticipantId, decoded.LinkId, decoded.AttributionWindowDays = nil, nil, nil, nil, 0
+		decoded.PublicKey = account.NewKey(account.PublicKey, affiliate.ModeLive).Reveal()
+		record.DeadLetterReason = string(click.KeyUnknown)
 	case unknownCode:
-		if click.PublicKey == "" {
+		if decoded.PublicKey == "" {
 			return record, raw // a click with a resolved target needs no code, so it is valid
 		}
-		click.ReferralCode = fmt.Sprintf("nobodys-%d", r.Uint32())
-		record.DeadLetterReason = string(affiliate.ClickCodeUnknown)
+		decoded.ReferralCode = fmt.Sprintf("nobodys-%d", r.Uint32())
+		record.DeadLetterReason = string(click.CodeUnknown)
 	default:
 		return record, raw
 	}
-	record.SubID = click.SubId
-	return record, marshal(&click)
+	record.SubID = decoded.SubId
+	return record, marshal(&decoded)
 }
 
 // randomBytes returns random bytes. The first byte is a tag that no message has.

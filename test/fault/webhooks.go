@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/webhook"
 )
 
 // conversionCreated is the type of the event that is published once for each conversion.
@@ -273,7 +274,7 @@ func (v *salesVerdict) checkEvents(h salesHistory, t outbox, received map[eventA
 				v.missingEvents = append(v.missingEvents, what)
 			}
 			k := key{e.id, event.ID}
-			if found := statuses[k]; !slices.Equal(found, []string{string(affiliate.DeliveryDelivered)}) {
+			if found := statuses[k]; !slices.Equal(found, []string{string(webhook.DeliveryDelivered)}) {
 				v.wrongDeliveries = append(v.wrongDeliveries, fmt.Sprintf("%s: %q", what, found))
 			}
 			delete(statuses, k)

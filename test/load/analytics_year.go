@@ -14,6 +14,8 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/analytics"
+	"github.com/tributary-hq/tributary/affiliate/click"
+	"github.com/tributary-hq/tributary/affiliate/commission"
 	"github.com/tributary-hq/tributary/storage/postgres"
 	analyticspg "github.com/tributary-hq/tributary/storage/postgres/analytics"
 )
@@ -229,7 +231,7 @@ var conversionColumns = []string{
 func (y *year) addConversions(sums analytics.Sums, day int, random *rand.Rand) (rows [][]any) {
 	first, end := yearConversions*day/reportDays, yearConversions*(day+1)/reportDays
 	start := (y.first + analytics.Day(day)).Time()
-	statuses := []affiliate.CommissionStatus{affiliate.CommissionPending, affiliate.CommissionApproved, affiliate.CommissionPaid, affiliate.CommissionRejected}
+	statuses := []commission.Status{commission.Pending, commission.Approved, commission.Paid, commission.Rejected}
 	for n := first; n < end; n++ {
 		at := start.Add(24 * time.Hour * time.Duration(n-first) / time.Duration(end-first)).Truncate(time.Millisecond)
 		p := random.IntN(reportPartners)
@@ -238,7 +240,7 @@ func (y *year) addConversions(sums analytics.Sums, day int, random *rand.Rand) (
 			Customer: "customer-" + strconv.Itoa(random.IntN(yearConversions/2)), Currency: y.currency, AmountCents: 1000 + int64(n)%9000,
 			Commission: statuses[n%len(statuses)], CommissionCents: 500, CommissionCurrency: y.currency,
 		}
-		click := analytics.ClickValues(&affiliate.Click{
+		click := analytics.ClickValues(&click.Click{
 			Country: countryOf(p, random.IntN(partnerCountries)), Device: deviceOf(random.IntN(reportDevices)), SubID: subIDOf(p, random.IntN(sellingSubIDs)),
 		})
 		c.SetValues(&click, "", "")

@@ -13,6 +13,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/account"
+	"github.com/tributary-hq/tributary/affiliate/program"
 	edgev1 "github.com/tributary-hq/tributary/gen/edge/v1"
 	"github.com/tributary-hq/tributary/storage/clickstream"
 	"github.com/tributary-hq/tributary/storage/directory"
@@ -201,14 +203,14 @@ func fillDirectory(ctx context.Context, client redis.UniversalClient, merchants 
 	keys := make([]string, merchants)
 	batch := writer.Batch()
 	for i := range keys {
-		key := affiliate.NewKey(affiliate.PublicKey, affiliate.ModeLive)
+		key := account.NewKey(account.PublicKey, affiliate.ModeLive)
 		keys[i] = key.Reveal()
 		scope := affiliate.Scope{Workspace: affiliate.NewID[affiliate.WorkspaceID](now), Mode: key.Mode}
-		program, participant := affiliate.NewID[affiliate.ProgramID](now), affiliate.NewID[affiliate.ParticipantID](now)
+		programID, participant := affiliate.NewID[affiliate.ProgramID](now), affiliate.NewID[affiliate.ParticipantID](now)
 		batch.PutPublicKey(1, key.Digest(), &edgev1.PublicKeyEntry{WorkspaceId: scope.Workspace.UUID[:], Mode: edgev1.Mode_MODE_LIVE})
 		batch.PutReferralCode(1, scope, clickCode, &edgev1.ReferralCodeEntry{
-			ProgramId: program.UUID[:], ParticipantId: participant.UUID[:], LinkId: program.UUID[:],
-			Active: true, AttributionWindowDays: 30, AttributionModel: string(affiliate.LastClick),
+			ProgramId: programID.UUID[:], ParticipantId: participant.UUID[:], LinkId: programID.UUID[:],
+			Active: true, AttributionWindowDays: 30, AttributionModel: string(program.LastClick),
 		})
 	}
 	if err := batch.Flush(ctx); err != nil {

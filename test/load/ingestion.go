@@ -19,6 +19,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/click"
 	edgev1 "github.com/tributary-hq/tributary/gen/edge/v1"
 	"github.com/tributary-hq/tributary/server/ingest"
 	"github.com/tributary-hq/tributary/storage/clickstream"
@@ -147,11 +148,11 @@ func (i *ingestion) storeClicks(ctx context.Context) (sample, error) { return i.
 
 // store measures only the database part of ingestion. click returns click n of a round that
 // ends at end.
-func (i *ingestion) store(ctx context.Context, click func(end time.Time, n int) *edgev1.Click) (sample, error) {
-	clicks := make([]affiliate.Click, i.rows)
+func (i *ingestion) store(ctx context.Context, decoded func(end time.Time, n int) *edgev1.Click) (sample, error) {
+	clicks := make([]click.Click, i.rows)
 	now := time.Now().UTC().Truncate(time.Millisecond)
 	for n := range clicks {
-		c, ok := ingest.FromEdge(click(now, n), now, now)
+		c, ok := ingest.FromEdge(decoded(now, n), now, now)
 		if !ok {
 			return sample{}, errors.New("ingestion would not store the click")
 		}

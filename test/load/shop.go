@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/click"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/storage/postgres"
 	"github.com/tributary-hq/tributary/test/service"
@@ -61,9 +62,9 @@ func (b *bench) openShop(ctx context.Context, db *database) (*shop, error) {
 		merchant: opened.merchant, key: opened.secretKey, clicks: shopClicks * b.scale,
 		clickedAt: now, clickHead: anyID[:len(anyID)-clickDigits],
 	}
-	click := affiliate.Click{
-		Scope: affiliate.Scope{Mode: affiliate.ModeLive}, ReferralCode: clickCode, Consent: affiliate.ConsentGranted,
-		ClickedAt: now, ReceivedAt: now, ExpiresAt: affiliate.WindowEnd(now, 30), CreatedAt: now,
+	click := click.Click{
+		Scope: affiliate.Scope{Mode: affiliate.ModeLive}, ReferralCode: clickCode, Consent: click.ConsentGranted,
+		ClickedAt: now, ReceivedAt: now, ExpiresAt: click.WindowEnd(now, 30), CreatedAt: now,
 	}
 	var ok bool
 	if click.Program, ok = affiliate.ParseID[affiliate.ProgramID](opened.program); !ok {
@@ -87,13 +88,13 @@ func (b *bench) openShop(ctx context.Context, db *database) (*shop, error) {
 	return s, execute(ctx, db.url, "vacuum analyze")
 }
 
-func (s *shop) addClicks(ctx context.Context, db *database, template affiliate.Click) error {
+func (s *shop) addClicks(ctx context.Context, db *database, template click.Click) error {
 	store, err := postgres.Open(ctx, postgres.Config{URL: db.url})
 	if err != nil {
 		return err
 	}
 	defer store.Close()
-	clicks := make([]affiliate.Click, s.clicks)
+	clicks := make([]click.Click, s.clicks)
 	for n := range clicks {
 		clicks[n] = template
 		if clicks[n].ID.UUID, err = uuid.Parse(s.clickID(n + 1)); err != nil {

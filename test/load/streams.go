@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/notification"
 	"github.com/tributary-hq/tributary/test/service"
 )
 
@@ -41,8 +42,8 @@ func measureStreams(ctx context.Context, b *bench) error {
 	if err != nil {
 		return err
 	}
-	b.say("streams: registering %d members", openStreams/affiliate.MaxStreams)
-	many, err := openStreamedShop(ctx, core, "many", openStreams/affiliate.MaxStreams)
+	b.say("streams: registering %d members", openStreams/notification.MaxStreams)
+	many, err := openStreamedShop(ctx, core, "many", openStreams/notification.MaxStreams)
 	var single *streamedShop
 	if err == nil {
 		single, err = openStreamedShop(ctx, core, "single", 1)

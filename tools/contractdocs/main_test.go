@@ -59,18 +59,18 @@ func TestDocument_ListsFraudRulesAndStatuses(t *testing.T) {
 	}
 }
 
-// The reasons are constants of package affiliate, so this test reads them from the source.
+// The reasons are constants of package attribution, so this test reads them from the source.
 func TestDocument_ListsReasonsOfAttribution(t *testing.T) {
-	source, err := os.ReadFile("../../affiliate/attribution.go")
+	source, err := os.ReadFile("../../affiliate/attribution/attribution.go")
 	if err != nil {
 		t.Fatal(err)
 	}
 	var reasons []string
-	for _, m := range regexp.MustCompile(`\bWhy\w+ +AttributionReason = "(\w+)"`).FindAllStringSubmatch(string(source), -1) {
+	for _, m := range regexp.MustCompile(`\bWhy\w+ +Reason = "(\w+)"`).FindAllStringSubmatch(string(source), -1) {
 		reasons = append(reasons, m[1])
 	}
 	if len(reasons) < 10 {
-		t.Fatalf("affiliate/attribution.go has only the reasons %v", reasons)
+		t.Fatalf("attribution.go has only the reasons %v", reasons)
 	}
 	_, section, _ := strings.Cut(currentDocument(t), "\n## Attribution\n")
 	section, _, _ = strings.Cut(section, "\n## ")

@@ -23,17 +23,21 @@ import (
 	"reflect"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/event"
 )
 
 const (
 	schemaDir  = "gen/openapi/events"
 	embedFile  = "gen/openapi/events.go"
 	pageFile   = "docs/events.md"
-	exampleDir = "affiliate/testdata/events"
+	exampleDir = "affiliate/event/testdata/events"
 )
 
 // sourceDirs are the packages that contain the types of the payloads.
-var sourceDirs = []string{"affiliate", "affiliate/fraud"}
+var sourceDirs = []string{
+	"affiliate", "affiliate/attribution", "affiliate/commission", "affiliate/conversion", "affiliate/event", "affiliate/fraud", "affiliate/link",
+	"affiliate/participant", "affiliate/payout", "affiliate/privacy", "affiliate/program", "affiliate/promocode",
+}
 
 // embedding is the Go file that embeds the schemas in the package of the OpenAPI
 // document. It is generated because buf deletes all files in gen before it generates.
@@ -50,7 +54,7 @@ var Events embed.FS
 `
 
 // event is an entry of the catalogue with its schema and its example.
-type event struct {
+type entry struct {
 	affiliate.EventKind
 	object  reflect.Type // the type of the event's object
 	schema  schema
@@ -106,7 +110,7 @@ func write(root string, files map[string]string) error {
 }
 
 // schemaFiles returns the schemas and the Go file that embeds them, keyed by path.
-func schemaFiles(events []event) (map[string]string, error) {
+func schemaFiles(events []entry) (map[string]string, error) {
 	files := map[string]string{embedFile: embedding}
 	for _, e := range events {
 		text, err := render(e.schema)
@@ -119,7 +123,7 @@ func schemaFiles(events []event) (map[string]string, error) {
 }
 
 // document returns the text of the page. It reads the examples from the checkout.
-func document(root string, events []event) (string, error) {
+func document(root string, events []entry) (string, error) {
 	for i, e := range events {
 		var err error
 		if events[i].example, err = example(root, e.Name); err != nil {
@@ -133,7 +137,7 @@ func schemaFile(name affiliate.EventName) string { return schemaDir + "/" + stri
 
 // catalogue returns all events, with webhook.ping at the end. Each event must have an object
 // type. Otherwise catalogue returns an error.
-func catalogue(root string) ([]event, error) {
+func catalogue(root string) ([]entry, error) {
 	var dirs []string
 	for _, dir := range sourceDirs {
 		dirs = append(dirs, filepath.Join(root, dir))
@@ -142,16 +146,16 @@ func catalogue(root string) ([]event, error) {
 	if err != nil {
 		return nil, err
 	}
-	objects := affiliate.EventObjects()
+	objects := event.EventObjects()
 	kinds := append(affiliate.Catalogue(), affiliate.EventKind{Name: affiliate.EventWebhookPing, Description: pingDescription})
-	events := make([]event, len(kinds))
+	events := make([]entry, len(kinds))
 	for i, kind := range kinds {
 		object, ok := objects[kind.Name]
 		if !ok {
 			return nil, fmt.Errorf("%s: the event has no object type", kind.Name)
 		}
 		delete(objects, kind.Name)
-		events[i] = event{EventKind: kind, object: reflect.TypeOf(object)}
+		events[i] = entry{EventKind: kind, object: reflect.TypeOf(object)}
 		if events[i].schema, err = bodySchema(kind, events[i].object, src); err != nil {
 			return nil, fmt.Errorf("%s: %w", kind.Name, err)
 		}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/event"
 )
 
 const root = "../.."
@@ -73,7 +74,7 @@ func TestPage_HasEveryEventAndField(t *testing.T) {
 
 // allKinds has a field of every kind that payloads can have.
 type allKinds struct {
-	affiliate.PingObject
+	event.PingObject
 	ID     affiliate.ProgramID `json:"id"`
 	Mode   *affiliate.Mode     `json:"mode"`
 	At     string              `json:"created_at"`
@@ -87,7 +88,7 @@ type allKinds struct {
 }
 
 func TestObjectOf_DescribesEveryKindOfField(t *testing.T) {
-	src, err := readSource([]string{filepath.Join(root, "affiliate")})
+	src, err := readSource([]string{filepath.Join(root, "affiliate"), filepath.Join(root, "affiliate/event")})
 	if err != nil {
 		t.Fatal(err)
 	}

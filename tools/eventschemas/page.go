@@ -46,11 +46,11 @@ When a person's data is erased, the stored events about the person are changed. 
 // section is a section of the page: an object, and the events that contain it.
 type section struct {
 	title  string
-	events []event
+	events []entry
 }
 
 // page returns docs/events.md.
-func page(events []event) string {
+func page(events []entry) string {
 	var b strings.Builder
 	b.WriteString(intro)
 	b.WriteString("| Event | Sent when |\n|---|---|\n")
@@ -71,13 +71,13 @@ func page(events []event) string {
 // sections groups the events by their objects. The noun of an event is the part of its
 // name before the dot. If events with the same noun have different objects, the section of
 // the first object gets the noun's title, and the sections of the other objects follow.
-func sections(events []event) []section {
+func sections(events []entry) []section {
 	type object struct {
 		noun     string
 		typeInGo reflect.Type
 	}
 	var objects []object
-	eventsOf := map[object][]event{}
+	eventsOf := map[object][]entry{}
 	for _, e := range events {
 		o := object{noun(e), e.object}
 		if eventsOf[o] == nil {
@@ -95,14 +95,14 @@ func sections(events []event) []section {
 	}
 	slices.SortStableFunc(grouped, func(a, b section) int {
 		first := func(s section) int {
-			return slices.IndexFunc(events, func(e event) bool { return noun(e) == noun(s.events[0]) })
+			return slices.IndexFunc(events, func(e entry) bool { return noun(e) == noun(s.events[0]) })
 		}
 		return first(a) - first(b)
 	})
 	return grouped
 }
 
-func noun(e event) string {
+func noun(e entry) string {
 	before, _, _ := strings.Cut(string(e.Name), ".")
 	return before
 }

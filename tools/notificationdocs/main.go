@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/notification"
 )
 
 const docsFile = "docs/notifications.md"
@@ -66,7 +67,7 @@ func document() (string, error) {
 
 func writeNotifications(b *strings.Builder, audience affiliate.AccountKind, title string) error {
 	fmt.Fprintf(b, "\n## Notifications of %s\n\n| Type | Category | Severity | When | Text |\n|---|---|---|---|---|\n", title)
-	for _, rule := range affiliate.NotificationRules() {
+	for _, rule := range notification.Rules() {
 		if rule.Audience != audience {
 			continue
 		}
@@ -83,12 +84,12 @@ func writeNotifications(b *strings.Builder, audience affiliate.AccountKind, titl
 }
 
 // cause says when a notification is created.
-func cause(rule affiliate.NotificationRule) (string, error) {
+func cause(rule notification.Rule) (string, error) {
 	if rule.Cause != "" {
 		return rule.Cause, nil
 	}
 	for _, event := range affiliate.Catalogue() {
-		if affiliate.NotificationType(event.Name) == rule.Type {
+		if notification.Type(event.Name) == rule.Type {
 			return event.Description, nil
 		}
 	}
@@ -105,12 +106,12 @@ var roles = []affiliate.Role{
 
 func writeCategories(b *strings.Builder, audience affiliate.AccountKind, title string) {
 	fmt.Fprintf(b, "\n## Categories of %s\n\n", title)
-	readers := []affiliate.NotificationReader{{Kind: audience, Mode: affiliate.ModeLive}}
+	readers := []notification.Reader{{Kind: audience, Mode: affiliate.ModeLive}}
 	head, line := "| Category | Feed | Mail | Modes |", "|---|---|---|---|"
 	if audience == affiliate.Merchant {
 		readers = nil
 		for _, role := range roles {
-			readers = append(readers, affiliate.NotificationReader{Kind: audience, Role: role, Mode: affiliate.ModeLive})
+			readers = append(readers, notification.Reader{Kind: audience, Role: role, Mode: affiliate.ModeLive})
 		}
 		head, line = head+" Received by |", line+"---|"
 		b.WriteString("A member receives the categories of the role. Only owners and the user concerned see the notifications of `security` and `account`.\n\n")
@@ -120,7 +121,7 @@ func writeCategories(b *strings.Builder, audience affiliate.AccountKind, title s
 	for _, p := range all {
 		r := readers[0].Ranges(nil, p.Category)[0]
 		modes := "one"
-		if r.Mode == affiliate.NotificationsBothModes {
+		if r.Mode == notification.NotificationsBothModes {
 			modes = "both"
 		}
 		fmt.Fprintf(b, "| `%s` | %s | %s | %s |", p.Category, setting(readers[0], p.Category, p.InApp, false), setting(readers[0], p.Category, p.Email, true), modes)
@@ -133,10 +134,10 @@ func writeCategories(b *strings.Builder, audience affiliate.AccountKind, title s
 
 // setting describes the default of a category for mails or for the feed. "always" means
 // that users cannot change it.
-func setting(reader affiliate.NotificationReader, category affiliate.NotificationCategory, on, mail bool) string {
-	choice := affiliate.CategoryChoice{InApp: new(bool)}
+func setting(reader notification.Reader, category notification.Category, on, mail bool) string {
+	choice := notification.CategoryChoice{InApp: new(bool)}
 	if mail {
-		choice = affiliate.CategoryChoice{Email: new(bool)}
+		choice = notification.CategoryChoice{Email: new(bool)}
 	}
 	if _, err := reader.CheckChoice(category, choice); err != nil {
 		return "always"
@@ -148,7 +149,7 @@ func setting(reader affiliate.NotificationReader, category affiliate.Notificatio
 }
 
 // receivers lists the roles that receive a category.
-func receivers(readers []affiliate.NotificationReader, category affiliate.NotificationCategory) string {
+func receivers(readers []notification.Reader, category notification.Category) string {
 	var names []string
 	for _, reader := range readers {
 		if len(reader.Ranges(nil, category)) > 0 {
@@ -168,8 +169,8 @@ record has no page.
 | ` + "`resource.type`" + ` | Page |
 |---|---|
 `)
-	var seen []affiliate.NotificationResource
-	for _, rule := range affiliate.NotificationRules() {
+	var seen []notification.Resource
+	for _, rule := range notification.Rules() {
 		if page := rule.Resource.Page(); page != "" && !slices.Contains(seen, rule.Resource) {
 			seen = append(seen, rule.Resource)
 			fmt.Fprintf(b, "| `%s` | `%s` |\n", rule.Resource, page)

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/notification"
 )
 
 func TestDocument_CommittedPageIsCurrent(t *testing.T) {
@@ -27,7 +27,7 @@ func TestDocument_ListsEveryNotificationAndCategory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, rule := range affiliate.NotificationRules() {
+	for _, rule := range notification.Rules() {
 		if !strings.Contains(text, "| `"+string(rule.Type)+"` | `"+string(rule.Category)+"` | "+string(rule.Severity)+" |") {
 			t.Errorf("%s of the audience %s is not documented", rule.Type, rule.Audience)
 		}
@@ -46,7 +46,7 @@ func TestDocument_ListsEveryNotificationAndCategory(t *testing.T) {
 }
 
 func TestDocument_RejectsNotificationWithoutCause(t *testing.T) {
-	if _, err := cause(affiliate.NotificationRule{Type: "unknown"}); err == nil {
+	if _, err := cause(notification.Rule{Type: "unknown"}); err == nil {
 		t.Error("a notification that has neither an event nor a cause was documented")
 	}
 }

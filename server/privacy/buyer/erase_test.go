@@ -11,9 +11,14 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/attribution"
+	"github.com/tributary-hq/tributary/affiliate/commission"
+	"github.com/tributary-hq/tributary/affiliate/conversion"
+	"github.com/tributary-hq/tributary/affiliate/privacy"
+	"github.com/tributary-hq/tributary/affiliate/processor"
 	"github.com/tributary-hq/tributary/cmd/stores"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
-	"github.com/tributary-hq/tributary/server/processor"
+	processorservice "github.com/tributary-hq/tributary/server/processor"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
@@ -53,20 +58,20 @@ func (p person) describe(r *affiliatev1.ReportConversionRequest) {
 }
 
 // sale returns the sale with which a processor reports the external id.
-func (p person) sale(f *fixture, external, suffix string) affiliate.ProcessorSale {
-	ids := affiliate.ProcessorIDs{
-		Name: affiliate.Stripe, Session: "cs_" + p.name + suffix, PaymentIntent: external, Charge: "ch_" + p.name + suffix,
+func (p person) sale(f *fixture, external, suffix string) processor.Sale {
+	ids := conversion.ProcessorIDs{
+		Name: conversion.Stripe, Session: "cs_" + p.name + suffix, PaymentIntent: external, Charge: "ch_" + p.name + suffix,
 		Subscription: "sub_" + p.name, Customer: p.processorCustomer,
 	}
-	return affiliate.ProcessorSale{
+	return processor.Sale{
 		ID: external, IDs: ids, Aliases: []string{external, ids.Session, ids.Charge}, EventType: affiliate.Purchase, OccurredAt: f.clock.Now(),
-		Sale: affiliate.Sale{Paid: affiliate.Money{Cents: 5_000, Currency: "EUR"}}, FeeKnown: true, CustomerEmail: p.email,
+		Sale: attribution.Sale{Paid: affiliate.Money{Cents: 5_000, Currency: "EUR"}}, FeeKnown: true, CustomerEmail: p.email,
 	}
 }
 
 // charge returns what the processor says about the charge of sale, of which cents were refunded.
-func (p person) charge(suffix string, cents int64, disputes ...affiliate.ProcessorDispute) affiliate.ProcessorCharge {
-	return affiliate.ProcessorCharge{
+func (p person) charge(suffix string, cents int64, disputes ...conversion.ProcessorDispute) processor.Charge {
+	return processor.Charge{
 		ID: "ch_" + p.name + suffix, Aliases: []string{"ch_" + p.name + suffix, "cs_" + p.name + suffix}, Currency: "EUR", AmountCents: 5_000,
 		RefundedCents: &cents, Disputes: disputes,
 	}
@@ -88,25 +93,27 @@ func (f *fixture) buys(p person) {
 	if _, err := f.conversions.RecordSale(f.Context(), f.Scope, p.sale(f, p.charged, "1"), false); err != nil {
 		f.Fatal(err)
 	}
-	dispute := affiliate.ProcessorDispute{ID: "dp_" + p.name, Status: affiliate.DisputeOpen}
+	dispute := conversion.ProcessorDispute{ID: "dp_" + p.name, Status: commission.DisputeOpen}
 	f.putCharge(p.charge("1", 500, dispute))
 	f.order(f.pat, p.both, p.describe)
 	if _, err := f.conversions.RecordSale(f.Context(), f.Scope, p.sale(f, p.both, "2"), false); err != nil {
 		f.Fatal(err)
 	}
-	f.putEvent("evt_"+p.name, affiliate.ProcessorEventFailed, `{"id":"evt","data":{"object":{"customer":"`+p.processorCustomer+`","x":[1,null,"event of `+p.name+`"]}}}`)
+	f.putEvent("evt_"+p.name, processor.EventFailed, `{"id":"evt","data":{"object":{"customer":"`+p.processorCustomer+`","x":[1,null,"event of `+p.name+`"]}}}`)
 }
 
 // putCharge stores the state of a charge and applies it, as the job of an event does. It
 // returns the conversion of the charge.
-func (f *fixture) putCharge(charge affiliate.ProcessorCharge) *affiliate.ConversionID {
+func (f *fixture) putCharge(charge processor.Charge) *affiliate.ConversionID {
 	f.Helper()
 	store := stores.Processor(f.Store.DB)
 	number, err := store.NextRead(f.Context())
 	if err != nil {
 		f.Fatal(err)
 	}
-	err = store.InTx(f.Context(), func(tx processor.Tx) error { return tx.PutCharge(f.Context(), f.Scope, charge, number, f.clock.Now()) })
+	err = store.InTx(f.Context(), func(tx processorservice.Tx) error {
+		return tx.PutCharge(f.Context(), f.Scope, charge, number, f.clock.Now())
+	})
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -117,7 +124,7 @@ func (f *fixture) putCharge(charge affiliate.ProcessorCharge) *affiliate.Convers
 func (f *fixture) applyCharge(charge string) *affiliate.ConversionID {
 	f.Helper()
 	var conversion *affiliate.ConversionID
-	err := stores.Processor(f.Store.DB).InTx(f.Context(), func(tx processor.Tx) (err error) {
+	err := stores.Processor(f.Store.DB).InTx(f.Context(), func(tx processorservice.Tx) (err error) {
 		conversion, err = tx.FindChargeSale(f.Context(), f.Scope, charge)
 		return err
 	})
@@ -131,9 +138,9 @@ func (f *fixture) applyCharge(charge string) *affiliate.ConversionID {
 }
 
 // putEvent stores an event of a processor that is not applied.
-func (f *fixture) putEvent(id string, status affiliate.ProcessorEventStatus, body string) {
+func (f *fixture) putEvent(id string, status processor.EventStatus, body string) {
 	f.Helper()
-	connection := affiliate.ConnectionIDOf(f.Scope, affiliate.Stripe)
+	connection := processor.ConnectionIDOf(f.Scope, conversion.Stripe)
 	f.Insert("processor_events", pgtest.Row{
 		"workspace_id": f.Scope.Workspace, "connection_id": connection, "id": id, "mode": f.Scope.Mode, "type": "invoice.paid", "account_id": "acct_1", "resync": false,
 		"body": f.sealed(connection, body), "status": status, "happened_at": f.clock.Now(), "received_at": f.clock.Now(),
@@ -248,7 +255,7 @@ func (f *fixture) requireStillKnown(p person) {
 	if err != nil || recorded.New || recorded.Conversion == nil || !recorded.Erased {
 		f.Errorf("the sale of the processor again: %+v, %v", recorded, err)
 	}
-	won := affiliate.ProcessorDispute{ID: "dp_" + p.name, Status: affiliate.DisputeWon}
+	won := conversion.ProcessorDispute{ID: "dp_" + p.name, Status: commission.DisputeWon}
 	if conversion := f.putCharge(p.charge("1", 4_000, won)); conversion == nil {
 		f.Error("the charge no longer finds its sale")
 	} else {
@@ -344,7 +351,7 @@ func TestErase_DeletesWhatWaitsForTheSale(t *testing.T) {
 		t.Fatal(err)
 	}
 	early := newPerson("early")
-	f.putCharge(early.charge("9", 100, affiliate.ProcessorDispute{ID: "dp_early", Status: affiliate.DisputeOpen}))
+	f.putCharge(early.charge("9", 100, conversion.ProcessorDispute{ID: "dp_early", Status: commission.DisputeOpen}))
 	f.erase("k1", byTransaction("order-early"))
 	f.erase("k2", byTransaction("cs_early9"))
 	f.requireAbsent("order-early", "refund-early", "reason of refund-early", "ch_early", "cs_early", "dp_early")
@@ -356,9 +363,9 @@ func TestErase_DeletesWhatWaitsForTheSale(t *testing.T) {
 func TestErase_WaitsForReceivedEvents(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	f.putEvent("evt_new", affiliate.ProcessorEventReceived, `{"customer":"cus_ada"}`)
-	f.putEvent("evt_parked", affiliate.ProcessorEventParked, `{"customer":"cus_ada"}`)
-	f.putEvent("evt_other", affiliate.ProcessorEventReceived, `{"customer":"cus_bob"}`)
+	f.putEvent("evt_new", processor.EventReceived, `{"customer":"cus_ada"}`)
+	f.putEvent("evt_parked", processor.EventParked, `{"customer":"cus_ada"}`)
+	f.putEvent("evt_other", processor.EventReceived, `{"customer":"cus_bob"}`)
 	operation := f.mustRequest("k1", byProcessor("cus_ada"))
 	f.waitForEvents(operation)
 	if got := f.status(operation); got != processing {
@@ -407,8 +414,8 @@ func TestErase_FindsTheSaleOfACharge(t *testing.T) {
 func TestErase_DeletesTheChargeOfAWaitingEvent(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	f.putCharge(newPerson("ada").charge("9", 100, affiliate.ProcessorDispute{ID: "dp_ada", Status: affiliate.DisputeOpen}))
-	f.putEvent("evt_refund", affiliate.ProcessorEventParked, `{"id":"ch_ada9","customer":"cus_ada"}`)
+	f.putCharge(newPerson("ada").charge("9", 100, conversion.ProcessorDispute{ID: "dp_ada", Status: commission.DisputeOpen}))
+	f.putEvent("evt_refund", processor.EventParked, `{"id":"ch_ada9","customer":"cus_ada"}`)
 	f.Exec(`update processor_events set charge_id = 'ch_ada9'`)
 	store := stores.Processor(f.Store.DB)
 	attempt, err := f.beginAttempt("evt_refund", f.clock.Now().Add(time.Minute))
@@ -418,7 +425,7 @@ func TestErase_DeletesTheChargeOfAWaitingEvent(t *testing.T) {
 	f.clock.Advance(2 * time.Minute)
 	f.erase("k1", byProcessor("cus_ada"))
 	f.requireAbsent("ch_ada9", "cs_ada9", "dp_ada")
-	err = store.InTx(t.Context(), func(tx processor.Tx) error { return tx.SetEventOutcome(t.Context(), attempt, f.clock.Now()) })
+	err = store.InTx(t.Context(), func(tx processorservice.Tx) error { return tx.SetEventOutcome(t.Context(), attempt, f.clock.Now()) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -429,9 +436,9 @@ func TestErase_DeletesTheChargeOfAWaitingEvent(t *testing.T) {
 }
 
 // beginAttempt begins an attempt to apply an event.
-func (f *fixture) beginAttempt(event string, until time.Time) (affiliate.StoredProcessorEvent, error) {
-	return stores.Processor(f.Store.DB).BeginAttempt(f.Context(), affiliate.ProcessorEventKey{
-		Workspace: f.Scope.Workspace, Mode: f.Scope.Mode, Connection: affiliate.ConnectionIDOf(f.Scope, affiliate.Stripe), Event: event,
+func (f *fixture) beginAttempt(event string, until time.Time) (processor.StoredProcessorEvent, error) {
+	return stores.Processor(f.Store.DB).BeginAttempt(f.Context(), processor.EventKey{
+		Workspace: f.Scope.Workspace, Mode: f.Scope.Mode, Connection: processor.ConnectionIDOf(f.Scope, conversion.Stripe), Event: event,
 	}, until)
 }
 
@@ -441,7 +448,7 @@ func (f *fixture) beginAttempt(event string, until time.Time) (affiliate.StoredP
 func TestErase_WaitsForARunningAttempt(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	f.putEvent("evt_refund", affiliate.ProcessorEventFailed, `{"id":"ch_ada9","customer":"cus_ada"}`)
+	f.putEvent("evt_refund", processor.EventFailed, `{"id":"ch_ada9","customer":"cus_ada"}`)
 	operation := f.mustRequest("k1", byProcessor("cus_ada"))
 	attempt, err := f.beginAttempt("evt_refund", f.clock.Now().Add(time.Minute))
 	if err != nil {
@@ -449,9 +456,9 @@ func TestErase_WaitsForARunningAttempt(t *testing.T) {
 	}
 	f.waitForEvents(operation)
 	f.putCharge(newPerson("ada").charge("9", 100))
-	attempt.Status, attempt.Reason = affiliate.ProcessorEventFailed, affiliate.FailedInternal
+	attempt.Status, attempt.Reason = processor.EventFailed, processor.FailedInternal
 	store := stores.Processor(f.Store.DB)
-	err = store.InTx(t.Context(), func(tx processor.Tx) error { return tx.SetEventOutcome(t.Context(), attempt, f.clock.Now()) })
+	err = store.InTx(t.Context(), func(tx processorservice.Tx) error { return tx.SetEventOutcome(t.Context(), attempt, f.clock.Now()) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -472,7 +479,7 @@ func TestErase_WaitsForARunningAttempt(t *testing.T) {
 func TestErase_DoesNotWaitForACrashedAttempt(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	f.putEvent("evt_refund", affiliate.ProcessorEventFailed, `{"customer":"cus_ada"}`)
+	f.putEvent("evt_refund", processor.EventFailed, `{"customer":"cus_ada"}`)
 	if _, err := f.beginAttempt("evt_refund", f.clock.Now().Add(time.Minute)); err != nil {
 		t.Fatal(err)
 	}
@@ -502,7 +509,7 @@ func (f *fixture) waitForEvents(operation string) {
 
 // apply does what the job of a received event does: it records the sale, and the event has no
 // body any more.
-func (f *fixture) apply(event string, sale affiliate.ProcessorSale) {
+func (f *fixture) apply(event string, sale processor.Sale) {
 	f.Helper()
 	if _, err := f.conversions.RecordSale(f.Context(), f.Scope, sale, false); err != nil {
 		f.Fatal(err)
@@ -522,7 +529,7 @@ func TestErase_ErasesSalesOfEventsThatArrivedBefore(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := newFixture(t)
-			f.putEvent("evt_new", affiliate.ProcessorEventReceived, `{"id":"cs_ada1","payment_intent":"`+ada.charged+`","customer":"`+ada.processorCustomer+`","email":"`+ada.email+`"}`)
+			f.putEvent("evt_new", processor.EventReceived, `{"id":"cs_ada1","payment_intent":"`+ada.charged+`","customer":"`+ada.processorCustomer+`","email":"`+ada.email+`"}`)
 			operation := f.mustRequest("k1", who)
 			f.waitForEvents(operation)
 			f.apply("evt_new", ada.sale(f, ada.charged, "1"))
@@ -544,7 +551,7 @@ func TestErase_ErasesSalesToWhichEventsAddTheCustomer(t *testing.T) {
 	f := newFixture(t)
 	ada := newPerson("ada")
 	f.order(f.pat, ada.charged)
-	f.putEvent("evt_new", affiliate.ProcessorEventReceived, `{"customer":"`+ada.processorCustomer+`"}`)
+	f.putEvent("evt_new", processor.EventReceived, `{"customer":"`+ada.processorCustomer+`"}`)
 	operation := f.mustRequest("k1", byProcessor(ada.processorCustomer))
 	f.waitForEvents(operation)
 	f.requirePresent(ada.charged)
@@ -563,7 +570,7 @@ func TestErase_EndsAlthoughTheBuyerGoesOn(t *testing.T) {
 	ada := newPerson("ada")
 	f.order(f.pat, ada.test, ada.describe)
 	operation := f.mustRequest("k1", byEmail(ada.email))
-	f.clock.Advance(affiliate.MaxConversionLead + time.Second)
+	f.clock.Advance(conversion.MaxConversionLead + time.Second)
 	sales := 0
 	f.store.before = func() error {
 		if sales++; sales > 50 {
@@ -612,7 +619,7 @@ func TestEraseBuyer_JoiningRequestSearchesAgain(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	ada := newPerson("ada")
-	f.putEvent("evt_new", affiliate.ProcessorEventReceived, `{"id":"`+ada.test+`"}`)
+	f.putEvent("evt_new", processor.EventReceived, `{"id":"`+ada.test+`"}`)
 	operation := f.mustRequest("k1", byTransaction(ada.test))
 	f.waitForEvents(operation)
 	f.order(f.pat, ada.test, ada.describe)
@@ -630,9 +637,9 @@ func TestEraseBuyer_JoiningRequestSearchesAgain(t *testing.T) {
 }
 
 // replay applies an entry of the erasure log again.
-func (f *fixture) replay(entry affiliate.ErasureLogEntry) {
+func (f *fixture) replay(entry privacy.ErasureLogEntry) {
 	f.Helper()
-	who, ok := affiliate.BuyerOfEntry(entry)
+	who, ok := privacy.BuyerOfEntry(entry)
 	if err := f.service.Replay(f.Context(), *entry.Workspace, who, entry.At); err != nil || !ok || !entry.Valid() {
 		f.Fatalf("the entry %+v: %v", entry, err)
 	}

@@ -14,6 +14,8 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/click"
+	"github.com/tributary-hq/tributary/affiliate/privacy"
 	"github.com/tributary-hq/tributary/cmd/stores"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server/analytics"
@@ -26,7 +28,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(pgtest.Main{M: m}.Run()) }
 
-var hashKeys = affiliate.BuyerKeys{[]byte("key of the tests")}
+var hashKeys = privacy.BuyerKeys{[]byte("key of the tests")}
 
 const (
 	processing = affiliatev1.BuyerErasureStatus_BUYER_ERASURE_STATUS_PROCESSING
@@ -82,7 +84,7 @@ func (f *fixture) useKeys(keys affiliate.HashKeys) {
 func (f *fixture) newService(store buyer.Store) *buyer.Service {
 	return buyer.New(buyer.Config{
 		Store: store, Events: f.processors, ErasureLog: f.log, Analytics: analytics.New(stores.Analytics(f.Store.DB), slog.New(slog.DiscardHandler), f.clock.Now),
-		BuyerKeys: affiliate.BuyerKeys(f.keys), ErasureKeys: affiliate.NewErasureKeys(f.keys),
+		BuyerKeys: privacy.BuyerKeys(f.keys), ErasureKeys: privacy.NewErasureKeys(f.keys),
 		Log: slog.New(slog.DiscardHandler), Now: f.clock.Now,
 	})
 }
@@ -98,17 +100,17 @@ func (f *fixture) addAnalytics() {
 // emptyTail is a click stream without entries.
 type emptyTail struct{}
 
-func (emptyTail) Find(context.Context, affiliate.ClickID) (click affiliate.Click, ok bool, err error) {
+func (emptyTail) Find(context.Context, affiliate.ClickID) (click click.Click, ok bool, err error) {
 	return click, false, nil
 }
 
 // recordedLog is an erasure log in memory. It fails with err.
 type recordedLog struct {
-	entries []affiliate.ErasureLogEntry
+	entries []privacy.ErasureLogEntry
 	err     error
 }
 
-func (l *recordedLog) Append(entry affiliate.ErasureLogEntry) error {
+func (l *recordedLog) Append(entry privacy.ErasureLogEntry) error {
 	if l.err == nil {
 		l.entries = append(l.entries, entry)
 	}
@@ -130,7 +132,7 @@ type observedTx struct {
 	locking func() error
 }
 
-func (tx observedTx) LockErasure(ctx context.Context, e affiliate.BuyerErasure) (affiliate.BuyerErasure, error) {
+func (tx observedTx) LockErasure(ctx context.Context, e privacy.BuyerErasure) (privacy.BuyerErasure, error) {
 	if err := tx.locking(); err != nil {
 		return e, err
 	}
@@ -154,7 +156,7 @@ func (s *observedStore) InTx(ctx context.Context, fn func(tx buyer.Tx) error) er
 	})
 }
 
-func (s *observedStore) ReleaseErasure(ctx context.Context, e affiliate.BuyerErasure, worker uuid.UUID, failed bool) error {
+func (s *observedStore) ReleaseErasure(ctx context.Context, e privacy.BuyerErasure, worker uuid.UUID, failed bool) error {
 	if s.dead {
 		return nil
 	}
@@ -200,9 +202,9 @@ func (f *fixture) status(operation string) affiliatev1.BuyerErasureStatus {
 	return state.GetStatus()
 }
 
-func (f *fixture) job(operation string) affiliate.EraseBuyer {
-	id, _ := affiliate.ParseID[affiliate.BuyerErasureID](operation)
-	return affiliate.EraseBuyer{Workspace: f.Scope.Workspace, Operation: id}
+func (f *fixture) job(operation string) privacy.EraseBuyer {
+	id, _ := affiliate.ParseID[privacy.BuyerErasureID](operation)
+	return privacy.EraseBuyer{Workspace: f.Scope.Workspace, Operation: id}
 }
 
 // work runs the job of an operation until it ends.
@@ -243,7 +245,7 @@ func (f *fixture) order(p pgtest.Participant, external string, change ...func(*a
 }
 
 func (f *fixture) report(p pgtest.Participant, external, key string, change ...func(*affiliatev1.ReportConversionRequest)) (affiliate.ConversionID, error) {
-	click := f.NewClick(p, func(c *affiliate.Click) {
+	click := f.NewClick(p, func(c *click.Click) {
 		if f.anonymousClicks {
 			return
 		}

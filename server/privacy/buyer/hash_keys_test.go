@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/privacy"
+	"github.com/tributary-hq/tributary/affiliate/processor"
 	"github.com/tributary-hq/tributary/storage/postgres"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
@@ -16,7 +18,7 @@ var keyA, keyB = hashKeys[0], []byte("the next key of the tests")
 func (f *fixture) rotate(keys ...[]byte) {
 	f.Helper()
 	var err error
-	f.Store, err = postgres.Open(f.Context(), postgres.Config{URL: f.URL, ErasureKeys: affiliate.NewErasureKeys(keys)})
+	f.Store, err = postgres.Open(f.Context(), postgres.Config{URL: f.URL, ErasureKeys: privacy.NewErasureKeys(keys)})
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -26,7 +28,7 @@ func (f *fixture) rotate(keys ...[]byte) {
 
 // hashesUnder returns the hashes of a person under some keys, in hexadecimal digits.
 func (f *fixture) hashesUnder(p person, keys ...[]byte) []string {
-	under := affiliate.BuyerKeys(keys)
+	under := privacy.BuyerKeys(keys)
 	emails, _, _ := under.Email(f.Scope.Workspace, p.email)
 	var hashes []string
 	for _, hash := range emails {
@@ -94,7 +96,7 @@ func TestErase_KnowsErasedSalesOfEarlierHashKeys(t *testing.T) {
 	if recorded, err := f.conversions.RecordSale(f.Context(), f.Scope, sale, false); err != nil || !recorded.Erased {
 		t.Errorf("the sale with another id: %+v, %v", recorded, err)
 	}
-	later := affiliate.NewErasureKeys(affiliate.HashKeys{keyA}).First().ProcessorID(f.Scope, "in_adalater")
+	later := privacy.NewErasureKeys(affiliate.HashKeys{keyA}).First().ProcessorID(f.Scope, "in_adalater")
 	f.WantCount(1, "aliases under the key of the erasure", `select count(*) from conversion_aliases where id = $1`, later)
 	f.WantCount(charges, "charges", `select count(*) from processor_charges`)
 
@@ -126,7 +128,7 @@ func TestErase_ErasesALateChargeUnderTheKeyOfItsSale(t *testing.T) {
 		t.Fatal("the charge has not found its sale")
 	}
 	f.requireAbsent("ch_ada1", "cs_ada1")
-	erased := affiliate.NewErasureKeys(affiliate.HashKeys{keyA}).First().ProcessorID(f.Scope, "ch_ada1")
+	erased := privacy.NewErasureKeys(affiliate.HashKeys{keyA}).First().ProcessorID(f.Scope, "ch_ada1")
 	f.WantCount(1, "charges under the key of the sale", `select count(*) from processor_charges where id = $1`, erased)
 }
 
@@ -187,7 +189,7 @@ func TestErase_CoversSalesUnderTheNextHashKey(t *testing.T) {
 			t.Parallel()
 			f := newFixture(t)
 			f.rotate(keyA, keyB)
-			f.putEvent("evt_new", affiliate.ProcessorEventReceived, `{"customer":"`+ada.processorCustomer+`","email":"`+ada.email+`"}`)
+			f.putEvent("evt_new", processor.EventReceived, `{"customer":"`+ada.processorCustomer+`","email":"`+ada.email+`"}`)
 			operation := f.mustRequest("k1", who)
 			f.waitForEvents(operation)
 			f.rotate(keyB, keyA)

@@ -5,9 +5,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/conversion"
+	"github.com/tributary-hq/tributary/affiliate/processor"
 	"github.com/tributary-hq/tributary/cmd/stores"
-	"github.com/tributary-hq/tributary/server/processor"
+	processorservice "github.com/tributary-hq/tributary/server/processor"
 )
 
 // A refund can wait for a sale that only the buyer's event would record. If the event is
@@ -18,15 +19,15 @@ func TestErase_EmptiesEventsThatWaitForADeletedCharge(t *testing.T) {
 	f := newFixture(t)
 	ada := newPerson("ada")
 	f.putCharge(ada.charge("9", 100))
-	f.putEvent("evt_refund", affiliate.ProcessorEventParked, `{"charge":"ch_ada9"}`)
+	f.putEvent("evt_refund", processor.EventParked, `{"charge":"ch_ada9"}`)
 	f.Exec(`update processor_events set charge_id = 'ch_ada9'`)
-	f.putEvent("evt_sale", affiliate.ProcessorEventFailed, `{"id":"cs_ada9","email":"`+ada.email+`"}`)
+	f.putEvent("evt_sale", processor.EventFailed, `{"id":"cs_ada9","email":"`+ada.email+`"}`)
 	f.erase("k1", byEmail(ada.email))
 	f.requireAbsent("ch_ada9", "cs_ada9")
 	if got, want := strings.Join(f.eventBodies(), "; "), "evt_refund ignored buyer_erased false; evt_sale ignored buyer_erased false"; got != want {
 		t.Errorf("events %s, want %s", got, want)
 	}
-	err := stores.Processor(f.Store.DB).InTx(t.Context(), func(tx processor.Tx) error {
+	err := stores.Processor(f.Store.DB).InTx(t.Context(), func(tx processorservice.Tx) error {
 		conversion, err := tx.FindChargeSale(t.Context(), f.Scope, "ch_ada9")
 		if conversion != nil {
 			t.Errorf("the deleted charge belongs to %s", conversion)
@@ -44,9 +45,9 @@ func TestErase_LeavesEventsThatArriveAfterTheRequest(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	operation := f.mustRequest("k1", byProcessor("cus_ada"))
-	f.clock.Advance(affiliate.MaxConversionLead + time.Second)
-	f.putEvent("evt_parked", affiliate.ProcessorEventParked, `{"customer":"cus_ada"}`)
-	f.putEvent("evt_received", affiliate.ProcessorEventReceived, `{"customer":"cus_ada"}`)
+	f.clock.Advance(conversion.MaxConversionLead + time.Second)
+	f.putEvent("evt_parked", processor.EventParked, `{"customer":"cus_ada"}`)
+	f.putEvent("evt_received", processor.EventReceived, `{"customer":"cus_ada"}`)
 	f.clock.Advance(time.Second)
 	f.work(operation)
 	if got, want := strings.Join(f.eventBodies(), "; "), "evt_parked parked - true; evt_received received - true"; f.status(operation) != done || got != want {
@@ -85,7 +86,7 @@ func TestErase_ErasesSalesOfAKnownCustomerOfTheProcessor(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.order(f.pat, ada.charged)
-	f.putEvent("evt_new", affiliate.ProcessorEventReceived, `{"customer":"`+ada.processorCustomer+`"}`)
+	f.putEvent("evt_new", processor.EventReceived, `{"customer":"`+ada.processorCustomer+`"}`)
 	operation := f.mustRequest("k1", byEmail(ada.email))
 	f.waitForEvents(operation)
 	f.apply("evt_new", ada.sale(f, ada.charged, "2"))
@@ -161,7 +162,7 @@ func TestErase_KeepsTheCustomerOfLaterSales(t *testing.T) {
 	f := newFixture(t)
 	ada := newPerson("ada")
 	f.order(f.pat, ada.test, ada.describe)
-	f.putEvent("evt_new", affiliate.ProcessorEventReceived, `{"customer":"`+ada.customer+`"}`)
+	f.putEvent("evt_new", processor.EventReceived, `{"customer":"`+ada.customer+`"}`)
 	operation := f.mustRequest("k1", byCustomer(ada.customer))
 	f.waitForEvents(operation)
 	f.WantCount(0, "customers", `select count(*) from customers`)
@@ -187,7 +188,7 @@ func TestErase_DeletesTheCustomerOfALateSale(t *testing.T) {
 	sale := ada.sale(f, ada.charged, "1")
 	click := f.NewClick(f.pat)
 	sale.Click = click.ID.String()
-	f.putEvent("evt_new", affiliate.ProcessorEventReceived, `{"customer":"`+ada.processorCustomer+`"}`)
+	f.putEvent("evt_new", processor.EventReceived, `{"customer":"`+ada.processorCustomer+`"}`)
 	operation := f.mustRequest("k1", byProcessor(ada.processorCustomer))
 	f.waitForEvents(operation)
 	f.clock.Advance(7 * time.Minute)
@@ -240,7 +241,7 @@ func TestEraseBuyer_JoiningRequestCoversEvents(t *testing.T) {
 		}
 		joined = true
 		f.clock.Advance(time.Hour)
-		f.putEvent("evt_parked", affiliate.ProcessorEventParked, `{"customer":"`+ada.customer+`"}`)
+		f.putEvent("evt_parked", processor.EventParked, `{"customer":"`+ada.customer+`"}`)
 		if got := f.mustRequest("k2", byCustomer(ada.customer)); got != operation {
 			t.Error("the second request did not join")
 		}

@@ -9,6 +9,8 @@ import (
 	"slices"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/conversion"
+	"github.com/tributary-hq/tributary/affiliate/privacy"
 )
 
 // maxValue is the greatest length of a value that can identify a buyer.
@@ -17,7 +19,7 @@ const maxValue = 320
 // isAbout reports whether an event of a payment processor is about the buyer: it contains the
 // identity, a customer in the list, or an id of an erased sale in the list. It compares the
 // digests of all texts in the event. ids are the ids of sales and charges in the event.
-func (s *Service) isAbout(ctx context.Context, tx Tx, e affiliate.BuyerErasure, event affiliate.WaitingEvent) (about bool, ids []string, err error) {
+func (s *Service) isAbout(ctx context.Context, tx Tx, e privacy.BuyerErasure, event privacy.WaitingEvent) (about bool, ids []string, err error) {
 	body, err := s.Events.OpenEvent(event.ConnectionID, event.Body)
 	if err != nil {
 		return false, nil, err
@@ -31,7 +33,7 @@ func (s *Service) isAbout(ctx context.Context, tx Tx, e affiliate.BuyerErasure, 
 	for _, text := range texts {
 		about = about || e.Identity.Is(s.BuyerKeys, e.Workspace, e.Identity.Kind, text)
 		refs = append(refs, s.BuyerKeys.CustomerRefs(e.Workspace, text)...)
-		if affiliate.IsProcessorID(text) {
+		if conversion.IsProcessorID(text) {
 			ids, erased = append(ids, text), append(erased, s.ErasureKeys.ProcessorIDs(scope, text)...)
 		}
 	}

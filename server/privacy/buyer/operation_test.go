@@ -13,6 +13,8 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/privacy"
+	"github.com/tributary-hq/tributary/affiliate/processor"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server/privacy/buyer"
 	"github.com/tributary-hq/tributary/server/servertest"
@@ -20,7 +22,7 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-func (f *fixture) sealed(connection affiliate.ProcessorConnectionID, body string) []byte {
+func (f *fixture) sealed(connection processor.ConnectionID, body string) []byte {
 	return servertest.Seal(f.TB).Seal([]byte(body), append(connection.UUID[:], "event"...))
 }
 
@@ -113,7 +115,7 @@ func TestEraseBuyer_ForgetsKeysAfter30Days(t *testing.T) {
 	count := func(keys, operations int64) {
 		t.Helper()
 		gotKeys, err := store.DeleteErasureKeys(t.Context(), f.clock.Now(), 10)
-		gotOperations, err2 := store.DeleteErasures(t.Context(), f.clock.Now().Add(-affiliate.BuyerErasureKeyLifetime), 10)
+		gotOperations, err2 := store.DeleteErasures(t.Context(), f.clock.Now().Add(-privacy.BuyerErasureKeyLifetime), 10)
 		if gotKeys != keys || gotOperations != operations || errors.Join(err, err2) != nil {
 			t.Errorf("deleted %d keys and %d erasures, want %d and %d", gotKeys, gotOperations, keys, operations)
 		}
@@ -279,7 +281,7 @@ func (f *fixture) breakAfter(n int, operation string) bool {
 	}
 	defer func() { f.store.before = nil }()
 	for attempt := 1; ; attempt++ {
-		if attempt == affiliate.MaxBuyerErasureFailures {
+		if attempt == privacy.MaxBuyerErasureFailures {
 			// The transaction that stores the failure succeeds.
 			first := true
 			f.store.before = func() error {
@@ -299,7 +301,7 @@ func (f *fixture) breakAfter(n int, operation string) bool {
 			continue
 		}
 		ended := f.status(operation)
-		if ended == failed && attempt != affiliate.MaxBuyerErasureFailures {
+		if ended == failed && attempt != privacy.MaxBuyerErasureFailures {
 			f.Errorf("the erasure failed after %d attempts", attempt)
 		}
 		return ended == failed
@@ -402,7 +404,7 @@ func TestEraseBuyer_RefusesToJoinDuringRecovery(t *testing.T) {
 	if wait, err := f.service.Work(t.Context(), f.job(operation)); err != nil || wait < 4*time.Minute {
 		t.Fatalf("a second worker: %s, %v, want it to wait for the lease", wait, err)
 	}
-	f.clock.Advance(affiliate.BuyerErasureLease)
+	f.clock.Advance(privacy.BuyerErasureLease)
 	if got := f.mustRequest("k3", byEmail("ada@shop.example")); got != operation {
 		t.Error("a request did not join while no worker has the lease")
 	}
@@ -455,7 +457,7 @@ func (f *fixture) kill(n int, operation string) bool {
 		if wait == 0 {
 			return false
 		}
-		f.clock.Advance(affiliate.BuyerErasureLease)
+		f.clock.Advance(privacy.BuyerErasureLease)
 	}
 	f.Fatal("the job does not end")
 	return false
@@ -479,7 +481,7 @@ func TestWork_ContinuesAfterTheEndOfTheProcess(t *testing.T) {
 			}
 			return
 		}
-		clock.Advance(affiliate.BuyerErasureLease)
+		clock.Advance(privacy.BuyerErasureLease)
 		f.work(operation)
 		if got := f.status(operation); got != done {
 			t.Errorf("killed in transaction %d: status %s", n, got)

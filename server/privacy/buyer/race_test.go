@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/click"
+	"github.com/tributary-hq/tributary/affiliate/processor"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
@@ -26,7 +28,7 @@ func TestErase_WithReportsAtTheSameTime(t *testing.T) {
 	var duplicate, aliased error
 	var refund *affiliatev1.Refund
 	var refundErr error
-	var recorded affiliate.RecordedSale
+	var recorded processor.RecordedSale
 	var recordErr error
 	var charge *affiliate.ConversionID
 	inSales := false
@@ -84,10 +86,10 @@ func TestErase_WhileTheClickOfTheSaleArrives(t *testing.T) {
 	f := newFixture(t)
 	ada := newPerson("ada")
 	f.anonymousClicks = true
-	click := f.UnstoredClick(f.pat)
-	f.order(f.pat, ada.test, ada.describe, func(r *affiliatev1.ReportConversionRequest) { r.ClickId = new(click.ID.String()) })
+	stored := f.UnstoredClick(f.pat)
+	f.order(f.pat, ada.test, ada.describe, func(r *affiliatev1.ReportConversionRequest) { r.ClickId = new(stored.ID.String()) })
 	f.WantCount(1, "conversions that wait for the click", `select count(*) from awaited_clicks`)
-	if err := f.Store.StoreClicks(t.Context(), []affiliate.Click{click}); err != nil {
+	if err := f.Store.StoreClicks(t.Context(), []click.Click{stored}); err != nil {
 		t.Fatal(err)
 	}
 	operation := f.mustRequest("k1", byCustomer(ada.customer))
@@ -99,7 +101,7 @@ func TestErase_WhileTheClickOfTheSaleArrives(t *testing.T) {
 		}
 		f.store.after = nil
 		late.Go(func() {
-			lateErr = f.conversions.AttributeAwaited(t.Context(), affiliate.AwaitedClick{Workspace: f.Scope.Workspace, Click: click.ID})
+			lateErr = f.conversions.AttributeAwaited(t.Context(), click.AwaitedClick{Workspace: f.Scope.Workspace, Click: stored.ID})
 		})
 		pgtest.Eventually(t, "the late attribution waits for the erasure", func() bool {
 			return f.CountLockWaits() > 0
@@ -126,10 +128,10 @@ func TestErase_ErasesAClickThatArrivesLater(t *testing.T) {
 			f := newFixture(t)
 			ada := newPerson("ada")
 			f.anonymousClicks = true
-			click := f.UnstoredClick(f.pat, func(c *affiliate.Click) {
+			stored := f.UnstoredClick(f.pat, func(c *click.Click) {
 				c.LandingURL, c.Language, c.IPPrefix, c.IPHash = "https://shop.example/for-ada", "nl", "198.51.100.0/24", []byte("ip of ada")
 			})
-			f.order(f.pat, ada.test, ada.describe, func(r *affiliatev1.ReportConversionRequest) { r.ClickId = new(click.ID.String()) })
+			f.order(f.pat, ada.test, ada.describe, func(r *affiliatev1.ReportConversionRequest) { r.ClickId = new(stored.ID.String()) })
 			if attributed {
 				f.Exec(`delete from awaited_clicks`)
 				f.Exec(`update conversions set attributed = true, program_id = $1, participant_id = $2`, f.Program, f.pat.ID)
@@ -137,22 +139,22 @@ func TestErase_ErasesAClickThatArrivesLater(t *testing.T) {
 			f.clock.Advance(20 * time.Hour)
 			f.erase("k1", byCustomer(ada.customer))
 			f.clock.Advance(20 * time.Hour)
-			if _, err := f.conversions.SweepAwaited(t.Context(), affiliate.AwaitedClick{}); err != nil {
+			if _, err := f.conversions.SweepAwaited(t.Context(), click.AwaitedClick{}); err != nil {
 				t.Fatal(err)
 			}
-			if err := f.Store.StoreClicks(t.Context(), []affiliate.Click{click}); err != nil {
+			if err := f.Store.StoreClicks(t.Context(), []click.Click{stored}); err != nil {
 				t.Fatal(err)
 			}
 			f.requirePresent("for-ada")
 			if n := f.CountJobs("attribute_awaited"); n != 1 {
 				t.Errorf("%d jobs for the click, want 1", n)
 			}
-			if err := f.conversions.AttributeAwaited(t.Context(), affiliate.AwaitedClick{Workspace: f.Scope.Workspace, Click: click.ID}); err != nil {
+			if err := f.conversions.AttributeAwaited(t.Context(), click.AwaitedClick{Workspace: f.Scope.Workspace, Click: stored.ID}); err != nil {
 				t.Fatal(err)
 			}
 			f.addAnalytics() // a job does this within seconds
 			f.requireAbsent("for-ada", "198.51.100.0/24", "ip of ada")
-			f.WantCount(1, "clicks", `select count(*) from clicks where id = $1 and language is null`, click.ID)
+			f.WantCount(1, "clicks", `select count(*) from clicks where id = $1 and language is null`, stored.ID)
 			f.WantCount(0, "conversions that wait", `select count(*) from awaited_clicks`)
 			f.WantCount(0, "commissions", `select count(*) from commissions`)
 		})
@@ -179,7 +181,7 @@ func TestErase_ErasesManyConversions(t *testing.T) {
 func TestErase_SeveralSalesAfterOneClick(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	click := f.NewClick(f.pat, func(c *affiliate.Click) { c.SubID = "for-ada" })
+	click := f.NewClick(f.pat, func(c *click.Click) { c.SubID = "for-ada" })
 	for n := range 3 { // order stores a click for each sale, which the sale here does not use
 		f.order(f.pat, fmt.Sprintf("order-%d", n), func(r *affiliatev1.ReportConversionRequest) {
 			r.CustomerId, r.ClickId = new("ada"), new(click.ID.String())

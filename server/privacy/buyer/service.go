@@ -9,6 +9,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/privacy"
+	"github.com/tributary-hq/tributary/affiliate/processor"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 )
@@ -16,12 +18,12 @@ import (
 // Log is the erasure log, a file outside the database. Append returns after the entry is on
 // the disk.
 type Log interface {
-	Append(entry affiliate.ErasureLogEntry) error
+	Append(entry privacy.ErasureLogEntry) error
 }
 
 // EventOpener decrypts stored events of payment processors. Package processor implements it.
 type EventOpener interface {
-	OpenEvent(connection affiliate.ProcessorConnectionID, sealed []byte) ([]byte, error)
+	OpenEvent(connection processor.ConnectionID, sealed []byte) ([]byte, error)
 }
 
 // Config holds the dependencies of a Service.
@@ -32,8 +34,8 @@ type Config struct {
 	Analytics  Analytics
 	// BuyerKeys are the keys of the hashes that conversions store. ErasureKeys are the keys of
 	// the digests that stay.
-	BuyerKeys   affiliate.BuyerKeys
-	ErasureKeys affiliate.ErasureKeys
+	BuyerKeys   privacy.BuyerKeys
+	ErasureKeys privacy.ErasureKeys
 	// Disabled makes all methods return FEATURE_DISABLED. The job of an erasure that is already
 	// registered still runs.
 	Disabled bool
@@ -85,15 +87,15 @@ func (s *Service) Check(req proto.Message) affiliate.Violations {
 
 // identityIn returns the value that names the buyer. one is false if there is not exactly one
 // value.
-func identityIn(b *affiliatev1.BuyerIdentity) (kind affiliate.BuyerIdentityKind, value string, one bool) {
+func identityIn(b *affiliatev1.BuyerIdentity) (kind privacy.BuyerIdentityKind, value string, one bool) {
 	for _, field := range []struct {
-		kind  affiliate.BuyerIdentityKind
+		kind  privacy.BuyerIdentityKind
 		value string
 	}{
-		{affiliate.BuyerEmail, b.GetEmail()},
-		{affiliate.BuyerCustomerID, b.GetCustomerId()},
-		{affiliate.BuyerTransactionID, b.GetExternalTransactionId()},
-		{affiliate.BuyerProcessorCustomer, b.GetProcessorCustomerId()},
+		{privacy.BuyerEmail, b.GetEmail()},
+		{privacy.BuyerCustomerID, b.GetCustomerId()},
+		{privacy.BuyerTransactionID, b.GetExternalTransactionId()},
+		{privacy.BuyerProcessorCustomer, b.GetProcessorCustomerId()},
 	} {
 		if field.value == "" {
 			continue
@@ -118,7 +120,7 @@ func (s *Service) EraseBuyer(ctx context.Context, req *affiliatev1.EraseBuyerReq
 	kind, value, _ := identityIn(req.GetBuyer())
 	identity, _ := s.BuyerKeys.Identity(workspace, kind, value)
 	fingerprints := s.ErasureKeys.Fingerprints(workspace, identity)
-	var operation affiliate.BuyerErasureID
+	var operation privacy.BuyerErasureID
 	var replayed bool
 	err := s.Store.InTx(ctx, func(tx Tx) error {
 		// The lock makes requests of a workspace run one after another, so a key and an
@@ -150,7 +152,7 @@ func (s *Service) EraseBuyer(ctx context.Context, req *affiliatev1.EraseBuyerReq
 			if err := tx.Join(ctx, *active); err != nil {
 				return err
 			}
-			if err := tx.PutKey(ctx, *active, key, fingerprints.First(), now.Add(affiliate.BuyerErasureKeyLifetime)); err != nil {
+			if err := tx.PutKey(ctx, *active, key, fingerprints.First(), now.Add(privacy.BuyerErasureKeyLifetime)); err != nil {
 				return err
 			}
 			if err := s.resolve(ctx, tx, *active, value); err != nil {
@@ -158,7 +160,7 @@ func (s *Service) EraseBuyer(ctx context.Context, req *affiliatev1.EraseBuyerReq
 			}
 			return s.appendToLog(*active)
 		}
-		e := s.newErasure(workspace, identity, affiliate.EraseFollow, now)
+		e := s.newErasure(workspace, identity, privacy.EraseFollow, now)
 		operation = e.ID
 		if err := s.register(ctx, tx, e, key, server.ActorFrom(ctx)); err != nil {
 			return err
@@ -179,10 +181,10 @@ func (s *Service) EraseBuyer(ctx context.Context, req *affiliatev1.EraseBuyerReq
 	}, nil
 }
 
-func (s *Service) newErasure(workspace affiliate.WorkspaceID, identity affiliate.BuyerIdentity, step affiliate.BuyerErasureStep, now time.Time) affiliate.BuyerErasure {
-	return affiliate.BuyerErasure{
-		ID: affiliate.NewID[affiliate.BuyerErasureID](now), Workspace: workspace, Identity: identity,
-		Status: affiliate.BuyerErasureProcessing, Progress: affiliate.BuyerErasureProgress{Step: step}, CreatedAt: now, RequestedAt: now,
+func (s *Service) newErasure(workspace affiliate.WorkspaceID, identity privacy.BuyerIdentity, step privacy.BuyerErasureStep, now time.Time) privacy.BuyerErasure {
+	return privacy.BuyerErasure{
+		ID: affiliate.NewID[privacy.BuyerErasureID](now), Workspace: workspace, Identity: identity,
+		Status: privacy.BuyerErasureProcessing, Progress: privacy.BuyerErasureProgress{Step: step}, CreatedAt: now, RequestedAt: now,
 	}
 }
 
@@ -191,7 +193,7 @@ const resourceErasure = "buyer_erasure"
 
 // register stores a new erasure with its job and its Idempotency-Key. The audit log does not
 // say who the buyer is.
-func (s *Service) register(ctx context.Context, tx Tx, e affiliate.BuyerErasure, key string, by affiliate.Actor) error {
+func (s *Service) register(ctx context.Context, tx Tx, e privacy.BuyerErasure, key string, by affiliate.Actor) error {
 	fingerprints := s.ErasureKeys.Fingerprints(e.Workspace, e.Identity)
 	if err := tx.InsertErasure(ctx, e); err != nil {
 		return err
@@ -199,10 +201,10 @@ func (s *Service) register(ctx context.Context, tx Tx, e affiliate.BuyerErasure,
 	if err := tx.TakeOver(ctx, e, fingerprints); err != nil {
 		return err
 	}
-	if err := tx.PutKey(ctx, e, key, fingerprints.First(), e.CreatedAt.Add(affiliate.BuyerErasureKeyLifetime)); err != nil {
+	if err := tx.PutKey(ctx, e, key, fingerprints.First(), e.CreatedAt.Add(privacy.BuyerErasureKeyLifetime)); err != nil {
 		return err
 	}
-	if err := tx.Enqueue(ctx, affiliate.EraseBuyer{Workspace: e.Workspace, Operation: e.ID}); err != nil {
+	if err := tx.Enqueue(ctx, privacy.EraseBuyer{Workspace: e.Workspace, Operation: e.ID}); err != nil {
 		return err
 	}
 	return tx.Audit(ctx, affiliate.AuditLine{
@@ -211,16 +213,16 @@ func (s *Service) register(ctx context.Context, tx Tx, e affiliate.BuyerErasure,
 }
 
 // resolve finds what only the value of the identity can find. The job does not know the value.
-func (s *Service) resolve(ctx context.Context, tx Tx, e affiliate.BuyerErasure, value string) error {
+func (s *Service) resolve(ctx context.Context, tx Tx, e privacy.BuyerErasure, value string) error {
 	switch e.Identity.Kind {
-	case affiliate.BuyerTransactionID:
-		if err := tx.AddSalesOf(ctx, e, affiliate.SaleOfTransaction, value); err != nil {
+	case privacy.BuyerTransactionID:
+		if err := tx.AddSalesOf(ctx, e, privacy.SaleOfTransaction, value); err != nil {
 			return err
 		}
 		return tx.DeleteUnknownSale(ctx, e.Workspace, value, e.RequestedAt)
-	case affiliate.BuyerProcessorCustomer:
-		return tx.AddSalesOf(ctx, e, affiliate.SaleOfProcessorCustomer, value)
-	case affiliate.BuyerEmail, affiliate.BuyerCustomerID:
+	case privacy.BuyerProcessorCustomer:
+		return tx.AddSalesOf(ctx, e, privacy.SaleOfProcessorCustomer, value)
+	case privacy.BuyerEmail, privacy.BuyerCustomerID:
 		// The job finds these by the hash.
 	}
 	return nil
@@ -229,7 +231,7 @@ func (s *Service) resolve(ctx context.Context, tx Tx, e affiliate.BuyerErasure, 
 // appendToLog appends the erasure to the erasure log. It is the last action of the transaction:
 // if it fails, the erasure is not registered. An entry of a transaction that does not commit is
 // harmless, because the request has asked for the erasure.
-func (s *Service) appendToLog(e affiliate.BuyerErasure) error {
+func (s *Service) appendToLog(e privacy.BuyerErasure) error {
 	for _, entry := range e.Entries() {
 		if err := s.ErasureLog.Append(entry); err != nil {
 			return err
@@ -244,7 +246,7 @@ func (s *Service) GetBuyerErasure(ctx context.Context, req *affiliatev1.GetBuyer
 	if err := s.Precheck(ctx, req); err != nil {
 		return nil, err
 	}
-	id, ok := affiliate.ParseID[affiliate.BuyerErasureID](req.GetOperationId())
+	id, ok := affiliate.ParseID[privacy.BuyerErasureID](req.GetOperationId())
 	if !ok {
 		return nil, affiliate.Refuse(affiliate.ReasonOperationNotFound)
 	}
@@ -265,7 +267,7 @@ func (s *Service) GetBuyerErasure(ctx context.Context, req *affiliatev1.GetBuyer
 // conversions of the workspace, if conversions do not store the digest. An erasure that is
 // being processed is not registered twice, but searches again. The erasure covers the
 // conversions up to the time of the request. Errors: NOT_FOUND if the workspace does not exist.
-func (s *Service) Replay(ctx context.Context, workspace affiliate.WorkspaceID, identity affiliate.BuyerIdentity, requestedAt time.Time) error {
+func (s *Service) Replay(ctx context.Context, workspace affiliate.WorkspaceID, identity privacy.BuyerIdentity, requestedAt time.Time) error {
 	return s.Store.InTx(ctx, func(tx Tx) error {
 		if err := tx.LockWorkspace(ctx, workspace); err != nil {
 			return err
@@ -278,10 +280,10 @@ func (s *Service) Replay(ctx context.Context, workspace affiliate.WorkspaceID, i
 			if requestedAt.After(active.RequestedAt) {
 				active.RequestedAt = requestedAt
 			}
-			active.Progress = affiliate.BuyerErasureProgress{Step: affiliate.EraseSearch}
+			active.Progress = privacy.BuyerErasureProgress{Step: privacy.EraseSearch}
 			return tx.Join(ctx, *active)
 		}
-		e := s.newErasure(workspace, identity, affiliate.EraseSearch, s.now())
+		e := s.newErasure(workspace, identity, privacy.EraseSearch, s.now())
 		e.RequestedAt = requestedAt
 		// If the erasure fails, the next one finds it by the fingerprint of its key. No request
 		// has a key with a colon.

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/privacy"
+	"github.com/tributary-hq/tributary/affiliate/processor"
 )
 
 // The sizes of the parts that one transaction does. A statement takes much less than two
@@ -36,30 +38,30 @@ type part struct {
 	position string
 	finished bool
 	wait     time.Duration
-	next     affiliate.BuyerErasureStep
+	next     privacy.BuyerErasureStep
 }
 
 // work does one part of the current step of an erasure.
-func (s *Service) work(ctx context.Context, tx Tx, e affiliate.BuyerErasure) (part, error) {
+func (s *Service) work(ctx context.Context, tx Tx, e privacy.BuyerErasure) (part, error) {
 	switch e.Progress.Step {
-	case affiliate.EraseSearch:
-		if kind := e.Identity.Kind; kind == affiliate.BuyerEmail || kind == affiliate.BuyerCustomerID {
+	case privacy.EraseSearch:
+		if kind := e.Identity.Kind; kind == privacy.BuyerEmail || kind == privacy.BuyerCustomerID {
 			return part{finished: true}, nil // the next step finds the conversions by the hash
 		}
 		return s.search(ctx, tx, e)
-	case affiliate.EraseFollow:
+	case privacy.EraseFollow:
 		return s.follow(ctx, tx, e)
-	case affiliate.EraseSales:
+	case privacy.EraseSales:
 		return s.eraseSales(ctx, tx, e)
-	case affiliate.EraseExports:
+	case privacy.EraseExports:
 		return s.deleteExports(ctx, tx, e)
-	case affiliate.EraseCustomers:
+	case privacy.EraseCustomers:
 		return part{finished: true}, tx.DeleteCustomers(ctx, e)
-	case affiliate.EraseResponses:
+	case privacy.EraseResponses:
 		return s.deleteResponses(ctx, tx, e)
-	case affiliate.EraseProcessorEvents:
+	case privacy.EraseProcessorEvents:
 		return s.emptyEvents(ctx, tx, e)
-	case affiliate.EraseAgain:
+	case privacy.EraseAgain:
 		return s.again(ctx, tx, e)
 	}
 	return part{}, fmt.Errorf("unknown step %q", e.Progress.Step)
@@ -69,14 +71,14 @@ func (s *Service) work(ctx context.Context, tx Tx, e affiliate.BuyerErasure) (pa
 // list. It is needed if conversions do not store the digest of the identity, and for ids that
 // were added to a conversion after the step follow. It reads all conversions of the workspace, a
 // batch in some hundredths of a second.
-func (s *Service) search(ctx context.Context, tx Tx, e affiliate.BuyerErasure) (part, error) {
+func (s *Service) search(ctx context.Context, tx Tx, e privacy.BuyerErasure) (part, error) {
 	var after affiliate.ConversionID
 	if e.Progress.Position != "" {
 		var ok bool
 		if after, ok = affiliate.ParseID[affiliate.ConversionID](e.Progress.Position); !ok {
 			return part{}, errors.New("the position is not an id")
 		}
-	} else if e.Identity.Kind == affiliate.BuyerTransactionID {
+	} else if e.Identity.Kind == privacy.BuyerTransactionID {
 		if err := s.searchParked(ctx, tx, e); err != nil {
 			return part{}, err
 		}
@@ -107,13 +109,13 @@ func (s *Service) search(ctx context.Context, tx Tx, e affiliate.BuyerErasure) (
 }
 
 // searchParked deletes parked refunds whose transaction is the identity.
-func (s *Service) searchParked(ctx context.Context, tx Tx, e affiliate.BuyerErasure) error {
+func (s *Service) searchParked(ctx context.Context, tx Tx, e privacy.BuyerErasure) error {
 	parked, err := tx.ParkedSales(ctx, e.Workspace)
 	if err != nil {
 		return err
 	}
 	for _, external := range parked {
-		if !e.Identity.Is(s.BuyerKeys, e.Workspace, affiliate.BuyerTransactionID, external) {
+		if !e.Identity.Is(s.BuyerKeys, e.Workspace, privacy.BuyerTransactionID, external) {
 			continue
 		}
 		if err := tx.DeleteUnknownSale(ctx, e.Workspace, external, s.now()); err != nil {
@@ -129,14 +131,14 @@ const followed = "identity"
 // follow adds the conversions of the identity to the list. Then it adds those of the same
 // customers until it finds no more. It does not follow the hash of an e-mail address that a
 // conversion has: shops report one address for all their guests.
-func (s *Service) follow(ctx context.Context, tx Tx, e affiliate.BuyerErasure) (part, error) {
+func (s *Service) follow(ctx context.Context, tx Tx, e privacy.BuyerErasure) (part, error) {
 	if e.Progress.Position == "" {
 		if refs := e.Identity.CustomerRefs(); refs != nil {
 			return part{position: followed}, tx.AddCustomers(ctx, e, refs)
 		}
-		if e.Identity.Kind == affiliate.BuyerEmail {
+		if e.Identity.Kind == privacy.BuyerEmail {
 			for _, hash := range e.Identity.Digests {
-				if err := tx.AddSalesOf(ctx, e, affiliate.SaleOfEmailHash, hash); err != nil {
+				if err := tx.AddSalesOf(ctx, e, privacy.SaleOfEmailHash, hash); err != nil {
 					return part{}, err
 				}
 			}
@@ -176,12 +178,12 @@ func (s *Service) follow(ctx context.Context, tx Tx, e affiliate.BuyerErasure) (
 
 // addProcessorCustomers adds customers of a payment processor and their conversions to the
 // lists.
-func (s *Service) addProcessorCustomers(ctx context.Context, tx Tx, e affiliate.BuyerErasure, ids []string) error {
+func (s *Service) addProcessorCustomers(ctx context.Context, tx Tx, e privacy.BuyerErasure, ids []string) error {
 	slices.Sort(ids)
 	var refs []string
 	for _, id := range slices.Compact(ids) {
 		refs = append(refs, s.BuyerKeys.CustomerRefs(e.Workspace, id)...)
-		if err := tx.AddSalesOf(ctx, e, affiliate.SaleOfProcessorCustomer, id); err != nil {
+		if err := tx.AddSalesOf(ctx, e, privacy.SaleOfProcessorCustomer, id); err != nil {
 			return err
 		}
 	}
@@ -189,12 +191,12 @@ func (s *Service) addProcessorCustomers(ctx context.Context, tx Tx, e affiliate.
 }
 
 // eraseSales erases some conversions in the list.
-func (s *Service) eraseSales(ctx context.Context, tx Tx, e affiliate.BuyerErasure) (part, error) {
+func (s *Service) eraseSales(ctx context.Context, tx Tx, e privacy.BuyerErasure) (part, error) {
 	ids, sales, err := tx.LockSales(ctx, e, saleBatch)
 	if err != nil || len(ids) == 0 {
 		return part{finished: true}, err
 	}
-	erased := make([]affiliate.ErasedSale, len(sales))
+	erased := make([]privacy.ErasedSale, len(sales))
 	var given, customers []string
 	for i, sale := range sales {
 		if sale.ProcessorCustomer != "" {
@@ -218,10 +220,10 @@ func (s *Service) eraseSales(ctx context.Context, tx Tx, e affiliate.BuyerErasur
 
 // deleteExports deletes the exports of the workspace if they can contain an id of the buyer. The
 // step runs after the conversions were erased, so an export that begins later has no such id.
-func (s *Service) deleteExports(ctx context.Context, tx Tx, e affiliate.BuyerErasure) (part, error) {
+func (s *Service) deleteExports(ctx context.Context, tx Tx, e privacy.BuyerErasure) (part, error) {
 	found, _, err := tx.HasSales(ctx, e)
 	// A transaction that has no conversion can have refunds, which were deleted by the request.
-	if err != nil || !found && e.Identity.Kind != affiliate.BuyerTransactionID {
+	if err != nil || !found && e.Identity.Kind != privacy.BuyerTransactionID {
 		return part{finished: true}, err
 	}
 	return part{finished: true}, tx.DeleteExportsWithSales(ctx, e.Workspace)
@@ -231,10 +233,10 @@ func (s *Service) deleteExports(ctx context.Context, tx Tx, e affiliate.BuyerEra
 const pseudonymCandidates = 8
 
 // pseudonym returns the first candidate for the pseudonym of a sale that is not taken.
-func (s *Service) pseudonym(ctx context.Context, tx Tx, sale affiliate.BuyerSale, given []string) (string, error) {
+func (s *Service) pseudonym(ctx context.Context, tx Tx, sale privacy.BuyerSale, given []string) (string, error) {
 	candidates := make([]string, pseudonymCandidates)
 	for n := range candidates {
-		candidates[n] = affiliate.SalePseudonym(sale.Conversion, n)
+		candidates[n] = privacy.SalePseudonym(sale.Conversion, n)
 	}
 	taken, err := tx.TakenPseudonyms(ctx, sale.Scope, candidates)
 	if err != nil {
@@ -250,8 +252,8 @@ func (s *Service) pseudonym(ctx context.Context, tx Tx, sale affiliate.BuyerSale
 
 // deleteResponses deletes responses about conversions in the list that are stored under
 // Idempotency-Keys.
-func (s *Service) deleteResponses(ctx context.Context, tx Tx, e affiliate.BuyerErasure) (part, error) {
-	var after affiliate.StoredResponseKey
+func (s *Service) deleteResponses(ctx context.Context, tx Tx, e privacy.BuyerErasure) (part, error) {
+	var after privacy.StoredResponseKey
 	if err := decodePosition(e.Progress.Position, &after); err != nil {
 		return part{}, err
 	}
@@ -264,14 +266,14 @@ func (s *Service) deleteResponses(ctx context.Context, tx Tx, e affiliate.BuyerE
 
 // walkPosition is the position of the step processor_events.
 type walkPosition struct {
-	After affiliate.WaitingEventKey `json:"after"`
+	After privacy.WaitingEventKey `json:"after"`
 	// Waits is true if an event about the buyer is left to its job for now.
 	Waits bool `json:"waits"`
 }
 
 // emptyEvents empties events about the buyer that had arrived before the last request and are
 // not applied yet.
-func (s *Service) emptyEvents(ctx context.Context, tx Tx, e affiliate.BuyerErasure) (part, error) {
+func (s *Service) emptyEvents(ctx context.Context, tx Tx, e privacy.BuyerErasure) (part, error) {
 	var at walkPosition
 	if err := decodePosition(e.Progress.Position, &at); err != nil {
 		return part{}, err
@@ -281,7 +283,7 @@ func (s *Service) emptyEvents(ctx context.Context, tx Tx, e affiliate.BuyerErasu
 		return part{}, err
 	}
 	for _, event := range events {
-		at.After = affiliate.WaitingEventKey{Connection: event.ConnectionID, ID: event.ID}
+		at.After = privacy.WaitingEventKey{Connection: event.ConnectionID, ID: event.ID}
 		waits, err := s.emptyEvent(ctx, tx, e, event)
 		if err != nil {
 			return part{}, fmt.Errorf("event %s: %w", event.ID, err)
@@ -299,16 +301,16 @@ func (s *Service) emptyEvents(ctx context.Context, tx Tx, e affiliate.BuyerErasu
 
 // emptyEvent empties an event if it is about the buyer, and deletes what the attempts to apply it
 // have stored. waits is true if the event is about the buyer and left to its job for now.
-func (s *Service) emptyEvent(ctx context.Context, tx Tx, e affiliate.BuyerErasure, event affiliate.WaitingEvent) (waits bool, err error) {
+func (s *Service) emptyEvent(ctx context.Context, tx Tx, e privacy.BuyerErasure, event privacy.WaitingEvent) (waits bool, err error) {
 	about, ids, err := s.isAbout(ctx, tx, e, event)
 	if err != nil || !about {
 		return false, err
 	}
 	now := s.now()
-	if event.Status == affiliate.ProcessorEventReceived && now.Sub(event.ReceivedAt) < applyGrace {
+	if event.Status == processor.EventReceived && now.Sub(event.ReceivedAt) < applyGrace {
 		return true, nil
 	}
-	emptied, err := tx.EmptyEvent(ctx, e.Workspace, event, affiliate.IgnoredErased, now)
+	emptied, err := tx.EmptyEvent(ctx, e.Workspace, event, processor.IgnoredErased, now)
 	if err != nil || !emptied {
 		return true, err
 	}
@@ -323,7 +325,7 @@ func (s *Service) emptyEvent(ctx context.Context, tx Tx, e affiliate.BuyerErasur
 // again searches once more. Since the first search, the job of an event that had arrived before
 // may have recorded a sale, added the ids of the payment processor to a sale, or bound a
 // customer, and a request that has joined may have added conversions.
-func (s *Service) again(ctx context.Context, tx Tx, e affiliate.BuyerErasure) (part, error) {
+func (s *Service) again(ctx context.Context, tx Tx, e privacy.BuyerErasure) (part, error) {
 	if e.Progress.Position == "" {
 		if err := tx.UnfollowCustomers(ctx, e); err != nil {
 			return part{}, err
@@ -347,7 +349,7 @@ func (s *Service) again(ctx context.Context, tx Tx, e affiliate.BuyerErasure) (p
 	}
 	_, unerased, err := tx.HasSales(ctx, e)
 	if err != nil || unerased {
-		return part{next: affiliate.EraseSales}, err
+		return part{next: privacy.EraseSales}, err
 	}
 	return part{finished: true}, tx.DeleteCustomers(ctx, e)
 }

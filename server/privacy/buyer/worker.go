@@ -11,6 +11,7 @@ import (
 	"github.com/riverqueue/river"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/privacy"
 )
 
 const (
@@ -29,22 +30,22 @@ const (
 var errJoined = errors.New("a request has joined the erasure")
 
 // retryDelays are the times after each failure until the next attempt.
-var retryDelays = [affiliate.MaxBuyerErasureFailures - 1]time.Duration{10 * time.Second, time.Minute, 5 * time.Minute, 15 * time.Minute}
+var retryDelays = [privacy.MaxBuyerErasureFailures - 1]time.Duration{10 * time.Second, time.Minute, 5 * time.Minute, 15 * time.Minute}
 
-// AddWorkers registers the worker of the job affiliate.EraseBuyer.
+// AddWorkers registers the worker of the job privacy.EraseBuyer.
 func (s *Service) AddWorkers(workers *river.Workers) {
 	river.AddWorker(workers, &eraseWorker{service: s})
 }
 
 type eraseWorker struct {
-	river.WorkerDefaults[affiliate.EraseBuyer]
+	river.WorkerDefaults[privacy.EraseBuyer]
 	service *Service
 }
 
 // Timeout returns the time limit of one run.
-func (*eraseWorker) Timeout(*river.Job[affiliate.EraseBuyer]) time.Duration { return jobTimeout }
+func (*eraseWorker) Timeout(*river.Job[privacy.EraseBuyer]) time.Duration { return jobTimeout }
 
-func (w *eraseWorker) Work(ctx context.Context, job *river.Job[affiliate.EraseBuyer]) error {
+func (w *eraseWorker) Work(ctx context.Context, job *river.Job[privacy.EraseBuyer]) error {
 	wait, err := w.service.Work(ctx, job.Args)
 	if err == nil && wait > 0 {
 		return river.JobSnooze(wait)
@@ -55,17 +56,17 @@ func (w *eraseWorker) Work(ctx context.Context, job *river.Job[affiliate.EraseBu
 // Work works on an erasure for a limited time. If the erasure has not ended, wait is the time
 // until the next call. After a failure, the call returns no error but a wait, because the
 // erasure counts its failures itself.
-func (s *Service) Work(ctx context.Context, job affiliate.EraseBuyer) (wait time.Duration, err error) {
+func (s *Service) Work(ctx context.Context, job privacy.EraseBuyer) (wait time.Duration, err error) {
 	worker, now := uuid.New(), s.now()
-	e, err := s.Store.ClaimErasure(ctx, job, worker, now, now.Add(affiliate.BuyerErasureLease))
+	e, err := s.Store.ClaimErasure(ctx, job, worker, now, now.Add(privacy.BuyerErasureLease))
 	if errors.Is(err, affiliate.Refuse(affiliate.ReasonNotFound)) {
 		return s.timeUntilFree(ctx, job)
 	}
 	if err != nil {
 		return 0, err
 	}
-	if e.Failures >= affiliate.MaxBuyerErasureFailures {
-		return 0, s.finish(ctx, e, worker, affiliate.BuyerErasureFailed)
+	if e.Failures >= privacy.MaxBuyerErasureFailures {
+		return 0, s.finish(ctx, e, worker, privacy.BuyerErasureFailed)
 	}
 	for until := now.Add(maxRunTime); s.now().Before(until); {
 		var done bool
@@ -84,9 +85,9 @@ func (s *Service) Work(ctx context.Context, job affiliate.EraseBuyer) (wait time
 
 // timeUntilFree returns the time until the lease of another worker expires. It is 0 if the
 // erasure has ended or does not exist.
-func (s *Service) timeUntilFree(ctx context.Context, job affiliate.EraseBuyer) (time.Duration, error) {
+func (s *Service) timeUntilFree(ctx context.Context, job privacy.EraseBuyer) (time.Duration, error) {
 	e, err := s.Store.Erasure(ctx, job.Workspace, job.Operation)
-	if errors.Is(err, affiliate.Refuse(affiliate.ReasonNotFound)) || err == nil && e.Status != affiliate.BuyerErasureProcessing {
+	if errors.Is(err, affiliate.Refuse(affiliate.ReasonNotFound)) || err == nil && e.Status != privacy.BuyerErasureProcessing {
 		return 0, nil
 	}
 	return max(e.Lease.Until.Sub(s.now()), nextRun), err
@@ -95,8 +96,8 @@ func (s *Service) timeUntilFree(ctx context.Context, job affiliate.EraseBuyer) (
 // advance does a part of the current step in one transaction, which also stores the progress
 // and renews the lease. done is true if the erasure has ended. If wait is not zero, the work
 // cannot go on before that time.
-func (s *Service) advance(ctx context.Context, e affiliate.BuyerErasure, worker uuid.UUID) (next affiliate.BuyerErasure, done bool, wait time.Duration, err error) {
-	if e.Progress.Step == affiliate.EraseAgain {
+func (s *Service) advance(ctx context.Context, e privacy.BuyerErasure, worker uuid.UUID) (next privacy.BuyerErasure, done bool, wait time.Duration, err error) {
+	if e.Progress.Step == privacy.EraseAgain {
 		if err := s.Analytics.AddAll(ctx, e.Workspace); err != nil {
 			return e, false, 0, err
 		}
@@ -119,14 +120,14 @@ func (s *Service) advance(ctx context.Context, e affiliate.BuyerErasure, worker 
 		wait, next.Progress.Position = result.wait, result.position
 		switch {
 		case result.next != "":
-			next.Progress = affiliate.BuyerErasureProgress{Step: result.next}
+			next.Progress = privacy.BuyerErasureProgress{Step: result.next}
 		case result.finished:
 			next.Progress, done = afterStep(e.Progress.Step)
 		}
 		if !done {
-			return tx.Advance(ctx, next, worker, s.now().Add(affiliate.BuyerErasureLease))
+			return tx.Advance(ctx, next, worker, s.now().Add(privacy.BuyerErasureLease))
 		}
-		return s.finishIn(ctx, tx, e, worker, affiliate.BuyerErasureDone)
+		return s.finishIn(ctx, tx, e, worker, privacy.BuyerErasureDone)
 	})
 	if errors.Is(err, errJoined) {
 		return next, false, 0, nil
@@ -139,28 +140,28 @@ func (s *Service) advance(ctx context.Context, e affiliate.BuyerErasure, worker 
 
 // afterStep returns the beginning of the step that follows a step. last is true if no step
 // follows.
-func afterStep(step affiliate.BuyerErasureStep) (next affiliate.BuyerErasureProgress, last bool) {
-	for i, s := range affiliate.BuyerErasureSteps {
-		if s == step && i+1 < len(affiliate.BuyerErasureSteps) {
-			return affiliate.BuyerErasureProgress{Step: affiliate.BuyerErasureSteps[i+1]}, false
+func afterStep(step privacy.BuyerErasureStep) (next privacy.BuyerErasureProgress, last bool) {
+	for i, s := range privacy.BuyerErasureSteps {
+		if s == step && i+1 < len(privacy.BuyerErasureSteps) {
+			return privacy.BuyerErasureProgress{Step: privacy.BuyerErasureSteps[i+1]}, false
 		}
 	}
 	return next, true
 }
 
 // finish stores the final status of an erasure, with its event and notification.
-func (s *Service) finish(ctx context.Context, e affiliate.BuyerErasure, worker uuid.UUID, status affiliate.BuyerErasureStatus) error {
+func (s *Service) finish(ctx context.Context, e privacy.BuyerErasure, worker uuid.UUID, status privacy.BuyerErasureStatus) error {
 	return s.Store.InTx(ctx, func(tx Tx) error { return s.finishIn(ctx, tx, e, worker, status) })
 }
 
-func (s *Service) finishIn(ctx context.Context, tx Tx, e affiliate.BuyerErasure, worker uuid.UUID, status affiliate.BuyerErasureStatus) error {
+func (s *Service) finishIn(ctx context.Context, tx Tx, e privacy.BuyerErasure, worker uuid.UUID, status privacy.BuyerErasureStatus) error {
 	now := s.now()
 	if err := tx.FinishErasure(ctx, e, worker, status, now); err != nil {
 		return err
 	}
 	err := tx.Audit(ctx, affiliate.AuditLine{
 		Workspace: e.Workspace, Actor: affiliate.System, At: now, Action: "buyer.erasure_ended", ResourceType: resourceErasure, ResourceID: e.ID,
-		After: map[string]affiliate.BuyerErasureStatus{"status": status},
+		After: map[string]privacy.BuyerErasureStatus{"status": status},
 	})
 	if err != nil {
 		return err
@@ -171,7 +172,7 @@ func (s *Service) finishIn(ctx context.Context, tx Tx, e affiliate.BuyerErasure,
 // fail handles an error of a step. The error does not count as a failure if the process stops.
 // It counts if the time of the job is over, because the next attempt would take as long. The
 // last failure ends the erasure.
-func (s *Service) fail(ctx context.Context, e affiliate.BuyerErasure, worker uuid.UUID, cause error) (wait time.Duration, err error) {
+func (s *Service) fail(ctx context.Context, e privacy.BuyerErasure, worker uuid.UUID, cause error) (wait time.Duration, err error) {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return 0, errors.Join(cause, s.release(ctx, e, worker, false))
 	}
@@ -183,14 +184,14 @@ func (s *Service) fail(ctx context.Context, e affiliate.BuyerErasure, worker uui
 	}
 	s.Log.LogAttrs(ctx, slog.LevelWarn, "an attempt to erase a buyer has failed",
 		slog.String("workspace", e.Workspace.String()), slog.String("operation", e.ID.String()), slog.Int("failures", e.Failures+1), slog.Any("error", cause))
-	if e.Failures+1 >= affiliate.MaxBuyerErasureFailures {
-		return 0, s.finish(ctx, e, worker, affiliate.BuyerErasureFailed)
+	if e.Failures+1 >= privacy.MaxBuyerErasureFailures {
+		return 0, s.finish(ctx, e, worker, privacy.BuyerErasureFailed)
 	}
 	return retryDelays[e.Failures], s.release(ctx, e, worker, true)
 }
 
 // release ends the lease, also if the context has ended.
-func (s *Service) release(ctx context.Context, e affiliate.BuyerErasure, worker uuid.UUID, failed bool) error {
+func (s *Service) release(ctx context.Context, e privacy.BuyerErasure, worker uuid.UUID, failed bool) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
 	defer cancel()
 	return s.Store.ReleaseErasure(ctx, e, worker, failed)

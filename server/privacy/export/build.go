@@ -10,6 +10,8 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/bundle"
+	"github.com/tributary-hq/tributary/affiliate/payout"
+	"github.com/tributary-hq/tributary/affiliate/privacy"
 )
 
 var (
@@ -35,21 +37,21 @@ const (
 // progress what is written on top of it.
 type builder struct {
 	*Service
-	export   *affiliate.Export
+	export   *privacy.Export
 	reader   Reader
 	limit    sizeLimit
 	until    time.Time // zero: no limit
-	progress affiliate.ExportProgress
+	progress privacy.ExportProgress
 	pending  pieces
 	savedAt  time.Time
 	// participations are the sources at LevelParticipation.
-	participations []affiliate.ParticipationKey
+	participations []privacy.ParticipationKey
 }
 
 // build continues a bundle until it is complete, and stores it piece by piece. The caller
 // holds the lease of the export. If build fails, e has the progress that is stored. until is
 // the time after which build stops with errTimeUp, or zero.
-func (s *Service) build(ctx context.Context, e *affiliate.Export, limit sizeLimit, until time.Time) error {
+func (s *Service) build(ctx context.Context, e *privacy.Export, limit sizeLimit, until time.Time) error {
 	return s.Store.Snapshot(ctx, func(r Reader) error {
 		b := builder{Service: s, export: e, reader: r, limit: limit, until: until, progress: e.Progress, savedAt: s.now()}
 		if err := b.readParticipations(ctx); err != nil {
@@ -66,17 +68,17 @@ func (s *Service) build(ctx context.Context, e *affiliate.Export, limit sizeLimi
 
 func (b *builder) readParticipations(ctx context.Context) (err error) {
 	switch subject := b.export.Subject; subject.Kind {
-	case affiliate.ExportPartner:
+	case privacy.ExportPartner:
 		b.participations, err = b.reader.Participations(ctx, *subject.Partner)
-	case affiliate.ExportParticipant:
-		var key affiliate.ParticipationKey
+	case privacy.ExportParticipant:
+		var key privacy.ParticipationKey
 		scope := affiliate.Scope{Workspace: *subject.Workspace, Mode: *subject.Mode}
 		key, err = b.reader.Participation(ctx, scope, affiliate.ParticipantID{UUID: subject.ID})
-		b.participations = []affiliate.ParticipationKey{key}
+		b.participations = []privacy.ParticipationKey{key}
 		if errors.Is(err, affiliate.Refuse(affiliate.ReasonNotFound)) {
 			err = errLost
 		}
-	case affiliate.ExportMerchant:
+	case privacy.ExportMerchant:
 	}
 	return err
 }
@@ -133,7 +135,7 @@ func (b *builder) write(ctx context.Context) error {
 	for ; p.Part < len(parts); p.Part++ {
 		spec := parts[p.Part]
 		if !p.Begun {
-			p.Begun, p.InList, p.Participation, p.After = true, 0, 0, affiliate.ExportPosition{}
+			p.Begun, p.InList, p.Participation, p.After = true, 0, 0, privacy.ExportPosition{}
 			b.pending.text(",\n" + `"` + string(spec.Part) + `":`)
 			if !spec.Object {
 				b.pending.text("[")
@@ -143,7 +145,7 @@ func (b *builder) write(ctx context.Context) error {
 			if err := b.writeRecords(ctx, spec, sources[p.Participation]); err != nil {
 				return err
 			}
-			p.After = affiliate.ExportPosition{}
+			p.After = privacy.ExportPosition{}
 		}
 		switch {
 		case !spec.Object:
@@ -178,7 +180,7 @@ type head struct {
 }
 
 type subject struct {
-	Type      affiliate.ExportKind   `json:"type"`
+	Type      privacy.ExportKind     `json:"type"`
 	ID        string                 `json:"id"`
 	Workspace *affiliate.WorkspaceID `json:"workspace_id"`
 	Program   *affiliate.ProgramID   `json:"program_id"`
@@ -219,7 +221,7 @@ func (b *builder) writeRecords(ctx context.Context, spec bundle.PartSpec, from b
 	}
 }
 
-func (b *builder) writeRecord(ctx context.Context, spec bundle.PartSpec, record any, position affiliate.ExportPosition) error {
+func (b *builder) writeRecord(ctx context.Context, spec bundle.PartSpec, record any, position privacy.ExportPosition) error {
 	bundle.Prepare(b.export.Subject.Kind, record)
 	if profile, ok := record.(*bundle.Profile); ok {
 		b.openPayoutMethod(ctx, profile)
@@ -253,7 +255,7 @@ func (b *builder) openPayoutMethod(ctx context.Context, profile *bundle.Profile)
 	}
 	method := bundle.PayoutMethod{Method: *profile.Method, AccountHint: profile.AccountHint, UpdatedAt: profile.MethodUpdatedAt, HeldUntil: profile.HeldUntil}
 	if profile.SealedAccount != nil {
-		var account affiliate.PayoutAccount
+		var account payout.Account
 		plain, err := b.Seal.Open(profile.SealedAccount, []byte(profile.ID.String()))
 		if err == nil {
 			err = json.Unmarshal(plain, &account)

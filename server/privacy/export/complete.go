@@ -4,12 +4,14 @@ import (
 	"context"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/notification"
+	"github.com/tributary-hq/tributary/affiliate/privacy"
 )
 
 // complete stores that a bundle is complete, and publishes the event and the notification. It
 // mails the link to the members who wait for it. It has no effect if the export was deleted in
 // the meantime.
-func (s *Service) complete(ctx context.Context, e affiliate.Export) error {
+func (s *Service) complete(ctx context.Context, e privacy.Export) error {
 	now := s.now()
 	e = e.Complete(now)
 	return s.Store.InTx(ctx, func(tx Tx) error {
@@ -36,7 +38,7 @@ func (s *Service) complete(ctx context.Context, e affiliate.Export) error {
 
 // sendLinks mails a link of its own to each member who has requested a bundle and may still
 // export data.
-func (s *Service) sendLinks(ctx context.Context, tx Tx, e affiliate.Export) error {
+func (s *Service) sendLinks(ctx context.Context, tx Tx, e privacy.Export) error {
 	recipients, err := tx.Recipients(ctx, e)
 	if err != nil {
 		return err
@@ -53,11 +55,11 @@ func (s *Service) sendLinks(ctx context.Context, tx Tx, e affiliate.Export) erro
 		if err := tx.InsertToken(ctx, token, digest); err != nil {
 			return err
 		}
-		mail := affiliate.Mail{
-			ID: affiliate.NewID[affiliate.MailID](*e.ReadyAt), Kind: affiliate.MailExportReady, Type: string(affiliate.MailExportReady),
+		mail := notification.Mail{
+			ID: affiliate.NewID[notification.MailID](*e.ReadyAt), Kind: notification.MailExportReady, Type: string(notification.MailExportReady),
 			Workspace: e.Subject.Workspace,
-			Recipient: affiliate.MailRecipient{User: &to.User, Account: affiliate.Merchant, Name: to.Name, Address: to.Address},
-			Facts:     affiliate.MailFacts{WorkspaceName: name, ExpiresAt: &token.ExpiresAt},
+			Recipient: notification.MailRecipient{User: &to.User, Account: affiliate.Merchant, Name: to.Name, Address: to.Address},
+			Facts:     notification.MailFacts{WorkspaceName: name, ExpiresAt: &token.ExpiresAt},
 			CreatedAt: *e.ReadyAt,
 		}
 		mail.Secret = s.Seal.Seal([]byte(text), mail.ID.UUID[:])

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/privacy"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 )
 
@@ -27,7 +28,7 @@ const (
 // DownloadExport sends the bundle of a token.
 func (s *Service) DownloadExport(req *affiliatev1.DownloadExportRequest, stream grpc.ServerStreamingServer[httpbody.HttpBody]) error {
 	ctx := stream.Context()
-	e, err := s.Store.ExportOfToken(ctx, affiliate.DigestExportToken(req.GetToken()), s.now())
+	e, err := s.Store.ExportOfToken(ctx, privacy.DigestExportToken(req.GetToken()), s.now())
 	if errors.Is(err, affiliate.Refuse(affiliate.ReasonNotFound)) {
 		return affiliate.Refuse(affiliate.ReasonExportExpired)
 	}
@@ -54,7 +55,7 @@ func (s *Service) DownloadExport(req *affiliatev1.DownloadExportRequest, stream 
 	return s.sendText(ctx, e, send)
 }
 
-func (s *Service) sendGzip(ctx context.Context, e affiliate.Export, send func([]byte) error) error {
+func (s *Service) sendGzip(ctx context.Context, e privacy.Export, send func([]byte) error) error {
 	for number := range e.Progress.Chunks {
 		piece, err := s.openPiece(ctx, e, number)
 		if err != nil {
@@ -70,7 +71,7 @@ func (s *Service) sendGzip(ctx context.Context, e affiliate.Export, send func([]
 	return send(gzipTrailer(e.Progress))
 }
 
-func (s *Service) sendText(ctx context.Context, e affiliate.Export, send func([]byte) error) error {
+func (s *Service) sendText(ctx context.Context, e privacy.Export, send func([]byte) error) error {
 	for number := range e.Progress.Chunks {
 		piece, err := s.openPiece(ctx, e, number)
 		if err != nil {
@@ -89,7 +90,7 @@ func (s *Service) sendText(ctx context.Context, e affiliate.Export, send func([]
 
 // openPiece returns a piece, decrypted. Errors: EXPORT_EXPIRED if the export was deleted in
 // the meantime.
-func (s *Service) openPiece(ctx context.Context, e affiliate.Export, number int) ([]byte, error) {
+func (s *Service) openPiece(ctx context.Context, e privacy.Export, number int) ([]byte, error) {
 	sealed, err := s.Store.Chunk(ctx, e.ID, number)
 	if errors.Is(err, affiliate.Refuse(affiliate.ReasonNotFound)) {
 		return nil, affiliate.Refuse(affiliate.ReasonExportExpired)

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/privacy"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
@@ -64,7 +65,7 @@ func TestDownloadExport_ChecksTheTokenFirst(t *testing.T) {
 	_, err = f.download(link)
 	pgtest.RequireRefusal(t, err, affiliate.ReasonValidation, "Accept-Encoding")
 	for _, token := range []string{"", "x", "exp_", strings.Repeat("x", 5000), "exp_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"} {
-		url := publicURL + affiliate.ExportPath + token
+		url := publicURL + privacy.ExportPath + token
 		for _, accept := range [][]string{nil, {"gzip"}} {
 			if _, err := f.download(&affiliatev1.Export{DownloadUrl: &url}, accept...); pgtest.ReasonOf(t, err) != affiliate.ReasonExportExpired {
 				t.Errorf("the token %.20q returned %v, want EXPORT_EXPIRED", token, err)

@@ -19,6 +19,11 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/click"
+	"github.com/tributary-hq/tributary/affiliate/commission"
+	"github.com/tributary-hq/tributary/affiliate/link"
+	"github.com/tributary-hq/tributary/affiliate/notification"
+	"github.com/tributary-hq/tributary/affiliate/privacy"
 	"github.com/tributary-hq/tributary/cmd/stores"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server/analytics"
@@ -106,15 +111,15 @@ func (f *fixture) newService(store export.Store, limits ...export.Limits) *expor
 // fill creates records of a participant in every table that an export reads.
 func (f *fixture) fill(p pgtest.Participant) {
 	f.Helper()
-	link := f.NewLink(p, p.Code+"-link", func(l *affiliate.Link) { l.SubID = "newsletter" })
+	link := f.NewLink(p, p.Code+"-link", func(l *link.Link) { l.SubID = "newsletter" })
 	f.Exec(`update links set deleted_at = $2 where id = $1`, link.ID, f.Now())
 	f.NewPromoCode(p, p.Code+"-promo")
 	f.NewClick(p)
 	old := f.Now().Add(-91 * 24 * time.Hour)
-	f.NewClick(p, func(c *affiliate.Click) {
+	f.NewClick(p, func(c *click.Click) {
 		c.ID, c.ClickedAt, c.ReceivedAt, c.CreatedAt = affiliate.NewID[affiliate.ClickID](old), old, old, old
 	})
-	f.NewCommission(p, func(c *affiliate.Commission) {
+	f.NewCommission(p, func(c *commission.Commission) {
 		c.CustomerRef, c.ExternalTransactionID = new("hash-of-the-buyer"), "order-of-"+p.Code
 	})
 	f.NewLedgerEntry(p, 500)
@@ -135,7 +140,7 @@ func (f *fixture) fill(p pgtest.Participant) {
 		"id": newID(f.Now()), "batch_id": batch, "partner_id": p.Partner, "amount_cents": 700, "currency": "EUR", "commission_count": 1,
 		"adjustment_cents": 500, "status": "pending", "method": "paypal", "payee_name": "Erased Partner", "created_at": f.Now(), "updated_at": f.Now(),
 	})
-	n := affiliate.NewNotification(affiliate.Partner, affiliate.PartnerFeed(p.Partner), "commission.created", &p.Scope.Mode, f.Now())
+	n := notification.NewNotification(affiliate.Partner, notification.PartnerFeed(p.Partner), "commission.created", &p.Scope.Mode, f.Now())
 	n.Workspace, n.Program, n.Participant, n.Facts = &p.Scope.Workspace, &p.Program, &p.ID, map[string]string{"amount": "EUR 2.00"}
 	f.inTx(func(tx *postgres.Tx) error { return tx.Notify(f.Context(), n) })
 	f.inTx(func(tx *postgres.Tx) error {
@@ -193,7 +198,7 @@ func (f *fixture) fillWorkspace(s *pgtest.Shop) {
 	f.Insert("refunds", of, pgtest.Row{
 		"id": newID(now), "mode": "test", "external_refund_id": "refund-1", "external_transaction_id": "order-x", "asked_cents": 5, "created_at": now, "expires_at": now,
 	})
-	n := affiliate.NewNotification(affiliate.Merchant, affiliate.WorkspaceFeed(s.Scope.Workspace), "payout.paid", &s.Scope.Mode, now)
+	n := notification.NewNotification(affiliate.Merchant, notification.WorkspaceFeed(s.Scope.Workspace), "payout.paid", &s.Scope.Mode, now)
 	n.Workspace = &s.Scope.Workspace
 	f.inTx(func(tx *postgres.Tx) error { return tx.Notify(f.Context(), n) })
 	f.Exec(`update mails set workspace_id = $2, logged = true where user_id = $1`, s.Owner, s.Scope.Workspace)
@@ -237,7 +242,7 @@ func (f *fixture) download(link *affiliatev1.Export, accept ...string) (*servert
 }
 
 func requestOf(link *affiliatev1.Export) *affiliatev1.DownloadExportRequest {
-	return &affiliatev1.DownloadExportRequest{Token: strings.TrimPrefix(link.GetDownloadUrl(), publicURL+affiliate.ExportPath)}
+	return &affiliatev1.DownloadExportRequest{Token: strings.TrimPrefix(link.GetDownloadUrl(), publicURL+privacy.ExportPath)}
 }
 
 // discardingStream is the stream of a download that keeps nothing.

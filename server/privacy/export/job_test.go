@@ -11,6 +11,8 @@ import (
 	"github.com/riverqueue/river"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/notification"
+	"github.com/tributary-hq/tributary/affiliate/privacy"
 	"github.com/tributary-hq/tributary/cmd/stores"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server/privacy/export"
@@ -28,10 +30,10 @@ func (f *fixture) wantProcessing(response *affiliatev1.Export, err error) {
 	}
 }
 
-func (f *fixture) job() affiliate.BuildExport {
+func (f *fixture) job() privacy.BuildExport {
 	f.Helper()
-	id, _ := affiliate.ParseID[affiliate.ExportID](f.Texts(`select id::text from exports where subject_id = $1`, f.Scope.Workspace)[0])
-	return affiliate.BuildExport{Workspace: f.Scope.Workspace, Export: id}
+	id, _ := affiliate.ParseID[privacy.ExportID](f.Texts(`select id::text from exports where subject_id = $1`, f.Scope.Workspace)[0])
+	return privacy.BuildExport{Workspace: f.Scope.Workspace, Export: id}
 }
 
 // mailedLinks returns the links of the mails about complete bundles, by recipient.
@@ -40,7 +42,7 @@ func (f *fixture) mailedLinks() map[string]*affiliatev1.Export {
 	links := map[string]*affiliatev1.Export{}
 	for _, line := range f.Texts(`select id || ' ' || recipient || ' ' || encode(secret, 'hex') from mails where kind = 'export_ready' and secret is not null`) {
 		fields := strings.Fields(line)
-		id, _ := affiliate.ParseID[affiliate.MailID](fields[0])
+		id, _ := affiliate.ParseID[notification.MailID](fields[0])
 		var sealed []byte
 		if err := f.SQL.QueryRow(f.Context(), `select secret from mails where id = $1`, id).Scan(&sealed); err != nil {
 			f.Fatal(err)
@@ -49,7 +51,7 @@ func (f *fixture) mailedLinks() map[string]*affiliatev1.Export {
 		if err != nil {
 			f.Fatal(err)
 		}
-		url := publicURL + affiliate.ExportPath + token
+		url := publicURL + privacy.ExportPath + token
 		links[fields[1]] = &affiliatev1.Export{DownloadUrl: &url}
 	}
 	return links
@@ -144,7 +146,7 @@ func TestBuildExport_BeginsAgainAfterAnErasure(t *testing.T) {
 func (f *fixture) workers() *river.Config {
 	workers := river.NewWorkers()
 	f.service.AddWorkers(workers)
-	return &river.Config{Queues: map[string]river.QueueConfig{affiliate.ExportQueue: {MaxWorkers: 2}}, Workers: workers, FetchPollInterval: 50 * time.Millisecond, FetchCooldown: 20 * time.Millisecond}
+	return &river.Config{Queues: map[string]river.QueueConfig{privacy.ExportQueue: {MaxWorkers: 2}}, Workers: workers, FetchPollInterval: 50 * time.Millisecond, FetchCooldown: 20 * time.Millisecond}
 }
 
 // fillMany creates clicks of a participant, so that a bundle has several pieces.

@@ -8,7 +8,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/riverqueue/river"
 
-	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/privacy"
 )
 
 const (
@@ -24,14 +24,14 @@ func (s *Service) AddWorkers(workers *river.Workers) {
 }
 
 type buildWorker struct {
-	river.WorkerDefaults[affiliate.BuildExport]
+	river.WorkerDefaults[privacy.BuildExport]
 	service *Service
 }
 
 // Timeout returns the time limit of one job.
-func (*buildWorker) Timeout(*river.Job[affiliate.BuildExport]) time.Duration { return jobTimeout }
+func (*buildWorker) Timeout(*river.Job[privacy.BuildExport]) time.Duration { return jobTimeout }
 
-func (w *buildWorker) Work(ctx context.Context, job *river.Job[affiliate.BuildExport]) error {
+func (w *buildWorker) Work(ctx context.Context, job *river.Job[privacy.BuildExport]) error {
 	busy, err := w.service.Continue(ctx, job.Args, jobTime)
 	if err == nil && busy {
 		return river.JobSnooze(leaseLife)
@@ -42,11 +42,11 @@ func (w *buildWorker) Work(ctx context.Context, job *river.Job[affiliate.BuildEx
 // Continue makes the bundle of a large workspace from the stored progress on. If it is not
 // complete after the given time, another job is inserted. busy is true if another process
 // makes the bundle.
-func (s *Service) Continue(ctx context.Context, job affiliate.BuildExport, limit time.Duration) (busy bool, err error) {
+func (s *Service) Continue(ctx context.Context, job privacy.BuildExport, limit time.Duration) (busy bool, err error) {
 	now := s.now()
-	var e *affiliate.Export
+	var e *privacy.Export
 	err = s.Store.InTx(ctx, func(tx Tx) (err error) {
-		if e, err = tx.LockExport(ctx, affiliate.WorkspaceSubject(job.Workspace), now); err != nil {
+		if e, err = tx.LockExport(ctx, privacy.WorkspaceSubject(job.Workspace), now); err != nil {
 			return err
 		}
 		if e == nil || e.ID != job.Export || e.Ready() {
@@ -79,7 +79,7 @@ func (s *Service) Continue(ctx context.Context, job affiliate.BuildExport, limit
 }
 
 // continueLater ends the lease of an export and inserts the job that continues it.
-func (s *Service) continueLater(ctx context.Context, e affiliate.Export) error {
+func (s *Service) continueLater(ctx context.Context, e privacy.Export) error {
 	now := s.now()
 	return s.Store.InTx(ctx, func(tx Tx) error {
 		found, err := tx.LockExport(ctx, e.Subject, now)
@@ -90,6 +90,6 @@ func (s *Service) continueLater(ctx context.Context, e affiliate.Export) error {
 		if err := tx.TakeExport(ctx, *found); err != nil {
 			return err
 		}
-		return tx.Enqueue(ctx, affiliate.BuildExport{Workspace: *e.Subject.Workspace, Export: e.ID})
+		return tx.Enqueue(ctx, privacy.BuildExport{Workspace: *e.Subject.Workspace, Export: e.ID})
 	})
 }

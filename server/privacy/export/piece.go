@@ -9,7 +9,7 @@ import (
 	"io"
 	"slices"
 
-	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/privacy"
 )
 
 // A bundle is stored in pieces. Each piece is a number of deflate blocks (RFC 1951) that end
@@ -33,7 +33,7 @@ var (
 )
 
 // gzipTrailer returns the trailer of the gzip stream of a complete bundle.
-func gzipTrailer(p affiliate.ExportProgress) []byte {
+func gzipTrailer(p privacy.ExportProgress) []byte {
 	trailer := binary.LittleEndian.AppendUint32(slices.Clone(lastBlock), p.Checksum)
 	return binary.LittleEndian.AppendUint32(trailer, uint32(p.Bytes)) //nolint:gosec // modulo 2^32
 }
@@ -63,7 +63,7 @@ func (p *pieces) record(record any) error {
 
 // seal returns the text as compressed and encrypted pieces, and adds them to the progress.
 // The buffer is then empty.
-func (p *pieces) seal(progress *affiliate.ExportProgress, with Sealer, export affiliate.ExportID) [][]byte {
+func (p *pieces) seal(progress *privacy.ExportProgress, with Sealer, export privacy.ExportID) [][]byte {
 	var chunks [][]byte
 	for raw := range slices.Chunk(p.buffer.Bytes(), pieceSize) {
 		chunks = append(chunks, with.Seal(compress(raw), pieceName(export, progress.Chunks)))
@@ -90,6 +90,6 @@ func decompress(compressed []byte) ([]byte, error) {
 
 // pieceName is the additional data of the encryption of a piece, so that a piece cannot be
 // exchanged for another one.
-func pieceName(export affiliate.ExportID, number int) []byte {
+func pieceName(export privacy.ExportID, number int) []byte {
 	return binary.BigEndian.AppendUint64(slices.Clone(export.UUID[:]), uint64(number)) //nolint:gosec // not negative
 }

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/privacy"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 )
@@ -18,12 +19,12 @@ import (
 // ExportPartnerAccount exports the account of the calling partner.
 func (s *Service) ExportPartnerAccount(ctx context.Context, _ *affiliatev1.ExportPartnerAccountRequest) (*affiliatev1.Export, error) {
 	user := server.PrincipalFrom(ctx).User
-	return s.request(ctx, func(ctx context.Context, tx Tx) (affiliate.ExportSubject, error) {
+	return s.request(ctx, func(ctx context.Context, tx Tx) (privacy.ExportSubject, error) {
 		exists, err := tx.LockUser(ctx, user)
 		if err == nil && !exists {
 			err = affiliate.Refuse(affiliate.ReasonUnauthorized) // erased after the authentication
 		}
-		return affiliate.PartnerSubject(user), err
+		return privacy.PartnerSubject(user), err
 	})
 }
 
@@ -32,8 +33,8 @@ func (s *Service) ExportParticipant(ctx context.Context, req *affiliatev1.Export
 	scope := server.PrincipalFrom(ctx).Scope()
 	program, isProgram := affiliate.ParseID[affiliate.ProgramID](req.GetProgramId())
 	id, isParticipant := affiliate.ParseID[affiliate.ParticipantID](req.GetParticipantId())
-	return s.request(ctx, func(ctx context.Context, tx Tx) (affiliate.ExportSubject, error) {
-		var none affiliate.ExportSubject
+	return s.request(ctx, func(ctx context.Context, tx Tx) (privacy.ExportSubject, error) {
+		var none privacy.ExportSubject
 		if !isProgram {
 			return none, affiliate.Refuse(affiliate.ReasonParticipantNotFound)
 		}
@@ -56,24 +57,24 @@ func (s *Service) ExportParticipant(ctx context.Context, req *affiliatev1.Export
 		case p.ErasedAt != nil:
 			return none, affiliate.Refuse(affiliate.ReasonParticipantErased)
 		}
-		return affiliate.ParticipantSubject(scope, program, id, p.Partner), nil
+		return privacy.ParticipantSubject(scope, program, id, p.Partner), nil
 	})
 }
 
 // ExportMerchantAccount exports the caller's workspace.
 func (s *Service) ExportMerchantAccount(ctx context.Context, _ *affiliatev1.ExportMerchantAccountRequest) (*affiliatev1.Export, error) {
 	workspace := server.PrincipalFrom(ctx).Workspace
-	return s.request(ctx, func(ctx context.Context, tx Tx) (affiliate.ExportSubject, error) {
+	return s.request(ctx, func(ctx context.Context, tx Tx) (privacy.ExportSubject, error) {
 		exists, err := tx.LockSubjectWorkspace(ctx, workspace)
 		if err == nil && !exists {
 			err = affiliate.Refuse(affiliate.ReasonUnauthorized) // erased after the authentication
 		}
-		return affiliate.WorkspaceSubject(workspace), err
+		return privacy.WorkspaceSubject(workspace), err
 	})
 }
 
 // target returns the subject of a request and locks it until the transaction ends.
-type target func(ctx context.Context, tx Tx) (affiliate.ExportSubject, error)
+type target func(ctx context.Context, tx Tx) (privacy.ExportSubject, error)
 
 // step is what a request does next.
 type step int
@@ -138,7 +139,7 @@ func wait(ctx context.Context, d time.Duration) error {
 // next decides what a request does next, and does what must be done in one transaction with
 // the decision: it issues a token, takes the lease of the export, or adds the caller to the
 // recipients of the mail.
-func (s *Service) next(ctx context.Context, subjectOf target) (next step, export affiliate.Export, response *affiliatev1.Export, err error) {
+func (s *Service) next(ctx context.Context, subjectOf target) (next step, export privacy.Export, response *affiliatev1.Export, err error) {
 	caller, now := server.PrincipalFrom(ctx), s.now()
 	err = s.Store.InTx(ctx, func(tx Tx) error {
 		subject, err := subjectOf(ctx, tx)
@@ -157,7 +158,7 @@ func (s *Service) next(ctx context.Context, subjectOf target) (next step, export
 		}
 		switch {
 		case found == nil:
-			export = affiliate.NewExport(subject, caller.Mode, false, now)
+			export = privacy.NewExport(subject, caller.Mode, false, now)
 			export.Lease, export.LeaseUntil = uuid.New(), now.Add(leaseLife)
 			inserted, err := tx.InsertExport(ctx, export)
 			if next = stepBuild; !inserted {
@@ -189,7 +190,7 @@ func (s *Service) next(ctx context.Context, subjectOf target) (next step, export
 
 // queue adds the caller to the recipients of the mail about an export, and inserts a job
 // unless one is making the bundle.
-func (s *Service) queue(ctx context.Context, tx Tx, e *affiliate.Export, now time.Time) error {
+func (s *Service) queue(ctx context.Context, tx Tx, e *privacy.Export, now time.Time) error {
 	if err := tx.AddRecipient(ctx, e.ID, server.PrincipalFrom(ctx).User, now); err != nil {
 		return err
 	}
@@ -198,7 +199,7 @@ func (s *Service) queue(ctx context.Context, tx Tx, e *affiliate.Export, now tim
 		if err := tx.TakeExport(ctx, *e); err != nil {
 			return err
 		}
-		if err := tx.Enqueue(ctx, affiliate.BuildExport{Workspace: *e.Subject.Workspace, Export: e.ID}); err != nil {
+		if err := tx.Enqueue(ctx, privacy.BuildExport{Workspace: *e.Subject.Workspace, Export: e.ID}); err != nil {
 			return err
 		}
 	}
@@ -207,9 +208,9 @@ func (s *Service) queue(ctx context.Context, tx Tx, e *affiliate.Export, now tim
 
 // buildDirectly makes a bundle within a request. If a workspace is too large for this, it
 // leaves the rest to a job; handedOver is then true.
-func (s *Service) buildDirectly(ctx context.Context, e affiliate.Export) (handedOver bool, err error) {
+func (s *Service) buildDirectly(ctx context.Context, e privacy.Export) (handedOver bool, err error) {
 	limit := sizeLimit{records: s.Limits.Records, bytes: s.Limits.Bytes}
-	if e.Subject.Kind == affiliate.ExportMerchant {
+	if e.Subject.Kind == privacy.ExportMerchant {
 		limit = sizeLimit{records: s.Limits.DirectRecords, bytes: s.Limits.DirectBytes}
 	}
 	select {
@@ -227,7 +228,7 @@ func (s *Service) buildDirectly(ctx context.Context, e affiliate.Export) (handed
 		return false, s.complete(storeCtx, e)
 	case errors.Is(err, errLost):
 		return false, nil // the next step finds out why
-	case errors.Is(err, errTooLarge) && e.Subject.Kind == affiliate.ExportMerchant:
+	case errors.Is(err, errTooLarge) && e.Subject.Kind == privacy.ExportMerchant:
 		return s.handOver(storeCtx, e)
 	case errors.Is(err, errTooLarge):
 		refusal := affiliate.Refuse(affiliate.ReasonExportTooLarge)
@@ -238,7 +239,7 @@ func (s *Service) buildDirectly(ctx context.Context, e affiliate.Export) (handed
 
 // handOver leaves the rest of a bundle to a job. handedOver is false if the export was
 // deleted.
-func (s *Service) handOver(ctx context.Context, e affiliate.Export) (handedOver bool, err error) {
+func (s *Service) handOver(ctx context.Context, e privacy.Export) (handedOver bool, err error) {
 	now := s.now()
 	err = s.Store.InTx(ctx, func(tx Tx) error {
 		found, err := tx.LockExport(ctx, e.Subject, now)
@@ -251,7 +252,7 @@ func (s *Service) handOver(ctx context.Context, e affiliate.Export) (handedOver 
 }
 
 // release ends the lease of an export, so that the next request or attempt continues it.
-func (s *Service) release(ctx context.Context, e affiliate.Export) error {
+func (s *Service) release(ctx context.Context, e privacy.Export) error {
 	e.LeaseUntil = s.now()
 	return s.Store.InTx(ctx, func(tx Tx) error {
 		_, err := tx.SaveProgress(ctx, e, nil)
@@ -260,18 +261,18 @@ func (s *Service) release(ctx context.Context, e affiliate.Export) error {
 }
 
 // audit records that the caller has got, or will get, a link to a bundle.
-func (s *Service) audit(ctx context.Context, tx Tx, e affiliate.Export, at time.Time) error {
+func (s *Service) audit(ctx context.Context, tx Tx, e privacy.Export, at time.Time) error {
 	by, subject := server.ActorFrom(ctx), e.Subject
 	after := map[string]string{"exportId": e.ID.String()}
 	switch subject.Kind {
-	case affiliate.ExportPartner:
+	case privacy.ExportPartner:
 		return tx.AuditAccount(ctx, affiliate.AccountAuditLine{User: *subject.Partner, Actor: by, At: at, Action: "account.export", After: after})
-	case affiliate.ExportParticipant:
+	case privacy.ExportParticipant:
 		return tx.Audit(ctx, affiliate.AuditLine{
 			Workspace: *subject.Workspace, Mode: subject.Mode, Actor: by, At: at, Action: "participant.export",
 			ResourceType: "participant", ResourceID: subject.ID, After: after,
 		})
-	case affiliate.ExportMerchant:
+	case privacy.ExportMerchant:
 	}
 	return tx.Audit(ctx, affiliate.AuditLine{
 		Workspace: *subject.Workspace, Actor: by, At: at, Action: "workspace.export", ResourceType: "workspace", ResourceID: subject.ID, After: after,
@@ -279,9 +280,9 @@ func (s *Service) audit(ctx context.Context, tx Tx, e affiliate.Export, at time.
 }
 
 // link returns the response with a link to a bundle.
-func (s *Service) link(e affiliate.Export, token affiliate.ExportToken, text string) *affiliatev1.Export {
+func (s *Service) link(e privacy.Export, token privacy.ExportToken, text string) *affiliatev1.Export {
 	return &affiliatev1.Export{
-		DownloadUrl: proto.String(s.PublicURL + affiliate.ExportPath + text),
+		DownloadUrl: proto.String(s.PublicURL + privacy.ExportPath + text),
 		ExpiresAt:   timestamppb.New(token.ExpiresAt),
 		Filename:    proto.String(e.FileName()),
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/privacy"
 	"github.com/tributary-hq/tributary/cmd/stores"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server/privacy/export"
@@ -280,7 +281,7 @@ func (s hookedStore) InTx(ctx context.Context, fn func(tx export.Tx) error) erro
 	return s.Store.InTx(ctx, func(tx export.Tx) error { return fn(hookedTx{tx, s.hook}) })
 }
 
-func (tx hookedTx) SaveProgress(ctx context.Context, e affiliate.Export, chunks [][]byte) (bool, error) {
+func (tx hookedTx) SaveProgress(ctx context.Context, e privacy.Export, chunks [][]byte) (bool, error) {
 	if len(chunks) > 0 {
 		if err := tx.hook(); err != nil {
 			return false, err

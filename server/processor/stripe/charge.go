@@ -9,6 +9,9 @@ import (
 	"github.com/stripe/stripe-go/v85"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/commission"
+	"github.com/tributary-hq/tributary/affiliate/conversion"
+	"github.com/tributary-hq/tributary/affiliate/processor"
 )
 
 // maxChargeObjects is the greatest number of refunds, disputes, invoices or sessions of a
@@ -73,35 +76,35 @@ func (rd *reader) parseCharge(ev event) (chargeEvent, error) {
 }
 
 // readCharge reads the charge of an event about a refund or a dispute.
-func (rd *reader) readCharge(ctx context.Context, ev event) (affiliate.ProcessorFacts, error) {
+func (rd *reader) readCharge(ctx context.Context, ev event) (processor.Facts, error) {
 	parsed, err := rd.parseCharge(ev)
 	if err != nil {
-		return affiliate.ProcessorFacts{}, err
+		return processor.Facts{}, err
 	}
 	exists, err := rd.resolveCharge(ctx, &parsed)
 	if err != nil {
-		return affiliate.ProcessorFacts{}, err
+		return processor.Facts{}, err
 	}
 	if parsed.charge == "" {
 		// A refund of a customer's balance, or of a payment that Stripe has deleted, belongs to
 		// no sale.
-		return ignored(affiliate.IgnoredType), nil
+		return ignored(processor.IgnoredType), nil
 	}
 	currency, ok := affiliate.ParseCurrency(parsed.currency)
 	if !ok {
-		return ignored(affiliate.IgnoredCurrency), nil
+		return ignored(processor.IgnoredCurrency), nil
 	}
-	charge := affiliate.ProcessorCharge{ID: parsed.charge, Currency: currency, AmountCents: fromStripe(parsed.amount, currency)}
+	charge := processor.Charge{ID: parsed.charge, Currency: currency, AmountCents: fromStripe(parsed.amount, currency)}
 	if charge.RefundedCents, err = rd.refunded(ctx, parsed, currency, exists); err != nil {
-		return affiliate.ProcessorFacts{}, err
+		return processor.Facts{}, err
 	}
 	if charge.Disputes, err = rd.disputes(ctx, parsed, currency); err != nil {
-		return affiliate.ProcessorFacts{}, err
+		return processor.Facts{}, err
 	}
 	if charge.Aliases, err = rd.chargeAliases(ctx, parsed); err != nil {
-		return affiliate.ProcessorFacts{}, err
+		return processor.Facts{}, err
 	}
-	return affiliate.ProcessorFacts{Charge: &charge}, nil
+	return processor.Facts{Charge: &charge}, nil
 }
 
 // resolveCharge completes the ids and the currency of a charge with the objects at Stripe.
@@ -173,7 +176,7 @@ func (rd *reader) refunded(ctx context.Context, parsed chargeEvent, currency str
 
 // disputes returns the disputes of a charge. If Stripe does not list the dispute of the
 // event, its state comes from the event.
-func (rd *reader) disputes(ctx context.Context, parsed chargeEvent, currency string) ([]affiliate.ProcessorDispute, error) {
+func (rd *reader) disputes(ctx context.Context, parsed chargeEvent, currency string) ([]conversion.ProcessorDispute, error) {
 	listed, err := collect(ctx, "list the disputes of a charge", rd.api.V1Disputes.List(ctx, &stripe.DisputeListParams{
 		ListParams: stripe.ListParams{Limit: stripe.Int64(pageSize)},
 		Charge:     stripe.String(parsed.charge),
@@ -181,7 +184,7 @@ func (rd *reader) disputes(ctx context.Context, parsed chargeEvent, currency str
 	if err != nil {
 		return nil, err
 	}
-	var disputes []affiliate.ProcessorDispute
+	var disputes []conversion.ProcessorDispute
 	found := false
 	for _, d := range listed {
 		if d.Charge == nil || d.Charge.ID != parsed.charge {
@@ -197,18 +200,18 @@ func (rd *reader) disputes(ctx context.Context, parsed chargeEvent, currency str
 		stale.Stale = true
 		disputes = append(disputes, stale)
 	}
-	slices.SortFunc(disputes, func(a, b affiliate.ProcessorDispute) int { return cmp.Compare(a.ID, b.ID) })
+	slices.SortFunc(disputes, func(a, b conversion.ProcessorDispute) int { return cmp.Compare(a.ID, b.ID) })
 	return disputes, nil
 }
 
 // newDispute returns a dispute about a charge in the given currency.
-func newDispute(d eventDispute, currency string) affiliate.ProcessorDispute {
-	dispute := affiliate.ProcessorDispute{ID: d.ID, Status: affiliate.DisputeOpen}
+func newDispute(d eventDispute, currency string) conversion.ProcessorDispute {
+	dispute := conversion.ProcessorDispute{ID: d.ID, Status: commission.DisputeOpen}
 	switch d.Status {
 	case stripe.DisputeStatusWon, stripe.DisputeStatusWarningClosed, stripe.DisputeStatusPrevented:
-		dispute.Status = affiliate.DisputeWon
+		dispute.Status = commission.DisputeWon
 	case stripe.DisputeStatusLost:
-		dispute.Status = affiliate.DisputeLost
+		dispute.Status = commission.DisputeLost
 	default:
 		// The dispute is open in all other statuses, including those of later versions of
 		// the API.

@@ -8,8 +8,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tributary-hq/tributary/affiliate"
-	"github.com/tributary-hq/tributary/server/processor"
+	"github.com/tributary-hq/tributary/affiliate/commission"
+	"github.com/tributary-hq/tributary/affiliate/conversion"
+	"github.com/tributary-hq/tributary/affiliate/processor"
+	processorservice "github.com/tributary-hq/tributary/server/processor"
 	"github.com/tributary-hq/tributary/tools/stripeserver"
 )
 
@@ -29,11 +31,11 @@ func TestRead_Charge(t *testing.T) {
 		stripeserver.NewSession("cs_1", nil),
 		stripeserver.NewSession("cs_2", nil),
 	)
-	want := affiliate.ProcessorFacts{Charge: &affiliate.ProcessorCharge{
+	want := processor.Facts{Charge: &processor.Charge{
 		ID: "ch_1", Aliases: []string{"ch_1", "cs_1", "in_1", "in_2", "pi_1"}, Currency: "EUR", AmountCents: 5_000, RefundedCents: ptr(int64(1_000)),
-		Disputes: []affiliate.ProcessorDispute{
-			{ID: "dp_1", Status: affiliate.DisputeLost, AmountCents: ptr(int64(5_000))},
-			{ID: "dp_2", Status: affiliate.DisputeOpen},
+		Disputes: []conversion.ProcessorDispute{
+			{ID: "dp_1", Status: commission.DisputeLost, AmountCents: ptr(int64(5_000))},
+			{ID: "dp_2", Status: commission.DisputeOpen},
 		},
 	}}
 	for _, source := range []struct{ eventType, id string }{
@@ -44,7 +46,7 @@ func TestRead_Charge(t *testing.T) {
 		{"charge.dispute.created", "dp_1"},
 		{"charge.dispute.closed", "dp_2"},
 	} {
-		for name, option := range map[string]func(*processor.ReadRequest){"event": since(0), "read again": readAgain} {
+		for name, option := range map[string]func(*processorservice.ReadRequest){"event": since(0), "read again": readAgain} {
 			facts := f.read(t, source.eventType, source.id, option)
 			slices.Sort(facts.Charge.Aliases)
 			if !reflect.DeepEqual(facts, want) {
@@ -85,7 +87,7 @@ func TestRead_RefundedAmount(t *testing.T) {
 			if test.exists {
 				f.put(stripeserver.NewCharge("ch_1", nil))
 			}
-			for optionName, option := range map[string]func(*processor.ReadRequest){"event": since(0), "read again": readAgain} {
+			for optionName, option := range map[string]func(*processorservice.ReadRequest){"event": since(0), "read again": readAgain} {
 				got := f.readBody(t, body, option).Charge
 				if got == nil || !reflect.DeepEqual(got.RefundedCents, test.want) {
 					t.Errorf("%s: the charge is %+v, want the refunded amount %s", optionName, got, show(test.want))
@@ -103,16 +105,16 @@ func show(n *int64) string {
 }
 
 func TestRead_Disputes(t *testing.T) {
-	for status, want := range map[string]affiliate.DisputeStatus{
-		"won": affiliate.DisputeWon, "warning_closed": affiliate.DisputeWon, "prevented": affiliate.DisputeWon, "lost": affiliate.DisputeLost,
-		"needs_response": affiliate.DisputeOpen, "under_review": affiliate.DisputeOpen, "warning_needs_response": affiliate.DisputeOpen,
-		"warning_under_review": affiliate.DisputeOpen, "a_later_status": affiliate.DisputeOpen,
+	for status, want := range map[string]commission.DisputeStatus{
+		"won": commission.DisputeWon, "warning_closed": commission.DisputeWon, "prevented": commission.DisputeWon, "lost": commission.DisputeLost,
+		"needs_response": commission.DisputeOpen, "under_review": commission.DisputeOpen, "warning_needs_response": commission.DisputeOpen,
+		"warning_under_review": commission.DisputeOpen, "a_later_status": commission.DisputeOpen,
 	} {
 		t.Run(status, func(t *testing.T) {
 			f := newFixture(t)
 			f.put(stripeserver.NewCharge("ch_1", nil), stripeserver.NewDispute("dp_1", object{"status": status}))
 			body := f.Event("charge.dispute.created", "dp_1")
-			expected := affiliate.ProcessorDispute{ID: "dp_1", Status: want, AmountCents: ptr(int64(5_000))}
+			expected := conversion.ProcessorDispute{ID: "dp_1", Status: want, AmountCents: ptr(int64(5_000))}
 			if got := f.readBody(t, body).Charge.Disputes; len(got) != 1 || !reflect.DeepEqual(got[0], expected) {
 				t.Errorf("the disputes are %+v, want %+v", got, expected)
 			}
@@ -122,7 +124,7 @@ func TestRead_Disputes(t *testing.T) {
 				t.Errorf("after the dispute was deleted, the disputes are %+v, want %+v", got, expected)
 			}
 			f.put(stripeserver.NewDispute("dp_1", object{"status": "won"}))
-			if got := f.readBody(t, body).Charge.Disputes; len(got) != 1 || got[0].Status != affiliate.DisputeWon || got[0].Stale {
+			if got := f.readBody(t, body).Charge.Disputes; len(got) != 1 || got[0].Status != commission.DisputeWon || got[0].Stale {
 				t.Errorf("after the dispute was won, the disputes are %+v", got)
 			}
 		})
@@ -134,7 +136,7 @@ func TestRead_ChargeAliases(t *testing.T) {
 		eventType, id string
 		objects       []object
 		want          string
-		ignored       affiliate.ProcessorIgnored
+		ignored       processor.Ignored
 	}{
 		"charge without payment intent": {"charge.refunded", "ch_1", []object{
 			stripeserver.NewCharge("ch_1", object{"payment_intent": nil}), stripeserver.NewSession("cs_1", object{"payment_intent": nil}),
@@ -145,14 +147,14 @@ func TestRead_ChargeAliases(t *testing.T) {
 		}, "ch_9 pi_1", ""},
 		"refund of a payment intent that was deleted": {"refund.created", "re_1", []object{
 			stripeserver.NewRefund("re_1", object{"charge": nil}),
-		}, "", affiliate.IgnoredType},
+		}, "", processor.IgnoredType},
 		"the charge knows the payment intent": {"charge.dispute.created", "dp_1", []object{
 			stripeserver.NewDispute("dp_1", object{"payment_intent": nil}), stripeserver.NewCharge("ch_1", nil), stripeserver.NewSession("cs_1", nil),
 		}, "ch_1 pi_1 cs_1", ""},
 		"refund of a balance": {"refund.created", "re_1", []object{
 			stripeserver.NewRefund("re_1", object{"charge": nil, "payment_intent": nil}),
-		}, "", affiliate.IgnoredType},
-		"unknown currency": {"charge.refunded", "ch_1", []object{stripeserver.NewCharge("ch_1", object{"currency": "xxx"})}, "", affiliate.IgnoredCurrency},
+		}, "", processor.IgnoredType},
+		"unknown currency": {"charge.refunded", "ch_1", []object{stripeserver.NewCharge("ch_1", object{"currency": "xxx"})}, "", processor.IgnoredCurrency},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t)
@@ -175,8 +177,8 @@ func TestRead_ChargeAliases(t *testing.T) {
 func TestRead_RefundOfPaymentWithoutCharge(t *testing.T) {
 	f := newFixture(t)
 	f.put(stripeserver.NewRefund("re_1", object{"charge": nil}), stripeserver.NewPaymentIntent("pi_1", object{"latest_charge": nil}))
-	_, err := f.client.Read(t.Context(), key, processor.ReadRequest{Body: f.Event("refund.created", "re_1")})
-	if !errors.Is(err, processor.ErrUnavailable) {
+	_, err := f.client.Read(t.Context(), key, processorservice.ReadRequest{Body: f.Event("refund.created", "re_1")})
+	if !errors.Is(err, processorservice.ErrUnavailable) {
 		t.Errorf("Read returned %v, want an error that is repeated", err)
 	}
 }

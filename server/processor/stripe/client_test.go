@@ -12,6 +12,7 @@ import (
 	stripego "github.com/stripe/stripe-go/v85"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/promocode"
 	"github.com/tributary-hq/tributary/server/processor"
 	"github.com/tributary-hq/tributary/server/processor/stripe"
 	"github.com/tributary-hq/tributary/tools/stripeserver"
@@ -318,8 +319,8 @@ func everyMethod(t *testing.T, client *stripe.Client) map[string]error {
 	body := []byte(`{"id":"evt_1","type":"invoice.paid","data":{"object":{"id":"in_1"}}}`)
 	_, errs["Read"] = client.Read(ctx, key, processor.ReadRequest{Body: body})
 	errs["Events"] = client.Events(ctx, key, time.Unix(monday, 0), time.Unix(monday+60, 0), func([]byte) error { return nil })
-	_, errs["CreatePromotionCode"] = client.CreatePromotionCode(ctx, key, "1", affiliate.PromoCode{
-		Code: "a", DiscountType: affiliate.DiscountPercentage, DiscountValue: 1_000,
+	_, errs["CreatePromotionCode"] = client.CreatePromotionCode(ctx, key, "1", promocode.PromoCode{
+		Code: "a", DiscountType: promocode.DiscountPercentage, DiscountValue: 1_000,
 	})
 	errs["DeactivatePromotionCode"] = client.DeactivatePromotionCode(ctx, key, "promo_1")
 	return errs

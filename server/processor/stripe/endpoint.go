@@ -7,8 +7,8 @@ import (
 
 	"github.com/stripe/stripe-go/v85"
 
-	"github.com/tributary-hq/tributary/affiliate"
-	"github.com/tributary-hq/tributary/server/processor"
+	"github.com/tributary-hq/tributary/affiliate/processor"
+	processorservice "github.com/tributary-hq/tributary/server/processor"
 )
 
 // maxEndpoints is the greatest number of endpoints that are compared with the URL. Stripe
@@ -31,7 +31,7 @@ var subscribedEvents = []string{
 
 // CreateEndpoint registers a webhook endpoint whose events have the API version of this
 // package.
-func (c *Client) CreateEndpoint(ctx context.Context, key, url string) (processor.Endpoint, error) {
+func (c *Client) CreateEndpoint(ctx context.Context, key, url string) (processorservice.Endpoint, error) {
 	created, err := c.api(key).V1WebhookEndpoints.Create(ctx, &stripe.WebhookEndpointCreateParams{
 		URL:           stripe.String(url),
 		EnabledEvents: stripe.StringSlice(subscribedEvents),
@@ -39,15 +39,15 @@ func (c *Client) CreateEndpoint(ctx context.Context, key, url string) (processor
 		Description:   stripe.String("Tributary"),
 	})
 	if isInvalid(err) {
-		return processor.Endpoint{}, fmt.Errorf("%w: %w", processor.ErrEndpointRejected, failure(ctx, "create the endpoint", err))
+		return processorservice.Endpoint{}, fmt.Errorf("%w: %w", processorservice.ErrEndpointRejected, failure(ctx, "create the endpoint", err))
 	}
 	if err != nil {
-		return processor.Endpoint{}, failure(ctx, "create the endpoint", err)
+		return processorservice.Endpoint{}, failure(ctx, "create the endpoint", err)
 	}
 	if !validID(created.ID) || created.Secret == "" {
-		return processor.Endpoint{}, unavailable("create the endpoint", "the response has no secret")
+		return processorservice.Endpoint{}, unavailable("create the endpoint", "the response has no secret")
 	}
-	return processor.Endpoint{ID: created.ID, Secret: created.Secret}, nil
+	return processorservice.Endpoint{ID: created.ID, Secret: created.Secret}, nil
 }
 
 // DeleteOtherEndpoints deletes the endpoints with a URL, except the endpoint keep and those
@@ -88,15 +88,15 @@ func (c *Client) DeleteEndpoint(ctx context.Context, key, id string) error {
 // disabled.
 func (c *Client) EndpointStatus(ctx context.Context, key, id string) (string, error) {
 	if !validID(id) {
-		return affiliate.EndpointMissing, nil
+		return processor.EndpointMissing, nil
 	}
 	endpoint, err := c.api(key).V1WebhookEndpoints.Retrieve(ctx, id, nil)
 	switch {
 	case isMissing(err):
-		return affiliate.EndpointMissing, nil
+		return processor.EndpointMissing, nil
 	case err != nil:
 		return "", failure(ctx, "read the endpoint", err)
-	case endpoint.Status != affiliate.EndpointEnabled && endpoint.Status != "disabled":
+	case endpoint.Status != processor.EndpointEnabled && endpoint.Status != "disabled":
 		return "", unavailable("read the endpoint", "the response has no status")
 	}
 	return endpoint.Status, nil

@@ -8,8 +8,8 @@ import (
 
 	"github.com/stripe/stripe-go/v85"
 
-	"github.com/tributary-hq/tributary/affiliate"
-	"github.com/tributary-hq/tributary/server/processor"
+	"github.com/tributary-hq/tributary/affiliate/processor"
+	processorservice "github.com/tributary-hq/tributary/server/processor"
 )
 
 const (
@@ -78,12 +78,12 @@ func deeperThan(text []byte, limit int) bool {
 }
 
 // Envelope parses the envelope of an event.
-func (c *Client) Envelope(body []byte) (affiliate.ProcessorEvent, bool) {
+func (c *Client) Envelope(body []byte) (processor.Event, bool) {
 	ev, ok := parseEvent(body)
 	if !ok {
-		return affiliate.ProcessorEvent{}, false
+		return processor.Event{}, false
 	}
-	return affiliate.ProcessorEvent{
+	return processor.Event{
 		ID: ev.ID, Type: ev.Type, Live: ev.Live, Account: ev.Account, CreatedAt: unixTime(ev.Created),
 	}, true
 }
@@ -91,7 +91,7 @@ func (c *Client) Envelope(body []byte) (affiliate.ProcessorEvent, bool) {
 // decode decodes the object of an event into a type of the library. object is nil if its
 // fields have other types, as in an old version of the API. usable is false if the object
 // must be read from Stripe. err is errMalformed if the object has no id.
-func decode[T any](ev event, r processor.ReadRequest) (object *T, id string, usable bool, err error) {
+func decode[T any](ev event, r processorservice.ReadRequest) (object *T, id string, usable bool, err error) {
 	var header struct {
 		ID string `json:"id"`
 	}

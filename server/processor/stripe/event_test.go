@@ -10,8 +10,8 @@ import (
 
 	"github.com/stripe/stripe-go/v85/webhook"
 
-	"github.com/tributary-hq/tributary/affiliate"
-	"github.com/tributary-hq/tributary/server/processor"
+	"github.com/tributary-hq/tributary/affiliate/processor"
+	processorservice "github.com/tributary-hq/tributary/server/processor"
 	"github.com/tributary-hq/tributary/server/processor/stripe"
 	"github.com/tributary-hq/tributary/tools/stripeserver"
 )
@@ -59,7 +59,7 @@ func TestVerify(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := stripe.New(stripe.Config{}).Verify([]byte(test.body), test.header, test.secrets, time.Unix(monday, 0))
-			if test.ok && err != nil || !test.ok && !errors.Is(err, processor.ErrSignature) {
+			if test.ok && err != nil || !test.ok && !errors.Is(err, processorservice.ErrSignature) {
 				t.Errorf("Verify returned %v, want valid: %v", err, test.ok)
 			}
 		})
@@ -72,7 +72,7 @@ func TestEnvelope(t *testing.T) {
 	body := f.Event("invoice.paid", "in_1", stripeserver.EventID("evt_1"), stripeserver.EventCreated(time.Unix(monday, 0)),
 		stripeserver.EventLivemode(true), stripeserver.EventAccount("acct_1"))
 	got, ok := f.client.Envelope(body)
-	want := affiliate.ProcessorEvent{ID: "evt_1", Type: "invoice.paid", Live: true, Account: "acct_1", CreatedAt: time.Unix(monday, 0).UTC()}
+	want := processor.Event{ID: "evt_1", Type: "invoice.paid", Live: true, Account: "acct_1", CreatedAt: time.Unix(monday, 0).UTC()}
 	if !ok || got != want {
 		t.Errorf("Envelope returned %+v, %v, want %+v", got, ok, want)
 	}
@@ -112,7 +112,7 @@ func TestEnvelope_RejectsOtherBodies(t *testing.T) {
 			if event, ok := client.Envelope([]byte(body)); ok {
 				t.Errorf("Envelope returned %+v, want ok to be false", event)
 			}
-			if _, err := client.Read(t.Context(), key, processor.ReadRequest{Body: []byte(body)}); !errors.Is(err, stripe.ErrMalformed) {
+			if _, err := client.Read(t.Context(), key, processorservice.ReadRequest{Body: []byte(body)}); !errors.Is(err, stripe.ErrMalformed) {
 				t.Errorf("Read returned the error %v, want that the event is malformed", err)
 			}
 		})
@@ -163,7 +163,7 @@ func TestEvents_TooMany(t *testing.T) {
 		})
 		return n, err
 	}
-	if n, err := read(20); !errors.Is(err, processor.ErrTooManyEvents) || n != 0 {
+	if n, err := read(20); !errors.Is(err, processorservice.ErrTooManyEvents) || n != 0 {
 		t.Errorf("Events returned %v after %d events, want ErrTooManyEvents before the first", err, n)
 	}
 	if n, err := read(10); err != nil || n != 110 {

@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/promocode"
 	"github.com/tributary-hq/tributary/server/processor"
 	"github.com/tributary-hq/tributary/tools/stripeserver"
 )
@@ -117,8 +117,8 @@ func TestRead_CanceledContext(t *testing.T) {
 func TestCreatePromotionCode_CodeExists(t *testing.T) {
 	f := newFixture(t)
 	f.put(stripeserver.NewPromotionCode("promo_a", nil))
-	_, err := f.client.CreatePromotionCode(t.Context(), key, "1", affiliate.PromoCode{
-		Code: "a", DiscountType: affiliate.DiscountPercentage, DiscountValue: 1_000,
+	_, err := f.client.CreatePromotionCode(t.Context(), key, "1", promocode.PromoCode{
+		Code: "a", DiscountType: promocode.DiscountPercentage, DiscountValue: 1_000,
 	})
 	if err == nil || errors.Is(err, processor.ErrUnavailable) {
 		t.Fatalf("the error is %v, want an error that is not temporary", err)

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tributary-hq/tributary/affiliate"
-	"github.com/tributary-hq/tributary/server/processor"
+	"github.com/tributary-hq/tributary/affiliate/processor"
+	processorservice "github.com/tributary-hq/tributary/server/processor"
 	"github.com/tributary-hq/tributary/server/processor/stripe"
 	"github.com/tributary-hq/tributary/tools/stripeserver"
 )
@@ -58,14 +58,14 @@ func (f fixture) put(objects ...object) {
 }
 
 // read creates an event about a stored object and reads it.
-func (f fixture) read(t *testing.T, eventType, id string, options ...func(*processor.ReadRequest)) affiliate.ProcessorFacts {
+func (f fixture) read(t *testing.T, eventType, id string, options ...func(*processorservice.ReadRequest)) processor.Facts {
 	t.Helper()
 	return f.readBody(t, f.Event(eventType, id), options...)
 }
 
-func (f fixture) readBody(t *testing.T, body []byte, options ...func(*processor.ReadRequest)) affiliate.ProcessorFacts {
+func (f fixture) readBody(t *testing.T, body []byte, options ...func(*processorservice.ReadRequest)) processor.Facts {
 	t.Helper()
-	r := processor.ReadRequest{Body: body}
+	r := processorservice.ReadRequest{Body: body}
 	for _, option := range options {
 		option(&r)
 	}
@@ -76,11 +76,11 @@ func (f fixture) readBody(t *testing.T, body []byte, options ...func(*processor.
 	return facts
 }
 
-func readAgain(r *processor.ReadRequest) { r.ReadAgain = true }
-func outOfBand(r *processor.ReadRequest) { r.OutOfBand = true }
+func readAgain(r *processorservice.ReadRequest) { r.ReadAgain = true }
+func outOfBand(r *processorservice.ReadRequest) { r.OutOfBand = true }
 
-func since(seconds int64) func(*processor.ReadRequest) {
-	return func(r *processor.ReadRequest) { r.Since = time.Unix(seconds, 0) }
+func since(seconds int64) func(*processorservice.ReadRequest) {
+	return func(r *processorservice.ReadRequest) { r.Since = time.Unix(seconds, 0) }
 }
 
 // count returns the number of objects of a list at the stand-in.
@@ -128,7 +128,7 @@ func with(overrides ...object) object {
 }
 
 // only returns the only sale of facts.
-func only(t *testing.T, facts affiliate.ProcessorFacts) affiliate.ProcessorSale {
+func only(t *testing.T, facts processor.Facts) processor.Sale {
 	t.Helper()
 	if len(facts.Sales) != 1 || facts.Ignored != "" || facts.Charge != nil {
 		t.Fatalf("Read returned %+v, want one sale", facts)
@@ -137,7 +137,7 @@ func only(t *testing.T, facts affiliate.ProcessorFacts) affiliate.ProcessorSale 
 }
 
 // summary describes sales by their ids, in their order.
-func summary(sales []affiliate.ProcessorSale) string {
+func summary(sales []processor.Sale) string {
 	var all []string
 	for _, s := range sales {
 		text := string(s.EventType) + " " + s.ID
@@ -152,7 +152,7 @@ func summary(sales []affiliate.ProcessorSale) string {
 func ptr[T any](v T) *T { return &v }
 
 // withFee adds the fee to a sale.
-func (f fixture) withFee(t *testing.T, sale affiliate.ProcessorSale) affiliate.ProcessorSale {
+func (f fixture) withFee(t *testing.T, sale processor.Sale) processor.Sale {
 	t.Helper()
 	if err := f.client.AddCharges(t.Context(), key, &sale, true); err != nil {
 		t.Fatal(err)

@@ -8,7 +8,7 @@ import (
 
 	"github.com/stripe/stripe-go/v85"
 
-	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/processor"
 )
 
 // maxHistory is the greatest number of sessions, and of invoices, of a customer that are
@@ -20,7 +20,7 @@ const maxSessionAge = 24 * time.Hour
 
 // entry is a sale of a history.
 type entry struct {
-	sale affiliate.ProcessorSale
+	sale processor.Sale
 	// session means that the sale was read from a session. Otherwise it was read from an
 	// invoice.
 	session bool
@@ -28,7 +28,7 @@ type entry struct {
 
 // history returns the sale of an event and the sales of its customer that happened before
 // it. objectID is the id of the event's session or invoice.
-func (rd *reader) history(ctx context.Context, customer string, own entry, objectID string) ([]affiliate.ProcessorSale, error) {
+func (rd *reader) history(ctx context.Context, customer string, own entry, objectID string) ([]processor.Sale, error) {
 	sessions, err := rd.customerSessions(ctx, customer, objectID)
 	if err != nil {
 		return nil, err
@@ -41,7 +41,7 @@ func (rd *reader) history(ctx context.Context, customer string, own entry, objec
 	// The sort is stable, so the event's own sale stays the last of equal sales.
 	slices.SortStableFunc(entries, compareEntries)
 	mergeSessions(entries)
-	var sales []affiliate.ProcessorSale
+	var sales []processor.Sale
 	for _, e := range entries {
 		isOwn := e.sale.ID == own.sale.ID && e.session == own.session
 		if isOwn || !e.sale.OccurredAt.After(own.sale.OccurredAt) && !e.sale.OccurredAt.Before(rd.request.Since) {

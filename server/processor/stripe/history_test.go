@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/processor"
 	"github.com/tributary-hq/tributary/tools/stripeserver"
 )
 
@@ -53,7 +53,7 @@ func TestRead_History(t *testing.T) {
 			if got := summary(facts.Sales); got != test.want {
 				t.Fatalf("the sales are %q, want %q", got, test.want)
 			}
-			codes := []affiliate.ProcessorPromotionCode{{ID: "promo_a", Text: "A"}}
+			codes := []processor.PromotionCode{{ID: "promo_a", Text: "A"}}
 			first := facts.Sales[1]
 			if first.IDs.Session != "cs_1" || !slices.Contains(first.Aliases, "cs_1") || !slices.Contains(first.Aliases, "pi_1") ||
 				first.Click != "click-1" || first.Reference != "ref" || !slices.Equal(first.PromotionCodes, codes) {

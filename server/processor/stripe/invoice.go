@@ -8,16 +8,18 @@ import (
 	"github.com/stripe/stripe-go/v85"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/conversion"
+	"github.com/tributary-hq/tributary/affiliate/processor"
 )
 
 // maxPayments is the greatest number of payments of an invoice that are read.
 const maxPayments = 1_000
 
 // readInvoice reads the invoice of an event.
-func (rd *reader) readInvoice(ctx context.Context, ev event) (affiliate.ProcessorFacts, error) {
+func (rd *reader) readInvoice(ctx context.Context, ev event) (processor.Facts, error) {
 	invoice, id, usable, err := decode[stripe.Invoice](ev, rd.request)
 	if err != nil {
-		return affiliate.ProcessorFacts{}, err
+		return processor.Facts{}, err
 	}
 	known := false // whether Stripe returned the invoice
 	if !usable || invoice.Status != stripe.InvoiceStatusPaid {
@@ -26,9 +28,9 @@ func (rd *reader) readInvoice(ctx context.Context, ev event) (affiliate.Processo
 		case err == nil:
 			invoice, known = current, true
 		case !isMissing(err):
-			return affiliate.ProcessorFacts{}, failure(ctx, "read an invoice", err)
+			return processor.Facts{}, failure(ctx, "read an invoice", err)
 		case invoice == nil:
-			return affiliate.ProcessorFacts{}, errMalformed
+			return processor.Facts{}, errMalformed
 		}
 	}
 	invoice.ID = id
@@ -36,7 +38,7 @@ func (rd *reader) readInvoice(ctx context.Context, ev event) (affiliate.Processo
 	invoice.Payments = nil
 	sale, reason, err := rd.invoiceSale(ctx, invoice, known)
 	if err != nil {
-		return affiliate.ProcessorFacts{}, err
+		return processor.Facts{}, err
 	}
 	if reason != "" {
 		return ignored(reason), nil
@@ -47,22 +49,22 @@ func (rd *reader) readInvoice(ctx context.Context, ev event) (affiliate.Processo
 // invoiceSale returns the sale of an invoice. reason is not empty if the invoice has no
 // effect. known says whether Stripe has returned the invoice.
 func (rd *reader) invoiceSale(ctx context.Context, invoice *stripe.Invoice, known bool) (
-	sale affiliate.ProcessorSale, reason affiliate.ProcessorIgnored, err error,
+	sale processor.Sale, reason processor.Ignored, err error,
 ) {
 	if invoice.Status != stripe.InvoiceStatusPaid {
-		return sale, affiliate.IgnoredUnfinished, nil
+		return sale, processor.IgnoredUnfinished, nil
 	}
 	currency, ok := saleCurrency(invoice.Currency, invoice.AmountPaid)
 	if !ok {
-		return sale, affiliate.IgnoredCurrency, nil
+		return sale, processor.IgnoredCurrency, nil
 	}
 	eventType, ok := invoiceEventType(invoice)
 	if !ok {
-		return sale, affiliate.IgnoredZeroAmount, nil
+		return sale, processor.IgnoredZeroAmount, nil
 	}
-	sale = affiliate.ProcessorSale{
+	sale = processor.Sale{
 		ID:            invoice.ID,
-		IDs:           affiliate.ProcessorIDs{Name: affiliate.Stripe, Invoice: invoice.ID},
+		IDs:           conversion.ProcessorIDs{Name: conversion.Stripe, Invoice: invoice.ID},
 		EventType:     eventType,
 		OccurredAt:    unixTime(invoice.Created),
 		FeeKnown:      true,
@@ -110,7 +112,7 @@ func invoiceEventType(invoice *stripe.Invoice) (eventType affiliate.EventType, o
 
 // setSubscription sets what the subscription of an invoice says. Its metadata has priority
 // over the metadata of the invoice.
-func setSubscription(sale *affiliate.ProcessorSale, invoice *stripe.Invoice) {
+func setSubscription(sale *processor.Sale, invoice *stripe.Invoice) {
 	if invoice.Parent != nil && invoice.Parent.SubscriptionDetails != nil {
 		sale.Click = cmp.Or(invoice.Parent.SubscriptionDetails.Metadata[clickKey], sale.Click)
 	}
@@ -127,7 +129,7 @@ func subscriptionOf(invoice *stripe.Invoice) string {
 	return invoice.Parent.SubscriptionDetails.Subscription.ID
 }
 
-func setInvoiceAmounts(sale *affiliate.ProcessorSale, invoice *stripe.Invoice, currency string) {
+func setInvoiceAmounts(sale *processor.Sale, invoice *stripe.Invoice, currency string) {
 	var tax, shipping, discount int64
 	for _, entry := range invoice.TotalTaxes {
 		if entry != nil {
@@ -161,7 +163,7 @@ func invoiceCodes(invoice *stripe.Invoice) (codes []*stripe.PromotionCode) {
 // out of band. reason is not empty if such invoices are not sales. An invoice that Stripe
 // does not know has no payments either, but it is assumed to be paid at Stripe.
 func (rd *reader) invoicePayments(ctx context.Context, invoice *stripe.Invoice, known bool) (
-	payments []payment, reason affiliate.ProcessorIgnored, err error,
+	payments []payment, reason processor.Ignored, err error,
 ) {
 	payments, err = rd.listPayments(ctx, invoice)
 	if err != nil || len(payments) > 0 || rd.request.OutOfBand {
@@ -176,7 +178,7 @@ func (rd *reader) invoicePayments(ctx context.Context, invoice *stripe.Invoice, 
 			return nil, "", failure(ctx, "read an invoice", err)
 		}
 	}
-	return nil, affiliate.IgnoredOutOfBand, nil
+	return nil, processor.IgnoredOutOfBand, nil
 }
 
 // listPayments returns the payment intents and charges that paid an invoice, the oldest
@@ -224,7 +226,7 @@ func paymentOf(entry *stripe.InvoicePayment, invoice string) (p payment, ok bool
 }
 
 // setPayments sets the ids of the payments. The first payment is the one that the sale shows.
-func setPayments(sale *affiliate.ProcessorSale, payments []payment) {
+func setPayments(sale *processor.Sale, payments []payment) {
 	for i, p := range payments {
 		if i == 0 {
 			sale.IDs.PaymentIntent, sale.IDs.Charge = p.intent, p.charge

@@ -8,7 +8,10 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
-	"github.com/tributary-hq/tributary/server/processor"
+	"github.com/tributary-hq/tributary/affiliate/attribution"
+	"github.com/tributary-hq/tributary/affiliate/conversion"
+	"github.com/tributary-hq/tributary/affiliate/processor"
+	processorservice "github.com/tributary-hq/tributary/server/processor"
 	"github.com/tributary-hq/tributary/tools/stripeserver"
 )
 
@@ -36,11 +39,11 @@ func TestRead_Invoice(t *testing.T) {
 		stripeserver.NewInvoicePayment("inpay_3", object{"invoice": "in_1", "status": "canceled"}),
 		stripeserver.NewInvoicePayment("inpay_4", object{"invoice": "in_other"}),
 	)
-	want := affiliate.ProcessorSale{
+	want := processor.Sale{
 		ID:      "in_1",
-		IDs:     affiliate.ProcessorIDs{Name: affiliate.Stripe, Invoice: "in_1", Charge: "ch_2", Subscription: "sub_1"},
+		IDs:     conversion.ProcessorIDs{Name: conversion.Stripe, Invoice: "in_1", Charge: "ch_2", Subscription: "sub_1"},
 		Aliases: []string{"in_1", "ch_2", "pi_1"}, EventType: affiliate.Purchase, OccurredAt: time.Unix(monday, 0).UTC(),
-		Sale:          affiliate.Sale{Paid: affiliate.Money{Cents: 11_900, Currency: "EUR"}, TaxCents: 1_900, ShippingCents: 500},
+		Sale:          attribution.Sale{Paid: affiliate.Money{Cents: 11_900, Currency: "EUR"}, TaxCents: 1_900, ShippingCents: 500},
 		DiscountCents: 250, FeeKnown: true, IsRecurring: true, First: true, Click: "click-1", CustomerEmail: "buyer@example.com",
 	}
 	if got := only(t, f.read(t, paid, "in_1")); !reflect.DeepEqual(got, want) {
@@ -116,12 +119,12 @@ func TestRead_InvoiceIsReadAnew(t *testing.T) {
 			if test.atStripe != nil {
 				f.put(stripeserver.NewInvoice("in_1", with(customer, test.atStripe)))
 			}
-			var options []func(*processor.ReadRequest)
+			var options []func(*processorservice.ReadRequest)
 			if test.readAgain {
 				options = append(options, readAgain)
 			}
 			facts := f.readBody(t, body, options...)
-			if got := summary(facts.Sales); got != test.want || got == "" && facts.Ignored != affiliate.IgnoredUnfinished {
+			if got := summary(facts.Sales); got != test.want || got == "" && facts.Ignored != processor.IgnoredUnfinished {
 				t.Errorf("Read returned %+v, want %q", facts, test.want)
 			}
 			if n := f.requested(http.MethodGet, "/v1/invoices/in_1"); n != test.requests {
@@ -158,12 +161,12 @@ func TestRead_OutOfBand(t *testing.T) {
 			if test.deleted {
 				f.Delete("in_1")
 			}
-			var options []func(*processor.ReadRequest)
+			var options []func(*processorservice.ReadRequest)
 			if test.outOfBand {
 				options = append(options, outOfBand)
 			}
 			facts := f.readBody(t, body, options...)
-			if (len(facts.Sales) == 1) != test.sale || !test.sale && facts.Ignored != affiliate.IgnoredOutOfBand {
+			if (len(facts.Sales) == 1) != test.sale || !test.sale && facts.Ignored != processor.IgnoredOutOfBand {
 				t.Errorf("Read returned %+v, want a sale: %v", facts, test.sale)
 			}
 		})
@@ -199,7 +202,7 @@ func TestRead_InvoiceWithExpandedDiscount(t *testing.T) {
 		"customer": nil, "discounts": []any{"di_1", object{"id": "di_2", "object": "discount", "promotion_code": "promo_a"}},
 	}), stripeserver.NewInvoicePayment("inpay_1", nil), stripeserver.NewPromotionCode("promo_a", nil))
 	codes := only(t, f.read(t, paid, "in_1")).PromotionCodes
-	if want := (affiliate.ProcessorPromotionCode{ID: "promo_a", Text: "A"}); len(codes) != 1 || codes[0] != want {
+	if want := (processor.PromotionCode{ID: "promo_a", Text: "A"}); len(codes) != 1 || codes[0] != want {
 		t.Errorf("the promotion codes are %+v, want %+v", codes, want)
 	}
 }

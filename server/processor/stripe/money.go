@@ -8,6 +8,7 @@ import (
 	"github.com/stripe/stripe-go/v85"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/attribution"
 )
 
 // Stripe's minor units differ from ISO 4217 for some currencies. Source:
@@ -112,9 +113,9 @@ func convertFee(transaction *stripe.BalanceTransaction, currency string) (cents 
 
 // newSale returns the amounts of a sale. The arguments are in Stripe's minor units. Tax and
 // shipping together are never more than the paid amount.
-func newSale(currency string, paid, tax, shipping int64) affiliate.Sale {
+func newSale(currency string, paid, tax, shipping int64) attribution.Sale {
 	total := max(0, fromStripe(paid, currency))
-	sale := affiliate.Sale{Paid: affiliate.Money{Cents: total, Currency: currency}}
+	sale := attribution.Sale{Paid: affiliate.Money{Cents: total, Currency: currency}}
 	sale.TaxCents = min(max(0, fromStripe(tax, currency)), total)
 	sale.ShippingCents = min(max(0, fromStripe(shipping, currency)), total-sale.TaxCents)
 	return sale

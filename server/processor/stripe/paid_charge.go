@@ -6,7 +6,7 @@ import (
 
 	"github.com/stripe/stripe-go/v85"
 
-	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/processor"
 )
 
 // payment is a payment of a sale. One of the ids is empty if it is unknown.
@@ -14,7 +14,7 @@ type payment struct{ intent, charge string }
 
 // AddCharges adds the ids of the charges of the payments to a sale, and their fees if withFee
 // is true.
-func (c *Client) AddCharges(ctx context.Context, key string, sale *affiliate.ProcessorSale, withFee bool) error {
+func (c *Client) AddCharges(ctx context.Context, key string, sale *processor.Sale, withFee bool) error {
 	rd := &reader{api: c.api(key)}
 	payments := paymentsOf(*sale)
 	// An invoice without payments was paid outside of Stripe, which takes no fee.
@@ -55,7 +55,7 @@ func (c *Client) AddCharges(ctx context.Context, key string, sale *affiliate.Pro
 }
 
 // paymentsOf returns the payments of a sale, from its aliases.
-func paymentsOf(sale affiliate.ProcessorSale) (payments []payment) {
+func paymentsOf(sale processor.Sale) (payments []payment) {
 	for _, id := range sale.Aliases {
 		switch prefix, _, _ := strings.Cut(id, "_"); prefix {
 		case "pi":

@@ -9,7 +9,8 @@ import (
 
 	"github.com/stripe/stripe-go/v85"
 
-	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/processor"
+	"github.com/tributary-hq/tributary/affiliate/promocode"
 )
 
 // maxCouponName is the greatest number of characters in the name of a coupon.
@@ -20,16 +21,16 @@ var errNoDiscount = errors.New("stripe: the promo code has no discount that Stri
 // CreatePromotionCode makes a coupon and a promotion code. If the promotion code cannot be
 // created, the coupon stays: nobody can use it, and the next call with the same idempotency
 // key continues with it. Stripe remembers idempotency keys for at least 24 hours.
-func (c *Client) CreatePromotionCode(ctx context.Context, key, idempotencyKey string, code affiliate.PromoCode) (affiliate.ProcessorPromoCode, error) {
+func (c *Client) CreatePromotionCode(ctx context.Context, key, idempotencyKey string, code promocode.PromoCode) (processor.PromoCode, error) {
 	params, err := couponParams(code)
 	if err != nil {
-		return affiliate.ProcessorPromoCode{}, err
+		return processor.PromoCode{}, err
 	}
 	api := c.api(key)
 	params.SetIdempotencyKey(deriveKey(idempotencyKey, "coupon"))
 	coupon, err := api.V1Coupons.Create(ctx, params)
 	if err != nil {
-		return affiliate.ProcessorPromoCode{}, failure(ctx, "create a coupon", err)
+		return processor.PromoCode{}, failure(ctx, "create a coupon", err)
 	}
 	codeParams := &stripe.PromotionCodeCreateParams{
 		// Buyers may enter the code in upper and lower case.
@@ -45,16 +46,16 @@ func (c *Client) CreatePromotionCode(ctx context.Context, key, idempotencyKey st
 	codeParams.SetIdempotencyKey(deriveKey(idempotencyKey, "promotion_code"))
 	created, err := api.V1PromotionCodes.Create(ctx, codeParams)
 	if err != nil {
-		return affiliate.ProcessorPromoCode{}, failure(ctx, "create a promotion code", err)
+		return processor.PromoCode{}, failure(ctx, "create a promotion code", err)
 	}
 	if coupon.ID == "" || created.ID == "" {
-		return affiliate.ProcessorPromoCode{}, unavailable("create a promotion code", "the response has no id")
+		return processor.PromoCode{}, unavailable("create a promotion code", "the response has no id")
 	}
-	return affiliate.ProcessorPromoCode{Coupon: coupon.ID, PromotionCode: created.ID}, nil
+	return processor.PromoCode{Coupon: coupon.ID, PromotionCode: created.ID}, nil
 }
 
 // couponParams returns the coupon with the discount of a promo code.
-func couponParams(code affiliate.PromoCode) (*stripe.CouponCreateParams, error) {
+func couponParams(code promocode.PromoCode) (*stripe.CouponCreateParams, error) {
 	name := []rune(strings.ToUpper(code.Code))
 	params := &stripe.CouponCreateParams{
 		// The discount applies to the first payment of a subscription only. The promo code
@@ -68,12 +69,12 @@ func couponParams(code affiliate.PromoCode) (*stripe.CouponCreateParams, error) 
 		params.RedeemBy = stripe.Int64(code.ExpiresAt.Unix())
 	}
 	switch code.DiscountType {
-	case affiliate.DiscountPercentage:
+	case promocode.DiscountPercentage:
 		if code.DiscountValue <= 0 || code.DiscountValue > 100_00 {
 			return nil, errNoDiscount
 		}
 		params.PercentOff = stripe.Float64(float64(code.DiscountValue) / 100)
-	case affiliate.DiscountFixed:
+	case promocode.DiscountFixed:
 		if code.Currency == nil {
 			return nil, errNoDiscount
 		}

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/promocode"
 	"github.com/tributary-hq/tributary/server/processor"
 	"github.com/tributary-hq/tributary/tools/stripeserver"
 )
@@ -15,29 +15,29 @@ import (
 func TestCreatePromotionCode(t *testing.T) {
 	expires := time.Unix(monday, 999_999_999)
 	for name, test := range map[string]struct {
-		code       affiliate.PromoCode
+		code       promocode.PromoCode
 		wantCoupon object
 		wantCode   string
 		wantExpiry any
 		wantLimit  any
 	}{
 		"percentage": {
-			code:       affiliate.PromoCode{Code: "anna-10", DiscountType: affiliate.DiscountPercentage, DiscountValue: 1_250},
+			code:       promocode.PromoCode{Code: "anna-10", DiscountType: promocode.DiscountPercentage, DiscountValue: 1_250},
 			wantCoupon: object{"percent_off": 12.5, "amount_off": nil, "duration": "once", "name": "ANNA-10", "redeem_by": nil, "max_redemptions": nil},
 			wantCode:   "ANNA-10",
 		},
 		"fixed, limited": {
-			code:       affiliate.PromoCode{Code: "b", DiscountType: affiliate.DiscountFixed, DiscountValue: 500, Currency: ptr("EUR"), ExpiresAt: &expires, MaxRedemptions: ptr(int64(7))},
+			code:       promocode.PromoCode{Code: "b", DiscountType: promocode.DiscountFixed, DiscountValue: 500, Currency: ptr("EUR"), ExpiresAt: &expires, MaxRedemptions: ptr(int64(7))},
 			wantCoupon: object{"percent_off": nil, "amount_off": 500.0, "currency": "eur", "duration": "once", "redeem_by": float64(monday), "max_redemptions": 7.0},
 			wantCode:   "B", wantExpiry: float64(monday), wantLimit: 7.0,
 		},
 		"fixed in ISK": {
-			code:       affiliate.PromoCode{Code: "c", DiscountType: affiliate.DiscountFixed, DiscountValue: 500, Currency: ptr("ISK")},
+			code:       promocode.PromoCode{Code: "c", DiscountType: promocode.DiscountFixed, DiscountValue: 500, Currency: ptr("ISK")},
 			wantCoupon: object{"amount_off": 50_000.0, "currency": "isk"},
 			wantCode:   "C",
 		},
 		"long": {
-			code:       affiliate.PromoCode{Code: strings.Repeat("x", 100), DiscountType: affiliate.DiscountPercentage, DiscountValue: 10_000},
+			code:       promocode.PromoCode{Code: strings.Repeat("x", 100), DiscountType: promocode.DiscountPercentage, DiscountValue: 10_000},
 			wantCoupon: object{"percent_off": 100.0, "name": strings.Repeat("X", 40)},
 			wantCode:   strings.Repeat("X", 100),
 		},
@@ -71,12 +71,12 @@ func TestCreatePromotionCode(t *testing.T) {
 
 func TestCreatePromotionCode_RejectsInvalidDiscounts(t *testing.T) {
 	f := newFixture(t)
-	for name, code := range map[string]affiliate.PromoCode{
+	for name, code := range map[string]promocode.PromoCode{
 		"no type":             {Code: "a", DiscountValue: 100},
-		"0 %":                 {Code: "a", DiscountType: affiliate.DiscountPercentage},
-		"more than 100 %":     {Code: "a", DiscountType: affiliate.DiscountPercentage, DiscountValue: 10_001},
-		"no currency":         {Code: "a", DiscountType: affiliate.DiscountFixed, DiscountValue: 100},
-		"0 in Stripe's units": {Code: "a", DiscountType: affiliate.DiscountFixed, DiscountValue: 49, Currency: ptr("MGA")},
+		"0 %":                 {Code: "a", DiscountType: promocode.DiscountPercentage},
+		"more than 100 %":     {Code: "a", DiscountType: promocode.DiscountPercentage, DiscountValue: 10_001},
+		"no currency":         {Code: "a", DiscountType: promocode.DiscountFixed, DiscountValue: 100},
+		"0 in Stripe's units": {Code: "a", DiscountType: promocode.DiscountFixed, DiscountValue: 49, Currency: ptr("MGA")},
 	} {
 		if _, err := f.client.CreatePromotionCode(t.Context(), key, "1", code); err == nil || errors.Is(err, processor.ErrUnavailable) {
 			t.Errorf("%s: CreatePromotionCode returned the error %v, want that the discount is invalid", name, err)
@@ -98,7 +98,7 @@ func TestCreatePromotionCode_AfterFailure(t *testing.T) {
 			f := newFixture(t)
 			fault.Method = http.MethodPost
 			f.Fail(fault)
-			code := affiliate.PromoCode{Code: "a", DiscountType: affiliate.DiscountPercentage, DiscountValue: 1_000}
+			code := promocode.PromoCode{Code: "a", DiscountType: promocode.DiscountPercentage, DiscountValue: 1_000}
 			if _, err := f.client.CreatePromotionCode(t.Context(), key, "1", code); !errors.Is(err, processor.ErrUnavailable) {
 				t.Fatalf("the error is %v, want ErrUnavailable", err)
 			}

@@ -7,21 +7,22 @@ import (
 	"github.com/stripe/stripe-go/v85"
 
 	"github.com/tributary-hq/tributary/affiliate"
-	"github.com/tributary-hq/tributary/server/processor"
+	"github.com/tributary-hq/tributary/affiliate/processor"
+	processorservice "github.com/tributary-hq/tributary/server/processor"
 )
 
 // Read returns the current state of the object of an event.
-func (c *Client) Read(ctx context.Context, key string, r processor.ReadRequest) (affiliate.ProcessorFacts, error) {
+func (c *Client) Read(ctx context.Context, key string, r processorservice.ReadRequest) (processor.Facts, error) {
 	ev, ok := parseEvent(r.Body)
 	if !ok {
-		return affiliate.ProcessorFacts{}, errMalformed
+		return processor.Facts{}, errMalformed
 	}
 	rd := &reader{api: c.api(key), request: r, codes: make(map[string]string)}
 	switch stripe.EventType(ev.Type) {
 	case stripe.EventTypeCheckoutSessionCompleted, stripe.EventTypeCheckoutSessionAsyncPaymentSucceeded:
 		return rd.readSession(ctx, ev)
 	case stripe.EventTypeCheckoutSessionAsyncPaymentFailed:
-		return ignored(affiliate.IgnoredUnfinished), nil
+		return ignored(processor.IgnoredUnfinished), nil
 	case stripe.EventTypeInvoicePaid:
 		return rd.readInvoice(ctx, ev)
 	case stripe.EventTypeChargeRefunded,
@@ -29,19 +30,19 @@ func (c *Client) Read(ctx context.Context, key string, r processor.ReadRequest) 
 		stripe.EventTypeChargeDisputeCreated, stripe.EventTypeChargeDisputeClosed:
 		return rd.readCharge(ctx, ev)
 	default:
-		return ignored(affiliate.IgnoredType), nil
+		return ignored(processor.IgnoredType), nil
 	}
 }
 
 // reader reads the objects for one event.
 type reader struct {
 	api     *stripe.Client
-	request processor.ReadRequest
+	request processorservice.ReadRequest
 	codes   map[string]string // texts of the promotion codes that were read, by id
 }
 
-func ignored(reason affiliate.ProcessorIgnored) affiliate.ProcessorFacts {
-	return affiliate.ProcessorFacts{Ignored: reason}
+func ignored(reason processor.Ignored) processor.Facts {
+	return processor.Facts{Ignored: reason}
 }
 
 // saleCurrency parses the currency of a sale. An empty currency is valid if the sale has no
@@ -54,7 +55,7 @@ func saleCurrency(text stripe.Currency, amount int64) (currency string, ok bool)
 }
 
 // setAliases sets the ids that stand for this sale alone.
-func setAliases(sale *affiliate.ProcessorSale, more ...string) {
+func setAliases(sale *processor.Sale, more ...string) {
 	ids := []string{sale.ID, sale.IDs.Session, sale.IDs.PaymentIntent, sale.IDs.Charge, sale.IDs.Invoice}
 	sale.Aliases = distinct(append(append(ids, sale.Aliases...), more...))
 }
@@ -71,8 +72,8 @@ func distinct(ids []string) []string {
 }
 
 // promotionCodes adds the texts to promotion codes.
-func (rd *reader) promotionCodes(ctx context.Context, codes []*stripe.PromotionCode) ([]affiliate.ProcessorPromotionCode, error) {
-	var all []affiliate.ProcessorPromotionCode
+func (rd *reader) promotionCodes(ctx context.Context, codes []*stripe.PromotionCode) ([]processor.PromotionCode, error) {
+	var all []processor.PromotionCode
 	for _, code := range codes {
 		result, err := rd.promotionCode(ctx, code)
 		if err != nil {
@@ -85,8 +86,8 @@ func (rd *reader) promotionCodes(ctx context.Context, codes []*stripe.PromotionC
 
 // promotionCode adds the text to a promotion code. Stripe sends the id alone unless the
 // object is expanded. The text stays empty if the key may not read it.
-func (rd *reader) promotionCode(ctx context.Context, code *stripe.PromotionCode) (affiliate.ProcessorPromotionCode, error) {
-	result := affiliate.ProcessorPromotionCode{ID: code.ID, Text: code.Code}
+func (rd *reader) promotionCode(ctx context.Context, code *stripe.PromotionCode) (processor.PromotionCode, error) {
+	result := processor.PromotionCode{ID: code.ID, Text: code.Code}
 	if result.Text != "" || !validID(code.ID) {
 		return result, nil
 	}
@@ -107,11 +108,11 @@ func (rd *reader) promotionCode(ctx context.Context, code *stripe.PromotionCode)
 
 // facts returns the sale of an event and the customer's earlier sales. objectID is the id of
 // the event's session or invoice.
-func (rd *reader) facts(ctx context.Context, own entry, objectID string) (affiliate.ProcessorFacts, error) {
+func (rd *reader) facts(ctx context.Context, own entry, objectID string) (processor.Facts, error) {
 	customer := own.sale.IDs.Customer
 	if customer == "" {
-		return affiliate.ProcessorFacts{Sales: []affiliate.ProcessorSale{own.sale}}, nil
+		return processor.Facts{Sales: []processor.Sale{own.sale}}, nil
 	}
 	sales, err := rd.history(ctx, customer, own, objectID)
-	return affiliate.ProcessorFacts{Sales: sales}, err
+	return processor.Facts{Sales: sales}, err
 }

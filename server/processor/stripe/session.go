@@ -7,16 +7,19 @@ import (
 	"github.com/stripe/stripe-go/v85"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/attribution"
+	"github.com/tributary-hq/tributary/affiliate/conversion"
+	"github.com/tributary-hq/tributary/affiliate/processor"
 )
 
 // clickKey is the key of the metadata that has the click id.
 const clickKey = "aff_click_id"
 
 // readSession reads the checkout session of an event.
-func (rd *reader) readSession(ctx context.Context, ev event) (affiliate.ProcessorFacts, error) {
+func (rd *reader) readSession(ctx context.Context, ev event) (processor.Facts, error) {
 	session, id, usable, err := decode[stripe.CheckoutSession](ev, rd.request)
 	if err != nil {
-		return affiliate.ProcessorFacts{}, err
+		return processor.Facts{}, err
 	}
 	if !usable || !isFinal(session) {
 		current, err := rd.api.V1CheckoutSessions.Retrieve(ctx, id, nil)
@@ -24,15 +27,15 @@ func (rd *reader) readSession(ctx context.Context, ev event) (affiliate.Processo
 		case err == nil:
 			session = current
 		case !isMissing(err):
-			return affiliate.ProcessorFacts{}, failure(ctx, "read a checkout session", err)
+			return processor.Facts{}, failure(ctx, "read a checkout session", err)
 		case session == nil:
-			return affiliate.ProcessorFacts{}, errMalformed
+			return processor.Facts{}, errMalformed
 		}
 	}
 	session.ID = id
 	sale, reason, err := rd.sessionSale(ctx, session)
 	if err != nil {
-		return affiliate.ProcessorFacts{}, err
+		return processor.Facts{}, err
 	}
 	if reason != "" {
 		return ignored(reason), nil
@@ -50,21 +53,21 @@ func isFinal(session *stripe.CheckoutSession) bool {
 // sessionSale returns the sale of a session. reason is not empty if the session has no
 // effect.
 func (rd *reader) sessionSale(ctx context.Context, session *stripe.CheckoutSession) (
-	sale affiliate.ProcessorSale, reason affiliate.ProcessorIgnored, err error,
+	sale processor.Sale, reason processor.Ignored, err error,
 ) {
 	if session.Status != stripe.CheckoutSessionStatusComplete {
-		return sale, affiliate.IgnoredUnfinished, nil
+		return sale, processor.IgnoredUnfinished, nil
 	}
 	free := session.PaymentStatus == stripe.CheckoutSessionPaymentStatusNoPaymentRequired || session.AmountTotal == 0
 	currency, ok := saleCurrency(session.Currency, session.AmountTotal)
 	if !ok {
-		return sale, affiliate.IgnoredCurrency, nil
+		return sale, processor.IgnoredCurrency, nil
 	}
-	sale = affiliate.ProcessorSale{
+	sale = processor.Sale{
 		IDs:         sessionIDs(session),
 		EventType:   affiliate.Purchase,
 		OccurredAt:  unixTime(session.Created),
-		Sale:        affiliate.Sale{Paid: affiliate.Money{Currency: currency}},
+		Sale:        attribution.Sale{Paid: affiliate.Money{Currency: currency}},
 		FeeKnown:    true,
 		IsRecurring: session.Mode == stripe.CheckoutSessionModeSubscription,
 		Click:       session.Metadata[clickKey],
@@ -72,7 +75,7 @@ func (rd *reader) sessionSale(ctx context.Context, session *stripe.CheckoutSessi
 	}
 	switch {
 	case session.Mode == stripe.CheckoutSessionModeSetup && !namesAffiliate(session):
-		return sale, affiliate.IgnoredSetup, nil
+		return sale, processor.IgnoredSetup, nil
 	case session.Mode == stripe.CheckoutSessionModeSubscription && session.Invoice != nil:
 		sale.Binds = true // the invoice is the sale, also if it is 0
 	case session.Mode == stripe.CheckoutSessionModeSetup, free:
@@ -93,8 +96,8 @@ func (rd *reader) sessionSale(ctx context.Context, session *stripe.CheckoutSessi
 }
 
 // sessionIDs returns the ids that a session names.
-func sessionIDs(session *stripe.CheckoutSession) affiliate.ProcessorIDs {
-	ids := affiliate.ProcessorIDs{Name: affiliate.Stripe, Session: session.ID}
+func sessionIDs(session *stripe.CheckoutSession) conversion.ProcessorIDs {
+	ids := conversion.ProcessorIDs{Name: conversion.Stripe, Session: session.ID}
 	if intent := session.PaymentIntent; intent != nil {
 		ids.PaymentIntent = intent.ID
 		if intent.LatestCharge != nil {
@@ -113,7 +116,7 @@ func sessionIDs(session *stripe.CheckoutSession) affiliate.ProcessorIDs {
 	return ids
 }
 
-func setSessionAmounts(sale *affiliate.ProcessorSale, session *stripe.CheckoutSession, currency string) {
+func setSessionAmounts(sale *processor.Sale, session *stripe.CheckoutSession, currency string) {
 	details := session.TotalDetails
 	if details == nil {
 		details = &stripe.CheckoutSessionTotalDetails{}

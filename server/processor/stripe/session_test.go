@@ -8,7 +8,10 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
-	"github.com/tributary-hq/tributary/server/processor"
+	"github.com/tributary-hq/tributary/affiliate/attribution"
+	"github.com/tributary-hq/tributary/affiliate/conversion"
+	"github.com/tributary-hq/tributary/affiliate/processor"
+	processorservice "github.com/tributary-hq/tributary/server/processor"
 	"github.com/tributary-hq/tributary/tools/stripeserver"
 )
 
@@ -25,15 +28,15 @@ func TestRead_Session(t *testing.T) {
 		"total_details": object{"amount_tax": 1_900, "amount_shipping": 500, "amount_discount": 250},
 		"discounts":     []any{object{"coupon": nil, "promotion_code": "promo_spring"}, object{"coupon": "c", "promotion_code": nil}},
 	}), stripeserver.NewPromotionCode("promo_spring", nil))
-	want := affiliate.ProcessorSale{
+	want := processor.Sale{
 		ID:            "pi_1",
-		IDs:           affiliate.ProcessorIDs{Name: affiliate.Stripe, Session: "cs_1", PaymentIntent: "pi_1"},
+		IDs:           conversion.ProcessorIDs{Name: conversion.Stripe, Session: "cs_1", PaymentIntent: "pi_1"},
 		Aliases:       []string{"pi_1", "cs_1"},
 		EventType:     affiliate.Purchase,
 		OccurredAt:    time.Unix(monday, 0).UTC(),
-		Sale:          affiliate.Sale{Paid: affiliate.Money{Cents: 11_900, Currency: "EUR"}, TaxCents: 1_900, ShippingCents: 500},
+		Sale:          attribution.Sale{Paid: affiliate.Money{Cents: 11_900, Currency: "EUR"}, TaxCents: 1_900, ShippingCents: 500},
 		DiscountCents: 250, FeeKnown: true, Click: "click-1", Reference: "order 7",
-		PromotionCodes: []affiliate.ProcessorPromotionCode{{ID: "promo_spring", Text: "SPRING"}},
+		PromotionCodes: []processor.PromotionCode{{ID: "promo_spring", Text: "SPRING"}},
 		CustomerEmail:  "buyer@example.com",
 	}
 	for _, eventType := range []string{completed, succeeded} {
@@ -124,7 +127,7 @@ func TestRead_SessionIsReadAnew(t *testing.T) {
 			if test.atStripe != nil {
 				f.put(stripeserver.NewSession("cs_1", test.atStripe))
 			}
-			var options []func(*processor.ReadRequest)
+			var options []func(*processorservice.ReadRequest)
 			if test.readAgain {
 				options = append(options, readAgain)
 			}
@@ -149,7 +152,7 @@ func TestRead_ObjectWithAnotherTypeThatWasDeleted(t *testing.T) {
 		id, _ := o["id"].(string)
 		body := f.Event(eventType, id)
 		f.Delete(id)
-		if _, err := f.client.Read(t.Context(), key, processor.ReadRequest{Body: body}); err == nil || errors.Is(err, processor.ErrUnavailable) {
+		if _, err := f.client.Read(t.Context(), key, processorservice.ReadRequest{Body: body}); err == nil || errors.Is(err, processorservice.ErrUnavailable) {
 			t.Errorf("Read of %s returned the error %v, want that the event is malformed", eventType, err)
 		}
 	}
@@ -160,12 +163,12 @@ func TestRead_PromotionCodes(t *testing.T) {
 		code any
 		deny bool
 		put  bool
-		want affiliate.ProcessorPromotionCode
+		want processor.PromotionCode
 	}{
-		"id":            {"promo_a", false, true, affiliate.ProcessorPromotionCode{ID: "promo_a", Text: "A"}},
-		"unknown id":    {"promo_a", false, false, affiliate.ProcessorPromotionCode{ID: "promo_a"}},
-		"no permission": {"promo_a", true, true, affiliate.ProcessorPromotionCode{ID: "promo_a"}},
-		"expanded":      {stripeserver.NewPromotionCode("promo_a", object{"code": "X"}), true, false, affiliate.ProcessorPromotionCode{ID: "promo_a", Text: "X"}},
+		"id":            {"promo_a", false, true, processor.PromotionCode{ID: "promo_a", Text: "A"}},
+		"unknown id":    {"promo_a", false, false, processor.PromotionCode{ID: "promo_a"}},
+		"no permission": {"promo_a", true, true, processor.PromotionCode{ID: "promo_a"}},
+		"expanded":      {stripeserver.NewPromotionCode("promo_a", object{"code": "X"}), true, false, processor.PromotionCode{ID: "promo_a", Text: "X"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t)
@@ -187,13 +190,13 @@ func TestRead_PromotionCodes(t *testing.T) {
 func TestRead_IgnoresOtherEvents(t *testing.T) {
 	f := newFixture(t)
 	f.put(stripeserver.NewSession("cs_1", nil), stripeserver.NewCharge("ch_1", nil))
-	for eventType, want := range map[string]affiliate.ProcessorIgnored{
-		"checkout.session.async_payment_failed": affiliate.IgnoredUnfinished,
-		"checkout.session.expired":              affiliate.IgnoredType,
-		"customer.created":                      affiliate.IgnoredType,
-		"charge.succeeded":                      affiliate.IgnoredType,
+	for eventType, want := range map[string]processor.Ignored{
+		"checkout.session.async_payment_failed": processor.IgnoredUnfinished,
+		"checkout.session.expired":              processor.IgnoredType,
+		"customer.created":                      processor.IgnoredType,
+		"charge.succeeded":                      processor.IgnoredType,
 	} {
-		if facts := f.read(t, eventType, "cs_1"); !reflect.DeepEqual(facts, affiliate.ProcessorFacts{Ignored: want}) {
+		if facts := f.read(t, eventType, "cs_1"); !reflect.DeepEqual(facts, processor.Facts{Ignored: want}) {
 			t.Errorf("Read of %s returned %+v, want to ignore it as %s", eventType, facts, want)
 		}
 	}
@@ -203,7 +206,7 @@ func TestRead_IgnoresOtherEvents(t *testing.T) {
 }
 
 func TestRead_Currencies(t *testing.T) {
-	for currency, want := range map[string]affiliate.Sale{
+	for currency, want := range map[string]attribution.Sale{
 		"jpy": {Paid: affiliate.Money{Cents: 5_000, Currency: "JPY"}, TaxCents: 400},
 		"isk": {Paid: affiliate.Money{Cents: 50, Currency: "ISK"}, TaxCents: 4},
 		"mga": {Paid: affiliate.Money{Cents: 500_000, Currency: "MGA"}, TaxCents: 40_000},

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/account"
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
@@ -26,7 +27,7 @@ type keyRow struct {
 	WorkspaceID affiliate.WorkspaceID
 	Mode        affiliate.Mode
 	ID          affiliate.APIKeyID
-	Kind        affiliate.KeyKind
+	Kind        account.KeyKind
 	Name        string
 	Digest      []byte
 	PublicText  string
@@ -39,8 +40,8 @@ type keyRow struct {
 	RolledAt    *time.Time
 }
 
-func (r keyRow) key() affiliate.APIKey {
-	return affiliate.APIKey{
+func (r keyRow) key() account.APIKey {
+	return account.APIKey{
 		ID: r.ID, Scope: affiliate.Scope{Workspace: r.WorkspaceID, Mode: r.Mode}, Kind: r.Kind, Name: r.Name,
 		PublicText: r.PublicText, Prefix: r.Prefix, Last4: r.Last4, CreatedAt: r.CreatedAt.UTC(),
 		LastUsedAt: postgres.UTC(r.LastUsedAt), ExpiresAt: postgres.UTC(r.ExpiresAt),
@@ -50,7 +51,7 @@ func (r keyRow) key() affiliate.APIKey {
 
 // ActiveKeys returns the API keys of a scope that are active at the given time, newest
 // first. A key that was rolled is included until its grace period ends.
-func (s *Store) ActiveKeys(ctx context.Context, scope affiliate.Scope, now time.Time) ([]affiliate.APIKey, error) {
+func (s *Store) ActiveKeys(ctx context.Context, scope affiliate.Scope, now time.Time) ([]account.APIKey, error) {
 	const query = `
 		select ` + keyColumns + `
 		from api_keys
@@ -71,7 +72,7 @@ func (tx *Tx) CountSecretKeys(ctx context.Context, scope affiliate.Scope, now ti
 }
 
 // LockKey locks an API key and returns it. Errors: NOT_FOUND.
-func (tx *Tx) LockKey(ctx context.Context, scope affiliate.Scope, id affiliate.APIKeyID) (affiliate.APIKey, error) {
+func (tx *Tx) LockKey(ctx context.Context, scope affiliate.Scope, id affiliate.APIKeyID) (account.APIKey, error) {
 	const lock = `
 		select ` + keyColumns + `
 		from api_keys
@@ -82,7 +83,7 @@ func (tx *Tx) LockKey(ctx context.Context, scope affiliate.Scope, id affiliate.A
 }
 
 // InsertKey stores an API key.
-func (tx *Tx) InsertKey(ctx context.Context, key affiliate.NewAPIKey) error {
+func (tx *Tx) InsertKey(ctx context.Context, key account.NewAPIKey) error {
 	const insert = `
 		insert into api_keys (workspace_id, id, mode, kind, name, digest, public_text, prefix, last4, created_at, expires_at)
 		values (@workspace, @id, @mode, @kind, @name, @digest, nullif(@public_text, ''), @prefix, @last4, @created_at, @expires_at)`
@@ -95,7 +96,7 @@ func (tx *Tx) InsertKey(ctx context.Context, key affiliate.NewAPIKey) error {
 }
 
 // UpdateKey stores the times at which an API key expires and was revoked or rolled.
-func (tx *Tx) UpdateKey(ctx context.Context, key affiliate.APIKey) error {
+func (tx *Tx) UpdateKey(ctx context.Context, key account.APIKey) error {
 	const update = `
 		update api_keys set expires_at = @expires_at, revoked_at = @revoked_at, rolled_at = @rolled_at
 		where workspace_id = @workspace and mode = @mode and id = @id`
@@ -109,7 +110,7 @@ func (tx *Tx) UpdateKey(ctx context.Context, key affiliate.APIKey) error {
 // keyLookup is a look-up of an API key by its digest.
 type keyLookup struct {
 	digest [sha256.Size]byte
-	key    affiliate.APIKey
+	key    account.APIKey
 	found  bool
 }
 
@@ -117,19 +118,19 @@ type keyLookup struct {
 // time, and stores the time of its use, rounded down to keyUseResolution. The search
 // covers all workspaces, because the key determines the workspace. Look-ups that run at
 // the same time share one round trip.
-func (s *Store) ActiveKey(ctx context.Context, digest [sha256.Size]byte, now time.Time) (key affiliate.APIKey, found bool, err error) {
+func (s *Store) ActiveKey(ctx context.Context, digest [sha256.Size]byte, now time.Time) (key account.APIKey, found bool, err error) {
 	const touch = `
 		update api_keys set last_used_at = $3
 		where workspace_id = $1 and id = $2 and (last_used_at is null or last_used_at < $4)`
 	lookup := &keyLookup{digest: digest}
 	if err := s.keys.Do(ctx, lookup); err != nil || !lookup.found || !lookup.key.Active(now) {
-		return affiliate.APIKey{}, false, err
+		return account.APIKey{}, false, err
 	}
 	key = lookup.key
 	if stale := now.Add(-keyUseResolution); key.LastUsedAt == nil || key.LastUsedAt.Before(stale) {
 		minute := now.Truncate(keyUseResolution)
 		if _, err := s.db.Pool().Exec(ctx, touch, key.Scope.Workspace, key.ID, minute, stale); err != nil {
-			return affiliate.APIKey{}, false, err
+			return account.APIKey{}, false, err
 		}
 	}
 	return key, true, nil

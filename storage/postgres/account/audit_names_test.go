@@ -5,7 +5,9 @@ import (
 	"testing"
 
 	"github.com/tributary-hq/tributary/affiliate"
-	"github.com/tributary-hq/tributary/storage/postgres/account"
+	"github.com/tributary-hq/tributary/affiliate/account"
+	"github.com/tributary-hq/tributary/affiliate/participant"
+	accountpg "github.com/tributary-hq/tributary/storage/postgres/account"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
@@ -23,10 +25,10 @@ func (f *fixture) insertEntry(mode *affiliate.Mode, actor string, columns ...pgt
 
 func (f *fixture) insertKey(workspace affiliate.WorkspaceID, name string) affiliate.APIKeyID {
 	f.Helper()
-	id, key := affiliate.NewID[affiliate.APIKeyID](f.Now()), affiliate.NewKey(affiliate.SecretKey, f.Scope.Mode)
+	id, key := affiliate.NewID[affiliate.APIKeyID](f.Now()), account.NewKey(account.SecretKey, f.Scope.Mode)
 	digest := key.Digest()
 	f.Insert("api_keys", pgtest.Row{
-		"workspace_id": workspace, "id": id, "mode": f.Scope.Mode, "kind": affiliate.SecretKey, "name": name, "digest": digest[:],
+		"workspace_id": workspace, "id": id, "mode": f.Scope.Mode, "kind": account.SecretKey, "name": name, "digest": digest[:],
 		"prefix": key.Prefix(), "last4": key.Last4(), "created_at": f.Now(),
 	})
 	return id
@@ -51,7 +53,7 @@ func TestAuditLog_NamesOnlyActorsOfTheWorkspace(t *testing.T) {
 		{mode, f.insertKey(f.Scope.Workspace, "server").String(), "server"},
 		{mode, f.insertKey(other.Scope.Workspace, "other").String(), ""},
 		{mode, f.Join("Jane").Partner.String(), "Jane"},
-		{mode, f.Join("Joe", pgtest.Row{"status": affiliate.ParticipantRejected}).Partner.String(), "Joe"},
+		{mode, f.Join("Joe", pgtest.Row{"status": participant.Rejected}).Partner.String(), "Joe"},
 		{mode, f.Join("Jack", pgtest.Row{"erased_at": f.Now()}).Partner.String(), ""},
 		{mode, other.Join("Jill").Partner.String(), ""},
 		{mode, f.InOtherMode().Join("Jim").Partner.String(), ""},
@@ -122,7 +124,7 @@ func TestAuditLog_ReadsActorNamesByKey(t *testing.T) {
 		select $1, gen_random_uuid(), $2, $3::timestamptz - row_number() over () * interval '1 second', id::text, 'program.update', 'program', id
 		from users`, f.Scope.Workspace, f.Scope.Mode, f.Now())
 	f.VacuumAnalyze()
-	page, _, export, args := account.AuditSQL(f.Scope, affiliate.AuditFilter{}, 20)
+	page, _, export, args := accountpg.AuditSQL(f.Scope, affiliate.AuditFilter{}, 20)
 	for what, sql := range map[string]string{"page": page, "export": export} {
 		plan := f.Plan(sql, args)
 		for _, table := range []string{"users", "members", "participants", "api_keys"} {

@@ -8,7 +8,7 @@ import (
 )
 
 // SeeDevice stores that a user has used a device. known reports whether the user has also
-// used it since the given time. device is the result of affiliate.DeviceHash.
+// used it since the given time. device is the result of account.DeviceHash.
 func (tx *Tx) SeeDevice(ctx context.Context, user affiliate.UserID, device affiliate.Digests, at, since time.Time) (known bool, err error) {
 	// The query reads the state before the statement.
 	const see = `
@@ -23,7 +23,7 @@ func (tx *Tx) SeeDevice(ctx context.Context, user affiliate.UserID, device affil
 }
 
 // KnowsDevice reports whether a user has used a device since the given time. device is the
-// result of affiliate.DeviceHash.
+// result of account.DeviceHash.
 func (s *Store) KnowsDevice(ctx context.Context, user affiliate.UserID, device affiliate.Digests, since time.Time) (known bool, err error) {
 	const query = `select exists (select from user_devices where user_id = $1 and device = any($2) and seen_at >= $3)`
 	err = s.db.Pool().QueryRow(ctx, query, user, device, since).Scan(&known)

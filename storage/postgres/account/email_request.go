@@ -7,11 +7,12 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/account"
 )
 
 // InsertEmailRequest stores a request for a mail. The caller also enqueues the job that
 // processes the request.
-func (tx *Tx) InsertEmailRequest(ctx context.Context, r affiliate.EmailRequest) error {
+func (tx *Tx) InsertEmailRequest(ctx context.Context, r account.EmailRequest) error {
 	const insert = `
 		insert into email_requests (id, purpose, account_kind, address, user_id, session_id, created_at)
 		values (@id, @purpose, @kind, @address, @user, @session, @created_at)`
@@ -23,8 +24,8 @@ func (tx *Tx) InsertEmailRequest(ctx context.Context, r affiliate.EmailRequest) 
 }
 
 type emailRequestRow struct {
-	ID          affiliate.EmailRequestID
-	Purpose     affiliate.EmailTokenPurpose
+	ID          account.EmailRequestID
+	Purpose     account.EmailTokenPurpose
 	AccountKind affiliate.AccountKind
 	Address     string
 	UserID      *affiliate.UserID
@@ -32,8 +33,8 @@ type emailRequestRow struct {
 	CreatedAt   time.Time
 }
 
-func (r emailRequestRow) request() affiliate.EmailRequest {
-	return affiliate.EmailRequest{
+func (r emailRequestRow) request() account.EmailRequest {
+	return account.EmailRequest{
 		ID: r.ID, Purpose: r.Purpose, Account: r.AccountKind, Address: r.Address,
 		User: r.UserID, Session: r.SessionID, CreatedAt: r.CreatedAt.UTC(),
 	}
@@ -41,7 +42,7 @@ func (r emailRequestRow) request() affiliate.EmailRequest {
 
 // EmailRequest returns a request for a mail. found is false if it was processed or
 // deleted.
-func (tx *Tx) EmailRequest(ctx context.Context, id affiliate.EmailRequestID) (request affiliate.EmailRequest, found bool, err error) {
+func (tx *Tx) EmailRequest(ctx context.Context, id account.EmailRequestID) (request account.EmailRequest, found bool, err error) {
 	const query = `
 		select id, purpose, account_kind, address, user_id, session_id, created_at
 		from email_requests where id = $1`
@@ -51,7 +52,7 @@ func (tx *Tx) EmailRequest(ctx context.Context, id affiliate.EmailRequestID) (re
 
 // DeleteEmailRequest deletes a request for a mail. found is false if another transaction
 // has deleted it.
-func (tx *Tx) DeleteEmailRequest(ctx context.Context, id affiliate.EmailRequestID) (found bool, err error) {
+func (tx *Tx) DeleteEmailRequest(ctx context.Context, id account.EmailRequestID) (found bool, err error) {
 	const remove = `delete from email_requests where id = $1`
 	tag, err := tx.Exec(ctx, remove, id)
 	return tag.RowsAffected() == 1, err

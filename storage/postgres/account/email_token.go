@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/account"
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
@@ -15,7 +16,7 @@ const emailTokenColumns = `t.user_id, t.purpose, t.address, t.session_id, t.crea
 
 type emailTokenRow struct {
 	UserID    affiliate.UserID
-	Purpose   affiliate.EmailTokenPurpose
+	Purpose   account.EmailTokenPurpose
 	Address   string
 	SessionID *affiliate.SessionID
 	CreatedAt time.Time
@@ -23,8 +24,8 @@ type emailTokenRow struct {
 	UsedAt    *time.Time
 }
 
-func (r emailTokenRow) token() affiliate.EmailToken {
-	return affiliate.EmailToken{
+func (r emailTokenRow) token() account.EmailToken {
+	return account.EmailToken{
 		User: r.UserID, Purpose: r.Purpose, Address: r.Address, Session: r.SessionID,
 		CreatedAt: r.CreatedAt.UTC(), ExpiresAt: r.ExpiresAt.UTC(), UsedAt: postgres.UTC(r.UsedAt),
 	}
@@ -32,7 +33,7 @@ func (r emailTokenRow) token() affiliate.EmailToken {
 
 // EmailToken returns the e-mail token with the given digest. The caller must lock the
 // user before it uses the token (LockEmailToken).
-func (s *Store) EmailToken(ctx context.Context, digest [sha256.Size]byte) (token affiliate.EmailToken, found bool, err error) {
+func (s *Store) EmailToken(ctx context.Context, digest [sha256.Size]byte) (token account.EmailToken, found bool, err error) {
 	const query = `select ` + emailTokenColumns + ` from email_tokens t where t.digest = $1`
 	rows, err := s.db.Pool().Query(ctx, query, digest[:])
 	return optional(rows, err, emailTokenRow.token)
@@ -41,17 +42,17 @@ func (s *Store) EmailToken(ctx context.Context, digest [sha256.Size]byte) (token
 // LockEmailToken locks the user of an e-mail token and then reads the token. All
 // transactions that use tokens lock the user first, so two transactions of one user
 // never wait for each other's tokens.
-func (tx *Tx) LockEmailToken(ctx context.Context, user affiliate.UserID, digest [sha256.Size]byte) (token affiliate.EmailToken, found bool, err error) {
+func (tx *Tx) LockEmailToken(ctx context.Context, user affiliate.UserID, digest [sha256.Size]byte) (token account.EmailToken, found bool, err error) {
 	const query = `select ` + emailTokenColumns + ` from email_tokens t where t.digest = $1 and t.user_id = $2`
 	if err := tx.LockUserByID(ctx, user); err != nil {
-		return affiliate.EmailToken{}, false, err
+		return account.EmailToken{}, false, err
 	}
 	rows, err := tx.Query(ctx, query, digest[:], user)
 	return optional(rows, err, emailTokenRow.token)
 }
 
 // InsertEmailToken stores an e-mail token with its digest.
-func (tx *Tx) InsertEmailToken(ctx context.Context, token affiliate.EmailToken, digest [sha256.Size]byte) error {
+func (tx *Tx) InsertEmailToken(ctx context.Context, token account.EmailToken, digest [sha256.Size]byte) error {
 	const insert = `
 		insert into email_tokens (digest, user_id, purpose, address, session_id, created_at, expires_at)
 		values (@digest, @user, @purpose, @address, @session, @created_at, @expires_at)`
@@ -101,7 +102,7 @@ func (tx *Tx) RevokeEmailChanges(ctx context.Context, user affiliate.UserID, at 
 // CountEmailTokens counts the e-mail tokens for an address and a purpose that were
 // created after the given time. It locks the address until the transaction ends, so that
 // two transactions do not count at the same time.
-func (tx *Tx) CountEmailTokens(ctx context.Context, purpose affiliate.EmailTokenPurpose, address string, since time.Time) (int, error) {
+func (tx *Tx) CountEmailTokens(ctx context.Context, purpose account.EmailTokenPurpose, address string, since time.Time) (int, error) {
 	const (
 		// The lock needs no row of the address. Two addresses with the same hash only wait
 		// for each other.

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/account"
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
@@ -25,9 +26,9 @@ type inviteRow struct {
 	EndedAt     *time.Time
 }
 
-func (r inviteRow) invite() affiliate.MemberInvite {
-	return affiliate.MemberInvite{
-		Invite: affiliate.Invite{
+func (r inviteRow) invite() account.MemberInvite {
+	return account.MemberInvite{
+		Invite: account.Invite{
 			ID: r.ID, Email: r.Email, InvitedBy: r.InvitedBy,
 			CreatedAt: r.CreatedAt.UTC(), ExpiresAt: r.ExpiresAt.UTC(), EndedAt: postgres.UTC(r.EndedAt),
 		},
@@ -51,7 +52,7 @@ var countInvites = postgres.CountUpTo(affiliate.MaxTotal, openInvites)
 // time, newest first, and the number of open invitations, up to affiliate.MaxTotal.
 func (s *Store) OpenInvites(
 	ctx context.Context, workspace affiliate.WorkspaceID, now time.Time, page affiliate.Page,
-) ([]affiliate.MemberInvite, int64, error) {
+) ([]account.MemberInvite, int64, error) {
 	args := pgx.NamedArgs{"workspace": workspace, "now": now, "limit": page.Size, "offset": page.Offset()}
 	var total int64
 	if err := s.db.Pool().QueryRow(ctx, countInvites, args).Scan(&total); err != nil {
@@ -76,13 +77,13 @@ type tokenInviteRow struct {
 
 // InviteByToken returns the invitation one of whose tokens has the given digest. mailed
 // reports whether this is the token of the mail. Errors: NOT_FOUND.
-func (s *Store) InviteByToken(ctx context.Context, digest [sha256.Size]byte) (invite affiliate.MemberInvite, mailed bool, err error) {
+func (s *Store) InviteByToken(ctx context.Context, digest [sha256.Size]byte) (invite account.MemberInvite, mailed bool, err error) {
 	row, err := postgres.OneRow[tokenInviteRow](s.db.Pool().Query(ctx, inviteByToken, digest[:]))
 	return row.invite(), row.Mailed, err
 }
 
 // LockInviteByToken locks the invitation that InviteByToken returns. Errors: NOT_FOUND.
-func (tx *Tx) LockInviteByToken(ctx context.Context, digest [sha256.Size]byte) (invite affiliate.MemberInvite, mailed bool, err error) {
+func (tx *Tx) LockInviteByToken(ctx context.Context, digest [sha256.Size]byte) (invite account.MemberInvite, mailed bool, err error) {
 	row, err := postgres.OneRow[tokenInviteRow](tx.Query(ctx, inviteByToken+` for no key update`, digest[:]))
 	return row.invite(), row.Mailed, err
 }
@@ -104,7 +105,7 @@ func (s *Store) ParticipantInviteAddress(ctx context.Context, digest [sha256.Siz
 }
 
 // LockInvite locks an invitation and returns it. Errors: NOT_FOUND.
-func (tx *Tx) LockInvite(ctx context.Context, workspace affiliate.WorkspaceID, id affiliate.InviteID) (affiliate.MemberInvite, error) {
+func (tx *Tx) LockInvite(ctx context.Context, workspace affiliate.WorkspaceID, id affiliate.InviteID) (account.MemberInvite, error) {
 	const lock = `select ` + inviteColumns + ` from member_invites i where i.workspace_id = $1 and i.id = $2 for no key update`
 	row, err := postgres.OneRow[inviteRow](tx.Query(ctx, lock, workspace, id))
 	return row.invite(), err
@@ -112,7 +113,7 @@ func (tx *Tx) LockInvite(ctx context.Context, workspace affiliate.WorkspaceID, i
 
 // LockInvitesTo locks and returns a workspace's invitations to an email address that
 // have neither been accepted nor revoked. Expired invitations are included.
-func (tx *Tx) LockInvitesTo(ctx context.Context, workspace affiliate.WorkspaceID, email string) ([]affiliate.MemberInvite, error) {
+func (tx *Tx) LockInvitesTo(ctx context.Context, workspace affiliate.WorkspaceID, email string) ([]account.MemberInvite, error) {
 	const lock = `
 		select ` + inviteColumns + `
 		from member_invites i
@@ -123,7 +124,7 @@ func (tx *Tx) LockInvitesTo(ctx context.Context, workspace affiliate.WorkspaceID
 }
 
 // InsertInvite stores an invitation with the digests of its tokens.
-func (tx *Tx) InsertInvite(ctx context.Context, invite affiliate.MemberInvite, digests affiliate.InviteDigests) error {
+func (tx *Tx) InsertInvite(ctx context.Context, invite account.MemberInvite, digests account.InviteDigests) error {
 	const insert = `
 		insert into member_invites (workspace_id, id, email, role, digest, mail_digest, invited_by, created_at, expires_at)
 		values (@workspace, @id, @email, @role, @digest, @mail_digest, @invited_by, @created_at, @expires_at)`

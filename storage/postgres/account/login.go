@@ -5,12 +5,13 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/account"
 )
 
 // AddLoginAttempt stores a login attempt as a failure before its password is checked.
 // It commits before it returns. If two attempts run at the same time, at least one of
 // them therefore counts the other.
-func (s *Store) AddLoginAttempt(ctx context.Context, attempt affiliate.LoginAttempt) error {
+func (s *Store) AddLoginAttempt(ctx context.Context, attempt account.LoginAttempt) error {
 	const insert = `insert into login_failures (id, subject, bucket, failed_at) values ($1, $2, $3, $4)`
 	_, err := s.db.Pool().Exec(ctx, insert, attempt.ID, attempt.Subject.First(), attempt.Bucket.First(), attempt.At)
 	return err
@@ -19,7 +20,7 @@ func (s *Store) AddLoginAttempt(ctx context.Context, attempt affiliate.LoginAtte
 // OtherLoginFailures counts the failed login attempts after the given time that have the
 // same bucket as the given attempt. It does not count this attempt itself. It also returns the
 // time of the last failure.
-func (s *Store) OtherLoginFailures(ctx context.Context, attempt affiliate.LoginAttempt, since time.Time) (count int, last time.Time, err error) {
+func (s *Store) OtherLoginFailures(ctx context.Context, attempt account.LoginAttempt, since time.Time) (count int, last time.Time, err error) {
 	const query = `
 		select count(*), coalesce(max(failed_at), to_timestamp(0))
 		from login_failures where bucket = any($1) and failed_at > $2 and id <> $3`

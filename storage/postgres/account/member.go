@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/account"
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
@@ -29,13 +30,13 @@ type memberRow struct {
 	SecondFactor bool
 }
 
-func (r memberRow) member() affiliate.TeamMember {
-	return affiliate.TeamMember{ID: r.ID, Name: r.Name, Email: r.Email, Role: r.Role, SecondFactor: r.SecondFactor, CreatedAt: r.CreatedAt.UTC()}
+func (r memberRow) member() account.TeamMember {
+	return account.TeamMember{ID: r.ID, Name: r.Name, Email: r.Email, Role: r.Role, SecondFactor: r.SecondFactor, CreatedAt: r.CreatedAt.UTC()}
 }
 
 // Members returns one page of the members of a workspace, oldest first, and the number of
 // members, up to affiliate.MaxTotal.
-func (s *Store) Members(ctx context.Context, workspace affiliate.WorkspaceID, page affiliate.Page) ([]affiliate.TeamMember, int64, error) {
+func (s *Store) Members(ctx context.Context, workspace affiliate.WorkspaceID, page affiliate.Page) ([]account.TeamMember, int64, error) {
 	const list = selectMembers + `
 		order by m.created_at, m.user_id
 		limit @limit offset @offset`
@@ -50,7 +51,7 @@ func (s *Store) Members(ctx context.Context, workspace affiliate.WorkspaceID, pa
 }
 
 // Member returns a member of a workspace. Errors: NOT_FOUND.
-func (tx *Tx) Member(ctx context.Context, workspace affiliate.WorkspaceID, user affiliate.UserID) (affiliate.TeamMember, error) {
+func (tx *Tx) Member(ctx context.Context, workspace affiliate.WorkspaceID, user affiliate.UserID) (account.TeamMember, error) {
 	const query = selectMembers + ` and m.user_id = @user`
 	row, err := postgres.OneRow[memberRow](tx.Query(ctx, query, pgx.NamedArgs{"workspace": workspace, "user": user}))
 	return row.member(), err
@@ -99,7 +100,7 @@ func (tx *Tx) RevokeCredentials(ctx context.Context, workspace affiliate.Workspa
 }
 
 // InsertMember adds a user to a workspace.
-func (tx *Tx) InsertMember(ctx context.Context, user affiliate.UserID, member affiliate.Member, at time.Time) error {
+func (tx *Tx) InsertMember(ctx context.Context, user affiliate.UserID, member account.Member, at time.Time) error {
 	const insert = `insert into members (workspace_id, user_id, role, created_at) values ($1, $2, $3, $4)`
 	_, err := tx.Exec(ctx, insert, member.Workspace, user, member.Role, at)
 	return err

@@ -4,12 +4,12 @@ import (
 	"context"
 	"time"
 
-	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/fraud"
 )
 
 // StoreOrigin stores the network and the browser from which a user has used the
 // account, and the time of the last use. It stores nothing about an erased account.
-func (s *Store) StoreOrigin(ctx context.Context, o affiliate.Origin) error {
+func (s *Store) StoreOrigin(ctx context.Context, o fraud.Origin) error {
 	const store = `
 		insert into user_origins as o (user_id, ip_prefix, ua_hash, seen_at)
 		select u.id, $2, $3, $4 from users u where u.id = $1 and u.erased_at is null for share

@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/participant"
 )
 
 // ActiveParticipant returns an approved participant. ok is false if the participant does
@@ -14,7 +15,7 @@ import (
 // caller's token names the participant, whose mode is returned.
 func (s *Store) ActiveParticipant(
 	ctx context.Context, workspace affiliate.WorkspaceID, id affiliate.ParticipantID,
-) (ref affiliate.ParticipantRef, ok bool, err error) {
+) (ref participant.Ref, ok bool, err error) {
 	const query = `
 		select mode, program_id, partner_id from participants
 		where workspace_id = $1 and id = $2 and status = 'approved' and partner_consent is null and erased_at is null`

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/account"
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
@@ -18,8 +19,8 @@ type secondFactorRow struct {
 	Failures    int
 }
 
-func (r secondFactorRow) factor() affiliate.SecondFactor {
-	return affiliate.SecondFactor{
+func (r secondFactorRow) factor() account.SecondFactor {
+	return account.SecondFactor{
 		User: r.UserID, Secret: r.Secret, CreatedAt: r.CreatedAt.UTC(), ConfirmedAt: postgres.UTC(r.ConfirmedAt), LastStep: r.LastStep,
 		Failures: r.Failures,
 	}
@@ -27,7 +28,7 @@ func (r secondFactorRow) factor() affiliate.SecondFactor {
 
 // SecondFactor returns the second factor of a user, also if it was not confirmed. The caller
 // must have locked the user.
-func (tx *Tx) SecondFactor(ctx context.Context, user affiliate.UserID) (factor affiliate.SecondFactor, found bool, err error) {
+func (tx *Tx) SecondFactor(ctx context.Context, user affiliate.UserID) (factor account.SecondFactor, found bool, err error) {
 	const query = `select user_id, secret, created_at, confirmed_at, last_step, failures from second_factors where user_id = $1`
 	rows, err := tx.Query(ctx, query, user)
 	return optional(rows, err, secondFactorRow.factor)
@@ -35,7 +36,7 @@ func (tx *Tx) SecondFactor(ctx context.Context, user affiliate.UserID) (factor a
 
 // InsertSecondFactor stores a second factor that is not confirmed. It replaces an earlier
 // factor without a confirmation.
-func (tx *Tx) InsertSecondFactor(ctx context.Context, f affiliate.SecondFactor) error {
+func (tx *Tx) InsertSecondFactor(ctx context.Context, f account.SecondFactor) error {
 	const insert = `
 		insert into second_factors (user_id, secret, created_at) values ($1, $2, $3)
 		on conflict (user_id) do update
@@ -119,7 +120,7 @@ func (tx *Tx) DeleteSecondFactor(ctx context.Context, user affiliate.UserID) err
 }
 
 // InsertLoginChallenge stores a challenge with its digest.
-func (tx *Tx) InsertLoginChallenge(ctx context.Context, c affiliate.LoginChallenge, digest [sha256.Size]byte) error {
+func (tx *Tx) InsertLoginChallenge(ctx context.Context, c account.LoginChallenge, digest [sha256.Size]byte) error {
 	const insert = `insert into login_challenges (digest, user_id, created_at, expires_at) values ($1, $2, $3, $4)`
 	_, err := tx.Exec(ctx, insert, digest[:], c.User, c.CreatedAt, c.ExpiresAt)
 	return err
@@ -132,21 +133,21 @@ type loginChallengeRow struct {
 	ExpiresAt time.Time
 }
 
-func (r loginChallengeRow) challenge() affiliate.LoginChallenge {
-	return affiliate.LoginChallenge{User: r.UserID, Failures: r.Failures, CreatedAt: r.CreatedAt.UTC(), ExpiresAt: r.ExpiresAt.UTC()}
+func (r loginChallengeRow) challenge() account.LoginChallenge {
+	return account.LoginChallenge{User: r.UserID, Failures: r.Failures, CreatedAt: r.CreatedAt.UTC(), ExpiresAt: r.ExpiresAt.UTC()}
 }
 
 const challengeByDigest = `select user_id, failures, created_at, expires_at from login_challenges where digest = $1`
 
 // LoginChallenge returns the challenge with a digest. The caller must lock the user and read
 // it again before it uses the challenge.
-func (s *Store) LoginChallenge(ctx context.Context, digest [sha256.Size]byte) (challenge affiliate.LoginChallenge, found bool, err error) {
+func (s *Store) LoginChallenge(ctx context.Context, digest [sha256.Size]byte) (challenge account.LoginChallenge, found bool, err error) {
 	rows, err := s.db.Pool().Query(ctx, challengeByDigest, digest[:])
 	return optional(rows, err, loginChallengeRow.challenge)
 }
 
 // LoginChallenge returns the challenge with a digest. The caller must have locked the user.
-func (tx *Tx) LoginChallenge(ctx context.Context, digest [sha256.Size]byte) (challenge affiliate.LoginChallenge, found bool, err error) {
+func (tx *Tx) LoginChallenge(ctx context.Context, digest [sha256.Size]byte) (challenge account.LoginChallenge, found bool, err error) {
 	rows, err := tx.Query(ctx, challengeByDigest, digest[:])
 	return optional(rows, err, loginChallengeRow.challenge)
 }

@@ -5,8 +5,8 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/tributary-hq/tributary/affiliate"
-	"github.com/tributary-hq/tributary/storage/postgres/account"
+	"github.com/tributary-hq/tributary/affiliate/account"
+	accountpg "github.com/tributary-hq/tributary/storage/postgres/account"
 )
 
 // Twenty transactions use the same code at the same time. Only one of them succeeds.
@@ -14,13 +14,13 @@ func TestSecondFactor_CodesWorkOnceInParallelTransactions(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	ctx, user := f.Context(), f.NewPartner("Ada")
-	codes, digests := affiliate.NewRecoveryCodes()
-	digest, ok := affiliate.DigestRecoveryCode(codes[0])
+	codes, digests := account.NewRecoveryCodes()
+	digest, ok := account.DigestRecoveryCode(codes[0])
 	if !ok {
 		t.Fatalf("%s is no recovery code", codes[0])
 	}
-	inTx := func(fn func(tx *account.Tx) error) {
-		if err := f.accounts.InTx(ctx, func(tx *account.Tx) error {
+	inTx := func(fn func(tx *accountpg.Tx) error) {
+		if err := f.accounts.InTx(ctx, func(tx *accountpg.Tx) error {
 			if err := tx.LockUserByID(ctx, user); err != nil {
 				return err
 			}
@@ -29,8 +29,8 @@ func TestSecondFactor_CodesWorkOnceInParallelTransactions(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	inTx(func(tx *account.Tx) error {
-		if err := tx.InsertSecondFactor(ctx, affiliate.SecondFactor{User: user, Secret: []byte("sealed"), CreatedAt: f.Now()}); err != nil {
+	inTx(func(tx *accountpg.Tx) error {
+		if err := tx.InsertSecondFactor(ctx, account.SecondFactor{User: user, Secret: []byte("sealed"), CreatedAt: f.Now()}); err != nil {
 			return err
 		}
 		return tx.ConfirmSecondFactor(ctx, user, 1, digests, f.Now())
@@ -41,7 +41,7 @@ func TestSecondFactor_CodesWorkOnceInParallelTransactions(t *testing.T) {
 	for range 20 {
 		calls.Go(func() {
 			var used, recovered bool
-			inTx(func(tx *account.Tx) error {
+			inTx(func(tx *accountpg.Tx) error {
 				used, recovered = false, false
 				factor, _, err := tx.SecondFactor(ctx, user)
 				if err != nil {
@@ -53,8 +53,8 @@ func TestSecondFactor_CodesWorkOnceInParallelTransactions(t *testing.T) {
 					}
 				}
 				left, found, err := tx.UseRecoveryCode(ctx, user, digest, f.Now())
-				if recovered = found; found && left != affiliate.RecoveryCodes-1 {
-					t.Errorf("%d codes are left, want %d", left, affiliate.RecoveryCodes-1)
+				if recovered = found; found && left != account.RecoveryCodes-1 {
+					t.Errorf("%d codes are left, want %d", left, account.RecoveryCodes-1)
 				}
 				return err
 			})

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/account"
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
@@ -34,8 +35,8 @@ type serviceTokenRow struct {
 	LastUsedIPPrefix *string `db:"last_used_ip_prefix"`
 }
 
-func (r serviceTokenRow) token() affiliate.ServiceToken {
-	return affiliate.ServiceToken{
+func (r serviceTokenRow) token() account.ServiceToken {
+	return account.ServiceToken{
 		ID: r.ID, Scope: affiliate.Scope{Workspace: r.WorkspaceID, Mode: r.Mode}, Name: r.Name, Role: r.Role,
 		AllowPayouts: r.AllowPayouts, Prefix: r.Prefix, Last4: r.Last4, CreatedBy: r.CreatedBy,
 		CreatedAt: r.CreatedAt.UTC(), ExpiresAt: r.ExpiresAt.UTC(), RevokedAt: postgres.UTC(r.RevokedAt),
@@ -57,7 +58,7 @@ const (
 // are active at the given time, newest first, and the number of all these tokens.
 func (s *Store) ServiceTokens(
 	ctx context.Context, workspace affiliate.WorkspaceID, modes []affiliate.Mode, now time.Time, page affiliate.Page,
-) ([]affiliate.ServiceToken, int64, error) {
+) ([]account.ServiceToken, int64, error) {
 	args := pgx.NamedArgs{"workspace": workspace, "modes": modes, "now": now, "limit": page.Size, "offset": page.Offset()}
 	var total int64
 	if err := s.db.Pool().QueryRow(ctx, countServiceTokens, args).Scan(&total); err != nil {
@@ -79,7 +80,7 @@ func (tx *Tx) CountServiceTokens(ctx context.Context, scope affiliate.Scope, now
 // LockServiceToken locks a service token and returns it. Errors: NOT_FOUND.
 func (tx *Tx) LockServiceToken(
 	ctx context.Context, workspace affiliate.WorkspaceID, id affiliate.ServiceTokenID,
-) (affiliate.ServiceToken, error) {
+) (account.ServiceToken, error) {
 	const lock = `
 		select ` + serviceTokenColumns + `
 		from service_tokens t
@@ -90,7 +91,7 @@ func (tx *Tx) LockServiceToken(
 }
 
 // InsertServiceToken stores a service token.
-func (tx *Tx) InsertServiceToken(ctx context.Context, token affiliate.NewServiceToken) error {
+func (tx *Tx) InsertServiceToken(ctx context.Context, token account.NewServiceToken) error {
 	const insert = `
 		insert into service_tokens (workspace_id, id, mode, name, role, allow_payouts, digest, prefix, last4, created_by, created_at, expires_at)
 		values (@workspace, @id, @mode, @name, @role, @allow_payouts, @digest, @prefix, @last4, @created_by, @created_at, @expires_at)`
@@ -104,7 +105,7 @@ func (tx *Tx) InsertServiceToken(ctx context.Context, token affiliate.NewService
 
 // UpdateServiceToken stores the times at which a service token expires and was revoked or
 // rolled.
-func (tx *Tx) UpdateServiceToken(ctx context.Context, token affiliate.ServiceToken) error {
+func (tx *Tx) UpdateServiceToken(ctx context.Context, token account.ServiceToken) error {
 	const update = `
 		update service_tokens set expires_at = @expires_at, revoked_at = @revoked_at, rolled_at = @rolled_at
 		where workspace_id = @workspace and mode = @mode and id = @id`
@@ -121,7 +122,7 @@ func (tx *Tx) UpdateServiceToken(ctx context.Context, token affiliate.ServiceTok
 // because the token determines the workspace.
 func (s *Store) ActiveServiceToken(
 	ctx context.Context, digest [sha256.Size]byte, ipPrefix string, now time.Time,
-) (token affiliate.ServiceToken, found bool, err error) {
+) (token account.ServiceToken, found bool, err error) {
 	const (
 		find  = `select ` + serviceTokenColumns + ` from service_tokens t where t.digest = $1 and t.revoked_at is null`
 		touch = `
@@ -130,15 +131,15 @@ func (s *Store) ActiveServiceToken(
 	)
 	row, err := postgres.OneRow[serviceTokenRow](s.db.Pool().Query(ctx, find, digest[:]))
 	if errors.Is(err, affiliate.Refuse(affiliate.ReasonNotFound)) {
-		return affiliate.ServiceToken{}, false, nil
+		return account.ServiceToken{}, false, nil
 	}
 	if token = row.token(); err != nil || !token.Active(now) {
-		return affiliate.ServiceToken{}, false, err
+		return account.ServiceToken{}, false, err
 	}
 	if stale := now.Add(-keyUseResolution); token.LastUsedAt == nil || token.LastUsedAt.Before(stale) {
 		minute := now.Truncate(keyUseResolution)
 		if _, err := s.db.Pool().Exec(ctx, touch, token.Scope.Workspace, token.ID, minute, ipPrefix, stale, token.Scope.Mode); err != nil {
-			return affiliate.ServiceToken{}, false, err
+			return account.ServiceToken{}, false, err
 		}
 	}
 	return token, true, nil

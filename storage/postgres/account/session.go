@@ -8,11 +8,12 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/account"
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
 // InsertSession stores a session with the digest of its first refresh token.
-func (tx *Tx) InsertSession(ctx context.Context, session affiliate.Session, tokenDigest [sha256.Size]byte) error {
+func (tx *Tx) InsertSession(ctx context.Context, session account.Session, tokenDigest [sha256.Size]byte) error {
 	const insertSession = `
 		insert into sessions (id, user_id, created_at, idle_expires_at, expires_at)
 		values ($1, $2, $3, $4, $5)`
@@ -34,9 +35,9 @@ type refreshTokenRow struct {
 	UsedAt        *time.Time
 }
 
-func (r refreshTokenRow) token() affiliate.RefreshToken {
-	return affiliate.RefreshToken{
-		Session: affiliate.Session{
+func (r refreshTokenRow) token() account.RefreshToken {
+	return account.RefreshToken{
+		Session: account.Session{
 			ID: r.SessionID, User: r.UserID, CreatedAt: r.CreatedAt.UTC(), IdleExpiresAt: r.IdleExpiresAt.UTC(),
 			ExpiresAt: r.ExpiresAt.UTC(), RevokedAt: postgres.UTC(r.RevokedAt),
 		},
@@ -47,7 +48,7 @@ func (r refreshTokenRow) token() affiliate.RefreshToken {
 // LockRefreshToken locks a refresh token and its session and returns them. If two
 // transactions use the same token at the same time, the second transaction waits and then
 // reads the changes of the first transaction.
-func (tx *Tx) LockRefreshToken(ctx context.Context, digest [sha256.Size]byte) (token affiliate.RefreshToken, found bool, err error) {
+func (tx *Tx) LockRefreshToken(ctx context.Context, digest [sha256.Size]byte) (token account.RefreshToken, found bool, err error) {
 	const lock = `
 		select t.session_id, s.user_id, s.created_at, s.idle_expires_at, s.expires_at, s.revoked_at, t.used_at
 		from refresh_tokens t
@@ -61,7 +62,7 @@ func (tx *Tx) LockRefreshToken(ctx context.Context, digest [sha256.Size]byte) (t
 // RotateRefreshToken marks the refresh token with the digest usedDigest as used, stores a
 // new token with the digest nextDigest and moves the end of the session's idle time to
 // session.IdleExpiresAt.
-func (tx *Tx) RotateRefreshToken(ctx context.Context, session affiliate.Session, usedDigest, nextDigest [sha256.Size]byte, at time.Time) error {
+func (tx *Tx) RotateRefreshToken(ctx context.Context, session account.Session, usedDigest, nextDigest [sha256.Size]byte, at time.Time) error {
 	const rotate = `
 		with used as (update refresh_tokens set used_at = @at where digest = @used),
 			extended as (update sessions set idle_expires_at = @idle_expires_at where id = @session)
@@ -115,7 +116,7 @@ func (s *Store) RevokeSessionOfToken(ctx context.Context, digest [sha256.Size]by
 // tables by their keys.
 func (s *Store) ActiveSession(
 	ctx context.Context, id affiliate.SessionID, now time.Time,
-) (user affiliate.User, member *affiliate.Member, found bool, err error) {
+) (user account.User, member *account.Member, found bool, err error) {
 	const query = `
 		select ` + accountColumns + accountFrom + `join sessions s on s.user_id = u.id
 		where s.id = $1 and s.revoked_at is null and s.expires_at > $2 and u.erased_at is null`
@@ -126,7 +127,7 @@ func (s *Store) ActiveSession(
 
 // ErasedSession returns the user of a session whose account was erased. found is false after
 // the session has expired.
-func (s *Store) ErasedSession(ctx context.Context, id affiliate.SessionID, now time.Time) (user affiliate.User, found bool, err error) {
+func (s *Store) ErasedSession(ctx context.Context, id affiliate.SessionID, now time.Time) (user account.User, found bool, err error) {
 	const query = `
 		select ` + accountColumns + accountFrom + `join sessions s on s.user_id = u.id
 		where s.id = $1 and s.expires_at > $2 and u.erased_at is not null`

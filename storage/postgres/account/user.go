@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/account"
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
@@ -40,23 +41,23 @@ type accountRow struct {
 	SecondFactorRequired bool
 }
 
-func (r accountRow) account() affiliate.Account {
-	account := affiliate.Account{
-		User: affiliate.User{
+func (r accountRow) account() account.Account {
+	owner := account.Account{
+		User: account.User{
 			ID: r.ID, Kind: r.Kind, Email: r.Email, EmailVerified: r.EmailVerified, SecondFactor: r.SecondFactor,
 			Name: r.Name, Country: r.Country, CreatedAt: r.CreatedAt.UTC(), Unclaimed: r.Unclaimed,
 		},
 		PasswordHash: r.PasswordHash,
 	}
 	if r.WorkspaceID != nil {
-		account.Member = &affiliate.Member{Workspace: *r.WorkspaceID, Role: *r.Role, SecondFactorRequired: r.SecondFactorRequired}
+		owner.Member = &account.Member{Workspace: *r.WorkspaceID, Role: *r.Role, SecondFactorRequired: r.SecondFactorRequired}
 	}
-	return account
+	return owner
 }
 
 // accountByEmail returns the account with the given kind and email address. The
 // address must be in lower case.
-func accountByEmail(ctx context.Context, db postgres.Queryer, kind affiliate.AccountKind, email string) (account affiliate.Account, found bool, err error) {
+func accountByEmail(ctx context.Context, db postgres.Queryer, kind affiliate.AccountKind, email string) (account account.Account, found bool, err error) {
 	const query = `select ` + accountColumns + accountFrom + `where u.kind = $1 and u.email = $2 and u.erased_at is null`
 	rows, err := db.Query(ctx, query, kind, email)
 	return optional(rows, err, accountRow.account)
@@ -64,26 +65,26 @@ func accountByEmail(ctx context.Context, db postgres.Queryer, kind affiliate.Acc
 
 // AccountByEmail returns the account with the given kind and email address. The
 // address must be in lower case.
-func (s *Store) AccountByEmail(ctx context.Context, kind affiliate.AccountKind, email string) (account affiliate.Account, found bool, err error) {
+func (s *Store) AccountByEmail(ctx context.Context, kind affiliate.AccountKind, email string) (account account.Account, found bool, err error) {
 	return accountByEmail(ctx, s.db.Pool(), kind, email)
 }
 
 // AccountByEmail returns the account with the given kind and email address. The
 // address must be in lower case.
-func (tx *Tx) AccountByEmail(ctx context.Context, kind affiliate.AccountKind, email string) (account affiliate.Account, found bool, err error) {
+func (tx *Tx) AccountByEmail(ctx context.Context, kind affiliate.AccountKind, email string) (account account.Account, found bool, err error) {
 	return accountByEmail(ctx, tx, kind, email)
 }
 
 const accountByID = `select ` + accountColumns + accountFrom + `where u.id = $1 and u.erased_at is null`
 
 // Account returns an account. Errors: NOT_FOUND.
-func (s *Store) Account(ctx context.Context, id affiliate.UserID) (affiliate.Account, error) {
+func (s *Store) Account(ctx context.Context, id affiliate.UserID) (account.Account, error) {
 	row, err := postgres.OneRow[accountRow](s.db.Pool().Query(ctx, accountByID, id))
 	return row.account(), err
 }
 
 // Account returns an account. Errors: NOT_FOUND.
-func (tx *Tx) Account(ctx context.Context, id affiliate.UserID) (affiliate.Account, error) {
+func (tx *Tx) Account(ctx context.Context, id affiliate.UserID) (account.Account, error) {
 	row, err := postgres.OneRow[accountRow](tx.Query(ctx, accountByID, id))
 	return row.account(), err
 }
@@ -113,7 +114,7 @@ func (tx *Tx) LockUserByID(ctx context.Context, id affiliate.UserID) error {
 }
 
 // InsertUser stores a user. Errors: EMAIL_TAKEN.
-func (tx *Tx) InsertUser(ctx context.Context, user affiliate.User, passwordHash string) error {
+func (tx *Tx) InsertUser(ctx context.Context, user account.User, passwordHash string) error {
 	const insert = `
 		insert into users (id, kind, email, password_hash, name, country, created_at, unclaimed)
 		values (@id, @kind, @email, @password_hash, @name, @country, @created_at, @unclaimed)
@@ -143,7 +144,7 @@ func (tx *Tx) lockEmail(ctx context.Context, kind affiliate.AccountKind, email s
 // ResetUser replaces the name and the password of a user, marks the email address as not
 // verified, and deletes the payout method and its copies of the name. It is used when a
 // person accepts an invitation and the account of the address may be another person's.
-func (tx *Tx) ResetUser(ctx context.Context, user affiliate.User, passwordHash string) error {
+func (tx *Tx) ResetUser(ctx context.Context, user account.User, passwordHash string) error {
 	const (
 		update = `
 			update users set name = $2, password_hash = $3, email_verified_at = null, unclaimed = false, version = version + 1

@@ -4,7 +4,8 @@ import (
 	"testing"
 
 	"github.com/tributary-hq/tributary/affiliate"
-	"github.com/tributary-hq/tributary/storage/postgres/account"
+	"github.com/tributary-hq/tributary/affiliate/account"
+	accountpg "github.com/tributary-hq/tributary/storage/postgres/account"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
@@ -14,8 +15,8 @@ func TestTakenAddress_ViolatesNoIndex(t *testing.T) {
 	f := newFixture(t)
 	f.NewPartner("Jane", pgtest.Row{"email": "jane@example.com"})
 	other := f.NewPartner("John", pgtest.Row{"email": "john@example.com"})
-	user := affiliate.User{ID: affiliate.NewID[affiliate.UserID](f.Now()), Kind: affiliate.Partner, Email: "jane@example.com", Name: "Jane", CreatedAt: f.Now()}
-	err := f.accounts.InTx(t.Context(), func(tx *account.Tx) error {
+	user := account.User{ID: affiliate.NewID[affiliate.UserID](f.Now()), Kind: affiliate.Partner, Email: "jane@example.com", Name: "Jane", CreatedAt: f.Now()}
+	err := f.accounts.InTx(t.Context(), func(tx *accountpg.Tx) error {
 		pgtest.RequireRefusal(t, tx.InsertUser(t.Context(), user, "hash"), affiliate.ReasonEmailTaken)
 		pgtest.RequireRefusal(t, tx.ChangeEmail(t.Context(), other, "jane@example.com", f.Now()), affiliate.ReasonEmailTaken)
 		user.Kind = affiliate.Merchant // the other kind can have the same address
@@ -34,14 +35,14 @@ func TestTakenAddress_ViolatesNoIndex(t *testing.T) {
 func TestTakenAddress_WaitsForConcurrentTransactions(t *testing.T) {
 	f := newFixture(t)
 	other := f.NewPartner("John", pgtest.Row{"email": "john@example.com"})
-	user := affiliate.User{ID: affiliate.NewID[affiliate.UserID](f.Now()), Kind: affiliate.Partner, Email: "jane@example.com", Name: "Jane", CreatedAt: f.Now()}
+	user := account.User{ID: affiliate.NewID[affiliate.UserID](f.Now()), Kind: affiliate.Partner, Email: "jane@example.com", Name: "Jane", CreatedAt: f.Now()}
 	changed := make(chan error, 1)
-	err := f.accounts.InTx(t.Context(), func(tx *account.Tx) error {
+	err := f.accounts.InTx(t.Context(), func(tx *accountpg.Tx) error {
 		if err := tx.InsertUser(t.Context(), user, "hash"); err != nil {
 			return err
 		}
 		go func() {
-			changed <- f.accounts.InTx(t.Context(), func(tx *account.Tx) error {
+			changed <- f.accounts.InTx(t.Context(), func(tx *accountpg.Tx) error {
 				return tx.ChangeEmail(t.Context(), other, "jane@example.com", f.Now())
 			})
 		}()

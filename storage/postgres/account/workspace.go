@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/account"
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
@@ -22,7 +23,7 @@ type workspaceRow struct {
 	Currency               string
 	Timezone               string
 	AllowedOrigins         []string
-	OriginPolicy           affiliate.OriginPolicy
+	OriginPolicy           account.OriginPolicy
 	TestMailRedirect       *string
 	SecondPersonAboveCents *int64
 	RequireSecondFactor    bool
@@ -33,11 +34,11 @@ type workspaceRow struct {
 	UpdatedAt              time.Time
 }
 
-func (r workspaceRow) workspace() affiliate.Workspace {
+func (r workspaceRow) workspace() account.Workspace {
 	if r.BooksClosedUntil != nil {
 		*r.BooksClosedUntil = r.BooksClosedUntil.UTC()
 	}
-	return affiliate.Workspace{
+	return account.Workspace{
 		ID: r.ID, Name: r.Name, Currency: r.Currency, Timezone: r.Timezone,
 		AllowedOrigins: r.AllowedOrigins, OriginPolicy: r.OriginPolicy, TestMailRedirect: r.TestMailRedirect,
 		SecondPersonAboveCents: r.SecondPersonAboveCents, RequireSecondFactor: r.RequireSecondFactor, BooksClosedUntil: r.BooksClosedUntil,
@@ -45,7 +46,7 @@ func (r workspaceRow) workspace() affiliate.Workspace {
 	}
 }
 
-func workspaceArgs(w affiliate.Workspace) pgx.NamedArgs {
+func workspaceArgs(w account.Workspace) pgx.NamedArgs {
 	return pgx.NamedArgs{
 		"id": w.ID, "name": w.Name, "currency": w.Currency, "timezone": w.Timezone,
 		"allowed_origins": w.AllowedOrigins, "origin_policy": w.OriginPolicy, "test_mail_redirect": w.TestMailRedirect,
@@ -56,26 +57,26 @@ func workspaceArgs(w affiliate.Workspace) pgx.NamedArgs {
 }
 
 // Workspace returns a workspace. Errors: NOT_FOUND.
-func (s *Store) Workspace(ctx context.Context, id affiliate.WorkspaceID) (affiliate.Workspace, error) {
+func (s *Store) Workspace(ctx context.Context, id affiliate.WorkspaceID) (account.Workspace, error) {
 	row, err := postgres.OneRow[workspaceRow](s.db.Pool().Query(ctx, selectWorkspace, id))
 	return row.workspace(), err
 }
 
 // Workspace returns a workspace. Errors: NOT_FOUND.
-func (tx *Tx) Workspace(ctx context.Context, id affiliate.WorkspaceID) (affiliate.Workspace, error) {
+func (tx *Tx) Workspace(ctx context.Context, id affiliate.WorkspaceID) (account.Workspace, error) {
 	row, err := postgres.OneRow[workspaceRow](tx.Query(ctx, selectWorkspace, id))
 	return row.workspace(), err
 }
 
 // LockSettings locks the row of a workspace and returns the workspace. Errors: NOT_FOUND, also
 // if the workspace is erased.
-func (tx *Tx) LockSettings(ctx context.Context, id affiliate.WorkspaceID) (affiliate.Workspace, error) {
+func (tx *Tx) LockSettings(ctx context.Context, id affiliate.WorkspaceID) (account.Workspace, error) {
 	row, err := postgres.OneRow[workspaceRow](tx.Query(ctx, selectWorkspace+` and erased_at is null for no key update`, id))
 	return row.workspace(), err
 }
 
 // InsertWorkspace stores a workspace.
-func (tx *Tx) InsertWorkspace(ctx context.Context, w affiliate.Workspace) error {
+func (tx *Tx) InsertWorkspace(ctx context.Context, w account.Workspace) error {
 	const insert = `
 		insert into workspaces (id, name, currency, timezone, allowed_origins, origin_policy, test_mail_redirect,
 			second_person_above_cents, version, created_at, updated_at)
@@ -86,7 +87,7 @@ func (tx *Tx) InsertWorkspace(ctx context.Context, w affiliate.Workspace) error 
 }
 
 // UpdateWorkspace stores the settings of a workspace.
-func (tx *Tx) UpdateWorkspace(ctx context.Context, w affiliate.Workspace) error {
+func (tx *Tx) UpdateWorkspace(ctx context.Context, w account.Workspace) error {
 	const update = `
 		update workspaces
 		set name = @name, currency = @currency, timezone = @timezone, allowed_origins = @allowed_origins,

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/analytics"
+	"github.com/tributary-hq/tributary/affiliate/commission"
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
@@ -58,7 +59,7 @@ type conversionAmounts struct {
 	Currency           string
 	AmountCents        int64
 	RefundedCents      int64
-	CommissionStatus   affiliate.CommissionStatus
+	CommissionStatus   commission.Status
 	CommissionCents    int64
 	CommissionCurrency string
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/analytics"
+	"github.com/tributary-hq/tributary/affiliate/click"
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
@@ -149,7 +150,7 @@ func (tx *Tx) CountedOfDay(ctx context.Context, scope affiliate.Scope, day analy
 }
 
 // EachClicksOfDay calls fn with all clicks that were received on a day, in parts.
-func (tx *Tx) EachClicksOfDay(ctx context.Context, scope affiliate.Scope, day analytics.Day, fn func(clicks []affiliate.Click) error) error {
+func (tx *Tx) EachClicksOfDay(ctx context.Context, scope affiliate.Scope, day analytics.Day, fn func(clicks []click.Click) error) error {
 	first, end := bounds(day, day)
 	return eachPart(ctx, tx, postgres.CountedClick, fn, clicksOfDay, scope.Workspace, scope.Mode, first, end)
 }

@@ -8,6 +8,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/privacy"
+	"github.com/tributary-hq/tributary/affiliate/processor"
 )
 
 // The statements below add conversions of a buyer to the list of an erasure. They read the
@@ -61,7 +63,7 @@ const findBatch = 5_000
 // AddSalesOf adds conversions with a property to the list of an erasure. by is the property:
 // the external transaction id, which can also be an id of a payment processor, the customer of
 // the payment processor, the reference of the customer, or the hash of the e-mail address.
-func (tx *Tx) AddSalesOf(ctx context.Context, e affiliate.BuyerErasure, by affiliate.SaleProperty, value any) error {
+func (tx *Tx) AddSalesOf(ctx context.Context, e privacy.BuyerErasure, by privacy.SaleProperty, value any) error {
 	for _, statement := range statementsBy(by) {
 		var after affiliate.ConversionID
 		for {
@@ -83,13 +85,13 @@ func (tx *Tx) AddSalesOf(ctx context.Context, e affiliate.BuyerErasure, by affil
 }
 
 // statementsBy returns the statements that find conversions by a property.
-func statementsBy(p affiliate.SaleProperty) []string {
+func statementsBy(p privacy.SaleProperty) []string {
 	switch p {
-	case affiliate.SaleOfTransaction:
+	case privacy.SaleOfTransaction:
 		return []string{addSalesOfTransaction, addSalesOfAlias, addSalesOfCharge}
-	case affiliate.SaleOfProcessorCustomer:
+	case privacy.SaleOfProcessorCustomer:
 		return []string{addSalesOfProcessorCustomer}
-	case affiliate.SaleOfCustomerRef:
+	case privacy.SaleOfCustomerRef:
 		return []string{addSalesOfCustomer}
 	default:
 		return []string{addSalesOfEmail}
@@ -97,7 +99,7 @@ func statementsBy(p affiliate.SaleProperty) []string {
 }
 
 // AddSales adds conversions to the list of an erasure, by their ids.
-func (tx *Tx) AddSales(ctx context.Context, e affiliate.BuyerErasure, ids []affiliate.ConversionID) error {
+func (tx *Tx) AddSales(ctx context.Context, e privacy.BuyerErasure, ids []affiliate.ConversionID) error {
 	const add = `
 		insert into buyer_erasure_sales (workspace_id, operation_id, conversion_id, mode)
 		select c.workspace_id, $2, c.id, c.mode
@@ -110,7 +112,7 @@ func (tx *Tx) AddSales(ctx context.Context, e affiliate.BuyerErasure, ids []affi
 }
 
 // AddCustomers adds references of customers to the list of an erasure.
-func (tx *Tx) AddCustomers(ctx context.Context, e affiliate.BuyerErasure, refs []string) error {
+func (tx *Tx) AddCustomers(ctx context.Context, e privacy.BuyerErasure, refs []string) error {
 	const add = `
 		insert into buyer_erasure_customers (workspace_id, operation_id, ref)
 		select distinct $1::uuid, $2::uuid, t.ref from unnest($3::text[]) as t (ref)
@@ -121,7 +123,7 @@ func (tx *Tx) AddCustomers(ctx context.Context, e affiliate.BuyerErasure, refs [
 
 // FollowCustomers adds the conversions of at most limit customers in the list of an erasure,
 // and returns the number of these customers.
-func (tx *Tx) FollowCustomers(ctx context.Context, e affiliate.BuyerErasure, limit int) (int, error) {
+func (tx *Tx) FollowCustomers(ctx context.Context, e privacy.BuyerErasure, limit int) (int, error) {
 	const next = `
 		select u.ref from buyer_erasure_customers u
 		where u.workspace_id = $1 and u.operation_id = $2 and not u.followed
@@ -136,7 +138,7 @@ func (tx *Tx) FollowCustomers(ctx context.Context, e affiliate.BuyerErasure, lim
 		return 0, err
 	}
 	for _, ref := range refs {
-		if err := tx.AddSalesOf(ctx, e, affiliate.SaleOfCustomerRef, ref); err != nil {
+		if err := tx.AddSalesOf(ctx, e, privacy.SaleOfCustomerRef, ref); err != nil {
 			return 0, err
 		}
 	}
@@ -147,7 +149,7 @@ func (tx *Tx) FollowCustomers(ctx context.Context, e affiliate.BuyerErasure, lim
 // UnfollowedSales returns at most limit conversions in the list of an erasure for which no
 // further conversions were searched. It also returns those that were deleted, for example with
 // all test data.
-func (tx *Tx) UnfollowedSales(ctx context.Context, e affiliate.BuyerErasure, limit int) ([]affiliate.FoundSale, error) {
+func (tx *Tx) UnfollowedSales(ctx context.Context, e privacy.BuyerErasure, limit int) ([]privacy.FoundSale, error) {
 	const read = `
 		select s.conversion_id as id, c.customer_ref, c.processor ->> 'customer_id' as processor_customer
 		from (
@@ -158,12 +160,12 @@ func (tx *Tx) UnfollowedSales(ctx context.Context, e affiliate.BuyerErasure, lim
 		) as s
 		left join conversions c on c.workspace_id = $1 and c.mode = s.mode and c.id = s.conversion_id`
 	rows, _ := tx.Query(ctx, read, e.Workspace, e.ID, limit)
-	return pgx.CollectRows(rows, pgx.RowToStructByName[affiliate.FoundSale])
+	return pgx.CollectRows(rows, pgx.RowToStructByName[privacy.FoundSale])
 }
 
 // HasSales reports whether the list of an erasure has conversions, and whether some are not
 // erased.
-func (tx *Tx) HasSales(ctx context.Context, e affiliate.BuyerErasure) (found, unerased bool, err error) {
+func (tx *Tx) HasSales(ctx context.Context, e privacy.BuyerErasure) (found, unerased bool, err error) {
 	const read = `
 		select exists (
 			select from buyer_erasure_sales s
@@ -177,14 +179,14 @@ func (tx *Tx) HasSales(ctx context.Context, e affiliate.BuyerErasure) (found, un
 }
 
 // UnfollowCustomers makes FollowCustomers return all customers in the list of an erasure again.
-func (tx *Tx) UnfollowCustomers(ctx context.Context, e affiliate.BuyerErasure) error {
+func (tx *Tx) UnfollowCustomers(ctx context.Context, e privacy.BuyerErasure) error {
 	const update = `update buyer_erasure_customers set followed = false where workspace_id = $1 and operation_id = $2 and followed`
 	_, err := tx.Exec(ctx, update, e.Workspace, e.ID)
 	return err
 }
 
 // MarkFollowed stores that further conversions of these conversions were searched.
-func (tx *Tx) MarkFollowed(ctx context.Context, e affiliate.BuyerErasure, ids []affiliate.ConversionID) error {
+func (tx *Tx) MarkFollowed(ctx context.Context, e privacy.BuyerErasure, ids []affiliate.ConversionID) error {
 	const mark = `
 		update buyer_erasure_sales set followed = true
 		where workspace_id = $1 and operation_id = $2 and mode in ('test', 'live') and conversion_id = any($3)`
@@ -210,9 +212,9 @@ const searchSales = `
 
 // SearchSales returns at most limit conversions of the workspace that follow the id after. It
 // is for erasures that compare digests with the identity.
-func (tx *Tx) SearchSales(ctx context.Context, workspace affiliate.WorkspaceID, after affiliate.ConversionID, limit int) ([]affiliate.SaleIDs, error) {
+func (tx *Tx) SearchSales(ctx context.Context, workspace affiliate.WorkspaceID, after affiliate.ConversionID, limit int) ([]privacy.SaleIDs, error) {
 	rows, _ := tx.Query(ctx, searchSales, workspace, after, limit)
-	return pgx.CollectRows(rows, pgx.RowToStructByName[affiliate.SaleIDs])
+	return pgx.CollectRows(rows, pgx.RowToStructByName[privacy.SaleIDs])
 }
 
 // HasProcessorEvents reports whether events of payment processors of the workspace are stored.
@@ -274,7 +276,7 @@ func (tx *Tx) DeleteUnknownSale(ctx context.Context, workspace affiliate.Workspa
 		if len(charges) == 0 {
 			continue
 		}
-		if _, err := tx.Exec(ctx, deleteCharges, workspace, mode, charges, affiliate.IgnoredErased, at); err != nil {
+		if _, err := tx.Exec(ctx, deleteCharges, workspace, mode, charges, processor.IgnoredErased, at); err != nil {
 			return fmt.Errorf("delete charges without a sale: %w", err)
 		}
 	}

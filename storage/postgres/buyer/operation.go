@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/privacy"
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
@@ -22,11 +23,11 @@ const operationColumns = `
 
 type operationRow struct {
 	WorkspaceID affiliate.WorkspaceID
-	ID          affiliate.BuyerErasureID
-	Kind        affiliate.BuyerIdentityKind
+	ID          privacy.BuyerErasureID
+	Kind        privacy.BuyerIdentityKind
 	Identity    []byte
-	Status      affiliate.BuyerErasureStatus
-	Step        affiliate.BuyerErasureStep
+	Status      privacy.BuyerErasureStatus
+	Step        privacy.BuyerErasureStep
 	Position    string
 	Failures    int
 	LeaseUntil  *time.Time
@@ -35,14 +36,14 @@ type operationRow struct {
 	RequestedAt time.Time
 }
 
-func (r operationRow) operation() affiliate.BuyerErasure {
-	e := affiliate.BuyerErasure{
-		ID: r.ID, Workspace: r.WorkspaceID, Identity: affiliate.BuyerIdentity{Kind: r.Kind, Digests: splitIdentity(r.Identity)}, Status: r.Status,
-		Progress: affiliate.BuyerErasureProgress{Step: r.Step, Position: r.Position}, Failures: r.Failures, CreatedAt: r.CreatedAt.UTC(),
+func (r operationRow) operation() privacy.BuyerErasure {
+	e := privacy.BuyerErasure{
+		ID: r.ID, Workspace: r.WorkspaceID, Identity: privacy.BuyerIdentity{Kind: r.Kind, Digests: splitIdentity(r.Identity)}, Status: r.Status,
+		Progress: privacy.BuyerErasureProgress{Step: r.Step, Position: r.Position}, Failures: r.Failures, CreatedAt: r.CreatedAt.UTC(),
 		RequestedAt: r.RequestedAt.UTC(),
 	}
 	if r.LeaseUntil != nil {
-		e.Lease = affiliate.BuyerErasureWork{Until: r.LeaseUntil.UTC(), Recovering: r.Recovering}
+		e.Lease = privacy.BuyerErasureWork{Until: r.LeaseUntil.UTC(), Recovering: r.Recovering}
 	}
 	return e
 }
@@ -58,7 +59,7 @@ func splitIdentity(stored []byte) affiliate.Digests {
 func joinIdentity(digests affiliate.Digests) []byte { return bytes.Join(digests, nil) }
 
 // Erasure returns an erasure of a workspace. Errors: NOT_FOUND.
-func (s *Store) Erasure(ctx context.Context, workspace affiliate.WorkspaceID, id affiliate.BuyerErasureID) (affiliate.BuyerErasure, error) {
+func (s *Store) Erasure(ctx context.Context, workspace affiliate.WorkspaceID, id privacy.BuyerErasureID) (privacy.BuyerErasure, error) {
 	const read = `
 		select ` + operationColumns + `
 		from buyer_erasures o
@@ -71,7 +72,7 @@ func (s *Store) Erasure(ctx context.Context, workspace affiliate.WorkspaceID, id
 // of the identity in the request. found is false if the key is new or has expired.
 func (tx *Tx) ErasureOfKey(
 	ctx context.Context, workspace affiliate.WorkspaceID, key string, now time.Time,
-) (id affiliate.BuyerErasureID, fingerprint []byte, found bool, err error) {
+) (id privacy.BuyerErasureID, fingerprint []byte, found bool, err error) {
 	const read = `
 		select k.operation_id, k.fingerprint
 		from buyer_erasure_keys k
@@ -96,7 +97,7 @@ const lockActiveErasure = `
 
 // LockActiveErasure locks and returns the oldest erasure of a buyer that has the status
 // processing. It returns nil if the buyer has no such erasure.
-func (tx *Tx) LockActiveErasure(ctx context.Context, workspace affiliate.WorkspaceID, identity affiliate.BuyerIdentity) (*affiliate.BuyerErasure, error) {
+func (tx *Tx) LockActiveErasure(ctx context.Context, workspace affiliate.WorkspaceID, identity privacy.BuyerIdentity) (*privacy.BuyerErasure, error) {
 	rows, err := tx.Query(ctx, lockActiveErasure, workspace, identity.Kind, identity.Digests, digestSize)
 	found, err := postgres.AllRows(rows, err, operationRow.operation)
 	if err != nil || len(found) == 0 {
@@ -106,7 +107,7 @@ func (tx *Tx) LockActiveErasure(ctx context.Context, workspace affiliate.Workspa
 }
 
 // InsertErasure stores a new erasure.
-func (tx *Tx) InsertErasure(ctx context.Context, e affiliate.BuyerErasure) error {
+func (tx *Tx) InsertErasure(ctx context.Context, e privacy.BuyerErasure) error {
 	const insert = `
 		insert into buyer_erasures (workspace_id, id, kind, identity, status, step, created_at, requested_at)
 		values ($1, $2, $3, $4, $5, $6, $7, $8)`
@@ -140,7 +141,7 @@ const takeOver = `
 	select distinct $1::uuid, $2::uuid, u.ref from customers u`
 
 // TakeOver moves the lists of failed erasures of the same buyer to a new erasure.
-func (tx *Tx) TakeOver(ctx context.Context, e affiliate.BuyerErasure, fingerprints affiliate.Digests) error {
+func (tx *Tx) TakeOver(ctx context.Context, e privacy.BuyerErasure, fingerprints affiliate.Digests) error {
 	_, err := tx.Exec(ctx, takeOver, e.Workspace, e.ID, fingerprints)
 	if err != nil {
 		return fmt.Errorf("take over the lists of failed erasures: %w", err)
@@ -150,14 +151,14 @@ func (tx *Tx) TakeOver(ctx context.Context, e affiliate.BuyerErasure, fingerprin
 
 // Join stores that a request has joined a locked erasure: its time and identity, and the step that
 // follows.
-func (tx *Tx) Join(ctx context.Context, e affiliate.BuyerErasure) error {
+func (tx *Tx) Join(ctx context.Context, e privacy.BuyerErasure) error {
 	const join = `update buyer_erasures set requested_at = $3, step = $4, position = $5, identity = $6 where workspace_id = $1 and id = $2`
 	_, err := tx.Exec(ctx, join, e.Workspace, e.ID, e.RequestedAt, e.Progress.Step, e.Progress.Position, joinIdentity(e.Identity.Digests))
 	return err
 }
 
 // LockErasure locks an erasure until the transaction ends, and returns it.
-func (tx *Tx) LockErasure(ctx context.Context, e affiliate.BuyerErasure) (affiliate.BuyerErasure, error) {
+func (tx *Tx) LockErasure(ctx context.Context, e privacy.BuyerErasure) (privacy.BuyerErasure, error) {
 	const lock = `
 		select ` + operationColumns + `
 		from buyer_erasures o
@@ -168,7 +169,7 @@ func (tx *Tx) LockErasure(ctx context.Context, e affiliate.BuyerErasure) (affili
 }
 
 // PutKey stores the Idempotency-Key of a request for an erasure. It replaces an expired key.
-func (tx *Tx) PutKey(ctx context.Context, e affiliate.BuyerErasure, key string, fingerprint []byte, expiresAt time.Time) error {
+func (tx *Tx) PutKey(ctx context.Context, e privacy.BuyerErasure, key string, fingerprint []byte, expiresAt time.Time) error {
 	const put = `
 		insert into buyer_erasure_keys (workspace_id, key, operation_id, fingerprint, expires_at)
 		values ($1, $2, $3, $4, $5)
@@ -188,7 +189,7 @@ type Worker = uuid.UUID
 // worker owns, and returns the erasure. If the lease of an earlier worker has expired, the
 // claim counts as a failure, and the erasure is being recovered. Errors: NOT_FOUND if the
 // erasure cannot be claimed.
-func (s *Store) ClaimErasure(ctx context.Context, job affiliate.EraseBuyer, worker Worker, now, until time.Time) (affiliate.BuyerErasure, error) {
+func (s *Store) ClaimErasure(ctx context.Context, job privacy.EraseBuyer, worker Worker, now, until time.Time) (privacy.BuyerErasure, error) {
 	const claim = `
 		update buyer_erasures o set
 			lease_owner = @worker, lease_until = @until, recovering = o.lease_owner is not null,
@@ -203,7 +204,7 @@ func (s *Store) ClaimErasure(ctx context.Context, job affiliate.EraseBuyer, work
 
 // Advance stores how far the worker has come and renews its lease. Errors: NOT_FOUND if the
 // worker no longer has the lease.
-func (tx *Tx) Advance(ctx context.Context, e affiliate.BuyerErasure, worker Worker, until time.Time) error {
+func (tx *Tx) Advance(ctx context.Context, e privacy.BuyerErasure, worker Worker, until time.Time) error {
 	const update = `
 		update buyer_erasures set step = @step, position = @position, lease_until = @until
 		where workspace_id = @workspace and id = @id and lease_owner = @worker and status = 'processing'`
@@ -217,7 +218,7 @@ func (tx *Tx) Advance(ctx context.Context, e affiliate.BuyerErasure, worker Work
 }
 
 // ReleaseErasure ends the lease of a worker. failed adds a failure.
-func (s *Store) ReleaseErasure(ctx context.Context, e affiliate.BuyerErasure, worker Worker, failed bool) error {
+func (s *Store) ReleaseErasure(ctx context.Context, e privacy.BuyerErasure, worker Worker, failed bool) error {
 	const release = `
 		update buyer_erasures set
 			lease_owner = null, lease_until = null, recovering = false, failures = failures + case when $4 then 1 else 0 end
@@ -229,7 +230,7 @@ func (s *Store) ReleaseErasure(ctx context.Context, e affiliate.BuyerErasure, wo
 // FinishErasure stores the final status of an erasure, and deletes the hash of the identity and,
 // unless the erasure has failed, the lists of the conversions and customers. Errors: NOT_FOUND
 // if the worker no longer has the lease.
-func (tx *Tx) FinishErasure(ctx context.Context, e affiliate.BuyerErasure, worker Worker, status affiliate.BuyerErasureStatus, at time.Time) error {
+func (tx *Tx) FinishErasure(ctx context.Context, e privacy.BuyerErasure, worker Worker, status privacy.BuyerErasureStatus, at time.Time) error {
 	const finish = `
 		update buyer_erasures set status = $4, finished_at = $5, identity = null, position = '', lease_owner = null, lease_until = null, recovering = false
 		where workspace_id = $1 and id = $2 and lease_owner = $3 and status = 'processing'`
@@ -241,7 +242,7 @@ func (tx *Tx) FinishErasure(ctx context.Context, e affiliate.BuyerErasure, worke
 	if err == nil && tag.RowsAffected() == 0 {
 		return affiliate.Refuse(affiliate.ReasonNotFound)
 	}
-	if err != nil || status == affiliate.BuyerErasureFailed {
+	if err != nil || status == privacy.BuyerErasureFailed {
 		return err
 	}
 	for _, statement := range []string{deleteSales, deleteCustomersOfList} {

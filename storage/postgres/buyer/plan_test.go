@@ -9,6 +9,9 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/conversion"
+	"github.com/tributary-hq/tributary/affiliate/privacy"
+	"github.com/tributary-hq/tributary/affiliate/processor"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
@@ -31,8 +34,8 @@ func TestStatements_UseIndexes(t *testing.T) {
 	f := pgtest.Open(t, time.Now)
 	shop := f.NewShop(affiliate.ModeTest)
 	shops := []*pgtest.Shop{shop, shop.InOtherMode(), f.NewShop(affiliate.ModeTest), f.NewShop(affiliate.ModeLive)}
-	operation := affiliate.NewID[affiliate.BuyerErasureID](f.Now())
-	connection := affiliate.ConnectionIDOf(shop.Scope, affiliate.Stripe)
+	operation := affiliate.NewID[privacy.BuyerErasureID](f.Now())
+	connection := processor.ConnectionIDOf(shop.Scope, conversion.Stripe)
 	for _, s := range shops {
 		w, mode := s.Scope.Workspace, s.Scope.Mode
 		f.ExecWithoutForeignKeys(`
@@ -64,7 +67,7 @@ func TestStatements_UseIndexes(t *testing.T) {
 		f.ExecWithoutForeignKeys(`
 			insert into processor_events (workspace_id, connection_id, id, mode, type, account_id, resync, status, happened_at, received_at, body)
 			select $1, $2, 'evt_' || n, $3, 'invoice.paid', 'a', false, 'applied', $4, $4, case when n % 100 = 0 then '\x00'::bytea end
-			from generate_series(1, 5000) n`, w, affiliate.ConnectionIDOf(s.Scope, affiliate.Stripe), mode, f.Now())
+			from generate_series(1, 5000) n`, w, processor.ConnectionIDOf(s.Scope, conversion.Stripe), mode, f.Now())
 		f.ExecWithoutForeignKeys(`
 			insert into idempotency_keys (workspace_id, mode, method, key, fingerprint, response, created_at, expires_at)
 			select $1, $2, '/m', 'key-' || n, '\x00', convert_to('{"conversion":{"id":"0190a1b2-0000-7000-8000-' || lpad(to_hex(n), 12, '0') || '"}}', 'UTF8'), $3, $3
@@ -126,7 +129,7 @@ func TestStatements_UseIndexes(t *testing.T) {
 		{"payments", deletePayments, []any{workspace, operation, f.Now()}, nil, []string{"customer_payments_pkey"}},
 		{"responses", deleteResponses, nil, pgx.NamedArgs{"workspace": workspace, "operation": operation, "mode": "test", "method": "/m", "key": "key-1", "most": 100}, []string{"idempotency_keys_pkey"}},
 		{"take over", takeOver, []any{workspace, operation, affiliate.Digests{hash, hash}}, nil, []string{"buyer_erasures_pkey", "buyer_erasure_sales_", "buyer_erasure_customers_pkey"}},
-		{"active erasure", lockActiveErasure, []any{workspace, affiliate.BuyerEmail, affiliate.Digests{hash, hash}, digestSize}, nil, []string{"buyer_erasures_active"}},
+		{"active erasure", lockActiveErasure, []any{workspace, privacy.BuyerEmail, affiliate.Digests{hash, hash}, digestSize}, nil, []string{"buyer_erasures_active"}},
 		{"events of the processor", waitingEvents, []any{workspace, connection, "evt_1", 50, f.Now()}, nil, []string{"processor_events_with_body"}},
 	} {
 		sql, values := tc.sql, tc.args

@@ -8,6 +8,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/conversion"
+	"github.com/tributary-hq/tributary/affiliate/privacy"
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
@@ -60,7 +62,7 @@ const (
 // LockSales locks at most limit conversions that nextSales returns, and returns them with
 // everything that must be changed. ids are the ids of all of them. sales has only those that
 // no other erasure has erased.
-func (tx *Tx) LockSales(ctx context.Context, e affiliate.BuyerErasure, limit int) (ids []affiliate.ConversionID, sales []affiliate.BuyerSale, err error) {
+func (tx *Tx) LockSales(ctx context.Context, e privacy.BuyerErasure, limit int) (ids []affiliate.ConversionID, sales []privacy.BuyerSale, err error) {
 	rows, _ := tx.Query(ctx, nextSales, e.Workspace, e.ID, limit)
 	if ids, err = pgx.CollectRows(rows, pgx.RowTo[affiliate.ConversionID]); err != nil || len(ids) == 0 {
 		return nil, nil, err
@@ -70,7 +72,7 @@ func (tx *Tx) LockSales(ctx context.Context, e affiliate.BuyerErasure, limit int
 		Mode                  affiliate.Mode
 		ExternalTransactionID string
 		ClickID               *affiliate.ClickID
-		Processor             *affiliate.ProcessorIDs
+		Processor             *conversion.ProcessorIDs
 		Erased                bool
 	}
 	rows, _ = tx.Query(ctx, lockSales, e.Workspace, ids)
@@ -84,7 +86,7 @@ func (tx *Tx) LockSales(ctx context.Context, e affiliate.BuyerErasure, limit int
 			continue
 		}
 		remaining = append(remaining, sale.ID)
-		sales = append(sales, affiliate.BuyerSale{
+		sales = append(sales, privacy.BuyerSale{
 			Conversion: sale.ID, Scope: affiliate.Scope{Workspace: e.Workspace, Mode: sale.Mode},
 			ExternalTransactionID: sale.ExternalTransactionID, Click: sale.ClickID,
 			ProcessorIDs: idsOfSale(sale.ExternalTransactionID, sale.Processor),
@@ -98,9 +100,9 @@ func (tx *Tx) LockSales(ctx context.Context, e affiliate.BuyerErasure, limit int
 
 // idsOfSale returns the ids of a processor that a conversion itself contains and that stand
 // for the sale.
-func idsOfSale(external string, ids *affiliate.ProcessorIDs) []string {
+func idsOfSale(external string, ids *conversion.ProcessorIDs) []string {
 	var all []string
-	if affiliate.IsProcessorID(external) {
+	if conversion.IsProcessorID(external) {
 		all = append(all, external)
 	}
 	if ids == nil {
@@ -115,11 +117,11 @@ func idsOfSale(external string, ids *affiliate.ProcessorIDs) []string {
 }
 
 // completeSales adds the aliases, charges, refunds and events of locked conversions.
-func (tx *Tx) completeSales(ctx context.Context, workspace affiliate.WorkspaceID, ids []affiliate.ConversionID, sales []affiliate.BuyerSale) error {
+func (tx *Tx) completeSales(ctx context.Context, workspace affiliate.WorkspaceID, ids []affiliate.ConversionID, sales []privacy.BuyerSale) error {
 	if len(ids) == 0 {
 		return nil
 	}
-	byID := map[affiliate.ConversionID]*affiliate.BuyerSale{}
+	byID := map[affiliate.ConversionID]*privacy.BuyerSale{}
 	for i := range sales {
 		byID[sales[i].Conversion] = &sales[i]
 	}
@@ -129,11 +131,11 @@ func (tx *Tx) completeSales(ctx context.Context, workspace affiliate.WorkspaceID
 	}
 	type refund struct {
 		Conversion affiliate.ConversionID
-		affiliate.SaleRefund
+		privacy.SaleRefund
 	}
 	type event struct {
 		Conversion affiliate.ConversionID
-		affiliate.SaleEvent
+		privacy.SaleEvent
 	}
 	if _, err := tx.Exec(ctx, lockCommissions, workspace, ids); err != nil {
 		return fmt.Errorf("lock the commissions of a buyer: %w", err)
@@ -234,7 +236,7 @@ const (
 )
 
 // EraseSales stores erased conversions. The transaction must have called LockSales.
-func (tx *Tx) EraseSales(ctx context.Context, e affiliate.BuyerErasure, ids []affiliate.ConversionID, sales []affiliate.ErasedSale, at time.Time) error {
+func (tx *Tx) EraseSales(ctx context.Context, e privacy.BuyerErasure, ids []affiliate.ConversionID, sales []privacy.ErasedSale, at time.Time) error {
 	batch, clicks := &pgx.Batch{}, map[affiliate.Scope][]affiliate.ClickID{}
 	for _, sale := range sales {
 		for _, value := range sale.Values {
@@ -245,7 +247,7 @@ func (tx *Tx) EraseSales(ctx context.Context, e affiliate.BuyerErasure, ids []af
 			"workspace": sale.Scope.Workspace, "mode": sale.Scope.Mode, "conversion": sale.Conversion, "pseudonym": sale.Pseudonym, "at": at,
 			"click": sale.Click,
 		}
-		var refunds []affiliate.RefundID
+		var refunds []conversion.RefundID
 		var externals []string
 		for _, refund := range sale.Refunds {
 			refunds, externals = append(refunds, refund.ID), append(externals, refund.ExternalID)

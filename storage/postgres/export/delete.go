@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/privacy"
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
@@ -18,7 +19,7 @@ func NewTx(tx *postgres.Tx) *Tx { return &Tx{tx} }
 
 // DropExport deletes an export with its bundle and tokens, if the process that e.Lease names
 // makes the bundle.
-func (tx *Tx) DropExport(ctx context.Context, e affiliate.Export) error {
+func (tx *Tx) DropExport(ctx context.Context, e privacy.Export) error {
 	const lock = `select e.id from exports e where e.subject_id = $1 and e.id = $2 and e.lease = $3 and e.ready_at is null for update`
 	return tx.drop(ctx, lock, e.Subject.ID, e.ID, e.Lease)
 }
@@ -53,7 +54,7 @@ func (tx *Tx) DeleteExportsWithPartner(ctx context.Context, user affiliate.UserI
 		)
 		order by e.id
 		for update`
-	return tx.dropOrRestart(ctx, lock, user, affiliate.Pseudonym(user.UUID))
+	return tx.dropOrRestart(ctx, lock, user, privacy.Pseudonym(user.UUID))
 }
 
 // DeleteExportsOfWorkspace deletes the bundles of a workspace and of its participants. The
@@ -101,17 +102,17 @@ func (tx *Tx) dropOrRestart(ctx context.Context, lock string, args ...any) error
 		deleteChunks = `delete from export_chunks where export_id = $1`
 	)
 	rows, _ := tx.Query(ctx, lock, args...)
-	ids, err := pgx.CollectRows(rows, pgx.RowTo[affiliate.ExportID])
+	ids, err := pgx.CollectRows(rows, pgx.RowTo[privacy.ExportID])
 	if err != nil {
 		return fmt.Errorf("find exports to delete: %w", err)
 	}
-	rows, _ = tx.Query(ctx, restart, ids, uuid.Nil, affiliate.ExportProgress{})
-	restarted, err := pgx.CollectRows(rows, pgx.RowToStructByName[affiliate.BuildExport])
+	rows, _ = tx.Query(ctx, restart, ids, uuid.Nil, privacy.ExportProgress{})
+	restarted, err := pgx.CollectRows(rows, pgx.RowToStructByName[privacy.BuildExport])
 	if err != nil {
 		return fmt.Errorf("restart exports: %w", err)
 	}
 	for _, job := range restarted {
-		ids = slices.DeleteFunc(ids, func(id affiliate.ExportID) bool { return id == job.Export })
+		ids = slices.DeleteFunc(ids, func(id privacy.ExportID) bool { return id == job.Export })
 		if _, err := tx.Exec(ctx, deleteChunks, job.Export); err != nil {
 			return fmt.Errorf("delete the pieces of exports: %w", err)
 		}
@@ -125,7 +126,7 @@ func (tx *Tx) dropOrRestart(ctx context.Context, lock string, args ...any) error
 // drop deletes the exports whose ids a statement returns and locks.
 func (tx *Tx) drop(ctx context.Context, lock string, args ...any) error {
 	rows, _ := tx.Query(ctx, lock, args...)
-	ids, err := pgx.CollectRows(rows, pgx.RowTo[affiliate.ExportID])
+	ids, err := pgx.CollectRows(rows, pgx.RowTo[privacy.ExportID])
 	if err != nil {
 		return fmt.Errorf("find exports to delete: %w", err)
 	}
@@ -133,7 +134,7 @@ func (tx *Tx) drop(ctx context.Context, lock string, args ...any) error {
 }
 
 // dropIDs deletes locked exports with all that belongs to them.
-func (tx *Tx) dropIDs(ctx context.Context, ids []affiliate.ExportID) error {
+func (tx *Tx) dropIDs(ctx context.Context, ids []privacy.ExportID) error {
 	if len(ids) == 0 {
 		return nil
 	}
@@ -175,7 +176,7 @@ func (s *Store) dropOld(ctx context.Context, lock string, at time.Time, limit in
 		var found, complete bool
 		err := s.InTx(ctx, func(tx *Tx) error {
 			rows, _ := tx.Query(ctx, lock, at)
-			ids, err := pgx.CollectRows(rows, pgx.RowTo[affiliate.ExportID])
+			ids, err := pgx.CollectRows(rows, pgx.RowTo[privacy.ExportID])
 			if found = len(ids) > 0; err != nil || !found {
 				return err
 			}

@@ -10,16 +10,17 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/privacy"
 	"github.com/tributary-hq/tributary/storage/postgres"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
 // bundles stores a complete export of each subject, with pieces, a token and a recipient.
-func storeBundles(f *pgtest.Fixture, at time.Time, chunks int, subjects ...affiliate.ExportSubject) {
+func storeBundles(f *pgtest.Fixture, at time.Time, chunks int, subjects ...privacy.ExportSubject) {
 	f.Helper()
 	err := NewStore(f.Store.DB).InTx(f.Context(), func(tx *Tx) error {
 		for _, subject := range subjects {
-			e := affiliate.NewExport(subject, affiliate.ModeTest, false, at)
+			e := privacy.NewExport(subject, affiliate.ModeTest, false, at)
 			e.Lease, e.LeaseUntil = uuid.New(), at
 			if inserted, err := tx.InsertExport(f.Context(), e); err != nil || !inserted {
 				return fmt.Errorf("InsertExport returned %t, %w", inserted, err)
@@ -59,16 +60,16 @@ func TestDeleteExports(t *testing.T) {
 		return f.NewParticipant(s.Scope, s.Program, partner)
 	}
 	adaTest, adaLive, bobTest, bobOther := join(shop, ada), join(live, ada), join(shop, bob), join(other, bob)
-	of := func(p pgtest.Participant) affiliate.ExportSubject {
-		return affiliate.ParticipantSubject(p.Scope, p.Program, p.ID, p.Partner)
+	of := func(p pgtest.Participant) privacy.ExportSubject {
+		return privacy.ParticipantSubject(p.Scope, p.Program, p.ID, p.Partner)
 	}
-	subjects := map[string]affiliate.ExportSubject{
-		"ada": affiliate.PartnerSubject(ada), "bob": affiliate.PartnerSubject(bob), "shop": affiliate.WorkspaceSubject(shop.Scope.Workspace),
-		"other": affiliate.WorkspaceSubject(other.Scope.Workspace), "ada/test": of(adaTest), "ada/live": of(adaLive), "bob/test": of(bobTest), "bob/other": of(bobOther),
+	subjects := map[string]privacy.ExportSubject{
+		"ada": privacy.PartnerSubject(ada), "bob": privacy.PartnerSubject(bob), "shop": privacy.WorkspaceSubject(shop.Scope.Workspace),
+		"other": privacy.WorkspaceSubject(other.Scope.Workspace), "ada/test": of(adaTest), "ada/live": of(adaLive), "bob/test": of(bobTest), "bob/other": of(bobOther),
 	}
 	cleo := f.NewPartner("Cleo") // is only invited to other, and the erasure has replaced the address
 	f.Insert("participant_invites", pgtest.Row{
-		"workspace_id": other.Scope.Workspace, "id": uuid.New(), "mode": "test", "program_id": other.Program, "email": affiliate.Pseudonym(cleo.UUID), "digest": []byte("digest"), "mail_digest": []byte("mailed digest"), "invited_by": other.Owner,
+		"workspace_id": other.Scope.Workspace, "id": uuid.New(), "mode": "test", "program_id": other.Program, "email": privacy.Pseudonym(cleo.UUID), "digest": []byte("digest"), "mail_digest": []byte("mailed digest"), "invited_by": other.Owner,
 		"created_at": f.Now(), "expires_at": f.Now(),
 	})
 	for _, tc := range []struct {
@@ -124,9 +125,9 @@ func TestDeleteExpiredExports_TakesLargeBundlesInSteps(t *testing.T) {
 	store := NewStore(f.Store.DB)
 	now := f.Now()
 	for i := range 5 {
-		storeBundles(f, now.Add(-affiliate.ExportLife), maxChunks*i+1, affiliate.PartnerSubject(affiliate.NewID[affiliate.UserID](now)))
+		storeBundles(f, now.Add(-privacy.ExportLife), maxChunks*i+1, privacy.PartnerSubject(affiliate.NewID[affiliate.UserID](now)))
 	}
-	storeBundles(f, now, 1, affiliate.PartnerSubject(affiliate.NewID[affiliate.UserID](now)))
+	storeBundles(f, now, 1, privacy.PartnerSubject(affiliate.NewID[affiliate.UserID](now)))
 	if n, err := store.DeleteExpiredExports(t.Context(), now, 3); n != 3 || err != nil {
 		t.Errorf("DeleteExpiredExports returned %d, %v, want 3", n, err)
 	}
@@ -142,10 +143,10 @@ func TestDeleteAbandonedExports(t *testing.T) {
 	t.Parallel()
 	f := pgtest.Open(t, time.Now)
 	store, now := NewStore(f.Store.DB), f.Now()
-	storeBundles(f, now.Add(-time.Hour), 1, affiliate.PartnerSubject(affiliate.NewID[affiliate.UserID](now)))
-	for _, age := range []time.Duration{affiliate.AbandonedExportLife + time.Second, time.Hour} {
+	storeBundles(f, now.Add(-time.Hour), 1, privacy.PartnerSubject(affiliate.NewID[affiliate.UserID](now)))
+	for _, age := range []time.Duration{privacy.AbandonedExportLife + time.Second, time.Hour} {
 		err := store.InTx(t.Context(), func(tx *Tx) error {
-			e := affiliate.NewExport(affiliate.PartnerSubject(affiliate.NewID[affiliate.UserID](now)), affiliate.ModeLive, false, now.Add(-age))
+			e := privacy.NewExport(privacy.PartnerSubject(affiliate.NewID[affiliate.UserID](now)), affiliate.ModeLive, false, now.Add(-age))
 			_, err := tx.InsertExport(t.Context(), e)
 			return err
 		})
@@ -153,7 +154,7 @@ func TestDeleteAbandonedExports(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if n, err := store.DeleteAbandonedExports(t.Context(), now.Add(-affiliate.AbandonedExportLife), 10); n != 1 || err != nil {
+	if n, err := store.DeleteAbandonedExports(t.Context(), now.Add(-privacy.AbandonedExportLife), 10); n != 1 || err != nil {
 		t.Errorf("DeleteAbandonedExports returned %d, %v, want 1", n, err)
 	}
 	f.WantCount(2, "exports", `select count(*) from exports`)

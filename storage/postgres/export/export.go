@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/privacy"
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
@@ -18,8 +19,8 @@ const exportColumns = `
 	e.progress, e.created_at, e.ready_at, e.expires_at`
 
 type exportRow struct {
-	ID          affiliate.ExportID
-	Kind        affiliate.ExportKind
+	ID          privacy.ExportID
+	Kind        privacy.ExportKind
 	SubjectID   uuid.UUID
 	WorkspaceID *affiliate.WorkspaceID
 	ProgramID   *affiliate.ProgramID
@@ -29,16 +30,16 @@ type exportRow struct {
 	Queued      bool
 	Lease       uuid.UUID
 	LeaseUntil  time.Time
-	Progress    affiliate.ExportProgress
+	Progress    privacy.ExportProgress
 	CreatedAt   time.Time
 	ReadyAt     *time.Time
 	ExpiresAt   *time.Time
 }
 
-func (r exportRow) export() affiliate.Export {
-	return affiliate.Export{
+func (r exportRow) export() privacy.Export {
+	return privacy.Export{
 		ID: r.ID,
-		Subject: affiliate.ExportSubject{
+		Subject: privacy.ExportSubject{
 			Kind: r.Kind, ID: r.SubjectID, Workspace: r.WorkspaceID, Program: r.ProgramID, Mode: r.Mode, Partner: r.PartnerID,
 		},
 		RequestMode: r.RequestMode, Queued: r.Queued, Lease: r.Lease, LeaseUntil: r.LeaseUntil.UTC(), Progress: r.Progress,
@@ -48,7 +49,7 @@ func (r exportRow) export() affiliate.Export {
 
 // LockExport locks the export of a subject that is being made or can be downloaded, and
 // returns it; nil if there is none.
-func (tx *Tx) LockExport(ctx context.Context, subject affiliate.ExportSubject, now time.Time) (*affiliate.Export, error) {
+func (tx *Tx) LockExport(ctx context.Context, subject privacy.ExportSubject, now time.Time) (*privacy.Export, error) {
 	const lock = `
 		select ` + exportColumns + `
 		from exports e
@@ -69,7 +70,7 @@ func (tx *Tx) LockExport(ctx context.Context, subject affiliate.ExportSubject, n
 
 // InsertExport stores a new export. inserted is false if another export of the subject is
 // being made.
-func (tx *Tx) InsertExport(ctx context.Context, e affiliate.Export) (inserted bool, err error) {
+func (tx *Tx) InsertExport(ctx context.Context, e privacy.Export) (inserted bool, err error) {
 	const insert = `
 		insert into exports (id, kind, subject_id, workspace_id, program_id, partner_id, mode, request_mode, queued, lease, lease_until, progress, created_at)
 		values (@id, @kind, @subject, @workspace, @program, @partner, @mode, @request_mode, @queued, @lease, @lease_until, @progress, @created_at)
@@ -87,7 +88,7 @@ func (tx *Tx) InsertExport(ctx context.Context, e affiliate.Export) (inserted bo
 
 // TakeExport gives a locked export that is not complete to the process that e.Lease names,
 // and stores e.Queued.
-func (tx *Tx) TakeExport(ctx context.Context, e affiliate.Export) error {
+func (tx *Tx) TakeExport(ctx context.Context, e privacy.Export) error {
 	const take = `update exports set lease = $3, lease_until = $4, queued = $5 where subject_id = $1 and id = $2`
 	_, err := tx.Exec(ctx, take, e.Subject.ID, e.ID, e.Lease, e.LeaseUntil, e.Queued)
 	return err
@@ -95,7 +96,7 @@ func (tx *Tx) TakeExport(ctx context.Context, e affiliate.Export) error {
 
 // SaveProgress stores pieces of a bundle and the progress. It also extends the lease.
 // saved is false if the export was deleted, or if another process makes the bundle.
-func (tx *Tx) SaveProgress(ctx context.Context, e affiliate.Export, chunks [][]byte) (saved bool, err error) {
+func (tx *Tx) SaveProgress(ctx context.Context, e privacy.Export, chunks [][]byte) (saved bool, err error) {
 	const save = `
 		update exports set progress = $4, lease_until = $5
 		where subject_id = $1 and id = $2 and lease = $3 and ready_at is null`
@@ -115,7 +116,7 @@ func (tx *Tx) SaveProgress(ctx context.Context, e affiliate.Export, chunks [][]b
 
 // CompleteExport stores that a bundle is complete. completed is false if the export was
 // deleted, or if another process makes the bundle.
-func (tx *Tx) CompleteExport(ctx context.Context, e affiliate.Export) (completed bool, err error) {
+func (tx *Tx) CompleteExport(ctx context.Context, e privacy.Export) (completed bool, err error) {
 	const complete = `
 		update exports set ready_at = $4, expires_at = $5, lease_until = $4
 		where subject_id = $1 and id = $2 and lease = $3 and ready_at is null`
@@ -124,7 +125,7 @@ func (tx *Tx) CompleteExport(ctx context.Context, e affiliate.Export) (completed
 }
 
 // InsertToken stores a token of an export.
-func (tx *Tx) InsertToken(ctx context.Context, token affiliate.ExportToken, digest [sha256.Size]byte) error {
+func (tx *Tx) InsertToken(ctx context.Context, token privacy.ExportToken, digest [sha256.Size]byte) error {
 	const insert = `insert into export_tokens (digest, export_id, created_at, expires_at) values ($1, $2, $3, $4)`
 	if _, err := tx.Exec(ctx, insert, digest[:], token.Export, token.CreatedAt, token.ExpiresAt); err != nil {
 		return fmt.Errorf("store the token of an export: %w", err)
@@ -133,7 +134,7 @@ func (tx *Tx) InsertToken(ctx context.Context, token affiliate.ExportToken, dige
 }
 
 // AddRecipient adds a member to whom the link is mailed when the bundle is complete.
-func (tx *Tx) AddRecipient(ctx context.Context, id affiliate.ExportID, user affiliate.UserID, at time.Time) error {
+func (tx *Tx) AddRecipient(ctx context.Context, id privacy.ExportID, user affiliate.UserID, at time.Time) error {
 	const insert = `insert into export_recipients (export_id, user_id, requested_at) values ($1, $2, $3) on conflict do nothing`
 	_, err := tx.Exec(ctx, insert, id, user, at)
 	return err
@@ -141,7 +142,7 @@ func (tx *Tx) AddRecipient(ctx context.Context, id affiliate.ExportID, user affi
 
 // Recipients returns the members to whom the link of an export is mailed. A user who has left
 // the workspace is not among them.
-func (tx *Tx) Recipients(ctx context.Context, e affiliate.Export) ([]affiliate.ExportRecipient, error) {
+func (tx *Tx) Recipients(ctx context.Context, e privacy.Export) ([]privacy.ExportRecipient, error) {
 	const read = `
 		select u.id as user, u.name, u.email as address, m.role
 		from export_recipients r
@@ -150,11 +151,11 @@ func (tx *Tx) Recipients(ctx context.Context, e affiliate.Export) ([]affiliate.E
 		where r.export_id = $1 and u.erased_at is null
 		order by u.id`
 	rows, _ := tx.Query(ctx, read, e.ID, e.Subject.Workspace)
-	return pgx.CollectRows(rows, pgx.RowToStructByName[affiliate.ExportRecipient])
+	return pgx.CollectRows(rows, pgx.RowToStructByName[privacy.ExportRecipient])
 }
 
 // ExportOfJob returns the export of a workspace. Errors: NOT_FOUND.
-func (s *Store) ExportOfJob(ctx context.Context, workspace affiliate.WorkspaceID, id affiliate.ExportID) (affiliate.Export, error) {
+func (s *Store) ExportOfJob(ctx context.Context, workspace affiliate.WorkspaceID, id privacy.ExportID) (privacy.Export, error) {
 	const read = `
 		select ` + exportColumns + `
 		from exports e
@@ -165,7 +166,7 @@ func (s *Store) ExportOfJob(ctx context.Context, workspace affiliate.WorkspaceID
 
 // ExportOfToken returns the complete export of a token that has not expired. Errors:
 // NOT_FOUND.
-func (s *Store) ExportOfToken(ctx context.Context, digest [sha256.Size]byte, now time.Time) (affiliate.Export, error) {
+func (s *Store) ExportOfToken(ctx context.Context, digest [sha256.Size]byte, now time.Time) (privacy.Export, error) {
 	const read = `
 		select ` + exportColumns + `
 		from export_tokens t
@@ -176,7 +177,7 @@ func (s *Store) ExportOfToken(ctx context.Context, digest [sha256.Size]byte, now
 }
 
 // Chunk returns a piece of a bundle. Errors: NOT_FOUND.
-func (s *Store) Chunk(ctx context.Context, id affiliate.ExportID, number int) ([]byte, error) {
+func (s *Store) Chunk(ctx context.Context, id privacy.ExportID, number int) ([]byte, error) {
 	const read = `select c.data from export_chunks c where c.export_id = $1 and c.number = $2`
 	row, err := postgres.OneRow[chunkRow](s.db.Pool().Query(ctx, read, id, number))
 	return row.Data, err

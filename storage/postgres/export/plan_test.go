@@ -9,6 +9,7 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/bundle"
+	"github.com/tributary-hq/tributary/affiliate/privacy"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
@@ -53,7 +54,7 @@ func TestPage_ReadsARangeOfAnIndex(t *testing.T) {
 		{bundle.PartAudit, workspace, "audit_log_by_age"},
 	} {
 		q := queries[tc.from.Level][tc.part]
-		after := affiliate.ExportPosition{}
+		after := privacy.ExportPosition{}
 		for _, page := range []string{"the first page", "a later page"} {
 			sql, args := positional(q.sql, arguments(tc.from, after, 50))
 			plan := f.PlanWith(readerSettings, sql, args...)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/bundle"
+	"github.com/tributary-hq/tributary/affiliate/privacy"
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
@@ -39,15 +40,15 @@ type query struct {
 	// sql has the named parameters of arguments.
 	sql string
 	// read reads the rows of a page. The results are pointers to records.
-	read func(rows pgx.Rows) ([]any, []affiliate.ExportPosition, error)
+	read func(rows pgx.Rows) ([]any, []privacy.ExportPosition, error)
 }
 
 // records returns a query whose rows are records of type T. position returns the position of
 // a record in the order of the statement.
-func records[T any](sql string, position func(record *T) affiliate.ExportPosition) query {
-	return query{sql: sql, read: func(rows pgx.Rows) ([]any, []affiliate.ExportPosition, error) {
+func records[T any](sql string, position func(record *T) privacy.ExportPosition) query {
+	return query{sql: sql, read: func(rows pgx.Rows) ([]any, []privacy.ExportPosition, error) {
 		found, err := pgx.CollectRows(rows, pgx.RowToAddrOfStructByName[T])
-		all, positions := make([]any, len(found)), make([]affiliate.ExportPosition, len(found))
+		all, positions := make([]any, len(found)), make([]privacy.ExportPosition, len(found))
 		for i, record := range found {
 			all[i], positions[i] = record, position(record)
 		}
@@ -56,7 +57,7 @@ func records[T any](sql string, position func(record *T) affiliate.ExportPositio
 }
 
 // arguments are the named parameters of all statements of this package that read records.
-func arguments(from bundle.Source, after affiliate.ExportPosition, limit int) pgx.NamedArgs {
+func arguments(from bundle.Source, after privacy.ExportPosition, limit int) pgx.NamedArgs {
 	first, second, _ := strings.Cut(after.Text, pairSeparator)
 	return pgx.NamedArgs{
 		"workspace": from.Workspace, "mode": from.Mode, "participant": from.Participant, "user": from.User, "since": from.ClicksSince,
@@ -69,7 +70,7 @@ func arguments(from bundle.Source, after affiliate.ExportPosition, limit int) pg
 const pairSeparator = "/"
 
 // Page reads at most limit records of a part that follow a position.
-func (r *Reader) Page(ctx context.Context, part bundle.Part, from bundle.Source, after affiliate.ExportPosition, limit int) (bundle.Page, error) {
+func (r *Reader) Page(ctx context.Context, part bundle.Part, from bundle.Source, after privacy.ExportPosition, limit int) (bundle.Page, error) {
 	q, ok := queries[from.Level][part]
 	if !ok {
 		return bundle.Page{}, fmt.Errorf("the part %s of an export has no statement at level %d", part, from.Level)
@@ -91,7 +92,7 @@ func (r *Reader) Count(ctx context.Context, part bundle.Part, from bundle.Source
 	if !ok {
 		return 0, fmt.Errorf("the part %s of an export has no statement at level %d", part, from.Level)
 	}
-	rows, err := r.tx.Query(ctx, "select count(*) from ("+q.sql+") as counted", arguments(from, affiliate.ExportPosition{}, limit))
+	rows, err := r.tx.Query(ctx, "select count(*) from ("+q.sql+") as counted", arguments(from, privacy.ExportPosition{}, limit))
 	if err == nil {
 		n, err = pgx.CollectExactlyOneRow(rows, pgx.RowTo[int])
 	}
@@ -114,14 +115,14 @@ const participations = `
 const participationBlock = 1000
 
 // Participations returns the participations of a partner, ordered by workspace and id.
-func (r *Reader) Participations(ctx context.Context, user affiliate.UserID) ([]affiliate.ParticipationKey, error) {
-	var all []affiliate.ParticipationKey
-	var last affiliate.ParticipationKey
+func (r *Reader) Participations(ctx context.Context, user affiliate.UserID) ([]privacy.ParticipationKey, error) {
+	var all []privacy.ParticipationKey
+	var last privacy.ParticipationKey
 	for {
 		rows, _ := r.tx.Query(ctx, participations, pgx.NamedArgs{
 			"user": user, "after_workspace": last.Workspace, "after_id": last.Participant, "limit": participationBlock,
 		})
-		found, err := pgx.CollectRows(rows, pgx.RowToStructByName[affiliate.ParticipationKey])
+		found, err := pgx.CollectRows(rows, pgx.RowToStructByName[privacy.ParticipationKey])
 		if err != nil {
 			return nil, fmt.Errorf("read the participations of a partner: %w", err)
 		}
@@ -134,10 +135,10 @@ func (r *Reader) Participations(ctx context.Context, user affiliate.UserID) ([]a
 }
 
 // Participation returns one participation. Errors: NOT_FOUND.
-func (r *Reader) Participation(ctx context.Context, scope affiliate.Scope, id affiliate.ParticipantID) (affiliate.ParticipationKey, error) {
+func (r *Reader) Participation(ctx context.Context, scope affiliate.Scope, id affiliate.ParticipantID) (privacy.ParticipationKey, error) {
 	const read = `
 		select t.workspace_id as workspace, t.mode, t.program_id as program, t.id as participant, t.partner_id as partner
 		from participants t
 		where t.workspace_id = $1 and t.mode = $2 and t.id = $3`
-	return postgres.OneRow[affiliate.ParticipationKey](r.tx.Query(ctx, read, scope.Workspace, scope.Mode, id))
+	return postgres.OneRow[privacy.ParticipationKey](r.tx.Query(ctx, read, scope.Workspace, scope.Mode, id))
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/notification"
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
@@ -21,13 +22,13 @@ const logColumns = `
 	created_at, coalesce(sender, '') as sender, coalesce(subject, '') as subject`
 
 type logRow struct {
-	ID           affiliate.MailID
+	ID           notification.MailID
 	Type         string
-	Category     affiliate.NotificationCategory
+	Category     notification.Category
 	Recipient    string
-	Status       affiliate.MailStatus
+	Status       notification.MailStatus
 	RedirectedTo string
-	Reason       affiliate.MailReason
+	Reason       notification.MailReason
 	CreatedAt    time.Time
 	Sender       string
 	Subject      string
@@ -35,8 +36,8 @@ type logRow struct {
 	Text         string
 }
 
-func (r logRow) entry() affiliate.MailLogEntry {
-	return affiliate.MailLogEntry{
+func (r logRow) entry() notification.MailLogEntry {
+	return notification.MailLogEntry{
 		ID: r.ID, Type: r.Type, Category: r.Category, Recipient: r.Recipient, Status: r.Status, RedirectedTo: r.RedirectedTo,
 		Reason: r.Reason, CreatedAt: r.CreatedAt.UTC(), Sender: r.Sender, Subject: r.Subject, HTML: r.HTML, Text: r.Text,
 	}
@@ -49,7 +50,7 @@ type logQuery struct {
 	args        pgx.NamedArgs
 }
 
-func newLogQuery(workspace affiliate.WorkspaceID, filter affiliate.MailLogFilter) logQuery {
+func newLogQuery(workspace affiliate.WorkspaceID, filter notification.MailLogFilter) logQuery {
 	where := []string{"workspace_id = @workspace", "logged", "status <> 'pending'"}
 	args := pgx.NamedArgs{"workspace": workspace}
 	add := func(condition, name string, value any) {
@@ -86,7 +87,7 @@ const planForArgs = pgx.QueryExecModeCacheDescribe
 // Log returns one page of the notification log of a workspace, newest first, and the
 // number of all matching entries, up to affiliate.MaxTotal. The entries have no HTML and
 // no text.
-func (s *Store) Log(ctx context.Context, workspace affiliate.WorkspaceID, filter affiliate.MailLogFilter, page affiliate.Page) ([]affiliate.MailLogEntry, int64, error) {
+func (s *Store) Log(ctx context.Context, workspace affiliate.WorkspaceID, filter notification.MailLogFilter, page affiliate.Page) ([]notification.MailLogEntry, int64, error) {
 	query := newLogQuery(workspace, filter)
 	args := maps.Clone(query.args)
 	args["limit"], args["offset"] = page.Size, page.Offset()
@@ -112,7 +113,7 @@ const selectLogEntry = `
 	where workspace_id = $1 and id = $2 and logged and status <> 'pending'`
 
 // LogEntry returns an entry of the notification log. Errors: NOTIFICATION_LOG_NOT_FOUND.
-func (s *Store) LogEntry(ctx context.Context, workspace affiliate.WorkspaceID, id affiliate.MailID) (affiliate.MailLogEntry, error) {
+func (s *Store) LogEntry(ctx context.Context, workspace affiliate.WorkspaceID, id notification.MailID) (notification.MailLogEntry, error) {
 	row, err := postgres.OneRow[logRow](s.db.Pool().Query(ctx, selectLogEntry, workspace, id))
 	if errors.Is(err, affiliate.Refuse(affiliate.ReasonNotFound)) {
 		err = affiliate.Refuse(affiliate.ReasonNotificationLogNotFound)

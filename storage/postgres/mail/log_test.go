@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/notification"
 	"github.com/tributary-hq/tributary/storage/postgres/mail"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
@@ -15,44 +16,44 @@ func TestLog_ShowsCompletedMailOfTestModeAndAccounts(t *testing.T) {
 	f := newFixture(t)
 	other := f.NewWorkspace()
 	live := affiliate.ModeLive
-	at := func(minute int) func(*affiliate.Mail) {
-		return func(m *affiliate.Mail) {
+	at := func(minute int) func(*notification.Mail) {
+		return func(m *notification.Mail) {
 			m.CreatedAt = f.Now().Add(time.Duration(minute) * time.Minute)
-			m.ID = affiliate.NewID[affiliate.MailID](m.CreatedAt)
+			m.ID = affiliate.NewID[notification.MailID](m.CreatedAt)
 		}
 	}
 	payout := f.newMail(at(1))
-	reset := f.newMail(at(2), func(m *affiliate.Mail) {
-		m.Kind, m.Type, m.Mode, m.Recipient.Address = affiliate.MailPasswordReset, "password_reset", nil, "zoe@example.com"
+	reset := f.newMail(at(2), func(m *notification.Mail) {
+		m.Kind, m.Type, m.Mode, m.Recipient.Address = notification.MailPasswordReset, "password_reset", nil, "zoe@example.com"
 	})
 	pending := f.newMail(at(3))
-	liveMail := f.newMail(at(4), func(m *affiliate.Mail) { m.Mode = &live })
-	foreign := f.newMail(at(5), func(m *affiliate.Mail) { m.Workspace = &other })
+	liveMail := f.newMail(at(4), func(m *notification.Mail) { m.Mode = &live })
+	foreign := f.newMail(at(5), func(m *notification.Mail) { m.Workspace = &other })
 	f.store(payout, reset, pending, liveMail, foreign)
-	for _, m := range []affiliate.Mail{payout, reset, liveMail, foreign} {
-		f.complete(affiliate.MailOutcome{Mail: m.ID, Recipient: m.Recipient.Address, Status: affiliate.MailSuppressed, Reason: affiliate.MailTestMode, At: f.Now()})
+	for _, m := range []notification.Mail{payout, reset, liveMail, foreign} {
+		f.complete(notification.MailOutcome{Mail: m.ID, Recipient: m.Recipient.Address, Status: notification.MailSuppressed, Reason: notification.MailTestMode, At: f.Now()})
 	}
 
 	minute := f.Now().Add(2 * time.Minute)
 	for name, tc := range map[string]struct {
-		filter affiliate.MailLogFilter
-		want   []affiliate.MailID
+		filter notification.MailLogFilter
+		want   []notification.MailID
 	}{
-		"all":               {affiliate.MailLogFilter{}, []affiliate.MailID{reset.ID, payout.ID}},
-		"status":            {affiliate.MailLogFilter{Status: affiliate.MailSuppressed}, []affiliate.MailID{reset.ID, payout.ID}},
-		"another status":    {affiliate.MailLogFilter{Status: affiliate.MailDelivered}, nil},
-		"type":              {affiliate.MailLogFilter{Type: "password_reset"}, []affiliate.MailID{reset.ID}},
-		"recipient":         {affiliate.MailLogFilter{Recipient: "mar"}, []affiliate.MailID{payout.ID}},
-		"recipient's end":   {affiliate.MailLogFilter{Recipient: "example.com"}, nil},
-		"recipient pattern": {affiliate.MailLogFilter{Recipient: "%"}, nil},
-		"from":              {affiliate.MailLogFilter{CreatedAt: affiliate.Period{From: &minute}}, []affiliate.MailID{reset.ID}},
-		"before":            {affiliate.MailLogFilter{CreatedAt: affiliate.Period{Before: &minute}}, []affiliate.MailID{payout.ID}},
+		"all":               {notification.MailLogFilter{}, []notification.MailID{reset.ID, payout.ID}},
+		"status":            {notification.MailLogFilter{Status: notification.MailSuppressed}, []notification.MailID{reset.ID, payout.ID}},
+		"another status":    {notification.MailLogFilter{Status: notification.MailDelivered}, nil},
+		"type":              {notification.MailLogFilter{Type: "password_reset"}, []notification.MailID{reset.ID}},
+		"recipient":         {notification.MailLogFilter{Recipient: "mar"}, []notification.MailID{payout.ID}},
+		"recipient's end":   {notification.MailLogFilter{Recipient: "example.com"}, nil},
+		"recipient pattern": {notification.MailLogFilter{Recipient: "%"}, nil},
+		"from":              {notification.MailLogFilter{CreatedAt: affiliate.Period{From: &minute}}, []notification.MailID{reset.ID}},
+		"before":            {notification.MailLogFilter{CreatedAt: affiliate.Period{Before: &minute}}, []notification.MailID{payout.ID}},
 	} {
 		entries, total, err := f.mails.Log(t.Context(), f.Scope.Workspace, tc.filter, affiliate.Page{Number: 1, Size: 20})
 		if err != nil {
 			t.Fatal(err)
 		}
-		var ids []affiliate.MailID
+		var ids []notification.MailID
 		for _, entry := range entries {
 			ids = append(ids, entry.ID)
 		}
@@ -61,12 +62,12 @@ func TestLog_ShowsCompletedMailOfTestModeAndAccounts(t *testing.T) {
 		}
 	}
 	for number, want := range []int{1: 1, 2: 1, 3: 0} {
-		entries, total, err := f.mails.Log(t.Context(), f.Scope.Workspace, affiliate.MailLogFilter{}, affiliate.Page{Number: max(1, number), Size: 1})
+		entries, total, err := f.mails.Log(t.Context(), f.Scope.Workspace, notification.MailLogFilter{}, affiliate.Page{Number: max(1, number), Size: 1})
 		if number > 0 && (err != nil || len(entries) != want || total != 2) {
 			t.Errorf("page %d has %d entries with the total %d, %v; want %d and 2", number, len(entries), total, err, want)
 		}
 	}
-	for name, m := range map[string]affiliate.Mail{"pending": pending, "live": liveMail, "foreign": foreign} {
+	for name, m := range map[string]notification.Mail{"pending": pending, "live": liveMail, "foreign": foreign} {
 		_, err := f.mails.LogEntry(t.Context(), f.Scope.Workspace, m.ID)
 		if got := pgtest.ReasonOf(t, err); got != affiliate.ReasonNotificationLogNotFound {
 			t.Errorf("%s mail: LogEntry returns %s, want NOTIFICATION_LOG_NOT_FOUND", name, got)
@@ -92,8 +93,8 @@ func TestMailStatements_UseIndexes(t *testing.T) {
 	f.VacuumAnalyze()
 
 	day := f.Now().AddDate(0, 0, -2)
-	for name, filter := range map[string]affiliate.MailLogFilter{
-		"all": {}, "status": {Status: affiliate.MailSuppressed}, "type": {Type: "type-2"}, "recipient": {Recipient: "12@"},
+	for name, filter := range map[string]notification.MailLogFilter{
+		"all": {}, "status": {Status: notification.MailSuppressed}, "type": {Type: "type-2"}, "recipient": {Recipient: "12@"},
 		"period": {CreatedAt: affiliate.Period{From: &day}},
 	} {
 		page, count, args := mail.LogSQL(f.Scope.Workspace, filter, 20)
@@ -104,7 +105,7 @@ func TestMailStatements_UseIndexes(t *testing.T) {
 			t.Errorf("%s: the count does not read the index mails_log only\n%s", name, plan)
 		}
 	}
-	id := affiliate.NewID[affiliate.MailID](f.Now())
+	id := affiliate.NewID[notification.MailID](f.Now())
 	for name, tc := range map[string]struct{ plan, index string }{
 		"entry":  {f.Plan(mail.SelectLogEntrySQL, f.Scope.Workspace, id), "mails_pkey"},
 		"mail":   {f.Plan(mail.SelectMailSQL, id), "mails_pkey"},

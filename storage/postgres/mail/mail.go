@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/notification"
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
@@ -40,38 +41,38 @@ const selectMail = `
 	where m.id = $1`
 
 type mailRow struct {
-	ID            affiliate.MailID
-	Kind          affiliate.MailKind
+	ID            notification.MailID
+	Kind          notification.MailKind
 	Type          string
-	Category      affiliate.NotificationCategory
+	Category      notification.Category
 	WorkspaceID   *affiliate.WorkspaceID
 	Mode          *affiliate.Mode
 	UserID        *affiliate.UserID
 	AccountKind   affiliate.AccountKind
 	RecipientName string
 	Recipient     string
-	Facts         affiliate.MailFacts
+	Facts         notification.MailFacts
 	Secret        []byte
-	Status        affiliate.MailStatus
+	Status        notification.MailStatus
 	CreatedAt     time.Time
 	TestRedirect  string
 	Removed       bool
 	Unverified    bool
 }
 
-func (r mailRow) mail() affiliate.StoredMail {
-	return affiliate.StoredMail{
-		Mail: affiliate.Mail{
+func (r mailRow) mail() notification.StoredMail {
+	return notification.StoredMail{
+		Mail: notification.Mail{
 			ID: r.ID, Kind: r.Kind, Type: r.Type, Category: r.Category, Workspace: r.WorkspaceID, Mode: r.Mode,
-			Recipient: affiliate.MailRecipient{User: r.UserID, Account: r.AccountKind, Name: r.RecipientName, Address: r.Recipient},
+			Recipient: notification.MailRecipient{User: r.UserID, Account: r.AccountKind, Name: r.RecipientName, Address: r.Recipient},
 			Facts:     r.Facts, Secret: r.Secret, CreatedAt: r.CreatedAt.UTC(),
 		},
-		Status: r.Status, MailConditions: affiliate.MailConditions{RecipientRemoved: r.Removed, Unverified: r.Unverified, TestRedirect: r.TestRedirect},
+		Status: r.Status, MailConditions: notification.MailConditions{RecipientRemoved: r.Removed, Unverified: r.Unverified, TestRedirect: r.TestRedirect},
 	}
 }
 
 // Mail returns a mail. Errors: NOT_FOUND.
-func (s *Store) Mail(ctx context.Context, id affiliate.MailID) (affiliate.StoredMail, error) {
+func (s *Store) Mail(ctx context.Context, id notification.MailID) (notification.StoredMail, error) {
 	row, err := postgres.OneRow[mailRow](s.db.Pool().Query(ctx, selectMail, id))
 	return row.mail(), err
 }
@@ -85,7 +86,7 @@ const completeMail = `
 
 // CompleteMail stores the outcome of a mail and deletes its token. It has no effect if the
 // mail is not pending.
-func (tx *Tx) CompleteMail(ctx context.Context, outcome affiliate.MailOutcome) error {
+func (tx *Tx) CompleteMail(ctx context.Context, outcome notification.MailOutcome) error {
 	args := pgx.NamedArgs{
 		"id": outcome.Mail, "recipient": outcome.Recipient, "status": outcome.Status, "reason": outcome.Reason, "redirected_to": outcome.RedirectedTo,
 		"sender": nil, "subject": nil, "html": nil, "text": nil, "at": outcome.At,

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/notification"
 	"github.com/tributary-hq/tributary/storage/postgres/mail"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
@@ -14,15 +15,15 @@ import (
 func TestSendMail_StoresMailsWithTheirJobs(t *testing.T) {
 	f := newFixture(t)
 	expires := f.Now().Add(time.Hour)
-	reset := f.newMail(func(m *affiliate.Mail) {
-		m.Kind, m.Type, m.Category, m.Mode, m.Facts = affiliate.MailPasswordReset, "password_reset", "", nil, affiliate.MailFacts{ExpiresAt: &expires}
+	reset := f.newMail(func(m *notification.Mail) {
+		m.Kind, m.Type, m.Category, m.Mode, m.Facts = notification.MailPasswordReset, "password_reset", "", nil, notification.MailFacts{ExpiresAt: &expires}
 	})
-	invite := f.newMail(func(m *affiliate.Mail) {
-		m.Kind, m.Recipient.User, m.Workspace = affiliate.MailMemberInvite, nil, nil
+	invite := f.newMail(func(m *notification.Mail) {
+		m.Kind, m.Recipient.User, m.Workspace = notification.MailMemberInvite, nil, nil
 	})
 	f.store(f.newMail(), reset, invite)
-	f.WantCount(3, "jobs", `select count(*) from river.river_job where kind = 'send_mail' and queue = 'mail' and max_attempts = $1`, affiliate.MailAttempts)
-	for _, want := range []affiliate.Mail{reset, invite} {
+	f.WantCount(3, "jobs", `select count(*) from river.river_job where kind = 'send_mail' and queue = 'mail' and max_attempts = $1`, notification.MailAttempts)
+	for _, want := range []notification.Mail{reset, invite} {
 		got, err := f.mails.Mail(t.Context(), want.ID)
 		if err != nil {
 			t.Fatal(err)
@@ -31,11 +32,11 @@ func TestSendMail_StoresMailsWithTheirJobs(t *testing.T) {
 			utc := got.Facts.ExpiresAt.UTC()
 			got.Facts.ExpiresAt = &utc
 		}
-		if !reflect.DeepEqual(got, affiliate.StoredMail{Mail: want, Status: affiliate.MailPending}) {
+		if !reflect.DeepEqual(got, notification.StoredMail{Mail: want, Status: notification.MailPending}) {
 			t.Errorf("Mail = %+v, want %+v", got, want)
 		}
 	}
-	_, err := f.mails.Mail(t.Context(), affiliate.NewID[affiliate.MailID](f.Now()))
+	_, err := f.mails.Mail(t.Context(), affiliate.NewID[notification.MailID](f.Now()))
 	pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
 }
 
@@ -44,30 +45,30 @@ func TestMail_KnowsRedirectAndRemovedRecipients(t *testing.T) {
 	partner, former, erased := f.NewPartner("Pia"), f.NewMerchant("Former"), f.NewMember(f.Scope.Workspace, affiliate.RoleViewer)
 	f.Exec(`update users set erased_at = created_at where id = $1`, erased)
 	f.RedirectTestMail("qa@example.com")
-	to := func(user affiliate.UserID, account affiliate.AccountKind, kind affiliate.MailKind) affiliate.Mail {
-		return f.newMail(func(m *affiliate.Mail) { m.Recipient.User, m.Recipient.Account, m.Kind = &user, account, kind })
+	to := func(user affiliate.UserID, account affiliate.AccountKind, kind notification.MailKind) notification.Mail {
+		return f.newMail(func(m *notification.Mail) { m.Recipient.User, m.Recipient.Account, m.Kind = &user, account, kind })
 	}
 	// inLive changes a mail to live mode, in which mails do not name their workspace.
-	inLive := func(m affiliate.Mail) affiliate.Mail {
+	inLive := func(m notification.Mail) notification.Mail {
 		live := affiliate.ModeLive
 		m.Mode, m.Workspace = &live, nil
 		return m
 	}
 	for name, tc := range map[string]struct {
-		mail     affiliate.Mail
+		mail     notification.Mail
 		removed  bool
 		redirect string
 	}{
 		"member":                   {f.newMail(), false, "qa@example.com"},
-		"partner":                  {to(partner, affiliate.Partner, affiliate.MailNotifications), false, "qa@example.com"},
-		"former member":            {to(former, affiliate.Merchant, affiliate.MailNotifications), true, "qa@example.com"},
-		"former member, password":  {to(former, affiliate.Merchant, affiliate.MailPasswordReset), false, "qa@example.com"},
-		"erased member":            {to(erased, affiliate.Merchant, affiliate.MailPasswordReset), true, "qa@example.com"},
-		"no account":               {f.newMail(func(m *affiliate.Mail) { m.Recipient.User = nil }), false, "qa@example.com"},
+		"partner":                  {to(partner, affiliate.Partner, notification.MailNotifications), false, "qa@example.com"},
+		"former member":            {to(former, affiliate.Merchant, notification.MailNotifications), true, "qa@example.com"},
+		"former member, password":  {to(former, affiliate.Merchant, notification.MailPasswordReset), false, "qa@example.com"},
+		"erased member":            {to(erased, affiliate.Merchant, notification.MailPasswordReset), true, "qa@example.com"},
+		"no account":               {f.newMail(func(m *notification.Mail) { m.Recipient.User = nil }), false, "qa@example.com"},
 		"member in live mode":      {inLive(f.newMail()), false, ""},
-		"partner in live mode":     {inLive(to(partner, affiliate.Partner, affiliate.MailNotifications)), false, ""},
-		"former member, live mode": {inLive(to(former, affiliate.Merchant, affiliate.MailNotifications)), true, ""},
-		"erased member, live mode": {inLive(to(erased, affiliate.Merchant, affiliate.MailNotifications)), true, ""},
+		"partner in live mode":     {inLive(to(partner, affiliate.Partner, notification.MailNotifications)), false, ""},
+		"former member, live mode": {inLive(to(former, affiliate.Merchant, notification.MailNotifications)), true, ""},
+		"erased member, live mode": {inLive(to(erased, affiliate.Merchant, notification.MailNotifications)), true, ""},
 	} {
 		f.store(tc.mail)
 		got, err := f.mails.Mail(t.Context(), tc.mail.ID)
@@ -96,7 +97,7 @@ func TestMail_KnowsUnverifiedRecipients(t *testing.T) {
 		user *affiliate.UserID
 		want bool
 	}{"verified": {&f.Owner, false}, "not verified": {&partner, true}, "no account": {nil, false}} {
-		m := f.newMail(func(m *affiliate.Mail) { m.Recipient.User = tc.user })
+		m := f.newMail(func(m *notification.Mail) { m.Recipient.User = tc.user })
 		f.store(m)
 		if got, err := f.mails.Mail(t.Context(), m.ID); err != nil || got.Unverified != tc.want {
 			t.Errorf("%s: Unverified = %t, %v; want %t", name, got.Unverified, err, tc.want)
@@ -108,19 +109,19 @@ func TestCompleteMail_DeletesTheTokenAndHappensOnce(t *testing.T) {
 	f := newFixture(t)
 	m := f.newMail()
 	f.store(m)
-	outcome := affiliate.MailOutcome{
-		Mail: m.ID, Recipient: m.Recipient.Address, Status: affiliate.MailRedirected, RedirectedTo: "qa@example.com", At: f.Now(),
-		Content: &affiliate.MailContent{Sender: "s", Subject: "subject", HTML: "<p>", Text: "text"},
+	outcome := notification.MailOutcome{
+		Mail: m.ID, Recipient: m.Recipient.Address, Status: notification.MailRedirected, RedirectedTo: "qa@example.com", At: f.Now(),
+		Content: &notification.MailContent{Sender: "s", Subject: "subject", HTML: "<p>", Text: "text"},
 	}
 	f.complete(outcome)
-	f.complete(affiliate.MailOutcome{Mail: m.ID, Recipient: m.Recipient.Address, Status: affiliate.MailSuppressed, Reason: affiliate.MailUndeliverable, At: f.Now()})
+	f.complete(notification.MailOutcome{Mail: m.ID, Recipient: m.Recipient.Address, Status: notification.MailSuppressed, Reason: notification.MailUndeliverable, At: f.Now()})
 	got, err := f.mails.Mail(t.Context(), m.ID)
-	if err != nil || got.Status != affiliate.MailRedirected || got.Secret != nil {
+	if err != nil || got.Status != notification.MailRedirected || got.Secret != nil {
 		t.Errorf("the mail has the status %s and the token %q, %v; want redirected and no token", got.Status, got.Secret, err)
 	}
 	entry, err := f.mails.LogEntry(t.Context(), f.Scope.Workspace, m.ID)
-	want := affiliate.MailLogEntry{
-		ID: m.ID, Type: m.Type, Category: m.Category, Recipient: m.Recipient.Address, Status: affiliate.MailRedirected,
+	want := notification.MailLogEntry{
+		ID: m.ID, Type: m.Type, Category: m.Category, Recipient: m.Recipient.Address, Status: notification.MailRedirected,
 		RedirectedTo: "qa@example.com", CreatedAt: f.Now(), Sender: "s", Subject: "subject", HTML: "<p>", Text: "text",
 	}
 	if err != nil || entry != want {
@@ -130,21 +131,21 @@ func TestCompleteMail_DeletesTheTokenAndHappensOnce(t *testing.T) {
 
 func TestMaintenance_EndsLostMailsAndDeletesOldRows(t *testing.T) {
 	f := newFixture(t)
-	aged := func(age time.Duration) affiliate.Mail {
-		return f.newMail(func(m *affiliate.Mail) { m.CreatedAt = f.Now().Add(-age) })
+	aged := func(age time.Duration) notification.Mail {
+		return f.newMail(func(m *notification.Mail) { m.CreatedAt = f.Now().Add(-age) })
 	}
 	recent, lost, old, older := aged(time.Hour), aged(4*24*time.Hour), aged(31*24*time.Hour), aged(32*24*time.Hour)
 	f.store(recent, lost, old, older)
-	f.complete(affiliate.MailOutcome{Mail: old.ID, Recipient: old.Recipient.Address, Status: affiliate.MailDelivered, At: f.Now()})
+	f.complete(notification.MailOutcome{Mail: old.ID, Recipient: old.Recipient.Address, Status: notification.MailDelivered, At: f.Now()})
 	for _, want := range []int64{1, 1, 0} {
-		if n, err := f.mails.EndLostMails(t.Context(), f.Now().Add(-affiliate.MailPendingLimit), 1); err != nil || n != want {
+		if n, err := f.mails.EndLostMails(t.Context(), f.Now().Add(-notification.MailPendingLimit), 1); err != nil || n != want {
 			t.Errorf("EndLostMails = %d, %v; want %d", n, err, want)
 		}
 	}
 	f.WantCount(1, "pending mails", `select count(*) from mails where status = 'pending' and secret is not null`)
 	f.WantCount(2, "lost mails", `select count(*) from mails where reason = 'undeliverable' and secret is null`)
 	for _, want := range []int64{1, 1, 0} {
-		if n, err := f.mails.DeleteOldMails(t.Context(), f.Now().Add(-affiliate.MailLogRetention), 1); err != nil || n != want {
+		if n, err := f.mails.DeleteOldMails(t.Context(), f.Now().Add(-notification.MailLogRetention), 1); err != nil || n != want {
 			t.Errorf("DeleteOldMails = %d, %v; want %d", n, err, want)
 		}
 	}
@@ -154,7 +155,7 @@ func TestMaintenance_EndsLostMailsAndDeletesOldRows(t *testing.T) {
 func TestSuppression_IsKeptOnceAndCanBeLifted(t *testing.T) {
 	f := newFixture(t)
 	keys := affiliate.HashKeys{[]byte("key")}
-	first, second := affiliate.MailDigest(keys, "first@example.com"), affiliate.MailDigest(keys, "second@example.com")
+	first, second := notification.MailDigest(keys, "first@example.com"), notification.MailDigest(keys, "second@example.com")
 	suppressed := func(address affiliate.Digests) bool {
 		t.Helper()
 		found, err := f.mails.Suppressed(t.Context(), address)
@@ -163,13 +164,13 @@ func TestSuppression_IsKeptOnceAndCanBeLifted(t *testing.T) {
 		}
 		return found
 	}
-	suppress := func(reason affiliate.SuppressionReason, digests ...[]byte) {
+	suppress := func(reason notification.SuppressionReason, digests ...[]byte) {
 		t.Helper()
 		f.inTx(func(tx *mail.Tx) error { return tx.Suppress(t.Context(), reason, f.Now(), digests...) })
 	}
-	suppress(affiliate.SuppressionBounced, first.First(), bytes.Clone(first.First()))
-	suppress(affiliate.SuppressionComplained, first.First())
-	suppress(affiliate.SuppressionComplained)
+	suppress(notification.SuppressionBounced, first.First(), bytes.Clone(first.First()))
+	suppress(notification.SuppressionComplained, first.First())
+	suppress(notification.SuppressionComplained)
 	if !suppressed(first) || suppressed(second) {
 		t.Errorf("suppressed: first %t, second %t; want only the first", suppressed(first), suppressed(second))
 	}
@@ -198,7 +199,7 @@ func TestRecordProviderMessage_RemembersIdsForAWeek(t *testing.T) {
 		t.Error("a message must be new exactly once")
 	}
 	for _, want := range []int64{1, 0} {
-		if n, err := f.mails.DeleteProviderMessages(t.Context(), f.Now().Add(-affiliate.ProviderMessageRetention), 1); err != nil || n != want {
+		if n, err := f.mails.DeleteProviderMessages(t.Context(), f.Now().Add(-notification.ProviderMessageRetention), 1); err != nil || n != want {
 			t.Errorf("DeleteProviderMessages = %d, %v; want %d", n, err, want)
 		}
 	}
@@ -213,13 +214,13 @@ func TestMail_FollowsTheAddressOfTheRecipient(t *testing.T) {
 	f := newFixture(t)
 	f.Exec(`update users set email = 'new@example.com' where id = $1`, f.Owner)
 	for name, tc := range map[string]struct {
-		change func(*affiliate.Mail)
+		change func(*notification.Mail)
 		want   string
 	}{
-		"notification":   {func(*affiliate.Mail) {}, "new@example.com"},
-		"security":       {func(m *affiliate.Mail) { m.Category = affiliate.CategorySecurity }, "mara@example.com"},
-		"password reset": {func(m *affiliate.Mail) { m.Kind, m.Category = affiliate.MailPasswordReset, "" }, "mara@example.com"},
-		"no account":     {func(m *affiliate.Mail) { m.Recipient.User = nil }, "mara@example.com"},
+		"notification":   {func(*notification.Mail) {}, "new@example.com"},
+		"security":       {func(m *notification.Mail) { m.Category = notification.CategorySecurity }, "mara@example.com"},
+		"password reset": {func(m *notification.Mail) { m.Kind, m.Category = notification.MailPasswordReset, "" }, "mara@example.com"},
+		"no account":     {func(m *notification.Mail) { m.Recipient.User = nil }, "mara@example.com"},
 	} {
 		m := f.newMail(tc.change)
 		f.store(m)

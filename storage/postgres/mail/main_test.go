@@ -7,6 +7,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/notification"
 	"github.com/tributary-hq/tributary/storage/postgres"
 	"github.com/tributary-hq/tributary/storage/postgres/mail"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
@@ -30,13 +31,13 @@ func newFixture(t *testing.T) *fixture {
 }
 
 // newMail returns a notification of test mode to the owner.
-func (f *fixture) newMail(changes ...func(*affiliate.Mail)) affiliate.Mail {
+func (f *fixture) newMail(changes ...func(*notification.Mail)) notification.Mail {
 	mode := f.Scope.Mode
-	m := affiliate.Mail{
-		ID: affiliate.NewID[affiliate.MailID](f.Now()), Kind: affiliate.MailNotifications, Type: "payout.paid", Category: affiliate.CategoryPayouts,
+	m := notification.Mail{
+		ID: affiliate.NewID[notification.MailID](f.Now()), Kind: notification.MailNotifications, Type: "payout.paid", Category: notification.CategoryPayouts,
 		Workspace: &f.Scope.Workspace, Mode: &mode, CreatedAt: f.Now(),
-		Recipient: affiliate.MailRecipient{User: &f.Owner, Account: affiliate.Merchant, Name: "Mara", Address: "mara@example.com"},
-		Facts:     affiliate.MailFacts{More: 2}, Secret: []byte("sealed"),
+		Recipient: notification.MailRecipient{User: &f.Owner, Account: affiliate.Merchant, Name: "Mara", Address: "mara@example.com"},
+		Facts:     notification.MailFacts{More: 2}, Secret: []byte("sealed"),
 	}
 	for _, change := range changes {
 		change(&m)
@@ -45,7 +46,7 @@ func (f *fixture) newMail(changes ...func(*affiliate.Mail)) affiliate.Mail {
 }
 
 // store stores mails with their jobs.
-func (f *fixture) store(mails ...affiliate.Mail) {
+func (f *fixture) store(mails ...notification.Mail) {
 	f.Helper()
 	if err := f.Store.InTx(f.Context(), func(tx *postgres.Tx) error { return tx.SendMail(f.Context(), mails...) }); err != nil {
 		f.Fatal(err)
@@ -53,7 +54,7 @@ func (f *fixture) store(mails ...affiliate.Mail) {
 }
 
 // complete stores the outcome of a mail.
-func (f *fixture) complete(outcome affiliate.MailOutcome) {
+func (f *fixture) complete(outcome notification.MailOutcome) {
 	f.Helper()
 	f.inTx(func(tx *mail.Tx) error { return tx.CompleteMail(f.Context(), outcome) })
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/notification"
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
@@ -25,7 +26,7 @@ const moveSuppression = `
 	select exists (select from found)`
 
 // Suppressed reports whether an address is suppressed. address is the result of
-// affiliate.MailDigest. If there are several hash keys, the suppression is stored under the
+// notification.MailDigest. If there are several hash keys, the suppression is stored under the
 // first of them, so that it stays when the others are removed.
 func (s *Store) Suppressed(ctx context.Context, address affiliate.Digests) (suppressed bool, err error) {
 	if len(address) == 1 {
@@ -36,8 +37,8 @@ func (s *Store) Suppressed(ctx context.Context, address affiliate.Digests) (supp
 }
 
 // Suppress suppresses addresses. An address that is already suppressed keeps its earlier
-// reason. digests are the first results of affiliate.MailDigest.
-func (tx *Tx) Suppress(ctx context.Context, reason affiliate.SuppressionReason, at time.Time, digests ...[]byte) error {
+// reason. digests are the first results of notification.MailDigest.
+func (tx *Tx) Suppress(ctx context.Context, reason notification.SuppressionReason, at time.Time, digests ...[]byte) error {
 	// The order prevents deadlocks between two transactions with the same addresses.
 	const insert = `
 		insert into mail_suppressions (digest, reason, created_at)

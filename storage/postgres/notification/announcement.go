@@ -8,16 +8,18 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/notification"
+	"github.com/tributary-hq/tributary/affiliate/program"
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
 // LockProgram returns the status of a programme and locks the programme, so that its
 // announcements are counted and made one after another. Errors: NOT_FOUND.
-func (tx *Tx) LockProgram(ctx context.Context, scope affiliate.Scope, id affiliate.ProgramID) (affiliate.ProgramStatus, error) {
+func (tx *Tx) LockProgram(ctx context.Context, scope affiliate.Scope, id affiliate.ProgramID) (program.Status, error) {
 	const query = `
 		select status from programs where workspace_id = @workspace and id = @id and mode = @mode for no key update`
 	rows, err := tx.Query(ctx, query, pgx.NamedArgs{"workspace": scope.Workspace, "id": id, "mode": scope.Mode})
-	row, err := postgres.OneRow[struct{ Status affiliate.ProgramStatus }](rows, err)
+	row, err := postgres.OneRow[struct{ Status program.Status }](rows, err)
 	return row.Status, err
 }
 
@@ -75,8 +77,8 @@ var (
 // Announce stores an announcement and a notification for each approved participant of its
 // programme. It returns the number of these participants. The notifications are inserted
 // by one statement that reads the participants of the programme with this status.
-func (tx *Tx) Announce(ctx context.Context, a affiliate.Announcement) (recipients int64, err error) {
-	n := affiliate.NewNotification(affiliate.Partner, affiliate.FeedID{}, affiliate.NotifyProgramAnnouncement, &a.Scope.Mode, a.CreatedAt)
+func (tx *Tx) Announce(ctx context.Context, a notification.Announcement) (recipients int64, err error) {
+	n := notification.NewNotification(affiliate.Partner, notification.FeedID{}, notification.NotifyProgramAnnouncement, &a.Scope.Mode, a.CreatedAt)
 	return tx.announce(ctx, notifyParticipants, n, a, pgx.NamedArgs{
 		"workspace": a.Scope.Workspace, "program": a.Program, "mode": a.Scope.Mode, "by": a.CreatedBy,
 	})
@@ -84,14 +86,14 @@ func (tx *Tx) Announce(ctx context.Context, a affiliate.Announcement) (recipient
 
 // AnnounceProduct stores an announcement of the operator and a notification for each
 // workspace. It returns the number of workspaces.
-func (tx *Tx) AnnounceProduct(ctx context.Context, a affiliate.Announcement) (recipients int64, err error) {
-	n := affiliate.NewNotification(affiliate.Merchant, affiliate.FeedID{}, affiliate.NotifyProductAnnouncement, nil, a.CreatedAt)
+func (tx *Tx) AnnounceProduct(ctx context.Context, a notification.Announcement) (recipients int64, err error) {
+	n := notification.NewNotification(affiliate.Merchant, notification.FeedID{}, notification.NotifyProductAnnouncement, nil, a.CreatedAt)
 	return tx.announce(ctx, notifyWorkspaces, n, a, pgx.NamedArgs{"workspace": nil, "program": nil, "mode": nil, "by": nil})
 }
 
 // announce stores an announcement and its notifications. n has the values that all
 // notifications share.
-func (tx *Tx) announce(ctx context.Context, notify string, n affiliate.Notification, a affiliate.Announcement, args pgx.NamedArgs) (recipients int64, err error) {
+func (tx *Tx) announce(ctx context.Context, notify string, n notification.Notification, a notification.Announcement, args pgx.NamedArgs) (recipients int64, err error) {
 	maps.Copy(args, pgx.NamedArgs{
 		"id": a.ID, "title": a.Title, "body": a.Body, "at": a.CreatedAt, "stored_mode": n.StoredMode(), "category": n.Rule().Category,
 		"day": dayOf(n.ID), "notification": n.ID, "type": n.Type, "block": announceBlock, "millis": a.CreatedAt.UnixMilli(),

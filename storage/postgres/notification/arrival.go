@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/notification"
 )
 
 // arrivalRow holds the arrays of an arrival. Ids are read as bytes: pgx would read an
@@ -19,11 +20,11 @@ type arrivalRow struct {
 	workspaces, users []pgtype.UUID
 }
 
-func (r *arrivalRow) appendTo(arrived []affiliate.ArrivedNotification) []affiliate.ArrivedNotification {
+func (r *arrivalRow) appendTo(arrived []notification.ArrivedNotification) []notification.ArrivedNotification {
 	for i := range r.ids {
-		arrived = append(arrived, affiliate.ArrivedNotification{
-			ID: affiliate.NotificationID{UUID: r.ids[i]}, Feed: affiliate.FeedID{UUID: r.feeds[i]},
-			Mode: affiliate.Mode(r.modes[i]), Type: affiliate.NotificationType(r.types[i]),
+		arrived = append(arrived, notification.ArrivedNotification{
+			ID: notification.ID{UUID: r.ids[i]}, Feed: notification.FeedID{UUID: r.feeds[i]},
+			Mode: affiliate.Mode(r.modes[i]), Type: notification.Type(r.types[i]),
 			Workspace: optionalID[affiliate.WorkspaceID](r.workspaces[i]), User: optionalID[affiliate.UserID](r.users[i]),
 		})
 	}
@@ -40,7 +41,7 @@ func optionalID[I affiliate.AnyID](id pgtype.UUID) *I {
 // knownTypes are the types of the arrivals that this version distributes. The statements
 // compare with them inside coalesce, for which Postgres assumes that half of the rows
 // match. For <@ alone it assumes nearly none, and would sort the whole table.
-var knownTypes = affiliate.NotificationTypes()
+var knownTypes = notification.Types()
 
 const takeArrivals = `
 	with taken as (
@@ -62,7 +63,7 @@ const takeArrivals = `
 // arrivals that another transaction is taking. It leaves arrivals with types that this
 // version does not know to a process of the newer version. If the transaction rolls back,
 // the arrivals are still there.
-func (tx *Tx) TakeArrivals(ctx context.Context, limit, enough int) (arrived []affiliate.ArrivedNotification, more bool, err error) {
+func (tx *Tx) TakeArrivals(ctx context.Context, limit, enough int) (arrived []notification.ArrivedNotification, more bool, err error) {
 	rows, err := tx.Query(ctx, takeArrivals, limit, enough, knownTypes)
 	if err != nil {
 		return nil, false, err
@@ -86,7 +87,7 @@ func (tx *Tx) OldestArrival(ctx context.Context, now time.Time) (time.Time, erro
 	if err != nil {
 		return now, err
 	}
-	ids, err := pgx.CollectRows(rows, pgx.RowTo[affiliate.ArrivalID])
+	ids, err := pgx.CollectRows(rows, pgx.RowTo[notification.ArrivalID])
 	if err != nil || len(ids) == 0 {
 		return now, err
 	}
@@ -98,7 +99,7 @@ func (tx *Tx) OldestArrival(ctx context.Context, now time.Time) (time.Time, erro
 
 // Arrivals returns those of the oldest arrivals that contain notifications of a feed. It
 // reads at most limit arrivals.
-func (s *Store) Arrivals(ctx context.Context, feed affiliate.FeedID, limit int) ([]affiliate.ArrivalID, error) {
+func (s *Store) Arrivals(ctx context.Context, feed notification.FeedID, limit int) ([]notification.ArrivalID, error) {
 	const query = `
 		select id from (select id, feed_ids from notification_arrivals where coalesce(types <@ $3, false) order by id limit $2) oldest
 		where $1::uuid = any(feed_ids)`
@@ -106,11 +107,11 @@ func (s *Store) Arrivals(ctx context.Context, feed affiliate.FeedID, limit int) 
 	if err != nil {
 		return nil, err
 	}
-	return pgx.CollectRows(rows, pgx.RowTo[affiliate.ArrivalID])
+	return pgx.CollectRows(rows, pgx.RowTo[notification.ArrivalID])
 }
 
 // Waiting reports whether one of the arrivals was not distributed yet.
-func (s *Store) Waiting(ctx context.Context, arrivals []affiliate.ArrivalID) (waiting bool, err error) {
+func (s *Store) Waiting(ctx context.Context, arrivals []notification.ArrivalID) (waiting bool, err error) {
 	const query = `select exists (select from notification_arrivals where id = any($1))`
 	err = s.db.Pool().QueryRow(ctx, query, arrivals).Scan(&waiting)
 	return waiting, err

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/notification"
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
@@ -30,20 +31,20 @@ const selectRecipients = `
 // Recipients returns the users who may get mails about the notifications of feeds: the
 // members of the workspaces and the partners. It returns none for accounts that were
 // erased, and for accounts to which nobody can log in yet.
-func (tx *Tx) Recipients(ctx context.Context, feeds []affiliate.FeedID) ([]affiliate.FeedRecipient, error) {
+func (tx *Tx) Recipients(ctx context.Context, feeds []notification.FeedID) ([]notification.FeedRecipient, error) {
 	batch := newBatch()
-	var all []affiliate.FeedRecipient
+	var all []notification.FeedRecipient
 	batch.Queue(selectRecipients, feeds).Query(func(rows pgx.Rows) error {
-		var r affiliate.FeedRecipient
-		var category *affiliate.NotificationCategory
+		var r notification.FeedRecipient
+		var category *notification.Category
 		var byEmail *bool
 		_, err := pgx.ForEachRow(rows, []any{&r.Feed, &r.User, &r.Role, &r.Kind, &r.Name, &r.Address, &category, &byEmail}, func() error {
 			if len(all) == 0 || all[len(all)-1].Feed != r.Feed || all[len(all)-1].User != r.User {
 				all = append(all, r)
-				all[len(all)-1].Choices = affiliate.CategoryChoices{}
+				all[len(all)-1].Choices = notification.CategoryChoices{}
 			}
 			if category != nil {
-				all[len(all)-1].Choices[*category] = affiliate.CategoryChoice{Email: byEmail}
+				all[len(all)-1].Choices[*category] = notification.CategoryChoice{Email: byEmail}
 			}
 			return nil
 		})
@@ -65,12 +66,12 @@ const openDigest = `
 // OpenDigest begins to gather the notifications that follow a mail. opened is false if
 // notifications are gathered already. due is the time at which the gathered notifications
 // are sent.
-func (tx *Tx) OpenDigest(ctx context.Context, key affiliate.NotificationDigestKey, d affiliate.NotificationDigest) (opened bool, due time.Time, err error) {
+func (tx *Tx) OpenDigest(ctx context.Context, key notification.DigestKey, d notification.Digest) (opened bool, due time.Time, err error) {
 	err = tx.QueryRow(ctx, openDigest, digestArguments(key, d)).Scan(&opened, &due)
 	return opened, due.UTC(), err
 }
 
-func digestArguments(key affiliate.NotificationDigestKey, d affiliate.NotificationDigest) pgx.NamedArgs {
+func digestArguments(key notification.DigestKey, d notification.Digest) pgx.NamedArgs {
 	return pgx.NamedArgs{
 		"user": key.User, "mode": key.Mode, "category": key.Category, "workspace": key.Workspace,
 		"window_start": d.WindowStart, "mailed": d.Mailed, "due_at": d.DueAt,
@@ -80,10 +81,10 @@ func digestArguments(key affiliate.NotificationDigestKey, d affiliate.Notificati
 type digestRow struct {
 	UserID      affiliate.UserID
 	Mode        affiliate.Mode
-	Category    affiliate.NotificationCategory
+	Category    notification.Category
 	WorkspaceID affiliate.WorkspaceID
 	WindowStart time.Time
-	Mailed      []affiliate.NotificationID
+	Mailed      []notification.ID
 	DueAt       time.Time
 }
 
@@ -93,7 +94,7 @@ const lockDueDigest = `
 
 // LockDueDigest locks the digest that was due first, and returns it. It skips digests
 // that another transaction has locked.
-func (tx *Tx) LockDueDigest(ctx context.Context, now time.Time) (key affiliate.NotificationDigestKey, d affiliate.NotificationDigest, found bool, err error) {
+func (tx *Tx) LockDueDigest(ctx context.Context, now time.Time) (key notification.DigestKey, d notification.Digest, found bool, err error) {
 	rows, err := tx.Query(ctx, lockDueDigest, now)
 	if err != nil {
 		return key, d, false, err
@@ -103,8 +104,8 @@ func (tx *Tx) LockDueDigest(ctx context.Context, now time.Time) (key affiliate.N
 		return key, d, false, err
 	}
 	r := due[0]
-	key = affiliate.NotificationDigestKey{User: r.UserID, Mode: r.Mode, Category: r.Category, Workspace: r.WorkspaceID}
-	return key, affiliate.NotificationDigest{WindowStart: r.WindowStart.UTC(), Mailed: r.Mailed, DueAt: r.DueAt.UTC()}, true, nil
+	key = notification.DigestKey{User: r.UserID, Mode: r.Mode, Category: r.Category, Workspace: r.WorkspaceID}
+	return key, notification.Digest{WindowStart: r.WindowStart.UTC(), Mailed: r.Mailed, DueAt: r.DueAt.UTC()}, true, nil
 }
 
 const updateDigest = `
@@ -112,7 +113,7 @@ const updateDigest = `
 	where user_id = @user and mode = @mode and category = @category and workspace_id = @workspace`
 
 // UpdateDigest stores the next period of a digest.
-func (tx *Tx) UpdateDigest(ctx context.Context, key affiliate.NotificationDigestKey, d affiliate.NotificationDigest) error {
+func (tx *Tx) UpdateDigest(ctx context.Context, key notification.DigestKey, d notification.Digest) error {
 	_, err := tx.Exec(ctx, updateDigest, digestArguments(key, d))
 	return err
 }
@@ -122,8 +123,8 @@ const closeDigest = `
 	where user_id = @user and mode = @mode and category = @category and workspace_id = @workspace`
 
 // CloseDigest deletes a digest. The next notification is then mailed at once.
-func (tx *Tx) CloseDigest(ctx context.Context, key affiliate.NotificationDigestKey) error {
-	_, err := tx.Exec(ctx, closeDigest, digestArguments(key, affiliate.NotificationDigest{}))
+func (tx *Tx) CloseDigest(ctx context.Context, key notification.DigestKey) error {
+	_, err := tx.Exec(ctx, closeDigest, digestArguments(key, notification.Digest{}))
 	return err
 }
 
@@ -134,17 +135,17 @@ const selectFeed = `
 // Recipient returns a user as the recipient of mails about the feed that the user reads:
 // the feed of the workspace of a member, or the feed of a partner. found is false for an
 // account without a feed.
-func (tx *Tx) Recipient(ctx context.Context, user affiliate.UserID) (recipient affiliate.FeedRecipient, found bool, err error) {
+func (tx *Tx) Recipient(ctx context.Context, user affiliate.UserID) (recipient notification.FeedRecipient, found bool, err error) {
 	rows, err := tx.Query(ctx, selectFeed, user)
 	if err != nil {
 		return recipient, false, err
 	}
-	feeds, err := pgx.CollectRows(rows, pgx.RowTo[affiliate.FeedID])
+	feeds, err := pgx.CollectRows(rows, pgx.RowTo[notification.FeedID])
 	if err != nil || len(feeds) == 0 {
 		return recipient, false, err
 	}
 	all, err := tx.Recipients(ctx, feeds)
-	i := slices.IndexFunc(all, func(r affiliate.FeedRecipient) bool { return r.User == user })
+	i := slices.IndexFunc(all, func(r notification.FeedRecipient) bool { return r.User == user })
 	if err != nil || i < 0 {
 		return recipient, false, err
 	}
@@ -162,19 +163,19 @@ const selectGathered = `
 
 // Gathered returns the notifications of a digest that were not mailed yet, the oldest
 // first, without those that were dismissed. There are at most
-// affiliate.MaxNotificationCount of them.
+// notification.MaxNotificationCount of them.
 func (tx *Tx) Gathered(
-	ctx context.Context, feed affiliate.FeedID, personal bool, key affiliate.NotificationDigestKey, d affiliate.NotificationDigest,
-) ([]affiliate.ArrivedNotification, error) {
+	ctx context.Context, feed notification.FeedID, personal bool, key notification.DigestKey, d notification.Digest,
+) ([]notification.ArrivedNotification, error) {
 	args := digestArguments(key, d)
 	args["feed"], args["personal"], args["all_workspaces"] = feed, personal, key.Workspace == affiliate.WorkspaceID{}
-	args["first"], args["day"] = affiliate.FirstID[affiliate.NotificationID](d.WindowStart), d.WindowStart.UTC().Truncate(24*time.Hour)
-	args["limit"] = affiliate.MaxNotificationCount
+	args["first"], args["day"] = affiliate.FirstID[notification.ID](d.WindowStart), d.WindowStart.UTC().Truncate(24*time.Hour)
+	args["limit"] = notification.MaxNotificationCount
 	if d.Mailed == nil {
-		args["mailed"] = []affiliate.NotificationID{}
+		args["mailed"] = []notification.ID{}
 	}
 	batch := newBatch()
-	var gathered []affiliate.ArrivedNotification
+	var gathered []notification.ArrivedNotification
 	batch.Queue(selectGathered, args).Query(func(rows pgx.Rows) (err error) {
 		gathered, err = postgres.AllRows(rows, rows.Err(), gatheredRow.notification)
 		return err
@@ -184,24 +185,24 @@ func (tx *Tx) Gathered(
 }
 
 type gatheredRow struct {
-	ID          affiliate.NotificationID
-	FeedID      affiliate.FeedID
+	ID          notification.ID
+	FeedID      notification.FeedID
 	Mode        affiliate.Mode
-	Type        affiliate.NotificationType
+	Type        notification.Type
 	WorkspaceID *affiliate.WorkspaceID
 	UserID      *affiliate.UserID
 }
 
-func (r gatheredRow) notification() affiliate.ArrivedNotification {
-	return affiliate.ArrivedNotification{ID: r.ID, Feed: r.FeedID, Mode: r.Mode, Type: r.Type, Workspace: r.WorkspaceID, User: r.UserID}
+func (r gatheredRow) notification() notification.ArrivedNotification {
+	return notification.ArrivedNotification{ID: r.ID, Feed: r.FeedID, Mode: r.Mode, Type: r.Type, Workspace: r.WorkspaceID, User: r.UserID}
 }
 
 // MailEntries returns those of the given notifications of a user's feed that the user
 // still gets mails about, in the given order. A mail can wait for a day. In this time,
 // notifications can be deleted, and the user can get another role or disable mails.
 func (s *Store) MailEntries(
-	ctx context.Context, user affiliate.UserID, mode affiliate.Mode, category affiliate.NotificationCategory, ids []affiliate.NotificationID,
-) (entries []affiliate.NotificationEntry, err error) {
+	ctx context.Context, user affiliate.UserID, mode affiliate.Mode, category notification.Category, ids []notification.ID,
+) (entries []notification.Entry, err error) {
 	const query = `
 		with n as (
 			select n.*, null::timestamptz as read_at from notifications n
@@ -221,7 +222,7 @@ func (s *Store) MailEntries(
 			"feed": recipient.Feed, "user": user, "mode": mode, "category": category, "days": days, "ids": ids,
 		})
 		entries, err = postgres.AllRows(rows, err, entryRow.entry)
-		entries = slices.DeleteFunc(entries, func(e affiliate.NotificationEntry) bool { return !recipient.Wants(e.Arrived()) })
+		entries = slices.DeleteFunc(entries, func(e notification.Entry) bool { return !recipient.Wants(e.Arrived()) })
 		return err
 	})
 	return entries, err

@@ -7,7 +7,8 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
-	"github.com/tributary-hq/tributary/storage/postgres/notification"
+	"github.com/tributary-hq/tributary/affiliate/notification"
+	notificationpg "github.com/tributary-hq/tributary/storage/postgres/notification"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
@@ -40,35 +41,35 @@ func TestDistribution_UsesIndexes(t *testing.T) {
 		f.Scope.Workspace)
 
 	digest := map[string]any{
-		"user": f.Owner, "mode": affiliate.ModeLive, "category": affiliate.CategoryPayouts, "workspace": affiliate.WorkspaceID{},
-		"window_start": now, "mailed": []affiliate.NotificationID{}, "due_at": now,
+		"user": f.Owner, "mode": affiliate.ModeLive, "category": notification.CategoryPayouts, "workspace": affiliate.WorkspaceID{},
+		"window_start": now, "mailed": []notification.ID{}, "due_at": now,
 	}
 	since := now.Add(-time.Hour)
 	gathered := map[string]any{
-		"feed": f.reader.Feed, "mode": f.Scope.Mode, "category": affiliate.CategoryCommissions, "day": since.Truncate(24 * time.Hour),
-		"first": affiliate.FirstID[affiliate.NotificationID](since), "mailed": []affiliate.NotificationID{affiliate.NewID[affiliate.NotificationID](now)},
-		"personal": false, "user": f.Owner, "all_workspaces": false, "workspace": f.Scope.Workspace, "limit": affiliate.MaxNotificationCount,
+		"feed": f.reader.Feed, "mode": f.Scope.Mode, "category": notification.CategoryCommissions, "day": since.Truncate(24 * time.Hour),
+		"first": affiliate.FirstID[notification.ID](since), "mailed": []notification.ID{affiliate.NewID[notification.ID](now)},
+		"personal": false, "user": f.Owner, "all_workspaces": false, "workspace": f.Scope.Workspace, "limit": notification.MaxNotificationCount,
 	}
-	var feeds []affiliate.FeedID
+	var feeds []notification.FeedID
 	for range 20 {
-		feeds = append(feeds, affiliate.NewID[affiliate.FeedID](now))
+		feeds = append(feeds, affiliate.NewID[notification.FeedID](now))
 	}
 	check := func(when string) {
 		for name, tc := range map[string]struct {
 			plan string
 			want []string // parts of the plan
 		}{
-			"TakeArrivals":  {f.Plan(notification.TakeArrivalsSQL, 200, 1000, affiliate.NotificationTypes()), []string{"Index Scan using notification_arrivals_pkey"}},
-			"OldestArrival": {f.Plan(notification.OldestArrivalSQL, affiliate.NotificationTypes()), []string{"using notification_arrivals_pkey"}},
-			"Recipients": {f.PlanWith(notification.RangePlan, notification.SelectRecipientsSQL, feeds), []string{
+			"TakeArrivals":  {f.Plan(notificationpg.TakeArrivalsSQL, 200, 1000, notification.Types()), []string{"Index Scan using notification_arrivals_pkey"}},
+			"OldestArrival": {f.Plan(notificationpg.OldestArrivalSQL, notification.Types()), []string{"using notification_arrivals_pkey"}},
+			"Recipients": {f.PlanWith(notificationpg.RangePlan, notificationpg.SelectRecipientsSQL, feeds), []string{
 				"Index Scan using members_pkey", "Index Scan using users_pkey", "Index Scan using notification_preferences_pkey",
 			}},
-			"FeedOf":        {f.Plan(notification.SelectFeedSQL, f.Owner), []string{"users_pkey", "members_user_id_key"}},
-			"OpenDigest":    {f.plan("", notification.OpenDigestSQL, digest), []string{"Conflict Arbiter Indexes: notification_digests_pkey"}},
-			"LockDueDigest": {f.Plan(notification.LockDueDigestSQL, now), []string{"Index Scan using notification_digests_due"}},
-			"UpdateDigest":  {f.plan("", notification.UpdateDigestSQL, digest), []string{"Index Scan using notification_digests_pkey"}},
-			"CloseDigest":   {f.plan("", notification.CloseDigestSQL, digest), []string{"Index Scan using notification_digests_pkey"}},
-			"Gathered":      {f.plan(notification.RangePlan, notification.SelectGatheredSQL, gathered), []string{"Index Scan using notifications_20260504_pkey"}},
+			"FeedOf":        {f.Plan(notificationpg.SelectFeedSQL, f.Owner), []string{"users_pkey", "members_user_id_key"}},
+			"OpenDigest":    {f.plan("", notificationpg.OpenDigestSQL, digest), []string{"Conflict Arbiter Indexes: notification_digests_pkey"}},
+			"LockDueDigest": {f.Plan(notificationpg.LockDueDigestSQL, now), []string{"Index Scan using notification_digests_due"}},
+			"UpdateDigest":  {f.plan("", notificationpg.UpdateDigestSQL, digest), []string{"Index Scan using notification_digests_pkey"}},
+			"CloseDigest":   {f.plan("", notificationpg.CloseDigestSQL, digest), []string{"Index Scan using notification_digests_pkey"}},
+			"Gathered":      {f.plan(notificationpg.RangePlan, notificationpg.SelectGatheredSQL, gathered), []string{"Index Scan using notifications_20260504_pkey"}},
 		} {
 			if scan := wholeTable.FindString(tc.plan); scan != "" {
 				t.Errorf("%s, %s: the plan has the step %q\n%s", name, when, scan, tc.plan)

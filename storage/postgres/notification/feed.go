@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/notification"
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
@@ -70,10 +71,10 @@ const nameJoins = `
 	left join announcements a on a.id = n.resource_id`
 
 type entryRow struct {
-	ID            affiliate.NotificationID
-	FeedID        affiliate.FeedID
+	ID            notification.ID
+	FeedID        notification.FeedID
 	Mode          affiliate.Mode
-	Type          affiliate.NotificationType
+	Type          notification.Type
 	WorkspaceID   *affiliate.WorkspaceID
 	UserID        *affiliate.UserID
 	ProgramID     *affiliate.ProgramID
@@ -90,36 +91,36 @@ type entryRow struct {
 	UserName       string
 }
 
-func (r entryRow) entry() affiliate.NotificationEntry {
-	n := affiliate.Notification{
+func (r entryRow) entry() notification.Entry {
+	n := notification.Notification{
 		ID: r.ID, Feed: r.FeedID, Audience: affiliate.Partner, Type: r.Type, Workspace: r.WorkspaceID, User: r.UserID,
 		Program: r.ProgramID, Participant: r.ParticipantID, Resource: r.ResourceID, Facts: r.Facts,
 	}
-	if r.WorkspaceID != nil && affiliate.WorkspaceFeed(*r.WorkspaceID) == r.FeedID {
+	if r.WorkspaceID != nil && notification.WorkspaceFeed(*r.WorkspaceID) == r.FeedID {
 		n.Audience = affiliate.Merchant
 	}
-	if r.Mode != affiliate.NotificationsBothModes {
+	if r.Mode != notification.NotificationsBothModes {
 		n.Mode = &r.Mode
 	}
 	if r.AnnouncedTitle != nil {
 		n.Facts = map[string]string{"title": *r.AnnouncedTitle, "text": *r.AnnouncedText}
 	}
-	return affiliate.NotificationEntry{
+	return notification.Entry{
 		Notification: n, ReadAt: postgres.UTC(r.ReadAt), DismissedAt: postgres.UTC(r.DismissedAt),
-		Names: affiliate.NotificationNames{Program: r.ProgramName, Partner: r.PartnerName, User: r.UserName},
+		Names: notification.Names{Program: r.ProgramName, Partner: r.PartnerName, User: r.UserName},
 	}
 }
 
 // arguments returns the arguments that all statements on a feed have. now determines
 // which notifications are too old to be shown.
-func arguments(reader affiliate.NotificationReader, list []affiliate.FeedRange, now time.Time) pgx.NamedArgs {
+func arguments(reader notification.Reader, list []notification.FeedRange, now time.Time) pgx.NamedArgs {
 	modes, categories, personal := make([]string, len(list)), make([]string, len(list)), make([]bool, len(list))
 	for i, r := range list {
 		modes[i], categories[i], personal[i] = string(r.Mode), string(r.Category), r.Personal
 	}
 	return pgx.NamedArgs{
 		"feed": reader.Feed, "user": reader.User, "modes": modes, "categories": categories, "personal": personal,
-		"oldest": now.Add(-affiliate.NotificationLife).UTC().Truncate(24 * time.Hour),
+		"oldest": now.Add(-notification.Life).UTC().Truncate(24 * time.Hour),
 	}
 }
 
@@ -139,10 +140,10 @@ func newBatch() *pgx.Batch {
 }
 
 // List returns a page of the notifications that a filter selects, newest first. It also
-// counts the selected notifications; the number stops at affiliate.MaxNotificationCount.
+// counts the selected notifications; the number stops at notification.MaxNotificationCount.
 func (s *Store) List(
-	ctx context.Context, reader affiliate.NotificationReader, filter affiliate.NotificationFilter, page affiliate.Page, now time.Time,
-) (entries []affiliate.NotificationEntry, total int64, err error) {
+	ctx context.Context, reader notification.Reader, filter notification.Filter, page affiliate.Page, now time.Time,
+) (entries []notification.Entry, total int64, err error) {
 	args := arguments(reader, filter.Ranges, now)
 	args["limit"], args["offset"], args["reach"] = page.Size, page.Offset(), page.Offset()+int64(page.Size)
 	batch := newBatch()
@@ -185,13 +186,13 @@ func countStatement(unreadOnly bool) string {
 // limit in the subquery keeps the subquery separate: without it, Postgres may read the
 // notifications of all categories in parallel and then look for their ranges.
 func countIn(conditions string) string {
-	return `with ` + ranges + ` ` + postgres.CountUpTo(affiliate.MaxNotificationCount, fmt.Sprintf(`
-		from ranges r cross join lateral (select from notifications n where %s limit %d) n`, conditions, affiliate.MaxNotificationCount+1))
+	return `with ` + ranges + ` ` + postgres.CountUpTo(notification.MaxNotificationCount, fmt.Sprintf(`
+		from ranges r cross join lateral (select from notifications n where %s limit %d) n`, conditions, notification.MaxNotificationCount+1))
 }
 
 // CountUnread counts the notifications of the ranges that the reader has not read. The
-// number stops at affiliate.MaxNotificationCount.
-func (s *Store) CountUnread(ctx context.Context, reader affiliate.NotificationReader, list []affiliate.FeedRange, now time.Time) (count int64, err error) {
+// number stops at notification.MaxNotificationCount.
+func (s *Store) CountUnread(ctx context.Context, reader notification.Reader, list []notification.FeedRange, now time.Time) (count int64, err error) {
 	batch := newBatch()
 	batch.Queue(countStatement(true), arguments(reader, list, now)).QueryRow(func(row pgx.Row) error { return row.Scan(&count) })
 	err = s.db.Pool().SendBatch(ctx, batch).Close()

@@ -8,32 +8,33 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/notification"
 	"github.com/tributary-hq/tributary/storage/postgres"
-	"github.com/tributary-hq/tributary/storage/postgres/notification"
+	notificationpg "github.com/tributary-hq/tributary/storage/postgres/notification"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
 // fixture is a shop in test mode, with the store under test. reader is its owner.
 type fixture struct {
 	*pgtest.Shop
-	store  *notification.Store
+	store  *notificationpg.Store
 	clock  *pgtest.Clock
-	reader affiliate.NotificationReader
+	reader notification.Reader
 }
 
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	clock := pgtest.NewClock(time.Date(2026, 5, 6, 7, 8, 9, 0, time.UTC))
 	shop := pgtest.Open(t, clock.Now).NewShop(affiliate.ModeTest)
-	return &fixture{shop, notification.NewStore(shop.Store.DB), clock, affiliate.NotificationReader{
-		User: shop.Owner, Kind: affiliate.Merchant, Feed: affiliate.WorkspaceFeed(shop.Scope.Workspace), Role: affiliate.RoleOwner, Mode: affiliate.ModeTest,
+	return &fixture{shop, notificationpg.NewStore(shop.Store.DB), clock, notification.Reader{
+		User: shop.Owner, Kind: affiliate.Merchant, Feed: notification.WorkspaceFeed(shop.Scope.Workspace), Role: affiliate.RoleOwner, Mode: affiliate.ModeTest,
 	}}
 }
 
 // notify stores a notification for the workspace.
-func (f *fixture) notify(kind affiliate.NotificationType) affiliate.Notification {
+func (f *fixture) notify(kind notification.Type) notification.Notification {
 	f.Helper()
-	n := affiliate.NewNotification(affiliate.Merchant, f.reader.Feed, kind, &f.Scope.Mode, f.Now())
+	n := notification.NewNotification(affiliate.Merchant, f.reader.Feed, kind, &f.Scope.Mode, f.Now())
 	n.Workspace = &f.Scope.Workspace
 	if err := f.Store.InTx(f.Context(), func(tx *postgres.Tx) error { return tx.Notify(f.Context(), n) }); err != nil {
 		f.Fatal(err)

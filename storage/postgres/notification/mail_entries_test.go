@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/account"
+	"github.com/tributary-hq/tributary/affiliate/notification"
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
@@ -13,23 +15,23 @@ import (
 func TestMailEntries_FollowTheRecipient(t *testing.T) {
 	f := newFixture(t)
 	manager, other := f.NewMember(f.Scope.Workspace, affiliate.RoleManager), f.NewMember(f.Scope.Workspace, affiliate.RoleManager)
-	payout := f.notify(affiliate.NotificationType(affiliate.EventPayoutPaid))
-	about := func(user affiliate.UserID) affiliate.Notification {
-		n := affiliate.MemberNotification(f.Scope.Workspace, affiliate.NotifyPasswordChanged, user, f.Now(), nil)
+	payout := f.notify(notification.Type(affiliate.EventPayoutPaid))
+	about := func(user affiliate.UserID) notification.Notification {
+		n := account.MemberNotification(f.Scope.Workspace, notification.NotifyPasswordChanged, user, f.Now(), nil)
 		if err := f.Store.InTx(t.Context(), func(tx *postgres.Tx) error { return tx.Notify(t.Context(), n) }); err != nil {
 			t.Fatal(err)
 		}
 		return n
 	}
 	own, foreign := about(manager), about(other)
-	security := []affiliate.NotificationID{own.ID, foreign.ID}
-	want := func(when string, mode affiliate.Mode, category affiliate.NotificationCategory, ids []affiliate.NotificationID, want ...affiliate.NotificationID) {
+	security := []notification.ID{own.ID, foreign.ID}
+	want := func(when string, mode affiliate.Mode, category notification.Category, ids []notification.ID, want ...notification.ID) {
 		t.Helper()
 		entries, err := f.store.MailEntries(t.Context(), manager, mode, category, ids)
 		if err != nil {
 			t.Fatal(err)
 		}
-		var got []affiliate.NotificationID
+		var got []notification.ID
 		for _, e := range entries {
 			got = append(got, e.ID)
 		}
@@ -37,17 +39,17 @@ func TestMailEntries_FollowTheRecipient(t *testing.T) {
 			t.Errorf("%s: the mail about %s contains %v, want %v", when, category, got, want)
 		}
 	}
-	payouts := []affiliate.NotificationID{payout.ID}
-	want("a manager", f.Scope.Mode, affiliate.CategoryPayouts, payouts, payout.ID)
-	want("a manager", affiliate.NotificationsBothModes, affiliate.CategorySecurity, security, own.ID)
+	payouts := []notification.ID{payout.ID}
+	want("a manager", f.Scope.Mode, notification.CategoryPayouts, payouts, payout.ID)
+	want("a manager", notification.NotificationsBothModes, notification.CategorySecurity, security, own.ID)
 	f.Exec(`update members set role = 'owner' where user_id = $1`, manager)
-	want("an owner", affiliate.NotificationsBothModes, affiliate.CategorySecurity, security, own.ID, foreign.ID)
+	want("an owner", notification.NotificationsBothModes, notification.CategorySecurity, security, own.ID, foreign.ID)
 	f.Exec(`insert into notification_preferences (user_id, category, email) values ($1, 'payouts', false)`, manager)
-	want("mails are disabled", f.Scope.Mode, affiliate.CategoryPayouts, payouts)
+	want("mails are disabled", f.Scope.Mode, notification.CategoryPayouts, payouts)
 	f.Exec(`update notification_preferences set email = true where user_id = $1`, manager)
-	want("mails are enabled", f.Scope.Mode, affiliate.CategoryPayouts, payouts, payout.ID)
+	want("mails are enabled", f.Scope.Mode, notification.CategoryPayouts, payouts, payout.ID)
 	f.Exec(`update members set role = 'viewer' where user_id = $1`, manager)
-	want("a viewer", affiliate.NotificationsBothModes, affiliate.CategorySecurity, security)
+	want("a viewer", notification.NotificationsBothModes, notification.CategorySecurity, security)
 	f.Exec(`delete from members where user_id = $1`, manager)
-	want("a former member", f.Scope.Mode, affiliate.CategoryPayouts, payouts)
+	want("a former member", f.Scope.Mode, notification.CategoryPayouts, payouts)
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/notification"
 )
 
 // workspacesWithout reads workspaces in the order of their ids. It skips those that have
@@ -24,14 +25,14 @@ const workspacesWithout = `
 // their ids, that have not got the weekly summary of a period.
 func (s *Store) WorkspacesWithoutSummary(
 	ctx context.Context, period time.Time, after affiliate.WorkspaceID, limit int,
-) ([]affiliate.WorkspaceZone, error) {
+) ([]notification.WorkspaceZone, error) {
 	rows, err := s.db.Pool().Query(ctx, workspacesWithout, pgx.NamedArgs{
-		"after": after, "mode": affiliate.NotificationsBothModes, "type": affiliate.NotifyWeeklySummary, "period": period, "limit": limit,
+		"after": after, "mode": notification.NotificationsBothModes, "type": notification.NotifyWeeklySummary, "period": period, "limit": limit,
 	})
 	if err != nil {
 		return nil, err
 	}
-	return pgx.CollectRows(rows, pgx.RowToStructByName[affiliate.WorkspaceZone])
+	return pgx.CollectRows(rows, pgx.RowToStructByName[notification.WorkspaceZone])
 }
 
 // partnersWithout reads partners in the order of their ids who take part in a live
@@ -52,7 +53,7 @@ const partnersWithout = `
 // who have not got a notification of a type for a period. They take part in a programme
 // in live mode.
 func (s *Store) PartnersWithout(
-	ctx context.Context, mode affiliate.Mode, kind affiliate.NotificationType, period time.Time, after affiliate.UserID, limit int,
+	ctx context.Context, mode affiliate.Mode, kind notification.Type, period time.Time, after affiliate.UserID, limit int,
 ) ([]affiliate.UserID, error) {
 	rows, err := s.db.Pool().Query(ctx, partnersWithout, pgx.NamedArgs{
 		"after": after, "mode": mode, "type": kind, "period": period, "limit": limit,
@@ -98,8 +99,8 @@ const sumMonth = `
 	group by currency`
 
 // PartnerMonth returns what a partner has earned in a period, in live mode.
-func (s *Store) PartnerMonth(ctx context.Context, partner affiliate.UserID, month affiliate.Period) (affiliate.PartnerSummary, error) {
-	summary := affiliate.PartnerSummary{Earned: map[string]int64{}, Paid: map[string]int64{}}
+func (s *Store) PartnerMonth(ctx context.Context, partner affiliate.UserID, month affiliate.Period) (notification.PartnerSummary, error) {
+	summary := notification.PartnerSummary{Earned: map[string]int64{}, Paid: map[string]int64{}}
 	rows, err := s.db.Pool().Query(ctx, sumMonth, pgx.NamedArgs{"partner": partner, "from": *month.From, "before": *month.Before})
 	if err != nil {
 		return summary, err
@@ -144,7 +145,7 @@ func (s *Store) OwedWithoutMethod(ctx context.Context, partner affiliate.UserID)
 // ClaimPeriod stores that a feed has got the notification of a type for a period. claimed
 // is false if another call has stored it.
 func (tx *Tx) ClaimPeriod(
-	ctx context.Context, feed affiliate.FeedID, mode affiliate.Mode, kind affiliate.NotificationType, period time.Time,
+	ctx context.Context, feed notification.FeedID, mode affiliate.Mode, kind notification.Type, period time.Time,
 ) (claimed bool, err error) {
 	const claim = `
 		insert into notification_periods as p (feed_id, mode, type, period)

@@ -6,7 +6,8 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
-	"github.com/tributary-hq/tributary/storage/postgres/notification"
+	"github.com/tributary-hq/tributary/affiliate/notification"
+	notificationpg "github.com/tributary-hq/tributary/storage/postgres/notification"
 )
 
 // The walks read the primary keys of workspaces and users in their order, and only look
@@ -29,18 +30,18 @@ func TestPeriodStatements_UseIndexes(t *testing.T) {
 	f.VacuumAnalyze("users", "notification_periods", "workspaces", "participants")
 	month := time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC)
 	common := map[string]any{
-		"after": affiliate.UserID{}, "mode": affiliate.NotificationsBothModes, "type": affiliate.NotifyMonthlySummary, "period": month, "limit": 500,
+		"after": affiliate.UserID{}, "mode": notification.NotificationsBothModes, "type": notification.NotifyMonthlySummary, "period": month, "limit": 500,
 		"workspace": f.Scope.Workspace, "partner": f.Owner, "from": month, "before": f.Now(),
 	}
 	for name, tc := range map[string]struct {
 		sql     string
 		indexes []string
 	}{
-		"partners":   {notification.PartnersWithoutSQL, []string{"users_pkey"}},
-		"workspaces": {notification.WorkspacesWithoutSQL, []string{"workspaces_pkey"}},
-		"week":       {notification.CountWeekSQL, []string{"participants_by_age"}},
-		"month":      {notification.SumMonthSQL, []string{"commissions_by_partner", "payouts_by_partner"}},
-		"owed":       {notification.OwedWithoutMethodSQL, []string{"participants_by_partner", "ledger_balances_pkey", "payout_methods_pkey"}},
+		"partners":   {notificationpg.PartnersWithoutSQL, []string{"users_pkey"}},
+		"workspaces": {notificationpg.WorkspacesWithoutSQL, []string{"workspaces_pkey"}},
+		"week":       {notificationpg.CountWeekSQL, []string{"participants_by_age"}},
+		"month":      {notificationpg.SumMonthSQL, []string{"commissions_by_partner", "payouts_by_partner"}},
+		"owed":       {notificationpg.OwedWithoutMethodSQL, []string{"participants_by_partner", "ledger_balances_pkey", "payout_methods_pkey"}},
 	} {
 		plan := f.plan("set local enable_seqscan = off", tc.sql, common)
 		for _, index := range tc.indexes {

@@ -7,7 +7,8 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
-	"github.com/tributary-hq/tributary/storage/postgres/notification"
+	"github.com/tributary-hq/tributary/affiliate/notification"
+	notificationpg "github.com/tributary-hq/tributary/storage/postgres/notification"
 )
 
 var scanPattern = regexp.MustCompile(`\S+ \S+ Scan .*on notification\S*|Seq Scan on notification\S*|Index .*on notification\S*`)
@@ -24,29 +25,29 @@ func TestStatements_ReadRangesOfThePrimaryKey(t *testing.T) {
 	f.fill(30000)
 	f.Exec(`insert into notification_reads (user_id, mode, category, day, notification_id, read_at)
 		select md5((n % 100)::text)::uuid, mode, category, day, id, $1 from (select *, row_number() over () as n from notifications) x`, now)
-	read := f.notify(affiliate.NotificationType(affiliate.EventCommissionCreated))
+	read := f.notify(notification.Type(affiliate.EventCommissionCreated))
 	list := f.reader.Ranges(nil, "")
-	if err := f.store.InTx(t.Context(), func(tx *notification.Tx) error {
+	if err := f.store.InTx(t.Context(), func(tx *notificationpg.Tx) error {
 		if err := tx.MarkRead(t.Context(), f.reader.User, read, now); err != nil {
 			return err
 		}
-		_, err := tx.MarkAllRead(t.Context(), f.reader, f.reader.Ranges(nil, affiliate.CategoryPayouts), now, now)
+		_, err := tx.MarkAllRead(t.Context(), f.reader, f.reader.Ranges(nil, notification.CategoryPayouts), now, now)
 		return err
 	}); err != nil {
 		t.Fatal(err)
 	}
-	args := map[string]any(notification.Arguments(f.reader, list, now))
+	args := map[string]any(notificationpg.Arguments(f.reader, list, now))
 	args["limit"], args["offset"], args["reach"] = 20, 0, 20
-	args["id"], args["day"] = read.ID, notification.DayOf(read.ID)
-	args["item_modes"], args["item_categories"] = []string{string(f.Scope.Mode)}, []string{string(affiliate.CategoryCommissions)}
-	args["item_ids"], args["item_days"] = []affiliate.NotificationID{read.ID}, []time.Time{notification.DayOf(read.ID)}
+	args["id"], args["day"] = read.ID, notificationpg.DayOf(read.ID)
+	args["item_modes"], args["item_categories"] = []string{string(f.Scope.Mode)}, []string{string(notification.CategoryCommissions)}
+	args["item_ids"], args["item_days"] = []notification.ID{read.ID}, []time.Time{notificationpg.DayOf(read.ID)}
 	check := func(when string) {
 		for name, sql := range map[string]string{
-			"list": notification.ListSQL(false), "list of unread": notification.ListSQL(true),
-			"count": notification.CountSQL(false), "count of unread": notification.CountSQL(true), "entry": notification.EntrySQL,
-			"times of reading": notification.ReadTimesSQL,
+			"list": notificationpg.ListSQL(false), "list of unread": notificationpg.ListSQL(true),
+			"count": notificationpg.CountSQL(false), "count of unread": notificationpg.CountSQL(true), "entry": notificationpg.EntrySQL,
+			"times of reading": notificationpg.ReadTimesSQL,
 		} {
-			plan := f.plan(notification.RangePlan, sql, args)
+			plan := f.plan(notificationpg.RangePlan, sql, args)
 			scans := scanPattern.FindAllString(plan, -1)
 			if len(scans) == 0 {
 				t.Errorf("%s, %s: the plan has no scan of notifications\n%s", name, when, plan)

@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/notification"
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
@@ -15,7 +16,7 @@ import (
 //
 // The row of a feed stays locked until the commit. So a transaction that assigns numbers
 // of the same feed waits, and a reader that sees a number also sees all lower numbers.
-func (tx *Tx) AssignSequence(ctx context.Context, arrived []affiliate.ArrivedNotification, now time.Time) ([]affiliate.FeedID, error) {
+func (tx *Tx) AssignSequence(ctx context.Context, arrived []notification.ArrivedNotification, now time.Time) ([]notification.FeedID, error) {
 	const lock = `
 		select feed_id from notification_feeds where feed_id = any($1) and streamed_until > $2 order by feed_id for update`
 	const assign = `
@@ -35,15 +36,15 @@ func (tx *Tx) AssignSequence(ctx context.Context, arrived []affiliate.ArrivedNot
 		delete from notification_positions p using notification_feeds f
 		where f.feed_id = any($1) and p.feed_id = f.feed_id and p.seq <= f.replay_after`
 
-	rows, err := tx.Query(ctx, lock, affiliate.FeedsOf(arrived), now)
+	rows, err := tx.Query(ctx, lock, notification.FeedsOf(arrived), now)
 	if err != nil {
 		return nil, err
 	}
-	streamed, err := pgx.CollectRows(rows, pgx.RowTo[affiliate.FeedID])
+	streamed, err := pgx.CollectRows(rows, pgx.RowTo[notification.FeedID])
 	if err != nil || len(streamed) == 0 {
 		return nil, err
 	}
-	isStreamed := map[affiliate.FeedID]bool{}
+	isStreamed := map[notification.FeedID]bool{}
 	for _, feed := range streamed {
 		isStreamed[feed] = true
 	}
@@ -62,7 +63,7 @@ func (tx *Tx) AssignSequence(ctx context.Context, arrived []affiliate.ArrivedNot
 	batch := &pgx.Batch{}
 	batch.Queue(assign, pgx.NamedArgs{
 		"feeds": items.feeds, "modes": items.modes, "categories": items.categories, "days": items.days, "ids": items.ids,
-		"now": now, "max_replay": affiliate.MaxReplay,
+		"now": now, "max_replay": notification.MaxReplay,
 	})
 	batch.Queue(trim, streamed)
 	return streamed, tx.SendBatch(ctx, batch).Close()
@@ -70,7 +71,7 @@ func (tx *Tx) AssignSequence(ctx context.Context, arrived []affiliate.ArrivedNot
 
 // FeedChanged increments the version of a feed, so that the counts of its open streams
 // are computed again. It does nothing if the feed is not streamed.
-func (tx *Tx) FeedChanged(ctx context.Context, feed affiliate.FeedID) error {
+func (tx *Tx) FeedChanged(ctx context.Context, feed notification.FeedID) error {
 	const update = `update notification_feeds set version = version + 1 where feed_id = $1`
 	_, err := tx.Exec(ctx, update, feed)
 	return err
@@ -78,15 +79,15 @@ func (tx *Tx) FeedChanged(ctx context.Context, feed affiliate.FeedID) error {
 
 // FeedStates returns the states of feeds. It returns none for a feed that was not
 // streamed.
-func (s *Store) FeedStates(ctx context.Context, feeds []affiliate.FeedID) (map[affiliate.FeedID]affiliate.FeedState, error) {
+func (s *Store) FeedStates(ctx context.Context, feeds []notification.FeedID) (map[notification.FeedID]notification.FeedState, error) {
 	const query = `select feed_id, last_seq, replay_after, version from notification_feeds where feed_id = any($1)`
 	rows, err := s.db.Pool().Query(ctx, query, feeds)
 	if err != nil {
 		return nil, err
 	}
-	states := map[affiliate.FeedID]affiliate.FeedState{}
-	var feed affiliate.FeedID
-	var state affiliate.FeedState
+	states := map[notification.FeedID]notification.FeedState{}
+	var feed notification.FeedID
+	var state notification.FeedState
 	_, err = pgx.ForEachRow(rows, []any{&feed, &state.LastSeq, &state.ReplayAfter, &state.Version}, func() error {
 		states[feed] = state
 		return nil
@@ -96,19 +97,19 @@ func (s *Store) FeedStates(ctx context.Context, feeds []affiliate.FeedID) (map[a
 
 type positionRow struct {
 	Seq      int64
-	Category affiliate.NotificationCategory
+	Category notification.Category
 	entryRow
 }
 
-func (r positionRow) position() affiliate.FeedPosition {
-	return affiliate.FeedPosition{Seq: r.Seq, Mode: r.Mode, Category: r.Category, Entry: r.entry()}
+func (r positionRow) position() notification.FeedPosition {
+	return notification.FeedPosition{Seq: r.Seq, Mode: r.Mode, Category: r.Category, Entry: r.entry()}
 }
 
 // Positions returns the notifications of a feed whose sequence number is higher than
 // after, in the order of their numbers, at most limit of them. complete is false if
 // notifications with such a number cannot be replayed any more, so that some of them may
 // be missing.
-func (s *Store) Positions(ctx context.Context, feed affiliate.FeedID, after int64, limit int) (positions []affiliate.FeedPosition, complete bool, err error) {
+func (s *Store) Positions(ctx context.Context, feed notification.FeedID, after int64, limit int) (positions []notification.FeedPosition, complete bool, err error) {
 	const query = `
 		select n.seq, n.category, ` + entryColumns + `
 		from (

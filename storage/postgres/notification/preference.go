@@ -6,39 +6,40 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/notification"
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
 const choicesQuery = `select category, email, in_app from notification_preferences where user_id = $1`
 
 // Choices returns what a user has chosen.
-func (s *Store) Choices(ctx context.Context, user affiliate.UserID) (affiliate.CategoryChoices, error) {
+func (s *Store) Choices(ctx context.Context, user affiliate.UserID) (notification.CategoryChoices, error) {
 	return choices(ctx, s.db.Pool(), user)
 }
 
 // Choices returns what a user has chosen.
-func (tx *Tx) Choices(ctx context.Context, user affiliate.UserID) (affiliate.CategoryChoices, error) {
+func (tx *Tx) Choices(ctx context.Context, user affiliate.UserID) (notification.CategoryChoices, error) {
 	return choices(ctx, tx, user)
 }
 
-func choices(ctx context.Context, db postgres.Queryer, user affiliate.UserID) (affiliate.CategoryChoices, error) {
+func choices(ctx context.Context, db postgres.Queryer, user affiliate.UserID) (notification.CategoryChoices, error) {
 	rows, err := db.Query(ctx, choicesQuery, user)
 	if err != nil {
 		return nil, err
 	}
-	all := affiliate.CategoryChoices{}
-	var category affiliate.NotificationCategory
-	var choice affiliate.CategoryChoice
+	all := notification.CategoryChoices{}
+	var category notification.Category
+	var choice notification.CategoryChoice
 	_, err = pgx.ForEachRow(rows, []any{&category, &choice.Email, &choice.InApp}, func() error {
 		all[category] = choice
-		choice = affiliate.CategoryChoice{}
+		choice = notification.CategoryChoice{}
 		return nil
 	})
 	return all, err
 }
 
 // StoreChoices stores choices of a user. A field that is nil does not change.
-func (tx *Tx) StoreChoices(ctx context.Context, user affiliate.UserID, chosen affiliate.CategoryChoices) error {
+func (tx *Tx) StoreChoices(ctx context.Context, user affiliate.UserID, chosen notification.CategoryChoices) error {
 	const upsert = `
 		insert into notification_preferences as p (user_id, category, email, in_app)
 		values (@user, @category, @email, @in_app)

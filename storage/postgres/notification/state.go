@@ -7,13 +7,14 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/notification"
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
 // LockFeed locks the read state of a feed until the end of the transaction. Otherwise
 // concurrent transactions would count the same notifications, and each would report that it
 // has changed them.
-func (tx *Tx) LockFeed(ctx context.Context, feed affiliate.FeedID) error {
+func (tx *Tx) LockFeed(ctx context.Context, feed notification.FeedID) error {
 	_, err := tx.Exec(ctx, `select pg_advisory_xact_lock(hashtextextended('notification_feed:' || $1::uuid, 0))`, feed)
 	return err
 }
@@ -33,8 +34,8 @@ const entryStatement = `
 
 // Entry returns a notification of the ranges, even if it is dismissed. Errors: NOT_FOUND.
 func (tx *Tx) Entry(
-	ctx context.Context, reader affiliate.NotificationReader, list []affiliate.FeedRange, id affiliate.NotificationID, now time.Time,
-) (affiliate.NotificationEntry, error) {
+	ctx context.Context, reader notification.Reader, list []notification.FeedRange, id notification.ID, now time.Time,
+) (notification.Entry, error) {
 	args := arguments(reader, list, now)
 	args["id"], args["day"] = id, dayOf(id)
 	rows, err := tx.Query(ctx, entryStatement, args)
@@ -44,7 +45,7 @@ func (tx *Tx) Entry(
 
 // dayOf returns the day in the id of a notification, which determines the partition. For
 // an id that contains no time, it returns a day that no notification has.
-func dayOf(id affiliate.NotificationID) time.Time {
+func dayOf(id notification.ID) time.Time {
 	at, _ := id.Time()
 	return at.Truncate(24 * time.Hour)
 }
@@ -62,18 +63,18 @@ const readTimes = `
 // ReadTimes returns when the reader has read notifications; the time is nil for an unread
 // one. The map contains only notifications that are visible in the ranges.
 func (s *Store) ReadTimes(
-	ctx context.Context, reader affiliate.NotificationReader, list []affiliate.FeedRange, positions []affiliate.FeedPosition, now time.Time,
-) (map[affiliate.NotificationID]*time.Time, error) {
+	ctx context.Context, reader notification.Reader, list []notification.FeedRange, positions []notification.FeedPosition, now time.Time,
+) (map[notification.ID]*time.Time, error) {
 	args, n := arguments(reader, list, now), len(positions)
 	modes, categories, days, ids := make([]string, n), make([]string, n), make([]time.Time, n), make([][16]byte, n)
 	for i, p := range positions {
 		modes[i], categories[i], days[i], ids[i] = string(p.Mode), string(p.Category), dayOf(p.Entry.ID), p.Entry.ID.UUID
 	}
 	args["item_modes"], args["item_categories"], args["item_days"], args["item_ids"] = modes, categories, days, ids
-	times := make(map[affiliate.NotificationID]*time.Time, n)
+	times := make(map[notification.ID]*time.Time, n)
 	batch := newBatch()
 	batch.Queue(readTimes, args).Query(func(rows pgx.Rows) error {
-		var id affiliate.NotificationID
+		var id notification.ID
 		var at *time.Time
 		_, err := pgx.ForEachRow(rows, []any{&id, &at}, func() error {
 			times[id] = postgres.UTC(at)
@@ -86,7 +87,7 @@ func (s *Store) ReadTimes(
 
 // MarkRead stores that a user has read a notification. It does nothing if this is stored
 // already.
-func (tx *Tx) MarkRead(ctx context.Context, user affiliate.UserID, n affiliate.Notification, at time.Time) error {
+func (tx *Tx) MarkRead(ctx context.Context, user affiliate.UserID, n notification.Notification, at time.Time) error {
 	const insert = `
 		insert into notification_reads (user_id, mode, category, day, notification_id, read_at)
 		values (@user, @mode, @category, @day, @id, @at)
@@ -98,7 +99,7 @@ func (tx *Tx) MarkRead(ctx context.Context, user affiliate.UserID, n affiliate.N
 }
 
 // MarkDismissed stores that a notification is dismissed.
-func (tx *Tx) MarkDismissed(ctx context.Context, n affiliate.Notification, at time.Time) error {
+func (tx *Tx) MarkDismissed(ctx context.Context, n notification.Notification, at time.Time) error {
 	const update = `
 		update notifications set dismissed_at = @at
 		where feed_id = @feed and mode = @mode and category = @category and day = @day and id = @id and dismissed_at is null`
@@ -110,9 +111,9 @@ func (tx *Tx) MarkDismissed(ctx context.Context, n affiliate.Notification, at ti
 
 // MarkAllRead marks all notifications of the ranges that were created before the given
 // time as read. It returns how many of them were not read; the number stops at
-// affiliate.MaxNotificationCount.
+// notification.MaxNotificationCount.
 func (tx *Tx) MarkAllRead(
-	ctx context.Context, reader affiliate.NotificationReader, list []affiliate.FeedRange, before, now time.Time,
+	ctx context.Context, reader notification.Reader, list []notification.FeedRange, before, now time.Time,
 ) (updated int64, err error) {
 	count := countIn(visible + unread + ` and n.id < @before`)
 	const raise = `
@@ -131,19 +132,19 @@ func (tx *Tx) MarkAllRead(
 }
 
 func withBefore(args pgx.NamedArgs, before, now time.Time) pgx.NamedArgs {
-	args["before"], args["before_day"], args["now"] = affiliate.FirstID[affiliate.NotificationID](before), before.UTC().Truncate(24*time.Hour), now
+	args["before"], args["before_day"], args["now"] = affiliate.FirstID[notification.ID](before), before.UTC().Truncate(24*time.Hour), now
 	return args
 }
 
 // DismissRead dismisses all notifications of the ranges that the reader has read and that
 // were created before the given time. It returns their number, which stops at
-// affiliate.MaxNotificationCount.
+// notification.MaxNotificationCount.
 //
 // The notifications below the reader's watermark are dismissed by a watermark of the
 // feed. In personal ranges, the reader sees only some of the notifications, so these are
 // dismissed one by one, as are the notifications that the reader has read one by one.
 func (tx *Tx) DismissRead(
-	ctx context.Context, reader affiliate.NotificationReader, list []affiliate.FeedRange, before, now time.Time,
+	ctx context.Context, reader notification.Reader, list []notification.FeedRange, before, now time.Time,
 ) (updated int64, err error) {
 	const isRead = ` and n.id < @before and (
 		n.id < r.read_before
@@ -176,7 +177,7 @@ func (tx *Tx) DismissRead(
 			purge_at = coalesce(d.purge_at, excluded.purge_at)
 		where d.dismissed_before < excluded.dismissed_before`
 	args := withBefore(arguments(reader, list, now), before, now)
-	args["purge_at"] = now.Add(affiliate.DismissedNotificationLife)
+	args["purge_at"] = now.Add(notification.DismissedNotificationLife)
 	batch := newBatch()
 	batch.Queue(count, args).QueryRow(func(row pgx.Row) error { return row.Scan(&updated) })
 	for _, statement := range []string{dismissPersonal, dismissSingle, raise} {

@@ -4,7 +4,7 @@
 // Package postgres inserts notifications, in the transaction of their cause. This package
 // reads and changes them. It guarantees that a list, a count and a change of a whole
 // category cost the same, however many notifications a feed contains: they read at most a
-// page, or affiliate.MaxNotificationCount rows of each category.
+// page, or notification.MaxNotificationCount rows of each category.
 //
 // The time of a notification is the time in its id. A transaction that was still running
 // when a user marked all notifications as read may add a notification with an earlier

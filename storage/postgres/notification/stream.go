@@ -8,6 +8,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/account"
+	"github.com/tributary-hq/tributary/affiliate/notification"
 )
 
 // LockUser locks a user, so that the streams of the user are counted and opened one after
@@ -48,16 +50,16 @@ const streamedExtra = 15 * time.Minute
 // Usually the feed is streamed already, and OpenStream only reads it. If it changed the
 // feed each time, many clients that reconnect at the same moment would wait for each
 // other.
-func (tx *Tx) OpenStream(ctx context.Context, stream affiliate.Stream, now time.Time) (state affiliate.FeedState, err error) {
+func (tx *Tx) OpenStream(ctx context.Context, stream notification.Stream, now time.Time) (state notification.FeedState, err error) {
 	const insert = `insert into notification_streams (id, user_id, ticket, seen_at) values (@id, @user, @ticket, @now)`
 	const read = `
 		select last_seq, version,
 			greatest(replay_after, (select max(p.seq) from notification_positions p where p.feed_id = @feed and p.created_at < @oldest))
 		from notification_feeds where feed_id = @feed and streamed_until >= @needed`
-	needed := now.Add(affiliate.ReplayLife + affiliate.AccessTokenLife)
+	needed := now.Add(notification.ReplayLife + account.AccessTokenLife)
 	args := pgx.NamedArgs{
 		"id": stream.ID, "user": stream.Reader.User, "ticket": stream.Ticket, "now": now,
-		"feed": stream.Reader.Feed, "needed": needed, "oldest": now.Add(-affiliate.ReplayLife),
+		"feed": stream.Reader.Feed, "needed": needed, "oldest": now.Add(-notification.ReplayLife),
 	}
 	batch := &pgx.Batch{}
 	batch.Queue(insert, args)
@@ -78,7 +80,7 @@ func (tx *Tx) OpenStream(ctx context.Context, stream affiliate.Stream, now time.
 // The feed then skips a number, so that no client can continue from an earlier number. A
 // feed that DeleteOldFeeds has deleted begins with a number that is higher than all its
 // earlier numbers, because it begins with the time in milliseconds.
-func (tx *Tx) beginStreaming(ctx context.Context, feed affiliate.FeedID, until, now time.Time) error {
+func (tx *Tx) beginStreaming(ctx context.Context, feed notification.FeedID, until, now time.Time) error {
 	const begin = `
 		insert into notification_feeds as f (feed_id, last_seq, replay_after, version, streamed_until)
 		values (@feed, @first, @first, 0, @until)
@@ -91,14 +93,14 @@ func (tx *Tx) beginStreaming(ctx context.Context, feed affiliate.FeedID, until, 
 }
 
 // CloseStream deletes a stream.
-func (s *Store) CloseStream(ctx context.Context, id affiliate.StreamID) error {
+func (s *Store) CloseStream(ctx context.Context, id notification.StreamID) error {
 	const remove = `delete from notification_streams where id = $1`
 	_, err := s.db.Pool().Exec(ctx, remove, id)
 	return err
 }
 
 // SeeStreams stores that streams are open.
-func (s *Store) SeeStreams(ctx context.Context, ids []affiliate.StreamID, now time.Time) error {
+func (s *Store) SeeStreams(ctx context.Context, ids []notification.StreamID, now time.Time) error {
 	const update = `update notification_streams set seen_at = $2 where id = any($1)`
 	_, err := s.db.Pool().Exec(ctx, update, ids, now)
 	return err
@@ -106,7 +108,7 @@ func (s *Store) SeeStreams(ctx context.Context, ids []affiliate.StreamID, now ti
 
 // OpenStreams returns those of the given streams that may stay open: nobody has reopened
 // them with their ticket, their session is active, and the user still has the same role.
-func (s *Store) OpenStreams(ctx context.Context, streams []affiliate.Stream, now time.Time) (map[affiliate.StreamID]affiliate.StreamCheck, error) {
+func (s *Store) OpenStreams(ctx context.Context, streams []notification.Stream, now time.Time) (map[notification.StreamID]notification.StreamCheck, error) {
 	const query = `
 		select o.id,
 			exists (select from notification_streams n where n.id = o.id) as is_current,
@@ -116,8 +118,8 @@ func (s *Store) OpenStreams(ctx context.Context, streams []affiliate.Stream, now
 					and (u.kind = 'partner' or m.workspace_id = o.feed_id and m.role = o.role)
 			) as is_permitted
 		from unnest(@ids::uuid[], @sessions::uuid[], @feeds::uuid[], @roles::text[]) as o (id, session_id, feed_id, role)`
-	ids, sessions := make([]affiliate.StreamID, len(streams)), make([]affiliate.SessionID, len(streams))
-	feeds, roles := make([]affiliate.FeedID, len(streams)), make([]string, len(streams))
+	ids, sessions := make([]notification.StreamID, len(streams)), make([]affiliate.SessionID, len(streams))
+	feeds, roles := make([]notification.FeedID, len(streams)), make([]string, len(streams))
 	for i, stream := range streams {
 		ids[i], sessions[i], feeds[i], roles[i] = stream.ID, stream.Session, stream.Reader.Feed, string(stream.Reader.Role)
 	}
@@ -125,9 +127,9 @@ func (s *Store) OpenStreams(ctx context.Context, streams []affiliate.Stream, now
 	if err != nil {
 		return nil, err
 	}
-	checks := map[affiliate.StreamID]affiliate.StreamCheck{}
-	var id affiliate.StreamID
-	var check affiliate.StreamCheck
+	checks := map[notification.StreamID]notification.StreamCheck{}
+	var id notification.StreamID
+	var check notification.StreamCheck
 	_, err = pgx.ForEachRow(rows, []any{&id, &check.Current, &check.Permitted}, func() error {
 		checks[id] = check
 		return nil

@@ -7,11 +7,12 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/notification"
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
 // InsertTicket stores a ticket.
-func (s *Store) InsertTicket(ctx context.Context, t affiliate.StreamTicket) error {
+func (s *Store) InsertTicket(ctx context.Context, t notification.StreamTicket) error {
 	const insert = `
 		insert into notification_stream_tickets (digest, session_id, kind, mode, created_at, expires_at)
 		values (@digest, @session, @kind, @mode, @created_at, @expires_at)`
@@ -31,15 +32,15 @@ type ticketRow struct {
 	ExpiresAt time.Time
 }
 
-func (r ticketRow) ticket() affiliate.StreamTicket {
-	return affiliate.StreamTicket{
+func (r ticketRow) ticket() notification.StreamTicket {
+	return notification.StreamTicket{
 		Digest: r.Digest, Session: r.SessionID, Kind: r.Kind, Mode: r.Mode,
 		CreatedAt: r.CreatedAt.UTC(), OpenedAt: postgres.UTC(r.OpenedAt), ExpiresAt: r.ExpiresAt.UTC(),
 	}
 }
 
 // StreamTicket returns the ticket with a digest. found is false if no ticket has it.
-func (s *Store) StreamTicket(ctx context.Context, digest []byte) (ticket affiliate.StreamTicket, found bool, err error) {
+func (s *Store) StreamTicket(ctx context.Context, digest []byte) (ticket notification.StreamTicket, found bool, err error) {
 	const query = `
 		select digest, session_id, kind, mode, created_at, opened_at, expires_at
 		from notification_stream_tickets where digest = $1`

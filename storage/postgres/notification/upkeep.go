@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/notification"
 )
 
 const deleteDismissed = `
@@ -50,7 +51,7 @@ const purgeDismissed = `
 	select deleted from counted, due`
 
 // PurgeDismissed deletes notifications that were dismissed together, by a watermark. It
-// deletes them affiliate.DismissedNotificationLife after the watermark was raised for the
+// deletes them notification.DismissedNotificationLife after the watermark was raised for the
 // first time since the last deletion. Notifications that were dismissed later are deleted
 // with them, so none is kept longer. PurgeDismissed deletes at most limit notifications
 // and returns their number.
@@ -85,7 +86,7 @@ const deleteOldAnnouncements = `
 // DeleteOldAnnouncements deletes announcements that were created before the day of the
 // given time, at most limit of them. It returns their number.
 func (s *Store) DeleteOldAnnouncements(ctx context.Context, before time.Time, limit int) (int64, error) {
-	first := affiliate.FirstID[affiliate.AnnouncementID](before.UTC().Truncate(24 * time.Hour))
+	first := affiliate.FirstID[notification.AnnouncementID](before.UTC().Truncate(24 * time.Hour))
 	tag, err := s.db.Pool().Exec(ctx, deleteOldAnnouncements, pgx.NamedArgs{"first": first, "limit": limit})
 	return tag.RowsAffected(), err
 }
@@ -134,9 +135,9 @@ func (s *Store) DeleteOldPositions(ctx context.Context, before time.Time, limit 
 		if err != nil {
 			return err
 		}
-		var feeds []affiliate.FeedID
+		var feeds []notification.FeedID
 		var last []int64
-		var feed affiliate.FeedID
+		var feed notification.FeedID
 		var seq int64
 		if _, err := pgx.ForEachRow(rows, []any{&feed, &seq}, func() error {
 			feeds, last = append(feeds, feed), append(last, seq)

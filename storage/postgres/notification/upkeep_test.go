@@ -9,15 +9,17 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
-	"github.com/tributary-hq/tributary/storage/postgres/notification"
+	"github.com/tributary-hq/tributary/affiliate/account"
+	"github.com/tributary-hq/tributary/affiliate/notification"
+	notificationpg "github.com/tributary-hq/tributary/storage/postgres/notification"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
 func TestDeleteDismissed_DeletesInBatchesAfterTime(t *testing.T) {
 	f := newFixture(t)
-	var entries []affiliate.Notification
+	var entries []notification.Notification
 	for range 4 {
-		entries = append(entries, f.notify(affiliate.NotificationType(affiliate.EventCommissionCreated)))
+		entries = append(entries, f.notify(notification.Type(affiliate.EventCommissionCreated)))
 	}
 	for i, age := range []int{31, 32, 29} {
 		f.Exec(`update notifications set dismissed_at = $2 where id = $1`, entries[i].ID, f.Now().AddDate(0, 0, -age))
@@ -27,14 +29,14 @@ func TestDeleteDismissed_DeletesInBatchesAfterTime(t *testing.T) {
 			t.Errorf("DeleteDismissed deleted %d notifications, %v, want %d", n, err, want)
 		}
 	}
-	f.WantCount(2, "notifications", `select count(*) from notifications where id = any($1)`, []affiliate.NotificationID{entries[2].ID, entries[3].ID})
+	f.WantCount(2, "notifications", `select count(*) from notifications where id = any($1)`, []notification.ID{entries[2].ID, entries[3].ID})
 }
 
 // dismissAll marks all notifications of the owner's feed as read and dismisses them.
 func (f *fixture) dismissAll() {
 	f.Helper()
 	list := f.reader.Ranges(nil, "")
-	if err := f.store.InTx(f.Context(), func(tx *notification.Tx) error {
+	if err := f.store.InTx(f.Context(), func(tx *notificationpg.Tx) error {
 		before := f.Now().Add(time.Millisecond)
 		if _, err := tx.MarkAllRead(f.Context(), f.reader, list, before, f.Now()); err != nil {
 			return err
@@ -61,7 +63,7 @@ func TestPurgeDismissed_DeletesNotificationsBelowWatermark(t *testing.T) {
 		return n
 	}
 	for day := range 90 {
-		f.notify(affiliate.NotificationType(affiliate.EventCommissionCreated))
+		f.notify(notification.Type(affiliate.EventCommissionCreated))
 		f.dismissAll()
 		f.clock.Advance(24 * time.Hour)
 		purge(100)
@@ -70,11 +72,11 @@ func TestPurgeDismissed_DeletesNotificationsBelowWatermark(t *testing.T) {
 		}
 	}
 	for range 10 {
-		f.notify(affiliate.NotificationType(affiliate.EventCommissionCreated))
+		f.notify(notification.Type(affiliate.EventCommissionCreated))
 	}
 	f.dismissAll()
 	f.clock.Advance(time.Minute)
-	kept := f.notify(affiliate.NotificationType(affiliate.EventCommissionCreated))
+	kept := f.notify(notification.Type(affiliate.EventCommissionCreated))
 	f.clock.Advance(30*24*time.Hour - 2*time.Minute)
 	if n := purge(1000); n != 0 {
 		t.Errorf("%d notifications were deleted before 30 days", n)
@@ -95,13 +97,13 @@ func TestPurgeDismissed_DeletesNotificationsBelowWatermark(t *testing.T) {
 
 func TestDeleteOldReads_KeepsReadStateOfVisibleNotifications(t *testing.T) {
 	f := newFixture(t)
-	oldest := f.Now().Add(-affiliate.NotificationLife)
+	oldest := f.Now().Add(-notification.Life)
 	for i, day := range []time.Time{oldest.AddDate(0, 0, -2), oldest.AddDate(0, 0, -1), oldest, f.Now()} {
 		f.Insert("notification_reads", pgtest.Row{
-			"user_id": f.Owner, "mode": "test", "category": "payouts", "day": day, "notification_id": affiliate.NewID[affiliate.NotificationID](day), "read_at": day,
+			"user_id": f.Owner, "mode": "test", "category": "payouts", "day": day, "notification_id": affiliate.NewID[notification.ID](day), "read_at": day,
 		})
 		f.Insert("announcements", pgtest.Row{
-			"id": affiliate.NewID[affiliate.AnnouncementID](day), "title": strconv.Itoa(i), "body": "", "created_at": day,
+			"id": affiliate.NewID[notification.AnnouncementID](day), "title": strconv.Itoa(i), "body": "", "created_at": day,
 		})
 	}
 	for _, want := range []int64{1, 1, 0} {
@@ -121,7 +123,7 @@ func TestUpkeep_DeletesStreamsInBatches(t *testing.T) {
 	f := newFixture(t)
 	before := f.Now()
 	for i := range 4 {
-		at, id := before.Add(time.Duration(i-3)*time.Second), affiliate.NewID[affiliate.StreamID](before)
+		at, id := before.Add(time.Duration(i-3)*time.Second), affiliate.NewID[notification.StreamID](before)
 		f.Insert("notification_stream_tickets", pgtest.Row{
 			"digest": []byte{byte(i)}, "session_id": id, "kind": "merchant", "mode": "live", "created_at": at, "expires_at": at,
 		})
@@ -142,7 +144,7 @@ func TestUpkeep_DeletesStreamsInBatches(t *testing.T) {
 			}
 		}
 	}
-	states, err := f.store.FeedStates(t.Context(), []affiliate.FeedID{f.reader.Feed})
+	states, err := f.store.FeedStates(t.Context(), []notification.FeedID{f.reader.Feed})
 	if err != nil || !states[f.reader.Feed].CanReplay(2) || states[f.reader.Feed].CanReplay(1) {
 		t.Errorf("the feed has the state %v, %v, want that only position 3 can be replayed", states, err)
 	}
@@ -151,10 +153,10 @@ func TestUpkeep_DeletesStreamsInBatches(t *testing.T) {
 // A client must not continue with the number of a feed that was deleted.
 func TestOpenStream_OfDeletedFeedBeginsWithHigherNumber(t *testing.T) {
 	f := newFixture(t)
-	open := func() (state affiliate.FeedState) {
+	open := func() (state notification.FeedState) {
 		t.Helper()
-		if err := f.store.InTx(t.Context(), func(tx *notification.Tx) (err error) {
-			state, err = tx.OpenStream(t.Context(), affiliate.Stream{ID: affiliate.NewID[affiliate.StreamID](f.Now()), Reader: f.reader}, f.Now())
+		if err := f.store.InTx(t.Context(), func(tx *notificationpg.Tx) (err error) {
+			state, err = tx.OpenStream(t.Context(), notification.Stream{ID: affiliate.NewID[notification.StreamID](f.Now()), Reader: f.reader}, f.Now())
 			return err
 		}); err != nil {
 			t.Fatal(err)
@@ -162,7 +164,7 @@ func TestOpenStream_OfDeletedFeedBeginsWithHigherNumber(t *testing.T) {
 		return state
 	}
 	first := open()
-	f.clock.Advance(2*affiliate.ReplayLife + affiliate.AccessTokenLife)
+	f.clock.Advance(2*notification.ReplayLife + account.AccessTokenLife)
 	if n, err := f.store.DeleteOldFeeds(t.Context(), f.Now(), 10); err != nil || n != 1 {
 		t.Fatalf("DeleteOldFeeds deleted %d feeds, %v, want 1", n, err)
 	}
@@ -185,21 +187,21 @@ func TestUpkeep_UsesIndexes(t *testing.T) {
 	f.VacuumAnalyze("notifications", "notification_dismissals", "notification_reads",
 		"notification_stream_tickets", "notification_streams", "notification_feeds", "notification_positions")
 	few := map[string]any{"before": f.Now().Add(time.Minute), "limit": 10}
-	positions := map[string]any{"feeds": []affiliate.FeedID{f.reader.Feed}, "last": []int64{10}}
+	positions := map[string]any{"feeds": []notification.FeedID{f.reader.Feed}, "last": []int64{10}}
 	for name, tc := range map[string]struct {
 		sql  string
 		args map[string]any
 	}{
-		"DeleteDismissed": {notification.DeleteDismissedSQL, map[string]any{"before": f.Now().AddDate(0, 0, -30), "limit": 10}},
-		"PurgeDismissed":  {notification.PurgeDismissedSQL, map[string]any{"now": f.Now().AddDate(0, 0, 31), "next": f.Now(), "limit": 10}},
-		"DeleteOldReads":  {notification.DeleteOldReadsSQL, map[string]any{"day": f.Now().Add(-affiliate.NotificationLife), "limit": 10}},
+		"DeleteDismissed": {notificationpg.DeleteDismissedSQL, map[string]any{"before": f.Now().AddDate(0, 0, -30), "limit": 10}},
+		"PurgeDismissed":  {notificationpg.PurgeDismissedSQL, map[string]any{"now": f.Now().AddDate(0, 0, 31), "next": f.Now(), "limit": 10}},
+		"DeleteOldReads":  {notificationpg.DeleteOldReadsSQL, map[string]any{"day": f.Now().Add(-notification.Life), "limit": 10}},
 
-		"DeleteExpiredTickets":          {notification.DeleteExpiredTicketsSQL, few},
-		"DeleteLostStreams":             {notification.DeleteLostStreamsSQL, few},
-		"DeleteOldPositions, selection": {notification.OldPositionsSQL, few},
-		"DeleteOldPositions, locks":     {notification.LockFeedsSQL, positions},
-		"DeleteOldPositions":            {notification.DeleteOldPositionsSQL, positions},
-		"DeleteOldFeeds":                {notification.DeleteOldFeedsSQL, few},
+		"DeleteExpiredTickets":          {notificationpg.DeleteExpiredTicketsSQL, few},
+		"DeleteLostStreams":             {notificationpg.DeleteLostStreamsSQL, few},
+		"DeleteOldPositions, selection": {notificationpg.OldPositionsSQL, few},
+		"DeleteOldPositions, locks":     {notificationpg.LockFeedsSQL, positions},
+		"DeleteOldPositions":            {notificationpg.DeleteOldPositionsSQL, positions},
+		"DeleteOldFeeds":                {notificationpg.DeleteOldFeedsSQL, few},
 	} {
 		if plan := f.plan("", tc.sql, tc.args); strings.Contains(plan, "Seq Scan on notification") {
 			t.Errorf("%s reads a whole table\n%s", name, plan)

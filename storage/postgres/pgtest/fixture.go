@@ -16,6 +16,7 @@ import (
 	"github.com/riverqueue/river"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/privacy"
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
@@ -34,7 +35,7 @@ type Fixture struct {
 }
 
 // ErasureKeys has the key of the digests that stay after an erasure.
-var ErasureKeys = affiliate.NewErasureKeys(affiliate.HashKeys{[]byte("key of the tests")})
+var ErasureKeys = privacy.NewErasureKeys(affiliate.HashKeys{[]byte("key of the tests")})
 
 // Row holds the values of a row by column name.
 type Row = map[string]any

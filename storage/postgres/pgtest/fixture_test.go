@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/commission"
+	"github.com/tributary-hq/tributary/affiliate/participant"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
@@ -27,7 +29,7 @@ func TestNewParticipant_InsertsSameRowsAsApplication(t *testing.T) {
 			select what || ' ' || sum(n) from list_counts where program_id = $1 group by what order by 1`, program)
 	}
 	jane := f.NewPartner("Jane")
-	application := affiliate.Application{Program: program, Partner: jane, Mode: scope.Mode, ReferralCode: "jane"}
+	application := participant.Application{Program: program, Partner: jane, Mode: scope.Mode, ReferralCode: "jane"}
 	if _, err := f.Store.Apply(t.Context(), application, now, affiliate.Actor{User: &jane}); err != nil {
 		t.Fatal(err)
 	}
@@ -50,8 +52,8 @@ func TestFixture_CreatesConsistentData(t *testing.T) {
 	pat := shop.Join("Pat")
 	click := shop.NewClick(pat)
 	shop.NewConversion(shop.Scope)
-	for _, status := range []affiliate.CommissionStatus{affiliate.CommissionPending, affiliate.CommissionApproved} {
-		shop.NewCommission(pat, func(c *affiliate.Commission) { c.Status, c.Click = status, &click.ID })
+	for _, status := range []commission.Status{commission.Pending, commission.Approved} {
+		shop.NewCommission(pat, func(c *commission.Commission) { c.Status, c.Click = status, &click.ID })
 	}
 	shop.NewPromoCode(pat, "SAVE")
 	shop.NewLink(pat, "second")

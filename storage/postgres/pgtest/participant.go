@@ -5,6 +5,9 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/link"
+	"github.com/tributary-hq/tributary/affiliate/participant"
+	"github.com/tributary-hq/tributary/affiliate/promocode"
 )
 
 // Participant is a participant that the fixture has inserted.
@@ -34,7 +37,7 @@ func (f *Fixture) NewParticipant(scope affiliate.Scope, program affiliate.Progra
 	}
 	row := merged(append([]Row{{
 		"workspace_id": scope.Workspace, "id": p.ID, "program_id": program, "mode": scope.Mode, "partner_id": partner,
-		"partner_name": name, "partner_email": email, "status": affiliate.ParticipantApproved, "referral_code": p.ID.String(),
+		"partner_name": name, "partner_email": email, "status": participant.Approved, "referral_code": p.ID.String(),
 		"application_answers": "{}", "applied_at": now, "created_at": now, "updated_at": now,
 	}}, changes...)...)
 	p.Code = row["referral_code"].(string)
@@ -42,7 +45,7 @@ func (f *Fixture) NewParticipant(scope affiliate.Scope, program affiliate.Progra
 	f.Insert("participant_totals", Row{"workspace_id": scope.Workspace, "participant_id": p.ID, "program_id": program})
 	f.Insert("links", Row{
 		"workspace_id": scope.Workspace, "id": p.Link, "program_id": program, "participant_id": p.ID, "mode": scope.Mode, "code": p.Code,
-		"short_key": affiliate.NewShortKey(), "is_default": true, "created_at": now, "updated_at": now,
+		"short_key": link.NewShortKey(), "is_default": true, "created_at": now, "updated_at": now,
 	})
 	f.Insert("link_totals", Row{"workspace_id": scope.Workspace, "link_id": p.Link})
 	f.Insert("referral_codes", Row{
@@ -58,12 +61,12 @@ func (f *Fixture) NewParticipant(scope affiliate.Scope, program affiliate.Progra
 
 // NewLink creates a participant's link that leads to https://shop.example/. It uses the
 // store. The functions in change modify the link before it is stored.
-func (f *Fixture) NewLink(p Participant, code string, change ...func(*affiliate.Link)) affiliate.Link {
+func (f *Fixture) NewLink(p Participant, code string, change ...func(*link.Link)) link.Link {
 	f.Helper()
 	now, page := f.Now().UTC().Truncate(time.Millisecond), "https://shop.example/"
-	l := affiliate.Link{
+	l := link.Link{
 		ID: affiliate.NewID[affiliate.LinkID](now), Scope: p.Scope, Program: p.Program, Participant: p.ID, Code: code,
-		ShortKey: affiliate.NewShortKey(), Destination: &page, Version: 1, CreatedAt: now, UpdatedAt: now,
+		ShortKey: link.NewShortKey(), Destination: &page, Version: 1, CreatedAt: now, UpdatedAt: now,
 	}
 	apply(&l, change)
 	created, err := f.Store.CreateLink(f.Context(), l, affiliate.Actor{User: &p.Partner})
@@ -76,12 +79,12 @@ func (f *Fixture) NewLink(p Participant, code string, change ...func(*affiliate.
 // NewPromoCode creates an active promo code of a participant, with a discount of 10
 // percent. It uses the store. The functions in change modify the promo code before it is
 // stored.
-func (f *Fixture) NewPromoCode(p Participant, code string, change ...func(*affiliate.PromoCode)) affiliate.PromoCode {
+func (f *Fixture) NewPromoCode(p Participant, code string, change ...func(*promocode.PromoCode)) promocode.PromoCode {
 	f.Helper()
 	now := f.Now().UTC().Truncate(time.Millisecond)
-	c := affiliate.PromoCode{
+	c := promocode.PromoCode{
 		ID: affiliate.NewID[affiliate.PromoCodeID](now), Scope: p.Scope, Program: p.Program, Participant: p.ID, Code: code,
-		DiscountType: affiliate.DiscountPercentage, DiscountValue: 1000, Active: true, SyncStatus: affiliate.SyncNone,
+		DiscountType: promocode.DiscountPercentage, DiscountValue: 1000, Active: true, SyncStatus: promocode.SyncNone,
 		Version: 1, CreatedAt: now, UpdatedAt: now,
 	}
 	apply(&c, change)

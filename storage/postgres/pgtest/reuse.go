@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/webhook"
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
@@ -121,7 +122,7 @@ func (d *database) drop() error {
 //
 // Sequences continue after their last value.
 func (d *database) reset(ctx context.Context) error {
-	d.store.OnDeliveries(func([]affiliate.EndpointKey) {})
+	d.store.OnDeliveries(func([]webhook.EndpointKey) {})
 	d.store.OnDirectoryChange(func(affiliate.SyncDirectory) {})
 	d.store.OnNotifications(func() {})
 	d.store.OnEvent(func(affiliate.EventName, affiliate.Mode) {})

@@ -4,17 +4,23 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/attribution"
+	"github.com/tributary-hq/tributary/affiliate/click"
+	"github.com/tributary-hq/tributary/affiliate/commission"
+	"github.com/tributary-hq/tributary/affiliate/conversion"
+	"github.com/tributary-hq/tributary/affiliate/ledger"
+	"github.com/tributary-hq/tributary/affiliate/program"
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
 // UnstoredClick returns a click on the default link of a participant, received now,
 // without storing it. Its attribution window is 30 days. The functions in change modify
 // the click.
-func (f *Fixture) UnstoredClick(p Participant, change ...func(*affiliate.Click)) affiliate.Click {
+func (f *Fixture) UnstoredClick(p Participant, change ...func(*click.Click)) click.Click {
 	now := f.Now().UTC().Truncate(time.Millisecond)
-	c := affiliate.Click{
+	c := click.Click{
 		ID: affiliate.NewID[affiliate.ClickID](now), Scope: p.Scope, Program: p.Program, Participant: p.ID, Link: p.Link, ReferralCode: p.Code,
-		ClickedAt: now, ReceivedAt: now, ExpiresAt: affiliate.WindowEnd(now, 30), CreatedAt: now, Consent: affiliate.ConsentGranted,
+		ClickedAt: now, ReceivedAt: now, ExpiresAt: click.WindowEnd(now, 30), CreatedAt: now, Consent: click.ConsentGranted,
 	}
 	apply(&c, change)
 	return c
@@ -22,10 +28,10 @@ func (f *Fixture) UnstoredClick(p Participant, change ...func(*affiliate.Click))
 
 // NewClick stores a click on the default link of a participant, received now. The
 // functions in change modify the click before it is stored.
-func (f *Fixture) NewClick(p Participant, change ...func(*affiliate.Click)) affiliate.Click {
+func (f *Fixture) NewClick(p Participant, change ...func(*click.Click)) click.Click {
 	f.Helper()
 	c := f.UnstoredClick(p, change...)
-	if err := f.Store.StoreClicks(f.Context(), []affiliate.Click{c}); err != nil {
+	if err := f.Store.StoreClicks(f.Context(), []click.Click{c}); err != nil {
 		f.Fatal(err)
 	}
 	return c
@@ -33,12 +39,12 @@ func (f *Fixture) NewClick(p Participant, change ...func(*affiliate.Click)) affi
 
 // NewConversion records a purchase of 10.00 EUR that is not attributed to any
 // participant. The functions in change modify the conversion before it is recorded.
-func (f *Fixture) NewConversion(scope affiliate.Scope, change ...func(*affiliate.Conversion)) affiliate.Conversion {
+func (f *Fixture) NewConversion(scope affiliate.Scope, change ...func(*conversion.Conversion)) conversion.Conversion {
 	f.Helper()
 	now := f.Now()
 	c := f.purchase(scope, now)
 	apply(&c, change)
-	f.record(c, affiliate.Decision{Reason: affiliate.WhyClickUnknown, Explanation: "No click with this id."}, nil)
+	f.record(c, attribution.Decision{Reason: attribution.WhyClickUnknown, Explanation: "No click with this id."}, nil)
 	return c
 }
 
@@ -47,24 +53,24 @@ func (f *Fixture) NewConversion(scope affiliate.Scope, change ...func(*affiliate
 // functions in change modify the commission before it is recorded. They may set the
 // status to approved. With any other status, the totals and the ledger would be wrong,
 // because the store expects a new commission to be pending or approved.
-func (f *Fixture) NewCommission(p Participant, change ...func(*affiliate.Commission)) affiliate.Commission {
+func (f *Fixture) NewCommission(p Participant, change ...func(*commission.Commission)) commission.Commission {
 	f.Helper()
 	now := f.Now()
 	conversion, rate := f.purchase(p.Scope, now), int64(2000)
-	c := affiliate.Commission{
+	c := commission.Commission{
 		ID: affiliate.NewID[affiliate.CommissionID](now), Scope: p.Scope, Program: p.Program, Participant: p.ID, Partner: p.Partner,
 		Conversion: conversion.ID, Decision: affiliate.NewID[affiliate.DecisionID](now), ExternalTransactionID: conversion.ExternalTransactionID,
-		Status: affiliate.CommissionPending, Type: affiliate.Percentage, EventType: conversion.EventType, RateBps: &rate,
+		Status: commission.Pending, Type: program.Percentage, EventType: conversion.EventType, RateBps: &rate,
 		AmountCents: 200, OriginalAmountCents: 200, Currency: "EUR", BaseAmountCents: 1000, SaleAmountCents: 1000, SaleCurrency: "EUR",
-		ReviewReasons: []string{}, Dispute: affiliate.DisputeNone, Rule: affiliate.RuleSnapshot{Version: 1, Rules: grossRules()},
+		ReviewReasons: []string{}, Dispute: commission.DisputeNone, Rule: attribution.RuleSnapshot{Version: 1, Rules: grossRules()},
 		Version: 1, CreatedAt: now, UpdatedAt: now,
 	}
 	apply(&c, change)
 	conversion.ExternalTransactionID, conversion.CustomerRef = c.ExternalTransactionID, c.CustomerRef
 	conversion.Sale.Paid = affiliate.Money{Cents: c.SaleAmountCents, Currency: c.SaleCurrency}
-	method := affiliate.ByClick
-	f.record(conversion, affiliate.Decision{
-		ID: c.Decision, Attributed: true, Method: &method, Reason: affiliate.WhyClickMatched, Explanation: "A click.",
+	method := attribution.ByClick
+	f.record(conversion, attribution.Decision{
+		ID: c.Decision, Attributed: true, Method: &method, Reason: attribution.WhyClickMatched, Explanation: "A click.",
 		Program: &c.Program, Participant: &c.Participant, Click: c.Click, PromoCode: c.PromoCode, ClickedAt: &now,
 	}, &c)
 	return c
@@ -73,10 +79,10 @@ func (f *Fixture) NewCommission(p Participant, change ...func(*affiliate.Commiss
 // NewLedgerEntry adds an adjustment of the given amount to a participant's ledger, in the
 // currency of the programme. The functions in change modify the entry before it is
 // stored.
-func (f *Fixture) NewLedgerEntry(p Participant, cents int64, change ...func(*affiliate.ManualEntry)) {
+func (f *Fixture) NewLedgerEntry(p Participant, cents int64, change ...func(*ledger.ManualEntry)) {
 	f.Helper()
-	e := affiliate.ManualEntry{
-		Scope: p.Scope, Program: p.Program, Participant: p.ID, Type: affiliate.EntryAdjustment, AmountCents: cents, Reason: "R",
+	e := ledger.ManualEntry{
+		Scope: p.Scope, Program: p.Program, Participant: p.ID, Type: ledger.EntryAdjustment, AmountCents: cents, Reason: "R",
 		By: affiliate.System, At: f.Now(),
 	}
 	apply(&e, change)
@@ -86,38 +92,38 @@ func (f *Fixture) NewLedgerEntry(p Participant, cents int64, change ...func(*aff
 }
 
 // purchase returns a purchase of 10.00 EUR.
-func (f *Fixture) purchase(scope affiliate.Scope, now time.Time) affiliate.Conversion {
+func (f *Fixture) purchase(scope affiliate.Scope, now time.Time) conversion.Conversion {
 	id := affiliate.NewID[affiliate.ConversionID](now)
-	return affiliate.Conversion{
+	return conversion.Conversion{
 		ID: id, Scope: scope, ExternalTransactionID: id.String(), EventType: affiliate.Purchase,
-		Sale:       affiliate.Sale{Paid: affiliate.Money{Cents: 1000, Currency: "EUR"}},
-		OccurredAt: now, CreatedAt: now, Source: affiliate.SourceAPI, Status: affiliate.ConversionRecorded, Version: 1,
+		Sale:       attribution.Sale{Paid: affiliate.Money{Cents: 1000, Currency: "EUR"}},
+		OccurredAt: now, CreatedAt: now, Source: conversion.SourceAPI, Status: conversion.Recorded, Version: 1,
 	}
 }
 
 // record records a conversion with the given decision and commission.
-func (f *Fixture) record(c affiliate.Conversion, d affiliate.Decision, commission *affiliate.Commission) {
+func (f *Fixture) record(c conversion.Conversion, d attribution.Decision, earned *commission.Commission) {
 	f.Helper()
 	if d.ID.IsZero() {
 		d.ID = affiliate.NewID[affiliate.DecisionID](c.CreatedAt)
 	}
-	d.Conversion, d.EngineVersion, d.DecidedAt = c.ID, affiliate.EngineVersion, c.CreatedAt
-	in := affiliate.AttributionInputs{Mode: c.Scope.Mode, EventType: c.EventType, OccurredAt: c.OccurredAt, Sale: c.Sale}
-	if commission != nil {
-		in.FoundClick = &affiliate.FoundClick{Mode: c.Scope.Mode, ReceivedAt: c.OccurredAt, Earner: affiliate.Earner{
-			Program: commission.Program, Participant: commission.Participant, Partner: commission.Partner, WindowDays: 30, Rule: commission.Rule,
+	d.Conversion, d.EngineVersion, d.DecidedAt = c.ID, attribution.EngineVersion, c.CreatedAt
+	in := attribution.Inputs{Mode: c.Scope.Mode, EventType: c.EventType, OccurredAt: c.OccurredAt, Sale: c.Sale}
+	if earned != nil {
+		in.FoundClick = &attribution.FoundClick{Mode: c.Scope.Mode, ReceivedAt: c.OccurredAt, Earner: attribution.Earner{
+			Program: earned.Program, Participant: earned.Participant, Partner: earned.Partner, WindowDays: 30, Rule: earned.Rule,
 		}}
 	}
 	var aliases []string
-	if affiliate.IsProcessorID(c.ExternalTransactionID) {
+	if conversion.IsProcessorID(c.ExternalTransactionID) {
 		aliases = []string{c.ExternalTransactionID}
 	}
-	_, err := f.Store.RecordConversion(f.Context(), affiliate.Report{
+	_, err := f.Store.RecordConversion(f.Context(), conversion.Report{
 		Conversion: c,
 		Inputs:     in,
 		Aliases:    aliases,
-		Decide: func(affiliate.AttributionInputs) (affiliate.Decision, *affiliate.Commission, error) {
-			return d, commission, nil
+		Decide: func(attribution.Inputs) (attribution.Decision, *commission.Commission, error) {
+			return d, earned, nil
 		},
 	})
 	if err != nil {
@@ -134,10 +140,10 @@ func apply[T any](record *T, changes []func(*T)) {
 // MoveCommission applies a transition to a commission and returns the commission after
 // the transition. The caller sets only the move and the fields that belong to the move.
 // The actor is the system and the time is now.
-func (f *Fixture) MoveCommission(c affiliate.Commission, t affiliate.CommissionTransition) affiliate.Commission {
+func (f *Fixture) MoveCommission(c commission.Commission, t commission.Transition) commission.Commission {
 	f.Helper()
 	t.Scope, t.Program, t.Commission, t.Actor, t.At = c.Scope, c.Program, c.ID, affiliate.System, f.Now()
-	var change affiliate.CommissionChange
+	var change commission.Change
 	err := f.Store.InTx(f.Context(), func(tx *postgres.Tx) error {
 		locked, err := tx.LockCommission(f.Context(), c.Scope, c.Program, c.ID)
 		if err != nil {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/program"
 )
 
 // Shop is a workspace in one mode, with its owner and an active programme.
@@ -54,9 +55,9 @@ func (f *Fixture) NewWorkspace(changes ...Row) affiliate.WorkspaceID {
 
 // grossRules returns the default rules of a programme, but without deductions from the
 // amounts of sales.
-func grossRules() affiliate.Rules {
-	rules := affiliate.DefaultRules()
-	rules.NetBasis = affiliate.Gross
+func grossRules() program.Rules {
+	rules := program.DefaultRules()
+	rules.NetBasis = program.Gross
 	return rules
 }
 
@@ -72,9 +73,9 @@ func (f *Fixture) NewProgram(scope affiliate.Scope, changes ...Row) affiliate.Pr
 		f.Fatal(err)
 	}
 	f.Insert("programs", append([]Row{{
-		"workspace_id": scope.Workspace, "id": id, "mode": scope.Mode, "name": "P", "slug": id.String(), "status": affiliate.ProgramActive,
+		"workspace_id": scope.Workspace, "id": id, "mode": scope.Mode, "name": "P", "slug": id.String(), "status": program.Active,
 		"website_url": "https://shop.example/", "allowed_domains": []string{"shop.example", "*.brand.example"}, "currency": "EUR",
-		"attribution_window_days": 30, "attribution_model": affiliate.LastClick, "link_param": "via", "auto_approve_partners": false,
+		"attribution_window_days": 30, "attribution_model": program.LastClick, "link_param": "via", "auto_approve_partners": false,
 		"is_public": true, "rules": string(rules), "rules_version": 1, "created_at": now, "updated_at": now,
 	}}, changes...)...)
 	return id
@@ -82,7 +83,7 @@ func (f *Fixture) NewProgram(scope affiliate.Scope, changes ...Row) affiliate.Pr
 
 // Rules returns the columns for the rules of a programme that pays 30 percent. Their version
 // is 4. change changes the rules.
-func Rules(change ...func(*affiliate.Rules)) Row {
+func Rules(change ...func(*program.Rules)) Row {
 	r := grossRules()
 	r.RateBps = new(int64(3000))
 	for _, c := range change {
@@ -148,12 +149,12 @@ func (f *Fixture) newUser(kind, name string, changes []Row) affiliate.UserID {
 }
 
 // NewGroup creates a group of a programme, with a rate of 10 percent. It uses the store.
-func (f *Fixture) NewGroup(scope affiliate.Scope, program affiliate.ProgramID, name string, change ...func(*affiliate.Group)) affiliate.Group {
+func (f *Fixture) NewGroup(scope affiliate.Scope, programID affiliate.ProgramID, name string, change ...func(*program.Group)) program.Group {
 	f.Helper()
 	now := f.Now().UTC().Truncate(time.Millisecond)
-	g := affiliate.Group{
-		ID: affiliate.NewID[affiliate.GroupID](now), Scope: scope, Program: program, Name: name,
-		Rate: affiliate.Rate{Bps: new(int64(1000))}, Version: 1, CreatedAt: now, UpdatedAt: now,
+	g := program.Group{
+		ID: affiliate.NewID[affiliate.GroupID](now), Scope: scope, Program: programID, Name: name,
+		Rate: program.Rate{Bps: new(int64(1000))}, Version: 1, CreatedAt: now, UpdatedAt: now,
 	}
 	apply(&g, change)
 	if err := f.Store.CreateGroup(f.Context(), g, affiliate.System); err != nil {

@@ -8,19 +8,21 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/notification"
+	"github.com/tributary-hq/tributary/affiliate/privacy"
 )
 
 // EraseAccount replaces the personal data of a locked account and ends its access. The
-// sessions stay for affiliate.TombstoneLife, revoked, so that the account's access tokens are
+// sessions stay for privacy.TombstoneLife, revoked, so that the account's access tokens are
 // recognised. digests are the keyed digests of the address that other tables use.
-func (tx *Tx) EraseAccount(ctx context.Context, a affiliate.ErasableAccount, digests affiliate.AddressDigests, at time.Time) error {
+func (tx *Tx) EraseAccount(ctx context.Context, a privacy.ErasableAccount, digests privacy.AddressDigests, at time.Time) error {
 	const erase = `
 		update users set email = 'erased-' || replace(id::text, '-', ''), password_hash = '', name = @pseudonym, country = null, previous_email = null,
 			company_name = null, website_url = null, email_verified_at = null, unclaimed = false, erased_at = @at, version = version + 1
 		where id = @user`
 	args := pgx.NamedArgs{
-		"user": a.ID, "kind": a.Kind, "email": a.Email, "pseudonym": affiliate.Pseudonym(a.ID.UUID), "at": at,
-		"until": at.Add(affiliate.TombstoneLife), "login": digests.Login, "mail": digests.Mail,
+		"user": a.ID, "kind": a.Kind, "email": a.Email, "pseudonym": privacy.Pseudonym(a.ID.UUID), "at": at,
+		"until": at.Add(privacy.TombstoneLife), "login": digests.Login, "mail": digests.Mail,
 	}
 	for _, statement := range append([]string{erase}, endAccess...) {
 		if _, err := tx.Exec(ctx, statement, args); err != nil {
@@ -60,7 +62,7 @@ var endAccess = []string{
 
 // EndFeed deletes the state of a feed: of an erased partner or workspace. Its notifications
 // are deleted in steps.
-func (tx *Tx) EndFeed(ctx context.Context, feed affiliate.FeedID) error {
+func (tx *Tx) EndFeed(ctx context.Context, feed notification.FeedID) error {
 	for _, statement := range []string{
 		`delete from notification_feeds where feed_id = $1`,
 		`delete from notification_positions where feed_id = $1`,
@@ -76,7 +78,7 @@ func (tx *Tx) EndFeed(ctx context.Context, feed affiliate.FeedID) error {
 
 // EraseAccountTraces removes the network and the changed values from entries of workspaces'
 // audit logs that an erased partner has caused, and deletes invitations to the address.
-func (tx *Tx) EraseAccountTraces(ctx context.Context, a affiliate.ErasableAccount, at time.Time) error {
+func (tx *Tx) EraseAccountTraces(ctx context.Context, a privacy.ErasableAccount, at time.Time) error {
 	const (
 		entries = `select workspace_id, array_agg(id) from audit_log where actor = $1 and workspace_id = any($2) group by workspace_id`
 		places  = `select distinct workspace_id from participants where partner_id = $1 and mode in ('test', 'live')`
@@ -85,7 +87,7 @@ func (tx *Tx) EraseAccountTraces(ctx context.Context, a affiliate.ErasableAccoun
 			where email = $1 and workspace_id is not null and mode in ('test', 'live')`
 		erase = `select erase_texts('audit_log', $1, $2, $3)`
 	)
-	pseudonym := affiliate.Pseudonym(a.ID.UUID)
+	pseudonym := privacy.Pseudonym(a.ID.UUID)
 	if _, err := tx.Exec(ctx, invites, a.Email, pseudonym, at); err != nil {
 		return fmt.Errorf("erase invitations: %w", err)
 	}

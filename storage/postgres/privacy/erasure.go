@@ -9,13 +9,15 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/participant"
+	"github.com/tributary-hq/tributary/affiliate/privacy"
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
 // InsertErasure stores an erasure. texts are the names, addresses and codes that the steps
 // search for; they are deleted when the erasure has finished. participants are the
 // participations that the steps process; it is empty for a workspace.
-func (tx *Tx) InsertErasure(ctx context.Context, e affiliate.Erasure, texts []string, participants []affiliate.Participant) error {
+func (tx *Tx) InsertErasure(ctx context.Context, e privacy.Erasure, texts []string, participants []participant.Participant) error {
 	const insert = `
 		insert into erasures (id, subject, subject_id, workspace_id, mode, erased_at, texts, step, cursor)
 		values (@id, @subject, @subject_id, @workspace, @mode, @at, @texts, 0, @cursor)`
@@ -36,13 +38,13 @@ func (tx *Tx) InsertErasure(ctx context.Context, e affiliate.Erasure, texts []st
 	if _, err := tx.Exec(ctx, insertParticipants, e.ID, workspaces, ids); err != nil {
 		return fmt.Errorf("store the participants of an erasure: %w", err)
 	}
-	return tx.Enqueue(ctx, affiliate.EraseData{Erasure: e.ID})
+	return tx.Enqueue(ctx, privacy.EraseData{Erasure: e.ID})
 }
 
 // Progress is the position of an erasure in its steps.
 type Progress struct {
-	ID        affiliate.ErasureID
-	Subject   affiliate.ErasureSubject
+	ID        privacy.ErasureID
+	Subject   privacy.ErasureSubject
 	SubjectID uuid.UUID
 	Workspace *affiliate.WorkspaceID
 	Mode      *affiliate.Mode
@@ -63,8 +65,8 @@ func (p *Progress) moveTo(cursor uuid.UUID, done bool) {
 	}
 }
 
-func (p *Progress) erasure() affiliate.Erasure {
-	return affiliate.Erasure{
+func (p *Progress) erasure() privacy.Erasure {
+	return privacy.Erasure{
 		ID: p.ID, Subject: p.Subject, SubjectID: p.SubjectID, Workspace: p.Workspace, Mode: p.Mode, At: p.ErasedAt.UTC(),
 	}
 }
@@ -78,20 +80,20 @@ const selectErasure = `
 	where e.id = $1`
 
 // Erasure returns an erasure, and whether it is in the erasure log. Errors: NOT_FOUND.
-func (s *Store) Erasure(ctx context.Context, id affiliate.ErasureID) (e affiliate.Erasure, logged bool, err error) {
+func (s *Store) Erasure(ctx context.Context, id privacy.ErasureID) (e privacy.Erasure, logged bool, err error) {
 	p, err := postgres.OneRow[Progress](s.db.Pool().Query(ctx, selectErasure, id))
 	return p.erasure(), p.LoggedAt != nil, err
 }
 
 // MarkLogged stores that the erasure log contains an erasure.
-func (s *Store) MarkLogged(ctx context.Context, id affiliate.ErasureID, at time.Time) error {
+func (s *Store) MarkLogged(ctx context.Context, id privacy.ErasureID, at time.Time) error {
 	const update = `update erasures set logged_at = $2 where id = $1 and logged_at is null`
 	_, err := s.db.Pool().Exec(ctx, update, id, at)
 	return err
 }
 
 // Erased reports whether a subject was erased.
-func (s *Store) Erased(ctx context.Context, subject affiliate.ErasureSubject, id uuid.UUID) (erased bool, err error) {
+func (s *Store) Erased(ctx context.Context, subject privacy.ErasureSubject, id uuid.UUID) (erased bool, err error) {
 	const query = `select exists (select from erasures where subject = $1 and subject_id = $2)`
 	err = s.db.Pool().QueryRow(ctx, query, subject, id).Scan(&erased)
 	return erased, err
@@ -99,13 +101,13 @@ func (s *Store) Erased(ctx context.Context, subject affiliate.ErasureSubject, id
 
 // UnfinishedErasures returns the erasures that were inserted before the given time and have not
 // finished. They are few.
-func (s *Store) UnfinishedErasures(ctx context.Context, before time.Time) ([]affiliate.ErasureID, error) {
+func (s *Store) UnfinishedErasures(ctx context.Context, before time.Time) ([]privacy.ErasureID, error) {
 	const query = `select id from erasures where finished_at is null and erased_at < $1`
 	rows, err := s.db.Pool().Query(ctx, query, before)
 	if err != nil {
 		return nil, err
 	}
-	return pgx.CollectRows(rows, pgx.RowTo[affiliate.ErasureID])
+	return pgx.CollectRows(rows, pgx.RowTo[privacy.ErasureID])
 }
 
 // selectAbandoned reads all accounts that nobody has claimed, and searches the participations of
@@ -133,7 +135,7 @@ func (s *Store) Enqueue(ctx context.Context, jobs ...affiliate.Job) error {
 
 // lockErasure returns an erasure and locks it, so that two jobs of one erasure process its
 // pages one after the other.
-func (tx *Tx) lockErasure(ctx context.Context, id affiliate.ErasureID) (Progress, error) {
+func (tx *Tx) lockErasure(ctx context.Context, id privacy.ErasureID) (Progress, error) {
 	return postgres.OneRow[Progress](tx.Query(ctx, selectErasure+` for no key update`, id))
 }
 
@@ -145,7 +147,7 @@ func (tx *Tx) setProgress(ctx context.Context, p Progress) error {
 }
 
 // finish stores that no step of an erasure is left, and deletes the texts.
-func (tx *Tx) finish(ctx context.Context, id affiliate.ErasureID, at time.Time) error {
+func (tx *Tx) finish(ctx context.Context, id privacy.ErasureID, at time.Time) error {
 	const (
 		update = `update erasures set finished_at = $2, texts = '{}' where id = $1`
 		remove = `delete from erasure_participants where erasure_id = $1`

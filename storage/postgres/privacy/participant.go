@@ -9,6 +9,9 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/participant"
+	"github.com/tributary-hq/tributary/affiliate/privacy"
+	"github.com/tributary-hq/tributary/affiliate/promocode"
 )
 
 // EraseParticipant replaces a locked participant's personal data that members, partners and
@@ -16,7 +19,7 @@ import (
 // demands it (Workspace.RetainPayeeYears). The codes of its links no longer lead anywhere; a step
 // replaces their texts after the edge directory has deleted them. It returns the texts that
 // the steps search for.
-func (tx *Tx) EraseParticipant(ctx context.Context, p affiliate.Participant, at time.Time) (texts []string, err error) {
+func (tx *Tx) EraseParticipant(ctx context.Context, p participant.Participant, at time.Time) (texts []string, err error) {
 	const (
 		keepName = `
 			update payouts p set payee_name = @name
@@ -43,9 +46,9 @@ func (tx *Tx) EraseParticipant(ctx context.Context, p affiliate.Participant, at 
 	)
 	args := pgx.NamedArgs{
 		"workspace": p.Scope.Workspace, "mode": p.Scope.Mode, "program": p.Program, "id": p.ID, "name": p.PartnerName, "email": p.PartnerEmail,
-		"pseudonym": affiliate.Pseudonym(p.Partner.UUID), "at": at,
+		"pseudonym": privacy.Pseudonym(p.Partner.UUID), "at": at,
 	}
-	if _, err := tx.RedactEvents(ctx, p.Scope, p.ID, affiliate.Pseudonym(p.Partner.UUID)); err != nil {
+	if _, err := tx.RedactEvents(ctx, p.Scope, p.ID, privacy.Pseudonym(p.Partner.UUID)); err != nil {
 		return nil, fmt.Errorf("redact events: %w", err)
 	}
 	rows, err := tx.Query(ctx, codes, args)
@@ -57,7 +60,7 @@ func (tx *Tx) EraseParticipant(ctx context.Context, p affiliate.Participant, at 
 	}
 	// The digests are stored before a step deletes the codes. So each transaction that
 	// requests a code sees the code or its digest.
-	if err := tx.keepDigests(ctx, p, affiliate.ErasedReferralCode, texts); err != nil {
+	if err := tx.keepDigests(ctx, p, privacy.ErasedReferralCode, texts); err != nil {
 		return nil, err
 	}
 	for _, statement := range []string{keepName, erase, endInvites, eraseLinks, logErased} {
@@ -82,7 +85,7 @@ func (tx *Tx) EraseParticipant(ctx context.Context, p affiliate.Participant, at 
 
 // erasePromoCodes replaces the promo codes of a participant by texts that contain their ids,
 // because promo codes are unique. The codes stay taken. It returns the codes.
-func (tx *Tx) erasePromoCodes(ctx context.Context, p affiliate.Participant, args pgx.NamedArgs) (codes []string, err error) {
+func (tx *Tx) erasePromoCodes(ctx context.Context, p participant.Participant, args pgx.NamedArgs) (codes []string, err error) {
 	const (
 		read = `
 			select id, code, sync_to_processor as sync from promo_codes
@@ -108,10 +111,10 @@ func (tx *Tx) erasePromoCodes(ctx context.Context, p affiliate.Participant, args
 	for _, code := range found {
 		codes = append(codes, code.Code)
 		if code.Sync {
-			jobs = append(jobs, affiliate.SyncPromoCode{Workspace: p.Scope.Workspace, Mode: p.Scope.Mode, PromoCode: code.ID})
+			jobs = append(jobs, promocode.SyncPromoCode{Workspace: p.Scope.Workspace, Mode: p.Scope.Mode, PromoCode: code.ID})
 		}
 	}
-	if err := tx.keepDigests(ctx, p, affiliate.ErasedPromoCode, codes); err != nil {
+	if err := tx.keepDigests(ctx, p, privacy.ErasedPromoCode, codes); err != nil {
 		return nil, err
 	}
 	if _, err := tx.Exec(ctx, erase, args); err != nil {
@@ -121,7 +124,7 @@ func (tx *Tx) erasePromoCodes(ctx context.Context, p affiliate.Participant, args
 }
 
 // keepDigests stores the digests of erased codes of a participant.
-func (tx *Tx) keepDigests(ctx context.Context, p affiliate.Participant, kind affiliate.ErasedKind, values []string) error {
+func (tx *Tx) keepDigests(ctx context.Context, p participant.Participant, kind privacy.ErasedKind, values []string) error {
 	const insert = `
 		insert into erased_values (workspace_id, mode, kind, digest, subject_id)
 		select $1, $2, $3, digest, $5 from unnest($4::bytea[]) as d (digest)
@@ -140,15 +143,15 @@ func (tx *Tx) keepDigests(ctx context.Context, p affiliate.Participant, kind aff
 // from the edge directory. Advance replaces the texts of these codes in the next page. If the
 // process crashes before that, the step requests the same codes again.
 func directoryCodes() step {
-	return step{name: "codes", request: func(ctx context.Context, tx *Tx, t target, _ uuid.UUID) (affiliate.ErasurePage, error) {
+	return step{name: "codes", request: func(ctx context.Context, tx *Tx, t target, _ uuid.UUID) (privacy.ErasurePage, error) {
 		found, err := tx.codesToDelete(ctx, t, pageSize)
-		return affiliate.ErasurePage{Delete: found}, err
+		return privacy.ErasurePage{Delete: found}, err
 	}}
 }
 
 // codesToDelete returns codes of erased participants that still have their texts: at most
 // limit codes of a participant, or of the participants of a workspace whose links are deleted.
-func (tx *Tx) codesToDelete(ctx context.Context, t target, limit int) ([]affiliate.DirectoryCodes, error) {
+func (tx *Tx) codesToDelete(ctx context.Context, t target, limit int) ([]privacy.DirectoryCodes, error) {
 	const query = `
 		select r.mode, r.code, l.short_key
 		from referral_codes r join links l on l.workspace_id = r.workspace_id and l.id = r.link_id
@@ -161,13 +164,13 @@ func (tx *Tx) codesToDelete(ctx context.Context, t target, limit int) ([]affilia
 		return nil, err
 	}
 	var (
-		found      []affiliate.DirectoryCodes
+		found      []privacy.DirectoryCodes
 		mode       affiliate.Mode
 		code, link string
 	)
 	_, err = pgx.ForEachRow(rows, []any{&mode, &code, &link}, func() error {
 		if len(found) == 0 || found[len(found)-1].Scope.Mode != mode {
-			found = append(found, affiliate.DirectoryCodes{Scope: affiliate.Scope{Workspace: t.Workspace, Mode: mode}})
+			found = append(found, privacy.DirectoryCodes{Scope: affiliate.Scope{Workspace: t.Workspace, Mode: mode}})
 		}
 		last := &found[len(found)-1]
 		last.Codes, last.Links = append(last.Codes, code), append(last.Links, link)
@@ -178,7 +181,7 @@ func (tx *Tx) codesToDelete(ctx context.Context, t target, limit int) ([]affilia
 
 // replaceCodes deletes codes that the edge directory has deleted and replaces the texts of
 // their links.
-func (tx *Tx) replaceCodes(ctx context.Context, codes affiliate.DirectoryCodes) error {
+func (tx *Tx) replaceCodes(ctx context.Context, codes privacy.DirectoryCodes) error {
 	const replace = `
 		with removed as (
 			delete from referral_codes

@@ -10,6 +10,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/notification"
+	"github.com/tributary-hq/tributary/affiliate/privacy"
 )
 
 // The steps of an erasure run twice. A request that was running when the erasure was
@@ -53,15 +55,15 @@ type step struct {
 	run func(ctx context.Context, tx *Tx, t target, cursor uuid.UUID) (next uuid.UUID, done bool, err error)
 	// request returns a page with work that the caller of Advance does. It returns an empty
 	// page if the step has ended.
-	request func(ctx context.Context, tx *Tx, t target, cursor uuid.UUID) (affiliate.ErasurePage, error)
+	request func(ctx context.Context, tx *Tx, t target, cursor uuid.UUID) (privacy.ErasurePage, error)
 }
 
 // Advance processes the next page of an erasure in one transaction. previous is the page that
 // the caller got before and whose work it has done; it is empty in the first call. Errors:
 // NOT_FOUND.
-func (s *Store) Advance(ctx context.Context, id affiliate.ErasureID, previous affiliate.ErasurePage, now time.Time) (page affiliate.ErasurePage, err error) {
+func (s *Store) Advance(ctx context.Context, id privacy.ErasureID, previous privacy.ErasurePage, now time.Time) (page privacy.ErasurePage, err error) {
 	err = s.InTx(ctx, func(tx *Tx) error {
-		page = affiliate.ErasurePage{}
+		page = privacy.ErasurePage{}
 		for _, codes := range previous.Delete {
 			if err := tx.replaceCodes(ctx, codes); err != nil {
 				return err
@@ -84,25 +86,25 @@ func (s *Store) Advance(ctx context.Context, id affiliate.ErasureID, previous af
 }
 
 // advance does the work of Advance for a locked erasure, and sets its position.
-func (tx *Tx) advance(ctx context.Context, p *Progress, previous affiliate.ErasurePage, now time.Time) (affiliate.ErasurePage, error) {
+func (tx *Tx) advance(ctx context.Context, p *Progress, previous privacy.ErasurePage, now time.Time) (privacy.ErasurePage, error) {
 	plan, err := tx.plan(ctx, *p)
 	if err != nil {
-		return affiliate.ErasurePage{}, err
+		return privacy.ErasurePage{}, err
 	}
 	switch {
 	case p.Step >= passes*len(plan) && !previous.Exports:
 		// An export that was made beside the steps has data that they had not reached.
-		return affiliate.ErasurePage{Exports: true, Workspaces: workspacesOf(plan)}, nil
+		return privacy.ErasurePage{Exports: true, Workspaces: workspacesOf(plan)}, nil
 	case p.Step >= passes*len(plan):
-		return affiliate.ErasurePage{Finished: true}, tx.finish(ctx, p.ID, now)
+		return privacy.ErasurePage{Finished: true}, tx.finish(ctx, p.ID, now)
 	case p.Step == len(plan) && now.Before(p.ErasedAt.Add(secondPass)):
-		return affiliate.ErasurePage{Wait: p.ErasedAt.Add(secondPass).Sub(now)}, nil
+		return privacy.ErasurePage{Wait: p.ErasedAt.Add(secondPass).Sub(now)}, nil
 	}
 	current := plan[p.Step%len(plan)]
 	if request := current.step.request; request != nil {
 		if read := previous.DeadLetters; read != nil && read.Step == p.Step && cursorAt(read.After) == p.Cursor {
 			p.moveTo(cursorAt(read.Last), !read.More)
-			return affiliate.ErasurePage{}, nil
+			return privacy.ErasurePage{}, nil
 		}
 		page, err := request(ctx, tx, current.target, p.Cursor)
 		if err != nil {
@@ -118,10 +120,10 @@ func (tx *Tx) advance(ctx context.Context, p *Progress, previous affiliate.Erasu
 	}
 	next, done, err := current.step.run(ctx, tx, current.target, p.Cursor)
 	if err != nil {
-		return affiliate.ErasurePage{}, fmt.Errorf("erase %s: %w", current.step.name, err)
+		return privacy.ErasurePage{}, fmt.Errorf("erase %s: %w", current.step.name, err)
 	}
 	p.moveTo(next, done)
-	return affiliate.ErasurePage{}, nil
+	return privacy.ErasurePage{}, nil
 }
 
 // planned is a step with its target.
@@ -162,14 +164,14 @@ func (tx *Tx) plan(ctx context.Context, p Progress) ([]planned, error) {
 			plan = append(plan, planned{t, s})
 		}
 	}
-	pseudonym := affiliate.Pseudonym(p.SubjectID)
+	pseudonym := privacy.Pseudonym(p.SubjectID)
 	switch p.Subject {
-	case affiliate.EraseWorkspace:
+	case privacy.EraseWorkspace:
 		add(target{Workspace: affiliate.WorkspaceID{UUID: p.SubjectID}, Pseudonym: pseudonym}, workspaceSteps)
 		return plan, nil
-	case affiliate.ErasePartner:
+	case privacy.ErasePartner:
 		add(target{Partner: &affiliate.UserID{UUID: p.SubjectID}, Pseudonym: pseudonym}, accountSteps)
-	case affiliate.EraseParticipant:
+	case privacy.EraseParticipant:
 	}
 	rows, err := tx.Query(ctx, query, p.ID)
 	if err != nil {
@@ -177,9 +179,9 @@ func (tx *Tx) plan(ctx context.Context, p Progress) ([]planned, error) {
 	}
 	participants, err := pgx.CollectRows(rows, pgx.RowToStructByName[row])
 	for _, r := range participants {
-		t := target{Workspace: r.Workspace, Participant: &r.Participant, Partner: r.Partner, Pseudonym: affiliate.Pseudonym(r.Participant.UUID)}
+		t := target{Workspace: r.Workspace, Participant: &r.Participant, Partner: r.Partner, Pseudonym: privacy.Pseudonym(r.Participant.UUID)}
 		if r.Partner != nil {
-			t.Pseudonym = affiliate.Pseudonym(r.Partner.UUID)
+			t.Pseudonym = privacy.Pseudonym(r.Partner.UUID)
 		}
 		add(t, participantSteps)
 	}
@@ -223,13 +225,13 @@ func weeks(name, statement string) step {
 	const kept = 27 * 7 * 24 * time.Hour // notifications are kept for 180 days, in whole weeks
 	return step{name: name, run: func(ctx context.Context, tx *Tx, t target, cursor uuid.UUID) (uuid.UUID, bool, error) {
 		from := t.At.Add(-kept)
-		if at, ok := (affiliate.NotificationID{UUID: cursor}).Time(); ok {
+		if at, ok := (notification.ID{UUID: cursor}).Time(); ok {
 			from = at
 		}
 		until := from.Add(7 * 24 * time.Hour)
 		args := t.args()
 		args["from"], args["until"] = from, until
 		_, err := tx.Exec(ctx, statement, planForArgs, args)
-		return affiliate.FirstID[affiliate.NotificationID](until).UUID, until.After(t.At.Add(7 * 24 * time.Hour)), err
+		return affiliate.FirstID[notification.ID](until).UUID, until.After(t.At.Add(7 * 24 * time.Hour)), err
 	}}
 }

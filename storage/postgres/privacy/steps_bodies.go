@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/privacy"
 )
 
 // clicks returns a step that walks through all clicks of the workspace in the order of their
@@ -90,7 +91,7 @@ func storedResponses() step {
 	return step{name: "stored responses", run: func(ctx context.Context, tx *Tx, t target, cursor uuid.UUID) (uuid.UUID, bool, error) {
 		args := t.args()
 		args["limit"] = pageSize
-		var last affiliate.StoredResponseKey
+		var last privacy.StoredResponseKey
 		for {
 			args["mode"], args["method"], args["key"] = last.Mode, last.Method, last.Key
 			err := tx.QueryRow(ctx, remove, planForArgs, args).Scan(&last.Mode, &last.Method, &last.Key)
@@ -201,14 +202,14 @@ func streamedDeadLetters() step {
 	const publicKeys = `
 		select public_text from api_keys
 		where workspace_id = @workspace and mode in ('test', 'live') and kind = 'public'`
-	return step{name: "dead letters in Redis", request: func(ctx context.Context, tx *Tx, t target, cursor uuid.UUID) (affiliate.ErasurePage, error) {
+	return step{name: "dead letters in Redis", request: func(ctx context.Context, tx *Tx, t target, cursor uuid.UUID) (privacy.ErasurePage, error) {
 		rows, err := tx.Query(ctx, publicKeys, t.args())
 		if err != nil {
-			return affiliate.ErasurePage{}, err
+			return privacy.ErasurePage{}, err
 		}
 		keys, err := pgx.CollectRows(rows, pgx.RowTo[string])
 		search := affiliate.DeadLetterSearch{Workspace: t.Workspace, PublicKeys: keys, Participant: t.Participant, Texts: t.Texts}
-		return affiliate.ErasurePage{DeadLetters: &affiliate.DeadLetterPage{Search: search, After: positionAt(cursor)}}, err
+		return privacy.ErasurePage{DeadLetters: &affiliate.DeadLetterPage{Search: search, After: positionAt(cursor)}}, err
 	}}
 }
 

@@ -15,7 +15,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/privacy"
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
@@ -26,16 +26,16 @@ const planForArgs = pgx.QueryExecModeCacheDescribe
 // Store runs erasures. Its methods are safe for concurrent use.
 type Store struct {
 	db  *postgres.DB
-	key affiliate.ErasureKey
+	key privacy.ErasureKey
 }
 
 // NewStore returns a Store that uses db. key is the key of the digests of erased codes.
-func NewStore(db *postgres.DB, key affiliate.ErasureKey) *Store { return &Store{db, key} }
+func NewStore(db *postgres.DB, key privacy.ErasureKey) *Store { return &Store{db, key} }
 
 // Tx is a database transaction with methods for the statements of this package.
 type Tx struct {
 	*postgres.Tx
-	key affiliate.ErasureKey
+	key privacy.ErasureKey
 }
 
 // InTx runs fn in a transaction, as postgres.DB.InTx does.

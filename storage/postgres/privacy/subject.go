@@ -9,16 +9,18 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/participant"
+	"github.com/tributary-hq/tributary/affiliate/privacy"
 )
 
 // LockAccount locks an account, even if it is erased. found is false if it does not exist.
-func (tx *Tx) LockAccount(ctx context.Context, id affiliate.UserID) (a affiliate.ErasableAccount, found bool, err error) {
+func (tx *Tx) LockAccount(ctx context.Context, id affiliate.UserID) (a privacy.ErasableAccount, found bool, err error) {
 	const lock = `select id, kind, email, name, erased_at, unclaimed from users where id = $1 for no key update`
 	rows, err := tx.Query(ctx, lock, id)
 	if err != nil {
 		return a, false, err
 	}
-	a, err = pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[affiliate.ErasableAccount])
+	a, err = pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[privacy.ErasableAccount])
 	if errors.Is(err, pgx.ErrNoRows) {
 		return a, false, nil
 	}
@@ -27,13 +29,13 @@ func (tx *Tx) LockAccount(ctx context.Context, id affiliate.UserID) (a affiliate
 
 // LockWorkspaceForErasure locks a workspace, even if it is erased. found is false if it does
 // not exist.
-func (tx *Tx) LockWorkspaceForErasure(ctx context.Context, id affiliate.WorkspaceID) (w affiliate.ErasableWorkspace, found bool, err error) {
+func (tx *Tx) LockWorkspaceForErasure(ctx context.Context, id affiliate.WorkspaceID) (w privacy.ErasableWorkspace, found bool, err error) {
 	const lock = `select name, billing_active, erased_at from workspaces where id = $1 for no key update`
 	rows, err := tx.Query(ctx, lock, id)
 	if err != nil {
 		return w, false, err
 	}
-	w, err = pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[affiliate.ErasableWorkspace])
+	w, err = pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[privacy.ErasableWorkspace])
 	if errors.Is(err, pgx.ErrNoRows) {
 		return w, false, nil
 	}
@@ -42,7 +44,7 @@ func (tx *Tx) LockWorkspaceForErasure(ctx context.Context, id affiliate.Workspac
 
 // LockMembers locks the accounts of the members of the workspace and returns them. Before
 // that, it deletes the invitations to the workspace, because nobody may join it any more.
-func (tx *Tx) LockMembers(ctx context.Context, workspace affiliate.WorkspaceID) ([]affiliate.ErasableAccount, error) {
+func (tx *Tx) LockMembers(ctx context.Context, workspace affiliate.WorkspaceID) ([]privacy.ErasableAccount, error) {
 	// The deletion waits for requests that are accepting an invitation. The statement that
 	// follows sees their members.
 	const endInvites = `delete from member_invites where workspace_id = $1`
@@ -59,7 +61,7 @@ func (tx *Tx) LockMembers(ctx context.Context, workspace affiliate.WorkspaceID) 
 	if err != nil {
 		return nil, err
 	}
-	return pgx.CollectRows(rows, pgx.RowToStructByName[affiliate.ErasableAccount])
+	return pgx.CollectRows(rows, pgx.RowToStructByName[privacy.ErasableAccount])
 }
 
 // openPayout is the condition for payouts that block an erasure, because their money may
@@ -68,7 +70,7 @@ const openPayout = `p.status in ('pending', 'processing')`
 
 // HasOpenPayout reports whether a payout to one of the participants is pending or processing.
 // The caller must have locked the participants: a batch locks them before it confirms.
-func (tx *Tx) HasOpenPayout(ctx context.Context, participants []affiliate.Participant) (open bool, err error) {
+func (tx *Tx) HasOpenPayout(ctx context.Context, participants []participant.Participant) (open bool, err error) {
 	const query = `
 		select exists (
 			select from unnest($1::uuid[], $2::uuid[]) as t (workspace_id, id)
@@ -90,7 +92,7 @@ func (tx *Tx) WorkspaceHasOpenPayout(ctx context.Context, workspace affiliate.Wo
 }
 
 // Receipt returns the amounts of a participant that were not paid.
-func (tx *Tx) Receipt(ctx context.Context, p affiliate.Participant) (affiliate.ErasureReceipt, error) {
+func (tx *Tx) Receipt(ctx context.Context, p participant.Participant) (privacy.ErasureReceipt, error) {
 	const (
 		pending = `
 			select currency, sum(amount_cents)::bigint from commissions
@@ -101,7 +103,7 @@ func (tx *Tx) Receipt(ctx context.Context, p affiliate.Participant) (affiliate.E
 			where workspace_id = $1 and participant_id = $2
 			group by currency`
 	)
-	var receipt affiliate.ErasureReceipt
+	var receipt privacy.ErasureReceipt
 	var err error
 	if receipt.PendingCents, err = tx.sums(ctx, pending, p.Scope.Workspace, p.Scope.Mode, p.ID); err != nil {
 		return receipt, err

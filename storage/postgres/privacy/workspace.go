@@ -8,13 +8,15 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/privacy"
+	"github.com/tributary-hq/tributary/affiliate/processor"
 )
 
 // EraseWorkspace ends every access to a locked workspace and replaces its settings and
 // programmes. The accounts of its members are erased by EraseAccount. The steps erase its
 // participants and the data about buyers.
 func (tx *Tx) EraseWorkspace(ctx context.Context, id affiliate.WorkspaceID, at time.Time) error {
-	args := pgx.NamedArgs{"workspace": id, "pseudonym": affiliate.Pseudonym(id.UUID), "at": at}
+	args := pgx.NamedArgs{"workspace": id, "pseudonym": privacy.Pseudonym(id.UUID), "at": at}
 	for _, statement := range eraseWorkspace {
 		if _, err := tx.Exec(ctx, statement, args); err != nil {
 			return fmt.Errorf("erase a workspace: %w", err)
@@ -67,7 +69,7 @@ func (tx *Tx) EndConnections(ctx context.Context, workspace affiliate.WorkspaceI
 		return err
 	}
 	type ended struct {
-		Connection affiliate.ProcessorConnectionID
+		Connection processor.ConnectionID
 		Endpoint   string
 	}
 	all, err := pgx.CollectRows(rows, pgx.RowToStructByName[ended])
@@ -76,7 +78,7 @@ func (tx *Tx) EndConnections(ctx context.Context, workspace affiliate.WorkspaceI
 	}
 	var jobs []affiliate.Job
 	for _, c := range all {
-		jobs = append(jobs, affiliate.RemoveProcessorEndpoint{Workspace: workspace, Connection: c.Connection, Endpoint: c.Endpoint})
+		jobs = append(jobs, processor.RemoveProcessorEndpoint{Workspace: workspace, Connection: c.Connection, Endpoint: c.Endpoint})
 	}
 	return tx.Enqueue(ctx, jobs...)
 }

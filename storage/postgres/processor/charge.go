@@ -9,6 +9,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/privacy"
+	"github.com/tributary-hq/tributary/affiliate/processor"
 )
 
 // NextRead returns the number of a read of a charge. The numbers increase. A read with a
@@ -68,7 +70,7 @@ func (tx *Tx) FindChargeSale(ctx context.Context, scope affiliate.Scope, charge 
 		return conversion, nil
 	}
 	sale, err := tx.FindSale(ctx, scope, aliases)
-	if err == nil && sale.Erased && !affiliate.IsErasedProcessorID(id) {
+	if err == nil && sale.Erased && !privacy.IsErasedProcessorID(id) {
 		err = tx.EraseCharge(ctx, scope, id)
 	}
 	return sale.Conversion, err
@@ -84,7 +86,7 @@ const putDispute = `
 
 // PutCharge stores what a processor says about a charge. readNumber is the result of
 // NextRead before the charge was read.
-func (tx *Tx) PutCharge(ctx context.Context, scope affiliate.Scope, charge affiliate.ProcessorCharge, readNumber int64, at time.Time) error {
+func (tx *Tx) PutCharge(ctx context.Context, scope affiliate.Scope, charge processor.Charge, readNumber int64, at time.Time) error {
 	charge, err := tx.ErasedCharge(ctx, scope, charge)
 	if err != nil {
 		return err

@@ -8,6 +8,9 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/conversion"
+	"github.com/tributary-hq/tributary/affiliate/processor"
+	"github.com/tributary-hq/tributary/affiliate/program"
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
@@ -18,9 +21,9 @@ const connectionColumns = `
 
 type connectionRow struct {
 	WorkspaceID         affiliate.WorkspaceID
-	ID                  affiliate.ProcessorConnectionID
+	ID                  processor.ConnectionID
 	Mode                affiliate.Mode
-	Processor           affiliate.ProcessorName
+	Processor           conversion.ProcessorName
 	AccountID           string
 	Key                 []byte
 	EndpointID          string
@@ -38,16 +41,16 @@ type connectionRow struct {
 	ResyncFrom          *time.Time
 }
 
-func (r connectionRow) connection() affiliate.LockedProcessorConnection {
-	return affiliate.LockedProcessorConnection{
-		ProcessorConnection: affiliate.ProcessorConnection{
+func (r connectionRow) connection() processor.LockedProcessorConnection {
+	return processor.LockedProcessorConnection{
+		Connection: processor.Connection{
 			ID: r.ID, Scope: affiliate.Scope{Workspace: r.WorkspaceID, Mode: r.Mode}, Processor: r.Processor, Account: r.AccountID,
 			Endpoint: r.EndpointID, CreateConversions: r.CreateConversions, IncludeOutOfBand: r.IncludeOutOfBand,
 			ConnectedAt: r.ConnectedAt.UTC(), UpdatedAt: r.UpdatedAt.UTC(),
 			EndpointFailing: r.EndpointFailing,
-			Resync:          affiliate.ResyncState{Number: r.ResyncNumber, Since: postgres.UTC(r.ResyncSince), From: postgres.UTC(r.ResyncFrom)},
+			Resync:          processor.ResyncState{Number: r.ResyncNumber, Since: postgres.UTC(r.ResyncSince), From: postgres.UTC(r.ResyncFrom)},
 		},
-		Keys: affiliate.SealedProcessorKeys{
+		Keys: processor.SealedProcessorKeys{
 			Key: r.Key, Secret: r.Secret, PreviousSecret: r.PreviousSecret, PreviousSecretUntil: postgres.UTC(r.PreviousSecretUntil),
 		},
 		Deleted: r.DeletedAt != nil,
@@ -61,21 +64,21 @@ const activeConnection = `
 
 // Connection returns the connection of a scope; nil if there is none.
 func (s *Store) Connection(
-	ctx context.Context, scope affiliate.Scope, processor affiliate.ProcessorName,
-) (*affiliate.LockedProcessorConnection, error) {
+	ctx context.Context, scope affiliate.Scope, processor conversion.ProcessorName,
+) (*processor.LockedProcessorConnection, error) {
 	rows, _ := s.db.Pool().Query(ctx, activeConnection, scope.Workspace, scope.Mode, processor)
 	return oneConnection(rows)
 }
 
 // LockConnection locks the connection of a scope and returns it; nil if there is none.
 func (tx *Tx) LockConnection(
-	ctx context.Context, scope affiliate.Scope, processor affiliate.ProcessorName,
-) (*affiliate.LockedProcessorConnection, error) {
+	ctx context.Context, scope affiliate.Scope, processor conversion.ProcessorName,
+) (*processor.LockedProcessorConnection, error) {
 	rows, _ := tx.Query(ctx, activeConnection+` for no key update`, scope.Workspace, scope.Mode, processor)
 	return oneConnection(rows)
 }
 
-func oneConnection(rows pgx.Rows) (*affiliate.LockedProcessorConnection, error) {
+func oneConnection(rows pgx.Rows) (*processor.LockedProcessorConnection, error) {
 	found, err := postgres.AllRows(rows, nil, connectionRow.connection)
 	if err != nil || len(found) == 0 {
 		return nil, err
@@ -85,7 +88,7 @@ func oneConnection(rows pgx.Rows) (*affiliate.LockedProcessorConnection, error) 
 
 // ConnectionByID returns a connection of any workspace that is not deleted. The id is part
 // of the URL to which the processor sends events. Errors: NOT_FOUND.
-func (s *Store) ConnectionByID(ctx context.Context, id affiliate.ProcessorConnectionID) (affiliate.LockedProcessorConnection, error) {
+func (s *Store) ConnectionByID(ctx context.Context, id processor.ConnectionID) (processor.LockedProcessorConnection, error) {
 	const read = `
 		select ` + connectionColumns + `
 		from processor_connections c
@@ -96,8 +99,8 @@ func (s *Store) ConnectionByID(ctx context.Context, id affiliate.ProcessorConnec
 
 // ConnectionOfJob returns a connection, also if it is deleted. Errors: NOT_FOUND.
 func (s *Store) ConnectionOfJob(
-	ctx context.Context, workspace affiliate.WorkspaceID, id affiliate.ProcessorConnectionID,
-) (affiliate.LockedProcessorConnection, error) {
+	ctx context.Context, workspace affiliate.WorkspaceID, id processor.ConnectionID,
+) (processor.LockedProcessorConnection, error) {
 	const read = `
 		select ` + connectionColumns + `
 		from processor_connections c
@@ -108,7 +111,7 @@ func (s *Store) ConnectionOfJob(
 
 // ConnectionsAfter returns the checks of the endpoints of at most limit connections, ordered by
 // the ids of the connections, which follow the id after.
-func (s *Store) ConnectionsAfter(ctx context.Context, after affiliate.ProcessorConnectionID, limit int) ([]affiliate.CheckProcessorEndpoint, error) {
+func (s *Store) ConnectionsAfter(ctx context.Context, after processor.ConnectionID, limit int) ([]processor.CheckProcessorEndpoint, error) {
 	const read = `
 		select c.workspace_id as workspace, c.id as connection
 		from processor_connections c
@@ -116,11 +119,11 @@ func (s *Store) ConnectionsAfter(ctx context.Context, after affiliate.ProcessorC
 		order by c.id
 		limit $2`
 	rows, _ := s.db.Pool().Query(ctx, read, after, limit)
-	return pgx.CollectRows(rows, pgx.RowToStructByName[affiliate.CheckProcessorEndpoint])
+	return pgx.CollectRows(rows, pgx.RowToStructByName[processor.CheckProcessorEndpoint])
 }
 
 // PutConnection inserts a connection, or replaces the row with its id, even if it is deleted.
-func (tx *Tx) PutConnection(ctx context.Context, c affiliate.LockedProcessorConnection) error {
+func (tx *Tx) PutConnection(ctx context.Context, c processor.LockedProcessorConnection) error {
 	const put = `
 		insert into processor_connections (workspace_id, id, mode, processor, account_id, key, endpoint_id, secret,
 			previous_secret, previous_secret_until, create_conversions, include_out_of_band, connected_at, updated_at, resync_number, resync_since, resync_from)
@@ -148,7 +151,7 @@ func (tx *Tx) PutConnection(ctx context.Context, c affiliate.LockedProcessorConn
 }
 
 // SetResync stores which resync of a locked connection is running.
-func (tx *Tx) SetResync(ctx context.Context, c affiliate.ProcessorConnection) error {
+func (tx *Tx) SetResync(ctx context.Context, c processor.Connection) error {
 	const set = `update processor_connections set resync_number = $4, resync_since = $5, resync_from = $6 where workspace_id = $1 and mode = $2 and id = $3`
 	_, err := tx.Exec(ctx, set, c.Scope.Workspace, c.Scope.Mode, c.ID, c.Resync.Number, c.Resync.Since, c.Resync.From)
 	return err
@@ -156,7 +159,7 @@ func (tx *Tx) SetResync(ctx context.Context, c affiliate.ProcessorConnection) er
 
 // SetEndpointFailing stores whether the endpoint of a connection does not work. changed is
 // false if this is already stored, or if the connection has another endpoint now.
-func (tx *Tx) SetEndpointFailing(ctx context.Context, c affiliate.ProcessorConnection, failing bool) (changed bool, err error) {
+func (tx *Tx) SetEndpointFailing(ctx context.Context, c processor.Connection, failing bool) (changed bool, err error) {
 	const set = `
 		update processor_connections set endpoint_failing = $5
 		where workspace_id = $1 and mode = $2 and id = $3 and endpoint_id = $4 and deleted_at is null and endpoint_failing <> $5`
@@ -165,7 +168,7 @@ func (tx *Tx) SetEndpointFailing(ctx context.Context, c affiliate.ProcessorConne
 }
 
 // DisconnectConnection marks a locked connection as deleted.
-func (tx *Tx) DisconnectConnection(ctx context.Context, c affiliate.ProcessorConnection, at time.Time) error {
+func (tx *Tx) DisconnectConnection(ctx context.Context, c processor.Connection, at time.Time) error {
 	const mark = `update processor_connections set deleted_at = $4 where workspace_id = $1 and mode = $2 and id = $3`
 	_, err := tx.Exec(ctx, mark, c.Scope.Workspace, c.Scope.Mode, c.ID, at)
 	return err
@@ -173,7 +176,7 @@ func (tx *Tx) DisconnectConnection(ctx context.Context, c affiliate.ProcessorCon
 
 // ClaimFailureNotice reports whether a failed event is the first of a UTC day, and marks the
 // day. Only the first causes a notification.
-func (tx *Tx) ClaimFailureNotice(ctx context.Context, c affiliate.ProcessorConnection, day time.Time) (first bool, err error) {
+func (tx *Tx) ClaimFailureNotice(ctx context.Context, c processor.Connection, day time.Time) (first bool, err error) {
 	const claim = `
 		update processor_connections set failure_notified_on = $4
 		where workspace_id = $1 and mode = $2 and id = $3 and failure_notified_on is distinct from $4`
@@ -183,7 +186,7 @@ func (tx *Tx) ClaimFailureNotice(ctx context.Context, c affiliate.ProcessorConne
 
 // DropConnection removes a deleted connection with its key, unless it has another endpoint
 // now.
-func (s *Store) DropConnection(ctx context.Context, c affiliate.ProcessorConnection) error {
+func (s *Store) DropConnection(ctx context.Context, c processor.Connection) error {
 	const drop = `delete from processor_connections where workspace_id = $1 and mode = $2 and id = $3 and endpoint_id = $4 and deleted_at is not null`
 	_, err := s.db.Pool().Exec(ctx, drop, c.Scope.Workspace, c.Scope.Mode, c.ID, c.Endpoint)
 	return err
@@ -207,12 +210,12 @@ func (s *Store) SubtractsFees(ctx context.Context, scope affiliate.Scope) (found
 			select from programs p
 			where p.workspace_id = $1 and p.mode = $2 and p.status <> 'archived' and p.rules ->> 'net_basis' = $3
 		)`
-	err = s.db.Pool().QueryRow(ctx, read, scope.Workspace, scope.Mode, affiliate.NetOfTaxShippingAndFee).Scan(&found)
+	err = s.db.Pool().QueryRow(ctx, read, scope.Workspace, scope.Mode, program.NetOfTaxShippingAndFee).Scan(&found)
 	return found, err
 }
 
 // AddSignatureFailures counts messages whose signature is not valid.
-func (s *Store) AddSignatureFailures(ctx context.Context, c affiliate.ProcessorConnection, failures int64, at time.Time) error {
+func (s *Store) AddSignatureFailures(ctx context.Context, c processor.Connection, failures int64, at time.Time) error {
 	const count = `
 		insert into processor_signature_failures as f (workspace_id, connection_id, hour, failures)
 		values ($1, $2, $3, $4)
@@ -236,8 +239,8 @@ const readHealth = `
 		)`
 
 // Health describes the events of a connection at the given time.
-func (s *Store) Health(ctx context.Context, c affiliate.ProcessorConnection, now time.Time) (affiliate.ProcessorHealth, error) {
-	var h affiliate.ProcessorHealth
+func (s *Store) Health(ctx context.Context, c processor.Connection, now time.Time) (processor.Health, error) {
+	var h processor.Health
 	err := s.db.Pool().QueryRow(ctx, readHealth, c.Scope.Workspace, c.Scope.Mode, c.ID, now.Add(-24*time.Hour)).
 		Scan(&h.LastEventAt, &h.OldestWaitingAt, &h.SignatureFailures)
 	h.LastEventAt, h.OldestWaitingAt = postgres.UTC(h.LastEventAt), postgres.UTC(h.OldestWaitingAt)

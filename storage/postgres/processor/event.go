@@ -8,13 +8,14 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/processor"
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
 // InsertEvent stores an event. stored is false if the event is already stored, unless it has
 // failed or was ignored: the work then begins again, because the object, the connection or
 // its settings may have changed.
-func (tx *Tx) InsertEvent(ctx context.Context, e affiliate.StoredProcessorEvent) (stored bool, err error) {
+func (tx *Tx) InsertEvent(ctx context.Context, e processor.StoredProcessorEvent) (stored bool, err error) {
 	const insert = `
 		insert into processor_events as e (workspace_id, connection_id, id, mode, type, account_id, body, resync, since, status, happened_at, received_at)
 		values (@workspace, @connection, @event, @mode, @type, @account, @body, @resync, @since, 'received', @happened_at, @received_at)
@@ -39,7 +40,7 @@ const eventColumns = `
 
 type eventRow struct {
 	WorkspaceID  affiliate.WorkspaceID
-	ConnectionID affiliate.ProcessorConnectionID
+	ConnectionID processor.ConnectionID
 	ID           string
 	Mode         affiliate.Mode
 	Type         string
@@ -48,8 +49,8 @@ type eventRow struct {
 	Body         []byte
 	Resync       bool
 	Since        *time.Time
-	Status       affiliate.ProcessorEventStatus
-	Reason       affiliate.ProcessorIgnored
+	Status       processor.EventStatus
+	Reason       processor.Ignored
 	ConversionID *affiliate.ConversionID
 	HappenedAt   time.Time
 	ReceivedAt   time.Time
@@ -57,10 +58,10 @@ type eventRow struct {
 	AttemptUntil *time.Time
 }
 
-func (r eventRow) event() affiliate.StoredProcessorEvent {
-	return affiliate.StoredProcessorEvent{
-		ProcessorEventKey: affiliate.ProcessorEventKey{Workspace: r.WorkspaceID, Mode: r.Mode, Connection: r.ConnectionID, Event: r.ID},
-		Type:              r.Type, Account: r.AccountID, Charge: r.ChargeID, Body: r.Body, Resync: r.Resync, Since: postgres.UTC(r.Since), Status: r.Status, Reason: r.Reason,
+func (r eventRow) event() processor.StoredProcessorEvent {
+	return processor.StoredProcessorEvent{
+		EventKey: processor.EventKey{Workspace: r.WorkspaceID, Mode: r.Mode, Connection: r.ConnectionID, Event: r.ID},
+		Type:     r.Type, Account: r.AccountID, Charge: r.ChargeID, Body: r.Body, Resync: r.Resync, Since: postgres.UTC(r.Since), Status: r.Status, Reason: r.Reason,
 		Conversion: r.ConversionID, HappenedAt: r.HappenedAt.UTC(), ReceivedAt: r.ReceivedAt.UTC(), ProcessedAt: postgres.UTC(r.ProcessedAt),
 		AttemptUntil: postgres.UTC(r.AttemptUntil),
 	}
@@ -69,7 +70,7 @@ func (r eventRow) event() affiliate.StoredProcessorEvent {
 // BeginAttempt stores that an attempt to apply an event is running until the given time, and
 // returns the event. The erasure of a buyer does not empty the event before that time. Errors:
 // NOT_FOUND if the event does not exist or needs no more work.
-func (s *Store) BeginAttempt(ctx context.Context, key affiliate.ProcessorEventKey, until time.Time) (affiliate.StoredProcessorEvent, error) {
+func (s *Store) BeginAttempt(ctx context.Context, key processor.EventKey, until time.Time) (processor.StoredProcessorEvent, error) {
 	const begin = `
 		update processor_events e set attempt_until = $5
 		where e.workspace_id = $1 and e.mode = $2 and e.connection_id = $3 and e.id = $4 and e.body is not null
@@ -82,7 +83,7 @@ func (s *Store) BeginAttempt(ctx context.Context, key affiliate.ProcessorEventKe
 // after an attempt. The body is deleted when no more work follows. A failed event keeps it. An
 // event that the erasure of a buyer has emptied does not change. The attempt that
 // e.AttemptUntil names has ended.
-func (tx *Tx) SetEventOutcome(ctx context.Context, e affiliate.StoredProcessorEvent, at time.Time) error {
+func (tx *Tx) SetEventOutcome(ctx context.Context, e processor.StoredProcessorEvent, at time.Time) error {
 	const update = `
 		update processor_events
 		set status = $5, reason = nullif($6, ''), conversion_id = coalesce($7, conversion_id), charge_id = nullif($9, ''),
@@ -91,7 +92,7 @@ func (tx *Tx) SetEventOutcome(ctx context.Context, e affiliate.StoredProcessorEv
 			attempt_until = case when attempt_until = $11 then null else attempt_until end
 		where workspace_id = $1 and mode = $2 and connection_id = $3 and id = $4 and status <> 'applied' and reason is distinct from $10`
 	_, err := tx.Exec(ctx, update, e.Workspace, e.Mode, e.Connection, e.Event, e.Status, e.Reason, e.Conversion, at, e.Charge,
-		affiliate.IgnoredErased, e.AttemptUntil)
+		processor.IgnoredErased, e.AttemptUntil)
 	if err != nil {
 		return fmt.Errorf("store the outcome of an event of a processor: %w", err)
 	}
@@ -108,7 +109,7 @@ const abandonedEvents = `
 
 // AbandonedEvents returns at most limit events without an outcome that arrived before the
 // given time. The events have no body.
-func (s *Store) AbandonedEvents(ctx context.Context, before time.Time, limit int) ([]affiliate.StoredProcessorEvent, error) {
+func (s *Store) AbandonedEvents(ctx context.Context, before time.Time, limit int) ([]processor.StoredProcessorEvent, error) {
 	rows, err := s.db.Pool().Query(ctx, abandonedEvents, before, limit)
 	return postgres.AllRows(rows, err, eventRow.event)
 }
@@ -125,7 +126,7 @@ const (
 
 // Events returns one page of the events of a scope, the latest first, and the number of
 // events on all pages, up to affiliate.MaxTotal. The events have no body.
-func (s *Store) Events(ctx context.Context, scope affiliate.Scope, page affiliate.Page) ([]affiliate.StoredProcessorEvent, int64, error) {
+func (s *Store) Events(ctx context.Context, scope affiliate.Scope, page affiliate.Page) ([]processor.StoredProcessorEvent, int64, error) {
 	rows, err := s.db.Pool().Query(ctx, listEvents, scope.Workspace, scope.Mode, page.Size, page.Offset())
 	events, err := postgres.AllRows(rows, err, eventRow.event)
 	if err != nil {

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/conversion"
+	"github.com/tributary-hq/tributary/affiliate/processor"
 	"github.com/tributary-hq/tributary/storage/postgres"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
@@ -18,7 +20,7 @@ func TestStatements_UseIndexes(t *testing.T) {
 	shop := f.NewShop(affiliate.ModeTest)
 	shops := []*pgtest.Shop{shop, shop.InOtherMode(), f.NewShop(affiliate.ModeTest), f.NewShop(affiliate.ModeLive)}
 	for _, s := range shops {
-		connection := affiliate.ConnectionIDOf(s.Scope, affiliate.Stripe)
+		connection := processor.ConnectionIDOf(s.Scope, conversion.Stripe)
 		f.Exec(`
 			insert into processor_events (workspace_id, connection_id, id, mode, type, account_id, resync, status, happened_at, received_at)
 			select $1, $2, 'evt_' || n, $3, 'invoice.paid', 'a', false, case when n % 100 = 0 then 'received' else 'applied' end,
@@ -44,7 +46,7 @@ func TestStatements_UseIndexes(t *testing.T) {
 			}
 		}
 	}
-	workspace, mode, connection := shop.Scope.Workspace, shop.Scope.Mode, affiliate.ConnectionIDOf(shop.Scope, affiliate.Stripe)
+	workspace, mode, connection := shop.Scope.Workspace, shop.Scope.Mode, processor.ConnectionIDOf(shop.Scope, conversion.Stripe)
 	check("list", listEvents, []string{"Limit -> Index Scan using processor_events_list"}, []string{"Sort"}, workspace, mode, 20, 0)
 	check("a later page", listEvents, []string{"Limit -> Index Scan using processor_events_list"}, []string{"Sort"}, workspace, mode, 20, 2_000)
 	check("total", postgres.CountUpTo(affiliate.MaxTotal, whereEvents), []string{"Index Only Scan using processor_events"}, nil, workspace, mode)
@@ -52,7 +54,7 @@ func TestStatements_UseIndexes(t *testing.T) {
 	check("abandoned events", abandonedEvents, []string{"processor_events_waiting"}, []string{"Sort"}, f.Now().AddDate(0, 0, -4), 1_000)
 
 	store := NewStore(f.Store.DB)
-	health, err := store.Health(t.Context(), affiliate.ProcessorConnection{Scope: shop.Scope, ID: connection}, f.Now())
+	health, err := store.Health(t.Context(), processor.Connection{Scope: shop.Scope, ID: connection}, f.Now())
 	if err != nil || health.LastEventAt == nil || health.OldestWaitingAt == nil || health.SignatureFailures != 24 {
 		t.Fatalf("Health returned %+v, %v", health, err)
 	}

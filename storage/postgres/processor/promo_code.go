@@ -9,6 +9,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/processor"
+	"github.com/tributary-hq/tributary/affiliate/promocode"
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
@@ -30,7 +32,7 @@ func (s *Store) PromoCodes(ctx context.Context, scope affiliate.Scope, promotion
 }
 
 // PromoCode returns a promo code with the fields that a processor needs. Errors: NOT_FOUND.
-func (s *Store) PromoCode(ctx context.Context, scope affiliate.Scope, id affiliate.PromoCodeID) (affiliate.PromoCode, error) {
+func (s *Store) PromoCode(ctx context.Context, scope affiliate.Scope, id affiliate.PromoCodeID) (promocode.PromoCode, error) {
 	const read = `
 		select c.id, c.program_id as program, c.participant_id as participant, c.code, c.discount_type, c.discount_value, c.currency,
 			c.max_redemptions, c.redemptions, c.expires_at, c.active, c.sync_to_processor as sync, c.sync_status, c.version,
@@ -38,7 +40,7 @@ func (s *Store) PromoCode(ctx context.Context, scope affiliate.Scope, id affilia
 		from promo_codes c
 		where c.workspace_id = $1 and c.mode = $2 and c.id = $3`
 	rows, _ := s.db.Pool().Query(ctx, read, scope.Workspace, scope.Mode, id)
-	code, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByNameLax[affiliate.PromoCode])
+	code, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByNameLax[promocode.PromoCode])
 	if errors.Is(err, pgx.ErrNoRows) {
 		return code, affiliate.Refuse(affiliate.ReasonNotFound)
 	}
@@ -50,18 +52,18 @@ func (s *Store) PromoCode(ctx context.Context, scope affiliate.Scope, id affilia
 // promo code and not deactivated.
 func (s *Store) ActivePromotionCodes(
 	ctx context.Context, scope affiliate.Scope, account string, id affiliate.PromoCodeID,
-) ([]affiliate.ProcessorPromoCode, error) {
+) ([]processor.PromoCode, error) {
 	const read = `
 		select c.coupon_id as coupon, c.promotion_code_id as promotion_code, c.terms
 		from processor_promo_codes c
 		where c.workspace_id = $1 and c.mode = $2 and c.promo_code_id = $3 and c.account_id = $4 and c.active
 		order by c.created_at`
 	rows, _ := s.db.Pool().Query(ctx, read, scope.Workspace, scope.Mode, id, account)
-	return pgx.CollectRows(rows, pgx.RowToStructByName[affiliate.ProcessorPromoCode])
+	return pgx.CollectRows(rows, pgx.RowToStructByName[processor.PromoCode])
 }
 
 // PutPromotionCode stores a promotion code that was created from a promo code.
-func (tx *Tx) PutPromotionCode(ctx context.Context, account string, code affiliate.PromoCode, created affiliate.ProcessorPromoCode, at time.Time) error {
+func (tx *Tx) PutPromotionCode(ctx context.Context, account string, code promocode.PromoCode, created processor.PromoCode, at time.Time) error {
 	const insert = `
 		insert into processor_promo_codes (workspace_id, mode, promotion_code_id, coupon_id, account_id, promo_code_id, code, terms, active, created_at)
 		values ($1, $2, $3, $4, $5, $6, $7, $8, true, $9)
@@ -82,7 +84,7 @@ func (tx *Tx) EndPromotionCode(ctx context.Context, scope affiliate.Scope, promo
 
 // SetSyncStatus stores whether a promo code exists at the processor. current is false if
 // the promo code has changed since it was read: nothing is stored then.
-func (tx *Tx) SetSyncStatus(ctx context.Context, code affiliate.PromoCode, status affiliate.SyncStatus) (current bool, err error) {
+func (tx *Tx) SetSyncStatus(ctx context.Context, code promocode.PromoCode, status promocode.SyncStatus) (current bool, err error) {
 	const update = `
 		update promo_codes set sync_status = $5
 		where workspace_id = $1 and mode = $2 and id = $3 and version = $4 and sync_to_processor`

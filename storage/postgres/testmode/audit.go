@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/privacy"
 )
 
 const (
@@ -50,7 +51,7 @@ func (tx *Tx) ClearAuditLog(
 	for i, entry := range page {
 		ids[i] = entry.ID
 	}
-	if _, err := tx.Exec(ctx, clearAudit, workspace, uuids(ids), affiliate.Pseudonym(workspace.UUID)); err != nil {
+	if _, err := tx.Exec(ctx, clearAudit, workspace, uuids(ids), privacy.Pseudonym(workspace.UUID)); err != nil {
 		return after, 0, fmt.Errorf("clear the audit log: %w", err)
 	}
 	return last, read, nil

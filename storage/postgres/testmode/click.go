@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/click"
 )
 
 // No index of clicks and events contains the mode. The clicks of a workspace are therefore
@@ -70,7 +71,7 @@ type deletedClickRow struct {
 	IPHash       []byte `db:"ip_hash"`
 	UAHash       []byte `db:"ua_hash"`
 	ReceivedAt   time.Time
-	Consent      affiliate.Consent
+	Consent      click.Consent
 	IsBot        bool
 }
 
@@ -80,7 +81,7 @@ type deletedClickRow struct {
 // visitors.
 func (tx *Tx) DeleteClicks(
 	ctx context.Context, workspace affiliate.WorkspaceID, after affiliate.ClickID, limit int,
-) (last affiliate.ClickID, read int, deleted []affiliate.Click, err error) {
+) (last affiliate.ClickID, read int, deleted []click.Click, err error) {
 	rows, err := tx.Query(ctx, clickPage, workspace, after, limit)
 	if err != nil {
 		return after, 0, nil, fmt.Errorf("read clicks: %w", err)
@@ -101,7 +102,7 @@ func (tx *Tx) DeleteClicks(
 		batch.Queue(deleteClicks, workspace, day, day.Add(24*time.Hour), uuids(ids)).Query(func(rows pgx.Rows) error {
 			found, err := pgx.CollectRows(rows, pgx.RowToStructByName[deletedClickRow])
 			for _, c := range found {
-				deleted = append(deleted, affiliate.Click{
+				deleted = append(deleted, click.Click{
 					Scope:        affiliate.Scope{Workspace: workspace, Mode: affiliate.ModeTest},
 					ReferralCode: c.ReferralCode, IPHash: c.IPHash, UAHash: c.UAHash, ReceivedAt: c.ReceivedAt.UTC(), Consent: c.Consent, IsBot: c.IsBot,
 				})

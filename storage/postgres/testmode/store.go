@@ -18,6 +18,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/privacy"
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
@@ -32,13 +33,13 @@ func NewStore(db *postgres.DB) *Store { return &Store{db} }
 type Tx struct{ *postgres.Tx }
 
 // InTx runs fn in a transaction, as postgres.DB.InTx does. It returns
-// affiliate.ErrTestDataBusy if all attempts failed because other transactions have changed
+// privacy.ErrTestDataBusy if all attempts failed because other transactions have changed
 // the same rows, or have inserted rows that refer to a row that fn deletes.
 func (s *Store) InTx(ctx context.Context, fn func(tx *Tx) error) error {
 	err := s.db.InTx(ctx, func(tx *postgres.Tx) error { return fn(&Tx{tx}) })
 	var pgErr *pgconn.PgError
 	if errors.As(err, &pgErr) && slices.Contains(conflictCodes, pgErr.Code) {
-		return fmt.Errorf("%w: %w", affiliate.ErrTestDataBusy, err)
+		return fmt.Errorf("%w: %w", privacy.ErrTestDataBusy, err)
 	}
 	return err
 }
@@ -75,7 +76,7 @@ const insertReset = `
 
 // StartReset stores that a deletion is running. started is false if another deletion of the
 // workspace is running. The actor of the deletion must be a user or a service token.
-func (tx *Tx) StartReset(ctx context.Context, r affiliate.TestDataReset) (started bool, err error) {
+func (tx *Tx) StartReset(ctx context.Context, r privacy.TestDataReset) (started bool, err error) {
 	tag, err := tx.Exec(ctx, insertReset, pgx.NamedArgs{
 		"workspace": r.Workspace, "id": r.ID, "at": r.StartedAt, "user": r.Actor.ID(),
 		"ip_prefix": r.Actor.AddressPrefix, "request_id": r.Actor.RequestID,
@@ -99,13 +100,13 @@ type resetRow struct {
 	StartedAt   time.Time
 	ClicksAfter affiliate.ClickID
 	EventsAfter affiliate.EventID
-	Deleted     affiliate.TestDataCounts
+	Deleted     privacy.TestDataCounts
 }
 
 // LockReset locks a running deletion, so that its transactions run one after another. found
 // is false if the deletion is finished. The statements that follow in the transaction read
 // indexes and not whole tables.
-func (tx *Tx) LockReset(ctx context.Context, workspace affiliate.WorkspaceID, id affiliate.TestDataResetID) (r affiliate.RunningReset, found bool, err error) {
+func (tx *Tx) LockReset(ctx context.Context, workspace affiliate.WorkspaceID, id privacy.TestDataResetID) (r privacy.RunningReset, found bool, err error) {
 	if _, err := tx.Exec(ctx, indexPlans); err != nil {
 		return r, false, fmt.Errorf("prepare the plans of a deletion: %w", err)
 	}
@@ -116,8 +117,8 @@ func (tx *Tx) LockReset(ctx context.Context, workspace affiliate.WorkspaceID, id
 	if err != nil {
 		return r, false, fmt.Errorf("lock a deletion of test data: %w", err)
 	}
-	return affiliate.RunningReset{
-		TestDataReset: affiliate.TestDataReset{
+	return privacy.RunningReset{
+		TestDataReset: privacy.TestDataReset{
 			Workspace: workspace, ID: id, StartedAt: row.StartedAt.UTC(),
 			Actor: affiliate.Actor{User: &row.UserID, AddressPrefix: row.IPPrefix, RequestID: row.RequestID},
 		},
@@ -130,7 +131,7 @@ const saveProgress = `
 	where workspace_id = @workspace and id = @id`
 
 // SaveProgress stores the progress of a locked deletion.
-func (tx *Tx) SaveProgress(ctx context.Context, r affiliate.RunningReset) error {
+func (tx *Tx) SaveProgress(ctx context.Context, r privacy.RunningReset) error {
 	_, err := tx.Exec(ctx, saveProgress, pgx.NamedArgs{
 		"workspace": r.Workspace, "id": r.ID, "clicks_after": r.ClicksAfter, "events_after": r.EventsAfter, "deleted": r.Deleted,
 	})
@@ -145,7 +146,7 @@ const finishReset = `
 	where workspace_id = $1 and id = $2 and finished_at is null`
 
 // FinishReset stores that a locked deletion is finished.
-func (tx *Tx) FinishReset(ctx context.Context, r affiliate.RunningReset, at time.Time) error {
+func (tx *Tx) FinishReset(ctx context.Context, r privacy.RunningReset, at time.Time) error {
 	if _, err := tx.Exec(ctx, finishReset, r.Workspace, r.ID, at); err != nil {
 		return fmt.Errorf("finish a deletion of test data: %w", err)
 	}
@@ -192,9 +193,9 @@ const referralCodes = `
 
 // ReferralCodes returns at most limit referral codes of test mode with their links, ordered
 // by code. The result starts after the given code.
-func (s *Store) ReferralCodes(ctx context.Context, workspace affiliate.WorkspaceID, after string, limit int) ([]affiliate.TestCode, error) {
+func (s *Store) ReferralCodes(ctx context.Context, workspace affiliate.WorkspaceID, after string, limit int) ([]privacy.TestCode, error) {
 	rows, err := s.db.Pool().Query(ctx, referralCodes, workspace, after, limit)
-	codes, err := postgres.AllRows(rows, err, func(c affiliate.TestCode) affiliate.TestCode { return c })
+	codes, err := postgres.AllRows(rows, err, func(c privacy.TestCode) privacy.TestCode { return c })
 	if err != nil {
 		return nil, fmt.Errorf("read the codes of test mode: %w", err)
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/privacy"
 )
 
 // step deletes rows of one table. Several steps can delete different rows of a table.
@@ -257,9 +258,9 @@ func (*Store) Steps() int { return len(steps) }
 // DeleteRows executes a step: it deletes at most limit rows. The transaction must have
 // locked the deletion. A step that deletes fewer rows than the limit has left no row, except
 // rows that other transactions have inserted or changed at the same time.
-func (tx *Tx) DeleteRows(ctx context.Context, workspace affiliate.WorkspaceID, number, limit int) (affiliate.DeletedTestRows, error) {
+func (tx *Tx) DeleteRows(ctx context.Context, workspace affiliate.WorkspaceID, number, limit int) (privacy.DeletedTestRows, error) {
 	s := steps[number]
-	deleted := affiliate.DeletedTestRows{Table: s.table}
+	deleted := privacy.DeletedTestRows{Table: s.table}
 	rows, err := tx.Query(ctx, s.sql, pgx.NamedArgs{"workspace": workspace, "limit": limit})
 	if err != nil {
 		return deleted, fmt.Errorf("delete %s: %w", s.table, err)

@@ -23,34 +23,34 @@ const deliveryColumns = `
 	d.error_message, d.created_at, d.completed_at`
 
 type deliveryRow struct {
-	ID             affiliate.DeliveryID     `db:"id"`
-	EndpointID     affiliate.EndpointID     `db:"endpoint_id"`
-	EventID        affiliate.EventID        `db:"event_id"`
-	EventType      affiliate.EventName      `db:"event_type"`
-	Epoch          int                      `db:"epoch"`
-	Status         affiliate.DeliveryStatus `db:"status"`
-	DueAt          *time.Time               `db:"due_at"`
-	AttemptCount   int                      `db:"attempt_count"`
-	HTTPStatusCode *int                     `db:"http_status_code"`
-	ErrorMessage   *string                  `db:"error_message"`
-	CreatedAt      time.Time                `db:"created_at"`
-	CompletedAt    *time.Time               `db:"completed_at"`
+	ID             affiliate.DeliveryID   `db:"id"`
+	EndpointID     affiliate.EndpointID   `db:"endpoint_id"`
+	EventID        affiliate.EventID      `db:"event_id"`
+	EventType      affiliate.EventName    `db:"event_type"`
+	Epoch          int                    `db:"epoch"`
+	Status         webhook.DeliveryStatus `db:"status"`
+	DueAt          *time.Time             `db:"due_at"`
+	AttemptCount   int                    `db:"attempt_count"`
+	HTTPStatusCode *int                   `db:"http_status_code"`
+	ErrorMessage   *string                `db:"error_message"`
+	CreatedAt      time.Time              `db:"created_at"`
+	CompletedAt    *time.Time             `db:"completed_at"`
 }
 
 // delivery returns the delivery as the API shows it. epoch is the current epoch of the
 // endpoint, a number that increases each time the endpoint is disabled. A pending or
 // failed delivery of an earlier epoch is shown as canceled, even if the job that stores
 // this status has not processed the delivery yet.
-func (r deliveryRow) delivery(epoch int) affiliate.Delivery {
-	d := affiliate.Delivery{
+func (r deliveryRow) delivery(epoch int) webhook.Delivery {
+	d := webhook.Delivery{
 		ID: r.ID, Endpoint: r.EndpointID, Event: r.EventID, Type: r.EventType, Status: r.Status,
 		AttemptCount: r.AttemptCount, HTTPStatusCode: r.HTTPStatusCode, ErrorMessage: r.ErrorMessage,
 		NextAttemptAt: postgres.UTC(r.DueAt), CreatedAt: r.CreatedAt.UTC(), CompletedAt: postgres.UTC(r.CompletedAt),
 	}
 	if r.Epoch < epoch {
 		d.NextAttemptAt = nil
-		if d.Status == affiliate.DeliveryPending || d.Status == affiliate.DeliveryFailed {
-			d.Status = affiliate.DeliveryCanceled
+		if d.Status == webhook.DeliveryPending || d.Status == webhook.DeliveryFailed {
+			d.Status = webhook.DeliveryCanceled
 		}
 	}
 	return d
@@ -59,10 +59,10 @@ func (r deliveryRow) delivery(epoch int) affiliate.Delivery {
 // detailRow is the row of a delivery and its attempts.
 type detailRow struct {
 	deliveryRow
-	Attempts []affiliate.Attempt `db:"attempts"`
+	Attempts []webhook.Attempt `db:"attempts"`
 }
 
-func (r detailRow) detail(epoch int) affiliate.Delivery {
+func (r detailRow) detail(epoch int) webhook.Delivery {
 	d := r.delivery(epoch)
 	d.Attempts = r.Attempts
 	for i := range d.Attempts {
@@ -82,7 +82,7 @@ type listQuery struct {
 // created at the given time or later. The filter compares the stored status. If a
 // delivery is shown as canceled but the cancellation job has not processed it yet, the
 // filter therefore finds the delivery only by its former status.
-func newListQuery(scope affiliate.Scope, endpoint affiliate.EndpointID, since time.Time, filter affiliate.DeliveryFilter) listQuery {
+func newListQuery(scope affiliate.Scope, endpoint affiliate.EndpointID, since time.Time, filter webhook.DeliveryFilter) listQuery {
 	first := affiliate.FirstID[affiliate.DeliveryID](since)
 	q := listQuery{
 		where: `d.workspace_id = @workspace and d.endpoint_id = @endpoint and d.id >= @first and d.day >= @first_day`,
@@ -149,8 +149,8 @@ func (s *Store) checkEvent(ctx context.Context, scope affiliate.Scope, endpoint 
 // NOT_FOUND if the filter's event does not exist.
 func (s *Store) Deliveries(
 	ctx context.Context, scope affiliate.Scope, endpoint affiliate.EndpointID, since time.Time,
-	filter affiliate.DeliveryFilter, page affiliate.Page,
-) ([]affiliate.Delivery, int64, error) {
+	filter webhook.DeliveryFilter, page affiliate.Page,
+) ([]webhook.Delivery, int64, error) {
 	e, err := s.Endpoint(ctx, scope, endpoint)
 	if err != nil {
 		return nil, 0, err
@@ -161,7 +161,7 @@ func (s *Store) Deliveries(
 	query := newListQuery(scope, endpoint, since, filter)
 	query.args["limit"], query.args["offset"] = page.Size, page.Offset()
 	rows, err := s.db.Pool().Query(ctx, query.page(), planForArgs, query.args)
-	deliveries, err := postgres.AllRows(rows, err, func(r deliveryRow) affiliate.Delivery { return r.delivery(e.Epoch) })
+	deliveries, err := postgres.AllRows(rows, err, func(r deliveryRow) webhook.Delivery { return r.delivery(e.Epoch) })
 	if err != nil {
 		return nil, 0, fmt.Errorf("deliveries: %w", err)
 	}
@@ -194,20 +194,20 @@ func deliveryArgs(scope affiliate.Scope, endpoint affiliate.EndpointID, id affil
 
 // Delivery returns a delivery of an endpoint with its attempts. Errors:
 // WEBHOOK_NOT_FOUND.
-func (s *Store) Delivery(ctx context.Context, e affiliate.Endpoint, id affiliate.DeliveryID) (affiliate.Delivery, error) {
+func (s *Store) Delivery(ctx context.Context, e webhook.Endpoint, id affiliate.DeliveryID) (webhook.Delivery, error) {
 	return readDelivery(ctx, s.db.Pool(), e, id)
 }
 
 // Delivery returns a delivery of an endpoint with its attempts, including the changes
 // that the transaction has made. Errors: WEBHOOK_NOT_FOUND.
-func (tx *Tx) Delivery(ctx context.Context, e affiliate.Endpoint, id affiliate.DeliveryID) (affiliate.Delivery, error) {
+func (tx *Tx) Delivery(ctx context.Context, e webhook.Endpoint, id affiliate.DeliveryID) (webhook.Delivery, error) {
 	return readDelivery(ctx, tx, e, id)
 }
 
-func readDelivery(ctx context.Context, db postgres.Queryer, e affiliate.Endpoint, id affiliate.DeliveryID) (affiliate.Delivery, error) {
+func readDelivery(ctx context.Context, db postgres.Queryer, e webhook.Endpoint, id affiliate.DeliveryID) (webhook.Delivery, error) {
 	row, err := oneRow[detailRow](db.Query(ctx, selectDelivery, deliveryArgs(e.Scope, e.ID, id)))
 	if err != nil {
-		return affiliate.Delivery{}, err
+		return webhook.Delivery{}, err
 	}
 	return row.detail(e.Epoch), nil
 }
@@ -219,15 +219,15 @@ const lockDelivery = `
 	for no key update`
 
 type lockedRow struct {
-	ID           affiliate.DeliveryID     `db:"id"`
-	EventType    affiliate.EventName      `db:"event_type"`
-	Status       affiliate.DeliveryStatus `db:"status"`
-	Tier         int                      `db:"tier"`
-	Extra        int                      `db:"extra"`
-	Epoch        int                      `db:"epoch"`
-	AttemptCount int                      `db:"attempt_count"`
-	DueAt        *time.Time               `db:"due_at"`
-	CompletedAt  *time.Time               `db:"completed_at"`
+	ID           affiliate.DeliveryID   `db:"id"`
+	EventType    affiliate.EventName    `db:"event_type"`
+	Status       webhook.DeliveryStatus `db:"status"`
+	Tier         int                    `db:"tier"`
+	Extra        int                    `db:"extra"`
+	Epoch        int                    `db:"epoch"`
+	AttemptCount int                    `db:"attempt_count"`
+	DueAt        *time.Time             `db:"due_at"`
+	CompletedAt  *time.Time             `db:"completed_at"`
 }
 
 func (r lockedRow) locked() webhook.LockedDelivery {
@@ -261,7 +261,7 @@ func (tx *Tx) UpdateDelivery(ctx context.Context, scope affiliate.Scope, endpoin
 		return fmt.Errorf("delivery: %w", err)
 	}
 	if d.DueAt != nil {
-		tx.DeliveriesAdded(affiliate.EndpointKey{Workspace: scope.Workspace, ID: endpoint})
+		tx.DeliveriesAdded(webhook.EndpointKey{Workspace: scope.Workspace, ID: endpoint})
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/webhook"
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
@@ -15,18 +16,18 @@ const endpointColumns = `
 	e.consecutive_failures, e.failing_since, e.dead_letters, e.last_delivery_at, e.last_dead_letter_day, e.created_at, e.updated_at, e.version`
 
 type endpointRow struct {
-	ID             affiliate.EndpointID      `db:"id"`
-	WorkspaceID    affiliate.WorkspaceID     `db:"workspace_id"`
-	Mode           affiliate.Mode            `db:"mode"`
-	URL            string                    `db:"url"`
-	Description    *string                   `db:"description"`
-	Subscriptions  []string                  `db:"subscriptions"`
-	Active         bool                      `db:"active"`
-	DisabledReason *affiliate.DisabledReason `db:"disabled_reason"`
-	Epoch          int                       `db:"epoch"`
-	CreatedAt      time.Time                 `db:"created_at"`
-	UpdatedAt      time.Time                 `db:"updated_at"`
-	Version        int                       `db:"version"`
+	ID             affiliate.EndpointID    `db:"id"`
+	WorkspaceID    affiliate.WorkspaceID   `db:"workspace_id"`
+	Mode           affiliate.Mode          `db:"mode"`
+	URL            string                  `db:"url"`
+	Description    *string                 `db:"description"`
+	Subscriptions  []string                `db:"subscriptions"`
+	Active         bool                    `db:"active"`
+	DisabledReason *webhook.DisabledReason `db:"disabled_reason"`
+	Epoch          int                     `db:"epoch"`
+	CreatedAt      time.Time               `db:"created_at"`
+	UpdatedAt      time.Time               `db:"updated_at"`
+	Version        int                     `db:"version"`
 	healthRow
 }
 
@@ -38,10 +39,10 @@ type healthRow struct {
 	LastDeadLetterDay   *time.Time `db:"last_dead_letter_day"`
 }
 
-func (r endpointRow) endpoint() affiliate.Endpoint {
-	health := affiliate.EndpointHealth(r.healthRow)
+func (r endpointRow) endpoint() webhook.Endpoint {
+	health := webhook.EndpointHealth(r.healthRow)
 	health.FailingSince, health.LastDeliveryAt = postgres.UTC(health.FailingSince), postgres.UTC(health.LastDeliveryAt)
-	return affiliate.Endpoint{
+	return webhook.Endpoint{
 		ID: r.ID, Scope: affiliate.Scope{Workspace: r.WorkspaceID, Mode: r.Mode}, URL: r.URL, Description: r.Description,
 		Subscriptions: r.Subscriptions, Active: r.Active, DisabledReason: r.DisabledReason, Epoch: r.Epoch,
 		Health: health, CreatedAt: r.CreatedAt.UTC(), UpdatedAt: r.UpdatedAt.UTC(), Version: r.Version,
@@ -63,19 +64,19 @@ func endpointArgs(scope affiliate.Scope, id affiliate.EndpointID) pgx.NamedArgs 
 	return pgx.NamedArgs{"workspace": scope.Workspace, "mode": scope.Mode, "endpoint": id}
 }
 
-func readEndpoint(ctx context.Context, db postgres.Queryer, sql string, scope affiliate.Scope, id affiliate.EndpointID) (affiliate.Endpoint, error) {
+func readEndpoint(ctx context.Context, db postgres.Queryer, sql string, scope affiliate.Scope, id affiliate.EndpointID) (webhook.Endpoint, error) {
 	row, err := oneRow[endpointRow](db.Query(ctx, sql, endpointArgs(scope, id)))
 	return row.endpoint(), err
 }
 
 // Endpoint returns an endpoint. Errors: WEBHOOK_NOT_FOUND.
-func (s *Store) Endpoint(ctx context.Context, scope affiliate.Scope, id affiliate.EndpointID) (affiliate.Endpoint, error) {
+func (s *Store) Endpoint(ctx context.Context, scope affiliate.Scope, id affiliate.EndpointID) (webhook.Endpoint, error) {
 	return readEndpoint(ctx, s.db.Pool(), selectEndpoint, scope, id)
 }
 
 // Endpoints returns one page of the endpoints of a scope, newest first, and the number
 // of endpoints on all pages.
-func (s *Store) Endpoints(ctx context.Context, scope affiliate.Scope, page affiliate.Page) ([]affiliate.Endpoint, int64, error) {
+func (s *Store) Endpoints(ctx context.Context, scope affiliate.Scope, page affiliate.Page) ([]webhook.Endpoint, int64, error) {
 	const list = `
 		select ` + endpointColumns + `
 		from webhook_endpoints e
@@ -114,14 +115,14 @@ type secretsRow struct {
 // at the given time, newest first. Errors: WEBHOOK_NOT_FOUND.
 func (s *Store) EndpointSecrets(
 	ctx context.Context, scope affiliate.Scope, id affiliate.EndpointID, at time.Time,
-) (affiliate.Endpoint, [][]byte, error) {
+) (webhook.Endpoint, [][]byte, error) {
 	const query = `
 		select ` + endpointColumns + `, e.secret, e.previous_secret, e.previous_until
 		from webhook_endpoints e
 		where e.workspace_id = @workspace and e.mode = @mode and e.id = @endpoint and e.deleted_at is null`
 	row, err := oneRow[secretsRow](s.db.Pool().Query(ctx, query, endpointArgs(scope, id)))
 	if err != nil {
-		return affiliate.Endpoint{}, nil, err
+		return webhook.Endpoint{}, nil, err
 	}
 	secrets := [][]byte{row.Secret}
 	if row.PreviousSecret != nil && row.PreviousUntil != nil && row.PreviousUntil.After(at) {
@@ -138,7 +139,7 @@ func (tx *Tx) CountEndpoints(ctx context.Context, scope affiliate.Scope) (int, e
 
 // InsertEndpoint stores a new endpoint. encryptedSecret is the signing secret of the
 // endpoint.
-func (tx *Tx) InsertEndpoint(ctx context.Context, e affiliate.Endpoint, encryptedSecret []byte) error {
+func (tx *Tx) InsertEndpoint(ctx context.Context, e webhook.Endpoint, encryptedSecret []byte) error {
 	const insert = `
 		insert into webhook_endpoints (workspace_id, id, mode, url, description, subscriptions, active, disabled_reason,
 			epoch, secret, created_at, updated_at, version)
@@ -151,7 +152,7 @@ func (tx *Tx) InsertEndpoint(ctx context.Context, e affiliate.Endpoint, encrypte
 }
 
 // changeArgs returns the values of the columns that an update of an endpoint writes.
-func changeArgs(e affiliate.Endpoint) pgx.NamedArgs {
+func changeArgs(e webhook.Endpoint) pgx.NamedArgs {
 	return pgx.NamedArgs{
 		"workspace": e.Scope.Workspace, "mode": e.Scope.Mode, "endpoint": e.ID,
 		"description": e.Description, "subscriptions": e.Subscriptions, "active": e.Active, "disabled_reason": e.DisabledReason,
@@ -162,23 +163,23 @@ func changeArgs(e affiliate.Endpoint) pgx.NamedArgs {
 }
 
 // Endpoint returns an endpoint without locking it. Errors: WEBHOOK_NOT_FOUND.
-func (tx *Tx) Endpoint(ctx context.Context, scope affiliate.Scope, id affiliate.EndpointID) (affiliate.Endpoint, error) {
+func (tx *Tx) Endpoint(ctx context.Context, scope affiliate.Scope, id affiliate.EndpointID) (webhook.Endpoint, error) {
 	return readEndpoint(ctx, tx, selectEndpoint, scope, id)
 }
 
 // EndpointOrDeleted returns an endpoint, even if it is deleted. Errors:
 // WEBHOOK_NOT_FOUND.
-func (tx *Tx) EndpointOrDeleted(ctx context.Context, scope affiliate.Scope, id affiliate.EndpointID) (affiliate.Endpoint, error) {
+func (tx *Tx) EndpointOrDeleted(ctx context.Context, scope affiliate.Scope, id affiliate.EndpointID) (webhook.Endpoint, error) {
 	return readEndpoint(ctx, tx, selectEndpointOrDeleted, scope, id)
 }
 
 // LockEndpoint locks an endpoint and returns it. Errors: WEBHOOK_NOT_FOUND.
-func (tx *Tx) LockEndpoint(ctx context.Context, scope affiliate.Scope, id affiliate.EndpointID) (affiliate.Endpoint, error) {
+func (tx *Tx) LockEndpoint(ctx context.Context, scope affiliate.Scope, id affiliate.EndpointID) (webhook.Endpoint, error) {
 	return readEndpoint(ctx, tx, selectEndpoint+` for no key update`, scope, id)
 }
 
 // UpdateEndpoint stores the changed fields of a locked endpoint.
-func (tx *Tx) UpdateEndpoint(ctx context.Context, e affiliate.Endpoint) error {
+func (tx *Tx) UpdateEndpoint(ctx context.Context, e webhook.Endpoint) error {
 	const update = `
 		update webhook_endpoints
 		set description = @description, subscriptions = @subscriptions, active = @active, disabled_reason = @disabled_reason,
@@ -191,7 +192,7 @@ func (tx *Tx) UpdateEndpoint(ctx context.Context, e affiliate.Endpoint) error {
 
 // DeleteEndpoint marks a locked endpoint as deleted at e.UpdatedAt and deletes its
 // signing secrets. The row remains because its deliveries refer to it.
-func (tx *Tx) DeleteEndpoint(ctx context.Context, e affiliate.Endpoint) error {
+func (tx *Tx) DeleteEndpoint(ctx context.Context, e webhook.Endpoint) error {
 	const remove = `
 		update webhook_endpoints
 		set deleted_at = @updated_at, updated_at = @updated_at, version = @version, active = @active,
@@ -205,7 +206,7 @@ func (tx *Tx) DeleteEndpoint(ctx context.Context, e affiliate.Endpoint) error {
 // ReplaceSecret stores a new encrypted signing secret of a locked endpoint. The
 // previous secret stays valid until keptUntil. If keptUntil is nil, the previous secret
 // is deleted.
-func (tx *Tx) ReplaceSecret(ctx context.Context, e affiliate.Endpoint, encryptedSecret []byte, keptUntil *time.Time) error {
+func (tx *Tx) ReplaceSecret(ctx context.Context, e webhook.Endpoint, encryptedSecret []byte, keptUntil *time.Time) error {
 	const replace = `
 		update webhook_endpoints
 		set previous_secret = case when @until::timestamptz is null then null else secret end, previous_until = @until,

@@ -29,7 +29,7 @@ const (
 // DeliveryListSQL returns the statements for a page of deliveries and for the total,
 // and the arguments of both.
 func DeliveryListSQL(
-	scope affiliate.Scope, endpoint affiliate.EndpointID, since time.Time, filter affiliate.DeliveryFilter,
+	scope affiliate.Scope, endpoint affiliate.EndpointID, since time.Time, filter webhook.DeliveryFilter,
 ) (page, count string, args pgx.NamedArgs) {
 	query := newListQuery(scope, endpoint, since, filter)
 	return query.page(), query.count(), query.args
@@ -41,7 +41,7 @@ func DeliveryArgs(scope affiliate.Scope, endpoint affiliate.EndpointID, id affil
 }
 
 // RecoverableArgs returns the arguments of CountRecoverableSQL.
-func RecoverableArgs(job affiliate.RecoverDeliveries, epoch int) pgx.NamedArgs {
+func RecoverableArgs(job webhook.RecoverDeliveries, epoch int) pgx.NamedArgs {
 	return recoverableArgs(job, epoch)
 }
 
@@ -51,7 +51,7 @@ func OutcomeArgs(changes []webhook.DeliveryChange) (pgx.NamedArgs, error) {
 }
 
 // DueArgs returns the arguments of TargetsSQL and DueDeliveriesSQL.
-func DueArgs(endpoints []affiliate.EndpointKey, sender affiliate.SenderID, now time.Time) pgx.NamedArgs {
+func DueArgs(endpoints []webhook.EndpointKey, sender affiliate.SenderID, now time.Time) pgx.NamedArgs {
 	reads := make([]webhook.DueQuery, len(endpoints))
 	for i, key := range endpoints {
 		reads[i] = webhook.DueQuery{Key: key, Limit: 64}

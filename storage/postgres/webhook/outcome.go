@@ -64,7 +64,7 @@ func column[From, To any](rows []From, value func(From) To) []To {
 
 func outcomeArgs(changes []webhook.DeliveryChange) (pgx.NamedArgs, error) {
 	type change = webhook.DeliveryChange
-	records := make([]affiliate.Attempt, len(changes))
+	records := make([]webhook.Attempt, len(changes))
 	encoded := make([][]byte, len(changes))
 	for i, c := range changes {
 		var err error
@@ -79,16 +79,16 @@ func outcomeArgs(changes []webhook.DeliveryChange) (pgx.NamedArgs, error) {
 		"ids":             column(changes, func(c change) affiliate.DeliveryID { return c.Result.Delivery.ID }),
 		"days":            column(changes, func(c change) time.Time { return dayOf(c.Result.Delivery.ID) }),
 		"attempts":        column(changes, func(c change) int { return c.Result.Delivery.Attempts }),
-		"statuses_before": column(changes, func(c change) affiliate.DeliveryStatus { return c.Before.Status }),
+		"statuses_before": column(changes, func(c change) webhook.DeliveryStatus { return c.Before.Status }),
 		"tiers_before":    column(changes, func(c change) int { return c.Before.ScheduledAttempts }),
 		"extras_before":   column(changes, func(c change) int { return c.Before.RequestedAttempts }),
-		"statuses":        column(changes, func(c change) affiliate.DeliveryStatus { return c.After.Status }),
+		"statuses":        column(changes, func(c change) webhook.DeliveryStatus { return c.After.Status }),
 		"tiers":           column(changes, func(c change) int { return c.After.ScheduledAttempts }),
 		"extras":          column(changes, func(c change) int { return c.After.RequestedAttempts }),
 		"due_at":          column(changes, func(c change) *time.Time { return c.DueAt }),
 		"completed_at":    column(changes, func(c change) *time.Time { return c.CompletedAt }),
-		"status_codes":    column(records, func(a affiliate.Attempt) *int { return a.HTTPStatusCode }),
-		"error_codes":     column(records, func(a affiliate.Attempt) *string { return a.ErrorMessage }),
+		"status_codes":    column(records, func(a webhook.Attempt) *int { return a.HTTPStatusCode }),
+		"error_codes":     column(records, func(a webhook.Attempt) *string { return a.ErrorMessage }),
 		"records":         encoded,
 		"kept":            keptAttempts,
 	}, nil
@@ -118,14 +118,14 @@ const (
 
 // LockDeliveryOf locks a delivery of the given endpoint and returns it. The endpoint
 // may belong to any workspace. Errors: WEBHOOK_NOT_FOUND.
-func (tx *Tx) LockDeliveryOf(ctx context.Context, key affiliate.EndpointKey, id affiliate.DeliveryID) (webhook.LockedDelivery, error) {
+func (tx *Tx) LockDeliveryOf(ctx context.Context, key webhook.EndpointKey, id affiliate.DeliveryID) (webhook.LockedDelivery, error) {
 	row, err := oneRow[lockedRow](tx.Query(ctx, lockDeliveryOfKey, key.Workspace, key.ID, id, dayOf(id)))
 	return row.locked(), err
 }
 
 // LockEndpoints locks endpoints of any workspaces and returns them. Deleted endpoints
 // are included.
-func (tx *Tx) LockEndpoints(ctx context.Context, keys []affiliate.EndpointKey) ([]affiliate.Endpoint, error) {
+func (tx *Tx) LockEndpoints(ctx context.Context, keys []webhook.EndpointKey) ([]webhook.Endpoint, error) {
 	workspaces, ids := keyColumns(keys)
 	rows, err := tx.Query(ctx, lockEndpoints, workspaces, ids)
 	endpoints, err := postgres.AllRows(rows, err, endpointRow.endpoint)
@@ -136,9 +136,9 @@ func (tx *Tx) LockEndpoints(ctx context.Context, keys []affiliate.EndpointKey) (
 }
 
 // UpdateHealth stores the health of locked endpoints.
-func (tx *Tx) UpdateHealth(ctx context.Context, endpoints []affiliate.Endpoint) error {
-	workspaces, ids := keyColumns(column(endpoints, affiliate.Endpoint.Key))
-	type endpoint = affiliate.Endpoint
+func (tx *Tx) UpdateHealth(ctx context.Context, endpoints []webhook.Endpoint) error {
+	workspaces, ids := keyColumns(column(endpoints, webhook.Endpoint.Key))
+	type endpoint = webhook.Endpoint
 	_, err := tx.Exec(ctx, updateHealth, pgx.NamedArgs{
 		"workspaces": workspaces, "endpoints": ids,
 		"failures":         column(endpoints, func(e endpoint) int { return e.Health.ConsecutiveFailures }),

@@ -7,7 +7,8 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
-	"github.com/tributary-hq/tributary/storage/postgres/webhook"
+	"github.com/tributary-hq/tributary/affiliate/webhook"
+	webhookpg "github.com/tributary-hq/tributary/storage/postgres/webhook"
 )
 
 // Every statement on deliveries must use an index, and only the indexes of partitions
@@ -28,7 +29,7 @@ func TestDeliveryStatements_UseIndexesOfNeededPartitions(t *testing.T) {
 	f.VacuumAnalyze()
 
 	month, week := f.Now().AddDate(0, 0, -30), f.Now().Truncate(24*time.Hour).AddDate(0, 0, -2)
-	dead, event := affiliate.DeliveryDeadLettered, affiliate.NewID[affiliate.EventID](f.Now())
+	dead, event := webhook.DeliveryDeadLettered, affiliate.NewID[affiliate.EventID](f.Now())
 	const (
 		thisWeek = "webhook_deliveries_20260316"
 		pkey     = "_pkey"
@@ -61,47 +62,47 @@ func TestDeliveryStatements_UseIndexesOfNeededPartitions(t *testing.T) {
 			}
 		}
 	}
-	list := func(since time.Time, filter affiliate.DeliveryFilter) (page, count string) {
-		pageSQL, countSQL, args := webhook.DeliveryListSQL(f.Scope, e, since, filter)
+	list := func(since time.Time, filter webhook.DeliveryFilter) (page, count string) {
+		pageSQL, countSQL, args := webhookpg.DeliveryListSQL(f.Scope, e, since, filter)
 		args["limit"], args["offset"] = 20, 0
 		return f.Plan(pageSQL, args), f.Plan(countSQL, args)
 	}
 	ordered := []string{"Limit -> Merge Append", "Index Scan Backward"}
-	page, count := list(month, affiliate.DeliveryFilter{})
+	page, count := list(month, webhook.DeliveryFilter{})
 	check("page", page, ordered, weeks, pkey)
 	check("total", count, []string{"Limit -> Append", "Index Only Scan"}, weeks, pkey)
 	if strings.Contains(count, "Index Scan") || strings.Contains(count, "Bitmap") {
 		t.Errorf("the statement that counts the deliveries reads the table and not only the index:\n%s", count)
 	}
-	page, _ = list(week, affiliate.DeliveryFilter{})
+	page, _ = list(week, webhook.DeliveryFilter{})
 	// Every list reads the default partition, because it may have rows of any day.
 	check("page of the last two days", page, ordered, []string{thisWeek, "webhook_deliveries_default"}, pkey)
-	page, count = list(month, affiliate.DeliveryFilter{Status: &dead})
+	page, count = list(month, webhook.DeliveryFilter{Status: &dead})
 	check("page of a status", page, ordered, weeks, byStatus)
 	check("total of a status", count, []string{"Limit -> Append"}, weeks, byStatus)
-	page, _ = list(month, affiliate.DeliveryFilter{Event: &event})
+	page, _ = list(month, webhook.DeliveryFilter{Event: &event})
 	check("page of an event", page, []string{"Index Scan"}, weeks[:1], pkey)
 
-	one := webhook.DeliveryArgs(f.Scope, e, affiliate.NewID[affiliate.DeliveryID](f.Now()))
-	check("one delivery", f.Plan(webhook.SelectDeliverySQL, one), []string{"Index Scan"}, weeks[:1], pkey)
-	check("lock one delivery", f.Plan(webhook.LockDeliverySQL, one), []string{"Index Scan"}, weeks[:1], pkey)
+	one := webhookpg.DeliveryArgs(f.Scope, e, affiliate.NewID[affiliate.DeliveryID](f.Now()))
+	check("one delivery", f.Plan(webhookpg.SelectDeliverySQL, one), []string{"Index Scan"}, weeks[:1], pkey)
+	check("lock one delivery", f.Plan(webhookpg.LockDeliverySQL, one), []string{"Index Scan"}, weeks[:1], pkey)
 	one["status"], one["tier"], one["extra"], one["epoch"], one["due_at"], one["completed_at"] = "failed", 1, 1, 1, f.Now(), nil
-	check("update one delivery", f.Plan(webhook.UpdateDeliverySQL, one), []string{"Index Scan"}, weeks[:1], pkey)
+	check("update one delivery", f.Plan(webhookpg.UpdateDeliverySQL, one), []string{"Index Scan"}, weeks[:1], pkey)
 
-	job := affiliate.RecoverDeliveries{
+	job := webhook.RecoverDeliveries{
 		Workspace: f.Scope.Workspace, Mode: f.Scope.Mode, Endpoint: e, Since: month, Until: f.Now(), RequestedAt: f.Now(),
-		Statuses: []affiliate.DeliveryStatus{affiliate.DeliveryDeadLettered, affiliate.DeliveryCanceled},
+		Statuses: []webhook.DeliveryStatus{webhook.DeliveryDeadLettered, webhook.DeliveryCanceled},
 	}
-	check("count recoverable deliveries", f.Plan(webhook.CountRecoverableSQL, webhook.RecoverableArgs(job, 1)), nil, weeks, byStatus)
-	args := webhook.RecoverableArgs(job, 1)
+	check("count recoverable deliveries", f.Plan(webhookpg.CountRecoverableSQL, webhookpg.RecoverableArgs(job, 1)), nil, weeks, byStatus)
+	args := webhookpg.RecoverableArgs(job, 1)
 	args["at"], args["limit"] = f.Now(), 5000
-	check("recover a block", f.PlanWith(webhook.BlockPlan, webhook.RecoverBlockSQL, args), []string{"Nested Loop"}, weeks, byStatus)
-	check("recover a block", f.PlanWith(webhook.BlockPlan, webhook.RecoverBlockSQL, args), nil, weeks, pkey)
+	check("recover a block", f.PlanWith(webhookpg.BlockPlan, webhookpg.RecoverBlockSQL, args), []string{"Nested Loop"}, weeks, byStatus)
+	check("recover a block", f.PlanWith(webhookpg.BlockPlan, webhookpg.RecoverBlockSQL, args), nil, weeks, pkey)
 
-	canceled := webhook.DeliveryArgs(f.Scope, e, affiliate.DeliveryID{})
+	canceled := webhookpg.DeliveryArgs(f.Scope, e, affiliate.DeliveryID{})
 	canceled["epoch"], canceled["limit"], canceled["ended"] = 2, 5000, f.Now()
-	check("cancel a block", f.PlanWith(webhook.BlockPlan, webhook.CancelBlockSQL, canceled), []string{"Nested Loop"}, weeks, due)
-	check("cancel a block", f.PlanWith(webhook.BlockPlan, webhook.CancelBlockSQL, canceled), nil, weeks, pkey)
+	check("cancel a block", f.PlanWith(webhookpg.BlockPlan, webhookpg.CancelBlockSQL, canceled), []string{"Nested Loop"}, weeks, due)
+	check("cancel a block", f.PlanWith(webhookpg.BlockPlan, webhookpg.CancelBlockSQL, canceled), nil, weeks, pkey)
 }
 
 // fillDeliveries inserts n deliveries to an endpoint. newest is the creation time of the

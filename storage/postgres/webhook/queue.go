@@ -32,22 +32,22 @@ const claim = `
 // other endpoints is leased to another sender, not active, deleted, or locked by another
 // transaction.
 func (s *Store) Claim(
-	ctx context.Context, sender affiliate.SenderID, endpoints []affiliate.EndpointKey, now, leaseEnd time.Time,
-) ([]affiliate.EndpointKey, error) {
+	ctx context.Context, sender affiliate.SenderID, endpoints []webhook.EndpointKey, now, leaseEnd time.Time,
+) ([]webhook.EndpointKey, error) {
 	args := senderArgs(sender, endpoints, now)
 	args["until"] = leaseEnd
 	rows, _ := s.db.SendingPool().Query(ctx, claim, args)
-	return pgx.CollectRows(rows, pgx.RowToStructByName[affiliate.EndpointKey])
+	return pgx.CollectRows(rows, pgx.RowToStructByName[webhook.EndpointKey])
 }
 
-func senderArgs(sender affiliate.SenderID, endpoints []affiliate.EndpointKey, now time.Time) pgx.NamedArgs {
+func senderArgs(sender affiliate.SenderID, endpoints []webhook.EndpointKey, now time.Time) pgx.NamedArgs {
 	workspaces, ids := keyColumns(endpoints)
 	return pgx.NamedArgs{"workspaces": workspaces, "endpoints": ids, "sender": sender, "now": now}
 }
 
 // Release ends a sender's leases of endpoints. It does not change leases of other
 // senders.
-func (s *Store) Release(ctx context.Context, sender affiliate.SenderID, endpoints []affiliate.EndpointKey) error {
+func (s *Store) Release(ctx context.Context, sender affiliate.SenderID, endpoints []webhook.EndpointKey) error {
 	const release = `
 		update webhook_endpoints e set sender = null, sender_until = null
 		from unnest($1::uuid[], $2::uuid[]) as w (workspace_id, id)
@@ -69,9 +69,9 @@ const unclaimed = `
 	limit $2`
 
 // Unclaimed returns at most limit endpoints that have due deliveries but no lease.
-func (s *Store) Unclaimed(ctx context.Context, now time.Time, limit int) ([]affiliate.EndpointKey, error) {
+func (s *Store) Unclaimed(ctx context.Context, now time.Time, limit int) ([]webhook.EndpointKey, error) {
 	rows, _ := s.db.SendingPool().Query(ctx, unclaimed, now, limit)
-	return pgx.CollectRows(rows, pgx.RowToStructByName[affiliate.EndpointKey])
+	return pgx.CollectRows(rows, pgx.RowToStructByName[webhook.EndpointKey])
 }
 
 // targets selects endpoints and the due time of the next delivery of each endpoint that
@@ -117,7 +117,7 @@ type targetRow struct {
 
 func (r targetRow) target() webhook.Target {
 	return webhook.Target{
-		Key: affiliate.EndpointKey{Workspace: r.WorkspaceID, ID: r.ID}, URL: r.URL,
+		Key: webhook.EndpointKey{Workspace: r.WorkspaceID, ID: r.ID}, URL: r.URL,
 		Secret: r.Secret, PreviousSecret: r.PreviousSecret, PreviousUntil: r.PreviousUntil,
 		ConsecutiveFailures: r.ConsecutiveFailures, LastDeliveryAt: r.LastDeliveryAt, NextDue: r.NextDue,
 	}
@@ -148,7 +148,7 @@ func (s *Store) Due(
 }
 
 func dueArgs(sender affiliate.SenderID, queries []webhook.DueQuery, now time.Time) pgx.NamedArgs {
-	keys := make([]affiliate.EndpointKey, len(queries))
+	keys := make([]webhook.EndpointKey, len(queries))
 	from, limits := make([]time.Time, len(queries)), make([]int, len(queries))
 	for i, r := range queries {
 		keys[i], from[i], limits[i] = r.Key, r.From, r.Limit

@@ -14,13 +14,13 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 	domain "github.com/tributary-hq/tributary/affiliate/webhook"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
-	"github.com/tributary-hq/tributary/storage/postgres/webhook"
+	webhookpg "github.com/tributary-hq/tributary/storage/postgres/webhook"
 )
 
 // queue is a shop with endpoints that have waiting deliveries.
 type queue struct {
 	*pgtest.Shop
-	store  *webhook.Store
+	store  *webhookpg.Store
 	sender affiliate.SenderID
 }
 
@@ -38,14 +38,14 @@ func newQueue(t *testing.T) *queue {
 func newQueueAt(t *testing.T, now time.Time) *queue {
 	t.Helper()
 	shop := pgtest.Open(t, func() time.Time { return now }).NewShop(affiliate.ModeLive)
-	return &queue{shop, webhook.NewStore(shop.Store.DB), affiliate.SenderID{UUID: uuid.New()}}
+	return &queue{shop, webhookpg.NewStore(shop.Store.DB), affiliate.SenderID{UUID: uuid.New()}}
 }
 
 // endpoint inserts an endpoint with the given number of waiting deliveries. The newest
 // delivery became due a minute ago, and each earlier delivery one minute before the next.
-func (q *queue) endpoint(waiting int) affiliate.EndpointKey {
+func (q *queue) endpoint(waiting int) domain.EndpointKey {
 	q.Helper()
-	key := affiliate.EndpointKey{Workspace: q.Scope.Workspace, ID: q.NewEndpoint(q.Scope, pgtest.Row{"secret": "sealed"})}
+	key := domain.EndpointKey{Workspace: q.Scope.Workspace, ID: q.NewEndpoint(q.Scope, pgtest.Row{"secret": "sealed"})}
 	ids := make([]affiliate.EventID, waiting)
 	at := make([]time.Time, waiting)
 	for i := range ids {
@@ -66,7 +66,7 @@ func (q *queue) endpoint(waiting int) affiliate.EndpointKey {
 
 // claim acquires leases on endpoints for q.sender and returns the endpoints whose leases
 // were granted.
-func (q *queue) claim(now time.Time, keys ...affiliate.EndpointKey) []affiliate.EndpointKey {
+func (q *queue) claim(now time.Time, keys ...domain.EndpointKey) []domain.EndpointKey {
 	q.Helper()
 	got, err := q.store.Claim(q.Context(), q.sender, keys, now, now.Add(30*time.Second))
 	if err != nil {
@@ -75,7 +75,7 @@ func (q *queue) claim(now time.Time, keys ...affiliate.EndpointKey) []affiliate.
 	return got
 }
 
-func (q *queue) due(now time.Time, limit int, keys ...affiliate.EndpointKey) ([]domain.Target, []domain.DueDelivery) {
+func (q *queue) due(now time.Time, limit int, keys ...domain.EndpointKey) ([]domain.Target, []domain.DueDelivery) {
 	q.Helper()
 	reads := make([]domain.DueQuery, len(keys))
 	for i, key := range keys {
@@ -90,12 +90,12 @@ func (q *queue) due(now time.Time, limit int, keys ...affiliate.EndpointKey) ([]
 
 func TestClaim_GrantsALeaseToOneSender(t *testing.T) {
 	q := newQueue(t)
-	keys := []affiliate.EndpointKey{q.endpoint(1), q.endpoint(1), q.endpoint(1)}
+	keys := []domain.EndpointKey{q.endpoint(1), q.endpoint(1), q.endpoint(1)}
 	if got := q.claim(q.Now(), keys[:2]...); len(got) != 2 {
 		t.Fatalf("the first sender claims %d endpoints, want 2", len(got))
 	}
 	other := affiliate.SenderID{UUID: uuid.New()}
-	claimForOther := func(now time.Time) []affiliate.EndpointKey {
+	claimForOther := func(now time.Time) []domain.EndpointKey {
 		t.Helper()
 		got, err := q.store.Claim(t.Context(), other, keys, now, now.Add(30*time.Second))
 		if err != nil {
@@ -176,7 +176,7 @@ func TestApplyOutcomes_SkipsChangedDeliveries(t *testing.T) {
 	// A retry of the second delivery is requested during its attempt.
 	q.Exec(`update webhook_deliveries set extra = 1 where id = $1`, due[1].ID)
 	for _, want := range [][]affiliate.DeliveryID{{due[0].ID}, nil} {
-		err := q.store.InSendingTx(t.Context(), func(tx *webhook.Tx) error {
+		err := q.store.InSendingTx(t.Context(), func(tx *webhookpg.Tx) error {
 			applied, err := tx.ApplyOutcomes(t.Context(), changes)
 			if !slices.Equal(applied, want) {
 				t.Errorf("ApplyOutcomes applied the outcomes of %v, want %v", applied, want)
@@ -200,10 +200,10 @@ func TestUnclaimed_ReturnsEndpointsWithoutALease(t *testing.T) {
 	q := newQueue(t)
 	leased, unleased, idle := q.endpoint(2), q.endpoint(2), q.endpoint(0)
 	q.claim(q.Now(), leased, idle)
-	check := func(now time.Time, want ...affiliate.EndpointKey) {
+	check := func(now time.Time, want ...domain.EndpointKey) {
 		t.Helper()
 		got, err := q.store.Unclaimed(t.Context(), now, 10)
-		if err != nil || len(got) != len(want) || slices.ContainsFunc(want, func(k affiliate.EndpointKey) bool { return !slices.Contains(got, k) }) {
+		if err != nil || len(got) != len(want) || slices.ContainsFunc(want, func(k domain.EndpointKey) bool { return !slices.Contains(got, k) }) {
 			t.Errorf("Unclaimed returned %v, %v, want %v", got, err, want)
 		}
 	}
@@ -237,7 +237,7 @@ func TestCancelRemaining_CancelsDeliveriesOfEarlierEpochs(t *testing.T) {
 // delivery by its key in one partition. The id of the delivery determines the partition.
 func TestQueueStatements_ReadFewRowsFromIndexes(t *testing.T) {
 	q := newQueue(t)
-	keys := []affiliate.EndpointKey{q.endpoint(20_000), q.endpoint(5_000), q.endpoint(10)}
+	keys := []domain.EndpointKey{q.endpoint(20_000), q.endpoint(5_000), q.endpoint(10)}
 	q.claim(q.Now(), keys...)
 	q.VacuumAnalyze("webhook_deliveries", "webhook_endpoints", "events")
 	conn, err := pgx.Connect(t.Context(), q.URL)
@@ -255,8 +255,8 @@ func TestQueueStatements_ReadFewRowsFromIndexes(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer func() { _ = tx.Rollback(t.Context()) }()
-		if sql == webhook.CancelRemainingSQL {
-			if _, err := tx.Exec(t.Context(), webhook.BlockPlan); err != nil {
+		if sql == webhookpg.CancelRemainingSQL {
+			if _, err := tx.Exec(t.Context(), webhookpg.BlockPlan); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -267,14 +267,14 @@ func TestQueueStatements_ReadFewRowsFromIndexes(t *testing.T) {
 		}
 		return strings.Join(lines, "\n")
 	}
-	args := webhook.DueArgs(keys, q.sender, q.Now())
+	args := webhookpg.DueArgs(keys, q.sender, q.Now())
 	_, due := q.due(q.Now(), 64, keys[0])
 	var changes []domain.DeliveryChange
 	for _, d := range due {
 		result := domain.AttemptResult{Key: keys[0], Delivery: d, Outcome: domain.ResponseOutcome(200, 0), Started: q.Now(), Ended: q.Now()}
 		changes = append(changes, result.Apply(d.State))
 	}
-	outcomes, err := webhook.OutcomeArgs(changes)
+	outcomes, err := webhookpg.OutcomeArgs(changes)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -283,15 +283,15 @@ func TestQueueStatements_ReadFewRowsFromIndexes(t *testing.T) {
 		plan  string
 		parts []string // texts that the plan must contain
 	}{
-		{"targets", plan("targets", webhook.TargetsSQL, args), []string{"(due_at > '", "Limit (actual rows=0"}},
-		{"due", plan("due", webhook.DueDeliveriesSQL, args), []string{
+		{"targets", plan("targets", webhookpg.TargetsSQL, args), []string{"(due_at > '", "Limit (actual rows=0"}},
+		{"due", plan("due", webhookpg.DueDeliveriesSQL, args), []string{
 			"(workspace_id = e.workspace_id) AND (endpoint_id = e.id) AND (epoch = e.epoch) AND (due_at >= w.due_from) AND (due_at <=",
 			"Limit (actual rows=46 loops=3)",
 		}},
-		{"cancel remaining", plan("cancel remaining", webhook.CancelRemainingSQL, 1000, q.Now()), []string{"(epoch < e.epoch)"}},
-		{"unclaimed", plan("unclaimed", webhook.UnclaimedSQL, q.Now(), 10), []string{"(due_at <="}},
-		{"lateness", plan("lateness", webhook.SelectLatenessSQL, q.Now(), q.Now().Add(-time.Minute)), []string{"(due_at <=", "Limit (actual rows=1 loops=3)"}},
-		{"outcomes", plan("outcomes", webhook.ApplyOutcomesSQL, outcomes), []string{
+		{"cancel remaining", plan("cancel remaining", webhookpg.CancelRemainingSQL, 1000, q.Now()), []string{"(epoch < e.epoch)"}},
+		{"unclaimed", plan("unclaimed", webhookpg.UnclaimedSQL, q.Now(), 10), []string{"(due_at <="}},
+		{"lateness", plan("lateness", webhookpg.SelectLatenessSQL, q.Now(), q.Now().Add(-time.Minute)), []string{"(due_at <=", "Limit (actual rows=1 loops=3)"}},
+		{"outcomes", plan("outcomes", webhookpg.ApplyOutcomesSQL, outcomes), []string{
 			"(workspace_id = d.workspace_id) AND (endpoint_id = d.endpoint_id) AND (id = d.id) AND (day = d.day)", "never executed",
 		}},
 	} {

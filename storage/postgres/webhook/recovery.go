@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/webhook"
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
@@ -61,13 +62,13 @@ const (
 			and d.day >= @first_day and d.day <= @until_day`
 )
 
-func recoverableArgs(job affiliate.RecoverDeliveries, epoch int) pgx.NamedArgs {
+func recoverableArgs(job webhook.RecoverDeliveries, epoch int) pgx.NamedArgs {
 	first, until := affiliate.FirstID[affiliate.DeliveryID](job.Since), affiliate.FirstID[affiliate.DeliveryID](job.Until)
 	stored := job.Statuses
-	if slices.Contains(stored, affiliate.DeliveryCanceled) {
-		stored = slices.Concat(stored, []affiliate.DeliveryStatus{affiliate.DeliveryPending, affiliate.DeliveryFailed})
+	if slices.Contains(stored, webhook.DeliveryCanceled) {
+		stored = slices.Concat(stored, []webhook.DeliveryStatus{webhook.DeliveryPending, webhook.DeliveryFailed})
 	}
-	text := func(s affiliate.DeliveryStatus) string { return string(s) }
+	text := func(s webhook.DeliveryStatus) string { return string(s) }
 	args := endpointArgs(affiliate.Scope{Workspace: job.Workspace, Mode: job.Mode}, job.Endpoint)
 	args["first"], args["first_day"], args["until"], args["until_day"] = first, dayOf(first), until, dayOf(until)
 	args["stored"], args["shown"], args["asked"], args["epoch"] = column(stored, text), column(job.Statuses, text), job.RequestedAt, epoch
@@ -76,7 +77,7 @@ func recoverableArgs(job affiliate.RecoverDeliveries, epoch int) pgx.NamedArgs {
 
 // CountRecoverable counts the deliveries that a recovery selects. epoch is the current
 // epoch of the endpoint.
-func (tx *Tx) CountRecoverable(ctx context.Context, job affiliate.RecoverDeliveries, epoch int) (count int64, err error) {
+func (tx *Tx) CountRecoverable(ctx context.Context, job webhook.RecoverDeliveries, epoch int) (count int64, err error) {
 	if err := tx.QueryRow(ctx, countRecoverable, planForArgs, recoverableArgs(job, epoch)).Scan(&count); err != nil {
 		return 0, fmt.Errorf("count deliveries to recover: %w", err)
 	}
@@ -87,7 +88,7 @@ func (tx *Tx) CountRecoverable(ctx context.Context, job affiliate.RecoverDeliver
 // dueAt. It returns the number of restarted deliveries. If the number is less than limit,
 // no deliveries of the recovery are left except those that other transactions have
 // locked. The sender is notified after the commit.
-func (tx *Tx) RecoverBlock(ctx context.Context, job affiliate.RecoverDeliveries, epoch int, dueAt time.Time, limit int) (int, error) {
+func (tx *Tx) RecoverBlock(ctx context.Context, job webhook.RecoverDeliveries, epoch int, dueAt time.Time, limit int) (int, error) {
 	if _, err := tx.Exec(ctx, blockPlan); err != nil {
 		return 0, err
 	}
@@ -98,7 +99,7 @@ func (tx *Tx) RecoverBlock(ctx context.Context, job affiliate.RecoverDeliveries,
 		return 0, fmt.Errorf("recover deliveries: %w", err)
 	}
 	if tag.RowsAffected() > 0 {
-		tx.DeliveriesAdded(affiliate.EndpointKey{Workspace: job.Workspace, ID: job.Endpoint})
+		tx.DeliveriesAdded(webhook.EndpointKey{Workspace: job.Workspace, ID: job.Endpoint})
 	}
 	return int(tag.RowsAffected()), nil
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/webhook"
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
@@ -64,7 +65,7 @@ func dayOf[T any](id affiliate.ID[T]) time.Time {
 
 // keyColumns returns the workspace ids and the endpoint ids of keys, as two arrays for
 // unnest.
-func keyColumns(keys []affiliate.EndpointKey) ([]affiliate.WorkspaceID, []affiliate.EndpointID) {
+func keyColumns(keys []webhook.EndpointKey) ([]affiliate.WorkspaceID, []affiliate.EndpointID) {
 	workspaces, ids := make([]affiliate.WorkspaceID, len(keys)), make([]affiliate.EndpointID, len(keys))
 	for i, key := range keys {
 		workspaces[i], ids[i] = key.Workspace, key.ID

@@ -1,0 +1,70 @@
+// Package account has the rules of accounts and of what gives access to them: workspaces and
+// their members, sessions, second factors, keys and tokens.
+package account
+
+import (
+	"github.com/tributary-hq/tributary/affiliate"
+)
+
+import (
+	"net/mail"
+	"time"
+)
+
+// BareAddress reports whether s is an e-mail address without a display name or a
+// comment. Accounts are distinguished by the text of their e-mail addresses. If display
+// names and comments were allowed, the owner of one mailbox could open many accounts.
+func BareAddress(s string) bool {
+	parsed, err := mail.ParseAddress(s)
+	return err == nil && parsed.Address == s
+}
+
+// User is an account. A merchant's user belongs to at most one workspace, a partner's
+// user belongs to none.
+type User struct {
+	ID    affiliate.UserID
+	Kind  affiliate.AccountKind
+	Email string // lower case
+	// EmailVerified is true if the user has proved to read the mail of the address.
+	EmailVerified bool
+	// SecondFactor is true if a login asks for a code of an authenticator app.
+	SecondFactor bool
+	Name         string
+	Country      *string // ISO 3166-1 alpha-2
+	CreatedAt    time.Time
+	// Unclaimed is true until the owner of an account that a merchant has made sets a
+	// password. A login to the account is not possible until then.
+	Unclaimed bool
+}
+
+// Member is a user's membership in a workspace.
+type Member struct {
+	Workspace affiliate.WorkspaceID
+	Role      affiliate.Role
+	// SecondFactorRequired is true if the workspace requires a second factor of its members.
+	SecondFactorRequired bool
+}
+
+// TeamMember is a member with name and e-mail address, as lists of members show it.
+type TeamMember struct {
+	ID    affiliate.UserID
+	Name  string
+	Email string // lower case
+	Role  affiliate.Role
+	// SecondFactor is true if the member has a second factor.
+	SecondFactor bool
+	CreatedAt    time.Time // when the user became a member
+}
+
+// Account is a user with its credentials and its membership in a workspace.
+type Account struct {
+	User         User
+	PasswordHash string
+	// Member is nil for partners, and for merchants who were removed from their
+	// workspace.
+	Member *Member
+}
+
+// MayLogIn reports whether the account may have sessions. A merchant who was removed
+// from its workspace cannot log in.
+func (a Account) MayLogIn() bool { return a.User.Kind == affiliate.Partner || a.Member != nil }

@@ -1,0 +1,195 @@
+package account
+
+import (
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/notification"
+)
+
+import (
+	"fmt"
+	"time"
+)
+
+// Workspace is a merchant's company with its settings. The data of a workspace is
+// separate from the data of all other workspaces.
+type Workspace struct {
+	ID       affiliate.WorkspaceID
+	Name     string
+	Currency string // ISO 4217
+	Timezone string // IANA
+	// AllowedOrigins contains origins in normal form (see ParseOrigin), without
+	// duplicates. If the list is empty, every origin is allowed.
+	AllowedOrigins []string
+	OriginPolicy   OriginPolicy
+	// TestMailRedirect is the e-mail address, in lower case, that receives all mail of
+	// test mode. If it is nil, mail of test mode is not sent.
+	TestMailRedirect *string
+	// SecondPersonAboveCents is the total of a payout batch in a currency, in minor units,
+	// above which two members must confirm the batch. If it is nil, one is enough.
+	SecondPersonAboveCents *int64
+	// RequireSecondFactor means that members without a second factor can only read.
+	RequireSecondFactor bool
+	// BooksClosedUntil is the end of the closed periods, for both modes. No entry of the
+	// ledger gets an earlier date. If it is nil, no period is closed.
+	BooksClosedUntil *time.Time
+	// RetainPayeeYears is for how many years after the payment the name of an erased partner
+	// stays on paid payouts of live mode, 0 to 30. If it is 0, the name does not stay.
+	RetainPayeeYears int
+	Version          int // increases by one with every change of the settings
+	CreatedAt        time.Time
+	UpdatedAt        time.Time
+}
+
+// OriginPolicy says what happens to a click from a page whose origin is not allowed.
+type OriginPolicy string
+
+// With ObserveOrigins, a click from an origin that is not allowed is recorded and
+// marked. With EnforceOrigins, the click is rejected. With StrictOrigins, clicks without an
+// origin are rejected too.
+const (
+	ObserveOrigins OriginPolicy = "observe"
+	EnforceOrigins OriginPolicy = "enforce"
+	StrictOrigins  OriginPolicy = "enforce_strict"
+)
+
+// ForRole returns w in the form that members with the given role may see. Viewers see
+// e-mail addresses masked.
+func (w Workspace) ForRole(role affiliate.Role) Workspace {
+	if role == affiliate.RoleViewer && w.TestMailRedirect != nil {
+		masked := affiliate.MaskEmail(*w.TestMailRedirect)
+		w.TestMailRedirect = &masked
+	}
+	return w
+}
+
+// NewWorkspace returns a workspace with the default settings.
+func NewWorkspace(name string, at time.Time) Workspace {
+	return Workspace{
+		ID:             affiliate.NewID[affiliate.WorkspaceID](at),
+		Name:           name,
+		Currency:       DefaultCurrency,
+		Timezone:       "UTC",
+		AllowedOrigins: []string{},
+		OriginPolicy:   ObserveOrigins,
+		Version:        1,
+		CreatedAt:      at,
+		UpdatedAt:      at,
+	}
+}
+
+// WorkspacePatch changes some settings. Name, currency and timezone cannot be cleared.
+// Clearing the policy sets it to ObserveOrigins.
+type WorkspacePatch struct {
+	Name             affiliate.Change[string]
+	Currency         affiliate.Change[string]
+	Timezone         affiliate.Change[string]
+	AllowedOrigins   affiliate.Change[[]string]
+	OriginPolicy     affiliate.Change[OriginPolicy]
+	TestMailRedirect affiliate.Change[string]
+	// SecondPersonAboveCents is Workspace.SecondPersonAboveCents.
+	SecondPersonAboveCents affiliate.Change[int64]
+	// RequireSecondFactor is false if it is cleared.
+	RequireSecondFactor affiliate.Change[bool]
+	// RetainPayeeYears is 0 if it is cleared.
+	RetainPayeeYears affiliate.Change[int]
+}
+
+// Patch returns w with the changes of patch. The caller sets Version and UpdatedAt.
+// Errors: VALIDATION_ERROR.
+func (w Workspace) Patch(patch WorkspacePatch) (Workspace, error) {
+	var found affiliate.Violations
+	for _, field := range []struct {
+		name   string
+		value  *string
+		change affiliate.Change[string]
+	}{
+		{"name", &w.Name, patch.Name},
+		{"currency", &w.Currency, patch.Currency},
+		{"timezone", &w.Timezone, patch.Timezone},
+	} {
+		if *field.value = field.change.Apply(*field.value, ""); *field.value == "" {
+			found.Add(field.name, affiliate.IsRequired)
+		}
+	}
+	w.AllowedOrigins = patch.AllowedOrigins.Apply(w.AllowedOrigins, []string{})
+	w.OriginPolicy = patch.OriginPolicy.Apply(w.OriginPolicy, ObserveOrigins)
+	w.TestMailRedirect = patch.TestMailRedirect.ApplyOptional(w.TestMailRedirect)
+	w.SecondPersonAboveCents = patch.SecondPersonAboveCents.ApplyOptional(w.SecondPersonAboveCents)
+	w.RequireSecondFactor = patch.RequireSecondFactor.Apply(w.RequireSecondFactor, false)
+	w.RetainPayeeYears = patch.RetainPayeeYears.Apply(w.RetainPayeeYears, 0)
+	if w.OriginPolicy != ObserveOrigins && len(w.AllowedOrigins) == 0 {
+		found.Add("origin_policy", "must not be "+string(w.OriginPolicy)+" while {allowed_origins} is empty")
+	}
+	return w, found.Err()
+}
+
+// WorkspaceObject holds the settings that are compared after an update. The audit log
+// shows the e-mail address masked.
+type WorkspaceObject struct {
+	Name             string       `json:"name"`
+	Currency         string       `json:"currency"`
+	Timezone         string       `json:"timezone"`
+	AllowedOrigins   []string     `json:"allowed_origins"`
+	OriginPolicy     OriginPolicy `json:"origin_policy"`
+	TestMailRedirect *string      `json:"test_mail_redirect"`
+	// SecondPersonAboveCents is in minor units.
+	SecondPersonAboveCents *int64  `json:"second_person_above_cents"`
+	RequireSecondFactor    bool    `json:"require_second_factor"`
+	BooksClosedUntil       *string `json:"books_closed_until"`
+	RetainPayeeYears       int     `json:"retain_payee_years"`
+}
+
+// Object returns the settings of w that are compared after an update.
+func (w Workspace) Object() WorkspaceObject {
+	origins := w.AllowedOrigins
+	if origins == nil {
+		origins = []string{}
+	}
+	return WorkspaceObject{
+		Name: w.Name, Currency: w.Currency, Timezone: w.Timezone,
+		AllowedOrigins: origins, OriginPolicy: w.OriginPolicy, TestMailRedirect: w.TestMailRedirect,
+		SecondPersonAboveCents: w.SecondPersonAboveCents,
+		BooksClosedUntil:       affiliate.FormatOptionalTime(w.BooksClosedUntil),
+		RequireSecondFactor:    w.RequireSecondFactor,
+		RetainPayeeYears:       w.RetainPayeeYears,
+	}
+}
+
+// PayoutApprovalNotification returns the notification about the change of
+// SecondPersonAboveCents by a member.
+func (w Workspace) PayoutApprovalNotification(by affiliate.UserID, at time.Time) notification.Notification {
+	rule := "one member confirms"
+	if cents := w.SecondPersonAboveCents; cents != nil {
+		rule = fmt.Sprintf("two members confirm a batch with more than %d minor units in a currency", *cents)
+	}
+	return MemberNotification(w.ID, notification.NotifyPayoutApprovalChanged, by, at, map[string]string{"rule": rule})
+}
+
+// ValidTimezone reports whether name is an IANA time zone.
+func ValidTimezone(name string) bool {
+	_, ok := affiliate.LoadZone(name)
+	return ok && name != ""
+}
+
+// DefaultCurrency is the currency of new workspaces.
+const DefaultCurrency = "USD"
+
+// CloseBooks returns w with its books closed up to a date or time. A date (YYYY-MM-DD)
+// closes the whole day in the time zone of w: the books are closed until the next day
+// begins. An RFC 3339 timestamp is itself the end of the closed periods. Errors:
+// VALIDATION_ERROR if text is no date or time, or if the period has not ended at the time
+// now; PERIOD_CLOSED if the books are already closed up to a later time.
+func (w Workspace) CloseBooks(text string, now time.Time) (Workspace, error) {
+	closed, ok := affiliate.ParseEnd(text, w.Timezone)
+	if !ok {
+		return w, affiliate.Invalid("books_closed_until", affiliate.MustBeDateOrTimestamp)
+	}
+	switch {
+	case closed.After(now):
+		return w, affiliate.Invalid("books_closed_until", "must be in the past, and a day must have ended")
+	case w.BooksClosedUntil != nil && closed.Before(*w.BooksClosedUntil):
+		return w, affiliate.PeriodClosed(*w.BooksClosedUntil)
+	}
+	w.BooksClosedUntil = &closed
+	return w, nil
+}

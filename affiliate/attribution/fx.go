@@ -1,0 +1,183 @@
+package attribution
+
+import (
+	"github.com/tributary-hq/tributary/affiliate"
+)
+
+import (
+	"math/big"
+	"strings"
+	"time"
+)
+
+// FXRate is the amount of Quote that one unit of Base is worth on a day, in major
+// units.
+type FXRate struct {
+	Base, Quote string    // ISO 4217
+	Date        time.Time // 00:00 UTC
+	Rate        string    // decimal, positive
+}
+
+// MaxFXAge is the greatest age that an exchange rate may have on the UTC day of the sale.
+// No rates are published on weekends and holidays.
+const MaxFXAge = 7 * 24 * time.Hour
+
+// fxDigits is the number of significant digits of a rate that was computed from other
+// rates.
+const fxDigits = 10
+
+// Convert converts an amount from minor units of Base to minor units of Quote. The
+// amount may be a fraction of a minor unit. The result is rounded half away from zero.
+// The conversion rounds only at this point. ok is false if Rate is not a positive
+// decimal number or if the result does not fit into 64 bits.
+func (r FXRate) Convert(amount *big.Rat) (cents int64, ok bool) {
+	rate, ok := r.ratio()
+	if !ok {
+		return 0, false
+	}
+	exact := new(big.Rat).Mul(amount, rate)
+	scale := big.NewInt(1)
+	shift := affiliate.CurrencyExponent(r.Quote) - affiliate.CurrencyExponent(r.Base)
+	scale.Exp(big.NewInt(10), big.NewInt(int64(max(shift, -shift))), nil)
+	if shift >= 0 {
+		exact.Mul(exact, new(big.Rat).SetInt(scale))
+	} else {
+		exact.Quo(exact, new(big.Rat).SetInt(scale))
+	}
+	return roundRat(exact)
+}
+
+func (r FXRate) ratio() (rate *big.Rat, ok bool) {
+	rate, ok = new(big.Rat).SetString(r.Rate)
+	return rate, ok && rate.Sign() > 0
+}
+
+// roundRat rounds r to an integer, half away from zero. ok is false if the integer does
+// not fit into 64 bits.
+func roundRat(r *big.Rat) (n int64, ok bool) {
+	doubled := new(big.Int).Lsh(new(big.Int).Abs(r.Num()), 1)
+	doubled.Add(doubled, r.Denom())
+	doubled.Quo(doubled, new(big.Int).Lsh(r.Denom(), 1))
+	if r.Sign() < 0 {
+		doubled.Neg(doubled)
+	}
+	return doubled.Int64(), doubled.IsInt64()
+}
+
+// FXDay returns the day whose rates apply to an event at an instant.
+func FXDay(at time.Time) time.Time { return at.UTC().Truncate(24 * time.Hour) }
+
+// FindRate returns the rate that converts a sale of the given day from one currency to
+// another. It uses the latest date in rates that has a suitable rate, is not after the
+// given day and is at most MaxFXAge before it. If the date has several suitable rates, FindRate prefers the rate of the pair itself, then the inverse of the
+// opposite pair, then the quotient of two rates with a common base currency. If there
+// are several common base currencies, it uses the alphabetically first.
+//
+// A computed rate is rounded to fxDigits significant digits before it is used, so that
+// a person can repeat a conversion with the rate that is shown next to the amount.
+func FindRate(rates []FXRate, from, to string, day time.Time) (found FXRate, ok bool) {
+	type pair struct {
+		date        int64
+		base, quote string
+	}
+	known := make(map[pair]*big.Rat, len(rates))
+	for _, rate := range rates {
+		if ratio, ok := rate.ratio(); ok {
+			known[pair{rate.Date.Unix(), rate.Base, rate.Quote}] = ratio
+		}
+	}
+	for age := time.Duration(0); age <= MaxFXAge; age += 24 * time.Hour {
+		date := day.Add(-age)
+		found = FXRate{Base: from, Quote: to, Date: date}
+		at := date.Unix()
+		if direct, ok := known[pair{at, from, to}]; ok {
+			found.Rate = decimal(direct)
+			return found, true
+		}
+		if inverse, ok := known[pair{at, to, from}]; ok {
+			found.Rate = significant(new(big.Rat).Inv(inverse))
+			return found, true
+		}
+		base := ""
+		for p := range known {
+			if p.date != at || p.quote != from || base != "" && p.base >= base {
+				continue
+			}
+			if _, ok := known[pair{at, p.base, to}]; ok {
+				base = p.base
+			}
+		}
+		if base != "" {
+			found.Rate = significant(new(big.Rat).Quo(known[pair{at, base, to}], known[pair{at, base, from}]))
+			return found, true
+		}
+	}
+	return FXRate{}, false
+}
+
+// decimal formats a number with a finite decimal expansion, without trailing zeros.
+func decimal(r *big.Rat) string {
+	places, _ := r.FloatPrec()
+	return r.FloatString(places)
+}
+
+// significant formats a positive number, rounded to fxDigits significant digits.
+func significant(r *big.Rat) string {
+	// unit is the value of the last digit that is kept: r ÷ unit has fxDigits digits
+	// before the decimal point.
+	ten, unit := big.NewRat(10, 1), big.NewRat(1, 1)
+	least := new(big.Rat).SetInt(new(big.Int).Exp(big.NewInt(10), big.NewInt(fxDigits-1), nil))
+	most := new(big.Rat).Mul(least, ten)
+	for new(big.Rat).Quo(r, unit).Cmp(most) >= 0 {
+		unit.Mul(unit, ten)
+	}
+	for new(big.Rat).Quo(r, unit).Cmp(least) < 0 {
+		unit.Quo(unit, ten)
+	}
+	digits, _ := roundRat(new(big.Rat).Quo(r, unit))
+	return decimal(unit.Mul(unit, big.NewRat(digits, 1)))
+}
+
+// convert converts an amount in the currency of the sale to a programme's currency and
+// rounds it. ok is false if there is no rate, or if the result is above MaxAmountCents.
+// In both cases, a person has to review the commission.
+func (in Inputs) convert(m affiliate.Money, currency string) (cents int64, ok bool) {
+	if m.Currency == currency {
+		return m.Cents, true
+	}
+	rate, ok := in.Rates[currency]
+	if !ok {
+		return 0, false
+	}
+	cents, ok = rate.Convert(new(big.Rat).SetInt64(m.Cents))
+	return cents, ok && cents <= affiliate.MaxAmountCents
+}
+
+// FXLoad counts the rates that one run of LoadRates added, changed and left unchanged.
+type FXLoad struct{ New, Changed, Same int }
+
+// LoadRates is the job that loads the operator's file of exchange rates.
+type LoadRates struct{}
+
+// Kind returns the name of the job.
+func (LoadRates) Kind() string { return "load_fx_rates" }
+
+// ParseRate parses a rate from a file: a positive decimal number without sign and
+// exponent, with at most 12 digits before and after the point. It returns the rate
+// without leading and trailing zeros.
+func ParseRate(s string) (rate string, ok bool) {
+	whole, fraction, point := strings.Cut(s, ".")
+	if !digitsOnly(whole) || point && !digitsOnly(fraction) {
+		return "", false
+	}
+	r, ok := new(big.Rat).SetString(s)
+	if !ok || r.Sign() <= 0 {
+		return "", false
+	}
+	return decimal(r), true
+}
+
+func digitsOnly(s string) bool {
+	const most = 12
+	return s != "" && len(s) <= most && strings.Trim(s, "0123456789") == ""
+}

@@ -1,0 +1,191 @@
+package attribution
+
+import (
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/program"
+)
+
+import (
+	"slices"
+)
+
+// A rate can be set at several levels. The most specific rate that is set applies
+// (docs/merchant/programmes.md#create-a-programme):
+//
+//	participant ─▶ product ─▶ group ─▶ tier ─▶ event ─▶ later payments ─▶ programme
+//	                               └────────── the order's rate ──────────────────┘
+//
+// Product rates apply to the lines of an order. Lines whose product has no rate get the
+// order's rate. A percentage of an event without a price is always 0. Therefore a
+// percentage is skipped for an event without a price if a less specific rate is a flat
+// amount.
+
+// sourcedRate is a rate with the setting that it comes from.
+type sourcedRate struct {
+	program.Rate
+	source RateSource
+}
+
+func (r sourcedRate) flat() bool { return r.FlatCents != nil }
+
+// pricedLine is a line of an order with its rate.
+type pricedLine struct {
+	LineItem
+	rate sourcedRate
+}
+
+// rateFor returns the rate of the whole order, or the rates of its lines if product
+// rates apply to them.
+func (e Earner) rateFor(in Inputs, index *int) (whole sourcedRate, lines []pricedLine) {
+	priced := in.hasPrice()
+	whole = chooseRate(e.orderRates(in, index), priced)
+	lines = priceLines(e.Rule.Rules, in.LineItems, whole, priced)
+	if len(in.LineItems) == 0 {
+		if product, ok := commonProductRate(e.Rule.Rules, in.ProductIDs); ok {
+			whole = chooseRate([]sourcedRate{product, whole}, priced)
+		}
+	}
+	if override := e.Rule.Override; override != nil {
+		own := sourcedRate{*override, FromParticipant}
+		hasFlatAmount := whole.flat() || slices.ContainsFunc(lines, func(l pricedLine) bool { return l.rate.flat() })
+		if priced || own.flat() || !hasFlatAmount {
+			return own, nil
+		}
+	}
+	return whole, lines
+}
+
+// chooseRate returns the first of rates, which are ordered from most to least specific.
+// For an event without a price it returns the first flat amount, if there is one.
+func chooseRate(rates []sourcedRate, priced bool) sourcedRate {
+	if !priced {
+		if flat := slices.IndexFunc(rates, sourcedRate.flat); flat >= 0 {
+			return rates[flat]
+		}
+	}
+	return rates[0]
+}
+
+// orderRates returns the rates that apply to the order as a whole, the most specific
+// first. Rates of the participant and of products are not included. The last rate is the
+// programme's general rate, so the result is never empty.
+func (e Earner) orderRates(in Inputs, index *int) []sourcedRate {
+	rules := e.Rule.Rules
+	var rates []sourcedRate
+	if group := e.Rule.Group; group != nil {
+		rates = append(rates, sourcedRate{group.Rate, FromGroup})
+	}
+	if tier := reachedTier(rules, e.PriorTotals); tier != nil {
+		rates = append(rates, sourcedRate{program.Rate{Bps: &tier.RateBps}, FromTier})
+	}
+	for _, event := range rules.Events {
+		if event.EventType == in.EventType && event.Rate != (program.Rate{}) {
+			rates = append(rates, sourcedRate{event.Rate, FromEvent})
+		}
+	}
+	if rules.LaterRateBps != nil && in.isLaterPayment(index) {
+		rates = append(rates, sourcedRate{program.Rate{Bps: rules.LaterRateBps}, FromLaterPayments})
+	}
+	own := program.Rate{Bps: rules.RateBps}
+	if rules.Type == program.Flat {
+		own = program.Rate{FlatCents: rules.FlatCents}
+	}
+	return append(rates, sourcedRate{own, FromProgram})
+}
+
+// reachedTier returns the highest tier that a partner with these totals has reached; nil
+// if the partner has reached none.
+func reachedTier(r program.Rules, totals PriorTotals) *program.Tier {
+	var reached *program.Tier
+	for i := range r.Tiers {
+		tier := &r.Tiers[i]
+		if tier.MinConversions != nil && *tier.MinConversions <= totals.Conversions ||
+			tier.MinRevenueCents != nil && *tier.MinRevenueCents <= totals.RevenueCents {
+			reached = tier
+		}
+	}
+	return reached
+}
+
+func productRate(r program.Rules, product string) (rate sourcedRate, ok bool) {
+	i := slices.IndexFunc(r.Products, func(p program.ProductRate) bool { return p.ProductID == product })
+	if i < 0 {
+		return sourcedRate{}, false
+	}
+	return sourcedRate{r.Products[i].Rate, FromProduct}, true
+}
+
+// priceLines returns the lines with the rates of their products. A line whose product
+// has no rate gets orderRate. priceLines returns nil if no line has a product rate.
+func priceLines(r program.Rules, items []LineItem, orderRate sourcedRate, priced bool) []pricedLine {
+	lines := make([]pricedLine, len(items))
+	hasProductRate := false
+	for i, item := range items {
+		lines[i] = pricedLine{item, orderRate}
+		if product, ok := productRate(r, item.ProductID); ok {
+			lines[i].rate = chooseRate([]sourcedRate{product, orderRate}, priced)
+			hasProductRate = hasProductRate || lines[i].rate.source == FromProduct
+		}
+	}
+	if !hasProductRate {
+		return nil
+	}
+	return lines
+}
+
+// commonProductRate returns the rate that all products have in common. It is used for
+// reports without order lines, which do not say which part of the amount belongs to
+// which product. ok is false if the rates differ or a product has no rate.
+func commonProductRate(r program.Rules, products []string) (common sourcedRate, ok bool) {
+	for i, id := range products {
+		rate, listed := productRate(r, id)
+		if !listed || i > 0 && !sameRate(rate.Rate, common.Rate) {
+			return sourcedRate{}, false
+		}
+		common = rate
+	}
+	return common, len(products) > 0
+}
+
+func sameRate(a, b program.Rate) bool {
+	equal := func(x, y *int64) bool { return (x == nil) == (y == nil) && affiliate.OrZero(x) == affiliate.OrZero(y) }
+	return equal(a.Bps, b.Bps) && equal(a.FlatCents, b.FlatCents)
+}
+
+// RuleSnapshot is a copy of the rules that produced a commission. Later changes of the
+// rules do not affect it.
+type RuleSnapshot struct {
+	Version int           `json:"version"`
+	Rules   program.Rules `json:"rules"`
+	// Override is the participant's own rate, and Group the group's rate. They are nil
+	// if there is none.
+	Override *program.Rate `json:"override,omitempty"`
+	Group    *GroupRate    `json:"group,omitempty"`
+	// Source says which setting the rate comes from.
+	Source RateSource `json:"source,omitempty"`
+}
+
+// GroupRate is a group and its rate, as stored in a snapshot.
+type GroupRate struct {
+	ID   affiliate.GroupID `json:"id"`
+	Name string            `json:"name"`
+	program.Rate
+}
+
+// RateSource is the setting that a commission's rate comes from.
+type RateSource string
+
+// The sources, the most specific first. FromEvent, FromLaterPayments and FromProgram are
+// settings of the programme: the rate of the event type, the rate from a customer's
+// second payment on, and the general rate.
+const (
+	FromParticipant   RateSource = "participant"
+	FromProduct       RateSource = "product"
+	FromGroup         RateSource = "group"
+	FromTier          RateSource = "tier"
+	FromEvent         RateSource = "event"
+	FromLaterPayments RateSource = "later"
+	FromProgram       RateSource = "program"
+	// FromMixed means that the lines of one order have rates of different sources.
+	FromMixed RateSource = "mixed"
+)

@@ -1,0 +1,215 @@
+package attribution
+
+import (
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/program"
+	"github.com/tributary-hq/tributary/affiliate/promocode"
+)
+
+import (
+	"slices"
+	"strconv"
+)
+
+// signal is a candidate with the participant to which it leads. earner is nil if the
+// participant is unknown.
+type signal struct {
+	Candidate
+	earner *Earner
+}
+
+func (s signal) reject(why Reason) signal {
+	s.Eligible, s.RejectedBecause = false, &why
+	return s
+}
+
+// signalOrder returns the order in which the signals of a conversion are checked.
+//
+// The signals can lead to different programmes, and each programme sets its own order
+// of precedence. signalOrder uses the order of the click's programme. If the click is
+// unknown, it uses the order of the promo code's programme, and if that is unknown too,
+// the order of the customer's programme. The customer's binding comes last, or directly
+// before the click that it outranks.
+func (in Inputs) signalOrder() []Method {
+	order := make([]Method, 0, 3)
+	if in.Click != nil {
+		order = append(order, ByClick)
+	}
+	if in.PromoCode != nil {
+		order = append(order, ByPromoCode)
+	}
+	if in.precedence() == program.PromoCodeFirst {
+		slices.Reverse(order)
+	}
+	if in.binding() == nil {
+		return order
+	}
+	if click := slices.Index(order, ByClick); click >= 0 && in.bindingOutranksClick() {
+		return slices.Insert(order, click, ByCustomer)
+	}
+	return append(order, ByCustomer)
+}
+
+func (in Inputs) precedence() program.SignalPrecedence {
+	for _, earner := range []*Earner{in.clickEarner(), in.promoCodeEarner(), in.bindingEarner()} {
+		if earner != nil {
+			return earner.Precedence
+		}
+	}
+	return program.DefaultPrecedence
+}
+
+// bindingOutranksClick reports whether the customer's binding comes before the click.
+// It does if the binding's programme uses FirstClick, the binding's window is still
+// open, and the click was received after the click that bound the customer.
+func (in Inputs) bindingOutranksClick() bool {
+	binding := in.binding()
+	return binding.Earner.Model == program.FirstClick && !in.OccurredAt.After(binding.WindowEndsAt) &&
+		in.clickEarner() != nil && in.FoundClick.ReceivedAt.After(binding.SignalAt)
+}
+
+// clickEarner returns the participant to whom the reported click leads; nil if there is
+// no such click in the mode.
+func (in Inputs) clickEarner() *Earner {
+	if in.Click == nil || in.FoundClick == nil || in.FoundClick.Mode != in.Mode {
+		return nil
+	}
+	return &in.FoundClick.Earner
+}
+
+// promoCodeEarner returns the participant to whom the reported promo code leads; nil if
+// there is no such promo code in the mode.
+func (in Inputs) promoCodeEarner() *Earner {
+	if in.PromoCode == nil || in.FoundPromoCode == nil || in.FoundPromoCode.Mode != in.Mode {
+		return nil
+	}
+	return &in.FoundPromoCode.Earner
+}
+
+// bindingEarner returns the participant to whom the customer is bound; nil if the
+// customer is not bound.
+func (in Inputs) bindingEarner() *Earner {
+	if binding := in.binding(); binding != nil {
+		return &binding.Earner
+	}
+	return nil
+}
+
+func (in Inputs) binding() *Binding {
+	if in.Customer == nil {
+		return nil
+	}
+	return in.Customer.Binding
+}
+
+// firstReported returns the first signal that the report named. If no signal is
+// eligible, its rejection reason becomes the reason of the decision. The customer's
+// binding is only returned if the report named no other signal.
+func firstReported(signals []signal) *signal {
+	for i := range signals {
+		if signals[i].Type != ByCustomer {
+			return &signals[i]
+		}
+	}
+	return &signals[0]
+}
+
+// checkSignal checks one signal of the conversion.
+func (a *attribution) checkSignal(method Method) signal {
+	switch method {
+	case ByPromoCode:
+		return a.checkPromoCode()
+	case ByCustomer:
+		return a.checkBinding()
+	default:
+		return a.checkClick()
+	}
+}
+
+// checkClick checks the reported click.
+func (a *attribution) checkClick() signal {
+	s := signal{Candidate: Candidate{Type: ByClick, Click: a.in.Click}, earner: a.in.clickEarner()}
+	if !a.check("click.known", s.earner != nil, "click "+a.in.Click.String()) {
+		return s.reject(WhyClickUnknown)
+	}
+	click := a.in.FoundClick
+	s.Participant = &s.earner.Participant
+	s.At, s.ExpiresAt = &click.ReceivedAt, &click.ExpiresAt
+
+	latest := a.in.OccurredAt.Add(ClickAfterConversionSlack)
+	if !a.check("click.not_after_event", !click.ReceivedAt.After(latest),
+		"click "+affiliate.FormatTime(click.ReceivedAt)+", event "+affiliate.FormatTime(a.in.OccurredAt)) {
+		return s.reject(WhyClickAfterConversion)
+	}
+	if !a.check("click.inside_window", !a.in.OccurredAt.After(click.ExpiresAt),
+		"event "+affiliate.FormatTime(a.in.OccurredAt)+", window ends "+affiliate.FormatTime(click.ExpiresAt)) {
+		return s.reject(WhyClickExpired)
+	}
+	return a.checkEarner(s)
+}
+
+// checkPromoCode checks the reported promo code. The expiry is compared with the time of
+// the event.
+func (a *attribution) checkPromoCode() signal {
+	s := signal{Candidate: Candidate{Type: ByPromoCode, PromoCode: a.in.PromoCode}, earner: a.in.promoCodeEarner()}
+	if !a.check("promo_code.known", s.earner != nil, "promo code "+*a.in.PromoCode) {
+		return s.reject(WhyPromoCodeUnknown)
+	}
+	code := a.in.FoundPromoCode
+	s.Participant, s.ExpiresAt = &s.earner.Participant, code.ExpiresAt
+	if !a.check("promo_code.usable", promocode.Usable(code.Active, code.ExpiresAt, code.Redemptions, code.MaxRedemptions, a.in.OccurredAt), code.state()) {
+		return s.reject(WhyPromoCodeInactive)
+	}
+	return a.checkEarner(s)
+}
+
+// state describes for the trace whether the code can be used.
+func (c *FoundPromoCode) state() string {
+	state := "inactive"
+	if c.Active {
+		state = "active"
+	}
+	if c.ExpiresAt != nil {
+		state += ", ends " + affiliate.FormatTime(*c.ExpiresAt)
+	}
+	if c.MaxRedemptions != nil {
+		state += ", used " + strconv.FormatInt(c.Redemptions, 10) + " of " + strconv.FormatInt(*c.MaxRedemptions, 10) + " times"
+	}
+	return state
+}
+
+// checkBinding checks the customer's binding. It does not check a window, because a
+// customer stays bound without time limit.
+func (a *attribution) checkBinding() signal {
+	binding := a.in.binding()
+	a.check("customer.bound", true, "bound "+affiliate.FormatTime(binding.BoundAt))
+	return a.checkEarner(signal{
+		Candidate: Candidate{
+			Type: ByCustomer, Participant: &binding.Earner.Participant, At: &binding.BoundAt, ExpiresAt: &binding.WindowEndsAt,
+		},
+		earner: &binding.Earner,
+	})
+}
+
+// checkAssigned checks the assignment by a person. It does not require an active
+// programme, because merchants also correct old conversions.
+func (a *attribution) checkAssigned() signal {
+	earner := a.in.Assigned
+	return a.checkParticipant(signal{Candidate: Candidate{Type: ByAssignment, Participant: &earner.Participant}, earner: earner})
+}
+
+// checkEarner makes the checks that all signals have in common.
+func (a *attribution) checkEarner(s signal) signal {
+	if !a.check("program.active", s.earner.ProgramStatus == program.Active, "programme is "+string(s.earner.ProgramStatus)) {
+		return s.reject(WhyProgramInactive)
+	}
+	return a.checkParticipant(s)
+}
+
+func (a *attribution) checkParticipant(s signal) signal {
+	if !a.check("participant.not_erased", !s.earner.ParticipantErased, "participant "+s.earner.Participant.String()) {
+		return s.reject(WhyParticipantErased)
+	}
+	s.Eligible = true
+	return s
+}

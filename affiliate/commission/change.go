@@ -1,0 +1,243 @@
+package commission
+
+import (
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/ledger"
+	"github.com/tributary-hq/tributary/affiliate/participant"
+	"github.com/tributary-hq/tributary/affiliate/payout"
+)
+
+import "time"
+
+// Change is a commission before and after a move. The history, the ledger
+// entry, the counts, the events and the audit log entry of the move are computed from
+// it alone.
+type Change struct {
+	Before     *Commission // nil for the creation
+	After      Commission
+	Transition Transition
+}
+
+// Locked is a commission whose row the current transaction has locked. It
+// includes the state of the participant, because an automatic approval depends on it.
+type Locked struct {
+	Commission
+	ParticipantStatus participant.Status
+	ParticipantErased bool
+	// PayoutStatus is the status of the payout that contains the commission. It is
+	// empty if no payout does, or if the commission was locked for a move that does not
+	// change payouts.
+	PayoutStatus payout.Status
+}
+
+// Move applies the move t. Errors: those of Transition.Apply.
+func (c Locked) Move(t Transition) (Change, error) {
+	t.ParticipantStatus, t.ParticipantErased, t.PayoutStatus = c.ParticipantStatus, c.ParticipantErased, c.PayoutStatus
+	after, refused := t.Apply(c.Commission)
+	if refused != nil {
+		return Change{}, refused
+	}
+	before := c.Commission
+	return Change{Before: &before, After: after, Transition: t}, nil
+}
+
+// NewChange returns the change that creates a commission. If a person caused
+// the creation, note is the reason that the person entered.
+func NewChange(c Commission, actor affiliate.Actor, note *string) Change {
+	return Change{After: c, Transition: Transition{
+		Scope: c.Scope, Program: c.Program, Commission: c.ID, Move: MoveCreate, Actor: actor, At: c.CreatedAt, Note: note,
+	}}
+}
+
+// FollowRefunds returns the change that adjusts the commission to the refunds of its
+// conversion. The slice is empty if the commission does not change, otherwise it has one
+// element.
+func (c Locked) FollowRefunds(sale SaleRefunds, why RefundReason, at time.Time) ([]Change, error) {
+	t, changes := c.RefundMove(sale, why, at)
+	if !changes {
+		return nil, nil
+	}
+	change, err := c.Move(t)
+	return []Change{change}, err
+}
+
+// FollowDispute returns the change that adjusts the commission to the dispute about its
+// sale. The slice is empty if the commission does not change, otherwise it has one element.
+func (c Locked) FollowDispute(status DisputeStatus, at time.Time) ([]Change, error) {
+	if status == c.Dispute {
+		return nil, nil
+	}
+	t := Transition{
+		Scope: c.Scope, Program: c.Program, Commission: c.ID, Move: MoveResolveDispute, Actor: affiliate.System, At: at, Dispute: status,
+	}
+	if status == DisputeOpen {
+		t.Move = MoveDispute
+	}
+	change, err := c.Move(t)
+	return []Change{change}, err
+}
+
+// Note returns the text that the history shows for the change.
+func (c Change) Note() *string {
+	if c.Transition.Note != nil {
+		return c.Transition.Note
+	}
+	return c.Transition.Reason
+}
+
+// ledgerCents returns the sum of the commission's ledger entries: the whole amount while
+// the commission is approved or paid, otherwise 0.
+func (c Commission) ledgerCents() int64 {
+	if c.Status == Approved || c.Status == Paid {
+		return c.AmountCents
+	}
+	return 0
+}
+
+// EarnedCents returns the part of the commission that counts as earned: the whole
+// amount unless the commission is rejected. A refunded commission has an amount of 0.
+func (c Commission) EarnedCents() int64 {
+	if c.Status == Rejected {
+		return 0
+	}
+	return c.AmountCents
+}
+
+// EarnedCents returns the amount by which the change raises the participant's earnings.
+// It is negative if the change lowers them.
+func (c Change) EarnedCents() int64 {
+	if c.Before == nil {
+		return c.After.EarnedCents()
+	}
+	return c.After.EarnedCents() - c.Before.EarnedCents()
+}
+
+// LedgerEntry returns the entry that the change adds to the ledger; nil if there is
+// none. The sum of a commission's entries is always ledgerCents. The entries of payouts
+// are separate (see PayoutChange.LedgerEntry).
+func (c Change) LedgerEntry() *ledger.Entry {
+	cents := c.After.ledgerCents()
+	kind := ledger.EntryCommissionApproved
+	if c.Before != nil {
+		cents -= c.Before.ledgerCents()
+		switch {
+		case cents < 0 && c.Before.Status == Paid:
+			kind = ledger.EntryClawback
+		case cents < 0:
+			kind = ledger.EntryCommissionReversed
+		}
+	}
+	if cents == 0 {
+		return nil
+	}
+	at := c.Transition.At
+	return &ledger.Entry{
+		ID: affiliate.NewID[ledger.EntryID](at), Scope: c.After.Scope, Program: c.After.Program, Participant: c.After.Participant,
+		Partner: c.After.Partner, Type: kind, AmountCents: cents, Currency: c.After.Currency,
+		Commission: &c.After.ID, CreatedBy: c.Transition.Actor.String(), CreatedAt: at, OccurredAt: ledger.OccurredAt(c.Transition.OccurredAt, at),
+	}
+}
+
+// LeavesPayout reports whether the change takes the commission out of a payout.
+func (c Change) LeavesPayout() bool {
+	return c.Before != nil && c.Before.Payout != nil && c.After.Payout == nil
+}
+
+// ChangesPayoutAmount reports whether the commission stays in a payout that was not sent yet,
+// but with another amount.
+func (c Change) ChangesPayoutAmount() bool {
+	return c.Transition.PayoutStatus.FollowsCommissions() && c.After.Payout != nil && c.After.AmountCents != c.Before.AmountCents
+}
+
+// CountGroup identifies a group of commissions that are counted together.
+type CountGroup struct {
+	Scope       affiliate.Scope
+	Program     affiliate.ProgramID
+	Status      Status
+	NeedsReview bool
+	Currency    string
+	Day         time.Time // 00:00 UTC of the day on which the commissions were created
+}
+
+// CountGroup returns the group in which the commission is counted.
+func (c Commission) CountGroup() CountGroup {
+	return CountGroup{
+		Scope: c.Scope, Program: c.Program, Status: c.Status, NeedsReview: c.NeedsReview, Currency: c.Currency,
+		Day: c.CreatedAt.UTC().Truncate(24 * time.Hour),
+	}
+}
+
+// Events returns the webhook events of the change.
+func (c Change) Events() []affiliate.Event {
+	at := c.Transition.At
+	if c.Before == nil {
+		events := []affiliate.Event{NewEvent(affiliate.EventCommissionCreated, at, nil, c.After)}
+		if c.After.Status == Approved {
+			events = append(events, NewEvent(affiliate.EventCommissionApproved, at, nil, c.After))
+		}
+		if c.After.NeedsReview {
+			events = append(events, NewEvent(affiliate.EventCommissionReviewRequired, at, nil, c.After))
+		}
+		return events
+	}
+	event := NewEvent(commissionMoves[c.Transition.Move].event, at, c.Before, c.After)
+	if event.Name == affiliate.EventCommissionRefunded {
+		event.Object = c.RefundedObject()
+	}
+	return []affiliate.Event{event}
+}
+
+// RefundedObject is the object of commission.refunded.
+func (c Change) RefundedObject() any {
+	type refund struct {
+		Type          string       `json:"type"`         // full or partial
+		AmountCents   int64        `json:"amount_cents"` // by which the commission was reduced
+		Reason        RefundReason `json:"reason"`
+		ClawbackCents int64        `json:"clawback_cents"` // the part of amount_cents that had been paid out
+	}
+	refunded := refund{Type: "partial", AmountCents: c.Before.AmountCents - c.After.AmountCents, Reason: c.Transition.RefundReason}
+	if c.After.Status == Refunded {
+		refunded.Type = "full"
+	}
+	if c.Before.Status == Paid {
+		refunded.ClawbackCents = refunded.AmountCents
+	}
+	return struct {
+		Object
+		Refund refund `json:"refund"`
+	}{c.After.payload(), refunded}
+}
+
+// AuditLine returns the audit log entry of a move that the service has not made
+// itself. For every other change, it returns false.
+func (c Change) AuditLine() (affiliate.AuditLine, bool) {
+	t := c.Transition
+	if t.Actor.ID() == nil || c.Before == nil {
+		return affiliate.AuditLine{}, false
+	}
+	return affiliate.AuditLine{
+		Workspace: t.Scope.Workspace, Mode: &t.Scope.Mode, Actor: t.Actor, At: t.At,
+		Action: "commission." + string(t.Move), ResourceType: "commission", ResourceID: c.After.ID,
+		Before: c.Before.auditFields(), After: c.After.auditFields(),
+	}, true
+}
+
+// commissionAuditFields holds the fields that a person's move can change.
+type commissionAuditFields struct {
+	Status          Status   `json:"status"`
+	NeedsReview     bool     `json:"needs_review"`
+	ReviewReasons   []string `json:"review_reasons"`
+	OverrideReason  *string  `json:"override_reason,omitempty"`
+	RejectionReason *string  `json:"rejection_reason,omitempty"`
+	RejectionCode   *string  `json:"rejection_code,omitempty"`
+}
+
+func (c Commission) auditFields() commissionAuditFields {
+	a := commissionAuditFields{
+		Status: c.Status, NeedsReview: c.NeedsReview, ReviewReasons: c.ReviewReasons, OverrideReason: c.OverrideReason,
+	}
+	if c.Status == Rejected {
+		a.RejectionReason, a.RejectionCode = c.RejectionReason, c.RejectionCode
+	}
+	return a
+}

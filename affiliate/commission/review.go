@@ -1,0 +1,70 @@
+package commission
+
+import (
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/participant"
+)
+
+import (
+	"slices"
+	"time"
+)
+
+// ReviewPending is the job that flags the pending commissions of a suspended
+// participant for review, or removes that flag after the participant was reinstated.
+// Move says which of the two. One job processes one block of commissions, the oldest
+// first, and enqueues the job of the next block. The job does nothing if another move of
+// the participant was made in the meantime.
+type ReviewPending struct {
+	Workspace   affiliate.WorkspaceID   `json:"workspace"`
+	Mode        affiliate.Mode          `json:"mode"`
+	Program     affiliate.ProgramID     `json:"program"`
+	Participant affiliate.ParticipantID `json:"participant"`
+	Move        participant.Move        `json:"move"`
+	Since       time.Time               `json:"since"` // when the move was made
+	// User, Key or ServiceToken made the move. All are nil if the service made it.
+	User         *affiliate.UserID         `json:"user,omitempty"`
+	Key          *affiliate.APIKeyID       `json:"key,omitempty"`
+	ServiceToken *affiliate.ServiceTokenID `json:"service_token,omitempty"`
+	// After is the creation time of the last commission of the previous block, and
+	// AfterID is the id of that commission.
+	After   time.Time              `json:"after"`
+	AfterID affiliate.CommissionID `json:"after_id"`
+}
+
+// Kind returns the name of the job.
+func (ReviewPending) Kind() string { return "review_pending" }
+
+// The codes that ReviewPending writes into the histories of commissions.
+const (
+	codeParticipantSuspended  = "participant_suspended"
+	codeParticipantReinstated = "participant_reinstated"
+)
+
+// AddsFlag reports whether the job adds the review flag. Otherwise it removes the flag.
+func (job ReviewPending) AddsFlag() bool { return job.Move == participant.SuspendParticipant }
+
+// MustChange reports whether the job has to change the commission c of the participant.
+func (job ReviewPending) MustChange(c Commission) bool {
+	return c.Status == Pending && slices.Contains(c.ReviewReasons, participant.ReviewParticipantSuspended) != job.AddsFlag()
+}
+
+// Transition returns the move that the job makes, without the id of the commission. The
+// code of the move marks the entries in the history that the job has written.
+func (job ReviewPending) Transition(at time.Time) Transition {
+	if at.Before(job.Since) { // the clocks of two processes differ
+		at = job.Since
+	}
+	t := Transition{
+		Scope: affiliate.Scope{Workspace: job.Workspace, Mode: job.Mode}, Program: job.Program,
+		Actor: affiliate.Actor{User: job.User, Key: job.Key, ServiceToken: job.ServiceToken}, At: at, ReviewReasons: []string{participant.ReviewParticipantSuspended},
+	}
+	code, note := codeParticipantSuspended, "The partner was suspended."
+	t.Move = MoveFlag
+	if !job.AddsFlag() {
+		code, note = codeParticipantReinstated, "The partner was reinstated."
+		t.Move = MoveClearReview
+	}
+	t.Code, t.Note = &code, &note
+	return t
+}

@@ -1,0 +1,98 @@
+package conversion
+
+import (
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/attribution"
+	"github.com/tributary-hq/tributary/affiliate/commission"
+)
+
+import "time"
+
+// BeginCommission returns the changes that create the commission of a conversion. It
+// returns no changes if commission is nil. If the conversion has already been refunded in
+// part or in full, or is disputed, further changes apply this to the commission.
+func BeginCommission(earned *commission.Commission, conversion Conversion, by affiliate.Actor, note *string, at time.Time) ([]commission.Change, error) {
+	if earned == nil {
+		return nil, nil
+	}
+	changes := []commission.Change{commission.NewChange(*earned, by, note)}
+	changes[0].Transition.OccurredAt = &conversion.OccurredAt
+	current := commission.Locked{Commission: *earned}
+	if conversion.Status == Disputed {
+		disputed, err := current.FollowDispute(commission.DisputeOpen, at)
+		if err != nil {
+			return nil, err
+		}
+		changes = append(changes, disputed...)
+		current.Commission = changes[len(changes)-1].After
+	}
+	if conversion.Refunded() {
+		lowered, err := current.FollowRefunds(conversion.SaleRefunds(), commission.RefundedSale, at)
+		if err != nil {
+			return nil, err
+		}
+		changes = append(changes, lowered...)
+	}
+	return changes, nil
+}
+
+// NewCommission returns the commission that a conversion earns. The decision must have
+// an Earning. The commission is pending during its hold period. Without a hold period
+// it is approved at once if the rules approve automatically and no review is needed.
+func NewCommission(id affiliate.CommissionID, c Conversion, d attribution.Decision, at time.Time) commission.Commission {
+	earner, calc := d.Earning.Earner, d.Earning.Calculation
+	rules := earner.Rule.Rules
+	earned := commission.Commission{
+		ID:                    id,
+		Scope:                 c.Scope,
+		Program:               earner.Program,
+		Participant:           earner.Participant,
+		Partner:               earner.Partner,
+		Conversion:            c.ID,
+		Decision:              d.ID,
+		ExternalTransactionID: c.ExternalTransactionID,
+		Click:                 d.Click,
+		PromoCode:             d.PromoCode,
+		CustomerRef:           c.CustomerRef,
+		Status:                commission.Pending,
+		Type:                  calc.Type(),
+		EventType:             c.EventType,
+		RateBps:               calc.RateBps,
+		FlatCents:             calc.FlatCents,
+		AmountCents:           calc.AmountCents,
+		OriginalAmountCents:   calc.AmountCents,
+		Currency:              calc.Currency,
+		BaseAmountCents:       calc.BaseAmountCents,
+		SaleAmountCents:       c.Sale.Paid.Cents,
+		SaleCurrency:          c.Sale.Paid.Currency,
+		RecurringIndex:        d.RecurringIndex,
+		NeedsReview:           len(calc.ReviewReasons) > 0,
+		ReviewReasons:         calc.ReviewReasons,
+		Dispute:               commission.DisputeNone,
+		Rule:                  earner.Rule,
+		Version:               1,
+		CreatedAt:             at,
+		UpdatedAt:             at,
+	}
+	if calc.FXRate != nil {
+		date, err := time.Parse(time.DateOnly, *calc.FXDate)
+		if err != nil {
+			panic("affiliate: a calculation has an invalid rate date: " + *calc.FXDate)
+		}
+		earned.FXRate, earned.FXDate = calc.FXRate, &date
+	}
+	due := at
+	if rules.HoldDays > 0 {
+		due = at.Add(time.Duration(rules.HoldDays) * 24 * time.Hour)
+		earned.HoldUntil = &due
+	}
+	if rules.AutoApproval {
+		earned.AutoApproveAt = &due
+		if rules.HoldDays == 0 && !earned.NeedsReview {
+			system := affiliate.System.String()
+			earned.Status = commission.Approved
+			earned.ApprovedAt, earned.ApprovedBy = &at, &system
+		}
+	}
+	return earned
+}

@@ -1,0 +1,245 @@
+// Package conversion has the rules of conversions: how a report, a refund, a dispute, a late
+// click and a reattribution change a conversion and its commission.
+package conversion
+
+import (
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/attribution"
+	"github.com/tributary-hq/tributary/affiliate/fraud"
+)
+
+import (
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// A conversion is accepted if its event happened at most MaxConversionAge before the
+// report was received, and at most MaxConversionLead after it.
+const (
+	MaxConversionAge  = 90 * 24 * time.Hour
+	MaxConversionLead = 5 * time.Minute
+)
+
+// Source is how a conversion was reported.
+type Source string
+
+// SourceAPI is the conversion API.
+const SourceAPI Source = "api"
+
+// Status says whether a conversion was refunded or is disputed.
+type Status string
+
+// The statuses.
+const (
+	// Recorded means that nothing was refunded.
+	Recorded          Status = "recorded"
+	PartiallyRefunded Status = "partially_refunded"
+	Refunded          Status = "refunded"
+	// Disputed means that a dispute about the sale is open, whether or not a part
+	// of the sale was refunded.
+	Disputed Status = "disputed"
+)
+
+// Conversion is one reported event of a buyer. Only keyed hashes of the buyer's data
+// are stored. The reported amounts, the event type and the time of the event never
+// change.
+type Conversion struct {
+	ID                    affiliate.ConversionID
+	Scope                 affiliate.Scope
+	ExternalTransactionID string // unique per workspace and mode
+	EventType             affiliate.EventType
+	Sale                  attribution.Sale
+	DiscountCents         int64
+	OccurredAt            time.Time
+	CreatedAt             time.Time
+	Source                Source
+	Status                Status
+	RefundedAmountCents   int64              // the part of Sale.Paid that was refunded so far
+	Click                 *affiliate.ClickID // as reported
+	PromoCode             *string            // as reported, case-folded
+	CustomerRef           *string            // keyed hash, hexadecimal
+	CustomerLabel         *string            // stored with the customer; nil in a report keeps the label
+	CustomerEmailHash     []byte
+	CustomerEmailDomain   *string
+	CustomerIPHash        []byte
+	CustomerUAHash        []byte
+	SubscriptionID        *string
+	ProductIDs            []string
+	LineItems             []attribution.LineItem
+	IsRecurring           bool
+	SubID                 *string
+	Metadata              []byte            // a JSON object; nil if the report had none
+	Processor             *ProcessorIDs     // nil if no payment processor has reported the sale
+	Version               int               // increases by one with every change
+	Buyer                 attribution.Buyer // only set while a decision is made; never stored
+}
+
+// Customer is a merchant's customer, who occurs in a conversion.
+type Customer struct {
+	Ref       string // keyed hash of the merchant's id, hexadecimal
+	Label     *string
+	CreatedAt time.Time
+}
+
+// CustomerName returns the text under which lists show a customer: the merchant's label, or
+// the first 8 characters of the reference. It is nil if there is no customer.
+func CustomerName(ref, label *string) *string {
+	if ref == nil || label != nil {
+		return label
+	}
+	short := (*ref)[:min(8, len(*ref))]
+	return &short
+}
+
+// FoldPromoCode returns the form in which promo codes are stored and compared.
+func FoldPromoCode(code string) string { return strings.ToLower(code) }
+
+// Event returns a webhook event about the conversion and its decision.
+func (c Conversion) Event(name affiliate.EventName, d attribution.Decision, at time.Time) affiliate.Event {
+	return affiliate.NewEvent(c.Scope, name, at, Object{
+		ID:                    c.ID,
+		Program:               d.Program,
+		Participant:           d.Participant,
+		EventType:             c.EventType,
+		ExternalTransactionID: c.ExternalTransactionID,
+		AmountCents:           c.Sale.Paid.Cents,
+		Currency:              affiliate.Optional(c.Sale.Paid.Currency),
+		Attributed:            d.Attributed,
+		Attribution: attributionObject{
+			Decision: d.ID, Method: d.Method, Reason: d.Reason, Explanation: d.Explanation,
+			Click: c.Click, PromoCode: c.PromoCode,
+			ClickedAt: affiliate.FormatOptionalTime(d.ClickedAt), ExpiresAt: affiliate.FormatOptionalTime(d.ExpiresAt),
+		},
+		RefundedAmountCents: c.RefundedAmountCents,
+		OccurredAt:          affiliate.FormatTime(c.OccurredAt),
+		CreatedAt:           affiliate.FormatTime(c.CreatedAt),
+		Version:             c.Version,
+	}, nil)
+}
+
+// RefundedEvent returns the event of a refund. before is the conversion before the
+// refund.
+func (c Conversion) RefundedEvent(before Conversion, d attribution.Decision, at time.Time) affiliate.Event {
+	event := c.Event(affiliate.EventConversionRefunded, d, at)
+	if before.RefundedAmountCents != c.RefundedAmountCents {
+		event.Previous = struct {
+			RefundedAmountCents int64 `json:"refunded_amount_cents"`
+		}{before.RefundedAmountCents}
+	}
+	return event
+}
+
+type Object struct {
+	ID                    affiliate.ConversionID   `json:"id"`
+	Program               *affiliate.ProgramID     `json:"program_id"`     // null if the conversion is not credited to a participant
+	Participant           *affiliate.ParticipantID `json:"participant_id"` // null if the conversion is not credited to a participant
+	EventType             affiliate.EventType      `json:"event_type"`
+	ExternalTransactionID string                   `json:"external_transaction_id"` // as the merchant reported it
+	AmountCents           int64                    `json:"amount_cents"`            // amount paid, in minor units of currency
+	Currency              *string                  `json:"currency"`                // ISO 4217; null if the event has no amount
+	Attributed            bool                     `json:"attributed"`              // whether the conversion is credited to a participant, with or without a commission
+	Attribution           attributionObject        `json:"attribution"`             // the decision in force
+	RefundedAmountCents   int64                    `json:"refunded_amount_cents"`   // the part of amount_cents that was refunded so far
+	OccurredAt            string                   `json:"occurred_at"`
+	CreatedAt             string                   `json:"created_at"`
+	Version               int                      `json:"version"`
+}
+
+type attributionObject struct {
+	Decision    affiliate.DecisionID `json:"decision_id"`
+	Method      *attribution.Method  `json:"method"`      // the signal that attributed the conversion; null if it is not attributed
+	Reason      attribution.Reason   `json:"reason_code"` // code of the reason why the conversion was credited or not
+	Explanation string               `json:"explanation"` // the reason in sentences, which may be shown to the partner
+	Click       *affiliate.ClickID   `json:"click_id"`    // as reported
+	PromoCode   *string              `json:"promo_code"`  // as reported, in lower case
+	ClickedAt   *string              `json:"clicked_at"`  // time of the deciding click; null if no click decided
+	ExpiresAt   *string              `json:"expires_at"`  // end of the attribution window of the deciding click; null if no click decided
+}
+
+// Sale returns the conversion whose external id the object contains.
+func (o FraudObject) Sale() affiliate.ConversionID { return o.ID }
+
+// FraudDetectedEvent returns the webhook event for a conversion that the fraud rules
+// suspect.
+func (c Conversion) FraudDetectedEvent(d attribution.Decision) affiliate.Event {
+	return affiliate.NewEvent(c.Scope, affiliate.EventConversionFraudDetected, d.DecidedAt, FraudObject{
+		ID: c.ID, FraudEvent: fraud.EventID(d.ID), Program: d.Program, Participant: d.Participant,
+		ExternalTransactionID: c.ExternalTransactionID, Score: fraud.Score(d.Fraud), Signals: d.Fraud, Action: d.FraudAction, Version: c.Version,
+	}, nil)
+}
+
+// fraudObject is the object of conversion.fraud_detected.
+type FraudObject struct {
+	ID                    affiliate.ConversionID   `json:"id"` // id of the conversion
+	FraudEvent            fraud.EventID            `json:"fraud_event_id"`
+	Program               *affiliate.ProgramID     `json:"program_id"`              // null if the conversion is not credited to a participant
+	Participant           *affiliate.ParticipantID `json:"participant_id"`          // null if the conversion is not credited to a participant
+	ExternalTransactionID string                   `json:"external_transaction_id"` // as the merchant reported it
+	Score                 int                      `json:"score"`                   // sum of the scores of all signals, 0 to 100
+	Signals               []fraud.Signal           `json:"signals"`                 // the rules that fired, highest score first
+	Action                fraud.Action             `json:"action"`                  // observed: only recorded; flagged: the commission needs review; blocked: the conversion earns nothing
+	Version               int                      `json:"version"`                 // version of the conversion
+}
+
+// Notice returns the facts for the notifications about the event.
+func (o FraudObject) Notice() affiliate.Notice {
+	rules := make([]string, len(o.Signals))
+	for i, signal := range o.Signals {
+		rules[i] = signal.Rule
+	}
+	return affiliate.Notice{Program: o.Program, Participant: o.Participant, Resource: o.ID.UUID, Facts: map[string]string{
+		"score": strconv.Itoa(o.Score), "rules": strings.Join(rules, ", "),
+	}}
+}
+
+// SourceStripe is the source of conversions that Stripe has reported.
+const SourceStripe Source = "stripe"
+
+// ProcessorIDs holds the ids that a processor uses for one sale. An id is empty if the
+// processor has no such object for the sale.
+type ProcessorIDs struct {
+	Name          ProcessorName `json:"name"`
+	Session       string        `json:"session_id,omitempty"`
+	PaymentIntent string        `json:"payment_intent_id,omitempty"`
+	Charge        string        `json:"charge_id,omitempty"`
+	Invoice       string        `json:"invoice_id,omitempty"`
+	Subscription  string        `json:"subscription_id,omitempty"`
+	Customer      string        `json:"customer_id,omitempty"`
+}
+
+// processorIDPattern matches the ids of the objects that stand for one sale at a processor:
+// Stripe's checkout sessions, payment intents, invoices and charges.
+var processorIDPattern = regexp.MustCompile(`^(cs|pi|in|ch|py)_[A-Za-z0-9_]+$`)
+
+// IsProcessorID reports whether an external transaction id has the form of an id of a
+// payment processor. The processor may report the same sale under this id.
+func IsProcessorID(external string) bool { return processorIDPattern.MatchString(external) }
+
+// Sale returns the conversion whose external id the object contains.
+func (o Object) Sale() affiliate.ConversionID { return o.ID }
+
+// Notice returns the facts for the notifications about the event.
+func (o Object) Notice() affiliate.Notice {
+	facts := map[string]string{"event": string(o.EventType)}
+	if o.EventType == affiliate.Custom {
+		facts["event"] = "custom event"
+	}
+	if o.Currency != nil && o.AmountCents != 0 {
+		facts["amount"] = affiliate.FormatMoney(affiliate.Money{Cents: o.AmountCents, Currency: *o.Currency})
+		if o.RefundedAmountCents != 0 {
+			facts["refunded"] = affiliate.FormatMoney(affiliate.Money{Cents: o.RefundedAmountCents, Currency: *o.Currency})
+		}
+	}
+	return affiliate.Notice{Program: o.Program, Participant: o.Participant, Resource: o.ID.UUID, Facts: facts}
+}
+
+// ProcessorName is the name of a payment processor, in lower case.
+type ProcessorName string
+
+// Stripe is https://stripe.com.
+const Stripe ProcessorName = "stripe"
+
+// title returns the name as people write it.
+func (n ProcessorName) Title() string { return strings.ToUpper(string(n[:1])) + string(n[1:]) }

@@ -1,0 +1,179 @@
+package fraud
+
+import (
+	"github.com/tributary-hq/tributary/affiliate"
+)
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"time"
+)
+
+// Action says what the service did with a conversion that the fraud rules suspect.
+type Action string
+
+// The actions.
+const (
+	// Observed means that the suspicion was only recorded.
+	Observed Action = "observed"
+	// Flagged means that the commission needs review.
+	Flagged Action = "flagged"
+	// Blocked means that the conversion earns nothing.
+	Blocked Action = "blocked"
+)
+
+// IsEnabled reports whether the fraud rules are applied.
+func (p Policy) IsEnabled() bool { return p != "" && p != Off }
+
+// ActionForScore returns the action that the policy requires for a score; empty if the
+// score is not suspicious. Conversions are only blocked if they have the maximum score.
+func (p Policy) ActionForScore(score int) Action {
+	switch {
+	case score < SuspiciousScore:
+		return ""
+	case p == Observe:
+		return Observed
+	case p == Block && score >= MaxScore:
+		return Blocked
+	}
+	return Flagged
+}
+
+// Origin is a network and a browser with which a partner used its account. It is not
+// the origin of a web page (see ParseOrigin). IPPrefix is never a complete IP address.
+// AgentHash is nil if the user agent is unknown.
+type Origin struct {
+	User      affiliate.UserID
+	IPPrefix  string
+	AgentHash []byte
+	SeenAt    time.Time
+}
+
+// OriginRetention is how long origins are stored.
+const OriginRetention = DeviceWindow
+
+// agentHashSize is in bytes.
+const agentHashSize = 16
+
+// AgentHash returns the keyed hashes of a user agent. Their keys change every calendar month
+// (UTC) and are derived from the hash keys. The collector computes the same hash under the
+// first key, so partners, buyers and clicks can be compared.
+func AgentHash(keys affiliate.HashKeys, agent string, at time.Time) affiliate.Digests {
+	return keys.Digests(func(key []byte) []byte {
+		derive := hmac.New(sha256.New, key)
+		derive.Write([]byte("clicks " + at.UTC().Format("2006-01")))
+		mac := hmac.New(sha256.New, derive.Sum(nil))
+		mac.Write([]byte("ua\x00" + agent))
+		return mac.Sum(nil)[:agentHashSize]
+	})
+}
+
+// FormerEmailDigests returns the digests under which the former e-mail address of a partner
+// is stored. The address is normalised like that of a buyer, so that different spellings of
+// one mailbox's address have equal digests. They do not depend on a workspace, because a
+// partner can join further programmes after the change. The result is nil if the text is not
+// an e-mail address.
+func FormerEmailDigests(keys affiliate.HashKeys, address string) affiliate.Digests {
+	local, domain, ok := affiliate.FoldEmail(address)
+	if !ok {
+		return nil
+	}
+	return keys.Digests(func(key []byte) []byte {
+		mac := hmac.New(sha256.New, key)
+		mac.Write([]byte("former_email\x00" + local + "@" + domain))
+		return mac.Sum(nil)
+	})
+}
+
+// EventID identifies a fraud event.
+type EventID = affiliate.ID[Event]
+
+// EventStatus says whether a person has reviewed a fraud event, and with which
+// result.
+type EventStatus string
+
+// The statuses. Only an open fraud event can be resolved.
+const (
+	EventOpen      EventStatus = "open"
+	EventConfirmed EventStatus = "confirmed"
+	EventDismissed EventStatus = "dismissed"
+)
+
+// CheckOpen returns an error if the fraud event is already resolved. Errors:
+// FRAUD_EVENT_RESOLVED.
+func (s EventStatus) CheckOpen() error {
+	if s == EventOpen {
+		return nil
+	}
+	return affiliate.RefuseStatus(affiliate.ReasonFraudEventResolved, s)
+}
+
+// Event records a conversion that the fraud rules suspect. A decision creates at
+// most one fraud event, which has the id of the decision.
+type Event struct {
+	ID                    EventID
+	Scope                 affiliate.Scope
+	Program               affiliate.ProgramID
+	ProgramName           string
+	Participant           affiliate.ParticipantID
+	PartnerName           string
+	Conversion            affiliate.ConversionID
+	ExternalTransactionID string
+	Commission            *affiliate.CommissionID // nil if nothing was earned
+	Score                 int                     // 0 to 100
+	Signals               []Signal
+	Action                Action
+	Status                EventStatus
+	Note                  *string
+	ResolvedBy            *affiliate.UserID
+	ResolvedAt            *time.Time
+	CreatedAt             time.Time
+}
+
+// EventFilter restricts a list of fraud events. A zero field matches every fraud
+// event.
+type EventFilter struct {
+	Status      EventStatus
+	Program     *affiliate.ProgramID
+	Participant *affiliate.ParticipantID
+	Created     affiliate.Period
+}
+
+// Resolution is the result of a person's review of a fraud event.
+type Resolution struct {
+	Scope   affiliate.Scope
+	Event   EventID
+	Outcome EventStatus // confirmed or dismissed
+	Note    *string
+	By      affiliate.Actor
+	At      time.Time
+}
+
+// ProgramFraudPolicy is the fraud policy of a programme with its settings.
+type ProgramFraudPolicy struct {
+	Program   affiliate.ProgramID
+	Policy    Policy
+	Settings  Settings
+	UpdatedAt time.Time
+}
+
+// Score returns the total score of signals, at most fraud.MaxScore.
+func Score(signals []Signal) int {
+	score := 0
+	for _, s := range signals {
+		score += s.Score
+	}
+	return min(score, MaxScore)
+}
+
+// Policy says what happens to a conversion that the fraud rules suspect.
+type Policy string
+
+// The policies (docs/merchant/programmes.md#fraud-rules).
+const (
+	Off     Policy = "off"
+	Observe Policy = "observe"
+	Flag    Policy = "flag"
+	Block   Policy = "block"
+)

@@ -1,8 +1,0 @@
-package affiliate
-
-// AttributeLateClick is the job that attributes conversions again when the click that
-// their reports named has arrived after the reports.
-type AttributeLateClick struct{ AwaitedClick }
-
-// Kind returns the name of the job.
-func (AttributeLateClick) Kind() string { return "attribute_awaited" }

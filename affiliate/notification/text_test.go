@@ -1,0 +1,135 @@
+package notification_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/affiliatetest"
+	"github.com/tributary-hq/tributary/affiliate/commission"
+	"github.com/tributary-hq/tributary/affiliate/eventtest"
+	"github.com/tributary-hq/tributary/affiliate/notification"
+	"github.com/tributary-hq/tributary/affiliate/participant"
+)
+
+func TestNotificationText(t *testing.T) {
+	participant := affiliatetest.ID[affiliate.ParticipantID](4)
+	all := notification.Names{Program: "Garden Friends", Partner: "Anna Jansen", User: "Mia Berg"}
+	for _, tc := range []struct {
+		name     string
+		audience affiliate.AccountKind
+		kind     notification.Type
+		facts    map[string]string
+		names    notification.Names
+		want     string
+	}{
+		{"names", affiliate.Merchant, "participant.applied", nil, all, "Anna Jansen applied to Garden Friends."},
+		{"erased names", affiliate.Merchant, "participant.applied", nil, notification.Names{}, "A partner applied to a programme."},
+		{"optional parts", affiliate.Merchant, "conversion.created", map[string]string{"event": "purchase", "amount": "49.00 USD"}, all, "A purchase of 49.00 USD was recorded and credited to Anna Jansen."},
+		{"optional part without a value", affiliate.Merchant, "conversion.created", map[string]string{"event": "signup"}, all, "A signup was recorded and credited to Anna Jansen."},
+		{"a reason", affiliate.Partner, "payout.failed", map[string]string{"amount": "5.00 USD", "reason": "No account"}, all, "A payout of 5.00 USD from Garden Friends could not be paid: No account. Check your payout method."},
+		{"no reason", affiliate.Partner, "payout.failed", map[string]string{"amount": "5.00 USD"}, notification.Names{}, "A payout of 5.00 USD from a programme could not be paid. Check your payout method."},
+		{"a user at the start", affiliate.Merchant, "account.member_joined", map[string]string{"role": "admin"}, notification.Names{}, "A user joined the workspace with the role admin."},
+		{"a user in the middle", affiliate.Merchant, "account.email_verified", nil, notification.Names{}, "The e-mail address of a user is verified."},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			n := notification.Notification{Audience: tc.audience, Type: tc.kind, Facts: tc.facts, Participant: &participant}
+			if _, body := n.Text(tc.names); body != tc.want {
+				t.Errorf("body %q, want %q", body, tc.want)
+			}
+		})
+	}
+}
+
+func TestNotificationText_OmitsCreditWithoutParticipant(t *testing.T) {
+	n := notification.Notification{Audience: affiliate.Merchant, Type: "conversion.created", Facts: map[string]string{"event": "lead"}}
+	if _, body := n.Text(notification.Names{}); body != "A lead was recorded." {
+		t.Errorf("body %q, want %q", body, "A lead was recorded.")
+	}
+}
+
+// Names and facts are inserted as they are, even if they look like placeholders or HTML.
+func TestNotificationText_DoesNotInterpretValues(t *testing.T) {
+	for _, hostile := range []string{"{program}", "[x]", "]{user}[", "<script>alert(1)</script>", "a\r\nBcc: x@example.com", "{", "%s%!d"} {
+		n := notification.Notification{Audience: affiliate.Partner, Type: "payout.failed", Facts: map[string]string{"amount": hostile, "reason": hostile}}
+		want := "A payout of " + hostile + " from " + hostile + " could not be paid: " + hostile + ". Check your payout method."
+		if _, body := n.Text(notification.Names{Program: hostile, User: "Mia"}); body != want {
+			t.Errorf("body %q, want %q", body, want)
+		}
+		n = notification.Notification{Audience: affiliate.Partner, Type: notification.NotifyProgramAnnouncement, Facts: map[string]string{"title": hostile, "text": hostile}}
+		if title, body := n.Text(notification.Names{Program: "p"}); title != hostile || body != hostile {
+			t.Errorf("title %q and body %q of an announcement, want %q", title, body, hostile)
+		}
+	}
+}
+
+func TestEventNotifications_WriteMoneyWithDecimalsOfCurrency(t *testing.T) {
+	for currency, want := range map[string]string{"USD": "12.34 USD", "JPY": "1234 JPY", "KWD": "1.234 KWD"} {
+		c := eventtest.Commission()
+		c.AmountCents, c.OriginalAmountCents, c.Currency = 1234, 1234, currency
+		n := notificationFor(t, commission.NewEvent(affiliate.EventCommissionCreated, affiliatetest.Noon, nil, c), affiliate.Merchant)
+		if _, body := n.Text(notification.Names{}); !strings.Contains(body, " "+want+" ") {
+			t.Errorf("body %q, want the amount %s", body, want)
+		}
+	}
+}
+
+func TestEventNotifications_NameTheEventType(t *testing.T) {
+	c, d := eventtest.Conversion()
+	for eventType, want := range map[affiliate.EventType]string{
+		affiliate.Purchase: "A purchase of 49.00 USD was", affiliate.Signup: "A signup of 49.00 USD was", affiliate.Custom: "A custom event of 49.00 USD was",
+	} {
+		c.EventType = eventType
+		n := notificationFor(t, c.Event(affiliate.EventConversionCreated, d, affiliatetest.Noon), affiliate.Merchant)
+		if _, body := n.Text(notification.Names{}); !strings.HasPrefix(body, want) {
+			t.Errorf("body %q, want the start %q", body, want)
+		}
+	}
+}
+
+// The reason for a rejection or suspension is internal to the merchant.
+func TestEventNotifications_HideReasonsFromPartners(t *testing.T) {
+	for _, status := range []participant.Status{participant.Rejected, participant.Suspended} {
+		p := eventtest.Participant(status)
+		name := affiliate.EventName("participant." + status)
+		n := notificationFor(t, p.Event(name, affiliatetest.Noon, nil), affiliate.Partner)
+		if title, body := n.Text(notification.Names{Program: "Garden Friends"}); *p.Object().Reason == "" || len(n.Facts) > 0 || strings.Contains(title+body, *p.Object().Reason) {
+			t.Errorf("%s: body %q and facts %v, want neither to contain the reason %q", name, body, n.Facts, *p.Object().Reason)
+		}
+	}
+}
+
+func TestNotificationActionURL(t *testing.T) {
+	program, id := affiliatetest.ID[affiliate.ProgramID](3), affiliatetest.ID[affiliate.CommissionID](2).UUID
+	base := notification.Notification{Audience: affiliate.Merchant, Resource: &id, Program: &program}
+	for _, tc := range []struct {
+		name, appURL string
+		kind         notification.Type
+		change       func(*notification.Notification)
+		want         string // empty: none
+	}{
+		{name: "a commission", appURL: "https://app.example", kind: "commission.created", want: "https://app.example/commissions/" + id.String()},
+		{name: "a base with a path and a slash", appURL: "https://shop.example/app/", kind: "payout.paid", want: "https://shop.example/app/payouts/" + id.String()},
+		{name: "a page of a programme", appURL: "https://app.example", kind: "participant.applied", want: "https://app.example/programs/" + program.String() + "/partners/" + id.String()},
+		{name: "a page without an id", appURL: "https://app.example", kind: "security.api_key_created", want: "https://app.example/settings/api-keys"},
+		{name: "no dashboard", kind: "commission.created"},
+		{name: "no resource", appURL: "https://app.example", kind: "gdpr.export_ready"},
+		{name: "no id", appURL: "https://app.example", kind: "commission.created", change: func(n *notification.Notification) { n.Resource = nil }},
+		{name: "no programme", appURL: "https://app.example", kind: "participant.applied", change: func(n *notification.Notification) { n.Program = nil }},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			n := base
+			n.Type = tc.kind
+			if tc.change != nil {
+				tc.change(&n)
+			}
+			got := ""
+			if url := n.ActionURL(tc.appURL); url != nil {
+				got = *url
+			}
+			if got != tc.want {
+				t.Errorf("ActionURL returned %q, want %q", got, tc.want)
+			}
+		})
+	}
+}

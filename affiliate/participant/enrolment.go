@@ -1,0 +1,135 @@
+package participant
+
+import (
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/account"
+	"github.com/tributary-hq/tributary/affiliate/notification"
+	"github.com/tributary-hq/tributary/affiliate/program"
+)
+
+import "time"
+
+// MaxExternalID is the maximum length of an external id in characters.
+const MaxExternalID = 120
+
+// Enrolment is a merchant's request to add a partner to a programme
+// (docs/merchant/partners-from-your-server.md#add-a-partner).
+type Enrolment struct {
+	Scope   affiliate.Scope
+	Program affiliate.ProgramID
+	Email   string // lower case
+	Name    string
+	// ExternalID is the merchant's own id of the partner; nil if there is none.
+	ExternalID *string
+	// ReferralCode is the requested code, case-folded. If it is empty, the code is made
+	// from Name.
+	ReferralCode string
+	Group        *affiliate.GroupID
+}
+
+// Join returns the partner as a new participant of the programme. A partner whose account
+// is made with the participation is approved. A partner who had an account must accept
+// first, and the participant shows nothing of the account. The merchant must have shown
+// the terms of the programme to a new partner, so they are not accepted here.
+func (e Enrolment) Join(program program.Program, partner affiliate.UserID, hadAccount bool, at time.Time) Participant {
+	p := newParticipant(program, partner, at)
+	p.PartnerName, p.PartnerEmail, p.ExternalID, p.Group = e.Name, e.Email, e.ExternalID, e.Group
+	if hadAccount {
+		p.Consent = ConsentAwaited
+	} else {
+		p.Status, p.ApprovedAt = Approved, &at
+	}
+	return p
+}
+
+// Account returns a new partner account that nobody can log in to until its owner has set
+// a password.
+func (e Enrolment) Account(at time.Time) account.User {
+	return account.User{ID: affiliate.NewID[affiliate.UserID](at), Kind: affiliate.Partner, Email: e.Email, Name: e.Name, CreatedAt: at, Unclaimed: true}
+}
+
+// Invite returns an invitation with which the owner of an existing account accepts the
+// participation.
+func (e Enrolment) Invite(by affiliate.UserID, at time.Time) Invite {
+	return Invite{
+		Invite:  account.NewInvite(e.Email, by, at),
+		Scope:   e.Scope,
+		Program: e.Program,
+	}
+}
+
+// ClaimMail returns the mail with the token that sets the first password of a partner's
+// account, without the token and the names of the workspace, the programme and the inviter.
+// hadAccount means that the account was made earlier. The mail is then not in the log of the
+// workspace, which must not learn that nobody has claimed the account.
+func (e Enrolment) ClaimMail(user affiliate.UserID, hadAccount bool, expiresAt, at time.Time) notification.Mail {
+	mail := notification.Mail{
+		ID: affiliate.NewID[notification.MailID](at), Kind: notification.MailPartnerClaim, Type: string(notification.MailPartnerClaim),
+		Recipient: notification.MailRecipient{User: &user, Account: affiliate.Partner, Name: e.Name, Address: e.Email},
+		Facts:     notification.MailFacts{ExpiresAt: &expiresAt}, CreatedAt: at,
+	}
+	if !hadAccount {
+		mail.Workspace = &e.Scope.Workspace
+	}
+	return mail
+}
+
+// OfferNotification returns the notification of a partner about a participation that a
+// merchant has made for the partner's account.
+func (p Participant) OfferNotification() notification.Notification {
+	n := notification.NewNotification(affiliate.Partner, notification.PartnerFeed(p.Partner), notification.NotifyParticipationOffered, &p.Scope.Mode, p.CreatedAt)
+	n.Workspace, n.Program, n.Participant, n.Resource = &p.Scope.Workspace, &p.Program, &p.ID, &p.ID.UUID
+	return n
+}
+
+// Accept returns p after its partner has accepted it. From now on it shows the name and
+// the address of the account. Errors: PARTICIPANT_ERASED, PARTICIPANT_STATE_INVALID if the
+// consent is not missing or the merchant has withdrawn the participation,
+// VALIDATION_ERROR if the programme has terms that were not accepted.
+func (p Participant) Accept(program program.Program, account account.User, acceptTerms bool, at time.Time) (Participant, error) {
+	mayAccept := p.Consent == ConsentAwaited && p.Status == Pending || p.Consent == ConsentDeclined
+	if p.ErasedAt != nil || !mayAccept {
+		return p, p.RefuseMove()
+	}
+	if err := checkTerms(program, acceptTerms); err != nil {
+		return p, err
+	}
+	if acceptTerms {
+		p.TermsAcceptedAt = &at
+	}
+	p.Status, p.Consent, p.AppliedAt, p.ApprovedAt, p.RejectedAt = Approved, "", at, &at, nil
+	p.PartnerName, p.PartnerEmail = account.Name, account.Email
+	p.Version, p.UpdatedAt = p.Version+1, at
+	return p, nil
+}
+
+// Decline returns p after its partner has declined it. Errors: PARTICIPANT_ERASED,
+// PARTICIPANT_STATE_INVALID if p does not wait for the partner.
+func (p Participant) Decline(at time.Time) (Participant, error) {
+	if p.ErasedAt != nil || p.Consent != ConsentAwaited || p.Status != Pending {
+		return p, p.RefuseMove()
+	}
+	p.Status, p.Consent, p.RejectedAt = Rejected, ConsentDeclined, &at
+	p.Version, p.UpdatedAt = p.Version+1, at
+	return p, nil
+}
+
+// TokenLife is how long a participant token is valid.
+const TokenLife = 15 * time.Minute
+
+// Ref identifies a participant with its programme and its partner.
+type Ref struct {
+	Scope       affiliate.Scope
+	Program     affiliate.ProgramID
+	Participant affiliate.ParticipantID
+	Partner     affiliate.UserID
+}
+
+// CheckApproved returns an error if the participant is not approved. Errors:
+// PARTICIPANT_ERASED, PARTICIPANT_STATE_INVALID.
+func (p Participant) CheckApproved() error {
+	if p.ErasedAt != nil || p.Status != Approved || p.Consent != "" {
+		return p.RefuseMove()
+	}
+	return nil
+}

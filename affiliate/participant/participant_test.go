@@ -1,0 +1,145 @@
+package participant
+
+import (
+	"encoding/json"
+	"reflect"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/affiliatetest"
+	"github.com/tributary-hq/tributary/affiliate/click"
+	"github.com/tributary-hq/tributary/affiliate/link"
+	"github.com/tributary-hq/tributary/affiliate/program"
+)
+
+func TestJoin(t *testing.T) {
+	at, partner, group := time.UnixMilli(1).UTC(), affiliate.NewID[affiliate.UserID](time.UnixMilli(1)), affiliate.NewID[affiliate.GroupID](time.UnixMilli(1))
+	terms := "https://shop.example/terms"
+	answers := map[string]string{"site": "blog.example"}
+	for name, tc := range map[string]struct {
+		program program.Program
+		accept  bool
+		want    Status
+		refusal *affiliate.Error
+	}{
+		"without terms":      {program: program.Program{}, want: Pending},
+		"automatic approval": {program: program.Program{AutoApprovePartners: true}, want: Approved},
+		"terms accepted":     {program: program.Program{TermsURL: &terms}, accept: true, want: Pending},
+		"terms not accepted": {program: program.Program{TermsURL: &terms}, refusal: affiliate.Invalid("accept_terms", "must be true because the programme has terms")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			applied, err := Application{Partner: partner, Answers: answers, AcceptTerms: tc.accept}.Join(tc.program, at)
+			invited, inviteErr := Invite{Group: &group}.Join(tc.program, partner, tc.accept, at)
+			if tc.refusal != nil {
+				affiliatetest.WantRefusal(t, err, tc.refusal)
+				affiliatetest.WantRefusal(t, inviteErr, tc.refusal)
+				return
+			}
+			if err != nil || applied.Status != tc.want || (applied.ApprovedAt != nil) != (tc.want == Approved) ||
+				(applied.TermsAcceptedAt != nil) != tc.accept || applied.Answers["site"] == "" {
+				t.Errorf("application: participant %+v, error %v; want status %s, with answers and the time of the terms", applied, err, tc.want)
+			}
+			if inviteErr != nil || invited.Status != Approved || invited.ApprovedAt == nil || invited.Group != &group ||
+				invited.Answers == nil || invited.Tags == nil {
+				t.Errorf("invitation: participant %+v, error %v; want an approved participant in group %s", invited, inviteErr, group)
+			}
+		})
+	}
+}
+
+func TestReferralCodes_StartWithTheName(t *testing.T) {
+	for name, want := range map[string]string{
+		"Jane Doe":                      `^jane-doe$`,
+		"Zoë  Ångström":                 `^zoe-angstrom$`,
+		"Al":                            `^al-[a-z2-9]{3}$`,
+		"Admin":                         `^admin-[a-z2-9]{3}$`,
+		"李小龙":                           `^[a-z2-9]{8}$`,
+		"Wolfgang Amadeus von Mozart X": `^wolfgang-amadeus-von-moz$`,
+		"":                              `^[a-z2-9]{8}$`,
+	} {
+		if got := affiliatetest.FirstN(1, link.ReferralCodes(name))[0]; !regexp.MustCompile(want).MatchString(got) {
+			t.Errorf("the first code for the name %q is %q, want %s", name, got, want)
+		}
+	}
+	codes := affiliatetest.FirstN(12, link.ReferralCodes("Jane Doe"))
+	if !regexp.MustCompile(`^jane-doe-[a-z2-9]{3}$`).MatchString(codes[1]) || !regexp.MustCompile(`^[a-z2-9]{8}$`).MatchString(codes[11]) {
+		t.Errorf("codes %q, want the name with 3 random characters second, and 8 random characters last", codes)
+	}
+}
+
+func TestReferralCodes_AreValid(t *testing.T) {
+	form := regexp.MustCompile(`^[a-z0-9_-]{3,50}$`)
+	rapid.Check(t, func(t *rapid.T) {
+		for _, code := range affiliatetest.FirstN(12, link.ReferralCodes(rapid.String().Draw(t, "name"))) {
+			if !form.MatchString(code) || click.FoldCode(code) != code || link.ReservedCode(code) {
+				t.Fatalf("the code %q is not valid or is reserved", code)
+			}
+		}
+	})
+}
+
+func TestReservedCodes(t *testing.T) {
+	for code, want := range map[string]bool{"admin": true, "Admin": true, "UNDEFINED": true, "google": true, "jane": false, "": false, "admins": false} {
+		if link.ReservedCode(code) != want {
+			t.Errorf("ReservedCode(%q) = %v, want %v", code, !want, want)
+		}
+	}
+}
+
+func TestParticipantObject_Reason(t *testing.T) {
+	why := "spam"
+	p := Participant{Status: Rejected, RejectionReason: &why, PartnerEmail: "jane@example.com", Version: 5}
+	body, err := json.Marshal(p.Object())
+	if err != nil || !strings.Contains(string(body), `"status":"rejected","reason":"spam","version":5`) || strings.Contains(string(body), "jane@") {
+		t.Errorf("JSON of a rejected participant is %s, error %v; want the reason, but no e-mail address", body, err)
+	}
+	p.Status = Approved
+	if body, _ = json.Marshal(p.Object()); !strings.Contains(string(body), `"reason":null`) {
+		t.Errorf("JSON of an approved participant is %s, want reason null", body)
+	}
+}
+
+func TestMaskEmail(t *testing.T) {
+	for in, want := range map[string]string{
+		"jane.doe@example.com": "j***@example.com", "j@example.com": "j***@example.com", "ä.b@example.com": "ä***@example.com",
+		`"a@b"@example.com`: `"***@example.com`, "@example.com": "***", "erased": "***", "": "***",
+	} {
+		if got := affiliate.MaskEmail(in); got != want {
+			t.Errorf("MaskEmail(%q) = %q, want %q", in, got, want)
+		}
+	}
+}
+
+func TestParticipant_Patch(t *testing.T) {
+	group, bps := affiliate.NewID[affiliate.GroupID](time.UnixMilli(1)), int64(1250)
+	note, other, nothing := "calls back", "x", ""
+	override := program.Rate{Bps: &bps}
+	p := Participant{ReferralCode: "jane", Group: &group, Override: &override, Tags: []string{"vip"}, Note: &note}
+	for name, tc := range map[string]struct {
+		patch Patch
+		want  Details
+	}{
+		"nothing": {Patch{}, p.Details()},
+		"all": {
+			Patch{Note: affiliate.Set(other), Tags: affiliate.Set([]string{"a"}), Group: affiliate.Set(group), Override: affiliate.Set(program.Rate{FlatCents: &bps}), ReferralCode: affiliate.Set("j")},
+			Details{ReferralCode: "j", Group: &group, Override: &program.Rate{FlatCents: &bps}, Tags: []string{"a"}, Note: &other},
+		},
+		"cleared": {
+			Patch{Note: affiliate.Clear[string](), Tags: affiliate.Clear[[]string](), Group: affiliate.Clear[affiliate.GroupID](), Override: affiliate.Clear[program.Rate](), ReferralCode: affiliate.Clear[string]()},
+			Details{ReferralCode: "jane", Tags: []string{}},
+		},
+		"an empty note is removed": {
+			Patch{Note: affiliate.Set(nothing)},
+			Details{ReferralCode: "jane", Group: &group, Override: &override, Tags: []string{"vip"}},
+		},
+	} {
+		if got := p.Patch(tc.patch).Details(); !reflect.DeepEqual(got, tc.want) {
+			t.Errorf("patch of %s: details %+v, want %+v", name, got, tc.want)
+		}
+	}
+}

@@ -1,0 +1,141 @@
+// Package partner has what a partner sees of the own participations, over all workspaces: the
+// programmes, the commissions and the profile.
+package partner
+
+import (
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/commission"
+	"github.com/tributary-hq/tributary/affiliate/link"
+	"github.com/tributary-hq/tributary/affiliate/participant"
+	"github.com/tributary-hq/tributary/affiliate/payout"
+	"github.com/tributary-hq/tributary/affiliate/program"
+)
+
+import (
+	"time"
+)
+
+// Program is a programme as a partner sees it.
+type Program struct {
+	program.Program
+	MerchantName string
+	// Participation is nil if the partner does not take part in the programme.
+	Participation *Participation
+}
+
+// Participation is a partner's participation in a programme, as the partner sees it.
+type Participation struct {
+	Participant affiliate.ParticipantID
+	Status      participant.Status
+	Consent     participant.PartnerConsent
+	// Link is the default link.
+	Link link.Link
+	// Rate is the partner's own rate, or the rate of its group. It is nil if the
+	// programme's rules apply.
+	Rate        *program.Rate
+	Stats       participant.Stats
+	AppliedAt   time.Time
+	ApprovedAt  *time.Time
+	RejectedAt  *time.Time
+	SuspendedAt *time.Time
+}
+
+// ProgramFilter restricts a partner's list of programmes.
+type ProgramFilter struct {
+	// Public lists the programmes that any partner may join, instead of those in which
+	// the partner takes part.
+	Public bool
+	// Search is a prefix of the programme's name. Case does not matter.
+	Search string
+	// Program restricts the list to one programme; nil if it is not restricted.
+	Program *affiliate.ProgramID
+}
+
+// Profile is a partner's account as the partner sees it.
+type Profile struct {
+	ID          affiliate.UserID
+	Email       string // lower case
+	Name        string
+	Country     *string // ISO 3166-1 alpha-2
+	CompanyName *string
+	WebsiteURL  *string
+	// Payout is nil until the partner sets a payout method.
+	Payout    *payout.Details
+	Version   int // increases by one with every change
+	CreatedAt time.Time
+}
+
+// ProfilePatch changes some fields of a profile.
+type ProfilePatch struct {
+	Name        affiliate.Change[string] // cannot be cleared
+	Country     affiliate.Change[string]
+	CompanyName affiliate.Change[string]
+	WebsiteURL  affiliate.Change[string]
+}
+
+// Patch returns p with the changes of patch. Errors: VALIDATION_ERROR.
+func (p Profile) Patch(patch ProfilePatch) (Profile, error) {
+	p.Name = patch.Name.Apply(p.Name, "")
+	if p.Name == "" {
+		return p, affiliate.Invalid("name", affiliate.IsRequired)
+	}
+	p.Country = patch.Country.ApplyOptional(p.Country)
+	p.CompanyName = patch.CompanyName.ApplyOptional(p.CompanyName)
+	p.WebsiteURL = patch.WebsiteURL.ApplyOptional(p.WebsiteURL)
+	return p, nil
+}
+
+// ProfileObject holds the fields of a profile that are compared after an update. The
+// audit log of the account stores the names of the changed fields, not their values.
+type ProfileObject struct {
+	Name        string  `json:"name"`
+	Country     *string `json:"country"`
+	CompanyName *string `json:"company_name"`
+	WebsiteURL  *string `json:"website_url"`
+}
+
+// Object returns the fields of p that are compared after an update.
+func (p Profile) Object() ProfileObject {
+	return ProfileObject{Name: p.Name, Country: p.Country, CompanyName: p.CompanyName, WebsiteURL: p.WebsiteURL}
+}
+
+// Commission is a commission as its partner sees it. It has no data about the
+// buyer, and no data that only the merchant may see.
+type Commission struct {
+	ID                  affiliate.CommissionID
+	Program             affiliate.ProgramID
+	ProgramName         string
+	Participant         affiliate.ParticipantID
+	Mode                affiliate.Mode
+	Status              commission.Status
+	Type                program.CommissionType
+	EventType           affiliate.EventType
+	RateBps             *int64 // Percentage only
+	FlatCents           *int64 // Flat only
+	AmountCents         int64  // earned now, minor units of Currency
+	OriginalAmountCents int64  // earned before any refund
+	Currency            string
+	SaleAmountCents     int64 // minor units of SaleCurrency
+	BaseAmountCents     int64 // to which the rate was applied, minor units of SaleCurrency
+	SaleCurrency        string
+	RecurringIndex      *int
+	PromoCode           *string
+	Click               *affiliate.ClickID
+	Link                *affiliate.LinkID
+	SubID               *string    // of the click, else of the report, else of the link
+	HoldUntil           *time.Time // nil if there is no hold period
+	RejectionCode       *string
+	ApprovedAt          *time.Time
+	RejectedAt          *time.Time
+	PaidAt              *time.Time
+	RefundedAt          *time.Time
+	CreatedAt           time.Time
+}
+
+// CommissionFilter restricts a partner's list of commissions. A zero field
+// matches every commission.
+type CommissionFilter struct {
+	Program *affiliate.ProgramID
+	Status  commission.Status
+	Created affiliate.Period
+}

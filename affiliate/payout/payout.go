@@ -1,0 +1,515 @@
+// Package payout has the rules of payouts: what is due to whom, batches and their
+// confirmation, the legal moves of a payout, and the files for payment services.
+package payout
+
+import (
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/ledger"
+	"github.com/tributary-hq/tributary/affiliate/participant"
+)
+
+import (
+	"slices"
+	"time"
+)
+
+// The statuses of a payout and the moves between them.
+//
+//	draft ──confirm──▶ pending ─process▶ processing ──pay──▶ paid
+//	  │                 │ │ ▲ └──────────pay────────────────▶ ▲
+//	  │                 │ │ └─retry─┐        │
+//	  │                 │ └──fail─▶ failed ◀─┴fail
+//	  └──cancel──▶ canceled ◀─cancel─┘ (also from pending)
+//
+// While a payout is processing or paid, the sum of its ledger entries is minus its
+// amount. In all other statuses, the sum is 0 (Change.LedgerEntry).
+//
+// A payout contains its commissions while it is open (draft, pending or processing) and
+// when it is paid. If a commission of a draft or pending payout is reduced or leaves the
+// payout, the amount of the payout is lowered (Payout.Follow). The amount never rises
+// (Due.LimitAmount). After a payout was sent, its amount does not change any more. If one of its commissions is reduced then, only
+// the participant's balance in the ledger changes.
+
+// Status is the status of a payout.
+type Status string
+
+// The statuses (docs/merchant/payouts.md#pay-a-batch).
+const (
+	Draft      Status = "draft"
+	Pending    Status = "pending"
+	Processing Status = "processing"
+	Paid       Status = "paid"
+	Failed     Status = "failed"
+	Canceled   Status = "canceled"
+)
+
+// Payout is one payment to one participant in one currency.
+type Payout struct {
+	ID              affiliate.PayoutID
+	Scope           affiliate.Scope
+	Batch           BatchID
+	Program         affiliate.ProgramID
+	Participant     affiliate.ParticipantID
+	Partner         affiliate.UserID
+	AmountCents     int64 // above 0, minor units of Currency
+	Currency        string
+	CommissionCount int64
+	AdjustmentCents int64 // part of AmountCents: bonuses, adjustments and debts, with their sign
+	Status          Status
+	Method          Method
+	Reference       *string // of the transfer
+	FailureReason   *string
+	PeriodStart     *time.Time // when the first of its commissions was approved; nil if it has none
+	PeriodEnd       *time.Time // when the last of its commissions was approved
+	InitiatedAt     *time.Time // when it was confirmed
+	PaidAt          *time.Time
+	Version         int // increases by one with every change
+	CreatedAt       time.Time
+	UpdatedAt       time.Time
+}
+
+// Item is a payout with the names that lists show next to it.
+type Item struct {
+	Payout
+	ProgramName string
+	PartnerName string
+}
+
+// Detail is a payout with its commissions.
+type Detail struct {
+	Item
+	Commissions []Commission // oldest first, at most MaxPayoutCommissions
+	AccountHint *string      // of the account that it is paid to, or would be paid to if it is a draft
+}
+
+// MaxPayoutCommissions is the greatest number of commissions that a Detail
+// contains.
+const MaxPayoutCommissions = 1000
+
+// Commission is a commission in a payout, with the values that it had when it was
+// added.
+type Commission struct {
+	Commission            affiliate.CommissionID
+	AmountCents           int64
+	ExternalTransactionID string
+	ApprovedAt            *time.Time
+}
+
+// ExportedPayout is a payout with the data that is needed to send the money.
+type ExportedPayout struct {
+	Item
+	Account []byte // encrypted; nil for a method without account
+}
+
+// Filter restricts a list of payouts. A zero field matches every payout.
+type Filter struct {
+	Status      Status
+	Program     *affiliate.ProgramID
+	Participant *affiliate.ParticipantID
+	Batch       *BatchID
+	Created     affiliate.Period
+}
+
+// Move is the name of an action on a payout.
+type Move string
+
+// The moves. Their values are the verbs in the audit log.
+const (
+	// MoveConfirm releases a draft for payment.
+	MoveConfirm Move = "confirm"
+	// MoveProcess starts the payment. The amount is fixed from then on.
+	MoveProcess Move = "process"
+	// MoveMarkPaid records that the money has arrived.
+	MoveMarkPaid Move = "mark_paid"
+	// MoveMarkFailed records that the payout could not be paid.
+	MoveMarkFailed Move = "mark_failed"
+	// MoveRetry makes a failed payout pending again.
+	MoveRetry Move = "retry"
+	// MoveCancel cancels a payout that was not sent or that failed.
+	MoveCancel Move = "cancel"
+	// MoveFollow lowers the amount because a commission left the payout or was reduced.
+	MoveFollow Move = "follow"
+)
+
+// payoutMoves lists the legal moves. The field to is empty if the move does not change
+// the status. The field event is empty if the move has no webhook event.
+var payoutMoves = map[Move]struct {
+	from  []Status
+	to    Status
+	event affiliate.EventName
+}{
+	MoveConfirm:    {[]Status{Draft}, Pending, ""},
+	MoveProcess:    {[]Status{Pending}, Processing, affiliate.EventPayoutProcessing},
+	MoveMarkPaid:   {[]Status{Pending, Processing}, Paid, affiliate.EventPayoutPaid},
+	MoveMarkFailed: {[]Status{Pending, Processing}, Failed, affiliate.EventPayoutFailed},
+	MoveRetry:      {[]Status{Failed}, Pending, ""},
+	MoveCancel:     {[]Status{Draft, Pending, Failed}, Canceled, affiliate.EventPayoutCanceled},
+	MoveFollow:     {[]Status{Draft, Pending}, "", ""},
+}
+
+// FollowsCommissions reports whether the amount of a payout with this status is lowered
+// when its commissions are reduced.
+func (s Status) FollowsCommissions() bool {
+	return slices.Contains(payoutMoves[MoveFollow].from, s)
+}
+
+// Transition is a request for one move of a payout.
+type Transition struct {
+	Move  Move
+	Actor affiliate.Actor
+	At    time.Time
+	// Reference and PaidAt belong to MoveMarkPaid, and Reason to MoveMarkFailed. PaidAt is
+	// At if the service has chosen it.
+	Reference *string
+	PaidAt    time.Time
+	Reason    *string
+}
+
+// Apply returns the payout before and after the move. Errors: PAYOUT_STATE_INVALID,
+// VALIDATION_ERROR for PaidAt.
+func (t Transition) Apply(p Payout) (Change, *affiliate.Error) {
+	move := payoutMoves[t.Move]
+	if !slices.Contains(move.from, p.Status) {
+		return Change{}, p.Refuse()
+	}
+	after := p
+	if move.to != "" {
+		after.Status = move.to
+	}
+	after.Version++
+	after.UpdatedAt = t.At
+	switch t.Move {
+	case MoveConfirm:
+		after.InitiatedAt = &t.At
+	case MoveMarkPaid:
+		if refusal := t.checkPaidAt(p); refusal != nil {
+			return Change{}, refusal
+		}
+		after.Reference, after.PaidAt = t.Reference, &t.PaidAt
+	case MoveMarkFailed:
+		after.FailureReason = t.Reason
+	case MoveRetry:
+		after.FailureReason = nil
+	case MoveProcess, MoveCancel, MoveFollow:
+	}
+	return Change{Before: p, After: after, Transition: t}, nil
+}
+
+// Content is the sum of the commissions in a payout.
+type Content struct {
+	CommissionCount int64
+	CommissionCents int64      // minor units of the payout's currency
+	PeriodStart     *time.Time // when the first commission was approved; nil if there is none
+	PeriodEnd       *time.Time // when the last commission was approved
+}
+
+// Follow returns the change that adjusts the payout to the commissions that are left in
+// it. If nothing is left to be paid, the payout is canceled and keeps its amounts.
+// Errors: PAYOUT_STATE_INVALID if the payout is neither a draft nor pending.
+func (p Payout) Follow(left Content, actor affiliate.Actor, at time.Time) (Change, *affiliate.Error) {
+	amount := left.CommissionCents + p.AdjustmentCents
+	if amount <= 0 {
+		return Transition{Move: MoveCancel, Actor: actor, At: at}.Apply(p)
+	}
+	change, refusal := Transition{Move: MoveFollow, Actor: actor, At: at}.Apply(p)
+	if refusal != nil {
+		return change, refusal
+	}
+	after := &change.After
+	after.AmountCents, after.CommissionCount = amount, left.CommissionCount
+	after.PeriodStart, after.PeriodEnd = left.PeriodStart, left.PeriodEnd
+	return change, nil
+}
+
+// Refuse returns the error for an action that is not allowed in the payout's status.
+func (p Payout) Refuse() *affiliate.Error {
+	return affiliate.RefuseStatus(affiliate.ReasonPayoutState, p.Status)
+}
+
+// sentCents returns the amount that was sent: the whole amount while the payout is
+// processing or paid, otherwise 0.
+func (p Payout) sentCents() int64 {
+	if p.Status == Processing || p.Status == Paid {
+		return p.AmountCents
+	}
+	return 0
+}
+
+// Change is a payout before and after a move.
+type Change struct {
+	Before     Payout
+	After      Payout
+	Transition Transition
+}
+
+// LedgerEntry returns the entry that the change adds to the ledger; nil if there is
+// none.
+func (c Change) LedgerEntry() *ledger.Entry {
+	cents := c.Before.sentCents() - c.After.sentCents()
+	kind := ledger.EntryPayout
+	switch {
+	case cents == 0:
+		return nil
+	case cents > 0:
+		kind = ledger.EntryPayoutReturned
+	}
+	p, at := c.After, c.Transition.At
+	var occurredAt *time.Time
+	if c.Transition.Move == MoveMarkPaid {
+		occurredAt = ledger.OccurredAt(p.PaidAt, at)
+	}
+	return &ledger.Entry{
+		ID: affiliate.NewID[ledger.EntryID](at), Scope: p.Scope, Program: p.Program, Participant: p.Participant, Partner: p.Partner,
+		Type: kind, AmountCents: cents, Currency: p.Currency, Payout: &p.ID, CreatedBy: c.Transition.Actor.String(), CreatedAt: at, OccurredAt: occurredAt,
+	}
+}
+
+// Event returns the webhook event of the change. commissions are the commissions of the
+// payout. ok is false if the move has no event.
+func (c Change) Event(commissions []affiliate.CommissionID) (event affiliate.Event, ok bool) {
+	name := payoutMoves[c.Transition.Move].event
+	if name == "" {
+		return affiliate.Event{}, false
+	}
+	previous := map[string]Status{"status": c.Before.Status}
+	event = affiliate.NewEvent(c.After.Scope, name, c.Transition.At, c.After.object(commissions), previous)
+	event.Partner, event.Program = &c.After.Partner, &c.After.Program
+	return event, true
+}
+
+// CreatedEvent returns the webhook event of a new payout. commissions are the
+// commissions of the payout.
+func (p Payout) CreatedEvent(commissions []affiliate.CommissionID) affiliate.Event {
+	event := affiliate.NewEvent(p.Scope, affiliate.EventPayoutCreated, p.CreatedAt, p.object(commissions), nil)
+	event.Partner, event.Program = &p.Partner, &p.Program
+	return event
+}
+
+// MaxEventCommissions is the greatest number of commissions that the event of a payout
+// lists.
+const MaxEventCommissions = 200
+
+// payoutObject is the object of every payout.* event. Its keys, their order and
+// their meaning are public.
+type Object struct {
+	ID              affiliate.PayoutID       `json:"id"`
+	Batch           BatchID                  `json:"batch_id"`
+	Participant     affiliate.ParticipantID  `json:"participant_id"`
+	AmountCents     int64                    `json:"amount_cents"` // sum of commissions and adjustments, in minor units of currency
+	Currency        string                   `json:"currency"`
+	Method          Method                   `json:"method"`
+	Status          Status                   `json:"status"`
+	Commissions     []affiliate.CommissionID `json:"commission_ids"`   // the first 200 commissions of the payout
+	CommissionCount int64                    `json:"commission_count"` // number of all commissions of the payout
+	FailureReason   *string                  `json:"failure_reason"`   // why the payout could not be paid; null if it did not fail
+	Version         int                      `json:"version"`
+}
+
+func (p Payout) object(commissions []affiliate.CommissionID) Object {
+	// An empty list must be encoded as [], not as null.
+	listed := append([]affiliate.CommissionID{}, commissions[:min(len(commissions), MaxEventCommissions)]...)
+	return Object{
+		ID: p.ID, Batch: p.Batch, Participant: p.Participant, AmountCents: p.AmountCents, Currency: p.Currency,
+		Method: p.Method, Status: p.Status, Commissions: listed, CommissionCount: p.CommissionCount,
+		FailureReason: p.FailureReason, Version: p.Version,
+	}
+}
+
+// Due holds the amounts that could be paid to one participant in one currency, and
+// the data that decides whether they are paid.
+type Due struct {
+	Program           affiliate.ProgramID
+	ProgramName       string
+	Participant       affiliate.ParticipantID
+	Partner           affiliate.UserID
+	PartnerName       string
+	Currency          string
+	CommissionCount   int64
+	CommissionCents   int64 // of payable commissions
+	AdjustmentCents   int64 // other ledger entries that are in no open payout
+	PeriodStart       *time.Time
+	PeriodEnd         *time.Time
+	MinPayoutCents    int64   // in minor units of Currency; 0 means no minimum
+	Method            *Method // nil if the partner has set none
+	AccountHeld       bool    // Details.HeldUntil is in the future
+	ParticipantStatus participant.Status
+	ParticipantErased bool
+}
+
+// AmountCents returns the amount of the payout if the participant is not excluded.
+func (d Due) AmountCents() int64 { return d.CommissionCents + d.AdjustmentCents }
+
+// Exclusion is the reason why a participant gets no payout.
+type Exclusion string
+
+// AccountHold is the time for which new payouts leave out a partner who has changed
+// the payout method. It gives the owner of the account time to notice a change by
+// somebody else. MethodChange.Apply says when a first method is held too.
+const AccountHold = 72 * time.Hour
+
+// AccountKept is the time for which the account of a paid payout is stored.
+// After it, only the masked form of the account is left.
+const AccountKept = 30 * 24 * time.Hour
+
+// PreviousEmailKept is the time for which the former address of a user is stored, so that a
+// warning about a changed payout method also reaches it.
+const PreviousEmailKept = 30 * 24 * time.Hour
+
+// The exclusions.
+const (
+	BelowMinimum           Exclusion = "below_minimum"
+	NoPayoutMethod         Exclusion = "no_payout_method"
+	AccountChanged         Exclusion = "payout_account_changed"
+	ParticipantNotApproved Exclusion = "participant_not_approved"
+	NegativeBalance        Exclusion = "negative_balance"
+)
+
+// Exclusion returns the first reason why no payout can be made from d; empty if there is
+// no such reason. An amount of 0 counts as below the minimum even if no minimum is set.
+func (d Due) Exclusion() Exclusion {
+	switch cents := d.AmountCents(); {
+	case d.ParticipantStatus != participant.Approved || d.ParticipantErased:
+		return ParticipantNotApproved
+	case d.Method == nil:
+		return NoPayoutMethod
+	case d.AccountHeld:
+		return AccountChanged
+	case cents < 0:
+		return NegativeBalance
+	case cents == 0 || cents < d.MinPayoutCents:
+		return BelowMinimum
+	}
+	return ""
+}
+
+// WithAccountOf returns d with the method of a payout. A confirmed payout keeps its account,
+// so a later change of the partner's payout method does not exclude it.
+func (d Due) WithAccountOf(p Payout) Due {
+	if p.InitiatedAt != nil {
+		d.Method, d.AccountHeld = &p.Method, false
+	}
+	return d
+}
+
+// WithCommissions returns d with the count, the amount and the period of the given
+// commissions.
+func (d Due) WithCommissions(commissions []Candidate) Due {
+	d.CommissionCount, d.CommissionCents, d.PeriodStart, d.PeriodEnd = int64(len(commissions)), 0, nil, nil
+	for _, c := range commissions {
+		d.CommissionCents += c.AmountCents
+		if d.PeriodStart == nil || c.ApprovedAt.Before(*d.PeriodStart) {
+			d.PeriodStart = &c.ApprovedAt
+		}
+		if d.PeriodEnd == nil || c.ApprovedAt.After(*d.PeriodEnd) {
+			d.PeriodEnd = &c.ApprovedAt
+		}
+	}
+	return d
+}
+
+// MaxBatchCommissions is the greatest number of commissions in a batch with several
+// payouts. A single payout may have more. Every move of a batch or payout is one
+// transaction, which must finish within the time limit of a call even if the database is
+// busy. The move that marks payouts as paid takes about 0.3 ms for each commission.
+const MaxBatchCommissions = 25_000
+
+// FitBatch returns the elements of payable that fit into one batch. It prefers the
+// elements whose commissions have waited longest. The other elements are left for the
+// next batches.
+func FitBatch(payable []Due) []Due {
+	waitingSince := func(d Due) time.Time {
+		if d.PeriodStart == nil {
+			return time.Time{}
+		}
+		return *d.PeriodStart
+	}
+	payable = slices.SortedStableFunc(slices.Values(payable), func(a, b Due) int { return waitingSince(a).Compare(waitingSince(b)) })
+	var commissions int64
+	for i, d := range payable {
+		if commissions += d.CommissionCount; commissions > MaxBatchCommissions && i > 0 {
+			return payable[:i]
+		}
+	}
+	return payable
+}
+
+// BatchParticipants returns the participants of the elements of due that are not excluded
+// and fit into one batch (see FitBatch).
+func BatchParticipants(due []Due) []affiliate.ParticipantID {
+	payable := slices.DeleteFunc(slices.Clone(due), func(d Due) bool { return d.Exclusion() != "" })
+	var participants []affiliate.ParticipantID
+	for _, d := range FitBatch(payable) {
+		participants = append(participants, d.Participant)
+	}
+	return participants
+}
+
+// Candidate is a locked commission that is in a payout or may be added to one.
+type Candidate struct {
+	ID          affiliate.CommissionID
+	Participant affiliate.ParticipantID
+	Currency    string
+	Payout      *affiliate.PayoutID // the payout that contains it; nil if there is none
+	AmountCents int64
+	ApprovedAt  time.Time
+	// Payable says that the status, the review flag and disputes of the commission
+	// allow a payout. It does not depend on Payout.
+	Payable bool
+}
+
+// LimitAmount returns d with an amount that is at most the amount of the payout. Later
+// bonuses are left for the next batch, so that a payout is never greater than the amount
+// that a member has seen and confirmed.
+func (d Due) LimitAmount(p Payout) Due {
+	if excess := d.AmountCents() - p.AmountCents; excess > 0 {
+		d.AdjustmentCents -= excess
+	}
+	return d
+}
+
+// WithAmounts returns the payout with the amounts of d. d must not be excluded.
+func (p Payout) WithAmounts(d Due) Payout {
+	p.AmountCents, p.AdjustmentCents, p.CommissionCount = d.AmountCents(), d.AdjustmentCents, d.CommissionCount
+	p.PeriodStart, p.PeriodEnd, p.Method = d.PeriodStart, d.PeriodEnd, *d.Method
+	return p
+}
+
+// MaxPaidAge is the longest time between PaidAt and the request that marks a payout as
+// paid.
+const MaxPaidAge = 90 * 24 * time.Hour
+
+// checkPaidAt returns a VALIDATION_ERROR if the payout cannot have been paid at PaidAt.
+func (t Transition) checkPaidAt(p Payout) *affiliate.Error {
+	switch {
+	case t.PaidAt.After(t.At):
+		return affiliate.Invalid("paid_at", "must not be in the future")
+	case t.PaidAt.Before(t.At.Add(-MaxPaidAge)):
+		return affiliate.Invalid("paid_at", "must not be more than 90 days in the past")
+	case p.InitiatedAt != nil && t.PaidAt.Before(*p.InitiatedAt):
+		return affiliate.Invalid("paid_at", "must not be before the payout was confirmed")
+	}
+	return nil
+}
+
+// InOpenPeriod returns t with a PaidAt in the open period, which begins at closed. If
+// PaidAt is At, the service has chosen it, and the whole move is dated closed. closed is
+// nil if no period is closed. Errors: PERIOD_CLOSED.
+func (t Transition) InOpenPeriod(closed *time.Time) (Transition, *affiliate.Error) {
+	if closed == nil || !t.PaidAt.Before(*closed) {
+		return t, nil
+	}
+	if !t.PaidAt.Equal(t.At) {
+		return t, affiliate.PeriodClosed(*closed)
+	}
+	t.At, t.PaidAt = *closed, *closed
+	return t, nil
+}
+
+// Notice returns the facts for the notifications about the event.
+func (o Object) Notice() affiliate.Notice {
+	facts := map[string]string{"amount": affiliate.FormatMoney(affiliate.Money{Cents: o.AmountCents, Currency: o.Currency})}
+	if o.FailureReason != nil {
+		facts["reason"] = *o.FailureReason
+	}
+	return affiliate.Notice{Participant: &o.Participant, Resource: o.ID.UUID, Facts: facts}
+}

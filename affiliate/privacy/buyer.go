@@ -1,0 +1,110 @@
+package privacy
+
+import (
+	"github.com/tributary-hq/tributary/affiliate"
+)
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+)
+
+// BuyerKeys are the hash keys, used for the hashes of data that identifies a buyer. The hash of
+// a value depends on the kind of data and on the workspace, so equal values in two workspaces
+// have different hashes.
+type BuyerKeys affiliate.HashKeys
+
+// Sum returns the hashes of a value. kind is a word for the kind of data.
+func (k BuyerKeys) Sum(workspace affiliate.WorkspaceID, kind, value string) affiliate.Digests {
+	return affiliate.HashKeys(k).Digests(func(key []byte) []byte {
+		mac := hmac.New(sha256.New, key)
+		mac.Write([]byte(kind))
+		mac.Write([]byte{0})
+		mac.Write(workspace.UUID[:])
+		mac.Write([]byte(value))
+		return mac.Sum(nil)
+	})
+}
+
+// CustomerRefs returns the hashes of a customer id in hexadecimal digits, in the order of the
+// keys. The customer id is the merchant's id for the buyer, or the id of the customer at the
+// payment processor. A customer has the reference under the key with which it was first stored.
+func (k BuyerKeys) CustomerRefs(workspace affiliate.WorkspaceID, id string) []string {
+	return refs(k.customer(workspace, id))
+}
+
+func (k BuyerKeys) customer(workspace affiliate.WorkspaceID, id string) affiliate.Digests {
+	return k.Sum(workspace, "customer_id", id)
+}
+
+// refs returns digests of a customer id as references.
+func refs(d affiliate.Digests) []string {
+	refs := make([]string, len(d))
+	for i, digest := range d {
+		refs[i] = hex.EncodeToString(digest)
+	}
+	return refs
+}
+
+// Email returns the hashes of an e-mail address, and the address's domain in clear text. It
+// normalises the address before hashing, so that different spellings of one mailbox's
+// address have equal hashes. ok is false if the text is not an e-mail address.
+func (k BuyerKeys) Email(workspace affiliate.WorkspaceID, address string) (hashes affiliate.Digests, domain string, ok bool) {
+	local, domain, ok := affiliate.FoldEmail(address)
+	if !ok {
+		return nil, "", false
+	}
+	return k.Sum(workspace, "customer_email", local+"@"+domain), domain, true
+}
+
+// BuyerIdentityKind says which id names a buyer.
+type BuyerIdentityKind string
+
+// The kinds of identities (docs/merchant/buyer-erasure.md#request-an-erasure).
+const (
+	BuyerEmail             BuyerIdentityKind = "email"
+	BuyerCustomerID        BuyerIdentityKind = "customer_id"
+	BuyerTransactionID     BuyerIdentityKind = "external_transaction_id"
+	BuyerProcessorCustomer BuyerIdentityKind = "processor_customer_id"
+)
+
+// BuyerIdentity names a buyer by hashes of one value. Conversions store one of these hashes for
+// an e-mail address and for a customer id of either kind. Conversions store no hash of their
+// external transaction id, so this hash is computed from the stored ids.
+type BuyerIdentity struct {
+	Kind BuyerIdentityKind
+	// Digests has one hash for each hash key at the time of the request. An identity that was
+	// read from the erasure log has a single hash.
+	Digests affiliate.Digests
+}
+
+// Identity returns the identity of a buyer. ok is false if the value cannot be a value of its
+// kind.
+func (k BuyerKeys) Identity(workspace affiliate.WorkspaceID, kind BuyerIdentityKind, value string) (identity BuyerIdentity, ok bool) {
+	identity.Kind = kind
+	switch kind {
+	case BuyerEmail:
+		identity.Digests, _, ok = k.Email(workspace, value)
+	case BuyerCustomerID, BuyerProcessorCustomer:
+		identity.Digests, ok = k.customer(workspace, value), true
+	case BuyerTransactionID:
+		identity.Digests, ok = k.Sum(workspace, string(BuyerTransactionID), value), true
+	}
+	return identity, ok && value != ""
+}
+
+// Is reports whether the value has this identity.
+func (i BuyerIdentity) Is(k BuyerKeys, workspace affiliate.WorkspaceID, kind BuyerIdentityKind, value string) bool {
+	other, ok := k.Identity(workspace, kind, value)
+	return ok && i.Kind == kind && i.Digests.HasAny(other.Digests)
+}
+
+// CustomerRefs returns the references that conversions of the buyer can have. It returns none if
+// the identity is not a customer id.
+func (i BuyerIdentity) CustomerRefs() []string {
+	if i.Kind != BuyerCustomerID && i.Kind != BuyerProcessorCustomer {
+		return nil
+	}
+	return refs(i.Digests)
+}
