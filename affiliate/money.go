@@ -22,7 +22,7 @@ type Money struct {
 // Share returns cents × rateBps ÷ WholeBps, rounded once.
 func Share(cents, rateBps int64) int64 { return MustMulDiv(cents, rateBps, WholeBps) }
 
-// MustMulDiv is mulDiv for amounts and rates. Requests with larger amounts or rates than
+// MustMulDiv is MulDiv for amounts and rates. Requests with larger amounts or rates than
 // allowed are rejected, so the result always fits into 64 bits.
 func MustMulDiv(a, b, c int64) int64 {
 	result, ok := MulDiv(a, b, c)

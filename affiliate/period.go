@@ -59,6 +59,7 @@ func ParsePeriod(from, to, timezone string) (Period, Violations) {
 	return p, nil
 }
 
+// MustBeDateOrTimestamp is the message for the first or last day of a period.
 const MustBeDateOrTimestamp = "must be a date (YYYY-MM-DD) or an RFC 3339 timestamp"
 
 // bound is the day or the millisecond that a parameter names. It includes start and

@@ -105,6 +105,7 @@ func Optional(s string) *string {
 	return &s
 }
 
+// Base62 is the alphabet of keys and codes.
 const Base62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 // RandomBase62 returns n random characters, all equally likely.

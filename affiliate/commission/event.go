@@ -22,7 +22,7 @@ func NewEvent(name affiliate.EventName, now time.Time, before *Commission, after
 	return event
 }
 
-// commissionPayload is the object of every commission.* event. Its keys, their
+// Object is the object of every commission.* event. Its keys, their
 // order and their meaning are public.
 type Object struct {
 	ID                  affiliate.CommissionID  `json:"id"`

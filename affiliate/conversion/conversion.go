@@ -131,6 +131,7 @@ func (c Conversion) RefundedEvent(before Conversion, d attribution.Decision, at 
 	return event
 }
 
+// Object is the object of the events about a conversion, except fraud_detected.
 type Object struct {
 	ID                    affiliate.ConversionID   `json:"id"`
 	Program               *affiliate.ProgramID     `json:"program_id"`     // null if the conversion is not credited to a participant
@@ -170,7 +171,7 @@ func (c Conversion) FraudDetectedEvent(d attribution.Decision) affiliate.Event {
 	}, nil)
 }
 
-// fraudObject is the object of conversion.fraud_detected.
+// FraudObject is the object of conversion.fraud_detected.
 type FraudObject struct {
 	ID                    affiliate.ConversionID   `json:"id"` // id of the conversion
 	FraudEvent            fraud.EventID            `json:"fraud_event_id"`
@@ -241,5 +242,5 @@ type ProcessorName string
 // Stripe is https://stripe.com.
 const Stripe ProcessorName = "stripe"
 
-// title returns the name as people write it.
+// Title returns the name as people write it.
 func (n ProcessorName) Title() string { return strings.ToUpper(string(n[:1])) + string(n[1:]) }

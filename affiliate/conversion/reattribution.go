@@ -189,7 +189,7 @@ func (a LockedAttribution) reversedDeltas(at time.Time) []analytics.StatsDelta {
 		return nil
 	}
 	previous := attribution.Decision{Program: a.Program, Participant: a.Participant, Link: a.Link, DecidedAt: at}
-	deltas := a.Conversion.StatsDeltas(previous, nil)
+	deltas := a.StatsDeltas(previous, nil)
 	for i := range deltas {
 		d := &deltas[i]
 		d.Conversions, d.Signups, d.RevenueCents = -d.Conversions, -d.Signups, -d.RevenueCents

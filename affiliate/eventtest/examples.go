@@ -22,6 +22,7 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/promocode"
 )
 
+// Commission returns a pending commission.
 func Commission() commission.Commission {
 	return commission.Commission{
 		ExternalTransactionID: "order-1042",
@@ -32,6 +33,7 @@ func Commission() commission.Commission {
 	}
 }
 
+// Conversion returns a credited purchase and its decision.
 func Conversion() (conversion.Conversion, attribution.Decision) {
 	c := conversion.Conversion{
 		ID: affiliatetest.ID[affiliate.ConversionID](5), Scope: affiliatetest.Scope, ExternalTransactionID: "order-1042", EventType: affiliate.Purchase,
@@ -47,6 +49,7 @@ func Conversion() (conversion.Conversion, attribution.Decision) {
 	return c, d
 }
 
+// Participant returns a participant with the status.
 func Participant(status participant.Status) participant.Participant {
 	return participant.Participant{
 		ID: affiliatetest.ID[affiliate.ParticipantID](4), Scope: affiliatetest.Scope, Program: affiliatetest.ID[affiliate.ProgramID](3),
@@ -55,6 +58,7 @@ func Participant(status participant.Status) participant.Participant {
 	}
 }
 
+// Link returns a link with parameters.
 func Link() link.Link {
 	return link.Link{
 		ID: affiliatetest.ID[affiliate.LinkID](9), Scope: affiliatetest.Scope, Program: affiliatetest.ID[affiliate.ProgramID](3),
@@ -63,6 +67,7 @@ func Link() link.Link {
 	}
 }
 
+// PromoCode returns a promo code that has been used.
 func PromoCode() promocode.PromoCode {
 	return promocode.PromoCode{
 		ID: affiliatetest.ID[affiliate.PromoCodeID](10), Scope: affiliatetest.Scope, Program: affiliatetest.ID[affiliate.ProgramID](3),
@@ -71,6 +76,7 @@ func PromoCode() promocode.PromoCode {
 	}
 }
 
+// Program returns an active programme.
 func Program() program.Program {
 	return program.Program{
 		ID: affiliatetest.ID[affiliate.ProgramID](3), Scope: affiliatetest.Scope, Name: "Garden Friends", Slug: "garden-friends", Status: program.Active,
@@ -89,6 +95,7 @@ func Program() program.Program {
 	}
 }
 
+// Payout returns a payout.
 func Payout() payout.Payout {
 	return payout.Payout{
 		ID: affiliatetest.ID[affiliate.PayoutID](11), Scope: affiliatetest.Scope, Batch: affiliatetest.ID[payout.BatchID](12),

@@ -1,4 +1,4 @@
-// Package payout has the rules of payouts: what is due to whom, batches and their
+// Package payout has the rules of payouts: the amounts that are due, batches and their
 // confirmation, the legal moves of a payout, and the files for payment services.
 package payout
 
@@ -289,7 +289,7 @@ func (p Payout) CreatedEvent(commissions []affiliate.CommissionID) affiliate.Eve
 // lists.
 const MaxEventCommissions = 200
 
-// payoutObject is the object of every payout.* event. Its keys, their order and
+// Object is the object of every payout.* event. Its keys, their order and
 // their meaning are public.
 type Object struct {
 	ID              affiliate.PayoutID       `json:"id"`

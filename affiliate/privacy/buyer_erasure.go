@@ -129,7 +129,7 @@ func (e BuyerErasure) Event(status BuyerErasureStatus, at time.Time) affiliate.E
 	return affiliate.NewEvent(affiliate.Scope{Workspace: e.Workspace, Mode: affiliate.ModeLive}, affiliate.EventGDPRBuyerErasureCompleted, at, BuyerErasureObject{Operation: e.ID, Status: status}, nil)
 }
 
-// buyerErasureObject is the object of gdpr.buyer_erasure_completed.
+// BuyerErasureObject is the object of gdpr.buyer_erasure_completed.
 type BuyerErasureObject struct {
 	Operation BuyerErasureID     `json:"operation_id"` // the id that the request for the erasure has returned
 	Status    BuyerErasureStatus `json:"status"`       // done, or failed after five attempts

@@ -197,7 +197,7 @@ func (p Program) CheckNotArchived() error {
 	return nil
 }
 
-// refuse returns the error for a request that the status of a programme does not allow.
+// Refuse returns the error for a request that the status of a programme does not allow.
 func (s Status) Refuse() *affiliate.Error {
 	refused := affiliate.RefuseStatus(affiliate.ReasonProgramStateInvalid, s)
 	switch s {
@@ -252,6 +252,7 @@ type Object struct {
 // the event would be too long.
 const shortListLength = 8
 
+// Short returns the object with shorter lists.
 func (o Object) Short() any {
 	o.AllowedDomains = o.AllowedDomains[:min(len(o.AllowedDomains), shortListLength)]
 	o.Rules.Products = o.Rules.Products[:min(len(o.Rules.Products), shortListLength)]

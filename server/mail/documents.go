@@ -57,7 +57,7 @@ func (c *Composer) accountMail(m notification.Mail, token string) (mail.Document
 		document.Subject = "The payout method of your account was changed"
 		document.Preheader = "Check that you made this change."
 		document.Blocks = append(paragraphs("The account that had this e-mail address before has a new payout method."),
-			mail.Block{Facts: []mail.Fact{{Label: "Payout method", Value: string(m.Facts.PayoutMethod)}}},
+			mail.Block{Facts: []mail.Fact{{Label: "Payout method", Value: m.Facts.PayoutMethod}}},
 		)
 		document.Closing = []string{
 			"If you made this change, you need not do anything here.",
