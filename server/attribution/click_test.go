@@ -56,10 +56,10 @@ func TestGetAttributedClick_HidesVisitor(t *testing.T) {
 		t.Errorf("the click is %s, %v; want no data of the visitor", text, err)
 	}
 
-	stored = f.NewClick(f.pat, withVisitor, func(c *click.Click) { c.Link = affiliate.LinkID{} })
+	stored = f.NewClick(f.pat, withVisitor)
 	want = &affiliatev1.AttributedClick{
 		Id: stored.ID.String(), WorkspaceId: f.Scope.Workspace.String(), ProgramId: f.Program.String(), ParticipantId: f.pat.ID.String(),
-		ReferralCode: f.pat.Code, Mode: affiliatev1.Mode_MODE_TEST, Consent: "granted",
+		LinkId: new(f.pat.Link.String()), ReferralCode: f.pat.Code, Mode: affiliatev1.Mode_MODE_TEST, Consent: "granted",
 		ReceivedAt: server.Timestamp(stored.ReceivedAt), CreatedAt: server.Timestamp(stored.CreatedAt), ExpiresAt: server.Timestamp(stored.ExpiresAt),
 	}
 	if got := f.attributedClick(stored.ID); !proto.Equal(got, want) {

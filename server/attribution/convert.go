@@ -224,9 +224,7 @@ func clickToProto(c attribution.AttributedClick) *affiliatev1.AttributedClick {
 		ConvertedAt:    server.OptionalTimestamp(c.ConvertedAt),
 		Conversions:    make([]*affiliatev1.ClickConversion, len(c.Conversions)),
 	}
-	if !c.Link.IsZero() {
-		out.LinkId = server.OptionalID(&c.Link)
-	}
+	out.LinkId = server.OptionalID(&c.Link)
 	for i, conversion := range c.Conversions {
 		out.Conversions[i] = &affiliatev1.ClickConversion{
 			Id:                    conversion.ID.String(),
