@@ -3,12 +3,10 @@
 package account
 
 import (
-	"github.com/tributary-hq/tributary/affiliate"
-)
-
-import (
 	"net/mail"
 	"time"
+
+	"github.com/tributary-hq/tributary/affiliate"
 )
 
 // BareAddress reports whether s is an e-mail address without a display name or a

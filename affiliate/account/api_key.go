@@ -1,12 +1,10 @@
 package account
 
 import (
-	"github.com/tributary-hq/tributary/affiliate"
-)
-
-import (
 	"crypto/sha256"
 	"time"
+
+	"github.com/tributary-hq/tributary/affiliate"
 )
 
 // APIKey is a stored key. A secret key is stored as its digest, prefix and last

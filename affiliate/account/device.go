@@ -1,14 +1,12 @@
 package account
 
 import (
-	"github.com/tributary-hq/tributary/affiliate"
-)
-
-import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"regexp"
 	"time"
+
+	"github.com/tributary-hq/tributary/affiliate"
 )
 
 // DeviceMemory is how long a device is remembered after its last use. A sign-in from

@@ -1,14 +1,12 @@
 package account
 
 import (
-	"github.com/tributary-hq/tributary/affiliate"
-)
-
-import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
 	"time"
+
+	"github.com/tributary-hq/tributary/affiliate"
 )
 
 // EmailTokenPurpose is what a token that was mailed to an address can be used for.

@@ -1,15 +1,13 @@
 package account
 
 import (
-	"github.com/tributary-hq/tributary/affiliate"
-	"github.com/tributary-hq/tributary/affiliate/notification"
-)
-
-import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
 	"time"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/notification"
 )
 
 // InviteLife is how long an invitation can be accepted.

@@ -1,13 +1,11 @@
 package account
 
 import (
-	"github.com/tributary-hq/tributary/affiliate"
-)
-
-import (
 	"crypto/sha256"
 	"hash/crc32"
 	"strings"
+
+	"github.com/tributary-hq/tributary/affiliate"
 )
 
 // KeyKind distinguishes the kinds of keys: the two kinds of API keys, and service tokens

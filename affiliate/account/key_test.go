@@ -1,15 +1,13 @@
 package account
 
 import (
-	"github.com/tributary-hq/tributary/affiliate"
-)
-
-import (
 	"fmt"
 	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/tributary-hq/tributary/affiliate"
 )
 
 func TestKey_RoundTripAndHiddenText(t *testing.T) {

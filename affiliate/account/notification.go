@@ -1,11 +1,11 @@
 package account
 
 import (
+	"time"
+
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/notification"
 )
-
-import "time"
 
 // MemberNotification returns a notification about a member for the feed of the workspace.
 // facts are the values of the placeholders in its text.

@@ -1,16 +1,14 @@
 package account
 
 import (
-	"github.com/tributary-hq/tributary/affiliate"
-)
-
-import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base32"
 	"encoding/base64"
 	"strings"
 	"time"
+
+	"github.com/tributary-hq/tributary/affiliate"
 )
 
 // Properties of second factors (docs/merchant/authentication.md#second-factor).

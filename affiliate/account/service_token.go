@@ -1,13 +1,11 @@
 package account
 
 import (
-	"github.com/tributary-hq/tributary/affiliate"
-	"github.com/tributary-hq/tributary/affiliate/notification"
-)
-
-import (
 	"crypto/sha256"
 	"time"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/notification"
 )
 
 // ServiceToken is a credential with which a program manages a workspace, in one mode and

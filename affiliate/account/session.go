@@ -1,13 +1,11 @@
 package account
 
 import (
-	"github.com/tributary-hq/tributary/affiliate"
-)
-
-import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"time"
+
+	"github.com/tributary-hq/tributary/affiliate"
 )
 
 // Lifetimes of credentials (docs/merchant/authentication.md#log-in-and-keep-the-session).

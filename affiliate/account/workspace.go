@@ -1,13 +1,11 @@
 package account
 
 import (
-	"github.com/tributary-hq/tributary/affiliate"
-	"github.com/tributary-hq/tributary/affiliate/notification"
-)
-
-import (
 	"fmt"
 	"time"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/notification"
 )
 
 // Workspace is a merchant's company with its settings. The data of a workspace is

@@ -1,10 +1,10 @@
 package analytics
 
 import (
+	"time"
+
 	"github.com/tributary-hq/tributary/affiliate"
 )
-
-import "time"
 
 // StatsDelta holds the numbers that one change adds to the counts of a participant and a
 // link. Numbers can be negative. Amounts are in minor units of Currency.

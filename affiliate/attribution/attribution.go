@@ -3,15 +3,12 @@
 package attribution
 
 import (
-	"github.com/tributary-hq/tributary/affiliate"
-	"github.com/tributary-hq/tributary/affiliate/participant"
-	"github.com/tributary-hq/tributary/affiliate/program"
-)
-
-import (
 	"time"
 
+	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/fraud"
+	"github.com/tributary-hq/tributary/affiliate/participant"
+	"github.com/tributary-hq/tributary/affiliate/program"
 )
 
 // Attribution decides which participant a conversion belongs to, and what it earns.

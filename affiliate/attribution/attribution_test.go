@@ -1,13 +1,6 @@
 package attribution
 
 import (
-	"github.com/tributary-hq/tributary/affiliate"
-	"github.com/tributary-hq/tributary/affiliate/click"
-	"github.com/tributary-hq/tributary/affiliate/participant"
-	"github.com/tributary-hq/tributary/affiliate/program"
-)
-
-import (
 	"encoding/json"
 	"reflect"
 	"strings"
@@ -15,6 +8,11 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/click"
+	"github.com/tributary-hq/tributary/affiliate/participant"
+	"github.com/tributary-hq/tributary/affiliate/program"
 )
 
 var clickedAt = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)

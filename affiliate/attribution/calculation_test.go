@@ -1,17 +1,15 @@
 package attribution
 
 import (
-	"github.com/tributary-hq/tributary/affiliate"
-	"github.com/tributary-hq/tributary/affiliate/program"
-)
-
-import (
 	"math/big"
 	"reflect"
 	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/program"
 )
 
 // exactAmount computes the amount of a calculation with rational numbers, from the parts

@@ -1,14 +1,12 @@
 package attribution
 
 import (
-	"github.com/tributary-hq/tributary/affiliate"
-	"github.com/tributary-hq/tributary/affiliate/click"
-)
-
-import (
 	"encoding/json"
 	"slices"
 	"time"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/click"
 )
 
 // DecisionRecord is a decision as the audit endpoints show it. A stored decision has an

@@ -1,14 +1,12 @@
 package attribution
 
 import (
-	"github.com/tributary-hq/tributary/affiliate"
-)
-
-import (
 	"fmt"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/tributary-hq/tributary/affiliate"
 )
 
 // explain describes a decision in sentences that a merchant's support can forward to a

@@ -1,15 +1,13 @@
 package attribution
 
 import (
+	"testing"
+	"time"
+
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/fraud"
 	"github.com/tributary-hq/tributary/affiliate/participant"
 	"github.com/tributary-hq/tributary/affiliate/program"
-)
-
-import (
-	"testing"
-	"time"
 )
 
 // inputsWonBy returns inputs that attribute the conversion by the given method.

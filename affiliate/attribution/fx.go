@@ -1,13 +1,11 @@
 package attribution
 
 import (
-	"github.com/tributary-hq/tributary/affiliate"
-)
-
-import (
 	"math/big"
 	"strings"
 	"time"
+
+	"github.com/tributary-hq/tributary/affiliate"
 )
 
 // FXRate is the amount of Quote that one unit of Base is worth on a day, in major

@@ -1,17 +1,15 @@
 package attribution
 
 import (
-	"github.com/tributary-hq/tributary/affiliate"
-	"github.com/tributary-hq/tributary/affiliate/program"
-)
-
-import (
 	"math/big"
 	"strings"
 	"testing"
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/program"
 )
 
 // ratesOn returns rates of one date. Each pair is written as "EUR USD 1.08".

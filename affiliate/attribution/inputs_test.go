@@ -1,16 +1,14 @@
 package attribution
 
 import (
+	"time"
+
+	"pgregory.net/rapid"
+
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/click"
 	"github.com/tributary-hq/tributary/affiliate/participant"
 	"github.com/tributary-hq/tributary/affiliate/program"
-)
-
-import (
-	"time"
-
-	"pgregory.net/rapid"
 )
 
 // The programmes and participants of the random inputs. There are only a few, so that

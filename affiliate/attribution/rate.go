@@ -1,12 +1,10 @@
 package attribution
 
 import (
+	"slices"
+
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/program"
-)
-
-import (
-	"slices"
 )
 
 // A rate can be set at several levels. The most specific rate that is set applies

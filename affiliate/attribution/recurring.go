@@ -1,14 +1,12 @@
 package attribution
 
 import (
-	"github.com/tributary-hq/tributary/affiliate"
-)
-
-import (
 	"fmt"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/tributary-hq/tributary/affiliate"
 )
 
 // recurringIndex returns the number of this payment among the named customer's payments

@@ -1,14 +1,12 @@
 package attribution
 
 import (
+	"slices"
+	"strconv"
+
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/program"
 	"github.com/tributary-hq/tributary/affiliate/promocode"
-)
-
-import (
-	"slices"
-	"strconv"
 )
 
 // signal is a candidate with the participant to which it leads. earner is nil if the

@@ -1,18 +1,16 @@
 package attribution
 
 import (
-	"github.com/tributary-hq/tributary/affiliate"
-	"github.com/tributary-hq/tributary/affiliate/click"
-	"github.com/tributary-hq/tributary/affiliate/participant"
-	"github.com/tributary-hq/tributary/affiliate/program"
-)
-
-import (
 	"encoding/json"
 	"reflect"
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/click"
+	"github.com/tributary-hq/tributary/affiliate/participant"
+	"github.com/tributary-hq/tributary/affiliate/program"
 )
 
 // everySignal returns a purchase with a click, a promo code and a bound customer. They

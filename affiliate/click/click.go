@@ -3,12 +3,10 @@
 package click
 
 import (
-	"github.com/tributary-hq/tributary/affiliate"
-)
-
-import (
 	"strings"
 	"time"
+
+	"github.com/tributary-hq/tributary/affiliate"
 )
 
 // Consent is what the visitor agreed to, as the browser script reports it.

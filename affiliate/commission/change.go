@@ -1,13 +1,13 @@
 package commission
 
 import (
+	"time"
+
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/ledger"
 	"github.com/tributary-hq/tributary/affiliate/participant"
 	"github.com/tributary-hq/tributary/affiliate/payout"
 )
-
-import "time"
 
 // Change is a commission before and after a move. The history, the ledger
 // entry, the counts, the events and the audit log entry of the move are computed from

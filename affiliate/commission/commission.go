@@ -3,12 +3,12 @@
 package commission
 
 import (
+	"time"
+
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/attribution"
 	"github.com/tributary-hq/tributary/affiliate/program"
 )
-
-import "time"
 
 // Status is the status of a commission.
 type Status string

@@ -1,13 +1,11 @@
 package commission
 
 import (
-	"github.com/tributary-hq/tributary/affiliate"
-)
-
-import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/tributary-hq/tributary/affiliate"
 )
 
 // NewEvent returns the event of a commission's change. before is nil for a new

@@ -1,10 +1,10 @@
 package commission
 
 import (
+	"time"
+
 	"github.com/tributary-hq/tributary/affiliate"
 )
-
-import "time"
 
 // Filter restricts a list of commissions. A commission must match all fields
 // that are set; a zero field matches every commission.

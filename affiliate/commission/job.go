@@ -1,10 +1,10 @@
 package commission
 
 import (
+	"time"
+
 	"github.com/tributary-hq/tributary/affiliate"
 )
-
-import "time"
 
 // ApproveDueCommissions is the job that approves commissions whose hold period has
 // ended. It has no arguments; the job looks up the due commissions when it runs.

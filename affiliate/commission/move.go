@@ -1,14 +1,12 @@
 package commission
 
 import (
+	"slices"
+	"time"
+
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/participant"
 	"github.com/tributary-hq/tributary/affiliate/payout"
-)
-
-import (
-	"slices"
-	"time"
 )
 
 // The statuses of a commission and the moves between them. Moves in brackets are caused

@@ -1,15 +1,13 @@
 package commission
 
 import (
-	"github.com/tributary-hq/tributary/affiliate"
-	"github.com/tributary-hq/tributary/affiliate/attribution"
-	"github.com/tributary-hq/tributary/affiliate/program"
-)
-
-import (
 	"math/big"
 	"slices"
 	"time"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/attribution"
+	"github.com/tributary-hq/tributary/affiliate/program"
 )
 
 // SaleRefunds says how much of a sale is left after its refunds, in minor units of the

@@ -1,13 +1,11 @@
 package commission
 
 import (
-	"github.com/tributary-hq/tributary/affiliate"
-	"github.com/tributary-hq/tributary/affiliate/participant"
-)
-
-import (
 	"slices"
 	"time"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/participant"
 )
 
 // ReviewPending is the job that flags the pending commissions of a suspended

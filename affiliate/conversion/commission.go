@@ -1,12 +1,12 @@
 package conversion
 
 import (
+	"time"
+
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/attribution"
 	"github.com/tributary-hq/tributary/affiliate/commission"
 )
-
-import "time"
 
 // BeginCommission returns the changes that create the commission of a conversion. It
 // returns no changes if commission is nil. If the conversion has already been refunded in

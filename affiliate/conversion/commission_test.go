@@ -1,17 +1,15 @@
 package conversion
 
 import (
+	"reflect"
+	"testing"
+	"time"
+
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/attribution"
 	"github.com/tributary-hq/tributary/affiliate/commission"
 	"github.com/tributary-hq/tributary/affiliate/participant"
 	"github.com/tributary-hq/tributary/affiliate/program"
-)
-
-import (
-	"reflect"
-	"testing"
-	"time"
 )
 
 func TestNewCommission_StatusAndDueDates(t *testing.T) {

@@ -3,16 +3,14 @@
 package conversion
 
 import (
-	"github.com/tributary-hq/tributary/affiliate"
-	"github.com/tributary-hq/tributary/affiliate/attribution"
-	"github.com/tributary-hq/tributary/affiliate/fraud"
-)
-
-import (
 	"regexp"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/attribution"
+	"github.com/tributary-hq/tributary/affiliate/fraud"
 )
 
 // A conversion is accepted if its event happened at most MaxConversionAge before the

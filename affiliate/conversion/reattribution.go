@@ -1,16 +1,14 @@
 package conversion
 
 import (
+	"fmt"
+	"time"
+
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/analytics"
 	"github.com/tributary-hq/tributary/affiliate/attribution"
 	"github.com/tributary-hq/tributary/affiliate/click"
 	"github.com/tributary-hq/tributary/affiliate/commission"
-)
-
-import (
-	"fmt"
-	"time"
 )
 
 // StoredConversion is a recorded conversion with its current decision. The fields of the

@@ -1,13 +1,11 @@
 package conversion
 
 import (
-	"github.com/tributary-hq/tributary/affiliate"
-	"github.com/tributary-hq/tributary/affiliate/commission"
-)
-
-import (
 	"strconv"
 	"time"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/commission"
 )
 
 // RefundID identifies a refund.

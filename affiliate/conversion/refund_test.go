@@ -1,19 +1,17 @@
 package conversion
 
 import (
-	"github.com/tributary-hq/tributary/affiliate"
-	"github.com/tributary-hq/tributary/affiliate/attribution"
-	"github.com/tributary-hq/tributary/affiliate/commission"
-	"github.com/tributary-hq/tributary/affiliate/program"
-)
-
-import (
 	"errors"
 	"math/big"
 	"testing"
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/attribution"
+	"github.com/tributary-hq/tributary/affiliate/commission"
+	"github.com/tributary-hq/tributary/affiliate/program"
 )
 
 func conversionOf(paid int64) Conversion {

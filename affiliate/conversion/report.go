@@ -1,15 +1,13 @@
 package conversion
 
 import (
+	"encoding/json"
+	"time"
+
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/attribution"
 	"github.com/tributary-hq/tributary/affiliate/commission"
 	"github.com/tributary-hq/tributary/affiliate/fraud"
-)
-
-import (
-	"encoding/json"
-	"time"
 )
 
 // DecideFunc makes a decision from the inputs that were found in the database. It returns

@@ -1,16 +1,14 @@
 package conversion
 
 import (
+	"reflect"
+	"testing"
+	"time"
+
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/attribution"
 	"github.com/tributary-hq/tributary/affiliate/commission"
 	"github.com/tributary-hq/tributary/affiliate/fraud"
-)
-
-import (
-	"reflect"
-	"testing"
-	"time"
 )
 
 // A stored outcome must decode to the same outcome.

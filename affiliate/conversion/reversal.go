@@ -1,15 +1,13 @@
 package conversion
 
 import (
+	"strconv"
+	"time"
+
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/analytics"
 	"github.com/tributary-hq/tributary/affiliate/attribution"
 	"github.com/tributary-hq/tributary/affiliate/commission"
-)
-
-import (
-	"strconv"
-	"time"
 )
 
 // Reversals is everything that takes back a sale: the refunds that the merchant reported,

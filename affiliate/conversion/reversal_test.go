@@ -1,12 +1,6 @@
 package conversion
 
 import (
-	"github.com/tributary-hq/tributary/affiliate"
-	"github.com/tributary-hq/tributary/affiliate/attribution"
-	"github.com/tributary-hq/tributary/affiliate/commission"
-)
-
-import (
 	"errors"
 	"reflect"
 	"slices"
@@ -14,6 +8,10 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/attribution"
+	"github.com/tributary-hq/tributary/affiliate/commission"
 )
 
 func TestReversals_TotalAndDispute(t *testing.T) {

@@ -1,13 +1,11 @@
 package fraud
 
 import (
-	"github.com/tributary-hq/tributary/affiliate"
-)
-
-import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"time"
+
+	"github.com/tributary-hq/tributary/affiliate"
 )
 
 // Action says what the service did with a conversion that the fraud rules suspect.

@@ -1,13 +1,11 @@
 package ledger
 
 import (
-	"github.com/tributary-hq/tributary/affiliate"
-)
-
-import (
 	"cmp"
 	"slices"
 	"time"
+
+	"github.com/tributary-hq/tributary/affiliate"
 )
 
 // OccurredAt returns t, or nil if t is the time at.

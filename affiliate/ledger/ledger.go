@@ -3,10 +3,10 @@
 package ledger
 
 import (
+	"time"
+
 	"github.com/tributary-hq/tributary/affiliate"
 )
-
-import "time"
 
 // EntryID identifies an entry of the ledger.
 type EntryID = affiliate.ID[Entry]

@@ -1,14 +1,12 @@
 package link
 
 import (
-	"github.com/tributary-hq/tributary/affiliate"
-	"github.com/tributary-hq/tributary/affiliate/click"
-)
-
-import (
 	"crypto/rand"
 	"iter"
 	"strings"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/click"
 )
 
 // Codes returns an endless sequence of codes for a new link. The caller uses the

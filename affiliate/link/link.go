@@ -3,16 +3,14 @@
 package link
 
 import (
-	"github.com/tributary-hq/tributary/affiliate"
-	"github.com/tributary-hq/tributary/affiliate/click"
-)
-
-import (
 	"fmt"
 	"net/url"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/click"
 )
 
 // MaxLinks is the greatest number of links of a participant, not counting the default

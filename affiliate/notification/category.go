@@ -1,10 +1,10 @@
 package notification
 
 import (
+	"slices"
+
 	"github.com/tributary-hq/tributary/affiliate"
 )
-
-import "slices"
 
 // Category is a group of notifications that a user can turn on and off
 // together.

@@ -1,14 +1,12 @@
 package notification
 
 import (
-	"github.com/tributary-hq/tributary/affiliate"
-)
-
-import (
 	"bytes"
 	"cmp"
 	"slices"
 	"time"
+
+	"github.com/tributary-hq/tributary/affiliate"
 )
 
 // GatherTime is how long notifications of one category to one user are gathered after a

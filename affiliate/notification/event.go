@@ -1,13 +1,11 @@
 package notification
 
 import (
-	"github.com/tributary-hq/tributary/affiliate"
-)
-
-import (
 	"cmp"
 
 	"github.com/google/uuid"
+
+	"github.com/tributary-hq/tributary/affiliate"
 )
 
 // noticed is the object of an event for which there are notifications.

@@ -1,11 +1,9 @@
 package notification
 
 import (
-	"github.com/tributary-hq/tributary/affiliate"
-)
-
-import (
 	"time"
+
+	"github.com/tributary-hq/tributary/affiliate"
 )
 
 // MailID identifies a mail.

@@ -1,10 +1,10 @@
 package notification
 
 import (
+	"time"
+
 	"github.com/tributary-hq/tributary/affiliate"
 )
-
-import "time"
 
 // MailReason is the reason why a mail is suppressed.
 type MailReason string

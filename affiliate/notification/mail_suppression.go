@@ -1,14 +1,12 @@
 package notification
 
 import (
-	"github.com/tributary-hq/tributary/affiliate"
-)
-
-import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"strings"
 	"time"
+
+	"github.com/tributary-hq/tributary/affiliate"
 )
 
 // SuppressionReason is the reason why an address gets no mail.

@@ -3,14 +3,12 @@
 package notification
 
 import (
-	"github.com/tributary-hq/tributary/affiliate"
-)
-
-import (
 	"strings"
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/tributary-hq/tributary/affiliate"
 )
 
 // ID identifies a notification. It contains the notification's time, to the

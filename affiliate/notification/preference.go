@@ -1,12 +1,10 @@
 package notification
 
 import (
-	"github.com/tributary-hq/tributary/affiliate"
-)
-
-import (
 	"slices"
 	"time"
+
+	"github.com/tributary-hq/tributary/affiliate"
 )
 
 // Reader is a user who reads a feed.

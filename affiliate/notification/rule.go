@@ -1,10 +1,10 @@
 package notification
 
 import (
+	"slices"
+
 	"github.com/tributary-hq/tributary/affiliate"
 )
-
-import "slices"
 
 // Rule says how a cause is shown as a notification to one audience. The text
 // contains placeholders in braces. A part of the text in square brackets is left out if

@@ -1,14 +1,12 @@
 package notification
 
 import (
-	"github.com/tributary-hq/tributary/affiliate"
-)
-
-import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
 	"time"
+
+	"github.com/tributary-hq/tributary/affiliate"
 )
 
 // StreamID identifies an open stream of notifications.

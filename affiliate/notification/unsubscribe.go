@@ -1,15 +1,13 @@
 package notification
 
 import (
-	"github.com/tributary-hq/tributary/affiliate"
-)
-
-import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
 
 	"github.com/google/uuid"
+
+	"github.com/tributary-hq/tributary/affiliate"
 )
 
 // UnsubscribeTokens creates and checks the tokens in the unsubscribe links of mails. With

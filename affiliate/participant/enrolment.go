@@ -1,13 +1,13 @@
 package participant
 
 import (
+	"time"
+
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/account"
 	"github.com/tributary-hq/tributary/affiliate/notification"
 	"github.com/tributary-hq/tributary/affiliate/program"
 )
-
-import "time"
 
 // MaxExternalID is the maximum length of an external id in characters.
 const MaxExternalID = 120

@@ -1,14 +1,12 @@
 package participant
 
 import (
+	"testing"
+	"time"
+
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/account"
 	"github.com/tributary-hq/tributary/affiliate/program"
-)
-
-import (
-	"testing"
-	"time"
 )
 
 func TestEnrolment_Join(t *testing.T) {

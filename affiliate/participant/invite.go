@@ -1,13 +1,13 @@
 package participant
 
 import (
+	"time"
+
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/account"
 	"github.com/tributary-hq/tributary/affiliate/notification"
 	"github.com/tributary-hq/tributary/affiliate/program"
 )
-
-import "time"
 
 // Invite invites a partner.
 type Invite struct {

@@ -3,16 +3,14 @@
 package participant
 
 import (
+	"encoding/json"
+	"slices"
+	"time"
+
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/click"
 	"github.com/tributary-hq/tributary/affiliate/program"
 	"github.com/tributary-hq/tributary/affiliate/promocode"
-)
-
-import (
-	"encoding/json"
-	"slices"
-	"time"
 )
 
 // Status is the status of a partner in a programme. Only approved

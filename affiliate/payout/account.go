@@ -1,16 +1,14 @@
 package payout
 
 import (
-	"github.com/tributary-hq/tributary/affiliate"
-	"github.com/tributary-hq/tributary/affiliate/account"
-	"github.com/tributary-hq/tributary/affiliate/notification"
-)
-
-import (
 	"regexp"
 	"strings"
 	"time"
 	"unicode"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/account"
+	"github.com/tributary-hq/tributary/affiliate/notification"
 )
 
 // Method is the way in which a partner is paid.

@@ -1,14 +1,12 @@
 package payout
 
 import (
-	"github.com/tributary-hq/tributary/affiliate"
-	"github.com/tributary-hq/tributary/affiliate/notification"
-)
-
-import (
 	"slices"
 	"strconv"
 	"time"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/notification"
 )
 
 // BatchID identifies a batch of payouts.

@@ -1,14 +1,12 @@
 package payout
 
 import (
-	"github.com/tributary-hq/tributary/affiliate"
-	"github.com/tributary-hq/tributary/affiliate/participant"
-)
-
-import (
 	"errors"
 	"slices"
 	"testing"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/participant"
 )
 
 func TestBatchParticipants_OmitsExcludedParticipants(t *testing.T) {

@@ -1,12 +1,10 @@
 package payout
 
 import (
-	"github.com/tributary-hq/tributary/affiliate"
-)
-
-import (
 	"fmt"
 	"strings"
+
+	"github.com/tributary-hq/tributary/affiliate"
 )
 
 // ExportFormat is the format of a file with the payouts of a batch.

@@ -3,14 +3,12 @@
 package payout
 
 import (
+	"slices"
+	"time"
+
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/ledger"
 	"github.com/tributary-hq/tributary/affiliate/participant"
-)
-
-import (
-	"slices"
-	"time"
 )
 
 // The statuses of a payout and the moves between them.

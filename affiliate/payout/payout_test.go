@@ -1,12 +1,6 @@
 package payout
 
 import (
-	"github.com/tributary-hq/tributary/affiliate"
-	"github.com/tributary-hq/tributary/affiliate/ledger"
-	"github.com/tributary-hq/tributary/affiliate/participant"
-)
-
-import (
 	"encoding/json"
 	"slices"
 	"strings"
@@ -14,6 +8,10 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/ledger"
+	"github.com/tributary-hq/tributary/affiliate/participant"
 )
 
 var payoutTime = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)

@@ -1,13 +1,11 @@
 package privacy
 
 import (
-	"github.com/tributary-hq/tributary/affiliate"
-)
-
-import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
+
+	"github.com/tributary-hq/tributary/affiliate"
 )
 
 // BuyerKeys are the hash keys, used for the hashes of data that identifies a buyer. The hash of

@@ -1,17 +1,15 @@
 package privacy
 
 import (
-	"github.com/tributary-hq/tributary/affiliate"
-	"github.com/tributary-hq/tributary/affiliate/conversion"
-)
-
-import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/conversion"
 )
 
 // BuyerErasureID identifies the erasure of a buyer.

@@ -1,11 +1,11 @@
 package privacy
 
 import (
+	"time"
+
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/processor"
 )
-
-import "time"
 
 // SaleProperty is a property by which conversions of a buyer are found.
 type SaleProperty int

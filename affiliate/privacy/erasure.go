@@ -2,11 +2,6 @@
 package privacy
 
 import (
-	"github.com/tributary-hq/tributary/affiliate"
-	"github.com/tributary-hq/tributary/affiliate/participant"
-)
-
-import (
 	"crypto/hkdf"
 	"crypto/hmac"
 	"crypto/sha256"
@@ -15,6 +10,9 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/participant"
 )
 
 // ErasedKind is the kind of a value that an erasure has replaced and whose digest is kept,

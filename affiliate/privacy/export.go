@@ -1,17 +1,15 @@
 package privacy
 
 import (
-	"github.com/tributary-hq/tributary/affiliate"
-	"github.com/tributary-hq/tributary/affiliate/notification"
-)
-
-import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/notification"
 )
 
 // ExportID identifies an export of personal data.

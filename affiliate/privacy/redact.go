@@ -1,15 +1,13 @@
 package privacy
 
 import (
-	"github.com/tributary-hq/tributary/affiliate"
-)
-
-import (
 	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
+
+	"github.com/tributary-hq/tributary/affiliate"
 )
 
 // personalFields lists the fields of events that contain personal data of a

@@ -1,12 +1,10 @@
 package privacy
 
 import (
-	"github.com/tributary-hq/tributary/affiliate"
-)
-
-import (
 	"errors"
 	"time"
+
+	"github.com/tributary-hq/tributary/affiliate"
 )
 
 // MaxSynchronousReset is the maximum number of records of test data that a request deletes

@@ -1,15 +1,13 @@
 package processor
 
 import (
-	"github.com/tributary-hq/tributary/affiliate"
-	"github.com/tributary-hq/tributary/affiliate/conversion"
-	"github.com/tributary-hq/tributary/affiliate/notification"
-)
-
-import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/conversion"
+	"github.com/tributary-hq/tributary/affiliate/notification"
 )
 
 // ConnectionID identifies a connection to a payment processor.

@@ -3,13 +3,11 @@
 package processor
 
 import (
+	"time"
+
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/attribution"
 	"github.com/tributary-hq/tributary/affiliate/conversion"
-)
-
-import (
-	"time"
 )
 
 // A payment processor, such as Stripe, charges the buyers of a merchant. After a merchant

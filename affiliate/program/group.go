@@ -1,12 +1,10 @@
 package program
 
 import (
-	"github.com/tributary-hq/tributary/affiliate"
-)
-
-import (
 	"strconv"
 	"time"
+
+	"github.com/tributary-hq/tributary/affiliate"
 )
 
 // Group is a set of a programme's partners with a rate of its own.

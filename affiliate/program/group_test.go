@@ -1,14 +1,12 @@
 package program
 
 import (
-	"github.com/tributary-hq/tributary/affiliate"
-)
-
-import (
 	"errors"
 	"reflect"
 	"slices"
 	"testing"
+
+	"github.com/tributary-hq/tributary/affiliate"
 )
 
 func TestGroup_Patch(t *testing.T) {

@@ -3,17 +3,15 @@
 package program
 
 import (
-	"github.com/tributary-hq/tributary/affiliate"
-	"github.com/tributary-hq/tributary/affiliate/fraud"
-	"github.com/tributary-hq/tributary/affiliate/link"
-)
-
-import (
 	"iter"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/fraud"
+	"github.com/tributary-hq/tributary/affiliate/link"
 )
 
 // Status is the status of a programme. Only an active programme accepts clicks

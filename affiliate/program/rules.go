@@ -1,10 +1,6 @@
 package program
 
 import (
-	"github.com/tributary-hq/tributary/affiliate"
-)
-
-import (
 	"encoding/json"
 	"fmt"
 	"reflect"
@@ -12,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/tributary-hq/tributary/affiliate"
 )
 
 // CommissionType says how a commission is computed.

@@ -1,13 +1,11 @@
 package program
 
 import (
-	"github.com/tributary-hq/tributary/affiliate"
-)
-
-import (
 	"cmp"
 	"fmt"
 	"slices"
+
+	"github.com/tributary-hq/tributary/affiliate"
 )
 
 // RulesPatch changes some of the rules.

@@ -1,15 +1,13 @@
 package program
 
 import (
-	"github.com/tributary-hq/tributary/affiliate"
-)
-
-import (
 	"encoding/json"
 	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/tributary-hq/tributary/affiliate"
 )
 
 func genChange[T any](t *rapid.T, name string, value *rapid.Generator[T]) affiliate.Change[T] {

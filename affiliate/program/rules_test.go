@@ -1,15 +1,13 @@
 package program
 
 import (
-	"github.com/tributary-hq/tributary/affiliate"
-)
-
-import (
 	"encoding/json"
 	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/tributary-hq/tributary/affiliate"
 )
 
 func TestPercent(t *testing.T) {

@@ -3,17 +3,15 @@
 package promocode
 
 import (
-	"github.com/tributary-hq/tributary/affiliate"
-	"github.com/tributary-hq/tributary/affiliate/program"
-)
-
-import (
 	"encoding/json"
 	"strconv"
 	"strings"
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/program"
 )
 
 // DiscountType is the kind of discount that a buyer gets.

@@ -1,14 +1,12 @@
 package promocode
 
 import (
-	"github.com/tributary-hq/tributary/affiliate"
-)
-
-import (
 	"encoding/json"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/tributary-hq/tributary/affiliate"
 )
 
 func TestValidPromoCode(t *testing.T) {

@@ -1,10 +1,10 @@
 package webhook
 
 import (
+	"time"
+
 	"github.com/tributary-hq/tributary/affiliate"
 )
-
-import "time"
 
 // MaxEndpoints is the greatest number of webhook endpoints of a workspace in one mode.
 // It bounds the deliveries of an event.

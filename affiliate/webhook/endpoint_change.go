@@ -1,13 +1,11 @@
 package webhook
 
 import (
-	"github.com/tributary-hq/tributary/affiliate"
-	"github.com/tributary-hq/tributary/affiliate/notification"
-)
-
-import (
 	"net/url"
 	"time"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/notification"
 )
 
 // RequireRoomForEndpoint returns an error if a mode cannot have another endpoint. count
