@@ -1,12 +1,12 @@
-// Package affiliate is the domain model in plain Go: programmes and their commission
-// rules, participants, clicks, attribution, commissions with their legal moves,
-// payouts, and the errors that callers see.
+// Package affiliate has what every part of the domain needs: ids, mode and scope, money,
+// errors, actors, periods, pages, and the envelope of events. The rules of each aggregate,
+// for example programmes, commissions or payouts, are in a package below this one.
 //
-// It guarantees that every decision about money is a pure function of its arguments.
-// The package does not read a clock, a database or the network, and no amount is a
-// float. Amounts are integers in minor units of an ISO 4217 currency, rates are basis
-// points, and times are UTC with milliseconds.
+// These packages are plain Go. They guarantee that every decision about money is a pure
+// function of its arguments: they do not read a clock, a database or the network, and no
+// amount is a float. Amounts are integers in minor units of an ISO 4217 currency, rates are
+// basis points, and times are UTC with milliseconds.
 //
-// It does not guarantee durability or isolation. Package storage/postgres executes each
+// They do not guarantee durability or isolation. Package storage/postgres executes each
 // legal move with one conditional UPDATE.
 package affiliate

@@ -18,7 +18,7 @@ func MemberNotification(
 }
 
 // Notification returns a notification about an account: for the feed of the
-// member's workspace, or for the feed of the partner. It returns none for a merchant who is
+// member's workspace, or for the feed of the partner. The result is empty for a merchant who is
 // not a member of a workspace, because this user has no feed.
 func Notification(account Account, kind notification.Type, at time.Time, facts map[string]string) []notification.Notification {
 	user := account.User.ID

@@ -175,7 +175,7 @@ func (s *shop) writePartnerPage(w http.ResponseWriter) {
 	})
 }
 
-// writePartnerToken responds with a token for the participation of the user who is logged
+// writePartnerToken responds with a token for the participation of the user that is logged
 // in to the shop. The demo has one user, so there is no login. A real app must take the id
 // from the session of the user, and never from the request.
 func (s *shop) writePartnerToken(w http.ResponseWriter, r *http.Request) {

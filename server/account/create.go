@@ -11,7 +11,7 @@ import (
 // CreateWorkspace creates a workspace for the operator of the service, whatever the
 // registration setting is. It returns the text of a token with which the owner sets the
 // password, as with the token of a mail that resets a password. The token is valid for
-// account.InviteLife. No password of the account is known, so nobody can log in to it
+// account.InviteLife. The account has an unusable password, so no login to it is possible
 // until the owner has set one. Errors: EMAIL_TAKEN.
 func (s *Service) CreateWorkspace(ctx context.Context, email, name, workspaceName string) (id affiliate.WorkspaceID, resetToken string, err error) {
 	at := s.currentTime()

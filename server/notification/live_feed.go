@@ -74,7 +74,7 @@ func (f *liveFeed) change(last, version int64) {
 
 // feedView is what a stream sees of a feed at one moment.
 type feedView struct {
-	positions []notification.FeedPosition // with numbers above the one that the stream asked for
+	positions []notification.FeedPosition // the positions after the one that the stream requested
 	last      int64
 	version   int64
 	changed   <-chan struct{} // closed when the feed changes again

@@ -187,7 +187,7 @@ func TestLoad_ReportsCodeThatDoesNotCompile(t *testing.T) {
 	}
 }
 
-// The fixture has one thing that each number counts, and one that it does not count.
+// For each number, the fixture has a thing that counts and a similar thing that does not.
 const example = `
 -- affiliate/payout.go --
 package affiliate

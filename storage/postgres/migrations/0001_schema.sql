@@ -30,7 +30,7 @@ create table users (
   -- account is sent to it too. It is deleted after 30 days.
   previous_email    text,
   email_changed_at  timestamptz,
-  -- Nobody has set a password yet, so nobody can log in.
+  -- An account without a password yet. A login to it is not possible.
   unclaimed         boolean not null default false,
   unique (kind, email)
 );
@@ -448,7 +448,7 @@ create table participants (
   foreign key (workspace_id, program_id) references programs (workspace_id, id),
   check (override_rate_bps is null or override_flat_amount_cents is null),
   foreign key (workspace_id, group_id) references groups (workspace_id, id),
-  -- Nobody can approve a participation without the partner's consent.
+  -- A participation without the partner's consent cannot be approved.
   constraint participants_partner_consent check (
     partner_consent is null or partner_consent in ('awaited', 'declined') and status in ('pending', 'rejected')
   )
