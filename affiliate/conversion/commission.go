@@ -9,7 +9,7 @@ import (
 )
 
 // BeginCommission returns the changes that create the commission of a conversion. It
-// returns no changes if commission is nil. If the conversion has already been refunded in
+// returns no changes if earned, the commission, is nil. If the conversion has already been refunded in
 // part or in full, or is disputed, further changes apply this to the commission.
 func BeginCommission(earned *commission.Commission, conversion Conversion, by affiliate.Actor, note *string, at time.Time) ([]commission.Change, error) {
 	if earned == nil {

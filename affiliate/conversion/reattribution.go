@@ -71,9 +71,8 @@ type Reattribution struct {
 	Audit   affiliate.AuditLine
 }
 
-// Reattribute returns the effects of replacing the current decision with d. commission
-// is the commission of d; nil if nothing is earned. reason is the text that the person
-// entered.
+// Reattribute returns the effects of replacing the current decision with d. earned is the
+// commission of d; nil if nothing is earned. reason is the text that the person entered.
 func (a LockedAttribution) Reattribute(d attribution.Decision, earned *commission.Commission, by affiliate.Actor, at time.Time, reason string) (Reattribution, error) {
 	if !d.Attributed {
 		return Reattribution{}, fmt.Errorf("conversion %s was assigned to a participant but is not attributed: %s", a.ID, d.Reason)

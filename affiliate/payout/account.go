@@ -66,8 +66,8 @@ func (d Details) Notification(partner affiliate.UserID) []notification.Notificat
 	if d.HeldUntil != nil {
 		facts["until"] = affiliate.FormatTime(*d.HeldUntil)
 	}
-	owner := account.Account{User: account.User{ID: partner, Kind: affiliate.Partner}}
-	return account.Notification(owner, notification.NotifyPayoutMethodChanged, d.UpdatedAt, facts)
+	holder := account.Account{User: account.User{ID: partner, Kind: affiliate.Partner}}
+	return account.Notification(holder, notification.NotifyPayoutMethodChanged, d.UpdatedAt, facts)
 }
 
 // Warning returns the mail about the new method to the former address of the partner's

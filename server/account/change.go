@@ -29,17 +29,17 @@ func recordChange(ctx context.Context, tx Tx, account account.Account, c change,
 }
 
 // recordChangeBy is recordChange for a change that actor has made.
-func recordChangeBy(ctx context.Context, tx Tx, actor affiliate.Actor, owner account.Account, c change, at time.Time) error {
-	if err := tx.Notify(ctx, account.Notification(owner, c.notification, at, c.facts)...); err != nil {
+func recordChangeBy(ctx context.Context, tx Tx, actor affiliate.Actor, holder account.Account, c change, at time.Time) error {
+	if err := tx.Notify(ctx, account.Notification(holder, c.notification, at, c.facts)...); err != nil {
 		return err
 	}
-	if owner.Member == nil {
+	if holder.Member == nil {
 		return tx.AuditAccount(ctx, affiliate.AccountAuditLine{
-			User: owner.User.ID, Actor: actor, At: at, Action: c.action, Before: c.before, After: c.after,
+			User: holder.User.ID, Actor: actor, At: at, Action: c.action, Before: c.before, After: c.after,
 		})
 	}
 	return tx.Audit(ctx, affiliate.AuditLine{
-		Workspace: owner.Member.Workspace, Actor: actor, At: at,
-		Action: c.action, ResourceType: "member", ResourceID: owner.User.ID, Before: c.before, After: c.after,
+		Workspace: holder.Member.Workspace, Actor: actor, At: at,
+		Action: c.action, ResourceType: "member", ResourceID: holder.User.ID, Before: c.before, After: c.after,
 	})
 }

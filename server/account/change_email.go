@@ -25,27 +25,27 @@ func (s *Service) ChangePartnerEmail(ctx context.Context, req *affiliatev1.Chang
 // therefore do not depend on whether another account has the address.
 func (s *Service) changeEmail(ctx context.Context, req *affiliatev1.ChangeEmailRequest) (*affiliatev1.ChangeEmailResponse, error) {
 	caller, at := server.PrincipalFrom(ctx), s.currentTime()
-	owner, err := s.store.Account(ctx, caller.User)
+	holder, err := s.store.Account(ctx, caller.User)
 	if err != nil {
 		return nil, err
 	}
 	email := strings.ToLower(req.GetNewEmail())
-	if email == owner.User.Email {
+	if email == holder.User.Email {
 		return nil, affiliate.Invalid("new_email", "must not be the current address")
 	}
 	// As in a login, throttleCaller stores the attempt as failed, and the transaction below
 	// deletes all failed attempts of the session.
-	attempt, err := s.throttleCaller(ctx, owner, at)
+	attempt, err := s.throttleCaller(ctx, holder, at)
 	if err != nil {
 		return nil, err
 	}
-	if err := s.requirePassword(ctx, owner, req.GetPassword()); err != nil {
+	if err := s.requirePassword(ctx, holder, req.GetPassword()); err != nil {
 		return nil, err
 	}
 	request := account.EmailRequest{
 		ID:        affiliate.NewID[account.EmailRequestID](at),
 		Purpose:   account.TokenChange,
-		Account:   owner.User.Kind,
+		Account:   holder.User.Kind,
 		Address:   email,
 		User:      &caller.User,
 		Session:   &caller.Session,
@@ -53,10 +53,10 @@ func (s *Service) changeEmail(ctx context.Context, req *affiliatev1.ChangeEmailR
 	}
 	var accepted bool
 	err = s.store.InTx(ctx, func(tx Tx) error {
-		if err := s.checkUnchanged(ctx, tx, owner, req.GetPassword()); err != nil {
+		if err := s.checkUnchanged(ctx, tx, holder, req.GetPassword()); err != nil {
 			return err
 		}
-		if accepted, err = s.checkFactor(ctx, tx, owner, req.GetCode(), at); err != nil || !accepted {
+		if accepted, err = s.checkFactor(ctx, tx, holder, req.GetCode(), at); err != nil || !accepted {
 			return err
 		}
 		if err := tx.DeleteBucketFailures(ctx, attempt.Bucket); err != nil {

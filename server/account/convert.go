@@ -11,10 +11,10 @@ import (
 // response contains a new access token. workspace is nil if the account belongs to a
 // partner.
 func (s *Service) sessionResponse(
-	owner account.Account, workspace *account.Workspace, session affiliate.SessionID, refresh token,
+	holder account.Account, workspace *account.Workspace, session affiliate.SessionID, refresh token,
 ) (*affiliatev1.SessionResponse, error) {
-	user := owner.User
-	access, err := s.signer.Sign(user, session, owner.Member)
+	user := holder.User
+	access, err := s.signer.Sign(user, session, holder.Member)
 	if err != nil {
 		return nil, err
 	}
@@ -35,8 +35,8 @@ func (s *Service) sessionResponse(
 		},
 	}
 	if workspace != nil {
-		resp.User.Role = server.EnumValue[affiliatev1.Role](owner.Member.Role)
-		resp.Workspace = server.WorkspaceForRole(*workspace, owner.Member.Role)
+		resp.User.Role = server.EnumValue[affiliatev1.Role](holder.Member.Role)
+		resp.Workspace = server.WorkspaceForRole(*workspace, holder.Member.Role)
 	}
 	return resp, nil
 }

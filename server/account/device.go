@@ -20,8 +20,8 @@ func (s *Service) seeDevice(ctx context.Context, tx Tx, user affiliate.UserID, a
 }
 
 // notifyNewDevice notifies a user who has signed in with a device that is not known.
-func (s *Service) notifyNewDevice(ctx context.Context, tx Tx, owner account.Account, at time.Time) error {
-	known, err := s.seeDevice(ctx, tx, owner.User.ID, at)
+func (s *Service) notifyNewDevice(ctx context.Context, tx Tx, holder account.Account, at time.Time) error {
+	known, err := s.seeDevice(ctx, tx, holder.User.ID, at)
 	if err != nil || known {
 		return err
 	}
@@ -29,7 +29,7 @@ func (s *Service) notifyNewDevice(ctx context.Context, tx Tx, owner account.Acco
 	if network := server.ActorFrom(ctx).AddressPrefix; network != "" {
 		facts["network"] = network
 	}
-	return tx.Notify(ctx, account.Notification(owner, notification.NotifyNewDevice, at, facts)...)
+	return tx.Notify(ctx, account.Notification(holder, notification.NotifyNewDevice, at, facts)...)
 }
 
 // agentFrom returns the user agent of the caller, or an empty string.

@@ -42,7 +42,7 @@ func (s *Service) AcceptInvite(ctx context.Context, req *affiliatev1.AcceptInvit
 	}
 
 	at, token := s.currentTime(), newToken()
-	var owner account.Account
+	var holder account.Account
 	var workspace account.Workspace
 	var session account.Session
 	err = s.store.InTx(ctx, func(tx Tx) error {
@@ -64,62 +64,62 @@ func (s *Service) AcceptInvite(ctx context.Context, req *affiliatev1.AcceptInvit
 			return err
 		}
 		if found {
-			if owner, err = tx.Account(ctx, id); err != nil {
+			if holder, err = tx.Account(ctx, id); err != nil {
 				return err
 			}
-			if owner.Member != nil {
-				if owner.User.EmailVerified || !mailed {
+			if holder.Member != nil {
+				if holder.User.EmailVerified || !mailed {
 					return affiliate.Refuse(affiliate.ReasonEmailTaken)
 				}
-				if err := leaveForInvite(ctx, tx, owner, at); err != nil {
+				if err := leaveForInvite(ctx, tx, holder, at); err != nil {
 					return err
 				}
 			}
-			if owner.User, err = s.takeOver(ctx, tx, owner.User, req.GetName(), hash, at); err != nil {
+			if holder.User, err = s.takeOver(ctx, tx, holder.User, req.GetName(), hash, at); err != nil {
 				return err
 			}
 		} else {
-			owner.User = account.User{
+			holder.User = account.User{
 				ID:        affiliate.NewID[affiliate.UserID](at),
 				Kind:      affiliate.Merchant,
 				Email:     invite.Email,
 				Name:      req.GetName(),
 				CreatedAt: at,
 			}
-			if err := tx.InsertUser(ctx, owner.User, hash); err != nil {
+			if err := tx.InsertUser(ctx, holder.User, hash); err != nil {
 				return err
 			}
 		}
-		owner.Member = &account.Member{Workspace: invite.Workspace, Role: invite.Role}
-		if err := tx.InsertMember(ctx, owner.User.ID, *owner.Member, at); err != nil {
+		holder.Member = &account.Member{Workspace: invite.Workspace, Role: invite.Role}
+		if err := tx.InsertMember(ctx, holder.User.ID, *holder.Member, at); err != nil {
 			return err
 		}
-		session = account.NewSession(owner.User.ID, at)
+		session = account.NewSession(holder.User.ID, at)
 		if err := tx.InsertSession(ctx, session, token.digest()); err != nil {
 			return err
 		}
 		if workspace, err = tx.Workspace(ctx, invite.Workspace); err != nil {
 			return err
 		}
-		if owner.User, err = s.beginInvited(ctx, tx, owner, mailed, at); err != nil {
+		if holder.User, err = s.beginInvited(ctx, tx, holder, mailed, at); err != nil {
 			return err
 		}
 		joined := map[string]string{"role": string(invite.Role)}
-		if err := tx.Notify(ctx, account.MemberNotification(invite.Workspace, notification.NotifyMemberJoined, owner.User.ID, at, joined)); err != nil {
+		if err := tx.Notify(ctx, account.MemberNotification(invite.Workspace, notification.NotifyMemberJoined, holder.User.ID, at, joined)); err != nil {
 			return err
 		}
 		actor := server.ActorFrom(ctx)
-		actor.User = &owner.User.ID
+		actor.User = &holder.User.ID
 		return tx.Audit(ctx, affiliate.AuditLine{
 			Workspace: invite.Workspace, Actor: actor, At: at,
-			Action: "member.join", ResourceType: "member", ResourceID: owner.User.ID,
+			Action: "member.join", ResourceType: "member", ResourceID: holder.User.ID,
 			After: map[string]string{"role": string(invite.Role), "invite": invite.ID.String()},
 		})
 	})
 	if err != nil {
 		return nil, err
 	}
-	return s.sessionResponse(owner, &workspace, session.ID, token)
+	return s.sessionResponse(holder, &workspace, session.ID, token)
 }
 
 // leaveForInvite removes the account of an unverified address from its workspace, so that

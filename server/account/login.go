@@ -24,12 +24,12 @@ func (s *Service) LoginPartner(ctx context.Context, req *affiliatev1.LoginReques
 
 func (s *Service) login(ctx context.Context, kind affiliate.AccountKind, req *affiliatev1.LoginRequest) (*affiliatev1.SessionResponse, error) {
 	email, at := strings.ToLower(req.GetEmail()), s.currentTime()
-	owner, found, err := s.store.AccountByEmail(ctx, kind, email)
+	holder, found, err := s.store.AccountByEmail(ctx, kind, email)
 	if err != nil {
 		return nil, err
 	}
 	// The device is looked up even if there is no account, so that the response takes as long.
-	attempt, err := s.newAttempt(ctx, kind, email, owner.User.ID, at)
+	attempt, err := s.newAttempt(ctx, kind, email, holder.User.ID, at)
 	if err != nil {
 		return nil, err
 	}
@@ -38,11 +38,11 @@ func (s *Service) login(ctx context.Context, kind affiliate.AccountKind, req *af
 	if err := s.throttle(ctx, attempt); err != nil {
 		return nil, err
 	}
-	matches, outdated, err := s.hashes.matches(ctx, req.GetPassword(), owner.PasswordHash, found)
+	matches, outdated, err := s.hashes.matches(ctx, req.GetPassword(), holder.PasswordHash, found)
 	if err != nil {
 		return nil, err
 	}
-	if !matches || !owner.MayLogIn() {
+	if !matches || !holder.MayLogIn() {
 		return nil, affiliate.Refuse(affiliate.ReasonInvalidCredentials)
 	}
 	newHash := ""
@@ -52,29 +52,29 @@ func (s *Service) login(ctx context.Context, kind affiliate.AccountKind, req *af
 		}
 	}
 
-	session, token := account.NewSession(owner.User.ID, at), newToken()
+	session, token := account.NewSession(holder.User.ID, at), newToken()
 	var workspace *account.Workspace
 	var challenge *affiliate.Error
 	err = s.store.InTx(ctx, func(tx Tx) error {
 		challenge = nil // an earlier attempt of the transaction may have set it
-		if err := s.checkUnchanged(ctx, tx, owner, req.GetPassword()); err != nil {
+		if err := s.checkUnchanged(ctx, tx, holder, req.GetPassword()); err != nil {
 			return err
 		}
 		if outdated {
-			if err := tx.UpdatePasswordHash(ctx, owner.User.ID, newHash); err != nil {
+			if err := tx.UpdatePasswordHash(ctx, holder.User.ID, newHash); err != nil {
 				return err
 			}
 		}
 		// The user is locked, so a second factor that is enabled at the same time is read here.
-		current, err := tx.Account(ctx, owner.User.ID)
+		current, err := tx.Account(ctx, holder.User.ID)
 		if err != nil {
 			return err
 		}
-		if owner.User.SecondFactor = current.User.SecondFactor; owner.User.SecondFactor {
-			challenge, err = s.challenge(ctx, tx, owner, at)
+		if holder.User.SecondFactor = current.User.SecondFactor; holder.User.SecondFactor {
+			challenge, err = s.challenge(ctx, tx, holder, at)
 			return err
 		}
-		workspace, err = s.openSession(ctx, tx, owner, session, token, attempt)
+		workspace, err = s.openSession(ctx, tx, holder, session, token, attempt)
 		return err
 	})
 	if err != nil {
@@ -88,8 +88,8 @@ func (s *Service) login(ctx context.Context, kind affiliate.AccountKind, req *af
 		}
 		return nil, challenge
 	}
-	s.storeOrigin(ctx, owner.User, at)
-	return s.sessionResponse(owner, workspace, session.ID, token)
+	s.storeOrigin(ctx, holder.User, at)
+	return s.sessionResponse(holder, workspace, session.ID, token)
 }
 
 // newAttempt returns an attempt to log in, or to confirm a call with a session, as a user with

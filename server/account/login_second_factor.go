@@ -22,8 +22,8 @@ func (s *Service) LoginPartnerSecondFactor(ctx context.Context, req *affiliatev1
 
 // challenge stores a challenge for a login whose password was right. It returns the error for
 // the client, which contains the challenge.
-func (s *Service) challenge(ctx context.Context, tx Tx, owner account.Account, at time.Time) (*affiliate.Error, error) {
-	challenge, text, digest := account.NewLoginChallenge(owner.User.ID, at)
+func (s *Service) challenge(ctx context.Context, tx Tx, holder account.Account, at time.Time) (*affiliate.Error, error) {
+	challenge, text, digest := account.NewLoginChallenge(holder.User.ID, at)
 	if err := tx.InsertLoginChallenge(ctx, challenge, digest); err != nil {
 		return nil, err
 	}
@@ -44,25 +44,25 @@ func (s *Service) loginSecondFactor(ctx context.Context, kind affiliate.AccountK
 	if !found || !challenge.Open(at) {
 		return nil, invalid
 	}
-	owner, err := s.store.Account(ctx, challenge.User)
-	if isNotFound(err) || err == nil && (owner.User.Kind != kind || !owner.MayLogIn()) {
+	holder, err := s.store.Account(ctx, challenge.User)
+	if isNotFound(err) || err == nil && (holder.User.Kind != kind || !holder.MayLogIn()) {
 		return nil, invalid
 	}
 	if err != nil {
 		return nil, err
 	}
-	attempt, err := s.throttleCaller(ctx, owner, at)
+	attempt, err := s.throttleCaller(ctx, holder, at)
 	if err != nil {
 		return nil, err
 	}
 
-	session, token := account.NewSession(owner.User.ID, at), newToken()
+	session, token := account.NewSession(holder.User.ID, at), newToken()
 	var workspace *account.Workspace
 	var accepted bool
 	err = s.store.InTx(ctx, func(tx Tx) error {
 		// The lock is also held by every transaction that uses a code, a challenge or the
 		// password of the user, so the following reads are current.
-		if err := tx.LockUserByID(ctx, owner.User.ID); err != nil {
+		if err := tx.LockUserByID(ctx, holder.User.ID); err != nil {
 			return err
 		}
 		challenge, found, err := tx.LoginChallenge(ctx, digest)
@@ -72,13 +72,13 @@ func (s *Service) loginSecondFactor(ctx context.Context, kind affiliate.AccountK
 		if !found || !challenge.Open(at) {
 			return invalid
 		}
-		if owner, err = tx.Account(ctx, owner.User.ID); err != nil {
+		if holder, err = tx.Account(ctx, holder.User.ID); err != nil {
 			return err
 		}
-		if !owner.MayLogIn() {
+		if !holder.MayLogIn() {
 			return invalid
 		}
-		if accepted, err = s.useCode(ctx, tx, owner, req.GetCode(), at); err != nil {
+		if accepted, err = s.useCode(ctx, tx, holder, req.GetCode(), at); err != nil {
 			return err
 		}
 		if !accepted {
@@ -89,7 +89,7 @@ func (s *Service) loginSecondFactor(ctx context.Context, kind affiliate.AccountK
 		if err := tx.DeleteLoginChallenge(ctx, digest); err != nil {
 			return err
 		}
-		workspace, err = s.openSession(ctx, tx, owner, session, token, attempt)
+		workspace, err = s.openSession(ctx, tx, holder, session, token, attempt)
 		return err
 	})
 	if isNotFound(err) {
@@ -98,8 +98,8 @@ func (s *Service) loginSecondFactor(ctx context.Context, kind affiliate.AccountK
 	if err := refusedCode(accepted, err); err != nil {
 		return nil, err
 	}
-	s.storeOrigin(ctx, owner.User, at)
-	return s.sessionResponse(owner, workspace, session.ID, token)
+	s.storeOrigin(ctx, holder.User, at)
+	return s.sessionResponse(holder, workspace, session.ID, token)
 }
 
 // openSession stores a session whose user has proved to be the owner of the account, deletes

@@ -10,9 +10,9 @@ import (
 )
 
 // sendVerification mails a token that verifies the current address of an account.
-func (s *Service) sendVerification(ctx context.Context, tx Tx, owner account.Account, at time.Time) error {
-	token, text, digest := account.NewEmailToken(owner.User.ID, account.TokenVerify, owner.User.Email, at)
-	return s.sendToken(ctx, tx, notification.MailVerification, owner, token, text, digest)
+func (s *Service) sendVerification(ctx context.Context, tx Tx, holder account.Account, at time.Time) error {
+	token, text, digest := account.NewEmailToken(holder.User.ID, account.TokenVerify, holder.User.Email, at)
+	return s.sendToken(ctx, tx, notification.MailVerification, holder, token, text, digest)
 }
 
 // sendToken stores a token and the mail that contains it.

@@ -99,14 +99,14 @@ func (s *Service) answerChange(ctx context.Context, tx Tx, request account.Email
 // sendLimited mails a token to the address of the request. It sends nothing if the address
 // has already received account.MaxTokensPerAddress tokens of the purpose, from any
 // accounts, within account.TokenLimitWindow.
-func (s *Service) sendLimited(ctx context.Context, tx Tx, kind notification.MailKind, request account.EmailRequest, owner account.Account, at time.Time) error {
+func (s *Service) sendLimited(ctx context.Context, tx Tx, kind notification.MailKind, request account.EmailRequest, holder account.Account, at time.Time) error {
 	sent, err := tx.CountEmailTokens(ctx, request.Purpose, request.Address, at.Add(-account.TokenLimitWindow))
 	if err != nil || sent >= account.MaxTokensPerAddress {
 		return err
 	}
-	token, text, digest := account.NewEmailToken(owner.User.ID, request.Purpose, request.Address, at)
+	token, text, digest := account.NewEmailToken(holder.User.ID, request.Purpose, request.Address, at)
 	token.Session = request.Session
-	return s.sendToken(ctx, tx, kind, owner, token, text, digest)
+	return s.sendToken(ctx, tx, kind, holder, token, text, digest)
 }
 
 func isNotFound(err error) bool { return errors.Is(err, affiliate.Refuse(affiliate.ReasonNotFound)) }

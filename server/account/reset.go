@@ -63,18 +63,18 @@ func (s *Service) reset(ctx context.Context, kind affiliate.AccountKind, req *af
 	if !found {
 		return nil, refusal
 	}
-	owner, err := s.store.Account(ctx, token.User)
+	holder, err := s.store.Account(ctx, token.User)
 	if errors.Is(err, affiliate.Refuse(affiliate.ReasonNotFound)) {
 		return nil, refusal // the account was erased
 	}
 	if err != nil {
 		return nil, err
 	}
-	if owner.User.Kind != kind || !token.Resets(owner, s.currentTime()) {
+	if holder.User.Kind != kind || !token.Resets(holder, s.currentTime()) {
 		return nil, refusal
 	}
 	var violations affiliate.Violations
-	checkPassword(req.GetPassword(), owner.User.Name, owner.User.Email, &violations)
+	checkPassword(req.GetPassword(), holder.User.Name, holder.User.Email, &violations)
 	if err := violations.Err(); err != nil {
 		return nil, err // the token was not used
 	}
@@ -87,43 +87,43 @@ func (s *Service) reset(ctx context.Context, kind affiliate.AccountKind, req *af
 	err = s.store.InTx(ctx, func(tx Tx) error {
 		// The token and the account are read again, because another call may have used the
 		// token.
-		token, _, err := tx.LockEmailToken(ctx, owner.User.ID, digest)
+		token, _, err := tx.LockEmailToken(ctx, holder.User.ID, digest)
 		if err != nil {
 			return err
 		}
-		if owner, err = tx.Account(ctx, owner.User.ID); err != nil {
+		if holder, err = tx.Account(ctx, holder.User.ID); err != nil {
 			return err
 		}
-		if !token.Resets(owner, at) {
+		if !token.Resets(holder, at) {
 			return refusal
 		}
-		if err := tx.SetPassword(ctx, owner.User.ID, hash); err != nil {
+		if err := tx.SetPassword(ctx, holder.User.ID, hash); err != nil {
 			return err
 		}
-		if err := s.markVerified(ctx, tx, owner, at); err != nil {
+		if err := s.markVerified(ctx, tx, holder, at); err != nil {
 			return err
 		}
-		if err := tx.RevokeEmailTokens(ctx, owner.User.ID, at); err != nil {
+		if err := tx.RevokeEmailTokens(ctx, holder.User.ID, at); err != nil {
 			return err
 		}
 		// A person who knew the old password may have a challenge, or the secret of a second
 		// factor that is not confirmed.
-		if err := tx.DeleteLoginChallenges(ctx, owner.User.ID); err != nil {
+		if err := tx.DeleteLoginChallenges(ctx, holder.User.ID); err != nil {
 			return err
 		}
-		if err := tx.DeleteEnrolment(ctx, owner.User.ID); err != nil {
+		if err := tx.DeleteEnrolment(ctx, holder.User.ID); err != nil {
 			return err
 		}
-		if err := tx.RevokeSessions(ctx, owner.User.ID, at); err != nil {
+		if err := tx.RevokeSessions(ctx, holder.User.ID, at); err != nil {
 			return err
 		}
-		if err := tx.ResetCodeFailures(ctx, owner.User.ID); err != nil {
+		if err := tx.ResetCodeFailures(ctx, holder.User.ID); err != nil {
 			return err
 		}
-		if err := tx.DeleteLoginFailures(ctx, account.LoginSubject(s.hashKeys, kind, owner.User.Email)); err != nil {
+		if err := tx.DeleteLoginFailures(ctx, account.LoginSubject(s.hashKeys, kind, holder.User.Email)); err != nil {
 			return err
 		}
-		return recordChange(ctx, tx, owner, change{action: "account.reset_password", notification: notification.NotifyPasswordChanged}, at)
+		return recordChange(ctx, tx, holder, change{action: "account.reset_password", notification: notification.NotifyPasswordChanged}, at)
 	})
 	if errors.Is(err, affiliate.Refuse(affiliate.ReasonNotFound)) {
 		return nil, refusal

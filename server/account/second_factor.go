@@ -40,25 +40,25 @@ func (s *Service) enroll(ctx context.Context, req *affiliatev1.EnrollTotpRequest
 	if password == "" && !account.IsRecentLogin(caller.Session, at) {
 		return nil, affiliate.Invalid("password", "is required, because the last login was more than 15 minutes ago")
 	}
-	owner, err := s.store.Account(ctx, user)
+	holder, err := s.store.Account(ctx, user)
 	if err != nil {
 		return nil, err
 	}
-	if owner.User.SecondFactor {
+	if holder.User.SecondFactor {
 		return nil, affiliate.Refuse(affiliate.ReasonSecondFactorState)
 	}
 	var attempt account.LoginAttempt
 	if password != "" {
-		if attempt, err = s.throttleCaller(ctx, owner, at); err != nil {
+		if attempt, err = s.throttleCaller(ctx, holder, at); err != nil {
 			return nil, err
 		}
-		if err := s.requirePassword(ctx, owner, password); err != nil {
+		if err := s.requirePassword(ctx, holder, password); err != nil {
 			return nil, err
 		}
 	}
 	var key *otp.Key
 	err = s.store.InTx(ctx, func(tx Tx) error {
-		if err := s.checkUnchanged(ctx, tx, owner, password); err != nil {
+		if err := s.checkUnchanged(ctx, tx, holder, password); err != nil {
 			return err
 		}
 		current, err := tx.Account(ctx, user)
@@ -225,8 +225,8 @@ func refusedCode(ok bool, err error) error {
 // if the code is wrong or used, or if the account has no second factor. useCode counts a wrong
 // code, so the caller must then commit the transaction. Errors: INVALID_CREDENTIALS after too
 // many wrong codes in a row.
-func (s *Service) useCode(ctx context.Context, tx Tx, owner account.Account, code string, at time.Time) (ok bool, err error) {
-	factor, found, err := tx.SecondFactor(ctx, owner.User.ID)
+func (s *Service) useCode(ctx context.Context, tx Tx, holder account.Account, code string, at time.Time) (ok bool, err error) {
+	factor, found, err := tx.SecondFactor(ctx, holder.User.ID)
 	if err != nil || !found || factor.ConfirmedAt == nil {
 		return false, err
 	}
@@ -241,36 +241,36 @@ func (s *Service) useCode(ctx context.Context, tx Tx, owner account.Account, cod
 	case err != nil:
 		return false, err
 	case ok:
-		err = tx.UseTimeStep(ctx, owner.User.ID, step)
+		err = tx.UseTimeStep(ctx, holder.User.ID, step)
 	default:
-		ok, err = s.useRecoveryCode(ctx, tx, owner, code, at)
+		ok, err = s.useRecoveryCode(ctx, tx, holder, code, at)
 	}
 	if err != nil {
 		return false, err
 	}
 	if ok {
-		return true, tx.ResetCodeFailures(ctx, owner.User.ID)
+		return true, tx.ResetCodeFailures(ctx, holder.User.ID)
 	}
-	if err := tx.CountCodeFailure(ctx, owner.User.ID); err != nil {
+	if err := tx.CountCodeFailure(ctx, holder.User.ID); err != nil {
 		return false, err
 	}
 	if factor.Failures+1 != account.NotifiedCodeFailures {
 		return false, nil
 	}
-	return false, tx.Notify(ctx, account.Notification(owner, notification.NotifyWrongCodes, at, nil)...)
+	return false, tx.Notify(ctx, account.Notification(holder, notification.NotifyWrongCodes, at, nil)...)
 }
 
 // useRecoveryCode uses a recovery code. ok is false if the code is wrong or used.
-func (s *Service) useRecoveryCode(ctx context.Context, tx Tx, owner account.Account, code string, at time.Time) (ok bool, err error) {
+func (s *Service) useRecoveryCode(ctx context.Context, tx Tx, holder account.Account, code string, at time.Time) (ok bool, err error) {
 	digest, ok := account.DigestRecoveryCode(code)
 	if !ok {
 		return false, nil
 	}
-	left, found, err := tx.UseRecoveryCode(ctx, owner.User.ID, digest, at)
+	left, found, err := tx.UseRecoveryCode(ctx, holder.User.ID, digest, at)
 	if err != nil || !found {
 		return false, err
 	}
-	return true, recordChange(ctx, tx, owner, change{
+	return true, recordChange(ctx, tx, holder, change{
 		action: "account.use_recovery_code", notification: notification.NotifyRecoveryCodeUsed,
 		facts: map[string]string{"left": strconv.Itoa(left)}, after: map[string]int{"recovery_codes_left": left},
 	}, at)

@@ -39,7 +39,7 @@ func (s *Service) refresh(ctx context.Context, req *affiliatev1.RefreshSessionRe
 	}
 
 	at, next := s.currentTime(), newToken()
-	var owner account.Account
+	var holder account.Account
 	var workspace *account.Workspace
 	var session account.Session
 	var reused bool
@@ -56,23 +56,23 @@ func (s *Service) refresh(ctx context.Context, req *affiliatev1.RefreshSessionRe
 			// transaction.
 			return tx.RevokeSession(ctx, token.Session.ID, at)
 		}
-		owner, err = tx.Account(ctx, token.Session.User)
+		holder, err = tx.Account(ctx, token.Session.User)
 		if errors.Is(err, affiliate.Refuse(affiliate.ReasonNotFound)) {
 			return invalid
 		}
 		if err != nil {
 			return err
 		}
-		if session, err = token.Session.Refresh(owner, kind, at); err != nil {
+		if session, err = token.Session.Refresh(holder, kind, at); err != nil {
 			return err
 		}
 		if err := tx.RotateRefreshToken(ctx, session, used.digest(), next.digest(), at); err != nil {
 			return err
 		}
-		if _, err := s.seeDevice(ctx, tx, owner.User.ID, at); err != nil {
+		if _, err := s.seeDevice(ctx, tx, holder.User.ID, at); err != nil {
 			return err
 		}
-		workspace, err = workspaceOf(ctx, tx, owner)
+		workspace, err = workspaceOf(ctx, tx, holder)
 		return err
 	})
 	if err != nil {
@@ -81,8 +81,8 @@ func (s *Service) refresh(ctx context.Context, req *affiliatev1.RefreshSessionRe
 	if reused {
 		return nil, invalid
 	}
-	s.storeOrigin(ctx, owner.User, at)
-	return s.sessionResponse(owner, workspace, session.ID, next)
+	s.storeOrigin(ctx, holder.User, at)
+	return s.sessionResponse(holder, workspace, session.ID, next)
 }
 
 // Logout revokes the session of the refresh token. It succeeds even if the token is

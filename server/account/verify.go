@@ -25,29 +25,29 @@ func (s *Service) VerifyEmail(ctx context.Context, req *affiliatev1.VerifyEmailR
 	if !found {
 		return nil, refusal
 	}
-	var owner account.Account
+	var holder account.Account
 	err = s.store.InTx(ctx, func(tx Tx) error {
 		// The token is read again, because another call may have used it.
 		token, _, err := tx.LockEmailToken(ctx, token.User, digest)
 		if err != nil {
 			return err
 		}
-		if owner, err = tx.Account(ctx, token.User); err != nil {
+		if holder, err = tx.Account(ctx, token.User); err != nil {
 			return err
 		}
-		if !token.Verifies(owner, at) {
+		if !token.Verifies(holder, at) {
 			return refusal
 		}
 		if err := tx.UseEmailToken(ctx, digest, at); err != nil {
 			return err
 		}
 		if token.Purpose == account.TokenChange {
-			return s.changeAddress(ctx, tx, owner, token, at)
+			return s.changeAddress(ctx, tx, holder, token, at)
 		}
-		if err := s.markVerified(ctx, tx, owner, at); err != nil {
+		if err := s.markVerified(ctx, tx, holder, at); err != nil {
 			return err
 		}
-		return recordChange(ctx, tx, owner, change{action: "account.verify_email", notification: notification.NotifyEmailVerified}, at)
+		return recordChange(ctx, tx, holder, change{action: "account.verify_email", notification: notification.NotifyEmailVerified}, at)
 	})
 	if errors.Is(err, affiliate.Refuse(affiliate.ReasonEmailTaken)) || errors.Is(err, affiliate.Refuse(affiliate.ReasonNotFound)) {
 		// Another account has the new address, or the account was erased.
@@ -56,7 +56,7 @@ func (s *Service) VerifyEmail(ctx context.Context, req *affiliatev1.VerifyEmailR
 	if err != nil {
 		return nil, err
 	}
-	return &affiliatev1.VerifyEmailResponse{Verified: true, Kind: server.EnumValue[affiliatev1.AccountKind](owner.User.Kind)}, nil
+	return &affiliatev1.VerifyEmailResponse{Verified: true, Kind: server.EnumValue[affiliatev1.AccountKind](holder.User.Kind)}, nil
 }
 
 // markVerified marks the current address of an account as verified. The address then
