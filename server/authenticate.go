@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"strings"
@@ -13,36 +12,11 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/account"
 	"github.com/tributary-hq/tributary/affiliate/notification"
-	"github.com/tributary-hq/tributary/affiliate/participant"
 	"github.com/tributary-hq/tributary/httpedge"
+	"github.com/tributary-hq/tributary/storage/postgres"
+	accounts "github.com/tributary-hq/tributary/storage/postgres/account"
+	notifications "github.com/tributary-hq/tributary/storage/postgres/notification"
 )
-
-// CredentialStore looks up credentials in the database. The server calls it for each
-// request, so that a logout, the removal of a member, a change of a role and the
-// revocation of a key take effect on the next request.
-type CredentialStore interface {
-	// ActiveSession returns the user of a session. If the user is a member of a
-	// workspace, member has the workspace and the role. Otherwise member is nil. ok is
-	// false if the session does not exist, has ended or was revoked.
-	ActiveSession(ctx context.Context, id affiliate.SessionID, now time.Time) (user account.User, member *account.Member, ok bool, err error)
-	// ErasedSession returns the kind and the user of a session whose account was erased in the
-	// last privacy.TombstoneLife. ok is false if the session does not exist or if its account
-	// was not erased in this time.
-	ErasedSession(ctx context.Context, id affiliate.SessionID, now time.Time) (user account.User, ok bool, err error)
-	// ActiveKey returns the API key with the digest. ok is false if the key does not
-	// exist, was revoked or has expired. ActiveKey also stores the time at which the key
-	// was used, at most once a minute.
-	ActiveKey(ctx context.Context, digest [sha256.Size]byte, now time.Time) (key account.APIKey, ok bool, err error)
-	// ActiveServiceToken returns the service token with the digest. ok is false if the
-	// token does not exist, was revoked or has expired. It also stores the time at which
-	// the token was used and the network of the client, at most once a minute.
-	ActiveServiceToken(ctx context.Context, digest [sha256.Size]byte, ipPrefix string, now time.Time) (token account.ServiceToken, ok bool, err error)
-	// ActiveParticipant returns an approved participant. ok is false if the participant does
-	// not exist, was erased or is not approved.
-	ActiveParticipant(ctx context.Context, workspace affiliate.WorkspaceID, id affiliate.ParticipantID) (ref participant.Ref, ok bool, err error)
-	// StreamTicket returns the ticket with a digest. found is false if no ticket has the digest.
-	StreamTicket(ctx context.Context, digest []byte) (ticket notification.StreamTicket, found bool, err error)
-}
 
 // fault is the reason why a credential was not accepted.
 type fault int
@@ -75,8 +49,12 @@ type identity struct {
 	invalidMode bool
 }
 
+// authenticator checks the credentials of calls. It reads them from the database in each
+// call, so that a logout, the removal of a member, a change of a role and the revocation of
+// a key take effect on the next call.
 type authenticator struct {
-	store  CredentialStore
+	db     *postgres.DB
+	keys   *accounts.Keys
 	tokens *TokenKeys
 	now    func() time.Time
 }
@@ -120,7 +98,7 @@ func (a *authenticator) identifyKey(ctx context.Context, id identity, text strin
 	if parsed.Kind == account.ServiceKey {
 		return a.identifyService(ctx, id, parsed)
 	}
-	key, ok, err := a.store.ActiveKey(ctx, parsed.Digest(), a.now())
+	key, ok, err := a.keys.Use(ctx, parsed.Digest(), a.now())
 	if err != nil {
 		return id, fmt.Errorf("look up key: %w", err)
 	}
@@ -140,7 +118,7 @@ func (a *authenticator) identifyKey(ctx context.Context, id identity, text strin
 }
 
 func (a *authenticator) identifyService(ctx context.Context, id identity, parsed account.Key) (identity, error) {
-	token, ok, err := a.store.ActiveServiceToken(ctx, parsed.Digest(), httpedge.AddressPrefix(callerFrom(ctx).address), a.now())
+	token, ok, err := accounts.ActiveServiceToken(ctx, a.db, parsed.Digest(), httpedge.AddressPrefix(callerFrom(ctx).address), a.now())
 	if err != nil {
 		return id, fmt.Errorf("look up service token: %w", err)
 	}
@@ -173,7 +151,7 @@ func (a *authenticator) identifyToken(ctx context.Context, id identity, text str
 // identifyParticipant identifies the caller by a participant token. The participant is read
 // for each call, so that a suspension or an erasure acts at once.
 func (a *authenticator) identifyParticipant(ctx context.Context, id identity, token participantClaim) (identity, error) {
-	ref, ok, err := a.store.ActiveParticipant(ctx, token.workspace, token.id)
+	ref, ok, err := accounts.ActiveParticipant(ctx, a.db, token.workspace, token.id)
 	if err != nil {
 		return id, fmt.Errorf("look up participant: %w", err)
 	}
@@ -192,7 +170,7 @@ func (a *authenticator) identifyParticipant(ctx context.Context, id identity, to
 // the mode, so the X-Mode header is not used.
 func (a *authenticator) identifyTicket(ctx context.Context, id identity, text string) (identity, error) {
 	id.fault, id.invalidMode = faultInvalid, false
-	ticket, found, err := a.store.StreamTicket(ctx, notification.DigestStreamTicket(text))
+	ticket, found, err := notifications.StreamTicket(ctx, a.db, notification.DigestStreamTicket(text))
 	if err != nil {
 		return id, fmt.Errorf("look up ticket: %w", err)
 	}
@@ -205,7 +183,7 @@ func (a *authenticator) identifyTicket(ctx context.Context, id identity, text st
 
 // identifySession identifies the user of a session.
 func (a *authenticator) identifySession(ctx context.Context, id identity, session affiliate.SessionID) (identity, error) {
-	user, member, ok, err := a.store.ActiveSession(ctx, session, a.now())
+	user, member, ok, err := accounts.ActiveSession(ctx, a.db, session, a.now())
 	if err != nil {
 		return id, fmt.Errorf("look up session: %w", err)
 	}
@@ -232,7 +210,7 @@ func (a *authenticator) identifySession(ctx context.Context, id identity, sessio
 
 // identifyErased identifies the erased account of a session.
 func (a *authenticator) identifyErased(ctx context.Context, id identity, session affiliate.SessionID) (identity, error) {
-	user, ok, err := a.store.ErasedSession(ctx, session, a.now())
+	user, ok, err := accounts.ErasedSession(ctx, a.db, session, a.now())
 	if err != nil {
 		return id, fmt.Errorf("look up session of an erased account: %w", err)
 	}

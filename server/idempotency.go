@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
 // The metadata keys of the request header Idempotency-Key and of the response header
@@ -60,31 +61,21 @@ func checkKeyAccepted(ctx context.Context, policy Policy) affiliate.Violations {
 	return affiliate.Violations{{Field: "Idempotency-Key", Message: "has no effect on this request and must be left out"}}
 }
 
-// KeyTx is a transaction that stores Idempotency-Keys with the responses to their calls.
-type KeyTx interface {
-	// ClaimKey inserts a key. If another transaction has inserted the same key, it waits
-	// until that transaction ends. replay is the response that is stored under the key, or
-	// nil if the key is new. Errors: IDEMPOTENCY_KEY_REUSED if the stored request differs.
-	ClaimKey(ctx context.Context, scope affiliate.Scope, key affiliate.IdempotencyKey) (replay []byte, err error)
-	// StoreResponse stores the response under a key that ClaimKey has inserted.
-	StoreResponse(ctx context.Context, scope affiliate.Scope, key affiliate.IdempotencyKey, response []byte) error
-}
-
 // ClaimKey claims the key of a call. It does nothing if key is nil. A transaction claims the
 // key before it takes any other lock.
-func ClaimKey(ctx context.Context, tx KeyTx, scope affiliate.Scope, key *affiliate.IdempotencyKey) (replay []byte, err error) {
+func ClaimKey(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, key *affiliate.IdempotencyKey) (replay []byte, err error) {
 	if key == nil {
 		return nil, nil
 	}
-	return tx.ClaimKey(ctx, scope, *key)
+	return postgres.ClaimKey(ctx, tx, scope, *key)
 }
 
 // StoreResponse stores the response of a call under its key. It does nothing if key is nil.
-func StoreResponse(ctx context.Context, tx KeyTx, scope affiliate.Scope, key *affiliate.IdempotencyKey, response []byte) error {
+func StoreResponse(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, key *affiliate.IdempotencyKey, response []byte) error {
 	if key == nil {
 		return nil
 	}
-	return tx.StoreResponse(ctx, scope, *key, response)
+	return postgres.StoreResponse(ctx, tx, scope, *key, response)
 }
 
 // Fingerprint returns a hash of a request, which is stored with the Idempotency-Key.

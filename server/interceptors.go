@@ -18,6 +18,7 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/account"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/httpedge"
+	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
 // callTimeout is the longest time that a unary call may take. It is shorter than the
@@ -52,6 +53,7 @@ func (p *pipeline) chain() []interceptor {
 
 // pipeline has the interceptors as methods and holds their dependencies.
 type pipeline struct {
+	db            *postgres.DB
 	authenticator authenticator
 	limiter       Limiter
 	log           *slog.Logger
@@ -59,8 +61,6 @@ type pipeline struct {
 	trusted       []netip.Prefix // proxies whose metadata is trusted
 	// requireVerified is Config.RequireVerifiedEmail.
 	requireVerified bool
-	// existInMode is Config.ExistInMode.
-	existInMode func(ctx context.Context, scope affiliate.Scope, records []affiliate.Record) (bool, error)
 	// unary is the whole chain as one interceptor.
 	unary grpc.UnaryServerInterceptor
 }

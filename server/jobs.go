@@ -9,7 +9,7 @@ import (
 	"github.com/riverqueue/river"
 	"github.com/riverqueue/river/rivertype"
 
-	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
 // JobFailures counts the failed attempts of jobs. It is the river.ErrorHandler of the job
@@ -56,17 +56,11 @@ func (f *JobFailures) count(job *rivertype.JobRow) {
 	}
 }
 
-// JobQueues reads the state of the job queue.
-type JobQueues interface {
-	// JobQueueStats returns the state of each of the given queues.
-	JobQueueStats(ctx context.Context, queues []string) ([]affiliate.JobQueueStats, error)
-}
-
 // NewJobGauges returns the gauges of the given queues. A scrape costs one statement, which
 // searches an index five times for each queue and counts at most 1,000 entries of each.
-func NewJobGauges(store JobQueues, queues []string, now func() time.Time) *Gauges {
+func NewJobGauges(db *postgres.DB, queues []string, now func() time.Time) *Gauges {
 	return NewGauges("jobs", func(ctx context.Context, set SetGauge) error {
-		stats, err := store.JobQueueStats(ctx, queues)
+		stats, err := db.JobQueueStats(ctx, queues)
 		for _, queue := range stats {
 			age := 0.0
 			if queue.OldestWaiting != nil {

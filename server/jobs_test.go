@@ -1,7 +1,6 @@
 package server
 
 import (
-	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -11,7 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/riverqueue/river/rivertype"
 
-	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
 func TestJobFailures(t *testing.T) {
@@ -49,23 +48,19 @@ func TestJobFailures(t *testing.T) {
 	}
 }
 
-// fixedQueues returns fixed results.
-type fixedQueues struct {
-	stats []affiliate.JobQueueStats
-	err   error
-}
-
-func (q fixedQueues) JobQueueStats(context.Context, []string) ([]affiliate.JobQueueStats, error) {
-	return q.stats, q.err
-}
-
 func TestJobGauges(t *testing.T) {
-	now := time.Now()
-	since, future := now.Add(-90*time.Second), now.Add(time.Second)
-	stats := []affiliate.JobQueueStats{
-		{Queue: "default", OldestWaiting: &since}, {Queue: "export"}, {Queue: "mail", OldestWaiting: &future, Retrying: 3},
-	}
+	now := time.Now().Truncate(time.Second)
 	clock := func() time.Time { return now }
+	f := pgtest.Open(t, clock)
+	insert := func(queue, state string, jobs int, at time.Time) {
+		f.Exec(`
+			insert into river.river_job (args, kind, max_attempts, queue, state, priority, scheduled_at)
+			select '{}', 'test', 5, $1, $2::text::river.river_job_state, 1, $3 from generate_series(1, $4::integer)`, queue, state, at, jobs)
+	}
+	insert("default", "available", 2, now.Add(-90*time.Second))
+	insert("mail", "available", 1, now.Add(time.Second))
+	insert("mail", "retryable", 3, now)
+	queues := []string{"default", "export", "mail"}
 	failures := `
 		# HELP tributary_gauges_failed_total Scrapes in which a group of gauges is missing, because the database did not respond within a second, by group.
 		# TYPE tributary_gauges_failed_total counter
@@ -82,11 +77,16 @@ func TestJobGauges(t *testing.T) {
 		tributary_jobs_retrying{queue="export"} 0
 		tributary_jobs_retrying{queue="mail"} 3
 	`
-	if err := testutil.CollectAndCompare(NewJobGauges(fixedQueues{stats: stats}, nil, clock), strings.NewReader(want)); err != nil {
+	if err := testutil.CollectAndCompare(NewJobGauges(f.DB, queues, clock), strings.NewReader(want)); err != nil {
 		t.Error(err)
 	}
-	failing := fixedQueues{stats: stats[:1], err: errors.New("the connection was lost")}
-	if err := testutil.CollectAndCompare(NewJobGauges(failing, nil, clock), strings.NewReader(failures+"1\n")); err != nil {
+	broken := f.OpenHooked(func(sql string, _ []any) error {
+		if strings.Contains(sql, "river_job") {
+			return errors.New("the connection was lost")
+		}
+		return nil
+	})
+	if err := testutil.CollectAndCompare(NewJobGauges(broken, queues, clock), strings.NewReader(failures+"1\n")); err != nil {
 		t.Errorf("after a failure: %v", err)
 	}
 }

@@ -10,8 +10,9 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"github.com/tributary-hq/tributary/affiliate"
-	"github.com/tributary-hq/tributary/affiliate/account"
 	"github.com/tributary-hq/tributary/httpedge"
+	"github.com/tributary-hq/tributary/storage/postgres"
+	accounts "github.com/tributary-hq/tributary/storage/postgres/account"
 )
 
 // Allowance is the result of Limiter.Allow for one request.
@@ -92,19 +93,13 @@ type Invitations struct {
 	RequireVerified bool
 }
 
-// AccountTx is a transaction that reads accounts.
-type AccountTx interface {
-	// Account returns an account. Errors: NOT_FOUND.
-	Account(ctx context.Context, id affiliate.UserID) (account.Account, error)
-}
-
 // Admit checks whether the caller may mail an invitation to an address in lower case, and
 // counts it. A transaction calls it after all other checks, so that a refused call does not
 // count. Errors: EMAIL_NOT_VERIFIED, RATE_LIMIT_EXCEEDED.
-func (i Invitations) Admit(ctx context.Context, tx AccountTx, address string) error {
+func (i Invitations) Admit(ctx context.Context, tx *postgres.Tx, address string) error {
 	caller := PrincipalFrom(ctx)
 	if i.RequireVerified && caller.Mode == affiliate.ModeLive {
-		inviter, err := tx.Account(ctx, caller.AccountableUser())
+		inviter, err := accounts.Account(ctx, tx, caller.AccountableUser())
 		if err != nil && !errors.Is(err, affiliate.Refuse(affiliate.ReasonNotFound)) {
 			return err
 		}

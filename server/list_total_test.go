@@ -8,12 +8,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/tributary-hq/tributary/affiliate"
-	"github.com/tributary-hq/tributary/affiliate/account"
 	"github.com/tributary-hq/tributary/affiliate/commission"
-	"github.com/tributary-hq/tributary/affiliate/link"
-	"github.com/tributary-hq/tributary/affiliate/participant"
-	"github.com/tributary-hq/tributary/affiliate/program"
-	"github.com/tributary-hq/tributary/affiliate/promocode"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 	commissionservice "github.com/tributary-hq/tributary/server/commission"
@@ -22,68 +17,23 @@ import (
 	programservice "github.com/tributary-hq/tributary/server/program"
 	promocodeservice "github.com/tributary-hq/tributary/server/promocode"
 	"github.com/tributary-hq/tributary/server/workspace"
+	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-// storedCount is the number of rows that the stores below report. It is larger than every
-// bound of a total.
+// storedCount is the number of rows in the lists below. It is larger than every bound of a
+// total.
 const storedCount = affiliate.MaxTotal + 1
 
-type commissionStore struct{ commissionservice.Store }
-
-func (commissionStore) Commissions(context.Context, affiliate.Scope, commission.Filter, commission.Order, affiliate.Page) ([]commission.Item, int64, error) {
-	return nil, storedCount, nil
-}
-
-type linkStore struct{ linkservice.Store }
-
-func (linkStore) Links(context.Context, affiliate.Scope, affiliate.ProgramID, link.Filter, affiliate.Page) ([]link.Link, int64, error) {
-	return nil, storedCount, nil
-}
-
-func (linkStore) PartnerLinks(context.Context, affiliate.UserID, affiliate.Mode, *affiliate.ProgramID, affiliate.Page) ([]link.Link, int64, error) {
-	return nil, storedCount, nil
-}
-
-type promoCodeStore struct{ promocodeservice.Store }
-
-func (promoCodeStore) PromoCodes(context.Context, affiliate.Scope, affiliate.ProgramID, promocode.Filter, affiliate.Page) ([]promocode.PromoCode, int64, error) {
-	return nil, storedCount, nil
-}
-
-func (promoCodeStore) PartnerPromoCodes(context.Context, affiliate.UserID, affiliate.Mode, *affiliate.ProgramID, affiliate.Page) ([]promocode.PromoCode, int64, error) {
-	return nil, storedCount, nil
-}
-
-type programStore struct{ programservice.Store }
-
-func (programStore) ListPrograms(context.Context, affiliate.Scope, program.Filter, affiliate.Page) ([]program.Program, int64, error) {
-	return nil, storedCount, nil
-}
-
-func (programStore) ListGroups(context.Context, affiliate.Scope, affiliate.ProgramID, affiliate.Page) ([]program.Group, int64, error) {
-	return nil, storedCount, nil
-}
-
-type participantStore struct{ participantservice.Store }
-
-func (participantStore) ListParticipants(
-	context.Context, affiliate.Scope, affiliate.ProgramID, participant.Filter, participant.Order, affiliate.Page,
-) ([]participant.Participant, int64, error) {
-	return nil, storedCount, nil
-}
-
-func (participantStore) ListParticipantInvites(context.Context, affiliate.Scope, affiliate.ProgramID, time.Time, affiliate.Page) ([]participant.Invite, int64, error) {
-	return nil, storedCount, nil
-}
-
-type workspaceStore struct{ workspace.Store }
-
-func (workspaceStore) Members(context.Context, affiliate.WorkspaceID, affiliate.Page) ([]account.TeamMember, int64, error) {
-	return nil, storedCount, nil
-}
-
-func (workspaceStore) OpenInvites(context.Context, affiliate.WorkspaceID, time.Time, affiliate.Page) ([]account.MemberInvite, int64, error) {
-	return nil, storedCount, nil
+// fill copies the only row of a table until the table has storedCount rows. The copies are
+// in a table that inherits from it and has no indexes, so that they can have equal keys and
+// are inserted fast. set changes columns of the copies.
+func fill(f *pgtest.Shop, table, set string) {
+	f.Helper()
+	f.Exec(`create table more_` + table + ` () inherits (` + table + `)`)
+	f.Exec(`insert into more_`+table+` select t.* from `+table+` t, generate_series(1, $1::integer)`, storedCount-1)
+	if set != "" {
+		f.Exec(`update more_` + table + ` set ` + set)
+	}
 }
 
 // totalOf returns a function that calls a list method and returns the response's total.
@@ -100,20 +50,44 @@ func totalOf[Request any, Response interface{ GetTotal() int64 }](
 // exact. The total of any other list has an upper bound. If the list has more rows, the
 // response has the header Total-Capped.
 func TestLists_CapTheirTotals(t *testing.T) {
+	pgtest.Slow(t)
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	now := func() time.Time { return at }
+	f := pgtest.Open(t, now).NewShop(affiliate.ModeLive, pgtest.Row{"name": "Alpha"})
+	pat := f.Join("Ada", pgtest.Row{"referral_code": "ada"})
+	f.NewPromoCode(pat, "ada10")
+	group := f.NewGroup(f.Scope, f.Program, "Abc")
+	f.Exec(`update participants set group_id = $1`, group.ID)
+	f.NewCommission(pat, func(c *commission.Commission) { c.ExternalTransactionID = "a-1" })
+	f.Insert("participant_invites", pgtest.Row{
+		"workspace_id": f.Scope.Workspace, "id": affiliate.NewID[affiliate.InviteID](at), "program_id": f.Program, "mode": f.Scope.Mode, "email": "a@example.com",
+		"digest": []byte("a"), "mail_digest": []byte("b"), "invited_by": f.Owner, "created_at": at, "expires_at": at.Add(time.Hour),
+	})
+	f.Insert("member_invites", pgtest.Row{
+		"workspace_id": f.Scope.Workspace, "id": affiliate.NewID[affiliate.InviteID](at), "email": "a@example.com", "role": "viewer",
+		"digest": []byte("a"), "mail_digest": []byte("b"), "invited_by": f.Owner, "created_at": at, "expires_at": at.Add(time.Hour),
+	})
+	for _, table := range []string{"commissions", "links", "promo_codes", "groups", "participant_invites", "members", "member_invites"} {
+		fill(f, table, "")
+	}
+	fill(f, "programs", "id = gen_random_uuid()")
+	fill(f, "participants", "id = gen_random_uuid(), partner_id = gen_random_uuid()")
+	f.Exec(`analyze`)
+	f.Exec(`update list_counts set n = $1`, storedCount)
+	f.Exec(`update commission_counts set n = $1`, storedCount)
 	var (
-		commissions  = commissionservice.New(commissionStore{}, now)
-		links        = linkservice.New(linkStore{}, "", now)
-		codes        = promocodeservice.New(promoCodeStore{}, now)
-		programs     = programservice.New(programStore{}, now)
-		participants = participantservice.New(participantservice.Config{Store: participantStore{}, Now: now})
-		workspaces   = workspace.New(workspaceStore{}, nil, server.Invitations{}, now)
+		commissions  = commissionservice.New(f.DB, now)
+		links        = linkservice.New(f.DB, "", now)
+		codes        = promocodeservice.New(f.DB, now)
+		programs     = programservice.New(f.DB, now)
+		participants = participantservice.New(participantservice.Config{DB: f.DB, Now: now})
+		workspaces   = workspace.New(f.DB, nil, server.Invitations{}, now)
 
-		programID     = affiliate.NewID[affiliate.ProgramID](at).String()
-		participantID = new(affiliate.NewID[affiliate.ParticipantID](at).String())
-		groupID       = new(affiliate.NewID[affiliate.GroupID](at).String())
+		programID     = f.Program.String()
+		participantID = new(pat.ID.String())
+		groupID       = new(group.ID.String())
 		search        = new("a")
+		caller        = server.Principal{Workspace: f.Scope.Workspace, Mode: f.Scope.Mode, User: pat.Partner}
 	)
 	const exact, capped, cappedSearch = storedCount, affiliate.MaxTotal, affiliate.MaxSearchTotal
 	for name, tc := range map[string]struct {
@@ -142,7 +116,7 @@ func TestLists_CapTheirTotals(t *testing.T) {
 		"members' invitations":        {totalOf(workspaces.ListInvites, &affiliatev1.ListInvitesRequest{}), capped},
 	} {
 		header := &responseHeader{}
-		ctx := server.WithPrincipal(grpc.NewContextWithServerTransportStream(t.Context(), header), server.Principal{Mode: affiliate.ModeLive})
+		ctx := server.WithPrincipal(grpc.NewContextWithServerTransportStream(t.Context(), header), caller)
 		total, err := tc.total(ctx)
 		if err != nil || total != tc.want {
 			t.Errorf("%s: the total is %d, error %v, want %d", name, total, err, tc.want)

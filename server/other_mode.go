@@ -12,6 +12,7 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/httpedge/errorspec"
+	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
 // recordKinds are the fields of requests that contain the id of a record. Ids of other
@@ -44,11 +45,11 @@ func (p *pipeline) suggestMode(ctx context.Context, req any, _ *grpc.UnaryServer
 		return resp, err
 	}
 	records := recordsOf(req)
-	if p.existInMode == nil || len(records) == 0 {
+	if len(records) == 0 {
 		return resp, err
 	}
 	other := affiliate.Scope{Workspace: caller.Workspace, Mode: caller.Mode.Other()}
-	switch exist, failure := p.existInMode(ctx, other, records); {
+	switch exist, failure := postgres.ExistInMode(ctx, p.db, other, records); {
 	case failure != nil:
 		p.log.LogAttrs(ctx, slog.LevelWarn, "cannot look for records in the other mode", slog.String("request_id", RequestID(ctx)), slog.String("error", failure.Error()))
 	case exist:

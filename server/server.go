@@ -18,8 +18,9 @@ import (
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/reflection"
 
-	"github.com/tributary-hq/tributary/affiliate"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/storage/postgres"
+	accounts "github.com/tributary-hq/tributary/storage/postgres/account"
 )
 
 // maxMessageBytes is the maximum size of a gRPC request or response
@@ -56,11 +57,12 @@ type Service struct {
 // Config configures a Server. A field is required unless its comment says what the zero
 // value means.
 type Config struct {
-	Credentials CredentialStore
-	Tokens      *TokenKeys
-	Limiter     Limiter
-	Log         *slog.Logger
-	Now         func() time.Time
+	// DB is the database. The server looks up credentials in it, and records of the other mode.
+	DB      *postgres.DB
+	Tokens  *TokenKeys
+	Limiter Limiter
+	Log     *slog.Logger
+	Now     func() time.Time
 	// TrustedProxies contains the networks of trusted proxies. The server uses the
 	// metadata x-client-ip and x-request-id of calls from these networks. If it is empty,
 	// the server uses them only for in-process calls.
@@ -68,9 +70,6 @@ type Config struct {
 	// RequireVerifiedEmail makes some methods require that the caller's e-mail address is
 	// verified (Policy.Verified).
 	RequireVerifiedEmail bool
-	// ExistInMode reports whether all records exist in a mode of a workspace. The server calls
-	// it when a member gets the status 404. nil means that messages do not name the other mode.
-	ExistInMode func(ctx context.Context, scope affiliate.Scope, records []affiliate.Record) (bool, error)
 	// TLS is the configuration of connections over the network. nil means connections
 	// without TLS, which are safe only in a private network.
 	TLS *tls.Config
@@ -104,14 +103,14 @@ func New(cfg Config, services ...Service) (*Server, error) {
 		return nil, err
 	}
 	p := &pipeline{
-		authenticator: authenticator{store: cfg.Credentials, tokens: cfg.Tokens, now: cfg.Now},
+		db:            cfg.DB,
+		authenticator: authenticator{db: cfg.DB, keys: accounts.NewKeys(cfg.DB), tokens: cfg.Tokens, now: cfg.Now},
 		limiter:       cfg.Limiter,
 		log:           cfg.Log,
 		now:           cfg.Now,
 		trusted:       cfg.TrustedProxies,
 
 		requireVerified: cfg.RequireVerifiedEmail,
-		existInMode:     cfg.ExistInMode,
 	}
 	var interceptors []grpc.UnaryServerInterceptor
 	for _, step := range p.chain() {

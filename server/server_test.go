@@ -32,6 +32,7 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/program"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/httpedge/errorspec"
+	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
 func TestChainOrder(t *testing.T) {
@@ -598,7 +599,7 @@ func TestInterceptors_LogInternalErrorsOnly(t *testing.T) {
 
 // A gateway has one connection, on which its streams of notifications stay open.
 func TestServer_AcceptsCallsBesideHundredsOfStreams(t *testing.T) {
-	s, err := New(Config{Log: slog.New(slog.DiscardHandler), Now: time.Now})
+	s, err := New(Config{DB: pgtest.Open(t, time.Now).DB, Log: slog.New(slog.DiscardHandler), Now: time.Now})
 	if err != nil {
 		t.Fatal(err)
 	}

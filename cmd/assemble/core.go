@@ -31,7 +31,6 @@ import (
 	"github.com/tributary-hq/tributary/cmd/clock"
 	"github.com/tributary-hq/tributary/cmd/private"
 	"github.com/tributary-hq/tributary/cmd/settings"
-	"github.com/tributary-hq/tributary/cmd/stores"
 	"github.com/tributary-hq/tributary/cmd/tracing"
 	"github.com/tributary-hq/tributary/cmd/version"
 	"github.com/tributary-hq/tributary/gateway"
@@ -76,7 +75,6 @@ import (
 	"github.com/tributary-hq/tributary/storage/feedsignal"
 	"github.com/tributary-hq/tributary/storage/pgsession"
 	"github.com/tributary-hq/tributary/storage/postgres"
-	webhookpg "github.com/tributary-hq/tributary/storage/postgres/webhook"
 	"github.com/tributary-hq/tributary/storage/visitors"
 )
 
@@ -135,8 +133,8 @@ type Core struct {
 
 	registry *prometheus.Registry
 	traces   *tracing.Traces
-	store    *postgres.Store
-	webhooks *webhookpg.Store
+	db       *postgres.DB
+	webhooks *postgres.DB
 	stream   redis.UniversalClient // the Redis of the click stream
 	blocking redis.UniversalClient // the same Redis, for reads that wait for new entries
 	cache    redis.UniversalClient // the Redis of the edge directory and the rate limits
@@ -175,7 +173,7 @@ func NewCore(ctx context.Context, cfg settings.Core, files *certificates.Files, 
 		c.Close()
 		return nil, err
 	}
-	if err := CheckKeys(ctx, c.store, coreKeys(cfg)...); err != nil {
+	if err := CheckKeys(ctx, c.db, coreKeys(cfg)...); err != nil {
 		c.Close()
 		return nil, err
 	}
@@ -191,15 +189,15 @@ func (c *Core) connect(ctx context.Context) error {
 		c.log.LogAttrs(ctx, slog.LevelWarn, "the schema is newer than this core: upgrade the core",
 			slog.Int64("schema", schema.Database), slog.Int64("known", schema.Known))
 	}
-	if c.store, err = postgres.Open(ctx, postgres.Config{
+	if c.db, err = postgres.Open(ctx, postgres.Config{
 		URL: c.cfg.DatabaseURL, MaxConns: connections, ErasureKeys: privacy.NewErasureKeys(c.cfg.HashKeys.Keys()), Tracer: statementTracer(c.traces),
 	}); err != nil {
 		return fmt.Errorf("database: %w", err)
 	}
-	if err := c.clock.Compare(ctx, clock.Server{Name: "Postgres", Time: c.store.Time}, c.log, c.registry); err != nil {
+	if err := c.clock.Compare(ctx, clock.Server{Name: "Postgres", Time: c.db.Time}, c.log, c.registry); err != nil {
 		return err
 	}
-	c.webhooks = webhookpg.NewStore(c.store.DB)
+	c.webhooks = c.db
 	roots, err := c.cfg.RedisRoots(c.files)
 	if err != nil {
 		return err
@@ -236,7 +234,7 @@ func (c *Core) build() error {
 
 	hashKeys := c.cfg.HashKeys.Keys()
 	conversions := conversionservice.New(conversionservice.Config{
-		Store:    stores.Conversion(c.store),
+		DB:       c.db,
 		Tail:     tail{clickstream.NewTail(c.stream, c.cfg.StreamShards), c.clock},
 		HashKeys: hashKeys,
 		Now:      c.now,
@@ -250,54 +248,54 @@ func (c *Core) build() error {
 	if c.webhookClient, err = c.newWebhookClient(); err != nil {
 		return err
 	}
-	c.hub = notificationservice.NewHub(stores.NotificationHub(c.store.DB), feedsignal.New(c.cache), c.log, c.now)
-	c.distributor = notificationservice.NewDistributor(stores.NotificationDistribution(c.store.DB), c.hub.Changed, c.log, c.now)
+	c.hub = notificationservice.NewHub(c.db, feedsignal.New(c.cache), c.log, c.now)
+	c.distributor = notificationservice.NewDistributor(c.db, c.hub.Changed, c.log, c.now)
 	provider, err := c.newProviderService()
 	if err != nil {
 		return err
 	}
 	limits := newLimiter(c.limits, c.cfg.Limits, c.cfg.LimitTimeout, hashKeys.First(), c.log, c.now, c.registry)
 	processors := processorservice.New(processorservice.Config{
-		Store: stores.Processor(c.store.DB), Sales: conversions, Seal: sealer, PublicURL: c.cfg.PublicURL, Limiter: limits, Log: c.log, Now: c.now, ServerTime: c.clock.ServerTime,
+		DB: c.db, Sales: conversions, Seal: sealer, PublicURL: c.cfg.PublicURL, Limiter: limits, Log: c.log, Now: c.now, ServerTime: c.clock.ServerTime,
 		Processors: map[conversion.ProcessorName]processorservice.Processor{
 			conversion.Stripe: stripe.New(stripe.Config{APIURL: c.cfg.StripeAPIURL}),
 		},
 	})
 	edgeConfig := directory.Config{SigningKeys: signingKeys(tokens), HashKeys: hashKeyFingerprints(c.cfg.HashKeys), Now: c.now, Log: c.log}
-	c.keeper = directory.New(c.store, edge.NewWriter(c.cache), edgeConfig)
+	c.keeper = directory.New(c.db, edge.NewWriter(c.cache), edgeConfig)
 	c.buildRegions(edgeConfig)
 	directories := c.directories()
-	c.store.OnDirectoryChange(directories.SyncNow)
+	c.db.OnDirectoryChange(directories.SyncNow)
 	erasureLog, err := c.openErasureLog()
 	if err != nil {
 		return err
 	}
-	reports := analytics.New(stores.Analytics(c.store.DB), c.log, c.now)
+	reports := analytics.New(c.db, c.log, c.now)
 	erasureKeys := privacy.NewErasureKeys(hashKeys)
 	deadLetters := clickstream.NewDeadLetters(c.stream)
 	erasures := privacyservice.New(privacyservice.Config{
-		Store: stores.Privacy(c.store.DB, erasureKeys.First()), Directory: directories, DeadLetters: deadLetters, Analytics: reports, Log: erasureLog,
+		DB: c.db, Directory: directories, DeadLetters: deadLetters, Analytics: reports, Log: erasureLog,
 		HashKeys: hashKeys, Now: c.now,
 	})
-	exports := export.New(export.Config{Store: stores.Export(c.store.DB), Seal: sealer, PublicURL: c.cfg.PublicURL, Log: c.log, Now: c.now})
+	exports := export.New(export.Config{DB: c.db, Seal: sealer, PublicURL: c.cfg.PublicURL, Log: c.log, Now: c.now})
 	buyers := buyer.New(buyer.Config{
-		Store: stores.Buyer(c.store.DB), Events: processors, ErasureLog: erasureLog, Analytics: reports, BuyerKeys: privacy.BuyerKeys(hashKeys),
+		DB: c.db, Events: processors, ErasureLog: erasureLog, Analytics: reports, BuyerKeys: privacy.BuyerKeys(hashKeys),
 		ErasureKeys: erasureKeys, Disabled: !c.cfg.BuyerErasureEnabled, Log: c.log, Now: c.now,
 	})
 	invitations := server.Invitations{Limiter: limits, RequireVerified: c.cfg.SMTPURL != ""}
 	accounts := account.New(account.Config{
-		Store: stores.Account(c.store.DB), Signer: tokens, Seal: sealer, HashKeys: hashKeys, Now: c.now,
+		DB: c.db, Signer: tokens, Seal: sealer, HashKeys: hashKeys, Now: c.now,
 		MerchantRegistration: c.cfg.MerchantRegistration, PartnerRegistration: c.cfg.PartnerRegistration,
 	})
 	testData := testmode.New(testmode.Config{
-		Store: stores.TestMode(c.store.DB), Edge: directories, Visitors: visitors.New(c.cache), DeadLetters: deadLetters, Log: c.log, Now: c.now, ServerTime: c.clock.ServerTime,
+		DB: c.db, Edge: directories, Visitors: visitors.New(c.cache), DeadLetters: deadLetters, Log: c.log, Now: c.now, ServerTime: c.clock.ServerTime,
 	})
 	c.health = health.New(c.clock.ServerTime,
-		health.Probe{Name: "database", Ping: c.store.Ping},
+		health.Probe{Name: "database", Ping: c.db.Ping},
 		health.Probe{Name: "cache", Ping: func(ctx context.Context) error { return c.cache.Ping(ctx).Err() }},
 	)
 	c.grpc, err = server.New(server.Config{
-		Credentials:    stores.Credentials(c.store.DB),
+		DB:             c.db,
 		Tokens:         tokens,
 		Limiter:        limits,
 		Log:            c.log,
@@ -306,36 +304,35 @@ func (c *Core) build() error {
 		TLS:            grpcTLS,
 		Metrics:        server.NewMetrics(c.registry),
 		Traces:         callTraces(c.traces),
-		ExistInMode:    c.store.ExistInMode,
 
 		RequireVerifiedEmail: c.cfg.RequireVerifiedEmail,
 	},
 		server.Service{Desc: &affiliatev1.HealthService_ServiceDesc, Impl: c.health},
 		server.Service{Desc: &affiliatev1.AccountService_ServiceDesc, Impl: accounts},
-		server.Service{Desc: &affiliatev1.ServiceTokenService_ServiceDesc, Impl: servicetoken.New(stores.ServiceTokens(c.store.DB), c.now)},
-		server.Service{Desc: &affiliatev1.WorkspaceService_ServiceDesc, Impl: workspace.New(stores.Workspace(c.store.DB), sealer, invitations, c.now)},
-		server.Service{Desc: &affiliatev1.ProgramService_ServiceDesc, Impl: program.New(c.store, c.now)},
+		server.Service{Desc: &affiliatev1.ServiceTokenService_ServiceDesc, Impl: servicetoken.New(c.db, c.now)},
+		server.Service{Desc: &affiliatev1.WorkspaceService_ServiceDesc, Impl: workspace.New(c.db, sealer, invitations, c.now)},
+		server.Service{Desc: &affiliatev1.ProgramService_ServiceDesc, Impl: program.New(c.db, c.now)},
 		server.Service{Desc: &affiliatev1.ParticipantService_ServiceDesc, Impl: participant.New(participant.Config{
-			Store: stores.Participant(c.store), Seal: sealer, Invitations: invitations, Signer: tokens, UnusableHash: account.UnusableHash, Now: c.now,
+			DB: c.db, Seal: sealer, Invitations: invitations, Signer: tokens, UnusableHash: account.UnusableHash, Now: c.now,
 		})},
 		server.Service{Desc: &affiliatev1.PartnerService_ServiceDesc, Impl: partner.New(partner.Config{
-			Store: c.store, Seal: sealer, Reauthenticator: accounts, LinkHost: c.cfg.LinkURL, Now: c.now,
+			DB: c.db, Seal: sealer, Reauthenticator: accounts, LinkHost: c.cfg.LinkURL, Now: c.now,
 		})},
-		server.Service{Desc: &affiliatev1.LinkService_ServiceDesc, Impl: link.New(c.store, c.cfg.LinkURL, c.now)},
-		server.Service{Desc: &affiliatev1.PromoCodeService_ServiceDesc, Impl: promocode.New(c.store, c.now)},
+		server.Service{Desc: &affiliatev1.LinkService_ServiceDesc, Impl: link.New(c.db, c.cfg.LinkURL, c.now)},
+		server.Service{Desc: &affiliatev1.PromoCodeService_ServiceDesc, Impl: promocode.New(c.db, c.now)},
 		server.Service{Desc: &affiliatev1.ConversionService_ServiceDesc, Impl: conversions},
-		server.Service{Desc: &affiliatev1.CustomerService_ServiceDesc, Impl: customer.New(c.store, hashKeys)},
-		server.Service{Desc: &affiliatev1.CommissionService_ServiceDesc, Impl: commission.New(stores.Commission(c.store), c.now)},
+		server.Service{Desc: &affiliatev1.CustomerService_ServiceDesc, Impl: customer.New(c.db, hashKeys)},
+		server.Service{Desc: &affiliatev1.CommissionService_ServiceDesc, Impl: commission.New(c.db, c.now)},
 		server.Service{Desc: &affiliatev1.AnalyticsService_ServiceDesc, Impl: reports},
-		server.Service{Desc: &affiliatev1.AttributionService_ServiceDesc, Impl: attribution.New(c.store, conversions)},
-		server.Service{Desc: &affiliatev1.LedgerService_ServiceDesc, Impl: ledger.New(c.store, c.now)},
-		server.Service{Desc: &affiliatev1.PayoutService_ServiceDesc, Impl: payout.New(payout.Config{Store: stores.Payout(c.store), Seal: sealer, Now: c.now})},
-		server.Service{Desc: &affiliatev1.FraudService_ServiceDesc, Impl: fraud.New(c.store, c.now)},
+		server.Service{Desc: &affiliatev1.AttributionService_ServiceDesc, Impl: attribution.New(c.db, conversions)},
+		server.Service{Desc: &affiliatev1.LedgerService_ServiceDesc, Impl: ledger.New(c.db, c.now)},
+		server.Service{Desc: &affiliatev1.PayoutService_ServiceDesc, Impl: payout.New(payout.Config{DB: c.db, Seal: sealer, Now: c.now})},
+		server.Service{Desc: &affiliatev1.FraudService_ServiceDesc, Impl: fraud.New(c.db, c.now)},
 		server.Service{Desc: &affiliatev1.WebhookService_ServiceDesc, Impl: webhook.New(webhook.Config{
-			Store: stores.Webhook(c.webhooks), Seal: sealer, Client: c.webhookClient, Now: c.now,
+			DB: c.webhooks, Seal: sealer, Client: c.webhookClient, Now: c.now,
 		})},
 		server.Service{Desc: &affiliatev1.NotificationService_ServiceDesc, Impl: notificationservice.New(notificationservice.Config{
-			Store: stores.Notification(c.store.DB), Hub: c.hub, Log: c.log, AppURL: c.cfg.AppURL, HashKeys: hashKeys, Now: c.now,
+			DB: c.db, Hub: c.hub, Log: c.log, AppURL: c.cfg.AppURL, HashKeys: hashKeys, Now: c.now,
 			Metrics: notificationservice.NewMetrics(c.registry, c.distributor.Undistributed),
 		})},
 		server.Service{Desc: &affiliatev1.MailService_ServiceDesc, Impl: provider},
@@ -343,20 +340,20 @@ func (c *Core) build() error {
 		server.Service{Desc: &affiliatev1.BuyerErasureService_ServiceDesc, Impl: buyers},
 		server.Service{Desc: &affiliatev1.ErasureService_ServiceDesc, Impl: erasures},
 		server.Service{Desc: &affiliatev1.ExportService_ServiceDesc, Impl: exports},
-		server.Service{Desc: &affiliatev1.NotificationLogService_ServiceDesc, Impl: servermail.NewLogService(stores.Mail(c.store.DB))},
+		server.Service{Desc: &affiliatev1.NotificationLogService_ServiceDesc, Impl: servermail.NewLogService(c.db)},
 		server.Service{Desc: &affiliatev1.TestModeService_ServiceDesc, Impl: testData},
 	)
 	if err != nil {
 		return err
 	}
 	c.sender = webhook.NewSender(webhook.SenderConfig{
-		Queue: stores.WebhookQueue(c.webhooks), Client: c.webhookClient, Seal: sealer, Log: c.log, Now: c.now, Metrics: webhook.NewMetrics(c.registry),
+		DB: c.webhooks, Client: c.webhookClient, Seal: sealer, Log: c.log, Now: c.now, Metrics: webhook.NewMetrics(c.registry),
 		Tracer: c.traces.Inner.Tracer(tracerName),
 	})
 	c.registerGauges()
-	c.store.OnEvent(server.CountEvents(c.registry))
-	c.store.OnDeliveries(c.sender.Wake)
-	c.store.OnNotifications(c.distributor.Wake)
+	c.db.OnEvent(server.CountEvents(c.registry))
+	c.db.OnDeliveries(c.sender.Wake)
+	c.db.OnNotifications(c.distributor.Wake)
 	mails, err := c.newMailWorker(sealer)
 	if err != nil {
 		return err
@@ -393,18 +390,18 @@ func (c *Core) buildWork(
 			return err
 		}
 	}
-	c.upkeep = upkeep.NewWorker(stores.Upkeep(c.store), c.log, c.now)
+	c.upkeep = upkeep.NewWorker(c.db, c.log, c.now)
 
 	registered := river.NewWorkers()
 	river.AddWorker(registered, c.upkeep)
 	river.AddWorker(registered, directories)
 	conversions.AddWorkers(registered)
-	river.AddWorker(registered, participant.NewReviewWorker(c.store, c.now))
-	river.AddWorker(registered, commission.NewSweepWorker(stores.Commission(c.store), c.log, c.now))
-	river.AddWorker(registered, stats.New(c.store, c.log, c.now))
-	river.AddWorker(registered, analytics.NewWorker(stores.Analytics(c.store.DB), c.log, c.now))
-	river.AddWorker(registered, fx.New(c.store, c.cfg.FXFile, c.log, c.now))
-	river.AddWorker(registered, check.New(c.store, c.log, c.clock.Machine))
+	river.AddWorker(registered, participant.NewReviewWorker(c.db, c.now))
+	river.AddWorker(registered, commission.NewSweepWorker(c.db, c.log, c.now))
+	river.AddWorker(registered, stats.New(c.db, c.log, c.now))
+	river.AddWorker(registered, analytics.NewWorker(c.db, c.log, c.now))
+	river.AddWorker(registered, fx.New(c.db, c.cfg.FXFile, c.log, c.now))
+	river.AddWorker(registered, check.New(c.db, c.log, c.clock.Machine))
 	river.AddWorker(registered, mails)
 	accounts.AddWorkers(registered)
 	processors.AddWorkers(registered)
@@ -412,9 +409,9 @@ func (c *Core) buildWork(
 	erasures.AddWorkers(registered)
 	testData.AddWorkers(registered)
 	exports.AddWorkers(registered)
-	webhook.AddWorkers(registered, stores.Webhook(c.webhooks), c.now)
-	river.AddWorker(registered, notificationservice.NewPeriodWorker(stores.NotificationPeriods(c.store), c.now))
-	river.AddWorker(registered, notificationservice.NewDigestWorker(stores.NotificationDigests(c.store.DB), c.log, c.now))
+	webhook.AddWorkers(registered, c.webhooks, c.now)
+	river.AddWorker(registered, notificationservice.NewPeriodWorker(c.db, c.now))
+	river.AddWorker(registered, notificationservice.NewDigestWorker(c.db, c.log, c.now))
 
 	periodic := []*river.PeriodicJob{upkeep.PeriodicJob(), commission.SweepJob(), stats.PeriodicJob(), analytics.PeriodicJob(), fx.PeriodicJob(), check.PeriodicJob(), notificationservice.DigestJob(), notificationservice.PeriodJob()}
 	periodic = append(periodic, processorservice.PeriodicJobs()...)
@@ -432,7 +429,7 @@ func (c *Core) buildWork(
 		Logger:               c.log,
 	}
 	pgsession.UseTime(config, c.clock.ServerTime)
-	if c.jobs, err = c.store.WorkerClient(config); err != nil {
+	if c.jobs, err = c.db.WorkerClient(config); err != nil {
 		return fmt.Errorf("job queue: %w", err)
 	}
 	return nil
@@ -525,8 +522,8 @@ func (c *Core) Close() {
 	if c.webhookClient != nil {
 		c.webhookClient.Close()
 	}
-	if c.store != nil {
-		c.store.Close()
+	if c.db != nil {
+		c.db.Close()
 	}
 	if c.erasureLog != nil {
 		_ = c.erasureLog.Close()

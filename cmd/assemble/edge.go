@@ -45,7 +45,7 @@ func (c *Core) newIngester(region string, stream, blocking redis.UniversalClient
 			Consumer:    name,
 			DeadLetters: c.stream,
 		}),
-		Store:    c.store,
+		DB:       c.db,
 		Visitors: visitors.New(c.cache),
 		Log:      c.log.With("region", region),
 		Registry: prometheus.WrapRegistererWith(prometheus.Labels{"region": region}, c.registry),

@@ -30,6 +30,7 @@ import (
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 	"github.com/tributary-hq/tributary/server/health"
+	"github.com/tributary-hq/tributary/storage/postgres"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
@@ -200,7 +201,7 @@ func TestRunGateway_LogsWhetherTheCoreIsReached(t *testing.T) {
 // A gateway compares its clock with that of the core, as soon as it reaches it.
 func TestRunGateway_RefusesClockThatDiffersFromCore(t *testing.T) {
 	log := slog.New(slog.DiscardHandler)
-	core, err := server.New(server.Config{Log: log, Now: time.Now}, server.Service{Desc: &affiliatev1.HealthService_ServiceDesc, Impl: health.New(time.Now)})
+	core, err := server.New(server.Config{DB: noCredentials, Log: log, Now: time.Now}, server.Service{Desc: &affiliatev1.HealthService_ServiceDesc, Impl: health.New(time.Now)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -341,11 +342,14 @@ func (c *healthCore) CheckReadiness(ctx context.Context, _ *affiliatev1.CheckRea
 	}
 }
 
+// noCredentials is the database of cores that serve only calls without a credential.
+var noCredentials = &postgres.DB{}
+
 // startCore starts a core that ends with the test, and returns it with its port.
 func startCore(t *testing.T, host, port string, release <-chan struct{}) (core *healthCore, bound string) {
 	t.Helper()
 	c := &healthCore{address: host, release: release, ended: make(chan error, 1)}
-	s, err := server.New(server.Config{Log: slog.New(slog.DiscardHandler), Now: time.Now, MaxConnectionAge: time.Second},
+	s, err := server.New(server.Config{DB: noCredentials, Log: slog.New(slog.DiscardHandler), Now: time.Now, MaxConnectionAge: time.Second},
 		server.Service{Desc: &affiliatev1.HealthService_ServiceDesc, Impl: c})
 	if err != nil {
 		t.Fatal(err)

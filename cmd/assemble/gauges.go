@@ -7,7 +7,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/tributary-hq/tributary/cmd/stores"
 	"github.com/tributary-hq/tributary/server"
 	"github.com/tributary-hq/tributary/server/analytics"
 	"github.com/tributary-hq/tributary/server/check"
@@ -18,12 +17,12 @@ import (
 // registerGauges registers the metrics that are read at each scrape.
 func (c *Core) registerGauges() {
 	c.registry.MustRegister(
-		poolCollector(c.store.Pools()),
+		poolCollector(c.db.Pools()),
 		clickstream.PoolCollector{"stream": c.stream, "stream_blocking": c.blocking, "cache": c.cache, "limits": c.limits},
-		analytics.NewGauges(stores.Analytics(c.store.DB), c.now),
-		check.NewGauges(c.store, c.now),
-		server.NewJobGauges(c.store, queueNames(), c.now),
-		webhook.NewGauges(stores.WebhookQueue(c.webhooks), c.now),
+		analytics.NewGauges(c.db, c.now),
+		check.NewGauges(c.db, c.now),
+		server.NewJobGauges(c.db, queueNames(), c.now),
+		webhook.NewGauges(c.webhooks, c.now),
 	)
 }
 

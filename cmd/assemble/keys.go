@@ -44,16 +44,16 @@ func namedKeys(list string) []affiliate.SettingKey {
 // CheckKeys compares keys with the fingerprints in the database, and then stores theirs
 // unless they are stored already. It returns an error and stores nothing if the keys are
 // wrong, see affiliate.SettingKeys.Check. The first start on a database accepts any keys.
-func CheckKeys(ctx context.Context, store *postgres.Store, settings ...affiliate.SettingKeys) error {
-	stored, err := store.KeyFingerprints(ctx)
+func CheckKeys(ctx context.Context, db *postgres.DB, settings ...affiliate.SettingKeys) error {
+	stored, err := postgres.KeyFingerprints(ctx, db)
 	if err != nil {
 		return err
 	}
 	if !slices.ContainsFunc(settings, func(keys affiliate.SettingKeys) bool { return !keys.Stored(stored) }) {
 		return nil
 	}
-	return store.InTx(ctx, func(tx *postgres.Tx) error {
-		stored, err := tx.LockKeyFingerprints(ctx)
+	return db.InTx(ctx, func(tx *postgres.Tx) error {
+		stored, err := postgres.LockKeyFingerprints(ctx, tx)
 		if err != nil {
 			return err
 		}
@@ -61,7 +61,7 @@ func CheckKeys(ctx context.Context, store *postgres.Store, settings ...affiliate
 			if err := keys.Check(stored); err != nil {
 				return err
 			}
-			if err := tx.StoreKeyFingerprints(ctx, keys.Setting, keys.Fingerprints()); err != nil {
+			if err := postgres.StoreKeyFingerprints(ctx, tx, keys.Setting, keys.Fingerprints()); err != nil {
 				return err
 			}
 		}

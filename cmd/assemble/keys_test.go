@@ -84,7 +84,7 @@ func TestNewCore_RefusesWrongKeys(t *testing.T) {
 		t.Error("a core with the settings before the rotation starts")
 	}
 	f.WantCount(6, "known keys", `select count(*) from key_fingerprints`)
-	if _, err := f.Store.DeleteKeyFingerprints(t.Context(), "TRIBUTARY_HASH_KEY"); err != nil {
+	if _, err := postgres.DeleteKeyFingerprints(t.Context(), f.DB, "TRIBUTARY_HASH_KEY"); err != nil {
 		t.Fatal(err)
 	}
 	rotated["TRIBUTARY_HASH_KEY"] = secret(9)
@@ -102,13 +102,13 @@ func TestCheckKeys_ConcurrentStarts(t *testing.T) {
 	errs := make([]error, cores)
 	for i := range errs {
 		group.Go(func() {
-			store, err := postgres.Open(t.Context(), postgres.Config{URL: f.URL, MaxConns: 1})
+			db, err := postgres.Open(t.Context(), postgres.Config{URL: f.URL, MaxConns: 1})
 			if err != nil {
 				errs[i] = err
 				return
 			}
-			defer store.Close()
-			errs[i] = assemble.CheckKeys(t.Context(), store, settings.HashKeys{bytes.Repeat([]byte{byte(i % 2)}, 32)}.SettingKeys())
+			defer db.Close()
+			errs[i] = assemble.CheckKeys(t.Context(), db, settings.HashKeys{bytes.Repeat([]byte{byte(i % 2)}, 32)}.SettingKeys())
 		})
 	}
 	group.Wait()
@@ -134,7 +134,7 @@ func TestCheckKeys_UnchangedKeysWriteNothing(t *testing.T) {
 	check := func(keys settings.HashKeys) error {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		return assemble.CheckKeys(ctx, f.Store, keys.SettingKeys())
+		return assemble.CheckKeys(ctx, f.DB, keys.SettingKeys())
 	}
 	versions := func() []string {
 		t.Helper()

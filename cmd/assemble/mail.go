@@ -8,24 +8,25 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/notification"
-	"github.com/tributary-hq/tributary/cmd/stores"
 	"github.com/tributary-hq/tributary/mail"
 	servermail "github.com/tributary-hq/tributary/server/mail"
 	"github.com/tributary-hq/tributary/server/seal"
 	"github.com/tributary-hq/tributary/storage/postgres"
-	notificationpg "github.com/tributary-hq/tributary/storage/postgres/notification"
+	notifications "github.com/tributary-hq/tributary/storage/postgres/notification"
+	participants "github.com/tributary-hq/tributary/storage/postgres/participant"
+	programs "github.com/tributary-hq/tributary/storage/postgres/program"
 )
 
 // newMailWorker returns the worker that sends mails. It logs a warning if the settings
 // name no mail server.
 func (c *Core) newMailWorker(sealer *seal.Keys) (*servermail.Worker, error) {
 	config := servermail.WorkerConfig{
-		Store: stores.Mail(c.store.DB),
-		From:  c.cfg.MailFrom,
-		Seal:  sealer,
+		DB:   c.db,
+		From: c.cfg.MailFrom,
+		Seal: sealer,
 		Composer: servermail.NewComposer(servermail.ComposerConfig{
 			PublicURL: c.cfg.PublicURL, AppURL: c.cfg.AppURL, Unsubscribe: notification.NewUnsubscribeTokens(c.cfg.HashKeys.Keys()),
-			Notifications: notificationTexts{c.store, notificationpg.NewStore(c.store.DB), c.cfg.AppURL},
+			Notifications: notificationTexts{c.db, c.db, c.cfg.AppURL},
 		}),
 		HashKeys: c.cfg.HashKeys.Keys(),
 		Log:      c.log,
@@ -53,15 +54,15 @@ func (c *Core) newProviderService() (*servermail.ProviderService, error) {
 		return nil, fmt.Errorf("TRIBUTARY_MAIL_WEBHOOK_SECRET: %w", err)
 	}
 	return servermail.NewProviderService(servermail.ProviderConfig{
-		Store: stores.Mail(c.store.DB), Provider: c.cfg.Mail.MailProvider, Secrets: secrets,
+		DB: c.db, Provider: c.cfg.Mail.MailProvider, Secrets: secrets,
 		HashKeys: c.cfg.HashKeys.Keys(), Log: c.log, Now: c.now,
 	}), nil
 }
 
 // notificationTexts returns the texts of notifications in mails.
 type notificationTexts struct {
-	programs *postgres.Store
-	store    *notificationpg.Store
+	programs *postgres.DB
+	db       *postgres.DB
 	appURL   string
 }
 
@@ -71,7 +72,7 @@ func (t notificationTexts) Texts(ctx context.Context, m notification.Mail) ([]se
 	if m.Mode != nil {
 		mode = *m.Mode
 	}
-	entries, err := t.store.MailEntries(ctx, *m.Recipient.User, mode, m.Category, m.Facts.Notifications)
+	entries, err := notifications.MailEntries(ctx, t.db, *m.Recipient.User, mode, m.Category, m.Facts.Notifications)
 	if err != nil {
 		return nil, err
 	}
@@ -98,17 +99,17 @@ func (t notificationTexts) terms(ctx context.Context, n notification.Notificatio
 		return nil, nil
 	}
 	scope := affiliate.Scope{Workspace: *n.Workspace, Mode: *n.Mode}
-	program, err := t.programs.Program(ctx, scope, *n.Program)
+	program, err := programs.Get(ctx, t.programs, scope, *n.Program)
 	if err != nil {
 		return nil, ignoreNotFound(err)
 	}
-	participant, err := t.programs.Participant(ctx, scope, *n.Program, *n.Participant)
+	participant, err := participants.Get(ctx, t.programs, scope, *n.Program, *n.Participant)
 	if err != nil || participant.ErasedAt != nil {
 		return nil, ignoreNotFound(err)
 	}
 	own := participant.Override
 	if own == nil {
-		if own, err = t.programs.GroupRate(ctx, scope, *n.Program, participant.Group); err != nil {
+		if own, err = participants.GroupRate(ctx, t.programs, scope, *n.Program, participant.Group); err != nil {
 			return nil, ignoreNotFound(err)
 		}
 	}

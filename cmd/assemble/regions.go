@@ -59,7 +59,7 @@ func (c *Core) buildRegions(config directory.Config) {
 	c.registry.MustRegister(reached)
 	for _, r := range c.regions {
 		config.Log = c.log.With("region", r.name)
-		r.keeper = directory.New(c.store, edge.NewWriter(r.directory), config)
+		r.keeper = directory.New(c.db, edge.NewWriter(r.directory), config)
 		r.reached = reached.WithLabelValues(r.name)
 		c.registry.MustRegister(clickstream.PoolCollector{
 			r.name + "_stream": r.stream, r.name + "_stream_blocking": r.blocking, r.name + "_directory": r.directory,

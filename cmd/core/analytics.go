@@ -11,9 +11,8 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
-	"github.com/tributary-hq/tributary/cmd/stores"
 	"github.com/tributary-hq/tributary/server/analytics"
-	analyticspg "github.com/tributary-hq/tributary/storage/postgres/analytics"
+	rollups "github.com/tributary-hq/tributary/storage/postgres/analytics"
 )
 
 // recountAnalytics counts the clicks and conversions of days again, in one workspace or in all.
@@ -34,12 +33,12 @@ func recountAnalytics(ctx context.Context, out io.Writer, args []string, now tim
 	case to.Before(from) || to.After(today):
 		return errors.New("--to must not be before --from or after today")
 	}
-	store, err := openStore(ctx)
+	db, err := openStore(ctx)
 	if err != nil {
 		return err
 	}
-	defer store.Close()
-	workspaces, err := analyticspg.NewStore(store.DB).Workspaces(ctx)
+	defer db.Close()
+	workspaces, err := rollups.Workspaces(ctx, db)
 	if err != nil {
 		return err
 	}
@@ -50,7 +49,7 @@ func recountAnalytics(ctx context.Context, out io.Writer, args []string, now tim
 		}
 		workspaces = []affiliate.WorkspaceID{id}
 	}
-	service := analytics.New(stores.Analytics(store.DB), slog.New(slog.NewJSONHandler(os.Stderr, nil)), time.Now)
+	service := analytics.New(db, slog.New(slog.NewJSONHandler(os.Stderr, nil)), time.Now)
 	for _, id := range workspaces {
 		for _, mode := range []affiliate.Mode{affiliate.ModeTest, affiliate.ModeLive} {
 			counted, err := service.Recount(ctx, affiliate.Scope{Workspace: id, Mode: mode}, from, to)

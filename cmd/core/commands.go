@@ -18,25 +18,25 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/notification"
 	"github.com/tributary-hq/tributary/cmd/assemble"
 	"github.com/tributary-hq/tributary/cmd/settings"
-	"github.com/tributary-hq/tributary/cmd/stores"
 	"github.com/tributary-hq/tributary/mail"
 	"github.com/tributary-hq/tributary/server/account"
 	"github.com/tributary-hq/tributary/server/check"
 	"github.com/tributary-hq/tributary/server/fx"
 	"github.com/tributary-hq/tributary/storage/postgres"
-	notificationpg "github.com/tributary-hq/tributary/storage/postgres/notification"
+	conversions "github.com/tributary-hq/tributary/storage/postgres/conversion"
+	notifications "github.com/tributary-hq/tributary/storage/postgres/notification"
 )
 
 // checkAccounts checks that each stored sum matches the rows that it counts, and prints
 // the result of each check. It has no timeout.
 func checkAccounts(ctx context.Context, out io.Writer) error {
-	store, err := openStore(ctx)
+	db, err := openStore(ctx)
 	if err != nil {
 		return err
 	}
-	defer store.Close()
+	defer db.Close()
 	// A standby does not store the results. They are printed all the same.
-	results, err := check.Run(ctx, store, time.Now)
+	results, err := check.Run(ctx, db, time.Now)
 	if err := errors.Join(check.Print(out, results), err); err != nil {
 		return err
 	}
@@ -56,13 +56,13 @@ func loadRates(ctx context.Context, out io.Writer, paths []string) error {
 			return err
 		}
 	}
-	store, err := openStore(ctx)
+	db, err := openStore(ctx)
 	if err != nil {
 		return err
 	}
-	defer store.Close()
+	defer db.Close()
 	for i, rates := range files {
-		loaded, err := store.LoadRates(ctx, rates, time.Now().UTC().Truncate(time.Millisecond))
+		loaded, err := conversions.LoadRates(ctx, db, rates, time.Now().UTC().Truncate(time.Millisecond))
 		if err != nil {
 			return fmt.Errorf("%s: %w", paths[i], err)
 		}
@@ -93,14 +93,14 @@ func announce(ctx context.Context, in io.Reader, out io.Writer, title, path stri
 	if err != nil {
 		return err
 	}
-	store, err := openStore(ctx)
+	db, err := openStore(ctx)
 	if err != nil {
 		return err
 	}
-	defer store.Close()
+	defer db.Close()
 	var workspaces int64
-	if err := notificationpg.NewStore(store.DB).InTx(ctx, func(tx *notificationpg.Tx) error {
-		workspaces, err = tx.AnnounceProduct(ctx, announcement)
+	if err := db.InTx(ctx, func(tx *postgres.Tx) error {
+		workspaces, err = notifications.AnnounceProduct(ctx, tx, announcement)
 		return err
 	}); err != nil {
 		return err
@@ -115,12 +115,12 @@ func resetKeys(ctx context.Context, out io.Writer, setting string) error {
 	if !slices.Contains(assemble.KeySettings(), setting) {
 		return fmt.Errorf("the setting must be one of %s", strings.Join(assemble.KeySettings(), ", "))
 	}
-	store, err := openStore(ctx)
+	db, err := openStore(ctx)
 	if err != nil {
 		return err
 	}
-	defer store.Close()
-	deleted, err := store.DeleteKeyFingerprints(ctx, setting)
+	defer db.Close()
+	deleted, err := postgres.DeleteKeyFingerprints(ctx, db, setting)
 	if err != nil {
 		return err
 	}
@@ -130,7 +130,7 @@ func resetKeys(ctx context.Context, out io.Writer, setting string) error {
 
 // openStore opens the database. It returns an error if a migration of this binary was not
 // applied to the database.
-func openStore(ctx context.Context) (*postgres.Store, error) {
+func openStore(ctx context.Context) (*postgres.DB, error) {
 	cfg, err := settings.Read[settings.Database]()
 	if err != nil {
 		return nil, err
@@ -190,12 +190,12 @@ func resetSecondFactor(ctx context.Context, out io.Writer, args []string, now fu
 	if *email == "" || accountKind != affiliate.Merchant && accountKind != affiliate.Partner {
 		return errors.New("--email must be an address, and --kind merchant or partner")
 	}
-	store, err := openStore(ctx)
+	db, err := openStore(ctx)
 	if err != nil {
 		return err
 	}
-	defer store.Close()
-	accounts := account.New(account.Config{Store: stores.Account(store.DB), Now: now})
+	defer db.Close()
+	accounts := account.New(account.Config{DB: db, Now: now})
 	err = accounts.ResetSecondFactor(ctx, accountKind, strings.ToLower(*email))
 	switch {
 	case errors.Is(err, affiliate.Refuse(affiliate.ReasonNotFound)):

@@ -13,11 +13,10 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/privacy"
 	"github.com/tributary-hq/tributary/cmd/assemble"
 	"github.com/tributary-hq/tributary/cmd/settings"
-	"github.com/tributary-hq/tributary/cmd/stores"
 	privacyservice "github.com/tributary-hq/tributary/server/privacy"
 	"github.com/tributary-hq/tributary/server/privacy/buyer"
 	"github.com/tributary-hq/tributary/storage/postgres"
-	privacypg "github.com/tributary-hq/tributary/storage/postgres/privacy"
+	erasures "github.com/tributary-hq/tributary/storage/postgres/privacy"
 )
 
 // replayErasures erases the subjects that erasure logs name and that are not erased in the
@@ -32,17 +31,17 @@ func replayErasures(ctx context.Context, out io.Writer, paths []string) error {
 	}
 	hashKeys := cfg.HashKeys.Keys()
 	keys := privacy.NewErasureKeys(hashKeys)
-	store, err := postgres.Open(ctx, postgres.Config{URL: cfg.DatabaseURL, MaxConns: 2, ErasureKeys: keys})
+	db, err := postgres.Open(ctx, postgres.Config{URL: cfg.DatabaseURL, MaxConns: 2, ErasureKeys: keys})
 	if err != nil {
 		return err
 	}
-	defer store.Close()
-	if err := assemble.CheckKeys(ctx, store, cfg.HashKeys.SettingKeys()); err != nil {
+	defer db.Close()
+	if err := assemble.CheckKeys(ctx, db, cfg.HashKeys.SettingKeys()); err != nil {
 		return err
 	}
 	r := replayer{buyer.New(buyer.Config{
-		Store: stores.Buyer(store.DB), ErasureLog: privacyservice.NoLog{}, BuyerKeys: privacy.BuyerKeys(hashKeys), ErasureKeys: keys, Now: time.Now,
-	}), privacyservice.New(privacyservice.Config{Store: stores.Privacy(store.DB, keys.First()), Log: privacyservice.NoLog{}, HashKeys: hashKeys, Now: time.Now})}
+		DB: db, ErasureLog: privacyservice.NoLog{}, BuyerKeys: privacy.BuyerKeys(hashKeys), ErasureKeys: keys, Now: time.Now,
+	}), privacyservice.New(privacyservice.Config{DB: db, Log: privacyservice.NoLog{}, HashKeys: hashKeys, Now: time.Now})}
 	for _, path := range paths {
 		if err := r.replayFile(ctx, out, path); err != nil {
 			return fmt.Errorf("%s: %w", path, err)
@@ -108,12 +107,12 @@ func setBilling(ctx context.Context, out io.Writer, args []string) error {
 	if !ok {
 		return errors.New("--id must be the id of a workspace")
 	}
-	store, err := openStore(ctx)
+	db, err := openStore(ctx)
 	if err != nil {
 		return err
 	}
-	defer store.Close()
-	found, err := privacypg.NewStore(store.DB, nil).SetBilling(ctx, id, *active)
+	defer db.Close()
+	found, err := erasures.SetBilling(ctx, db, id, *active)
 	if err != nil {
 		return err
 	}

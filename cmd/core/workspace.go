@@ -14,7 +14,6 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/account"
 	"github.com/tributary-hq/tributary/cmd/settings"
-	"github.com/tributary-hq/tributary/cmd/stores"
 	accountservice "github.com/tributary-hq/tributary/server/account"
 )
 
@@ -45,12 +44,12 @@ func createWorkspace(ctx context.Context, out io.Writer, args []string, now func
 	if base == "" {
 		return errors.New("TRIBUTARY_APP_URL or TRIBUTARY_PUBLIC_URL must be set, because the command prints a link")
 	}
-	store, err := openStore(ctx)
+	db, err := openStore(ctx)
 	if err != nil {
 		return err
 	}
-	defer store.Close()
-	accounts := accountservice.New(accountservice.Config{Store: stores.Account(store.DB), Now: now})
+	defer db.Close()
+	accounts := accountservice.New(accountservice.Config{DB: db, Now: now})
 	id, token, err := accounts.CreateWorkspace(ctx, *email, *name, *workspace)
 	if errors.Is(err, affiliate.Refuse(affiliate.ReasonEmailTaken)) {
 		return fmt.Errorf("%s already has a merchant account", *email)

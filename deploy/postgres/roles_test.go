@@ -89,11 +89,11 @@ func TestRoles(t *testing.T) {
 	if v, err := postgres.CheckSchema(t.Context(), serve); err != nil || v.Newer() {
 		t.Errorf("CheckSchema returned %+v, %v, want a current schema", v, err)
 	}
-	store, err := postgres.Open(t.Context(), postgres.Config{URL: serve})
+	db, err := postgres.Open(t.Context(), postgres.Config{URL: serve})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer store.Close()
+	defer db.Close()
 	for _, sql := range []string{"drop table ledger_entries", "delete from ledger_entries", "create table mine ()", "create table landing.mine ()"} {
 		if err := execute(serve, sql); err == nil || !strings.Contains(err.Error(), "42501") {
 			t.Errorf("%s as the role of the core: %v, want a lack of privileges", sql, err)

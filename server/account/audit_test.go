@@ -10,7 +10,6 @@ import (
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
 	"github.com/tributary-hq/tributary/affiliate"
-	"github.com/tributary-hq/tributary/cmd/stores"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 	"github.com/tributary-hq/tributary/server/servertest"
@@ -22,9 +21,9 @@ import (
 func TestWorkspaceChanges_AreAudited(t *testing.T) {
 	f := newFixture(t)
 	core, err := server.New(
-		server.Config{Credentials: stores.Credentials(f.Store.DB), Tokens: f.keys, Limiter: servertest.Unlimited{}, Log: slog.New(slog.DiscardHandler), Now: f.Now},
+		server.Config{DB: f.DB, Tokens: f.keys, Limiter: servertest.Unlimited{}, Log: slog.New(slog.DiscardHandler), Now: f.Now},
 		server.Service{Desc: &affiliatev1.AccountService_ServiceDesc, Impl: f.Service},
-		server.Service{Desc: &affiliatev1.WorkspaceService_ServiceDesc, Impl: workspace.New(stores.Workspace(f.Store.DB), f.sealer, server.Invitations{Limiter: servertest.Unlimited{}}, f.Now)},
+		server.Service{Desc: &affiliatev1.WorkspaceService_ServiceDesc, Impl: workspace.New(f.DB, f.sealer, server.Invitations{Limiter: servertest.Unlimited{}}, f.Now)},
 	)
 	if err != nil {
 		t.Fatal(err)

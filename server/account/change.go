@@ -8,6 +8,7 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/account"
 	"github.com/tributary-hq/tributary/affiliate/notification"
 	"github.com/tributary-hq/tributary/server"
+	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
 // change is a change of an account about which the user is informed.
@@ -22,14 +23,14 @@ type change struct {
 
 // recordChange notifies the user of a change and writes its audit record: for a merchant to
 // the audit log of the workspace, for a partner to the audit log of the account.
-func recordChange(ctx context.Context, tx Tx, account account.Account, c change, at time.Time) error {
+func recordChange(ctx context.Context, tx *postgres.Tx, account account.Account, c change, at time.Time) error {
 	actor := server.ActorFrom(ctx)
 	actor.User = &account.User.ID
 	return recordChangeBy(ctx, tx, actor, account, c, at)
 }
 
 // recordChangeBy is recordChange for a change that actor has made.
-func recordChangeBy(ctx context.Context, tx Tx, actor affiliate.Actor, holder account.Account, c change, at time.Time) error {
+func recordChangeBy(ctx context.Context, tx *postgres.Tx, actor affiliate.Actor, holder account.Account, c change, at time.Time) error {
 	if err := tx.Notify(ctx, account.Notification(holder, c.notification, at, c.facts)...); err != nil {
 		return err
 	}

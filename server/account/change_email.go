@@ -8,6 +8,8 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/account"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
+	"github.com/tributary-hq/tributary/storage/postgres"
+	accounts "github.com/tributary-hq/tributary/storage/postgres/account"
 )
 
 // ChangeMerchantEmail requests a change of a merchant's address.
@@ -25,7 +27,7 @@ func (s *Service) ChangePartnerEmail(ctx context.Context, req *affiliatev1.Chang
 // therefore do not depend on whether another account has the address.
 func (s *Service) changeEmail(ctx context.Context, req *affiliatev1.ChangeEmailRequest) (*affiliatev1.ChangeEmailResponse, error) {
 	caller, at := server.PrincipalFrom(ctx), s.currentTime()
-	holder, err := s.store.Account(ctx, caller.User)
+	holder, err := accounts.Account(ctx, s.db, caller.User)
 	if err != nil {
 		return nil, err
 	}
@@ -52,14 +54,14 @@ func (s *Service) changeEmail(ctx context.Context, req *affiliatev1.ChangeEmailR
 		CreatedAt: at,
 	}
 	var accepted bool
-	err = s.store.InTx(ctx, func(tx Tx) error {
+	err = s.db.InTx(ctx, func(tx *postgres.Tx) error {
 		if err := s.checkUnchanged(ctx, tx, holder, req.GetPassword()); err != nil {
 			return err
 		}
 		if accepted, err = s.checkFactor(ctx, tx, holder, req.GetCode(), at); err != nil || !accepted {
 			return err
 		}
-		if err := tx.DeleteBucketFailures(ctx, attempt.Bucket); err != nil {
+		if err := accounts.DeleteBucketFailures(ctx, tx, attempt.Bucket); err != nil {
 			return err
 		}
 		return storeRequest(ctx, tx, request)

@@ -6,6 +6,8 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/account"
+	"github.com/tributary-hq/tributary/storage/postgres"
+	accounts "github.com/tributary-hq/tributary/storage/postgres/account"
 )
 
 // CreateWorkspace creates a workspace for the operator of the service, whatever the
@@ -24,11 +26,11 @@ func (s *Service) CreateWorkspace(ctx context.Context, email, name, workspaceNam
 		PasswordHash: UnusableHash(),
 	}
 	token, text, digest := account.NewClaimToken(owner.User, at)
-	err = s.store.InTx(ctx, func(tx Tx) error {
+	err = s.db.InTx(ctx, func(tx *postgres.Tx) error {
 		if err := insertOwner(ctx, tx, owner, workspace, affiliate.System, at); err != nil {
 			return err
 		}
-		return tx.InsertEmailToken(ctx, token, digest)
+		return accounts.InsertEmailToken(ctx, tx, token, digest)
 	})
 	return workspace.ID, text, err
 }

@@ -10,17 +10,19 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/account"
 	"github.com/tributary-hq/tributary/affiliate/notification"
 	"github.com/tributary-hq/tributary/server"
+	"github.com/tributary-hq/tributary/storage/postgres"
+	accounts "github.com/tributary-hq/tributary/storage/postgres/account"
 )
 
 // seeDevice stores the device of a call that opens or refreshes a session. known reports
 // whether the user has used the device in the last account.DeviceMemory.
-func (s *Service) seeDevice(ctx context.Context, tx Tx, user affiliate.UserID, at time.Time) (known bool, err error) {
+func (s *Service) seeDevice(ctx context.Context, tx *postgres.Tx, user affiliate.UserID, at time.Time) (known bool, err error) {
 	device := account.DeviceHash(s.hashKeys, user, server.ActorFrom(ctx).AddressPrefix, agentFrom(ctx))
-	return tx.SeeDevice(ctx, user, device, at, at.Add(-account.DeviceMemory))
+	return accounts.SeeDevice(ctx, tx, user, device, at, at.Add(-account.DeviceMemory))
 }
 
 // notifyNewDevice notifies a user who has signed in with a device that is not known.
-func (s *Service) notifyNewDevice(ctx context.Context, tx Tx, holder account.Account, at time.Time) error {
+func (s *Service) notifyNewDevice(ctx context.Context, tx *postgres.Tx, holder account.Account, at time.Time) error {
 	known, err := s.seeDevice(ctx, tx, holder.User.ID, at)
 	if err != nil || known {
 		return err

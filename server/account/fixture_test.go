@@ -10,13 +10,13 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
-	"github.com/tributary-hq/tributary/cmd/stores"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 	"github.com/tributary-hq/tributary/server/account"
 	"github.com/tributary-hq/tributary/server/seal"
 	"github.com/tributary-hq/tributary/server/servertest"
-	accountpg "github.com/tributary-hq/tributary/storage/postgres/account"
+	"github.com/tributary-hq/tributary/storage/postgres"
+	accounts "github.com/tributary-hq/tributary/storage/postgres/account"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
@@ -28,8 +28,7 @@ const password = "correct horse battery"
 type fixture struct {
 	*account.Service
 	*pgtest.Fixture
-	store *accountpg.Store
-	keys  *server.TokenKeys
+	keys *server.TokenKeys
 	// sealer encrypts the tokens of mails.
 	sealer *seal.Keys
 	clock  *pgtest.Clock
@@ -43,20 +42,19 @@ func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	clock := pgtest.NewClock(time.Date(2026, 5, 6, 7, 8, 9, 0, time.UTC))
 	f := &fixture{Fixture: pgtest.Open(t, clock.Now), clock: clock, hashKeys: hashKeys}
-	f.store = accountpg.NewStore(f.Store.DB)
 	var err error
 	f.keys, err = server.ParseTokenKeys("k:"+base64.StdEncoding.EncodeToString([]byte(strings.Repeat("s", ed25519.SeedSize))), f.Now)
 	if err != nil {
 		t.Fatal(err)
 	}
 	f.sealer = servertest.Seal(t)
-	f.Service = f.newService(stores.Account(f.Store.DB))
+	f.Service = f.newService(f.DB)
 	return f
 }
 
-// newService returns an account service that uses a store.
-func (f *fixture) newService(store account.Store) *account.Service {
-	return account.New(account.Config{Store: store, Signer: f.keys, Seal: f.sealer, HashKeys: f.hashKeys, Now: f.Now})
+// newService returns an account service that uses a handle of the database.
+func (f *fixture) newService(db *postgres.DB) *account.Service {
+	return account.New(account.Config{DB: db, Signer: f.keys, Seal: f.sealer, HashKeys: f.hashKeys, Now: f.Now})
 }
 
 // merchant registers a merchant with a workspace.
@@ -83,7 +81,7 @@ func (f *fixture) sessionWorks(user string) bool {
 	if err := f.SQL.QueryRow(f.Context(), `select id from sessions where user_id = $1 order by created_at desc limit 1`, user).Scan(&session); err != nil {
 		f.Fatal(err)
 	}
-	_, _, ok, err := f.store.ActiveSession(f.Context(), session, f.Now())
+	_, _, ok, err := accounts.ActiveSession(f.Context(), f.DB, session, f.Now())
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -7,7 +7,6 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/account"
 	"github.com/tributary-hq/tributary/affiliate/notification"
-	"github.com/tributary-hq/tributary/cmd/stores"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
@@ -17,7 +16,7 @@ var keyB = []byte("the next hash key")
 // rotate continues with other hash keys, as after a restart of the core.
 func (f *fixture) rotate(keys ...[]byte) {
 	f.hashKeys = keys
-	f.Service = f.newService(stores.Account(f.Store.DB))
+	f.Service = f.newService(f.DB)
 }
 
 func (f *fixture) tryLogin(password string) error {
@@ -66,12 +65,12 @@ func TestLogin_KnowsDevicesOfEarlierHashKeys(t *testing.T) {
 	login := func() {
 		t.Helper()
 		f.clock.Advance(time.Minute)
-		client := f.inServer(t, stores.Account(f.Store.DB))
+		client := f.inServer(t, f.DB)
 		if _, err := client.LoginPartner(callFrom(t, home, "Browser/1"), &affiliatev1.LoginRequest{Email: "pat@example.com", Password: password}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	partner, err := f.inServer(t, stores.Account(f.Store.DB)).RegisterPartner(callFrom(t, home, "Browser/1"), &affiliatev1.RegisterPartnerRequest{
+	partner, err := f.inServer(t, f.DB).RegisterPartner(callFrom(t, home, "Browser/1"), &affiliatev1.RegisterPartnerRequest{
 		Email: "pat@example.com", Password: password, Name: "Pat",
 	})
 	if err != nil {

@@ -9,6 +9,8 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/notification"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
+	"github.com/tributary-hq/tributary/storage/postgres"
+	accounts "github.com/tributary-hq/tributary/storage/postgres/account"
 )
 
 // AcceptInvite makes the invited user a member of the workspace and opens a session. The
@@ -24,7 +26,7 @@ func (s *Service) AcceptInvite(ctx context.Context, req *affiliatev1.AcceptInvit
 	digest := account.DigestInviteToken(req.GetToken())
 	// Unknown tokens are rejected before the password is hashed, because hashing is
 	// expensive.
-	invite, _, err := s.store.InviteByToken(ctx, digest)
+	invite, _, err := accounts.InviteByToken(ctx, s.db, digest)
 	if err != nil {
 		return nil, err
 	}
@@ -45,26 +47,26 @@ func (s *Service) AcceptInvite(ctx context.Context, req *affiliatev1.AcceptInvit
 	var holder account.Account
 	var workspace account.Workspace
 	var session account.Session
-	err = s.store.InTx(ctx, func(tx Tx) error {
+	err = s.db.InTx(ctx, func(tx *postgres.Tx) error {
 		// The lock ensures that only one of several calls with the same token succeeds.
-		invite, mailed, err := tx.LockInviteByToken(ctx, digest)
+		invite, mailed, err := accounts.LockInviteByToken(ctx, tx, digest)
 		if err != nil {
 			return err
 		}
 		if !invite.Open(at) {
 			return affiliate.Refuse(affiliate.ReasonNotFound)
 		}
-		if err := tx.EndInvite(ctx, invite.Workspace, invite.ID, at); err != nil {
+		if err := accounts.EndInvite(ctx, tx, invite.Workspace, invite.ID, at); err != nil {
 			return err
 		}
 		// Several workspaces may have invited this address. The lock ensures that the
 		// user becomes a member of only one of these workspaces.
-		id, found, err := tx.LockUser(ctx, affiliate.Merchant, invite.Email)
+		id, found, err := accounts.LockUser(ctx, tx, affiliate.Merchant, invite.Email)
 		if err != nil {
 			return err
 		}
 		if found {
-			if holder, err = tx.Account(ctx, id); err != nil {
+			if holder, err = accounts.Account(ctx, tx, id); err != nil {
 				return err
 			}
 			if holder.Member != nil {
@@ -86,19 +88,19 @@ func (s *Service) AcceptInvite(ctx context.Context, req *affiliatev1.AcceptInvit
 				Name:      req.GetName(),
 				CreatedAt: at,
 			}
-			if err := tx.InsertUser(ctx, holder.User, hash); err != nil {
+			if err := accounts.InsertUser(ctx, tx, holder.User, hash); err != nil {
 				return err
 			}
 		}
 		holder.Member = &account.Member{Workspace: invite.Workspace, Role: invite.Role}
-		if err := tx.InsertMember(ctx, holder.User.ID, *holder.Member, at); err != nil {
+		if err := accounts.InsertMember(ctx, tx, holder.User.ID, *holder.Member, at); err != nil {
 			return err
 		}
 		session = account.NewSession(holder.User.ID, at)
-		if err := tx.InsertSession(ctx, session, token.digest()); err != nil {
+		if err := accounts.InsertSession(ctx, tx, session, token.digest()); err != nil {
 			return err
 		}
-		if workspace, err = tx.Workspace(ctx, invite.Workspace); err != nil {
+		if workspace, err = accounts.Workspace(ctx, tx, invite.Workspace); err != nil {
 			return err
 		}
 		if holder.User, err = s.beginInvited(ctx, tx, holder, mailed, at); err != nil {
@@ -127,31 +129,31 @@ func (s *Service) AcceptInvite(ctx context.Context, req *affiliatev1.AcceptInvit
 // the only member, the workspace has no members afterwards. Its keys and tokens are
 // revoked, because a stranger may have them. Errors: EMAIL_TAKEN if the workspace is in use
 // and the account is its last owner.
-func leaveForInvite(ctx context.Context, tx Tx, account account.Account, at time.Time) error {
+func leaveForInvite(ctx context.Context, tx *postgres.Tx, account account.Account, at time.Time) error {
 	workspace := account.Member.Workspace
-	if err := tx.LockWorkspace(ctx, workspace); err != nil {
+	if err := postgres.LockWorkspace(ctx, tx, workspace); err != nil {
 		return err
 	}
-	owners, err := tx.CountOwners(ctx, workspace)
+	owners, err := accounts.CountOwners(ctx, tx, workspace)
 	if err != nil {
 		return err
 	}
 	if account.Member.Role == affiliate.RoleOwner && owners == 1 {
-		used, err := tx.WorkspaceInUse(ctx, workspace)
+		used, err := accounts.WorkspaceInUse(ctx, tx, workspace)
 		if err != nil {
 			return err
 		}
 		if used {
 			return affiliate.Refuse(affiliate.ReasonEmailTaken)
 		}
-		if err := tx.RevokeCredentials(ctx, workspace, at); err != nil {
+		if err := accounts.RevokeCredentials(ctx, tx, workspace, at); err != nil {
 			return err
 		}
 	}
-	if err := tx.DeleteMember(ctx, workspace, account.User.ID); err != nil {
+	if err := accounts.DeleteMember(ctx, tx, workspace, account.User.ID); err != nil {
 		return err
 	}
-	if _, err := tx.EndInvitesBy(ctx, workspace, account.User.ID, affiliate.Roles(), at); err != nil {
+	if _, err := accounts.EndInvitesBy(ctx, tx, workspace, account.User.ID, affiliate.Roles(), at); err != nil {
 		return err
 	}
 	return tx.Audit(ctx, affiliate.AuditLine{
@@ -164,27 +166,27 @@ func leaveForInvite(ctx context.Context, tx Tx, account account.Account, at time
 // takeOver gives an account to the person who accepts an invitation of its address. It ends
 // the account's sessions and mailed tokens, replaces its name and password, and removes its
 // second factor and payout method, because they may be those of another person.
-func (s *Service) takeOver(ctx context.Context, tx Tx, user account.User, name, hash string, at time.Time) (account.User, error) {
+func (s *Service) takeOver(ctx context.Context, tx *postgres.Tx, user account.User, name, hash string, at time.Time) (account.User, error) {
 	user.Name, user.EmailVerified, user.SecondFactor, user.Unclaimed = name, false, false, false
-	if err := tx.RevokeSessions(ctx, user.ID, at); err != nil {
+	if err := accounts.RevokeSessions(ctx, tx, user.ID, at); err != nil {
 		return user, err
 	}
-	if err := tx.RevokeEmailTokens(ctx, user.ID, at); err != nil {
+	if err := accounts.RevokeEmailTokens(ctx, tx, user.ID, at); err != nil {
 		return user, err
 	}
-	if err := tx.DeleteSecondFactor(ctx, user.ID); err != nil {
+	if err := accounts.DeleteSecondFactor(ctx, tx, user.ID); err != nil {
 		return user, err
 	}
-	if err := tx.DeleteLoginFailures(ctx, account.LoginSubject(s.hashKeys, user.Kind, user.Email)); err != nil {
+	if err := accounts.DeleteLoginFailures(ctx, tx, account.LoginSubject(s.hashKeys, user.Kind, user.Email)); err != nil {
 		return user, err
 	}
-	return user, tx.ResetUser(ctx, user, hash)
+	return user, accounts.ResetUser(ctx, tx, user, hash)
 }
 
 // beginInvited verifies the address of an account if the person has used the token of a mail
 // to the address. Otherwise it sends the mail that verifies the address. It also stores the
 // device, as begin does.
-func (s *Service) beginInvited(ctx context.Context, tx Tx, account account.Account, mailed bool, at time.Time) (account.User, error) {
+func (s *Service) beginInvited(ctx context.Context, tx *postgres.Tx, account account.Account, mailed bool, at time.Time) (account.User, error) {
 	if !mailed {
 		return account.User, s.begin(ctx, tx, account, at)
 	}

@@ -12,13 +12,13 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/account"
 	"github.com/tributary-hq/tributary/affiliate/notification"
 	"github.com/tributary-hq/tributary/affiliate/participant"
-	"github.com/tributary-hq/tributary/cmd/stores"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 	"github.com/tributary-hq/tributary/server/servertest"
 	"github.com/tributary-hq/tributary/server/workspace"
 	"github.com/tributary-hq/tributary/storage/postgres"
-	accountpg "github.com/tributary-hq/tributary/storage/postgres/account"
+	accounts "github.com/tributary-hq/tributary/storage/postgres/account"
+	participants "github.com/tributary-hq/tributary/storage/postgres/participant"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
@@ -35,7 +35,7 @@ func (f *fixture) team(owner *affiliatev1.SessionResponse) *team {
 	id, _ := affiliate.ParseID[affiliate.WorkspaceID](owner.Workspace.Id)
 	return &team{
 		fixture: f,
-		service: workspace.New(stores.Workspace(f.Store.DB), f.sealer, server.Invitations{Limiter: servertest.Unlimited{}}, f.Now),
+		service: workspace.New(f.DB, f.sealer, server.Invitations{Limiter: servertest.Unlimited{}}, f.Now),
 		ctx: server.WithPrincipal(f.Context(), server.Principal{
 			Kind: server.MerchantToken, User: user, Workspace: id, Role: affiliate.RoleOwner, Mode: affiliate.ModeTest,
 		}),
@@ -225,7 +225,7 @@ func TestAcceptInvite_ReusesAccountOfRemovedMember(t *testing.T) {
 	if n := f.Count(`select count(*) from members where user_id = $1`, ada.User.Id); succeeded != 1 || n != 1 {
 		t.Errorf("%d calls succeeded and %d memberships exist, want 1 and 1", succeeded, n)
 	}
-	if _, _, active, err := f.store.ActiveSession(t.Context(), stale, f.Now()); err != nil || active {
+	if _, _, active, err := accounts.ActiveSession(t.Context(), f.DB, stale, f.Now()); err != nil || active {
 		t.Errorf("the account's old session works: %v, %v, want false", active, err)
 	}
 	if n := f.Count(`select count(*) from users where id = $1 and name = 'Ada L.' and email_verified_at is null and version = 2`, ada.User.Id); n != 1 {
@@ -300,7 +300,7 @@ func TestAcceptInvite_MailedTokenTakesOverAnUnverifiedAccount(t *testing.T) {
 			scope := affiliate.Scope{Workspace: workspace, Mode: affiliate.ModeLive}
 			f.NewProgram(scope, pgtest.Row{"status": "draft"})
 			_, key := account.GenerateAPIKey(account.SecretKey, scope, "Stranger", f.Now())
-			if err := f.store.InTx(f.Context(), func(tx *accountpg.Tx) error { return tx.InsertKey(f.Context(), key) }); err != nil {
+			if err := f.DB.InTx(f.Context(), func(tx *postgres.Tx) error { return accounts.InsertKey(f.Context(), tx, key) }); err != nil {
 				f.Fatal(err)
 			}
 		}},
@@ -364,8 +364,8 @@ func TestRegisterPartner_MailedTokenTakesOverAnUnverifiedAccount(t *testing.T) {
 	const newPassword = "another good password"
 	invite := func(email string) account.InviteTokens {
 		tokens, digests := account.NewInviteTokens()
-		err := shop.Store.InTx(t.Context(), func(tx *postgres.Tx) error {
-			_, _, err := shop.Store.Enrolment(tx).InviteParticipant(t.Context(), participant.Invite{
+		err := shop.DB.InTx(t.Context(), func(tx *postgres.Tx) error {
+			_, _, err := participants.Invite(t.Context(), tx, participant.Invite{
 				Invite: account.NewInvite(email, shop.Owner, f.Now()), Scope: shop.Scope, Program: shop.Program,
 			}, digests, affiliate.System)
 			return err

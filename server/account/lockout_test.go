@@ -10,7 +10,6 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/account"
-	"github.com/tributary-hq/tributary/cmd/stores"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
@@ -26,7 +25,7 @@ func wantCode(t *testing.T, err error, want codes.Code) {
 func TestLogin_StrangersDoNotDelayTheOwner(t *testing.T) {
 	const home, office, stranger = "203.0.113.9", "198.51.100.7", "192.0.2.1"
 	f := newFixture(t)
-	client := f.inServer(t, stores.Account(f.Store.DB))
+	client := f.inServer(t, f.DB)
 	if _, err := client.RegisterPartner(callFrom(t, home, "Browser/1"), &affiliatev1.RegisterPartnerRequest{Email: "pat@example.com", Password: password, Name: "Pat"}); err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,8 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/account"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
+	"github.com/tributary-hq/tributary/storage/postgres"
+	accounts "github.com/tributary-hq/tributary/storage/postgres/account"
 )
 
 // LoginMerchant opens a session of a merchant.
@@ -24,7 +26,7 @@ func (s *Service) LoginPartner(ctx context.Context, req *affiliatev1.LoginReques
 
 func (s *Service) login(ctx context.Context, kind affiliate.AccountKind, req *affiliatev1.LoginRequest) (*affiliatev1.SessionResponse, error) {
 	email, at := strings.ToLower(req.GetEmail()), s.currentTime()
-	holder, found, err := s.store.AccountByEmail(ctx, kind, email)
+	holder, found, err := accounts.AccountByEmail(ctx, s.db, kind, email)
 	if err != nil {
 		return nil, err
 	}
@@ -55,18 +57,18 @@ func (s *Service) login(ctx context.Context, kind affiliate.AccountKind, req *af
 	session, token := account.NewSession(holder.User.ID, at), newToken()
 	var workspace *account.Workspace
 	var challenge *affiliate.Error
-	err = s.store.InTx(ctx, func(tx Tx) error {
+	err = s.db.InTx(ctx, func(tx *postgres.Tx) error {
 		challenge = nil // an earlier attempt of the transaction may have set it
 		if err := s.checkUnchanged(ctx, tx, holder, req.GetPassword()); err != nil {
 			return err
 		}
 		if outdated {
-			if err := tx.UpdatePasswordHash(ctx, holder.User.ID, newHash); err != nil {
+			if err := accounts.UpdatePasswordHash(ctx, tx, holder.User.ID, newHash); err != nil {
 				return err
 			}
 		}
 		// The user is locked, so a second factor that is enabled at the same time is read here.
-		current, err := tx.Account(ctx, holder.User.ID)
+		current, err := accounts.Account(ctx, tx, holder.User.ID)
 		if err != nil {
 			return err
 		}
@@ -83,7 +85,7 @@ func (s *Service) login(ctx context.Context, kind affiliate.AccountKind, req *af
 	if challenge != nil {
 		// The password was right, so this attempt is no failure. Earlier failures stay, because
 		// wrong codes must count until the login is complete.
-		if err := s.store.DeleteLoginAttempt(ctx, attempt.ID); err != nil {
+		if err := accounts.DeleteLoginAttempt(ctx, s.db, attempt.ID); err != nil {
 			return nil, err
 		}
 		return nil, challenge
@@ -101,7 +103,7 @@ func (s *Service) newAttempt(ctx context.Context, kind affiliate.AccountKind, em
 	}
 	device := account.DeviceHash(s.hashKeys, user, caller.Network, agentFrom(ctx))
 	var err error
-	caller.KnownDevice, err = s.store.KnowsDevice(ctx, user, device, at.Add(-account.DeviceMemory))
+	caller.KnownDevice, err = accounts.KnowsDevice(ctx, s.db, user, device, at.Add(-account.DeviceMemory))
 	return account.LoginAttempt{
 		ID:      affiliate.NewID[affiliate.LoginAttemptID](at),
 		Subject: account.LoginSubject(s.hashKeys, kind, email),
@@ -114,15 +116,15 @@ func (s *Service) newAttempt(ctx context.Context, kind affiliate.AccountKind, em
 // hash has changed since then, it checks the password again. After a reset, the old
 // password therefore neither opens a session nor requests a change of the address. Errors:
 // INVALID_CREDENTIALS.
-func (s *Service) checkUnchanged(ctx context.Context, tx Tx, account account.Account, password string) error {
+func (s *Service) checkUnchanged(ctx context.Context, tx *postgres.Tx, account account.Account, password string) error {
 	refusal := affiliate.Refuse(affiliate.ReasonInvalidCredentials)
-	if err := tx.LockUserByID(ctx, account.User.ID); err != nil {
+	if err := accounts.LockUserByID(ctx, tx, account.User.ID); err != nil {
 		if isNotFound(err) {
 			return refusal // the account was erased
 		}
 		return err
 	}
-	current, err := tx.Account(ctx, account.User.ID)
+	current, err := accounts.Account(ctx, tx, account.User.ID)
 	if err != nil || current.PasswordHash == account.PasswordHash {
 		return err
 	}
@@ -138,10 +140,10 @@ func (s *Service) checkUnchanged(ctx context.Context, tx Tx, account account.Acc
 // counts the other attempts, so that attempts in parallel requests are counted too.
 // Errors: RATE_LIMIT_EXCEEDED if the client must wait.
 func (s *Service) throttle(ctx context.Context, attempt account.LoginAttempt) error {
-	if err := s.store.AddLoginAttempt(ctx, attempt); err != nil {
+	if err := accounts.AddLoginAttempt(ctx, s.db, attempt); err != nil {
 		return err
 	}
-	failures, last, err := s.store.OtherLoginFailures(ctx, attempt, attempt.At.Add(-account.LoginFailureWindow))
+	failures, last, err := accounts.OtherLoginFailures(ctx, s.db, attempt, attempt.At.Add(-account.LoginFailureWindow))
 	if err != nil {
 		return err
 	}
@@ -151,7 +153,7 @@ func (s *Service) throttle(ctx context.Context, attempt account.LoginAttempt) er
 	}
 	// This attempt is rejected without a check of the password, so it is not a failed
 	// attempt and must not make the next wait longer.
-	if err := s.store.DeleteLoginAttempt(ctx, attempt.ID); err != nil {
+	if err := accounts.DeleteLoginAttempt(ctx, s.db, attempt.ID); err != nil {
 		return err
 	}
 	refusal := affiliate.Refuse(affiliate.ReasonRateLimitExceeded)

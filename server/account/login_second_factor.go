@@ -8,6 +8,8 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/account"
 	"github.com/tributary-hq/tributary/affiliate/notification"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/storage/postgres"
+	accounts "github.com/tributary-hq/tributary/storage/postgres/account"
 )
 
 // LoginMerchantSecondFactor completes a login of a merchant with a code.
@@ -22,9 +24,9 @@ func (s *Service) LoginPartnerSecondFactor(ctx context.Context, req *affiliatev1
 
 // challenge stores a challenge for a login whose password was right. It returns the error for
 // the client, which contains the challenge.
-func (s *Service) challenge(ctx context.Context, tx Tx, holder account.Account, at time.Time) (*affiliate.Error, error) {
+func (s *Service) challenge(ctx context.Context, tx *postgres.Tx, holder account.Account, at time.Time) (*affiliate.Error, error) {
 	challenge, text, digest := account.NewLoginChallenge(holder.User.ID, at)
-	if err := tx.InsertLoginChallenge(ctx, challenge, digest); err != nil {
+	if err := accounts.InsertLoginChallenge(ctx, tx, challenge, digest); err != nil {
 		return nil, err
 	}
 	refusal := affiliate.Refuse(affiliate.ReasonSecondFactorRequired)
@@ -37,14 +39,14 @@ func (s *Service) challenge(ctx context.Context, tx Tx, holder account.Account, 
 func (s *Service) loginSecondFactor(ctx context.Context, kind affiliate.AccountKind, req *affiliatev1.LoginSecondFactorRequest) (*affiliatev1.SessionResponse, error) {
 	invalid, at := affiliate.Refuse(affiliate.ReasonChallengeInvalid), s.currentTime()
 	digest := account.DigestLoginChallenge(req.GetChallenge())
-	challenge, found, err := s.store.LoginChallenge(ctx, digest)
+	challenge, found, err := accounts.LoginChallenge(ctx, s.db, digest)
 	if err != nil {
 		return nil, err
 	}
 	if !found || !challenge.Open(at) {
 		return nil, invalid
 	}
-	holder, err := s.store.Account(ctx, challenge.User)
+	holder, err := accounts.Account(ctx, s.db, challenge.User)
 	if isNotFound(err) || err == nil && (holder.User.Kind != kind || !holder.MayLogIn()) {
 		return nil, invalid
 	}
@@ -59,20 +61,20 @@ func (s *Service) loginSecondFactor(ctx context.Context, kind affiliate.AccountK
 	session, token := account.NewSession(holder.User.ID, at), newToken()
 	var workspace *account.Workspace
 	var accepted bool
-	err = s.store.InTx(ctx, func(tx Tx) error {
+	err = s.db.InTx(ctx, func(tx *postgres.Tx) error {
 		// The lock is also held by every transaction that uses a code, a challenge or the
 		// password of the user, so the following reads are current.
-		if err := tx.LockUserByID(ctx, holder.User.ID); err != nil {
+		if err := accounts.LockUserByID(ctx, tx, holder.User.ID); err != nil {
 			return err
 		}
-		challenge, found, err := tx.LoginChallenge(ctx, digest)
+		challenge, found, err := accounts.LoginChallenge(ctx, tx, digest)
 		if err != nil {
 			return err
 		}
 		if !found || !challenge.Open(at) {
 			return invalid
 		}
-		if holder, err = tx.Account(ctx, holder.User.ID); err != nil {
+		if holder, err = accounts.Account(ctx, tx, holder.User.ID); err != nil {
 			return err
 		}
 		if !holder.MayLogIn() {
@@ -84,9 +86,9 @@ func (s *Service) loginSecondFactor(ctx context.Context, kind affiliate.AccountK
 		if !accepted {
 			// The count must be committed, so loginSecondFactor returns the error after the
 			// transaction.
-			return tx.CountChallengeFailure(ctx, digest)
+			return accounts.CountChallengeFailure(ctx, tx, digest)
 		}
-		if err := tx.DeleteLoginChallenge(ctx, digest); err != nil {
+		if err := accounts.DeleteLoginChallenge(ctx, tx, digest); err != nil {
 			return err
 		}
 		workspace, err = s.openSession(ctx, tx, holder, session, token, attempt)
@@ -106,12 +108,12 @@ func (s *Service) loginSecondFactor(ctx context.Context, kind affiliate.AccountK
 // the failed attempts in the bucket of the login, and notifies the user of a new device. It returns the
 // workspace of the account.
 func (s *Service) openSession(
-	ctx context.Context, tx Tx, account account.Account, session account.Session, refresh token, attempt account.LoginAttempt,
+	ctx context.Context, tx *postgres.Tx, account account.Account, session account.Session, refresh token, attempt account.LoginAttempt,
 ) (*account.Workspace, error) {
-	if err := tx.InsertSession(ctx, session, refresh.digest()); err != nil {
+	if err := accounts.InsertSession(ctx, tx, session, refresh.digest()); err != nil {
 		return nil, err
 	}
-	if err := tx.DeleteBucketFailures(ctx, attempt.Bucket); err != nil {
+	if err := accounts.DeleteBucketFailures(ctx, tx, attempt.Bucket); err != nil {
 		return nil, err
 	}
 	if err := s.notifyNewDevice(ctx, tx, account, session.CreatedAt); err != nil {
@@ -125,25 +127,25 @@ func (s *Service) openSession(
 // account; SECOND_FACTOR_STATE_INVALID if it has no second factor.
 func (s *Service) ResetSecondFactor(ctx context.Context, kind affiliate.AccountKind, email string) error {
 	at := s.currentTime()
-	return s.store.InTx(ctx, func(tx Tx) error {
-		id, found, err := tx.LockUser(ctx, kind, email)
+	return s.db.InTx(ctx, func(tx *postgres.Tx) error {
+		id, found, err := accounts.LockUser(ctx, tx, kind, email)
 		if err != nil {
 			return err
 		}
 		if !found {
 			return affiliate.Refuse(affiliate.ReasonNotFound)
 		}
-		account, err := tx.Account(ctx, id)
+		account, err := accounts.Account(ctx, tx, id)
 		if err != nil {
 			return err
 		}
 		if !account.User.SecondFactor {
 			return affiliate.Refuse(affiliate.ReasonSecondFactorState)
 		}
-		if err := tx.DeleteSecondFactor(ctx, id); err != nil {
+		if err := accounts.DeleteSecondFactor(ctx, tx, id); err != nil {
 			return err
 		}
-		if err := tx.RevokeSessions(ctx, id, at); err != nil {
+		if err := accounts.RevokeSessions(ctx, tx, id, at); err != nil {
 			return err
 		}
 		return recordChangeBy(ctx, tx, affiliate.System, account, change{

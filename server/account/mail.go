@@ -7,19 +7,21 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/account"
 	"github.com/tributary-hq/tributary/affiliate/notification"
+	"github.com/tributary-hq/tributary/storage/postgres"
+	accounts "github.com/tributary-hq/tributary/storage/postgres/account"
 )
 
 // sendVerification mails a token that verifies the current address of an account.
-func (s *Service) sendVerification(ctx context.Context, tx Tx, holder account.Account, at time.Time) error {
+func (s *Service) sendVerification(ctx context.Context, tx *postgres.Tx, holder account.Account, at time.Time) error {
 	token, text, digest := account.NewEmailToken(holder.User.ID, account.TokenVerify, holder.User.Email, at)
 	return s.sendToken(ctx, tx, notification.MailVerification, holder, token, text, digest)
 }
 
 // sendToken stores a token and the mail that contains it.
 func (s *Service) sendToken(
-	ctx context.Context, tx Tx, kind notification.MailKind, account account.Account, token account.EmailToken, text string, digest [32]byte,
+	ctx context.Context, tx *postgres.Tx, kind notification.MailKind, account account.Account, token account.EmailToken, text string, digest [32]byte,
 ) error {
-	if err := tx.InsertEmailToken(ctx, token, digest); err != nil {
+	if err := accounts.InsertEmailToken(ctx, tx, token, digest); err != nil {
 		return err
 	}
 	mail := accountMail(kind, account, token.Address, token.CreatedAt)

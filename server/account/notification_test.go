@@ -7,7 +7,6 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate/account"
 	"github.com/tributary-hq/tributary/affiliate/notification"
-	"github.com/tributary-hq/tributary/cmd/stores"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 )
 
@@ -28,7 +27,7 @@ func (f *fixture) wantNotifications(name, feed string, want ...string) {
 
 func TestLogin_NotifiesAboutNewDevices(t *testing.T) {
 	f := newFixture(t)
-	client := f.inServer(t, stores.Account(f.Store.DB))
+	client := f.inServer(t, f.DB)
 	const home, office = "203.0.113.9", "198.51.100.7"
 	partner, err := client.RegisterPartner(callFrom(t, home, "Browser/1"), &affiliatev1.RegisterPartnerRequest{Email: "pat@example.com", Password: password, Name: "Pat"})
 	if err != nil {
@@ -73,7 +72,7 @@ func TestLogin_NotifiesAboutNewDevices(t *testing.T) {
 
 func TestLogin_NotifiesTheWorkspaceOfAMember(t *testing.T) {
 	f := newFixture(t)
-	client := f.inServer(t, stores.Account(f.Store.DB))
+	client := f.inServer(t, f.DB)
 	owner := f.merchant("mara@example.com")
 	f.clock.Advance(time.Minute)
 	if _, err := client.LoginMerchant(callFrom(t, "2001:db8:1:2::3", "Browser/1"), &affiliatev1.LoginRequest{Email: "mara@example.com", Password: password}); err != nil {
@@ -85,7 +84,7 @@ func TestLogin_NotifiesTheWorkspaceOfAMember(t *testing.T) {
 // A refresh makes a device known, because the session was opened with the password.
 func TestRefresh_RemembersTheDevice(t *testing.T) {
 	f := newFixture(t)
-	client := f.inServer(t, stores.Account(f.Store.DB))
+	client := f.inServer(t, f.DB)
 	partner := f.partner("pat@example.com")
 	train := callFrom(t, "198.51.100.7", "Browser/1")
 	if _, err := client.RefreshPartnerSession(train, &affiliatev1.RefreshSessionRequest{RefreshToken: partner.RefreshToken}); err != nil {

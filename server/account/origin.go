@@ -9,6 +9,7 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/account"
 	"github.com/tributary-hq/tributary/affiliate/fraud"
 	"github.com/tributary-hq/tributary/server"
+	accounts "github.com/tributary-hq/tributary/storage/postgres/account"
 )
 
 // storeOrigin stores the network and the browser from which a partner opened or refreshed
@@ -24,7 +25,7 @@ func (s *Service) storeOrigin(ctx context.Context, user account.User, at time.Ti
 	if agent := agentFrom(ctx); agent != "" {
 		origin.AgentHash = fraud.AgentHash(s.hashKeys, agent, at).First()
 	}
-	if err := s.store.StoreOrigin(ctx, origin); err != nil {
+	if err := accounts.StoreOrigin(ctx, s.db, origin); err != nil {
 		slog.WarnContext(ctx, "the origin of a partner's session was not stored", "error", err)
 	}
 }

@@ -6,25 +6,26 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"google.golang.org/grpc/metadata"
 
 	"github.com/tributary-hq/tributary/affiliate/fraud"
-	"github.com/tributary-hq/tributary/cmd/stores"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
-	"github.com/tributary-hq/tributary/server/account"
 	"github.com/tributary-hq/tributary/server/servertest"
+	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
 // inServer returns a client that calls the service through a server in the same process.
-func (f *fixture) inServer(t *testing.T, store account.Store) affiliatev1.AccountServiceClient {
+func (f *fixture) inServer(t *testing.T, db *postgres.DB) affiliatev1.AccountServiceClient {
 	t.Helper()
 	core, err := server.New(server.Config{
-		Credentials: stores.Credentials(f.Store.DB), Tokens: f.keys, Limiter: servertest.Unlimited{}, Log: slog.New(slog.DiscardHandler), Now: f.Now,
-	}, server.Service{Desc: &affiliatev1.AccountService_ServiceDesc, Impl: f.newService(store)})
+		DB: f.DB, Tokens: f.keys, Limiter: servertest.Unlimited{}, Log: slog.New(slog.DiscardHandler), Now: f.Now,
+	}, server.Service{Desc: &affiliatev1.AccountService_ServiceDesc, Impl: f.newService(db)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +53,7 @@ func (f *fixture) origins() []string {
 
 func TestPartnerSessions_StoreOrigins(t *testing.T) {
 	f := newFixture(t)
-	client := f.inServer(t, stores.Account(f.Store.DB))
+	client := f.inServer(t, f.DB)
 	agent := func(name string) string {
 		return hex.EncodeToString(fraud.AgentHash(hashKeys, name, f.Now()).First())
 	}
@@ -104,16 +105,16 @@ func TestPartnerSessions_StoreOrigins(t *testing.T) {
 	}
 }
 
-// originFailingStore is a store whose StoreOrigin fails.
-type originFailingStore struct{ account.Store }
-
-func (originFailingStore) StoreOrigin(context.Context, fraud.Origin) error {
-	return errors.New("disk full")
-}
-
 func TestSession_OpensWhenOriginCannotBeStored(t *testing.T) {
 	f := newFixture(t)
-	client := f.inServer(t, originFailingStore{stores.Account(f.Store.DB)})
+	var failed atomic.Int32
+	client := f.inServer(t, f.OpenHooked(func(sql string, _ []any) error {
+		if strings.Contains(sql, "insert into user_origins") {
+			failed.Add(1)
+			return errors.New("disk full")
+		}
+		return nil
+	}))
 	session, err := client.RegisterPartner(callFrom(t, "203.0.113.9", "Browser/1"), &affiliatev1.RegisterPartnerRequest{
 		Email: "pat@example.com", Password: password, Name: "Pat",
 	})
@@ -122,5 +123,8 @@ func TestSession_OpensWhenOriginCannotBeStored(t *testing.T) {
 	}
 	if _, err := client.RefreshSession(callFrom(t, "203.0.113.9", "Browser/1"), &affiliatev1.RefreshSessionRequest{RefreshToken: session.GetRefreshToken()}); err != nil {
 		t.Error(err)
+	}
+	if got := f.origins(); failed.Load() != 2 || len(got) != 0 {
+		t.Errorf("%d attempts to store an origin failed and the origins are %q, want 2 failures and no origins", failed.Load(), got)
 	}
 }

@@ -10,6 +10,8 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/notification"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
+	"github.com/tributary-hq/tributary/storage/postgres"
+	accounts "github.com/tributary-hq/tributary/storage/postgres/account"
 )
 
 // RegisterMerchant creates a user, a workspace that the user owns, a public key for each
@@ -43,11 +45,11 @@ func (s *Service) RegisterMerchant(ctx context.Context, req *affiliatev1.Registe
 	actor := server.ActorFrom(ctx)
 	actor.User = &user.ID
 
-	err = s.store.InTx(ctx, func(tx Tx) error {
+	err = s.db.InTx(ctx, func(tx *postgres.Tx) error {
 		if err := insertOwner(ctx, tx, registered, workspace, actor, at); err != nil {
 			return err
 		}
-		if err := tx.InsertSession(ctx, session, token.digest()); err != nil {
+		if err := accounts.InsertSession(ctx, tx, session, token.digest()); err != nil {
 			return err
 		}
 		return s.begin(ctx, tx, registered, at)
@@ -60,20 +62,20 @@ func (s *Service) RegisterMerchant(ctx context.Context, req *affiliatev1.Registe
 
 // insertOwner stores a new user with a new workspace that the user owns, and a public key
 // for each mode. Errors: EMAIL_TAKEN.
-func insertOwner(ctx context.Context, tx Tx, owner account.Account, workspace account.Workspace, by affiliate.Actor, at time.Time) error {
-	if err := tx.InsertUser(ctx, owner.User, owner.PasswordHash); err != nil {
+func insertOwner(ctx context.Context, tx *postgres.Tx, owner account.Account, workspace account.Workspace, by affiliate.Actor, at time.Time) error {
+	if err := accounts.InsertUser(ctx, tx, owner.User, owner.PasswordHash); err != nil {
 		return err
 	}
-	if err := tx.InsertWorkspace(ctx, workspace); err != nil {
+	if err := accounts.InsertWorkspace(ctx, tx, workspace); err != nil {
 		return err
 	}
-	if err := tx.InsertMember(ctx, owner.User.ID, *owner.Member, at); err != nil {
+	if err := accounts.InsertMember(ctx, tx, owner.User.ID, *owner.Member, at); err != nil {
 		return err
 	}
 	for _, mode := range []affiliate.Mode{affiliate.ModeTest, affiliate.ModeLive} {
 		scope := affiliate.Scope{Workspace: workspace.ID, Mode: mode}
 		_, key := account.GenerateAPIKey(account.PublicKey, scope, "Public key", at)
-		if err := tx.InsertKey(ctx, key); err != nil {
+		if err := accounts.InsertKey(ctx, tx, key); err != nil {
 			return err
 		}
 	}
@@ -99,7 +101,7 @@ func (s *Service) admitMerchant(ctx context.Context, req *affiliatev1.RegisterMe
 	case req.InviteToken == nil:
 		return nil
 	}
-	invite, _, err := s.store.InviteByToken(ctx, account.DigestInviteToken(req.GetInviteToken()))
+	invite, _, err := accounts.InviteByToken(ctx, s.db, account.DigestInviteToken(req.GetInviteToken()))
 	if isNotFound(err) || err == nil && (!invite.Open(s.currentTime()) || invite.Email != strings.ToLower(req.GetEmail())) {
 		return refusal
 	}
@@ -112,7 +114,7 @@ func (s *Service) admitMerchant(ctx context.Context, req *affiliatev1.RegisterMe
 func (s *Service) admitPartner(ctx context.Context, req *affiliatev1.RegisterPartnerRequest) (mailed bool, err error) {
 	var address string
 	if req.InviteToken != nil {
-		address, mailed, err = s.store.ParticipantInviteAddress(ctx, account.DigestInviteToken(req.GetInviteToken()), s.currentTime())
+		address, mailed, err = accounts.ParticipantInviteAddress(ctx, s.db, account.DigestInviteToken(req.GetInviteToken()), s.currentTime())
 		if err != nil {
 			return false, err
 		}
@@ -148,13 +150,13 @@ func (s *Service) RegisterPartner(ctx context.Context, req *affiliatev1.Register
 	}
 	var session account.Session
 	token := newToken()
-	err = s.store.InTx(ctx, func(tx Tx) error {
+	err = s.db.InTx(ctx, func(tx *postgres.Tx) error {
 		registered, action, err := s.insertPartner(ctx, tx, user, hash, mailed)
 		if err != nil {
 			return err
 		}
 		session = account.NewSession(registered.ID, at)
-		if err := tx.InsertSession(ctx, session, token.digest()); err != nil {
+		if err := accounts.InsertSession(ctx, tx, session, token.digest()); err != nil {
 			return err
 		}
 		if user, err = s.beginInvited(ctx, tx, account.Account{User: registered}, mailed, at); err != nil {
@@ -176,15 +178,15 @@ func (s *Service) RegisterPartner(ctx context.Context, req *affiliatev1.Register
 // insertPartner returns this account. action is the action for the audit log. Errors:
 // EMAIL_TAKEN.
 func (s *Service) insertPartner(
-	ctx context.Context, tx Tx, user account.User, hash string, mailed bool,
+	ctx context.Context, tx *postgres.Tx, user account.User, hash string, mailed bool,
 ) (registered account.User, action string, err error) {
 	if mailed {
-		id, found, err := tx.LockUser(ctx, affiliate.Partner, user.Email)
+		id, found, err := accounts.LockUser(ctx, tx, affiliate.Partner, user.Email)
 		if err != nil {
 			return user, "", err
 		}
 		if found {
-			account, err := tx.Account(ctx, id)
+			account, err := accounts.Account(ctx, tx, id)
 			if err != nil {
 				return user, "", err
 			}
@@ -195,12 +197,12 @@ func (s *Service) insertPartner(
 			return registered, "account.take_over", err
 		}
 	}
-	return user, "account.create", tx.InsertUser(ctx, user, hash)
+	return user, "account.create", accounts.InsertUser(ctx, tx, user, hash)
 }
 
 // begin sends a new account the mail that verifies its address. It also stores the device
 // with which the account was created, so that the device is known at the next login.
-func (s *Service) begin(ctx context.Context, tx Tx, registered account.Account, at time.Time) error {
+func (s *Service) begin(ctx context.Context, tx *postgres.Tx, registered account.Account, at time.Time) error {
 	if _, err := s.seeDevice(ctx, tx, registered.User.ID, at); err != nil {
 		return err
 	}

@@ -6,7 +6,6 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/account"
-	"github.com/tributary-hq/tributary/cmd/stores"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	accountservice "github.com/tributary-hq/tributary/server/account"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
@@ -15,7 +14,7 @@ import (
 // withRegistration returns an account service with the given settings.
 func (f *fixture) withRegistration(merchant, partner account.Registration) *accountservice.Service {
 	return accountservice.New(accountservice.Config{
-		Store: stores.Account(f.Store.DB), Signer: f.keys, Seal: f.sealer, HashKeys: hashKeys, Now: f.Now,
+		DB: f.DB, Signer: f.keys, Seal: f.sealer, HashKeys: hashKeys, Now: f.Now,
 		MerchantRegistration: merchant, PartnerRegistration: partner,
 	})
 }

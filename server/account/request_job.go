@@ -10,6 +10,8 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/account"
 	"github.com/tributary-hq/tributary/affiliate/notification"
+	"github.com/tributary-hq/tributary/storage/postgres"
+	accounts "github.com/tributary-hq/tributary/storage/postgres/account"
 )
 
 // AddWorkers registers the worker of the job that processes the requests for mails.
@@ -29,8 +31,8 @@ func (w *requestWorker) Work(ctx context.Context, job *river.Job[account.Process
 
 // storeRequest stores a request for a mail and the job that processes it. The job contains
 // only the id of the request, because the arguments of jobs contain no addresses.
-func storeRequest(ctx context.Context, tx Tx, request account.EmailRequest) error {
-	if err := tx.InsertEmailRequest(ctx, request); err != nil {
+func storeRequest(ctx context.Context, tx *postgres.Tx, request account.EmailRequest) error {
+	if err := accounts.InsertEmailRequest(ctx, tx, request); err != nil {
 		return err
 	}
 	return tx.Enqueue(ctx, account.ProcessEmailRequest{Request: request.ID})
@@ -39,8 +41,8 @@ func storeRequest(ctx context.Context, tx Tx, request account.EmailRequest) erro
 // processRequest stores the mails that answer a request, and deletes the request.
 func (s *Service) processRequest(ctx context.Context, id account.EmailRequestID) error {
 	at := s.currentTime()
-	return s.store.InTx(ctx, func(tx Tx) error {
-		request, found, err := tx.EmailRequest(ctx, id)
+	return s.db.InTx(ctx, func(tx *postgres.Tx) error {
+		request, found, err := accounts.EmailRequest(ctx, tx, id)
 		if err != nil || !found {
 			return err
 		}
@@ -48,11 +50,11 @@ func (s *Service) processRequest(ctx context.Context, id account.EmailRequestID)
 			// A reset of the password and the confirmation of a second factor lock the user and
 			// then delete the requests of the user. So the lock comes before the deletion here
 			// too.
-			if err := tx.LockUserByID(ctx, *request.User); err != nil && !isNotFound(err) {
+			if err := accounts.LockUserByID(ctx, tx, *request.User); err != nil && !isNotFound(err) {
 				return err
 			}
 		}
-		if found, err := tx.DeleteEmailRequest(ctx, id); err != nil || !found {
+		if found, err := accounts.DeleteEmailRequest(ctx, tx, id); err != nil || !found {
 			return err
 		}
 		if request.Purpose == account.TokenChange {
@@ -64,8 +66,8 @@ func (s *Service) processRequest(ctx context.Context, id account.EmailRequestID)
 
 // answerReset mails a token for a reset, if an account has the address and the address
 // has not received too many tokens.
-func (s *Service) answerReset(ctx context.Context, tx Tx, request account.EmailRequest, at time.Time) error {
-	account, found, err := tx.AccountByEmail(ctx, request.Account, request.Address)
+func (s *Service) answerReset(ctx context.Context, tx *postgres.Tx, request account.EmailRequest, at time.Time) error {
+	account, found, err := accounts.AccountByEmail(ctx, tx, request.Account, request.Address)
 	if err != nil || !found || !account.MayLogIn() {
 		return err
 	}
@@ -74,15 +76,15 @@ func (s *Service) answerReset(ctx context.Context, tx Tx, request account.EmailR
 
 // answerChange mails a token to the new address, unless another account has the address,
 // and a notice to the current address. The notice does not say whether a token was sent.
-func (s *Service) answerChange(ctx context.Context, tx Tx, request account.EmailRequest, at time.Time) error {
-	account, err := tx.Account(ctx, *request.User)
+func (s *Service) answerChange(ctx context.Context, tx *postgres.Tx, request account.EmailRequest, at time.Time) error {
+	account, err := accounts.Account(ctx, tx, *request.User)
 	if isNotFound(err) || err == nil && account.User.Email == request.Address {
 		return nil // the account was erased, or its address has changed in the meantime
 	}
 	if err != nil {
 		return err
 	}
-	_, taken, err := tx.AccountByEmail(ctx, request.Account, request.Address)
+	_, taken, err := accounts.AccountByEmail(ctx, tx, request.Account, request.Address)
 	if err != nil {
 		return err
 	}
@@ -99,8 +101,8 @@ func (s *Service) answerChange(ctx context.Context, tx Tx, request account.Email
 // sendLimited mails a token to the address of the request. It sends nothing if the address
 // has already received account.MaxTokensPerAddress tokens of the purpose, from any
 // accounts, within account.TokenLimitWindow.
-func (s *Service) sendLimited(ctx context.Context, tx Tx, kind notification.MailKind, request account.EmailRequest, holder account.Account, at time.Time) error {
-	sent, err := tx.CountEmailTokens(ctx, request.Purpose, request.Address, at.Add(-account.TokenLimitWindow))
+func (s *Service) sendLimited(ctx context.Context, tx *postgres.Tx, kind notification.MailKind, request account.EmailRequest, holder account.Account, at time.Time) error {
+	sent, err := accounts.CountEmailTokens(ctx, tx, request.Purpose, request.Address, at.Add(-account.TokenLimitWindow))
 	if err != nil || sent >= account.MaxTokensPerAddress {
 		return err
 	}

@@ -9,6 +9,8 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/account"
 	"github.com/tributary-hq/tributary/affiliate/notification"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/storage/postgres"
+	accounts "github.com/tributary-hq/tributary/storage/postgres/account"
 )
 
 // ForgotMerchantPassword requests a mail with a token for ResetMerchantPassword.
@@ -32,7 +34,7 @@ func (s *Service) requestReset(ctx context.Context, kind affiliate.AccountKind, 
 		Address:   strings.ToLower(req.GetEmail()),
 		CreatedAt: at,
 	}
-	err := s.store.InTx(ctx, func(tx Tx) error { return storeRequest(ctx, tx, request) })
+	err := s.db.InTx(ctx, func(tx *postgres.Tx) error { return storeRequest(ctx, tx, request) })
 	if err != nil {
 		return nil, err
 	}
@@ -56,14 +58,14 @@ func (s *Service) reset(ctx context.Context, kind affiliate.AccountKind, req *af
 	digest := account.DigestEmailToken(req.GetToken())
 	// Invalid tokens are rejected before the password is hashed, because hashing is
 	// expensive.
-	token, found, err := s.store.EmailToken(ctx, digest)
+	token, found, err := accounts.EmailToken(ctx, s.db, digest)
 	if err != nil {
 		return nil, err
 	}
 	if !found {
 		return nil, refusal
 	}
-	holder, err := s.store.Account(ctx, token.User)
+	holder, err := accounts.Account(ctx, s.db, token.User)
 	if errors.Is(err, affiliate.Refuse(affiliate.ReasonNotFound)) {
 		return nil, refusal // the account was erased
 	}
@@ -84,43 +86,43 @@ func (s *Service) reset(ctx context.Context, kind affiliate.AccountKind, req *af
 	}
 
 	at := s.currentTime()
-	err = s.store.InTx(ctx, func(tx Tx) error {
+	err = s.db.InTx(ctx, func(tx *postgres.Tx) error {
 		// The token and the account are read again, because another call may have used the
 		// token.
-		token, _, err := tx.LockEmailToken(ctx, holder.User.ID, digest)
+		token, _, err := accounts.LockEmailToken(ctx, tx, holder.User.ID, digest)
 		if err != nil {
 			return err
 		}
-		if holder, err = tx.Account(ctx, holder.User.ID); err != nil {
+		if holder, err = accounts.Account(ctx, tx, holder.User.ID); err != nil {
 			return err
 		}
 		if !token.Resets(holder, at) {
 			return refusal
 		}
-		if err := tx.SetPassword(ctx, holder.User.ID, hash); err != nil {
+		if err := accounts.SetPassword(ctx, tx, holder.User.ID, hash); err != nil {
 			return err
 		}
 		if err := s.markVerified(ctx, tx, holder, at); err != nil {
 			return err
 		}
-		if err := tx.RevokeEmailTokens(ctx, holder.User.ID, at); err != nil {
+		if err := accounts.RevokeEmailTokens(ctx, tx, holder.User.ID, at); err != nil {
 			return err
 		}
 		// A person who knew the old password may have a challenge, or the secret of a second
 		// factor that is not confirmed.
-		if err := tx.DeleteLoginChallenges(ctx, holder.User.ID); err != nil {
+		if err := accounts.DeleteLoginChallenges(ctx, tx, holder.User.ID); err != nil {
 			return err
 		}
-		if err := tx.DeleteEnrolment(ctx, holder.User.ID); err != nil {
+		if err := accounts.DeleteEnrolment(ctx, tx, holder.User.ID); err != nil {
 			return err
 		}
-		if err := tx.RevokeSessions(ctx, holder.User.ID, at); err != nil {
+		if err := accounts.RevokeSessions(ctx, tx, holder.User.ID, at); err != nil {
 			return err
 		}
-		if err := tx.ResetCodeFailures(ctx, holder.User.ID); err != nil {
+		if err := accounts.ResetCodeFailures(ctx, tx, holder.User.ID); err != nil {
 			return err
 		}
-		if err := tx.DeleteLoginFailures(ctx, account.LoginSubject(s.hashKeys, kind, holder.User.Email)); err != nil {
+		if err := accounts.DeleteLoginFailures(ctx, tx, account.LoginSubject(s.hashKeys, kind, holder.User.Email)); err != nil {
 			return err
 		}
 		return recordChange(ctx, tx, holder, change{action: "account.reset_password", notification: notification.NotifyPasswordChanged}, at)

@@ -15,6 +15,8 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/notification"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
+	"github.com/tributary-hq/tributary/storage/postgres"
+	accounts "github.com/tributary-hq/tributary/storage/postgres/account"
 )
 
 // totpIssuer is the name under which an authenticator app shows an account.
@@ -40,7 +42,7 @@ func (s *Service) enroll(ctx context.Context, req *affiliatev1.EnrollTotpRequest
 	if password == "" && !account.IsRecentLogin(caller.Session, at) {
 		return nil, affiliate.Invalid("password", "is required, because the last login was more than 15 minutes ago")
 	}
-	holder, err := s.store.Account(ctx, user)
+	holder, err := accounts.Account(ctx, s.db, user)
 	if err != nil {
 		return nil, err
 	}
@@ -57,11 +59,11 @@ func (s *Service) enroll(ctx context.Context, req *affiliatev1.EnrollTotpRequest
 		}
 	}
 	var key *otp.Key
-	err = s.store.InTx(ctx, func(tx Tx) error {
+	err = s.db.InTx(ctx, func(tx *postgres.Tx) error {
 		if err := s.checkUnchanged(ctx, tx, holder, password); err != nil {
 			return err
 		}
-		current, err := tx.Account(ctx, user)
+		current, err := accounts.Account(ctx, tx, user)
 		if err != nil {
 			return err
 		}
@@ -69,7 +71,7 @@ func (s *Service) enroll(ctx context.Context, req *affiliatev1.EnrollTotpRequest
 			return affiliate.Refuse(affiliate.ReasonSecondFactorState)
 		}
 		if password != "" {
-			if err := tx.DeleteBucketFailures(ctx, attempt.Bucket); err != nil {
+			if err := accounts.DeleteBucketFailures(ctx, tx, attempt.Bucket); err != nil {
 				return err
 			}
 		}
@@ -77,7 +79,7 @@ func (s *Service) enroll(ctx context.Context, req *affiliatev1.EnrollTotpRequest
 		if err != nil {
 			return err
 		}
-		return tx.InsertSecondFactor(ctx, account.SecondFactor{
+		return accounts.InsertSecondFactor(ctx, tx, account.SecondFactor{
 			User: user, Secret: s.seal.Seal([]byte(key.Secret()), user.UUID[:]), CreatedAt: at,
 		})
 	})
@@ -103,11 +105,11 @@ func (s *Service) ConfirmPartnerTotp(ctx context.Context, req *affiliatev1.Confi
 func (s *Service) confirm(ctx context.Context, req *affiliatev1.ConfirmTotpRequest) (*affiliatev1.ConfirmTotpResponse, error) {
 	caller, at := server.PrincipalFrom(ctx), s.currentTime()
 	var codes []string
-	err := s.store.InTx(ctx, func(tx Tx) error {
-		if err := tx.LockUserByID(ctx, caller.User); err != nil {
+	err := s.db.InTx(ctx, func(tx *postgres.Tx) error {
+		if err := accounts.LockUserByID(ctx, tx, caller.User); err != nil {
 			return err
 		}
-		factor, found, err := tx.SecondFactor(ctx, caller.User)
+		factor, found, err := accounts.SecondFactor(ctx, tx, caller.User)
 		if err != nil {
 			return err
 		}
@@ -123,16 +125,16 @@ func (s *Service) confirm(ctx context.Context, req *affiliatev1.ConfirmTotpReque
 		}
 		var digests [][]byte
 		codes, digests = account.NewRecoveryCodes()
-		if err := tx.ConfirmSecondFactor(ctx, caller.User, step, digests, at); err != nil {
+		if err := accounts.ConfirmSecondFactor(ctx, tx, caller.User, step, digests, at); err != nil {
 			return err
 		}
-		if err := tx.RevokeOtherSessions(ctx, caller.User, &caller.Session, at); err != nil {
+		if err := accounts.RevokeOtherSessions(ctx, tx, caller.User, &caller.Session, at); err != nil {
 			return err
 		}
-		if err := tx.RevokeEmailChanges(ctx, caller.User, at); err != nil {
+		if err := accounts.RevokeEmailChanges(ctx, tx, caller.User, at); err != nil {
 			return err
 		}
-		account, err := tx.Account(ctx, caller.User)
+		account, err := accounts.Account(ctx, tx, caller.User)
 		if err != nil {
 			return err
 		}
@@ -156,7 +158,7 @@ func (s *Service) RemovePartnerTotp(ctx context.Context, req *affiliatev1.Remove
 
 func (s *Service) remove(ctx context.Context, req *affiliatev1.RemoveTotpRequest) (*affiliatev1.RemoveTotpResponse, error) {
 	caller, at := server.PrincipalFrom(ctx), s.currentTime()
-	account, err := s.store.Account(ctx, caller.User)
+	account, err := accounts.Account(ctx, s.db, caller.User)
 	if err != nil {
 		return nil, err
 	}
@@ -168,20 +170,20 @@ func (s *Service) remove(ctx context.Context, req *affiliatev1.RemoveTotpRequest
 		return nil, err
 	}
 	var accepted bool
-	err = s.store.InTx(ctx, func(tx Tx) error {
-		if err := tx.LockUserByID(ctx, caller.User); err != nil {
+	err = s.db.InTx(ctx, func(tx *postgres.Tx) error {
+		if err := accounts.LockUserByID(ctx, tx, caller.User); err != nil {
 			return err
 		}
 		if accepted, err = s.useCode(ctx, tx, account, req.GetCode(), at); err != nil || !accepted {
 			return err
 		}
-		if err := tx.DeleteBucketFailures(ctx, attempt.Bucket); err != nil {
+		if err := accounts.DeleteBucketFailures(ctx, tx, attempt.Bucket); err != nil {
 			return err
 		}
-		if err := tx.DeleteSecondFactor(ctx, caller.User); err != nil {
+		if err := accounts.DeleteSecondFactor(ctx, tx, caller.User); err != nil {
 			return err
 		}
-		if err := tx.RevokeOtherSessions(ctx, caller.User, &caller.Session, at); err != nil {
+		if err := accounts.RevokeOtherSessions(ctx, tx, caller.User, &caller.Session, at); err != nil {
 			return err
 		}
 		return recordChange(ctx, tx, account, change{action: "account.disable_second_factor", notification: notification.NotifySecondFactorDisabled}, at)
@@ -225,8 +227,8 @@ func refusedCode(ok bool, err error) error {
 // if the code is wrong or used, or if the account has no second factor. useCode counts a wrong
 // code, so the caller must then commit the transaction. Errors: INVALID_CREDENTIALS after too
 // many wrong codes in a row.
-func (s *Service) useCode(ctx context.Context, tx Tx, holder account.Account, code string, at time.Time) (ok bool, err error) {
-	factor, found, err := tx.SecondFactor(ctx, holder.User.ID)
+func (s *Service) useCode(ctx context.Context, tx *postgres.Tx, holder account.Account, code string, at time.Time) (ok bool, err error) {
+	factor, found, err := accounts.SecondFactor(ctx, tx, holder.User.ID)
 	if err != nil || !found || factor.ConfirmedAt == nil {
 		return false, err
 	}
@@ -241,7 +243,7 @@ func (s *Service) useCode(ctx context.Context, tx Tx, holder account.Account, co
 	case err != nil:
 		return false, err
 	case ok:
-		err = tx.UseTimeStep(ctx, holder.User.ID, step)
+		err = accounts.UseTimeStep(ctx, tx, holder.User.ID, step)
 	default:
 		ok, err = s.useRecoveryCode(ctx, tx, holder, code, at)
 	}
@@ -249,9 +251,9 @@ func (s *Service) useCode(ctx context.Context, tx Tx, holder account.Account, co
 		return false, err
 	}
 	if ok {
-		return true, tx.ResetCodeFailures(ctx, holder.User.ID)
+		return true, accounts.ResetCodeFailures(ctx, tx, holder.User.ID)
 	}
-	if err := tx.CountCodeFailure(ctx, holder.User.ID); err != nil {
+	if err := accounts.CountCodeFailure(ctx, tx, holder.User.ID); err != nil {
 		return false, err
 	}
 	if factor.Failures+1 != account.NotifiedCodeFailures {
@@ -261,12 +263,12 @@ func (s *Service) useCode(ctx context.Context, tx Tx, holder account.Account, co
 }
 
 // useRecoveryCode uses a recovery code. ok is false if the code is wrong or used.
-func (s *Service) useRecoveryCode(ctx context.Context, tx Tx, holder account.Account, code string, at time.Time) (ok bool, err error) {
+func (s *Service) useRecoveryCode(ctx context.Context, tx *postgres.Tx, holder account.Account, code string, at time.Time) (ok bool, err error) {
 	digest, ok := account.DigestRecoveryCode(code)
 	if !ok {
 		return false, nil
 	}
-	left, found, err := tx.UseRecoveryCode(ctx, holder.User.ID, digest, at)
+	left, found, err := accounts.UseRecoveryCode(ctx, tx, holder.User.ID, digest, at)
 	if err != nil || !found {
 		return false, err
 	}
@@ -297,7 +299,7 @@ func (s *Service) matchStep(factor account.SecondFactor, code string, at time.Ti
 // RATE_LIMIT_EXCEEDED.
 func (s *Service) Reauthenticate(ctx context.Context, password, code string) (factorSince *time.Time, err error) {
 	at := s.currentTime()
-	account, err := s.store.Account(ctx, server.PrincipalFrom(ctx).User)
+	account, err := accounts.Account(ctx, s.db, server.PrincipalFrom(ctx).User)
 	if err != nil {
 		return nil, err
 	}
@@ -311,7 +313,7 @@ func (s *Service) Reauthenticate(ctx context.Context, password, code string) (fa
 		}
 	}
 	var accepted bool
-	err = s.store.InTx(ctx, func(tx Tx) error {
+	err = s.db.InTx(ctx, func(tx *postgres.Tx) error {
 		if !account.User.SecondFactor {
 			if err := s.checkUnchanged(ctx, tx, account, password); err != nil {
 				return err
@@ -320,12 +322,12 @@ func (s *Service) Reauthenticate(ctx context.Context, password, code string) (fa
 		if accepted, err = s.checkFactor(ctx, tx, account, code, at); err != nil || !accepted {
 			return err
 		}
-		factor, _, err := tx.SecondFactor(ctx, account.User.ID)
+		factor, _, err := accounts.SecondFactor(ctx, tx, account.User.ID)
 		if err != nil {
 			return err
 		}
 		factorSince = factor.ConfirmedAt
-		return tx.DeleteBucketFailures(ctx, attempt.Bucket)
+		return accounts.DeleteBucketFailures(ctx, tx, attempt.Bucket)
 	})
 	return factorSince, refusedCode(accepted, err)
 }
@@ -334,11 +336,11 @@ func (s *Service) Reauthenticate(ctx context.Context, password, code string) (fa
 // factor now. ok is true if the account has none. It is false if the code is wrong, or if the
 // account had a second factor when the caller read it and has none now. The caller must then
 // commit the transaction, because useCode counts wrong codes.
-func (s *Service) checkFactor(ctx context.Context, tx Tx, account account.Account, code string, at time.Time) (ok bool, err error) {
-	if err := tx.LockUserByID(ctx, account.User.ID); err != nil {
+func (s *Service) checkFactor(ctx context.Context, tx *postgres.Tx, account account.Account, code string, at time.Time) (ok bool, err error) {
+	if err := accounts.LockUserByID(ctx, tx, account.User.ID); err != nil {
 		return false, err
 	}
-	current, err := tx.Account(ctx, account.User.ID)
+	current, err := accounts.Account(ctx, tx, account.User.ID)
 	if err != nil || !current.User.SecondFactor && !account.User.SecondFactor {
 		return err == nil, err
 	}

@@ -37,6 +37,7 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/account"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
+	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
 // Signer signs access tokens.
@@ -56,7 +57,7 @@ type Sealer interface {
 
 // Config has the dependencies of a Service. All fields are required.
 type Config struct {
-	Store  Store
+	DB     *postgres.DB
 	Signer Signer
 	// Seal encrypts the tokens of mails and the secrets of second factors.
 	Seal Sealer
@@ -71,7 +72,7 @@ type Config struct {
 // Service implements affiliate.v1.AccountService.
 type Service struct {
 	affiliatev1.UnimplementedAccountServiceServer
-	store    Store
+	db       *postgres.DB
 	signer   Signer
 	seal     Sealer
 	hashKeys affiliate.HashKeys
@@ -84,7 +85,7 @@ type Service struct {
 // New returns the service.
 func New(c Config) *Service {
 	return &Service{
-		store: c.Store, signer: c.Signer, seal: c.Seal, hashKeys: c.HashKeys, hashes: newPasswordHasher(), now: c.Now,
+		db: c.DB, signer: c.Signer, seal: c.Seal, hashKeys: c.HashKeys, hashes: newPasswordHasher(), now: c.Now,
 		merchantRegistration: c.MerchantRegistration, partnerRegistration: c.PartnerRegistration,
 	}
 }

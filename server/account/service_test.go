@@ -13,6 +13,7 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/account"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	accounts "github.com/tributary-hq/tributary/storage/postgres/account"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
@@ -25,7 +26,7 @@ func TestRegisterMerchant_CreatesWorkspaceWithPublicKeys(t *testing.T) {
 	}
 	workspace, _ := affiliate.ParseID[affiliate.WorkspaceID](resp.Workspace.Id)
 	for _, mode := range []affiliate.Mode{affiliate.ModeTest, affiliate.ModeLive} {
-		keys, err := f.store.ActiveKeys(t.Context(), affiliate.Scope{Workspace: workspace, Mode: mode}, f.Now())
+		keys, err := accounts.ActiveKeys(t.Context(), f.DB, affiliate.Scope{Workspace: workspace, Mode: mode}, f.Now())
 		if err != nil || len(keys) != 1 {
 			t.Fatalf("%s mode has the keys %v, %v, want one public key", mode, keys, err)
 		}
@@ -224,7 +225,7 @@ func TestRefresh_TokensExpire(t *testing.T) {
 	if f.sessionWorks(busy.User.Id) {
 		t.Error("the session works after 90 days")
 	}
-	deleted, err := f.store.DeleteEndedSessions(t.Context(), f.Now().Add(time.Millisecond), 10)
+	deleted, err := accounts.DeleteEndedSessions(t.Context(), f.DB, f.Now().Add(time.Millisecond), 10)
 	if err != nil || deleted != 2 || f.Count(`select count(*) from refresh_tokens`) != 0 {
 		t.Errorf("DeleteEndedSessions deleted %d sessions, %v, want 2 with all their tokens", deleted, err)
 	}

@@ -10,6 +10,8 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/account"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/storage/postgres"
+	accounts "github.com/tributary-hq/tributary/storage/postgres/account"
 )
 
 // RefreshMerchantSession exchanges the refresh token of a merchant's session.
@@ -43,8 +45,8 @@ func (s *Service) refresh(ctx context.Context, req *affiliatev1.RefreshSessionRe
 	var workspace *account.Workspace
 	var session account.Session
 	var reused bool
-	err := s.store.InTx(ctx, func(tx Tx) error {
-		token, found, err := tx.LockRefreshToken(ctx, used.digest())
+	err := s.db.InTx(ctx, func(tx *postgres.Tx) error {
+		token, found, err := accounts.LockRefreshToken(ctx, tx, used.digest())
 		if err != nil {
 			return err
 		}
@@ -54,9 +56,9 @@ func (s *Service) refresh(ctx context.Context, req *affiliatev1.RefreshSessionRe
 		if reused = token.UsedAt != nil; reused {
 			// The revocation must be committed, so refresh returns the error after the
 			// transaction.
-			return tx.RevokeSession(ctx, token.Session.ID, at)
+			return accounts.RevokeSession(ctx, tx, token.Session.ID, at)
 		}
-		holder, err = tx.Account(ctx, token.Session.User)
+		holder, err = accounts.Account(ctx, tx, token.Session.User)
 		if errors.Is(err, affiliate.Refuse(affiliate.ReasonNotFound)) {
 			return invalid
 		}
@@ -66,7 +68,7 @@ func (s *Service) refresh(ctx context.Context, req *affiliatev1.RefreshSessionRe
 		if session, err = token.Session.Refresh(holder, kind, at); err != nil {
 			return err
 		}
-		if err := tx.RotateRefreshToken(ctx, session, used.digest(), next.digest(), at); err != nil {
+		if err := accounts.RotateRefreshToken(ctx, tx, session, used.digest(), next.digest(), at); err != nil {
 			return err
 		}
 		if _, err := s.seeDevice(ctx, tx, holder.User.ID, at); err != nil {
@@ -89,7 +91,7 @@ func (s *Service) refresh(ctx context.Context, req *affiliatev1.RefreshSessionRe
 // unknown.
 func (s *Service) Logout(ctx context.Context, req *affiliatev1.LogoutRequest) (*affiliatev1.LogoutResponse, error) {
 	if token, ok := parseToken(req.GetRefreshToken()); ok {
-		if err := s.store.RevokeSessionOfToken(ctx, token.digest(), s.currentTime()); err != nil {
+		if err := accounts.RevokeSessionOfToken(ctx, s.db, token.digest(), s.currentTime()); err != nil {
 			return nil, err
 		}
 	}
@@ -98,11 +100,11 @@ func (s *Service) Logout(ctx context.Context, req *affiliatev1.LogoutRequest) (*
 
 // workspaceOf returns the workspace of which the account is a member, or nil for a
 // partner.
-func workspaceOf(ctx context.Context, tx Tx, account account.Account) (*account.Workspace, error) {
+func workspaceOf(ctx context.Context, tx *postgres.Tx, account account.Account) (*account.Workspace, error) {
 	if account.Member == nil {
 		return nil, nil
 	}
-	workspace, err := tx.Workspace(ctx, account.Member.Workspace)
+	workspace, err := accounts.Workspace(ctx, tx, account.Member.Workspace)
 	return &workspace, err
 }
 

@@ -11,6 +11,8 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/notification"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
+	"github.com/tributary-hq/tributary/storage/postgres"
+	accounts "github.com/tributary-hq/tributary/storage/postgres/account"
 )
 
 // VerifyEmail uses the token of a mail to verify the address of an account, or to complete
@@ -18,7 +20,7 @@ import (
 func (s *Service) VerifyEmail(ctx context.Context, req *affiliatev1.VerifyEmailRequest) (*affiliatev1.VerifyEmailResponse, error) {
 	refusal := affiliate.Refuse(affiliate.ReasonVerificationToken)
 	digest, at := account.DigestEmailToken(req.GetToken()), s.currentTime()
-	token, found, err := s.store.EmailToken(ctx, digest)
+	token, found, err := accounts.EmailToken(ctx, s.db, digest)
 	if err != nil {
 		return nil, err
 	}
@@ -26,19 +28,19 @@ func (s *Service) VerifyEmail(ctx context.Context, req *affiliatev1.VerifyEmailR
 		return nil, refusal
 	}
 	var holder account.Account
-	err = s.store.InTx(ctx, func(tx Tx) error {
+	err = s.db.InTx(ctx, func(tx *postgres.Tx) error {
 		// The token is read again, because another call may have used it.
-		token, _, err := tx.LockEmailToken(ctx, token.User, digest)
+		token, _, err := accounts.LockEmailToken(ctx, tx, token.User, digest)
 		if err != nil {
 			return err
 		}
-		if holder, err = tx.Account(ctx, token.User); err != nil {
+		if holder, err = accounts.Account(ctx, tx, token.User); err != nil {
 			return err
 		}
 		if !token.Verifies(holder, at) {
 			return refusal
 		}
-		if err := tx.UseEmailToken(ctx, digest, at); err != nil {
+		if err := accounts.UseEmailToken(ctx, tx, digest, at); err != nil {
 			return err
 		}
 		if token.Purpose == account.TokenChange {
@@ -61,32 +63,32 @@ func (s *Service) VerifyEmail(ctx context.Context, req *affiliatev1.VerifyEmailR
 
 // markVerified marks the current address of an account as verified. The address then
 // receives all mail again, because the user has just received a mail.
-func (s *Service) markVerified(ctx context.Context, tx Tx, account account.Account, at time.Time) error {
-	if err := tx.VerifyEmail(ctx, account.User.ID, at); err != nil {
+func (s *Service) markVerified(ctx context.Context, tx *postgres.Tx, account account.Account, at time.Time) error {
+	if err := accounts.VerifyEmail(ctx, tx, account.User.ID, at); err != nil {
 		return err
 	}
-	return tx.LiftSuppression(ctx, notification.MailDigest(s.hashKeys, account.User.Email))
+	return postgres.LiftSuppression(ctx, tx, notification.MailDigest(s.hashKeys, account.User.Email))
 }
 
 // changeAddress replaces the address of an account by the address to which the token was
 // mailed. The session that requested the change continues. A digest of a partner's former
 // address stays, because the fraud rules compare buyers with it.
-func (s *Service) changeAddress(ctx context.Context, tx Tx, account account.Account, token account.EmailToken, at time.Time) error {
-	if err := tx.ChangeEmail(ctx, account.User.ID, token.Address, at); err != nil {
+func (s *Service) changeAddress(ctx context.Context, tx *postgres.Tx, account account.Account, token account.EmailToken, at time.Time) error {
+	if err := accounts.ChangeEmail(ctx, tx, account.User.ID, token.Address, at); err != nil {
 		return err
 	}
 	if digests := fraud.FormerEmailDigests(s.hashKeys, account.User.Email); account.User.Kind == affiliate.Partner && digests != nil {
-		if err := tx.InsertFormerEmail(ctx, account.User.ID, digests.First(), at); err != nil {
+		if err := accounts.InsertFormerEmail(ctx, tx, account.User.ID, digests.First(), at); err != nil {
 			return err
 		}
 	}
-	if err := tx.LiftSuppression(ctx, notification.MailDigest(s.hashKeys, token.Address)); err != nil {
+	if err := postgres.LiftSuppression(ctx, tx, notification.MailDigest(s.hashKeys, token.Address)); err != nil {
 		return err
 	}
-	if err := tx.RevokeEmailTokens(ctx, account.User.ID, at); err != nil {
+	if err := accounts.RevokeEmailTokens(ctx, tx, account.User.ID, at); err != nil {
 		return err
 	}
-	if err := tx.RevokeOtherSessions(ctx, account.User.ID, token.Session, at); err != nil {
+	if err := accounts.RevokeOtherSessions(ctx, tx, account.User.ID, token.Session, at); err != nil {
 		return err
 	}
 	// Audit records cannot be changed when a person's data must be erased, so they contain
@@ -113,12 +115,12 @@ func (s *Service) ResendPartnerVerification(ctx context.Context, _ *affiliatev1.
 // tokens stay valid, because mails can arrive in a different order.
 func (s *Service) resend(ctx context.Context) (*affiliatev1.ResendVerificationResponse, error) {
 	at, response := s.currentTime(), &affiliatev1.ResendVerificationResponse{}
-	err := s.store.InTx(ctx, func(tx Tx) error {
-		account, err := tx.Account(ctx, server.PrincipalFrom(ctx).User)
+	err := s.db.InTx(ctx, func(tx *postgres.Tx) error {
+		account, err := accounts.Account(ctx, tx, server.PrincipalFrom(ctx).User)
 		if err != nil {
 			return err
 		}
-		suppressed, err := tx.Suppressed(ctx, notification.MailDigest(s.hashKeys, account.User.Email))
+		suppressed, err := postgres.Suppressed(ctx, tx, notification.MailDigest(s.hashKeys, account.User.Email))
 		if err != nil {
 			return err
 		}

@@ -1,17 +1,15 @@
 package account_test
 
 import (
-	"context"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
-	"github.com/tributary-hq/tributary/affiliate/account"
 	"github.com/tributary-hq/tributary/affiliate/notification"
-	"github.com/tributary-hq/tributary/cmd/stores"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
-	accountservice "github.com/tributary-hq/tributary/server/account"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
@@ -184,25 +182,20 @@ func TestLogin_RejectsPasswordThatIsResetMeanwhile(t *testing.T) {
 	f := newFixture(t)
 	f.partner("ada@blog.example")
 	token := f.resetToken("ada@blog.example")
-	// This store resets the password after the login has read the account.
-	late := f.newService(resettingStore{stores.Account(f.Store.DB), func() {
-		if err := f.resetPartner(token, newPassword); err != nil {
-			t.Error(err)
+	// The password is reset after the login has read the account.
+	var reset atomic.Bool
+	late := f.newService(f.OpenHooked(func(sql string, _ []any) error {
+		if strings.Contains(sql, "insert into login_failures") && reset.CompareAndSwap(false, true) {
+			if err := f.resetPartner(token, newPassword); err != nil {
+				t.Error(err)
+			}
 		}
-	}})
+		return nil
+	}))
 	_, err := late.LoginPartner(t.Context(), &affiliatev1.LoginRequest{Email: "ada@blog.example", Password: password})
 	pgtest.RequireRefusal(t, err, affiliate.ReasonInvalidCredentials)
 	f.WantCount(0, "sessions", `select count(*) from sessions where revoked_at is null`)
-}
-
-// resettingStore calls reset after it has read an account by its address.
-type resettingStore struct {
-	accountservice.Store
-	reset func()
-}
-
-func (s resettingStore) AccountByEmail(ctx context.Context, kind affiliate.AccountKind, email string) (account.Account, bool, error) {
-	account, found, err := s.Store.AccountByEmail(ctx, kind, email)
-	s.reset()
-	return account, found, err
+	if !reset.Load() {
+		t.Error("the password was not reset during the login")
+	}
 }

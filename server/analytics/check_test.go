@@ -11,13 +11,14 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/click"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	checks "github.com/tributary-hq/tributary/storage/postgres/check"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
 // checks returns the results of the consistency checks of the analytics, by name.
 func (f *fixture) checks() map[string]affiliate.CheckResult {
 	f.Helper()
-	results, err := f.Store.CheckAccounts(f.Context(), time.Now)
+	results, err := checks.Run(f.Context(), f.DB, time.Now)
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -16,12 +16,12 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/commission"
 	"github.com/tributary-hq/tributary/affiliate/privacy"
 	"github.com/tributary-hq/tributary/affiliate/program"
-	"github.com/tributary-hq/tributary/cmd/stores"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server/analytics"
 	"github.com/tributary-hq/tributary/server/conversion"
 	privacyservice "github.com/tributary-hq/tributary/server/privacy"
 	"github.com/tributary-hq/tributary/server/servertest"
+	clicks "github.com/tributary-hq/tributary/storage/postgres/click"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
@@ -61,10 +61,10 @@ func newFixture(t *testing.T, now time.Time) *fixture {
 	f.NewPromoCode(f.pat, "pat10")
 	f.patUSD = f.NewParticipant(f.Scope, f.dollars.Program, f.pat.Partner)
 	quiet := slog.New(slog.DiscardHandler)
-	f.service = analytics.New(stores.Analytics(f.Store.DB), quiet, clock.Now)
-	f.worker = analytics.NewWorker(stores.Analytics(f.Store.DB), quiet, clock.Now)
+	f.service = analytics.New(f.DB, quiet, clock.Now)
+	f.worker = analytics.NewWorker(f.DB, quiet, clock.Now)
 	f.conversions = conversion.New(conversion.Config{
-		Store: stores.Conversion(f.Store), Tail: emptyTail{}, HashKeys: affiliate.HashKeys{[]byte("key of the tests")}, Now: clock.Now, Log: quiet,
+		DB: f.DB, Tail: emptyTail{}, HashKeys: affiliate.HashKeys{[]byte("key of the tests")}, Now: clock.Now, Log: quiet,
 	})
 	return f
 }
@@ -108,10 +108,10 @@ func (f *fixture) someTime(from, to time.Time) time.Time {
 // addClicks stores random clicks of a participant.
 func (f *fixture) addClicks(p pgtest.Participant, n int) {
 	f.Helper()
-	clicks := make([]click.Click, n)
-	for i := range clicks {
+	stored := make([]click.Click, n)
+	for i := range stored {
 		at := f.someTime(f.clock.Now().Add(-60*24*time.Hour), f.clock.Now())
-		clicks[i] = f.UnstoredClick(p, func(c *click.Click) {
+		stored[i] = f.UnstoredClick(p, func(c *click.Click) {
 			c.ID = affiliate.NewID[affiliate.ClickID](at)
 			c.ClickedAt, c.ReceivedAt, c.ExpiresAt = at, at, click.WindowEnd(at, 30)
 			c.IsBot, c.Unique = f.chance(8), false
@@ -123,10 +123,10 @@ func (f *fixture) addClicks(p pgtest.Participant, n int) {
 			c.SubID = oneOf(f, "", "a", "b", "c")
 		})
 	}
-	if err := f.Store.StoreClicks(f.Context(), clicks); err != nil {
+	if err := clicks.Store(f.Context(), f.DB, stored); err != nil {
 		f.Fatal(err)
 	}
-	f.clicks = append(f.clicks, clicks...)
+	f.clicks = append(f.clicks, stored...)
 }
 
 // report reports a random conversion.
@@ -208,7 +208,7 @@ func (f *fixture) reattribute() {
 func (f *fixture) eraseQuinn() {
 	f.Helper()
 	service := privacyservice.New(privacyservice.Config{
-		Store: stores.Privacy(f.Store.DB, pgtest.ErasureKeys.First()), Directory: noDirectory{}, DeadLetters: noLetters{}, Analytics: f.service,
+		DB: f.DB, Directory: noDirectory{}, DeadLetters: noLetters{}, Analytics: f.service,
 		Log: privacyservice.NoLog{}, HashKeys: affiliate.HashKeys{[]byte("key of the tests")}, Now: f.clock.Now,
 	})
 	_, err := service.EraseParticipant(f.asOwner(), &affiliatev1.EraseParticipantRequest{

@@ -10,6 +10,8 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/analytics"
+	"github.com/tributary-hq/tributary/storage/postgres"
+	rollups "github.com/tributary-hq/tributary/storage/postgres/analytics"
 )
 
 // lockPause is the time between two attempts to get the lock of the sums.
@@ -44,10 +46,10 @@ type result struct {
 
 // fold adds the oldest entries of the log of a workspace and mode to the sums, in one
 // transaction. It does not wait for other transactions that change the same sums.
-func fold(ctx context.Context, store Store, log *slog.Logger, scope affiliate.Scope, now time.Time) (r result, err error) {
-	err = store.InTx(ctx, func(tx Tx) error {
+func fold(ctx context.Context, db *postgres.DB, log *slog.Logger, scope affiliate.Scope, now time.Time) (r result, err error) {
+	err = db.InTx(ctx, func(tx *postgres.Tx) error {
 		r = result{}
-		locked, err := tx.TryLock(ctx, scope)
+		locked, err := rollups.TryLock(ctx, tx, scope)
 		if err != nil || !locked {
 			r.busy = !locked
 			return err
@@ -63,8 +65,8 @@ func fold(ctx context.Context, store Store, log *slog.Logger, scope affiliate.Sc
 
 // foldNext takes the oldest entries from the log and adds them to the sums. more is true if
 // entries may be left.
-func foldNext(ctx context.Context, tx Tx, log *slog.Logger, scope affiliate.Scope, now time.Time) (more bool, err error) {
-	entries, more, err := tx.TakeEntries(ctx, scope)
+func foldNext(ctx context.Context, tx *postgres.Tx, log *slog.Logger, scope affiliate.Scope, now time.Time) (more bool, err error) {
+	entries, more, err := rollups.TakeEntries(ctx, tx, scope)
 	if err != nil || len(entries) == 0 {
 		return false, err
 	}
@@ -125,10 +127,10 @@ func (s *Service) AddAll(ctx context.Context, workspace affiliate.WorkspaceID) e
 // addEntries adds entries of the log to the sums, and subtracts its work from the budget. It uses
 // no connection while it waits for the lock. done is true if no entries are left.
 func (s *Service) addEntries(ctx context.Context, scope affiliate.Scope, left *budget) (done bool, err error) {
-	more, err := s.store.IsWaiting(ctx, scope)
+	more, err := rollups.IsWaiting(ctx, s.db, scope)
 	for err == nil && more && time.Now().Before(left.until) {
 		var r result
-		if r, err = fold(ctx, s.store, s.log, scope, s.now()); err != nil {
+		if r, err = fold(ctx, s.db, s.log, scope, s.now()); err != nil {
 			return false, err
 		}
 		if !r.busy {
@@ -162,7 +164,7 @@ func (b *budget) pause(ctx context.Context) (bool, error) {
 // out entries that cannot be read, so that they do not stop all others. The command
 // `core analytics recount` counts their clicks.
 func addClicks(
-	ctx context.Context, tx Tx, log *slog.Logger, scope affiliate.Scope, entries []analytics.LogEntry, sums analytics.Sums, weights analytics.Weights,
+	ctx context.Context, tx *postgres.Tx, log *slog.Logger, scope affiliate.Scope, entries []analytics.LogEntry, sums analytics.Sums, weights analytics.Weights,
 ) error {
 	clicks := analytics.Sums{}
 	added := analytics.Weights{}
@@ -182,11 +184,11 @@ func addClicks(
 }
 
 // dropErased removes the personal values of erased participants from the sums of new clicks.
-func dropErased(ctx context.Context, tx Tx, scope affiliate.Scope, clicks analytics.Sums) error {
+func dropErased(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, clicks analytics.Sums) error {
 	if len(clicks) == 0 {
 		return nil
 	}
-	erased, workspace, err := tx.Erased(ctx, scope, clicks.Participants())
+	erased, workspace, err := rollups.Erased(ctx, tx, scope, clicks.Participants())
 	if err == nil && len(erased) > 0 {
 		clicks.DropErased(erased, workspace)
 	}
@@ -199,12 +201,12 @@ const erasedSums = 5000
 // eraseValues removes the clicks of an erased participant from sums of their personal values.
 // The clicks stay in the totals, like other clicks without a value. If sums are left, it
 // inserts an entry for the next transaction and returns true.
-func eraseValues(ctx context.Context, tx Tx, scope affiliate.Scope, participant affiliate.ParticipantID) (more bool, err error) {
-	_, workspace, err := tx.Erased(ctx, scope, []affiliate.ParticipantID{participant})
+func eraseValues(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, participant affiliate.ParticipantID) (more bool, err error) {
+	_, workspace, err := rollups.Erased(ctx, tx, scope, []affiliate.ParticipantID{participant})
 	if err != nil {
 		return false, err
 	}
-	found, err := tx.ClickSums(ctx, scope, participant, analytics.ErasedDimensions(workspace), erasedSums)
+	found, err := rollups.ClickSums(ctx, tx, scope, participant, analytics.ErasedDimensions(workspace), erasedSums)
 	if err != nil || len(found) == 0 {
 		return false, err
 	}
@@ -214,7 +216,7 @@ func eraseValues(ctx context.Context, tx Tx, scope affiliate.Scope, participant 
 	if len(found) < erasedSums {
 		return false, nil
 	}
-	return true, tx.AddEntry(ctx, scope, analytics.LogEntry{Erased: &participant})
+	return true, rollups.AddEntry(ctx, tx, scope, analytics.LogEntry{Erased: &participant})
 }
 
 func conversionsOf(entries []analytics.LogEntry) []affiliate.ConversionID {
@@ -234,16 +236,16 @@ const maxClickDelay = 24 * time.Hour
 // recountConversions subtracts conversions as they were counted before, and adds them as they
 // are now. It inserts an entry for the conversions whose click is not stored yet.
 func recountConversions(
-	ctx context.Context, tx Tx, scope affiliate.Scope, ids []affiliate.ConversionID, now time.Time, sums analytics.Sums, weights analytics.Weights,
+	ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, ids []affiliate.ConversionID, now time.Time, sums analytics.Sums, weights analytics.Weights,
 ) error {
 	if len(ids) == 0 {
 		return nil
 	}
-	before, err := tx.CountedConversions(ctx, scope, ids)
+	before, err := rollups.CountedConversions(ctx, tx, scope, ids)
 	if err != nil {
 		return err
 	}
-	after, err := tx.CurrentConversions(ctx, scope, ids)
+	after, err := rollups.CurrentConversions(ctx, tx, scope, ids)
 	if err != nil {
 		return err
 	}
@@ -268,11 +270,11 @@ func recountConversions(
 		}
 		customers[counted.Customer], customers[current.Customer] = true, true
 	}
-	if err := tx.StoreCounted(ctx, scope, stored, deleted); err != nil {
+	if err := rollups.StoreCounted(ctx, tx, scope, stored, deleted); err != nil {
 		return err
 	}
 	if len(early) > 0 {
-		if err := tx.AddEntry(ctx, scope, analytics.LogEntry{Conversions: early}); err != nil {
+		if err := rollups.AddEntry(ctx, tx, scope, analytics.LogEntry{Conversions: early}); err != nil {
 			return err
 		}
 	}
@@ -298,16 +300,16 @@ func recountConversions(
 // the counted state of the conversions, after the current state. It sets FirstOfCustomer in both.
 // If another conversion is now the first of its customer, it adds this conversion to both.
 func recountCustomers(
-	ctx context.Context, tx Tx, scope affiliate.Scope, refs []string, before, after map[affiliate.ConversionID]analytics.Conversion,
+	ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, refs []string, before, after map[affiliate.ConversionID]analytics.Conversion,
 ) error {
 	if len(refs) == 0 {
 		return nil
 	}
-	counted, err := tx.Customers(ctx, scope, refs)
+	counted, err := rollups.Customers(ctx, tx, scope, refs)
 	if err != nil {
 		return err
 	}
-	current, err := tx.Firsts(ctx, scope, refs)
+	current, err := rollups.Firsts(ctx, tx, scope, refs)
 	if err != nil {
 		return err
 	}
@@ -345,16 +347,16 @@ func recountCustomers(
 		cohorts.AddCustomer(customer, 1)
 		stored = append(stored, customer)
 	}
-	if err := tx.StoreCustomers(ctx, scope, stored, deleted); err != nil {
+	if err := rollups.StoreCustomers(ctx, tx, scope, stored, deleted); err != nil {
 		return err
 	}
-	return tx.AddCohorts(ctx, scope, cohorts)
+	return rollups.AddCohorts(ctx, tx, scope, cohorts)
 }
 
 // addFirsts sets FirstOfCustomer in before and after. It adds the conversions that are no longer
 // or now the first of their customers to both.
 func addFirsts(
-	ctx context.Context, tx Tx, scope affiliate.Scope, refs []string, counted, current map[string]*analytics.Customer,
+	ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, refs []string, counted, current map[string]*analytics.Customer,
 	before, after map[affiliate.ConversionID]analytics.Conversion,
 ) error {
 	firstOf := func(customers map[string]*analytics.Customer, ref string) (first affiliate.ConversionID) {
@@ -378,7 +380,7 @@ func addFirsts(
 		}
 	}
 	if len(others) > 0 {
-		unchanged, err := tx.CountedConversions(ctx, scope, others)
+		unchanged, err := rollups.CountedConversions(ctx, tx, scope, others)
 		if err != nil {
 			return err
 		}
@@ -398,23 +400,23 @@ func addFirsts(
 
 // addSums selects the values that are counted separately and adds the changes of the sums, and of
 // the sums of programmes, to the stored sums.
-func addSums(ctx context.Context, tx Tx, scope affiliate.Scope, changes analytics.Sums, weights analytics.Weights) error {
+func addSums(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, changes analytics.Sums, weights analytics.Weights) error {
 	changes.DropEmpty()
 	if len(changes) == 0 {
 		return nil
 	}
 	weights.KeepOnly(changes)
-	kept, err := tx.Values(ctx, scope, changes.DayValues())
+	kept, err := rollups.Values(ctx, tx, scope, changes.DayValues())
 	if err != nil {
 		return err
 	}
 	selection := analytics.SelectValues(kept, weights)
-	if err := tx.StoreValues(ctx, scope, selection.Changed, selection.Replaced); err != nil {
+	if err := rollups.StoreValues(ctx, tx, scope, selection.Changed, selection.Replaced); err != nil {
 		return err
 	}
 	changes.MergeOthers(selection.Kept)
 	if negative := changes.Negative(); len(negative) > 0 {
-		stored, err := tx.Sums(ctx, scope, negative)
+		stored, err := rollups.Sums(ctx, tx, scope, negative)
 		if err != nil {
 			return err
 		}
@@ -422,17 +424,17 @@ func addSums(ctx context.Context, tx Tx, scope affiliate.Scope, changes analytic
 	}
 	changes.AddProgramSums()
 	if len(selection.Replaced) > 0 {
-		replaced, err := tx.TakeValueSums(ctx, scope, selection.Replaced)
+		replaced, err := rollups.TakeValueSums(ctx, tx, scope, selection.Replaced)
 		if err != nil {
 			return err
 		}
 		replaced.MergeOthers(selection.Kept)
 		changes.AddAll(replaced)
 	}
-	stored, err := tx.Sums(ctx, scope, changes)
+	stored, err := rollups.Sums(ctx, tx, scope, changes)
 	if err != nil {
 		return err
 	}
 	stored.AddAll(changes)
-	return tx.StoreSums(ctx, scope, stored)
+	return rollups.StoreSums(ctx, tx, scope, stored)
 }

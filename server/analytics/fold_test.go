@@ -1,29 +1,29 @@
 package analytics_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate/click"
-	"github.com/tributary-hq/tributary/cmd/stores"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server/analytics"
+	clicks "github.com/tributary-hq/tributary/storage/postgres/click"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
 // storeSubIDs stores a click for each sub id, all of them received now.
 func (f *fixture) storeSubIDs(ids ...string) {
 	f.Helper()
-	clicks := make([]click.Click, len(ids))
+	stored := make([]click.Click, len(ids))
 	for i, id := range ids {
-		clicks[i] = f.UnstoredClick(f.pat, func(c *click.Click) { c.SubID = id })
+		stored[i] = f.UnstoredClick(f.pat, func(c *click.Click) { c.SubID = id })
 	}
-	if err := f.Store.StoreClicks(f.Context(), clicks); err != nil {
+	if err := clicks.Store(f.Context(), f.DB, stored); err != nil {
 		f.Fatal(err)
 	}
 }
@@ -75,47 +75,28 @@ func TestBreakdown_ManyValues(t *testing.T) {
 	f.WantCount(2*1001, "sums of values and others", `select count(*) from analytics_days where dimension = 'sub_id'`)
 }
 
-// failingStore lets each transaction run and then rolls it back, as many times as fails says.
-type failingStore struct {
-	analytics.Store
-	mu    sync.Mutex
-	fails int
-}
-
-var errCrash = errors.New("the process ends")
-
-func (s *failingStore) InTx(ctx context.Context, fn func(tx analytics.Tx) error) error {
-	return s.Store.InTx(ctx, func(tx analytics.Tx) error {
-		if err := fn(tx); err != nil {
-			return err
-		}
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if s.fails > 0 {
-			s.fails--
-			return errCrash
-		}
-		return nil
-	})
-}
-
 // Each click and each conversion is counted exactly once, although requests and jobs of several
 // processes add the same entries at the same time, and some of them crash before their commit.
 func TestFold_CountsOnceUnderConcurrencyAndCrashes(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, time.Now())
 	f.addClicks(f.pat, 20)
-	store := &failingStore{Store: stores.Analytics(f.Store.DB), fails: 10}
-	service := analytics.New(store, slog.New(slog.DiscardHandler), f.clock.Now)
+	var commits, crashes, failed atomic.Int64
+	crashing := f.OpenHooked(func(sql string, _ []any) error {
+		if sql == "commit" && commits.Add(1)%2 == 1 {
+			crashes.Add(1)
+			return errors.New("the process ends")
+		}
+		return nil
+	})
+	service := analytics.New(crashing, slog.New(slog.DiscardHandler), f.clock.Now)
 	var working, writing sync.WaitGroup
 	done := make(chan struct{})
 	for range 3 {
 		working.Go(func() {
 			for {
-				err := service.AddAll(f.Context(), f.Scope.Workspace)
-				if err != nil && !errors.Is(err, errCrash) {
-					t.Errorf("AddAll: %v", err)
-					return
+				if err := service.AddAll(f.Context(), f.Scope.Workspace); err != nil {
+					failed.Add(1)
 				}
 				select {
 				case <-done:
@@ -129,7 +110,7 @@ func TestFold_CountsOnceUnderConcurrencyAndCrashes(t *testing.T) {
 		writing.Go(func() {
 			for range 30 {
 				stored := f.UnstoredClick(f.quinn, func(c *click.Click) { c.SubID, c.Country = "s", "DE" })
-				if err := f.Store.StoreClicks(f.Context(), []click.Click{stored}); err != nil {
+				if err := clicks.Store(f.Context(), f.DB, []click.Click{stored}); err != nil {
 					t.Errorf("StoreClicks: %v", err)
 				}
 			}
@@ -141,6 +122,9 @@ func TestFold_CountsOnceUnderConcurrencyAndCrashes(t *testing.T) {
 	writing.Wait()
 	close(done)
 	working.Wait()
+	if crashes.Load() == 0 || failed.Load() != crashes.Load() {
+		t.Errorf("AddAll failed %d times, want once for each of the %d crashes", failed.Load(), crashes.Load())
+	}
 	f.wantTrueReports()
 	f.WantCount(0, "entries in the log", `select count(*) from analytics_log`)
 	f.wantNoViolations("after all processes have ended")

@@ -12,6 +12,8 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/analytics"
 	"github.com/tributary-hq/tributary/server"
+	"github.com/tributary-hq/tributary/storage/postgres"
+	rollups "github.com/tributary-hq/tributary/storage/postgres/analytics"
 )
 
 const (
@@ -30,14 +32,14 @@ const (
 // Worker runs the job analytics.AddAnalytics.
 type Worker struct {
 	river.WorkerDefaults[analytics.AddAnalytics]
-	store Store
-	log   *slog.Logger
-	now   func() time.Time
+	db  *postgres.DB
+	log *slog.Logger
+	now func() time.Time
 }
 
 // NewWorker returns a Worker; now is its clock.
-func NewWorker(store Store, log *slog.Logger, now func() time.Time) *Worker {
-	return &Worker{store: store, log: log, now: now}
+func NewWorker(db *postgres.DB, log *slog.Logger, now func() time.Time) *Worker {
+	return &Worker{db: db, log: log, now: now}
 }
 
 // PeriodicJob returns the job that a River client inserts every two seconds. At most one job
@@ -54,7 +56,7 @@ func (w *Worker) Timeout(*river.Job[analytics.AddAnalytics]) time.Duration { ret
 // example that of a request. An error in one workspace does not stop the work for the others.
 func (w *Worker) Work(ctx context.Context, _ *river.Job[analytics.AddAnalytics]) error {
 	started := w.now()
-	scopes, err := w.store.Waiting(ctx, maxScopes)
+	scopes, err := rollups.Waiting(ctx, w.db, maxScopes)
 	if err != nil {
 		return err
 	}
@@ -62,7 +64,7 @@ func (w *Worker) Work(ctx context.Context, _ *river.Job[analytics.AddAnalytics])
 	for len(scopes) > 0 {
 		var left []affiliate.Scope
 		for _, scope := range scopes {
-			r, err := fold(ctx, w.store, w.log, scope, w.now())
+			r, err := fold(ctx, w.db, w.log, scope, w.now())
 			if err != nil {
 				failed = append(failed, fmt.Errorf("workspace %s, %s: %w", scope.Workspace, scope.Mode, err))
 			}

@@ -13,10 +13,12 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/click"
-	"github.com/tributary-hq/tributary/cmd/stores"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server/analytics"
 	"github.com/tributary-hq/tributary/server/conversion"
+	"github.com/tributary-hq/tributary/storage/postgres"
+	rollups "github.com/tributary-hq/tributary/storage/postgres/analytics"
+	clicks "github.com/tributary-hq/tributary/storage/postgres/click"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
@@ -56,7 +58,7 @@ func TestFold_ConversionBeforeItsClick(t *testing.T) {
 	f := newFixture(t, time.Now())
 	stored := f.UnstoredClick(f.pat, func(c *click.Click) { c.Country = "NP" })
 	service := conversion.New(conversion.Config{
-		Store: stores.Conversion(f.Store), Tail: tail{stored}, HashKeys: affiliate.HashKeys{[]byte("key of the tests")}, Now: f.clock.Now, Log: slog.New(slog.DiscardHandler),
+		DB: f.DB, Tail: tail{stored}, HashKeys: affiliate.HashKeys{[]byte("key of the tests")}, Now: f.clock.Now, Log: slog.New(slog.DiscardHandler),
 	})
 	_, err := service.ReportConversion(f.asKey(), &affiliatev1.ReportConversionRequest{
 		ExternalTransactionId: "sale", AmountCents: new(int64(1000)), Currency: new("EUR"), ClickId: new(stored.ID.String()),
@@ -70,7 +72,7 @@ func TestFold_ConversionBeforeItsClick(t *testing.T) {
 	if row, _ := f.breakdown(country, "NP"); row.GetConversions() != 0 {
 		t.Errorf("before the click is stored, its country has %d conversions", row.GetConversions())
 	}
-	if err := f.Store.StoreClicks(t.Context(), []click.Click{stored}); err != nil {
+	if err := clicks.Store(t.Context(), f.DB, []click.Click{stored}); err != nil {
 		t.Fatal(err)
 	}
 	if row, _ := f.breakdown(country, "NP"); row.GetConversions() != 1 || row.GetClicks() != 1 {
@@ -146,13 +148,13 @@ func TestWork_AddsLargeBacklog(t *testing.T) {
 		ids[i] = affiliate.NewID[affiliate.LinkID](f.clock.Now())
 	}
 	for range batches {
-		clicks := make([]click.Click, size)
-		for n := range clicks {
-			clicks[n] = f.UnstoredClick(f.pat, func(c *click.Click) {
+		stored := make([]click.Click, size)
+		for n := range stored {
+			stored[n] = f.UnstoredClick(f.pat, func(c *click.Click) {
 				c.Link, c.SubID, c.Country = ids[n%links], strconv.Itoa(n%2000), "DE"
 			})
 		}
-		if err := f.Store.StoreClicks(t.Context(), clicks); err != nil {
+		if err := clicks.Store(t.Context(), f.DB, stored); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -171,14 +173,14 @@ func TestErase_ParticipantWithManyValues(t *testing.T) {
 	const days, values = 6, 1000
 	for day := range days {
 		at := f.clock.Now().AddDate(0, 0, -day)
-		clicks := make([]click.Click, values)
-		for n := range clicks {
-			clicks[n] = f.UnstoredClick(f.quinn, func(c *click.Click) {
+		stored := make([]click.Click, values)
+		for n := range stored {
+			stored[n] = f.UnstoredClick(f.quinn, func(c *click.Click) {
 				c.ID = affiliate.NewID[affiliate.ClickID](at)
 				c.ClickedAt, c.ReceivedAt, c.SubID, c.Country = at, at, fmt.Sprint("visitor-", n), "DE"
 			})
 		}
-		if err := f.Store.StoreClicks(t.Context(), clicks); err != nil {
+		if err := clicks.Store(t.Context(), f.DB, stored); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -209,13 +211,13 @@ func TestTryLock_DoesNotWait(t *testing.T) {
 	f := newFixture(t, time.Now())
 	f.storeSubIDs("a")
 	f.addWaiting() // creates the lock
-	ctx, store := t.Context(), stores.Analytics(f.Store.DB)
-	err := store.InTx(ctx, func(tx analytics.Tx) error {
-		if locked, err := tx.TryLock(ctx, f.Scope); err != nil || !locked {
+	ctx := t.Context()
+	err := f.DB.InTx(ctx, func(tx *postgres.Tx) error {
+		if locked, err := rollups.TryLock(ctx, tx, f.Scope); err != nil || !locked {
 			t.Errorf("the first TryLock returned %t, %v", locked, err)
 		}
-		return store.InTx(ctx, func(tx analytics.Tx) error {
-			locked, err := tx.TryLock(ctx, f.Scope)
+		return f.DB.InTx(ctx, func(tx *postgres.Tx) error {
+			locked, err := rollups.TryLock(ctx, tx, f.Scope)
 			if locked {
 				t.Error("two transactions have the lock")
 			}
@@ -232,7 +234,7 @@ func TestCollector_ShowsOldestEntry(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, time.Now())
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(analytics.NewGauges(stores.Analytics(f.Store.DB), f.clock.Now))
+	registry.MustRegister(analytics.NewGauges(f.DB, f.clock.Now))
 	oldest := func() float64 {
 		t.Helper()
 		families, err := registry.Gather()

@@ -10,6 +10,8 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/analytics"
 	"github.com/tributary-hq/tributary/affiliate/click"
+	"github.com/tributary-hq/tributary/storage/postgres"
+	rollups "github.com/tributary-hq/tributary/storage/postgres/analytics"
 )
 
 // RecountResult holds the numbers of what Recount has counted.
@@ -35,11 +37,11 @@ func (s *Service) Recount(ctx context.Context, scope affiliate.Scope, from, to t
 	var total RecountResult
 	first, last := analytics.DayOf(from), analytics.DayOf(to)
 	// The log makes the next transactions read the conversions again.
-	err := s.store.InTx(ctx, func(tx Tx) error { return tx.LogConversions(ctx, scope, first, last) })
+	err := s.db.InTx(ctx, func(tx *postgres.Tx) error { return rollups.LogConversions(ctx, tx, scope, first, last) })
 	if err != nil {
 		return total, err
 	}
-	if err := s.withoutEntries(ctx, scope, func(tx Tx) error { return recountCohorts(ctx, tx, scope) }); err != nil {
+	if err := s.withoutEntries(ctx, scope, func(tx *postgres.Tx) error { return recountCohorts(ctx, tx, scope) }); err != nil {
 		return total, fmt.Errorf("recount cohorts: %w", err)
 	}
 	for day := first; day <= last; day++ {
@@ -47,7 +49,7 @@ func (s *Service) Recount(ctx context.Context, scope affiliate.Scope, from, to t
 			continue
 		}
 		var counted RecountResult
-		err := s.withoutEntries(ctx, scope, func(tx Tx) (err error) {
+		err := s.withoutEntries(ctx, scope, func(tx *postgres.Tx) (err error) {
 			counted, err = recountDay(ctx, tx, scope, day)
 			return err
 		})
@@ -64,19 +66,19 @@ func (s *Service) Recount(ctx context.Context, scope affiliate.Scope, from, to t
 //
 // All statements of the transaction read the same snapshot. A click is therefore among the
 // clicks that fn reads, or its entry is in the log after the transaction, but not both.
-func (s *Service) withoutEntries(ctx context.Context, scope affiliate.Scope, fn func(tx Tx) error) error {
+func (s *Service) withoutEntries(ctx context.Context, scope affiliate.Scope, fn func(tx *postgres.Tx) error) error {
 	left := longBudget()
 	for {
 		if _, err := s.addEntries(ctx, scope, left); err != nil {
 			return err
 		}
 		done := false
-		err := s.store.InTx(ctx, func(tx Tx) error {
+		err := s.db.InTx(ctx, func(tx *postgres.Tx) error {
 			done = false
-			if err := tx.UseSnapshot(ctx); err != nil {
+			if err := rollups.UseSnapshot(ctx, tx); err != nil {
 				return err
 			}
-			locked, err := tx.TryLock(ctx, scope)
+			locked, err := rollups.TryLock(ctx, tx, scope)
 			if err != nil || !locked {
 				return err
 			}
@@ -98,11 +100,11 @@ func (s *Service) withoutEntries(ctx context.Context, scope affiliate.Scope, fn 
 }
 
 // recountDay replaces the sums of a day.
-func recountDay(ctx context.Context, tx Tx, scope affiliate.Scope, day analytics.Day) (counted RecountResult, err error) {
-	if err := tx.DeleteDay(ctx, scope, day); err != nil {
+func recountDay(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, day analytics.Day) (counted RecountResult, err error) {
+	if err := rollups.DeleteDay(ctx, tx, scope, day); err != nil {
 		return counted, err
 	}
-	conversions, err := tx.CountedOfDay(ctx, scope, day)
+	conversions, err := rollups.CountedOfDay(ctx, tx, scope, day)
 	if err != nil {
 		return counted, err
 	}
@@ -115,7 +117,7 @@ func recountDay(ctx context.Context, tx Tx, scope affiliate.Scope, day analytics
 		return counted, err
 	}
 	counted.Conversions = int64(len(conversions))
-	err = tx.EachClicksOfDay(ctx, scope, day, func(clicks []click.Click) error {
+	err = rollups.EachClicksOfDay(ctx, tx, scope, day, func(clicks []click.Click) error {
 		counted.Clicks += int64(len(clicks))
 		sums, weights := analytics.Sums{}, analytics.Weights{}
 		for i := range clicks {
@@ -130,8 +132,8 @@ func recountDay(ctx context.Context, tx Tx, scope affiliate.Scope, day analytics
 }
 
 // recountCohorts replaces the customers and their cohorts.
-func recountCohorts(ctx context.Context, tx Tx, scope affiliate.Scope) error {
-	if err := tx.DeleteCustomers(ctx, scope); err != nil {
+func recountCohorts(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope) error {
+	if err := rollups.DeleteCustomers(ctx, tx, scope); err != nil {
 		return err
 	}
 	var last *analytics.Customer
@@ -141,13 +143,13 @@ func recountCohorts(ctx context.Context, tx Tx, scope affiliate.Scope) error {
 		for _, customer := range customers {
 			cohorts.AddCustomer(customer, 1)
 		}
-		if err := tx.StoreCustomers(ctx, scope, customers, nil); err != nil {
+		if err := rollups.StoreCustomers(ctx, tx, scope, customers, nil); err != nil {
 			return err
 		}
 		customers = nil
-		return tx.AddCohorts(ctx, scope, cohorts)
+		return rollups.AddCohorts(ctx, tx, scope, cohorts)
 	}
-	err := tx.EachCountedOfCustomers(ctx, scope, func(conversions []analytics.Conversion) error {
+	err := rollups.EachCountedOfCustomers(ctx, tx, scope, func(conversions []analytics.Conversion) error {
 		for i := range conversions {
 			c := &conversions[i]
 			if last == nil || last.Ref != c.Customer {

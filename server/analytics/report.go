@@ -9,6 +9,7 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/analytics"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
+	rollups "github.com/tributary-hq/tributary/storage/postgres/analytics"
 )
 
 // periodOf returns the period of a request.
@@ -19,13 +20,13 @@ func (s *Service) periodOf(req request) (analytics.Period, error) {
 
 // read calls fn with what the caller has selected, after it has added the waiting entries of
 // these workspaces to the sums. All statements of r read the same snapshot.
-func (s *Service) read(ctx context.Context, req request, selectTargets selector, fn func(r Reader, selected selection) error) error {
+func (s *Service) read(ctx context.Context, req request, selectTargets selector, fn func(r *rollups.Reader, selected selection) error) error {
 	selected, err := selectTargets(ctx, req)
 	if err != nil {
 		return err
 	}
 	s.addWaiting(ctx, selected)
-	return s.store.InSnapshot(ctx, func(r Reader) error { return fn(r, selected) })
+	return rollups.InSnapshot(ctx, s.db, func(r *rollups.Reader) error { return fn(r, selected) })
 }
 
 // summary returns the sums of a period.
@@ -37,7 +38,7 @@ func (s *Service) summary(ctx context.Context, req request, selectTargets select
 	out := &affiliatev1.AnalyticsSummary{
 		From: server.Timestamp(period.From.Time()), To: server.Timestamp(period.To.Time()), Timezone: period.Zone.String(),
 	}
-	err = s.read(ctx, req, selectTargets, func(r Reader, selected selection) error {
+	err = s.read(ctx, req, selectTargets, func(r *rollups.Reader, selected selection) error {
 		total, err := totalOf(ctx, r, selected, period)
 		if err != nil {
 			return err
@@ -73,7 +74,7 @@ func (s *Service) timeseries(ctx context.Context, req request, selectTargets sel
 		return nil, err
 	}
 	out := &affiliatev1.AnalyticsTimeseries{Interval: server.EnumValue[affiliatev1.AnalyticsInterval](interval)}
-	err = s.read(ctx, req, selectTargets, func(r Reader, selected selection) error {
+	err = s.read(ctx, req, selectTargets, func(r *rollups.Reader, selected selection) error {
 		series := analytics.NewSeries(period, interval)
 		if len(series.Points) > 0 {
 			if err := r.Days(ctx, selected.mode, selected.targets, period, series.Add); err != nil {
@@ -99,7 +100,7 @@ func intervalOf(req request) analytics.Interval {
 }
 
 // totalOf returns the figures of all targets.
-func totalOf(ctx context.Context, r Reader, selected selection, period analytics.Period) (analytics.Figures, error) {
+func totalOf(ctx context.Context, r *rollups.Reader, selected selection, period analytics.Period) (analytics.Figures, error) {
 	byProgram, err := r.Totals(ctx, selected.mode, selected.targets, period)
 	return sumOf(byProgram), err
 }
@@ -123,7 +124,7 @@ func (s *Service) breakdown(ctx context.Context, req request, selectTargets sele
 	}
 	dimension := analytics.Dimension(cmp.Or(server.EnumName(req.GetGroupBy()), string(analytics.ByParticipant)))
 	out := &affiliatev1.AnalyticsBreakdown{GroupBy: server.EnumValue[affiliatev1.AnalyticsDimension](dimension)}
-	err = s.read(ctx, req, selectTargets, func(r Reader, selected selection) error {
+	err = s.read(ctx, req, selectTargets, func(r *rollups.Reader, selected selection) error {
 		byProgram, err := r.Totals(ctx, selected.mode, selected.targets, period)
 		if err != nil {
 			return err
@@ -157,7 +158,7 @@ func (s *Service) breakdown(ctx context.Context, req request, selectTargets sele
 
 // valuesOf returns the figures of the values of a dimension.
 func valuesOf(
-	ctx context.Context, r Reader, selected selection, dimension analytics.Dimension, period analytics.Period,
+	ctx context.Context, r *rollups.Reader, selected selection, dimension analytics.Dimension, period analytics.Period,
 	byProgram map[affiliate.ProgramID]*analytics.Figures,
 ) (map[string]*analytics.Figures, error) {
 	byValue := map[string]*analytics.Figures{}
@@ -197,7 +198,7 @@ func valuesOf(
 const noValue = "(none)"
 
 // label sets the labels of rows.
-func label(ctx context.Context, r Reader, selected selection, dimension analytics.Dimension, rows []analytics.Row) error {
+func label(ctx context.Context, r *rollups.Reader, selected selection, dimension analytics.Dimension, rows []analytics.Row) error {
 	labels := map[string]string{}
 	if slices.Contains([]analytics.Dimension{analytics.ByProgram, analytics.ByParticipant, analytics.ByLink}, dimension) && len(rows) > 0 {
 		var ids []string
@@ -231,7 +232,7 @@ func (s *Service) funnel(ctx context.Context, req request, selectTargets selecto
 		return nil, err
 	}
 	out := &affiliatev1.AnalyticsFunnel{}
-	err = s.read(ctx, req, selectTargets, func(r Reader, selected selection) error {
+	err = s.read(ctx, req, selectTargets, func(r *rollups.Reader, selected selection) error {
 		total, err := totalOf(ctx, r, selected, period)
 		for _, step := range total.Funnel(selected.view) {
 			out.Steps = append(out.Steps, &affiliatev1.AnalyticsStep{Name: step.Name, Count: step.Count, Rate: step.Rate})
@@ -248,7 +249,7 @@ func (s *Service) cohorts(ctx context.Context, req request, selectTargets select
 		return nil, err
 	}
 	out := &affiliatev1.AnalyticsCohorts{}
-	err := s.read(ctx, req, selectTargets, func(r Reader, selected selection) error {
+	err := s.read(ctx, req, selectTargets, func(r *rollups.Reader, selected selection) error {
 		report := analytics.NewCohortReport(period, selected.view.Currency)
 		err := r.Cohorts(ctx, selected.mode, selected.cohortTargets(), report)
 		for _, cohort := range report.Cohorts() {

@@ -11,6 +11,7 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/analytics"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
+	rollups "github.com/tributary-hq/tributary/storage/postgres/analytics"
 )
 
 // selection is what a caller has selected: the targets whose sums are read, and how they are
@@ -68,11 +69,11 @@ func (s *Service) selectWorkspace(ctx context.Context, req request) (selection, 
 	if f != (filter{}) {
 		return s.selectFiltered(ctx, req, f)
 	}
-	currency, err := s.store.WorkspaceCurrency(ctx, scope.Workspace)
+	currency, err := rollups.WorkspaceCurrency(ctx, s.db, scope.Workspace)
 	if err != nil {
 		return selection{}, err
 	}
-	programs, err := s.store.Programs(ctx, scope)
+	programs, err := rollups.Programs(ctx, s.db, scope)
 	if err != nil {
 		return selection{}, err
 	}
@@ -100,7 +101,7 @@ func (s *Service) selectFiltered(ctx context.Context, req request, f filter) (se
 	scope := server.PrincipalFrom(ctx).Scope()
 	owner := analytics.Owner{Program: f.program}
 	if !f.participant.IsZero() {
-		found, err := s.store.Participant(ctx, scope, f.participant)
+		found, err := rollups.Participant(ctx, s.db, scope, f.participant)
 		if err != nil {
 			return selection{}, err
 		}
@@ -109,7 +110,7 @@ func (s *Service) selectFiltered(ctx context.Context, req request, f filter) (se
 		}
 	}
 	if !f.link.IsZero() {
-		found, err := s.store.Link(ctx, scope.Mode, []affiliate.WorkspaceID{scope.Workspace}, f.link)
+		found, err := rollups.Link(ctx, s.db, scope.Mode, []affiliate.WorkspaceID{scope.Workspace}, f.link)
 		if err != nil {
 			return selection{}, err
 		}
@@ -117,7 +118,7 @@ func (s *Service) selectFiltered(ctx context.Context, req request, f filter) (se
 			return selection{}, affiliate.Refuse(affiliate.ReasonNotFound)
 		}
 	}
-	program, err := s.store.Program(ctx, scope, owner.Program)
+	program, err := rollups.Program(ctx, s.db, scope, owner.Program)
 	if err != nil {
 		return selection{}, err
 	}
@@ -132,14 +133,14 @@ func (s *Service) selectFiltered(ctx context.Context, req request, f filter) (se
 // filter. Errors: NOT_FOUND if an id of the filter is not the partner's.
 func (s *Service) selectPartner(ctx context.Context, req request) (selection, error) {
 	caller, f := server.PrincipalFrom(ctx), filterOf(req)
-	participations, err := s.store.Participations(ctx, caller.User, caller.Mode)
+	participations, err := rollups.Participations(ctx, s.db, caller.User, caller.Mode)
 	if err != nil {
 		return selection{}, err
 	}
 	found := selection{mode: caller.Mode, view: analytics.View{IncludeBots: req.GetIncludeBots(), HideCosts: true}}
 	wanted := analytics.Owner{Program: f.program, Participant: f.participant}
 	if !f.link.IsZero() {
-		link, err := s.store.Link(ctx, caller.Mode, workspacesOf(participations), f.link)
+		link, err := rollups.Link(ctx, s.db, caller.Mode, workspacesOf(participations), f.link)
 		if err != nil {
 			return selection{}, err
 		}

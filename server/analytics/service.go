@@ -23,20 +23,21 @@ import (
 	"time"
 
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
 // Service implements affiliate.v1.AnalyticsService.
 type Service struct {
 	affiliatev1.UnimplementedAnalyticsServiceServer
 
-	store Store
-	log   *slog.Logger
-	now   func() time.Time
+	db  *postgres.DB
+	log *slog.Logger
+	now func() time.Time
 }
 
 // New returns a Service; now is its clock.
-func New(store Store, log *slog.Logger, now func() time.Time) *Service {
-	return &Service{store: store, log: log, now: now}
+func New(db *postgres.DB, log *slog.Logger, now func() time.Time) *Service {
+	return &Service{db: db, log: log, now: now}
 }
 
 // request has the fields that the two request messages share.

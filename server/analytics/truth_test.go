@@ -19,6 +19,7 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/click"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
+	clicks "github.com/tributary-hq/tributary/storage/postgres/click"
 )
 
 // The tests of this file compare each response with a plain computation over all clicks and
@@ -396,7 +397,7 @@ func (f *fixture) addHistory() {
 	}
 	// A collector delivers clicks a second time, together with new ones.
 	repeated := f.clicks[:10]
-	if err := f.Store.StoreClicks(f.Context(), append([]click.Click{f.UnstoredClick(f.pat)}, repeated...)); err != nil {
+	if err := clicks.Store(f.Context(), f.DB, append([]click.Click{f.UnstoredClick(f.pat)}, repeated...)); err != nil {
 		f.Fatal(err)
 	}
 }

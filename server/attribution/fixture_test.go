@@ -9,14 +9,13 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
-	"github.com/tributary-hq/tributary/affiliate/attribution"
 	"github.com/tributary-hq/tributary/affiliate/click"
 	"github.com/tributary-hq/tributary/affiliate/program"
-	"github.com/tributary-hq/tributary/cmd/stores"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	attributionservice "github.com/tributary-hq/tributary/server/attribution"
 	"github.com/tributary-hq/tributary/server/conversion"
 	"github.com/tributary-hq/tributary/server/servertest"
+	"github.com/tributary-hq/tributary/storage/postgres"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
@@ -33,7 +32,7 @@ type fixture struct {
 	*pgtest.Shop
 	service     *attributionservice.Service
 	conversions *conversion.Service
-	clicks      *observedClicks
+	tail        *clickTail
 	clock       *pgtest.Clock
 	pat         pgtest.Participant
 }
@@ -43,14 +42,18 @@ func newFixture(t *testing.T, program ...pgtest.Row) *fixture {
 	t.Helper()
 	clock := pgtest.NewRunningClock()
 	program = append([]pgtest.Row{{"signal_precedence": "promo_code_first"}, rules()}, program...)
-	f := &fixture{Shop: pgtest.Open(t, clock.Now).NewShop(affiliate.ModeTest, program...), clock: clock}
-	f.clicks = &observedClicks{Store: stores.Conversion(f.Store)}
-	f.conversions = conversion.New(conversion.Config{
-		Store: f.clicks, Tail: f.clicks, HashKeys: affiliate.HashKeys{[]byte("key of the tests")}, Now: clock.Now, Log: slog.New(slog.DiscardHandler),
-	})
-	f.service = attributionservice.New(f.Store, f.conversions)
+	f := &fixture{Shop: pgtest.Open(t, clock.Now).NewShop(affiliate.ModeTest, program...), tail: &clickTail{}, clock: clock}
+	f.use(f.DB)
 	f.pat = f.NewParticipant(f.Scope, f.Program, f.NewPartner("Pat", pgtest.Row{"email": partnerEmail}))
 	return f
+}
+
+// use makes the fixture use services with a handle of the database.
+func (f *fixture) use(db *postgres.DB) {
+	f.conversions = conversion.New(conversion.Config{
+		DB: db, Tail: f.tail, HashKeys: affiliate.HashKeys{[]byte("key of the tests")}, Now: f.clock.Now, Log: slog.New(slog.DiscardHandler),
+	})
+	f.service = attributionservice.New(db, f.conversions)
 }
 
 // rules returns the columns for the rules of a programme: 30 percent of the amount
@@ -129,25 +132,16 @@ func (f *fixture) list(scope affiliate.Scope, req *affiliatev1.ListDecisionsRequ
 	return list
 }
 
-// observedClicks is the real store and a click stream. The service reads the tail of the
-// stream, which is its newest part, to find clicks that are not in the database yet. A
-// test sets the tail. observedClicks counts the queries for clicks and the reads of the
-// tail.
-type observedClicks struct {
-	conversion.Store
-	tail    []click.Click
-	queries atomic.Int64
-	reads   atomic.Int64
+// clickTail is the tail of the click stream, which is its newest part. The service reads it
+// to find clicks that are not in the database yet. clickTail counts these reads.
+type clickTail struct {
+	clicks []click.Click
+	reads  atomic.Int64
 }
 
-func (c *observedClicks) FindClick(ctx context.Context, workspace affiliate.WorkspaceID, id affiliate.ClickID) (*attribution.FoundClick, error) {
-	c.queries.Add(1)
-	return c.Store.FindClick(ctx, workspace, id)
-}
-
-func (c *observedClicks) Find(_ context.Context, id affiliate.ClickID) (click.Click, bool, error) {
+func (c *clickTail) Find(_ context.Context, id affiliate.ClickID) (click.Click, bool, error) {
 	c.reads.Add(1)
-	for _, click := range c.tail {
+	for _, click := range c.clicks {
 		if click.ID == id {
 			return click, true, nil
 		}

@@ -29,20 +29,33 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/attribution"
+	"github.com/tributary-hq/tributary/affiliate/conversion"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
+	"github.com/tributary-hq/tributary/storage/postgres"
+	conversions "github.com/tributary-hq/tributary/storage/postgres/conversion"
 )
+
+// Reports is the part of the conversion service that simulations use.
+type Reports interface {
+	// Check validates a report.
+	Check(req proto.Message) affiliate.Violations
+	// Prepare converts a valid report to a conversion and to the inputs of a decision
+	// about the conversion, including the click. It stores nothing. Errors:
+	// NO_ATTRIBUTION_SIGNAL if the report names no click, promo code and customer.
+	Prepare(ctx context.Context, scope affiliate.Scope, req *affiliatev1.ReportConversionRequest) (conversion.Conversion, attribution.Inputs, error)
+}
 
 // Service implements affiliate.v1.AttributionService.
 type Service struct {
 	affiliatev1.UnimplementedAttributionServiceServer
 
-	store   Store
+	db      *postgres.DB
 	reports Reports
 }
 
 // New returns the service. reports is the service to which merchants report conversions.
-func New(store Store, reports Reports) *Service { return &Service{store: store, reports: reports} }
+func New(db *postgres.DB, reports Reports) *Service { return &Service{db: db, reports: reports} }
 
 // Check implements server.Checker. A simulation is validated like a report of the same
 // conversion.
@@ -72,7 +85,7 @@ func (s *Service) decision(ctx context.Context, conversion string) (*affiliatev1
 	if err != nil {
 		return nil, err
 	}
-	d, err := s.store.Decision(ctx, server.PrincipalFrom(ctx).Scope(), id)
+	d, err := conversions.GetDecision(ctx, s.db, server.PrincipalFrom(ctx).Scope(), id)
 	if err != nil {
 		return nil, err
 	}
@@ -82,7 +95,7 @@ func (s *Service) decision(ctx context.Context, conversion string) (*affiliatev1
 // FindDecision returns the decision in force about the conversion with an external id.
 // The external id is the merchant's id of the transaction.
 func (s *Service) FindDecision(ctx context.Context, req *affiliatev1.FindDecisionRequest) (*affiliatev1.Decision, error) {
-	d, err := s.store.DecisionOfExternal(ctx, server.PrincipalFrom(ctx).Scope(), req.GetExternalTransactionId())
+	d, err := conversions.GetDecisionByExternalID(ctx, s.db, server.PrincipalFrom(ctx).Scope(), req.GetExternalTransactionId())
 	if err != nil {
 		return nil, err
 	}
@@ -96,7 +109,7 @@ func (s *Service) ListDecisions(ctx context.Context, req *affiliatev1.ListDecisi
 		return nil, err
 	}
 	page := server.PageOf(req)
-	decisions, total, err := s.store.Decisions(ctx, server.PrincipalFrom(ctx).Scope(), filter, page)
+	decisions, total, err := conversions.ListDecisions(ctx, s.db, server.PrincipalFrom(ctx).Scope(), filter, page)
 	if err != nil {
 		return nil, err
 	}
@@ -119,7 +132,7 @@ func (s *Service) GetAttributedClick(ctx context.Context, req *affiliatev1.GetAt
 	if err != nil {
 		return nil, err
 	}
-	click, err := s.store.AttributedClick(ctx, server.PrincipalFrom(ctx).Scope(), id)
+	click, err := conversions.GetClick(ctx, s.db, server.PrincipalFrom(ctx).Scope(), id)
 	if err != nil {
 		return nil, err
 	}
@@ -133,7 +146,7 @@ func (s *Service) SimulateAttribution(ctx context.Context, req *affiliatev1.Simu
 	if err != nil {
 		return nil, err
 	}
-	if in, err = s.store.ReadSignals(ctx, c, in); err != nil {
+	if in, err = conversions.ReadSignals(ctx, s.db, c, in); err != nil {
 		return nil, err
 	}
 	switch {

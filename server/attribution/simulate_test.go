@@ -4,6 +4,8 @@ import (
 	"context"
 	"reflect"
 	"slices"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -233,13 +235,20 @@ func TestSimulation_WaitsForNoLocks(t *testing.T) {
 
 func TestSimulation_LooksUpClickOnce(t *testing.T) {
 	f := newFixture(t)
+	var queries atomic.Int64
+	f.use(f.OpenHooked(func(sql string, _ []any) error {
+		if strings.Contains(sql, "from clicks") {
+			queries.Add(1)
+		}
+		return nil
+	}))
 	stored := f.UnstoredClick(f.pat)
 	f.wantReason(f.simulate(saleWithClick("", stored.ID)), "CLICK_UNKNOWN")
-	if queries, reads := f.clicks.queries.Load(), f.clicks.reads.Load(); queries != 1 || reads != 1 {
+	if queries, reads := queries.Load(), f.tail.reads.Load(); queries != 1 || reads != 1 {
 		t.Errorf("the simulation made %d queries for clicks and %d reads of the tail, want 1 and 1", queries, reads)
 	}
 
-	f.clicks.tail = []click.Click{stored}
+	f.tail.clicks = []click.Click{stored}
 	d := f.simulate(saleWithClick("", stored.ID))
 	f.wantReason(d, "CLICK_MATCHED")
 	if got := d.GetCalculation().GetAmountCents(); got != 3_000 {
@@ -247,7 +256,7 @@ func TestSimulation_LooksUpClickOnce(t *testing.T) {
 	}
 
 	stored.ID = affiliate.NewID[affiliate.ClickID](f.clock.Now().Add(25 * time.Hour))
-	f.clicks.tail = []click.Click{stored}
+	f.tail.clicks = []click.Click{stored}
 	f.wantReason(f.simulate(saleWithClick("", stored.ID)), "CLICK_UNKNOWN")
 }
 

@@ -26,6 +26,8 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/server"
+	"github.com/tributary-hq/tributary/storage/postgres"
+	checks "github.com/tributary-hq/tributary/storage/postgres/check"
 )
 
 const (
@@ -38,31 +40,18 @@ const (
 	timeout = 5 * time.Minute
 )
 
-// Store runs the checks.
-type Store interface {
-	// CheckAccounts runs all checks in one snapshot. It takes no lock that would delay a
-	// writer. now is the clock of this process. One check compares it with the clock of
-	// the database.
-	CheckAccounts(ctx context.Context, now func() time.Time) ([]affiliate.CheckResult, error)
-	// StoreCheckResults replaces the stored results of the given checks. at is the time of
-	// the run.
-	StoreCheckResults(ctx context.Context, results []affiliate.CheckResult, at time.Time) error
-	// LatestChecks returns the stored result of each check.
-	LatestChecks(ctx context.Context) ([]affiliate.LatestCheck, error)
-}
-
 // Worker runs the job affiliate.CheckAccounts.
 type Worker struct {
 	river.WorkerDefaults[affiliate.CheckAccounts]
-	store Store
-	log   *slog.Logger
-	now   func() time.Time
+	db  *postgres.DB
+	log *slog.Logger
+	now func() time.Time
 }
 
 // New returns a Worker. now is the clock of this process. One check compares it with the
 // clock of the database.
-func New(store Store, log *slog.Logger, now func() time.Time) *Worker {
-	return &Worker{store: store, log: log, now: now}
+func New(db *postgres.DB, log *slog.Logger, now func() time.Time) *Worker {
+	return &Worker{db: db, log: log, now: now}
 }
 
 // nightly is a schedule that runs a job every day at 03:30 UTC.
@@ -91,7 +80,7 @@ func (w *Worker) Timeout(*river.Job[affiliate.CheckAccounts]) time.Duration { re
 // differences that the checks have found. Violations do not make the job fail, because a
 // retry would find the same violations.
 func (w *Worker) Work(ctx context.Context, _ *river.Job[affiliate.CheckAccounts]) error {
-	results, err := Run(ctx, w.store, w.now) // with an error, the results of the checks before it
+	results, err := Run(ctx, w.db, w.now) // with an error, the results of the checks before it
 	compared := int64(0)
 	for _, r := range results {
 		compared += r.Compared
@@ -111,10 +100,10 @@ func (w *Worker) Work(ctx context.Context, _ *river.Job[affiliate.CheckAccounts]
 
 // Run runs the checks and stores their results. If a check fails to run, or the results
 // cannot be stored, Run also returns the results of the checks that ran.
-func Run(ctx context.Context, store Store, now func() time.Time) ([]affiliate.CheckResult, error) {
+func Run(ctx context.Context, db *postgres.DB, now func() time.Time) ([]affiliate.CheckResult, error) {
 	at := now()
-	results, err := store.CheckAccounts(ctx, now)
-	return results, errors.Join(err, store.StoreCheckResults(context.WithoutCancel(ctx), results, at))
+	results, err := checks.Run(ctx, db, now)
+	return results, errors.Join(err, checks.StoreResults(context.WithoutCancel(ctx), db, results, at))
 }
 
 // Violated returns the number of checks that found a violation.

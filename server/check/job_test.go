@@ -2,7 +2,6 @@ package check_test
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"log/slog"
 	"strings"
@@ -13,41 +12,28 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/server/check"
+	"github.com/tributary-hq/tributary/storage/postgres"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-// checkStore returns fixed results.
-type checkStore struct {
-	results []affiliate.CheckResult
-	err     error
-}
-
-func (s checkStore) CheckAccounts(context.Context, func() time.Time) ([]affiliate.CheckResult, error) {
-	return s.results, s.err
-}
-
-func (checkStore) StoreCheckResults(context.Context, []affiliate.CheckResult, time.Time) error {
-	return nil
-}
-
-func (checkStore) LatestChecks(context.Context) ([]affiliate.LatestCheck, error) { return nil, nil }
-
-// run runs the job and returns its log.
-func run(t *testing.T, store check.Store) (log string, err error) {
+// run runs the job and returns its log. now is the clock of the process.
+func run(t *testing.T, db *postgres.DB, now func() time.Time) (log string, err error) {
 	t.Helper()
 	var b bytes.Buffer
-	err = check.New(store, slog.New(slog.NewTextHandler(&b, nil)), time.Now).Work(t.Context(), &river.Job[affiliate.CheckAccounts]{})
+	err = check.New(db, slog.New(slog.NewTextHandler(&b, nil)), now).Work(t.Context(), &river.Job[affiliate.CheckAccounts]{})
 	return b.String(), err
 }
 
-var failedChecks = []affiliate.CheckResult{
-	{Name: "balances", Compares: "entries and balances", Compared: 7, Violated: 3, Violations: []string{"one is two", "two is one"}},
-	{Name: "refunds", Compares: "refunds and totals", Compared: 5},
-	{Name: "clock", Compares: "clocks", Compared: 1, Violated: 1, Violations: []string{"late"}},
-}
-
 func TestWork_LogsOneErrorPerFailedCheck(t *testing.T) {
-	log, err := run(t, checkStore{results: failedChecks})
+	clock := pgtest.NewRunningClock()
+	f := pgtest.Open(t, clock.Now).NewShop(affiliate.ModeTest)
+	pat := f.Join("Pat")
+	correct := f.NewCommission(pat)
+	f.NewCommission(pat)
+	f.NewCommission(pat)
+	f.Exec(`update commission_history set amount_cents = 299 where commission_id <> $1`, correct.ID)
+	clock.Advance(time.Hour) // the clock of the process is not that of the database
+	log, err := run(t, f.DB, clock.Now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,9 +41,14 @@ func TestWork_LogsOneErrorPerFailedCheck(t *testing.T) {
 	if len(lines) != 2 || strings.Count(log, "a consistency check failed") != 2 {
 		t.Fatalf("Work logged\n%s\nwant two lines about failed checks", log)
 	}
-	for _, want := range []string{"level=ERROR", "check=balances", "compared=7", "violated=3", `first="one is two"`} {
-		if !strings.Contains(lines[0], want) {
-			t.Errorf("the first line is %s, want it to contain %s", lines[0], want)
+	for i, wanted := range [][]string{
+		{"level=ERROR", "check=commission_history", "compared=3", "violated=2", `first="workspace `, "299"},
+		{"level=ERROR", "check=clock", "compared=1", "violated=1"},
+	} {
+		for _, want := range wanted {
+			if !strings.Contains(lines[i], want) {
+				t.Errorf("line %d is %s, want it to contain %s", i+1, lines[i], want)
+			}
 		}
 	}
 }
@@ -65,7 +56,7 @@ func TestWork_LogsOneErrorPerFailedCheck(t *testing.T) {
 func TestWork_LogsOneInfoLineWithoutViolations(t *testing.T) {
 	f := pgtest.Open(t, time.Now).NewShop(affiliate.ModeTest)
 	f.NewCommission(f.Join("Pat"))
-	log, err := run(t, f.Store)
+	log, err := run(t, f.DB, time.Now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,13 +66,43 @@ func TestWork_LogsOneInfoLineWithoutViolations(t *testing.T) {
 }
 
 func TestWork_FailsIfChecksCannotRun(t *testing.T) {
-	broken := errors.New("no database")
-	if log, err := run(t, checkStore{err: broken}); !errors.Is(err, broken) || log != "" {
-		t.Errorf("Work returned the error %v and logged %q, want %v and no log", err, log, broken)
+	f := pgtest.Open(t, time.Now)
+	broken := f.OpenHooked(func(sql string, _ []any) error {
+		if strings.Contains(sql, "statement_timeout', $1") { // the first statement of the checks
+			return errors.New("no database")
+		}
+		return nil
+	})
+	if log, err := run(t, broken, time.Now); err == nil || log != "" {
+		t.Errorf("Work returned the error %v and logged %q, want an error and no log", err, log)
 	}
+	f.WantCount(0, "stored results", `select count(*) from check_results`)
+}
+
+// The results of the checks before the failure are logged and stored.
+func TestWork_KeepsTheResultsBeforeAFailure(t *testing.T) {
+	f := pgtest.Open(t, time.Now).NewShop(affiliate.ModeTest)
+	f.NewCommission(f.Join("Pat"))
+	f.Exec(`update commission_history set amount_cents = 299`)
+	broken := f.OpenHooked(func(sql string, _ []any) error {
+		if strings.Contains(sql, "from analytics_cohorts") {
+			return errors.New("no database")
+		}
+		return nil
+	})
+	if log, err := run(t, broken, time.Now); err == nil || strings.Count(log, "\n") != 1 || !strings.Contains(log, "check=commission_history") {
+		t.Errorf("Work returned the error %v and logged %q, want an error and the failed check commission_history", err, log)
+	}
+	f.WantCount(1, "stored violations", `select count(*) from check_results where name = 'commission_history' and violated = 1`)
+	f.WantCount(0, "results of checks that did not run", `select count(*) from check_results where name in ('analytics_cohorts', 'clock')`)
 }
 
 func TestPrint(t *testing.T) {
+	failedChecks := []affiliate.CheckResult{
+		{Name: "balances", Compares: "entries and balances", Compared: 7, Violated: 3, Violations: []string{"one is two", "two is one"}},
+		{Name: "refunds", Compares: "refunds and totals", Compared: 5},
+		{Name: "clock", Compares: "clocks", Compared: 1, Violated: 1, Violations: []string{"late"}},
+	}
 	var b bytes.Buffer
 	if err := check.Print(&b, failedChecks); err != nil {
 		t.Fatal(err)

@@ -5,15 +5,17 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/server"
+	"github.com/tributary-hq/tributary/storage/postgres"
+	checks "github.com/tributary-hq/tributary/storage/postgres/check"
 )
 
 // NewGauges returns the gauges of the latest results. A check that has never run counts as
 // if it had run at the start of this process, so that an alert about old results does not
 // fire for a new service.
-func NewGauges(store Store, now func() time.Time) *server.Gauges {
+func NewGauges(db *postgres.DB, now func() time.Time) *server.Gauges {
 	started := now()
 	return server.NewGauges("checks", func(ctx context.Context, set server.SetGauge) error {
-		checks, err := store.LatestChecks(ctx)
+		checks, err := checks.Latest(ctx, db)
 		if err != nil {
 			return err
 		}

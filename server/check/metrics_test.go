@@ -20,7 +20,7 @@ func TestGauges_ShowLatestResults(t *testing.T) {
 	f := pgtest.Open(t, clock.Now).NewShop(affiliate.ModeTest)
 	commission := f.NewCommission(f.Join("Pat"))
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(check.NewGauges(f.Store, clock.Now))
+	registry.MustRegister(check.NewGauges(f.DB, clock.Now))
 	values := func() map[string]float64 {
 		t.Helper()
 		families, err := registry.Gather()
@@ -46,7 +46,7 @@ func TestGauges_ShowLatestResults(t *testing.T) {
 	}
 
 	f.Exec(`update commissions set amount_cents = amount_cents - 1 where id = $1`, commission.ID)
-	if _, err := run(t, f.Store); err != nil {
+	if _, err := run(t, f.DB, time.Now); err != nil {
 		t.Fatal(err)
 	}
 	clock.Advance(time.Minute)
@@ -60,7 +60,7 @@ func TestGauges_ShowLatestResults(t *testing.T) {
 	}
 
 	f.Exec(`update commissions set amount_cents = amount_cents + 1 where id = $1`, commission.ID)
-	if _, err := check.Run(t.Context(), f.Store, clock.Now); err != nil {
+	if _, err := check.Run(t.Context(), f.DB, clock.Now); err != nil {
 		t.Fatal(err)
 	}
 	if got := values(); got["commission_history"] != 0 || got[age] > 60 {

@@ -8,6 +8,7 @@ import (
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/httpedge/csv"
 	"github.com/tributary-hq/tributary/server"
+	commissions "github.com/tributary-hq/tributary/storage/postgres/commission"
 )
 
 // ExportCommissions streams the commissions of the caller's workspace and mode as CSV. If
@@ -34,7 +35,7 @@ func (s *Service) export(req exportRequest, needsReview *bool, route routeKind, 
 		"rejectedAt", "paidAt", "refundedAt", "payoutId",
 	}
 	return server.StreamCSV(stream, "commissions", scope.Mode, s.currentTime(), columns, func(w *csv.Writer) error {
-		for row, err := range s.store.ExportCommissions(ctx, scope, filter, orderOf(req)) {
+		for row, err := range commissions.Export(ctx, s.db, scope, filter, orderOf(req)) {
 			if err != nil {
 				return err
 			}

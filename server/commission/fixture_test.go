@@ -10,10 +10,10 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/commission"
-	"github.com/tributary-hq/tributary/cmd/stores"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	commissionservice "github.com/tributary-hq/tributary/server/commission"
 	"github.com/tributary-hq/tributary/server/servertest"
+	commissions "github.com/tributary-hq/tributary/storage/postgres/commission"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
@@ -30,7 +30,7 @@ func newFixture(t *testing.T, mode affiliate.Mode) *fixture {
 	t.Helper()
 	clock := pgtest.NewClock(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
 	shop := pgtest.Open(t, clock.Now).NewShop(mode, pgtest.Row{"name": "Alpha"})
-	return &fixture{shop, commissionservice.New(stores.Commission(shop.Store), clock.Now), clock}
+	return &fixture{shop, commissionservice.New(shop.DB, clock.Now), clock}
 }
 
 // in returns a fixture whose methods work in another shop.
@@ -100,7 +100,7 @@ func (f *fixture) list(req *affiliatev1.ListCommissionsRequest) *affiliatev1.Lis
 
 // sweep approves the commissions that are due.
 func (f *fixture) sweep() error {
-	return commissionservice.NewSweepWorker(stores.Commission(f.Store), slog.New(slog.DiscardHandler), f.clock.Now).Work(f.Context(), nil)
+	return commissionservice.NewSweepWorker(f.DB, slog.New(slog.DiscardHandler), f.clock.Now).Work(f.Context(), nil)
 }
 
 // statuses returns the statuses that a commission had, in their order, separated by
@@ -108,7 +108,7 @@ func (f *fixture) sweep() error {
 // previous entry, and that each entry except the creation has one event.
 func (f *fixture) statuses(c commission.Commission) string {
 	f.Helper()
-	detail, err := f.Store.Commission(f.Context(), c.Scope, c.Program, c.ID)
+	detail, err := commissions.Get(f.Context(), f.DB, c.Scope, c.Program, c.ID)
 	if err != nil {
 		f.Fatal(err)
 	}

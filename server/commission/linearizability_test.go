@@ -19,7 +19,6 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/commission"
 	"github.com/tributary-hq/tributary/affiliate/commissiontest"
 	"github.com/tributary-hq/tributary/affiliate/participant"
-	"github.com/tributary-hq/tributary/cmd/stores"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 	commissionservice "github.com/tributary-hq/tributary/server/commission"
@@ -128,7 +127,7 @@ func (r *recorder) record(client int, in operation, call func() result) {
 func (r *recorder) do(t *testing.T, op operation) result {
 	t.Helper()
 	atTime := *r.fixture
-	atTime.service = commissionservice.New(stores.Commission(r.Store), func() time.Time { return op.At })
+	atTime.service = commissionservice.New(r.DB, func() time.Time { return op.At })
 	requests := atTime.on(commission.Commission{ID: op.Commission, Program: r.Program})
 	var got *affiliatev1.Commission
 	var err error
@@ -145,7 +144,7 @@ func (r *recorder) do(t *testing.T, op operation) result {
 		flag := op.transition()
 		flag.Scope, flag.Program, flag.Commission = r.Scope, r.Program, op.Commission
 		var detail commission.Detail
-		if detail, err = commissionservice.Move(t.Context(), stores.Commission(r.Store), flag); err == nil {
+		if detail, err = commissionservice.Move(t.Context(), r.DB, flag); err == nil {
 			return resultOf(detail.Commission)
 		}
 	default:
@@ -169,7 +168,7 @@ func (r *recorder) recordSweep(t *testing.T, client int, ids []affiliate.Commiss
 	t.Helper()
 	at := r.holdEnd.Add(time.Duration(r.sweeps.Add(1)) * time.Millisecond)
 	begin := time.Since(r.start)
-	if sweep, err := commissionservice.ApproveDue(t.Context(), stores.Commission(r.Store), at, 1000); err != nil || sweep.Failed > 0 {
+	if sweep, err := commissionservice.ApproveDue(t.Context(), r.DB, at, 1000); err != nil || sweep.Failed > 0 {
 		t.Errorf("ApproveDue returned %+v, error %v, want no failed commission", sweep, err)
 	}
 	end := time.Since(r.start)

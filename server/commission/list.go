@@ -9,6 +9,7 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/commission"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
+	commissions "github.com/tributary-hq/tributary/storage/postgres/commission"
 )
 
 // filterRequest has the filter fields of list, statistics and export requests.
@@ -88,7 +89,7 @@ func (s *Service) parseOwnProgram(ctx context.Context, text string) (affiliate.P
 	if err != nil {
 		return id, err
 	}
-	owner, err := s.store.ProgramScope(ctx, id)
+	owner, err := commissions.ProgramScope(ctx, s.db, id)
 	if err != nil {
 		return id, err
 	}
@@ -130,7 +131,7 @@ func (s *Service) list(ctx context.Context, req listRequest, needsReview *bool, 
 		return nil, err
 	}
 	page := server.PageOf(req)
-	items, total, err := s.store.Commissions(ctx, server.PrincipalFrom(ctx).Scope(), filter, orderOf(req), page)
+	items, total, err := commissions.List(ctx, s.db, server.PrincipalFrom(ctx).Scope(), filter, orderOf(req), page)
 	if err != nil {
 		return nil, err
 	}
@@ -164,7 +165,7 @@ func (s *Service) stats(ctx context.Context, req filterRequest, needsReview *boo
 	if err != nil {
 		return nil, err
 	}
-	stats, err := s.store.CommissionStats(ctx, server.PrincipalFrom(ctx).Scope(), filter)
+	stats, err := commissions.Stats(ctx, s.db, server.PrincipalFrom(ctx).Scope(), filter)
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,9 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/commission"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
+	"github.com/tributary-hq/tributary/storage/postgres"
+	commissions "github.com/tributary-hq/tributary/storage/postgres/commission"
+	payouts "github.com/tributary-hq/tributary/storage/postgres/payout"
 )
 
 // ApproveCommission approves a pending commission whose hold period has ended.
@@ -46,7 +49,7 @@ func (s *Service) review(ctx context.Context, req commissionRequest, t commissio
 		return nil, err
 	}
 	t.Scope, t.Actor, t.At = server.PrincipalFrom(ctx).Scope(), server.ActorFrom(ctx), s.currentTime()
-	detail, err := Move(ctx, s.store, t)
+	detail, err := Move(ctx, s.db, t)
 	if err != nil {
 		return nil, err
 	}
@@ -57,10 +60,10 @@ func (s *Service) review(ctx context.Context, req commissionRequest, t commissio
 // Concurrent transitions of one commission run one after the other. A transition is
 // rejected if the current status of the commission does not allow it. Errors: NOT_FOUND,
 // and the errors of LockedCommission.Move.
-func Move(ctx context.Context, store Store, t commission.Transition) (commission.Detail, error) {
+func Move(ctx context.Context, db *postgres.DB, t commission.Transition) (commission.Detail, error) {
 	var detail commission.Detail
-	err := store.InTx(ctx, func(tx Tx) error {
-		commission, err := tx.LockCommission(ctx, t.Scope, t.Program, t.Commission)
+	err := db.InTx(ctx, func(tx *postgres.Tx) error {
+		commission, err := payouts.LockCommission(ctx, tx, t.Scope, t.Program, t.Commission)
 		if err != nil {
 			return err
 		}
@@ -68,10 +71,10 @@ func Move(ctx context.Context, store Store, t commission.Transition) (commission
 		if err != nil {
 			return err
 		}
-		if err := tx.ApplyCommissionChanges(ctx, change); err != nil {
+		if err := payouts.ApplyCommissionChanges(ctx, tx, change); err != nil {
 			return err
 		}
-		detail, err = tx.CommissionDetail(ctx, t.Scope, t.Program, t.Commission)
+		detail, err = commissions.Detail(ctx, tx, t.Scope, t.Program, t.Commission)
 		return err
 	})
 	return detail, err
@@ -102,7 +105,7 @@ func (s *Service) reviewBulk(ctx context.Context, req bulkRequest, t commission.
 	t.Scope, t.Actor, t.At = server.PrincipalFrom(ctx).Scope(), server.ActorFrom(ctx), s.currentTime()
 	outcomes, err := server.ForEachID(req.GetCommissionIds(), func(id affiliate.CommissionID) (string, error) {
 		t.Commission = id
-		moved, err := Move(ctx, s.store, t)
+		moved, err := Move(ctx, s.db, t)
 		return string(moved.Status), err
 	})
 	if err != nil {

@@ -1,8 +1,8 @@
 package commission_test
 
 import (
-	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -13,7 +13,6 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/commission"
-	"github.com/tributary-hq/tributary/cmd/stores"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 	commissionservice "github.com/tributary-hq/tributary/server/commission"
@@ -128,40 +127,20 @@ func TestBulk_FailsForCommissionsOfOtherScopes(t *testing.T) {
 	}
 }
 
-// failingStore is a store that cannot lock the commission with the id failingID.
-type failingStore struct {
-	commissionservice.Store
-	failingID string
-}
-
-type failingTx struct {
-	commissionservice.Tx
-	failingID string
-}
-
-var errLock = errors.New("the connection was lost")
-
-func (s failingStore) InTx(ctx context.Context, fn func(tx commissionservice.Tx) error) error {
-	return s.Store.InTx(ctx, func(tx commissionservice.Tx) error { return fn(failingTx{tx, s.failingID}) })
-}
-
-func (tx failingTx) LockCommission(
-	ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.CommissionID,
-) (commission.Locked, error) {
-	if id.String() == tx.failingID {
-		return commission.Locked{}, errLock
-	}
-	return tx.Tx.LockCommission(ctx, scope, program, id)
-}
-
 func TestBulkApprove_EndsAtInternalErrorAndCanBeRepeated(t *testing.T) {
 	f := newFixture(t, affiliate.ModeLive)
 	p := f.Join("Pat")
 	ids := []string{f.NewCommission(p).ID.String(), f.NewCommission(p).ID.String(), f.NewCommission(p).ID.String()}
-	service := commissionservice.New(failingStore{stores.Commission(f.Store), ids[1]}, f.clock.Now)
+	db := f.OpenHooked(func(sql string, args []any) error {
+		if strings.Contains(sql, "for update of c") && strings.Contains(fmt.Sprint(args), ids[1]) {
+			return errors.New("the connection was lost")
+		}
+		return nil
+	})
+	service := commissionservice.New(db, f.clock.Now)
 	_, err := service.BulkApproveCommissions(f.asOwner(), &affiliatev1.BulkApproveCommissionsRequest{ProgramId: f.Program.String(), CommissionIds: ids})
-	if !errors.Is(err, errLock) {
-		t.Fatalf("BulkApproveCommissions returned the error %v, want %v", err, errLock)
+	if err == nil || errors.As(err, new(*affiliate.Error)) {
+		t.Fatalf("BulkApproveCommissions returned the error %v, want the failure of the database", err)
 	}
 	got, err := f.bulkApprove(f.Program, ids...)
 	if err != nil {

@@ -21,18 +21,20 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
+	"github.com/tributary-hq/tributary/storage/postgres"
+	commissions "github.com/tributary-hq/tributary/storage/postgres/commission"
 )
 
 // Service implements affiliate.v1.CommissionService.
 type Service struct {
 	affiliatev1.UnimplementedCommissionServiceServer
 
-	store Store
-	now   func() time.Time
+	db  *postgres.DB
+	now func() time.Time
 }
 
 // New returns a Service; now is its clock.
-func New(store Store, now func() time.Time) *Service { return &Service{store: store, now: now} }
+func New(db *postgres.DB, now func() time.Time) *Service { return &Service{db: db, now: now} }
 
 // currentTime returns the current time in UTC, truncated to the precision of the API,
 // which is milliseconds.
@@ -44,7 +46,7 @@ func (s *Service) GetCommission(ctx context.Context, req *affiliatev1.GetCommiss
 	if err != nil {
 		return nil, err
 	}
-	detail, err := s.store.Commission(ctx, server.PrincipalFrom(ctx).Scope(), program, id)
+	detail, err := commissions.Get(ctx, s.db, server.PrincipalFrom(ctx).Scope(), program, id)
 	if err != nil {
 		return nil, err
 	}
@@ -66,7 +68,7 @@ func (s *Service) pathIDs(ctx context.Context, req commissionRequest) (program a
 		return program, id, err
 	}
 	if req.GetProgramId() == "" {
-		program, err = s.store.ProgramOfCommission(ctx, server.PrincipalFrom(ctx).Scope(), id)
+		program, err = commissions.ProgramOfCommission(ctx, s.db, server.PrincipalFrom(ctx).Scope(), id)
 	} else {
 		program, err = server.PathID[affiliate.ProgramID](req.GetProgramId())
 	}

@@ -11,6 +11,9 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/commission"
+	"github.com/tributary-hq/tributary/storage/postgres"
+	commissions "github.com/tributary-hq/tributary/storage/postgres/commission"
+	payouts "github.com/tributary-hq/tributary/storage/postgres/payout"
 )
 
 const (
@@ -28,14 +31,14 @@ const (
 // SweepWorker runs the job commission.ApproveDueCommissions.
 type SweepWorker struct {
 	river.WorkerDefaults[commission.ApproveDueCommissions]
-	store Store
-	log   *slog.Logger
-	now   func() time.Time
+	db  *postgres.DB
+	log *slog.Logger
+	now func() time.Time
 }
 
 // NewSweepWorker returns a SweepWorker; now is its clock.
-func NewSweepWorker(store Store, log *slog.Logger, now func() time.Time) *SweepWorker {
-	return &SweepWorker{store: store, log: log, now: now}
+func NewSweepWorker(db *postgres.DB, log *slog.Logger, now func() time.Time) *SweepWorker {
+	return &SweepWorker{db: db, log: log, now: now}
 }
 
 // SweepJob returns the periodic job that a River client inserts every SweepInterval. A
@@ -55,7 +58,7 @@ func (w *SweepWorker) Timeout(*river.Job[commission.ApproveDueCommissions]) time
 // Work runs one sweep. If some commissions cannot be approved, Work logs their number and
 // the first error, but the job does not fail.
 func (w *SweepWorker) Work(ctx context.Context, _ *river.Job[commission.ApproveDueCommissions]) error {
-	sweep, err := ApproveDue(ctx, w.store, w.now().UTC().Truncate(time.Millisecond), sweepLimit)
+	sweep, err := ApproveDue(ctx, w.db, w.now().UTC().Truncate(time.Millisecond), sweepLimit)
 	if sweep.Failed > 0 {
 		w.log.LogAttrs(ctx, slog.LevelError, "commissions could not be approved",
 			slog.Int("failed", sweep.Failed), slog.String("first", sweep.FirstFailure.Error()))
@@ -75,11 +78,11 @@ func (w *SweepWorker) Work(ctx context.Context, _ *river.Job[commission.ApproveD
 // the same time. A commission that cannot be approved does not count towards limit, and
 // the next sweep tries to approve it again. If ApproveDue returns an error, the
 // commissions that it has approved before the error stay approved.
-func ApproveDue(ctx context.Context, store Store, now time.Time, limit int) (commission.ApprovalCounts, error) {
+func ApproveDue(ctx context.Context, db *postgres.DB, now time.Time, limit int) (commission.ApprovalCounts, error) {
 	var sweep commission.ApprovalCounts
 	var cursor commission.DueCommission
 	for sweep.Approved < limit {
-		due, err := store.DueCommissions(ctx, now, cursor, limit-sweep.Approved)
+		due, err := commissions.Due(ctx, db, now, cursor, limit-sweep.Approved)
 		if err != nil {
 			return sweep, err
 		}
@@ -87,7 +90,7 @@ func ApproveDue(ctx context.Context, store Store, now time.Time, limit int) (com
 			return sweep, nil
 		}
 		for _, d := range due {
-			err := approveDue(ctx, store, d, now)
+			err := approveDue(ctx, db, d, now)
 			var refused *affiliate.Error
 			switch {
 			case err == nil:
@@ -111,10 +114,10 @@ func ApproveDue(ctx context.Context, store Store, now time.Time, limit int) (com
 // approveDue locks a commission and approves it if it is still due. Errors: NOT_FOUND if
 // another transaction has locked the commission, and the errors of LockedCommission.Move
 // if the commission is no longer due.
-func approveDue(ctx context.Context, store Store, d commission.DueCommission, now time.Time) error {
+func approveDue(ctx context.Context, db *postgres.DB, d commission.DueCommission, now time.Time) error {
 	scope := affiliate.Scope{Workspace: d.Workspace, Mode: d.Mode}
-	return store.InTx(ctx, func(tx Tx) error {
-		locked, err := tx.TryLockCommission(ctx, scope, d.Program, d.ID)
+	return db.InTx(ctx, func(tx *postgres.Tx) error {
+		locked, err := commissions.TryLock(ctx, tx, scope, d.Program, d.ID)
 		if err != nil {
 			return err
 		}
@@ -125,6 +128,6 @@ func approveDue(ctx context.Context, store Store, d commission.DueCommission, no
 		if err != nil {
 			return err
 		}
-		return tx.ApplyCommissionChanges(ctx, change)
+		return payouts.ApplyCommissionChanges(ctx, tx, change)
 	})
 }

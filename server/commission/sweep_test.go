@@ -10,7 +10,6 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/commission"
-	"github.com/tributary-hq/tributary/cmd/stores"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	commissionservice "github.com/tributary-hq/tributary/server/commission"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
@@ -20,7 +19,7 @@ func TestSweep_RunsAsPeriodicJob(t *testing.T) {
 	f := newFixture(t, affiliate.ModeLive)
 	c := f.NewCommission(f.Join("Pat"), func(c *commission.Commission) { c.AutoApproveAt = new(f.Now()) })
 	workers := river.NewWorkers()
-	river.AddWorker(workers, commissionservice.NewSweepWorker(stores.Commission(f.Store), slog.New(slog.DiscardHandler), f.clock.Now))
+	river.AddWorker(workers, commissionservice.NewSweepWorker(f.DB, slog.New(slog.DiscardHandler), f.clock.Now))
 	f.StartWorkers(&river.Config{
 		Queues:       map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: 1}},
 		Workers:      workers,
@@ -46,7 +45,7 @@ func TestSweep_LogsFailedCommission(t *testing.T) {
 		"workspace_id": f.Scope.Workspace, "commission_id": failing.ID, "seq": 2, "at": f.Now(), "actor": "x", "to_status": "x", "amount_cents": 1,
 	})
 	var log bytes.Buffer
-	worker := commissionservice.NewSweepWorker(stores.Commission(f.Store), slog.New(slog.NewTextHandler(&log, nil)), f.clock.Now)
+	worker := commissionservice.NewSweepWorker(f.DB, slog.New(slog.NewTextHandler(&log, nil)), f.clock.Now)
 	if err := worker.Work(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +59,7 @@ func TestSweep_LogsFailedCommission(t *testing.T) {
 
 func TestSweep_FailsWithoutDatabase(t *testing.T) {
 	f := newFixture(t, affiliate.ModeLive)
-	f.Store.Close()
+	f.DB.Close()
 	if err := f.sweep(); err == nil {
 		t.Error("a sweep without a database succeeded")
 	}

@@ -16,11 +16,12 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/attribution"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
+	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
 const (
 	// maxParallelItems is the maximum number of items of a batch that are recorded in
-	// parallel. The store records up to this number of conversions in one transaction.
+	// parallel. Up to this number of conversions are recorded in one transaction.
 	maxParallelItems = 64
 	// maxClickWait limits the time that a batch waits for clicks that are not stored yet.
 	// An item whose processing starts within maxClickWait after the arrival of the batch
@@ -51,7 +52,7 @@ func (s *Service) ReportConversions(ctx context.Context, req *affiliatev1.Report
 		return nil, err
 	}
 	if key != nil {
-		if *key, err = s.store.ClaimKey(ctx, scope, *key); err != nil {
+		if *key, err = postgres.ClaimKeyAlone(ctx, s.db, scope, *key); err != nil {
 			return nil, err
 		}
 	}
@@ -74,7 +75,7 @@ func (s *Service) ReportConversions(ctx context.Context, req *affiliatev1.Report
 	switch {
 	case key == nil:
 	case succeeded == 0:
-		if err := s.store.ReleaseKey(ctx, scope, *key); err != nil {
+		if err := postgres.ReleaseKey(ctx, s.db, scope, *key); err != nil {
 			return nil, err
 		}
 	case replayed == succeeded:

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -149,15 +150,28 @@ func TestBatch_RepeatedAfterInternalErrorIsCompleted(t *testing.T) {
 	f := newFixture(t)
 	click := f.NewClick(f.pat)
 	items := append(purchases(40, click.ID), purchase("order-0", click.ID))
-	f.observed.breakAfter(20)
-	if _, _, err := f.reportBatchWithKey("k-1", items...); !errors.Is(err, errDatabase) {
-		t.Fatalf("the batch returned %v, want %v", err, errDatabase)
-	}
+	// The item order-39 fails. Its error ends the request, so it must come after the other
+	// items are recorded. The item fails first with its group, which is then recorded item by
+	// item, and then alone.
+	var failures atomic.Int64
+	f.useHook(func(sql string, args []any) error {
+		if !strings.Contains(sql, insertConversion) || !slices.Contains(args, any("order-39")) {
+			return nil
+		}
+		if failures.Add(1) > 1 {
+			for until := time.Now().Add(10 * time.Second); f.Count(`select count(*) from conversions`) < 39 && time.Now().Before(until); {
+				time.Sleep(time.Millisecond)
+			}
+		}
+		return errors.New("the connection was lost")
+	})
+	_, _, err := f.reportBatchWithKey("k-1", items...)
+	wantInternalError(t, "the batch", err)
 	before := f.Texts(`select id::text from conversions`)
-	if len(before) == 0 || len(before) == 40 {
-		t.Fatalf("%d conversions were recorded before the internal error, want some of 40", len(before))
+	if len(before) != 39 {
+		t.Fatalf("%d conversions were recorded before the internal error, want 39 of 40", len(before))
 	}
-	f.observed.repair()
+	f.repair()
 
 	second, replayed, err := f.reportBatchWithKey("k-1", items...)
 	if err != nil || replayed {
@@ -190,11 +204,10 @@ func TestBatch_RepeatedAfterInternalErrorIsCompleted(t *testing.T) {
 func TestBatch_KeyExpiresAfterADay(t *testing.T) {
 	f := newFixture(t)
 	click := f.NewClick(f.pat)
-	f.observed.breakAfter(0)
-	if _, _, err := f.reportBatchWithKey("k-1", purchase("order-1", click.ID)); !errors.Is(err, errDatabase) {
-		t.Fatalf("the batch returned %v, want %v", err, errDatabase)
-	}
-	f.observed.repair()
+	f.failRecording()
+	_, _, err := f.reportBatchWithKey("k-1", purchase("order-1", click.ID))
+	wantInternalError(t, "the batch", err)
+	f.repair()
 	f.clock.Advance(time.Hour)
 	if _, _, err := f.reportBatchWithKey("k-1", purchase("order-1", click.ID)); err != nil {
 		t.Fatal(err)
@@ -231,8 +244,9 @@ func TestBatch_ParallelRepeatsRecordOnce(t *testing.T) {
 func TestBatch_WaitsOnceForClicks(t *testing.T) {
 	f := newFixture(t)
 	// The service looks up the clicks of up to 64 items at the same time. A look-up that
-	// waits makes 6 queries, any other look-up makes 1.
+	// waits is repeated 5 times.
 	const reports, concurrent, retries = 200, 64, 5
+	f.countLookups(nil)
 	var items []*reportRequest
 	for i := range reports {
 		items = append(items, purchase(fmt.Sprint("order-", i), f.UnstoredClick(f.pat).ID))
@@ -241,8 +255,8 @@ func TestBatch_WaitsOnceForClicks(t *testing.T) {
 	if err != nil || r.GetSummary().GetSucceeded() != reports {
 		t.Fatalf("the batch returned %v, %v; want %d recorded items", r.GetSummary(), err, reports)
 	}
-	if n := f.observed.clickQueries.Load(); n > reports+retries*concurrent {
-		t.Errorf("the service made %d queries for clicks, want at most %d", n, reports+retries*concurrent)
+	if n := f.clickLookups.Load(); n < reports || n > reports+retries*concurrent {
+		t.Errorf("the service made %d look-ups of clicks, want %d to %d", n, reports, reports+retries*concurrent)
 	}
 	if n := f.stream.reads.Load(); n != reports {
 		t.Errorf("the service read the tail of the click stream %d times, want %d", n, reports)
@@ -252,13 +266,9 @@ func TestBatch_WaitsOnceForClicks(t *testing.T) {
 
 func TestBatch_PanicIsInternalError(t *testing.T) {
 	f := newFixture(t)
-	click := f.NewClick(f.pat)
-	f.observed.panics.Store(true)
-	_, err := f.reportBatch(purchase("order-1", click.ID), purchase("order-2", click.ID))
-	var refusal *affiliate.Error
-	if err == nil || errors.As(err, &refusal) {
-		t.Errorf("a batch that panics returned %v, want an error without an error code", err)
-	}
+	f.stream.panics = true
+	_, err := f.reportBatch(purchase("order-1", f.unknownClick()), purchase("order-2", f.unknownClick()))
+	wantInternalError(t, "a batch that panics", err)
 }
 
 func TestBatch_ChecksItemsOneByOne(t *testing.T) {

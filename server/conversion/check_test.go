@@ -19,7 +19,7 @@ import (
 
 var checkedAt = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// newChecker returns a service without a store, which is enough for Check.
+// newChecker returns a service without a database, which is enough for Check.
 func newChecker() *conversion.Service {
 	return conversion.New(conversion.Config{
 		Now: func() time.Time { return checkedAt }, Log: slog.New(slog.DiscardHandler),

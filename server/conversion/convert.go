@@ -18,7 +18,7 @@ func eventOf(r *affiliatev1.ReportConversionRequest) affiliate.EventType {
 	return affiliate.EventType(server.EnumName(r.GetEventType()))
 }
 
-// conversionOf converts a valid request to the conversion that the store records. It
+// conversionOf converts a valid request to the conversion that is recorded. It
 // hashes the data that identifies the buyer, so that later steps do not have the data in
 // clear text. Two parts of the data stay in clear text for the fraud rules: the domain of
 // the buyer's e-mail address, and the network prefix of the buyer's IP address. The

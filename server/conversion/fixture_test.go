@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"maps"
 	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -17,13 +18,12 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/attribution"
 	"github.com/tributary-hq/tributary/affiliate/click"
 	"github.com/tributary-hq/tributary/affiliate/commission"
-	"github.com/tributary-hq/tributary/affiliate/conversion"
 	"github.com/tributary-hq/tributary/affiliate/program"
-	"github.com/tributary-hq/tributary/cmd/stores"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	commissionservice "github.com/tributary-hq/tributary/server/commission"
 	conversionservice "github.com/tributary-hq/tributary/server/conversion"
 	"github.com/tributary-hq/tributary/server/servertest"
+	clicks "github.com/tributary-hq/tributary/storage/postgres/click"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
@@ -48,11 +48,14 @@ const (
 // percent. Pat is an approved participant with the email address partnerEmail.
 type fixture struct {
 	*pgtest.Shop
-	service  *conversionservice.Service
-	observed *observedStore
-	stream   *clickStream
-	clock    *pgtest.Clock
-	pat      pgtest.Participant
+	service *conversionservice.Service
+	config  conversionservice.Config // of the service
+	stream  *clickStream
+	clock   *pgtest.Clock
+	pat     pgtest.Participant
+	// clickLookups is the number of clicks that were looked up in the database, see
+	// countLookups.
+	clickLookups atomic.Int64
 }
 
 // newFixture returns a fixture. program changes the columns of the programme.
@@ -61,10 +64,10 @@ func newFixture(t *testing.T, program ...pgtest.Row) *fixture {
 	clock := pgtest.NewRunningClock()
 	program = append([]pgtest.Row{pgtest.Rules()}, program...)
 	f := &fixture{Shop: pgtest.Open(t, clock.Now).NewShop(affiliate.ModeTest, program...), stream: &clickStream{}, clock: clock}
-	f.observed = &observedStore{Store: stores.Conversion(f.Store)}
-	f.service = conversionservice.New(conversionservice.Config{
-		Store: f.observed, Tail: f.stream, HashKeys: affiliate.HashKeys{[]byte(hashKey)}, Now: clock.Now, Log: slog.New(slog.DiscardHandler),
-	})
+	f.config = conversionservice.Config{
+		DB: f.DB, Tail: f.stream, HashKeys: affiliate.HashKeys{[]byte(hashKey)}, Now: clock.Now, Log: slog.New(slog.DiscardHandler),
+	}
+	f.restart()
 	f.pat = f.NewParticipant(f.Scope, f.Program, f.NewPartner("Pat", pgtest.Row{"email": partnerEmail}))
 	return f
 }
@@ -171,7 +174,7 @@ func (f *fixture) lateConversion(external string) click.AwaitedClick {
 // it.
 func (f *fixture) storeLate(stored click.Click) click.AwaitedClick {
 	f.Helper()
-	if err := f.Store.StoreClicks(f.Context(), []click.Click{stored}); err != nil {
+	if err := clicks.Store(f.Context(), f.DB, []click.Click{stored}); err != nil {
 		f.Fatal(err)
 	}
 	return click.AwaitedClick{Workspace: stored.Scope.Workspace, Click: stored.ID}
@@ -200,7 +203,7 @@ func (f *fixture) moveCommission(
 	for _, c := range change {
 		c(&transition)
 	}
-	_, err := commissionservice.Move(f.Context(), stores.Commission(f.Store), transition)
+	_, err := commissionservice.Move(f.Context(), f.DB, transition)
 	return err
 }
 
@@ -257,12 +260,12 @@ func (f *fixture) wantReason(r *affiliatev1.ReportConversionResponse, want strin
 	}
 }
 
-// wantLookups compares the number of queries for clicks, and the number of reads of the
-// click stream's tail (see clickStream).
-func (f *fixture) wantLookups(queries, reads int64) {
+// wantLookups compares the number of look-ups of clicks in the database (see countLookups),
+// and the number of reads of the click stream's tail (see clickStream).
+func (f *fixture) wantLookups(lookups, reads int64) {
 	f.Helper()
-	if q, r := f.observed.clickQueries.Load(), f.stream.reads.Load(); q != queries || r != reads {
-		f.Errorf("the service made %d queries for clicks and %d reads of the tail, want %d and %d", q, r, queries, reads)
+	if l, r := f.clickLookups.Load(), f.stream.reads.Load(); l != lookups || r != reads {
+		f.Errorf("the service made %d look-ups of clicks and %d reads of the tail, want %d and %d", l, r, lookups, reads)
 	}
 }
 
@@ -350,76 +353,80 @@ func (c *parallelCalls) want(want map[string]int) {
 	}
 }
 
-// errDatabase is the internal error that observedStore returns.
-var errDatabase = errors.New("the database is not available")
+// Parts of the statements that store conversions and look up clicks.
+const (
+	insertConversion = "insert into conversions ("
+	lookUpClicks     = "c.clicked_at = n.clicked_at"
+)
 
-// observedStore is the real store. It counts the queries for clicks, and a test can make
-// its RecordConversion fail.
-type observedStore struct {
-	conversionservice.Store
-	clickQueries    atomic.Int64
-	afterClickQuery func()       // nil if the test does not use it
-	failInDecision  atomic.Int64 // number of next reports whose decision returns an error
-	panics          atomic.Bool  // RecordConversion panics
+// restart continues with a service that has the current config.
+func (f *fixture) restart() { f.service = conversionservice.New(f.config) }
 
-	// See breakAfter.
-	broken    atomic.Bool    // reports fail after the remaining reports have succeeded
-	remaining atomic.Int64   // number of reports that still succeed
-	recording sync.WaitGroup // waits until the remaining reports are recorded
+// useHook makes the service use a database whose hook sees the service's statements.
+func (f *fixture) useHook(hook pgtest.Hook) {
+	f.Helper()
+	f.config.DB = f.OpenHooked(hook)
+	f.restart()
 }
 
-func (s *observedStore) FindClick(ctx context.Context, workspace affiliate.WorkspaceID, id affiliate.ClickID) (*attribution.FoundClick, error) {
-	s.clickQueries.Add(1)
-	if s.afterClickQuery != nil {
-		defer s.afterClickQuery()
-	}
-	return s.Store.FindClick(ctx, workspace, id)
-}
-
-// breakAfter makes the store fail after n more reports. The error of one report ends the
-// request for all items of a batch. A report that fails therefore waits until the n
-// reports are recorded; otherwise its error could interrupt them.
-func (s *observedStore) breakAfter(n int) {
-	s.remaining.Store(int64(n))
-	s.recording.Add(n)
-	s.broken.Store(true)
-}
-
-// repair ends the effect of breakAfter.
-func (s *observedStore) repair() { s.broken.Store(false) }
-
-func (s *observedStore) RecordConversion(ctx context.Context, r conversion.Report) (conversion.ReportResult, error) {
-	if s.panics.Load() {
-		panic("a bug")
-	}
-	if s.broken.Load() {
-		if s.remaining.Add(-1) < 0 {
-			s.recording.Wait()
-			return conversion.ReportResult{}, errDatabase
+// failRecording makes the service fail when it records conversions, until repair is called.
+func (f *fixture) failRecording() {
+	f.Helper()
+	f.useHook(func(sql string, _ []any) error {
+		if strings.Contains(sql, insertConversion) {
+			return errors.New("the connection was lost")
 		}
-		defer s.recording.Done()
-	}
-	if s.failInDecision.Add(-1) >= 0 {
-		decide := r.Decide
-		r.Decide = func(found attribution.Inputs) (attribution.Decision, *commission.Commission, error) {
-			d, commission, err := decide(found)
-			return d, commission, errors.Join(err, errDatabase)
+		return nil
+	})
+}
+
+// repair makes the service use the database without a hook.
+func (f *fixture) repair() {
+	f.config.DB = f.DB
+	f.restart()
+}
+
+// countLookups counts the clicks that the service looks up in the database. Before each
+// statement that looks up clicks, it calls the function before with the number of the
+// statement, unless before is nil.
+func (f *fixture) countLookups(before func(n int)) {
+	f.Helper()
+	n := 0 // statements; one of them is running at a time
+	f.useHook(func(sql string, args []any) error {
+		if !strings.Contains(sql, lookUpClicks) {
+			return nil
 		}
+		f.clickLookups.Add(int64(len(args[2].([]affiliate.ClickID))))
+		if n++; before != nil {
+			before(n)
+		}
+		return nil
+	})
+}
+
+// wantInternalError ends the test unless a call returned an error without an error code.
+func wantInternalError(t *testing.T, call string, err error) {
+	t.Helper()
+	if err == nil || errors.As(err, new(*affiliate.Error)) {
+		t.Fatalf("%s returned %v, want an error without an error code", call, err)
 	}
-	return s.Store.RecordConversion(ctx, r)
 }
 
 // clickStream is a click stream in memory. Its tail is its newest part, with clicks that
 // may not be in the database yet. A test sets the tail. If a click is not in the tail,
-// Find returns err.
+// Find returns err. If panics is true, Find panics.
 type clickStream struct {
-	tail  []click.Click
-	err   error
-	reads atomic.Int64
+	tail   []click.Click
+	err    error
+	panics bool
+	reads  atomic.Int64
 }
 
 func (s *clickStream) Find(_ context.Context, id affiliate.ClickID) (click.Click, bool, error) {
 	s.reads.Add(1)
+	if s.panics {
+		panic("a bug")
+	}
 	for _, c := range s.tail {
 		if c.ID == id {
 			return c, true, nil

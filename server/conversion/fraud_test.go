@@ -10,10 +10,9 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/click"
 	"github.com/tributary-hq/tributary/affiliate/fraud"
-	"github.com/tributary-hq/tributary/cmd/stores"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server/commission"
-	"github.com/tributary-hq/tributary/storage/postgres/account"
+	accounts "github.com/tributary-hq/tributary/storage/postgres/account"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
@@ -54,7 +53,7 @@ func (f *fixture) useAccount(network, agent string, ago time.Duration) {
 	if agent != "" {
 		origin.AgentHash = fraud.AgentHash(affiliate.HashKeys{[]byte(hashKey)}, agent, at).First()
 	}
-	if err := account.NewStore(f.Store.DB).StoreOrigin(f.Context(), origin); err != nil {
+	if err := accounts.StoreOrigin(f.Context(), f.DB, origin); err != nil {
 		f.Fatal(err)
 	}
 }
@@ -287,7 +286,7 @@ func TestFraud_FlaggedCommissionIsNotApproved(t *testing.T) {
 	if got := r.GetCommission().GetStatus(); got != pending {
 		t.Errorf("the flagged commission is %s, want %s", got, pending)
 	}
-	sweep, err := commission.ApproveDue(t.Context(), stores.Commission(f.Store), f.clock.Now().Add(time.Minute), 10)
+	sweep, err := commission.ApproveDue(t.Context(), f.DB, f.clock.Now().Add(time.Minute), 10)
 	if err != nil || sweep.Approved != 0 {
 		t.Errorf("ApproveDue returned %+v, %v; want no approved commission", sweep, err)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/conversion"
 	"github.com/tributary-hq/tributary/affiliate/fraud"
 	"github.com/tributary-hq/tributary/affiliate/privacy"
+	conversions "github.com/tributary-hq/tributary/storage/postgres/conversion"
 )
 
 // hasher computes keyed hashes of data that identifies a buyer. The hashes of user agents do
@@ -73,7 +74,7 @@ func (s *Service) customerRef(ctx context.Context, scope affiliate.Scope, id str
 	refs := s.hasher.keys.CustomerRefs(scope.Workspace, id)
 	ref := refs[0]
 	if len(refs) > 1 {
-		known, err := s.store.KnownCustomer(ctx, scope, refs)
+		known, err := conversions.KnownCustomer(ctx, s.db, scope, refs)
 		if err != nil {
 			return nil, fmt.Errorf("find the reference of a customer: %w", err)
 		}

@@ -1,8 +1,6 @@
 package conversion_test
 
 import (
-	"errors"
-	"log/slog"
 	"testing"
 	"time"
 
@@ -12,7 +10,6 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/fraud"
 	"github.com/tributary-hq/tributary/affiliate/privacy"
 	"github.com/tributary-hq/tributary/affiliate/processor"
-	"github.com/tributary-hq/tributary/server/conversion"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
@@ -21,9 +18,8 @@ var keyA, keyB = []byte(hashKey), []byte("the next key of the tests")
 
 // rotate continues with other hash keys, as after a restart of the core.
 func (f *fixture) rotate(keys ...[]byte) {
-	f.service = conversion.New(conversion.Config{
-		Store: f.observed, Tail: f.stream, HashKeys: keys, Now: f.clock.Now, Log: slog.New(slog.DiscardHandler),
-	})
+	f.config.HashKeys = keys
+	f.restart()
 }
 
 func TestCustomer_StaysKnownAfterRotationOfTheHashKey(t *testing.T) {
@@ -175,15 +171,14 @@ func TestBatch_ReleasesAKeyOfAnEarlierHashKey(t *testing.T) {
 	f := newFixture(t)
 	click := f.NewClick(f.pat)
 	f.mustReport(purchase("order-1", click.ID))
-	f.observed.breakAfter(0)
-	if _, _, err := f.reportBatchWithKey("k-1", purchase("order-1", click.ID)); err == nil {
-		t.Fatal("the batch succeeded without a database")
-	}
-	f.observed.repair()
+	f.failRecording()
+	_, _, err := f.reportBatchWithKey("k-1", purchase("order-1", click.ID))
+	wantInternalError(t, "the batch", err)
+	f.repair()
 	f.wantRows(1, `idempotency_keys`)
 	f.rotate(keyB, keyA)
-	if _, _, err := f.reportBatchWithKey("k-1", purchase("order-1", click.ID)); err == nil || errors.Is(err, errDatabase) {
-		t.Errorf("the repeated batch returns %v, want the error of its item", err)
+	if _, _, err := f.reportBatchWithKey("k-1", purchase("order-1", click.ID)); err == nil || err.Error() != string(affiliate.ReasonBulkAllFailed) {
+		t.Errorf("the repeated batch returned %v, want %s", err, affiliate.ReasonBulkAllFailed)
 	}
 	f.wantRows(0, `idempotency_keys`)
 }

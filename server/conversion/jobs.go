@@ -12,6 +12,8 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/click"
 	"github.com/tributary-hq/tributary/affiliate/conversion"
 	"github.com/tributary-hq/tributary/server"
+	"github.com/tributary-hq/tributary/storage/postgres"
+	conversions "github.com/tributary-hq/tributary/storage/postgres/conversion"
 )
 
 const (
@@ -59,13 +61,13 @@ func (w *awaitedWorker) Work(ctx context.Context, job *river.Job[conversion.Attr
 // are still attributed.
 func (s *Service) AttributeAwaited(ctx context.Context, click click.AwaitedClick) error {
 	for {
-		waiting, err := s.store.WaitingConversions(ctx, click.Workspace, click.Click, awaitedBatch)
+		waiting, err := conversions.WaitingConversions(ctx, s.db, click.Workspace, click.Click, awaitedBatch)
 		if err != nil || len(waiting) == 0 {
 			return err
 		}
 		// The click is read again for each batch of conversions, because the click's
 		// programme may have changed.
-		found, err := s.store.FindClick(ctx, click.Workspace, click.Click)
+		found, err := s.clicks.Find(ctx, click.Workspace, click.Click)
 		if err != nil || found == nil {
 			return err
 		}
@@ -92,16 +94,16 @@ var errSuperseded = errors.New("the conversion has changed")
 // wait. If the buyer of the conversion was erased, it erases the click instead.
 func (s *Service) attributeLate(ctx context.Context, c conversion.StoredConversion, found *attribution.FoundClick) error {
 	if c.BuyerErased {
-		return s.store.EraseAwaited(ctx, c.Conversion)
+		return conversions.EraseAwaited(ctx, s.db, c.Conversion)
 	}
 	if c.Attributed || found.Mode != c.Scope.Mode {
-		return s.store.StopAwaiting(ctx, c.Conversion)
+		return conversions.StopAwaiting(ctx, s.db, c.Conversion)
 	}
 	c.Buyer = s.hasher.buyer(c.Conversion)
 	inputs := inputsOf(c.Conversion)
 	inputs.FoundClick = found
-	err := s.store.InTx(ctx, func(tx Tx) error {
-		stored, inputs, err := tx.LockAwaited(ctx, c.Conversion, inputs)
+	err := s.db.InTx(ctx, func(tx *postgres.Tx) error {
+		stored, inputs, err := conversions.LockAwaited(ctx, tx, c.Conversion, inputs)
 		if err != nil {
 			return err
 		}
@@ -116,7 +118,7 @@ func (s *Service) attributeLate(ctx context.Context, c conversion.StoredConversi
 		if err != nil {
 			return err
 		}
-		return tx.ApplyLateAttribution(ctx, late)
+		return conversions.ApplyLateAttribution(ctx, tx, late)
 	})
 	if errors.Is(err, errSuperseded) {
 		return nil
@@ -155,7 +157,7 @@ func (w *sweepWorker) Work(ctx context.Context, _ *river.Job[sweepAwaited]) erro
 func (s *Service) SweepAwaited(ctx context.Context, cursor click.AwaitedClick) (click.AwaitedClick, error) {
 	var failed error
 	for range sweepBatches {
-		arrived, next, err := s.store.ArrivedClicks(ctx, cursor, sweepBatch)
+		arrived, next, err := conversions.ArrivedClicks(ctx, s.db, cursor, sweepBatch)
 		if err != nil {
 			return cursor, err
 		}
@@ -166,15 +168,15 @@ func (s *Service) SweepAwaited(ctx context.Context, cursor click.AwaitedClick) (
 			break
 		}
 	}
-	return cursor, errors.Join(failed, s.dropExpired(ctx, s.store.DropExpiredAwaited))
+	return cursor, errors.Join(failed, s.dropExpired(ctx, conversions.DropExpiredAwaited))
 }
 
 // dropExpired deletes expired rows. The function drop deletes one batch of these rows and
 // returns their number. dropExpired calls drop until a batch has fewer than sweepBatch
 // rows, but at most sweepBatches times.
-func (s *Service) dropExpired(ctx context.Context, drop func(ctx context.Context, now time.Time, limit int) (int64, error)) error {
+func (s *Service) dropExpired(ctx context.Context, drop func(ctx context.Context, db *postgres.DB, now time.Time, limit int) (int64, error)) error {
 	for range sweepBatches {
-		if dropped, err := drop(ctx, s.now(), sweepBatch); err != nil || dropped < sweepBatch {
+		if dropped, err := drop(ctx, s.db, s.now(), sweepBatch); err != nil || dropped < sweepBatch {
 			return err
 		}
 	}

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
+	"strings"
 	"testing"
 	"time"
 
@@ -24,6 +24,7 @@ func TestReport_FindsFreshClickInTail(t *testing.T) {
 	f := newFixture(t)
 	stored := f.UnstoredClick(f.pat)
 	f.stream.tail = []click.Click{stored}
+	f.countLookups(nil)
 	r := f.mustReport(purchase("order-1", stored.ID))
 	f.wantAttribution(r, "CLICK_MATCHED", f.pat)
 	if got := r.GetCommission().GetAmountCents(); got != 3_000 {
@@ -72,7 +73,11 @@ func (f *fixture) fastClick() click.Click {
 func TestReport_WaitsForIngestion(t *testing.T) {
 	f := newFixture(t)
 	click := f.UnstoredClick(f.pat)
-	f.observed.afterClickQuery = sync.OnceFunc(func() { f.storeLate(click) })
+	f.countLookups(func(n int) {
+		if n == 2 {
+			f.storeLate(click)
+		}
+	})
 	f.wantAttribution(f.mustReport(purchase("order-1", click.ID)), "CLICK_MATCHED", f.pat)
 	f.wantLookups(2, 0)
 }
@@ -81,6 +86,7 @@ func TestReport_LooksUpOldClickInTailWithoutWait(t *testing.T) {
 	f := newFixture(t)
 	stored := f.UnstoredClick(f.pat, f.ago(10*time.Minute))
 	f.stream.tail = []click.Click{stored}
+	f.countLookups(nil)
 	f.wantAttribution(f.mustReport(purchase("order-1", stored.ID)), "CLICK_MATCHED", f.pat)
 	f.wantLookups(1, 1)
 }
@@ -111,7 +117,14 @@ func TestReport_AwaitsClickThatIsNotInTail(t *testing.T) {
 func TestReport_StopsWaitingWhenContextEnds(t *testing.T) {
 	f := newFixture(t)
 	ctx, cancel := context.WithCancel(f.asKey())
-	f.observed.afterClickQuery = cancel
+	f.countLookups(nil)
+	f.config.Now = func() time.Time { // the service reads the clock again after the look-up
+		if f.clickLookups.Load() > 0 {
+			cancel()
+		}
+		return f.clock.Now()
+	}
+	f.restart()
 	_, err := f.service.ReportConversion(ctx, purchase("order-1", f.UnstoredClick(f.pat).ID))
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("ReportConversion returned %v, want %v", err, context.Canceled)
@@ -246,14 +259,20 @@ func TestLateClick_DoesNotReplaceUsersDecision(t *testing.T) {
 	r := f.mustReport(purchase("order-1", click.ID))
 	job := f.storeLate(click)
 	reattributed := false
-	f.observed.afterClickQuery = func() {
-		f.observed.afterClickQuery = nil
-		f.mustReattribute(r.GetId(), other)
-		reattributed = true
-	}
+	lookedUp := false
+	f.useHook(func(sql string, _ []any) error {
+		switch {
+		case strings.Contains(sql, lookUpClicks):
+			lookedUp = true
+		case sql == "begin" && lookedUp && !reattributed: // the transaction of the late attribution
+			reattributed = true
+			f.mustReattribute(r.GetId(), other)
+		}
+		return nil
+	})
 	f.attribute(job)
 	if !reattributed {
-		t.Fatal("AttributeAwaited did not look up the click")
+		t.Fatal("AttributeAwaited did not begin a transaction after it looked up the click")
 	}
 	f.wantRows(1, `conversions where id = $1 and participant_id = $2 and version = 2`, r.GetId(), other.ID)
 	f.wantRows(2, `attribution_decisions`)

@@ -41,7 +41,7 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 	return m
 }
 
-// observe counts a report with the result of Store.RecordConversion.
+// observe counts a report with the result of postgres.RecordConversion.
 func (m *Metrics) observe(scope affiliate.Scope, recorded conversion.ReportResult, err error) {
 	outcome := string(recorded.Decision.Reason)
 	var refusal *affiliate.Error

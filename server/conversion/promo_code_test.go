@@ -249,13 +249,13 @@ func TestReport_MixedLoadDoesNotDeadlock(t *testing.T) {
 	f.wantNoDeadlocks()
 }
 
-// wantNoDeadlocks closes the store and checks that no transaction has deadlocked.
+// wantNoDeadlocks closes the database and checks that no transaction has deadlocked.
 func (f *fixture) wantNoDeadlocks() {
 	f.Helper()
 	// A session adds its deadlocks to the statistics when it ends. Before that, a
 	// deadlock whose transaction was retried might not be counted yet.
-	f.Store.Close()
-	pgtest.Eventually(f, "the sessions of the store have ended", func() bool {
+	f.DB.Close()
+	pgtest.Eventually(f, "the sessions of the service have ended", func() bool {
 		return f.Count(`select count(*) from pg_stat_activity where datname = current_database() and application_name = 'tributary'`) == 0
 	})
 	f.wantRows(0, `pg_stat_database where datname = current_database() and deadlocks > 0`)

@@ -11,6 +11,7 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/conversion"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
+	conversions "github.com/tributary-hq/tributary/storage/postgres/conversion"
 )
 
 // ListConversions returns one page of the conversions of the caller's workspace and mode,
@@ -21,7 +22,7 @@ func (s *Service) ListConversions(ctx context.Context, req *affiliatev1.ListConv
 		return nil, err
 	}
 	page := server.PageOf(req)
-	items, total, err := s.store.Conversions(ctx, server.PrincipalFrom(ctx).Scope(), filter, page)
+	items, total, err := conversions.List(ctx, s.db, server.PrincipalFrom(ctx).Scope(), filter, page)
 	if err != nil {
 		return nil, err
 	}
@@ -41,7 +42,7 @@ func (s *Service) GetConversion(ctx context.Context, req *affiliatev1.GetConvers
 	if err != nil {
 		return nil, err
 	}
-	detail, err := s.store.Conversion(ctx, server.PrincipalFrom(ctx).Scope(), id)
+	detail, err := conversions.Get(ctx, s.db, server.PrincipalFrom(ctx).Scope(), id)
 	if err != nil {
 		return nil, err
 	}

@@ -13,6 +13,8 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/conversion"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
+	"github.com/tributary-hq/tributary/storage/postgres"
+	conversions "github.com/tributary-hq/tributary/storage/postgres/conversion"
 )
 
 // RefundConversion records a refund. If the conversion is already recorded, the refund is
@@ -21,7 +23,7 @@ import (
 // REFUND_DUPLICATE, REFUND_EXCEEDS_AMOUNT.
 func (s *Service) RefundConversion(ctx context.Context, req *affiliatev1.RefundConversionRequest) (*affiliatev1.Refund, error) {
 	now := s.now()
-	outcome, err := s.store.RefundConversion(ctx, conversion.Refund{
+	outcome, err := conversions.Refund(ctx, s.db, conversion.Refund{
 		ID: affiliate.NewID[conversion.RefundID](now), Scope: server.PrincipalFrom(ctx).Scope(),
 		ExternalRefundID: req.GetExternalRefundId(), ExternalTransactionID: req.GetExternalTransactionId(),
 		RequestedCents: req.AmountCents, Reason: req.Reason, CreatedAt: now, ExpiresAt: now.Add(conversion.ParkedRefundLifetime),
@@ -49,14 +51,14 @@ func (s *Service) ReportDispute(ctx context.Context, req *affiliatev1.ReportDisp
 	var sale conversion.SaleInDispute
 	var dispute conversion.ProcessorDispute
 	var reversal conversion.Reversal
-	err := s.store.InTx(ctx, func(tx Tx) (err error) {
-		if sale, err = tx.LockDisputedSale(ctx, report); err != nil {
+	err := s.db.InTx(ctx, func(tx *postgres.Tx) (err error) {
+		if sale, err = conversions.LockDisputedSale(ctx, tx, report); err != nil {
 			return err
 		}
 		if dispute, err = sale.Report(report); err != nil {
 			return err
 		}
-		if err = tx.PutReportedDispute(ctx, sale, dispute, now); err != nil {
+		if err = conversions.PutReportedDispute(ctx, tx, sale, dispute, now); err != nil {
 			return err
 		}
 		reversal, err = reverse(ctx, tx, report.Scope, sale.ID, now)
@@ -144,16 +146,16 @@ func (w *sweepRefundsWorker) Work(ctx context.Context, _ *river.Job[sweepRefunds
 func (s *Service) SweepRefunds(ctx context.Context, cursor conversion.ParkedSale) (conversion.ParkedSale, error) {
 	var failed error
 	for range sweepBatches {
-		recorded, next, err := s.store.SalesWithParkedRefunds(ctx, cursor, sweepBatch)
+		recorded, next, err := conversions.SalesWithParkedRefunds(ctx, s.db, cursor, sweepBatch)
 		if err != nil {
 			return cursor, errors.Join(failed, err)
 		}
 		for _, sale := range recorded {
-			failed = errors.Join(failed, s.store.ApplyParkedRefunds(ctx, sale, s.now()))
+			failed = errors.Join(failed, conversions.ApplyParkedRefunds(ctx, s.db, sale, s.now()))
 		}
 		if cursor = next; cursor == (conversion.ParkedSale{}) {
 			break
 		}
 	}
-	return cursor, errors.Join(failed, s.dropExpired(ctx, s.store.DropExpiredRefunds))
+	return cursor, errors.Join(failed, s.dropExpired(ctx, conversions.DropExpiredRefunds))
 }

@@ -16,6 +16,9 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/processor"
 	"github.com/tributary-hq/tributary/affiliate/promocode"
 	"github.com/tributary-hq/tributary/server"
+	"github.com/tributary-hq/tributary/storage/postgres"
+	conversions "github.com/tributary-hq/tributary/storage/postgres/conversion"
+	processors "github.com/tributary-hq/tributary/storage/postgres/processor"
 )
 
 // RecordSale records a sale that a payment processor has reported. If the sale is already
@@ -34,7 +37,7 @@ func (s *Service) RecordSale(ctx context.Context, scope affiliate.Scope, sale pr
 	if err != nil {
 		return processor.RecordedSale{}, err
 	}
-	result, err := s.store.RecordConversion(ctx, conversion.Report{
+	result, err := s.recorder.Record(ctx, conversion.Report{
 		Conversion: c, Inputs: inputs, AwaitUntil: s.awaitUntil(c, inputs), Aliases: sale.Aliases,
 		Decide: func(found attribution.Inputs) (attribution.Decision, *commission.Commission, error) {
 			d, commission := decide(c, found, c.CreatedAt)
@@ -59,13 +62,13 @@ func (s *Service) RecordSale(ctx context.Context, scope affiliate.Scope, sale pr
 // The result has no conversion if it is not.
 func (s *Service) AddProcessorIDs(ctx context.Context, scope affiliate.Scope, sale processor.Sale) (processor.RecordedSale, error) {
 	var recorded processor.RecordedSale
-	err := s.store.InTx(ctx, func(tx Tx) error {
+	err := s.db.InTx(ctx, func(tx *postgres.Tx) error {
 		var err error
-		recorded, err = tx.FindSale(ctx, scope, sale.Aliases)
+		recorded, err = conversions.FindSale(ctx, tx, scope, sale.Aliases)
 		if err != nil || recorded.Conversion == nil {
 			return err
 		}
-		return tx.AddAliases(ctx, scope, *recorded.Conversion, sale.IDs, sale.Aliases)
+		return conversions.AddAliases(ctx, tx, scope, *recorded.Conversion, sale.IDs, sale.Aliases)
 	})
 	return recorded, err
 }
@@ -84,8 +87,8 @@ func (s *Service) BindCustomer(ctx context.Context, scope affiliate.Scope, sale 
 	if err != nil || c.Click == nil && c.PromoCode == nil {
 		return err
 	}
-	err = s.store.InTx(ctx, func(tx Tx) error {
-		found, err := tx.LockSignals(ctx, c, inputs)
+	err = s.db.InTx(ctx, func(tx *postgres.Tx) error {
+		found, err := conversions.LockSignals(ctx, tx, c, inputs)
 		if err != nil {
 			return err
 		}
@@ -93,7 +96,7 @@ func (s *Service) BindCustomer(ctx context.Context, scope affiliate.Scope, sale 
 		if !d.Attributed || found.Customer.Binding != nil {
 			return errNotBound
 		}
-		return tx.BindCustomer(ctx, c, found, d)
+		return conversions.BindCustomer(ctx, tx, c, found, d)
 	})
 	if errors.Is(err, errNotBound) {
 		return nil
@@ -101,8 +104,8 @@ func (s *Service) BindCustomer(ctx context.Context, scope affiliate.Scope, sale 
 	return err
 }
 
-// conversionOfSale converts a sale to the conversion that the store records, and looks up
-// its click.
+// conversionOfSale converts a sale to the conversion that is recorded, and looks up its
+// click.
 func (s *Service) conversionOfSale(ctx context.Context, scope affiliate.Scope, sale processor.Sale) (conversion.Conversion, attribution.Inputs, error) {
 	now := s.now()
 	ids := sale.IDs
@@ -159,7 +162,7 @@ func (s *Service) promoCodeOfSale(ctx context.Context, scope affiliate.Scope, sa
 	for i, code := range sale.PromotionCodes {
 		ids[i] = code.ID
 	}
-	known, err := s.store.PromoCodes(ctx, scope, ids)
+	known, err := processors.PromoCodes(ctx, s.db, scope, ids)
 	if err != nil {
 		return nil, err
 	}
@@ -180,7 +183,7 @@ func (s *Service) promoCodeOfSale(ctx context.Context, scope affiliate.Scope, sa
 // disputes. The result depends only on the last state that the processor has reported, so
 // Reverse can be repeated. A conversion that does not exist is ignored.
 func (s *Service) Reverse(ctx context.Context, scope affiliate.Scope, id affiliate.ConversionID) error {
-	err := s.store.InTx(ctx, func(tx Tx) error {
+	err := s.db.InTx(ctx, func(tx *postgres.Tx) error {
 		_, err := reverse(ctx, tx, scope, id, s.now())
 		return err
 	})
@@ -191,8 +194,8 @@ func (s *Service) Reverse(ctx context.Context, scope affiliate.Scope, id affilia
 }
 
 // reverse applies the stored refunds and disputes of a conversion. Errors: NOT_FOUND.
-func reverse(ctx context.Context, tx Tx, scope affiliate.Scope, id affiliate.ConversionID, at time.Time) (conversion.Reversal, error) {
-	sale, err := tx.LockSale(ctx, scope, id)
+func reverse(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, id affiliate.ConversionID, at time.Time) (conversion.Reversal, error) {
+	sale, err := conversions.LockSale(ctx, tx, scope, id)
 	if err != nil {
 		return conversion.Reversal{}, err
 	}
@@ -200,7 +203,7 @@ func reverse(ctx context.Context, tx Tx, scope affiliate.Scope, id affiliate.Con
 	if err != nil || !changed {
 		return reversal, err
 	}
-	return reversal, tx.ApplyReversal(ctx, reversal)
+	return reversal, conversions.ApplyReversal(ctx, tx, reversal)
 }
 
 type reverseWorker struct {

@@ -70,6 +70,8 @@ import (
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 	"github.com/tributary-hq/tributary/spans"
+	"github.com/tributary-hq/tributary/storage/postgres"
+	conversions "github.com/tributary-hq/tributary/storage/postgres/conversion"
 )
 
 // lateClickWait is the time for which a recorded conversion waits for its click. A click
@@ -90,7 +92,7 @@ func (s *Service) awaitUntil(c conversion.Conversion, inputs attribution.Inputs)
 // Config configures a Service. A field is required unless its comment says what nil
 // means.
 type Config struct {
-	Store Store
+	DB *postgres.DB
 	// Tail finds clicks that collectors have acknowledged but that are not in Postgres
 	// yet. nil means that clicks are looked up only in Postgres.
 	Tail Tail
@@ -105,11 +107,14 @@ type Config struct {
 // Service implements affiliate.v1.ConversionService.
 type Service struct {
 	affiliatev1.UnimplementedConversionServiceServer
-	store  Store
-	lookup lookup
-	hasher hasher
-	now    func() time.Time
-	log    *slog.Logger
+	db     *postgres.DB
+	clicks *conversions.Clicks
+	// recorder records the reports that arrive at the same time in one transaction.
+	recorder *conversions.Recorder
+	lookup   lookup
+	hasher   hasher
+	now      func() time.Time
+	log      *slog.Logger
 
 	metrics *Metrics
 }
@@ -120,7 +125,8 @@ func New(cfg Config) *Service {
 		cfg.Metrics = NewMetrics(prometheus.NewRegistry())
 	}
 	s := &Service{
-		store:  cfg.Store,
+		db:     cfg.DB,
+		clicks: conversions.NewClicks(cfg.DB), recorder: conversions.NewRecorder(cfg.DB),
 		hasher: hasher{keys: privacy.BuyerKeys(cfg.HashKeys)},
 		log:    cfg.Log,
 
@@ -129,7 +135,7 @@ func New(cfg Config) *Service {
 		// times as the database.
 		now: func() time.Time { return cfg.Now().UTC().Truncate(time.Millisecond) },
 	}
-	s.lookup = lookup{store: cfg.Store, tail: cfg.Tail, now: s.now, log: cfg.Log}
+	s.lookup = lookup{db: cfg.DB, clicks: s.clicks, tail: cfg.Tail, now: s.now, log: cfg.Log}
 	return s
 }
 
@@ -169,7 +175,7 @@ func (s *Service) report(
 	}
 	if key != nil {
 		// The key is checked before the click is looked up, because the look-up may wait.
-		if outcome, err := s.store.Replay(ctx, c.Scope, *key); err != nil || outcome != nil {
+		if outcome, err := postgres.Replay(ctx, s.db, c.Scope, *key); err != nil || outcome != nil {
 			return replayedResponse(outcome, err)
 		}
 	}
@@ -179,7 +185,7 @@ func (s *Service) report(
 			return nil, false, err
 		}
 	}
-	recorded, err := s.store.RecordConversion(ctx, conversion.Report{
+	recorded, err := s.recorder.Record(ctx, conversion.Report{
 		Conversion: c, Inputs: inputs, AwaitUntil: s.awaitUntil(c, inputs),
 		Decide: func(found attribution.Inputs) (attribution.Decision, *commission.Commission, error) {
 			switch {
@@ -212,8 +218,8 @@ func (s *Service) report(
 // existing one. It has no id if the buyer of that conversion was erased.
 func (s *Service) duplicate(ctx context.Context, c conversion.Conversion) error {
 	refusal := affiliate.Refuse(affiliate.ReasonConversionDuplicate)
-	err := s.store.InTx(ctx, func(tx Tx) error {
-		recorded, err := tx.FindSale(ctx, c.Scope, []string{c.ExternalTransactionID})
+	err := s.db.InTx(ctx, func(tx *postgres.Tx) error {
+		recorded, err := conversions.FindSale(ctx, tx, c.Scope, []string{c.ExternalTransactionID})
 		if err == nil && recorded.Conversion != nil && !recorded.Erased {
 			refusal.Metadata = map[string]string{affiliate.DuplicateOf: recorded.Conversion.String()}
 		}
@@ -238,8 +244,8 @@ func (s *Service) ReattributeConversion(ctx context.Context, req *affiliatev1.Re
 	}
 	now, by, scope := s.now(), server.ActorFrom(ctx), server.PrincipalFrom(ctx).Scope()
 	var r conversion.Reattribution
-	err = s.store.InTx(ctx, func(tx Tx) error {
-		before, err := tx.LockAttribution(ctx, scope, id, newParticipant)
+	err = s.db.InTx(ctx, func(tx *postgres.Tx) error {
+		before, err := conversions.LockAttribution(ctx, tx, scope, id, newParticipant)
 		if err != nil {
 			return err
 		}
@@ -253,7 +259,7 @@ func (s *Service) ReattributeConversion(ctx context.Context, req *affiliatev1.Re
 		if r, err = before.Reattribute(d, commission, by, now, req.GetReason()); err != nil {
 			return err
 		}
-		return tx.ApplyReattribution(ctx, r)
+		return conversions.ApplyReattribution(ctx, tx, r)
 	})
 	if err != nil {
 		return nil, err

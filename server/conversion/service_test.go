@@ -293,6 +293,7 @@ func TestReport_StoresBuyerAsHashes(t *testing.T) {
 
 func TestReport_LooksUpStoredClickOnce(t *testing.T) {
 	f := newFixture(t)
+	f.countLookups(nil)
 	f.mustReport(purchase("order-1", f.NewClick(f.pat).ID))
 	f.wantLookups(1, 0)
 }
@@ -314,7 +315,7 @@ func TestReport_TruncatesTimesToMilliseconds(t *testing.T) {
 func TestReport_LostDatabaseIsInternalError(t *testing.T) {
 	f := newFixture(t)
 	click := f.NewClick(f.pat)
-	f.Store.Close()
+	f.DB.Close()
 	_, err := f.report(purchase("order-1", click.ID))
 	var refusal *affiliate.Error
 	if err == nil || errors.As(err, &refusal) {

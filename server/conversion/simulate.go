@@ -37,7 +37,7 @@ func (l lookup) findNow(ctx context.Context, workspace affiliate.WorkspaceID, id
 	if !l.plausibleID(id) {
 		return nil, nil
 	}
-	found, err := l.store.FindClick(ctx, workspace, id)
+	found, err := l.clicks.Find(ctx, workspace, id)
 	if err != nil || found != nil {
 		return found, err
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/program"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
+	counters "github.com/tributary-hq/tributary/storage/postgres/stats"
 )
 
 func TestStats_AreExact(t *testing.T) {
@@ -96,7 +97,7 @@ func TestTiers_CountAmountsThatAreNotRefunded(t *testing.T) {
 	f.mustRefund("order-1", "refund-1", 0)
 	f.mustRefund("order-2", "refund-2", 9_999)
 	f.wantCommission("1 conversion is left", click, 3_000)
-	if _, err := f.Store.FoldStats(t.Context(), 1_000); err != nil {
+	if _, err := counters.Fold(t.Context(), f.DB, 1_000); err != nil {
 		t.Fatal(err)
 	}
 	f.wantCommission("2 conversions are left", click, 4_000)

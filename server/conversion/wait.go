@@ -7,6 +7,9 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/attribution"
+	"github.com/tributary-hq/tributary/affiliate/click"
+	"github.com/tributary-hq/tributary/storage/postgres"
+	conversions "github.com/tributary-hq/tributary/storage/postgres/conversion"
 )
 
 const (
@@ -25,12 +28,22 @@ var waitSteps = []time.Duration{
 	10 * time.Millisecond, 20 * time.Millisecond, 40 * time.Millisecond, 80 * time.Millisecond, 150 * time.Millisecond,
 }
 
+// Tail finds a click in the tail of the click stream. The tail is the newest part of the
+// stream. It contains clicks that collectors have acknowledged but that are not in
+// Postgres yet. ok is false if the tail does not contain the click. If the collector that
+// accepted the click could not read the edge directory (the copy of keys and links in
+// Redis), the click has no scope and no participant.
+type Tail interface {
+	Find(ctx context.Context, id affiliate.ClickID) (click click.Click, ok bool, err error)
+}
+
 // lookup finds clicks in Postgres and in the click stream.
 type lookup struct {
-	store Store
-	tail  Tail
-	now   func() time.Time
-	log   *slog.Logger
+	db     *postgres.DB
+	clicks *conversions.Clicks
+	tail   Tail
+	now    func() time.Time
+	log    *slog.Logger
 }
 
 // plausibleID reports whether a collector can have created the id. The id must contain a
@@ -48,7 +61,7 @@ func (l lookup) find(ctx context.Context, workspace affiliate.WorkspaceID, id af
 	if !l.plausibleID(id) {
 		return nil, nil
 	}
-	found, err := l.store.FindClick(ctx, workspace, id)
+	found, err := l.clicks.Find(ctx, workspace, id)
 	if err != nil || found != nil {
 		return found, err
 	}
@@ -57,7 +70,7 @@ func (l lookup) find(ctx context.Context, workspace affiliate.WorkspaceID, id af
 			if err := sleep(ctx, step); err != nil {
 				return nil, err
 			}
-			found, err := l.store.FindClick(ctx, workspace, id)
+			found, err := l.clicks.Find(ctx, workspace, id)
 			if err != nil || found != nil {
 				return found, err
 			}
@@ -85,7 +98,7 @@ func (l lookup) findInTail(ctx context.Context, workspace affiliate.WorkspaceID,
 	if !ok || click.Scope.Workspace != workspace || click.Participant.IsZero() {
 		return nil, nil
 	}
-	earner, err := l.store.FindEarner(ctx, click.Scope, click.Program, click.Participant)
+	earner, err := conversions.FindEarner(ctx, l.db, click.Scope, click.Program, click.Participant)
 	if err != nil || earner == nil {
 		return nil, err
 	}

@@ -15,27 +15,22 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/privacy"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
+	"github.com/tributary-hq/tributary/storage/postgres"
+	conversions "github.com/tributary-hq/tributary/storage/postgres/conversion"
 )
-
-// Store stores customers.
-type Store interface {
-	// LabelCustomer changes the label of a customer, which may be stored under any of the
-	// given references. Without a change, it only reads the customer. Errors: NOT_FOUND.
-	LabelCustomer(ctx context.Context, scope affiliate.Scope, refs []string, label affiliate.Change[string]) (conversion.Customer, error)
-}
 
 // Service implements affiliate.v1.CustomerService.
 type Service struct {
 	affiliatev1.UnimplementedCustomerServiceServer
 
-	store Store
-	keys  privacy.BuyerKeys
+	db   *postgres.DB
+	keys privacy.BuyerKeys
 }
 
 // New returns a Service. keys are the secret keys with which the ids of customers are
 // hashed.
-func New(store Store, keys affiliate.HashKeys) *Service {
-	return &Service{store: store, keys: privacy.BuyerKeys(keys)}
+func New(db *postgres.DB, keys affiliate.HashKeys) *Service {
+	return &Service{db: db, keys: privacy.BuyerKeys(keys)}
 }
 
 // UpdateCustomer changes the label of a customer if the update mask names it.
@@ -45,7 +40,7 @@ func (s *Service) UpdateCustomer(ctx context.Context, req *affiliatev1.UpdateCus
 	if slices.Contains(req.GetUpdateMask().GetPaths(), "label") {
 		label = affiliate.Change[string]{Given: true, Value: server.OptionalString(req.GetLabel())}
 	}
-	c, err := s.store.LabelCustomer(ctx, scope, s.keys.CustomerRefs(scope.Workspace, req.GetCustomerId()), label)
+	c, err := conversions.LabelCustomer(ctx, s.db, scope, s.keys.CustomerRefs(scope.Workspace, req.GetCustomerId()), label)
 	if err != nil {
 		return nil, err
 	}

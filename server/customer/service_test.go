@@ -24,7 +24,7 @@ func TestUpdateCustomer_FindsReferencesOfAllHashKeys(t *testing.T) {
 	clock := pgtest.NewClock(time.Date(2026, 5, 6, 7, 8, 9, 0, time.UTC))
 	shop := pgtest.Open(t, clock.Now).NewShop(affiliate.ModeLive)
 	older, newer := []byte("the older key of the tests"), []byte("the newer key of the tests")
-	service := customer.New(shop.Store, affiliate.HashKeys{newer, older})
+	service := customer.New(shop.DB, affiliate.HashKeys{newer, older})
 	refs := privacy.BuyerKeys{newer, older}.CustomerRefs(shop.Scope.Workspace, "ann")
 	update := func() (*affiliatev1.Customer, error) {
 		return service.UpdateCustomer(servertest.AsSecretKey(t, shop.Scope), &affiliatev1.UpdateCustomerRequest{

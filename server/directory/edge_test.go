@@ -22,6 +22,7 @@ import (
 	"github.com/tributary-hq/tributary/storage/clickstream"
 	edge "github.com/tributary-hq/tributary/storage/directory"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
+	promocodes "github.com/tributary-hq/tributary/storage/postgres/promocode"
 	"github.com/tributary-hq/tributary/storage/redistest"
 )
 
@@ -145,7 +146,7 @@ func TestSync_ReachesCollectors(t *testing.T) {
 	})
 	change("an inactive promo code is not offered", func() {
 		inactive := promocode.Patch{Active: affiliate.Set(false)}
-		if _, err := f.Store.UpdatePromoCode(t.Context(), f.Scope, f.Program, promo.ID, inactive, f.Now(), affiliate.System); err != nil {
+		if _, err := promocodes.Update(t.Context(), f.DB, f.Scope, f.Program, promo.ID, inactive, f.Now(), affiliate.System); err != nil {
 			t.Fatal(err)
 		}
 	}, participantJob, func() bool { return click().discount == nil })
@@ -186,18 +187,6 @@ func TestSync_ReachesCollectors(t *testing.T) {
 	})
 }
 
-// hangingSource is a database that does not respond before the context ends.
-type hangingSource struct {
-	directory.Source
-	calls *int
-}
-
-func (s hangingSource) DirectoryVersion(ctx context.Context) (int64, error) {
-	*s.calls++
-	<-ctx.Done()
-	return 0, ctx.Err()
-}
-
 // After a call that timed out, SyncNow does not call the database for a while and returns
 // immediately. A request that makes many changes therefore waits for a hanging database
 // only once.
@@ -205,7 +194,21 @@ func TestSyncNow_DoesNotWaitForAHangingDatabase(t *testing.T) {
 	f := newFixture(t)
 	calls, clock, cfg := 0, pgtest.NewClock(f.Now()), config()
 	cfg.Now = clock.Now
-	keeper := directory.New(hangingSource{f.Store, &calls}, f.writer, cfg)
+	keeper := directory.New(f.OpenHooked(func(sql string, _ []any) error {
+		if strings.Contains(sql, "directory_version") {
+			calls++
+		}
+		return nil
+	}), f.writer, cfg)
+	tx, err := f.SQL.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
+	// The lock of the sequence lets no other transaction take a version.
+	if _, err := tx.Exec(t.Context(), `alter sequence directory_version no cycle`); err != nil {
+		t.Fatal(err)
+	}
 	for range 100 {
 		keeper.SyncNow(affiliate.SyncDirectory{Workspace: f.Scope.Workspace})
 	}
@@ -226,7 +229,7 @@ func TestSync_WritesSharedLinkOnce(t *testing.T) {
 	f.Exec(`insert into referral_codes (workspace_id, mode, code, program_id, participant_id, link_id, created_at)
 		select workspace_id, mode, 'aaa-' || n, program_id, participant_id, id, created_at from links, generate_series(1, 3) n`)
 	var links int
-	keeper := directory.New(f.Store, countingSink{f.writer, &links}, config())
+	keeper := directory.New(f.DB, countingSink{f.writer, &links}, config())
 	if err := keeper.Sync(t.Context(), affiliate.SyncDirectory{Workspace: f.Scope.Workspace, Participant: &participant.ID}); err != nil {
 		t.Fatal(err)
 	}

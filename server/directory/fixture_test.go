@@ -16,6 +16,7 @@ import (
 	"github.com/tributary-hq/tributary/server/directory"
 	edge "github.com/tributary-hq/tributary/storage/directory"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
+	programs "github.com/tributary-hq/tributary/storage/postgres/program"
 	"github.com/tributary-hq/tributary/storage/redistest"
 )
 
@@ -71,7 +72,7 @@ func (f *fixture) newKey(changes ...pgtest.Row) account.Key {
 
 // move changes the status of the programme.
 func (f *fixture) move(to program.Status) error {
-	_, err := f.Store.MoveProgram(f.Context(), f.Scope, f.Program, to, f.Now(), affiliate.Actor{User: &f.Owner})
+	_, err := programs.Move(f.Context(), f.DB, f.Scope, f.Program, to, f.Now(), affiliate.Actor{User: &f.Owner})
 	return err
 }
 
@@ -93,7 +94,7 @@ func config() directory.Config {
 // keep runs a keeper until the test ends.
 func (f *fixture) keep(cfg directory.Config) {
 	f.Helper()
-	keeper := directory.New(f.Store, f.writer, cfg)
+	keeper := directory.New(f.DB, f.writer, cfg)
 	ctx, cancel := context.WithCancel(f.Context())
 	done := make(chan error, 1)
 	go func() { done <- keeper.Keep(ctx) }()
@@ -109,7 +110,7 @@ func (f *fixture) keep(cfg directory.Config) {
 func (f *fixture) sync(job affiliate.SyncDirectory) {
 	f.Helper()
 	job.Workspace = f.Scope.Workspace
-	if err := directory.New(f.Store, f.writer, config()).Sync(f.Context(), job); err != nil {
+	if err := directory.New(f.DB, f.writer, config()).Sync(f.Context(), job); err != nil {
 		f.Fatalf("Sync of %+v: %v", job, err)
 	}
 }

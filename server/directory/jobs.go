@@ -7,6 +7,7 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/participant"
 	"github.com/tributary-hq/tributary/affiliate/privacy"
+	directories "github.com/tributary-hq/tributary/storage/postgres/directory"
 )
 
 const (
@@ -65,7 +66,7 @@ func (k *Keeper[R, B]) Sync(ctx context.Context, change affiliate.SyncDirectory)
 func (k *Keeper[R, B]) syncProgram(ctx context.Context, workspace affiliate.WorkspaceID, program affiliate.ProgramID) error {
 	cursor := ""
 	return k.writeCodes(ctx, func() ([]participant.ReferralTarget, error) {
-		page, err := k.source.ProgramReferralTargets(ctx, workspace, program, k.cfg.Now(), cursor, pageSize)
+		page, err := directories.ProgramReferralTargets(ctx, k.db, workspace, program, k.cfg.Now(), cursor, pageSize)
 		if len(page) > 0 {
 			cursor = page[len(page)-1].Code
 		}
@@ -75,7 +76,7 @@ func (k *Keeper[R, B]) syncProgram(ctx context.Context, workspace affiliate.Work
 
 func (k *Keeper[R, B]) syncParticipant(ctx context.Context, workspace affiliate.WorkspaceID, participant affiliate.ParticipantID) error {
 	return k.write(ctx, k.sink.Changes(), func(version int64, batch B) error {
-		targets, err := k.source.ParticipantReferralTargets(ctx, workspace, participant, k.cfg.Now())
+		targets, err := directories.ParticipantReferralTargets(ctx, k.db, workspace, participant, k.cfg.Now())
 		if err != nil {
 			return err
 		}
@@ -86,7 +87,7 @@ func (k *Keeper[R, B]) syncParticipant(ctx context.Context, workspace affiliate.
 
 func (k *Keeper[R, B]) syncKeys(ctx context.Context, workspace affiliate.WorkspaceID) error {
 	return k.write(ctx, k.sink.Changes(), func(version int64, batch B) error {
-		keys, err := k.source.WorkspacePublicKeys(ctx, workspace)
+		keys, err := directories.WorkspacePublicKeys(ctx, k.db, workspace)
 		if err != nil {
 			return err
 		}

@@ -43,9 +43,12 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/account"
 	"github.com/tributary-hq/tributary/affiliate/participant"
 	edgev1 "github.com/tributary-hq/tributary/gen/edge/v1"
+	"github.com/tributary-hq/tributary/storage/postgres"
+	directories "github.com/tributary-hq/tributary/storage/postgres/directory"
 )
 
 const (
@@ -80,12 +83,46 @@ type Config struct {
 	Sweep time.Duration
 }
 
-// Keeper copies entries from the database (Source) to the edge directory (Sink). R and B
-// are types of the sink.
+// Sink is the edge directory. A write replaces a stored entry if the version of the write
+// is higher than the version of the entry. Otherwise the write is ignored. The type R
+// identifies a rebuild, and the type B is a batch of writes.
+type Sink[R any, B Batch] interface {
+	// Batch returns an empty batch for many entries. When the batch is written,
+	// collectors drop all entries from their caches.
+	Batch() B
+	// Changes returns an empty batch for a few entries. When the batch is written,
+	// collectors drop these entries from their caches and keep the others.
+	Changes() B
+	// Complete reports whether the directory is complete, which means that its marker
+	// exists.
+	Complete(ctx context.Context) (bool, error)
+	// BeginRebuild starts a rebuild. It replaces a rebuild that is running.
+	BeginRebuild(ctx context.Context) (R, error)
+	// MarkComplete ends a rebuild and sets the marker. It returns false if the directory
+	// has lost data since BeginRebuild, or if another rebuild has begun.
+	MarkComplete(ctx context.Context, rebuild R) (bool, error)
+}
+
+// Batch collects writes. Flush sends all collected writes to the edge directory. A deletion
+// writes that a code or a link does not exist. Soon after, nothing is left of it in the
+// directory.
+type Batch interface {
+	PutPublicKey(version int64, digest [32]byte, entry *edgev1.PublicKeyEntry)
+	PutReferralCode(version int64, scope affiliate.Scope, code string, entry *edgev1.ReferralCodeEntry)
+	DeleteReferralCode(version int64, scope affiliate.Scope, code string)
+	PutLink(version int64, key string, entry *edgev1.LinkEntry)
+	DeleteLink(version int64, key string)
+	PutSigningKeys(version int64, keys *edgev1.SigningKeys)
+	PutHashKeys(version int64, keys *edgev1.HashKeys)
+	Flush(ctx context.Context) error
+}
+
+// Keeper copies entries from the database to the edge directory (Sink). R and B are types of
+// the sink.
 type Keeper[R any, B Batch] struct {
-	source Source
-	sink   Sink[R, B]
-	cfg    Config
+	db   *postgres.DB
+	sink Sink[R, B]
+	cfg  Config
 	// pausedUntil is the time in Unix nanoseconds until which SyncNow and the writes of
 	// changes to another region do nothing.
 	pausedUntil atomic.Int64
@@ -94,14 +131,14 @@ type Keeper[R any, B Batch] struct {
 }
 
 // New returns a Keeper. Several processes may each run a Keeper on the same directory.
-func New[R any, B Batch](source Source, sink Sink[R, B], cfg Config) *Keeper[R, B] {
+func New[R any, B Batch](db *postgres.DB, sink Sink[R, B], cfg Config) *Keeper[R, B] {
 	if cfg.Check == 0 {
 		cfg.Check = defaultCheckInterval
 	}
 	if cfg.Sweep == 0 {
 		cfg.Sweep = defaultSweepInterval
 	}
-	return &Keeper[R, B]{source: source, sink: sink, cfg: cfg}
+	return &Keeper[R, B]{db: db, sink: sink, cfg: cfg}
 }
 
 // Keep checks and repairs the directory until ctx ends. It sweeps at the start, because
@@ -203,7 +240,7 @@ func (k *Keeper[R, B]) writeAll(ctx context.Context) error {
 	var keyCursor account.APIKey
 	for more := true; more; {
 		err := k.writePage(ctx, func(version int64, batch B) error {
-			keys, err := k.source.PublicKeysAfter(ctx, keyCursor, pageSize)
+			keys, err := directories.PublicKeysAfter(ctx, k.db, keyCursor, pageSize)
 			if err != nil {
 				return err
 			}
@@ -220,7 +257,7 @@ func (k *Keeper[R, B]) writeAll(ctx context.Context) error {
 	}
 	var cursor participant.ReferralTarget
 	return k.writeCodes(ctx, func() ([]participant.ReferralTarget, error) {
-		page, err := k.source.ReferralTargetsAfter(ctx, cursor, k.cfg.Now(), pageSize)
+		page, err := directories.ReferralTargetsAfter(ctx, k.db, cursor, k.cfg.Now(), pageSize)
 		if len(page) > 0 {
 			cursor = page[len(page)-1]
 		}
@@ -258,7 +295,7 @@ func (k *Keeper[R, B]) writePage(ctx context.Context, read func(version int64, b
 // write takes a new version, calls the function read to add entries with this version to
 // the batch, and writes the batch.
 func (k *Keeper[R, B]) write(ctx context.Context, batch B, read func(version int64, batch B) error) error {
-	version, err := k.source.DirectoryVersion(ctx)
+	version, err := directories.Version(ctx, k.db)
 	if err != nil {
 		return err
 	}

@@ -20,7 +20,9 @@ import (
 	edgev1 "github.com/tributary-hq/tributary/gen/edge/v1"
 	"github.com/tributary-hq/tributary/server/directory"
 	edge "github.com/tributary-hq/tributary/storage/directory"
+	participants "github.com/tributary-hq/tributary/storage/postgres/participant"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
+	programs "github.com/tributary-hq/tributary/storage/postgres/program"
 	"github.com/tributary-hq/tributary/storage/redistest"
 )
 
@@ -122,7 +124,7 @@ func TestSync_DeletesCodesOfErasedParticipants(t *testing.T) {
 	if err := f.SQL.QueryRow(t.Context(), `select short_key from links where id = $1`, erased.Link).Scan(&link); err != nil {
 		t.Fatal(err)
 	}
-	keeper := directory.New(f.Store, f.writer, config())
+	keeper := directory.New(f.DB, f.writer, config())
 	if err := keeper.DeleteCodes(t.Context(), privacy.DirectoryCodes{Scope: f.Scope, Codes: []string{"jane"}, Links: []string{link}}); err != nil {
 		t.Fatal(err)
 	}
@@ -159,7 +161,7 @@ func TestSync_ParallelWritersEndWithNewestState(t *testing.T) {
 	cfg := config()
 	cfg.Sweep = time.Millisecond
 	f.keep(cfg)
-	keeper := directory.New(f.Store, f.writer, cfg)
+	keeper := directory.New(f.DB, f.writer, cfg)
 	var activated, paused atomic.Int64
 	for range 10 {
 		var calls sync.WaitGroup
@@ -183,7 +185,7 @@ func TestSync_ParallelWritersEndWithNewestState(t *testing.T) {
 			})
 		}
 		calls.Wait()
-		p, err := f.Store.Program(t.Context(), f.Scope, f.Program)
+		p, err := programs.Get(t.Context(), f.DB, f.Scope, f.Program)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -243,14 +245,14 @@ func TestKeep_SweepsAfterOutage(t *testing.T) {
 func TestWorker_WritesChanges(t *testing.T) {
 	f := newFixture(t)
 	workers := river.NewWorkers()
-	river.AddWorker(workers, directory.NewRegions(directory.New(f.Store, f.writer, config()), nil).Worker())
+	river.AddWorker(workers, directory.NewRegions(directory.New(f.DB, f.writer, config()), nil).Worker())
 	f.StartWorkers(&river.Config{
 		Queues:  map[string]river.QueueConfig{affiliate.DirectoryQueue: {MaxWorkers: 4}},
 		Workers: workers,
 	})
 	partner := f.NewPartner("Jane")
 	application := participant.Application{Program: f.Program, Partner: partner, Mode: f.Scope.Mode, ReferralCode: "jane"}
-	if _, err := f.Store.Apply(t.Context(), application, f.Now(), affiliate.Actor{User: &partner}); err != nil {
+	if _, err := participants.Apply(t.Context(), f.DB, application, f.Now(), affiliate.Actor{User: &partner}); err != nil {
 		t.Fatal(err)
 	}
 	pgtest.Eventually(t, "the code is in the directory", func() bool {

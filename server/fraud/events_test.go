@@ -11,7 +11,6 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/commission"
 	"github.com/tributary-hq/tributary/affiliate/fraud"
-	"github.com/tributary-hq/tributary/cmd/stores"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 	commissionservice "github.com/tributary-hq/tributary/server/commission"
@@ -214,7 +213,7 @@ func TestResolveFraudEvent_DismissedCommissionIsApprovedAutomatically(t *testing
 	sale := f.newSuspectedSale(f.pat, fraud.Flagged)
 	requireApproved := func(want int) {
 		t.Helper()
-		sweep, err := commissionservice.ApproveDue(t.Context(), stores.Commission(f.Store), f.Now(), 10)
+		sweep, err := commissionservice.ApproveDue(t.Context(), f.DB, f.Now(), 10)
 		if err != nil || sweep.Approved != want {
 			t.Fatalf("ApproveDue approved %d commissions, error %v, want %d", sweep.Approved, err, want)
 		}
@@ -286,7 +285,7 @@ func TestResolveFraudEvent_InParallelWithApproval(t *testing.T) {
 		})
 		calls.Go(func() {
 			time.Sleep(waits[1])
-			_, approveErr = commissionservice.Move(t.Context(), stores.Commission(f.Store), commission.Transition{
+			_, approveErr = commissionservice.Move(t.Context(), f.DB, commission.Transition{
 				Scope: f.Scope, Program: f.Program, Commission: id, Move: commission.MoveApprove, Actor: affiliate.Actor{User: &f.Owner}, At: f.Now(),
 			})
 		})

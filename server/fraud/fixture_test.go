@@ -15,6 +15,8 @@ import (
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	fraudservice "github.com/tributary-hq/tributary/server/fraud"
 	"github.com/tributary-hq/tributary/server/servertest"
+	commissions "github.com/tributary-hq/tributary/storage/postgres/commission"
+	conversions "github.com/tributary-hq/tributary/storage/postgres/conversion"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
@@ -38,7 +40,7 @@ func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	clock := pgtest.NewClock(time.Date(2026, 5, 6, 7, 8, 9, 0, time.UTC))
 	shop := pgtest.Open(t, clock.Now).NewShop(affiliate.ModeLive, pgtest.Row{"name": "Spring"})
-	return &fixture{shop, fraudservice.New(shop.Store, clock.Now), clock, shop.Join("Pat")}
+	return &fixture{shop, fraudservice.New(shop.DB, clock.Now), clock, shop.Join("Pat")}
 }
 
 // asOwner returns the context of a call by the owner of a shop.
@@ -91,7 +93,7 @@ func (f *fixture) newSuspectedSale(p pgtest.Participant, action fraud.Action) su
 		decision.Fraud = []fraud.Signal{sameAddress, botClick}
 	case fraud.Observed:
 	}
-	_, err := f.Store.RecordConversion(f.Context(), conversion.Report{
+	_, err := conversions.NewRecorder(f.DB).Record(f.Context(), conversion.Report{
 		Conversion: sale,
 		Inputs:     attribution.Inputs{Mode: sale.Scope.Mode, EventType: sale.EventType, OccurredAt: now, Sale: sale.Sale},
 		Decide: func(attribution.Inputs) (attribution.Decision, *commission.Commission, error) {
@@ -129,10 +131,10 @@ func (f *fixture) listEventIDs(req *affiliatev1.ListFraudEventsRequest) (ids []s
 	return ids, page.GetTotal()
 }
 
-// getCommission returns a commission as the store has it.
+// getCommission returns a commission as it is stored.
 func (f *fixture) getCommission(id affiliate.CommissionID) commission.Commission {
 	f.Helper()
-	detail, err := f.Store.Commission(f.Context(), f.Scope, f.Program, id)
+	detail, err := commissions.Get(f.Context(), f.DB, f.Scope, f.Program, id)
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -24,18 +24,20 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/fraud"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
+	"github.com/tributary-hq/tributary/storage/postgres"
+	frauds "github.com/tributary-hq/tributary/storage/postgres/fraud"
 )
 
 // Service implements affiliate.v1.FraudService.
 type Service struct {
 	affiliatev1.UnimplementedFraudServiceServer
 
-	store Store
-	now   func() time.Time
+	db  *postgres.DB
+	now func() time.Time
 }
 
 // New returns a Service; now is its clock.
-func New(store Store, now func() time.Time) *Service { return &Service{store: store, now: now} }
+func New(db *postgres.DB, now func() time.Time) *Service { return &Service{db: db, now: now} }
 
 // currentTime returns the current time in UTC, truncated to milliseconds as in the API.
 func (s *Service) currentTime() time.Time { return s.now().UTC().Truncate(time.Millisecond) }
@@ -46,7 +48,7 @@ func (s *Service) GetFraudPolicy(ctx context.Context, req *affiliatev1.GetFraudP
 	if err != nil {
 		return nil, err
 	}
-	policy, err := s.store.FraudPolicy(ctx, server.PrincipalFrom(ctx).Scope(), program)
+	policy, err := frauds.Policy(ctx, s.db, server.PrincipalFrom(ctx).Scope(), program)
 	if err != nil {
 		return nil, err
 	}
@@ -59,7 +61,7 @@ func (s *Service) PutFraudPolicy(ctx context.Context, req *affiliatev1.PutFraudP
 	if err != nil {
 		return nil, err
 	}
-	policy, err := s.store.PutFraudPolicy(ctx, server.PrincipalFrom(ctx).Scope(), fraud.ProgramFraudPolicy{
+	policy, err := frauds.PutPolicy(ctx, s.db, server.PrincipalFrom(ctx).Scope(), fraud.ProgramFraudPolicy{
 		Program: program, Policy: fraud.Policy(server.EnumName(req.GetPolicy())), Settings: settingsOf(req), UpdatedAt: s.currentTime(),
 	}, server.ActorFrom(ctx))
 	if err != nil {
@@ -81,7 +83,7 @@ func (s *Service) ListFraudEvents(ctx context.Context, req *affiliatev1.ListFrau
 		Created:     created,
 	}
 	page := server.PageOf(req)
-	events, total, err := s.store.FraudEvents(ctx, server.PrincipalFrom(ctx).Scope(), filter, page)
+	events, total, err := frauds.ListEvents(ctx, s.db, server.PrincipalFrom(ctx).Scope(), filter, page)
 	if err != nil {
 		return nil, err
 	}
@@ -101,7 +103,7 @@ func (s *Service) ResolveFraudEvent(ctx context.Context, req *affiliatev1.Resolv
 	if err != nil {
 		return nil, err
 	}
-	event, err := s.store.ResolveFraudEvent(ctx, fraud.Resolution{
+	event, err := frauds.ResolveEvent(ctx, s.db, fraud.Resolution{
 		Scope: server.PrincipalFrom(ctx).Scope(), Event: id,
 		Outcome: fraud.EventStatus(server.EnumName(req.GetOutcome())), Note: req.Note,
 		By: server.ActorFrom(ctx), At: s.currentTime(),

@@ -22,6 +22,8 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate/attribution"
 	"github.com/tributary-hq/tributary/server"
+	"github.com/tributary-hq/tributary/storage/postgres"
+	conversions "github.com/tributary-hq/tributary/storage/postgres/conversion"
 )
 
 const (
@@ -31,13 +33,6 @@ const (
 	// daily rates takes a few seconds.
 	timeout = 2 * time.Minute
 )
-
-// Store stores exchange rates in the database.
-type Store interface {
-	// LoadRates stores all rates or none. A rate replaces the stored rate of the same
-	// currency pair and date. rates must not contain two rates of the same pair and date.
-	LoadRates(ctx context.Context, rates []attribution.FXRate, at time.Time) (attribution.FXLoad, error)
-}
 
 // Read parses the file at path and returns its rates.
 func Read(path string) ([]attribution.FXRate, error) {
@@ -77,10 +72,10 @@ func read(path string) (rates []attribution.FXRate, version fileVersion, err err
 // Worker runs the job attribution.LoadRates.
 type Worker struct {
 	river.WorkerDefaults[attribution.LoadRates]
-	store Store
-	path  string
-	log   *slog.Logger
-	now   func() time.Time
+	db   *postgres.DB
+	path string
+	log  *slog.Logger
+	now  func() time.Time
 
 	mu     sync.Mutex
 	loaded fileVersion // the file version that this process has loaded
@@ -88,8 +83,8 @@ type Worker struct {
 
 // New returns a Worker that loads the file at path. If path is empty, the job does
 // nothing. now is the clock.
-func New(store Store, path string, log *slog.Logger, now func() time.Time) *Worker {
-	return &Worker{store: store, path: path, log: log, now: now}
+func New(db *postgres.DB, path string, log *slog.Logger, now func() time.Time) *Worker {
+	return &Worker{db: db, path: path, log: log, now: now}
 }
 
 // PeriodicJob returns the job that a River client inserts every hour. At most one job
@@ -121,7 +116,7 @@ func (w *Worker) Work(ctx context.Context, _ *river.Job[attribution.LoadRates]) 
 	if err != nil {
 		return fmt.Errorf("exchange rates: %w", err)
 	}
-	changed, err := w.store.LoadRates(ctx, rates, w.now().UTC().Truncate(time.Millisecond))
+	changed, err := conversions.LoadRates(ctx, w.db, rates, w.now().UTC().Truncate(time.Millisecond))
 	if err != nil {
 		return err
 	}

@@ -2,7 +2,6 @@ package fx_test
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"log/slog"
 	"os"
@@ -16,8 +15,11 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate/attribution"
 	"github.com/tributary-hq/tributary/server/fx"
+	"github.com/tributary-hq/tributary/storage/postgres"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
+
+func TestMain(m *testing.M) { os.Exit(pgtest.Main{M: m}.Run()) }
 
 var noon = time.Date(2026, 3, 10, 12, 0, 0, 0, time.UTC)
 
@@ -29,10 +31,10 @@ type ratesFile struct {
 	log    bytes.Buffer
 }
 
-func newRatesFile(t *testing.T, store fx.Store) *ratesFile {
+func newRatesFile(t *testing.T, db *postgres.DB) *ratesFile {
 	t.Helper()
 	r := &ratesFile{T: t, path: filepath.Join(t.TempDir(), "rates.csv")}
-	r.worker = fx.New(store, r.path, slog.New(slog.NewTextHandler(&r.log, nil)), func() time.Time { return noon })
+	r.worker = fx.New(db, r.path, slog.New(slog.NewTextHandler(&r.log, nil)), func() time.Time { return noon })
 	return r
 }
 
@@ -51,20 +53,17 @@ func (r *ratesFile) work() error {
 	return r.worker.Work(r.Context(), &river.Job[attribution.LoadRates]{})
 }
 
-// countingStore counts the calls of LoadRates. Each call returns err.
-type countingStore struct {
-	loads int
-	err   error
-}
-
-func (c *countingStore) LoadRates(_ context.Context, rates []attribution.FXRate, _ time.Time) (attribution.FXLoad, error) {
-	c.loads++
-	return attribution.FXLoad{New: len(rates)}, c.err
-}
-
 func TestWorker_LoadsTheFileWhenItHasChanged(t *testing.T) {
-	store := &countingStore{}
-	r := newRatesFile(t, store)
+	f := pgtest.Open(t, func() time.Time { return noon })
+	var loads int
+	var failure error // of each load
+	r := newRatesFile(t, f.OpenHooked(func(sql string, _ []any) error {
+		if !strings.Contains(sql, "insert into fx_rates") {
+			return nil
+		}
+		loads++
+		return failure
+	}))
 	noChange := func() {}
 	write := func(at time.Time, rate string) func() {
 		return func() { r.write(at, "date,base,quote,rate\n2026-03-09,EUR,USD,"+rate+"\n") }
@@ -72,41 +71,45 @@ func TestWorker_LoadsTheFileWhenItHasChanged(t *testing.T) {
 	for _, step := range []struct {
 		name      string
 		change    func() // of the file
-		err       error  // of the store
+		failure   error  // of the database
 		wantError bool
-		wantLoads int // in this and all earlier steps
+		wantLoads int    // in this and all earlier steps
+		wantRate  string // in the database
 	}{
-		{"no file", noChange, nil, true, 0},
-		{"invalid rate", write(noon, "x"), nil, true, 0},
-		{"failing store", write(noon, "1"), errors.New("no database"), true, 1},
-		{"after the failure", noChange, nil, false, 2},
-		{"unchanged", noChange, nil, false, 2},
-		{"same size, later time", write(noon.Add(time.Second), "2"), nil, false, 3},
-		{"other size, same time", write(noon.Add(time.Second), "2.5"), nil, false, 4},
-		{"unchanged again", noChange, nil, false, 4},
+		{"no file", noChange, nil, true, 0, ""},
+		{"invalid rate", write(noon, "x"), nil, true, 0, ""},
+		{"failing database", write(noon, "1"), errors.New("no database"), true, 1, ""},
+		{"after the failure", noChange, nil, false, 2, "1"},
+		{"unchanged", noChange, nil, false, 2, "1"},
+		{"same size, later time", write(noon.Add(time.Second), "2"), nil, false, 3, "2"},
+		{"other size, same time", write(noon.Add(time.Second), "2.5"), nil, false, 4, "2.5"},
+		{"unchanged again", noChange, nil, false, 4, "2.5"},
 	} {
 		step.change()
-		store.err = step.err
-		if err := r.work(); (err != nil) != step.wantError || store.loads != step.wantLoads {
-			t.Errorf("%s: Work returned the error %v after %d loads, want an error: %t, and %d loads", step.name, err, store.loads, step.wantError, step.wantLoads)
+		failure = step.failure
+		if err := r.work(); (err != nil) != step.wantError || loads != step.wantLoads {
+			t.Errorf("%s: Work returned the error %v after %d loads, want an error: %t, and %d loads", step.name, err, loads, step.wantError, step.wantLoads)
+		}
+		if rate := strings.Join(f.Texts(`select rate::text from fx_rates`), " "); rate != step.wantRate {
+			t.Errorf("%s: the database has the rate %q, want %q", step.name, rate, step.wantRate)
 		}
 	}
-	if log := r.log.String(); strings.Count(log, "\n") != 3 || !strings.Contains(log, "new=1") {
-		t.Errorf("Work logged\n%s\nwant three lines with new=1", log)
+	if log := r.log.String(); strings.Count(log, "\n") != 3 || strings.Count(log, "new=1") != 1 || strings.Count(log, "changed=1") != 2 {
+		t.Errorf("Work logged\n%s\nwant three lines, for one new rate and two changes of it", log)
 	}
 }
 
 func TestWorker_LoadsNothingWithoutAPath(t *testing.T) {
-	store := &countingStore{}
-	worker := fx.New(store, "", slog.New(slog.DiscardHandler), time.Now)
-	if err := worker.Work(t.Context(), &river.Job[attribution.LoadRates]{}); err != nil || store.loads != 0 {
-		t.Errorf("Work returned the error %v after %d loads, want no error and no load", err, store.loads)
+	// Without a database, a load would panic.
+	worker := fx.New(nil, "", slog.New(slog.DiscardHandler), time.Now)
+	if err := worker.Work(t.Context(), &river.Job[attribution.LoadRates]{}); err != nil {
+		t.Errorf("Work returned the error %v, want none", err)
 	}
 }
 
 func TestWorker_StoresRatesInTheDatabase(t *testing.T) {
 	f := pgtest.Open(t, func() time.Time { return noon })
-	r := newRatesFile(t, f.Store)
+	r := newRatesFile(t, f.DB)
 	r.write(noon, "Date,USD,JPY\n2026-03-09,1.08,160\n2026-03-06,1.07,N/A\n")
 	if err := r.work(); err != nil {
 		t.Fatal(err)

@@ -274,7 +274,7 @@ func FromEdge(edge *edgev1.Click, storedAt, now time.Time) (click.Click, bool) {
 	return r.click, err == nil && r.source == nil
 }
 
-// resolve sets the target of the click, after the store has found the target for the
+// resolve sets the target of the click, after the database has found the target for the
 // record's source.
 func (r *record) resolve(target click.Target) {
 	r.click.Scope = target.Scope

@@ -35,27 +35,9 @@ package ingest
 
 import (
 	"context"
-	"errors"
 
 	"github.com/tributary-hq/tributary/affiliate/click"
 )
-
-// Store stores clicks in the database. There are two kinds of errors. If the error or an
-// error that it wraps has a method RejectsData() bool that returns true, the data is
-// invalid and the same call would fail again. Any other error means that the database
-// could not be reached. The call may then have stored all records or none.
-type Store interface {
-	// StoreClicks stores all clicks or none. It adds the new clicks and the new unique
-	// clicks to the statistics, but not the clicks of bots. It ignores clicks that are
-	// already stored.
-	StoreClicks(ctx context.Context, clicks []click.Click) error
-	// ResolveClicks looks up the targets of clicks. It returns one resolution for each
-	// source, in the same order.
-	ResolveClicks(ctx context.Context, sources []click.Source) ([]Resolution, error)
-	// DeadLetterClicks stores records that cannot be stored as clicks. It ignores dead
-	// letters whose ids are already stored.
-	DeadLetterClicks(ctx context.Context, letters []click.DeadLetter) error
-}
 
 // Visitors checks which clicks are the first click of their visitor within 24 hours.
 type Visitors interface {
@@ -63,13 +45,4 @@ type Visitors interface {
 	// returns the number of clicks that it could not check. If a click is checked again,
 	// the result is the same.
 	MarkUnique(ctx context.Context, clicks []*click.Click) (unknown int)
-}
-
-// Resolution is the result of looking up a ClickSource.
-type Resolution = click.Resolution
-
-// rejectsData reports whether err means that the store rejected the data of a call.
-func rejectsData(err error) bool {
-	var rejection interface{ RejectsData() bool }
-	return errors.As(err, &rejection) && rejection.RejectsData()
 }

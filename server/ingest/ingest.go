@@ -12,6 +12,7 @@ import (
 	"go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/tributary-hq/tributary/storage/clickstream"
+	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
 // Config configures an Ingester. A field that is zero has its default value.
@@ -42,7 +43,7 @@ const (
 	// takes longer is treated like a failed connection.
 	storeTimeout = 30 * time.Second
 	// maxDataAttempts is the maximum number of attempts to store all records of an entry
-	// together. If the store rejects the data in all these attempts, the records are
+	// together. If the database rejects the data in all these attempts, the records are
 	// stored one by one.
 	maxDataAttempts = 5
 	// queueFactor is the size of the queue in full batches. The queue has room for the
@@ -56,7 +57,7 @@ const (
 // Deps are the dependencies of an Ingester.
 type Deps struct {
 	Reader *clickstream.Reader
-	Store  Store
+	DB     *postgres.DB
 	// Visitors marks unique clicks. If it is nil, all clicks are stored as not unique.
 	Visitors Visitors
 	Log      *slog.Logger          // default: nothing is logged
@@ -74,7 +75,7 @@ type Deps struct {
 type Ingester struct {
 	cfg      Config
 	reader   *clickstream.Reader
-	store    Store
+	db       *postgres.DB
 	visitors Visitors
 	log      *slog.Logger
 	now      func() time.Time
@@ -123,7 +124,7 @@ func New(cfg Config, deps Deps) *Ingester {
 		deps.Tracer = noop.Tracer{}
 	}
 	return &Ingester{
-		cfg: cfg, reader: deps.Reader, store: deps.Store, visitors: deps.Visitors, log: deps.Log, now: deps.Now, storedAt: deps.StoredAt,
+		cfg: cfg, reader: deps.Reader, db: deps.DB, visitors: deps.Visitors, log: deps.Log, now: deps.Now, storedAt: deps.StoredAt,
 		metrics: newMetrics(deps.Registry), queue: newQueue(queueFactor * cfg.BatchRows), expectedShards: deps.Reader.Shards(), tracer: deps.Tracer,
 	}
 }

@@ -1,25 +1,22 @@
 package ingest
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tributary-hq/tributary/affiliate"
-	"github.com/tributary-hq/tributary/affiliate/account"
 	"github.com/tributary-hq/tributary/affiliate/click"
 	edgev1 "github.com/tributary-hq/tributary/gen/edge/v1"
 	"github.com/tributary-hq/tributary/storage/clickstream"
@@ -29,195 +26,26 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(pgtest.Main{M: m}) }
 
-// memoryStore is a Store in memory that behaves like the database: it stores all clicks
-// of a call or none, and it does not overwrite a stored click.
-type memoryStore struct {
-	mu          sync.Mutex
-	clicks      map[affiliate.ClickID]click.Click
-	deadLetters map[affiliate.ClickID]click.DeadLetter
-	targets     map[click.Source]click.Target
-	calls       int // of StoreClicks
-	repeated    int // clicks in these calls that were already stored
-	// beforeStore is called at the start of each StoreClicks. afterStore is called when
-	// StoreClicks has stored the clicks.
-	beforeStore func(call int, clicks []click.Click) error
-	afterStore  func()
-}
-
-func newMemoryStore() *memoryStore {
-	return &memoryStore{
-		clicks:      make(map[affiliate.ClickID]click.Click),
-		deadLetters: make(map[affiliate.ClickID]click.DeadLetter),
-		targets:     make(map[click.Source]click.Target),
-	}
-}
-
-// memoryStore rejects a click whose sub id is rejectedText, and a key and referral code
-// whose code is rejectedText.
-const rejectedText = "poison"
-
-// rejectedError is the error of a store that does not accept the data.
-type rejectedError struct{}
-
-func (rejectedError) Error() string     { return "invalid input (SQLSTATE 22021)" }
-func (rejectedError) RejectsData() bool { return true }
-
-func (s *memoryStore) StoreClicks(_ context.Context, clicks []click.Click) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.calls++
-	if s.beforeStore != nil {
-		if err := s.beforeStore(s.calls, clicks); err != nil {
-			return err
-		}
-	}
-	for _, click := range clicks {
-		if click.SubID == rejectedText {
-			return fmt.Errorf("clicks: %w", rejectedError{})
-		}
-	}
-	for _, click := range clicks {
-		if _, stored := s.clicks[click.ID]; stored {
-			s.repeated++
-			continue
-		}
-		s.clicks[click.ID] = click
-	}
-	if s.afterStore != nil {
-		s.afterStore()
-	}
-	return nil
-}
-
-func (s *memoryStore) ResolveClicks(_ context.Context, sources []click.Source) ([]Resolution, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	resolutions := make([]Resolution, len(sources))
-	for n, source := range sources {
-		if source.Code == rejectedText {
-			return nil, rejectedError{}
-		}
-		if target, ok := s.targets[source]; ok {
-			resolutions[n].Target = target
-		} else {
-			resolutions[n].DeadReason = click.CodeUnknown
-		}
-	}
-	return resolutions, nil
-}
-
-func (s *memoryStore) DeadLetterClicks(_ context.Context, letters []click.DeadLetter) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, letter := range letters {
-		s.deadLetters[letter.ID] = letter
-	}
-	return nil
-}
-
-func (s *memoryStore) count() (clicks, deadLetters int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.clicks), len(s.deadLetters)
-}
-
-// stream is a click stream that only one test uses.
-type stream struct {
-	t      testing.TB
-	url    string
-	client redis.UniversalClient
-	writer *clickstream.Writer
-}
-
-func newStream(t testing.TB, url string) *stream {
-	t.Helper()
-	client, err := clickstream.Connect(clickstream.Endpoint{URL: url})
-	check(t, err)
-	t.Cleanup(func() { _ = client.Close() })
-	return &stream{t: t, url: url, client: client, writer: clickstream.NewWriter(client, 1)}
-}
-
-// claimIdle is how long an entry must be pending before another consumer claims it.
-const claimIdle = 30 * time.Millisecond
-
-func (s *stream) reader(consumer string) *clickstream.Reader {
-	s.t.Helper()
-	client, err := clickstream.Connect(clickstream.Endpoint{URL: s.url})
-	check(s.t, err)
-	blocking, err := clickstream.ConnectBlocking(clickstream.Endpoint{URL: s.url})
-	check(s.t, err)
-	s.t.Cleanup(func() { _, _ = client.Close(), blocking.Close() })
-	return clickstream.NewReader(client, blocking, clickstream.ReaderConfig{
-		Shards: 1, Consumer: consumer, Block: 50 * time.Millisecond, ClaimIdle: claimIdle,
-	})
-}
-
-func (s *stream) ingester(consumer string, store Store) (*Ingester, *prometheus.Registry) {
-	registry := prometheus.NewRegistry()
-	return New(Config{ClaimEvery: 20 * time.Millisecond, TrimEvery: 20 * time.Millisecond, FirstDelay: time.Millisecond, StopTimeout: 2 * time.Second},
-		Deps{Reader: s.reader(consumer), Store: store, Registry: registry}), registry
-}
-
-// run starts an ingester. The function stop stops the ingester and waits until it has
-// ended.
-func run(i *Ingester) (stop func()) {
-	ctx, cancel := context.WithCancel(context.Background())
-	var running sync.WaitGroup
-	running.Go(func() { i.Run(ctx) })
-	return func() { cancel(); running.Wait() }
-}
-
-func newClick(change ...func(*edgev1.Click)) *edgev1.Click {
-	now := time.Now()
-	id, workspace := affiliate.NewID[affiliate.ClickID](now), affiliate.NewID[affiliate.WorkspaceID](now)
-	c := &edgev1.Click{
-		Id: id.UUID[:], Mode: edgev1.Mode_MODE_TEST, WorkspaceId: workspace.UUID[:], ProgramId: workspace.UUID[:], ParticipantId: workspace.UUID[:], LinkId: workspace.UUID[:],
-		ReferralCode: "anna", ReceivedAtMs: now.UnixMilli(), AttributionWindowDays: 30,
-	}
-	for _, f := range change {
-		f(c)
-	}
-	return c
-}
-
-func (s *stream) append(clicks ...*edgev1.Click) {
-	s.t.Helper()
-	raw, err := proto.Marshal(&edgev1.ClickBatch{Clicks: clicks})
-	check(s.t, err)
-	check(s.t, s.writer.Append(context.Background(), 0, raw, len(clicks)))
-}
-
-func (s *stream) pending() int64 {
-	s.t.Helper()
-	summary, err := s.client.XPending(context.Background(), clickstream.Key(0), clickstream.Group).Result()
-	if err != nil && strings.HasPrefix(err.Error(), "NOGROUP") {
-		return -1 // no consumer has read yet
-	}
-	check(s.t, err)
-	return summary.Count
-}
-
-func check(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 func TestIngester_StoresAcknowledgesAndTrimsEveryClick(t *testing.T) {
-	s, store := newStream(t, redistest.New(t)), newMemoryStore()
-	ingester, registry := s.ingester("one", store)
+	s := newStream(t, redistest.New(t))
+	var commits atomic.Int64
+	ingester, registry := s.ingester("one", s.OpenHooked(func(sql string, _ []any) error {
+		if sql == "commit" {
+			commits.Add(1)
+		}
+		return nil
+	}))
 	s.append(newClick()) // before the consumer group exists
 	defer run(ingester)()
 	const entries = 400
 	for range entries {
 		s.append(newClick(), newClick(), newClick())
 	}
-	pgtest.Eventually(t, "all clicks are stored", func() bool { n, _ := store.count(); return n == 3*entries+1 })
+	pgtest.Eventually(t, "all clicks are stored", func() bool { return s.clicks() == 3*entries+1 })
 	pgtest.Eventually(t, "all entries are acknowledged", func() bool { return s.pending() == 0 })
 	pgtest.Eventually(t, "the stream is trimmed", func() bool { return s.client.XLen(t.Context(), clickstream.Key(0)).Val() < 150 })
-	if store.repeated != 0 || store.calls > entries {
-		t.Errorf("%d clicks were stored twice, in %d calls; want none, in at most %d calls", store.repeated, store.calls, entries)
+	if n := testutil.ToFloat64(ingester.metrics.stored); n != 3*entries+1 || commits.Load() > entries {
+		t.Errorf("%v clicks were stored in %d transactions, want %d in at most %d", n, commits.Load(), 3*entries+1, entries)
 	}
 	if n, err := testutil.GatherAndCount(registry, "tributary_ingest_clicks_stored_total", "tributary_ingest_entries_lost_total"); err != nil || n != 2 {
 		t.Errorf("%d metrics have a value, error %v, want both of the two metrics", n, err)
@@ -235,7 +63,7 @@ func TestIngester_DeletesOldDeadLettersFromTheStream(t *testing.T) {
 			Stream: clickstream.DeadLetterStream, ID: fmt.Sprint(at.UnixMilli(), "-0"), Values: []any{"b", "?"},
 		}).Err())
 	}
-	ingester, _ := s.ingester("one", newMemoryStore())
+	ingester, _ := s.ingester("one", s.DB)
 	defer run(ingester)()
 	pgtest.Eventually(t, "the dead-letter stream is trimmed", func() bool { return s.client.XLen(t.Context(), clickstream.DeadLetterStream).Val() <= 2 })
 	remaining, err := s.client.XRange(t.Context(), clickstream.DeadLetterStream, "-", "+").Result()
@@ -246,35 +74,43 @@ func TestIngester_DeletesOldDeadLettersFromTheStream(t *testing.T) {
 }
 
 func TestIngester_StoresAllFieldsOfAClick(t *testing.T) {
-	s, store := newStream(t, redistest.New(t)), newMemoryStore()
-	ingester, _ := s.ingester("one", store)
+	s := newStream(t, redistest.New(t))
+	ingester, _ := s.ingester("one", s.DB)
 	sent := newClick(func(c *edgev1.Click) {
-		c.UtmSource, c.UtmContent, c.SubId, c.Language, c.Screen = "mail", "top", "s", "de", "1x1"
+		c.UtmSource, c.UtmMedium, c.UtmCampaign, c.UtmTerm, c.UtmContent = "mail", "medium", "campaign", "term", "top"
+		c.SubId, c.Language, c.Screen = "s", "de", "1x1"
 		c.Consent, c.IpHash, c.IpPrefix, c.UaHash = edgev1.Consent_CONSENT_GRANTED, []byte("ip"), "203.0.113.0/24", []byte("ua")
 		c.OccurredAtMs, c.LandingUrl, c.ReferrerDomain = 1767323045000, "https://x/", "news.example"
 		c.Country, c.Region, c.Device, c.Browser, c.Os, c.PaidPlatform = "GB", "ENG", "tablet", "Firefox", "Linux", "google"
 		c.IsBot, c.BotReason, c.ForeignOrigin = true, "agent", true
+		for n, id := range []*[]byte{&c.ProgramId, &c.ParticipantId, &c.LinkId} {
+			*id = slices.Clone(c.WorkspaceId)
+			(*id)[15] = byte(n)
+		}
 	})
 	s.append(sent)
 	defer run(ingester)()
-	pgtest.Eventually(t, "the click is stored", func() bool { n, _ := store.count(); return n == 1 })
-	id, _ := affiliate.IDFromBytes[affiliate.ClickID](sent.Id)
-	got := store.clicks[id]
-	idTime, _ := id.Time()
-	if got.ClickedAt != idTime || got.ReceivedAt.UnixMilli() != sent.ReceivedAtMs || got.ExpiresAt.Sub(got.ReceivedAt) != 30*24*time.Hour ||
-		got.OccurredAt.UnixMilli() != sent.OccurredAtMs || got.Scope.Mode != affiliate.ModeTest || !bytes.Equal(got.Link.UUID[:], sent.LinkId) ||
-		got.UTM.Source != "mail" || got.UTM.Content != "top" || got.Consent != click.ConsentGranted || string(got.IPHash) != "ip" || got.CreatedAt.IsZero() ||
-		got.Country != "GB" || got.Region != "ENG" || got.Device != "tablet" || got.Browser != "Firefox" || got.OS != "Linux" || got.PaidPlatform != "google" ||
-		!got.IsBot || got.BotReason != "agent" || !got.ForeignOrigin || got.Unique {
-		t.Errorf("%v was stored as %+v", sent, got)
+	pgtest.Eventually(t, "the click is stored", func() bool { return s.clicks() == 1 })
+	var want storedClick
+	want.WorkspaceID, _ = affiliate.IDFromBytes[affiliate.WorkspaceID](sent.WorkspaceId)
+	want.ProgramID, _ = affiliate.IDFromBytes[affiliate.ProgramID](sent.ProgramId)
+	want.ParticipantID, _ = affiliate.IDFromBytes[affiliate.ParticipantID](sent.ParticipantId)
+	want.LinkID, _ = affiliate.IDFromBytes[affiliate.LinkID](sent.LinkId)
+	want.Mode, want.IsBot, want.ForeignOrigin = affiliate.ModeTest, true, true
+	want.ClickedAt, _ = clickID(sent).Time()
+	want.ReceivedAt, want.OccurredAt = time.UnixMilli(sent.ReceivedAtMs).UTC(), time.UnixMilli(sent.OccurredAtMs).UTC()
+	want.ExpiresAt = want.ReceivedAt.Add(30 * 24 * time.Hour)
+	want.Values = "anna granted https://x/ news.example mail medium campaign term top s de 1x1 ip 203.0.113.0/24 ua agent GB ENG tablet Firefox Linux google"
+	if got := s.stored(sent); got != want {
+		t.Errorf("%v was stored as %+v, want %+v", sent, got, want)
 	}
 }
 
 // A click that claims to be received more than two seconds after Redis stored it, or after the
 // current time, gets the earlier of these times. Its window begins then.
 func TestIngester_CorrectsTimesInTheFuture(t *testing.T) {
-	s, store := newStream(t, redistest.New(t)), newMemoryStore()
-	ingester, registry := s.ingester("one", store)
+	s := newStream(t, redistest.New(t))
+	ingester, registry := s.ingester("one", s.DB)
 	now := time.Now().UTC().Truncate(time.Millisecond)
 	ingester.now = func() time.Time { return now }
 	storedAt := now.Add(-time.Minute)
@@ -295,8 +131,7 @@ func TestIngester_CorrectsTimesInTheFuture(t *testing.T) {
 		ingester.process(t.Context(), []clickstream.Entry{{ID: fmt.Sprintf("%d-0", c.stored.UnixMilli()), Batch: raw, Clicks: 1}})
 	}
 	for n, sent := range clicks {
-		id, _ := affiliate.IDFromBytes[affiliate.ClickID](sent.Id)
-		if got := store.clicks[id]; !got.ReceivedAt.Equal(want[n]) || !got.ExpiresAt.Equal(click.WindowEnd(want[n], 30)) {
+		if got := s.stored(sent); !got.ReceivedAt.Equal(want[n]) || !got.ExpiresAt.Equal(click.WindowEnd(want[n], 30)) {
 			t.Errorf("click %d was received at %s and expires at %s, want %s and 30 days later", n, got.ReceivedAt, got.ExpiresAt, want[n])
 		}
 	}
@@ -342,28 +177,30 @@ func TestFromEdge_DropsInvalidValuesButNotTheClick(t *testing.T) {
 // The process crashes after the commit and before the acknowledgement. The next process
 // reads the entry again.
 func TestIngester_CrashBeforeAcknowledgementStoresNothingTwice(t *testing.T) {
-	s, store := newStream(t, redistest.New(t)), newMemoryStore()
+	s := newStream(t, redistest.New(t))
 	s.append(newClick(), newClick())
-	crashing, _ := s.ingester("one", store)
+	ctx, crash := context.WithCancel(t.Context())
+	crashing, _ := s.ingester("one", s.OpenHooked(func(string, []any) error { return nil }, func(sql string, _ int64) {
+		if sql == "commit" {
+			crash()
+		}
+	}))
 	entries, err := crashing.reader.Next(t.Context(), 0)
 	check(t, err)
-	ctx, crash := context.WithCancel(t.Context())
-	store.afterStore = crash
 	crashing.process(ctx, entries)
-	if clicks, _ := store.count(); clicks != 2 || s.pending() != 1 {
+	if clicks := s.clicks(); clicks != 2 || s.pending() != 1 {
 		t.Fatalf("%d clicks committed, %d entries pending; want 2 and 1", clicks, s.pending())
 	}
-	store.afterStore = nil
-	restarted, _ := s.ingester("one", store)
+	restarted, _ := s.ingester("one", s.DB)
 	defer run(restarted)()
 	pgtest.Eventually(t, "the entry is acknowledged", func() bool { return s.pending() == 0 })
-	if clicks, _ := store.count(); clicks != 2 || store.repeated != 2 {
-		t.Errorf("%d clicks stored, %d of them twice; want 2 and 2", clicks, store.repeated)
+	if clicks, again := s.clicks(), testutil.ToFloat64(restarted.metrics.stored); clicks != 2 || again != 2 {
+		t.Errorf("%d clicks stored, %v of them twice; want 2 and 2", clicks, again)
 	}
 }
 
 func TestIngester_ClaimsEntriesOfDeadConsumers(t *testing.T) {
-	s, store := newStream(t, redistest.New(t)), newMemoryStore()
+	s := newStream(t, redistest.New(t))
 	dead := s.reader("dead")
 	const entries = 300 // more entries than one claim returns
 	for range entries {
@@ -379,37 +216,34 @@ func TestIngester_ClaimsEntriesOfDeadConsumers(t *testing.T) {
 		}).Result()
 		return err == nil && len(old) == entries
 	})
-	ingester, _ := s.ingester("alive", store)
+	ingester, _ := s.ingester("alive", s.DB)
 	ingester.cfg.ClaimEvery = time.Hour // the first round of claims must return all entries
 	defer run(ingester)()
-	pgtest.Eventually(t, "all clicks are stored", func() bool { n, _ := store.count(); return n == entries })
+	pgtest.Eventually(t, "all clicks are stored", func() bool { return s.clicks() == entries })
 	pgtest.Eventually(t, "all entries are acknowledged", func() bool { return s.pending() == 0 })
 }
 
-func TestIngester_RetriesTheBatchWhileTheStoreIsUnreachable(t *testing.T) {
-	s, store := newStream(t, redistest.New(t)), newMemoryStore()
-	store.beforeStore = func(call int, _ []click.Click) error {
-		if call <= 12 {
-			return errors.New("connection refused")
-		}
-		return nil
-	}
-	ingester, _ := s.ingester("one", store)
+func TestIngester_RetriesTheBatchWhileTheDatabaseIsUnreachable(t *testing.T) {
+	s := newStream(t, redistest.New(t))
+	ingester, _ := s.ingester("one", s.failing(func(transaction int64) bool { return transaction <= 12 }))
 	ingester.cfg.FirstDelay = time.Millisecond
 	for range 50 {
 		s.append(newClick())
 	}
 	defer run(ingester)()
 	// While the ingester retries, its own entries become old enough that it claims them.
-	pgtest.Eventually(t, "all clicks are stored", func() bool { n, _ := store.count(); return n == 50 })
+	pgtest.Eventually(t, "all clicks are stored", func() bool { return s.clicks() == 50 })
 	pgtest.Eventually(t, "all entries are acknowledged", func() bool { return s.pending() == 0 })
-	if _, deadLetters := store.count(); deadLetters != 0 || store.repeated != 0 {
-		t.Errorf("after an outage: %d dead letters, %d clicks stored twice; want none", deadLetters, store.repeated)
+	if deadLetters, stored := s.deadLetters(), testutil.ToFloat64(ingester.metrics.stored); deadLetters != 0 || stored != 50 {
+		t.Errorf("after an outage: %d dead letters, %v clicks stored; want none, and 50", deadLetters, stored)
+	}
+	if failed := testutil.ToFloat64(ingester.metrics.unreachable); failed != 12 {
+		t.Errorf("%v failed calls are counted, want 12", failed)
 	}
 }
 
 func TestIngester_InvalidRecordsBecomeDeadLettersAndOthersAreStored(t *testing.T) {
-	s, store := newStream(t, redistest.New(t)), newMemoryStore()
+	s := newStream(t, redistest.New(t))
 	rejected := newClick(func(c *edgev1.Click) { c.SubId = rejectedText })
 	s.append(newClick(), newClick())
 	s.append(newClick(), rejected, newClick())
@@ -417,80 +251,69 @@ func TestIngester_InvalidRecordsBecomeDeadLettersAndOthersAreStored(t *testing.T
 	check(t, s.writer.Append(t.Context(), 0, append([]byte{0x0a, 0x02, 0xff, 0xff}, 0x0a, 0x7f), 2)) // an invalid record, then an invalid length
 	check(t, s.writer.Append(t.Context(), 0, []byte{}, 0))
 	check(t, s.client.XAdd(t.Context(), &redis.XAddArgs{Stream: clickstream.Key(0), Values: []any{"foreign", "field"}}).Err())
-	ingester, _ := s.ingester("one", store)
+	ingester, _ := s.ingester("one", s.DB)
 	defer run(ingester)()
 	pgtest.Eventually(t, "all entries are acknowledged", func() bool {
 		return s.pending() == 0 && s.client.XLen(t.Context(), clickstream.DeadLetterStream).Val() >= 7
 	})
-	if clicks, deadLetters := store.count(); clicks != 5 || deadLetters != 7 {
+	if clicks, deadLetters := s.clicks(), s.deadLetters(); clicks != 5 || deadLetters != 7 {
 		t.Errorf("%d clicks and %d dead letters, want 5 and 7", clicks, deadLetters)
 	}
-	id, _ := affiliate.IDFromBytes[affiliate.ClickID](rejected.Id)
-	letter := store.deadLetters[id]
+	reason, record := s.deadLetter(rejected)
 	var kept edgev1.Click
-	if err := proto.Unmarshal(letter.Record, &kept); err != nil || !proto.Equal(&kept, rejected) || letter.Reason != click.Rejected {
-		t.Errorf("the dead letter is %+v (%v), want the rejected click %v", letter, err, rejected)
+	if err := proto.Unmarshal(record, &kept); err != nil || !proto.Equal(&kept, rejected) || reason != click.Rejected {
+		t.Errorf("the dead letter has the reason %s and the record %v (%v), want the rejected click %v", reason, &kept, err, rejected)
 	}
-	reasons := map[click.DeadReason]int{}
-	for _, letter := range store.deadLetters {
-		reasons[letter.Reason]++
-	}
-	if reasons[click.Malformed] != 6 {
-		t.Errorf("reasons of the dead letters: %v, want 6 malformed", reasons)
-	}
+	s.WantCount(6, "malformed dead letters", `select count(*) from click_dead_letters where reason = $1`, click.Malformed)
 }
 
 func TestIngester_ResolvesUnresolvedClicks(t *testing.T) {
-	s, store := newStream(t, redistest.New(t)), newMemoryStore()
-	key := account.NewKey(account.PublicKey, affiliate.ModeTest)
+	s := newStream(t, redistest.New(t))
+	key, anna := s.newSource()
 	unresolved := func(key, code string) *edgev1.Click {
 		return newClick(func(c *edgev1.Click) {
 			c.WorkspaceId, c.ProgramId, c.ParticipantId, c.AttributionWindowDays = nil, nil, nil, 0
 			c.PublicKey, c.ReferralCode = key, code
 		})
 	}
-	target := click.Target{
-		Scope:   affiliate.Scope{Workspace: affiliate.NewID[affiliate.WorkspaceID](time.Now()), Mode: affiliate.ModeTest},
-		Program: affiliate.NewID[affiliate.ProgramID](time.Now()), WindowDays: 7,
-	}
-	store.targets[click.Source{KeyDigest: key.Digest(), Code: "anna"}] = target
 	valid, unknown, invalidKey, rejected := unresolved(key.Reveal(), "Anna"), unresolved(key.Reveal(), "nobody"), unresolved("pk_test_x", "anna"), unresolved(key.Reveal(), rejectedText)
 	s.append(valid, unknown, invalidKey, rejected, newClick())
-	ingester, _ := s.ingester("one", store)
+	ingester, _ := s.ingester("one", s.DB)
 	defer run(ingester)()
-	pgtest.Eventually(t, "three clicks are dead letters and the entry is acknowledged", func() bool { _, deadLetters := store.count(); return deadLetters == 3 && s.pending() == 0 })
-	id, _ := affiliate.IDFromBytes[affiliate.ClickID](valid.Id)
-	if got := store.clicks[id]; len(store.clicks) != 2 || got.Program != target.Program || got.Scope != target.Scope || got.ExpiresAt.Sub(got.ReceivedAt) != 7*24*time.Hour {
-		t.Errorf("%d clicks are stored, the resolved click as %+v; want 2, and the target %+v", len(store.clicks), got, target)
+	pgtest.Eventually(t, "three clicks are dead letters and the entry is acknowledged", func() bool { return s.deadLetters() == 3 && s.pending() == 0 })
+	got := s.stored(valid)
+	if scope := (affiliate.Scope{Workspace: got.WorkspaceID, Mode: got.Mode}); scope != anna.Scope || got.ProgramID != anna.Program ||
+		got.ParticipantID != anna.ID || got.LinkID != anna.Link || got.ExpiresAt.Sub(got.ReceivedAt) != 7*24*time.Hour {
+		t.Errorf("the resolved click is stored as %+v, want the target %+v", got, anna)
 	}
+	s.WantCount(2, "clicks", `select count(*) from clicks`)
 	for raw, want := range map[*edgev1.Click]click.DeadReason{
 		unknown: click.CodeUnknown, invalidKey: click.KeyUnknown, rejected: click.Rejected,
 	} {
-		id, _ := affiliate.IDFromBytes[affiliate.ClickID](raw.Id)
-		if got := store.deadLetters[id].Reason; got != want {
+		if got, _ := s.deadLetter(raw); got != want {
 			t.Errorf("%v became a dead letter with the reason %q, want %q", raw, got, want)
 		}
 	}
 }
 
 func TestIngester_CountsEntriesThatDisappeared(t *testing.T) {
-	s, store := newStream(t, redistest.New(t)), newMemoryStore()
+	s := newStream(t, redistest.New(t))
 	dead := s.reader("dead")
 	s.append(newClick())
 	_, err := dead.Next(t.Context(), 0)
 	check(t, err)
 	check(t, s.client.XTrimMaxLen(t.Context(), clickstream.Key(0), 0).Err())
-	ingester, _ := s.ingester("one", store)
+	ingester, _ := s.ingester("one", s.DB)
 	defer run(ingester)()
 	pgtest.Eventually(t, "the entry is counted as lost", func() bool { return testutil.ToFloat64(ingester.metrics.lost) == 1 })
-	if clicks, deadLetters := store.count(); clicks != 0 || deadLetters != 0 {
+	if clicks, deadLetters := s.clicks(), s.deadLetters(); clicks != 0 || deadLetters != 0 {
 		t.Errorf("%d clicks and %d dead letters were stored, want none", clicks, deadLetters)
 	}
 }
 
 func TestIngester_CountsALostStream(t *testing.T) {
-	s, store := newStream(t, redistest.New(t)), newMemoryStore()
-	ingester, _ := s.ingester("one", store)
+	s := newStream(t, redistest.New(t))
+	ingester, _ := s.ingester("one", s.DB)
 	defer run(ingester)()
 	s.append(newClick())
 	pgtest.Eventually(t, "the first click is acknowledged", func() bool { return testutil.ToFloat64(ingester.metrics.acknowledged) == 1 })
@@ -500,7 +323,7 @@ func TestIngester_CountsALostStream(t *testing.T) {
 	check(t, s.client.FlushDB(t.Context()).Err())
 	pgtest.Eventually(t, "the group is counted as created again", func() bool { return testutil.ToFloat64(ingester.metrics.recreated) == 1 })
 	s.append(newClick())
-	pgtest.Eventually(t, "the second click is stored", func() bool { n, _ := store.count(); return n == 2 })
+	pgtest.Eventually(t, "the second click is stored", func() bool { return s.clicks() == 2 })
 }
 
 func TestIngester_CountsAStreamThatLostItsLatestEntries(t *testing.T) {
@@ -517,8 +340,8 @@ func TestIngester_CountsAStreamThatLostItsLatestEntries(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := redistest.Start(t)
-			s, store := newStream(t, server.URL), newMemoryStore()
-			ingester := New(Config{TrimEvery: c.trimEvery, FirstDelay: time.Millisecond}, Deps{Reader: s.reader("one"), Store: store})
+			s := newStream(t, server.URL)
+			ingester := New(Config{TrimEvery: c.trimEvery, FirstDelay: time.Millisecond}, Deps{Reader: s.reader("one"), DB: s.DB})
 			defer run(ingester)()
 			acknowledged := func(n float64) func() bool {
 				return func() bool { return testutil.ToFloat64(ingester.metrics.acknowledged) == n }
@@ -536,7 +359,7 @@ func TestIngester_CountsAStreamThatLostItsLatestEntries(t *testing.T) {
 			check(t, c.triggerCheck(s))
 			pgtest.Eventually(t, "the loss is counted", func() bool { return testutil.ToFloat64(ingester.metrics.lost) == 1 })
 			s.append(newClick())
-			pgtest.Eventually(t, "the third click is stored", func() bool { n, _ := store.count(); return n == 3 })
+			pgtest.Eventually(t, "the third click is stored", func() bool { return s.clicks() == 3 })
 		})
 	}
 }
@@ -555,13 +378,13 @@ func (w warningFlag) Handle(context.Context, slog.Record) error { w.logged.Store
 
 func TestIngester_ContinuesAfterARestartOfRedis(t *testing.T) {
 	server := redistest.Start(t)
-	s, store := newStream(t, server.URL), newMemoryStore()
-	ingester, _ := s.ingester("one", store)
+	s := newStream(t, server.URL)
+	ingester, _ := s.ingester("one", s.DB)
 	var warningLogged atomic.Bool
 	ingester.log = slog.New(warningFlag{slog.DiscardHandler, &warningLogged})
 	defer run(ingester)()
 	s.append(newClick())
-	pgtest.Eventually(t, "the first click is stored", func() bool { n, _ := store.count(); return n == 1 })
+	pgtest.Eventually(t, "the first click is stored", func() bool { return s.clicks() == 1 })
 	server.Kill9()
 	pgtest.Eventually(t, "the ingester notices the outage", warningLogged.Load)
 	server.Restart()
@@ -569,34 +392,34 @@ func TestIngester_ContinuesAfterARestartOfRedis(t *testing.T) {
 		raw, _ := proto.Marshal(&edgev1.ClickBatch{Clicks: []*edgev1.Click{newClick()}})
 		return s.writer.Append(context.Background(), 0, raw, 1) == nil
 	})
-	pgtest.Eventually(t, "the second click is stored", func() bool { n, _ := store.count(); return n >= 2 })
+	pgtest.Eventually(t, "the second click is stored", func() bool { return s.clicks() >= 2 })
 	pgtest.Eventually(t, "all entries are acknowledged", func() bool { return s.pending() == 0 })
 }
 
 func TestRun_StopFinishesTheCurrentBatch(t *testing.T) {
-	s, store := newStream(t, redistest.New(t)), newMemoryStore()
-	storeCalled, storeMayReturn := make(chan struct{}), make(chan struct{})
+	s := newStream(t, redistest.New(t))
+	commitCalled, commitMayRun := make(chan struct{}), make(chan struct{})
 	var once sync.Once
-	store.beforeStore = func(int, []click.Click) error {
-		once.Do(func() { close(storeCalled) })
-		<-storeMayReturn
+	ingester, _ := s.ingester("one", s.OpenHooked(func(sql string, _ []any) error {
+		if sql == "commit" {
+			once.Do(func() { close(commitCalled) })
+			<-commitMayRun
+		}
 		return nil
-	}
-	ingester, _ := s.ingester("one", store)
+	}))
 	s.append(newClick())
 	stop := run(ingester)
-	<-storeCalled
-	time.AfterFunc(50*time.Millisecond, func() { close(storeMayReturn) })
+	<-commitCalled
+	time.AfterFunc(50*time.Millisecond, func() { close(commitMayRun) })
 	stop()
-	if clicks, _ := store.count(); clicks != 1 || s.pending() != 0 {
+	if clicks := s.clicks(); clicks != 1 || s.pending() != 0 {
 		t.Errorf("%d clicks stored, %d entries pending; want 1 and 0", clicks, s.pending())
 	}
 }
 
-func TestRun_StopDoesNotWaitForAnUnreachableStore(t *testing.T) {
-	s, store := newStream(t, redistest.New(t)), newMemoryStore()
-	store.beforeStore = func(int, []click.Click) error { return errors.New("connection refused") }
-	ingester, _ := s.ingester("one", store)
+func TestRun_StopDoesNotWaitForAnUnreachableDatabase(t *testing.T) {
+	s := newStream(t, redistest.New(t))
+	ingester, _ := s.ingester("one", s.failing(func(int64) bool { return true }))
 	ingester.cfg.StopTimeout = 100 * time.Millisecond
 	s.append(newClick())
 	stop := run(ingester)

@@ -60,7 +60,7 @@ func TestIngester_StoresEachClickOnceWithRealServers(t *testing.T) {
 			Shards: 1, Consumer: name, Block: 20 * time.Millisecond, ClaimIdle: time.Millisecond,
 		})
 		ingester := ingest.New(ingest.Config{ClaimEvery: 5 * time.Millisecond, TrimEvery: 10 * time.Millisecond, FirstDelay: time.Millisecond},
-			ingest.Deps{Reader: reader, Store: f.Store, Visitors: counting})
+			ingest.Deps{Reader: reader, DB: f.DB, Visitors: counting})
 		running.Go(func() { ingester.Run(ctx) })
 	}
 	now := time.Now()

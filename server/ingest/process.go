@@ -2,12 +2,14 @@ package ingest
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/click"
 	"github.com/tributary-hq/tributary/storage/clickstream"
+	clicks "github.com/tributary-hq/tributary/storage/postgres/click"
 )
 
 // process stores the clicks and the dead records of entries and acknowledges the entries.
@@ -48,7 +50,7 @@ func (i *Ingester) markUnique(ctx context.Context, batch []*decodedEntry) {
 	i.metrics.uniqueUnknown.Add(float64(i.visitors.MarkUnique(ctx, clicks)))
 }
 
-// storeAll stores all records of the batch. If the store rejects the data of the batch,
+// storeAll stores all records of the batch. If the database rejects the data of the batch,
 // storeAll stores each entry separately, so that an invalid entry does not affect the
 // others. It returns an error only if ctx ended.
 func (i *Ingester) storeAll(ctx context.Context, batch []*decodedEntry) error {
@@ -77,7 +79,7 @@ func (i *Ingester) storeAll(ctx context.Context, batch []*decodedEntry) error {
 	return nil
 }
 
-// storeEntry stores the records of one entry together. If the store rejects the data in
+// storeEntry stores the records of one entry together. If the database rejects the data in
 // maxDataAttempts attempts, storeEntry stores the records one by one. It does not use the
 // delivery count of the stream as the number of attempts, because that count also grows
 // when an entry is read and not processed.
@@ -103,7 +105,7 @@ func (i *Ingester) storeEntry(ctx context.Context, p *decodedEntry) error {
 	}
 }
 
-// storeEach stores the records of an entry one by one. A record that the store rejects
+// storeEach stores the records of an entry one by one. A record that the database rejects
 // becomes a dead record.
 func (i *Ingester) storeEach(ctx context.Context, p *decodedEntry) error {
 	for _, r := range p.records {
@@ -118,15 +120,15 @@ func (i *Ingester) storeEach(ctx context.Context, p *decodedEntry) error {
 	return nil
 }
 
-func (i *Ingester) put(ctx context.Context, clicks []click.Click) error {
-	if len(clicks) == 0 {
+func (i *Ingester) put(ctx context.Context, batch []click.Click) error {
+	if len(batch) == 0 {
 		return nil
 	}
 	began := i.now()
-	if err := i.store.StoreClicks(ctx, clicks); err != nil {
+	if err := clicks.Store(ctx, i.db, batch); err != nil {
 		return err
 	}
-	i.metrics.observeBatch(len(clicks), i.now().Sub(began))
+	i.metrics.observeBatch(len(batch), i.now().Sub(began))
 	return nil
 }
 
@@ -170,13 +172,13 @@ func (i *Ingester) resolve(ctx context.Context, batch []*decodedEntry) error {
 	return nil
 }
 
-// lookUp looks up the targets of the sources. If the store rejects the data of the
+// lookUp looks up the targets of the sources. If the database rejects the data of the
 // sources, lookUp looks up each source separately.
-func (i *Ingester) lookUp(ctx context.Context, sources []click.Source) (map[click.Source]Resolution, error) {
-	found := make(map[click.Source]Resolution, len(sources))
+func (i *Ingester) lookUp(ctx context.Context, sources []click.Source) (map[click.Source]click.Resolution, error) {
+	found := make(map[click.Source]click.Resolution, len(sources))
 	query := func(batch []click.Source) error {
 		return i.retry(ctx, func(ctx context.Context) error {
-			resolutions, err := i.store.ResolveClicks(ctx, batch)
+			resolutions, err := clicks.Resolve(ctx, i.db, batch)
 			if err != nil {
 				return err
 			}
@@ -194,7 +196,7 @@ func (i *Ingester) lookUp(ctx context.Context, sources []click.Source) (map[clic
 		err := query([]click.Source{source})
 		switch {
 		case rejectsData(err):
-			found[source] = Resolution{DeadReason: click.Rejected}
+			found[source] = click.Resolution{DeadReason: click.Rejected}
 		case err != nil:
 			return nil, err
 		}
@@ -226,7 +228,7 @@ func (i *Ingester) storeDead(ctx context.Context, batch []*decodedEntry) error {
 	if err := i.retry(ctx, func(ctx context.Context) error { return i.reader.DeadLetter(ctx, invalid) }); err != nil {
 		return err
 	}
-	err := i.retry(ctx, func(ctx context.Context) error { return i.store.DeadLetterClicks(ctx, letters) })
+	err := i.retry(ctx, func(ctx context.Context) error { return clicks.StoreDeadLetters(ctx, i.db, letters) })
 	if rejectsData(err) {
 		// A retry would fail again and would block all other clicks. The malformed and
 		// rejected records are already in the dead-letter stream.
@@ -258,7 +260,7 @@ func (i *Ingester) acknowledge(ctx context.Context, batch []*decodedEntry) {
 	}
 }
 
-// retry repeats call until it succeeds, until the store rejects the data, or until ctx
+// retry repeats call until it succeeds, until the database rejects the data, or until ctx
 // ends.
 func (i *Ingester) retry(ctx context.Context, call func(context.Context) error) error {
 	delay := i.cfg.FirstDelay
@@ -283,4 +285,10 @@ func (i *Ingester) retry(ctx context.Context, call func(context.Context) error) 
 		}
 		delay = min(2*delay, maxDelay)
 	}
+}
+
+// rejectsData reports whether err means that the database rejected the data of a call.
+func rejectsData(err error) bool {
+	var rejection *clicks.DataError
+	return errors.As(err, &rejection)
 }

@@ -93,7 +93,7 @@ func newPipeline(t *testing.T) *pipeline {
 		t.Cleanup(func() { _ = blocking.Close() })
 		// The ingesters claim each other's entries all the time.
 		reader := clickstream.NewReader(client, blocking, clickstream.ReaderConfig{Shards: 1, Consumer: name, Block: 20 * time.Millisecond, ClaimIdle: time.Millisecond})
-		ingester := ingest.New(ingest.Config{ClaimEvery: 5 * time.Millisecond, TrimEvery: 10 * time.Millisecond, FirstDelay: time.Millisecond}, ingest.Deps{Reader: reader, Store: p.Store})
+		ingester := ingest.New(ingest.Config{ClaimEvery: 5 * time.Millisecond, TrimEvery: 10 * time.Millisecond, FirstDelay: time.Millisecond}, ingest.Deps{Reader: reader, DB: p.DB})
 		running.Go(func() { ingester.Run(ctx) })
 	}
 	t.Cleanup(func() { cancel(); running.Wait() })

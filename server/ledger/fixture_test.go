@@ -35,7 +35,7 @@ func newFixture(t *testing.T, program ...pgtest.Row) *fixture {
 	t.Helper()
 	clock := pgtest.NewClock(time.Date(2026, 3, 10, 12, 0, 0, 987_654_321, time.UTC))
 	shop := pgtest.Open(t, clock.Now).NewShop(affiliate.ModeLive, program...)
-	return &fixture{shop, ledger.New(shop.Store, clock.Now), clock}
+	return &fixture{shop, ledger.New(shop.DB, clock.Now), clock}
 }
 
 // in returns a fixture whose methods work in another shop.

@@ -24,18 +24,20 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/ledger"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
+	"github.com/tributary-hq/tributary/storage/postgres"
+	ledgers "github.com/tributary-hq/tributary/storage/postgres/ledger"
 )
 
 // Service implements affiliate.v1.LedgerService.
 type Service struct {
 	affiliatev1.UnimplementedLedgerServiceServer
 
-	store Store
-	now   func() time.Time
+	db  *postgres.DB
+	now func() time.Time
 }
 
 // New returns a Service; now is its clock.
-func New(store Store, now func() time.Time) *Service { return &Service{store: store, now: now} }
+func New(db *postgres.DB, now func() time.Time) *Service { return &Service{db: db, now: now} }
 
 // currentTime returns the current time in UTC, truncated to milliseconds as in the API.
 func (s *Service) currentTime() time.Time { return s.now().UTC().Truncate(time.Millisecond) }
@@ -77,7 +79,7 @@ func (s *Service) ListLedger(ctx context.Context, req *affiliatev1.ListLedgerReq
 	}
 	page := server.PageOf(req)
 	filter := ledger.Filter{Type: ledger.EntryType(server.EnumName(req.GetType())), Currency: req.GetCurrency()}
-	entries, total, balances, err := s.store.Ledger(ctx, server.PrincipalFrom(ctx).Scope(), program, participant, filter, page)
+	entries, total, balances, err := ledgers.List(ctx, s.db, server.PrincipalFrom(ctx).Scope(), program, participant, filter, page)
 	if err != nil {
 		return nil, err
 	}
@@ -105,7 +107,7 @@ func (s *Service) CreateLedgerEntry(ctx context.Context, req *affiliatev1.Create
 	if err != nil {
 		return nil, err
 	}
-	added, replayed, err := s.store.AddLedgerEntry(ctx, entry)
+	added, replayed, err := ledgers.Add(ctx, s.db, entry)
 	if err != nil {
 		return nil, err
 	}
@@ -120,7 +122,7 @@ func (s *Service) ListPartnerLedger(ctx context.Context, req *affiliatev1.ListPa
 	caller, page := server.PrincipalFrom(ctx), server.PageOf(req)
 	filter := ledger.Filter{Type: ledger.EntryType(server.EnumName(req.GetType())), Currency: req.GetCurrency()}
 	filter.Program = server.ParseOptionalID[affiliate.ProgramID](req.ProgramId)
-	entries, total, balances, err := s.store.PartnerLedger(ctx, caller.User, caller.Mode, filter, page)
+	entries, total, balances, err := ledgers.ListOfPartner(ctx, s.db, caller.User, caller.Mode, filter, page)
 	if err != nil {
 		return nil, err
 	}

@@ -12,6 +12,7 @@ import (
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/httpedge/csv"
 	"github.com/tributary-hq/tributary/server"
+	ledgers "github.com/tributary-hq/tributary/storage/postgres/ledger"
 )
 
 // statementEnd returns the end of the period whose entries a statement sums. It is not later
@@ -38,7 +39,7 @@ func (s *Service) ListLedgerBalances(ctx context.Context, req *affiliatev1.ListL
 	}
 	page := server.PageOf(req)
 	filter := ledger.BalanceFilter{Program: server.ParseOptionalID[affiliate.ProgramID](req.ProgramId), Before: end}
-	statement, err := s.store.LedgerStatement(ctx, server.PrincipalFrom(ctx).Scope(), filter, page)
+	statement, err := ledgers.Statement(ctx, s.db, server.PrincipalFrom(ctx).Scope(), filter, page)
 	if err != nil {
 		return nil, err
 	}
@@ -77,7 +78,7 @@ func (s *Service) ExportLedger(req *affiliatev1.ExportLedgerRequest, stream grpc
 		period.Before = &end
 	}
 	scope, program := server.PrincipalFrom(ctx).Scope(), server.ParseOptionalID[affiliate.ProgramID](req.ProgramId)
-	if err := s.store.BeginLedgerExport(ctx, scope, program, affiliate.AuditLine{
+	if err := ledgers.BeginExport(ctx, s.db, scope, program, affiliate.AuditLine{
 		Workspace: scope.Workspace, Mode: &scope.Mode, Actor: server.ActorFrom(ctx), At: at,
 		Action: "ledger.export", ResourceType: "workspace", ResourceID: scope.Workspace,
 		After: map[string]any{"date_from": req.DateFrom, "date_to": req.DateTo, "timezone": req.Timezone, "program_id": req.ProgramId},
@@ -90,7 +91,7 @@ func (s *Service) ExportLedger(req *affiliatev1.ExportLedgerRequest, stream grpc
 	}
 	return server.StreamCSV(stream, "ledger", scope.Mode, at, columns, func(w *csv.Writer) error {
 		totals := ledger.RunningTotals{}
-		for line, err := range s.store.ExportLedger(ctx, scope, program, period) {
+		for line, err := range ledgers.Export(ctx, s.db, scope, program, period) {
 			if err != nil {
 				return err
 			}

@@ -20,8 +20,8 @@ type updateRequest interface {
 }
 
 // Check implements server.Checker. It does not check the host of the destination. The
-// store checks the host, because the allowed hosts are a setting of the programme in the
-// database.
+// transaction checks the host, because the allowed hosts are a setting of the programme in
+// the database.
 func (s *Service) Check(req proto.Message) affiliate.Violations {
 	var found affiliate.Violations
 	switch req := req.(type) {

@@ -31,7 +31,7 @@ func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	clock := pgtest.NewClock(time.Date(2026, 5, 6, 7, 8, 9, 123456789, time.UTC))
 	shop := pgtest.Open(t, clock.Now).NewShop(affiliate.ModeLive)
-	return &fixture{shop, link.New(shop.Store, "https://go.example.com", clock.Now), clock}
+	return &fixture{shop, link.New(shop.DB, "https://go.example.com", clock.Now), clock}
 }
 
 // in returns a fixture whose methods work in another shop.

@@ -11,6 +11,7 @@ import (
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server/servertest"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
+	counters "github.com/tributary-hq/tributary/storage/postgres/stats"
 )
 
 func TestListLinks(t *testing.T) {
@@ -68,7 +69,7 @@ func TestLinks_CountTotalsAndDeltas(t *testing.T) {
 		})
 	}
 	record(l.ID, 3)
-	if _, err := f.Store.FoldStats(t.Context(), 100); err != nil {
+	if _, err := counters.Fold(t.Context(), f.DB, 100); err != nil {
 		t.Fatal(err)
 	}
 	record(l.ID, 2)

@@ -19,22 +19,24 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/link"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
+	"github.com/tributary-hq/tributary/storage/postgres"
+	links "github.com/tributary-hq/tributary/storage/postgres/link"
 )
 
 // Service implements affiliate.v1.LinkService.
 type Service struct {
 	affiliatev1.UnimplementedLinkServiceServer
 
-	store Store
-	host  string
-	now   func() time.Time
+	db   *postgres.DB
+	host string
+	now  func() time.Time
 }
 
 // New returns a Service. linkHost is the base URL of short URLs, which redirect to the
 // destinations of links. It has no trailing slash. If it is empty, links have no short
 // URL. now is the clock.
-func New(store Store, linkHost string, now func() time.Time) *Service {
-	return &Service{store: store, host: linkHost, now: now}
+func New(db *postgres.DB, linkHost string, now func() time.Time) *Service {
+	return &Service{db: db, host: linkHost, now: now}
 }
 
 // currentTime returns the current time in UTC, truncated to milliseconds as in the API.
@@ -50,8 +52,8 @@ func (s *Service) ListLinks(ctx context.Context, req *affiliatev1.ListLinksReque
 		Participant: server.ParseOptionalID[affiliate.ParticipantID](req.ParticipantId), Search: click.FoldCode(req.GetSearch()),
 	}
 	page := server.PageOf(req)
-	links, total, err := s.store.Links(ctx, server.PrincipalFrom(ctx).Scope(), program, filter, page)
-	if filter != (link.Filter{}) { // without a filter, the store returns the exact total
+	links, total, err := links.List(ctx, s.db, server.PrincipalFrom(ctx).Scope(), program, filter, page)
+	if filter != (link.Filter{}) { // without a filter, the total is exact
 		total = server.SearchTotal(ctx, total, filter.Search)
 	}
 	return s.listResponse(links, total, page), err
@@ -73,7 +75,7 @@ func (s *Service) GetLink(ctx context.Context, req *affiliatev1.GetLinkRequest) 
 	if err != nil {
 		return nil, err
 	}
-	return s.response(s.store.Link(ctx, server.PrincipalFrom(ctx).Scope(), program, id))
+	return s.response(links.Get(ctx, s.db, server.PrincipalFrom(ctx).Scope(), program, id))
 }
 
 // UpdateLink changes the fields that the update mask names.
@@ -83,7 +85,7 @@ func (s *Service) UpdateLink(ctx context.Context, req *affiliatev1.UpdateLinkReq
 		return nil, err
 	}
 	scope := server.PrincipalFrom(ctx).Scope()
-	return s.response(s.store.UpdateLink(ctx, scope, program, id, patchOf(req), s.currentTime(), server.ActorFrom(ctx)))
+	return s.response(links.Update(ctx, s.db, scope, program, id, patchOf(req), s.currentTime(), server.ActorFrom(ctx)))
 }
 
 // DeleteLink deletes a link.
@@ -92,7 +94,7 @@ func (s *Service) DeleteLink(ctx context.Context, req *affiliatev1.DeleteLinkReq
 	if err != nil {
 		return nil, err
 	}
-	err = s.store.DeleteLink(ctx, server.PrincipalFrom(ctx).Scope(), program, id, s.currentTime(), server.ActorFrom(ctx))
+	err = links.Delete(ctx, s.db, server.PrincipalFrom(ctx).Scope(), program, id, s.currentTime(), server.ActorFrom(ctx))
 	return &affiliatev1.DeleteLinkResponse{}, err
 }
 
@@ -103,7 +105,7 @@ func (s *Service) ListPartnerLinks(ctx context.Context, req *affiliatev1.ListPar
 	if err != nil {
 		return nil, err
 	}
-	links, total, err := s.store.PartnerLinks(ctx, caller.User, caller.Mode, filter, page)
+	links, total, err := links.ListOfPartner(ctx, s.db, caller.User, caller.Mode, filter, page)
 	return s.listResponse(links, server.Total(ctx, total), page), err
 }
 
@@ -117,7 +119,7 @@ func (s *Service) CreatePartnerLink(ctx context.Context, req *affiliatev1.Create
 	if err := caller.CheckProgram(program); err != nil {
 		return nil, err
 	}
-	scope, participant, err := s.store.PartnerParticipation(ctx, caller.User, caller.Mode, program)
+	scope, participant, err := links.PartnerParticipation(ctx, s.db, caller.User, caller.Mode, program)
 	if err != nil {
 		return nil, err
 	}
@@ -130,7 +132,7 @@ func (s *Service) UpdatePartnerLink(ctx context.Context, req *affiliatev1.Update
 	if err != nil {
 		return nil, err
 	}
-	return s.response(s.store.UpdateLink(ctx, l.Scope, l.Program, l.ID, patchOf(req), s.currentTime(), server.ActorFrom(ctx)))
+	return s.response(links.Update(ctx, s.db, l.Scope, l.Program, l.ID, patchOf(req), s.currentTime(), server.ActorFrom(ctx)))
 }
 
 // DeletePartnerLink deletes the partner's own link.
@@ -139,7 +141,7 @@ func (s *Service) DeletePartnerLink(ctx context.Context, req *affiliatev1.Delete
 	if err != nil {
 		return nil, err
 	}
-	err = s.store.DeleteLink(ctx, l.Scope, l.Program, l.ID, s.currentTime(), server.ActorFrom(ctx))
+	err = links.Delete(ctx, s.db, l.Scope, l.Program, l.ID, s.currentTime(), server.ActorFrom(ctx))
 	return &affiliatev1.DeletePartnerLinkResponse{}, err
 }
 
@@ -155,7 +157,7 @@ func (s *Service) create(
 	ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, participant affiliate.ParticipantID, req createRequest,
 ) (*affiliatev1.Link, error) {
 	at, destination, utm := s.currentTime(), req.GetDestinationUrl(), req.GetUtm()
-	return s.response(s.store.CreateLink(ctx, link.Link{
+	return s.response(links.Create(ctx, s.db, link.Link{
 		ID:          affiliate.NewID[affiliate.LinkID](at),
 		Scope:       scope,
 		Program:     program,
@@ -179,7 +181,7 @@ func (s *Service) partnerLink(ctx context.Context, req interface{ GetLinkId() st
 		return link.Link{}, err
 	}
 	caller := server.PrincipalFrom(ctx)
-	return s.store.PartnerLink(ctx, caller.User, caller.Mode, id)
+	return links.GetOfPartner(ctx, s.db, caller.User, caller.Mode, id)
 }
 
 // pathIDs returns the ids of the programme and the link in the request's path.

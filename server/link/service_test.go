@@ -119,7 +119,7 @@ func TestGetLink_DefaultLinkLeadsToPageOfProgramme(t *testing.T) {
 func TestGetLink_WithoutLinkHostHasNoShortURL(t *testing.T) {
 	f := newFixture(t)
 	jane := f.join("jane")
-	f.service = linkservice.New(f.Store, "", f.clock.Now)
+	f.service = linkservice.New(f.DB, "", f.clock.Now)
 	if l, err := f.getLink(jane.Link.String()); err != nil || l.ShortUrl != nil {
 		t.Errorf("GetLink returned %v, error %v, want a link without short URL", l, err)
 	}

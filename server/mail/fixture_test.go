@@ -15,12 +15,12 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/notification"
-	"github.com/tributary-hq/tributary/cmd/stores"
 	"github.com/tributary-hq/tributary/mail"
 	"github.com/tributary-hq/tributary/mail/mailtest"
 	servermail "github.com/tributary-hq/tributary/server/mail"
 	"github.com/tributary-hq/tributary/server/seal"
 	"github.com/tributary-hq/tributary/storage/postgres"
+	mails "github.com/tributary-hq/tributary/storage/postgres/mail"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
@@ -39,7 +39,6 @@ var hashKeys = affiliate.HashKeys{bytes.Repeat([]byte{9}, 32)}
 type fixture struct {
 	*pgtest.Shop
 	server   *mailtest.Server
-	store    servermail.Store
 	seal     *seal.Keys
 	worker   *servermail.Worker
 	config   servermail.WorkerConfig
@@ -57,13 +56,12 @@ func newFixture(t *testing.T, options mailtest.Options) *fixture {
 		registry: prometheus.NewRegistry(), log: &logBuffer{}, texts: notificationTexts{},
 	}
 	f.Exec(`update users set email = $2, email_verified_at = created_at where id = $1`, f.Owner, recipient)
-	f.store = stores.Mail(f.Store.DB)
 	var err error
 	if f.seal, err = seal.New("k:BwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwcHBwc="); err != nil {
 		t.Fatal(err)
 	}
 	f.config = servermail.WorkerConfig{
-		Store: f.store, From: sender, Seal: f.seal, HashKeys: hashKeys, Now: clock.Now,
+		DB: f.DB, From: sender, Seal: f.seal, HashKeys: hashKeys, Now: clock.Now,
 		Sender: f.newSender(mail.Config{URL: f.server.URL(), From: sender, Roots: f.server.Roots}),
 		Composer: servermail.NewComposer(servermail.ComposerConfig{
 			PublicURL: publicURL + "/", Unsubscribe: notification.NewUnsubscribeTokens(hashKeys), Notifications: f.texts,
@@ -123,7 +121,7 @@ func (f *fixture) send(m notification.Mail) error {
 
 func (f *fixture) insert(mails ...notification.Mail) {
 	f.Helper()
-	if err := f.Store.InTx(f.Context(), func(tx *postgres.Tx) error { return tx.SendMail(f.Context(), mails...) }); err != nil {
+	if err := f.DB.InTx(f.Context(), func(tx *postgres.Tx) error { return tx.SendMail(f.Context(), mails...) }); err != nil {
 		f.Fatal(err)
 	}
 }
@@ -153,8 +151,8 @@ func (f *fixture) requireStatus(m notification.Mail, status notification.MailSta
 // suppress suppresses an address.
 func (f *fixture) suppress(address string) {
 	f.Helper()
-	err := f.store.InTx(f.Context(), func(tx servermail.Tx) error {
-		return tx.Suppress(f.Context(), notification.SuppressionBounced, f.Now(), notification.MailDigest(hashKeys, address).First())
+	err := f.DB.InTx(f.Context(), func(tx *postgres.Tx) error {
+		return mails.Suppress(f.Context(), tx, notification.SuppressionBounced, f.Now(), notification.MailDigest(hashKeys, address).First())
 	})
 	if err != nil {
 		f.Fatal(err)
@@ -163,7 +161,7 @@ func (f *fixture) suppress(address string) {
 
 func (f *fixture) suppressed(address string) bool {
 	f.Helper()
-	found, err := f.store.Suppressed(f.Context(), notification.MailDigest(hashKeys, address))
+	found, err := mails.Suppressed(f.Context(), f.DB, notification.MailDigest(hashKeys, address))
 	if err != nil {
 		f.Fatal(err)
 	}

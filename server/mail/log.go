@@ -10,16 +10,18 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/notification"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
+	"github.com/tributary-hq/tributary/storage/postgres"
+	mails "github.com/tributary-hq/tributary/storage/postgres/mail"
 )
 
 // LogService implements affiliate.v1.NotificationLogService.
 type LogService struct {
 	affiliatev1.UnimplementedNotificationLogServiceServer
-	store Store
+	db *postgres.DB
 }
 
 // NewLogService returns a LogService.
-func NewLogService(store Store) *LogService { return &LogService{store: store} }
+func NewLogService(db *postgres.DB) *LogService { return &LogService{db: db} }
 
 // Check returns the violations of a request that the proto files do not describe.
 func (*LogService) Check(req proto.Message) affiliate.Violations {
@@ -46,7 +48,7 @@ func (s *LogService) ListNotificationLog(ctx context.Context, req *affiliatev1.L
 	if scope.Mode != affiliate.ModeTest {
 		return out, nil
 	}
-	entries, total, err := s.store.Log(ctx, scope.Workspace, notification.MailLogFilter{
+	entries, total, err := mails.Log(ctx, s.db, scope.Workspace, notification.MailLogFilter{
 		Status:    notification.MailStatus(server.EnumName(req.GetStatus())),
 		Type:      req.GetType(),
 		Recipient: strings.ToLower(strings.TrimSpace(req.GetRecipient())),
@@ -69,7 +71,7 @@ func (s *LogService) GetNotificationLogEntry(ctx context.Context, req *affiliate
 	if !ok || scope.Mode != affiliate.ModeTest {
 		return nil, affiliate.Refuse(affiliate.ReasonNotificationLogNotFound)
 	}
-	entry, err := s.store.LogEntry(ctx, scope.Workspace, id)
+	entry, err := mails.LogEntry(ctx, s.db, scope.Workspace, id)
 	if err != nil {
 		return nil, err
 	}

@@ -14,11 +14,13 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/notification"
 	"github.com/tributary-hq/tributary/affiliate/webhook"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/storage/postgres"
+	mails "github.com/tributary-hq/tributary/storage/postgres/mail"
 )
 
 // ProviderConfig holds the dependencies of a ProviderService.
 type ProviderConfig struct {
-	Store Store
+	DB *postgres.DB
 	// Provider is the last part of the path of the webhook.
 	Provider string
 	// Secrets are the secrets that sign messages. If there is none, the webhook does not
@@ -63,12 +65,12 @@ func (s *ProviderService) ReceiveProviderEvent(ctx context.Context, req *affilia
 		digests = append(digests, notification.MailDigest(s.config.HashKeys, bareAddress(address)).First())
 	}
 	var isNew bool
-	err := s.config.Store.InTx(ctx, func(tx Tx) error {
+	err := s.config.DB.InTx(ctx, func(tx *postgres.Tx) error {
 		var err error
-		if isNew, err = tx.RecordProviderMessage(ctx, signature.ID, now); err != nil || !isNew || !ok {
+		if isNew, err = mails.RecordProviderMessage(ctx, tx, signature.ID, now); err != nil || !isNew || !ok {
 			return err
 		}
-		return tx.Suppress(ctx, reason, now, digests...)
+		return mails.Suppress(ctx, tx, reason, now, digests...)
 	})
 	switch {
 	case err != nil:

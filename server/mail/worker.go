@@ -13,6 +13,8 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/notification"
 	"github.com/tributary-hq/tributary/mail"
 	"github.com/tributary-hq/tributary/server"
+	"github.com/tributary-hq/tributary/storage/postgres"
+	mails "github.com/tributary-hq/tributary/storage/postgres/mail"
 )
 
 const (
@@ -43,7 +45,7 @@ type Opener interface {
 
 // WorkerConfig holds the dependencies of a Worker.
 type WorkerConfig struct {
-	Store Store
+	DB *postgres.DB
 	// Sender is nil if the service has no mail server. Every mail is then suppressed.
 	Sender Sender
 	// From is the header From, which the notification log shows.
@@ -84,7 +86,7 @@ func (w *Worker) NextRetry(job *river.Job[notification.SendMail]) time.Time {
 
 // Work makes one attempt to send a mail. It returns an error if another attempt follows.
 func (w *Worker) Work(ctx context.Context, job *river.Job[notification.SendMail]) error {
-	stored, err := w.Store.Mail(ctx, job.Args.Mail)
+	stored, err := mails.Mail(ctx, w.DB, job.Args.Mail)
 	if errors.Is(err, affiliate.Refuse(affiliate.ReasonNotFound)) {
 		return nil // the mail was deleted, for example with its workspace
 	}
@@ -161,7 +163,7 @@ func (w *Worker) decide(ctx context.Context, m notification.StoredMail) (notific
 	if delivery.Status == notification.MailSuppressed || !delivery.ChecksSuppression {
 		return delivery, nil
 	}
-	suppressed, err := w.Store.Suppressed(ctx, notification.MailDigest(w.HashKeys, delivery.Address))
+	suppressed, err := mails.Suppressed(ctx, w.DB, notification.MailDigest(w.HashKeys, delivery.Address))
 	if suppressed {
 		delivery = notification.SuppressMail(notification.MailAddressSuppressed)
 	}
@@ -208,14 +210,14 @@ func (w *Worker) complete(ctx context.Context, m notification.StoredMail, result
 	if outcome.Status == notification.MailRedirected {
 		outcome.RedirectedTo = result.delivery.Address
 	}
-	err := w.Store.InTx(ctx, func(tx Tx) error {
+	err := w.DB.InTx(ctx, func(tx *postgres.Tx) error {
 		if result.refused != "" {
 			digest := notification.MailDigest(w.HashKeys, result.refused).First()
-			if err := tx.Suppress(ctx, notification.SuppressionRefused, outcome.At, digest); err != nil {
+			if err := mails.Suppress(ctx, tx, notification.SuppressionRefused, outcome.At, digest); err != nil {
 				return err
 			}
 		}
-		return tx.CompleteMail(ctx, outcome)
+		return mails.CompleteMail(ctx, tx, outcome)
 	})
 	if err == nil {
 		w.Metrics.observe(m.Mail, outcome)

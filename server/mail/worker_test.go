@@ -12,6 +12,7 @@ import (
 	"github.com/tributary-hq/tributary/mail"
 	"github.com/tributary-hq/tributary/mail/mailtest"
 	servermail "github.com/tributary-hq/tributary/server/mail"
+	mails "github.com/tributary-hq/tributary/storage/postgres/mail"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
@@ -37,7 +38,7 @@ func TestWork_DeliversAccountMailAndLogsItWithoutToken(t *testing.T) {
 	if sent[0].Header.Get("List-Unsubscribe") != "" {
 		t.Error("an account mail has the header List-Unsubscribe")
 	}
-	entry, err := f.store.LogEntry(t.Context(), f.Scope.Workspace, m.ID)
+	entry, err := mails.LogEntry(t.Context(), f.DB, f.Scope.Workspace, m.ID)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +81,7 @@ func TestWork_RedactsTokensWithSpecialCharacters(t *testing.T) {
 	if text := f.server.Messages()[0].Text; !strings.Contains(text, "#kind=merchant&token=se%26cr%2Bet%2F%3Ctok%22en%3E%3D") {
 		t.Errorf("the link of the mail does not contain the encoded token:\n%s", text)
 	}
-	entry, err := f.store.LogEntry(t.Context(), f.Scope.Workspace, m.ID)
+	entry, err := mails.LogEntry(t.Context(), f.DB, f.Scope.Workspace, m.ID)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,7 +100,7 @@ func TestWork_SuppressesOrRedirectsMailOfTestMode(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.requireStatus(first, notification.MailSuppressed, notification.MailTestMode)
-	entry, err := f.store.LogEntry(t.Context(), f.Scope.Workspace, first.ID)
+	entry, err := mails.LogEntry(t.Context(), f.DB, f.Scope.Workspace, first.ID)
 	if err != nil || entry.Subject != "A payout was paid" || !strings.Contains(entry.HTML, "EUR 10.00") {
 		t.Errorf("the log entry is %+v, %v; want the content of the mail", entry, err)
 	}
@@ -354,7 +355,7 @@ func TestWork_EndsTheMailAfterTheLastAttempt(t *testing.T) {
 	if f.failures("undeliverable") != 1 || !strings.Contains(f.log.String(), "level=ERROR") {
 		t.Errorf("the last failure must be in the metrics and in the log:\n%s", f.log)
 	}
-	entry, err := f.store.LogEntry(t.Context(), f.Scope.Workspace, m.ID)
+	entry, err := mails.LogEntry(t.Context(), f.DB, f.Scope.Workspace, m.ID)
 	if err != nil || entry.Text == "" || strings.Contains(entry.HTML+entry.Text, token) {
 		t.Errorf("the log entry is %+v, %v; want the content without the token", entry, err)
 	}

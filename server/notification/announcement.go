@@ -9,6 +9,8 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/notification"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
+	"github.com/tributary-hq/tributary/storage/postgres"
+	notifications "github.com/tributary-hq/tributary/storage/postgres/notification"
 )
 
 // CreateAnnouncement sends a text to the approved participants of a programme. A request
@@ -32,7 +34,7 @@ func (s *Service) CreateAnnouncement(ctx context.Context, req *affiliatev1.Creat
 		return nil, err
 	}
 	response, replayed := &affiliatev1.Announcement{}, false
-	err = s.store.InTx(ctx, func(tx Tx) error {
+	err = s.db.InTx(ctx, func(tx *postgres.Tx) error {
 		stored, err := server.ClaimKey(ctx, tx, announcement.Scope, key)
 		if err != nil {
 			return err
@@ -40,18 +42,18 @@ func (s *Service) CreateAnnouncement(ctx context.Context, req *affiliatev1.Creat
 		if replayed = stored != nil; replayed {
 			return proto.Unmarshal(stored, response)
 		}
-		status, err := tx.LockProgram(ctx, announcement.Scope, program)
+		status, err := notifications.LockProgram(ctx, tx, announcement.Scope, program)
 		if err != nil {
 			return err
 		}
-		recent, first, err := tx.RecentAnnouncements(ctx, announcement.Scope, program, at.Add(-notification.AnnouncementWindow))
+		recent, first, err := notifications.RecentAnnouncements(ctx, tx, announcement.Scope, program, at.Add(-notification.AnnouncementWindow))
 		if err != nil {
 			return err
 		}
 		if err := notification.CheckAnnouncement(status, recent, first, at); err != nil {
 			return err
 		}
-		if announcement.Recipients, err = tx.Announce(ctx, announcement); err != nil {
+		if announcement.Recipients, err = notifications.Announce(ctx, tx, announcement); err != nil {
 			return err
 		}
 		if err := tx.Audit(ctx, affiliate.AuditLine{

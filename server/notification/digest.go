@@ -8,9 +8,10 @@ import (
 
 	"github.com/riverqueue/river"
 
-	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/notification"
 	"github.com/tributary-hq/tributary/server"
+	"github.com/tributary-hq/tributary/storage/postgres"
+	notifications "github.com/tributary-hq/tributary/storage/postgres/notification"
 )
 
 const (
@@ -21,40 +22,17 @@ const (
 	digestTimeout = 4 * time.Minute
 )
 
-// DigestStore is the store of the DigestWorker.
-type DigestStore interface {
-	// InTx runs fn in one transaction, which commits if fn returns nil. It may run fn
-	// more than once.
-	InTx(ctx context.Context, fn func(tx DigestTx) error) error
-}
-
-// DigestTx is a transaction of the DigestStore.
-type DigestTx interface {
-	// LockDueDigest locks and returns the digest that was due first.
-	LockDueDigest(ctx context.Context, now time.Time) (notification.DigestKey, notification.Digest, bool, error)
-	// Recipient returns a user as the recipient of mails about the feed that the user
-	// reads.
-	Recipient(ctx context.Context, user affiliate.UserID) (recipient notification.FeedRecipient, found bool, err error)
-	// Gathered returns the notifications of a digest, the oldest first.
-	Gathered(ctx context.Context, feed notification.FeedID, personal bool, key notification.DigestKey, d notification.Digest) ([]notification.ArrivedNotification, error)
-	// UpdateDigest stores the next period of a digest. CloseDigest deletes a digest.
-	UpdateDigest(ctx context.Context, key notification.DigestKey, d notification.Digest) error
-	CloseDigest(ctx context.Context, key notification.DigestKey) error
-	// SendMail stores mails and the jobs that send them.
-	SendMail(ctx context.Context, mails ...notification.Mail) error
-}
-
 // DigestWorker sends the mails with gathered notifications.
 type DigestWorker struct {
 	river.WorkerDefaults[notification.SendDigests]
-	store DigestStore
-	log   *slog.Logger
-	now   func() time.Time
+	db  *postgres.DB
+	log *slog.Logger
+	now func() time.Time
 }
 
 // NewDigestWorker returns the worker.
-func NewDigestWorker(store DigestStore, log *slog.Logger, now func() time.Time) *DigestWorker {
-	return &DigestWorker{store: store, log: log, now: now}
+func NewDigestWorker(db *postgres.DB, log *slog.Logger, now func() time.Time) *DigestWorker {
+	return &DigestWorker{db: db, log: log, now: now}
 }
 
 // DigestJob returns the periodic job that sends due digests.
@@ -80,10 +58,10 @@ func (w *DigestWorker) Work(ctx context.Context, _ *river.Job[notification.SendD
 // sendNext sends the digest that was due first. found is false if none is due.
 func (w *DigestWorker) sendNext(ctx context.Context) (found bool, err error) {
 	now := w.now().UTC().Truncate(time.Millisecond)
-	err = w.store.InTx(ctx, func(tx DigestTx) error {
+	err = w.db.InTx(ctx, func(tx *postgres.Tx) error {
 		var key notification.DigestKey
 		var digest notification.Digest
-		if key, digest, found, err = tx.LockDueDigest(ctx, now); err != nil || !found {
+		if key, digest, found, err = notifications.LockDueDigest(ctx, tx, now); err != nil || !found {
 			return err
 		}
 		mails, err := gatheredMails(ctx, tx, key, digest)
@@ -91,14 +69,14 @@ func (w *DigestWorker) sendNext(ctx context.Context) (found bool, err error) {
 			return err
 		}
 		if len(mails) == 0 {
-			return tx.CloseDigest(ctx, key)
+			return notifications.CloseDigest(ctx, tx, key)
 		}
 		mail := mails[0] // all notifications of a digest are in one mail
 		if err := tx.SendMail(ctx, mail.Mail(now)); err != nil {
 			return err
 		}
 		// Notifications that were not distributed yet are in this mail too.
-		return tx.UpdateDigest(ctx, key, notification.NextDigest(mail.Notifications, now, now))
+		return notifications.UpdateDigest(ctx, tx, key, notification.NextDigest(mail.Notifications, now, now))
 	})
 	return found, err
 }
@@ -106,13 +84,13 @@ func (w *DigestWorker) sendNext(ctx context.Context) (found bool, err error) {
 // gatheredMails returns the mail of a digest. It returns none if nothing was gathered, or
 // if the user does not want mails about the category any more.
 func gatheredMails(
-	ctx context.Context, tx DigestTx, key notification.DigestKey, digest notification.Digest,
+	ctx context.Context, tx *postgres.Tx, key notification.DigestKey, digest notification.Digest,
 ) ([]notification.DigestMail, error) {
-	recipient, found, err := tx.Recipient(ctx, key.User)
+	recipient, found, err := notifications.Recipient(ctx, tx, key.User)
 	if err != nil || !found {
 		return nil, err
 	}
-	gathered, err := tx.Gathered(ctx, recipient.Feed, recipient.SeesOwnOnly(key.Category), key, digest)
+	gathered, err := notifications.Gathered(ctx, tx, recipient.Feed, recipient.SeesOwnOnly(key.Category), key, digest)
 	if err != nil {
 		return nil, err
 	}

@@ -8,6 +8,8 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/notification"
+	"github.com/tributary-hq/tributary/storage/postgres"
+	notifications "github.com/tributary-hq/tributary/storage/postgres/notification"
 )
 
 const (
@@ -30,34 +32,6 @@ const (
 	rememberFor = time.Minute
 )
 
-// DistributionStore is the store of the Distributor.
-type DistributionStore interface {
-	// InTx runs fn in one transaction, which commits if fn returns nil. It may run fn
-	// more than once.
-	InTx(ctx context.Context, fn func(tx DistributionTx) error) error
-}
-
-// DistributionTx is a transaction of the DistributionStore.
-type DistributionTx interface {
-	// TakeArrivals deletes the oldest arrivals of known types, at most limit of them, and
-	// returns their notifications. It takes no further arrival when it has enough
-	// notifications. more reports whether there may be further arrivals.
-	TakeArrivals(ctx context.Context, limit, enough int) (arrived []notification.ArrivedNotification, more bool, err error)
-	// OldestArrival returns the time of the oldest arrival of known types that was not
-	// distributed yet. If all were distributed, it returns now.
-	OldestArrival(ctx context.Context, now time.Time) (time.Time, error)
-	// AssignSequence gives the notifications of streamed feeds their sequence numbers. It
-	// returns these feeds.
-	AssignSequence(ctx context.Context, arrived []notification.ArrivedNotification, now time.Time) ([]notification.FeedID, error)
-	// Recipients returns the users who may get mails about the notifications of feeds.
-	Recipients(ctx context.Context, feeds []notification.FeedID) ([]notification.FeedRecipient, error)
-	// OpenDigest begins to gather the notifications that follow a mail. opened is false
-	// if they are gathered already, until due.
-	OpenDigest(ctx context.Context, key notification.DigestKey, d notification.Digest) (opened bool, due time.Time, err error)
-	// SendMail stores mails and the jobs that send them.
-	SendMail(ctx context.Context, mails ...notification.Mail) error
-}
-
 // Distributor distributes committed notifications. It gives them their sequence numbers
 // for streams. It creates the mails about them, or leaves them to the digest of their
 // recipient.
@@ -66,7 +40,7 @@ type DistributionTx interface {
 // by one of them. If a process crashes while it distributes arrivals, another process
 // distributes them.
 type Distributor struct {
-	store    DistributionStore
+	db       *postgres.DB
 	streamed func(feeds ...notification.FeedID)
 	log      *slog.Logger
 	now      func() time.Time
@@ -91,10 +65,10 @@ type feedPart struct {
 // NewDistributor returns a Distributor. Run runs it. streamed is called with the streamed
 // feeds that have new notifications. It must not block.
 func NewDistributor(
-	store DistributionStore, streamed func(feeds ...notification.FeedID), log *slog.Logger, now func() time.Time,
+	db *postgres.DB, streamed func(feeds ...notification.FeedID), log *slog.Logger, now func() time.Time,
 ) *Distributor {
 	return &Distributor{
-		store: store, streamed: streamed, log: log, now: now, wake: make(chan struct{}, 1), gathering: map[feedPart]time.Time{},
+		db: db, streamed: streamed, log: log, now: now, wake: make(chan struct{}, 1), gathering: map[feedPart]time.Time{},
 	}
 }
 
@@ -147,16 +121,16 @@ func (d *Distributor) distribute(ctx context.Context) (more bool, err error) {
 	now := d.now().UTC().Truncate(time.Millisecond)
 	var gathered map[feedPart]time.Time
 	var streamed []notification.FeedID
-	err = d.store.InTx(ctx, func(tx DistributionTx) error {
+	err = d.db.InTx(ctx, func(tx *postgres.Tx) error {
 		gathered, streamed = nil, nil // of an earlier attempt
 		var arrived []notification.ArrivedNotification
-		if arrived, more, err = tx.TakeArrivals(ctx, distributeBatch, distributeEnough); err != nil || len(arrived) == 0 {
+		if arrived, more, err = notifications.TakeArrivals(ctx, tx, distributeBatch, distributeEnough); err != nil || len(arrived) == 0 {
 			return err
 		}
 		if first, ok := arrived[0].ID.Time(); ok {
 			d.oldest.Store(first.UnixMilli())
 		}
-		if streamed, err = tx.AssignSequence(ctx, arrived, now); err != nil {
+		if streamed, err = notifications.AssignSequence(ctx, tx, arrived, now); err != nil {
 			return err
 		}
 		gathered, err = d.createMails(ctx, tx, d.ungathered(arrived, now), now)
@@ -196,18 +170,18 @@ func partOf(n notification.ArrivedNotification) feedPart {
 // createMails creates the mails about notifications that must be sent now. It returns
 // the parts of feeds whose notifications are gathered from now on.
 func (d *Distributor) createMails(
-	ctx context.Context, tx DistributionTx, arrived []notification.ArrivedNotification, now time.Time,
+	ctx context.Context, tx *postgres.Tx, arrived []notification.ArrivedNotification, now time.Time,
 ) (gathered map[feedPart]time.Time, err error) {
 	if len(arrived) == 0 {
 		return nil, nil
 	}
-	recipients, err := tx.Recipients(ctx, notification.FeedsOf(arrived))
+	recipients, err := notifications.Recipients(ctx, tx, notification.FeedsOf(arrived))
 	if err != nil {
 		return nil, err
 	}
 	// After a backlog, further arrivals are older than this mail. The digest must include
 	// them.
-	undistributed, err := tx.OldestArrival(ctx, now)
+	undistributed, err := notifications.OldestArrival(ctx, tx, now)
 	if err != nil {
 		return nil, err
 	}
@@ -215,7 +189,7 @@ func (d *Distributor) createMails(
 	gathered = map[feedPart]time.Time{}
 	for _, mail := range notification.PlanMails(arrived, recipients) {
 		if mail.Gathered {
-			opened, due, err := tx.OpenDigest(ctx, mail.DigestKey(), notification.NextDigest(mail.Notifications, undistributed, now))
+			opened, due, err := notifications.OpenDigest(ctx, tx, mail.DigestKey(), notification.NextDigest(mail.Notifications, undistributed, now))
 			if err != nil {
 				return nil, err
 			}

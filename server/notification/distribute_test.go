@@ -14,7 +14,6 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/notification"
-	"github.com/tributary-hq/tributary/cmd/stores"
 	notificationservice "github.com/tributary-hq/tributary/server/notification"
 	"github.com/tributary-hq/tributary/server/servertest"
 	"github.com/tributary-hq/tributary/storage/postgres"
@@ -303,37 +302,25 @@ func TestDistribute_MailsAtOnceAfterGatheringEnds(t *testing.T) {
 	f.wantMails("after the hour", mailText("commission.created", f.Owner, next))
 }
 
-var errBroken = errors.New("the process has crashed")
-
-// fragileStore is a store whose transactions fail before the commit while it is broken.
-type fragileStore struct {
-	notificationservice.DistributionStore
-	broken bool
-}
-
-func (s *fragileStore) InTx(ctx context.Context, fn func(tx notificationservice.DistributionTx) error) error {
-	return s.DistributionStore.InTx(ctx, func(tx notificationservice.DistributionTx) error {
-		if err := fn(tx); err != nil || !s.broken {
-			return err
-		}
-		return errBroken
-	})
-}
-
 // If a distributor fails, the arrivals remain, and a distributor mails them later. The
 // distributor that has failed must not remember that their recipients gather.
 func TestDistribute_FailureLeavesArrivals(t *testing.T) {
 	t.Parallel()
 	f := newMailFixture(t, affiliate.ModeLive)
-	store := &fragileStore{DistributionStore: stores.NotificationDistribution(f.Store.DB)}
-	fragile := f.newDistributor(store)
+	var broken atomic.Bool
+	fragile := f.newDistributor(f.OpenHooked(func(sql string, _ []any) error {
+		if sql == "commit" && broken.Load() {
+			return errors.New("the process has crashed")
+		}
+		return nil
+	}))
 	fail := func() {
 		t.Helper()
-		store.broken = true
-		if _, err := fragile.Distribute(t.Context()); !errors.Is(err, errBroken) {
-			t.Fatalf("Distribute returns %v, want %v", err, errBroken)
+		broken.Store(true)
+		if _, err := fragile.Distribute(t.Context()); err == nil {
+			t.Fatal("Distribute returns no error although its commit failed")
 		}
-		store.broken = false
+		broken.Store(false)
 		f.wantMails("a distributor that fails")
 	}
 	first := f.notify("commission.created")
@@ -359,11 +346,11 @@ func TestRun_SeveralDistributorsMailEachNotificationOnce(t *testing.T) {
 	var distributors, writing sync.WaitGroup
 	all := make([]*notificationservice.Distributor, 3)
 	for i := range all {
-		d := f.newDistributor(stores.NotificationDistribution(f.Store.DB))
+		d := f.newDistributor(f.DB)
 		all[i] = d
 		distributors.Go(func() { d.Run(ctx) })
 	}
-	f.Store.OnNotifications(func() {
+	f.DB.OnNotifications(func() {
 		for _, d := range all {
 			d.Wake()
 		}
@@ -380,7 +367,7 @@ func TestRun_SeveralDistributorsMailEachNotificationOnce(t *testing.T) {
 					n.Workspace = &f.Scope.Workspace
 					created = append(created, n)
 				}
-				if err := f.Store.InTx(ctx, func(tx *postgres.Tx) error { return tx.Notify(ctx, created...) }); err != nil {
+				if err := f.DB.InTx(ctx, func(tx *postgres.Tx) error { return tx.Notify(ctx, created...) }); err != nil {
 					t.Error(err)
 				}
 			}
@@ -428,7 +415,7 @@ func TestDistribute_MailsEachNotificationOnceInAnyOrder(t *testing.T) {
 			t.Parallel()
 			random := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // the test must be repeatable
 			f := newMailFixture(t, affiliate.ModeLive)
-			distributors := []*notificationservice.Distributor{f.distributor, f.newDistributor(stores.NotificationDistribution(f.Store.DB))}
+			distributors := []*notificationservice.Distributor{f.distributor, f.newDistributor(f.DB)}
 			kinds := []notification.Type{"commission.created", "commission.created", "payout.paid", "payout.failed"}
 			for range 60 {
 				for range random.IntN(4) {
@@ -485,19 +472,6 @@ func TestDistribute_MailsBacklogOfSeveralBatches(t *testing.T) {
 	f.wantMailedOnce(1)
 }
 
-// countingStore counts the attempts of its transactions.
-type countingStore struct {
-	notificationservice.DistributionStore
-	attempts atomic.Int32
-}
-
-func (s *countingStore) InTx(ctx context.Context, fn func(tx notificationservice.DistributionTx) error) error {
-	return s.DistributionStore.InTx(ctx, func(tx notificationservice.DistributionTx) error {
-		s.attempts.Add(1)
-		return fn(tx)
-	})
-}
-
 // Two distributors that distribute notifications of the same categories lock the digests
 // in the same order, so there is no deadlock. Another transaction locks the digests until
 // both distributors wait.
@@ -515,7 +489,13 @@ func TestDistribute_LocksDigestsInOneOrder(t *testing.T) {
 	if _, err := lock.Exec(t.Context(), `select from notification_digests for update`); err != nil {
 		t.Fatal(err)
 	}
-	store := &countingStore{DistributionStore: stores.NotificationDistribution(f.Store.DB)}
+	var transactions atomic.Int32
+	db := f.OpenHooked(func(sql string, _ []any) error {
+		if sql == "begin" {
+			transactions.Add(1)
+		}
+		return nil
+	})
 	var running sync.WaitGroup
 	for i, kinds := range [][]notification.Type{{"commission.created", "payout.paid"}, {"payout.paid", "commission.created"}} {
 		var both []notification.Notification
@@ -524,10 +504,10 @@ func TestDistribute_LocksDigestsInOneOrder(t *testing.T) {
 			n.Workspace = &f.Scope.Workspace
 			both = append(both, n)
 		}
-		if err := f.Store.InTx(t.Context(), func(tx *postgres.Tx) error { return tx.Notify(t.Context(), both...) }); err != nil {
+		if err := f.DB.InTx(t.Context(), func(tx *postgres.Tx) error { return tx.Notify(t.Context(), both...) }); err != nil {
 			t.Fatal(err)
 		}
-		d := f.newDistributor(store)
+		d := f.newDistributor(db)
 		running.Go(func() {
 			if _, err := d.Distribute(t.Context()); err != nil {
 				t.Error(err)
@@ -541,7 +521,7 @@ func TestDistribute_LocksDigestsInOneOrder(t *testing.T) {
 		t.Fatal(err)
 	}
 	running.Wait()
-	if n := store.attempts.Load(); n != 2 {
+	if n := transactions.Load(); n != 2 {
 		t.Errorf("the two distributors needed %d transactions, want 2 without a deadlock", n)
 	}
 }

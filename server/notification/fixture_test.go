@@ -14,7 +14,6 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/notification"
-	"github.com/tributary-hq/tributary/cmd/stores"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 	notificationservice "github.com/tributary-hq/tributary/server/notification"
@@ -40,7 +39,7 @@ func newFixture(t *testing.T) *fixture {
 	shop := pgtest.Open(t, clock.Now).NewShop(affiliate.ModeTest)
 	log := slog.New(slog.DiscardHandler)
 	return &fixture{shop, notificationservice.New(notificationservice.Config{
-		Store: stores.Notification(shop.Store.DB), Hub: notificationservice.NewHub(stores.NotificationHub(shop.Store.DB), nil, log, clock.Now),
+		DB: shop.DB, Hub: notificationservice.NewHub(shop.DB, nil, log, clock.Now),
 		Log: log, AppURL: "https://app.example", HashKeys: hashKeys, Now: clock.Now,
 	}), clock}
 }
@@ -86,7 +85,7 @@ func (f *fixture) store(n notification.Notification, change []func(*notification
 	for _, fn := range change {
 		fn(&n)
 	}
-	if err := f.Store.InTx(f.Context(), func(tx *postgres.Tx) error { return tx.Notify(f.Context(), n) }); err != nil {
+	if err := f.DB.InTx(f.Context(), func(tx *postgres.Tx) error { return tx.Notify(f.Context(), n) }); err != nil {
 		f.Fatal(err)
 	}
 	return n.ID.String()

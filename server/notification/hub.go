@@ -11,6 +11,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/tributary-hq/tributary/affiliate/notification"
+	"github.com/tributary-hq/tributary/storage/postgres"
+	notifications "github.com/tributary-hq/tributary/storage/postgres/notification"
 )
 
 const (
@@ -30,20 +32,6 @@ const (
 	signalBuffer = 256
 )
 
-// HubStore reads feeds and streams for the Hub.
-type HubStore interface {
-	// FeedStates returns the states of feeds.
-	FeedStates(ctx context.Context, feeds []notification.FeedID) (map[notification.FeedID]notification.FeedState, error)
-	// Positions returns at most limit notifications of a feed after a sequence number, in
-	// the order of their numbers. complete is false if some of them may be missing,
-	// because they cannot be replayed any more.
-	Positions(ctx context.Context, feed notification.FeedID, after int64, limit int) (positions []notification.FeedPosition, complete bool, err error)
-	// OpenStreams reports for each stream whether it may stay open.
-	OpenStreams(ctx context.Context, streams []notification.Stream, now time.Time) (map[notification.StreamID]notification.StreamCheck, error)
-	// SeeStreams stores that streams are open.
-	SeeStreams(ctx context.Context, ids []notification.StreamID, now time.Time) error
-}
-
 // Signal tells other processes which feeds have changed. A signal may get lost.
 type Signal interface {
 	// Publish sends a signal.
@@ -55,7 +43,7 @@ type Signal interface {
 // Hub connects the open streams of this process with the database. It reads each feed
 // once, however many streams show it.
 type Hub struct {
-	store   HubStore
+	db      *postgres.DB
 	signal  Signal
 	log     *slog.Logger
 	now     func() time.Time
@@ -70,9 +58,9 @@ type Hub struct {
 }
 
 // NewHub returns a Hub. Run runs it.
-func NewHub(store HubStore, signal Signal, log *slog.Logger, now func() time.Time) *Hub {
+func NewHub(db *postgres.DB, signal Signal, log *slog.Logger, now func() time.Time) *Hub {
 	return &Hub{
-		store: store, signal: signal, log: log, now: now,
+		db: db, signal: signal, log: log, now: now,
 		signals: make(chan []notification.FeedID, signalBuffer), ended: make(chan struct{}),
 		feeds: map[notification.FeedID]*liveFeed{}, changed: map[notification.FeedID]bool{}, wake: make(chan struct{}, 1),
 	}
@@ -165,7 +153,7 @@ func (h *Hub) read(ctx context.Context) error {
 	if len(changed) == 0 {
 		return nil
 	}
-	states, err := h.store.FeedStates(ctx, ids)
+	states, err := notifications.FeedStates(ctx, h.db, ids)
 	if err != nil {
 		h.markChanged(ids)
 		return err
@@ -187,7 +175,7 @@ func (h *Hub) readFeed(ctx context.Context, feed *liveFeed, state notification.F
 		feed.add(nil, last, state.Version)
 		return nil
 	}
-	positions, complete, err := h.store.Positions(ctx, feed.id, last, notification.MaxReplay)
+	positions, complete, err := notifications.Positions(ctx, h.db, feed.id, last, notification.MaxReplay)
 	if err != nil {
 		return err
 	}
@@ -249,7 +237,7 @@ func (h *Hub) checkStreams(ctx context.Context) error {
 			s.end(endReauth) // even if the database is away
 		}
 	}
-	checks, err := h.store.OpenStreams(ctx, streams, now)
+	checks, err := notifications.OpenStreams(ctx, h.db, streams, now)
 	if err != nil {
 		return err
 	}
@@ -272,7 +260,7 @@ func (h *Hub) seeStreams(ctx context.Context) error {
 	for i, s := range open {
 		ids[i] = s.stream.ID
 	}
-	return h.store.SeeStreams(ctx, ids, h.now())
+	return notifications.SeeStreams(ctx, h.db, ids, h.now())
 }
 
 // subscribe adds a stream. state is the state of its feed when the stream was opened. The

@@ -10,8 +10,8 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/notification"
-	"github.com/tributary-hq/tributary/cmd/stores"
 	notificationservice "github.com/tributary-hq/tributary/server/notification"
+	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
 // mailFixture is a shop with a Distributor and a DigestWorker.
@@ -28,17 +28,17 @@ func newMailFixture(t *testing.T, mode affiliate.Mode) *mailFixture {
 		f.Shop = f.InOtherMode()
 	}
 	m := &mailFixture{fixture: f}
-	m.distributor = m.newDistributor(stores.NotificationDistribution(f.Store.DB))
+	m.distributor = m.newDistributor(f.DB)
 	m.digests = m.newDigestWorker()
 	return m
 }
 
-func (f *mailFixture) newDistributor(store notificationservice.DistributionStore) *notificationservice.Distributor {
-	return notificationservice.NewDistributor(store, func(...notification.FeedID) {}, slog.New(slog.DiscardHandler), f.clock.Now)
+func (f *mailFixture) newDistributor(db *postgres.DB) *notificationservice.Distributor {
+	return notificationservice.NewDistributor(db, func(...notification.FeedID) {}, slog.New(slog.DiscardHandler), f.clock.Now)
 }
 
 func (f *mailFixture) newDigestWorker() *notificationservice.DigestWorker {
-	return notificationservice.NewDigestWorker(stores.NotificationDigests(f.Store.DB), slog.New(slog.DiscardHandler), f.clock.Now)
+	return notificationservice.NewDigestWorker(f.DB, slog.New(slog.DiscardHandler), f.clock.Now)
 }
 
 // distribute distributes all arrivals.

@@ -12,6 +12,9 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/commission"
 	"github.com/tributary-hq/tributary/affiliate/notification"
 	"github.com/tributary-hq/tributary/server"
+	"github.com/tributary-hq/tributary/storage/postgres"
+	commissions "github.com/tributary-hq/tributary/storage/postgres/commission"
+	notifications "github.com/tributary-hq/tributary/storage/postgres/notification"
 )
 
 const (
@@ -25,39 +28,6 @@ const (
 	periodTimeout = 5 * time.Minute
 )
 
-// PeriodStore is the store of the PeriodWorker.
-type PeriodStore interface {
-	// WorkspacesWithoutSummary returns at most limit workspaces after an id, in the order
-	// of their ids, that have not got the weekly summary of a period.
-	WorkspacesWithoutSummary(ctx context.Context, period time.Time, after affiliate.WorkspaceID, limit int) ([]notification.WorkspaceZone, error)
-	// PartnersWithout returns at most limit partners after an id, in the order of their
-	// ids, who have not got a notification of a type for a period. They take part in a
-	// programme in live mode.
-	PartnersWithout(ctx context.Context, mode affiliate.Mode, kind notification.Type, period time.Time, after affiliate.UserID, limit int) ([]affiliate.UserID, error)
-	// CommissionStats counts and sums the commissions that match a filter.
-	CommissionStats(ctx context.Context, scope affiliate.Scope, filter commission.Filter) (commission.Stats, error)
-	// WeekCounts returns the numbers of conversions and of new participants of a workspace
-	// in a period, in live mode.
-	WeekCounts(ctx context.Context, workspace affiliate.WorkspaceID, week affiliate.Period) (conversions, applications int64, err error)
-	// PartnerMonth returns what a partner has earned in a period, in live mode.
-	PartnerMonth(ctx context.Context, partner affiliate.UserID, month affiliate.Period) (notification.PartnerSummary, error)
-	// OwedWithoutMethod returns the amounts by currency that are owed to a partner in live
-	// mode. There are none if the partner has a payout method.
-	OwedWithoutMethod(ctx context.Context, partner affiliate.UserID) (map[string]int64, error)
-	// InTx runs fn in one transaction, which commits if fn returns nil. It may run fn
-	// more than once.
-	InTx(ctx context.Context, fn func(tx PeriodTx) error) error
-}
-
-// PeriodTx is a transaction of the PeriodStore.
-type PeriodTx interface {
-	// ClaimPeriod stores that a feed has got the notification of a type for a period.
-	// claimed is false if another call has stored it.
-	ClaimPeriod(ctx context.Context, feed notification.FeedID, mode affiliate.Mode, kind notification.Type, period time.Time) (claimed bool, err error)
-	// Notify stores notifications.
-	Notify(ctx context.Context, notifications ...notification.Notification) error
-}
-
 // PeriodWorker creates the notifications that are repeated every week or month: the
 // summaries, and the reminders of a missing payout method.
 //
@@ -65,13 +35,13 @@ type PeriodTx interface {
 // workers run at the same time or a worker crashes.
 type PeriodWorker struct {
 	river.WorkerDefaults[notification.NotifyPeriodically]
-	store PeriodStore
-	now   func() time.Time
+	db  *postgres.DB
+	now func() time.Time
 }
 
 // NewPeriodWorker returns the worker.
-func NewPeriodWorker(store PeriodStore, now func() time.Time) *PeriodWorker {
-	return &PeriodWorker{store: store, now: now}
+func NewPeriodWorker(db *postgres.DB, now func() time.Time) *PeriodWorker {
+	return &PeriodWorker{db: db, now: now}
 }
 
 // PeriodJob returns the periodic job of the PeriodWorker.
@@ -109,7 +79,7 @@ func (w *PeriodWorker) summarizeWeeks(ctx context.Context, monday time.Time) err
 	var errs []error
 	var after affiliate.WorkspaceID
 	for {
-		workspaces, err := w.store.WorkspacesWithoutSummary(ctx, monday, after, periodBatch)
+		workspaces, err := notifications.WorkspacesWithoutSummary(ctx, w.db, monday, after, periodBatch)
 		if err != nil {
 			return errors.Join(append(errs, err)...)
 		}
@@ -151,11 +121,11 @@ func (w *PeriodWorker) summarizeWeek(ctx context.Context, workspace notification
 
 // weekOf returns what has happened in a workspace in a week.
 func (w *PeriodWorker) weekOf(ctx context.Context, workspace affiliate.WorkspaceID, week affiliate.Period) (summary notification.WorkspaceSummary, err error) {
-	if summary.Conversions, summary.Applications, err = w.store.WeekCounts(ctx, workspace, week); err != nil {
+	if summary.Conversions, summary.Applications, err = notifications.WeekCounts(ctx, w.db, workspace, week); err != nil {
 		return summary, err
 	}
 	scope := affiliate.Scope{Workspace: workspace, Mode: affiliate.ModeLive}
-	stats, err := w.store.CommissionStats(ctx, scope, commission.Filter{Created: week})
+	stats, err := commissions.Stats(ctx, w.db, scope, commission.Filter{Created: week})
 	if err != nil {
 		return summary, err
 	}
@@ -169,7 +139,7 @@ func (w *PeriodWorker) weekOf(ctx context.Context, workspace affiliate.Workspace
 // remindOfMethods reminds the partners to whom money is owed and who have no payout method.
 func (w *PeriodWorker) remindOfMethods(ctx context.Context, monday time.Time) error {
 	return w.eachPartner(ctx, affiliate.ModeLive, notification.NotifyPayoutMethodMissing, monday, func(partner affiliate.UserID) (*notification.Notification, error) {
-		owed, err := w.store.OwedWithoutMethod(ctx, partner)
+		owed, err := notifications.OwedWithoutMethod(ctx, w.db, partner)
 		if err != nil || len(owed) == 0 {
 			return nil, err
 		}
@@ -181,7 +151,7 @@ func (w *PeriodWorker) remindOfMethods(ctx context.Context, monday time.Time) er
 // summarizeMonths creates the monthly summaries of partners.
 func (w *PeriodWorker) summarizeMonths(ctx context.Context, month affiliate.Period) error {
 	return w.eachPartner(ctx, notification.NotificationsBothModes, notification.NotifyMonthlySummary, *month.Before, func(partner affiliate.UserID) (*notification.Notification, error) {
-		summary, err := w.store.PartnerMonth(ctx, partner, month)
+		summary, err := notifications.PartnerMonth(ctx, w.db, partner, month)
 		if err != nil {
 			return nil, err
 		}
@@ -203,7 +173,7 @@ func (w *PeriodWorker) eachPartner(
 	var errs []error
 	var after affiliate.UserID
 	for {
-		partners, err := w.store.PartnersWithout(ctx, mode, kind, period, after, periodBatch)
+		partners, err := notifications.PartnersWithout(ctx, w.db, mode, kind, period, after, periodBatch)
 		if err != nil {
 			return errors.Join(append(errs, err)...)
 		}
@@ -228,8 +198,8 @@ func (w *PeriodWorker) eachPartner(
 func (w *PeriodWorker) notify(
 	ctx context.Context, feed notification.FeedID, mode affiliate.Mode, kind notification.Type, period time.Time, notification *notification.Notification,
 ) error {
-	return w.store.InTx(ctx, func(tx PeriodTx) error {
-		claimed, err := tx.ClaimPeriod(ctx, feed, mode, kind, period)
+	return w.db.InTx(ctx, func(tx *postgres.Tx) error {
+		claimed, err := notifications.ClaimPeriod(ctx, tx, feed, mode, kind, period)
 		if err != nil || !claimed || notification == nil {
 			return err
 		}

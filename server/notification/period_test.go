@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate/notification"
-	"github.com/tributary-hq/tributary/cmd/stores"
 	notificationservice "github.com/tributary-hq/tributary/server/notification"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
@@ -15,7 +14,7 @@ import (
 // notifyPeriodically runs the job at the given time.
 func (f *fixture) notifyPeriodically(now time.Time) {
 	f.Helper()
-	worker := notificationservice.NewPeriodWorker(stores.NotificationPeriods(f.Store), func() time.Time { return now })
+	worker := notificationservice.NewPeriodWorker(f.DB, func() time.Time { return now })
 	if err := worker.Work(f.Context(), nil); err != nil {
 		f.Fatal(err)
 	}

@@ -7,6 +7,8 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/notification"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/storage/postgres"
+	notifications "github.com/tributary-hq/tributary/storage/postgres/notification"
 )
 
 // GetNotificationPreferences returns the preferences of a member.
@@ -31,15 +33,15 @@ func (s *Service) UpdatePartnerNotificationPreferences(ctx context.Context, req 
 
 func (s *Service) preferences(ctx context.Context) (*affiliatev1.NotificationPreferences, error) {
 	reader := readerFrom(ctx)
-	choices, err := s.store.Choices(ctx, reader.User)
+	choices, err := notifications.Choices(ctx, s.db, reader.User)
 	if err != nil {
 		return nil, err
 	}
-	address, err := s.store.Address(ctx, reader.User)
+	address, err := notifications.Address(ctx, s.db, reader.User)
 	if err != nil {
 		return nil, err
 	}
-	suppressed, err := s.store.Suppressed(ctx, notification.MailDigest(s.hashKeys, address))
+	suppressed, err := postgres.Suppressed(ctx, s.db, notification.MailDigest(s.hashKeys, address))
 	if err != nil {
 		return nil, err
 	}
@@ -52,8 +54,8 @@ func (s *Service) updatePreferences(ctx context.Context, req *affiliatev1.Update
 	if err != nil {
 		return nil, err
 	}
-	err = s.store.InTx(ctx, func(tx Tx) error {
-		if err := tx.StoreChoices(ctx, reader.User, chosen); err != nil {
+	err = s.db.InTx(ctx, func(tx *postgres.Tx) error {
+		if err := notifications.StoreChoices(ctx, tx, reader.User, chosen); err != nil {
 			return err
 		}
 		return s.stateChanged(ctx, tx, reader)

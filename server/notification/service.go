@@ -17,13 +17,15 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/notification"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
+	"github.com/tributary-hq/tributary/storage/postgres"
+	notifications "github.com/tributary-hq/tributary/storage/postgres/notification"
 )
 
 // Config holds the dependencies of the service.
 type Config struct {
-	Store Store
-	Hub   *Hub
-	Log   *slog.Logger
+	DB  *postgres.DB
+	Hub *Hub
+	Log *slog.Logger
 	// AppURL is the base URL of the dashboard. If it is empty, notifications have no
 	// action URL.
 	AppURL string
@@ -38,7 +40,7 @@ type Config struct {
 // Service implements affiliate.v1.NotificationService.
 type Service struct {
 	affiliatev1.UnimplementedNotificationServiceServer
-	store       Store
+	db          *postgres.DB
 	hub         *Hub
 	log         *slog.Logger
 	appURL      string
@@ -56,7 +58,7 @@ func New(config Config) *Service {
 		config.Metrics = NewMetrics(prometheus.NewRegistry(), func() time.Duration { return 0 })
 	}
 	return &Service{
-		store: config.Store, hub: config.Hub, log: config.Log, appURL: config.AppURL, hashKeys: config.HashKeys, now: config.Now,
+		db: config.DB, hub: config.Hub, log: config.Log, appURL: config.AppURL, hashKeys: config.HashKeys, now: config.Now,
 		unsubscribe: notification.NewUnsubscribeTokens(config.HashKeys),
 		metrics:     config.Metrics, pingInterval: pingInterval,
 	}
@@ -90,13 +92,13 @@ func (s *Service) ListPartnerNotifications(ctx context.Context, req *affiliatev1
 
 func (s *Service) list(ctx context.Context, req *affiliatev1.ListNotificationsRequest) (*affiliatev1.ListNotificationsResponse, error) {
 	reader := readerFrom(ctx)
-	choices, err := s.store.Choices(ctx, reader.User)
+	choices, err := notifications.Choices(ctx, s.db, reader.User)
 	if err != nil {
 		return nil, err
 	}
 	page := server.PageOf(req)
 	filter := notification.Filter{Ranges: reader.Ranges(choices, categoryOf(req.GetCategory())), UnreadOnly: req.GetUnread()}
-	entries, total, err := s.store.List(ctx, reader, filter, page, s.currentTime())
+	entries, total, err := notifications.List(ctx, s.db, reader, filter, page, s.currentTime())
 	if err != nil {
 		return nil, err
 	}
@@ -132,11 +134,11 @@ func (s *Service) CountPartnerUnreadNotifications(ctx context.Context, _ *affili
 
 func (s *Service) countUnread(ctx context.Context) (*affiliatev1.UnreadCount, error) {
 	reader := readerFrom(ctx)
-	choices, err := s.store.Choices(ctx, reader.User)
+	choices, err := notifications.Choices(ctx, s.db, reader.User)
 	if err != nil {
 		return nil, err
 	}
-	count, err := s.store.CountUnread(ctx, reader, reader.Ranges(choices, ""), s.currentTime())
+	count, err := notifications.CountUnread(ctx, s.db, reader, reader.Ranges(choices, ""), s.currentTime())
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,8 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/notification"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
+	"github.com/tributary-hq/tributary/storage/postgres"
+	notifications "github.com/tributary-hq/tributary/storage/postgres/notification"
 )
 
 // ReadNotification marks a notification of the workspace as read by the member.
@@ -20,12 +22,12 @@ func (s *Service) ReadPartnerNotification(ctx context.Context, req *affiliatev1.
 }
 
 func (s *Service) read(ctx context.Context, req *affiliatev1.ReadNotificationRequest) (*affiliatev1.Notification, error) {
-	return s.change(ctx, req.GetNotificationId(), func(tx Tx, reader notification.Reader, entry *notification.Entry, at time.Time) error {
+	return s.change(ctx, req.GetNotificationId(), func(tx *postgres.Tx, reader notification.Reader, entry *notification.Entry, at time.Time) error {
 		if entry.ReadAt != nil {
 			return nil
 		}
 		entry.ReadAt = &at
-		return tx.MarkRead(ctx, reader.User, entry.Notification, at)
+		return notifications.MarkRead(ctx, tx, reader.User, entry.Notification, at)
 	})
 }
 
@@ -40,12 +42,12 @@ func (s *Service) DismissPartnerNotification(ctx context.Context, req *affiliate
 }
 
 func (s *Service) dismiss(ctx context.Context, req *affiliatev1.DismissNotificationRequest) (*affiliatev1.Notification, error) {
-	return s.change(ctx, req.GetNotificationId(), func(tx Tx, _ notification.Reader, entry *notification.Entry, at time.Time) error {
+	return s.change(ctx, req.GetNotificationId(), func(tx *postgres.Tx, _ notification.Reader, entry *notification.Entry, at time.Time) error {
 		if entry.DismissedAt != nil {
 			return nil
 		}
 		entry.DismissedAt = &at
-		return tx.MarkDismissed(ctx, entry.Notification, at)
+		return notifications.MarkDismissed(ctx, tx, entry.Notification, at)
 	})
 }
 
@@ -53,7 +55,7 @@ func (s *Service) dismiss(ctx context.Context, req *affiliatev1.DismissNotificat
 // changed notification. Errors: NOT_FOUND.
 func (s *Service) change(
 	ctx context.Context, idText string,
-	apply func(tx Tx, reader notification.Reader, entry *notification.Entry, at time.Time) error,
+	apply func(tx *postgres.Tx, reader notification.Reader, entry *notification.Entry, at time.Time) error,
 ) (*affiliatev1.Notification, error) {
 	id, err := server.PathID[notification.ID](idText)
 	if err != nil {
@@ -61,15 +63,15 @@ func (s *Service) change(
 	}
 	reader, at := readerFrom(ctx), s.currentTime()
 	var entry notification.Entry
-	err = s.store.InTx(ctx, func(tx Tx) error {
-		if err := tx.LockFeed(ctx, reader.Feed); err != nil {
+	err = s.db.InTx(ctx, func(tx *postgres.Tx) error {
+		if err := notifications.LockFeed(ctx, tx, reader.Feed); err != nil {
 			return err
 		}
-		choices, err := tx.Choices(ctx, reader.User)
+		choices, err := notifications.Choices(ctx, tx, reader.User)
 		if err != nil {
 			return err
 		}
-		if entry, err = tx.Entry(ctx, reader, reader.Ranges(choices, ""), id, at); err != nil {
+		if entry, err = notifications.Entry(ctx, tx, reader, reader.Ranges(choices, ""), id, at); err != nil {
 			return err
 		}
 		if err := apply(tx, reader, &entry, at); err != nil {
@@ -85,37 +87,37 @@ func (s *Service) change(
 
 // stateChanged makes the open streams of the reader's feed count unread notifications
 // again after the commit.
-func (s *Service) stateChanged(ctx context.Context, tx Tx, reader notification.Reader) error {
+func (s *Service) stateChanged(ctx context.Context, tx *postgres.Tx, reader notification.Reader) error {
 	tx.AfterCommit(func() { s.hub.Changed(reader.Feed) })
-	return tx.FeedChanged(ctx, reader.Feed)
+	return notifications.FeedChanged(ctx, tx, reader.Feed)
 }
 
 // ReadAllNotifications marks the notifications of the workspace as read by the member.
 func (s *Service) ReadAllNotifications(ctx context.Context, req *affiliatev1.SelectNotificationsRequest) (*affiliatev1.UpdatedNotifications, error) {
-	return s.changeAll(ctx, req, Tx.MarkAllRead)
+	return s.changeAll(ctx, req, notifications.MarkAllRead)
 }
 
 // ReadAllPartnerNotifications marks the notifications of the partner as read.
 func (s *Service) ReadAllPartnerNotifications(ctx context.Context, req *affiliatev1.SelectNotificationsRequest) (*affiliatev1.UpdatedNotifications, error) {
-	return s.changeAll(ctx, req, Tx.MarkAllRead)
+	return s.changeAll(ctx, req, notifications.MarkAllRead)
 }
 
 // DismissReadNotifications removes the notifications that the member has read from the
 // workspace's feed.
 func (s *Service) DismissReadNotifications(ctx context.Context, req *affiliatev1.SelectNotificationsRequest) (*affiliatev1.UpdatedNotifications, error) {
-	return s.changeAll(ctx, req, Tx.DismissRead)
+	return s.changeAll(ctx, req, notifications.DismissRead)
 }
 
 // DismissReadPartnerNotifications removes the notifications that the partner has read
 // from the partner's feed.
 func (s *Service) DismissReadPartnerNotifications(ctx context.Context, req *affiliatev1.SelectNotificationsRequest) (*affiliatev1.UpdatedNotifications, error) {
-	return s.changeAll(ctx, req, Tx.DismissRead)
+	return s.changeAll(ctx, req, notifications.DismissRead)
 }
 
 // changeAll applies a change to all notifications that the request selects.
 func (s *Service) changeAll(
 	ctx context.Context, req *affiliatev1.SelectNotificationsRequest,
-	apply func(tx Tx, ctx context.Context, reader notification.Reader, ranges []notification.FeedRange, before, now time.Time) (int64, error),
+	apply func(ctx context.Context, tx *postgres.Tx, reader notification.Reader, ranges []notification.FeedRange, before, now time.Time) (int64, error),
 ) (*affiliatev1.UpdatedNotifications, error) {
 	reader, at := readerFrom(ctx), s.currentTime()
 	before := at.Add(time.Millisecond) // includes the notifications of the current millisecond
@@ -123,15 +125,15 @@ func (s *Service) changeAll(
 		before = given.AsTime()
 	}
 	var updated int64
-	err := s.store.InTx(ctx, func(tx Tx) error {
-		if err := tx.LockFeed(ctx, reader.Feed); err != nil {
+	err := s.db.InTx(ctx, func(tx *postgres.Tx) error {
+		if err := notifications.LockFeed(ctx, tx, reader.Feed); err != nil {
 			return err
 		}
-		choices, err := tx.Choices(ctx, reader.User)
+		choices, err := notifications.Choices(ctx, tx, reader.User)
 		if err != nil {
 			return err
 		}
-		if updated, err = apply(tx, ctx, reader, reader.Ranges(choices, categoryOf(req.GetCategory())), before, at); err != nil {
+		if updated, err = apply(ctx, tx, reader, reader.Ranges(choices, categoryOf(req.GetCategory())), before, at); err != nil {
 			return err
 		}
 		return s.stateChanged(ctx, tx, reader)

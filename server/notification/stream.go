@@ -15,6 +15,8 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/notification"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
+	"github.com/tributary-hq/tributary/storage/postgres"
+	notifications "github.com/tributary-hq/tributary/storage/postgres/notification"
 )
 
 const (
@@ -54,7 +56,7 @@ func (s *Service) CreatePartnerStreamTicket(ctx context.Context, _ *affiliatev1.
 func (s *Service) createTicket(ctx context.Context) (*affiliatev1.StreamTicket, error) {
 	caller, reader := server.PrincipalFrom(ctx), readerFrom(ctx)
 	text, digest := notification.NewStreamTicket()
-	err := s.store.InsertTicket(ctx, notification.StreamTicket{
+	err := notifications.InsertTicket(ctx, s.db, notification.StreamTicket{
 		Digest: digest, Session: caller.Session, Kind: reader.Kind, Mode: reader.Mode,
 		CreatedAt: s.currentTime(), ExpiresAt: caller.ExpiresAt,
 	})
@@ -98,7 +100,7 @@ func (s *Service) stream(req *affiliatev1.StreamNotificationsRequest, out grpc.S
 	defer s.hub.unsubscribe(subscriber)
 	session := &streamSession{service: s, subscriber: subscriber, reader: stream.Reader, out: out, settled: time.NewTimer(freshTime)}
 	defer session.settled.Stop()
-	if session.choices, err = s.store.Choices(ctx, stream.Reader.User); err != nil {
+	if session.choices, err = notifications.Choices(ctx, s.db, stream.Reader.User); err != nil {
 		return err
 	}
 	// The proxies that understand this header do not buffer the response.
@@ -113,7 +115,7 @@ func (s *Service) stream(req *affiliatev1.StreamNotificationsRequest, out grpc.S
 func (s *Service) closeStream(ctx context.Context, id notification.StreamID) {
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
-	if err := s.store.CloseStream(closing, id); err != nil {
+	if err := notifications.CloseStream(closing, s.db, id); err != nil {
 		s.log.WarnContext(ctx, "a closed stream still counts for a minute", "error", err)
 	}
 }
@@ -122,7 +124,7 @@ func (s *Service) closeStream(ctx context.Context, id notification.StreamID) {
 // that a new stream only sends those that follow. It returns the state of the feed then.
 // It waits at most distributeWait.
 func (s *Service) distributed(ctx context.Context, feed notification.FeedID, state notification.FeedState) (notification.FeedState, error) {
-	arrivals, err := s.store.Arrivals(ctx, feed, distributeReach)
+	arrivals, err := notifications.Arrivals(ctx, s.db, feed, distributeReach)
 	if err != nil || len(arrivals) == 0 {
 		return state, err
 	}
@@ -133,27 +135,27 @@ func (s *Service) distributed(ctx context.Context, feed notification.FeedID, sta
 		case <-ctx.Done():
 			return state, ctx.Err()
 		}
-		if waiting, err = s.store.Waiting(ctx, arrivals); err != nil {
+		if waiting, err = notifications.Waiting(ctx, s.db, arrivals); err != nil {
 			return state, err
 		}
 	}
-	states, err := s.store.FeedStates(ctx, []notification.FeedID{feed})
+	states, err := notifications.FeedStates(ctx, s.db, []notification.FeedID{feed})
 	return states[feed], err
 }
 
 // openStream stores the stream. Errors: RATE_LIMIT_EXCEEDED if the user has too many.
 func (s *Service) openStream(ctx context.Context, stream notification.Stream, at time.Time) (state notification.FeedState, err error) {
 	refused := false
-	err = s.store.InTx(ctx, func(tx Tx) error {
-		if err := tx.LockUser(ctx, stream.Reader.User); err != nil {
+	err = s.db.InTx(ctx, func(tx *postgres.Tx) error {
+		if err := notifications.LockUser(ctx, tx, stream.Reader.User); err != nil {
 			return err
 		}
 		if stream.Ticket != nil {
-			if err := tx.CloseStreamsOfTicket(ctx, stream.Ticket, at); err != nil {
+			if err := notifications.CloseStreamsOfTicket(ctx, tx, stream.Ticket, at); err != nil {
 				return err
 			}
 		}
-		open, err := tx.CountStreams(ctx, stream.Reader.User, at.Add(-streamLost))
+		open, err := notifications.CountStreams(ctx, tx, stream.Reader.User, at.Add(-streamLost))
 		if err != nil {
 			return err
 		}
@@ -162,7 +164,7 @@ func (s *Service) openStream(ctx context.Context, stream notification.Stream, at
 			refusal.Metadata = map[string]string{"retry_after": strconv.Itoa(streamRetryAfter)}
 			return refusal // and a ticket does not count as used
 		}
-		state, err = tx.OpenStream(ctx, stream, at)
+		state, err = notifications.OpenStream(ctx, tx, stream, at)
 		return err
 	})
 	if refused {
@@ -265,7 +267,7 @@ func (s *streamSession) begin(ctx context.Context, state notification.FeedState,
 }
 
 func (s *streamSession) countUnread(ctx context.Context) error {
-	count, err := s.service.store.CountUnread(ctx, s.reader, s.reader.Ranges(s.choices, ""), s.service.currentTime())
+	count, err := notifications.CountUnread(ctx, s.service.db, s.reader, s.reader.Ranges(s.choices, ""), s.service.currentTime())
 	s.unread = min(count, notification.MaxNotificationCount)
 	return err
 }
@@ -290,7 +292,7 @@ func (s *streamSession) sendNew(ctx context.Context) (changed <-chan struct{}, e
 			return view.changed, nil
 		}
 		// The feed holds only the newest notifications. Read the others once more.
-		positions, complete, err := s.service.hub.store.Positions(ctx, s.reader.Feed, s.seq, notification.MaxReplay)
+		positions, complete, err := notifications.Positions(ctx, s.service.hub.db, s.reader.Feed, s.seq, notification.MaxReplay)
 		switch {
 		case err != nil:
 		case !complete:
@@ -320,7 +322,7 @@ func (s *streamSession) resync(ctx context.Context, view feedView) error {
 
 // refresh reads the preferences, and recounts the unread notifications.
 func (s *streamSession) refresh(ctx context.Context) (err error) {
-	if s.choices, err = s.service.store.Choices(ctx, s.reader.User); err != nil {
+	if s.choices, err = notifications.Choices(ctx, s.service.db, s.reader.User); err != nil {
 		return err
 	}
 	s.setUncertain()
@@ -424,7 +426,7 @@ func (s *streamSession) currentState(ctx context.Context, visible []notification
 	if len(replayed) == 0 {
 		return visible, nil
 	}
-	times, err := s.service.store.ReadTimes(ctx, s.reader, s.reader.Ranges(s.choices, ""), replayed, s.service.currentTime())
+	times, err := notifications.ReadTimes(ctx, s.service.db, s.reader, s.reader.Ranges(s.choices, ""), replayed, s.service.currentTime())
 	if err != nil {
 		return nil, err
 	}

@@ -21,7 +21,6 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/account"
 	"github.com/tributary-hq/tributary/affiliate/notification"
-	"github.com/tributary-hq/tributary/cmd/stores"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 	notificationservice "github.com/tributary-hq/tributary/server/notification"
@@ -53,20 +52,20 @@ func (f *fixture) newNode(redisURL string) *node {
 		f.Fatal(err)
 	}
 	client := redis.NewClient(options)
-	store, err := postgres.Open(f.Context(), postgres.Config{URL: f.URL})
+	db, err := postgres.Open(f.Context(), postgres.Config{URL: f.URL})
 	if err != nil {
 		f.Fatal(err)
 	}
 	log := slog.New(slog.DiscardHandler)
-	hub := notificationservice.NewHub(stores.NotificationHub(store.DB), feedsignal.New(client), log, f.Now)
-	distributor := notificationservice.NewDistributor(stores.NotificationDistribution(store.DB), hub.Changed, log, f.Now)
-	store.OnNotifications(distributor.Wake)
+	hub := notificationservice.NewHub(db, feedsignal.New(client), log, f.Now)
+	distributor := notificationservice.NewDistributor(db, hub.Changed, log, f.Now)
+	db.OnNotifications(distributor.Wake)
 
 	registry := prometheus.NewRegistry()
 	shop, base := *f.Shop, *f.Fixture
-	base.Store, shop.Fixture = store, &base
+	base.DB, shop.Fixture = db, &base
 	n := &node{fixture: &fixture{&shop, notificationservice.New(notificationservice.Config{
-		Store: stores.Notification(store.DB), Hub: hub, Log: log, AppURL: "https://app.example", HashKeys: hashKeys, Now: f.Now,
+		DB: db, Hub: hub, Log: log, AppURL: "https://app.example", HashKeys: hashKeys, Now: f.Now,
 		Metrics: notificationservice.NewMetrics(registry, distributor.Undistributed),
 	}), f.clock}, hub: hub, metrics: registry}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(f.Context()))
@@ -77,7 +76,7 @@ func (f *fixture) newNode(redisURL string) *node {
 	f.Cleanup(func() {
 		n.stop()
 		n.calls.Wait()
-		store.Close()
+		db.Close()
 		_ = client.Close()
 	})
 	return n
@@ -270,7 +269,7 @@ func (f *fixture) storeMany(count int) (ids []string, err error) {
 		list[i].Workspace, list[i].Facts = &f.Scope.Workspace, map[string]string{"amount": "10.00 EUR"}
 		ids = append(ids, list[i].ID.String())
 	}
-	return ids, f.Store.InTx(f.Context(), func(tx *postgres.Tx) error { return tx.Notify(f.Context(), list...) })
+	return ids, f.DB.InTx(f.Context(), func(tx *postgres.Tx) error { return tx.Notify(f.Context(), list...) })
 }
 
 // notifyMany is storeMany for the goroutine of the test.

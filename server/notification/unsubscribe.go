@@ -15,6 +15,8 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/notification"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
+	"github.com/tributary-hq/tributary/storage/postgres"
+	notifications "github.com/tributary-hq/tributary/storage/postgres/notification"
 )
 
 // The field of the form that a mail program sends, and its value (RFC 8058 section 3.2).
@@ -34,14 +36,14 @@ func (s *Service) Unsubscribe(ctx context.Context, req *affiliatev1.UnsubscribeR
 	if !ok {
 		return nil, refusal
 	}
-	if _, err := s.store.Address(ctx, user); errors.Is(err, affiliate.Refuse(affiliate.ReasonNotFound)) {
+	if _, err := notifications.Address(ctx, s.db, user); errors.Is(err, affiliate.Refuse(affiliate.ReasonNotFound)) {
 		return nil, refusal // the account was erased
 	} else if err != nil {
 		return nil, err
 	}
 	off := false
-	err := s.store.InTx(ctx, func(tx Tx) error {
-		return tx.StoreChoices(ctx, user, notification.CategoryChoices{category: {Email: &off}})
+	err := s.db.InTx(ctx, func(tx *postgres.Tx) error {
+		return notifications.StoreChoices(ctx, tx, user, notification.CategoryChoices{category: {Email: &off}})
 	})
 	if err != nil {
 		return nil, err

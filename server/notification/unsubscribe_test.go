@@ -8,7 +8,6 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/notification"
-	"github.com/tributary-hq/tributary/cmd/stores"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	notificationservice "github.com/tributary-hq/tributary/server/notification"
 	"github.com/tributary-hq/tributary/server/servertest"
@@ -103,7 +102,7 @@ func TestUnsubscribe_AcceptsTokensOfEarlierHashKeys(t *testing.T) {
 	}
 	f.suppress(email)
 	use := func(keys ...[]byte) {
-		f.service = notificationservice.New(notificationservice.Config{Store: stores.Notification(f.Store.DB), Log: slog.New(slog.DiscardHandler), HashKeys: keys, Now: f.Now})
+		f.service = notificationservice.New(notificationservice.Config{DB: f.DB, Log: slog.New(slog.DiscardHandler), HashKeys: keys, Now: f.Now})
 	}
 	for _, keys := range []affiliate.HashKeys{{keyB, keyA}, {keyB}} {
 		use(keys...)

@@ -7,6 +7,7 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/participant"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
+	participants "github.com/tributary-hq/tributary/storage/postgres/participant"
 )
 
 // BulkApproveParticipants approves several participants, each in a separate transaction.
@@ -34,7 +35,7 @@ func (s *Service) bulk(ctx context.Context, req bulkRequest, move participant.Mo
 	}
 	scope, at, actor := server.PrincipalFrom(ctx).Scope(), s.currentTime(), server.ActorFrom(ctx)
 	outcomes, err := server.ForEachID(req.GetParticipantIds(), func(id affiliate.ParticipantID) (string, error) {
-		moved, err := s.store.MoveParticipant(ctx, scope, program, id, move, reason, at, actor)
+		moved, err := participants.Move(ctx, s.db, scope, program, id, move, reason, at, actor)
 		return string(moved.Status), err
 	})
 	if err != nil {

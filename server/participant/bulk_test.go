@@ -1,22 +1,18 @@
 package participant_test
 
 import (
-	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tributary-hq/tributary/affiliate"
-	"github.com/tributary-hq/tributary/affiliate/participant"
-	"github.com/tributary-hq/tributary/cmd/stores"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
-	participantservice "github.com/tributary-hq/tributary/server/participant"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
@@ -74,31 +70,19 @@ func TestBulk_ChangesEachParticipantSeparately(t *testing.T) {
 	f.checkCounts()
 }
 
-// failingStore is a store whose MoveParticipant returns errInternal for one participant.
-type failingStore struct {
-	participantservice.Store
-	participant string
-}
-
-var errInternal = errors.New("connection lost")
-
-func (s failingStore) MoveParticipant(
-	ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.ParticipantID,
-	move participant.Move, reason *string, at time.Time, by affiliate.Actor,
-) (participant.Participant, error) {
-	if id.String() == s.participant {
-		return participant.Participant{}, errInternal
-	}
-	return s.Store.MoveParticipant(ctx, scope, program, id, move, reason, at, by)
-}
-
 func TestBulk_StopsAfterAnInternalError(t *testing.T) {
 	f := newFixture(t)
 	ids := []string{f.mustApply("Ada").Id, f.mustApply("Bob").Id, f.mustApply("Cyd").Id}
-	service := newService(t, failingStore{stores.Participant(f.Store), ids[1]}, f.Now)
+	db := f.OpenHooked(func(sql string, args []any) error {
+		if strings.Contains(sql, "for no key update") && strings.Contains(fmt.Sprint(args), ids[1]) {
+			return errors.New("the connection was lost")
+		}
+		return nil
+	})
+	service := newService(t, db, f.Now)
 	req := &affiliatev1.BulkApproveParticipantsRequest{ProgramId: f.Program.String(), ParticipantIds: ids}
-	if _, err := service.BulkApproveParticipants(f.asOwner(), req); !errors.Is(err, errInternal) {
-		t.Fatalf("BulkApproveParticipants returned the error %v, want %v", err, errInternal)
+	if _, err := service.BulkApproveParticipants(f.asOwner(), req); err == nil || errors.As(err, new(*affiliate.Error)) {
+		t.Fatalf("BulkApproveParticipants returned the error %v, want the failure of the database", err)
 	}
 	for i, want := range []affiliatev1.ParticipantStatus{approved, pending, pending} {
 		if got := f.get(ids[i]).Status; got != want {

@@ -17,6 +17,10 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/program"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
+	"github.com/tributary-hq/tributary/storage/postgres"
+	accounts "github.com/tributary-hq/tributary/storage/postgres/account"
+	links "github.com/tributary-hq/tributary/storage/postgres/link"
+	participants "github.com/tributary-hq/tributary/storage/postgres/participant"
 )
 
 // CreateParticipant adds a partner to a programme. If no partner has the address, it makes
@@ -59,7 +63,7 @@ func (s *Service) CreateParticipant(ctx context.Context, req *affiliatev1.Create
 func (s *Service) enrolOnce(
 	ctx context.Context, e participant.Enrolment, sendInvite bool, key *affiliate.IdempotencyKey,
 ) (response *affiliatev1.Participant, replayed bool, err error) {
-	err = s.store.InTx(ctx, func(tx Tx) error {
+	err = s.db.InTx(ctx, func(tx *postgres.Tx) error {
 		response = &affiliatev1.Participant{}
 		stored, err := server.ClaimKey(ctx, tx, e.Scope, key)
 		if err != nil {
@@ -83,13 +87,13 @@ func (s *Service) enrolOnce(
 
 // enrol stores the participant and, if necessary, the account of the partner. Errors: as
 // CreateParticipant, and EMAIL_TAKEN if another transaction makes the account.
-func (s *Service) enrol(ctx context.Context, tx Tx, e participant.Enrolment, sendInvite bool) (p participant.Participant, err error) {
+func (s *Service) enrol(ctx context.Context, tx *postgres.Tx, e participant.Enrolment, sendInvite bool) (p participant.Participant, err error) {
 	at, actor := s.currentTime(), server.ActorFrom(ctx)
-	program, err := tx.LockOpenProgram(ctx, e.Scope, e.Program)
+	program, err := participants.LockOpenProgram(ctx, tx, e.Scope, e.Program)
 	if err != nil {
 		return p, err
 	}
-	if err := tx.LockGroup(ctx, e.Scope, e.Program, e.Group); err != nil {
+	if err := participants.LockGroup(ctx, tx, e.Scope, e.Program, e.Group); err != nil {
 		return p, err
 	}
 	user, hadAccount, err := partnerOf(ctx, tx, e.Email)
@@ -102,7 +106,7 @@ func (s *Service) enrol(ctx context.Context, tx Tx, e participant.Enrolment, sen
 			return p, err
 		}
 	}
-	p, err = tx.AddParticipant(ctx, e.Join(program, user.ID, hadAccount, at), e.ReferralCode, actor)
+	p, err = participants.Add(ctx, tx, e.Join(program, user.ID, hadAccount, at), e.ReferralCode, actor)
 	if err != nil {
 		return p, err
 	}
@@ -119,16 +123,16 @@ func (s *Service) enrol(ctx context.Context, tx Tx, e participant.Enrolment, sen
 
 // partnerOf returns the partner's account with an address, and locks it, so that it is not
 // erased before the participant is stored.
-func partnerOf(ctx context.Context, tx Tx, email string) (user account.User, found bool, err error) {
-	if _, found, err = tx.LockUser(ctx, affiliate.Partner, email); err != nil || !found {
+func partnerOf(ctx context.Context, tx *postgres.Tx, email string) (user account.User, found bool, err error) {
+	if _, found, err = accounts.LockUser(ctx, tx, affiliate.Partner, email); err != nil || !found {
 		return user, false, err
 	}
-	account, found, err := tx.AccountByEmail(ctx, affiliate.Partner, email)
+	account, found, err := accounts.AccountByEmail(ctx, tx, affiliate.Partner, email)
 	return account.User, found, err
 }
 
-func (s *Service) insertAccount(ctx context.Context, tx Tx, user account.User) error {
-	if err := tx.InsertUser(ctx, user, s.unusableHash()); err != nil {
+func (s *Service) insertAccount(ctx context.Context, tx *postgres.Tx, user account.User) error {
+	if err := accounts.InsertUser(ctx, tx, user, s.unusableHash()); err != nil {
 		return err
 	}
 	// The log of the account does not name the member or the token of the merchant.
@@ -138,10 +142,10 @@ func (s *Service) insertAccount(ctx context.Context, tx Tx, user account.User) e
 // sendInvites mails the partner a token that accepts the participation, unless the
 // participant is approved, and a token that sets the password, unless somebody has set it.
 func (s *Service) sendInvites(
-	ctx context.Context, tx Tx, e participant.Enrolment, program program.Program, user account.User, code string, awaited bool, at time.Time,
+	ctx context.Context, tx *postgres.Tx, e participant.Enrolment, program program.Program, user account.User, code string, awaited bool, at time.Time,
 ) error {
 	inviter := server.PrincipalFrom(ctx).AccountableUser()
-	workspaceName, inviterName, err := tx.NamesForMail(ctx, e.Scope.Workspace, inviter)
+	workspaceName, inviterName, err := participants.NamesForMail(ctx, tx, e.Scope.Workspace, inviter)
 	if err != nil {
 		return err
 	}
@@ -160,7 +164,7 @@ func (s *Service) sendInvites(
 	}
 	if user.Unclaimed {
 		token, text, digest := account.NewClaimToken(user, at)
-		if err := tx.InsertEmailToken(ctx, token, digest); err != nil {
+		if err := accounts.InsertEmailToken(ctx, tx, token, digest); err != nil {
 			return err
 		}
 		if err := send(e.ClaimMail(user.ID, awaited, token.ExpiresAt, at), text); err != nil {
@@ -172,7 +176,7 @@ func (s *Service) sendInvites(
 	}
 	invite := e.Invite(inviter, at)
 	tokens, digests := account.NewInviteTokens()
-	if err := tx.InsertParticipantInvite(ctx, invite, digests); err != nil {
+	if err := participants.InsertInvite(ctx, tx, invite, digests); err != nil {
 		return err
 	}
 	return send(invite.Mail(), tokens.Mailed)
@@ -186,25 +190,25 @@ func (s *Service) AcceptParticipation(ctx context.Context, req *affiliatev1.Acce
 		return nil, err
 	}
 	partner, mode := server.PrincipalFrom(ctx).User, server.PrincipalFrom(ctx).Mode
-	scope, _, err := s.store.PartnerParticipation(ctx, partner, mode, program)
+	scope, _, err := links.PartnerParticipation(ctx, s.db, partner, mode, program)
 	if err != nil {
 		return nil, err
 	}
 	var accepted participant.Participant
-	err = s.store.InTx(ctx, func(tx Tx) error {
+	err = s.db.InTx(ctx, func(tx *postgres.Tx) error {
 		// A change of the partner's name or address waits until the participant has a copy.
-		if err := tx.LockUserByID(ctx, partner); err != nil {
+		if err := accounts.LockUserByID(ctx, tx, partner); err != nil {
 			return err
 		}
-		account, err := tx.Account(ctx, partner)
+		account, err := accounts.Account(ctx, tx, partner)
 		if err != nil {
 			return err
 		}
-		active, err := tx.LockActiveProgram(ctx, scope, program)
+		active, err := participants.LockActiveProgram(ctx, tx, scope, program)
 		if err != nil {
 			return err
 		}
-		before, err := tx.LockParticipation(ctx, scope, program, partner)
+		before, err := participants.LockParticipation(ctx, tx, scope, program, partner)
 		if err != nil {
 			return err
 		}
@@ -212,7 +216,7 @@ func (s *Service) AcceptParticipation(ctx context.Context, req *affiliatev1.Acce
 		if err != nil {
 			return err
 		}
-		accepted, err = tx.SetConsent(ctx, before, after, affiliate.EventParticipantApproved, "participant.accept", server.ActorFrom(ctx))
+		accepted, err = participants.SetConsent(ctx, tx, before, after, affiliate.EventParticipantApproved, "participant.accept", server.ActorFrom(ctx))
 		return err
 	})
 	if err != nil {
@@ -230,13 +234,13 @@ func (s *Service) DeclineParticipation(ctx context.Context, req *affiliatev1.Dec
 		return nil, err
 	}
 	partner, mode := server.PrincipalFrom(ctx).User, server.PrincipalFrom(ctx).Mode
-	scope, _, err := s.store.PartnerParticipation(ctx, partner, mode, program)
+	scope, _, err := links.PartnerParticipation(ctx, s.db, partner, mode, program)
 	if err != nil {
 		return nil, err
 	}
 	var declined participant.Participant
-	err = s.store.InTx(ctx, func(tx Tx) error {
-		before, err := tx.LockParticipation(ctx, scope, program, partner)
+	err = s.db.InTx(ctx, func(tx *postgres.Tx) error {
+		before, err := participants.LockParticipation(ctx, tx, scope, program, partner)
 		if err != nil {
 			return err
 		}
@@ -244,7 +248,7 @@ func (s *Service) DeclineParticipation(ctx context.Context, req *affiliatev1.Dec
 		if err != nil {
 			return err
 		}
-		declined, err = tx.SetConsent(ctx, before, after, affiliate.EventParticipantRejected, "participant.decline", affiliate.System)
+		declined, err = participants.SetConsent(ctx, tx, before, after, affiliate.EventParticipantRejected, "participant.decline", affiliate.System)
 		return err
 	})
 	if err != nil {
@@ -259,7 +263,7 @@ func (s *Service) CreateParticipantToken(ctx context.Context, req *affiliatev1.C
 	if err != nil {
 		return nil, err
 	}
-	p, err := s.store.Participant(ctx, server.PrincipalFrom(ctx).Scope(), program, id)
+	p, err := participants.Get(ctx, s.db, server.PrincipalFrom(ctx).Scope(), program, id)
 	if err != nil {
 		return nil, err
 	}

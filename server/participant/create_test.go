@@ -14,6 +14,7 @@ import (
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 	"github.com/tributary-hq/tributary/server/servertest"
+	partners "github.com/tributary-hq/tributary/storage/postgres/partner"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
@@ -251,7 +252,7 @@ func TestCreateParticipant_HidesChangesOfTheAccount(t *testing.T) {
 	jane := f.NewPartner("Jane", pgtest.Row{"email": "jane@example.com"})
 	id := f.mustCreate(&createRequest{Email: "jane@example.com"}).Id
 	patch := partner.ProfilePatch{Name: affiliate.Set("New Name")}
-	if _, err := f.Store.UpdatePartnerProfile(t.Context(), jane, patch, f.changeTime(), affiliate.System); err != nil {
+	if _, err := partners.UpdateProfile(t.Context(), f.DB, jane, patch, f.changeTime(), affiliate.System); err != nil {
 		t.Fatal(err)
 	}
 	if got := f.get(id).PartnerName; got != "Jane Doe" {

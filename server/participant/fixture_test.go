@@ -13,11 +13,11 @@ import (
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
 	"github.com/tributary-hq/tributary/affiliate"
-	"github.com/tributary-hq/tributary/cmd/stores"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 	"github.com/tributary-hq/tributary/server/participant"
 	"github.com/tributary-hq/tributary/server/servertest"
+	"github.com/tributary-hq/tributary/storage/postgres"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
@@ -48,20 +48,20 @@ func newFixture(t *testing.T, programColumns ...pgtest.Row) *fixture {
 	t.Helper()
 	clock := pgtest.NewClock(time.Date(2026, 5, 6, 7, 8, 9, 123456789, time.UTC))
 	shop := pgtest.Open(t, clock.Now).NewShop(affiliate.ModeLive, programColumns...)
-	return &fixture{shop, newService(t, stores.Participant(shop.Store), clock.Now), clock}
+	return &fixture{shop, newService(t, shop.DB, clock.Now), clock}
 }
 
 // unusableHash is the password hash of accounts that the service makes.
 const unusableHash = "unusable"
 
-func newService(t *testing.T, store participant.Store, now func() time.Time, requireVerified ...bool) *participant.Service {
+func newService(t *testing.T, db *postgres.DB, now func() time.Time, requireVerified ...bool) *participant.Service {
 	t.Helper()
 	signer, err := server.ParseTokenKeys("k1:"+base64.StdEncoding.EncodeToString(make([]byte, ed25519.SeedSize)), now)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return participant.New(participant.Config{
-		Store: store, Seal: servertest.Seal(t), Signer: signer, UnusableHash: func() string { return unusableHash }, Now: now,
+		DB: db, Seal: servertest.Seal(t), Signer: signer, UnusableHash: func() string { return unusableHash }, Now: now,
 		Invitations: server.Invitations{Limiter: servertest.Unlimited{}, RequireVerified: len(requireVerified) > 0},
 	})
 }

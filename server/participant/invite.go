@@ -11,6 +11,8 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/program"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
+	"github.com/tributary-hq/tributary/storage/postgres"
+	participants "github.com/tributary-hq/tributary/storage/postgres/participant"
 )
 
 // InviteParticipant creates an invitation for an e-mail address and mails a token to the
@@ -38,7 +40,7 @@ func (s *Service) InviteParticipant(ctx context.Context, req *affiliatev1.Invite
 	}
 	// The response shows result and shown. The transaction may run more than once.
 	result, shown, replayed := invite, tokens.Shown, false
-	err = s.store.InTx(ctx, func(tx Tx) error {
+	err = s.db.InTx(ctx, func(tx *postgres.Tx) error {
 		result, shown = invite, tokens.Shown
 		stored, err := server.ClaimKey(ctx, tx, invite.Scope, key)
 		if err != nil {
@@ -48,11 +50,11 @@ func (s *Service) InviteParticipant(ctx context.Context, req *affiliatev1.Invite
 			if result.ID, shown, err = s.seal.OpenInvite(stored); err != nil {
 				return err
 			}
-			result, err = tx.ParticipantInvite(ctx, result.Scope, result.ID)
+			result, err = participants.GetInvite(ctx, tx, result.Scope, result.ID)
 			return err
 		}
 		var target program.Program
-		if result, target, err = tx.InviteParticipant(ctx, invite, digests, server.ActorFrom(ctx)); err != nil {
+		if result, target, err = participants.Invite(ctx, tx, invite, digests, server.ActorFrom(ctx)); err != nil {
 			return err
 		}
 		if result.ID != invite.ID { // the address has got a mail within the last hour
@@ -78,7 +80,7 @@ func (s *Service) InviteParticipant(ctx context.Context, req *affiliatev1.Invite
 // mailInvite mails the token of an invitation to the invited address. Errors:
 // RATE_LIMIT_EXCEEDED, EMAIL_NOT_VERIFIED.
 func (s *Service) mailInvite(
-	ctx context.Context, tx Tx, invite participant.Invite, program program.Program, req *affiliatev1.InviteParticipantRequest, token string,
+	ctx context.Context, tx *postgres.Tx, invite participant.Invite, program program.Program, req *affiliatev1.InviteParticipantRequest, token string,
 ) (err error) {
 	if err := s.invitations.Admit(ctx, tx, invite.Email); err != nil {
 		return err
@@ -86,7 +88,7 @@ func (s *Service) mailInvite(
 	mail := invite.Mail()
 	mail.Secret, mail.Facts.ProgramName = s.seal.SealMailToken(mail.ID, token), program.Name
 	mail.Recipient.Name, mail.Facts.Message = req.GetName(), req.GetMessage()
-	if mail.Facts.WorkspaceName, mail.Facts.InviterName, err = tx.NamesForMail(ctx, invite.Scope.Workspace, invite.InvitedBy); err != nil {
+	if mail.Facts.WorkspaceName, mail.Facts.InviterName, err = participants.NamesForMail(ctx, tx, invite.Scope.Workspace, invite.InvitedBy); err != nil {
 		return err
 	}
 	if mail.Facts.Rate, mail.Facts.Link, err = termsOf(ctx, tx, program, invite.Group, invite.ReferralCode); err != nil {
@@ -97,8 +99,8 @@ func (s *Service) mailInvite(
 
 // termsOf returns the rate of the programme or the group in words, and the link of a
 // participant with a referral code. The link is empty if the code is empty.
-func termsOf(ctx context.Context, tx Tx, program program.Program, group *affiliate.GroupID, code string) (rate, link string, err error) {
-	own, err := tx.GroupRate(ctx, program.Scope, program.ID, group)
+func termsOf(ctx context.Context, tx *postgres.Tx, program program.Program, group *affiliate.GroupID, code string) (rate, link string, err error) {
+	own, err := participants.GroupRate(ctx, tx, program.Scope, program.ID, group)
 	if err != nil {
 		return "", "", err
 	}
@@ -116,7 +118,7 @@ func (s *Service) ListParticipantInvites(ctx context.Context, req *affiliatev1.L
 		return nil, err
 	}
 	caller, page := server.PrincipalFrom(ctx), server.PageOf(req)
-	invites, total, err := s.store.ListParticipantInvites(ctx, caller.Scope(), program, s.currentTime(), page)
+	invites, total, err := participants.ListInvites(ctx, s.db, caller.Scope(), program, s.currentTime(), page)
 	if err != nil {
 		return nil, err
 	}
@@ -140,7 +142,7 @@ func (s *Service) RevokeParticipantInvite(ctx context.Context, req *affiliatev1.
 	if err != nil {
 		return nil, err
 	}
-	err = s.store.RevokeParticipantInvite(ctx, server.PrincipalFrom(ctx).Scope(), program, id, s.currentTime(), server.ActorFrom(ctx))
+	err = participants.RevokeInvite(ctx, s.db, server.PrincipalFrom(ctx).Scope(), program, id, s.currentTime(), server.ActorFrom(ctx))
 	if err != nil {
 		return nil, err
 	}
@@ -152,7 +154,7 @@ func (s *Service) RevokeParticipantInvite(ctx context.Context, req *affiliatev1.
 func (s *Service) AcceptParticipantInvite(ctx context.Context, req *affiliatev1.AcceptParticipantInviteRequest) (*affiliatev1.Participant, error) {
 	caller := server.PrincipalFrom(ctx)
 	digest := account.DigestInviteToken(req.GetToken())
-	p, err := s.store.AcceptParticipantInvite(ctx, digest, caller.Mode, caller.User, req.GetAcceptTerms(), s.currentTime(), server.ActorFrom(ctx))
+	p, err := participants.AcceptInvite(ctx, s.db, digest, caller.Mode, caller.User, req.GetAcceptTerms(), s.currentTime(), server.ActorFrom(ctx))
 	if err != nil {
 		return nil, err
 	}

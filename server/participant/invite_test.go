@@ -12,7 +12,6 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/account"
 	"github.com/tributary-hq/tributary/affiliate/notification"
-	"github.com/tributary-hq/tributary/cmd/stores"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 	"github.com/tributary-hq/tributary/server/servertest"
@@ -469,7 +468,7 @@ func TestInviteParticipant_OncePerIdempotencyKey(t *testing.T) {
 
 func TestInvitations_RequireAVerifiedInviterInLiveMode(t *testing.T) {
 	f := newFixture(t)
-	f.service = newService(t, stores.Participant(f.Store), f.clock.Now, true)
+	f.service = newService(t, f.DB, f.clock.Now, true)
 	without := false
 	calls := func() (invite, created error) {
 		_, invite = f.invite(&inviteRequest{Email: "jane@example.com"})

@@ -37,7 +37,7 @@ func TestReviewWorker_FlagsTheRemainingCommissions(t *testing.T) {
 	}
 
 	workers := river.NewWorkers()
-	river.AddWorker(workers, participant.NewReviewWorker(f.Store, f.Now))
+	river.AddWorker(workers, participant.NewReviewWorker(f.DB, f.Now))
 	f.StartWorkers(&river.Config{
 		Queues:  map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: 2}},
 		Workers: workers,

@@ -13,6 +13,7 @@ import (
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server/servertest"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
+	counters "github.com/tributary-hq/tributary/storage/postgres/stats"
 )
 
 // listNames lists the participants of the programme and returns the partners' names in
@@ -36,7 +37,7 @@ func (f *fixture) listNames(role affiliate.Role, req *affiliatev1.ListParticipan
 // foldStats adds all statistics deltas to the stored totals.
 func (f *fixture) foldStats() {
 	f.Helper()
-	if _, err := f.Store.FoldStats(f.Context(), 1000); err != nil {
+	if _, err := counters.Fold(f.Context(), f.DB, 1000); err != nil {
 		f.Fatal(err)
 	}
 }

@@ -46,13 +46,15 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/participant"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
+	"github.com/tributary-hq/tributary/storage/postgres"
+	participants "github.com/tributary-hq/tributary/storage/postgres/participant"
 )
 
 // Service implements affiliate.v1.ParticipantService.
 type Service struct {
 	affiliatev1.UnimplementedParticipantServiceServer
 
-	store        Store
+	db           *postgres.DB
 	seal         server.InviteSealer
 	invitations  server.Invitations
 	signer       Signer
@@ -67,7 +69,7 @@ type Signer interface {
 
 // Config holds the dependencies of a Service.
 type Config struct {
-	Store Store
+	DB *postgres.DB
 	// Seal encrypts the tokens of mails.
 	Seal server.InviteSealer
 	// Invitations limits the mailed invitations.
@@ -81,7 +83,7 @@ type Config struct {
 
 // New returns a Service.
 func New(c Config) *Service {
-	return &Service{store: c.Store, seal: c.Seal, invitations: c.Invitations, signer: c.Signer, unusableHash: c.UnusableHash, now: c.Now}
+	return &Service{db: c.DB, seal: c.Seal, invitations: c.Invitations, signer: c.Signer, unusableHash: c.UnusableHash, now: c.Now}
 }
 
 // currentTime returns the current time in UTC, truncated to milliseconds as in the API.
@@ -96,7 +98,7 @@ func (s *Service) Apply(ctx context.Context, req *affiliatev1.ApplyRequest) (*af
 		return nil, err
 	}
 	caller := server.PrincipalFrom(ctx)
-	p, err := s.store.Apply(ctx, participant.Application{
+	p, err := participants.Apply(ctx, s.db, participant.Application{
 		Program:      program,
 		Partner:      caller.User,
 		Mode:         caller.Mode,
@@ -133,11 +135,11 @@ func (s *Service) ListParticipants(ctx context.Context, req *affiliatev1.ListPar
 	if order.By == "" {
 		order.By = participant.ParticipantsByAge
 	}
-	participants, total, err := s.store.ListParticipants(ctx, caller.Scope(), program, filter, order, page)
+	participants, total, err := participants.List(ctx, s.db, caller.Scope(), program, filter, order, page)
 	if err != nil {
 		return nil, err
 	}
-	if filter.Search != "" || filter.Group != nil { // otherwise the store returns the exact total
+	if filter.Search != "" || filter.Group != nil { // otherwise the total is exact
 		total = server.SearchTotal(ctx, total, filter.Search)
 	}
 	data := make([]*affiliatev1.Participant, len(participants))
@@ -157,7 +159,7 @@ func (s *Service) GetParticipant(ctx context.Context, req *affiliatev1.GetPartic
 		return nil, err
 	}
 	caller := server.PrincipalFrom(ctx)
-	p, err := s.store.Participant(ctx, caller.Scope(), program, id)
+	p, err := participants.Get(ctx, s.db, caller.Scope(), program, id)
 	if err != nil {
 		return nil, err
 	}
@@ -171,7 +173,7 @@ func (s *Service) UpdateParticipant(ctx context.Context, req *affiliatev1.Update
 		return nil, err
 	}
 	caller := server.PrincipalFrom(ctx)
-	p, err := s.store.UpdateParticipant(ctx, caller.Scope(), program, id, patchOf(req), s.currentTime(), server.ActorFrom(ctx))
+	p, err := participants.Update(ctx, s.db, caller.Scope(), program, id, patchOf(req), s.currentTime(), server.ActorFrom(ctx))
 	if err != nil {
 		return nil, err
 	}
@@ -207,7 +209,7 @@ func (s *Service) move(ctx context.Context, req participantRequest, move partici
 		return nil, err
 	}
 	caller := server.PrincipalFrom(ctx)
-	p, err := s.store.MoveParticipant(ctx, caller.Scope(), program, id, move, reason, s.currentTime(), server.ActorFrom(ctx))
+	p, err := participants.Move(ctx, s.db, caller.Scope(), program, id, move, reason, s.currentTime(), server.ActorFrom(ctx))
 	if err != nil {
 		return nil, err
 	}

@@ -12,6 +12,7 @@ import (
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
+	promocodes "github.com/tributary-hq/tributary/storage/postgres/promocode"
 )
 
 func percentage(value float64) *affiliatev1.CommissionRate {
@@ -254,7 +255,7 @@ func TestSuspendParticipant_DeactivatesSyncedPromoCodes(t *testing.T) {
 	f.NewPromoCode(jane, "local")
 	f.NewPromoCode(john, "johns", synced)
 	ended := f.NewPromoCode(jane, "ended", synced)
-	if _, err := f.Store.UpdatePromoCode(t.Context(), f.Scope, f.Program, ended.ID,
+	if _, err := promocodes.Update(t.Context(), f.DB, f.Scope, f.Program, ended.ID,
 		promocode.Patch{Active: affiliate.Set(false)}, f.Now(), affiliate.System); err != nil {
 		t.Fatal(err)
 	}

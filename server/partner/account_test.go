@@ -17,7 +17,9 @@ import (
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 	"github.com/tributary-hq/tributary/server/servertest"
-	accountpg "github.com/tributary-hq/tributary/storage/postgres/account"
+	"github.com/tributary-hq/tributary/storage/postgres"
+	accounts "github.com/tributary-hq/tributary/storage/postgres/account"
+	commissions "github.com/tributary-hq/tributary/storage/postgres/commission"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
@@ -146,7 +148,7 @@ func TestUpdatePartnerProfile_RenamesTheParticipants(t *testing.T) {
 	if want := []string{"live Jane Doe", "live John", "test Jane Doe"}; !slices.Equal(names, want) {
 		t.Errorf("the participants have the names %q, want %q", names, want)
 	}
-	items, _, err := f.Store.Commissions(t.Context(), live.Scope, commission.Filter{Search: "jane d"},
+	items, _, err := commissions.List(t.Context(), f.DB, live.Scope, commission.Filter{Search: "jane d"},
 		commission.Order{By: commission.SortCreatedAt}, affiliate.Page{Number: 1, Size: 20})
 	if err != nil || len(items) != 1 || items[0].PartnerName != "Jane Doe" {
 		t.Errorf("the merchant's search for commissions by the new name returned %v, error %v, want one commission of Jane Doe", items, err)
@@ -252,10 +254,9 @@ func TestSetPayoutMethod_StoresTheAccountOnlyEncrypted(t *testing.T) {
 func TestSetPayoutMethod_WarnsTheFormerAddress(t *testing.T) {
 	f := newFixture(t)
 	jane := f.user("Jane")
-	accounts := accountpg.NewStore(f.Store.DB)
 	changeAddress := func(address string) {
 		t.Helper()
-		err := accounts.InTx(t.Context(), func(tx *accountpg.Tx) error { return tx.ChangeEmail(t.Context(), jane, address, f.Now()) })
+		err := f.DB.InTx(t.Context(), func(tx *postgres.Tx) error { return accounts.ChangeEmail(t.Context(), tx, jane, address, f.Now()) })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -276,7 +277,7 @@ func TestSetPayoutMethod_WarnsTheFormerAddress(t *testing.T) {
 
 	forget := func(at time.Time, want int64) {
 		t.Helper()
-		if n, err := accounts.DeletePreviousEmails(t.Context(), at.Add(-payout.PreviousEmailKept), 10); err != nil || n != want {
+		if n, err := accounts.DeletePreviousEmails(t.Context(), f.DB, at.Add(-payout.PreviousEmailKept), 10); err != nil || n != want {
 			t.Errorf("DeletePreviousEmails deleted %d addresses (%v), want %d", n, err, want)
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/tributary-hq/tributary/server/seal"
 	"github.com/tributary-hq/tributary/server/servertest"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
+	counters "github.com/tributary-hq/tributary/storage/postgres/stats"
 )
 
 func TestMain(m *testing.M) { os.Exit(pgtest.Main{M: m}.Run()) }
@@ -54,7 +55,7 @@ func (f *fixture) useKeys(keys string) {
 	if f.keys, err = seal.New(keys); err != nil {
 		f.Fatal(err)
 	}
-	f.service = partner.New(partner.Config{Store: f.Store, Seal: f.keys, Reauthenticator: f.owner, LinkHost: linkHost, Now: f.Now})
+	f.service = partner.New(partner.Config{DB: f.DB, Seal: f.keys, Reauthenticator: f.owner, LinkHost: linkHost, Now: f.Now})
 }
 
 func (f *fixture) asPartner(user affiliate.UserID, mode affiliate.Mode) context.Context {
@@ -131,7 +132,7 @@ func (p programme) addDelta(participant pgtest.Participant, columns pgtest.Row) 
 // foldStats adds all statistics deltas to the stored totals.
 func (f *fixture) foldStats() {
 	f.Helper()
-	if _, err := f.Store.FoldStats(f.Context(), 1000); err != nil {
+	if _, err := counters.Fold(f.Context(), f.DB, 1000); err != nil {
 		f.Fatal(err)
 	}
 }

@@ -168,7 +168,7 @@ func TestGetPartnerProgram_OmitsMissingURLsAndRate(t *testing.T) {
 	jane := f.user("Jane")
 	p := f.program(f.workspace("Shop"), "Alpha", pgtest.Row{"website_url": nil, "status": "draft"})
 	p.join(jane, nil)
-	service := partner.New(partner.Config{Store: f.Store, Seal: f.keys})
+	service := partner.New(partner.Config{DB: f.DB, Seal: f.keys})
 	got, err := service.GetPartnerProgram(f.asLivePartner(jane), &affiliatev1.GetPartnerProgramRequest{ProgramId: p.Program.String()})
 	if err != nil {
 		t.Fatal(err)

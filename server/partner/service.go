@@ -25,11 +25,33 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/payout"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
+	"github.com/tributary-hq/tributary/storage/postgres"
+	partners "github.com/tributary-hq/tributary/storage/postgres/partner"
+	payouts "github.com/tributary-hq/tributary/storage/postgres/payout"
 )
+
+// Sealer encrypts and decrypts payout accounts. Package seal implements it.
+type Sealer interface {
+	// Seal encrypts plain. The result can be decrypted only with the same additional data
+	// (aad).
+	Seal(plain, aad []byte) []byte
+	// Open decrypts a result of Seal.
+	Open(sealed, aad []byte) ([]byte, error)
+}
+
+// Reauthenticator checks that the caller is the owner of the account. Package account
+// implements it.
+type Reauthenticator interface {
+	// Reauthenticate checks the code if the account has a second factor, and otherwise the
+	// password. factorSince is when the second factor was enabled; nil if the account has
+	// none. Errors: INVALID_CREDENTIALS, RATE_LIMIT_EXCEEDED.
+	Reauthenticate(ctx context.Context, password, code string) (factorSince *time.Time, err error)
+}
 
 // Config holds the dependencies and settings of a Service.
 type Config struct {
-	Store Store
+	// DB is the database.
+	DB *postgres.DB
 	// Seal encrypts payout accounts.
 	Seal Sealer
 	// Reauthenticator checks who changes a payout method.
@@ -45,7 +67,7 @@ type Config struct {
 type Service struct {
 	affiliatev1.UnimplementedPartnerServiceServer
 
-	store    Store
+	db       *postgres.DB
 	seal     Sealer
 	owners   Reauthenticator
 	linkHost string
@@ -54,7 +76,7 @@ type Service struct {
 
 // New returns a Service.
 func New(c Config) *Service {
-	return &Service{store: c.Store, seal: c.Seal, owners: c.Reauthenticator, linkHost: c.LinkHost, now: c.Now}
+	return &Service{db: c.DB, seal: c.Seal, owners: c.Reauthenticator, linkHost: c.LinkHost, now: c.Now}
 }
 
 // currentTime returns the current time in UTC, truncated to milliseconds as in the API.
@@ -71,7 +93,7 @@ func (s *Service) ListPartnerPrograms(ctx context.Context, req *affiliatev1.List
 	if caller.Participation != nil {
 		filter.Program = &caller.Participation.Program
 	}
-	programs, total, err := s.store.PartnerPrograms(ctx, caller.User, caller.Mode, filter, page)
+	programs, total, err := partners.Programs(ctx, s.db, caller.User, caller.Mode, filter, page)
 	if err != nil {
 		return nil, err
 	}
@@ -95,7 +117,7 @@ func (s *Service) GetPartnerProgram(ctx context.Context, req *affiliatev1.GetPar
 	if err := caller.CheckProgram(id); err != nil {
 		return nil, err
 	}
-	p, err := s.store.PartnerProgram(ctx, caller.User, caller.Mode, id)
+	p, err := partners.Program(ctx, s.db, caller.User, caller.Mode, id)
 	if err != nil {
 		return nil, err
 	}
@@ -125,7 +147,7 @@ func (s *Service) ListPartnerCommissions(ctx context.Context, req *affiliatev1.L
 	if order.By == "" {
 		order.By = commission.SortCreatedAt
 	}
-	commissions, total, err := s.store.PartnerCommissions(ctx, caller.User, caller.Mode, filter, order, page)
+	commissions, total, err := partners.Commissions(ctx, s.db, caller.User, caller.Mode, filter, order, page)
 	if err != nil {
 		return nil, err
 	}
@@ -149,9 +171,9 @@ func (s *Service) GetPartnerBalances(ctx context.Context, _ *affiliatev1.GetPart
 		err      error
 	)
 	if caller.Participation != nil {
-		balances, err = s.store.ParticipantBalances(ctx, *caller.Participation)
+		balances, err = partners.ParticipantBalances(ctx, s.db, *caller.Participation)
 	} else {
-		balances, err = s.store.PartnerBalances(ctx, caller.User, caller.Mode)
+		balances, err = partners.Balances(ctx, s.db, caller.User, caller.Mode)
 	}
 	if err != nil {
 		return nil, err
@@ -167,7 +189,7 @@ func (s *Service) GetPartnerBalances(ctx context.Context, _ *affiliatev1.GetPart
 
 // GetPartnerProfile returns the partner's profile.
 func (s *Service) GetPartnerProfile(ctx context.Context, _ *affiliatev1.GetPartnerProfileRequest) (*affiliatev1.PartnerProfile, error) {
-	p, err := s.store.PartnerProfile(ctx, server.PrincipalFrom(ctx).User)
+	p, err := partners.Profile(ctx, s.db, server.PrincipalFrom(ctx).User)
 	if err != nil {
 		return nil, err
 	}
@@ -176,7 +198,7 @@ func (s *Service) GetPartnerProfile(ctx context.Context, _ *affiliatev1.GetPartn
 
 // UpdatePartnerProfile changes the fields that the update mask names.
 func (s *Service) UpdatePartnerProfile(ctx context.Context, req *affiliatev1.UpdatePartnerProfileRequest) (*affiliatev1.PartnerProfile, error) {
-	p, err := s.store.UpdatePartnerProfile(ctx, server.PrincipalFrom(ctx).User, patchOf(req), s.currentTime(), server.ActorFrom(ctx))
+	p, err := partners.UpdateProfile(ctx, s.db, server.PrincipalFrom(ctx).User, patchOf(req), s.currentTime(), server.ActorFrom(ctx))
 	if err != nil {
 		return nil, err
 	}
@@ -199,7 +221,7 @@ func (s *Service) SetPayoutMethod(ctx context.Context, req *affiliatev1.SetPayou
 	if err != nil {
 		return nil, err
 	}
-	details, err := s.store.SetPayoutMethod(ctx, user, sealed, factorSince, s.currentTime(), server.ActorFrom(ctx))
+	details, err := payouts.SetMethod(ctx, s.db, user, sealed, factorSince, s.currentTime(), server.ActorFrom(ctx))
 	if err != nil {
 		return nil, err
 	}

@@ -9,16 +9,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgconn"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/commission"
 	"github.com/tributary-hq/tributary/affiliate/ledger"
-	"github.com/tributary-hq/tributary/cmd/stores"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
-	"github.com/tributary-hq/tributary/server/payout"
 	"github.com/tributary-hq/tributary/server/servertest"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
@@ -185,42 +182,32 @@ func TestCreatePayoutBatch_CreatesDraftPayouts(t *testing.T) {
 	f.checkConsistency()
 }
 
-// conflictingStore makes the first run of its first transaction fail with a serialization
-// failure. The store then runs the transaction again.
-type conflictingStore struct {
-	payout.Store
-	runs int
-}
-
-func (s *conflictingStore) InTx(ctx context.Context, fn func(tx payout.Tx) error) error {
-	return s.Store.InTx(ctx, func(tx payout.Tx) error {
-		if err := fn(tx); err != nil {
-			return err
-		}
-		if s.runs++; s.runs == 1 {
-			return &pgconn.PgError{Code: "40001"} // serialization_failure
-		}
-		return nil
-	})
-}
-
 func TestCreatePayoutBatch_ReturnsTheCommittedBatch(t *testing.T) {
 	f := newFixture(t)
 	f.addCommission(f.partner("Anna"), 100)
-	store := &conflictingStore{Store: stores.Payout(f.Store)}
-	service := payout.New(payout.Config{Store: store, Seal: f.keys, Now: f.Now})
+	// The first commit fails with a serialization failure, so that the transaction is run
+	// again. A rollback does not change a sequence.
+	f.Exec(`
+		create sequence runs;
+		create function fail_first_run() returns trigger language plpgsql security definer as $$
+		begin
+			if nextval('runs') = 1 then
+				raise exception using errcode = 'serialization_failure';
+			end if;
+			return null;
+		end $$;
+		create constraint trigger fail_first_run after insert on payout_batches deferrable initially deferred
+			for each row execute function fail_first_run()`)
 	create := func() *affiliatev1.PayoutBatch {
 		t.Helper()
-		b, err := service.CreatePayoutBatch(withKey(f.asFinance(), "key"), &affiliatev1.CreatePayoutBatchRequest{})
+		b, err := f.service.CreatePayoutBatch(withKey(f.asFinance(), "key"), &affiliatev1.CreatePayoutBatchRequest{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		return b
 	}
 	first := create()
-	if store.runs != 2 {
-		t.Errorf("the transaction was run %d times, want 2", store.runs)
-	}
+	f.WantCount(2, "runs of the transaction", `select last_value from runs`)
 	servertest.WantMessage(t, "GetPayoutBatch", f.getBatch(first.Id), first)
 	servertest.WantMessage(t, "CreatePayoutBatch with the same key", create(), first)
 	f.checkConsistency()

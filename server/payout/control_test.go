@@ -18,6 +18,7 @@ import (
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 	"github.com/tributary-hq/tributary/server/servertest"
+	payouts "github.com/tributary-hq/tributary/storage/postgres/payout"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
@@ -61,13 +62,13 @@ func TestPayout_AccountIsDeletedAfterThirtyDays(t *testing.T) {
 		f.addCommission(f.partner(name), 500)
 	}
 	b := f.confirm(f.mustCreateBatch())
-	payouts := f.payouts(b)
-	f.mustMove(payouts[0].Id, "paid")
-	f.mustMove(payouts[1].Id, "cancel")
+	details := f.payouts(b)
+	f.mustMove(details[0].Id, "paid")
+	f.mustMove(details[1].Id, "cancel")
 	f.WantCount(0, "accounts of canceled payouts", `select count(*) from payouts where status = 'canceled' and account is not null`)
 	remove := func(at time.Time, want int64) {
 		t.Helper()
-		if n, err := f.Store.DeletePayoutAccounts(t.Context(), at.Add(-payout.AccountKept), 10); err != nil || n != want {
+		if n, err := payouts.DeleteAccounts(t.Context(), f.DB, at.Add(-payout.AccountKept), 10); err != nil || n != want {
 			t.Errorf("DeletePayoutAccounts deleted %d accounts (%v), want %d", n, err, want)
 		}
 	}

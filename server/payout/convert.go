@@ -1,8 +1,10 @@
 package payout
 
 import (
+	"cmp"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/payout"
@@ -31,6 +33,22 @@ func previewLine(d payout.Due) *affiliatev1.PayoutPreviewLine {
 		line.Method = server.EnumValue[affiliatev1.PayoutMethod](*d.Method)
 	}
 	return line
+}
+
+// sortPreview sorts the lines of a preview. The payouts that a batch would contain are
+// first, followed by those that it would leave out. Each part is sorted by partner name.
+func sortPreview(due []payout.Due) {
+	slices.SortFunc(due, func(a, b payout.Due) int {
+		if paidA, paidB := a.Exclusion() == "", b.Exclusion() == ""; paidA != paidB {
+			if paidA {
+				return -1
+			}
+			return 1
+		}
+		return cmp.Or(
+			cmp.Compare(strings.ToLower(a.PartnerName), strings.ToLower(b.PartnerName)),
+			cmp.Compare(a.Participant.String(), b.Participant.String()), cmp.Compare(a.Currency, b.Currency))
+	})
 }
 
 // previewTotals returns, for each currency, the total of the amounts that a batch would

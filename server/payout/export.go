@@ -15,6 +15,7 @@ import (
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/httpedge/csv"
 	"github.com/tributary-hq/tributary/server"
+	payouts "github.com/tributary-hq/tributary/storage/postgres/payout"
 )
 
 // format is a file format for exported payouts.
@@ -118,7 +119,7 @@ func (s *Service) ExportPayoutBatch(req *affiliatev1.ExportPayoutBatchRequest, s
 	ctx := stream.Context()
 	scope, at := server.PrincipalFrom(ctx).Scope(), s.currentTime()
 	export := exportOf(req)
-	totals, err := s.store.PayoutExportTotals(ctx, scope, id, export.Method)
+	totals, err := payouts.ExportTotals(ctx, s.db, scope, id, export.Method)
 	if err != nil {
 		return err
 	}
@@ -126,7 +127,7 @@ func (s *Service) ExportPayoutBatch(req *affiliatev1.ExportPayoutBatchRequest, s
 	if err != nil {
 		return err
 	}
-	if err := s.store.AuditPayoutExport(ctx, scope, id, export, at, server.ActorFrom(ctx)); err != nil {
+	if err := payouts.AuditExport(ctx, s.db, scope, id, export, at, server.ActorFrom(ctx)); err != nil {
 		return err
 	}
 	if err := stream.SetHeader(metadata.Pairs(exportParts, strconv.FormatInt(parts, 10))); err != nil {
@@ -134,7 +135,7 @@ func (s *Service) ExportPayoutBatch(req *affiliatev1.ExportPayoutBatchRequest, s
 	}
 	file := formats[export.Format]
 	return server.StreamCSV(stream, "payouts", scope.Mode, at, file.header, func(w *csv.Writer) error {
-		for p, err := range s.store.ExportPayouts(ctx, scope, id, export) {
+		for p, err := range payouts.Export(ctx, s.db, scope, id, export) {
 			if err != nil {
 				return err
 			}

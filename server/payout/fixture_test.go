@@ -19,12 +19,12 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/commission"
 	"github.com/tributary-hq/tributary/affiliate/ledger"
 	"github.com/tributary-hq/tributary/affiliate/payout"
-	"github.com/tributary-hq/tributary/cmd/stores"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	commissionservice "github.com/tributary-hq/tributary/server/commission"
 	payoutservice "github.com/tributary-hq/tributary/server/payout"
 	"github.com/tributary-hq/tributary/server/seal"
 	"github.com/tributary-hq/tributary/server/servertest"
+	payouts "github.com/tributary-hq/tributary/storage/postgres/payout"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
@@ -46,7 +46,7 @@ func newFixture(t *testing.T, programColumns ...pgtest.Row) *fixture {
 		t.Fatal(err)
 	}
 	shop := pgtest.Open(t, clock.Now).NewShop(affiliate.ModeLive, programColumns...)
-	service := payoutservice.New(payoutservice.Config{Store: stores.Payout(shop.Store), Seal: keys, Now: clock.Now})
+	service := payoutservice.New(payoutservice.Config{DB: shop.DB, Seal: keys, Now: clock.Now})
 	return &fixture{shop, service, keys, clock}
 }
 
@@ -85,7 +85,7 @@ func (f *fixture) setMethod(p pgtest.Participant, account payout.Account) {
 	if account.Account != "" {
 		sealed = f.keys.Seal(plain, []byte(p.Partner.String()))
 	}
-	_, err = f.Store.SetPayoutMethod(f.Context(), p.Partner, payout.SealedPayoutAccount{
+	_, err = payouts.SetMethod(f.Context(), f.DB, p.Partner, payout.SealedPayoutAccount{
 		Method: account.Method, Hint: account.Hint(), Ciphertext: sealed, Matches: func([]byte) bool { return false },
 	}, nil, f.Now(), affiliate.Actor{User: &p.Partner})
 	if err != nil {
@@ -116,7 +116,7 @@ func inCurrency(currency string) func(*commission.Commission) {
 func (f *fixture) moveCommission(id affiliate.CommissionID, move commission.Move, t commission.Transition) error {
 	t.Scope, t.Program, t.Commission, t.Move, t.At = f.Scope, f.Program, id, move, f.Now()
 	t.Actor = affiliate.Actor{User: &f.Owner}
-	_, err := commissionservice.Move(f.Context(), stores.Commission(f.Store), t)
+	_, err := commissionservice.Move(f.Context(), f.DB, t)
 	return err
 }
 

@@ -11,7 +11,6 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/ledger"
 	"github.com/tributary-hq/tributary/affiliate/payout"
-	"github.com/tributary-hq/tributary/cmd/stores"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	payoutservice "github.com/tributary-hq/tributary/server/payout"
 	"github.com/tributary-hq/tributary/server/servertest"
@@ -104,7 +103,7 @@ func TestMarkPayoutPaid_WithoutDateIsTheTimeOfTheMove(t *testing.T) {
 	f := newFixture(t)
 	f.addCommission(f.partner("Anna"), 100)
 	b := f.confirm(f.mustCreateBatch())
-	f.service = payoutservice.New(payoutservice.Config{Store: stores.Payout(f.Store), Seal: f.keys, Now: func() time.Time {
+	f.service = payoutservice.New(payoutservice.Config{DB: f.DB, Seal: f.keys, Now: func() time.Time {
 		f.clock.Advance(time.Millisecond)
 		return f.Now()
 	}})

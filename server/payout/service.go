@@ -24,28 +24,35 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/payout"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
+	"github.com/tributary-hq/tributary/storage/postgres"
+	payouts "github.com/tributary-hq/tributary/storage/postgres/payout"
 )
 
 // Config holds the dependencies of a Service.
 type Config struct {
-	Store Store
+	DB *postgres.DB
 	// Seal decrypts payout accounts for exports.
 	Seal Opener
 	// Now is the clock.
 	Now func() time.Time
 }
 
+// Opener decrypts payout accounts. Package seal implements it.
+type Opener interface {
+	Open(sealed, aad []byte) ([]byte, error)
+}
+
 // Service implements affiliate.v1.PayoutService.
 type Service struct {
 	affiliatev1.UnimplementedPayoutServiceServer
 
-	store Store
-	seal  Opener
-	now   func() time.Time
+	db   *postgres.DB
+	seal Opener
+	now  func() time.Time
 }
 
 // New returns a Service.
-func New(c Config) *Service { return &Service{store: c.Store, seal: c.Seal, now: c.Now} }
+func New(c Config) *Service { return &Service{db: c.DB, seal: c.Seal, now: c.Now} }
 
 // currentTime returns the current time in UTC, truncated to milliseconds as in the API.
 func (s *Service) currentTime() time.Time { return s.now().UTC().Truncate(time.Millisecond) }
@@ -55,10 +62,11 @@ func (s *Service) currentTime() time.Time { return s.now().UTC().Truncate(time.M
 func (s *Service) PreviewPayouts(ctx context.Context, req *affiliatev1.PreviewPayoutsRequest) (*affiliatev1.PayoutPreview, error) {
 	page := server.PageOf(req)
 	selection := selectionOf(server.PrincipalFrom(ctx).Scope(), req, s.currentTime())
-	due, err := s.store.PayoutsDue(ctx, selection)
+	due, err := payouts.Due(ctx, s.db, selection)
 	if err != nil {
 		return nil, err
 	}
+	sortPreview(due)
 	first := min(page.Offset(), int64(len(due)))
 	last := min(first+int64(page.Size), int64(len(due)))
 	data := make([]*affiliatev1.PayoutPreviewLine, 0, last-first)
@@ -86,8 +94,8 @@ func (s *Service) CreatePayoutBatch(ctx context.Context, req *affiliatev1.Create
 	newBatch := payout.NewBatch{Selection: selectionOf(scope, req, at), By: server.ActorFrom(ctx)}
 	response := &affiliatev1.PayoutBatch{}
 	replayed := false
-	err := s.store.InTx(ctx, func(tx Tx) error {
-		stored, err := tx.ClaimKey(ctx, scope, key)
+	err := s.db.InTx(ctx, func(tx *postgres.Tx) error {
+		stored, err := postgres.ClaimKey(ctx, tx, scope, key)
 		if err != nil {
 			return err
 		}
@@ -95,7 +103,7 @@ func (s *Service) CreatePayoutBatch(ctx context.Context, req *affiliatev1.Create
 			return proto.Unmarshal(stored, response)
 		}
 		// This read takes no locks. It determines which participants must be locked.
-		candidates, err := tx.PayoutsDue(ctx, newBatch.Selection)
+		candidates, err := payouts.Due(ctx, tx, newBatch.Selection)
 		if err != nil {
 			return err
 		}
@@ -103,7 +111,7 @@ func (s *Service) CreatePayoutBatch(ctx context.Context, req *affiliatev1.Create
 		if len(participants) == 0 {
 			return payout.NothingPayable(candidates)
 		}
-		due, free, err := tx.LockPayoutsDue(ctx, newBatch.Selection, participants)
+		due, free, err := payouts.LockDue(ctx, tx, newBatch.Selection, participants)
 		if err != nil {
 			return err
 		}
@@ -111,7 +119,7 @@ func (s *Service) CreatePayoutBatch(ctx context.Context, req *affiliatev1.Create
 		if err != nil {
 			return err
 		}
-		batch, err := tx.InsertPayoutBatch(ctx, draft, newBatch.By)
+		batch, err := payouts.InsertBatch(ctx, tx, draft, newBatch.By)
 		if err != nil {
 			return err
 		}
@@ -119,7 +127,7 @@ func (s *Service) CreatePayoutBatch(ctx context.Context, req *affiliatev1.Create
 		if stored, err = proto.Marshal(response); err != nil {
 			return err
 		}
-		return tx.StoreResponse(ctx, scope, key, stored)
+		return postgres.StoreResponse(ctx, tx, scope, key, stored)
 	})
 	if err != nil {
 		return nil, err
@@ -134,7 +142,7 @@ func (s *Service) CreatePayoutBatch(ctx context.Context, req *affiliatev1.Create
 func (s *Service) ListPayoutBatches(ctx context.Context, req *affiliatev1.ListPayoutBatchesRequest) (*affiliatev1.ListPayoutBatchesResponse, error) {
 	page := server.PageOf(req)
 	status := payout.BatchStatus(server.EnumName(req.GetStatus()))
-	batches, total, err := s.store.PayoutBatches(ctx, server.PrincipalFrom(ctx).Scope(), status, page)
+	batches, total, err := payouts.ListBatches(ctx, s.db, server.PrincipalFrom(ctx).Scope(), status, page)
 	if err != nil {
 		return nil, err
 	}
@@ -151,7 +159,7 @@ func (s *Service) ListPayoutBatches(ctx context.Context, req *affiliatev1.ListPa
 // GetPayoutBatch returns one batch.
 func (s *Service) GetPayoutBatch(ctx context.Context, req *affiliatev1.GetPayoutBatchRequest) (*affiliatev1.PayoutBatch, error) {
 	return batchCall(req, func(id payout.BatchID) (payout.Batch, error) {
-		return s.store.PayoutBatch(ctx, server.PrincipalFrom(ctx).Scope(), id)
+		return payouts.GetBatch(ctx, s.db, server.PrincipalFrom(ctx).Scope(), id)
 	})
 }
 
@@ -160,7 +168,7 @@ func (s *Service) GetPayoutBatch(ctx context.Context, req *affiliatev1.GetPayout
 func (s *Service) ConfirmPayoutBatch(ctx context.Context, req *affiliatev1.ConfirmPayoutBatchRequest) (*affiliatev1.PayoutBatch, error) {
 	caller := server.PrincipalFrom(ctx)
 	return batchCall(req, func(id payout.BatchID) (payout.Batch, error) {
-		return s.store.ConfirmPayoutBatch(ctx, caller.Scope(), id, payout.Confirmation{
+		return payouts.ConfirmBatch(ctx, s.db, caller.Scope(), id, payout.Confirmation{
 			By: server.ActorFrom(ctx), User: caller.AccountableUser(), At: s.currentTime(),
 		})
 	})
@@ -169,7 +177,7 @@ func (s *Service) ConfirmPayoutBatch(ctx context.Context, req *affiliatev1.Confi
 // ProcessPayoutBatch changes the pending payouts of a batch to processing.
 func (s *Service) ProcessPayoutBatch(ctx context.Context, req *affiliatev1.ProcessPayoutBatchRequest) (*affiliatev1.PayoutBatch, error) {
 	return batchCall(req, func(id payout.BatchID) (payout.Batch, error) {
-		return s.store.ProcessPayoutBatch(ctx, server.PrincipalFrom(ctx).Scope(), id, s.currentTime(), server.ActorFrom(ctx))
+		return payouts.ProcessBatch(ctx, s.db, server.PrincipalFrom(ctx).Scope(), id, s.currentTime(), server.ActorFrom(ctx))
 	})
 }
 
@@ -177,7 +185,7 @@ func (s *Service) ProcessPayoutBatch(ctx context.Context, req *affiliatev1.Proce
 // payout of the batch was already sent.
 func (s *Service) CancelPayoutBatch(ctx context.Context, req *affiliatev1.CancelPayoutBatchRequest) (*affiliatev1.PayoutBatch, error) {
 	return batchCall(req, func(id payout.BatchID) (payout.Batch, error) {
-		return s.store.CancelPayoutBatch(ctx, server.PrincipalFrom(ctx).Scope(), id, s.currentTime(), server.ActorFrom(ctx))
+		return payouts.CancelBatch(ctx, s.db, server.PrincipalFrom(ctx).Scope(), id, s.currentTime(), server.ActorFrom(ctx))
 	})
 }
 
@@ -203,7 +211,7 @@ func (s *Service) ListPayouts(ctx context.Context, req *affiliatev1.ListPayoutsR
 		return nil, err
 	}
 	page := server.PageOf(req)
-	items, total, err := s.store.Payouts(ctx, server.PrincipalFrom(ctx).Scope(), payout.Filter{
+	items, total, err := payouts.List(ctx, s.db, server.PrincipalFrom(ctx).Scope(), payout.Filter{
 		Status:      payout.Status(server.EnumName(req.GetStatus())),
 		Program:     server.ParseOptionalID[affiliate.ProgramID](req.ProgramId),
 		Participant: server.ParseOptionalID[affiliate.ParticipantID](req.ParticipantId),
@@ -229,7 +237,7 @@ func (s *Service) GetPayout(ctx context.Context, req *affiliatev1.GetPayoutReque
 	if err != nil {
 		return nil, err
 	}
-	p, err := s.store.Payout(ctx, server.PrincipalFrom(ctx).Scope(), id)
+	p, err := payouts.Get(ctx, s.db, server.PrincipalFrom(ctx).Scope(), id)
 	if err != nil {
 		return nil, err
 	}
@@ -269,7 +277,7 @@ func (s *Service) move(ctx context.Context, req interface{ GetPayoutId() string 
 	if t.PaidAt.IsZero() {
 		t.PaidAt = t.At
 	}
-	p, err := s.store.MovePayout(ctx, server.PrincipalFrom(ctx).Scope(), id, t)
+	p, err := payouts.Move(ctx, s.db, server.PrincipalFrom(ctx).Scope(), id, t)
 	if err != nil {
 		return nil, err
 	}
@@ -287,7 +295,7 @@ func (s *Service) ListPartnerPayouts(ctx context.Context, req *affiliatev1.ListP
 	if err != nil {
 		return nil, err
 	}
-	items, total, err := s.store.PartnerPayouts(ctx, caller.User, caller.Mode, payout.Filter{
+	items, total, err := payouts.ListOfPartner(ctx, s.db, caller.User, caller.Mode, payout.Filter{
 		Status:  payout.Status(server.EnumName(req.GetStatus())),
 		Program: program,
 		Created: created,

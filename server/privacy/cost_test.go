@@ -49,7 +49,7 @@ func TestErase_ScansNoTable(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.finish(f.erasure())
-	f.Store.Close() // its connections report what they have read
+	f.DB.Close() // its connections report what they have read
 	pgtest.Eventually(t, "the connections have reported what they have read", func() bool {
 		return f.Count(`select coalesce(sum(idx_tup_fetch), 0) from pg_stat_user_tables where relname = 'conversions'`) > 0
 	})

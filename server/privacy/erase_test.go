@@ -23,22 +23,25 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/partner"
 	"github.com/tributary-hq/tributary/affiliate/privacy"
 	"github.com/tributary-hq/tributary/affiliate/promocode"
-	"github.com/tributary-hq/tributary/cmd/stores"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server/analytics"
 	privacyservice "github.com/tributary-hq/tributary/server/privacy"
 	"github.com/tributary-hq/tributary/server/servertest"
 	"github.com/tributary-hq/tributary/storage/postgres"
-	accountpg "github.com/tributary-hq/tributary/storage/postgres/account"
+	accounts "github.com/tributary-hq/tributary/storage/postgres/account"
+	checks "github.com/tributary-hq/tributary/storage/postgres/check"
+	clicks "github.com/tributary-hq/tributary/storage/postgres/click"
+	links "github.com/tributary-hq/tributary/storage/postgres/link"
+	partners "github.com/tributary-hq/tributary/storage/postgres/partner"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
+	promocodes "github.com/tributary-hq/tributary/storage/postgres/promocode"
 )
 
 func TestMain(m *testing.M) { os.Exit(pgtest.Main{M: m}.Run()) }
 
 var (
-	hashKeys    = affiliate.HashKeys{[]byte("a key of 32 bytes for the tests.")}
-	erasureKeys = privacy.NewErasureKeys(hashKeys)
-	errCrash    = errors.New("the process crashed")
+	hashKeys = affiliate.HashKeys{[]byte("key of the tests")} // as in pgtest.ErasureKeys
+	errCrash = errors.New("the process crashed")
 )
 
 const confirmation = "DELETE"
@@ -70,12 +73,12 @@ func newFixture(t *testing.T) *fixture {
 		f.NewPromoCode(p, p.Code+"-promo")
 		f.NewLedgerEntry(p, 500, func(e *ledger.ManualEntry) { e.Reason = p.Code + "-reason" })
 	}
-	f.service = f.serviceWith(stores.Privacy(f.Store.DB, erasureKeys.First()))
+	f.service = f.serviceWith(f.DB)
 	return f
 }
 
-func (f *fixture) serviceWith(store privacyservice.Store) *privacyservice.Service {
-	return privacyservice.New(privacyservice.Config{Store: store, Directory: f.directory, DeadLetters: f.dead, Analytics: analytics.New(stores.Analytics(f.Store.DB), slog.New(slog.DiscardHandler), f.clock.Now), Log: f.log, HashKeys: hashKeys, Now: f.clock.Now})
+func (f *fixture) serviceWith(db *postgres.DB) *privacyservice.Service {
+	return privacyservice.New(privacyservice.Config{DB: db, Directory: f.directory, DeadLetters: f.dead, Analytics: analytics.New(f.DB, slog.New(slog.DiscardHandler), f.clock.Now), Log: f.log, HashKeys: hashKeys, Now: f.clock.Now})
 }
 
 // directory records the codes that it has to delete.
@@ -159,28 +162,23 @@ func (f *fixture) wantTraces(text string, want ...string) {
 	}
 }
 
-// crashingStore crashes in each call of Advance twice: before the transaction and after it.
-type crashingStore struct {
-	privacyservice.Store
-
-	calls int
-}
-
-func (s *crashingStore) Advance(
-	ctx context.Context, id privacy.ErasureID, previous privacy.ErasurePage, now time.Time,
-) (privacy.ErasurePage, error) {
-	s.calls++
-	if s.calls%2 == 1 && previous.Delete == nil && previous.DeadLetters == nil && !previous.Exports {
-		canceled, cancel := context.WithCancel(ctx)
-		cancel()
-		_, err := s.Store.Advance(canceled, id, previous, now)
-		return privacy.ErasurePage{}, errors.Join(err, errCrash)
-	}
-	page, err := s.Store.Advance(ctx, id, previous, now)
-	if page.Finished || page.Wait > 0 || page.Delete != nil || page.DeadLetters != nil || page.Exports {
-		return page, err // otherwise the erasure would make no progress
-	}
-	return page, errors.Join(err, errCrash)
+// crashingDB returns the database for a service that crashes at each position of its only
+// erasure: before a transaction begins, which is after the previous one has committed, and
+// before it commits. Each crash happens once, so that the erasure makes progress.
+func (f *fixture) crashingDB() *postgres.DB {
+	f.Helper()
+	crashed := map[string]bool{}
+	return f.OpenHooked(func(sql string, _ []any) error {
+		if sql != "begin" && sql != "commit" {
+			return nil
+		}
+		position := sql + " " + f.Texts(`select step || ' ' || cursor from erasures`)[0]
+		if crashed[position] {
+			return nil
+		}
+		crashed[position] = true
+		return errCrash
+	})
 }
 
 func TestErase_FinishesAfterCrashesAtEveryPage(t *testing.T) {
@@ -191,8 +189,7 @@ func TestErase_FinishesAfterCrashesAtEveryPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.dead.fails = 2
-	store := &crashingStore{Store: stores.Privacy(f.Store.DB, erasureKeys.First())}
-	f.service, f.directory.fails = f.serviceWith(store), 1
+	f.service, f.directory.fails = f.serviceWith(f.crashingDB()), 1
 	crashes := 0
 	for {
 		wait, err := f.service.Erase(t.Context(), f.erasure())
@@ -207,8 +204,8 @@ func TestErase_FinishesAfterCrashesAtEveryPage(t *testing.T) {
 			t.Fatalf("the erasure has not finished after %d crashes: %v", crashes, err)
 		}
 	}
-	if crashes < 20 {
-		t.Errorf("there were %d crashes, want one at each page", crashes)
+	if crashes < 40 {
+		t.Errorf("there were %d crashes, want two at each page", crashes)
 	}
 	f.wantTraces("quokka")
 	f.dead.want(t, map[string]int{"quokka-ada": 0, "wombat-ben": 150})
@@ -240,7 +237,7 @@ func TestErase_ChangesNothingOfOthers(t *testing.T) {
 		t.Errorf("the erasure of Ada has changed the rows of Ben:\nbefore\n%s\nafter\n%s", strings.Join(before, "\n"), strings.Join(after, "\n"))
 	}
 	f.WantCount(3, "commissions of Ada under the pseudonym", `select count(*) from commissions where participant_id = $1 and amount_cents = 200`, f.ada.ID)
-	checks, err := f.Store.CheckAccounts(t.Context(), f.clock.Now)
+	checks, err := checks.Run(t.Context(), f.DB, f.clock.Now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -296,7 +293,7 @@ func TestStoreClicks_OfErasedParticipantKeepsNoPersonalData(t *testing.T) {
 	}
 	ada, ben := late(f.ada), late(f.ben)
 	for range 2 { // the second time, the clicks exist
-		if err := f.Store.StoreClicks(t.Context(), []click.Click{ada, ben}); err != nil {
+		if err := clicks.Store(t.Context(), f.DB, []click.Click{ada, ben}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -316,11 +313,11 @@ func TestErase_LaterChangesOfTheAccountDoNotReachTheParticipant(t *testing.T) {
 	}
 	f.finish(f.erasure())
 	patch := partner.ProfilePatch{Name: affiliate.Set("Ada Numbat")}
-	if _, err := f.Store.UpdatePartnerProfile(t.Context(), f.ada.Partner, patch, f.Now(), affiliate.System); err != nil {
+	if _, err := partners.UpdateProfile(t.Context(), f.DB, f.ada.Partner, patch, f.Now(), affiliate.System); err != nil {
 		t.Fatal(err)
 	}
-	err := accountpg.NewStore(f.Store.DB).InTx(t.Context(), func(tx *accountpg.Tx) error {
-		return tx.ChangeEmail(t.Context(), f.ada.Partner, "ada@numbat.example", f.Now())
+	err := f.DB.InTx(t.Context(), func(tx *postgres.Tx) error {
+		return accounts.ChangeEmail(t.Context(), tx, f.ada.Partner, "ada@numbat.example", f.Now())
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -332,10 +329,6 @@ func TestErase_LaterChangesOfTheAccountDoNotReachTheParticipant(t *testing.T) {
 func TestErase_CodesStayTaken(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	store, err := reopen(t, f)
-	if err != nil {
-		t.Fatal(err)
-	}
 	if err := f.eraseParticipant(f.ada); err != nil {
 		t.Fatal(err)
 	}
@@ -344,14 +337,14 @@ func TestErase_CodesStayTaken(t *testing.T) {
 			ID: affiliate.NewID[affiliate.LinkID](f.Now()), Scope: f.Scope, Program: f.Program, Participant: f.ben.ID, Code: "quokka-ada",
 			Destination: ptr("https://shop.example/"), CreatedAt: f.Now(),
 		}
-		if _, err := store.CreateLink(t.Context(), link, affiliate.System); pgtest.ReasonOf(t, err) != affiliate.ReasonReferralCodeTaken {
+		if _, err := links.Create(t.Context(), f.DB, link, affiliate.System); pgtest.ReasonOf(t, err) != affiliate.ReasonReferralCodeTaken {
 			t.Errorf("%s, a link with the code returns %v", state, err)
 		}
 		code := promocode.PromoCode{
 			ID: affiliate.NewID[affiliate.PromoCodeID](f.Now()), Scope: f.Scope, Program: f.Program, Participant: f.ben.ID, Code: "quokka-ada-promo",
 			DiscountType: promocode.DiscountPercentage, DiscountValue: 1000, SyncStatus: "none", CreatedAt: f.Now(),
 		}
-		if _, err := store.CreatePromoCode(t.Context(), code, affiliate.System); pgtest.ReasonOf(t, err) != affiliate.ReasonPromoCodeTaken {
+		if _, err := promocodes.Create(t.Context(), f.DB, code, affiliate.System); pgtest.ReasonOf(t, err) != affiliate.ReasonPromoCodeTaken {
 			t.Errorf("%s, a promo code with the code returns %v", state, err)
 		}
 		if state == "after the response" {
@@ -372,16 +365,16 @@ func TestErase_KnowsDigestsOfEarlierHashKeys(t *testing.T) {
 	f.finish(f.erasure())
 	create := func(keys affiliate.HashKeys) (linkErr, code error) {
 		t.Helper()
-		store, err := postgres.Open(t.Context(), postgres.Config{URL: f.URL, ErasureKeys: privacy.NewErasureKeys(keys)})
+		db, err := postgres.Open(t.Context(), postgres.Config{URL: f.URL, ErasureKeys: privacy.NewErasureKeys(keys)})
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer store.Close()
-		_, linkErr = store.CreateLink(t.Context(), link.Link{
+		defer db.Close()
+		_, linkErr = links.Create(t.Context(), db, link.Link{
 			ID: affiliate.NewID[affiliate.LinkID](f.Now()), Scope: f.Scope, Program: f.Program, Participant: f.ben.ID, Code: "quokka-ada",
 			Destination: ptr("https://shop.example/"), CreatedAt: f.Now(),
 		}, affiliate.System)
-		_, code = store.CreatePromoCode(t.Context(), promocode.PromoCode{
+		_, code = promocodes.Create(t.Context(), db, promocode.PromoCode{
 			ID: affiliate.NewID[affiliate.PromoCodeID](f.Now()), Scope: f.Scope, Program: f.Program, Participant: f.ben.ID, Code: "quokka-ada-promo",
 			DiscountType: promocode.DiscountPercentage, DiscountValue: 1000, SyncStatus: "none", CreatedAt: f.Now(),
 		}, affiliate.System)
@@ -480,7 +473,7 @@ func TestReplay_ErasesAgainAfterRestore(t *testing.T) {
 			}
 			restored := restore(t, backup, f.clock.Now)
 			after := &fixture{Shop: &pgtest.Shop{Fixture: restored, Scope: f.Scope, Program: f.Program, Owner: f.Owner}, clock: f.clock, directory: &directory{}, dead: f.dead, log: &log{}}
-			after.service = after.serviceWith(stores.Privacy(restored.Store.DB, erasureKeys.First()))
+			after.service = after.serviceWith(restored.DB)
 			after.WantCount(1, "participants in the backup", `select count(*) from participants where note = 'quokka-note'`)
 			for _, want := range []bool{true, false} { // the second time, nothing is left to do
 				_, replayed, err := after.service.Replay(t.Context(), f.log.entries[0])

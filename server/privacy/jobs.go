@@ -11,6 +11,10 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/privacy"
 	"github.com/tributary-hq/tributary/server"
+	"github.com/tributary-hq/tributary/storage/postgres"
+	exports "github.com/tributary-hq/tributary/storage/postgres/export"
+	participants "github.com/tributary-hq/tributary/storage/postgres/participant"
+	erasures "github.com/tributary-hq/tributary/storage/postgres/privacy"
 )
 
 const (
@@ -54,7 +58,7 @@ func (w *eraseWorker) Work(ctx context.Context, job *river.Job[privacy.EraseData
 // Erase processes the pages of an erasure until it has finished, must wait, or has taken
 // workTime. wait is the time until the next call; 0 means that the erasure has finished.
 func (s *Service) Erase(ctx context.Context, id privacy.ErasureID) (wait time.Duration, err error) {
-	erasure, logged, err := s.Store.Erasure(ctx, id)
+	erasure, logged, err := erasures.Erasure(ctx, s.DB, id)
 	if errors.Is(err, affiliate.Refuse(affiliate.ReasonNotFound)) {
 		return 0, nil
 	}
@@ -68,7 +72,7 @@ func (s *Service) Erase(ctx context.Context, id privacy.ErasureID) (wait time.Du
 	}
 	var previous privacy.ErasurePage
 	for began := time.Now(); time.Since(began) < workTime; {
-		page, err := s.Store.Advance(ctx, id, previous, s.Now())
+		page, err := erasures.Advance(ctx, s.DB, id, previous, s.Now())
 		if err != nil || page.Finished || page.Wait > 0 {
 			return page.Wait, err
 		}
@@ -93,7 +97,7 @@ func (s *Service) process(ctx context.Context, erasure privacy.Erasure, page pri
 		}
 	}
 	if page.Exports {
-		return s.Store.InTx(ctx, func(tx Tx) error { return deleteExports(ctx, tx, erasure) })
+		return s.DB.InTx(ctx, func(tx *postgres.Tx) error { return deleteExports(ctx, tx, erasure) })
 	}
 	if letters := page.DeadLetters; letters != nil {
 		letters.Last, letters.More, err = s.DeadLetters.Delete(ctx, letters.Search, letters.After)
@@ -102,14 +106,14 @@ func (s *Service) process(ctx context.Context, erasure privacy.Erasure, page pri
 }
 
 // deleteExports deletes all exports with data of the subject of an erasure.
-func deleteExports(ctx context.Context, tx Tx, e privacy.Erasure) error {
+func deleteExports(ctx context.Context, tx *postgres.Tx, e privacy.Erasure) error {
 	switch e.Subject {
 	case privacy.EraseParticipant:
-		return tx.DeleteExportsWithParticipant(ctx, *e.Workspace, affiliate.ParticipantID{UUID: e.SubjectID})
+		return exports.DeleteExportsWithParticipant(ctx, tx, *e.Workspace, affiliate.ParticipantID{UUID: e.SubjectID})
 	case privacy.ErasePartner:
-		return tx.DeleteExportsWithPartner(ctx, affiliate.UserID{UUID: e.SubjectID})
+		return exports.DeleteExportsWithPartner(ctx, tx, affiliate.UserID{UUID: e.SubjectID})
 	case privacy.EraseWorkspace:
-		return tx.DeleteExportsOfWorkspace(ctx, *e.Workspace)
+		return exports.DeleteExportsOfWorkspace(ctx, tx, *e.Workspace)
 	}
 	return fmt.Errorf("unknown subject %q", e.Subject)
 }
@@ -128,7 +132,7 @@ func (w *resumeWorker) Work(ctx context.Context, _ *river.Job[privacy.ResumeEras
 
 // Resume enqueues the jobs of erasures that should have finished.
 func (s *Service) Resume(ctx context.Context) error {
-	unfinished, err := s.Store.UnfinishedErasures(ctx, s.Now().Add(-resumeInterval))
+	unfinished, err := erasures.UnfinishedErasures(ctx, s.DB, s.Now().Add(-resumeInterval))
 	if err != nil {
 		return err
 	}
@@ -136,7 +140,7 @@ func (s *Service) Resume(ctx context.Context) error {
 	for i, id := range unfinished {
 		jobs[i] = privacy.EraseData{Erasure: id}
 	}
-	return s.Store.Enqueue(ctx, jobs...)
+	return erasures.Enqueue(ctx, s.DB, jobs...)
 }
 
 // abandonedPerRun is the maximum number of accounts that one job erases.
@@ -146,19 +150,19 @@ const abandonedPerRun = 1000
 // and that take part in no programme any more: the participations were erased or, in test mode,
 // deleted. The persons cannot erase them, because they cannot log in.
 func (s *Service) EraseAbandoned(ctx context.Context) error {
-	abandoned, err := s.Store.AbandonedAccounts(ctx, abandonedPerRun)
+	abandoned, err := erasures.AbandonedAccounts(ctx, s.DB, abandonedPerRun)
 	if err != nil {
 		return err
 	}
 	for _, id := range abandoned {
 		erasure := privacy.NewErasure(privacy.ErasePartner, id.UUID, s.currentTime())
 		erased := false
-		err := s.Store.InTx(ctx, func(tx Tx) error {
-			account, found, err := tx.LockAccount(ctx, id)
+		err := s.DB.InTx(ctx, func(tx *postgres.Tx) error {
+			account, found, err := erasures.LockAccount(ctx, tx, id)
 			if err != nil || !found || !account.Unclaimed {
 				return err // somebody has claimed it since then
 			}
-			participations, err := tx.LockParticipations(ctx, id)
+			participations, err := participants.LockParticipations(ctx, tx, id)
 			if err != nil || len(participations) > 0 {
 				return err // another merchant has added it since then
 			}

@@ -11,6 +11,12 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/privacy"
 )
 
+// Log is the erasure log: a file outside the database.
+type Log interface {
+	// Append writes an entry. When it returns nil, the entry is on disk.
+	Append(entry privacy.ErasureLogEntry) error
+}
+
 // FileLog is an erasure log in a file: one JSON object per line. Several processes can append
 // to the same file of one machine.
 type FileLog struct {

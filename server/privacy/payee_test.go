@@ -9,7 +9,7 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/payout"
 	"github.com/tributary-hq/tributary/affiliate/privacy"
-	"github.com/tributary-hq/tributary/cmd/stores"
+	payouts "github.com/tributary-hq/tributary/storage/postgres/payout"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
@@ -32,11 +32,11 @@ func (f *fixture) retainPayees(years int) {
 
 func (f *fixture) wantPayee(when string, id affiliate.PayoutID, want string) {
 	f.Helper()
-	items, _, err := f.Store.Payouts(f.Context(), f.Scope, payout.Filter{}, affiliate.Page{Number: 1, Size: 100})
+	items, _, err := payouts.List(f.Context(), f.DB, f.Scope, payout.Filter{}, affiliate.Page{Number: 1, Size: 100})
 	if err != nil {
 		f.Fatal(err)
 	}
-	detail, err := f.Store.Payout(f.Context(), f.Scope, id)
+	detail, err := payouts.Get(f.Context(), f.DB, f.Scope, id)
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -50,7 +50,7 @@ func (f *fixture) wantPayee(when string, id affiliate.PayoutID, want string) {
 // deletePayeeNames runs the part of the hourly job that deletes names.
 func (f *fixture) deletePayeeNames(now time.Time, want int64) {
 	f.Helper()
-	if n, err := f.Store.DeletePayeeNames(f.Context(), now, 10); err != nil || n != want {
+	if n, err := payouts.DeletePayeeNames(f.Context(), f.DB, now, 10); err != nil || n != want {
 		f.Errorf("DeletePayeeNames at %v changed %d payouts (%v), want %d", now, n, err, want)
 	}
 }
@@ -118,7 +118,7 @@ func TestErase_KeepsNoNameInTestMode(t *testing.T) {
 	t.Parallel()
 	live := newFixture(t)
 	f := &fixture{Shop: live.NewShop(affiliate.ModeTest), clock: live.clock, directory: &directory{}, dead: live.dead, log: &log{}}
-	f.service = f.serviceWith(stores.Privacy(f.Store.DB, erasureKeys.First()))
+	f.service = f.serviceWith(f.DB)
 	f.retainPayees(10)
 	ada, at := f.NewParticipant(f.Scope, f.Program, f.NewPartner("Ada")), f.Now()
 	paid := f.addPayout(ada, payout.Paid, &at)

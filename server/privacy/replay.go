@@ -8,6 +8,9 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/privacy"
+	"github.com/tributary-hq/tributary/storage/postgres"
+	participants "github.com/tributary-hq/tributary/storage/postgres/participant"
+	erasures "github.com/tributary-hq/tributary/storage/postgres/privacy"
 )
 
 // Replay erases the subject of an entry of the erasure log again, after a restore of a backup
@@ -21,29 +24,29 @@ func (s *Service) Replay(ctx context.Context, entry privacy.ErasureLogEntry) (id
 	}
 	erasure := privacy.NewErasure(privacy.ErasureSubject(entry.Kind), subject, entry.At.UTC())
 	erasure.Workspace = entry.Workspace
-	err = s.Store.InTx(ctx, func(tx Tx) error {
+	err = s.DB.InTx(ctx, func(tx *postgres.Tx) error {
 		replayed = false
 		switch erasure.Subject {
 		case privacy.EraseParticipant:
-			p, found, err := tx.LockParticipantByID(ctx, *entry.Workspace, affiliate.ParticipantID{UUID: subject})
+			p, found, err := participants.LockByID(ctx, tx, *entry.Workspace, affiliate.ParticipantID{UUID: subject})
 			if err != nil || !found || p.ErasedAt != nil {
 				return err
 			}
 			replayed, erasure.Mode = true, &p.Scope.Mode
 			return s.eraseParticipant(ctx, tx, erasure, p, affiliate.System)
 		case privacy.ErasePartner:
-			account, found, err := tx.LockAccount(ctx, affiliate.UserID{UUID: subject})
+			account, found, err := erasures.LockAccount(ctx, tx, affiliate.UserID{UUID: subject})
 			if err != nil || !found || account.ErasedAt != nil {
 				return err
 			}
-			participations, err := tx.LockParticipations(ctx, account.ID)
+			participations, err := participants.LockParticipations(ctx, tx, account.ID)
 			if err != nil {
 				return err
 			}
 			replayed = true
 			return s.erasePartner(ctx, tx, erasure, account, participations)
 		case privacy.EraseWorkspace:
-			workspace, found, err := tx.LockWorkspaceForErasure(ctx, affiliate.WorkspaceID{UUID: subject})
+			workspace, found, err := erasures.LockWorkspaceForErasure(ctx, tx, affiliate.WorkspaceID{UUID: subject})
 			if err != nil || !found || workspace.ErasedAt != nil {
 				return err
 			}
@@ -55,5 +58,5 @@ func (s *Service) Replay(ctx context.Context, entry privacy.ErasureLogEntry) (id
 	if err != nil || !replayed {
 		return id, false, err
 	}
-	return erasure.ID, true, s.Store.MarkLogged(ctx, erasure.ID, s.Now())
+	return erasure.ID, true, erasures.MarkLogged(ctx, s.DB, erasure.ID, s.Now())
 }

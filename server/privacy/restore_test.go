@@ -10,16 +10,6 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-// reopen returns a store that knows the key of erased codes.
-func reopen(t *testing.T, f *fixture) (*postgres.Store, error) {
-	t.Helper()
-	store, err := postgres.Open(t.Context(), postgres.Config{URL: f.URL, ErasureKeys: erasureKeys})
-	if err == nil {
-		t.Cleanup(store.Close)
-	}
-	return store, err
-}
-
 // restore returns a new database with the contents of a backup.
 func restore(t *testing.T, backup string, now func() time.Time) *pgtest.Fixture {
 	t.Helper()
@@ -33,9 +23,9 @@ func restore(t *testing.T, backup string, now func() time.Time) *pgtest.Fixture 
 	f.Exec(`drop schema river cascade`)
 	f.Exec(`create schema public`)
 	run(t, "pg_restore", "--dbname="+f.URL, backup)
-	if f.Store, err = postgres.Open(t.Context(), postgres.Config{URL: f.URL}); err != nil {
+	if f.DB, err = postgres.Open(t.Context(), postgres.Config{URL: f.URL, ErasureKeys: pgtest.ErasureKeys}); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(f.Store.Close)
+	t.Cleanup(f.DB.Close)
 	return f
 }

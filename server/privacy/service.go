@@ -32,11 +32,37 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/privacy"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
+	"github.com/tributary-hq/tributary/storage/postgres"
+	participants "github.com/tributary-hq/tributary/storage/postgres/participant"
+	erasures "github.com/tributary-hq/tributary/storage/postgres/privacy"
+	programs "github.com/tributary-hq/tributary/storage/postgres/program"
 )
+
+// Directory is the edge directory.
+type Directory interface {
+	// DeleteCodes deletes codes and short links from the directory.
+	DeleteCodes(ctx context.Context, codes privacy.DirectoryCodes) error
+}
+
+// DeadLetters is the Redis stream of the clicks that could not be stored. Package
+// storage/clickstream implements it.
+type DeadLetters interface {
+	// Delete reads a page of the records after a position and deletes the records that the
+	// search selects. last is the position of the last record of the page. more is false if the
+	// page was the last one.
+	Delete(ctx context.Context, search affiliate.DeadLetterSearch, after affiliate.StreamPosition) (last affiliate.StreamPosition, more bool, err error)
+}
+
+// Analytics keeps the sums of the analytics. Package server/analytics implements it.
+type Analytics interface {
+	// AddAll adds all entries of the log of a workspace to the sums. After an erasure, neither
+	// the log nor the sums then contain the erased values.
+	AddAll(ctx context.Context, workspace affiliate.WorkspaceID) error
+}
 
 // Config configures a Service. All fields are required.
 type Config struct {
-	Store     Store
+	DB        *postgres.DB
 	Directory Directory
 	// DeadLetters contains clicks of the subjects that could not be stored.
 	DeadLetters DeadLetters
@@ -71,15 +97,15 @@ func (s *Service) EraseParticipant(ctx context.Context, req *affiliatev1.ErasePa
 	}
 	scope, by, at := server.PrincipalFrom(ctx).Scope(), server.ActorFrom(ctx), s.currentTime()
 	var erasure privacy.Erasure
-	err := s.Store.InTx(ctx, func(tx Tx) error {
-		owns, err := tx.OwnsProgram(ctx, scope.Workspace, program)
+	err := s.DB.InTx(ctx, func(tx *postgres.Tx) error {
+		owns, err := programs.Owns(ctx, tx, scope.Workspace, program)
 		if err != nil {
 			return err
 		}
 		if !owns {
 			return affiliate.Refuse(affiliate.ReasonAccessDenied)
 		}
-		p, found, err := tx.LockParticipant(ctx, scope, program, id)
+		p, found, err := participants.Lock(ctx, tx, scope, program, id)
 		switch {
 		case err != nil:
 			return err
@@ -88,7 +114,7 @@ func (s *Service) EraseParticipant(ctx context.Context, req *affiliatev1.ErasePa
 		case p.ErasedAt != nil:
 			return affiliate.Refuse(affiliate.ReasonAlreadyErased)
 		}
-		if err := refuseOpenPayout(tx.HasOpenPayout(ctx, []participant.Participant{p})); err != nil {
+		if err := refuseOpenPayout(erasures.HasOpenPayout(ctx, tx, []participant.Participant{p})); err != nil {
 			return err
 		}
 		erasure = privacy.NewErasure(privacy.EraseParticipant, p.ID.UUID, at)
@@ -108,8 +134,8 @@ func (s *Service) EraseParticipant(ctx context.Context, req *affiliatev1.ErasePa
 func (s *Service) ErasePartnerAccount(ctx context.Context, _ *affiliatev1.ErasePartnerAccountRequest) (*affiliatev1.ErasePartnerAccountResponse, error) {
 	caller, at := server.PrincipalFrom(ctx), s.currentTime()
 	erasure := privacy.NewErasure(privacy.ErasePartner, caller.User.UUID, at)
-	err := s.Store.InTx(ctx, func(tx Tx) error {
-		account, found, err := tx.LockAccount(ctx, caller.User)
+	err := s.DB.InTx(ctx, func(tx *postgres.Tx) error {
+		account, found, err := erasures.LockAccount(ctx, tx, caller.User)
 		switch {
 		case err != nil:
 			return err
@@ -118,11 +144,11 @@ func (s *Service) ErasePartnerAccount(ctx context.Context, _ *affiliatev1.EraseP
 		case account.ErasedAt != nil:
 			return affiliate.Refuse(affiliate.ReasonAlreadyErased)
 		}
-		participations, err := tx.LockParticipations(ctx, account.ID)
+		participations, err := participants.LockParticipations(ctx, tx, account.ID)
 		if err != nil {
 			return err
 		}
-		if err := refuseOpenPayout(tx.HasOpenPayout(ctx, participations)); err != nil {
+		if err := refuseOpenPayout(erasures.HasOpenPayout(ctx, tx, participations)); err != nil {
 			return err
 		}
 		return s.erasePartner(ctx, tx, erasure, account, participations)
@@ -144,8 +170,8 @@ func (s *Service) EraseMerchantAccount(ctx context.Context, _ *affiliatev1.Erase
 	}
 	erasure := privacy.NewErasure(privacy.EraseWorkspace, caller.Workspace.UUID, at)
 	erasure.Workspace = &caller.Workspace
-	err := s.Store.InTx(ctx, func(tx Tx) error {
-		workspace, found, err := tx.LockWorkspaceForErasure(ctx, caller.Workspace)
+	err := s.DB.InTx(ctx, func(tx *postgres.Tx) error {
+		workspace, found, err := erasures.LockWorkspaceForErasure(ctx, tx, caller.Workspace)
 		if err != nil {
 			return err
 		}
@@ -155,7 +181,7 @@ func (s *Service) EraseMerchantAccount(ctx context.Context, _ *affiliatev1.Erase
 		if err := workspace.CheckErasure(); err != nil {
 			return err
 		}
-		if err := refuseOpenPayout(tx.WorkspaceHasOpenPayout(ctx, caller.Workspace)); err != nil {
+		if err := refuseOpenPayout(erasures.WorkspaceHasOpenPayout(ctx, tx, caller.Workspace)); err != nil {
 			return err
 		}
 		return s.eraseWorkspace(ctx, tx, erasure, workspace, by)
@@ -178,7 +204,7 @@ func refuseOpenPayout(open bool, err error) error {
 }
 
 // eraseParticipant erases a locked participant that no payout blocks.
-func (s *Service) eraseParticipant(ctx context.Context, tx Tx, e privacy.Erasure, p participant.Participant, by affiliate.Actor) error {
+func (s *Service) eraseParticipant(ctx context.Context, tx *postgres.Tx, e privacy.Erasure, p participant.Participant, by affiliate.Actor) error {
 	texts, err := s.anonymise(ctx, tx, p, e.At, by)
 	if err != nil {
 		return err
@@ -186,17 +212,17 @@ func (s *Service) eraseParticipant(ctx context.Context, tx Tx, e privacy.Erasure
 	if err := deleteExports(ctx, tx, e); err != nil {
 		return err
 	}
-	return tx.InsertErasure(ctx, e, texts, []participant.Participant{p})
+	return erasures.InsertErasure(ctx, tx, e, texts, []participant.Participant{p})
 }
 
 // anonymise replaces the personal data of a locked participant, publishes the event, and
 // writes the receipt. It returns the texts that the job searches for.
-func (s *Service) anonymise(ctx context.Context, tx Tx, p participant.Participant, at time.Time, by affiliate.Actor) ([]string, error) {
-	receipt, err := tx.Receipt(ctx, p)
+func (s *Service) anonymise(ctx context.Context, tx *postgres.Tx, p participant.Participant, at time.Time, by affiliate.Actor) ([]string, error) {
+	receipt, err := erasures.Receipt(ctx, tx, p)
 	if err != nil {
 		return nil, err
 	}
-	texts, err := tx.EraseParticipant(ctx, p, at)
+	texts, err := erasures.EraseParticipant(ctx, tx, p, at)
 	if err != nil {
 		return nil, err
 	}
@@ -211,7 +237,7 @@ func (s *Service) anonymise(ctx context.Context, tx Tx, p participant.Participan
 
 // erasePartner erases a locked partner's account with its locked participations.
 func (s *Service) erasePartner(
-	ctx context.Context, tx Tx, e privacy.Erasure, account privacy.ErasableAccount, participations []participant.Participant,
+	ctx context.Context, tx *postgres.Tx, e privacy.Erasure, account privacy.ErasableAccount, participations []participant.Participant,
 ) error {
 	texts := []string{account.Email, account.Name}
 	for _, p := range participations {
@@ -223,41 +249,41 @@ func (s *Service) erasePartner(
 		}
 		texts = append(texts, found...)
 	}
-	if err := tx.EraseAccountTraces(ctx, account, e.At); err != nil {
+	if err := erasures.EraseAccountTraces(ctx, tx, account, e.At); err != nil {
 		return err
 	}
-	if err := tx.EraseAccount(ctx, account, s.digests(account), e.At); err != nil {
+	if err := erasures.EraseAccount(ctx, tx, account, s.digests(account), e.At); err != nil {
 		return err
 	}
-	if err := tx.EndFeed(ctx, notification.PartnerFeed(account.ID)); err != nil {
+	if err := erasures.EndFeed(ctx, tx, notification.PartnerFeed(account.ID)); err != nil {
 		return err
 	}
 	if err := deleteExports(ctx, tx, e); err != nil {
 		return err
 	}
-	return tx.InsertErasure(ctx, e, texts, participations)
+	return erasures.InsertErasure(ctx, tx, e, texts, participations)
 }
 
 // eraseWorkspace erases a locked workspace with the accounts of its members.
-func (s *Service) eraseWorkspace(ctx context.Context, tx Tx, e privacy.Erasure, workspace privacy.ErasableWorkspace, by affiliate.Actor) error {
+func (s *Service) eraseWorkspace(ctx context.Context, tx *postgres.Tx, e privacy.Erasure, workspace privacy.ErasableWorkspace, by affiliate.Actor) error {
 	texts := []string{workspace.Name}
-	members, err := tx.LockMembers(ctx, *e.Workspace)
+	members, err := erasures.LockMembers(ctx, tx, *e.Workspace)
 	if err != nil {
 		return err
 	}
 	for _, member := range members {
 		texts = append(texts, member.Email, member.Name)
-		if err := tx.EraseAccount(ctx, member, s.digests(member), e.At); err != nil {
+		if err := erasures.EraseAccount(ctx, tx, member, s.digests(member), e.At); err != nil {
 			return err
 		}
 	}
-	if err := tx.EndConnections(ctx, *e.Workspace, e.At); err != nil {
+	if err := erasures.EndConnections(ctx, tx, *e.Workspace, e.At); err != nil {
 		return err
 	}
-	if err := tx.EraseWorkspace(ctx, *e.Workspace, e.At); err != nil {
+	if err := erasures.EraseWorkspace(ctx, tx, *e.Workspace, e.At); err != nil {
 		return err
 	}
-	if err := tx.EndFeed(ctx, notification.WorkspaceFeed(*e.Workspace)); err != nil {
+	if err := erasures.EndFeed(ctx, tx, notification.WorkspaceFeed(*e.Workspace)); err != nil {
 		return err
 	}
 	if err := deleteExports(ctx, tx, e); err != nil {
@@ -269,7 +295,7 @@ func (s *Service) eraseWorkspace(ctx context.Context, tx Tx, e privacy.Erasure, 
 	}); err != nil {
 		return err
 	}
-	return tx.InsertErasure(ctx, e, texts, nil)
+	return erasures.InsertErasure(ctx, tx, e, texts, nil)
 }
 
 func (s *Service) digests(subject privacy.ErasableAccount) privacy.AddressDigests {
@@ -284,5 +310,5 @@ func (s *Service) log(ctx context.Context, e privacy.Erasure) error {
 	if err := s.Log.Append(privacy.ErasureLogEntry{At: e.At, Kind: string(e.Subject), Workspace: e.Workspace, Subject: e.SubjectID.String()}); err != nil {
 		return err
 	}
-	return s.Store.MarkLogged(ctx, e.ID, s.Now())
+	return erasures.MarkLogged(ctx, s.DB, e.ID, s.Now())
 }

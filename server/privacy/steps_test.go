@@ -16,13 +16,15 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/conversion"
 	"github.com/tributary-hq/tributary/affiliate/privacy"
 	"github.com/tributary-hq/tributary/affiliate/program"
-	"github.com/tributary-hq/tributary/cmd/stores"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	edgev1 "github.com/tributary-hq/tributary/gen/edge/v1"
 	"github.com/tributary-hq/tributary/server/servertest"
 	"github.com/tributary-hq/tributary/storage/postgres"
-	accountpg "github.com/tributary-hq/tributary/storage/postgres/account"
+	accounts "github.com/tributary-hq/tributary/storage/postgres/account"
+	clicks "github.com/tributary-hq/tributary/storage/postgres/click"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
+	erasures "github.com/tributary-hq/tributary/storage/postgres/privacy"
+	programs "github.com/tributary-hq/tributary/storage/postgres/program"
 )
 
 // addClickDays adds sums of clicks of a participant: rows for each of the last days.
@@ -135,19 +137,19 @@ func TestErase_OfAnAccountContinuesIfAParticipantIsDeleted(t *testing.T) {
 	live := f.NewParticipant(f.Scope, f.Program, cleo, pgtest.Row{"referral_code": "numbat-live"})
 	f.NewClick(live)
 	f.eraseAccount(live)
-	id, store := f.erasure(), stores.Privacy(f.Store.DB, erasureKeys.First())
+	id := f.erasure()
 	for f.Count(`select step from erasures`) < 25 { // the steps of the participant in test mode have run
-		page, err := store.Advance(t.Context(), id, privacy.ErasurePage{}, f.clock.Now())
+		page, err := erasures.Advance(t.Context(), f.DB, id, privacy.ErasurePage{}, f.clock.Now())
 		if err != nil {
 			t.Fatal(err)
 		}
 		if letters := page.DeadLetters; letters != nil {
-			if _, err = store.Advance(t.Context(), id, page, f.clock.Now()); err != nil {
+			if _, err = erasures.Advance(t.Context(), f.DB, id, page, f.clock.Now()); err != nil {
 				t.Fatal(err)
 			}
 		}
 		if page.Delete != nil {
-			if _, err = store.Advance(t.Context(), id, page, f.clock.Now()); err != nil {
+			if _, err = erasures.Advance(t.Context(), f.DB, id, page, f.clock.Now()); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -184,7 +186,7 @@ func TestErase_OfAWorkspaceErasesRowsAgain(t *testing.T) {
 	}
 	f.wantTraces("quokka")
 	late := f.UnstoredClick(f.ben, func(c *click.Click) { c.Country, c.Browser, c.OS = "NL", "Firefox", "Linux" })
-	if err := f.Store.StoreClicks(t.Context(), []click.Click{late}); err != nil {
+	if err := clicks.Store(t.Context(), f.DB, []click.Click{late}); err != nil {
 		t.Fatal(err)
 	}
 	f.WantCount(1, "late clicks without data of the visitor", `select count(*) from clicks where id = $1 and num_nonnulls(country, browser, os, device, region) = 0`, late.ID)
@@ -256,18 +258,18 @@ func TestLockWorkspace_RefusesErasedWorkspaces(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.eraseWorkspace()
-	err := f.Store.InTx(t.Context(), func(tx *postgres.Tx) error { return tx.LockWorkspace(t.Context(), f.Scope.Workspace) })
+	err := f.DB.InTx(t.Context(), func(tx *postgres.Tx) error { return postgres.LockWorkspace(t.Context(), tx, f.Scope.Workspace) })
 	if pgtest.ReasonOf(t, err) != affiliate.ReasonNotFound {
 		t.Errorf("LockWorkspace returns %v, want NOT_FOUND", err)
 	}
-	err = accountpg.NewStore(f.Store.DB).InTx(t.Context(), func(tx *accountpg.Tx) error {
-		_, err := tx.LockSettings(t.Context(), f.Scope.Workspace)
+	err = f.DB.InTx(t.Context(), func(tx *postgres.Tx) error {
+		_, err := accounts.LockSettings(t.Context(), tx, f.Scope.Workspace)
 		return err
 	})
 	if pgtest.ReasonOf(t, err) != affiliate.ReasonNotFound {
 		t.Errorf("LockSettings returns %v, want NOT_FOUND", err)
 	}
-	_, err = f.Store.CreateProgram(t.Context(), program.Program{ID: affiliate.NewID[affiliate.ProgramID](f.Now()), Scope: f.Scope, Name: "Late"}, affiliate.System)
+	_, err = programs.Create(t.Context(), f.DB, program.Program{ID: affiliate.NewID[affiliate.ProgramID](f.Now()), Scope: f.Scope, Name: "Late"}, affiliate.System)
 	if pgtest.ReasonOf(t, err) != affiliate.ReasonNotFound {
 		t.Errorf("CreateProgram returns %v, want NOT_FOUND", err)
 	}

@@ -9,6 +9,8 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/conversion"
 	"github.com/tributary-hq/tributary/affiliate/processor"
+	"github.com/tributary-hq/tributary/storage/postgres"
+	processors "github.com/tributary-hq/tributary/storage/postgres/processor"
 )
 
 // outcome is the result of an attempt to apply an event.
@@ -48,7 +50,7 @@ func (s *Service) apply(ctx context.Context, event processor.StoredProcessorEven
 		return outcome{}, err
 	}
 	// The number is taken before the state is read: a state with a larger number is not older.
-	number, err := s.Store.NextRead(ctx)
+	number, err := processors.NextRead(ctx, s.DB)
 	if err != nil {
 		return outcome{}, err
 	}
@@ -100,7 +102,7 @@ func (s *Service) readRequest(
 func (s *Service) applySales(
 	ctx context.Context, event processor.StoredProcessorEvent, sales []processor.Sale, addCharges addCharges,
 ) (result outcome, err error) {
-	fees, err := s.Store.SubtractsFees(ctx, event.Scope())
+	fees, err := processors.SubtractsFees(ctx, s.DB, event.Scope())
 	if err != nil {
 		return outcome{}, err
 	}
@@ -181,7 +183,9 @@ func (s *Service) applyIDs(
 // conversion. Two transactions are needed: a sale that is being recorded now either sees the
 // stored charge, or is seen by the search for the conversion.
 func (s *Service) applyCharge(ctx context.Context, event processor.StoredProcessorEvent, charge processor.Charge, number int64) (outcome, error) {
-	err := s.Store.InTx(ctx, func(tx Tx) error { return tx.PutCharge(ctx, event.Scope(), charge, number, s.now()) })
+	err := s.DB.InTx(ctx, func(tx *postgres.Tx) error {
+		return processors.PutCharge(ctx, tx, event.Scope(), charge, number, s.now())
+	})
 	if err != nil {
 		return outcome{}, err
 	}
@@ -192,8 +196,8 @@ func (s *Service) applyCharge(ctx context.Context, event processor.StoredProcess
 // yet, the event waits for it.
 func (s *Service) reverseSale(ctx context.Context, event processor.StoredProcessorEvent, charge string) (outcome, error) {
 	var conversionID *affiliate.ConversionID
-	err := s.Store.InTx(ctx, func(tx Tx) (err error) {
-		conversionID, err = tx.FindChargeSale(ctx, event.Scope(), charge)
+	err := s.DB.InTx(ctx, func(tx *postgres.Tx) (err error) {
+		conversionID, err = processors.FindChargeSale(ctx, tx, event.Scope(), charge)
 		return err
 	})
 	switch {

@@ -9,6 +9,7 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/conversion"
 	"github.com/tributary-hq/tributary/affiliate/processor"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	checks "github.com/tributary-hq/tributary/storage/postgres/check"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 	"github.com/tributary-hq/tributary/tools/stripeserver"
 )
@@ -340,7 +341,7 @@ func containsAll(all, want []string) bool {
 // wantNoViolations reports an error if the accounts do not add up.
 func (f *fixture) wantNoViolations() {
 	f.Helper()
-	results, err := f.Store.CheckAccounts(f.Context(), f.clock.Now)
+	results, err := checks.Run(f.Context(), f.DB, f.clock.Now)
 	if err != nil {
 		f.Fatal(err)
 	}

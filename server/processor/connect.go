@@ -13,6 +13,8 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/processor"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
+	"github.com/tributary-hq/tributary/storage/postgres"
+	processors "github.com/tributary-hq/tributary/storage/postgres/processor"
 )
 
 // ConnectProcessor checks a restricted key, registers a webhook endpoint, and stores the
@@ -43,7 +45,7 @@ func (s *Service) ConnectProcessor(ctx context.Context, req *affiliatev1.Connect
 		return nil, s.refusalOf(ctx, err)
 	}
 	id := processor.ConnectionIDOf(scope, name)
-	existing, err := s.Store.Connection(ctx, scope, name)
+	existing, err := processors.Connection(ctx, s.DB, scope, name)
 	if err != nil {
 		return nil, err
 	}
@@ -84,7 +86,7 @@ func (s *Service) ConnectProcessor(ctx context.Context, req *affiliatev1.Connect
 // deleteUnused deletes an endpoint that could not be stored. It stays if it is stored in spite
 // of the error, because the response to COMMIT was lost.
 func (s *Service) deleteUnused(ctx context.Context, scope affiliate.Scope, name conversion.ProcessorName, key, endpoint string) error {
-	stored, err := s.Store.Connection(ctx, scope, name)
+	stored, err := processors.Connection(ctx, s.DB, scope, name)
 	if err != nil || stored != nil && stored.Endpoint == endpoint {
 		return err
 	}
@@ -93,11 +95,11 @@ func (s *Service) deleteUnused(ctx context.Context, scope affiliate.Scope, name 
 
 // checkPermissions refuses a key that lacks permissions.
 func (s *Service) checkPermissions(ctx context.Context, scope affiliate.Scope, processor Processor, key string) error {
-	promoCodes, err := s.Store.SyncsPromoCodes(ctx, scope)
+	promoCodes, err := processors.SyncsPromoCodes(ctx, s.DB, scope)
 	if err != nil {
 		return err
 	}
-	fees, err := s.Store.SubtractsFees(ctx, scope)
+	fees, err := processors.SubtractsFees(ctx, s.DB, scope)
 	if err != nil {
 		return err
 	}
@@ -117,11 +119,11 @@ func (s *Service) storeConnection(
 	ctx context.Context, connection processor.Connection, keys processor.SealedProcessorKeys,
 ) (stored processor.LockedProcessorConnection, isNew bool, err error) {
 	by := server.ActorFrom(ctx)
-	err = s.Store.InTx(ctx, func(tx Tx) error {
-		if err := tx.LockWorkspace(ctx, connection.Scope.Workspace); err != nil {
+	err = s.DB.InTx(ctx, func(tx *postgres.Tx) error {
+		if err := postgres.LockWorkspace(ctx, tx, connection.Scope.Workspace); err != nil {
 			return err
 		}
-		existing, err := tx.LockConnection(ctx, connection.Scope, connection.Processor)
+		existing, err := processors.LockConnection(ctx, tx, connection.Scope, connection.Processor)
 		if err != nil {
 			return err
 		}
@@ -133,7 +135,7 @@ func (s *Service) storeConnection(
 				return err
 			}
 		}
-		if err := tx.PutConnection(ctx, stored); err != nil {
+		if err := processors.PutConnection(ctx, tx, stored); err != nil {
 			return err
 		}
 		if existing != nil {
@@ -181,15 +183,15 @@ func (s *Service) DisconnectProcessor(ctx context.Context, req *affiliatev1.Disc
 	}
 	caller, by, at := server.PrincipalFrom(ctx), server.ActorFrom(ctx), s.now()
 	scope, user := caller.Scope(), caller.AccountableUser()
-	err = s.Store.InTx(ctx, func(tx Tx) error {
-		connection, err := tx.LockConnection(ctx, scope, name)
+	err = s.DB.InTx(ctx, func(tx *postgres.Tx) error {
+		connection, err := processors.LockConnection(ctx, tx, scope, name)
 		if err != nil {
 			return err
 		}
 		if connection == nil {
 			return affiliate.Refuse(affiliate.ReasonNotFound)
 		}
-		if err := tx.DisconnectConnection(ctx, connection.Connection, at); err != nil {
+		if err := processors.DisconnectConnection(ctx, tx, connection.Connection, at); err != nil {
 			return err
 		}
 		if err := tx.Enqueue(ctx, processor.RemoveProcessorEndpoint{
@@ -215,8 +217,8 @@ func (s *Service) ResyncProcessor(ctx context.Context, req *affiliatev1.ResyncPr
 		return nil, err
 	}
 	scope := server.PrincipalFrom(ctx).Scope()
-	err = s.Store.InTx(ctx, func(tx Tx) error {
-		connection, err := tx.LockConnection(ctx, scope, name)
+	err = s.DB.InTx(ctx, func(tx *postgres.Tx) error {
+		connection, err := processors.LockConnection(ctx, tx, scope, name)
 		if err != nil {
 			return err
 		}

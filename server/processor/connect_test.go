@@ -1,8 +1,6 @@
 package processor_test
 
 import (
-	"cmp"
-	"context"
 	"errors"
 	"slices"
 	"strings"
@@ -13,7 +11,6 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/conversion"
 	"github.com/tributary-hq/tributary/affiliate/processor"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
-	processorservice "github.com/tributary-hq/tributary/server/processor"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 	"github.com/tributary-hq/tributary/tools/stripeserver"
 )
@@ -171,29 +168,20 @@ func TestConnectProcessor_ReadsMissedEvents(t *testing.T) {
 	}
 }
 
-// failingStore is a store whose transactions return an error, either instead of COMMIT or
-// after it.
-type failingStore struct {
-	processorservice.Store
-
-	afterCommit bool
-}
-
-func (s failingStore) InTx(ctx context.Context, fn func(processorservice.Tx) error) error {
-	lost := errors.New("the connection to the database was lost")
-	if s.afterCommit {
-		return cmp.Or(s.Store.InTx(ctx, fn), lost)
-	}
-	return s.Store.InTx(ctx, func(tx processorservice.Tx) error { return cmp.Or(fn(tx), lost) })
-}
-
 // A new endpoint is deleted if the connection is not stored. It stays if the connection is
 // stored but the response to COMMIT is lost.
 func TestConnectProcessor_DatabaseFails(t *testing.T) {
 	for _, stored := range []bool{false, true} {
 		f := newFixture(t)
-		working := f.service.Store
-		f.service.Store = failingStore{working, stored}
+		f.service.DB = f.OpenHooked(func(sql string, _ []any) error {
+			switch {
+			case sql != "commit":
+				return nil
+			case stored:
+				return pgtest.ErrResponseLost
+			}
+			return errors.New("the connection to the database was lost")
+		})
 		if _, err := f.service.ConnectProcessor(f.asOwner(), connectRequest(testKey)); err == nil {
 			t.Fatal("ConnectProcessor returned no error although the database failed")
 		}
@@ -202,7 +190,7 @@ func TestConnectProcessor_DatabaseFails(t *testing.T) {
 		if got := f.stripe.Endpoints(); len(got) != want {
 			t.Errorf("stored %t: the endpoints %+v are at Stripe, want %d", stored, got, want)
 		}
-		f.service.Store = working
+		f.service.DB = f.DB
 		f.connect()
 	}
 }

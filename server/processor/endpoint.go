@@ -9,6 +9,8 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/processor"
+	"github.com/tributary-hq/tributary/storage/postgres"
+	processors "github.com/tributary-hq/tributary/storage/postgres/processor"
 )
 
 type tidyWorker struct {
@@ -53,7 +55,7 @@ func (w *removeWorker) Work(ctx context.Context, job *river.Job[processor.Remove
 // then the connection with its key. If the key is no longer accepted, or this is the last
 // attempt, the endpoint stays: the processor disables it after some days without success.
 func (s *Service) RemoveEndpoint(ctx context.Context, job processor.RemoveProcessorEndpoint, last bool) error {
-	connection, err := s.Store.ConnectionOfJob(ctx, job.Workspace, job.Connection)
+	connection, err := processors.ConnectionOfJob(ctx, s.DB, job.Workspace, job.Connection)
 	if errors.Is(err, affiliate.Refuse(affiliate.ReasonNotFound)) {
 		return nil
 	}
@@ -79,7 +81,7 @@ func (s *Service) RemoveEndpoint(ctx context.Context, job processor.RemoveProces
 		s.Log.LogAttrs(ctx, slog.LevelWarn, "the endpoint of a disconnected account stays at the payment processor", slog.Any("error", err))
 	}
 	connection.Endpoint = job.Endpoint // a later connection stays
-	return s.Store.DropConnection(ctx, connection.Connection)
+	return processors.DropConnection(ctx, s.DB, connection.Connection)
 }
 
 // checkBatch is the number of connections whose checks are enqueued in one transaction.
@@ -98,7 +100,7 @@ func (w *checksWorker) Work(ctx context.Context, _ *river.Job[processor.CheckPro
 func (s *Service) CheckEndpoints(ctx context.Context) error {
 	var after processor.ConnectionID
 	for {
-		checks, err := s.Store.ConnectionsAfter(ctx, after, checkBatch)
+		checks, err := processors.ConnectionsAfter(ctx, s.DB, after, checkBatch)
 		if err != nil || len(checks) == 0 {
 			return err
 		}
@@ -106,7 +108,7 @@ func (s *Service) CheckEndpoints(ctx context.Context) error {
 		for i, check := range checks {
 			jobs[i] = check
 		}
-		if err := s.Store.InTx(ctx, func(tx Tx) error { return tx.Enqueue(ctx, jobs...) }); err != nil {
+		if err := s.DB.InTx(ctx, func(tx *postgres.Tx) error { return tx.Enqueue(ctx, jobs...) }); err != nil {
 			return err
 		}
 		after = checks[len(checks)-1].Connection
@@ -145,8 +147,8 @@ func (s *Service) CheckEndpoint(ctx context.Context, job processor.CheckProcesso
 	case err != nil:
 		return err
 	}
-	return s.Store.InTx(ctx, func(tx Tx) error {
-		changed, err := tx.SetEndpointFailing(ctx, connection.Connection, status != processor.EndpointEnabled)
+	return s.DB.InTx(ctx, func(tx *postgres.Tx) error {
+		changed, err := processors.SetEndpointFailing(ctx, tx, connection.Connection, status != processor.EndpointEnabled)
 		if err != nil || !changed || status == processor.EndpointEnabled {
 			return err
 		}

@@ -18,7 +18,6 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/conversion"
 	"github.com/tributary-hq/tributary/affiliate/processor"
-	"github.com/tributary-hq/tributary/cmd/stores"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 	conversionservice "github.com/tributary-hq/tributary/server/conversion"
@@ -83,9 +82,9 @@ func (l *limiter) Allow(_ context.Context, zone server.Zone, _ string) server.Al
 
 func (f *fixture) newService(stripeURL string) *processorservice.Service {
 	log := slog.New(slog.DiscardHandler)
-	sales := conversionservice.New(conversionservice.Config{Store: stores.Conversion(f.Store), HashKeys: affiliate.HashKeys{[]byte("key of the tests")}, Now: f.clock.Now, Log: log})
+	sales := conversionservice.New(conversionservice.Config{DB: f.DB, HashKeys: affiliate.HashKeys{[]byte("key of the tests")}, Now: f.clock.Now, Log: log})
 	return processorservice.New(processorservice.Config{
-		Store: stores.Processor(f.Store.DB), Sales: sales, Seal: servertest.Seal(f.TB), PublicURL: publicURL + "/", Limiter: &f.limiter, Log: log, Now: f.clock.Now,
+		DB: f.DB, Sales: sales, Seal: servertest.Seal(f.TB), PublicURL: publicURL + "/", Limiter: &f.limiter, Log: log, Now: f.clock.Now,
 		Processors: map[conversion.ProcessorName]processorservice.Processor{
 			conversion.Stripe: stripe.New(stripe.Config{APIURL: stripeURL, MaxEvents: 200, HTTPClient: &http.Client{Timeout: 2 * time.Second}}),
 		},

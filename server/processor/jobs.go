@@ -11,6 +11,8 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/processor"
 	"github.com/tributary-hq/tributary/server"
+	"github.com/tributary-hq/tributary/storage/postgres"
+	processors "github.com/tributary-hq/tributary/storage/postgres/processor"
 )
 
 const (
@@ -86,7 +88,7 @@ func (w *applyWorker) Work(ctx context.Context, job *river.Job[processor.ApplyPr
 // parked, wait is the time until the next attempt. If last is true or the event is
 // malformed, an error ends the work: the event has failed, and the merchant is notified.
 func (s *Service) Apply(ctx context.Context, key processor.EventKey, last bool) (wait time.Duration, err error) {
-	event, err := s.Store.BeginAttempt(ctx, key, s.now().Add(attemptTime))
+	event, err := processors.BeginAttempt(ctx, s.DB, key, s.now().Add(attemptTime))
 	if errors.Is(err, affiliate.Refuse(affiliate.ReasonNotFound)) {
 		return 0, nil
 	}
@@ -124,7 +126,7 @@ func (s *Service) Apply(ctx context.Context, key processor.EventKey, last bool) 
 func (s *Service) connectionOf(
 	ctx context.Context, workspace affiliate.WorkspaceID, id processor.ConnectionID,
 ) (c processor.LockedProcessorConnection, connected bool, err error) {
-	c, err = s.Store.ConnectionOfJob(ctx, workspace, id)
+	c, err = processors.ConnectionOfJob(ctx, s.DB, workspace, id)
 	if errors.Is(err, affiliate.Refuse(affiliate.ReasonNotFound)) {
 		return c, false, nil
 	}
@@ -142,7 +144,7 @@ func parkedDelay(age time.Duration) time.Duration {
 func (s *Service) store(ctx context.Context, event processor.StoredProcessorEvent, result outcome) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 	defer cancel()
-	return s.Store.InTx(ctx, func(tx Tx) error { return tx.SetEventOutcome(ctx, result.of(event), s.now()) })
+	return s.DB.InTx(ctx, func(tx *postgres.Tx) error { return processors.SetEventOutcome(ctx, tx, result.of(event), s.now()) })
 }
 
 // of returns the event with the outcome.
@@ -156,13 +158,13 @@ func (o outcome) of(event processor.StoredProcessorEvent) processor.StoredProces
 func (s *Service) fail(ctx context.Context, event processor.StoredProcessorEvent, c processor.Connection, reason processor.Ignored) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 	defer cancel()
-	return s.Store.InTx(ctx, func(tx Tx) error {
+	return s.DB.InTx(ctx, func(tx *postgres.Tx) error {
 		now := s.now()
 		failed := outcome{status: processor.EventFailed, reason: reason}
-		if err := tx.SetEventOutcome(ctx, failed.of(event), now); err != nil {
+		if err := processors.SetEventOutcome(ctx, tx, failed.of(event), now); err != nil {
 			return err
 		}
-		first, err := tx.ClaimFailureNotice(ctx, c, now)
+		first, err := processors.ClaimFailureNotice(ctx, tx, c, now)
 		if err != nil || !first {
 			return err
 		}
@@ -185,7 +187,7 @@ func (w *abandonedWorker) Work(ctx context.Context, _ *river.Job[processor.EndAb
 // EndAbandoned stores for events without an outcome that they have failed, if no attempt can
 // follow any more. A resync begins the work on them again.
 func (s *Service) EndAbandoned(ctx context.Context) error {
-	events, err := s.Store.AbandonedEvents(ctx, s.now().Add(-processor.EventAbandoned), abandonedBatch)
+	events, err := processors.AbandonedEvents(ctx, s.DB, s.now().Add(-processor.EventAbandoned), abandonedBatch)
 	if err != nil {
 		return err
 	}

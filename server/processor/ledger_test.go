@@ -12,7 +12,6 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/commission"
 	"github.com/tributary-hq/tributary/affiliate/payout"
 	"github.com/tributary-hq/tributary/affiliate/program"
-	"github.com/tributary-hq/tributary/cmd/stores"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	payoutservice "github.com/tributary-hq/tributary/server/payout"
 	"github.com/tributary-hq/tributary/server/servertest"
@@ -34,7 +33,7 @@ func newLedgerFixture(t *testing.T, change ...func(*program.Rules)) *ledgerFixtu
 	f := newFixture(t, pgtest.Row{"currency": "USD"}, pgtest.Rules(append([]func(*program.Rules){atOnce}, change...)...))
 	f.connect()
 	f.Insert("payout_methods", pgtest.Row{"user_id": f.ada.Partner, "method": payout.Manual, "updated_at": f.clock.Now()})
-	service := payoutservice.New(payoutservice.Config{Store: stores.Payout(f.Store), Seal: servertest.Seal(t), Now: f.clock.Now})
+	service := payoutservice.New(payoutservice.Config{DB: f.DB, Seal: servertest.Seal(t), Now: f.clock.Now})
 	return &ledgerFixture{f, service, f.click()}
 }
 

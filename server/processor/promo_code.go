@@ -12,6 +12,8 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/processor"
 	"github.com/tributary-hq/tributary/affiliate/promocode"
+	"github.com/tributary-hq/tributary/storage/postgres"
+	processors "github.com/tributary-hq/tributary/storage/postgres/processor"
 )
 
 // promoCodeBatch is the number of promo codes for which one transaction inserts jobs.
@@ -38,7 +40,7 @@ func (w *promoCodeWorker) Work(ctx context.Context, job *river.Job[promocode.Syn
 func (s *Service) SyncPromoCode(ctx context.Context, job promocode.SyncPromoCode) error {
 	scope := affiliate.Scope{Workspace: job.Workspace, Mode: job.Mode}
 	for name, processor := range s.Processors {
-		connection, err := s.Store.Connection(ctx, scope, name)
+		connection, err := processors.Connection(ctx, s.DB, scope, name)
 		if err != nil {
 			return err
 		}
@@ -66,12 +68,12 @@ type account struct {
 var errPromoCodeChanged = errors.New("the promo code was changed while it was synced")
 
 func (s *Service) syncPromoCode(ctx context.Context, scope affiliate.Scope, id affiliate.PromoCodeID, a account) error {
-	code, err := s.Store.PromoCode(ctx, scope, id)
+	code, err := processors.PromoCode(ctx, s.DB, scope, id)
 	isDeleted := errors.Is(err, affiliate.Refuse(affiliate.ReasonNotFound))
 	if err != nil && !isDeleted {
 		return err
 	}
-	existing, err := s.Store.ActivePromotionCodes(ctx, scope, a.id, id)
+	existing, err := processors.ActivePromotionCodes(ctx, s.DB, scope, a.id, id)
 	if err != nil {
 		return err
 	}
@@ -97,8 +99,8 @@ func (s *Service) syncPromoCode(ctx context.Context, scope affiliate.Scope, id a
 		return nil
 	}
 	var current bool
-	err = s.Store.InTx(ctx, func(tx Tx) error {
-		current, err = tx.SetSyncStatus(ctx, code, promocode.SyncSynced)
+	err = s.DB.InTx(ctx, func(tx *postgres.Tx) error {
+		current, err = processors.SetSyncStatus(ctx, tx, code, promocode.SyncSynced)
 		return err
 	})
 	if err == nil && !current {
@@ -121,7 +123,7 @@ func (s *Service) createPromotionCode(ctx context.Context, code promocode.PromoC
 		return fmt.Errorf("create a promotion code: %w", err)
 	}
 	created.Terms = terms
-	return s.Store.InTx(ctx, func(tx Tx) error { return tx.PutPromotionCode(ctx, a.id, code, created, s.now()) })
+	return s.DB.InTx(ctx, func(tx *postgres.Tx) error { return processors.PutPromotionCode(ctx, tx, a.id, code, created, s.now()) })
 }
 
 // endPromotionCode deactivates a promotion code at the processor.
@@ -129,7 +131,7 @@ func (s *Service) endPromotionCode(ctx context.Context, scope affiliate.Scope, p
 	if err := a.processor.DeactivatePromotionCode(ctx, a.key, promotionCode); err != nil {
 		return fmt.Errorf("deactivate a promotion code: %w", err)
 	}
-	return s.Store.InTx(ctx, func(tx Tx) error { return tx.EndPromotionCode(ctx, scope, promotionCode) })
+	return s.DB.InTx(ctx, func(tx *postgres.Tx) error { return processors.EndPromotionCode(ctx, tx, scope, promotionCode) })
 }
 
 // promoCodeFailed stores that a promo code could not be synced and returns the error, so
@@ -139,8 +141,8 @@ func (s *Service) promoCodeFailed(ctx context.Context, code promocode.PromoCode,
 		slog.String("promo_code", code.ID.String()), slog.Any("error", err))
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 	defer cancel()
-	return errors.Join(err, s.Store.InTx(ctx, func(tx Tx) error {
-		_, err := tx.SetSyncStatus(ctx, code, promocode.SyncFailed)
+	return errors.Join(err, s.DB.InTx(ctx, func(tx *postgres.Tx) error {
+		_, err := processors.SetSyncStatus(ctx, tx, code, promocode.SyncFailed)
 		return err
 	}))
 }
@@ -159,7 +161,7 @@ func (w *promoCodesWorker) Work(ctx context.Context, job *river.Job[processor.Sy
 func (s *Service) SyncPromoCodes(ctx context.Context, scope affiliate.Scope) error {
 	var after affiliate.PromoCodeID
 	for {
-		ids, err := s.Store.SyncedPromoCodes(ctx, scope, after, promoCodeBatch)
+		ids, err := processors.SyncedPromoCodes(ctx, s.DB, scope, after, promoCodeBatch)
 		if err != nil || len(ids) == 0 {
 			return err
 		}
@@ -167,7 +169,7 @@ func (s *Service) SyncPromoCodes(ctx context.Context, scope affiliate.Scope) err
 		for i, id := range ids {
 			jobs[i] = promocode.SyncPromoCode{Workspace: scope.Workspace, Mode: scope.Mode, PromoCode: id}
 		}
-		if err := s.Store.InTx(ctx, func(tx Tx) error { return tx.Enqueue(ctx, jobs...) }); err != nil {
+		if err := s.DB.InTx(ctx, func(tx *postgres.Tx) error { return tx.Enqueue(ctx, jobs...) }); err != nil {
 			return err
 		}
 		after = ids[len(ids)-1]

@@ -10,6 +10,7 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/processor"
 	"github.com/tributary-hq/tributary/affiliate/promocode"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	promocodes "github.com/tributary-hq/tributary/storage/postgres/promocode"
 	"github.com/tributary-hq/tributary/tools/stripeserver"
 )
 
@@ -34,7 +35,7 @@ func (f *fixture) mustSync(code promocode.PromoCode) {
 func (f *fixture) patchCode(code promocode.PromoCode, patch promocode.Patch) {
 	f.Helper()
 	f.clock.Advance(time.Second)
-	if _, err := f.Store.UpdatePromoCode(f.Context(), f.Scope, f.Program, code.ID, patch, f.clock.Now(), affiliate.System); err != nil {
+	if _, err := promocodes.Update(f.Context(), f.DB, f.Scope, f.Program, code.ID, patch, f.clock.Now(), affiliate.System); err != nil {
 		f.Fatal(err)
 	}
 }
@@ -98,7 +99,7 @@ func TestSyncPromoCode_FollowsThePromoCode(t *testing.T) {
 
 	f.patchCode(code, promocode.Patch{Sync: affiliate.Set(true)})
 	f.mustSync(code)
-	if err := f.Store.DeletePromoCode(f.Context(), f.Scope, f.Program, code.ID, f.clock.Now(), affiliate.System); err != nil {
+	if err := promocodes.Delete(f.Context(), f.DB, f.Scope, f.Program, code.ID, f.clock.Now(), affiliate.System); err != nil {
 		t.Fatal(err)
 	}
 	f.mustSync(code)

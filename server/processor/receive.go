@@ -14,6 +14,8 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/processor"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
+	"github.com/tributary-hq/tributary/storage/postgres"
+	processors "github.com/tributary-hq/tributary/storage/postgres/processor"
 )
 
 // maxReceiving is the number of events that are received at the same time. Further ones are
@@ -54,7 +56,7 @@ func (s *Service) receive(ctx context.Context, req *affiliatev1.ReceiveProcessor
 	if s.unknown.has(id, now) {
 		return nil, affiliate.Refuse(affiliate.ReasonNotFound)
 	}
-	connection, err := s.Store.ConnectionByID(ctx, id)
+	connection, err := processors.ConnectionByID(ctx, s.DB, id)
 	if errors.Is(err, affiliate.Refuse(affiliate.ReasonNotFound)) {
 		s.unknown.add(id, now)
 	}
@@ -80,7 +82,7 @@ func (s *Service) receive(ctx context.Context, req *affiliatev1.ReceiveProcessor
 		return &affiliatev1.ReceiveProcessorEventResponse{Status: affiliatev1.ReceivedEventStatus_RECEIVED_EVENT_STATUS_IGNORED}, nil
 	}
 	stored := s.newEvent(connection.Connection, event, body, now)
-	err = s.Store.InTx(ctx, func(tx Tx) error { return storeEvent(ctx, tx, stored) })
+	err = s.DB.InTx(ctx, func(tx *postgres.Tx) error { return storeEvent(ctx, tx, stored) })
 	if err != nil {
 		return nil, err
 	}
@@ -96,8 +98,8 @@ func (s *Service) newEvent(c processor.Connection, event processor.Event, body [
 }
 
 // storeEvent stores an event and its job, unless the event is already stored.
-func storeEvent(ctx context.Context, tx Tx, event processor.StoredProcessorEvent) error {
-	stored, err := tx.InsertEvent(ctx, event)
+func storeEvent(ctx context.Context, tx *postgres.Tx, event processor.StoredProcessorEvent) error {
+	stored, err := processors.InsertEvent(ctx, tx, event)
 	if err != nil || !stored {
 		return err
 	}

@@ -11,6 +11,8 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/processor"
+	"github.com/tributary-hq/tributary/storage/postgres"
+	processors "github.com/tributary-hq/tributary/storage/postgres/processor"
 )
 
 const (
@@ -69,10 +71,10 @@ func (s *Service) Resync(ctx context.Context, job processor.ResyncProcessor) err
 }
 
 // beginResync begins a resync of a locked connection.
-func (s *Service) beginResync(ctx context.Context, tx Tx, c processor.Connection, since time.Time) error {
+func (s *Service) beginResync(ctx context.Context, tx *postgres.Tx, c processor.Connection, since time.Time) error {
 	// The processor's clock may differ from this one.
 	begun, job := c.BeginResync(since, s.now().Add(clockSkew))
-	if err := tx.SetResync(ctx, begun); err != nil {
+	if err := processors.SetResync(ctx, tx, begun); err != nil {
 		return err
 	}
 	return tx.Enqueue(ctx, job)
@@ -87,7 +89,7 @@ func (s *Service) resyncPart(ctx context.Context, job processor.ResyncProcessor,
 	api := s.Processors[connection.Processor]
 	var batch []processor.StoredProcessorEvent
 	flush := func() error {
-		err := s.Store.InTx(ctx, func(tx Tx) error {
+		err := s.DB.InTx(ctx, func(tx *postgres.Tx) error {
 			for _, event := range batch {
 				if err := storeEvent(ctx, tx, event); err != nil {
 					return err
@@ -120,8 +122,8 @@ func (s *Service) resyncPart(ctx context.Context, job processor.ResyncProcessor,
 // are read, the resync ends. If another resync has replaced this one, or if the job runs a
 // second time, nextPart does nothing.
 func (s *Service) nextPart(ctx context.Context, job processor.ResyncProcessor, c processor.Connection, begin time.Time, length time.Duration) error {
-	return s.Store.InTx(ctx, func(tx Tx) error {
-		current, err := tx.LockConnection(ctx, c.Scope, c.Processor)
+	return s.DB.InTx(ctx, func(tx *postgres.Tx) error {
+		current, err := processors.LockConnection(ctx, tx, c.Scope, c.Processor)
 		if err != nil || current == nil || current.Resync.Number != job.Number {
 			return err
 		}
@@ -131,10 +133,10 @@ func (s *Service) nextPart(ctx context.Context, job processor.ResyncProcessor, c
 		next := current.Connection
 		if !begin.Before(job.Until) {
 			next.Resync.Since, next.Resync.From = nil, nil
-			return tx.SetResync(ctx, next)
+			return processors.SetResync(ctx, tx, next)
 		}
 		next.Resync.From, job.From, job.Part = &begin, begin, length
-		if err := tx.SetResync(ctx, next); err != nil {
+		if err := processors.SetResync(ctx, tx, next); err != nil {
 			return err
 		}
 		return tx.Enqueue(ctx, job)

@@ -16,6 +16,7 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/processor"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
+	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
 // clockSkew is the tolerated difference between a client's clock and this machine's clock.
@@ -30,9 +31,24 @@ type Sealer interface {
 	Open(sealed, aad []byte) ([]byte, error)
 }
 
+// Sales records the sales of processors. Package conversion implements it.
+type Sales interface {
+	// RecordSale records a sale, or adds the processor's ids to the conversion that is
+	// already recorded.
+	RecordSale(ctx context.Context, scope affiliate.Scope, sale processor.Sale, mayWait bool) (processor.RecordedSale, error)
+	// BindCustomer binds the customer of a sale to the participant to whom the sale's signals
+	// lead.
+	BindCustomer(ctx context.Context, scope affiliate.Scope, sale processor.Sale) error
+	// AddProcessorIDs adds the processor's ids to the conversion of a sale, if it is
+	// recorded.
+	AddProcessorIDs(ctx context.Context, scope affiliate.Scope, sale processor.Sale) (processor.RecordedSale, error)
+	// Reverse applies the stored refunds and disputes to a conversion.
+	Reverse(ctx context.Context, scope affiliate.Scope, id affiliate.ConversionID) error
+}
+
 // Config holds the dependencies of a Service.
 type Config struct {
-	Store Store
+	DB    *postgres.DB
 	Sales Sales
 	// Processors are the processors to which merchants can connect.
 	Processors map[conversion.ProcessorName]Processor

@@ -8,6 +8,7 @@ import (
 	lru "github.com/hashicorp/golang-lru/v2"
 
 	"github.com/tributary-hq/tributary/affiliate/processor"
+	processors "github.com/tributary-hq/tributary/storage/postgres/processor"
 )
 
 // A connection causes at most failureWrites writes of its signature failures in
@@ -58,7 +59,7 @@ func (s *Service) countFailure(ctx context.Context, c processor.Connection, at t
 	if failures == 0 {
 		return nil
 	}
-	return s.Store.AddSignatureFailures(ctx, c, failures, at)
+	return processors.AddSignatureFailures(ctx, s.DB, c, failures, at)
 }
 
 const (

@@ -9,6 +9,7 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/processor"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
+	processors "github.com/tributary-hq/tributary/storage/postgres/processor"
 )
 
 const (
@@ -25,7 +26,7 @@ func (s *Service) GetProcessorConnection(ctx context.Context, req *affiliatev1.G
 		return nil, err
 	}
 	scope := server.PrincipalFrom(ctx).Scope()
-	connection, err := s.Store.Connection(ctx, scope, name)
+	connection, err := processors.Connection(ctx, s.DB, scope, name)
 	if err != nil {
 		return nil, err
 	}
@@ -39,7 +40,7 @@ func (s *Service) GetProcessorConnection(ctx context.Context, req *affiliatev1.G
 // endpoint's status is unknown.
 func (s *Service) statusOf(ctx context.Context, c processor.LockedProcessorConnection) (*affiliatev1.ProcessorConnection, error) {
 	now := s.now()
-	health, err := s.Store.Health(ctx, c.Connection, now)
+	health, err := processors.Health(ctx, s.DB, c.Connection, now)
 	if err != nil {
 		return nil, err
 	}
@@ -85,7 +86,7 @@ func (s *Service) ListProcessorEvents(ctx context.Context, req *affiliatev1.List
 		return nil, err
 	}
 	page := server.PageOf(req)
-	events, total, err := s.Store.Events(ctx, server.PrincipalFrom(ctx).Scope(), page)
+	events, total, err := processors.Events(ctx, s.DB, server.PrincipalFrom(ctx).Scope(), page)
 	if err != nil {
 		return nil, err
 	}

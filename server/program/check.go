@@ -100,8 +100,8 @@ func checkURLs(req interface {
 }
 
 // checkRateFields adds a violation if the rate does not match the commission type in the
-// request. If the request has no commission type, the store compares the rate with the
-// stored type.
+// request. If the request has no commission type, the transaction compares the rate
+// with the stored type.
 func checkRateFields(rules *affiliatev1.CommissionRules, found *affiliate.Violations) {
 	if rules == nil {
 		return

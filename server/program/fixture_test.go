@@ -31,7 +31,7 @@ func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	clock := pgtest.NewClock(time.Date(2026, 5, 6, 7, 8, 9, 123456789, time.UTC))
 	f := &fixture{Fixture: pgtest.Open(t, clock.Now), clock: clock}
-	f.service = program.New(f.Store, clock.Now)
+	f.service = program.New(f.DB, clock.Now)
 	f.scope = affiliate.Scope{Workspace: f.NewWorkspace(pgtest.Row{"currency": "CHF"}), Mode: affiliate.ModeLive}
 	f.owner = f.NewMember(f.scope.Workspace, affiliate.RoleOwner)
 	return f

@@ -7,6 +7,7 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/program"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
+	programs "github.com/tributary-hq/tributary/storage/postgres/program"
 )
 
 // ListGroups returns one page of a programme's groups of participants, sorted by name.
@@ -16,7 +17,7 @@ func (s *Service) ListGroups(ctx context.Context, req *affiliatev1.ListGroupsReq
 		return nil, err
 	}
 	page := server.PageOf(req)
-	groups, total, err := s.store.ListGroups(ctx, server.PrincipalFrom(ctx).Scope(), program, page)
+	groups, total, err := programs.ListGroups(ctx, s.db, server.PrincipalFrom(ctx).Scope(), program, page)
 	if err != nil {
 		return nil, err
 	}
@@ -43,7 +44,7 @@ func (s *Service) CreateGroup(ctx context.Context, req *affiliatev1.CreateGroupR
 		Name: req.GetName(), Version: 1, CreatedAt: at, UpdatedAt: at,
 		Rate: server.RateFields(req.Percentage, req.FlatAmountCents, "", new(affiliate.Violations)),
 	}
-	if err := s.store.CreateGroup(ctx, group, server.ActorFrom(ctx)); err != nil {
+	if err := programs.CreateGroup(ctx, s.db, group, server.ActorFrom(ctx)); err != nil {
 		return nil, err
 	}
 	return groupToProto(group), nil
@@ -56,7 +57,7 @@ func (s *Service) UpdateGroup(ctx context.Context, req *affiliatev1.UpdateGroupR
 		return nil, err
 	}
 	patch := groupPatchOf(req, new(affiliate.Violations))
-	group, err := s.store.UpdateGroup(ctx, server.PrincipalFrom(ctx).Scope(), program, id, patch, s.currentTime(), server.ActorFrom(ctx))
+	group, err := programs.UpdateGroup(ctx, s.db, server.PrincipalFrom(ctx).Scope(), program, id, patch, s.currentTime(), server.ActorFrom(ctx))
 	if err != nil {
 		return nil, err
 	}
@@ -70,7 +71,7 @@ func (s *Service) DeleteGroup(ctx context.Context, req *affiliatev1.DeleteGroupR
 	if err != nil {
 		return nil, err
 	}
-	if err := s.store.DeleteGroup(ctx, server.PrincipalFrom(ctx).Scope(), program, id, s.currentTime(), server.ActorFrom(ctx)); err != nil {
+	if err := programs.DeleteGroup(ctx, s.db, server.PrincipalFrom(ctx).Scope(), program, id, s.currentTime(), server.ActorFrom(ctx)); err != nil {
 		return nil, err
 	}
 	return &affiliatev1.DeleteGroupResponse{}, nil

@@ -21,6 +21,7 @@ import (
 	"github.com/tributary-hq/tributary/server/program"
 	"github.com/tributary-hq/tributary/server/servertest"
 	"github.com/tributary-hq/tributary/storage/postgres"
+	participants "github.com/tributary-hq/tributary/storage/postgres/participant"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
@@ -83,8 +84,8 @@ func (f *fixture) invite(g *affiliatev1.Group, expires time.Time) participant.In
 		Scope:  f.scope, Program: parseID[affiliate.ProgramID](f, g.ProgramId), Group: new(parseID[affiliate.GroupID](f, g.Id)),
 	}
 	_, digests := account.NewInviteTokens()
-	err := f.Store.InTx(f.Context(), func(tx *postgres.Tx) error {
-		_, _, err := f.Store.Enrolment(tx).InviteParticipant(f.Context(), invite, digests, affiliate.System)
+	err := f.DB.InTx(f.Context(), func(tx *postgres.Tx) error {
+		_, _, err := participants.Invite(f.Context(), tx, invite, digests, affiliate.System)
 		return err
 	})
 	if err != nil {
@@ -326,7 +327,7 @@ func TestDeleteGroup_InUseIsRefused(t *testing.T) {
 	f.invite(withOpenInvite, f.Now().Add(time.Millisecond))
 	f.invite(withExpiredInvite, f.Now().Truncate(time.Millisecond))
 	revoked := f.invite(withRevokedInvite, f.Now().Add(time.Hour))
-	if err := f.Store.RevokeParticipantInvite(t.Context(), f.scope, revoked.Program, revoked.ID, f.Now(), affiliate.System); err != nil {
+	if err := participants.RevokeInvite(t.Context(), f.DB, f.scope, revoked.Program, revoked.ID, f.Now(), affiliate.System); err != nil {
 		t.Fatal(err)
 	}
 

@@ -152,7 +152,7 @@ func TestCheck_ReportsThePathOfEachInvalidRule(t *testing.T) {
 }
 
 // A limit of recurring payments is invalid if the stored rules disable recurring
-// payments. Check cannot see this, so the store must reject the update.
+// payments. Check cannot see this, so the transaction must reject the update.
 func TestUpdateProgram_RejectsLimitsOfDisabledRecurringPayments(t *testing.T) {
 	f := newFixture(t)
 	p := f.create(&affiliatev1.CreateProgramRequest{Name: "P", CommissionRules: &rulesMessage{Recurring: &recurring{Enabled: proto.Bool(false)}}})

@@ -25,18 +25,20 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/program"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
+	"github.com/tributary-hq/tributary/storage/postgres"
+	programs "github.com/tributary-hq/tributary/storage/postgres/program"
 )
 
 // Service implements affiliate.v1.ProgramService.
 type Service struct {
 	affiliatev1.UnimplementedProgramServiceServer
 
-	store Store
-	now   func() time.Time
+	db  *postgres.DB
+	now func() time.Time
 }
 
 // New returns a Service; now is its clock.
-func New(store Store, now func() time.Time) *Service { return &Service{store: store, now: now} }
+func New(db *postgres.DB, now func() time.Time) *Service { return &Service{db: db, now: now} }
 
 // currentTime returns the current time in UTC, truncated to milliseconds as in the API.
 func (s *Service) currentTime() time.Time { return s.now().UTC().Truncate(time.Millisecond) }
@@ -50,7 +52,7 @@ func (s *Service) CreateProgram(ctx context.Context, req *affiliatev1.CreateProg
 	at := s.currentTime()
 	p.ID, p.Scope = affiliate.NewID[affiliate.ProgramID](at), server.PrincipalFrom(ctx).Scope()
 	p.CreatedAt, p.UpdatedAt = at, at
-	return response(s.store.CreateProgram(ctx, p, server.ActorFrom(ctx)))
+	return response(programs.Create(ctx, s.db, p, server.ActorFrom(ctx)))
 }
 
 // ListPrograms returns one page of the workspace's programmes in the mode of the call,
@@ -58,7 +60,7 @@ func (s *Service) CreateProgram(ctx context.Context, req *affiliatev1.CreateProg
 func (s *Service) ListPrograms(ctx context.Context, req *affiliatev1.ListProgramsRequest) (*affiliatev1.ListProgramsResponse, error) {
 	page := server.PageOf(req)
 	filter := program.Filter{Status: program.Status(server.EnumName(req.GetStatus())), Search: req.GetSearch()}
-	programs, total, err := s.store.ListPrograms(ctx, server.PrincipalFrom(ctx).Scope(), filter, page)
+	programs, total, err := programs.List(ctx, s.db, server.PrincipalFrom(ctx).Scope(), filter, page)
 	if err != nil {
 		return nil, err
 	}
@@ -78,7 +80,7 @@ func (s *Service) GetProgram(ctx context.Context, req *affiliatev1.GetProgramReq
 	if err != nil {
 		return nil, err
 	}
-	return response(s.store.Program(ctx, server.PrincipalFrom(ctx).Scope(), id))
+	return response(programs.Get(ctx, s.db, server.PrincipalFrom(ctx).Scope(), id))
 }
 
 // UpdateProgram changes the fields that the update mask names.
@@ -87,7 +89,7 @@ func (s *Service) UpdateProgram(ctx context.Context, req *affiliatev1.UpdateProg
 	if err != nil {
 		return nil, err
 	}
-	return response(s.store.UpdateProgram(ctx, server.PrincipalFrom(ctx).Scope(), id, patchOf(req), s.currentTime(), server.ActorFrom(ctx)))
+	return response(programs.Update(ctx, s.db, server.PrincipalFrom(ctx).Scope(), id, patchOf(req), s.currentTime(), server.ActorFrom(ctx)))
 }
 
 // ActivateProgram activates a draft or paused programme.
@@ -114,7 +116,7 @@ func (s *Service) ListProgramRules(ctx context.Context, req *affiliatev1.ListPro
 		return nil, err
 	}
 	page := server.PageOf(req)
-	versions, total, err := s.store.ProgramRules(ctx, server.PrincipalFrom(ctx).Scope(), id, page)
+	versions, total, err := programs.RuleVersions(ctx, s.db, server.PrincipalFrom(ctx).Scope(), id, page)
 	if err != nil {
 		return nil, err
 	}
@@ -138,7 +140,7 @@ func (s *Service) move(ctx context.Context, req programRequest, to program.Statu
 	if err != nil {
 		return nil, err
 	}
-	return response(s.store.MoveProgram(ctx, server.PrincipalFrom(ctx).Scope(), id, to, s.currentTime(), server.ActorFrom(ctx)))
+	return response(programs.Move(ctx, s.db, server.PrincipalFrom(ctx).Scope(), id, to, s.currentTime(), server.ActorFrom(ctx)))
 }
 
 // programRequest is a request whose path names a programme.

@@ -55,8 +55,8 @@ func listResponse(codes []promocode.PromoCode, total int64, page affiliate.Page)
 }
 
 // newPromoCode converts a create request to a promo code. Check has validated the
-// request. If a fixed discount has no currency in the request, the store sets the
-// currency.
+// request. If a fixed discount has no currency in the request, the
+// transaction that stores the code sets the currency.
 func newPromoCode(req *affiliatev1.CreatePromoCodeRequest) promocode.PromoCode {
 	c := promocode.PromoCode{
 		Code:           conversion.FoldPromoCode(req.GetCode()),

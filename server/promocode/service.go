@@ -23,18 +23,20 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/promocode"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
+	"github.com/tributary-hq/tributary/storage/postgres"
+	promocodes "github.com/tributary-hq/tributary/storage/postgres/promocode"
 )
 
 // Service implements affiliate.v1.PromoCodeService.
 type Service struct {
 	affiliatev1.UnimplementedPromoCodeServiceServer
 
-	store Store
-	now   func() time.Time
+	db  *postgres.DB
+	now func() time.Time
 }
 
 // New returns a Service; now is its clock.
-func New(store Store, now func() time.Time) *Service { return &Service{store: store, now: now} }
+func New(db *postgres.DB, now func() time.Time) *Service { return &Service{db: db, now: now} }
 
 // currentTime returns the current time in UTC, truncated to milliseconds as in the API.
 func (s *Service) currentTime() time.Time { return s.now().UTC().Truncate(time.Millisecond) }
@@ -50,8 +52,8 @@ func (s *Service) ListPromoCodes(ctx context.Context, req *affiliatev1.ListPromo
 		Search: conversion.FoldPromoCode(req.GetSearch()),
 	}
 	page := server.PageOf(req)
-	codes, total, err := s.store.PromoCodes(ctx, server.PrincipalFrom(ctx).Scope(), program, filter, page)
-	if filter != (promocode.Filter{}) { // without a filter, the store returns the exact total
+	codes, total, err := promocodes.List(ctx, s.db, server.PrincipalFrom(ctx).Scope(), program, filter, page)
+	if filter != (promocode.Filter{}) { // without a filter, the total is exact
 		total = server.SearchTotal(ctx, total, filter.Search)
 	}
 	return listResponse(codes, total, page), err
@@ -68,7 +70,7 @@ func (s *Service) CreatePromoCode(ctx context.Context, req *affiliatev1.CreatePr
 	code := newPromoCode(req)
 	code.ID, code.Scope = affiliate.NewID[affiliate.PromoCodeID](at), server.PrincipalFrom(ctx).Scope()
 	code.Program, code.Participant, code.CreatedAt = program, participant, at
-	return response(s.store.CreatePromoCode(ctx, code, server.ActorFrom(ctx)))
+	return response(promocodes.Create(ctx, s.db, code, server.ActorFrom(ctx)))
 }
 
 // GetPromoCode returns one promo code.
@@ -77,7 +79,7 @@ func (s *Service) GetPromoCode(ctx context.Context, req *affiliatev1.GetPromoCod
 	if err != nil {
 		return nil, err
 	}
-	return response(s.store.PromoCode(ctx, server.PrincipalFrom(ctx).Scope(), program, id))
+	return response(promocodes.Get(ctx, s.db, server.PrincipalFrom(ctx).Scope(), program, id))
 }
 
 // UpdatePromoCode changes the fields that the update mask names.
@@ -87,7 +89,7 @@ func (s *Service) UpdatePromoCode(ctx context.Context, req *affiliatev1.UpdatePr
 		return nil, err
 	}
 	scope := server.PrincipalFrom(ctx).Scope()
-	return response(s.store.UpdatePromoCode(ctx, scope, program, id, patchOf(req), s.currentTime(), server.ActorFrom(ctx)))
+	return response(promocodes.Update(ctx, s.db, scope, program, id, patchOf(req), s.currentTime(), server.ActorFrom(ctx)))
 }
 
 // DeletePromoCode deletes a promo code. The same code can then be created again.
@@ -96,7 +98,7 @@ func (s *Service) DeletePromoCode(ctx context.Context, req *affiliatev1.DeletePr
 	if err != nil {
 		return nil, err
 	}
-	err = s.store.DeletePromoCode(ctx, server.PrincipalFrom(ctx).Scope(), program, id, s.currentTime(), server.ActorFrom(ctx))
+	err = promocodes.Delete(ctx, s.db, server.PrincipalFrom(ctx).Scope(), program, id, s.currentTime(), server.ActorFrom(ctx))
 	return &affiliatev1.DeletePromoCodeResponse{}, err
 }
 
@@ -107,7 +109,7 @@ func (s *Service) ListPartnerPromoCodes(ctx context.Context, req *affiliatev1.Li
 	if err != nil {
 		return nil, err
 	}
-	codes, total, err := s.store.PartnerPromoCodes(ctx, caller.User, caller.Mode, filter, page)
+	codes, total, err := promocodes.ListOfPartner(ctx, s.db, caller.User, caller.Mode, filter, page)
 	return listResponse(codes, server.Total(ctx, total), page), err
 }
 

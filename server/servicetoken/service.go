@@ -19,17 +19,19 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/notification"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
+	"github.com/tributary-hq/tributary/storage/postgres"
+	accounts "github.com/tributary-hq/tributary/storage/postgres/account"
 )
 
 // Service implements affiliate.v1.ServiceTokenService.
 type Service struct {
 	affiliatev1.UnimplementedServiceTokenServiceServer
-	store Store
-	now   func() time.Time
+	db  *postgres.DB
+	now func() time.Time
 }
 
 // New returns a Service. now is the clock.
-func New(store Store, now func() time.Time) *Service { return &Service{store: store, now: now} }
+func New(db *postgres.DB, now func() time.Time) *Service { return &Service{db: db, now: now} }
 
 // currentTime returns the current time in UTC, truncated to milliseconds as in the API.
 func (s *Service) currentTime() time.Time { return s.now().UTC().Truncate(time.Millisecond) }
@@ -40,7 +42,7 @@ func (s *Service) ListServiceTokens(ctx context.Context, req *affiliatev1.ListSe
 	if req.Mode != nil {
 		modes = []affiliate.Mode{affiliate.Mode(server.EnumName(req.GetMode()))}
 	}
-	tokens, total, err := s.store.ServiceTokens(ctx, server.PrincipalFrom(ctx).Workspace, modes, s.currentTime(), page)
+	tokens, total, err := accounts.ServiceTokens(ctx, s.db, server.PrincipalFrom(ctx).Workspace, modes, s.currentTime(), page)
 	if err != nil {
 		return nil, err
 	}
@@ -71,7 +73,7 @@ func (s *Service) CreateServiceToken(ctx context.Context, req *affiliatev1.Creat
 	if err != nil {
 		return nil, err
 	}
-	err = s.store.InTx(ctx, func(tx Tx) error {
+	err = s.db.InTx(ctx, func(tx *postgres.Tx) error {
 		role, err := server.LockWorkspace(ctx, tx, caller)
 		if err != nil {
 			return err
@@ -110,12 +112,12 @@ func (s *Service) RollServiceToken(ctx context.Context, req *affiliatev1.RollSer
 	caller, at := server.PrincipalFrom(ctx), s.currentTime()
 	var text account.Key
 	var successor account.NewServiceToken
-	err = s.store.InTx(ctx, func(tx Tx) error {
+	err = s.db.InTx(ctx, func(tx *postgres.Tx) error {
 		role, err := server.LockWorkspace(ctx, tx, caller)
 		if err != nil {
 			return err
 		}
-		before, err := tx.LockServiceToken(ctx, caller.Workspace, id)
+		before, err := accounts.LockServiceToken(ctx, tx, caller.Workspace, id)
 		if err != nil {
 			return err
 		}
@@ -126,7 +128,7 @@ func (s *Service) RollServiceToken(ctx context.Context, req *affiliatev1.RollSer
 		if after, text, successor, err = before.Roll(grace, caller.User, at); err != nil {
 			return err
 		}
-		if err := tx.UpdateServiceToken(ctx, after); err != nil {
+		if err := accounts.UpdateServiceToken(ctx, tx, after); err != nil {
 			return err
 		}
 		if err := insert(ctx, tx, successor, at); err != nil {
@@ -155,7 +157,7 @@ func (s *Service) RevokeServiceToken(ctx context.Context, req *affiliatev1.Revok
 		return nil, err
 	}
 	caller, at := server.PrincipalFrom(ctx), s.currentTime()
-	err = s.store.InTx(ctx, func(tx Tx) error {
+	err = s.db.InTx(ctx, func(tx *postgres.Tx) error {
 		role, err := server.LockWorkspace(ctx, tx, caller)
 		if err != nil {
 			return err
@@ -163,7 +165,7 @@ func (s *Service) RevokeServiceToken(ctx context.Context, req *affiliatev1.Revok
 		if role != affiliate.RoleOwner && role != affiliate.RoleAdmin {
 			return affiliate.Refuse(affiliate.ReasonForbidden)
 		}
-		before, err := tx.LockServiceToken(ctx, caller.Workspace, id)
+		before, err := accounts.LockServiceToken(ctx, tx, caller.Workspace, id)
 		if err != nil {
 			return err
 		}
@@ -171,7 +173,7 @@ func (s *Service) RevokeServiceToken(ctx context.Context, req *affiliatev1.Revok
 		if err != nil {
 			return err
 		}
-		if err := tx.UpdateServiceToken(ctx, after); err != nil {
+		if err := accounts.UpdateServiceToken(ctx, tx, after); err != nil {
 			return err
 		}
 		if err := tx.Notify(ctx, before.Notification(notification.NotifyServiceTokenRevoked, caller.User, at)); err != nil {
@@ -189,15 +191,15 @@ func (s *Service) RevokeServiceToken(ctx context.Context, req *affiliatev1.Revok
 }
 
 // insert stores a token. Errors: API_KEY_LIMIT_EXCEEDED.
-func insert(ctx context.Context, tx Tx, token account.NewServiceToken, at time.Time) error {
-	active, err := tx.CountServiceTokens(ctx, token.Scope, at)
+func insert(ctx context.Context, tx *postgres.Tx, token account.NewServiceToken, at time.Time) error {
+	active, err := accounts.CountServiceTokens(ctx, tx, token.Scope, at)
 	if err != nil {
 		return err
 	}
 	if err := account.CheckServiceTokens(active); err != nil {
 		return err
 	}
-	return tx.InsertServiceToken(ctx, token)
+	return accounts.InsertServiceToken(ctx, tx, token)
 }
 
 func toProto(t account.ServiceToken) *affiliatev1.ServiceToken {

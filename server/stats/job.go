@@ -23,6 +23,8 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate/analytics"
 	"github.com/tributary-hq/tributary/server"
+	"github.com/tributary-hq/tributary/storage/postgres"
+	counters "github.com/tributary-hq/tributary/storage/postgres/stats"
 )
 
 const (
@@ -38,24 +40,17 @@ const (
 	timeout = time.Minute
 )
 
-// Store updates the totals in the database.
-type Store interface {
-	// FoldStats takes at most limit deltas, adds them to the totals and deletes them. It
-	// returns the number of these deltas. Several processes can call it at the same time.
-	FoldStats(ctx context.Context, limit int) (folded int64, err error)
-}
-
 // Worker runs the job analytics.FoldStats.
 type Worker struct {
 	river.WorkerDefaults[analytics.FoldStats]
-	store Store
-	log   *slog.Logger
-	now   func() time.Time
+	db  *postgres.DB
+	log *slog.Logger
+	now func() time.Time
 }
 
 // New returns a Worker; now is its clock.
-func New(store Store, log *slog.Logger, now func() time.Time) *Worker {
-	return &Worker{store: store, log: log, now: now}
+func New(db *postgres.DB, log *slog.Logger, now func() time.Time) *Worker {
+	return &Worker{db: db, log: log, now: now}
 }
 
 // PeriodicJob returns the job that a River client inserts every Interval. At most one job
@@ -72,7 +67,7 @@ func (w *Worker) Timeout(*river.Job[analytics.FoldStats]) time.Duration { return
 func (w *Worker) Work(ctx context.Context, _ *river.Job[analytics.FoldStats]) error {
 	started := w.now()
 	for {
-		folded, err := w.store.FoldStats(ctx, batchSize)
+		folded, err := counters.Fold(ctx, w.db, batchSize)
 		if err != nil {
 			return fmt.Errorf("add statistics deltas to the totals: %w", err)
 		}

@@ -6,60 +6,63 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/riverqueue/river"
 
+	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/server/stats"
-	"github.com/tributary-hq/tributary/storage/postgres"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-// pendingStore is a Store that only counts the deltas that are not yet folded, that is,
-// added to the totals. Each call of FoldStats takes one second.
-type pendingStore struct {
-	deltas int64
-	calls  int // of FoldStats
-	clock  pgtest.Clock
-	err    error // of each call
-}
-
-func (s *pendingStore) FoldStats(_ context.Context, limit int) (int64, error) {
-	s.calls++
-	s.clock.Advance(time.Second)
-	folded := min(s.deltas, int64(limit))
-	s.deltas -= folded
-	return folded, s.err
-}
+func TestMain(m *testing.M) { os.Exit(pgtest.Main{M: m}.Run()) }
 
 func TestWork_RunsUntilNoDeltaRemains(t *testing.T) {
-	broken := errors.New("broken")
+	const batch = 20_000
 	for name, tc := range map[string]struct {
-		deltas          int64
-		err             error
-		wantCalls       int
-		wantLeft        int64
+		deltas          int
+		batchTime       time.Duration // of each batch
+		err             error         // of each batch
+		wantBatches     int
+		wantLeft        int
 		wantLoggedLines int
 	}{
-		"no deltas":                     {0, nil, 1, 0, 0},
-		"less than one batch":           {3, nil, 1, 0, 0},
-		"exactly one batch":             {20_000, nil, 2, 0, 0},
-		"several batches":               {100_001, nil, 6, 0, 0},
-		"more than one run can process": {31 * 20_000, nil, 30, 20_000, 1},
-		"failing store":                 {50_000, broken, 1, 30_000, 0},
+		"no deltas":                     {0, time.Second, nil, 1, 0, 0},
+		"less than one batch":           {3, time.Second, nil, 1, 0, 0},
+		"exactly one batch":             {batch, time.Second, nil, 2, 0, 0},
+		"several batches":               {2*batch + 1, 14 * time.Second, nil, 3, 0, 0},
+		"more than one run can process": {2*batch + 1, 15 * time.Second, nil, 2, 1, 1},
+		"failing database":              {3, time.Second, errors.New("no database"), 1, 3, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
+			clock := pgtest.NewClock(time.Date(2026, 3, 10, 12, 0, 0, 0, time.UTC))
+			f := pgtest.Open(t, clock.Now).NewShop(affiliate.ModeLive)
+			jane := f.Join("Jane")
+			f.Exec(`
+				insert into stats_deltas (workspace_id, id, mode, program_id, participant_id, currency, clicks)
+				select $1, gen_random_uuid(), $2, $3, $4, '', 1 from generate_series(1, $5)`,
+				f.Scope.Workspace, f.Scope.Mode, f.Program, jane.ID, tc.deltas)
+			batches := 0
+			db := f.OpenHooked(func(sql string, _ []any) error {
+				if !strings.Contains(sql, "delete from stats_deltas") {
+					return nil
+				}
+				batches++
+				clock.Advance(tc.batchTime)
+				return tc.err
+			})
 			var log bytes.Buffer
-			store := &pendingStore{deltas: tc.deltas, err: tc.err}
-			worker := stats.New(store, slog.New(slog.NewTextHandler(&log, nil)), store.clock.Now)
-			if err := worker.Work(t.Context(), nil); !errors.Is(err, tc.err) {
-				t.Errorf("Work returned the error %v, want %v", err, tc.err)
+			if err := stats.New(db, slog.New(slog.NewTextHandler(&log, nil)), clock.Now).Work(t.Context(), nil); (err != nil) != (tc.err != nil) {
+				t.Errorf("Work returned the error %v, want an error: %t", err, tc.err != nil)
 			}
-			if store.calls != tc.wantCalls || store.deltas != tc.wantLeft {
-				t.Errorf("Work called FoldStats %d times and left %d deltas, want %d and %d", store.calls, store.deltas, tc.wantCalls, tc.wantLeft)
+			if batches != tc.wantBatches {
+				t.Errorf("Work added %d batches to the totals, want %d", batches, tc.wantBatches)
 			}
+			f.WantCount(tc.wantLeft, "remaining deltas", `select count(*) from stats_deltas`)
+			f.WantCount(tc.deltas-tc.wantLeft, "clicks in the totals", `select coalesce(sum(clicks), 0) from participant_totals`)
 			if got := strings.Count(log.String(), "\n"); got != tc.wantLoggedLines {
 				t.Errorf("Work logged %d lines, want %d:\n%s", got, tc.wantLoggedLines, &log)
 			}
@@ -69,16 +72,12 @@ func TestWork_RunsUntilNoDeltaRemains(t *testing.T) {
 
 // A River client accepts the job of PeriodicJob and runs it.
 func TestPeriodicJob_RunsInTheQueue(t *testing.T) {
-	store, err := postgres.Open(t.Context(), postgres.Config{URL: pgtest.New(t)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer store.Close()
+	db := pgtest.Open(t, time.Now).DB
 	var log bytes.Buffer
 	logger := slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelError}))
 	workers := river.NewWorkers()
-	river.AddWorker(workers, stats.New(store, logger, time.Now))
-	client, err := store.WorkerClient(&river.Config{
+	river.AddWorker(workers, stats.New(db, logger, time.Now))
+	client, err := db.WorkerClient(&river.Config{
 		Queues: map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: 1}}, Workers: workers,
 		PeriodicJobs: []*river.PeriodicJob{stats.PeriodicJob()}, Logger: logger,
 	})

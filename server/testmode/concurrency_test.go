@@ -11,11 +11,12 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/click"
 	"github.com/tributary-hq/tributary/affiliate/program"
-	"github.com/tributary-hq/tributary/cmd/stores"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server/conversion"
 	"github.com/tributary-hq/tributary/server/servertest"
+	clicks "github.com/tributary-hq/tributary/storage/postgres/click"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
+	counters "github.com/tributary-hq/tributary/storage/postgres/stats"
 )
 
 // Of 20 requests at the same time, one deletes the data. The others are refused, unless
@@ -63,7 +64,7 @@ func TestDeleteTestData_LeavesNoOrphansOfConcurrentRequests(t *testing.T) {
 		f.Exec(`update programs set rules = $2, rules_version = 4 where id = $1`, s.Program, rules["rules"])
 	}
 	conversions := conversion.New(conversion.Config{
-		Store: stores.Conversion(f.Store), HashKeys: affiliate.HashKeys{[]byte("k")}, Now: f.clock.Now, Log: slog.New(slog.DiscardHandler),
+		DB: f.DB, HashKeys: affiliate.HashKeys{[]byte("k")}, Now: f.clock.Now, Log: slog.New(slog.DiscardHandler),
 	})
 	report := func(p pgtest.Participant, click affiliate.ClickID, external string) error {
 		_, err := conversions.ReportConversion(servertest.AsSecretKey(t, p.Scope), &affiliatev1.ReportConversionRequest{
@@ -119,7 +120,7 @@ func TestDeleteTestData_LeavesNoOrphansOfConcurrentRequests(t *testing.T) {
 		f.WantCount(0, "decisions without a conversion", `
 			select count(*) from attribution_decisions d where not exists (select from conversions c where c.workspace_id = d.workspace_id and c.id = d.conversion_id)`)
 	}
-	if _, err := f.Store.FoldStats(t.Context(), 100_000); err != nil {
+	if _, err := counters.Fold(t.Context(), f.DB, 100_000); err != nil {
 		t.Fatal(err)
 	}
 	f.wantCleanAccounts()
@@ -168,7 +169,7 @@ func TestDeleteTestData_MissesNoClicks(t *testing.T) {
 
 	next := f.UnstoredClick(jane, func(c *click.Click) { c.ReceivedAt = c.ReceivedAt.Add(time.Second) })
 	for range 2 { // the second call takes the path for clicks that are already stored
-		if err := f.Store.StoreClicks(t.Context(), []click.Click{late, liveClick, next}); err != nil {
+		if err := clicks.Store(t.Context(), f.DB, []click.Click{late, liveClick, next}); err != nil {
 			t.Fatal(err)
 		}
 		f.WantCount(2, "clicks: that of live mode and the one after the deletion",

@@ -1,54 +1,58 @@
 package testmode_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
+	"math"
+	"sync"
 	"testing"
 
 	"github.com/tributary-hq/tributary/affiliate/privacy"
-	"github.com/tributary-hq/tributary/cmd/stores"
 	"github.com/tributary-hq/tributary/server/testmode"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-var errKilled = errors.New("the process was killed")
-
-// killedStore is a store whose process ends at a transaction: before the commit of the
-// transaction with the number kill, or after it if committed is true. All later calls fail.
-type killedStore struct {
-	testmode.Store
+// killer ends the connections of a process at a transaction: before the commit of the
+// transaction with the number kill, or after it if committed is true. The database refuses
+// all later statements of the process.
+type killer struct {
+	mu        sync.Mutex
 	kill      int
 	committed bool
-	calls     int
+	begun     int // number of transactions until now
+	killed    bool
 }
 
-func (s *killedStore) InTx(ctx context.Context, fn func(tx testmode.Tx) error) error {
-	return s.run(fn, func(fn func(tx testmode.Tx) error) error { return s.Store.InTx(ctx, fn) })
+// arm makes the killer end the next process at a transaction.
+func (k *killer) arm(kill int, committed bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.kill, k.committed, k.begun, k.killed = kill, committed, 0, false
 }
 
-func (s *killedStore) InSnapshot(ctx context.Context, fn func(tx testmode.Tx) error) error {
-	return s.run(fn, func(fn func(tx testmode.Tx) error) error { return s.Store.InSnapshot(ctx, fn) })
-}
-
-func (s *killedStore) run(fn func(tx testmode.Tx) error, inTx func(func(tx testmode.Tx) error) error) error {
-	s.calls++
-	if s.calls > s.kill {
-		return errKilled
+func (k *killer) hook(sql string, _ []any) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if sql == "begin" {
+		k.begun++
 	}
-	err := inTx(func(tx testmode.Tx) error {
-		if err := fn(tx); err != nil {
-			return err
-		}
-		if s.calls == s.kill && !s.committed {
-			return errKilled
-		}
-		return nil
-	})
-	if err == nil && s.calls == s.kill {
-		return errKilled
+	atEnd := sql == "commit" && k.begun == k.kill
+	if atEnd && k.committed && !k.killed {
+		k.killed = true
+		return pgtest.ErrResponseLost
 	}
-	return err
+	// The transaction with the number kill may have been rolled back.
+	if k.killed = k.killed || atEnd || k.begun > k.kill; k.killed {
+		return errors.New("the process was killed")
+	}
+	return nil
+}
+
+// newKilledService returns a service whose process a killer ends as soon as the killer is armed.
+func (f *fixture) newKilledService() (*testmode.Service, *killer) {
+	f.Helper()
+	k := &killer{kill: math.MaxInt}
+	return f.newService(f.OpenHooked(k.hook)), k
 }
 
 // If the process of the request ends at any point, the job does the rest. The counts in the
@@ -60,13 +64,14 @@ func TestDeleteTestData_IsFinishedByTheJobAfterACrash(t *testing.T) {
 	populate(f.Fixture, f.InOtherMode(), "live")
 	f.Exec(`delete from programs where id = $1`, f.Program)
 	before := f.dump()
+	service, killer := f.newKilledService()
 	f.runJobs(f.service) // the worker runs all the time; the jobs of requests are not due
 	for kill, ended := 2, false; !ended; kill++ {
 		for _, committed := range []bool{false, true} {
 			f.Program = f.NewProgram(f.Scope)
 			populate(f.Fixture, f.Shop, fmt.Sprintf("test-%d-%t", kill, committed))
-			store := &killedStore{Store: stores.TestMode(f.Store.DB), kill: kill, committed: committed}
-			response, err := f.reset(f.newService(store))
+			killer.arm(kill, committed)
+			response, err := f.reset(service)
 			if err != nil {
 				t.Fatalf("crash at transaction %d: DeleteTestData returned %v, want the status processing", kill, err)
 			}
@@ -91,6 +96,7 @@ func TestDelete_ContinuesAfterACrashBetweenParts(t *testing.T) {
 	f := newFixture(t)
 	f.Exec(`delete from programs where id = $1`, f.Program)
 	before := f.dump()
+	service, killer := f.newKilledService()
 	const refunds = 5_500
 	for _, kill := range []int{7, 8, 20, 30} {
 		f.Program = f.NewProgram(f.Scope)
@@ -98,8 +104,8 @@ func TestDelete_ContinuesAfterACrashBetweenParts(t *testing.T) {
 		f.Exec(`
 			insert into refunds (workspace_id, id, mode, external_refund_id, external_transaction_id, created_at, expires_at)
 			select $1, gen_random_uuid(), 'test', n::text, 'unknown', now(), now() from generate_series(1, $2::int) n`, f.Scope.Workspace, refunds)
-		store := &killedStore{Store: stores.TestMode(f.Store.DB), kill: kill}
-		if response, err := f.reset(f.newService(store)); err != nil || response.GetDeleted() != nil {
+		killer.arm(kill, false)
+		if response, err := f.reset(service); err != nil || response.GetDeleted() != nil {
 			t.Fatalf("crash at transaction %d: DeleteTestData returned %v, %v, want the status processing", kill, response, err)
 		}
 		id := privacy.TestDataReset{Workspace: f.Scope.Workspace}
@@ -121,13 +127,14 @@ func TestDelete_StopsWhenItsTimeIsOver(t *testing.T) {
 	before := f.dump()
 	f.Program = f.NewProgram(f.Scope)
 	populate(f.Fixture, f.Shop, "test")
-	store := &killedStore{Store: stores.TestMode(f.Store.DB), kill: 1}
-	if _, err := f.reset(f.newService(store)); !errors.Is(err, errKilled) {
-		t.Fatalf("DeleteTestData returned %v, want that the process was killed", err)
+	service, killer := f.newKilledService()
+	killer.arm(1, false)
+	if response, err := f.reset(service); err == nil {
+		t.Fatalf("DeleteTestData returned %v although the process was killed", response)
 	}
 	f.WantCount(0, "deletions, because the first transaction did not commit", `select count(*) from test_data_resets`)
-	store.kill, store.calls, store.committed = 2, 0, true
-	if _, err := f.reset(f.newService(store)); err != nil {
+	killer.arm(2, true)
+	if _, err := f.reset(service); err != nil {
 		t.Fatal(err)
 	}
 	id := privacy.TestDataReset{Workspace: f.Scope.Workspace}

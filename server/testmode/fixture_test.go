@@ -19,13 +19,14 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/conversion"
 	"github.com/tributary-hq/tributary/affiliate/privacy"
 	"github.com/tributary-hq/tributary/affiliate/processor"
-	"github.com/tributary-hq/tributary/cmd/stores"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server/directory"
 	"github.com/tributary-hq/tributary/server/servertest"
 	"github.com/tributary-hq/tributary/server/testmode"
 	"github.com/tributary-hq/tributary/storage/clickstream"
 	edge "github.com/tributary-hq/tributary/storage/directory"
+	"github.com/tributary-hq/tributary/storage/postgres"
+	checks "github.com/tributary-hq/tributary/storage/postgres/check"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 	"github.com/tributary-hq/tributary/storage/redistest"
 	"github.com/tributary-hq/tributary/storage/visitors"
@@ -55,14 +56,14 @@ func newFixture(t *testing.T) *fixture {
 	f.redis = redis.NewClient(options)
 	t.Cleanup(func() { _ = f.redis.Close() })
 	f.visitors = visitors.New(f.redis)
-	f.keeper = directory.New(f.Store, edge.NewWriter(f.redis), directory.Config{Now: clock.Now, Log: slog.New(slog.DiscardHandler)})
-	f.service = f.newService(stores.TestMode(f.Store.DB))
+	f.keeper = directory.New(f.DB, edge.NewWriter(f.redis), directory.Config{Now: clock.Now, Log: slog.New(slog.DiscardHandler)})
+	f.service = f.newService(f.DB)
 	return f
 }
 
-// newService returns a service that uses the given store.
-func (f *fixture) newService(store testmode.Store) *testmode.Service {
-	return testmode.New(testmode.Config{Store: store, Edge: f.keeper, Visitors: f.visitors, DeadLetters: clickstream.NewDeadLetters(f.redis), Log: slog.New(slog.DiscardHandler), Now: f.clock.Now})
+// newService returns a service that uses the given handle of the database.
+func (f *fixture) newService(db *postgres.DB) *testmode.Service {
+	return testmode.New(testmode.Config{DB: db, Edge: f.keeper, Visitors: f.visitors, DeadLetters: clickstream.NewDeadLetters(f.redis), Log: slog.New(slog.DiscardHandler), Now: f.clock.Now})
 }
 
 // reset calls the service as the owner of the workspace.
@@ -262,7 +263,7 @@ func (f *fixture) wantDump(want map[string]string) {
 // wantCleanAccounts reports an error if the checks of `core check` find a violation.
 func (f *fixture) wantCleanAccounts() {
 	f.Helper()
-	results, err := f.Store.CheckAccounts(context.WithoutCancel(f.Context()), time.Now)
+	results, err := checks.Run(context.WithoutCancel(f.Context()), f.DB, time.Now)
 	if err != nil {
 		f.Fatal(err)
 	}

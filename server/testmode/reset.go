@@ -12,6 +12,9 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/click"
 	"github.com/tributary-hq/tributary/affiliate/privacy"
 	"github.com/tributary-hq/tributary/affiliate/promocode"
+	"github.com/tributary-hq/tributary/storage/postgres"
+	exports "github.com/tributary-hq/tributary/storage/postgres/export"
+	testdata "github.com/tributary-hq/tributary/storage/postgres/testmode"
 )
 
 const (
@@ -127,12 +130,12 @@ func (d *deletion) checkTime() error {
 
 // change runs fn in a transaction that has locked the deletion, and stores the progress that
 // fn has changed.
-func (d *deletion) change(ctx context.Context, fn func(tx Tx, r *privacy.RunningReset) error) error {
-	return d.Store.InTx(ctx, func(tx Tx) error { return d.locked(ctx, tx, fn) })
+func (d *deletion) change(ctx context.Context, fn func(tx *postgres.Tx, r *privacy.RunningReset) error) error {
+	return testdata.Attempt(ctx, d.DB, func(tx *postgres.Tx) error { return d.locked(ctx, tx, fn) })
 }
 
-func (d *deletion) locked(ctx context.Context, tx Tx, fn func(tx Tx, r *privacy.RunningReset) error) error {
-	r, found, err := tx.LockReset(ctx, d.workspace, d.id)
+func (d *deletion) locked(ctx context.Context, tx *postgres.Tx, fn func(tx *postgres.Tx, r *privacy.RunningReset) error) error {
+	r, found, err := testdata.LockReset(ctx, tx, d.workspace, d.id)
 	if err != nil {
 		return err
 	}
@@ -142,7 +145,7 @@ func (d *deletion) locked(ctx context.Context, tx Tx, fn func(tx Tx, r *privacy.
 	if err := fn(tx, &r); err != nil {
 		return err
 	}
-	return tx.SaveProgress(ctx, r)
+	return testdata.SaveProgress(ctx, tx, r)
 }
 
 // closePrograms archives the programmes and deletes their codes and links from the edge
@@ -151,8 +154,8 @@ func (d *deletion) locked(ctx context.Context, tx Tx, fn func(tx Tx, r *privacy.
 // code is not usable, because its programme is archived.
 func (d *deletion) closePrograms(ctx context.Context) error {
 	for more := true; more; {
-		err := d.change(ctx, func(tx Tx, _ *privacy.RunningReset) error {
-			archived, err := tx.ArchivePrograms(ctx, d.workspace, programBatch, d.now())
+		err := d.change(ctx, func(tx *postgres.Tx, _ *privacy.RunningReset) error {
+			archived, err := testdata.ArchivePrograms(ctx, tx, d.workspace, programBatch, d.now())
 			more = archived == programBatch
 			return err
 		})
@@ -165,7 +168,7 @@ func (d *deletion) closePrograms(ctx context.Context) error {
 	}
 	cursor := ""
 	for {
-		page, err := d.Store.ReferralCodes(ctx, d.workspace, cursor, codeBatch)
+		page, err := testdata.ReferralCodes(ctx, d.DB, d.workspace, cursor, codeBatch)
 		if err != nil || len(page) == 0 {
 			return err
 		}
@@ -192,19 +195,19 @@ func (d *deletion) scope() affiliate.Scope {
 
 // dropLateClicks stores the time until which clicks of test mode are dropped, and returns it.
 // Then it waits for the transactions that may store such clicks because they have not seen
-// the time. storage/postgres.StoreClicks explains why no click is missed.
+// the time. storage/clicks.Store explains why no click is missed.
 func (d *deletion) dropLateClicks(ctx context.Context) (cutoff time.Time, err error) {
 	cutoff = d.now()
-	err = d.change(ctx, func(tx Tx, _ *privacy.RunningReset) error {
-		if err := tx.DeleteTestExports(ctx, d.workspace); err != nil {
+	err = d.change(ctx, func(tx *postgres.Tx, _ *privacy.RunningReset) error {
+		if err := exports.DeleteTestExports(ctx, tx, d.workspace); err != nil {
 			return err
 		}
-		return tx.SetResetAt(ctx, d.workspace, cutoff)
+		return testdata.SetResetAt(ctx, tx, d.workspace, cutoff)
 	})
 	if err != nil {
 		return cutoff, err
 	}
-	waiting, err := d.Store.ClickWriters(ctx)
+	waiting, err := testdata.ClickWriters(ctx, d.DB)
 	for err == nil && len(waiting) > 0 {
 		if err := d.checkTime(); err != nil {
 			return cutoff, err
@@ -215,7 +218,7 @@ func (d *deletion) dropLateClicks(ctx context.Context) (cutoff time.Time, err er
 		case <-time.After(writerPoll):
 		}
 		var running []string
-		running, err = d.Store.ClickWriters(ctx)
+		running, err = testdata.ClickWriters(ctx, d.DB)
 		waiting = slices.DeleteFunc(waiting, func(writer string) bool { return !slices.Contains(running, writer) })
 	}
 	return cutoff, err
@@ -226,8 +229,8 @@ func (d *deletion) dropLateClicks(ctx context.Context) (cutoff time.Time, err er
 func (d *deletion) deleteClicks(ctx context.Context, cutoff time.Time) error {
 	for more := true; more; {
 		var visits []click.Click
-		err := d.change(ctx, func(tx Tx, r *privacy.RunningReset) error {
-			last, read, deleted, err := tx.DeleteClicks(ctx, d.workspace, r.ClicksAfter, walkBatch)
+		err := d.change(ctx, func(tx *postgres.Tx, r *privacy.RunningReset) error {
+			last, read, deleted, err := testdata.DeleteClicks(ctx, tx, d.workspace, r.ClicksAfter, walkBatch)
 			visits, more = deleted, read == walkBatch
 			if !more {
 				last = earlier(last, affiliate.FirstID[affiliate.ClickID](cutoff.Add(-walkOverlap)))
@@ -268,7 +271,7 @@ func (d *deletion) deleteVisitors(ctx context.Context, clicks []click.Click) {
 // deleteDeadLetters deletes the clicks of test mode that could not be stored. Each round reads
 // the whole stream again, because it contains few records.
 func (d *deletion) deleteDeadLetters(ctx context.Context) error {
-	keys, err := d.Store.PublicKeys(ctx, d.workspace)
+	keys, err := testdata.PublicKeys(ctx, d.DB, d.workspace)
 	if err != nil {
 		return err
 	}
@@ -288,8 +291,8 @@ func (d *deletion) deleteDeadLetters(ctx context.Context) error {
 // deleteEvents does the same with events as deleteClicks with clicks.
 func (d *deletion) deleteEvents(ctx context.Context, cutoff time.Time) error {
 	for more := true; more; {
-		err := d.change(ctx, func(tx Tx, r *privacy.RunningReset) error {
-			last, read, deleted, err := tx.DeleteEvents(ctx, d.workspace, r.EventsAfter, walkBatch)
+		err := d.change(ctx, func(tx *postgres.Tx, r *privacy.RunningReset) error {
+			last, read, deleted, err := testdata.DeleteEvents(ctx, tx, d.workspace, r.EventsAfter, walkBatch)
 			if more = read == walkBatch; !more {
 				last = earlier(last, affiliate.FirstID[affiliate.EventID](cutoff.Add(-walkOverlap)))
 			}
@@ -313,8 +316,8 @@ func (d *deletion) deleteEvents(ctx context.Context, cutoff time.Time) error {
 func (d *deletion) clearAuditLog(ctx context.Context) error {
 	var last affiliate.AuditID
 	for more := true; more; {
-		err := d.change(ctx, func(tx Tx, _ *privacy.RunningReset) error {
-			next, read, err := tx.ClearAuditLog(ctx, d.workspace, last, walkBatch)
+		err := d.change(ctx, func(tx *postgres.Tx, _ *privacy.RunningReset) error {
+			next, read, err := testdata.ClearAuditLog(ctx, tx, d.workspace, last, walkBatch)
 			last, more = next, read == walkBatch
 			return err
 		})
@@ -334,15 +337,15 @@ func (d *deletion) clearAuditLog(ctx context.Context) error {
 // programme is not archived, it deletes nothing and returns errProgramOpened.
 func (d *deletion) deleteRest(ctx context.Context) (deleted privacy.TestDataCounts, finished bool, err error) {
 	var codes, links []string
-	err = d.Store.InSnapshot(ctx, func(tx Tx) error {
+	err = testdata.InSnapshot(ctx, d.DB, func(tx *postgres.Tx) error {
 		codes, links = nil, nil
-		return d.locked(ctx, tx, func(tx Tx, r *privacy.RunningReset) error {
+		return d.locked(ctx, tx, func(tx *postgres.Tx, r *privacy.RunningReset) error {
 			if err := d.checkPrograms(ctx, tx); err != nil {
 				return err
 			}
 			finished = true
-			for step := range d.Store.Steps() {
-				rows, err := tx.DeleteRows(ctx, d.workspace, step, lastBatch)
+			for step := range testdata.Steps(d.DB) {
+				rows, err := testdata.DeleteRows(ctx, tx, d.workspace, step, lastBatch)
 				if err != nil {
 					return err
 				}
@@ -360,7 +363,7 @@ func (d *deletion) deleteRest(ctx context.Context) (deleted privacy.TestDataCoun
 			}
 			deleted = r.Deleted
 			now := d.now()
-			if err := tx.FinishReset(ctx, *r, now); err != nil {
+			if err := testdata.FinishReset(ctx, tx, *r, now); err != nil {
 				return err
 			}
 			return tx.Audit(ctx, r.Audit(r.Deleted, now))
@@ -375,8 +378,8 @@ func (d *deletion) deleteRest(ctx context.Context) (deleted privacy.TestDataCoun
 
 // checkPrograms returns errProgramOpened if a programme is not archived. The edge may then
 // know codes that would be deleted.
-func (d *deletion) checkPrograms(ctx context.Context, tx Tx) error {
-	open, err := tx.HasOpenPrograms(ctx, d.workspace)
+func (d *deletion) checkPrograms(ctx context.Context, tx *postgres.Tx) error {
+	open, err := testdata.HasOpenPrograms(ctx, tx, d.workspace)
 	if err == nil && open {
 		err = errProgramOpened
 	}
@@ -385,8 +388,8 @@ func (d *deletion) checkPrograms(ctx context.Context, tx Tx) error {
 
 // deactivateAtProcessor inserts jobs that deactivate the promotion codes at the payment
 // processor, so that their texts are free there too.
-func (d *deletion) deactivateAtProcessor(ctx context.Context, tx Tx) error {
-	ids, err := tx.PromoCodesAtProcessor(ctx, d.workspace, lastBatch)
+func (d *deletion) deactivateAtProcessor(ctx context.Context, tx *postgres.Tx) error {
+	ids, err := testdata.PromoCodesAtProcessor(ctx, tx, d.workspace, lastBatch)
 	if err != nil {
 		return err
 	}
@@ -410,14 +413,14 @@ func (d *deletion) deleteCodesAgain(ctx context.Context, codes, links []string) 
 // rows. Other transactions may insert rows that refer to the rows that a step deletes. The
 // next round deletes both.
 func (d *deletion) deleteParts(ctx context.Context) error {
-	for step := range d.Store.Steps() {
+	for step := range testdata.Steps(d.DB) {
 		for more := true; more; {
 			var codes, links []string
-			err := d.change(ctx, func(tx Tx, r *privacy.RunningReset) error {
+			err := d.change(ctx, func(tx *postgres.Tx, r *privacy.RunningReset) error {
 				if err := d.checkPrograms(ctx, tx); err != nil {
 					return err
 				}
-				rows, err := tx.DeleteRows(ctx, d.workspace, step, rowBatch)
+				rows, err := testdata.DeleteRows(ctx, tx, d.workspace, step, rowBatch)
 				more, codes, links = rows.Rows == rowBatch, rows.Codes, rows.Links
 				r.Deleted[rows.Table] += rows.Counted
 				return err

@@ -42,9 +42,12 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/click"
 	"github.com/tributary-hq/tributary/affiliate/privacy"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
+	"github.com/tributary-hq/tributary/storage/postgres"
+	testdata "github.com/tributary-hq/tributary/storage/postgres/testmode"
 )
 
 const (
@@ -58,9 +61,31 @@ const (
 	maxInspectedClicks = 100_000
 )
 
+// Edge is the directory from which collectors read codes and links. Package directory
+// implements it.
+type Edge interface {
+	// DeleteCodes writes that codes and links do not exist.
+	DeleteCodes(ctx context.Context, codes privacy.DirectoryCodes) error
+}
+
+// Visitors stores the visitors of the last days. Package storage/visitors implements it.
+type Visitors interface {
+	// Delete deletes the visitors of clicks.
+	Delete(ctx context.Context, clicks []click.Click) error
+}
+
+// DeadLetters is the Redis stream of the clicks that could not be stored. Package
+// storage/clickstream implements it.
+type DeadLetters interface {
+	// Delete reads a page of the records after a position and deletes the records that the
+	// search selects. last is the position of the last record of the page. more is false if the
+	// page was the last one.
+	Delete(ctx context.Context, search affiliate.DeadLetterSearch, after affiliate.StreamPosition) (last affiliate.StreamPosition, more bool, err error)
+}
+
 // Config configures a Service.
 type Config struct {
-	Store       Store
+	DB          *postgres.DB
 	Edge        Edge
 	Visitors    Visitors
 	DeadLetters DeadLetters
@@ -96,15 +121,15 @@ func (s *Service) DeleteTestData(ctx context.Context, _ *affiliatev1.DeleteTestD
 		Actor: server.ActorFrom(ctx), StartedAt: now,
 	}
 	var small bool
-	err := s.Store.InTx(ctx, func(tx Tx) error {
-		started, err := tx.StartReset(ctx, reset)
+	err := testdata.Attempt(ctx, s.DB, func(tx *postgres.Tx) error {
+		started, err := testdata.StartReset(ctx, tx, reset)
 		if err != nil {
 			return err
 		}
 		if !started {
 			return affiliate.Refuse(affiliate.ReasonResetInProgress)
 		}
-		records, err := tx.CountRecords(ctx, reset.Workspace, privacy.MaxSynchronousReset, maxInspectedClicks)
+		records, err := testdata.CountRecords(ctx, tx, reset.Workspace, privacy.MaxSynchronousReset, maxInspectedClicks)
 		if err != nil {
 			return err
 		}

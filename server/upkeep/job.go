@@ -42,6 +42,16 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/privacy"
 	"github.com/tributary-hq/tributary/affiliate/processor"
 	"github.com/tributary-hq/tributary/server"
+	"github.com/tributary-hq/tributary/storage/postgres"
+	accounts "github.com/tributary-hq/tributary/storage/postgres/account"
+	buyers "github.com/tributary-hq/tributary/storage/postgres/buyer"
+	clicks "github.com/tributary-hq/tributary/storage/postgres/click"
+	exports "github.com/tributary-hq/tributary/storage/postgres/export"
+	mails "github.com/tributary-hq/tributary/storage/postgres/mail"
+	notifications "github.com/tributary-hq/tributary/storage/postgres/notification"
+	payouts "github.com/tributary-hq/tributary/storage/postgres/payout"
+	processors "github.com/tributary-hq/tributary/storage/postgres/processor"
+	webhooks "github.com/tributary-hq/tributary/storage/postgres/webhook"
 )
 
 const (
@@ -77,119 +87,17 @@ const (
 	timeout = 6*time.Minute + 30*time.Second
 )
 
-// Store maintains the tables in the database. A method with the parameter limit processes
-// at most this number of rows and returns the number of processed rows.
-type Store interface {
-	// EnsureClickPartitions creates the missing partitions of clicks. A partition
-	// contains the clicks of one day. first is a time on the first of these days, and
-	// last is a time on the last of these days. EnsureClickPartitions returns the number
-	// of created partitions.
-	EnsureClickPartitions(ctx context.Context, first, last time.Time) (created int, err error)
-	// StrayClicks counts the clicks in the default partition, which contains the clicks
-	// of days without a partition. It stops counting at a maximum.
-	StrayClicks(ctx context.Context) (int, error)
-	// EnsureWeekPartitions creates the missing partitions of events, deliveries and
-	// notifications in the same way. A partition contains the rows of one week.
-	EnsureWeekPartitions(ctx context.Context, first, last time.Time) (created int, err error)
-	// StrayWeekRows counts the events, deliveries and notifications in the default
-	// partitions.
-	StrayWeekRows(ctx context.Context) (int, error)
-	// DropOldWeeks deletes events, deliveries and notifications that are so old that the
-	// API does not return them. It drops their partitions. Old rows in the default
-	// partitions are deleted in batches; rows is the size of a batch.
-	DropOldWeeks(ctx context.Context, rows int) (int64, error)
-	// DeleteDismissed deletes notifications that were dismissed before the given time.
-	DeleteDismissed(ctx context.Context, before time.Time, limit int) (int64, error)
-	// PurgeDismissed deletes notifications that were dismissed together with others and
-	// whose retention has ended.
-	PurgeDismissed(ctx context.Context, now time.Time, limit int) (int64, error)
-	// DeleteOldReads deletes the read state of notifications that were created before the
-	// day of the given time. DeleteOldAnnouncements deletes such announcements.
-	DeleteOldReads(ctx context.Context, before time.Time, limit int) (int64, error)
-	DeleteOldAnnouncements(ctx context.Context, before time.Time, limit int) (int64, error)
-	// DeleteExpiredTickets deletes tickets for streams that expired before the given time.
-	DeleteExpiredTickets(ctx context.Context, before time.Time, limit int) (int64, error)
-	// DeleteLostStreams deletes streams that were last seen before the given time.
-	DeleteLostStreams(ctx context.Context, before time.Time, limit int) (int64, error)
-	// DeleteOldPositions deletes the sequence numbers of notifications that got them
-	// before the given time.
-	DeleteOldPositions(ctx context.Context, before time.Time, limit int) (int64, error)
-	// DeleteOldFeeds deletes what is stored about feeds that are not streamed since the
-	// given time.
-	DeleteOldFeeds(ctx context.Context, before time.Time, limit int) (int64, error)
-	// CancelRemaining cancels deliveries to disabled endpoints. Normally, a job cancels
-	// these deliveries when the endpoint is disabled. CancelRemaining cancels deliveries
-	// that the job has missed.
-	CancelRemaining(ctx context.Context, now time.Time, limit int) (int64, error)
-	// DeleteEndedSessions deletes sessions that ended before the given time.
-	DeleteEndedSessions(ctx context.Context, before time.Time, limit int) (int64, error)
-	// DeleteExpiredEmailTokens deletes e-mail tokens that expired before the given time.
-	DeleteExpiredEmailTokens(ctx context.Context, before time.Time, limit int) (int64, error)
-	// DeleteExpiredChallenges deletes challenges of logins that expired before the given time.
-	DeleteExpiredChallenges(ctx context.Context, before time.Time, limit int) (int64, error)
-	// DeleteOldEmailRequests deletes requests for mails that were stored before the given
-	// time and that no job has processed.
-	DeleteOldEmailRequests(ctx context.Context, before time.Time, limit int) (int64, error)
-	// DropExpiredIdempotencyKeys deletes idempotency keys with their responses after
-	// their expiry.
-	DropExpiredIdempotencyKeys(ctx context.Context, now time.Time, limit int) (int64, error)
-	// DeleteOldOrigins deletes origins of users that were last seen before the given
-	// time.
-	DeleteOldOrigins(ctx context.Context, before time.Time, limit int) (int64, error)
-	// DeleteOldDevices deletes devices of users that were last used before the given time.
-	DeleteOldDevices(ctx context.Context, before time.Time, limit int) (int64, error)
-	// DropDeadLetters deletes dead letters of clicks that were stored before the given
-	// time.
-	DropDeadLetters(ctx context.Context, before time.Time, limit int) (int64, error)
-	// EndLostMails ends pending mails that were created before the given time.
-	EndLostMails(ctx context.Context, before time.Time, limit int) (int64, error)
-	// DeleteOldMails deletes mails that were created before the given time.
-	DeleteOldMails(ctx context.Context, before time.Time, limit int) (int64, error)
-	// DeleteProviderMessages deletes the ids of messages of the mail provider that arrived
-	// before the given time.
-	DeleteProviderMessages(ctx context.Context, before time.Time, limit int) (int64, error)
-	// DeleteProcessorEvents deletes events of payment processors that arrived before the
-	// given time. DeleteSignatureFailures deletes counts of invalid signatures.
-	DeleteProcessorEvents(ctx context.Context, before time.Time, limit int) (int64, error)
-	DeleteSignatureFailures(ctx context.Context, before time.Time, limit int) (int64, error)
-	// DeleteErasureKeys deletes Idempotency-Keys of erasures of buyers after their expiry.
-	// DeleteErasures deletes erasures of buyers that ended before the given time.
-	DeleteErasureKeys(ctx context.Context, now time.Time, limit int) (int64, error)
-	DeleteErasures(ctx context.Context, before time.Time, limit int) (int64, error)
-	// DeleteExpiredExports deletes exports of personal data that expired before the given
-	// time. DeleteAbandonedExports deletes exports that began before it and are not complete.
-	DeleteExpiredExports(ctx context.Context, now time.Time, limit int) (int64, error)
-	DeleteAbandonedExports(ctx context.Context, before time.Time, limit int) (int64, error)
-	// DeletePayoutAccounts deletes the accounts of payouts that were paid before the given
-	// time. DeletePayeeNames deletes the names of erased partners from payouts whose
-	// retention has ended. DeletePreviousEmails deletes former addresses of users whose
-	// address was changed before the given time.
-	DeletePayoutAccounts(ctx context.Context, paidBefore time.Time, limit int) (int64, error)
-	DeletePayeeNames(ctx context.Context, now time.Time, limit int) (int64, error)
-	DeletePreviousEmails(ctx context.Context, changedBefore time.Time, limit int) (int64, error)
-	// PurgeClicks removes the data that identifies visitors from clicks that arrived
-	// before the given time. It works in batches. Before each batch it calls the function
-	// more, and it stops if the function returns false. It returns the number of changed
-	// clicks.
-	PurgeClicks(ctx context.Context, before time.Time, more func() bool) (int64, error)
-	// RollClicks selects one day that ended at least 13 months ago and replaces the
-	// clicks of this day by their sums. If the day has many clicks, it processes a part
-	// of the day. It returns the number of deleted clicks. found is false if the clicks
-	// of all such days are already replaced.
-	RollClicks(ctx context.Context) (clicks int64, found bool, err error)
-}
-
 // Worker runs the job affiliate.Upkeep.
 type Worker struct {
 	river.WorkerDefaults[affiliate.Upkeep]
-	store Store
-	log   *slog.Logger
-	now   func() time.Time
+	db  *postgres.DB
+	log *slog.Logger
+	now func() time.Time
 }
 
 // NewWorker returns a Worker; now is its clock.
-func NewWorker(store Store, log *slog.Logger, now func() time.Time) *Worker {
-	return &Worker{store: store, log: log, now: now}
+func NewWorker(db *postgres.DB, log *slog.Logger, now func() time.Time) *Worker {
+	return &Worker{db: db, log: log, now: now}
 }
 
 // PeriodicJob returns the job that a River client inserts every hour and when it starts.
@@ -214,7 +122,7 @@ func (w *Worker) Work(ctx context.Context, _ *river.Job[affiliate.Upkeep]) error
 func (w *Worker) purge(ctx context.Context) error {
 	now := w.now()
 	until := now.Add(maxPurgeTime)
-	if _, err := w.store.PurgeClicks(ctx, now.Add(-visitorRetention), func() bool { return w.now().Before(until) }); err != nil {
+	if _, err := clicks.Purge(ctx, w.db, now.Add(-visitorRetention), func() bool { return w.now().Before(until) }); err != nil {
 		return fmt.Errorf("remove the data of visitors from old clicks: %w", err)
 	}
 	return nil
@@ -222,7 +130,7 @@ func (w *Worker) purge(ctx context.Context) error {
 
 func (w *Worker) roll(ctx context.Context) error {
 	for until := w.now().Add(maxRollTime); w.now().Before(until); {
-		clicks, found, err := w.store.RollClicks(ctx)
+		clicks, found, err := clicks.Roll(ctx, w.db)
 		if err != nil {
 			return fmt.Errorf("replace clicks of 13 months ago by sums: %w", err)
 		}
@@ -235,7 +143,7 @@ func (w *Worker) roll(ctx context.Context) error {
 }
 
 func (w *Worker) dropWeeks(ctx context.Context) error {
-	dropped, err := w.store.DropOldWeeks(ctx, deleteBatch)
+	dropped, err := postgres.DropOldWeeks(ctx, w.db, deleteBatch)
 	if err != nil {
 		return fmt.Errorf("drop old weeks: %w", err)
 	}
@@ -252,17 +160,17 @@ func (w *Worker) deleteNotifications(ctx context.Context) error {
 	until := now.Add(maxRollTime)
 	oldest := now.Add(-notification.Life)
 	for _, task := range []task{
-		{"dismissed notifications", now.Add(-notification.DismissedNotificationLife), w.store.DeleteDismissed},
-		{"notifications that were dismissed together", now, w.store.PurgeDismissed},
-		{"the read state of notifications", oldest, w.store.DeleteOldReads},
-		{"announcements", oldest, w.store.DeleteOldAnnouncements},
-		{"tickets of streams", now, w.store.DeleteExpiredTickets},
-		{"lost streams", now.Add(-lostStreamRetention), w.store.DeleteLostStreams},
-		{"positions of notifications in feeds", now.Add(-notification.ReplayLife), w.store.DeleteOldPositions},
+		{"dismissed notifications", now.Add(-notification.DismissedNotificationLife), notifications.DeleteDismissed},
+		{"notifications that were dismissed together", now, notifications.PurgeDismissed},
+		{"the read state of notifications", oldest, notifications.DeleteOldReads},
+		{"announcements", oldest, notifications.DeleteOldAnnouncements},
+		{"tickets of streams", now, notifications.DeleteExpiredTickets},
+		{"lost streams", now.Add(-lostStreamRetention), notifications.DeleteLostStreams},
+		{"positions of notifications in feeds", now.Add(-notification.ReplayLife), notifications.DeleteOldPositions},
 		// The last positions of a feed were created before streamed_until.
-		{"feeds that are not streamed", now.Add(-notification.ReplayLife - interval), w.store.DeleteOldFeeds},
+		{"feeds that are not streamed", now.Add(-notification.ReplayLife - interval), notifications.DeleteOldFeeds},
 	} {
-		if err := task.run(ctx, func() bool { return w.now().Before(until) }); err != nil {
+		if err := task.run(ctx, w.db, func() bool { return w.now().Before(until) }); err != nil {
 			return err
 		}
 	}
@@ -273,14 +181,14 @@ func (w *Worker) deleteNotifications(ctx context.Context) error {
 type task struct {
 	name string
 	at   time.Time
-	fn   func(ctx context.Context, at time.Time, limit int) (int64, error)
+	fn   func(ctx context.Context, db *postgres.DB, at time.Time, limit int) (int64, error)
 }
 
 // run runs the task. After each full batch it calls the function more, and it stops if
 // the function returns false.
-func (t task) run(ctx context.Context, more func() bool) error {
+func (t task) run(ctx context.Context, db *postgres.DB, more func() bool) error {
 	for {
-		n, err := t.fn(ctx, t.at, deleteBatch)
+		n, err := t.fn(ctx, db, t.at, deleteBatch)
 		if err != nil {
 			return fmt.Errorf("clean up %s: %w", t.name, err)
 		}
@@ -298,49 +206,49 @@ func (w *Worker) Run(ctx context.Context) error {
 	// If no partitions can be created, Run continues. Rows without a partition are stored
 	// in the default partition and moved to a new partition later.
 	first, last := now.AddDate(0, 0, -daysBack), now.AddDate(0, 0, daysAhead)
-	if _, err := w.store.EnsureClickPartitions(ctx, first, last); err != nil {
+	if _, err := postgres.EnsureClickPartitions(ctx, w.db, first, last); err != nil {
 		w.log.LogAttrs(ctx, slog.LevelWarn, "daily partitions could not be created", slog.Any("error", err))
 	}
-	if _, err := w.store.EnsureWeekPartitions(ctx, first, last); err != nil {
+	if _, err := postgres.EnsureWeekPartitions(ctx, w.db, first, last); err != nil {
 		w.log.LogAttrs(ctx, slog.LevelWarn, "weekly partitions could not be created", slog.Any("error", err))
 	}
-	stray, err := w.store.StrayClicks(ctx)
+	stray, err := postgres.StrayClicks(ctx, w.db)
 	if err != nil {
 		return fmt.Errorf("count clicks in the default partition: %w", err)
 	}
 	if stray > 0 {
 		w.log.LogAttrs(ctx, slog.LevelWarn, "clicks are in the default partition", slog.Int("rows_at_least", stray))
 	}
-	if stray, err = w.store.StrayWeekRows(ctx); err != nil {
+	if stray, err = postgres.StrayWeekRows(ctx, w.db); err != nil {
 		return fmt.Errorf("count rows in the default partitions of weeks: %w", err)
 	}
 	if stray > 0 {
 		w.log.LogAttrs(ctx, slog.LevelWarn, "events, deliveries or notifications are in a default partition", slog.Int("rows_at_least", stray))
 	}
 	for _, task := range []task{
-		{"ended sessions", now.Add(-sessionRetention), w.store.DeleteEndedSessions},
-		{"e-mail tokens", now, w.store.DeleteExpiredEmailTokens},
-		{"challenges of logins", now, w.store.DeleteExpiredChallenges},
-		{"requests for mails", now.Add(-requestRetention), w.store.DeleteOldEmailRequests},
-		{"idempotency keys", now, w.store.DropExpiredIdempotencyKeys},
-		{"origins of users", now.Add(-fraud.OriginRetention), w.store.DeleteOldOrigins},
-		{"devices of users", now.Add(-account.DeviceMemory), w.store.DeleteOldDevices},
-		{"dead letters of clicks", now.Add(-visitorRetention), w.store.DropDeadLetters},
-		{"deliveries of disabled endpoints", now, w.store.CancelRemaining},
-		{"mails that stay pending", now.Add(-notification.MailPendingLimit), w.store.EndLostMails},
-		{"mails", now.Add(-notification.MailLogRetention), w.store.DeleteOldMails},
-		{"events of payment processors", now.Add(-processor.EventRetention), w.store.DeleteProcessorEvents},
-		{"counts of invalid signatures", now.Add(-processor.SignatureFailureRetention), w.store.DeleteSignatureFailures},
-		{"expired exports", now, w.store.DeleteExpiredExports},
-		{"exports that were not completed", now.Add(-privacy.AbandonedExportLife), w.store.DeleteAbandonedExports},
-		{"messages of the mail provider", now.Add(-notification.ProviderMessageRetention), w.store.DeleteProviderMessages},
-		{"accounts of paid payouts", now.Add(-payout.AccountKept), w.store.DeletePayoutAccounts},
-		{"names of erased partners", now, w.store.DeletePayeeNames},
-		{"former addresses of users", now.Add(-payout.PreviousEmailKept), w.store.DeletePreviousEmails},
-		{"keys of erasures of buyers", now, w.store.DeleteErasureKeys},
-		{"erasures of buyers", now.Add(-privacy.BuyerErasureKeyLifetime), w.store.DeleteErasures},
+		{"ended sessions", now.Add(-sessionRetention), accounts.DeleteEndedSessions},
+		{"e-mail tokens", now, accounts.DeleteExpiredEmailTokens},
+		{"challenges of logins", now, accounts.DeleteExpiredChallenges},
+		{"requests for mails", now.Add(-requestRetention), accounts.DeleteOldEmailRequests},
+		{"idempotency keys", now, postgres.DropExpiredIdempotencyKeys},
+		{"origins of users", now.Add(-fraud.OriginRetention), accounts.DeleteOldOrigins},
+		{"devices of users", now.Add(-account.DeviceMemory), accounts.DeleteOldDevices},
+		{"dead letters of clicks", now.Add(-visitorRetention), clicks.DropDeadLetters},
+		{"deliveries of disabled endpoints", now, webhooks.CancelRemaining},
+		{"mails that stay pending", now.Add(-notification.MailPendingLimit), mails.EndLostMails},
+		{"mails", now.Add(-notification.MailLogRetention), mails.DeleteOldMails},
+		{"events of payment processors", now.Add(-processor.EventRetention), processors.DeleteProcessorEvents},
+		{"counts of invalid signatures", now.Add(-processor.SignatureFailureRetention), processors.DeleteSignatureFailures},
+		{"expired exports", now, exports.DeleteExpiredExports},
+		{"exports that were not completed", now.Add(-privacy.AbandonedExportLife), exports.DeleteAbandonedExports},
+		{"messages of the mail provider", now.Add(-notification.ProviderMessageRetention), mails.DeleteProviderMessages},
+		{"accounts of paid payouts", now.Add(-payout.AccountKept), payouts.DeleteAccounts},
+		{"names of erased partners", now, payouts.DeletePayeeNames},
+		{"former addresses of users", now.Add(-payout.PreviousEmailKept), accounts.DeletePreviousEmails},
+		{"keys of erasures of buyers", now, buyers.DeleteErasureKeys},
+		{"erasures of buyers", now.Add(-privacy.BuyerErasureKeyLifetime), buyers.DeleteErasures},
 	} {
-		if err := task.run(ctx, func() bool { return true }); err != nil {
+		if err := task.run(ctx, w.db, func() bool { return true }); err != nil {
 			return err
 		}
 	}

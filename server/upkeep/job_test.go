@@ -14,8 +14,8 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/click"
 	"github.com/tributary-hq/tributary/affiliate/notification"
 	"github.com/tributary-hq/tributary/affiliate/privacy"
-	"github.com/tributary-hq/tributary/cmd/stores"
 	"github.com/tributary-hq/tributary/server/upkeep"
+	"github.com/tributary-hq/tributary/storage/postgres"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
@@ -24,7 +24,7 @@ func TestRun_CreatesClickPartitionsAWeekAhead(t *testing.T) {
 	clock := pgtest.NewClock(time.Date(2026, 12, 28, 23, 59, 59, 999e6, time.FixedZone("", -5*3600)))
 	f := pgtest.Open(t, clock.Now).NewShop(affiliate.ModeTest)
 	var log bytes.Buffer
-	worker := upkeep.NewWorker(stores.Upkeep(f.Store), slog.New(slog.NewTextHandler(&log, nil)), clock.Now)
+	worker := upkeep.NewWorker(f.DB, slog.New(slog.NewTextHandler(&log, nil)), clock.Now)
 	for range 2 {
 		if err := worker.Run(t.Context()); err != nil {
 			t.Fatal(err)
@@ -61,24 +61,12 @@ func TestRun_DeletesExpiredTokensAndOldRequests(t *testing.T) {
 			"id": affiliate.NewID[account.EmailRequestID](at), "purpose": "reset", "account_kind": "partner", "address": "jane@example.com", "created_at": at,
 		})
 	}
-	if err := upkeep.NewWorker(stores.Upkeep(f.Store), slog.New(slog.DiscardHandler), clock.Now).Run(t.Context()); err != nil {
+	if err := upkeep.NewWorker(f.DB, slog.New(slog.DiscardHandler), clock.Now).Run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	f.WantCount(1, "tokens, which have not expired", `select count(*) from email_tokens where expires_at > $1`, f.Now())
 	f.WantCount(1, "tokens", `select count(*) from email_tokens`)
 	f.WantCount(1, "requests", `select count(*) from email_requests`)
-}
-
-// rollObserver calls onRoll before each call of RollClicks, the step that replaces the
-// clicks of old days by sums.
-type rollObserver struct {
-	upkeep.Store
-	onRoll func()
-}
-
-func (r rollObserver) RollClicks(ctx context.Context) (int64, bool, error) {
-	r.onRoll()
-	return r.Store.RollClicks(ctx)
 }
 
 // The job removes visitor data from clicks that are older than 90 days. Then it
@@ -95,13 +83,18 @@ func TestWork_AppliesTheRetentionOfClicks(t *testing.T) {
 	withVisitor := func() []string {
 		return f.Texts(`select (received_at > $1)::text from clicks where ip_hash is not null or ip_prefix is not null or ua_hash is not null`, old.Add(time.Second))
 	}
-	worker := upkeep.NewWorker(rollObserver{stores.Upkeep(f.Store), func() {
-		if left := withVisitor(); len(left) != 1 {
-			t.Errorf("when days are replaced by sums, %d clicks have visitor data, want 1", len(left))
+	rolls := 0
+	worker := upkeep.NewWorker(f.OpenHooked(func(sql string, _ []any) error {
+		if strings.Contains(sql, "roll_clicks(") {
+			rolls++
+			if left := withVisitor(); len(left) != 1 {
+				t.Errorf("when days are replaced by sums, %d clicks have visitor data, want 1", len(left))
+			}
 		}
-	}}, slog.New(slog.DiscardHandler), f.Now)
+		return nil
+	}), slog.New(slog.DiscardHandler), f.Now)
 	day := now.AddDate(0, -13, -2)
-	if _, err := f.Store.EnsureClickPartitions(ctx, day, day); err != nil {
+	if _, err := postgres.EnsureClickPartitions(ctx, f.DB, day, day); err != nil {
 		t.Fatal(err)
 	}
 	if err := worker.Run(ctx); err != nil { // creates the other partitions, before the table is in use
@@ -143,6 +136,9 @@ func TestWork_AppliesTheRetentionOfClicks(t *testing.T) {
 			t.Errorf("Work returned the error %v and left %s, want %s", err, got, want)
 		}
 	}
+	if rolls == 0 {
+		t.Error("Work replaced no day by sums")
+	}
 }
 
 // A dump locks clicks for a long time. A process must be able to start during a dump,
@@ -152,7 +148,7 @@ func TestRun_ContinuesWhileADumpLocksClicks(t *testing.T) {
 	f := pgtest.Open(t, func() time.Time { return now }).NewShop(affiliate.ModeLive)
 	f.NewClick(f.Join("Jane"))
 	var log bytes.Buffer
-	worker := upkeep.NewWorker(stores.Upkeep(f.Store), slog.New(slog.NewTextHandler(&log, nil)), f.Now)
+	worker := upkeep.NewWorker(f.DB, slog.New(slog.NewTextHandler(&log, nil)), f.Now)
 	dump, err := f.SQL.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -183,9 +179,9 @@ func TestWork_MaintainsEventPartitions(t *testing.T) {
 	now := time.Now().UTC()
 	f := pgtest.Open(t, func() time.Time { return now })
 	var log bytes.Buffer
-	worker := upkeep.NewWorker(stores.Upkeep(f.Store), slog.New(slog.NewTextHandler(&log, nil)), f.Now)
+	worker := upkeep.NewWorker(f.DB, slog.New(slog.NewTextHandler(&log, nil)), f.Now)
 	old := now.AddDate(0, 0, -200)
-	if _, err := f.Store.EnsureWeekPartitions(ctx, old, old); err != nil {
+	if _, err := postgres.EnsureWeekPartitions(ctx, f.DB, old, old); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
@@ -220,7 +216,7 @@ func TestWork_DeletesOldNotifications(t *testing.T) {
 	ctx := t.Context()
 	now := time.Now().UTC()
 	f := pgtest.Open(t, func() time.Time { return now }).NewShop(affiliate.ModeLive)
-	worker := upkeep.NewWorker(stores.Upkeep(f.Store), slog.New(slog.DiscardHandler), f.Now)
+	worker := upkeep.NewWorker(f.DB, slog.New(slog.DiscardHandler), f.Now)
 	for _, age := range []int{29, 31, 179, 182} {
 		at := now.AddDate(0, 0, -age)
 		created, id := now.AddDate(0, 0, -40), affiliate.NewID[notification.ID](at)
@@ -284,7 +280,7 @@ func TestRun_DeletesExpiredAndAbandonedExports(t *testing.T) {
 	insert(now.Add(-23*time.Hour), now.Add(-23*time.Hour), now.Add(time.Hour))
 	insert(now.Add(-24*time.Hour), nil, nil)
 	insert(now.Add(-23*time.Hour), nil, nil)
-	if err := upkeep.NewWorker(stores.Upkeep(f.Store), slog.New(slog.DiscardHandler), clock.Now).Run(t.Context()); err != nil {
+	if err := upkeep.NewWorker(f.DB, slog.New(slog.DiscardHandler), clock.Now).Run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	f.WantCount(2, "exports that can be downloaded or continued", `select count(*) from exports where created_at > $1`, now.Add(-24*time.Hour+time.Minute))

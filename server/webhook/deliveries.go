@@ -7,6 +7,8 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
+	"github.com/tributary-hq/tributary/storage/postgres"
+	webhooks "github.com/tributary-hq/tributary/storage/postgres/webhook"
 )
 
 // ListDeliveries returns one page of an endpoint's deliveries, newest first.
@@ -16,7 +18,7 @@ func (s *Service) ListDeliveries(ctx context.Context, req *affiliatev1.ListDeliv
 		return nil, err
 	}
 	page := server.PageOf(req)
-	deliveries, total, err := s.store.Deliveries(ctx, server.PrincipalFrom(ctx).Scope(), id, s.currentTime().Add(-maxEventAge), filterOf(req), page)
+	deliveries, total, err := webhooks.Deliveries(ctx, s.db, server.PrincipalFrom(ctx).Scope(), id, s.currentTime().Add(-maxEventAge), filterOf(req), page)
 	if err != nil {
 		return nil, err
 	}
@@ -31,11 +33,11 @@ func (s *Service) GetDelivery(ctx context.Context, req *affiliatev1.GetDeliveryR
 	if err != nil {
 		return nil, err
 	}
-	endpoint, err := s.store.Endpoint(ctx, server.PrincipalFrom(ctx).Scope(), id)
+	endpoint, err := webhooks.Endpoint(ctx, s.db, server.PrincipalFrom(ctx).Scope(), id)
 	if err != nil {
 		return nil, err
 	}
-	delivery, err := s.store.Delivery(ctx, endpoint, deliveryID)
+	delivery, err := webhooks.Delivery(ctx, s.db, endpoint, deliveryID)
 	if err != nil {
 		return nil, err
 	}
@@ -52,29 +54,29 @@ func (s *Service) RetryDelivery(ctx context.Context, req *affiliatev1.RetryDeliv
 	}
 	scope, by := server.PrincipalFrom(ctx).Scope(), server.ActorFrom(ctx)
 	var out *affiliatev1.DeliveryDetail
-	err = s.store.InTx(ctx, func(tx Tx) error {
+	err = s.db.InTx(ctx, func(tx *postgres.Tx) error {
 		// The endpoint need not be locked. If another transaction disables the endpoint
 		// at the same time, it increases the endpoint's epoch, and no attempts are made
 		// for deliveries of an earlier epoch.
-		endpoint, err := tx.Endpoint(ctx, scope, id)
+		endpoint, err := webhooks.Endpoint(ctx, tx, scope, id)
 		if err != nil {
 			return err
 		}
 		if err := endpoint.RequireActive(); err != nil {
 			return err
 		}
-		delivery, err := tx.LockDelivery(ctx, scope, id, deliveryID)
+		delivery, err := webhooks.LockDelivery(ctx, tx, scope, id, deliveryID)
 		if err != nil {
 			return err
 		}
-		if err := tx.UpdateDelivery(ctx, scope, id, delivery.Retry(endpoint, at)); err != nil {
+		if err := webhooks.UpdateDelivery(ctx, tx, scope, id, delivery.Retry(endpoint, at)); err != nil {
 			return err
 		}
 		details := map[string]any{"delivery_id": deliveryID, "event_type": delivery.Type}
 		if err := tx.Audit(ctx, endpoint.Audit("webhook.retry_delivery", by, at, nil, details)); err != nil {
 			return err
 		}
-		retried, err := tx.Delivery(ctx, endpoint, deliveryID)
+		retried, err := webhooks.Delivery(ctx, tx, endpoint, deliveryID)
 		out = detailToProto(retried, endpoint.URL)
 		return err
 	})
@@ -94,15 +96,15 @@ func (s *Service) RecoverDeliveries(ctx context.Context, req *affiliatev1.Recove
 	job := recoveryOf(req, s.currentTime())
 	job.Workspace, job.Mode, job.Endpoint = scope.Workspace, scope.Mode, id
 	var queued int64
-	err = s.store.InTx(ctx, func(tx Tx) error {
-		endpoint, err := tx.Endpoint(ctx, scope, id)
+	err = s.db.InTx(ctx, func(tx *postgres.Tx) error {
+		endpoint, err := webhooks.Endpoint(ctx, tx, scope, id)
 		if err != nil {
 			return err
 		}
 		if err := endpoint.RequireActive(); err != nil {
 			return err
 		}
-		if queued, err = tx.CountRecoverable(ctx, job, endpoint.Epoch); err != nil {
+		if queued, err = webhooks.CountRecoverable(ctx, tx, job, endpoint.Epoch); err != nil {
 			return err
 		}
 		if err := tx.Enqueue(ctx, job); err != nil {

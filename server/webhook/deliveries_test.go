@@ -13,7 +13,9 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/webhook"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
+	"github.com/tributary-hq/tributary/storage/postgres"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
+	webhooks "github.com/tributary-hq/tributary/storage/postgres/webhook"
 )
 
 // allStatuses are the statuses of deliveries.
@@ -28,7 +30,7 @@ func waitsForAttempt(status webhook.DeliveryStatus) bool {
 
 func (f *fixture) delivery(e webhook.Endpoint, id affiliate.DeliveryID) webhook.Delivery {
 	f.Helper()
-	d, err := f.webhooks.Delivery(f.Context(), f.endpoint(e.ID), id)
+	d, err := webhooks.Delivery(f.Context(), f.DB, f.endpoint(e.ID), id)
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -123,7 +125,7 @@ func TestDelivery_OfEndedEpochIsShownAsCanceled(t *testing.T) {
 	}
 	check := func(when string, wantForWaiting map[webhook.DeliveryStatus]webhook.DeliveryStatus) {
 		t.Helper()
-		list, _, err := f.webhooks.Deliveries(t.Context(), f.Scope, e.ID, at, webhook.DeliveryFilter{}, affiliate.Page{Number: 1, Size: 10})
+		list, _, err := webhooks.Deliveries(t.Context(), f.DB, f.Scope, e.ID, at, webhook.DeliveryFilter{}, affiliate.Page{Number: 1, Size: 10})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -165,7 +167,7 @@ func TestDeliveries_FiltersAndPagesNewestFirst(t *testing.T) {
 	f := newFixture(t)
 	e := f.createEndpoint()
 	f.createEndpoint() // it gets the same events
-	if _, err := f.Store.EnsureWeekPartitions(t.Context(), f.Now().AddDate(0, 0, -7), f.Now()); err != nil {
+	if _, err := postgres.EnsureWeekPartitions(t.Context(), f.DB, f.Now().AddDate(0, 0, -7), f.Now()); err != nil {
 		t.Fatal(err)
 	}
 	// The deliveries are in three partitions: the default partition and the partitions
@@ -201,7 +203,7 @@ func TestDeliveries_FiltersAndPagesNewestFirst(t *testing.T) {
 		{"an event and a status", monthAgo, webhook.DeliveryFilter{Event: &events[2], Status: &delivered}, affiliate.Page{Number: 1, Size: 3}, nil, 0},
 		{"an event before since", f.Now(), webhook.DeliveryFilter{Event: &events[2]}, affiliate.Page{Number: 1, Size: 3}, nil, 0},
 	} {
-		list, total, err := f.webhooks.Deliveries(t.Context(), f.Scope, e.ID, tc.since, tc.filter, tc.page)
+		list, total, err := webhooks.Deliveries(t.Context(), f.DB, f.Scope, e.ID, tc.since, tc.filter, tc.page)
 		if err != nil {
 			t.Fatalf("%s: %v", tc.name, err)
 		}
@@ -214,7 +216,7 @@ func TestDeliveries_FiltersAndPagesNewestFirst(t *testing.T) {
 		}
 	}
 	for _, unknown := range []affiliate.EventID{affiliate.NewID[affiliate.EventID](f.Now()), {}} {
-		_, _, err := f.webhooks.Deliveries(t.Context(), f.Scope, e.ID, monthAgo, webhook.DeliveryFilter{Event: &unknown}, affiliate.Page{Number: 1, Size: 3})
+		_, _, err := webhooks.Deliveries(t.Context(), f.DB, f.Scope, e.ID, monthAgo, webhook.DeliveryFilter{Event: &unknown}, affiliate.Page{Number: 1, Size: 3})
 		pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
 	}
 }
@@ -225,7 +227,7 @@ func TestRetryDelivery(t *testing.T) {
 	f := newFixture(t)
 	published := f.Now().Add(-time.Hour)
 	var woken []webhook.EndpointKey
-	f.Store.OnDeliveries(func(endpoints []webhook.EndpointKey) { woken = append(woken, endpoints...) })
+	f.DB.OnDeliveries(func(endpoints []webhook.EndpointKey) { woken = append(woken, endpoints...) })
 	for _, tc := range []struct {
 		name      string
 		status    webhook.DeliveryStatus
@@ -319,7 +321,7 @@ func TestDeliveries_TotalIsExact(t *testing.T) {
 		{webhook.DeliveryFilter{}, 200, 0, events},
 		{webhook.DeliveryFilter{Status: &status}, 1, 100, int64(dead)},
 	} {
-		list, total, err := f.webhooks.Deliveries(t.Context(), f.Scope, e.ID, monthAgo, tc.filter, affiliate.Page{Number: tc.page, Size: 100})
+		list, total, err := webhooks.Deliveries(t.Context(), f.DB, f.Scope, e.ID, monthAgo, tc.filter, affiliate.Page{Number: tc.page, Size: 100})
 		if err != nil || len(list) != tc.wantRows || total != tc.wantTotal {
 			t.Errorf("page %d of the status %s has %d of %d deliveries, error %v, want %d of %d", tc.page, optional(tc.filter.Status), len(list), total, err, tc.wantRows, tc.wantTotal)
 		}

@@ -8,12 +8,14 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/webhook"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
+	"github.com/tributary-hq/tributary/storage/postgres"
+	webhooks "github.com/tributary-hq/tributary/storage/postgres/webhook"
 )
 
 // ListWebhooks returns one page of the workspace's endpoints in the mode of the call.
 func (s *Service) ListWebhooks(ctx context.Context, req *affiliatev1.ListWebhooksRequest) (*affiliatev1.ListWebhooksResponse, error) {
 	page := server.PageOf(req)
-	endpoints, total, err := s.store.Endpoints(ctx, server.PrincipalFrom(ctx).Scope(), page)
+	endpoints, total, err := webhooks.Endpoints(ctx, s.db, server.PrincipalFrom(ctx).Scope(), page)
 	if err != nil {
 		return nil, err
 	}
@@ -28,7 +30,7 @@ func (s *Service) GetWebhook(ctx context.Context, req *affiliatev1.GetWebhookReq
 	if err != nil {
 		return nil, err
 	}
-	endpoint, err := s.store.Endpoint(ctx, server.PrincipalFrom(ctx).Scope(), id)
+	endpoint, err := webhooks.Endpoint(ctx, s.db, server.PrincipalFrom(ctx).Scope(), id)
 	if err != nil {
 		return nil, err
 	}
@@ -52,18 +54,18 @@ func (s *Service) CreateWebhook(ctx context.Context, req *affiliatev1.CreateWebh
 	}
 	endpoint := newEndpoint(req, server.PrincipalFrom(ctx).Scope(), url, s.currentTime())
 	secret, sealed := s.newSecret(endpoint.ID)
-	err := s.store.InTx(ctx, func(tx Tx) error {
-		if err := tx.LockWorkspace(ctx, endpoint.Scope.Workspace); err != nil {
+	err := s.db.InTx(ctx, func(tx *postgres.Tx) error {
+		if err := postgres.LockWorkspace(ctx, tx, endpoint.Scope.Workspace); err != nil {
 			return err
 		}
-		count, err := tx.CountEndpoints(ctx, endpoint.Scope)
+		count, err := webhooks.CountEndpoints(ctx, tx, endpoint.Scope)
 		if err != nil {
 			return err
 		}
 		if err := webhook.RequireRoomForEndpoint(count); err != nil {
 			return err
 		}
-		if err := tx.InsertEndpoint(ctx, endpoint, sealed); err != nil {
+		if err := webhooks.InsertEndpoint(ctx, tx, endpoint, sealed); err != nil {
 			return err
 		}
 		return tx.Audit(ctx, endpoint.AuditCreated(server.ActorFrom(ctx)))
@@ -83,8 +85,8 @@ func (s *Service) UpdateWebhook(ctx context.Context, req *affiliatev1.UpdateWebh
 	}
 	scope, by, at := server.PrincipalFrom(ctx).Scope(), server.ActorFrom(ctx), s.currentTime()
 	var after webhook.Endpoint
-	err = s.store.InTx(ctx, func(tx Tx) error {
-		before, err := tx.LockEndpoint(ctx, scope, id)
+	err = s.db.InTx(ctx, func(tx *postgres.Tx) error {
+		before, err := webhooks.LockEndpoint(ctx, tx, scope, id)
 		if err != nil {
 			return err
 		}
@@ -93,7 +95,7 @@ func (s *Service) UpdateWebhook(ctx context.Context, req *affiliatev1.UpdateWebh
 		if err != nil || !changed {
 			return err
 		}
-		if err := tx.UpdateEndpoint(ctx, after); err != nil {
+		if err := webhooks.UpdateEndpoint(ctx, tx, after); err != nil {
 			return err
 		}
 		if before.Active && !after.Active {
@@ -121,13 +123,13 @@ func (s *Service) DeleteWebhook(ctx context.Context, req *affiliatev1.DeleteWebh
 		return nil, err
 	}
 	scope, by, at := server.PrincipalFrom(ctx).Scope(), server.ActorFrom(ctx), s.currentTime()
-	err = s.store.InTx(ctx, func(tx Tx) error {
-		before, err := tx.LockEndpoint(ctx, scope, id)
+	err = s.db.InTx(ctx, func(tx *postgres.Tx) error {
+		before, err := webhooks.LockEndpoint(ctx, tx, scope, id)
 		if err != nil {
 			return err
 		}
 		after := before.Delete(at)
-		if err := tx.DeleteEndpoint(ctx, after); err != nil {
+		if err := webhooks.DeleteEndpoint(ctx, tx, after); err != nil {
 			return err
 		}
 		if err := tx.Enqueue(ctx, after.CancelDeliveries()); err != nil {
@@ -154,13 +156,13 @@ func (s *Service) RotateWebhookSecret(ctx context.Context, req *affiliatev1.Rota
 	}
 	secret, sealed := s.newSecret(id)
 	var after webhook.Endpoint
-	err = s.store.InTx(ctx, func(tx Tx) error {
-		before, err := tx.LockEndpoint(ctx, scope, id)
+	err = s.db.InTx(ctx, func(tx *postgres.Tx) error {
+		before, err := webhooks.LockEndpoint(ctx, tx, scope, id)
 		if err != nil {
 			return err
 		}
 		after = before.RotateSecret(at)
-		if err := tx.ReplaceSecret(ctx, after, sealed, previousUntil); err != nil {
+		if err := webhooks.ReplaceSecret(ctx, tx, after, sealed, previousUntil); err != nil {
 			return err
 		}
 		return tx.Audit(ctx, after.AuditRotated(previousUntil, by))

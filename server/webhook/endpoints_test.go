@@ -16,6 +16,7 @@ import (
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
+	webhooks "github.com/tributary-hq/tributary/storage/postgres/webhook"
 )
 
 func TestCreateWebhook_StoresTheRequest(t *testing.T) {
@@ -233,7 +234,7 @@ func TestDeleteWebhook_DeletesTheSecrets(t *testing.T) {
 	e := f.createEndpoint()
 	f.rotateSecret(e.ID, false)
 	sender := affiliate.SenderID{UUID: uuid.New()}
-	if _, err := f.webhooks.Claim(t.Context(), sender, []webhook.EndpointKey{e.Key()}, f.Now(), f.Now().Add(time.Hour)); err != nil {
+	if _, err := webhooks.Claim(t.Context(), f.DB, sender, []webhook.EndpointKey{e.Key()}, f.Now(), f.Now().Add(time.Hour)); err != nil {
 		t.Fatal(err)
 	}
 	f.deleteEndpoint(e)

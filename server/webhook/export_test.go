@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate/webhook"
+	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
 // SetTimeouts sets the time limits of a client. It must be called before the first
@@ -31,13 +32,13 @@ func (c *Client) Connect(ctx context.Context, address netip.AddrPort) error {
 }
 
 // CancelBlock runs one block of a cancel job.
-func CancelBlock(ctx context.Context, store Store, now func() time.Time, job webhook.CancelDeliveries, limit int) (int, error) {
-	return (&cancelWorker{store: store, now: now}).cancelBlock(ctx, job, limit)
+func CancelBlock(ctx context.Context, db *postgres.DB, now func() time.Time, job webhook.CancelDeliveries, limit int) (int, error) {
+	return (&cancelWorker{db: db, now: now}).cancelBlock(ctx, job, limit)
 }
 
 // RecoverBlock runs one block of a recovery job.
-func RecoverBlock(ctx context.Context, store Store, now func() time.Time, job webhook.RecoverDeliveries, limit int) (int, error) {
-	return (&recoverWorker{store: store, now: now}).recoverBlock(ctx, job, limit)
+func RecoverBlock(ctx context.Context, db *postgres.DB, now func() time.Time, job webhook.RecoverDeliveries, limit int) (int, error) {
+	return (&recoverWorker{db: db, now: now}).recoverBlock(ctx, job, limit)
 }
 
 // SetAttemptTimeout sets the time limit of an attempt. It must be called before Run.

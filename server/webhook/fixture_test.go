@@ -13,14 +13,13 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	domain "github.com/tributary-hq/tributary/affiliate/webhook"
-	"github.com/tributary-hq/tributary/cmd/stores"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server/seal"
 	"github.com/tributary-hq/tributary/server/servertest"
 	webhookservice "github.com/tributary-hq/tributary/server/webhook"
 	"github.com/tributary-hq/tributary/storage/postgres"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
-	webhookpg "github.com/tributary-hq/tributary/storage/postgres/webhook"
+	webhooks "github.com/tributary-hq/tributary/storage/postgres/webhook"
 )
 
 // endpointURL is the URL of the endpoints that the fixture creates.
@@ -30,20 +29,19 @@ const endpointURL = "https://127.0.0.1:8443/in?token=t"
 // machine.
 type fixture struct {
 	*pgtest.Shop
-	service  *webhookservice.Service
-	clock    *pgtest.Clock
-	keys     *seal.Keys
-	webhooks *webhookpg.Store
+	service *webhookservice.Service
+	clock   *pgtest.Clock
+	keys    *seal.Keys
 }
 
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	clock := pgtest.NewClock(time.Date(2026, 3, 18, 12, 0, 0, 0, time.UTC))
 	shop := pgtest.Open(t, clock.Now).NewShop(affiliate.ModeLive)
-	f := &fixture{Shop: shop, clock: clock, keys: newKeys(t, "k", 1), webhooks: webhookpg.NewStore(shop.Store.DB)}
+	f := &fixture{Shop: shop, clock: clock, keys: newKeys(t, "k", 1)}
 	client := webhookservice.NewClient(webhookservice.ClientConfig{Allowed: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}})
 	t.Cleanup(client.Close)
-	f.service = webhookservice.New(webhookservice.Config{Store: f.serviceStore(), Seal: f.keys, Client: client, Now: clock.Now})
+	f.service = webhookservice.New(webhookservice.Config{DB: f.DB, Seal: f.keys, Client: client, Now: clock.Now})
 	return f
 }
 
@@ -58,16 +56,13 @@ func newKeys(t testing.TB, name string, b byte) *seal.Keys {
 	return keys
 }
 
-// serviceStore returns the store with the interface that the service and the jobs use.
-func (f *fixture) serviceStore() webhookservice.Store { return stores.Webhook(f.webhooks) }
-
 // otherShops returns a fixture of the shop in the other mode and a fixture of a shop in
 // another workspace, by name. The endpoints of f do not belong to these shops.
 func (f *fixture) otherShops() map[string]*fixture {
 	f.Helper()
 	return map[string]*fixture{
-		"the other mode":    {f.InOtherMode(), f.service, f.clock, f.keys, f.webhooks},
-		"another workspace": {f.NewShop(f.Scope.Mode), f.service, f.clock, f.keys, f.webhooks},
+		"the other mode":    {f.InOtherMode(), f.service, f.clock, f.keys},
+		"another workspace": {f.NewShop(f.Scope.Mode), f.service, f.clock, f.keys},
 	}
 }
 
@@ -109,7 +104,7 @@ func endpointID(t testing.TB, text string) affiliate.EndpointID {
 
 func (f *fixture) endpoint(id affiliate.EndpointID) domain.Endpoint {
 	f.Helper()
-	e, err := f.webhooks.Endpoint(f.Context(), f.Scope, id)
+	e, err := webhooks.Endpoint(f.Context(), f.DB, f.Scope, id)
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -154,7 +149,7 @@ func (f *fixture) rotateSecret(id affiliate.EndpointID, expireImmediately bool) 
 // the given time, newest first.
 func (f *fixture) secrets(id affiliate.EndpointID, at time.Time) []string {
 	f.Helper()
-	_, sealed, err := f.webhooks.EndpointSecrets(f.Context(), f.Scope, id, at)
+	_, sealed, err := webhooks.EndpointSecrets(f.Context(), f.DB, f.Scope, id, at)
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -173,12 +168,12 @@ func (f *fixture) secrets(id affiliate.EndpointID, at time.Time) []string {
 // cannot make.
 func (f *fixture) changeEndpoint(id affiliate.EndpointID, change func(domain.Endpoint) domain.Endpoint) {
 	f.Helper()
-	err := f.webhooks.InTx(f.Context(), func(tx *webhookpg.Tx) error {
-		e, err := tx.LockEndpoint(f.Context(), f.Scope, id)
+	err := f.DB.InTx(f.Context(), func(tx *postgres.Tx) error {
+		e, err := webhooks.LockEndpoint(f.Context(), tx, f.Scope, id)
 		if err != nil {
 			return err
 		}
-		return tx.UpdateEndpoint(f.Context(), change(e))
+		return webhooks.UpdateEndpoint(f.Context(), tx, change(e))
 	})
 	if err != nil {
 		f.Fatal(err)
@@ -207,7 +202,7 @@ func publish(shop *pgtest.Shop, times ...time.Time) []affiliate.Event {
 	for i, at := range times {
 		events[i] = affiliate.NewEvent(shop.Scope, affiliate.EventPayoutPaid, at, struct{}{}, nil)
 	}
-	err := shop.Store.InTx(shop.Context(), func(tx *postgres.Tx) error { return tx.Publish(shop.Context(), events...) })
+	err := shop.DB.InTx(shop.Context(), func(tx *postgres.Tx) error { return tx.Publish(shop.Context(), events...) })
 	if err != nil {
 		shop.Fatal(err)
 	}
@@ -229,7 +224,7 @@ func (f *fixture) newDelivery(e domain.Endpoint, at time.Time, status domain.Del
 // deliveryOf returns the delivery of an event to an endpoint.
 func (f *fixture) deliveryOf(e domain.Endpoint, event affiliate.Event) domain.Delivery {
 	f.Helper()
-	list, _, err := f.webhooks.Deliveries(f.Context(), f.Scope, e.ID, event.At, domain.DeliveryFilter{Event: &event.ID}, affiliate.Page{Number: 1, Size: 1})
+	list, _, err := webhooks.Deliveries(f.Context(), f.DB, f.Scope, e.ID, event.At, domain.DeliveryFilter{Event: &event.ID}, affiliate.Page{Number: 1, Size: 1})
 	if err != nil || len(list) != 1 {
 		f.Fatalf("the event has %d deliveries to the endpoint, error %v, want 1 delivery", len(list), err)
 	}
@@ -245,10 +240,10 @@ func (f *fixture) setStatus(e domain.Endpoint, status domain.DeliveryStatus, at 
 	if status == domain.DeliveryDelivered {
 		outcome = domain.ResponseOutcome(200, 0)
 	}
-	err := f.webhooks.InSendingTx(f.Context(), func(tx *webhookpg.Tx) error {
+	err := f.DB.InSendingTx(f.Context(), func(tx *postgres.Tx) error {
 		changes := make([]domain.DeliveryChange, len(ids))
 		for i, id := range ids {
-			d, err := tx.LockDelivery(f.Context(), f.Scope, e.ID, id)
+			d, err := webhooks.LockDelivery(f.Context(), tx, f.Scope, e.ID, id)
 			if err != nil {
 				return err
 			}
@@ -264,7 +259,7 @@ func (f *fixture) setStatus(e domain.Endpoint, status domain.DeliveryStatus, at 
 				changes[i].CompletedAt = &at
 			}
 		}
-		applied, err := tx.ApplyOutcomes(f.Context(), changes)
+		applied, err := webhooks.ApplyOutcomes(f.Context(), tx, changes)
 		if err == nil && len(applied) != len(ids) {
 			err = fmt.Errorf("%d of %d attempts were stored", len(applied), len(ids))
 		}
@@ -281,8 +276,8 @@ func (f *fixture) setStatus(e domain.Endpoint, status domain.DeliveryStatus, at 
 func (f *fixture) stateOf(e domain.Endpoint, id affiliate.DeliveryID) string {
 	f.Helper()
 	var d domain.LockedDelivery
-	err := f.webhooks.InTx(f.Context(), func(tx *webhookpg.Tx) (err error) {
-		d, err = tx.LockDelivery(f.Context(), e.Scope, e.ID, id)
+	err := f.DB.InTx(f.Context(), func(tx *postgres.Tx) (err error) {
+		d, err = webhooks.LockDelivery(f.Context(), tx, e.Scope, e.ID, id)
 		return err
 	})
 	if err != nil {
@@ -307,7 +302,7 @@ func (f *fixture) retry(e domain.Endpoint, id affiliate.DeliveryID) (*affiliatev
 // exactly wantCanceled deliveries.
 func (f *fixture) cancelBlock(e domain.Endpoint, limit, wantCanceled int) {
 	f.Helper()
-	n, err := webhookservice.CancelBlock(f.Context(), f.serviceStore(), f.oneHourLater, e.CancelDeliveries(), limit)
+	n, err := webhookservice.CancelBlock(f.Context(), f.DB, f.oneHourLater, e.CancelDeliveries(), limit)
 	if err != nil || n != wantCanceled {
 		f.Fatalf("a block of the cancel job canceled %d deliveries, error %v, want %d", n, err, wantCanceled)
 	}

@@ -10,6 +10,8 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/webhook"
+	"github.com/tributary-hq/tributary/storage/postgres"
+	webhooks "github.com/tributary-hq/tributary/storage/postgres/webhook"
 )
 
 const (
@@ -29,9 +31,9 @@ const (
 
 // AddWorkers registers the workers of this package's jobs. The workers use now as their
 // clock.
-func AddWorkers(workers *river.Workers, store Store, now func() time.Time) {
-	river.AddWorker(workers, &cancelWorker{store: store, now: now})
-	river.AddWorker(workers, &recoverWorker{store: store, now: now})
+func AddWorkers(workers *river.Workers, db *postgres.DB, now func() time.Time) {
+	river.AddWorker(workers, &cancelWorker{db: db, now: now})
+	river.AddWorker(workers, &recoverWorker{db: db, now: now})
 }
 
 // cancelWorker cancels the waiting deliveries of an endpoint that was disabled or
@@ -39,8 +41,8 @@ func AddWorkers(workers *river.Workers, store Store, now func() time.Time) {
 // or deleted. The worker therefore cancels the deliveries of earlier epochs.
 type cancelWorker struct {
 	river.WorkerDefaults[webhook.CancelDeliveries]
-	store Store
-	now   func() time.Time
+	db  *postgres.DB
+	now func() time.Time
 }
 
 // Timeout returns the time limit of one run.
@@ -61,9 +63,9 @@ func (w *cancelWorker) Work(ctx context.Context, job *river.Job[webhook.CancelDe
 // therefore includes these deliveries.
 func (w *cancelWorker) cancelBlock(ctx context.Context, job webhook.CancelDeliveries, limit int) (canceled int, err error) {
 	scope, now := affiliate.Scope{Workspace: job.Workspace, Mode: job.Mode}, currentTime(w.now)
-	err = w.store.InTx(ctx, func(tx Tx) error {
+	err = w.db.InTx(ctx, func(tx *postgres.Tx) error {
 		canceled = 0
-		endpoint, err := tx.EndpointOrDeleted(ctx, scope, job.Endpoint)
+		endpoint, err := webhooks.EndpointOrDeleted(ctx, tx, scope, job.Endpoint)
 		if errors.Is(err, affiliate.Refuse(affiliate.ReasonWebhookNotFound)) {
 			return nil
 		}
@@ -74,7 +76,7 @@ func (w *cancelWorker) cancelBlock(ctx context.Context, job webhook.CancelDelive
 		if now.Before(endedAt) {
 			endedAt = now // the clock of the process that changed the endpoint is fast
 		}
-		canceled, err = tx.CancelBlock(ctx, scope, job.Endpoint, endpoint.Epoch, endedAt, limit)
+		canceled, err = webhooks.CancelBlock(ctx, tx, scope, job.Endpoint, endpoint.Epoch, endedAt, limit)
 		return err
 	})
 	return canceled, err
@@ -83,8 +85,8 @@ func (w *cancelWorker) cancelBlock(ctx context.Context, job webhook.CancelDelive
 // recoverWorker restarts the deliveries that a recovery selects.
 type recoverWorker struct {
 	river.WorkerDefaults[webhook.RecoverDeliveries]
-	store Store
-	now   func() time.Time
+	db  *postgres.DB
+	now func() time.Time
 }
 
 // Timeout returns the time limit of one run.
@@ -108,18 +110,18 @@ func (w *recoverWorker) Work(ctx context.Context, job *river.Job[webhook.Recover
 func (w *recoverWorker) recoverBlock(ctx context.Context, job webhook.RecoverDeliveries, limit int) (recovered int, err error) {
 	scope, now := affiliate.Scope{Workspace: job.Workspace, Mode: job.Mode}, currentTime(w.now)
 	var locked int64
-	err = w.store.InTx(ctx, func(tx Tx) error {
+	err = w.db.InTx(ctx, func(tx *postgres.Tx) error {
 		recovered, locked = 0, 0
-		endpoint, err := tx.Endpoint(ctx, scope, job.Endpoint)
+		endpoint, err := webhooks.Endpoint(ctx, tx, scope, job.Endpoint)
 		if errors.Is(err, affiliate.Refuse(affiliate.ReasonWebhookNotFound)) || err == nil && !endpoint.Active {
 			return nil
 		}
 		if err != nil {
 			return err
 		}
-		recovered, err = tx.RecoverBlock(ctx, job, endpoint.Epoch, now, limit)
+		recovered, err = webhooks.RecoverBlock(ctx, tx, job, endpoint.Epoch, now, limit)
 		if err == nil && recovered < limit {
-			locked, err = tx.CountRecoverable(ctx, job, endpoint.Epoch)
+			locked, err = webhooks.CountRecoverable(ctx, tx, job, endpoint.Epoch)
 		}
 		return err
 	})

@@ -7,6 +7,8 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/webhook"
+	"github.com/tributary-hq/tributary/storage/postgres"
+	webhooks "github.com/tributary-hq/tributary/storage/postgres/webhook"
 )
 
 const (
@@ -32,7 +34,7 @@ const (
 // leases manages the leases of this process: it claims endpoints, and renews and releases
 // their leases.
 type leases struct {
-	queue  Queue
+	db     *postgres.DB
 	sender affiliate.SenderID
 	now    func() time.Time
 
@@ -58,9 +60,9 @@ type claimRequest struct {
 	refused   bool      // the first claim was refused
 }
 
-func newLeases(queue Queue, sender affiliate.SenderID, now func() time.Time) *leases {
+func newLeases(db *postgres.DB, sender affiliate.SenderID, now func() time.Time) *leases {
 	return &leases{
-		queue: queue, sender: sender, now: now, requested: make(chan struct{}, 1),
+		db: db, sender: sender, now: now, requested: make(chan struct{}, 1),
 		leases: map[webhook.EndpointKey]lease{}, requests: map[webhook.EndpointKey]claimRequest{}, toRelease: map[webhook.EndpointKey]bool{},
 	}
 }
@@ -117,7 +119,7 @@ func (l *leases) claim(ctx context.Context) (granted map[webhook.EndpointKey]tim
 	ctx, cancel := context.WithTimeout(ctx, databaseTimeout)
 	defer cancel()
 	until := now.Add(leaseTime)
-	keys, err := l.queue.Claim(ctx, l.sender, claimed, now, until)
+	keys, err := webhooks.Claim(ctx, l.db, l.sender, claimed, now, until)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	granted = make(map[webhook.EndpointKey]time.Time, len(keys))
@@ -206,7 +208,7 @@ func (l *leases) releaseKeys(ctx context.Context, keys []webhook.EndpointKey) er
 	}
 	ctx, cancel := context.WithTimeout(ctx, databaseTimeout)
 	defer cancel()
-	return l.queue.Release(ctx, l.sender, keys)
+	return webhooks.Release(ctx, l.db, l.sender, keys)
 }
 
 // search requests claims for endpoints that have due deliveries but no lease. An endpoint
@@ -219,7 +221,7 @@ func (l *leases) search(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, databaseTimeout)
 	defer cancel()
-	found, err := l.queue.Unclaimed(ctx, now, searchLimit)
+	found, err := webhooks.Unclaimed(ctx, l.db, now, searchLimit)
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,8 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate/webhook"
 	"github.com/tributary-hq/tributary/server"
+	"github.com/tributary-hq/tributary/storage/postgres"
+	webhooks "github.com/tributary-hq/tributary/storage/postgres/webhook"
 )
 
 // The outcomes of attempts that are not error codes.
@@ -89,10 +91,10 @@ func (m *Metrics) setGauges(inFlight, served int) {
 
 // NewGauges returns the gauges of the deliveries that are due. A scrape searches an index
 // once for each active endpoint.
-func NewGauges(queue Queue, now func() time.Time) *server.Gauges {
+func NewGauges(db *postgres.DB, now func() time.Time) *server.Gauges {
 	return server.NewGauges("webhooks", func(ctx context.Context, set server.SetGauge) error {
 		at := now()
-		lateness, err := queue.Lateness(ctx, at, at.Add(-lateAfter))
+		lateness, err := webhooks.Lateness(ctx, db, at, at.Add(-lateAfter))
 		age := 0.0
 		if lateness.OldestDue != nil {
 			age = max(0, at.Sub(*lateness.OldestDue).Seconds())

@@ -1,38 +1,44 @@
 package webhook_test
 
 import (
-	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	domain "github.com/tributary-hq/tributary/affiliate/webhook"
+	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/server/webhook"
+	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-// lateQueue returns a fixed lateness.
-type lateQueue struct {
-	webhook.Queue
-	lateness domain.Lateness
-	err      error
-	now      time.Time
-}
-
-func (q lateQueue) Lateness(_ context.Context, now, lateBefore time.Time) (domain.Lateness, error) {
-	if !now.Equal(q.now) || now.Sub(lateBefore) != time.Minute {
-		return domain.Lateness{}, errors.New("an endpoint is late after a minute")
-	}
-	return q.lateness, q.err
-}
-
+// An endpoint is late if a delivery has been due for a minute. If the database does not
+// respond, a scrape has no gauges.
 func TestGauges_ShowLateness(t *testing.T) {
-	now := time.Now()
-	due := now.Add(-100 * time.Second)
+	now := time.Now().UTC().Truncate(time.Millisecond)
 	clock := func() time.Time { return now }
-	queue := lateQueue{lateness: domain.Lateness{Endpoints: 7, Late: 2, OldestDue: &due}, now: now}
+	f := pgtest.Open(t, clock)
+	for _, shop := range []struct {
+		endpoints int
+		due       time.Duration // age of the only delivery to each endpoint; 0 for none
+	}{{1, 100 * time.Second}, {1, time.Minute}, {2, time.Minute - time.Millisecond}, {3, 0}} {
+		s := f.NewShop(affiliate.ModeLive)
+		for range shop.endpoints {
+			s.NewEndpoint(s.Scope)
+		}
+		if shop.due > 0 {
+			publish(s, now.Add(-shop.due))
+		}
+	}
+	var broken atomic.Bool
+	db := f.OpenHooked(func(string, []any) error {
+		if broken.Load() {
+			return errors.New("the connection was lost")
+		}
+		return nil
+	})
 	failures := `
 		# HELP tributary_gauges_failed_total Scrapes in which a group of gauges is missing, because the database did not respond within a second, by group.
 		# TYPE tributary_gauges_failed_total counter
@@ -48,11 +54,11 @@ func TestGauges_ShowLateness(t *testing.T) {
 		# TYPE tributary_webhook_oldest_due_seconds gauge
 		tributary_webhook_oldest_due_seconds 100
 	`
-	if err := testutil.CollectAndCompare(webhook.NewGauges(queue, clock), strings.NewReader(want)); err != nil {
+	if err := testutil.CollectAndCompare(webhook.NewGauges(db, clock), strings.NewReader(want)); err != nil {
 		t.Error(err)
 	}
-	queue.err = errors.New("the connection was lost")
-	if err := testutil.CollectAndCompare(webhook.NewGauges(queue, clock), strings.NewReader(failures+"1\n")); err != nil {
+	broken.Store(true)
+	if err := testutil.CollectAndCompare(webhook.NewGauges(db, clock), strings.NewReader(failures+"1\n")); err != nil {
 		t.Errorf("after a failure: %v", err)
 	}
 }

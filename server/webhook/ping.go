@@ -10,6 +10,7 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/webhook"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
+	webhooks "github.com/tributary-hq/tributary/storage/postgres/webhook"
 )
 
 // pingTimeout is the time limit of a ping. It is half of the time limit of an API call.
@@ -23,7 +24,7 @@ func (s *Service) TestWebhook(ctx context.Context, req *affiliatev1.TestWebhookR
 		return nil, err
 	}
 	scope, at := server.PrincipalFrom(ctx).Scope(), s.currentTime()
-	endpoint, sealed, err := s.store.EndpointSecrets(ctx, scope, id, at)
+	endpoint, sealed, err := webhooks.EndpointSecrets(ctx, s.db, scope, id, at)
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,8 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/webhook"
+	"github.com/tributary-hq/tributary/storage/postgres"
+	webhooks "github.com/tributary-hq/tributary/storage/postgres/webhook"
 )
 
 // maxReadBatch is the maximum number of endpoints whose deliveries one query reads.
@@ -15,7 +17,7 @@ const maxReadBatch = 32
 // reader reads the due deliveries of endpoints. Reads that are requested while a query
 // runs are combined into the next query.
 type reader struct {
-	queue    Queue
+	db       *postgres.DB
 	sender   affiliate.SenderID
 	log      *slog.Logger
 	now      func() time.Time
@@ -60,7 +62,7 @@ func (r *reader) read(ctx context.Context, requests []readRequest) error {
 	for i, request := range requests {
 		queries[i] = request.query
 	}
-	targets, due, err := r.queue.Due(ctx, r.sender, queries, r.now())
+	targets, due, err := webhooks.Due(ctx, r.db, r.sender, queries, r.now())
 	if err != nil {
 		return err
 	}

@@ -9,14 +9,16 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/notification"
 	"github.com/tributary-hq/tributary/affiliate/webhook"
+	"github.com/tributary-hq/tributary/storage/postgres"
+	webhooks "github.com/tributary-hq/tributary/storage/postgres/webhook"
 )
 
 // record stores the outcomes of attempts. The results must be in the order in which the
 // attempts ended. record disables an endpoint if its outcomes require this, and returns
 // the disabled endpoints. An outcome that is already stored changes nothing. at is the
 // current time.
-func record(ctx context.Context, queue Queue, results []webhook.AttemptResult, at time.Time) (disabled []webhook.Endpoint, err error) {
-	err = queue.InTx(ctx, func(tx QueueTx) error {
+func record(ctx context.Context, db *postgres.DB, results []webhook.AttemptResult, at time.Time) (disabled []webhook.Endpoint, err error) {
+	err = db.InSendingTx(ctx, func(tx *postgres.Tx) error {
 		disabled = nil
 		applied, err := applyOutcomes(ctx, tx, results)
 		if err != nil || len(applied) == 0 {
@@ -26,7 +28,7 @@ func record(ctx context.Context, queue Queue, results []webhook.AttemptResult, a
 		for key := range applied {
 			keys = append(keys, key)
 		}
-		endpoints, err := tx.LockEndpoints(ctx, keys)
+		endpoints, err := webhooks.LockEndpoints(ctx, tx, keys)
 		if err != nil {
 			return err
 		}
@@ -39,11 +41,11 @@ func record(ctx context.Context, queue Queue, results []webhook.AttemptResult, a
 				disabled = append(disabled, after)
 			}
 		}
-		if err := tx.UpdateHealth(ctx, endpoints); err != nil {
+		if err := webhooks.UpdateHealth(ctx, tx, endpoints); err != nil {
 			return err
 		}
 		for _, e := range disabled {
-			err := errors.Join(tx.UpdateEndpoint(ctx, e), tx.Enqueue(ctx, e.CancelDeliveries()), tx.Audit(ctx, e.AuditDisabled()))
+			err := errors.Join(webhooks.UpdateEndpoint(ctx, tx, e), tx.Enqueue(ctx, e.CancelDeliveries()), tx.Audit(ctx, e.AuditDisabled()))
 			if err != nil {
 				return err
 			}
@@ -55,12 +57,12 @@ func record(ctx context.Context, queue Queue, results []webhook.AttemptResult, a
 
 // applyOutcomes stores the effects of attempts on their deliveries. It returns the
 // changes that it has stored, by endpoint.
-func applyOutcomes(ctx context.Context, tx QueueTx, results []webhook.AttemptResult) (map[webhook.EndpointKey][]webhook.DeliveryChange, error) {
+func applyOutcomes(ctx context.Context, tx *postgres.Tx, results []webhook.AttemptResult) (map[webhook.EndpointKey][]webhook.DeliveryChange, error) {
 	changes := make([]webhook.DeliveryChange, len(results))
 	for i, r := range results {
 		changes[i] = r.Apply(r.Delivery.State)
 	}
-	ids, err := tx.ApplyOutcomes(ctx, changes)
+	ids, err := webhooks.ApplyOutcomes(ctx, tx, changes)
 	if err != nil {
 		return nil, err
 	}
@@ -89,8 +91,8 @@ func applyOutcomes(ctx context.Context, tx QueueTx, results []webhook.AttemptRes
 // the attempt. This happens if a user requested a retry or if the endpoint was disabled.
 // applyToChanged returns false if the attempt is already stored or if the delivery does
 // not exist.
-func applyToChanged(ctx context.Context, tx QueueTx, r webhook.AttemptResult) (webhook.DeliveryChange, bool, error) {
-	delivery, err := tx.LockDeliveryOf(ctx, r.Key, r.Delivery.ID)
+func applyToChanged(ctx context.Context, tx *postgres.Tx, r webhook.AttemptResult) (webhook.DeliveryChange, bool, error) {
+	delivery, err := webhooks.LockDeliveryOf(ctx, tx, r.Key, r.Delivery.ID)
 	if errors.Is(err, affiliate.Refuse(affiliate.ReasonWebhookNotFound)) || err == nil && delivery.Attempts != r.Delivery.Attempts {
 		return webhook.DeliveryChange{}, false, nil
 	}
@@ -98,6 +100,6 @@ func applyToChanged(ctx context.Context, tx QueueTx, r webhook.AttemptResult) (w
 		return webhook.DeliveryChange{}, false, err
 	}
 	change := r.Apply(delivery.State)
-	applied, err := tx.ApplyOutcomes(ctx, []webhook.DeliveryChange{change})
+	applied, err := webhooks.ApplyOutcomes(ctx, tx, []webhook.DeliveryChange{change})
 	return change, slices.Contains(applied, r.Delivery.ID), err
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate/webhook"
+	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
 // maxRecordBatch is the maximum number of outcomes in one transaction.
@@ -14,7 +15,7 @@ const maxRecordBatch = 512
 // recorder stores the outcomes of attempts. Outcomes that are added while a transaction
 // runs are stored in the next transaction.
 type recorder struct {
-	queue   Queue
+	db      *postgres.DB
 	log     *slog.Logger
 	now     func() time.Time
 	pending *batcher[finishedAttempt]
@@ -105,7 +106,7 @@ func (r *recorder) storeBatch(ctx context.Context, batch []finishedAttempt) erro
 	for i, a := range batch {
 		results[i] = a.AttemptResult
 	}
-	disabled, err := record(ctx, r.queue, results, r.now())
+	disabled, err := record(ctx, r.db, results, r.now())
 	if err != nil {
 		return err
 	}

@@ -15,7 +15,8 @@ import (
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 	webhookservice "github.com/tributary-hq/tributary/server/webhook"
-	webhookpg "github.com/tributary-hq/tributary/storage/postgres/webhook"
+	"github.com/tributary-hq/tributary/storage/postgres"
+	webhooks "github.com/tributary-hq/tributary/storage/postgres/webhook"
 )
 
 // publishWithDeadLetters publishes n events. The newest event occurs now, and each other
@@ -29,7 +30,7 @@ func (f *fixture) publishWithDeadLetters(e webhook.Endpoint, n int, interval tim
 		times[i] = f.Now().Add(-time.Duration(i) * interval)
 	}
 	publish(f.Shop, times...)
-	list, _, err := f.webhooks.Deliveries(f.Context(), f.Scope, e.ID, times[n-1], webhook.DeliveryFilter{}, affiliate.Page{Number: 1, Size: n})
+	list, _, err := webhooks.Deliveries(f.Context(), f.DB, f.Scope, e.ID, times[n-1], webhook.DeliveryFilter{}, affiliate.Page{Number: 1, Size: n})
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -104,7 +105,7 @@ func (f *fixture) newRecovery(e webhook.Endpoint, statuses ...webhook.DeliverySt
 // recover exactly wantRecovered deliveries.
 func (f *fixture) recoverBlock(job webhook.RecoverDeliveries, limit, wantRecovered int) {
 	f.Helper()
-	n, err := webhookservice.RecoverBlock(f.Context(), f.serviceStore(), f.oneHourLater, job, limit)
+	n, err := webhookservice.RecoverBlock(f.Context(), f.DB, f.oneHourLater, job, limit)
 	if err != nil || n != wantRecovered {
 		f.Fatalf("a block of the recovery job recovered %d deliveries, error %v, want %d", n, err, wantRecovered)
 	}
@@ -139,7 +140,7 @@ func TestRecoverDeliveries_RestartsTheSelectedDeliveries(t *testing.T) {
 	type statuses = []webhook.DeliveryStatus
 	f := newFixture(t)
 	var woken []webhook.EndpointKey
-	f.Store.OnDeliveries(func(endpoints []webhook.EndpointKey) { woken = append(woken, endpoints...) })
+	f.DB.OnDeliveries(func(endpoints []webhook.EndpointKey) { woken = append(woken, endpoints...) })
 	others := f.otherShops()
 	for i, tc := range []struct {
 		name          string
@@ -282,11 +283,11 @@ func TestRecoverJob_RecoversLockedDeliveriesLater(t *testing.T) {
 	free := f.newDelivery(e, f.Now().Add(-2*time.Hour), webhook.DeliveryDeadLettered)
 	locked := f.newDelivery(e, f.Now().Add(-2*time.Hour), webhook.DeliveryDeadLettered)
 	job := f.newRecovery(e, webhook.DeliveryDeadLettered)
-	err := f.webhooks.InTx(t.Context(), func(tx *webhookpg.Tx) error {
-		if _, err := tx.LockDelivery(t.Context(), f.Scope, e.ID, locked); err != nil {
+	err := f.DB.InTx(t.Context(), func(tx *postgres.Tx) error {
+		if _, err := webhooks.LockDelivery(t.Context(), tx, f.Scope, e.ID, locked); err != nil {
 			return err
 		}
-		n, err := webhookservice.RecoverBlock(t.Context(), f.serviceStore(), f.oneHourLater, job, 10)
+		n, err := webhookservice.RecoverBlock(t.Context(), f.DB, f.oneHourLater, job, 10)
 		if snooze := (*river.JobSnoozeError)(nil); n != 1 || !errors.As(err, &snooze) {
 			t.Errorf("while one of two deliveries is locked, the job recovered %d, error %v, want 1 and another run soon", n, err)
 		}

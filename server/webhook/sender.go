@@ -12,6 +12,7 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/webhook"
+	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
 const (
@@ -29,7 +30,7 @@ const (
 
 // SenderConfig holds the dependencies of a Sender.
 type SenderConfig struct {
-	Queue   Queue
+	DB      *postgres.DB
 	Client  *Client
 	Seal    Sealer
 	Log     *slog.Logger
@@ -73,12 +74,12 @@ func NewSender(cfg SenderConfig) *Sender {
 	}
 	return &Sender{
 		senderDeps: &senderDeps{
-			reader:   &reader{queue: cfg.Queue, sender: id, log: cfg.Log, now: cfg.Now, requests: newBatcher[readRequest]()},
-			recorder: &recorder{queue: cfg.Queue, log: cfg.Log, now: cfg.Now, pending: newBatcher[finishedAttempt]()},
+			reader:   &reader{db: cfg.DB, sender: id, log: cfg.Log, now: cfg.Now, requests: newBatcher[readRequest]()},
+			recorder: &recorder{db: cfg.DB, log: cfg.Log, now: cfg.Now, pending: newBatcher[finishedAttempt]()},
 			slots:    newSlots(maxInFlight),
 			client:   cfg.Client, seal: cfg.Seal, log: cfg.Log, now: cfg.Now, metrics: cfg.Metrics, tracer: cfg.Tracer, timeout: attemptTimeout,
 		},
-		leases:  newLeases(cfg.Queue, id, cfg.Now),
+		leases:  newLeases(cfg.DB, id, cfg.Now),
 		serving: map[webhook.EndpointKey]*servedEndpoint{},
 	}
 }

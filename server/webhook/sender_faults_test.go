@@ -1,56 +1,35 @@
 package webhook_test
 
 import (
-	"context"
+	"errors"
 	"net/http"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/tributary-hq/tributary/affiliate"
 	domain "github.com/tributary-hq/tributary/affiliate/webhook"
-	webhookservice "github.com/tributary-hq/tributary/server/webhook"
+	"github.com/tributary-hq/tributary/storage/postgres"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
-	webhookpg "github.com/tributary-hq/tributary/storage/postgres/webhook"
+	webhooks "github.com/tributary-hq/tributary/storage/postgres/webhook"
 )
 
-// slowQueue is a queue whose reads take 1.2 s on the clock of the test. The sender discards
-// deliveries that it read more than a second ago, so it must not count the time of the
-// read itself.
-type slowQueue struct {
-	webhookservice.Queue
-	clock *pgtest.Clock
-}
-
-func (q slowQueue) Due(ctx context.Context, sender affiliate.SenderID, reads []domain.DueQuery, now time.Time) ([]domain.Target, []domain.DueDelivery, error) {
-	targets, due, err := q.Queue.Due(ctx, sender, reads, now)
-	q.clock.Advance(1200 * time.Millisecond)
-	return targets, due, err
-}
-
+// A read takes 1.2 s on the clock of the test. The sender discards deliveries that it read
+// more than a second ago, so it must not count the time of the read itself.
 func TestSender_DeliversWithSlowReads(t *testing.T) {
 	f := newSenderFixture(t)
 	r := f.newSubscriber(http.StatusOK)
 	f.publish(20)
-	f.startSenderWith(slowQueue{f.queue, f.clock}, 1000).wake(r)
+	db := f.OpenHooked(func(sql string, _ []any) error {
+		if isRead(sql) {
+			f.clock.Advance(1200 * time.Millisecond)
+		}
+		return nil
+	})
+	f.startSenderWith(db, 1000).wake(r)
 	r.awaitDelivered(20)
 	if n := r.countRequests(); n != 20 {
 		t.Errorf("%d requests were sent for 20 events", n)
 	}
-}
-
-// failingQueue is a queue whose first transactions commit but return an error.
-type failingQueue struct {
-	webhookservice.Queue
-	failures atomic.Int64 // number of further transactions that return an error
-}
-
-func (q *failingQueue) InTx(ctx context.Context, fn func(tx webhookservice.QueueTx) error) error {
-	err := q.Queue.InTx(ctx, fn)
-	if err == nil && q.failures.Add(-1) >= 0 {
-		return context.DeadlineExceeded
-	}
-	return err
 }
 
 func TestSender_CountsAnOutcomeOnceIfTheCommitReturnsAnError(t *testing.T) {
@@ -58,11 +37,21 @@ func TestSender_CountsAnOutcomeOnceIfTheCommitReturnsAnError(t *testing.T) {
 	r := f.newSubscriber(http.StatusForbidden)
 	f.publish(4)
 	r.leaveOnlyLastAttempt()
-	queue := &failingQueue{Queue: f.queue}
-	queue.failures.Store(2)
-	f.startSenderWith(queue, 1000).wake(r)
+	var commits atomic.Int64
+	var committed atomic.Bool // a commit has succeeded
+	db := f.OpenHooked(func(sql string, _ []any) error {
+		if sql == "commit" && commits.Add(1) <= 2 {
+			return pgtest.ErrResponseLost
+		}
+		return nil
+	}, func(sql string, _ int64) {
+		if sql == "commit" {
+			committed.Store(true)
+		}
+	})
+	f.startSenderWith(db, 1000).wake(r)
 	r.await(4, domain.DeliveryDeadLettered)
-	pgtest.Eventually(t, "the commits succeed", func() bool { return queue.failures.Load() < 0 })
+	pgtest.Eventually(t, "a commit succeeds", committed.Load)
 	if health := r.endpoint().Health; health.ConsecutiveFailures != 4 || health.DeadLetters != 4 {
 		t.Errorf("the endpoint has %d failures and %d dead letters, want 4 and 4", health.ConsecutiveFailures, health.DeadLetters)
 	}
@@ -76,8 +65,8 @@ func TestSender_LockedEndpointDoesNotDelayOthers(t *testing.T) {
 	locked, free := f.newSubscriber(http.StatusOK), f.newSubscriber(http.StatusOK)
 	sender := f.startSender()
 	f.deliverFirst(sender, locked, free)
-	f.inTx(func(tx *webhookpg.Tx) error {
-		if _, err := tx.LockEndpoint(t.Context(), f.Scope, locked.id); err != nil {
+	f.inTx(func(tx *postgres.Tx) error {
+		if _, err := webhooks.LockEndpoint(t.Context(), tx, f.Scope, locked.id); err != nil {
 			return err
 		}
 		f.publish(30)
@@ -92,54 +81,43 @@ func TestSender_LockedEndpointDoesNotDelayOthers(t *testing.T) {
 	locked.awaitDelivered(32)
 }
 
-// blockingQueue is a queue that can block one read until the next claim: the first read
-// that does not return all of its endpoints. Its method Unclaimed, which searches for
-// endpoints without a sender, returns none.
-type blockingQueue struct {
-	webhookservice.Queue
-	block   atomic.Bool
-	blocked chan struct{} // receives a value when a read is blocked
-	release chan struct{} // receives a value at the next claim
-}
-
-func (q *blockingQueue) Due(ctx context.Context, sender affiliate.SenderID, reads []domain.DueQuery, now time.Time) ([]domain.Target, []domain.DueDelivery, error) {
-	targets, due, err := q.Queue.Due(ctx, sender, reads, now)
-	if err == nil && len(targets) < len(reads) && q.block.CompareAndSwap(true, false) {
-		q.blocked <- struct{}{}
-		select {
-		case <-q.release:
-		case <-ctx.Done():
-		}
-	}
-	return targets, due, err
-}
-
-func (q *blockingQueue) Claim(
-	ctx context.Context, sender affiliate.SenderID, endpoints []domain.EndpointKey, now, until time.Time,
-) ([]domain.EndpointKey, error) {
-	select {
-	case q.release <- struct{}{}:
-	default:
-	}
-	return q.Queue.Claim(ctx, sender, endpoints, now, until)
-}
-
-func (*blockingQueue) Unclaimed(context.Context, time.Time, int) ([]domain.EndpointKey, error) {
-	return nil, nil
-}
-
 // A read of the sender returns that an endpoint is disabled. The sender drops such an
 // endpoint: it stops serving it. But while the result of the read is on its way, the
 // endpoint is enabled again and receives an event. The event must be delivered.
 func TestSender_ServesEndpointThatIsWokenWhileItIsDropped(t *testing.T) {
 	f := newSenderFixture(t)
 	r, other := f.newSubscriber(http.StatusOK), f.newSubscriber(http.StatusOK)
-	queue := &blockingQueue{Queue: f.queue, blocked: make(chan struct{}), release: make(chan struct{})}
-	sender := f.startSenderWith(queue, 1000)
+	var block, searched atomic.Bool
+	blocked, release := make(chan struct{}), make(chan struct{})
+	db := f.OpenHooked(func(sql string, _ []any) error {
+		switch {
+		case isClaim(sql):
+			select {
+			case release <- struct{}{}:
+			default:
+			}
+		case isSearch(sql) && searched.Load():
+			return errors.New("only a wakeup can lead to a delivery")
+		}
+		return nil
+	}, func(sql string, rows int64) {
+		if isSearch(sql) {
+			searched.Store(true)
+		}
+		if isRead(sql) && rows == 0 && block.CompareAndSwap(true, false) {
+			blocked <- struct{}{}
+			select {
+			case <-release:
+			case <-t.Context().Done():
+			}
+		}
+	})
+	sender := f.startSenderWith(db, 1000)
+	pgtest.Eventually(t, "the sender has searched for endpoints and has found none", searched.Load)
 	f.deliverFirst(sender, r)
-	queue.block.Store(true)
+	block.Store(true)
 	r.setActive(false)
-	<-queue.blocked
+	<-blocked
 	r.setActive(true)
 	f.publish(1)
 	// The sender claims the endpoint other when it has received both wakeups. The claim
@@ -178,7 +156,7 @@ func TestSender_SlowWorkspaceLeavesSlotsToOthers(t *testing.T) {
 	for range 4 {
 		slow = append(slow, f.newBlockingSubscriber(http.StatusOK))
 	}
-	sender := f.startSenderWith(f.queue, slots)
+	sender := f.startSenderWith(f.DB, slots)
 	f.deliverFirst(sender, subscribersOf(slow)...)
 	for _, h := range slow {
 		h.block.Store(true)
@@ -235,7 +213,7 @@ func TestSender_HangingEndpointsLeaveSlotsToAHealthyOne(t *testing.T) {
 			f.setHealth(domain.EndpointHealth{ConsecutiveFailures: tc.failures}, subscribersOf(hanging)...)
 			// A slot is the permission for one attempt in flight. There are only as many
 			// slots as the hanging endpoints would use with domain.InFlight attempts each.
-			sender := f.startSenderWith(f.queue, workspaces*endpoints*domain.InFlight)
+			sender := f.startSenderWith(f.DB, workspaces*endpoints*domain.InFlight)
 			sender.wake(subscribersOf(hanging)...)
 			for _, h := range hanging {
 				h.awaitBlocked(int64(tc.wantAttempts))

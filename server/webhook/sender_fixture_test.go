@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -19,33 +20,30 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	domain "github.com/tributary-hq/tributary/affiliate/webhook"
-	"github.com/tributary-hq/tributary/cmd/stores"
 	"github.com/tributary-hq/tributary/server/seal"
 	webhookservice "github.com/tributary-hq/tributary/server/webhook"
+	"github.com/tributary-hq/tributary/storage/postgres"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
-	webhookpg "github.com/tributary-hq/tributary/storage/postgres/webhook"
+	webhooks "github.com/tributary-hq/tributary/storage/postgres/webhook"
 )
 
 // senderFixture is a shop whose endpoints are HTTP servers of the test. Its clock is also
 // the clock of the senders that it starts.
 type senderFixture struct {
 	*pgtest.Shop
-	clock    *pgtest.Clock
-	webhooks *webhookpg.Store
-	queue    webhookservice.Queue
-	keys     *seal.Keys
-	roots    *x509.CertPool // of the senders
+	clock *pgtest.Clock
+	keys  *seal.Keys
+	roots *x509.CertPool // of the senders
 }
 
 func newSenderFixture(t *testing.T) *senderFixture {
 	t.Helper()
 	clock := pgtest.NewRunningClock()
 	shop := pgtest.Open(t, clock.Now).NewShop(affiliate.ModeTest)
-	if _, err := shop.Store.EnsureWeekPartitions(t.Context(), clock.Now().AddDate(0, 0, -1), clock.Now().AddDate(0, 0, 40)); err != nil {
+	if _, err := postgres.EnsureWeekPartitions(t.Context(), shop.DB, clock.Now().AddDate(0, 0, -1), clock.Now().AddDate(0, 0, 40)); err != nil {
 		t.Fatal(err)
 	}
-	store := webhookpg.NewStore(shop.Store.DB)
-	return &senderFixture{shop, clock, store, stores.WebhookQueue(store), newKeys(t, "a", 0), x509.NewCertPool()}
+	return &senderFixture{shop, clock, newKeys(t, "a", 0), x509.NewCertPool()}
 }
 
 // inNewWorkspace returns a fixture whose shop is in a new workspace. The fixture
@@ -91,8 +89,8 @@ func (f *senderFixture) newRespondingSubscriber(respond func() (status int)) *su
 	server.StartTLS()
 	f.Cleanup(server.Close)
 	f.roots.AddCert(server.Certificate())
-	f.inTx(func(tx *webhookpg.Tx) error {
-		return tx.InsertEndpoint(f.Context(), domain.Endpoint{
+	f.inTx(func(tx *postgres.Tx) error {
+		return webhooks.InsertEndpoint(f.Context(), tx, domain.Endpoint{
 			ID: r.id, Scope: f.Scope, URL: server.URL, Subscriptions: []string{"*"}, Active: true, Epoch: 1,
 			CreatedAt: f.Now(), UpdatedAt: f.Now(), Version: 1,
 		}, f.keys.Seal(r.secret, r.id.UUID[:]))
@@ -165,7 +163,7 @@ func keysOf(subscribers ...*subscriber) []domain.EndpointKey {
 
 func (r *subscriber) endpoint() domain.Endpoint {
 	r.f.Helper()
-	e, err := r.f.webhooks.Endpoint(r.f.Context(), r.f.Scope, r.id)
+	e, err := webhooks.Endpoint(r.f.Context(), r.f.DB, r.f.Scope, r.id)
 	if err != nil {
 		r.f.Fatal(err)
 	}
@@ -176,7 +174,7 @@ func (r *subscriber) endpoint() domain.Endpoint {
 // attempts.
 func (r *subscriber) deliveries() []domain.Delivery {
 	r.f.Helper()
-	list, _, err := r.f.webhooks.Deliveries(r.f.Context(), r.f.Scope, r.id, time.Time{}, domain.DeliveryFilter{}, affiliate.Page{Number: 1, Size: 1000})
+	list, _, err := webhooks.Deliveries(r.f.Context(), r.f.DB, r.f.Scope, r.id, time.Time{}, domain.DeliveryFilter{}, affiliate.Page{Number: 1, Size: 1000})
 	if err != nil {
 		r.f.Fatal(err)
 	}
@@ -190,7 +188,7 @@ func (r *subscriber) onlyDelivery() domain.Delivery {
 	if len(list) != 1 {
 		r.f.Fatalf("the endpoint has %d deliveries, want 1", len(list))
 	}
-	d, err := r.f.webhooks.Delivery(r.f.Context(), r.endpoint(), list[0].ID)
+	d, err := webhooks.Delivery(r.f.Context(), r.f.DB, r.endpoint(), list[0].ID)
 	if err != nil {
 		r.f.Fatal(err)
 	}
@@ -200,7 +198,7 @@ func (r *subscriber) onlyDelivery() domain.Delivery {
 // count returns the number of deliveries with the status.
 func (r *subscriber) count(status domain.DeliveryStatus) int {
 	r.f.Helper()
-	_, total, err := r.f.webhooks.Deliveries(r.f.Context(), r.f.Scope, r.id, time.Time{}, domain.DeliveryFilter{Status: &status}, affiliate.Page{Number: 1, Size: 1000})
+	_, total, err := webhooks.Deliveries(r.f.Context(), r.f.DB, r.f.Scope, r.id, time.Time{}, domain.DeliveryFilter{Status: &status}, affiliate.Page{Number: 1, Size: 1000})
 	if err != nil {
 		r.f.Fatal(err)
 	}
@@ -283,9 +281,9 @@ func (f *senderFixture) notificationTypes() []string {
 	return f.Texts(`select type from notifications where feed_id = $1 and category = 'webhook_health'`, f.Scope.Workspace)
 }
 
-func (f *senderFixture) inTx(fn func(tx *webhookpg.Tx) error) {
+func (f *senderFixture) inTx(fn func(tx *postgres.Tx) error) {
 	f.Helper()
-	if err := f.webhooks.InTx(f.Context(), fn); err != nil {
+	if err := f.DB.InTx(f.Context(), fn); err != nil {
 		f.Fatal(err)
 	}
 }
@@ -293,8 +291,8 @@ func (f *senderFixture) inTx(fn func(tx *webhookpg.Tx) error) {
 // setActive disables or enables the endpoint, as a user does.
 func (r *subscriber) setActive(active bool) {
 	r.f.Helper()
-	r.f.inTx(func(tx *webhookpg.Tx) error {
-		before, err := tx.LockEndpoint(r.f.Context(), r.f.Scope, r.id)
+	r.f.inTx(func(tx *postgres.Tx) error {
+		before, err := webhooks.LockEndpoint(r.f.Context(), tx, r.f.Scope, r.id)
 		if err != nil {
 			return err
 		}
@@ -302,7 +300,7 @@ func (r *subscriber) setActive(active bool) {
 		if err != nil {
 			return err
 		}
-		return tx.UpdateEndpoint(r.f.Context(), after)
+		return webhooks.UpdateEndpoint(r.f.Context(), tx, after)
 	})
 }
 
@@ -310,27 +308,27 @@ func (r *subscriber) setActive(active bool) {
 // previousUntil, or not at all if previousUntil is nil.
 func (r *subscriber) replaceSecret(sealed []byte, previousUntil *time.Time) {
 	r.f.Helper()
-	r.f.inTx(func(tx *webhookpg.Tx) error {
-		e, err := tx.LockEndpoint(r.f.Context(), r.f.Scope, r.id)
+	r.f.inTx(func(tx *postgres.Tx) error {
+		e, err := webhooks.LockEndpoint(r.f.Context(), tx, r.f.Scope, r.id)
 		if err != nil {
 			return err
 		}
-		return tx.ReplaceSecret(r.f.Context(), e.RotateSecret(r.f.Now()), sealed, previousUntil)
+		return webhooks.ReplaceSecret(r.f.Context(), tx, e.RotateSecret(r.f.Now()), sealed, previousUntil)
 	})
 }
 
 // setHealth stores the health of endpoints, as earlier attempts would have left it.
 func (f *senderFixture) setHealth(health domain.EndpointHealth, subscribers ...*subscriber) {
 	f.Helper()
-	f.inTx(func(tx *webhookpg.Tx) error {
-		endpoints, err := tx.LockEndpoints(f.Context(), keysOf(subscribers...))
+	f.inTx(func(tx *postgres.Tx) error {
+		endpoints, err := webhooks.LockEndpoints(f.Context(), tx, keysOf(subscribers...))
 		for i := range endpoints {
 			endpoints[i].Health = health
 		}
 		if err != nil {
 			return err
 		}
-		return tx.UpdateHealth(f.Context(), endpoints)
+		return webhooks.UpdateHealth(f.Context(), tx, endpoints)
 	})
 }
 
@@ -338,13 +336,13 @@ func (f *senderFixture) setHealth(health domain.EndpointHealth, subscribers ...*
 func (r *subscriber) changeDeliveries(change func(d domain.LockedDelivery) domain.LockedDelivery) {
 	r.f.Helper()
 	list := r.deliveries()
-	r.f.inTx(func(tx *webhookpg.Tx) error {
+	r.f.inTx(func(tx *postgres.Tx) error {
 		for _, d := range list {
-			locked, err := tx.LockDelivery(r.f.Context(), r.f.Scope, r.id, d.ID)
+			locked, err := webhooks.LockDelivery(r.f.Context(), tx, r.f.Scope, r.id, d.ID)
 			if err != nil {
 				return err
 			}
-			if err := tx.UpdateDelivery(r.f.Context(), r.f.Scope, r.id, change(locked)); err != nil {
+			if err := webhooks.UpdateDelivery(r.f.Context(), tx, r.f.Scope, r.id, change(locked)); err != nil {
 				return err
 			}
 		}
@@ -369,20 +367,20 @@ type runningSender struct {
 	stop      func() // waits until the sender has stopped
 }
 
-// startSender starts a sender with the fixture's queue.
+// startSender starts a sender with the fixture's database.
 func (f *senderFixture) startSender() *runningSender {
 	f.Helper()
-	return f.startSenderWith(f.queue, 1000)
+	return f.startSenderWith(f.DB, 1000)
 }
 
-// startSenderWith starts a sender with a queue and a maximum number of attempts in
-// flight.
-func (f *senderFixture) startSenderWith(queue webhookservice.Queue, maxInFlight int) *runningSender {
+// startSenderWith starts a sender with a handle of the database and a maximum number of
+// attempts in flight.
+func (f *senderFixture) startSenderWith(db *postgres.DB, maxInFlight int) *runningSender {
 	f.Helper()
 	client := webhookservice.NewClient(webhookservice.ClientConfig{Allowed: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Roots: func() *x509.CertPool { return f.roots }, Version: "test"})
 	client.SetTimeouts(time.Minute, time.Minute, time.Second) // long, so that a busy machine causes no failures
 	sender := webhookservice.NewSender(webhookservice.SenderConfig{
-		Queue: queue, Client: client, Seal: f.keys, Now: f.clock.Now,
+		DB: db, Client: client, Seal: f.keys, Now: f.clock.Now,
 		Log: slog.New(slog.NewTextHandler(f.Output(), nil)), Metrics: webhookservice.NewMetrics(prometheus.NewRegistry()),
 	})
 	sender.SetAttemptTimeout(5 * time.Minute)
@@ -394,6 +392,16 @@ func (f *senderFixture) startSenderWith(queue webhookservice.Queue, maxInFlight 
 	f.Cleanup(stop)
 	return &runningSender{sender, cancel, stop}
 }
+
+// isClaim, isSearch and isRead report whether a statement of a sender claims endpoints,
+// searches for endpoints without a sender, or reads endpoints with due deliveries. The read
+// also contains a statement that returns these deliveries.
+func isClaim(sql string) bool { return strings.Contains(sql, "for no key update of e skip locked") }
+
+func isSearch(sql string) bool {
+	return strings.Contains(sql, "e.sender is null or e.sender_until <= $1")
+}
+func isRead(sql string) bool { return strings.Contains(sql, "as next_due") }
 
 // wake tells the sender that the subscribers have new deliveries.
 func (s *runningSender) wake(subscribers ...*subscriber) { s.Wake(keysOf(subscribers...)) }

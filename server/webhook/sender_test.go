@@ -1,12 +1,11 @@
 package webhook_test
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"slices"
 	"strconv"
-	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,11 +15,9 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/notification"
 	domain "github.com/tributary-hq/tributary/affiliate/webhook"
-	"github.com/tributary-hq/tributary/cmd/stores"
-	webhookservice "github.com/tributary-hq/tributary/server/webhook"
 	"github.com/tributary-hq/tributary/storage/postgres"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
-	webhookpg "github.com/tributary-hq/tributary/storage/postgres/webhook"
+	webhooks "github.com/tributary-hq/tributary/storage/postgres/webhook"
 )
 
 func TestSender_SendsEachDeliveryOnceAndSigned(t *testing.T) {
@@ -252,7 +249,7 @@ func TestSender_TwoProcessesSendEachDeliveryOnce(t *testing.T) {
 	}
 	subscribers := subscribersOf(receivers)
 	first := f.startSender()
-	second := f.startSenderWith(stores.WebhookQueue(webhookpg.NewStore(other.DB)), 1000)
+	second := f.startSenderWith(other, 1000)
 	f.deliverFirst(first, subscribers...)
 	want := 1
 	publishAndWake := func() {
@@ -291,47 +288,26 @@ func TestSender_TwoProcessesSendEachDeliveryOnce(t *testing.T) {
 	}
 }
 
-// recordingQueue records the results of Claim and of Unclaimed, the search for endpoints
-// without a sender.
-type recordingQueue struct {
-	webhookservice.Queue
-	mu      sync.Mutex
-	results queueResults
+// observedLeases counts the claims of a sender and its searches for endpoints without a
+// sender.
+type observedLeases struct {
+	claims, searches atomic.Int64
+	claimed, found   atomic.Int64 // endpoints that claims and searches returned
 }
 
-type queueResults struct {
-	claims, searches int
-	claimed          []domain.EndpointKey // endpoints that claims returned
-	found            []domain.EndpointKey // endpoints that searches returned
-}
-
-func (q *recordingQueue) Claim(
-	ctx context.Context, sender affiliate.SenderID, endpoints []domain.EndpointKey, now, until time.Time,
-) ([]domain.EndpointKey, error) {
-	claimed, err := q.Queue.Claim(ctx, sender, endpoints, now, until)
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.results.claims++
-	q.results.claimed = append(q.results.claimed, claimed...)
-	return claimed, err
-}
-
-func (q *recordingQueue) Unclaimed(ctx context.Context, now time.Time, limit int) ([]domain.EndpointKey, error) {
-	found, err := q.Queue.Unclaimed(ctx, now, limit)
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.results.searches++
-	q.results.found = append(q.results.found, found...)
-	return found, err
-}
-
-// resultsSoFar returns a copy of the results.
-func (q *recordingQueue) resultsSoFar() queueResults {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	results := q.results
-	results.claimed, results.found = slices.Clone(results.claimed), slices.Clone(results.found)
-	return results
+// observe opens a handle of the database that counts in leases.
+func (f *senderFixture) observe(leases *observedLeases) *postgres.DB {
+	f.Helper()
+	return f.OpenHooked(func(string, []any) error { return nil }, func(sql string, rows int64) {
+		switch {
+		case isClaim(sql):
+			leases.claimed.Add(rows)
+			leases.claims.Add(1)
+		case isSearch(sql):
+			leases.found.Add(rows)
+			leases.searches.Add(1)
+		}
+	})
 }
 
 func TestSender_TakesOverEndpointsOfACrashedProcess(t *testing.T) {
@@ -340,27 +316,26 @@ func TestSender_TakesOverEndpointsOfACrashedProcess(t *testing.T) {
 	f.publish(5)
 	// A crashed process has the lease for another minute.
 	crashed := affiliate.SenderID{UUID: uuid.New()}
-	if _, err := f.webhooks.Claim(t.Context(), crashed, keysOf(r), f.Now(), f.Now().Add(time.Minute)); err != nil {
+	if _, err := webhooks.Claim(t.Context(), f.DB, crashed, keysOf(r), f.Now(), f.Now().Add(time.Minute)); err != nil {
 		t.Fatal(err)
 	}
-	queue := &recordingQueue{Queue: f.queue}
-	f.startSenderWith(queue, 1000).wake(r)
+	var leases observedLeases
+	f.startSenderWith(f.observe(&leases), 1000).wake(r)
 	// After a wakeup, a sender tries twice to claim the endpoint. After that, only a
 	// search can find the endpoint.
 	pgtest.Eventually(t, "the sender has tried twice to claim the endpoint and has searched", func() bool {
-		results := queue.resultsSoFar()
-		return results.claims >= 2 && results.searches >= 1
+		return leases.claims.Load() >= 2 && leases.searches.Load() >= 1
 	})
-	if results := queue.resultsSoFar(); len(results.claimed) != 0 || len(results.found) != 0 {
-		t.Errorf("claims returned %v and searches returned %v, want nothing while another process has the lease", results.claimed, results.found)
+	if claimed, found := leases.claimed.Load(), leases.found.Load(); claimed != 0 || found != 0 {
+		t.Errorf("claims returned %d endpoints and searches %d, want none while another process has the lease", claimed, found)
 	}
 	if n := r.countRequests(); n != 0 {
 		t.Errorf("%d requests were sent to an endpoint of another process, want none", n)
 	}
 	f.clock.Advance(2 * time.Minute)
 	r.awaitDelivered(5)
-	if found := queue.resultsSoFar().found; !slices.Contains(found, r.key()) {
-		t.Errorf("after the lease has ended, searches returned %v, want %v", found, r.key())
+	if found := leases.found.Load(); found == 0 {
+		t.Error("after the lease has ended, no search has found the endpoint")
 	}
 }
 
@@ -395,8 +370,8 @@ func TestRun_StopStoresAllOutcomes(t *testing.T) {
 func TestSender_FindsDeliveriesOfLateCommits(t *testing.T) {
 	f := newSenderFixture(t)
 	r := f.newSubscriber(http.StatusOK)
-	queue := &recordingQueue{Queue: f.queue}
-	sender := f.startSenderWith(queue, 1000)
+	var leases observedLeases
+	sender := f.startSenderWith(f.observe(&leases), 1000)
 	f.publish(10)
 	sender.wake(r)
 	r.awaitDelivered(10)
@@ -406,11 +381,11 @@ func TestSender_FindsDeliveriesOfLateCommits(t *testing.T) {
 	f.publish(1)
 	sender.wake(r)
 	r.awaitDelivered(11)
-	found := len(queue.resultsSoFar().found)
+	found := leases.found.Load()
 	f.publishAt(f.Now().Add(-time.Hour), 3)
 	f.clock.Advance(2 * time.Second)
 	r.awaitDelivered(14)
-	if n := len(queue.resultsSoFar().found); n != found {
+	if n := leases.found.Load(); n != found {
 		t.Errorf("searches returned %d endpoints, want %d, because the sender already has the endpoint", n, found)
 	}
 }

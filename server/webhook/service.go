@@ -5,6 +5,7 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
 // maxEventAge is the maximum age of an event whose deliveries can be read, retried and
@@ -22,7 +23,7 @@ type Sealer interface {
 
 // Config holds the dependencies of a Service.
 type Config struct {
-	Store Store
+	DB *postgres.DB
 	// Seal encrypts signing secrets. The additional data is the endpoint's id in binary
 	// form, so a secret cannot be decrypted as the secret of another endpoint.
 	Seal Sealer
@@ -36,7 +37,7 @@ type Config struct {
 type Service struct {
 	affiliatev1.UnimplementedWebhookServiceServer
 
-	store  Store
+	db     *postgres.DB
 	seal   Sealer
 	client *Client
 	now    func() time.Time
@@ -44,7 +45,7 @@ type Service struct {
 
 // New returns a Service.
 func New(c Config) *Service {
-	return &Service{store: c.Store, seal: c.Seal, client: c.Client, now: c.Now}
+	return &Service{db: c.DB, seal: c.Seal, client: c.Client, now: c.Now}
 }
 
 // currentTime returns the current time in UTC, truncated to milliseconds as in the API.

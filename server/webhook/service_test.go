@@ -17,6 +17,7 @@ import (
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	webhookservice "github.com/tributary-hq/tributary/server/webhook"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
+	webhooks "github.com/tributary-hq/tributary/storage/postgres/webhook"
 )
 
 func TestSigningSecret_IsOnlyInTheResponse(t *testing.T) {
@@ -24,7 +25,7 @@ func TestSigningSecret_IsOnlyInTheResponse(t *testing.T) {
 	check := func(call string, response *affiliatev1.CreatedWebhook) {
 		t.Helper()
 		id := endpointID(t, response.GetId())
-		_, sealed, err := f.webhooks.EndpointSecrets(t.Context(), f.Scope, id, f.Now())
+		_, sealed, err := webhooks.EndpointSecrets(t.Context(), f.DB, f.Scope, id, f.Now())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -199,7 +200,7 @@ func TestWorkers_CancelAndRecover(t *testing.T) {
 	e := f.createEndpoint()
 	publish(f.Shop, f.Now(), f.Now(), f.Now())
 	workers := river.NewWorkers()
-	webhookservice.AddWorkers(workers, f.serviceStore(), f.Now)
+	webhookservice.AddWorkers(workers, f.DB, f.Now)
 	f.StartWorkers(&river.Config{
 		Queues:  map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: 2}},
 		Workers: workers,

@@ -15,6 +15,7 @@ import (
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/httpedge/csv"
 	"github.com/tributary-hq/tributary/server"
+	accounts "github.com/tributary-hq/tributary/storage/postgres/account"
 )
 
 // auditRequest has the filter fields of the list request and of the export request.
@@ -58,7 +59,7 @@ func (s *Service) ListAuditLog(ctx context.Context, req *affiliatev1.ListAuditLo
 		return nil, err
 	}
 	page := server.PageOf(req)
-	entries, total, err := s.store.AuditLog(ctx, server.PrincipalFrom(ctx).Scope(), filter, page)
+	entries, total, err := accounts.AuditLog(ctx, s.db, server.PrincipalFrom(ctx).Scope(), filter, page)
 	if err != nil {
 		return nil, err
 	}
@@ -130,7 +131,7 @@ func (s *Service) ExportAuditLog(req *affiliatev1.ExportAuditLogRequest, stream 
 		"id", "at", "actor", "actorName", "action", "resourceType", "resourceId", "mode", "ipPrefix", "requestId", "before", "after",
 	}
 	return server.StreamCSV(stream, "audit-log", scope.Mode, s.currentTime(), columns, func(w *csv.Writer) error {
-		for entry, err := range s.store.ExportAuditLog(ctx, scope, filter) {
+		for entry, err := range accounts.ExportAuditLog(ctx, s.db, scope, filter) {
 			if err != nil {
 				return err
 			}

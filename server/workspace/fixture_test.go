@@ -10,11 +10,10 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
-	"github.com/tributary-hq/tributary/cmd/stores"
 	"github.com/tributary-hq/tributary/server"
 	"github.com/tributary-hq/tributary/server/servertest"
 	"github.com/tributary-hq/tributary/server/workspace"
-	accountpg "github.com/tributary-hq/tributary/storage/postgres/account"
+	accounts "github.com/tributary-hq/tributary/storage/postgres/account"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
@@ -23,22 +22,21 @@ func TestMain(m *testing.M) { os.Exit(pgtest.Main{M: m}.Run()) }
 // fixture is a shop in test mode, with the service under test.
 type fixture struct {
 	*pgtest.Shop
-	service  *workspace.Service
-	accounts *accountpg.Store
-	clock    *pgtest.Clock
+	service *workspace.Service
+	clock   *pgtest.Clock
 }
 
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	clock := pgtest.NewClock(time.Date(2026, 5, 6, 7, 8, 9, 0, time.UTC))
 	shop := pgtest.Open(t, clock.Now).NewShop(affiliate.ModeTest)
-	return &fixture{shop, workspace.New(stores.Workspace(shop.Store.DB), servertest.Seal(t), server.Invitations{Limiter: servertest.Unlimited{}}, clock.Now), accountpg.NewStore(shop.Store.DB), clock}
+	return &fixture{shop, workspace.New(shop.DB, servertest.Seal(t), server.Invitations{Limiter: servertest.Unlimited{}}, clock.Now), clock}
 }
 
 // newShop returns a fixture with a new workspace in the same database.
 func (f *fixture) newShop() *fixture {
 	f.Helper()
-	return &fixture{f.NewShop(affiliate.ModeTest), f.service, f.accounts, f.clock}
+	return &fixture{f.NewShop(affiliate.ModeTest), f.service, f.clock}
 }
 
 // newMember adds a member, one millisecond after the previous member.
@@ -67,7 +65,7 @@ func (f *fixture) newSession(user affiliate.UserID) affiliate.SessionID {
 // sessionWorks reports whether a call with the session would be accepted now.
 func (f *fixture) sessionWorks(session affiliate.SessionID) bool {
 	f.Helper()
-	_, _, ok, err := f.accounts.ActiveSession(f.Context(), session, f.Now())
+	_, _, ok, err := accounts.ActiveSession(f.Context(), f.DB, session, f.Now())
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -8,12 +8,14 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/account"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
+	"github.com/tributary-hq/tributary/storage/postgres"
+	accounts "github.com/tributary-hq/tributary/storage/postgres/account"
 )
 
 // ListInvites returns one page of the workspace's open invitations.
 func (s *Service) ListInvites(ctx context.Context, req *affiliatev1.ListInvitesRequest) (*affiliatev1.ListInvitesResponse, error) {
 	page := server.PageOf(req)
-	invites, total, err := s.store.OpenInvites(ctx, server.PrincipalFrom(ctx).Workspace, s.currentTime(), page)
+	invites, total, err := accounts.OpenInvites(ctx, s.db, server.PrincipalFrom(ctx).Workspace, s.currentTime(), page)
 	if err != nil {
 		return nil, err
 	}
@@ -59,7 +61,7 @@ func (s *Service) CreateInvite(ctx context.Context, req *affiliatev1.CreateInvit
 	}
 	// An invitation of a member has no mode, so a key is the same one in both modes.
 	keyScope, replayed := affiliate.Scope{Workspace: caller.Workspace, Mode: affiliate.ModeLive}, false
-	err = s.store.InTx(ctx, func(tx Tx) error {
+	err = s.db.InTx(ctx, func(tx *postgres.Tx) error {
 		stored, err := server.ClaimKey(ctx, tx, keyScope, key)
 		if err != nil {
 			return err
@@ -68,7 +70,7 @@ func (s *Service) CreateInvite(ctx context.Context, req *affiliatev1.CreateInvit
 			if invite.ID, tokens.Shown, err = s.seal.OpenInvite(stored); err != nil {
 				return err
 			}
-			invite, err = tx.LockInvite(ctx, caller.Workspace, invite.ID)
+			invite, err = accounts.LockInvite(ctx, tx, caller.Workspace, invite.ID)
 			return err
 		}
 		callerRole, err := server.LockWorkspace(ctx, tx, caller)
@@ -81,7 +83,7 @@ func (s *Service) CreateInvite(ctx context.Context, req *affiliatev1.CreateInvit
 		// An account can be a member of only one workspace. An account of another workspace
 		// whose address was never verified may belong to a stranger, so the person who reads
 		// the mail of the address can take it over.
-		account, _, err := tx.AccountByEmail(ctx, affiliate.Merchant, invite.Email)
+		account, _, err := accounts.AccountByEmail(ctx, tx, affiliate.Merchant, invite.Email)
 		if err != nil {
 			return err
 		}
@@ -89,7 +91,7 @@ func (s *Service) CreateInvite(ctx context.Context, req *affiliatev1.CreateInvit
 			return affiliate.Refuse(affiliate.ReasonEmailTaken)
 		}
 		object := inviteObject(invite)
-		earlier, err := tx.LockInvitesTo(ctx, invite.Workspace, invite.Email)
+		earlier, err := accounts.LockInvitesTo(ctx, tx, invite.Workspace, invite.Email)
 		if err != nil {
 			return err
 		}
@@ -99,12 +101,12 @@ func (s *Service) CreateInvite(ctx context.Context, req *affiliatev1.CreateInvit
 			if replaced.Open(at) && !callerRole.MayManage(replaced.Role) {
 				return affiliate.Refuse(affiliate.ReasonForbidden)
 			}
-			if err := tx.EndInvite(ctx, replaced.Workspace, replaced.ID, at); err != nil {
+			if err := accounts.EndInvite(ctx, tx, replaced.Workspace, replaced.ID, at); err != nil {
 				return err
 			}
 			object["replaces"] = replaced.ID.String()
 		}
-		if err := tx.InsertInvite(ctx, invite, digests); err != nil {
+		if err := accounts.InsertInvite(ctx, tx, invite, digests); err != nil {
 			return err
 		}
 		if err := s.invitations.Admit(ctx, tx, invite.Email); err != nil {
@@ -139,12 +141,12 @@ func (s *Service) CreateInvite(ctx context.Context, req *affiliatev1.CreateInvit
 }
 
 // mailInvite mails the token of an invitation to the invited address.
-func (s *Service) mailInvite(ctx context.Context, tx Tx, invite account.MemberInvite, token string) error {
-	workspace, err := tx.Workspace(ctx, invite.Workspace)
+func (s *Service) mailInvite(ctx context.Context, tx *postgres.Tx, invite account.MemberInvite, token string) error {
+	workspace, err := accounts.Workspace(ctx, tx, invite.Workspace)
 	if err != nil {
 		return err
 	}
-	inviter, err := tx.Member(ctx, invite.Workspace, invite.InvitedBy)
+	inviter, err := accounts.Member(ctx, tx, invite.Workspace, invite.InvitedBy)
 	if err != nil {
 		return err
 	}
@@ -160,11 +162,11 @@ func (s *Service) RevokeInvite(ctx context.Context, req *affiliatev1.RevokeInvit
 		return nil, err
 	}
 	caller, at := server.PrincipalFrom(ctx), s.currentTime()
-	err = s.store.InTx(ctx, func(tx Tx) error {
-		if err := tx.LockWorkspace(ctx, caller.Workspace); err != nil {
+	err = s.db.InTx(ctx, func(tx *postgres.Tx) error {
+		if err := postgres.LockWorkspace(ctx, tx, caller.Workspace); err != nil {
 			return err
 		}
-		invite, err := tx.LockInvite(ctx, caller.Workspace, id)
+		invite, err := accounts.LockInvite(ctx, tx, caller.Workspace, id)
 		if err != nil {
 			return err
 		}
@@ -178,7 +180,7 @@ func (s *Service) RevokeInvite(ctx context.Context, req *affiliatev1.RevokeInvit
 		if !callerRole.MayManage(invite.Role) {
 			return affiliate.Refuse(affiliate.ReasonForbidden)
 		}
-		if err := tx.EndInvite(ctx, invite.Workspace, invite.ID, at); err != nil {
+		if err := accounts.EndInvite(ctx, tx, invite.Workspace, invite.ID, at); err != nil {
 			return err
 		}
 		return tx.Audit(ctx, affiliate.AuditLine{

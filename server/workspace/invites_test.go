@@ -12,11 +12,11 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/account"
 	"github.com/tributary-hq/tributary/affiliate/notification"
-	"github.com/tributary-hq/tributary/cmd/stores"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 	"github.com/tributary-hq/tributary/server/servertest"
 	"github.com/tributary-hq/tributary/server/workspace"
+	accounts "github.com/tributary-hq/tributary/storage/postgres/account"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
@@ -61,7 +61,7 @@ func TestMemberInvites_AreMailed(t *testing.T) {
 		t.Fatalf("the mail has the token %q, %v, want another token than the response", token, err)
 	}
 	for text, mailed := range map[string]bool{token: true, invite.Token: false} {
-		if found, byMail, err := f.accounts.InviteByToken(t.Context(), account.DigestInviteToken(text)); err != nil || found.ID.String() != invite.Id || byMail != mailed {
+		if found, byMail, err := accounts.InviteByToken(t.Context(), f.DB, account.DigestInviteToken(text)); err != nil || found.ID.String() != invite.Id || byMail != mailed {
 			t.Errorf("a token finds the invitation %v, %v, of the mail: %t, want %t", found.ID, err, byMail, mailed)
 		}
 	}
@@ -208,7 +208,7 @@ func TestCreateInvite_OncePerIdempotencyKey(t *testing.T) {
 
 func TestCreateInvite_RequiresAVerifiedInviterInLiveMode(t *testing.T) {
 	f := newFixture(t)
-	f.service = workspace.New(stores.Workspace(f.Store.DB), servertest.Seal(t), server.Invitations{Limiter: servertest.Unlimited{}, RequireVerified: true}, f.clock.Now)
+	f.service = workspace.New(f.DB, servertest.Seal(t), server.Invitations{Limiter: servertest.Unlimited{}, RequireVerified: true}, f.clock.Now)
 	invite := func(ctx context.Context) error {
 		_, err := f.invite(ctx, "ada@example.com", affiliatev1.Role_ROLE_VIEWER)
 		return err

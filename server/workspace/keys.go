@@ -9,6 +9,8 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/notification"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
+	"github.com/tributary-hq/tributary/storage/postgres"
+	accounts "github.com/tributary-hq/tributary/storage/postgres/account"
 )
 
 // GetApiKeys returns the active keys of the mode. A public key that was rolled has a
@@ -16,7 +18,7 @@ import (
 // successor, because new web pages should use the successor.
 func (s *Service) GetApiKeys(ctx context.Context, _ *affiliatev1.GetApiKeysRequest) (*affiliatev1.ApiKeys, error) {
 	scope := server.PrincipalFrom(ctx).Scope()
-	keys, err := s.store.ActiveKeys(ctx, scope, s.currentTime())
+	keys, err := accounts.ActiveKeys(ctx, s.db, scope, s.currentTime())
 	if err != nil {
 		return nil, err
 	}
@@ -48,7 +50,7 @@ func keyObject(key account.APIKey) map[string]string {
 // lockToManageKeys locks the caller's workspace, so that concurrent changes of its keys
 // run one after the other. Errors: FORBIDDEN if the caller's current role does not permit
 // managing keys.
-func lockToManageKeys(ctx context.Context, tx Tx, caller server.Principal) error {
+func lockToManageKeys(ctx context.Context, tx *postgres.Tx, caller server.Principal) error {
 	role, err := server.LockWorkspace(ctx, tx, caller)
 	if err == nil && !role.MayManageKeys() {
 		err = affiliate.Refuse(affiliate.ReasonForbidden)
@@ -58,8 +60,8 @@ func lockToManageKeys(ctx context.Context, tx Tx, caller server.Principal) error
 
 // checkSecretKeyLimit checks whether another secret key can be created in the scope.
 // Errors: API_KEY_LIMIT_EXCEEDED.
-func checkSecretKeyLimit(ctx context.Context, tx Tx, scope affiliate.Scope, at time.Time) error {
-	count, err := tx.CountSecretKeys(ctx, scope, at)
+func checkSecretKeyLimit(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, at time.Time) error {
+	count, err := accounts.CountSecretKeys(ctx, tx, scope, at)
 	if err != nil {
 		return err
 	}
@@ -76,14 +78,14 @@ func (s *Service) CreateApiKey(ctx context.Context, req *affiliatev1.CreateApiKe
 		expires := req.GetExpiresAt().AsTime().Truncate(time.Millisecond)
 		key.ExpiresAt = &expires
 	}
-	err := s.store.InTx(ctx, func(tx Tx) error {
+	err := s.db.InTx(ctx, func(tx *postgres.Tx) error {
 		if err := lockToManageKeys(ctx, tx, caller); err != nil {
 			return err
 		}
 		if err := checkSecretKeyLimit(ctx, tx, scope, at); err != nil {
 			return err
 		}
-		if err := tx.InsertKey(ctx, key); err != nil {
+		if err := accounts.InsertKey(ctx, tx, key); err != nil {
 			return err
 		}
 		by := server.ActorFrom(ctx)
@@ -117,11 +119,11 @@ func (s *Service) RollApiKey(ctx context.Context, req *affiliatev1.RollApiKeyReq
 	scope := caller.Scope()
 	var text account.Key
 	var successor account.NewAPIKey
-	err = s.store.InTx(ctx, func(tx Tx) error {
+	err = s.db.InTx(ctx, func(tx *postgres.Tx) error {
 		if err := lockToManageKeys(ctx, tx, caller); err != nil {
 			return err
 		}
-		before, err := tx.LockKey(ctx, scope, id)
+		before, err := accounts.LockKey(ctx, tx, scope, id)
 		if err != nil {
 			return err
 		}
@@ -129,7 +131,7 @@ func (s *Service) RollApiKey(ctx context.Context, req *affiliatev1.RollApiKeyReq
 		if err != nil {
 			return err
 		}
-		if err := tx.UpdateKey(ctx, after); err != nil {
+		if err := accounts.UpdateKey(ctx, tx, after); err != nil {
 			return err
 		}
 		text, successor = account.GenerateAPIKey(before.Kind, scope, before.Name, at)
@@ -139,7 +141,7 @@ func (s *Service) RollApiKey(ctx context.Context, req *affiliatev1.RollApiKeyReq
 				return err
 			}
 		}
-		if err := tx.InsertKey(ctx, successor); err != nil {
+		if err := accounts.InsertKey(ctx, tx, successor); err != nil {
 			return err
 		}
 		object := keyObject(successor.APIKey)
@@ -178,11 +180,11 @@ func (s *Service) RevokeApiKey(ctx context.Context, req *affiliatev1.RevokeApiKe
 	}
 	caller, at := server.PrincipalFrom(ctx), s.currentTime()
 	scope := caller.Scope()
-	err = s.store.InTx(ctx, func(tx Tx) error {
+	err = s.db.InTx(ctx, func(tx *postgres.Tx) error {
 		if err := lockToManageKeys(ctx, tx, caller); err != nil {
 			return err
 		}
-		before, err := tx.LockKey(ctx, scope, id)
+		before, err := accounts.LockKey(ctx, tx, scope, id)
 		if err != nil {
 			return err
 		}
@@ -190,7 +192,7 @@ func (s *Service) RevokeApiKey(ctx context.Context, req *affiliatev1.RevokeApiKe
 		if err != nil {
 			return err
 		}
-		if err := tx.UpdateKey(ctx, after); err != nil {
+		if err := accounts.UpdateKey(ctx, tx, after); err != nil {
 			return err
 		}
 		by := server.ActorFrom(ctx)

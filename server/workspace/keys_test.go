@@ -12,6 +12,8 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/account"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	accounts "github.com/tributary-hq/tributary/storage/postgres/account"
+	directories "github.com/tributary-hq/tributary/storage/postgres/directory"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
@@ -39,7 +41,7 @@ func (f *fixture) keyWorks(text string) bool {
 	if !ok {
 		f.Fatalf("%q is not a key", text)
 	}
-	_, active, err := f.accounts.ActiveKey(f.Context(), key.Digest(), f.Now())
+	_, active, err := accounts.NewKeys(f.DB).Use(f.Context(), key.Digest(), f.Now())
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -67,7 +69,7 @@ func TestCreateApiKey(t *testing.T) {
 		t.Error("the secret is in the table")
 	}
 
-	live, ok, err := f.accounts.ActiveKey(t.Context(), key.Digest(), f.Now())
+	live, ok, err := accounts.NewKeys(f.DB).Use(t.Context(), key.Digest(), f.Now())
 	if err != nil || !ok || live.Scope != f.Scope {
 		t.Fatalf("the key was found as %v, %v, %v, want the scope %v", live, ok, err, f.Scope)
 	}
@@ -318,7 +320,7 @@ func TestRollApiKey_PublicKey(t *testing.T) {
 	if f.countDirectoryJobs() != 1 || f.countAudit("api_key.roll") != 1 {
 		t.Errorf("%d jobs for the edge directory and %d audit records, want one each", f.countDirectoryJobs(), f.countAudit("api_key.roll"))
 	}
-	publicKeys, err := f.Store.WorkspacePublicKeys(t.Context(), f.Scope.Workspace)
+	publicKeys, err := directories.WorkspacePublicKeys(t.Context(), f.DB, f.Scope.Workspace)
 	if err != nil || len(publicKeys) != 2 {
 		t.Errorf("the edge directory gets %v, %v, want both keys", publicKeys, err)
 	}

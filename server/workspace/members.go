@@ -8,12 +8,14 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/notification"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
+	"github.com/tributary-hq/tributary/storage/postgres"
+	accounts "github.com/tributary-hq/tributary/storage/postgres/account"
 )
 
 // ListMembers returns one page of the workspace's members, oldest first.
 func (s *Service) ListMembers(ctx context.Context, req *affiliatev1.ListMembersRequest) (*affiliatev1.ListMembersResponse, error) {
 	page := server.PageOf(req)
-	members, total, err := s.store.Members(ctx, server.PrincipalFrom(ctx).Workspace, page)
+	members, total, err := accounts.Members(ctx, s.db, server.PrincipalFrom(ctx).Workspace, page)
 	if err != nil {
 		return nil, err
 	}
@@ -45,16 +47,16 @@ func (s *Service) UpdateMember(ctx context.Context, req *affiliatev1.UpdateMembe
 	role := affiliate.Role(server.EnumName(req.GetRole()))
 	caller, at := server.PrincipalFrom(ctx), s.currentTime()
 	var after account.TeamMember
-	err = s.store.InTx(ctx, func(tx Tx) error {
+	err = s.db.InTx(ctx, func(tx *postgres.Tx) error {
 		callerRole, err := server.LockWorkspace(ctx, tx, caller)
 		if err != nil {
 			return err
 		}
-		before, err := tx.Member(ctx, caller.Workspace, id)
+		before, err := accounts.Member(ctx, tx, caller.Workspace, id)
 		if err != nil {
 			return err
 		}
-		owners, err := tx.CountOwners(ctx, caller.Workspace)
+		owners, err := accounts.CountOwners(ctx, tx, caller.Workspace)
 		if err != nil {
 			return err
 		}
@@ -66,10 +68,10 @@ func (s *Service) UpdateMember(ctx context.Context, req *affiliatev1.UpdateMembe
 		if after == before {
 			return nil
 		}
-		if err := tx.UpdateRole(ctx, caller.Workspace, id, role); err != nil {
+		if err := accounts.UpdateRole(ctx, tx, caller.Workspace, id, role); err != nil {
 			return err
 		}
-		ended, err := tx.EndInvitesBy(ctx, caller.Workspace, id, role.UnmanageableRoles(), at)
+		ended, err := accounts.EndInvitesBy(ctx, tx, caller.Workspace, id, role.UnmanageableRoles(), at)
 		if err != nil {
 			return err
 		}
@@ -105,16 +107,16 @@ func (s *Service) RemoveMember(ctx context.Context, req *affiliatev1.RemoveMembe
 	if err != nil {
 		return nil, err
 	}
-	err = s.store.InTx(ctx, func(tx Tx) error {
+	err = s.db.InTx(ctx, func(tx *postgres.Tx) error {
 		callerRole, err := server.LockWorkspace(ctx, tx, caller)
 		if err != nil {
 			return err
 		}
-		removed, err := tx.Member(ctx, caller.Workspace, id)
+		removed, err := accounts.Member(ctx, tx, caller.Workspace, id)
 		if err != nil {
 			return err
 		}
-		owners, err := tx.CountOwners(ctx, caller.Workspace)
+		owners, err := accounts.CountOwners(ctx, tx, caller.Workspace)
 		if err != nil {
 			return err
 		}
@@ -123,13 +125,13 @@ func (s *Service) RemoveMember(ctx context.Context, req *affiliatev1.RemoveMembe
 				return err
 			}
 		}
-		if err := tx.DeleteMember(ctx, caller.Workspace, id); err != nil {
+		if err := accounts.DeleteMember(ctx, tx, caller.Workspace, id); err != nil {
 			return err
 		}
-		if err := tx.RevokeSessions(ctx, id, at); err != nil {
+		if err := accounts.RevokeSessions(ctx, tx, id, at); err != nil {
 			return err
 		}
-		ended, err := tx.EndInvitesBy(ctx, caller.Workspace, id, affiliate.Roles(), at)
+		ended, err := accounts.EndInvitesBy(ctx, tx, caller.Workspace, id, affiliate.Roles(), at)
 		if err != nil {
 			return err
 		}
@@ -167,12 +169,12 @@ func (s *Service) TransferOwnership(ctx context.Context, req *affiliatev1.Transf
 		return nil, affiliate.Invalid("member_id", "must be another member")
 	}
 	var newOwner account.TeamMember
-	err = s.store.InTx(ctx, func(tx Tx) error {
+	err = s.db.InTx(ctx, func(tx *postgres.Tx) error {
 		callerRole, err := server.LockWorkspace(ctx, tx, caller)
 		if err != nil {
 			return err
 		}
-		if newOwner, err = tx.Member(ctx, caller.Workspace, id); err != nil {
+		if newOwner, err = accounts.Member(ctx, tx, caller.Workspace, id); err != nil {
 			return err
 		}
 		if callerRole != affiliate.RoleOwner {
@@ -180,13 +182,13 @@ func (s *Service) TransferOwnership(ctx context.Context, req *affiliatev1.Transf
 		}
 		before := map[string]any{caller.User.String(): callerRole, id.String(): newOwner.Role}
 		newOwner.Role = affiliate.RoleOwner
-		if err := tx.UpdateRole(ctx, caller.Workspace, id, affiliate.RoleOwner); err != nil {
+		if err := accounts.UpdateRole(ctx, tx, caller.Workspace, id, affiliate.RoleOwner); err != nil {
 			return err
 		}
-		if err := tx.UpdateRole(ctx, caller.Workspace, caller.User, affiliate.RoleAdmin); err != nil {
+		if err := accounts.UpdateRole(ctx, tx, caller.Workspace, caller.User, affiliate.RoleAdmin); err != nil {
 			return err
 		}
-		ended, err := tx.EndInvitesBy(ctx, caller.Workspace, caller.User, affiliate.RoleAdmin.UnmanageableRoles(), at)
+		ended, err := accounts.EndInvitesBy(ctx, tx, caller.Workspace, caller.User, affiliate.RoleAdmin.UnmanageableRoles(), at)
 		if err != nil {
 			return err
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/account"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
+	accounts "github.com/tributary-hq/tributary/storage/postgres/account"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
@@ -144,7 +145,7 @@ func TestTransferOwnership_EndsInvitationsToTheOwnerRole(t *testing.T) {
 	if got := f.openInvites(); !slices.Equal(got, []string{"admin@example.com"}) {
 		t.Errorf("open invitations: %s, want admin@example.com", got)
 	}
-	if invite, _, err := f.accounts.InviteByToken(t.Context(), account.DigestInviteToken(second.Token)); err != nil || invite.Open(f.Now()) {
+	if invite, _, err := accounts.InviteByToken(t.Context(), f.DB, account.DigestInviteToken(second.Token)); err != nil || invite.Open(f.Now()) {
 		t.Errorf("InviteByToken returned %v, %v, want an invitation that has ended", invite, err)
 	}
 	if line := f.lastChange("workspace.transfer_ownership"); strings.Count(line, "ended_invites") != 1 {

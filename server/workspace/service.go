@@ -27,12 +27,14 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/account"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
+	"github.com/tributary-hq/tributary/storage/postgres"
+	accounts "github.com/tributary-hq/tributary/storage/postgres/account"
 )
 
 // Service implements affiliate.v1.WorkspaceService.
 type Service struct {
 	affiliatev1.UnimplementedWorkspaceServiceServer
-	store       Store
+	db          *postgres.DB
 	seal        server.InviteSealer
 	invitations server.Invitations
 	now         func() time.Time
@@ -40,8 +42,8 @@ type Service struct {
 
 // New returns a Service. seal encrypts the tokens of mails, invitations limits the mailed
 // invitations, and now is the clock.
-func New(store Store, seal server.InviteSealer, invitations server.Invitations, now func() time.Time) *Service {
-	return &Service{store: store, seal: seal, invitations: invitations, now: now}
+func New(db *postgres.DB, seal server.InviteSealer, invitations server.Invitations, now func() time.Time) *Service {
+	return &Service{db: db, seal: seal, invitations: invitations, now: now}
 }
 
 // currentTime returns the current time in UTC, truncated to milliseconds as in the API.
@@ -50,7 +52,7 @@ func (s *Service) currentTime() time.Time { return s.now().UTC().Truncate(time.M
 // GetWorkspace returns the settings of the workspace.
 func (s *Service) GetWorkspace(ctx context.Context, _ *affiliatev1.GetWorkspaceRequest) (*affiliatev1.Workspace, error) {
 	caller := server.PrincipalFrom(ctx)
-	w, err := s.store.Workspace(ctx, caller.Workspace)
+	w, err := accounts.Workspace(ctx, s.db, caller.Workspace)
 	if err != nil {
 		return nil, err
 	}
@@ -63,8 +65,8 @@ func (s *Service) GetWorkspace(ctx context.Context, _ *affiliatev1.GetWorkspaceR
 func (s *Service) UpdateWorkspace(ctx context.Context, req *affiliatev1.UpdateWorkspaceRequest) (*affiliatev1.Workspace, error) {
 	caller, at, patch := server.PrincipalFrom(ctx), s.currentTime(), patchOf(req)
 	var after account.Workspace
-	err := s.store.InTx(ctx, func(tx Tx) error {
-		before, err := tx.LockSettings(ctx, caller.Workspace)
+	err := s.db.InTx(ctx, func(tx *postgres.Tx) error {
+		before, err := accounts.LockSettings(ctx, tx, caller.Workspace)
 		if err != nil {
 			return err
 		}
@@ -73,7 +75,7 @@ func (s *Service) UpdateWorkspace(ctx context.Context, req *affiliatev1.UpdateWo
 		}
 		if text := booksClosedUntilOf(req); text != "" {
 			// Until the transaction ends, no other transaction can add to the ledger.
-			if err := tx.LockBooks(ctx, caller.Workspace); err != nil {
+			if err := postgres.LockBooks(ctx, tx, caller.Workspace); err != nil {
 				return err
 			}
 			if after, err = after.CloseBooks(text, at); err != nil {
@@ -84,7 +86,7 @@ func (s *Service) UpdateWorkspace(ctx context.Context, req *affiliatev1.UpdateWo
 			return err
 		}
 		if redirect := after.TestMailRedirect; redirect != nil && (before.TestMailRedirect == nil || *redirect != *before.TestMailRedirect) {
-			verified, err := tx.HasVerifiedMember(ctx, caller.Workspace, *redirect)
+			verified, err := accounts.HasVerifiedMember(ctx, tx, caller.Workspace, *redirect)
 			if err != nil {
 				return err
 			}
@@ -105,7 +107,7 @@ func (s *Service) UpdateWorkspace(ctx context.Context, req *affiliatev1.UpdateWo
 			}
 		}
 		after.Version, after.UpdatedAt = before.Version+1, at
-		if err := tx.UpdateWorkspace(ctx, after); err != nil {
+		if err := accounts.UpdateWorkspace(ctx, tx, after); err != nil {
 			return err
 		}
 		if err := affiliate.RedactChange(oldValues, newValues, "test_mail_redirect", affiliate.MaskEmail); err != nil {
@@ -134,7 +136,7 @@ func (s *Service) UpdateWorkspace(ctx context.Context, req *affiliatev1.UpdateWo
 // checkSecondFactor checks who requires second factors of the members. A service token cannot
 // change the setting. A member who enables it must have a second factor, so that at least one
 // member can still make changes. Errors: FORBIDDEN, SECOND_FACTOR_SETUP_REQUIRED.
-func checkSecondFactor(ctx context.Context, tx Tx, caller server.Principal, patch account.WorkspacePatch, enables bool) error {
+func checkSecondFactor(ctx context.Context, tx *postgres.Tx, caller server.Principal, patch account.WorkspacePatch, enables bool) error {
 	if caller.Service != nil && patch.RequireSecondFactor.Given {
 		return affiliate.Refuse(affiliate.ReasonForbidden)
 	}
@@ -142,10 +144,10 @@ func checkSecondFactor(ctx context.Context, tx Tx, caller server.Principal, patc
 		return nil
 	}
 	// The lock makes the removal of the second factor wait.
-	if err := tx.LockUserByID(ctx, caller.User); err != nil {
+	if err := accounts.LockUserByID(ctx, tx, caller.User); err != nil {
 		return err
 	}
-	account, err := tx.Account(ctx, caller.User)
+	account, err := accounts.Account(ctx, tx, caller.User)
 	if err == nil && !account.User.SecondFactor {
 		err = affiliate.Refuse(affiliate.ReasonSecondFactorSetupRequired)
 	}

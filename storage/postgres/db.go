@@ -3,8 +3,9 @@
 // aggregates (such as programmes, commissions or payouts) have in common: events with
 // their deliveries, jobs, and the audit log.
 //
-// Accounts and webhooks have their own sub-packages with their SQL, row mapping and
-// locking. Store holds the other aggregates.
+// Each aggregate has a package of its own with its SQL, row mapping and locking. A function
+// of these packages that takes a *Tx runs in the transaction of its caller. A function that
+// takes a *DB runs on its own.
 //
 // Guarantees: a statement for one workspace filters by the workspace, and by the mode
 // unless another condition determines the mode. Statements for partners, for look-ups by
@@ -50,9 +51,9 @@ const (
 	// reads deliveries, stores outcomes and renews its leases at the same time.
 	senderConns = 4
 	// groupConns is the maximum number of connections for grouped calls. It is twice
-	// the number of groups that run at the same time, so that a connection that hangs
-	// can be replaced.
-	groupConns = 2 * (recordConcurrency + 2)
+	// the number of groups that run at the same time (reports of conversions, look-ups of
+	// clicks and of API keys), so that a connection that hangs can be replaced.
+	groupConns = 6
 )
 
 // Config has the connection settings.
@@ -74,7 +75,7 @@ type Config struct {
 type DB struct {
 	// pool serves calls, jobs and ingestion.
 	pool *pgxpool.Pool
-	// groups serves groups of calls (callGrouper), so that they never wait for a
+	// groups serves groups of calls (Grouper), so that they never wait for a
 	// connection of pool. Its statements have generic plans.
 	groups *pgxpool.Pool
 	// queue serves the job queue's own statements with synchronous_commit off: if a
@@ -95,7 +96,7 @@ type DB struct {
 }
 
 // Open connects as the service's restricted role. The schema must exist (Migrate).
-func Open(ctx context.Context, cfg Config) (*Store, error) {
+func Open(ctx context.Context, cfg Config) (*DB, error) {
 	if cfg.MaxConns == 0 {
 		cfg.MaxConns = 20
 	}
@@ -146,7 +147,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		db.Close()
 		return nil, fmt.Errorf("connect: %w", err)
 	}
-	return newStore(db), nil
+	return db, nil
 }
 
 // connect creates a pool whose connections have the given settings in addition to the
@@ -222,13 +223,32 @@ func (db *DB) Close() {
 // Ping reports whether the database responds.
 func (db *DB) Ping(ctx context.Context) error { return db.pool.Ping(ctx) }
 
-// Pool returns the pool that calls and jobs share, for statements outside a
-// transaction.
-func (db *DB) Pool() *pgxpool.Pool { return db.pool }
+// Exec runs a statement outside a transaction.
+func (db *DB) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
+	return db.pool.Exec(ctx, sql, args...)
+}
+
+// Query runs a statement outside a transaction.
+func (db *DB) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
+	return db.pool.Query(ctx, sql, args...)
+}
+
+// QueryRow runs a statement that returns at most one row outside a transaction.
+func (db *DB) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
+	return db.pool.QueryRow(ctx, sql, args...)
+}
+
+// SendBatch runs statements in one round trip, which is a transaction of its own.
+func (db *DB) SendBatch(ctx context.Context, batch *pgx.Batch) pgx.BatchResults {
+	return db.pool.SendBatch(ctx, batch)
+}
 
 // SendingPool returns the pool of the webhook sender, for statements outside a
 // transaction.
 func (db *DB) SendingPool() *pgxpool.Pool { return db.sender }
+
+// ErasureKeys returns Config.ErasureKeys.
+func (db *DB) ErasureKeys() privacy.ErasureKeys { return db.erasureKeys }
 
 // OnDeliveries registers a callback that runs after each commit of a transaction that has
 // created deliveries or made them due. Its argument contains the endpoints of these

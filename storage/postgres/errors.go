@@ -11,10 +11,10 @@ import (
 // SQLSTATE codes that the service handles (PostgreSQL documentation, appendix A).
 const (
 	codeForeignKeyViolation  = "23503"
-	codeUniqueViolation      = "23505"
+	CodeUniqueViolation      = "23505"
 	codeCheckViolation       = "23514"
 	codeReadOnly             = "25006"
-	codeSerializationFailure = "40001"
+	CodeSerializationFailure = "40001"
 	codeDeadlock             = "40P01"
 	codeLockTimeout          = "55P03"
 )
@@ -32,10 +32,18 @@ var uniqueRefusals = map[string]affiliate.Reason{
 // cause. It returns every other error unchanged.
 func Refusal(err error) error {
 	var pgErr *pgconn.PgError
-	if errors.As(err, &pgErr) && pgErr.Code == codeUniqueViolation {
+	if errors.As(err, &pgErr) && pgErr.Code == CodeUniqueViolation {
 		if reason, ok := uniqueRefusals[pgErr.ConstraintName]; ok {
 			return affiliate.Refuse(reason)
 		}
+	}
+	return err
+}
+
+// RefuseIfNone returns a refusal if a successful statement has changed no row.
+func RefuseIfNone(tag pgconn.CommandTag, err error, reason affiliate.Reason) error {
+	if err == nil && tag.RowsAffected() == 0 {
+		return affiliate.Refuse(reason)
 	}
 	return err
 }

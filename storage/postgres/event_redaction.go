@@ -36,8 +36,8 @@ const redactionBatch = 200
 // these events contain only the pseudonym. Deliveries, event ids and times stay the
 // same. The signature of a delivery is valid for the new body, because it is computed
 // when the body is sent.
-func (tx *Tx) RedactEvents(
-	ctx context.Context, scope affiliate.Scope, participant affiliate.ParticipantID, pseudonym string,
+func RedactEvents(
+	ctx context.Context, tx *Tx, scope affiliate.Scope, participant affiliate.ParticipantID, pseudonym string,
 ) (int, error) {
 	// A transaction that creates an event about a participant has locked either the
 	// participant or, if it deletes a promo code, this promo code. Because RedactEvents

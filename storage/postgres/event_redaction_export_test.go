@@ -15,10 +15,10 @@ const (
 
 // RedactEventsThen redacts events in a transaction and then calls beforeCommit. The
 // transaction commits if beforeCommit returns nil.
-func (s *Store) RedactEventsThen(
-	ctx context.Context, scope affiliate.Scope, participant affiliate.ParticipantID, pseudonym string, beforeCommit func() error,
+func RedactEventsThen(
+	ctx context.Context, db *DB, scope affiliate.Scope, participant affiliate.ParticipantID, pseudonym string, beforeCommit func() error,
 ) error {
-	return s.InTx(ctx, func(tx *Tx) error {
+	return db.InTx(ctx, func(tx *Tx) error {
 		if _, err := redactEvents(ctx, tx, scope, participant, pseudonym); err != nil {
 			return err
 		}
@@ -26,10 +26,10 @@ func (s *Store) RedactEventsThen(
 	})
 }
 
-// RedactEvents redacts events in a transaction of its own.
-func (s *Store) RedactEvents(ctx context.Context, scope affiliate.Scope, participant affiliate.ParticipantID, pseudonym string) (n int, err error) {
-	err = s.InTx(ctx, func(tx *Tx) error {
-		n, err = tx.RedactEvents(ctx, scope, participant, pseudonym)
+// RedactEventsAlone redacts events in a transaction of its own.
+func RedactEventsAlone(ctx context.Context, db *DB, scope affiliate.Scope, participant affiliate.ParticipantID, pseudonym string) (n int, err error) {
+	err = db.InTx(ctx, func(tx *Tx) error {
+		n, err = RedactEvents(ctx, tx, scope, participant, pseudonym)
 		return err
 	})
 	return n, err

@@ -16,7 +16,10 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/participant"
 	"github.com/tributary-hq/tributary/affiliate/privacy"
 	"github.com/tributary-hq/tributary/storage/postgres"
+	links "github.com/tributary-hq/tributary/storage/postgres/link"
+	participants "github.com/tributary-hq/tributary/storage/postgres/participant"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
+	promocodes "github.com/tributary-hq/tributary/storage/postgres/promocode"
 )
 
 const pseudonym = "erased-0a1b2c3d"
@@ -26,7 +29,7 @@ const pseudonym = "erased-0a1b2c3d"
 func newRedactionFixture(t *testing.T) *fixture {
 	t.Helper()
 	f := newFixture(t)
-	if _, err := f.Store.EnsureWeekPartitions(f.Context(), f.Now(), f.Now()); err != nil {
+	if _, err := postgres.EnsureWeekPartitions(f.Context(), f.DB, f.Now(), f.Now()); err != nil {
 		t.Fatal(err)
 	}
 	return f
@@ -44,13 +47,13 @@ func (f *fixture) partnerWithEvents(name string) pgtest.Participant {
 			f.Fatal(err)
 		}
 	}
-	p, err := f.Store.Apply(ctx, participant.Application{
+	p, err := participants.Apply(ctx, f.DB, participant.Application{
 		Program: f.Program, Partner: f.NewPartner(name), Mode: f.Scope.Mode, ReferralCode: name, AcceptTerms: true,
-	}, f.Now(), by(f.Owner))
+	}, f.Now(), pgtest.By(f.Owner))
 	must(err)
 	move := func(move participant.Move) {
 		f.Helper()
-		_, err := f.Store.MoveParticipant(ctx, f.Scope, f.Program, p.ID, move, text("reason"), f.Now(), by(f.Owner))
+		_, err := participants.Move(ctx, f.DB, f.Scope, f.Program, p.ID, move, text("reason"), f.Now(), pgtest.By(f.Owner))
 		must(err)
 	}
 	move(participant.ApproveParticipant)
@@ -59,11 +62,11 @@ func (f *fixture) partnerWithEvents(name string) pgtest.Participant {
 	code := f.NewPromoCode(joined, name+"10")
 
 	const later = 14 * 24 * time.Hour
-	f.clock.Advance(later)
-	defer f.clock.Advance(-later)
-	_, err = f.Store.UpdateLink(ctx, f.Scope, f.Program, created.ID, link.Patch{SubID: affiliate.Set(*text("other sub id"))}, f.Now(), by(f.Owner))
+	f.Clock.Advance(later)
+	defer f.Clock.Advance(-later)
+	_, err = links.Update(ctx, f.DB, f.Scope, f.Program, created.ID, link.Patch{SubID: affiliate.Set(*text("other sub id"))}, f.Now(), pgtest.By(f.Owner))
 	must(err)
-	must(f.Store.DeletePromoCode(ctx, f.Scope, f.Program, code.ID, f.Now(), by(f.Owner)))
+	must(promocodes.Delete(ctx, f.DB, f.Scope, f.Program, code.ID, f.Now(), pgtest.By(f.Owner)))
 	move(participant.SuspendParticipant)
 	return joined
 }
@@ -85,7 +88,7 @@ func (f *fixture) bodies() map[affiliate.EventID]string {
 
 func (f *fixture) redact(p pgtest.Participant) int {
 	f.Helper()
-	n, err := f.Store.RedactEvents(f.Context(), p.Scope, p.ID, pseudonym)
+	n, err := postgres.RedactEventsAlone(f.Context(), f.DB, p.Scope, p.ID, pseudonym)
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -147,7 +150,7 @@ func TestRedactEvents_StaysInScope(t *testing.T) {
 		{Workspace: f.Scope.Workspace, Mode: f.Scope.Mode.Other()},
 		{Workspace: affiliate.NewID[affiliate.WorkspaceID](f.Now()), Mode: f.Scope.Mode},
 	} {
-		if n, err := f.Store.RedactEvents(t.Context(), scope, participant.ID, pseudonym); n != 0 || err != nil {
+		if n, err := postgres.RedactEventsAlone(t.Context(), f.DB, scope, participant.ID, pseudonym); n != 0 || err != nil {
 			t.Errorf("RedactEvents in the scope %v rewrote %d bodies, %v, want 0", scope, n, err)
 		}
 	}
@@ -162,7 +165,7 @@ func TestRedactEvents_IsRolledBackWithItsTransaction(t *testing.T) {
 	participant := f.partnerWithEvents("anna")
 	before := f.bodies()
 	errLater := errors.New("a later step of the transaction failed")
-	err := f.Store.RedactEventsThen(t.Context(), f.Scope, participant.ID, pseudonym, func() error { return errLater })
+	err := postgres.RedactEventsThen(t.Context(), f.DB, f.Scope, participant.ID, pseudonym, func() error { return errLater })
 	if !errors.Is(err, errLater) {
 		t.Errorf("RedactEventsThen returned %v, want %v", err, errLater)
 	}
@@ -222,10 +225,10 @@ func TestRedactEvents_WaitsForConcurrentEvents(t *testing.T) {
 			run(lock, participant.ID)
 			done := make(chan error, 1)
 			go func() {
-				_, err := f.Store.RedactEvents(t.Context(), f.Scope, participant.ID, pseudonym)
+				_, err := postgres.RedactEventsAlone(t.Context(), f.DB, f.Scope, participant.ID, pseudonym)
 				done <- err
 			}()
-			awaitLock(f.Fixture)
+			f.AwaitLock()
 			run(`
 				insert into events (workspace_id, id, day, mode, type, subject_id, body, created_at)
 				select workspace_id, gen_random_uuid(), day, mode, type, subject_id, body, created_at

@@ -15,27 +15,27 @@ import (
 )
 
 // exportText runs an export whose statement returns a single text column.
-func exportText(t *testing.T, store *postgres.Store, workspace affiliate.WorkspaceID, sql string) iter.Seq2[string, error] {
+func exportText(t *testing.T, db *postgres.DB, workspace affiliate.WorkspaceID, sql string) iter.Seq2[string, error] {
 	t.Helper()
-	return postgres.Export(t.Context(), store.DB, workspace, pgx.RowTo[string], sql)
+	return postgres.Export(t.Context(), db, workspace, pgx.RowTo[string], sql)
 }
 
 // A slot is the permission to run an export. An export uses one slot until its reader has
 // finished. A workspace has two slots, and the process has eight. Therefore slow readers
 // cannot use all connections of the pool. A finished export must free its slot.
 func TestExport_LimitsConcurrentExports(t *testing.T) {
-	store, err := postgres.Open(t.Context(), postgres.Config{URL: pgtest.New(t), MaxConns: 12})
+	db, err := postgres.Open(t.Context(), postgres.Config{URL: pgtest.New(t), MaxConns: 12})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(store.Close)
+	t.Cleanup(db.Close)
 	unavailable := affiliate.Refuse(affiliate.ReasonServiceUnavailable)
 	reading, release, ended := make(chan struct{}), make(chan struct{}), make(chan error)
 	// begin starts an export and returns when the export has returned its row.
 	begin := func(workspace affiliate.WorkspaceID) {
 		go func() {
 			var failed error
-			for _, err := range exportText(t, store, workspace, `select 'x'`) {
+			for _, err := range exportText(t, db, workspace, `select 'x'`) {
 				failed = err
 				reading <- struct{}{}
 				<-release
@@ -47,7 +47,7 @@ func TestExport_LimitsConcurrentExports(t *testing.T) {
 	checkRefused := func(workspace affiliate.WorkspaceID) {
 		t.Helper()
 		var got error
-		for row, err := range exportText(t, store, workspace, `select 'x'`) {
+		for row, err := range exportText(t, db, workspace, `select 'x'`) {
 			if got = err; row != "" {
 				t.Error("an export without a free slot returned a row")
 			}
@@ -66,7 +66,7 @@ func TestExport_LimitsConcurrentExports(t *testing.T) {
 	}
 	other := affiliate.NewID[affiliate.WorkspaceID](time.Now())
 	checkRefused(other)
-	if err := store.Ping(t.Context()); err != nil {
+	if err := db.Ping(t.Context()); err != nil {
 		t.Error(err)
 	}
 	release <- struct{}{}
@@ -80,7 +80,7 @@ func TestExport_LimitsConcurrentExports(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	for _, err := range exportText(t, store, other, `select 'x'`) {
+	for _, err := range exportText(t, db, other, `select 'x'`) {
 		if err != nil {
 			t.Errorf("finished exports did not free their slots: %v", err)
 		}
@@ -88,13 +88,13 @@ func TestExport_LimitsConcurrentExports(t *testing.T) {
 }
 
 func TestExport_IsReadOnlyWithTimeoutOfTenMinutes(t *testing.T) {
-	store, err := postgres.Open(t.Context(), postgres.Config{URL: pgtest.New(t), MaxConns: 1})
+	db, err := postgres.Open(t.Context(), postgres.Config{URL: pgtest.New(t), MaxConns: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer store.Close()
+	defer db.Close()
 	for name, want := range map[string]string{"statement_timeout": "10min", "transaction_read_only": "on", "role": "tributary_app"} {
-		for got, err := range exportText(t, store, affiliate.WorkspaceID{}, fmt.Sprintf(`select current_setting('%s')`, name)) {
+		for got, err := range exportText(t, db, affiliate.WorkspaceID{}, fmt.Sprintf(`select current_setting('%s')`, name)) {
 			if err != nil || got != want {
 				t.Errorf("during an export, %s is %q, %v, want %q", name, got, err, want)
 			}
@@ -102,7 +102,7 @@ func TestExport_IsReadOnlyWithTimeoutOfTenMinutes(t *testing.T) {
 	}
 	// The settings of the export must not remain on the only connection of the pool.
 	var timeout string
-	if err := store.InTx(t.Context(), func(tx *postgres.Tx) error {
+	if err := db.InTx(t.Context(), func(tx *postgres.Tx) error {
 		return tx.QueryRow(t.Context(), `select current_setting('statement_timeout')`).Scan(&timeout)
 	}); err != nil || timeout != "10s" {
 		t.Errorf("after an export, statement_timeout is %q, %v, want 10s", timeout, err)
@@ -110,23 +110,23 @@ func TestExport_IsReadOnlyWithTimeoutOfTenMinutes(t *testing.T) {
 }
 
 func TestExport_EndsAfterAnErrorOrWhenItsReaderStops(t *testing.T) {
-	store, err := postgres.Open(t.Context(), postgres.Config{URL: pgtest.New(t), MaxConns: 1})
+	db, err := postgres.Open(t.Context(), postgres.Config{URL: pgtest.New(t), MaxConns: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer store.Close()
+	defer db.Close()
 	// Each export needs the only connection and a free slot. Therefore the export before
 	// it must have released both.
 	for range postgres.MaxWorkspaceExports + 1 {
 		read := 0
-		for _, err := range exportText(t, store, affiliate.WorkspaceID{}, `select 'x' from generate_series(1, 1000000)`) {
+		for _, err := range exportText(t, db, affiliate.WorkspaceID{}, `select 'x' from generate_series(1, 1000000)`) {
 			if read++; err != nil {
 				t.Fatal(err)
 			}
 			break
 		}
 		var failures []error
-		for _, err := range exportText(t, store, affiliate.WorkspaceID{}, `select (1 / (2 - n))::text from generate_series(1, 2) n`) {
+		for _, err := range exportText(t, db, affiliate.WorkspaceID{}, `select (1 / (2 - n))::text from generate_series(1, 2) n`) {
 			if read++; err != nil {
 				failures = append(failures, err)
 			}

@@ -10,15 +10,15 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/payout"
 )
 
-// checkParticipation checks that the partner takes part in the programme. If program is
+// CheckParticipation checks that the partner takes part in the programme. If program is
 // nil, there is nothing to check. Errors: NOT_FOUND.
-func (s *Store) checkParticipation(ctx context.Context, partner affiliate.UserID, mode affiliate.Mode, program *affiliate.ProgramID) error {
+func CheckParticipation(ctx context.Context, db *DB, partner affiliate.UserID, mode affiliate.Mode, program *affiliate.ProgramID) error {
 	if program == nil {
 		return nil
 	}
 	const known = `select exists (select from participants t where t.partner_id = $1 and t.mode = $2 and t.program_id = $3)`
 	var found bool
-	if err := s.pool.QueryRow(ctx, known, partner, mode, *program).Scan(&found); err != nil {
+	if err := db.QueryRow(ctx, known, partner, mode, *program).Scan(&found); err != nil {
 		return fmt.Errorf("participation: %w", err)
 	}
 	if !found {
@@ -27,11 +27,11 @@ func (s *Store) checkParticipation(ctx context.Context, partner affiliate.UserID
 	return nil
 }
 
-// checkFilter checks that the programme, participant and payout batch of a filter exist
+// CheckFilter checks that the programme, participant and payout batch of a filter exist
 // in the scope. Without this check, a filter with an unknown id would return an empty
 // list. Nil values are not checked. Errors: NOT_FOUND.
-func (s *Store) checkFilter(
-	ctx context.Context, scope affiliate.Scope, program *affiliate.ProgramID, participant *affiliate.ParticipantID, batch *payout.BatchID,
+func CheckFilter(
+	ctx context.Context, db *DB, scope affiliate.Scope, program *affiliate.ProgramID, participant *affiliate.ParticipantID, batch *payout.BatchID,
 ) error {
 	if program == nil && participant == nil && batch == nil {
 		return nil
@@ -42,7 +42,7 @@ func (s *Store) checkFilter(
 			and ($4::uuid is null or exists (select from participants where workspace_id = $1 and mode = $2 and id = $4))
 			and ($5::uuid is null or exists (select from payout_batches where workspace_id = $1 and mode = $2 and id = $5))`
 	var found bool
-	if err := s.pool.QueryRow(ctx, known, scope.Workspace, scope.Mode, program, participant, batch).Scan(&found); err != nil {
+	if err := db.QueryRow(ctx, known, scope.Workspace, scope.Mode, program, participant, batch).Scan(&found); err != nil {
 		return fmt.Errorf("filter: %w", err)
 	}
 	if !found {
@@ -52,7 +52,7 @@ func (s *Store) checkFilter(
 }
 
 // ExistInMode reports whether all records exist in the scope.
-func (s *Store) ExistInMode(ctx context.Context, scope affiliate.Scope, records []affiliate.Record) (bool, error) {
+func ExistInMode(ctx context.Context, db *DB, scope affiliate.Scope, records []affiliate.Record) (bool, error) {
 	const known = `
 		select
 			(@program::uuid is null or exists (select from programs where workspace_id = @workspace and mode = @mode and id = @program))
@@ -70,7 +70,7 @@ func (s *Store) ExistInMode(ctx context.Context, scope affiliate.Scope, records 
 		args[string(record.Kind)] = record.ID
 	}
 	var found bool
-	if err := s.pool.QueryRow(ctx, known, args).Scan(&found); err != nil {
+	if err := db.QueryRow(ctx, known, args).Scan(&found); err != nil {
 		return false, fmt.Errorf("look for records: %w", err)
 	}
 	return found, nil

@@ -30,7 +30,7 @@ func TestJobQueueStats_ReadsFewRowsFromIndex(t *testing.T) {
 	f.VacuumAnalyze("river.river_job")
 
 	queues := []string{"default", "export", "mail", "processor"}
-	got, err := f.Store.JobQueueStats(t.Context(), queues)
+	got, err := f.DB.JobQueueStats(t.Context(), queues)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +57,7 @@ func TestJobQueueStats_ReadsFewRowsFromIndex(t *testing.T) {
 // transaction in Postgres, whatever the clock of the process is.
 func TestEnqueue_SetsTimesByClockOfPostgres(t *testing.T) {
 	f := newFixture(t)
-	err := f.Store.InTx(t.Context(), func(tx *postgres.Tx) error {
+	err := f.DB.InTx(t.Context(), func(tx *postgres.Tx) error {
 		if err := tx.Enqueue(t.Context(), notification.SendMail{}); err != nil {
 			return err
 		}

@@ -10,13 +10,13 @@ import (
 )
 
 // KeyFingerprints returns the stored fingerprints of the keys of all settings.
-func (s *Store) KeyFingerprints(ctx context.Context) ([]affiliate.KeyFingerprint, error) {
-	return readKeyFingerprints(ctx, s.pool)
+func KeyFingerprints(ctx context.Context, db *DB) ([]affiliate.KeyFingerprint, error) {
+	return readKeyFingerprints(ctx, db)
 }
 
 // LockKeyFingerprints returns the same as KeyFingerprints. Until the end of the transaction,
 // it excludes other callers, for example a core that starts at the same time.
-func (tx *Tx) LockKeyFingerprints(ctx context.Context) ([]affiliate.KeyFingerprint, error) {
+func LockKeyFingerprints(ctx context.Context, tx *Tx) ([]affiliate.KeyFingerprint, error) {
 	const lock = `lock table key_fingerprints in share row exclusive mode`
 	if _, err := tx.Exec(ctx, lock); err != nil {
 		return nil, fmt.Errorf("lock the fingerprints of keys: %w", err)
@@ -36,7 +36,7 @@ func readKeyFingerprints(ctx context.Context, db Queryer) ([]affiliate.KeyFinger
 
 // StoreKeyFingerprints stores the fingerprints of all keys of a setting. The fingerprints of
 // earlier keys stay, but none of them is the first one any more.
-func (tx *Tx) StoreKeyFingerprints(ctx context.Context, setting string, keys []affiliate.KeyFingerprint) error {
+func StoreKeyFingerprints(ctx context.Context, tx *Tx, setting string, keys []affiliate.KeyFingerprint) error {
 	const clearFirst = `update key_fingerprints set is_first = false where setting = $1 and is_first`
 	const store = `
 		insert into key_fingerprints (setting, key_id, fingerprint, is_first) values ($1, $2, $3, $4)
@@ -54,9 +54,9 @@ func (tx *Tx) StoreKeyFingerprints(ctx context.Context, setting string, keys []a
 
 // DeleteKeyFingerprints deletes the fingerprints of the keys of a setting and returns their
 // number.
-func (s *Store) DeleteKeyFingerprints(ctx context.Context, setting string) (int64, error) {
+func DeleteKeyFingerprints(ctx context.Context, db *DB, setting string) (int64, error) {
 	const remove = `delete from key_fingerprints where setting = $1`
-	tag, err := s.pool.Exec(ctx, remove, setting)
+	tag, err := db.Exec(ctx, remove, setting)
 	if err != nil {
 		return 0, fmt.Errorf("delete the fingerprints of keys: %w", err)
 	}

@@ -13,9 +13,9 @@ import (
 
 // The lists whose lengths are stored in list_counts, for each programme.
 const (
-	linkCount        = "links" // links that are not deleted, including default links
-	promoCodeCount   = "promo_codes"
-	participantCount = "participants." // followed by the status
+	LinkCount        = "links" // links that are not deleted, including default links
+	PromoCodeCount   = "promo_codes"
+	ParticipantCount = "participants." // followed by the status
 )
 
 // countSlots is the number of rows over which a counter or balance is distributed. The
@@ -24,23 +24,23 @@ const (
 // is the number of one of these rows.
 const countSlots = 16
 
-// randomSlot returns a random slot. It is used for changes whose slot is not determined
+// RandomSlot returns a random slot. It is used for changes whose slot is not determined
 // by an id.
-func randomSlot() int16 { return rand.N(int16(countSlots)) } //nolint:gosec // not security relevant
+func RandomSlot() int16 { return rand.N(int16(countSlots)) } //nolint:gosec // not security relevant
 
-// countChange is a change of a list's length by N. ID is the id of the added or removed
+// CountChange is a change of a list's length by N. ID is the id of the added or removed
 // element. The id determines the slot, so that all changes for one element update the
 // same row.
-type countChange struct {
+type CountChange struct {
 	What string
 	ID   uuid.UUID
 	N    int64
 }
 
-// changeCounts updates list_counts in the transaction that changes lists of a
+// ChangeCounts updates list_counts in the transaction that changes lists of a
 // programme. A transaction makes all its changes in one call, which locks the rows in a
 // fixed order.
-func changeCounts(ctx context.Context, tx *Tx, workspace affiliate.WorkspaceID, program affiliate.ProgramID, changes ...countChange) error {
+func ChangeCounts(ctx context.Context, tx *Tx, workspace affiliate.WorkspaceID, program affiliate.ProgramID, changes ...CountChange) error {
 	const change = `
 		insert into list_counts as c (workspace_id, program_id, what, slot, n)
 		select $1, $2, what, slot, sum(n) from unnest($3::text[], $4::smallint[], $5::bigint[]) as t (what, slot, n)
@@ -57,9 +57,9 @@ func changeCounts(ctx context.Context, tx *Tx, workspace affiliate.WorkspaceID, 
 	return nil
 }
 
-// listCount returns the total length of the given lists of a programme. The number is
+// ListCount returns the total length of the given lists of a programme. The number is
 // exact.
-func listCount(ctx context.Context, db Queryer, workspace affiliate.WorkspaceID, program affiliate.ProgramID, what ...string) (int64, error) {
+func ListCount(ctx context.Context, db Queryer, workspace affiliate.WorkspaceID, program affiliate.ProgramID, what ...string) (int64, error) {
 	const count = `
 		select coalesce(sum(n), 0)::bigint from list_counts where workspace_id = $1 and program_id = $2 and what = any($3)`
 	rows, err := db.Query(ctx, count, workspace, program, what)
@@ -70,6 +70,6 @@ func listCount(ctx context.Context, db Queryer, workspace affiliate.WorkspaceID,
 }
 
 // CountLinks adds n to the number of links of a programme. id selects the slot.
-func (tx *Tx) CountLinks(ctx context.Context, workspace affiliate.WorkspaceID, program affiliate.ProgramID, id uuid.UUID, n int64) error {
-	return changeCounts(ctx, tx, workspace, program, countChange{What: linkCount, ID: id, N: n})
+func CountLinks(ctx context.Context, tx *Tx, workspace affiliate.WorkspaceID, program affiliate.ProgramID, id uuid.UUID, n int64) error {
+	return ChangeCounts(ctx, tx, workspace, program, CountChange{What: LinkCount, ID: id, N: n})
 }

@@ -11,6 +11,9 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/participant"
 	"github.com/tributary-hq/tributary/affiliate/partner"
 	"github.com/tributary-hq/tributary/storage/postgres"
+	participants "github.com/tributary-hq/tributary/storage/postgres/participant"
+	partners "github.com/tributary-hq/tributary/storage/postgres/partner"
+	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
 // lastEntry returns the newest audit log entry of an action as "before → after".
@@ -30,9 +33,9 @@ func TestAuditLog_OmitsNotes(t *testing.T) {
 		{"another secret", `{"note": "(changed)", "tags": ["a secret"]} → {"note": "(changed)", "tags": ["another secret"]}`},
 		{"", `{"note": "(changed)", "tags": ["another secret"]} → {"note": null, "tags": [""]}`},
 	} {
-		f.clock.Advance(time.Millisecond)
-		got, err := f.Store.UpdateParticipant(t.Context(), f.Scope, f.Program, p.ID,
-			participant.Patch{Note: affiliate.Set(tc.note), Tags: affiliate.Set([]string{tc.note})}, f.Now(), by(f.Owner))
+		f.Clock.Advance(time.Millisecond)
+		got, err := participants.Update(t.Context(), f.DB, f.Scope, f.Program, p.ID,
+			participant.Patch{Note: affiliate.Set(tc.note), Tags: affiliate.Set([]string{tc.note})}, f.Now(), pgtest.By(f.Owner))
 		if err != nil || (got.Note == nil) != (tc.note == "") || got.Note != nil && *got.Note != tc.note {
 			t.Fatalf("UpdateParticipant returned the note %v, %v, want %q", got.Note, err, tc.note)
 		}
@@ -41,8 +44,8 @@ func TestAuditLog_OmitsNotes(t *testing.T) {
 		}
 	}
 	// The entry of a patch without a note must not mention the note.
-	if _, err := f.Store.UpdateParticipant(t.Context(), f.Scope, f.Program, p.ID,
-		participant.Patch{Tags: affiliate.Set([]string{})}, f.Now().Add(time.Millisecond), by(f.Owner)); err != nil {
+	if _, err := participants.Update(t.Context(), f.DB, f.Scope, f.Program, p.ID,
+		participant.Patch{Tags: affiliate.Set([]string{})}, f.Now().Add(time.Millisecond), pgtest.By(f.Owner)); err != nil {
 		t.Fatal(err)
 	}
 	if line, want := f.lastEntry("participant.update"), `{"tags": [""]} → {"tags": []}`; line != want {
@@ -53,9 +56,9 @@ func TestAuditLog_OmitsNotes(t *testing.T) {
 func TestAuditLog_OmitsPartnerNames(t *testing.T) {
 	f := newFixture(t)
 	applicant, invited := f.NewPartner("Secretia"), f.NewPartner("Secretius")
-	p, err := f.Store.Apply(t.Context(), participant.Application{
+	p, err := participants.Apply(t.Context(), f.DB, participant.Application{
 		Program: f.Program, Partner: applicant, Mode: f.Scope.Mode, ReferralCode: "first", Answers: map[string]string{},
-	}, f.Now(), by(applicant))
+	}, f.Now(), pgtest.By(applicant))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +69,7 @@ func TestAuditLog_OmitsPartnerNames(t *testing.T) {
 	if object, _ := f.LastEvent(affiliate.EventParticipantApplied); object["partner_name"] != "Secretia" {
 		t.Errorf("the event contains %v, want the partner_name Secretia", object)
 	}
-	if _, err := f.Store.MoveParticipant(t.Context(), f.Scope, f.Program, p.ID, participant.ApproveParticipant, nil, f.Now(), by(f.Owner)); err != nil {
+	if _, err := participants.Move(t.Context(), f.DB, f.Scope, f.Program, p.ID, participant.ApproveParticipant, nil, f.Now(), pgtest.By(f.Owner)); err != nil {
 		t.Fatal(err)
 	}
 
@@ -76,8 +79,8 @@ func TestAuditLog_OmitsPartnerNames(t *testing.T) {
 		i := participant.Invite{Scope: f.Scope, Program: f.Program, ReferralCode: code, Invite: account.Invite{
 			ID: affiliate.NewID[affiliate.InviteID](f.Now()), Email: email, InvitedBy: f.Owner, CreatedAt: f.Now(), ExpiresAt: f.Now().Add(account.InviteLife),
 		}}
-		err := f.Store.InTx(t.Context(), func(tx *postgres.Tx) error {
-			_, _, err := f.Store.Enrolment(tx).InviteParticipant(t.Context(), i, digests, by(f.Owner))
+		err := f.DB.InTx(t.Context(), func(tx *postgres.Tx) error {
+			_, _, err := participants.Invite(t.Context(), tx, i, digests, pgtest.By(f.Owner))
 			return err
 		})
 		if err != nil {
@@ -86,22 +89,22 @@ func TestAuditLog_OmitsPartnerNames(t *testing.T) {
 		return i.ID, digests.Shown
 	}
 	details := `null → {"group_id": null, "program_id": "` + f.Program.String() + `", "referral_code": ""`
-	f.clock.Advance(time.Millisecond)
+	f.Clock.Advance(time.Millisecond)
 	earlier, _ := invite("secret@example.com", "")
 	if line := f.lastEntry("participant_invite.create"); line != details+`}` {
 		t.Errorf("the audit log has %s for the first invitation, want %s", line, details+`}`)
 	}
-	f.clock.Advance(account.InviteMailInterval)
+	f.Clock.Advance(account.InviteMailInterval)
 	later, _ := invite("secret@example.com", "")
 	want := strings.Replace(details, `"program_id"`, `"replaces": "`+earlier.String()+`", "program_id"`, 1) + `}`
 	if line := f.lastEntry("participant_invite.create"); line != want {
 		t.Errorf("the audit log has %s for the second invitation, want %s", line, want)
 	}
-	if err := f.Store.RevokeParticipantInvite(t.Context(), f.Scope, f.Program, later, f.Now(), by(f.Owner)); err != nil {
+	if err := participants.RevokeInvite(t.Context(), f.DB, f.Scope, f.Program, later, f.Now(), pgtest.By(f.Owner)); err != nil {
 		t.Fatal(err)
 	}
 	_, token := invite("secret@example.com", "second")
-	if _, err := f.Store.AcceptParticipantInvite(t.Context(), token, f.Scope.Mode, invited, true, f.Now(), by(invited)); err != nil {
+	if _, err := participants.AcceptInvite(t.Context(), f.DB, token, f.Scope.Mode, invited, true, f.Now(), pgtest.By(invited)); err != nil {
 		t.Fatal(err)
 	}
 	if n := f.Count(`select count(*) from audit_log where action = 'participant.accept_invite'`); n != 1 {
@@ -120,8 +123,8 @@ func TestAccountAuditLog_OmitsValues(t *testing.T) {
 		{Name: affiliate.Set("Secretina"), WebsiteURL: affiliate.Set("https://secret.example/")},
 		{Name: affiliate.Set("Secretina")},
 	} {
-		f.clock.Advance(time.Millisecond)
-		if _, err := f.Store.UpdatePartnerProfile(t.Context(), user, patch, f.Now(), by(user)); err != nil {
+		f.Clock.Advance(time.Millisecond)
+		if _, err := partners.UpdateProfile(t.Context(), f.DB, user, patch, f.Now(), pgtest.By(user)); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -12,7 +12,7 @@ import (
 )
 
 // insertMails inserts mails with the status pending.
-var insertMails = rowsOf[newMailRow](`insert into mails (%[1]s) values %[2]s`)
+var insertMails = RowsOf[newMailRow](`insert into mails (%[1]s) values %[2]s`)
 
 type newMailRow struct {
 	ID               notification.MailID     `db:"id"`
@@ -48,7 +48,7 @@ func (tx *Tx) SendMail(ctx context.Context, mails ...notification.Mail) error {
 		jobs[i] = notification.SendMail{Mail: m.ID}
 	}
 	batch := &pgx.Batch{}
-	insertMails.queue(batch, rows...)
+	insertMails.Queue(batch, rows...)
 	if err := tx.Tx.SendBatch(ctx, batch).Close(); err != nil {
 		return fmt.Errorf("store mails: %w", err)
 	}
@@ -65,15 +65,10 @@ func Suppressed(ctx context.Context, db Queryer, address affiliate.Digests) (boo
 	return pgx.CollectExactlyOneRow(rows, pgx.RowTo[bool])
 }
 
-// Suppressed reports whether mails to an address are held back.
-func (tx *Tx) Suppressed(ctx context.Context, address affiliate.Digests) (bool, error) {
-	return Suppressed(ctx, tx, address)
-}
-
 // LiftSuppression deletes the suppression of an address, because the address was verified
 // again. address is the result of notification.MailDigest. LiftSuppression has no effect if
 // the address is not suppressed.
-func (tx *Tx) LiftSuppression(ctx context.Context, address affiliate.Digests) error {
+func LiftSuppression(ctx context.Context, tx *Tx, address affiliate.Digests) error {
 	if _, err := tx.Exec(ctx, `delete from mail_suppressions where digest = any($1)`, address); err != nil {
 		return fmt.Errorf("lift the suppression of an address: %w", err)
 	}

@@ -79,7 +79,7 @@ func exec(ctx context.Context, conn *pgx.Conn, sql string) error {
 // already. Roles belong to the whole cluster, so a concurrent migration of another
 // database may have created the role or the membership.
 func ignoreConcurrent(err error) error {
-	if slices.Contains([]string{codeDuplicateObject, codeUniqueViolation}, sqlState(err)) {
+	if slices.Contains([]string{codeDuplicateObject, CodeUniqueViolation}, sqlState(err)) {
 		return nil
 	}
 	return err

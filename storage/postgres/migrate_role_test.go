@@ -76,9 +76,9 @@ func TestMigrate_WithoutCreateRole(t *testing.T) {
 	if v, err := postgres.CheckSchema(t.Context(), target.String()); err != nil || v.Newer() {
 		t.Errorf("CheckSchema as another member of the role returned %+v, %v, want a current schema", v, err)
 	}
-	store, err := postgres.Open(t.Context(), postgres.Config{URL: target.String()})
+	db, err := postgres.Open(t.Context(), postgres.Config{URL: target.String()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	store.Close()
+	db.Close()
 }

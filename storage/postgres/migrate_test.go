@@ -122,7 +122,7 @@ func TestMigrate_CreatesOnlyNeededQueueIndexes(t *testing.T) {
 		t.Errorf("the schema river has the GIN indexes %q, want none", gin)
 	}
 	cfg := &river.Config{}
-	if _, err := f.Store.WorkerClient(cfg); err != nil {
+	if _, err := f.DB.WorkerClient(cfg); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range cfg.ReindexerIndexNames {
@@ -151,7 +151,7 @@ func TestForeignKeys_ChangeNoRows(t *testing.T) {
 // The role of the service must not have the privilege to change or delete rows of the
 // append-only tables.
 func TestAppendOnlyTables_RejectChanges(t *testing.T) {
-	conn := asService(t, pgtest.New(t))
+	conn := pgtest.AsService(t, pgtest.New(t))
 	for table, column := range map[string]string{
 		"program_rules": "rules", "attribution_decisions": "trace", "commission_history": "actor", "ledger_entries": "amount_cents",
 		"audit_log": "actor", "account_audit_log": "action",
@@ -172,7 +172,7 @@ func TestAppendOnlyTables_RejectChanges(t *testing.T) {
 
 func TestEnsureClickPartitions_MovesClicksFromDefaultPartition(t *testing.T) {
 	url := pgtest.New(t)
-	conn := asService(t, url)
+	conn := pgtest.AsService(t, url)
 	ctx := t.Context()
 	at := time.Date(2026, 3, 4, 5, 6, 7, 8e6, time.UTC)
 	const insert = `
@@ -182,40 +182,26 @@ func TestEnsureClickPartitions_MovesClicksFromDefaultPartition(t *testing.T) {
 	if _, err := conn.Exec(ctx, insert, at); err != nil {
 		t.Fatal(err)
 	}
-	store, err := postgres.Open(ctx, postgres.Config{URL: url, MaxConns: 4})
+	db, err := postgres.Open(ctx, postgres.Config{URL: url, MaxConns: 4})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer store.Close()
-	if n, err := store.StrayClicks(ctx); err != nil || n != 1 {
+	defer db.Close()
+	if n, err := postgres.StrayClicks(ctx, db); err != nil || n != 1 {
 		t.Fatalf("StrayClicks returned %d, %v, want 1", n, err)
 	}
-	made, err := store.EnsureClickPartitions(ctx, at.AddDate(0, 0, -1), at.AddDate(0, 0, 1))
+	made, err := postgres.EnsureClickPartitions(ctx, db, at.AddDate(0, 0, -1), at.AddDate(0, 0, 1))
 	if err != nil || made != 3 {
 		t.Fatalf("EnsureClickPartitions made %d partitions, %v, want 3", made, err)
 	}
-	if n, err := store.StrayClicks(ctx); err != nil || n != 0 {
+	if n, err := postgres.StrayClicks(ctx, db); err != nil || n != 0 {
 		t.Fatalf("after the move, StrayClicks returned %d, %v, want 0", n, err)
 	}
 	var partition string
 	if err := conn.QueryRow(ctx, `select tableoid::regclass::text from clicks`).Scan(&partition); err != nil || partition != "clicks_20260304" {
 		t.Fatalf("the click is in the partition %q, %v, want clicks_20260304", partition, err)
 	}
-	if made, err = store.EnsureClickPartitions(ctx, at.AddDate(0, 0, -1), at.AddDate(0, 0, 1)); err != nil || made != 0 {
+	if made, err = postgres.EnsureClickPartitions(ctx, db, at.AddDate(0, 0, -1), at.AddDate(0, 0, 1)); err != nil || made != 0 {
 		t.Fatalf("a second call made %d partitions, %v, want 0", made, err)
 	}
-}
-
-// asService returns a connection that has the role of the service.
-func asService(t testing.TB, url string) *pgx.Conn {
-	t.Helper()
-	conn, err := pgx.Connect(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = conn.Close(context.WithoutCancel(t.Context())) })
-	if _, err := conn.Exec(t.Context(), "set role tributary_app"); err != nil {
-		t.Fatal(err)
-	}
-	return conn
 }

@@ -39,7 +39,7 @@ type notificationColumns struct {
 // mails.
 func (tx *Tx) Notify(ctx context.Context, notifications ...notification.Notification) error {
 	batch := &pgx.Batch{}
-	if err := tx.queueNotifications(batch, notifications...); err != nil {
+	if err := queueNotifications(tx, batch, notifications...); err != nil {
 		return err
 	}
 	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
@@ -49,7 +49,7 @@ func (tx *Tx) Notify(ctx context.Context, notifications ...notification.Notifica
 }
 
 // queueNotifications adds the inserts of notifications to a batch of this transaction.
-func (tx *Tx) queueNotifications(batch *pgx.Batch, notifications ...notification.Notification) error {
+func queueNotifications(tx *Tx, batch *pgx.Batch, notifications ...notification.Notification) error {
 	if len(notifications) == 0 {
 		return nil
 	}
@@ -60,12 +60,12 @@ func (tx *Tx) queueNotifications(batch *pgx.Batch, notifications ...notification
 	first, _ := notifications[0].ID.Time()
 	batch.Queue(insertNotifications, affiliate.NewID[notification.ArrivalID](first),
 		c.feeds, c.modes, c.types, c.ids, c.workspaces, c.users, c.categories, c.days, c.programs, c.participants, c.resources, c.facts)
-	tx.Notified()
+	Notified(tx)
 	return nil
 }
 
 // Notified makes the callback of OnNotifications run after the commit.
-func (tx *Tx) Notified() {
+func Notified(tx *Tx) {
 	if !tx.notifies {
 		tx.notifies = true
 		tx.AfterCommit(func() { tx.db.onNotifications() })

@@ -35,26 +35,26 @@ func TestNotifications_CommitWithTheirCause(t *testing.T) {
 	rows := func() int {
 		return f.Count(`select (select count(*) from notifications) + (select coalesce(sum(cardinality(ids)), 0) from notification_arrivals)`)
 	}
-	f.Store.OnNotifications(func() {
+	f.DB.OnNotifications(func() {
 		if callbacks++; rows() == 0 {
 			t.Error("the callback does not see the notifications")
 		}
 	})
 	first, second := f.partnerEvent(partner), f.partnerEvent(partner)
 	failure := errors.New("the change fails")
-	if err := f.Store.Publish(t.Context(), func() error { return failure }, first); !errors.Is(err, failure) {
+	if err := postgres.Publish(t.Context(), f.DB, func() error { return failure }, first); !errors.Is(err, failure) {
 		t.Fatalf("Publish returned %v, want %v", err, failure)
 	}
 	if n := rows(); n != 0 || callbacks != 0 {
 		t.Errorf("after a rollback, there are %d rows and the callback ran %d times, want none", n, callbacks)
 	}
-	if err := f.Store.Publish(t.Context(), succeed, affiliate.NewEvent(f.Scope, affiliate.EventLinkCreated, f.Now(), nil, nil)); err != nil {
+	if err := postgres.Publish(t.Context(), f.DB, succeed, affiliate.NewEvent(f.Scope, affiliate.EventLinkCreated, f.Now(), nil, nil)); err != nil {
 		t.Fatal(err)
 	}
 	if n := rows(); n != 0 || callbacks != 0 {
 		t.Errorf("after an event without notifications, there are %d rows and the callback ran %d times, want none", n, callbacks)
 	}
-	if err := f.Store.Publish(t.Context(), succeed, first, second); err != nil {
+	if err := postgres.Publish(t.Context(), f.DB, succeed, first, second); err != nil {
 		t.Fatal(err)
 	}
 	if n := rows(); n != 8 || callbacks != 1 {
@@ -74,7 +74,7 @@ func TestNotify_StoresNotificationsWithoutEvent(t *testing.T) {
 	f := newFixture(t)
 	n := notification.NewNotification(affiliate.Merchant, notification.WorkspaceFeed(f.Scope.Workspace), notification.NotifyPasswordChanged, &f.Scope.Mode, f.Now())
 	n.Workspace, n.User = &f.Scope.Workspace, &f.Owner
-	if err := f.Store.InTx(t.Context(), func(tx *postgres.Tx) error {
+	if err := f.DB.InTx(t.Context(), func(tx *postgres.Tx) error {
 		if err := tx.Notify(t.Context()); err != nil { // none
 			return err
 		}
@@ -92,7 +92,7 @@ func TestNotify_StoresNotificationsWithoutEvent(t *testing.T) {
 func (f *fixture) notifyAt(at time.Time) {
 	f.Helper()
 	n := notification.NewNotification(affiliate.Merchant, notification.WorkspaceFeed(f.Scope.Workspace), notification.NotifyMemberLeft, nil, at)
-	if err := f.Store.InTx(f.Context(), func(tx *postgres.Tx) error { return tx.Notify(f.Context(), n) }); err != nil {
+	if err := f.DB.InTx(f.Context(), func(tx *postgres.Tx) error { return tx.Notify(f.Context(), n) }); err != nil {
 		f.Fatal(err)
 	}
 }
@@ -109,10 +109,10 @@ func TestWeekPartitions_OfNotifications(t *testing.T) {
 	for _, at := range days {
 		f.notifyAt(at)
 	}
-	if n, err := f.Store.StrayWeekRows(t.Context()); err != nil || n != len(days) {
+	if n, err := postgres.StrayWeekRows(t.Context(), f.DB); err != nil || n != len(days) {
 		t.Errorf("%d rows are in the default partitions, %v, want %d", n, err, len(days))
 	}
-	if _, err := f.Store.EnsureWeekPartitions(t.Context(), monday.AddDate(0, 0, -7), monday); err != nil {
+	if _, err := postgres.EnsureWeekPartitions(t.Context(), f.DB, monday.AddDate(0, 0, -7), monday); err != nil {
 		t.Fatal(err)
 	}
 	want := []string{
@@ -123,7 +123,7 @@ func TestWeekPartitions_OfNotifications(t *testing.T) {
 	if got := f.rowPartitions("notifications"); !slices.Equal(got, want) {
 		t.Errorf("the rows are in the partitions %q, want %q", got, want)
 	}
-	if _, err := f.Store.DropOldWeeks(t.Context(), 10); err != nil {
+	if _, err := postgres.DropOldWeeks(t.Context(), f.DB, 10); err != nil {
 		t.Fatal(err)
 	}
 	if got := f.rowPartitions("notifications"); !slices.Equal(got, want[2:]) {

@@ -19,7 +19,7 @@ import (
 // endpoint. The epoch of an endpoint is a number that increases when the endpoint is
 // disabled. A delivery that is created while its endpoint is being disabled has the old
 // epoch and is never sent.
-var publishEvents = rowsOf[newEventRow](`
+var publishEvents = RowsOf[newEventRow](`
 	with written as (
 		insert into events (%[1]s)
 		values %[2]s
@@ -61,7 +61,7 @@ func (tx *Tx) Publish(ctx context.Context, events ...affiliate.Event) error {
 	}
 	for from := 0; from < len(events); from += eventBlock {
 		batch := &pgx.Batch{}
-		if err := tx.queueEvents(batch, events[from:min(from+eventBlock, len(events))]...); err != nil {
+		if err := QueueEvents(tx, batch, events[from:min(from+eventBlock, len(events))]...); err != nil {
 			return err
 		}
 		if err := tx.SendBatch(ctx, batch).Close(); err != nil {
@@ -83,9 +83,9 @@ func subjectOf(event affiliate.Event) fmt.Stringer {
 	return nil
 }
 
-// queueEvents adds the inserts of events, their deliveries and their notifications to a
+// QueueEvents adds the inserts of events, their deliveries and their notifications to a
 // batch of this transaction.
-func (tx *Tx) queueEvents(batch *pgx.Batch, events ...affiliate.Event) error {
+func QueueEvents(tx *Tx, batch *pgx.Batch, events ...affiliate.Event) error {
 	rows := make([]newEventRow, len(events))
 	var notifications []notification.Notification
 	for i, event := range events {
@@ -100,7 +100,7 @@ func (tx *Tx) queueEvents(batch *pgx.Batch, events ...affiliate.Event) error {
 		}
 		notifications = append(notifications, notification.NotificationsOf(event)...)
 	}
-	for _, queued := range publishEvents.queue(batch, rows...) {
+	for _, queued := range publishEvents.Queue(batch, rows...) {
 		queued.Query(func(rows pgx.Rows) error {
 			endpoints, err := pgx.CollectRows(rows, pgx.RowToStructByName[webhook.EndpointKey])
 			tx.DeliveriesAdded(endpoints...)
@@ -112,5 +112,5 @@ func (tx *Tx) queueEvents(batch *pgx.Batch, events ...affiliate.Event) error {
 			tx.db.onEvent(event.Name, event.Scope.Mode)
 		}
 	})
-	return tx.queueNotifications(batch, notifications...)
+	return queueNotifications(tx, batch, notifications...)
 }

@@ -8,8 +8,8 @@ import (
 
 // Publish publishes events in a transaction and then calls beforeCommit. The transaction
 // commits if beforeCommit returns nil.
-func (s *Store) Publish(ctx context.Context, beforeCommit func() error, events ...affiliate.Event) error {
-	return s.InTx(ctx, func(tx *Tx) error {
+func Publish(ctx context.Context, db *DB, beforeCommit func() error, events ...affiliate.Event) error {
+	return db.InTx(ctx, func(tx *Tx) error {
 		if err := tx.Publish(ctx, events...); err != nil {
 			return err
 		}

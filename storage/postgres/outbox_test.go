@@ -10,6 +10,7 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/webhook"
+	"github.com/tributary-hq/tributary/storage/postgres"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
@@ -38,9 +39,9 @@ func TestPublish_CreatesDeliveriesForSubscribers(t *testing.T) {
 	}
 
 	var notified []webhook.EndpointKey
-	f.Store.OnDeliveries(func(endpoints []webhook.EndpointKey) { notified = append(notified, endpoints...) })
+	f.DB.OnDeliveries(func(endpoints []webhook.EndpointKey) { notified = append(notified, endpoints...) })
 	event := affiliate.NewEvent(f.Scope, "payout.paid", f.Now(), map[string]string{"id": "1"}, nil)
-	if err := f.Store.Publish(t.Context(), succeed, event); err != nil {
+	if err := postgres.Publish(t.Context(), f.DB, succeed, event); err != nil {
 		t.Fatal(err)
 	}
 	want := []string{"a group of events", "all events", "enabled again", "the name of the event", "three matching patterns"}
@@ -70,7 +71,7 @@ func TestPublish_MatchesWholeEventGroups(t *testing.T) {
 	f := newFixture(t)
 	promo := f.NewEndpoint(f.Scope, pgtest.Row{"subscriptions": []string{"promo_code.*"}})
 	f.NewEndpoint(f.Scope, pgtest.Row{"subscriptions": []string{"promo.*"}})
-	if err := f.Store.Publish(t.Context(), succeed, affiliate.NewEvent(f.Scope, affiliate.EventPromoCodeCreated, f.Now(), nil, nil)); err != nil {
+	if err := postgres.Publish(t.Context(), f.DB, succeed, affiliate.NewEvent(f.Scope, affiliate.EventPromoCodeCreated, f.Now(), nil, nil)); err != nil {
 		t.Fatal(err)
 	}
 	if got := f.Texts(`select endpoint_id::text from webhook_deliveries`); !slices.Equal(got, []string{promo.String()}) {
@@ -81,8 +82,8 @@ func TestPublish_MatchesWholeEventGroups(t *testing.T) {
 func TestPublish_StoresEventsWithoutSubscribers(t *testing.T) {
 	f := newFixture(t)
 	notified := false
-	f.Store.OnDeliveries(func([]webhook.EndpointKey) { notified = true })
-	if err := f.Store.Publish(t.Context(), succeed, affiliate.NewEvent(f.Scope, "payout.paid", f.Now(), nil, nil)); err != nil {
+	f.DB.OnDeliveries(func([]webhook.EndpointKey) { notified = true })
+	if err := postgres.Publish(t.Context(), f.DB, succeed, affiliate.NewEvent(f.Scope, "payout.paid", f.Now(), nil, nil)); err != nil {
 		t.Fatal(err)
 	}
 	if n := f.Count(`select count(*) from events`); n != 1 || notified || f.Count(`select count(*) from webhook_deliveries`) != 0 {
@@ -96,7 +97,7 @@ func TestPublish_CommitsWithItsTransaction(t *testing.T) {
 	f := newFixture(t)
 	key := webhook.EndpointKey{Workspace: f.Scope.Workspace, ID: f.NewEndpoint(f.Scope)}
 	var notified []webhook.EndpointKey
-	f.Store.OnDeliveries(func(endpoints []webhook.EndpointKey) {
+	f.DB.OnDeliveries(func(endpoints []webhook.EndpointKey) {
 		notified = append(notified, endpoints...)
 		if n := f.Count(`select count(*) from webhook_deliveries`); n != 2 {
 			t.Errorf("the callback sees %d deliveries, want 2", n)
@@ -106,7 +107,7 @@ func TestPublish_CommitsWithItsTransaction(t *testing.T) {
 		affiliate.NewEvent(f.Scope, "payout.paid", f.Now(), nil, nil), affiliate.NewEvent(f.Scope, "payout.failed", f.Now(), nil, nil),
 	}
 	failure := errors.New("the change fails")
-	if err := f.Store.Publish(t.Context(), func() error { return failure }, events...); !errors.Is(err, failure) {
+	if err := postgres.Publish(t.Context(), f.DB, func() error { return failure }, events...); !errors.Is(err, failure) {
 		t.Fatalf("Publish returned %v, want %v", err, failure)
 	}
 	if n := f.Count(`select count(*) from webhook_deliveries`) + f.Count(`select count(*) from events`); n != 0 || notified != nil {
@@ -118,7 +119,7 @@ func TestPublish_CommitsWithItsTransaction(t *testing.T) {
 		}
 		return nil
 	}
-	if err := f.Store.Publish(t.Context(), beforeCommit, events...); err != nil {
+	if err := postgres.Publish(t.Context(), f.DB, beforeCommit, events...); err != nil {
 		t.Fatal(err)
 	}
 	if !slices.Equal(notified, []webhook.EndpointKey{key, key}) {
@@ -177,7 +178,7 @@ func TestEnsureWeekPartitions_MovesRowsFromDefaultPartition(t *testing.T) {
 	}
 	publish := func(at time.Time, beforeCommit func() error) {
 		t.Helper()
-		if err := f.Store.Publish(t.Context(), beforeCommit, affiliate.NewEvent(f.Scope, "payout.paid", at, nil, nil)); err != nil {
+		if err := postgres.Publish(t.Context(), f.DB, beforeCommit, affiliate.NewEvent(f.Scope, "payout.paid", at, nil, nil)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -187,13 +188,13 @@ func TestEnsureWeekPartitions_MovesRowsFromDefaultPartition(t *testing.T) {
 	created := make(chan error, 1)
 	publish(days[1].Add(time.Hour), func() error {
 		go func() {
-			n, err := f.Store.EnsureWeekPartitions(t.Context(), days[1].AddDate(0, 0, 2), days[3].Add(-time.Hour))
+			n, err := postgres.EnsureWeekPartitions(t.Context(), f.DB, days[1].AddDate(0, 0, 2), days[3].Add(-time.Hour))
 			if err == nil && n != 3 { // also the partition of notifications
 				err = fmt.Errorf("%d partitions were created, want 3", n)
 			}
 			created <- err
 		}()
-		awaitLock(f.Fixture)
+		f.AwaitLock()
 		return nil
 	})
 	if err := <-created; err != nil {
@@ -212,7 +213,7 @@ func TestEnsureWeekPartitions_MovesRowsFromDefaultPartition(t *testing.T) {
 		}
 	}
 	for _, want := range []int{3, 0} {
-		if n, err := f.Store.EnsureWeekPartitions(t.Context(), days[1], days[3]); err != nil || n != want {
+		if n, err := postgres.EnsureWeekPartitions(t.Context(), f.DB, days[1], days[3]); err != nil || n != want {
 			t.Errorf("EnsureWeekPartitions created %d partitions, %v, want %d", n, err, want)
 		}
 	}
@@ -220,7 +221,7 @@ func TestEnsureWeekPartitions_MovesRowsFromDefaultPartition(t *testing.T) {
 	if got := f.rowPartitions("webhook_deliveries"); got[4] != "webhook_deliveries_20260316 2026-03-16" || got[5] != got[4] {
 		t.Errorf("the rows are in the partitions %q, want the last two rows in webhook_deliveries_20260316", got)
 	}
-	if n, err := f.Store.StrayWeekRows(t.Context()); err != nil || n != 2 {
+	if n, err := postgres.StrayWeekRows(t.Context(), f.DB); err != nil || n != 2 {
 		t.Errorf("%d rows are in the default partitions, %v, want 2", n, err)
 	}
 }
@@ -236,14 +237,14 @@ func TestDropOldWeeks_DropsOldPartitionsAndRows(t *testing.T) {
 	// remaining is the first week that must remain. dropped is the last week that must be
 	// dropped.
 	remaining, dropped := week(oldest), week(oldest).AddDate(0, 0, -7)
-	if _, err := f.Store.EnsureWeekPartitions(t.Context(), dropped.AddDate(0, 0, -7), remaining); err != nil {
+	if _, err := postgres.EnsureWeekPartitions(t.Context(), f.DB, dropped.AddDate(0, 0, -7), remaining); err != nil {
 		t.Fatal(err)
 	}
 	stray := dropped.AddDate(0, 0, -14)
 	for _, at := range []time.Time{
 		stray, stray.AddDate(0, 0, 1), stray.AddDate(0, 0, 2), dropped.AddDate(0, 0, -1), dropped.AddDate(0, 0, 6), remaining, today,
 	} {
-		if err := f.Store.Publish(t.Context(), succeed, affiliate.NewEvent(f.Scope, "payout.paid", at, nil, nil)); err != nil {
+		if err := postgres.Publish(t.Context(), f.DB, succeed, affiliate.NewEvent(f.Scope, "payout.paid", at, nil, nil)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -257,7 +258,7 @@ func TestDropOldWeeks_DropsOldPartitionsAndRows(t *testing.T) {
 	// of the default partition. The second call deletes one row of the default partition.
 	// The third call does nothing.
 	for _, want := range []int64{8, 2, 0} {
-		if n, err := f.Store.DropOldWeeks(t.Context(), 2); err != nil || n != want {
+		if n, err := postgres.DropOldWeeks(t.Context(), f.DB, 2); err != nil || n != want {
 			t.Errorf("DropOldWeeks dropped %d partitions and rows, %v, want %d", n, err, want)
 		}
 	}
@@ -277,7 +278,7 @@ func TestDropOldWeeks_DropsOldPartitionsAndRows(t *testing.T) {
 func TestDropOldWeeks_FailsWhileAPartitionIsRead(t *testing.T) {
 	f := newFixture(t)
 	at := time.Now().AddDate(0, 0, -50)
-	if _, err := f.Store.EnsureWeekPartitions(t.Context(), at, at); err != nil {
+	if _, err := postgres.EnsureWeekPartitions(t.Context(), f.DB, at, at); err != nil {
 		t.Fatal(err)
 	}
 	reader, err := f.SQL.Begin(t.Context())
@@ -287,13 +288,13 @@ func TestDropOldWeeks_FailsWhileAPartitionIsRead(t *testing.T) {
 	if _, err := reader.Exec(t.Context(), `select from events`); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := f.Store.DropOldWeeks(t.Context(), 2); err == nil || len(f.partitions("events")) != 1 || len(f.partitions("webhook_deliveries")) != 0 {
+	if _, err := postgres.DropOldWeeks(t.Context(), f.DB, 2); err == nil || len(f.partitions("events")) != 1 || len(f.partitions("webhook_deliveries")) != 0 {
 		t.Errorf("DropOldWeeks during a read of events returned %v, want an error; the partition of webhook_deliveries must be dropped", err)
 	}
 	if err := reader.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if n, err := f.Store.DropOldWeeks(t.Context(), 2); err != nil || n != 1 {
+	if n, err := postgres.DropOldWeeks(t.Context(), f.DB, 2); err != nil || n != 1 {
 		t.Errorf("after the read, DropOldWeeks dropped %d partitions and rows, %v, want 1", n, err)
 	}
 	if _, err := f.SQL.Exec(t.Context(), `select drop_old_weeks('clicks', 2)`); err == nil {
@@ -305,13 +306,13 @@ func TestDropOldWeeks_FailsWhileAPartitionIsRead(t *testing.T) {
 func TestPublish_CallsBackAfterCommit(t *testing.T) {
 	f := newFixture(t)
 	counted := map[string]int{}
-	f.Store.OnEvent(func(name affiliate.EventName, mode affiliate.Mode) { counted[string(name)+" "+string(mode)]++ })
+	f.DB.OnEvent(func(name affiliate.EventName, mode affiliate.Mode) { counted[string(name)+" "+string(mode)]++ })
 	paid := func() affiliate.Event {
 		return affiliate.NewEvent(f.Scope, affiliate.EventPayoutPaid, f.Now(), nil, nil)
 	}
 	failed := affiliate.NewEvent(f.Scope, affiliate.EventPayoutFailed, f.Now(), nil, nil)
 	rolledBack := errors.New("rolled back")
-	if err := f.Store.Publish(t.Context(), func() error { return rolledBack }, paid()); !errors.Is(err, rolledBack) || len(counted) != 0 {
+	if err := postgres.Publish(t.Context(), f.DB, func() error { return rolledBack }, paid()); !errors.Is(err, rolledBack) || len(counted) != 0 {
 		t.Fatalf("a transaction that rolls back returned %v and counted %v", err, counted)
 	}
 	beforeCommit := func() error {
@@ -320,7 +321,7 @@ func TestPublish_CallsBackAfterCommit(t *testing.T) {
 		}
 		return nil
 	}
-	if err := f.Store.Publish(t.Context(), beforeCommit, paid(), paid(), failed); err != nil {
+	if err := postgres.Publish(t.Context(), f.DB, beforeCommit, paid(), paid(), failed); err != nil {
 		t.Fatal(err)
 	}
 	if want := (map[string]int{"payout.paid live": 2, "payout.failed live": 1}); !maps.Equal(counted, want) {

@@ -10,6 +10,7 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/click"
 	"github.com/tributary-hq/tributary/affiliate/notification"
 	"github.com/tributary-hq/tributary/storage/postgres"
+	clicks "github.com/tributary-hq/tributary/storage/postgres/click"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
@@ -20,14 +21,14 @@ var partitionCases = []struct {
 	insert        func(*pgtest.Shop, pgtest.Participant) error
 }{
 	{"events", `select ensure_week_partitions('events', $1::date - 7, $1::date)`, func(s *pgtest.Shop, _ pgtest.Participant) error {
-		return s.Store.Publish(s.Context(), succeed, affiliate.NewEvent(s.Scope, "payout.paid", s.Now(), nil, nil))
+		return postgres.Publish(s.Context(), s.DB, succeed, affiliate.NewEvent(s.Scope, "payout.paid", s.Now(), nil, nil))
 	}},
 	{"notifications", `select ensure_week_partitions('notifications', $1::date - 7, $1::date)`, func(s *pgtest.Shop, jane pgtest.Participant) error {
 		n := notification.NewNotification(affiliate.Partner, notification.PartnerFeed(jane.Partner), notification.NotifyVerifyEmail, nil, s.Now())
-		return s.Store.InTx(s.Context(), func(tx *postgres.Tx) error { return tx.Notify(s.Context(), n) })
+		return s.DB.InTx(s.Context(), func(tx *postgres.Tx) error { return tx.Notify(s.Context(), n) })
 	}},
 	{"clicks", `select ensure_click_partitions($1::date - 1, $1::date)`, func(s *pgtest.Shop, jane pgtest.Participant) error {
-		return s.Store.StoreClicks(s.Context(), []click.Click{s.UnstoredClick(jane)})
+		return clicks.Store(s.Context(), s.DB, []click.Click{s.UnstoredClick(jane)})
 	}},
 }
 
@@ -36,7 +37,7 @@ var partitionCases = []struct {
 // error of during.
 func createPartition(s *pgtest.Shop, create string, during func() error) error {
 	s.Helper()
-	tx, err := s.Store.Pool().Begin(s.Context())
+	tx, err := s.DB.Pools()["calls"].Begin(s.Context())
 	if err != nil {
 		s.Fatal(err)
 	}
@@ -46,7 +47,7 @@ func createPartition(s *pgtest.Shop, create string, during func() error) error {
 	}
 	result := make(chan error, 1)
 	go func() { result <- during() }()
-	awaitLock(s.Fixture)
+	s.AwaitLock()
 	if err := tx.Commit(s.Context()); err != nil {
 		s.Fatal(err)
 	}
@@ -83,7 +84,7 @@ func TestQuery_FindsRowsThatMoveToANewPartition(t *testing.T) {
 			}
 			var found int
 			err := createPartition(s, tc.create, func() error {
-				return s.Store.Pool().QueryRow(s.Context(), `select count(*) from `+tc.table).Scan(&found)
+				return s.DB.QueryRow(s.Context(), `select count(*) from `+tc.table).Scan(&found)
 			})
 			if err != nil || found != 1 {
 				t.Errorf("the query found %d rows, %v, want 1", found, err)
@@ -100,12 +101,12 @@ func TestCreatePartition_FailsIfRowsArriveMeanwhile(t *testing.T) {
 	s := newFixture(t).NewShop(affiliate.ModeTest)
 	created := make(chan error, 1)
 	event := affiliate.NewEvent(s.Scope, "payout.paid", s.Now(), nil, nil)
-	if err := s.Store.Publish(s.Context(), func() error {
+	if err := postgres.Publish(s.Context(), s.DB, func() error {
 		go func() {
-			_, err := s.Store.EnsureWeekPartitions(s.Context(), s.Now(), s.Now())
+			_, err := postgres.EnsureWeekPartitions(s.Context(), s.DB, s.Now(), s.Now())
 			created <- err
 		}()
-		awaitLock(s.Fixture)
+		s.AwaitLock()
 		return nil
 	}, event); err != nil {
 		t.Fatal(err)
@@ -115,7 +116,7 @@ func TestCreatePartition_FailsIfRowsArriveMeanwhile(t *testing.T) {
 		t.Errorf("EnsureWeekPartitions returned %v, want the error code 55P03", err)
 	}
 	s.WantCount(1, "events in the default partition", `select count(*) from events_default`)
-	if _, err := s.Store.EnsureWeekPartitions(s.Context(), s.Now(), s.Now()); err != nil {
+	if _, err := postgres.EnsureWeekPartitions(s.Context(), s.DB, s.Now(), s.Now()); err != nil {
 		t.Fatal(err)
 	}
 	s.WantCount(0, "events in the default partition", `select count(*) from events_default`)

@@ -41,21 +41,21 @@ func TestOpen_SettingsBehindPgBouncer(t *testing.T) {
 	if v, err := postgres.CheckSchema(t.Context(), database); err != nil || v.Newer() {
 		t.Fatalf("CheckSchema returned %+v, %v, want a current schema", v, err)
 	}
-	store, err := postgres.Open(t.Context(), postgres.Config{URL: database, MaxConns: 2})
+	db, err := postgres.Open(t.Context(), postgres.Config{URL: database, MaxConns: 2})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(store.Close)
+	t.Cleanup(db.Close)
 	for _, pool := range []struct {
 		name     string
 		pool     *pgxpool.Pool
 		settings map[string]string
 	}{
-		{"calls", store.Pool(), map[string]string{
+		{"calls", db.Pools()["calls"], map[string]string{
 			"role": "tributary_app", "statement_timeout": "10s", "TimeZone": "UTC", "application_name": "tributary", "jit": "off",
 			"max_parallel_workers_per_gather": "0", "synchronous_commit": "on",
 		}},
-		{"sender", store.SendingPool(), map[string]string{
+		{"sender", db.SendingPool(), map[string]string{
 			"role": "tributary_app", "statement_timeout": "10s", "plan_cache_mode": "force_generic_plan", "enable_seqscan": "off", "lock_timeout": "1s",
 			"idle_in_transaction_session_timeout": "5s", "synchronous_commit": "off",
 		}},

@@ -8,29 +8,29 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// maxRows is the maximum number of rows in one statement. More rows would not make a
+// MaxRows is the maximum number of rows in one statement. More rows would not make a
 // statement faster, and each connection keeps the plans of all statements that it has
 // prepared.
-const maxRows = 32
+const MaxRows = 32
 
 // rowSizes are the numbers of rows for which there is a statement. Small numbers of
 // rows are frequent, so each small number has its own statement.
-var rowSizes = [...]int{1, 2, 3, 4, 5, 6, 7, 8, 16, maxRows}
+var rowSizes = [...]int{1, 2, 3, 4, 5, 6, 7, 8, 16, MaxRows}
 
-// multiRow is a statement for any number of rows of type T, a struct whose fields are
+// MultiRow is a statement for any number of rows of type T, a struct whose fields are
 // the columns. queue splits the rows into statements with one of rowSizes rows each.
 // The text of a statement does not depend on the values, so a connection prepares each
 // statement only once.
-type multiRow[T any] struct {
+type MultiRow[T any] struct {
 	sql [len(rowSizes)]string // one statement for each of rowSizes
 }
 
-// rowsOf builds the statements from a text. In the text, %[1]s stands for the column
+// RowsOf builds the statements from a text. In the text, %[1]s stands for the column
 // names and %[2]s for the rows: (…), (…). The tag db of a field is the name of its
 // column. The tag sql is the type of the column. In an INSERT … VALUES, Postgres infers
 // the types, and the fields do not need the tag sql. In any other VALUES list, Postgres
 // cannot infer the types, and the fields need the tag.
-func rowsOf[T any](statement string) multiRow[T] {
+func RowsOf[T any](statement string) MultiRow[T] {
 	row := reflect.TypeFor[T]()
 	names, types := make([]string, row.NumField()), make([]string, row.NumField())
 	for i := range row.NumField() {
@@ -42,7 +42,7 @@ func rowsOf[T any](statement string) multiRow[T] {
 			types[i] = "::" + t
 		}
 	}
-	var m multiRow[T]
+	var m MultiRow[T]
 	for size, n := range rowSizes {
 		var rows strings.Builder
 		for i := range n {
@@ -66,10 +66,10 @@ func rowsOf[T any](statement string) multiRow[T] {
 	return m
 }
 
-// queue adds the statements for the rows to a batch, in the order of the rows. It
+// Queue adds the statements for the rows to a batch, in the order of the rows. It
 // returns the statements, so that the caller can read their results.
-func (m multiRow[T]) queue(batch *pgx.Batch, rows ...T) []queuedRows {
-	var queued []queuedRows
+func (m MultiRow[T]) Queue(batch *pgx.Batch, rows ...T) []QueuedRows {
+	var queued []QueuedRows
 	for len(rows) > 0 {
 		size := len(rowSizes) - 1
 		for rowSizes[size] > len(rows) {
@@ -84,14 +84,14 @@ func (m multiRow[T]) queue(batch *pgx.Batch, rows ...T) []queuedRows {
 				args = append(args, row.Field(column).Interface())
 			}
 		}
-		queued = append(queued, queuedRows{QueuedQuery: batch.Queue(m.sql[size], args...), n: n})
+		queued = append(queued, QueuedRows{QueuedQuery: batch.Queue(m.sql[size], args...), N: n})
 		rows = rows[n:]
 	}
 	return queued
 }
 
-// queuedRows is one statement of a multiRow, for n rows.
-type queuedRows struct {
+// QueuedRows is one statement of a MultiRow, for n rows.
+type QueuedRows struct {
 	*pgx.QueuedQuery
-	n int
+	N int
 }

@@ -13,14 +13,14 @@ func TestRowsOf_SplitsRowsIntoStatements(t *testing.T) {
 		Name  string `db:"name" sql:"text"`
 		Count *int   `db:"count"`
 	}
-	statement := rowsOf[pair](`insert into t (%[1]s) values %[2]s`)
+	statement := RowsOf[pair](`insert into t (%[1]s) values %[2]s`)
 	count := 3
 	rows := slices.Repeat([]pair{{"a", &count}, {"b", nil}}, 20)
 
 	batch := &pgx.Batch{}
 	var sizes []int
-	for _, q := range statement.queue(batch, rows...) {
-		sizes = append(sizes, q.n)
+	for _, q := range statement.Queue(batch, rows...) {
+		sizes = append(sizes, q.N)
 	}
 	if want := []int{32, 8}; !slices.Equal(sizes, want) {
 		t.Fatalf("the statements have %v rows, want %v", sizes, want)
@@ -40,5 +40,5 @@ func TestRowsOf_PanicsForFieldWithoutColumn(t *testing.T) {
 			t.Error("rowsOf did not panic")
 		}
 	}()
-	rowsOf[struct{ Name string }](`%[1]s %[2]s`)
+	RowsOf[struct{ Name string }](`%[1]s %[2]s`)
 }

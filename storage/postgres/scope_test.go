@@ -7,6 +7,7 @@ import (
 	"go/types"
 	"maps"
 	"os"
+	"path"
 	"path/filepath"
 	"reflect"
 	"regexp"
@@ -162,10 +163,21 @@ func parseStatements(t *testing.T) []statement {
 	if err != nil {
 		t.Fatal(err)
 	}
-	all := parsePackage(t, ".", "")
+	packages := map[string]*source{"": parsePackage(t, "")}
 	for _, entry := range entries {
 		if entry.IsDir() && entry.Name() != "pgtest" {
-			all = append(all, parsePackage(t, entry.Name(), entry.Name()+"/")...)
+			packages[entry.Name()] = parsePackage(t, entry.Name())
+		}
+	}
+	var all []statement
+	for folder, src := range packages {
+		src.packages = packages
+		prefix := ""
+		if folder != "" {
+			prefix = folder + "/"
+		}
+		for _, decl := range src.decls {
+			all = append(all, src.statementsIn(decl, prefix)...)
 		}
 	}
 	slices.SortFunc(all, func(a, b statement) int { return strings.Compare(a.name, b.name) })
@@ -175,16 +187,14 @@ func parseStatements(t *testing.T) []statement {
 	return all
 }
 
-// parsePackage returns the statements of the package in a folder. The names of the
-// statements begin with prefix.
-func parsePackage(t *testing.T, folder, prefix string) []statement {
+// parsePackage returns the source of the package in a folder below storage/postgres.
+func parsePackage(t *testing.T, folder string) *source {
 	t.Helper()
-	entries, err := os.ReadDir(folder)
+	entries, err := os.ReadDir(filepath.Join(".", folder))
 	if err != nil {
 		t.Fatal(err)
 	}
-	src := source{values: map[string]ast.Expr{}, functions: map[string]*ast.FuncDecl{}, columns: map[string]string{}}
-	var files []*ast.File
+	src := &source{values: map[string]ast.Expr{}, functions: map[string]*ast.FuncDecl{}, columns: map[string]string{}, imports: map[string]string{}}
 	for _, entry := range entries {
 		if !strings.HasSuffix(entry.Name(), ".go") || strings.HasSuffix(entry.Name(), "_test.go") {
 			continue
@@ -193,27 +203,37 @@ func parsePackage(t *testing.T, folder, prefix string) []statement {
 		if err != nil {
 			t.Fatal(err)
 		}
-		files = append(files, file)
 		src.add(file)
 	}
-	var all []statement
-	for _, file := range files {
-		for _, decl := range file.Decls {
-			all = append(all, src.statementsIn(decl, prefix)...)
-		}
-	}
-	return all
+	return src
 }
 
 // source contains the parts from which the statements of a package are built, by name.
 type source struct {
+	decls     []ast.Decl
 	values    map[string]ast.Expr      // package-level constants and variables
 	functions map[string]*ast.FuncDecl // functions, but not methods
-	columns   map[string]string        // columns of each struct that can be used with rowsOf
+	columns   map[string]string        // columns of each struct that can be used with RowsOf
+	imports   map[string]string        // folders of the imported packages of storage by local name
+	packages  map[string]*source       // all packages by folder
 }
 
 // add adds the constants, variables, functions and structs of a file.
-func (s source) add(file *ast.File) {
+func (s *source) add(file *ast.File) {
+	const storage = "github.com/tributary-hq/tributary/storage/postgres"
+	for _, spec := range file.Imports {
+		name, _ := strconv.Unquote(spec.Path.Value)
+		folder, ok := strings.CutPrefix(name, storage)
+		if !ok {
+			continue
+		}
+		local := path.Base(name)
+		if spec.Name != nil {
+			local = spec.Name.Name
+		}
+		s.imports[local] = strings.TrimPrefix(folder, "/")
+	}
+	s.decls = append(s.decls, file.Decls...)
 	for _, decl := range file.Decls {
 		switch decl := decl.(type) {
 		case *ast.FuncDecl:
@@ -235,7 +255,7 @@ func (s source) add(file *ast.File) {
 	}
 }
 
-func (s source) addColumns(spec *ast.TypeSpec) {
+func (s *source) addColumns(spec *ast.TypeSpec) {
 	row, ok := spec.Type.(*ast.StructType)
 	if !ok {
 		return
@@ -248,10 +268,21 @@ func (s source) addColumns(spec *ast.TypeSpec) {
 	}
 }
 
+// imported returns the package of storage that a qualified name such as programs.Columns
+// belongs to, and the name in that package.
+func (s *source) imported(e ast.Expr) (pkg *source, name string, ok bool) {
+	selector, ok := e.(*ast.SelectorExpr)
+	if !ok {
+		return nil, "", false
+	}
+	folder, ok := s.imports[types.ExprString(selector.X)]
+	return s.packages[folder], selector.Sel.Name, ok
+}
+
 // statementsIn returns the statements in a declaration. A statement is a text that begins
 // like an SQL statement and that is the value of a constant or variable, an argument of a
 // call, or a result of a function.
-func (s source) statementsIn(decl ast.Decl, prefix string) []statement {
+func (s *source) statementsIn(decl ast.Decl, prefix string) []statement {
 	owner, local := "package", map[string][]ast.Expr{}
 	if fn, ok := decl.(*ast.FuncDecl); ok {
 		owner, local = fn.Name.Name, localValues(fn)
@@ -271,7 +302,7 @@ func (s source) statementsIn(decl ast.Decl, prefix string) []statement {
 			for i, value := range node.Values {
 				add(node.Names[i].Name, value)
 			}
-			if node.Type != nil && types.ExprString(node.Type) == "conditions" {
+			if node.Type != nil && strings.HasSuffix(types.ExprString(node.Type), "Conditions") {
 				// The variable contains terms of a WHERE clause, from which other
 				// functions build statements. It counts as a statement of its own.
 				name := node.Names[0].Name
@@ -324,7 +355,7 @@ func localValues(fn *ast.FuncDecl) map[string][]ast.Expr {
 			}
 		case *ast.ExprStmt:
 			if call, ok := node.X.(*ast.CallExpr); ok {
-				if method, ok := call.Fun.(*ast.SelectorExpr); ok && (method.Sel.Name == "WriteString" || method.Sel.Name == "add") {
+				if method, ok := call.Fun.(*ast.SelectorExpr); ok && (method.Sel.Name == "WriteString" || method.Sel.Name == "Add") {
 					name := types.ExprString(method.X)
 					values[name] = append(values[name], call.Args[0])
 				}
@@ -335,7 +366,7 @@ func localValues(fn *ast.FuncDecl) map[string][]ast.Expr {
 }
 
 // text returns the text of an expression. It leaves out parts that it cannot evaluate.
-func (s source) text(e ast.Expr, local map[string][]ast.Expr) string {
+func (s *source) text(e ast.Expr, local map[string][]ast.Expr) string {
 	switch e := e.(type) {
 	case *ast.BasicLit:
 		text, _ := strconv.Unquote(e.Value)
@@ -353,6 +384,10 @@ func (s source) text(e ast.Expr, local map[string][]ast.Expr) string {
 		if value, ok := s.values[e.Name]; ok {
 			return s.text(value, nil)
 		}
+	case *ast.SelectorExpr:
+		if pkg, name, ok := s.imported(e); ok {
+			return pkg.text(pkg.values[name], nil)
+		}
 	case *ast.CallExpr:
 		return s.callText(e, local)
 	}
@@ -360,7 +395,7 @@ func (s source) text(e ast.Expr, local map[string][]ast.Expr) string {
 }
 
 // join returns the texts of several expressions as one text.
-func (s source) join(parts []ast.Expr, local map[string][]ast.Expr) string {
+func (s *source) join(parts []ast.Expr, local map[string][]ast.Expr) string {
 	var all strings.Builder
 	for _, part := range parts {
 		all.WriteString(s.text(part, local))
@@ -369,8 +404,8 @@ func (s source) join(parts []ast.Expr, local map[string][]ast.Expr) string {
 }
 
 // callText returns the text of a call that builds a statement or a part of it.
-func (s source) callText(call *ast.CallExpr, local map[string][]ast.Expr) string {
-	if rows, ok := call.Fun.(*ast.IndexExpr); ok && types.ExprString(rows.X) == "rowsOf" {
+func (s *source) callText(call *ast.CallExpr, local map[string][]ast.Expr) string {
+	if rows, ok := call.Fun.(*ast.IndexExpr); ok && strings.HasSuffix(types.ExprString(rows.X), "RowsOf") {
 		return strings.ReplaceAll(s.text(call.Args[0], local), "%[1]s", s.columns[types.ExprString(rows.Index)])
 	}
 	switch name := types.ExprString(call.Fun); {
@@ -378,20 +413,23 @@ func (s source) callText(call *ast.CallExpr, local map[string][]ast.Expr) string
 		return "select count(*) " + s.text(call.Args[1], local)
 	case name == "fmt.Sprintf":
 		return s.join(call.Args, local)
-	case strings.HasSuffix(name, ".sql"):
+	case strings.HasSuffix(name, ".SQL"):
 		// The terms contain workspace and mode. The test checks this for each variable of
-		// type conditions (see statementsIn).
+		// type Conditions (see statementsIn).
 		return " workspace and mode "
 	case strings.HasSuffix(name, ".String"):
 		return s.text(call.Fun.(*ast.SelectorExpr).X, local)
 	case s.functions[name] != nil:
-		return s.resultText(s.functions[name], call, local)
+		return s.resultText(s, s.functions[name], call, local)
+	}
+	if pkg, name, ok := s.imported(call.Fun); ok && pkg.functions[name] != nil {
+		return s.resultText(pkg, pkg.functions[name], call, local)
 	}
 	return ""
 }
 
-// resultText returns the text that a function builds from the arguments of a call.
-func (s source) resultText(fn *ast.FuncDecl, call *ast.CallExpr, local map[string][]ast.Expr) string {
+// resultText returns the text that a function of pkg builds from the arguments of a call.
+func (s *source) resultText(pkg *source, fn *ast.FuncDecl, call *ast.CallExpr, local map[string][]ast.Expr) string {
 	inner := localValues(fn)
 	position := 0
 	for _, field := range fn.Type.Params.List {
@@ -407,21 +445,21 @@ func (s source) resultText(fn *ast.FuncDecl, call *ast.CallExpr, local map[strin
 	if !ok || len(last.Results) != 1 {
 		return ""
 	}
-	return s.text(last.Results[0], inner)
+	return pkg.text(last.Results[0], inner)
 }
 
 // unscoped contains the statements that need not mention workspace and mode, with the
 // reasons.
 var unscoped = map[string]string{
-	"package.selectErased":                        "the keys of the participants come from clicks, and a participant has one mode",
+	"click/package.selectErased":                  "the keys of the participants come from clicks, and a participant has one mode",
 	"privacy/finish.remove":                       "the erasure determines the participants",
 	"privacy/package.mailPage":                    "the pages of an erasure contain the mails of all workspaces; only mails of the subject change",
 	"privacy/package.argument":                    "a partner's account gets mails from several workspaces",
 	"privacy/package.selectAbandoned":             "the job searches the accounts of all workspaces",
-	"package.foldStats":                           "the job adds the deltas of all workspaces; an id belongs to one mode",
-	"package.deletePayeeNames":                    "the job deletes the names of all workspaces",
-	"package.deletePayoutAccounts":                "the job deletes the accounts of all workspaces",
-	"setBatchNames.read":                          "a member has one account for both modes, and the id of a service token has one mode",
+	"stats/package.foldStats":                     "the job adds the deltas of all workspaces; an id belongs to one mode",
+	"payout/package.deletePayeeNames":             "the job deletes the names of all workspaces",
+	"payout/package.deletePayoutAccounts":         "the job deletes the accounts of all workspaces",
+	"payout/setBatchNames.read":                   "a member has one account for both modes, and the id of a service token has one mode",
 	"notification/package.partnersWithout":        "a partner takes part in programmes of several workspaces",
 	"notification/package.sumMonth":               "a partner earns in programmes of several workspaces",
 	"webhook/package.claim":                       "the sender serves endpoints of all workspaces, named by workspace and id",
@@ -437,29 +475,29 @@ var unscoped = map[string]string{
 	"webhook/count.result":                        "the conditions name workspace and endpoint, see newListQuery",
 	"webhook/package.cancelRemaining":             "periodic maintenance of all workspaces",
 	"analytics/package.selectOldest":              "a metric about the log of all workspaces",
-	"package.dropExpiredRefunds":                  "periodic maintenance of all workspaces",
-	"package.purgeDay":                            "periodic maintenance of all workspaces",
-	"package.purgeStray":                          "periodic maintenance of all workspaces",
+	"conversion/package.dropExpiredRefunds":       "periodic maintenance of all workspaces",
+	"click/package.purgeDay":                      "periodic maintenance of all workspaces",
+	"click/package.purgeStray":                    "periodic maintenance of all workspaces",
 	"notification/package.deleteOldAnnouncements": "periodic maintenance of all workspaces",
 	"StrayClicks.query":                           "periodic maintenance of all workspaces",
-	"ArrivedClicks.page":                          "the periodic job covers all workspaces",
-	"DropExpiredAwaited.drop":                     "the periodic job covers all workspaces",
-	"countAndEnqueue.anyAwaited":                  "checks whether any conversion waits, in any workspace",
-	"package.selectStoredAwaited":                 "the periodic job covers all workspaces; joined by workspace and id",
-	"enqueueAwaited.awaited":                      "clicks of all workspaces, joined by workspace and id",
-	"UpdatePartnerProfile.rename":                 "a partner has one name in all workspaces",
-	"package.countInGroup":                        "the group belongs to a programme that was read with its mode",
-	"package.countInGroupAndStatus":               "the group belongs to a programme that was read with its mode",
-	"PartnerLedger.where":                         "the partner's own ledger, in all workspaces",
-	"PartnerPayouts.where":                        "the partner's own payouts, in all workspaces",
-	"checkParticipation.known":                    "the partner's own participations, in all workspaces",
-	"package.countGroupMembers":                   "the groups belong to a programme that was read with its mode",
-	"replaceCode.find":                            "the participant was read with its mode",
+	"conversion/ArrivedClicks.page":               "the periodic job covers all workspaces",
+	"conversion/DropExpiredAwaited.drop":          "the periodic job covers all workspaces",
+	"click/countAndEnqueue.anyAwaited":            "checks whether any conversion waits, in any workspace",
+	"conversion/package.selectStoredAwaited":      "the periodic job covers all workspaces; joined by workspace and id",
+	"click/enqueueAwaited.awaited":                "clicks of all workspaces, joined by workspace and id",
+	"partner/UpdateProfile.rename":                "a partner has one name in all workspaces",
+	"participant/package.countInGroup":            "the group belongs to a programme that was read with its mode",
+	"participant/package.countInGroupAndStatus":   "the group belongs to a programme that was read with its mode",
+	"ledger/ListOfPartner.where":                  "the partner's own ledger, in all workspaces",
+	"payout/ListOfPartner.where":                  "the partner's own payouts, in all workspaces",
+	"CheckParticipation.known":                    "the partner's own participations, in all workspaces",
+	"program/package.countGroupMembers":           "the groups belong to a programme that was read with its mode",
+	"link/ReplaceCode.find":                       "the participant was read with its mode",
 	"account/ParticipantInviteAddress.query":      "the token of the invitation determines workspace and mode",
 	"account/ResetUser.rename":                    "a partner has one name in all workspaces",
 	"account/RevokeCredentials.keys":              "the credentials of both modes are revoked",
 	"account/RevokeCredentials.tokens":            "the credentials of both modes are revoked",
-	"account/ActiveKey.touch":                     "the key was found by its digest, which determines workspace and mode",
+	"account/Use.touch":                           "the key was found by its digest, which determines workspace and mode",
 	"mail/package.completeMail":                   "a mail that a job has read, found by its id",
 	"mail/package.endLostMails":                   "periodic maintenance of all workspaces",
 	"mail/package.deleteOldMails":                 "periodic maintenance of all workspaces",

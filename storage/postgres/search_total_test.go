@@ -13,7 +13,13 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/partner"
 	"github.com/tributary-hq/tributary/affiliate/program"
 	"github.com/tributary-hq/tributary/affiliate/promocode"
+	commissions "github.com/tributary-hq/tributary/storage/postgres/commission"
+	links "github.com/tributary-hq/tributary/storage/postgres/link"
+	participants "github.com/tributary-hq/tributary/storage/postgres/participant"
+	partners "github.com/tributary-hq/tributary/storage/postgres/partner"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
+	programs "github.com/tributary-hq/tributary/storage/postgres/program"
+	promocodes "github.com/tributary-hq/tributary/storage/postgres/promocode"
 )
 
 // newSearchFixture stores n programmes and n participants. Each participant has a link, a
@@ -22,7 +28,7 @@ import (
 func newSearchFixture(t *testing.T, n int) *fixture {
 	t.Helper()
 	f := newFixture(t)
-	fillWithLinks(f.Shop, n)
+	f.JoinWithLinks(n)
 	f.ExecWithoutForeignKeys(`insert into link_totals (workspace_id, link_id) select workspace_id, id from links`)
 	// 6,000 participants have two referral codes with the prefix "twin".
 	f.ExecWithoutForeignKeys(`
@@ -30,7 +36,7 @@ func newSearchFixture(t *testing.T, n int) *fixture {
 		select workspace_id, mode, 'twin-' || id || n, program_id, id, gen_random_uuid(), $1 from (
 			select * from participants where program_id = $2 order by id limit 6000
 		) p, generate_series(1, 2) n`, f.Now(), f.Program)
-	copyProgram(f.Shop, n)
+	f.CopyProgram(n)
 	f.ExecWithoutForeignKeys(`
 		insert into commissions (workspace_id, id, mode, program_id, participant_id, partner_id, conversion_id, decision_id, external_transaction_id, status,
 			commission_type, event_type, rate_bps, amount_cents, original_amount_cents, currency, base_amount_cents, sale_amount_cents, sale_currency,
@@ -59,32 +65,32 @@ func TestSearches_CanReadPagesAfterTheLimitOfTheTotal(t *testing.T) {
 	const matches, size = affiliate.MaxSearchTotal + 150, 100
 	f := newSearchFixture(t, matches)
 	newest := commission.Order{By: commission.SortCreatedAt}
-	commissions := func(search string) func(affiliate.Page) ([]string, int64, error) {
+	search := func(search string) func(affiliate.Page) ([]string, int64, error) {
 		return func(page affiliate.Page) ([]string, int64, error) {
-			found, total, err := f.Store.Commissions(t.Context(), f.Scope, commission.Filter{Search: search}, newest, page)
+			found, total, err := commissions.List(t.Context(), f.DB, f.Scope, commission.Filter{Search: search}, newest, page)
 			return idsOf(found, func(c commission.Item) fmt.Stringer { return c.ID }), total, err
 		}
 	}
 	participants := func(search string, order participant.Order) func(affiliate.Page) ([]string, int64, error) {
 		return func(page affiliate.Page) ([]string, int64, error) {
-			found, total, err := f.Store.ListParticipants(t.Context(), f.Scope, f.Program, participant.Filter{Search: search}, order, page)
+			found, total, err := participants.List(t.Context(), f.DB, f.Scope, f.Program, participant.Filter{Search: search}, order, page)
 			return idsOf(found, func(p participant.Participant) fmt.Stringer { return p.ID }), total, err
 		}
 	}
 	programs := func(page affiliate.Page) ([]string, int64, error) {
-		found, total, err := f.Store.ListPrograms(t.Context(), f.Scope, program.Filter{Search: "copy"}, page)
+		found, total, err := programs.List(t.Context(), f.DB, f.Scope, program.Filter{Search: "copy"}, page)
 		return idsOf(found, func(p program.Program) fmt.Stringer { return p.ID }), total, err
 	}
 	public := func(page affiliate.Page) ([]string, int64, error) {
-		found, total, err := f.Store.PartnerPrograms(t.Context(), f.NewPartner("Joe"), f.Scope.Mode, partner.ProgramFilter{Public: true, Search: "copy"}, page)
+		found, total, err := partners.Programs(t.Context(), f.DB, f.NewPartner("Joe"), f.Scope.Mode, partner.ProgramFilter{Public: true, Search: "copy"}, page)
 		return idsOf(found, func(p partner.Program) fmt.Stringer { return p.ID }), total, err
 	}
 	links := func(page affiliate.Page) ([]string, int64, error) {
-		found, total, err := f.Store.Links(t.Context(), f.Scope, f.Program, link.Filter{Search: "code"}, page)
+		found, total, err := links.List(t.Context(), f.DB, f.Scope, f.Program, link.Filter{Search: "code"}, page)
 		return idsOf(found, func(l link.Link) fmt.Stringer { return l.ID }), total, err
 	}
 	codes := func(page affiliate.Page) ([]string, int64, error) {
-		found, total, err := f.Store.PromoCodes(t.Context(), f.Scope, f.Program, promocode.Filter{Search: "promo"}, page)
+		found, total, err := promocodes.List(t.Context(), f.DB, f.Scope, f.Program, promocode.Filter{Search: "promo"}, page)
 		return idsOf(found, func(c promocode.PromoCode) fmt.Stringer { return c.ID }), total, err
 	}
 	byAge := `select id::text from %s where workspace_id = $1 and %s order by created_at desc, id desc`
@@ -103,8 +109,8 @@ func TestSearches_CanReadPagesAfterTheLimitOfTheTotal(t *testing.T) {
 		"promo codes":            {codes, fmt.Sprintf(byAge, "promo_codes", "true")},
 		"programmes":             {programs, fmt.Sprintf(byAge, "programs", "name like 'Copy%'")},
 		"public programmes":      {public, fmt.Sprintf(byAge, "programs", "name like 'Copy%'")},
-		"commissions by order":   {commissions("order-"), fmt.Sprintf(byAge, "commissions", "true")},
-		"commissions by partner": {commissions("jane"), fmt.Sprintf(byAge, "commissions", "true")},
+		"commissions by order":   {search("order-"), fmt.Sprintf(byAge, "commissions", "true")},
+		"commissions by partner": {search("jane"), fmt.Sprintf(byAge, "commissions", "true")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			all := f.Texts(tc.order, f.Scope.Workspace)
@@ -137,7 +143,7 @@ func TestSearches_CanReadPagesAfterTheLimitOfTheTotal(t *testing.T) {
 	t.Run("stats", func(t *testing.T) {
 		stats := func(search string) commission.Stats {
 			t.Helper()
-			stats, err := f.Store.CommissionStats(t.Context(), f.Scope, commission.Filter{Search: search})
+			stats, err := commissions.Stats(t.Context(), f.DB, f.Scope, commission.Filter{Search: search})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -45,17 +45,17 @@ type Tx struct {
 // outside the transaction. If the connection is lost during COMMIT, nothing is
 // repeated: the outcome is unknown, and the callbacks of AfterCommit do not run.
 func (db *DB) InTx(ctx context.Context, fn func(tx *Tx) error) error {
-	return db.inTx(ctx, db.pool, fn)
+	return db.InTxOn(ctx, db.pool, fn)
 }
 
 // InSendingTx does the same as InTx on a connection of the webhook sender, whose
 // commits do not wait for the disk.
 func (db *DB) InSendingTx(ctx context.Context, fn func(tx *Tx) error) error {
-	return db.inTx(ctx, db.sender, fn)
+	return db.InTxOn(ctx, db.sender, fn)
 }
 
-// inTx does the same as InTx on a connection of the given pool.
-func (db *DB) inTx(ctx context.Context, pool *pgxpool.Pool, fn func(tx *Tx) error) error {
+// InTxOn does the same as InTx on a connection of the given pool.
+func (db *DB) InTxOn(ctx context.Context, pool *pgxpool.Pool, fn func(tx *Tx) error) error {
 	for attempt := 1; ; attempt++ {
 		tx := &Tx{db: db}
 		err := pgx.BeginFunc(ctx, pool, func(begun pgx.Tx) error {
@@ -94,7 +94,7 @@ func isRetryable(err error) bool {
 		return false
 	}
 	switch pgErr.Code {
-	case codeSerializationFailure, codeDeadlock, codeForeignKeyViolation:
+	case CodeSerializationFailure, codeDeadlock, codeForeignKeyViolation:
 		return true
 	case codeCheckViolation:
 		return pgErr.ConstraintName == ""
@@ -114,6 +114,9 @@ func (db *DB) InSnapshot(ctx context.Context, fn func(ctx context.Context, tx pg
 // process crashes after the commit, the callback never runs. A job or a periodic search
 // must then do the work of the callback.
 func (tx *Tx) AfterCommit(callback func()) { tx.afterCommit = append(tx.afterCommit, callback) }
+
+// ErasureKeys returns Config.ErasureKeys.
+func (tx *Tx) ErasureKeys() privacy.ErasureKeys { return tx.db.erasureKeys }
 
 // DeliveriesAdded records endpoints that receive deliveries from this transaction.
 // After the commit, the callback of OnDeliveries receives them.
@@ -226,7 +229,7 @@ func auditJSON(before, after any) (encodedBefore, encodedAfter []byte, err error
 
 // LockWorkspace locks the workspace's row until the transaction ends, so that changes
 // of its team, keys and endpoints run one after another. Errors: NOT_FOUND.
-func (tx *Tx) LockWorkspace(ctx context.Context, id affiliate.WorkspaceID) error {
+func LockWorkspace(ctx context.Context, tx *Tx, id affiliate.WorkspaceID) error {
 	// FOR UPDATE would conflict with the key share lock that each insert of a row of
 	// the workspace takes on the workspace's row.
 	const lock = `select from workspaces where id = $1 and erased_at is null for no key update`
@@ -240,7 +243,7 @@ func (tx *Tx) LockWorkspace(ctx context.Context, id affiliate.WorkspaceID) error
 // HoldBooks returns the time up to which the books of a workspace are closed; nil if no
 // period is closed. They are not closed up to a later time before the transaction ends. The
 // database does the same for each entry that is added to the ledger.
-func (tx *Tx) HoldBooks(ctx context.Context, workspace affiliate.WorkspaceID) (*time.Time, error) {
+func HoldBooks(ctx context.Context, tx *Tx, workspace affiliate.WorkspaceID) (*time.Time, error) {
 	var closed *time.Time
 	if err := tx.QueryRow(ctx, `select hold_books($1)`, workspace).Scan(&closed); err != nil {
 		return nil, fmt.Errorf("read the end of the closed periods: %w", err)
@@ -254,8 +257,8 @@ const booksTimeout = 3 * time.Second
 
 // LockBooks waits until the transactions that hold the books of a workspace (HoldBooks)
 // have ended. Others wait until this transaction ends. If the lock is not free after
-// booksTimeout, the transaction fails.
-func (tx *Tx) LockBooks(ctx context.Context, workspace affiliate.WorkspaceID) error {
+// booksTimeout, the transaction fails and the response is SERVICE_UNAVAILABLE.
+func LockBooks(ctx context.Context, tx *Tx, workspace affiliate.WorkspaceID) error {
 	if _, err := tx.Exec(ctx, fmt.Sprintf("set local lock_timeout = %d", booksTimeout.Milliseconds())); err != nil {
 		return fmt.Errorf("lock the books: %w", err)
 	}

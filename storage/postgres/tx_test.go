@@ -15,11 +15,11 @@ import (
 
 func TestAfterCommit_CallsFunctionsAfterTheCommit(t *testing.T) {
 	t.Parallel()
-	store, err := postgres.Open(t.Context(), postgres.Config{URL: pgtest.New(t), MaxConns: 2})
+	db, err := postgres.Open(t.Context(), postgres.Config{URL: pgtest.New(t), MaxConns: 2})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(store.Close)
+	t.Cleanup(db.Close)
 	refused := errors.New("refused")
 	serializationFailure := &pgconn.PgError{Code: "40001"}
 
@@ -41,7 +41,7 @@ func TestAfterCommit_CallsFunctionsAfterTheCommit(t *testing.T) {
 			const lock = 1
 			var called []string
 			runs := 0
-			err := store.InTx(t.Context(), func(tx *postgres.Tx) error {
+			err := db.InTx(t.Context(), func(tx *postgres.Tx) error {
 				runs++
 				if _, err := tx.Exec(t.Context(), `select pg_advisory_xact_lock($1)`, lock); err != nil {
 					return err
@@ -52,7 +52,7 @@ func TestAfterCommit_CallsFunctionsAfterTheCommit(t *testing.T) {
 						// The lock belongs to the transaction, so it is free after the
 						// commit.
 						var committed bool
-						err := store.Pool().QueryRow(t.Context(), `select pg_try_advisory_xact_lock($1)`, lock).Scan(&committed)
+						err := db.QueryRow(t.Context(), `select pg_try_advisory_xact_lock($1)`, lock).Scan(&committed)
 						if err != nil || !committed {
 							t.Errorf("the function %q was called before the commit (committed %t, %v)", name, committed, err)
 						}

@@ -45,12 +45,12 @@ func (sys *system) createLogEntry(t *testing.T, merchant caller) (id string) {
 // sendMail stores mails and the jobs that send them, as the core does.
 func (sys *system) sendMail(t *testing.T, mails ...notification.Mail) {
 	t.Helper()
-	store, err := postgres.Open(t.Context(), postgres.Config{URL: sys.database, MaxConns: 1})
+	db, err := postgres.Open(t.Context(), postgres.Config{URL: sys.database, MaxConns: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer store.Close()
-	if err := store.InTx(t.Context(), func(tx *postgres.Tx) error { return tx.SendMail(t.Context(), mails...) }); err != nil {
+	defer db.Close()
+	if err := db.InTx(t.Context(), func(tx *postgres.Tx) error { return tx.SendMail(t.Context(), mails...) }); err != nil {
 		t.Fatal(err)
 	}
 }

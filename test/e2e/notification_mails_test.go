@@ -47,12 +47,12 @@ func (sys *system) newVerifiedFixture(t *testing.T) fixture {
 // enqueue makes a job run now.
 func (sys *system) enqueue(t *testing.T, job affiliate.Job) {
 	t.Helper()
-	store, err := postgres.Open(t.Context(), postgres.Config{URL: sys.database, MaxConns: 1})
+	db, err := postgres.Open(t.Context(), postgres.Config{URL: sys.database, MaxConns: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer store.Close()
-	if err := store.InTx(t.Context(), func(tx *postgres.Tx) error { return tx.Enqueue(t.Context(), job) }); err != nil {
+	defer db.Close()
+	if err := db.InTx(t.Context(), func(tx *postgres.Tx) error { return tx.Enqueue(t.Context(), job) }); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/storage/postgres"
+	checks "github.com/tributary-hq/tributary/storage/postgres/check"
 )
 
 // conflicts contains the errors that a request may get because a concurrent request has
@@ -255,15 +256,15 @@ func TestLedger_ConsistentUnderConcurrency(t *testing.T) {
 	s.outcomes.wantSuccesses(t, "report", "early refund", "partial refund", "full refund", "approve", "reject", "approve-override",
 		"create batch", "confirm batch")
 
-	store, err := postgres.Open(t.Context(), postgres.Config{URL: sys.database, MaxConns: 2})
+	db, err := postgres.Open(t.Context(), postgres.Config{URL: sys.database, MaxConns: 2})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer store.Close()
+	defer db.Close()
 	// Jobs may still update counts and apply refunds that arrived before their sale. The
 	// checks find no violation before or after such a job.
 	eventually(t, waitTimeout, "the ledger check finds no violation", func() error {
-		results, err := store.CheckAccounts(t.Context(), time.Now)
+		results, err := checks.Run(t.Context(), db, time.Now)
 		for _, result := range results {
 			if result.Violated > 0 {
 				return fmt.Errorf("%s: %v", result.Name, result.Violations)

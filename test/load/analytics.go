@@ -15,7 +15,6 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/analytics"
-	"github.com/tributary-hq/tributary/cmd/stores"
 	edgev1 "github.com/tributary-hq/tributary/gen/edge/v1"
 	reports "github.com/tributary-hq/tributary/server/analytics"
 	"github.com/tributary-hq/tributary/test/service"
@@ -170,7 +169,7 @@ func (b *bench) measureAddition(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	a := &addition{ingestion: i, service: reports.New(stores.Analytics(i.postgres.DB), slog.New(slog.DiscardHandler), time.Now)}
+	a := &addition{ingestion: i, service: reports.New(i.postgres, slog.New(slog.DiscardHandler), time.Now)}
 	for _, row := range []struct {
 		id, what, goal string
 		click          func(end time.Time, n int) *edgev1.Click
@@ -233,7 +232,7 @@ func (a *addition) add(ctx context.Context) (sample, error) {
 	a.added += a.rows
 	var sum int
 	const clicks = `select coalesce(sum(clicks), 0)::bigint from analytics_days where dimension = '' and participant_id = $1`
-	if err := a.postgres.Pool().QueryRow(ctx, clicks, uuid.Nil).Scan(&sum); err != nil {
+	if err := a.postgres.QueryRow(ctx, clicks, uuid.Nil).Scan(&sum); err != nil {
 		return sample{}, err
 	}
 	if sum != a.added {

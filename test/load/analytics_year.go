@@ -17,7 +17,7 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/click"
 	"github.com/tributary-hq/tributary/affiliate/commission"
 	"github.com/tributary-hq/tributary/storage/postgres"
-	analyticspg "github.com/tributary-hq/tributary/storage/postgres/analytics"
+	rollups "github.com/tributary-hq/tributary/storage/postgres/analytics"
 )
 
 const (
@@ -140,14 +140,13 @@ func (y *year) storeCustomers(ctx context.Context, db *database) error {
 	for _, customer := range y.customers {
 		cohorts.AddCustomer(customer, 1)
 	}
-	sums := analyticspg.NewStore(store.DB)
 	for customers := range slices.Chunk(slices.Collect(maps.Values(y.customers)), 10_000) {
-		err := sums.InTx(ctx, func(tx *analyticspg.Tx) error { return tx.StoreCustomers(ctx, y.scope, customers, nil) })
+		err := store.InTx(ctx, func(tx *postgres.Tx) error { return rollups.StoreCustomers(ctx, tx, y.scope, customers, nil) })
 		if err != nil {
 			return err
 		}
 	}
-	return sums.InTx(ctx, func(tx *analyticspg.Tx) error { return tx.AddCohorts(ctx, y.scope, cohorts) })
+	return store.InTx(ctx, func(tx *postgres.Tx) error { return rollups.AddCohorts(ctx, tx, y.scope, cohorts) })
 }
 
 // sumColumns are the columns of analytics_days. The counts are in the order of

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
-	"github.com/tributary-hq/tributary/cmd/stores"
 	"github.com/tributary-hq/tributary/server"
 	"github.com/tributary-hq/tributary/server/conversion"
 	"github.com/tributary-hq/tributary/storage/postgres"
@@ -149,7 +148,7 @@ func (b *bench) measureTransactions(ctx context.Context, db *database, s *shop, 
 	}
 	defer store.Close()
 	defer debug.SetGCPercent(debug.SetGCPercent(coreGCPercent))
-	service := conversion.New(conversion.Config{Store: stores.Conversion(store), HashKeys: affiliate.HashKeys{[]byte(hashKey)}, Now: time.Now, Log: slog.New(slog.DiscardHandler)})
+	service := conversion.New(conversion.Config{DB: store, HashKeys: affiliate.HashKeys{[]byte(hashKey)}, Now: time.Now, Log: slog.New(slog.DiscardHandler)})
 	ctx = server.WithPrincipal(ctx, server.Principal{Kind: server.SecretKey, Workspace: s.workspace, Mode: affiliate.ModeLive})
 	report := func(ctx context.Context, _ int, phase *atomic.Int32) (took []time.Duration, err error) {
 		for {

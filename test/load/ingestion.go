@@ -24,6 +24,7 @@ import (
 	"github.com/tributary-hq/tributary/server/ingest"
 	"github.com/tributary-hq/tributary/storage/clickstream"
 	"github.com/tributary-hq/tributary/storage/postgres"
+	clicks "github.com/tributary-hq/tributary/storage/postgres/click"
 	"github.com/tributary-hq/tributary/storage/visitors"
 )
 
@@ -75,7 +76,7 @@ type ingestion struct {
 	b                *bench
 	rows             int
 	ours, twin       *database
-	postgres         *postgres.Store
+	postgres         *postgres.DB
 	redisURL         string
 	stream, blocking redis.UniversalClient
 	cache            redis.UniversalClient
@@ -91,7 +92,7 @@ func newIngestion(ctx context.Context, b *bench) (i *ingestion, err error) {
 		return i, err
 	}
 	yesterday, tomorrow := time.Now().AddDate(0, 0, -1), time.Now().AddDate(0, 0, 1)
-	if _, err = i.postgres.EnsureClickPartitions(ctx, yesterday, tomorrow); err != nil {
+	if _, err = postgres.EnsureClickPartitions(ctx, i.postgres, yesterday, tomorrow); err != nil {
 		return i, err
 	}
 	if i.twin, err = b.newDatabase(ctx, "twin", ""); err != nil {
@@ -149,22 +150,22 @@ func (i *ingestion) storeClicks(ctx context.Context) (sample, error) { return i.
 // store measures only the database part of ingestion. click returns click n of a round that
 // ends at end.
 func (i *ingestion) store(ctx context.Context, decoded func(end time.Time, n int) *edgev1.Click) (sample, error) {
-	clicks := make([]click.Click, i.rows)
+	stored := make([]click.Click, i.rows)
 	now := time.Now().UTC().Truncate(time.Millisecond)
-	for n := range clicks {
+	for n := range stored {
 		c, ok := ingest.FromEdge(decoded(now, n), now, now)
 		if !ok {
 			return sample{}, errors.New("ingestion would not store the click")
 		}
 		c.CreatedAt, c.Unique = now, visitorOf(n) == n
-		clicks[n] = c
+		stored[n] = c
 	}
 	if err := i.prepare(ctx, i.ours); err != nil {
 		return sample{}, err
 	}
 	began := time.Now()
-	for batch := range slices.Chunk(clicks, batchRows) {
-		if err := i.postgres.StoreClicks(ctx, batch); err != nil {
+	for batch := range slices.Chunk(stored, batchRows) {
+		if err := clicks.Store(ctx, i.postgres, batch); err != nil {
 			return sample{}, err
 		}
 	}
@@ -247,7 +248,7 @@ func (i *ingestion) drain(ctx context.Context, stream, blocking redis.UniversalC
 	defer cancel()
 	ingester := ingest.New(ingest.Config{}, ingest.Deps{
 		Reader:   clickstream.NewReader(stream, blocking, clickstream.ReaderConfig{Shards: 1, Consumer: "load", Block: streamBlock}),
-		Store:    i.postgres,
+		DB:       i.postgres,
 		Visitors: visitors.New(i.cache),
 	})
 	working, stop := context.WithCancel(ctx)

@@ -17,6 +17,7 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/click"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/storage/postgres"
+	clicks "github.com/tributary-hq/tributary/storage/postgres/click"
 	"github.com/tributary-hq/tributary/test/service"
 )
 
@@ -94,14 +95,14 @@ func (s *shop) addClicks(ctx context.Context, db *database, template click.Click
 		return err
 	}
 	defer store.Close()
-	clicks := make([]click.Click, s.clicks)
-	for n := range clicks {
-		clicks[n] = template
-		if clicks[n].ID.UUID, err = uuid.Parse(s.clickID(n + 1)); err != nil {
+	stored := make([]click.Click, s.clicks)
+	for n := range stored {
+		stored[n] = template
+		if stored[n].ID.UUID, err = uuid.Parse(s.clickID(n + 1)); err != nil {
 			return err
 		}
 	}
-	return store.StoreClicks(ctx, clicks)
+	return clicks.Store(ctx, store, stored)
 }
 
 func (s *shop) clickID(n int) string { return fmt.Sprintf("%s%0*d", s.clickHead, clickDigits, n) }

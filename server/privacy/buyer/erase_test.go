@@ -16,10 +16,10 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/conversion"
 	"github.com/tributary-hq/tributary/affiliate/privacy"
 	"github.com/tributary-hq/tributary/affiliate/processor"
-	"github.com/tributary-hq/tributary/cmd/stores"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
-	processorservice "github.com/tributary-hq/tributary/server/processor"
+	"github.com/tributary-hq/tributary/storage/postgres"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
+	processors "github.com/tributary-hq/tributary/storage/postgres/processor"
 )
 
 // person is a buyer with one sale that the merchant's server has reported in each mode, one
@@ -106,13 +106,12 @@ func (f *fixture) buys(p person) {
 // returns the conversion of the charge.
 func (f *fixture) putCharge(charge processor.Charge) *affiliate.ConversionID {
 	f.Helper()
-	store := stores.Processor(f.Store.DB)
-	number, err := store.NextRead(f.Context())
+	number, err := processors.NextRead(f.Context(), f.DB)
 	if err != nil {
 		f.Fatal(err)
 	}
-	err = store.InTx(f.Context(), func(tx processorservice.Tx) error {
-		return tx.PutCharge(f.Context(), f.Scope, charge, number, f.clock.Now())
+	err = f.DB.InTx(f.Context(), func(tx *postgres.Tx) error {
+		return processors.PutCharge(f.Context(), tx, f.Scope, charge, number, f.clock.Now())
 	})
 	if err != nil {
 		f.Fatal(err)
@@ -124,8 +123,8 @@ func (f *fixture) putCharge(charge processor.Charge) *affiliate.ConversionID {
 func (f *fixture) applyCharge(charge string) *affiliate.ConversionID {
 	f.Helper()
 	var conversion *affiliate.ConversionID
-	err := stores.Processor(f.Store.DB).InTx(f.Context(), func(tx processorservice.Tx) (err error) {
-		conversion, err = tx.FindChargeSale(f.Context(), f.Scope, charge)
+	err := f.DB.InTx(f.Context(), func(tx *postgres.Tx) (err error) {
+		conversion, err = processors.FindChargeSale(f.Context(), tx, f.Scope, charge)
 		return err
 	})
 	if err == nil && conversion != nil {
@@ -417,7 +416,6 @@ func TestErase_DeletesTheChargeOfAWaitingEvent(t *testing.T) {
 	f.putCharge(newPerson("ada").charge("9", 100, conversion.ProcessorDispute{ID: "dp_ada", Status: commission.DisputeOpen}))
 	f.putEvent("evt_refund", processor.EventParked, `{"id":"ch_ada9","customer":"cus_ada"}`)
 	f.Exec(`update processor_events set charge_id = 'ch_ada9'`)
-	store := stores.Processor(f.Store.DB)
 	attempt, err := f.beginAttempt("evt_refund", f.clock.Now().Add(time.Minute))
 	if err != nil || attempt.Charge != "ch_ada9" {
 		t.Fatalf("event %+v, %v", attempt, err)
@@ -425,7 +423,9 @@ func TestErase_DeletesTheChargeOfAWaitingEvent(t *testing.T) {
 	f.clock.Advance(2 * time.Minute)
 	f.erase("k1", byProcessor("cus_ada"))
 	f.requireAbsent("ch_ada9", "cs_ada9", "dp_ada")
-	err = store.InTx(t.Context(), func(tx processorservice.Tx) error { return tx.SetEventOutcome(t.Context(), attempt, f.clock.Now()) })
+	err = f.DB.InTx(t.Context(), func(tx *postgres.Tx) error {
+		return processors.SetEventOutcome(t.Context(), tx, attempt, f.clock.Now())
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -437,7 +437,7 @@ func TestErase_DeletesTheChargeOfAWaitingEvent(t *testing.T) {
 
 // beginAttempt begins an attempt to apply an event.
 func (f *fixture) beginAttempt(event string, until time.Time) (processor.StoredProcessorEvent, error) {
-	return stores.Processor(f.Store.DB).BeginAttempt(f.Context(), processor.EventKey{
+	return processors.BeginAttempt(f.Context(), f.DB, processor.EventKey{
 		Workspace: f.Scope.Workspace, Mode: f.Scope.Mode, Connection: processor.ConnectionIDOf(f.Scope, conversion.Stripe), Event: event,
 	}, until)
 }
@@ -457,8 +457,9 @@ func TestErase_WaitsForARunningAttempt(t *testing.T) {
 	f.waitForEvents(operation)
 	f.putCharge(newPerson("ada").charge("9", 100))
 	attempt.Status, attempt.Reason = processor.EventFailed, processor.FailedInternal
-	store := stores.Processor(f.Store.DB)
-	err = store.InTx(t.Context(), func(tx processorservice.Tx) error { return tx.SetEventOutcome(t.Context(), attempt, f.clock.Now()) })
+	err = f.DB.InTx(t.Context(), func(tx *postgres.Tx) error {
+		return processors.SetEventOutcome(t.Context(), tx, attempt, f.clock.Now())
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -572,13 +573,16 @@ func TestErase_EndsAlthoughTheBuyerGoesOn(t *testing.T) {
 	operation := f.mustRequest("k1", byEmail(ada.email))
 	f.clock.Advance(conversion.MaxConversionLead + time.Second)
 	sales := 0
-	f.store.before = func() error {
+	f.useHook(func(sql string, _ []any) error {
+		if sql != "begin" {
+			return nil
+		}
 		if sales++; sales > 50 {
 			return errors.New("the erasure does not end")
 		}
 		f.order(f.pat, fmt.Sprintf("%s-%d", ada.live, sales), ada.describe)
 		return nil
-	}
+	})
 	f.work(operation)
 	if got := f.status(operation); got != done {
 		t.Errorf("status %s, want done", got)
@@ -594,9 +598,9 @@ func TestEraseBuyer_JoiningRequestRestartsTheLastStep(t *testing.T) {
 	ada := newPerson("ada")
 	operation := f.mustRequest("k1", byEmail(ada.email))
 	joined := ""
-	f.store.before = func() error {
+	f.useHook(func(sql string, _ []any) error {
 		const searched = `select count(*) from buyer_erasures where step = 'again' and position <> ''`
-		if joined != "" || f.Count(searched) == 0 {
+		if sql != "begin" || joined != "" || f.Count(searched) == 0 {
 			return nil
 		}
 		joined = "joins"
@@ -604,7 +608,7 @@ func TestEraseBuyer_JoiningRequestRestartsTheLastStep(t *testing.T) {
 		f.order(f.pat, ada.test, ada.describe)
 		joined = f.mustRequest("k2", byEmail(ada.email))
 		return nil
-	}
+	})
 	f.work(operation)
 	if joined != operation || f.status(operation) != done {
 		t.Fatalf("operation %s has status %s; the second request has joined %q", operation, f.status(operation), joined)

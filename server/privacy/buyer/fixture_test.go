@@ -10,19 +10,18 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/uuid"
 	"google.golang.org/grpc/metadata"
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/click"
 	"github.com/tributary-hq/tributary/affiliate/privacy"
-	"github.com/tributary-hq/tributary/cmd/stores"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server/analytics"
 	"github.com/tributary-hq/tributary/server/conversion"
 	"github.com/tributary-hq/tributary/server/privacy/buyer"
 	"github.com/tributary-hq/tributary/server/processor"
 	"github.com/tributary-hq/tributary/server/servertest"
+	"github.com/tributary-hq/tributary/storage/postgres"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
@@ -43,7 +42,6 @@ type fixture struct {
 	live        *pgtest.Shop
 	pat, livePa pgtest.Participant
 	service     *buyer.Service
-	store       *observedStore
 	log         *recordedLog
 	conversions *conversion.Service
 	keys        affiliate.HashKeys
@@ -69,21 +67,20 @@ func newFixtureIn(db *pgtest.Fixture, clock *pgtest.Clock) *fixture {
 	return f
 }
 
-// useKeys makes the services use other hash keys. The store must use the same keys.
+// useKeys makes the services use other hash keys. The database must use the same keys.
 func (f *fixture) useKeys(keys affiliate.HashKeys) {
 	quiet := slog.New(slog.DiscardHandler)
 	f.keys = keys
-	f.conversions = conversion.New(conversion.Config{Store: stores.Conversion(f.Store), Tail: emptyTail{}, HashKeys: keys, Now: f.clock.Now, Log: quiet})
+	f.conversions = conversion.New(conversion.Config{DB: f.DB, Tail: emptyTail{}, HashKeys: keys, Now: f.clock.Now, Log: quiet})
 	f.processors = processor.New(processor.Config{
-		Store: stores.Processor(f.Store.DB), Sales: f.conversions, Seal: servertest.Seal(f.TB), PublicURL: "https://api.example", Log: quiet, Now: f.clock.Now,
+		DB: f.DB, Sales: f.conversions, Seal: servertest.Seal(f.TB), PublicURL: "https://api.example", Log: quiet, Now: f.clock.Now,
 	})
-	f.store = &observedStore{Store: stores.Buyer(f.Store.DB)}
-	f.service = f.newService(f.store)
+	f.service = f.newService(f.DB)
 }
 
-func (f *fixture) newService(store buyer.Store) *buyer.Service {
+func (f *fixture) newService(db *postgres.DB) *buyer.Service {
 	return buyer.New(buyer.Config{
-		Store: store, Events: f.processors, ErasureLog: f.log, Analytics: analytics.New(stores.Analytics(f.Store.DB), slog.New(slog.DiscardHandler), f.clock.Now),
+		DB: db, Events: f.processors, ErasureLog: f.log, Analytics: analytics.New(f.DB, slog.New(slog.DiscardHandler), f.clock.Now),
 		BuyerKeys: privacy.BuyerKeys(f.keys), ErasureKeys: privacy.NewErasureKeys(f.keys),
 		Log: slog.New(slog.DiscardHandler), Now: f.clock.Now,
 	})
@@ -117,50 +114,10 @@ func (l *recordedLog) Append(entry privacy.ErasureLogEntry) error {
 	return l.err
 }
 
-// observedStore calls before before each transaction, locking before a worker locks its erasure,
-// and after after the function of a transaction. An error of one of them rolls the transaction
-// back. If dead is true, no lease is released, as if the
-// process had ended.
-type observedStore struct {
-	buyer.Store
-	before, locking, after func() error
-	dead                   bool
-}
-
-type observedTx struct {
-	buyer.Tx
-	locking func() error
-}
-
-func (tx observedTx) LockErasure(ctx context.Context, e privacy.BuyerErasure) (privacy.BuyerErasure, error) {
-	if err := tx.locking(); err != nil {
-		return e, err
-	}
-	return tx.Tx.LockErasure(ctx, e)
-}
-
-func (s *observedStore) InTx(ctx context.Context, fn func(tx buyer.Tx) error) error {
-	if s.before != nil {
-		if err := s.before(); err != nil {
-			return err
-		}
-	}
-	return s.Store.InTx(ctx, func(tx buyer.Tx) error {
-		if s.locking != nil {
-			tx = observedTx{tx, s.locking}
-		}
-		if err := fn(tx); err != nil || s.after == nil {
-			return err
-		}
-		return s.after()
-	})
-}
-
-func (s *observedStore) ReleaseErasure(ctx context.Context, e privacy.BuyerErasure, worker uuid.UUID, failed bool) error {
-	if s.dead {
-		return nil
-	}
-	return s.Store.ReleaseErasure(ctx, e, worker, failed)
+// useHook makes the service use a database whose hook sees the service's statements.
+func (f *fixture) useHook(hook pgtest.Hook) {
+	f.Helper()
+	f.service = f.newService(f.OpenHooked(hook))
 }
 
 // as returns the context of a call of the owner with an Idempotency-Key.

@@ -18,11 +18,11 @@ var keyA, keyB = hashKeys[0], []byte("the next key of the tests")
 func (f *fixture) rotate(keys ...[]byte) {
 	f.Helper()
 	var err error
-	f.Store, err = postgres.Open(f.Context(), postgres.Config{URL: f.URL, ErasureKeys: privacy.NewErasureKeys(keys)})
+	f.DB, err = postgres.Open(f.Context(), postgres.Config{URL: f.URL, ErasureKeys: privacy.NewErasureKeys(keys)})
 	if err != nil {
 		f.Fatal(err)
 	}
-	f.Cleanup(f.Store.Close)
+	f.Cleanup(f.DB.Close)
 	f.useKeys(keys)
 }
 

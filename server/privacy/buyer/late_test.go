@@ -7,8 +7,8 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate/conversion"
 	"github.com/tributary-hq/tributary/affiliate/processor"
-	"github.com/tributary-hq/tributary/cmd/stores"
-	processorservice "github.com/tributary-hq/tributary/server/processor"
+	"github.com/tributary-hq/tributary/storage/postgres"
+	processors "github.com/tributary-hq/tributary/storage/postgres/processor"
 )
 
 // A refund can wait for a sale that only the buyer's event would record. If the event is
@@ -27,8 +27,8 @@ func TestErase_EmptiesEventsThatWaitForADeletedCharge(t *testing.T) {
 	if got, want := strings.Join(f.eventBodies(), "; "), "evt_refund ignored buyer_erased false; evt_sale ignored buyer_erased false"; got != want {
 		t.Errorf("events %s, want %s", got, want)
 	}
-	err := stores.Processor(f.Store.DB).InTx(t.Context(), func(tx processorservice.Tx) error {
-		conversion, err := tx.FindChargeSale(t.Context(), f.Scope, "ch_ada9")
+	err := f.DB.InTx(t.Context(), func(tx *postgres.Tx) error {
+		conversion, err := processors.FindChargeSale(t.Context(), tx, f.Scope, "ch_ada9")
 		if conversion != nil {
 			t.Errorf("the deleted charge belongs to %s", conversion)
 		}
@@ -112,15 +112,15 @@ func TestErase_FollowsACustomerThatIsAddedBeforeTheSaleIsErased(t *testing.T) {
 	}
 	operation := f.mustRequest("k1", byEmail(ada.email))
 	added := false
-	f.store.before = func() error {
-		if added || f.Count(`select count(*) from buyer_erasures where step = 'sales'`) == 0 {
+	f.useHook(func(sql string, _ []any) error {
+		if sql != "begin" || added || f.Count(`select count(*) from buyer_erasures where step = 'sales'`) == 0 {
 			return nil
 		}
 		added = true
 		sale := ada.sale(f, ada.test, "2")
 		_, err := f.conversions.AddProcessorIDs(t.Context(), f.Scope, sale)
 		return err
-	}
+	})
 	f.work(operation)
 	if !added || f.status(operation) != done {
 		t.Fatalf("status %s, customer added: %t", f.status(operation), added)
@@ -200,6 +200,9 @@ func TestErase_DeletesTheCustomerOfALateSale(t *testing.T) {
 	f.WantCount(0, "rows of the customer", `select (select count(*) from customers) + (select count(*) from customer_payments)`)
 }
 
+// lockErasure is a part of the statement with which a worker locks its erasure.
+const lockErasure = "o.id = $2\n\t\tfor no key update"
+
 // A request that joins while a part of the work is done makes the worker repeat the part.
 func TestWork_RepeatsAPartIfARequestJoins(t *testing.T) {
 	t.Parallel()
@@ -208,8 +211,8 @@ func TestWork_RepeatsAPartIfARequestJoins(t *testing.T) {
 	f.order(f.pat, ada.test, ada.describe)
 	operation := f.mustRequest("k1", byCustomer(ada.customer))
 	joined := false
-	f.store.locking = func() error {
-		if joined || f.Count(`select count(*) from buyer_erasures where step = 'again'`) == 0 {
+	f.useHook(func(sql string, _ []any) error {
+		if !strings.Contains(sql, lockErasure) || joined || f.Count(`select count(*) from buyer_erasures where step = 'again'`) == 0 {
 			return nil
 		}
 		joined = true
@@ -219,7 +222,7 @@ func TestWork_RepeatsAPartIfARequestJoins(t *testing.T) {
 			t.Error("the second request did not join")
 		}
 		return nil
-	}
+	})
 	f.work(operation)
 	if !joined || f.status(operation) != done {
 		t.Errorf("status %s, joined: %t", f.status(operation), joined)
@@ -235,8 +238,8 @@ func TestEraseBuyer_JoiningRequestCoversEvents(t *testing.T) {
 	f.order(f.pat, ada.test, ada.describe)
 	operation := f.mustRequest("k1", byCustomer(ada.customer))
 	joined := false
-	f.store.before = func() error {
-		if joined || f.Count(`select count(*) from buyer_erasures where step = 'again'`) == 0 {
+	f.useHook(func(sql string, _ []any) error {
+		if sql != "begin" || joined || f.Count(`select count(*) from buyer_erasures where step = 'again'`) == 0 {
 			return nil
 		}
 		joined = true
@@ -246,7 +249,7 @@ func TestEraseBuyer_JoiningRequestCoversEvents(t *testing.T) {
 			t.Error("the second request did not join")
 		}
 		return nil
-	}
+	})
 	f.work(operation)
 	if got, want := strings.Join(f.eventBodies(), "; "), "evt_parked ignored buyer_erased false"; !joined || f.status(operation) != done || got != want {
 		t.Errorf("status %s, events %s, joined: %t", f.status(operation), got, joined)

@@ -11,6 +11,8 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/conversion"
 	"github.com/tributary-hq/tributary/affiliate/privacy"
+	"github.com/tributary-hq/tributary/storage/postgres"
+	buyers "github.com/tributary-hq/tributary/storage/postgres/buyer"
 )
 
 // maxValue is the greatest length of a value that can identify a buyer.
@@ -19,7 +21,7 @@ const maxValue = 320
 // isAbout reports whether an event of a payment processor is about the buyer: it contains the
 // identity, a customer in the list, or an id of an erased sale in the list. It compares the
 // digests of all texts in the event. ids are the ids of sales and charges in the event.
-func (s *Service) isAbout(ctx context.Context, tx Tx, e privacy.BuyerErasure, event privacy.WaitingEvent) (about bool, ids []string, err error) {
+func (s *Service) isAbout(ctx context.Context, tx *postgres.Tx, e privacy.BuyerErasure, event privacy.WaitingEvent) (about bool, ids []string, err error) {
 	body, err := s.Events.OpenEvent(event.ConnectionID, event.Body)
 	if err != nil {
 		return false, nil, err
@@ -40,9 +42,9 @@ func (s *Service) isAbout(ctx context.Context, tx Tx, e privacy.BuyerErasure, ev
 	if about {
 		return true, ids, nil
 	}
-	found, err := tx.Customers(ctx, e, refs)
+	found, err := buyers.Customers(ctx, tx, e, refs)
 	if err == nil && len(found) == 0 {
-		found, err = tx.ErasedAliases(ctx, e, event.Mode, erased)
+		found, err = buyers.ErasedAliases(ctx, tx, e, event.Mode, erased)
 	}
 	return len(found) > 0, ids, err
 }

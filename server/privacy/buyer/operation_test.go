@@ -16,9 +16,9 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/privacy"
 	"github.com/tributary-hq/tributary/affiliate/processor"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
-	"github.com/tributary-hq/tributary/server/privacy/buyer"
 	"github.com/tributary-hq/tributary/server/servertest"
-	buyerpg "github.com/tributary-hq/tributary/storage/postgres/buyer"
+	buyers "github.com/tributary-hq/tributary/storage/postgres/buyer"
+	checks "github.com/tributary-hq/tributary/storage/postgres/check"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
@@ -50,7 +50,7 @@ func diff(before, after string) string {
 
 // checkAccounts runs the check of the accounts.
 func (f *fixture) checkAccounts() error {
-	results, err := f.Store.CheckAccounts(f.Context(), time.Now)
+	results, err := checks.Run(f.Context(), f.DB, time.Now)
 	for _, result := range results {
 		if len(result.Violations) > 0 {
 			err = errors.Join(err, fmt.Errorf("%s: %v", result.Name, result.Violations))
@@ -111,11 +111,10 @@ func TestEraseBuyer_ForgetsKeysAfter30Days(t *testing.T) {
 	if got := f.mustRequest("k1", byEmail("ada@shop.example")); got != first {
 		t.Error("the key was deleted too early")
 	}
-	store := buyerpg.NewStore(f.Store.DB)
 	count := func(keys, operations int64) {
 		t.Helper()
-		gotKeys, err := store.DeleteErasureKeys(t.Context(), f.clock.Now(), 10)
-		gotOperations, err2 := store.DeleteErasures(t.Context(), f.clock.Now().Add(-privacy.BuyerErasureKeyLifetime), 10)
+		gotKeys, err := buyers.DeleteErasureKeys(t.Context(), f.DB, f.clock.Now(), 10)
+		gotOperations, err2 := buyers.DeleteErasures(t.Context(), f.DB, f.clock.Now().Add(-privacy.BuyerErasureKeyLifetime), 10)
 		if gotKeys != keys || gotOperations != operations || errors.Join(err, err2) != nil {
 			t.Errorf("deleted %d keys and %d erasures, want %d and %d", gotKeys, gotOperations, keys, operations)
 		}
@@ -271,28 +270,24 @@ func TestWork_FailsAfterFiveAttempts(t *testing.T) {
 // until the erasure has failed. It returns false if the job ended before.
 func (f *fixture) breakAfter(n int, operation string) bool {
 	f.Helper()
-	broken := errors.New("the database is broken")
-	left := n
-	f.store.before = func() error {
-		if left--; left < 0 {
-			return broken
+	begun, last := 0, false // transactions, and whether this is the last attempt
+	db := f.OpenHooked(func(sql string, _ []any) error {
+		if sql != "begin" {
+			return nil
+		}
+		begun++
+		if last && begun == 1 || !last && begun > n {
+			return errors.New("the database is broken")
 		}
 		return nil
-	}
-	defer func() { f.store.before = nil }()
+	})
+	defer db.Close()
+	service := f.newService(db)
 	for attempt := 1; ; attempt++ {
 		if attempt == privacy.MaxBuyerErasureFailures {
-			// The transaction that stores the failure succeeds.
-			first := true
-			f.store.before = func() error {
-				if first {
-					first = false
-					return broken
-				}
-				return nil
-			}
+			begun, last = 0, true // the transaction that stores the failure succeeds
 		}
-		wait, err := f.service.Work(f.Context(), f.job(operation))
+		wait, err := service.Work(f.Context(), f.job(operation))
 		if err != nil {
 			f.Fatalf("attempt %d: %v", attempt, err)
 		}
@@ -385,7 +380,7 @@ func TestDeleteErasures_DeletesTheLists(t *testing.T) {
 	if f.Count(rows) == 0 {
 		t.Fatal("the failed erasure has no lists")
 	}
-	if n, err := buyerpg.NewStore(f.Store.DB).DeleteErasures(t.Context(), f.clock.Now(), 10); n != 1 || err != nil {
+	if n, err := buyers.DeleteErasures(t.Context(), f.DB, f.clock.Now(), 10); n != 1 || err != nil {
 		t.Fatalf("DeleteErasures deleted %d erasures, %v, want 1", n, err)
 	}
 	f.WantCount(0, "rows of the work", rows)
@@ -409,9 +404,12 @@ func TestEraseBuyer_RefusesToJoinDuringRecovery(t *testing.T) {
 		t.Error("a request did not join while no worker has the lease")
 	}
 	during := 0
-	f.store.before = func() error {
+	other := f.service
+	f.useHook(func(sql string, _ []any) error {
+		if sql != "begin" {
+			return nil
+		}
 		during++
-		other := f.newService(&observedStore{Store: f.store.Store})
 		_, err := other.EraseBuyer(f.as("k4"), &affiliatev1.EraseBuyerRequest{Confirmation: new("DELETE"), Buyer: byEmail("ada@shop.example")})
 		if got := pgtest.ReasonOf(t, err); got != affiliate.ReasonActiveOperationConflict {
 			t.Errorf("a request during the recovery: %v, want ACTIVE_OPERATION_CONFLICT", err)
@@ -421,31 +419,33 @@ func TestEraseBuyer_RefusesToJoinDuringRecovery(t *testing.T) {
 			t.Errorf("a known key during the recovery: %v, %v", known, err)
 		}
 		return nil
-	}
+	})
 	f.work(operation)
-	f.store.before = nil
 	if during == 0 || f.status(operation) != done {
 		t.Errorf("%d transactions, status %s", during, f.status(operation))
 	}
 	f.WantCount(0, "keys of refused requests", `select count(*) from buyer_erasure_keys where key = 'k4'`)
 }
 
-// kill runs the job of an operation with a process that ends during its n-th transaction. It
+// kill runs the job of an operation with a process that ends before its n-th commit. It
 // returns false if the job ended before.
 func (f *fixture) kill(n int, operation string) bool {
 	f.Helper()
 	ctx, end := context.WithCancel(f.Context())
 	defer end()
 	count := 0
-	dying := &observedStore{Store: f.store.Store, dead: true}
-	dying.after = func() error {
-		if count++; count == n {
+	db := f.OpenHooked(func(sql string, _ []any) error {
+		if sql == "commit" {
+			count++
+		}
+		if count >= n {
 			end()
 			return errors.New("the process has ended")
 		}
 		return nil
-	}
-	service := f.newService(dying)
+	})
+	defer db.Close()
+	service := f.newService(db)
 	for range 100 {
 		wait, err := service.Work(ctx, f.job(operation))
 		if count >= n {
@@ -508,13 +508,15 @@ func TestWork_CountsTimeoutsAsFailures(t *testing.T) {
 		{time.Hour, true, 0, context.Canceled, 1},
 	} {
 		ctx, cancel := context.WithTimeout(t.Context(), tc.limit)
-		f.store.before = func() error {
-			if tc.stop {
-				cancel()
+		f.useHook(func(sql string, _ []any) error {
+			if sql == "begin" {
+				if tc.stop {
+					cancel()
+				}
+				<-ctx.Done()
 			}
-			<-ctx.Done()
-			return ctx.Err()
-		}
+			return nil
+		})
 		if wait, err := f.service.Work(ctx, f.job(operation)); wait != tc.wait || !errors.Is(err, tc.err) {
 			t.Errorf("%d: Work returned %s, %v, want %s, %v", n, wait, err, tc.wait, tc.err)
 		}
@@ -522,7 +524,7 @@ func TestWork_CountsTimeoutsAsFailures(t *testing.T) {
 		f.WantCount(tc.failures, "failures", `select failures from buyer_erasures`)
 		f.WantCount(0, "leases", `select count(*) from buyer_erasures where lease_owner is not null`)
 	}
-	f.store.before = nil
+	f.service = f.newService(f.DB)
 	f.work(operation)
 	if got := f.status(operation); got != done {
 		t.Errorf("status %s, want done", got)
@@ -537,18 +539,16 @@ func TestWork_StopsWithoutTheLease(t *testing.T) {
 	f.buys(ada)
 	operation := f.mustRequest("k1", byEmail(ada.email))
 	stolen := false
-	f.store.before = func() error {
-		if !stolen {
+	f.useHook(func(sql string, _ []any) error {
+		if sql == "begin" && !stolen {
 			stolen = true
 			f.Exec(`update buyer_erasures set lease_owner = gen_random_uuid()`)
 		}
 		return nil
-	}
+	})
 	if wait, err := f.service.Work(t.Context(), f.job(operation)); wait == 0 || err != nil {
 		t.Errorf("Work returned %s, %v", wait, err)
 	}
 	f.WantCount(0, "erased conversions", `select count(*) from conversions where buyer_erased_at is not null`)
 	f.WantCount(0, "failures", `select failures from buyer_erasures`)
 }
-
-var _ buyer.Store = (*observedStore)(nil)

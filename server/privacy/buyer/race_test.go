@@ -10,6 +10,7 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/click"
 	"github.com/tributary-hq/tributary/affiliate/processor"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	clicks "github.com/tributary-hq/tributary/storage/postgres/click"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
@@ -32,12 +33,11 @@ func TestErase_WithReportsAtTheSameTime(t *testing.T) {
 	var recordErr error
 	var charge *affiliate.ConversionID
 	inSales := false
-	f.store.before = func() error {
-		inSales = f.Count(`select count(*) from buyer_erasures where step = 'sales'`) == 1 && f.Count(`select count(*) from buyer_erasure_sales where not erased`) > 0
-		return nil
-	}
-	f.store.after = func() error {
-		if !inSales {
+	f.useHook(func(sql string, _ []any) error {
+		if sql == "begin" {
+			inSales = f.Count(`select count(*) from buyer_erasures where step = 'sales'`) == 1 && f.Count(`select count(*) from buyer_erasure_sales where not erased`) > 0
+		}
+		if sql != "commit" || !inSales {
 			return nil
 		}
 		reports.Go(func() { _, duplicate = f.report(f.pat, ada.test, "") })
@@ -51,10 +51,9 @@ func TestErase_WithReportsAtTheSameTime(t *testing.T) {
 			return f.CountLockWaits() >= 5
 		})
 		return nil
-	}
+	})
 	f.work(operation)
 	reports.Wait()
-	f.store.before, f.store.after = nil, nil
 	for name, err := range map[string]error{"the same transaction": duplicate, "the charge as a transaction": aliased} {
 		if got := pgtest.ReasonOf(t, err); got != affiliate.ReasonConversionDuplicate {
 			t.Errorf("%s: %v, want CONVERSION_DUPLICATE", name, err)
@@ -89,17 +88,18 @@ func TestErase_WhileTheClickOfTheSaleArrives(t *testing.T) {
 	stored := f.UnstoredClick(f.pat)
 	f.order(f.pat, ada.test, ada.describe, func(r *affiliatev1.ReportConversionRequest) { r.ClickId = new(stored.ID.String()) })
 	f.WantCount(1, "conversions that wait for the click", `select count(*) from awaited_clicks`)
-	if err := f.Store.StoreClicks(t.Context(), []click.Click{stored}); err != nil {
+	if err := clicks.Store(t.Context(), f.DB, []click.Click{stored}); err != nil {
 		t.Fatal(err)
 	}
 	operation := f.mustRequest("k1", byCustomer(ada.customer))
 	var late sync.WaitGroup
 	var lateErr error
-	f.store.after = func() error {
-		if f.Count(`select count(*) from buyer_erasures where step = 'sales'`) == 0 {
+	attributes := false
+	f.useHook(func(sql string, _ []any) error {
+		if sql != "commit" || attributes || f.Count(`select count(*) from buyer_erasures where step = 'sales'`) == 0 {
 			return nil
 		}
-		f.store.after = nil
+		attributes = true
 		late.Go(func() {
 			lateErr = f.conversions.AttributeAwaited(t.Context(), click.AwaitedClick{Workspace: f.Scope.Workspace, Click: stored.ID})
 		})
@@ -107,7 +107,7 @@ func TestErase_WhileTheClickOfTheSaleArrives(t *testing.T) {
 			return f.CountLockWaits() > 0
 		})
 		return nil
-	}
+	})
 	f.work(operation)
 	late.Wait()
 	if lateErr != nil {
@@ -142,7 +142,7 @@ func TestErase_ErasesAClickThatArrivesLater(t *testing.T) {
 			if _, err := f.conversions.SweepAwaited(t.Context(), click.AwaitedClick{}); err != nil {
 				t.Fatal(err)
 			}
-			if err := f.Store.StoreClicks(t.Context(), []click.Click{stored}); err != nil {
+			if err := clicks.Store(t.Context(), f.DB, []click.Click{stored}); err != nil {
 				t.Fatal(err)
 			}
 			f.requirePresent("for-ada")

@@ -13,6 +13,8 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/processor"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
+	"github.com/tributary-hq/tributary/storage/postgres"
+	buyers "github.com/tributary-hq/tributary/storage/postgres/buyer"
 )
 
 // Log is the erasure log, a file outside the database. Append returns after the entry is on
@@ -26,9 +28,16 @@ type EventOpener interface {
 	OpenEvent(connection processor.ConnectionID, sealed []byte) ([]byte, error)
 }
 
+// Analytics keeps the sums of the analytics. Package server/analytics implements it.
+type Analytics interface {
+	// AddAll adds all entries of the log of a workspace to the sums. After an erasure, neither
+	// the log nor the sums then contain the erased values.
+	AddAll(ctx context.Context, workspace affiliate.WorkspaceID) error
+}
+
 // Config holds the dependencies of a Service.
 type Config struct {
-	Store      Store
+	DB         *postgres.DB
 	Events     EventOpener
 	ErasureLog Log
 	Analytics  Analytics
@@ -122,13 +131,13 @@ func (s *Service) EraseBuyer(ctx context.Context, req *affiliatev1.EraseBuyerReq
 	fingerprints := s.ErasureKeys.Fingerprints(workspace, identity)
 	var operation privacy.BuyerErasureID
 	var replayed bool
-	err := s.Store.InTx(ctx, func(tx Tx) error {
+	err := s.DB.InTx(ctx, func(tx *postgres.Tx) error {
 		// The lock makes requests of a workspace run one after another, so a key and an
 		// identity are registered once.
-		if err := tx.LockWorkspace(ctx, workspace); err != nil {
+		if err := postgres.LockWorkspace(ctx, tx, workspace); err != nil {
 			return err
 		}
-		known, registered, found, err := tx.ErasureOfKey(ctx, workspace, key, now)
+		known, registered, found, err := buyers.ErasureOfKey(ctx, tx, workspace, key, now)
 		replayed = found
 		switch {
 		case err != nil:
@@ -139,7 +148,7 @@ func (s *Service) EraseBuyer(ctx context.Context, req *affiliatev1.EraseBuyerReq
 			operation = known
 			return nil
 		}
-		active, err := tx.LockActiveErasure(ctx, workspace, identity)
+		active, err := buyers.LockActiveErasure(ctx, tx, workspace, identity)
 		if err != nil {
 			return err
 		}
@@ -149,10 +158,10 @@ func (s *Service) EraseBuyer(ctx context.Context, req *affiliatev1.EraseBuyerReq
 				return err
 			}
 			*active, operation = joined, active.ID
-			if err := tx.Join(ctx, *active); err != nil {
+			if err := buyers.Join(ctx, tx, *active); err != nil {
 				return err
 			}
-			if err := tx.PutKey(ctx, *active, key, fingerprints.First(), now.Add(privacy.BuyerErasureKeyLifetime)); err != nil {
+			if err := buyers.PutKey(ctx, tx, *active, key, fingerprints.First(), now.Add(privacy.BuyerErasureKeyLifetime)); err != nil {
 				return err
 			}
 			if err := s.resolve(ctx, tx, *active, value); err != nil {
@@ -193,15 +202,15 @@ const resourceErasure = "buyer_erasure"
 
 // register stores a new erasure with its job and its Idempotency-Key. The audit log does not
 // say who the buyer is.
-func (s *Service) register(ctx context.Context, tx Tx, e privacy.BuyerErasure, key string, by affiliate.Actor) error {
+func (s *Service) register(ctx context.Context, tx *postgres.Tx, e privacy.BuyerErasure, key string, by affiliate.Actor) error {
 	fingerprints := s.ErasureKeys.Fingerprints(e.Workspace, e.Identity)
-	if err := tx.InsertErasure(ctx, e); err != nil {
+	if err := buyers.InsertErasure(ctx, tx, e); err != nil {
 		return err
 	}
-	if err := tx.TakeOver(ctx, e, fingerprints); err != nil {
+	if err := buyers.TakeOver(ctx, tx, e, fingerprints); err != nil {
 		return err
 	}
-	if err := tx.PutKey(ctx, e, key, fingerprints.First(), e.CreatedAt.Add(privacy.BuyerErasureKeyLifetime)); err != nil {
+	if err := buyers.PutKey(ctx, tx, e, key, fingerprints.First(), e.CreatedAt.Add(privacy.BuyerErasureKeyLifetime)); err != nil {
 		return err
 	}
 	if err := tx.Enqueue(ctx, privacy.EraseBuyer{Workspace: e.Workspace, Operation: e.ID}); err != nil {
@@ -213,15 +222,15 @@ func (s *Service) register(ctx context.Context, tx Tx, e privacy.BuyerErasure, k
 }
 
 // resolve finds what only the value of the identity can find. The job does not know the value.
-func (s *Service) resolve(ctx context.Context, tx Tx, e privacy.BuyerErasure, value string) error {
+func (s *Service) resolve(ctx context.Context, tx *postgres.Tx, e privacy.BuyerErasure, value string) error {
 	switch e.Identity.Kind {
 	case privacy.BuyerTransactionID:
-		if err := tx.AddSalesOf(ctx, e, privacy.SaleOfTransaction, value); err != nil {
+		if err := buyers.AddSalesOf(ctx, tx, e, privacy.SaleOfTransaction, value); err != nil {
 			return err
 		}
-		return tx.DeleteUnknownSale(ctx, e.Workspace, value, e.RequestedAt)
+		return buyers.DeleteUnknownSale(ctx, tx, e.Workspace, value, e.RequestedAt)
 	case privacy.BuyerProcessorCustomer:
-		return tx.AddSalesOf(ctx, e, privacy.SaleOfProcessorCustomer, value)
+		return buyers.AddSalesOf(ctx, tx, e, privacy.SaleOfProcessorCustomer, value)
 	case privacy.BuyerEmail, privacy.BuyerCustomerID:
 		// The job finds these by the hash.
 	}
@@ -250,7 +259,7 @@ func (s *Service) GetBuyerErasure(ctx context.Context, req *affiliatev1.GetBuyer
 	if !ok {
 		return nil, affiliate.Refuse(affiliate.ReasonOperationNotFound)
 	}
-	e, err := s.Store.Erasure(ctx, server.PrincipalFrom(ctx).Workspace, id)
+	e, err := buyers.Erasure(ctx, s.DB, server.PrincipalFrom(ctx).Workspace, id)
 	if errors.Is(err, affiliate.Refuse(affiliate.ReasonNotFound)) {
 		return nil, affiliate.Refuse(affiliate.ReasonOperationNotFound)
 	}
@@ -268,11 +277,11 @@ func (s *Service) GetBuyerErasure(ctx context.Context, req *affiliatev1.GetBuyer
 // being processed is not registered twice, but searches again. The erasure covers the
 // conversions up to the time of the request. Errors: NOT_FOUND if the workspace does not exist.
 func (s *Service) Replay(ctx context.Context, workspace affiliate.WorkspaceID, identity privacy.BuyerIdentity, requestedAt time.Time) error {
-	return s.Store.InTx(ctx, func(tx Tx) error {
-		if err := tx.LockWorkspace(ctx, workspace); err != nil {
+	return s.DB.InTx(ctx, func(tx *postgres.Tx) error {
+		if err := postgres.LockWorkspace(ctx, tx, workspace); err != nil {
 			return err
 		}
-		active, err := tx.LockActiveErasure(ctx, workspace, identity)
+		active, err := buyers.LockActiveErasure(ctx, tx, workspace, identity)
 		if err != nil {
 			return err
 		}
@@ -281,7 +290,7 @@ func (s *Service) Replay(ctx context.Context, workspace affiliate.WorkspaceID, i
 				active.RequestedAt = requestedAt
 			}
 			active.Progress = privacy.BuyerErasureProgress{Step: privacy.EraseSearch}
-			return tx.Join(ctx, *active)
+			return buyers.Join(ctx, tx, *active)
 		}
 		e := s.newErasure(workspace, identity, privacy.EraseSearch, s.now())
 		e.RequestedAt = requestedAt

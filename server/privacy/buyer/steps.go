@@ -11,6 +11,9 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/privacy"
 	"github.com/tributary-hq/tributary/affiliate/processor"
+	"github.com/tributary-hq/tributary/storage/postgres"
+	buyers "github.com/tributary-hq/tributary/storage/postgres/buyer"
+	exports "github.com/tributary-hq/tributary/storage/postgres/export"
 )
 
 // The sizes of the parts that one transaction does. A statement takes much less than two
@@ -42,7 +45,7 @@ type part struct {
 }
 
 // work does one part of the current step of an erasure.
-func (s *Service) work(ctx context.Context, tx Tx, e privacy.BuyerErasure) (part, error) {
+func (s *Service) work(ctx context.Context, tx *postgres.Tx, e privacy.BuyerErasure) (part, error) {
 	switch e.Progress.Step {
 	case privacy.EraseSearch:
 		if kind := e.Identity.Kind; kind == privacy.BuyerEmail || kind == privacy.BuyerCustomerID {
@@ -56,7 +59,7 @@ func (s *Service) work(ctx context.Context, tx Tx, e privacy.BuyerErasure) (part
 	case privacy.EraseExports:
 		return s.deleteExports(ctx, tx, e)
 	case privacy.EraseCustomers:
-		return part{finished: true}, tx.DeleteCustomers(ctx, e)
+		return part{finished: true}, buyers.DeleteCustomers(ctx, tx, e)
 	case privacy.EraseResponses:
 		return s.deleteResponses(ctx, tx, e)
 	case privacy.EraseProcessorEvents:
@@ -71,7 +74,7 @@ func (s *Service) work(ctx context.Context, tx Tx, e privacy.BuyerErasure) (part
 // list. It is needed if conversions do not store the digest of the identity, and for ids that
 // were added to a conversion after the step follow. It reads all conversions of the workspace, a
 // batch in some hundredths of a second.
-func (s *Service) search(ctx context.Context, tx Tx, e privacy.BuyerErasure) (part, error) {
+func (s *Service) search(ctx context.Context, tx *postgres.Tx, e privacy.BuyerErasure) (part, error) {
 	var after affiliate.ConversionID
 	if e.Progress.Position != "" {
 		var ok bool
@@ -83,7 +86,7 @@ func (s *Service) search(ctx context.Context, tx Tx, e privacy.BuyerErasure) (pa
 			return part{}, err
 		}
 	}
-	sales, err := tx.SearchSales(ctx, e.Workspace, after, searchBatch)
+	sales, err := buyers.SearchSales(ctx, tx, e.Workspace, after, searchBatch)
 	if err != nil {
 		return part{}, err
 	}
@@ -93,7 +96,7 @@ func (s *Service) search(ctx context.Context, tx Tx, e privacy.BuyerErasure) (pa
 			refs[i] = s.BuyerKeys.CustomerRefs(e.Workspace, *sale.ProcessorCustomer)
 		}
 	}
-	listed, err := tx.Customers(ctx, e, slices.Concat(refs...))
+	listed, err := buyers.Customers(ctx, tx, e, slices.Concat(refs...))
 	if err != nil {
 		return part{}, err
 	}
@@ -105,12 +108,12 @@ func (s *Service) search(ctx context.Context, tx Tx, e privacy.BuyerErasure) (pa
 			found = append(found, sale.ID)
 		}
 	}
-	return part{position: after.String(), finished: len(sales) < searchBatch}, tx.AddSales(ctx, e, found)
+	return part{position: after.String(), finished: len(sales) < searchBatch}, buyers.AddSales(ctx, tx, e, found)
 }
 
 // searchParked deletes parked refunds whose transaction is the identity.
-func (s *Service) searchParked(ctx context.Context, tx Tx, e privacy.BuyerErasure) error {
-	parked, err := tx.ParkedSales(ctx, e.Workspace)
+func (s *Service) searchParked(ctx context.Context, tx *postgres.Tx, e privacy.BuyerErasure) error {
+	parked, err := buyers.ParkedSales(ctx, tx, e.Workspace)
 	if err != nil {
 		return err
 	}
@@ -118,7 +121,7 @@ func (s *Service) searchParked(ctx context.Context, tx Tx, e privacy.BuyerErasur
 		if !e.Identity.Is(s.BuyerKeys, e.Workspace, privacy.BuyerTransactionID, external) {
 			continue
 		}
-		if err := tx.DeleteUnknownSale(ctx, e.Workspace, external, s.now()); err != nil {
+		if err := buyers.DeleteUnknownSale(ctx, tx, e.Workspace, external, s.now()); err != nil {
 			return err
 		}
 	}
@@ -131,25 +134,25 @@ const followed = "identity"
 // follow adds the conversions of the identity to the list. Then it adds those of the same
 // customers until it finds no more. It does not follow the hash of an e-mail address that a
 // conversion has: shops report one address for all their guests.
-func (s *Service) follow(ctx context.Context, tx Tx, e privacy.BuyerErasure) (part, error) {
+func (s *Service) follow(ctx context.Context, tx *postgres.Tx, e privacy.BuyerErasure) (part, error) {
 	if e.Progress.Position == "" {
 		if refs := e.Identity.CustomerRefs(); refs != nil {
-			return part{position: followed}, tx.AddCustomers(ctx, e, refs)
+			return part{position: followed}, buyers.AddCustomers(ctx, tx, e, refs)
 		}
 		if e.Identity.Kind == privacy.BuyerEmail {
 			for _, hash := range e.Identity.Digests {
-				if err := tx.AddSalesOf(ctx, e, privacy.SaleOfEmailHash, hash); err != nil {
+				if err := buyers.AddSalesOf(ctx, tx, e, privacy.SaleOfEmailHash, hash); err != nil {
 					return part{}, err
 				}
 			}
 			return part{position: followed}, nil
 		}
 	}
-	customers, err := tx.FollowCustomers(ctx, e, customerBatch)
+	customers, err := buyers.FollowCustomers(ctx, tx, e, customerBatch)
 	if err != nil {
 		return part{}, err
 	}
-	sales, err := tx.UnfollowedSales(ctx, e, followBatch)
+	sales, err := buyers.UnfollowedSales(ctx, tx, e, followBatch)
 	if err != nil {
 		return part{}, err
 	}
@@ -170,29 +173,29 @@ func (s *Service) follow(ctx context.Context, tx Tx, e privacy.BuyerErasure) (pa
 	if err := s.addProcessorCustomers(ctx, tx, e, atProcessor); err != nil {
 		return part{}, err
 	}
-	if err := tx.AddCustomers(ctx, e, refs); err != nil {
+	if err := buyers.AddCustomers(ctx, tx, e, refs); err != nil {
 		return part{}, err
 	}
-	return part{position: followed}, tx.MarkFollowed(ctx, e, ids)
+	return part{position: followed}, buyers.MarkFollowed(ctx, tx, e, ids)
 }
 
 // addProcessorCustomers adds customers of a payment processor and their conversions to the
 // lists.
-func (s *Service) addProcessorCustomers(ctx context.Context, tx Tx, e privacy.BuyerErasure, ids []string) error {
+func (s *Service) addProcessorCustomers(ctx context.Context, tx *postgres.Tx, e privacy.BuyerErasure, ids []string) error {
 	slices.Sort(ids)
 	var refs []string
 	for _, id := range slices.Compact(ids) {
 		refs = append(refs, s.BuyerKeys.CustomerRefs(e.Workspace, id)...)
-		if err := tx.AddSalesOf(ctx, e, privacy.SaleOfProcessorCustomer, id); err != nil {
+		if err := buyers.AddSalesOf(ctx, tx, e, privacy.SaleOfProcessorCustomer, id); err != nil {
 			return err
 		}
 	}
-	return tx.AddCustomers(ctx, e, refs)
+	return buyers.AddCustomers(ctx, tx, e, refs)
 }
 
 // eraseSales erases some conversions in the list.
-func (s *Service) eraseSales(ctx context.Context, tx Tx, e privacy.BuyerErasure) (part, error) {
-	ids, sales, err := tx.LockSales(ctx, e, saleBatch)
+func (s *Service) eraseSales(ctx context.Context, tx *postgres.Tx, e privacy.BuyerErasure) (part, error) {
+	ids, sales, err := buyers.LockSales(ctx, tx, e, saleBatch)
 	if err != nil || len(ids) == 0 {
 		return part{finished: true}, err
 	}
@@ -215,30 +218,30 @@ func (s *Service) eraseSales(ctx context.Context, tx Tx, e privacy.BuyerErasure)
 	if err := s.addProcessorCustomers(ctx, tx, e, customers); err != nil {
 		return part{}, err
 	}
-	return part{}, tx.EraseSales(ctx, e, ids, erased, s.now())
+	return part{}, buyers.EraseSales(ctx, tx, e, ids, erased, s.now())
 }
 
 // deleteExports deletes the exports of the workspace if they can contain an id of the buyer. The
 // step runs after the conversions were erased, so an export that begins later has no such id.
-func (s *Service) deleteExports(ctx context.Context, tx Tx, e privacy.BuyerErasure) (part, error) {
-	found, _, err := tx.HasSales(ctx, e)
+func (s *Service) deleteExports(ctx context.Context, tx *postgres.Tx, e privacy.BuyerErasure) (part, error) {
+	found, _, err := buyers.HasSales(ctx, tx, e)
 	// A transaction that has no conversion can have refunds, which were deleted by the request.
 	if err != nil || !found && e.Identity.Kind != privacy.BuyerTransactionID {
 		return part{finished: true}, err
 	}
-	return part{finished: true}, tx.DeleteExportsWithSales(ctx, e.Workspace)
+	return part{finished: true}, exports.DeleteExportsWithSales(ctx, tx, e.Workspace)
 }
 
 // pseudonymCandidates is the number of candidates that one look-up checks.
 const pseudonymCandidates = 8
 
 // pseudonym returns the first candidate for the pseudonym of a sale that is not taken.
-func (s *Service) pseudonym(ctx context.Context, tx Tx, sale privacy.BuyerSale, given []string) (string, error) {
+func (s *Service) pseudonym(ctx context.Context, tx *postgres.Tx, sale privacy.BuyerSale, given []string) (string, error) {
 	candidates := make([]string, pseudonymCandidates)
 	for n := range candidates {
 		candidates[n] = privacy.SalePseudonym(sale.Conversion, n)
 	}
-	taken, err := tx.TakenPseudonyms(ctx, sale.Scope, candidates)
+	taken, err := buyers.TakenPseudonyms(ctx, tx, sale.Scope, candidates)
 	if err != nil {
 		return "", err
 	}
@@ -252,12 +255,12 @@ func (s *Service) pseudonym(ctx context.Context, tx Tx, sale privacy.BuyerSale, 
 
 // deleteResponses deletes responses about conversions in the list that are stored under
 // Idempotency-Keys.
-func (s *Service) deleteResponses(ctx context.Context, tx Tx, e privacy.BuyerErasure) (part, error) {
+func (s *Service) deleteResponses(ctx context.Context, tx *postgres.Tx, e privacy.BuyerErasure) (part, error) {
 	var after privacy.StoredResponseKey
 	if err := decodePosition(e.Progress.Position, &after); err != nil {
 		return part{}, err
 	}
-	last, err := tx.DeleteResponses(ctx, e, after, responseBatch)
+	last, err := buyers.DeleteResponses(ctx, tx, e, after, responseBatch)
 	if err != nil || last == nil {
 		return part{finished: true}, err
 	}
@@ -273,12 +276,12 @@ type walkPosition struct {
 
 // emptyEvents empties events about the buyer that had arrived before the last request and are
 // not applied yet.
-func (s *Service) emptyEvents(ctx context.Context, tx Tx, e privacy.BuyerErasure) (part, error) {
+func (s *Service) emptyEvents(ctx context.Context, tx *postgres.Tx, e privacy.BuyerErasure) (part, error) {
 	var at walkPosition
 	if err := decodePosition(e.Progress.Position, &at); err != nil {
 		return part{}, err
 	}
-	events, err := tx.WaitingEvents(ctx, e, at.After, eventBatch)
+	events, err := buyers.WaitingEvents(ctx, tx, e, at.After, eventBatch)
 	if err != nil {
 		return part{}, err
 	}
@@ -301,7 +304,7 @@ func (s *Service) emptyEvents(ctx context.Context, tx Tx, e privacy.BuyerErasure
 
 // emptyEvent empties an event if it is about the buyer, and deletes what the attempts to apply it
 // have stored. waits is true if the event is about the buyer and left to its job for now.
-func (s *Service) emptyEvent(ctx context.Context, tx Tx, e privacy.BuyerErasure, event privacy.WaitingEvent) (waits bool, err error) {
+func (s *Service) emptyEvent(ctx context.Context, tx *postgres.Tx, e privacy.BuyerErasure, event privacy.WaitingEvent) (waits bool, err error) {
 	about, ids, err := s.isAbout(ctx, tx, e, event)
 	if err != nil || !about {
 		return false, err
@@ -310,12 +313,12 @@ func (s *Service) emptyEvent(ctx context.Context, tx Tx, e privacy.BuyerErasure,
 	if event.Status == processor.EventReceived && now.Sub(event.ReceivedAt) < applyGrace {
 		return true, nil
 	}
-	emptied, err := tx.EmptyEvent(ctx, e.Workspace, event, processor.IgnoredErased, now)
+	emptied, err := buyers.EmptyEvent(ctx, tx, e.Workspace, event, processor.IgnoredErased, now)
 	if err != nil || !emptied {
 		return true, err
 	}
 	for _, id := range ids {
-		if err := tx.DeleteUnknownSale(ctx, e.Workspace, id, now); err != nil {
+		if err := buyers.DeleteUnknownSale(ctx, tx, e.Workspace, id, now); err != nil {
 			return false, err
 		}
 	}
@@ -325,14 +328,14 @@ func (s *Service) emptyEvent(ctx context.Context, tx Tx, e privacy.BuyerErasure,
 // again searches once more. Since the first search, the job of an event that had arrived before
 // may have recorded a sale, added the ids of the payment processor to a sale, or bound a
 // customer, and a request that has joined may have added conversions.
-func (s *Service) again(ctx context.Context, tx Tx, e privacy.BuyerErasure) (part, error) {
+func (s *Service) again(ctx context.Context, tx *postgres.Tx, e privacy.BuyerErasure) (part, error) {
 	if e.Progress.Position == "" {
-		if err := tx.UnfollowCustomers(ctx, e); err != nil {
+		if err := buyers.UnfollowCustomers(ctx, tx, e); err != nil {
 			return part{}, err
 		}
 	}
 	if e.Progress.Position != followed {
-		has, err := tx.HasProcessorEvents(ctx, e.Workspace)
+		has, err := buyers.HasProcessorEvents(ctx, tx, e.Workspace)
 		if err != nil {
 			return part{}, err
 		}
@@ -347,11 +350,11 @@ func (s *Service) again(ctx context.Context, tx Tx, e privacy.BuyerErasure) (par
 	if err != nil || !found.finished {
 		return found, err
 	}
-	_, unerased, err := tx.HasSales(ctx, e)
+	_, unerased, err := buyers.HasSales(ctx, tx, e)
 	if err != nil || unerased {
 		return part{next: privacy.EraseSales}, err
 	}
-	return part{finished: true}, tx.DeleteCustomers(ctx, e)
+	return part{finished: true}, buyers.DeleteCustomers(ctx, tx, e)
 }
 
 func encodePosition(position any) string {

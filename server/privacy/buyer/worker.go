@@ -12,6 +12,8 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/privacy"
+	"github.com/tributary-hq/tributary/storage/postgres"
+	buyers "github.com/tributary-hq/tributary/storage/postgres/buyer"
 )
 
 const (
@@ -58,7 +60,7 @@ func (w *eraseWorker) Work(ctx context.Context, job *river.Job[privacy.EraseBuye
 // erasure counts its failures itself.
 func (s *Service) Work(ctx context.Context, job privacy.EraseBuyer) (wait time.Duration, err error) {
 	worker, now := uuid.New(), s.now()
-	e, err := s.Store.ClaimErasure(ctx, job, worker, now, now.Add(privacy.BuyerErasureLease))
+	e, err := buyers.ClaimErasure(ctx, s.DB, job, worker, now, now.Add(privacy.BuyerErasureLease))
 	if errors.Is(err, affiliate.Refuse(affiliate.ReasonNotFound)) {
 		return s.timeUntilFree(ctx, job)
 	}
@@ -86,7 +88,7 @@ func (s *Service) Work(ctx context.Context, job privacy.EraseBuyer) (wait time.D
 // timeUntilFree returns the time until the lease of another worker expires. It is 0 if the
 // erasure has ended or does not exist.
 func (s *Service) timeUntilFree(ctx context.Context, job privacy.EraseBuyer) (time.Duration, error) {
-	e, err := s.Store.Erasure(ctx, job.Workspace, job.Operation)
+	e, err := buyers.Erasure(ctx, s.DB, job.Workspace, job.Operation)
 	if errors.Is(err, affiliate.Refuse(affiliate.ReasonNotFound)) || err == nil && e.Status != privacy.BuyerErasureProcessing {
 		return 0, nil
 	}
@@ -102,14 +104,14 @@ func (s *Service) advance(ctx context.Context, e privacy.BuyerErasure, worker uu
 			return e, false, 0, err
 		}
 	}
-	err = s.Store.InTx(ctx, func(tx Tx) error {
+	err = s.DB.InTx(ctx, func(tx *postgres.Tx) error {
 		next, done = e, false
 		result, err := s.work(ctx, tx, e)
 		if err != nil {
 			return fmt.Errorf("step %s: %w", e.Progress.Step, err)
 		}
 		// The lock comes last, so that requests do not wait for the work.
-		current, err := tx.LockErasure(ctx, e)
+		current, err := buyers.LockErasure(ctx, tx, e)
 		if err != nil {
 			return err
 		}
@@ -125,7 +127,7 @@ func (s *Service) advance(ctx context.Context, e privacy.BuyerErasure, worker uu
 			next.Progress, done = afterStep(e.Progress.Step)
 		}
 		if !done {
-			return tx.Advance(ctx, next, worker, s.now().Add(privacy.BuyerErasureLease))
+			return buyers.Advance(ctx, tx, next, worker, s.now().Add(privacy.BuyerErasureLease))
 		}
 		return s.finishIn(ctx, tx, e, worker, privacy.BuyerErasureDone)
 	})
@@ -151,12 +153,12 @@ func afterStep(step privacy.BuyerErasureStep) (next privacy.BuyerErasureProgress
 
 // finish stores the final status of an erasure, with its event and notification.
 func (s *Service) finish(ctx context.Context, e privacy.BuyerErasure, worker uuid.UUID, status privacy.BuyerErasureStatus) error {
-	return s.Store.InTx(ctx, func(tx Tx) error { return s.finishIn(ctx, tx, e, worker, status) })
+	return s.DB.InTx(ctx, func(tx *postgres.Tx) error { return s.finishIn(ctx, tx, e, worker, status) })
 }
 
-func (s *Service) finishIn(ctx context.Context, tx Tx, e privacy.BuyerErasure, worker uuid.UUID, status privacy.BuyerErasureStatus) error {
+func (s *Service) finishIn(ctx context.Context, tx *postgres.Tx, e privacy.BuyerErasure, worker uuid.UUID, status privacy.BuyerErasureStatus) error {
 	now := s.now()
-	if err := tx.FinishErasure(ctx, e, worker, status, now); err != nil {
+	if err := buyers.FinishErasure(ctx, tx, e, worker, status, now); err != nil {
 		return err
 	}
 	err := tx.Audit(ctx, affiliate.AuditLine{
@@ -194,5 +196,5 @@ func (s *Service) fail(ctx context.Context, e privacy.BuyerErasure, worker uuid.
 func (s *Service) release(ctx context.Context, e privacy.BuyerErasure, worker uuid.UUID, failed bool) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
 	defer cancel()
-	return s.Store.ReleaseErasure(ctx, e, worker, failed)
+	return buyers.ReleaseErasure(ctx, s.DB, e, worker, failed)
 }

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
-	"github.com/tributary-hq/tributary/cmd/stores"
 	"github.com/tributary-hq/tributary/server/privacy/export"
 	"github.com/tributary-hq/tributary/server/servertest"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
@@ -24,7 +23,7 @@ func BenchmarkExport(b *testing.B) {
 			f := &fixture{Shop: pgtest.Open(b, clock.Now).NewShop(affiliate.ModeTest), clock: clock, keys: servertest.Seal(b)}
 			f.ada = f.Join("Ada")
 			f.service = export.New(export.Config{
-				Store: stores.Export(f.Store.DB), Seal: f.keys, PublicURL: publicURL, Log: slog.New(slog.DiscardHandler), Now: clock.Now,
+				DB: f.DB, Seal: f.keys, PublicURL: publicURL, Log: slog.New(slog.DiscardHandler), Now: clock.Now,
 				Limits: export.Limits{Records: 250_000, Bytes: 500_000_000},
 			})
 			f.fillMany(f.ada, clicks)

@@ -12,6 +12,8 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/bundle"
 	"github.com/tributary-hq/tributary/affiliate/payout"
 	"github.com/tributary-hq/tributary/affiliate/privacy"
+	"github.com/tributary-hq/tributary/storage/postgres"
+	exports "github.com/tributary-hq/tributary/storage/postgres/export"
 )
 
 var (
@@ -38,7 +40,7 @@ const (
 type builder struct {
 	*Service
 	export   *privacy.Export
-	reader   Reader
+	reader   *exports.Reader
 	limit    sizeLimit
 	until    time.Time // zero: no limit
 	progress privacy.ExportProgress
@@ -52,7 +54,7 @@ type builder struct {
 // holds the lease of the export. If build fails, e has the progress that is stored. until is
 // the time after which build stops with errTimeUp, or zero.
 func (s *Service) build(ctx context.Context, e *privacy.Export, limit sizeLimit, until time.Time) error {
-	return s.Store.Snapshot(ctx, func(r Reader) error {
+	return exports.Snapshot(ctx, s.DB, func(r *exports.Reader) error {
 		b := builder{Service: s, export: e, reader: r, limit: limit, until: until, progress: e.Progress, savedAt: s.now()}
 		if err := b.readParticipations(ctx); err != nil {
 			return err
@@ -290,8 +292,8 @@ func (b *builder) save(ctx context.Context) error {
 	chunks := b.pending.seal(&b.progress, b.Seal, b.export.ID)
 	next.Progress = b.progress
 	saved := false
-	err := b.Store.InTx(ctx, func(tx Tx) (err error) {
-		saved, err = tx.SaveProgress(ctx, next, chunks)
+	err := b.DB.InTx(ctx, func(tx *postgres.Tx) (err error) {
+		saved, err = exports.SaveProgress(ctx, tx, next, chunks)
 		return err
 	})
 	if err != nil {

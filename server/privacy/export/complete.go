@@ -6,6 +6,8 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/notification"
 	"github.com/tributary-hq/tributary/affiliate/privacy"
+	"github.com/tributary-hq/tributary/storage/postgres"
+	exports "github.com/tributary-hq/tributary/storage/postgres/export"
 )
 
 // complete stores that a bundle is complete, and publishes the event and the notification. It
@@ -14,8 +16,8 @@ import (
 func (s *Service) complete(ctx context.Context, e privacy.Export) error {
 	now := s.now()
 	e = e.Complete(now)
-	return s.Store.InTx(ctx, func(tx Tx) error {
-		completed, err := tx.CompleteExport(ctx, e)
+	return s.DB.InTx(ctx, func(tx *postgres.Tx) error {
+		completed, err := exports.CompleteExport(ctx, tx, e)
 		if err != nil || !completed {
 			return err
 		}
@@ -38,12 +40,12 @@ func (s *Service) complete(ctx context.Context, e privacy.Export) error {
 
 // sendLinks mails a link of its own to each member who has requested a bundle and may still
 // export data.
-func (s *Service) sendLinks(ctx context.Context, tx Tx, e privacy.Export) error {
-	recipients, err := tx.Recipients(ctx, e)
+func (s *Service) sendLinks(ctx context.Context, tx *postgres.Tx, e privacy.Export) error {
+	recipients, err := exports.Recipients(ctx, tx, e)
 	if err != nil {
 		return err
 	}
-	name, err := tx.WorkspaceName(ctx, *e.Subject.Workspace)
+	name, err := exports.WorkspaceName(ctx, tx, *e.Subject.Workspace)
 	if err != nil {
 		return err
 	}
@@ -52,7 +54,7 @@ func (s *Service) sendLinks(ctx context.Context, tx Tx, e privacy.Export) error 
 			continue
 		}
 		token, text, digest := e.NewToken(*e.ReadyAt, true)
-		if err := tx.InsertToken(ctx, token, digest); err != nil {
+		if err := exports.InsertToken(ctx, tx, token, digest); err != nil {
 			return err
 		}
 		mail := notification.Mail{

@@ -14,6 +14,7 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/privacy"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	exports "github.com/tributary-hq/tributary/storage/postgres/export"
 )
 
 // acceptEncoding is the metadata key with the header Accept-Encoding of the request.
@@ -28,7 +29,7 @@ const (
 // DownloadExport sends the bundle of a token.
 func (s *Service) DownloadExport(req *affiliatev1.DownloadExportRequest, stream grpc.ServerStreamingServer[httpbody.HttpBody]) error {
 	ctx := stream.Context()
-	e, err := s.Store.ExportOfToken(ctx, privacy.DigestExportToken(req.GetToken()), s.now())
+	e, err := exports.ExportOfToken(ctx, s.DB, privacy.DigestExportToken(req.GetToken()), s.now())
 	if errors.Is(err, affiliate.Refuse(affiliate.ReasonNotFound)) {
 		return affiliate.Refuse(affiliate.ReasonExportExpired)
 	}
@@ -91,7 +92,7 @@ func (s *Service) sendText(ctx context.Context, e privacy.Export, send func([]by
 // openPiece returns a piece, decrypted. Errors: EXPORT_EXPIRED if the export was deleted in
 // the meantime.
 func (s *Service) openPiece(ctx context.Context, e privacy.Export, number int) ([]byte, error) {
-	sealed, err := s.Store.Chunk(ctx, e.ID, number)
+	sealed, err := exports.Chunk(ctx, s.DB, e.ID, number)
 	if errors.Is(err, affiliate.Refuse(affiliate.ReasonNotFound)) {
 		return nil, affiliate.Refuse(affiliate.ReasonExportExpired)
 	}

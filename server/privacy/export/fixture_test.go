@@ -24,7 +24,6 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/link"
 	"github.com/tributary-hq/tributary/affiliate/notification"
 	"github.com/tributary-hq/tributary/affiliate/privacy"
-	"github.com/tributary-hq/tributary/cmd/stores"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server/analytics"
 	"github.com/tributary-hq/tributary/server/privacy/export"
@@ -79,7 +78,7 @@ func newFixture(t *testing.T) *fixture {
 	f.Insert("payout_methods", pgtest.Row{
 		"user_id": ada, "method": "bank_transfer", "account": f.keys.Seal([]byte(plain), []byte(ada.String())), "account_hint": "DE…3000", "updated_at": f.Now(),
 	})
-	sums := analytics.New(stores.Analytics(f.Store.DB), slog.New(slog.DiscardHandler), f.clock.Now)
+	sums := analytics.New(f.DB, slog.New(slog.DiscardHandler), f.clock.Now)
 	for _, s := range []*pgtest.Shop{f.Shop, f.other} {
 		f.fillWorkspace(s)
 		if err := sums.AddAll(t.Context(), s.Scope.Workspace); err != nil {
@@ -96,12 +95,12 @@ func newEmptyFixture(t *testing.T, limits ...export.Limits) *fixture {
 	f := &fixture{Shop: pgtest.Open(t, clock.Now).NewShop(affiliate.ModeTest), clock: clock, keys: servertest.Seal(t)}
 	f.live, f.other = f.InOtherMode(), f.NewShop(affiliate.ModeTest)
 	f.Exec(`update workspaces set name = 'Other Shop' where id = $1`, f.other.Scope.Workspace)
-	f.service = f.newService(stores.Export(f.Store.DB), limits...)
+	f.service = f.newService(f.DB, limits...)
 	return f
 }
 
-func (f *fixture) newService(store export.Store, limits ...export.Limits) *export.Service {
-	c := export.Config{Store: store, Seal: f.keys, PublicURL: publicURL + "/", Log: slog.New(slog.DiscardHandler), Now: f.clock.Now}
+func (f *fixture) newService(db *postgres.DB, limits ...export.Limits) *export.Service {
+	c := export.Config{DB: db, Seal: f.keys, PublicURL: publicURL + "/", Log: slog.New(slog.DiscardHandler), Now: f.clock.Now}
 	if len(limits) > 0 {
 		c.Limits = limits[0]
 	}
@@ -208,7 +207,7 @@ func newID(at time.Time) uuid.UUID { return affiliate.NewID[affiliate.RequestID]
 
 func (f *fixture) inTx(fn func(tx *postgres.Tx) error) {
 	f.Helper()
-	if err := f.Store.InTx(f.Context(), fn); err != nil {
+	if err := f.DB.InTx(f.Context(), fn); err != nil {
 		f.Fatal(err)
 	}
 }

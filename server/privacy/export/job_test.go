@@ -13,7 +13,6 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/notification"
 	"github.com/tributary-hq/tributary/affiliate/privacy"
-	"github.com/tributary-hq/tributary/cmd/stores"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server/privacy/export"
 	"github.com/tributary-hq/tributary/server/servertest"
@@ -65,7 +64,7 @@ func (f *fixture) emailOf(user affiliate.UserID) string {
 func TestExportMerchantAccount_LargeWorkspaceIsMadeByAJobAndMailed(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	f.service = f.newService(stores.Export(f.Store.DB), small)
+	f.service = f.newService(f.DB, small)
 	admin := f.NewMember(f.Scope.Workspace, affiliate.RoleAdmin)
 	removed := f.NewMember(f.Scope.Workspace, affiliate.RoleAdmin)
 	demoted := f.NewMember(f.Scope.Workspace, affiliate.RoleAdmin)
@@ -120,8 +119,8 @@ func TestBuildExport_BeginsAgainAfterAnErasure(t *testing.T) {
 	f.Exec(`update participants set note = 'quokka-note' where id = $1`, f.ada.ID)
 	f.fillMany(f.bob, 6_000)
 	var once sync.Once
-	store := hookedStore{stores.Export(f.Store.DB), func() error {
-		if f.Count(`select count(*) from export_chunks`) == 0 {
+	db := f.OpenHooked(func(sql string, _ []any) error {
+		if !strings.Contains(sql, saveProgress) || f.Count(`select count(*) from export_chunks`) == 0 {
 			return nil
 		}
 		once.Do(func() {
@@ -129,8 +128,8 @@ func TestBuildExport_BeginsAgainAfterAnErasure(t *testing.T) {
 			f.erase(f.ada) // from here on, the other worker can begin the new job
 		})
 		return nil
-	}}
-	f.service = f.newService(store, small)
+	})
+	f.service = f.newService(db, small)
 	f.wantProcessing(f.exportMerchant())
 	f.StartWorkers(f.workers())
 	pgtest.Eventually(t, "the link is mailed", func() bool { return len(f.mailedLinks()) == 1 })
@@ -166,19 +165,12 @@ func TestBuildExport_ContinuesAfterAKill(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.fillMany(f.ada, 5000)
-	f.service = f.newService(stores.Export(f.Store.DB), small)
+	f.service = f.newService(f.DB, small)
 	f.wantProcessing(f.exportMerchant())
-	saves := 0
-	killed := f.newService(hookedStore{stores.Export(f.Store.DB), func() error {
-		if saves++; saves > 2 {
-			panic("killed")
-		}
-		return nil
-	}}, small)
-	func() {
-		defer func() { _ = recover() }()
-		_, _ = killed.Continue(t.Context(), f.job(), time.Minute)
-	}()
+	killed := f.newService(f.OpenHooked(killedBefore(3, saveProgress)), small)
+	if _, err := killed.Continue(t.Context(), f.job(), time.Minute); err == nil {
+		t.Error("the process has ended before the kill")
+	}
 	stored := f.Count(`select count(*) from export_chunks`)
 	if stored != 2 {
 		t.Fatalf("%d pieces are stored before the kill, want 2", stored)
@@ -224,7 +216,7 @@ func TestBuildExport_IsCutIntoJobs(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.fillMany(f.ada, 5000)
-	f.service = f.newService(stores.Export(f.Store.DB), small)
+	f.service = f.newService(f.DB, small)
 	f.wantProcessing(f.exportMerchant())
 	for jobs := 1; f.Count(`select count(*) from exports where ready_at is null`) > 0; jobs++ {
 		if jobs > 10 {
@@ -246,12 +238,11 @@ func TestBuildExport_IsCutIntoJobs(t *testing.T) {
 func TestBuildExport_AFailureIsContinued(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	f.service = f.newService(stores.Export(f.Store.DB), small)
+	f.service = f.newService(f.DB, small)
 	f.wantProcessing(f.exportMerchant())
-	broken := errors.New("the disk is full")
-	failing := f.newService(hookedStore{stores.Export(f.Store.DB), func() error { return broken }}, small)
-	if _, err := failing.Continue(t.Context(), f.job(), time.Minute); !errors.Is(err, broken) {
-		t.Fatalf("Continue returned %v, want %v", err, broken)
+	failing := f.newService(f.OpenHooked(failingPieces), small)
+	if _, err := failing.Continue(t.Context(), f.job(), time.Minute); err == nil || errors.As(err, new(*affiliate.Error)) {
+		t.Fatalf("Continue returned %v, want the failure of the database", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -9,6 +9,8 @@ import (
 	"github.com/riverqueue/river"
 
 	"github.com/tributary-hq/tributary/affiliate/privacy"
+	"github.com/tributary-hq/tributary/storage/postgres"
+	exports "github.com/tributary-hq/tributary/storage/postgres/export"
 )
 
 const (
@@ -45,8 +47,8 @@ func (w *buildWorker) Work(ctx context.Context, job *river.Job[privacy.BuildExpo
 func (s *Service) Continue(ctx context.Context, job privacy.BuildExport, limit time.Duration) (busy bool, err error) {
 	now := s.now()
 	var e *privacy.Export
-	err = s.Store.InTx(ctx, func(tx Tx) (err error) {
-		if e, err = tx.LockExport(ctx, privacy.WorkspaceSubject(job.Workspace), now); err != nil {
+	err = s.DB.InTx(ctx, func(tx *postgres.Tx) (err error) {
+		if e, err = exports.LockExport(ctx, tx, privacy.WorkspaceSubject(job.Workspace), now); err != nil {
 			return err
 		}
 		if e == nil || e.ID != job.Export || e.Ready() {
@@ -58,7 +60,7 @@ func (s *Service) Continue(ctx context.Context, job privacy.BuildExport, limit t
 			return nil
 		}
 		e.Lease, e.LeaseUntil = uuid.New(), now.Add(leaseLife)
-		return tx.TakeExport(ctx, *e)
+		return exports.TakeExport(ctx, tx, *e)
 	})
 	if err != nil || busy || e == nil {
 		return busy, err
@@ -81,13 +83,13 @@ func (s *Service) Continue(ctx context.Context, job privacy.BuildExport, limit t
 // continueLater ends the lease of an export and inserts the job that continues it.
 func (s *Service) continueLater(ctx context.Context, e privacy.Export) error {
 	now := s.now()
-	return s.Store.InTx(ctx, func(tx Tx) error {
-		found, err := tx.LockExport(ctx, e.Subject, now)
+	return s.DB.InTx(ctx, func(tx *postgres.Tx) error {
+		found, err := exports.LockExport(ctx, tx, e.Subject, now)
 		if err != nil || found == nil || found.ID != e.ID || found.Lease != e.Lease {
 			return err
 		}
 		found.Lease, found.LeaseUntil = uuid.Nil, now.Add(leaseLife)
-		if err := tx.TakeExport(ctx, *found); err != nil {
+		if err := exports.TakeExport(ctx, tx, *found); err != nil {
 			return err
 		}
 		return tx.Enqueue(ctx, privacy.BuildExport{Workspace: *e.Subject.Workspace, Export: e.ID})

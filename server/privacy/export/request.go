@@ -14,13 +14,17 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/privacy"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
+	"github.com/tributary-hq/tributary/storage/postgres"
+	exports "github.com/tributary-hq/tributary/storage/postgres/export"
+	participants "github.com/tributary-hq/tributary/storage/postgres/participant"
+	programs "github.com/tributary-hq/tributary/storage/postgres/program"
 )
 
 // ExportPartnerAccount exports the account of the calling partner.
 func (s *Service) ExportPartnerAccount(ctx context.Context, _ *affiliatev1.ExportPartnerAccountRequest) (*affiliatev1.Export, error) {
 	user := server.PrincipalFrom(ctx).User
-	return s.request(ctx, func(ctx context.Context, tx Tx) (privacy.ExportSubject, error) {
-		exists, err := tx.LockUser(ctx, user)
+	return s.request(ctx, func(ctx context.Context, tx *postgres.Tx) (privacy.ExportSubject, error) {
+		exists, err := exports.LockUser(ctx, tx, user)
 		if err == nil && !exists {
 			err = affiliate.Refuse(affiliate.ReasonUnauthorized) // erased after the authentication
 		}
@@ -33,12 +37,12 @@ func (s *Service) ExportParticipant(ctx context.Context, req *affiliatev1.Export
 	scope := server.PrincipalFrom(ctx).Scope()
 	program, isProgram := affiliate.ParseID[affiliate.ProgramID](req.GetProgramId())
 	id, isParticipant := affiliate.ParseID[affiliate.ParticipantID](req.GetParticipantId())
-	return s.request(ctx, func(ctx context.Context, tx Tx) (privacy.ExportSubject, error) {
+	return s.request(ctx, func(ctx context.Context, tx *postgres.Tx) (privacy.ExportSubject, error) {
 		var none privacy.ExportSubject
 		if !isProgram {
 			return none, affiliate.Refuse(affiliate.ReasonParticipantNotFound)
 		}
-		owned, err := tx.OwnsProgram(ctx, scope.Workspace, program)
+		owned, err := programs.Owns(ctx, tx, scope.Workspace, program)
 		if err != nil {
 			return none, err
 		}
@@ -48,7 +52,7 @@ func (s *Service) ExportParticipant(ctx context.Context, req *affiliatev1.Export
 		if !isParticipant {
 			return none, affiliate.Refuse(affiliate.ReasonParticipantNotFound)
 		}
-		p, found, err := tx.ShareParticipant(ctx, scope, program, id)
+		p, found, err := participants.Share(ctx, tx, scope, program, id)
 		switch {
 		case err != nil:
 			return none, err
@@ -64,8 +68,8 @@ func (s *Service) ExportParticipant(ctx context.Context, req *affiliatev1.Export
 // ExportMerchantAccount exports the caller's workspace.
 func (s *Service) ExportMerchantAccount(ctx context.Context, _ *affiliatev1.ExportMerchantAccountRequest) (*affiliatev1.Export, error) {
 	workspace := server.PrincipalFrom(ctx).Workspace
-	return s.request(ctx, func(ctx context.Context, tx Tx) (privacy.ExportSubject, error) {
-		exists, err := tx.LockSubjectWorkspace(ctx, workspace)
+	return s.request(ctx, func(ctx context.Context, tx *postgres.Tx) (privacy.ExportSubject, error) {
+		exists, err := exports.LockSubjectWorkspace(ctx, tx, workspace)
 		if err == nil && !exists {
 			err = affiliate.Refuse(affiliate.ReasonUnauthorized) // erased after the authentication
 		}
@@ -74,7 +78,7 @@ func (s *Service) ExportMerchantAccount(ctx context.Context, _ *affiliatev1.Expo
 }
 
 // target returns the subject of a request and locks it until the transaction ends.
-type target func(ctx context.Context, tx Tx) (privacy.ExportSubject, error)
+type target func(ctx context.Context, tx *postgres.Tx) (privacy.ExportSubject, error)
 
 // step is what a request does next.
 type step int
@@ -141,17 +145,17 @@ func wait(ctx context.Context, d time.Duration) error {
 // recipients of the mail.
 func (s *Service) next(ctx context.Context, subjectOf target) (next step, export privacy.Export, response *affiliatev1.Export, err error) {
 	caller, now := server.PrincipalFrom(ctx), s.now()
-	err = s.Store.InTx(ctx, func(tx Tx) error {
+	err = s.DB.InTx(ctx, func(tx *postgres.Tx) error {
 		subject, err := subjectOf(ctx, tx)
 		if err != nil {
 			return err
 		}
-		found, err := tx.LockExport(ctx, subject, now)
+		found, err := exports.LockExport(ctx, tx, subject, now)
 		if err != nil {
 			return err
 		}
 		if found != nil && !found.Ready() && !found.Queued && !found.Busy(now) && now.Sub(found.CreatedAt) > resumeLife {
-			if err := tx.DropExport(ctx, *found); err != nil {
+			if err := exports.DropExport(ctx, tx, *found); err != nil {
 				return err
 			}
 			found = nil
@@ -160,7 +164,7 @@ func (s *Service) next(ctx context.Context, subjectOf target) (next step, export
 		case found == nil:
 			export = privacy.NewExport(subject, caller.Mode, false, now)
 			export.Lease, export.LeaseUntil = uuid.New(), now.Add(leaseLife)
-			inserted, err := tx.InsertExport(ctx, export)
+			inserted, err := exports.InsertExport(ctx, tx, export)
 			if next = stepBuild; !inserted {
 				next = stepWait
 			}
@@ -168,7 +172,7 @@ func (s *Service) next(ctx context.Context, subjectOf target) (next step, export
 		case found.Ready():
 			next, export = stepRespond, *found
 			token, text, digest := export.NewToken(now, false)
-			if err := tx.InsertToken(ctx, token, digest); err != nil {
+			if err := exports.InsertToken(ctx, tx, token, digest); err != nil {
 				return err
 			}
 			response = s.link(export, token, text)
@@ -182,7 +186,7 @@ func (s *Service) next(ctx context.Context, subjectOf target) (next step, export
 		default: // the process that made the bundle has crashed
 			next, export = stepBuild, *found
 			export.Lease, export.LeaseUntil = uuid.New(), now.Add(leaseLife)
-			return tx.TakeExport(ctx, export)
+			return exports.TakeExport(ctx, tx, export)
 		}
 	})
 	return next, export, response, err
@@ -190,13 +194,13 @@ func (s *Service) next(ctx context.Context, subjectOf target) (next step, export
 
 // queue adds the caller to the recipients of the mail about an export, and inserts a job
 // unless one is making the bundle.
-func (s *Service) queue(ctx context.Context, tx Tx, e *privacy.Export, now time.Time) error {
-	if err := tx.AddRecipient(ctx, e.ID, server.PrincipalFrom(ctx).User, now); err != nil {
+func (s *Service) queue(ctx context.Context, tx *postgres.Tx, e *privacy.Export, now time.Time) error {
+	if err := exports.AddRecipient(ctx, tx, e.ID, server.PrincipalFrom(ctx).User, now); err != nil {
 		return err
 	}
 	if !e.Queued || !e.Busy(now) {
 		e.Queued, e.Lease, e.LeaseUntil = true, uuid.Nil, now.Add(leaseLife)
-		if err := tx.TakeExport(ctx, *e); err != nil {
+		if err := exports.TakeExport(ctx, tx, *e); err != nil {
 			return err
 		}
 		if err := tx.Enqueue(ctx, privacy.BuildExport{Workspace: *e.Subject.Workspace, Export: e.ID}); err != nil {
@@ -232,7 +236,7 @@ func (s *Service) buildDirectly(ctx context.Context, e privacy.Export) (handedOv
 		return s.handOver(storeCtx, e)
 	case errors.Is(err, errTooLarge):
 		refusal := affiliate.Refuse(affiliate.ReasonExportTooLarge)
-		return false, errors.Join(refusal, s.Store.InTx(storeCtx, func(tx Tx) error { return tx.DropExport(storeCtx, e) }))
+		return false, errors.Join(refusal, s.DB.InTx(storeCtx, func(tx *postgres.Tx) error { return exports.DropExport(storeCtx, tx, e) }))
 	}
 	return false, errors.Join(err, s.release(storeCtx, e))
 }
@@ -241,8 +245,8 @@ func (s *Service) buildDirectly(ctx context.Context, e privacy.Export) (handedOv
 // deleted.
 func (s *Service) handOver(ctx context.Context, e privacy.Export) (handedOver bool, err error) {
 	now := s.now()
-	err = s.Store.InTx(ctx, func(tx Tx) error {
-		found, err := tx.LockExport(ctx, e.Subject, now)
+	err = s.DB.InTx(ctx, func(tx *postgres.Tx) error {
+		found, err := exports.LockExport(ctx, tx, e.Subject, now)
 		if handedOver = err == nil && found != nil && found.ID == e.ID && found.Lease == e.Lease; !handedOver {
 			return err
 		}
@@ -254,14 +258,14 @@ func (s *Service) handOver(ctx context.Context, e privacy.Export) (handedOver bo
 // release ends the lease of an export, so that the next request or attempt continues it.
 func (s *Service) release(ctx context.Context, e privacy.Export) error {
 	e.LeaseUntil = s.now()
-	return s.Store.InTx(ctx, func(tx Tx) error {
-		_, err := tx.SaveProgress(ctx, e, nil)
+	return s.DB.InTx(ctx, func(tx *postgres.Tx) error {
+		_, err := exports.SaveProgress(ctx, tx, e, nil)
 		return err
 	})
 }
 
 // audit records that the caller has got, or will get, a link to a bundle.
-func (s *Service) audit(ctx context.Context, tx Tx, e privacy.Export, at time.Time) error {
+func (s *Service) audit(ctx context.Context, tx *postgres.Tx, e privacy.Export, at time.Time) error {
 	by, subject := server.ActorFrom(ctx), e.Subject
 	after := map[string]string{"exportId": e.ID.String()}
 	switch subject.Kind {

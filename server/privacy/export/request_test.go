@@ -10,13 +10,11 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
-	"github.com/tributary-hq/tributary/affiliate/privacy"
-	"github.com/tributary-hq/tributary/cmd/stores"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server/privacy/export"
 	"github.com/tributary-hq/tributary/server/servertest"
 	"github.com/tributary-hq/tributary/storage/postgres"
-	exportpg "github.com/tributary-hq/tributary/storage/postgres/export"
+	exports "github.com/tributary-hq/tributary/storage/postgres/export"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
@@ -135,7 +133,7 @@ func TestExport_ReturnsNewLinksToTheSameBundle(t *testing.T) {
 	if err != nil || f.text(third) == before {
 		t.Errorf("the third response is %v, %v, want a new bundle", third, err)
 	}
-	if n, err := exportpg.NewStore(f.Store.DB).DeleteExpiredExports(t.Context(), f.Now(), 10); n != 1 || err != nil {
+	if n, err := exports.DeleteExpiredExports(t.Context(), f.DB, f.Now(), 10); n != 1 || err != nil {
 		t.Errorf("DeleteExpiredExports returned %d, %v, want 1", n, err)
 	}
 	f.text(third)
@@ -188,7 +186,7 @@ func TestExport_SizesAtTheirBounds(t *testing.T) {
 		{"participant", func() (*affiliatev1.Export, error) { return f.exportParticipant(f.ada) }},
 		{"merchant", f.exportMerchant},
 	} {
-		f.service = f.newService(stores.Export(f.Store.DB))
+		f.service = f.newService(f.DB)
 		link, err := tc.export()
 		if err != nil {
 			t.Fatal(err)
@@ -204,7 +202,7 @@ func TestExport_SizesAtTheirBounds(t *testing.T) {
 		}{{records, bytes, true}, {records - 1, bytes, false}, {1, bytes, false}, {records, bytes - 1, false}} {
 			f.deleteExports()
 			limits := export.Limits{Records: c.records, Bytes: c.bytes, DirectRecords: c.records, DirectBytes: c.bytes}
-			f.service = f.newService(stores.Export(f.Store.DB), limits)
+			f.service = f.newService(f.DB, limits)
 			response, err := tc.export()
 			switch {
 			case c.fits:
@@ -236,7 +234,7 @@ func (f *fixture) erase(p pgtest.Participant) {
 		if _, err := tx.Exec(f.Context(), `update participants set erased_at = $3 where workspace_id = $1 and mode = $4 and id = $2`, p.Scope.Workspace, p.ID, f.Now(), p.Scope.Mode); err != nil {
 			return err
 		}
-		return exportpg.NewTx(tx).DeleteExportsWithParticipant(f.Context(), p.Scope.Workspace, p.ID)
+		return exports.DeleteExportsWithParticipant(f.Context(), tx, p.Scope.Workspace, p.ID)
 	})
 }
 
@@ -266,38 +264,51 @@ func TestExport_ErasureRevokesLinks(t *testing.T) {
 	}
 }
 
-// hookedStore calls hook before each save of the progress.
-type hookedStore struct {
-	export.Store
-	hook func() error
-}
+// Parts of the statements that store the progress of a bundle and then its pieces.
+const (
+	saveProgress = "update exports set progress"
+	savePiece    = "insert into export_chunks"
+)
 
-type hookedTx struct {
-	export.Tx
-	hook func() error
-}
-
-func (s hookedStore) InTx(ctx context.Context, fn func(tx export.Tx) error) error {
-	return s.Store.InTx(ctx, func(tx export.Tx) error { return fn(hookedTx{tx, s.hook}) })
-}
-
-func (tx hookedTx) SaveProgress(ctx context.Context, e privacy.Export, chunks [][]byte) (bool, error) {
-	if len(chunks) > 0 {
-		if err := tx.hook(); err != nil {
-			return false, err
+// onceBefore returns a hook that calls a function before the first statement that contains a
+// text.
+func onceBefore(text string, fn func()) pgtest.Hook {
+	var once sync.Once
+	return func(sql string, _ []any) error {
+		if strings.Contains(sql, text) {
+			once.Do(fn)
 		}
+		return nil
 	}
-	return tx.Tx.SaveProgress(ctx, e, chunks)
+}
+
+// killedBefore returns the hook of a process that ends before the n-th statement that contains
+// a text.
+func killedBefore(n int, text string) pgtest.Hook {
+	found := 0
+	return func(sql string, _ []any) error {
+		if strings.Contains(sql, text) {
+			found++
+		}
+		if found >= n {
+			return errors.New("the process has ended")
+		}
+		return nil
+	}
+}
+
+// failingPieces is the hook of a database that cannot store pieces.
+func failingPieces(sql string, _ []any) error {
+	if strings.Contains(sql, savePiece) {
+		return errors.New("the disk is full")
+	}
+	return nil
 }
 
 func TestExport_ErasureStopsABundleThatIsBeingMade(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	var once sync.Once
-	f.service = f.newService(hookedStore{stores.Export(f.Store.DB), func() error {
-		once.Do(func() { f.erase(f.ada) })
-		return nil
-	}})
+	f.service = f.newService(f.OpenHooked(onceBefore(saveProgress, func() { f.erase(f.ada) })))
 	if response, err := f.exportParticipant(f.ada); pgtest.ReasonOf(t, err) != affiliate.ReasonParticipantErased {
 		t.Errorf("the response is %v, %v, want PARTICIPANT_ERASED", response, err)
 	}
@@ -310,15 +321,11 @@ func TestExport_ErasureStopsABundleThatIsBeingMade(t *testing.T) {
 func TestExport_ErasureOfTheWorkspaceStopsItsBundle(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	var once sync.Once
-	f.service = f.newService(hookedStore{stores.Export(f.Store.DB), func() error {
-		once.Do(func() {
-			f.Exec(`update workspaces set erased_at = now() where id = $1`, f.Scope.Workspace)
-			f.Exec(`delete from export_chunks`)
-			f.Exec(`delete from exports`)
-		})
-		return nil
-	}})
+	f.service = f.newService(f.OpenHooked(onceBefore(saveProgress, func() {
+		f.Exec(`update workspaces set erased_at = now() where id = $1`, f.Scope.Workspace)
+		f.Exec(`delete from export_chunks`)
+		f.Exec(`delete from exports`)
+	})))
 	if response, err := f.exportMerchant(); pgtest.ReasonOf(t, err) != affiliate.ReasonUnauthorized {
 		t.Errorf("the response is %v, %v, want UNAUTHORIZED", response, err)
 	}
@@ -329,14 +336,12 @@ func TestExport_ErasureOfTheWorkspaceStopsItsBundle(t *testing.T) {
 func TestExport_ContinuesAfterACrash(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	crash := errors.New("crash")
-	f.service = f.newService(hookedStore{stores.Export(f.Store.DB), func() error { panic(crash) }})
-	func() {
-		defer func() { _ = recover() }()
-		_, _ = f.exportPartner(f.ada.Partner)
-	}()
+	f.service = f.newService(f.OpenHooked(killedBefore(1, saveProgress)))
+	if response, err := f.exportPartner(f.ada.Partner); err == nil {
+		t.Errorf("the response of a process that has crashed is %v", response)
+	}
 	f.WantCount(1, "exports that are being made", `select count(*) from exports where ready_at is null`)
-	f.service = f.newService(stores.Export(f.Store.DB))
+	f.service = f.newService(f.DB)
 	ctx, cancel := context.WithTimeout(servertest.AsPartner(t, f.ada.Partner, affiliate.ModeLive), 300*time.Millisecond)
 	defer cancel()
 	if _, err := f.service.ExportPartnerAccount(ctx, nil); !errors.Is(err, context.DeadlineExceeded) {
@@ -353,12 +358,11 @@ func TestExport_ContinuesAfterACrash(t *testing.T) {
 func TestExport_AFailureEndsTheLease(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	broken := errors.New("the disk is full")
-	f.service = f.newService(hookedStore{stores.Export(f.Store.DB), func() error { return broken }})
-	if _, err := f.exportParticipant(f.ada); !errors.Is(err, broken) {
-		t.Fatalf("the error is %v, want %v", err, broken)
+	f.service = f.newService(f.OpenHooked(failingPieces))
+	if _, err := f.exportParticipant(f.ada); err == nil || errors.As(err, new(*affiliate.Error)) {
+		t.Fatalf("the error is %v, want the failure of the database", err)
 	}
-	f.service = f.newService(stores.Export(f.Store.DB))
+	f.service = f.newService(f.DB)
 	if _, err := f.exportParticipant(f.ada); err != nil {
 		t.Errorf("the next request returned %v", err)
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
 // Sealer encrypts and decrypts pieces of bundles and tokens in mails, and decrypts payout
@@ -53,8 +54,8 @@ const (
 
 // Config holds the dependencies of a Service.
 type Config struct {
-	Store Store
-	Seal  Sealer
+	DB   *postgres.DB
+	Seal Sealer
 	// PublicURL is the base URL of the REST API as clients see it. If it is empty, exports
 	// are refused, because there would be no link.
 	PublicURL string

@@ -51,18 +51,18 @@ func (r keyRow) key() account.APIKey {
 
 // ActiveKeys returns the API keys of a scope that are active at the given time, newest
 // first. A key that was rolled is included until its grace period ends.
-func (s *Store) ActiveKeys(ctx context.Context, scope affiliate.Scope, now time.Time) ([]account.APIKey, error) {
+func ActiveKeys(ctx context.Context, db *postgres.DB, scope affiliate.Scope, now time.Time) ([]account.APIKey, error) {
 	const query = `
 		select ` + keyColumns + `
 		from api_keys
 		where workspace_id = $1 and mode = $2 and revoked_at is null and (expires_at is null or expires_at > $3)
 		order by created_at desc, id desc`
-	rows, err := s.db.Pool().Query(ctx, query, scope.Workspace, scope.Mode, now)
+	rows, err := db.Query(ctx, query, scope.Workspace, scope.Mode, now)
 	return postgres.AllRows(rows, err, keyRow.key)
 }
 
 // CountSecretKeys counts the secret keys of a scope that are active at the given time.
-func (tx *Tx) CountSecretKeys(ctx context.Context, scope affiliate.Scope, now time.Time) (active int, err error) {
+func CountSecretKeys(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, now time.Time) (active int, err error) {
 	const count = `
 		select count(*) from api_keys
 		where workspace_id = $1 and mode = $2 and kind = 'secret'
@@ -72,7 +72,7 @@ func (tx *Tx) CountSecretKeys(ctx context.Context, scope affiliate.Scope, now ti
 }
 
 // LockKey locks an API key and returns it. Errors: NOT_FOUND.
-func (tx *Tx) LockKey(ctx context.Context, scope affiliate.Scope, id affiliate.APIKeyID) (account.APIKey, error) {
+func LockKey(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, id affiliate.APIKeyID) (account.APIKey, error) {
 	const lock = `
 		select ` + keyColumns + `
 		from api_keys
@@ -83,7 +83,7 @@ func (tx *Tx) LockKey(ctx context.Context, scope affiliate.Scope, id affiliate.A
 }
 
 // InsertKey stores an API key.
-func (tx *Tx) InsertKey(ctx context.Context, key account.NewAPIKey) error {
+func InsertKey(ctx context.Context, tx *postgres.Tx, key account.NewAPIKey) error {
 	const insert = `
 		insert into api_keys (workspace_id, id, mode, kind, name, digest, public_text, prefix, last4, created_at, expires_at)
 		values (@workspace, @id, @mode, @kind, @name, @digest, nullif(@public_text, ''), @prefix, @last4, @created_at, @expires_at)`
@@ -96,7 +96,7 @@ func (tx *Tx) InsertKey(ctx context.Context, key account.NewAPIKey) error {
 }
 
 // UpdateKey stores the times at which an API key expires and was revoked or rolled.
-func (tx *Tx) UpdateKey(ctx context.Context, key account.APIKey) error {
+func UpdateKey(ctx context.Context, tx *postgres.Tx, key account.APIKey) error {
 	const update = `
 		update api_keys set expires_at = @expires_at, revoked_at = @revoked_at, rolled_at = @rolled_at
 		where workspace_id = @workspace and mode = @mode and id = @id`
@@ -114,22 +114,31 @@ type keyLookup struct {
 	found  bool
 }
 
-// ActiveKey returns the API key with the given digest if the key is active at the given
-// time, and stores the time of its use, rounded down to keyUseResolution. The search
-// covers all workspaces, because the key determines the workspace. Look-ups that run at
-// the same time share one round trip.
-func (s *Store) ActiveKey(ctx context.Context, digest [sha256.Size]byte, now time.Time) (key account.APIKey, found bool, err error) {
+// Keys finds API keys by their digests. Look-ups that run at the same time share one round
+// trip. A Keys is safe for concurrent use.
+type Keys struct {
+	db      *postgres.DB
+	lookups *postgres.Lookups[*keyLookup]
+}
+
+// NewKeys returns a Keys that uses db.
+func NewKeys(db *postgres.DB) *Keys { return &Keys{db, postgres.NewLookups(db, findKeys)} }
+
+// Use returns the API key with the given digest if the key is active at the given time, and
+// stores the time of its use, rounded down to keyUseResolution. The search covers all
+// workspaces, because the key determines the workspace.
+func (k *Keys) Use(ctx context.Context, digest [sha256.Size]byte, now time.Time) (key account.APIKey, found bool, err error) {
 	const touch = `
 		update api_keys set last_used_at = $3
 		where workspace_id = $1 and id = $2 and (last_used_at is null or last_used_at < $4)`
 	lookup := &keyLookup{digest: digest}
-	if err := s.keys.Do(ctx, lookup); err != nil || !lookup.found || !lookup.key.Active(now) {
+	if err := k.lookups.Do(ctx, lookup); err != nil || !lookup.found || !lookup.key.Active(now) {
 		return account.APIKey{}, false, err
 	}
 	key = lookup.key
 	if stale := now.Add(-keyUseResolution); key.LastUsedAt == nil || key.LastUsedAt.Before(stale) {
 		minute := now.Truncate(keyUseResolution)
-		if _, err := s.db.Pool().Exec(ctx, touch, key.Scope.Workspace, key.ID, minute, stale); err != nil {
+		if _, err := k.db.Exec(ctx, touch, key.Scope.Workspace, key.ID, minute, stale); err != nil {
 			return account.APIKey{}, false, err
 		}
 	}

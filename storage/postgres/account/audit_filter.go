@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
 // actorKnown and resourceKnown are statements that report whether an id is known. An id
@@ -56,22 +57,22 @@ const (
 
 // checkAuditFilter returns NOT_FOUND if the filter contains an unknown id of an actor
 // or of a resource. An actor that is not an id, for example "system", is not checked.
-func (s *Store) checkAuditFilter(ctx context.Context, scope affiliate.Scope, filter affiliate.AuditFilter) error {
+func checkAuditFilter(ctx context.Context, db *postgres.DB, scope affiliate.Scope, filter affiliate.AuditFilter) error {
 	if actor, err := uuid.Parse(filter.Actor); err == nil {
-		if err := s.checkKnown(ctx, actorKnown, scope, actor); err != nil {
+		if err := checkKnown(ctx, db, actorKnown, scope, actor); err != nil {
 			return err
 		}
 	}
 	if filter.ResourceID != nil {
-		return s.checkKnown(ctx, resourceKnown, scope, *filter.ResourceID)
+		return checkKnown(ctx, db, resourceKnown, scope, *filter.ResourceID)
 	}
 	return nil
 }
 
-func (s *Store) checkKnown(ctx context.Context, sql string, scope affiliate.Scope, id uuid.UUID) error {
+func checkKnown(ctx context.Context, db *postgres.DB, sql string, scope affiliate.Scope, id uuid.UUID) error {
 	var known bool
 	args := pgx.NamedArgs{"workspace": scope.Workspace, "mode": scope.Mode, "id": id}
-	if err := s.db.Pool().QueryRow(ctx, sql, args).Scan(&known); err != nil {
+	if err := db.QueryRow(ctx, sql, args).Scan(&known); err != nil {
 		return fmt.Errorf("audit filter: %w", err)
 	}
 	if !known {

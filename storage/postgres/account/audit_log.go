@@ -68,10 +68,6 @@ func (r auditRow) entry() affiliate.AuditEntry {
 	}
 }
 
-// planForArgs makes Postgres plan a statement for its actual arguments. The best index
-// depends on the conditions of the filter and on how common their values are.
-const planForArgs = pgx.QueryExecModeCacheDescribe
-
 // auditQuery holds the statements for one filter. page selects a page. count counts the
 // entries and stops after affiliate.MaxTotal. all selects every entry.
 type auditQuery struct {
@@ -121,16 +117,17 @@ func newAuditQuery(scope affiliate.Scope, filter affiliate.AuditFilter) auditQue
 }
 
 // AuditLog returns one page of the entries that match a filter, newest first, and the
-// number of all matching entries, up to affiliate.MaxTotal. Errors: NOT_FOUND if the
-// filter contains an unknown id.
-func (s *Store) AuditLog(ctx context.Context, scope affiliate.Scope, filter affiliate.AuditFilter, page affiliate.Page) ([]affiliate.AuditEntry, int64, error) {
-	if err := s.checkAuditFilter(ctx, scope, filter); err != nil {
+// number of all matching entries, up to affiliate.MaxTotal. Entries without a mode belong to
+// both modes. Errors: NOT_FOUND if the filter contains an unknown id of an actor or a
+// resource. An id is known if it exists in the scope or if an entry has it.
+func AuditLog(ctx context.Context, db *postgres.DB, scope affiliate.Scope, filter affiliate.AuditFilter, page affiliate.Page) ([]affiliate.AuditEntry, int64, error) {
+	if err := checkAuditFilter(ctx, db, scope, filter); err != nil {
 		return nil, 0, err
 	}
 	query := newAuditQuery(scope, filter)
 	args := maps.Clone(query.args)
 	args["limit"], args["offset"] = page.Size, page.Offset()
-	rows, err := s.db.Pool().Query(ctx, query.page, planForArgs, args)
+	rows, err := db.Query(ctx, query.page, postgres.PlanForArgs, args)
 	entries, err := postgres.AllRows(rows, err, auditRow.entry)
 	if err != nil {
 		return nil, 0, fmt.Errorf("audit log: %w", err)
@@ -140,26 +137,26 @@ func (s *Store) AuditLog(ctx context.Context, scope affiliate.Scope, filter affi
 		return entries, page.Offset() + n, nil
 	}
 	var total int64
-	if err := s.db.Pool().QueryRow(ctx, query.count, planForArgs, query.args).Scan(&total); err != nil {
+	if err := db.QueryRow(ctx, query.count, postgres.PlanForArgs, query.args).Scan(&total); err != nil {
 		return nil, 0, fmt.Errorf("count audit log: %w", err)
 	}
 	return entries, total, nil
 }
 
-// ExportAuditLog returns all entries that match a filter, newest first. It uses a
-// connection and an export slot as postgres.Export does. Errors: the same as
+// ExportAuditLog returns all entries that match a filter, newest first, from one snapshot.
+// It uses a connection and an export slot as postgres.Export does. Errors: the same as
 // postgres.Export, and NOT_FOUND if the filter contains an unknown id.
-func (s *Store) ExportAuditLog(ctx context.Context, scope affiliate.Scope, filter affiliate.AuditFilter) iter.Seq2[affiliate.AuditEntry, error] {
+func ExportAuditLog(ctx context.Context, db *postgres.DB, scope affiliate.Scope, filter affiliate.AuditFilter) iter.Seq2[affiliate.AuditEntry, error] {
 	query := newAuditQuery(scope, filter)
 	convert := func(row pgx.CollectableRow) (affiliate.AuditEntry, error) {
 		r, err := pgx.RowToStructByName[auditRow](row)
 		return r.entry(), err
 	}
 	return func(yield func(affiliate.AuditEntry, error) bool) {
-		if err := s.checkAuditFilter(ctx, scope, filter); err != nil {
+		if err := checkAuditFilter(ctx, db, scope, filter); err != nil {
 			yield(affiliate.AuditEntry{}, err)
 			return
 		}
-		postgres.Export(ctx, s.db, scope.Workspace, convert, query.all, planForArgs, query.args)(yield)
+		postgres.Export(ctx, db, scope.Workspace, convert, query.all, postgres.PlanForArgs, query.args)(yield)
 	}
 }

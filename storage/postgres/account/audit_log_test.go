@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
-	"github.com/tributary-hq/tributary/storage/postgres/account"
+	accounts "github.com/tributary-hq/tributary/storage/postgres/account"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
@@ -78,7 +78,7 @@ func checkAuditPlans(t *testing.T, f *fixture) {
 			affiliate.AuditFilter{Actor: f.Owner.String(), ActionNoun: "commission"}, "audit_log_by_actor", "audit_log_by_actor",
 		},
 	} {
-		page, count, export, args := account.AuditSQL(f.Scope, tc.filter, 20)
+		page, count, export, args := accounts.AuditSQL(f.Scope, tc.filter, 20)
 		for what, plan := range map[string]string{
 			"page":   f.Plan(page, args),
 			"total":  f.Plan(count, args),
@@ -101,7 +101,7 @@ func checkAuditPlans(t *testing.T, f *fixture) {
 			}
 		}
 	}
-	for name, sql := range map[string]string{"actor": account.ActorKnownSQL, "resource": account.ResourceKnownSQL} {
+	for name, sql := range map[string]string{"actor": accounts.ActorKnownSQL, "resource": accounts.ResourceKnownSQL} {
 		args := pgx.NamedArgs{"workspace": f.Scope.Workspace, "mode": f.Scope.Mode, "id": f.Owner}
 		plan := f.Plan(sql, args)
 		if !strings.Contains(plan, "using audit_log_by_"+name) || strings.Contains(plan, "Seq Scan on audit_log") || strings.Contains(plan, "Seq Scan on api_keys") {
@@ -110,9 +110,9 @@ func checkAuditPlans(t *testing.T, f *fixture) {
 	}
 	args := pgx.NamedArgs{"workspace": f.Scope.Workspace, "now": f.Now(), "limit": 20, "offset": 0}
 	for name, tc := range map[string]struct{ sql, start, index string }{
-		"open invitations":           {account.ListInvitesSQL, "Limit", "member_invites_open"},
-		"number of open invitations": {account.CountInvitesSQL, "Aggregate -> Limit", "member_invites_open"},
-		"number of members":          {account.CountMembersSQL, "Aggregate -> Limit", "Index Only Scan using members_pkey"},
+		"open invitations":           {accounts.ListInvitesSQL, "Limit", "member_invites_open"},
+		"number of open invitations": {accounts.CountInvitesSQL, "Aggregate -> Limit", "member_invites_open"},
+		"number of members":          {accounts.CountMembersSQL, "Aggregate -> Limit", "Index Only Scan using members_pkey"},
 	} {
 		plan := f.Plan(tc.sql, args)
 		if flat := strings.Join(strings.Fields(plan), " "); !strings.HasPrefix(flat, tc.start) || !strings.Contains(flat, tc.index) {
@@ -120,7 +120,7 @@ func checkAuditPlans(t *testing.T, f *fixture) {
 		}
 	}
 
-	entries, total, err := f.accounts.AuditLog(t.Context(), f.Scope, affiliate.AuditFilter{}, affiliate.Page{Number: 1, Size: 20})
+	entries, total, err := accounts.AuditLog(t.Context(), f.accounts, f.Scope, affiliate.AuditFilter{}, affiliate.Page{Number: 1, Size: 20})
 	if err != nil || total != 16_000-16_000/3 || len(entries) != 20 {
 		t.Errorf("AuditLog returned %d entries and the total %d, %v, want 20 and %d", len(entries), total, err, 16_000-16_000/3)
 	}
@@ -136,7 +136,7 @@ func checkAuditPlans(t *testing.T, f *fixture) {
 func checkAuditExport(t *testing.T, f *fixture) {
 	t.Helper()
 	exported := 0
-	for entry, err := range f.accounts.ExportAuditLog(t.Context(), f.Scope, affiliate.AuditFilter{}) {
+	for entry, err := range accounts.ExportAuditLog(t.Context(), f.accounts, f.Scope, affiliate.AuditFilter{}) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -161,7 +161,7 @@ func checkAuditExport(t *testing.T, f *fixture) {
 	// exports at the same time.
 	for range 25 {
 		exported = 0
-		for _, err := range f.accounts.ExportAuditLog(t.Context(), f.Scope, affiliate.AuditFilter{}) {
+		for _, err := range accounts.ExportAuditLog(t.Context(), f.accounts, f.Scope, affiliate.AuditFilter{}) {
 			if exported++; err != nil {
 				t.Fatal(err)
 			}

@@ -7,7 +7,7 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/account"
 	"github.com/tributary-hq/tributary/affiliate/participant"
-	accountpg "github.com/tributary-hq/tributary/storage/postgres/account"
+	accounts "github.com/tributary-hq/tributary/storage/postgres/account"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
@@ -76,7 +76,7 @@ func TestAuditLog_NamesOnlyActorsOfTheWorkspace(t *testing.T) {
 			t.Errorf("%s: the name of actor %s is %q, want %q", what, entry.Actor, got, name)
 		}
 	}
-	entries, _, err := f.accounts.AuditLog(t.Context(), f.Scope, affiliate.AuditFilter{}, affiliate.Page{Number: 1, Size: 50})
+	entries, _, err := accounts.AuditLog(t.Context(), f.accounts, f.Scope, affiliate.AuditFilter{}, affiliate.Page{Number: 1, Size: 50})
 	if err != nil || len(entries) != len(want) {
 		t.Fatalf("AuditLog returned %d entries, %v, want %d", len(entries), err, len(want))
 	}
@@ -84,7 +84,7 @@ func TestAuditLog_NamesOnlyActorsOfTheWorkspace(t *testing.T) {
 		check("list", entry)
 	}
 	exported := 0
-	for entry, err := range f.accounts.ExportAuditLog(t.Context(), f.Scope, affiliate.AuditFilter{}) {
+	for entry, err := range accounts.ExportAuditLog(t.Context(), f.accounts, f.Scope, affiliate.AuditFilter{}) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -124,7 +124,7 @@ func TestAuditLog_ReadsActorNamesByKey(t *testing.T) {
 		select $1, gen_random_uuid(), $2, $3::timestamptz - row_number() over () * interval '1 second', id::text, 'program.update', 'program', id
 		from users`, f.Scope.Workspace, f.Scope.Mode, f.Now())
 	f.VacuumAnalyze()
-	page, _, export, args := accountpg.AuditSQL(f.Scope, affiliate.AuditFilter{}, 20)
+	page, _, export, args := accounts.AuditSQL(f.Scope, affiliate.AuditFilter{}, 20)
 	for what, sql := range map[string]string{"page": page, "export": export} {
 		plan := f.Plan(sql, args)
 		for _, table := range []string{"users", "members", "participants", "api_keys"} {

@@ -5,11 +5,12 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
 // SeeDevice stores that a user has used a device. known reports whether the user has also
 // used it since the given time. device is the result of account.DeviceHash.
-func (tx *Tx) SeeDevice(ctx context.Context, user affiliate.UserID, device affiliate.Digests, at, since time.Time) (known bool, err error) {
+func SeeDevice(ctx context.Context, tx *postgres.Tx, user affiliate.UserID, device affiliate.Digests, at, since time.Time) (known bool, err error) {
 	// The query reads the state before the statement.
 	const see = `
 		with stored as (
@@ -24,9 +25,9 @@ func (tx *Tx) SeeDevice(ctx context.Context, user affiliate.UserID, device affil
 
 // KnowsDevice reports whether a user has used a device since the given time. device is the
 // result of account.DeviceHash.
-func (s *Store) KnowsDevice(ctx context.Context, user affiliate.UserID, device affiliate.Digests, since time.Time) (known bool, err error) {
+func KnowsDevice(ctx context.Context, db *postgres.DB, user affiliate.UserID, device affiliate.Digests, since time.Time) (known bool, err error) {
 	const query = `select exists (select from user_devices where user_id = $1 and device = any($2) and seen_at >= $3)`
-	err = s.db.Pool().QueryRow(ctx, query, user, device, since).Scan(&known)
+	err = db.QueryRow(ctx, query, user, device, since).Scan(&known)
 	return known, err
 }
 
@@ -37,7 +38,7 @@ const deleteOldDevices = `
 
 // DeleteOldDevices deletes at most limit devices that were last seen before the given
 // time. It returns the number of deleted rows.
-func (s *Store) DeleteOldDevices(ctx context.Context, before time.Time, limit int) (int64, error) {
-	tag, err := s.db.Pool().Exec(ctx, deleteOldDevices, before, limit)
+func DeleteOldDevices(ctx context.Context, db *postgres.DB, before time.Time, limit int) (int64, error) {
+	tag, err := db.Exec(ctx, deleteOldDevices, before, limit)
 	return tag.RowsAffected(), err
 }

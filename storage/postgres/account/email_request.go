@@ -8,11 +8,12 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/account"
+	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
 // InsertEmailRequest stores a request for a mail. The caller also enqueues the job that
 // processes the request.
-func (tx *Tx) InsertEmailRequest(ctx context.Context, r account.EmailRequest) error {
+func InsertEmailRequest(ctx context.Context, tx *postgres.Tx, r account.EmailRequest) error {
 	const insert = `
 		insert into email_requests (id, purpose, account_kind, address, user_id, session_id, created_at)
 		values (@id, @purpose, @kind, @address, @user, @session, @created_at)`
@@ -42,7 +43,7 @@ func (r emailRequestRow) request() account.EmailRequest {
 
 // EmailRequest returns a request for a mail. found is false if it was processed or
 // deleted.
-func (tx *Tx) EmailRequest(ctx context.Context, id account.EmailRequestID) (request account.EmailRequest, found bool, err error) {
+func EmailRequest(ctx context.Context, tx *postgres.Tx, id account.EmailRequestID) (request account.EmailRequest, found bool, err error) {
 	const query = `
 		select id, purpose, account_kind, address, user_id, session_id, created_at
 		from email_requests where id = $1`
@@ -52,7 +53,7 @@ func (tx *Tx) EmailRequest(ctx context.Context, id account.EmailRequestID) (requ
 
 // DeleteEmailRequest deletes a request for a mail. found is false if another transaction
 // has deleted it.
-func (tx *Tx) DeleteEmailRequest(ctx context.Context, id account.EmailRequestID) (found bool, err error) {
+func DeleteEmailRequest(ctx context.Context, tx *postgres.Tx, id account.EmailRequestID) (found bool, err error) {
 	const remove = `delete from email_requests where id = $1`
 	tag, err := tx.Exec(ctx, remove, id)
 	return tag.RowsAffected() == 1, err
@@ -61,10 +62,10 @@ func (tx *Tx) DeleteEmailRequest(ctx context.Context, id account.EmailRequestID)
 // DeleteOldEmailRequests deletes at most limit requests for mails that were stored before
 // the given time. It returns the number of deleted requests. Normally, a job has deleted
 // these requests.
-func (s *Store) DeleteOldEmailRequests(ctx context.Context, before time.Time, limit int) (int64, error) {
+func DeleteOldEmailRequests(ctx context.Context, db *postgres.DB, before time.Time, limit int) (int64, error) {
 	const remove = `
 		delete from email_requests
 		where id in (select id from email_requests where created_at < $1 order by created_at limit $2)`
-	tag, err := s.db.Pool().Exec(ctx, remove, before, limit)
+	tag, err := db.Exec(ctx, remove, before, limit)
 	return tag.RowsAffected(), err
 }

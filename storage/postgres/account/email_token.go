@@ -33,18 +33,18 @@ func (r emailTokenRow) token() account.EmailToken {
 
 // EmailToken returns the e-mail token with the given digest. The caller must lock the
 // user before it uses the token (LockEmailToken).
-func (s *Store) EmailToken(ctx context.Context, digest [sha256.Size]byte) (token account.EmailToken, found bool, err error) {
+func EmailToken(ctx context.Context, db *postgres.DB, digest [sha256.Size]byte) (token account.EmailToken, found bool, err error) {
 	const query = `select ` + emailTokenColumns + ` from email_tokens t where t.digest = $1`
-	rows, err := s.db.Pool().Query(ctx, query, digest[:])
+	rows, err := db.Query(ctx, query, digest[:])
 	return optional(rows, err, emailTokenRow.token)
 }
 
 // LockEmailToken locks the user of an e-mail token and then reads the token. All
 // transactions that use tokens lock the user first, so two transactions of one user
-// never wait for each other's tokens.
-func (tx *Tx) LockEmailToken(ctx context.Context, user affiliate.UserID, digest [sha256.Size]byte) (token account.EmailToken, found bool, err error) {
+// never wait for each other's tokens. Errors: NOT_FOUND if the user does not exist.
+func LockEmailToken(ctx context.Context, tx *postgres.Tx, user affiliate.UserID, digest [sha256.Size]byte) (token account.EmailToken, found bool, err error) {
 	const query = `select ` + emailTokenColumns + ` from email_tokens t where t.digest = $1 and t.user_id = $2`
-	if err := tx.LockUserByID(ctx, user); err != nil {
+	if err := LockUserByID(ctx, tx, user); err != nil {
 		return account.EmailToken{}, false, err
 	}
 	rows, err := tx.Query(ctx, query, digest[:], user)
@@ -52,7 +52,7 @@ func (tx *Tx) LockEmailToken(ctx context.Context, user affiliate.UserID, digest 
 }
 
 // InsertEmailToken stores an e-mail token with its digest.
-func (tx *Tx) InsertEmailToken(ctx context.Context, token account.EmailToken, digest [sha256.Size]byte) error {
+func InsertEmailToken(ctx context.Context, tx *postgres.Tx, token account.EmailToken, digest [sha256.Size]byte) error {
 	const insert = `
 		insert into email_tokens (digest, user_id, purpose, address, session_id, created_at, expires_at)
 		values (@digest, @user, @purpose, @address, @session, @created_at, @expires_at)`
@@ -64,7 +64,7 @@ func (tx *Tx) InsertEmailToken(ctx context.Context, token account.EmailToken, di
 }
 
 // UseEmailToken marks an e-mail token as used.
-func (tx *Tx) UseEmailToken(ctx context.Context, digest [sha256.Size]byte, at time.Time) error {
+func UseEmailToken(ctx context.Context, tx *postgres.Tx, digest [sha256.Size]byte, at time.Time) error {
 	const use = `update email_tokens set used_at = $2 where digest = $1`
 	_, err := tx.Exec(ctx, use, digest[:], at)
 	return err
@@ -72,7 +72,7 @@ func (tx *Tx) UseEmailToken(ctx context.Context, digest [sha256.Size]byte, at ti
 
 // RevokeEmailTokens makes all e-mail tokens of a user unusable. It also deletes the user's
 // requests that were not processed yet. The caller must have locked the user.
-func (tx *Tx) RevokeEmailTokens(ctx context.Context, user affiliate.UserID, at time.Time) error {
+func RevokeEmailTokens(ctx context.Context, tx *postgres.Tx, user affiliate.UserID, at time.Time) error {
 	const (
 		revoke = `update email_tokens set used_at = $2 where user_id = $1 and used_at is null`
 		remove = `delete from email_requests where user_id = $1`
@@ -87,7 +87,7 @@ func (tx *Tx) RevokeEmailTokens(ctx context.Context, user affiliate.UserID, at t
 // RevokeEmailChanges makes the tokens unusable with which the address of a user changes. It
 // also deletes the user's requests that were not processed yet: requests with a user are
 // requests for a change. The caller must have locked the user.
-func (tx *Tx) RevokeEmailChanges(ctx context.Context, user affiliate.UserID, at time.Time) error {
+func RevokeEmailChanges(ctx context.Context, tx *postgres.Tx, user affiliate.UserID, at time.Time) error {
 	const (
 		revoke = `update email_tokens set used_at = $2 where user_id = $1 and purpose = 'change' and used_at is null`
 		remove = `delete from email_requests where user_id = $1`
@@ -102,7 +102,7 @@ func (tx *Tx) RevokeEmailChanges(ctx context.Context, user affiliate.UserID, at 
 // CountEmailTokens counts the e-mail tokens for an address and a purpose that were
 // created after the given time. It locks the address until the transaction ends, so that
 // two transactions do not count at the same time.
-func (tx *Tx) CountEmailTokens(ctx context.Context, purpose account.EmailTokenPurpose, address string, since time.Time) (int, error) {
+func CountEmailTokens(ctx context.Context, tx *postgres.Tx, purpose account.EmailTokenPurpose, address string, since time.Time) (int, error) {
 	const (
 		// The lock needs no row of the address. Two addresses with the same hash only wait
 		// for each other.
@@ -123,10 +123,10 @@ func (tx *Tx) CountEmailTokens(ctx context.Context, purpose account.EmailTokenPu
 
 // DeleteExpiredEmailTokens deletes at most limit e-mail tokens that expired before the
 // given time. It returns the number of deleted tokens.
-func (s *Store) DeleteExpiredEmailTokens(ctx context.Context, before time.Time, limit int) (int64, error) {
+func DeleteExpiredEmailTokens(ctx context.Context, db *postgres.DB, before time.Time, limit int) (int64, error) {
 	const remove = `
 		delete from email_tokens
 		where digest in (select digest from email_tokens where expires_at < $1 order by expires_at limit $2)`
-	tag, err := s.db.Pool().Exec(ctx, remove, before, limit)
+	tag, err := db.Exec(ctx, remove, before, limit)
 	return tag.RowsAffected(), err
 }

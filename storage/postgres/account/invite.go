@@ -50,15 +50,15 @@ var countInvites = postgres.CountUpTo(affiliate.MaxTotal, openInvites)
 
 // OpenInvites returns one page of a workspace's invitations that are open at the given
 // time, newest first, and the number of open invitations, up to affiliate.MaxTotal.
-func (s *Store) OpenInvites(
-	ctx context.Context, workspace affiliate.WorkspaceID, now time.Time, page affiliate.Page,
+func OpenInvites(
+	ctx context.Context, db *postgres.DB, workspace affiliate.WorkspaceID, now time.Time, page affiliate.Page,
 ) ([]account.MemberInvite, int64, error) {
 	args := pgx.NamedArgs{"workspace": workspace, "now": now, "limit": page.Size, "offset": page.Offset()}
 	var total int64
-	if err := s.db.Pool().QueryRow(ctx, countInvites, args).Scan(&total); err != nil {
+	if err := db.QueryRow(ctx, countInvites, args).Scan(&total); err != nil {
 		return nil, 0, err
 	}
-	rows, err := s.db.Pool().Query(ctx, listInvites, args)
+	rows, err := db.Query(ctx, listInvites, args)
 	invites, err := postgres.AllRows(rows, err, inviteRow.invite)
 	return invites, total, err
 }
@@ -77,27 +77,27 @@ type tokenInviteRow struct {
 
 // InviteByToken returns the invitation one of whose tokens has the given digest. mailed
 // reports whether this is the token of the mail. Errors: NOT_FOUND.
-func (s *Store) InviteByToken(ctx context.Context, digest [sha256.Size]byte) (invite account.MemberInvite, mailed bool, err error) {
-	row, err := postgres.OneRow[tokenInviteRow](s.db.Pool().Query(ctx, inviteByToken, digest[:]))
+func InviteByToken(ctx context.Context, db *postgres.DB, digest [sha256.Size]byte) (invite account.MemberInvite, mailed bool, err error) {
+	row, err := postgres.OneRow[tokenInviteRow](db.Query(ctx, inviteByToken, digest[:]))
 	return row.invite(), row.Mailed, err
 }
 
 // LockInviteByToken locks the invitation that InviteByToken returns. Errors: NOT_FOUND.
-func (tx *Tx) LockInviteByToken(ctx context.Context, digest [sha256.Size]byte) (invite account.MemberInvite, mailed bool, err error) {
+func LockInviteByToken(ctx context.Context, tx *postgres.Tx, digest [sha256.Size]byte) (invite account.MemberInvite, mailed bool, err error) {
 	row, err := postgres.OneRow[tokenInviteRow](tx.Query(ctx, inviteByToken+` for no key update`, digest[:]))
 	return row.invite(), row.Mailed, err
 }
 
-// ParticipantInviteAddress returns the e-mail address of the invitation to a programme
-// one of whose tokens has the given digest. mailed reports whether this is the token of the
-// mail. The address is empty if the invitation cannot be accepted at the given time. The
-// token determines the workspace.
-func (s *Store) ParticipantInviteAddress(ctx context.Context, digest [sha256.Size]byte, now time.Time) (address string, mailed bool, err error) {
+// ParticipantInviteAddress returns the e-mail address, in lower case, of the invitation to
+// a programme one of whose tokens has the given digest. mailed reports whether this is the
+// token of the mail. The address is empty if the invitation cannot be accepted at the given
+// time. The token determines the workspace.
+func ParticipantInviteAddress(ctx context.Context, db *postgres.DB, digest [sha256.Size]byte, now time.Time) (address string, mailed bool, err error) {
 	const query = `
 		select email, mail_digest = $1
 		from participant_invites
 		where (digest = $1 or mail_digest = $1) and ended_at is null and expires_at > $2`
-	err = s.db.Pool().QueryRow(ctx, query, digest[:], now).Scan(&address, &mailed)
+	err = db.QueryRow(ctx, query, digest[:], now).Scan(&address, &mailed)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return "", false, nil
 	}
@@ -105,7 +105,7 @@ func (s *Store) ParticipantInviteAddress(ctx context.Context, digest [sha256.Siz
 }
 
 // LockInvite locks an invitation and returns it. Errors: NOT_FOUND.
-func (tx *Tx) LockInvite(ctx context.Context, workspace affiliate.WorkspaceID, id affiliate.InviteID) (account.MemberInvite, error) {
+func LockInvite(ctx context.Context, tx *postgres.Tx, workspace affiliate.WorkspaceID, id affiliate.InviteID) (account.MemberInvite, error) {
 	const lock = `select ` + inviteColumns + ` from member_invites i where i.workspace_id = $1 and i.id = $2 for no key update`
 	row, err := postgres.OneRow[inviteRow](tx.Query(ctx, lock, workspace, id))
 	return row.invite(), err
@@ -113,7 +113,7 @@ func (tx *Tx) LockInvite(ctx context.Context, workspace affiliate.WorkspaceID, i
 
 // LockInvitesTo locks and returns a workspace's invitations to an email address that
 // have neither been accepted nor revoked. Expired invitations are included.
-func (tx *Tx) LockInvitesTo(ctx context.Context, workspace affiliate.WorkspaceID, email string) ([]account.MemberInvite, error) {
+func LockInvitesTo(ctx context.Context, tx *postgres.Tx, workspace affiliate.WorkspaceID, email string) ([]account.MemberInvite, error) {
 	const lock = `
 		select ` + inviteColumns + `
 		from member_invites i
@@ -124,7 +124,7 @@ func (tx *Tx) LockInvitesTo(ctx context.Context, workspace affiliate.WorkspaceID
 }
 
 // InsertInvite stores an invitation with the digests of its tokens.
-func (tx *Tx) InsertInvite(ctx context.Context, invite account.MemberInvite, digests account.InviteDigests) error {
+func InsertInvite(ctx context.Context, tx *postgres.Tx, invite account.MemberInvite, digests account.InviteDigests) error {
 	const insert = `
 		insert into member_invites (workspace_id, id, email, role, digest, mail_digest, invited_by, created_at, expires_at)
 		values (@workspace, @id, @email, @role, @digest, @mail_digest, @invited_by, @created_at, @expires_at)`
@@ -136,7 +136,7 @@ func (tx *Tx) InsertInvite(ctx context.Context, invite account.MemberInvite, dig
 }
 
 // EndInvite ends an invitation, so that it can no longer be accepted.
-func (tx *Tx) EndInvite(ctx context.Context, workspace affiliate.WorkspaceID, id affiliate.InviteID, at time.Time) error {
+func EndInvite(ctx context.Context, tx *postgres.Tx, workspace affiliate.WorkspaceID, id affiliate.InviteID, at time.Time) error {
 	const end = `update member_invites set ended_at = $3 where workspace_id = $1 and id = $2`
 	_, err := tx.Exec(ctx, end, workspace, id, at)
 	return err
@@ -144,8 +144,8 @@ func (tx *Tx) EndInvite(ctx context.Context, workspace affiliate.WorkspaceID, id
 
 // EndInvitesBy ends the open invitations that a member has sent for any of the given
 // roles. It returns their ids.
-func (tx *Tx) EndInvitesBy(
-	ctx context.Context, workspace affiliate.WorkspaceID, inviter affiliate.UserID, roles []affiliate.Role, at time.Time,
+func EndInvitesBy(
+	ctx context.Context, tx *postgres.Tx, workspace affiliate.WorkspaceID, inviter affiliate.UserID, roles []affiliate.Role, at time.Time,
 ) ([]affiliate.InviteID, error) {
 	const end = `
 		update member_invites set ended_at = @at

@@ -36,22 +36,22 @@ func (r memberRow) member() account.TeamMember {
 
 // Members returns one page of the members of a workspace, oldest first, and the number of
 // members, up to affiliate.MaxTotal.
-func (s *Store) Members(ctx context.Context, workspace affiliate.WorkspaceID, page affiliate.Page) ([]account.TeamMember, int64, error) {
+func Members(ctx context.Context, db *postgres.DB, workspace affiliate.WorkspaceID, page affiliate.Page) ([]account.TeamMember, int64, error) {
 	const list = selectMembers + `
 		order by m.created_at, m.user_id
 		limit @limit offset @offset`
 	args := pgx.NamedArgs{"workspace": workspace, "limit": page.Size, "offset": page.Offset()}
 	var total int64
-	if err := s.db.Pool().QueryRow(ctx, countMembers, args).Scan(&total); err != nil {
+	if err := db.QueryRow(ctx, countMembers, args).Scan(&total); err != nil {
 		return nil, 0, err
 	}
-	rows, err := s.db.Pool().Query(ctx, list, args)
+	rows, err := db.Query(ctx, list, args)
 	members, err := postgres.AllRows(rows, err, memberRow.member)
 	return members, total, err
 }
 
 // Member returns a member of a workspace. Errors: NOT_FOUND.
-func (tx *Tx) Member(ctx context.Context, workspace affiliate.WorkspaceID, user affiliate.UserID) (account.TeamMember, error) {
+func Member(ctx context.Context, tx *postgres.Tx, workspace affiliate.WorkspaceID, user affiliate.UserID) (account.TeamMember, error) {
 	const query = selectMembers + ` and m.user_id = @user`
 	row, err := postgres.OneRow[memberRow](tx.Query(ctx, query, pgx.NamedArgs{"workspace": workspace, "user": user}))
 	return row.member(), err
@@ -59,7 +59,7 @@ func (tx *Tx) Member(ctx context.Context, workspace affiliate.WorkspaceID, user 
 
 // HasVerifiedMember reports whether a member of a workspace has an address and has verified
 // it. email must be in lower case.
-func (tx *Tx) HasVerifiedMember(ctx context.Context, workspace affiliate.WorkspaceID, email string) (found bool, err error) {
+func HasVerifiedMember(ctx context.Context, tx *postgres.Tx, workspace affiliate.WorkspaceID, email string) (found bool, err error) {
 	const query = `
 		select exists (
 			select from members m join users u on u.id = m.user_id
@@ -69,7 +69,7 @@ func (tx *Tx) HasVerifiedMember(ctx context.Context, workspace affiliate.Workspa
 }
 
 // CountOwners counts the owners of a workspace.
-func (tx *Tx) CountOwners(ctx context.Context, workspace affiliate.WorkspaceID) (owners int, err error) {
+func CountOwners(ctx context.Context, tx *postgres.Tx, workspace affiliate.WorkspaceID) (owners int, err error) {
 	const count = `select count(*) from members where workspace_id = $1 and role = 'owner'`
 	err = tx.QueryRow(ctx, count, workspace).Scan(&owners)
 	return owners, err
@@ -77,7 +77,7 @@ func (tx *Tx) CountOwners(ctx context.Context, workspace affiliate.WorkspaceID) 
 
 // WorkspaceInUse reports whether a workspace has several members or a programme in live
 // mode that was active.
-func (tx *Tx) WorkspaceInUse(ctx context.Context, workspace affiliate.WorkspaceID) (used bool, err error) {
+func WorkspaceInUse(ctx context.Context, tx *postgres.Tx, workspace affiliate.WorkspaceID) (used bool, err error) {
 	const query = `
 		select (select count(*) from members where workspace_id = $1) > 1
 			or exists (select from programs where workspace_id = $1 and mode = 'live' and status <> 'draft')`
@@ -86,7 +86,7 @@ func (tx *Tx) WorkspaceInUse(ctx context.Context, workspace affiliate.WorkspaceI
 }
 
 // RevokeCredentials revokes the secret keys and the service tokens of a workspace.
-func (tx *Tx) RevokeCredentials(ctx context.Context, workspace affiliate.WorkspaceID, at time.Time) error {
+func RevokeCredentials(ctx context.Context, tx *postgres.Tx, workspace affiliate.WorkspaceID, at time.Time) error {
 	const (
 		keys   = `update api_keys set revoked_at = $2 where workspace_id = $1 and kind = 'secret' and revoked_at is null`
 		tokens = `update service_tokens set revoked_at = $2 where workspace_id = $1 and revoked_at is null`
@@ -100,21 +100,21 @@ func (tx *Tx) RevokeCredentials(ctx context.Context, workspace affiliate.Workspa
 }
 
 // InsertMember adds a user to a workspace.
-func (tx *Tx) InsertMember(ctx context.Context, user affiliate.UserID, member account.Member, at time.Time) error {
+func InsertMember(ctx context.Context, tx *postgres.Tx, user affiliate.UserID, member account.Member, at time.Time) error {
 	const insert = `insert into members (workspace_id, user_id, role, created_at) values ($1, $2, $3, $4)`
 	_, err := tx.Exec(ctx, insert, member.Workspace, user, member.Role, at)
 	return err
 }
 
 // UpdateRole stores the role of a member.
-func (tx *Tx) UpdateRole(ctx context.Context, workspace affiliate.WorkspaceID, user affiliate.UserID, role affiliate.Role) error {
+func UpdateRole(ctx context.Context, tx *postgres.Tx, workspace affiliate.WorkspaceID, user affiliate.UserID, role affiliate.Role) error {
 	const update = `update members set role = $3 where workspace_id = $1 and user_id = $2`
 	_, err := tx.Exec(ctx, update, workspace, user, role)
 	return err
 }
 
 // DeleteMember removes a user from a workspace. The row of the user remains.
-func (tx *Tx) DeleteMember(ctx context.Context, workspace affiliate.WorkspaceID, user affiliate.UserID) error {
+func DeleteMember(ctx context.Context, tx *postgres.Tx, workspace affiliate.WorkspaceID, user affiliate.UserID) error {
 	const remove = `delete from members where workspace_id = $1 and user_id = $2`
 	_, err := tx.Exec(ctx, remove, workspace, user)
 	return err

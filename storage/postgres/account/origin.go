@@ -5,11 +5,12 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate/fraud"
+	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
 // StoreOrigin stores the network and the browser from which a user has used the
 // account, and the time of the last use. It stores nothing about an erased account.
-func (s *Store) StoreOrigin(ctx context.Context, o fraud.Origin) error {
+func StoreOrigin(ctx context.Context, db *postgres.DB, o fraud.Origin) error {
 	const store = `
 		insert into user_origins as o (user_id, ip_prefix, ua_hash, seen_at)
 		select u.id, $2, $3, $4 from users u where u.id = $1 and u.erased_at is null for share
@@ -18,7 +19,7 @@ func (s *Store) StoreOrigin(ctx context.Context, o fraud.Origin) error {
 	if agent == nil {
 		agent = []byte{}
 	}
-	_, err := s.db.Pool().Exec(ctx, store, o.User, o.IPPrefix, agent, o.SeenAt)
+	_, err := db.Exec(ctx, store, o.User, o.IPPrefix, agent, o.SeenAt)
 	return err
 }
 
@@ -34,7 +35,7 @@ const deleteOldOrigins = `
 
 // DeleteOldOrigins deletes at most limit origins that were last seen before the given
 // time. It returns the number of deleted rows.
-func (s *Store) DeleteOldOrigins(ctx context.Context, before time.Time, limit int) (int64, error) {
-	tag, err := s.db.Pool().Exec(ctx, deleteOldOrigins, before, limit)
+func DeleteOldOrigins(ctx context.Context, db *postgres.DB, before time.Time, limit int) (int64, error) {
+	tag, err := db.Exec(ctx, deleteOldOrigins, before, limit)
 	return tag.RowsAffected(), err
 }

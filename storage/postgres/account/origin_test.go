@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate/fraud"
-	"github.com/tributary-hq/tributary/storage/postgres/account"
+	accounts "github.com/tributary-hq/tributary/storage/postgres/account"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
@@ -15,7 +15,7 @@ func TestDeleteOldOrigins_DeletesInBatches(t *testing.T) {
 	now, partner := f.Now(), f.NewPartner("Jane")
 	store := func(network string, agent []byte, at time.Time) {
 		t.Helper()
-		if err := f.accounts.StoreOrigin(t.Context(), fraud.Origin{User: partner, IPPrefix: network, AgentHash: agent, SeenAt: at}); err != nil {
+		if err := accounts.StoreOrigin(t.Context(), f.accounts, fraud.Origin{User: partner, IPPrefix: network, AgentHash: agent, SeenAt: at}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -30,7 +30,7 @@ func TestDeleteOldOrigins_DeletesInBatches(t *testing.T) {
 		t.Fatalf("%d origins are stored, want 3", n)
 	}
 	for _, want := range []int64{1, 1, 0} {
-		if got, err := f.accounts.DeleteOldOrigins(t.Context(), now.Add(-fraud.OriginRetention), 1); err != nil || got != want {
+		if got, err := accounts.DeleteOldOrigins(t.Context(), f.accounts, now.Add(-fraud.OriginRetention), 1); err != nil || got != want {
 			t.Fatalf("DeleteOldOrigins deleted %d origins, %v, want %d", got, err, want)
 		}
 	}
@@ -44,7 +44,7 @@ func TestDeleteOldOrigins_DeletesInBatches(t *testing.T) {
 func TestStoreOrigin_StoresNothingAboutErasedAccounts(t *testing.T) {
 	f := newFixture(t)
 	partner := f.NewPartner("Jane", pgtest.Row{"erased_at": f.Now()})
-	if err := f.accounts.StoreOrigin(t.Context(), fraud.Origin{User: partner, IPPrefix: "203.0.113.0/24", SeenAt: f.Now()}); err != nil {
+	if err := accounts.StoreOrigin(t.Context(), f.accounts, fraud.Origin{User: partner, IPPrefix: "203.0.113.0/24", SeenAt: f.Now()}); err != nil {
 		t.Fatal(err)
 	}
 	f.WantCount(0, "origins", `select count(*) from user_origins`)
@@ -57,7 +57,7 @@ func TestDeleteOldOrigins_UsesIndexes(t *testing.T) {
 		insert into user_origins (user_id, ip_prefix, ua_hash, seen_at)
 		select $1, n || '/24', '', $2::timestamptz - n * interval '1 minute' from generate_series(1, 5000) n`, partner, now)
 	f.Exec(`analyze user_origins`)
-	plan := f.Plan(account.DeleteOldOriginsSQL, now.AddDate(0, 0, -30), 1000)
+	plan := f.Plan(accounts.DeleteOldOriginsSQL, now.AddDate(0, 0, -30), 1000)
 	if !strings.Contains(plan, "user_origins_by_age") || !strings.Contains(plan, "user_origins_pkey") || strings.Contains(plan, "Seq Scan") {
 		t.Errorf("the plan does not use the indexes user_origins_by_age and user_origins_pkey only\n%s", plan)
 	}

@@ -28,7 +28,7 @@ func (r secondFactorRow) factor() account.SecondFactor {
 
 // SecondFactor returns the second factor of a user, also if it was not confirmed. The caller
 // must have locked the user.
-func (tx *Tx) SecondFactor(ctx context.Context, user affiliate.UserID) (factor account.SecondFactor, found bool, err error) {
+func SecondFactor(ctx context.Context, tx *postgres.Tx, user affiliate.UserID) (factor account.SecondFactor, found bool, err error) {
 	const query = `select user_id, secret, created_at, confirmed_at, last_step, failures from second_factors where user_id = $1`
 	rows, err := tx.Query(ctx, query, user)
 	return optional(rows, err, secondFactorRow.factor)
@@ -36,7 +36,7 @@ func (tx *Tx) SecondFactor(ctx context.Context, user affiliate.UserID) (factor a
 
 // InsertSecondFactor stores a second factor that is not confirmed. It replaces an earlier
 // factor without a confirmation.
-func (tx *Tx) InsertSecondFactor(ctx context.Context, f account.SecondFactor) error {
+func InsertSecondFactor(ctx context.Context, tx *postgres.Tx, f account.SecondFactor) error {
 	const insert = `
 		insert into second_factors (user_id, secret, created_at) values ($1, $2, $3)
 		on conflict (user_id) do update
@@ -48,7 +48,7 @@ func (tx *Tx) InsertSecondFactor(ctx context.Context, f account.SecondFactor) er
 
 // ConfirmSecondFactor stores that a user has confirmed the second factor with the code of a
 // time step, and stores the digests of its recovery codes.
-func (tx *Tx) ConfirmSecondFactor(ctx context.Context, user affiliate.UserID, step int64, recoveryCodes [][]byte, at time.Time) error {
+func ConfirmSecondFactor(ctx context.Context, tx *postgres.Tx, user affiliate.UserID, step int64, recoveryCodes [][]byte, at time.Time) error {
 	const (
 		confirm = `update second_factors set confirmed_at = $2, last_step = $3 where user_id = $1`
 		insert  = `insert into recovery_codes (user_id, digest) select $1, unnest($2::bytea[])`
@@ -61,21 +61,21 @@ func (tx *Tx) ConfirmSecondFactor(ctx context.Context, user affiliate.UserID, st
 }
 
 // UseTimeStep stores the time step of a code that was accepted.
-func (tx *Tx) UseTimeStep(ctx context.Context, user affiliate.UserID, step int64) error {
+func UseTimeStep(ctx context.Context, tx *postgres.Tx, user affiliate.UserID, step int64) error {
 	const use = `update second_factors set last_step = $2 where user_id = $1`
 	_, err := tx.Exec(ctx, use, user, step)
 	return err
 }
 
 // CountCodeFailure counts a wrong code.
-func (tx *Tx) CountCodeFailure(ctx context.Context, user affiliate.UserID) error {
+func CountCodeFailure(ctx context.Context, tx *postgres.Tx, user affiliate.UserID) error {
 	const count = `update second_factors set failures = failures + 1 where user_id = $1`
 	_, err := tx.Exec(ctx, count, user)
 	return err
 }
 
 // ResetCodeFailures ends the count of wrong codes.
-func (tx *Tx) ResetCodeFailures(ctx context.Context, user affiliate.UserID) error {
+func ResetCodeFailures(ctx context.Context, tx *postgres.Tx, user affiliate.UserID) error {
 	const reset = `update second_factors set failures = 0 where user_id = $1 and failures > 0`
 	_, err := tx.Exec(ctx, reset, user)
 	return err
@@ -83,7 +83,7 @@ func (tx *Tx) ResetCodeFailures(ctx context.Context, user affiliate.UserID) erro
 
 // UseRecoveryCode marks a recovery code as used. found is false if the user has no such code
 // or has used it. left is the number of codes that remain.
-func (tx *Tx) UseRecoveryCode(ctx context.Context, user affiliate.UserID, digest []byte, at time.Time) (left int, found bool, err error) {
+func UseRecoveryCode(ctx context.Context, tx *postgres.Tx, user affiliate.UserID, digest []byte, at time.Time) (left int, found bool, err error) {
 	const (
 		use   = `update recovery_codes set used_at = $3 where user_id = $1 and digest = $2 and used_at is null`
 		count = `select count(*) from recovery_codes where user_id = $1 and used_at is null`
@@ -98,7 +98,7 @@ func (tx *Tx) UseRecoveryCode(ctx context.Context, user affiliate.UserID, digest
 
 // DeleteEnrolment deletes the second factor of a user if it is not confirmed. A factor
 // without a confirmation has no recovery codes.
-func (tx *Tx) DeleteEnrolment(ctx context.Context, user affiliate.UserID) error {
+func DeleteEnrolment(ctx context.Context, tx *postgres.Tx, user affiliate.UserID) error {
 	const remove = `delete from second_factors where user_id = $1 and confirmed_at is null`
 	_, err := tx.Exec(ctx, remove, user)
 	return err
@@ -106,7 +106,7 @@ func (tx *Tx) DeleteEnrolment(ctx context.Context, user affiliate.UserID) error 
 
 // DeleteSecondFactor deletes the second factor of a user with its recovery codes, and the
 // user's challenges.
-func (tx *Tx) DeleteSecondFactor(ctx context.Context, user affiliate.UserID) error {
+func DeleteSecondFactor(ctx context.Context, tx *postgres.Tx, user affiliate.UserID) error {
 	const (
 		removeCodes = `delete from recovery_codes where user_id = $1`
 		remove      = `delete from second_factors where user_id = $1`
@@ -116,11 +116,11 @@ func (tx *Tx) DeleteSecondFactor(ctx context.Context, user affiliate.UserID) err
 			return err
 		}
 	}
-	return tx.DeleteLoginChallenges(ctx, user)
+	return DeleteLoginChallenges(ctx, tx, user)
 }
 
 // InsertLoginChallenge stores a challenge with its digest.
-func (tx *Tx) InsertLoginChallenge(ctx context.Context, c account.LoginChallenge, digest [sha256.Size]byte) error {
+func InsertLoginChallenge(ctx context.Context, tx *postgres.Tx, c account.LoginChallenge, digest [sha256.Size]byte) error {
 	const insert = `insert into login_challenges (digest, user_id, created_at, expires_at) values ($1, $2, $3, $4)`
 	_, err := tx.Exec(ctx, insert, digest[:], c.User, c.CreatedAt, c.ExpiresAt)
 	return err
@@ -139,35 +139,29 @@ func (r loginChallengeRow) challenge() account.LoginChallenge {
 
 const challengeByDigest = `select user_id, failures, created_at, expires_at from login_challenges where digest = $1`
 
-// LoginChallenge returns the challenge with a digest. The caller must lock the user and read
-// it again before it uses the challenge.
-func (s *Store) LoginChallenge(ctx context.Context, digest [sha256.Size]byte) (challenge account.LoginChallenge, found bool, err error) {
-	rows, err := s.db.Pool().Query(ctx, challengeByDigest, digest[:])
-	return optional(rows, err, loginChallengeRow.challenge)
-}
-
-// LoginChallenge returns the challenge with a digest. The caller must have locked the user.
-func (tx *Tx) LoginChallenge(ctx context.Context, digest [sha256.Size]byte) (challenge account.LoginChallenge, found bool, err error) {
-	rows, err := tx.Query(ctx, challengeByDigest, digest[:])
+// LoginChallenge returns the challenge with a digest. Before a transaction changes the
+// challenge, it must lock the user and read the challenge again.
+func LoginChallenge(ctx context.Context, db postgres.Queryer, digest [sha256.Size]byte) (challenge account.LoginChallenge, found bool, err error) {
+	rows, err := db.Query(ctx, challengeByDigest, digest[:])
 	return optional(rows, err, loginChallengeRow.challenge)
 }
 
 // CountChallengeFailure counts a wrong code for a challenge.
-func (tx *Tx) CountChallengeFailure(ctx context.Context, digest [sha256.Size]byte) error {
+func CountChallengeFailure(ctx context.Context, tx *postgres.Tx, digest [sha256.Size]byte) error {
 	const count = `update login_challenges set failures = failures + 1 where digest = $1`
 	_, err := tx.Exec(ctx, count, digest[:])
 	return err
 }
 
 // DeleteLoginChallenges deletes all challenges of a user.
-func (tx *Tx) DeleteLoginChallenges(ctx context.Context, user affiliate.UserID) error {
+func DeleteLoginChallenges(ctx context.Context, tx *postgres.Tx, user affiliate.UserID) error {
 	const remove = `delete from login_challenges where user_id = $1`
 	_, err := tx.Exec(ctx, remove, user)
 	return err
 }
 
 // DeleteLoginChallenge deletes the challenge with a digest.
-func (tx *Tx) DeleteLoginChallenge(ctx context.Context, digest [sha256.Size]byte) error {
+func DeleteLoginChallenge(ctx context.Context, tx *postgres.Tx, digest [sha256.Size]byte) error {
 	const remove = `delete from login_challenges where digest = $1`
 	_, err := tx.Exec(ctx, remove, digest[:])
 	return err
@@ -175,10 +169,10 @@ func (tx *Tx) DeleteLoginChallenge(ctx context.Context, digest [sha256.Size]byte
 
 // DeleteExpiredChallenges deletes at most limit challenges that expired before the given
 // time. It returns the number of deleted challenges.
-func (s *Store) DeleteExpiredChallenges(ctx context.Context, before time.Time, limit int) (int64, error) {
+func DeleteExpiredChallenges(ctx context.Context, db *postgres.DB, before time.Time, limit int) (int64, error) {
 	const remove = `
 		delete from login_challenges
 		where digest in (select digest from login_challenges where expires_at < $1 order by expires_at limit $2)`
-	tag, err := s.db.Pool().Exec(ctx, remove, before, limit)
+	tag, err := db.Exec(ctx, remove, before, limit)
 	return tag.RowsAffected(), err
 }

@@ -6,7 +6,8 @@ import (
 	"testing"
 
 	"github.com/tributary-hq/tributary/affiliate/account"
-	accountpg "github.com/tributary-hq/tributary/storage/postgres/account"
+	"github.com/tributary-hq/tributary/storage/postgres"
+	accounts "github.com/tributary-hq/tributary/storage/postgres/account"
 )
 
 // Twenty transactions use the same code at the same time. Only one of them succeeds.
@@ -19,9 +20,9 @@ func TestSecondFactor_CodesWorkOnceInParallelTransactions(t *testing.T) {
 	if !ok {
 		t.Fatalf("%s is no recovery code", codes[0])
 	}
-	inTx := func(fn func(tx *accountpg.Tx) error) {
-		if err := f.accounts.InTx(ctx, func(tx *accountpg.Tx) error {
-			if err := tx.LockUserByID(ctx, user); err != nil {
+	inTx := func(fn func(tx *postgres.Tx) error) {
+		if err := f.accounts.InTx(ctx, func(tx *postgres.Tx) error {
+			if err := accounts.LockUserByID(ctx, tx, user); err != nil {
 				return err
 			}
 			return fn(tx)
@@ -29,11 +30,11 @@ func TestSecondFactor_CodesWorkOnceInParallelTransactions(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	inTx(func(tx *accountpg.Tx) error {
-		if err := tx.InsertSecondFactor(ctx, account.SecondFactor{User: user, Secret: []byte("sealed"), CreatedAt: f.Now()}); err != nil {
+	inTx(func(tx *postgres.Tx) error {
+		if err := accounts.InsertSecondFactor(ctx, tx, account.SecondFactor{User: user, Secret: []byte("sealed"), CreatedAt: f.Now()}); err != nil {
 			return err
 		}
-		return tx.ConfirmSecondFactor(ctx, user, 1, digests, f.Now())
+		return accounts.ConfirmSecondFactor(ctx, tx, user, 1, digests, f.Now())
 	})
 	step := f.Now().Unix() / 30
 	var steps, recoveries atomic.Int64
@@ -41,18 +42,18 @@ func TestSecondFactor_CodesWorkOnceInParallelTransactions(t *testing.T) {
 	for range 20 {
 		calls.Go(func() {
 			var used, recovered bool
-			inTx(func(tx *accountpg.Tx) error {
+			inTx(func(tx *postgres.Tx) error {
 				used, recovered = false, false
-				factor, _, err := tx.SecondFactor(ctx, user)
+				factor, _, err := accounts.SecondFactor(ctx, tx, user)
 				if err != nil {
 					return err
 				}
 				if _, used = factor.MatchStep(f.Now(), func(s int64) bool { return s == step }); used {
-					if err := tx.UseTimeStep(ctx, user, step); err != nil {
+					if err := accounts.UseTimeStep(ctx, tx, user, step); err != nil {
 						return err
 					}
 				}
-				left, found, err := tx.UseRecoveryCode(ctx, user, digest, f.Now())
+				left, found, err := accounts.UseRecoveryCode(ctx, tx, user, digest, f.Now())
 				if recovered = found; found && left != account.RecoveryCodes-1 {
 					t.Errorf("%d codes are left, want %d", left, account.RecoveryCodes-1)
 				}

@@ -56,30 +56,30 @@ const (
 
 // ServiceTokens returns one page of a workspace's service tokens of the given modes that
 // are active at the given time, newest first, and the number of all these tokens.
-func (s *Store) ServiceTokens(
-	ctx context.Context, workspace affiliate.WorkspaceID, modes []affiliate.Mode, now time.Time, page affiliate.Page,
+func ServiceTokens(
+	ctx context.Context, db *postgres.DB, workspace affiliate.WorkspaceID, modes []affiliate.Mode, now time.Time, page affiliate.Page,
 ) ([]account.ServiceToken, int64, error) {
 	args := pgx.NamedArgs{"workspace": workspace, "modes": modes, "now": now, "limit": page.Size, "offset": page.Offset()}
 	var total int64
-	if err := s.db.Pool().QueryRow(ctx, countServiceTokens, args).Scan(&total); err != nil {
+	if err := db.QueryRow(ctx, countServiceTokens, args).Scan(&total); err != nil {
 		return nil, 0, err
 	}
-	rows, err := s.db.Pool().Query(ctx, listServiceTokens, args)
+	rows, err := db.Query(ctx, listServiceTokens, args)
 	tokens, err := postgres.AllRows(rows, err, serviceTokenRow.token)
 	return tokens, total, err
 }
 
 // CountServiceTokens counts the service tokens of a scope that are active at the given
 // time.
-func (tx *Tx) CountServiceTokens(ctx context.Context, scope affiliate.Scope, now time.Time) (active int, err error) {
+func CountServiceTokens(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, now time.Time) (active int, err error) {
 	args := pgx.NamedArgs{"workspace": scope.Workspace, "modes": []affiliate.Mode{scope.Mode}, "now": now}
 	err = tx.QueryRow(ctx, countServiceTokens, args).Scan(&active)
 	return active, err
 }
 
 // LockServiceToken locks a service token and returns it. Errors: NOT_FOUND.
-func (tx *Tx) LockServiceToken(
-	ctx context.Context, workspace affiliate.WorkspaceID, id affiliate.ServiceTokenID,
+func LockServiceToken(
+	ctx context.Context, tx *postgres.Tx, workspace affiliate.WorkspaceID, id affiliate.ServiceTokenID,
 ) (account.ServiceToken, error) {
 	const lock = `
 		select ` + serviceTokenColumns + `
@@ -91,7 +91,7 @@ func (tx *Tx) LockServiceToken(
 }
 
 // InsertServiceToken stores a service token.
-func (tx *Tx) InsertServiceToken(ctx context.Context, token account.NewServiceToken) error {
+func InsertServiceToken(ctx context.Context, tx *postgres.Tx, token account.NewServiceToken) error {
 	const insert = `
 		insert into service_tokens (workspace_id, id, mode, name, role, allow_payouts, digest, prefix, last4, created_by, created_at, expires_at)
 		values (@workspace, @id, @mode, @name, @role, @allow_payouts, @digest, @prefix, @last4, @created_by, @created_at, @expires_at)`
@@ -105,7 +105,7 @@ func (tx *Tx) InsertServiceToken(ctx context.Context, token account.NewServiceTo
 
 // UpdateServiceToken stores the times at which a service token expires and was revoked or
 // rolled.
-func (tx *Tx) UpdateServiceToken(ctx context.Context, token account.ServiceToken) error {
+func UpdateServiceToken(ctx context.Context, tx *postgres.Tx, token account.ServiceToken) error {
 	const update = `
 		update service_tokens set expires_at = @expires_at, revoked_at = @revoked_at, rolled_at = @rolled_at
 		where workspace_id = @workspace and mode = @mode and id = @id`
@@ -120,8 +120,8 @@ func (tx *Tx) UpdateServiceToken(ctx context.Context, token account.ServiceToken
 // active at the given time. It stores the time of its use, rounded down to
 // keyUseResolution, and the network of the client. The search covers all workspaces,
 // because the token determines the workspace.
-func (s *Store) ActiveServiceToken(
-	ctx context.Context, digest [sha256.Size]byte, ipPrefix string, now time.Time,
+func ActiveServiceToken(
+	ctx context.Context, db *postgres.DB, digest [sha256.Size]byte, ipPrefix string, now time.Time,
 ) (token account.ServiceToken, found bool, err error) {
 	const (
 		find  = `select ` + serviceTokenColumns + ` from service_tokens t where t.digest = $1 and t.revoked_at is null`
@@ -129,7 +129,7 @@ func (s *Store) ActiveServiceToken(
 			update service_tokens set last_used_at = $3, last_used_ip_prefix = nullif($4, '')
 			where workspace_id = $1 and mode = $6 and id = $2 and (last_used_at is null or last_used_at < $5)`
 	)
-	row, err := postgres.OneRow[serviceTokenRow](s.db.Pool().Query(ctx, find, digest[:]))
+	row, err := postgres.OneRow[serviceTokenRow](db.Query(ctx, find, digest[:]))
 	if errors.Is(err, affiliate.Refuse(affiliate.ReasonNotFound)) {
 		return account.ServiceToken{}, false, nil
 	}
@@ -138,7 +138,7 @@ func (s *Store) ActiveServiceToken(
 	}
 	if stale := now.Add(-keyUseResolution); token.LastUsedAt == nil || token.LastUsedAt.Before(stale) {
 		minute := now.Truncate(keyUseResolution)
-		if _, err := s.db.Pool().Exec(ctx, touch, token.Scope.Workspace, token.ID, minute, ipPrefix, stale, token.Scope.Mode); err != nil {
+		if _, err := db.Exec(ctx, touch, token.Scope.Workspace, token.ID, minute, ipPrefix, stale, token.Scope.Mode); err != nil {
 			return account.ServiceToken{}, false, err
 		}
 	}

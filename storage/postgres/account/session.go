@@ -13,7 +13,7 @@ import (
 )
 
 // InsertSession stores a session with the digest of its first refresh token.
-func (tx *Tx) InsertSession(ctx context.Context, session account.Session, tokenDigest [sha256.Size]byte) error {
+func InsertSession(ctx context.Context, tx *postgres.Tx, session account.Session, tokenDigest [sha256.Size]byte) error {
 	const insertSession = `
 		insert into sessions (id, user_id, created_at, idle_expires_at, expires_at)
 		values ($1, $2, $3, $4, $5)`
@@ -48,7 +48,7 @@ func (r refreshTokenRow) token() account.RefreshToken {
 // LockRefreshToken locks a refresh token and its session and returns them. If two
 // transactions use the same token at the same time, the second transaction waits and then
 // reads the changes of the first transaction.
-func (tx *Tx) LockRefreshToken(ctx context.Context, digest [sha256.Size]byte) (token account.RefreshToken, found bool, err error) {
+func LockRefreshToken(ctx context.Context, tx *postgres.Tx, digest [sha256.Size]byte) (token account.RefreshToken, found bool, err error) {
 	const lock = `
 		select t.session_id, s.user_id, s.created_at, s.idle_expires_at, s.expires_at, s.revoked_at, t.used_at
 		from refresh_tokens t
@@ -62,7 +62,7 @@ func (tx *Tx) LockRefreshToken(ctx context.Context, digest [sha256.Size]byte) (t
 // RotateRefreshToken marks the refresh token with the digest usedDigest as used, stores a
 // new token with the digest nextDigest and moves the end of the session's idle time to
 // session.IdleExpiresAt.
-func (tx *Tx) RotateRefreshToken(ctx context.Context, session account.Session, usedDigest, nextDigest [sha256.Size]byte, at time.Time) error {
+func RotateRefreshToken(ctx context.Context, tx *postgres.Tx, session account.Session, usedDigest, nextDigest [sha256.Size]byte, at time.Time) error {
 	const rotate = `
 		with used as (update refresh_tokens set used_at = @at where digest = @used),
 			extended as (update sessions set idle_expires_at = @idle_expires_at where id = @session)
@@ -74,7 +74,7 @@ func (tx *Tx) RotateRefreshToken(ctx context.Context, session account.Session, u
 }
 
 // RevokeSession revokes a session. The session's access tokens become invalid too.
-func (tx *Tx) RevokeSession(ctx context.Context, id affiliate.SessionID, at time.Time) error {
+func RevokeSession(ctx context.Context, tx *postgres.Tx, id affiliate.SessionID, at time.Time) error {
 	const revoke = `update sessions set revoked_at = $2 where id = $1 and revoked_at is null`
 	_, err := tx.Exec(ctx, revoke, id, at)
 	return err
@@ -82,7 +82,7 @@ func (tx *Tx) RevokeSession(ctx context.Context, id affiliate.SessionID, at time
 
 // RevokeSessions revokes all sessions of a user. The access tokens of these sessions
 // become invalid too.
-func (tx *Tx) RevokeSessions(ctx context.Context, user affiliate.UserID, at time.Time) error {
+func RevokeSessions(ctx context.Context, tx *postgres.Tx, user affiliate.UserID, at time.Time) error {
 	const revoke = `update sessions set revoked_at = $2 where user_id = $1 and revoked_at is null`
 	_, err := tx.Exec(ctx, revoke, user, at)
 	return err
@@ -90,7 +90,7 @@ func (tx *Tx) RevokeSessions(ctx context.Context, user affiliate.UserID, at time
 
 // RevokeOtherSessions revokes all sessions of a user except one. If except is nil, it
 // revokes all of them.
-func (tx *Tx) RevokeOtherSessions(ctx context.Context, user affiliate.UserID, except *affiliate.SessionID, at time.Time) error {
+func RevokeOtherSessions(ctx context.Context, tx *postgres.Tx, user affiliate.UserID, except *affiliate.SessionID, at time.Time) error {
 	const revoke = `
 		update sessions set revoked_at = $3
 		where user_id = $1 and id is distinct from $2 and revoked_at is null`
@@ -100,38 +100,39 @@ func (tx *Tx) RevokeOtherSessions(ctx context.Context, user affiliate.UserID, ex
 
 // RevokeSessionOfToken revokes the session of a refresh token. The token may already
 // have been used. An unknown token is not an error.
-func (s *Store) RevokeSessionOfToken(ctx context.Context, digest [sha256.Size]byte, at time.Time) error {
+func RevokeSessionOfToken(ctx context.Context, db *postgres.DB, digest [sha256.Size]byte, at time.Time) error {
 	const revoke = `
 		update sessions s set revoked_at = $2
 		from refresh_tokens t
 		where t.digest = $1 and s.id = t.session_id and s.revoked_at is null`
-	_, err := s.db.Pool().Exec(ctx, revoke, digest[:], at)
+	_, err := db.Exec(ctx, revoke, digest[:], at)
 	return err
 }
 
-// ActiveSession returns the user of a session and the user's membership in a workspace.
+// ActiveSession returns the user of a session and the user's membership in a workspace,
+// which is nil if the user is not a member.
 // It finds a session only if the session has neither reached its expiry time nor been
 // revoked. It does not check the idle time; that is checked when a refresh token is used.
 // Every request with an access token runs this query, so it finds the rows of all
 // tables by their keys.
-func (s *Store) ActiveSession(
-	ctx context.Context, id affiliate.SessionID, now time.Time,
+func ActiveSession(
+	ctx context.Context, db *postgres.DB, id affiliate.SessionID, now time.Time,
 ) (user account.User, member *account.Member, found bool, err error) {
 	const query = `
 		select ` + accountColumns + accountFrom + `join sessions s on s.user_id = u.id
 		where s.id = $1 and s.revoked_at is null and s.expires_at > $2 and u.erased_at is null`
-	rows, err := s.db.Pool().Query(ctx, query, id, now)
+	rows, err := db.Query(ctx, query, id, now)
 	account, found, err := optional(rows, err, accountRow.account)
 	return account.User, account.Member, found, err
 }
 
-// ErasedSession returns the user of a session whose account was erased. found is false after
-// the session has expired.
-func (s *Store) ErasedSession(ctx context.Context, id affiliate.SessionID, now time.Time) (user account.User, found bool, err error) {
+// ErasedSession returns the user of a session whose account was erased. found is false
+// if the account was not erased, and after the session has expired.
+func ErasedSession(ctx context.Context, db *postgres.DB, id affiliate.SessionID, now time.Time) (user account.User, found bool, err error) {
 	const query = `
 		select ` + accountColumns + accountFrom + `join sessions s on s.user_id = u.id
 		where s.id = $1 and s.expires_at > $2 and u.erased_at is not null`
-	rows, err := s.db.Pool().Query(ctx, query, id, now)
+	rows, err := db.Query(ctx, query, id, now)
 	account, found, err := optional(rows, err, accountRow.account)
 	return account.User, found, err
 }
@@ -139,7 +140,7 @@ func (s *Store) ErasedSession(ctx context.Context, id affiliate.SessionID, now t
 // DeleteEndedSessions deletes at most limit sessions that expired before the given time,
 // together with their refresh tokens. It also deletes all login failures before this
 // time. It returns the number of deleted sessions.
-func (s *Store) DeleteEndedSessions(ctx context.Context, before time.Time, limit int) (int64, error) {
+func DeleteEndedSessions(ctx context.Context, db *postgres.DB, before time.Time, limit int) (int64, error) {
 	const deleteTokens = `
 		delete from refresh_tokens where session_id in (select id from sessions where expires_at < $1 order by expires_at limit $2)`
 	const deleteSessions = `
@@ -147,7 +148,7 @@ func (s *Store) DeleteEndedSessions(ctx context.Context, before time.Time, limit
 		and not exists (select from refresh_tokens t where t.session_id = s.id)`
 	const deleteFailures = `delete from login_failures where failed_at < $1`
 	var deleted int64
-	err := s.InTx(ctx, func(tx *Tx) error {
+	err := db.InTx(ctx, func(tx *postgres.Tx) error {
 		if _, err := tx.Exec(ctx, deleteTokens, before, limit); err != nil {
 			return err
 		}

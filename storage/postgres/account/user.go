@@ -1,3 +1,9 @@
+// Package account has the SQL for users, sessions, failed logins, e-mail tokens,
+// workspaces, members, invitations, API keys and the audit log.
+//
+// The package reads, locks and stores rows. Its callers decide which values it stores.
+// Functions with a *postgres.Tx run in the caller's transaction. Functions with a
+// *postgres.DB run on their own.
 package account
 
 import (
@@ -65,33 +71,21 @@ func accountByEmail(ctx context.Context, db postgres.Queryer, kind affiliate.Acc
 
 // AccountByEmail returns the account with the given kind and email address. The
 // address must be in lower case.
-func (s *Store) AccountByEmail(ctx context.Context, kind affiliate.AccountKind, email string) (account account.Account, found bool, err error) {
-	return accountByEmail(ctx, s.db.Pool(), kind, email)
-}
-
-// AccountByEmail returns the account with the given kind and email address. The
-// address must be in lower case.
-func (tx *Tx) AccountByEmail(ctx context.Context, kind affiliate.AccountKind, email string) (account account.Account, found bool, err error) {
-	return accountByEmail(ctx, tx, kind, email)
+func AccountByEmail(ctx context.Context, db postgres.Queryer, kind affiliate.AccountKind, email string) (account account.Account, found bool, err error) {
+	return accountByEmail(ctx, db, kind, email)
 }
 
 const accountByID = `select ` + accountColumns + accountFrom + `where u.id = $1 and u.erased_at is null`
 
 // Account returns an account. Errors: NOT_FOUND.
-func (s *Store) Account(ctx context.Context, id affiliate.UserID) (account.Account, error) {
-	row, err := postgres.OneRow[accountRow](s.db.Pool().Query(ctx, accountByID, id))
-	return row.account(), err
-}
-
-// Account returns an account. Errors: NOT_FOUND.
-func (tx *Tx) Account(ctx context.Context, id affiliate.UserID) (account.Account, error) {
-	row, err := postgres.OneRow[accountRow](tx.Query(ctx, accountByID, id))
+func Account(ctx context.Context, db postgres.Queryer, id affiliate.UserID) (account.Account, error) {
+	row, err := postgres.OneRow[accountRow](db.Query(ctx, accountByID, id))
 	return row.account(), err
 }
 
 // LockUser locks the user with the given kind and email address. The address must be
 // in lower case.
-func (tx *Tx) LockUser(ctx context.Context, kind affiliate.AccountKind, email string) (id affiliate.UserID, found bool, err error) {
+func LockUser(ctx context.Context, tx *postgres.Tx, kind affiliate.AccountKind, email string) (id affiliate.UserID, found bool, err error) {
 	const lock = `
 		select id from users
 		where kind = $1 and email = $2 and erased_at is null
@@ -104,7 +98,7 @@ func (tx *Tx) LockUser(ctx context.Context, kind affiliate.AccountKind, email st
 }
 
 // LockUserByID locks a user. Errors: NOT_FOUND.
-func (tx *Tx) LockUserByID(ctx context.Context, id affiliate.UserID) error {
+func LockUserByID(ctx context.Context, tx *postgres.Tx, id affiliate.UserID) error {
 	const lock = `select from users where id = $1 and erased_at is null for no key update`
 	tag, err := tx.Exec(ctx, lock, id)
 	if err == nil && tag.RowsAffected() == 0 {
@@ -114,12 +108,12 @@ func (tx *Tx) LockUserByID(ctx context.Context, id affiliate.UserID) error {
 }
 
 // InsertUser stores a user. Errors: EMAIL_TAKEN.
-func (tx *Tx) InsertUser(ctx context.Context, user account.User, passwordHash string) error {
+func InsertUser(ctx context.Context, tx *postgres.Tx, user account.User, passwordHash string) error {
 	const insert = `
 		insert into users (id, kind, email, password_hash, name, country, created_at, unclaimed)
 		values (@id, @kind, @email, @password_hash, @name, @country, @created_at, @unclaimed)
 		on conflict (kind, email) do nothing`
-	if err := tx.lockEmail(ctx, user.Kind, user.Email); err != nil {
+	if err := lockEmail(ctx, tx, user.Kind, user.Email); err != nil {
 		return err
 	}
 	tag, err := tx.Exec(ctx, insert, pgx.NamedArgs{
@@ -136,7 +130,7 @@ func (tx *Tx) InsertUser(ctx context.Context, user account.User, passwordHash st
 // user an address lock it first and then check whether it is taken. Without the lock,
 // concurrent transactions could violate the unique index, and Postgres would log the
 // address.
-func (tx *Tx) lockEmail(ctx context.Context, kind affiliate.AccountKind, email string) error {
+func lockEmail(ctx context.Context, tx *postgres.Tx, kind affiliate.AccountKind, email string) error {
 	_, err := tx.Exec(ctx, `select pg_advisory_xact_lock(hashtextextended($1, 0))`, "email:"+string(kind)+":"+email)
 	return err
 }
@@ -144,7 +138,7 @@ func (tx *Tx) lockEmail(ctx context.Context, kind affiliate.AccountKind, email s
 // ResetUser replaces the name and the password of a user, marks the email address as not
 // verified, and deletes the payout method and its copies of the name. It is used when a
 // person accepts an invitation and the account of the address may be another person's.
-func (tx *Tx) ResetUser(ctx context.Context, user account.User, passwordHash string) error {
+func ResetUser(ctx context.Context, tx *postgres.Tx, user account.User, passwordHash string) error {
 	const (
 		update = `
 			update users set name = $2, password_hash = $3, email_verified_at = null, unclaimed = false, version = version + 1
@@ -167,14 +161,14 @@ func (tx *Tx) ResetUser(ctx context.Context, user account.User, passwordHash str
 
 // UpdatePasswordHash stores a new hash of the user's password. The password itself does
 // not change.
-func (tx *Tx) UpdatePasswordHash(ctx context.Context, id affiliate.UserID, hash string) error {
+func UpdatePasswordHash(ctx context.Context, tx *postgres.Tx, id affiliate.UserID, hash string) error {
 	const update = `update users set password_hash = $2 where id = $1`
 	_, err := tx.Exec(ctx, update, id, hash)
 	return err
 }
 
 // SetPassword stores the hash of a new password, which also claims the account.
-func (tx *Tx) SetPassword(ctx context.Context, id affiliate.UserID, hash string) error {
+func SetPassword(ctx context.Context, tx *postgres.Tx, id affiliate.UserID, hash string) error {
 	const update = `update users set password_hash = $2, unclaimed = false, version = version + 1 where id = $1`
 	_, err := tx.Exec(ctx, update, id, hash)
 	return err
@@ -182,7 +176,7 @@ func (tx *Tx) SetPassword(ctx context.Context, id affiliate.UserID, hash string)
 
 // VerifyEmail marks a user's address as verified. If it is verified already, the time of
 // the verification does not change.
-func (tx *Tx) VerifyEmail(ctx context.Context, id affiliate.UserID, at time.Time) error {
+func VerifyEmail(ctx context.Context, tx *postgres.Tx, id affiliate.UserID, at time.Time) error {
 	const update = `update users set email_verified_at = coalesce(email_verified_at, $2) where id = $1`
 	_, err := tx.Exec(ctx, update, id, at)
 	return err
@@ -193,7 +187,7 @@ func (tx *Tx) VerifyEmail(ctx context.Context, id affiliate.UserID, at time.Time
 // former address is kept until DeletePreviousEmails deletes it. If there are several, the
 // oldest is kept, so that a second change does not hide it. It is not kept if the user
 // returns to it. Errors: EMAIL_TAKEN.
-func (tx *Tx) ChangeEmail(ctx context.Context, id affiliate.UserID, email string, at time.Time) error {
+func ChangeEmail(ctx context.Context, tx *postgres.Tx, id affiliate.UserID, email string, at time.Time) error {
 	const (
 		update = `
 			update users set previous_email = nullif(coalesce(previous_email, email), $2), email_changed_at = $3, email = $2, email_verified_at = $3, version = version + 1
@@ -206,7 +200,7 @@ func (tx *Tx) ChangeEmail(ctx context.Context, id affiliate.UserID, email string
 	if err := tx.QueryRow(ctx, `select kind from users where id = $1`, id).Scan(&kind); err != nil {
 		return err
 	}
-	if err := tx.lockEmail(ctx, kind, email); err != nil {
+	if err := lockEmail(ctx, tx, kind, email); err != nil {
 		return err
 	}
 	taken := false
@@ -224,7 +218,7 @@ func (tx *Tx) ChangeEmail(ctx context.Context, id affiliate.UserID, email string
 }
 
 // InsertFormerEmail stores the digest of an address that a partner's account had before.
-func (tx *Tx) InsertFormerEmail(ctx context.Context, user affiliate.UserID, digest []byte, at time.Time) error {
+func InsertFormerEmail(ctx context.Context, tx *postgres.Tx, user affiliate.UserID, digest []byte, at time.Time) error {
 	const insert = `insert into former_emails (user_id, digest, created_at) values ($1, $2, $3) on conflict (user_id, digest) do nothing`
 	_, err := tx.Exec(ctx, insert, user, digest, at)
 	return err
@@ -232,7 +226,7 @@ func (tx *Tx) InsertFormerEmail(ctx context.Context, user affiliate.UserID, dige
 
 // DeletePreviousEmails deletes the former addresses of at most limit users whose last
 // change of the address was before the given time. It returns the number of users.
-func (s *Store) DeletePreviousEmails(ctx context.Context, changedBefore time.Time, limit int) (int64, error) {
+func DeletePreviousEmails(ctx context.Context, db *postgres.DB, changedBefore time.Time, limit int) (int64, error) {
 	const update = `
 		update users set previous_email = null
 		where id in (
@@ -240,7 +234,7 @@ func (s *Store) DeletePreviousEmails(ctx context.Context, changedBefore time.Tim
 			where u.previous_email is not null and u.email_changed_at < $1
 			order by u.email_changed_at
 			limit $2)`
-	tag, err := s.db.Pool().Exec(ctx, update, changedBefore, limit)
+	tag, err := db.Exec(ctx, update, changedBefore, limit)
 	return tag.RowsAffected(), err
 }
 

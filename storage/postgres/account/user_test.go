@@ -5,7 +5,8 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/account"
-	accountpg "github.com/tributary-hq/tributary/storage/postgres/account"
+	"github.com/tributary-hq/tributary/storage/postgres"
+	accounts "github.com/tributary-hq/tributary/storage/postgres/account"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
@@ -16,14 +17,14 @@ func TestTakenAddress_ViolatesNoIndex(t *testing.T) {
 	f.NewPartner("Jane", pgtest.Row{"email": "jane@example.com"})
 	other := f.NewPartner("John", pgtest.Row{"email": "john@example.com"})
 	user := account.User{ID: affiliate.NewID[affiliate.UserID](f.Now()), Kind: affiliate.Partner, Email: "jane@example.com", Name: "Jane", CreatedAt: f.Now()}
-	err := f.accounts.InTx(t.Context(), func(tx *accountpg.Tx) error {
-		pgtest.RequireRefusal(t, tx.InsertUser(t.Context(), user, "hash"), affiliate.ReasonEmailTaken)
-		pgtest.RequireRefusal(t, tx.ChangeEmail(t.Context(), other, "jane@example.com", f.Now()), affiliate.ReasonEmailTaken)
+	err := f.accounts.InTx(t.Context(), func(tx *postgres.Tx) error {
+		pgtest.RequireRefusal(t, accounts.InsertUser(t.Context(), tx, user, "hash"), affiliate.ReasonEmailTaken)
+		pgtest.RequireRefusal(t, accounts.ChangeEmail(t.Context(), tx, other, "jane@example.com", f.Now()), affiliate.ReasonEmailTaken)
 		user.Kind = affiliate.Merchant // the other kind can have the same address
-		if err := tx.InsertUser(t.Context(), user, "hash"); err != nil {
+		if err := accounts.InsertUser(t.Context(), tx, user, "hash"); err != nil {
 			return err
 		}
-		return tx.ChangeEmail(t.Context(), other, "john@example.com", f.Now())
+		return accounts.ChangeEmail(t.Context(), tx, other, "john@example.com", f.Now())
 	})
 	if err != nil {
 		t.Fatalf("the transaction failed after the refusals: %v", err)
@@ -37,13 +38,13 @@ func TestTakenAddress_WaitsForConcurrentTransactions(t *testing.T) {
 	other := f.NewPartner("John", pgtest.Row{"email": "john@example.com"})
 	user := account.User{ID: affiliate.NewID[affiliate.UserID](f.Now()), Kind: affiliate.Partner, Email: "jane@example.com", Name: "Jane", CreatedAt: f.Now()}
 	changed := make(chan error, 1)
-	err := f.accounts.InTx(t.Context(), func(tx *accountpg.Tx) error {
-		if err := tx.InsertUser(t.Context(), user, "hash"); err != nil {
+	err := f.accounts.InTx(t.Context(), func(tx *postgres.Tx) error {
+		if err := accounts.InsertUser(t.Context(), tx, user, "hash"); err != nil {
 			return err
 		}
 		go func() {
-			changed <- f.accounts.InTx(t.Context(), func(tx *accountpg.Tx) error {
-				return tx.ChangeEmail(t.Context(), other, "jane@example.com", f.Now())
+			changed <- f.accounts.InTx(t.Context(), func(tx *postgres.Tx) error {
+				return accounts.ChangeEmail(t.Context(), tx, other, "jane@example.com", f.Now())
 			})
 		}()
 		pgtest.Eventually(t, "the change of the address waits for a lock", func() bool {

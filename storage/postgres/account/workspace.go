@@ -57,26 +57,20 @@ func workspaceArgs(w account.Workspace) pgx.NamedArgs {
 }
 
 // Workspace returns a workspace. Errors: NOT_FOUND.
-func (s *Store) Workspace(ctx context.Context, id affiliate.WorkspaceID) (account.Workspace, error) {
-	row, err := postgres.OneRow[workspaceRow](s.db.Pool().Query(ctx, selectWorkspace, id))
-	return row.workspace(), err
-}
-
-// Workspace returns a workspace. Errors: NOT_FOUND.
-func (tx *Tx) Workspace(ctx context.Context, id affiliate.WorkspaceID) (account.Workspace, error) {
-	row, err := postgres.OneRow[workspaceRow](tx.Query(ctx, selectWorkspace, id))
+func Workspace(ctx context.Context, db postgres.Queryer, id affiliate.WorkspaceID) (account.Workspace, error) {
+	row, err := postgres.OneRow[workspaceRow](db.Query(ctx, selectWorkspace, id))
 	return row.workspace(), err
 }
 
 // LockSettings locks the row of a workspace and returns the workspace. Errors: NOT_FOUND, also
 // if the workspace is erased.
-func (tx *Tx) LockSettings(ctx context.Context, id affiliate.WorkspaceID) (account.Workspace, error) {
+func LockSettings(ctx context.Context, tx *postgres.Tx, id affiliate.WorkspaceID) (account.Workspace, error) {
 	row, err := postgres.OneRow[workspaceRow](tx.Query(ctx, selectWorkspace+` and erased_at is null for no key update`, id))
 	return row.workspace(), err
 }
 
 // InsertWorkspace stores a workspace.
-func (tx *Tx) InsertWorkspace(ctx context.Context, w account.Workspace) error {
+func InsertWorkspace(ctx context.Context, tx *postgres.Tx, w account.Workspace) error {
 	const insert = `
 		insert into workspaces (id, name, currency, timezone, allowed_origins, origin_policy, test_mail_redirect,
 			second_person_above_cents, version, created_at, updated_at)
@@ -87,7 +81,7 @@ func (tx *Tx) InsertWorkspace(ctx context.Context, w account.Workspace) error {
 }
 
 // UpdateWorkspace stores the settings of a workspace.
-func (tx *Tx) UpdateWorkspace(ctx context.Context, w account.Workspace) error {
+func UpdateWorkspace(ctx context.Context, tx *postgres.Tx, w account.Workspace) error {
 	const update = `
 		update workspaces
 		set name = @name, currency = @currency, timezone = @timezone, allowed_origins = @allowed_origins,

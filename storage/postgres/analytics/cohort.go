@@ -12,6 +12,7 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/analytics"
+	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
 const (
@@ -33,7 +34,7 @@ const (
 )
 
 // AddCohorts adds changes to the stored sums of cohorts, and deletes the sums that are then zero.
-func (tx *Tx) AddCohorts(ctx context.Context, scope affiliate.Scope, changes analytics.CohortSums) error {
+func AddCohorts(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, changes analytics.CohortSums) error {
 	var programs, participants, links []uuid.UUID
 	var cohorts, months []time.Time
 	var currencies []string

@@ -13,6 +13,7 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/analytics"
 	"github.com/tributary-hq/tributary/affiliate/commission"
 	"github.com/tributary-hq/tributary/storage/postgres"
+	conversions "github.com/tributary-hq/tributary/storage/postgres/conversion"
 )
 
 // currentConversions reads the conversions as they are stored now. It searches the index of each
@@ -71,8 +72,8 @@ func (a conversionAmounts) set(c *analytics.Conversion) {
 
 // CurrentConversions returns the conversions as they are stored now. Conversions that were
 // deleted are missing. FirstOfCustomer is not set.
-func (tx *Tx) CurrentConversions(
-	ctx context.Context, scope affiliate.Scope, ids []affiliate.ConversionID,
+func CurrentConversions(
+	ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, ids []affiliate.ConversionID,
 ) (map[affiliate.ConversionID]analytics.Conversion, error) {
 	rows, err := tx.Query(ctx, currentConversions, scope.Workspace, scope.Mode, ids)
 	current, err := postgres.AllRows(rows, err, func(r currentRow) currentRow { return r })
@@ -85,7 +86,7 @@ func (tx *Tx) CurrentConversions(
 			clickIDs = append(clickIDs, *r.ClickID)
 		}
 	}
-	clicks, err := tx.clickValues(ctx, scope, clickIDs)
+	clicks, err := clickValues(ctx, tx, scope, clickIDs)
 	if err != nil {
 		return nil, err
 	}
@@ -127,10 +128,10 @@ const selectClickValues = `
 		limit 1) as x`
 
 // clickValues returns the values of the clicks that still exist.
-func (tx *Tx) clickValues(ctx context.Context, scope affiliate.Scope, ids []affiliate.ClickID) (map[affiliate.ClickID]analytics.Values, error) {
+func clickValues(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, ids []affiliate.ClickID) (map[affiliate.ClickID]analytics.Values, error) {
 	values := make(map[affiliate.ClickID]analytics.Values, len(ids))
 	batch := &pgx.Batch{}
-	postgres.EachClickSpan(ids, func(ids []affiliate.ClickID, times []time.Time, first, last time.Time) {
+	conversions.EachClickSpan(ids, func(ids []affiliate.ClickID, times []time.Time, first, last time.Time) {
 		batch.Queue(selectClickValues, scope.Workspace, scope.Mode, ids, times, first, last).Query(func(rows pgx.Rows) error {
 			clicks, err := pgx.CollectRows(rows, postgres.CountedClick)
 			for i := range clicks {
@@ -196,8 +197,8 @@ func (r countedFields) conversion() analytics.Conversion {
 
 // CountedConversions returns conversions as they are part of the sums. Conversions that are
 // not part of the sums are missing. FirstOfCustomer is not set.
-func (tx *Tx) CountedConversions(
-	ctx context.Context, scope affiliate.Scope, ids []affiliate.ConversionID,
+func CountedConversions(
+	ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, ids []affiliate.ConversionID,
 ) (map[affiliate.ConversionID]analytics.Conversion, error) {
 	rows, err := tx.Query(ctx, countedConversions, scope.Workspace, scope.Mode, ids)
 	counted, err := postgres.AllRows(rows, err, countedRow.conversion)
@@ -234,7 +235,7 @@ const storeConversions = `
 const deleteCounted = `delete from analytics_conversions where workspace_id = $1 and mode = $2 and conversion_id = any($3)`
 
 // StoreCounted stores conversions as they are part of the sums, and deletes others.
-func (tx *Tx) StoreCounted(ctx context.Context, scope affiliate.Scope, stored []analytics.Conversion, deleted []affiliate.ConversionID) error {
+func StoreCounted(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, stored []analytics.Conversion, deleted []affiliate.ConversionID) error {
 	batch := &pgx.Batch{}
 	if len(stored) > 0 {
 		batch.Queue(storeConversions, conversionArgs(scope, stored))

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/analytics"
+	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
 const (
@@ -38,7 +39,7 @@ const (
 
 // Customers returns customers as they are part of the sums. Customers that are not part of the
 // sums are missing.
-func (tx *Tx) Customers(ctx context.Context, scope affiliate.Scope, refs []string) (map[string]*analytics.Customer, error) {
+func Customers(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, refs []string) (map[string]*analytics.Customer, error) {
 	customers, err := collectCustomers(tx.Query(ctx, selectCustomers, scope.Workspace, scope.Mode, refs))
 	if err != nil {
 		return nil, fmt.Errorf("read customers for the analytics: %w", err)
@@ -49,7 +50,7 @@ func (tx *Tx) Customers(ctx context.Context, scope affiliate.Scope, refs []strin
 // Firsts returns customers with their first attributed conversions, as they follow from the
 // counted conversions, and without their activity. Customers without attributed conversions are
 // missing.
-func (tx *Tx) Firsts(ctx context.Context, scope affiliate.Scope, refs []string) (map[string]*analytics.Customer, error) {
+func Firsts(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, refs []string) (map[string]*analytics.Customer, error) {
 	customers, err := collectCustomers(tx.Query(ctx, selectFirsts, scope.Workspace, scope.Mode, refs))
 	if err != nil {
 		return nil, fmt.Errorf("read the first conversions of customers: %w", err)
@@ -75,7 +76,7 @@ func collectCustomers(rows pgx.Rows, err error) (map[string]*analytics.Customer,
 }
 
 // StoreCustomers stores customers as they are part of the sums, and deletes others.
-func (tx *Tx) StoreCustomers(ctx context.Context, scope affiliate.Scope, stored []*analytics.Customer, deleted []string) error {
+func StoreCustomers(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, stored []*analytics.Customer, deleted []string) error {
 	batch := &pgx.Batch{}
 	if len(stored) > 0 {
 		var refs []string

@@ -9,16 +9,17 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/analytics"
+	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
 // selectWaiting has no condition on the workspace, because it finds the workspaces with
 // entries in the log. The log is empty except for the entries of the last seconds.
 const selectWaiting = `select workspace_id as workspace, mode from analytics_log group by workspace_id, mode order by min(id) limit $1`
 
-// Waiting returns workspaces and modes that have entries in the log. The first of them has
-// the oldest entry.
-func (s *Store) Waiting(ctx context.Context, limit int) ([]affiliate.Scope, error) {
-	rows, err := s.db.Pool().Query(ctx, selectWaiting, limit)
+// Waiting returns at most limit workspaces and modes that have entries in the log. The first
+// of them has the oldest entry.
+func Waiting(ctx context.Context, db *postgres.DB, limit int) ([]affiliate.Scope, error) {
+	rows, err := db.Query(ctx, selectWaiting, limit)
 	if err != nil {
 		return nil, fmt.Errorf("find entries of the analytics log: %w", err)
 	}
@@ -32,8 +33,8 @@ func (s *Store) Waiting(ctx context.Context, limit int) ([]affiliate.Scope, erro
 const hasWaiting = `select exists (select from analytics_log where workspace_id = $1 and mode = $2)`
 
 // IsWaiting reports whether a workspace and mode have entries in the log.
-func (s *Store) IsWaiting(ctx context.Context, scope affiliate.Scope) (waiting bool, err error) {
-	rows, err := s.db.Pool().Query(ctx, hasWaiting, scope.Workspace, scope.Mode)
+func IsWaiting(ctx context.Context, db *postgres.DB, scope affiliate.Scope) (waiting bool, err error) {
+	rows, err := db.Query(ctx, hasWaiting, scope.Workspace, scope.Mode)
 	if err != nil {
 		return false, fmt.Errorf("read the analytics log: %w", err)
 	}
@@ -47,8 +48,8 @@ func (s *Store) IsWaiting(ctx context.Context, scope affiliate.Scope) (waiting b
 const selectOldest = `select min(created_at) from analytics_log`
 
 // Oldest returns the time of the oldest entry of all workspaces; nil if the log is empty.
-func (s *Store) Oldest(ctx context.Context) (at *time.Time, err error) {
-	if err := s.db.Pool().QueryRow(ctx, selectOldest).Scan(&at); err != nil {
+func Oldest(ctx context.Context, db *postgres.DB) (at *time.Time, err error) {
+	if err := db.QueryRow(ctx, selectOldest).Scan(&at); err != nil {
 		return nil, fmt.Errorf("read the analytics log: %w", err)
 	}
 	return at, nil
@@ -76,10 +77,10 @@ const (
 		returning clicks, oldest_click, conversions, erased`
 )
 
-// TakeEntries deletes the oldest entries of the log and returns them. Entries that another
-// transaction has inserted and not committed stay for the next call. more is true if entries may
-// be left.
-func (tx *Tx) TakeEntries(ctx context.Context, scope affiliate.Scope) (entries []analytics.LogEntry, more bool, err error) {
+// TakeEntries deletes the oldest entries of the log, as many as one transaction should add to the
+// sums, and returns them. Entries that another transaction has inserted and not committed stay for
+// the next call. more is true if entries may be left.
+func TakeEntries(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope) (entries []analytics.LogEntry, more bool, err error) {
 	var ids []int64
 	var seen int
 	if err := tx.QueryRow(ctx, selectNext, scope.Workspace, scope.Mode, maxEntries, maxClickBytes, maxConversions).Scan(&ids, &seen); err != nil {
@@ -102,7 +103,7 @@ func (tx *Tx) TakeEntries(ctx context.Context, scope affiliate.Scope) (entries [
 const insertEntry = `insert into analytics_log (workspace_id, mode, conversions, erased) values ($1, $2, $3, $4)`
 
 // AddEntry inserts an entry without clicks into the log.
-func (tx *Tx) AddEntry(ctx context.Context, scope affiliate.Scope, entry analytics.LogEntry) error {
+func AddEntry(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, entry analytics.LogEntry) error {
 	if _, err := tx.Exec(ctx, insertEntry, scope.Workspace, scope.Mode, entry.Conversions, entry.Erased); err != nil {
 		return fmt.Errorf("add an entry to the analytics log: %w", err)
 	}
@@ -118,7 +119,7 @@ const erasedOwners = `
 	where t.workspace_id = $1 and t.mode = $2 and t.id = any($3) and (t.erased_at is not null or w.erased_at is not null)`
 
 // Erased finds erased participants. workspace says whether the whole workspace was erased.
-func (tx *Tx) Erased(ctx context.Context, scope affiliate.Scope, ids []affiliate.ParticipantID) (erased map[affiliate.ParticipantID]bool, workspace bool, err error) {
+func Erased(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, ids []affiliate.ParticipantID) (erased map[affiliate.ParticipantID]bool, workspace bool, err error) {
 	rows, err := tx.Query(ctx, erasedOwners, scope.Workspace, scope.Mode, ids)
 	if err != nil {
 		return nil, false, fmt.Errorf("find erased participants: %w", err)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/analytics"
+	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
 // fromTargets joins the targets to their sums of a dimension in a range of days. Each target
@@ -71,8 +72,8 @@ func targetArgs(mode affiliate.Mode, targets []analytics.Target, dimension analy
 type Reader struct{ tx pgx.Tx }
 
 // InSnapshot runs fn with a Reader. It uses a connection until fn has returned.
-func (s *Store) InSnapshot(ctx context.Context, fn func(r *Reader) error) error {
-	return s.db.InSnapshot(ctx, func(_ context.Context, tx pgx.Tx) error { return fn(&Reader{tx}) })
+func InSnapshot(ctx context.Context, db *postgres.DB, fn func(r *Reader) error) error {
+	return db.InSnapshot(ctx, func(_ context.Context, tx pgx.Tx) error { return fn(&Reader{tx}) })
 }
 
 // Days calls add with the quarters of each day of targets and each currency. It reads one row

@@ -16,16 +16,16 @@ import (
 // UseSnapshot makes all statements of the transaction read the same snapshot, and allows long
 // statements. It must be the first statement. If another transaction changes the same rows, this
 // transaction is repeated.
-func (tx *Tx) UseSnapshot(ctx context.Context) error {
+func UseSnapshot(ctx context.Context, tx *postgres.Tx) error {
 	if _, err := tx.Exec(ctx, `set transaction isolation level repeatable read`); err != nil {
 		return fmt.Errorf("use a snapshot: %w", err)
 	}
-	return tx.allowLongStatements(ctx)
+	return allowLongStatements(ctx, tx)
 }
 
 // allowLongStatements replaces the statement timeout of the transaction. The statements of a
 // recount read all conversions of a workspace, or all clicks of a day.
-func (tx *Tx) allowLongStatements(ctx context.Context) error {
+func allowLongStatements(ctx context.Context, tx *postgres.Tx) error {
 	if _, err := tx.Exec(ctx, `set local statement_timeout = '10min'`); err != nil {
 		return fmt.Errorf("allow long statements: %w", err)
 	}
@@ -90,8 +90,8 @@ const (
 const selectWorkspaces = `select id from workspaces order by id`
 
 // Workspaces returns all workspaces.
-func (s *Store) Workspaces(ctx context.Context) ([]affiliate.WorkspaceID, error) {
-	rows, err := s.db.Pool().Query(ctx, selectWorkspaces)
+func Workspaces(ctx context.Context, db *postgres.DB) ([]affiliate.WorkspaceID, error) {
+	rows, err := db.Query(ctx, selectWorkspaces)
 	if err != nil {
 		return nil, fmt.Errorf("read workspaces: %w", err)
 	}
@@ -107,8 +107,8 @@ func bounds(first, last analytics.Day) (from, end time.Time) { return first.Time
 
 // LogConversions inserts entries with all conversions of a span of days, and with all that are
 // counted on these days.
-func (tx *Tx) LogConversions(ctx context.Context, scope affiliate.Scope, first, last analytics.Day) error {
-	if err := tx.allowLongStatements(ctx); err != nil {
+func LogConversions(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, first, last analytics.Day) error {
+	if err := allowLongStatements(ctx, tx); err != nil {
 		return err
 	}
 	from, end := bounds(first, last)
@@ -119,7 +119,7 @@ func (tx *Tx) LogConversions(ctx context.Context, scope affiliate.Scope, first, 
 }
 
 // DeleteDay deletes all sums and values of a day.
-func (tx *Tx) DeleteDay(ctx context.Context, scope affiliate.Scope, day analytics.Day) error {
+func DeleteDay(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, day analytics.Day) error {
 	batch := &pgx.Batch{}
 	for _, sql := range []string{deleteValuesOfDay, deleteDayOfValues} {
 		batch.Queue(sql, scope.Workspace, scope.Mode, day.Time(), analytics.Dimensions())
@@ -131,7 +131,7 @@ func (tx *Tx) DeleteDay(ctx context.Context, scope affiliate.Scope, day analytic
 }
 
 // CountedOfDay returns the conversions of a day as they are part of the sums.
-func (tx *Tx) CountedOfDay(ctx context.Context, scope affiliate.Scope, day analytics.Day) ([]analytics.Conversion, error) {
+func CountedOfDay(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, day analytics.Day) ([]analytics.Conversion, error) {
 	type row struct {
 		countedRow
 		FirstOfCustomer bool
@@ -150,14 +150,14 @@ func (tx *Tx) CountedOfDay(ctx context.Context, scope affiliate.Scope, day analy
 }
 
 // EachClicksOfDay calls fn with all clicks that were received on a day, in parts.
-func (tx *Tx) EachClicksOfDay(ctx context.Context, scope affiliate.Scope, day analytics.Day, fn func(clicks []click.Click) error) error {
+func EachClicksOfDay(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, day analytics.Day, fn func(clicks []click.Click) error) error {
 	first, end := bounds(day, day)
 	return eachPart(ctx, tx, postgres.CountedClick, fn, clicksOfDay, scope.Workspace, scope.Mode, first, end)
 }
 
 // EachCountedOfCustomers calls fn with the conversions of all customers as they are part of the
 // sums, in parts. They are sorted by customer and time.
-func (tx *Tx) EachCountedOfCustomers(ctx context.Context, scope affiliate.Scope, fn func(conversions []analytics.Conversion) error) error {
+func EachCountedOfCustomers(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, fn func(conversions []analytics.Conversion) error) error {
 	read := func(row pgx.CollectableRow) (analytics.Conversion, error) {
 		r, err := pgx.RowToStructByName[countedRow](row)
 		return r.conversion(), err
@@ -166,7 +166,7 @@ func (tx *Tx) EachCountedOfCustomers(ctx context.Context, scope affiliate.Scope,
 }
 
 // DeleteCustomers deletes all customers and cohorts.
-func (tx *Tx) DeleteCustomers(ctx context.Context, scope affiliate.Scope) error {
+func DeleteCustomers(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope) error {
 	batch := &pgx.Batch{}
 	for _, sql := range []string{deleteAllCustomers, deleteAllCohorts} {
 		batch.Queue(sql, scope.Workspace, scope.Mode)
@@ -175,7 +175,7 @@ func (tx *Tx) DeleteCustomers(ctx context.Context, scope affiliate.Scope) error 
 }
 
 // eachPart calls fn with the rows of a query in parts of at most 20,000.
-func eachPart[T any](ctx context.Context, tx *Tx, read pgx.RowToFunc[T], fn func([]T) error, sql string, args ...any) error {
+func eachPart[T any](ctx context.Context, tx *postgres.Tx, read pgx.RowToFunc[T], fn func([]T) error, sql string, args ...any) error {
 	if _, err := tx.Exec(ctx, `declare parts no scroll cursor for `+sql, args...); err != nil {
 		return fmt.Errorf("read for a new count: %w", err)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/analytics"
+	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
 // keyArrays are the keys of sums as parallel arrays, for unnest.
@@ -83,7 +84,7 @@ const (
 const maxKeys = 5000
 
 // Sums returns the stored sums with the keys of the given sums.
-func (tx *Tx) Sums(ctx context.Context, scope affiliate.Scope, of analytics.Sums) (analytics.Sums, error) {
+func Sums(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, of analytics.Sums) (analytics.Sums, error) {
 	sums := analytics.Sums{}
 	for chunk := range slices.Chunk(slices.Collect(maps.Keys(of)), maxKeys) {
 		var keys keyArrays
@@ -109,8 +110,8 @@ const selectClickSums = `
 	limit $5`
 
 // ClickSums returns at most limit sums of values of a participant that have clicks.
-func (tx *Tx) ClickSums(
-	ctx context.Context, scope affiliate.Scope, participant affiliate.ParticipantID, dimensions []analytics.Dimension, limit int,
+func ClickSums(
+	ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, participant affiliate.ParticipantID, dimensions []analytics.Dimension, limit int,
 ) (analytics.Sums, error) {
 	sums, err := collectSums(tx.Query(ctx, selectClickSums, scope.Workspace, scope.Mode, participant, dimensions, limit))
 	if err != nil {
@@ -120,7 +121,7 @@ func (tx *Tx) ClickSums(
 }
 
 // TakeValueSums deletes the sums of values and returns them.
-func (tx *Tx) TakeValueSums(ctx context.Context, scope affiliate.Scope, values map[analytics.DayValues][]string) (analytics.Sums, error) {
+func TakeValueSums(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, values map[analytics.DayValues][]string) (analytics.Sums, error) {
 	args := valueArgs(scope, values)
 	sums, err := collectSums(tx.Query(ctx, takeValueSums, args))
 	if err != nil {
@@ -140,16 +141,16 @@ const deleteUnused = `
 
 // StoreSums stores sums. It deletes the sums whose numbers are all zero, and the values that
 // have no sums any more.
-func (tx *Tx) StoreSums(ctx context.Context, scope affiliate.Scope, sums analytics.Sums) error {
+func StoreSums(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, sums analytics.Sums) error {
 	for chunk := range slices.Chunk(slices.Collect(maps.Keys(sums)), maxKeys) {
-		if err := tx.storeSums(ctx, scope, sums, chunk); err != nil {
+		if err := writeSums(ctx, tx, scope, sums, chunk); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (tx *Tx) storeSums(ctx context.Context, scope affiliate.Scope, sums analytics.Sums, keys []analytics.Key) error {
+func writeSums(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, sums analytics.Sums, keys []analytics.Key) error {
 	var stored, deleted keyArrays
 	var counts [len(analytics.Counts{})][]int64
 	var quarters [][]byte

@@ -18,8 +18,8 @@ const (
 )
 
 // Programs returns all programmes of a workspace and mode.
-func (s *Store) Programs(ctx context.Context, scope affiliate.Scope) ([]analytics.Program, error) {
-	rows, err := s.db.Pool().Query(ctx, selectPrograms, scope.Workspace, scope.Mode)
+func Programs(ctx context.Context, db *postgres.DB, scope affiliate.Scope) ([]analytics.Program, error) {
+	rows, err := db.Query(ctx, selectPrograms, scope.Workspace, scope.Mode)
 	programs, err := postgres.AllRows(rows, err, func(p analytics.Program) analytics.Program { return p })
 	if err != nil {
 		return nil, fmt.Errorf("read programmes: %w", err)
@@ -28,15 +28,15 @@ func (s *Store) Programs(ctx context.Context, scope affiliate.Scope) ([]analytic
 }
 
 // Program returns a programme. Errors: NOT_FOUND.
-func (s *Store) Program(ctx context.Context, scope affiliate.Scope, id affiliate.ProgramID) (analytics.Program, error) {
-	rows, err := s.db.Pool().Query(ctx, selectProgram, scope.Workspace, scope.Mode, id)
+func Program(ctx context.Context, db *postgres.DB, scope affiliate.Scope, id affiliate.ProgramID) (analytics.Program, error) {
+	rows, err := db.Query(ctx, selectProgram, scope.Workspace, scope.Mode, id)
 	return postgres.OneRow[analytics.Program](rows, err)
 }
 
 // WorkspaceCurrency returns the currency of a workspace. Errors: NOT_FOUND.
-func (s *Store) WorkspaceCurrency(ctx context.Context, id affiliate.WorkspaceID) (string, error) {
+func WorkspaceCurrency(ctx context.Context, db *postgres.DB, id affiliate.WorkspaceID) (string, error) {
 	type row struct{ Currency string }
-	rows, err := s.db.Pool().Query(ctx, selectCurrency, id)
+	rows, err := db.Query(ctx, selectCurrency, id)
 	found, err := postgres.OneRow[row](rows, err)
 	return found.Currency, err
 }
@@ -63,16 +63,16 @@ const (
 )
 
 // Participant returns a participant with its programme. Errors: NOT_FOUND.
-func (s *Store) Participant(ctx context.Context, scope affiliate.Scope, id affiliate.ParticipantID) (analytics.Owner, error) {
-	rows, err := s.db.Pool().Query(ctx, selectParticipant, scope.Workspace, scope.Mode, id)
+func Participant(ctx context.Context, db *postgres.DB, scope affiliate.Scope, id affiliate.ParticipantID) (analytics.Owner, error) {
+	rows, err := db.Query(ctx, selectParticipant, scope.Workspace, scope.Mode, id)
 	row, err := postgres.OneRow[ownerRow](rows, err)
 	return row.owner(), err
 }
 
 // Link returns a link of one of the workspaces, with its participant and programme. Deleted
 // links are included. Errors: NOT_FOUND.
-func (s *Store) Link(ctx context.Context, mode affiliate.Mode, workspaces []affiliate.WorkspaceID, id affiliate.LinkID) (analytics.Owner, error) {
-	rows, err := s.db.Pool().Query(ctx, selectLink, workspaces, mode, id)
+func Link(ctx context.Context, db *postgres.DB, mode affiliate.Mode, workspaces []affiliate.WorkspaceID, id affiliate.LinkID) (analytics.Owner, error) {
+	rows, err := db.Query(ctx, selectLink, workspaces, mode, id)
 	row, err := postgres.OneRow[ownerRow](rows, err)
 	return row.owner(), err
 }
@@ -86,8 +86,8 @@ const selectParticipations = `
 	where t.partner_id = $1 and t.mode = $2`
 
 // Participations returns the participants of a partner.
-func (s *Store) Participations(ctx context.Context, partner affiliate.UserID, mode affiliate.Mode) ([]analytics.Participation, error) {
-	rows, err := s.db.Pool().Query(ctx, selectParticipations, partner, mode)
+func Participations(ctx context.Context, db *postgres.DB, partner affiliate.UserID, mode affiliate.Mode) ([]analytics.Participation, error) {
+	rows, err := db.Query(ctx, selectParticipations, partner, mode)
 	list, err := postgres.AllRows(rows, err, func(p analytics.Participation) analytics.Participation { return p })
 	if err != nil {
 		return nil, fmt.Errorf("read participations: %w", err)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/analytics"
+	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
 const (
@@ -26,7 +27,7 @@ const (
 )
 
 // Values returns the values that are counted separately, with their weights.
-func (tx *Tx) Values(ctx context.Context, scope affiliate.Scope, of []analytics.DayValues) (analytics.Weights, error) {
+func Values(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, of []analytics.DayValues) (analytics.Weights, error) {
 	kept := analytics.Weights{}
 	batch := &pgx.Batch{}
 	for _, key := range of {
@@ -43,7 +44,7 @@ func (tx *Tx) Values(ctx context.Context, scope affiliate.Scope, of []analytics.
 }
 
 // StoreValues stores the weights of values that are counted separately, and deletes other values.
-func (tx *Tx) StoreValues(ctx context.Context, scope affiliate.Scope, stored analytics.Weights, deleted map[analytics.DayValues][]string) error {
+func StoreValues(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, stored analytics.Weights, deleted map[analytics.DayValues][]string) error {
 	batch := &pgx.Batch{}
 	if len(deleted) > 0 {
 		batch.Queue(deleteValues, valueArgs(scope, deleted))

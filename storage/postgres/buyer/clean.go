@@ -10,6 +10,7 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/privacy"
 	"github.com/tributary-hq/tributary/affiliate/processor"
+	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
 const (
@@ -34,7 +35,7 @@ const (
 // DeleteCustomers deletes the customers in the list of an erasure, with their bindings and the
 // numbers of their payments. Those that have begun after e.Until() and have conversions that are
 // not erased stay.
-func (tx *Tx) DeleteCustomers(ctx context.Context, e privacy.BuyerErasure) error {
+func DeleteCustomers(ctx context.Context, tx *postgres.Tx, e privacy.BuyerErasure) error {
 	for _, statement := range []string{deletePayments, deleteCustomers} {
 		if _, err := tx.Exec(ctx, statement, e.Workspace, e.ID, e.Until()); err != nil {
 			return fmt.Errorf("delete the customers of a buyer: %w", err)
@@ -69,7 +70,7 @@ const deleteResponses = `
 // DeleteResponses reads at most limit stored responses that follow the key after, and deletes
 // those that are about conversions in the list of an erasure. It returns the last key; nil if
 // no response follows.
-func (tx *Tx) DeleteResponses(ctx context.Context, e privacy.BuyerErasure, after privacy.StoredResponseKey, limit int) (*privacy.StoredResponseKey, error) {
+func DeleteResponses(ctx context.Context, tx *postgres.Tx, e privacy.BuyerErasure, after privacy.StoredResponseKey, limit int) (*privacy.StoredResponseKey, error) {
 	rows, _ := tx.Query(ctx, deleteResponses, pgx.NamedArgs{
 		"workspace": e.Workspace, "operation": e.ID, "mode": after.Mode, "method": after.Method, "key": after.Key, "most": limit,
 	})
@@ -92,16 +93,16 @@ const waitingEvents = `
 	order by e.connection_id, e.id
 	limit $4`
 
-// WaitingEvents returns at most limit events of a workspace that follow the key after and that
-// arrived up to e.Until().
-func (tx *Tx) WaitingEvents(ctx context.Context, e privacy.BuyerErasure, after privacy.WaitingEventKey, limit int) ([]privacy.WaitingEvent, error) {
+// WaitingEvents returns at most limit events of payment processors of a workspace that follow
+// the key after and that arrived up to e.Until().
+func WaitingEvents(ctx context.Context, tx *postgres.Tx, e privacy.BuyerErasure, after privacy.WaitingEventKey, limit int) ([]privacy.WaitingEvent, error) {
 	rows, _ := tx.Query(ctx, waitingEvents, e.Workspace, after.Connection, after.ID, limit, e.Until())
 	return pgx.CollectRows(rows, pgx.RowToStructByName[privacy.WaitingEvent])
 }
 
 // ErasedAliases returns those of the given texts that replace ids of conversions in the list
 // of an erasure.
-func (tx *Tx) ErasedAliases(ctx context.Context, e privacy.BuyerErasure, mode affiliate.Mode, texts []string) ([]string, error) {
+func ErasedAliases(ctx context.Context, tx *postgres.Tx, e privacy.BuyerErasure, mode affiliate.Mode, texts []string) ([]string, error) {
 	const read = `
 		select a.id
 		from conversion_aliases a
@@ -112,7 +113,7 @@ func (tx *Tx) ErasedAliases(ctx context.Context, e privacy.BuyerErasure, mode af
 }
 
 // Customers returns those of the given references that are in the list of an erasure.
-func (tx *Tx) Customers(ctx context.Context, e privacy.BuyerErasure, refs []string) ([]string, error) {
+func Customers(ctx context.Context, tx *postgres.Tx, e privacy.BuyerErasure, refs []string) ([]string, error) {
 	const read = `
 		select u.ref from buyer_erasure_customers u
 		where u.workspace_id = $1 and u.operation_id = $2 and u.ref = any($3)`
@@ -122,8 +123,8 @@ func (tx *Tx) Customers(ctx context.Context, e privacy.BuyerErasure, refs []stri
 
 // EmptyEvent deletes the content of an event and its charge. The event is not applied any more.
 // emptied is false if an attempt to apply the event is running, or has applied it.
-func (tx *Tx) EmptyEvent(
-	ctx context.Context, workspace affiliate.WorkspaceID, event privacy.WaitingEvent, reason processor.Ignored, at time.Time,
+func EmptyEvent(
+	ctx context.Context, tx *postgres.Tx, workspace affiliate.WorkspaceID, event privacy.WaitingEvent, reason processor.Ignored, at time.Time,
 ) (emptied bool, err error) {
 	const update = `
 		update processor_events set body = null, charge_id = null, attempt_until = null, status = 'ignored', reason = $5, processed_at = $6

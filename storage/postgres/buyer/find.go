@@ -10,6 +10,8 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/privacy"
 	"github.com/tributary-hq/tributary/affiliate/processor"
+	"github.com/tributary-hq/tributary/storage/postgres"
+	conversions "github.com/tributary-hq/tributary/storage/postgres/conversion"
 )
 
 // The statements below add conversions of a buyer to the list of an erasure. They read the
@@ -63,7 +65,8 @@ const findBatch = 5_000
 // AddSalesOf adds conversions with a property to the list of an erasure. by is the property:
 // the external transaction id, which can also be an id of a payment processor, the customer of
 // the payment processor, the reference of the customer, or the hash of the e-mail address.
-func (tx *Tx) AddSalesOf(ctx context.Context, e privacy.BuyerErasure, by privacy.SaleProperty, value any) error {
+// AddSalesOf and AddSales add no conversion that happened and was stored after e.Until().
+func AddSalesOf(ctx context.Context, tx *postgres.Tx, e privacy.BuyerErasure, by privacy.SaleProperty, value any) error {
 	for _, statement := range statementsBy(by) {
 		var after affiliate.ConversionID
 		for {
@@ -99,7 +102,7 @@ func statementsBy(p privacy.SaleProperty) []string {
 }
 
 // AddSales adds conversions to the list of an erasure, by their ids.
-func (tx *Tx) AddSales(ctx context.Context, e privacy.BuyerErasure, ids []affiliate.ConversionID) error {
+func AddSales(ctx context.Context, tx *postgres.Tx, e privacy.BuyerErasure, ids []affiliate.ConversionID) error {
 	const add = `
 		insert into buyer_erasure_sales (workspace_id, operation_id, conversion_id, mode)
 		select c.workspace_id, $2, c.id, c.mode
@@ -112,7 +115,7 @@ func (tx *Tx) AddSales(ctx context.Context, e privacy.BuyerErasure, ids []affili
 }
 
 // AddCustomers adds references of customers to the list of an erasure.
-func (tx *Tx) AddCustomers(ctx context.Context, e privacy.BuyerErasure, refs []string) error {
+func AddCustomers(ctx context.Context, tx *postgres.Tx, e privacy.BuyerErasure, refs []string) error {
 	const add = `
 		insert into buyer_erasure_customers (workspace_id, operation_id, ref)
 		select distinct $1::uuid, $2::uuid, t.ref from unnest($3::text[]) as t (ref)
@@ -123,7 +126,7 @@ func (tx *Tx) AddCustomers(ctx context.Context, e privacy.BuyerErasure, refs []s
 
 // FollowCustomers adds the conversions of at most limit customers in the list of an erasure,
 // and returns the number of these customers.
-func (tx *Tx) FollowCustomers(ctx context.Context, e privacy.BuyerErasure, limit int) (int, error) {
+func FollowCustomers(ctx context.Context, tx *postgres.Tx, e privacy.BuyerErasure, limit int) (int, error) {
 	const next = `
 		select u.ref from buyer_erasure_customers u
 		where u.workspace_id = $1 and u.operation_id = $2 and not u.followed
@@ -138,7 +141,7 @@ func (tx *Tx) FollowCustomers(ctx context.Context, e privacy.BuyerErasure, limit
 		return 0, err
 	}
 	for _, ref := range refs {
-		if err := tx.AddSalesOf(ctx, e, privacy.SaleOfCustomerRef, ref); err != nil {
+		if err := AddSalesOf(ctx, tx, e, privacy.SaleOfCustomerRef, ref); err != nil {
 			return 0, err
 		}
 	}
@@ -149,7 +152,7 @@ func (tx *Tx) FollowCustomers(ctx context.Context, e privacy.BuyerErasure, limit
 // UnfollowedSales returns at most limit conversions in the list of an erasure for which no
 // further conversions were searched. It also returns those that were deleted, for example with
 // all test data.
-func (tx *Tx) UnfollowedSales(ctx context.Context, e privacy.BuyerErasure, limit int) ([]privacy.FoundSale, error) {
+func UnfollowedSales(ctx context.Context, tx *postgres.Tx, e privacy.BuyerErasure, limit int) ([]privacy.FoundSale, error) {
 	const read = `
 		select s.conversion_id as id, c.customer_ref, c.processor ->> 'customer_id' as processor_customer
 		from (
@@ -165,7 +168,7 @@ func (tx *Tx) UnfollowedSales(ctx context.Context, e privacy.BuyerErasure, limit
 
 // HasSales reports whether the list of an erasure has conversions, and whether some are not
 // erased.
-func (tx *Tx) HasSales(ctx context.Context, e privacy.BuyerErasure) (found, unerased bool, err error) {
+func HasSales(ctx context.Context, tx *postgres.Tx, e privacy.BuyerErasure) (found, unerased bool, err error) {
 	const read = `
 		select exists (
 			select from buyer_erasure_sales s
@@ -179,14 +182,14 @@ func (tx *Tx) HasSales(ctx context.Context, e privacy.BuyerErasure) (found, uner
 }
 
 // UnfollowCustomers makes FollowCustomers return all customers in the list of an erasure again.
-func (tx *Tx) UnfollowCustomers(ctx context.Context, e privacy.BuyerErasure) error {
+func UnfollowCustomers(ctx context.Context, tx *postgres.Tx, e privacy.BuyerErasure) error {
 	const update = `update buyer_erasure_customers set followed = false where workspace_id = $1 and operation_id = $2 and followed`
 	_, err := tx.Exec(ctx, update, e.Workspace, e.ID)
 	return err
 }
 
 // MarkFollowed stores that further conversions of these conversions were searched.
-func (tx *Tx) MarkFollowed(ctx context.Context, e privacy.BuyerErasure, ids []affiliate.ConversionID) error {
+func MarkFollowed(ctx context.Context, tx *postgres.Tx, e privacy.BuyerErasure, ids []affiliate.ConversionID) error {
 	const mark = `
 		update buyer_erasure_sales set followed = true
 		where workspace_id = $1 and operation_id = $2 and mode in ('test', 'live') and conversion_id = any($3)`
@@ -212,13 +215,13 @@ const searchSales = `
 
 // SearchSales returns at most limit conversions of the workspace that follow the id after. It
 // is for erasures that compare digests with the identity.
-func (tx *Tx) SearchSales(ctx context.Context, workspace affiliate.WorkspaceID, after affiliate.ConversionID, limit int) ([]privacy.SaleIDs, error) {
+func SearchSales(ctx context.Context, tx *postgres.Tx, workspace affiliate.WorkspaceID, after affiliate.ConversionID, limit int) ([]privacy.SaleIDs, error) {
 	rows, _ := tx.Query(ctx, searchSales, workspace, after, limit)
 	return pgx.CollectRows(rows, pgx.RowToStructByName[privacy.SaleIDs])
 }
 
 // HasProcessorEvents reports whether events of payment processors of the workspace are stored.
-func (tx *Tx) HasProcessorEvents(ctx context.Context, workspace affiliate.WorkspaceID) (has bool, err error) {
+func HasProcessorEvents(ctx context.Context, tx *postgres.Tx, workspace affiliate.WorkspaceID) (has bool, err error) {
 	const read = `select exists (select from processor_events e where e.workspace_id = $1 and e.mode in ('test', 'live'))`
 	err = tx.QueryRow(ctx, read, workspace).Scan(&has)
 	return has, err
@@ -226,7 +229,7 @@ func (tx *Tx) HasProcessorEvents(ctx context.Context, workspace affiliate.Worksp
 
 // ParkedSales returns the external transaction ids of the parked refunds of a workspace, in
 // both modes. It is for the same erasures as SearchSales.
-func (tx *Tx) ParkedSales(ctx context.Context, workspace affiliate.WorkspaceID) ([]string, error) {
+func ParkedSales(ctx context.Context, tx *postgres.Tx, workspace affiliate.WorkspaceID) ([]string, error) {
 	const read = `
 		select distinct r.external_transaction_id from refunds r
 		where r.workspace_id = $1 and r.mode in ('test', 'live') and r.conversion_id is null`
@@ -237,7 +240,7 @@ func (tx *Tx) ParkedSales(ctx context.Context, workspace affiliate.WorkspaceID) 
 // DeleteUnknownSale deletes what is stored about a transaction whose sale is not recorded:
 // parked refunds, and charges that a payment processor has reported. It empties the events that
 // wait for the sale of such a charge.
-func (tx *Tx) DeleteUnknownSale(ctx context.Context, workspace affiliate.WorkspaceID, external string, at time.Time) error {
+func DeleteUnknownSale(ctx context.Context, tx *postgres.Tx, workspace affiliate.WorkspaceID, external string, at time.Time) error {
 	const deleteRefunds = `
 		delete from refunds r
 		where r.workspace_id = $1 and r.mode = $2 and r.external_transaction_id = $3 and r.conversion_id is null
@@ -269,7 +272,7 @@ func (tx *Tx) DeleteUnknownSale(ctx context.Context, workspace affiliate.Workspa
 		if _, err := tx.Exec(ctx, deleteRefunds, workspace, mode, external); err != nil {
 			return fmt.Errorf("delete parked refunds: %w", err)
 		}
-		charges, err := tx.ChargeIDs(ctx, affiliate.Scope{Workspace: workspace, Mode: mode}, []string{external})
+		charges, err := conversions.ChargeIDs(ctx, tx, affiliate.Scope{Workspace: workspace, Mode: mode}, []string{external})
 		if err != nil {
 			return err
 		}

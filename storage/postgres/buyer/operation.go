@@ -1,3 +1,9 @@
+// Package buyer has the SQL for the erasure of buyers: its operations, the search for the
+// conversions of a buyer, and the statements that replace or delete data.
+//
+// The package reads, locks and stores rows. Its callers decide which values it stores. A
+// function with the parameter tx runs in the caller's transaction. The others run on their
+// own.
 package buyer
 
 import (
@@ -59,19 +65,19 @@ func splitIdentity(stored []byte) affiliate.Digests {
 func joinIdentity(digests affiliate.Digests) []byte { return bytes.Join(digests, nil) }
 
 // Erasure returns an erasure of a workspace. Errors: NOT_FOUND.
-func (s *Store) Erasure(ctx context.Context, workspace affiliate.WorkspaceID, id privacy.BuyerErasureID) (privacy.BuyerErasure, error) {
+func Erasure(ctx context.Context, db *postgres.DB, workspace affiliate.WorkspaceID, id privacy.BuyerErasureID) (privacy.BuyerErasure, error) {
 	const read = `
 		select ` + operationColumns + `
 		from buyer_erasures o
 		where o.workspace_id = $1 and o.id = $2`
-	row, err := postgres.OneRow[operationRow](s.db.Pool().Query(ctx, read, workspace, id))
+	row, err := postgres.OneRow[operationRow](db.Query(ctx, read, workspace, id))
 	return row.operation(), err
 }
 
 // ErasureOfKey returns the erasure for which an Idempotency-Key was used, with the fingerprint
 // of the identity in the request. found is false if the key is new or has expired.
-func (tx *Tx) ErasureOfKey(
-	ctx context.Context, workspace affiliate.WorkspaceID, key string, now time.Time,
+func ErasureOfKey(
+	ctx context.Context, tx *postgres.Tx, workspace affiliate.WorkspaceID, key string, now time.Time,
 ) (id privacy.BuyerErasureID, fingerprint []byte, found bool, err error) {
 	const read = `
 		select k.operation_id, k.fingerprint
@@ -97,7 +103,7 @@ const lockActiveErasure = `
 
 // LockActiveErasure locks and returns the oldest erasure of a buyer that has the status
 // processing. It returns nil if the buyer has no such erasure.
-func (tx *Tx) LockActiveErasure(ctx context.Context, workspace affiliate.WorkspaceID, identity privacy.BuyerIdentity) (*privacy.BuyerErasure, error) {
+func LockActiveErasure(ctx context.Context, tx *postgres.Tx, workspace affiliate.WorkspaceID, identity privacy.BuyerIdentity) (*privacy.BuyerErasure, error) {
 	rows, err := tx.Query(ctx, lockActiveErasure, workspace, identity.Kind, identity.Digests, digestSize)
 	found, err := postgres.AllRows(rows, err, operationRow.operation)
 	if err != nil || len(found) == 0 {
@@ -107,7 +113,7 @@ func (tx *Tx) LockActiveErasure(ctx context.Context, workspace affiliate.Workspa
 }
 
 // InsertErasure stores a new erasure.
-func (tx *Tx) InsertErasure(ctx context.Context, e privacy.BuyerErasure) error {
+func InsertErasure(ctx context.Context, tx *postgres.Tx, e privacy.BuyerErasure) error {
 	const insert = `
 		insert into buyer_erasures (workspace_id, id, kind, identity, status, step, created_at, requested_at)
 		values ($1, $2, $3, $4, $5, $6, $7, $8)`
@@ -140,8 +146,10 @@ const takeOver = `
 	insert into buyer_erasure_customers (workspace_id, operation_id, ref)
 	select distinct $1::uuid, $2::uuid, u.ref from customers u`
 
-// TakeOver moves the lists of failed erasures of the same buyer to a new erasure.
-func (tx *Tx) TakeOver(ctx context.Context, e privacy.BuyerErasure, fingerprints affiliate.Digests) error {
+// TakeOver moves the lists of failed erasures of the same buyer to a new erasure. The failed
+// erasures may have erased a part of the data by which the rest can be found. fingerprints are
+// privacy.ErasureKeys.Fingerprints of the buyer.
+func TakeOver(ctx context.Context, tx *postgres.Tx, e privacy.BuyerErasure, fingerprints affiliate.Digests) error {
 	_, err := tx.Exec(ctx, takeOver, e.Workspace, e.ID, fingerprints)
 	if err != nil {
 		return fmt.Errorf("take over the lists of failed erasures: %w", err)
@@ -151,14 +159,15 @@ func (tx *Tx) TakeOver(ctx context.Context, e privacy.BuyerErasure, fingerprints
 
 // Join stores that a request has joined a locked erasure: its time and identity, and the step that
 // follows.
-func (tx *Tx) Join(ctx context.Context, e privacy.BuyerErasure) error {
+func Join(ctx context.Context, tx *postgres.Tx, e privacy.BuyerErasure) error {
 	const join = `update buyer_erasures set requested_at = $3, step = $4, position = $5, identity = $6 where workspace_id = $1 and id = $2`
 	_, err := tx.Exec(ctx, join, e.Workspace, e.ID, e.RequestedAt, e.Progress.Step, e.Progress.Position, joinIdentity(e.Identity.Digests))
 	return err
 }
 
-// LockErasure locks an erasure until the transaction ends, and returns it.
-func (tx *Tx) LockErasure(ctx context.Context, e privacy.BuyerErasure) (privacy.BuyerErasure, error) {
+// LockErasure locks an erasure until the transaction ends, so that no request joins it, and
+// returns it.
+func LockErasure(ctx context.Context, tx *postgres.Tx, e privacy.BuyerErasure) (privacy.BuyerErasure, error) {
 	const lock = `
 		select ` + operationColumns + `
 		from buyer_erasures o
@@ -169,7 +178,7 @@ func (tx *Tx) LockErasure(ctx context.Context, e privacy.BuyerErasure) (privacy.
 }
 
 // PutKey stores the Idempotency-Key of a request for an erasure. It replaces an expired key.
-func (tx *Tx) PutKey(ctx context.Context, e privacy.BuyerErasure, key string, fingerprint []byte, expiresAt time.Time) error {
+func PutKey(ctx context.Context, tx *postgres.Tx, e privacy.BuyerErasure, key string, fingerprint []byte, expiresAt time.Time) error {
 	const put = `
 		insert into buyer_erasure_keys (workspace_id, key, operation_id, fingerprint, expires_at)
 		values ($1, $2, $3, $4, $5)
@@ -189,14 +198,14 @@ type Worker = uuid.UUID
 // worker owns, and returns the erasure. If the lease of an earlier worker has expired, the
 // claim counts as a failure, and the erasure is being recovered. Errors: NOT_FOUND if the
 // erasure cannot be claimed.
-func (s *Store) ClaimErasure(ctx context.Context, job privacy.EraseBuyer, worker Worker, now, until time.Time) (privacy.BuyerErasure, error) {
+func ClaimErasure(ctx context.Context, db *postgres.DB, job privacy.EraseBuyer, worker Worker, now, until time.Time) (privacy.BuyerErasure, error) {
 	const claim = `
 		update buyer_erasures o set
 			lease_owner = @worker, lease_until = @until, recovering = o.lease_owner is not null,
 			failures = o.failures + case when o.lease_owner is null then 0 else 1 end
 		where o.workspace_id = @workspace and o.id = @id and o.status = 'processing' and (o.lease_until is null or o.lease_until <= @now)
 		returning ` + operationColumns
-	row, err := postgres.OneRow[operationRow](s.db.Pool().Query(ctx, claim, pgx.NamedArgs{
+	row, err := postgres.OneRow[operationRow](db.Query(ctx, claim, pgx.NamedArgs{
 		"workspace": job.Workspace, "id": job.Operation, "worker": worker, "until": until, "now": now,
 	}))
 	return row.operation(), err
@@ -204,7 +213,7 @@ func (s *Store) ClaimErasure(ctx context.Context, job privacy.EraseBuyer, worker
 
 // Advance stores how far the worker has come and renews its lease. Errors: NOT_FOUND if the
 // worker no longer has the lease.
-func (tx *Tx) Advance(ctx context.Context, e privacy.BuyerErasure, worker Worker, until time.Time) error {
+func Advance(ctx context.Context, tx *postgres.Tx, e privacy.BuyerErasure, worker Worker, until time.Time) error {
 	const update = `
 		update buyer_erasures set step = @step, position = @position, lease_until = @until
 		where workspace_id = @workspace and id = @id and lease_owner = @worker and status = 'processing'`
@@ -218,19 +227,19 @@ func (tx *Tx) Advance(ctx context.Context, e privacy.BuyerErasure, worker Worker
 }
 
 // ReleaseErasure ends the lease of a worker. failed adds a failure.
-func (s *Store) ReleaseErasure(ctx context.Context, e privacy.BuyerErasure, worker Worker, failed bool) error {
+func ReleaseErasure(ctx context.Context, db *postgres.DB, e privacy.BuyerErasure, worker Worker, failed bool) error {
 	const release = `
 		update buyer_erasures set
 			lease_owner = null, lease_until = null, recovering = false, failures = failures + case when $4 then 1 else 0 end
 		where workspace_id = $1 and id = $2 and lease_owner = $3 and status = 'processing'`
-	_, err := s.db.Pool().Exec(ctx, release, e.Workspace, e.ID, worker, failed)
+	_, err := db.Exec(ctx, release, e.Workspace, e.ID, worker, failed)
 	return err
 }
 
 // FinishErasure stores the final status of an erasure, and deletes the hash of the identity and,
 // unless the erasure has failed, the lists of the conversions and customers. Errors: NOT_FOUND
 // if the worker no longer has the lease.
-func (tx *Tx) FinishErasure(ctx context.Context, e privacy.BuyerErasure, worker Worker, status privacy.BuyerErasureStatus, at time.Time) error {
+func FinishErasure(ctx context.Context, tx *postgres.Tx, e privacy.BuyerErasure, worker Worker, status privacy.BuyerErasureStatus, at time.Time) error {
 	const finish = `
 		update buyer_erasures set status = $4, finished_at = $5, identity = null, position = '', lease_owner = null, lease_until = null, recovering = false
 		where workspace_id = $1 and id = $2 and lease_owner = $3 and status = 'processing'`
@@ -274,14 +283,14 @@ const (
 
 // DeleteErasureKeys deletes at most limit Idempotency-Keys of erasures, of all workspaces, that
 // have expired, and returns their number.
-func (s *Store) DeleteErasureKeys(ctx context.Context, now time.Time, limit int) (int64, error) {
-	tag, err := s.db.Pool().Exec(ctx, deleteErasureKeys, now, limit)
+func DeleteErasureKeys(ctx context.Context, db *postgres.DB, now time.Time, limit int) (int64, error) {
+	tag, err := db.Exec(ctx, deleteErasureKeys, now, limit)
 	return tag.RowsAffected(), err
 }
 
 // DeleteErasures deletes at most limit erasures, of all workspaces, that have ended before the
 // given time, and returns their number.
-func (s *Store) DeleteErasures(ctx context.Context, before time.Time, limit int) (int64, error) {
-	tag, err := s.db.Pool().Exec(ctx, deleteErasures, before, limit)
+func DeleteErasures(ctx context.Context, db *postgres.DB, before time.Time, limit int) (int64, error) {
+	tag, err := db.Exec(ctx, deleteErasures, before, limit)
 	return tag.RowsAffected(), err
 }

@@ -11,6 +11,8 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/conversion"
 	"github.com/tributary-hq/tributary/affiliate/privacy"
 	"github.com/tributary-hq/tributary/storage/postgres"
+	clicks "github.com/tributary-hq/tributary/storage/postgres/click"
+	conversions "github.com/tributary-hq/tributary/storage/postgres/conversion"
 )
 
 // nextSales returns conversions in the list of an erasure that are not erased. Further
@@ -59,10 +61,10 @@ const (
 		where e.workspace_id = $1 and e.mode in ('test', 'live') and e.subject_id = any($2)`
 )
 
-// LockSales locks at most limit conversions that nextSales returns, and returns them with
-// everything that must be changed. ids are the ids of all of them. sales has only those that
-// no other erasure has erased.
-func (tx *Tx) LockSales(ctx context.Context, e privacy.BuyerErasure, limit int) (ids []affiliate.ConversionID, sales []privacy.BuyerSale, err error) {
+// LockSales locks at most limit conversions in the list of an erasure that are followed and
+// not erased, and returns them with everything that must be changed. ids are the ids of all of
+// them. sales has only those that no other erasure has erased.
+func LockSales(ctx context.Context, tx *postgres.Tx, e privacy.BuyerErasure, limit int) (ids []affiliate.ConversionID, sales []privacy.BuyerSale, err error) {
 	rows, _ := tx.Query(ctx, nextSales, e.Workspace, e.ID, limit)
 	if ids, err = pgx.CollectRows(rows, pgx.RowTo[affiliate.ConversionID]); err != nil || len(ids) == 0 {
 		return nil, nil, err
@@ -95,7 +97,7 @@ func (tx *Tx) LockSales(ctx context.Context, e privacy.BuyerErasure, limit int) 
 			sales[len(sales)-1].ProcessorCustomer = sale.Processor.Customer
 		}
 	}
-	return ids, sales, tx.completeSales(ctx, e.Workspace, remaining, sales)
+	return ids, sales, completeSales(ctx, tx, e.Workspace, remaining, sales)
 }
 
 // idsOfSale returns the ids of a processor that a conversion itself contains and that stand
@@ -117,7 +119,7 @@ func idsOfSale(external string, ids *conversion.ProcessorIDs) []string {
 }
 
 // completeSales adds the aliases, charges, refunds and events of locked conversions.
-func (tx *Tx) completeSales(ctx context.Context, workspace affiliate.WorkspaceID, ids []affiliate.ConversionID, sales []privacy.BuyerSale) error {
+func completeSales(ctx context.Context, tx *postgres.Tx, workspace affiliate.WorkspaceID, ids []affiliate.ConversionID, sales []privacy.BuyerSale) error {
 	if len(ids) == 0 {
 		return nil
 	}
@@ -151,7 +153,7 @@ func (tx *Tx) completeSales(ctx context.Context, workspace affiliate.WorkspaceID
 		if len(sales[i].ProcessorIDs) == 0 {
 			continue
 		}
-		charges, err := tx.ChargeIDs(ctx, sales[i].Scope, sales[i].ProcessorIDs)
+		charges, err := conversions.ChargeIDs(ctx, tx, sales[i].Scope, sales[i].ProcessorIDs)
 		if err != nil {
 			return err
 		}
@@ -172,7 +174,7 @@ func queueRows[T any](batch *pgx.Batch, each func(T), sql string, args ...any) {
 }
 
 // TakenPseudonyms returns those of the given texts that are external ids of conversions.
-func (tx *Tx) TakenPseudonyms(ctx context.Context, scope affiliate.Scope, candidates []string) ([]string, error) {
+func TakenPseudonyms(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, candidates []string) ([]string, error) {
 	const read = `
 		select c.external_transaction_id from conversions c
 		where c.workspace_id = $1 and c.mode = $2 and c.external_transaction_id = any($3)`
@@ -236,13 +238,13 @@ const (
 )
 
 // EraseSales stores erased conversions. The transaction must have called LockSales.
-func (tx *Tx) EraseSales(ctx context.Context, e privacy.BuyerErasure, ids []affiliate.ConversionID, sales []privacy.ErasedSale, at time.Time) error {
-	batch, clicks := &pgx.Batch{}, map[affiliate.Scope][]affiliate.ClickID{}
+func EraseSales(ctx context.Context, tx *postgres.Tx, e privacy.BuyerErasure, ids []affiliate.ConversionID, sales []privacy.ErasedSale, at time.Time) error {
+	batch, clickIDs := &pgx.Batch{}, map[affiliate.Scope][]affiliate.ClickID{}
 	for _, sale := range sales {
 		for _, value := range sale.Values {
-			postgres.QueueErasedValue(batch, sale.Scope, value, sale.Conversion)
+			conversions.QueueErasedValue(batch, sale.Scope, value, sale.Conversion)
 		}
-		postgres.QueueErasedProcessorIDs(batch, sale.Scope, sale.ProcessorIDs)
+		conversions.QueueErasedProcessorIDs(batch, sale.Scope, sale.ProcessorIDs)
 		args := pgx.NamedArgs{
 			"workspace": sale.Scope.Workspace, "mode": sale.Scope.Mode, "conversion": sale.Conversion, "pseudonym": sale.Pseudonym, "at": at,
 			"click": sale.Click,
@@ -267,7 +269,7 @@ func (tx *Tx) EraseSales(ctx context.Context, e privacy.BuyerErasure, ids []affi
 			args["clicked_at"], _ = sale.Click.Time()
 			batch.Queue(deleteAwaited, args)
 			batch.Queue(awaitClick, args)
-			clicks[sale.Scope] = append(clicks[sale.Scope], *sale.Click)
+			clickIDs[sale.Scope] = append(clickIDs[sale.Scope], *sale.Click)
 		}
 	}
 	batch.Queue(markErased, e.Workspace, e.ID, ids)
@@ -276,8 +278,8 @@ func (tx *Tx) EraseSales(ctx context.Context, e privacy.BuyerErasure, ids []affi
 		return fmt.Errorf("erase the conversions of a buyer: %w", err)
 	}
 	// The clicks come last: a click can be stored between two of the statements.
-	for scope, ids := range clicks {
-		if err := tx.EraseClicksOfBuyers(ctx, scope, ids...); err != nil {
+	for scope, ids := range clickIDs {
+		if err := clicks.EraseOfBuyers(ctx, tx, scope, ids...); err != nil {
 			return err
 		}
 	}

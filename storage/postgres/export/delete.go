@@ -14,20 +14,17 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
-// NewTx returns a Tx for a transaction of another package, for the deletions of erasures.
-func NewTx(tx *postgres.Tx) *Tx { return &Tx{tx} }
-
 // DropExport deletes an export with its bundle and tokens, if the process that e.Lease names
 // makes the bundle.
-func (tx *Tx) DropExport(ctx context.Context, e privacy.Export) error {
+func DropExport(ctx context.Context, tx *postgres.Tx, e privacy.Export) error {
 	const lock = `select e.id from exports e where e.subject_id = $1 and e.id = $2 and e.lease = $3 and e.ready_at is null for update`
-	return tx.drop(ctx, lock, e.Subject.ID, e.ID, e.Lease)
+	return drop(ctx, tx, lock, e.Subject.ID, e.ID, e.Lease)
 }
 
 // DeleteExportsWithParticipant deletes all bundles that contain data of a participant: of the
 // participant, of the partner and of the workspace. A bundle that is being made is deleted
 // too, and its process stops. The links no longer work.
-func (tx *Tx) DeleteExportsWithParticipant(ctx context.Context, workspace affiliate.WorkspaceID, id affiliate.ParticipantID) error {
+func DeleteExportsWithParticipant(ctx context.Context, tx *postgres.Tx, workspace affiliate.WorkspaceID, id affiliate.ParticipantID) error {
 	const lock = `
 		select e.id from exports e
 		where e.subject_id in (
@@ -37,14 +34,14 @@ func (tx *Tx) DeleteExportsWithParticipant(ctx context.Context, workspace affili
 		)
 		order by e.id
 		for update`
-	return tx.dropOrRestart(ctx, lock, workspace, id)
+	return dropOrRestart(ctx, tx, lock, workspace, id)
 }
 
 // DeleteExportsWithPartner deletes all bundles that contain data of a partner's account: of
 // the partner, of the participants, and of the workspaces in whose programmes the partner takes
 // part or to which the partner was invited. EraseAccountTraces has replaced the address in the
 // invitations by the pseudonym.
-func (tx *Tx) DeleteExportsWithPartner(ctx context.Context, user affiliate.UserID) error {
+func DeleteExportsWithPartner(ctx context.Context, tx *postgres.Tx, user affiliate.UserID) error {
 	const lock = `
 		select e.id from exports e
 		where e.partner_id = $1 or e.subject_id in (
@@ -54,45 +51,45 @@ func (tx *Tx) DeleteExportsWithPartner(ctx context.Context, user affiliate.UserI
 		)
 		order by e.id
 		for update`
-	return tx.dropOrRestart(ctx, lock, user, privacy.Pseudonym(user.UUID))
+	return dropOrRestart(ctx, tx, lock, user, privacy.Pseudonym(user.UUID))
 }
 
 // DeleteExportsOfWorkspace deletes the bundles of a workspace and of its participants. The
 // bundles of its partners stay.
-func (tx *Tx) DeleteExportsOfWorkspace(ctx context.Context, id affiliate.WorkspaceID) error {
+func DeleteExportsOfWorkspace(ctx context.Context, tx *postgres.Tx, id affiliate.WorkspaceID) error {
 	const lock = `
 		select e.id from exports e
 		where e.workspace_id = $1 and e.subject_id is not null
 		order by e.id
 		for update`
-	return tx.drop(ctx, lock, id)
+	return drop(ctx, tx, lock, id)
 }
 
 // DeleteExportsWithSales deletes the bundles of a workspace and of its participants, which
 // contain ids of sales. The bundle of a workspace that a job is making begins again.
-func (tx *Tx) DeleteExportsWithSales(ctx context.Context, id affiliate.WorkspaceID) error {
+func DeleteExportsWithSales(ctx context.Context, tx *postgres.Tx, id affiliate.WorkspaceID) error {
 	const lock = `
 		select e.id from exports e
 		where e.workspace_id = $1 and e.subject_id is not null
 		order by e.id
 		for update`
-	return tx.dropOrRestart(ctx, lock, id)
+	return dropOrRestart(ctx, tx, lock, id)
 }
 
 // DeleteTestExports deletes the bundles of a workspace that contain data of test mode: of
 // participants of test mode, and of the workspace.
-func (tx *Tx) DeleteTestExports(ctx context.Context, id affiliate.WorkspaceID) error {
+func DeleteTestExports(ctx context.Context, tx *postgres.Tx, id affiliate.WorkspaceID) error {
 	const lock = `
 		select e.id from exports e
 		where e.workspace_id = $1 and (e.mode = 'test' or e.subject_id = $1)
 		order by e.id
 		for update`
-	return tx.drop(ctx, lock, id)
+	return drop(ctx, tx, lock, id)
 }
 
 // dropOrRestart deletes the exports whose ids a statement returns and locks. An export of a
 // workspace that a job is making for a person starts again, so that the person gets the mail.
-func (tx *Tx) dropOrRestart(ctx context.Context, lock string, args ...any) error {
+func dropOrRestart(ctx context.Context, tx *postgres.Tx, lock string, args ...any) error {
 	const (
 		// No process has the lease uuid.Nil, so a process that is making the bundle stops.
 		restart = `
@@ -120,21 +117,21 @@ func (tx *Tx) dropOrRestart(ctx context.Context, lock string, args ...any) error
 			return err
 		}
 	}
-	return tx.dropIDs(ctx, ids)
+	return dropIDs(ctx, tx, ids)
 }
 
 // drop deletes the exports whose ids a statement returns and locks.
-func (tx *Tx) drop(ctx context.Context, lock string, args ...any) error {
+func drop(ctx context.Context, tx *postgres.Tx, lock string, args ...any) error {
 	rows, _ := tx.Query(ctx, lock, args...)
 	ids, err := pgx.CollectRows(rows, pgx.RowTo[privacy.ExportID])
 	if err != nil {
 		return fmt.Errorf("find exports to delete: %w", err)
 	}
-	return tx.dropIDs(ctx, ids)
+	return dropIDs(ctx, tx, ids)
 }
 
 // dropIDs deletes locked exports with all that belongs to them.
-func (tx *Tx) dropIDs(ctx context.Context, ids []privacy.ExportID) error {
+func dropIDs(ctx context.Context, tx *postgres.Tx, ids []privacy.ExportID) error {
 	if len(ids) == 0 {
 		return nil
 	}
@@ -159,22 +156,22 @@ const maxChunks = 200
 
 // DeleteExpiredExports deletes at most limit exports that expired before the given time. It
 // returns the number of deleted exports.
-func (s *Store) DeleteExpiredExports(ctx context.Context, now time.Time, limit int) (int64, error) {
-	return s.dropOld(ctx, expired, now, limit)
+func DeleteExpiredExports(ctx context.Context, db *postgres.DB, now time.Time, limit int) (int64, error) {
+	return dropOld(ctx, db, expired, now, limit)
 }
 
 // DeleteAbandonedExports deletes at most limit exports that began before the given time and
 // are not complete. It returns the number of deleted exports.
-func (s *Store) DeleteAbandonedExports(ctx context.Context, before time.Time, limit int) (int64, error) {
-	return s.dropOld(ctx, abandoned, before, limit)
+func DeleteAbandonedExports(ctx context.Context, db *postgres.DB, before time.Time, limit int) (int64, error) {
+	return dropOld(ctx, db, abandoned, before, limit)
 }
 
 // dropOld deletes at most limit exports, one after another. A large bundle takes several
 // transactions.
-func (s *Store) dropOld(ctx context.Context, lock string, at time.Time, limit int) (dropped int64, err error) {
+func dropOld(ctx context.Context, db *postgres.DB, lock string, at time.Time, limit int) (dropped int64, err error) {
 	for dropped < int64(limit) {
 		var found, complete bool
-		err := s.InTx(ctx, func(tx *Tx) error {
+		err := db.InTx(ctx, func(tx *postgres.Tx) error {
 			rows, _ := tx.Query(ctx, lock, at)
 			ids, err := pgx.CollectRows(rows, pgx.RowTo[privacy.ExportID])
 			if found = len(ids) > 0; err != nil || !found {
@@ -187,7 +184,7 @@ func (s *Store) dropOld(ctx context.Context, lock string, at time.Time, limit in
 			if complete = tag.RowsAffected() < maxChunks; err != nil || !complete {
 				return err
 			}
-			return tx.dropIDs(ctx, ids)
+			return dropIDs(ctx, tx, ids)
 		})
 		if err != nil || !found {
 			return dropped, err

@@ -18,26 +18,26 @@ import (
 // bundles stores a complete export of each subject, with pieces, a token and a recipient.
 func storeBundles(f *pgtest.Fixture, at time.Time, chunks int, subjects ...privacy.ExportSubject) {
 	f.Helper()
-	err := NewStore(f.Store.DB).InTx(f.Context(), func(tx *Tx) error {
+	err := f.DB.InTx(f.Context(), func(tx *postgres.Tx) error {
 		for _, subject := range subjects {
 			e := privacy.NewExport(subject, affiliate.ModeTest, false, at)
 			e.Lease, e.LeaseUntil = uuid.New(), at
-			if inserted, err := tx.InsertExport(f.Context(), e); err != nil || !inserted {
+			if inserted, err := InsertExport(f.Context(), tx, e); err != nil || !inserted {
 				return fmt.Errorf("InsertExport returned %t, %w", inserted, err)
 			}
 			e.Progress.Chunks = chunks
-			if saved, err := tx.SaveProgress(f.Context(), e, slices.Repeat([][]byte{{1, 2, 3}}, chunks)); err != nil || !saved {
+			if saved, err := SaveProgress(f.Context(), tx, e, slices.Repeat([][]byte{{1, 2, 3}}, chunks)); err != nil || !saved {
 				return fmt.Errorf("SaveProgress returned %t, %w", saved, err)
 			}
-			if err := tx.AddRecipient(f.Context(), e.ID, affiliate.NewID[affiliate.UserID](at), at); err != nil {
+			if err := AddRecipient(f.Context(), tx, e.ID, affiliate.NewID[affiliate.UserID](at), at); err != nil {
 				return err
 			}
 			e = e.Complete(at)
-			if _, err := tx.CompleteExport(f.Context(), e); err != nil {
+			if _, err := CompleteExport(f.Context(), tx, e); err != nil {
 				return err
 			}
 			token, _, digest := e.NewToken(at, false)
-			if err := tx.InsertToken(f.Context(), token, digest); err != nil {
+			if err := InsertToken(f.Context(), tx, token, digest); err != nil {
 				return err
 			}
 		}
@@ -74,20 +74,20 @@ func TestDeleteExports(t *testing.T) {
 	})
 	for _, tc := range []struct {
 		name   string
-		delete func(tx *Tx) error
+		delete func(tx *postgres.Tx) error
 		remain string
 	}{
-		{"with a participant", func(tx *Tx) error {
-			return tx.DeleteExportsWithParticipant(t.Context(), shop.Scope.Workspace, adaTest.ID)
+		{"with a participant", func(tx *postgres.Tx) error {
+			return DeleteExportsWithParticipant(t.Context(), tx, shop.Scope.Workspace, adaTest.ID)
 		}, "ada/live bob bob/other bob/test other"},
-		{"with a partner", func(tx *Tx) error { return tx.DeleteExportsWithPartner(t.Context(), ada) }, "bob bob/other bob/test other"},
-		{"with an invited partner", func(tx *Tx) error { return tx.DeleteExportsWithPartner(t.Context(), cleo) }, "ada ada/live ada/test bob bob/other bob/test shop"},
-		{"of a workspace", func(tx *Tx) error { return tx.DeleteExportsOfWorkspace(t.Context(), shop.Scope.Workspace) }, "ada bob bob/other other"},
-		{"with sales of a workspace", func(tx *Tx) error { return tx.DeleteExportsWithSales(t.Context(), shop.Scope.Workspace) }, "ada bob bob/other other"},
-		{"of test data", func(tx *Tx) error { return tx.DeleteTestExports(t.Context(), shop.Scope.Workspace) }, "ada ada/live bob bob/other other"},
+		{"with a partner", func(tx *postgres.Tx) error { return DeleteExportsWithPartner(t.Context(), tx, ada) }, "bob bob/other bob/test other"},
+		{"with an invited partner", func(tx *postgres.Tx) error { return DeleteExportsWithPartner(t.Context(), tx, cleo) }, "ada ada/live ada/test bob bob/other bob/test shop"},
+		{"of a workspace", func(tx *postgres.Tx) error { return DeleteExportsOfWorkspace(t.Context(), tx, shop.Scope.Workspace) }, "ada bob bob/other other"},
+		{"with sales of a workspace", func(tx *postgres.Tx) error { return DeleteExportsWithSales(t.Context(), tx, shop.Scope.Workspace) }, "ada bob bob/other other"},
+		{"of test data", func(tx *postgres.Tx) error { return DeleteTestExports(t.Context(), tx, shop.Scope.Workspace) }, "ada ada/live bob bob/other other"},
 		{
-			"with nobody", func(tx *Tx) error {
-				return tx.DeleteExportsWithPartner(t.Context(), affiliate.NewID[affiliate.UserID](f.Now()))
+			"with nobody", func(tx *postgres.Tx) error {
+				return DeleteExportsWithPartner(t.Context(), tx, affiliate.NewID[affiliate.UserID](f.Now()))
 			},
 			"ada ada/live ada/test bob bob/other bob/test other shop",
 		},
@@ -98,7 +98,7 @@ func TestDeleteExports(t *testing.T) {
 		for _, subject := range subjects {
 			storeBundles(f, f.Now(), 2, subject)
 		}
-		err := f.Store.InTx(t.Context(), func(tx *postgres.Tx) error { return tc.delete(NewTx(tx)) })
+		err := f.DB.InTx(t.Context(), func(tx *postgres.Tx) error { return tc.delete(tx) })
 		if err != nil {
 			t.Fatal(tc.name, err)
 		}
@@ -122,16 +122,16 @@ func TestDeleteExports(t *testing.T) {
 func TestDeleteExpiredExports_TakesLargeBundlesInSteps(t *testing.T) {
 	t.Parallel()
 	f := pgtest.Open(t, time.Now)
-	store := NewStore(f.Store.DB)
+	db := f.DB
 	now := f.Now()
 	for i := range 5 {
 		storeBundles(f, now.Add(-privacy.ExportLife), maxChunks*i+1, privacy.PartnerSubject(affiliate.NewID[affiliate.UserID](now)))
 	}
 	storeBundles(f, now, 1, privacy.PartnerSubject(affiliate.NewID[affiliate.UserID](now)))
-	if n, err := store.DeleteExpiredExports(t.Context(), now, 3); n != 3 || err != nil {
+	if n, err := DeleteExpiredExports(t.Context(), db, now, 3); n != 3 || err != nil {
 		t.Errorf("DeleteExpiredExports returned %d, %v, want 3", n, err)
 	}
-	if n, err := store.DeleteExpiredExports(t.Context(), now, 3); n != 2 || err != nil {
+	if n, err := DeleteExpiredExports(t.Context(), db, now, 3); n != 2 || err != nil {
 		t.Errorf("DeleteExpiredExports returned %d, %v, want 2", n, err)
 	}
 	f.WantCount(1, "exports", `select count(*) from exports`)
@@ -142,19 +142,19 @@ func TestDeleteExpiredExports_TakesLargeBundlesInSteps(t *testing.T) {
 func TestDeleteAbandonedExports(t *testing.T) {
 	t.Parallel()
 	f := pgtest.Open(t, time.Now)
-	store, now := NewStore(f.Store.DB), f.Now()
+	db, now := f.DB, f.Now()
 	storeBundles(f, now.Add(-time.Hour), 1, privacy.PartnerSubject(affiliate.NewID[affiliate.UserID](now)))
 	for _, age := range []time.Duration{privacy.AbandonedExportLife + time.Second, time.Hour} {
-		err := store.InTx(t.Context(), func(tx *Tx) error {
+		err := db.InTx(t.Context(), func(tx *postgres.Tx) error {
 			e := privacy.NewExport(privacy.PartnerSubject(affiliate.NewID[affiliate.UserID](now)), affiliate.ModeLive, false, now.Add(-age))
-			_, err := tx.InsertExport(t.Context(), e)
+			_, err := InsertExport(t.Context(), tx, e)
 			return err
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	if n, err := store.DeleteAbandonedExports(t.Context(), now.Add(-privacy.AbandonedExportLife), 10); n != 1 || err != nil {
+	if n, err := DeleteAbandonedExports(t.Context(), db, now.Add(-privacy.AbandonedExportLife), 10); n != 1 || err != nil {
 		t.Errorf("DeleteAbandonedExports returned %d, %v, want 1", n, err)
 	}
 	f.WantCount(2, "exports", `select count(*) from exports`)

@@ -1,3 +1,9 @@
+// Package export has the SQL for exports of personal data: the rows of the exports, the
+// pieces of their bundles, and the statements that read the records of a bundle.
+//
+// The package reads, locks and stores rows. Its callers decide what is exported and encrypt
+// it. A function with the parameter tx runs in the caller's transaction. The others run on
+// their own.
 package export
 
 import (
@@ -49,7 +55,7 @@ func (r exportRow) export() privacy.Export {
 
 // LockExport locks the export of a subject that is being made or can be downloaded, and
 // returns it; nil if there is none.
-func (tx *Tx) LockExport(ctx context.Context, subject privacy.ExportSubject, now time.Time) (*privacy.Export, error) {
+func LockExport(ctx context.Context, tx *postgres.Tx, subject privacy.ExportSubject, now time.Time) (*privacy.Export, error) {
 	const lock = `
 		select ` + exportColumns + `
 		from exports e
@@ -70,7 +76,7 @@ func (tx *Tx) LockExport(ctx context.Context, subject privacy.ExportSubject, now
 
 // InsertExport stores a new export. inserted is false if another export of the subject is
 // being made.
-func (tx *Tx) InsertExport(ctx context.Context, e privacy.Export) (inserted bool, err error) {
+func InsertExport(ctx context.Context, tx *postgres.Tx, e privacy.Export) (inserted bool, err error) {
 	const insert = `
 		insert into exports (id, kind, subject_id, workspace_id, program_id, partner_id, mode, request_mode, queued, lease, lease_until, progress, created_at)
 		values (@id, @kind, @subject, @workspace, @program, @partner, @mode, @request_mode, @queued, @lease, @lease_until, @progress, @created_at)
@@ -88,7 +94,7 @@ func (tx *Tx) InsertExport(ctx context.Context, e privacy.Export) (inserted bool
 
 // TakeExport gives a locked export that is not complete to the process that e.Lease names,
 // and stores e.Queued.
-func (tx *Tx) TakeExport(ctx context.Context, e privacy.Export) error {
+func TakeExport(ctx context.Context, tx *postgres.Tx, e privacy.Export) error {
 	const take = `update exports set lease = $3, lease_until = $4, queued = $5 where subject_id = $1 and id = $2`
 	_, err := tx.Exec(ctx, take, e.Subject.ID, e.ID, e.Lease, e.LeaseUntil, e.Queued)
 	return err
@@ -96,7 +102,7 @@ func (tx *Tx) TakeExport(ctx context.Context, e privacy.Export) error {
 
 // SaveProgress stores pieces of a bundle and the progress. It also extends the lease.
 // saved is false if the export was deleted, or if another process makes the bundle.
-func (tx *Tx) SaveProgress(ctx context.Context, e privacy.Export, chunks [][]byte) (saved bool, err error) {
+func SaveProgress(ctx context.Context, tx *postgres.Tx, e privacy.Export, chunks [][]byte) (saved bool, err error) {
 	const save = `
 		update exports set progress = $4, lease_until = $5
 		where subject_id = $1 and id = $2 and lease = $3 and ready_at is null`
@@ -116,7 +122,7 @@ func (tx *Tx) SaveProgress(ctx context.Context, e privacy.Export, chunks [][]byt
 
 // CompleteExport stores that a bundle is complete. completed is false if the export was
 // deleted, or if another process makes the bundle.
-func (tx *Tx) CompleteExport(ctx context.Context, e privacy.Export) (completed bool, err error) {
+func CompleteExport(ctx context.Context, tx *postgres.Tx, e privacy.Export) (completed bool, err error) {
 	const complete = `
 		update exports set ready_at = $4, expires_at = $5, lease_until = $4
 		where subject_id = $1 and id = $2 and lease = $3 and ready_at is null`
@@ -125,7 +131,7 @@ func (tx *Tx) CompleteExport(ctx context.Context, e privacy.Export) (completed b
 }
 
 // InsertToken stores a token of an export.
-func (tx *Tx) InsertToken(ctx context.Context, token privacy.ExportToken, digest [sha256.Size]byte) error {
+func InsertToken(ctx context.Context, tx *postgres.Tx, token privacy.ExportToken, digest [sha256.Size]byte) error {
 	const insert = `insert into export_tokens (digest, export_id, created_at, expires_at) values ($1, $2, $3, $4)`
 	if _, err := tx.Exec(ctx, insert, digest[:], token.Export, token.CreatedAt, token.ExpiresAt); err != nil {
 		return fmt.Errorf("store the token of an export: %w", err)
@@ -134,7 +140,7 @@ func (tx *Tx) InsertToken(ctx context.Context, token privacy.ExportToken, digest
 }
 
 // AddRecipient adds a member to whom the link is mailed when the bundle is complete.
-func (tx *Tx) AddRecipient(ctx context.Context, id privacy.ExportID, user affiliate.UserID, at time.Time) error {
+func AddRecipient(ctx context.Context, tx *postgres.Tx, id privacy.ExportID, user affiliate.UserID, at time.Time) error {
 	const insert = `insert into export_recipients (export_id, user_id, requested_at) values ($1, $2, $3) on conflict do nothing`
 	_, err := tx.Exec(ctx, insert, id, user, at)
 	return err
@@ -142,7 +148,7 @@ func (tx *Tx) AddRecipient(ctx context.Context, id privacy.ExportID, user affili
 
 // Recipients returns the members to whom the link of an export is mailed. A user who has left
 // the workspace is not among them.
-func (tx *Tx) Recipients(ctx context.Context, e privacy.Export) ([]privacy.ExportRecipient, error) {
+func Recipients(ctx context.Context, tx *postgres.Tx, e privacy.Export) ([]privacy.ExportRecipient, error) {
 	const read = `
 		select u.id as user, u.name, u.email as address, m.role
 		from export_recipients r
@@ -155,31 +161,31 @@ func (tx *Tx) Recipients(ctx context.Context, e privacy.Export) ([]privacy.Expor
 }
 
 // ExportOfJob returns the export of a workspace. Errors: NOT_FOUND.
-func (s *Store) ExportOfJob(ctx context.Context, workspace affiliate.WorkspaceID, id privacy.ExportID) (privacy.Export, error) {
+func ExportOfJob(ctx context.Context, db *postgres.DB, workspace affiliate.WorkspaceID, id privacy.ExportID) (privacy.Export, error) {
 	const read = `
 		select ` + exportColumns + `
 		from exports e
 		where e.subject_id = $1 and e.id = $2`
-	row, err := postgres.OneRow[exportRow](s.db.Pool().Query(ctx, read, workspace, id))
+	row, err := postgres.OneRow[exportRow](db.Query(ctx, read, workspace, id))
 	return row.export(), err
 }
 
 // ExportOfToken returns the complete export of a token that has not expired. Errors:
 // NOT_FOUND.
-func (s *Store) ExportOfToken(ctx context.Context, digest [sha256.Size]byte, now time.Time) (privacy.Export, error) {
+func ExportOfToken(ctx context.Context, db *postgres.DB, digest [sha256.Size]byte, now time.Time) (privacy.Export, error) {
 	const read = `
 		select ` + exportColumns + `
 		from export_tokens t
 		join exports e on e.id = t.export_id
 		where t.digest = $1 and t.expires_at > $2 and e.expires_at > $2`
-	row, err := postgres.OneRow[exportRow](s.db.Pool().Query(ctx, read, digest[:], now))
+	row, err := postgres.OneRow[exportRow](db.Query(ctx, read, digest[:], now))
 	return row.export(), err
 }
 
 // Chunk returns a piece of a bundle. Errors: NOT_FOUND.
-func (s *Store) Chunk(ctx context.Context, id privacy.ExportID, number int) ([]byte, error) {
+func Chunk(ctx context.Context, db *postgres.DB, id privacy.ExportID, number int) ([]byte, error) {
 	const read = `select c.data from export_chunks c where c.export_id = $1 and c.number = $2`
-	row, err := postgres.OneRow[chunkRow](s.db.Pool().Query(ctx, read, id, number))
+	row, err := postgres.OneRow[chunkRow](db.Query(ctx, read, id, number))
 	return row.Data, err
 }
 

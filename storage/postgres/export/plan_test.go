@@ -70,7 +70,7 @@ func TestPage_ReadsARangeOfAnIndex(t *testing.T) {
 			if regexp.MustCompile(`(?m)^\s*(->  )?Sort$`).MatchString(plan) {
 				t.Errorf("%s: the plan sorts\n%s", name, plan)
 			}
-			err := NewStore(f.Store.DB).Snapshot(t.Context(), func(r *Reader) error {
+			err := Snapshot(t.Context(), f.DB, func(r *Reader) error {
 				got, err := r.Page(t.Context(), tc.part, tc.from, after, 50)
 				if err == nil && len(got.Records) == 50 {
 					after = got.Positions[49]

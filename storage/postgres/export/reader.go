@@ -26,8 +26,8 @@ const readerSettings = `
 	set local plan_cache_mode = force_custom_plan`
 
 // Snapshot runs fn with a Reader. It uses a connection until fn has returned.
-func (s *Store) Snapshot(ctx context.Context, fn func(r *Reader) error) error {
-	return s.db.InSnapshot(ctx, func(ctx context.Context, tx pgx.Tx) error {
+func Snapshot(ctx context.Context, db *postgres.DB, fn func(r *Reader) error) error {
+	return db.InSnapshot(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, readerSettings); err != nil {
 			return fmt.Errorf("begin an export: %w", err)
 		}

@@ -5,14 +5,15 @@ import (
 	"fmt"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
-// The locks of this file, and postgres.Tx.ShareParticipant, keep an erasure of the subject from beginning until the transaction
-// ends. An erasure that is running ends first.
+// The locks of this file, and participants.Share, keep an erasure of the subject from
+// beginning until the transaction ends. An erasure that is running ends first.
 
 // LockUser locks the account of a partner. It returns false if the account does not exist or
 // was erased.
-func (tx *Tx) LockUser(ctx context.Context, user affiliate.UserID) (exists bool, err error) {
+func LockUser(ctx context.Context, tx *postgres.Tx, user affiliate.UserID) (exists bool, err error) {
 	const lock = `select from users u where u.id = $1 and u.erased_at is null for share`
 	tag, err := tx.Exec(ctx, lock, user)
 	if err != nil {
@@ -23,7 +24,7 @@ func (tx *Tx) LockUser(ctx context.Context, user affiliate.UserID) (exists bool,
 
 // LockSubjectWorkspace locks a workspace. It returns false if the workspace does not exist or
 // was erased.
-func (tx *Tx) LockSubjectWorkspace(ctx context.Context, id affiliate.WorkspaceID) (exists bool, err error) {
+func LockSubjectWorkspace(ctx context.Context, tx *postgres.Tx, id affiliate.WorkspaceID) (exists bool, err error) {
 	const lock = `select from workspaces w where w.id = $1 and w.erased_at is null for share`
 	tag, err := tx.Exec(ctx, lock, id)
 	if err != nil {
@@ -33,7 +34,7 @@ func (tx *Tx) LockSubjectWorkspace(ctx context.Context, id affiliate.WorkspaceID
 }
 
 // WorkspaceName returns the name of a workspace.
-func (tx *Tx) WorkspaceName(ctx context.Context, id affiliate.WorkspaceID) (name string, err error) {
+func WorkspaceName(ctx context.Context, tx *postgres.Tx, id affiliate.WorkspaceID) (name string, err error) {
 	err = tx.QueryRow(ctx, `select w.name from workspaces w where w.id = $1`, id).Scan(&name)
 	return name, err
 }

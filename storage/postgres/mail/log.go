@@ -80,18 +80,14 @@ func newLogQuery(workspace affiliate.WorkspaceID, filter notification.MailLogFil
 	}
 }
 
-// planForArgs makes Postgres plan a statement for its actual arguments, because the
-// number of matching rows depends on the filter.
-const planForArgs = pgx.QueryExecModeCacheDescribe
-
 // Log returns one page of the notification log of a workspace, newest first, and the
 // number of all matching entries, up to affiliate.MaxTotal. The entries have no HTML and
 // no text.
-func (s *Store) Log(ctx context.Context, workspace affiliate.WorkspaceID, filter notification.MailLogFilter, page affiliate.Page) ([]notification.MailLogEntry, int64, error) {
+func Log(ctx context.Context, db *postgres.DB, workspace affiliate.WorkspaceID, filter notification.MailLogFilter, page affiliate.Page) ([]notification.MailLogEntry, int64, error) {
 	query := newLogQuery(workspace, filter)
 	args := maps.Clone(query.args)
 	args["limit"], args["offset"] = page.Size, page.Offset()
-	rows, err := s.db.Pool().Query(ctx, query.page, planForArgs, args)
+	rows, err := db.Query(ctx, query.page, postgres.PlanForArgs, args)
 	entries, err := postgres.AllRows(rows, err, logRow.entry)
 	if err != nil {
 		return nil, 0, fmt.Errorf("notification log: %w", err)
@@ -101,7 +97,7 @@ func (s *Store) Log(ctx context.Context, workspace affiliate.WorkspaceID, filter
 		return entries, page.Offset() + n, nil
 	}
 	var total int64
-	if err := s.db.Pool().QueryRow(ctx, query.count, planForArgs, query.args).Scan(&total); err != nil {
+	if err := db.QueryRow(ctx, query.count, postgres.PlanForArgs, query.args).Scan(&total); err != nil {
 		return nil, 0, fmt.Errorf("count notification log: %w", err)
 	}
 	return entries, total, nil
@@ -113,8 +109,8 @@ const selectLogEntry = `
 	where workspace_id = $1 and id = $2 and logged and status <> 'pending'`
 
 // LogEntry returns an entry of the notification log. Errors: NOTIFICATION_LOG_NOT_FOUND.
-func (s *Store) LogEntry(ctx context.Context, workspace affiliate.WorkspaceID, id notification.MailID) (notification.MailLogEntry, error) {
-	row, err := postgres.OneRow[logRow](s.db.Pool().Query(ctx, selectLogEntry, workspace, id))
+func LogEntry(ctx context.Context, db *postgres.DB, workspace affiliate.WorkspaceID, id notification.MailID) (notification.MailLogEntry, error) {
+	row, err := postgres.OneRow[logRow](db.Query(ctx, selectLogEntry, workspace, id))
 	if errors.Is(err, affiliate.Refuse(affiliate.ReasonNotFound)) {
 		err = affiliate.Refuse(affiliate.ReasonNotificationLogNotFound)
 	}

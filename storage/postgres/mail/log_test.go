@@ -8,7 +8,7 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/notification"
-	"github.com/tributary-hq/tributary/storage/postgres/mail"
+	mails "github.com/tributary-hq/tributary/storage/postgres/mail"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
@@ -49,7 +49,7 @@ func TestLog_ShowsCompletedMailOfTestModeAndAccounts(t *testing.T) {
 		"from":              {notification.MailLogFilter{CreatedAt: affiliate.Period{From: &minute}}, []notification.MailID{reset.ID}},
 		"before":            {notification.MailLogFilter{CreatedAt: affiliate.Period{Before: &minute}}, []notification.MailID{payout.ID}},
 	} {
-		entries, total, err := f.mails.Log(t.Context(), f.Scope.Workspace, tc.filter, affiliate.Page{Number: 1, Size: 20})
+		entries, total, err := mails.Log(t.Context(), f.mails, f.Scope.Workspace, tc.filter, affiliate.Page{Number: 1, Size: 20})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -62,13 +62,13 @@ func TestLog_ShowsCompletedMailOfTestModeAndAccounts(t *testing.T) {
 		}
 	}
 	for number, want := range []int{1: 1, 2: 1, 3: 0} {
-		entries, total, err := f.mails.Log(t.Context(), f.Scope.Workspace, notification.MailLogFilter{}, affiliate.Page{Number: max(1, number), Size: 1})
+		entries, total, err := mails.Log(t.Context(), f.mails, f.Scope.Workspace, notification.MailLogFilter{}, affiliate.Page{Number: max(1, number), Size: 1})
 		if number > 0 && (err != nil || len(entries) != want || total != 2) {
 			t.Errorf("page %d has %d entries with the total %d, %v; want %d and 2", number, len(entries), total, err, want)
 		}
 	}
 	for name, m := range map[string]notification.Mail{"pending": pending, "live": liveMail, "foreign": foreign} {
-		_, err := f.mails.LogEntry(t.Context(), f.Scope.Workspace, m.ID)
+		_, err := mails.LogEntry(t.Context(), f.mails, f.Scope.Workspace, m.ID)
 		if got := pgtest.ReasonOf(t, err); got != affiliate.ReasonNotificationLogNotFound {
 			t.Errorf("%s mail: LogEntry returns %s, want NOTIFICATION_LOG_NOT_FOUND", name, got)
 		}
@@ -99,7 +99,7 @@ func TestMailStatements_UseIndexes(t *testing.T) {
 		"all": {}, "status": {Status: notification.MailSuppressed}, "type": {Type: "type-2"}, "recipient": {Recipient: "12@"},
 		"period": {CreatedAt: affiliate.Period{From: &day}},
 	} {
-		page, count, args := mail.LogSQL(f.Scope.Workspace, filter, 20)
+		page, count, args := mails.LogSQL(f.Scope.Workspace, filter, 20)
 		if plan := f.Plan(page, args); !strings.Contains(plan, "mails_log") || strings.Contains(plan, "Sort") || strings.Contains(plan, "Seq Scan") {
 			t.Errorf("%s: the page does not read the index mails_log in order\n%s", name, plan)
 		}
@@ -109,10 +109,10 @@ func TestMailStatements_UseIndexes(t *testing.T) {
 	}
 	id := affiliate.NewID[notification.MailID](f.Now())
 	for name, tc := range map[string]struct{ plan, index string }{
-		"entry":  {f.Plan(mail.SelectLogEntrySQL, f.Scope.Workspace, id), "mails_pkey"},
-		"mail":   {f.Plan(mail.SelectMailSQL, id), "mails_pkey"},
-		"lost":   {f.Plan(mail.EndLostMailsSQL, day, 1000), "mails_pending"},
-		"delete": {f.Plan(mail.DeleteOldMailsSQL, day, 1000), "mails_by_age"},
+		"entry":  {f.Plan(mails.SelectLogEntrySQL, f.Scope.Workspace, id), "mails_pkey"},
+		"mail":   {f.Plan(mails.SelectMailSQL, id), "mails_pkey"},
+		"lost":   {f.Plan(mails.EndLostMailsSQL, day, 1000), "mails_pending"},
+		"delete": {f.Plan(mails.DeleteOldMailsSQL, day, 1000), "mails_by_age"},
 	} {
 		if !strings.Contains(tc.plan, tc.index) || strings.Contains(tc.plan, "Seq Scan on mails") {
 			t.Errorf("%s: the plan does not use the index %s\n%s", name, tc.index, tc.plan)

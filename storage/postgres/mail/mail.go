@@ -1,3 +1,9 @@
+// Package mail has the SQL for stored mails, the notification log, suppressed addresses
+// and the messages of the mail provider. postgres.Tx inserts mails, because many kinds of
+// transactions do so.
+//
+// The package reads and stores rows. Its callers decide which values it stores. A function
+// with a *postgres.Tx runs in the caller's transaction. Others run on their own.
 package mail
 
 import (
@@ -72,8 +78,8 @@ func (r mailRow) mail() notification.StoredMail {
 }
 
 // Mail returns a mail. Errors: NOT_FOUND.
-func (s *Store) Mail(ctx context.Context, id notification.MailID) (notification.StoredMail, error) {
-	row, err := postgres.OneRow[mailRow](s.db.Pool().Query(ctx, selectMail, id))
+func Mail(ctx context.Context, db *postgres.DB, id notification.MailID) (notification.StoredMail, error) {
+	row, err := postgres.OneRow[mailRow](db.Query(ctx, selectMail, id))
 	return row.mail(), err
 }
 
@@ -86,7 +92,7 @@ const completeMail = `
 
 // CompleteMail stores the outcome of a mail and deletes its token. It has no effect if the
 // mail is not pending.
-func (tx *Tx) CompleteMail(ctx context.Context, outcome notification.MailOutcome) error {
+func CompleteMail(ctx context.Context, tx *postgres.Tx, outcome notification.MailOutcome) error {
 	args := pgx.NamedArgs{
 		"id": outcome.Mail, "recipient": outcome.Recipient, "status": outcome.Status, "reason": outcome.Reason, "redirected_to": outcome.RedirectedTo,
 		"sender": nil, "subject": nil, "html": nil, "text": nil, "at": outcome.At,
@@ -109,8 +115,8 @@ const endLostMails = `
 // EndLostMails ends at most limit pending mails that were created before the given time.
 // A mail is lost if a process crashed in the last attempt to send it. EndLostMails returns
 // the number of changed rows.
-func (s *Store) EndLostMails(ctx context.Context, before time.Time, limit int) (int64, error) {
-	tag, err := s.db.Pool().Exec(ctx, endLostMails, before, limit)
+func EndLostMails(ctx context.Context, db *postgres.DB, before time.Time, limit int) (int64, error) {
+	tag, err := db.Exec(ctx, endLostMails, before, limit)
 	return tag.RowsAffected(), err
 }
 
@@ -119,7 +125,7 @@ const deleteOldMails = `
 
 // DeleteOldMails deletes at most limit mails that were created before the given time. It
 // returns the number of deleted rows.
-func (s *Store) DeleteOldMails(ctx context.Context, before time.Time, limit int) (int64, error) {
-	tag, err := s.db.Pool().Exec(ctx, deleteOldMails, before, limit)
+func DeleteOldMails(ctx context.Context, db *postgres.DB, before time.Time, limit int) (int64, error) {
+	tag, err := db.Exec(ctx, deleteOldMails, before, limit)
 	return tag.RowsAffected(), err
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/notification"
 	"github.com/tributary-hq/tributary/storage/postgres"
-	"github.com/tributary-hq/tributary/storage/postgres/mail"
+	mails "github.com/tributary-hq/tributary/storage/postgres/mail"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
@@ -19,7 +19,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(pgtest.Main{M: m}) }
 // is always noon.
 type fixture struct {
 	*pgtest.Shop
-	mails *mail.Store
+	mails *postgres.DB
 }
 
 func newFixture(t *testing.T) *fixture {
@@ -27,7 +27,7 @@ func newFixture(t *testing.T) *fixture {
 	noon := time.Date(2026, 3, 10, 12, 0, 0, 0, time.UTC)
 	shop := pgtest.Open(t, func() time.Time { return noon }).NewShop(affiliate.ModeTest)
 	shop.Exec(`update users set email_verified_at = created_at where id = $1`, shop.Owner)
-	return &fixture{shop, mail.NewStore(shop.Store.DB)}
+	return &fixture{shop, shop.DB}
 }
 
 // newMail returns a notification of test mode to the owner.
@@ -48,7 +48,7 @@ func (f *fixture) newMail(changes ...func(*notification.Mail)) notification.Mail
 // store stores mails with their jobs.
 func (f *fixture) store(mails ...notification.Mail) {
 	f.Helper()
-	if err := f.Store.InTx(f.Context(), func(tx *postgres.Tx) error { return tx.SendMail(f.Context(), mails...) }); err != nil {
+	if err := f.DB.InTx(f.Context(), func(tx *postgres.Tx) error { return tx.SendMail(f.Context(), mails...) }); err != nil {
 		f.Fatal(err)
 	}
 }
@@ -56,10 +56,10 @@ func (f *fixture) store(mails ...notification.Mail) {
 // complete stores the outcome of a mail.
 func (f *fixture) complete(outcome notification.MailOutcome) {
 	f.Helper()
-	f.inTx(func(tx *mail.Tx) error { return tx.CompleteMail(f.Context(), outcome) })
+	f.inTx(func(tx *postgres.Tx) error { return mails.CompleteMail(f.Context(), tx, outcome) })
 }
 
-func (f *fixture) inTx(fn func(tx *mail.Tx) error) {
+func (f *fixture) inTx(fn func(tx *postgres.Tx) error) {
 	f.Helper()
 	if err := f.mails.InTx(f.Context(), fn); err != nil {
 		f.Fatal(err)

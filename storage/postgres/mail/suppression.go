@@ -28,17 +28,17 @@ const moveSuppression = `
 // Suppressed reports whether an address is suppressed. address is the result of
 // notification.MailDigest. If there are several hash keys, the suppression is stored under the
 // first of them, so that it stays when the others are removed.
-func (s *Store) Suppressed(ctx context.Context, address affiliate.Digests) (suppressed bool, err error) {
+func Suppressed(ctx context.Context, db *postgres.DB, address affiliate.Digests) (suppressed bool, err error) {
 	if len(address) == 1 {
-		return postgres.Suppressed(ctx, s.db.Pool(), address)
+		return postgres.Suppressed(ctx, db, address)
 	}
-	err = s.db.Pool().QueryRow(ctx, moveSuppression, address, address.First()).Scan(&suppressed)
+	err = db.QueryRow(ctx, moveSuppression, address, address.First()).Scan(&suppressed)
 	return suppressed, err
 }
 
 // Suppress suppresses addresses. An address that is already suppressed keeps its earlier
 // reason. digests are the first results of notification.MailDigest.
-func (tx *Tx) Suppress(ctx context.Context, reason notification.SuppressionReason, at time.Time, digests ...[]byte) error {
+func Suppress(ctx context.Context, tx *postgres.Tx, reason notification.SuppressionReason, at time.Time, digests ...[]byte) error {
 	// The order prevents deadlocks between two transactions with the same addresses.
 	const insert = `
 		insert into mail_suppressions (digest, reason, created_at)
@@ -53,7 +53,7 @@ func (tx *Tx) Suppress(ctx context.Context, reason notification.SuppressionReaso
 // RecordProviderMessage stores the id of a message of the mail provider. isNew is false if
 // the id is already stored. If another transaction is storing the same id,
 // RecordProviderMessage waits for the end of that transaction.
-func (tx *Tx) RecordProviderMessage(ctx context.Context, id string, at time.Time) (isNew bool, err error) {
+func RecordProviderMessage(ctx context.Context, tx *postgres.Tx, id string, at time.Time) (isNew bool, err error) {
 	const insert = `insert into mail_provider_messages (id, received_at) values ($1, $2) on conflict (id) do nothing`
 	tag, err := tx.Exec(ctx, insert, id, at)
 	if err != nil {
@@ -64,10 +64,10 @@ func (tx *Tx) RecordProviderMessage(ctx context.Context, id string, at time.Time
 
 // DeleteProviderMessages deletes at most limit ids of messages that arrived before the
 // given time. It returns the number of deleted rows.
-func (s *Store) DeleteProviderMessages(ctx context.Context, before time.Time, limit int) (int64, error) {
+func DeleteProviderMessages(ctx context.Context, db *postgres.DB, before time.Time, limit int) (int64, error) {
 	const drop = `
 		delete from mail_provider_messages
 		where id = any (array(select id from mail_provider_messages where received_at < $1 order by received_at limit $2))`
-	tag, err := s.db.Pool().Exec(ctx, drop, before, limit)
+	tag, err := db.Exec(ctx, drop, before, limit)
 	return tag.RowsAffected(), err
 }

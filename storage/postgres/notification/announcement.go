@@ -15,7 +15,7 @@ import (
 
 // LockProgram returns the status of a programme and locks the programme, so that its
 // announcements are counted and made one after another. Errors: NOT_FOUND.
-func (tx *Tx) LockProgram(ctx context.Context, scope affiliate.Scope, id affiliate.ProgramID) (program.Status, error) {
+func LockProgram(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, id affiliate.ProgramID) (program.Status, error) {
 	const query = `
 		select status from programs where workspace_id = @workspace and id = @id and mode = @mode for no key update`
 	rows, err := tx.Query(ctx, query, pgx.NamedArgs{"workspace": scope.Workspace, "id": id, "mode": scope.Mode})
@@ -25,8 +25,8 @@ func (tx *Tx) LockProgram(ctx context.Context, scope affiliate.Scope, id affilia
 
 // RecentAnnouncements counts the announcements of a programme since the given time. It
 // also returns the time of the first of them.
-func (tx *Tx) RecentAnnouncements(
-	ctx context.Context, scope affiliate.Scope, program affiliate.ProgramID, since time.Time,
+func RecentAnnouncements(
+	ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, program affiliate.ProgramID, since time.Time,
 ) (count int, first time.Time, err error) {
 	const query = `
 		select count(*), coalesce(min(created_at), @since) from announcements
@@ -77,23 +77,23 @@ var (
 // Announce stores an announcement and a notification for each approved participant of its
 // programme. It returns the number of these participants. The notifications are inserted
 // by one statement that reads the participants of the programme with this status.
-func (tx *Tx) Announce(ctx context.Context, a notification.Announcement) (recipients int64, err error) {
+func Announce(ctx context.Context, tx *postgres.Tx, a notification.Announcement) (recipients int64, err error) {
 	n := notification.NewNotification(affiliate.Partner, notification.FeedID{}, notification.NotifyProgramAnnouncement, &a.Scope.Mode, a.CreatedAt)
-	return tx.announce(ctx, notifyParticipants, n, a, pgx.NamedArgs{
+	return announce(ctx, tx, notifyParticipants, n, a, pgx.NamedArgs{
 		"workspace": a.Scope.Workspace, "program": a.Program, "mode": a.Scope.Mode, "by": a.CreatedBy,
 	})
 }
 
 // AnnounceProduct stores an announcement of the operator and a notification for each
 // workspace. It returns the number of workspaces.
-func (tx *Tx) AnnounceProduct(ctx context.Context, a notification.Announcement) (recipients int64, err error) {
+func AnnounceProduct(ctx context.Context, tx *postgres.Tx, a notification.Announcement) (recipients int64, err error) {
 	n := notification.NewNotification(affiliate.Merchant, notification.FeedID{}, notification.NotifyProductAnnouncement, nil, a.CreatedAt)
-	return tx.announce(ctx, notifyWorkspaces, n, a, pgx.NamedArgs{"workspace": nil, "program": nil, "mode": nil, "by": nil})
+	return announce(ctx, tx, notifyWorkspaces, n, a, pgx.NamedArgs{"workspace": nil, "program": nil, "mode": nil, "by": nil})
 }
 
 // announce stores an announcement and its notifications. n has the values that all
 // notifications share.
-func (tx *Tx) announce(ctx context.Context, notify string, n notification.Notification, a notification.Announcement, args pgx.NamedArgs) (recipients int64, err error) {
+func announce(ctx context.Context, tx *postgres.Tx, notify string, n notification.Notification, a notification.Announcement, args pgx.NamedArgs) (recipients int64, err error) {
 	maps.Copy(args, pgx.NamedArgs{
 		"id": a.ID, "title": a.Title, "body": a.Body, "at": a.CreatedAt, "stored_mode": n.StoredMode(), "category": n.Rule().Category,
 		"day": dayOf(n.ID), "notification": n.ID, "type": n.Type, "block": announceBlock, "millis": a.CreatedAt.UnixMilli(),
@@ -104,6 +104,6 @@ func (tx *Tx) announce(ctx context.Context, notify string, n notification.Notifi
 	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
 		return 0, err
 	}
-	tx.Notified()
+	postgres.Notified(tx)
 	return recipients, nil
 }

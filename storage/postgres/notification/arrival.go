@@ -9,6 +9,7 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/notification"
+	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
 // arrivalRow holds the arrays of an arrival. Ids are read as bytes: pgx would read an
@@ -63,7 +64,7 @@ const takeArrivals = `
 // arrivals that another transaction is taking. It leaves arrivals with types that this
 // version does not know to a process of the newer version. If the transaction rolls back,
 // the arrivals are still there.
-func (tx *Tx) TakeArrivals(ctx context.Context, limit, enough int) (arrived []notification.ArrivedNotification, more bool, err error) {
+func TakeArrivals(ctx context.Context, tx *postgres.Tx, limit, enough int) (arrived []notification.ArrivedNotification, more bool, err error) {
 	rows, err := tx.Query(ctx, takeArrivals, limit, enough, knownTypes)
 	if err != nil {
 		return nil, false, err
@@ -82,7 +83,7 @@ const oldestArrival = `select id from notification_arrivals where coalesce(types
 // OldestArrival returns the time of the oldest arrival of known types that was not
 // distributed yet. It includes the arrivals that another transaction is taking. If all
 // were distributed, it returns now.
-func (tx *Tx) OldestArrival(ctx context.Context, now time.Time) (time.Time, error) {
+func OldestArrival(ctx context.Context, tx *postgres.Tx, now time.Time) (time.Time, error) {
 	rows, err := tx.Query(ctx, oldestArrival, knownTypes)
 	if err != nil {
 		return now, err
@@ -99,11 +100,11 @@ func (tx *Tx) OldestArrival(ctx context.Context, now time.Time) (time.Time, erro
 
 // Arrivals returns those of the oldest arrivals that contain notifications of a feed. It
 // reads at most limit arrivals.
-func (s *Store) Arrivals(ctx context.Context, feed notification.FeedID, limit int) ([]notification.ArrivalID, error) {
+func Arrivals(ctx context.Context, db *postgres.DB, feed notification.FeedID, limit int) ([]notification.ArrivalID, error) {
 	const query = `
 		select id from (select id, feed_ids from notification_arrivals where coalesce(types <@ $3, false) order by id limit $2) oldest
 		where $1::uuid = any(feed_ids)`
-	rows, err := s.db.Pool().Query(ctx, query, feed, limit, knownTypes)
+	rows, err := db.Query(ctx, query, feed, limit, knownTypes)
 	if err != nil {
 		return nil, err
 	}
@@ -111,8 +112,8 @@ func (s *Store) Arrivals(ctx context.Context, feed notification.FeedID, limit in
 }
 
 // Waiting reports whether one of the arrivals was not distributed yet.
-func (s *Store) Waiting(ctx context.Context, arrivals []notification.ArrivalID) (waiting bool, err error) {
+func Waiting(ctx context.Context, db *postgres.DB, arrivals []notification.ArrivalID) (waiting bool, err error) {
 	const query = `select exists (select from notification_arrivals where id = any($1))`
-	err = s.db.Pool().QueryRow(ctx, query, arrivals).Scan(&waiting)
+	err = db.QueryRow(ctx, query, arrivals).Scan(&waiting)
 	return waiting, err
 }

@@ -31,7 +31,7 @@ const selectRecipients = `
 // Recipients returns the users who may get mails about the notifications of feeds: the
 // members of the workspaces and the partners. It returns none for accounts that were
 // erased, and for accounts to which nobody can log in yet.
-func (tx *Tx) Recipients(ctx context.Context, feeds []notification.FeedID) ([]notification.FeedRecipient, error) {
+func Recipients(ctx context.Context, tx *postgres.Tx, feeds []notification.FeedID) ([]notification.FeedRecipient, error) {
 	batch := newBatch()
 	var all []notification.FeedRecipient
 	batch.Queue(selectRecipients, feeds).Query(func(rows pgx.Rows) error {
@@ -66,7 +66,7 @@ const openDigest = `
 // OpenDigest begins to gather the notifications that follow a mail. opened is false if
 // notifications are gathered already. due is the time at which the gathered notifications
 // are sent.
-func (tx *Tx) OpenDigest(ctx context.Context, key notification.DigestKey, d notification.Digest) (opened bool, due time.Time, err error) {
+func OpenDigest(ctx context.Context, tx *postgres.Tx, key notification.DigestKey, d notification.Digest) (opened bool, due time.Time, err error) {
 	err = tx.QueryRow(ctx, openDigest, digestArguments(key, d)).Scan(&opened, &due)
 	return opened, due.UTC(), err
 }
@@ -94,7 +94,7 @@ const lockDueDigest = `
 
 // LockDueDigest locks the digest that was due first, and returns it. It skips digests
 // that another transaction has locked.
-func (tx *Tx) LockDueDigest(ctx context.Context, now time.Time) (key notification.DigestKey, d notification.Digest, found bool, err error) {
+func LockDueDigest(ctx context.Context, tx *postgres.Tx, now time.Time) (key notification.DigestKey, d notification.Digest, found bool, err error) {
 	rows, err := tx.Query(ctx, lockDueDigest, now)
 	if err != nil {
 		return key, d, false, err
@@ -113,7 +113,7 @@ const updateDigest = `
 	where user_id = @user and mode = @mode and category = @category and workspace_id = @workspace`
 
 // UpdateDigest stores the next period of a digest.
-func (tx *Tx) UpdateDigest(ctx context.Context, key notification.DigestKey, d notification.Digest) error {
+func UpdateDigest(ctx context.Context, tx *postgres.Tx, key notification.DigestKey, d notification.Digest) error {
 	_, err := tx.Exec(ctx, updateDigest, digestArguments(key, d))
 	return err
 }
@@ -123,7 +123,7 @@ const closeDigest = `
 	where user_id = @user and mode = @mode and category = @category and workspace_id = @workspace`
 
 // CloseDigest deletes a digest. The next notification is then mailed at once.
-func (tx *Tx) CloseDigest(ctx context.Context, key notification.DigestKey) error {
+func CloseDigest(ctx context.Context, tx *postgres.Tx, key notification.DigestKey) error {
 	_, err := tx.Exec(ctx, closeDigest, digestArguments(key, notification.Digest{}))
 	return err
 }
@@ -135,7 +135,7 @@ const selectFeed = `
 // Recipient returns a user as the recipient of mails about the feed that the user reads:
 // the feed of the workspace of a member, or the feed of a partner. found is false for an
 // account without a feed.
-func (tx *Tx) Recipient(ctx context.Context, user affiliate.UserID) (recipient notification.FeedRecipient, found bool, err error) {
+func Recipient(ctx context.Context, tx *postgres.Tx, user affiliate.UserID) (recipient notification.FeedRecipient, found bool, err error) {
 	rows, err := tx.Query(ctx, selectFeed, user)
 	if err != nil {
 		return recipient, false, err
@@ -144,7 +144,7 @@ func (tx *Tx) Recipient(ctx context.Context, user affiliate.UserID) (recipient n
 	if err != nil || len(feeds) == 0 {
 		return recipient, false, err
 	}
-	all, err := tx.Recipients(ctx, feeds)
+	all, err := Recipients(ctx, tx, feeds)
 	i := slices.IndexFunc(all, func(r notification.FeedRecipient) bool { return r.User == user })
 	if err != nil || i < 0 {
 		return recipient, false, err
@@ -164,8 +164,8 @@ const selectGathered = `
 // Gathered returns the notifications of a digest that were not mailed yet, the oldest
 // first, without those that were dismissed. There are at most
 // notification.MaxNotificationCount of them.
-func (tx *Tx) Gathered(
-	ctx context.Context, feed notification.FeedID, personal bool, key notification.DigestKey, d notification.Digest,
+func Gathered(
+	ctx context.Context, tx *postgres.Tx, feed notification.FeedID, personal bool, key notification.DigestKey, d notification.Digest,
 ) ([]notification.ArrivedNotification, error) {
 	args := digestArguments(key, d)
 	args["feed"], args["personal"], args["all_workspaces"] = feed, personal, key.Workspace == affiliate.WorkspaceID{}
@@ -200,8 +200,8 @@ func (r gatheredRow) notification() notification.ArrivedNotification {
 // MailEntries returns those of the given notifications of a user's feed that the user
 // still gets mails about, in the given order. A mail can wait for a day. In this time,
 // notifications can be deleted, and the user can get another role or disable mails.
-func (s *Store) MailEntries(
-	ctx context.Context, user affiliate.UserID, mode affiliate.Mode, category notification.Category, ids []notification.ID,
+func MailEntries(
+	ctx context.Context, db *postgres.DB, user affiliate.UserID, mode affiliate.Mode, category notification.Category, ids []notification.ID,
 ) (entries []notification.Entry, err error) {
 	const query = `
 		with n as (
@@ -213,8 +213,8 @@ func (s *Store) MailEntries(
 	for i, id := range ids {
 		days[i] = dayOf(id)
 	}
-	err = s.InTx(ctx, func(tx *Tx) error {
-		recipient, found, err := tx.Recipient(ctx, user)
+	err = db.InTx(ctx, func(tx *postgres.Tx) error {
+		recipient, found, err := Recipient(ctx, tx, user)
 		if err != nil || !found {
 			return err
 		}

@@ -8,7 +8,8 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/notification"
-	notificationpg "github.com/tributary-hq/tributary/storage/postgres/notification"
+	"github.com/tributary-hq/tributary/storage/postgres"
+	notifications "github.com/tributary-hq/tributary/storage/postgres/notification"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
@@ -21,7 +22,7 @@ func TestDistribution_UsesIndexes(t *testing.T) {
 	pgtest.Slow(t)
 	f := newFixture(t)
 	now := f.Now()
-	if _, err := f.Store.EnsureWeekPartitions(t.Context(), now.AddDate(0, 0, -180), now); err != nil {
+	if _, err := postgres.EnsureWeekPartitions(t.Context(), f.DB, now.AddDate(0, 0, -180), now); err != nil {
 		t.Fatal(err)
 	}
 	f.fill(30000)
@@ -59,17 +60,17 @@ func TestDistribution_UsesIndexes(t *testing.T) {
 			plan string
 			want []string // parts of the plan
 		}{
-			"TakeArrivals":  {f.Plan(notificationpg.TakeArrivalsSQL, 200, 1000, notification.Types()), []string{"Index Scan using notification_arrivals_pkey"}},
-			"OldestArrival": {f.Plan(notificationpg.OldestArrivalSQL, notification.Types()), []string{"using notification_arrivals_pkey"}},
-			"Recipients": {f.PlanWith(notificationpg.RangePlan, notificationpg.SelectRecipientsSQL, feeds), []string{
+			"TakeArrivals":  {f.Plan(notifications.TakeArrivalsSQL, 200, 1000, notification.Types()), []string{"Index Scan using notification_arrivals_pkey"}},
+			"OldestArrival": {f.Plan(notifications.OldestArrivalSQL, notification.Types()), []string{"using notification_arrivals_pkey"}},
+			"Recipients": {f.PlanWith(notifications.RangePlan, notifications.SelectRecipientsSQL, feeds), []string{
 				"Index Scan using members_pkey", "Index Scan using users_pkey", "Index Scan using notification_preferences_pkey",
 			}},
-			"FeedOf":        {f.Plan(notificationpg.SelectFeedSQL, f.Owner), []string{"users_pkey", "members_user_id_key"}},
-			"OpenDigest":    {f.plan("", notificationpg.OpenDigestSQL, digest), []string{"Conflict Arbiter Indexes: notification_digests_pkey"}},
-			"LockDueDigest": {f.Plan(notificationpg.LockDueDigestSQL, now), []string{"Index Scan using notification_digests_due"}},
-			"UpdateDigest":  {f.plan("", notificationpg.UpdateDigestSQL, digest), []string{"Index Scan using notification_digests_pkey"}},
-			"CloseDigest":   {f.plan("", notificationpg.CloseDigestSQL, digest), []string{"Index Scan using notification_digests_pkey"}},
-			"Gathered":      {f.plan(notificationpg.RangePlan, notificationpg.SelectGatheredSQL, gathered), []string{"Index Scan using notifications_20260504_pkey"}},
+			"FeedOf":        {f.Plan(notifications.SelectFeedSQL, f.Owner), []string{"users_pkey", "members_user_id_key"}},
+			"OpenDigest":    {f.plan("", notifications.OpenDigestSQL, digest), []string{"Conflict Arbiter Indexes: notification_digests_pkey"}},
+			"LockDueDigest": {f.Plan(notifications.LockDueDigestSQL, now), []string{"Index Scan using notification_digests_due"}},
+			"UpdateDigest":  {f.plan("", notifications.UpdateDigestSQL, digest), []string{"Index Scan using notification_digests_pkey"}},
+			"CloseDigest":   {f.plan("", notifications.CloseDigestSQL, digest), []string{"Index Scan using notification_digests_pkey"}},
+			"Gathered":      {f.plan(notifications.RangePlan, notifications.SelectGatheredSQL, gathered), []string{"Index Scan using notifications_20260504_pkey"}},
 		} {
 			if scan := wholeTable.FindString(tc.plan); scan != "" {
 				t.Errorf("%s, %s: the plan has the step %q\n%s", name, when, scan, tc.plan)

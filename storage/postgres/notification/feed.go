@@ -1,3 +1,14 @@
+// Package notification has the SQL for the notification feeds, the read state and the
+// preferences of users.
+//
+// Package postgres inserts notifications, in the transaction of their cause. This package
+// reads and changes them. It guarantees that a list, a count and a change of a whole
+// category cost the same, however many notifications a feed contains: they read at most a
+// page, or notification.MaxNotificationCount rows of each category.
+//
+// The time of a notification is the time in its id. A transaction that was still running
+// when a user marked all notifications as read may add a notification with an earlier
+// time, which then counts as read.
 package notification
 
 import (
@@ -141,8 +152,8 @@ func newBatch() *pgx.Batch {
 
 // List returns a page of the notifications that a filter selects, newest first. It also
 // counts the selected notifications; the number stops at notification.MaxNotificationCount.
-func (s *Store) List(
-	ctx context.Context, reader notification.Reader, filter notification.Filter, page affiliate.Page, now time.Time,
+func List(
+	ctx context.Context, db *postgres.DB, reader notification.Reader, filter notification.Filter, page affiliate.Page, now time.Time,
 ) (entries []notification.Entry, total int64, err error) {
 	args := arguments(reader, filter.Ranges, now)
 	args["limit"], args["offset"], args["reach"] = page.Size, page.Offset(), page.Offset()+int64(page.Size)
@@ -152,7 +163,7 @@ func (s *Store) List(
 		return err
 	})
 	batch.Queue(countStatement(filter.UnreadOnly), args).QueryRow(func(row pgx.Row) error { return row.Scan(&total) })
-	err = s.db.Pool().SendBatch(ctx, batch).Close()
+	err = db.SendBatch(ctx, batch).Close()
 	return entries, total, err
 }
 
@@ -192,9 +203,9 @@ func countIn(conditions string) string {
 
 // CountUnread counts the notifications of the ranges that the reader has not read. The
 // number stops at notification.MaxNotificationCount.
-func (s *Store) CountUnread(ctx context.Context, reader notification.Reader, list []notification.FeedRange, now time.Time) (count int64, err error) {
+func CountUnread(ctx context.Context, db *postgres.DB, reader notification.Reader, list []notification.FeedRange, now time.Time) (count int64, err error) {
 	batch := newBatch()
 	batch.Queue(countStatement(true), arguments(reader, list, now)).QueryRow(func(row pgx.Row) error { return row.Scan(&count) })
-	err = s.db.Pool().SendBatch(ctx, batch).Close()
+	err = db.SendBatch(ctx, batch).Close()
 	return count, err
 }

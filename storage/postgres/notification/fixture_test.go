@@ -10,14 +10,13 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/notification"
 	"github.com/tributary-hq/tributary/storage/postgres"
-	notificationpg "github.com/tributary-hq/tributary/storage/postgres/notification"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
 // fixture is a shop in test mode, with the store under test. reader is its owner.
 type fixture struct {
 	*pgtest.Shop
-	store  *notificationpg.Store
+	db     *postgres.DB
 	clock  *pgtest.Clock
 	reader notification.Reader
 }
@@ -26,7 +25,7 @@ func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	clock := pgtest.NewClock(time.Date(2026, 5, 6, 7, 8, 9, 0, time.UTC))
 	shop := pgtest.Open(t, clock.Now).NewShop(affiliate.ModeTest)
-	return &fixture{shop, notificationpg.NewStore(shop.Store.DB), clock, notification.Reader{
+	return &fixture{shop, shop.DB, clock, notification.Reader{
 		User: shop.Owner, Kind: affiliate.Merchant, Feed: notification.WorkspaceFeed(shop.Scope.Workspace), Role: affiliate.RoleOwner, Mode: affiliate.ModeTest,
 	}}
 }
@@ -36,7 +35,7 @@ func (f *fixture) notify(kind notification.Type) notification.Notification {
 	f.Helper()
 	n := notification.NewNotification(affiliate.Merchant, f.reader.Feed, kind, &f.Scope.Mode, f.Now())
 	n.Workspace = &f.Scope.Workspace
-	if err := f.Store.InTx(f.Context(), func(tx *postgres.Tx) error { return tx.Notify(f.Context(), n) }); err != nil {
+	if err := f.DB.InTx(f.Context(), func(tx *postgres.Tx) error { return tx.Notify(f.Context(), n) }); err != nil {
 		f.Fatal(err)
 	}
 	return n

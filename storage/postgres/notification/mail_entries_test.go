@@ -8,6 +8,7 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/account"
 	"github.com/tributary-hq/tributary/affiliate/notification"
 	"github.com/tributary-hq/tributary/storage/postgres"
+	notifications "github.com/tributary-hq/tributary/storage/postgres/notification"
 )
 
 // A mail can wait while the mail server is away. It then contains only what its recipient
@@ -18,7 +19,7 @@ func TestMailEntries_FollowTheRecipient(t *testing.T) {
 	payout := f.notify(notification.Type(affiliate.EventPayoutPaid))
 	about := func(user affiliate.UserID) notification.Notification {
 		n := account.MemberNotification(f.Scope.Workspace, notification.NotifyPasswordChanged, user, f.Now(), nil)
-		if err := f.Store.InTx(t.Context(), func(tx *postgres.Tx) error { return tx.Notify(t.Context(), n) }); err != nil {
+		if err := f.DB.InTx(t.Context(), func(tx *postgres.Tx) error { return tx.Notify(t.Context(), n) }); err != nil {
 			t.Fatal(err)
 		}
 		return n
@@ -27,7 +28,7 @@ func TestMailEntries_FollowTheRecipient(t *testing.T) {
 	security := []notification.ID{own.ID, foreign.ID}
 	want := func(when string, mode affiliate.Mode, category notification.Category, ids []notification.ID, want ...notification.ID) {
 		t.Helper()
-		entries, err := f.store.MailEntries(t.Context(), manager, mode, category, ids)
+		entries, err := notifications.MailEntries(t.Context(), f.db, manager, mode, category, ids)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/notification"
+	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
 // workspacesWithout reads workspaces in the order of their ids. It skips those that have
@@ -23,10 +24,10 @@ const workspacesWithout = `
 
 // WorkspacesWithoutSummary returns at most limit workspaces after an id, in the order of
 // their ids, that have not got the weekly summary of a period.
-func (s *Store) WorkspacesWithoutSummary(
-	ctx context.Context, period time.Time, after affiliate.WorkspaceID, limit int,
+func WorkspacesWithoutSummary(
+	ctx context.Context, db *postgres.DB, period time.Time, after affiliate.WorkspaceID, limit int,
 ) ([]notification.WorkspaceZone, error) {
-	rows, err := s.db.Pool().Query(ctx, workspacesWithout, pgx.NamedArgs{
+	rows, err := db.Query(ctx, workspacesWithout, pgx.NamedArgs{
 		"after": after, "mode": notification.NotificationsBothModes, "type": notification.NotifyWeeklySummary, "period": period, "limit": limit,
 	})
 	if err != nil {
@@ -52,10 +53,10 @@ const partnersWithout = `
 // PartnersWithout returns at most limit partners after an id, in the order of their ids,
 // who have not got a notification of a type for a period. They take part in a programme
 // in live mode.
-func (s *Store) PartnersWithout(
-	ctx context.Context, mode affiliate.Mode, kind notification.Type, period time.Time, after affiliate.UserID, limit int,
+func PartnersWithout(
+	ctx context.Context, db *postgres.DB, mode affiliate.Mode, kind notification.Type, period time.Time, after affiliate.UserID, limit int,
 ) ([]affiliate.UserID, error) {
-	rows, err := s.db.Pool().Query(ctx, partnersWithout, pgx.NamedArgs{
+	rows, err := db.Query(ctx, partnersWithout, pgx.NamedArgs{
 		"after": after, "mode": mode, "type": kind, "period": period, "limit": limit,
 	})
 	if err != nil {
@@ -77,9 +78,9 @@ const countWeek = `
 
 // WeekCounts returns the numbers of conversions and of new participants of a workspace in
 // a period, in live mode.
-func (s *Store) WeekCounts(ctx context.Context, workspace affiliate.WorkspaceID, week affiliate.Period) (conversions, applications int64, err error) {
+func WeekCounts(ctx context.Context, db *postgres.DB, workspace affiliate.WorkspaceID, week affiliate.Period) (conversions, applications int64, err error) {
 	args := pgx.NamedArgs{"workspace": workspace, "from": *week.From, "before": *week.Before}
-	err = s.db.Pool().QueryRow(ctx, countWeek, args).Scan(&conversions, &applications)
+	err = db.QueryRow(ctx, countWeek, args).Scan(&conversions, &applications)
 	return conversions, applications, err
 }
 
@@ -99,9 +100,9 @@ const sumMonth = `
 	group by currency`
 
 // PartnerMonth returns what a partner has earned in a period, in live mode.
-func (s *Store) PartnerMonth(ctx context.Context, partner affiliate.UserID, month affiliate.Period) (notification.PartnerSummary, error) {
+func PartnerMonth(ctx context.Context, db *postgres.DB, partner affiliate.UserID, month affiliate.Period) (notification.PartnerSummary, error) {
 	summary := notification.PartnerSummary{Earned: map[string]int64{}, Paid: map[string]int64{}}
-	rows, err := s.db.Pool().Query(ctx, sumMonth, pgx.NamedArgs{"partner": partner, "from": *month.From, "before": *month.Before})
+	rows, err := db.Query(ctx, sumMonth, pgx.NamedArgs{"partner": partner, "from": *month.From, "before": *month.Before})
 	if err != nil {
 		return summary, err
 	}
@@ -127,8 +128,8 @@ const owedWithoutMethod = `
 
 // OwedWithoutMethod returns the amounts by currency that are owed to a partner in live
 // mode. There are none if the partner has a payout method.
-func (s *Store) OwedWithoutMethod(ctx context.Context, partner affiliate.UserID) (map[string]int64, error) {
-	rows, err := s.db.Pool().Query(ctx, owedWithoutMethod, pgx.NamedArgs{"partner": partner})
+func OwedWithoutMethod(ctx context.Context, db *postgres.DB, partner affiliate.UserID) (map[string]int64, error) {
+	rows, err := db.Query(ctx, owedWithoutMethod, pgx.NamedArgs{"partner": partner})
 	if err != nil {
 		return nil, err
 	}
@@ -144,8 +145,8 @@ func (s *Store) OwedWithoutMethod(ctx context.Context, partner affiliate.UserID)
 
 // ClaimPeriod stores that a feed has got the notification of a type for a period. claimed
 // is false if another call has stored it.
-func (tx *Tx) ClaimPeriod(
-	ctx context.Context, feed notification.FeedID, mode affiliate.Mode, kind notification.Type, period time.Time,
+func ClaimPeriod(
+	ctx context.Context, tx *postgres.Tx, feed notification.FeedID, mode affiliate.Mode, kind notification.Type, period time.Time,
 ) (claimed bool, err error) {
 	const claim = `
 		insert into notification_periods as p (feed_id, mode, type, period)

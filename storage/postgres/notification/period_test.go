@@ -7,7 +7,7 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/notification"
-	notificationpg "github.com/tributary-hq/tributary/storage/postgres/notification"
+	notifications "github.com/tributary-hq/tributary/storage/postgres/notification"
 )
 
 // The walks read the primary keys of workspaces and users in their order, and only look
@@ -37,11 +37,11 @@ func TestPeriodStatements_UseIndexes(t *testing.T) {
 		sql     string
 		indexes []string
 	}{
-		"partners":   {notificationpg.PartnersWithoutSQL, []string{"users_pkey"}},
-		"workspaces": {notificationpg.WorkspacesWithoutSQL, []string{"workspaces_pkey"}},
-		"week":       {notificationpg.CountWeekSQL, []string{"participants_by_age"}},
-		"month":      {notificationpg.SumMonthSQL, []string{"commissions_by_partner", "payouts_by_partner"}},
-		"owed":       {notificationpg.OwedWithoutMethodSQL, []string{"participants_by_partner", "ledger_balances_pkey", "payout_methods_pkey"}},
+		"partners":   {notifications.PartnersWithoutSQL, []string{"users_pkey"}},
+		"workspaces": {notifications.WorkspacesWithoutSQL, []string{"workspaces_pkey"}},
+		"week":       {notifications.CountWeekSQL, []string{"participants_by_age"}},
+		"month":      {notifications.SumMonthSQL, []string{"commissions_by_partner", "payouts_by_partner"}},
+		"owed":       {notifications.OwedWithoutMethodSQL, []string{"participants_by_partner", "ledger_balances_pkey", "payout_methods_pkey"}},
 	} {
 		plan := f.plan("set local enable_seqscan = off", tc.sql, common)
 		for _, index := range tc.indexes {

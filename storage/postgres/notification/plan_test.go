@@ -8,7 +8,8 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/notification"
-	notificationpg "github.com/tributary-hq/tributary/storage/postgres/notification"
+	"github.com/tributary-hq/tributary/storage/postgres"
+	notifications "github.com/tributary-hq/tributary/storage/postgres/notification"
 )
 
 var scanPattern = regexp.MustCompile(`\S+ \S+ Scan .*on notification\S*|Seq Scan on notification\S*|Index .*on notification\S*`)
@@ -19,7 +20,7 @@ var scanPattern = regexp.MustCompile(`\S+ \S+ Scan .*on notification\S*|Seq Scan
 func TestStatements_ReadRangesOfThePrimaryKey(t *testing.T) {
 	f := newFixture(t)
 	now := f.Now()
-	if _, err := f.Store.EnsureWeekPartitions(t.Context(), now.AddDate(0, 0, -180), now); err != nil {
+	if _, err := postgres.EnsureWeekPartitions(t.Context(), f.DB, now.AddDate(0, 0, -180), now); err != nil {
 		t.Fatal(err)
 	}
 	f.fill(30000)
@@ -27,27 +28,27 @@ func TestStatements_ReadRangesOfThePrimaryKey(t *testing.T) {
 		select md5((n % 100)::text)::uuid, mode, category, day, id, $1 from (select *, row_number() over () as n from notifications) x`, now)
 	read := f.notify(notification.Type(affiliate.EventCommissionCreated))
 	list := f.reader.Ranges(nil, "")
-	if err := f.store.InTx(t.Context(), func(tx *notificationpg.Tx) error {
-		if err := tx.MarkRead(t.Context(), f.reader.User, read, now); err != nil {
+	if err := f.db.InTx(t.Context(), func(tx *postgres.Tx) error {
+		if err := notifications.MarkRead(t.Context(), tx, f.reader.User, read, now); err != nil {
 			return err
 		}
-		_, err := tx.MarkAllRead(t.Context(), f.reader, f.reader.Ranges(nil, notification.CategoryPayouts), now, now)
+		_, err := notifications.MarkAllRead(t.Context(), tx, f.reader, f.reader.Ranges(nil, notification.CategoryPayouts), now, now)
 		return err
 	}); err != nil {
 		t.Fatal(err)
 	}
-	args := map[string]any(notificationpg.Arguments(f.reader, list, now))
+	args := map[string]any(notifications.Arguments(f.reader, list, now))
 	args["limit"], args["offset"], args["reach"] = 20, 0, 20
-	args["id"], args["day"] = read.ID, notificationpg.DayOf(read.ID)
+	args["id"], args["day"] = read.ID, notifications.DayOf(read.ID)
 	args["item_modes"], args["item_categories"] = []string{string(f.Scope.Mode)}, []string{string(notification.CategoryCommissions)}
-	args["item_ids"], args["item_days"] = []notification.ID{read.ID}, []time.Time{notificationpg.DayOf(read.ID)}
+	args["item_ids"], args["item_days"] = []notification.ID{read.ID}, []time.Time{notifications.DayOf(read.ID)}
 	check := func(when string) {
 		for name, sql := range map[string]string{
-			"list": notificationpg.ListSQL(false), "list of unread": notificationpg.ListSQL(true),
-			"count": notificationpg.CountSQL(false), "count of unread": notificationpg.CountSQL(true), "entry": notificationpg.EntrySQL,
-			"times of reading": notificationpg.ReadTimesSQL,
+			"list": notifications.ListSQL(false), "list of unread": notifications.ListSQL(true),
+			"count": notifications.CountSQL(false), "count of unread": notifications.CountSQL(true), "entry": notifications.EntrySQL,
+			"times of reading": notifications.ReadTimesSQL,
 		} {
-			plan := f.plan(notificationpg.RangePlan, sql, args)
+			plan := f.plan(notifications.RangePlan, sql, args)
 			scans := scanPattern.FindAllString(plan, -1)
 			if len(scans) == 0 {
 				t.Errorf("%s, %s: the plan has no scan of notifications\n%s", name, when, plan)

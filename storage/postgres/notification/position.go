@@ -16,7 +16,7 @@ import (
 //
 // The row of a feed stays locked until the commit. So a transaction that assigns numbers
 // of the same feed waits, and a reader that sees a number also sees all lower numbers.
-func (tx *Tx) AssignSequence(ctx context.Context, arrived []notification.ArrivedNotification, now time.Time) ([]notification.FeedID, error) {
+func AssignSequence(ctx context.Context, tx *postgres.Tx, arrived []notification.ArrivedNotification, now time.Time) ([]notification.FeedID, error) {
 	const lock = `
 		select feed_id from notification_feeds where feed_id = any($1) and streamed_until > $2 order by feed_id for update`
 	const assign = `
@@ -71,7 +71,7 @@ func (tx *Tx) AssignSequence(ctx context.Context, arrived []notification.Arrived
 
 // FeedChanged increments the version of a feed, so that the counts of its open streams
 // are computed again. It does nothing if the feed is not streamed.
-func (tx *Tx) FeedChanged(ctx context.Context, feed notification.FeedID) error {
+func FeedChanged(ctx context.Context, tx *postgres.Tx, feed notification.FeedID) error {
 	const update = `update notification_feeds set version = version + 1 where feed_id = $1`
 	_, err := tx.Exec(ctx, update, feed)
 	return err
@@ -79,9 +79,9 @@ func (tx *Tx) FeedChanged(ctx context.Context, feed notification.FeedID) error {
 
 // FeedStates returns the states of feeds. It returns none for a feed that was not
 // streamed.
-func (s *Store) FeedStates(ctx context.Context, feeds []notification.FeedID) (map[notification.FeedID]notification.FeedState, error) {
+func FeedStates(ctx context.Context, db *postgres.DB, feeds []notification.FeedID) (map[notification.FeedID]notification.FeedState, error) {
 	const query = `select feed_id, last_seq, replay_after, version from notification_feeds where feed_id = any($1)`
-	rows, err := s.db.Pool().Query(ctx, query, feeds)
+	rows, err := db.Query(ctx, query, feeds)
 	if err != nil {
 		return nil, err
 	}
@@ -109,7 +109,7 @@ func (r positionRow) position() notification.FeedPosition {
 // after, in the order of their numbers, at most limit of them. complete is false if
 // notifications with such a number cannot be replayed any more, so that some of them may
 // be missing.
-func (s *Store) Positions(ctx context.Context, feed notification.FeedID, after int64, limit int) (positions []notification.FeedPosition, complete bool, err error) {
+func Positions(ctx context.Context, db *postgres.DB, feed notification.FeedID, after int64, limit int) (positions []notification.FeedPosition, complete bool, err error) {
 	const query = `
 		select n.seq, n.category, ` + entryColumns + `
 		from (
@@ -130,6 +130,6 @@ func (s *Store) Positions(ctx context.Context, feed notification.FeedID, after i
 		return err
 	})
 	batch.Queue(check, args).QueryRow(func(row pgx.Row) error { return row.Scan(&complete) })
-	err = s.db.Pool().SendBatch(ctx, batch).Close()
+	err = db.SendBatch(ctx, batch).Close()
 	return positions, complete, err
 }

@@ -13,13 +13,8 @@ import (
 const choicesQuery = `select category, email, in_app from notification_preferences where user_id = $1`
 
 // Choices returns what a user has chosen.
-func (s *Store) Choices(ctx context.Context, user affiliate.UserID) (notification.CategoryChoices, error) {
-	return choices(ctx, s.db.Pool(), user)
-}
-
-// Choices returns what a user has chosen.
-func (tx *Tx) Choices(ctx context.Context, user affiliate.UserID) (notification.CategoryChoices, error) {
-	return choices(ctx, tx, user)
+func Choices(ctx context.Context, db postgres.Queryer, user affiliate.UserID) (notification.CategoryChoices, error) {
+	return choices(ctx, db, user)
 }
 
 func choices(ctx context.Context, db postgres.Queryer, user affiliate.UserID) (notification.CategoryChoices, error) {
@@ -39,7 +34,7 @@ func choices(ctx context.Context, db postgres.Queryer, user affiliate.UserID) (n
 }
 
 // StoreChoices stores choices of a user. A field that is nil does not change.
-func (tx *Tx) StoreChoices(ctx context.Context, user affiliate.UserID, chosen notification.CategoryChoices) error {
+func StoreChoices(ctx context.Context, tx *postgres.Tx, user affiliate.UserID, chosen notification.CategoryChoices) error {
 	const upsert = `
 		insert into notification_preferences as p (user_id, category, email, in_app)
 		values (@user, @category, @email, @in_app)
@@ -53,14 +48,9 @@ func (tx *Tx) StoreChoices(ctx context.Context, user affiliate.UserID, chosen no
 }
 
 // Address returns the e-mail address of a user. Errors: NOT_FOUND.
-func (s *Store) Address(ctx context.Context, user affiliate.UserID) (string, error) {
+func Address(ctx context.Context, db *postgres.DB, user affiliate.UserID) (string, error) {
 	const query = `select email from users where id = $1 and erased_at is null`
-	rows, err := s.db.Pool().Query(ctx, query, user)
+	rows, err := db.Query(ctx, query, user)
 	row, err := postgres.OneRow[struct{ Email string }](rows, err)
 	return row.Email, err
-}
-
-// Suppressed reports whether mails to an address are held back.
-func (s *Store) Suppressed(ctx context.Context, address affiliate.Digests) (bool, error) {
-	return postgres.Suppressed(ctx, s.db.Pool(), address)
 }

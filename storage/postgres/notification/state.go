@@ -14,7 +14,7 @@ import (
 // LockFeed locks the read state of a feed until the end of the transaction. Otherwise
 // concurrent transactions would count the same notifications, and each would report that it
 // has changed them.
-func (tx *Tx) LockFeed(ctx context.Context, feed notification.FeedID) error {
+func LockFeed(ctx context.Context, tx *postgres.Tx, feed notification.FeedID) error {
 	_, err := tx.Exec(ctx, `select pg_advisory_xact_lock(hashtextextended('notification_feed:' || $1::uuid, 0))`, feed)
 	return err
 }
@@ -33,8 +33,8 @@ const entryStatement = `
 	select ` + entryColumns + ` from n ` + nameJoins
 
 // Entry returns a notification of the ranges, even if it is dismissed. Errors: NOT_FOUND.
-func (tx *Tx) Entry(
-	ctx context.Context, reader notification.Reader, list []notification.FeedRange, id notification.ID, now time.Time,
+func Entry(
+	ctx context.Context, tx *postgres.Tx, reader notification.Reader, list []notification.FeedRange, id notification.ID, now time.Time,
 ) (notification.Entry, error) {
 	args := arguments(reader, list, now)
 	args["id"], args["day"] = id, dayOf(id)
@@ -62,8 +62,8 @@ const readTimes = `
 
 // ReadTimes returns when the reader has read notifications; the time is nil for an unread
 // one. The map contains only notifications that are visible in the ranges.
-func (s *Store) ReadTimes(
-	ctx context.Context, reader notification.Reader, list []notification.FeedRange, positions []notification.FeedPosition, now time.Time,
+func ReadTimes(
+	ctx context.Context, db *postgres.DB, reader notification.Reader, list []notification.FeedRange, positions []notification.FeedPosition, now time.Time,
 ) (map[notification.ID]*time.Time, error) {
 	args, n := arguments(reader, list, now), len(positions)
 	modes, categories, days, ids := make([]string, n), make([]string, n), make([]time.Time, n), make([][16]byte, n)
@@ -82,12 +82,12 @@ func (s *Store) ReadTimes(
 		})
 		return err
 	})
-	return times, s.db.Pool().SendBatch(ctx, batch).Close()
+	return times, db.SendBatch(ctx, batch).Close()
 }
 
 // MarkRead stores that a user has read a notification. It does nothing if this is stored
 // already.
-func (tx *Tx) MarkRead(ctx context.Context, user affiliate.UserID, n notification.Notification, at time.Time) error {
+func MarkRead(ctx context.Context, tx *postgres.Tx, user affiliate.UserID, n notification.Notification, at time.Time) error {
 	const insert = `
 		insert into notification_reads (user_id, mode, category, day, notification_id, read_at)
 		values (@user, @mode, @category, @day, @id, @at)
@@ -99,7 +99,7 @@ func (tx *Tx) MarkRead(ctx context.Context, user affiliate.UserID, n notificatio
 }
 
 // MarkDismissed stores that a notification is dismissed.
-func (tx *Tx) MarkDismissed(ctx context.Context, n notification.Notification, at time.Time) error {
+func MarkDismissed(ctx context.Context, tx *postgres.Tx, n notification.Notification, at time.Time) error {
 	const update = `
 		update notifications set dismissed_at = @at
 		where feed_id = @feed and mode = @mode and category = @category and day = @day and id = @id and dismissed_at is null`
@@ -112,8 +112,8 @@ func (tx *Tx) MarkDismissed(ctx context.Context, n notification.Notification, at
 // MarkAllRead marks all notifications of the ranges that were created before the given
 // time as read. It returns how many of them were not read; the number stops at
 // notification.MaxNotificationCount.
-func (tx *Tx) MarkAllRead(
-	ctx context.Context, reader notification.Reader, list []notification.FeedRange, before, now time.Time,
+func MarkAllRead(
+	ctx context.Context, tx *postgres.Tx, reader notification.Reader, list []notification.FeedRange, before, now time.Time,
 ) (updated int64, err error) {
 	count := countIn(visible + unread + ` and n.id < @before`)
 	const raise = `
@@ -143,8 +143,8 @@ func withBefore(args pgx.NamedArgs, before, now time.Time) pgx.NamedArgs {
 // The notifications below the reader's watermark are dismissed by a watermark of the
 // feed. In personal ranges, the reader sees only some of the notifications, so these are
 // dismissed one by one, as are the notifications that the reader has read one by one.
-func (tx *Tx) DismissRead(
-	ctx context.Context, reader notification.Reader, list []notification.FeedRange, before, now time.Time,
+func DismissRead(
+	ctx context.Context, tx *postgres.Tx, reader notification.Reader, list []notification.FeedRange, before, now time.Time,
 ) (updated int64, err error) {
 	const isRead = ` and n.id < @before and (
 		n.id < r.read_before

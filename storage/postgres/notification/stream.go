@@ -10,11 +10,12 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/account"
 	"github.com/tributary-hq/tributary/affiliate/notification"
+	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
 // LockUser locks a user, so that the streams of the user are counted and opened one after
 // another.
-func (tx *Tx) LockUser(ctx context.Context, user affiliate.UserID) error {
+func LockUser(ctx context.Context, tx *postgres.Tx, user affiliate.UserID) error {
 	const lock = `select from users where id = $1 for no key update`
 	_, err := tx.Exec(ctx, lock, user)
 	return err
@@ -22,7 +23,7 @@ func (tx *Tx) LockUser(ctx context.Context, user affiliate.UserID) error {
 
 // CloseStreamsOfTicket deletes the streams that a ticket has opened, and stores that the
 // ticket was used.
-func (tx *Tx) CloseStreamsOfTicket(ctx context.Context, ticket []byte, now time.Time) error {
+func CloseStreamsOfTicket(ctx context.Context, tx *postgres.Tx, ticket []byte, now time.Time) error {
 	const remove = `delete from notification_streams where user_id = (
 		select s.user_id from notification_stream_tickets t join sessions s on s.id = t.session_id where t.digest = $1
 	) and ticket = $1`
@@ -34,7 +35,7 @@ func (tx *Tx) CloseStreamsOfTicket(ctx context.Context, ticket []byte, now time.
 }
 
 // CountStreams counts the open streams of a user that were seen since the given time.
-func (tx *Tx) CountStreams(ctx context.Context, user affiliate.UserID, since time.Time) (count int, err error) {
+func CountStreams(ctx context.Context, tx *postgres.Tx, user affiliate.UserID, since time.Time) (count int, err error) {
 	const query = `select count(*) from notification_streams where user_id = $1 and seen_at > $2`
 	err = tx.QueryRow(ctx, query, user, since).Scan(&count)
 	return count, err
@@ -50,7 +51,7 @@ const streamedExtra = 15 * time.Minute
 // Usually the feed is streamed already, and OpenStream only reads it. If it changed the
 // feed each time, many clients that reconnect at the same moment would wait for each
 // other.
-func (tx *Tx) OpenStream(ctx context.Context, stream notification.Stream, now time.Time) (state notification.FeedState, err error) {
+func OpenStream(ctx context.Context, tx *postgres.Tx, stream notification.Stream, now time.Time) (state notification.FeedState, err error) {
 	const insert = `insert into notification_streams (id, user_id, ticket, seen_at) values (@id, @user, @ticket, @now)`
 	const read = `
 		select last_seq, version,
@@ -67,7 +68,7 @@ func (tx *Tx) OpenStream(ctx context.Context, stream notification.Stream, now ti
 	if err := tx.SendBatch(ctx, batch).Close(); !errors.Is(err, pgx.ErrNoRows) {
 		return state, err
 	}
-	if err := tx.beginStreaming(ctx, stream.Reader.Feed, needed.Add(streamedExtra), now); err != nil {
+	if err := beginStreaming(ctx, tx, stream.Reader.Feed, needed.Add(streamedExtra), now); err != nil {
 		return state, err
 	}
 	err = tx.QueryRow(ctx, read, args).Scan(&state.LastSeq, &state.Version, &state.ReplayAfter)
@@ -80,7 +81,7 @@ func (tx *Tx) OpenStream(ctx context.Context, stream notification.Stream, now ti
 // The feed then skips a number, so that no client can continue from an earlier number. A
 // feed that DeleteOldFeeds has deleted begins with a number that is higher than all its
 // earlier numbers, because it begins with the time in milliseconds.
-func (tx *Tx) beginStreaming(ctx context.Context, feed notification.FeedID, until, now time.Time) error {
+func beginStreaming(ctx context.Context, tx *postgres.Tx, feed notification.FeedID, until, now time.Time) error {
 	const begin = `
 		insert into notification_feeds as f (feed_id, last_seq, replay_after, version, streamed_until)
 		values (@feed, @first, @first, 0, @until)
@@ -93,22 +94,22 @@ func (tx *Tx) beginStreaming(ctx context.Context, feed notification.FeedID, unti
 }
 
 // CloseStream deletes a stream.
-func (s *Store) CloseStream(ctx context.Context, id notification.StreamID) error {
+func CloseStream(ctx context.Context, db *postgres.DB, id notification.StreamID) error {
 	const remove = `delete from notification_streams where id = $1`
-	_, err := s.db.Pool().Exec(ctx, remove, id)
+	_, err := db.Exec(ctx, remove, id)
 	return err
 }
 
 // SeeStreams stores that streams are open.
-func (s *Store) SeeStreams(ctx context.Context, ids []notification.StreamID, now time.Time) error {
+func SeeStreams(ctx context.Context, db *postgres.DB, ids []notification.StreamID, now time.Time) error {
 	const update = `update notification_streams set seen_at = $2 where id = any($1)`
-	_, err := s.db.Pool().Exec(ctx, update, ids, now)
+	_, err := db.Exec(ctx, update, ids, now)
 	return err
 }
 
 // OpenStreams returns those of the given streams that may stay open: nobody has reopened
 // them with their ticket, their session is active, and the user still has the same role.
-func (s *Store) OpenStreams(ctx context.Context, streams []notification.Stream, now time.Time) (map[notification.StreamID]notification.StreamCheck, error) {
+func OpenStreams(ctx context.Context, db *postgres.DB, streams []notification.Stream, now time.Time) (map[notification.StreamID]notification.StreamCheck, error) {
 	const query = `
 		select o.id,
 			exists (select from notification_streams n where n.id = o.id) as is_current,
@@ -123,7 +124,7 @@ func (s *Store) OpenStreams(ctx context.Context, streams []notification.Stream, 
 	for i, stream := range streams {
 		ids[i], sessions[i], feeds[i], roles[i] = stream.ID, stream.Session, stream.Reader.Feed, string(stream.Reader.Role)
 	}
-	rows, err := s.db.Pool().Query(ctx, query, pgx.NamedArgs{"ids": ids, "sessions": sessions, "feeds": feeds, "roles": roles, "now": now})
+	rows, err := db.Query(ctx, query, pgx.NamedArgs{"ids": ids, "sessions": sessions, "feeds": feeds, "roles": roles, "now": now})
 	if err != nil {
 		return nil, err
 	}

@@ -12,11 +12,11 @@ import (
 )
 
 // InsertTicket stores a ticket.
-func (s *Store) InsertTicket(ctx context.Context, t notification.StreamTicket) error {
+func InsertTicket(ctx context.Context, db *postgres.DB, t notification.StreamTicket) error {
 	const insert = `
 		insert into notification_stream_tickets (digest, session_id, kind, mode, created_at, expires_at)
 		values (@digest, @session, @kind, @mode, @created_at, @expires_at)`
-	_, err := s.db.Pool().Exec(ctx, insert, pgx.NamedArgs{
+	_, err := db.Exec(ctx, insert, pgx.NamedArgs{
 		"digest": t.Digest, "session": t.Session, "kind": t.Kind, "mode": t.Mode, "created_at": t.CreatedAt, "expires_at": t.ExpiresAt,
 	})
 	return err
@@ -40,11 +40,11 @@ func (r ticketRow) ticket() notification.StreamTicket {
 }
 
 // StreamTicket returns the ticket with a digest. found is false if no ticket has it.
-func (s *Store) StreamTicket(ctx context.Context, digest []byte) (ticket notification.StreamTicket, found bool, err error) {
+func StreamTicket(ctx context.Context, db *postgres.DB, digest []byte) (ticket notification.StreamTicket, found bool, err error) {
 	const query = `
 		select digest, session_id, kind, mode, created_at, opened_at, expires_at
 		from notification_stream_tickets where digest = $1`
-	rows, err := s.db.Pool().Query(ctx, query, digest)
+	rows, err := db.Query(ctx, query, digest)
 	tickets, err := postgres.AllRows(rows, err, ticketRow.ticket)
 	if err != nil || len(tickets) == 0 {
 		return ticket, false, err

@@ -8,6 +8,7 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/notification"
+	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
 const deleteDismissed = `
@@ -19,8 +20,8 @@ const deleteDismissed = `
 
 // DeleteDismissed deletes notifications that were dismissed one by one before the given
 // time, at most limit of them. It returns their number.
-func (s *Store) DeleteDismissed(ctx context.Context, before time.Time, limit int) (int64, error) {
-	tag, err := s.db.Pool().Exec(ctx, deleteDismissed, pgx.NamedArgs{"before": before, "limit": limit})
+func DeleteDismissed(ctx context.Context, db *postgres.DB, before time.Time, limit int) (int64, error) {
+	tag, err := db.Exec(ctx, deleteDismissed, pgx.NamedArgs{"before": before, "limit": limit})
 	return tag.RowsAffected(), err
 }
 
@@ -55,9 +56,9 @@ const purgeDismissed = `
 // first time since the last deletion. Notifications that were dismissed later are deleted
 // with them, so none is kept longer. PurgeDismissed deletes at most limit notifications
 // and returns their number.
-func (s *Store) PurgeDismissed(ctx context.Context, now time.Time, limit int) (total int64, err error) {
+func PurgeDismissed(ctx context.Context, db *postgres.DB, now time.Time, limit int) (total int64, err error) {
 	for total < int64(limit) {
-		rows, err := s.db.Pool().Query(ctx, purgeDismissed, pgx.NamedArgs{"now": now, "limit": int64(limit) - total})
+		rows, err := db.Query(ctx, purgeDismissed, pgx.NamedArgs{"now": now, "limit": int64(limit) - total})
 		if err != nil {
 			return total, err
 		}
@@ -75,8 +76,8 @@ const deleteOldReads = `
 
 // DeleteOldReads deletes the read state of notifications that were created before the day
 // of the given time, at most limit rows. It returns their number.
-func (s *Store) DeleteOldReads(ctx context.Context, before time.Time, limit int) (int64, error) {
-	tag, err := s.db.Pool().Exec(ctx, deleteOldReads, pgx.NamedArgs{"day": before.UTC().Truncate(24 * time.Hour), "limit": limit})
+func DeleteOldReads(ctx context.Context, db *postgres.DB, before time.Time, limit int) (int64, error) {
+	tag, err := db.Exec(ctx, deleteOldReads, pgx.NamedArgs{"day": before.UTC().Truncate(24 * time.Hour), "limit": limit})
 	return tag.RowsAffected(), err
 }
 
@@ -85,9 +86,9 @@ const deleteOldAnnouncements = `
 
 // DeleteOldAnnouncements deletes announcements that were created before the day of the
 // given time, at most limit of them. It returns their number.
-func (s *Store) DeleteOldAnnouncements(ctx context.Context, before time.Time, limit int) (int64, error) {
+func DeleteOldAnnouncements(ctx context.Context, db *postgres.DB, before time.Time, limit int) (int64, error) {
 	first := affiliate.FirstID[notification.AnnouncementID](before.UTC().Truncate(24 * time.Hour))
-	tag, err := s.db.Pool().Exec(ctx, deleteOldAnnouncements, pgx.NamedArgs{"first": first, "limit": limit})
+	tag, err := db.Exec(ctx, deleteOldAnnouncements, pgx.NamedArgs{"first": first, "limit": limit})
 	return tag.RowsAffected(), err
 }
 
@@ -97,8 +98,8 @@ const deleteExpiredTickets = `
 
 // DeleteExpiredTickets deletes tickets for streams that expired before the given time, at
 // most limit of them. It returns their number.
-func (s *Store) DeleteExpiredTickets(ctx context.Context, before time.Time, limit int) (int64, error) {
-	tag, err := s.db.Pool().Exec(ctx, deleteExpiredTickets, pgx.NamedArgs{"before": before, "limit": limit})
+func DeleteExpiredTickets(ctx context.Context, db *postgres.DB, before time.Time, limit int) (int64, error) {
+	tag, err := db.Exec(ctx, deleteExpiredTickets, pgx.NamedArgs{"before": before, "limit": limit})
 	return tag.RowsAffected(), err
 }
 
@@ -108,8 +109,8 @@ const deleteLostStreams = `
 
 // DeleteLostStreams deletes streams that were last seen before the given time, because
 // their process has crashed. It deletes at most limit of them and returns their number.
-func (s *Store) DeleteLostStreams(ctx context.Context, before time.Time, limit int) (int64, error) {
-	tag, err := s.db.Pool().Exec(ctx, deleteLostStreams, pgx.NamedArgs{"before": before, "limit": limit})
+func DeleteLostStreams(ctx context.Context, db *postgres.DB, before time.Time, limit int) (int64, error) {
+	tag, err := db.Exec(ctx, deleteLostStreams, pgx.NamedArgs{"before": before, "limit": limit})
 	return tag.RowsAffected(), err
 }
 
@@ -129,8 +130,8 @@ const deleteOldPositions = `
 
 // DeleteOldPositions deletes positions that were created before the given time, at most
 // about limit of them. Streams cannot replay them any more. It returns their number.
-func (s *Store) DeleteOldPositions(ctx context.Context, before time.Time, limit int) (deleted int64, err error) {
-	err = s.InTx(ctx, func(tx *Tx) error {
+func DeleteOldPositions(ctx context.Context, db *postgres.DB, before time.Time, limit int) (deleted int64, err error) {
+	err = db.InTx(ctx, func(tx *postgres.Tx) error {
 		rows, err := tx.Query(ctx, oldPositions, pgx.NamedArgs{"before": before, "limit": limit})
 		if err != nil {
 			return err
@@ -166,7 +167,7 @@ const deleteOldFeeds = `
 // DeleteOldFeeds deletes feeds that are not streamed since the given time, at most limit
 // of them. The time must be so early that DeleteOldPositions has deleted their positions.
 // It returns their number.
-func (s *Store) DeleteOldFeeds(ctx context.Context, before time.Time, limit int) (int64, error) {
-	tag, err := s.db.Pool().Exec(ctx, deleteOldFeeds, pgx.NamedArgs{"before": before, "limit": limit})
+func DeleteOldFeeds(ctx context.Context, db *postgres.DB, before time.Time, limit int) (int64, error) {
+	tag, err := db.Exec(ctx, deleteOldFeeds, pgx.NamedArgs{"before": before, "limit": limit})
 	return tag.RowsAffected(), err
 }

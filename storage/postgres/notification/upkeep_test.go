@@ -11,7 +11,8 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/account"
 	"github.com/tributary-hq/tributary/affiliate/notification"
-	notificationpg "github.com/tributary-hq/tributary/storage/postgres/notification"
+	"github.com/tributary-hq/tributary/storage/postgres"
+	notifications "github.com/tributary-hq/tributary/storage/postgres/notification"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
@@ -25,7 +26,7 @@ func TestDeleteDismissed_DeletesInBatchesAfterTime(t *testing.T) {
 		f.Exec(`update notifications set dismissed_at = $2 where id = $1`, entries[i].ID, f.Now().AddDate(0, 0, -age))
 	}
 	for _, want := range []int64{1, 1, 0} {
-		if n, err := f.store.DeleteDismissed(t.Context(), f.Now().AddDate(0, 0, -30), 1); err != nil || n != want {
+		if n, err := notifications.DeleteDismissed(t.Context(), f.db, f.Now().AddDate(0, 0, -30), 1); err != nil || n != want {
 			t.Errorf("DeleteDismissed deleted %d notifications, %v, want %d", n, err, want)
 		}
 	}
@@ -36,12 +37,12 @@ func TestDeleteDismissed_DeletesInBatchesAfterTime(t *testing.T) {
 func (f *fixture) dismissAll() {
 	f.Helper()
 	list := f.reader.Ranges(nil, "")
-	if err := f.store.InTx(f.Context(), func(tx *notificationpg.Tx) error {
+	if err := f.db.InTx(f.Context(), func(tx *postgres.Tx) error {
 		before := f.Now().Add(time.Millisecond)
-		if _, err := tx.MarkAllRead(f.Context(), f.reader, list, before, f.Now()); err != nil {
+		if _, err := notifications.MarkAllRead(f.Context(), tx, f.reader, list, before, f.Now()); err != nil {
 			return err
 		}
-		_, err := tx.DismissRead(f.Context(), f.reader, list, before, f.Now())
+		_, err := notifications.DismissRead(f.Context(), tx, f.reader, list, before, f.Now())
 		return err
 	}); err != nil {
 		f.Fatal(err)
@@ -56,7 +57,7 @@ func TestPurgeDismissed_DeletesNotificationsBelowWatermark(t *testing.T) {
 	remaining := func() int { return f.Count(`select count(*) from notifications`) }
 	purge := func(limit int) int64 {
 		t.Helper()
-		n, err := f.store.PurgeDismissed(t.Context(), f.Now(), limit)
+		n, err := notifications.PurgeDismissed(t.Context(), f.db, f.Now(), limit)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -107,10 +108,10 @@ func TestDeleteOldReads_KeepsReadStateOfVisibleNotifications(t *testing.T) {
 		})
 	}
 	for _, want := range []int64{1, 1, 0} {
-		if n, err := f.store.DeleteOldReads(t.Context(), oldest, 1); err != nil || n != want {
+		if n, err := notifications.DeleteOldReads(t.Context(), f.db, oldest, 1); err != nil || n != want {
 			t.Errorf("DeleteOldReads deleted %d rows, %v, want %d", n, err, want)
 		}
-		if n, err := f.store.DeleteOldAnnouncements(t.Context(), oldest, 1); err != nil || n != want {
+		if n, err := notifications.DeleteOldAnnouncements(t.Context(), f.db, oldest, 1); err != nil || n != want {
 			t.Errorf("DeleteOldAnnouncements deleted %d rows, %v, want %d", n, err, want)
 		}
 	}
@@ -134,17 +135,17 @@ func TestUpkeep_DeletesStreamsInBatches(t *testing.T) {
 		f.Insert("notification_feeds", pgtest.Row{"feed_id": id, "last_seq": 1, "replay_after": 0, "version": 0, "streamed_until": at})
 	}
 	f.Insert("notification_feeds", pgtest.Row{"feed_id": f.reader.Feed, "last_seq": 3, "replay_after": -1, "version": 0, "streamed_until": before.Add(time.Hour)})
-	for name, remove := range map[string]func(context.Context, time.Time, int) (int64, error){
-		"DeleteExpiredTickets": f.store.DeleteExpiredTickets, "DeleteLostStreams": f.store.DeleteLostStreams,
-		"DeleteOldPositions": f.store.DeleteOldPositions, "DeleteOldFeeds": f.store.DeleteOldFeeds,
+	for name, remove := range map[string]func(context.Context, *postgres.DB, time.Time, int) (int64, error){
+		"DeleteExpiredTickets": notifications.DeleteExpiredTickets, "DeleteLostStreams": notifications.DeleteLostStreams,
+		"DeleteOldPositions": notifications.DeleteOldPositions, "DeleteOldFeeds": notifications.DeleteOldFeeds,
 	} {
 		for _, want := range []int64{2, 1, 0} {
-			if n, err := remove(t.Context(), before, 2); err != nil || n != want {
+			if n, err := remove(t.Context(), f.DB, before, 2); err != nil || n != want {
 				t.Errorf("%s deleted %d rows, %v, want %d", name, n, err, want)
 			}
 		}
 	}
-	states, err := f.store.FeedStates(t.Context(), []notification.FeedID{f.reader.Feed})
+	states, err := notifications.FeedStates(t.Context(), f.db, []notification.FeedID{f.reader.Feed})
 	if err != nil || !states[f.reader.Feed].CanReplay(2) || states[f.reader.Feed].CanReplay(1) {
 		t.Errorf("the feed has the state %v, %v, want that only position 3 can be replayed", states, err)
 	}
@@ -155,8 +156,8 @@ func TestOpenStream_OfDeletedFeedBeginsWithHigherNumber(t *testing.T) {
 	f := newFixture(t)
 	open := func() (state notification.FeedState) {
 		t.Helper()
-		if err := f.store.InTx(t.Context(), func(tx *notificationpg.Tx) (err error) {
-			state, err = tx.OpenStream(t.Context(), notification.Stream{ID: affiliate.NewID[notification.StreamID](f.Now()), Reader: f.reader}, f.Now())
+		if err := f.db.InTx(t.Context(), func(tx *postgres.Tx) (err error) {
+			state, err = notifications.OpenStream(t.Context(), tx, notification.Stream{ID: affiliate.NewID[notification.StreamID](f.Now()), Reader: f.reader}, f.Now())
 			return err
 		}); err != nil {
 			t.Fatal(err)
@@ -165,7 +166,7 @@ func TestOpenStream_OfDeletedFeedBeginsWithHigherNumber(t *testing.T) {
 	}
 	first := open()
 	f.clock.Advance(2*notification.ReplayLife + account.AccessTokenLife)
-	if n, err := f.store.DeleteOldFeeds(t.Context(), f.Now(), 10); err != nil || n != 1 {
+	if n, err := notifications.DeleteOldFeeds(t.Context(), f.db, f.Now(), 10); err != nil || n != 1 {
 		t.Fatalf("DeleteOldFeeds deleted %d feeds, %v, want 1", n, err)
 	}
 	if second := open(); second.LastSeq <= first.LastSeq+1000 || second.CanReplay(first.LastSeq) {
@@ -192,16 +193,16 @@ func TestUpkeep_UsesIndexes(t *testing.T) {
 		sql  string
 		args map[string]any
 	}{
-		"DeleteDismissed": {notificationpg.DeleteDismissedSQL, map[string]any{"before": f.Now().AddDate(0, 0, -30), "limit": 10}},
-		"PurgeDismissed":  {notificationpg.PurgeDismissedSQL, map[string]any{"now": f.Now().AddDate(0, 0, 31), "next": f.Now(), "limit": 10}},
-		"DeleteOldReads":  {notificationpg.DeleteOldReadsSQL, map[string]any{"day": f.Now().Add(-notification.Life), "limit": 10}},
+		"DeleteDismissed": {notifications.DeleteDismissedSQL, map[string]any{"before": f.Now().AddDate(0, 0, -30), "limit": 10}},
+		"PurgeDismissed":  {notifications.PurgeDismissedSQL, map[string]any{"now": f.Now().AddDate(0, 0, 31), "next": f.Now(), "limit": 10}},
+		"DeleteOldReads":  {notifications.DeleteOldReadsSQL, map[string]any{"day": f.Now().Add(-notification.Life), "limit": 10}},
 
-		"DeleteExpiredTickets":          {notificationpg.DeleteExpiredTicketsSQL, few},
-		"DeleteLostStreams":             {notificationpg.DeleteLostStreamsSQL, few},
-		"DeleteOldPositions, selection": {notificationpg.OldPositionsSQL, few},
-		"DeleteOldPositions, locks":     {notificationpg.LockFeedsSQL, positions},
-		"DeleteOldPositions":            {notificationpg.DeleteOldPositionsSQL, positions},
-		"DeleteOldFeeds":                {notificationpg.DeleteOldFeedsSQL, few},
+		"DeleteExpiredTickets":          {notifications.DeleteExpiredTicketsSQL, few},
+		"DeleteLostStreams":             {notifications.DeleteLostStreamsSQL, few},
+		"DeleteOldPositions, selection": {notifications.OldPositionsSQL, few},
+		"DeleteOldPositions, locks":     {notifications.LockFeedsSQL, positions},
+		"DeleteOldPositions":            {notifications.DeleteOldPositionsSQL, positions},
+		"DeleteOldFeeds":                {notifications.DeleteOldFeedsSQL, few},
 	} {
 		if plan := f.plan("", tc.sql, tc.args); strings.Contains(plan, "Seq Scan on notification") {
 			t.Errorf("%s reads a whole table\n%s", name, plan)

@@ -20,14 +20,14 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
-// Fixture is a test database with a store. Its methods create the data that a test needs
-// and read what the store wrote. An error in a method ends the test.
+// Fixture is a test database. Its methods create the data that a test needs and read what the
+// service wrote. An error in a method ends the test.
 type Fixture struct {
 	testing.TB
 	// URL is the URL of the database. A test can use it to open its own connections.
 	URL string
-	// Store is the store for the service under test.
-	Store *postgres.Store
+	// DB is the handle of the database for the service under test.
+	DB *postgres.DB
 	// SQL is a pool of connections as the owner of the database, who has all rights.
 	SQL *pgxpool.Pool
 	// Now returns the time at which the fixture creates data.
@@ -53,7 +53,7 @@ func Open(t testing.TB, now func() time.Time) *Fixture {
 			t.Errorf("pgtest: %v", err)
 		}
 	})
-	return &Fixture{TB: t, URL: d.url, Store: d.store, SQL: d.sql, Now: now}
+	return &Fixture{TB: t, URL: d.url, DB: d.db, SQL: d.sql, Now: now}
 }
 
 // Exec runs a statement as the owner of the database.
@@ -175,7 +175,7 @@ func merged(rows ...Row) Row {
 func (f *Fixture) StartWorkers(config *river.Config) {
 	f.Helper()
 	config.SkipUnknownJobCheck, config.Logger = true, slog.New(slog.DiscardHandler)
-	client, err := f.Store.WorkerClient(config)
+	client, err := f.DB.WorkerClient(config)
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -8,10 +8,12 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/commission"
 	"github.com/tributary-hq/tributary/affiliate/participant"
+	checks "github.com/tributary-hq/tributary/storage/postgres/check"
+	participants "github.com/tributary-hq/tributary/storage/postgres/participant"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-// NewParticipant must insert the same rows as Store.Apply, which the service calls when a
+// NewParticipant must insert the same rows as participants.Apply, which the service calls when a
 // partner applies to a programme. Otherwise, tests of services would start from a state
 // that the service cannot reach.
 func TestNewParticipant_InsertsSameRowsAsApplication(t *testing.T) {
@@ -30,7 +32,7 @@ func TestNewParticipant_InsertsSameRowsAsApplication(t *testing.T) {
 	}
 	jane := f.NewPartner("Jane")
 	application := participant.Application{Program: program, Partner: jane, Mode: scope.Mode, ReferralCode: "jane"}
-	if _, err := f.Store.Apply(t.Context(), application, now, affiliate.Actor{User: &jane}); err != nil {
+	if _, err := participants.Apply(t.Context(), f.DB, application, now, affiliate.Actor{User: &jane}); err != nil {
 		t.Fatal(err)
 	}
 	want := []string{"codes 1", "link totals 1", "links 1", "links 1", "participants 1", "participants.approved 1", "totals 1"}
@@ -57,7 +59,7 @@ func TestFixture_CreatesConsistentData(t *testing.T) {
 	}
 	shop.NewPromoCode(pat, "SAVE")
 	shop.NewLink(pat, "second")
-	results, err := shop.Store.CheckAccounts(t.Context(), time.Now)
+	results, err := checks.Run(t.Context(), shop.DB, time.Now)
 	if err != nil {
 		t.Fatal(err)
 	}

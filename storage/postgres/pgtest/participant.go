@@ -8,6 +8,8 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/link"
 	"github.com/tributary-hq/tributary/affiliate/participant"
 	"github.com/tributary-hq/tributary/affiliate/promocode"
+	links "github.com/tributary-hq/tributary/storage/postgres/link"
+	promocodes "github.com/tributary-hq/tributary/storage/postgres/promocode"
 )
 
 // Participant is a participant that the fixture has inserted.
@@ -69,7 +71,7 @@ func (f *Fixture) NewLink(p Participant, code string, change ...func(*link.Link)
 		ShortKey: link.NewShortKey(), Destination: &page, Version: 1, CreatedAt: now, UpdatedAt: now,
 	}
 	apply(&l, change)
-	created, err := f.Store.CreateLink(f.Context(), l, affiliate.Actor{User: &p.Partner})
+	created, err := links.Create(f.Context(), f.DB, l, affiliate.Actor{User: &p.Partner})
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -88,7 +90,7 @@ func (f *Fixture) NewPromoCode(p Participant, code string, change ...func(*promo
 		Version: 1, CreatedAt: now, UpdatedAt: now,
 	}
 	apply(&c, change)
-	created, err := f.Store.CreatePromoCode(f.Context(), c, affiliate.Actor{User: &p.Partner})
+	created, err := promocodes.Create(f.Context(), f.DB, c, affiliate.Actor{User: &p.Partner})
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -26,14 +26,14 @@ const (
 	keptConns = 4
 )
 
-// database is a database with a store that several tests use, one after the other. The
+// database is a database that several tests use, one after the other. The
 // first statements on a new connection to a new database take most of the time of a
 // typical test, because Postgres has to read its catalog and to plan each statement.
 type database struct {
-	name  string
-	url   string
-	store *postgres.Store
-	sql   *pgxpool.Pool
+	name string
+	url  string
+	db   *postgres.DB
+	sql  *pgxpool.Pool
 	// filled contains the tables that have rows after the migrations.
 	filled []string
 	// state is the schema and the content of the filled tables before the next test.
@@ -87,7 +87,7 @@ func newDatabase(ctx context.Context) (_ *database, err error) {
 			err = errors.Join(err, d.drop())
 		}
 	}()
-	if d.store, err = postgres.Open(ctx, postgres.Config{URL: url, ErasureKeys: ErasureKeys}); err != nil {
+	if d.db, err = postgres.Open(ctx, postgres.Config{URL: url, ErasureKeys: ErasureKeys}); err != nil {
 		return nil, err
 	}
 	if d.sql, err = pgxpool.New(ctx, url); err != nil {
@@ -104,8 +104,8 @@ func newDatabase(ctx context.Context) (_ *database, err error) {
 }
 
 func (d *database) drop() error {
-	if d.store != nil {
-		d.store.Close()
+	if d.db != nil {
+		d.db.Close()
 	}
 	if d.sql != nil {
 		d.sql.Close()
@@ -122,14 +122,14 @@ func (d *database) drop() error {
 //
 // Sequences continue after their last value.
 func (d *database) reset(ctx context.Context) error {
-	d.store.OnDeliveries(func([]webhook.EndpointKey) {})
-	d.store.OnDirectoryChange(func(affiliate.SyncDirectory) {})
-	d.store.OnNotifications(func() {})
-	d.store.OnEvent(func(affiliate.EventName, affiliate.Mode) {})
-	if err := d.store.Ping(ctx); err != nil {
-		return err // the test has closed the store
+	d.db.OnDeliveries(func([]webhook.EndpointKey) {})
+	d.db.OnDirectoryChange(func(affiliate.SyncDirectory) {})
+	d.db.OnNotifications(func() {})
+	d.db.OnEvent(func(affiliate.EventName, affiliate.Mode) {})
+	if err := d.db.Ping(ctx); err != nil {
+		return err // the test has closed the handle
 	}
-	pools := d.store.Pools()
+	pools := d.db.Pools()
 	pools["sql"] = d.sql
 	for _, pool := range pools {
 		if err := checkConnections(ctx, pool); err != nil {

@@ -29,7 +29,7 @@ func TestOpen_ReusesDatabase(t *testing.T) {
 		"NotAfterAnalyze":           {func(f *pgtest.Fixture) { f.NewWorkspace(); f.Exec("analyze workspaces") }, false},
 		"NotAfterVacuum":            {func(f *pgtest.Fixture) { f.NewWorkspace(); f.Exec("vacuum workspaces") }, false},
 		"NotAfterChangeOfMigration": {func(f *pgtest.Fixture) { f.Exec("update goose_db_version set tstamp = now()") }, false},
-		"NotAfterStoreIsClosed":     {func(f *pgtest.Fixture) { f.Store.Close() }, false},
+		"NotAfterStoreIsClosed":     {func(f *pgtest.Fixture) { f.DB.Close() }, false},
 		"NotAfterLostConnection": {func(f *pgtest.Fixture) {
 			f.Exec("select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()")
 		}, false},

@@ -1,6 +1,7 @@
 package pgtest
 
 import (
+	"context"
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
@@ -11,6 +12,11 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/ledger"
 	"github.com/tributary-hq/tributary/affiliate/program"
 	"github.com/tributary-hq/tributary/storage/postgres"
+	clicks "github.com/tributary-hq/tributary/storage/postgres/click"
+	commissions "github.com/tributary-hq/tributary/storage/postgres/commission"
+	conversions "github.com/tributary-hq/tributary/storage/postgres/conversion"
+	ledgers "github.com/tributary-hq/tributary/storage/postgres/ledger"
+	payouts "github.com/tributary-hq/tributary/storage/postgres/payout"
 )
 
 // UnstoredClick returns a click on the default link of a participant, received now,
@@ -31,7 +37,7 @@ func (f *Fixture) UnstoredClick(p Participant, change ...func(*click.Click)) cli
 func (f *Fixture) NewClick(p Participant, change ...func(*click.Click)) click.Click {
 	f.Helper()
 	c := f.UnstoredClick(p, change...)
-	if err := f.Store.StoreClicks(f.Context(), []click.Click{c}); err != nil {
+	if err := clicks.Store(f.Context(), f.DB, []click.Click{c}); err != nil {
 		f.Fatal(err)
 	}
 	return c
@@ -86,7 +92,7 @@ func (f *Fixture) NewLedgerEntry(p Participant, cents int64, change ...func(*led
 		By: affiliate.System, At: f.Now(),
 	}
 	apply(&e, change)
-	if _, _, err := f.Store.AddLedgerEntry(f.Context(), e); err != nil {
+	if _, _, err := ledgers.Add(f.Context(), f.DB, e); err != nil {
 		f.Fatal(err)
 	}
 }
@@ -118,7 +124,7 @@ func (f *Fixture) record(c conversion.Conversion, d attribution.Decision, earned
 	if conversion.IsProcessorID(c.ExternalTransactionID) {
 		aliases = []string{c.ExternalTransactionID}
 	}
-	_, err := f.Store.RecordConversion(f.Context(), conversion.Report{
+	_, err := conversions.NewRecorder(f.DB).Record(f.Context(), conversion.Report{
 		Conversion: c,
 		Inputs:     in,
 		Aliases:    aliases,
@@ -144,18 +150,100 @@ func (f *Fixture) MoveCommission(c commission.Commission, t commission.Transitio
 	f.Helper()
 	t.Scope, t.Program, t.Commission, t.Actor, t.At = c.Scope, c.Program, c.ID, affiliate.System, f.Now()
 	var change commission.Change
-	err := f.Store.InTx(f.Context(), func(tx *postgres.Tx) error {
-		locked, err := tx.LockCommission(f.Context(), c.Scope, c.Program, c.ID)
+	err := f.DB.InTx(f.Context(), func(tx *postgres.Tx) error {
+		locked, err := payouts.LockCommission(f.Context(), tx, c.Scope, c.Program, c.ID)
 		if err != nil {
 			return err
 		}
 		if change, err = locked.Move(t); err != nil {
 			return err
 		}
-		return tx.ApplyCommissionChanges(f.Context(), change)
+		return payouts.ApplyCommissionChanges(f.Context(), tx, change)
 	})
 	if err != nil {
 		f.Fatalf("%s of a commission: %v", t.Move, err)
 	}
 	return change.After
+}
+
+// MoveTogether makes several moves in one transaction, as payouts and refunds do. It
+// locks all commissions with one statement and applies all changes together. All moves
+// must be of one scope. A commission can move more than once. If one move fails, no
+// move is made.
+func MoveTogether(ctx context.Context, db *postgres.DB, moves ...commission.Transition) error {
+	return db.InTx(ctx, func(tx *postgres.Tx) error {
+		ids := make([]affiliate.CommissionID, len(moves))
+		for i, move := range moves {
+			ids[i] = move.Commission
+		}
+		found, err := commissions.Lock(ctx, tx, moves[0].Scope, ids)
+		if err != nil {
+			return err
+		}
+		locked := map[affiliate.CommissionID]commission.Locked{}
+		for _, c := range found {
+			locked[c.ID] = c
+		}
+		var changes []commission.Change
+		for _, move := range moves {
+			c, ok := locked[move.Commission]
+			if !ok {
+				return affiliate.Refuse(affiliate.ReasonNotFound)
+			}
+			change, err := c.Move(move)
+			if err != nil {
+				return err
+			}
+			c.Commission = change.After
+			locked[c.ID] = c
+			changes = append(changes, change)
+		}
+		return payouts.ApplyCommissionChanges(ctx, tx, changes...)
+	})
+}
+
+// DecideAt returns the function that decides about a conversion. The function decides in
+// the same way as the service, at the given time.
+func DecideAt(c conversion.Conversion, at time.Time) conversion.DecideFunc {
+	return func(in attribution.Inputs) (attribution.Decision, *commission.Commission, error) {
+		d := attribution.Attribute(in)
+		d.ID, d.Conversion, d.DecidedAt = affiliate.NewID[affiliate.DecisionID](at), c.ID, at
+		if d.Earning == nil {
+			return d, nil, nil
+		}
+		commission := conversion.NewCommission(affiliate.NewID[affiliate.CommissionID](at), c, d, at)
+		return d, &commission, nil
+	}
+}
+
+// Report returns the report of a purchase of 1.00 EUR. click can be zero. The functions
+// in change modify the purchase.
+func (s *Shop) Report(external string, click affiliate.ClickID, change ...func(*conversion.Conversion)) conversion.Report {
+	s.Helper()
+	now := s.Now().UTC()
+	c := conversion.Conversion{
+		ID: affiliate.NewID[affiliate.ConversionID](now), Scope: s.Scope, ExternalTransactionID: external,
+		EventType: affiliate.Purchase, Sale: attribution.Sale{Paid: affiliate.Money{Cents: 100, Currency: "EUR"}},
+		OccurredAt: now, CreatedAt: now, Source: conversion.SourceAPI, Status: conversion.Recorded, Version: 1,
+	}
+	var found *attribution.FoundClick
+	if !click.IsZero() {
+		var err error
+		if found, err = conversions.NewClicks(s.DB).Find(s.Context(), s.Scope.Workspace, click); err != nil {
+			s.Fatal(err)
+		}
+		c.Click = &click
+	}
+	for _, f := range change {
+		f(&c)
+	}
+	in := attribution.Inputs{
+		Mode: c.Scope.Mode, EventType: c.EventType, OccurredAt: c.OccurredAt, Sale: c.Sale, Click: c.Click, FoundClick: found, PromoCode: c.PromoCode,
+	}
+	return conversion.Report{Conversion: c, Inputs: in, Decide: DecideAt(c, now)}
+}
+
+// ByCustomer returns a function that adds a customer reference to a conversion.
+func ByCustomer(ref string) func(*conversion.Conversion) {
+	return func(c *conversion.Conversion) { c.CustomerRef = &ref }
 }

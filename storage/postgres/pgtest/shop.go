@@ -6,6 +6,7 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/program"
+	programs "github.com/tributary-hq/tributary/storage/postgres/program"
 )
 
 // Shop is a workspace in one mode, with its owner and an active programme.
@@ -148,7 +149,7 @@ func (f *Fixture) newUser(kind, name string, changes []Row) affiliate.UserID {
 	return id
 }
 
-// NewGroup creates a group of a programme, with a rate of 10 percent. It uses the store.
+// NewGroup creates a group of a programme, with a rate of 10 percent, with the function of the service.
 func (f *Fixture) NewGroup(scope affiliate.Scope, programID affiliate.ProgramID, name string, change ...func(*program.Group)) program.Group {
 	f.Helper()
 	now := f.Now().UTC().Truncate(time.Millisecond)
@@ -157,7 +158,7 @@ func (f *Fixture) NewGroup(scope affiliate.Scope, programID affiliate.ProgramID,
 		Rate: program.Rate{Bps: new(int64(1000))}, Version: 1, CreatedAt: now, UpdatedAt: now,
 	}
 	apply(&g, change)
-	if err := f.Store.CreateGroup(f.Context(), g, affiliate.System); err != nil {
+	if err := programs.CreateGroup(f.Context(), f.DB, g, affiliate.System); err != nil {
 		f.Fatal(err)
 	}
 	return g

@@ -10,12 +10,13 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/notification"
 	"github.com/tributary-hq/tributary/affiliate/privacy"
+	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
 // EraseAccount replaces the personal data of a locked account and ends its access. The
 // sessions stay for privacy.TombstoneLife, revoked, so that the account's access tokens are
 // recognised. digests are the keyed digests of the address that other tables use.
-func (tx *Tx) EraseAccount(ctx context.Context, a privacy.ErasableAccount, digests privacy.AddressDigests, at time.Time) error {
+func EraseAccount(ctx context.Context, tx *postgres.Tx, a privacy.ErasableAccount, digests privacy.AddressDigests, at time.Time) error {
 	const erase = `
 		update users set email = 'erased-' || replace(id::text, '-', ''), password_hash = '', name = @pseudonym, country = null, previous_email = null,
 			company_name = null, website_url = null, email_verified_at = null, unclaimed = false, erased_at = @at, version = version + 1
@@ -62,7 +63,7 @@ var endAccess = []string{
 
 // EndFeed deletes the state of a feed: of an erased partner or workspace. Its notifications
 // are deleted in steps.
-func (tx *Tx) EndFeed(ctx context.Context, feed notification.FeedID) error {
+func EndFeed(ctx context.Context, tx *postgres.Tx, feed notification.FeedID) error {
 	for _, statement := range []string{
 		`delete from notification_feeds where feed_id = $1`,
 		`delete from notification_positions where feed_id = $1`,
@@ -78,7 +79,7 @@ func (tx *Tx) EndFeed(ctx context.Context, feed notification.FeedID) error {
 
 // EraseAccountTraces removes the network and the changed values from entries of workspaces'
 // audit logs that an erased partner has caused, and deletes invitations to the address.
-func (tx *Tx) EraseAccountTraces(ctx context.Context, a privacy.ErasableAccount, at time.Time) error {
+func EraseAccountTraces(ctx context.Context, tx *postgres.Tx, a privacy.ErasableAccount, at time.Time) error {
 	const (
 		entries = `select workspace_id, array_agg(id) from audit_log where actor = $1 and workspace_id = any($2) group by workspace_id`
 		places  = `select distinct workspace_id from participants where partner_id = $1 and mode in ('test', 'live')`

@@ -1,3 +1,13 @@
+// Package privacy has the SQL that erases personal data: of a participant, of a partner's
+// account, and of a workspace.
+//
+// An erasure has two parts. The first part runs in the transaction of the call. It ends
+// every access of the subject and replaces what members, partners and receivers of webhooks
+// can see. The second part is a list of steps (step.go). Each step walks through a table in
+// pages; each page is one transaction, which also stores the position. A step can therefore
+// stop and continue at any time.
+//
+// The package decides nothing: its callers check who may erase what, and in which order.
 package privacy
 
 import (
@@ -17,7 +27,7 @@ import (
 // InsertErasure stores an erasure. texts are the names, addresses and codes that the steps
 // search for; they are deleted when the erasure has finished. participants are the
 // participations that the steps process; it is empty for a workspace.
-func (tx *Tx) InsertErasure(ctx context.Context, e privacy.Erasure, texts []string, participants []participant.Participant) error {
+func InsertErasure(ctx context.Context, tx *postgres.Tx, e privacy.Erasure, texts []string, participants []participant.Participant) error {
 	const insert = `
 		insert into erasures (id, subject, subject_id, workspace_id, mode, erased_at, texts, step, cursor)
 		values (@id, @subject, @subject_id, @workspace, @mode, @at, @texts, 0, @cursor)`
@@ -80,30 +90,30 @@ const selectErasure = `
 	where e.id = $1`
 
 // Erasure returns an erasure, and whether it is in the erasure log. Errors: NOT_FOUND.
-func (s *Store) Erasure(ctx context.Context, id privacy.ErasureID) (e privacy.Erasure, logged bool, err error) {
-	p, err := postgres.OneRow[Progress](s.db.Pool().Query(ctx, selectErasure, id))
+func Erasure(ctx context.Context, db *postgres.DB, id privacy.ErasureID) (e privacy.Erasure, logged bool, err error) {
+	p, err := postgres.OneRow[Progress](db.Query(ctx, selectErasure, id))
 	return p.erasure(), p.LoggedAt != nil, err
 }
 
 // MarkLogged stores that the erasure log contains an erasure.
-func (s *Store) MarkLogged(ctx context.Context, id privacy.ErasureID, at time.Time) error {
+func MarkLogged(ctx context.Context, db *postgres.DB, id privacy.ErasureID, at time.Time) error {
 	const update = `update erasures set logged_at = $2 where id = $1 and logged_at is null`
-	_, err := s.db.Pool().Exec(ctx, update, id, at)
+	_, err := db.Exec(ctx, update, id, at)
 	return err
 }
 
 // Erased reports whether a subject was erased.
-func (s *Store) Erased(ctx context.Context, subject privacy.ErasureSubject, id uuid.UUID) (erased bool, err error) {
+func Erased(ctx context.Context, db *postgres.DB, subject privacy.ErasureSubject, id uuid.UUID) (erased bool, err error) {
 	const query = `select exists (select from erasures where subject = $1 and subject_id = $2)`
-	err = s.db.Pool().QueryRow(ctx, query, subject, id).Scan(&erased)
+	err = db.QueryRow(ctx, query, subject, id).Scan(&erased)
 	return erased, err
 }
 
 // UnfinishedErasures returns the erasures that were inserted before the given time and have not
 // finished. They are few.
-func (s *Store) UnfinishedErasures(ctx context.Context, before time.Time) ([]privacy.ErasureID, error) {
+func UnfinishedErasures(ctx context.Context, db *postgres.DB, before time.Time) ([]privacy.ErasureID, error) {
 	const query = `select id from erasures where finished_at is null and erased_at < $1`
-	rows, err := s.db.Pool().Query(ctx, query, before)
+	rows, err := db.Query(ctx, query, before)
 	if err != nil {
 		return nil, err
 	}
@@ -120,8 +130,8 @@ const selectAbandoned = `
 
 // AbandonedAccounts returns at most limit accounts that nobody has claimed and that take part in
 // no programme.
-func (s *Store) AbandonedAccounts(ctx context.Context, limit int) ([]affiliate.UserID, error) {
-	rows, err := s.db.Pool().Query(ctx, selectAbandoned, limit)
+func AbandonedAccounts(ctx context.Context, db *postgres.DB, limit int) ([]affiliate.UserID, error) {
+	rows, err := db.Query(ctx, selectAbandoned, limit)
 	if err != nil {
 		return nil, err
 	}
@@ -129,25 +139,25 @@ func (s *Store) AbandonedAccounts(ctx context.Context, limit int) ([]affiliate.U
 }
 
 // Enqueue inserts jobs in a transaction of their own.
-func (s *Store) Enqueue(ctx context.Context, jobs ...affiliate.Job) error {
-	return s.db.InTx(ctx, func(tx *postgres.Tx) error { return tx.Enqueue(ctx, jobs...) })
+func Enqueue(ctx context.Context, db *postgres.DB, jobs ...affiliate.Job) error {
+	return db.InTx(ctx, func(tx *postgres.Tx) error { return tx.Enqueue(ctx, jobs...) })
 }
 
 // lockErasure returns an erasure and locks it, so that two jobs of one erasure process its
 // pages one after the other.
-func (tx *Tx) lockErasure(ctx context.Context, id privacy.ErasureID) (Progress, error) {
+func lockErasure(ctx context.Context, tx *postgres.Tx, id privacy.ErasureID) (Progress, error) {
 	return postgres.OneRow[Progress](tx.Query(ctx, selectErasure+` for no key update`, id))
 }
 
 // setProgress stores the position of an erasure.
-func (tx *Tx) setProgress(ctx context.Context, p Progress) error {
+func setProgress(ctx context.Context, tx *postgres.Tx, p Progress) error {
 	const update = `update erasures set step = $2, cursor = $3 where id = $1`
 	_, err := tx.Exec(ctx, update, p.ID, p.Step, p.Cursor)
 	return err
 }
 
 // finish stores that no step of an erasure is left, and deletes the texts.
-func (tx *Tx) finish(ctx context.Context, id privacy.ErasureID, at time.Time) error {
+func finish(ctx context.Context, tx *postgres.Tx, id privacy.ErasureID, at time.Time) error {
 	const (
 		update = `update erasures set finished_at = $2, texts = '{}' where id = $1`
 		remove = `delete from erasure_participants where erasure_id = $1`

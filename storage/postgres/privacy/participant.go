@@ -12,6 +12,7 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/participant"
 	"github.com/tributary-hq/tributary/affiliate/privacy"
 	"github.com/tributary-hq/tributary/affiliate/promocode"
+	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
 // EraseParticipant replaces a locked participant's personal data that members, partners and
@@ -19,7 +20,7 @@ import (
 // demands it (Workspace.RetainPayeeYears). The codes of its links no longer lead anywhere; a step
 // replaces their texts after the edge directory has deleted them. It returns the texts that
 // the steps search for.
-func (tx *Tx) EraseParticipant(ctx context.Context, p participant.Participant, at time.Time) (texts []string, err error) {
+func EraseParticipant(ctx context.Context, tx *postgres.Tx, p participant.Participant, at time.Time) (texts []string, err error) {
 	const (
 		keepName = `
 			update payouts p set payee_name = @name
@@ -48,7 +49,7 @@ func (tx *Tx) EraseParticipant(ctx context.Context, p participant.Participant, a
 		"workspace": p.Scope.Workspace, "mode": p.Scope.Mode, "program": p.Program, "id": p.ID, "name": p.PartnerName, "email": p.PartnerEmail,
 		"pseudonym": privacy.Pseudonym(p.Partner.UUID), "at": at,
 	}
-	if _, err := tx.RedactEvents(ctx, p.Scope, p.ID, privacy.Pseudonym(p.Partner.UUID)); err != nil {
+	if _, err := postgres.RedactEvents(ctx, tx, p.Scope, p.ID, privacy.Pseudonym(p.Partner.UUID)); err != nil {
 		return nil, fmt.Errorf("redact events: %w", err)
 	}
 	rows, err := tx.Query(ctx, codes, args)
@@ -60,7 +61,7 @@ func (tx *Tx) EraseParticipant(ctx context.Context, p participant.Participant, a
 	}
 	// The digests are stored before a step deletes the codes. So each transaction that
 	// requests a code sees the code or its digest.
-	if err := tx.keepDigests(ctx, p, privacy.ErasedReferralCode, texts); err != nil {
+	if err := keepDigests(ctx, tx, p, privacy.ErasedReferralCode, texts); err != nil {
 		return nil, err
 	}
 	for _, statement := range []string{keepName, erase, endInvites, eraseLinks, logErased} {
@@ -72,10 +73,10 @@ func (tx *Tx) EraseParticipant(ctx context.Context, p participant.Participant, a
 	if err != nil {
 		return nil, fmt.Errorf("delete the links of a participant: %w", err)
 	}
-	if err := tx.CountLinks(ctx, p.Scope.Workspace, p.Program, p.ID.UUID, -tag.RowsAffected()); err != nil {
+	if err := postgres.CountLinks(ctx, tx, p.Scope.Workspace, p.Program, p.ID.UUID, -tag.RowsAffected()); err != nil {
 		return nil, err
 	}
-	promoCodes, err := tx.erasePromoCodes(ctx, p, args)
+	promoCodes, err := erasePromoCodes(ctx, tx, p, args)
 	if err != nil {
 		return nil, err
 	}
@@ -85,7 +86,7 @@ func (tx *Tx) EraseParticipant(ctx context.Context, p participant.Participant, a
 
 // erasePromoCodes replaces the promo codes of a participant by texts that contain their ids,
 // because promo codes are unique. The codes stay taken. It returns the codes.
-func (tx *Tx) erasePromoCodes(ctx context.Context, p participant.Participant, args pgx.NamedArgs) (codes []string, err error) {
+func erasePromoCodes(ctx context.Context, tx *postgres.Tx, p participant.Participant, args pgx.NamedArgs) (codes []string, err error) {
 	const (
 		read = `
 			select id, code, sync_to_processor as sync from promo_codes
@@ -114,7 +115,7 @@ func (tx *Tx) erasePromoCodes(ctx context.Context, p participant.Participant, ar
 			jobs = append(jobs, promocode.SyncPromoCode{Workspace: p.Scope.Workspace, Mode: p.Scope.Mode, PromoCode: code.ID})
 		}
 	}
-	if err := tx.keepDigests(ctx, p, privacy.ErasedPromoCode, codes); err != nil {
+	if err := keepDigests(ctx, tx, p, privacy.ErasedPromoCode, codes); err != nil {
 		return nil, err
 	}
 	if _, err := tx.Exec(ctx, erase, args); err != nil {
@@ -124,14 +125,14 @@ func (tx *Tx) erasePromoCodes(ctx context.Context, p participant.Participant, ar
 }
 
 // keepDigests stores the digests of erased codes of a participant.
-func (tx *Tx) keepDigests(ctx context.Context, p participant.Participant, kind privacy.ErasedKind, values []string) error {
+func keepDigests(ctx context.Context, tx *postgres.Tx, p participant.Participant, kind privacy.ErasedKind, values []string) error {
 	const insert = `
 		insert into erased_values (workspace_id, mode, kind, digest, subject_id)
 		select $1, $2, $3, digest, $5 from unnest($4::bytea[]) as d (digest)
 		on conflict (workspace_id, mode, kind, digest) do nothing`
 	digests := make([][]byte, len(values))
 	for i, value := range values {
-		digests[i] = tx.key.Digest(p.Scope, kind, value)
+		digests[i] = tx.ErasureKeys().First().Digest(p.Scope, kind, value)
 	}
 	if _, err := tx.Exec(ctx, insert, p.Scope.Workspace, p.Scope.Mode, kind, digests, p.ID); err != nil {
 		return fmt.Errorf("store the digests of erased codes: %w", err)
@@ -143,15 +144,15 @@ func (tx *Tx) keepDigests(ctx context.Context, p participant.Participant, kind p
 // from the edge directory. Advance replaces the texts of these codes in the next page. If the
 // process crashes before that, the step requests the same codes again.
 func directoryCodes() step {
-	return step{name: "codes", request: func(ctx context.Context, tx *Tx, t target, _ uuid.UUID) (privacy.ErasurePage, error) {
-		found, err := tx.codesToDelete(ctx, t, pageSize)
+	return step{name: "codes", request: func(ctx context.Context, tx *postgres.Tx, t target, _ uuid.UUID) (privacy.ErasurePage, error) {
+		found, err := codesToDelete(ctx, tx, t, pageSize)
 		return privacy.ErasurePage{Delete: found}, err
 	}}
 }
 
 // codesToDelete returns codes of erased participants that still have their texts: at most
 // limit codes of a participant, or of the participants of a workspace whose links are deleted.
-func (tx *Tx) codesToDelete(ctx context.Context, t target, limit int) ([]privacy.DirectoryCodes, error) {
+func codesToDelete(ctx context.Context, tx *postgres.Tx, t target, limit int) ([]privacy.DirectoryCodes, error) {
 	const query = `
 		select r.mode, r.code, l.short_key
 		from referral_codes r join links l on l.workspace_id = r.workspace_id and l.id = r.link_id
@@ -159,7 +160,7 @@ func (tx *Tx) codesToDelete(ctx context.Context, t target, limit int) ([]privacy
 			and (@participant::uuid is null or r.participant_id = @participant)
 		order by r.mode, r.code
 		limit @limit`
-	rows, err := tx.Query(ctx, query, planForArgs, pgx.NamedArgs{"workspace": t.Workspace, "participant": t.Participant, "limit": limit})
+	rows, err := tx.Query(ctx, query, postgres.PlanForArgs, pgx.NamedArgs{"workspace": t.Workspace, "participant": t.Participant, "limit": limit})
 	if err != nil {
 		return nil, err
 	}
@@ -181,7 +182,7 @@ func (tx *Tx) codesToDelete(ctx context.Context, t target, limit int) ([]privacy
 
 // replaceCodes deletes codes that the edge directory has deleted and replaces the texts of
 // their links.
-func (tx *Tx) replaceCodes(ctx context.Context, codes privacy.DirectoryCodes) error {
+func replaceCodes(ctx context.Context, tx *postgres.Tx, codes privacy.DirectoryCodes) error {
 	const replace = `
 		with removed as (
 			delete from referral_codes

@@ -12,6 +12,7 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/notification"
 	"github.com/tributary-hq/tributary/affiliate/privacy"
+	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
 // The steps of an erasure run twice. A request that was running when the erasure was
@@ -52,24 +53,24 @@ type step struct {
 	name string
 	// run processes the page of rows that follow the cursor. If there are more rows after this
 	// page, it returns the cursor of the next page. Otherwise it returns done.
-	run func(ctx context.Context, tx *Tx, t target, cursor uuid.UUID) (next uuid.UUID, done bool, err error)
+	run func(ctx context.Context, tx *postgres.Tx, t target, cursor uuid.UUID) (next uuid.UUID, done bool, err error)
 	// request returns a page with work that the caller of Advance does. It returns an empty
 	// page if the step has ended.
-	request func(ctx context.Context, tx *Tx, t target, cursor uuid.UUID) (privacy.ErasurePage, error)
+	request func(ctx context.Context, tx *postgres.Tx, t target, cursor uuid.UUID) (privacy.ErasurePage, error)
 }
 
 // Advance processes the next page of an erasure in one transaction. previous is the page that
 // the caller got before and whose work it has done; it is empty in the first call. Errors:
 // NOT_FOUND.
-func (s *Store) Advance(ctx context.Context, id privacy.ErasureID, previous privacy.ErasurePage, now time.Time) (page privacy.ErasurePage, err error) {
-	err = s.InTx(ctx, func(tx *Tx) error {
+func Advance(ctx context.Context, db *postgres.DB, id privacy.ErasureID, previous privacy.ErasurePage, now time.Time) (page privacy.ErasurePage, err error) {
+	err = db.InTx(ctx, func(tx *postgres.Tx) error {
 		page = privacy.ErasurePage{}
 		for _, codes := range previous.Delete {
-			if err := tx.replaceCodes(ctx, codes); err != nil {
+			if err := replaceCodes(ctx, tx, codes); err != nil {
 				return err
 			}
 		}
-		p, err := tx.lockErasure(ctx, id)
+		p, err := lockErasure(ctx, tx, id)
 		if err != nil {
 			return err
 		}
@@ -77,17 +78,17 @@ func (s *Store) Advance(ctx context.Context, id privacy.ErasureID, previous priv
 			page.Finished = true
 			return nil
 		}
-		if page, err = tx.advance(ctx, &p, previous, now); err != nil {
+		if page, err = advance(ctx, tx, &p, previous, now); err != nil {
 			return err
 		}
-		return tx.setProgress(ctx, p)
+		return setProgress(ctx, tx, p)
 	})
 	return page, err
 }
 
 // advance does the work of Advance for a locked erasure, and sets its position.
-func (tx *Tx) advance(ctx context.Context, p *Progress, previous privacy.ErasurePage, now time.Time) (privacy.ErasurePage, error) {
-	plan, err := tx.plan(ctx, *p)
+func advance(ctx context.Context, tx *postgres.Tx, p *Progress, previous privacy.ErasurePage, now time.Time) (privacy.ErasurePage, error) {
+	plan, err := plan(ctx, tx, *p)
 	if err != nil {
 		return privacy.ErasurePage{}, err
 	}
@@ -96,7 +97,7 @@ func (tx *Tx) advance(ctx context.Context, p *Progress, previous privacy.Erasure
 		// An export that was made beside the steps has data that they had not reached.
 		return privacy.ErasurePage{Exports: true, Workspaces: workspacesOf(plan)}, nil
 	case p.Step >= passes*len(plan):
-		return privacy.ErasurePage{Finished: true}, tx.finish(ctx, p.ID, now)
+		return privacy.ErasurePage{Finished: true}, finish(ctx, tx, p.ID, now)
 	case p.Step == len(plan) && now.Before(p.ErasedAt.Add(secondPass)):
 		return privacy.ErasurePage{Wait: p.ErasedAt.Add(secondPass).Sub(now)}, nil
 	}
@@ -143,7 +144,7 @@ func workspacesOf(plan []planned) (workspaces []affiliate.WorkspaceID) {
 }
 
 // plan returns the steps of one pass of an erasure, in a fixed order.
-func (tx *Tx) plan(ctx context.Context, p Progress) ([]planned, error) {
+func plan(ctx context.Context, tx *postgres.Tx, p Progress) ([]planned, error) {
 	// A participant of test mode can be deleted during the erasure. Its steps stay, because the
 	// position of the erasure counts them.
 	const query = `
@@ -191,16 +192,16 @@ func (tx *Tx) plan(ctx context.Context, p Progress) ([]planned, error) {
 // walk returns a step that reads the ids of a page with the statement page, and then runs the
 // other statements on these ids. The statements get the ids as @ids.
 func walk(name, page string, statements ...string) step {
-	return step{name: name, run: func(ctx context.Context, tx *Tx, t target, cursor uuid.UUID) (uuid.UUID, bool, error) {
+	return step{name: name, run: func(ctx context.Context, tx *postgres.Tx, t target, cursor uuid.UUID) (uuid.UUID, bool, error) {
 		args := t.args()
 		args["after"], args["limit"] = cursor, pageSize
-		found, err := ids(tx.Query(ctx, page, planForArgs, args))
+		found, err := ids(tx.Query(ctx, page, postgres.PlanForArgs, args))
 		if err != nil || len(found) == 0 {
 			return cursor, true, err
 		}
 		args["ids"] = found
 		for _, statement := range statements {
-			if _, err := tx.Exec(ctx, statement, planForArgs, args); err != nil {
+			if _, err := tx.Exec(ctx, statement, postgres.PlanForArgs, args); err != nil {
 				return cursor, false, err
 			}
 		}
@@ -211,10 +212,10 @@ func walk(name, page string, statements ...string) step {
 // repeat returns a step that runs a statement until it changes no row. The statement changes
 // at most @limit rows.
 func repeat(name, statement string) step {
-	return step{name: name, run: func(ctx context.Context, tx *Tx, t target, cursor uuid.UUID) (uuid.UUID, bool, error) {
+	return step{name: name, run: func(ctx context.Context, tx *postgres.Tx, t target, cursor uuid.UUID) (uuid.UUID, bool, error) {
 		args := t.args()
 		args["limit"] = pageSize
-		tag, err := tx.Exec(ctx, statement, planForArgs, args)
+		tag, err := tx.Exec(ctx, statement, postgres.PlanForArgs, args)
 		return cursor, tag.RowsAffected() == 0, err
 	}}
 }
@@ -223,7 +224,7 @@ func repeat(name, statement string) step {
 // notifications, from @from to @until. The cursor is the time of the first day.
 func weeks(name, statement string) step {
 	const kept = 27 * 7 * 24 * time.Hour // notifications are kept for 180 days, in whole weeks
-	return step{name: name, run: func(ctx context.Context, tx *Tx, t target, cursor uuid.UUID) (uuid.UUID, bool, error) {
+	return step{name: name, run: func(ctx context.Context, tx *postgres.Tx, t target, cursor uuid.UUID) (uuid.UUID, bool, error) {
 		from := t.At.Add(-kept)
 		if at, ok := (notification.ID{UUID: cursor}).Time(); ok {
 			from = at
@@ -231,7 +232,7 @@ func weeks(name, statement string) step {
 		until := from.Add(7 * 24 * time.Hour)
 		args := t.args()
 		args["from"], args["until"] = from, until
-		_, err := tx.Exec(ctx, statement, planForArgs, args)
+		_, err := tx.Exec(ctx, statement, postgres.PlanForArgs, args)
 		return affiliate.FirstID[notification.ID](until).UUID, until.After(t.At.Add(7 * 24 * time.Hour)), err
 	}}
 }

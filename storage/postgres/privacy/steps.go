@@ -1,6 +1,9 @@
 package privacy
 
-import "github.com/tributary-hq/tributary/storage/postgres"
+import (
+	"github.com/tributary-hq/tributary/storage/postgres"
+	clicks "github.com/tributary-hq/tributary/storage/postgres/click"
+)
 
 // pageOf returns the statement that selects a page of a table with the columns workspace_id,
 // mode, id and participant_id. If the parameter @participant is null, the page contains rows of
@@ -41,8 +44,8 @@ const (
 // participantSteps erase what the transaction of the erasure has left of a participant.
 var participantSteps = []step{
 	directoryCodes(),
-	clicks(`
-		update clicks set referral_code = @pseudonym, ` + postgres.EraseVisitColumns + `
+	clickTable(`
+		update clicks set referral_code = @pseudonym, ` + clicks.EraseVisitColumns + `
 		where workspace_id = @workspace and mode in ('test', 'live') and id > @after and id <= @last
 			and clicked_at >= @from and clicked_at <= @until and participant_id = @participant and referral_code <> @pseudonym`),
 	clickDays(),
@@ -146,12 +149,12 @@ var workspaceSteps = []step{
 	repeat("invitations", `
 		delete from participant_invites where (workspace_id, id) in (
 			select workspace_id, id from participant_invites where workspace_id = @workspace and mode in ('test', 'live') limit @limit)`),
-	clicks(`
-		update clicks c set ` + postgres.EraseClickColumns + `,
+	clickTable(`
+		update clicks c set ` + clicks.EraseColumns + `,
 			country = null, region = null, device = null, browser = null, os = null, paid_platform = null
 		where c.workspace_id = @workspace and c.mode in ('test', 'live') and c.id > @after and c.id <= @last
 			and c.clicked_at >= @from and c.clicked_at <= @until
-			and (c.referral_code <> ` + postgres.ClickPseudonym + ` or num_nonnulls(country, region, device, browser, os, paid_platform) > 0)`),
+			and (c.referral_code <> ` + clicks.Pseudonym + ` or num_nonnulls(country, region, device, browser, os, paid_platform) > 0)`),
 	clickDays(),
 	walk("conversions", pageOf("conversions"), `
 		update conversions set external_transaction_id = 'erased-' || replace(id::text, '-', ''),

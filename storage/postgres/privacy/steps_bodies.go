@@ -12,19 +12,20 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/privacy"
+	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
 // clicks returns a step that walks through all clicks of the workspace in the order of their
 // ids, also if only those of one participant change. It runs the statement update for each page: the clicks with an id after @after and up to @last, whose clicked_at is from
 // @from to @until.
-func clicks(update string) step {
+func clickTable(update string) step {
 	const last = `
 		select max(id::text)::uuid, count(*) from (
 			select id from clicks
 			where workspace_id = @workspace and mode in ('test', 'live') and id > @after and clicked_at >= @from
 			order by id limit @limit
 		) page`
-	return step{name: "clicks", run: func(ctx context.Context, tx *Tx, t target, cursor uuid.UUID) (uuid.UUID, bool, error) {
+	return step{name: "clicks", run: func(ctx context.Context, tx *postgres.Tx, t target, cursor uuid.UUID) (uuid.UUID, bool, error) {
 		args := t.args()
 		// The time in the id of a click is its clicked_at, so partitions of earlier days are
 		// not read.
@@ -32,12 +33,12 @@ func clicks(update string) step {
 		args["after"], args["from"], args["limit"] = cursor, from, pageSize
 		var next *uuid.UUID
 		var count int
-		if err := tx.QueryRow(ctx, last, planForArgs, args).Scan(&next, &count); err != nil || next == nil {
+		if err := tx.QueryRow(ctx, last, postgres.PlanForArgs, args).Scan(&next, &count); err != nil || next == nil {
 			return cursor, true, err
 		}
 		until, _ := affiliate.ClickID{UUID: *next}.Time()
 		args["last"], args["until"] = *next, until.Add(time.Millisecond)
-		_, err := tx.Exec(ctx, update, planForArgs, args)
+		_, err := tx.Exec(ctx, update, postgres.PlanForArgs, args)
 		return *next, count < pageSize, err
 	}}
 }
@@ -52,17 +53,17 @@ func clickDays() step {
 				(select min(d.day) from click_days d where d.workspace_id = @workspace and d.mode = 'live' and d.day >= @day))`
 		erase = `select erase_click_days(@workspace, @participant, @day, @limit)`
 	)
-	return step{name: "daily sums of clicks", run: func(ctx context.Context, tx *Tx, t target, cursor uuid.UUID) (uuid.UUID, bool, error) {
+	return step{name: "daily sums of clicks", run: func(ctx context.Context, tx *postgres.Tx, t target, cursor uuid.UUID) (uuid.UUID, bool, error) {
 		from, _ := affiliate.ClickID{UUID: cursor}.Time()
 		args := t.args()
 		args["day"], args["limit"] = from, pageSize
 		var day *time.Time
-		if err := tx.QueryRow(ctx, next, planForArgs, args).Scan(&day); err != nil || day == nil {
+		if err := tx.QueryRow(ctx, next, postgres.PlanForArgs, args).Scan(&day); err != nil || day == nil {
 			return cursor, true, err
 		}
 		var changed int
 		args["day"] = *day
-		err := tx.QueryRow(ctx, erase, planForArgs, args).Scan(&changed)
+		err := tx.QueryRow(ctx, erase, postgres.PlanForArgs, args).Scan(&changed)
 		following := *day
 		if changed < pageSize {
 			following = day.AddDate(0, 0, 1)
@@ -88,13 +89,13 @@ func storedResponses() step {
 				where length(word) > 3 and position(convert_to(word, 'UTF8') in p.response) > 0)
 		)
 		select p.mode, p.method, p.key from page p order by p.mode desc, p.method desc, p.key desc limit 1`
-	return step{name: "stored responses", run: func(ctx context.Context, tx *Tx, t target, cursor uuid.UUID) (uuid.UUID, bool, error) {
+	return step{name: "stored responses", run: func(ctx context.Context, tx *postgres.Tx, t target, cursor uuid.UUID) (uuid.UUID, bool, error) {
 		args := t.args()
 		args["limit"] = pageSize
 		var last privacy.StoredResponseKey
 		for {
 			args["mode"], args["method"], args["key"] = last.Mode, last.Method, last.Key
-			err := tx.QueryRow(ctx, remove, planForArgs, args).Scan(&last.Mode, &last.Method, &last.Key)
+			err := tx.QueryRow(ctx, remove, postgres.PlanForArgs, args).Scan(&last.Mode, &last.Method, &last.Key)
 			if errors.Is(err, pgx.ErrNoRows) {
 				return cursor, true, nil
 			}
@@ -128,10 +129,10 @@ func eventBodies() step {
 		Day  time.Time
 		Body []byte
 	}
-	return step{name: "events", run: func(ctx context.Context, tx *Tx, t target, cursor uuid.UUID) (uuid.UUID, bool, error) {
+	return step{name: "events", run: func(ctx context.Context, tx *postgres.Tx, t target, cursor uuid.UUID) (uuid.UUID, bool, error) {
 		args := t.args()
 		args["after"], args["limit"] = cursor, bodyPage
-		rows, err := tx.Query(ctx, read, planForArgs, args)
+		rows, err := tx.Query(ctx, read, postgres.PlanForArgs, args)
 		if err != nil {
 			return cursor, false, err
 		}
@@ -202,7 +203,7 @@ func streamedDeadLetters() step {
 	const publicKeys = `
 		select public_text from api_keys
 		where workspace_id = @workspace and mode in ('test', 'live') and kind = 'public'`
-	return step{name: "dead letters in Redis", request: func(ctx context.Context, tx *Tx, t target, cursor uuid.UUID) (privacy.ErasurePage, error) {
+	return step{name: "dead letters in Redis", request: func(ctx context.Context, tx *postgres.Tx, t target, cursor uuid.UUID) (privacy.ErasurePage, error) {
 		rows, err := tx.Query(ctx, publicKeys, t.args())
 		if err != nil {
 			return privacy.ErasurePage{}, err

@@ -11,10 +11,11 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/participant"
 	"github.com/tributary-hq/tributary/affiliate/privacy"
+	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
 // LockAccount locks an account, even if it is erased. found is false if it does not exist.
-func (tx *Tx) LockAccount(ctx context.Context, id affiliate.UserID) (a privacy.ErasableAccount, found bool, err error) {
+func LockAccount(ctx context.Context, tx *postgres.Tx, id affiliate.UserID) (a privacy.ErasableAccount, found bool, err error) {
 	const lock = `select id, kind, email, name, erased_at, unclaimed from users where id = $1 for no key update`
 	rows, err := tx.Query(ctx, lock, id)
 	if err != nil {
@@ -29,7 +30,7 @@ func (tx *Tx) LockAccount(ctx context.Context, id affiliate.UserID) (a privacy.E
 
 // LockWorkspaceForErasure locks a workspace, even if it is erased. found is false if it does
 // not exist.
-func (tx *Tx) LockWorkspaceForErasure(ctx context.Context, id affiliate.WorkspaceID) (w privacy.ErasableWorkspace, found bool, err error) {
+func LockWorkspaceForErasure(ctx context.Context, tx *postgres.Tx, id affiliate.WorkspaceID) (w privacy.ErasableWorkspace, found bool, err error) {
 	const lock = `select name, billing_active, erased_at from workspaces where id = $1 for no key update`
 	rows, err := tx.Query(ctx, lock, id)
 	if err != nil {
@@ -44,7 +45,7 @@ func (tx *Tx) LockWorkspaceForErasure(ctx context.Context, id affiliate.Workspac
 
 // LockMembers locks the accounts of the members of the workspace and returns them. Before
 // that, it deletes the invitations to the workspace, because nobody may join it any more.
-func (tx *Tx) LockMembers(ctx context.Context, workspace affiliate.WorkspaceID) ([]privacy.ErasableAccount, error) {
+func LockMembers(ctx context.Context, tx *postgres.Tx, workspace affiliate.WorkspaceID) ([]privacy.ErasableAccount, error) {
 	// The deletion waits for requests that are accepting an invitation. The statement that
 	// follows sees their members.
 	const endInvites = `delete from member_invites where workspace_id = $1`
@@ -70,7 +71,7 @@ const openPayout = `p.status in ('pending', 'processing')`
 
 // HasOpenPayout reports whether a payout to one of the participants is pending or processing.
 // The caller must have locked the participants: a batch locks them before it confirms.
-func (tx *Tx) HasOpenPayout(ctx context.Context, participants []participant.Participant) (open bool, err error) {
+func HasOpenPayout(ctx context.Context, tx *postgres.Tx, participants []participant.Participant) (open bool, err error) {
 	const query = `
 		select exists (
 			select from unnest($1::uuid[], $2::uuid[]) as t (workspace_id, id)
@@ -85,14 +86,14 @@ func (tx *Tx) HasOpenPayout(ctx context.Context, participants []participant.Part
 }
 
 // WorkspaceHasOpenPayout reports whether a payout of a workspace is pending or processing.
-func (tx *Tx) WorkspaceHasOpenPayout(ctx context.Context, workspace affiliate.WorkspaceID) (open bool, err error) {
+func WorkspaceHasOpenPayout(ctx context.Context, tx *postgres.Tx, workspace affiliate.WorkspaceID) (open bool, err error) {
 	const query = `select exists (select from payouts p where p.workspace_id = $1 and p.mode in ('test', 'live') and ` + openPayout + `)`
 	err = tx.QueryRow(ctx, query, workspace).Scan(&open)
 	return open, err
 }
 
 // Receipt returns the amounts of a participant that were not paid.
-func (tx *Tx) Receipt(ctx context.Context, p participant.Participant) (privacy.ErasureReceipt, error) {
+func Receipt(ctx context.Context, tx *postgres.Tx, p participant.Participant) (privacy.ErasureReceipt, error) {
 	const (
 		pending = `
 			select currency, sum(amount_cents)::bigint from commissions
@@ -105,15 +106,15 @@ func (tx *Tx) Receipt(ctx context.Context, p participant.Participant) (privacy.E
 	)
 	var receipt privacy.ErasureReceipt
 	var err error
-	if receipt.PendingCents, err = tx.sums(ctx, pending, p.Scope.Workspace, p.Scope.Mode, p.ID); err != nil {
+	if receipt.PendingCents, err = sums(ctx, tx, pending, p.Scope.Workspace, p.Scope.Mode, p.ID); err != nil {
 		return receipt, err
 	}
-	receipt.BalanceCents, err = tx.sums(ctx, balances, p.Scope.Workspace, p.ID)
+	receipt.BalanceCents, err = sums(ctx, tx, balances, p.Scope.Workspace, p.ID)
 	return receipt, err
 }
 
 // sums reads amounts by currency.
-func (tx *Tx) sums(ctx context.Context, query string, args ...any) (map[string]int64, error) {
+func sums(ctx context.Context, tx *postgres.Tx, query string, args ...any) (map[string]int64, error) {
 	rows, err := tx.Query(ctx, query, args...)
 	if err != nil {
 		return nil, err
@@ -130,9 +131,9 @@ func (tx *Tx) sums(ctx context.Context, query string, args ...any) (map[string]i
 
 // SetBilling stores whether the subscription of a workspace is active. found is false if the
 // workspace does not exist.
-func (s *Store) SetBilling(ctx context.Context, workspace affiliate.WorkspaceID, active bool) (found bool, err error) {
+func SetBilling(ctx context.Context, db *postgres.DB, workspace affiliate.WorkspaceID, active bool) (found bool, err error) {
 	const update = `update workspaces set billing_active = $2 where id = $1`
-	tag, err := s.db.Pool().Exec(ctx, update, workspace, active)
+	tag, err := db.Exec(ctx, update, workspace, active)
 	return tag.RowsAffected() == 1, err
 }
 

@@ -10,12 +10,13 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/privacy"
 	"github.com/tributary-hq/tributary/affiliate/processor"
+	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
 // EraseWorkspace ends every access to a locked workspace and replaces its settings and
 // programmes. The accounts of its members are erased by EraseAccount. The steps erase its
 // participants and the data about buyers.
-func (tx *Tx) EraseWorkspace(ctx context.Context, id affiliate.WorkspaceID, at time.Time) error {
+func EraseWorkspace(ctx context.Context, tx *postgres.Tx, id affiliate.WorkspaceID, at time.Time) error {
 	args := pgx.NamedArgs{"workspace": id, "pseudonym": privacy.Pseudonym(id.UUID), "at": at}
 	for _, statement := range eraseWorkspace {
 		if _, err := tx.Exec(ctx, statement, args); err != nil {
@@ -59,7 +60,7 @@ var eraseWorkspace = []string{
 
 // EndConnections disconnects the payment processors of a workspace: their signing secrets
 // are deleted, and jobs delete the endpoints at the processors and then the connections.
-func (tx *Tx) EndConnections(ctx context.Context, workspace affiliate.WorkspaceID, at time.Time) error {
+func EndConnections(ctx context.Context, tx *postgres.Tx, workspace affiliate.WorkspaceID, at time.Time) error {
 	const end = `
 		update processor_connections set deleted_at = coalesce(deleted_at, $2), secret = '', previous_secret = null
 		where workspace_id = $1 and mode in ('test', 'live')

@@ -11,12 +11,14 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/privacy"
 	"github.com/tributary-hq/tributary/affiliate/processor"
+	"github.com/tributary-hq/tributary/storage/postgres"
+	conversions "github.com/tributary-hq/tributary/storage/postgres/conversion"
 )
 
 // NextRead returns the number of a read of a charge. The numbers increase. A read with a
 // larger number began later, so it sees the same or a newer state.
-func (s *Store) NextRead(ctx context.Context) (number int64, err error) {
-	err = s.db.Pool().QueryRow(ctx, `select nextval('processor_reads')`).Scan(&number)
+func NextRead(ctx context.Context, db *postgres.DB) (number int64, err error) {
+	err = db.QueryRow(ctx, `select nextval('processor_reads')`).Scan(&number)
 	return number, err
 }
 
@@ -55,10 +57,10 @@ const readChargeSale = `
 // not assigned, it returns the conversion that has one of the charge's aliases. If no
 // conversion has one, or if the charge was deleted, it returns nil. If the buyer of the
 // conversion was erased while the charge was stored, it also erases the ids of the charge.
-func (tx *Tx) FindChargeSale(ctx context.Context, scope affiliate.Scope, charge string) (conversion *affiliate.ConversionID, err error) {
+func FindChargeSale(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, charge string) (conversion *affiliate.ConversionID, err error) {
 	var id string
 	var aliases []string
-	forms := tx.ChargeForms(scope, charge)
+	forms := conversions.ChargeForms(tx, scope, charge)
 	err = tx.QueryRow(ctx, readChargeSale, scope.Workspace, scope.Mode, forms).Scan(&id, &conversion, &aliases)
 	if errors.Is(err, pgx.ErrNoRows) { // deleted by the erasure of a buyer
 		return nil, nil
@@ -69,9 +71,9 @@ func (tx *Tx) FindChargeSale(ctx context.Context, scope affiliate.Scope, charge 
 	if conversion != nil {
 		return conversion, nil
 	}
-	sale, err := tx.FindSale(ctx, scope, aliases)
+	sale, err := conversions.FindSale(ctx, tx, scope, aliases)
 	if err == nil && sale.Erased && !privacy.IsErasedProcessorID(id) {
-		err = tx.EraseCharge(ctx, scope, id)
+		err = conversions.EraseCharge(ctx, tx, scope, id)
 	}
 	return sale.Conversion, err
 }
@@ -84,10 +86,10 @@ const putDispute = `
 		status = excluded.status, amount_cents = excluded.amount_cents, updated_at = excluded.updated_at
 	where not ($8 and excluded.status = 'open' and d.status <> 'open')`
 
-// PutCharge stores what a processor says about a charge. readNumber is the result of
-// NextRead before the charge was read.
-func (tx *Tx) PutCharge(ctx context.Context, scope affiliate.Scope, charge processor.Charge, readNumber int64, at time.Time) error {
-	charge, err := tx.ErasedCharge(ctx, scope, charge)
+// PutCharge stores what a processor says about a charge, unless the result of a later read is
+// already stored. readNumber is the result of NextRead before the charge was read.
+func PutCharge(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, charge processor.Charge, readNumber int64, at time.Time) error {
+	charge, err := conversions.ErasedCharge(ctx, tx, scope, charge)
 	if err != nil {
 		return err
 	}

@@ -63,16 +63,16 @@ const activeConnection = `
 	where c.workspace_id = $1 and c.mode = $2 and c.processor = $3 and c.deleted_at is null`
 
 // Connection returns the connection of a scope; nil if there is none.
-func (s *Store) Connection(
-	ctx context.Context, scope affiliate.Scope, processor conversion.ProcessorName,
+func Connection(
+	ctx context.Context, db *postgres.DB, scope affiliate.Scope, processor conversion.ProcessorName,
 ) (*processor.LockedProcessorConnection, error) {
-	rows, _ := s.db.Pool().Query(ctx, activeConnection, scope.Workspace, scope.Mode, processor)
+	rows, _ := db.Query(ctx, activeConnection, scope.Workspace, scope.Mode, processor)
 	return oneConnection(rows)
 }
 
 // LockConnection locks the connection of a scope and returns it; nil if there is none.
-func (tx *Tx) LockConnection(
-	ctx context.Context, scope affiliate.Scope, processor conversion.ProcessorName,
+func LockConnection(
+	ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, processor conversion.ProcessorName,
 ) (*processor.LockedProcessorConnection, error) {
 	rows, _ := tx.Query(ctx, activeConnection+` for no key update`, scope.Workspace, scope.Mode, processor)
 	return oneConnection(rows)
@@ -88,42 +88,42 @@ func oneConnection(rows pgx.Rows) (*processor.LockedProcessorConnection, error) 
 
 // ConnectionByID returns a connection of any workspace that is not deleted. The id is part
 // of the URL to which the processor sends events. Errors: NOT_FOUND.
-func (s *Store) ConnectionByID(ctx context.Context, id processor.ConnectionID) (processor.LockedProcessorConnection, error) {
+func ConnectionByID(ctx context.Context, db *postgres.DB, id processor.ConnectionID) (processor.LockedProcessorConnection, error) {
 	const read = `
 		select ` + connectionColumns + `
 		from processor_connections c
 		where c.id = $1 and c.deleted_at is null`
-	row, err := postgres.OneRow[connectionRow](s.db.Pool().Query(ctx, read, id))
+	row, err := postgres.OneRow[connectionRow](db.Query(ctx, read, id))
 	return row.connection(), err
 }
 
 // ConnectionOfJob returns a connection, also if it is deleted. Errors: NOT_FOUND.
-func (s *Store) ConnectionOfJob(
-	ctx context.Context, workspace affiliate.WorkspaceID, id processor.ConnectionID,
+func ConnectionOfJob(
+	ctx context.Context, db *postgres.DB, workspace affiliate.WorkspaceID, id processor.ConnectionID,
 ) (processor.LockedProcessorConnection, error) {
 	const read = `
 		select ` + connectionColumns + `
 		from processor_connections c
 		where c.workspace_id = $1 and c.mode in ('test', 'live') and c.id = $2`
-	row, err := postgres.OneRow[connectionRow](s.db.Pool().Query(ctx, read, workspace, id))
+	row, err := postgres.OneRow[connectionRow](db.Query(ctx, read, workspace, id))
 	return row.connection(), err
 }
 
 // ConnectionsAfter returns the checks of the endpoints of at most limit connections, ordered by
 // the ids of the connections, which follow the id after.
-func (s *Store) ConnectionsAfter(ctx context.Context, after processor.ConnectionID, limit int) ([]processor.CheckProcessorEndpoint, error) {
+func ConnectionsAfter(ctx context.Context, db *postgres.DB, after processor.ConnectionID, limit int) ([]processor.CheckProcessorEndpoint, error) {
 	const read = `
 		select c.workspace_id as workspace, c.id as connection
 		from processor_connections c
 		where c.deleted_at is null and c.id > $1
 		order by c.id
 		limit $2`
-	rows, _ := s.db.Pool().Query(ctx, read, after, limit)
+	rows, _ := db.Query(ctx, read, after, limit)
 	return pgx.CollectRows(rows, pgx.RowToStructByName[processor.CheckProcessorEndpoint])
 }
 
 // PutConnection inserts a connection, or replaces the row with its id, even if it is deleted.
-func (tx *Tx) PutConnection(ctx context.Context, c processor.LockedProcessorConnection) error {
+func PutConnection(ctx context.Context, tx *postgres.Tx, c processor.LockedProcessorConnection) error {
 	const put = `
 		insert into processor_connections (workspace_id, id, mode, processor, account_id, key, endpoint_id, secret,
 			previous_secret, previous_secret_until, create_conversions, include_out_of_band, connected_at, updated_at, resync_number, resync_since, resync_from)
@@ -151,7 +151,7 @@ func (tx *Tx) PutConnection(ctx context.Context, c processor.LockedProcessorConn
 }
 
 // SetResync stores which resync of a locked connection is running.
-func (tx *Tx) SetResync(ctx context.Context, c processor.Connection) error {
+func SetResync(ctx context.Context, tx *postgres.Tx, c processor.Connection) error {
 	const set = `update processor_connections set resync_number = $4, resync_since = $5, resync_from = $6 where workspace_id = $1 and mode = $2 and id = $3`
 	_, err := tx.Exec(ctx, set, c.Scope.Workspace, c.Scope.Mode, c.ID, c.Resync.Number, c.Resync.Since, c.Resync.From)
 	return err
@@ -159,7 +159,7 @@ func (tx *Tx) SetResync(ctx context.Context, c processor.Connection) error {
 
 // SetEndpointFailing stores whether the endpoint of a connection does not work. changed is
 // false if this is already stored, or if the connection has another endpoint now.
-func (tx *Tx) SetEndpointFailing(ctx context.Context, c processor.Connection, failing bool) (changed bool, err error) {
+func SetEndpointFailing(ctx context.Context, tx *postgres.Tx, c processor.Connection, failing bool) (changed bool, err error) {
 	const set = `
 		update processor_connections set endpoint_failing = $5
 		where workspace_id = $1 and mode = $2 and id = $3 and endpoint_id = $4 and deleted_at is null and endpoint_failing <> $5`
@@ -168,7 +168,7 @@ func (tx *Tx) SetEndpointFailing(ctx context.Context, c processor.Connection, fa
 }
 
 // DisconnectConnection marks a locked connection as deleted.
-func (tx *Tx) DisconnectConnection(ctx context.Context, c processor.Connection, at time.Time) error {
+func DisconnectConnection(ctx context.Context, tx *postgres.Tx, c processor.Connection, at time.Time) error {
 	const mark = `update processor_connections set deleted_at = $4 where workspace_id = $1 and mode = $2 and id = $3`
 	_, err := tx.Exec(ctx, mark, c.Scope.Workspace, c.Scope.Mode, c.ID, at)
 	return err
@@ -176,7 +176,7 @@ func (tx *Tx) DisconnectConnection(ctx context.Context, c processor.Connection, 
 
 // ClaimFailureNotice reports whether a failed event is the first of a UTC day, and marks the
 // day. Only the first causes a notification.
-func (tx *Tx) ClaimFailureNotice(ctx context.Context, c processor.Connection, day time.Time) (first bool, err error) {
+func ClaimFailureNotice(ctx context.Context, tx *postgres.Tx, c processor.Connection, day time.Time) (first bool, err error) {
 	const claim = `
 		update processor_connections set failure_notified_on = $4
 		where workspace_id = $1 and mode = $2 and id = $3 and failure_notified_on is distinct from $4`
@@ -186,41 +186,41 @@ func (tx *Tx) ClaimFailureNotice(ctx context.Context, c processor.Connection, da
 
 // DropConnection removes a deleted connection with its key, unless it has another endpoint
 // now.
-func (s *Store) DropConnection(ctx context.Context, c processor.Connection) error {
+func DropConnection(ctx context.Context, db *postgres.DB, c processor.Connection) error {
 	const drop = `delete from processor_connections where workspace_id = $1 and mode = $2 and id = $3 and endpoint_id = $4 and deleted_at is not null`
-	_, err := s.db.Pool().Exec(ctx, drop, c.Scope.Workspace, c.Scope.Mode, c.ID, c.Endpoint)
+	_, err := db.Exec(ctx, drop, c.Scope.Workspace, c.Scope.Mode, c.ID, c.Endpoint)
 	return err
 }
 
 // SyncsPromoCodes reports whether active promo codes of a scope shall exist at the processor.
-func (s *Store) SyncsPromoCodes(ctx context.Context, scope affiliate.Scope) (found bool, err error) {
+func SyncsPromoCodes(ctx context.Context, db *postgres.DB, scope affiliate.Scope) (found bool, err error) {
 	const read = `
 		select exists (
 			select from promo_codes c
 			where c.workspace_id = $1 and c.mode = $2 and c.active and c.sync_to_processor
 		)`
-	err = s.db.Pool().QueryRow(ctx, read, scope.Workspace, scope.Mode).Scan(&found)
+	err = db.QueryRow(ctx, read, scope.Workspace, scope.Mode).Scan(&found)
 	return found, err
 }
 
 // SubtractsFees reports whether a programme of a scope subtracts the processor's fees.
-func (s *Store) SubtractsFees(ctx context.Context, scope affiliate.Scope) (found bool, err error) {
+func SubtractsFees(ctx context.Context, db *postgres.DB, scope affiliate.Scope) (found bool, err error) {
 	const read = `
 		select exists (
 			select from programs p
 			where p.workspace_id = $1 and p.mode = $2 and p.status <> 'archived' and p.rules ->> 'net_basis' = $3
 		)`
-	err = s.db.Pool().QueryRow(ctx, read, scope.Workspace, scope.Mode, program.NetOfTaxShippingAndFee).Scan(&found)
+	err = db.QueryRow(ctx, read, scope.Workspace, scope.Mode, program.NetOfTaxShippingAndFee).Scan(&found)
 	return found, err
 }
 
 // AddSignatureFailures counts messages whose signature is not valid.
-func (s *Store) AddSignatureFailures(ctx context.Context, c processor.Connection, failures int64, at time.Time) error {
+func AddSignatureFailures(ctx context.Context, db *postgres.DB, c processor.Connection, failures int64, at time.Time) error {
 	const count = `
 		insert into processor_signature_failures as f (workspace_id, connection_id, hour, failures)
 		values ($1, $2, $3, $4)
 		on conflict (workspace_id, connection_id, hour) do update set failures = f.failures + excluded.failures`
-	_, err := s.db.Pool().Exec(ctx, count, c.Scope.Workspace, c.ID, at.Truncate(time.Hour), failures)
+	_, err := db.Exec(ctx, count, c.Scope.Workspace, c.ID, at.Truncate(time.Hour), failures)
 	return err
 }
 
@@ -239,9 +239,9 @@ const readHealth = `
 		)`
 
 // Health describes the events of a connection at the given time.
-func (s *Store) Health(ctx context.Context, c processor.Connection, now time.Time) (processor.Health, error) {
+func Health(ctx context.Context, db *postgres.DB, c processor.Connection, now time.Time) (processor.Health, error) {
 	var h processor.Health
-	err := s.db.Pool().QueryRow(ctx, readHealth, c.Scope.Workspace, c.Scope.Mode, c.ID, now.Add(-24*time.Hour)).
+	err := db.QueryRow(ctx, readHealth, c.Scope.Workspace, c.Scope.Mode, c.ID, now.Add(-24*time.Hour)).
 		Scan(&h.LastEventAt, &h.OldestWaitingAt, &h.SignatureFailures)
 	h.LastEventAt, h.OldestWaitingAt = postgres.UTC(h.LastEventAt), postgres.UTC(h.OldestWaitingAt)
 	return h, err
@@ -249,11 +249,11 @@ func (s *Store) Health(ctx context.Context, c processor.Connection, now time.Tim
 
 // DeleteSignatureFailures deletes at most limit counts of hours that began before the given
 // time. It returns the number of deleted rows.
-func (s *Store) DeleteSignatureFailures(ctx context.Context, before time.Time, limit int) (int64, error) {
+func DeleteSignatureFailures(ctx context.Context, db *postgres.DB, before time.Time, limit int) (int64, error) {
 	const drop = `
 		delete from processor_signature_failures f
 		using (select workspace_id, connection_id, hour from processor_signature_failures where hour < $1 limit $2) as old
 		where f.workspace_id = old.workspace_id and f.connection_id = old.connection_id and f.hour = old.hour`
-	tag, err := s.db.Pool().Exec(ctx, drop, before, limit)
+	tag, err := db.Exec(ctx, drop, before, limit)
 	return tag.RowsAffected(), err
 }

@@ -1,3 +1,8 @@
+// Package processor has the SQL for connections to payment processors, their events, and
+// what they say about charges and disputes.
+//
+// The package reads, locks and stores rows. Its callers decide which values it stores. A function
+// with a *postgres.Tx runs in the caller's transaction. Others run on their own.
 package processor
 
 import (
@@ -15,7 +20,7 @@ import (
 // InsertEvent stores an event. stored is false if the event is already stored, unless it has
 // failed or was ignored: the work then begins again, because the object, the connection or
 // its settings may have changed.
-func (tx *Tx) InsertEvent(ctx context.Context, e processor.StoredProcessorEvent) (stored bool, err error) {
+func InsertEvent(ctx context.Context, tx *postgres.Tx, e processor.StoredProcessorEvent) (stored bool, err error) {
 	const insert = `
 		insert into processor_events as e (workspace_id, connection_id, id, mode, type, account_id, body, resync, since, status, happened_at, received_at)
 		values (@workspace, @connection, @event, @mode, @type, @account, @body, @resync, @since, 'received', @happened_at, @received_at)
@@ -70,12 +75,12 @@ func (r eventRow) event() processor.StoredProcessorEvent {
 // BeginAttempt stores that an attempt to apply an event is running until the given time, and
 // returns the event. The erasure of a buyer does not empty the event before that time. Errors:
 // NOT_FOUND if the event does not exist or needs no more work.
-func (s *Store) BeginAttempt(ctx context.Context, key processor.EventKey, until time.Time) (processor.StoredProcessorEvent, error) {
+func BeginAttempt(ctx context.Context, db *postgres.DB, key processor.EventKey, until time.Time) (processor.StoredProcessorEvent, error) {
 	const begin = `
 		update processor_events e set attempt_until = $5
 		where e.workspace_id = $1 and e.mode = $2 and e.connection_id = $3 and e.id = $4 and e.body is not null
 		returning ` + eventColumns + `, e.body`
-	row, err := postgres.OneRow[eventRow](s.db.Pool().Query(ctx, begin, key.Workspace, key.Mode, key.Connection, key.Event, until))
+	row, err := postgres.OneRow[eventRow](db.Query(ctx, begin, key.Workspace, key.Mode, key.Connection, key.Event, until))
 	return row.event(), err
 }
 
@@ -83,7 +88,7 @@ func (s *Store) BeginAttempt(ctx context.Context, key processor.EventKey, until 
 // after an attempt. The body is deleted when no more work follows. A failed event keeps it. An
 // event that the erasure of a buyer has emptied does not change. The attempt that
 // e.AttemptUntil names has ended.
-func (tx *Tx) SetEventOutcome(ctx context.Context, e processor.StoredProcessorEvent, at time.Time) error {
+func SetEventOutcome(ctx context.Context, tx *postgres.Tx, e processor.StoredProcessorEvent, at time.Time) error {
 	const update = `
 		update processor_events
 		set status = $5, reason = nullif($6, ''), conversion_id = coalesce($7, conversion_id), charge_id = nullif($9, ''),
@@ -109,8 +114,8 @@ const abandonedEvents = `
 
 // AbandonedEvents returns at most limit events without an outcome that arrived before the
 // given time. The events have no body.
-func (s *Store) AbandonedEvents(ctx context.Context, before time.Time, limit int) ([]processor.StoredProcessorEvent, error) {
-	rows, err := s.db.Pool().Query(ctx, abandonedEvents, before, limit)
+func AbandonedEvents(ctx context.Context, db *postgres.DB, before time.Time, limit int) ([]processor.StoredProcessorEvent, error) {
+	rows, err := db.Query(ctx, abandonedEvents, before, limit)
 	return postgres.AllRows(rows, err, eventRow.event)
 }
 
@@ -126,14 +131,14 @@ const (
 
 // Events returns one page of the events of a scope, the latest first, and the number of
 // events on all pages, up to affiliate.MaxTotal. The events have no body.
-func (s *Store) Events(ctx context.Context, scope affiliate.Scope, page affiliate.Page) ([]processor.StoredProcessorEvent, int64, error) {
-	rows, err := s.db.Pool().Query(ctx, listEvents, scope.Workspace, scope.Mode, page.Size, page.Offset())
+func Events(ctx context.Context, db *postgres.DB, scope affiliate.Scope, page affiliate.Page) ([]processor.StoredProcessorEvent, int64, error) {
+	rows, err := db.Query(ctx, listEvents, scope.Workspace, scope.Mode, page.Size, page.Offset())
 	events, err := postgres.AllRows(rows, err, eventRow.event)
 	if err != nil {
 		return nil, 0, fmt.Errorf("read events of a processor: %w", err)
 	}
 	var total int64
-	if err := s.db.Pool().QueryRow(ctx, postgres.CountUpTo(affiliate.MaxTotal, whereEvents), scope.Workspace, scope.Mode).Scan(&total); err != nil {
+	if err := db.QueryRow(ctx, postgres.CountUpTo(affiliate.MaxTotal, whereEvents), scope.Workspace, scope.Mode).Scan(&total); err != nil {
 		return nil, 0, fmt.Errorf("count events of a processor: %w", err)
 	}
 	return events, total, nil
@@ -146,7 +151,7 @@ const deleteEvents = `
 
 // DeleteProcessorEvents deletes at most limit events that arrived before the given time. It
 // returns the number of deleted rows.
-func (s *Store) DeleteProcessorEvents(ctx context.Context, before time.Time, limit int) (int64, error) {
-	tag, err := s.db.Pool().Exec(ctx, deleteEvents, before, limit)
+func DeleteProcessorEvents(ctx context.Context, db *postgres.DB, before time.Time, limit int) (int64, error) {
+	tag, err := db.Exec(ctx, deleteEvents, before, limit)
 	return tag.RowsAffected(), err
 }

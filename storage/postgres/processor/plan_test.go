@@ -65,15 +65,15 @@ func TestStatements_UseIndexes(t *testing.T) {
 
 	check("abandoned events", abandonedEvents, []string{"processor_events_waiting"}, []string{"Sort"}, f.Now().AddDate(0, 0, -4), 1_000)
 
-	store := NewStore(f.Store.DB)
-	health, err := store.Health(t.Context(), processor.Connection{Scope: shop.Scope, ID: connection}, f.Now())
+	db := f.DB
+	health, err := Health(t.Context(), db, processor.Connection{Scope: shop.Scope, ID: connection}, f.Now())
 	if err != nil || health.LastEventAt == nil || health.OldestWaitingAt == nil || health.SignatureFailures != 24 {
 		t.Fatalf("Health returned %+v, %v", health, err)
 	}
 	check("health", readHealth,
 		[]string{"processor_events_list", "processor_events_waiting", "processor_signature_failures_pkey"}, []string{"Sort"},
 		workspace, mode, connection, f.Now().Add(-24*time.Hour))
-	if n, err := store.DeleteProcessorEvents(t.Context(), f.Now().AddDate(0, 0, -26), 10); n != 10 || err != nil {
+	if n, err := DeleteProcessorEvents(t.Context(), db, f.Now().AddDate(0, 0, -26), 10); n != 10 || err != nil {
 		t.Fatalf("DeleteProcessorEvents returned %d, %v, want 10", n, err)
 	}
 	check("deletion", deleteEvents, []string{"processor_events_by_age", "processor_events_pkey"}, []string{"Sort"},

@@ -16,12 +16,12 @@ import (
 
 // PromoCodes returns the texts of the promo codes that were created at the processor with
 // the given ids. An unknown id is missing in the result.
-func (s *Store) PromoCodes(ctx context.Context, scope affiliate.Scope, promotionCodes []string) (map[string]string, error) {
+func PromoCodes(ctx context.Context, db *postgres.DB, scope affiliate.Scope, promotionCodes []string) (map[string]string, error) {
 	const read = `
 		select c.promotion_code_id, c.code
 		from processor_promo_codes c
 		where c.workspace_id = $1 and c.mode = $2 and c.promotion_code_id = any($3)`
-	rows, _ := s.db.Pool().Query(ctx, read, scope.Workspace, scope.Mode, promotionCodes)
+	rows, _ := db.Query(ctx, read, scope.Workspace, scope.Mode, promotionCodes)
 	texts := map[string]string{}
 	var id, text string
 	_, err := pgx.ForEachRow(rows, []any{&id, &text}, func() error {
@@ -32,14 +32,14 @@ func (s *Store) PromoCodes(ctx context.Context, scope affiliate.Scope, promotion
 }
 
 // PromoCode returns a promo code with the fields that a processor needs. Errors: NOT_FOUND.
-func (s *Store) PromoCode(ctx context.Context, scope affiliate.Scope, id affiliate.PromoCodeID) (promocode.PromoCode, error) {
+func PromoCode(ctx context.Context, db *postgres.DB, scope affiliate.Scope, id affiliate.PromoCodeID) (promocode.PromoCode, error) {
 	const read = `
 		select c.id, c.program_id as program, c.participant_id as participant, c.code, c.discount_type, c.discount_value, c.currency,
 			c.max_redemptions, c.redemptions, c.expires_at, c.active, c.sync_to_processor as sync, c.sync_status, c.version,
 			c.created_at, c.updated_at
 		from promo_codes c
 		where c.workspace_id = $1 and c.mode = $2 and c.id = $3`
-	rows, _ := s.db.Pool().Query(ctx, read, scope.Workspace, scope.Mode, id)
+	rows, _ := db.Query(ctx, read, scope.Workspace, scope.Mode, id)
 	code, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByNameLax[promocode.PromoCode])
 	if errors.Is(err, pgx.ErrNoRows) {
 		return code, affiliate.Refuse(affiliate.ReasonNotFound)
@@ -50,20 +50,20 @@ func (s *Store) PromoCode(ctx context.Context, scope affiliate.Scope, id affilia
 
 // ActivePromotionCodes returns the promotion codes of an account that were created from a
 // promo code and not deactivated.
-func (s *Store) ActivePromotionCodes(
-	ctx context.Context, scope affiliate.Scope, account string, id affiliate.PromoCodeID,
+func ActivePromotionCodes(
+	ctx context.Context, db *postgres.DB, scope affiliate.Scope, account string, id affiliate.PromoCodeID,
 ) ([]processor.PromoCode, error) {
 	const read = `
 		select c.coupon_id as coupon, c.promotion_code_id as promotion_code, c.terms
 		from processor_promo_codes c
 		where c.workspace_id = $1 and c.mode = $2 and c.promo_code_id = $3 and c.account_id = $4 and c.active
 		order by c.created_at`
-	rows, _ := s.db.Pool().Query(ctx, read, scope.Workspace, scope.Mode, id, account)
+	rows, _ := db.Query(ctx, read, scope.Workspace, scope.Mode, id, account)
 	return pgx.CollectRows(rows, pgx.RowToStructByName[processor.PromoCode])
 }
 
 // PutPromotionCode stores a promotion code that was created from a promo code.
-func (tx *Tx) PutPromotionCode(ctx context.Context, account string, code promocode.PromoCode, created processor.PromoCode, at time.Time) error {
+func PutPromotionCode(ctx context.Context, tx *postgres.Tx, account string, code promocode.PromoCode, created processor.PromoCode, at time.Time) error {
 	const insert = `
 		insert into processor_promo_codes (workspace_id, mode, promotion_code_id, coupon_id, account_id, promo_code_id, code, terms, active, created_at)
 		values ($1, $2, $3, $4, $5, $6, $7, $8, true, $9)
@@ -76,7 +76,7 @@ func (tx *Tx) PutPromotionCode(ctx context.Context, account string, code promoco
 }
 
 // EndPromotionCode marks a promotion code as deactivated.
-func (tx *Tx) EndPromotionCode(ctx context.Context, scope affiliate.Scope, promotionCode string) error {
+func EndPromotionCode(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, promotionCode string) error {
 	const update = `update processor_promo_codes set active = false where workspace_id = $1 and mode = $2 and promotion_code_id = $3`
 	_, err := tx.Exec(ctx, update, scope.Workspace, scope.Mode, promotionCode)
 	return err
@@ -84,7 +84,7 @@ func (tx *Tx) EndPromotionCode(ctx context.Context, scope affiliate.Scope, promo
 
 // SetSyncStatus stores whether a promo code exists at the processor. current is false if
 // the promo code has changed since it was read: nothing is stored then.
-func (tx *Tx) SetSyncStatus(ctx context.Context, code promocode.PromoCode, status promocode.SyncStatus) (current bool, err error) {
+func SetSyncStatus(ctx context.Context, tx *postgres.Tx, code promocode.PromoCode, status promocode.SyncStatus) (current bool, err error) {
 	const update = `
 		update promo_codes set sync_status = $5
 		where workspace_id = $1 and mode = $2 and id = $3 and version = $4 and sync_to_processor`
@@ -94,12 +94,12 @@ func (tx *Tx) SetSyncStatus(ctx context.Context, code promocode.PromoCode, statu
 
 // SyncedPromoCodes returns at most limit ids of promo codes that shall exist at the
 // processor, and that follow the id after.
-func (s *Store) SyncedPromoCodes(ctx context.Context, scope affiliate.Scope, after affiliate.PromoCodeID, limit int) ([]affiliate.PromoCodeID, error) {
+func SyncedPromoCodes(ctx context.Context, db *postgres.DB, scope affiliate.Scope, after affiliate.PromoCodeID, limit int) ([]affiliate.PromoCodeID, error) {
 	const read = `
 		select c.id from promo_codes c
 		where c.workspace_id = $1 and c.mode = $2 and c.sync_to_processor and c.id > $3
 		order by c.id
 		limit $4`
-	rows, _ := s.db.Pool().Query(ctx, read, scope.Workspace, scope.Mode, after, limit)
+	rows, _ := db.Query(ctx, read, scope.Workspace, scope.Mode, after, limit)
 	return pgx.CollectRows(rows, pgx.RowTo[affiliate.PromoCodeID])
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/privacy"
+	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
 const (
@@ -31,8 +32,8 @@ type auditRow struct {
 // ClearAuditLog reads at most limit entries of the audit log of a workspace that follow the id
 // after. It removes the values and the network from entries about test data: who has changed
 // what and when stays. It returns the last id and the number of entries that it has read.
-func (tx *Tx) ClearAuditLog(
-	ctx context.Context, workspace affiliate.WorkspaceID, after affiliate.AuditID, limit int,
+func ClearAuditLog(
+	ctx context.Context, tx *postgres.Tx, workspace affiliate.WorkspaceID, after affiliate.AuditID, limit int,
 ) (last affiliate.AuditID, read int, err error) {
 	rows, _ := tx.Query(ctx, auditPage, workspace, after, limit, keptResources)
 	page, err := pgx.CollectRows(rows, pgx.RowToStructByName[auditRow])

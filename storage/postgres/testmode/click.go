@@ -9,6 +9,7 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/click"
+	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
 // No index of clicks and events contains the mode. The clicks of a workspace are therefore
@@ -21,7 +22,7 @@ const setResetAt = `
 
 // SetResetAt stores the time until which clicks of test mode are not stored any more. The
 // time never moves back.
-func (tx *Tx) SetResetAt(ctx context.Context, workspace affiliate.WorkspaceID, at time.Time) error {
+func SetResetAt(ctx context.Context, tx *postgres.Tx, workspace affiliate.WorkspaceID, at time.Time) error {
 	if _, err := tx.Exec(ctx, setResetAt, workspace, at); err != nil {
 		return fmt.Errorf("store the time of a deletion of test data: %w", err)
 	}
@@ -37,8 +38,8 @@ const clickWriters = `
 
 // ClickWriters returns the names of the running transactions that write clicks. The name of
 // a transaction is never used again.
-func (s *Store) ClickWriters(ctx context.Context) ([]string, error) {
-	rows, err := s.db.Pool().Query(ctx, clickWriters)
+func ClickWriters(ctx context.Context, db *postgres.DB) ([]string, error) {
+	rows, err := db.Query(ctx, clickWriters)
 	if err != nil {
 		return nil, fmt.Errorf("read the transactions that write clicks: %w", err)
 	}
@@ -79,8 +80,8 @@ type deletedClickRow struct {
 // deletes those of test mode. It returns the id of the last click that it has read and the
 // number of clicks that it has read. The deleted clicks contain only what identifies their
 // visitors.
-func (tx *Tx) DeleteClicks(
-	ctx context.Context, workspace affiliate.WorkspaceID, after affiliate.ClickID, limit int,
+func DeleteClicks(
+	ctx context.Context, tx *postgres.Tx, workspace affiliate.WorkspaceID, after affiliate.ClickID, limit int,
 ) (last affiliate.ClickID, read int, deleted []click.Click, err error) {
 	rows, err := tx.Query(ctx, clickPage, workspace, after, limit)
 	if err != nil {
@@ -140,8 +141,8 @@ type eventRow struct {
 // DeleteEvents reads at most limit events of a workspace whose ids follow the id after, and
 // deletes those of test mode. It returns the id of the last event that it has read, and the
 // numbers of events that it has read and deleted.
-func (tx *Tx) DeleteEvents(
-	ctx context.Context, workspace affiliate.WorkspaceID, after affiliate.EventID, limit int,
+func DeleteEvents(
+	ctx context.Context, tx *postgres.Tx, workspace affiliate.WorkspaceID, after affiliate.EventID, limit int,
 ) (last affiliate.EventID, read int, deleted int64, err error) {
 	rows, err := tx.Query(ctx, eventPage, workspace, after, limit)
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/storage/postgres"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
@@ -100,7 +101,7 @@ var day = time.Date(2026, 5, 6, 0, 0, 0, 0, time.UTC)
 func fill(f *pgtest.Fixture, s *pgtest.Shop) {
 	f.Helper()
 	const participants = 300
-	if _, err := f.Store.EnsureClickPartitions(f.Context(), day.AddDate(0, 0, -6), day); err != nil {
+	if _, err := postgres.EnsureClickPartitions(f.Context(), f.DB, day.AddDate(0, 0, -6), day); err != nil {
 		f.Fatal(err)
 	}
 	endpoint := s.NewEndpoint(s.Scope)
@@ -244,13 +245,13 @@ func TestDeleteTestRows_DeletesOnlyTestDataOfTheWorkspace(t *testing.T) {
 	}
 	for _, table := range []string{"ledger_entries", "attribution_decisions", "commission_history", "program_rules"} {
 		var deleted int64
-		err := f.Store.Pool().QueryRow(t.Context(), `select delete_test_rows($1, $2, array(select ctid from `+table+`))`, table, shop.Scope.Workspace).Scan(&deleted)
+		err := f.DB.QueryRow(t.Context(), `select delete_test_rows($1, $2, array(select ctid from `+table+`))`, table, shop.Scope.Workspace).Scan(&deleted)
 		if err != nil || deleted != 1 {
 			t.Errorf("%s: delete_test_rows deleted %d rows, %v, want 1", table, deleted, err)
 		}
 		f.WantCount(2, "rows in "+table, `select count(*) from `+table)
 	}
-	if _, err := f.Store.Pool().Exec(t.Context(), `select delete_test_rows('audit_log', $1, '{}')`, shop.Scope.Workspace); err == nil {
+	if _, err := f.DB.Exec(t.Context(), `select delete_test_rows('audit_log', $1, '{}')`, shop.Scope.Workspace); err == nil {
 		t.Error("delete_test_rows accepts the audit log")
 	}
 	f.WantCount(0, "roles other than the service that can call the function", `

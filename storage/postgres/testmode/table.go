@@ -8,6 +8,7 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/privacy"
+	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
 // step deletes rows of one table. Several steps can delete different rows of a table.
@@ -252,13 +253,14 @@ const (
 			select ctid from click_days where workspace_id = @workspace and mode = 'test' limit @limit))`
 )
 
-// Steps returns the number of steps.
-func (*Store) Steps() int { return len(steps) }
+// Steps returns the number of steps of DeleteRows.
+func Steps(db *postgres.DB) int { return len(steps) }
 
-// DeleteRows executes a step: it deletes at most limit rows. The transaction must have
-// locked the deletion. A step that deletes fewer rows than the limit has left no row, except
+// DeleteRows executes a step: it deletes at most limit rows of one table. The steps are
+// numbered from 0, and their order respects the foreign keys. The transaction must have locked
+// the deletion. A step that deletes fewer rows than the limit has left no row, except
 // rows that other transactions have inserted or changed at the same time.
-func (tx *Tx) DeleteRows(ctx context.Context, workspace affiliate.WorkspaceID, number, limit int) (privacy.DeletedTestRows, error) {
+func DeleteRows(ctx context.Context, tx *postgres.Tx, workspace affiliate.WorkspaceID, number, limit int) (privacy.DeletedTestRows, error) {
 	s := steps[number]
 	deleted := privacy.DeletedTestRows{Table: s.table}
 	rows, err := tx.Query(ctx, s.sql, pgx.NamedArgs{"workspace": workspace, "limit": limit})

@@ -127,14 +127,14 @@ const eventKnown = `
 
 // checkEvent returns NOT_FOUND if the scope does not contain the event. If event is
 // nil, there is nothing to check.
-func (s *Store) checkEvent(ctx context.Context, scope affiliate.Scope, endpoint affiliate.EndpointID, event *affiliate.EventID) error {
+func checkEvent(ctx context.Context, db *postgres.DB, scope affiliate.Scope, endpoint affiliate.EndpointID, event *affiliate.EventID) error {
 	if event == nil {
 		return nil
 	}
 	args := endpointArgs(scope, endpoint)
 	args["event"], args["event_day"] = *event, dayOf(*event)
 	var known bool
-	if err := s.db.Pool().QueryRow(ctx, eventKnown, args).Scan(&known); err != nil {
+	if err := db.QueryRow(ctx, eventKnown, args).Scan(&known); err != nil {
 		return fmt.Errorf("event: %w", err)
 	}
 	if !known {
@@ -147,20 +147,20 @@ func (s *Store) checkEvent(ctx context.Context, scope affiliate.Scope, endpoint 
 // created at the given time or later, newest first, and the number of these deliveries,
 // up to affiliate.MaxTotal. Errors: WEBHOOK_NOT_FOUND if the endpoint does not exist;
 // NOT_FOUND if the filter's event does not exist.
-func (s *Store) Deliveries(
-	ctx context.Context, scope affiliate.Scope, endpoint affiliate.EndpointID, since time.Time,
+func Deliveries(
+	ctx context.Context, db *postgres.DB, scope affiliate.Scope, endpoint affiliate.EndpointID, since time.Time,
 	filter webhook.DeliveryFilter, page affiliate.Page,
 ) ([]webhook.Delivery, int64, error) {
-	e, err := s.Endpoint(ctx, scope, endpoint)
+	e, err := Endpoint(ctx, db, scope, endpoint)
 	if err != nil {
 		return nil, 0, err
 	}
-	if err := s.checkEvent(ctx, scope, endpoint, filter.Event); err != nil {
+	if err := checkEvent(ctx, db, scope, endpoint, filter.Event); err != nil {
 		return nil, 0, err
 	}
 	query := newListQuery(scope, endpoint, since, filter)
 	query.args["limit"], query.args["offset"] = page.Size, page.Offset()
-	rows, err := s.db.Pool().Query(ctx, query.page(), planForArgs, query.args)
+	rows, err := db.Query(ctx, query.page(), postgres.PlanForArgs, query.args)
 	deliveries, err := postgres.AllRows(rows, err, func(r deliveryRow) webhook.Delivery { return r.delivery(e.Epoch) })
 	if err != nil {
 		return nil, 0, fmt.Errorf("deliveries: %w", err)
@@ -170,7 +170,7 @@ func (s *Store) Deliveries(
 		return deliveries, page.Offset() + n, nil
 	}
 	var total int64
-	if err := s.db.Pool().QueryRow(ctx, query.count(), planForArgs, query.args).Scan(&total); err != nil {
+	if err := db.QueryRow(ctx, query.count(), postgres.PlanForArgs, query.args).Scan(&total); err != nil {
 		return nil, 0, fmt.Errorf("count deliveries: %w", err)
 	}
 	return deliveries, total, nil
@@ -192,16 +192,10 @@ func deliveryArgs(scope affiliate.Scope, endpoint affiliate.EndpointID, id affil
 	return args
 }
 
-// Delivery returns a delivery of an endpoint with its attempts. Errors:
-// WEBHOOK_NOT_FOUND.
-func (s *Store) Delivery(ctx context.Context, e webhook.Endpoint, id affiliate.DeliveryID) (webhook.Delivery, error) {
-	return readDelivery(ctx, s.db.Pool(), e, id)
-}
-
 // Delivery returns a delivery of an endpoint with its attempts, including the changes
 // that the transaction has made. Errors: WEBHOOK_NOT_FOUND.
-func (tx *Tx) Delivery(ctx context.Context, e webhook.Endpoint, id affiliate.DeliveryID) (webhook.Delivery, error) {
-	return readDelivery(ctx, tx, e, id)
+func Delivery(ctx context.Context, db postgres.Queryer, e webhook.Endpoint, id affiliate.DeliveryID) (webhook.Delivery, error) {
+	return readDelivery(ctx, db, e, id)
 }
 
 func readDelivery(ctx context.Context, db postgres.Queryer, e webhook.Endpoint, id affiliate.DeliveryID) (webhook.Delivery, error) {
@@ -239,8 +233,8 @@ func (r lockedRow) locked() webhook.LockedDelivery {
 
 // LockDelivery locks a delivery of an endpoint and returns it. Errors:
 // WEBHOOK_NOT_FOUND.
-func (tx *Tx) LockDelivery(
-	ctx context.Context, scope affiliate.Scope, endpoint affiliate.EndpointID, id affiliate.DeliveryID,
+func LockDelivery(
+	ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, endpoint affiliate.EndpointID, id affiliate.DeliveryID,
 ) (webhook.LockedDelivery, error) {
 	row, err := oneRow[lockedRow](tx.Query(ctx, lockDelivery, deliveryArgs(scope, endpoint, id)))
 	return row.locked(), err
@@ -253,7 +247,7 @@ const updateDelivery = `
 
 // UpdateDelivery stores the state of a locked delivery. If the delivery has a due time,
 // the sender is notified after the commit.
-func (tx *Tx) UpdateDelivery(ctx context.Context, scope affiliate.Scope, endpoint affiliate.EndpointID, d webhook.LockedDelivery) error {
+func UpdateDelivery(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, endpoint affiliate.EndpointID, d webhook.LockedDelivery) error {
 	args := deliveryArgs(scope, endpoint, d.ID)
 	args["status"], args["tier"], args["extra"] = d.State.Status, d.State.ScheduledAttempts, d.State.RequestedAttempts
 	args["epoch"], args["due_at"], args["completed_at"] = d.Epoch, d.DueAt, d.CompletedAt

@@ -69,25 +69,20 @@ func readEndpoint(ctx context.Context, db postgres.Queryer, sql string, scope af
 	return row.endpoint(), err
 }
 
-// Endpoint returns an endpoint. Errors: WEBHOOK_NOT_FOUND.
-func (s *Store) Endpoint(ctx context.Context, scope affiliate.Scope, id affiliate.EndpointID) (webhook.Endpoint, error) {
-	return readEndpoint(ctx, s.db.Pool(), selectEndpoint, scope, id)
-}
-
 // Endpoints returns one page of the endpoints of a scope, newest first, and the number
 // of endpoints on all pages.
-func (s *Store) Endpoints(ctx context.Context, scope affiliate.Scope, page affiliate.Page) ([]webhook.Endpoint, int64, error) {
+func Endpoints(ctx context.Context, db *postgres.DB, scope affiliate.Scope, page affiliate.Page) ([]webhook.Endpoint, int64, error) {
 	const list = `
 		select ` + endpointColumns + `
 		from webhook_endpoints e
 		where e.workspace_id = @workspace and e.mode = @mode and e.deleted_at is null
 		order by e.created_at desc, e.id desc
 		limit @limit offset @offset`
-	total, err := countEndpoints(ctx, s.db.Pool(), scope)
+	total, err := countEndpoints(ctx, db, scope)
 	if err != nil {
 		return nil, 0, err
 	}
-	rows, err := s.db.Pool().Query(ctx, list, pgx.NamedArgs{
+	rows, err := db.Query(ctx, list, pgx.NamedArgs{
 		"workspace": scope.Workspace, "mode": scope.Mode, "limit": page.Size, "offset": page.Offset(),
 	})
 	endpoints, err := postgres.AllRows(rows, err, endpointRow.endpoint)
@@ -112,15 +107,15 @@ type secretsRow struct {
 }
 
 // EndpointSecrets returns an endpoint and the encrypted signing secrets that are valid
-// at the given time, newest first. Errors: WEBHOOK_NOT_FOUND.
-func (s *Store) EndpointSecrets(
-	ctx context.Context, scope affiliate.Scope, id affiliate.EndpointID, at time.Time,
+// at the given time, newest first. Errors: WEBHOOK_NOT_FOUND, also if the endpoint is deleted.
+func EndpointSecrets(
+	ctx context.Context, db *postgres.DB, scope affiliate.Scope, id affiliate.EndpointID, at time.Time,
 ) (webhook.Endpoint, [][]byte, error) {
 	const query = `
 		select ` + endpointColumns + `, e.secret, e.previous_secret, e.previous_until
 		from webhook_endpoints e
 		where e.workspace_id = @workspace and e.mode = @mode and e.id = @endpoint and e.deleted_at is null`
-	row, err := oneRow[secretsRow](s.db.Pool().Query(ctx, query, endpointArgs(scope, id)))
+	row, err := oneRow[secretsRow](db.Query(ctx, query, endpointArgs(scope, id)))
 	if err != nil {
 		return webhook.Endpoint{}, nil, err
 	}
@@ -133,13 +128,13 @@ func (s *Store) EndpointSecrets(
 
 // CountEndpoints returns the number of endpoints of a scope. If the number must not
 // change until the commit, the caller must call LockWorkspace first.
-func (tx *Tx) CountEndpoints(ctx context.Context, scope affiliate.Scope) (int, error) {
+func CountEndpoints(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope) (int, error) {
 	return countEndpoints(ctx, tx, scope)
 }
 
 // InsertEndpoint stores a new endpoint. encryptedSecret is the signing secret of the
 // endpoint.
-func (tx *Tx) InsertEndpoint(ctx context.Context, e webhook.Endpoint, encryptedSecret []byte) error {
+func InsertEndpoint(ctx context.Context, tx *postgres.Tx, e webhook.Endpoint, encryptedSecret []byte) error {
 	const insert = `
 		insert into webhook_endpoints (workspace_id, id, mode, url, description, subscriptions, active, disabled_reason,
 			epoch, secret, created_at, updated_at, version)
@@ -162,24 +157,26 @@ func changeArgs(e webhook.Endpoint) pgx.NamedArgs {
 	}
 }
 
-// Endpoint returns an endpoint without locking it. Errors: WEBHOOK_NOT_FOUND.
-func (tx *Tx) Endpoint(ctx context.Context, scope affiliate.Scope, id affiliate.EndpointID) (webhook.Endpoint, error) {
-	return readEndpoint(ctx, tx, selectEndpoint, scope, id)
+// Endpoint returns an endpoint without locking it. Errors: WEBHOOK_NOT_FOUND, also if the
+// endpoint is deleted.
+func Endpoint(ctx context.Context, db postgres.Queryer, scope affiliate.Scope, id affiliate.EndpointID) (webhook.Endpoint, error) {
+	return readEndpoint(ctx, db, selectEndpoint, scope, id)
 }
 
 // EndpointOrDeleted returns an endpoint, even if it is deleted. Errors:
 // WEBHOOK_NOT_FOUND.
-func (tx *Tx) EndpointOrDeleted(ctx context.Context, scope affiliate.Scope, id affiliate.EndpointID) (webhook.Endpoint, error) {
+func EndpointOrDeleted(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, id affiliate.EndpointID) (webhook.Endpoint, error) {
 	return readEndpoint(ctx, tx, selectEndpointOrDeleted, scope, id)
 }
 
-// LockEndpoint locks an endpoint and returns it. Errors: WEBHOOK_NOT_FOUND.
-func (tx *Tx) LockEndpoint(ctx context.Context, scope affiliate.Scope, id affiliate.EndpointID) (webhook.Endpoint, error) {
+// LockEndpoint locks an endpoint and returns it. Errors: WEBHOOK_NOT_FOUND, also if the
+// endpoint is deleted.
+func LockEndpoint(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, id affiliate.EndpointID) (webhook.Endpoint, error) {
 	return readEndpoint(ctx, tx, selectEndpoint+` for no key update`, scope, id)
 }
 
 // UpdateEndpoint stores the changed fields of a locked endpoint.
-func (tx *Tx) UpdateEndpoint(ctx context.Context, e webhook.Endpoint) error {
+func UpdateEndpoint(ctx context.Context, tx *postgres.Tx, e webhook.Endpoint) error {
 	const update = `
 		update webhook_endpoints
 		set description = @description, subscriptions = @subscriptions, active = @active, disabled_reason = @disabled_reason,
@@ -192,7 +189,7 @@ func (tx *Tx) UpdateEndpoint(ctx context.Context, e webhook.Endpoint) error {
 
 // DeleteEndpoint marks a locked endpoint as deleted at e.UpdatedAt and deletes its
 // signing secrets. The row remains because its deliveries refer to it.
-func (tx *Tx) DeleteEndpoint(ctx context.Context, e webhook.Endpoint) error {
+func DeleteEndpoint(ctx context.Context, tx *postgres.Tx, e webhook.Endpoint) error {
 	const remove = `
 		update webhook_endpoints
 		set deleted_at = @updated_at, updated_at = @updated_at, version = @version, active = @active,
@@ -206,7 +203,7 @@ func (tx *Tx) DeleteEndpoint(ctx context.Context, e webhook.Endpoint) error {
 // ReplaceSecret stores a new encrypted signing secret of a locked endpoint. The
 // previous secret stays valid until keptUntil. If keptUntil is nil, the previous secret
 // is deleted.
-func (tx *Tx) ReplaceSecret(ctx context.Context, e webhook.Endpoint, encryptedSecret []byte, keptUntil *time.Time) error {
+func ReplaceSecret(ctx context.Context, tx *postgres.Tx, e webhook.Endpoint, encryptedSecret []byte, keptUntil *time.Time) error {
 	const replace = `
 		update webhook_endpoints
 		set previous_secret = case when @until::timestamptz is null then null else secret end, previous_until = @until,

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate/webhook"
+	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
 // selectLateness searches the index on due deliveries once for each active endpoint.
@@ -23,8 +24,8 @@ const selectLateness = `
 
 // Lateness returns which part of the endpoints has due deliveries. An endpoint is late if a
 // delivery has been due since lateBefore.
-func (s *Store) Lateness(ctx context.Context, now, lateBefore time.Time) (webhook.Lateness, error) {
-	rows, _ := s.db.SendingPool().Query(ctx, selectLateness, now, lateBefore)
+func Lateness(ctx context.Context, db *postgres.DB, now, lateBefore time.Time) (webhook.Lateness, error) {
+	rows, _ := db.SendingPool().Query(ctx, selectLateness, now, lateBefore)
 	lateness, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[webhook.Lateness])
 	if err != nil {
 		return lateness, fmt.Errorf("read the lateness of webhooks: %w", err)

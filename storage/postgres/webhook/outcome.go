@@ -40,7 +40,7 @@ const applyOutcomes = `
 // ApplyOutcomes stores the changes of deliveries after their attempts. It skips a
 // delivery if the stored state is no longer the state before the change. It returns the
 // ids of the deliveries that it has updated.
-func (tx *Tx) ApplyOutcomes(ctx context.Context, changes []webhook.DeliveryChange) ([]affiliate.DeliveryID, error) {
+func ApplyOutcomes(ctx context.Context, tx *postgres.Tx, changes []webhook.DeliveryChange) ([]affiliate.DeliveryID, error) {
 	args, err := outcomeArgs(changes)
 	if err != nil {
 		return nil, err
@@ -118,14 +118,14 @@ const (
 
 // LockDeliveryOf locks a delivery of the given endpoint and returns it. The endpoint
 // may belong to any workspace. Errors: WEBHOOK_NOT_FOUND.
-func (tx *Tx) LockDeliveryOf(ctx context.Context, key webhook.EndpointKey, id affiliate.DeliveryID) (webhook.LockedDelivery, error) {
+func LockDeliveryOf(ctx context.Context, tx *postgres.Tx, key webhook.EndpointKey, id affiliate.DeliveryID) (webhook.LockedDelivery, error) {
 	row, err := oneRow[lockedRow](tx.Query(ctx, lockDeliveryOfKey, key.Workspace, key.ID, id, dayOf(id)))
 	return row.locked(), err
 }
 
 // LockEndpoints locks endpoints of any workspaces and returns them. Deleted endpoints
 // are included.
-func (tx *Tx) LockEndpoints(ctx context.Context, keys []webhook.EndpointKey) ([]webhook.Endpoint, error) {
+func LockEndpoints(ctx context.Context, tx *postgres.Tx, keys []webhook.EndpointKey) ([]webhook.Endpoint, error) {
 	workspaces, ids := keyColumns(keys)
 	rows, err := tx.Query(ctx, lockEndpoints, workspaces, ids)
 	endpoints, err := postgres.AllRows(rows, err, endpointRow.endpoint)
@@ -136,7 +136,7 @@ func (tx *Tx) LockEndpoints(ctx context.Context, keys []webhook.EndpointKey) ([]
 }
 
 // UpdateHealth stores the health of locked endpoints.
-func (tx *Tx) UpdateHealth(ctx context.Context, endpoints []webhook.Endpoint) error {
+func UpdateHealth(ctx context.Context, tx *postgres.Tx, endpoints []webhook.Endpoint) error {
 	workspaces, ids := keyColumns(column(endpoints, webhook.Endpoint.Key))
 	type endpoint = webhook.Endpoint
 	_, err := tx.Exec(ctx, updateHealth, pgx.NamedArgs{

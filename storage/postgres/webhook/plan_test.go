@@ -8,7 +8,8 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/webhook"
-	webhookpg "github.com/tributary-hq/tributary/storage/postgres/webhook"
+	"github.com/tributary-hq/tributary/storage/postgres"
+	webhooks "github.com/tributary-hq/tributary/storage/postgres/webhook"
 )
 
 // Every statement on deliveries must use an index, and only the indexes of partitions
@@ -16,7 +17,7 @@ import (
 func TestDeliveryStatements_UseIndexesOfNeededPartitions(t *testing.T) {
 	t.Parallel()
 	f := newQueueAt(t, time.Date(2026, 3, 18, 12, 0, 0, 0, time.UTC))
-	if _, err := f.Store.EnsureWeekPartitions(t.Context(), f.Now().AddDate(0, 0, -14), f.Now()); err != nil {
+	if _, err := postgres.EnsureWeekPartitions(t.Context(), f.DB, f.Now().AddDate(0, 0, -14), f.Now()); err != nil {
 		t.Fatal(err)
 	}
 	e := f.NewEndpoint(f.Scope)
@@ -63,7 +64,7 @@ func TestDeliveryStatements_UseIndexesOfNeededPartitions(t *testing.T) {
 		}
 	}
 	list := func(since time.Time, filter webhook.DeliveryFilter) (page, count string) {
-		pageSQL, countSQL, args := webhookpg.DeliveryListSQL(f.Scope, e, since, filter)
+		pageSQL, countSQL, args := webhooks.DeliveryListSQL(f.Scope, e, since, filter)
 		args["limit"], args["offset"] = 20, 0
 		return f.Plan(pageSQL, args), f.Plan(countSQL, args)
 	}
@@ -83,26 +84,26 @@ func TestDeliveryStatements_UseIndexesOfNeededPartitions(t *testing.T) {
 	page, _ = list(month, webhook.DeliveryFilter{Event: &event})
 	check("page of an event", page, []string{"Index Scan"}, weeks[:1], pkey)
 
-	one := webhookpg.DeliveryArgs(f.Scope, e, affiliate.NewID[affiliate.DeliveryID](f.Now()))
-	check("one delivery", f.Plan(webhookpg.SelectDeliverySQL, one), []string{"Index Scan"}, weeks[:1], pkey)
-	check("lock one delivery", f.Plan(webhookpg.LockDeliverySQL, one), []string{"Index Scan"}, weeks[:1], pkey)
+	one := webhooks.DeliveryArgs(f.Scope, e, affiliate.NewID[affiliate.DeliveryID](f.Now()))
+	check("one delivery", f.Plan(webhooks.SelectDeliverySQL, one), []string{"Index Scan"}, weeks[:1], pkey)
+	check("lock one delivery", f.Plan(webhooks.LockDeliverySQL, one), []string{"Index Scan"}, weeks[:1], pkey)
 	one["status"], one["tier"], one["extra"], one["epoch"], one["due_at"], one["completed_at"] = "failed", 1, 1, 1, f.Now(), nil
-	check("update one delivery", f.Plan(webhookpg.UpdateDeliverySQL, one), []string{"Index Scan"}, weeks[:1], pkey)
+	check("update one delivery", f.Plan(webhooks.UpdateDeliverySQL, one), []string{"Index Scan"}, weeks[:1], pkey)
 
 	job := webhook.RecoverDeliveries{
 		Workspace: f.Scope.Workspace, Mode: f.Scope.Mode, Endpoint: e, Since: month, Until: f.Now(), RequestedAt: f.Now(),
 		Statuses: []webhook.DeliveryStatus{webhook.DeliveryDeadLettered, webhook.DeliveryCanceled},
 	}
-	check("count recoverable deliveries", f.Plan(webhookpg.CountRecoverableSQL, webhookpg.RecoverableArgs(job, 1)), nil, weeks, byStatus)
-	args := webhookpg.RecoverableArgs(job, 1)
+	check("count recoverable deliveries", f.Plan(webhooks.CountRecoverableSQL, webhooks.RecoverableArgs(job, 1)), nil, weeks, byStatus)
+	args := webhooks.RecoverableArgs(job, 1)
 	args["at"], args["limit"] = f.Now(), 5000
-	check("recover a block", f.PlanWith(webhookpg.BlockPlan, webhookpg.RecoverBlockSQL, args), []string{"Nested Loop"}, weeks, byStatus)
-	check("recover a block", f.PlanWith(webhookpg.BlockPlan, webhookpg.RecoverBlockSQL, args), nil, weeks, pkey)
+	check("recover a block", f.PlanWith(webhooks.BlockPlan, webhooks.RecoverBlockSQL, args), []string{"Nested Loop"}, weeks, byStatus)
+	check("recover a block", f.PlanWith(webhooks.BlockPlan, webhooks.RecoverBlockSQL, args), nil, weeks, pkey)
 
-	canceled := webhookpg.DeliveryArgs(f.Scope, e, affiliate.DeliveryID{})
+	canceled := webhooks.DeliveryArgs(f.Scope, e, affiliate.DeliveryID{})
 	canceled["epoch"], canceled["limit"], canceled["ended"] = 2, 5000, f.Now()
-	check("cancel a block", f.PlanWith(webhookpg.BlockPlan, webhookpg.CancelBlockSQL, canceled), []string{"Nested Loop"}, weeks, due)
-	check("cancel a block", f.PlanWith(webhookpg.BlockPlan, webhookpg.CancelBlockSQL, canceled), nil, weeks, pkey)
+	check("cancel a block", f.PlanWith(webhooks.BlockPlan, webhooks.CancelBlockSQL, canceled), []string{"Nested Loop"}, weeks, due)
+	check("cancel a block", f.PlanWith(webhooks.BlockPlan, webhooks.CancelBlockSQL, canceled), nil, weeks, pkey)
 }
 
 // fillDeliveries inserts n deliveries to an endpoint. newest is the creation time of the

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/webhook"
+	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
 // claim acquires or renews leases. It skips endpoints that another transaction has
@@ -31,12 +32,12 @@ const claim = `
 // leaseEnd. Claim returns the keys of the endpoints whose lease was granted. Each of the
 // other endpoints is leased to another sender, not active, deleted, or locked by another
 // transaction.
-func (s *Store) Claim(
-	ctx context.Context, sender affiliate.SenderID, endpoints []webhook.EndpointKey, now, leaseEnd time.Time,
+func Claim(
+	ctx context.Context, db *postgres.DB, sender affiliate.SenderID, endpoints []webhook.EndpointKey, now, leaseEnd time.Time,
 ) ([]webhook.EndpointKey, error) {
 	args := senderArgs(sender, endpoints, now)
 	args["until"] = leaseEnd
-	rows, _ := s.db.SendingPool().Query(ctx, claim, args)
+	rows, _ := db.SendingPool().Query(ctx, claim, args)
 	return pgx.CollectRows(rows, pgx.RowToStructByName[webhook.EndpointKey])
 }
 
@@ -47,13 +48,13 @@ func senderArgs(sender affiliate.SenderID, endpoints []webhook.EndpointKey, now 
 
 // Release ends a sender's leases of endpoints. It does not change leases of other
 // senders.
-func (s *Store) Release(ctx context.Context, sender affiliate.SenderID, endpoints []webhook.EndpointKey) error {
+func Release(ctx context.Context, db *postgres.DB, sender affiliate.SenderID, endpoints []webhook.EndpointKey) error {
 	const release = `
 		update webhook_endpoints e set sender = null, sender_until = null
 		from unnest($1::uuid[], $2::uuid[]) as w (workspace_id, id)
 		where e.workspace_id = w.workspace_id and e.id = w.id and e.sender = $3`
 	workspaces, ids := keyColumns(endpoints)
-	_, err := s.db.SendingPool().Exec(ctx, release, workspaces, ids, sender)
+	_, err := db.SendingPool().Exec(ctx, release, workspaces, ids, sender)
 	return err
 }
 
@@ -69,8 +70,8 @@ const unclaimed = `
 	limit $2`
 
 // Unclaimed returns at most limit endpoints that have due deliveries but no lease.
-func (s *Store) Unclaimed(ctx context.Context, now time.Time, limit int) ([]webhook.EndpointKey, error) {
-	rows, _ := s.db.SendingPool().Query(ctx, unclaimed, now, limit)
+func Unclaimed(ctx context.Context, db *postgres.DB, now time.Time, limit int) ([]webhook.EndpointKey, error) {
+	rows, _ := db.SendingPool().Query(ctx, unclaimed, now, limit)
 	return pgx.CollectRows(rows, pgx.RowToStructByName[webhook.EndpointKey])
 }
 
@@ -123,10 +124,11 @@ func (r targetRow) target() webhook.Target {
 	}
 }
 
-// Due returns the earliest due deliveries of the endpoints in reads, and these endpoints.
-// It leaves out endpoints that are not active or not leased to the sender.
-func (s *Store) Due(
-	ctx context.Context, sender affiliate.SenderID, queries []webhook.DueQuery, now time.Time,
+// Due returns the endpoints in queries and their due deliveries. The delivery of an endpoint
+// that has been due for the longest time is first. Due leaves out endpoints that are not
+// active or not leased to the sender.
+func Due(
+	ctx context.Context, db *postgres.DB, sender affiliate.SenderID, queries []webhook.DueQuery, now time.Time,
 ) (found []webhook.Target, due []webhook.DueDelivery, err error) {
 	batch := &pgx.Batch{}
 	args := dueArgs(sender, queries, now)
@@ -141,7 +143,7 @@ func (s *Store) Due(
 		due, err = pgx.CollectRows(rows, scanDue)
 		return err
 	})
-	if err := s.db.SendingPool().SendBatch(ctx, batch).Close(); err != nil {
+	if err := db.SendingPool().SendBatch(ctx, batch).Close(); err != nil {
 		return nil, nil, fmt.Errorf("due deliveries: %w", err)
 	}
 	return found, due, nil

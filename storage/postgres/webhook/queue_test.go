@@ -13,21 +13,22 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	domain "github.com/tributary-hq/tributary/affiliate/webhook"
+	"github.com/tributary-hq/tributary/storage/postgres"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
-	webhookpg "github.com/tributary-hq/tributary/storage/postgres/webhook"
+	webhooks "github.com/tributary-hq/tributary/storage/postgres/webhook"
 )
 
 // queue is a shop with endpoints that have waiting deliveries.
 type queue struct {
 	*pgtest.Shop
-	store  *webhookpg.Store
+	db     *postgres.DB
 	sender affiliate.SenderID
 }
 
 func newQueue(t *testing.T) *queue {
 	t.Helper()
 	q := newQueueAt(t, time.Now().UTC().Truncate(time.Millisecond))
-	if _, err := q.Store.EnsureWeekPartitions(q.Context(), q.Now().AddDate(0, 0, -35), q.Now().AddDate(0, 0, 7)); err != nil {
+	if _, err := postgres.EnsureWeekPartitions(q.Context(), q.DB, q.Now().AddDate(0, 0, -35), q.Now().AddDate(0, 0, 7)); err != nil {
 		t.Fatal(err)
 	}
 	return q
@@ -38,7 +39,7 @@ func newQueue(t *testing.T) *queue {
 func newQueueAt(t *testing.T, now time.Time) *queue {
 	t.Helper()
 	shop := pgtest.Open(t, func() time.Time { return now }).NewShop(affiliate.ModeLive)
-	return &queue{shop, webhookpg.NewStore(shop.Store.DB), affiliate.SenderID{UUID: uuid.New()}}
+	return &queue{shop, shop.DB, affiliate.SenderID{UUID: uuid.New()}}
 }
 
 // endpoint inserts an endpoint with the given number of waiting deliveries. The newest
@@ -68,7 +69,7 @@ func (q *queue) endpoint(waiting int) domain.EndpointKey {
 // were granted.
 func (q *queue) claim(now time.Time, keys ...domain.EndpointKey) []domain.EndpointKey {
 	q.Helper()
-	got, err := q.store.Claim(q.Context(), q.sender, keys, now, now.Add(30*time.Second))
+	got, err := webhooks.Claim(q.Context(), q.db, q.sender, keys, now, now.Add(30*time.Second))
 	if err != nil {
 		q.Fatal(err)
 	}
@@ -81,7 +82,7 @@ func (q *queue) due(now time.Time, limit int, keys ...domain.EndpointKey) ([]dom
 	for i, key := range keys {
 		reads[i] = domain.DueQuery{Key: key, Limit: limit}
 	}
-	targets, due, err := q.store.Due(q.Context(), q.sender, reads, now)
+	targets, due, err := webhooks.Due(q.Context(), q.db, q.sender, reads, now)
 	if err != nil {
 		q.Fatal(err)
 	}
@@ -97,7 +98,7 @@ func TestClaim_GrantsALeaseToOneSender(t *testing.T) {
 	other := affiliate.SenderID{UUID: uuid.New()}
 	claimForOther := func(now time.Time) []domain.EndpointKey {
 		t.Helper()
-		got, err := q.store.Claim(t.Context(), other, keys, now, now.Add(30*time.Second))
+		got, err := webhooks.Claim(t.Context(), q.db, other, keys, now, now.Add(30*time.Second))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -114,7 +115,7 @@ func TestClaim_GrantsALeaseToOneSender(t *testing.T) {
 	if _, due := q.due(q.Now().Add(20*time.Second), 10, keys...); len(due) != 2 {
 		t.Errorf("the first sender reads %d deliveries, want the 2 deliveries of its endpoints", len(due))
 	}
-	if err := q.store.Release(t.Context(), q.sender, keys); err != nil {
+	if err := webhooks.Release(t.Context(), q.db, q.sender, keys); err != nil {
 		t.Fatal(err)
 	}
 	if got := claimForOther(q.Now().Add(21 * time.Second)); len(got) != 3 {
@@ -141,7 +142,7 @@ func TestQueue_ExcludesInactiveAndDeletedEndpoints(t *testing.T) {
 		if got := q.claim(q.Now(), key); len(got) != 0 {
 			t.Errorf("%s: the lease was renewed, want no lease", change)
 		}
-		if found, err := q.store.Unclaimed(t.Context(), q.Now().Add(time.Hour), 10); err != nil || len(found) != 0 {
+		if found, err := webhooks.Unclaimed(t.Context(), q.db, q.Now().Add(time.Hour), 10); err != nil || len(found) != 0 {
 			t.Errorf("%s: Unclaimed returned %v, %v, want no endpoints", change, found, err)
 		}
 	}
@@ -176,8 +177,8 @@ func TestApplyOutcomes_SkipsChangedDeliveries(t *testing.T) {
 	// A retry of the second delivery is requested during its attempt.
 	q.Exec(`update webhook_deliveries set extra = 1 where id = $1`, due[1].ID)
 	for _, want := range [][]affiliate.DeliveryID{{due[0].ID}, nil} {
-		err := q.store.InSendingTx(t.Context(), func(tx *webhookpg.Tx) error {
-			applied, err := tx.ApplyOutcomes(t.Context(), changes)
+		err := q.db.InSendingTx(t.Context(), func(tx *postgres.Tx) error {
+			applied, err := webhooks.ApplyOutcomes(t.Context(), tx, changes)
 			if !slices.Equal(applied, want) {
 				t.Errorf("ApplyOutcomes applied the outcomes of %v, want %v", applied, want)
 			}
@@ -202,7 +203,7 @@ func TestUnclaimed_ReturnsEndpointsWithoutALease(t *testing.T) {
 	q.claim(q.Now(), leased, idle)
 	check := func(now time.Time, want ...domain.EndpointKey) {
 		t.Helper()
-		got, err := q.store.Unclaimed(t.Context(), now, 10)
+		got, err := webhooks.Unclaimed(t.Context(), q.db, now, 10)
 		if err != nil || len(got) != len(want) || slices.ContainsFunc(want, func(k domain.EndpointKey) bool { return !slices.Contains(got, k) }) {
 			t.Errorf("Unclaimed returned %v, %v, want %v", got, err, want)
 		}
@@ -217,7 +218,7 @@ func TestCancelRemaining_CancelsDeliveriesOfEarlierEpochs(t *testing.T) {
 	q.Exec(`update webhook_endpoints set active = false, epoch = 2 where id = $1`, disabled.ID)
 	q.Exec(`update webhook_deliveries set status = 'delivered', extra = 1 where endpoint_id = $1 and due_at < $2`, disabled.ID, q.Now().Add(-4*time.Minute))
 	for _, want := range []int64{3, 2, 0} {
-		if n, err := q.store.CancelRemaining(t.Context(), q.Now(), 3); err != nil || n != want {
+		if n, err := webhooks.CancelRemaining(t.Context(), q.db, q.Now(), 3); err != nil || n != want {
 			t.Errorf("CancelRemaining canceled %d deliveries, %v, want %d", n, err, want)
 		}
 	}
@@ -255,8 +256,8 @@ func TestQueueStatements_ReadFewRowsFromIndexes(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer func() { _ = tx.Rollback(t.Context()) }()
-		if sql == webhookpg.CancelRemainingSQL {
-			if _, err := tx.Exec(t.Context(), webhookpg.BlockPlan); err != nil {
+		if sql == webhooks.CancelRemainingSQL {
+			if _, err := tx.Exec(t.Context(), webhooks.BlockPlan); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -267,14 +268,14 @@ func TestQueueStatements_ReadFewRowsFromIndexes(t *testing.T) {
 		}
 		return strings.Join(lines, "\n")
 	}
-	args := webhookpg.DueArgs(keys, q.sender, q.Now())
+	args := webhooks.DueArgs(keys, q.sender, q.Now())
 	_, due := q.due(q.Now(), 64, keys[0])
 	var changes []domain.DeliveryChange
 	for _, d := range due {
 		result := domain.AttemptResult{Key: keys[0], Delivery: d, Outcome: domain.ResponseOutcome(200, 0), Started: q.Now(), Ended: q.Now()}
 		changes = append(changes, result.Apply(d.State))
 	}
-	outcomes, err := webhookpg.OutcomeArgs(changes)
+	outcomes, err := webhooks.OutcomeArgs(changes)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -283,15 +284,15 @@ func TestQueueStatements_ReadFewRowsFromIndexes(t *testing.T) {
 		plan  string
 		parts []string // texts that the plan must contain
 	}{
-		{"targets", plan("targets", webhookpg.TargetsSQL, args), []string{"(due_at > '", "Limit (actual rows=0"}},
-		{"due", plan("due", webhookpg.DueDeliveriesSQL, args), []string{
+		{"targets", plan("targets", webhooks.TargetsSQL, args), []string{"(due_at > '", "Limit (actual rows=0"}},
+		{"due", plan("due", webhooks.DueDeliveriesSQL, args), []string{
 			"(workspace_id = e.workspace_id) AND (endpoint_id = e.id) AND (epoch = e.epoch) AND (due_at >= w.due_from) AND (due_at <=",
 			"Limit (actual rows=46 loops=3)",
 		}},
-		{"cancel remaining", plan("cancel remaining", webhookpg.CancelRemainingSQL, 1000, q.Now()), []string{"(epoch < e.epoch)"}},
-		{"unclaimed", plan("unclaimed", webhookpg.UnclaimedSQL, q.Now(), 10), []string{"(due_at <="}},
-		{"lateness", plan("lateness", webhookpg.SelectLatenessSQL, q.Now(), q.Now().Add(-time.Minute)), []string{"(due_at <=", "Limit (actual rows=1 loops=3)"}},
-		{"outcomes", plan("outcomes", webhookpg.ApplyOutcomesSQL, outcomes), []string{
+		{"cancel remaining", plan("cancel remaining", webhooks.CancelRemainingSQL, 1000, q.Now()), []string{"(epoch < e.epoch)"}},
+		{"unclaimed", plan("unclaimed", webhooks.UnclaimedSQL, q.Now(), 10), []string{"(due_at <="}},
+		{"lateness", plan("lateness", webhooks.SelectLatenessSQL, q.Now(), q.Now().Add(-time.Minute)), []string{"(due_at <=", "Limit (actual rows=1 loops=3)"}},
+		{"outcomes", plan("outcomes", webhooks.ApplyOutcomesSQL, outcomes), []string{
 			"(workspace_id = d.workspace_id) AND (endpoint_id = d.endpoint_id) AND (id = d.id) AND (day = d.day)", "never executed",
 		}},
 	} {
@@ -322,7 +323,7 @@ func TestLateness_CountsActiveEndpoints(t *testing.T) {
 	q := newQueue(t)
 	want := func(endpoints, late int64, oldest time.Duration) {
 		t.Helper()
-		got, err := q.store.Lateness(t.Context(), q.Now(), q.Now().Add(-90*time.Second))
+		got, err := webhooks.Lateness(t.Context(), q.db, q.Now(), q.Now().Add(-90*time.Second))
 		if err != nil {
 			t.Fatal(err)
 		}

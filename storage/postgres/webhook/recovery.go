@@ -77,8 +77,8 @@ func recoverableArgs(job webhook.RecoverDeliveries, epoch int) pgx.NamedArgs {
 
 // CountRecoverable counts the deliveries that a recovery selects. epoch is the current
 // epoch of the endpoint.
-func (tx *Tx) CountRecoverable(ctx context.Context, job webhook.RecoverDeliveries, epoch int) (count int64, err error) {
-	if err := tx.QueryRow(ctx, countRecoverable, planForArgs, recoverableArgs(job, epoch)).Scan(&count); err != nil {
+func CountRecoverable(ctx context.Context, tx *postgres.Tx, job webhook.RecoverDeliveries, epoch int) (count int64, err error) {
+	if err := tx.QueryRow(ctx, countRecoverable, postgres.PlanForArgs, recoverableArgs(job, epoch)).Scan(&count); err != nil {
 		return 0, fmt.Errorf("count deliveries to recover: %w", err)
 	}
 	return count, nil
@@ -88,13 +88,13 @@ func (tx *Tx) CountRecoverable(ctx context.Context, job webhook.RecoverDeliverie
 // dueAt. It returns the number of restarted deliveries. If the number is less than limit,
 // no deliveries of the recovery are left except those that other transactions have
 // locked. The sender is notified after the commit.
-func (tx *Tx) RecoverBlock(ctx context.Context, job webhook.RecoverDeliveries, epoch int, dueAt time.Time, limit int) (int, error) {
+func RecoverBlock(ctx context.Context, tx *postgres.Tx, job webhook.RecoverDeliveries, epoch int, dueAt time.Time, limit int) (int, error) {
 	if _, err := tx.Exec(ctx, blockPlan); err != nil {
 		return 0, err
 	}
 	args := recoverableArgs(job, epoch)
 	args["at"], args["limit"] = dueAt, limit
-	tag, err := tx.Exec(ctx, recoverBlock, planForArgs, args)
+	tag, err := tx.Exec(ctx, recoverBlock, postgres.PlanForArgs, args)
 	if err != nil {
 		return 0, fmt.Errorf("recover deliveries: %w", err)
 	}
@@ -147,15 +147,15 @@ const (
 // were pending or failed. It returns the number of canceled deliveries. If the number is
 // less than limit, no such deliveries are left except those that other transactions have
 // locked. CancelRemaining cancels these later.
-func (tx *Tx) CancelBlock(
-	ctx context.Context, scope affiliate.Scope, endpoint affiliate.EndpointID, epoch int, endedAt time.Time, limit int,
+func CancelBlock(
+	ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, endpoint affiliate.EndpointID, epoch int, endedAt time.Time, limit int,
 ) (int, error) {
 	if _, err := tx.Exec(ctx, blockPlan); err != nil {
 		return 0, err
 	}
 	args := endpointArgs(scope, endpoint)
 	args["epoch"], args["limit"], args["ended"] = epoch, limit, endedAt
-	tag, err := tx.Exec(ctx, cancelBlock, planForArgs, args)
+	tag, err := tx.Exec(ctx, cancelBlock, postgres.PlanForArgs, args)
 	if err != nil {
 		return 0, fmt.Errorf("cancel deliveries: %w", err)
 	}
@@ -164,8 +164,8 @@ func (tx *Tx) CancelBlock(
 
 // CancelRemaining cancels at most limit waiting deliveries of earlier epochs, of all
 // endpoints. For each endpoint without such deliveries it reads one index entry.
-func (s *Store) CancelRemaining(ctx context.Context, now time.Time, limit int) (canceled int64, err error) {
-	err = s.db.InTx(ctx, func(tx *postgres.Tx) error {
+func CancelRemaining(ctx context.Context, db *postgres.DB, now time.Time, limit int) (canceled int64, err error) {
+	err = db.InTx(ctx, func(tx *postgres.Tx) error {
 		if _, err := tx.Exec(ctx, blockPlan); err != nil {
 			return err
 		}

@@ -1,0 +1,303 @@
+package commission
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/analytics"
+	"github.com/tributary-hq/tributary/affiliate/commission"
+	"github.com/tributary-hq/tributary/affiliate/ledger"
+	"github.com/tributary-hq/tributary/storage/postgres"
+	ledgers "github.com/tributary-hq/tributary/storage/postgres/ledger"
+	counters "github.com/tributary-hq/tributary/storage/postgres/stats"
+)
+
+// updateCommissions updates commissions. The only other statements that change
+// commissions are in payout_hold.go; they set and clear payout_id. The transaction must
+// have locked the rows. The condition on status and version fails if a row differs from
+// the state on which the change was based.
+var updateCommissions = postgres.RowsOf[commissionUpdateRow](`
+	update commissions c set
+		status = t.status, amount_cents = t.amount_cents, needs_review = t.needs_review, review_reasons = t.review_reasons,
+		dispute_status = t.dispute_status, override_reason = t.override_reason, override_by = t.override_by,
+		rejection_reason = t.rejection_reason, rejection_code = t.rejection_code, approved_at = t.approved_at, approved_by = t.approved_by,
+		rejected_at = t.rejected_at, paid_at = t.paid_at, refunded_at = t.refunded_at, payout_id = t.payout_id,
+		version = t.version, updated_at = t.updated_at
+	from (values %[2]s) as t (%[1]s)
+	where c.workspace_id = t.workspace_id and c.mode = t.mode and c.id = t.id and c.status = t.from_status and c.version = t.from_version`)
+
+type commissionUpdateRow struct {
+	WorkspaceID     affiliate.WorkspaceID    `db:"workspace_id" sql:"uuid"`
+	Mode            affiliate.Mode           `db:"mode" sql:"text"`
+	ID              affiliate.CommissionID   `db:"id" sql:"uuid"`
+	FromStatus      commission.Status        `db:"from_status" sql:"text"`
+	FromVersion     int                      `db:"from_version" sql:"integer"`
+	Status          commission.Status        `db:"status" sql:"text"`
+	AmountCents     int64                    `db:"amount_cents" sql:"bigint"`
+	NeedsReview     bool                     `db:"needs_review" sql:"boolean"`
+	ReviewReasons   []string                 `db:"review_reasons" sql:"text[]"`
+	DisputeStatus   commission.DisputeStatus `db:"dispute_status" sql:"text"`
+	OverrideReason  *string                  `db:"override_reason" sql:"text"`
+	OverrideBy      *affiliate.ActorID       `db:"override_by" sql:"uuid"`
+	RejectionReason *string                  `db:"rejection_reason" sql:"text"`
+	RejectionCode   *string                  `db:"rejection_code" sql:"text"`
+	ApprovedAt      *time.Time               `db:"approved_at" sql:"timestamptz"`
+	ApprovedBy      *string                  `db:"approved_by" sql:"text"`
+	RejectedAt      *time.Time               `db:"rejected_at" sql:"timestamptz"`
+	PaidAt          *time.Time               `db:"paid_at" sql:"timestamptz"`
+	RefundedAt      *time.Time               `db:"refunded_at" sql:"timestamptz"`
+	PayoutID        *affiliate.PayoutID      `db:"payout_id" sql:"uuid"`
+	Version         int                      `db:"version" sql:"integer"`
+	UpdatedAt       time.Time                `db:"updated_at" sql:"timestamptz"`
+}
+
+// updatedCommission returns the row that updates a commission from one state to
+// another.
+func updatedCommission(before, after commission.Commission) commissionUpdateRow {
+	return commissionUpdateRow{
+		WorkspaceID: before.Scope.Workspace, Mode: before.Scope.Mode, ID: before.ID,
+		FromStatus: before.Status, FromVersion: before.Version,
+		Status: after.Status, AmountCents: after.AmountCents,
+		NeedsReview: after.NeedsReview, ReviewReasons: postgres.NonNil(after.ReviewReasons), DisputeStatus: after.Dispute,
+		OverrideReason: after.OverrideReason, OverrideBy: after.OverrideBy,
+		RejectionReason: after.RejectionReason, RejectionCode: after.RejectionCode,
+		ApprovedAt: after.ApprovedAt, ApprovedBy: after.ApprovedBy, RejectedAt: after.RejectedAt,
+		PaidAt: after.PaidAt, RefundedAt: after.RefundedAt, PayoutID: after.Payout,
+		Version: after.Version, UpdatedAt: after.UpdatedAt,
+	}
+}
+
+var insertHistory = postgres.RowsOf[historyRow](`insert into commission_history (%[1]s) values %[2]s`)
+
+type historyRow struct {
+	WorkspaceID  affiliate.WorkspaceID  `db:"workspace_id"`
+	CommissionID affiliate.CommissionID `db:"commission_id"`
+	Seq          int                    `db:"seq"`
+	At           time.Time              `db:"at"`
+	Actor        string                 `db:"actor"`
+	FromStatus   *commission.Status     `db:"from_status"`
+	ToStatus     commission.Status      `db:"to_status"`
+	AmountCents  int64                  `db:"amount_cents"`
+	Reason       *string                `db:"reason"`
+	Code         *string                `db:"code"`
+}
+
+// StoreChanges stores changes of commissions and everything that follows from
+// them except the events: history, ledger entries, balances, counts and participants'
+// totals. It does not add a new commission to the totals, because the transaction that
+// attributes the conversion adds the commission together with the conversion.
+//
+// A transaction calls StoreChanges or QueueChanges once, with all its
+// changes, after it has locked all other rows that it needs. Many transactions update the
+// same rows of balances and counts. Because a transaction updates them in one call, it
+// locks them in a fixed order, and there is no deadlock. A transaction with too many
+// changes for one call uses a Writer.
+func StoreChanges(ctx context.Context, tx *postgres.Tx, changes ...commission.Change) error {
+	s := NewWriter()
+	if err := s.Write(ctx, tx, changes...); err != nil {
+		return err
+	}
+	return s.End(ctx, tx)
+}
+
+// QueueChanges adds the statements of StoreChanges to a batch.
+func QueueChanges(batch *pgx.Batch, changes ...commission.Change) {
+	s := NewWriter()
+	s.queue(batch, changes...)
+	s.queueEnd(batch)
+}
+
+// Writer does the work of StoreChanges in several steps: any number
+// of calls of write and then one call of end. Only end locks the rows of balances and
+// counters, which many transactions update.
+type Writer struct {
+	entries []ledger.Entry
+	counts  commissionCounts
+}
+
+// NewWriter returns a Writer without changes.
+func NewWriter() *Writer { return &Writer{counts: commissionCounts{}} }
+
+// queue adds the statements for the changes, the totals and the history to a batch. It
+// collects the ledger entries and counts for queueEnd.
+func (s *Writer) queue(batch *pgx.Batch, changes ...commission.Change) {
+	var updates []commissionUpdateRow
+	var history []historyRow
+	var deltas []analytics.StatsDelta
+	changed := map[affiliate.Scope][]affiliate.ConversionID{}
+	first := map[affiliate.CommissionID]commission.Commission{}
+	indexes := map[affiliate.CommissionID]int{}
+	for _, change := range changes {
+		after, at := change.After, change.Transition.At
+		var from *commission.Status
+		if before := change.Before; before != nil {
+			from = &before.Status
+			// A statement can update a row only once. If there are several changes of
+			// one commission, they therefore become one update, from the state before
+			// the first change to the state after the last change.
+			if i, again := indexes[after.ID]; again {
+				updates[i] = updatedCommission(first[after.ID], after)
+			} else {
+				first[after.ID], indexes[after.ID] = *before, len(updates)
+				updates = append(updates, updatedCommission(*before, after))
+				changed[after.Scope] = append(changed[after.Scope], after.Conversion)
+			}
+			s.counts.add(*before, -1)
+			if cents := change.EarnedCents(); cents != 0 {
+				// The delta belongs to the hour of the change, because the numbers of
+				// past hours must not change.
+				deltas = append(deltas, analytics.StatsDelta{
+					Scope: after.Scope, Program: after.Program, Participant: after.Participant, At: at,
+					Currency: after.Currency, CommissionCents: cents,
+				})
+			}
+		}
+		s.counts.add(after, 1)
+		history = append(history, historyRow{
+			WorkspaceID: after.Scope.Workspace, CommissionID: after.ID, Seq: after.Version, At: at,
+			Actor: change.Transition.Actor.String(), FromStatus: from, ToStatus: after.Status, AmountCents: after.AmountCents,
+			Reason: change.Note(), Code: change.Transition.Code,
+		})
+		if entry := change.LedgerEntry(); entry != nil {
+			s.entries = append(s.entries, *entry)
+		}
+	}
+	for _, q := range updateCommissions.Queue(batch, updates...) {
+		q.Exec(func(tag pgconn.CommandTag) error {
+			if tag.RowsAffected() != int64(q.N) {
+				return fmt.Errorf("only %d of %d locked commissions have the expected status and version", tag.RowsAffected(), q.N)
+			}
+			return nil
+		})
+	}
+	counters.Queue(batch, deltas...)
+	for scope, conversions := range changed {
+		postgres.QueueConversionLog(batch, scope, conversions...)
+	}
+	insertHistory.Queue(batch, history...)
+}
+
+// queueEnd adds the statements for the ledger, balances and counts to a batch. They
+// write their rows in a fixed order, because many transactions update the same balances
+// and counts.
+func (s *Writer) queueEnd(batch *pgx.Batch) {
+	slot := postgres.RandomSlot()
+	ledgers.Queue(batch, slot, s.entries...)
+	s.counts.queue(batch, slot)
+}
+
+// Write runs queue in one round trip.
+func (s *Writer) Write(ctx context.Context, tx *postgres.Tx, changes ...commission.Change) error {
+	batch := &pgx.Batch{}
+	s.queue(batch, changes...)
+	return send(ctx, tx, batch)
+}
+
+// End runs queueEnd in one round trip.
+func (s *Writer) End(ctx context.Context, tx *postgres.Tx) error {
+	batch := &pgx.Batch{}
+	s.queueEnd(batch)
+	return send(ctx, tx, batch)
+}
+
+func send(ctx context.Context, tx *postgres.Tx, batch *pgx.Batch) error {
+	if batch.Len() == 0 {
+		return nil
+	}
+	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
+		return fmt.Errorf("store commission changes: %w", err)
+	}
+	return nil
+}
+
+// commissionCounts collects the changes that a transaction makes to the counters in
+// commission_counts. A counter covers a programme's commissions with the same status,
+// review flag and currency that were created in a day, in a month or at any time.
+type commissionCounts map[countKey]countSum
+
+type countKey struct {
+	Grain  string
+	Starts time.Time
+	commission.CountGroup
+}
+
+type countSum struct{ n, cents int64 }
+
+// allTimeStart is the start of the counters that cover all time (grain "ever").
+var allTimeStart = time.Date(1, 1, 1, 0, 0, 0, 0, time.UTC)
+
+func (counts commissionCounts) add(c commission.Commission, sign int64) {
+	group := c.CountGroup()
+	day := group.Day
+	group.Day = time.Time{}
+	month := time.Date(day.Year(), day.Month(), 1, 0, 0, 0, 0, time.UTC)
+	for _, key := range []countKey{{"ever", allTimeStart, group}, {"month", month, group}, {"day", day, group}} {
+		sum := counts[key]
+		sum.n += sign
+		sum.cents += sign * c.AmountCents
+		counts[key] = sum
+	}
+}
+
+// addCommissionCounts adds numbers to counters. The rows must be in the order of the
+// primary key, so that all transactions lock counters in the same order.
+var addCommissionCounts = postgres.RowsOf[commissionCountRow](`
+	insert into commission_counts as c (%[1]s)
+	values %[2]s
+	on conflict (workspace_id, mode, grain, starts, program_id, status, needs_review, currency, slot)
+	do update set n = c.n + excluded.n, amount_cents = c.amount_cents + excluded.amount_cents`)
+
+type commissionCountRow struct {
+	WorkspaceID affiliate.WorkspaceID `db:"workspace_id"`
+	Mode        affiliate.Mode        `db:"mode"`
+	Grain       string                `db:"grain"`
+	Starts      time.Time             `db:"starts"`
+	ProgramID   affiliate.ProgramID   `db:"program_id"`
+	Status      commission.Status     `db:"status"`
+	NeedsReview bool                  `db:"needs_review"`
+	Currency    string                `db:"currency"`
+	Slot        int16                 `db:"slot"`
+	N           int64                 `db:"n"`
+	AmountCents int64                 `db:"amount_cents"`
+}
+
+func (counts commissionCounts) queue(batch *pgx.Batch, slot int16) {
+	maps.DeleteFunc(counts, func(_ countKey, sum countSum) bool { return sum == countSum{} })
+	rows := make([]commissionCountRow, 0, len(counts))
+	for _, key := range slices.SortedFunc(maps.Keys(counts), countKey.compare) {
+		rows = append(rows, commissionCountRow{
+			WorkspaceID: key.Scope.Workspace, Mode: key.Scope.Mode, Grain: key.Grain, Starts: key.Starts,
+			ProgramID: key.Program, Status: key.Status, NeedsReview: key.NeedsReview, Currency: key.Currency,
+			Slot: slot, N: counts[key].n, AmountCents: counts[key].cents,
+		})
+	}
+	addCommissionCounts.Queue(batch, rows...)
+}
+
+func (k countKey) compare(other countKey) int {
+	order := strings.Compare(k.Scope.Workspace.String()+string(k.Scope.Mode)+k.Grain, other.Scope.Workspace.String()+string(other.Scope.Mode)+other.Grain)
+	if order == 0 {
+		order = k.Starts.Compare(other.Starts)
+	}
+	if order == 0 {
+		order = strings.Compare(k.Program.String()+string(k.Status), other.Program.String()+string(other.Status))
+	}
+	if order == 0 && k.NeedsReview != other.NeedsReview {
+		order = 1
+		if other.NeedsReview {
+			order = -1
+		}
+	}
+	if order == 0 {
+		order = strings.Compare(k.Currency, other.Currency)
+	}
+	return order
+}

@@ -1,0 +1,238 @@
+package commission
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/commission"
+	"github.com/tributary-hq/tributary/storage/postgres"
+)
+
+// The number of commissions that match a filter is read from the counters in
+// commission_counts. The transactions that change commissions keep these counters up to
+// date. A period is split into parts, and each part is counted by the largest unit that
+// fits:
+//
+//	  from                                                             before
+//	   ▼                                                                 ▼
+//	···├─rows─┼─day─┼─day─┼───month───┼───month───┼─day─┼─day─┼──rows──┤···
+//
+// The parts called "rows" are incomplete days, whose commissions are counted row by
+// row. A period has at most two of them. The cost of the other parts does not depend on
+// the number of commissions. The results of a search are always counted row by row, up
+// to affiliate.MaxSearchTotal.
+
+// grain is the length of the period that a counter in commission_counts covers. byRow
+// means that no counter is used and the rows of the table commissions are counted.
+type grain string
+
+const (
+	byRow   grain = ""
+	byDay   grain = "day"
+	byMonth grain = "month"
+	allTime grain = "ever"
+)
+
+// starts returns the start of the day or month that contains t.
+func (g grain) starts(t time.Time) time.Time {
+	year, month, day := t.UTC().Date()
+	if g == byMonth {
+		day = 1
+	}
+	return time.Date(year, month, day, 0, 0, 0, 0, time.UTC)
+}
+
+// ends returns the end of the day or month that begins at start.
+func (g grain) ends(start time.Time) time.Time {
+	if g == byMonth {
+		return start.AddDate(0, 1, 0)
+	}
+	return start.AddDate(0, 0, 1)
+}
+
+// inner returns the largest period of full days (or months) inside p. If p contains no
+// start of a day (or month), From is after Before in the result.
+func (g grain) inner(p affiliate.Period) affiliate.Period {
+	var whole affiliate.Period
+	if p.From != nil {
+		from := g.starts(*p.From)
+		if from.Before(*p.From) {
+			from = g.ends(from)
+		}
+		whole.From = &from
+	}
+	if p.Before != nil {
+		before := g.starts(*p.Before)
+		whole.Before = &before
+	}
+	return whole
+}
+
+func inverted(p affiliate.Period) bool {
+	return p.From != nil && p.Before != nil && p.From.After(*p.Before)
+}
+
+// span is a part of a period that is counted with one grain.
+type span struct {
+	Grain grain
+	affiliate.Period
+}
+
+// spansOf splits a period into consecutive spans.
+func spansOf(p affiliate.Period) []span {
+	if p.From == nil && p.Before == nil {
+		return []span{{allTime, p}}
+	}
+	days := byDay.inner(p)
+	if inverted(days) {
+		return nonEmpty(span{byRow, p})
+	}
+	months := byMonth.inner(days)
+	if inverted(months) {
+		// No month starts within the full days. All full days are therefore in the span
+		// before the months. The spans of the months and of the days after them are
+		// empty.
+		months = affiliate.Period{From: days.Before, Before: days.Before}
+	}
+	var spans []span
+	if p.From != nil {
+		spans = append(spans, span{byRow, affiliate.Period{From: p.From, Before: days.From}}, span{byDay, affiliate.Period{From: days.From, Before: months.From}})
+	}
+	spans = append(spans, span{byMonth, months})
+	if p.Before != nil {
+		spans = append(spans, span{byDay, affiliate.Period{From: months.Before, Before: days.Before}}, span{byRow, affiliate.Period{From: days.Before, Before: p.Before}})
+	}
+	return nonEmpty(spans...)
+}
+
+// spansFor returns the spans for counting the commissions that match a filter. The
+// commissions of a single participant are counted row by row, because an index finds
+// these rows.
+func spansFor(filter commission.Filter) []span {
+	if filter.Participant != nil {
+		return nonEmpty(span{byRow, filter.Created})
+	}
+	return spansOf(filter.Created)
+}
+
+func nonEmpty(spans ...span) []span {
+	return slices.DeleteFunc(spans, func(s span) bool {
+		return s.From != nil && s.Before != nil && !s.From.Before(*s.Before)
+	})
+}
+
+// spansSQL returns a statement that counts the commissions of the spans, and the
+// arguments of the statement. The conditions in where apply to both tables, commissions
+// and commission_counts, each with the alias c. selectList returns the SELECT list for a
+// span. groupBy is the GROUP BY list.
+func spansSQL(where postgres.Conditions, spans []span, selectList func(i int, g grain) string, groupBy string) (string, []any) {
+	var parts []string
+	for i, s := range spans {
+		table, column := "commission_counts c", "c.starts"
+		// All parts use the arguments of where. Each part appends its own arguments.
+		part := postgres.Conditions{Terms: slices.Clone(where.Terms), Args: where.Args}
+		if s.Grain == byRow {
+			table, column = "commissions c", "c.created_at"
+		} else {
+			part.Add("c.grain = '" + string(s.Grain) + "'")
+		}
+		part.Within(column, s.Period)
+		parts = append(parts, "select "+selectList(i, s.Grain)+" from "+table+" where "+part.SQL()+" group by "+groupBy)
+		where.Args = part.Args
+	}
+	return strings.Join(parts, " union all "), where.Args
+}
+
+// spanCount is the number of commissions in one day, in one month, or in a span of
+// another grain.
+type spanCount struct {
+	span
+	N int64
+}
+
+// countSpans counts the commissions of spans. The result is ordered by time. A span of
+// days or months becomes one count per day or month.
+func countSpans(ctx context.Context, db postgres.Queryer, where postgres.Conditions, spans []span) ([]spanCount, error) {
+	if len(spans) == 0 {
+		return nil, nil
+	}
+	sql, args := countSpansSQL(where, spans)
+	rows, err := db.Query(ctx, sql, append([]any{postgres.PlanForArgs}, args...)...)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (spanCount, error) {
+		var i int
+		var starts *time.Time
+		var c spanCount
+		err := row.Scan(&i, &starts, &c.N)
+		if err != nil {
+			return c, err
+		}
+		c.span = spans[i]
+		if c.Grain == byDay || c.Grain == byMonth {
+			ends := c.Grain.ends(*starts)
+			c.Period = affiliate.Period{From: starts, Before: &ends}
+		}
+		return c, nil
+	})
+}
+
+func countSpansSQL(where postgres.Conditions, spans []span) (string, []any) {
+	sql, args := spansSQL(where, spans, func(i int, g grain) string {
+		if g == byRow {
+			return strconv.Itoa(i) + " as span, null::date as starts, count(*) as n"
+		}
+		return strconv.Itoa(i) + " as span, c.starts, sum(c.n)::bigint as n"
+	}, "starts")
+	return sql + " order by span, starts", args
+}
+
+func totalOf(all []spanCount) (n int64) {
+	for _, c := range all {
+		n += c.N
+	}
+	return n
+}
+
+// locate returns the part of a list that contains the row at offset, and the offset of
+// this row inside the part. The parts must be in the order of the list. The list must
+// have a row at offset.
+func locate(all []spanCount, offset int64) (part spanCount, partOffset int64) {
+	for _, part = range all {
+		if offset < part.N {
+			break
+		}
+		offset -= part.N
+	}
+	return part, offset
+}
+
+// groupsSQL returns the statement that counts and sums commissions for the commission
+// stats, grouped by commissionGroupBy.
+func groupsSQL(where postgres.Conditions, spans []span) (string, []any) {
+	return spansSQL(where, spans, func(_ int, g grain) string {
+		count := "sum(c.n)::bigint"
+		if g == byRow {
+			count = "count(*)"
+		}
+		return commissionGroupBy + ", " + count + " as count, sum(c.amount_cents)::bigint as amount_cents"
+	}, commissionGroupBy)
+}
+
+const commissionGroupBy = "c.status, c.needs_review, c.currency"
+
+// searchGroupsSQL does the same as groupsSQL for the results of a search.
+func searchGroupsSQL(where postgres.Conditions) (string, []any) {
+	return fmt.Sprintf(`
+		select %[1]s, count(*) as count, sum(c.amount_cents)::bigint as amount_cents
+		from (select %[1]s, c.amount_cents from commissions c where %[2]s limit %[3]d) c
+		group by %[1]s`, commissionGroupBy, where.SQL(), affiliate.MaxSearchTotal), where.Args
+}

@@ -1,0 +1,115 @@
+package commission
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/commission"
+	"github.com/tributary-hq/tributary/storage/postgres"
+)
+
+// LockSQL locks the commissions $3 of the workspace $1 in the mode $2 and reads them.
+const LockSQL = `
+	select ` + commissionColumns + `, t.status as participant_status, t.erased_at is not null as participant_erased
+	from commissions c
+	join participants t on t.workspace_id = c.workspace_id and t.id = c.participant_id
+	where c.workspace_id = $1 and c.mode = $2 and c.id = any($3)
+	order by c.id
+	for update of c`
+
+// TryLock locks a pending commission without waiting. There is no payout to
+// lock, because a pending commission is never in a payout. Errors: NOT_FOUND if there is
+// no such commission, or if another transaction has locked it.
+func TryLock(
+	ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.CommissionID,
+) (commission.Locked, error) {
+	found, err := queryLocked(ctx, tx, LockSQL+` skip locked`, scope, []affiliate.CommissionID{id})
+	return FirstLocked(found, err, program)
+}
+
+// FirstLocked returns the only commission of found. Errors: NOT_FOUND if it does not exist or
+// belongs to another programme, and err.
+func FirstLocked(found []commission.Locked, err error, program affiliate.ProgramID) (commission.Locked, error) {
+	if err == nil && (len(found) == 0 || found[0].Program != program) {
+		err = affiliate.Refuse(affiliate.ReasonNotFound)
+	}
+	if err != nil {
+		return commission.Locked{}, err
+	}
+	return found[0], nil
+}
+
+// Lock locks commissions in the order of their ids. A transaction locks all
+// its commissions in one call, or in several calls with ascending ids, so that two
+// transactions cannot deadlock. The result leaves out ids that do not exist.
+func Lock(
+	ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, ids []affiliate.CommissionID,
+) ([]commission.Locked, error) {
+	return queryLocked(ctx, tx, LockSQL, scope, ids)
+}
+
+func queryLocked(
+	ctx context.Context, tx *postgres.Tx, sql string, scope affiliate.Scope, ids []affiliate.CommissionID,
+) ([]commission.Locked, error) {
+	rows, err := tx.Query(ctx, sql, scope.Workspace, scope.Mode, ids)
+	if err != nil {
+		return nil, fmt.Errorf("lock commissions: %w", err)
+	}
+	return CollectLocked(rows, scope)
+}
+
+// CollectLocked reads the rows of LockSQL.
+func CollectLocked(rows pgx.Rows, scope affiliate.Scope) ([]commission.Locked, error) {
+	found, err := pgx.CollectRows(rows, pgx.RowToStructByNameLax[commission.Locked])
+	if err != nil {
+		return nil, fmt.Errorf("lock commissions: %w", err)
+	}
+	for i := range found {
+		found[i].Scope = scope
+	}
+	return found, nil
+}
+
+// Detail returns a commission, including changes that this transaction has
+// made. Errors: NOT_FOUND.
+func Detail(
+	ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.CommissionID,
+) (commission.Detail, error) {
+	return commissionDetail(ctx, tx, scope, program, id)
+}
+
+// selectDue reads one page of the commissions of all workspaces that are due for
+// automatic approval. A page starts after the last row of the previous page. If each page
+// started with the first due commission instead, commissions that cannot be approved
+// would fill every page, and later rows would never be read.
+const selectDue = `
+	select c.workspace_id as workspace, c.mode, c.program_id as program, c.id, c.auto_approve_at
+	from commissions c
+	where c.status = 'pending' and not c.needs_review
+		and c.auto_approve_at <= $1 and (c.auto_approve_at, c.id) > ($2, $3)
+		and (c.hold_until is null or c.hold_until <= $1) and c.dispute_status <> 'open'
+		and exists (
+			select from participants p
+			where p.workspace_id = c.workspace_id and p.mode = c.mode and p.id = c.participant_id
+				and p.status = 'approved' and p.erased_at is null)
+	order by c.auto_approve_at, c.id
+	limit $4`
+
+// Due returns at most limit commissions of all workspaces that are due for
+// automatic approval at the given time. They are ordered by AutoApproveAt and start after
+// the commission in after, or with the first commission if after is zero. Due
+// locks nothing, so the caller must lock each commission and check it again.
+func Due(
+	ctx context.Context, db *postgres.DB, now time.Time, after commission.DueCommission, limit int,
+) ([]commission.DueCommission, error) {
+	rows, _ := db.Query(ctx, selectDue, postgres.PlanForArgs, now, after.AutoApproveAt, after.ID, limit)
+	due, err := pgx.CollectRows(rows, pgx.RowToStructByName[commission.DueCommission])
+	if err != nil {
+		return nil, fmt.Errorf("due commissions: %w", err)
+	}
+	return due, nil
+}

@@ -1,0 +1,264 @@
+package conversion
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/attribution"
+	"github.com/tributary-hq/tributary/affiliate/click"
+	"github.com/tributary-hq/tributary/affiliate/fraud"
+	"github.com/tributary-hq/tributary/affiliate/participant"
+	"github.com/tributary-hq/tributary/affiliate/program"
+	"github.com/tributary-hq/tributary/storage/postgres"
+)
+
+// earnerColumns are the fields of attribution.Earner: a participant who can earn a
+// commission, with the rules of the programme. They are selected from programs p and
+// participants t.
+//
+// The column prior_totals holds the number of conversions and the revenue of the
+// participant so far. Only commission rules with tiers need it. The value is the sum of
+// the stored totals and of the deltas that are not yet added to the totals, read in one
+// snapshot. Conversions that were refunded in full are subtracted, because a refund
+// reduces the revenue in the totals but not the number of conversions.
+const earnerColumns = `
+	p.id as program_id, p.name as program_name, p.status as program_status, p.currency,
+	p.attribution_model as model, p.signal_precedence as precedence, p.attribution_window_days as window_days,
+	p.rules, p.rules_version, p.fraud_policy, p.fraud_settings,
+	t.id as participant_id, t.partner_id, t.partner_email, t.status as participant_status, t.erased_at is not null as erased,
+	t.override_rate_bps, t.override_flat_amount_cents,
+	(
+		select jsonb_build_object('id', g.id, 'name', g.name, 'rate_bps', g.rate_bps, 'flat_amount_cents', g.flat_amount_cents)
+		from groups g where g.workspace_id = t.workspace_id and g.id = t.group_id
+	) as "group",
+	case when p.rules ? 'tiers' then (
+		select array[coalesce(sum(n.conversions), 0) - (
+			select count(*) from conversions r
+			where r.workspace_id = t.workspace_id and r.mode = t.mode and r.participant_id = t.id and r.status = 'refunded'
+		), coalesce(sum(n.revenue_cents), 0)]::bigint[]
+		from (
+			select s.conversions, s.revenue_cents
+			from participant_totals s
+			where s.workspace_id = t.workspace_id and s.participant_id = t.id
+			union all
+			select d.conversions, case when d.currency = p.currency then d.revenue_cents else 0 end
+			from stats_deltas d
+			where d.workspace_id = t.workspace_id and d.participant_id = t.id and d.mode = t.mode
+		) as n
+	) end as prior_totals`
+
+// earnerOfX joins programs p and participants t to rows x that have the ids of both.
+// Each join is one search in the primary key. The lateral join with a limit keeps the
+// planner from a merge join with all rows of the workspace, regardless of the
+// statistics.
+const earnerOfX = `
+	cross join lateral (
+		select p.* from programs p where p.workspace_id = x.workspace_id and p.id = x.program_id and p.mode = x.mode limit 1) as p
+	cross join lateral (
+		select t.* from participants t where t.workspace_id = x.workspace_id and t.id = x.participant_id and t.mode = x.mode limit 1) as t`
+
+type earnerRow struct {
+	ProgramID               affiliate.ProgramID
+	ProgramName             string
+	ProgramStatus           program.Status
+	Currency                string
+	Model                   program.AttributionModel
+	Precedence              program.SignalPrecedence
+	WindowDays              int
+	Rules                   program.Rules
+	RulesVersion            int
+	FraudPolicy             fraud.Policy
+	FraudSettings           fraud.Settings
+	ParticipantID           affiliate.ParticipantID
+	PartnerID               affiliate.UserID
+	PartnerEmail            string
+	ParticipantStatus       participant.Status
+	Erased                  bool
+	OverrideRateBps         *int64
+	OverrideFlatAmountCents *int64
+	Group                   *attribution.GroupRate
+	PriorTotals             []int64 // conversions and revenue; nil if the rules have no tiers
+}
+
+func (r earnerRow) earner() attribution.Earner {
+	earner := attribution.Earner{
+		Program: r.ProgramID, ProgramName: r.ProgramName, ProgramStatus: r.ProgramStatus,
+		Currency: r.Currency, Model: r.Model, Precedence: r.Precedence, WindowDays: r.WindowDays,
+		Rule:        attribution.RuleSnapshot{Version: r.RulesVersion, Rules: r.Rules, Group: r.Group},
+		Participant: r.ParticipantID, Partner: r.PartnerID,
+		ParticipantStatus: r.ParticipantStatus, ParticipantErased: r.Erased,
+		PartnerEmail: r.PartnerEmail, FraudPolicy: r.FraudPolicy, FraudSettings: r.FraudSettings,
+	}
+	if r.OverrideRateBps != nil || r.OverrideFlatAmountCents != nil {
+		earner.Rule.Override = &program.Rate{Bps: r.OverrideRateBps, FlatCents: r.OverrideFlatAmountCents}
+	}
+	if len(r.PriorTotals) == 2 {
+		earner.PriorTotals = attribution.PriorTotals{Conversions: r.PriorTotals[0], RevenueCents: r.PriorTotals[1]}
+	}
+	return earner
+}
+
+// selectClicks reads clicks by their keys. clicked_at is the time inside the id. $5 and
+// $6 are the first and the last of these times, so that Postgres opens few partitions.
+// The statement returns the mode instead of filtering by it, because the caller must
+// distinguish a click of the other mode from an unknown click.
+const selectClicks = `
+	select n.n, x.mode, x.received_at, x.expires_at,
+		x.ip_hash, coalesce(x.ip_prefix, '') as ip_prefix, x.ua_hash, x.is_bot, coalesce(x.country, '') as country,
+		coalesce(x.paid_platform, '') as paid_platform, coalesce(x.referrer_domain, '') as referrer,
+		coalesce(x.utm_source, '') as utm_source, coalesce(x.utm_medium, '') as utm_medium, coalesce(x.utm_term, '') as utm_term,
+		x.link_id, ` + earnerColumns + `
+	from unnest($1::integer[], $2::uuid[], $3::uuid[], $4::timestamptz[]) as n (n, workspace_id, id, clicked_at)
+	cross join lateral (
+		select c.* from clicks c
+		where c.workspace_id = n.workspace_id and c.id = n.id and c.clicked_at = n.clicked_at and c.clicked_at between $5 and $6
+		limit 1) as x` + earnerOfX
+
+// Clicks looks up clicks for decisions. Look-ups that run at the same time share a round trip.
+// A Clicks is safe for concurrent use.
+type Clicks struct {
+	lookups *postgres.Lookups[*clickLookup]
+}
+
+// NewClicks returns a Clicks that uses db.
+func NewClicks(db *postgres.DB) *Clicks { return &Clicks{postgres.NewLookups(db, findClicks)} }
+
+// clickLookup is one call of Find.
+type clickLookup struct {
+	workspace affiliate.WorkspaceID
+	id        affiliate.ClickID
+	found     *attribution.FoundClick // nil if there is no such click
+}
+
+// Find returns a workspace's click, in either mode, with everything that an
+// attribution decision needs. It returns nil if there is no such click.
+func (c *Clicks) Find(ctx context.Context, workspace affiliate.WorkspaceID, id affiliate.ClickID) (*attribution.FoundClick, error) {
+	if _, ok := id.Time(); !ok {
+		// The service only issues ids of version 7, which contain a time.
+		return nil, nil
+	}
+	l := &clickLookup{workspace: workspace, id: id}
+	if err := c.lookups.Do(ctx, l); err != nil {
+		return nil, err
+	}
+	return l.found, nil
+}
+
+// findClicks looks up the clicks of several calls of Find in one round trip.
+func findClicks(ctx context.Context, pool *pgxpool.Pool, lookups []*clickLookup) error {
+	batch := &pgx.Batch{}
+	eachSpan(len(lookups), func(i int) time.Time { at, _ := lookups[i].id.Time(); return at }, func(indexes []int, first, last time.Time) {
+		workspaces, ids, times := make([]affiliate.WorkspaceID, len(indexes)), make([]affiliate.ClickID, len(indexes)), make([]time.Time, len(indexes))
+		for j, i := range indexes {
+			workspaces[j], ids[j] = lookups[i].workspace, lookups[i].id
+			times[j], _ = lookups[i].id.Time()
+		}
+		batch.Queue(selectClicks, indexes, workspaces, ids, times, first, last).Query(func(rows pgx.Rows) error { return collectClicks(rows, lookups) })
+	})
+	return pool.SendBatch(ctx, batch).Close()
+}
+
+// spanDays is the maximum number of days, and so of partitions, that one statement
+// covers.
+const spanDays = 32
+
+// eachSpan groups the indexes from 0 to n-1 by their times, into spans of spanDays days.
+// It calls onSpan once per span with the indexes and with the first and the last of their
+// times. Without these groups, one old click would make a statement open all partitions
+// between its day and today.
+func eachSpan(n int, timeOf func(int) time.Time, onSpan func(indexes []int, first, last time.Time)) {
+	spans := map[int64][]int{}
+	for i := range n {
+		span := timeOf(i).Unix() / (spanDays * 24 * 60 * 60)
+		spans[span] = append(spans[span], i)
+	}
+	for _, indexes := range spans {
+		byTime := func(a, b int) int { return timeOf(a).Compare(timeOf(b)) }
+		onSpan(indexes, timeOf(slices.MinFunc(indexes, byTime)), timeOf(slices.MaxFunc(indexes, byTime)))
+	}
+}
+
+// EachClickSpan groups the ids of clicks by the times in the ids, as eachSpan does. It calls
+// onSpan with the ids and the times of each group, and with the first and the last of these
+// times. It leaves out ids without a time, which no click has.
+func EachClickSpan(ids []affiliate.ClickID, onSpan func(ids []affiliate.ClickID, times []time.Time, first, last time.Time)) {
+	times := make([]time.Time, 0, len(ids))
+	ids = slices.DeleteFunc(slices.Clone(ids), func(id affiliate.ClickID) bool {
+		at, ok := id.Time()
+		if ok {
+			times = append(times, at)
+		}
+		return !ok
+	})
+	eachSpan(len(ids), func(i int) time.Time { return times[i] }, func(indexes []int, first, last time.Time) {
+		spanIDs, spanTimes := make([]affiliate.ClickID, len(indexes)), make([]time.Time, len(indexes))
+		for j, i := range indexes {
+			spanIDs[j], spanTimes[j] = ids[i], times[i]
+		}
+		onSpan(spanIDs, spanTimes, first, last)
+	})
+}
+
+func collectClicks(rows pgx.Rows, lookups []*clickLookup) error {
+	type clickRow struct {
+		N            int
+		Mode         affiliate.Mode
+		ReceivedAt   time.Time
+		ExpiresAt    time.Time
+		IPHash       []byte
+		IPPrefix     string
+		UAHash       []byte
+		IsBot        bool
+		Country      string
+		PaidPlatform string
+		Referrer     string
+		UTMSource    string
+		UTMMedium    string
+		UTMTerm      string
+		LinkID       affiliate.LinkID
+		earnerRow
+	}
+	found, err := pgx.CollectRows(rows, pgx.RowToStructByName[clickRow])
+	for _, row := range found {
+		lookups[row.N].found = &attribution.FoundClick{
+			Mode: row.Mode, ReceivedAt: row.ReceivedAt.UTC(), ExpiresAt: row.ExpiresAt.UTC(),
+			Link: row.LinkID, Earner: row.earner(),
+			Traits: attribution.ClickTraits{
+				IPHash: row.IPHash, IPPrefix: row.IPPrefix, UAHash: row.UAHash, Bot: row.IsBot,
+				Country: row.Country, PaidPlatform: row.PaidPlatform, Referrer: row.Referrer,
+				UTM: click.UTM{Source: row.UTMSource, Medium: row.UTMMedium, Term: row.UTMTerm},
+			},
+		}
+	}
+	return err
+}
+
+// FindEarner returns the earner of a click that is not in the table yet. It is the same
+// earner that FindClick returns for a stored click of the participant. It returns nil if
+// the programme has no such participant.
+func FindEarner(ctx context.Context, db *postgres.DB, scope affiliate.Scope, program affiliate.ProgramID, participant affiliate.ParticipantID) (*attribution.Earner, error) {
+	const find = `
+		select ` + earnerColumns + `
+		from participants t
+		join programs p on p.workspace_id = t.workspace_id and p.id = t.program_id and p.mode = t.mode
+		where t.workspace_id = $1 and t.mode = $2 and t.program_id = $3 and t.id = $4`
+	rows, err := db.Query(ctx, find, scope.Workspace, scope.Mode, program, participant)
+	if err != nil {
+		return nil, err
+	}
+	row, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[earnerRow])
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	}
+	earner := row.earner()
+	return &earner, nil
+}

@@ -1,0 +1,449 @@
+// Package conversion has the SQL of conversions and of what they are decided from: it records
+// reports in batches, reads and locks the signals, and stores decisions, refunds, reversals and
+// late attributions. A statement that changes a conversion runs after the locks of its signals.
+package conversion
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"runtime/debug"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/analytics"
+	"github.com/tributary-hq/tributary/affiliate/attribution"
+	"github.com/tributary-hq/tributary/affiliate/commission"
+	"github.com/tributary-hq/tributary/affiliate/conversion"
+	"github.com/tributary-hq/tributary/affiliate/privacy"
+	"github.com/tributary-hq/tributary/affiliate/processor"
+	"github.com/tributary-hq/tributary/storage/postgres"
+	commissions "github.com/tributary-hq/tributary/storage/postgres/commission"
+	frauds "github.com/tributary-hq/tributary/storage/postgres/fraud"
+	counters "github.com/tributary-hq/tributary/storage/postgres/stats"
+)
+
+// pendingReport is a report that is being recorded.
+type pendingReport struct {
+	conversion.Report
+	trace []byte // the recorded span of the call (affiliate.Event.Trace)
+	reportState
+}
+
+// reportState is the state of a report within one attempt of the transaction. Each
+// attempt starts with a new state. A report is dropped from its batch if it has an
+// error, or if a response is already stored under its idempotency key
+// (ReportResult.Replay).
+type reportState struct {
+	result conversion.ReportResult
+	err    error
+
+	keyClaimed bool // this transaction inserted the idempotency key
+	duplicate  bool // the external id was already recorded
+	aliased    int  // number of aliases that this transaction inserted
+	outcome
+	refunds refundChanges
+	changes []commission.Change
+}
+
+func (r *pendingReport) dropped() bool { return r.err != nil || r.result.Replay != nil }
+
+// remaining returns the reports of a batch that are not dropped.
+func remaining(batch []*pendingReport) []*pendingReport {
+	return slices.DeleteFunc(slices.Clone(batch), (*pendingReport).dropped)
+}
+
+// recordBatch decides about conversions and stores them with their decisions,
+// commissions, events and everything else that follows. It uses one transaction. The
+// number of round trips does not depend on the number of conversions, except that a
+// conversion whose refund arrived first needs one more. No two reports of a batch may
+// have the same exclusive key (exclusiveKeys).
+//
+// If a report is refused, only this report fails; the others are recorded. An error
+// that recordBatch returns applies to the whole batch. If committing is false, nothing
+// is stored. If committing is true, COMMIT may have been sent, so the outcome is
+// unknown.
+func recordBatch(ctx context.Context, db *postgres.DB, pool *pgxpool.Pool, all []*pendingReport) (committing bool, err error) {
+	// All batches lock shared rows in the same order.
+	slices.SortFunc(all, func(a, b *pendingReport) int {
+		return cmp.Or(a.Conversion.Scope.Compare(b.Conversion.Scope), cmp.Compare(a.Conversion.ExternalTransactionID, b.Conversion.ExternalTransactionID))
+	})
+	err = db.InTxOn(ctx, pool, func(tx *postgres.Tx) error {
+		committing = false
+		for _, r := range all {
+			r.reportState = reportState{outcome: outcome{signals: signals{conversion: r.Conversion, inputs: r.Inputs}}}
+		}
+		if err := claimKeys(ctx, tx, all); err != nil {
+			return err
+		}
+		if err := claimAliases(ctx, tx, remaining(all)); err != nil {
+			return err
+		}
+		if err := decideBatch(ctx, tx, remaining(all)); err != nil {
+			return err
+		}
+		if err := insertBatch(ctx, tx, remaining(all)); err != nil {
+			return err
+		}
+		if err := writeOutcomes(ctx, tx, all); err != nil {
+			return err
+		}
+		committing = true
+		return nil
+	})
+	return committing, err
+}
+
+// decideBatch completes the inputs of each report and calls its Decide function. The
+// rows that it reads stay locked until the transaction ends.
+func decideBatch(ctx context.Context, tx *postgres.Tx, batch []*pendingReport) error {
+	all := make([]*signals, len(batch))
+	for i, r := range batch {
+		all[i] = &r.signals
+	}
+	if err := lockSignals(ctx, tx, all...); err != nil {
+		return err
+	}
+	facts := &pgx.Batch{}
+	queueDuplicates(facts, batch)
+	queueFacts(facts, all...)
+	if err := tx.SendBatch(ctx, facts).Close(); err != nil {
+		return fmt.Errorf("read facts for decisions: %w", err)
+	}
+	for i, r := range batch {
+		r.countEarlierInBatch(batch[:i])
+		r.decide()
+	}
+	return nil
+}
+
+// countEarlierInBatch counts the earlier conversions of the same batch for the fraud
+// rules. The rules use the number of the participant's conversions in the last hour. The
+// conversions of the batch are not stored yet, so the database cannot count them.
+func (r *pendingReport) countEarlierInBatch(before []*pendingReport) {
+	for _, other := range before {
+		if other.dropped() || other.duplicate || !other.decision.Attributed {
+			continue
+		}
+		participant := *other.decision.Participant
+		facts, ok := r.inputs.FraudFacts[participant]
+		if at := other.conversion.OccurredAt; ok && at.After(r.conversion.OccurredAt.Add(-time.Hour)) && !at.After(r.conversion.OccurredAt) {
+			facts.ConversionsInHour++
+			r.inputs.FraudFacts[participant] = facts
+		}
+	}
+}
+
+// decide calls the report's Decide function. A panic becomes the error of this report
+// alone, because the reports of a batch do not depend on each other.
+func (r *pendingReport) decide() {
+	defer func() {
+		if p := recover(); p != nil {
+			r.err = fmt.Errorf("decide about conversion %s: panic: %v\n%s", r.Conversion.ID, p, debug.Stack())
+		}
+	}()
+	r.decision, r.commission, r.err = r.Decide(r.inputs)
+}
+
+// selectDuplicates returns the conversion ids of the given reports whose external id is
+// already recorded. It searches the index once per report. Because of the order by
+// clause, the planner can choose only one index. Without the clause, several indexes look
+// equally good while the table is small, and connections keep the plan that they have
+// made.
+const selectDuplicates = `
+	select t.id
+	from unnest($1::uuid[], $2::text[], $3::text[], $4::uuid[]) as t (workspace_id, mode, external_transaction_id, id)
+	cross join lateral (
+		select from conversions c
+		where c.workspace_id = t.workspace_id and c.mode = t.mode and c.external_transaction_id between t.external_transaction_id and t.external_transaction_id
+		order by c.external_transaction_id
+		limit 1) as c`
+
+// queueDuplicates queues a statement that marks the reports whose conversion is already
+// recorded. If another transaction records the conversion after this statement, the
+// insert detects the duplicate.
+func queueDuplicates(batch *pgx.Batch, all []*pendingReport) {
+	queueForReports(batch, selectDuplicates, all, func(r *pendingReport) { r.duplicate = true })
+}
+
+// queueForReports queues a statement that selects some of the reports by their external
+// ids. It calls onSelected for each selected report.
+func queueForReports(batch *pgx.Batch, statement string, all []*pendingReport, onSelected func(*pendingReport)) {
+	var workspaces []affiliate.WorkspaceID
+	var modes []affiliate.Mode
+	var externalIDs []string
+	var ids []affiliate.ConversionID
+	for _, r := range all {
+		c := r.Conversion
+		workspaces, modes = append(workspaces, c.Scope.Workspace), append(modes, c.Scope.Mode)
+		externalIDs, ids = append(externalIDs, c.ExternalTransactionID), append(ids, c.ID)
+	}
+	batch.Queue(statement, workspaces, modes, externalIDs, ids).Query(func(rows pgx.Rows) error {
+		found, err := pgx.CollectRows(rows, pgx.RowTo[affiliate.ConversionID])
+		for _, r := range all {
+			if slices.Contains(found, r.Conversion.ID) {
+				onSelected(r)
+			}
+		}
+		return err
+	})
+}
+
+// insertBatch inserts the conversions that are not duplicates. It applies the refunds
+// that arrived before their conversions.
+func insertBatch(ctx context.Context, tx *postgres.Tx, batch []*pendingReport) error {
+	rows := make([]newConversionRow, 0, len(batch))
+	for _, r := range batch {
+		row, err := rowOfConversion(r.Conversion, r.decision)
+		if err != nil {
+			return err
+		}
+		rows = append(rows, row)
+	}
+	inserted, refunded := map[affiliate.ConversionID]bool{}, map[affiliate.ConversionID]bool{}
+	statements := &pgx.Batch{}
+	for _, q := range insertConversions.Queue(statements, rows...) {
+		q.Query(func(rows pgx.Rows) error {
+			ids, err := pgx.CollectRows(rows, pgx.RowTo[affiliate.ConversionID])
+			for _, id := range ids {
+				inserted[id] = true
+			}
+			return err
+		})
+	}
+	queueErasedSales(tx, statements, batch)
+	queueForReports(statements, selectParkedFor, batch, func(r *pendingReport) { refunded[r.Conversion.ID] = true })
+	if err := tx.SendBatch(ctx, statements).Close(); err != nil {
+		return fmt.Errorf("insert conversions: %w", err)
+	}
+	for _, r := range batch {
+		c := r.Conversion
+		r.refunds = refundChanges{conversion: c, decision: r.decision, at: c.CreatedAt}
+		switch {
+		case !inserted[c.ID]:
+			r.err = affiliate.Refuse(affiliate.ReasonConversionDuplicate)
+			continue
+		case refunded[c.ID]:
+			early, err := lockParked(ctx, tx, c.Scope, c.ExternalTransactionID)
+			if err != nil {
+				return err
+			}
+			for _, refund := range early {
+				r.refunds.applyParked(refund)
+			}
+		}
+		var err error
+		if r.changes, err = conversion.BeginCommission(r.commission, r.refunds.conversion, affiliate.System, nil, c.CreatedAt); err != nil {
+			return err
+		}
+		r.result = conversion.ReportResult{Conversion: r.refunds.conversion, Decision: r.decision, Commission: commissionAfter(r.changes)}
+	}
+	return nil
+}
+
+// queueUndo queues the deletion of the rows that this transaction has inserted for a
+// dropped report.
+func (r *pendingReport) queueUndo(batch *pgx.Batch) {
+	if r.keyClaimed {
+		postgres.QueueRelease(batch, r.Conversion.Scope, *r.Key)
+	}
+	if r.aliased > 0 {
+		batch.Queue(releaseAliases, r.Conversion.Scope.Workspace, r.Conversion.Scope.Mode, r.Conversion.ID)
+	}
+	if r.newCustomer {
+		batch.Queue(deleteCustomer, r.Conversion.Scope.Workspace, r.Conversion.Scope.Mode, r.Conversion.CustomerRef)
+	}
+}
+
+const awaitClick = `
+	insert into awaited_clicks (workspace_id, click_id, conversion_id, mode, created_at, expires_at)
+	values ($1, $2, $3, $4, $5, $6)`
+
+// writeOutcomes stores everything that follows from the recorded conversions. It stores
+// the response of each recorded report under its idempotency key, and it deletes the
+// keys of the dropped reports.
+func writeOutcomes(ctx context.Context, tx *postgres.Tx, all []*pendingReport) error {
+	batch := &pgx.Batch{}
+	var outcomes []outcome
+	var changes []commission.Change
+	var events []affiliate.Event
+	var jobs []affiliate.Job
+	for _, r := range all {
+		c := r.Conversion
+		if r.dropped() {
+			r.queueUndo(batch)
+			continue
+		}
+		outcomes, changes = append(outcomes, r.outcome), append(changes, r.changes...)
+		recorded := append([]affiliate.Event{c.Event(affiliate.EventConversionCreated, r.decision, c.CreatedAt)}, r.refunds.events...)
+		for _, event := range outcomeEvents(recorded, c, r.decision, r.changes) {
+			event.Trace = r.trace
+			events = append(events, event)
+		}
+		jobs = append(jobs, redemptionJobs(c.Scope, r.inputs, r.decision)...)
+		if c.Source == conversion.SourceAPI && len(r.Aliases) > 0 {
+			jobs = append(jobs, processor.ReverseConversion{Workspace: c.Scope.Workspace, Mode: c.Scope.Mode, Conversion: c.ID})
+		}
+		if c.CustomerLabel != nil {
+			batch.Queue(labelCustomer, c.Scope.Workspace, c.Scope.Mode, []string{*c.CustomerRef}, true, c.CustomerLabel)
+		}
+		if r.AwaitUntil != nil {
+			batch.Queue(awaitClick, c.Scope.Workspace, c.Click, c.ID, c.Scope.Mode, c.CreatedAt, *r.AwaitUntil)
+		}
+	}
+	recorded := map[affiliate.Scope][]affiliate.ConversionID{}
+	for _, o := range outcomes {
+		recorded[o.conversion.Scope] = append(recorded[o.conversion.Scope], o.conversion.ID)
+	}
+	for scope, ids := range recorded {
+		postgres.QueueConversionLog(batch, scope, ids...)
+	}
+	if err := queueDecisions(batch, outcomes...); err != nil {
+		return err
+	}
+	if err := queueOutcomes(batch, outcomes...); err != nil {
+		return err
+	}
+	if err := postgres.QueueEvents(tx, batch, events...); err != nil {
+		return err
+	}
+	for _, r := range remaining(all) {
+		r.refunds.queue(batch)
+		if r.Key == nil {
+			continue
+		}
+		stored, err := r.result.Outcome().Encode()
+		if err != nil {
+			return err
+		}
+		postgres.QueueResponse(batch, r.Conversion.Scope, r.Key, stored)
+	}
+	commissions.QueueChanges(batch, changes...)
+	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
+		return fmt.Errorf("write conversion outcomes: %w", err)
+	}
+	return tx.Enqueue(ctx, jobs...)
+}
+
+// commissionAfter returns the commission after the last change, or nil if there are no
+// changes.
+func commissionAfter(changes []commission.Change) *commission.Commission {
+	if len(changes) == 0 {
+		return nil
+	}
+	return &changes[len(changes)-1].After
+}
+
+// outcome is the decision about a conversion and the new commission that it earns.
+type outcome struct {
+	signals
+	decision   attribution.Decision
+	commission *commission.Commission // nil if the conversion earns nothing
+}
+
+// queueOutcomes queues the statements that follow from decisions: they insert commissions
+// and fraud events, count redemptions, bind customers and update the stats. The caller
+// queues the statements for the conversions and calls commissions.QueueChanges for the
+// commissions.
+func queueOutcomes(batch *pgx.Batch, all ...outcome) error {
+	var earned []commission.Commission
+	var deltas []analytics.StatsDelta
+	for _, o := range all {
+		if o.commission != nil {
+			earned = append(earned, *o.commission)
+		}
+		if o.decision.Attributed {
+			deltas = append(deltas, o.conversion.StatsDeltas(o.decision, o.commission)...)
+		}
+	}
+	commissions.Queue(batch, earned...)
+	counters.Queue(batch, deltas...)
+	for _, o := range all {
+		c, d := o.conversion, o.decision
+		if d.Attributed {
+			queueTestParticipant(batch, c.Scope, *d.Participant)
+		}
+		if err := frauds.QueueEvent(batch, c, d, o.commission); err != nil {
+			return err
+		}
+		if d.Redeems != nil {
+			queueRedemption(batch, c.Scope, *d.Redeems)
+		}
+		if d.Attributed && c.CustomerRef != nil {
+			queueBindingAndPayment(batch, o)
+		}
+	}
+	return nil
+}
+
+// lockTestParticipant keeps a participant from being deleted until the transaction ends.
+const lockTestParticipant = `
+	select from participants where workspace_id = $1 and mode = $2 and id = $3 for key share`
+
+// queueTestParticipant queues a statement that makes the transaction fail with
+// privacy.ErrParticipantDeleted if a deletion of test data has deleted the participant
+// after the decision. Participants of live mode are never deleted.
+func queueTestParticipant(batch *pgx.Batch, scope affiliate.Scope, id affiliate.ParticipantID) {
+	if scope.Mode != affiliate.ModeTest {
+		return
+	}
+	batch.Queue(lockTestParticipant, scope.Workspace, scope.Mode, id).Exec(func(tag pgconn.CommandTag) error {
+		if tag.RowsAffected() == 0 {
+			return privacy.ErrParticipantDeleted
+		}
+		return nil
+	})
+}
+
+// queueBindingAndPayment binds the customer of an attributed conversion to the
+// participant, unless the customer is already bound. If the conversion is a recurring
+// payment, it also counts the payment.
+func queueBindingAndPayment(batch *pgx.Batch, o outcome) {
+	c, d := o.conversion, o.decision
+	if o.inputs.Customer.Binding == nil {
+		queueBinding(batch, c, newBinding(c, o.inputs, d))
+	}
+	if d.RecurringIndex != nil {
+		batch.Queue(countPayment, c.Scope.Workspace, c.Scope.Mode, c.CustomerRef, d.Program, c.OccurredAt)
+	}
+}
+
+// attributedEarner returns the participant to whom a decision attributes the conversion,
+// with the rules of the programme.
+func attributedEarner(in attribution.Inputs, d attribution.Decision) attribution.Earner {
+	switch *d.Method {
+	case attribution.ByClick:
+		return in.FoundClick.Earner
+	case attribution.ByPromoCode:
+		return in.FoundPromoCode.Earner
+	case attribution.ByCustomer:
+		return in.Customer.Binding.Earner
+	case attribution.ByAssignment:
+		return *in.Assigned
+	}
+	panic("postgres: unexpected attribution method " + string(*d.Method))
+}
+
+// outcomeEvents appends the events of a conversion's commission and of its fraud
+// signals.
+func outcomeEvents(events []affiliate.Event, c conversion.Conversion, d attribution.Decision, changes []commission.Change) []affiliate.Event {
+	for _, change := range changes {
+		events = append(events, change.Events()...)
+	}
+	return append(events, frauds.Events(c, d)...)
+}
+
+// redemptionJobs returns a job that updates the edge directory if a decision uses the
+// last allowed redemption of a promo code. The edge must then no longer offer the code.
+func redemptionJobs(scope affiliate.Scope, in attribution.Inputs, d attribution.Decision) []affiliate.Job {
+	code := in.FoundPromoCode
+	if d.Redeems == nil || code.MaxRedemptions == nil || code.Redemptions+1 < *code.MaxRedemptions {
+		return nil
+	}
+	return []affiliate.Job{affiliate.SyncDirectory{Workspace: scope.Workspace, Participant: &code.Earner.Participant}}
+}

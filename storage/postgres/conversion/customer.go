@@ -1,0 +1,208 @@
+package conversion
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/attribution"
+	"github.com/tributary-hq/tributary/affiliate/conversion"
+	"github.com/tributary-hq/tributary/storage/postgres"
+)
+
+// lockCustomers inserts customers that do not exist yet and locks all given customers
+// until the transaction ends. Conversions of one customer are therefore decided one
+// after the other.
+var lockCustomers = postgres.RowsOf[newCustomerRow](`
+	insert into customers as u (%[1]s)
+	values %[2]s
+	on conflict (workspace_id, mode, ref) do update set created_at = u.created_at
+	returning xmax = 0 as new`)
+
+type newCustomerRow struct {
+	WorkspaceID affiliate.WorkspaceID `db:"workspace_id"`
+	Mode        affiliate.Mode        `db:"mode"`
+	Ref         *string               `db:"ref"`
+	CreatedAt   time.Time             `db:"created_at"`
+}
+
+// queueCustomerLocks queues the statements that lock the customers of conversions, in a
+// fixed order.
+func queueCustomerLocks(batch *pgx.Batch, all []*signals) {
+	withCustomer := slices.DeleteFunc(slices.Clone(all), func(s *signals) bool { return s.conversion.CustomerRef == nil })
+	slices.SortFunc(withCustomer, func(a, b *signals) int {
+		return cmp.Or(a.conversion.Scope.Compare(b.conversion.Scope), cmp.Compare(*a.conversion.CustomerRef, *b.conversion.CustomerRef))
+	})
+	rows := make([]newCustomerRow, len(withCustomer))
+	for i, s := range withCustomer {
+		rows[i] = newCustomerRow{WorkspaceID: s.conversion.Scope.Workspace, Mode: s.conversion.Scope.Mode, Ref: s.conversion.CustomerRef, CreatedAt: s.conversion.CreatedAt}
+	}
+	for _, q := range lockCustomers.Queue(batch, rows...) {
+		part := withCustomer[:q.N]
+		withCustomer = withCustomer[q.N:]
+		q.Query(func(rows pgx.Rows) error {
+			inserted, err := pgx.CollectRows(rows, pgx.RowTo[bool])
+			for i, isNew := range inserted {
+				part[i].newCustomer = isNew
+			}
+			return err
+		})
+	}
+}
+
+// KnownCustomer returns which of several references of one customer is stored. If two are, it
+// returns the older one. It returns an empty text if the customer is new.
+func KnownCustomer(ctx context.Context, db *postgres.DB, scope affiliate.Scope, refs []string) (ref string, err error) {
+	err = db.QueryRow(ctx, selectKnownCustomer, scope.Workspace, scope.Mode, refs).Scan(&ref)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return "", nil
+	}
+	return ref, err
+}
+
+const selectKnownCustomer = `
+	select ref from customers
+	where workspace_id = $1 and mode = $2 and ref = any($3)
+	order by created_at, ref
+	limit 1`
+
+// labelCustomer changes the label of a customer, which may be stored under several
+// references, if $4 is true. A null label removes it.
+const labelCustomer = `
+	update customers set label = case when $4 then $5 else label end
+	where workspace_id = $1 and mode = $2 and ref = any($3)
+	returning ref, label, created_at`
+
+// LabelCustomer changes the label of a customer, which may be stored under any of the given
+// references. A nil label removes it. Without a change, it only reads the customer. Errors:
+// NOT_FOUND.
+func LabelCustomer(
+	ctx context.Context, db *postgres.DB, scope affiliate.Scope, refs []string, label affiliate.Change[string],
+) (conversion.Customer, error) {
+	rows, _ := db.Query(ctx, labelCustomer, scope.Workspace, scope.Mode, refs, label.Given, label.Value)
+	found, err := pgx.CollectRows(rows, pgx.RowToStructByName[conversion.Customer])
+	if err != nil {
+		return conversion.Customer{}, fmt.Errorf("label a customer: %w", err)
+	}
+	if len(found) == 0 {
+		return conversion.Customer{}, affiliate.Refuse(affiliate.ReasonNotFound)
+	}
+	oldest := slices.MinFunc(found, func(a, b conversion.Customer) int { return a.CreatedAt.Compare(b.CreatedAt) })
+	oldest.CreatedAt = oldest.CreatedAt.UTC()
+	return oldest, nil
+}
+
+// deleteCustomer deletes a customer that the same transaction has inserted and does not
+// need.
+const deleteCustomer = `
+	delete from customers where workspace_id = $1 and mode = $2 and ref = $3`
+
+// findBinding reads the participant to whom a customer is bound. It must be a separate
+// statement that runs after lockCustomers: a statement that has waited for a lock still
+// sees other rows as they were before the wait.
+const findBinding = `
+	select x.bound_at, x.signal_at, x.window_ends_at, ` + earnerColumns + `
+	from customers x` + earnerOfX + `
+	where x.workspace_id = $1 and x.mode = $2 and x.ref = $3`
+
+const findPayments = `
+	select program_id, payments, first_at
+	from customer_payments
+	where workspace_id = $1 and mode = $2 and ref = $3`
+
+// queueCustomerReads queues the statements that read the binding and the payments of a
+// locked customer. The result is filled in when the batch is sent.
+func queueCustomerReads(batch *pgx.Batch, scope affiliate.Scope, ref string) *attribution.FoundCustomer {
+	found := &attribution.FoundCustomer{}
+	batch.Queue(findBinding, scope.Workspace, scope.Mode, ref).Query(func(rows pgx.Rows) error {
+		type bindingRow struct {
+			BoundAt      time.Time
+			SignalAt     time.Time
+			WindowEndsAt time.Time
+			earnerRow
+		}
+		bindings, err := pgx.CollectRows(rows, pgx.RowToStructByName[bindingRow])
+		for _, b := range bindings {
+			found.Binding = &attribution.Binding{
+				BoundAt: b.BoundAt.UTC(), SignalAt: b.SignalAt.UTC(), WindowEndsAt: b.WindowEndsAt.UTC(), Earner: b.earner(),
+			}
+		}
+		return err
+	})
+	batch.Queue(findPayments, scope.Workspace, scope.Mode, ref).Query(func(rows pgx.Rows) error {
+		return collectPayments(rows, found)
+	})
+	return found
+}
+
+// bindCustomer binds a customer to a participant. The transaction must have locked the
+// customer.
+const bindCustomer = `
+	update customers
+	set program_id = $4, participant_id = $5, conversion_id = $6, bound_at = $7, signal_at = $8, window_ends_at = $9
+	where workspace_id = $1 and mode = $2 and ref = $3`
+
+func queueBinding(batch *pgx.Batch, c conversion.Conversion, binding attribution.Binding) {
+	batch.Queue(bindCustomer, c.Scope.Workspace, c.Scope.Mode, c.CustomerRef, binding.Earner.Program, binding.Earner.Participant, c.ID,
+		binding.BoundAt, binding.SignalAt, binding.WindowEndsAt)
+}
+
+// paymentsBefore counts the payments that a customer had made to each programme before a
+// conversion. It is used when a conversion is decided again. The payment of the conversion
+// itself is not counted, so the number that this payment gets (its recurring_index) does
+// not depend on how the conversion was attributed before.
+const paymentsBefore = `
+	select program_id, count(*)::integer as count, min(occurred_at) as first_at
+	from conversions
+	where workspace_id = $1 and mode = $2 and customer_ref = $3 and recurring_index is not null and (created_at, id) < ($4, $5)
+	group by program_id`
+
+func queuePaymentsBefore(batch *pgx.Batch, c conversion.Conversion, found *attribution.FoundCustomer) {
+	batch.Queue(paymentsBefore, c.Scope.Workspace, c.Scope.Mode, c.CustomerRef, c.CreatedAt, c.ID).Query(func(rows pgx.Rows) error {
+		return collectPayments(rows, found)
+	})
+}
+
+// collectPayments replaces found.Payments with the payments in rows.
+func collectPayments(rows pgx.Rows, found *attribution.FoundCustomer) error {
+	found.Payments = map[affiliate.ProgramID]attribution.CustomerPayments{}
+	var program affiliate.ProgramID
+	var payments attribution.CustomerPayments
+	_, err := pgx.ForEachRow(rows, []any{&program, &payments.Count, &payments.FirstAt}, func() error {
+		payments.FirstAt = payments.FirstAt.UTC()
+		found.Payments[program] = payments
+		return nil
+	})
+	return err
+}
+
+const countPayment = `
+	insert into customer_payments as p (workspace_id, mode, ref, program_id, payments, first_at)
+	values ($1, $2, $3, $4, 1, $5)
+	on conflict (workspace_id, mode, ref, program_id) do update
+	set payments = p.payments + 1, first_at = least(p.first_at, excluded.first_at)`
+
+const (
+	deletePayments = `
+		delete from customer_payments where workspace_id = $1 and mode = $2 and ref = $3 and program_id = any($4)`
+	recountPayments = `
+		insert into customer_payments (workspace_id, mode, ref, program_id, payments, first_at)
+		select workspace_id, mode, customer_ref, program_id, count(*), min(occurred_at)
+		from conversions
+		where workspace_id = $1 and mode = $2 and customer_ref = $3 and program_id = any($4) and recurring_index is not null
+		group by workspace_id, mode, customer_ref, program_id`
+)
+
+// queueRecount counts a customer's payments in the given programmes again, from the
+// conversions. Decrementing the count would not be enough, because after one payment is
+// removed, another payment may be the first.
+func queueRecount(batch *pgx.Batch, scope affiliate.Scope, ref string, programs []affiliate.ProgramID) {
+	batch.Queue(deletePayments, scope.Workspace, scope.Mode, ref, programs)
+	batch.Queue(recountPayments, scope.Workspace, scope.Mode, ref, programs)
+}

@@ -1,0 +1,160 @@
+package conversion
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/attribution"
+	"github.com/tributary-hq/tributary/affiliate/commission"
+	"github.com/tributary-hq/tributary/affiliate/conversion"
+	"github.com/tributary-hq/tributary/storage/postgres"
+	commissions "github.com/tributary-hq/tributary/storage/postgres/commission"
+	payouts "github.com/tributary-hq/tributary/storage/postgres/payout"
+	counters "github.com/tributary-hq/tributary/storage/postgres/stats"
+)
+
+// lockCustomerOf locks the customer of a stored conversion in the same way as
+// lockCustomers. It does nothing if the conversion has no customer.
+const lockCustomerOf = `
+	insert into customers as u (workspace_id, mode, ref, created_at)
+	select c.workspace_id, c.mode, c.customer_ref, c.created_at
+	from conversions c
+	where c.workspace_id = $1 and c.mode = $2 and c.id = $3 and c.customer_ref is not null
+	on conflict (workspace_id, mode, ref) do update set created_at = u.created_at`
+
+const lockConversion = `
+	select ` + conversionColumns + `
+	from conversions c
+	where c.workspace_id = $1 and c.mode = $2 and c.id = $3
+	for no key update`
+
+// findParticipant reads the participant to whom a merchant assigns a conversion. The
+// participant can belong to any programme of the mode.
+const findParticipant = `
+	select ` + earnerColumns + `
+	from (
+		select t.workspace_id, t.mode, t.program_id, t.id as participant_id from participants t
+		where t.workspace_id = $1 and t.mode = $2 and t.id = $3
+	) as x` + earnerOfX
+
+// findActiveCommission selects the commission that belongs to the decision in force,
+// unless the commission was rejected or refunded.
+const findActiveCommission = `
+	select m.id
+	from conversions c
+	join commissions m on m.workspace_id = c.workspace_id and m.mode = c.mode and m.decision_id = c.decision_id
+	where c.workspace_id = $1 and c.mode = $2 and c.id = $3 and m.status in ('pending', 'approved', 'paid')`
+
+// LockAttribution locks a conversion that a member assigns to a participant, and
+// everything that changes with it. It locks the customer first, as lockSignals does, then
+// the conversion, and then its commission. Errors: NOT_FOUND if the conversion does not
+// exist.
+func LockAttribution(
+	ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, id affiliate.ConversionID, participant affiliate.ParticipantID,
+) (conversion.LockedAttribution, error) {
+	var a conversion.LockedAttribution
+	batch := &pgx.Batch{}
+	batch.Queue(lockCustomerOf, scope.Workspace, scope.Mode, id)
+	batch.Queue(lockConversion, scope.Workspace, scope.Mode, id).Query(func(rows pgx.Rows) (err error) {
+		a.StoredConversion, err = pgx.CollectExactlyOneRow(rows, scanConversion)
+		if errors.Is(err, pgx.ErrNoRows) {
+			err = affiliate.Refuse(affiliate.ReasonNotFound)
+		}
+		return err
+	})
+	batch.Queue(findParticipant, scope.Workspace, scope.Mode, participant).Query(func(rows pgx.Rows) error {
+		earners, err := pgx.CollectRows(rows, pgx.RowToStructByName[earnerRow])
+		for _, row := range earners {
+			earner := row.earner()
+			a.Assignee = &earner
+		}
+		return err
+	})
+	var commissions []affiliate.CommissionID
+	batch.Queue(findActiveCommission, scope.Workspace, scope.Mode, id).Query(func(rows pgx.Rows) (err error) {
+		commissions, err = pgx.CollectRows(rows, pgx.RowTo[affiliate.CommissionID])
+		return err
+	})
+	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
+		return a, fmt.Errorf("lock attribution: %w", err)
+	}
+	locked, err := payouts.LockCommissions(ctx, tx, scope, commissions)
+	if err != nil {
+		return a, err
+	}
+	for _, c := range locked {
+		if c.Status != commission.Rejected && c.Status != commission.Refunded {
+			a.CurrentCommission = &c
+		}
+	}
+	err = readCustomerAndRates(ctx, tx, &a)
+	return a, err
+}
+
+// readCustomerAndRates reads the customer and the exchange rates for a locked
+// attribution.
+func readCustomerAndRates(ctx context.Context, tx *postgres.Tx, a *conversion.LockedAttribution) error {
+	batch := &pgx.Batch{}
+	found := attribution.Inputs{Assigned: a.Assignee}
+	queueRates(batch, a.Conversion, &found)
+	if a.CustomerRef != nil {
+		a.Customer = queueCustomerReads(batch, a.Scope, *a.CustomerRef)
+		queuePaymentsBefore(batch, a.Conversion, a.Customer)
+	}
+	if batch.Len() > 0 {
+		if err := tx.SendBatch(ctx, batch).Close(); err != nil {
+			return fmt.Errorf("read customer and rates: %w", err)
+		}
+	}
+	a.Rates = found.Rates
+	if a.Customer != nil && a.RecurringIndex != nil && a.Program != nil {
+		// The payment gets the number that comes after this count. If the conversion
+		// stays in its programme, the payment therefore keeps its recurring_index.
+		payments := a.Customer.Payments[*a.Program]
+		payments.Count = *a.RecurringIndex - 1
+		a.Customer.Payments[*a.Program] = payments
+	}
+	return nil
+}
+
+// ApplyReattribution stores a reattribution of a locked conversion and everything that
+// follows from it.
+func ApplyReattribution(ctx context.Context, tx *postgres.Tx, r conversion.Reattribution) error {
+	c, batch := r.Conversion, &pgx.Batch{}
+	if err := queueSupersede(batch, c, r.Decision); err != nil {
+		return err
+	}
+	if c.Click != nil {
+		batch.Queue(deleteAwaitedClick, c.Scope.Workspace, c.Scope.Mode, c.ID, c.Click)
+	}
+	if r.NewCommission != nil {
+		commissions.Queue(batch, *r.NewCommission)
+	}
+	if r.Decision.Participant != nil {
+		queueTestParticipant(batch, c.Scope, *r.Decision.Participant)
+	}
+	if r.Binding != nil {
+		queueBinding(batch, c, *r.Binding)
+	}
+	if len(r.Recount) > 0 {
+		queueRecount(batch, c.Scope, *c.CustomerRef, r.Recount)
+	}
+	counters.Queue(batch, r.Deltas...)
+	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
+		return fmt.Errorf("apply reattribution: %w", err)
+	}
+	if err := payouts.UpdatePayouts(ctx, tx, r.Changes); err != nil {
+		return err
+	}
+	if err := commissions.StoreChanges(ctx, tx, r.Changes...); err != nil {
+		return err
+	}
+	if err := tx.Publish(ctx, r.Events()...); err != nil {
+		return err
+	}
+	return tx.Audit(ctx, r.Audit)
+}

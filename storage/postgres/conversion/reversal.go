@@ -1,0 +1,222 @@
+package conversion
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/commission"
+	"github.com/tributary-hq/tributary/affiliate/conversion"
+	"github.com/tributary-hq/tributary/storage/postgres"
+	commissions "github.com/tributary-hq/tributary/storage/postgres/commission"
+	payouts "github.com/tributary-hq/tributary/storage/postgres/payout"
+	counters "github.com/tributary-hq/tributary/storage/postgres/stats"
+)
+
+// claimCharges assigns charges to the conversion that has one of their ids as an alias or
+// as its external id. A charge is assigned once.
+const claimCharges = `
+	update processor_charges g set conversion_id = $3
+	from (
+		select distinct h.charge_id
+		from (
+			select a.id from conversion_aliases a where a.workspace_id = $1 and a.mode = $2 and a.conversion_id = $3
+			union all
+			select c.external_transaction_id from conversions c where c.workspace_id = $1 and c.mode = $2 and c.id = $3
+		) as t
+		join processor_charge_aliases h on h.workspace_id = $1 and h.mode = $2 and h.id = t.id
+	) as found
+	where g.workspace_id = $1 and g.mode = $2 and g.id = found.charge_id and g.conversion_id is null`
+
+// markApplied stores that the current states of the charges of a conversion are applied. The
+// account check does not compare a charge whose newest state is not applied yet.
+const markApplied = `
+	update processor_charges g set applied_number = g.read_number
+	where g.workspace_id = $1 and g.mode = $2 and g.conversion_id = $3 and g.applied_number <> g.read_number`
+
+// reversedCharges returns the charges of a conversion with their disputes.
+const reversedCharges = `
+	select g.currency, g.amount_cents, g.refunded_cents, g.happened_at, (
+		select coalesce(json_agg(json_build_object('ID', d.id, 'Status', d.status, 'AmountCents', d.amount_cents) order by d.id), '[]')
+		from processor_disputes d
+		where d.workspace_id = g.workspace_id and d.mode = g.mode and d.charge_id = g.id
+	) as disputes
+	from processor_charges g
+	where g.workspace_id = $1 and g.mode = $2 and g.conversion_id = $3
+	order by g.id`
+
+// reportedRefunds sums the refunds of a conversion that were reported to the API.
+const reportedRefunds = `
+	select coalesce(sum(amount_cents), 0)::bigint
+	from refunds
+	where workspace_id = $1 and mode = $2 and conversion_id = $3`
+
+// LockSale locks a conversion, its commission and the unsent payout of the commission. It
+// assigns charges to the conversion that belong to it, and reads what was refunded and
+// disputed. The charges count as applied when the transaction commits. Errors: NOT_FOUND.
+func LockSale(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, id affiliate.ConversionID) (conversion.LockedSale, error) {
+	var sale conversion.LockedSale
+	rows, _ := tx.Query(ctx, lockConversion, scope.Workspace, scope.Mode, id)
+	stored, err := pgx.CollectRows(rows, scanConversion)
+	if err != nil {
+		return sale, fmt.Errorf("lock a reversed conversion: %w", err)
+	}
+	if len(stored) == 0 {
+		return sale, affiliate.Refuse(affiliate.ReasonNotFound)
+	}
+	sale.StoredConversion = stored[0]
+	var decisions []decisionSummary
+	var commissions []affiliate.CommissionID
+	batch := &pgx.Batch{}
+	batch.Queue(claimCharges, scope.Workspace, scope.Mode, id)
+	batch.Queue(markApplied, scope.Workspace, scope.Mode, id)
+	batch.Queue(reportedRefunds, scope.Workspace, scope.Mode, id).QueryRow(func(row pgx.Row) error { return row.Scan(&sale.Reversals.ReportedCents) })
+	batch.Queue(reversedCharges, scope.Workspace, scope.Mode, id).Query(func(rows pgx.Rows) (err error) {
+		sale.Reversals.Charges, err = pgx.CollectRows(rows, scanCharge)
+		return err
+	})
+	queueInForce(batch, scope, sale.ExternalTransactionID, &decisions, &commissions)
+	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
+		return sale, fmt.Errorf("read a reversed conversion: %w", err)
+	}
+	if len(decisions) != 1 {
+		return sale, fmt.Errorf("conversion %s has %d decisions in force", id, len(decisions))
+	}
+	sale.Decision = decisions[0].decision(sale.StoredConversion)
+	locked, err := payouts.LockCommissions(ctx, tx, scope, commissions)
+	if err != nil || len(locked) == 0 {
+		return sale, err
+	}
+	sale.Commission = &locked[0]
+	if c := sale.Commission; c.Status == commission.Refunded && c.Payout != nil {
+		// If the refund has failed, the commission may have been paid in the meantime.
+		const payoutStatus = `select p.status from payouts p where p.workspace_id = $1 and p.mode = $2 and p.id = $3`
+		if err := tx.QueryRow(ctx, payoutStatus, scope.Workspace, scope.Mode, c.Payout).Scan(&c.PayoutStatus); err != nil {
+			return sale, fmt.Errorf("read the payout of commission %s: %w", c.ID, err)
+		}
+	}
+	return sale, nil
+}
+
+// LockDisputedSale locks the conversion about which a merchant reports a dispute, and reads
+// the dispute if it was reported before. It also finds a sale whose buyer was erased.
+// Errors: NOT_FOUND, DISPUTE_DUPLICATE.
+func LockDisputedSale(ctx context.Context, tx *postgres.Tx, report conversion.ReportedDispute) (conversion.SaleInDispute, error) {
+	var sale conversion.SaleInDispute
+	scope := report.Scope
+	found, err := FindSale(ctx, tx, scope, []string{report.ExternalTransactionID})
+	if err == nil && found.Conversion == nil {
+		var pseudonym string
+		if pseudonym, err = findErasedSale(ctx, tx, scope, report.ExternalTransactionID); pseudonym != "" {
+			found, err = FindSale(ctx, tx, scope, []string{pseudonym})
+		}
+	}
+	if err != nil {
+		return sale, fmt.Errorf("find a disputed conversion: %w", err)
+	}
+	notFound := &affiliate.Error{Reason: affiliate.ReasonNotFound, Message: "No conversion has this external_transaction_id."}
+	if found.Conversion == nil {
+		return sale, notFound
+	}
+	rows, _ := tx.Query(ctx, lockConversion, scope.Workspace, scope.Mode, found.Conversion)
+	stored, err := pgx.CollectRows(rows, scanConversion)
+	if err != nil {
+		return sale, fmt.Errorf("lock a disputed conversion: %w", err)
+	}
+	if len(stored) == 0 {
+		return sale, notFound
+	}
+	sale.StoredConversion = stored[0]
+	const find = `
+		select d.status, d.amount_cents, d.charge_id
+		from processor_disputes d
+		where d.workspace_id = $1 and d.mode = $2 and d.id = any($3)`
+	var dispute conversion.ProcessorDispute
+	var charge string
+	err = tx.QueryRow(ctx, find, scope.Workspace, scope.Mode, ChargeForms(tx, scope, report.ExternalDisputeID)).
+		Scan(&dispute.Status, &dispute.AmountCents, &charge)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return sale, nil
+	case err != nil:
+		return sale, fmt.Errorf("read a reported dispute: %w", err)
+	case !slices.Contains(ChargeForms(tx, scope, reportedCharge(sale.ID)), charge):
+		return sale, affiliate.Refuse(affiliate.ReasonDisputeDuplicate)
+	}
+	sale.Dispute = &dispute
+	return sale, nil
+}
+
+// reportedCharge returns the id of the charge that holds the disputes which the merchant has
+// reported about a conversion.
+func reportedCharge(conversion affiliate.ConversionID) string { return conversion.String() }
+
+// PutReportedDispute stores a dispute that a merchant reports about a locked sale. If the
+// buyer of the sale was erased, the texts that replace the ids are stored. Errors:
+// DISPUTE_DUPLICATE.
+func PutReportedDispute(ctx context.Context, tx *postgres.Tx, sale conversion.SaleInDispute, dispute conversion.ProcessorDispute, at time.Time) error {
+	const putCharge = `
+		insert into processor_charges (workspace_id, mode, id, currency, amount_cents, refunded_cents, conversion_id, read_number, updated_at)
+		values ($1, $2, $3, $4, $5, 0, $6, 0, $7)
+		on conflict (workspace_id, mode, id) do nothing`
+	const putDispute = `
+		insert into processor_disputes as d (workspace_id, mode, id, charge_id, status, amount_cents, updated_at)
+		values ($1, $2, $3, $4, $5, $6, $7)
+		on conflict (workspace_id, mode, id) do update set
+			status = excluded.status, amount_cents = excluded.amount_cents, updated_at = excluded.updated_at
+		where d.charge_id = excluded.charge_id`
+	scope, paid, charge, id := sale.Scope, sale.Sale.Paid, reportedCharge(sale.ID), dispute.ID
+	if sale.BuyerErased {
+		key, err := erasureKeyOf(ctx, tx, scope, nil, charge)
+		if err != nil {
+			return err
+		}
+		charge, id = key.ProcessorID(scope, charge), key.ProcessorID(scope, id)
+	}
+	batch := &pgx.Batch{}
+	batch.Queue(putCharge, scope.Workspace, scope.Mode, charge, paid.Currency, paid.Cents, sale.ID, at)
+	batch.Queue(putDispute, scope.Workspace, scope.Mode, id, charge, dispute.Status, dispute.AmountCents, at).
+		Exec(func(tag pgconn.CommandTag) error {
+			return postgres.RefuseIfNone(tag, nil, affiliate.ReasonDisputeDuplicate)
+		})
+	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
+		return fmt.Errorf("store a reported dispute: %w", err)
+	}
+	return nil
+}
+
+func scanCharge(row pgx.CollectableRow) (conversion.ChargeReversal, error) {
+	var c conversion.ChargeReversal
+	var disputes []byte
+	if err := row.Scan(&c.Currency, &c.AmountCents, &c.RefundedCents, &c.HappenedAt, &disputes); err != nil {
+		return c, err
+	}
+	return c, json.Unmarshal(disputes, &c.Disputes)
+}
+
+// ApplyReversal stores a reversal of a locked sale and everything that follows from it.
+func ApplyReversal(ctx context.Context, tx *postgres.Tx, r conversion.Reversal) error {
+	if err := payouts.UpdatePayouts(ctx, tx, r.Changes); err != nil {
+		return err
+	}
+	c, batch := r.Conversion, &pgx.Batch{}
+	batch.Queue(updateRefunded, c.Scope.Workspace, c.Scope.Mode, c.ID, c.RefundedAmountCents, c.Status, c.Version)
+	counters.Queue(batch, r.Deltas...)
+	postgres.QueueConversionLog(batch, c.Scope, c.ID)
+	commissions.QueueChanges(batch, r.Changes...)
+	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
+		return fmt.Errorf("apply a reversal: %w", err)
+	}
+	events := r.Events
+	for _, change := range r.Changes {
+		events = append(events, change.Events()...)
+	}
+	return tx.Publish(ctx, events...)
+}

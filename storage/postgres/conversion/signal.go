@@ -1,0 +1,122 @@
+package conversion
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/attribution"
+	"github.com/tributary-hq/tributary/affiliate/conversion"
+	"github.com/tributary-hq/tributary/storage/postgres"
+)
+
+// lockPromoCode locks a promo code. It is a separate statement that runs before
+// findPromoCode: one statement for both would, after a wait for the lock, still see other
+// rows as they were before the wait.
+const lockPromoCode = `
+	select from promo_codes
+	where workspace_id = $1 and mode = $2 and code = $3
+	for no key update`
+
+// findPromoCode returns the promo code in the conversion's mode. If this mode has no such
+// promo code, it returns the promo code of the other mode, because the decision must
+// distinguish a code of the other mode from an unknown code. A promo code of the other
+// mode is never locked.
+const findPromoCode = `
+	select x.id, x.mode, x.active, x.expires_at, x.max_redemptions, x.redemptions, ` + earnerColumns + `
+	from promo_codes x` + earnerOfX + `
+	where x.workspace_id = $1 and x.mode in ('test', 'live') and x.code = $3
+	order by x.mode = $2 desc
+	limit 1`
+
+// signals contains a conversion and the data that was looked up for its click, its promo
+// code and its customer. The decision about the conversion uses this data.
+type signals struct {
+	conversion  conversion.Conversion
+	inputs      attribution.Inputs
+	newCustomer bool // this transaction inserted the customer
+}
+
+// lockSignals locks and reads the customers and promo codes of conversions, in one round
+// trip. The locks last until the transaction ends. To prevent deadlocks, every
+// transaction that decides about conversions takes these locks in the same order:
+// customers before promo codes, each sorted by scope and then by reference or code. Before
+// these locks it
+// takes only the locks on idempotency keys. No two of the conversions may have the same
+// customer or promo code.
+func lockSignals(ctx context.Context, tx *postgres.Tx, all ...*signals) error {
+	batch := &pgx.Batch{}
+	queueCustomerLocks(batch, all)
+	withCode := slices.DeleteFunc(slices.Clone(all), func(s *signals) bool { return s.conversion.PromoCode == nil })
+	slices.SortFunc(withCode, func(a, b *signals) int {
+		return cmp.Or(a.conversion.Scope.Compare(b.conversion.Scope), cmp.Compare(*a.conversion.PromoCode, *b.conversion.PromoCode))
+	})
+	for _, s := range withCode {
+		batch.Queue(lockPromoCode, s.conversion.Scope.Workspace, s.conversion.Scope.Mode, s.conversion.PromoCode)
+	}
+	for _, s := range all {
+		if s.conversion.CustomerRef != nil {
+			s.inputs.Customer = queueCustomerReads(batch, s.conversion.Scope, *s.conversion.CustomerRef)
+		}
+		if s.conversion.PromoCode != nil {
+			queuePromoCode(batch, s.conversion, &s.inputs)
+		}
+	}
+	if batch.Len() == 0 {
+		return nil
+	}
+	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
+		return fmt.Errorf("lock customers and promo codes: %w", err)
+	}
+	return nil
+}
+
+// queuePromoCode queues the statement that reads the promo code of a conversion.
+func queuePromoCode(batch *pgx.Batch, c conversion.Conversion, inputs *attribution.Inputs) {
+	batch.Queue(findPromoCode, c.Scope.Workspace, c.Scope.Mode, c.PromoCode).Query(func(rows pgx.Rows) (err error) {
+		inputs.FoundPromoCode, err = collectPromoCode(rows)
+		return err
+	})
+}
+
+func collectPromoCode(rows pgx.Rows) (*attribution.FoundPromoCode, error) {
+	type codeRow struct {
+		ID             affiliate.PromoCodeID
+		Mode           affiliate.Mode
+		Active         bool
+		ExpiresAt      *time.Time
+		MaxRedemptions *int64
+		Redemptions    int64
+		earnerRow
+	}
+	codes, err := pgx.CollectRows(rows, pgx.RowToStructByName[codeRow])
+	if err != nil || len(codes) == 0 {
+		return nil, err
+	}
+	code := codes[0]
+	return &attribution.FoundPromoCode{
+		ID: code.ID, Mode: code.Mode, Active: code.Active, ExpiresAt: postgres.UTC(code.ExpiresAt),
+		MaxRedemptions: code.MaxRedemptions, Redemptions: code.Redemptions, Earner: code.earner(),
+	}, nil
+}
+
+// redeem counts one redemption of a locked promo code. The decision has already checked
+// that the code has a redemption left. The WHERE clause checks it again.
+const redeem = `
+	update promo_codes set redemptions = redemptions + 1
+	where workspace_id = $1 and mode = $2 and id = $3 and (max_redemptions is null or redemptions < max_redemptions)`
+
+func queueRedemption(batch *pgx.Batch, scope affiliate.Scope, code affiliate.PromoCodeID) {
+	batch.Queue(redeem, scope.Workspace, scope.Mode, code).Exec(func(tag pgconn.CommandTag) error {
+		if tag.RowsAffected() == 0 {
+			return fmt.Errorf("promo code %s has no redemption left", code)
+		}
+		return nil
+	})
+}

@@ -1,0 +1,202 @@
+package conversion
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/attribution"
+	"github.com/tributary-hq/tributary/affiliate/conversion"
+	"github.com/tributary-hq/tributary/affiliate/fraud"
+	"github.com/tributary-hq/tributary/storage/postgres"
+)
+
+// insertConversions inserts the conversions whose external id does not exist yet and
+// returns their ids. Earlier checks find most duplicates, but only this statement finds
+// all. If several transactions insert the same external id at the same time, exactly one
+// of them succeeds.
+var insertConversions = postgres.RowsOf[newConversionRow](`
+	insert into conversions (%[1]s)
+	values %[2]s
+	on conflict (workspace_id, mode, external_transaction_id) do nothing
+	returning id`)
+
+type newConversionRow struct {
+	WorkspaceID           affiliate.WorkspaceID    `db:"workspace_id"`
+	ID                    affiliate.ConversionID   `db:"id"`
+	Mode                  affiliate.Mode           `db:"mode"`
+	ExternalTransactionID string                   `db:"external_transaction_id"`
+	EventType             affiliate.EventType      `db:"event_type"`
+	AmountCents           int64                    `db:"amount_cents"`
+	Currency              *string                  `db:"currency"`
+	TaxCents              int64                    `db:"tax_cents"`
+	ShippingCents         int64                    `db:"shipping_cents"`
+	FeeCents              int64                    `db:"fee_cents"`
+	DiscountCents         int64                    `db:"discount_cents"`
+	OccurredAt            time.Time                `db:"occurred_at"`
+	CreatedAt             time.Time                `db:"created_at"`
+	Source                conversion.Source        `db:"source"`
+	Status                conversion.Status        `db:"status"`
+	RefundedAmountCents   int64                    `db:"refunded_amount_cents"`
+	Attributed            bool                     `db:"attributed"`
+	ReasonCode            attribution.Reason       `db:"reason_code"`
+	DecisionID            affiliate.DecisionID     `db:"decision_id"`
+	ProgramID             *affiliate.ProgramID     `db:"program_id"`
+	ParticipantID         *affiliate.ParticipantID `db:"participant_id"`
+	ClickID               *affiliate.ClickID       `db:"click_id"`
+	PromoCode             *string                  `db:"promo_code"`
+	CustomerRef           *string                  `db:"customer_ref"`
+	CustomerEmailHash     []byte                   `db:"customer_email_hash"`
+	CustomerEmailDomain   *string                  `db:"customer_email_domain"`
+	SubscriptionID        *string                  `db:"subscription_id"`
+	ProductIDs            []string                 `db:"product_ids"`
+	LineItems             []byte                   `db:"line_items"`
+	IsRecurring           bool                     `db:"is_recurring"`
+	SubID                 *string                  `db:"sub_id"`
+	Metadata              []byte                   `db:"metadata"`
+	CustomerIPHash        []byte                   `db:"customer_ip_hash"`
+	CustomerUAHash        []byte                   `db:"customer_ua_hash"`
+	FraudScore            int                      `db:"fraud_score"`
+	FraudSignals          []byte                   `db:"fraud_signals"`
+	Version               int                      `db:"version"`
+	LinkID                *affiliate.LinkID        `db:"link_id"`
+	RecurringIndex        *int                     `db:"recurring_index"`
+	Processor             []byte                   `db:"processor"`
+}
+
+// rowOfConversion returns the row to insert for a conversion and the decision about
+// it.
+func rowOfConversion(c conversion.Conversion, d attribution.Decision) (newConversionRow, error) {
+	lineItems, err := optionalList(c.LineItems)
+	if err != nil {
+		return newConversionRow{}, fmt.Errorf("encode line items: %w", err)
+	}
+	signals, err := json.Marshal(d.Fraud)
+	if err != nil {
+		return newConversionRow{}, fmt.Errorf("encode fraud signals: %w", err)
+	}
+	processor, err := optionalObject(c.Processor)
+	if err != nil {
+		return newConversionRow{}, fmt.Errorf("encode the processor's ids: %w", err)
+	}
+	var currency *string // null for an event without an amount
+	if c.Sale.Paid.Currency != "" {
+		currency = &c.Sale.Paid.Currency
+	}
+	return newConversionRow{
+		WorkspaceID:           c.Scope.Workspace,
+		ID:                    c.ID,
+		Mode:                  c.Scope.Mode,
+		ExternalTransactionID: c.ExternalTransactionID,
+		EventType:             c.EventType,
+		AmountCents:           c.Sale.Paid.Cents,
+		Currency:              currency,
+		TaxCents:              c.Sale.TaxCents,
+		ShippingCents:         c.Sale.ShippingCents,
+		FeeCents:              c.Sale.FeeCents,
+		DiscountCents:         c.DiscountCents,
+		OccurredAt:            c.OccurredAt,
+		CreatedAt:             c.CreatedAt,
+		Source:                c.Source,
+		Status:                c.Status,
+		RefundedAmountCents:   c.RefundedAmountCents,
+		Attributed:            d.Attributed,
+		ReasonCode:            d.Reason,
+		DecisionID:            d.ID,
+		ProgramID:             d.Program,
+		ParticipantID:         d.Participant,
+		ClickID:               c.Click,
+		PromoCode:             c.PromoCode,
+		CustomerRef:           c.CustomerRef,
+		CustomerEmailHash:     c.CustomerEmailHash,
+		CustomerEmailDomain:   c.CustomerEmailDomain,
+		SubscriptionID:        c.SubscriptionID,
+		ProductIDs:            postgres.NonNil(c.ProductIDs),
+		LineItems:             lineItems,
+		IsRecurring:           c.IsRecurring,
+		SubID:                 c.SubID,
+		Metadata:              c.Metadata,
+		CustomerIPHash:        c.CustomerIPHash,
+		CustomerUAHash:        c.CustomerUAHash,
+		FraudScore:            fraud.Score(d.Fraud),
+		FraudSignals:          signals,
+		Version:               c.Version,
+		LinkID:                d.Link,
+		RecurringIndex:        d.RecurringIndex,
+		Processor:             processor,
+	}, nil
+}
+
+var insertDecisions = postgres.RowsOf[newDecisionRow](`insert into attribution_decisions (%[1]s) values %[2]s`)
+
+type newDecisionRow struct {
+	WorkspaceID   affiliate.WorkspaceID    `db:"workspace_id"`
+	ID            affiliate.DecisionID     `db:"id"`
+	ConversionID  affiliate.ConversionID   `db:"conversion_id"`
+	Mode          affiliate.Mode           `db:"mode"`
+	Attributed    bool                     `db:"attributed"`
+	Method        *attribution.Method      `db:"method"`
+	ReasonCode    attribution.Reason       `db:"reason_code"`
+	Explanation   string                   `db:"explanation"`
+	EngineVersion string                   `db:"engine_version"`
+	ProgramID     *affiliate.ProgramID     `db:"program_id"`
+	ParticipantID *affiliate.ParticipantID `db:"participant_id"`
+	ClickID       *affiliate.ClickID       `db:"click_id"`
+	ClickedAt     *time.Time               `db:"clicked_at"`
+	ExpiresAt     *time.Time               `db:"expires_at"`
+	Trace         []byte                   `db:"trace"`
+	Supersedes    *affiliate.DecisionID    `db:"supersedes"`
+	DecidedAt     time.Time                `db:"decided_at"`
+	DecidedBy     *affiliate.ActorID       `db:"decided_by"`
+}
+
+// queueDecisions adds the decisions of outcomes to a batch.
+func queueDecisions(batch *pgx.Batch, all ...outcome) error {
+	rows := make([]newDecisionRow, len(all))
+	for i, o := range all {
+		d, scope := o.decision, o.conversion.Scope
+		trace, err := json.Marshal(d.Trace)
+		if err != nil {
+			return fmt.Errorf("encode trace: %w", err)
+		}
+		rows[i] = newDecisionRow{
+			WorkspaceID:   scope.Workspace,
+			ID:            d.ID,
+			ConversionID:  d.Conversion,
+			Mode:          scope.Mode,
+			Attributed:    d.Attributed,
+			Method:        d.Method,
+			ReasonCode:    d.Reason,
+			Explanation:   d.Explanation,
+			EngineVersion: d.EngineVersion,
+			ProgramID:     d.Program,
+			ParticipantID: d.Participant,
+			ClickID:       d.Click,
+			ClickedAt:     d.ClickedAt,
+			ExpiresAt:     d.ExpiresAt,
+			Trace:         trace,
+			Supersedes:    d.Supersedes,
+			DecidedAt:     d.DecidedAt,
+			DecidedBy:     d.DecidedBy,
+		}
+	}
+	insertDecisions.Queue(batch, rows...)
+	return nil
+}
+
+func optionalList[T any](list []T) ([]byte, error) {
+	if len(list) == 0 {
+		return nil, nil
+	}
+	return json.Marshal(list)
+}
+
+func optionalObject[T any](object *T) ([]byte, error) {
+	if object == nil {
+		return nil, nil
+	}
+	return json.Marshal(object)
+}

@@ -1,9 +1,0 @@
-package postgres
-
-// Statements of the edge directory whose query plans the tests check.
-const (
-	DirectoryKeysSQL               = publicKeysAfter
-	DirectoryTargetsSQL            = referralTargetsAfter
-	DirectoryProgramTargetsSQL     = programReferralTargets
-	DirectoryParticipantTargetsSQL = participantReferralTargets
-)

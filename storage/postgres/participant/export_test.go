@@ -1,0 +1,44 @@
+package participant
+
+import (
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/participant"
+)
+
+// A statement whose query plan a test checks, and the page size of the lists.
+const (
+	ListInvitesSQL      = listParticipantInvites
+	ReviewChunk         = reviewChunk
+	participantPageSize = 20
+)
+
+// Statements for totals. The tests check their query plans.
+var (
+	CountInGroupSQL = countInGroup
+	CountInvitesSQL = countParticipantInvites
+)
+
+// ParticipantListSQL returns the statement for the first page. With a search, it returns
+// the statement that the store uses for more than affiliate.MaxSearchTotal matches.
+func ParticipantListSQL(
+	scope affiliate.Scope, program affiliate.ProgramID, filter participant.Filter, order participant.Order,
+) (string, pgx.NamedArgs) {
+	search := ""
+	if filter.Search != "" {
+		search = participantsMatching(filter)
+	}
+	return participantListSQL(filter, search, order), participantListArgs(scope, program, filter, affiliate.Page{Number: 1, Size: participantPageSize})
+}
+
+// CountParticipantsSQL returns the statement that counts the rows of a filter with an
+// external id.
+func CountParticipantsSQL(filter participant.Filter) string {
+	return countParticipantsSQL(filter)
+}
+
+// ParticipantSearchSQL returns the statement that finds the matches of a search.
+func ParticipantSearchSQL(scope affiliate.Scope, program affiliate.ProgramID, filter participant.Filter) (string, pgx.NamedArgs) {
+	return participantSearchSQL(filter), participantListArgs(scope, program, filter, affiliate.Page{Number: 1, Size: participantPageSize})
+}

@@ -1,0 +1,191 @@
+package participant_test
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/participant"
+	participants "github.com/tributary-hq/tributary/storage/postgres/participant"
+	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
+)
+
+var participantSorts = []participant.Sort{
+	participant.ParticipantsByAge, participant.ParticipantsByName, participant.ParticipantsByClicks,
+	participant.ParticipantsByConversions, participant.ParticipantsByRevenue, participant.ParticipantsByCommission,
+}
+
+func TestListParticipants_UsesIndexes(t *testing.T) {
+	pgtest.Slow(t)
+	t.Parallel()
+	f := newFixture(t)
+	f.Crowd(f.Program, 5000)
+	for range 4 {
+		f.Crowd(f.NewProgram(f.Scope), 1500)
+	}
+	group := f.NewGroup(f.Scope, f.Program, "Gold").ID
+	f.Exec(`
+		update participants set group_id = $1
+		where id in (select id from participants where program_id = $2 order by id limit 400)`, group, f.Program)
+	f.Exec(`
+		insert into participant_invites (workspace_id, id, program_id, mode, email, digest, mail_digest, invited_by, created_at, expires_at, ended_at)
+		select $1, gen_random_uuid(), $2, 'live', n || '@example.com', sha256(n::text::bytea), sha256((-n)::text::bytea), (select id from users limit 1), $3::timestamptz + n * interval '1 second', $3::timestamptz + interval '7 days',
+			case when n % 10 > 0 then $3::timestamptz end
+		from generate_series(1, 5000) n`, f.Scope.Workspace, f.Program, f.Now())
+	f.Exec(`
+		insert into stats_deltas (workspace_id, id, mode, program_id, participant_id, currency, clicks)
+		select workspace_id, gen_random_uuid(), mode, program_id, id, '', 1 from participants`)
+	f.Exec(`
+		insert into ledger_balances (workspace_id, participant_id, currency, slot, balance_cents)
+		select workspace_id, id, 'EUR', 0, 1 from participants`)
+	f.VacuumAnalyze()
+
+	// index contains the text that the plan must contain for the descending order, and
+	// the text for the ascending order.
+	index := map[participant.Sort][2]string{
+		participant.ParticipantsByAge:         {"Scan using participants_by_age on", "Scan Backward using participants_by_age on"},
+		participant.ParticipantsByName:        {"Scan Backward using participants_by_name on", "Scan using participants_by_name on"},
+		participant.ParticipantsByClicks:      {"Scan using participant_totals_by_clicks on", "Scan using participant_totals_by_clicks_up on"},
+		participant.ParticipantsByConversions: {"Scan using participant_totals_by_conversions on", "Scan using participant_totals_by_conversions_up on"},
+		participant.ParticipantsByRevenue:     {"Scan using participant_totals_by_revenue on", "Scan using participant_totals_by_revenue_up on"},
+		participant.ParticipantsByCommission:  {"Scan using participant_totals_by_commission on", "Scan using participant_totals_by_commission_up on"},
+	}
+	check := func(name string, plan string, want ...string) {
+		t.Helper()
+		tables := pgtest.ScansOf("participants", "participant_totals", "referral_codes", "stats_deltas", "ledger_balances")
+		pgtest.CheckPlan(t, name, plan, want, append(tables, "Hash Join"))
+	}
+	list := func(filter participant.Filter, order participant.Order) string {
+		t.Helper()
+		sql, args := participants.ParticipantListSQL(f.Scope, f.Program, filter, order)
+		return f.Plan(sql, args)
+	}
+	for _, by := range participantSorts {
+		for i, ascending := range []bool{false, true} {
+			plan := list(participant.Filter{}, participant.Order{By: by, Ascending: ascending})
+			check(fmt.Sprint(by, " ascending ", ascending), plan, index[by][i], "stats_deltas_by_participant", "ledger_balances_pkey")
+			// Below the node Limit, the plan may sort only rows with equal keys, which is
+			// an Incremental Sort.
+			if _, below, _ := strings.Cut(pgtest.InOneLine(plan), "Limit"); strings.Contains(strings.ReplaceAll(below, "Incremental Sort", ""), "-> Sort") {
+				t.Errorf("sort by %s, ascending %t: the plan sorts all rows for a page\n%s", by, ascending, plan)
+			}
+		}
+	}
+	newest := participant.Order{By: participant.ParticipantsByAge}
+	check("a status", list(participant.Filter{Status: participant.Approved}, newest), "Limit", "Index Scan using participants_by_status on participants")
+	check("a group", list(participant.Filter{Group: &group}, newest), "Limit", "Index Scan using participants_by_group on participants")
+	external := participant.Filter{ExternalID: "customer-17"}
+	check("an external id", list(external, newest), "Limit", "Index Scan using participants_external_id on participants")
+	_, externalArgs := participants.ParticipantListSQL(f.Scope, f.Program, external, newest)
+	check("the number of an external id", f.Plan(participants.CountParticipantsSQL(external), externalArgs), "Index Scan using participants_external_id on participants")
+	f.Exec(`
+		update participants set tags = array['press', 'tag-' || right(id::text, 1)]
+		where id in (select id from participants where program_id = $1 order by id limit 300)`, f.Program)
+	f.VacuumAnalyze()
+	tag := participant.Filter{Tag: "press"}
+	check("a tag", list(tag, newest), "Limit", "Index Scan using participants_tagged on participants")
+	_, tagArgs := participants.ParticipantListSQL(f.Scope, f.Program, tag, newest)
+	check("the number of a tag", f.Plan(participants.CountParticipantsSQL(tag), tagArgs), "Limit", "participants_tagged")
+	check("a search that matches all", list(participant.Filter{Search: "jane"}, newest), "Limit", "Index Scan using participants_by_age on participants")
+	check("the size of a group", f.Plan(participants.CountInGroupSQL,
+		pgx.NamedArgs{"workspace": f.Scope.Workspace, "program": f.Program, "group": group}), "Limit", "Index Only Scan using participants_by_group")
+	invites := pgx.NamedArgs{"workspace": f.Scope.Workspace, "mode": f.Scope.Mode, "program": f.Program, "at": f.Now(), "limit": 20, "offset": 0}
+	check("open invitations", f.Plan(participants.ListInvitesSQL, invites), "participant_invites_open")
+	check("number of open invitations", f.Plan(participants.CountInvitesSQL, invites), "Limit", "participant_invites_")
+
+	for prefix, indexes := range map[string][]string{
+		"jane 7": {"participants_by_name", "participants_by_email", "referral_codes_by_program"},
+		"0192aa": {"participants_by_name", "participants_by_email", "referral_codes_by_program", "participants_pkey"},
+	} {
+		sql, args := participants.ParticipantSearchSQL(f.Scope, f.Program, participant.Filter{Search: prefix})
+		check("search for "+prefix, f.Plan(sql, args), indexes...)
+	}
+}
+
+// In every order, the pages together must contain each row once. Among rows with equal
+// keys, the newest must come first.
+func TestListParticipants_ReturnsEachRowOnceInOrder(t *testing.T) {
+	f := newFixture(t)
+	// Many participants have the same name, numbers or time.
+	for i := range 40 {
+		if i%4 == 0 {
+			f.Clock.Advance(time.Second)
+		}
+		p := f.Join([]string{"anna", "Berta", "BERTA", "Äsop"}[i%4], pgtest.Row{"status": participant.Pending})
+		f.Exec(`
+			update participant_totals set clicks = $2::integer, conversions = $2 + 1, revenue_cents = $2 + 2, commission_cents = $2 + 3
+			where participant_id = $1`, p.ID, i%3)
+	}
+	keys := map[participant.Sort]func(a, b participant.Participant) int{
+		participant.ParticipantsByAge: func(a, b participant.Participant) int { return a.CreatedAt.Compare(b.CreatedAt) },
+		participant.ParticipantsByName: func(a, b participant.Participant) int {
+			return strings.Compare(strings.ToLower(a.PartnerName), strings.ToLower(b.PartnerName))
+		},
+		participant.ParticipantsByClicks:      func(a, b participant.Participant) int { return cmp.Compare(a.Stats.Clicks, b.Stats.Clicks) },
+		participant.ParticipantsByConversions: func(a, b participant.Participant) int { return cmp.Compare(a.Stats.Conversions, b.Stats.Conversions) },
+		participant.ParticipantsByRevenue:     func(a, b participant.Participant) int { return cmp.Compare(a.Stats.RevenueCents, b.Stats.RevenueCents) },
+		participant.ParticipantsByCommission: func(a, b participant.Participant) int {
+			return cmp.Compare(a.Stats.CommissionCents, b.Stats.CommissionCents)
+		},
+	}
+	for _, by := range participantSorts {
+		for _, ascending := range []bool{false, true} {
+			var got []participant.Participant
+			for number := 1; number <= 6; number++ {
+				page, total, err := participants.List(t.Context(), f.DB, f.Scope, f.Program, participant.Filter{},
+					participant.Order{By: by, Ascending: ascending}, affiliate.Page{Number: number, Size: 7})
+				if err != nil || total != 40 {
+					t.Fatalf("sort by %s: the total is %d, %v, want 40", by, total, err)
+				}
+				got = append(got, page...)
+			}
+			want := slices.Clone(got)
+			slices.SortStableFunc(want, func(a, b participant.Participant) int {
+				key := keys[by](a, b)
+				if !ascending {
+					key = -key
+				}
+				return cmp.Or(key, b.CreatedAt.Compare(a.CreatedAt), strings.Compare(b.ID.String(), a.ID.String()))
+			})
+			for i := range got {
+				if got[i].ID != want[i].ID {
+					t.Fatalf("sort by %s, ascending %t: row %d is participant %s, want %s", by, ascending, i, got[i].ID, want[i].ID)
+				}
+			}
+			slices.SortFunc(want, func(a, b participant.Participant) int { return strings.Compare(a.ID.String(), b.ID.String()) })
+			if n := len(slices.CompactFunc(want, func(a, b participant.Participant) bool { return a.ID == b.ID })); n != 40 {
+				t.Errorf("sort by %s, ascending %t: the pages contain %d participants, want 40", by, ascending, n)
+			}
+		}
+	}
+}
+
+// The total of a search counts at most affiliate.MaxSearchTotal+1 matches. The pages must
+// still contain different rows.
+func TestListParticipants_SearchTotalIsLimited(t *testing.T) {
+	pgtest.Slow(t)
+	t.Parallel()
+	f := newFixture(t)
+	f.Crowd(f.Program, affiliate.MaxSearchTotal+500)
+	f.Exec(`analyze`)
+	seen := map[affiliate.ParticipantID]bool{}
+	for number := 1; number <= 3; number++ {
+		page, total, err := participants.List(t.Context(), f.DB, f.Scope, f.Program, participant.Filter{Search: "JANE", HideEmails: true},
+			participant.Order{By: participant.ParticipantsByAge}, affiliate.Page{Number: number, Size: 100})
+		if err != nil || total != affiliate.MaxSearchTotal+1 || len(page) != 100 {
+			t.Fatalf("page %d has %d rows and the total is %d, %v, want 100 and %d", number, len(page), total, err, affiliate.MaxSearchTotal+1)
+		}
+		for _, found := range page {
+			seen[found.ID] = true
+		}
+	}
+	if len(seen) != 300 {
+		t.Errorf("three pages of 100 rows have %d different rows, want 300", len(seen))
+	}
+}

@@ -1,0 +1,80 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// EnsureClickPartitions creates the missing daily partitions of clicks from first to
+// last, both included. It calls an SQL function that runs with the rights of the
+// schema's owner, because the service's role owns no tables. It returns the number of
+// new partitions.
+func EnsureClickPartitions(ctx context.Context, db *DB, first, last time.Time) (int, error) {
+	const call = `select ensure_click_partitions($1::date, $2::date)`
+	var created int
+	err := db.QueryRow(ctx, call, first.UTC(), last.UTC()).Scan(&created)
+	return created, err
+}
+
+// maxStrayCount is the highest number that StrayClicks and StrayWeekRows count. It is
+// enough for an alarm; the exact number does not matter.
+const maxStrayCount = 1000
+
+// StrayClicks returns the number of clicks in the default partition, but at most
+// maxStrayCount. A click is stored in the default partition if its day has no partition.
+func StrayClicks(ctx context.Context, db *DB) (int, error) {
+	const query = `select count(*) from (select from clicks_default limit $1) as stray`
+	var n int
+	err := db.QueryRow(ctx, query, maxStrayCount).Scan(&n)
+	return n, err
+}
+
+// weekTables are the tables with a partition for each week. Deliveries are before events,
+// so that they are dropped first and every delivery has its event.
+var weekTables = []string{"webhook_deliveries", "events", "notifications"}
+
+// EnsureWeekPartitions creates the missing weekly partitions of events, deliveries and
+// notifications for the days from first to last, both included. It returns the number of
+// new partitions. Each table has its own transaction.
+func EnsureWeekPartitions(ctx context.Context, db *DB, first, last time.Time) (int, error) {
+	const call = `select ensure_week_partitions($1, $2::date, $3::date)`
+	created, err := eachWeekTable(ctx, db, call, first.UTC(), last.UTC())
+	return int(created), err
+}
+
+// StrayWeekRows returns the number of events, deliveries and notifications in the default
+// partitions. It counts at most maxStrayCount rows of each table.
+func StrayWeekRows(ctx context.Context, db *DB) (int, error) {
+	const query = `
+		select (select count(*) from (select from events_default limit $1) as stray)
+			+ (select count(*) from (select from webhook_deliveries_default limit $1) as stray)
+			+ (select count(*) from (select from notifications_default limit $1) as stray)`
+	var n int
+	err := db.QueryRow(ctx, query, maxStrayCount).Scan(&n)
+	return n, err
+}
+
+// DropOldWeeks drops the weekly partitions of events, deliveries and notifications that
+// are so old that the API no longer returns them. From each default partition it deletes
+// rows that are equally old, at most MaxRows of them. It returns the number of dropped
+// partitions and deleted rows. Each table has its own transaction. A transaction that
+// locks one table while it waits for the other would make readers and writers wait too.
+func DropOldWeeks(ctx context.Context, db *DB, maxRows int) (int64, error) {
+	const call = `select drop_old_weeks($1, $2)`
+	return eachWeekTable(ctx, db, call, maxRows)
+}
+
+// eachWeekTable calls an SQL function for each table with weekly partitions, until one
+// call fails. The name of the table is the first argument of the function. The result is
+// the sum of the results.
+func eachWeekTable(ctx context.Context, db *DB, call string, args ...any) (sum int64, err error) {
+	for _, table := range weekTables {
+		var n int64
+		if err := db.QueryRow(ctx, call, append([]any{table}, args...)...).Scan(&n); err != nil {
+			return sum, fmt.Errorf("partitions of %s: %w", table, err)
+		}
+		sum += n
+	}
+	return sum, nil
+}

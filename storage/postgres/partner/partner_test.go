@@ -1,0 +1,204 @@
+package partner_test
+
+import (
+	"sync"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/commission"
+	"github.com/tributary-hq/tributary/affiliate/participant"
+	"github.com/tributary-hq/tributary/affiliate/partner"
+	participants "github.com/tributary-hq/tributary/storage/postgres/participant"
+	partners "github.com/tributary-hq/tributary/storage/postgres/partner"
+	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
+)
+
+// newPartnerPlanFixture returns a fixture with ten partners and 1,000 programmes. Most
+// rows belong to the nine partners that the tests do not query.
+func newPartnerPlanFixture(t *testing.T) (f *fixture, partner pgtest.Participant) {
+	t.Helper()
+	f = newFixture(t)
+	partner = f.JoinAllPrograms(1000, 10)[0]
+	// Nine partners take part in all programmes. The partner that the tests query takes
+	// part in a few dozen programmes.
+	f.Exec(`delete from links using participants t where t.id = participant_id and t.partner_id = $1 and t.id <> $2 and t.workspace_id > '0a000000-0000-0000-0000-000000000000'`,
+		partner.Partner, partner.ID)
+	f.Exec(`delete from participants where partner_id = $1 and id <> $2 and workspace_id > '0a000000-0000-0000-0000-000000000000'`,
+		partner.Partner, partner.ID)
+	f.ExecWithoutForeignKeys(`insert into participant_totals (workspace_id, participant_id, program_id) select workspace_id, id, program_id from participants`)
+	f.ExecWithoutForeignKeys(`insert into stats_deltas (workspace_id, id, mode, program_id, participant_id, link_id, currency)
+		select workspace_id, gen_random_uuid(), mode, program_id, id, null, 'EUR' from participants, generate_series(1, 3)`)
+	f.ExecWithoutForeignKeys(`insert into ledger_balances (workspace_id, participant_id, currency, slot, balance_cents)
+		select workspace_id, id, 'EUR', slot, 1 from participants, generate_series(0, 3) slot`)
+	f.Exec(`update programs set name = 'Programme ' || id::text, is_public = get_byte(uuid_send(id), 15) % 2 = 0`)
+	// Each participant gets four commissions. The participant that the tests query gets
+	// 8,000 more.
+	for _, tc := range []struct{ rows, step, where string }{
+		{"4", "1 hour", "true"}, {"8000", "1 minute", "t.id = '" + partner.ID.String() + "'"},
+	} {
+		f.ExecWithoutForeignKeys(`insert into commissions (workspace_id, id, mode, program_id, participant_id, partner_id, conversion_id, decision_id,
+			external_transaction_id, status, commission_type, event_type, rate_bps, amount_cents, original_amount_cents, currency,
+			base_amount_cents, sale_amount_cents, sale_currency, needs_review, review_reasons, dispute_status, rule_snapshot, version,
+			created_at, updated_at)
+		select t.workspace_id, gen_random_uuid(), t.mode, t.program_id, t.id, t.partner_id, gen_random_uuid(), gen_random_uuid(),
+			'x', case n % 4 when 0 then 'pending' when 1 then 'paid' when 2 then 'rejected' else 'approved' end, 'percentage', 'purchase', 2000,
+			n, n, 'EUR', n, n, 'EUR', false, '{}', 'none', '{}', 1, t.created_at - n * interval '` + tc.step + `', t.created_at
+		from participants t, generate_series(1, ` + tc.rows + `) n where ` + tc.where)
+	}
+	f.VacuumAnalyze()
+	return f, partner
+}
+
+func TestPartnerStatements_UseIndexes(t *testing.T) {
+	pgtest.Slow(t)
+	t.Parallel()
+	f, joined := newPartnerPlanFixture(t)
+	args := pgx.NamedArgs{"partner": joined.Partner, "mode": "live", "search": "programme 0a%", "limit": 20, "offset": 0, "program": joined.Program}
+	for _, tc := range []struct {
+		name        string
+		filter      partner.ProgramFilter
+		page, count string // texts that the plans of the page and of the total must contain
+	}{
+		{"own programmes", partner.ProgramFilter{}, "Limit", "participants_by_partner"},
+		{"own programmes by name", partner.ProgramFilter{Search: "x"}, "Limit", "participants_by_partner"},
+		{
+			"public programmes",
+			partner.ProgramFilter{Public: true},
+			"Limit -> Index Scan using programs_public on programs p",
+			"Index Only Scan using programs_public",
+		},
+		{"public programmes by name", partner.ProgramFilter{Public: true, Search: "x"}, "programs_public_by_name", "programs_public_by_name"},
+	} {
+		page, count := partners.PartnerProgramsSQL(tc.filter)
+		f.CheckStatsPlan(tc.name, f.Plan(page, args), tc.page, "participants_by_partner", "links_default", "participant_totals_pkey",
+			"stats_deltas_by_participant", "ledger_balances_pkey")
+		f.CheckStatsPlan(tc.name+", total", f.Plan(count, args), tc.count)
+	}
+
+	newest := commission.Order{By: commission.SortCreatedAt}
+	yesterday := f.Now().AddDate(0, 0, -1)
+	for _, tc := range []struct {
+		name   string
+		filter partner.CommissionFilter
+		order  commission.Order
+		page   string // text that the plan of the page must contain
+		count  string // text that the plan of the total must contain
+	}{
+		{
+			"all",
+			partner.CommissionFilter{},
+			newest,
+			"Limit -> Index Scan using commissions_by_partner on commissions c", "Limit -> Index Only Scan",
+		},
+		{
+			"one status",
+			partner.CommissionFilter{Status: commission.Paid},
+			newest,
+			"Limit -> Index Scan using commissions_by_partner_status on commissions c", "Limit -> Index Only Scan using commissions_by_partner_status",
+		},
+		{
+			"dates",
+			partner.CommissionFilter{Created: affiliate.Period{From: &yesterday}},
+			newest,
+			"Limit -> Index Scan using commissions_by_partner on commissions c", "Limit -> Index Only Scan using commissions_by_partner",
+		},
+		{
+			"one status and dates",
+			partner.CommissionFilter{Status: commission.Paid, Created: affiliate.Period{From: &yesterday}},
+			newest,
+			"Limit -> Index Scan using commissions_by_partner_status on commissions c", "Limit -> Index Only Scan using commissions_by_partner_status",
+		},
+		{
+			"oldest first",
+			partner.CommissionFilter{},
+			commission.Order{By: commission.SortCreatedAt, Ascending: true},
+			"Index Scan Backward using commissions_by_partner on commissions c", "",
+		},
+		{
+			"one programme",
+			partner.CommissionFilter{Program: &joined.Program},
+			newest,
+			"Limit -> Index Scan using commissions_by_participant on commissions c", "Limit -> Index Only Scan using commissions_by_participant",
+		},
+		{
+			"by amount",
+			partner.CommissionFilter{},
+			commission.Order{By: commission.SortAmountCents},
+			"commissions_by_partner", "",
+		},
+	} {
+		pageSQL, pageArgs, countSQL, countArgs, err := partners.PartnerCommissionsSQL(
+			t.Context(), f.DB, joined.Partner, affiliate.ModeLive, tc.filter, tc.order, affiliate.Page{Number: 1, Size: 20})
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.CheckStatsPlan(tc.name, f.Plan(pageSQL, pageArgs...), tc.page)
+		f.CheckStatsPlan(tc.name+", total", f.Plan(countSQL, countArgs...), tc.count)
+	}
+	f.CheckStatsPlan("balances", f.Plan(partners.PartnerBalancesSQL, joined.Partner, "live"), "Index Only Scan using commissions_by_partner_status")
+
+	// Add copies of the partner's commissions that are 30 days older.
+	f.ExecWithoutForeignKeys(`
+		insert into commissions
+		select copy.*
+		from commissions c,
+			jsonb_populate_record(c, jsonb_build_object('id', gen_random_uuid(), 'conversion_id', gen_random_uuid(), 'decision_id', gen_random_uuid(),
+				'created_at', c.created_at - interval '30 days')) copy
+		where c.partner_id = $1 and c.program_id = $2 and c.status <> 'paid'`, joined.Partner, joined.Program)
+	for _, tc := range []struct {
+		status commission.Status
+		number int
+		want   int
+	}{
+		{commission.Paid, 2, f.Count(`select count(*) from commissions where partner_id = $1 and status = 'paid'`, joined.Partner)},
+		{"", 2, f.Count(`select count(*) from commissions where partner_id = $1 and mode = 'live'`, joined.Partner)},
+		// On the last page, the store computes the total from the page.
+		{"", f.Count(`select count(*) / 100 + 1 from commissions where partner_id = $1`, joined.Partner), f.Count(`select count(*) from commissions where partner_id = $1 and mode = 'live'`, joined.Partner)},
+	} {
+		found, total, err := partners.Commissions(t.Context(), f.DB, joined.Partner, affiliate.ModeLive,
+			partner.CommissionFilter{Status: tc.status}, newest, affiliate.Page{Number: tc.number, Size: 100})
+		if err != nil || total != int64(tc.want) || len(found) == 0 {
+			t.Errorf("page %d with the status %q has %d rows and the total %d, %v, want the total %d", tc.number, tc.status, len(found), total, err, tc.want)
+		}
+	}
+}
+
+// A partner changes their name while the store creates participants of this partner. In
+// the end, all participants must have the new name. Both transactions lock the
+// partner's row in the table users.
+func TestUpdatePartnerProfile_RenamesConcurrentParticipants(t *testing.T) {
+	f := newFixture(t)
+	partnerID, programs := f.NewPartner("Zero"), make([]affiliate.ProgramID, 30)
+	for i := range programs {
+		programs[i] = f.NewProgram(f.Scope)
+	}
+	var wg sync.WaitGroup
+	names := []string{"One", "Two", "Three", "Four", "Five"}
+	wg.Go(func() {
+		for _, name := range names {
+			if _, err := partners.UpdateProfile(t.Context(), f.DB, partnerID, partner.ProfilePatch{Name: affiliate.Set(name)}, f.Now(), pgtest.By(partnerID)); err != nil {
+				t.Errorf("UpdatePartnerProfile returned %v", err)
+			}
+		}
+	})
+	for _, program := range programs {
+		wg.Go(func() {
+			application := participant.Application{Program: program, Partner: partnerID, Mode: f.Scope.Mode}
+			if _, err := participants.Apply(t.Context(), f.DB, application, f.Now(), pgtest.By(partnerID)); err != nil {
+				t.Errorf("Apply returned %v", err)
+			}
+		})
+	}
+	wg.Wait()
+	if n := f.Count(`select count(*) from participants where partner_name = 'Five'`); n != 30 {
+		t.Errorf("%d participants have the new name, want 30", n)
+	}
+	if n := f.Count(`select version from users where id = $1`, partnerID); n != 1+len(names) {
+		t.Errorf("the account has the version %d, want %d", n, 1+len(names))
+	}
+	if n := f.Count(`select count(*) from account_audit_log where user_id = $1 and action = 'profile.update'`, partnerID); n != len(names) {
+		t.Errorf("the account's audit log has %d entries, want %d", n, len(names))
+	}
+}

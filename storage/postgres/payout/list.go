@@ -1,0 +1,214 @@
+package payout
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/payout"
+	"github.com/tributary-hq/tributary/storage/postgres"
+)
+
+// Lists of payouts. All lists have the same order: newest first. Five indexes have this
+// order: the index of a mode, of a status, of a programme, of a participant and of a
+// partner. A page is read from one of these indexes, except a page of one batch, for
+// which Postgres reads all payouts of the batch. Postgres skips the rows that do not
+// match the other conditions of the filter. A total stops at affiliate.MaxTotal.
+
+// payoutItemRow is a payout with the names of its programme and partner.
+type payoutItemRow struct {
+	payoutRow
+	ProgramName string
+	PartnerName string
+}
+
+func (r payoutItemRow) item(workspace affiliate.WorkspaceID) payout.Item {
+	return payout.Item{Payout: r.payout(workspace), ProgramName: r.ProgramName, PartnerName: r.PartnerName}
+}
+
+// payoutNames joins the names of programmes and partners to payouts p.
+const payoutNames = `
+	join programs g on g.workspace_id = p.workspace_id and g.id = p.program_id
+	join participants t on t.workspace_id = p.workspace_id and t.id = p.participant_id`
+
+func payoutConditions(where *postgres.Conditions, filter payout.Filter) {
+	if filter.Status != "" {
+		where.Add("p.status = ?", filter.Status)
+	}
+	if filter.Program != nil {
+		where.Add("p.program_id = ?", *filter.Program)
+	}
+	if filter.Participant != nil {
+		where.Add("p.participant_id = ?", *filter.Participant)
+	}
+	if filter.Batch != nil {
+		where.Add("p.batch_id = ?", *filter.Batch)
+	}
+	where.Within("p.created_at", filter.Created)
+}
+
+// payoutListSQL returns the statements for a page and for the total. The statement for a
+// page takes the arguments of where, and then the size and the offset of the page. The
+// statement for the total takes only the arguments of where.
+func payoutListSQL(where postgres.Conditions) (page, count string) {
+	const newest = ` order by p.created_at desc, p.id desc`
+	page = `
+		select ` + payoutColumns + `, g.name as program_name, coalesce(p.payee_name, t.partner_name) as partner_name
+		from (select p.* from payouts p where ` + where.SQL() + newest +
+		` limit ` + where.Placeholder(1) + ` offset ` + where.Placeholder(2) + `) p` + payoutNames + newest
+	return page, postgres.CountUpTo(affiliate.MaxTotal, `from payouts p where `+where.SQL())
+}
+
+func payoutPage(ctx context.Context, db *postgres.DB, workspace affiliate.WorkspaceID, where postgres.Conditions, page affiliate.Page) ([]payout.Item, int64, error) {
+	pageSQL, countSQL := payoutListSQL(where)
+	args := append([]any{postgres.PlanForArgs}, where.Args...)
+	rows, err := db.Query(ctx, pageSQL, append(args, page.Size, page.Offset())...)
+	if err != nil {
+		return nil, 0, fmt.Errorf("read payouts: %w", err)
+	}
+	items, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (payout.Item, error) {
+		r, err := pgx.RowToStructByNameLax[payoutItemRow](row)
+		return r.item(workspace), err
+	})
+	if err != nil {
+		return nil, 0, fmt.Errorf("read payouts: %w", err)
+	}
+	if n := int64(len(items)); n < int64(page.Size) && (n > 0 || page.Offset() == 0) {
+		// This is the last page, so the position of its last row is the total.
+		return items, page.Offset() + n, nil
+	}
+	var total int64
+	if err := db.QueryRow(ctx, countSQL, args...).Scan(&total); err != nil {
+		return nil, 0, fmt.Errorf("count payouts: %w", err)
+	}
+	return items, total, nil
+}
+
+// List returns one page of payouts, newest first, and the number of payouts on all
+// pages, up to affiliate.MaxTotal. Errors: NOT_FOUND if the filter's programme,
+// participant or batch does not exist.
+func List(ctx context.Context, db *postgres.DB, scope affiliate.Scope, filter payout.Filter, page affiliate.Page) ([]payout.Item, int64, error) {
+	if err := postgres.CheckFilter(ctx, db, scope, filter.Program, filter.Participant, filter.Batch); err != nil {
+		return nil, 0, err
+	}
+	var where postgres.Conditions
+	where.Add("p.workspace_id = ?", scope.Workspace)
+	where.Add("p.mode = ?", scope.Mode)
+	payoutConditions(&where, filter)
+	return payoutPage(ctx, db, scope.Workspace, where, page)
+}
+
+// ListOfPartner returns one page of a partner's payouts in the mode, newest first, and
+// the number of payouts on all pages, up to affiliate.MaxTotal. Partners do not see
+// payouts that were never confirmed. Errors: NOT_FOUND if the partner does not take part
+// in the filter's programme.
+func ListOfPartner(
+	ctx context.Context, db *postgres.DB, partner affiliate.UserID, mode affiliate.Mode, filter payout.Filter, page affiliate.Page,
+) ([]payout.Item, int64, error) {
+	if err := postgres.CheckParticipation(ctx, db, partner, mode, filter.Program); err != nil {
+		return nil, 0, err
+	}
+	var where postgres.Conditions
+	where.Add("p.partner_id = ?", partner)
+	where.Add("p.mode = ?", mode)
+	where.Add("p.initiated_at is not null")
+	payoutConditions(&where, filter)
+	return payoutPage(ctx, db, affiliate.WorkspaceID{}, where, page)
+}
+
+// readPayout returns one payout. Errors: NOT_FOUND.
+func readPayout(ctx context.Context, db postgres.Queryer, scope affiliate.Scope, id affiliate.PayoutID) (payout.Item, error) {
+	const read = `
+		select ` + payoutColumns + `, g.name as program_name, coalesce(p.payee_name, t.partner_name) as partner_name
+		from payouts p` + payoutNames + `
+		where p.workspace_id = $1 and p.mode = $2 and p.id = $3`
+	rows, err := db.Query(ctx, read, scope.Workspace, scope.Mode, id)
+	if err != nil {
+		return payout.Item{}, fmt.Errorf("read payout: %w", err)
+	}
+	found, err := pgx.CollectRows(rows, pgx.RowToStructByNameLax[payoutItemRow])
+	switch {
+	case err != nil:
+		return payout.Item{}, fmt.Errorf("read payout: %w", err)
+	case len(found) == 0:
+		return payout.Item{}, affiliate.Refuse(affiliate.ReasonNotFound)
+	}
+	return found[0].item(scope.Workspace), nil
+}
+
+// Get returns one payout with its commissions. Errors: NOT_FOUND.
+func Get(ctx context.Context, db *postgres.DB, scope affiliate.Scope, id affiliate.PayoutID) (payout.Detail, error) {
+	const commissions = `
+		select c.id as commission, h.amount_cents, c.external_transaction_id, c.approved_at
+		from payout_commissions h
+		join commissions c on c.workspace_id = h.workspace_id and c.id = h.commission_id
+		where h.workspace_id = $1 and c.mode = $2 and h.payout_id = $3
+		order by c.approved_at, c.id
+		limit $4`
+	const hint = `
+		select case p.status when 'draft' then m.account_hint else p.account_hint end
+		from payouts p
+		left join payout_methods m on m.user_id = p.partner_id and m.method = p.method
+		where p.workspace_id = $1 and p.mode = $2 and p.id = $3`
+	item, err := readPayout(ctx, db, scope, id)
+	if err != nil {
+		return payout.Detail{}, err
+	}
+	detail := payout.Detail{Item: item}
+	rows, _ := db.Query(ctx, commissions, scope.Workspace, scope.Mode, id, payout.MaxPayoutCommissions)
+	if detail.Commissions, err = pgx.CollectRows(rows, pgx.RowToStructByName[payout.Commission]); err != nil {
+		return detail, fmt.Errorf("read commissions of a payout: %w", err)
+	}
+	if err := db.QueryRow(ctx, hint, scope.Workspace, scope.Mode, id).Scan(&detail.AccountHint); err != nil {
+		return detail, fmt.Errorf("read the account of a payout: %w", err)
+	}
+	return detail, nil
+}
+
+// GetBatch returns one batch. Errors: NOT_FOUND.
+func GetBatch(ctx context.Context, db *postgres.DB, scope affiliate.Scope, id payout.BatchID) (payout.Batch, error) {
+	const read = `
+		select ` + batchColumns + `
+		from payout_batches b
+		where b.workspace_id = $1 and b.mode = $2 and b.id = $3`
+	rows, _ := db.Query(ctx, read, scope.Workspace, scope.Mode, id)
+	batch, err := collectBatch(rows, scope)
+	if err != nil {
+		return batch, err
+	}
+	return completeBatch(ctx, db, batch)
+}
+
+const (
+	whereBatches = `
+		from payout_batches b
+		where b.workspace_id = $1 and b.mode = $2 and ($3::text = '' or b.status = $3)`
+	selectBatches = `
+		select ` + batchColumns + whereBatches + `
+		order by b.created_at desc, b.id desc
+		limit $4 offset $5`
+)
+
+var countBatches = postgres.CountUpTo(affiliate.MaxTotal, whereBatches)
+
+// ListBatches returns one page of batches, newest first, and the number of batches on
+// all pages, up to affiliate.MaxTotal. An empty status means any status.
+func ListBatches(
+	ctx context.Context, db *postgres.DB, scope affiliate.Scope, status payout.BatchStatus, page affiliate.Page,
+) ([]payout.Batch, int64, error) {
+	rows, _ := db.Query(ctx, selectBatches, postgres.PlanForArgs, scope.Workspace, scope.Mode, status, page.Size, page.Offset())
+	batches, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (payout.Batch, error) {
+		r, err := pgx.RowToStructByNameLax[batchRow](row)
+		return r.batch(scope), err
+	})
+	if err != nil {
+		return nil, 0, fmt.Errorf("read payout batches: %w", err)
+	}
+	var total int64
+	if err := db.QueryRow(ctx, countBatches, postgres.PlanForArgs, scope.Workspace, scope.Mode, status).Scan(&total); err != nil {
+		return nil, 0, fmt.Errorf("count payout batches: %w", err)
+	}
+	return batches, total, completeBatches(ctx, db, scope, batches)
+}

@@ -1,0 +1,179 @@
+package payout_test
+
+import (
+	"testing"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/payout"
+	"github.com/tributary-hq/tributary/storage/postgres"
+	partners "github.com/tributary-hq/tributary/storage/postgres/partner"
+	payouts "github.com/tributary-hq/tributary/storage/postgres/payout"
+	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
+)
+
+// fillWithCommissions adds the given number of participants to the programme of a shop.
+// Each participant has the given numbers of approved and of paid commissions.
+func fillWithCommissions(s *pgtest.Shop, participants, approved, paid int) {
+	s.Helper()
+	s.JoinMany(participants)
+	s.Exec(`insert into payout_methods (user_id, method, updated_at) select partner_id, 'manual', $2 from participants where program_id = $1`, s.Program, s.Now())
+	s.ExecWithoutForeignKeys(`
+		insert into commissions (workspace_id, id, mode, program_id, participant_id, partner_id, conversion_id, decision_id,
+			external_transaction_id, status, commission_type, event_type, rate_bps, amount_cents, original_amount_cents,
+			currency, base_amount_cents, sale_amount_cents, sale_currency, needs_review, review_reasons, dispute_status,
+			approved_at, rule_snapshot, version, created_at, updated_at)
+		select t.workspace_id, gen_random_uuid(), t.mode, t.program_id, t.id, t.partner_id, gen_random_uuid(), gen_random_uuid(),
+			'o', case when n > $3 then 'paid' else 'approved' end, 'percentage', 'purchase', 2000, n, n, 'EUR', n, n, 'EUR', false, '{}', 'none',
+			$2::timestamptz - n * interval '1 minute', '{}', 1, $2::timestamptz - n * interval '1 minute', $2
+		from participants t, generate_series(1, $3::integer + $4::integer) n where t.workspace_id = $1`, s.Scope.Workspace, s.Now(), approved, paid)
+	s.ExecWithoutForeignKeys(`
+		insert into ledger_entries (workspace_id, id, mode, program_id, participant_id, partner_id, type, amount_cents, currency, commission_id, created_by, created_at)
+		select workspace_id, gen_random_uuid(), mode, program_id, participant_id, partner_id, 'commission_approved', amount_cents, currency, id, 'system', approved_at
+		from commissions where workspace_id = $1 and status = 'approved'`, s.Scope.Workspace)
+	s.ExecWithoutForeignKeys(`
+		insert into ledger_balances (workspace_id, participant_id, currency, slot, balance_cents)
+		select workspace_id, participant_id, currency, 0, sum(amount_cents) from ledger_entries where workspace_id = $1 group by 1, 2, 3`, s.Scope.Workspace)
+}
+
+// batch creates a payout batch with all amounts that are due.
+func (f *fixture) batch() payout.Batch {
+	f.Helper()
+	request := payout.NewBatch{
+		Selection: payout.Selection{Scope: f.Scope, Cutoff: f.Now(), At: f.Now()}, By: pgtest.By(f.Owner),
+	}
+	var b payout.Batch
+	err := f.DB.InTx(f.Context(), func(tx *postgres.Tx) error {
+		candidates, err := payouts.Due(f.Context(), tx, request.Selection)
+		if err != nil {
+			return err
+		}
+		due, unassigned, err := payouts.LockDue(f.Context(), tx, request.Selection, payout.BatchParticipants(candidates))
+		if err != nil {
+			return err
+		}
+		draft, err := request.Draft(due, unassigned)
+		if err != nil {
+			return err
+		}
+		b, err = payouts.InsertBatch(f.Context(), tx, draft, request.By)
+		return err
+	})
+	if err != nil {
+		f.Fatal(err)
+	}
+	return b
+}
+
+func TestPayoutStatements_UseIndexes(t *testing.T) {
+	pgtest.Slow(t)
+	t.Parallel()
+	f := newFixture(t)
+	fillWithCommissions(f.Shop, 100, 4, 40)
+	for range 2 {
+		fillWithCommissions(f.NewShop(affiliate.ModeLive), 200, 4, 40)
+	}
+	p := f.AnyParticipant()
+	participant, partner := p.ID, p.Partner
+	b := f.batch()
+	// Add old payouts and batches of all workspaces.
+	for range 4 {
+		f.ExecWithoutForeignKeys(`
+			insert into payouts (workspace_id, id, batch_id, mode, program_id, participant_id, partner_id, amount_cents, currency, commission_count,
+				adjustment_cents, status, method, initiated_at, created_at, updated_at)
+			select workspace_id, gen_random_uuid(), gen_random_uuid(), mode, program_id, id, partner_id, 1, 'EUR', 0, 0, 'paid', 'manual', $1,
+				$1::timestamptz - random() * interval '100 days', $1
+			from participants, generate_series(1, 4)`, f.Now())
+	}
+	f.ExecWithoutForeignKeys(`
+		insert into payout_batches (workspace_id, id, mode, status, program_ids, cutoff, created_by, created_at, confirmed_at)
+		select id, gen_random_uuid(), 'live', 'completed', '{}', $1, gen_random_uuid(), at, at
+		from workspaces, generate_series(1, 2000) n, lateral (select $1::timestamptz - n * interval '1 hour' as at) t`, f.Now())
+	f.VacuumAnalyze()
+	held := []affiliate.PayoutID{}
+	if err := f.SQL.QueryRow(t.Context(), `select array_agg(id) from (select id from payouts where batch_id = $1 limit 3) p`, b.ID).Scan(&held); err != nil {
+		t.Fatal(err)
+	}
+
+	selection := payout.Selection{Scope: f.Scope, Cutoff: f.Now(), At: f.Now()}
+	check := func(what, plan string, want ...string) {
+		t.Helper()
+		pgtest.CheckPlan(t, what, plan, want, pgtest.ScansOf("commissions", "payouts", "ledger_entries", "payout_commissions"))
+	}
+	check("amounts due to all participants", f.Plan(payouts.SelectPayoutsDueSQL, payouts.DueArgs(selection, nil)),
+		"commissions_payable", "commissions_unpaid", "payouts_by_status")
+	check("amounts due to one participant", f.Plan(payouts.SelectPayoutsDueSQL, payouts.DueArgs(selection, []affiliate.ParticipantID{participant})),
+		"commissions_payable", "commissions_unpaid", "ledger_balances_pkey")
+	check("unassigned commissions", f.Plan(payouts.LockUnassignedSQL, payouts.UnassignedArgs(f.Scope, []affiliate.ParticipantID{participant}, f.Now())), "commissions_unpaid")
+	check("assigned commissions", f.Plan(payouts.LockAssignedSQL, payouts.HeldArgs(f.Scope, held[:1], f.Now())), "commissions_by_payout")
+	check("released commissions", f.Plan(payouts.LockReleasedSQL, payouts.HeldArgs(f.Scope, held[:1], f.Now())), "payout_commissions_pkey", "commissions_pkey")
+	check("counts of batches", f.Plan(payouts.SumBatchesSQL, f.Scope.Workspace, f.Scope.Mode, []payout.BatchID{affiliate.NewID[payout.BatchID](f.Now())}), "payouts_by_batch")
+	check("batches confirmed in 24 hours", f.Plan(payouts.SumConfirmedSQL, f.Scope.Workspace, f.Scope.Mode, f.Now().Add(-payout.ConfirmationWindow)),
+		"payout_batches_confirmed", "payouts_by_batch")
+	check("money owed to a partner", f.Plan(payouts.IsOwedSQL, partner), "participants_by_partner", "ledger_balances_pkey", "commissions_by_partner_status")
+	check("payout statuses of a batch", f.Plan(payouts.SelectPayoutStatusesSQL, f.Scope.Workspace, f.Scope.Mode, b.ID, payouts.PayoutStatuses()),
+		"Limit -> Index Scan using payouts_by_batch", "AND (batch_id = '"+b.ID.String()+"'::uuid) AND (status = s.status)")
+	check("batches", f.Plan(payouts.SelectBatchesSQL, f.Scope.Workspace, f.Scope.Mode, "", 20, 0), "Limit -> Index Scan using payout_batches_by_age")
+	balances := f.PlansOf(func(db *postgres.DB) error {
+		_, err := partners.Balances(t.Context(), db, partner, f.Scope.Mode)
+		return err
+	})
+	check("balances of a partner", balances[0], "participants_by_partner", "ledger_balances_pkey", "commissions_by_partner_status")
+	check("totals of an export", f.Plan(payouts.CountExportSQL, f.Scope.Workspace, f.Scope.Mode, b.ID, "paypal"), "payouts_by_batch")
+	check("part of an export", f.Plan(payouts.SelectExportSQL, f.Scope.Workspace, f.Scope.Mode, b.ID, "paypal", "EUR", 0, 5000), "payouts_by_batch")
+	check("accounts to delete", f.Plan(payouts.DeletePayoutAccountsSQL, f.Now(), 1000), "Limit -> Index Scan using payouts_account_kept")
+	check("names to delete", f.Plan(payouts.DeletePayeeNamesSQL, f.Now(), 1000), "Index Scan using payouts_payee_name")
+	check("number of batches", f.Plan(payouts.CountBatchesSQL, f.Scope.Workspace, f.Scope.Mode, ""), "Limit -> Index Only Scan using payout_batches_by_age")
+
+	day := f.Now().AddDate(0, 0, -1)
+	for what, c := range map[string]struct {
+		partner affiliate.UserID
+		filter  payout.Filter
+		index   string // index that the plan of the page must use
+		total   string // text that the plan of the total must contain
+	}{
+		"payouts":                {index: "payouts_by_age", total: "Limit -> Index Only Scan using payouts_by_"},
+		"payouts of a status":    {filter: payout.Filter{Status: payout.Draft}, index: "payouts_by_status", total: "Limit -> Index Only Scan using payouts_by_status"},
+		"payouts of a programme": {filter: payout.Filter{Program: &f.Program}, index: "payouts_by_", total: "Limit -> Index Only Scan using payouts_by_program"},
+		"payouts of a period":    {filter: payout.Filter{Created: affiliate.Period{From: &day}}, index: "payouts_by_age", total: "Limit -> Index Only Scan using payouts_by_age"},
+		// The indexes of the following lists do not contain all columns of the condition,
+		// so the plan of the total has a filter.
+		"payouts of a participant": {filter: payout.Filter{Participant: &participant}, index: "payouts_by_participant", total: "payouts_by_participant"},
+		"payouts of a batch":       {filter: payout.Filter{Batch: &payout.BatchID{}}, index: "payouts_by_batch", total: "payouts_by_batch"},
+		"payouts of a partner":     {partner: partner, index: "payouts_by_partner", total: "payouts_by_partner"},
+	} {
+		page, count, args := payouts.PayoutListSQL(f.Scope, c.partner, c.filter)
+		check(what, f.Plan(page, append(args, 20, 0)...), "Limit", c.index)
+		check(what+", total", f.Plan(count, args...), "Limit", c.total)
+	}
+}
+
+// The store processes the payouts, commissions and events of a large batch in several
+// chunks. No chunk may be missing after the batch was created, confirmed and sent.
+func TestPayoutBatch_LargeBatchIsComplete(t *testing.T) {
+	pgtest.Slow(t)
+	t.Parallel()
+	f := newFixture(t)
+	fillWithCommissions(f.Shop, 600, 18, 0)
+	f.NewEndpoint(f.Scope)
+	b := f.batch()
+	b, err := payouts.ConfirmBatch(t.Context(), f.DB, f.Scope, b.ID, f.Confirmation())
+	if err != nil || b.Counts[payout.Pending] != 600 || b.Totals[0].AmountCents != 600*18*19/2 {
+		t.Fatalf("ConfirmPayoutBatch returned %+v, %v, want 600 pending payouts", b, err)
+	}
+	if _, err := payouts.ProcessBatch(t.Context(), f.DB, f.Scope, b.ID, f.Now(), pgtest.By(f.Owner)); err != nil {
+		t.Fatal(err)
+	}
+	for what, sql := range map[string]string{
+		"payouts with all commissions": `select count(*) / 18 from commissions c join payout_commissions h on h.commission_id = c.id and h.payout_id = c.payout_id`,
+		"ledger entries":               `select count(*) from ledger_entries where type = 'payout'`,
+		"balances of 0":                `select count(*) from (select 1 from ledger_balances group by participant_id having sum(balance_cents) = 0) b`,
+		"created events":               `select count(*) from events where type = 'payout.created'`,
+		"processing events":            `select count(*) from events where type = 'payout.processing'`,
+		"payouts with two deliveries":  `select count(*) / 2 from webhook_deliveries d join events e on e.id = d.event_id`,
+		"processing payouts":           `select count(*) from payouts where status = 'processing' and commission_count = 18 and version = 3`,
+	} {
+		if n := f.Count(sql); n != 600 {
+			t.Errorf("the number of %s is %d, want 600", what, n)
+		}
+	}
+}

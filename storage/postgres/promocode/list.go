@@ -1,0 +1,127 @@
+package promocode
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/promocode"
+	"github.com/tributary-hq/tributary/storage/postgres"
+	links "github.com/tributary-hq/tributary/storage/postgres/link"
+	programs "github.com/tributary-hq/tributary/storage/postgres/program"
+)
+
+// Lists of promo codes. For each condition of a filter there is an index that contains
+// the condition's column. If a filter has two conditions, Postgres uses the more
+// selective index and skips the rows that do not match the other condition. The index of
+// a participant's codes does not contain the mode and the programme. It is still enough
+// for counting, because the participant determines both.
+const (
+	wherePromoCodes = `
+		from promo_codes c
+		where c.workspace_id = @workspace and c.mode = @mode and c.program_id = @program`
+	wherePromoCodesOfParticipant = `
+		from promo_codes c
+		where c.workspace_id = @workspace and c.participant_id = @participant and exists (
+			select from participants where workspace_id = @workspace and mode = @mode and program_id = @program and id = @participant)`
+	promoCodesActive   = ` and c.active = @active`
+	promoCodesStarting = ` and c.code like @pattern`
+	newestPromoCodes   = `
+		order by c.created_at desc, c.id desc
+		limit @limit offset @offset`
+)
+
+// promoCodeListSQL returns the statements for a page and for the total. The count is
+// not used if the filter is empty, because the number of all codes of a programme is
+// stored (postgres.ListCount).
+func promoCodeListSQL(filter promocode.Filter) (page, count string) {
+	where := wherePromoCodes
+	if filter.Participant != nil {
+		where = wherePromoCodesOfParticipant
+	}
+	if filter.Active != nil {
+		where += promoCodesActive
+	}
+	if filter.Search != "" {
+		where += promoCodesStarting
+	}
+	return `select ` + promoCodeColumns + where + newestPromoCodes, postgres.CountUpTo(affiliate.MaxTotalOf(filter.Search), where)
+}
+
+func promoCodeListArgs(scope affiliate.Scope, program affiliate.ProgramID, filter promocode.Filter, page affiliate.Page) pgx.NamedArgs {
+	return pgx.NamedArgs{
+		"workspace": scope.Workspace, "mode": scope.Mode, "program": program, "participant": filter.Participant,
+		"active": filter.Active, "pattern": postgres.LikePrefix(filter.Search),
+		"limit": page.Size, "offset": page.Offset(),
+	}
+}
+
+// List returns one page of a programme's promo codes, newest first, and the number
+// of codes on all pages. The number stops at affiliate.MaxSearchTotal if the filter has a
+// search text, and at affiliate.MaxTotal if it has other conditions. It is exact if the
+// filter is empty. Errors: NOT_FOUND if the programme or the filter's participant does not
+// exist.
+func List(
+	ctx context.Context, db *postgres.DB, scope affiliate.Scope, program affiliate.ProgramID, filter promocode.Filter, page affiliate.Page,
+) ([]promocode.PromoCode, int64, error) {
+	if _, err := programs.Get(ctx, db, scope, program); err != nil {
+		return nil, 0, err
+	}
+	if err := postgres.CheckFilter(ctx, db, scope, nil, filter.Participant, nil); err != nil {
+		return nil, 0, err
+	}
+	list, count := promoCodeListSQL(filter)
+	args := promoCodeListArgs(scope, program, filter, page)
+	var (
+		total int64
+		err   error
+	)
+	if filter == (promocode.Filter{}) {
+		total, err = postgres.ListCount(ctx, db, scope.Workspace, program, postgres.PromoCodeCount)
+	} else {
+		err = db.QueryRow(ctx, count, postgres.PlanForArgs, args).Scan(&total)
+	}
+	if err != nil {
+		return nil, 0, err
+	}
+	rows, err := db.Query(ctx, list, postgres.PlanForArgs, args)
+	codes, err := postgres.AllRows(rows, err, promoCodeRow.promoCode)
+	return codes, total, err
+}
+
+// A partner belongs to no workspace. The partner's participants determine the
+// workspaces and the mode, as for links (link_list.go).
+const wherePartnerPromoCodes = `
+	from participants t
+	join promo_codes c on c.workspace_id = t.workspace_id and c.participant_id = t.id
+	where t.partner_id = @partner and t.mode = @mode`
+
+func partnerPromoCodesSQL(program *affiliate.ProgramID) (page, count string) {
+	where := wherePartnerPromoCodes
+	if program != nil {
+		where += links.InProgram
+	}
+	return `select ` + promoCodeColumns + where + newestPromoCodes, postgres.CountUpTo(affiliate.MaxTotal, where)
+}
+
+// ListOfPartner returns one page of a partner's promo codes in a mode, newest
+// first, and the number of codes on all pages, up to affiliate.MaxTotal. If program is
+// nil, it lists the codes of all programmes. Errors: NOT_FOUND if the partner does not take
+// part in the programme.
+func ListOfPartner(
+	ctx context.Context, db *postgres.DB, partner affiliate.UserID, mode affiliate.Mode, program *affiliate.ProgramID, page affiliate.Page,
+) ([]promocode.PromoCode, int64, error) {
+	if err := postgres.CheckParticipation(ctx, db, partner, mode, program); err != nil {
+		return nil, 0, err
+	}
+	list, count := partnerPromoCodesSQL(program)
+	args := pgx.NamedArgs{"partner": partner, "mode": mode, "program": program, "limit": page.Size, "offset": page.Offset()}
+	var total int64
+	if err := db.QueryRow(ctx, count, args).Scan(&total); err != nil {
+		return nil, 0, err
+	}
+	rows, err := db.Query(ctx, list, args)
+	codes, err := postgres.AllRows(rows, err, promoCodeRow.promoCode)
+	return codes, total, err
+}

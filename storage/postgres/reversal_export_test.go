@@ -1,9 +1,0 @@
-package postgres
-
-// The tests of plans explain these statements.
-const (
-	FindByAliasSQL     = findByAlias
-	ClaimChargesSQL    = claimCharges
-	MarkAppliedSQL     = markApplied
-	ReversedChargesSQL = reversedCharges
-)
