@@ -10,42 +10,6 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/fraud"
 )
 
-// DecideFunc makes a decision from the inputs that were found in the database. It returns
-// the decision and its commission, which is nil if nothing is earned. It may be called
-// more than once for one report, because a transaction that fails is tried again.
-type DecideFunc = func(found attribution.Inputs) (attribution.Decision, *commission.Commission, error)
-
-// Report is a request to attribute and record a conversion.
-type Report struct {
-	Conversion Conversion
-	Inputs     attribution.Inputs
-	// AwaitUntil is the time until which the service waits for the conversion's click,
-	// if the click has not arrived yet. If AwaitUntil is nil, the service does not
-	// wait.
-	AwaitUntil *time.Time
-	Decide     DecideFunc
-	Key        *affiliate.IdempotencyKey // nil if the caller sent none
-	// Aliases has the ids by which a payment processor knows the sale. If another
-	// conversion has one of them, the report is a duplicate.
-	Aliases []string
-}
-
-// ReportResult is the result of a report.
-type ReportResult struct {
-	Conversion Conversion
-	Decision   attribution.Decision
-	Commission *commission.Commission // nil if nothing is earned
-	// Replay is set if the report repeats an earlier report. In this case, nothing was
-	// recorded. Replay is the outcome that is stored under the idempotency key. It was
-	// written by ReportOutcome.Encode.
-	Replay []byte
-}
-
-// Outcome returns the response to the report.
-func (r ReportResult) Outcome() ReportOutcome {
-	return OutcomeOf(r.Conversion, r.Decision, r.Commission)
-}
-
 // ReportOutcome is the response to a report. It is stored under the Idempotency-Key of
 // the report, so that a repeated report gets the same response, even if the conversion
 // has changed since then. Stored outcomes are kept for IdempotencyTTL, so a new version

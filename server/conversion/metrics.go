@@ -8,7 +8,6 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/attribution"
-	"github.com/tributary-hq/tributary/affiliate/conversion"
 )
 
 // Metrics counts the reports of conversions, by merchants' servers and payment processors.
@@ -41,17 +40,17 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 	return m
 }
 
-// observe counts a report with the result of postgres.RecordConversion.
-func (m *Metrics) observe(scope affiliate.Scope, recorded conversion.ReportResult, err error) {
-	outcome := string(recorded.Decision.Reason)
+// observe counts a report with the error of recorder.record.
+func (m *Metrics) observe(r *report, err error) {
+	outcome := string(r.Recorded().Decision.Reason)
 	var refusal *affiliate.Error
 	switch {
 	case errors.Is(err, affiliate.Refuse(affiliate.ReasonConversionDuplicate)):
 		outcome = outcomeDuplicate
-	case errors.As(err, &refusal), recorded.Replay != nil, errors.Is(err, context.Canceled): // the caller has gone
+	case errors.As(err, &refusal), r.Replay() != nil, errors.Is(err, context.Canceled): // the caller has gone
 		return
 	case err != nil:
 		outcome = outcomeFailed
 	}
-	m.reports.WithLabelValues(string(scope.Mode), outcome).Inc()
+	m.reports.WithLabelValues(string(r.Conversion.Scope.Mode), outcome).Inc()
 }

@@ -37,14 +37,15 @@ func (s *Service) RecordSale(ctx context.Context, scope affiliate.Scope, sale pr
 	if err != nil {
 		return processor.RecordedSale{}, err
 	}
-	result, err := s.recorder.Record(ctx, conversion.Report{
-		Conversion: c, Inputs: inputs, AwaitUntil: s.awaitUntil(c, inputs), Aliases: sale.Aliases,
-		Decide: func(found attribution.Inputs) (attribution.Decision, *commission.Commission, error) {
+	r := &report{
+		Report: conversions.Report{Conversion: c, Inputs: inputs, AwaitUntil: s.awaitUntil(c, inputs), Aliases: sale.Aliases},
+		decide: func(found attribution.Inputs) (attribution.Decision, *commission.Commission, error) {
 			d, commission := decide(c, found, c.CreatedAt)
 			return d, commission, nil
 		},
-	})
-	s.metrics.observe(scope, result, err)
+	}
+	err = s.recorder.record(ctx, r)
+	s.metrics.observe(r, err)
 	switch {
 	case errors.Is(err, affiliate.Refuse(affiliate.ReasonConversionDuplicate)):
 		recorded, err := s.AddProcessorIDs(ctx, scope, sale)

@@ -110,7 +110,7 @@ type Service struct {
 	db     *postgres.DB
 	clicks *conversions.Clicks
 	// recorder records the reports that arrive at the same time in one transaction.
-	recorder *conversions.Recorder
+	recorder *recorder
 	lookup   lookup
 	hasher   hasher
 	now      func() time.Time
@@ -126,7 +126,7 @@ func New(cfg Config) *Service {
 	}
 	s := &Service{
 		db:     cfg.DB,
-		clicks: conversions.NewClicks(cfg.DB), recorder: conversions.NewRecorder(cfg.DB),
+		clicks: conversions.NewClicks(cfg.DB), recorder: newRecorder(cfg.DB),
 		hasher: hasher{keys: privacy.BuyerKeys(cfg.HashKeys)},
 		log:    cfg.Log,
 
@@ -185,9 +185,9 @@ func (s *Service) report(
 			return nil, false, err
 		}
 	}
-	recorded, err := s.recorder.Record(ctx, conversion.Report{
-		Conversion: c, Inputs: inputs, AwaitUntil: s.awaitUntil(c, inputs),
-		Decide: func(found attribution.Inputs) (attribution.Decision, *commission.Commission, error) {
+	r := &report{
+		Report: conversions.Report{Conversion: c, Inputs: inputs, AwaitUntil: s.awaitUntil(c, inputs), Key: key, Aliases: processorAliases(c)},
+		decide: func(found attribution.Inputs) (attribution.Decision, *commission.Commission, error) {
 			switch {
 			case found.HasNoSignal():
 				return attribution.Decision{}, nil, affiliate.Refuse(affiliate.ReasonNoAttributionSignal)
@@ -197,21 +197,21 @@ func (s *Service) report(
 			d, commission := decide(c, found, now)
 			return d, commission, nil
 		},
-		Key:     key,
-		Aliases: processorAliases(c),
-	})
+	}
+	err = s.recorder.record(ctx, r)
 	if errors.Is(err, privacy.ErrParticipantDeleted) {
 		return s.report(ctx, req, key, find) // a new look-up does not find the participant
 	}
-	s.metrics.observe(c.Scope, recorded, err)
+	s.metrics.observe(r, err)
 	if errors.Is(err, affiliate.Refuse(affiliate.ReasonConversionDuplicate)) {
 		err = s.duplicate(ctx, c)
 	}
-	if err != nil || recorded.Replay != nil {
-		return replayedResponse(recorded.Replay, err)
+	if err != nil || r.Replay() != nil {
+		return replayedResponse(r.Replay(), err)
 	}
 	spans.SetConversion(ctx, c.ID, c.Click)
-	return responseOf(recorded.Outcome()), false, nil
+	recorded := r.Recorded()
+	return responseOf(conversion.OutcomeOf(recorded.Conversion, recorded.Decision, recorded.Commission)), false, nil
 }
 
 // duplicate returns the error for a report of a conversion that exists, with the id of the

@@ -93,9 +93,11 @@ func (f *fixture) newSuspectedSale(p pgtest.Participant, action fraud.Action) su
 		decision.Fraud = []fraud.Signal{sameAddress, botClick}
 	case fraud.Observed:
 	}
-	_, err := conversions.NewRecorder(f.DB).Record(f.Context(), conversion.Report{
-		Conversion: sale,
-		Inputs:     attribution.Inputs{Mode: sale.Scope.Mode, EventType: sale.EventType, OccurredAt: now, Sale: sale.Sale},
+	_, err := f.Record(pgtest.Report{
+		Report: conversions.Report{
+			Conversion: sale,
+			Inputs:     attribution.Inputs{Mode: sale.Scope.Mode, EventType: sale.EventType, OccurredAt: now, Sale: sale.Sale},
+		},
 		Decide: func(attribution.Inputs) (attribution.Decision, *commission.Commission, error) {
 			return decision, earned, nil
 		},

@@ -68,9 +68,9 @@ func newCheckFixture(t *testing.T) *checkFixture {
 }
 
 // reportSale records a purchase.
-func (b *checkFixture) reportSale(external string, click affiliate.ClickID, cents int64, currency string) conversion.ReportResult {
+func (b *checkFixture) reportSale(external string, click affiliate.ClickID, cents int64, currency string) conversions.Recorded {
 	b.Helper()
-	recorded, err := conversions.NewRecorder(b.DB).Record(b.Context(), b.Report(external, click, func(c *conversion.Conversion) {
+	recorded, err := b.Record(b.Report(external, click, func(c *conversion.Conversion) {
 		c.Sale.Paid = affiliate.Money{Cents: cents, Currency: currency}
 	}))
 	if err != nil {

@@ -38,7 +38,7 @@ type aliasRow struct {
 
 // claimAliases inserts the aliases of reports. A report fails with CONVERSION_DUPLICATE if
 // another conversion has one of its aliases. Most reports have no alias.
-func claimAliases(ctx context.Context, tx *postgres.Tx, batch []*pendingReport) error {
+func claimAliases(ctx context.Context, tx *postgres.Tx, batch []*Report) error {
 	var rows []aliasRow
 	for _, r := range batch {
 		c := r.Conversion

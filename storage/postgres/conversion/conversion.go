@@ -4,16 +4,13 @@
 package conversion
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"runtime/debug"
 	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/analytics"
@@ -28,20 +25,42 @@ import (
 	counters "github.com/tributary-hq/tributary/storage/postgres/stats"
 )
 
-// pendingReport is a report that is being recorded.
-type pendingReport struct {
-	conversion.Report
-	trace []byte // the recorded span of the call (affiliate.Event.Trace)
+// Report is a report of a conversion that a transaction records. LockReports, InsertReports and
+// FinishReports record the reports of a batch; between the first two, the caller decides about
+// each report that is Open, and between the last two, it sets the Response of each that has a
+// Key.
+type Report struct {
+	Conversion conversion.Conversion
+	Inputs     attribution.Inputs
+	// AwaitUntil is the time until which the conversion waits for its click, if the click has
+	// not arrived yet; nil means that it does not wait.
+	AwaitUntil *time.Time
+	Key        *affiliate.IdempotencyKey // nil if the caller sent none
+	// Aliases has the ids by which a payment processor knows the sale. If another conversion
+	// has one of them, the report is a duplicate.
+	Aliases []string
+	Trace   []byte // the recorded span of the call (affiliate.Event.Trace)
+
+	// Response is stored under Key.
+	Response []byte
+
 	reportState
 }
 
-// reportState is the state of a report within one attempt of the transaction. Each
-// attempt starts with a new state. A report is dropped from its batch if it has an
-// error, or if a response is already stored under its idempotency key
-// (ReportResult.Replay).
+// Recorded is a recorded conversion. Refunds that arrived before it are applied.
+type Recorded struct {
+	Conversion conversion.Conversion
+	Decision   attribution.Decision
+	Commission *commission.Commission // nil if nothing is earned
+}
+
+// reportState is the state of a report within one attempt of the transaction. Each attempt
+// starts with a new state. A report is dropped from its batch if it has an error, or if a
+// response is already stored under its idempotency key.
 type reportState struct {
-	result conversion.ReportResult
-	err    error
+	err      error
+	replay   []byte
+	recorded Recorded
 
 	keyClaimed bool // this transaction inserted the idempotency key
 	duplicate  bool // the external id was already recorded
@@ -51,57 +70,60 @@ type reportState struct {
 	changes []commission.Change
 }
 
-func (r *pendingReport) dropped() bool { return r.err != nil || r.result.Replay != nil }
+// Open reports whether the report can still be recorded. It is false if the report was refused
+// or has failed, or if a response is already stored under its key.
+func (r *Report) Open() bool { return r.err == nil && r.replay == nil }
 
-// remaining returns the reports of a batch that are not dropped.
-func remaining(batch []*pendingReport) []*pendingReport {
-	return slices.DeleteFunc(slices.Clone(batch), (*pendingReport).dropped)
+// Err returns the reason why the report is not recorded; nil if there is none.
+func (r *Report) Err() error { return r.err }
+
+// Replay returns the response that is stored under the key of a report that repeats an earlier
+// one; nil if the report does not.
+func (r *Report) Replay() []byte { return r.replay }
+
+// Recorded returns the result of InsertReports.
+func (r *Report) Recorded() Recorded { return r.recorded }
+
+// Found returns Inputs with everything that LockReports has found.
+func (r *Report) Found() attribution.Inputs { return r.inputs }
+
+// Duplicate reports whether LockReports has found a conversion with the external id. If another
+// transaction records it later, InsertReports finds it.
+func (r *Report) Duplicate() bool { return r.duplicate }
+
+// Decide sets the decision about the report and the commission that it earns, which may be nil.
+func (r *Report) Decide(d attribution.Decision, earned *commission.Commission) {
+	r.decision, r.commission = d, earned
 }
 
-// recordBatch decides about conversions and stores them with their decisions,
-// commissions, events and everything else that follows. It uses one transaction. The
-// number of round trips does not depend on the number of conversions, except that a
-// conversion whose refund arrived first needs one more. No two reports of a batch may
-// have the same exclusive key (exclusiveKeys).
-//
-// If a report is refused, only this report fails; the others are recorded. An error
-// that recordBatch returns applies to the whole batch. If committing is false, nothing
-// is stored. If committing is true, COMMIT may have been sent, so the outcome is
-// unknown.
-func recordBatch(ctx context.Context, db *postgres.DB, pool *pgxpool.Pool, all []*pendingReport) (committing bool, err error) {
-	// All batches lock shared rows in the same order.
-	slices.SortFunc(all, func(a, b *pendingReport) int {
-		return cmp.Or(a.Conversion.Scope.Compare(b.Conversion.Scope), cmp.Compare(a.Conversion.ExternalTransactionID, b.Conversion.ExternalTransactionID))
-	})
-	err = db.InTxOn(ctx, pool, func(tx *postgres.Tx) error {
-		committing = false
-		for _, r := range all {
-			r.reportState = reportState{outcome: outcome{signals: signals{conversion: r.Conversion, inputs: r.Inputs}}}
-		}
-		if err := claimKeys(ctx, tx, all); err != nil {
-			return err
-		}
-		if err := claimAliases(ctx, tx, remaining(all)); err != nil {
-			return err
-		}
-		if err := decideBatch(ctx, tx, remaining(all)); err != nil {
-			return err
-		}
-		if err := insertBatch(ctx, tx, remaining(all)); err != nil {
-			return err
-		}
-		if err := writeOutcomes(ctx, tx, all); err != nil {
-			return err
-		}
-		committing = true
-		return nil
-	})
-	return committing, err
+// Refuse drops the report from its batch, with the reason.
+func (r *Report) Refuse(reason error) { r.err = reason }
+
+// open returns the reports of a batch that are Open.
+func open(batch []*Report) []*Report {
+	return slices.DeleteFunc(slices.Clone(batch), func(r *Report) bool { return !r.Open() })
 }
 
-// decideBatch completes the inputs of each report and calls its Decide function. The
-// rows that it reads stay locked until the transaction ends.
-func decideBatch(ctx context.Context, tx *postgres.Tx, batch []*pendingReport) error {
+// LockReports begins to record a batch of reports, in the order of their scopes and external
+// ids. It claims their keys and aliases, locks their signals and reads everything else that
+// decisions need. The number of round trips does not depend on the number of reports. No two
+// reports of a batch may be about the same conversion, customer, buyer, promo code or key.
+func LockReports(ctx context.Context, tx *postgres.Tx, all []*Report) error {
+	for _, r := range all {
+		r.reportState = reportState{outcome: outcome{signals: signals{conversion: r.Conversion, inputs: r.Inputs}}}
+	}
+	if err := claimKeys(ctx, tx, all); err != nil {
+		return err
+	}
+	if err := claimAliases(ctx, tx, open(all)); err != nil {
+		return err
+	}
+	return readInputs(ctx, tx, open(all))
+}
+
+// readInputs completes the inputs of each report. The rows that it reads stay locked until the
+// transaction ends.
+func readInputs(ctx context.Context, tx *postgres.Tx, batch []*Report) error {
 	all := make([]*signals, len(batch))
 	for i, r := range batch {
 		all[i] = &r.signals
@@ -115,39 +137,7 @@ func decideBatch(ctx context.Context, tx *postgres.Tx, batch []*pendingReport) e
 	if err := tx.SendBatch(ctx, facts).Close(); err != nil {
 		return fmt.Errorf("read facts for decisions: %w", err)
 	}
-	for i, r := range batch {
-		r.countEarlierInBatch(batch[:i])
-		r.decide()
-	}
 	return nil
-}
-
-// countEarlierInBatch counts the earlier conversions of the same batch for the fraud
-// rules. The rules use the number of the participant's conversions in the last hour. The
-// conversions of the batch are not stored yet, so the database cannot count them.
-func (r *pendingReport) countEarlierInBatch(before []*pendingReport) {
-	for _, other := range before {
-		if other.dropped() || other.duplicate || !other.decision.Attributed {
-			continue
-		}
-		participant := *other.decision.Participant
-		facts, ok := r.inputs.FraudFacts[participant]
-		if at := other.conversion.OccurredAt; ok && at.After(r.conversion.OccurredAt.Add(-time.Hour)) && !at.After(r.conversion.OccurredAt) {
-			facts.ConversionsInHour++
-			r.inputs.FraudFacts[participant] = facts
-		}
-	}
-}
-
-// decide calls the report's Decide function. A panic becomes the error of this report
-// alone, because the reports of a batch do not depend on each other.
-func (r *pendingReport) decide() {
-	defer func() {
-		if p := recover(); p != nil {
-			r.err = fmt.Errorf("decide about conversion %s: panic: %v\n%s", r.Conversion.ID, p, debug.Stack())
-		}
-	}()
-	r.decision, r.commission, r.err = r.Decide(r.inputs)
 }
 
 // selectDuplicates returns the conversion ids of the given reports whose external id is
@@ -167,13 +157,13 @@ const selectDuplicates = `
 // queueDuplicates queues a statement that marks the reports whose conversion is already
 // recorded. If another transaction records the conversion after this statement, the
 // insert detects the duplicate.
-func queueDuplicates(batch *pgx.Batch, all []*pendingReport) {
-	queueForReports(batch, selectDuplicates, all, func(r *pendingReport) { r.duplicate = true })
+func queueDuplicates(batch *pgx.Batch, all []*Report) {
+	queueForReports(batch, selectDuplicates, all, func(r *Report) { r.duplicate = true })
 }
 
 // queueForReports queues a statement that selects some of the reports by their external
 // ids. It calls onSelected for each selected report.
-func queueForReports(batch *pgx.Batch, statement string, all []*pendingReport, onSelected func(*pendingReport)) {
+func queueForReports(batch *pgx.Batch, statement string, all []*Report, onSelected func(*Report)) {
 	var workspaces []affiliate.WorkspaceID
 	var modes []affiliate.Mode
 	var externalIDs []string
@@ -194,9 +184,11 @@ func queueForReports(batch *pgx.Batch, statement string, all []*pendingReport, o
 	})
 }
 
-// insertBatch inserts the conversions that are not duplicates. It applies the refunds
-// that arrived before their conversions.
-func insertBatch(ctx context.Context, tx *postgres.Tx, batch []*pendingReport) error {
+// InsertReports inserts the conversions of the Open reports that are not duplicates. It applies
+// the refunds that arrived before their conversions. A conversion whose refund arrived first
+// needs one more round trip.
+func InsertReports(ctx context.Context, tx *postgres.Tx, all []*Report) error {
+	batch := open(all)
 	rows := make([]newConversionRow, 0, len(batch))
 	for _, r := range batch {
 		row, err := rowOfConversion(r.Conversion, r.decision)
@@ -217,7 +209,7 @@ func insertBatch(ctx context.Context, tx *postgres.Tx, batch []*pendingReport) e
 		})
 	}
 	queueErasedSales(tx, statements, batch)
-	queueForReports(statements, selectParkedFor, batch, func(r *pendingReport) { refunded[r.Conversion.ID] = true })
+	queueForReports(statements, selectParkedFor, batch, func(r *Report) { refunded[r.Conversion.ID] = true })
 	if err := tx.SendBatch(ctx, statements).Close(); err != nil {
 		return fmt.Errorf("insert conversions: %w", err)
 	}
@@ -241,14 +233,14 @@ func insertBatch(ctx context.Context, tx *postgres.Tx, batch []*pendingReport) e
 		if r.changes, err = conversion.BeginCommission(r.commission, r.refunds.conversion, affiliate.System, nil, c.CreatedAt); err != nil {
 			return err
 		}
-		r.result = conversion.ReportResult{Conversion: r.refunds.conversion, Decision: r.decision, Commission: commissionAfter(r.changes)}
+		r.recorded = Recorded{Conversion: r.refunds.conversion, Decision: r.decision, Commission: commissionAfter(r.changes)}
 	}
 	return nil
 }
 
 // queueUndo queues the deletion of the rows that this transaction has inserted for a
 // dropped report.
-func (r *pendingReport) queueUndo(batch *pgx.Batch) {
+func (r *Report) queueUndo(batch *pgx.Batch) {
 	if r.keyClaimed {
 		postgres.QueueRelease(batch, r.Conversion.Scope, *r.Key)
 	}
@@ -264,10 +256,10 @@ const awaitClick = `
 	insert into awaited_clicks (workspace_id, click_id, conversion_id, mode, created_at, expires_at)
 	values ($1, $2, $3, $4, $5, $6)`
 
-// writeOutcomes stores everything that follows from the recorded conversions. It stores
+// FinishReports stores everything that follows from the recorded conversions. It stores
 // the response of each recorded report under its idempotency key, and it deletes the
 // keys of the dropped reports.
-func writeOutcomes(ctx context.Context, tx *postgres.Tx, all []*pendingReport) error {
+func FinishReports(ctx context.Context, tx *postgres.Tx, all []*Report) error {
 	batch := &pgx.Batch{}
 	var outcomes []outcome
 	var changes []commission.Change
@@ -275,14 +267,14 @@ func writeOutcomes(ctx context.Context, tx *postgres.Tx, all []*pendingReport) e
 	var jobs []affiliate.Job
 	for _, r := range all {
 		c := r.Conversion
-		if r.dropped() {
+		if !r.Open() {
 			r.queueUndo(batch)
 			continue
 		}
 		outcomes, changes = append(outcomes, r.outcome), append(changes, r.changes...)
 		recorded := append([]affiliate.Event{c.Event(affiliate.EventConversionCreated, r.decision, c.CreatedAt)}, r.refunds.events...)
 		for _, event := range outcomeEvents(recorded, c, r.decision, r.changes) {
-			event.Trace = r.trace
+			event.Trace = r.Trace
 			events = append(events, event)
 		}
 		jobs = append(jobs, redemptionJobs(c.Scope, r.inputs, r.decision)...)
@@ -312,16 +304,9 @@ func writeOutcomes(ctx context.Context, tx *postgres.Tx, all []*pendingReport) e
 	if err := postgres.QueueEvents(tx, batch, events...); err != nil {
 		return err
 	}
-	for _, r := range remaining(all) {
+	for _, r := range open(all) {
 		r.refunds.queue(batch)
-		if r.Key == nil {
-			continue
-		}
-		stored, err := r.result.Outcome().Encode()
-		if err != nil {
-			return err
-		}
-		postgres.QueueResponse(batch, r.Conversion.Scope, r.Key, stored)
+		postgres.QueueResponse(batch, r.Conversion.Scope, r.Key, r.Response)
 	}
 	commissions.QueueChanges(batch, changes...)
 	if err := tx.SendBatch(ctx, batch).Close(); err != nil {

@@ -66,7 +66,7 @@ func (s *sales) record(external string, click affiliate.ClickID) error {
 		until := pgtest.Noon.Add(24 * time.Hour)
 		r.AwaitUntil = &until
 	}
-	_, err := conversions.NewRecorder(s.DB).Record(s.Context(), r)
+	_, err := s.Record(r)
 	return err
 }
 
@@ -186,7 +186,7 @@ func TestRecord_StoresEverythingOrNothing(t *testing.T) {
 		commission.AmountCents = commission.OriginalAmountCents + 1
 		return d, commission, err
 	}
-	if _, err := conversions.NewRecorder(s.DB).Record(t.Context(), invalid); err == nil {
+	if _, err := s.Record(invalid); err == nil {
 		t.Error("an invalid commission was stored")
 	}
 	if after := s.rowCounts(); !slices.Equal(after, before) {

@@ -45,7 +45,7 @@ const selectErasedSales = `
 // conversions. The insert waits for an erasure that is changing a conversion with the same
 // external id, and the statement then sees the digest of the erasure. A duplicate is rare, so
 // the whole batch fails, and its reports are repeated one by one.
-func queueErasedSales(tx *postgres.Tx, batch *pgx.Batch, all []*pendingReport) {
+func queueErasedSales(tx *postgres.Tx, batch *pgx.Batch, all []*Report) {
 	var workspaces []affiliate.WorkspaceID
 	var modes []affiliate.Mode
 	var digests [][]byte

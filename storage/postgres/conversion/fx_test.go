@@ -91,7 +91,7 @@ func TestRecord_UsesRateOfItsDay(t *testing.T) {
 		}
 	}
 
-	recorded, err := conversions.NewRecorder(b.DB).Record(t.Context(), b.Report("converted", b.click(pgtest.Noon), func(c *conversion.Conversion) {
+	recorded, err := b.Record(b.Report("converted", b.click(pgtest.Noon), func(c *conversion.Conversion) {
 		c.Sale.Paid = affiliate.Money{Cents: 10_000, Currency: "USD"}
 	}))
 	if err != nil {

@@ -1,7 +1,6 @@
 package conversion_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"regexp"
@@ -138,7 +137,7 @@ func TestRecord_ReadsPromoCodeAfterWaiting(t *testing.T) {
 			seen = in
 			return decide(in)
 		}
-		_, err := conversions.NewRecorder(s.DB).Record(context.Background(), report)
+		_, err := s.Record(report)
 		recorded <- err
 	}()
 	s.AwaitLock()
@@ -172,7 +171,7 @@ func TestRecord_RedemptionLimitIsEnforced(t *testing.T) {
 		d.Redeems = &code.ID
 		return d, commission, err
 	}
-	_, err := conversions.NewRecorder(s.DB).Record(t.Context(), report)
+	_, err := s.Record(report)
 	var refusal *affiliate.Error
 	if err == nil || errors.As(err, &refusal) {
 		t.Errorf("RecordConversion returned %v, want an internal error", err)
@@ -197,7 +196,7 @@ func TestRecord_LimitsRoundTrips(t *testing.T) {
 		{[]func(*conversion.Conversion){pgtest.ByCustomer("ann")}, 5},
 	} {
 		counter.batches = 0
-		if _, err := conversions.NewRecorder(traced.DB).Record(t.Context(), traced.Report(fmt.Sprint("order-", i), click, tc.change...)); err != nil {
+		if _, err := traced.Record(traced.Report(fmt.Sprint("order-", i), click, tc.change...)); err != nil {
 			t.Fatal(err)
 		}
 		if counter.batches != tc.batches {

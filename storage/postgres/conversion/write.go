@@ -1,8 +1,12 @@
 package conversion
 
 import (
+	"cmp"
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -199,4 +203,39 @@ func optionalObject[T any](object *T) ([]byte, error) {
 		return nil, nil
 	}
 	return json.Marshal(object)
+}
+
+// claimKeys claims the idempotency keys of the reports of a batch. It skips reports
+// without a key. It sets the stored response or the error of each report whose key was
+// claimed before.
+func claimKeys(ctx context.Context, tx *postgres.Tx, all []*Report) error {
+	keyed := slices.DeleteFunc(slices.Clone(all), func(r *Report) bool { return r.Key == nil })
+	if len(keyed) == 0 {
+		return nil
+	}
+	slices.SortFunc(keyed, func(a, b *Report) int {
+		return cmp.Or(a.Conversion.Scope.Compare(b.Conversion.Scope), cmp.Compare(a.Key.Method, b.Key.Method), cmp.Compare(a.Key.Key, b.Key.Key))
+	})
+	batch := &pgx.Batch{}
+	for _, r := range keyed {
+		postgres.QueueClaim(batch, r.Conversion.Scope, *r.Key, &r.keyClaimed)
+	}
+	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
+		return fmt.Errorf("claim idempotency keys: %w", err)
+	}
+	for _, r := range keyed {
+		if r.keyClaimed {
+			continue
+		}
+		stored, err := postgres.ReadStored(ctx, tx, r.Conversion.Scope, *r.Key)
+		r.replay = stored.Response
+		var refusal *affiliate.Error
+		switch {
+		case errors.As(err, &refusal):
+			r.err = err
+		case err != nil:
+			return err
+		}
+	}
+	return nil
 }

@@ -124,10 +124,8 @@ func (f *Fixture) record(c conversion.Conversion, d attribution.Decision, earned
 	if conversion.IsProcessorID(c.ExternalTransactionID) {
 		aliases = []string{c.ExternalTransactionID}
 	}
-	_, err := conversions.NewRecorder(f.DB).Record(f.Context(), conversion.Report{
-		Conversion: c,
-		Inputs:     in,
-		Aliases:    aliases,
+	_, err := f.Record(Report{
+		Report: conversions.Report{Conversion: c, Inputs: in, Aliases: aliases},
 		Decide: func(attribution.Inputs) (attribution.Decision, *commission.Commission, error) {
 			return d, earned, nil
 		},
@@ -204,7 +202,7 @@ func MoveTogether(ctx context.Context, db *postgres.DB, moves ...commission.Tran
 
 // DecideAt returns the function that decides about a conversion. The function decides in
 // the same way as the service, at the given time.
-func DecideAt(c conversion.Conversion, at time.Time) conversion.DecideFunc {
+func DecideAt(c conversion.Conversion, at time.Time) func(attribution.Inputs) (attribution.Decision, *commission.Commission, error) {
 	return func(in attribution.Inputs) (attribution.Decision, *commission.Commission, error) {
 		d := attribution.Attribute(in)
 		d.ID, d.Conversion, d.DecidedAt = affiliate.NewID[affiliate.DecisionID](at), c.ID, at
@@ -218,7 +216,7 @@ func DecideAt(c conversion.Conversion, at time.Time) conversion.DecideFunc {
 
 // Report returns the report of a purchase of 1.00 EUR. click can be zero. The functions
 // in change modify the purchase.
-func (s *Shop) Report(external string, click affiliate.ClickID, change ...func(*conversion.Conversion)) conversion.Report {
+func (s *Shop) Report(external string, click affiliate.ClickID, change ...func(*conversion.Conversion)) Report {
 	s.Helper()
 	now := s.Now().UTC()
 	c := conversion.Conversion{
@@ -240,10 +238,40 @@ func (s *Shop) Report(external string, click affiliate.ClickID, change ...func(*
 	in := attribution.Inputs{
 		Mode: c.Scope.Mode, EventType: c.EventType, OccurredAt: c.OccurredAt, Sale: c.Sale, Click: c.Click, FoundClick: found, PromoCode: c.PromoCode,
 	}
-	return conversion.Report{Conversion: c, Inputs: in, Decide: DecideAt(c, now)}
+	return Report{conversions.Report{Conversion: c, Inputs: in}, DecideAt(c, now)}
 }
 
 // ByCustomer returns a function that adds a customer reference to a conversion.
 func ByCustomer(ref string) func(*conversion.Conversion) {
 	return func(c *conversion.Conversion) { c.CustomerRef = &ref }
+}
+
+// Report is a report of a conversion with the function that decides about it.
+type Report struct {
+	conversions.Report
+	Decide func(found attribution.Inputs) (attribution.Decision, *commission.Commission, error)
+}
+
+// Record records a report in a transaction of its own.
+func (f *Fixture) Record(r Report) (conversions.Recorded, error) {
+	f.Helper()
+	batch := []*conversions.Report{&r.Report}
+	err := f.DB.InTx(f.Context(), func(tx *postgres.Tx) error {
+		if err := conversions.LockReports(f.Context(), tx, batch); err != nil {
+			return err
+		}
+		if r.Open() {
+			d, earned, err := r.Decide(r.Found())
+			r.Report.Decide(d, earned)
+			r.Refuse(err)
+		}
+		if err := conversions.InsertReports(f.Context(), tx, batch); err != nil {
+			return err
+		}
+		if err := conversions.FinishReports(f.Context(), tx, batch); err != nil {
+			return err
+		}
+		return r.Err()
+	})
+	return r.Recorded(), err
 }

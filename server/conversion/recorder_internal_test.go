@@ -1,4 +1,4 @@
-package conversion_test
+package conversion
 
 import (
 	"bytes"
@@ -18,16 +18,54 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/attribution"
+	"github.com/tributary-hq/tributary/affiliate/click"
 	"github.com/tributary-hq/tributary/affiliate/commission"
 	"github.com/tributary-hq/tributary/affiliate/conversion"
+	"github.com/tributary-hq/tributary/affiliate/program"
 	"github.com/tributary-hq/tributary/storage/postgres"
-	conversions "github.com/tributary-hq/tributary/storage/postgres/conversion"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
+// sales is a shop with one participant. The tests report sales of this participant.
+type sales struct {
+	*pgtest.NoonShop
+	participant pgtest.Participant
+}
+
+func newSales(t *testing.T) *sales {
+	t.Helper()
+	f := pgtest.OpenNoonShop(t, pgtest.Row{
+		"name": "Spring", "attribution_model": program.FirstClick, "rules_version": 4,
+		"rules": `{"commission_type":"percentage","rate_bps":3000,"hold_period_days":30,"auto_approval":true,"net_basis":"net_of_tax"}`,
+	})
+	return &sales{f, f.Join("Pat")}
+}
+
+// click stores a click that was received at the given instant and returns its id.
+func (s *sales) click(at time.Time) affiliate.ClickID {
+	s.Helper()
+	return s.NewClick(s.participant, func(c *click.Click) {
+		c.ID = affiliate.NewID[affiliate.ClickID](at)
+		c.ClickedAt, c.ReceivedAt, c.CreatedAt, c.ExpiresAt = at, at, at, click.WindowEnd(at, 30)
+	}).ID
+}
+
+// record stores a purchase with the id of a click.
+func (s *sales) record(external string, click affiliate.ClickID) error {
+	s.Helper()
+	_, err := s.Record(s.Report(external, click))
+	return err
+}
+
+// record records a report and returns its result.
+func record(ctx context.Context, c *recorder, r pgtest.Report) (*report, error) {
+	pending := &report{Report: r.Report, decide: r.Decide}
+	return pending, c.record(ctx, pending)
+}
+
 // counts returns the numbers of batches that are being recorded and of reports that wait.
-func counts(recorder *conversions.Recorder) [2]int {
-	running, waiting := recorder.Counts()
+func counts(c *recorder) [2]int {
+	running, waiting := c.reports.Counts()
 	return [2]int{running, waiting}
 }
 
@@ -36,7 +74,7 @@ func counts(recorder *conversions.Recorder) [2]int {
 // wait for the next batch. Two reports with the same external id, customer, promo code or
 // idempotency key are not in the same batch. recordTogether returns the errors of the
 // reports.
-func (s *sales) recordTogether(recorder *conversions.Recorder, reports ...conversion.Report) []error {
+func (s *sales) recordTogether(recorder *recorder, reports ...pgtest.Report) []error {
 	s.Helper()
 	holder, err := s.SQL.Begin(s.Context())
 	if err != nil {
@@ -45,7 +83,7 @@ func (s *sales) recordTogether(recorder *conversions.Recorder, reports ...conver
 	defer func() { _ = holder.Rollback(s.Context()) }() // if the test fails
 	click := s.click(pgtest.Noon.Add(-24 * time.Hour))
 	var busy sync.WaitGroup
-	for i := range conversions.RecordConcurrency {
+	for i := range recordConcurrency {
 		ref := fmt.Sprint("locked-", i)
 		if _, err := holder.Exec(s.Context(), `
 			insert into customers (workspace_id, mode, ref, created_at) values ($1, $2, $3, $4)
@@ -56,7 +94,7 @@ func (s *sales) recordTogether(recorder *conversions.Recorder, reports ...conver
 			c.OccurredAt = pgtest.Noon.Add(-12 * time.Hour)
 		})
 		busy.Go(func() {
-			if _, err := recorder.Record(s.Context(), report); err != nil {
+			if _, err := record(s.Context(), recorder, report); err != nil {
 				s.Errorf("a report that waits for the lock returned %v", err)
 			}
 		})
@@ -67,7 +105,7 @@ func (s *sales) recordTogether(recorder *conversions.Recorder, reports ...conver
 	errs := make([]error, len(reports))
 	var waiting sync.WaitGroup
 	for i, r := range reports {
-		waiting.Go(func() { _, errs[i] = recorder.Record(s.Context(), r) })
+		waiting.Go(func() { _, errs[i] = record(s.Context(), recorder, r) })
 		pgtest.Eventually(s, "the report waits", func() bool { return counts(recorder)[1] == i+1 })
 	}
 	if err := holder.Rollback(s.Context()); err != nil {
@@ -94,10 +132,10 @@ func TestRecord_ConcurrentReportsShareATransaction(t *testing.T) {
 	if err := s.record("known", click); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := conversions.NewRecorder(s.DB).Record(t.Context(), s.Report("old", click, pgtest.ByCustomer("old"))); err != nil {
+	if _, err := record(t.Context(), newRecorder(s.DB), s.Report("old", click, pgtest.ByCustomer("old"))); err != nil {
 		t.Fatal(err)
 	}
-	var reports []conversion.Report
+	var reports []pgtest.Report
 	var externals []string
 	for i := range 30 {
 		externals = append(externals, fmt.Sprintf("order-%02d", i))
@@ -119,7 +157,7 @@ func TestRecord_ConcurrentReportsShareATransaction(t *testing.T) {
 	duplicate.Key = &affiliate.IdempotencyKey{Method: "m", Key: "duplicate", Fingerprint: []byte{1}, At: pgtest.Noon}
 	again := s.Report("order-29", click)
 
-	errs := s.recordTogether(conversions.NewRecorder(s.DB), append(reports, refused, broken, keyed, duplicate, again, refusedAgain)...)
+	errs := s.recordTogether(newRecorder(s.DB), append(reports, refused, broken, keyed, duplicate, again, refusedAgain)...)
 	// errs[30] to errs[35] belong to refused, broken, keyed, duplicate, again and
 	// refusedAgain.
 	for i, err := range errs[:29] {
@@ -160,7 +198,7 @@ func TestRecord_ConcurrentReportsShareATransaction(t *testing.T) {
 	if n := s.Count(`select count(*) from idempotency_keys where convert_from(response, 'UTF8')::jsonb #>> '{conversion,external_transaction_id}' = 'keyed'`); n != 1 || s.Count(`select count(*) from idempotency_keys`) != 1 {
 		t.Errorf("%d keys have the response of the recorded report, %d keys are stored, want 1 and 1", n, s.Count(`select count(*) from idempotency_keys`))
 	}
-	const recorded = 2 + conversions.RecordConcurrency + 31
+	const recorded = 2 + recordConcurrency + 31
 	if n := s.Count(`select count(*) from conversions`); n != recorded || s.Count(`select count(*) from attribution_decisions`) != recorded || s.Count(`select count(*) from commission_history`) != recorded || s.Count(`select count(*) from events`) != 2*recorded {
 		t.Errorf("%d conversions are stored, want %d with their decisions, histories and events", n, recorded)
 	}
@@ -180,7 +218,7 @@ func TestRecord_BatchOfTwoWorkspaces(t *testing.T) {
 	s.NewEndpoint(otherScope)
 	second.Conversion.Scope, second.Inputs.FoundClick = otherScope, nil
 	second.Decide = pgtest.DecideAt(second.Conversion, pgtest.Noon)
-	for i, err := range s.recordTogether(conversions.NewRecorder(s.DB), first, second) {
+	for i, err := range s.recordTogether(newRecorder(s.DB), first, second) {
 		if err != nil {
 			t.Errorf("report %d returned %v", i, err)
 		}
@@ -216,7 +254,7 @@ func TestRecord_FailedReportDoesNotAffectItsBatch(t *testing.T) {
 		commission.AmountCents = commission.OriginalAmountCents + 1
 		return d, commission, err
 	}
-	var reports []conversion.Report
+	var reports []pgtest.Report
 	for i := range 9 {
 		reports = append(reports, s.Report(fmt.Sprint("order-", i), click))
 	}
@@ -227,7 +265,7 @@ func TestRecord_FailedReportDoesNotAffectItsBatch(t *testing.T) {
 		d.Program = nil // makes the code that counts the conversion panic
 		return d, commission, err
 	}
-	for i, err := range s.recordTogether(conversions.NewRecorder(s.DB), append(reports, invalid, panics)...) {
+	for i, err := range s.recordTogether(newRecorder(s.DB), append(reports, invalid, panics)...) {
 		if (err != nil) != (i >= 9) {
 			t.Errorf("report %d returned %v, want an error only for the reports 9 and 10", i, err)
 		}
@@ -251,7 +289,7 @@ func TestRecord_RefusedReportDoesNotClaimAliases(t *testing.T) {
 	refused.Decide = func(attribution.Inputs) (attribution.Decision, *commission.Commission, error) {
 		return attribution.Decision{}, nil, affiliate.Refuse(affiliate.ReasonValidation)
 	}
-	errs := s.recordTogether(conversions.NewRecorder(s.DB), refused, recorded)
+	errs := s.recordTogether(newRecorder(s.DB), refused, recorded)
 	if !isRefusedWith(errs[0], affiliate.ReasonValidation) || errs[1] != nil {
 		t.Errorf("the reports returned %v, want a refusal and a success", errs)
 	}
@@ -264,7 +302,7 @@ func TestRecord_RefusedReportDoesNotClaimAliases(t *testing.T) {
 func TestRecord_OnlyReportsThatNeedALockWaitForIt(t *testing.T) {
 	t.Parallel()
 	s := newSales(t)
-	recorder := conversions.NewRecorder(s.DB)
+	recorder := newRecorder(s.DB)
 	click := s.click(pgtest.Noon.Add(-time.Hour))
 	holder, err := s.SQL.Begin(t.Context())
 	if err != nil {
@@ -276,7 +314,7 @@ func TestRecord_OnlyReportsThatNeedALockWaitForIt(t *testing.T) {
 	var blocked, others sync.WaitGroup
 	held := s.Report("held", click, pgtest.ByCustomer("held"))
 	blocked.Go(func() {
-		if _, err := recorder.Record(t.Context(), held); err != nil {
+		if _, err := record(t.Context(), recorder, held); err != nil {
 			t.Errorf("the report that waits for the lock returned %v", err)
 		}
 	})
@@ -284,7 +322,7 @@ func TestRecord_OnlyReportsThatNeedALockWaitForIt(t *testing.T) {
 	for i := range 5 {
 		r := s.Report(fmt.Sprint("order-", i), click)
 		others.Go(func() {
-			if _, err := recorder.Record(t.Context(), r); err != nil {
+			if _, err := record(t.Context(), recorder, r); err != nil {
 				t.Errorf("report %d returned %v", i, err)
 			}
 		})
@@ -399,7 +437,7 @@ func TestRecord_ConnectionLoss(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newSales(t)
 			click := s.click(pgtest.Noon.Add(-time.Hour))
-			var reports []conversion.Report
+			var reports []pgtest.Report
 			for i := range 5 {
 				reports = append(reports, s.Report(fmt.Sprint("order-", i), click))
 			}
@@ -410,7 +448,7 @@ func TestRecord_ConnectionLoss(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Cleanup(db.Close)
-			recorder := conversions.NewRecorder(db)
+			recorder := newRecorder(db)
 			decide, enabled := reports[0].Decide, false
 			reports[0].Decide = func(in attribution.Inputs) (attribution.Decision, *commission.Commission, error) {
 				if !enabled {
@@ -447,11 +485,11 @@ func TestRecord_VelocityCountsTheBatch(t *testing.T) {
 	s := newSales(t)
 	s.Exec(`update programs set fraud_policy = 'flag'`)
 	click := s.click(pgtest.Noon.Add(-24 * time.Hour))
-	var reports []conversion.Report
+	var reports []pgtest.Report
 	for i := range 14 {
 		reports = append(reports, s.Report(fmt.Sprint("order-", i), click))
 	}
-	for i, err := range s.recordTogether(conversions.NewRecorder(s.DB), reports...) {
+	for i, err := range s.recordTogether(newRecorder(s.DB), reports...) {
 		if err != nil {
 			t.Errorf("report %d returned %v", i, err)
 		}
@@ -466,7 +504,7 @@ func TestRecord_VelocityCountsTheBatch(t *testing.T) {
 // recorded.
 func TestRecord_CanceledReportIsNotRecorded(t *testing.T) {
 	s := newSales(t)
-	recorder := conversions.NewRecorder(s.DB)
+	recorder := newRecorder(s.DB)
 	click := s.click(pgtest.Noon.Add(-time.Hour))
 	canceled, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -481,12 +519,12 @@ func TestRecord_CanceledReportIsNotRecorded(t *testing.T) {
 	var busy sync.WaitGroup
 	held := s.Report("held", click, pgtest.ByCustomer("held"))
 	busy.Go(func() {
-		if _, err := recorder.Record(t.Context(), held); err != nil {
+		if _, err := record(t.Context(), recorder, held); err != nil {
 			t.Errorf("the report that waits for the lock returned %v", err)
 		}
 	})
 	pgtest.Eventually(s, "the report is being recorded", func() bool { return counts(recorder) == [2]int{1, 0} })
-	if _, err := recorder.Record(canceled, report); !errors.Is(err, context.Canceled) {
+	if _, err := record(canceled, recorder, report); !errors.Is(err, context.Canceled) {
 		t.Errorf("Record with a canceled context returned %v, want %v", err, context.Canceled)
 	}
 	if err := tx.Rollback(t.Context()); err != nil {
@@ -515,7 +553,7 @@ func TestRecord_TwoProcessesDoNotDeadlock(t *testing.T) {
 	var recorded, refused, replayed atomic.Int32
 	var all sync.WaitGroup
 	for _, db := range []*postgres.DB{s.DB, other} {
-		recorder := conversions.NewRecorder(db)
+		recorder := newRecorder(db)
 		for range 2 {
 			for _, i := range rand.Perm(orders) {
 				r := s.Report(fmt.Sprint("order-", i), click, pgtest.ByCustomer(fmt.Sprint("customer-", (i*7)%9)))
@@ -523,9 +561,9 @@ func TestRecord_TwoProcessesDoNotDeadlock(t *testing.T) {
 					r.Key = &affiliate.IdempotencyKey{Method: "m", Key: fmt.Sprint("key-", i), Fingerprint: []byte{1}, At: pgtest.Noon}
 				}
 				all.Go(func() {
-					got, err := recorder.Record(t.Context(), r)
+					got, err := record(t.Context(), recorder, r)
 					switch {
-					case err == nil && got.Replay != nil:
+					case err == nil && got.Replay() != nil:
 						replayed.Add(1)
 					case err == nil:
 						recorded.Add(1)
