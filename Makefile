@@ -158,7 +158,8 @@ images: buildah dist ## build the container images of the release into dist/, wi
 	cd $(DIST) && sha256sum *.tar.gz *.image.tar > SHA256SUMS
 
 .PHONY: lint
-lint: prose references ## check the code against .golangci.yaml, the language, and the references to documents
+lint: prose references ## check the code against .golangci.yaml, the language, the references to documents, and the sizes of packages and files
+	@go run ./tools/structure -check
 	$(LINT) run ./...
 
 # Generated files follow the texts that they are generated from.

@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"cmp"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -24,57 +23,6 @@ const (
 	maxFieldName  = 200
 	maxIgnored    = 100
 )
-
-// violations collects the faults of one request, or of one item of a bulk request. A
-// fault is an affiliate.Violation: a field name and a message. The field names have the
-// spelling of the client. A message is the part of the sentence after the field name.
-type violations struct {
-	list []affiliate.Violation
-	// singleItem is true for the faults of one item of a bulk request. In this case, add
-	// keeps only the first faults, and the decoder continues, because other items follow.
-	singleItem bool
-	// incomplete is true if a part of the request was not decoded, so that the core cannot
-	// validate the request.
-	incomplete bool
-}
-
-func (v *violations) add(field, message string) {
-	// The core reports up to affiliate.MaxItemViolations faults of an item. Keep one more
-	// fault, which shows the core that the item has further faults.
-	if v.singleItem && len(v.list) > affiliate.MaxItemViolations {
-		return
-	}
-	v.addLast(field, message)
-}
-
-// addLast adds a fault after which the decoder stops. Unlike add, it adds the fault even
-// if the item already has the maximum number of faults.
-func (v *violations) addLast(field, message string) {
-	if len(v.list) >= maxViolations {
-		return
-	}
-	if len(field) > maxFieldName {
-		field = field[:maxFieldName] + "…"
-	}
-	v.list = append(v.list, affiliate.Violation{Field: strings.ToValidUTF8(field, "\ufffd"), Message: message})
-}
-
-// explain reports whether a violation about the given fields can be a consequence of a
-// value that was not decoded: one of the fields has a fault, or contains a field that has
-// one. An unknown key has no value that a rule could miss.
-func (v *violations) explain(fields []string) bool {
-	return slices.ContainsFunc(v.list, func(fault affiliate.Violation) bool {
-		return fault.Message != unknownField && fault.Affects(fields)
-	})
-}
-
-// full reports whether no more faults can be added. In that case the decoder can stop.
-func (v *violations) full() bool { return !v.singleItem && len(v.list) >= maxViolations }
-
-// spellings contains the names under which the client sent a field, if they are not the
-// names that responses use. If the elements of a list spell a field in several ways, it
-// contains one of them.
-type spellings map[protoreflect.FullName]string
 
 // decoder decodes one body into one message and collects all faults of the body. It stops
 // early only if the text is not valid JSON, is nested too deeply, or has maxViolations
@@ -162,169 +110,11 @@ func (d *decoder) currentPath() string {
 	return b.String()
 }
 
-// invalidJSON adds the fault that the text at Pos is not valid JSON. It returns false,
-// because the decoder must stop.
-func (d *decoder) invalidJSON() bool {
-	return d.malformed("is not valid JSON at byte " + strconv.Itoa(d.Pos))
-}
-
-// malformed adds a fault of the whole body and removes the other faults of the body. They
-// may be consequences of the error in the JSON text, and the rest of the text is unknown.
-func (d *decoder) malformed(message string) bool {
-	if d.faults.singleItem {
-		d.faults.list = nil
-	} else {
-		d.faults.list = d.faults.list[:d.earlier]
-	}
-	d.faults.addLast(affiliate.WholeBody, message)
-	d.faults.incomplete = true
-	return false
-}
-
-// enter moves past an opening bracket. It returns false if the nesting is too deep.
-func (d *decoder) enter() bool {
-	d.Pos++
-	if d.depth++; d.depth > maxDepth {
-		d.faults.addLast(d.currentPath(), "must not be nested deeper than "+strconv.Itoa(maxDepth)+" levels")
-		return false
-	}
-	return true
-}
-
-// progress is the state of the decoder inside an object or array.
-type progress uint8
-
 const (
 	stopped  progress = iota // the decoder must stop
 	atItem                   // Pos is at a value, or at a key of an object
 	finished                 // Pos is after the closing bracket
 )
-
-// open enters the object or array whose opening bracket is at Pos.
-func (d *decoder) open(closing byte) progress {
-	if !d.enter() {
-		return stopped
-	}
-	d.path = append(d.path, step{index: -1})
-	if d.Take(closing) {
-		return d.close()
-	}
-	return atItem
-}
-
-// next moves from the end of a value to the next item or past the closing bracket.
-func (d *decoder) next(closing byte) progress {
-	switch {
-	case d.faults.full():
-		return stopped
-	case d.Take(','):
-		return atItem
-	case d.Take(closing):
-		return d.close()
-	}
-	d.invalidJSON()
-	return stopped
-}
-
-// close leaves an object or array after its closing bracket.
-func (d *decoder) close() progress {
-	d.path = d.path[:len(d.path)-1]
-	d.depth--
-	return finished
-}
-
-// member reads a key of an object and the colon after the key. If the key contains text
-// that cannot be stored, fault is the message.
-func (d *decoder) member() (key, fault string, ok bool) {
-	if d.SkipSpace() != '"' {
-		return "", "", d.invalidJSON()
-	}
-	key, fault, ok = d.Text()
-	if !ok || !d.Take(':') {
-		return "", "", d.invalidJSON()
-	}
-	d.path[len(d.path)-1] = step{key: key, isKey: true}
-	if fault != "" {
-		fault = fault + " in its name"
-	}
-	return key, fault, true
-}
-
-// nextIndex changes the path to the next index of the array.
-func (d *decoder) nextIndex() { d.path[len(d.path)-1].index++ }
-
-// skip skips a value. It only checks that the value is valid JSON and is not nested too
-// deeply.
-func (d *decoder) skip() bool {
-	switch c := d.SkipSpace(); {
-	case c == '{':
-		p := d.open('}')
-		for ; p == atItem; p = d.next('}') {
-			if _, _, ok := d.member(); !ok || !d.skip() {
-				return false
-			}
-		}
-		return p == finished
-	case c == '[':
-		p := d.open(']')
-		for ; p == atItem; p = d.next(']') {
-			if d.nextIndex(); !d.skip() {
-				return false
-			}
-		}
-		return p == finished
-	case c == '"':
-		if _, _, ok := d.Text(); !ok {
-			return d.invalidJSON()
-		}
-	case c == '-' || c >= '0' && c <= '9':
-		if _, _, ok := d.Number(); !ok {
-			return d.invalidJSON()
-		}
-	case !d.Literal("true") && !d.Literal("false") && !d.Literal("null"):
-		return d.invalidJSON()
-	}
-	return true
-}
-
-// rejectValue adds a fault for the value at Pos and skips the value.
-func (d *decoder) rejectValue(message string) bool {
-	d.addFault(message)
-	return d.skip()
-}
-
-// keySet contains the keys of an object that have been read.
-type keySet struct {
-	fields [2]uint64
-	// others contains unknown keys and fields after the 128th.
-	others map[string]bool
-	// spelled contains the keys that are not written as the names of their fields.
-	spelled map[*fieldPlan]string
-}
-
-// testAndAdd reports whether the key was read before and adds it to the set.
-func (s *keySet) testAndAdd(key string, field *fieldPlan) bool {
-	if field != nil && field.index < 64*len(s.fields) {
-		bits, bit := &s.fields[field.index/64], uint64(1)<<(field.index%64)
-		repeated := *bits&bit != 0
-		*bits |= bit
-		return repeated
-	}
-	if s.others == nil {
-		s.others = make(map[string]bool)
-	}
-	repeated := s.others[key]
-	s.others[key] = true
-	return repeated
-}
-
-// spell stores the key of a field that is not the name of the field.
-func (s *keySet) spell(field *fieldPlan, key string) {
-	if s.spelled == nil {
-		s.spelled = make(map[*fieldPlan]string)
-	}
-	s.spelled[field] = key
-}
 
 // spell stores the key of a field that is not the name of the field.
 func (d *decoder) spell(field *fieldPlan, key string) {

@@ -84,3 +84,19 @@ func RetryAt(now time.Time, delays []time.Duration, attempt int) time.Time {
 	delay := delays[max(0, min(attempt, len(delays))-1)]
 	return now.Add(delay*9/10 + rand.N(delay/5)) //nolint:gosec // not security relevant
 }
+
+// OneAtATime returns a periodic job that never runs twice at the same time. At each
+// scheduled time, River inserts the job unless a job of the same kind is waiting or
+// running. A job that fails is not retried, because the next scheduled job does the same
+// work.
+func OneAtATime(schedule river.PeriodicSchedule, job river.JobArgs, runOnStart bool) *river.PeriodicJob {
+	return river.NewPeriodicJob(schedule, func() (river.JobArgs, *river.InsertOpts) {
+		return job, &river.InsertOpts{
+			MaxAttempts: 1,
+			UniqueOpts: river.UniqueOpts{ByState: []rivertype.JobState{
+				rivertype.JobStateAvailable, rivertype.JobStatePending, rivertype.JobStateRunning,
+				rivertype.JobStateRetryable, rivertype.JobStateScheduled,
+			}},
+		}
+	}, &river.PeriodicJobOpts{ID: job.Kind(), RunOnStart: runOnStart})
+}

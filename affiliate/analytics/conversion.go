@@ -71,21 +71,6 @@ func (c *Conversion) Figures() Figures {
 	return f
 }
 
-// AddConversion adds a conversion to the sums; sign is 1, or -1 to subtract it.
-func (s Sums) AddConversion(c *Conversion, sign int64) {
-	add := func(currency string, counts Counts) {
-		if sign < 0 {
-			counts = counts.Negated()
-		}
-		s.addAll(c.Owner, QuarterOf(c.OccurredAt), c.Values[:], currency, counts)
-	}
-	figures := c.Figures()
-	add("", figures.Plain)
-	for currency, counts := range figures.Amounts {
-		add(currency, counts)
-	}
-}
-
 // SetValues sets the values. click holds the values of the click that attributed the
 // conversion; nil if none did, or if it was deleted. subID and promoCode belong to the
 // conversion. The sub id of the conversion takes precedence over that of the click. promoCode

@@ -96,3 +96,14 @@ func DecodeActivity(b []byte) (Activity, error) {
 	}
 	return a, nil
 }
+
+// Month is a month: the number of months since January 1970.
+type Month int32
+
+// MonthOf returns the month of t in the location of t.
+func MonthOf(t time.Time) Month { return Month((t.Year()-1970)*12 + int(t.Month()) - 1) } //nolint:gosec // a few thousand months
+
+// Time returns the first instant of the month in UTC.
+func (m Month) Time() time.Time {
+	return time.Date(1970, time.January+time.Month(m), 1, 0, 0, 0, 0, time.UTC)
+}

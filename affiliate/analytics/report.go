@@ -318,3 +318,6 @@ func (f *Figures) Funnel(v View) []Step {
 	}
 	return steps
 }
+
+// OtherValues is the value of the sums of all values that are not counted separately.
+const OtherValues = ""

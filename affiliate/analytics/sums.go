@@ -51,9 +51,6 @@ type Key struct {
 	Currency string
 }
 
-// OtherValues is the value of the sums of all values that are not counted separately.
-const OtherValues = ""
-
 // Sums holds sums by their keys.
 type Sums map[Key]*Quarters
 
@@ -214,5 +211,20 @@ func (s Sums) DropErased(participants map[affiliate.ParticipantID]bool, workspac
 func (s Sums) Add(key Key, quarters Quarters) {
 	for _, quarter := range quarters {
 		s.add(key, quarter.Index, quarter.Counts)
+	}
+}
+
+// AddConversion adds a conversion to the sums; sign is 1, or -1 to subtract it.
+func (s Sums) AddConversion(c *Conversion, sign int64) {
+	add := func(currency string, counts Counts) {
+		if sign < 0 {
+			counts = counts.Negated()
+		}
+		s.addAll(c.Owner, QuarterOf(c.OccurredAt), c.Values[:], currency, counts)
+	}
+	figures := c.Figures()
+	add("", figures.Plain)
+	for currency, counts := range figures.Amounts {
+		add(currency, counts)
 	}
 }

@@ -12,7 +12,7 @@ import (
 // The test reads the constants from the source code, so that it fails if a new reason is
 // not added to decisionReasons.
 func TestDecisionReasons_ContainAllConstants(t *testing.T) {
-	file, err := parser.ParseFile(token.NewFileSet(), "attribution.go", nil, 0)
+	file, err := parser.ParseFile(token.NewFileSet(), "reason.go", nil, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

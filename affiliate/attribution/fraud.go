@@ -18,41 +18,6 @@ const (
 	RejectedForFraud = "fraud"
 )
 
-// Buyer holds data about the buyer while a decision is made. Buyer is not stored; only
-// the hashes in Conversion are.
-type Buyer struct {
-	// OwnsEmail reports whether an e-mail address belongs to the buyer's mailbox. It
-	// is nil if the buyer's e-mail address is unknown.
-	OwnsEmail func(email string) bool
-	// IPPrefix is the /24 or /48 of the buyer's IP address; empty if unknown.
-	IPPrefix string
-	// EarlierEmailHashes holds hashes of the buyer's e-mail address under the hash keys
-	// other than the first. Earlier conversions can have one of them.
-	EarlierEmailHashes [][]byte
-	// EmailDigests are the digests of the buyer's e-mail address that are compared with former
-	// addresses of partners (FormerEmailDigests). They are nil if the address is unknown. They
-	// are also nil for a stored conversion, which has other hashes of the address.
-	EmailDigests affiliate.Digests
-	// AgentHashes holds hashes of the buyer's user agent (see AgentHash), one for each
-	// of the last months, because the key changes every month.
-	AgentHashes [][]byte
-}
-
-// ClickTraits holds the properties of a click that the fraud rules use. The hashes use
-// the key of the click's month.
-type ClickTraits struct {
-	IPHash   []byte
-	IPPrefix string
-	UAHash   []byte
-	Bot      bool
-	// Country is an ISO 3166-1 alpha-2 code; empty if unknown.
-	Country string
-	// PaidPlatform is Click.PaidPlatform.
-	PaidPlatform string
-	Referrer     string // domain
-	UTM          click.UTM
-}
-
 // TraitsOf returns the properties of c that the fraud rules use.
 func TraitsOf(c click.Click) ClickTraits {
 	return ClickTraits{

@@ -8,14 +8,6 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// FXRate is the amount of Quote that one unit of Base is worth on a day, in major
-// units.
-type FXRate struct {
-	Base, Quote string    // ISO 4217
-	Date        time.Time // 00:00 UTC
-	Rate        string    // decimal, positive
-}
-
 // MaxFXAge is the greatest age that an exchange rate may have on the UTC day of the sale.
 // No rates are published on weekends and holidays.
 const MaxFXAge = 7 * 24 * time.Hour
@@ -23,32 +15,6 @@ const MaxFXAge = 7 * 24 * time.Hour
 // fxDigits is the number of significant digits of a rate that was computed from other
 // rates.
 const fxDigits = 10
-
-// Convert converts an amount from minor units of Base to minor units of Quote. The
-// amount may be a fraction of a minor unit. The result is rounded half away from zero.
-// The conversion rounds only at this point. ok is false if Rate is not a positive
-// decimal number or if the result does not fit into 64 bits.
-func (r FXRate) Convert(amount *big.Rat) (cents int64, ok bool) {
-	rate, ok := r.ratio()
-	if !ok {
-		return 0, false
-	}
-	exact := new(big.Rat).Mul(amount, rate)
-	scale := big.NewInt(1)
-	shift := affiliate.CurrencyExponent(r.Quote) - affiliate.CurrencyExponent(r.Base)
-	scale.Exp(big.NewInt(10), big.NewInt(int64(max(shift, -shift))), nil)
-	if shift >= 0 {
-		exact.Mul(exact, new(big.Rat).SetInt(scale))
-	} else {
-		exact.Quo(exact, new(big.Rat).SetInt(scale))
-	}
-	return roundRat(exact)
-}
-
-func (r FXRate) ratio() (rate *big.Rat, ok bool) {
-	rate, ok = new(big.Rat).SetString(r.Rate)
-	return rate, ok && rate.Sign() > 0
-}
 
 // roundRat rounds r to an integer, half away from zero. ok is false if the integer does
 // not fit into 64 bits.

@@ -3,8 +3,10 @@ package attribution
 import (
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/participant"
 	"github.com/tributary-hq/tributary/affiliate/program"
 	"github.com/tributary-hq/tributary/affiliate/promocode"
 )
@@ -210,4 +212,110 @@ func (a *attribution) checkParticipant(s signal) signal {
 	}
 	s.Eligible = true
 	return s
+}
+
+// attribution is the state of one call of Attribute: the inputs, and the trace that
+// each check extends.
+type attribution struct {
+	in    Inputs
+	trace Trace
+}
+
+// decide attributes the conversion to the first eligible signal. If no signal is
+// eligible, the reason of the decision is the rejection reason of the first reported
+// signal.
+func (a *attribution) decide(signals []signal) Decision {
+	d := Decision{EngineVersion: EngineVersion}
+	var deciding *signal
+	for i := range signals {
+		s := &signals[i]
+		if s.Eligible {
+			if s.Type == ByPromoCode {
+				d.Redeems = &a.in.FoundPromoCode.ID
+			}
+			if deciding == nil {
+				deciding = s
+			} else {
+				*s = s.reject(whyOutranked)
+			}
+		}
+		a.trace.Candidates = append(a.trace.Candidates, s.Candidate)
+	}
+	if len(signals) == 0 {
+		d.Reason, d.Trace = WhyNoSignal, a.trace
+		d.Explanation = explainNoSignal(a.in)
+		return d
+	}
+	reasonClause := ""
+	if deciding == nil {
+		deciding = firstReported(signals)
+		d.Reason = *deciding.RejectedBecause
+	} else {
+		d.Attributed = true
+		d.Method = &deciding.Type
+		d.Program, d.Participant = &deciding.earner.Program, &deciding.earner.Participant
+		d.Click, d.PromoCode = deciding.Click, deciding.PromoCode
+		if deciding.Type == ByClick && !a.in.FoundClick.Link.IsZero() {
+			d.Link = &a.in.FoundClick.Link
+		}
+		d.RecurringIndex = a.in.recurringIndex(deciding.earner.Program)
+		d.Reason, reasonClause = a.computeEarning(&d, deciding)
+	}
+	if deciding.Type == ByClick {
+		d.ClickedAt, d.ExpiresAt = deciding.At, deciding.ExpiresAt
+	}
+	if earner := deciding.earner; earner != nil {
+		a.trace.Program = &TraceProgram{
+			ID: earner.Program, WindowDays: earner.WindowDays, Model: earner.Model, Precedence: earner.Precedence,
+		}
+		if deciding.Type == ByClick {
+			a.trace.Program.WindowDays = int(deciding.ExpiresAt.Sub(*deciding.At) / (24 * time.Hour))
+		}
+	}
+	d.Trace = a.trace
+	d.Explanation = explain(a.in, d, signals, deciding, reasonClause)
+	return d
+}
+
+// computeEarning computes what an attributed conversion earns and returns the reason of
+// the decision. If nothing is earned because of the programme's rules or the status of
+// the participant, clause is the text that follows "because" in the explanation.
+func (a *attribution) computeEarning(d *Decision, winner *signal) (why Reason, clause string) {
+	earner := *winner.earner
+	if !a.check("participant.approved", earner.ParticipantStatus == participant.Approved,
+		"participant is "+string(earner.ParticipantStatus)) {
+		return WhyParticipantNotApproved, "the partner's participation in programme " + quotedProgramName(winner) + " is " + string(earner.ParticipantStatus)
+	}
+	if why, clause = a.checkRules(earner, d.RecurringIndex); why != "" {
+		return why, "programme " + quotedProgramName(winner) + " " + clause
+	}
+	reviews, why := a.applyFraudRules(d, winner)
+	if why != "" {
+		return why, ""
+	}
+	calc := earner.calculate(a.in, d.RecurringIndex)
+	calc.ReviewReasons = append(calc.ReviewReasons, reviews...)
+	earner.Rule.Source = calc.Source
+	d.Earning = &Earning{Earner: earner, Calculation: calc}
+	a.trace.Rule, a.trace.Calculation = &earner.Rule, &calc
+	switch winner.Type {
+	case ByPromoCode:
+		return WhyPromoCodeMatched, ""
+	case ByCustomer:
+		return WhyCustomerBound, ""
+	case ByAssignment:
+		return WhyReassigned, ""
+	default:
+		return WhyClickMatched, ""
+	}
+}
+
+// check records a check in the trace and returns whether it passed.
+func (a *attribution) check(name string, passed bool, detail string) bool {
+	outcome := StepFailed
+	if passed {
+		outcome = StepPassed
+	}
+	a.trace.Steps = append(a.trace.Steps, Step{Order: len(a.trace.Steps) + 1, Check: name, Outcome: outcome, Detail: detail})
+	return passed
 }

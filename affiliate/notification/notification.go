@@ -28,10 +28,6 @@ func WorkspaceFeed(id affiliate.WorkspaceID) FeedID { return FeedID(id) }
 // PartnerFeed returns the id of a partner's feed.
 func PartnerFeed(id affiliate.UserID) FeedID { return FeedID(id) }
 
-// Type is the type of a notification. A notification about a webhook event
-// has the name of the event as its type.
-type Type string
-
 // Severity says how urgent a notification is.
 type Severity string
 

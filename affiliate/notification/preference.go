@@ -153,3 +153,11 @@ const (
 	Life                      = 180 * 24 * time.Hour
 	DismissedNotificationLife = 30 * 24 * time.Hour
 )
+
+// FeedPosition is a notification with its sequence number in the feed.
+type FeedPosition struct {
+	Seq      int64
+	Mode     affiliate.Mode
+	Category Category
+	Entry    Entry
+}

@@ -449,3 +449,7 @@ func Types() []Type {
 func Rules() []Rule {
 	return append([]Rule{}, notificationRules...)
 }
+
+// Type is the type of a notification. A notification about a webhook event
+// has the name of the event as its type.
+type Type string

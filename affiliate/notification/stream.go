@@ -70,14 +70,6 @@ func DigestStreamTicket(ticket string) []byte {
 	return digest[:]
 }
 
-// FeedPosition is a notification with its sequence number in the feed.
-type FeedPosition struct {
-	Seq      int64
-	Mode     affiliate.Mode
-	Category Category
-	Entry    Entry
-}
-
 // FeedState says how far a feed has been sequenced.
 type FeedState struct {
 	LastSeq int64 // the sequence number of the newest notification

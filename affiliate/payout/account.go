@@ -209,3 +209,16 @@ type SealedPayoutAccount struct {
 	// must pass the Ciphertext of an account of the same method.
 	Matches func(stored []byte) bool
 }
+
+// AccountHold is the time for which new payouts leave out a partner who has changed
+// the payout method. It gives the owner of the account time to notice a change by
+// somebody else. MethodChange.Apply says when a first method is held too.
+const AccountHold = 72 * time.Hour
+
+// AccountKept is the time for which the account of a paid payout is stored.
+// After it, only the masked form of the account is left.
+const AccountKept = 30 * 24 * time.Hour
+
+// PreviousEmailKept is the time for which the former address of a user is stored, so that a
+// warning about a changed payout method also reaches it.
+const PreviousEmailKept = 30 * 24 * time.Hour

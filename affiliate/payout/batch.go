@@ -9,9 +9,6 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/notification"
 )
 
-// BatchID identifies a batch of payouts.
-type BatchID = affiliate.ID[Batch]
-
 // BatchStatus is the status of a batch. It is computed from the statuses of its
 // payouts, except for BatchAwaitingApproval.
 type BatchStatus string

@@ -9,10 +9,8 @@ package assemble
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"net"
 	"net/http"
 	"time"
@@ -22,31 +20,24 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/riverqueue/river"
 
-	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/conversion"
-	"github.com/tributary-hq/tributary/affiliate/notification"
 	"github.com/tributary-hq/tributary/affiliate/privacy"
-	"github.com/tributary-hq/tributary/affiliate/processor"
 	"github.com/tributary-hq/tributary/cmd/certificates"
 	"github.com/tributary-hq/tributary/cmd/clock"
 	"github.com/tributary-hq/tributary/cmd/private"
 	"github.com/tributary-hq/tributary/cmd/settings"
 	"github.com/tributary-hq/tributary/cmd/tracing"
-	"github.com/tributary-hq/tributary/cmd/version"
 	"github.com/tributary-hq/tributary/gateway"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
-	"github.com/tributary-hq/tributary/httpedge"
 	"github.com/tributary-hq/tributary/server"
 	"github.com/tributary-hq/tributary/server/account"
 	"github.com/tributary-hq/tributary/server/analytics"
 	"github.com/tributary-hq/tributary/server/attribution"
-	"github.com/tributary-hq/tributary/server/check"
 	"github.com/tributary-hq/tributary/server/commission"
 	conversionservice "github.com/tributary-hq/tributary/server/conversion"
 	"github.com/tributary-hq/tributary/server/customer"
 	"github.com/tributary-hq/tributary/server/directory"
 	"github.com/tributary-hq/tributary/server/fraud"
-	"github.com/tributary-hq/tributary/server/fx"
 	"github.com/tributary-hq/tributary/server/health"
 	"github.com/tributary-hq/tributary/server/ingest"
 	"github.com/tributary-hq/tributary/server/ledger"
@@ -65,7 +56,6 @@ import (
 	"github.com/tributary-hq/tributary/server/promocode"
 	"github.com/tributary-hq/tributary/server/seal"
 	"github.com/tributary-hq/tributary/server/servicetoken"
-	"github.com/tributary-hq/tributary/server/stats"
 	"github.com/tributary-hq/tributary/server/testmode"
 	"github.com/tributary-hq/tributary/server/upkeep"
 	"github.com/tributary-hq/tributary/server/webhook"
@@ -73,7 +63,6 @@ import (
 	"github.com/tributary-hq/tributary/storage/clickstream"
 	edge "github.com/tributary-hq/tributary/storage/directory"
 	"github.com/tributary-hq/tributary/storage/feedsignal"
-	"github.com/tributary-hq/tributary/storage/pgsession"
 	"github.com/tributary-hq/tributary/storage/postgres"
 	"github.com/tributary-hq/tributary/storage/visitors"
 )
@@ -112,15 +101,6 @@ const (
 	// jobStopTimeout is the maximum time for running jobs to end when the process stops.
 	jobStopTimeout = 15 * time.Second
 )
-
-// queues are the queues of jobs.
-var queues = map[string]river.QueueConfig{
-	river.QueueDefault:       {MaxWorkers: workers},
-	affiliate.DirectoryQueue: {MaxWorkers: directoryWorkers},
-	notification.MailQueue:   {MaxWorkers: mailWorkers},
-	processor.Queue:          {MaxWorkers: processorWorkers},
-	privacy.ExportQueue:      {MaxWorkers: exportWorkers},
-}
 
 // Core is the gRPC core with all other parts of its process.
 type Core struct {
@@ -361,80 +341,6 @@ func (c *Core) build() error {
 	return c.buildWork(directories.Worker(), mails, conversions, processors, accounts, erasures, buyers, exports, testData)
 }
 
-// newWebhookClient returns the client that sends webhooks. It logs a warning if the
-// settings allow private addresses.
-func (c *Core) newWebhookClient() (*webhook.Client, error) {
-	roots, err := c.cfg.WebhookRoots(c.files)
-	if err != nil {
-		return nil, err
-	}
-	if allowed := c.cfg.WebhookAllowCIDRs; len(allowed) > 0 {
-		c.log.LogAttrs(context.Background(), slog.LevelWarn, "webhooks can be sent to private addresses",
-			slog.String("setting", "TRIBUTARY_WEBHOOK_ALLOW_CIDRS"), slog.Any("cidrs", allowed))
-	}
-	return webhook.NewClient(webhook.ClientConfig{Allowed: c.cfg.WebhookAllowCIDRs, Roots: roots, Version: version.Release()}), nil
-}
-
-// buildWork creates the parts that do not serve requests: the jobs and the consumer of the
-// click stream.
-func (c *Core) buildWork(
-	directories river.Worker[affiliate.SyncDirectory], mails *servermail.Worker, conversions *conversionservice.Service, processors *processorservice.Service, accounts *account.Service,
-	erasures *privacyservice.Service, buyers *buyer.Service, exports *export.Service, testData *testmode.Service,
-) error {
-	var err error
-	if c.ingester, err = c.newIngester(c.cfg.HomeRegion, c.stream, c.blocking, c.cfg.StreamShards); err != nil {
-		return err
-	}
-	for _, r := range c.regions {
-		if r.ingester, err = c.newIngester(r.name, r.stream, r.blocking, c.cfg.RegionShards); err != nil {
-			return err
-		}
-	}
-	c.upkeep = upkeep.NewWorker(c.db, c.log, c.now)
-
-	registered := river.NewWorkers()
-	river.AddWorker(registered, c.upkeep)
-	river.AddWorker(registered, directories)
-	conversions.AddWorkers(registered)
-	river.AddWorker(registered, participant.NewReviewWorker(c.db, c.now))
-	river.AddWorker(registered, commission.NewSweepWorker(c.db, c.log, c.now))
-	river.AddWorker(registered, stats.New(c.db, c.log, c.now))
-	river.AddWorker(registered, analytics.NewWorker(c.db, c.log, c.now))
-	river.AddWorker(registered, fx.New(c.db, c.cfg.FXFile, c.log, c.now))
-	river.AddWorker(registered, check.New(c.db, c.log, c.clock.Machine))
-	river.AddWorker(registered, mails)
-	accounts.AddWorkers(registered)
-	processors.AddWorkers(registered)
-	buyers.AddWorkers(registered)
-	erasures.AddWorkers(registered)
-	testData.AddWorkers(registered)
-	exports.AddWorkers(registered)
-	webhook.AddWorkers(registered, c.webhooks, c.now)
-	river.AddWorker(registered, notificationservice.NewPeriodWorker(c.db, c.now))
-	river.AddWorker(registered, notificationservice.NewDigestWorker(c.db, c.log, c.now))
-
-	periodic := []*river.PeriodicJob{upkeep.PeriodicJob(), commission.SweepJob(), stats.PeriodicJob(), analytics.PeriodicJob(), fx.PeriodicJob(), check.PeriodicJob(), notificationservice.DigestJob(), notificationservice.PeriodJob()}
-	periodic = append(periodic, processorservice.PeriodicJobs()...)
-	periodic = append(periodic, privacyservice.PeriodicJobs()...)
-	periodic = append(periodic, conversions.PeriodicJobs()...)
-
-	config := &river.Config{
-		Queues:               queues,
-		ErrorHandler:         server.NewJobFailures(c.registry, queueNames()),
-		Workers:              registered,
-		PeriodicJobs:         periodic,
-		RescueStuckJobsAfter: rescueAfter,
-		FetchCooldown:        fetchCooldown,
-		FetchPollInterval:    fetchPoll,
-		Logger:               c.log,
-	}
-	pgsession.UseTime(config, c.clock.ServerTime)
-	if c.jobs, err = c.db.WorkerClient(config); err != nil {
-		return fmt.Errorf("job queue: %w", err)
-	}
-	return nil
-}
-
 // Registry returns the registry for the metrics of this process. Other parts of the
 // process can register their metrics in it.
 func (c *Core) Registry() *prometheus.Registry { return c.registry }
@@ -457,76 +363,4 @@ type Listeners struct {
 	GRPC    net.Listener
 	Metrics net.Listener
 	API     net.Listener
-}
-
-// Run runs all parts until ctx ends or a part fails. Then it stops all parts.
-func (c *Core) Run(ctx context.Context, listeners Listeners) error {
-	// This creates the partition for today's clicks before ingestion starts, unless another
-	// transaction locks the table of clicks.
-	if err := c.upkeep.Run(ctx); err != nil {
-		return err
-	}
-	parts := map[string]func(context.Context) error{
-		"TLS files": c.files.Run,
-		"clock":     func(ctx context.Context) error { c.clock.Run(ctx); return nil },
-		"gRPC":      func(ctx context.Context) error { return c.grpc.Serve(ctx, listeners.GRPC) },
-		"metrics": func(ctx context.Context) error {
-			return serveMetrics(ctx, listeners.Metrics, c.registry, c.health.Ready, c.cfg.ShutdownDelay, c.log)
-		},
-		"ingestion": func(ctx context.Context) error { c.ingester.Run(ctx); return nil },
-		"durability": func(ctx context.Context) error {
-			clickstream.CheckDurability(ctx, c.stream, c.log)
-			<-ctx.Done()
-			return nil
-		},
-		"directory":     c.keeper.Keep,
-		"webhooks":      func(ctx context.Context) error { c.sender.Run(ctx); return nil },
-		"notifications": func(ctx context.Context) error { c.distributor.Run(ctx); return nil },
-		"streams":       func(ctx context.Context) error { c.hub.Run(ctx); return nil },
-	}
-	maps.Copy(parts, c.regionParts())
-	if listeners.API != nil {
-		handler, err := c.Gateway()
-		if err != nil {
-			return err
-		}
-		tlsConfig, err := c.cfg.ServerTLS(c.files)
-		if err != nil {
-			return err
-		}
-		parts["API"] = func(ctx context.Context) error {
-			return serveHTTP(ctx, listeners.API, httpedge.NewServer(c.traces.Handler(handler, gateway.Traced), c.log), tlsConfig, c.cfg.ShutdownDelay)
-		}
-	}
-	// The jobs do not use ctx, because they must stop after the requests that insert
-	// jobs.
-	if err := c.jobs.Start(context.WithoutCancel(ctx)); err != nil {
-		return fmt.Errorf("job queue: %w", err)
-	}
-	err := runAll(ctx, parts)
-	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), jobStopTimeout)
-	defer cancel()
-	return errors.Join(err, c.jobs.Stop(stop))
-}
-
-// Close closes the connections. The caller must not call it before Run has returned.
-func (c *Core) Close() {
-	for _, client := range []redis.UniversalClient{c.stream, c.blocking, c.cache, c.limits} {
-		if client != nil {
-			_ = client.Close()
-		}
-	}
-	for _, r := range c.regions {
-		r.close()
-	}
-	if c.webhookClient != nil {
-		c.webhookClient.Close()
-	}
-	if c.db != nil {
-		c.db.Close()
-	}
-	if c.erasureLog != nil {
-		_ = c.erasureLog.Close()
-	}
-	c.traces.Close()
 }

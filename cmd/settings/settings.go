@@ -10,27 +10,17 @@ import (
 	"bytes"
 	"crypto/x509"
 	"encoding/base64"
-	"errors"
 	"fmt"
 	"net/netip"
-	"os"
-	"reflect"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
-
-	"github.com/caarlos0/env/v11"
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/account"
 	"github.com/tributary-hq/tributary/httpedge"
 	"github.com/tributary-hq/tributary/storage/clickstream"
 )
-
-// fileSuffix is the suffix of the name of a variable whose value is the path of a file.
-// The file contains the value of the setting.
-const fileSuffix = "_FILE"
 
 // Redis holds the addresses of the one or two Redis deployments.
 type Redis struct {
@@ -153,21 +143,6 @@ type Links struct {
 type Registration struct {
 	MerchantRegistration account.Registration `env:"TRIBUTARY_REGISTRATION_MERCHANT" envDefault:"closed"`
 	PartnerRegistration  account.Registration `env:"TRIBUTARY_REGISTRATION_PARTNER" envDefault:"open"`
-}
-
-func (r Registration) faults() []error {
-	var faults []error
-	switch r.MerchantRegistration {
-	case account.OpenRegistration, account.InviteRegistration, account.ClosedRegistration:
-	default:
-		faults = append(faults, errors.New("TRIBUTARY_REGISTRATION_MERCHANT: must be open, invite or closed"))
-	}
-	switch r.PartnerRegistration {
-	case account.OpenRegistration, account.InviteRegistration:
-	default:
-		faults = append(faults, errors.New("TRIBUTARY_REGISTRATION_PARTNER: must be open or invite"))
-	}
-	return faults
 }
 
 // Erasures holds the settings of `core erasures`.
@@ -332,79 +307,6 @@ type Collector struct {
 	CountryDB string `env:"TRIBUTARY_COUNTRY_DB"`
 }
 
-// Read returns the settings of type T from the environment of the process.
-func Read[T any]() (T, error) { return Parse[T](os.Environ()) }
-
-// Parse returns the settings of type T from lines of the form NAME=value.
-func Parse[T any](environ []string) (T, error) {
-	var out T
-	values := env.ToMap(environ)
-	faults := misspellings(values)
-	values, fileErrors := readFiles(values)
-	faults = append(faults, fileErrors...)
-	err := env.ParseWithOptions(&out, env.Options{Environment: values})
-	var aggregate env.AggregateError
-	switch {
-	case errors.As(err, &aggregate):
-		for _, parseErr := range aggregate.Errors {
-			faults = append(faults, withVariable(reflect.TypeFor[T](), parseErr))
-		}
-	case err != nil:
-		faults = append(faults, err)
-	}
-	if d, ok := any(&out).(interface{ setDefaults() }); ok {
-		d.setDefaults()
-	}
-	if c, ok := any(&out).(interface{ check() []error }); ok {
-		faults = append(faults, c.check()...)
-	}
-	return out, errors.Join(faults...)
-}
-
-// readFiles reads the file of each variable NAME_FILE and sets NAME to its content, if
-// NAME is a setting. TRIBUTARY_FX_FILE and TRIBUTARY_WEBHOOK_CA_FILE are settings
-// themselves and are not changed.
-func readFiles(values map[string]string) (map[string]string, []error) {
-	var faults []error
-	for name, path := range values {
-		base, ok := strings.CutSuffix(name, fileSuffix)
-		if !ok || !knownNames[base] || path == "" {
-			continue
-		}
-		if values[base] != "" {
-			faults = append(faults, fmt.Errorf("%s and %s must not both be set", base, name))
-			continue
-		}
-		body, err := os.ReadFile(path) // #nosec G304 -- the operator names the file
-		if err != nil {
-			faults = append(faults, fmt.Errorf("%s: %w", name, err))
-			continue
-		}
-		values[base] = strings.TrimSpace(string(body))
-	}
-	return values, faults
-}
-
-// withVariable replaces the name of the field in an error of the parser by the name of
-// the variable. If a number or a boolean is invalid, withVariable also removes the value
-// from the error.
-func withVariable(t reflect.Type, err error) error {
-	var parseErr env.ParseError
-	if !errors.As(err, &parseErr) {
-		return err
-	}
-	cause := parseErr.Err
-	var numErr *strconv.NumError
-	if errors.As(cause, &numErr) {
-		cause = numErr.Err
-	}
-	name := parseErr.Name
-	if field, ok := t.FieldByName(parseErr.Name); ok {
-		name, _, _ = strings.Cut(field.Tag.Get("env"), ",")
-	}
-	return fmt.Errorf("%s: %w", name, cause)
-}
-
 // Stream returns the address of the Redis of the click stream. roots comes from RedisRoots.
 func (r *Redis) Stream(roots func() *x509.CertPool) clickstream.Endpoint {
 	return clickstream.Endpoint{URL: r.URL, Kind: r.StreamRedis, Roots: roots}
@@ -434,111 +336,7 @@ func shards(set int, kind clickstream.Kind) int {
 	return 1
 }
 
-func (r *Redis) setDefaults() { r.StreamShards = shards(r.StreamShards, r.StreamRedis) }
-
-func (c *Core) setDefaults() {
-	c.RegionShards = shards(c.StreamShards, c.RegionRedis)
-	c.Redis.setDefaults()
-}
-
 const (
 	minLimitTimeout = time.Millisecond
 	maxLimitTimeout = time.Second // the socket timeout of the Redis clients
 )
-
-func (r *Redis) faults() []error {
-	var faults []error
-	if r.StreamShards < 1 || r.StreamShards > clickstream.MaxShards {
-		faults = append(faults, fmt.Errorf("TRIBUTARY_STREAM_SHARDS: must be between 1 and %d", clickstream.MaxShards))
-	}
-	if r.LimitTimeout < minLimitTimeout || r.LimitTimeout > maxLimitTimeout {
-		faults = append(faults, fmt.Errorf("TRIBUTARY_LIMIT_TIMEOUT: must be between %s and %s", minLimitTimeout, maxLimitTimeout))
-	}
-	faults = append(faults, checkEndpoint("TRIBUTARY_REDIS_URL", r.URL, "TRIBUTARY_CLICK_STREAM_REDIS", r.StreamRedis)...)
-	return append(faults, checkEndpoint("TRIBUTARY_CACHE_REDIS_URL", r.CacheURL, "TRIBUTARY_CACHE_REDIS", r.CacheRedis)...)
-}
-
-// checkEndpoint returns an error if the kind of a Redis is invalid, or if its URL is not
-// valid for the kind.
-func checkEndpoint(urlName, url, kindName string, kind clickstream.Kind) []error {
-	switch kind {
-	case clickstream.Single, clickstream.Sentinel, clickstream.Cluster:
-	default:
-		return []error{fmt.Errorf("%s: must be single, sentinel or cluster", kindName)}
-	}
-	if url == "" {
-		return nil
-	}
-	if err := (clickstream.Endpoint{URL: url, Kind: kind}).Check(); err != nil {
-		return []error{fmt.Errorf("%s with %s=%s: %w", urlName, kindName, kind, err)}
-	}
-	return nil
-}
-
-// maxShutdownDelay is the maximum of ShutdownDelay. The whole shutdown of a collector
-// takes at most 20 s, so the other steps of the shutdown have at least 10 s.
-const maxShutdownDelay = 10 * time.Second
-
-func (h HTTP) faults() []error {
-	var faults []error
-	if (h.TLSCert == "") != (h.TLSKey == "") {
-		faults = append(faults, errors.New("TRIBUTARY_TLS_CERT and TRIBUTARY_TLS_KEY must be set together"))
-	}
-	if h.ShutdownDelay < 0 || h.ShutdownDelay > maxShutdownDelay {
-		faults = append(faults, fmt.Errorf("TRIBUTARY_SHUTDOWN_DELAY: must be between 0s and %s", maxShutdownDelay))
-	}
-	return faults
-}
-
-func checkPositive[N int | int64](name string, n N) []error {
-	if n < 1 {
-		return []error{fmt.Errorf("%s: must be at least 1", name)}
-	}
-	return nil
-}
-
-func (c *Core) check() []error {
-	faults := append(c.Redis.faults(), c.HTTP.faults()...)
-	faults = append(faults, c.Regions.faults(c.URL, c.CacheURL)...)
-	faults = append(faults, checkPositive("TRIBUTARY_LIMIT_CONVERSIONS", c.Conversions)...)
-	faults = append(faults, checkPositive("TRIBUTARY_LIMIT_AUTH", c.Auth)...)
-	faults = append(faults, checkPositive("TRIBUTARY_LIMIT_RESEND", c.Resend)...)
-	faults = append(faults, checkPositive("TRIBUTARY_LIMIT_ERASURE", c.Erasure)...)
-	faults = append(faults, checkPositive("TRIBUTARY_LIMIT_BUYER_ERASURE", c.BuyerErasure)...)
-	faults = append(faults, checkPositive("TRIBUTARY_LIMIT_EXPORT", c.Export)...)
-	faults = append(faults, checkPositive("TRIBUTARY_LIMIT_INVITE_ADDRESS", c.InviteAddress)...)
-	faults = append(faults, checkPositive("TRIBUTARY_LIMIT_INVITES", c.Invites)...)
-	faults = append(faults, checkPositive("TRIBUTARY_LIMIT_GENERAL", c.General)...)
-	faults = append(faults, checkPositive("TRIBUTARY_LIMIT_MAIL_PROVIDER", c.Limits.MailProvider)...)
-	faults = append(faults, checkPositive("TRIBUTARY_LIMIT_UNSUBSCRIBE", c.Unsubscribe)...)
-	faults = append(faults, c.Mail.check()...)
-	faults = append(faults, c.Registration.faults()...)
-	faults = append(faults, c.Traces.faults()...)
-	if _, ok := affiliate.ParseWebURL(c.LinkURL); c.LinkURL != "" && (!ok || strings.Count(c.LinkURL, "/") != 2) {
-		faults = append(faults, errors.New("TRIBUTARY_LINK_URL: must be a scheme and a host, for example https://go.example.com"))
-	}
-	if (c.GRPCTLSCert == "") != (c.GRPCTLSKey == "") {
-		faults = append(faults, errors.New("TRIBUTARY_GRPC_TLS_CERT and TRIBUTARY_GRPC_TLS_KEY must be set together"))
-	}
-	if c.GRPCTLSCA != "" && c.GRPCTLSCert == "" {
-		faults = append(faults, errors.New("TRIBUTARY_GRPC_TLS_CA requires TRIBUTARY_GRPC_TLS_CERT"))
-	}
-	return faults
-}
-
-func (g *Gateway) check() []error {
-	faults := append(g.HTTP.faults(), g.Traces.faults()...)
-	if (g.ClientCert == "") != (g.ClientKey == "") {
-		faults = append(faults, errors.New("TRIBUTARY_GRPC_TLS_CERT and TRIBUTARY_GRPC_TLS_KEY must be set together"))
-	}
-	return faults
-}
-
-func (c *Collector) check() []error {
-	faults := append(c.Redis.faults(), c.HTTP.faults()...)
-	faults = append(faults, c.Traces.faults()...)
-	if c.Visitor < 0 {
-		faults = append(faults, errors.New("TRIBUTARY_LIMIT_TRACKING_ADDRESS: must be at least 0"))
-	}
-	return append(faults, checkPositive("TRIBUTARY_LIMIT_TRACKING", c.Tracking)...)
-}

@@ -14,35 +14,12 @@ import (
 	rollups "github.com/tributary-hq/tributary/storage/postgres/analytics"
 )
 
-// lockPause is the time between two attempts to get the lock of the sums.
-const lockPause = 20 * time.Millisecond
-
-// budget limits the work of a caller that adds entries of the log.
-type budget struct {
-	until time.Time     // no further transaction begins after this time
-	wait  time.Duration // for the lock of the sums
-}
-
 // A request begins transactions for maxAdding. A transaction that lasts longer than maxLastAdding
 // is cancelled, so that the request can still respond.
 const (
 	maxAdding     = time.Second
 	maxLastAdding = 5 * time.Second
 )
-
-// requestBudget returns the budget of a request for all its workspaces. longBudget returns the
-// budget of an erasure or a recount for one workspace and mode.
-func requestBudget() *budget {
-	return &budget{until: time.Now().Add(maxAdding), wait: 300 * time.Millisecond}
-}
-
-func longBudget() *budget { return &budget{until: time.Now().Add(24 * time.Hour), wait: time.Minute} }
-
-// result is the result of one call of fold.
-type result struct {
-	busy bool // another transaction changes the sums, so nothing was done
-	more bool // entries may be left
-}
 
 // fold adds the oldest entries of the log of a workspace and mode to the sums, in one
 // transaction. It does not wait for other transactions that change the same sums.
@@ -144,21 +121,6 @@ func (s *Service) addEntries(ctx context.Context, scope affiliate.Scope, left *b
 	return !more, err
 }
 
-// pause waits until the next attempt to get the lock. It returns false if the budget does not
-// allow this.
-func (b *budget) pause(ctx context.Context) (bool, error) {
-	if b.wait < lockPause {
-		return false, nil
-	}
-	b.wait -= lockPause
-	select {
-	case <-ctx.Done():
-		return false, ctx.Err()
-	case <-time.After(lockPause):
-		return true, nil
-	}
-}
-
 // addClicks adds the clicks of the entries to the sums. It leaves out the personal values of
 // the clicks of erased participants, because an erasure does not change the log. It also leaves
 // out entries that cannot be read, so that they do not stop all others. The command
@@ -232,126 +194,6 @@ func conversionsOf(entries []analytics.LogEntry) []affiliate.ConversionID {
 // maxClickDelay is the time for which a conversion waits for its click. A conversion can be
 // attributed to a click that ingestion has not stored yet.
 const maxClickDelay = 24 * time.Hour
-
-// recountConversions subtracts conversions as they were counted before, and adds them as they
-// are now. It inserts an entry for the conversions whose click is not stored yet.
-func recountConversions(
-	ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, ids []affiliate.ConversionID, now time.Time, sums analytics.Sums, weights analytics.Weights,
-) error {
-	if len(ids) == 0 {
-		return nil
-	}
-	before, err := rollups.CountedConversions(ctx, tx, scope, ids)
-	if err != nil {
-		return err
-	}
-	after, err := rollups.CurrentConversions(ctx, tx, scope, ids)
-	if err != nil {
-		return err
-	}
-	var stored []analytics.Conversion
-	var deleted, early []affiliate.ConversionID
-	customers := map[string]bool{}
-	for _, id := range ids {
-		counted, wasCounted := before[id]
-		current, exists := after[id]
-		if wasCounted && exists {
-			current.KeepClickValues(&counted)
-			after[id] = current
-		}
-		if clickedAt, ok := current.Click.Time(); current.ClickDeleted && ok && now.Sub(clickedAt) < maxClickDelay {
-			early = append(early, id)
-		}
-		switch {
-		case exists && current != counted:
-			stored = append(stored, current)
-		case !exists && wasCounted:
-			deleted = append(deleted, id)
-		}
-		customers[counted.Customer], customers[current.Customer] = true, true
-	}
-	if err := rollups.StoreCounted(ctx, tx, scope, stored, deleted); err != nil {
-		return err
-	}
-	if len(early) > 0 {
-		if err := rollups.AddEntry(ctx, tx, scope, analytics.LogEntry{Conversions: early}); err != nil {
-			return err
-		}
-	}
-	delete(customers, "")
-	if err := recountCustomers(ctx, tx, scope, slices.Collect(maps.Keys(customers)), before, after); err != nil {
-		return err
-	}
-	for _, counted := range before {
-		sums.AddConversion(&counted, -1)
-	}
-	for id, current := range after {
-		sums.AddConversion(&current, 1)
-		if counted, ok := before[id]; ok {
-			weights.AddConversion(&current, &counted)
-		} else {
-			weights.AddConversion(&current, nil)
-		}
-	}
-	return nil
-}
-
-// recountCustomers changes the cohorts of customers whose conversions have changed. before has
-// the counted state of the conversions, after the current state. It sets FirstOfCustomer in both.
-// If another conversion is now the first of its customer, it adds this conversion to both.
-func recountCustomers(
-	ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, refs []string, before, after map[affiliate.ConversionID]analytics.Conversion,
-) error {
-	if len(refs) == 0 {
-		return nil
-	}
-	counted, err := rollups.Customers(ctx, tx, scope, refs)
-	if err != nil {
-		return err
-	}
-	current, err := rollups.Firsts(ctx, tx, scope, refs)
-	if err != nil {
-		return err
-	}
-	if err := addFirsts(ctx, tx, scope, refs, counted, current, before, after); err != nil {
-		return err
-	}
-	cohorts := analytics.CohortSums{}
-	activities := map[string]analytics.Activity{}
-	for ref, customer := range counted {
-		cohorts.AddCustomer(customer, -1)
-		activities[ref] = customer.Activity
-	}
-	add := func(conversions map[affiliate.ConversionID]analytics.Conversion, sign int64) {
-		for _, c := range conversions {
-			if c.Customer == "" {
-				continue
-			}
-			if activities[c.Customer] == nil {
-				activities[c.Customer] = analytics.Activity{}
-			}
-			activities[c.Customer].Add(&c, analytics.MonthOf(c.OccurredAt), sign)
-		}
-	}
-	add(before, -1)
-	add(after, 1)
-	var stored []*analytics.Customer
-	var deleted []string
-	for _, ref := range refs {
-		customer := current[ref]
-		if customer == nil {
-			deleted = append(deleted, ref)
-			continue
-		}
-		customer.Activity = activities[ref]
-		cohorts.AddCustomer(customer, 1)
-		stored = append(stored, customer)
-	}
-	if err := rollups.StoreCustomers(ctx, tx, scope, stored, deleted); err != nil {
-		return err
-	}
-	return rollups.AddCohorts(ctx, tx, scope, cohorts)
-}
 
 // addFirsts sets FirstOfCustomer in before and after. It adds the conversions that are no longer
 // or now the first of their customers to both.

@@ -61,7 +61,7 @@ func TestDocument_ListsFraudRulesAndStatuses(t *testing.T) {
 
 // The reasons are constants of package attribution, so this test reads them from the source.
 func TestDocument_ListsReasonsOfAttribution(t *testing.T) {
-	source, err := os.ReadFile("../../affiliate/attribution/attribution.go")
+	source, err := os.ReadFile("../../affiliate/attribution/reason.go")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +70,7 @@ func TestDocument_ListsReasonsOfAttribution(t *testing.T) {
 		reasons = append(reasons, m[1])
 	}
 	if len(reasons) < 10 {
-		t.Fatalf("attribution.go has only the reasons %v", reasons)
+		t.Fatalf("reason.go has only the reasons %v", reasons)
 	}
 	_, section, _ := strings.Cut(currentDocument(t), "\n## Attribution\n")
 	section, _, _ = strings.Cut(section, "\n## ")

@@ -1,0 +1,274 @@
+package notification
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"google.golang.org/genproto/googleapis/api/httpbody"
+	"google.golang.org/grpc"
+
+	"github.com/tributary-hq/tributary/affiliate/notification"
+	notifications "github.com/tributary-hq/tributary/storage/postgres/notification"
+)
+
+// streamSession is the state of one open stream. One goroutine uses it.
+type streamSession struct {
+	service    *Service
+	subscriber *subscriber
+	reader     notification.Reader
+	choices    notification.CategoryChoices
+	out        grpc.ServerStreamingServer[httpbody.HttpBody]
+
+	seq     int64 // the number up to which everything was sent
+	version int64
+	// replayedTo is the number of the newest notification when the stream was opened.
+	replayedTo int64
+	unread     int64
+	// uncertain is true if the number of unread notifications was read from the database
+	// and may include notifications that are not sent yet. freshUntil is when freshTime
+	// ends. settled fires when no notification was sent for a while.
+	uncertain  bool
+	freshUntil time.Time
+	settled    *time.Timer
+}
+
+// run sends events until the stream ends. after is the number after which the client
+// wants to continue, or -1.
+func (s *streamSession) run(ctx context.Context, state notification.FeedState, after int64) error {
+	if err := s.begin(ctx, state, after); err != nil {
+		return err
+	}
+	ping := time.NewTicker(s.service.pingInterval)
+	defer ping.Stop()
+	for {
+		changed, err := s.sendNew(ctx)
+		if err != nil {
+			return err
+		}
+		select {
+		case <-changed:
+		case <-ping.C:
+			err = s.send(appendPing(nil, s.seq))
+		case <-s.settled.C:
+			err = s.settle(ctx)
+		case reason := <-s.subscriber.ends:
+			if reason == endReauth {
+				return s.send(appendReauth(nil))
+			}
+			return nil
+		case <-s.service.hub.ended:
+			return nil
+		case <-ctx.Done():
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// begin sends the first event, and decides where the stream begins.
+func (s *streamSession) begin(ctx context.Context, state notification.FeedState, after int64) error {
+	s.seq, s.version, s.replayedTo = state.LastSeq, state.Version, state.LastSeq
+	replay := after >= 0 && state.CanReplay(after)
+	if replay {
+		s.seq = after
+	}
+	if err := s.countUnread(ctx); err != nil {
+		return err
+	}
+	s.setUncertain()
+	frame := appendReady(nil, s.seq, s.unread)
+	if after >= 0 && !replay {
+		s.service.metrics.resyncs.Inc()
+		frame = appendResync(frame, s.seq)
+	}
+	return s.send(frame)
+}
+
+func (s *streamSession) countUnread(ctx context.Context) error {
+	count, err := notifications.CountUnread(ctx, s.service.db, s.reader, s.reader.Ranges(s.choices, ""), s.service.currentTime())
+	s.unread = min(count, notification.MaxNotificationCount)
+	return err
+}
+
+// sendNew sends what has changed since the last call. changed is closed when there is
+// more to send.
+func (s *streamSession) sendNew(ctx context.Context) (changed <-chan struct{}, err error) {
+	for {
+		view := s.subscriber.feed.after(s.seq)
+		// The preferences may have changed before the new notifications were created.
+		if view.version != s.version {
+			s.version = view.version
+			if err := s.refresh(ctx); err != nil {
+				return nil, err
+			}
+		}
+		if view.complete {
+			if err := s.sendPositions(ctx, view.positions); err != nil {
+				return nil, err
+			}
+			s.seq = max(s.seq, view.last)
+			return view.changed, nil
+		}
+		// The feed holds only the newest notifications. Read the others once more.
+		positions, complete, err := notifications.Positions(ctx, s.service.hub.db, s.reader.Feed, s.seq, notification.MaxReplay)
+		switch {
+		case err != nil:
+		case !complete:
+			err = s.resync(ctx, view)
+		case len(positions) == 0:
+			s.seq = view.last
+		default:
+			err = s.sendPositions(ctx, positions)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+}
+
+// resync makes the client load the feed, because it has received so slowly that some of
+// the notifications cannot be replayed any more.
+func (s *streamSession) resync(ctx context.Context, view feedView) error {
+	s.seq = view.last
+	if err := s.countUnread(ctx); err != nil {
+		return err
+	}
+	s.setUncertain()
+	s.service.metrics.resyncs.Inc()
+	return s.send(appendResync(nil, s.seq))
+}
+
+// refresh reads the preferences, and recounts the unread notifications.
+func (s *streamSession) refresh(ctx context.Context) (err error) {
+	if s.choices, err = notifications.Choices(ctx, s.service.db, s.reader.User); err != nil {
+		return err
+	}
+	s.setUncertain()
+	return s.recount(ctx)
+}
+
+func (s *streamSession) setUncertain() {
+	s.uncertain, s.freshUntil = true, s.service.now().Add(freshTime)
+	s.settled.Reset(freshTime)
+}
+
+// settle corrects the number of unread notifications after the last notification for a
+// while.
+func (s *streamSession) settle(ctx context.Context) error {
+	before := s.unread
+	if err := s.recount(ctx); err != nil {
+		return err
+	}
+	if s.uncertain = false; s.unread != before {
+		s.setUncertain()
+	}
+	return nil
+}
+
+// recount reads the number of unread notifications, and sends it if it has changed.
+func (s *streamSession) recount(ctx context.Context) error {
+	before := s.unread
+	if err := s.countUnread(ctx); err != nil || s.unread == before {
+		return err
+	}
+	return s.send(appendUnreadCount(nil, s.unread))
+}
+
+// sendPositions sends those of the notifications that the user sees.
+func (s *streamSession) sendPositions(ctx context.Context, positions []notification.FeedPosition) (err error) {
+	if len(positions) == 0 {
+		return nil
+	}
+	var visible []notification.FeedPosition
+	for _, p := range positions {
+		if s.reader.Sees(p, s.choices) {
+			visible = append(visible, p)
+		}
+	}
+	if visible, err = s.currentState(ctx, visible); err != nil {
+		return err
+	}
+	s.seq = positions[len(positions)-1].Seq
+	if len(visible) == 0 {
+		return nil
+	}
+	before := s.unread
+	if s.service.now().Before(s.freshUntil) {
+		if err := s.countUnread(ctx); err != nil {
+			return err
+		}
+		before = s.unread
+		for _, p := range visible {
+			before -= p.Entry.Unread()
+		}
+	}
+	var frame []byte
+	for _, p := range visible {
+		before += p.Entry.Unread()
+		s.unread = min(max(0, before), notification.MaxNotificationCount)
+		if frame = appendNotification(frame, p.Seq, s.service.itemOf(p.Entry), s.unread); len(frame) < maxFrame {
+			continue
+		}
+		if err := s.send(frame); err != nil {
+			return err
+		}
+		frame = nil
+	}
+	if len(frame) > 0 {
+		if err := s.send(frame); err != nil {
+			return err
+		}
+	}
+	if s.uncertain {
+		s.settled.Reset(freshTime) // after the sends, which a slow client delays
+	}
+	now := s.service.now()
+	for _, p := range visible {
+		if p.Seq > s.replayedTo {
+			s.service.metrics.delay.Observe(max(0, now.Sub(p.Entry.CreatedAt()).Seconds()))
+		}
+	}
+	return nil
+}
+
+// currentState returns notifications without those that were dismissed since they were
+// created, and with the times at which the user has read them. Only a replay contains
+// notifications that may have changed.
+func (s *streamSession) currentState(ctx context.Context, visible []notification.FeedPosition) ([]notification.FeedPosition, error) {
+	var replayed []notification.FeedPosition
+	for _, p := range visible {
+		if p.Seq <= s.replayedTo {
+			replayed = append(replayed, p)
+		}
+	}
+	if len(replayed) == 0 {
+		return visible, nil
+	}
+	times, err := notifications.ReadTimes(ctx, s.service.db, s.reader, s.reader.Ranges(s.choices, ""), replayed, s.service.currentTime())
+	if err != nil {
+		return nil, err
+	}
+	current := visible[:0]
+	for _, p := range visible {
+		if p.Seq <= s.replayedTo {
+			at, found := times[p.Entry.ID]
+			if !found {
+				continue
+			}
+			p.Entry.ReadAt = at
+		}
+		current = append(current, p)
+	}
+	return current, nil
+}
+
+func (s *streamSession) send(frame []byte) error {
+	err := s.out.Send(&httpbody.HttpBody{ContentType: eventStreamType, Data: frame})
+	if errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,306 @@
+package testmode
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/click"
+	"github.com/tributary-hq/tributary/affiliate/privacy"
+	"github.com/tributary-hq/tributary/affiliate/promocode"
+	"github.com/tributary-hq/tributary/storage/postgres"
+	exports "github.com/tributary-hq/tributary/storage/postgres/export"
+	testdata "github.com/tributary-hq/tributary/storage/postgres/testmode"
+)
+
+// closePrograms archives the programmes and deletes their codes and links from the edge
+// directory. This comes before the deletion of their rows, because after a crash the codes
+// would not be known any more. If a job writes a code again before its row is deleted, the
+// code is not usable, because its programme is archived.
+func (d *deletion) closePrograms(ctx context.Context) error {
+	for more := true; more; {
+		err := d.change(ctx, func(tx *postgres.Tx, _ *privacy.RunningReset) error {
+			archived, err := testdata.ArchivePrograms(ctx, tx, d.workspace, programBatch, d.now())
+			more = archived == programBatch
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		if err := d.checkTime(); err != nil {
+			return err
+		}
+	}
+	cursor := ""
+	for {
+		page, err := testdata.ReferralCodes(ctx, d.DB, d.workspace, cursor, codeBatch)
+		if err != nil || len(page) == 0 {
+			return err
+		}
+		codes, links := make([]string, len(page)), make([]string, len(page))
+		for i, code := range page {
+			codes[i], links[i] = code.Code, code.ShortKey
+		}
+		slices.Sort(links)
+		if err := d.Edge.DeleteCodes(ctx, privacy.DirectoryCodes{Scope: d.scope(), Codes: codes, Links: slices.Compact(links)}); err != nil {
+			return fmt.Errorf("remove codes from the edge directory: %w", err)
+		}
+		if cursor = codes[len(codes)-1]; len(page) < codeBatch {
+			return nil
+		}
+		if err := d.checkTime(); err != nil {
+			return err
+		}
+	}
+}
+
+func (d *deletion) scope() affiliate.Scope {
+	return affiliate.Scope{Workspace: d.workspace, Mode: affiliate.ModeTest}
+}
+
+// dropLateClicks stores the time until which clicks of test mode are dropped, and returns it.
+// Then it waits for the transactions that may store such clicks because they have not seen
+// the time. storage/clicks.Store explains why no click is missed.
+func (d *deletion) dropLateClicks(ctx context.Context) (cutoff time.Time, err error) {
+	cutoff = d.now()
+	err = d.change(ctx, func(tx *postgres.Tx, _ *privacy.RunningReset) error {
+		if err := exports.DeleteTestExports(ctx, tx, d.workspace); err != nil {
+			return err
+		}
+		return testdata.SetResetAt(ctx, tx, d.workspace, cutoff)
+	})
+	if err != nil {
+		return cutoff, err
+	}
+	waiting, err := testdata.ClickWriters(ctx, d.DB)
+	for err == nil && len(waiting) > 0 {
+		if err := d.checkTime(); err != nil {
+			return cutoff, err
+		}
+		select {
+		case <-ctx.Done():
+			return cutoff, ctx.Err()
+		case <-time.After(writerPoll):
+		}
+		var running []string
+		running, err = testdata.ClickWriters(ctx, d.DB)
+		waiting = slices.DeleteFunc(waiting, func(writer string) bool { return !slices.Contains(running, writer) })
+	}
+	return cutoff, err
+}
+
+// deleteClicks reads the clicks that follow the stored progress and deletes those of test
+// mode.
+func (d *deletion) deleteClicks(ctx context.Context, cutoff time.Time) error {
+	for more := true; more; {
+		var visits []click.Click
+		err := d.change(ctx, func(tx *postgres.Tx, r *privacy.RunningReset) error {
+			last, read, deleted, err := testdata.DeleteClicks(ctx, tx, d.workspace, r.ClicksAfter, walkBatch)
+			visits, more = deleted, read == walkBatch
+			if !more {
+				last = earlier(last, affiliate.FirstID[affiliate.ClickID](cutoff.Add(-walkOverlap)))
+			}
+			r.ClicksAfter = last
+			r.Deleted["clicks"] += int64(len(deleted))
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		d.deleteVisitors(ctx, visits)
+		if err := d.checkTime(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// earlier returns the lower of two ids.
+func earlier[T any](a, b affiliate.ID[T]) affiliate.ID[T] {
+	if slices.Compare(a.UUID[:], b.UUID[:]) < 0 {
+		return a
+	}
+	return b
+}
+
+// deleteVisitors deletes the visitors of deleted clicks. After a failure, the next click of
+// a visitor may not count as unique for a day, so an error is only logged.
+func (d *deletion) deleteVisitors(ctx context.Context, clicks []click.Click) {
+	since := d.now().Add(-visitorMemory)
+	clicks = slices.DeleteFunc(clicks, func(c click.Click) bool { return c.ReceivedAt.Before(since) })
+	if err := d.Visitors.Delete(ctx, clicks); err != nil {
+		d.Log.LogAttrs(ctx, slog.LevelWarn, "the visitors of deleted clicks were not deleted", slog.Any("error", err))
+	}
+}
+
+// deleteDeadLetters deletes the clicks of test mode that could not be stored. Each round reads
+// the whole stream again, because it contains few records.
+func (d *deletion) deleteDeadLetters(ctx context.Context) error {
+	keys, err := testdata.PublicKeys(ctx, d.DB, d.workspace)
+	if err != nil {
+		return err
+	}
+	search := affiliate.DeadLetterSearch{Workspace: d.workspace, PublicKeys: keys, Mode: affiliate.ModeTest}
+	var last affiliate.StreamPosition
+	for more := true; more; {
+		if last, more, err = d.DeadLetters.Delete(ctx, search, last); err != nil {
+			return err
+		}
+		if err := d.checkTime(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// deleteEvents does the same with events as deleteClicks with clicks.
+func (d *deletion) deleteEvents(ctx context.Context, cutoff time.Time) error {
+	for more := true; more; {
+		err := d.change(ctx, func(tx *postgres.Tx, r *privacy.RunningReset) error {
+			last, read, deleted, err := testdata.DeleteEvents(ctx, tx, d.workspace, r.EventsAfter, walkBatch)
+			if more = read == walkBatch; !more {
+				last = earlier(last, affiliate.FirstID[affiliate.EventID](cutoff.Add(-walkOverlap)))
+			}
+			r.EventsAfter = last
+			r.Deleted["events"] += deleted
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		if err := d.checkTime(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// clearAuditLog removes the values from entries of the audit log about test data. Without the
+// rows, the erasure of a partner could not find the entries about the partner. Each round reads
+// the whole audit log again.
+func (d *deletion) clearAuditLog(ctx context.Context) error {
+	var last affiliate.AuditID
+	for more := true; more; {
+		err := d.change(ctx, func(tx *postgres.Tx, _ *privacy.RunningReset) error {
+			next, read, err := testdata.ClearAuditLog(ctx, tx, d.workspace, last, walkBatch)
+			last, more = next, read == walkBatch
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		if err := d.checkTime(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// deleteRest deletes everything that is left, except clicks and events, in one transaction
+// with one snapshot. It finishes the deletion unless it has deleted participants or
+// programmes. If a table has too many rows, it deletes nothing and returns errTooMuch. If a
+// programme is not archived, it deletes nothing and returns errProgramOpened.
+func (d *deletion) deleteRest(ctx context.Context) (deleted privacy.TestDataCounts, finished bool, err error) {
+	var codes, links []string
+	err = testdata.InSnapshot(ctx, d.DB, func(tx *postgres.Tx) error {
+		codes, links = nil, nil
+		return d.locked(ctx, tx, func(tx *postgres.Tx, r *privacy.RunningReset) error {
+			if err := d.checkPrograms(ctx, tx); err != nil {
+				return err
+			}
+			finished = true
+			for step := range testdata.Steps(d.DB) {
+				rows, err := testdata.DeleteRows(ctx, tx, d.workspace, step, lastBatch)
+				if err != nil {
+					return err
+				}
+				if rows.Rows == lastBatch {
+					return errTooMuch
+				}
+				r.Deleted[rows.Table] += rows.Counted
+				codes, links = append(codes, rows.Codes...), append(links, rows.Links...)
+				if rows.Rows > 0 && (rows.Table == "participants" || rows.Table == "programs") {
+					finished = false
+				}
+			}
+			if err := d.deactivateAtProcessor(ctx, tx); err != nil || !finished {
+				return err
+			}
+			deleted = r.Deleted
+			now := d.now()
+			if err := testdata.FinishReset(ctx, tx, *r, now); err != nil {
+				return err
+			}
+			return tx.Audit(ctx, r.Audit(r.Deleted, now))
+		})
+	})
+	if err != nil {
+		return nil, false, err
+	}
+	d.deleteCodesAgain(ctx, codes, links)
+	return deleted, finished, nil
+}
+
+// checkPrograms returns errProgramOpened if a programme is not archived. The edge may then
+// know codes that would be deleted.
+func (d *deletion) checkPrograms(ctx context.Context, tx *postgres.Tx) error {
+	open, err := testdata.HasOpenPrograms(ctx, tx, d.workspace)
+	if err == nil && open {
+		err = errProgramOpened
+	}
+	return err
+}
+
+// deactivateAtProcessor inserts jobs that deactivate the promotion codes at the payment
+// processor, so that their texts are free there too.
+func (d *deletion) deactivateAtProcessor(ctx context.Context, tx *postgres.Tx) error {
+	ids, err := testdata.PromoCodesAtProcessor(ctx, tx, d.workspace, lastBatch)
+	if err != nil {
+		return err
+	}
+	jobs := make([]affiliate.Job, len(ids))
+	for i, id := range ids {
+		jobs[i] = promocode.SyncPromoCode{Workspace: d.workspace, Mode: affiliate.ModeTest, PromoCode: id}
+	}
+	return tx.Enqueue(ctx, jobs...)
+}
+
+// deleteCodesAgain deletes codes and links from the edge directory after the deletion of their
+// rows, because a job may have written them again in the meantime. These entries are not
+// usable, so an error is only logged.
+func (d *deletion) deleteCodesAgain(ctx context.Context, codes, links []string) {
+	if err := d.Edge.DeleteCodes(ctx, privacy.DirectoryCodes{Scope: d.scope(), Codes: codes, Links: links}); err != nil {
+		d.Log.LogAttrs(ctx, slog.LevelWarn, "deleted codes may be in the edge directory", slog.Any("error", err))
+	}
+}
+
+// deleteParts deletes rows in small transactions, table by table, until each table has few
+// rows. Other transactions may insert rows that refer to the rows that a step deletes. The
+// next round deletes both.
+func (d *deletion) deleteParts(ctx context.Context) error {
+	for step := range testdata.Steps(d.DB) {
+		for more := true; more; {
+			var codes, links []string
+			err := d.change(ctx, func(tx *postgres.Tx, r *privacy.RunningReset) error {
+				if err := d.checkPrograms(ctx, tx); err != nil {
+					return err
+				}
+				rows, err := testdata.DeleteRows(ctx, tx, d.workspace, step, rowBatch)
+				more, codes, links = rows.Rows == rowBatch, rows.Codes, rows.Links
+				r.Deleted[rows.Table] += rows.Counted
+				return err
+			})
+			if err != nil {
+				return err
+			}
+			d.deleteCodesAgain(ctx, codes, links)
+			if err := d.checkTime(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
