@@ -86,9 +86,11 @@ func (h hookTracer) TraceCopyFromEnd(ctx context.Context, _ *pgx.Conn, data pgx.
 // start calls the hook before a statement. It returns the context of the statement.
 func (h hookTracer) start(ctx context.Context, conn *pgx.Conn, sql string, args []any) context.Context {
 	if err := h.before(sql, args); err != nil {
+		last := "rollback" // otherwise, its locks would be held for a moment after the connection has closed
 		if errors.Is(err, ErrResponseLost) {
-			_, _ = conn.PgConn().Exec(ctx, sql).ReadAll()
+			last = sql
 		}
+		_, _ = conn.PgConn().Exec(ctx, last).ReadAll()
 		_ = conn.Close(ctx) // the statement reports that the connection is closed
 	}
 	return context.WithValue(ctx, sqlKey{}, sql)
