@@ -78,7 +78,8 @@ func (b *bench) openShop(ctx context.Context, db *database) (*shop, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = conn.QueryRow(ctx, "select workspace_id from programs where id = $1", click.Program).Scan(&s.workspace)
+	const link = "select workspace_id, id from links where program_id = $1 and participant_id = $2 and is_default"
+	err = conn.QueryRow(ctx, link, click.Program, click.Participant).Scan(&s.workspace, &click.Link)
 	if err := errors.Join(err, conn.Close(ctx)); err != nil {
 		return nil, err
 	}
