@@ -109,7 +109,7 @@ func (t notificationTexts) terms(ctx context.Context, n notification.Notificatio
 	}
 	own := participant.Override
 	if own == nil {
-		if own, err = participants.GroupRate(ctx, t.programs, scope, *n.Program, participant.Group); err != nil {
+		if own, err = programs.GroupRate(ctx, t.programs, scope, *n.Program, participant.Group); err != nil {
 			return nil, ignoreNotFound(err)
 		}
 	}

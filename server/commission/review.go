@@ -74,7 +74,7 @@ func Move(ctx context.Context, db *postgres.DB, t commission.Transition) (commis
 		if err := payouts.ApplyCommissionChanges(ctx, tx, change); err != nil {
 			return err
 		}
-		detail, err = commissions.Detail(ctx, tx, t.Scope, t.Program, t.Commission)
+		detail, err = commissions.Get(ctx, tx, t.Scope, t.Program, t.Commission)
 		return err
 	})
 	return detail, err

@@ -21,6 +21,7 @@ import (
 	accounts "github.com/tributary-hq/tributary/storage/postgres/account"
 	links "github.com/tributary-hq/tributary/storage/postgres/link"
 	participants "github.com/tributary-hq/tributary/storage/postgres/participant"
+	programs "github.com/tributary-hq/tributary/storage/postgres/program"
 )
 
 // CreateParticipant adds a partner to a programme. If no partner has the address, it makes
@@ -89,7 +90,7 @@ func (s *Service) enrolOnce(
 // CreateParticipant, and EMAIL_TAKEN if another transaction makes the account.
 func (s *Service) enrol(ctx context.Context, tx *postgres.Tx, e participant.Enrolment, sendInvite bool) (p participant.Participant, err error) {
 	at, actor := s.currentTime(), server.ActorFrom(ctx)
-	program, err := participants.LockOpenProgram(ctx, tx, e.Scope, e.Program)
+	program, err := programs.LockOpen(ctx, tx, e.Scope, e.Program)
 	if err != nil {
 		return p, err
 	}
@@ -204,7 +205,7 @@ func (s *Service) AcceptParticipation(ctx context.Context, req *affiliatev1.Acce
 		if err != nil {
 			return err
 		}
-		active, err := participants.LockActiveProgram(ctx, tx, scope, program)
+		active, err := programs.LockActive(ctx, tx, scope, program)
 		if err != nil {
 			return err
 		}

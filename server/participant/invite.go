@@ -13,6 +13,7 @@ import (
 	"github.com/tributary-hq/tributary/server"
 	"github.com/tributary-hq/tributary/storage/postgres"
 	participants "github.com/tributary-hq/tributary/storage/postgres/participant"
+	programs "github.com/tributary-hq/tributary/storage/postgres/program"
 )
 
 // InviteParticipant creates an invitation for an e-mail address and mails a token to the
@@ -100,7 +101,7 @@ func (s *Service) mailInvite(
 // termsOf returns the rate of the programme or the group in words, and the link of a
 // participant with a referral code. The link is empty if the code is empty.
 func termsOf(ctx context.Context, tx *postgres.Tx, program program.Program, group *affiliate.GroupID, code string) (rate, link string, err error) {
-	own, err := participants.GroupRate(ctx, tx, program.Scope, program.ID, group)
+	own, err := programs.GroupRate(ctx, tx, program.Scope, program.ID, group)
 	if err != nil {
 		return "", "", err
 	}

@@ -156,15 +156,9 @@ func Queue(batch *pgx.Batch, commissions ...commission.Commission) {
 
 // Get returns one commission of a programme with everything that its detail page
 // shows. Errors: NOT_FOUND if this scope and programme have no such commission.
+// It reads the commission and its history in a single statement, so that both come from the
+// same snapshot.
 func Get(
-	ctx context.Context, db *postgres.DB, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.CommissionID,
-) (commission.Detail, error) {
-	return commissionDetail(ctx, db, scope, program, id)
-}
-
-// commissionDetail reads a commission and its history in a single statement, so that both
-// come from the same snapshot.
-func commissionDetail(
 	ctx context.Context, q postgres.Queryer, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.CommissionID,
 ) (commission.Detail, error) {
 	read := `

@@ -74,14 +74,6 @@ func CollectLocked(rows pgx.Rows, scope affiliate.Scope) ([]commission.Locked, e
 	return found, nil
 }
 
-// Detail returns a commission, including changes that this transaction has
-// made. Errors: NOT_FOUND.
-func Detail(
-	ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.CommissionID,
-) (commission.Detail, error) {
-	return commissionDetail(ctx, tx, scope, program, id)
-}
-
 // selectDue reads one page of the commissions of all workspaces that are due for
 // automatic approval. A page starts after the last row of the previous page. If each page
 // started with the first due commission instead, commissions that cannot be approved

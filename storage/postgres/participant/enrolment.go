@@ -11,28 +11,7 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/participant"
 	"github.com/tributary-hq/tributary/affiliate/program"
 	"github.com/tributary-hq/tributary/storage/postgres"
-	programs "github.com/tributary-hq/tributary/storage/postgres/program"
 )
-
-// LockOpenProgram returns a programme that is not archived, and prevents that it is
-// archived until the transaction ends. Errors: NOT_FOUND, PROGRAM_STATE_INVALID.
-func LockOpenProgram(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, id affiliate.ProgramID) (program.Program, error) {
-	return programs.LockOpen(ctx, tx, scope, id)
-}
-
-// lockActiveProgram selects an active programme. It stays active until the transaction
-// ends.
-const lockActiveProgram = `
-	select ` + programs.Columns + `
-	from programs p
-	where p.workspace_id = $1 and p.mode = $2 and p.id = $3 and p.status = 'active'
-	for share`
-
-// LockActiveProgram returns a programme that stays active until the transaction ends.
-// Errors: NOT_FOUND.
-func LockActiveProgram(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, id affiliate.ProgramID) (program.Program, error) {
-	return programs.Read(ctx, tx, lockActiveProgram, scope, id)
-}
 
 // LockGroup prevents the deletion of a group of the programme until the transaction ends.
 // It does nothing if group is nil. Errors: NOT_FOUND.
@@ -42,12 +21,6 @@ func LockGroup(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, prog
 		return affiliate.Refuse(affiliate.ReasonNotFound)
 	}
 	return err
-}
-
-// GroupRate returns the rate of a group of a programme, or nil if group is nil. Errors:
-// NOT_FOUND.
-func GroupRate(ctx context.Context, db postgres.Queryer, scope affiliate.Scope, program affiliate.ProgramID, group *affiliate.GroupID) (*program.Rate, error) {
-	return programs.GroupRate(ctx, db, scope, program, group)
 }
 
 // Add stores a new participant with the requested code, or with a code derived
@@ -87,19 +60,9 @@ func InsertInvite(ctx context.Context, tx *postgres.Tx, i participant.Invite, di
 	return err
 }
 
-// NamesForMail returns the names of a workspace and of a user. The latter is empty if the
-// account was erased.
-func NamesForMail(ctx context.Context, tx *postgres.Tx, workspace affiliate.WorkspaceID, user affiliate.UserID) (workspaceName, userName string, err error) {
-	return namesForMail(ctx, tx, workspace, user)
-}
-
 // LockParticipation returns the participant of a partner in a programme and locks it.
 // Errors: NOT_FOUND.
 func LockParticipation(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, program affiliate.ProgramID, partner affiliate.UserID) (participant.Participant, error) {
-	return lockParticipation(ctx, tx, scope, program, partner)
-}
-
-func lockParticipation(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, program affiliate.ProgramID, partner affiliate.UserID) (participant.Participant, error) {
 	const lock = `
 		select ` + participantColumns + `
 		from participants t
@@ -114,7 +77,7 @@ func lockParticipation(ctx context.Context, tx *postgres.Tx, scope affiliate.Sco
 func lockOffered(
 	ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, program affiliate.ProgramID, partner affiliate.UserID,
 ) (p participant.Participant, found bool, err error) {
-	p, err = lockParticipation(ctx, tx, scope, program, partner)
+	p, err = LockParticipation(ctx, tx, scope, program, partner)
 	if errors.Is(err, affiliate.Refuse(affiliate.ReasonNotFound)) {
 		return p, false, nil
 	}

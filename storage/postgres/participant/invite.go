@@ -159,9 +159,9 @@ func insertParticipantInvite(ctx context.Context, tx *postgres.Tx, i participant
 	}
 }
 
-// namesForMail returns the names of a workspace and of a user. The latter is empty if the
+// NamesForMail returns the names of a workspace and of a user. The latter is empty if the
 // account was erased.
-func namesForMail(ctx context.Context, tx *postgres.Tx, workspace affiliate.WorkspaceID, user affiliate.UserID) (workspaceName, userName string, err error) {
+func NamesForMail(ctx context.Context, tx *postgres.Tx, workspace affiliate.WorkspaceID, user affiliate.UserID) (workspaceName, userName string, err error) {
 	const names = `
 		select w.name, coalesce(u.name, '')
 		from workspaces w left join users u on u.id = $2 and u.erased_at is null

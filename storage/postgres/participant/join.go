@@ -79,7 +79,7 @@ func AcceptInvite(
 			return err
 		}
 		invite := row.invite()
-		program, err := programs.Read(ctx, tx, lockActiveProgram, invite.Scope, invite.Program)
+		program, err := programs.LockActive(ctx, tx, invite.Scope, invite.Program)
 		if err != nil {
 			return err
 		}
