@@ -114,7 +114,6 @@ type Core struct {
 	registry *prometheus.Registry
 	traces   *tracing.Traces
 	db       *postgres.DB
-	webhooks *postgres.DB
 	stream   redis.UniversalClient // the Redis of the click stream
 	blocking redis.UniversalClient // the same Redis, for reads that wait for new entries
 	cache    redis.UniversalClient // the Redis of the edge directory and the rate limits
@@ -177,7 +176,6 @@ func (c *Core) connect(ctx context.Context) error {
 	if err := c.clock.Compare(ctx, clock.Server{Name: "Postgres", Time: c.db.Time}, c.log, c.registry); err != nil {
 		return err
 	}
-	c.webhooks = c.db
 	roots, err := c.cfg.RedisRoots(c.files)
 	if err != nil {
 		return err
@@ -309,7 +307,7 @@ func (c *Core) build() error {
 		server.Service{Desc: &affiliatev1.PayoutService_ServiceDesc, Impl: payout.New(payout.Config{DB: c.db, Seal: sealer, Now: c.now})},
 		server.Service{Desc: &affiliatev1.FraudService_ServiceDesc, Impl: fraud.New(c.db, c.now)},
 		server.Service{Desc: &affiliatev1.WebhookService_ServiceDesc, Impl: webhook.New(webhook.Config{
-			DB: c.webhooks, Seal: sealer, Client: c.webhookClient, Now: c.now,
+			DB: c.db, Seal: sealer, Client: c.webhookClient, Now: c.now,
 		})},
 		server.Service{Desc: &affiliatev1.NotificationService_ServiceDesc, Impl: notificationservice.New(notificationservice.Config{
 			DB: c.db, Hub: c.hub, Log: c.log, AppURL: c.cfg.AppURL, HashKeys: hashKeys, Now: c.now,
@@ -327,7 +325,7 @@ func (c *Core) build() error {
 		return err
 	}
 	c.sender = webhook.NewSender(webhook.SenderConfig{
-		DB: c.webhooks, Client: c.webhookClient, Seal: sealer, Log: c.log, Now: c.now, Metrics: webhook.NewMetrics(c.registry),
+		DB: c.db, Client: c.webhookClient, Seal: sealer, Log: c.log, Now: c.now, Metrics: webhook.NewMetrics(c.registry),
 		Tracer: c.traces.Inner.Tracer(tracerName),
 	})
 	c.registerGauges()

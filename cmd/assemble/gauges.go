@@ -22,7 +22,7 @@ func (c *Core) registerGauges() {
 		analytics.NewGauges(c.db, c.now),
 		check.NewGauges(c.db, c.now),
 		server.NewJobGauges(c.db, queueNames(), c.now),
-		webhook.NewGauges(c.webhooks, c.now),
+		webhook.NewGauges(c.db, c.now),
 	)
 }
 

@@ -96,7 +96,7 @@ func (c *Core) buildWork(
 	erasures.AddWorkers(registered)
 	testData.AddWorkers(registered)
 	exports.AddWorkers(registered)
-	webhook.AddWorkers(registered, c.webhooks, c.now)
+	webhook.AddWorkers(registered, c.db, c.now)
 	river.AddWorker(registered, notificationservice.NewPeriodWorker(c.db, c.now))
 	river.AddWorker(registered, notificationservice.NewDigestWorker(c.db, c.log, c.now))
 

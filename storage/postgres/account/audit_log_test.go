@@ -120,7 +120,7 @@ func checkAuditPlans(t *testing.T, f *fixture) {
 		}
 	}
 
-	entries, total, err := accounts.AuditLog(t.Context(), f.accounts, f.Scope, affiliate.AuditFilter{}, affiliate.Page{Number: 1, Size: 20})
+	entries, total, err := accounts.AuditLog(t.Context(), f.DB, f.Scope, affiliate.AuditFilter{}, affiliate.Page{Number: 1, Size: 20})
 	if err != nil || total != 16_000-16_000/3 || len(entries) != 20 {
 		t.Errorf("AuditLog returned %d entries and the total %d, %v, want 20 and %d", len(entries), total, err, 16_000-16_000/3)
 	}
@@ -136,7 +136,7 @@ func checkAuditPlans(t *testing.T, f *fixture) {
 func checkAuditExport(t *testing.T, f *fixture) {
 	t.Helper()
 	exported := 0
-	for entry, err := range accounts.ExportAuditLog(t.Context(), f.accounts, f.Scope, affiliate.AuditFilter{}) {
+	for entry, err := range accounts.ExportAuditLog(t.Context(), f.DB, f.Scope, affiliate.AuditFilter{}) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -161,7 +161,7 @@ func checkAuditExport(t *testing.T, f *fixture) {
 	// exports at the same time.
 	for range 25 {
 		exported = 0
-		for _, err := range accounts.ExportAuditLog(t.Context(), f.accounts, f.Scope, affiliate.AuditFilter{}) {
+		for _, err := range accounts.ExportAuditLog(t.Context(), f.DB, f.Scope, affiliate.AuditFilter{}) {
 			if exported++; err != nil {
 				t.Fatal(err)
 			}

@@ -76,7 +76,7 @@ func TestAuditLog_NamesOnlyActorsOfTheWorkspace(t *testing.T) {
 			t.Errorf("%s: the name of actor %s is %q, want %q", what, entry.Actor, got, name)
 		}
 	}
-	entries, _, err := accounts.AuditLog(t.Context(), f.accounts, f.Scope, affiliate.AuditFilter{}, affiliate.Page{Number: 1, Size: 50})
+	entries, _, err := accounts.AuditLog(t.Context(), f.DB, f.Scope, affiliate.AuditFilter{}, affiliate.Page{Number: 1, Size: 50})
 	if err != nil || len(entries) != len(want) {
 		t.Fatalf("AuditLog returned %d entries, %v, want %d", len(entries), err, len(want))
 	}
@@ -84,7 +84,7 @@ func TestAuditLog_NamesOnlyActorsOfTheWorkspace(t *testing.T) {
 		check("list", entry)
 	}
 	exported := 0
-	for entry, err := range accounts.ExportAuditLog(t.Context(), f.accounts, f.Scope, affiliate.AuditFilter{}) {
+	for entry, err := range accounts.ExportAuditLog(t.Context(), f.DB, f.Scope, affiliate.AuditFilter{}) {
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -19,7 +19,7 @@ func TestDeleteOldDevices_DeletesOldestFirst(t *testing.T) {
 	if !strings.Contains(plan, "user_devices_by_age") || !strings.Contains(plan, "Tid Scan") || strings.Contains(plan, "Seq Scan") {
 		t.Errorf("the plan does not use the index user_devices_by_age only\n%s", plan)
 	}
-	if n, err := accounts.DeleteOldDevices(t.Context(), f.accounts, now.Add(-19_000*time.Hour), 600); err != nil || n != 600 {
+	if n, err := accounts.DeleteOldDevices(t.Context(), f.DB, now.Add(-19_000*time.Hour), 600); err != nil || n != 600 {
 		t.Fatalf("deleted %d devices, %v, want 600", n, err)
 	}
 	f.WantCount(0, "of the 600 oldest devices remain", `select count(*) from user_devices where seen_at < $1`, now.Add(-19_400*time.Hour))

@@ -5,19 +5,15 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
-	"github.com/tributary-hq/tributary/storage/postgres"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-// fixture is a shop with the store of accounts. Its time is always noon.
-type fixture struct {
-	*pgtest.Shop
-	accounts *postgres.DB
-}
+// fixture is a shop. Its time is always noon.
+type fixture struct{ *pgtest.Shop }
 
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	noon := time.Date(2026, 3, 10, 12, 0, 0, 0, time.UTC)
 	shop := pgtest.Open(t, func() time.Time { return noon }).NewShop(affiliate.ModeLive)
-	return &fixture{shop, shop.DB}
+	return &fixture{shop}
 }

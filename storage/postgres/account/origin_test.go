@@ -15,7 +15,7 @@ func TestDeleteOldOrigins_DeletesInBatches(t *testing.T) {
 	now, partner := f.Now(), f.NewPartner("Jane")
 	store := func(network string, agent []byte, at time.Time) {
 		t.Helper()
-		if err := accounts.StoreOrigin(t.Context(), f.accounts, fraud.Origin{User: partner, IPPrefix: network, AgentHash: agent, SeenAt: at}); err != nil {
+		if err := accounts.StoreOrigin(t.Context(), f.DB, fraud.Origin{User: partner, IPPrefix: network, AgentHash: agent, SeenAt: at}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -30,7 +30,7 @@ func TestDeleteOldOrigins_DeletesInBatches(t *testing.T) {
 		t.Fatalf("%d origins are stored, want 3", n)
 	}
 	for _, want := range []int64{1, 1, 0} {
-		if got, err := accounts.DeleteOldOrigins(t.Context(), f.accounts, now.Add(-fraud.OriginRetention), 1); err != nil || got != want {
+		if got, err := accounts.DeleteOldOrigins(t.Context(), f.DB, now.Add(-fraud.OriginRetention), 1); err != nil || got != want {
 			t.Fatalf("DeleteOldOrigins deleted %d origins, %v, want %d", got, err, want)
 		}
 	}
@@ -44,7 +44,7 @@ func TestDeleteOldOrigins_DeletesInBatches(t *testing.T) {
 func TestStoreOrigin_StoresNothingAboutErasedAccounts(t *testing.T) {
 	f := newFixture(t)
 	partner := f.NewPartner("Jane", pgtest.Row{"erased_at": f.Now()})
-	if err := accounts.StoreOrigin(t.Context(), f.accounts, fraud.Origin{User: partner, IPPrefix: "203.0.113.0/24", SeenAt: f.Now()}); err != nil {
+	if err := accounts.StoreOrigin(t.Context(), f.DB, fraud.Origin{User: partner, IPPrefix: "203.0.113.0/24", SeenAt: f.Now()}); err != nil {
 		t.Fatal(err)
 	}
 	f.WantCount(0, "origins", `select count(*) from user_origins`)

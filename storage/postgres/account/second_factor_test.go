@@ -21,7 +21,7 @@ func TestSecondFactor_CodesWorkOnceInParallelTransactions(t *testing.T) {
 		t.Fatalf("%s is no recovery code", codes[0])
 	}
 	inTx := func(fn func(tx *postgres.Tx) error) {
-		if err := f.accounts.InTx(ctx, func(tx *postgres.Tx) error {
+		if err := f.DB.InTx(ctx, func(tx *postgres.Tx) error {
 			if err := accounts.LockUserByID(ctx, tx, user); err != nil {
 				return err
 			}

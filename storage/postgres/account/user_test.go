@@ -17,7 +17,7 @@ func TestTakenAddress_ViolatesNoIndex(t *testing.T) {
 	f.NewPartner("Jane", pgtest.Row{"email": "jane@example.com"})
 	other := f.NewPartner("John", pgtest.Row{"email": "john@example.com"})
 	user := account.User{ID: affiliate.NewID[affiliate.UserID](f.Now()), Kind: affiliate.Partner, Email: "jane@example.com", Name: "Jane", CreatedAt: f.Now()}
-	err := f.accounts.InTx(t.Context(), func(tx *postgres.Tx) error {
+	err := f.DB.InTx(t.Context(), func(tx *postgres.Tx) error {
 		pgtest.RequireRefusal(t, accounts.InsertUser(t.Context(), tx, user, "hash"), affiliate.ReasonEmailTaken)
 		pgtest.RequireRefusal(t, accounts.ChangeEmail(t.Context(), tx, other, "jane@example.com", f.Now()), affiliate.ReasonEmailTaken)
 		user.Kind = affiliate.Merchant // the other kind can have the same address
@@ -38,12 +38,12 @@ func TestTakenAddress_WaitsForConcurrentTransactions(t *testing.T) {
 	other := f.NewPartner("John", pgtest.Row{"email": "john@example.com"})
 	user := account.User{ID: affiliate.NewID[affiliate.UserID](f.Now()), Kind: affiliate.Partner, Email: "jane@example.com", Name: "Jane", CreatedAt: f.Now()}
 	changed := make(chan error, 1)
-	err := f.accounts.InTx(t.Context(), func(tx *postgres.Tx) error {
+	err := f.DB.InTx(t.Context(), func(tx *postgres.Tx) error {
 		if err := accounts.InsertUser(t.Context(), tx, user, "hash"); err != nil {
 			return err
 		}
 		go func() {
-			changed <- f.accounts.InTx(t.Context(), func(tx *postgres.Tx) error {
+			changed <- f.DB.InTx(t.Context(), func(tx *postgres.Tx) error {
 				return accounts.ChangeEmail(t.Context(), tx, other, "jane@example.com", f.Now())
 			})
 		}()

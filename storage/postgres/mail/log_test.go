@@ -49,7 +49,7 @@ func TestLog_ShowsCompletedMailOfTestModeAndAccounts(t *testing.T) {
 		"from":              {notification.MailLogFilter{CreatedAt: affiliate.Period{From: &minute}}, []notification.MailID{reset.ID}},
 		"before":            {notification.MailLogFilter{CreatedAt: affiliate.Period{Before: &minute}}, []notification.MailID{payout.ID}},
 	} {
-		entries, total, err := mails.Log(t.Context(), f.mails, f.Scope.Workspace, tc.filter, affiliate.Page{Number: 1, Size: 20})
+		entries, total, err := mails.Log(t.Context(), f.DB, f.Scope.Workspace, tc.filter, affiliate.Page{Number: 1, Size: 20})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -62,13 +62,13 @@ func TestLog_ShowsCompletedMailOfTestModeAndAccounts(t *testing.T) {
 		}
 	}
 	for number, want := range []int{1: 1, 2: 1, 3: 0} {
-		entries, total, err := mails.Log(t.Context(), f.mails, f.Scope.Workspace, notification.MailLogFilter{}, affiliate.Page{Number: max(1, number), Size: 1})
+		entries, total, err := mails.Log(t.Context(), f.DB, f.Scope.Workspace, notification.MailLogFilter{}, affiliate.Page{Number: max(1, number), Size: 1})
 		if number > 0 && (err != nil || len(entries) != want || total != 2) {
 			t.Errorf("page %d has %d entries with the total %d, %v; want %d and 2", number, len(entries), total, err, want)
 		}
 	}
 	for name, m := range map[string]notification.Mail{"pending": pending, "live": liveMail, "foreign": foreign} {
-		_, err := mails.LogEntry(t.Context(), f.mails, f.Scope.Workspace, m.ID)
+		_, err := mails.LogEntry(t.Context(), f.DB, f.Scope.Workspace, m.ID)
 		if got := pgtest.ReasonOf(t, err); got != affiliate.ReasonNotificationLogNotFound {
 			t.Errorf("%s mail: LogEntry returns %s, want NOTIFICATION_LOG_NOT_FOUND", name, got)
 		}

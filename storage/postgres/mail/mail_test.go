@@ -25,7 +25,7 @@ func TestSendMail_StoresMailsWithTheirJobs(t *testing.T) {
 	f.store(f.newMail(), reset, invite)
 	f.WantCount(3, "jobs", `select count(*) from river.river_job where kind = 'send_mail' and queue = 'mail' and max_attempts = $1`, notification.MailAttempts)
 	for _, want := range []notification.Mail{reset, invite} {
-		got, err := mails.Mail(t.Context(), f.mails, want.ID)
+		got, err := mails.Mail(t.Context(), f.DB, want.ID)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -37,7 +37,7 @@ func TestSendMail_StoresMailsWithTheirJobs(t *testing.T) {
 			t.Errorf("Mail = %+v, want %+v", got, want)
 		}
 	}
-	_, err := mails.Mail(t.Context(), f.mails, affiliate.NewID[notification.MailID](f.Now()))
+	_, err := mails.Mail(t.Context(), f.DB, affiliate.NewID[notification.MailID](f.Now()))
 	pgtest.RequireRefusal(t, err, affiliate.ReasonNotFound)
 }
 
@@ -72,7 +72,7 @@ func TestMail_KnowsRedirectAndRemovedRecipients(t *testing.T) {
 		"erased member, live mode": {inLive(to(erased, affiliate.Merchant, notification.MailNotifications)), true, ""},
 	} {
 		f.store(tc.mail)
-		got, err := mails.Mail(t.Context(), f.mails, tc.mail.ID)
+		got, err := mails.Mail(t.Context(), f.DB, tc.mail.ID)
 		if err != nil || got.RecipientRemoved != tc.removed || got.TestRedirect != tc.redirect {
 			t.Errorf("%s: removed %t, redirect %q, %v; want removed %t and redirect %q", name, got.RecipientRemoved, got.TestRedirect, err, tc.removed, tc.redirect)
 		}
@@ -84,7 +84,7 @@ func TestMail_KnowsRedirectAndRemovedRecipients(t *testing.T) {
 		`delete from members where user_id in (select id from users where email = 'qa@example.com')`,
 	} {
 		f.Exec(change)
-		if got, err := mails.Mail(t.Context(), f.mails, redirected.ID); err != nil || got.TestRedirect != "" {
+		if got, err := mails.Mail(t.Context(), f.DB, redirected.ID); err != nil || got.TestRedirect != "" {
 			t.Errorf("after %s: the redirect is %q, %v, want none", change, got.TestRedirect, err)
 		}
 		f.Exec(`update users set email_verified_at = created_at where email = 'qa@example.com'`)
@@ -100,7 +100,7 @@ func TestMail_KnowsUnverifiedRecipients(t *testing.T) {
 	}{"verified": {&f.Owner, false}, "not verified": {&partner, true}, "no account": {nil, false}} {
 		m := f.newMail(func(m *notification.Mail) { m.Recipient.User = tc.user })
 		f.store(m)
-		if got, err := mails.Mail(t.Context(), f.mails, m.ID); err != nil || got.Unverified != tc.want {
+		if got, err := mails.Mail(t.Context(), f.DB, m.ID); err != nil || got.Unverified != tc.want {
 			t.Errorf("%s: Unverified = %t, %v; want %t", name, got.Unverified, err, tc.want)
 		}
 	}
@@ -116,11 +116,11 @@ func TestCompleteMail_DeletesTheTokenAndHappensOnce(t *testing.T) {
 	}
 	f.complete(outcome)
 	f.complete(notification.MailOutcome{Mail: m.ID, Recipient: m.Recipient.Address, Status: notification.MailSuppressed, Reason: notification.MailUndeliverable, At: f.Now()})
-	got, err := mails.Mail(t.Context(), f.mails, m.ID)
+	got, err := mails.Mail(t.Context(), f.DB, m.ID)
 	if err != nil || got.Status != notification.MailRedirected || got.Secret != nil {
 		t.Errorf("the mail has the status %s and the token %q, %v; want redirected and no token", got.Status, got.Secret, err)
 	}
-	entry, err := mails.LogEntry(t.Context(), f.mails, f.Scope.Workspace, m.ID)
+	entry, err := mails.LogEntry(t.Context(), f.DB, f.Scope.Workspace, m.ID)
 	want := notification.MailLogEntry{
 		ID: m.ID, Type: m.Type, Category: m.Category, Recipient: m.Recipient.Address, Status: notification.MailRedirected,
 		RedirectedTo: "qa@example.com", CreatedAt: f.Now(), Sender: "s", Subject: "subject", HTML: "<p>", Text: "text",
@@ -139,14 +139,14 @@ func TestMaintenance_EndsLostMailsAndDeletesOldRows(t *testing.T) {
 	f.store(recent, lost, old, older)
 	f.complete(notification.MailOutcome{Mail: old.ID, Recipient: old.Recipient.Address, Status: notification.MailDelivered, At: f.Now()})
 	for _, want := range []int64{1, 1, 0} {
-		if n, err := mails.EndLostMails(t.Context(), f.mails, f.Now().Add(-notification.MailPendingLimit), 1); err != nil || n != want {
+		if n, err := mails.EndLostMails(t.Context(), f.DB, f.Now().Add(-notification.MailPendingLimit), 1); err != nil || n != want {
 			t.Errorf("EndLostMails = %d, %v; want %d", n, err, want)
 		}
 	}
 	f.WantCount(1, "pending mails", `select count(*) from mails where status = 'pending' and secret is not null`)
 	f.WantCount(2, "lost mails", `select count(*) from mails where reason = 'undeliverable' and secret is null`)
 	for _, want := range []int64{1, 1, 0} {
-		if n, err := mails.DeleteOldMails(t.Context(), f.mails, f.Now().Add(-notification.MailLogRetention), 1); err != nil || n != want {
+		if n, err := mails.DeleteOldMails(t.Context(), f.DB, f.Now().Add(-notification.MailLogRetention), 1); err != nil || n != want {
 			t.Errorf("DeleteOldMails = %d, %v; want %d", n, err, want)
 		}
 	}
@@ -159,7 +159,7 @@ func TestSuppression_IsKeptOnceAndCanBeLifted(t *testing.T) {
 	first, second := notification.MailDigest(keys, "first@example.com"), notification.MailDigest(keys, "second@example.com")
 	suppressed := func(address affiliate.Digests) bool {
 		t.Helper()
-		found, err := mails.Suppressed(t.Context(), f.mails, address)
+		found, err := mails.Suppressed(t.Context(), f.DB, address)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -200,7 +200,7 @@ func TestRecordProviderMessage_RemembersIdsForAWeek(t *testing.T) {
 		t.Error("a message must be new exactly once")
 	}
 	for _, want := range []int64{1, 0} {
-		if n, err := mails.DeleteProviderMessages(t.Context(), f.mails, f.Now().Add(-notification.ProviderMessageRetention), 1); err != nil || n != want {
+		if n, err := mails.DeleteProviderMessages(t.Context(), f.DB, f.Now().Add(-notification.ProviderMessageRetention), 1); err != nil || n != want {
 			t.Errorf("DeleteProviderMessages = %d, %v; want %d", n, err, want)
 		}
 	}
@@ -225,7 +225,7 @@ func TestMail_FollowsTheAddressOfTheRecipient(t *testing.T) {
 	} {
 		m := f.newMail(tc.change)
 		f.store(m)
-		got, err := mails.Mail(t.Context(), f.mails, m.ID)
+		got, err := mails.Mail(t.Context(), f.DB, m.ID)
 		if err != nil || got.Recipient.Address != tc.want {
 			t.Errorf("%s: the recipient is %q, %v; want %s", name, got.Recipient.Address, err, tc.want)
 		}

@@ -15,19 +15,16 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(pgtest.Main{M: m}) }
 
-// fixture is a shop with the store of mails. Its owner has verified the address. Its time
+// fixture is a shop. Its owner has verified the address. Its time
 // is always noon.
-type fixture struct {
-	*pgtest.Shop
-	mails *postgres.DB
-}
+type fixture struct{ *pgtest.Shop }
 
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	noon := time.Date(2026, 3, 10, 12, 0, 0, 0, time.UTC)
 	shop := pgtest.Open(t, func() time.Time { return noon }).NewShop(affiliate.ModeTest)
 	shop.Exec(`update users set email_verified_at = created_at where id = $1`, shop.Owner)
-	return &fixture{shop, shop.DB}
+	return &fixture{shop}
 }
 
 // newMail returns a notification of test mode to the owner.
@@ -61,7 +58,7 @@ func (f *fixture) complete(outcome notification.MailOutcome) {
 
 func (f *fixture) inTx(fn func(tx *postgres.Tx) error) {
 	f.Helper()
-	if err := f.mails.InTx(f.Context(), fn); err != nil {
+	if err := f.DB.InTx(f.Context(), fn); err != nil {
 		f.Fatal(err)
 	}
 }

@@ -13,10 +13,9 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-// fixture is a shop in test mode, with the store under test. reader is its owner.
+// fixture is a shop in test mode. reader is its owner.
 type fixture struct {
 	*pgtest.Shop
-	db     *postgres.DB
 	clock  *pgtest.Clock
 	reader notification.Reader
 }
@@ -25,7 +24,7 @@ func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	clock := pgtest.NewClock(time.Date(2026, 5, 6, 7, 8, 9, 0, time.UTC))
 	shop := pgtest.Open(t, clock.Now).NewShop(affiliate.ModeTest)
-	return &fixture{shop, shop.DB, clock, notification.Reader{
+	return &fixture{shop, clock, notification.Reader{
 		User: shop.Owner, Kind: affiliate.Merchant, Feed: notification.WorkspaceFeed(shop.Scope.Workspace), Role: affiliate.RoleOwner, Mode: affiliate.ModeTest,
 	}}
 }

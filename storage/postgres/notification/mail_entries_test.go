@@ -28,7 +28,7 @@ func TestMailEntries_FollowTheRecipient(t *testing.T) {
 	security := []notification.ID{own.ID, foreign.ID}
 	want := func(when string, mode affiliate.Mode, category notification.Category, ids []notification.ID, want ...notification.ID) {
 		t.Helper()
-		entries, err := notifications.MailEntries(t.Context(), f.db, manager, mode, category, ids)
+		entries, err := notifications.MailEntries(t.Context(), f.DB, manager, mode, category, ids)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -28,7 +28,7 @@ func TestStatements_ReadRangesOfThePrimaryKey(t *testing.T) {
 		select md5((n % 100)::text)::uuid, mode, category, day, id, $1 from (select *, row_number() over () as n from notifications) x`, now)
 	read := f.notify(notification.Type(affiliate.EventCommissionCreated))
 	list := f.reader.Ranges(nil, "")
-	if err := f.db.InTx(t.Context(), func(tx *postgres.Tx) error {
+	if err := f.DB.InTx(t.Context(), func(tx *postgres.Tx) error {
 		if err := notifications.MarkRead(t.Context(), tx, f.reader.User, read, now); err != nil {
 			return err
 		}

@@ -26,7 +26,7 @@ func TestDeleteDismissed_DeletesInBatchesAfterTime(t *testing.T) {
 		f.Exec(`update notifications set dismissed_at = $2 where id = $1`, entries[i].ID, f.Now().AddDate(0, 0, -age))
 	}
 	for _, want := range []int64{1, 1, 0} {
-		if n, err := notifications.DeleteDismissed(t.Context(), f.db, f.Now().AddDate(0, 0, -30), 1); err != nil || n != want {
+		if n, err := notifications.DeleteDismissed(t.Context(), f.DB, f.Now().AddDate(0, 0, -30), 1); err != nil || n != want {
 			t.Errorf("DeleteDismissed deleted %d notifications, %v, want %d", n, err, want)
 		}
 	}
@@ -37,7 +37,7 @@ func TestDeleteDismissed_DeletesInBatchesAfterTime(t *testing.T) {
 func (f *fixture) dismissAll() {
 	f.Helper()
 	list := f.reader.Ranges(nil, "")
-	if err := f.db.InTx(f.Context(), func(tx *postgres.Tx) error {
+	if err := f.DB.InTx(f.Context(), func(tx *postgres.Tx) error {
 		before := f.Now().Add(time.Millisecond)
 		if _, err := notifications.MarkAllRead(f.Context(), tx, f.reader, list, before, f.Now()); err != nil {
 			return err
@@ -57,7 +57,7 @@ func TestPurgeDismissed_DeletesNotificationsBelowWatermark(t *testing.T) {
 	remaining := func() int { return f.Count(`select count(*) from notifications`) }
 	purge := func(limit int) int64 {
 		t.Helper()
-		n, err := notifications.PurgeDismissed(t.Context(), f.db, f.Now(), limit)
+		n, err := notifications.PurgeDismissed(t.Context(), f.DB, f.Now(), limit)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -108,10 +108,10 @@ func TestDeleteOldReads_KeepsReadStateOfVisibleNotifications(t *testing.T) {
 		})
 	}
 	for _, want := range []int64{1, 1, 0} {
-		if n, err := notifications.DeleteOldReads(t.Context(), f.db, oldest, 1); err != nil || n != want {
+		if n, err := notifications.DeleteOldReads(t.Context(), f.DB, oldest, 1); err != nil || n != want {
 			t.Errorf("DeleteOldReads deleted %d rows, %v, want %d", n, err, want)
 		}
-		if n, err := notifications.DeleteOldAnnouncements(t.Context(), f.db, oldest, 1); err != nil || n != want {
+		if n, err := notifications.DeleteOldAnnouncements(t.Context(), f.DB, oldest, 1); err != nil || n != want {
 			t.Errorf("DeleteOldAnnouncements deleted %d rows, %v, want %d", n, err, want)
 		}
 	}
@@ -145,7 +145,7 @@ func TestUpkeep_DeletesStreamsInBatches(t *testing.T) {
 			}
 		}
 	}
-	states, err := notifications.FeedStates(t.Context(), f.db, []notification.FeedID{f.reader.Feed})
+	states, err := notifications.FeedStates(t.Context(), f.DB, []notification.FeedID{f.reader.Feed})
 	if err != nil || !states[f.reader.Feed].CanReplay(2) || states[f.reader.Feed].CanReplay(1) {
 		t.Errorf("the feed has the state %v, %v, want that only position 3 can be replayed", states, err)
 	}
@@ -156,7 +156,7 @@ func TestOpenStream_OfDeletedFeedBeginsWithHigherNumber(t *testing.T) {
 	f := newFixture(t)
 	open := func() (state notification.FeedState) {
 		t.Helper()
-		if err := f.db.InTx(t.Context(), func(tx *postgres.Tx) (err error) {
+		if err := f.DB.InTx(t.Context(), func(tx *postgres.Tx) (err error) {
 			state, err = notifications.OpenStream(t.Context(), tx, notification.Stream{ID: affiliate.NewID[notification.StreamID](f.Now()), Reader: f.reader}, f.Now())
 			return err
 		}); err != nil {
@@ -166,7 +166,7 @@ func TestOpenStream_OfDeletedFeedBeginsWithHigherNumber(t *testing.T) {
 	}
 	first := open()
 	f.clock.Advance(2*notification.ReplayLife + account.AccessTokenLife)
-	if n, err := notifications.DeleteOldFeeds(t.Context(), f.db, f.Now(), 10); err != nil || n != 1 {
+	if n, err := notifications.DeleteOldFeeds(t.Context(), f.DB, f.Now(), 10); err != nil || n != 1 {
 		t.Fatalf("DeleteOldFeeds deleted %d feeds, %v, want 1", n, err)
 	}
 	if second := open(); second.LastSeq <= first.LastSeq+1000 || second.CanReplay(first.LastSeq) {

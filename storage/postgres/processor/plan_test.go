@@ -45,18 +45,7 @@ func TestStatements_UseIndexes(t *testing.T) {
 	f.VacuumAnalyze("processor_events", "processor_signature_failures")
 	check := func(name, sql string, required []string, forbidden []string, args ...any) {
 		t.Helper()
-		plan := f.Plan(sql, args...)
-		flat := strings.Join(strings.Fields(plan), " ")
-		for _, part := range required {
-			if !strings.Contains(flat, part) {
-				t.Errorf("%s: the plan does not contain %q\n%s", name, part, plan)
-			}
-		}
-		for _, part := range append(forbidden, "Seq Scan on processor", "Bitmap") {
-			if strings.Contains(flat, part) {
-				t.Errorf("%s: the plan contains %q\n%s", name, part, plan)
-			}
-		}
+		pgtest.CheckPlan(t, name, f.Plan(sql, args...), required, append(forbidden, "Seq Scan on processor", "Bitmap"))
 	}
 	workspace, mode, connection := shop.Scope.Workspace, shop.Scope.Mode, connectionOf(shop)
 	check("list", listEvents, []string{"Limit -> Index Scan using processor_events_list"}, []string{"Sort"}, workspace, mode, 20, 0)

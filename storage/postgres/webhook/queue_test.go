@@ -21,7 +21,6 @@ import (
 // queue is a shop with endpoints that have waiting deliveries.
 type queue struct {
 	*pgtest.Shop
-	db     *postgres.DB
 	sender affiliate.SenderID
 }
 
@@ -39,7 +38,7 @@ func newQueue(t *testing.T) *queue {
 func newQueueAt(t *testing.T, now time.Time) *queue {
 	t.Helper()
 	shop := pgtest.Open(t, func() time.Time { return now }).NewShop(affiliate.ModeLive)
-	return &queue{shop, shop.DB, affiliate.SenderID{UUID: uuid.New()}}
+	return &queue{shop, affiliate.SenderID{UUID: uuid.New()}}
 }
 
 // endpoint inserts an endpoint with the given number of waiting deliveries. The newest
@@ -69,7 +68,7 @@ func (q *queue) endpoint(waiting int) domain.EndpointKey {
 // were granted.
 func (q *queue) claim(now time.Time, keys ...domain.EndpointKey) []domain.EndpointKey {
 	q.Helper()
-	got, err := webhooks.Claim(q.Context(), q.db, q.sender, keys, now, now.Add(30*time.Second))
+	got, err := webhooks.Claim(q.Context(), q.DB, q.sender, keys, now, now.Add(30*time.Second))
 	if err != nil {
 		q.Fatal(err)
 	}
@@ -82,7 +81,7 @@ func (q *queue) due(now time.Time, limit int, keys ...domain.EndpointKey) ([]dom
 	for i, key := range keys {
 		reads[i] = domain.DueQuery{Key: key, Limit: limit}
 	}
-	targets, due, err := webhooks.Due(q.Context(), q.db, q.sender, reads, now)
+	targets, due, err := webhooks.Due(q.Context(), q.DB, q.sender, reads, now)
 	if err != nil {
 		q.Fatal(err)
 	}
@@ -98,7 +97,7 @@ func TestClaim_GrantsALeaseToOneSender(t *testing.T) {
 	other := affiliate.SenderID{UUID: uuid.New()}
 	claimForOther := func(now time.Time) []domain.EndpointKey {
 		t.Helper()
-		got, err := webhooks.Claim(t.Context(), q.db, other, keys, now, now.Add(30*time.Second))
+		got, err := webhooks.Claim(t.Context(), q.DB, other, keys, now, now.Add(30*time.Second))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -115,7 +114,7 @@ func TestClaim_GrantsALeaseToOneSender(t *testing.T) {
 	if _, due := q.due(q.Now().Add(20*time.Second), 10, keys...); len(due) != 2 {
 		t.Errorf("the first sender reads %d deliveries, want the 2 deliveries of its endpoints", len(due))
 	}
-	if err := webhooks.Release(t.Context(), q.db, q.sender, keys); err != nil {
+	if err := webhooks.Release(t.Context(), q.DB, q.sender, keys); err != nil {
 		t.Fatal(err)
 	}
 	if got := claimForOther(q.Now().Add(21 * time.Second)); len(got) != 3 {
@@ -142,7 +141,7 @@ func TestQueue_ExcludesInactiveAndDeletedEndpoints(t *testing.T) {
 		if got := q.claim(q.Now(), key); len(got) != 0 {
 			t.Errorf("%s: the lease was renewed, want no lease", change)
 		}
-		if found, err := webhooks.Unclaimed(t.Context(), q.db, q.Now().Add(time.Hour), 10); err != nil || len(found) != 0 {
+		if found, err := webhooks.Unclaimed(t.Context(), q.DB, q.Now().Add(time.Hour), 10); err != nil || len(found) != 0 {
 			t.Errorf("%s: Unclaimed returned %v, %v, want no endpoints", change, found, err)
 		}
 	}
@@ -177,7 +176,7 @@ func TestApplyOutcomes_SkipsChangedDeliveries(t *testing.T) {
 	// A retry of the second delivery is requested during its attempt.
 	q.Exec(`update webhook_deliveries set extra = 1 where id = $1`, due[1].ID)
 	for _, want := range [][]affiliate.DeliveryID{{due[0].ID}, nil} {
-		err := q.db.InSendingTx(t.Context(), func(tx *postgres.Tx) error {
+		err := q.DB.InSendingTx(t.Context(), func(tx *postgres.Tx) error {
 			applied, err := webhooks.ApplyOutcomes(t.Context(), tx, changes)
 			if !slices.Equal(applied, want) {
 				t.Errorf("ApplyOutcomes applied the outcomes of %v, want %v", applied, want)
@@ -203,7 +202,7 @@ func TestUnclaimed_ReturnsEndpointsWithoutALease(t *testing.T) {
 	q.claim(q.Now(), leased, idle)
 	check := func(now time.Time, want ...domain.EndpointKey) {
 		t.Helper()
-		got, err := webhooks.Unclaimed(t.Context(), q.db, now, 10)
+		got, err := webhooks.Unclaimed(t.Context(), q.DB, now, 10)
 		if err != nil || len(got) != len(want) || slices.ContainsFunc(want, func(k domain.EndpointKey) bool { return !slices.Contains(got, k) }) {
 			t.Errorf("Unclaimed returned %v, %v, want %v", got, err, want)
 		}
@@ -218,7 +217,7 @@ func TestCancelRemaining_CancelsDeliveriesOfEarlierEpochs(t *testing.T) {
 	q.Exec(`update webhook_endpoints set active = false, epoch = 2 where id = $1`, disabled.ID)
 	q.Exec(`update webhook_deliveries set status = 'delivered', extra = 1 where endpoint_id = $1 and due_at < $2`, disabled.ID, q.Now().Add(-4*time.Minute))
 	for _, want := range []int64{3, 2, 0} {
-		if n, err := webhooks.CancelRemaining(t.Context(), q.db, q.Now(), 3); err != nil || n != want {
+		if n, err := webhooks.CancelRemaining(t.Context(), q.DB, q.Now(), 3); err != nil || n != want {
 			t.Errorf("CancelRemaining canceled %d deliveries, %v, want %d", n, err, want)
 		}
 	}
@@ -323,7 +322,7 @@ func TestLateness_CountsActiveEndpoints(t *testing.T) {
 	q := newQueue(t)
 	want := func(endpoints, late int64, oldest time.Duration) {
 		t.Helper()
-		got, err := webhooks.Lateness(t.Context(), q.db, q.Now(), q.Now().Add(-90*time.Second))
+		got, err := webhooks.Lateness(t.Context(), q.DB, q.Now(), q.Now().Add(-90*time.Second))
 		if err != nil {
 			t.Fatal(err)
 		}
