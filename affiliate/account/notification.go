@@ -17,7 +17,7 @@ func MemberNotification(
 	return n
 }
 
-// Notification returns a notification about an account: for the feed of the
+// Notification returns a notification about an account, for the feed of the
 // member's workspace, or for the feed of the partner. The result is empty for a merchant who is
 // not a member of a workspace, because this user has no feed.
 func Notification(account Account, kind notification.Type, at time.Time, facts map[string]string) []notification.Notification {

@@ -101,7 +101,7 @@ type Inputs struct {
 	Click      *affiliate.ClickID
 	FoundClick *FoundClick
 	// PromoCode is the reported code, case-folded, nil if none was reported.
-	// FoundPromoCode is the promo code with that text, nil if there is none.
+	// FoundPromoCode is the promo code with that text. It is nil if there is none.
 	PromoCode      *string
 	FoundPromoCode *FoundPromoCode
 	// Customer is set if the report named the buyer.

@@ -129,7 +129,7 @@ type Candidate struct {
 	ID          affiliate.CommissionID
 	Participant affiliate.ParticipantID
 	Currency    string
-	Payout      *affiliate.PayoutID // the payout that contains it; nil if there is none
+	Payout      *affiliate.PayoutID // the payout with the commission; nil if no payout has it
 	AmountCents int64
 	ApprovedAt  time.Time
 	// Payable says that the status, the review flag and disputes of the commission

@@ -124,9 +124,11 @@ func (c *recorder) recordBatch(ctx context.Context, pool *pgxpool.Pool, all []*r
 				continue
 			}
 			recorded := r.Recorded()
-			if r.Response, err = conversion.OutcomeOf(recorded.Conversion, recorded.Decision, recorded.Commission).Encode(); err != nil {
+			response, err := conversion.OutcomeOf(recorded.Conversion, recorded.Decision, recorded.Commission).Encode()
+			if err != nil {
 				return err
 			}
+			r.Response = response
 		}
 		if err := conversions.FinishReports(ctx, tx, batch); err != nil {
 			return err

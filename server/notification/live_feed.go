@@ -74,7 +74,7 @@ func (f *liveFeed) change(last, version int64) {
 
 // feedView is what a stream sees of a feed at one moment.
 type feedView struct {
-	positions []notification.FeedPosition // the positions after the one that the stream requested
+	positions []notification.FeedPosition // the positions after the requested one
 	last      int64
 	version   int64
 	changed   <-chan struct{} // closed when the feed changes again

@@ -63,7 +63,7 @@ func (d *deletion) scope() affiliate.Scope {
 
 // dropLateClicks stores the time until which clicks of test mode are dropped, and returns it.
 // Then it waits for the transactions that may store such clicks because they have not seen
-// the time. storage/clicks.Store explains why no click is missed.
+// the time. clicks.Store explains why no click is missed.
 func (d *deletion) dropLateClicks(ctx context.Context) (cutoff time.Time, err error) {
 	cutoff = d.now()
 	err = d.change(ctx, func(tx *postgres.Tx, _ *privacy.RunningReset) error {

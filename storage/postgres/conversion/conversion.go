@@ -69,7 +69,7 @@ type reportState struct {
 // or has failed, or if a response is already stored under its key.
 func (r *Report) Open() bool { return r.err == nil && r.replay == nil }
 
-// Err returns the reason why the report is not recorded; nil if there is none.
+// Err returns the error of the report. It is nil unless the report was refused or has failed.
 func (r *Report) Err() error { return r.err }
 
 // Replay returns the response that is stored under the key of a report that repeats an earlier

@@ -44,8 +44,8 @@ func (s *sales) partitionClicks() {
 	s.Exec(`select ensure_click_partitions('2026-03-01', '2026-03-20')`)
 }
 
-// withStore returns the same shop with another store.
-func (s *sales) withStore(db *postgres.DB) *sales {
+// withDB returns the same shop with another handle of the database.
+func (s *sales) withDB(db *postgres.DB) *sales {
 	database, shop := *s.Fixture, *s.Shop
 	database.DB, shop.Fixture = db, &database
 	return &sales{&fixture{&pgtest.NoonShop{Shop: &shop, Clock: s.Clock}}, s.participant}

@@ -156,7 +156,7 @@ func TestFraudFacts_AreReadOnlyForProgrammesWithRules(t *testing.T) {
 		s.Exec(`update programs set fraud_policy = $1`, tc.policy)
 		click := s.NewClick(s.participant, func(c *click.Click) { c.IPHash = tc.hash })
 		recorder := &statementRecorder{}
-		if err := s.withStore(s.OpenWith(postgres.Config{Tracer: recorder})).record(fmt.Sprintf("order-%d", i), click.ID); err != nil {
+		if err := s.withDB(s.OpenWith(postgres.Config{Tracer: recorder})).record(fmt.Sprintf("order-%d", i), click.ID); err != nil {
 			t.Fatal(err)
 		}
 		if got := slices.Contains(recorder.texts, conversions.FindFraudFactsSQL(t)); got != tc.facts {

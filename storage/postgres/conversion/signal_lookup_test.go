@@ -187,7 +187,7 @@ func TestRecord_LimitsRoundTrips(t *testing.T) {
 	s := newSales(t)
 	click := s.click(pgtest.Noon.Add(-time.Hour))
 	counter := &statementRecorder{}
-	traced := s.withStore(s.OpenWith(postgres.Config{Tracer: counter}))
+	traced := s.withDB(s.OpenWith(postgres.Config{Tracer: counter}))
 	for i, tc := range []struct {
 		change  []func(*conversion.Conversion)
 		batches int

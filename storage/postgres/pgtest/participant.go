@@ -79,7 +79,7 @@ func (f *Fixture) NewLink(p Participant, code string, change ...func(*link.Link)
 }
 
 // NewPromoCode creates an active promo code of a participant, with a discount of 10
-// percent. It uses the store. The functions in change modify the promo code before it is
+// percent, with the function of the service. The functions in change modify the promo code before it is
 // stored.
 func (f *Fixture) NewPromoCode(p Participant, code string, change ...func(*promocode.PromoCode)) promocode.PromoCode {
 	f.Helper()

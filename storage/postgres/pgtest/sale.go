@@ -58,7 +58,7 @@ func (f *Fixture) NewConversion(scope affiliate.Scope, change ...func(*conversio
 // and returns the commission. The commission is pending and has no hold period. The
 // functions in change modify the commission before it is recorded. They may set the
 // status to approved. With any other status, the totals and the ledger would be wrong,
-// because the store expects a new commission to be pending or approved.
+// because storage expects a new commission to be pending or approved.
 func (f *Fixture) NewCommission(p Participant, change ...func(*commission.Commission)) commission.Commission {
 	f.Helper()
 	now := f.Now()
