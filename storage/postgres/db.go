@@ -199,13 +199,13 @@ type standbyError struct{ error }
 func (e standbyError) Unwrap() error  { return e.error }
 func (standbyError) SQLState() string { return codeReadOnly }
 
-// prepareConn returns a function that prepares a new connection. It registers the id
-// types, changes the given settings, and switches from the login role to the service's
+// prepareConn returns a function that prepares a new connection. It registers the
+// types of ids and times, changes the given settings, and switches from the login role to the service's
 // restricted role.
 func prepareConn(settings map[string]string) func(context.Context, *pgx.Conn) error {
 	sql := pgsession.SetStatements(settings) + "set role " + appRole
 	return func(ctx context.Context, conn *pgx.Conn) error {
-		registerIDs(conn.TypeMap())
+		registerTypes(conn.TypeMap())
 		_, err := conn.Exec(ctx, sql)
 		return err
 	}

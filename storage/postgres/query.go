@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -52,15 +51,6 @@ func AllRows[R, T any](rows pgx.Rows, err error, convert func(R) T) ([]T, error)
 // return such a result say that the number stops at limit.
 func CountUpTo(limit int64, from string) string {
 	return fmt.Sprintf(`select count(*) from (select %s limit %d) counted`, from, limit+1)
-}
-
-// UTC returns an optional instant in UTC.
-func UTC(t *time.Time) *time.Time {
-	if t == nil {
-		return nil
-	}
-	utc := t.UTC()
-	return &utc
 }
 
 // PgEpoch is 2000-01-01 in Unix microseconds. Postgres stores an instant as the

@@ -43,9 +43,9 @@ type keyRow struct {
 func (r keyRow) key() account.APIKey {
 	return account.APIKey{
 		ID: r.ID, Scope: affiliate.Scope{Workspace: r.WorkspaceID, Mode: r.Mode}, Kind: r.Kind, Name: r.Name,
-		PublicText: r.PublicText, Prefix: r.Prefix, Last4: r.Last4, CreatedAt: r.CreatedAt.UTC(),
-		LastUsedAt: postgres.UTC(r.LastUsedAt), ExpiresAt: postgres.UTC(r.ExpiresAt),
-		RevokedAt: postgres.UTC(r.RevokedAt), RolledAt: postgres.UTC(r.RolledAt),
+		PublicText: r.PublicText, Prefix: r.Prefix, Last4: r.Last4, CreatedAt: r.CreatedAt,
+		LastUsedAt: r.LastUsedAt, ExpiresAt: r.ExpiresAt,
+		RevokedAt: r.RevokedAt, RolledAt: r.RolledAt,
 	}
 }
 

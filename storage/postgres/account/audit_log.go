@@ -62,7 +62,7 @@ type auditRow struct {
 
 func (r auditRow) entry() affiliate.AuditEntry {
 	return affiliate.AuditEntry{
-		ID: r.ID, Mode: r.Mode, At: r.At.UTC(), Actor: r.Actor, ActorName: r.ActorName, Action: r.Action,
+		ID: r.ID, Mode: r.Mode, At: r.At, Actor: r.Actor, ActorName: r.ActorName, Action: r.Action,
 		ResourceType: r.ResourceType, ResourceID: r.ResourceID, Before: r.Before, After: r.After,
 		IPPrefix: r.IPPrefix, RequestID: r.RequestID,
 	}

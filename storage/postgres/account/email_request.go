@@ -37,7 +37,7 @@ type emailRequestRow struct {
 func (r emailRequestRow) request() account.EmailRequest {
 	return account.EmailRequest{
 		ID: r.ID, Purpose: r.Purpose, Account: r.AccountKind, Address: r.Address,
-		User: r.UserID, Session: r.SessionID, CreatedAt: r.CreatedAt.UTC(),
+		User: r.UserID, Session: r.SessionID, CreatedAt: r.CreatedAt,
 	}
 }
 

@@ -27,7 +27,7 @@ type emailTokenRow struct {
 func (r emailTokenRow) token() account.EmailToken {
 	return account.EmailToken{
 		User: r.UserID, Purpose: r.Purpose, Address: r.Address, Session: r.SessionID,
-		CreatedAt: r.CreatedAt.UTC(), ExpiresAt: r.ExpiresAt.UTC(), UsedAt: postgres.UTC(r.UsedAt),
+		CreatedAt: r.CreatedAt, ExpiresAt: r.ExpiresAt, UsedAt: r.UsedAt,
 	}
 }
 

@@ -30,7 +30,7 @@ func (r inviteRow) invite() account.MemberInvite {
 	return account.MemberInvite{
 		Invite: account.Invite{
 			ID: r.ID, Email: r.Email, InvitedBy: r.InvitedBy,
-			CreatedAt: r.CreatedAt.UTC(), ExpiresAt: r.ExpiresAt.UTC(), EndedAt: postgres.UTC(r.EndedAt),
+			CreatedAt: r.CreatedAt, ExpiresAt: r.ExpiresAt, EndedAt: r.EndedAt,
 		},
 		Workspace: r.WorkspaceID,
 		Role:      r.Role,

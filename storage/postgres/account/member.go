@@ -31,7 +31,7 @@ type memberRow struct {
 }
 
 func (r memberRow) member() account.TeamMember {
-	return account.TeamMember{ID: r.ID, Name: r.Name, Email: r.Email, Role: r.Role, SecondFactor: r.SecondFactor, CreatedAt: r.CreatedAt.UTC()}
+	return account.TeamMember{ID: r.ID, Name: r.Name, Email: r.Email, Role: r.Role, SecondFactor: r.SecondFactor, CreatedAt: r.CreatedAt}
 }
 
 // Members returns one page of the members of a workspace, oldest first, and the number of

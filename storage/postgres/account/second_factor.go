@@ -21,7 +21,7 @@ type secondFactorRow struct {
 
 func (r secondFactorRow) factor() account.SecondFactor {
 	return account.SecondFactor{
-		User: r.UserID, Secret: r.Secret, CreatedAt: r.CreatedAt.UTC(), ConfirmedAt: postgres.UTC(r.ConfirmedAt), LastStep: r.LastStep,
+		User: r.UserID, Secret: r.Secret, CreatedAt: r.CreatedAt, ConfirmedAt: r.ConfirmedAt, LastStep: r.LastStep,
 		Failures: r.Failures,
 	}
 }
@@ -134,7 +134,7 @@ type loginChallengeRow struct {
 }
 
 func (r loginChallengeRow) challenge() account.LoginChallenge {
-	return account.LoginChallenge{User: r.UserID, Failures: r.Failures, CreatedAt: r.CreatedAt.UTC(), ExpiresAt: r.ExpiresAt.UTC()}
+	return account.LoginChallenge{User: r.UserID, Failures: r.Failures, CreatedAt: r.CreatedAt, ExpiresAt: r.ExpiresAt}
 }
 
 const challengeByDigest = `select user_id, failures, created_at, expires_at from login_challenges where digest = $1`

@@ -39,8 +39,8 @@ func (r serviceTokenRow) token() account.ServiceToken {
 	return account.ServiceToken{
 		ID: r.ID, Scope: affiliate.Scope{Workspace: r.WorkspaceID, Mode: r.Mode}, Name: r.Name, Role: r.Role,
 		AllowPayouts: r.AllowPayouts, Prefix: r.Prefix, Last4: r.Last4, CreatedBy: r.CreatedBy,
-		CreatedAt: r.CreatedAt.UTC(), ExpiresAt: r.ExpiresAt.UTC(), RevokedAt: postgres.UTC(r.RevokedAt),
-		RolledAt: postgres.UTC(r.RolledAt), LastUsedAt: postgres.UTC(r.LastUsedAt), LastUsedIPPrefix: r.LastUsedIPPrefix,
+		CreatedAt: r.CreatedAt, ExpiresAt: r.ExpiresAt, RevokedAt: r.RevokedAt,
+		RolledAt: r.RolledAt, LastUsedAt: r.LastUsedAt, LastUsedIPPrefix: r.LastUsedIPPrefix,
 	}
 }
 

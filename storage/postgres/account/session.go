@@ -38,10 +38,10 @@ type refreshTokenRow struct {
 func (r refreshTokenRow) token() account.RefreshToken {
 	return account.RefreshToken{
 		Session: account.Session{
-			ID: r.SessionID, User: r.UserID, CreatedAt: r.CreatedAt.UTC(), IdleExpiresAt: r.IdleExpiresAt.UTC(),
-			ExpiresAt: r.ExpiresAt.UTC(), RevokedAt: postgres.UTC(r.RevokedAt),
+			ID: r.SessionID, User: r.UserID, CreatedAt: r.CreatedAt, IdleExpiresAt: r.IdleExpiresAt,
+			ExpiresAt: r.ExpiresAt, RevokedAt: r.RevokedAt,
 		},
-		UsedAt: postgres.UTC(r.UsedAt),
+		UsedAt: r.UsedAt,
 	}
 }
 

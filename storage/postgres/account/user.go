@@ -51,7 +51,7 @@ func (r accountRow) account() account.Account {
 	owner := account.Account{
 		User: account.User{
 			ID: r.ID, Kind: r.Kind, Email: r.Email, EmailVerified: r.EmailVerified, SecondFactor: r.SecondFactor,
-			Name: r.Name, Country: r.Country, CreatedAt: r.CreatedAt.UTC(), Unclaimed: r.Unclaimed,
+			Name: r.Name, Country: r.Country, CreatedAt: r.CreatedAt, Unclaimed: r.Unclaimed,
 		},
 		PasswordHash: r.PasswordHash,
 	}

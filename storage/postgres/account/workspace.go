@@ -35,14 +35,11 @@ type workspaceRow struct {
 }
 
 func (r workspaceRow) workspace() account.Workspace {
-	if r.BooksClosedUntil != nil {
-		*r.BooksClosedUntil = r.BooksClosedUntil.UTC()
-	}
 	return account.Workspace{
 		ID: r.ID, Name: r.Name, Currency: r.Currency, Timezone: r.Timezone,
 		AllowedOrigins: r.AllowedOrigins, OriginPolicy: r.OriginPolicy, TestMailRedirect: r.TestMailRedirect,
 		SecondPersonAboveCents: r.SecondPersonAboveCents, RequireSecondFactor: r.RequireSecondFactor, BooksClosedUntil: r.BooksClosedUntil,
-		RetainPayeeYears: r.RetainPayeeYears, Version: r.Version, CreatedAt: r.CreatedAt.UTC(), UpdatedAt: r.UpdatedAt.UTC(),
+		RetainPayeeYears: r.RetainPayeeYears, Version: r.Version, CreatedAt: r.CreatedAt, UpdatedAt: r.UpdatedAt,
 	}
 }
 

@@ -92,7 +92,7 @@ func CurrentConversions(
 	}
 	found := make(map[affiliate.ConversionID]analytics.Conversion, len(current))
 	for _, r := range current {
-		c := analytics.Conversion{ID: r.ID, OccurredAt: r.OccurredAt.UTC(), EventType: r.EventType, ParticipantErased: r.ParticipantErased, AllErased: r.AllErased}
+		c := analytics.Conversion{ID: r.ID, OccurredAt: r.OccurredAt, EventType: r.EventType, ParticipantErased: r.ParticipantErased, AllErased: r.AllErased}
 		c.WithoutCustomer = r.WithoutCustomer && !r.AllErased
 		r.set(&c)
 		if r.ProgramID != nil && r.ParticipantID != nil {
@@ -186,7 +186,7 @@ func (r countedRow) conversion() analytics.Conversion {
 func (r countedFields) conversion() analytics.Conversion {
 	c := analytics.Conversion{
 		Owner:      analytics.Owner{Program: r.ProgramID, Participant: r.ParticipantID, Link: r.LinkID},
-		OccurredAt: r.OccurredAt.UTC(), EventType: r.EventType,
+		OccurredAt: r.OccurredAt, EventType: r.EventType,
 	}
 	if r.CustomerRef != nil {
 		c.Customer = *r.CustomerRef

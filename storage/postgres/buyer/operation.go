@@ -45,11 +45,11 @@ type operationRow struct {
 func (r operationRow) operation() privacy.BuyerErasure {
 	e := privacy.BuyerErasure{
 		ID: r.ID, Workspace: r.WorkspaceID, Identity: privacy.BuyerIdentity{Kind: r.Kind, Digests: splitIdentity(r.Identity)}, Status: r.Status,
-		Progress: privacy.BuyerErasureProgress{Step: r.Step, Position: r.Position}, Failures: r.Failures, CreatedAt: r.CreatedAt.UTC(),
-		RequestedAt: r.RequestedAt.UTC(),
+		Progress: privacy.BuyerErasureProgress{Step: r.Step, Position: r.Position}, Failures: r.Failures, CreatedAt: r.CreatedAt,
+		RequestedAt: r.RequestedAt,
 	}
 	if r.LeaseUntil != nil {
-		e.Lease = privacy.BuyerErasureWork{Until: r.LeaseUntil.UTC(), Recovering: r.Recovering}
+		e.Lease = privacy.BuyerErasureWork{Until: *r.LeaseUntil, Recovering: r.Recovering}
 	}
 	return e
 }

@@ -227,7 +227,7 @@ func collectClicks(rows pgx.Rows, lookups []*clickLookup) error {
 	found, err := pgx.CollectRows(rows, pgx.RowToStructByName[clickRow])
 	for _, row := range found {
 		lookups[row.N].found = &attribution.FoundClick{
-			Mode: row.Mode, ReceivedAt: row.ReceivedAt.UTC(), ExpiresAt: row.ExpiresAt.UTC(),
+			Mode: row.Mode, ReceivedAt: row.ReceivedAt, ExpiresAt: row.ExpiresAt,
 			Link: row.LinkID, Earner: row.earner(),
 			Traits: attribution.ClickTraits{
 				IPHash: row.IPHash, IPPrefix: row.IPPrefix, UAHash: row.UAHash, Bot: row.IsBot,

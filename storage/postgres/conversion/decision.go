@@ -70,7 +70,7 @@ func (r decisionRow) record() attribution.DecisionRecord {
 	return attribution.DecisionRecord{
 		Decision: attribution.Decision{
 			ID: r.ID, Conversion: r.ConversionID, Attributed: r.Attributed, Method: r.Method, Reason: r.ReasonCode,
-			Explanation: r.Explanation, EngineVersion: r.EngineVersion, DecidedAt: r.DecidedAt.UTC(),
+			Explanation: r.Explanation, EngineVersion: r.EngineVersion, DecidedAt: r.DecidedAt,
 			Supersedes: r.Supersedes, Trace: r.Trace.Trace,
 		},
 		RuleJSON: r.Trace.ruleJSON, CustomerRef: r.CustomerRef, SupersededBy: r.SupersededBy,
@@ -269,7 +269,7 @@ func collectClick(rows pgx.Rows, found *attribution.AttributedClick) error {
 	if r.LinkID != nil {
 		found.Link = *r.LinkID
 	}
-	found.ReceivedAt, found.ExpiresAt, found.CreatedAt = r.ReceivedAt.UTC(), r.ExpiresAt.UTC(), r.CreatedAt.UTC()
+	found.ReceivedAt, found.ExpiresAt, found.CreatedAt = r.ReceivedAt, r.ExpiresAt, r.CreatedAt
 	found.LandingURL, found.ReferrerDomain, found.SubID, found.Language = r.LandingURL, r.ReferrerDomain, r.SubID, r.Language
 	found.UTM = click.UTM{
 		Source: r.UTMSource, Medium: r.UTMMedium, Campaign: r.UTMCampaign, Term: r.UTMTerm, Content: r.UTMContent,
@@ -277,6 +277,6 @@ func collectClick(rows pgx.Rows, found *attribution.AttributedClick) error {
 	found.Consent, found.IsBot, found.BotReason, found.Unique = r.Consent, r.IsBot, r.BotReason, r.IsUnique
 	found.Country, found.Region, found.PaidPlatform = r.Country, r.Region, r.PaidPlatform
 	found.Device, found.Browser, found.OS = r.Device, r.Browser, r.OS
-	found.ConvertedAt = postgres.UTC(r.ConvertedAt)
+	found.ConvertedAt = r.ConvertedAt
 	return nil
 }

@@ -224,7 +224,7 @@ func (r conversionItemRow) item(scope affiliate.Scope) conversion.Item {
 				Paid:     affiliate.Money{Cents: r.AmountCents, Currency: r.Currency},
 				TaxCents: r.TaxCents, ShippingCents: r.ShippingCents, FeeCents: r.FeeCents,
 			},
-			DiscountCents: r.DiscountCents, OccurredAt: r.OccurredAt.UTC(), CreatedAt: r.CreatedAt.UTC(),
+			DiscountCents: r.DiscountCents, OccurredAt: r.OccurredAt, CreatedAt: r.CreatedAt,
 			Source: r.Source, Status: r.Status, RefundedAmountCents: r.RefundedAmountCents,
 			Click: r.Click, PromoCode: r.PromoCode, CustomerRef: r.CustomerRef, CustomerLabel: r.CustomerLabel, SubscriptionID: r.SubscriptionID,
 			ProductIDs: r.ProductIDs, LineItems: r.LineItems, IsRecurring: r.IsRecurring, SubID: r.SubID, Processor: r.Processor, Version: r.Version,
@@ -232,7 +232,7 @@ func (r conversionItemRow) item(scope affiliate.Scope) conversion.Item {
 		Decision: attribution.Decision{
 			ID: r.DecisionID, Conversion: r.ID, Attributed: r.Attributed, Method: r.Method, Reason: r.ReasonCode, Explanation: r.Explanation,
 			Program: r.ProgramID, Participant: r.ParticipantID, Link: r.LinkID, RecurringIndex: r.RecurringIndex,
-			ClickedAt: postgres.UTC(r.ClickedAt), ExpiresAt: postgres.UTC(r.ExpiresAt),
+			ClickedAt: r.ClickedAt, ExpiresAt: r.ExpiresAt,
 		},
 		FraudScore: r.FraudScore,
 	}
@@ -240,7 +240,7 @@ func (r conversionItemRow) item(scope affiliate.Scope) conversion.Item {
 	if r.CommissionID != nil {
 		item.Commission = &commission.Commission{
 			ID: *r.CommissionID, Scope: scope, Conversion: r.ID, Decision: r.DecisionID, Status: *r.CommissionStatus,
-			AmountCents: *r.CommissionCents, Currency: *r.CommissionCurrency, HoldUntil: postgres.UTC(r.HoldUntil), NeedsReview: *r.NeedsReview,
+			AmountCents: *r.CommissionCents, Currency: *r.CommissionCurrency, HoldUntil: r.HoldUntil, NeedsReview: *r.NeedsReview,
 		}
 	}
 	return item

@@ -62,7 +62,7 @@ func scanConversion(row pgx.CollectableRow) (conversion.StoredConversion, error)
 				Paid:     affiliate.Money{Cents: r.AmountCents, Currency: r.Currency},
 				TaxCents: r.TaxCents, ShippingCents: r.ShippingCents, FeeCents: r.FeeCents,
 			},
-			DiscountCents: r.DiscountCents, OccurredAt: r.OccurredAt.UTC(), CreatedAt: r.CreatedAt.UTC(),
+			DiscountCents: r.DiscountCents, OccurredAt: r.OccurredAt, CreatedAt: r.CreatedAt,
 			Source: r.Source, Status: r.Status, RefundedAmountCents: r.RefundedAmountCents,
 			Click: r.ClickID, PromoCode: r.PromoCode, CustomerRef: r.CustomerRef,
 			ProductIDs: r.ProductIDs, LineItems: r.LineItems, IsRecurring: r.IsRecurring, Version: r.Version, Processor: r.Processor,

@@ -101,7 +101,7 @@ func collectPromoCode(rows pgx.Rows) (*attribution.FoundPromoCode, error) {
 	}
 	code := codes[0]
 	return &attribution.FoundPromoCode{
-		ID: code.ID, Mode: code.Mode, Active: code.Active, ExpiresAt: postgres.UTC(code.ExpiresAt),
+		ID: code.ID, Mode: code.Mode, Active: code.Active, ExpiresAt: code.ExpiresAt,
 		MaxRedemptions: code.MaxRedemptions, Redemptions: code.Redemptions, Earner: code.earner(),
 	}, nil
 }

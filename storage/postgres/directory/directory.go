@@ -90,7 +90,7 @@ func directoryKeys(ctx context.Context, db *postgres.DB, query string, args ...a
 			APIKey: account.APIKey{
 				ID: r.ID, Scope: affiliate.Scope{Workspace: r.WorkspaceID, Mode: r.Mode}, Kind: account.PublicKey,
 				Name: r.Name, PublicText: r.PublicText, Prefix: r.Prefix, Last4: r.Last4,
-				CreatedAt: r.CreatedAt.UTC(), ExpiresAt: postgres.UTC(r.ExpiresAt), RevokedAt: postgres.UTC(r.RevokedAt),
+				CreatedAt: r.CreatedAt, ExpiresAt: r.ExpiresAt, RevokedAt: r.RevokedAt,
 			},
 			AllowedOrigins: r.AllowedOrigins, EnforceOrigins: r.EnforceOrigins, RequireOrigin: r.RequireOrigin,
 		}
@@ -184,7 +184,7 @@ func (r referralTargetRow) target() participant.ReferralTarget {
 	}
 	if r.PromoCode != nil {
 		target.Discount = &participant.Discount{
-			PromoCode: *r.PromoCode, Type: *r.DiscountType, Value: *r.DiscountValue, ExpiresAt: postgres.UTC(r.ExpiresAt),
+			PromoCode: *r.PromoCode, Type: *r.DiscountType, Value: *r.DiscountValue, ExpiresAt: r.ExpiresAt,
 		}
 		if r.Currency != nil {
 			target.Discount.Currency = *r.Currency

@@ -48,8 +48,8 @@ func (r exportRow) export() privacy.Export {
 		Subject: privacy.ExportSubject{
 			Kind: r.Kind, ID: r.SubjectID, Workspace: r.WorkspaceID, Program: r.ProgramID, Mode: r.Mode, Partner: r.PartnerID,
 		},
-		RequestMode: r.RequestMode, Queued: r.Queued, Lease: r.Lease, LeaseUntil: r.LeaseUntil.UTC(), Progress: r.Progress,
-		CreatedAt: r.CreatedAt.UTC(), ReadyAt: postgres.UTC(r.ReadyAt), ExpiresAt: postgres.UTC(r.ExpiresAt),
+		RequestMode: r.RequestMode, Queued: r.Queued, Lease: r.Lease, LeaseUntil: r.LeaseUntil, Progress: r.Progress,
+		CreatedAt: r.CreatedAt, ReadyAt: r.ReadyAt, ExpiresAt: r.ExpiresAt,
 	}
 }
 

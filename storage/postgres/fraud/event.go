@@ -95,7 +95,7 @@ func (r fraudEventRow) event(scope affiliate.Scope) fraud.Event {
 		ID: r.ID, Scope: scope, Program: r.ProgramID, ProgramName: r.ProgramName, Participant: r.ParticipantID, PartnerName: r.PartnerName,
 		Conversion: r.ConversionID, ExternalTransactionID: r.ExternalTransactionID, Commission: r.CommissionID,
 		Score: r.Score, Signals: r.Signals, Action: r.Action, Status: r.Status, Note: r.Note,
-		ResolvedBy: r.ResolvedBy, ResolvedAt: postgres.UTC(r.ResolvedAt), CreatedAt: r.CreatedAt.UTC(),
+		ResolvedBy: r.ResolvedBy, ResolvedAt: r.ResolvedAt, CreatedAt: r.CreatedAt,
 	}
 }
 

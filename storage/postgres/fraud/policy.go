@@ -35,7 +35,7 @@ func readFraudPolicy(ctx context.Context, db postgres.Queryer, scope affiliate.S
 	}
 	row, err := postgres.OneRow[policyRow](db.Query(ctx, selectFraudPolicy, scope.Workspace, scope.Mode, program))
 	return fraud.ProgramFraudPolicy{
-		Program: program, Policy: row.FraudPolicy, Settings: row.FraudSettings, UpdatedAt: row.UpdatedAt.UTC(),
+		Program: program, Policy: row.FraudPolicy, Settings: row.FraudSettings, UpdatedAt: row.UpdatedAt,
 	}, err
 }
 

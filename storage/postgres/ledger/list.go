@@ -29,7 +29,7 @@ type ledgerRow struct {
 }
 
 func (r ledgerRow) entry() ledger.PartnerLedgerEntry {
-	r.Scope.Mode, r.CreatedAt, r.OccurredAt = r.Mode, r.CreatedAt.UTC(), postgres.UTC(r.OccurredAt)
+	r.Scope.Mode = r.Mode
 	return r.PartnerLedgerEntry
 }
 

@@ -53,8 +53,8 @@ func (r linkRow) link() link.Link {
 		Clicks:      r.Clicks,
 		Conversions: r.Conversions,
 		Version:     r.Version,
-		CreatedAt:   r.CreatedAt.UTC(),
-		UpdatedAt:   r.UpdatedAt.UTC(),
+		CreatedAt:   r.CreatedAt,
+		UpdatedAt:   r.UpdatedAt,
 		Page:        r.Page,
 		Param:       r.Param,
 	}

@@ -39,7 +39,7 @@ type logRow struct {
 func (r logRow) entry() notification.MailLogEntry {
 	return notification.MailLogEntry{
 		ID: r.ID, Type: r.Type, Category: r.Category, Recipient: r.Recipient, Status: r.Status, RedirectedTo: r.RedirectedTo,
-		Reason: r.Reason, CreatedAt: r.CreatedAt.UTC(), Sender: r.Sender, Subject: r.Subject, HTML: r.HTML, Text: r.Text,
+		Reason: r.Reason, CreatedAt: r.CreatedAt, Sender: r.Sender, Subject: r.Subject, HTML: r.HTML, Text: r.Text,
 	}
 }
 

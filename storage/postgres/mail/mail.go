@@ -71,7 +71,7 @@ func (r mailRow) mail() notification.StoredMail {
 		Mail: notification.Mail{
 			ID: r.ID, Kind: r.Kind, Type: r.Type, Category: r.Category, Workspace: r.WorkspaceID, Mode: r.Mode,
 			Recipient: notification.MailRecipient{User: r.UserID, Account: r.AccountKind, Name: r.RecipientName, Address: r.Recipient},
-			Facts:     r.Facts, Secret: r.Secret, CreatedAt: r.CreatedAt.UTC(),
+			Facts:     r.Facts, Secret: r.Secret, CreatedAt: r.CreatedAt,
 		},
 		Status: r.Status, MailConditions: notification.MailConditions{RecipientRemoved: r.Removed, Unverified: r.Unverified, TestRedirect: r.TestRedirect},
 	}

@@ -105,7 +105,7 @@ func LockDueDigest(ctx context.Context, tx *postgres.Tx, now time.Time) (key not
 	}
 	r := due[0]
 	key = notification.DigestKey{User: r.UserID, Mode: r.Mode, Category: r.Category, Workspace: r.WorkspaceID}
-	return key, notification.Digest{WindowStart: r.WindowStart.UTC(), Mailed: r.Mailed, DueAt: r.DueAt.UTC()}, true, nil
+	return key, notification.Digest{WindowStart: r.WindowStart, Mailed: r.Mailed, DueAt: r.DueAt}, true, nil
 }
 
 const updateDigest = `

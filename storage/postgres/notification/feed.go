@@ -117,7 +117,7 @@ func (r entryRow) entry() notification.Entry {
 		n.Facts = map[string]string{"title": *r.AnnouncedTitle, "text": *r.AnnouncedText}
 	}
 	return notification.Entry{
-		Notification: n, ReadAt: postgres.UTC(r.ReadAt), DismissedAt: postgres.UTC(r.DismissedAt),
+		Notification: n, ReadAt: r.ReadAt, DismissedAt: r.DismissedAt,
 		Names: notification.Names{Program: r.ProgramName, Partner: r.PartnerName, User: r.UserName},
 	}
 }

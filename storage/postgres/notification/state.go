@@ -77,7 +77,7 @@ func ReadTimes(
 		var id notification.ID
 		var at *time.Time
 		_, err := pgx.ForEachRow(rows, []any{&id, &at}, func() error {
-			times[id] = postgres.UTC(at)
+			times[id] = at
 			return nil
 		})
 		return err

@@ -35,7 +35,7 @@ type ticketRow struct {
 func (r ticketRow) ticket() notification.StreamTicket {
 	return notification.StreamTicket{
 		Digest: r.Digest, Session: r.SessionID, Kind: r.Kind, Mode: r.Mode,
-		CreatedAt: r.CreatedAt.UTC(), OpenedAt: postgres.UTC(r.OpenedAt), ExpiresAt: r.ExpiresAt.UTC(),
+		CreatedAt: r.CreatedAt, OpenedAt: r.OpenedAt, ExpiresAt: r.ExpiresAt,
 	}
 }
 

@@ -35,7 +35,7 @@ type participantInviteRow struct {
 func (r participantInviteRow) invite() participant.Invite {
 	return participant.Invite{
 		Invite: account.Invite{
-			ID: r.ID, Email: r.Email, InvitedBy: r.InvitedBy, CreatedAt: r.CreatedAt.UTC(), ExpiresAt: r.ExpiresAt.UTC(),
+			ID: r.ID, Email: r.Email, InvitedBy: r.InvitedBy, CreatedAt: r.CreatedAt, ExpiresAt: r.ExpiresAt,
 		},
 		Scope:        affiliate.Scope{Workspace: r.WorkspaceID, Mode: r.Mode},
 		Program:      r.ProgramID,

@@ -42,10 +42,10 @@ type profileRow struct {
 func (r profileRow) profile() partner.Profile {
 	p := partner.Profile{
 		ID: r.ID, Email: r.Email, Name: r.Name, Country: r.Country, CompanyName: r.CompanyName,
-		WebsiteURL: r.WebsiteURL, Version: r.Version, CreatedAt: r.CreatedAt.UTC(),
+		WebsiteURL: r.WebsiteURL, Version: r.Version, CreatedAt: r.CreatedAt,
 	}
 	if r.Method != nil {
-		p.Payout = &payout.Details{Method: *r.Method, Hint: r.AccountHint, UpdatedAt: r.MethodSetAt.UTC(), HeldUntil: postgres.UTC(r.HeldUntil)}
+		p.Payout = &payout.Details{Method: *r.Method, Hint: r.AccountHint, UpdatedAt: *r.MethodSetAt, HeldUntil: r.HeldUntil}
 	}
 	return p
 }

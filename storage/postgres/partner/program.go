@@ -160,10 +160,10 @@ func (r partnerProgramRow) partnerProgram() partner.Program {
 			Clicks: r.Clicks, Conversions: r.Conversions, RevenueCents: r.RevenueCents,
 			CommissionCents: r.CommissionCents, BalanceCents: r.BalanceCents,
 		},
-		AppliedAt:   r.AppliedAt.UTC(),
-		ApprovedAt:  postgres.UTC(r.ApprovedAt),
-		RejectedAt:  postgres.UTC(r.RejectedAt),
-		SuspendedAt: postgres.UTC(r.SuspendedAt),
+		AppliedAt:   *r.AppliedAt,
+		ApprovedAt:  r.ApprovedAt,
+		RejectedAt:  r.RejectedAt,
+		SuspendedAt: r.SuspendedAt,
 	}
 	participation := p.Participation
 	if r.LinkID != nil {

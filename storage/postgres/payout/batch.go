@@ -31,10 +31,8 @@ type batchRow struct {
 func (r batchRow) batch(scope affiliate.Scope) payout.Batch {
 	b := r.Batch
 	b.Scope = scope
-	b.Cutoff, b.CreatedAt = b.Cutoff.UTC(), b.CreatedAt.UTC()
-	b.ConfirmedAt, b.CompletedAt = postgres.UTC(b.ConfirmedAt), postgres.UTC(b.CompletedAt)
 	if r.FirstConfirmedBy != nil {
-		b.First = &payout.FirstConfirmation{By: *r.FirstConfirmedBy, User: *r.FirstConfirmedUser, At: r.FirstConfirmedAt.UTC()}
+		b.First = &payout.FirstConfirmation{By: *r.FirstConfirmedBy, User: *r.FirstConfirmedUser, At: *r.FirstConfirmedAt}
 	}
 	return b
 }

@@ -186,7 +186,6 @@ func updatePayout(ctx context.Context, tx *postgres.Tx, id affiliate.PayoutID, c
 	if err != nil {
 		return "", fmt.Errorf("read the contents of a payout: %w", err)
 	}
-	remaining.PeriodStart, remaining.PeriodEnd = postgres.UTC(remaining.PeriodStart), postgres.UTC(remaining.PeriodEnd)
 	change, refusal := p.Follow(remaining, affiliate.System, t.At)
 	if refusal != nil {
 		return "", refusal

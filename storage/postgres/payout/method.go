@@ -73,7 +73,6 @@ func SetMethod(
 		case err != nil:
 			return err
 		case details.Method == payoutAccount.Method && payoutAccount.Matches(stored):
-			details.UpdatedAt, details.HeldUntil = details.UpdatedAt.UTC(), postgres.UTC(details.HeldUntil)
 			return nil
 		default:
 			oldValues = payoutMethodObject{details.Method, details.Hint}

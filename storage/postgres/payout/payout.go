@@ -33,8 +33,6 @@ type payoutRow struct {
 func (r payoutRow) payout(workspace affiliate.WorkspaceID) payout.Payout {
 	p := r.Payout
 	p.Scope = affiliate.Scope{Workspace: workspace, Mode: r.Mode}
-	p.PeriodStart, p.PeriodEnd, p.InitiatedAt, p.PaidAt = postgres.UTC(p.PeriodStart), postgres.UTC(p.PeriodEnd), postgres.UTC(p.InitiatedAt), postgres.UTC(p.PaidAt)
-	p.CreatedAt, p.UpdatedAt = p.CreatedAt.UTC(), p.UpdatedAt.UTC()
 	return p
 }
 

@@ -46,12 +46,12 @@ func (r connectionRow) connection() processor.LockedProcessorConnection {
 		Connection: processor.Connection{
 			ID: r.ID, Scope: affiliate.Scope{Workspace: r.WorkspaceID, Mode: r.Mode}, Processor: r.Processor, Account: r.AccountID,
 			Endpoint: r.EndpointID, CreateConversions: r.CreateConversions, IncludeOutOfBand: r.IncludeOutOfBand,
-			ConnectedAt: r.ConnectedAt.UTC(), UpdatedAt: r.UpdatedAt.UTC(),
+			ConnectedAt: r.ConnectedAt, UpdatedAt: r.UpdatedAt,
 			EndpointFailing: r.EndpointFailing,
-			Resync:          processor.ResyncState{Number: r.ResyncNumber, Since: postgres.UTC(r.ResyncSince), From: postgres.UTC(r.ResyncFrom)},
+			Resync:          processor.ResyncState{Number: r.ResyncNumber, Since: r.ResyncSince, From: r.ResyncFrom},
 		},
 		Keys: processor.SealedProcessorKeys{
-			Key: r.Key, Secret: r.Secret, PreviousSecret: r.PreviousSecret, PreviousSecretUntil: postgres.UTC(r.PreviousSecretUntil),
+			Key: r.Key, Secret: r.Secret, PreviousSecret: r.PreviousSecret, PreviousSecretUntil: r.PreviousSecretUntil,
 		},
 		Deleted: r.DeletedAt != nil,
 	}
@@ -243,7 +243,6 @@ func Health(ctx context.Context, db *postgres.DB, c processor.Connection, now ti
 	var h processor.Health
 	err := db.QueryRow(ctx, readHealth, c.Scope.Workspace, c.Scope.Mode, c.ID, now.Add(-24*time.Hour)).
 		Scan(&h.LastEventAt, &h.OldestWaitingAt, &h.SignatureFailures)
-	h.LastEventAt, h.OldestWaitingAt = postgres.UTC(h.LastEventAt), postgres.UTC(h.OldestWaitingAt)
 	return h, err
 }
 

@@ -66,9 +66,9 @@ type eventRow struct {
 func (r eventRow) event() processor.StoredProcessorEvent {
 	return processor.StoredProcessorEvent{
 		EventKey: processor.EventKey{Workspace: r.WorkspaceID, Mode: r.Mode, Connection: r.ConnectionID, Event: r.ID},
-		Type:     r.Type, Account: r.AccountID, Charge: r.ChargeID, Body: r.Body, Resync: r.Resync, Since: postgres.UTC(r.Since), Status: r.Status, Reason: r.Reason,
-		Conversion: r.ConversionID, HappenedAt: r.HappenedAt.UTC(), ReceivedAt: r.ReceivedAt.UTC(), ProcessedAt: postgres.UTC(r.ProcessedAt),
-		AttemptUntil: postgres.UTC(r.AttemptUntil),
+		Type:     r.Type, Account: r.AccountID, Charge: r.ChargeID, Body: r.Body, Resync: r.Resync, Since: r.Since, Status: r.Status, Reason: r.Reason,
+		Conversion: r.ConversionID, HappenedAt: r.HappenedAt, ReceivedAt: r.ReceivedAt, ProcessedAt: r.ProcessedAt,
+		AttemptUntil: r.AttemptUntil,
 	}
 }
 

@@ -44,7 +44,7 @@ func PromoCode(ctx context.Context, db *postgres.DB, scope affiliate.Scope, id a
 	if errors.Is(err, pgx.ErrNoRows) {
 		return code, affiliate.Refuse(affiliate.ReasonNotFound)
 	}
-	code.Scope, code.ExpiresAt = scope, postgres.UTC(code.ExpiresAt)
+	code.Scope = scope
 	return code, err
 }
 

@@ -57,8 +57,8 @@ func (r groupRow) group() program.Group {
 		Name:      r.Name,
 		Rate:      program.Rate{Bps: r.RateBps, FlatCents: r.FlatAmountCents},
 		Version:   r.Version,
-		CreatedAt: r.CreatedAt.UTC(),
-		UpdatedAt: r.UpdatedAt.UTC(),
+		CreatedAt: r.CreatedAt,
+		UpdatedAt: r.UpdatedAt,
 	}
 }
 

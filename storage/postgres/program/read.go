@@ -107,8 +107,8 @@ func (r Row) Program() program.Program {
 		FraudPolicy:         r.FraudPolicy,
 		TermsURL:            r.TermsURL,
 		Version:             r.Version,
-		CreatedAt:           r.CreatedAt.UTC(),
-		UpdatedAt:           r.UpdatedAt.UTC(),
+		CreatedAt:           r.CreatedAt,
+		UpdatedAt:           r.UpdatedAt,
 	}
 }
 

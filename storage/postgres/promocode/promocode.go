@@ -54,13 +54,13 @@ func (r promoCodeRow) promoCode() promocode.PromoCode {
 		Currency:       r.Currency,
 		MaxRedemptions: r.MaxRedemptions,
 		Redemptions:    r.Redemptions,
-		ExpiresAt:      postgres.UTC(r.ExpiresAt),
+		ExpiresAt:      r.ExpiresAt,
 		Active:         r.Active,
 		Sync:           r.Sync,
 		SyncStatus:     r.SyncStatus,
 		Version:        r.Version,
-		CreatedAt:      r.CreatedAt.UTC(),
-		UpdatedAt:      r.UpdatedAt.UTC(),
+		CreatedAt:      r.CreatedAt,
+		UpdatedAt:      r.UpdatedAt,
 	}
 }
 

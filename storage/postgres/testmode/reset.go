@@ -109,7 +109,7 @@ func LockReset(ctx context.Context, tx *postgres.Tx, workspace affiliate.Workspa
 	}
 	return privacy.RunningReset{
 		TestDataReset: privacy.TestDataReset{
-			Workspace: workspace, ID: id, StartedAt: row.StartedAt.UTC(),
+			Workspace: workspace, ID: id, StartedAt: row.StartedAt,
 			Actor: affiliate.Actor{User: &row.UserID, AddressPrefix: row.IPPrefix, RequestID: row.RequestID},
 		},
 		ClicksAfter: row.ClicksAfter, EventsAfter: row.EventsAfter, Deleted: row.Deleted,

@@ -45,7 +45,7 @@ func (r deliveryRow) delivery(epoch int) webhook.Delivery {
 	d := webhook.Delivery{
 		ID: r.ID, Endpoint: r.EndpointID, Event: r.EventID, Type: r.EventType, Status: r.Status,
 		AttemptCount: r.AttemptCount, HTTPStatusCode: r.HTTPStatusCode, ErrorMessage: r.ErrorMessage,
-		NextAttemptAt: postgres.UTC(r.DueAt), CreatedAt: r.CreatedAt.UTC(), CompletedAt: postgres.UTC(r.CompletedAt),
+		NextAttemptAt: r.DueAt, CreatedAt: r.CreatedAt, CompletedAt: r.CompletedAt,
 	}
 	if r.Epoch < epoch {
 		d.NextAttemptAt = nil
@@ -227,7 +227,7 @@ type lockedRow struct {
 func (r lockedRow) locked() webhook.LockedDelivery {
 	return webhook.LockedDelivery{
 		ID: r.ID, Type: r.EventType, State: webhook.State{Status: r.Status, ScheduledAttempts: r.Tier, RequestedAttempts: r.Extra},
-		Epoch: r.Epoch, Attempts: r.AttemptCount, DueAt: postgres.UTC(r.DueAt), CompletedAt: postgres.UTC(r.CompletedAt),
+		Epoch: r.Epoch, Attempts: r.AttemptCount, DueAt: r.DueAt, CompletedAt: r.CompletedAt,
 	}
 }
 

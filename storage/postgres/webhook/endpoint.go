@@ -41,11 +41,10 @@ type healthRow struct {
 
 func (r endpointRow) endpoint() webhook.Endpoint {
 	health := webhook.EndpointHealth(r.healthRow)
-	health.FailingSince, health.LastDeliveryAt = postgres.UTC(health.FailingSince), postgres.UTC(health.LastDeliveryAt)
 	return webhook.Endpoint{
 		ID: r.ID, Scope: affiliate.Scope{Workspace: r.WorkspaceID, Mode: r.Mode}, URL: r.URL, Description: r.Description,
 		Subscriptions: r.Subscriptions, Active: r.Active, DisabledReason: r.DisabledReason, Epoch: r.Epoch,
-		Health: health, CreatedAt: r.CreatedAt.UTC(), UpdatedAt: r.UpdatedAt.UTC(), Version: r.Version,
+		Health: health, CreatedAt: r.CreatedAt, UpdatedAt: r.UpdatedAt, Version: r.Version,
 	}
 }
 

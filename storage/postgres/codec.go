@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"encoding"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgtype"
 )
@@ -42,9 +43,12 @@ func (idPlan) Scan(src []byte, target any) error {
 	return target.(encoding.BinaryUnmarshaler).UnmarshalBinary(src)
 }
 
-// registerIDs registers idCodec on a new connection.
-func registerIDs(m *pgtype.Map) {
+// registerTypes registers idCodec on a new connection, and a codec that returns times in UTC.
+func registerTypes(m *pgtype.Map) {
 	id := &pgtype.Type{Name: "uuid", OID: pgtype.UUIDOID, Codec: idCodec{}}
 	m.RegisterType(id)
 	m.RegisterType(&pgtype.Type{Name: "_uuid", OID: pgtype.UUIDArrayOID, Codec: &pgtype.ArrayCodec{ElementType: id}})
+	at := &pgtype.Type{Name: "timestamptz", OID: pgtype.TimestamptzOID, Codec: &pgtype.TimestamptzCodec{ScanLocation: time.UTC}}
+	m.RegisterType(at)
+	m.RegisterType(&pgtype.Type{Name: "_timestamptz", OID: pgtype.TimestamptzArrayOID, Codec: &pgtype.ArrayCodec{ElementType: at}})
 }
