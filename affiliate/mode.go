@@ -30,8 +30,8 @@ func (m Mode) Other() Mode {
 // Scope is the workspace and the mode whose data a call may access. Every SQL statement
 // on a workspace's rows contains both.
 type Scope struct {
-	Workspace WorkspaceID
-	Mode      Mode
+	Workspace WorkspaceID `db:"workspace_id,fixed"`
+	Mode      Mode        `db:"mode,fixed"`
 }
 
 // Compare defines an order of scopes. Transactions that lock rows of several scopes lock

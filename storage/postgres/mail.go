@@ -12,7 +12,7 @@ import (
 )
 
 // insertMails inserts mails with the status pending.
-var insertMails = RowsOf[newMailRow](`insert into mails (%[1]s) values %[2]s`)
+var insertMails = RowsOf[newMailRow](`insert into mails ({columns}) values {rows}`)
 
 type newMailRow struct {
 	ID               notification.MailID     `db:"id"`

@@ -21,8 +21,8 @@ import (
 // epoch and is never sent.
 var publishEvents = RowsOf[newEventRow](`
 	with written as (
-		insert into events (%[1]s)
-		values %[2]s
+		insert into events ({columns})
+		values {rows}
 		returning workspace_id, id, day, mode, type, created_at
 	)
 	insert into webhook_deliveries (workspace_id, endpoint_id, id, day, mode, event_id, event_type, epoch, due_at, created_at)

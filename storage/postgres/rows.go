@@ -1,12 +1,105 @@
 package postgres
 
 import (
+	"context"
+	"encoding"
 	"fmt"
 	"reflect"
+	"regexp"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 )
+
+// column is a column of a table, which a field of a struct holds.
+type column struct {
+	name    string
+	sqlType string
+	fixed   bool
+	path    []int // of the field, as reflect.Value.FieldByIndex takes it
+}
+
+// structColumns returns the columns of a struct. Each field is a column, and the fields of an
+// embedded struct are columns of the struct. The tag db of a field is the name of its
+// column; without the tag it is the name of the field in snake case. A field with the tag
+// db:"-" is no column.
+//
+// A name that ends in ",fixed" belongs to a column that is written once, by the insert.
+// The tag sql is the SQL type of a column whose type differs from that of the field.
+func structColumns(row reflect.Type) []column {
+	var columns []column
+	for field := range row.Fields() {
+		name, option, _ := strings.Cut(field.Tag.Get("db"), ",")
+		switch {
+		case field.Anonymous && field.Type.Kind() == reflect.Struct:
+			for _, c := range structColumns(field.Type) {
+				c.path = slices.Concat(field.Index, c.path)
+				columns = append(columns, c)
+			}
+			continue
+		case name == "-" || !field.IsExported():
+			continue
+		case name == "":
+			name = snakeCase(field.Name)
+		}
+		c := column{name: name, sqlType: field.Tag.Get("sql"), fixed: option == "fixed", path: field.Index}
+		if c.sqlType == "" {
+			c.sqlType = sqlType(field.Type)
+		}
+		columns = append(columns, c)
+	}
+	return columns
+}
+
+var wordStart = regexp.MustCompile(`([a-z0-9])([A-Z])|([A-Z])([A-Z][a-z])`)
+
+// snakeCase returns FXRate as fx_rate.
+func snakeCase(name string) string {
+	return strings.ToLower(wordStart.ReplaceAllString(name, "${1}${3}_${2}${4}"))
+}
+
+// sqlType returns the SQL type of the values of a Go type.
+func sqlType(t reflect.Type) string {
+	switch {
+	case t.Kind() == reflect.Pointer:
+		return sqlType(t.Elem())
+	case t == reflect.TypeFor[time.Time]():
+		return "timestamptz"
+	case t == reflect.TypeFor[[]byte]():
+		return "bytea"
+	case t.Implements(reflect.TypeFor[encoding.BinaryMarshaler]()):
+		return "uuid"
+	case t.Kind() == reflect.Slice && t.Elem().Kind() != reflect.Struct:
+		return sqlType(t.Elem()) + "[]"
+	}
+	switch t.Kind() {
+	case reflect.String:
+		return "text"
+	case reflect.Bool:
+		return "boolean"
+	case reflect.Int16:
+		return "smallint"
+	case reflect.Int, reflect.Int32:
+		return "integer"
+	case reflect.Int64:
+		return "bigint"
+	default:
+		return "jsonb"
+	}
+}
+
+// Columns returns the columns of the struct T for a select list, "c.id, c.status, …" if
+// the table has the alias c.
+func Columns[T any](alias string) string {
+	columns := structColumns(reflect.TypeFor[T]())
+	names := make([]string, len(columns))
+	for i, c := range columns {
+		names[i] = alias + "." + c.name
+	}
+	return strings.Join(names, ", ")
+}
 
 // MaxRows is the maximum number of rows in one statement. More rows would not make a
 // statement faster, and each connection keeps the plans of all statements that it has
@@ -18,52 +111,70 @@ const MaxRows = 32
 var rowSizes = [...]int{1, 2, 3, 4, 5, 6, 7, 8, 16, MaxRows}
 
 // MultiRow is a statement for any number of rows of type T, a struct whose fields are
-// the columns. queue splits the rows into statements with one of rowSizes rows each.
+// the columns. Queue splits the rows into statements with one of rowSizes rows each.
 // The text of a statement does not depend on the values, so a connection prepares each
 // statement only once.
 type MultiRow[T any] struct {
-	sql [len(rowSizes)]string // one statement for each of rowSizes
+	columns []column
+	sql     [len(rowSizes)]string // one statement for each of rowSizes
 }
 
-// RowsOf builds the statements from a text. In the text, %[1]s stands for the column
-// names and %[2]s for the rows: (…), (…). The tag db of a field is the name of its
-// column. The tag sql is the type of the column. In an INSERT … VALUES, Postgres infers
-// the types, and the fields do not need the tag sql. In any other VALUES list, Postgres
-// cannot infer the types, and the fields need the tag.
+// RowsOf builds the statements from a text, in which
+//
+//   - {columns} stands for the names of the columns: id, status, …
+//   - {rows} stands for the rows: (…), (…). Postgres infers the types of the values, as it
+//     can in an INSERT.
+//   - {typed rows} stands for the rows with the types of the values, which any other VALUES
+//     list needs.
+//   - {changes} stands for the assignments of an UPDATE … FROM (VALUES …) t to the columns
+//     that are not fixed: status = t.status, …
 func RowsOf[T any](statement string) MultiRow[T] {
-	row := reflect.TypeFor[T]()
-	names, types := make([]string, row.NumField()), make([]string, row.NumField())
-	for i := range row.NumField() {
-		tag := row.Field(i).Tag
-		if names[i] = tag.Get("db"); names[i] == "" {
-			panic(fmt.Sprintf("postgres: field %s of %s has no column", row.Field(i).Name, row))
-		}
-		if t := tag.Get("sql"); t != "" {
-			types[i] = "::" + t
+	m := MultiRow[T]{columns: structColumns(reflect.TypeFor[T]())}
+	var names, changes []string
+	for _, c := range m.columns {
+		names = append(names, c.name)
+		if !c.fixed {
+			changes = append(changes, c.name+" = t."+c.name)
 		}
 	}
-	var m MultiRow[T]
 	for size, n := range rowSizes {
-		var rows strings.Builder
-		for i := range n {
-			if i > 0 {
-				rows.WriteString(", ")
-			}
-			rows.WriteString("(")
-			for column := range names {
-				if column > 0 {
-					rows.WriteString(", ")
-				}
-				fmt.Fprintf(&rows, "$%d", i*len(names)+column+1)
-				if i == 0 { // the types in the first row apply to all rows
-					rows.WriteString(types[column])
-				}
-			}
-			rows.WriteString(")")
-		}
-		m.sql[size] = fmt.Sprintf(statement, strings.Join(names, ", "), rows.String())
+		m.sql[size] = strings.NewReplacer(
+			"{columns}", strings.Join(names, ", "), "{rows}", m.rows(n, false), "{typed rows}", m.rows(n, true),
+			"{changes}", strings.Join(changes, ", "),
+		).Replace(statement)
 	}
 	return m
+}
+
+// rows returns a VALUES list of n rows. If typed is true, the values of the first row have
+// types, which apply to all rows.
+func (m MultiRow[T]) rows(n int, typed bool) string {
+	rows := make([]string, n)
+	for i := range rows {
+		values := make([]string, len(m.columns))
+		for j, c := range m.columns {
+			values[j] = fmt.Sprintf("$%d", i*len(values)+j+1)
+			if typed && i == 0 {
+				values[j] += "::" + c.sqlType
+			}
+		}
+		rows[i] = "(" + strings.Join(values, ", ") + ")"
+	}
+	return strings.Join(rows, ", ")
+}
+
+// args appends the values of a row. A list of texts that is nil becomes an empty list,
+// because no column for lists can be null.
+func (m MultiRow[T]) args(args []any, row *T) []any {
+	fields := reflect.ValueOf(row).Elem()
+	for _, c := range m.columns {
+		value := fields.FieldByIndex(c.path)
+		if value.Kind() == reflect.Slice && value.IsNil() && value.Type().Elem().Kind() == reflect.String {
+			value = reflect.MakeSlice(value.Type(), 0, 0)
+		}
+		args = append(args, value.Interface())
+	}
+	return args
 }
 
 // Queue adds the statements for the rows to a batch, in the order of the rows. It
@@ -76,18 +187,21 @@ func (m MultiRow[T]) Queue(batch *pgx.Batch, rows ...T) []QueuedRows {
 			size--
 		}
 		n := rowSizes[size]
-		columns := reflect.TypeFor[T]().NumField()
-		args := make([]any, 0, n*columns)
+		args := make([]any, 0, n*len(m.columns))
 		for i := range n {
-			row := reflect.ValueOf(&rows[i]).Elem()
-			for column := range columns {
-				args = append(args, row.Field(column).Interface())
-			}
+			args = m.args(args, &rows[i])
 		}
 		queued = append(queued, QueuedRows{QueuedQuery: batch.Queue(m.sql[size], args...), N: n})
 		rows = rows[n:]
 	}
 	return queued
+}
+
+// Exec executes the statement for one row and returns the number of affected rows.
+// Errors: those of Refusal.
+func (m MultiRow[T]) Exec(ctx context.Context, tx *Tx, row T) (int64, error) {
+	tag, err := tx.Exec(ctx, m.sql[0], m.args(nil, &row)...)
+	return tag.RowsAffected(), Refusal(err)
 }
 
 // QueuedRows is one statement of a MultiRow, for n rows.

@@ -31,7 +31,7 @@ var updateCommissions = postgres.RowsOf[commissionUpdateRow](`
 		rejection_reason = t.rejection_reason, rejection_code = t.rejection_code, approved_at = t.approved_at, approved_by = t.approved_by,
 		rejected_at = t.rejected_at, paid_at = t.paid_at, refunded_at = t.refunded_at, payout_id = t.payout_id,
 		version = t.version, updated_at = t.updated_at
-	from (values %[2]s) as t (%[1]s)
+	from (values {typed rows}) as t ({columns})
 	where c.workspace_id = t.workspace_id and c.mode = t.mode and c.id = t.id and c.status = t.from_status and c.version = t.from_version`)
 
 type commissionUpdateRow struct {
@@ -75,7 +75,7 @@ func updatedCommission(before, after commission.Commission) commissionUpdateRow 
 	}
 }
 
-var insertHistory = postgres.RowsOf[historyRow](`insert into commission_history (%[1]s) values %[2]s`)
+var insertHistory = postgres.RowsOf[historyRow](`insert into commission_history ({columns}) values {rows}`)
 
 type historyRow struct {
 	WorkspaceID  affiliate.WorkspaceID  `db:"workspace_id"`
@@ -250,8 +250,8 @@ func (counts commissionCounts) add(c commission.Commission, sign int64) {
 // addCommissionCounts adds numbers to counters. The rows must be in the order of the
 // primary key, so that all transactions lock counters in the same order.
 var addCommissionCounts = postgres.RowsOf[commissionCountRow](`
-	insert into commission_counts as c (%[1]s)
-	values %[2]s
+	insert into commission_counts as c ({columns})
+	values {rows}
 	on conflict (workspace_id, mode, grain, starts, program_id, status, needs_review, currency, slot)
 	do update set n = c.n + excluded.n, amount_cents = c.amount_cents + excluded.amount_cents`)
 

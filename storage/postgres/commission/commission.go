@@ -46,7 +46,7 @@ func reviewerName(actor string) string {
 	) end`
 }
 
-var insertCommissions = postgres.RowsOf[newCommissionRow](`insert into commissions (%[1]s) values %[2]s`)
+var insertCommissions = postgres.RowsOf[newCommissionRow](`insert into commissions ({columns}) values {rows}`)
 
 type newCommissionRow struct {
 	WorkspaceID           affiliate.WorkspaceID    `db:"workspace_id"`

@@ -24,8 +24,8 @@ import (
 // insertAliases inserts the aliases that no conversion has, and returns the ids of their
 // conversions.
 var insertAliases = postgres.RowsOf[aliasRow](`
-	insert into conversion_aliases (%[1]s)
-	values %[2]s
+	insert into conversion_aliases ({columns})
+	values {rows}
 	on conflict (workspace_id, mode, id) do nothing
 	returning conversion_id`)
 

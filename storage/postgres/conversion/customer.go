@@ -20,8 +20,8 @@ import (
 // until the transaction ends. Conversions of one customer are therefore decided one
 // after the other.
 var lockCustomers = postgres.RowsOf[newCustomerRow](`
-	insert into customers as u (%[1]s)
-	values %[2]s
+	insert into customers as u ({columns})
+	values {rows}
 	on conflict (workspace_id, mode, ref) do update set created_at = u.created_at
 	returning xmax = 0 as new`)
 

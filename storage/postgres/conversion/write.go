@@ -23,8 +23,8 @@ import (
 // all. If several transactions insert the same external id at the same time, exactly one
 // of them succeeds.
 var insertConversions = postgres.RowsOf[newConversionRow](`
-	insert into conversions (%[1]s)
-	values %[2]s
+	insert into conversions ({columns})
+	values {rows}
 	on conflict (workspace_id, mode, external_transaction_id) do nothing
 	returning id`)
 
@@ -134,7 +134,7 @@ func rowOfConversion(c conversion.Conversion, d attribution.Decision) (newConver
 	}, nil
 }
 
-var insertDecisions = postgres.RowsOf[newDecisionRow](`insert into attribution_decisions (%[1]s) values %[2]s`)
+var insertDecisions = postgres.RowsOf[newDecisionRow](`insert into attribution_decisions ({columns}) values {rows}`)
 
 type newDecisionRow struct {
 	WorkspaceID   affiliate.WorkspaceID    `db:"workspace_id"`

@@ -19,7 +19,7 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
-var insertLedgerEntries = postgres.RowsOf[newLedgerEntryRow](`insert into ledger_entries (%[1]s) values %[2]s`)
+var insertLedgerEntries = postgres.RowsOf[newLedgerEntryRow](`insert into ledger_entries ({columns}) values {rows}`)
 
 type newLedgerEntryRow struct {
 	WorkspaceID   affiliate.WorkspaceID   `db:"workspace_id"`
@@ -40,8 +40,8 @@ type newLedgerEntryRow struct {
 }
 
 var addBalances = postgres.RowsOf[balanceRow](`
-	insert into ledger_balances as b (%[1]s)
-	values %[2]s
+	insert into ledger_balances as b ({columns})
+	values {rows}
 	on conflict (workspace_id, participant_id, currency, slot) do update set balance_cents = b.balance_cents + excluded.balance_cents`)
 
 type balanceRow struct {

@@ -8,7 +8,7 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
-var insertDeltas = postgres.RowsOf[statsDeltaRow](`insert into stats_deltas (%[1]s) values %[2]s`)
+var insertDeltas = postgres.RowsOf[statsDeltaRow](`insert into stats_deltas ({columns}) values {rows}`)
 
 type statsDeltaRow struct {
 	WorkspaceID     affiliate.WorkspaceID              `db:"workspace_id"`
