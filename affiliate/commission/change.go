@@ -151,12 +151,12 @@ func (c Change) ChangesPayoutAmount() bool {
 
 // CountGroup identifies a group of commissions that are counted together.
 type CountGroup struct {
-	Scope       affiliate.Scope
-	Program     affiliate.ProgramID
+	affiliate.Scope
+	Program     affiliate.ProgramID `db:"program_id"`
 	Status      Status
 	NeedsReview bool
 	Currency    string
-	Day         time.Time // 00:00 UTC of the day on which the commissions were created
+	Day         time.Time `db:"-"` // 00:00 UTC of the day on which the commissions were created
 }
 
 // CountGroup returns the group in which the commission is counted.

@@ -33,38 +33,38 @@ const (
 	DisputeLost DisputeStatus = "lost"
 )
 
-// Commission is what a partner earns from one conversion.
+// Commission is what a partner earns from one conversion. It is a row of commissions.
 type Commission struct {
-	ID                    affiliate.CommissionID
-	Scope                 affiliate.Scope
-	Program               affiliate.ProgramID
-	Participant           affiliate.ParticipantID
-	Partner               affiliate.UserID
-	Conversion            affiliate.ConversionID
-	Decision              affiliate.DecisionID
-	ExternalTransactionID string
-	Click                 *affiliate.ClickID
-	PromoCode             *string
-	CustomerRef           *string
+	ID affiliate.CommissionID `db:"id,fixed"`
+	affiliate.Scope
+	Program               affiliate.ProgramID     `db:"program_id,fixed"`
+	Participant           affiliate.ParticipantID `db:"participant_id,fixed"`
+	Partner               affiliate.UserID        `db:"partner_id,fixed"`
+	Conversion            affiliate.ConversionID  `db:"conversion_id,fixed"`
+	Decision              affiliate.DecisionID    `db:"decision_id,fixed"`
+	ExternalTransactionID string                  `db:"external_transaction_id,fixed"`
+	Click                 *affiliate.ClickID      `db:"click_id,fixed"`
+	PromoCode             *string                 `db:"promo_code,fixed"`
+	CustomerRef           *string                 `db:"customer_ref,fixed"`
 	Status                Status
-	Type                  program.CommissionType
-	EventType             affiliate.EventType
-	RateBps               *int64 // Percentage only
-	FlatCents             *int64 // Flat only
-	AmountCents           int64  // earned now, minor units of Currency
-	OriginalAmountCents   int64  // earned before any refund
-	Currency              string
-	BaseAmountCents       int64 // amount to which the rate was applied, minor units of SaleCurrency
-	SaleAmountCents       int64
-	SaleCurrency          string
-	FXRate                *string // decimal; nil if nothing was converted
-	FXDate                *time.Time
-	RecurringIndex        *int
+	Type                  program.CommissionType `db:"commission_type,fixed"`
+	EventType             affiliate.EventType    `db:"event_type,fixed"`
+	RateBps               *int64                 `db:"rate_bps,fixed"`          // Percentage only
+	FlatCents             *int64                 `db:"flat_amount_cents,fixed"` // Flat only
+	AmountCents           int64                  // earned now, minor units of Currency
+	OriginalAmountCents   int64                  `db:"original_amount_cents,fixed"` // earned before any refund
+	Currency              string                 `db:"currency,fixed"`
+	BaseAmountCents       int64                  `db:"base_amount_cents,fixed"` // amount to which the rate was applied, minor units of SaleCurrency
+	SaleAmountCents       int64                  `db:"sale_amount_cents,fixed"`
+	SaleCurrency          string                 `db:"sale_currency,fixed"`
+	FXRate                *string                `db:"fx_rate,fixed"` // decimal; nil if nothing was converted
+	FXDate                *time.Time             `db:"fx_date,fixed"`
+	RecurringIndex        *int                   `db:"recurring_index,fixed"`
 	NeedsReview           bool
 	ReviewReasons         []string
-	Dispute               DisputeStatus
-	HoldUntil             *time.Time // nil if there is no hold period
-	AutoApproveAt         *time.Time // nil if a person has to approve
+	Dispute               DisputeStatus `db:"dispute_status"`
+	HoldUntil             *time.Time    `db:"hold_until,fixed"`      // nil if there is no hold period
+	AutoApproveAt         *time.Time    `db:"auto_approve_at,fixed"` // nil if a person has to approve
 	OverrideReason        *string
 	OverrideBy            *affiliate.ActorID
 	RejectionReason       *string
@@ -74,10 +74,10 @@ type Commission struct {
 	RejectedAt            *time.Time
 	PaidAt                *time.Time
 	RefundedAt            *time.Time
-	Payout                *affiliate.PayoutID // the open or paid payout that contains it
-	Rule                  attribution.RuleSnapshot
-	Version               int // increases by one with every change
-	CreatedAt             time.Time
+	Payout                *affiliate.PayoutID      `db:"payout_id"` // the open or paid payout that contains it
+	Rule                  attribution.RuleSnapshot `db:"rule_snapshot,fixed"`
+	Version               int                      // increases by one with every change
+	CreatedAt             time.Time                `db:"created_at,fixed"`
 	UpdatedAt             time.Time
 }
 
@@ -106,8 +106,8 @@ type Item struct {
 // Detail is a commission with its attribution and its history.
 type Detail struct {
 	Item
-	OverrideByName *string // as ApprovedByName
-	Attribution    Attribution
+	Attribution
+	OverrideByName *string        // as ApprovedByName
 	History        []HistoryEntry // oldest first
 }
 

@@ -16,9 +16,8 @@ func (ApproveDueCommissions) Kind() string { return "approve_due_commissions" }
 // DueCommission is a commission that was due for automatic approval when it was read. It
 // was read without a lock, so it may have changed since then.
 type DueCommission struct {
-	Workspace     affiliate.WorkspaceID
-	Mode          affiliate.Mode
-	Program       affiliate.ProgramID
+	affiliate.Scope
+	Program       affiliate.ProgramID `db:"program_id"`
 	ID            affiliate.CommissionID
 	AutoApproveAt time.Time
 }

@@ -115,14 +115,13 @@ func ApproveDue(ctx context.Context, db *postgres.DB, now time.Time, limit int) 
 // another transaction has locked the commission, and the errors of LockedCommission.Move
 // if the commission is no longer due.
 func approveDue(ctx context.Context, db *postgres.DB, d commission.DueCommission, now time.Time) error {
-	scope := affiliate.Scope{Workspace: d.Workspace, Mode: d.Mode}
 	return db.InTx(ctx, func(tx *postgres.Tx) error {
-		locked, err := commissions.TryLock(ctx, tx, scope, d.Program, d.ID)
+		locked, err := commissions.TryLock(ctx, tx, d.Scope, d.Program, d.ID)
 		if err != nil {
 			return err
 		}
 		change, err := locked.Move(commission.Transition{
-			Scope: scope, Program: d.Program, Commission: d.ID,
+			Scope: d.Scope, Program: d.Program, Commission: d.ID,
 			Move: commission.MoveAutoApprove, Actor: affiliate.System, At: now,
 		})
 		if err != nil {

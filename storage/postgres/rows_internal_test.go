@@ -24,7 +24,7 @@ type record struct {
 	CreatedAt time.Time `db:"created_at,fixed"`
 	PaidAt    *time.Time
 	Total     int64 `db:"-"`
-	hidden    int //nolint:unused // is no column
+	hidden    int   //nolint:unused // is no column
 }
 
 func TestColumns_AreTheFieldsOfTheStruct(t *testing.T) {

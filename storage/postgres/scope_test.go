@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -169,6 +170,17 @@ func parseStatements(t *testing.T) []statement {
 			packages[entry.Name()] = parsePackage(t, entry.Name())
 		}
 	}
+	// The structs of affiliate can be rows.
+	const domain = "../../affiliate"
+	packages["affiliate/affiliate"] = parsePackage(t, domain)
+	if entries, err = os.ReadDir(domain); err != nil {
+		t.Fatal(err)
+	}
+	for _, entry := range entries {
+		if entry.IsDir() {
+			packages["affiliate/"+entry.Name()] = parsePackage(t, filepath.Join(domain, entry.Name()))
+		}
+	}
 	var all []statement
 	for folder, src := range packages {
 		src.packages = packages
@@ -187,14 +199,14 @@ func parseStatements(t *testing.T) []statement {
 	return all
 }
 
-// parsePackage returns the source of the package in a folder below storage/postgres.
+// parsePackage returns the source of the package in a folder, as seen from storage/postgres.
 func parsePackage(t *testing.T, folder string) *source {
 	t.Helper()
 	entries, err := os.ReadDir(filepath.Join(".", folder))
 	if err != nil {
 		t.Fatal(err)
 	}
-	src := &source{values: map[string]ast.Expr{}, functions: map[string]*ast.FuncDecl{}, columns: map[string]string{}, imports: map[string]string{}}
+	src := &source{values: map[string]ast.Expr{}, functions: map[string]*ast.FuncDecl{}, structs: map[string]*ast.StructType{}, imports: map[string]string{}}
 	for _, entry := range entries {
 		if !strings.HasSuffix(entry.Name(), ".go") || strings.HasSuffix(entry.Name(), "_test.go") {
 			continue
@@ -213,9 +225,9 @@ type source struct {
 	decls     []ast.Decl
 	values    map[string]ast.Expr      // package-level constants and variables
 	functions map[string]*ast.FuncDecl // functions, but not methods
-	columns   map[string]string        // columns of each struct that can be used with RowsOf
-	imports   map[string]string        // folders of the imported packages of storage by local name
-	packages  map[string]*source       // all packages by folder
+	structs   map[string]*ast.StructType
+	imports   map[string]string  // folders of the imported packages of storage by local name
+	packages  map[string]*source // all packages by folder
 }
 
 // add adds the constants, variables, functions and structs of a file.
@@ -248,24 +260,37 @@ func (s *source) add(file *ast.File) {
 						s.values[spec.Names[i].Name] = value
 					}
 				case *ast.TypeSpec:
-					s.addColumns(spec)
+					if row, ok := spec.Type.(*ast.StructType); ok {
+						s.structs[spec.Name.Name] = row
+					}
 				}
 			}
 		}
 	}
 }
 
-func (s *source) addColumns(spec *ast.TypeSpec) {
-	row, ok := spec.Type.(*ast.StructType)
-	if !ok {
-		return
+// columns returns the columns of a struct, as RowsOf takes them.
+func (s *source) columns(row ast.Expr) (columns string) {
+	from, name := s, types.ExprString(row)
+	if domain, typeName, qualified := strings.Cut(name, "."); qualified {
+		from, name = s.packages["affiliate/"+domain], typeName
 	}
-	for _, field := range row.Fields.List {
+	if from == nil || from.structs[name] == nil {
+		return ""
+	}
+	for _, field := range from.structs[name].Fields.List {
+		var tag string
 		if field.Tag != nil {
-			tag, _ := strconv.Unquote(field.Tag.Value)
-			s.columns[spec.Name.Name] += reflect.StructTag(tag).Get("db") + " "
+			tag, _ = strconv.Unquote(field.Tag.Value)
+			tag, _, _ = strings.Cut(reflect.StructTag(tag).Get("db"), ",")
+		}
+		if len(field.Names) == 0 {
+			columns += from.columns(field.Type)
+		} else {
+			columns += cmp.Or(tag, snakeCase(field.Names[0].Name)) + " "
 		}
 	}
+	return columns
 }
 
 // imported returns the package of storage that a qualified name such as programs.Columns
@@ -406,7 +431,7 @@ func (s *source) join(parts []ast.Expr, local map[string][]ast.Expr) string {
 // callText returns the text of a call that builds a statement or a part of it.
 func (s *source) callText(call *ast.CallExpr, local map[string][]ast.Expr) string {
 	if rows, ok := call.Fun.(*ast.IndexExpr); ok && strings.HasSuffix(types.ExprString(rows.X), "RowsOf") {
-		return strings.ReplaceAll(s.text(call.Args[0], local), "%[1]s", s.columns[types.ExprString(rows.Index)])
+		return strings.ReplaceAll(s.text(call.Args[0], local), "{columns}", s.columns(rows.Index))
 	}
 	switch name := types.ExprString(call.Fun); {
 	case name == "CountUpTo" || name == "postgres.CountUpTo":

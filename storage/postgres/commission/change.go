@@ -1,11 +1,13 @@
 package commission
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
+	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -24,55 +26,15 @@ import (
 // commissions are in payout_hold.go; they set and clear payout_id. The transaction must
 // have locked the rows. The condition on status and version fails if a row differs from
 // the state on which the change was based.
-var updateCommissions = postgres.RowsOf[commissionUpdateRow](`
-	update commissions c set
-		status = t.status, amount_cents = t.amount_cents, needs_review = t.needs_review, review_reasons = t.review_reasons,
-		dispute_status = t.dispute_status, override_reason = t.override_reason, override_by = t.override_by,
-		rejection_reason = t.rejection_reason, rejection_code = t.rejection_code, approved_at = t.approved_at, approved_by = t.approved_by,
-		rejected_at = t.rejected_at, paid_at = t.paid_at, refunded_at = t.refunded_at, payout_id = t.payout_id,
-		version = t.version, updated_at = t.updated_at
+var updateCommissions = postgres.RowsOf[changedCommission](`
+	update commissions c set {changes}
 	from (values {typed rows}) as t ({columns})
-	where c.workspace_id = t.workspace_id and c.mode = t.mode and c.id = t.id and c.status = t.from_status and c.version = t.from_version`)
+	where c.workspace_id = t.workspace_id and c.mode = t.mode and c.id = t.id and c.version = t.from_version`)
 
-type commissionUpdateRow struct {
-	WorkspaceID     affiliate.WorkspaceID    `db:"workspace_id" sql:"uuid"`
-	Mode            affiliate.Mode           `db:"mode" sql:"text"`
-	ID              affiliate.CommissionID   `db:"id" sql:"uuid"`
-	FromStatus      commission.Status        `db:"from_status" sql:"text"`
-	FromVersion     int                      `db:"from_version" sql:"integer"`
-	Status          commission.Status        `db:"status" sql:"text"`
-	AmountCents     int64                    `db:"amount_cents" sql:"bigint"`
-	NeedsReview     bool                     `db:"needs_review" sql:"boolean"`
-	ReviewReasons   []string                 `db:"review_reasons" sql:"text[]"`
-	DisputeStatus   commission.DisputeStatus `db:"dispute_status" sql:"text"`
-	OverrideReason  *string                  `db:"override_reason" sql:"text"`
-	OverrideBy      *affiliate.ActorID       `db:"override_by" sql:"uuid"`
-	RejectionReason *string                  `db:"rejection_reason" sql:"text"`
-	RejectionCode   *string                  `db:"rejection_code" sql:"text"`
-	ApprovedAt      *time.Time               `db:"approved_at" sql:"timestamptz"`
-	ApprovedBy      *string                  `db:"approved_by" sql:"text"`
-	RejectedAt      *time.Time               `db:"rejected_at" sql:"timestamptz"`
-	PaidAt          *time.Time               `db:"paid_at" sql:"timestamptz"`
-	RefundedAt      *time.Time               `db:"refunded_at" sql:"timestamptz"`
-	PayoutID        *affiliate.PayoutID      `db:"payout_id" sql:"uuid"`
-	Version         int                      `db:"version" sql:"integer"`
-	UpdatedAt       time.Time                `db:"updated_at" sql:"timestamptz"`
-}
-
-// updatedCommission returns the row that updates a commission from one state to
-// another.
-func updatedCommission(before, after commission.Commission) commissionUpdateRow {
-	return commissionUpdateRow{
-		WorkspaceID: before.Scope.Workspace, Mode: before.Scope.Mode, ID: before.ID,
-		FromStatus: before.Status, FromVersion: before.Version,
-		Status: after.Status, AmountCents: after.AmountCents,
-		NeedsReview: after.NeedsReview, ReviewReasons: postgres.NonNil(after.ReviewReasons), DisputeStatus: after.Dispute,
-		OverrideReason: after.OverrideReason, OverrideBy: after.OverrideBy,
-		RejectionReason: after.RejectionReason, RejectionCode: after.RejectionCode,
-		ApprovedAt: after.ApprovedAt, ApprovedBy: after.ApprovedBy, RejectedAt: after.RejectedAt,
-		PaidAt: after.PaidAt, RefundedAt: after.RefundedAt, PayoutID: after.Payout,
-		Version: after.Version, UpdatedAt: after.UpdatedAt,
-	}
+// changedCommission is a commission with the version that it had when it was locked.
+type changedCommission struct {
+	FromVersion int `db:"from_version,fixed"`
+	commission.Commission
 }
 
 var insertHistory = postgres.RowsOf[historyRow](`insert into commission_history ({columns}) values {rows}`)
@@ -129,11 +91,10 @@ func NewWriter() *Writer { return &Writer{counts: commissionCounts{}} }
 // queue adds the statements for the changes, the totals and the history to a batch. It
 // collects the ledger entries and counts for queueEnd.
 func (s *Writer) queue(batch *pgx.Batch, changes ...commission.Change) {
-	var updates []commissionUpdateRow
+	var updates []changedCommission
 	var history []historyRow
 	var deltas []analytics.StatsDelta
 	changed := map[affiliate.Scope][]affiliate.ConversionID{}
-	first := map[affiliate.CommissionID]commission.Commission{}
 	indexes := map[affiliate.CommissionID]int{}
 	for _, change := range changes {
 		after, at := change.After, change.Transition.At
@@ -144,10 +105,10 @@ func (s *Writer) queue(batch *pgx.Batch, changes ...commission.Change) {
 			// one commission, they therefore become one update, from the state before
 			// the first change to the state after the last change.
 			if i, again := indexes[after.ID]; again {
-				updates[i] = updatedCommission(first[after.ID], after)
+				updates[i].Commission = after
 			} else {
-				first[after.ID], indexes[after.ID] = *before, len(updates)
-				updates = append(updates, updatedCommission(*before, after))
+				indexes[after.ID] = len(updates)
+				updates = append(updates, changedCommission{before.Version, after})
 				changed[after.Scope] = append(changed[after.Scope], after.Conversion)
 			}
 			s.counts.add(*before, -1)
@@ -256,48 +217,25 @@ var addCommissionCounts = postgres.RowsOf[commissionCountRow](`
 	do update set n = c.n + excluded.n, amount_cents = c.amount_cents + excluded.amount_cents`)
 
 type commissionCountRow struct {
-	WorkspaceID affiliate.WorkspaceID `db:"workspace_id"`
-	Mode        affiliate.Mode        `db:"mode"`
-	Grain       string                `db:"grain"`
-	Starts      time.Time             `db:"starts"`
-	ProgramID   affiliate.ProgramID   `db:"program_id"`
-	Status      commission.Status     `db:"status"`
-	NeedsReview bool                  `db:"needs_review"`
-	Currency    string                `db:"currency"`
-	Slot        int16                 `db:"slot"`
-	N           int64                 `db:"n"`
-	AmountCents int64                 `db:"amount_cents"`
+	countKey
+	Slot        int16
+	N           int64
+	AmountCents int64
 }
 
 func (counts commissionCounts) queue(batch *pgx.Batch, slot int16) {
 	maps.DeleteFunc(counts, func(_ countKey, sum countSum) bool { return sum == countSum{} })
 	rows := make([]commissionCountRow, 0, len(counts))
 	for _, key := range slices.SortedFunc(maps.Keys(counts), countKey.compare) {
-		rows = append(rows, commissionCountRow{
-			WorkspaceID: key.Scope.Workspace, Mode: key.Scope.Mode, Grain: key.Grain, Starts: key.Starts,
-			ProgramID: key.Program, Status: key.Status, NeedsReview: key.NeedsReview, Currency: key.Currency,
-			Slot: slot, N: counts[key].n, AmountCents: counts[key].cents,
-		})
+		rows = append(rows, commissionCountRow{countKey: key, Slot: slot, N: counts[key].n, AmountCents: counts[key].cents})
 	}
 	addCommissionCounts.Queue(batch, rows...)
 }
 
 func (k countKey) compare(other countKey) int {
-	order := strings.Compare(k.Scope.Workspace.String()+string(k.Scope.Mode)+k.Grain, other.Scope.Workspace.String()+string(other.Scope.Mode)+other.Grain)
-	if order == 0 {
-		order = k.Starts.Compare(other.Starts)
-	}
-	if order == 0 {
-		order = strings.Compare(k.Program.String()+string(k.Status), other.Program.String()+string(other.Status))
-	}
-	if order == 0 && k.NeedsReview != other.NeedsReview {
-		order = 1
-		if other.NeedsReview {
-			order = -1
-		}
-	}
-	if order == 0 {
-		order = strings.Compare(k.Currency, other.Currency)
-	}
-	return order
+	return cmp.Or(
+		k.Scope.Compare(other.Scope), cmp.Compare(k.Grain, other.Grain), k.Starts.Compare(other.Starts),
+		bytes.Compare(k.Program.UUID[:], other.Program.UUID[:]), cmp.Compare(k.Status, other.Status),
+		cmp.Compare(strconv.FormatBool(k.NeedsReview), strconv.FormatBool(other.NeedsReview)), cmp.Compare(k.Currency, other.Currency),
+	)
 }

@@ -15,13 +15,13 @@ import (
 const SelectDue = selectDue
 
 // LockCommissionsSQL is the first statement of every transaction that changes commissions.
-const LockCommissionsSQL = LockSQL
+var LockCommissionsSQL = LockSQL
 
 // UpdateCommissionsSQL returns the statement that updates commissions, and its arguments.
 // The statement updates postgres.MaxRows rows, which is the maximum for one statement.
 func UpdateCommissionsSQL(before, after commission.Commission) (sql string, args []any) {
 	batch := &pgx.Batch{}
-	updateCommissions.Queue(batch, slices.Repeat([]commissionUpdateRow{updatedCommission(before, after)}, postgres.MaxRows)...)
+	updateCommissions.Queue(batch, slices.Repeat([]changedCommission{{before.Version, after}}, postgres.MaxRows)...)
 	return batch.QueuedQueries[0].SQL, batch.QueuedQueries[0].Arguments
 }
 

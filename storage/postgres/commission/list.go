@@ -85,7 +85,7 @@ func listCommissions(
 	}
 	where := countedConditions(scope, filter)
 	where.Within("c.created_at", filter.Created)
-	items, err := readCommissions(ctx, tx, scope, where, order, page.Size, offset)
+	items, err := readCommissions(ctx, tx, where, order, page.Size, offset)
 	return items, total, err
 }
 
@@ -142,7 +142,7 @@ func searchCommissions(
 	if err != nil {
 		return nil, 0, err
 	}
-	items, err := readCommissions(ctx, tx, scope, where, order, page.Size, page.Offset())
+	items, err := readCommissions(ctx, tx, where, order, page.Size, page.Offset())
 	if err != nil {
 		return nil, 0, err
 	}
@@ -170,21 +170,14 @@ func TotalSQL(where postgres.Conditions, limit int64) string {
 }
 
 func readCommissions(
-	ctx context.Context, tx pgx.Tx, scope affiliate.Scope, where postgres.Conditions, order commission.Order, size int, offset int64,
+	ctx context.Context, tx pgx.Tx, where postgres.Conditions, order commission.Order, size int, offset int64,
 ) ([]commission.Item, error) {
 	args := append([]any{postgres.PlanForArgs}, where.Args...)
 	rows, err := tx.Query(ctx, commissionPageSQL(where, order), append(args, size, offset)...)
 	if err != nil {
 		return nil, fmt.Errorf("read commissions: %w", err)
 	}
-	items, err := pgx.CollectRows(rows, pgx.RowToStructByNameLax[commission.Item])
-	if err != nil {
-		return nil, fmt.Errorf("read commissions: %w", err)
-	}
-	for i := range items {
-		items[i].Scope = scope
-	}
-	return items, nil
+	return pgx.CollectRows(rows, pgx.RowToStructByName[commission.Item])
 }
 
 // commissionPageSQL returns the statement for a page. The arguments of the statement are
@@ -198,7 +191,7 @@ func commissionPageSQL(where postgres.Conditions, order commission.Order) string
 		from += " join participants t on t.workspace_id = c.workspace_id and t.id = c.participant_id"
 	}
 	return `
-		select ` + commissionColumns + `, p.name as program_name, t.partner_name, t.partner_email, ` + CustomerLabel + `,
+		select ` + columns + `, p.name as program_name, t.partner_name, t.partner_email, ` + CustomerLabel + `,
 			` + reviewerName("c.approved_by") + ` as approved_by_name
 		from (select c.* from ` + from + ` where ` + where.SQL() + ` order by ` + sort +
 		` limit ` + where.Placeholder(1) + ` offset ` + where.Placeholder(2) + `) c

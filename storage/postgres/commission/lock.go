@@ -13,8 +13,8 @@ import (
 )
 
 // LockSQL locks the commissions $3 of the workspace $1 in the mode $2 and reads them.
-const LockSQL = `
-	select ` + commissionColumns + `, t.status as participant_status, t.erased_at is not null as participant_erased
+var LockSQL = `
+	select ` + columns + `, t.status as participant_status, t.erased_at is not null as participant_erased
 	from commissions c
 	join participants t on t.workspace_id = c.workspace_id and t.id = c.participant_id
 	where c.workspace_id = $1 and c.mode = $2 and c.id = any($3)
@@ -79,7 +79,7 @@ func CollectLocked(rows pgx.Rows, scope affiliate.Scope) ([]commission.Locked, e
 // started with the first due commission instead, commissions that cannot be approved
 // would fill every page, and later rows would never be read.
 const selectDue = `
-	select c.workspace_id as workspace, c.mode, c.program_id as program, c.id, c.auto_approve_at
+	select c.workspace_id, c.mode, c.program_id, c.id, c.auto_approve_at
 	from commissions c
 	where c.status = 'pending' and not c.needs_review
 		and c.auto_approve_at <= $1 and (c.auto_approve_at, c.id) > ($2, $3)
