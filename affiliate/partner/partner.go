@@ -97,37 +97,14 @@ func (p Profile) Object() ProfileObject {
 	return ProfileObject{Name: p.Name, Country: p.Country, CompanyName: p.CompanyName, WebsiteURL: p.WebsiteURL}
 }
 
-// Commission is a commission as its partner sees it. It has no data about the
-// buyer, and no data that only the merchant may see.
+// Commission is a commission of a partner. The partner must not see the data about the
+// buyer and the data that only the merchant may see; the message PartnerCommission has
+// neither.
 type Commission struct {
-	ID                  affiliate.CommissionID
-	Program             affiliate.ProgramID
-	ProgramName         string
-	Participant         affiliate.ParticipantID
-	Mode                affiliate.Mode
-	Status              commission.Status
-	Type                program.CommissionType
-	EventType           affiliate.EventType
-	RateBps             *int64 // Percentage only
-	FlatCents           *int64 // Flat only
-	AmountCents         int64  // earned now, minor units of Currency
-	OriginalAmountCents int64  // earned before any refund
-	Currency            string
-	SaleAmountCents     int64 // minor units of SaleCurrency
-	BaseAmountCents     int64 // to which the rate was applied, minor units of SaleCurrency
-	SaleCurrency        string
-	RecurringIndex      *int
-	PromoCode           *string
-	Click               *affiliate.ClickID
-	Link                *affiliate.LinkID
-	SubID               *string    // of the click, else of the report, else of the link
-	HoldUntil           *time.Time // nil if there is no hold period
-	RejectionCode       *string
-	ApprovedAt          *time.Time
-	RejectedAt          *time.Time
-	PaidAt              *time.Time
-	RefundedAt          *time.Time
-	CreatedAt           time.Time
+	commission.Commission
+	ProgramName string
+	Link        *affiliate.LinkID
+	SubID       *string // of the click, else of the report, else of the link
 }
 
 // CommissionFilter restricts a partner's list of commissions. A zero field

@@ -13,14 +13,14 @@ const userProfile = `
 	limit @limit`
 
 const userSessions = `
-	select s.id, s.user_id, s.created_at, s.idle_expires_at, s.expires_at, s.revoked_at
+	select {s}
 	from sessions s
 	where s.user_id = @user and s.id > @after_id
 	order by s.id
 	limit @limit`
 
 const memberSessions = `
-	select s.id, s.user_id, s.created_at, s.idle_expires_at, s.expires_at, s.revoked_at
+	select {s}
 	from members m
 	join sessions s on s.user_id = m.user_id
 	where m.workspace_id = @workspace and s.id > @after_id
@@ -46,14 +46,14 @@ const memberNetworks = `
 	limit @limit`
 
 const userDevices = `
-	select d.user_id, d.seen_at, d.device
+	select {d}
 	from user_devices d
 	where d.user_id = @user and (d.user_id, d.device) > (@after_id, decode(@after_text, 'hex'))
 	order by d.user_id, d.device
 	limit @limit`
 
 const memberDevices = `
-	select d.user_id, d.seen_at, d.device
+	select {d}
 	from members m
 	join user_devices d on d.user_id = m.user_id
 	where m.workspace_id = @workspace and (d.user_id, d.device) > (@after_id, decode(@after_text, 'hex'))
@@ -61,22 +61,19 @@ const memberDevices = `
 	limit @limit`
 
 const userPreferences = `
-	select p.user_id, p.category, p.email, p.in_app
+	select {p}
 	from notification_preferences p
 	where p.user_id = @user and (p.user_id, p.category) > (@after_id, @after_text)
 	order by p.user_id, p.category
 	limit @limit`
 
 const memberPreferences = `
-	select p.user_id, p.category, p.email, p.in_app
+	select {p}
 	from members m
 	join notification_preferences p on p.user_id = m.user_id
 	where m.workspace_id = @workspace and (p.user_id, p.category) > (@after_id, @after_text)
 	order by p.user_id, p.category
 	limit @limit`
-
-const notificationColumns = `
-	n.id, n.mode, n.category, n.day, n.type, n.workspace_id, n.user_id, n.program_id, n.participant_id, n.resource_id, n.facts, n.dismissed_at`
 
 const notificationOrder = `
 		and (n.mode, n.category, n.day, n.id) > (@after_first, @after_second, @after_at::date, @after_id)
@@ -84,40 +81,37 @@ const notificationOrder = `
 	limit @limit`
 
 const userNotifications = `
-	select ` + notificationColumns + `
+	select {n}
 	from notifications n
 	where n.feed_id = @user` + notificationOrder
 
 // The notifications of the partner about the participation. They are in the partner's feed.
 const participantNotifications = `
-	select ` + notificationColumns + `
+	select {n}
 	from notifications n
 	where n.feed_id = @user and n.workspace_id = @workspace and n.participant_id = @participant and n.mode = @mode` + notificationOrder
 
 const workspaceNotifications = `
-	select ` + notificationColumns + `
+	select {n}
 	from notifications n
 	where n.feed_id = @workspace` + notificationOrder
 
-const mailColumns = `
-	m.id, m.type, m.category, m.workspace_id, m.mode, m.user_id, m.recipient, m.status, m.reason, m.redirected_to, m.subject, m.created_at, m.completed_at`
-
 const userMails = `
-	select ` + mailColumns + `
+	select {m}
 	from mails m
 	where m.user_id = @user and (m.created_at, m.id) > (@after_at, @after_id)
 	order by m.created_at, m.id
 	limit @limit`
 
 const workspaceMails = `
-	select ` + mailColumns + `
+	select {m}
 	from mails m
 	where m.workspace_id = @workspace and m.logged and m.status <> 'pending' and (m.created_at, m.id) > (@after_at, @after_id)
 	order by m.created_at, m.id
 	limit @limit`
 
 const userAudit = `
-	select a.id, a.user_id, a.at, a.action, a.before, a.after, a.ip_prefix, a.request_id
+	select {a}
 	from account_audit_log a
 	where a.user_id = @user and a.id > @after_id
 	order by a.id

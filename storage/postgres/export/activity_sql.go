@@ -35,13 +35,8 @@ const workspaceClickDays = `
 	order by p.id, d.day
 	limit @limit`
 
-const clickColumns = `
-	c.id, c.workspace_id, c.program_id, c.participant_id, c.link_id, c.mode, c.referral_code, c.clicked_at, c.received_at, c.expires_at, c.occurred_at,
-	c.landing_url, c.referrer_domain, c.utm_source, c.utm_medium, c.utm_campaign, c.utm_term, c.utm_content, c.sub_id, c.consent,
-	c.country, c.region, c.device, c.browser, c.os, c.paid_platform, c.is_unique, c.is_bot, c.bot_reason, c.foreign_origin`
-
 const participantClicks = `
-	select ` + clickColumns + `
+	select {c}
 	from clicks c
 	where c.workspace_id = @workspace and c.mode = @mode and c.participant_id = @participant
 		and c.clicked_at >= @since and c.clicked_at >= @after_at and (c.clicked_at, c.id) > (@after_at, @after_id)
@@ -51,33 +46,28 @@ const participantClicks = `
 // clicked_at is the time in the id, so the ids have the same order. The condition on
 // clicked_at leaves out the partitions that were read before.
 const workspaceClicks = `
-	select ` + clickColumns + `
+	select {c}
 	from clicks c
 	where c.workspace_id = @workspace and c.clicked_at >= @since and c.clicked_at >= @after_at and c.id > @after_id
 	order by c.id
 	limit @limit`
 
-const conversionColumns = `
-	c.id, c.workspace_id, c.program_id, c.participant_id, c.link_id, c.click_id, c.mode, c.event_type, c.amount_cents, c.currency, c.occurred_at,
-	c.created_at, c.status, c.refunded_amount_cents, c.attributed, c.reason_code, c.promo_code, c.sub_id, c.is_recurring, c.recurring_index,
-	c.customer_ref, c.external_transaction_id, c.source, c.tax_cents, c.shipping_cents, c.fee_cents, c.discount_cents, c.product_ids, c.fraud_score`
-
 const participantConversions = `
-	select ` + conversionColumns + `
+	select {c}
 	from conversions c
 	where c.workspace_id = @workspace and c.mode = @mode and c.participant_id = @participant and (c.created_at, c.id) > (@after_at, @after_id)
 	order by c.created_at, c.id
 	limit @limit`
 
 const workspaceConversions = `
-	select ` + conversionColumns + `
+	select {c}
 	from conversions c
 	where c.workspace_id = @workspace and c.id > @after_id
 	order by c.id
 	limit @limit`
 
 const refunds = `
-	select r.id, r.mode, r.external_refund_id, r.external_transaction_id, r.conversion_id, r.asked_cents, r.amount_cents, r.created_at, r.applied_at, r.expires_at
+	select {r}
 	from refunds r
 	where r.workspace_id = @workspace and r.id > @after_id
 	order by r.id
@@ -103,72 +93,57 @@ const workspaceFraudEvents = `
 	order by e.id
 	limit @limit`
 
-const commissionColumns = `
-	c.id, c.workspace_id, c.program_id, c.participant_id, c.conversion_id, c.click_id, c.payout_id, c.mode, c.status, c.commission_type, c.event_type,
-	c.promo_code, c.rate_bps, c.flat_amount_cents, c.amount_cents, c.original_amount_cents, c.currency, c.base_amount_cents, c.sale_amount_cents,
-	c.sale_currency, c.fx_rate, c.fx_date, c.recurring_index, c.customer_ref, c.rejection_code, c.hold_until, c.approved_at, c.rejected_at, c.paid_at,
-	c.refunded_at, c.created_at, c.updated_at, c.external_transaction_id, c.needs_review, c.review_reasons, c.dispute_status, c.auto_approve_at,
-	c.override_reason, c.override_by, c.rejection_reason, c.approved_by`
-
 const participantCommissions = `
-	select ` + commissionColumns + `
+	select {c}
 	from commissions c
 	where c.workspace_id = @workspace and c.mode = @mode and c.participant_id = @participant and (c.created_at, c.id) > (@after_at, @after_id)
 	order by c.created_at, c.id
 	limit @limit`
 
 const workspaceCommissions = `
-	select ` + commissionColumns + `
+	select {c}
 	from commissions c
 	where c.workspace_id = @workspace and c.id > @after_id
 	order by c.id
 	limit @limit`
 
 const commissionHistory = `
-	select h.commission_id, h.seq, h.at, h.actor, h.from_status, h.to_status, h.amount_cents, h.reason, h.code
+	select {h}
 	from commission_history h
 	where h.workspace_id = @workspace and (h.commission_id, h.seq) > (@after_id, @after_number)
 	order by h.commission_id, h.seq
 	limit @limit`
 
-const payoutColumns = `
-	p.id, p.workspace_id, p.batch_id, p.program_id, p.participant_id, p.mode, p.amount_cents, p.currency, p.commission_count, p.adjustment_cents,
-	p.status, p.method, p.payee_name, p.account_hint, p.reference, p.failure_reason, p.period_start, p.period_end, p.initiated_at, p.paid_at, p.created_at, p.updated_at`
-
 const participantPayouts = `
-	select ` + payoutColumns + `
+	select {p}
 	from payouts p
 	where p.workspace_id = @workspace and p.mode = @mode and p.participant_id = @participant and (p.created_at, p.id) > (@after_at, @after_id)
 	order by p.created_at, p.id
 	limit @limit`
 
 const workspacePayouts = `
-	select ` + payoutColumns + `
+	select {p}
 	from payouts p
 	where p.workspace_id = @workspace and p.id > @after_id
 	order by p.id
 	limit @limit`
 
 const payoutBatches = `
-	select b.id, b.mode, b.status, b.cutoff, b.created_by, b.first_confirmed_by, b.first_confirmed_at, b.confirmed_by, b.created_at, b.confirmed_at, b.completed_at
+	select {b}
 	from payout_batches b
 	where b.workspace_id = @workspace and b.id > @after_id
 	order by b.id
 	limit @limit`
 
-const ledgerColumns = `
-	l.id, l.workspace_id, l.program_id, l.participant_id, l.mode, l.type, l.amount_cents, l.currency, l.commission_id, l.payout_id, l.reason,
-	l.created_at, l.occurred_at, l.created_by`
-
 const participantLedger = `
-	select ` + ledgerColumns + `
+	select {l}
 	from ledger_entries l
 	where l.workspace_id = @workspace and l.mode = @mode and l.participant_id = @participant and (l.created_at, l.id) > (@after_at, @after_id)
 	order by l.created_at, l.id
 	limit @limit`
 
 const workspaceLedger = `
-	select ` + ledgerColumns + `
+	select {l}
 	from ledger_entries l
 	where l.workspace_id = @workspace and l.id > @after_id
 	order by l.id

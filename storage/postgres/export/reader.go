@@ -3,6 +3,7 @@ package export
 import (
 	"context"
 	"fmt"
+	"regexp"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -43,9 +44,14 @@ type query struct {
 	read func(rows pgx.Rows) ([]any, []privacy.ExportPosition, error)
 }
 
+// columnsOfAlias stands for the columns of the records in the text of a statement: {c} is
+// c.id, c.mode, …
+var columnsOfAlias = regexp.MustCompile(`\{\w+\}`)
+
 // records returns a query whose rows are records of type T. position returns the position of
 // a record in the order of the statement.
 func records[T any](sql string, position func(record *T) privacy.ExportPosition) query {
+	sql = columnsOfAlias.ReplaceAllStringFunc(sql, func(alias string) string { return postgres.Columns[T](alias[1 : len(alias)-1]) })
 	return query{sql: sql, read: func(rows pgx.Rows) ([]any, []privacy.ExportPosition, error) {
 		found, err := pgx.CollectRows(rows, pgx.RowToAddrOfStructByName[T])
 		all, positions := make([]any, len(found)), make([]privacy.ExportPosition, len(found))

@@ -29,15 +29,10 @@ import (
 // The total stops at affiliate.MaxTotal. It is counted in the index alone, unless the
 // filter has both a status and a programme. For the last page, nothing is counted.
 
-// partnerCommissionColumns are the columns that a partner may see, selected from
-// commissions c, programs p, conversions v and links l. The sub ids of clicks follow in a
-// second statement.
-const partnerCommissionColumns = `
-	c.id, c.program_id as program, p.name as program_name, c.participant_id as participant, c.mode, c.status,
-	c.commission_type as type, c.event_type, c.rate_bps, c.flat_amount_cents as flat_cents, c.amount_cents,
-	c.original_amount_cents, c.currency, c.sale_amount_cents, c.base_amount_cents, c.sale_currency, c.recurring_index, c.promo_code,
-	c.click_id as click, v.link_id as link, coalesce(v.sub_id, l.sub_id) as sub_id,
-	c.hold_until, c.rejection_code, c.approved_at, c.rejected_at, c.paid_at, c.refunded_at, c.created_at`
+// partnerCommissionColumns are selected from commissions c, programs p, conversions v and
+// links l. The sub ids of clicks follow in a second statement.
+var partnerCommissionColumns = postgres.Columns[commission.Commission]("c") + `,
+	p.name as program_name, v.link_id as link, coalesce(v.sub_id, l.sub_id) as sub_id`
 
 // Commissions returns one page of a partner's commissions in the mode, and the
 // number of rows on all pages, up to affiliate.MaxTotal. The page can be ordered by
