@@ -10,6 +10,8 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/account"
+	"github.com/tributary-hq/tributary/affiliate/commission"
+	"github.com/tributary-hq/tributary/affiliate/conversion"
 	"github.com/tributary-hq/tributary/affiliate/program"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 )
@@ -176,7 +178,7 @@ func Rules(r program.Rules) *affiliatev1.CommissionRules {
 		AutoApproval:    &r.AutoApproval,
 		NetBasis:        EnumValue[affiliatev1.NetBasis](r.NetBasis),
 		Recurring: &affiliatev1.Recurring{
-			Enabled: &enabled, MaxMonths: int32Pointer(r.Recurring.MaxMonths), MaxPayments: int32Pointer(r.Recurring.MaxPayments),
+			Enabled: &enabled, MaxMonths: OptionalInt32(r.Recurring.MaxMonths), MaxPayments: OptionalInt32(r.Recurring.MaxPayments),
 		},
 		LaterPercentage: Percentage(r.LaterRateBps),
 		MinOrderCents:   r.MinOrderCents,
@@ -201,15 +203,6 @@ func Rules(r program.Rules) *affiliatev1.CommissionRules {
 		}
 	}
 	return out
-}
-
-// int32Pointer converts a limit of the rules. It returns nil if n is nil.
-func int32Pointer(n *int) *int32 {
-	if n == nil {
-		return nil
-	}
-	fits := int32(*n) // #nosec G115 -- at most 1,000
-	return &fits
 }
 
 // defaultPageSize is the page size if the request has none.
@@ -240,13 +233,14 @@ func OptionalString(s string) *string {
 	return &s
 }
 
-// CopyShared copies all fields of the message item into the message full. item is the
-// short form of a record in a list, and full is the complete record. Each field of item
-// has the same number in full. Tests check this.
-func CopyShared(full, item protoreflect.Message) {
-	fields := full.Descriptor().Fields()
+// CopyShared copies the fields of item that the message to has, too. Fields with the same
+// name have the same type.
+func CopyShared(to, item protoreflect.Message) {
+	fields := to.Descriptor().Fields()
 	item.Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {
-		full.Set(fields.ByNumber(field.Number()), value)
+		if shared := fields.ByName(field.Name()); shared != nil {
+			to.Set(shared, value)
+		}
 		return true
 	})
 }
@@ -278,4 +272,83 @@ func WorkspaceForRole(w account.Workspace, role affiliate.Role) *affiliatev1.Wor
 		RequireSecondFactor: w.RequireSecondFactor,
 		RetainPayeeYears:    int32(w.RetainPayeeYears), //nolint:gosec // at most 30
 	}
+}
+
+// CommissionItem converts a commission to a list item. The field HoldActive says whether
+// the hold period has not ended at the given time.
+func CommissionItem(c commission.Item, now time.Time) *affiliatev1.CommissionListItem {
+	return &affiliatev1.CommissionListItem{
+		Id:                    c.ID.String(),
+		ProgramId:             c.Program.String(),
+		ProgramName:           c.ProgramName,
+		ParticipantId:         c.Participant.String(),
+		PartnerId:             c.Partner.String(),
+		PartnerName:           c.PartnerName,
+		PartnerEmail:          c.PartnerEmail,
+		ConversionId:          c.Conversion.String(),
+		ExternalTransactionId: c.ExternalTransactionID,
+		ClickId:               OptionalID(c.Click),
+		PromoCode:             c.PromoCode,
+		CustomerRef:           conversion.CustomerName(c.CustomerRef, c.CustomerLabel),
+		Mode:                  EnumValue[affiliatev1.Mode](c.Scope.Mode),
+		Status:                EnumValue[affiliatev1.CommissionStatus](c.Status),
+		CommissionType:        EnumValue[affiliatev1.CommissionType](c.Type),
+		EventType:             EnumValue[affiliatev1.EventType](c.EventType),
+		RateBps:               OptionalInt32(c.RateBps),
+		FlatAmountCents:       c.FlatCents,
+		AmountCents:           c.AmountCents,
+		OriginalAmountCents:   c.OriginalAmountCents,
+		ReversedAmountCents:   c.ReversedCents(),
+		Currency:              c.Currency,
+		BaseAmountCents:       c.BaseAmountCents,
+		SaleAmountCents:       c.SaleAmountCents,
+		SaleCurrency:          c.SaleCurrency,
+		FxRate:                c.FXRate,
+		FxDate:                optionalDate(c.FXDate),
+		RecurringIndex:        OptionalInt32(c.RecurringIndex),
+		NeedsReview:           c.NeedsReview,
+		ReviewReasons:         c.ReviewReasons,
+		DisputeStatus:         EnumValue[affiliatev1.DisputeStatus](c.Dispute),
+		HoldUntil:             OptionalTimestamp(c.HoldUntil),
+		HoldActive:            c.HoldActive(now),
+		RejectionReason:       c.RejectionReason,
+		RejectionCode:         OptionalEnum[affiliatev1.RejectionCode](c.RejectionCode),
+		ApprovedAt:            OptionalTimestamp(c.ApprovedAt),
+		ApprovedBy:            c.ApprovedBy,
+		ApprovedByName:        c.ApprovedByName,
+		RejectedAt:            OptionalTimestamp(c.RejectedAt),
+		PaidAt:                OptionalTimestamp(c.PaidAt),
+		RefundedAt:            OptionalTimestamp(c.RefundedAt),
+		PayoutId:              OptionalID(c.Payout),
+		CreatedAt:             Timestamp(c.CreatedAt),
+		UpdatedAt:             Timestamp(c.UpdatedAt),
+	}
+}
+
+// OptionalInt32 converts a count or a rate, which are small numbers, to the int32 of the API.
+// It returns nil if n is nil.
+func OptionalInt32[N int | int64](n *N) *int32 {
+	if n == nil {
+		return nil
+	}
+	converted := int32(*n)
+	return &converted
+}
+
+func optionalDate(t *time.Time) *string {
+	if t == nil {
+		return nil
+	}
+	s := t.UTC().Format(time.DateOnly)
+	return &s
+}
+
+// OptionalEnum returns the enum value with the given name. If name is nil, it returns the
+// unspecified value, which is null in JSON responses.
+func OptionalEnum[E Enum, N ~string](name *N) E {
+	if name == nil {
+		var unspecified E
+		return unspecified
+	}
+	return EnumValue[E](*name)
 }

@@ -207,18 +207,8 @@ func (t Transition) Apply(c Commission) (Commission, *affiliate.Error) {
 		c.Dispute = t.Dispute
 		c.ReviewReasons = slices.DeleteFunc(slices.Clone(c.ReviewReasons), func(reason string) bool { return reason == ReviewDispute })
 		c.NeedsReview = c.reviewable() && len(c.ReviewReasons) > 0
-	case MoveRestore:
-		c.AmountCents = min(t.AmountCents, c.OriginalAmountCents)
-		if c.Status == Refunded {
-			c = c.beforeRefund(t)
-		}
-	case MoveRefund:
-		c.AmountCents = max(0, min(t.AmountCents, c.AmountCents))
-		if t.Full {
-			c.Status, c.AmountCents, c.RefundedAt, c.NeedsReview = Refunded, 0, &t.At, false
-		}
-	case MoveClawBack:
-		c.AmountCents, c.RefundedAt, c.NeedsReview = 0, &t.At, false
+	case MoveRefund, MoveClawBack, MoveRestore:
+		c = t.refund(c)
 	case MovePay:
 		c.PaidAt, c.Payout = &t.PaidAt, t.Payout
 	case MoveCreate:
@@ -228,6 +218,24 @@ func (t Transition) Apply(c Commission) (Commission, *affiliate.Error) {
 		c.Payout = nil
 	}
 	return c, nil
+}
+
+// refund returns the commission after a move that changes its amount.
+func (t Transition) refund(c Commission) Commission {
+	switch {
+	case t.Move == MoveClawBack:
+		c.AmountCents, c.RefundedAt, c.NeedsReview = 0, &t.At, false
+	case t.Move == MoveRestore:
+		c.AmountCents = min(t.AmountCents, c.OriginalAmountCents)
+		if c.Status == Refunded {
+			c = c.beforeRefund(t)
+		}
+	case t.Full:
+		c.Status, c.AmountCents, c.RefundedAt, c.NeedsReview = Refunded, 0, &t.At, false
+	default:
+		c.AmountCents = max(0, min(t.AmountCents, c.AmountCents))
+	}
+	return c
 }
 
 // beforeRefund returns a refunded commission with the status that it had before the

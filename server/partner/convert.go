@@ -3,6 +3,7 @@ package partner
 import (
 	"time"
 
+	"github.com/tributary-hq/tributary/affiliate/commission"
 	"github.com/tributary-hq/tributary/affiliate/partner"
 	"github.com/tributary-hq/tributary/affiliate/payout"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
@@ -61,53 +62,13 @@ func (s *Service) participationToProto(p *partner.Participation) *affiliatev1.Pa
 	return out
 }
 
-// commissionToProto converts a commission to the message for the partner. The field
-// HoldActive says whether the hold period has not ended at the given time.
+// commissionToProto converts a commission to the message for the partner, which has only
+// the fields that the partner may see. HoldActive is as in server.CommissionItem.
 func commissionToProto(c partner.Commission, now time.Time) *affiliatev1.PartnerCommission {
-	out := &affiliatev1.PartnerCommission{
-		Id:                  c.ID.String(),
-		ProgramId:           c.Program.String(),
-		ProgramName:         c.ProgramName,
-		ParticipantId:       c.Participant.String(),
-		Mode:                server.EnumValue[affiliatev1.Mode](c.Mode),
-		Status:              server.EnumValue[affiliatev1.CommissionStatus](c.Status),
-		CommissionType:      server.EnumValue[affiliatev1.CommissionType](c.Type),
-		EventType:           server.EnumValue[affiliatev1.EventType](c.EventType),
-		RateBps:             toInt32(c.RateBps),
-		FlatAmountCents:     c.FlatCents,
-		AmountCents:         c.AmountCents,
-		OriginalAmountCents: c.OriginalAmountCents,
-		ReversedAmountCents: c.ReversedCents(),
-		Currency:            c.Currency,
-		SaleAmountCents:     c.SaleAmountCents,
-		BaseAmountCents:     c.BaseAmountCents,
-		LinkId:              server.OptionalID(c.Link),
-		SubId:               c.SubID,
-		SaleCurrency:        c.SaleCurrency,
-		RecurringIndex:      toInt32(c.RecurringIndex),
-		PromoCode:           c.PromoCode,
-		HoldUntil:           server.OptionalTimestamp(c.HoldUntil),
-		HoldActive:          c.HoldActive(now),
-		ApprovedAt:          server.OptionalTimestamp(c.ApprovedAt),
-		RejectedAt:          server.OptionalTimestamp(c.RejectedAt),
-		PaidAt:              server.OptionalTimestamp(c.PaidAt),
-		RefundedAt:          server.OptionalTimestamp(c.RefundedAt),
-		CreatedAt:           server.Timestamp(c.CreatedAt),
-	}
-	if c.RejectionCode != nil {
-		out.RejectionCode = server.EnumValue[affiliatev1.RejectionCode](*c.RejectionCode)
-	}
+	out := &affiliatev1.PartnerCommission{LinkId: server.OptionalID(c.Link), SubId: c.SubID}
+	item := server.CommissionItem(commission.Item{Commission: c.Commission, ProgramName: c.ProgramName}, now)
+	server.CopyShared(out.ProtoReflect(), item.ProtoReflect())
 	return out
-}
-
-// toInt32 converts a count or a rate, which are small numbers, to the int32 of the API.
-// It returns nil if n is nil.
-func toInt32[N int | int64](n *N) *int32 {
-	if n == nil {
-		return nil
-	}
-	converted := int32(*n)
-	return &converted
 }
 
 func profileToProto(p partner.Profile) *affiliatev1.PartnerProfile {
