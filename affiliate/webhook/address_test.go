@@ -2,8 +2,12 @@ package webhook
 
 import (
 	"encoding/binary"
+	"fmt"
 	"math/bits"
 	"net/netip"
+	"os"
+	"regexp"
+	"slices"
 	"testing"
 )
 
@@ -143,6 +147,34 @@ func TestMayCall_DeniesOwnAddresses(t *testing.T) {
 	} {
 		if got := a.MayCall(netip.MustParseAddrPort(to)); got != want {
 			t.Errorf("MayCall(%s) = %v, want %v", to, got, want)
+		}
+	}
+}
+
+// The operations manual lists all refused addresses and ports, in the order of the code.
+func TestMayCall_ManualListsDeniedRanges(t *testing.T) {
+	page, err := os.ReadFile("../../docs/operations/webhooks.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var addresses, ports []string
+	for _, p := range deniedPrefixes {
+		addresses = append(addresses, p.String())
+	}
+	for _, r := range deniedPorts {
+		if r.first == r.last {
+			ports = append(ports, fmt.Sprint(r.first))
+		} else {
+			ports = append(ports, fmt.Sprintf("%d–%d", r.first, r.last))
+		}
+	}
+	for pattern, want := range map[string][]string{"(?m)^\\| `([0-9a-f.:]+/[0-9]+)` \\|": addresses, `(?m)^\| ([0-9–]+) \|`: ports} {
+		var listed []string
+		for _, row := range regexp.MustCompile(pattern).FindAllSubmatch(page, -1) {
+			listed = append(listed, string(row[1]))
+		}
+		if !slices.Equal(listed, want) {
+			t.Errorf("the page lists %q, want %q", listed, want)
 		}
 	}
 }
