@@ -5,11 +5,25 @@
 //	make fault                      a storm of two minutes with a new seed
 //	make fault SEED=7 FOR=10m       a storm of ten minutes with the seed 7
 //
+// New faults begin during the time FOR. Each kind of fault occurs at least once, so a storm
+// takes at least two minutes. `make fault` first runs two long tests, and ends if one fails:
+//
+//   - TestStream_StormOfReconnections of server/notification: 50 clients open and close
+//     notification streams at random while 1,000 notifications are created. Other runs of
+//     the test have 20 clients and 200 notifications.
+//   - TestApply_OrderAndRepetitionDoNotMatter of server/processor: the events of 200 random
+//     histories of customers at Stripe are shuffled, repeated and lost before a resync,
+//     which takes about five minutes. Other runs of the test have six histories.
+//
+// TestStorm_Short is a storm of a few seconds with the race detector and a new seed, or
+// with the seed FAULT_SEED.
+//
 // The command starts real processes on the loopback interface: a durable Postgres, two
 // durable Redis, the core, a gateway, and three collectors with a journal each. The last
 // collector and the second Redis are another region, at a distance of 100 ms from the core.
 // This collector distributes its clicks over four streams, although the core is configured
-// with one. If the command runs as root, the first collector's journal is on a disk of 4 MiB.
+// with one. If the command runs as root and may mount, the first collector's journal is on a
+// disk of 4 MiB, which the plan fills. Otherwise the output says so.
 // Proxies (toxiproxy) connect each collector to the Redis of its region, the core to each
 // Redis, and the core to Postgres. A connection through a proxy is called a wire.
 //
@@ -91,7 +105,9 @@
 //
 // At the end `core check` verifies the ledger. The command exits with code 1 if there is
 // any violation, or if the clicks and events are not processed within the time limits. In
-// this case it does not delete the folder with the history, the logs and the journals.
+// this case it prints the name of a folder, which it does not delete: history.jsonl has all
+// requests with their responses and all webhooks, faults.log has all faults, and logs/ has
+// the output of the processes. The journals and the data of the servers are there too.
 //
 // The command does not test two cases: the loss of a machine's memory (the kernel still
 // writes the data of a killed process to disk), and a Redis that loses acknowledged

@@ -1,7 +1,8 @@
 // Command load measures the speed of the service relative to the limits of the machine.
 // It prints a table. Each row compares the service with a yardstick: a simple reference
 // program or reference load that is measured in the same run. The ratio of the two is the
-// result.
+// result. Ratios can be compared between machines, absolute values cannot. No row passes or
+// fails.
 //
 //	make bench                                 all parts, about half an hour
 //	make bench PARTS='collector conversions'   some of collector, ingestion, clicks, conversions, gateway, lists, commissions, analytics, notifications, streams, webhooks, processor
@@ -98,7 +99,8 @@
 // in short rounds. The ratio of a row is the median of the ratios of the rounds, because
 // the speed of a shared machine can change by a quarter within minutes. The table also
 // shows the lowest and the highest ratio. A wide range means that the machine was busy
-// with other work; then repeat the run. BENCH_ROUNDS (default 5) is the number of rounds.
+// with other work; then repeat the run. BENCH_ROUNDS (default 5) is the number of rounds;
+// a run with one round only shows that the benchmark works.
 // SCALE (default 1) multiplies the number of rows that each part creates in the database.
 //
 // # Limits of the method

@@ -14,8 +14,14 @@
 // requests uses the CPU time of all processes of the service per round, because the work
 // of a round is the same on both sides. The command estimates the ratio of the CPU time
 // after to the CPU time before from the pairs, with a 95 % interval. A row is worse only
-// if the whole interval is above 1.10; then the exit code is 1. BENCH_ROUNDS is the
-// number of pairs. The default is 15, which is also the minimum for a verdict.
+// if the whole interval is above 1.10; then the exit code is 1. A row is undecided if the
+// interval contains 1.10: repeat the run with more rounds on an idle machine. BENCH_ROUNDS
+// is the number of pairs. The default is 15, which is also the minimum for a verdict. All
+// parts take about two and a half hours, because both commits fill their databases.
+//
+// A row that only one of the commits has is listed without a verdict. The rows after a
+// removed or renamed row are not compared, and the exit code is 1. In this case select other
+// parts, or keep the name of the row.
 //
 // Each commit is measured by its own load program, because the programs depend on the
 // schema, the packages and the settings of their commit. The load program of an older
