@@ -6,10 +6,17 @@
 //  1. recover from panics
 //  2. set common headers, require HTTPS, respond to OPTIONS (call.go, headers.go)
 //  3. find the route (runtime.ServeMux)
-//  4. middlewares: validate the query, read the body, limit the time (route.go)
-//  5. decode the request (codec.go, decode.go, query.go)
+//  4. runtime.WithMiddlewares: validate the query, read the body, limit the time (route.go)
+//  5. decode the request: runtime.Marshaler (codec.go, decode.go) and
+//     runtime.SetQueryParameterParser (query.go)
 //  6. call the core (a generated handler)
-//  7. encode the response (encode.go, response.go) or the error (errors.go)
+//  7. encode the response (encode.go), and set its status (runtime.WithForwardResponseOption,
+//     response.go) and headers (runtime.WithOutgoingHeaderMatcher, headers.go)
+//  8. or encode the error (runtime.WithErrorHandler, WithStreamErrorHandler and
+//     WithRoutingErrorHandler, errors.go)
+//
+// Downloads are streams of google.api.HttpBody. Package contract reads routes, statuses and
+// body limits from the protos.
 //
 // Guarantees: every request that reaches a handler of net/http gets a response that
 // package contract describes, except that the gateway closes the connection if a download
