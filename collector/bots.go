@@ -46,8 +46,9 @@ var (
 	libraryParts = []string{"windowspowershell/", "winhttp", "google-apps-script"}
 	crawlers     = []string{
 		"crawl", "spider", "slurp", "scrapy", "mediapartners-google", "apis-google", "google-inspectiontool", "googleother",
-		"google-extended", "google-read-aloud", "googleprober", "googleproducer", "feedfetcher", "feedburner", "feedly", "ia_archiver", "heritrix", "nutch", "chatgpt-user",
-		"claude-user", "claude-web", "anthropic-ai", "perplexity-user", "meta-external", "cohere-ai", "censysinspect", "zgrab", "masscan",
+		"google-extended", "google-read-aloud", "googleprober", "googleproducer", "feedfetcher", "feedburner", "feedly", "ia_archiver",
+		"heritrix", "nutch", "chatgpt-user", "claude-user", "claude-web",
+		"anthropic-ai", "perplexity-user", "meta-external", "cohere-ai", "censysinspect", "zgrab", "masscan",
 		"nuclei", "nikto", "sqlmap", "internetmeasurement", "screaming frog", "sitebulb", "validator",
 		// By convention only robots have a URL in their agent.
 		"http://", "https://",

@@ -293,9 +293,18 @@ type refusal struct {
 
 // Responses to request bodies that cannot be read.
 var (
-	encodedBody    = &refusal{status: http.StatusUnsupportedMediaType, reason: affiliate.ReasonUnsupportedMediaType, message: "The request body must not be encoded."}
-	wrongType      = &refusal{status: http.StatusUnsupportedMediaType, reason: affiliate.ReasonUnsupportedMediaType, message: "The Content-Type must be application/json or text/plain."}
-	largeBody      = &refusal{status: http.StatusRequestEntityTooLarge, reason: affiliate.ReasonPayloadTooLarge, message: "The request body must have at most 8 KiB."}
+	encodedBody = &refusal{
+		status: http.StatusUnsupportedMediaType, reason: affiliate.ReasonUnsupportedMediaType,
+		message: "The request body must not be encoded.",
+	}
+	wrongType = &refusal{
+		status: http.StatusUnsupportedMediaType, reason: affiliate.ReasonUnsupportedMediaType,
+		message: "The Content-Type must be application/json or text/plain.",
+	}
+	largeBody = &refusal{
+		status: http.StatusRequestEntityTooLarge, reason: affiliate.ReasonPayloadTooLarge,
+		message: "The request body must have at most 8 KiB.",
+	}
 	incompleteBody = &refusal{
 		status: http.StatusBadRequest, reason: affiliate.ReasonValidation, message: "The request body could not be read.",
 		violations: affiliate.Violations{{Field: affiliate.WholeBody, Message: "could not be read to its end"}},

@@ -72,7 +72,8 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 		}, []string{"zone"}),
 		redirects: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "tributary_collector_redirects_total",
-			Help: "Redirects to the target of a short link, by outcome: recorded (with a click), uncounted (HEAD or prefetch), limited (rate limit, no click) or not_durable (the click could not be stored).",
+			Help: "Redirects to the target of a short link, by outcome: recorded (with a click), uncounted (HEAD or prefetch), " +
+				"limited (rate limit, no click) or not_durable (the click could not be stored).",
 		}, []string{"outcome"}),
 	}
 	for _, reason := range rejections {
@@ -84,7 +85,10 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 	for _, outcome := range []string{redirectRecorded, redirectUncounted, redirectLimited, redirectNotDurable} {
 		m.redirects.WithLabelValues(outcome)
 	}
-	registry.MustRegister(m.accepted, m.repeated, m.unresolved, m.rejected, m.batchClicks, m.timeToDurable, m.failedBatches, m.journaled, m.replayed, m.fallbacks, m.redirects)
+	registry.MustRegister(
+		m.accepted, m.repeated, m.unresolved, m.rejected, m.batchClicks, m.timeToDurable, m.failedBatches, m.journaled, m.replayed,
+		m.fallbacks, m.redirects,
+	)
 	return m
 }
 
@@ -111,14 +115,16 @@ func (m *metrics) watch(registry prometheus.Registerer, b *batcher, j *journal.J
 			}
 			return 0
 		})
-		gauge("oldest_unpersisted_seconds", "Age of the oldest click in the queue of the collector, which is not in the stream yet.", func() float64 { return age(b.oldest()) })
+		gauge("oldest_unpersisted_seconds", "Age of the oldest click in the queue of the collector, which is not in the stream yet.",
+			func() float64 { return age(b.oldest()) })
 		return
 	}
 	gauge("oldest_unpersisted_seconds", "Age of the oldest click in the queue or in the journal of the collector, which is not in the stream yet.",
 		func() float64 { return max(age(b.oldest()), age(j.Stats().Oldest)) })
 	gauge("journal_clicks", "Clicks in the journal that still have to be moved to the stream.", func() float64 { return float64(j.Stats().Clicks) })
 	gauge("journal_bytes", "Bytes of the journal on disk.", func() float64 { return float64(j.Stats().Bytes) })
-	gauge("journal_max_bytes", "Maximum of journal_bytes. When it is reached, clicks are refused while the stream is unavailable.", func() float64 { return float64(j.Stats().MaxBytes) })
+	gauge("journal_max_bytes", "Maximum of journal_bytes. When it is reached, clicks are refused while the stream is unavailable.",
+		func() float64 { return float64(j.Stats().MaxBytes) })
 	gauge("journal_disk_free_bytes", "Free space of the file system of the journal.", func() float64 {
 		free, err := j.FreeBytes()
 		if err != nil {
@@ -136,8 +142,11 @@ func (m *metrics) watch(registry prometheus.Registerer, b *batcher, j *journal.J
 	counter := func(name, help string, value func() float64) {
 		registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "tributary_collector_" + name, Help: help}, value))
 	}
-	counter("journal_torn_tails_total", "Incomplete records removed from the end of the journal when it was opened. A crash during a write leaves one such record.", func() float64 { return float64(j.Stats().Truncated) })
-	counter("journal_damaged_records_total", "Damaged records skipped since the start. Any value above 0 needs an alert.", func() float64 { return float64(j.Stats().Skipped) })
+	counter("journal_torn_tails_total",
+		"Incomplete records removed from the end of the journal when it was opened. A crash during a write leaves one such record.",
+		func() float64 { return float64(j.Stats().Truncated) })
+	counter("journal_damaged_records_total", "Damaged records skipped since the start. Any value above 0 needs an alert.",
+		func() float64 { return float64(j.Stats().Skipped) })
 }
 
 // flushed updates the metrics after the write of one batch.

@@ -87,7 +87,9 @@ type visitor struct {
 // record does not use proto.Marshal, because its reflection would take longer than
 // everything else that record does. It writes the fields in the same order as
 // proto.Marshal.
-func (c *Collector) record(dst []byte, id affiliate.ClickID, receivedAt time.Time, caller apiCaller, codeEntry *edgev1.ReferralCodeEntry, b *body, v visitor) []byte {
+func (c *Collector) record(
+	dst []byte, id affiliate.ClickID, receivedAt time.Time, caller apiCaller, codeEntry *edgev1.ReferralCodeEntry, b *body, v visitor,
+) []byte {
 	keepPersonal := b.consent != click.ConsentDenied
 	agent, monthHashes := c.agents.parse(v.agent), c.hashes.forMonth(receivedAt)
 	dst = appendBytes(dst, clickFieldID, id.UUID[:])

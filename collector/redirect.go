@@ -48,11 +48,14 @@ var (
 )
 
 const (
-	unknownLinkPage = `<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>Link not found</title></head>` +
+	unknownLinkPage = `<!doctype html><html lang="en"><head><meta charset="utf-8">` +
+		`<meta name="viewport" content="width=device-width"><title>Link not found</title></head>` +
 		"<body><h1>Link not found</h1><p>This link does not exist or is not active any more.</p></body></html>\n"
-	unavailableLinkPage = `<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>Please try again</title></head>` +
+	unavailableLinkPage = `<!doctype html><html lang="en"><head><meta charset="utf-8">` +
+		`<meta name="viewport" content="width=device-width"><title>Please try again</title></head>` +
 		"<body><h1>Please try again</h1><p>This link cannot be opened at the moment. Please try again in a few seconds.</p></body></html>\n"
-	limitedLinkPage = `<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>Too many links</title></head>` +
+	limitedLinkPage = `<!doctype html><html lang="en"><head><meta charset="utf-8">` +
+		`<meta name="viewport" content="width=device-width"><title>Too many links</title></head>` +
 		"<body><h1>Too many links</h1><p>Too many links that do not exist were opened from here. Please try again in a minute.</p></body></html>\n"
 )
 

@@ -149,7 +149,10 @@ func New(cfg Config, deps Deps) *Collector {
 	}
 	sink := deps.Sink
 	if deps.Journal != nil {
-		c.journalSink = &journalSink{stream: sink, missingDependency: c.missingDependency, journal: deps.Journal, unavailable: make([]atomic.Bool, c.shards), metrics: c.metrics, log: c.log}
+		c.journalSink = &journalSink{
+			stream: sink, missingDependency: c.missingDependency, journal: deps.Journal, unavailable: make([]atomic.Bool, c.shards),
+			metrics: c.metrics, log: c.log,
+		}
 		c.background = append(c.background, c.journalSink.run)
 		sink = c.journalSink
 	}

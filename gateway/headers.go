@@ -62,7 +62,8 @@ var commonHeaders = http.Header{
 // (corsResponseHeaders).
 const (
 	corsRequestHeaders  = "Authorization, Content-Type, Idempotency-Key, Last-Event-ID, Traceparent, Tracestate, X-Mode, X-Request-Id"
-	corsResponseHeaders = "Content-Disposition, Export-Parts, Idempotent-Replayed, Ignored-Fields, RateLimit, RateLimit-Policy, Retry-After, Total-Capped, X-Accel-Buffering, X-Request-Id"
+	corsResponseHeaders = "Content-Disposition, Export-Parts, Idempotent-Replayed, Ignored-Fields, RateLimit, RateLimit-Policy, " +
+		"Retry-After, Total-Capped, X-Accel-Buffering, X-Request-Id"
 	// corsMaxAge is how many seconds a browser caches the response to a preflight.
 	corsMaxAge = "600"
 )

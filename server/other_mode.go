@@ -51,7 +51,8 @@ func (p *pipeline) suggestMode(ctx context.Context, req any, _ *grpc.UnaryServer
 	other := affiliate.Scope{Workspace: caller.Workspace, Mode: caller.Mode.Other()}
 	switch exist, failure := postgres.ExistInMode(ctx, p.db, other, records); {
 	case failure != nil:
-		p.log.LogAttrs(ctx, slog.LevelWarn, "cannot look for records in the other mode", slog.String("request_id", RequestID(ctx)), slog.String("error", failure.Error()))
+		p.log.LogAttrs(ctx, slog.LevelWarn, "cannot look for records in the other mode",
+			slog.String("request_id", RequestID(ctx)), slog.String("error", failure.Error()))
 	case exist:
 		suggestion := *refusal
 		if suggestion.Message == "" {

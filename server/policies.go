@@ -230,7 +230,8 @@ var policies = markReads(map[string]Policy{
 
 	affiliatev1.MailService_ReceiveProviderEvent_FullMethodName: unauthenticated(ZoneMailProvider),
 
-	affiliatev1.BuyerErasureService_EraseBuyer_FullMethodName:      merchant(exportPersonal).limitedPerWorkspace(ZoneBuyerErasure).serviceMode(affiliate.ModeLive).acceptsKey(),
+	affiliatev1.BuyerErasureService_EraseBuyer_FullMethodName: merchant(exportPersonal).limitedPerWorkspace(ZoneBuyerErasure).
+		serviceMode(affiliate.ModeLive).acceptsKey(),
 	affiliatev1.BuyerErasureService_GetBuyerErasure_FullMethodName: merchant(exportPersonal),
 
 	affiliatev1.ProcessorService_ConnectProcessor_FullMethodName:       member(manageKeys),

@@ -39,7 +39,9 @@ var idempotent = map[string]bool{
 	affiliatev1.BuyerErasureService_EraseBuyer_FullMethodName:         true,
 }
 
-func (o Options) addDeadline(ctx context.Context, method string, request, response any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+func (o Options) addDeadline(
+	ctx context.Context, method string, request, response any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption,
+) error {
 	if _, ok := ctx.Deadline(); !ok {
 		limited, cancel := context.WithTimeout(ctx, o.Timeout)
 		defer cancel()
@@ -48,7 +50,9 @@ func (o Options) addDeadline(ctx context.Context, method string, request, respon
 	return invoke(ctx, method, request, response, conn, opts...)
 }
 
-func (o Options) addIdempotencyKey(ctx context.Context, method string, request, response any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+func (o Options) addIdempotencyKey(
+	ctx context.Context, method string, request, response any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption,
+) error {
 	if idempotent[method] && !hasIdempotencyKey(ctx) {
 		ctx = metadata.AppendToOutgoingContext(ctx, IdempotencyKey, uuid.NewString())
 	}
@@ -70,7 +74,9 @@ const (
 // repeat waits and sends the call again. The client does not use the retry policy of
 // grpc-go, because that policy does not read the wait that the service requests
 // (retry_after in ErrorInfo).
-func (o Options) repeat(ctx context.Context, method string, request, response any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+func (o Options) repeat(
+	ctx context.Context, method string, request, response any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption,
+) error {
 	for attempt := 1; ; attempt++ {
 		err := invoke(ctx, method, request, response, conn, opts...)
 		wait, again := waitAfter(ctx, method, err, attempt)
@@ -118,7 +124,9 @@ func onlyReads(method string) bool {
 	return rule.GetGet() != ""
 }
 
-func (o Options) addCredential(ctx context.Context, method string, request, response any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+func (o Options) addCredential(
+	ctx context.Context, method string, request, response any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption,
+) error {
 	ctx, err := o.withCredential(ctx)
 	if err != nil {
 		return err
@@ -126,7 +134,9 @@ func (o Options) addCredential(ctx context.Context, method string, request, resp
 	return invoke(ctx, method, request, response, conn, opts...)
 }
 
-func (o Options) addStreamCredential(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string, stream grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+func (o Options) addStreamCredential(
+	ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string, stream grpc.Streamer, opts ...grpc.CallOption,
+) (grpc.ClientStream, error) {
 	ctx, err := o.withCredential(ctx)
 	if err != nil {
 		return nil, err

@@ -42,7 +42,9 @@ type Landing struct {
 
 // NewLanding connects to the database and creates all parts. It does not wait for Redis.
 // NewLanding adds the TLS files of the settings to files.
-func NewLanding(ctx context.Context, cfg settings.Landing, files *certificates.Files, log *slog.Logger, registry prometheus.Registerer, process *clock.Clock) (*Landing, error) {
+func NewLanding(
+	ctx context.Context, cfg settings.Landing, files *certificates.Files, log *slog.Logger, registry prometheus.Registerer, process *clock.Clock,
+) (*Landing, error) {
 	l := &Landing{cfg: cfg, log: log}
 	var err error
 	if l.tls, err = cfg.ServerTLS(files); err != nil {

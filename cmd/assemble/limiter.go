@@ -19,7 +19,10 @@ type limiter struct {
 	zones   map[server.Zone]ratelimit.Zone
 }
 
-func newLimiter(cache redis.UniversalClient, limits settings.Limits, timeout time.Duration, hashKey []byte, log *slog.Logger, now func() time.Time, registry prometheus.Registerer) *limiter {
+func newLimiter(
+	cache redis.UniversalClient, limits settings.Limits, timeout time.Duration, hashKey []byte,
+	log *slog.Logger, now func() time.Time, registry prometheus.Registerer,
+) *limiter {
 	fallbacks := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "tributary_limit_alone_total",
 		Help: "Requests that only this process counted because Redis did not respond, by zone.",

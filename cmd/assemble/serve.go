@@ -94,7 +94,9 @@ func closeConnections(ctx context.Context, next http.Handler) http.Handler {
 }
 
 // serveMetrics serves the private port until ctx ends and the delay is over.
-func serveMetrics(ctx context.Context, listener net.Listener, gatherer prometheus.Gatherer, ready func(context.Context) error, delay time.Duration, log *slog.Logger) error {
+func serveMetrics(
+	ctx context.Context, listener net.Listener, gatherer prometheus.Gatherer, ready func(context.Context) error, delay time.Duration, log *slog.Logger,
+) error {
 	return serveHTTP(ctx, listener, private.NewServer(ctx, gatherer, ready, log), nil, delay)
 }
 

@@ -65,7 +65,8 @@ func (c *Core) newWebhookClient() (*webhook.Client, error) {
 // buildWork creates the parts that do not serve requests: the jobs and the consumer of the
 // click stream.
 func (c *Core) buildWork(
-	directories river.Worker[affiliate.SyncDirectory], mails *servermail.Worker, conversions *conversionservice.Service, processors *processorservice.Service, accounts *account.Service,
+	directories river.Worker[affiliate.SyncDirectory], mails *servermail.Worker, conversions *conversionservice.Service,
+	processors *processorservice.Service, accounts *account.Service,
 	erasures *privacyservice.Service, buyers *buyer.Service, exports *export.Service, testData *testmode.Service,
 ) error {
 	var err error
@@ -100,7 +101,10 @@ func (c *Core) buildWork(
 	river.AddWorker(registered, notificationservice.NewPeriodWorker(c.db, c.now))
 	river.AddWorker(registered, notificationservice.NewDigestWorker(c.db, c.log, c.now))
 
-	periodic := []*river.PeriodicJob{upkeep.PeriodicJob(), commission.SweepJob(), stats.PeriodicJob(), analytics.PeriodicJob(), fx.PeriodicJob(), check.PeriodicJob(), notificationservice.DigestJob(), notificationservice.PeriodJob()}
+	periodic := []*river.PeriodicJob{
+		upkeep.PeriodicJob(), commission.SweepJob(), stats.PeriodicJob(), analytics.PeriodicJob(), fx.PeriodicJob(), check.PeriodicJob(),
+		notificationservice.DigestJob(), notificationservice.PeriodJob(),
+	}
 	periodic = append(periodic, processorservice.PeriodicJobs()...)
 	periodic = append(periodic, privacyservice.PeriodicJobs()...)
 	periodic = append(periodic, conversions.PeriodicJobs()...)

@@ -69,7 +69,8 @@ func (a anchor) at(elapsed time.Duration) time.Time { return a.server.Add(elapse
 func New(machine func() time.Time) *Clock {
 	return &Clock{machine: machine, started: time.Now(), offset: prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "tributary_clock_offset_seconds",
-		Help: "Time by which the clock of the process's machine is ahead of that of the server whose time it uses; negative if it is behind, 0 until the first comparison.",
+		Help: "Time by which the clock of the process's machine is ahead of that of the server whose time it uses; " +
+			"negative if it is behind, 0 until the first comparison.",
 	})}
 }
 

@@ -38,7 +38,8 @@ import (
 	"github.com/tributary-hq/tributary/httpedge"
 )
 
-var errUsage = errors.New("usage: collector | collector journal inspect [dir] | collector journal export [dir] | collector healthcheck [--serving|--ready] | collector version")
+var errUsage = errors.New("usage: collector | collector journal inspect [dir] | collector journal export [dir] | " +
+	"collector healthcheck [--serving|--ready] | collector version")
 
 func main() {
 	if err := execute(os.Args[1:], os.Stdout, os.Stderr); err != nil {
@@ -162,7 +163,8 @@ func run(ctx context.Context, process *clock.Clock) (err error) {
 	comparisons.Go(func() { process.Run(ctx) })
 	comparisons.Go(func() { hashKey.Run(ctx) })
 
-	log.Info("collector is listening", "version", version.String(), "address", listener.Addr().String(), "tls", tlsConfig != nil, "metrics", metricsListener.Addr().String())
+	log.Info("collector is listening", "version", version.String(), "address", listener.Addr().String(), "tls", tlsConfig != nil,
+		"metrics", metricsListener.Addr().String())
 	err = clicks.Run(ctx, listener, tlsConfig)
 
 	shutdown, cancel := context.WithTimeout(context.Background(), time.Second)

@@ -60,7 +60,10 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
-const usage = `usage: core serve [--gateway] | migrate | secrets DIR [FOLDER=FILE,FILE…]… | check | fx load FILE… | announce TITLE FILE | mail test ADDRESS | erasures replay FILE… | workspace create --email ADDRESS --name NAME --workspace NAME | workspace billing --id ID --active=true|false | account reset-second-factor --email ADDRESS --kind merchant|partner | analytics recount [--workspace ID] [--from DATE] [--to DATE] | keys reset SETTING | healthcheck [--serving|--ready] | version`
+const usage = "usage: core serve [--gateway] | migrate | secrets DIR [FOLDER=FILE,FILE…]… | check | fx load FILE… | announce TITLE FILE | mail test ADDRESS | " +
+	"erasures replay FILE… | workspace create --email ADDRESS --name NAME --workspace NAME | workspace billing --id ID --active=true|false | " +
+	"account reset-second-factor --email ADDRESS --kind merchant|partner | analytics recount [--workspace ID] [--from DATE] [--to DATE] | " +
+	"keys reset SETTING | healthcheck [--serving|--ready] | version"
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

@@ -149,7 +149,8 @@ func writeReceiverCertificate(path string, args []string, out io.Writer) error {
 	if err := errors.Join(writeFile(key, created.key), writeFile(certificate, created.certificate)); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(out, "Wrote %s and %s, valid for 30 days at localhost, 127.0.0.1 and ::1.\nThe demo delivers webhooks to an HTTPS server on this machine that uses these files.\n", certificate, key)
+	_, err = fmt.Fprintf(out, "Wrote %s and %s, valid for 30 days at localhost, 127.0.0.1 and ::1.\n"+
+		"The demo delivers webhooks to an HTTPS server on this machine that uses these files.\n", certificate, key)
 	return err
 }
 

@@ -95,7 +95,9 @@ const (
 // CompareHashKey registers the metric and compares the first of the keys. It returns an error
 // if the key is wrong. Without a list of the keys of the cores, it returns no error, because a
 // collector also starts without Redis.
-func CompareHashKey(ctx context.Context, keys settings.HashKeys, cache clickstream.Endpoint, log *slog.Logger, registry prometheus.Registerer) (*HashKey, error) {
+func CompareHashKey(
+	ctx context.Context, keys settings.HashKeys, cache clickstream.Endpoint, log *slog.Logger, registry prometheus.Registerer,
+) (*HashKey, error) {
 	client, err := clickstream.Connect(cache)
 	if err != nil {
 		return nil, err

@@ -33,7 +33,8 @@ import (
 	"github.com/tributary-hq/tributary/landing/store"
 )
 
-var errUsage = errors.New("usage: landing | landing migrate | landing contacts [--limit N] [--before ID] | landing healthcheck [--serving|--ready] | landing version")
+var errUsage = errors.New("usage: landing | landing migrate | landing contacts [--limit N] [--before ID] | " +
+	"landing healthcheck [--serving|--ready] | landing version")
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

@@ -54,11 +54,13 @@ var specificReasons = map[string][]affiliate.Reason{
 	affiliatev1.ProgramService_UpdateGroup_FullMethodName:     {affiliate.ReasonProgramStateInvalid},
 	affiliatev1.ProgramService_DeleteGroup_FullMethodName:     {affiliate.ReasonGroupInUse},
 
-	affiliatev1.ParticipantService_Apply_FullMethodName:                   {affiliate.ReasonApplicationDuplicate, affiliate.ReasonReferralCodeTaken},
-	affiliatev1.ParticipantService_AcceptParticipantInvite_FullMethodName: {affiliate.ReasonNotFound, affiliate.ReasonApplicationDuplicate, affiliate.ReasonReferralCodeTaken},
-	affiliatev1.ParticipantService_AcceptParticipation_FullMethodName:     {affiliate.ReasonParticipantState, affiliate.ReasonParticipantErased},
-	affiliatev1.ParticipantService_DeclineParticipation_FullMethodName:    {affiliate.ReasonParticipantState, affiliate.ReasonParticipantErased},
-	affiliatev1.ParticipantService_CreateParticipantToken_FullMethodName:  {affiliate.ReasonParticipantState, affiliate.ReasonParticipantErased},
+	affiliatev1.ParticipantService_Apply_FullMethodName: {affiliate.ReasonApplicationDuplicate, affiliate.ReasonReferralCodeTaken},
+	affiliatev1.ParticipantService_AcceptParticipantInvite_FullMethodName: {
+		affiliate.ReasonNotFound, affiliate.ReasonApplicationDuplicate, affiliate.ReasonReferralCodeTaken,
+	},
+	affiliatev1.ParticipantService_AcceptParticipation_FullMethodName:    {affiliate.ReasonParticipantState, affiliate.ReasonParticipantErased},
+	affiliatev1.ParticipantService_DeclineParticipation_FullMethodName:   {affiliate.ReasonParticipantState, affiliate.ReasonParticipantErased},
+	affiliatev1.ParticipantService_CreateParticipantToken_FullMethodName: {affiliate.ReasonParticipantState, affiliate.ReasonParticipantErased},
 	affiliatev1.ParticipantService_CreateParticipant_FullMethodName: {
 		affiliate.ReasonReferralCodeTaken, affiliate.ReasonApplicationDuplicate, affiliate.ReasonExternalIDTaken, affiliate.ReasonProgramStateInvalid,
 		affiliate.ReasonEmailNotVerified,
@@ -67,8 +69,13 @@ var specificReasons = map[string][]affiliate.Reason{
 	affiliatev1.ParticipantService_RejectParticipant_FullMethodName:    {affiliate.ReasonParticipantState, affiliate.ReasonParticipantErased},
 	affiliatev1.ParticipantService_SuspendParticipant_FullMethodName:   {affiliate.ReasonParticipantState, affiliate.ReasonParticipantErased},
 	affiliatev1.ParticipantService_ReinstateParticipant_FullMethodName: {affiliate.ReasonParticipantState, affiliate.ReasonParticipantErased},
-	affiliatev1.ParticipantService_UpdateParticipant_FullMethodName:    {affiliate.ReasonReferralCodeTaken, affiliate.ReasonExternalIDTaken, affiliate.ReasonParticipantErased},
-	affiliatev1.ParticipantService_InviteParticipant_FullMethodName:    {affiliate.ReasonReferralCodeTaken, affiliate.ReasonApplicationDuplicate, affiliate.ReasonProgramStateInvalid, affiliate.ReasonEmailNotVerified},
+	affiliatev1.ParticipantService_UpdateParticipant_FullMethodName: {
+		affiliate.ReasonReferralCodeTaken, affiliate.ReasonExternalIDTaken, affiliate.ReasonParticipantErased,
+	},
+	affiliatev1.ParticipantService_InviteParticipant_FullMethodName: {
+		affiliate.ReasonReferralCodeTaken, affiliate.ReasonApplicationDuplicate, affiliate.ReasonProgramStateInvalid,
+		affiliate.ReasonEmailNotVerified,
+	},
 
 	affiliatev1.LinkService_CreateLink_FullMethodName:        createLinkReasons,
 	affiliatev1.LinkService_UpdateLink_FullMethodName:        {affiliate.ReasonParticipantErased, affiliate.ReasonProgramStateInvalid},
@@ -77,10 +84,15 @@ var specificReasons = map[string][]affiliate.Reason{
 	affiliatev1.LinkService_UpdatePartnerLink_FullMethodName: {affiliate.ReasonParticipantErased, affiliate.ReasonProgramStateInvalid},
 	affiliatev1.LinkService_DeletePartnerLink_FullMethodName: {affiliate.ReasonParticipantErased},
 
-	affiliatev1.PromoCodeService_CreatePromoCode_FullMethodName: {affiliate.ReasonPromoCodeTaken, affiliate.ReasonParticipantState, affiliate.ReasonParticipantErased, affiliate.ReasonProgramStateInvalid},
+	affiliatev1.PromoCodeService_CreatePromoCode_FullMethodName: {
+		affiliate.ReasonPromoCodeTaken, affiliate.ReasonParticipantState, affiliate.ReasonParticipantErased,
+		affiliate.ReasonProgramStateInvalid,
+	},
 	affiliatev1.PromoCodeService_UpdatePromoCode_FullMethodName: {affiliate.ReasonParticipantErased},
 
-	affiliatev1.ConversionService_ReportConversion_FullMethodName: {affiliate.ReasonConversionDuplicate, affiliate.ReasonNoAttributionSignal, affiliate.ReasonModeMismatch},
+	affiliatev1.ConversionService_ReportConversion_FullMethodName: {
+		affiliate.ReasonConversionDuplicate, affiliate.ReasonNoAttributionSignal, affiliate.ReasonModeMismatch,
+	},
 	affiliatev1.ConversionService_RefundConversion_FullMethodName: {affiliate.ReasonRefundDuplicate, affiliate.ReasonRefundExceedsAmount},
 	affiliatev1.ConversionService_ReportDispute_FullMethodName: {
 		affiliate.ReasonNotFound, affiliate.ReasonDisputeDuplicate, affiliate.ReasonDisputeExceedsAmount,

@@ -60,7 +60,9 @@ type Route struct {
 // snakeCase lists the services whose REST API uses snake_case. They are for the servers
 // of merchants, or return bundles, whose keys are snake_case too. The REST API of all
 // other services uses camelCase.
-var snakeCase = []protoreflect.FullName{"affiliate.v1.ConversionService", "affiliate.v1.CustomerService", "affiliate.v1.AttributionService", "affiliate.v1.ExportService"}
+var snakeCase = []protoreflect.FullName{
+	"affiliate.v1.ConversionService", "affiliate.v1.CustomerService", "affiliate.v1.AttributionService", "affiliate.v1.ExportService",
+}
 
 // Files returns the protos of the public API, ordered by path.
 func Files() []protoreflect.FileDescriptor {

@@ -22,7 +22,8 @@ var files embed.FS
 
 // policy is the Content-Security-Policy of the page. Redoc needs inline styles, and a web
 // worker for its search.
-const policy = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; font-src 'self'; connect-src 'self'; worker-src blob:; form-action 'none'; base-uri 'none'; frame-ancestors 'none'"
+const policy = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; font-src 'self'; " +
+	"connect-src 'self'; worker-src blob:; form-action 'none'; base-uri 'none'; frame-ancestors 'none'"
 
 // Handlers returns the handlers of the page and its files, by path.
 func Handlers() (map[string]http.HandlerFunc, error) { return embedded.Handlers(files, policy, pathOf) }

@@ -135,7 +135,8 @@ func describePooler(ctx context.Context, url string, conn *pgconn.PgConn) error 
 		return fmt.Errorf("the database is behind PgBouncer in %[1]s mode (pool_mode = %[1]s), which runs the statements of one connection in different sessions: "+
 			"set pool_mode = session for this database in PgBouncer, or connect to Postgres directly", mode)
 	}
-	return errors.New("the database is behind a connection pooler in transaction or statement mode, which runs the statements of one connection in different sessions: " +
+	return errors.New("the database is behind a connection pooler in transaction or statement mode, " +
+		"which runs the statements of one connection in different sessions: " +
 		"set the pooler to session mode for this database, or connect to Postgres directly")
 }
 

@@ -128,7 +128,9 @@ type acquisition struct{ granted, sum, retry, reset int64 }
 // acquire requests tokens from the shared window with the given key: it runs
 // acquireScript. The given row replaces the stored row of the holder. If row is nil, the
 // script adds the granted tokens to the stored row.
-func (o *Options) acquire(ctx context.Context, client redis.UniversalClient, key string, nowMs, limit, tokens, span, bucketMs int64, holder string, row []byte) (acquisition, error) {
+func (o *Options) acquire(
+	ctx context.Context, client redis.UniversalClient, key string, nowMs, limit, tokens, span, bucketMs int64, holder string, row []byte,
+) (acquisition, error) {
 	if client == nil {
 		return acquisition{}, errNoRedis
 	}

@@ -208,7 +208,9 @@ func (r *recorder) since(at time.Time) []attempt {
 }
 
 // requestKinds contains the kinds of request of clients and sellers.
-var requestKinds = []string{"click with a proposed id", "click without a proposed id", "visit to a short link", "sale with a promo code", "sale with a click id"}
+var requestKinds = []string{
+	"click with a proposed id", "click without a proposed id", "visit to a short link", "sale with a promo code", "sale with a click id",
+}
 
 // acknowledgedSince counts the acknowledged requests that ended at or after a time, by
 // kind. A report of a sale counts only if its status is 201.

@@ -121,7 +121,8 @@ func (s *storm) settleWebhooks(ctx context.Context) error {
 			return err
 		}
 		if jobs+deliveries > 0 {
-			return fmt.Errorf("%d jobs and %d deliveries are pending, %d of the deliveries after a failed attempt, the next one is due at %s", jobs, deliveries, tried, next)
+			return fmt.Errorf("%d jobs and %d deliveries are pending, %d of the deliveries after a failed attempt, the next one is due at %s",
+				jobs, deliveries, tried, next)
 		}
 		return nil
 	})
@@ -278,7 +279,8 @@ func (s *storm) findPanics() []string {
 			found = append(found, err.Error())
 		}
 		for line := range strings.Lines(string(text)) {
-			if strings.HasPrefix(line, "panic:") || strings.HasPrefix(line, "fatal error:") || strings.Contains(line, "WARNING: DATA RACE") || strings.Contains(line, `"msg":"panic"`) {
+			if strings.HasPrefix(line, "panic:") || strings.HasPrefix(line, "fatal error:") ||
+				strings.Contains(line, "WARNING: DATA RACE") || strings.Contains(line, `"msg":"panic"`) {
 				found = append(found, filepath.Base(path)+": "+strings.TrimSpace(line))
 			}
 		}

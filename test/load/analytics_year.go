@@ -152,7 +152,8 @@ func (y *year) storeCustomers(ctx context.Context, db *database) error {
 // sumColumns are the columns of analytics_days. The counts are in the order of
 // analytics.Counts.
 var sumColumns = []string{
-	"workspace_id", "mode", "program_id", "participant_id", "link_id", "dimension", "day", "value", "currency", "clicks", "unique_clicks", "bot_clicks", "conversions", "signups",
+	"workspace_id", "mode", "program_id", "participant_id", "link_id", "dimension", "day", "value", "currency",
+	"clicks", "unique_clicks", "bot_clicks", "conversions", "signups",
 	"new_customers", "approved", "paid", "orders", "revenue_cents", "refunded_cents", "commission_cents", "quarters",
 }
 

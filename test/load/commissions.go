@@ -302,7 +302,8 @@ func fillCommissions(ctx context.Context, db *database, scale int, large, small 
 			select partner_id, 'partner', partner_id || '@example.com', '', 'Partner ' || n, now() from places`,
 		`insert into participants (workspace_id, id, program_id, mode, partner_id, partner_name, partner_email, status, referral_code,
 				application_answers, applied_at, created_at, updated_at)
-			select workspace_id, participant_id, program_id, 'live', partner_id, 'Partner ' || n, partner_id || '@example.com', 'approved', 'code-' || n, '{}', now(), now(), now()
+			select workspace_id, participant_id, program_id, 'live', partner_id, 'Partner ' || n, partner_id || '@example.com', 'approved',
+				'code-' || n, '{}', now(), now(), now()
 			from places`,
 		fmt.Sprintf(`insert into commissions (workspace_id, id, mode, program_id, participant_id, partner_id, conversion_id, decision_id,
 				external_transaction_id, status, commission_type, event_type, rate_bps, amount_cents, original_amount_cents, currency,
@@ -311,11 +312,13 @@ func fillCommissions(ctx context.Context, db *database, scale int, large, small 
 			select p.workspace_id, gen_random_uuid(), 'live', p.program_id, p.participant_id, p.partner_id, gen_random_uuid(), gen_random_uuid(),
 				'order-' || p.n || '-' || k.k, s.status, 'percentage', 'purchase', 2000, 1000 + k.k %% 1000, 2000, 'USD',
 				10000, 10000, 'USD', k.k %% 50 = 0 and s.status = 'pending', '{}', 'none', k.at + interval '30 days', null,
-				case when s.status in ('approved', 'paid') then k.at + interval '30 days' end, 'system', '{"version": 1, "rules": {"type": "percentage", "rate_bps": 2000, "hold_days": 30}}', 1, k.at, k.at
+				case when s.status in ('approved', 'paid') then k.at + interval '30 days' end, 'system',
+				'{"version": 1, "rules": {"type": "percentage", "rate_bps": 2000, "hold_days": 30}}', 1, k.at, k.at
 			from places p
 			cross join lateral (
 				select k, date_trunc('milliseconds', now() - k * interval '%d days' / p.commissions) as at from generate_series(1, p.commissions) k) as k
-			cross join lateral (select (array['pending', 'approved', 'approved', 'paid', 'paid', 'paid', 'rejected', 'refunded'])[1 + k.k %% 8] as status) as s`, commissionDays),
+			cross join lateral (
+				select (array['pending', 'approved', 'approved', 'paid', 'paid', 'paid', 'rejected', 'refunded'])[1 + k.k %% 8] as status) as s`, commissionDays),
 	)
 	for _, i := range indexes {
 		steps = append(steps, i.Indexdef)
@@ -325,7 +328,8 @@ func fillCommissions(ctx context.Context, db *database, scale int, large, small 
 			select workspace_id, mode, grain, starts, program_id, status, needs_review, currency, 0, count(*), sum(amount_cents)
 			from commissions c
 			cross join lateral (values
-				('ever', date '0001-01-01'), ('month', date_trunc('month', c.created_at at time zone 'UTC')::date), ('day', (c.created_at at time zone 'UTC')::date)) as g (grain, starts)
+				('ever', date '0001-01-01'), ('month', date_trunc('month', c.created_at at time zone 'UTC')::date),
+				('day', (c.created_at at time zone 'UTC')::date)) as g (grain, starts)
 			group by 1, 2, 3, 4, 5, 6, 7, 8`,
 		"reset session_replication_role", "vacuum analyze",
 	)

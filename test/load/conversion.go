@@ -62,7 +62,10 @@ func measureConversions(ctx context.Context, b *bench) error {
 
 	// Report conversions through the API. The scripts of pgbench insert the same rows as
 	// one of these conversions.
-	warm := traffic{address: core.address, processes: measuredProcesses{pid: core.pid}, connections: 1, measured: warmUp, status: http.StatusCreated, request: s.appendReport}
+	warm := traffic{
+		address: core.address, processes: measuredProcesses{pid: core.pid}, connections: 1, measured: warmUp,
+		status: http.StatusCreated, request: s.appendReport,
+	}
 	if _, err := warm.run(ctx); err != nil {
 		return core.fail(err)
 	}
@@ -134,7 +137,8 @@ func measureConversions(ctx context.Context, b *bench) error {
 	if err := errors.Join(execute(ctx, ours.url, "vacuum analyze"), execute(ctx, twin.url, "vacuum analyze")); err != nil {
 		return err
 	}
-	return b.measureTransactions(ctx, ours, s, func(clients int) side { return onTwin(script, clients) }, func(clients int) side { return onTwin(mainScript, clients) })
+	return b.measureTransactions(ctx, ours, s,
+		func(clients int) side { return onTwin(script, clients) }, func(clients int) side { return onTwin(mainScript, clients) })
 }
 
 // measureTransactions measures the rows V1 and V2 of the results. It calls the service in this process,

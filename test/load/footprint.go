@@ -51,7 +51,8 @@ func (b *bench) measureFootprint(ctx context.Context, keys []string, response st
 	}
 	b.compare("", "collector, start to first ready response", yardstickName, "", got[0], got[1], startTime, millis)
 	b.compare("", "collector, memory (RSS) idle", yardstickName, "", got[0], got[1], idleMemory, megabytes)
-	b.compare("", fmt.Sprintf("  with %d connections, %d clicks each", openConnectionCount, clicksPerConnection), yardstickName, "", got[0], got[1], busyMemory, megabytes)
+	b.compare("", fmt.Sprintf("  with %d connections, %d clicks each", openConnectionCount, clicksPerConnection), yardstickName, "",
+		got[0], got[1], busyMemory, megabytes)
 	return nil
 }
 

@@ -67,7 +67,8 @@ func measureLists(ctx context.Context, b *bench) error {
 		{"links, page 1", "/links"},
 		{"links, search by prefix of a code", "/links?search=code-000001"},
 	} {
-		got, err := b.takeTurns(ctx, row.what, large.get(core, "/programs/"+large.program+row.path), b.yardstick(small.get(core, "/programs/"+small.program+row.path)))
+		got, err := b.takeTurns(ctx, row.what, large.get(core, "/programs/"+large.program+row.path),
+			b.yardstick(small.get(core, "/programs/"+small.program+row.path)))
 		if err != nil {
 			return err
 		}
@@ -271,7 +272,8 @@ func measureNotifications(ctx context.Context, b *bench) error {
 		if err != nil {
 			return err
 		}
-		b.compare(id, fmt.Sprintf("%s, of %d, p50", what, manyNotifications*b.scale), fmt.Sprintf("of %d", fewNotifications*b.scale), goal, got[0], got[1], p50, millis)
+		b.compare(id, fmt.Sprintf("%s, of %d, p50", what, manyNotifications*b.scale), fmt.Sprintf("of %d", fewNotifications*b.scale), goal,
+			got[0], got[1], p50, millis)
 		return nil
 	}
 	if err := measure("N1", "notifications, page 1", "", "≤ 1.3"); err != nil {

@@ -279,7 +279,8 @@ func (s *streamedShop) timeNotifications(core *process) side {
 			s.reports++
 			var made struct{ ID string }
 			err := service.API{Address: core.address}.Call(ctx, http.MethodPost, "/conversions", s.key, object{
-				"event_type": "purchase", "external_transaction_id": "order-" + strconv.Itoa(s.reports), "amount_cents": 1000, "currency": "EUR", "click_id": click.String(),
+				"event_type": "purchase", "external_transaction_id": "order-" + strconv.Itoa(s.reports), "amount_cents": 1000, "currency": "EUR",
+				"click_id": click.String(),
 			}, &made)
 			at := time.Now()
 			if err != nil {

@@ -74,7 +74,8 @@ func planFor(ctx context.Context, base string, present []string, reason string) 
 	for _, path := range strings.Fields(listed) {
 		n := slices.Index(p.migrations, filepath.Base(path))
 		if n < 0 {
-			return plan{}, fmt.Errorf("%.12s has the migration %s, which is now part of %s: its databases cannot be migrated", commit, filepath.Base(path), firstMigration)
+			return plan{}, fmt.Errorf("%.12s has the migration %s, which is now part of %s: its databases cannot be migrated",
+				commit, filepath.Base(path), firstMigration)
 		}
 		p.migrations = slices.Delete(p.migrations, n, n+1)
 	}

@@ -119,7 +119,9 @@ const erasedOwners = `
 	where t.workspace_id = $1 and t.mode = $2 and t.id = any($3) and (t.erased_at is not null or w.erased_at is not null)`
 
 // Erased finds erased participants. workspace says whether the whole workspace was erased.
-func Erased(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, ids []affiliate.ParticipantID) (erased map[affiliate.ParticipantID]bool, workspace bool, err error) {
+func Erased(
+	ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, ids []affiliate.ParticipantID,
+) (erased map[affiliate.ParticipantID]bool, workspace bool, err error) {
 	rows, err := tx.Query(ctx, erasedOwners, scope.Workspace, scope.Mode, ids)
 	if err != nil {
 		return nil, false, fmt.Errorf("find erased participants: %w", err)

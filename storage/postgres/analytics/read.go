@@ -128,7 +128,9 @@ func (r *Reader) Values(
 
 // Owners returns the figures of the participants and links of targets. The keys have no
 // programme.
-func (r *Reader) Owners(ctx context.Context, mode affiliate.Mode, targets []analytics.Target, p analytics.Period) (map[analytics.Owner]*analytics.Figures, error) {
+func (r *Reader) Owners(
+	ctx context.Context, mode affiliate.Mode, targets []analytics.Target, p analytics.Period,
+) (map[analytics.Owner]*analytics.Figures, error) {
 	var programs, participants []analytics.Target
 	for _, t := range targets {
 		switch {
