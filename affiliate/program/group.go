@@ -7,16 +7,17 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// Group is a set of a programme's partners with a rate of its own.
+// Group is a set of a programme's partners with a rate of its own. It has the mode of the
+// programme.
 type Group struct {
-	ID           affiliate.GroupID
-	Scope        affiliate.Scope
-	Program      affiliate.ProgramID
-	Name         string // unique in the programme; case does not matter
-	Rate         Rate
-	Participants int64
-	Version      int // increases by one with every change
-	CreatedAt    time.Time
+	ID        affiliate.GroupID     `db:"id,fixed"`
+	Workspace affiliate.WorkspaceID `db:"workspace_id,fixed"`
+	Program   affiliate.ProgramID   `db:"program_id,fixed"`
+	Name      string                // unique in the programme; case does not matter
+	Rate
+	Participants int64     `db:"-"` // not stored, but counted
+	Version      int       // increases by one with every change
+	CreatedAt    time.Time `db:"created_at,fixed"`
 	UpdatedAt    time.Time
 }
 

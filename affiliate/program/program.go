@@ -65,8 +65,8 @@ const (
 
 // Program is a merchant's programme with the rules in force.
 type Program struct {
-	ID                  affiliate.ProgramID
-	Scope               affiliate.Scope
+	ID affiliate.ProgramID `db:"id,fixed"`
+	affiliate.Scope
 	Name                string
 	Slug                string
 	Description         *string
@@ -74,21 +74,21 @@ type Program struct {
 	WebsiteURL          *string
 	AllowedDomains      []string // LinkHosts replaces an empty list
 	LandingURL          *string
-	Currency            string // ISO 4217
-	WindowDays          int    // attribution window, days of 24 hours
-	Model               AttributionModel
-	Precedence          SignalPrecedence
+	Currency            string           // ISO 4217
+	WindowDays          int              `db:"attribution_window_days"` // days of 24 hours
+	Model               AttributionModel `db:"attribution_model"`
+	Precedence          SignalPrecedence `db:"signal_precedence"`
 	LinkParam           string
 	AutoApprovePartners bool
 	IsPublic            bool
-	Rules               Rules
+	Rules               Rules `db:"rules,fixed"` // written with a new RulesVersion
 	RulesVersion        int
 	MinPayoutCents      int64
 	PayoutTermDays      int // least number of days from a commission's approval to its payout
 	FraudPolicy         fraud.Policy
 	TermsURL            *string
-	Version             int // increases by one with every change
-	CreatedAt           time.Time
+	Version             int       // increases by one with every change
+	CreatedAt           time.Time `db:"created_at,fixed"`
 	UpdatedAt           time.Time
 }
 
@@ -272,6 +272,15 @@ func (p Program) Object() Object {
 		Rules: p.Rules.Object(), RulesVersion: p.RulesVersion,
 		MinPayoutCents: p.MinPayoutCents, PayoutTermDays: p.PayoutTermDays, FraudPolicy: p.FraudPolicy,
 		TermsURL: p.TermsURL, Version: p.Version,
+	}
+}
+
+// AuditLine returns the audit record of a change of p. before and after are the changed
+// values.
+func (p Program) AuditLine(action string, at time.Time, by affiliate.Actor, before, after any) affiliate.AuditLine {
+	return affiliate.AuditLine{
+		Workspace: p.Workspace, Mode: &p.Mode, Actor: by, At: at,
+		Action: action, ResourceType: "program", ResourceID: p.ID, Before: before, After: after,
 	}
 }
 

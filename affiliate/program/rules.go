@@ -74,8 +74,8 @@ type Recurring struct {
 // Rate is a percentage or a flat amount that replaces the programme's general rate.
 // Exactly one of the two fields is set.
 type Rate struct {
-	Bps       *int64 `json:"rate_bps,omitempty"`          // basis points, 0 to 10,000
-	FlatCents *int64 `json:"flat_amount_cents,omitempty"` // minor units of the programme's currency
+	Bps       *int64 `db:"rate_bps" json:"rate_bps,omitempty"`                   // basis points, 0 to 10,000
+	FlatCents *int64 `db:"flat_amount_cents" json:"flat_amount_cents,omitempty"` // minor units of the programme's currency
 }
 
 // Tier is a rate for partners whose earlier conversions or revenue have reached a

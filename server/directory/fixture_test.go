@@ -12,11 +12,13 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/account"
 	"github.com/tributary-hq/tributary/affiliate/program"
+	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	edgev1 "github.com/tributary-hq/tributary/gen/edge/v1"
 	"github.com/tributary-hq/tributary/server/directory"
+	programservice "github.com/tributary-hq/tributary/server/program"
+	"github.com/tributary-hq/tributary/server/servertest"
 	edge "github.com/tributary-hq/tributary/storage/directory"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
-	programs "github.com/tributary-hq/tributary/storage/postgres/program"
 	"github.com/tributary-hq/tributary/storage/redistest"
 )
 
@@ -72,7 +74,16 @@ func (f *fixture) newKey(changes ...pgtest.Row) account.Key {
 
 // move changes the status of the programme.
 func (f *fixture) move(to program.Status) error {
-	_, err := programs.Move(f.Context(), f.DB, f.Scope, f.Program, to, f.Now(), affiliate.Actor{User: &f.Owner})
+	service, owner := programservice.New(f.DB, f.Now), servertest.AsMember(f, f.Scope, f.Owner, affiliate.RoleOwner)
+	var err error
+	switch id := f.Program.String(); to {
+	case program.Active:
+		_, err = service.ActivateProgram(owner, &affiliatev1.ActivateProgramRequest{ProgramId: id})
+	case program.Paused:
+		_, err = service.PauseProgram(owner, &affiliatev1.PauseProgramRequest{ProgramId: id})
+	case program.Archived:
+		_, err = service.ArchiveProgram(owner, &affiliatev1.ArchiveProgramRequest{ProgramId: id})
+	}
 	return err
 }
 

@@ -15,7 +15,6 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/commission"
 	"github.com/tributary-hq/tributary/affiliate/conversion"
 	"github.com/tributary-hq/tributary/affiliate/privacy"
-	"github.com/tributary-hq/tributary/affiliate/program"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	edgev1 "github.com/tributary-hq/tributary/gen/edge/v1"
 	"github.com/tributary-hq/tributary/server/servertest"
@@ -269,9 +268,12 @@ func TestLockWorkspace_RefusesErasedWorkspaces(t *testing.T) {
 	if pgtest.ReasonOf(t, err) != affiliate.ReasonNotFound {
 		t.Errorf("LockSettings returns %v, want NOT_FOUND", err)
 	}
-	_, err = programs.Create(t.Context(), f.DB, program.Program{ID: affiliate.NewID[affiliate.ProgramID](f.Now()), Scope: f.Scope, Name: "Late"}, affiliate.System)
+	err = f.DB.InTx(t.Context(), func(tx *postgres.Tx) error {
+		_, err := programs.LockSlugs(t.Context(), tx, f.Scope.Workspace)
+		return err
+	})
 	if pgtest.ReasonOf(t, err) != affiliate.ReasonNotFound {
-		t.Errorf("CreateProgram returns %v, want NOT_FOUND", err)
+		t.Errorf("LockSlugs returns %v, want NOT_FOUND", err)
 	}
 }
 

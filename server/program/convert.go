@@ -42,7 +42,7 @@ func toProto(p program.Program) *affiliatev1.Program {
 
 // newProgram converts a create request to a draft programme. Fields that are absent in
 // the request have their default values. The currency and the slug stay empty if they are
-// absent, and CreateProgram of the storage sets them.
+// absent.
 func newProgram(req *affiliatev1.CreateProgramRequest) (program.Program, error) {
 	var wrong affiliate.Violations
 	rules := initialRules(req.GetCommissionRules(), &wrong)

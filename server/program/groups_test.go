@@ -171,6 +171,25 @@ func TestGroupChanges_AreAuditedButPublishNoEvents(t *testing.T) {
 	}
 }
 
+// If the audit log entry of a change cannot be stored, the change must be rolled back.
+func TestGroups_ChangeAndAuditEntryCommitTogether(t *testing.T) {
+	f := newFixture(t)
+	g := f.createGroup(f.createNamed("P").Id, "G")
+	f.Exec(`revoke insert on audit_log from tributary_app`)
+	_, created := f.service.CreateGroup(f.asOwner(), &affiliatev1.CreateGroupRequest{ProgramId: g.ProgramId, Name: "H", Percentage: new(1.0)})
+	_, updated := f.updateGroup(g, &affiliatev1.UpdateGroupRequest{Name: "I"}, "name")
+	for method, err := range map[string]error{"CreateGroup": created, "UpdateGroup": updated, "DeleteGroup": f.deleteGroup(g)} {
+		var refusal *affiliate.Error
+		if err == nil || errors.As(err, &refusal) {
+			t.Errorf("%s without an audit log returned %v, want an internal error", method, err)
+		}
+	}
+	if groups := f.listGroups(g.ProgramId); len(groups) != 1 || !proto.Equal(groups[0], g) {
+		t.Errorf("after the failed changes, the groups are %v, want %v", groups, g)
+	}
+	f.WantCount(1, "groups with the first version", `select count(*) from groups where version = 1`)
+}
+
 func TestGroupNames_AreUniqueIgnoringCase(t *testing.T) {
 	f := newFixture(t)
 	p := f.createNamed("P")

@@ -18,7 +18,9 @@
 package program
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
@@ -43,16 +45,63 @@ func New(db *postgres.DB, now func() time.Time) *Service { return &Service{db: d
 // currentTime returns the current time in UTC, truncated to milliseconds as in the API.
 func (s *Service) currentTime() time.Time { return s.now().UTC().Truncate(time.Millisecond) }
 
-// CreateProgram creates a draft programme.
+// CreateProgram creates a draft programme. Without a currency in the request, it has the
+// workspace's currency. Without a slug, the slug is derived from the name. Errors: SLUG_TAKEN.
 func (s *Service) CreateProgram(ctx context.Context, req *affiliatev1.CreateProgramRequest) (*affiliatev1.Program, error) {
-	p, err := newProgram(req)
+	draft, err := newProgram(req)
 	if err != nil {
 		return nil, err
 	}
-	at := s.currentTime()
-	p.ID, p.Scope = affiliate.NewID[affiliate.ProgramID](at), server.PrincipalFrom(ctx).Scope()
-	p.CreatedAt, p.UpdatedAt = at, at
-	return response(programs.Create(ctx, s.db, p, server.ActorFrom(ctx)))
+	at, actor := s.currentTime(), server.ActorFrom(ctx)
+	draft.ID, draft.Scope = affiliate.NewID[affiliate.ProgramID](at), server.PrincipalFrom(ctx).Scope()
+	draft.Version, draft.CreatedAt, draft.UpdatedAt = 1, at, at
+	var p program.Program
+	err = s.db.InTx(ctx, func(tx *postgres.Tx) error {
+		p = draft
+		currency, err := programs.LockSlugs(ctx, tx, p.Workspace)
+		if err != nil {
+			return err
+		}
+		p.Currency = cmp.Or(p.Currency, currency)
+		if p.Slug == "" {
+			if p.Slug, err = freeSlug(ctx, tx, p); err != nil {
+				return err
+			}
+		}
+		if err := programs.Insert(ctx, tx, p); err != nil {
+			return err
+		}
+		if err := programs.InsertRules(ctx, tx, p, at, actor); err != nil {
+			return err
+		}
+		return tx.Audit(ctx, p.AuditLine("program.create", at, actor, nil, p.Object()))
+	})
+	return response(p, err)
+}
+
+// slugsPerQuery is the number of slugs that one query checks.
+const slugsPerQuery = 32
+
+// freeSlug derives slugs from the programme's name and returns the first slug that no other
+// programme has.
+func freeSlug(ctx context.Context, tx *postgres.Tx, p program.Program) (string, error) {
+	candidates := make([]string, 0, slugsPerQuery)
+	for slug := range program.Slugs(p.Name) {
+		if candidates = append(candidates, slug); len(candidates) < slugsPerQuery {
+			continue
+		}
+		taken, err := programs.TakenSlugs(ctx, tx, p.Scope, p.ID, candidates)
+		if err != nil {
+			return "", err
+		}
+		for _, candidate := range candidates {
+			if !slices.Contains(taken, candidate) {
+				return candidate, nil
+			}
+		}
+		candidates = candidates[:0]
+	}
+	panic("program: program.Slugs must not end")
 }
 
 // ListPrograms returns one page of the workspace's programmes in the mode of the call,
@@ -83,29 +132,88 @@ func (s *Service) GetProgram(ctx context.Context, req *affiliatev1.GetProgramReq
 	return response(programs.Get(ctx, s.db, server.PrincipalFrom(ctx).Scope(), id))
 }
 
-// UpdateProgram changes the fields that the update mask names.
+// UpdateProgram changes the fields that the update mask names. If nothing changes, it writes
+// no audit record and no event. Errors: SLUG_TAKEN, PROGRAM_STATE_INVALID for a new currency
+// of a programme that has commissions.
 func (s *Service) UpdateProgram(ctx context.Context, req *affiliatev1.UpdateProgramRequest) (*affiliatev1.Program, error) {
 	id, err := server.PathID[affiliate.ProgramID](req.GetProgramId())
 	if err != nil {
 		return nil, err
 	}
-	return response(programs.Update(ctx, s.db, server.PrincipalFrom(ctx).Scope(), id, patchOf(req), s.currentTime(), server.ActorFrom(ctx)))
+	scope, actor, at := server.PrincipalFrom(ctx).Scope(), server.ActorFrom(ctx), s.currentTime()
+	var after program.Program
+	err = s.db.InTx(ctx, func(tx *postgres.Tx) error {
+		before, err := programs.LockForUpdate(ctx, tx, scope, id)
+		if err != nil {
+			return err
+		}
+		if after, err = before.Patch(patchOf(req)); err != nil {
+			return err
+		}
+		if after.Currency != before.Currency {
+			// A commission keeps the currency in which it was earned.
+			earned, err := programs.HasCommissions(ctx, tx, scope, id)
+			if err != nil {
+				return err
+			}
+			if earned {
+				return before.CurrencyFixed()
+			}
+		}
+		if after.Slug != before.Slug {
+			if _, err := programs.LockSlugs(ctx, tx, scope.Workspace); err != nil {
+				return err
+			}
+		}
+		if after.Slug == "" {
+			if after.Slug, err = freeSlug(ctx, tx, after); err != nil {
+				return err
+			}
+		}
+		oldValues, newValues, err := affiliate.ChangedFields(before.Object(), after.Object())
+		if err != nil || oldValues == nil {
+			return err
+		}
+		after.Version, after.UpdatedAt = before.Version+1, at
+		if err := programs.Update(ctx, tx, after); err != nil {
+			return err
+		}
+		if after.RulesVersion != before.RulesVersion {
+			if err := programs.InsertRules(ctx, tx, after, at, actor); err != nil {
+				return err
+			}
+		}
+		return recordChange(ctx, tx, after, "program.update", oldValues, newValues)
+	})
+	return response(after, err)
+}
+
+// recordChange stores everything that follows from a change of a programme: the audit
+// record, the event, and the job that updates the edge directory.
+func recordChange(ctx context.Context, tx *postgres.Tx, after program.Program, action string, oldValues, newValues any) error {
+	if err := tx.Audit(ctx, after.AuditLine(action, after.UpdatedAt, server.ActorFrom(ctx), oldValues, newValues)); err != nil {
+		return err
+	}
+	if err := tx.Publish(ctx, affiliate.NewEvent(after.Scope, affiliate.EventProgramUpdated, after.UpdatedAt, after.Object(), oldValues)); err != nil {
+		return err
+	}
+	return tx.Enqueue(ctx, affiliate.SyncDirectory{Workspace: after.Workspace, Program: &after.ID})
 }
 
 // ActivateProgram activates a draft or paused programme.
 func (s *Service) ActivateProgram(ctx context.Context, req *affiliatev1.ActivateProgramRequest) (*affiliatev1.Program, error) {
-	return s.move(ctx, req, program.Active)
+	return s.move(ctx, req, program.Active, "program.activate")
 }
 
 // PauseProgram pauses an active programme. Until the programme is activated again, its
 // clicks are refused and its participants earn no commissions.
 func (s *Service) PauseProgram(ctx context.Context, req *affiliatev1.PauseProgramRequest) (*affiliatev1.Program, error) {
-	return s.move(ctx, req, program.Paused)
+	return s.move(ctx, req, program.Paused, "program.pause")
 }
 
 // ArchiveProgram archives a programme. An archived programme cannot be activated again.
 func (s *Service) ArchiveProgram(ctx context.Context, req *affiliatev1.ArchiveProgramRequest) (*affiliatev1.Program, error) {
-	return s.move(ctx, req, program.Archived)
+	return s.move(ctx, req, program.Archived, "program.archive")
 }
 
 // ListProgramRules returns one page of the versions of a programme's commission rules,
@@ -115,8 +223,12 @@ func (s *Service) ListProgramRules(ctx context.Context, req *affiliatev1.ListPro
 	if err != nil {
 		return nil, err
 	}
-	page := server.PageOf(req)
-	versions, total, err := programs.RuleVersions(ctx, s.db, server.PrincipalFrom(ctx).Scope(), id, page)
+	page, scope := server.PageOf(req), server.PrincipalFrom(ctx).Scope()
+	p, err := programs.Get(ctx, s.db, scope, id)
+	if err != nil {
+		return nil, err
+	}
+	versions, err := programs.ListRules(ctx, s.db, scope, id, page)
 	if err != nil {
 		return nil, err
 	}
@@ -130,17 +242,38 @@ func (s *Service) ListProgramRules(ctx context.Context, req *affiliatev1.ListPro
 		}
 	}
 	return &affiliatev1.ListProgramRulesResponse{
-		Data: data, Total: total,
+		Data: data, Total: int64(p.RulesVersion), // versions are numbered from 1 without gaps
 		Page: int32(page.Number), Limit: int32(page.Size), //nolint:gosec // both were int32 in the request
 	}, nil
 }
 
-func (s *Service) move(ctx context.Context, req programRequest, to program.Status) (*affiliatev1.Program, error) {
+// move changes the status of a programme. Errors: PROGRAM_STATE_INVALID, VALIDATION_ERROR if a
+// programme without a page is activated.
+func (s *Service) move(ctx context.Context, req programRequest, to program.Status, action string) (*affiliatev1.Program, error) {
 	id, err := server.PathID[affiliate.ProgramID](req.GetProgramId())
 	if err != nil {
 		return nil, err
 	}
-	return response(programs.Move(ctx, s.db, server.PrincipalFrom(ctx).Scope(), id, to, s.currentTime(), server.ActorFrom(ctx)))
+	scope, at := server.PrincipalFrom(ctx).Scope(), s.currentTime()
+	var after program.Program
+	err = s.db.InTx(ctx, func(tx *postgres.Tx) error {
+		before, err := programs.LockForUpdate(ctx, tx, scope, id)
+		if err != nil {
+			return err
+		}
+		if after, err = before.Move(to, at); err != nil {
+			return err
+		}
+		if err := programs.Update(ctx, tx, after); err != nil {
+			return err
+		}
+		oldValues, newValues, err := affiliate.ChangedFields(before.Object(), after.Object())
+		if err != nil {
+			return err
+		}
+		return recordChange(ctx, tx, after, action, oldValues, newValues)
+	})
+	return response(after, err)
 }
 
 // programRequest is a request whose path names a programme.

@@ -270,3 +270,53 @@ func TestProgramChanges_AreAuditedAndPublished(t *testing.T) {
 	f.WantCount(2, "events in live mode", `select count(*) from events where type = 'program.updated' and convert_from(body, 'UTF8')::jsonb ->> 'mode' = 'live'`)
 	f.WantCount(2, "jobs for the edge directory", `select count(*) from river.river_job where kind = 'sync_directory' and args ->> 'program' = $1`, p.Id)
 }
+
+func TestPrograms_EachChangeIncrementsVersion(t *testing.T) {
+	f := newFixture(t)
+	id := f.createNamed("P").Id
+	want := 1
+	wantVersion := func() {
+		t.Helper()
+		f.WantCount(1, "programmes with this version", `select count(*) from programs where id = $1 and version = $2`, id, want)
+	}
+	wantVersion()
+	for i := range 3 {
+		want++
+		for range 2 { // the second update changes nothing
+			f.mustUpdate(id, &affiliatev1.UpdateProgramRequest{Name: fmt.Sprint("N", i)}, "name")
+			wantVersion()
+		}
+	}
+	for _, verb := range []string{"activate", "pause", "activate"} {
+		want++
+		f.mustMove(verb, id)
+		wantVersion()
+	}
+}
+
+// A process of the previous release does not know all rules. If it changes a programme, the
+// unknown rules must stay until it changes the rules.
+func TestPrograms_UnknownRulesSurviveOtherChanges(t *testing.T) {
+	f := newFixture(t)
+	id := f.createNamed("P").Id
+	f.Exec(`update programs set rules = rules || '{"new_rule": 1}' where id = $1`, id)
+	f.mustMove("activate", id)
+	f.mustUpdate(id, &affiliatev1.UpdateProgramRequest{Name: "Q"}, "name")
+	f.WantCount(1, "programmes with the unknown rule", `select count(*) from programs where id = $1 and rules ? 'new_rule' and name = 'Q'`, id)
+}
+
+// If the audit log entry of a change cannot be stored, the change must be rolled back.
+func TestPrograms_ChangeAndAuditEntryCommitTogether(t *testing.T) {
+	f := newFixture(t)
+	p := f.createNamed("P")
+	f.Exec(`revoke insert on audit_log from tributary_app`)
+	if _, err := f.move(f.asOwner(), "activate", p.Id); err == nil {
+		t.Error("ActivateProgram succeeded without an audit log")
+	}
+	if _, err := f.update(p.Id, &affiliatev1.UpdateProgramRequest{Name: "Q"}, "name"); err == nil {
+		t.Error("UpdateProgram succeeded without an audit log")
+	}
+	if got := f.get(p.Id); !proto.Equal(got, p) {
+		t.Errorf("after the failed changes, the programme is %v, want %v", got, p)
+	}
+}

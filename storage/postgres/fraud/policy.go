@@ -63,7 +63,7 @@ func PutPolicy(
 ) (fraud.ProgramFraudPolicy, error) {
 	after := policy
 	err := db.InTx(ctx, func(tx *postgres.Tx) error {
-		program, err := programs.Read(ctx, tx, programs.Select+` for no key update`, scope, policy.Program)
+		program, err := programs.LockForUpdate(ctx, tx, scope, policy.Program)
 		if err != nil {
 			return err
 		}
@@ -91,7 +91,7 @@ func PutPolicy(
 		if program.FraudPolicy != changed.FraudPolicy {
 			previous = map[string]fraud.Policy{"fraud_policy": program.FraudPolicy}
 		}
-		if err := tx.Audit(ctx, programs.AuditLine(changed, "program.put_fraud_policy", policy.UpdatedAt, by, oldValues, newValues)); err != nil {
+		if err := tx.Audit(ctx, changed.AuditLine("program.put_fraud_policy", policy.UpdatedAt, by, oldValues, newValues)); err != nil {
 			return err
 		}
 		return tx.Publish(ctx, affiliate.NewEvent(scope, affiliate.EventProgramUpdated, policy.UpdatedAt, changed.Object(), previous))

@@ -106,7 +106,7 @@ func AcceptInvite(
 // programme accepts only partners that it has invited. The programme's row stays
 // locked, so that no participant joins after the programme was paused.
 func openProgram(ctx context.Context, tx *postgres.Tx, a participant.Application, email string, at time.Time) (program.Program, error) {
-	const open = `
+	open := `
 		select ` + programs.Columns + `
 		from programs p
 		where p.id = $1 and p.mode = $2 and p.status = 'active' and (p.is_public or exists (
@@ -115,8 +115,7 @@ func openProgram(ctx context.Context, tx *postgres.Tx, a participant.Application
 				and i.ended_at is null and i.expires_at > $4
 		))
 		for share`
-	row, err := postgres.OneRow[programs.Row](tx.Query(ctx, open, a.Program, a.Mode, email, at))
-	return row.Program(), err
+	return postgres.OneRow[program.Program](tx.Query(ctx, open, a.Program, a.Mode, email, at))
 }
 
 func partnerAccount(ctx context.Context, tx *postgres.Tx, id affiliate.UserID) (name, email string, err error) {

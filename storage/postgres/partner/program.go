@@ -109,7 +109,7 @@ func withParticipation(page string) string {
 }
 
 type partnerProgramRow struct {
-	programs.Row
+	program.Program
 	MerchantName        string                     `db:"merchant_name"`
 	ParticipantID       *affiliate.ParticipantID   `db:"participant_id"`
 	ParticipationStatus *participant.Status        `db:"participation_status"`
@@ -140,7 +140,7 @@ type partnerProgramRow struct {
 }
 
 func (r partnerProgramRow) partnerProgram() partner.Program {
-	p := partner.Program{Program: r.Program(), MerchantName: r.MerchantName}
+	p := partner.Program{Program: r.Program, MerchantName: r.MerchantName}
 	if r.ParticipantID == nil {
 		return p
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/program"
+	"github.com/tributary-hq/tributary/storage/postgres"
 	programs "github.com/tributary-hq/tributary/storage/postgres/program"
 )
 
@@ -149,16 +150,17 @@ func (f *Fixture) newUser(kind, name string, changes []Row) affiliate.UserID {
 	return id
 }
 
-// NewGroup creates a group of a programme, with a rate of 10 percent, with the function of the service.
+// NewGroup inserts a group of a programme, with a rate of 10 percent.
 func (f *Fixture) NewGroup(scope affiliate.Scope, programID affiliate.ProgramID, name string, change ...func(*program.Group)) program.Group {
 	f.Helper()
 	now := f.Now().UTC().Truncate(time.Millisecond)
 	g := program.Group{
-		ID: affiliate.NewID[affiliate.GroupID](now), Scope: scope, Program: programID, Name: name,
+		ID: affiliate.NewID[affiliate.GroupID](now), Workspace: scope.Workspace, Program: programID, Name: name,
 		Rate: program.Rate{Bps: new(int64(1000))}, Version: 1, CreatedAt: now, UpdatedAt: now,
 	}
 	apply(&g, change)
-	if err := programs.CreateGroup(f.Context(), f.DB, g, affiliate.System); err != nil {
+	err := f.DB.InTx(f.Context(), func(tx *postgres.Tx) error { return programs.InsertGroup(f.Context(), tx, g) })
+	if err != nil {
 		f.Fatal(err)
 	}
 	return g

@@ -7,6 +7,18 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/program"
 )
 
+// Statements whose query plans the tests check.
+const (
+	ListRulesSQL         = listRules
+	CountGroupMembersSQL = countGroupMembers
+)
+
+// Statements whose query plans the tests check.
+var (
+	ListGroupsSQL  = listGroups
+	CountGroupsSQL = countGroups
+)
+
 // ProgramListSQL returns the statements for a page of programmes and for the total, and
 // the arguments of both.
 func ProgramListSQL(scope affiliate.Scope, filter program.Filter) (page, count string, args pgx.NamedArgs) {

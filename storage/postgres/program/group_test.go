@@ -1,14 +1,12 @@
 package program_test
 
 import (
-	"errors"
 	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
-	"github.com/tributary-hq/tributary/affiliate/program"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 	programs "github.com/tributary-hq/tributary/storage/postgres/program"
 )
@@ -51,29 +49,5 @@ func TestGroupsAndRules_UseIndexes(t *testing.T) {
 		if !strings.Contains(plan, tc.index) || strings.Contains(plan, "Seq Scan on groups") || tc.sorted && strings.Contains(plan, "Sort Key") {
 			t.Errorf("%s: the plan does not use %s, or it sorts\n%s", name, tc.index, plan)
 		}
-	}
-}
-
-// If the audit log entry of a change cannot be stored, the change must be rolled back.
-func TestGroups_ChangeAndAuditEntryCommitTogether(t *testing.T) {
-	f := newFixture(t)
-	g := f.NewGroup(f.Scope, f.Program, "G")
-	f.Exec(`revoke insert on audit_log from tributary_app`)
-	other := g
-	other.ID, other.Name = affiliate.NewID[affiliate.GroupID](f.Now()), "H"
-	_, updated := programs.UpdateGroup(t.Context(), f.DB, f.Scope, f.Program, g.ID, program.GroupPatch{Name: affiliate.Set("I")}, f.Now(), pgtest.By(f.Owner))
-	for what, err := range map[string]error{
-		"CreateGroup": programs.CreateGroup(t.Context(), f.DB, other, pgtest.By(f.Owner)),
-		"UpdateGroup": updated,
-		"DeleteGroup": programs.DeleteGroup(t.Context(), f.DB, f.Scope, f.Program, g.ID, f.Now(), pgtest.By(f.Owner)),
-	} {
-		var refusal *affiliate.Error
-		if err == nil || errors.As(err, &refusal) {
-			t.Errorf("%s without an audit log returned %v, want an internal error", what, err)
-		}
-	}
-	groups, total, err := programs.ListGroups(t.Context(), f.DB, f.Scope, f.Program, affiliate.Page{Number: 1, Size: 20})
-	if err != nil || total != 1 || groups[0].Name != "G" || groups[0].Version != 1 {
-		t.Errorf("after the failed changes, the groups are %v, %v, want version 1 of the group G", groups, err)
 	}
 }

@@ -1,11 +1,9 @@
 package program_test
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 
-	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/program"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 	programs "github.com/tributary-hq/tributary/storage/postgres/program"
@@ -49,42 +47,5 @@ func TestProgramLists_UseIndexes(t *testing.T) {
 		if !strings.Contains(plan, tc.index) || tc.sorted && strings.Contains(plan, "Sort Key") {
 			t.Errorf("%s: the plan does not use %s, or it sorts\n%s", name, tc.index, plan)
 		}
-	}
-}
-
-func TestPrograms_EachChangeIncrementsVersion(t *testing.T) {
-	f := newFixture(t)
-	want := 1
-	for i := range 3 {
-		patch := program.Patch{Name: affiliate.Set(fmt.Sprint("N", i))}
-		for range 2 { // the second update changes nothing
-			got, err := programs.Update(t.Context(), f.DB, f.Scope, f.Program, patch, f.Now(), pgtest.By(f.Owner))
-			if err != nil || got.Version != want+1 {
-				t.Fatalf("UpdateProgram returned the version %d, %v, want %d", got.Version, err, want+1)
-			}
-		}
-		want++
-	}
-	for _, status := range []program.Status{program.Paused, program.Active} {
-		want++
-		got, err := programs.Move(t.Context(), f.DB, f.Scope, f.Program, status, f.Now(), pgtest.By(f.Owner))
-		if err != nil || got.Version != want {
-			t.Fatalf("MoveProgram returned the version %d, %v, want %d", got.Version, err, want)
-		}
-	}
-}
-
-// If the audit log entry of a change cannot be stored, the change must be rolled back.
-func TestPrograms_ChangeAndAuditEntryCommitTogether(t *testing.T) {
-	f := newFixture(t)
-	f.Exec(`revoke insert on audit_log from tributary_app`)
-	if _, err := programs.Move(t.Context(), f.DB, f.Scope, f.Program, program.Paused, f.Now(), pgtest.By(f.Owner)); err == nil {
-		t.Error("MoveProgram succeeded without an audit log")
-	}
-	if _, err := programs.Update(t.Context(), f.DB, f.Scope, f.Program, program.Patch{Name: affiliate.Set("Q")}, f.Now(), pgtest.By(f.Owner)); err == nil {
-		t.Error("UpdateProgram succeeded without an audit log")
-	}
-	if sample, err := programs.Get(t.Context(), f.DB, f.Scope, f.Program); err != nil || sample.Status != program.Active || sample.Name != "P" {
-		t.Errorf("after the failed changes, the programme is %v, %v, want the active programme P", sample, err)
 	}
 }
