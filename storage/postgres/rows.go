@@ -15,10 +15,11 @@ import (
 
 // column is a column of a table, which a field of a struct holds.
 type column struct {
-	name    string
-	sqlType string
-	fixed   bool
-	path    []int // of the field, as reflect.Value.FieldByIndex takes it
+	name     string
+	sqlType  string
+	fixed    bool
+	nullable bool  // null stands for the zero value of the field
+	path     []int // of the field, as reflect.Value.FieldByIndex takes it
 }
 
 // structColumns returns the columns of a struct. Each field is a column, and the fields of an
@@ -26,12 +27,14 @@ type column struct {
 // column; without the tag it is the name of the field in snake case. A field with the tag
 // db:"-" is no column.
 //
-// A name that ends in ",fixed" belongs to a column that is written once, by the insert.
-// The tag sql is the SQL type of a column whose type differs from that of the field.
+// Options follow the name after commas. A column that is fixed is written once, by the
+// insert. A column that is nullable is null if the field has its zero value, which is an
+// empty text or an id of zeros. The tag sql is the SQL type of a column whose type differs
+// from that of the field.
 func structColumns(row reflect.Type) []column {
 	var columns []column
 	for field := range row.Fields() {
-		name, option, _ := strings.Cut(field.Tag.Get("db"), ",")
+		name, options, _ := strings.Cut(field.Tag.Get("db"), ",")
 		switch {
 		case field.Anonymous && field.Type.Kind() == reflect.Struct:
 			for _, c := range structColumns(field.Type) {
@@ -44,7 +47,10 @@ func structColumns(row reflect.Type) []column {
 		case name == "":
 			name = snakeCase(field.Name)
 		}
-		c := column{name: name, sqlType: field.Tag.Get("sql"), fixed: option == "fixed", path: field.Index}
+		c := column{
+			name: name, sqlType: field.Tag.Get("sql"), path: field.Index,
+			fixed: strings.Contains(options, "fixed"), nullable: strings.Contains(options, "nullable"),
+		}
 		if c.sqlType == "" {
 			c.sqlType = sqlType(field.Type)
 		}
@@ -97,6 +103,9 @@ func Columns[T any](alias string) string {
 	names := make([]string, len(columns))
 	for i, c := range columns {
 		names[i] = alias + "." + c.name
+		if c.nullable && c.sqlType == "text" {
+			names[i] = "coalesce(" + names[i] + ", '') as " + c.name
+		}
 	}
 	return strings.Join(names, ", ")
 }
@@ -171,6 +180,10 @@ func (m MultiRow[T]) args(args []any, row *T) []any {
 		value := fields.FieldByIndex(c.path)
 		if value.Kind() == reflect.Slice && value.IsNil() && value.Type().Elem().Kind() == reflect.String {
 			value = reflect.MakeSlice(value.Type(), 0, 0)
+		}
+		if c.nullable && value.IsZero() {
+			args = append(args, nil)
+			continue
 		}
 		args = append(args, value.Interface())
 	}

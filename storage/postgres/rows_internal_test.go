@@ -17,6 +17,7 @@ type record struct {
 	affiliate.Scope
 	Status    affiliate.Mode
 	Note      *string `db:"remark"`
+	Consent   string  `db:"consent,nullable"`
 	Reasons   []string
 	Cents     int64
 	FXRate    *string `sql:"numeric"`
@@ -28,7 +29,7 @@ type record struct {
 }
 
 func TestColumns_AreTheFieldsOfTheStruct(t *testing.T) {
-	want := "r.id, r.workspace_id, r.mode, r.status, r.remark, r.reasons, r.cents, r.fx_rate, r.rule, r.created_at, r.paid_at"
+	want := "r.id, r.workspace_id, r.mode, r.status, r.remark, coalesce(r.consent, '') as consent, r.reasons, r.cents, r.fx_rate, r.rule, r.created_at, r.paid_at"
 	if got := Columns[record]("r"); got != want {
 		t.Errorf("the columns are %s, want %s", got, want)
 	}
@@ -36,10 +37,10 @@ func TestColumns_AreTheFieldsOfTheStruct(t *testing.T) {
 
 func TestRowsOf_ReplacesPlaceholders(t *testing.T) {
 	update := RowsOf[record](`update records r set {changes} from (values {typed rows}) as t ({columns}) where r.id = t.id`)
-	want := "update records r set status = t.status, remark = t.remark, reasons = t.reasons, cents = t.cents, " +
+	want := "update records r set status = t.status, remark = t.remark, consent = t.consent, reasons = t.reasons, cents = t.cents, " +
 		"fx_rate = t.fx_rate, rule = t.rule, paid_at = t.paid_at from (values " +
-		"($1::uuid, $2::uuid, $3::text, $4::text, $5::text, $6::text[], $7::bigint, $8::numeric, $9::jsonb, $10::timestamptz, $11::timestamptz)" +
-		") as t (id, workspace_id, mode, status, remark, reasons, cents, fx_rate, rule, created_at, paid_at) where r.id = t.id"
+		"($1::uuid, $2::uuid, $3::text, $4::text, $5::text, $6::text, $7::text[], $8::bigint, $9::numeric, $10::jsonb, $11::timestamptz, $12::timestamptz)" +
+		") as t (id, workspace_id, mode, status, remark, consent, reasons, cents, fx_rate, rule, created_at, paid_at) where r.id = t.id"
 	if update.sql[0] != want {
 		t.Errorf("the statement is\n%s\nwant\n%s", update.sql[0], want)
 	}
@@ -50,10 +51,11 @@ func TestRowsOf_SplitsRowsIntoStatements(t *testing.T) {
 		Name  string
 		Count *int
 		Tags  []string
+		Note  string `db:"note,nullable"`
 	}
 	statement := RowsOf[pair](`insert into t ({columns}) values {rows}`)
 	count := 3
-	rows := slices.Repeat([]pair{{Name: "a", Count: &count}, {Name: "b", Tags: []string{"x"}}}, 20)
+	rows := slices.Repeat([]pair{{Name: "a", Count: &count}, {Name: "b", Tags: []string{"x"}, Note: "n"}}, 20)
 
 	batch := &pgx.Batch{}
 	var sizes []int
@@ -64,13 +66,16 @@ func TestRowsOf_SplitsRowsIntoStatements(t *testing.T) {
 		t.Fatalf("the statements have %v rows, want %v", sizes, want)
 	}
 	last := batch.QueuedQueries[1]
-	if want := `insert into t (name, count, tags) values ($1, $2, $3), ($4, $5, $6), `; !strings.HasPrefix(last.SQL, want) {
+	if want := `insert into t (name, count, tags, note) values ($1, $2, $3, $4), ($5, $6, $7, $8), `; !strings.HasPrefix(last.SQL, want) {
 		t.Errorf("the statement is %q, want a statement that begins with %q", last.SQL, want)
 	}
-	if len(last.Arguments) != 24 || last.Arguments[0] != "a" || last.Arguments[1] != &count || last.Arguments[3] != "b" {
-		t.Errorf("the arguments are %v, want 24 arguments that begin with a, %p, [] and b", last.Arguments, &count)
+	if len(last.Arguments) != 32 || last.Arguments[0] != "a" || last.Arguments[1] != &count || last.Arguments[4] != "b" {
+		t.Errorf("the arguments are %v, want 32 arguments that begin with a, %p, [] and b", last.Arguments, &count)
 	}
 	if tags, ok := last.Arguments[2].([]string); !ok || tags == nil || len(tags) != 0 {
 		t.Errorf("a list that is nil is written as %#v, want an empty list", last.Arguments[2])
+	}
+	if empty, set := last.Arguments[3], last.Arguments[7]; empty != nil || set != "n" {
+		t.Errorf("a nullable column is written as %#v if the text is empty and as %#v if it is n, want nil and n", empty, set)
 	}
 }
