@@ -117,7 +117,7 @@ func (in Inputs) convert(m affiliate.Money, currency string) (cents int64, ok bo
 	return cents, ok && cents <= affiliate.MaxAmountCents
 }
 
-// FXLoad counts the rates that one run of LoadRates added, changed and left unchanged.
+// FXLoad counts the rates that were added, changed and left unchanged.
 type FXLoad struct{ New, Changed, Same int }
 
 // LoadRates is the job that loads the operator's file of exchange rates.

@@ -44,8 +44,8 @@ const (
 // are stored. The reported amounts, the event type and the time of the event never
 // change.
 type Conversion struct {
-	ID                    affiliate.ConversionID
-	Scope                 affiliate.Scope
+	ID affiliate.ConversionID
+	affiliate.Scope
 	ExternalTransactionID string // unique per workspace and mode
 	EventType             affiliate.EventType
 	Sale                  attribution.Sale

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/analytics"
+	"github.com/tributary-hq/tributary/affiliate/attribution"
 	"github.com/tributary-hq/tributary/affiliate/commission"
 )
 
@@ -18,8 +20,8 @@ const ParkedRefundLifetime = 90 * 24 * time.Hour
 // the refund is parked and applied when the conversion is recorded. Its amount is fixed
 // at that time.
 type Refund struct {
-	ID                    RefundID
-	Scope                 affiliate.Scope
+	ID RefundID
+	affiliate.Scope
 	ExternalRefundID      string                  // unique per workspace and mode
 	ExternalTransactionID string                  // of the conversion
 	Conversion            *affiliate.ConversionID // nil while parked
@@ -31,19 +33,82 @@ type Refund struct {
 	ExpiresAt             time.Time  // when a parked refund expires
 }
 
-// RefundOutcome is the result of reporting a refund.
-type RefundOutcome struct {
-	Refund     Refund
-	Conversion *Conversion            // after the refund; nil if parked
-	Commission *commission.Commission // after the refund; nil if parked or if nothing is earned
-}
-
 // ParkedSale identifies a transaction for which parked refunds are waiting. Its
 // conversion is not recorded yet.
 type ParkedSale struct {
-	Workspace             affiliate.WorkspaceID
-	Mode                  affiliate.Mode
+	affiliate.Scope
 	ExternalTransactionID string
+}
+
+// Refunds are refunds that one transaction applies to a conversion, and their effect. The
+// commission depends on the total of all refunds, so its change is not part of the effect.
+type Refunds struct {
+	Conversion Conversion           // after Applied
+	Decision   attribution.Decision // the decision in force
+	At         time.Time
+
+	Applied []Refund
+	Deltas  []analytics.StatsDelta
+	Events  []affiliate.Event
+}
+
+// Apply applies a new refund. Errors: REFUND_EXCEEDS_AMOUNT if the refund exceeds the
+// remaining amount.
+func (r *Refunds) Apply(refund Refund) error {
+	after, cents, refusal := r.Conversion.Refund(refund.RequestedCents)
+	if refusal != nil {
+		return refusal
+	}
+	r.add(refund, after, cents)
+	return nil
+}
+
+// ApplyParked applies parked refunds. If a refund exceeds the remaining amount, only the
+// remaining amount is refunded.
+func (r *Refunds) ApplyParked(parked ...Refund) {
+	for _, refund := range parked {
+		after, cents := r.Conversion.RefundParked(refund.RequestedCents)
+		r.add(refund, after, cents)
+	}
+}
+
+// add adds an applied refund. The refunded revenue is subtracted from the stats of the
+// current hour. The number of conversions in the stats does not change.
+func (r *Refunds) add(refund Refund, after Conversion, cents int64) {
+	before := r.Conversion
+	r.Conversion = after
+	refund.Conversion, refund.AmountCents, refund.AppliedAt = &after.ID, &cents, &r.At
+	r.Applied = append(r.Applied, refund)
+	if after.Version == before.Version {
+		return
+	}
+	r.Events = append(r.Events, after.RefundedEvent(before, r.Decision, r.At))
+	if d := r.Decision; d.Attributed && after.EventType.Priced() && cents > 0 {
+		r.Deltas = append(r.Deltas, analytics.StatsDelta{
+			Scope: after.Scope, Program: *d.Program, Participant: *d.Participant, Link: d.Link, At: r.At,
+			Currency: after.Sale.Paid.Currency, RevenueCents: -cents,
+		})
+	}
+}
+
+// Refund returns the effect of the parked refunds of a sale and then of a new refund, which
+// may be nil. Errors: those of Apply.
+func (s LockedSale) Refund(refund *Refund, at time.Time) (r Reversal, err error) {
+	refunds := Refunds{Conversion: s.Conversion, Decision: s.Decision, At: at}
+	refunds.ApplyParked(s.Parked...)
+	if refund != nil {
+		if err := refunds.Apply(*refund); err != nil {
+			return r, err
+		}
+	}
+	r = Reversal{Conversion: refunds.Conversion, Refunds: refunds.Applied, Deltas: refunds.Deltas, Events: refunds.Events}
+	if s.Commission != nil {
+		if r.Changes, err = s.Commission.FollowRefunds(r.Conversion.SaleRefunds(), commission.RefundedSale, at); err != nil {
+			return r, err
+		}
+		r.Commission = s.commissionAfter(r.Changes)
+	}
+	return r, nil
 }
 
 // Refundable returns the amount of the sale that has not been refunded yet, in minor

@@ -144,13 +144,15 @@ type LockedSale struct {
 	Decision   attribution.Decision // the decision in force
 	Commission *commission.Locked   // the commission of the decision in force; nil if there is none
 	Reversals  Reversals
+	Parked     []Refund // the parked refunds, oldest first
 }
 
-// Reversal is the effect of Reversals on a conversion and its commission.
+// Reversal is the effect of Reversals or of refunds on a conversion and its commission.
 type Reversal struct {
 	Conversion Conversion
 	Commission *commission.Commission // after Changes; nil if the conversion earns none
 	Changes    []commission.Change
+	Refunds    []Refund // the applied refunds
 	Deltas     []analytics.StatsDelta
 	Events     []affiliate.Event
 }
@@ -175,10 +177,7 @@ func (s LockedSale) Reverse(at time.Time) (r Reversal, ok bool, err error) {
 		if r.Changes, err = s.commissionChanges(after, dispute, at); err != nil {
 			return r, false, err
 		}
-		r.Commission = &s.Commission.Commission
-		if n := len(r.Changes); n > 0 {
-			r.Commission = &r.Changes[n-1].After
-		}
+		r.Commission = s.commissionAfter(r.Changes)
 	}
 	if after.Status == before.Status && after.RefundedAmountCents == before.RefundedAmountCents {
 		return r, len(r.Changes) > 0, nil
@@ -194,6 +193,14 @@ func (s LockedSale) Reverse(at time.Time) (r Reversal, ok bool, err error) {
 		}
 	}
 	return r, true, nil
+}
+
+// commissionAfter returns the commission after its changes.
+func (s LockedSale) commissionAfter(changes []commission.Change) *commission.Commission {
+	if len(changes) == 0 {
+		return &s.Commission.Commission
+	}
+	return &changes[len(changes)-1].After
 }
 
 // commissionChanges returns the changes that adjust the commission to a conversion and the

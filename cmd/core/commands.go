@@ -23,7 +23,6 @@ import (
 	"github.com/tributary-hq/tributary/server/check"
 	"github.com/tributary-hq/tributary/server/fx"
 	"github.com/tributary-hq/tributary/storage/postgres"
-	conversions "github.com/tributary-hq/tributary/storage/postgres/conversion"
 	notifications "github.com/tributary-hq/tributary/storage/postgres/notification"
 )
 
@@ -62,7 +61,7 @@ func loadRates(ctx context.Context, out io.Writer, paths []string) error {
 	}
 	defer db.Close()
 	for i, rates := range files {
-		loaded, err := conversions.LoadRates(ctx, db, rates, time.Now().UTC().Truncate(time.Millisecond))
+		loaded, err := fx.Load(ctx, db, rates, time.Now().UTC().Truncate(time.Millisecond))
 		if err != nil {
 			return fmt.Errorf("%s: %w", paths[i], err)
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/conversion"
 	"github.com/tributary-hq/tributary/server"
 	"github.com/tributary-hq/tributary/storage/postgres"
+	clicks "github.com/tributary-hq/tributary/storage/postgres/click"
 	conversions "github.com/tributary-hq/tributary/storage/postgres/conversion"
 )
 
@@ -93,11 +94,15 @@ var errSuperseded = errors.New("the conversion has changed")
 // conversion have different modes (test and live), it makes no decision and only ends the
 // wait. If the buyer of the conversion was erased, it erases the click instead.
 func (s *Service) attributeLate(ctx context.Context, c conversion.StoredConversion, found *attribution.FoundClick) error {
-	if c.BuyerErased {
-		return conversions.EraseAwaited(ctx, s.db, c.Conversion)
-	}
-	if c.Attributed || found.Mode != c.Scope.Mode {
-		return conversions.StopAwaiting(ctx, s.db, c.Conversion)
+	if c.BuyerErased || c.Attributed || found.Mode != c.Mode {
+		return s.db.InTx(ctx, func(tx *postgres.Tx) error {
+			if c.BuyerErased {
+				if err := clicks.EraseOfBuyers(ctx, tx, c.Scope, *c.Click); err != nil {
+					return err
+				}
+			}
+			return conversions.StopAwaiting(ctx, tx, c.Conversion)
+		})
 	}
 	c.Buyer = s.hasher.buyer(c.Conversion)
 	inputs := inputsOf(c.Conversion)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"sync"
+	"time"
 
 	"github.com/riverqueue/river"
 
@@ -23,18 +24,32 @@ import (
 // REFUND_DUPLICATE, REFUND_EXCEEDS_AMOUNT.
 func (s *Service) RefundConversion(ctx context.Context, req *affiliatev1.RefundConversionRequest) (*affiliatev1.Refund, error) {
 	now := s.now()
-	outcome, err := conversions.Refund(ctx, s.db, conversion.Refund{
+	refund := conversion.Refund{
 		ID: affiliate.NewID[conversion.RefundID](now), Scope: server.PrincipalFrom(ctx).Scope(),
 		ExternalRefundID: req.GetExternalRefundId(), ExternalTransactionID: req.GetExternalTransactionId(),
 		RequestedCents: req.AmountCents, Reason: req.Reason, CreatedAt: now, ExpiresAt: now.Add(conversion.ParkedRefundLifetime),
+	}
+	var applied *conversion.Reversal
+	err := s.db.InTx(ctx, func(tx *postgres.Tx) error {
+		applied = nil
+		sale, err := conversions.LockRefundedOrErased(ctx, tx, refund)
+		if err != nil || sale == nil {
+			return err
+		}
+		reversal, err := sale.Refund(&refund, now)
+		if err != nil {
+			return err
+		}
+		applied = &reversal
+		return conversions.ApplyReversal(ctx, tx, reversal)
 	})
 	if err != nil {
 		return nil, err
 	}
-	if outcome.Conversion == nil {
+	if applied == nil {
 		server.SetHTTPStatus(ctx, http.StatusAccepted)
 	}
-	return refundOf(outcome), nil
+	return refundOf(refund, applied), nil
 }
 
 // ReportDispute records a dispute that the merchant reports, or its new status. A dispute that
@@ -82,22 +97,25 @@ func (s *Service) ReportDispute(ctx context.Context, req *affiliatev1.ReportDisp
 	return result, nil
 }
 
-func refundOf(o conversion.RefundOutcome) *affiliatev1.Refund {
+// refundOf returns the message for a refund. applied is its effect, or nil if it is parked.
+func refundOf(r conversion.Refund, applied *conversion.Reversal) *affiliatev1.Refund {
 	refund := &affiliatev1.Refund{
-		Id:                    o.Refund.ID.String(),
+		Id:                    r.ID.String(),
 		Status:                affiliatev1.RefundStatus_REFUND_STATUS_PARKED,
-		ExternalRefundId:      o.Refund.ExternalRefundID,
-		ExternalTransactionId: o.Refund.ExternalTransactionID,
-		AmountCents:           o.Refund.RequestedCents,
-		Reason:                o.Refund.Reason,
-		CreatedAt:             server.Timestamp(o.Refund.CreatedAt),
+		ExternalRefundId:      r.ExternalRefundID,
+		ExternalTransactionId: r.ExternalTransactionID,
+		AmountCents:           r.RequestedCents,
+		Reason:                r.Reason,
+		CreatedAt:             server.Timestamp(r.CreatedAt),
 	}
-	if c := o.Conversion; c != nil {
-		refund.Status = affiliatev1.RefundStatus_REFUND_STATUS_APPLIED
-		refund.ConversionId, refund.AmountCents = server.OptionalID(o.Refund.Conversion), o.Refund.AmountCents
-		refund.Currency, refund.RefundedAmountCents = server.OptionalString(c.Sale.Paid.Currency), &c.RefundedAmountCents
+	if applied == nil {
+		return refund
 	}
-	refund.Commission = refundedCommissionOf(o.Commission)
+	c := applied.Conversion
+	refund.Status = affiliatev1.RefundStatus_REFUND_STATUS_APPLIED
+	refund.ConversionId, refund.AmountCents = server.OptionalID(&c.ID), applied.Refunds[len(applied.Refunds)-1].AmountCents
+	refund.Currency, refund.RefundedAmountCents = server.OptionalString(c.Sale.Paid.Currency), &c.RefundedAmountCents
+	refund.Commission = refundedCommissionOf(applied.Commission)
 	return refund
 }
 
@@ -151,11 +169,27 @@ func (s *Service) SweepRefunds(ctx context.Context, cursor conversion.ParkedSale
 			return cursor, errors.Join(failed, err)
 		}
 		for _, sale := range recorded {
-			failed = errors.Join(failed, conversions.ApplyParkedRefunds(ctx, s.db, sale, s.now()))
+			failed = errors.Join(failed, s.applyParked(ctx, sale, s.now()))
 		}
 		if cursor = next; cursor == (conversion.ParkedSale{}) {
 			break
 		}
 	}
 	return cursor, errors.Join(failed, s.dropExpired(ctx, conversions.DropExpiredRefunds))
+}
+
+// applyParked applies the parked refunds of a sale if its conversion exists now. Even if
+// several calls run at the same time, each refund is applied only once.
+func (s *Service) applyParked(ctx context.Context, parked conversion.ParkedSale, at time.Time) error {
+	return s.db.InTx(ctx, func(tx *postgres.Tx) error {
+		sale, err := conversions.LockRefunded(ctx, tx, parked.Scope, parked.ExternalTransactionID, nil)
+		if err != nil || sale == nil || len(sale.Parked) == 0 {
+			return err
+		}
+		reversal, err := sale.Refund(nil, at)
+		if err != nil {
+			return err
+		}
+		return conversions.ApplyReversal(ctx, tx, reversal)
+	})
 }

@@ -340,6 +340,26 @@ func TestRefundSweep_AppliesRefundsThatConversionDidNotSee(t *testing.T) {
 	f.wantRows(3, `events where type = 'conversion.refunded'`)
 }
 
+// The transaction that records a sale applies at most 100 of its parked refunds. Sweeps apply
+// the rest.
+func TestRefund_ParkedRefundsAreAppliedInBatches(t *testing.T) {
+	f := newFixture(t)
+	// The first 100 refunds are the whole sale. Therefore only they change it.
+	for i := range 119 {
+		f.mustRefund("order-1", fmt.Sprint("refund-", i), 100)
+		f.clock.Advance(time.Millisecond)
+	}
+	f.mustRefund("order-1", "refund-of-the-rest", 0)
+	f.mustReport(purchase("order-1", f.NewClick(f.pat).ID))
+	f.wantRows(20, `refunds where conversion_id is null`)
+	for range 2 {
+		f.sweepRefunds()
+	}
+	f.wantRows(120, `refunds where conversion_id is not null`)
+	f.wantRows(1, `conversions where refunded_amount_cents = amount_cents and status = 'refunded' and version = 101`)
+	f.wantRows(100, `events where type = 'conversion.refunded'`)
+}
+
 // Refunds, their conversions and sweeps run in parallel. After the last sweep, each
 // refund is applied once.
 func TestRefund_ParallelToConversion(t *testing.T) {

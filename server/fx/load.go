@@ -11,10 +11,12 @@
 package fx
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -116,7 +118,7 @@ func (w *Worker) Work(ctx context.Context, _ *river.Job[attribution.LoadRates]) 
 	if err != nil {
 		return fmt.Errorf("exchange rates: %w", err)
 	}
-	changed, err := conversions.LoadRates(ctx, w.db, rates, w.now().UTC().Truncate(time.Millisecond))
+	changed, err := Load(ctx, w.db, rates, w.now().UTC().Truncate(time.Millisecond))
 	if err != nil {
 		return err
 	}
@@ -124,4 +126,19 @@ func (w *Worker) Work(ctx context.Context, _ *river.Job[attribution.LoadRates]) 
 	w.log.LogAttrs(ctx, slog.LevelInfo, "exchange rates loaded", slog.String("file", w.path),
 		slog.Int("new", changed.New), slog.Int("changed", changed.Changed), slog.Int("same", changed.Same))
 	return nil
+}
+
+// Load stores exchange rates. They replace stored rates of the same currency pair and date.
+// It stores either all rates or none. rates must not contain a currency pair and date twice.
+// Conversions that were decided with the old rates do not change.
+func Load(ctx context.Context, db *postgres.DB, rates []attribution.FXRate, at time.Time) (loaded attribution.FXLoad, err error) {
+	// All callers lock the rows in the same order, so that they cannot deadlock.
+	rates = slices.SortedFunc(slices.Values(rates), func(a, b attribution.FXRate) int {
+		return cmp.Or(cmp.Compare(a.Base, b.Base), cmp.Compare(a.Quote, b.Quote), a.Date.Compare(b.Date))
+	})
+	err = db.InTx(ctx, func(tx *postgres.Tx) (err error) {
+		loaded, err = conversions.PutRates(ctx, tx, rates, at)
+		return err
+	})
+	return loaded, err
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/click"
 	"github.com/tributary-hq/tributary/affiliate/conversion"
 	"github.com/tributary-hq/tributary/storage/postgres"
-	clicks "github.com/tributary-hq/tributary/storage/postgres/click"
 )
 
 // WaitingConversions returns at most limit conversions that wait for the given click,
@@ -72,21 +71,9 @@ func readBuyers(ctx context.Context, db *postgres.DB, workspace affiliate.Worksp
 const deleteAwaitedClick = `delete from awaited_clicks where workspace_id = $1 and mode = $2 and conversion_id = $3 and click_id = $4`
 
 // StopAwaiting makes a conversion stop waiting for its click. It changes nothing else.
-func StopAwaiting(ctx context.Context, db *postgres.DB, c conversion.Conversion) error {
-	_, err := db.Exec(ctx, deleteAwaitedClick, c.Scope.Workspace, c.Scope.Mode, c.ID, c.Click)
+func StopAwaiting(ctx context.Context, tx *postgres.Tx, c conversion.Conversion) error {
+	_, err := tx.Exec(ctx, deleteAwaitedClick, c.Workspace, c.Mode, c.ID, c.Click)
 	return err
-}
-
-// EraseAwaited removes the data of the visitor of a click that has arrived after the erasure of
-// the buyer. The conversion stops waiting for the click.
-func EraseAwaited(ctx context.Context, db *postgres.DB, c conversion.Conversion) error {
-	return db.InTx(ctx, func(tx *postgres.Tx) error {
-		if err := clicks.EraseOfBuyers(ctx, tx, c.Scope, *c.Click); err != nil {
-			return err
-		}
-		_, err := tx.Exec(ctx, deleteAwaitedClick, c.Scope.Workspace, c.Scope.Mode, c.ID, c.Click)
-		return err
-	})
 }
 
 // selectStoredAwaited returns those of the given awaited clicks that are stored. For

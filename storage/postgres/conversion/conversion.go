@@ -61,7 +61,7 @@ type reportState struct {
 	duplicate  bool // the external id was already recorded
 	aliased    int  // number of aliases that this transaction inserted
 	outcome
-	refunds refundChanges
+	refunds conversion.Refunds
 	changes []commission.Change
 }
 
@@ -210,7 +210,7 @@ func InsertReports(ctx context.Context, tx *postgres.Tx, all []*Report) error {
 	}
 	for _, r := range batch {
 		c := r.Conversion
-		r.refunds = refundChanges{conversion: c, decision: r.decision, at: c.CreatedAt}
+		r.refunds = conversion.Refunds{Conversion: c, Decision: r.decision, At: c.CreatedAt}
 		switch {
 		case !inserted[c.ID]:
 			r.err = affiliate.Refuse(affiliate.ReasonConversionDuplicate)
@@ -220,15 +220,13 @@ func InsertReports(ctx context.Context, tx *postgres.Tx, all []*Report) error {
 			if err != nil {
 				return err
 			}
-			for _, refund := range early {
-				r.refunds.applyParked(refund)
-			}
+			r.refunds.ApplyParked(early...)
 		}
 		var err error
-		if r.changes, err = conversion.BeginCommission(r.commission, r.refunds.conversion, affiliate.System, nil, c.CreatedAt); err != nil {
+		if r.changes, err = conversion.BeginCommission(r.commission, r.refunds.Conversion, affiliate.System, nil, c.CreatedAt); err != nil {
 			return err
 		}
-		r.recorded = Recorded{Conversion: r.refunds.conversion, Decision: r.decision, Commission: commissionAfter(r.changes)}
+		r.recorded = Recorded{Conversion: r.refunds.Conversion, Decision: r.decision, Commission: commissionAfter(r.changes)}
 	}
 	return nil
 }
@@ -267,7 +265,7 @@ func FinishReports(ctx context.Context, tx *postgres.Tx, all []*Report) error {
 			continue
 		}
 		outcomes, changes = append(outcomes, r.outcome), append(changes, r.changes...)
-		recorded := append([]affiliate.Event{c.Event(affiliate.EventConversionCreated, r.decision, c.CreatedAt)}, r.refunds.events...)
+		recorded := append([]affiliate.Event{c.Event(affiliate.EventConversionCreated, r.decision, c.CreatedAt)}, r.refunds.Events...)
 		for _, event := range outcomeEvents(recorded, c, r.decision, r.changes) {
 			event.Trace = r.Trace
 			events = append(events, event)
@@ -300,7 +298,9 @@ func FinishReports(ctx context.Context, tx *postgres.Tx, all []*Report) error {
 		return err
 	}
 	for _, r := range open(all) {
-		r.refunds.queue(batch)
+		if len(r.refunds.Applied) > 0 {
+			queueReversal(batch, r.refunds.Conversion, r.refunds.Applied, r.refunds.Deltas)
+		}
 		postgres.QueueResponse(batch, r.Conversion.Scope, r.Key, r.Response)
 	}
 	commissions.QueueChanges(batch, changes...)

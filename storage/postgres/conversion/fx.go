@@ -1,7 +1,6 @@
 package conversion
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -102,45 +101,34 @@ const upsertRates = `
 	where r.rate <> excluded.rate
 	returning xmax = 0 as new`
 
-// LoadRates stores exchange rates. They replace stored rates of the same currency pair
-// and date. It stores either all rates or none. rates must not contain a currency pair
-// and date twice. Conversions that were decided with the old rates do not change.
-func LoadRates(ctx context.Context, db *postgres.DB, rates []attribution.FXRate, at time.Time) (loaded attribution.FXLoad, err error) {
-	// All callers lock the rows in the same order, so that they cannot deadlock.
-	rates = slices.SortedFunc(slices.Values(rates), func(a, b attribution.FXRate) int {
-		return cmp.Or(cmp.Compare(a.Base, b.Base), cmp.Compare(a.Quote, b.Quote), a.Date.Compare(b.Date))
-	})
-	err = db.InTx(ctx, func(tx *postgres.Tx) error {
-		loaded = attribution.FXLoad{}
-		for chunk := range slices.Chunk(rates, loadChunk) {
-			if err := loadRates(ctx, tx, chunk, at, &loaded); err != nil {
-				return fmt.Errorf("load exchange rates: %w", err)
+// PutRates stores exchange rates, in the given order. They replace stored rates of the same
+// currency pair and date.
+func PutRates(ctx context.Context, tx *postgres.Tx, rates []attribution.FXRate, at time.Time) (stored attribution.FXLoad, err error) {
+	for chunk := range slices.Chunk(rates, loadChunk) {
+		isNew, err := putRates(ctx, tx, chunk, at)
+		if err != nil {
+			return stored, fmt.Errorf("store exchange rates: %w", err)
+		}
+		for _, added := range isNew {
+			if added {
+				stored.New++
+			} else {
+				stored.Changed++
 			}
 		}
-		return nil
-	})
-	return loaded, err
+		stored.Same += len(chunk) - len(isNew)
+	}
+	return stored, nil
 }
 
-func loadRates(ctx context.Context, tx *postgres.Tx, rates []attribution.FXRate, at time.Time, loaded *attribution.FXLoad) error {
+// putRates returns for each rate that it has written whether the rate is new.
+func putRates(ctx context.Context, tx *postgres.Tx, rates []attribution.FXRate, at time.Time) ([]bool, error) {
 	var bases, quotes, values []string
 	var dates []time.Time
 	for _, r := range rates {
 		bases, quotes = append(bases, r.Base), append(quotes, r.Quote)
 		dates, values = append(dates, r.Date), append(values, r.Rate)
 	}
-	rows, err := tx.Query(ctx, upsertRates, at, bases, quotes, dates, values)
-	if err != nil {
-		return err
-	}
-	changes, err := pgx.CollectRows(rows, pgx.RowTo[bool])
-	for _, isNew := range changes {
-		if isNew {
-			loaded.New++
-		} else {
-			loaded.Changed++
-		}
-	}
-	loaded.Same += len(rates) - len(changes)
-	return err
+	rows, _ := tx.Query(ctx, upsertRates, at, bases, quotes, dates, values)
+	return pgx.CollectRows(rows, pgx.RowTo[bool])
 }

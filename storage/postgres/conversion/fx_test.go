@@ -8,6 +8,7 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/attribution"
 	"github.com/tributary-hq/tributary/affiliate/conversion"
+	"github.com/tributary-hq/tributary/server/fx"
 	conversions "github.com/tributary-hq/tributary/storage/postgres/conversion"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
@@ -17,7 +18,7 @@ func rate(base, quote, date, rate string) attribution.FXRate {
 	return attribution.FXRate{Base: base, Quote: quote, Date: day, Rate: rate}
 }
 
-func TestLoadRates_StoresAllOrNone(t *testing.T) {
+func TestLoad_StoresAllOrNone(t *testing.T) {
 	t.Parallel()
 	b := newSales(t, pgtest.Row{
 		"rules": `{"commission_type":"percentage","rate_bps":1000,"hold_period_days":0,"auto_approval":true,"net_basis":"gross"}`,
@@ -25,9 +26,9 @@ func TestLoadRates_StoresAllOrNone(t *testing.T) {
 	at := time.Date(2026, 3, 10, 12, 0, 0, 0, time.UTC)
 	load := func(want attribution.FXLoad, rates ...attribution.FXRate) {
 		t.Helper()
-		got, err := conversions.LoadRates(t.Context(), b.DB, rates, at)
+		got, err := fx.Load(t.Context(), b.DB, rates, at)
 		if err != nil || got != want {
-			t.Errorf("LoadRates returned %+v, %v, want %+v", got, err, want)
+			t.Errorf("Load returned %+v, %v, want %+v", got, err, want)
 		}
 	}
 	first, second := rate("EUR", "USD", "2026-03-09", "1.0800"), rate("EUR", "JPY", "2026-03-09", "160")
@@ -43,7 +44,7 @@ func TestLoadRates_StoresAllOrNone(t *testing.T) {
 	for i := range 24_999 {
 		many = append(many, rate("EUR", "GBP", first.Date.AddDate(0, 0, -i).Format(time.DateOnly), "0.85"))
 	}
-	if _, err := conversions.LoadRates(t.Context(), b.DB, append(many, rate("USD", "EUR", "2026-03-09", "0")), at); err == nil {
+	if _, err := fx.Load(t.Context(), b.DB, append(many, rate("USD", "EUR", "2026-03-09", "0")), at); err == nil {
 		t.Error("a rate of 0 was stored")
 	}
 	if n := b.Count(`select count(*) from fx_rates`); n != 3 {
@@ -58,7 +59,7 @@ func TestRecord_UsesRateOfItsDay(t *testing.T) {
 	})
 	day := attribution.FXDay(b.Now())
 	before := func(days int) string { return day.AddDate(0, 0, -days).Format(time.DateOnly) }
-	if _, err := conversions.LoadRates(t.Context(), b.DB, []attribution.FXRate{
+	if _, err := fx.Load(t.Context(), b.DB, []attribution.FXRate{
 		rate("EUR", "USD", before(7), "1.25"), rate("EUR", "GBP", before(8), "0.8"), rate("EUR", "JPY", before(-1), "160"),
 	}, b.Now()); err != nil {
 		t.Fatal(err)

@@ -19,7 +19,7 @@ const parkedBatch = 100
 // lockParkedSQL locks the parked refunds of a sale, except the refund with the id $4. It
 // finds them by the external transaction id of the sale.
 const lockParkedSQL = `
-	select id, external_refund_id, external_transaction_id, asked_cents as requested_cents, reason, created_at, expires_at
+	select workspace_id, mode, id, external_refund_id, external_transaction_id, asked_cents as requested_cents, reason, created_at, expires_at
 	from refunds
 	where workspace_id = $1 and mode = $2 and external_transaction_id = $3 and conversion_id is null and id <> $4
 	order by created_at, id
@@ -37,32 +37,11 @@ const selectParkedFor = `
 			and r.conversion_id is null
 		limit 1) as r`
 
-// ApplyParkedRefunds applies the parked refunds of a sale if its conversion exists now.
-// Even if several calls run at the same time, each refund is applied only once.
-func ApplyParkedRefunds(ctx context.Context, db *postgres.DB, sale conversion.ParkedSale, at time.Time) error {
-	scope := affiliate.Scope{Workspace: sale.Workspace, Mode: sale.Mode}
-	return db.InTx(ctx, func(tx *postgres.Tx) error {
-		conversion, err := lockRefundedConversion(ctx, tx, scope, sale.ExternalTransactionID, nil)
-		if err != nil || conversion == nil || len(conversion.parked) == 0 {
-			return err
-		}
-		refunds := conversion.refundChanges(at)
-		for _, parked := range conversion.parked {
-			refunds.applyParked(parked)
-		}
-		_, err = writeRefunds(ctx, tx, conversion, refunds)
-		return err
-	})
-}
-
 // queueParked queues the statement that locks the parked refunds of a sale and returns
 // them, oldest first.
 func queueParked(batch *pgx.Batch, scope affiliate.Scope, external string, excluded conversion.RefundID, parked *[]conversion.Refund) {
 	batch.Queue(lockParkedSQL, scope.Workspace, scope.Mode, external, excluded, parkedBatch).Query(func(rows pgx.Rows) (err error) {
 		*parked, err = pgx.CollectRows(rows, pgx.RowToStructByNameLax[conversion.Refund])
-		for i := range *parked {
-			(*parked)[i].Scope = scope
-		}
 		return err
 	})
 }
@@ -81,7 +60,7 @@ func lockParked(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, ext
 // conversions exist. It searches the index of conversions once per sale. The lateral
 // join with a limit keeps the planner from scanning all conversions.
 const pageParked = `
-	select p.workspace_id as workspace, p.mode, p.external_transaction_id, c.known is not null as known
+	select p.workspace_id, p.mode, p.external_transaction_id, c.known is not null as known
 	from (
 		select distinct workspace_id, mode, external_transaction_id
 		from refunds
@@ -108,8 +87,8 @@ func SalesWithParkedRefunds(
 		conversion.ParkedSale
 		Known bool
 	}
-	rows, err := db.Query(ctx, pageParked, after.Workspace, after.Mode, after.ExternalTransactionID, limit)
-	page, err := postgres.AllRows(rows, err, func(r parkedRow) parkedRow { return r })
+	rows, _ := db.Query(ctx, pageParked, after.Workspace, after.Mode, after.ExternalTransactionID, limit)
+	page, err := pgx.CollectRows(rows, pgx.RowToStructByName[parkedRow])
 	if err != nil {
 		return nil, next, fmt.Errorf("read parked refunds: %w", err)
 	}

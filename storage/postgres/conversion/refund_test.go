@@ -7,15 +7,23 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/conversion"
+	"github.com/tributary-hq/tributary/storage/postgres"
 	conversions "github.com/tributary-hq/tributary/storage/postgres/conversion"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-// refundOf returns a refund of the full amount of a sale.
-func (s *sales) refundOf(external, id string) conversion.Refund {
-	return conversion.Refund{
+// park stores a refund of the full amount of a sale that is not recorded.
+func (s *sales) park(external, id string) {
+	s.Helper()
+	refund := conversion.Refund{
 		ID: affiliate.NewID[conversion.RefundID](pgtest.Noon), Scope: s.Scope, ExternalRefundID: id, ExternalTransactionID: external,
 		CreatedAt: pgtest.Noon, ExpiresAt: pgtest.Noon.Add(conversion.ParkedRefundLifetime),
+	}
+	if err := s.DB.InTx(s.Context(), func(tx *postgres.Tx) error {
+		_, err := conversions.LockRefundedOrErased(s.Context(), tx, refund)
+		return err
+	}); err != nil {
+		s.Fatal(err)
 	}
 }
 
@@ -70,9 +78,7 @@ func TestSalesWithParkedRefunds_ReadsAllPages(t *testing.T) {
 	s := newSales(t)
 	for i := range 25 {
 		for j := range 2 {
-			if _, err := conversions.Refund(t.Context(), s.DB, s.refundOf(fmt.Sprint("order-", i), fmt.Sprint("refund-", i, "-", j))); err != nil {
-				t.Fatal(err)
-			}
+			s.park(fmt.Sprint("order-", i), fmt.Sprint("refund-", i, "-", j))
 		}
 	}
 	// Record every fifth sale. Before that, change the transaction ids of the refunds, so
@@ -117,9 +123,7 @@ func TestSalesWithParkedRefunds_ReadsAllPages(t *testing.T) {
 func TestDropExpiredRefunds_RespectsLimit(t *testing.T) {
 	s := newSales(t)
 	for i := range 5 {
-		if _, err := conversions.Refund(t.Context(), s.DB, s.refundOf("order-1", fmt.Sprint("refund-", i))); err != nil {
-			t.Fatal(err)
-		}
+		s.park("order-1", fmt.Sprint("refund-", i))
 	}
 	end := pgtest.Noon.Add(conversion.ParkedRefundLifetime)
 	for _, step := range []struct {
@@ -129,45 +133,5 @@ func TestDropExpiredRefunds_RespectsLimit(t *testing.T) {
 		if n, err := conversions.DropExpiredRefunds(t.Context(), s.DB, step.at, 3); err != nil || n != step.dropped {
 			t.Errorf("DropExpiredRefunds dropped %d refunds, %v, want %d", n, err, step.dropped)
 		}
-	}
-}
-
-// When a sale is recorded, the transaction must apply at most 100 of its parked refunds.
-// ApplyParkedRefunds must apply the remaining refunds.
-func TestApplyParkedRefunds_WorksInBatches(t *testing.T) {
-	s := newSales(t)
-	cent := int64(1)
-	// The sale has 100 cents, and each refund except the last has 1 cent. Therefore only
-	// the first 100 refunds change the sale.
-	for i := range 120 {
-		refund := s.refundOf("order-1", fmt.Sprint("refund-", i))
-		refund.RequestedCents, refund.CreatedAt = &cent, pgtest.Noon.Add(time.Duration(i)*time.Millisecond)
-		if i == 119 {
-			refund.RequestedCents = nil
-		}
-		if _, err := conversions.Refund(t.Context(), s.DB, refund); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := s.record("order-1", s.click(pgtest.Noon.Add(-time.Hour))); err != nil {
-		t.Fatal(err)
-	}
-	if n := s.Count(`select count(*) from refunds where conversion_id is null`); n != 20 {
-		t.Errorf("%d refunds are parked, want 20", n)
-	}
-	sale := conversion.ParkedSale{Workspace: s.Scope.Workspace, Mode: s.Scope.Mode, ExternalTransactionID: "order-1"}
-	for range 2 {
-		if err := conversions.ApplyParkedRefunds(t.Context(), s.DB, sale, pgtest.Noon); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if n := s.Count(`select count(*) from refunds where conversion_id is not null`); n != 120 {
-		t.Errorf("%d refunds are applied, want 120", n)
-	}
-	if n := s.Count(`select count(*) from conversions where refunded_amount_cents = 100 and status = 'refunded' and version = 101`); n != 1 {
-		t.Errorf("%d sales are fully refunded in version 101, want 1", n)
-	}
-	if n := s.Count(`select count(*) from events where type = 'conversion.refunded'`); n != 100 {
-		t.Errorf("%d events conversion.refunded were created, want 100", n)
 	}
 }

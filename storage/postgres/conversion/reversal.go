@@ -17,7 +17,6 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres"
 	commissions "github.com/tributary-hq/tributary/storage/postgres/commission"
 	payouts "github.com/tributary-hq/tributary/storage/postgres/payout"
-	counters "github.com/tributary-hq/tributary/storage/postgres/stats"
 )
 
 // claimCharges assigns charges to the conversion that has one of their ids as an alias or
@@ -201,15 +200,13 @@ func scanCharge(row pgx.CollectableRow) (conversion.ChargeReversal, error) {
 	return c, json.Unmarshal(disputes, &c.Disputes)
 }
 
-// ApplyReversal stores a reversal of a locked sale and everything that follows from it.
+// ApplyReversal stores a reversal or refunds of a locked sale and everything that follows from it.
 func ApplyReversal(ctx context.Context, tx *postgres.Tx, r conversion.Reversal) error {
 	if err := payouts.UpdatePayouts(ctx, tx, r.Changes); err != nil {
 		return err
 	}
-	c, batch := r.Conversion, &pgx.Batch{}
-	batch.Queue(updateRefunded, c.Scope.Workspace, c.Scope.Mode, c.ID, c.RefundedAmountCents, c.Status, c.Version)
-	counters.Queue(batch, r.Deltas...)
-	postgres.QueueConversionLog(batch, c.Scope, c.ID)
+	batch := &pgx.Batch{}
+	queueReversal(batch, r.Conversion, r.Refunds, r.Deltas)
 	commissions.QueueChanges(batch, r.Changes...)
 	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
 		return fmt.Errorf("apply a reversal: %w", err)
