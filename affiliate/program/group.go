@@ -46,7 +46,7 @@ func (p GroupPatch) Check() affiliate.Violations {
 func (g Group) Patch(patch GroupPatch) (Group, error) {
 	found := patch.Check()
 	g.Name = patch.Name.Apply(g.Name, "")
-	rate := Rate{Bps: patch.Bps.ApplyOptional(g.Rate.Bps), FlatCents: patch.FlatCents.ApplyOptional(g.Rate.FlatCents)}
+	rate := Rate{Bps: patch.Bps.ApplyOptional(g.Bps), FlatCents: patch.FlatCents.ApplyOptional(g.FlatCents)}
 	switch {
 	case patch.Bps.HasValue():
 		rate.FlatCents = nil

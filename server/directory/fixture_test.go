@@ -81,7 +81,7 @@ func (f *fixture) move(to program.Status) error {
 		_, err = service.ActivateProgram(owner, &affiliatev1.ActivateProgramRequest{ProgramId: id})
 	case program.Paused:
 		_, err = service.PauseProgram(owner, &affiliatev1.PauseProgramRequest{ProgramId: id})
-	case program.Archived:
+	default:
 		_, err = service.ArchiveProgram(owner, &affiliatev1.ArchiveProgramRequest{ProgramId: id})
 	}
 	return err

@@ -18,7 +18,7 @@ func toProto(p program.Program) *affiliatev1.Program {
 		Slug:                  p.Slug,
 		Description:           p.Description,
 		Status:                server.EnumValue[affiliatev1.ProgramStatus](p.Status),
-		Mode:                  server.EnumValue[affiliatev1.Mode](p.Scope.Mode),
+		Mode:                  server.EnumValue[affiliatev1.Mode](p.Mode),
 		WebsiteUrl:            p.WebsiteURL,
 		AllowedDomains:        p.LinkHosts(),
 		LandingUrl:            p.LandingURL,
