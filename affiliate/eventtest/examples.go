@@ -99,7 +99,7 @@ func Program() program.Program {
 func Payout() payout.Payout {
 	return payout.Payout{
 		ID: affiliatetest.ID[affiliate.PayoutID](11), Scope: affiliatetest.Scope, Batch: affiliatetest.ID[payout.BatchID](12),
-		Participant: affiliatetest.ID[affiliate.ParticipantID](4), AmountCents: 1960, Currency: "USD", CommissionCount: 2,
+		Payee: payout.Payee{Participant: affiliatetest.ID[affiliate.ParticipantID](4), Currency: "USD"}, AmountCents: 1960, CommissionCount: 2,
 		Status: payout.Draft, Method: payout.PayPal, Version: 1, CreatedAt: affiliatetest.Noon,
 	}
 }

@@ -28,7 +28,7 @@ const (
 // Details holds the parts of a payout method that may be shown.
 type Details struct {
 	Method    Method
-	Hint      *string // see Account.Hint
+	Hint      *string `db:"account_hint"` // see Account.Hint
 	UpdatedAt time.Time
 	// HeldUntil is the time until which new payouts leave out the partner. It is nil if the
 	// method is not held (MethodChange.Apply).
@@ -74,7 +74,8 @@ func (d Details) Notification(partner affiliate.UserID) []notification.Notificat
 // account.
 func (d Details) Warning(partner affiliate.UserID, name, formerAddress string) notification.Mail {
 	return notification.Mail{
-		ID: affiliate.NewID[notification.MailID](d.UpdatedAt), Kind: notification.MailPayoutMethodChanged, Type: string(notification.MailPayoutMethodChanged),
+		ID:   affiliate.NewID[notification.MailID](d.UpdatedAt),
+		Kind: notification.MailPayoutMethodChanged, Type: string(notification.MailPayoutMethodChanged),
 		Recipient: notification.MailRecipient{User: &partner, Account: affiliate.Partner, Name: name, Address: formerAddress},
 		Facts:     notification.MailFacts{PayoutMethod: string(d.Method)}, CreatedAt: d.UpdatedAt,
 	}
@@ -198,16 +199,11 @@ func (a Account) String() string { return string(a.Method) }
 // GoString returns the same as String. The formatting verb %#v uses it.
 func (a Account) GoString() string { return a.String() }
 
-// SealedPayoutAccount is a payout account as the database stores it: encrypted with
-// keys that the database does not have.
-type SealedPayoutAccount struct {
-	Method     Method
-	Hint       *string // see Account.Hint
-	Ciphertext []byte  // encrypted account; nil for a method without account
-	// Matches reports whether stored is the encrypted form of the same account. It is
-	// needed because encrypting the same text twice gives different results. The caller
-	// must pass the Ciphertext of an account of the same method.
-	Matches func(stored []byte) bool
+// SealedMethod is the payout method of a partner as the database stores it. The account is
+// encrypted with keys that the database does not have.
+type SealedMethod struct {
+	Details
+	Account []byte // encrypted; nil for a method without account
 }
 
 // AccountHold is the time for which new payouts leave out a partner who has changed

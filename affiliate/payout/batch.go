@@ -29,29 +29,25 @@ const (
 
 // Batch is a group of payouts that were created together.
 type Batch struct {
-	ID          BatchID
-	Scope       affiliate.Scope
-	Status      BatchStatus
-	Programs    []affiliate.ProgramID // if empty, all programmes of the mode
-	Cutoff      time.Time             // only commissions that were payable at this time are included
-	CreatedBy   affiliate.ActorID
-	ConfirmedBy *affiliate.ActorID // if two members had to confirm it, the second one
-	// First is the first of two confirmations. It is nil if one is enough.
-	First       *FirstConfirmation
-	CreatedAt   time.Time
-	ConfirmedAt *time.Time
-	CompletedAt *time.Time // when the last of its payouts ended
-	Version     int        // increases by one with every change
-	Counts      Counts
-	Totals      []Total                      // by currency, without canceled payouts
-	Names       map[affiliate.ActorID]string // of the actors in the batch, as in the audit log
-}
-
-// FirstConfirmation is the first of two confirmations of a batch.
-type FirstConfirmation struct {
-	By   affiliate.ActorID
-	User affiliate.UserID // the member, or the member who created the service token
-	At   time.Time
+	affiliate.Scope
+	ID        BatchID `db:"id,fixed"`
+	Status    BatchStatus
+	Programs  []affiliate.ProgramID `db:"program_ids,fixed" sql:"uuid[]"` // if empty, all programmes of the mode
+	Cutoff    time.Time             `db:"cutoff,fixed"`                   // only commissions that were payable at this time are included
+	CreatedBy affiliate.ActorID     `db:"created_by,fixed"`
+	CreatedAt time.Time             `db:"created_at,fixed"`
+	// The first of two confirmations; nil if one is enough. FirstConfirmedUser is the member,
+	// or the member who created the service token FirstConfirmedBy.
+	FirstConfirmedBy   *affiliate.ActorID
+	FirstConfirmedUser *affiliate.UserID
+	FirstConfirmedAt   *time.Time
+	ConfirmedBy        *affiliate.ActorID // if two members had to confirm it, the second one
+	ConfirmedAt        *time.Time
+	CompletedAt        *time.Time                   // when the last of its payouts ended
+	Version            int                          // increases by one with every change
+	Counts             Counts                       `db:"-"`
+	Totals             []Total                      `db:"-"` // by currency, without canceled payouts
+	Names              map[affiliate.ActorID]string `db:"-"` // of the actors in the batch, as in the audit log
 }
 
 // Confirmation is a request to confirm a batch.
@@ -82,11 +78,11 @@ func (b Batch) Confirm(c Confirmation, limit *ConfirmationLimit) (after Batch, c
 	switch b.Status {
 	case BatchDraft:
 		if limit != nil && b.exceeds(*limit) {
-			b.First = &FirstConfirmation{By: *c.By.ID(), User: c.User, At: c.At}
+			b.FirstConfirmedBy, b.FirstConfirmedUser, b.FirstConfirmedAt = c.By.ID(), &c.User, &c.At
 			return b, false, nil
 		}
 	case BatchAwaitingApproval:
-		if c.By.User == nil || *c.By.User == b.First.User {
+		if c.By.User == nil || *c.By.User == *b.FirstConfirmedUser {
 			refusal = b.Refuse()
 			refusal.Message = "Another member must confirm the batch."
 			return b, false, refusal
@@ -149,11 +145,19 @@ func (s BatchStatus) Ended() bool {
 	return s == BatchCompleted || s == BatchPartiallyFailed || s == BatchCanceled
 }
 
+// Sendable reports whether the payouts of the batch can be sent.
+func (s BatchStatus) Sendable() bool { return s == BatchConfirmed || s == BatchProcessing }
+
+// Cancelable reports whether the batch can be canceled: no payout was sent.
+func (s BatchStatus) Cancelable() bool {
+	return s == BatchDraft || s == BatchAwaitingApproval || s == BatchConfirmed
+}
+
 // Follow returns the batch with the given counts of its payouts and the status that
 // results from them.
 func (b Batch) Follow(counts Counts, at time.Time) Batch {
 	b.Status, b.Counts = counts.Status(), counts
-	if b.Status == BatchDraft && b.First != nil {
+	if b.Status == BatchDraft && b.FirstConfirmedBy != nil {
 		b.Status = BatchAwaitingApproval
 	}
 	switch {
@@ -177,7 +181,8 @@ func (b Batch) AwaitingNotification(at time.Time) notification.Notification {
 	for _, total := range b.Totals {
 		payouts += total.Count
 	}
-	n := notification.NewNotification(affiliate.Merchant, notification.WorkspaceFeed(b.Scope.Workspace), notification.NotifyPayoutBatchAwaiting, &b.Scope.Mode, at)
+	n := notification.NewNotification(
+		affiliate.Merchant, notification.WorkspaceFeed(b.Scope.Workspace), notification.NotifyPayoutBatchAwaiting, &b.Scope.Mode, at)
 	n.Workspace, n.Resource = &b.Scope.Workspace, &b.ID.UUID
 	n.Facts = map[string]string{"payouts": strconv.FormatInt(payouts, 10)}
 	return n
@@ -191,12 +196,6 @@ type Selection struct {
 	At       time.Time // the time of the request
 }
 
-// NewBatch is the request to create a batch.
-type NewBatch struct {
-	Selection
-	By affiliate.Actor
-}
-
 // DraftBatch is a new batch with its payouts and their commissions. Counts and
 // Totals of the batch are not set yet.
 type DraftBatch struct {
@@ -205,33 +204,36 @@ type DraftBatch struct {
 	Commissions []Candidate // each with its payout, ordered by id
 }
 
+// balance identifies the balance of a participant in one currency.
+type balance struct {
+	Participant affiliate.ParticipantID
+	Currency    string
+}
+
 // Draft creates a batch with one payout for each element of due that is not excluded.
 // free holds the payable commissions that are not in a payout, ordered by id. Draft
 // adds each commission to the payout of its participant and currency. Errors:
 // PAYOUT_STATE_INVALID if the batch would have no payout.
-func (n NewBatch) Draft(due []Due, free []Candidate) (DraftBatch, error) {
-	type payee struct {
-		Participant affiliate.ParticipantID
-		Currency    string
-	}
-	commissions := map[payee][]Candidate{}
+func (s Selection) Draft(due []Due, free []Candidate, by affiliate.Actor) (DraftBatch, error) {
+	commissions := map[balance][]Candidate{}
 	for _, c := range free {
-		owner := payee{c.Participant, c.Currency}
+		owner := balance{c.Participant, c.Currency}
 		commissions[owner] = append(commissions[owner], c)
 	}
 	draft := DraftBatch{Batch: Batch{
-		ID: affiliate.NewID[BatchID](n.At), Scope: n.Scope, Status: BatchDraft, Programs: n.Programs,
-		Cutoff: n.Cutoff, CreatedBy: *n.By.ID(), CreatedAt: n.At, Version: 1,
+		ID: affiliate.NewID[BatchID](s.At), Scope: s.Scope, Status: BatchDraft,
+		Programs: append([]affiliate.ProgramID{}, s.Programs...), // never nil, because the column is not null
+		Cutoff:   s.Cutoff, CreatedBy: *by.ID(), CreatedAt: s.At, Version: 1,
 	}}
-	payouts := map[payee]*affiliate.PayoutID{}
+	payouts := map[balance]*affiliate.PayoutID{}
 	for _, d := range due {
-		owner := payee{d.Participant, d.Currency}
+		owner := balance{d.Participant, d.Currency}
 		if d = d.WithCommissions(commissions[owner]); d.Exclusion() != "" {
 			continue
 		}
 		p := Payout{
-			ID: affiliate.NewID[affiliate.PayoutID](n.At), Scope: n.Scope, Batch: draft.Batch.ID, Program: d.Program, Participant: d.Participant,
-			Partner: d.Partner, Currency: d.Currency, Status: Draft, Version: 1, CreatedAt: n.At, UpdatedAt: n.At,
+			ID: affiliate.NewID[affiliate.PayoutID](s.At), Scope: s.Scope, Batch: draft.Batch.ID, Payee: d.Payee,
+			Status: Draft, Version: 1, CreatedAt: s.At, UpdatedAt: s.At,
 		}.WithAmounts(d)
 		draft.Payouts, payouts[owner] = append(draft.Payouts, p), &p.ID
 	}
@@ -239,7 +241,7 @@ func (n NewBatch) Draft(due []Due, free []Candidate) (DraftBatch, error) {
 		return DraftBatch{}, NothingPayable(due)
 	}
 	for _, c := range free {
-		if c.Payout = payouts[payee{c.Participant, c.Currency}]; c.Payout != nil {
+		if c.Payout = payouts[balance{c.Participant, c.Currency}]; c.Payout != nil {
 			draft.Commissions = append(draft.Commissions, c)
 		}
 	}

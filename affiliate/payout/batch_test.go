@@ -11,7 +11,9 @@ import (
 
 func TestBatchParticipants_OmitsExcludedParticipants(t *testing.T) {
 	method := Manual
-	payable := Due{Participant: affiliate.NewID[affiliate.ParticipantID](payoutTime), CommissionCents: 5, Method: &method, ParticipantStatus: participant.Approved}
+	payable := Due{
+		Payee: Payee{Participant: affiliate.NewID[affiliate.ParticipantID](payoutTime)}, CommissionCents: 5, Method: &method, ParticipantStatus: participant.Approved,
+	}
 	excluded := payable
 	excluded.Participant, excluded.Method = affiliate.NewID[affiliate.ParticipantID](payoutTime), nil
 	due := []Due{excluded, payable}
@@ -28,16 +30,16 @@ func TestBatchParticipants_OmitsExcludedParticipants(t *testing.T) {
 
 func TestDraft_AddsCommissionsToPayoutOfTheirParticipantAndCurrency(t *testing.T) {
 	method, user := Manual, affiliate.NewID[affiliate.UserID](payoutTime)
-	request := NewBatch{
-		Selection: Selection{Scope: affiliate.Scope{Workspace: affiliate.NewID[affiliate.WorkspaceID](payoutTime), Mode: affiliate.ModeTest}, Cutoff: payoutTime, At: payoutTime},
-		By:        affiliate.Actor{User: &user},
+	selection := Selection{
+		Scope: affiliate.Scope{Workspace: affiliate.NewID[affiliate.WorkspaceID](payoutTime), Mode: affiliate.ModeTest}, Cutoff: payoutTime, At: payoutTime,
 	}
+	actor := affiliate.Actor{User: &user}
 	anna, bert := affiliate.NewID[affiliate.ParticipantID](payoutTime), affiliate.NewID[affiliate.ParticipantID](payoutTime)
 	due := func(participantID affiliate.ParticipantID, currency string, adjustment int64) Due {
 		return Due{
 			// Draft must replace the count and the amount, which were computed without
 			// locks.
-			Participant: participantID, Currency: currency, CommissionCount: 9, CommissionCents: 900, AdjustmentCents: adjustment,
+			Payee: Payee{Participant: participantID, Currency: currency}, CommissionCount: 9, CommissionCents: 900, AdjustmentCents: adjustment,
 			MinPayoutCents: 100, Method: &method, ParticipantStatus: participant.Approved,
 		}
 	}
@@ -49,11 +51,11 @@ func TestDraft_AddsCommissionsToPayoutOfTheirParticipantAndCurrency(t *testing.T
 	free := []Candidate{
 		commission(anna, "EUR", 60), commission(bert, "EUR", 99), commission(anna, "USD", 200), commission(anna, "EUR", 50),
 	}
-	draft, err := request.Draft([]Due{due(anna, "EUR", -10), due(bert, "EUR", 0), due(anna, "USD", 0), due(bert, "USD", 100)}, free)
+	draft, err := selection.Draft([]Due{due(anna, "EUR", -10), due(bert, "EUR", 0), due(anna, "USD", 0), due(bert, "USD", 100)}, free, actor)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if b := draft.Batch; b.Status != BatchDraft || b.Scope != request.Scope || b.CreatedBy.UUID != user.UUID || b.Version != 1 || len(draft.Payouts) != 3 {
+	if b := draft.Batch; b.Status != BatchDraft || b.Scope != selection.Scope || b.CreatedBy.UUID != user.UUID || b.Version != 1 || len(draft.Payouts) != 3 {
 		t.Fatalf("batch %+v with %d payouts; want a draft of %s with version 1 and 3 payouts", b, len(draft.Payouts), user)
 	}
 	for i, want := range []struct {
@@ -87,7 +89,7 @@ func TestDraft_AddsCommissionsToPayoutOfTheirParticipantAndCurrency(t *testing.T
 	if !slices.Equal(listed, []int{2, 1, 0}) {
 		t.Errorf("the events list %v commissions, want [2 1 0]", listed)
 	}
-	if _, err := request.Draft([]Due{due(bert, "EUR", 0)}, free); !errors.Is(err, NothingPayable(nil)) {
+	if _, err := selection.Draft([]Due{due(bert, "EUR", 0)}, free, actor); !errors.Is(err, NothingPayable(nil)) {
 		t.Errorf("a batch without payouts: error %v, want %v", err, NothingPayable(nil))
 	}
 }

@@ -11,12 +11,9 @@ import (
 // Due holds the amounts that could be paid to one participant in one currency, and
 // the data that decides whether they are paid.
 type Due struct {
-	Program           affiliate.ProgramID
+	Payee
 	ProgramName       string
-	Participant       affiliate.ParticipantID
-	Partner           affiliate.UserID
 	PartnerName       string
-	Currency          string
 	CommissionCount   int64
 	CommissionCents   int64 // of payable commissions
 	AdjustmentCents   int64 // other ledger entries that are in no open payout
@@ -127,9 +124,9 @@ func BatchParticipants(due []Due) []affiliate.ParticipantID {
 // Candidate is a locked commission that is in a payout or may be added to one.
 type Candidate struct {
 	ID          affiliate.CommissionID
-	Participant affiliate.ParticipantID
+	Participant affiliate.ParticipantID `db:"participant_id"`
 	Currency    string
-	Payout      *affiliate.PayoutID // the payout with the commission; nil if no payout has it
+	Payout      *affiliate.PayoutID `db:"payout_id"` // the payout with the commission; nil if no payout has it
 	AmountCents int64
 	ApprovedAt  time.Time
 	// Payable says that the status, the review flag and disputes of the commission
@@ -152,4 +149,77 @@ func (p Payout) WithAmounts(d Due) Payout {
 	p.AmountCents, p.AdjustmentCents, p.CommissionCount = d.AmountCents(), d.AdjustmentCents, d.CommissionCount
 	p.PeriodStart, p.PeriodEnd, p.Method = d.PeriodStart, d.PeriodEnd, *d.Method
 	return p
+}
+
+// RecheckedPayouts has the changes of payouts whose amounts were computed again.
+type RecheckedPayouts struct {
+	Changes  []Change
+	Open     []affiliate.PayoutID // the payouts that are not canceled
+	Kept     []Candidate          // the commissions that stay in these payouts
+	Released []Candidate          // the commissions that leave their payouts
+}
+
+// Recheck makes the move t of payouts and computes their amounts again. If the new amount of
+// a payout cannot be paid, Recheck cancels the payout. due has the amounts due to the
+// participants, and held has the commissions in the payouts.
+func (t Transition) Recheck(payouts []Payout, due []Due, held []Candidate) (RecheckedPayouts, error) {
+	amounts := dueByBalance(due)
+	payable := map[affiliate.PayoutID][]Candidate{}
+	for _, c := range held {
+		if c.Payable {
+			payable[*c.Payout] = append(payable[*c.Payout], c)
+		}
+	}
+	var r RecheckedPayouts
+	canceled := map[affiliate.PayoutID]bool{}
+	for _, p := range payouts {
+		d := amounts[balance{p.Participant, p.Currency}].WithCommissions(payable[p.ID])
+		// The amount due does not contain the adjustments of open payouts. This payout is
+		// open too, so its own adjustment is added again.
+		d.AdjustmentCents += p.AdjustmentCents
+		d = d.WithAccountOf(p).LimitAmount(p)
+		move := t
+		if canceled[p.ID] = d.Exclusion() != ""; canceled[p.ID] {
+			move.Move = MoveCancel
+		}
+		change, refusal := move.Apply(p)
+		if refusal != nil {
+			return r, refusal
+		}
+		if !canceled[p.ID] {
+			change.After = change.After.WithAmounts(d)
+			r.Open = append(r.Open, p.ID)
+		}
+		r.Changes = append(r.Changes, change)
+	}
+	for _, c := range held {
+		if c.Payable && !canceled[*c.Payout] {
+			r.Kept = append(r.Kept, c)
+		} else {
+			r.Released = append(r.Released, c)
+		}
+	}
+	return r, nil
+}
+
+func dueByBalance(due []Due) map[balance]Due {
+	found := make(map[balance]Due, len(due))
+	for _, d := range due {
+		found[balance{d.Participant, d.Currency}] = d
+	}
+	return found
+}
+
+// Readd returns the retry of a payout with the given commissions, which are payable and in
+// no other payout. due has the amounts due to the participant. The payout gets the current
+// amounts of the commissions and the adjustment that is due now, but not more than its
+// amount before. It keeps its account. Errors: PAYOUT_STATE_INVALID.
+func (c Change) Readd(released []Candidate, due []Due) (Change, error) {
+	p := c.After
+	d := dueByBalance(due)[balance{p.Participant, p.Currency}].WithCommissions(released).WithAccountOf(p).LimitAmount(p)
+	if d.Exclusion() != "" || len(released) == 0 && p.CommissionCount > 0 {
+		return c, c.Before.Refuse()
+	}
+	c.After = p.WithAmounts(d)
+	return c, nil
 }

@@ -24,8 +24,8 @@ import (
 // A payout contains its commissions while it is open (draft, pending or processing) and
 // when it is paid. If a commission of a draft or pending payout is reduced or leaves the
 // payout, the amount of the payout is lowered (Payout.Follow). The amount never rises
-// (Due.LimitAmount). After a payout was sent, its amount does not change any more. If one of its commissions is reduced then, only
-// the participant's balance in the ledger changes.
+// (Due.LimitAmount). After a payout was sent, its amount does not change any more. If one of
+// its commissions is reduced then, only the participant's balance in the ledger changes.
 
 // Status is the status of a payout.
 type Status string
@@ -42,14 +42,11 @@ const (
 
 // Payout is one payment to one participant in one currency.
 type Payout struct {
-	ID              affiliate.PayoutID
-	Scope           affiliate.Scope
-	Batch           BatchID
-	Program         affiliate.ProgramID
-	Participant     affiliate.ParticipantID
-	Partner         affiliate.UserID
+	affiliate.Scope
+	ID    affiliate.PayoutID `db:"id,fixed"`
+	Batch BatchID            `db:"batch_id,fixed"`
+	Payee
 	AmountCents     int64 // above 0, minor units of Currency
-	Currency        string
 	CommissionCount int64
 	AdjustmentCents int64 // part of AmountCents: bonuses, adjustments and debts, with their sign
 	Status          Status
@@ -60,9 +57,17 @@ type Payout struct {
 	PeriodEnd       *time.Time // when the last of its commissions was approved
 	InitiatedAt     *time.Time // when it was confirmed
 	PaidAt          *time.Time
-	Version         int // increases by one with every change
-	CreatedAt       time.Time
+	Version         int       // increases by one with every change
+	CreatedAt       time.Time `db:"created_at,fixed"`
 	UpdatedAt       time.Time
+}
+
+// Payee is the participant to whom payouts are paid, and their currency.
+type Payee struct {
+	Program     affiliate.ProgramID     `db:"program_id,fixed"`
+	Participant affiliate.ParticipantID `db:"participant_id,fixed"`
+	Partner     affiliate.UserID        `db:"partner_id,fixed"`
+	Currency    string                  `db:"currency,fixed"`
 }
 
 // Item is a payout with the names that lists show next to it.
@@ -86,7 +91,7 @@ const MaxPayoutCommissions = 1000
 // Commission is a commission in a payout, with the values that it had when it was
 // added.
 type Commission struct {
-	Commission            affiliate.CommissionID
+	Commission            affiliate.CommissionID `db:"id"`
 	AmountCents           int64
 	ExternalTransactionID string
 	ApprovedAt            *time.Time
@@ -257,7 +262,8 @@ func (c Change) LedgerEntry() *ledger.Entry {
 	}
 	return &ledger.Entry{
 		ID: affiliate.NewID[ledger.EntryID](at), Scope: p.Scope, Program: p.Program, Participant: p.Participant, Partner: p.Partner,
-		Type: kind, AmountCents: cents, Currency: p.Currency, Payout: &p.ID, CreatedBy: c.Transition.Actor.String(), CreatedAt: at, OccurredAt: occurredAt,
+		Type: kind, AmountCents: cents, Currency: p.Currency, Payout: &p.ID,
+		CreatedBy: c.Transition.Actor.String(), CreatedAt: at, OccurredAt: occurredAt,
 	}
 }
 

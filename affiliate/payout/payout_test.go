@@ -33,7 +33,7 @@ func TestPayoutTransition_MatchesModel(t *testing.T) {
 	}
 	moves := []Move{MoveConfirm, MoveProcess, MoveMarkPaid, MoveMarkFailed, MoveRetry, MoveCancel, MoveFollow}
 	rapid.Check(t, func(t *rapid.T) {
-		p := Payout{ID: affiliate.NewID[affiliate.PayoutID](payoutTime), AmountCents: rapid.Int64Range(1, 1000).Draw(t, "cents"), Currency: "EUR", Status: Draft, Version: 1}
+		p := Payout{ID: affiliate.NewID[affiliate.PayoutID](payoutTime), AmountCents: rapid.Int64Range(1, 1000).Draw(t, "cents"), Payee: Payee{Currency: "EUR"}, Status: Draft, Version: 1}
 		var ledgerCents int64
 		for range rapid.IntRange(1, 8).Draw(t, "steps") {
 			reason, reference := "R", "T"
@@ -194,7 +194,7 @@ func TestPayoutBatch_Follow(t *testing.T) {
 func TestPayoutEvent_KeysAndTheirOrder(t *testing.T) {
 	id := func(n byte) (u affiliate.PayoutID) { u.UUID[15] = n; return u }
 	p := Payout{
-		ID: id(1), Batch: BatchID(id(2)), Participant: affiliate.ParticipantID(id(3)), AmountCents: 100, Currency: "EUR", Method: PayPal,
+		ID: id(1), Batch: BatchID(id(2)), Payee: Payee{Participant: affiliate.ParticipantID(id(3)), Currency: "EUR"}, AmountCents: 100, Method: PayPal,
 		Status: Draft, CommissionCount: 201, Version: 1,
 	}
 	body, err := json.Marshal(p.CreatedEvent(nil).Object)

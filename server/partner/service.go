@@ -206,7 +206,9 @@ func (s *Service) UpdatePartnerProfile(ctx context.Context, req *affiliatev1.Upd
 }
 
 // SetPayoutMethod replaces the partner's payout method after the partner has proved again to be
-// the owner of the account.
+// the owner of the account. It notifies the partner, also at the former address if the
+// address of the account was changed recently. If nothing changes, it writes and sends
+// nothing.
 func (s *Service) SetPayoutMethod(ctx context.Context, req *affiliatev1.SetPayoutMethodRequest) (*affiliatev1.PayoutMethodDetails, error) {
 	account, wrong := payoutAccount(req)
 	if err := wrong.Err(); err != nil {
@@ -217,36 +219,89 @@ func (s *Service) SetPayoutMethod(ctx context.Context, req *affiliatev1.SetPayou
 		return nil, err
 	}
 	user := server.PrincipalFrom(ctx).User
-	sealed, err := s.sealAccount(account, user)
-	if err != nil {
-		return nil, err
-	}
-	details, err := payouts.SetMethod(ctx, s.db, user, sealed, factorSince, s.currentTime(), server.ActorFrom(ctx))
+	at := s.currentTime()
+	var details payout.Details
+	err = s.db.InTx(ctx, func(tx *postgres.Tx) error {
+		partner, err := payouts.LockMethod(ctx, tx, user)
+		if err != nil {
+			return err
+		}
+		change := payout.MethodChange{At: at, FactorSince: factorSince, First: partner.Method == nil}
+		var oldValues any
+		switch old := partner.Method; {
+		case old == nil:
+			if change.Owed, err = payouts.IsOwed(ctx, tx, user); err != nil {
+				return err
+			}
+		case s.sameMethod(*old, account, user):
+			details = old.Details
+			return nil
+		default:
+			oldValues = methodObject{old.Method, old.Hint}
+		}
+		details = change.Apply(payout.Details{Method: account.Method, Hint: account.Hint()})
+		sealed, err := s.sealAccount(account, user)
+		if err != nil {
+			return err
+		}
+		if err := payouts.SetMethod(ctx, tx, user, payout.SealedMethod{Details: details, Account: sealed}); err != nil {
+			return err
+		}
+		if err := tx.Notify(ctx, details.Notification(user)...); err != nil {
+			return err
+		}
+		if partner.PreviousEmail != nil {
+			if err := tx.SendMail(ctx, details.Warning(user, partner.Name, *partner.PreviousEmail)); err != nil {
+				return err
+			}
+		}
+		return tx.AuditAccount(ctx, affiliate.AccountAuditLine{
+			User: user, Actor: server.ActorFrom(ctx), At: at, Action: "payout_method.set",
+			Before: oldValues, After: methodObject{details.Method, details.Hint},
+		})
+	})
 	if err != nil {
 		return nil, err
 	}
 	return payoutMethodToProto(&details), nil
 }
 
-// sealAccount encrypts a payout account. The result can be decrypted only with the
-// owner's id, so it is useless if it is copied to another user's row.
-func (s *Service) sealAccount(account payout.Account, owner affiliate.UserID) (payout.SealedPayoutAccount, error) {
-	out := payout.SealedPayoutAccount{Method: account.Method, Hint: account.Hint()}
+// methodObject has the fields of a payout method that are stored in the audit log of the
+// partner. The bank account (or other account) to which the partner is paid is never stored
+// in the audit log.
+type methodObject struct {
+	Method payout.Method `json:"method"`
+	Hint   *string       `json:"account_hint"`
+}
+
+// sealAccount encrypts a payout account; nil for a method without account. The result can be
+// decrypted only with the owner's id, so it is useless if it is copied to another user's row.
+func (s *Service) sealAccount(account payout.Account, owner affiliate.UserID) ([]byte, error) {
 	if account.Account == "" {
-		out.Matches = func(stored []byte) bool { return stored == nil }
-		return out, nil
+		return nil, nil
 	}
 	plain, err := json.Marshal(account)
 	if err != nil {
-		return out, err
+		return nil, err
 	}
-	aad := []byte(owner.String())
-	out.Ciphertext = s.seal.Seal(plain, aad)
-	out.Matches = func(stored []byte) bool {
-		// The stored account cannot be decrypted if its key was removed. The two accounts
-		// then count as different, so that the new account replaces the stored one.
-		opened, err := s.seal.Open(stored, aad)
-		return err == nil && bytes.Equal(opened, plain)
+	return s.seal.Seal(plain, []byte(owner.String())), nil
+}
+
+// sameMethod reports whether a stored payout method has the given account. It decrypts the
+// stored account, because encrypting the same text twice gives different results.
+func (s *Service) sameMethod(stored payout.SealedMethod, account payout.Account, owner affiliate.UserID) bool {
+	if stored.Method != account.Method || (stored.Account == nil) != (account.Account == "") {
+		return false
 	}
-	return out, nil
+	if stored.Account == nil {
+		return true
+	}
+	plain, err := json.Marshal(account)
+	if err != nil {
+		return false
+	}
+	// The stored account cannot be decrypted if its key was removed. The two accounts then
+	// count as different, so that the new account replaces the stored one.
+	opened, err := s.seal.Open(stored.Account, []byte(owner.String()))
+	return err == nil && bytes.Equal(opened, plain)
 }

@@ -77,9 +77,9 @@ func toTotals(totals []payout.Total) []*affiliatev1.PayoutTotal {
 }
 
 func toBatch(b payout.Batch) *affiliatev1.PayoutBatch {
-	out := &affiliatev1.PayoutBatch{
+	return &affiliatev1.PayoutBatch{
 		Id:          b.ID.String(),
-		Mode:        server.EnumValue[affiliatev1.Mode](b.Scope.Mode),
+		Mode:        server.EnumValue[affiliatev1.Mode](b.Mode),
 		Status:      server.EnumValue[affiliatev1.PayoutBatchStatus](b.Status),
 		Cutoff:      server.Timestamp(b.Cutoff),
 		PayoutCount: b.Counts.All(),
@@ -99,12 +99,10 @@ func toBatch(b payout.Batch) *affiliatev1.PayoutBatch {
 		CreatedAt:       server.Timestamp(b.CreatedAt),
 		ConfirmedAt:     server.OptionalTimestamp(b.ConfirmedAt),
 		CompletedAt:     server.OptionalTimestamp(b.CompletedAt),
+
+		FirstConfirmedBy: server.OptionalID(b.FirstConfirmedBy), FirstConfirmedByName: nameOf(b, b.FirstConfirmedBy),
+		FirstConfirmedAt: server.OptionalTimestamp(b.FirstConfirmedAt),
 	}
-	if first := b.First; first != nil {
-		out.FirstConfirmedBy, out.FirstConfirmedByName = server.OptionalID(&first.By), nameOf(b, &first.By)
-		out.FirstConfirmedAt = server.Timestamp(first.At)
-	}
-	return out
 }
 
 // nameOf returns the name of a user or service token in a batch, or nil if it no longer
@@ -128,7 +126,7 @@ func toProto(p payout.Item) *affiliatev1.Payout {
 		ProgramName:     p.ProgramName,
 		ParticipantId:   p.Participant.String(),
 		PartnerName:     p.PartnerName,
-		Mode:            server.EnumValue[affiliatev1.Mode](p.Scope.Mode),
+		Mode:            server.EnumValue[affiliatev1.Mode](p.Mode),
 		AmountCents:     p.AmountCents,
 		Currency:        p.Currency,
 		Status:          server.EnumValue[affiliatev1.PayoutStatus](p.Status),
@@ -147,8 +145,7 @@ func toProto(p payout.Item) *affiliatev1.Payout {
 	}
 }
 
-// toDetail converts a payout with its commissions. The detail message has all fields of
-// the payout message, with the same numbers, so these fields are copied.
+// toDetail converts a payout with its commissions.
 func toDetail(p payout.Detail) *affiliatev1.PayoutDetail {
 	out := &affiliatev1.PayoutDetail{AccountHint: p.AccountHint}
 	server.CopyShared(out.ProtoReflect(), toProto(p.Item).ProtoReflect())
@@ -163,24 +160,7 @@ func toDetail(p payout.Detail) *affiliatev1.PayoutDetail {
 
 // toPartner converts a payout to the message for the partner.
 func toPartner(p payout.Item) *affiliatev1.PartnerPayout {
-	return &affiliatev1.PartnerPayout{
-		Id:              p.ID.String(),
-		ProgramId:       p.Program.String(),
-		ProgramName:     p.ProgramName,
-		ParticipantId:   p.Participant.String(),
-		Mode:            server.EnumValue[affiliatev1.Mode](p.Scope.Mode),
-		AmountCents:     p.AmountCents,
-		Currency:        p.Currency,
-		Status:          server.EnumValue[affiliatev1.PayoutStatus](p.Status),
-		Method:          server.EnumValue[affiliatev1.PayoutMethod](p.Method),
-		Reference:       p.Reference,
-		PeriodStart:     server.OptionalTimestamp(p.PeriodStart),
-		PeriodEnd:       server.OptionalTimestamp(p.PeriodEnd),
-		CommissionCount: p.CommissionCount,
-		AdjustmentCents: p.AdjustmentCents,
-		FailureReason:   p.FailureReason,
-		InitiatedAt:     server.OptionalTimestamp(p.InitiatedAt),
-		PaidAt:          server.OptionalTimestamp(p.PaidAt),
-		CreatedAt:       server.Timestamp(p.CreatedAt),
-	}
+	out := &affiliatev1.PartnerPayout{}
+	server.CopyShared(out.ProtoReflect(), toProto(p).ProtoReflect())
+	return out
 }

@@ -15,6 +15,7 @@ import (
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/httpedge/csv"
 	"github.com/tributary-hq/tributary/server"
+	"github.com/tributary-hq/tributary/storage/postgres"
 	payouts "github.com/tributary-hq/tributary/storage/postgres/payout"
 )
 
@@ -119,6 +120,13 @@ func (s *Service) ExportPayoutBatch(req *affiliatev1.ExportPayoutBatchRequest, s
 	ctx := stream.Context()
 	scope, at := server.PrincipalFrom(ctx).Scope(), s.currentTime()
 	export := exportOf(req)
+	batch, err := payouts.GetBatch(ctx, s.db, scope, id)
+	if err != nil {
+		return err
+	}
+	if !batch.Status.Sendable() {
+		return batch.Refuse()
+	}
 	totals, err := payouts.ExportTotals(ctx, s.db, scope, id, export.Method)
 	if err != nil {
 		return err
@@ -127,7 +135,11 @@ func (s *Service) ExportPayoutBatch(req *affiliatev1.ExportPayoutBatchRequest, s
 	if err != nil {
 		return err
 	}
-	if err := payouts.AuditExport(ctx, s.db, scope, id, export, at, server.ActorFrom(ctx)); err != nil {
+	if err := s.db.InTx(ctx, func(tx *postgres.Tx) error {
+		return auditBatch(ctx, tx, batch, "export", at, server.ActorFrom(ctx), nil, map[string]any{
+			"format": export.Format, "currency": export.Currency, "part": export.Part,
+		})
+	}); err != nil {
 		return err
 	}
 	if err := stream.SetHeader(metadata.Pairs(exportParts, strconv.FormatInt(parts, 10))); err != nil {

@@ -24,6 +24,7 @@ import (
 	payoutservice "github.com/tributary-hq/tributary/server/payout"
 	"github.com/tributary-hq/tributary/server/seal"
 	"github.com/tributary-hq/tributary/server/servertest"
+	"github.com/tributary-hq/tributary/storage/postgres"
 	payouts "github.com/tributary-hq/tributary/storage/postgres/payout"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
@@ -85,10 +86,19 @@ func (f *fixture) setMethod(p pgtest.Participant, account payout.Account) {
 	if account.Account != "" {
 		sealed = f.keys.Seal(plain, []byte(p.Partner.String()))
 	}
-	_, err = payouts.SetMethod(f.Context(), f.DB, p.Partner, payout.SealedPayoutAccount{
-		Method: account.Method, Hint: account.Hint(), Ciphertext: sealed, Matches: func([]byte) bool { return false },
-	}, nil, f.Now(), affiliate.Actor{User: &p.Partner})
-	if err != nil {
+	if err := f.DB.InTx(f.Context(), func(tx *postgres.Tx) error {
+		locked, err := payouts.LockMethod(f.Context(), tx, p.Partner)
+		if err != nil {
+			return err
+		}
+		owed, err := payouts.IsOwed(f.Context(), tx, p.Partner)
+		if err != nil {
+			return err
+		}
+		change := payout.MethodChange{At: f.Now(), First: locked.Method == nil, Owed: owed}
+		details := change.Apply(payout.Details{Method: account.Method, Hint: account.Hint()})
+		return payouts.SetMethod(f.Context(), tx, p.Partner, payout.SealedMethod{Details: details, Account: sealed})
+	}); err != nil {
 		f.Fatal(err)
 	}
 }

@@ -36,7 +36,7 @@ func (f *fixture) wantPayee(when string, id affiliate.PayoutID, want string) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	detail, err := payouts.Get(f.Context(), f.DB, f.Scope, id)
+	detail, err := payouts.GetDetail(f.Context(), f.DB, f.Scope, id)
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -15,8 +15,11 @@ import (
 // partnerEvent returns an event for which the workspace and a partner get a notification.
 func (f *fixture) partnerEvent(partner affiliate.UserID) affiliate.Event {
 	payout := payout.Change{
-		Before:     payout.Payout{Status: payout.Processing},
-		After:      payout.Payout{ID: affiliate.NewID[affiliate.PayoutID](f.Now()), Scope: f.Scope, Partner: partner, Program: f.Program, AmountCents: 100, Currency: "EUR", Status: payout.Paid},
+		Before: payout.Payout{Status: payout.Processing},
+		After: payout.Payout{
+			ID: affiliate.NewID[affiliate.PayoutID](f.Now()), Scope: f.Scope,
+			Payee: payout.Payee{Partner: partner, Program: f.Program, Currency: "EUR"}, AmountCents: 100, Status: payout.Paid,
+		},
 		Transition: payout.Transition{Move: payout.MoveMarkPaid, At: f.Now()},
 	}
 	event, ok := payout.Event(nil)

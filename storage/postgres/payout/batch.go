@@ -2,8 +2,9 @@ package payout
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -16,82 +17,28 @@ import (
 // Payouts change only while their batch is locked. A transaction locks the batch, its
 // payouts, their participants and their commissions, in this order.
 
-const batchColumns = `
-	b.id, b.status, b.program_ids as programs, b.cutoff, b.created_by, b.first_confirmed_by, b.first_confirmed_user,
-	b.first_confirmed_at, b.confirmed_by, b.created_at, b.confirmed_at, b.completed_at, b.version`
-
-// batchRow is a row with batchColumns.
-type batchRow struct {
-	payout.Batch
-	FirstConfirmedBy   *affiliate.ActorID
-	FirstConfirmedUser *affiliate.UserID
-	FirstConfirmedAt   *time.Time
-}
-
-func (r batchRow) batch(scope affiliate.Scope) payout.Batch {
-	b := r.Batch
-	b.Scope = scope
-	if r.FirstConfirmedBy != nil {
-		b.First = &payout.FirstConfirmation{By: *r.FirstConfirmedBy, User: *r.FirstConfirmedUser, At: *r.FirstConfirmedAt}
-	}
-	return b
-}
-
-// InsertBatch stores a new batch with its payouts, adds the commissions to the
-// payouts, and writes the events and the audit record. The caller must have locked the
-// participants and commissions with LockDue. The returned batch has its counts
-// and totals.
-func InsertBatch(ctx context.Context, tx *postgres.Tx, draft payout.DraftBatch, by affiliate.Actor) (payout.Batch, error) {
-	const insert = `
-		insert into payout_batches (workspace_id, id, mode, status, program_ids, cutoff, created_by, created_at, version)
-		values (@workspace, @id, @mode, @status, @programs, @cutoff, @created_by, @created_at, @version)`
-	batch := draft.Batch
-	programs := append([]affiliate.ProgramID{}, batch.Programs...) // an empty slice, because the column is not null
-	_, err := tx.Exec(ctx, insert, pgx.NamedArgs{
-		"workspace": batch.Scope.Workspace, "id": batch.ID, "mode": batch.Scope.Mode, "status": batch.Status, "programs": programs,
-		"cutoff": batch.Cutoff, "created_by": batch.CreatedBy, "created_at": batch.CreatedAt, "version": batch.Version,
-	})
-	if err != nil {
-		return batch, fmt.Errorf("insert payout batch: %w", err)
-	}
-	if err := insertPayouts(ctx, tx, batch, draft.Payouts); err != nil {
-		return batch, err
-	}
-	if err := assignCommissions(ctx, tx, batch.Scope, draft.Commissions, batch.CreatedAt); err != nil {
-		return batch, err
-	}
-	if batch, err = completeBatch(ctx, tx, batch); err != nil {
-		return batch, err
-	}
-	if err := tx.Publish(ctx, draft.Events()...); err != nil {
-		return batch, err
-	}
-	return batch, auditBatch(ctx, tx, batch, "create", batch.CreatedAt, by, nil, map[string]any{
-		"program_ids": programs, "cutoff": affiliate.FormatTime(batch.Cutoff), "payout_count": len(draft.Payouts),
-	})
-}
-
-// lockBatch locks a batch. While a batch is locked, no other transaction changes its
-// payouts. Errors: NOT_FOUND.
-func lockBatch(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, id payout.BatchID) (payout.Batch, error) {
-	const lock = `
+var (
+	batchColumns = postgres.Columns[payout.Batch]("b")
+	insertBatch  = postgres.RowsOf[payout.Batch](`insert into payout_batches ({columns}) values {rows}`)
+	updateBatch  = postgres.RowsOf[payout.Batch](`
+		update payout_batches b set {changes}
+		from (values {typed rows}) as t ({columns})
+		where b.workspace_id = t.workspace_id and b.mode = t.mode and b.id = t.id`)
+	selectBatch = `
 		select ` + batchColumns + `
 		from payout_batches b
-		where b.workspace_id = $1 and b.mode = $2 and b.id = $3
-		for no key update`
-	rows, _ := tx.Query(ctx, lock, scope.Workspace, scope.Mode, id)
-	return collectBatch(rows, scope)
+		where b.workspace_id = $1 and b.mode = $2 and b.id = $3`
+)
+
+// LockBatch locks a batch. While a batch is locked, no other transaction changes its
+// payouts. Errors: NOT_FOUND.
+func LockBatch(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, id payout.BatchID) (payout.Batch, error) {
+	return postgres.OneRow[payout.Batch](tx.Query(ctx, selectBatch+` for no key update`, scope.Workspace, scope.Mode, id))
 }
 
-func collectBatch(rows pgx.Rows, scope affiliate.Scope) (payout.Batch, error) {
-	row, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByNameLax[batchRow])
-	if errors.Is(err, pgx.ErrNoRows) {
-		return payout.Batch{}, affiliate.Refuse(affiliate.ReasonNotFound)
-	}
-	if err != nil {
-		return payout.Batch{}, fmt.Errorf("payout batch: %w", err)
-	}
-	return row.batch(scope), nil
+// GetBatch returns one batch without its counts, totals and names. Errors: NOT_FOUND.
+func GetBatch(ctx context.Context, db postgres.Queryer, scope affiliate.Scope, id payout.BatchID) (payout.Batch, error) {
+	return postgres.OneRow[payout.Batch](db.Query(ctx, selectBatch, scope.Workspace, scope.Mode, id))
 }
 
 // selectPayoutStatuses returns the statuses that a batch's payouts have. It searches
@@ -111,14 +58,9 @@ var payoutStatuses = []payout.Status{
 	payout.Draft, payout.Pending, payout.Processing, payout.Paid, payout.Failed, payout.Canceled,
 }
 
-// updateBatchStatus stores the confirmations of a locked batch and sets its status
-// according to its payouts. The returned batch has no counts, totals and names.
-func updateBatchStatus(ctx context.Context, tx *postgres.Tx, batch payout.Batch, at time.Time) (payout.Batch, error) {
-	const update = `
-		update payout_batches set status = @status, confirmed_by = @confirmed_by, confirmed_at = @confirmed_at,
-			first_confirmed_by = @first_by, first_confirmed_user = @first_user, first_confirmed_at = @first_at,
-			completed_at = @completed_at, version = @version
-		where workspace_id = @workspace and mode = @mode and id = @id`
+// UpdateBatch stores the confirmations of a locked batch and sets its status according to
+// its payouts. The returned batch has no counts, totals and names.
+func UpdateBatch(ctx context.Context, tx *postgres.Tx, batch payout.Batch, at time.Time) (payout.Batch, error) {
 	rows, _ := tx.Query(ctx, selectPayoutStatuses, batch.Scope.Workspace, batch.Scope.Mode, batch.ID, payoutStatuses)
 	found, err := pgx.CollectRows(rows, pgx.RowTo[payout.Status])
 	if err != nil {
@@ -131,38 +73,26 @@ func updateBatchStatus(ctx context.Context, tx *postgres.Tx, batch payout.Batch,
 	batch = batch.Follow(present, at)
 	batch.Counts, batch.Totals = nil, nil
 	batch.Version++
-	args := pgx.NamedArgs{
-		"workspace": batch.Scope.Workspace, "mode": batch.Scope.Mode, "id": batch.ID, "status": batch.Status,
-		"confirmed_by": batch.ConfirmedBy, "confirmed_at": batch.ConfirmedAt, "first_by": nil, "first_user": nil, "first_at": nil,
-		"completed_at": batch.CompletedAt, "version": batch.Version,
-	}
-	if first := batch.First; first != nil {
-		args["first_by"], args["first_user"], args["first_at"] = first.By, first.User, first.At
-	}
-	if _, err = tx.Exec(ctx, update, args); err != nil {
+	if _, err := updateBatch.Exec(ctx, tx, batch); err != nil {
 		return batch, fmt.Errorf("update payout batch: %w", err)
 	}
 	return batch, nil
 }
 
-// completeBatch returns a batch with its counts, totals and names.
-func completeBatch(ctx context.Context, db postgres.Queryer, batch payout.Batch) (payout.Batch, error) {
-	batches := []payout.Batch{batch}
-	err := completeBatches(ctx, db, batch.Scope, batches)
-	return batches[0], err
-}
-
-// completeBatches sets the counts, totals and names of batches.
-func completeBatches(ctx context.Context, db postgres.Queryer, scope affiliate.Scope, batches []payout.Batch) error {
-	if err := setPayoutCounts(ctx, db, scope, batches); err != nil {
+// SetTotals sets the counts, totals and names of batches of one scope.
+func SetTotals(ctx context.Context, db postgres.Queryer, batches ...*payout.Batch) error {
+	if len(batches) == 0 {
+		return nil
+	}
+	if err := setPayoutCounts(ctx, db, batches); err != nil {
 		return err
 	}
-	return setBatchNames(ctx, db, scope, batches)
+	return setBatchNames(ctx, db, batches)
 }
 
 // setBatchNames sets the names of the users and service tokens that created and confirmed
 // the batches.
-func setBatchNames(ctx context.Context, db postgres.Queryer, scope affiliate.Scope, batches []payout.Batch) error {
+func setBatchNames(ctx context.Context, db postgres.Queryer, batches []*payout.Batch) error {
 	const read = `
 		select t.id, coalesce(u.name, 'service:' || s.name) as name
 		from unnest($2::uuid[]) as t (id)
@@ -171,18 +101,16 @@ func setBatchNames(ctx context.Context, db postgres.Queryer, scope affiliate.Sco
 		where u.id is not null or s.id is not null`
 	names := map[affiliate.ActorID]string{}
 	var ids []affiliate.ActorID
-	for i := range batches {
-		b := &batches[i]
+	for _, b := range batches {
 		b.Names = names
 		ids = append(ids, b.CreatedBy)
-		if b.First != nil {
-			ids = append(ids, b.First.By)
-		}
-		if b.ConfirmedBy != nil {
-			ids = append(ids, *b.ConfirmedBy)
+		for _, id := range []*affiliate.ActorID{b.FirstConfirmedBy, b.ConfirmedBy} {
+			if id != nil {
+				ids = append(ids, *id)
+			}
 		}
 	}
-	rows, _ := db.Query(ctx, read, scope.Workspace, ids)
+	rows, _ := db.Query(ctx, read, batches[0].Scope.Workspace, ids)
 	var id affiliate.ActorID
 	var name string
 	if _, err := pgx.ForEachRow(rows, []any{&id, &name}, func() error {
@@ -204,7 +132,7 @@ const sumBatches = `
 
 // setPayoutCounts sets the counts and totals of batches. Canceled payouts are counted,
 // but they are not part of the totals.
-func setPayoutCounts(ctx context.Context, db postgres.Queryer, scope affiliate.Scope, batches []payout.Batch) error {
+func setPayoutCounts(ctx context.Context, db postgres.Queryer, batches []*payout.Batch) error {
 	type sum struct {
 		Batch       payout.BatchID
 		Status      payout.Status
@@ -212,19 +140,17 @@ func setPayoutCounts(ctx context.Context, db postgres.Queryer, scope affiliate.S
 		N           int64
 		AmountCents int64
 	}
-	ids := make([]payout.BatchID, len(batches))
-	indexOf := map[payout.BatchID]int{}
-	for i := range batches {
-		ids[i], indexOf[batches[i].ID] = batches[i].ID, i
-		batches[i].Counts, batches[i].Totals = payout.Counts{}, nil
+	scope, byID := batches[0].Scope, map[payout.BatchID]*payout.Batch{}
+	for _, b := range batches {
+		byID[b.ID], b.Counts, b.Totals = b, payout.Counts{}, nil
 	}
-	rows, _ := db.Query(ctx, sumBatches, scope.Workspace, scope.Mode, ids)
+	rows, _ := db.Query(ctx, sumBatches, scope.Workspace, scope.Mode, slices.Collect(maps.Keys(byID)))
 	sums, err := pgx.CollectRows(rows, pgx.RowToStructByName[sum])
 	if err != nil {
 		return fmt.Errorf("count payouts: %w", err)
 	}
 	for _, sum := range sums {
-		b := &batches[indexOf[sum.Batch]]
+		b := byID[sum.Batch]
 		b.Counts[sum.Status] += sum.N
 		if sum.Status == payout.Canceled {
 			continue
@@ -237,4 +163,70 @@ func setPayoutCounts(ctx context.Context, db postgres.Queryer, scope affiliate.S
 		total.AmountCents += sum.AmountCents
 	}
 	return nil
+}
+
+// sumConfirmed sums the payouts of the batches that were confirmed after a time. Canceled
+// payouts do not count.
+const sumConfirmed = `
+	select p.currency, count(*) as count, sum(p.amount_cents)::bigint as amount_cents
+	from payout_batches b
+	join payouts p on p.workspace_id = b.workspace_id and p.batch_id = b.id
+	where b.workspace_id = $1 and b.mode = $2 and b.confirmed_at > $3 and p.mode = $2 and p.status <> 'canceled'
+	group by p.currency`
+
+// ConfirmationLimit returns the limit of a workspace for confirmations by one member; nil if
+// it has none. If it has one, the confirmations of the scope run one after another, so that
+// none of them misses another one. The caller must not have locked rows before.
+func ConfirmationLimit(
+	ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, at time.Time,
+) (*payout.ConfirmationLimit, error) {
+	const (
+		above = `select w.second_person_above_cents from workspaces w where w.id = $1`
+		lock  = `select pg_advisory_xact_lock(hashtextextended('payout_confirmations:' || $1::uuid || ':' || $2::text, 0))`
+	)
+	var cents *int64
+	if err := tx.QueryRow(ctx, above, scope.Workspace).Scan(&cents); err != nil {
+		return nil, fmt.Errorf("read the payout approval of the workspace: %w", err)
+	}
+	if cents == nil {
+		return nil, nil
+	}
+	if _, err := tx.Exec(ctx, lock, scope.Workspace, scope.Mode); err != nil {
+		return nil, fmt.Errorf("lock the confirmations of the workspace: %w", err)
+	}
+	rows, _ := tx.Query(ctx, sumConfirmed, scope.Workspace, scope.Mode, at.Add(-payout.ConfirmationWindow))
+	confirmed, err := pgx.CollectRows(rows, pgx.RowToStructByName[payout.Total])
+	if err != nil {
+		return nil, fmt.Errorf("sum the confirmed batches: %w", err)
+	}
+	return &payout.ConfirmationLimit{Cents: *cents, Confirmed: confirmed}, nil
+}
+
+const whereBatches = `
+	from payout_batches b
+	where b.workspace_id = $1 and b.mode = $2 and ($3::text = '' or b.status = $3)`
+
+var (
+	selectBatches = `
+		select ` + batchColumns + whereBatches + `
+		order by b.created_at desc, b.id desc
+		limit $4 offset $5`
+	countBatches = postgres.CountUpTo(affiliate.MaxTotal, whereBatches)
+)
+
+// ListBatches returns one page of batches, newest first, and the number of batches on
+// all pages, up to affiliate.MaxTotal. An empty status means any status.
+func ListBatches(
+	ctx context.Context, db *postgres.DB, scope affiliate.Scope, status payout.BatchStatus, page affiliate.Page,
+) ([]*payout.Batch, int64, error) {
+	rows, _ := db.Query(ctx, selectBatches, postgres.PlanForArgs, scope.Workspace, scope.Mode, status, page.Size, page.Offset())
+	batches, err := pgx.CollectRows(rows, pgx.RowToAddrOfStructByName[payout.Batch])
+	if err != nil {
+		return nil, 0, fmt.Errorf("read payout batches: %w", err)
+	}
+	var total int64
+	if err := db.QueryRow(ctx, countBatches, postgres.PlanForArgs, scope.Workspace, scope.Mode, status).Scan(&total); err != nil {
+		return nil, 0, fmt.Errorf("count payout batches: %w", err)
+	}
+	return batches, total, SetTotals(ctx, db, batches...)
 }

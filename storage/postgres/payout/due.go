@@ -9,7 +9,6 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/payout"
 	"github.com/tributary-hq/tributary/storage/postgres"
-	ledgers "github.com/tributary-hq/tributary/storage/postgres/ledger"
 )
 
 // The amount due to a participant has two parts. The first part is the payable
@@ -40,8 +39,7 @@ const payableCondition = `(
 // estimate it could otherwise compute them again for each participant.
 const selectPayoutsDue = `
 	with parts as (
-		select b.participant_id, b.currency, b.balance_cents as adjustment_cents, 0 as commission_count, 0 as commission_cents,
-			null::timestamptz as approved_at
+		select b.participant_id, b.currency, b.balance_cents as adjustment, 0 as n, 0 as cents, null::timestamptz as approved_at
 		from ledger_balances b
 		where b.workspace_id = @workspace and (@participants::uuid[] is null or b.participant_id = any(@participants))
 		union all
@@ -61,13 +59,12 @@ const selectPayoutsDue = `
 		where c.workspace_id = @workspace and c.mode = @mode and c.status = 'approved' and c.payout_id is null and ` + payableCondition + `
 			and (@participants::uuid[] is null or c.participant_id = any(@participants))
 	), sums as materialized (
-		select participant_id, currency, sum(adjustment_cents)::bigint as adjustment_cents, sum(commission_count)::bigint as commission_count,
-			sum(commission_cents)::bigint as commission_cents, min(approved_at) as period_start, max(approved_at) as period_end
+		select participant_id, currency, sum(adjustment)::bigint as adjustment_cents, sum(n)::bigint as commission_count,
+			sum(cents)::bigint as commission_cents, min(approved_at) as period_start, max(approved_at) as period_end
 		from parts
 		group by participant_id, currency
 	)
-	select t.program_id as program, p.name as program_name, t.id as participant, t.partner_id as partner, t.partner_name, s.currency,
-		s.commission_count, s.commission_cents, s.adjustment_cents, s.period_start, s.period_end,
+	select s.*, t.program_id, p.name as program_name, t.partner_id, t.partner_name,
 		case when s.currency = p.currency then p.min_payout_cents else 0 end as min_payout_cents,
 		m.method, coalesce(m.held_until > @now, false) as account_held, t.status as participant_status, t.erased_at is not null as participant_erased
 	from sums s
@@ -80,23 +77,30 @@ const selectPayoutsDue = `
 // dueArgs returns the arguments of selectPayoutsDue. If participants is nil, the
 // statement reads all participants.
 func dueArgs(selection payout.Selection, participants []affiliate.ParticipantID) pgx.NamedArgs {
+	programs := selection.Programs
+	if len(programs) == 0 {
+		programs = nil // all programmes
+	}
 	return pgx.NamedArgs{
-		"workspace": selection.Scope.Workspace, "mode": selection.Scope.Mode, "programs": nilIfEmpty(selection.Programs), "cutoff": selection.Cutoff, "now": selection.At,
-		"participants": participants, "include_zero": participants != nil,
+		"workspace": selection.Scope.Workspace, "mode": selection.Scope.Mode, "programs": programs,
+		"cutoff": selection.Cutoff, "now": selection.At, "participants": participants, "include_zero": participants != nil,
 	}
 }
 
-func nilIfEmpty[T any](list []T) []T {
-	if len(list) == 0 {
-		return nil
+// Due returns the payouts that a new batch would contain and the payouts that it
+// would leave out, in no particular order and without locks. Errors: NOT_FOUND if a
+// programme of the selection does not exist.
+func Due(ctx context.Context, db postgres.Queryer, selection payout.Selection) ([]payout.Due, error) {
+	if err := checkPrograms(ctx, db, selection); err != nil {
+		return nil, err
 	}
-	return list
+	return DueTo(ctx, db, selection, nil)
 }
 
-// payoutsDue reads the amounts due to the given participants, including amounts of zero.
+// DueTo reads the amounts due to the given participants, including amounts of zero.
 // If participants is nil, it reads the amounts due to all participants and leaves out
 // amounts of zero.
-func payoutsDue(ctx context.Context, db postgres.Queryer, selection payout.Selection, participants []affiliate.ParticipantID) ([]payout.Due, error) {
+func DueTo(ctx context.Context, db postgres.Queryer, selection payout.Selection, participants []affiliate.ParticipantID) ([]payout.Due, error) {
 	rows, _ := db.Query(ctx, selectPayoutsDue, postgres.PlanForArgs, dueArgs(selection, participants))
 	due, err := pgx.CollectRows(rows, pgx.RowToStructByName[payout.Due])
 	if err != nil {
@@ -105,25 +109,9 @@ func payoutsDue(ctx context.Context, db postgres.Queryer, selection payout.Selec
 	return due, nil
 }
 
-// dueAmounts reads the amounts due to participants that the caller has locked, by
-// participant and currency.
-func dueAmounts(
-	ctx context.Context, tx *postgres.Tx, selection payout.Selection, participants []affiliate.ParticipantID,
-) (map[ledgers.Key]payout.Due, error) {
-	due, err := payoutsDue(ctx, tx, selection, participants)
-	if err != nil {
-		return nil, err
-	}
-	found := make(map[ledgers.Key]payout.Due, len(due))
-	for _, d := range due {
-		found[ledgers.Key{Participant: d.Participant, Currency: d.Currency}] = d
-	}
-	return found, nil
-}
-
-// lockParticipants locks participants until the transaction ends, so that no other
+// LockParticipants locks participants until the transaction ends, so that no other
 // transaction creates payouts for them.
-func lockParticipants(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, ids []affiliate.ParticipantID) error {
+func LockParticipants(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, ids []affiliate.ParticipantID) error {
 	const lock = `
 		select t.id from participants t
 		where t.workspace_id = $1 and t.mode = $2 and t.id = any($3)
@@ -133,43 +121,6 @@ func lockParticipants(ctx context.Context, tx *postgres.Tx, scope affiliate.Scop
 		return fmt.Errorf("lock participants: %w", err)
 	}
 	return nil
-}
-
-// Due returns the payouts that a new batch would contain and the payouts that it
-// would leave out, in no particular order and without locks. Errors: NOT_FOUND if a
-// programme of the selection does not exist.
-func Due(ctx context.Context, db postgres.Queryer, selection payout.Selection) ([]payout.Due, error) {
-	return payoutsDueOfAll(ctx, db, selection)
-}
-
-// payoutsDueOfAll checks that the programmes exist and reads the amounts due to all
-// participants.
-func payoutsDueOfAll(ctx context.Context, db postgres.Queryer, selection payout.Selection) ([]payout.Due, error) {
-	if err := checkPrograms(ctx, db, selection); err != nil {
-		return nil, err
-	}
-	return payoutsDue(ctx, db, selection, nil)
-}
-
-// LockDue locks participants, and those of their payable commissions that are in
-// no payout. It returns the amounts due to the participants in each currency, and the
-// locked commissions in the order of their ids.
-func LockDue(
-	ctx context.Context, tx *postgres.Tx, selection payout.Selection, participants []affiliate.ParticipantID,
-) (due []payout.Due, unassigned []payout.Candidate, err error) {
-	if len(participants) == 0 {
-		return nil, nil, nil
-	}
-	if err := lockParticipants(ctx, tx, selection.Scope, participants); err != nil {
-		return nil, nil, err
-	}
-	if due, err = payoutsDue(ctx, tx, selection, participants); err != nil {
-		return nil, nil, err
-	}
-	unassigned, err = lockForPayout(ctx, tx, lockUnassigned, pgx.NamedArgs{
-		"workspace": selection.Scope.Workspace, "mode": selection.Scope.Mode, "participants": participants, "cutoff": selection.Cutoff,
-	})
-	return due, unassigned, err
 }
 
 // checkPrograms checks that the selected programmes exist in the scope. Errors:

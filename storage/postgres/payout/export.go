@@ -27,18 +27,6 @@ const (
 		where p.workspace_id = $1 and p.mode = $2 and p.batch_id = $3 and p.initiated_at is not null and ($4::text is null or p.method = $4)
 		group by p.currency
 		order by p.currency`
-	// selectExport selects the payouts of one part that are still to be paid. It numbers all
-	// confirmed payouts of the batch with a method and a currency.
-	selectExport = `
-		select ` + payoutColumns + `, p.account, g.name as program_name, t.partner_name
-		from (
-			select p.*, row_number() over (order by p.id) as position
-			from payouts p
-			where p.workspace_id = $1 and p.mode = $2 and p.batch_id = $3 and p.initiated_at is not null
-				and ($4::text is null or p.method = $4) and ($5::text is null or p.currency = $5)
-		) p` + payoutNames + `
-		where p.status in ('pending', 'processing') and p.position > $6 and ($7::bigint is null or p.position <= $7)
-		order by p.currency, lower(t.partner_name), p.id`
 	deletePayoutAccounts = `
 		update payouts set account = null
 		where (workspace_id, id) in (
@@ -60,41 +48,30 @@ const (
 			limit $2)`
 )
 
+// selectExport selects the payouts of one part that are still to be paid. It numbers all
+// confirmed payouts of the batch with a method and a currency.
+var selectExport = `
+	select ` + payoutColumns + `, p.account, g.name as program_name, t.partner_name
+	from (
+		select p.*, row_number() over (order by p.id) as position
+		from payouts p
+		where p.workspace_id = $1 and p.mode = $2 and p.batch_id = $3 and p.initiated_at is not null
+			and ($4::text is null or p.method = $4) and ($5::text is null or p.currency = $5)
+	) p` + payoutNames + `
+	where p.status in ('pending', 'processing') and p.position > $6 and ($7::bigint is null or p.position <= $7)
+	order by p.currency, lower(t.partner_name), p.id`
+
 // ExportTotals counts the confirmed payouts of a batch with a method, or with any
-// method if method is nil, for each currency. Errors: NOT_FOUND, PAYOUT_STATE_INVALID if
-// the batch is neither confirmed nor processing.
+// method if method is nil, for each currency.
 func ExportTotals(
 	ctx context.Context, db *postgres.DB, scope affiliate.Scope, id payout.BatchID, method *payout.Method,
 ) ([]payout.ExportTotal, error) {
-	const read = `
-		select ` + batchColumns + `
-		from payout_batches b
-		where b.workspace_id = $1 and b.mode = $2 and b.id = $3`
-	rows, _ := db.Query(ctx, read, scope.Workspace, scope.Mode, id)
-	batch, err := collectBatch(rows, scope)
-	if err != nil {
-		return nil, err
-	}
-	if batch.Status != payout.BatchConfirmed && batch.Status != payout.BatchProcessing {
-		return nil, batch.Refuse()
-	}
-	rows, _ = db.Query(ctx, countExport, scope.Workspace, scope.Mode, id, method)
+	rows, _ := db.Query(ctx, countExport, scope.Workspace, scope.Mode, id, method)
 	totals, err := pgx.CollectRows(rows, pgx.RowToStructByName[payout.ExportTotal])
 	if err != nil {
 		return nil, fmt.Errorf("count the payouts of an export: %w", err)
 	}
 	return totals, nil
-}
-
-// AuditExport records an export of a batch in the audit log.
-func AuditExport(
-	ctx context.Context, db *postgres.DB, scope affiliate.Scope, id payout.BatchID, export payout.Export, at time.Time, by affiliate.Actor,
-) error {
-	return db.InTx(ctx, func(tx *postgres.Tx) error {
-		return auditBatch(ctx, tx, payout.Batch{ID: id, Scope: scope}, "export", at, by, nil, map[string]any{
-			"format": export.Format, "currency": export.Currency, "part": export.Part,
-		})
-	})
 }
 
 // Export returns the pending and processing payouts of one part of an export with
@@ -104,16 +81,9 @@ func AuditExport(
 func Export(
 	ctx context.Context, db *postgres.DB, scope affiliate.Scope, id payout.BatchID, export payout.Export,
 ) iter.Seq2[payout.ExportedPayout, error] {
-	type exportRow struct {
-		payoutItemRow
-		Account []byte
-	}
-	convert := func(row pgx.CollectableRow) (payout.ExportedPayout, error) {
-		r, err := pgx.RowToStructByNameLax[exportRow](row)
-		return payout.ExportedPayout{Item: r.item(scope.Workspace), Account: r.Account}, err
-	}
 	after, last := export.Positions()
-	return postgres.Export(ctx, db, scope.Workspace, convert, selectExport, scope.Workspace, scope.Mode, id, export.Method, export.Currency, after, last)
+	return postgres.Export(ctx, db, scope.Workspace, pgx.RowToStructByName[payout.ExportedPayout], selectExport,
+		scope.Workspace, scope.Mode, id, export.Method, export.Currency, after, last)
 }
 
 // DeleteAccounts deletes the accounts of at most limit payouts that were paid before

@@ -20,9 +20,7 @@ const (
 	SumConfirmedSQL         = sumConfirmed
 	IsOwedSQL               = isOwed
 	SelectPayoutStatusesSQL = selectPayoutStatuses
-	SelectBatchesSQL        = selectBatches
 	CountExportSQL          = countExport
-	SelectExportSQL         = selectExport
 	DeletePayoutAccountsSQL = deletePayoutAccounts
 	DeletePayeeNamesSQL     = deletePayeeNames
 )
@@ -30,11 +28,12 @@ const (
 // PayoutStatuses returns all payout statuses.
 func PayoutStatuses() []payout.Status { return payoutStatuses }
 
-// CountBatchesSQL is the statement that counts the batches of payouts for their list.
-var CountBatchesSQL = countBatches
-
-// PayChunk is the number of commissions of a payout that one statement marks as paid.
-const PayChunk = payChunk
+// Statements that are built from the columns of payouts and batches, or by functions.
+var (
+	SelectBatchesSQL = selectBatches
+	CountBatchesSQL  = countBatches
+	SelectExportSQL  = selectExport
+)
 
 // DueArgs returns the arguments of SelectPayoutsDueSQL.
 func DueArgs(selection payout.Selection, participants []affiliate.ParticipantID) pgx.NamedArgs {
@@ -43,12 +42,12 @@ func DueArgs(selection payout.Selection, participants []affiliate.ParticipantID)
 
 // UnassignedArgs returns the arguments of LockUnassignedSQL.
 func UnassignedArgs(scope affiliate.Scope, participants []affiliate.ParticipantID, cutoff time.Time) pgx.NamedArgs {
-	return pgx.NamedArgs{"workspace": scope.Workspace, "mode": scope.Mode, "participants": participants, "cutoff": cutoff}
+	return unassignedArgs(scope, participants, cutoff)
 }
 
 // HeldArgs returns the arguments of LockAssignedSQL and LockReleasedSQL.
 func HeldArgs(scope affiliate.Scope, payouts []affiliate.PayoutID, cutoff time.Time) pgx.NamedArgs {
-	return payoutCommissionArgs(scope, payouts, cutoff)
+	return contentArgs(scope, payouts, cutoff)
 }
 
 // PayoutListSQL returns the statements for a page of payouts and for the total. If

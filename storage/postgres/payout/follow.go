@@ -22,7 +22,7 @@ import (
 // commission also changes the payout.
 //
 // Transactions lock batches, their payouts, and the commissions of these payouts, in
-// this order (payout_batch.go). A transaction that changes a commission therefore locks
+// this order. A transaction that changes a commission therefore locks
 // the commission's payout before the commission.
 
 // errConcurrentPayout means that another transaction added a commission to a new
@@ -166,7 +166,7 @@ const remainingContent = `
 
 // updatePayout changes one payout according to the changes of its commissions, and returns
 // its new status. The transaction must already have locked the payout and its batch;
-// updatePayout reads them again with lockPayout.
+// updatePayout reads them again with Lock.
 func updatePayout(ctx context.Context, tx *postgres.Tx, id affiliate.PayoutID, changes []commission.Change) (payout.Status, error) {
 	scope, t := changes[0].After.Scope, changes[0].Transition
 	removed, lowered, amounts := []affiliate.CommissionID{}, []affiliate.CommissionID{}, []int64{}
@@ -177,7 +177,7 @@ func updatePayout(ctx context.Context, tx *postgres.Tx, id affiliate.PayoutID, c
 			lowered, amounts = append(lowered, change.After.ID), append(amounts, change.After.AmountCents)
 		}
 	}
-	batch, p, err := lockPayout(ctx, tx, scope, id)
+	batch, p, err := Lock(ctx, tx, scope, id)
 	if err != nil {
 		return "", err
 	}
@@ -192,14 +192,14 @@ func updatePayout(ctx context.Context, tx *postgres.Tx, id affiliate.PayoutID, c
 	}
 	if change.After.Status == payout.Canceled {
 		// A canceled payout keeps its amount and its list of commissions.
-		err = releaseAll(ctx, tx, scope, []affiliate.PayoutID{id}, t.At)
+		err = ReleaseAll(ctx, tx, scope, []affiliate.PayoutID{id}, t.At)
 	} else {
 		err = updateContents(ctx, tx, scope, id, removed, lowered, amounts)
 	}
 	if err != nil {
 		return "", err
 	}
-	_, err = movePayouts(ctx, tx, batch, t.At, change)
+	_, err = Apply(ctx, tx, batch, t.At, change)
 	return change.After.Status, err
 }
 

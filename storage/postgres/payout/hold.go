@@ -18,10 +18,10 @@ import (
 // change the list. Before a transaction changes the column, it locks the commissions, so
 // that nothing else changes them. It locks them in the order of their ids, so that two
 // transactions cannot block each other.
-// payout_follow.go describes how payouts change with their commissions.
+// follow.go describes how payouts change with their commissions.
 
 const candidateColumns = `
-	c.id, c.participant_id as participant, c.currency, c.payout_id as payout, c.amount_cents,
+	c.id, c.participant_id, c.currency, c.payout_id, c.amount_cents,
 	coalesce(c.approved_at, c.created_at) as approved_at, c.status = 'approved' and ` + payableCondition + ` as payable`
 
 const (
@@ -56,7 +56,37 @@ const (
 		for update of c`
 )
 
-func lockForPayout(ctx context.Context, tx *postgres.Tx, lock string, args pgx.NamedArgs) ([]payout.Candidate, error) {
+// LockUnassigned locks the payable commissions of participants that are in no payout yet.
+func LockUnassigned(
+	ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, participants []affiliate.ParticipantID, cutoff time.Time,
+) ([]payout.Candidate, error) {
+	return lockCandidates(ctx, tx, lockUnassigned, unassignedArgs(scope, participants, cutoff))
+}
+
+// LockAssigned locks the commissions in the given payouts, in any status.
+func LockAssigned(
+	ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, payouts []affiliate.PayoutID, cutoff time.Time,
+) ([]payout.Candidate, error) {
+	return lockCandidates(ctx, tx, lockAssigned, contentArgs(scope, payouts, cutoff))
+}
+
+// LockReleased locks those payable commissions that were released from a payout and are in
+// no payout now.
+func LockReleased(
+	ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, id affiliate.PayoutID, cutoff time.Time,
+) ([]payout.Candidate, error) {
+	return lockCandidates(ctx, tx, lockReleased, contentArgs(scope, []affiliate.PayoutID{id}, cutoff))
+}
+
+func unassignedArgs(scope affiliate.Scope, participants []affiliate.ParticipantID, cutoff time.Time) pgx.NamedArgs {
+	return pgx.NamedArgs{"workspace": scope.Workspace, "mode": scope.Mode, "participants": participants, "cutoff": cutoff}
+}
+
+func contentArgs(scope affiliate.Scope, payouts []affiliate.PayoutID, cutoff time.Time) pgx.NamedArgs {
+	return pgx.NamedArgs{"workspace": scope.Workspace, "mode": scope.Mode, "payouts": payouts, "cutoff": cutoff}
+}
+
+func lockCandidates(ctx context.Context, tx *postgres.Tx, lock string, args pgx.NamedArgs) ([]payout.Candidate, error) {
 	rows, _ := tx.Query(ctx, lock, postgres.PlanForArgs, args)
 	found, err := pgx.CollectRows(rows, pgx.RowToStructByName[payout.Candidate])
 	if err != nil {
@@ -81,9 +111,11 @@ func inChunks(n int, process func(from, to int) error) error {
 	return nil
 }
 
-// assignCommissions adds locked commissions that are in no payout to their payouts and
+// AssignCommissions adds locked commissions that are in no payout to their payouts and
 // records their amounts.
-func assignCommissions(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, commissions []payout.Candidate, at time.Time) error {
+func AssignCommissions(
+	ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, commissions []payout.Candidate, at time.Time,
+) error {
 	const assign = `
 		update commissions c set payout_id = t.payout_id, updated_at = $3
 		from unnest($4::uuid[], $5::uuid[]) as t (id, payout_id)
@@ -103,11 +135,11 @@ func assignCommissions(ctx context.Context, tx *postgres.Tx, scope affiliate.Sco
 	if err != nil {
 		return fmt.Errorf("assign commissions: %w", err)
 	}
-	return recordContents(ctx, tx, scope, commissions)
+	return RecordContents(ctx, tx, scope, commissions)
 }
 
-// recordContents records which commissions payouts contain, and with which amounts.
-func recordContents(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, commissions []payout.Candidate) error {
+// RecordContents records which commissions payouts contain, and with which amounts.
+func RecordContents(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, commissions []payout.Candidate) error {
 	const upsert = `
 		insert into payout_commissions as h (workspace_id, payout_id, commission_id, amount_cents)
 		select $1, payout_id, commission_id, amount_cents
@@ -128,11 +160,13 @@ func recordContents(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope,
 	})
 }
 
-// releaseCommissions clears payout_id of those locked commissions that can be added to
+// ReleaseCommissions clears payout_id of those locked commissions that can be added to
 // another payout: the approved ones, and the refunded ones, which are approved again if
 // the refund fails. Any other commission keeps its payout_id. The lists in
 // payout_commissions do not change.
-func releaseCommissions(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, commissions []payout.Candidate, at time.Time) error {
+func ReleaseCommissions(
+	ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, commissions []payout.Candidate, at time.Time,
+) error {
 	const clearPayout = `
 		update commissions c set payout_id = null, updated_at = $3
 		where c.workspace_id = $1 and c.mode = $2 and c.id = any($4) and c.status in ('approved', 'refunded')`
@@ -148,22 +182,31 @@ func releaseCommissions(ctx context.Context, tx *postgres.Tx, scope affiliate.Sc
 	})
 }
 
-// releaseAll calls releaseCommissions for all commissions of the given payouts.
-func releaseAll(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, payouts []affiliate.PayoutID, at time.Time) error {
-	held, err := lockForPayout(ctx, tx, lockAssigned, payoutCommissionArgs(scope, payouts, at))
+// ReleaseAll locks and releases all commissions of the given payouts.
+func ReleaseAll(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, payouts []affiliate.PayoutID, at time.Time) error {
+	held, err := LockAssigned(ctx, tx, scope, payouts, at)
 	if err != nil {
 		return err
 	}
-	return releaseCommissions(ctx, tx, scope, held, at)
+	return ReleaseCommissions(ctx, tx, scope, held, at)
 }
 
-func payoutCommissionArgs(scope affiliate.Scope, payouts []affiliate.PayoutID, cutoff time.Time) pgx.NamedArgs {
-	return pgx.NamedArgs{"workspace": scope.Workspace, "mode": scope.Mode, "payouts": payouts, "cutoff": cutoff}
+// LockContents locks the commissions in a payout and returns their ids in ascending order.
+func LockContents(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, id affiliate.PayoutID) ([]affiliate.CommissionID, error) {
+	const lock = `select c.id from commissions c where c.workspace_id = $1 and c.mode = $2 and c.payout_id = $3 order by c.id for update`
+	rows, _ := tx.Query(ctx, lock, scope.Workspace, scope.Mode, id)
+	ids, err := pgx.CollectRows(rows, pgx.RowTo[affiliate.CommissionID])
+	if err != nil {
+		return nil, fmt.Errorf("lock the commissions of a payout: %w", err)
+	}
+	return ids, nil
 }
 
-// pruneContents deletes the commissions of the given payouts from payout_commissions,
+// PruneContents deletes the commissions of the given payouts from payout_commissions,
 // except the commissions in kept.
-func pruneContents(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, payouts []affiliate.PayoutID, kept []payout.Candidate) error {
+func PruneContents(
+	ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, payouts []affiliate.PayoutID, kept []payout.Candidate,
+) error {
 	const remove = `
 		delete from payout_commissions h
 		where h.workspace_id = $1 and h.payout_id = any($2) and h.commission_id <> all($3)`
@@ -180,7 +223,9 @@ func pruneContents(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, 
 // listedCommissions returns the commissions that each payout contains, ordered by id. It
 // returns at most payout.MaxEventCommissions commissions per payout, because events
 // contain no more than this number.
-func listedCommissions(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, payouts []affiliate.PayoutID) (map[affiliate.PayoutID][]affiliate.CommissionID, error) {
+func listedCommissions(
+	ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, payouts []affiliate.PayoutID,
+) (map[affiliate.PayoutID][]affiliate.CommissionID, error) {
 	const read = `
 		select t.id as payout, h.commission_id as commission
 		from unnest($2::uuid[]) as t (id)

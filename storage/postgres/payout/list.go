@@ -17,17 +17,6 @@ import (
 // which Postgres reads all payouts of the batch. Postgres skips the rows that do not
 // match the other conditions of the filter. A total stops at affiliate.MaxTotal.
 
-// payoutItemRow is a payout with the names of its programme and partner.
-type payoutItemRow struct {
-	payoutRow
-	ProgramName string
-	PartnerName string
-}
-
-func (r payoutItemRow) item(workspace affiliate.WorkspaceID) payout.Item {
-	return payout.Item{Payout: r.payout(workspace), ProgramName: r.ProgramName, PartnerName: r.PartnerName}
-}
-
 // payoutNames joins the names of programmes and partners to payouts p.
 const payoutNames = `
 	join programs g on g.workspace_id = p.workspace_id and g.id = p.program_id
@@ -61,17 +50,16 @@ func payoutListSQL(where postgres.Conditions) (page, count string) {
 	return page, postgres.CountUpTo(affiliate.MaxTotal, `from payouts p where `+where.SQL())
 }
 
-func payoutPage(ctx context.Context, db *postgres.DB, workspace affiliate.WorkspaceID, where postgres.Conditions, page affiliate.Page) ([]payout.Item, int64, error) {
+func payoutPage(
+	ctx context.Context, db *postgres.DB, where postgres.Conditions, page affiliate.Page,
+) ([]payout.Item, int64, error) {
 	pageSQL, countSQL := payoutListSQL(where)
 	args := append([]any{postgres.PlanForArgs}, where.Args...)
 	rows, err := db.Query(ctx, pageSQL, append(args, page.Size, page.Offset())...)
 	if err != nil {
 		return nil, 0, fmt.Errorf("read payouts: %w", err)
 	}
-	items, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (payout.Item, error) {
-		r, err := pgx.RowToStructByNameLax[payoutItemRow](row)
-		return r.item(workspace), err
-	})
+	items, err := pgx.CollectRows(rows, pgx.RowToStructByName[payout.Item])
 	if err != nil {
 		return nil, 0, fmt.Errorf("read payouts: %w", err)
 	}
@@ -89,7 +77,9 @@ func payoutPage(ctx context.Context, db *postgres.DB, workspace affiliate.Worksp
 // List returns one page of payouts, newest first, and the number of payouts on all
 // pages, up to affiliate.MaxTotal. Errors: NOT_FOUND if the filter's programme,
 // participant or batch does not exist.
-func List(ctx context.Context, db *postgres.DB, scope affiliate.Scope, filter payout.Filter, page affiliate.Page) ([]payout.Item, int64, error) {
+func List(
+	ctx context.Context, db *postgres.DB, scope affiliate.Scope, filter payout.Filter, page affiliate.Page,
+) ([]payout.Item, int64, error) {
 	if err := postgres.CheckFilter(ctx, db, scope, filter.Program, filter.Participant, filter.Batch); err != nil {
 		return nil, 0, err
 	}
@@ -97,7 +87,7 @@ func List(ctx context.Context, db *postgres.DB, scope affiliate.Scope, filter pa
 	where.Add("p.workspace_id = ?", scope.Workspace)
 	where.Add("p.mode = ?", scope.Mode)
 	payoutConditions(&where, filter)
-	return payoutPage(ctx, db, scope.Workspace, where, page)
+	return payoutPage(ctx, db, where, page)
 }
 
 // ListOfPartner returns one page of a partner's payouts in the mode, newest first, and
@@ -115,33 +105,22 @@ func ListOfPartner(
 	where.Add("p.mode = ?", mode)
 	where.Add("p.initiated_at is not null")
 	payoutConditions(&where, filter)
-	return payoutPage(ctx, db, affiliate.WorkspaceID{}, where, page)
+	return payoutPage(ctx, db, where, page)
 }
 
-// readPayout returns one payout. Errors: NOT_FOUND.
-func readPayout(ctx context.Context, db postgres.Queryer, scope affiliate.Scope, id affiliate.PayoutID) (payout.Item, error) {
-	const read = `
+// Get returns one payout. Errors: NOT_FOUND.
+func Get(ctx context.Context, db postgres.Queryer, scope affiliate.Scope, id affiliate.PayoutID) (payout.Item, error) {
+	read := `
 		select ` + payoutColumns + `, g.name as program_name, coalesce(p.payee_name, t.partner_name) as partner_name
 		from payouts p` + payoutNames + `
 		where p.workspace_id = $1 and p.mode = $2 and p.id = $3`
-	rows, err := db.Query(ctx, read, scope.Workspace, scope.Mode, id)
-	if err != nil {
-		return payout.Item{}, fmt.Errorf("read payout: %w", err)
-	}
-	found, err := pgx.CollectRows(rows, pgx.RowToStructByNameLax[payoutItemRow])
-	switch {
-	case err != nil:
-		return payout.Item{}, fmt.Errorf("read payout: %w", err)
-	case len(found) == 0:
-		return payout.Item{}, affiliate.Refuse(affiliate.ReasonNotFound)
-	}
-	return found[0].item(scope.Workspace), nil
+	return postgres.OneRow[payout.Item](db.Query(ctx, read, scope.Workspace, scope.Mode, id))
 }
 
-// Get returns one payout with its commissions. Errors: NOT_FOUND.
-func Get(ctx context.Context, db *postgres.DB, scope affiliate.Scope, id affiliate.PayoutID) (payout.Detail, error) {
+// GetDetail returns one payout with its commissions. Errors: NOT_FOUND.
+func GetDetail(ctx context.Context, db *postgres.DB, scope affiliate.Scope, id affiliate.PayoutID) (payout.Detail, error) {
 	const commissions = `
-		select c.id as commission, h.amount_cents, c.external_transaction_id, c.approved_at
+		select c.id, h.amount_cents, c.external_transaction_id, c.approved_at
 		from payout_commissions h
 		join commissions c on c.workspace_id = h.workspace_id and c.id = h.commission_id
 		where h.workspace_id = $1 and c.mode = $2 and h.payout_id = $3
@@ -152,7 +131,7 @@ func Get(ctx context.Context, db *postgres.DB, scope affiliate.Scope, id affilia
 		from payouts p
 		left join payout_methods m on m.user_id = p.partner_id and m.method = p.method
 		where p.workspace_id = $1 and p.mode = $2 and p.id = $3`
-	item, err := readPayout(ctx, db, scope, id)
+	item, err := Get(ctx, db, scope, id)
 	if err != nil {
 		return payout.Detail{}, err
 	}
@@ -165,50 +144,4 @@ func Get(ctx context.Context, db *postgres.DB, scope affiliate.Scope, id affilia
 		return detail, fmt.Errorf("read the account of a payout: %w", err)
 	}
 	return detail, nil
-}
-
-// GetBatch returns one batch. Errors: NOT_FOUND.
-func GetBatch(ctx context.Context, db *postgres.DB, scope affiliate.Scope, id payout.BatchID) (payout.Batch, error) {
-	const read = `
-		select ` + batchColumns + `
-		from payout_batches b
-		where b.workspace_id = $1 and b.mode = $2 and b.id = $3`
-	rows, _ := db.Query(ctx, read, scope.Workspace, scope.Mode, id)
-	batch, err := collectBatch(rows, scope)
-	if err != nil {
-		return batch, err
-	}
-	return completeBatch(ctx, db, batch)
-}
-
-const (
-	whereBatches = `
-		from payout_batches b
-		where b.workspace_id = $1 and b.mode = $2 and ($3::text = '' or b.status = $3)`
-	selectBatches = `
-		select ` + batchColumns + whereBatches + `
-		order by b.created_at desc, b.id desc
-		limit $4 offset $5`
-)
-
-var countBatches = postgres.CountUpTo(affiliate.MaxTotal, whereBatches)
-
-// ListBatches returns one page of batches, newest first, and the number of batches on
-// all pages, up to affiliate.MaxTotal. An empty status means any status.
-func ListBatches(
-	ctx context.Context, db *postgres.DB, scope affiliate.Scope, status payout.BatchStatus, page affiliate.Page,
-) ([]payout.Batch, int64, error) {
-	rows, _ := db.Query(ctx, selectBatches, postgres.PlanForArgs, scope.Workspace, scope.Mode, status, page.Size, page.Offset())
-	batches, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (payout.Batch, error) {
-		r, err := pgx.RowToStructByNameLax[batchRow](row)
-		return r.batch(scope), err
-	})
-	if err != nil {
-		return nil, 0, fmt.Errorf("read payout batches: %w", err)
-	}
-	var total int64
-	if err := db.QueryRow(ctx, countBatches, postgres.PlanForArgs, scope.Workspace, scope.Mode, status).Scan(&total); err != nil {
-		return nil, 0, fmt.Errorf("count payout batches: %w", err)
-	}
-	return batches, total, completeBatches(ctx, db, scope, batches)
 }

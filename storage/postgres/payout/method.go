@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -12,14 +11,6 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/payout"
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
-
-// payoutMethodObject has the fields of a payout method that are stored in the audit log
-// of the partner. The bank account (or other account) to which the partner is paid is
-// never stored in the audit log.
-type payoutMethodObject struct {
-	Method payout.Method `json:"method"`
-	Hint   *string       `json:"account_hint"`
-}
 
 // isOwed reports whether a partner has a positive balance or pending commissions in live mode.
 const isOwed = `
@@ -34,64 +25,78 @@ const isOwed = `
 		where c.partner_id = $1 and c.mode = 'live' and c.status = 'pending'
 	)`
 
-// SetMethod sets how a partner is paid. factorSince is when the second factor was
-// enabled whose code authorised the change; it is nil if the password did. SetMethod
-// notifies the partner, also at the former address if the address of the account was changed
-// recently. If nothing changes, it writes and sends nothing. Errors: NOT_FOUND.
-func SetMethod(
-	ctx context.Context, db *postgres.DB, user affiliate.UserID, payoutAccount payout.SealedPayoutAccount, factorSince *time.Time, at time.Time, by affiliate.Actor,
-) (payout.Details, error) {
+// IsOwed reports whether a partner has a positive balance or pending commissions in live mode.
+func IsOwed(ctx context.Context, tx *postgres.Tx, partner affiliate.UserID) (bool, error) {
+	var owed bool
+	if err := tx.QueryRow(ctx, isOwed, partner).Scan(&owed); err != nil {
+		return false, fmt.Errorf("check whether a partner is owed money: %w", err)
+	}
+	return owed, nil
+}
+
+// Partner is a partner whose payout method is locked.
+type Partner struct {
+	Name          string
+	PreviousEmail *string              // the former address, if the address was changed recently
+	Method        *payout.SealedMethod `db:"-"` // nil if the partner has set none
+}
+
+// LockMethod locks a partner's payout method. Errors: NOT_FOUND.
+func LockMethod(ctx context.Context, tx *postgres.Tx, partner affiliate.UserID) (Partner, error) {
 	// The lock is on the user, because a user without a payout method has no row in
 	// payout_methods.
 	const lock = `select name, previous_email from users where id = $1 and kind = 'partner' and erased_at is null for no key update`
 	const current = `select method, account, account_hint, updated_at, held_until from payout_methods where user_id = $1`
+	locked, err := postgres.OneRow[Partner](tx.Query(ctx, lock, partner))
+	if err != nil {
+		return locked, err
+	}
+	rows, _ := tx.Query(ctx, current, partner)
+	locked.Method, err = pgx.CollectExactlyOneRow(rows, pgx.RowToAddrOfStructByName[payout.SealedMethod])
+	if errors.Is(err, pgx.ErrNoRows) {
+		err = nil
+	}
+	return locked, err
+}
+
+// SetMethod stores a partner's payout method. The caller must have locked it with LockMethod.
+func SetMethod(ctx context.Context, tx *postgres.Tx, partner affiliate.UserID, m payout.SealedMethod) error {
 	const set = `
 		insert into payout_methods (user_id, method, account, account_hint, updated_at, held_until)
 		values ($1, $2, $3, $4, $5, $6)
 		on conflict (user_id) do update
 		set method = excluded.method, account = excluded.account, account_hint = excluded.account_hint, updated_at = excluded.updated_at,
 			held_until = excluded.held_until`
-	var details payout.Details
-	err := db.InTx(ctx, func(tx *postgres.Tx) error {
-		var name string
-		var formerAddress *string
-		if err := tx.QueryRow(ctx, lock, user).Scan(&name, &formerAddress); errors.Is(err, pgx.ErrNoRows) {
-			return affiliate.Refuse(affiliate.ReasonNotFound)
-		} else if err != nil {
-			return err
-		}
-		var oldValues any
-		change := payout.MethodChange{At: at, FactorSince: factorSince}
-		var stored []byte
-		err := tx.QueryRow(ctx, current, user).Scan(&details.Method, &stored, &details.Hint, &details.UpdatedAt, &details.HeldUntil)
-		switch {
-		case errors.Is(err, pgx.ErrNoRows):
-			change.First = true
-			if err := tx.QueryRow(ctx, isOwed, user).Scan(&change.Owed); err != nil {
-				return fmt.Errorf("check whether a partner is owed money: %w", err)
-			}
-		case err != nil:
-			return err
-		case details.Method == payoutAccount.Method && payoutAccount.Matches(stored):
-			return nil
-		default:
-			oldValues = payoutMethodObject{details.Method, details.Hint}
-		}
-		details = change.Apply(payout.Details{Method: payoutAccount.Method, Hint: payoutAccount.Hint})
-		if _, err := tx.Exec(ctx, set, user, details.Method, payoutAccount.Ciphertext, details.Hint, at, details.HeldUntil); err != nil {
-			return fmt.Errorf("set payout method: %w", err)
-		}
-		if err := tx.Notify(ctx, details.Notification(user)...); err != nil {
-			return err
-		}
-		if formerAddress != nil {
-			if err := tx.SendMail(ctx, details.Warning(user, name, *formerAddress)); err != nil {
-				return err
-			}
-		}
-		return tx.AuditAccount(ctx, affiliate.AccountAuditLine{
-			User: user, Actor: by, At: at, Action: "payout_method.set", Before: oldValues, After: payoutMethodObject{details.Method, details.Hint},
-		})
-	})
-	return details, err
+	if _, err := tx.Exec(ctx, set, partner, m.Method, m.Account, m.Hint, m.UpdatedAt, m.HeldUntil); err != nil {
+		return fmt.Errorf("set payout method: %w", err)
+	}
+	return nil
+}
+
+// LockMethods keeps the payout methods of the partners of payouts unchanged until the
+// transaction ends.
+func LockMethods(ctx context.Context, tx *postgres.Tx, payouts []payout.Payout) error {
+	const lock = `select m.user_id from payout_methods m where m.user_id = any($1) order by m.user_id for share`
+	partners := make([]affiliate.UserID, len(payouts))
+	for i, p := range payouts {
+		partners[i] = p.Partner
+	}
+	if _, err := tx.Exec(ctx, lock, partners); err != nil {
+		return fmt.Errorf("lock payout methods: %w", err)
+	}
+	return nil
+}
+
+// CopyAccounts copies the accounts of the partners to the pending payouts of a batch that
+// have no account yet.
+func CopyAccounts(ctx context.Context, tx *postgres.Tx, batch payout.Batch) error {
+	const update = `
+		update payouts p set account = m.account, account_hint = m.account_hint
+		from payout_methods m
+		where p.workspace_id = $1 and p.mode = $2 and p.batch_id = $3 and p.status = 'pending' and p.account is null
+			and m.user_id = p.partner_id and m.method = p.method and m.account is not null`
+	if _, err := tx.Exec(ctx, update, batch.Scope.Workspace, batch.Scope.Mode, batch.ID); err != nil {
+		return fmt.Errorf("copy accounts to payouts: %w", err)
+	}
+	return nil
 }

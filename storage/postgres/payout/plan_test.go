@@ -11,52 +11,26 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-// fillWithCommissions adds the given number of participants to the programme of a shop.
-// Each participant has the given numbers of approved and of paid commissions.
-func fillWithCommissions(s *pgtest.Shop, participants, approved, paid int) {
-	s.Helper()
-	s.JoinMany(participants)
-	s.Exec(`insert into payout_methods (user_id, method, updated_at) select partner_id, 'manual', $2 from participants where program_id = $1`, s.Program, s.Now())
-	s.ExecWithoutForeignKeys(`
-		insert into commissions (workspace_id, id, mode, program_id, participant_id, partner_id, conversion_id, decision_id,
-			external_transaction_id, status, commission_type, event_type, rate_bps, amount_cents, original_amount_cents,
-			currency, base_amount_cents, sale_amount_cents, sale_currency, needs_review, review_reasons, dispute_status,
-			approved_at, rule_snapshot, version, created_at, updated_at)
-		select t.workspace_id, gen_random_uuid(), t.mode, t.program_id, t.id, t.partner_id, gen_random_uuid(), gen_random_uuid(),
-			'o', case when n > $3 then 'paid' else 'approved' end, 'percentage', 'purchase', 2000, n, n, 'EUR', n, n, 'EUR', false, '{}', 'none',
-			$2::timestamptz - n * interval '1 minute', '{}', 1, $2::timestamptz - n * interval '1 minute', $2
-		from participants t, generate_series(1, $3::integer + $4::integer) n where t.workspace_id = $1`, s.Scope.Workspace, s.Now(), approved, paid)
-	s.ExecWithoutForeignKeys(`
-		insert into ledger_entries (workspace_id, id, mode, program_id, participant_id, partner_id, type, amount_cents, currency, commission_id, created_by, created_at)
-		select workspace_id, gen_random_uuid(), mode, program_id, participant_id, partner_id, 'commission_approved', amount_cents, currency, id, 'system', approved_at
-		from commissions where workspace_id = $1 and status = 'approved'`, s.Scope.Workspace)
-	s.ExecWithoutForeignKeys(`
-		insert into ledger_balances (workspace_id, participant_id, currency, slot, balance_cents)
-		select workspace_id, participant_id, currency, 0, sum(amount_cents) from ledger_entries where workspace_id = $1 group by 1, 2, 3`, s.Scope.Workspace)
-}
-
 // batch creates a payout batch with all amounts that are due.
 func (f *fixture) batch() payout.Batch {
 	f.Helper()
-	request := payout.NewBatch{
-		Selection: payout.Selection{Scope: f.Scope, Cutoff: f.Now(), At: f.Now()}, By: pgtest.By(f.Owner),
-	}
+	selection := payout.Selection{Scope: f.Scope, Cutoff: f.Now(), At: f.Now()}
 	var b payout.Batch
 	err := f.DB.InTx(f.Context(), func(tx *postgres.Tx) error {
-		candidates, err := payouts.Due(f.Context(), tx, request.Selection)
+		due, err := payouts.Due(f.Context(), tx, selection)
 		if err != nil {
 			return err
 		}
-		due, unassigned, err := payouts.LockDue(f.Context(), tx, request.Selection, payout.BatchParticipants(candidates))
+		unassigned, err := payouts.LockUnassigned(f.Context(), tx, f.Scope, payout.BatchParticipants(due), f.Now())
 		if err != nil {
 			return err
 		}
-		draft, err := request.Draft(due, unassigned)
+		draft, err := selection.Draft(due, unassigned, pgtest.By(f.Owner))
 		if err != nil {
 			return err
 		}
-		b, err = payouts.InsertBatch(f.Context(), tx, draft, request.By)
-		return err
+		b = draft.Batch
+		return payouts.Insert(f.Context(), tx, draft)
 	})
 	if err != nil {
 		f.Fatal(err)
@@ -68,9 +42,9 @@ func TestPayoutStatements_UseIndexes(t *testing.T) {
 	pgtest.Slow(t)
 	t.Parallel()
 	f := newFixture(t)
-	fillWithCommissions(f.Shop, 100, 4, 40)
+	f.FillWithCommissions(100, 4, 40)
 	for range 2 {
-		fillWithCommissions(f.NewShop(affiliate.ModeLive), 200, 4, 40)
+		f.NewShop(affiliate.ModeLive).FillWithCommissions(200, 4, 40)
 	}
 	p := f.AnyParticipant()
 	participant, partner := p.ID, p.Partner
@@ -144,36 +118,5 @@ func TestPayoutStatements_UseIndexes(t *testing.T) {
 		page, count, args := payouts.PayoutListSQL(f.Scope, c.partner, c.filter)
 		check(what, f.Plan(page, append(args, 20, 0)...), "Limit", c.index)
 		check(what+", total", f.Plan(count, args...), "Limit", c.total)
-	}
-}
-
-// The store processes the payouts, commissions and events of a large batch in several
-// chunks. No chunk may be missing after the batch was created, confirmed and sent.
-func TestPayoutBatch_LargeBatchIsComplete(t *testing.T) {
-	pgtest.Slow(t)
-	t.Parallel()
-	f := newFixture(t)
-	fillWithCommissions(f.Shop, 600, 18, 0)
-	f.NewEndpoint(f.Scope)
-	b := f.batch()
-	b, err := payouts.ConfirmBatch(t.Context(), f.DB, f.Scope, b.ID, f.Confirmation())
-	if err != nil || b.Counts[payout.Pending] != 600 || b.Totals[0].AmountCents != 600*18*19/2 {
-		t.Fatalf("ConfirmPayoutBatch returned %+v, %v, want 600 pending payouts", b, err)
-	}
-	if _, err := payouts.ProcessBatch(t.Context(), f.DB, f.Scope, b.ID, f.Now(), pgtest.By(f.Owner)); err != nil {
-		t.Fatal(err)
-	}
-	for what, sql := range map[string]string{
-		"payouts with all commissions": `select count(*) / 18 from commissions c join payout_commissions h on h.commission_id = c.id and h.payout_id = c.payout_id`,
-		"ledger entries":               `select count(*) from ledger_entries where type = 'payout'`,
-		"balances of 0":                `select count(*) from (select 1 from ledger_balances group by participant_id having sum(balance_cents) = 0) b`,
-		"created events":               `select count(*) from events where type = 'payout.created'`,
-		"processing events":            `select count(*) from events where type = 'payout.processing'`,
-		"payouts with two deliveries":  `select count(*) / 2 from webhook_deliveries d join events e on e.id = d.event_id`,
-		"processing payouts":           `select count(*) from payouts where status = 'processing' and commission_count = 18 and version = 3`,
-	} {
-		if n := f.Count(sql); n != 600 {
-			t.Errorf("the number of %s is %d, want 600", what, n)
-		}
 	}
 }

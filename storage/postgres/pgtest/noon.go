@@ -6,7 +6,6 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/commission"
-	"github.com/tributary-hq/tributary/affiliate/payout"
 )
 
 // Noon is the time at which most tests create their data.
@@ -29,9 +28,31 @@ func OpenNoonShop(t testing.TB, program ...Row) *NoonShop {
 // By returns the actor for a user.
 func By(user affiliate.UserID) affiliate.Actor { return affiliate.Actor{User: &user} }
 
-// Confirmation returns the confirmation of a payout batch by the owner.
-func (s *Shop) Confirmation() payout.Confirmation {
-	return payout.Confirmation{By: By(s.Owner), User: s.Owner, At: s.Now()}
+// FillWithCommissions adds the given number of participants to the programme of the shop.
+// Each participant has the given numbers of approved and of paid commissions.
+func (s *Shop) FillWithCommissions(participants, approved, paid int) {
+	s.Helper()
+	s.JoinMany(participants)
+	s.Exec(`
+		insert into payout_methods (user_id, method, updated_at) select partner_id, 'manual', $2 from participants where program_id = $1`, s.Program, s.Now())
+	s.ExecWithoutForeignKeys(`
+		insert into commissions (workspace_id, id, mode, program_id, participant_id, partner_id, conversion_id, decision_id,
+			external_transaction_id, status, commission_type, event_type, rate_bps, amount_cents, original_amount_cents,
+			currency, base_amount_cents, sale_amount_cents, sale_currency, needs_review, review_reasons, dispute_status,
+			approved_at, rule_snapshot, version, created_at, updated_at)
+		select t.workspace_id, gen_random_uuid(), t.mode, t.program_id, t.id, t.partner_id, gen_random_uuid(), gen_random_uuid(),
+			'o', case when n > $3 then 'paid' else 'approved' end, 'percentage', 'purchase', 2000, n, n, 'EUR', n, n, 'EUR', false, '{}', 'none',
+			$2::timestamptz - n * interval '1 minute', '{}', 1, $2::timestamptz - n * interval '1 minute', $2
+		from participants t, generate_series(1, $3::integer + $4::integer) n where t.workspace_id = $1`, s.Scope.Workspace, s.Now(), approved, paid)
+	s.ExecWithoutForeignKeys(`
+		insert into ledger_entries (workspace_id, id, mode, program_id, participant_id, partner_id, type, amount_cents, currency,
+			commission_id, created_by, created_at)
+		select workspace_id, gen_random_uuid(), mode, program_id, participant_id, partner_id, 'commission_approved', amount_cents, currency,
+			id, 'system', approved_at
+		from commissions where workspace_id = $1 and status = 'approved'`, s.Scope.Workspace)
+	s.ExecWithoutForeignKeys(`
+		insert into ledger_balances (workspace_id, participant_id, currency, slot, balance_cents)
+		select workspace_id, participant_id, currency, 0, sum(amount_cents) from ledger_entries where workspace_id = $1 group by 1, 2, 3`, s.Scope.Workspace)
 }
 
 // NewDue creates a pending commission that was created an hour ago and that is due for

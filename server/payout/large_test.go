@@ -9,8 +9,10 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/commission"
 	"github.com/tributary-hq/tributary/affiliate/payout"
+	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/server"
+	payoutservice "github.com/tributary-hq/tributary/server/payout"
 	checks "github.com/tributary-hq/tributary/storage/postgres/check"
-	payouts "github.com/tributary-hq/tributary/storage/postgres/payout"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
@@ -48,9 +50,9 @@ func (f *fixture) insertRelatedRows() {
 	}
 }
 
-// checkConsistency runs the checks of `core check` and fails if one reports a
+// checkStored runs the checks of `core check` and fails if one reports a
 // violation.
-func (f *fixture) checkConsistency() {
+func (f *fixture) checkStored() {
 	f.Helper()
 	results, err := checks.Run(f.Context(), f.DB, time.Now)
 	if err != nil {
@@ -63,32 +65,27 @@ func (f *fixture) checkConsistency() {
 	}
 }
 
-// Move must pay all commissions of a payout, even if it needs several statements,
-// each for one chunk of postgres.PayChunk commissions.
+// MarkPayoutPaid must pay all commissions of a payout, even if it needs several statements,
+// each for one chunk of payoutservice.PayChunk commissions.
 // Commissions that were rejected before the payment must stay rejected, at any position
 // in a chunk. The last chunk of this test has only a rejected commission.
-func TestMovePayout_PaysLargePayoutCompletely(t *testing.T) {
+func TestMarkPayoutPaid_PaysLargePayoutCompletely(t *testing.T) {
 	pgtest.Slow(t)
 	t.Parallel()
-	const commissions = 3*payouts.PayChunk + 1
+	const commissions = 3*payoutservice.PayChunk + 1
 	f := newFixture(t)
-	fillWithCommissions(f.Shop, 1, commissions, 0)
+	f.FillWithCommissions(1, commissions, 0)
 	f.insertRelatedRows()
 	f.NewEndpoint(f.Scope)
-	batch := f.batch()
-	if _, err := payouts.ConfirmBatch(t.Context(), f.DB, f.Scope, batch.ID, f.Confirmation()); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := payouts.ProcessBatch(t.Context(), f.DB, f.Scope, batch.ID, f.Now(), pgtest.By(f.Owner)); err != nil {
-		t.Fatal(err)
-	}
+	batch := f.confirm(f.mustCreateBatch())
+	f.mustProcess(batch)
 	rows, _ := f.SQL.Query(t.Context(), `select id from commissions order by id`)
 	ids, err := pgx.CollectRows(rows, pgx.RowTo[affiliate.CommissionID])
 	if err != nil {
 		t.Fatal(err)
 	}
 	var rejections []commission.Transition
-	for _, i := range []int{0, payouts.PayChunk - 1, payouts.PayChunk, 2*payouts.PayChunk + 500, 3 * payouts.PayChunk} {
+	for _, i := range []int{0, payoutservice.PayChunk - 1, payoutservice.PayChunk, 2*payoutservice.PayChunk + 500, 3 * payoutservice.PayChunk} {
 		rejections = append(rejections, commission.Transition{
 			Scope: f.Scope, Program: f.Program, Commission: ids[i], Move: commission.MoveReject, Actor: affiliate.System, At: f.Now(),
 		})
@@ -100,15 +97,16 @@ func TestMovePayout_PaysLargePayoutCompletely(t *testing.T) {
 	if err := f.SQL.QueryRow(t.Context(), `select id from payouts`).Scan(&payoutID); err != nil {
 		t.Fatal(err)
 	}
-	reference, paidAt := "transfer", f.Now()
-	paid, err := payouts.Move(t.Context(), f.DB, f.Scope, payoutID, payout.Transition{
-		Move: payout.MoveMarkPaid, Actor: pgtest.By(f.Owner), At: paidAt.Add(time.Hour), PaidAt: paidAt, Reference: &reference,
+	paidAt := f.Now()
+	f.clock.Advance(time.Hour)
+	paid, err := f.service.MarkPayoutPaid(f.asFinance(), &affiliatev1.MarkPayoutPaidRequest{
+		PayoutId: payoutID.String(), Reference: "transfer", PaidAt: server.Timestamp(paidAt),
 	})
-	if err != nil || paid.Status != payout.Paid || paid.CommissionCount != commissions {
-		t.Fatalf("MovePayout returned %+v, %v, want a paid payout with %d commissions", paid, err, commissions)
+	if err != nil || paid.Status != affiliatev1.PayoutStatus_PAYOUT_STATUS_PAID || paid.CommissionCount != commissions {
+		t.Fatalf("MarkPayoutPaid returned %+v, %v, want a paid payout with %d commissions", paid, err, commissions)
 	}
-	if batch, err = payouts.GetBatch(t.Context(), f.DB, f.Scope, batch.ID); err != nil || batch.Status != payout.BatchCompleted || batch.Counts[payout.Paid] != 1 {
-		t.Errorf("the batch is %+v, %v, want a completed batch with one paid payout", batch, err)
+	if batch = f.getBatch(batch.Id); batch.Status != affiliatev1.PayoutBatchStatus_PAYOUT_BATCH_STATUS_COMPLETED || batch.ByStatus.Paid != 1 {
+		t.Errorf("the batch is %+v, want a completed batch with one paid payout", batch)
 	}
 
 	want := commissions - len(rejections)
@@ -133,20 +131,20 @@ func TestMovePayout_PaysLargePayoutCompletely(t *testing.T) {
 	if balance := f.Count(`select sum(balance_cents) from ledger_balances`); balance != debt {
 		t.Errorf("the balance is %d, want %d", balance, debt)
 	}
-	f.checkConsistency()
+	f.checkStored()
 }
 
 // The number of commissions in a batch is limited. A batch must contain either all or
 // none of the commissions that are due to a participant. The next batch must contain the
 // remaining participants.
-func TestInsertPayoutBatch_LimitsCommissions(t *testing.T) {
+func TestCreatePayoutBatch_LimitsCommissions(t *testing.T) {
 	pgtest.Slow(t)
 	t.Parallel()
 	const participants, perParticipant = 2, payout.MaxBatchCommissions/2 + 1
 	f := newFixture(t)
-	fillWithCommissions(f.Shop, participants, perParticipant, 0)
+	f.FillWithCommissions(participants, perParticipant, 0)
 	for range participants {
-		if batch := f.batch(); batch.Counts[payout.Draft] != 1 {
+		if batch := f.mustCreateBatch(); batch.ByStatus.Draft != 1 {
 			t.Errorf("the batch is %+v, want one payout", batch)
 		}
 	}
@@ -158,34 +156,30 @@ func TestInsertPayoutBatch_LimitsCommissions(t *testing.T) {
 	}
 }
 
-// A transaction can make several moves of one commission. The row must have the state
-// after the last move, and the history must have an entry for each move.
-func TestMoveTogether_StoresSeveralMovesOfOneCommission(t *testing.T) {
+// The service processes the payouts, commissions and events of a large batch in several
+// chunks. No chunk may be missing after the batch was created, confirmed and sent.
+func TestPayoutBatch_LargeBatchIsComplete(t *testing.T) {
+	pgtest.Slow(t)
+	t.Parallel()
 	f := newFixture(t)
-	p := f.Join("Jane")
-	all := make([]commission.Commission, 40)
-	for i := range all {
-		all[i] = f.NewCommission(p, func(c *commission.Commission) { c.Status = commission.Approved })
+	f.FillWithCommissions(600, 18, 0)
+	f.NewEndpoint(f.Scope)
+	b := f.confirm(f.mustCreateBatch())
+	if b.ByStatus.Pending != 600 || b.Totals[0].AmountCents != 600*18*19/2 {
+		t.Fatalf("ConfirmPayoutBatch returned %+v, want 600 pending payouts", b)
 	}
-	var moves []commission.Transition
-	for _, move := range []commission.Transition{
-		{Move: commission.MoveFlag, ReviewReasons: []string{"one", "two"}},
-		{Move: commission.MoveClearReview, ReviewReasons: []string{"one"}},
-		{Move: commission.MoveReject},
+	f.mustProcess(b)
+	for what, sql := range map[string]string{
+		"payouts with all commissions": `select count(*) / 18 from commissions c join payout_commissions h on h.commission_id = c.id and h.payout_id = c.payout_id`,
+		"ledger entries":               `select count(*) from ledger_entries where type = 'payout'`,
+		"balances of 0":                `select count(*) from (select 1 from ledger_balances group by participant_id having sum(balance_cents) = 0) b`,
+		"created events":               `select count(*) from events where type = 'payout.created'`,
+		"processing events":            `select count(*) from events where type = 'payout.processing'`,
+		"payouts with two deliveries":  `select count(*) / 2 from webhook_deliveries d join events e on e.id = d.event_id`,
+		"processing payouts":           `select count(*) from payouts where status = 'processing' and commission_count = 18 and version = 3`,
 	} {
-		for _, c := range all {
-			move.Scope, move.Program, move.Commission, move.Actor, move.At = c.Scope, c.Program, c.ID, affiliate.System, f.Now()
-			moves = append(moves, move)
+		if n := f.Count(sql); n != 600 {
+			t.Errorf("the number of %s is %d, want 600", what, n)
 		}
 	}
-	if err := pgtest.MoveTogether(t.Context(), f.DB, moves...); err != nil {
-		t.Fatal(err)
-	}
-	if n := f.Count(`select count(*) from commissions where status = 'rejected' and version = 4 and review_reasons = '{two}'`); n != len(all) {
-		t.Errorf("%d commissions are rejected in version 4, want %d", n, len(all))
-	}
-	if n := f.Count(`select count(*) from commission_history`); n != 4*len(all) {
-		t.Errorf("the commissions have %d history entries, want %d", n, 4*len(all))
-	}
-	f.checkConsistency()
 }
