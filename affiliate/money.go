@@ -15,8 +15,8 @@ const WholeBps = 10_000
 // Money is an amount in minor units of a currency. Amounts of different currencies are
 // never added or compared.
 type Money struct {
-	Cents    int64
-	Currency string // ISO 4217; empty if there is no amount
+	Cents    int64  `db:"amount_cents"`
+	Currency string `db:"currency,nullable"` // ISO 4217; empty if there is no amount
 }
 
 // Share returns cents × rateBps ÷ WholeBps, rounded once.

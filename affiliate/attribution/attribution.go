@@ -71,7 +71,7 @@ func Attribute(in Inputs) Decision {
 	a.trace = Trace{
 		Inputs: TraceInputs{
 			Mode: in.Mode, EventType: in.EventType, OccurredAt: in.OccurredAt,
-			AmountCents: in.Sale.Paid.Cents, Currency: affiliate.Optional(in.Sale.Paid.Currency),
+			AmountCents: in.Sale.Cents, Currency: affiliate.Optional(in.Sale.Currency),
 			TaxCents: in.Sale.TaxCents, ShippingCents: in.Sale.ShippingCents, FeeCents: in.Sale.FeeCents,
 			Click: in.Click, PromoCode: in.PromoCode,
 		},

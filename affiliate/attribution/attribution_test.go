@@ -24,7 +24,7 @@ func matchingInputs() Inputs {
 	rate := int64(3000)
 	return Inputs{
 		Mode: affiliate.ModeTest, EventType: affiliate.Purchase, OccurredAt: clickedAt.Add(time.Hour),
-		Sale:  Sale{Paid: affiliate.Money{Cents: 10_000, Currency: "EUR"}},
+		Sale:  Sale{Money: affiliate.Money{Cents: 10_000, Currency: "EUR"}},
 		Click: &clickID,
 		FoundClick: &FoundClick{
 			Mode: affiliate.ModeTest, ReceivedAt: clickedAt, ExpiresAt: click.WindowEnd(clickedAt, 30), Link: affiliate.NewID[affiliate.LinkID](clickedAt),

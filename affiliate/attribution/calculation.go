@@ -24,7 +24,7 @@ const ReviewFeeMissing = "fee_missing"
 // percentage stays in the currency of the sale, and the commission is flagged for
 // review.
 func (e Earner) calculate(in Inputs, index *int) Calculation {
-	rules, paid := e.Rule.Rules, in.Sale.Paid
+	rules, paid := e.Rule.Rules, in.Sale.Money
 	if !in.hasPrice() {
 		paid = affiliate.Money{}
 	}

@@ -74,7 +74,7 @@ func exactConversion(calc Calculation, amount *big.Rat) *big.Rat {
 // withRates adds an exchange rate to euros to about half of the inputs whose sale is in
 // another currency.
 func withRates(t *rapid.T, in Inputs) Inputs {
-	if from := in.Sale.Paid.Currency; from != "" && from != "EUR" {
+	if from := in.Sale.Currency; from != "" && from != "EUR" {
 		if rate := maybe(t, fxRates(from, "EUR"), "rate of exchange"); rate != nil {
 			in.Rates = map[string]FXRate{"EUR": *rate}
 		}
@@ -95,8 +95,8 @@ func TestCalculate_Properties(t *testing.T) {
 		in, e := withRates(t, attributionInputs().Draw(t, "inputs")), earners().Draw(t, "earner")
 		calc := e.calculate(in, in.recurringIndex(e.Program))
 		unpriced := !in.hasPrice()
-		known := in.Sale.Paid.Currency == e.Currency || len(in.Rates) > 0
-		bounded := !unpriced && (known || calc.Currency == in.Sale.Paid.Currency)
+		known := in.Sale.Currency == e.Currency || len(in.Rates) > 0
+		bounded := !unpriced && (known || calc.Currency == in.Sale.Currency)
 		base := halfUp(exactConversion(calc, big.NewRat(calc.BaseAmountCents, 1)))
 		most := e.Rule.Rules.CapCents
 
@@ -126,8 +126,8 @@ func TestCalculate_Properties(t *testing.T) {
 			t.Fatalf("Type() = %s, rate %v, flat amount %v", calc.Type(), calc.RateBps, calc.FlatCents)
 		case calc.RateBps != nil && (*calc.RateBps < 0 || *calc.RateBps > affiliate.WholeBps):
 			t.Fatalf("rate %d is not between 0 and %d: %+v", *calc.RateBps, affiliate.WholeBps, calc)
-		case calc.Currency != e.Currency && (calc.Currency != in.Sale.Paid.Currency || calc.Type() != program.Percentage):
-			t.Fatalf("the amount is in %s, the programme in %s, the sale in %s: %+v", calc.Currency, e.Currency, in.Sale.Paid.Currency, calc)
+		case calc.Currency != e.Currency && (calc.Currency != in.Sale.Currency || calc.Type() != program.Percentage):
+			t.Fatalf("the amount is in %s, the programme in %s, the sale in %s: %+v", calc.Currency, e.Currency, in.Sale.Currency, calc)
 		case slices.Contains(calc.ReviewReasons, ReviewFXRateMissing) != (!unpriced && !known):
 			t.Fatalf("review reasons %q, but an exchange rate is missing: %v", calc.ReviewReasons, !unpriced && !known)
 		}
@@ -213,97 +213,97 @@ func TestCalculate_OrderLines(t *testing.T) {
 	}{
 		"weighted by amount": {
 			percent,
-			Sale{Paid: affiliate.Money{Cents: 10_000, Currency: "EUR"}},
+			Sale{Money: affiliate.Money{Cents: 10_000, Currency: "EUR"}},
 			[]LineItem{{"book", 1, 7_500}, {"film", 1, 2_500}},
 			2_000, program.Percentage, 2_000, FromProduct, "EUR", 2,
 		},
 		"line amounts are only weights": { // they add up to half of the paid amount
 			percent,
-			Sale{Paid: affiliate.Money{Cents: 10_000, Currency: "EUR"}},
+			Sale{Money: affiliate.Money{Cents: 10_000, Currency: "EUR"}},
 			[]LineItem{{"book", 1, 3_750}, {"film", 1, 1_250}},
 			2_000, program.Percentage, 2_000, FromProduct, "EUR", 2,
 		},
 		"percentages of the net base": {
 			net,
-			Sale{Paid: affiliate.Money{Cents: 10_000, Currency: "EUR"}, TaxCents: 2_000},
+			Sale{Money: affiliate.Money{Cents: 10_000, Currency: "EUR"}, TaxCents: 2_000},
 			[]LineItem{{"book", 1, 7_500}, {"film", 1, 2_500}},
 			1_600, program.Percentage, 2_000, FromProduct, "EUR", 2,
 		},
 		"a line without a rate of its own": {
 			percent,
-			Sale{Paid: affiliate.Money{Cents: 10_000, Currency: "EUR"}},
+			Sale{Money: affiliate.Money{Cents: 10_000, Currency: "EUR"}},
 			[]LineItem{{"book", 1, 5_000}, {"other", 1, 5_000}},
 			1_500, program.Percentage, 1_500, FromMixed, "EUR", 2,
 		},
 		"no line with a rate of its own": {
 			percent,
-			Sale{Paid: affiliate.Money{Cents: 10_000, Currency: "EUR"}},
+			Sale{Money: affiliate.Money{Cents: 10_000, Currency: "EUR"}},
 			[]LineItem{{"other", 1, 5_000}, {"another", 1, 5_000}},
 			2_000, program.Percentage, 2_000, FromProgram, "EUR", 0,
 		},
 		"rounded once, not for each line": { // 0.5 + 0.5, and not 1 + 1
 			percent,
-			Sale{Paid: affiliate.Money{Cents: 10, Currency: "EUR"}},
+			Sale{Money: affiliate.Money{Cents: 10, Currency: "EUR"}},
 			[]LineItem{{"book", 1, 5}, {"book", 1, 5}},
 			1, program.Percentage, 1_000, FromProduct, "EUR", 2,
 		},
 		"lines with amount 0 have equal weights": {
 			percent,
-			Sale{Paid: affiliate.Money{Cents: 10_000, Currency: "EUR"}},
+			Sale{Money: affiliate.Money{Cents: 10_000, Currency: "EUR"}},
 			[]LineItem{{"book", 1, 0}, {"film", 7, 0}},
 			3_000, program.Percentage, 3_000, FromProduct, "EUR", 2,
 		},
 		"flat amount of a product, paid for each unit": {
 			percent,
-			Sale{Paid: affiliate.Money{Cents: 10_000, Currency: "EUR"}},
+			Sale{Money: affiliate.Money{Cents: 10_000, Currency: "EUR"}},
 			[]LineItem{{"cup", 3, 5_000}, {"cup", 1, 5_000}},
 			600, program.Flat, 600, FromProduct, "EUR", 2,
 		},
 		"flat rate of the order and flat products": { // 150 × 2 + 700 once
 			fixed,
-			Sale{Paid: affiliate.Money{Cents: 10_000, Currency: "EUR"}},
+			Sale{Money: affiliate.Money{Cents: 10_000, Currency: "EUR"}},
 			[]LineItem{{"cup", 2, 2_000}, {"other", 5, 4_000}, {"another", 1, 4_000}},
 			1_000, program.Flat, 1_000, FromMixed, "EUR", 3,
 		},
 		"flat product and a percentage": { // 150 × 2 + 10 percent of four fifths
 			percent,
-			Sale{Paid: affiliate.Money{Cents: 10_000, Currency: "EUR"}},
+			Sale{Money: affiliate.Money{Cents: 10_000, Currency: "EUR"}},
 			[]LineItem{{"cup", 2, 2_000}, {"book", 1, 8_000}},
 			1_100, program.Percentage, 1_100, FromProduct, "EUR", 2,
 		},
 		"above the base": {
 			percent,
-			Sale{Paid: affiliate.Money{Cents: 100, Currency: "EUR"}},
+			Sale{Money: affiliate.Money{Cents: 100, Currency: "EUR"}},
 			[]LineItem{{"cup", 2, 50}, {"book", 1, 50}},
 			100, program.Percentage, affiliate.WholeBps, FromProduct, "EUR", 2,
 		},
 		"above the cap": { // the effective rate is computed before the cap is applied
 			capped,
-			Sale{Paid: affiliate.Money{Cents: 10_000, Currency: "EUR"}},
+			Sale{Money: affiliate.Money{Cents: 10_000, Currency: "EUR"}},
 			[]LineItem{{"film", 1, 5_000}, {"other", 1, 5_000}},
 			1_000, program.Percentage, 3_500, FromMixed, "EUR", 2,
 		},
 		"another currency, percentages": {
 			capped,
-			Sale{Paid: affiliate.Money{Cents: 10_000, Currency: usd}},
+			Sale{Money: affiliate.Money{Cents: 10_000, Currency: usd}},
 			[]LineItem{{"book", 1, 5_000}, {"film", 1, 5_000}},
 			3_000, program.Percentage, 3_000, FromProduct, usd, 2,
 		},
 		"another currency, flat": {
 			capped,
-			Sale{Paid: affiliate.Money{Cents: 100, Currency: usd}},
+			Sale{Money: affiliate.Money{Cents: 100, Currency: usd}},
 			[]LineItem{{"cup", 5, 100}},
 			750, program.Flat, 750, FromProduct, "EUR", 1,
 		},
 		"another currency, flat and percentage": { // euros are not added to dollars
 			percent,
-			Sale{Paid: affiliate.Money{Cents: 10_000, Currency: usd}},
+			Sale{Money: affiliate.Money{Cents: 10_000, Currency: usd}},
 			[]LineItem{{"cup", 5, 5_000}, {"book", 1, 5_000}},
 			500, program.Percentage, 500, FromProduct, usd, 2,
 		},
 		"order of 0": {
 			percent,
-			Sale{Paid: affiliate.Money{Cents: 0, Currency: "EUR"}},
+			Sale{Money: affiliate.Money{Cents: 0, Currency: "EUR"}},
 			[]LineItem{{"book", 1, 0}, {"film", 1, 0}},
 			0, program.Percentage, 0, FromProduct, "EUR", 2,
 		},
@@ -332,7 +332,7 @@ func TestCalculate_OrderLines(t *testing.T) {
 func TestCalculate_PartsListEveryLine(t *testing.T) {
 	rules := program.Rules{Type: program.Percentage, RateBps: new(int64(2000)), NetBasis: program.Gross, Products: []program.ProductRate{{ProductID: "cup", Rate: flat(150)}}}
 	calc := Earner{Currency: "EUR", Rule: RuleSnapshot{Rules: rules}}.calculate(Inputs{
-		EventType: affiliate.Purchase, Sale: Sale{Paid: affiliate.Money{Cents: 10_000, Currency: "USD"}}, LineItems: []LineItem{{"cup", 2, 3_000}, {"other", 1, 7_000}},
+		EventType: affiliate.Purchase, Sale: Sale{Money: affiliate.Money{Cents: 10_000, Currency: "USD"}}, LineItems: []LineItem{{"cup", 2, 3_000}, {"other", 1, 7_000}},
 	}, nil)
 	want := []CalculationPart{
 		{ProductID: "cup", AmountCents: 3_000, Quantity: 2, FlatCents: new(int64(150)), Source: FromProduct, LeftOut: true},
@@ -365,7 +365,7 @@ func TestCalculate_LargestOrders(t *testing.T) {
 			rules := program.Rules{Type: program.Percentage, RateBps: new(int64(0)), NetBasis: program.Gross, Products: []program.ProductRate{{ProductID: "book", Rate: tc.book}, {ProductID: "cup", Rate: tc.cup}}}
 			in := Inputs{EventType: affiliate.Purchase, LineItems: lines}
 			if tc.currency != "" {
-				in.Sale.Paid = affiliate.Money{Cents: affiliate.MaxAmountCents, Currency: tc.currency}
+				in.Sale.Money = affiliate.Money{Cents: affiliate.MaxAmountCents, Currency: tc.currency}
 			}
 			if calc := (Earner{Currency: "EUR", Rule: RuleSnapshot{Rules: rules}}).calculate(in, nil); calc.AmountCents != tc.want {
 				t.Errorf("amount %d, want %d", calc.AmountCents, tc.want)
@@ -396,7 +396,7 @@ func TestCalculate_Caps(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			rule := RuleSnapshot{Override: &tc.rate, Rules: program.Rules{Type: program.Percentage, RateBps: new(int64(0)), NetBasis: program.Gross, CapCents: &tc.maximum}}
-			calc := Earner{Currency: "EUR", Rule: rule}.calculate(Inputs{EventType: affiliate.Purchase, Sale: Sale{Paid: tc.sale}}, nil)
+			calc := Earner{Currency: "EUR", Rule: rule}.calculate(Inputs{EventType: affiliate.Purchase, Sale: Sale{Money: tc.sale}}, nil)
 			if calc.AmountCents != tc.amount || calc.CappedAtOrderCap != tc.cappedAtOrderCap || calc.CappedAtBase != tc.cappedAtBase {
 				t.Errorf("amount %d, capped at the order cap %v, capped at the base %v; want %d, %v, %v",
 					calc.AmountCents, calc.CappedAtOrderCap, calc.CappedAtBase, tc.amount, tc.cappedAtOrderCap, tc.cappedAtBase)

@@ -109,9 +109,9 @@ func TestCalculate_ExchangeRateOfOneChangesNothing(t *testing.T) {
 		sale, rules := orders().Draw(t, "sale"), fullRules().Draw(t, "rules")
 		in := Inputs{EventType: affiliate.Purchase, Sale: sale, LineItems: lineItems().Draw(t, "lines"), OccurredAt: clickedAt}
 		e := Earner{Currency: "EUR", Rule: RuleSnapshot{Rules: rules}}
-		in.Sale.Paid.Currency = "EUR"
+		in.Sale.Currency = "EUR"
 		own := e.calculate(in, nil)
-		in.Sale.Paid.Currency = "USD"
+		in.Sale.Currency = "USD"
 		in.Rates = map[string]FXRate{"EUR": {Base: "USD", Quote: "EUR", Date: FXDay(clickedAt), Rate: "1"}}
 		foreign := e.calculate(in, nil)
 		if own.AmountCents != foreign.AmountCents || own.Currency != foreign.Currency || own.CappedAtBase != foreign.CappedAtBase ||
@@ -129,18 +129,18 @@ func TestCalculate_ConvertedAmountGrowsWithTheSale(t *testing.T) {
 		e := Earner{Currency: to, Rule: RuleSnapshot{Rules: fullRules().Draw(t, "rules")}}
 		in := Inputs{
 			EventType: affiliate.Purchase, OccurredAt: clickedAt, LineItems: lineItems().Draw(t, "lines"), Rates: map[string]FXRate{to: rate},
-			Sale: Sale{Paid: affiliate.Money{Cents: rapid.Int64Range(0, 1_000_000).Draw(t, "amount"), Currency: from}},
+			Sale: Sale{Money: affiliate.Money{Cents: rapid.Int64Range(0, 1_000_000).Draw(t, "amount"), Currency: from}},
 		}
 		small := e.calculate(in, nil)
-		base, _ := rate.Convert(new(big.Rat).SetInt64(in.Sale.Paid.Cents))
+		base, _ := rate.Convert(new(big.Rat).SetInt64(in.Sale.Cents))
 		if base > affiliate.MaxAmountCents {
 			return
 		}
 		if small.Currency != to || small.AmountCents > base || small.AmountCents < 0 || len(small.ReviewReasons) > 0 {
 			t.Fatalf("calculation %+v, want an amount between 0 and %d %s without review reasons", small, base, to)
 		}
-		in.Sale.Paid.Cents += rapid.Int64Range(0, 1_000_000).Draw(t, "more")
-		if base, _ := rate.Convert(new(big.Rat).SetInt64(in.Sale.Paid.Cents)); base > affiliate.MaxAmountCents {
+		in.Sale.Cents += rapid.Int64Range(0, 1_000_000).Draw(t, "more")
+		if base, _ := rate.Convert(new(big.Rat).SetInt64(in.Sale.Cents)); base > affiliate.MaxAmountCents {
 			return // not converted, and flagged for review
 		}
 		if large := e.calculate(in, nil); large.AmountCents < small.AmountCents {
@@ -172,19 +172,19 @@ func TestCalculate_SalesInAnotherCurrency(t *testing.T) {
 
 		cappedAtOrderCap, cappedAtBase bool
 	}{
-		"dollars to euros":                    {percent, Sale{Paid: affiliate.Money{Cents: 10_000, Currency: "USD"}}, nil, usd, "EUR", 2_778, "EUR", false, false, false}, // 3000 × 0.9259259259
-		"of the net base":                     {net, Sale{Paid: affiliate.Money{Cents: 10_000, Currency: "USD"}, TaxCents: 1_000}, nil, usd, "EUR", 2_500, "EUR", false, false, false},
-		"rounded once":                        {percent, Sale{Paid: affiliate.Money{Cents: 5, Currency: "USD"}}, nil, usd, "EUR", 1, "EUR", false, false, false}, // 1.39, not round(round(1.5) × 0.93) = 2
-		"above the cap":                       {capped, Sale{Paid: affiliate.Money{Cents: 10_000, Currency: "USD"}}, nil, usd, "EUR", 2_000, "EUR", false, true, false},
-		"yen to cents":                        {percent, Sale{Paid: affiliate.Money{Cents: 10_000, Currency: "JPY"}}, nil, yen, "EUR", 1_863, "EUR", false, false, false},   // 3000 × 0.00621 = 18.63
-		"mils to yen":                         {percent, Sale{Paid: affiliate.Money{Cents: 10_000, Currency: "KWD"}}, nil, dinar, "JPY", 1_469, "JPY", false, false, false}, // 3 × 489.57
-		"flat below the base":                 {fixed, Sale{Paid: affiliate.Money{Cents: 1_000, Currency: "USD"}}, nil, usd, "EUR", 700, "EUR", false, false, false},        // of 926
-		"flat above the base":                 {fixed, Sale{Paid: affiliate.Money{Cents: 500, Currency: "USD"}}, nil, usd, "EUR", 463, "EUR", false, false, true},           // 462.96
-		"flat without a rate":                 {fixed, Sale{Paid: affiliate.Money{Cents: 500, Currency: "USD"}}, nil, nil, "EUR", 700, "EUR", true, false, false},
-		"percentage without a rate":           {capped, Sale{Paid: affiliate.Money{Cents: 10_000, Currency: "USD"}}, nil, unrelatedRate("GBP"), "EUR", 3_000, "USD", true, false, false},
-		"converted base is too large":         {percent, Sale{Paid: affiliate.Money{Cents: affiliate.MaxAmountCents, Currency: "KWD"}}, nil, rates(ratesOn("2026-03-10", "KWD VND 85000")[0]), "VND", 300_000_000_000, "KWD", true, false, false},
-		"flat and percentage":                 {percent, Sale{Paid: affiliate.Money{Cents: 10_000, Currency: "USD"}}, []LineItem{{"cup", 2, 5_000}, {"other", 1, 5_000}}, usd, "EUR", 1_689, "EUR", false, false, false}, // 300 + 1500 × 0.93
-		"flat and percentage, above the base": {percent, Sale{Paid: affiliate.Money{Cents: 100, Currency: "USD"}}, []LineItem{{"cup", 2, 50}, {"other", 1, 50}}, usd, "EUR", 93, "EUR", false, false, true},
+		"dollars to euros":                    {percent, Sale{Money: affiliate.Money{Cents: 10_000, Currency: "USD"}}, nil, usd, "EUR", 2_778, "EUR", false, false, false}, // 3000 × 0.9259259259
+		"of the net base":                     {net, Sale{Money: affiliate.Money{Cents: 10_000, Currency: "USD"}, TaxCents: 1_000}, nil, usd, "EUR", 2_500, "EUR", false, false, false},
+		"rounded once":                        {percent, Sale{Money: affiliate.Money{Cents: 5, Currency: "USD"}}, nil, usd, "EUR", 1, "EUR", false, false, false}, // 1.39, not round(round(1.5) × 0.93) = 2
+		"above the cap":                       {capped, Sale{Money: affiliate.Money{Cents: 10_000, Currency: "USD"}}, nil, usd, "EUR", 2_000, "EUR", false, true, false},
+		"yen to cents":                        {percent, Sale{Money: affiliate.Money{Cents: 10_000, Currency: "JPY"}}, nil, yen, "EUR", 1_863, "EUR", false, false, false},   // 3000 × 0.00621 = 18.63
+		"mils to yen":                         {percent, Sale{Money: affiliate.Money{Cents: 10_000, Currency: "KWD"}}, nil, dinar, "JPY", 1_469, "JPY", false, false, false}, // 3 × 489.57
+		"flat below the base":                 {fixed, Sale{Money: affiliate.Money{Cents: 1_000, Currency: "USD"}}, nil, usd, "EUR", 700, "EUR", false, false, false},        // of 926
+		"flat above the base":                 {fixed, Sale{Money: affiliate.Money{Cents: 500, Currency: "USD"}}, nil, usd, "EUR", 463, "EUR", false, false, true},           // 462.96
+		"flat without a rate":                 {fixed, Sale{Money: affiliate.Money{Cents: 500, Currency: "USD"}}, nil, nil, "EUR", 700, "EUR", true, false, false},
+		"percentage without a rate":           {capped, Sale{Money: affiliate.Money{Cents: 10_000, Currency: "USD"}}, nil, unrelatedRate("GBP"), "EUR", 3_000, "USD", true, false, false},
+		"converted base is too large":         {percent, Sale{Money: affiliate.Money{Cents: affiliate.MaxAmountCents, Currency: "KWD"}}, nil, rates(ratesOn("2026-03-10", "KWD VND 85000")[0]), "VND", 300_000_000_000, "KWD", true, false, false},
+		"flat and percentage":                 {percent, Sale{Money: affiliate.Money{Cents: 10_000, Currency: "USD"}}, []LineItem{{"cup", 2, 5_000}, {"other", 1, 5_000}}, usd, "EUR", 1_689, "EUR", false, false, false}, // 300 + 1500 × 0.93
+		"flat and percentage, above the base": {percent, Sale{Money: affiliate.Money{Cents: 100, Currency: "USD"}}, []LineItem{{"cup", 2, 50}, {"other", 1, 50}}, usd, "EUR", 93, "EUR", false, false, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			in := Inputs{EventType: affiliate.Purchase, Sale: tc.sale, LineItems: tc.items, Rates: tc.rates}
@@ -226,7 +226,7 @@ func TestAttribute_MinimumOrderInAnotherCurrency(t *testing.T) {
 			in := matchingInputs()
 			in.FoundClick.Earner.Currency = "EUR"
 			in.FoundClick.Earner.Rule.Rules = program.Rules{Type: program.Percentage, RateBps: new(int64(3000)), NetBasis: program.Gross, MinOrderCents: new(int64(5_000))}
-			in.Sale.Paid, in.Rates = affiliate.Money{Cents: tc.cents, Currency: "USD"}, tc.rates
+			in.Sale.Money, in.Rates = affiliate.Money{Cents: tc.cents, Currency: "USD"}, tc.rates
 			d := Attribute(in)
 			detail := ""
 			for _, step := range d.Steps {

@@ -129,7 +129,7 @@ type Inputs struct {
 // be computed. A lead without an amount, or with an amount of 0, has no price. A purchase
 // or renewal always has a price, which can be 0.
 func (in Inputs) hasPrice() bool {
-	return in.Sale.Paid.Currency != "" && (in.EventType.Priced() || in.Sale.Paid.Cents > 0)
+	return in.Sale.Currency != "" && (in.EventType.Priced() || in.Sale.Cents > 0)
 }
 
 // HasSignalOfOtherMode reports whether the mode of a signal differs from the mode of the

@@ -122,7 +122,7 @@ func orders() *rapid.Generator[Sale] {
 			return Sale{}
 		}
 		return Sale{
-			Paid:          affiliate.Money{Cents: rapid.Int64Range(0, 20_000).Draw(t, "amount"), Currency: currency},
+			Money:         affiliate.Money{Cents: rapid.Int64Range(0, 20_000).Draw(t, "amount"), Currency: currency},
 			TaxCents:      rapid.Int64Range(0, 2_000).Draw(t, "tax"),
 			ShippingCents: rapid.Int64Range(0, 2_000).Draw(t, "shipping"),
 			FeeCents:      rapid.Int64Range(0, 2_000).Draw(t, "fee"),

@@ -35,7 +35,7 @@ func everyLevel() Earner {
 func TestCalculate_UsesMostSpecificRate(t *testing.T) {
 	e := everyLevel()
 	in := Inputs{
-		EventType: affiliate.Renewal, Sale: Sale{Paid: affiliate.Money{Cents: 10_000, Currency: "EUR"}}, IsRecurring: true, ProductIDs: []string{"book"},
+		EventType: affiliate.Renewal, Sale: Sale{Money: affiliate.Money{Cents: 10_000, Currency: "EUR"}}, IsRecurring: true, ProductIDs: []string{"book"},
 	}
 	for i, level := range []struct {
 		source RateSource
@@ -100,7 +100,7 @@ func TestCalculate_UsesFirstApplicableRate(t *testing.T) {
 		in := Inputs{EventType: affiliate.Renewal, ProductIDs: []string{"book", "book"}}
 		want := levels[0]
 		if rapid.Bool().Draw(t, "priced") {
-			in.Sale.Paid = affiliate.Money{Cents: affiliate.MaxAmountCents, Currency: "EUR"}
+			in.Sale.Money = affiliate.Money{Cents: affiliate.MaxAmountCents, Currency: "EUR"}
 		} else {
 			for i := len(levels) - 1; i >= 0; i-- {
 				if levels[i].rate.FlatCents != nil {
@@ -112,7 +112,7 @@ func TestCalculate_UsesFirstApplicableRate(t *testing.T) {
 		if calc.Source != want.source || !reflect.DeepEqual(program.Rate{Bps: calc.RateBps, FlatCents: calc.FlatCents}, want.rate) {
 			t.Fatalf("calculation %+v, want the rate %+v", calc, want)
 		}
-		if amount := affiliate.OrZero(want.rate.FlatCents) + affiliate.Share(in.Sale.Paid.Cents, affiliate.OrZero(want.rate.Bps)); calc.AmountCents != amount {
+		if amount := affiliate.OrZero(want.rate.FlatCents) + affiliate.Share(in.Sale.Cents, affiliate.OrZero(want.rate.Bps)); calc.AmountCents != amount {
 			t.Fatalf("amount %d, want %d", calc.AmountCents, amount)
 		}
 	})
@@ -199,7 +199,7 @@ func TestCalculate_ProductRatesWithoutOrderLines(t *testing.T) {
 		"a flat amount and a percentage":    {[]string{"cup", "book"}, FromProgram, 1_000},
 	} {
 		t.Run(name, func(t *testing.T) {
-			in := Inputs{EventType: affiliate.Purchase, Sale: Sale{Paid: affiliate.Money{Cents: 10_000, Currency: "EUR"}}, ProductIDs: tc.products}
+			in := Inputs{EventType: affiliate.Purchase, Sale: Sale{Money: affiliate.Money{Cents: 10_000, Currency: "EUR"}}, ProductIDs: tc.products}
 			calc := Earner{Currency: "EUR", Rule: RuleSnapshot{Rules: rules}}.calculate(in, nil)
 			if calc.Source != tc.source || calc.AmountCents != tc.amount || calc.Parts != nil {
 				t.Errorf("amount %d from %s with parts %v, want %d from %s without parts", calc.AmountCents, calc.Source, calc.Parts, tc.amount, tc.source)
@@ -212,7 +212,7 @@ func TestCalculate_ProductRatesWithoutOrderLines(t *testing.T) {
 func TestCalculate_OrderLinesTakePrecedenceOverProductIDs(t *testing.T) {
 	rules := program.Rules{Type: program.Percentage, RateBps: new(int64(1000)), NetBasis: program.Gross, Products: []program.ProductRate{{ProductID: "book", Rate: bps(500)}}}
 	in := Inputs{
-		EventType: affiliate.Purchase, Sale: Sale{Paid: affiliate.Money{Cents: 10_000, Currency: "EUR"}}, ProductIDs: []string{"book"}, LineItems: []LineItem{{"other", 1, 10_000}},
+		EventType: affiliate.Purchase, Sale: Sale{Money: affiliate.Money{Cents: 10_000, Currency: "EUR"}}, ProductIDs: []string{"book"}, LineItems: []LineItem{{"other", 1, 10_000}},
 	}
 	if calc := (Earner{Currency: "EUR", Rule: RuleSnapshot{Rules: rules}}).calculate(in, nil); calc.Source != FromProgram || calc.AmountCents != 1_000 {
 		t.Errorf("amount %d from %s, want 1000 from %s", calc.AmountCents, calc.Source, FromProgram)
@@ -249,7 +249,7 @@ func TestCalculate_TierStartsAtItsThreshold(t *testing.T) {
 				totals = PriorTotals{Conversions: 10 * high, RevenueCents: tc.total}
 			}
 			e := Earner{Currency: "EUR", Rule: RuleSnapshot{Rules: rules}, PriorTotals: totals}
-			calc := e.calculate(Inputs{EventType: affiliate.Purchase, Sale: Sale{Paid: affiliate.Money{Cents: 10_000, Currency: "EUR"}}}, nil)
+			calc := e.calculate(Inputs{EventType: affiliate.Purchase, Sale: Sale{Money: affiliate.Money{Cents: 10_000, Currency: "EUR"}}}, nil)
 			if *calc.RateBps != tc.rate || calc.Source != tc.source || *calc.PriorTotals != totals {
 				t.Fatalf("total %d, thresholds %d and %d: calculation %+v, want rate %d from %s and totals %v",
 					tc.total, low, high, calc, tc.rate, tc.source, totals)
@@ -273,7 +273,7 @@ func TestCalculate_LaterRateStartsWithSecondPayment(t *testing.T) {
 		"custom event of a known customer":        {Inputs{EventType: affiliate.Custom, Customer: &FoundCustomer{}, IsRecurring: true}, nil, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			tc.in.Sale.Paid = affiliate.Money{Cents: 10_000, Currency: "EUR"}
+			tc.in.Sale.Money = affiliate.Money{Cents: 10_000, Currency: "EUR"}
 			rules := program.Rules{Type: program.Flat, FlatCents: new(int64(900)), NetBasis: program.Gross, LaterRateBps: new(int64(500))}
 			calc := Earner{Currency: "EUR", Rule: RuleSnapshot{Rules: rules}}.calculate(tc.in, tc.index)
 			wantSource, wantCents := FromProgram, int64(900)

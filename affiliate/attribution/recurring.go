@@ -34,7 +34,7 @@ func (in Inputs) isLaterPayment(index *int) bool {
 // is the reason of the decision, and clause is the text that follows "programme X" in
 // the explanation.
 func (a *attribution) checkRules(earner Earner, index *int) (why Reason, clause string) {
-	rules, paid := earner.Rule.Rules, a.in.Sale.Paid
+	rules, paid := earner.Rule.Rules, a.in.Sale.Money
 	if !a.check("rules.pay_for_event", rules.Pays(a.in.EventType), "event is "+string(a.in.EventType)) {
 		return WhyRuleNotApplicable, "pays for " + pluralList(rules.PaidEvents()) + " only"
 	}

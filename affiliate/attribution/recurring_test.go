@@ -128,11 +128,11 @@ func TestAttribute_MinimumOrder(t *testing.T) {
 		event affiliate.EventType
 		earns bool
 	}{
-		"below":                              {Sale{Paid: affiliate.Money{Cents: 4_999, Currency: "EUR"}}, affiliate.Purchase, false},
-		"at the minimum":                     {Sale{Paid: affiliate.Money{Cents: 5_000, Currency: "EUR"}}, affiliate.Purchase, true},
-		"above":                              {Sale{Paid: affiliate.Money{Cents: 5_001, Currency: "EUR"}}, affiliate.Purchase, true},
-		"below the minimum only without tax": {Sale{Paid: affiliate.Money{Cents: 5_000, Currency: "EUR"}, TaxCents: 900}, affiliate.Purchase, true},
-		"another currency":                   {Sale{Paid: affiliate.Money{Cents: 1, Currency: "USD"}}, affiliate.Purchase, true},
+		"below":                              {Sale{Money: affiliate.Money{Cents: 4_999, Currency: "EUR"}}, affiliate.Purchase, false},
+		"at the minimum":                     {Sale{Money: affiliate.Money{Cents: 5_000, Currency: "EUR"}}, affiliate.Purchase, true},
+		"above":                              {Sale{Money: affiliate.Money{Cents: 5_001, Currency: "EUR"}}, affiliate.Purchase, true},
+		"below the minimum only without tax": {Sale{Money: affiliate.Money{Cents: 5_000, Currency: "EUR"}, TaxCents: 900}, affiliate.Purchase, true},
+		"another currency":                   {Sale{Money: affiliate.Money{Cents: 1, Currency: "USD"}}, affiliate.Purchase, true},
 		"event without an order":             {Sale{}, affiliate.Signup, true},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -12,10 +12,10 @@ type LineItem struct {
 	AmountCents int64  `json:"amount_cents"` // of the whole line
 }
 
-// Sale holds the amounts of a conversion. Tax, shipping and fee are parts of the paid
-// amount, in the same currency.
+// Sale holds the amounts of a conversion: the paid amount, and its parts tax, shipping and
+// fee, in the same currency.
 type Sale struct {
-	Paid          affiliate.Money
+	affiliate.Money
 	TaxCents      int64
 	ShippingCents int64
 	FeeCents      int64
@@ -25,7 +25,7 @@ type Sale struct {
 // basis. It is never below zero: if the deductions exceed the amount, the sale earns
 // nothing, but this is not an error.
 func (s Sale) BaseCents(b program.NetBasis) int64 {
-	base := s.Paid.Cents
+	base := s.Cents
 	switch b {
 	case program.Gross:
 	case program.NetOfTax:

@@ -88,7 +88,7 @@ func equalTimes(a, b *time.Time) bool {
 func TestNewCommission_HasExchangeRateOfCalculation(t *testing.T) {
 	in := creditedInputs()
 	in.FoundClick.Earner.Currency = "EUR"
-	in.Sale.Paid = affiliate.Money{Cents: 10_000, Currency: "USD"}
+	in.Sale.Money = affiliate.Money{Cents: 10_000, Currency: "USD"}
 	in.Rates = map[string]attribution.FXRate{"EUR": {Base: "USD", Quote: "EUR", Date: time.Date(2026, 3, 9, 0, 0, 0, 0, time.UTC), Rate: "0.9259259259"}}
 	in.FoundClick.Earner.Rule.Rules = program.Rules{Type: program.Percentage, RateBps: new(int64(3000)), NetBasis: program.Gross}
 	d := attribution.Attribute(in)
@@ -112,7 +112,7 @@ var reportedAt = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 // of 30 percent.
 func creditedInputs() attribution.Inputs {
 	return attribution.Inputs{
-		Mode: affiliate.ModeTest, EventType: affiliate.Purchase, OccurredAt: reportedAt, Sale: attribution.Sale{Paid: affiliate.Money{Cents: 10_000, Currency: "EUR"}},
+		Mode: affiliate.ModeTest, EventType: affiliate.Purchase, OccurredAt: reportedAt, Sale: attribution.Sale{Money: affiliate.Money{Cents: 10_000, Currency: "EUR"}},
 		Click: new(affiliate.NewID[affiliate.ClickID](reportedAt)),
 		FoundClick: &attribution.FoundClick{
 			Mode: affiliate.ModeTest, ReceivedAt: reportedAt, ExpiresAt: reportedAt.AddDate(0, 0, 30),

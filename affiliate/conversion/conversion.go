@@ -48,30 +48,30 @@ type Conversion struct {
 	affiliate.Scope
 	ExternalTransactionID string // unique per workspace and mode
 	EventType             affiliate.EventType
-	Sale                  attribution.Sale
-	DiscountCents         int64
-	OccurredAt            time.Time
-	CreatedAt             time.Time
-	Source                Source
-	Status                Status
-	RefundedAmountCents   int64              // the part of Sale.Paid that was refunded so far
-	Click                 *affiliate.ClickID // as reported
-	PromoCode             *string            // as reported, case-folded
-	CustomerRef           *string            // keyed hash, hexadecimal
-	CustomerLabel         *string            // stored with the customer; nil in a report keeps the label
-	CustomerEmailHash     []byte
-	CustomerEmailDomain   *string
-	CustomerIPHash        []byte
-	CustomerUAHash        []byte
-	SubscriptionID        *string
-	ProductIDs            []string
-	LineItems             []attribution.LineItem
-	IsRecurring           bool
-	SubID                 *string
-	Metadata              []byte            // a JSON object; nil if the report had none
-	Processor             *ProcessorIDs     // nil if no payment processor has reported the sale
-	Version               int               // increases by one with every change
-	Buyer                 attribution.Buyer // only set while a decision is made; never stored
+	attribution.Sale
+	DiscountCents       int64
+	OccurredAt          time.Time
+	CreatedAt           time.Time
+	Source              Source
+	Status              Status
+	RefundedAmountCents int64              // the part of the paid amount that was refunded so far
+	Click               *affiliate.ClickID `db:"click_id"` // as reported
+	PromoCode           *string            // as reported, case-folded
+	CustomerRef         *string            // keyed hash, hexadecimal
+	CustomerLabel       *string            `db:"-"` // stored with the customer; nil in a report keeps the label
+	CustomerEmailHash   []byte
+	CustomerEmailDomain *string
+	CustomerIPHash      []byte
+	CustomerUAHash      []byte
+	SubscriptionID      *string
+	ProductIDs          []string               `db:"product_ids"`
+	LineItems           []attribution.LineItem `db:"line_items,nullable"`
+	IsRecurring         bool
+	SubID               *string
+	Metadata            []byte            // a JSON object; nil if the report had none
+	Processor           *ProcessorIDs     // nil if no payment processor has reported the sale
+	Version             int               // increases by one with every change
+	Buyer               attribution.Buyer `db:"-"` // only set while a decision is made; never stored
 }
 
 // Customer is a merchant's customer, who occurs in a conversion.
@@ -102,8 +102,8 @@ func (c Conversion) Event(name affiliate.EventName, d attribution.Decision, at t
 		Participant:           d.Participant,
 		EventType:             c.EventType,
 		ExternalTransactionID: c.ExternalTransactionID,
-		AmountCents:           c.Sale.Paid.Cents,
-		Currency:              affiliate.Optional(c.Sale.Paid.Currency),
+		AmountCents:           c.Sale.Cents,
+		Currency:              affiliate.Optional(c.Sale.Currency),
 		Attributed:            d.Attributed,
 		Attribution: attributionObject{
 			Decision: d.ID, Method: d.Method, Reason: d.Reason, Explanation: d.Explanation,

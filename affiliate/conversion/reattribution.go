@@ -15,13 +15,19 @@ import (
 // embedded Conversion that an attribution needs are set.
 type StoredConversion struct {
 	Conversion
-	Decision       affiliate.DecisionID
+	CurrentDecision
+	BuyerErased bool
+}
+
+// CurrentDecision is what a conversion stores of the decision in force.
+type CurrentDecision struct {
+	Decision       affiliate.DecisionID `db:"decision_id"`
 	Attributed     bool
-	Program        *affiliate.ProgramID
-	Participant    *affiliate.ParticipantID
-	Link           *affiliate.LinkID
+	Reason         attribution.Reason       `db:"reason_code"`
+	Program        *affiliate.ProgramID     `db:"program_id"`
+	Participant    *affiliate.ParticipantID `db:"participant_id"`
+	Link           *affiliate.LinkID        `db:"link_id"`
 	RecurringIndex *int
-	BuyerErased    bool
 }
 
 // LockedAttribution is a stored conversion that a person assigns to a participant, with

@@ -15,7 +15,7 @@ import (
 )
 
 func conversionOf(paid int64) Conversion {
-	return Conversion{Sale: attribution.Sale{Paid: affiliate.Money{Cents: paid, Currency: "EUR"}}, Status: Recorded, Version: 1}
+	return Conversion{Sale: attribution.Sale{Money: affiliate.Money{Cents: paid, Currency: "EUR"}}, Status: Recorded, Version: 1}
 }
 
 // percentageCommission returns a new commission of bps basis points of base.
@@ -211,7 +211,7 @@ func TestRefunds_OrderAndNumberDoNotMatter(t *testing.T) {
 			return c
 		}
 		var parts []int64
-		for left := rapid.Int64Range(1, earning.conversion.Sale.Paid.Cents).Draw(t, "total"); left > 0 && len(parts) < 8; {
+		for left := rapid.Int64Range(1, earning.conversion.Sale.Cents).Draw(t, "total"); left > 0 && len(parts) < 8; {
 			part := rapid.Int64Range(1, left).Draw(t, "part")
 			if len(parts) == 7 {
 				part = left

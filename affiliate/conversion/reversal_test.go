@@ -223,7 +223,7 @@ func TestSaleInDispute_Report(t *testing.T) {
 		"open does not reopen it":             {paid: 100, before: stored(won, new(int64(60))), report: report(open, new(int64(30))), status: won, cents: new(int64(60))},
 		"a lost dispute can be won on appeal": {paid: 100, before: stored(commission.DisputeLost, nil), report: report(won, nil), status: won},
 	} {
-		sale := SaleInDispute{StoredConversion: StoredConversion{Conversion: Conversion{Sale: attribution.Sale{Paid: affiliate.Money{Cents: tc.paid, Currency: "EUR"}}}}, Dispute: tc.before}
+		sale := SaleInDispute{StoredConversion: StoredConversion{Conversion: Conversion{Sale: attribution.Sale{Money: affiliate.Money{Cents: tc.paid, Currency: "EUR"}}}}, Dispute: tc.before}
 		got, err := sale.Report(tc.report)
 		if tc.disputable != "" {
 			var refusal *affiliate.Error

@@ -37,7 +37,7 @@ func Commission() commission.Commission {
 func Conversion() (conversion.Conversion, attribution.Decision) {
 	c := conversion.Conversion{
 		ID: affiliatetest.ID[affiliate.ConversionID](5), Scope: affiliatetest.Scope, ExternalTransactionID: "order-1042", EventType: affiliate.Purchase,
-		Sale: attribution.Sale{Paid: affiliate.Money{Cents: 4900, Currency: "USD"}}, OccurredAt: affiliatetest.Noon.Add(-time.Minute), CreatedAt: affiliatetest.Noon,
+		Sale: attribution.Sale{Money: affiliate.Money{Cents: 4900, Currency: "USD"}}, OccurredAt: affiliatetest.Noon.Add(-time.Minute), CreatedAt: affiliatetest.Noon,
 		Click: new(affiliatetest.ID[affiliate.ClickID](6)), Version: 1,
 	}
 	d := attribution.Decision{

@@ -91,7 +91,7 @@ type Sale struct {
 }
 
 // IsPayment reports whether the buyer has paid an amount for the sale.
-func (s Sale) IsPayment() bool { return !s.Binds && s.Sale.Paid.Cents > 0 }
+func (s Sale) IsPayment() bool { return !s.Binds && s.Sale.Cents > 0 }
 
 // PromotionCode is a promotion code at the processor. Text is what buyers enter.
 // It is empty if it is not known.

@@ -244,7 +244,7 @@ func TestIdempotencyKey_RepeatOfFailedReportIsRecorded(t *testing.T) {
 		if !strings.Contains(sql, insertConversion) || failed == failing {
 			return nil
 		}
-		if attempts[args[1]]++; attempts[args[1]] == 2 {
+		if attempts[args[0]]++; attempts[args[0]] == 2 {
 			failed++
 		}
 		return errors.New("the connection was lost")

@@ -20,7 +20,7 @@ func (f *fixture) sale(name string, change ...func(*processor.Sale)) processor.S
 	s := processor.Sale{
 		ID: "pi_" + name, IDs: conversion.ProcessorIDs{Name: conversion.Stripe, Session: "cs_" + name, PaymentIntent: "pi_" + name},
 		Aliases: []string{"pi_" + name, "cs_" + name}, EventType: affiliate.Purchase, OccurredAt: f.clock.Now(), FeeKnown: true,
-		Sale: attribution.Sale{Paid: affiliate.Money{Cents: 10_000, Currency: "EUR"}},
+		Sale: attribution.Sale{Money: affiliate.Money{Cents: 10_000, Currency: "EUR"}},
 	}
 	for _, c := range change {
 		c(&s)

@@ -70,7 +70,7 @@ func (f *fixture) newSuspectedSale(p pgtest.Participant, action fraud.Action) su
 	id := affiliate.NewID[affiliate.ConversionID](now)
 	sale := conversion.Conversion{
 		ID: id, Scope: p.Scope, ExternalTransactionID: id.String(), EventType: affiliate.Purchase,
-		Sale:       attribution.Sale{Paid: affiliate.Money{Cents: 1000, Currency: "EUR"}},
+		Sale:       attribution.Sale{Money: affiliate.Money{Cents: 1000, Currency: "EUR"}},
 		OccurredAt: now, CreatedAt: now, Source: conversion.SourceAPI, Status: conversion.Recorded, Version: 1,
 	}
 	decision := attribution.Decision{

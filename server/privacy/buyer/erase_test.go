@@ -65,7 +65,7 @@ func (p person) sale(f *fixture, external, suffix string) processor.Sale {
 	}
 	return processor.Sale{
 		ID: external, IDs: ids, Aliases: []string{external, ids.Session, ids.Charge}, EventType: affiliate.Purchase, OccurredAt: f.clock.Now(),
-		Sale: attribution.Sale{Paid: affiliate.Money{Cents: 5_000, Currency: "EUR"}}, FeeKnown: true, CustomerEmail: p.email,
+		Sale: attribution.Sale{Money: affiliate.Money{Cents: 5_000, Currency: "EUR"}}, FeeKnown: true, CustomerEmail: p.email,
 	}
 }
 

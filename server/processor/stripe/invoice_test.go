@@ -43,7 +43,7 @@ func TestRead_Invoice(t *testing.T) {
 		ID:      "in_1",
 		IDs:     conversion.ProcessorIDs{Name: conversion.Stripe, Invoice: "in_1", Charge: "ch_2", Subscription: "sub_1"},
 		Aliases: []string{"in_1", "ch_2", "pi_1"}, EventType: affiliate.Purchase, OccurredAt: time.Unix(monday, 0).UTC(),
-		Sale:          attribution.Sale{Paid: affiliate.Money{Cents: 11_900, Currency: "EUR"}, TaxCents: 1_900, ShippingCents: 500},
+		Sale:          attribution.Sale{Money: affiliate.Money{Cents: 11_900, Currency: "EUR"}, TaxCents: 1_900, ShippingCents: 500},
 		DiscountCents: 250, FeeKnown: true, IsRecurring: true, First: true, Click: "click-1", CustomerEmail: "buyer@example.com",
 	}
 	if got := only(t, f.read(t, paid, "in_1")); !reflect.DeepEqual(got, want) {

@@ -115,7 +115,7 @@ func convertFee(transaction *stripe.BalanceTransaction, currency string) (cents 
 // shipping together are never more than the paid amount.
 func newSale(currency string, paid, tax, shipping int64) attribution.Sale {
 	total := max(0, fromStripe(paid, currency))
-	sale := attribution.Sale{Paid: affiliate.Money{Cents: total, Currency: currency}}
+	sale := attribution.Sale{Money: affiliate.Money{Cents: total, Currency: currency}}
 	sale.TaxCents = min(max(0, fromStripe(tax, currency)), total)
 	sale.ShippingCents = min(max(0, fromStripe(shipping, currency)), total-sale.TaxCents)
 	return sale

@@ -40,7 +40,7 @@ func (c *Client) AddCharges(ctx context.Context, key string, sale *processor.Sal
 		counted[charge.ID] = true
 		fee, ok := int64(0), false
 		if charge.BalanceTransaction != nil {
-			fee, ok = convertFee(charge.BalanceTransaction, sale.Sale.Paid.Currency)
+			fee, ok = convertFee(charge.BalanceTransaction, sale.Sale.Currency)
 		}
 		known = known && ok
 		total += fee

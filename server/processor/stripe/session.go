@@ -67,7 +67,7 @@ func (rd *reader) sessionSale(ctx context.Context, session *stripe.CheckoutSessi
 		IDs:         sessionIDs(session),
 		EventType:   affiliate.Purchase,
 		OccurredAt:  unixTime(session.Created),
-		Sale:        attribution.Sale{Paid: affiliate.Money{Currency: currency}},
+		Sale:        attribution.Sale{Money: affiliate.Money{Currency: currency}},
 		FeeKnown:    true,
 		IsRecurring: session.Mode == stripe.CheckoutSessionModeSubscription,
 		Click:       session.Metadata[clickKey],

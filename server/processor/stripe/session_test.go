@@ -34,7 +34,7 @@ func TestRead_Session(t *testing.T) {
 		Aliases:       []string{"pi_1", "cs_1"},
 		EventType:     affiliate.Purchase,
 		OccurredAt:    time.Unix(monday, 0).UTC(),
-		Sale:          attribution.Sale{Paid: affiliate.Money{Cents: 11_900, Currency: "EUR"}, TaxCents: 1_900, ShippingCents: 500},
+		Sale:          attribution.Sale{Money: affiliate.Money{Cents: 11_900, Currency: "EUR"}, TaxCents: 1_900, ShippingCents: 500},
 		DiscountCents: 250, FeeKnown: true, Click: "click-1", Reference: "order 7",
 		PromotionCodes: []processor.PromotionCode{{ID: "promo_spring", Text: "SPRING"}},
 		CustomerEmail:  "buyer@example.com",
@@ -94,8 +94,8 @@ func TestRead_SessionOutcomes(t *testing.T) {
 			if got != test.want || sale.ID != test.id {
 				t.Errorf("the sale is %s %s, want %s %s", got, sale.ID, test.want, test.id)
 			}
-			if got == "trial" && sale.Sale.Paid.Cents != 0 {
-				t.Errorf("the trial has the amount %d, want 0", sale.Sale.Paid.Cents)
+			if got == "trial" && sale.Sale.Cents != 0 {
+				t.Errorf("the trial has the amount %d, want 0", sale.Sale.Cents)
 			}
 		})
 	}
@@ -207,10 +207,10 @@ func TestRead_IgnoresOtherEvents(t *testing.T) {
 
 func TestRead_Currencies(t *testing.T) {
 	for currency, want := range map[string]attribution.Sale{
-		"jpy": {Paid: affiliate.Money{Cents: 5_000, Currency: "JPY"}, TaxCents: 400},
-		"isk": {Paid: affiliate.Money{Cents: 50, Currency: "ISK"}, TaxCents: 4},
-		"mga": {Paid: affiliate.Money{Cents: 500_000, Currency: "MGA"}, TaxCents: 40_000},
-		"kwd": {Paid: affiliate.Money{Cents: 5_000, Currency: "KWD"}, TaxCents: 400},
+		"jpy": {Money: affiliate.Money{Cents: 5_000, Currency: "JPY"}, TaxCents: 400},
+		"isk": {Money: affiliate.Money{Cents: 50, Currency: "ISK"}, TaxCents: 4},
+		"mga": {Money: affiliate.Money{Cents: 500_000, Currency: "MGA"}, TaxCents: 40_000},
+		"kwd": {Money: affiliate.Money{Cents: 5_000, Currency: "KWD"}, TaxCents: 400},
 	} {
 		f := newFixture(t)
 		f.put(stripeserver.NewSession("cs_1", object{"currency": currency, "total_details": object{"amount_tax": 400}}))

@@ -71,7 +71,7 @@ func newCheckFixture(t *testing.T) *checkFixture {
 func (b *checkFixture) reportSale(external string, click affiliate.ClickID, cents int64, currency string) conversions.Recorded {
 	b.Helper()
 	recorded, err := b.Record(b.Report(external, click, func(c *conversion.Conversion) {
-		c.Sale.Paid = affiliate.Money{Cents: cents, Currency: currency}
+		c.Sale.Money = affiliate.Money{Cents: cents, Currency: currency}
 	}))
 	if err != nil {
 		b.Fatal(err)

@@ -2,7 +2,6 @@ package conversion
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -18,54 +17,15 @@ import (
 // ordered by id. The conversions include the hashes of the buyers' data, because the
 // fraud rules compare these hashes.
 func WaitingConversions(ctx context.Context, db *postgres.DB, workspace affiliate.WorkspaceID, click affiliate.ClickID, limit int) ([]conversion.StoredConversion, error) {
-	const read = `
+	read := `
 		select ` + conversionColumns + `
 		from awaited_clicks a
 		join conversions c on c.workspace_id = a.workspace_id and c.mode = a.mode and c.id = a.conversion_id
 		where a.workspace_id = $1 and a.click_id = $2
 		order by a.conversion_id
 		limit $3`
-	rows, err := db.Query(ctx, read, workspace, click, limit)
-	if err != nil {
-		return nil, err
-	}
-	waiting, err := pgx.CollectRows(rows, scanConversion)
-	if err != nil || len(waiting) == 0 {
-		return nil, err
-	}
-	return waiting, readBuyers(ctx, db, workspace, waiting)
-}
-
-// readBuyers adds the stored buyer hashes and email domains to conversions of one
-// workspace.
-func readBuyers(ctx context.Context, db *postgres.DB, workspace affiliate.WorkspaceID, waiting []conversion.StoredConversion) error {
-	const read = `
-		select id, customer_email_hash, customer_email_domain, customer_ua_hash
-		from conversions
-		where workspace_id = $1 and mode in ('test', 'live') and id = any($2)`
-	type buyerRow struct {
-		ID                  affiliate.ConversionID
-		CustomerEmailHash   []byte
-		CustomerEmailDomain *string
-		CustomerUAHash      []byte
-	}
-	ids := make([]affiliate.ConversionID, len(waiting))
-	for i, c := range waiting {
-		ids[i] = c.ID
-	}
-	rows, err := db.Query(ctx, read, workspace, ids)
-	if err != nil {
-		return err
-	}
-	buyers, err := pgx.CollectRows(rows, pgx.RowToStructByName[buyerRow])
-	if err != nil {
-		return err
-	}
-	for _, buyer := range buyers {
-		c := &waiting[slices.Index(ids, buyer.ID)]
-		c.CustomerEmailHash, c.CustomerEmailDomain, c.CustomerUAHash = buyer.CustomerEmailHash, buyer.CustomerEmailDomain, buyer.CustomerUAHash
-	}
-	return nil
+	rows, _ := db.Query(ctx, read, workspace, click, limit)
+	return pgx.CollectRows(rows, pgx.RowToStructByName[conversion.StoredConversion])
 }
 
 const deleteAwaitedClick = `delete from awaited_clicks where workspace_id = $1 and mode = $2 and conversion_id = $3 and click_id = $4`

@@ -78,7 +78,7 @@ func TestRecord_UsesRateOfItsDay(t *testing.T) {
 	}{
 		"USD": {"0.8", 1}, "GBP": {"", 1}, "JPY": {"", 1}, "EUR": {"", 1}, "KWD": {"", 1}, "": {"", 0},
 	} {
-		c := conversion.Conversion{OccurredAt: b.Now(), Sale: attribution.Sale{Paid: affiliate.Money{Cents: 100, Currency: currency}}}
+		c := conversion.Conversion{OccurredAt: b.Now(), Sale: attribution.Sale{Money: affiliate.Money{Cents: 100, Currency: currency}}}
 		rates, statements, err := conversions.ForeignRates(t.Context(), b.DB, c, in)
 		if err != nil || statements != want.statements || rates["EUR"].Rate != want.rate || (want.rate == "") != (len(rates) == 0) {
 			t.Errorf("ForeignRates for %q returned %+v with %d statements, %v, want the rate %q with %d statements", currency, rates, statements, err, want.rate, want.statements)
@@ -86,14 +86,14 @@ func TestRecord_UsesRateOfItsDay(t *testing.T) {
 	}
 	in.Customer = nil
 	for name, in := range map[string]attribution.Inputs{"one currency": in, "no candidates": {}} {
-		c := conversion.Conversion{OccurredAt: b.Now(), Sale: attribution.Sale{Paid: affiliate.Money{Cents: 100, Currency: "EUR"}}}
+		c := conversion.Conversion{OccurredAt: b.Now(), Sale: attribution.Sale{Money: affiliate.Money{Cents: 100, Currency: "EUR"}}}
 		if _, statements, err := conversions.ForeignRates(t.Context(), b.DB, c, in); err != nil || statements != 0 {
 			t.Errorf("ForeignRates with %s used %d statements, %v, want 0", name, statements, err)
 		}
 	}
 
 	recorded, err := b.Record(b.Report("converted", b.click(pgtest.Noon), func(c *conversion.Conversion) {
-		c.Sale.Paid = affiliate.Money{Cents: 10_000, Currency: "USD"}
+		c.Sale.Money = affiliate.Money{Cents: 10_000, Currency: "USD"}
 	}))
 	if err != nil {
 		t.Fatal(err)

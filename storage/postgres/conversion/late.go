@@ -38,7 +38,7 @@ func LockAwaited(
 	if err != nil {
 		return conversion.StoredConversion{}, in, err
 	}
-	stored, err := pgx.CollectExactlyOneRow(rows, scanConversion)
+	stored, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[conversion.StoredConversion])
 	if err != nil {
 		return stored, in, err
 	}

@@ -2,7 +2,6 @@ package conversion
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
@@ -43,15 +42,15 @@ const (
 		limit @limit offset @offset`
 )
 
+// conversionColumns are the fields of conversion.StoredConversion, selected from
+// conversions c.
+var conversionColumns = postgres.Columns[conversion.Conversion]("c") + `, ` + postgres.Columns[conversion.CurrentDecision]("c") + `,
+	c.buyer_erased_at is not null as buyer_erased`
+
 // conversionItemColumns are the fields of conversionItemRow. They are selected from
 // conversions c joined with conversionOutcome.
-const conversionItemColumns = `
-	c.id, c.external_transaction_id, c.event_type, c.amount_cents, coalesce(c.currency, '') as currency,
-	c.tax_cents, c.shipping_cents, c.fee_cents, c.discount_cents, c.occurred_at, c.created_at, c.source, c.status,
-	c.refunded_amount_cents, c.click_id as click, c.promo_code, c.customer_ref, ` + commissions.CustomerLabel + `, c.subscription_id, c.product_ids, c.line_items,
-	c.is_recurring, c.sub_id, c.processor, c.version, c.fraud_score, c.fraud_signals,
-	c.decision_id, c.attributed, c.reason_code, c.program_id, c.participant_id, c.link_id, c.recurring_index,
-	d.method, d.explanation, d.clicked_at, d.expires_at,
+var conversionItemColumns = postgres.Columns[conversion.Conversion]("c") + `, ` + postgres.Columns[conversion.CurrentDecision]("c") + `,
+	` + commissions.CustomerLabel + `, c.fraud_score, c.fraud_signals, d.method, d.explanation, d.clicked_at, d.expires_at,
 	m.id as commission_id, m.status as commission_status, m.amount_cents as commission_cents, m.currency as commission_currency,
 	m.hold_until, m.needs_review, coalesce(f.action, '') as fraud_action`
 
@@ -111,7 +110,7 @@ func List(
 	list, count := conversionListSQL(filter)
 	args := conversionListArgs(scope, filter, page)
 	rows, err := db.Query(ctx, list, postgres.PlanForArgs, args)
-	items, err := postgres.AllRows(rows, err, func(r conversionItemRow) conversion.Item { return r.item(scope) })
+	items, err := postgres.AllRows(rows, err, conversionItemRow.item)
 	if err != nil {
 		return nil, 0, fmt.Errorf("read conversions: %w", err)
 	}
@@ -129,8 +128,8 @@ func List(
 // Get returns one conversion with its refunds, read in one statement. Errors:
 // NOT_FOUND.
 func Get(ctx context.Context, db *postgres.DB, scope affiliate.Scope, id affiliate.ConversionID) (conversion.Detail, error) {
-	const read = `
-		select ` + conversionItemColumns + `, c.metadata,
+	read := `
+		select ` + conversionItemColumns + `,
 			(select jsonb_agg(jsonb_build_object(
 					'id', r.id, 'external_refund_id', r.external_refund_id, 'amount_cents', r.amount_cents,
 					'reason', r.reason, 'created_at', r.created_at) order by r.created_at, r.id)
@@ -140,8 +139,7 @@ func Get(ctx context.Context, db *postgres.DB, scope affiliate.Scope, id affilia
 		where c.workspace_id = $1 and c.mode = $2 and c.id = $3`
 	type detailRow struct {
 		conversionItemRow
-		Metadata json.RawMessage
-		Refunds  []struct {
+		Refunds []struct {
 			ID               conversion.RefundID `json:"id"`
 			ExternalRefundID string              `json:"external_refund_id"`
 			AmountCents      int64               `json:"amount_cents"`
@@ -154,58 +152,27 @@ func Get(ctx context.Context, db *postgres.DB, scope affiliate.Scope, id affilia
 	if err != nil {
 		return conversion.Detail{}, err
 	}
-	detail := conversion.Detail{Item: found.item(scope)}
-	detail.Conversion.Metadata = found.Metadata
+	detail := conversion.Detail{Item: found.item()}
 	for _, r := range found.Refunds {
 		detail.Refunds = append(detail.Refunds, conversion.Refund{
 			ID: r.ID, Scope: scope, ExternalRefundID: r.ExternalRefundID, ExternalTransactionID: found.ExternalTransactionID, Conversion: &id,
-			AmountCents: &r.AmountCents, Reason: r.Reason, CreatedAt: r.CreatedAt.UTC(),
+			AmountCents: &r.AmountCents, Reason: r.Reason, CreatedAt: r.CreatedAt,
 		})
 	}
 	return detail, nil
 }
 
 type conversionItemRow struct {
-	ID                    affiliate.ConversionID
-	ExternalTransactionID string
-	EventType             affiliate.EventType
-	AmountCents           int64
-	Currency              string
-	TaxCents              int64
-	ShippingCents         int64
-	FeeCents              int64
-	DiscountCents         int64
-	OccurredAt            time.Time
-	CreatedAt             time.Time
-	Source                conversion.Source
-	Status                conversion.Status
-	RefundedAmountCents   int64
-	Click                 *affiliate.ClickID
-	PromoCode             *string
-	CustomerRef           *string
-	CustomerLabel         *string
-	SubscriptionID        *string
-	ProductIDs            []string `db:"product_ids"`
-	LineItems             []attribution.LineItem
-	IsRecurring           bool
-	SubID                 *string
-	Processor             *conversion.ProcessorIDs
-	Version               int
-	FraudScore            int
-	FraudSignals          []fraud.Signal
-	FraudAction           fraud.Action
-
-	DecisionID     affiliate.DecisionID
-	Attributed     bool
-	ReasonCode     attribution.Reason
-	ProgramID      *affiliate.ProgramID
-	ParticipantID  *affiliate.ParticipantID
-	LinkID         *affiliate.LinkID
-	RecurringIndex *int
-	Method         *attribution.Method
-	Explanation    string
-	ClickedAt      *time.Time
-	ExpiresAt      *time.Time
+	conversion.Conversion
+	conversion.CurrentDecision
+	CustomerLabel *string
+	FraudScore    int
+	FraudSignals  []fraud.Signal
+	FraudAction   fraud.Action
+	Method        *attribution.Method
+	Explanation   string
+	ClickedAt     *time.Time
+	ExpiresAt     *time.Time
 
 	// The following fields are nil if the conversion has no commission.
 	CommissionID       *affiliate.CommissionID
@@ -216,30 +183,21 @@ type conversionItemRow struct {
 	NeedsReview        *bool
 }
 
-func (r conversionItemRow) item(scope affiliate.Scope) conversion.Item {
+func (r conversionItemRow) item() conversion.Item {
 	item := conversion.Item{
-		Conversion: conversion.Conversion{
-			ID: r.ID, Scope: scope, ExternalTransactionID: r.ExternalTransactionID, EventType: r.EventType,
-			Sale: attribution.Sale{
-				Paid:     affiliate.Money{Cents: r.AmountCents, Currency: r.Currency},
-				TaxCents: r.TaxCents, ShippingCents: r.ShippingCents, FeeCents: r.FeeCents,
-			},
-			DiscountCents: r.DiscountCents, OccurredAt: r.OccurredAt, CreatedAt: r.CreatedAt,
-			Source: r.Source, Status: r.Status, RefundedAmountCents: r.RefundedAmountCents,
-			Click: r.Click, PromoCode: r.PromoCode, CustomerRef: r.CustomerRef, CustomerLabel: r.CustomerLabel, SubscriptionID: r.SubscriptionID,
-			ProductIDs: r.ProductIDs, LineItems: r.LineItems, IsRecurring: r.IsRecurring, SubID: r.SubID, Processor: r.Processor, Version: r.Version,
-		},
+		Conversion: r.Conversion,
 		Decision: attribution.Decision{
-			ID: r.DecisionID, Conversion: r.ID, Attributed: r.Attributed, Method: r.Method, Reason: r.ReasonCode, Explanation: r.Explanation,
-			Program: r.ProgramID, Participant: r.ParticipantID, Link: r.LinkID, RecurringIndex: r.RecurringIndex,
+			ID: r.CurrentDecision.Decision, Conversion: r.ID, Attributed: r.Attributed, Method: r.Method, Reason: r.Reason,
+			Explanation: r.Explanation, Program: r.Program, Participant: r.Participant, Link: r.Link, RecurringIndex: r.RecurringIndex,
 			ClickedAt: r.ClickedAt, ExpiresAt: r.ExpiresAt,
 		},
 		FraudScore: r.FraudScore,
 	}
+	item.Conversion.CustomerLabel = r.CustomerLabel
 	item.Decision.Fraud, item.Decision.FraudAction = r.FraudSignals, r.FraudAction
 	if r.CommissionID != nil {
 		item.Commission = &commission.Commission{
-			ID: *r.CommissionID, Scope: scope, Conversion: r.ID, Decision: r.DecisionID, Status: *r.CommissionStatus,
+			ID: *r.CommissionID, Scope: r.Scope, Conversion: r.ID, Decision: r.CurrentDecision.Decision, Status: *r.CommissionStatus,
 			AmountCents: *r.CommissionCents, Currency: *r.CommissionCurrency, HoldUntil: r.HoldUntil, NeedsReview: *r.NeedsReview,
 		}
 	}

@@ -26,7 +26,7 @@ const lockCustomerOf = `
 	where c.workspace_id = $1 and c.mode = $2 and c.id = $3 and c.customer_ref is not null
 	on conflict (workspace_id, mode, ref) do update set created_at = u.created_at`
 
-const lockConversion = `
+var lockConversion = `
 	select ` + conversionColumns + `
 	from conversions c
 	where c.workspace_id = $1 and c.mode = $2 and c.id = $3
@@ -60,7 +60,7 @@ func LockAttribution(
 	batch := &pgx.Batch{}
 	batch.Queue(lockCustomerOf, scope.Workspace, scope.Mode, id)
 	batch.Queue(lockConversion, scope.Workspace, scope.Mode, id).Query(func(rows pgx.Rows) (err error) {
-		a.StoredConversion, err = pgx.CollectExactlyOneRow(rows, scanConversion)
+		a.StoredConversion, err = pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[conversion.StoredConversion])
 		if errors.Is(err, pgx.ErrNoRows) {
 			err = affiliate.Refuse(affiliate.ReasonNotFound)
 		}

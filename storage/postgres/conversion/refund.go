@@ -37,7 +37,7 @@ const insertRefund = `
 	values (@workspace, @id, @mode, @external_refund_id, @external_transaction_id, @asked_cents, @reason, @created_at, @expires_at)
 	on conflict (workspace_id, mode, external_refund_id) do nothing`
 
-const lockConversionByExternalID = `
+var lockConversionByExternalID = `
 	select ` + conversionColumns + `
 	from conversions c
 	where c.workspace_id = $1 and c.mode = $2 and c.external_transaction_id = $3
@@ -88,7 +88,7 @@ func LockRefunded(
 	var newRefund conversion.RefundID
 	batch := &pgx.Batch{}
 	batch.Queue(lockConversionByExternalID, scope.Workspace, scope.Mode, external).Query(func(rows pgx.Rows) error {
-		stored, err := pgx.CollectExactlyOneRow(rows, scanConversion)
+		stored, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[conversion.StoredConversion])
 		if errors.Is(err, pgx.ErrNoRows) {
 			return nil
 		}

@@ -5,7 +5,9 @@ const (
 	SelectParkedForSQL    = selectParkedFor
 	SelectDuplicatesSQL   = selectDuplicates
 	LockParkedSQL         = lockParkedSQL
-	LockSaleSQL           = lockConversionByExternalID
 	PageParkedSQL         = pageParked
 	DropExpiredRefundsSQL = dropExpiredRefunds
 )
+
+// LockSaleSQL locks a conversion by the external id of its sale.
+var LockSaleSQL = lockConversionByExternalID

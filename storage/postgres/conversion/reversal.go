@@ -63,7 +63,7 @@ const reportedRefunds = `
 func LockSale(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, id affiliate.ConversionID) (conversion.LockedSale, error) {
 	var sale conversion.LockedSale
 	rows, _ := tx.Query(ctx, lockConversion, scope.Workspace, scope.Mode, id)
-	stored, err := pgx.CollectRows(rows, scanConversion)
+	stored, err := pgx.CollectRows(rows, pgx.RowToStructByName[conversion.StoredConversion])
 	if err != nil {
 		return sale, fmt.Errorf("lock a reversed conversion: %w", err)
 	}
@@ -125,7 +125,7 @@ func LockDisputedSale(ctx context.Context, tx *postgres.Tx, report conversion.Re
 		return sale, notFound
 	}
 	rows, _ := tx.Query(ctx, lockConversion, scope.Workspace, scope.Mode, found.Conversion)
-	stored, err := pgx.CollectRows(rows, scanConversion)
+	stored, err := pgx.CollectRows(rows, pgx.RowToStructByName[conversion.StoredConversion])
 	if err != nil {
 		return sale, fmt.Errorf("lock a disputed conversion: %w", err)
 	}
@@ -171,7 +171,7 @@ func PutReportedDispute(ctx context.Context, tx *postgres.Tx, sale conversion.Sa
 		on conflict (workspace_id, mode, id) do update set
 			status = excluded.status, amount_cents = excluded.amount_cents, updated_at = excluded.updated_at
 		where d.charge_id = excluded.charge_id`
-	scope, paid, charge, id := sale.Scope, sale.Sale.Paid, reportedCharge(sale.ID), dispute.ID
+	scope, paid, charge, id := sale.Scope, sale.Sale.Money, reportedCharge(sale.ID), dispute.ID
 	if sale.BuyerErased {
 		key, err := erasureKeyOf(ctx, tx, scope, nil, charge)
 		if err != nil {

@@ -29,108 +29,25 @@ var insertConversions = postgres.RowsOf[newConversionRow](`
 	returning id`)
 
 type newConversionRow struct {
-	WorkspaceID           affiliate.WorkspaceID    `db:"workspace_id"`
-	ID                    affiliate.ConversionID   `db:"id"`
-	Mode                  affiliate.Mode           `db:"mode"`
-	ExternalTransactionID string                   `db:"external_transaction_id"`
-	EventType             affiliate.EventType      `db:"event_type"`
-	AmountCents           int64                    `db:"amount_cents"`
-	Currency              *string                  `db:"currency"`
-	TaxCents              int64                    `db:"tax_cents"`
-	ShippingCents         int64                    `db:"shipping_cents"`
-	FeeCents              int64                    `db:"fee_cents"`
-	DiscountCents         int64                    `db:"discount_cents"`
-	OccurredAt            time.Time                `db:"occurred_at"`
-	CreatedAt             time.Time                `db:"created_at"`
-	Source                conversion.Source        `db:"source"`
-	Status                conversion.Status        `db:"status"`
-	RefundedAmountCents   int64                    `db:"refunded_amount_cents"`
-	Attributed            bool                     `db:"attributed"`
-	ReasonCode            attribution.Reason       `db:"reason_code"`
-	DecisionID            affiliate.DecisionID     `db:"decision_id"`
-	ProgramID             *affiliate.ProgramID     `db:"program_id"`
-	ParticipantID         *affiliate.ParticipantID `db:"participant_id"`
-	ClickID               *affiliate.ClickID       `db:"click_id"`
-	PromoCode             *string                  `db:"promo_code"`
-	CustomerRef           *string                  `db:"customer_ref"`
-	CustomerEmailHash     []byte                   `db:"customer_email_hash"`
-	CustomerEmailDomain   *string                  `db:"customer_email_domain"`
-	SubscriptionID        *string                  `db:"subscription_id"`
-	ProductIDs            []string                 `db:"product_ids"`
-	LineItems             []byte                   `db:"line_items"`
-	IsRecurring           bool                     `db:"is_recurring"`
-	SubID                 *string                  `db:"sub_id"`
-	Metadata              []byte                   `db:"metadata"`
-	CustomerIPHash        []byte                   `db:"customer_ip_hash"`
-	CustomerUAHash        []byte                   `db:"customer_ua_hash"`
-	FraudScore            int                      `db:"fraud_score"`
-	FraudSignals          []byte                   `db:"fraud_signals"`
-	Version               int                      `db:"version"`
-	LinkID                *affiliate.LinkID        `db:"link_id"`
-	RecurringIndex        *int                     `db:"recurring_index"`
-	Processor             []byte                   `db:"processor"`
+	conversion.Conversion
+	conversion.CurrentDecision
+	FraudScore   int
+	FraudSignals []byte
 }
 
-// rowOfConversion returns the row to insert for a conversion and the decision about
-// it.
+// rowOfConversion returns the row to insert for a conversion and the decision about it.
 func rowOfConversion(c conversion.Conversion, d attribution.Decision) (newConversionRow, error) {
-	lineItems, err := optionalList(c.LineItems)
-	if err != nil {
-		return newConversionRow{}, fmt.Errorf("encode line items: %w", err)
-	}
 	signals, err := json.Marshal(d.Fraud)
 	if err != nil {
 		return newConversionRow{}, fmt.Errorf("encode fraud signals: %w", err)
 	}
-	processor, err := optionalObject(c.Processor)
-	if err != nil {
-		return newConversionRow{}, fmt.Errorf("encode the processor's ids: %w", err)
-	}
-	var currency *string // null for an event without an amount
-	if c.Sale.Paid.Currency != "" {
-		currency = &c.Sale.Paid.Currency
-	}
 	return newConversionRow{
-		WorkspaceID:           c.Scope.Workspace,
-		ID:                    c.ID,
-		Mode:                  c.Scope.Mode,
-		ExternalTransactionID: c.ExternalTransactionID,
-		EventType:             c.EventType,
-		AmountCents:           c.Sale.Paid.Cents,
-		Currency:              currency,
-		TaxCents:              c.Sale.TaxCents,
-		ShippingCents:         c.Sale.ShippingCents,
-		FeeCents:              c.Sale.FeeCents,
-		DiscountCents:         c.DiscountCents,
-		OccurredAt:            c.OccurredAt,
-		CreatedAt:             c.CreatedAt,
-		Source:                c.Source,
-		Status:                c.Status,
-		RefundedAmountCents:   c.RefundedAmountCents,
-		Attributed:            d.Attributed,
-		ReasonCode:            d.Reason,
-		DecisionID:            d.ID,
-		ProgramID:             d.Program,
-		ParticipantID:         d.Participant,
-		ClickID:               c.Click,
-		PromoCode:             c.PromoCode,
-		CustomerRef:           c.CustomerRef,
-		CustomerEmailHash:     c.CustomerEmailHash,
-		CustomerEmailDomain:   c.CustomerEmailDomain,
-		SubscriptionID:        c.SubscriptionID,
-		ProductIDs:            postgres.NonNil(c.ProductIDs),
-		LineItems:             lineItems,
-		IsRecurring:           c.IsRecurring,
-		SubID:                 c.SubID,
-		Metadata:              c.Metadata,
-		CustomerIPHash:        c.CustomerIPHash,
-		CustomerUAHash:        c.CustomerUAHash,
-		FraudScore:            fraud.Score(d.Fraud),
-		FraudSignals:          signals,
-		Version:               c.Version,
-		LinkID:                d.Link,
-		RecurringIndex:        d.RecurringIndex,
-		Processor:             processor,
+		Conversion: c,
+		CurrentDecision: conversion.CurrentDecision{
+			Decision: d.ID, Attributed: d.Attributed, Reason: d.Reason,
+			Program: d.Program, Participant: d.Participant, Link: d.Link, RecurringIndex: d.RecurringIndex,
+		},
+		FraudScore: fraud.Score(d.Fraud), FraudSignals: signals,
 	}, nil
 }
 
@@ -189,20 +106,6 @@ func queueDecisions(batch *pgx.Batch, all ...outcome) error {
 	}
 	insertDecisions.Queue(batch, rows...)
 	return nil
-}
-
-func optionalList[T any](list []T) ([]byte, error) {
-	if len(list) == 0 {
-		return nil, nil
-	}
-	return json.Marshal(list)
-}
-
-func optionalObject[T any](object *T) ([]byte, error) {
-	if object == nil {
-		return nil, nil
-	}
-	return json.Marshal(object)
 }
 
 // claimKeys claims the idempotency keys of the reports of a batch. It skips reports

@@ -73,7 +73,7 @@ func (f *Fixture) NewCommission(p Participant, change ...func(*commission.Commis
 	}
 	apply(&c, change)
 	conversion.ExternalTransactionID, conversion.CustomerRef = c.ExternalTransactionID, c.CustomerRef
-	conversion.Sale.Paid = affiliate.Money{Cents: c.SaleAmountCents, Currency: c.SaleCurrency}
+	conversion.Sale.Money = affiliate.Money{Cents: c.SaleAmountCents, Currency: c.SaleCurrency}
 	method := attribution.ByClick
 	f.record(conversion, attribution.Decision{
 		ID: c.Decision, Attributed: true, Method: &method, Reason: attribution.WhyClickMatched, Explanation: "A click.",
@@ -102,7 +102,7 @@ func (f *Fixture) purchase(scope affiliate.Scope, now time.Time) conversion.Conv
 	id := affiliate.NewID[affiliate.ConversionID](now)
 	return conversion.Conversion{
 		ID: id, Scope: scope, ExternalTransactionID: id.String(), EventType: affiliate.Purchase,
-		Sale:       attribution.Sale{Paid: affiliate.Money{Cents: 1000, Currency: "EUR"}},
+		Sale:       attribution.Sale{Money: affiliate.Money{Cents: 1000, Currency: "EUR"}},
 		OccurredAt: now, CreatedAt: now, Source: conversion.SourceAPI, Status: conversion.Recorded, Version: 1,
 	}
 }
@@ -221,7 +221,7 @@ func (s *Shop) Report(external string, click affiliate.ClickID, change ...func(*
 	now := s.Now().UTC()
 	c := conversion.Conversion{
 		ID: affiliate.NewID[affiliate.ConversionID](now), Scope: s.Scope, ExternalTransactionID: external,
-		EventType: affiliate.Purchase, Sale: attribution.Sale{Paid: affiliate.Money{Cents: 100, Currency: "EUR"}},
+		EventType: affiliate.Purchase, Sale: attribution.Sale{Money: affiliate.Money{Cents: 100, Currency: "EUR"}},
 		OccurredAt: now, CreatedAt: now, Source: conversion.SourceAPI, Status: conversion.Recorded, Version: 1,
 	}
 	var found *attribution.FoundClick
