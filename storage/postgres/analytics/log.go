@@ -14,7 +14,7 @@ import (
 
 // selectWaiting has no condition on the workspace, because it finds the workspaces with
 // entries in the log. The log is empty except for the entries of the last seconds.
-const selectWaiting = `select workspace_id as workspace, mode from analytics_log group by workspace_id, mode order by min(id) limit $1`
+const selectWaiting = `select workspace_id, mode from analytics_log group by workspace_id, mode order by min(id) limit $1`
 
 // Waiting returns at most limit workspaces and modes that have entries in the log. The first
 // of them has the oldest entry.
