@@ -137,7 +137,7 @@ func (p Period) Whole() (first, last Day) {
 	return first, last
 }
 
-// Edges returns the UTC days of which only a part lies in the period.
+// Edges returns the UTC days that lie only partly in the period.
 func (p Period) Edges() []Day {
 	if p.From >= p.To {
 		return nil

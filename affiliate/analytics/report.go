@@ -321,3 +321,17 @@ func (f *Figures) Funnel(v View) []Step {
 
 // OtherValues is the value of the sums of all values that are not counted separately.
 const OtherValues = ""
+
+// Program holds the id and the currency of a programme.
+type Program struct {
+	ID       affiliate.ProgramID
+	Currency string
+}
+
+// Participation is a participant of a partner, with the currency of its programme.
+type Participation struct {
+	Workspace   affiliate.WorkspaceID
+	Program     affiliate.ProgramID
+	Participant affiliate.ParticipantID
+	Currency    string
+}

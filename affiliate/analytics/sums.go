@@ -3,9 +3,50 @@ package analytics
 import (
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
 )
+
+// Counts holds the numbers of a sum. All of them can be added up, and all can be negative in a
+// change of a sum. Amounts are in minor units of the currency of the sum. A sum without a
+// currency contains the numbers before Orders, a sum with a currency contains the others.
+type Counts [countsLen]int64
+
+// The indexes of Counts. Their order is part of the format of stored sums.
+const (
+	Clicks       = iota // clicks, without those of bots
+	UniqueClicks        // first clicks of their visitors in 24 hours
+	BotClicks           // clicks of bots
+	Conversions         // conversions of all event types
+	Signups             // conversions of the types signup and lead
+	NewCustomers        // first attributed conversions of their customers, and attributed conversions without a customer
+	Approved            // conversions whose commission is approved or paid
+	Paid                // conversions whose commission is paid
+
+	Orders          // conversions of the types purchase and renewal
+	RevenueCents    // amounts of these conversions, before refunds
+	RefundedCents   // refunded part of RevenueCents
+	CommissionCents // commissions that are pending, approved or paid
+
+	countsLen
+)
+
+// Plus returns the sum of both.
+func (c Counts) Plus(other Counts) Counts {
+	for i, n := range other {
+		c[i] += n
+	}
+	return c
+}
+
+// Negated returns the counts with the opposite sign.
+func (c Counts) Negated() Counts {
+	for i := range c {
+		c[i] = -c[i]
+	}
+	return c
+}
 
 // Owner is what a sum belongs to. Zero ids have these meanings: without a participant, the sum
 // covers the whole programme; without a programme, it covers the conversions of the workspace
@@ -228,3 +269,42 @@ func (s Sums) AddConversion(c *Conversion, sign int64) {
 		add(currency, counts)
 	}
 }
+
+// LogEntry is an entry of the log: a change that is not part of the sums yet.
+type LogEntry struct {
+	Clicks      []byte                   // a ClickLog; nil if the entry has no clicks
+	OldestClick *time.Time               // the time of the oldest click, or nil without clicks
+	Conversions []affiliate.ConversionID // conversions that may have changed
+	// Erased is a participant whose clicks lose their personal values.
+	Erased *affiliate.ParticipantID
+}
+
+// StatsDelta holds the numbers that one change adds to the counts of a participant and a
+// link. Numbers can be negative. Amounts are in minor units of Currency.
+type StatsDelta struct {
+	Scope           affiliate.Scope
+	Program         affiliate.ProgramID
+	Participant     affiliate.ParticipantID
+	Link            *affiliate.LinkID
+	At              time.Time
+	Currency        string // empty if there are no amounts
+	Clicks          int64
+	Signups         int64
+	Conversions     int64
+	RevenueCents    int64
+	CommissionCents int64
+}
+
+// FoldStats is the job that adds new deltas (see StatsDelta) to the stored sums. It has
+// no arguments; the job looks up the deltas when it runs.
+type FoldStats struct{}
+
+// Kind returns the name of the job.
+func (FoldStats) Kind() string { return "fold_stats" }
+
+// AddAnalytics is the job that adds new clicks and changed conversions to the sums of the
+// analytics. It has no arguments; the job looks up what is new when it runs.
+type AddAnalytics struct{}
+
+// Kind returns the name of the job.
+func (AddAnalytics) Kind() string { return "add_analytics" }

@@ -22,8 +22,14 @@ import (
 	"log/slog"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
+	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/analytics"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/server"
 	"github.com/tributary-hq/tributary/storage/postgres"
+	rollups "github.com/tributary-hq/tributary/storage/postgres/analytics"
 )
 
 // Service implements affiliate.v1.AnalyticsService.
@@ -136,3 +142,34 @@ func (s *Service) GetPartnerAnalyticsCohorts(ctx context.Context, req *affiliate
 
 // selector returns what the caller of a request has selected.
 type selector func(ctx context.Context, req request) (selection, error)
+
+// Check implements server.Checker. The reports check what only some of the routes require.
+func (s *Service) Check(message proto.Message) affiliate.Violations {
+	req, ok := message.(request)
+	if !ok {
+		return nil
+	}
+	_, found := analytics.ParsePeriod(req.GetDateFrom(), req.GetDateTo(), req.GetTimezone(), s.now())
+	server.CheckEnum("compare", req.GetCompare(), &found)
+	server.CheckEnum("interval", req.GetInterval(), &found)
+	server.CheckEnum("group_by", req.GetGroupBy(), &found)
+	server.CheckEnum("format", req.GetFormat(), &found)
+	return found
+}
+
+// NewGauges returns the gauge of the changes that the analytics do not contain yet. now is
+// its clock.
+func NewGauges(db *postgres.DB, now func() time.Time) *server.Gauges {
+	return server.NewGauges("analytics", func(ctx context.Context, set server.SetGauge) error {
+		at, err := rollups.Oldest(ctx, db)
+		age := 0.0
+		if at != nil {
+			age = max(0, now().Sub(*at).Seconds())
+		}
+		set(0, age)
+		return err
+	}, server.Gauge{
+		Name: "tributary_analytics_oldest_entry_seconds",
+		Help: "Age of the oldest change that the analytics do not contain yet, or 0 if they contain all changes.",
+	})
+}

@@ -43,8 +43,8 @@ const sumOfCounts = `
 
 const (
 	selectDays = `select s.day, s.currency, s.quarters ` + fromTargets
-	// The statements with the suffix Edges return the sums of single days, of which only some
-	// quarters belong to the period.
+	// The statements with the suffix Edges return the sums of single days that lie only partly
+	// in the period.
 	selectTotalsOfDays  = `select s.program_id, s.currency, ` + sumOfCounts + fromTargets + ` group by s.program_id, s.currency`
 	selectTotalsOfEdges = `select s.program_id, s.currency, s.day, s.quarters ` + fromTargets
 	selectValuesOfDays  = `select s.value, s.currency, ` + sumOfCounts + fromTargets + ` group by s.value, s.currency`
