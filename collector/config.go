@@ -85,7 +85,7 @@ type Config struct {
 	// Now returns the time of Redis, so that all collectors give clicks the time of the same
 	// clock. nil means time.Now.
 	Now func() time.Time
-	// Traces records spans of requests and of commands of Redis. nil means that nothing is
+	// Traces records spans of requests and Redis commands. nil means that nothing is
 	// recorded.
 	Traces Traces
 }

@@ -22,7 +22,7 @@ const stripeServerCommand = "stripe-server"
 const (
 	// stripeListenerFile is the file descriptor of the listener that the process inherits.
 	stripeListenerFile = 3
-	// maxTriggerBytes is the maximum size of the body of a request to the paths of the demo.
+	// maxTriggerBytes is the maximum body of a request to the demo's paths.
 	maxTriggerBytes = 16 << 10
 )
 

@@ -68,8 +68,8 @@ func readFiles(values map[string]string) (map[string]string, []error) {
 	return values, faults
 }
 
-// withVariable replaces the name of the field in an error of the parser by the name of
-// the variable. If a number or a boolean is invalid, withVariable also removes the value
+// withVariable returns an error of the parser with the name of the variable instead of the
+// name of the field. If a number or a boolean is invalid, withVariable also removes the value
 // from the error.
 func withVariable(t reflect.Type, err error) error {
 	var parseErr env.ParseError

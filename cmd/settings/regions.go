@@ -11,7 +11,7 @@ import (
 )
 
 // Regions are the regions in which collectors run near visitors, with a Redis of their own.
-// The home region is the one of the cores and of the Redis of package Redis.
+// The cores run in the home region; its Redis is in the settings Redis.
 type Regions struct {
 	// Others are the other regions.
 	Others RegionList `env:"TRIBUTARY_REGIONS"`

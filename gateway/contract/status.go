@@ -82,7 +82,7 @@ func SuccessStatus(fullMethod string) int {
 	}
 }
 
-// bulkRPCs lists the RPCs with several items, each of which succeeds or fails separately.
+// bulkRPCs lists the RPCs with several items. Each item succeeds or fails separately.
 var bulkRPCs = map[string]bool{
 	affiliatev1.ParticipantService_BulkApproveParticipants_FullMethodName: true,
 	affiliatev1.ParticipantService_BulkRejectParticipants_FullMethodName:  true,

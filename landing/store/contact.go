@@ -99,13 +99,13 @@ func (s *Store) ContactMessage(ctx context.Context, id uuid.UUID) (m ContactMess
 	return m, err == nil, err
 }
 
-// ContactMessages returns at most limit messages, newest first. If before is not the zero
-// UUID, it returns only older messages than the message with this id.
-func (s *Store) ContactMessages(ctx context.Context, before uuid.UUID, limit int) ([]ContactMessage, error) {
-	if before == uuid.Nil {
-		before = uuid.Max
+// ContactMessages returns at most limit messages, newest first. If beforeID is not the zero
+// UUID, it returns only messages that are older than the one with this id.
+func (s *Store) ContactMessages(ctx context.Context, beforeID uuid.UUID, limit int) ([]ContactMessage, error) {
+	if beforeID == uuid.Nil {
+		beforeID = uuid.Max
 	}
-	rows, _ := s.pool.Query(ctx, contactColumns+`where id < $1 order by id desc limit $2`, before, limit) // CollectRows returns the error
+	rows, _ := s.pool.Query(ctx, contactColumns+`where id < $1 order by id desc limit $2`, beforeID, limit) // CollectRows returns the error
 	return pgx.CollectRows(rows, pgx.RowToStructByName[ContactMessage])
 }
 

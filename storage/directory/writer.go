@@ -188,7 +188,7 @@ func (b *Batch) PutSigningKeys(version int64, keys *edgev1.SigningKeys) {
 	b.add(version, signingKeysKey, keys)
 }
 
-// PutHashKeys adds the write of the fingerprints of the hash keys of a core.
+// PutHashKeys adds the write of a core's fingerprints of its hash keys.
 func (b *Batch) PutHashKeys(version int64, keys *edgev1.HashKeys) {
 	b.add(version, hashKeysKey, keys)
 }

@@ -319,7 +319,8 @@ const (
 	returnAfter = 3001
 )
 
-// visitorOf returns the number of the first click of the visitor of click n.
+// visitorOf returns the number of a visitor, which is the number of its first click. n is a
+// click of the visitor.
 func visitorOf(n int) int {
 	if n%3 == 2 && n >= returnAfter {
 		return n - returnAfter

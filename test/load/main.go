@@ -87,7 +87,7 @@
 //     is a backlog of a thousand. The last rows are the time from a conversion's 201 to
 //     the arrival of its event. A core receives 100 conversions a second, and this
 //     process receives the events. The yardstick is one POST of the same body.
-//   - processor: events of Stripe, signed checkouts of which each makes a conversion. S1 is
+//   - processor: signed events of Stripe. Each is a checkout that makes a conversion. S1 is
 //     the response to an event. Its yardstick is pgbench, which inserts the same event and a
 //     job in one transaction. S2 is the latency of a conversion that another client reports
 //     while 10,000 events are applied. Its yardstick is the latency without events. The part

@@ -25,8 +25,8 @@ type sample struct {
 	idle, busy float64
 }
 
-// side runs one round of one of the systems that a row of the result compares, and
-// returns its measurements. These systems are the service and its yardsticks: programs
+// side runs one round of one of the systems that a row compares, and returns its
+// measurements. These systems are the service and its yardsticks: programs
 // that show what is possible on the machine.
 type side func(context.Context) (sample, error)
 
