@@ -290,7 +290,7 @@ func CommissionItem(c commission.Item, now time.Time) *affiliatev1.CommissionLis
 		ClickId:               OptionalID(c.Click),
 		PromoCode:             c.PromoCode,
 		CustomerRef:           conversion.CustomerName(c.CustomerRef, c.CustomerLabel),
-		Mode:                  EnumValue[affiliatev1.Mode](c.Scope.Mode),
+		Mode:                  EnumValue[affiliatev1.Mode](c.Mode),
 		Status:                EnumValue[affiliatev1.CommissionStatus](c.Status),
 		CommissionType:        EnumValue[affiliatev1.CommissionType](c.Type),
 		EventType:             EnumValue[affiliatev1.EventType](c.EventType),

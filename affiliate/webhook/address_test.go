@@ -8,6 +8,7 @@ import (
 	"os"
 	"regexp"
 	"slices"
+	"strconv"
 	"testing"
 )
 
@@ -163,7 +164,7 @@ func TestMayCall_ManualListsDeniedRanges(t *testing.T) {
 	}
 	for _, r := range deniedPorts {
 		if r.first == r.last {
-			ports = append(ports, fmt.Sprint(r.first))
+			ports = append(ports, strconv.Itoa(int(r.first)))
 		} else {
 			ports = append(ports, fmt.Sprintf("%d–%d", r.first, r.last))
 		}
