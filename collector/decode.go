@@ -15,9 +15,9 @@ import (
 	"github.com/tributary-hq/tributary/httpedge/jsonscan"
 )
 
-// body is the body of a click request. The decoder sets text and ignored. The method
+// clickBody is the body of a click request. The decoder sets text and ignored. The method
 // check then validates text and sets the other fields.
-type body struct {
+type clickBody struct {
 	// text contains the values as the client sent them, indexed by fieldPublicKey and the
 	// following constants. A value that contains only white space is stored as "".
 	text [fieldCount]string
@@ -76,7 +76,7 @@ const (
 // returns the body and its public key even if there are violations, because a request
 // with an invalid body and a valid key counts towards the limit of the key and gets a
 // 400.
-func decode(raw []byte) (*body, affiliate.Violations) {
+func decode(raw []byte) (*clickBody, affiliate.Violations) {
 	d := decoder{Scanner: jsonscan.Scanner{Data: string(raw)}}
 	fault := d.document()
 	if !utf8.Valid(raw) {
@@ -111,7 +111,7 @@ func fieldOf(prefix, name string) int {
 
 // check validates the values and adds their faults to violations. It adds at most one
 // fault per field.
-func (b *body) check(violations *affiliate.Violations) {
+func (b *clickBody) check(violations *affiliate.Violations) {
 	add := func(field int, message string) {
 		name := fieldNames[field]
 		if !slices.ContainsFunc(*violations, func(v affiliate.Violation) bool { return v.Field == name }) {

@@ -20,7 +20,7 @@ const mustBeGivenOnce = "must be given only once"
 // Text cannot be stored if it contains NUL, invalid UTF-8 or half of a surrogate pair.
 type decoder struct {
 	jsonscan.Scanner
-	body       body
+	body       clickBody
 	violations affiliate.Violations // repeated fields, wrong types, text that cannot be stored
 	fault      string               // why the decoder stopped; "" for a syntax error
 	depth      int

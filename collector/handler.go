@@ -163,20 +163,20 @@ func (c *Collector) registerClick(w http.ResponseWriter, r *http.Request) {
 		}
 		return
 	}
-	click, violations := decode(raw)
+	body, violations := decode(raw)
 	if !inHeader {
-		if caller, foreignOrigin, admitted = c.admit(w, r, click.text[fieldPublicKey], addr); !admitted {
+		if caller, foreignOrigin, admitted = c.admit(w, r, body.text[fieldPublicKey], addr); !admitted {
 			return
 		}
 	}
-	httpedge.SetIgnoredFields(h, click.ignored)
+	httpedge.SetIgnoredFields(h, body.ignored)
 	if len(violations) > 0 {
 		c.refuse(w, http.StatusBadRequest, affiliate.ReasonValidation, "The request is invalid.", violations...)
 		return
 	}
 	var codeEntry *edgev1.ReferralCodeEntry
 	if caller.status == keyValid {
-		entry, state := c.directory.ReferralCode(r.Context(), caller.scope, click.code)
+		entry, state := c.directory.ReferralCode(r.Context(), caller.scope, body.code)
 		if state == directory.Absent || state == directory.Found && !entry.Active {
 			c.refuse(w, http.StatusNotFound, affiliate.ReasonNotFound, "No active programme has this referral code.")
 			return
@@ -185,9 +185,9 @@ func (c *Collector) registerClick(w http.ResponseWriter, r *http.Request) {
 			codeEntry = entry
 		}
 	}
-	c.storeClick(w, r, caller, codeEntry, click, visitor{
+	c.storeClick(w, r, caller, codeEntry, body, visitor{
 		addr: addr, agent: r.UserAgent(), foreignOrigin: foreignOrigin, prefetched: prefetch(r.Header),
-		paidPlatform: paidPlatform(queryOf(click.text[fieldURL])), trace: spans.Reference(r.Context()),
+		paidPlatform: paidPlatform(queryOf(body.text[fieldURL])), trace: spans.Reference(r.Context()),
 	})
 }
 
@@ -240,20 +240,20 @@ func (c *Collector) enforceLimit(w http.ResponseWriter, r *http.Request, caller 
 
 // storeClick makes the click durable and writes the response. codeEntry is nil if the
 // referral code could not be looked up.
-func (c *Collector) storeClick(w http.ResponseWriter, r *http.Request, caller apiCaller, codeEntry *edgev1.ReferralCodeEntry, request *body, v visitor) {
+func (c *Collector) storeClick(w http.ResponseWriter, r *http.Request, caller apiCaller, codeEntry *edgev1.ReferralCodeEntry, body *clickBody, v visitor) {
 	now := c.now()
 	issued := &issuedClick{receivedAt: now}
-	if request.proposed {
-		issued = c.proposals.claim(proposal{id: request.clickID, digest: caller.digest, code: request.code}, now)
+	if body.proposed {
+		issued = c.proposals.claim(proposal{id: body.clickID, digest: caller.digest, code: body.code}, now)
 	} else {
 		issued.id = affiliate.NewID[affiliate.ClickID](now)
 	}
 	repeated, err := issued.write(func() (*batch, error) {
 		scratch := bufferPool.Get().(*[]byte)
 		defer bufferPool.Put(scratch)
-		click := c.record((*scratch)[:0], issued.id, issued.receivedAt, caller, codeEntry, request, v)
-		// The framed click uses the rest of the same buffer.
-		return c.batches.add(r.Context(), clickstream.Shard(issued.id, c.shards), frame(click[len(click):], click))
+		record := c.record((*scratch)[:0], issued.id, issued.receivedAt, caller, codeEntry, body, v)
+		// The framed record uses the rest of the same buffer.
+		return c.batches.add(r.Context(), clickstream.Shard(issued.id, c.shards), frame(record[len(record):], record))
 	})
 	spans.SetClick(r.Context(), issued.id)
 	if err != nil {
@@ -278,7 +278,7 @@ func (c *Collector) storeClick(w http.ResponseWriter, r *http.Request, caller ap
 	h["Content-Type"] = jsonType
 	h["Cache-Control"] = noStore
 	h["X-Content-Type-Options"] = nosniff
-	setCookie(h, r, issued.id, codeEntry, request.consent)
+	setCookie(h, r, issued.id, codeEntry, body.consent)
 	w.WriteHeader(status)
 	_, _ = w.Write(text)
 }

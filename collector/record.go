@@ -60,12 +60,11 @@ const (
 	clickFieldTraceReference
 )
 
-// frame appends a marshalled click to dst as one element of ClickBatch.clicks.
-// Concatenated framed clicks are a marshalled ClickBatch, so a batch is never marshalled
-// as a whole.
-func frame(dst, click []byte) []byte { return appendBytes(dst, batchFieldClicks, click) }
+// frame appends a record to dst as one element of ClickBatch.clicks. Concatenated framed
+// records are a marshalled ClickBatch, so a batch is never marshalled as a whole.
+func frame(dst, record []byte) []byte { return appendBytes(dst, batchFieldClicks, record) }
 
-// visitor holds the properties of a visit that are not in body: the connection and the
+// visitor holds the properties of a visit that are not in a clickBody: the connection and the
 // headers of the request determine them. Only paidPlatform comes from a URL.
 type visitor struct {
 	addr          netip.Addr
@@ -88,9 +87,9 @@ type visitor struct {
 // everything else that record does. It writes the fields in the same order as
 // proto.Marshal.
 func (c *Collector) record(
-	dst []byte, id affiliate.ClickID, receivedAt time.Time, caller apiCaller, codeEntry *edgev1.ReferralCodeEntry, b *body, v visitor,
+	dst []byte, id affiliate.ClickID, receivedAt time.Time, caller apiCaller, codeEntry *edgev1.ReferralCodeEntry, body *clickBody, v visitor,
 ) []byte {
-	keepPersonal := b.consent != click.ConsentDenied
+	keepPersonal := body.consent != click.ConsentDenied
 	agent, monthHashes := c.agents.parse(v.agent), c.hashes.forMonth(receivedAt)
 	dst = appendBytes(dst, clickFieldID, id.UUID[:])
 	dst = appendNumber(dst, clickFieldMode, int64(edgeMode(caller.key.Mode)))
@@ -100,23 +99,23 @@ func (c *Collector) record(
 		dst = appendBytes(dst, clickFieldParticipantID, codeEntry.ParticipantId)
 		dst = appendBytes(dst, clickFieldLinkID, codeEntry.LinkId)
 	}
-	dst = appendBytes(dst, clickFieldReferralCode, b.code)
+	dst = appendBytes(dst, clickFieldReferralCode, body.code)
 	if codeEntry == nil {
 		dst = appendBytes(dst, clickFieldPublicKey, caller.key.Reveal())
 	}
 	dst = appendNumber(dst, clickFieldReceivedAtMs, receivedAt.UnixMilli())
-	dst = appendBytes(dst, clickFieldLandingURL, b.landing)
-	dst = appendBytes(dst, clickFieldReferrerDomain, b.referrer)
-	dst = appendBytes(dst, clickFieldUTMSource, b.text[fieldUTMSource])
-	dst = appendBytes(dst, clickFieldUTMMedium, b.text[fieldUTMMedium])
-	dst = appendBytes(dst, clickFieldUTMCampaign, b.text[fieldUTMCampaign])
-	dst = appendBytes(dst, clickFieldUTMTerm, b.text[fieldUTMTerm])
-	dst = appendBytes(dst, clickFieldUTMContent, b.text[fieldUTMContent])
-	dst = appendBytes(dst, clickFieldSubID, b.text[fieldSubID])
-	dst = appendNumber(dst, clickFieldConsent, int64(edgeConsent(b.consent)))
+	dst = appendBytes(dst, clickFieldLandingURL, body.landing)
+	dst = appendBytes(dst, clickFieldReferrerDomain, body.referrer)
+	dst = appendBytes(dst, clickFieldUTMSource, body.text[fieldUTMSource])
+	dst = appendBytes(dst, clickFieldUTMMedium, body.text[fieldUTMMedium])
+	dst = appendBytes(dst, clickFieldUTMCampaign, body.text[fieldUTMCampaign])
+	dst = appendBytes(dst, clickFieldUTMTerm, body.text[fieldUTMTerm])
+	dst = appendBytes(dst, clickFieldUTMContent, body.text[fieldUTMContent])
+	dst = appendBytes(dst, clickFieldSubID, body.text[fieldSubID])
+	dst = appendNumber(dst, clickFieldConsent, int64(edgeConsent(body.consent)))
 	if keepPersonal {
-		dst = appendBytes(dst, clickFieldLanguage, b.text[fieldLanguage])
-		dst = appendBytes(dst, clickFieldScreen, b.text[fieldScreen])
+		dst = appendBytes(dst, clickFieldLanguage, body.text[fieldLanguage])
+		dst = appendBytes(dst, clickFieldScreen, body.text[fieldScreen])
 	}
 	if keepPersonal && v.addr.IsValid() {
 		hash := monthHashes.sum("ip", v.addr.AsSlice())
@@ -135,14 +134,14 @@ func (c *Collector) record(
 		dst = appendNumber(dst, clickFieldIsBot, 1)
 		dst = appendBytes(dst, clickFieldBotReason, bot)
 	}
-	if !b.occurredAt.IsZero() {
-		dst = appendNumber(dst, clickFieldOccurredAtMs, b.occurredAt.UnixMilli())
+	if !body.occurredAt.IsZero() {
+		dst = appendNumber(dst, clickFieldOccurredAtMs, body.occurredAt.UnixMilli())
 	}
 	dst = appendNumber(dst, clickFieldAttributionWindowDays, int64(codeEntry.GetAttributionWindowDays()))
 	if v.foreignOrigin {
 		dst = appendNumber(dst, clickFieldForeignOrigin, 1)
 	}
-	device, os := agent.deviceAndSystem(b.text[fieldScreen])
+	device, os := agent.deviceAndSystem(body.text[fieldScreen])
 	if keepPersonal {
 		place := c.countries.lookup(v.addr)
 		dst = appendBytes(dst, clickFieldCountry, place.country)

@@ -38,7 +38,7 @@ func TestRecord_EqualsMarshalledMessage(t *testing.T) {
 
 	caller := apiCaller{status: keyValid, parsedKey: newParsedKey(key), scope: affiliate.Scope{Workspace: workspace, Mode: affiliate.ModeLive}}
 	codeEntry := &edgev1.ReferralCodeEntry{ProgramId: []byte("program"), ParticipantId: []byte("participant"), LinkId: []byte("link"), AttributionWindowDays: 300}
-	complete := &body{
+	complete := &clickBody{
 		code: "anna", landing: "https://shop.example/ü", referrer: "news.example",
 		consent: click.ConsentGranted, occurredAt: time.UnixMilli(-5),
 	}
@@ -90,7 +90,7 @@ func TestRecord_EqualsMarshalledMessage(t *testing.T) {
 		want      *edgev1.Click
 		at        time.Time
 		codeEntry *edgev1.ReferralCodeEntry
-		body      *body
+		body      *clickBody
 		visitor   visitor
 	}{
 		{"complete", message(), at, codeEntry, complete, v},
@@ -101,7 +101,7 @@ func TestRecord_EqualsMarshalledMessage(t *testing.T) {
 		{"next month", nextMonth, at.Add(time.Millisecond), codeEntry, complete, v},
 		{"the first month again", message(), at, codeEntry, complete, v},
 		{"foreign origin", foreign, at, codeEntry, complete, foreignVisitor},
-		{"minimal", minimal, at, &edgev1.ReferralCodeEntry{}, &body{code: "a", consent: click.ConsentUnknown}, visitor{}},
+		{"minimal", minimal, at, &edgev1.ReferralCodeEntry{}, &clickBody{code: "a", consent: click.ConsentUnknown}, visitor{}},
 	} {
 		t.Run(r.name, func(t *testing.T) {
 			got := frame(nil, c.record(nil, id, r.at, caller, r.codeEntry, r.body, r.visitor))

@@ -142,12 +142,12 @@ func (c *Collector) writeLinkClick(r *http.Request, addr netip.Addr, link *edgev
 		ProgramId: link.ProgramId, ParticipantId: link.ParticipantId, LinkId: link.LinkId,
 		AttributionWindowDays: link.AttributionWindowDays,
 	}
-	b := &body{code: link.ReferralCode, consent: click.ConsentUnknown}
+	body := &clickBody{code: link.ReferralCode, consent: click.ConsentUnknown}
 	if landing, ok := landingOf(target); ok && utf8.RuneCountInString(landing) <= maxURL {
-		b.landing = landing
+		body.landing = landing
 	}
 	if referrer, ok := hostOf(r.Referer()); ok && storable(referrer) {
-		b.referrer = referrer
+		body.referrer = referrer
 	}
 	linkDefaults := linkParams{link.SubId, link.UtmSource, link.UtmMedium, link.UtmCampaign, link.UtmTerm, link.UtmContent}
 	// A parameter of the target URL is used if neither the visitor's URL nor the link
@@ -155,11 +155,11 @@ func (c *Collector) writeLinkClick(r *http.Request, addr netip.Addr, link *edgev
 	targetQuery := queryOf(target)
 	targetParams := readLinkParams(targetQuery)
 	for i, p := range linkParamNames {
-		b.text[p.field] = cmp.Or(params[i], linkDefaults[i], targetParams[i])
+		body.text[p.field] = cmp.Or(params[i], linkDefaults[i], targetParams[i])
 	}
 	scratch := bufferPool.Get().(*[]byte)
 	defer bufferPool.Put(scratch)
-	click := c.record((*scratch)[:0], id, now, caller, codeEntry, b, visitor{
+	record := c.record((*scratch)[:0], id, now, caller, codeEntry, body, visitor{
 		addr: addr, agent: r.UserAgent(),
 		// The ad platform may have added its parameter to the visitor's URL or to the
 		// target URL.
@@ -167,8 +167,8 @@ func (c *Collector) writeLinkClick(r *http.Request, addr netip.Addr, link *edgev
 		trace:        spans.Reference(r.Context()),
 	})
 	spans.SetClick(r.Context(), id)
-	// The framed click uses the rest of the same buffer.
-	clickBatch, err := c.batches.add(r.Context(), clickstream.Shard(id, c.shards), frame(click[len(click):], click))
+	// The framed record uses the rest of the same buffer.
+	clickBatch, err := c.batches.add(r.Context(), clickstream.Shard(id, c.shards), frame(record[len(record):], record))
 	if err != nil {
 		return id, err
 	}
