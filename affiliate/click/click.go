@@ -73,7 +73,13 @@ type Click struct {
 }
 
 // UTM holds the campaign parameters of the landing URL.
-type UTM struct{ Source, Medium, Campaign, Term, Content string }
+type UTM struct {
+	Source   string `db:"utm_source,nullable"`
+	Medium   string `db:"utm_medium,nullable"`
+	Campaign string `db:"utm_campaign,nullable"`
+	Term     string `db:"utm_term,nullable"`
+	Content  string `db:"utm_content,nullable"`
+}
 
 // WindowEnd returns the last instant, inclusive, at which a conversion can be credited
 // to a click that was received at receivedAt. It is exactly days × 24 hours later.

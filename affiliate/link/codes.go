@@ -3,17 +3,21 @@ package link
 import (
 	"crypto/rand"
 	"iter"
+	"slices"
 	"strings"
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/click"
 )
 
-// Codes returns an endless sequence of codes for a new link. The caller uses the
-// first code that is free. Each code is the participant's referral code with random
-// characters added: the first codes with randomSuffixLength random characters, and all
-// later codes with randomCodeLength.
-func Codes(participantCode string) iter.Seq[string] {
+// Codes returns the codes for a new link. The caller uses the first code that is free. If a
+// code is requested, it is the only one. Otherwise the sequence is endless. Each code is the
+// participant's referral code with random characters added: the first codes with
+// randomSuffixLength random characters, and all later codes with randomCodeLength.
+func Codes(requested, participantCode string) iter.Seq[string] {
+	if requested != "" {
+		return slices.Values([]string{requested})
+	}
 	newCode := func(random int) string {
 		room := MaxReferralCode - len(referralSeparator) - random
 		return participantCode[:min(len(participantCode), room)] + referralSeparator + randomLetters(random)

@@ -20,27 +20,28 @@ const MaxLinks = 50
 // Link is a referral link. It leads to a page of the merchant and has a code that
 // credits the participant.
 type Link struct {
-	ID          affiliate.LinkID
-	Scope       affiliate.Scope
-	Program     affiliate.ProgramID
-	Participant affiliate.ParticipantID
-	Code        string // case-folded
-	ShortKey    string // ten base62 characters, unique in the deployment
+	ID affiliate.LinkID `db:"id,fixed"`
+	affiliate.Scope
+	Program     affiliate.ProgramID     `db:"program_id,fixed"`
+	Participant affiliate.ParticipantID `db:"participant_id,fixed"`
+	Code        string                  // case-folded
+	ShortKey    string                  `db:"short_key,fixed"` // ten base62 characters, unique in the deployment
 	// Destination is nil for a default link that leads to the programme's page.
-	Destination *string
-	SubID       string
-	UTM         click.UTM
-	IsDefault   bool
-	Clicks      int64 // without clicks of bots
-	Conversions int64
-	Version     int // increases by one with every change
-	CreatedAt   time.Time
-	UpdatedAt   time.Time
-	DeletedAt   *time.Time
+	Destination *string `db:"destination_url"`
+	SubID       string  `db:"sub_id,nullable"`
+	click.UTM
+	IsDefault bool      `db:"is_default,fixed"`
+	Version   int       // increases by one with every change
+	CreatedAt time.Time `db:"created_at,fixed"`
+	UpdatedAt time.Time
+	DeletedAt *time.Time
+	// Clicks, without clicks of bots, and Conversions are totals.
+	Clicks      int64 `db:"-"`
+	Conversions int64 `db:"-"`
 	// Page and Param come from the programme: the page that a default link leads to,
 	// and the query parameter that carries the code.
-	Page  string
-	Param string
+	Page  string `db:"-"`
+	Param string `db:"-"`
 }
 
 // Object is a link as events and the audit log show it.
@@ -72,8 +73,8 @@ func (l Link) Object() Object {
 		ID: l.ID, Program: l.Program, Participant: l.Participant, Code: l.Code, Destination: l.Destination,
 		SubID: affiliate.Optional(l.SubID),
 		UTM: UTMObject{
-			Source: affiliate.Optional(l.UTM.Source), Medium: affiliate.Optional(l.UTM.Medium), Campaign: affiliate.Optional(l.UTM.Campaign),
-			Term: affiliate.Optional(l.UTM.Term), Content: affiliate.Optional(l.UTM.Content),
+			Source: affiliate.Optional(l.Source), Medium: affiliate.Optional(l.Medium), Campaign: affiliate.Optional(l.Campaign),
+			Term: affiliate.Optional(l.Term), Content: affiliate.Optional(l.Content),
 		},
 		IsDefault: l.IsDefault, Version: l.Version,
 	}
@@ -109,11 +110,11 @@ func (l Link) Patch(patch Patch, domains []string) (Link, error) {
 	if patch.UTM.Reset {
 		l.UTM = click.UTM{}
 	}
-	l.UTM.Source = patch.UTM.Source.Apply(l.UTM.Source, "")
-	l.UTM.Medium = patch.UTM.Medium.Apply(l.UTM.Medium, "")
-	l.UTM.Campaign = patch.UTM.Campaign.Apply(l.UTM.Campaign, "")
-	l.UTM.Term = patch.UTM.Term.Apply(l.UTM.Term, "")
-	l.UTM.Content = patch.UTM.Content.Apply(l.UTM.Content, "")
+	l.Source = patch.UTM.Source.Apply(l.Source, "")
+	l.Medium = patch.UTM.Medium.Apply(l.Medium, "")
+	l.Campaign = patch.UTM.Campaign.Apply(l.Campaign, "")
+	l.Term = patch.UTM.Term.Apply(l.Term, "")
+	l.Content = patch.UTM.Content.Apply(l.Content, "")
 	return l, nil
 }
 
@@ -187,11 +188,11 @@ func (l Link) URL() string {
 	return WithParams(destination, []Param{
 		{l.Param, l.Code},
 		{SubIDParam, l.SubID},
-		{"utm_source", l.UTM.Source},
-		{"utm_medium", l.UTM.Medium},
-		{"utm_campaign", l.UTM.Campaign},
-		{"utm_term", l.UTM.Term},
-		{"utm_content", l.UTM.Content},
+		{"utm_source", l.Source},
+		{"utm_medium", l.Medium},
+		{"utm_campaign", l.Campaign},
+		{"utm_term", l.Term},
+		{"utm_content", l.Content},
 	})
 }
 

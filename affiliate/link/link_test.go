@@ -258,7 +258,7 @@ func TestLinkPatch(t *testing.T) {
 func TestLinkCodes(t *testing.T) {
 	usable := regexp.MustCompile(`^[a-z0-9_-]{3,50}$`)
 	for _, participant := range []string{"abc", "jane-doe", strings.Repeat("x", MaxReferralCode)} {
-		codes := affiliatetest.FirstN(200, Codes(participant))
+		codes := affiliatetest.FirstN(200, Codes("", participant))
 		for i, code := range codes {
 			if !usable.MatchString(code) || !strings.HasPrefix(code, participant[:min(len(participant), 41)]) || ReservedCode(code) {
 				t.Errorf("code %d for %s is %q, which is not valid, reserved, or begins with another text", i, participant, code)

@@ -37,22 +37,22 @@ const (
 // PromoCode is a code that a buyer enters. It attributes the conversion to the
 // participant that the code belongs to.
 type PromoCode struct {
-	ID             affiliate.PromoCodeID
-	Scope          affiliate.Scope
-	Program        affiliate.ProgramID
-	Participant    affiliate.ParticipantID
-	Code           string // case-folded, unique in the workspace and mode
-	DiscountType   DiscountType
-	DiscountValue  int64   // basis points, or minor units of Currency
-	Currency       *string // of a fixed discount
-	MaxRedemptions *int64  // nil means no limit
-	Redemptions    int64
-	ExpiresAt      *time.Time // last instant, inclusive; nil if it never expires
+	ID affiliate.PromoCodeID `db:"id,fixed"`
+	affiliate.Scope
+	Program        affiliate.ProgramID     `db:"program_id,fixed"`
+	Participant    affiliate.ParticipantID `db:"participant_id,fixed"`
+	Code           string                  `db:"code,fixed"` // case-folded, unique in the workspace and mode
+	DiscountType   DiscountType            `db:"discount_type,fixed"`
+	DiscountValue  int64                   `db:"discount_value,fixed"` // basis points, or minor units of Currency
+	Currency       *string                 `db:"currency,fixed"`       // of a fixed discount
+	MaxRedemptions *int64                  // nil means no limit
+	Redemptions    int64                   `db:"redemptions,fixed"` // changed by conversions only
+	ExpiresAt      *time.Time              // last instant, inclusive; nil if it never expires
 	Active         bool
-	Sync           bool
+	Sync           bool `db:"sync_to_processor"`
 	SyncStatus     SyncStatus
-	Version        int // increases by one with every change
-	CreatedAt      time.Time
+	Version        int       // increases by one with every change
+	CreatedAt      time.Time `db:"created_at,fixed"`
 	UpdatedAt      time.Time
 }
 
@@ -142,7 +142,7 @@ func ValidProcessorCode(code string) bool {
 
 // SyncJob returns the job that makes the code at the payment processor equal to p.
 func (p PromoCode) SyncJob() SyncPromoCode {
-	return SyncPromoCode{Workspace: p.Scope.Workspace, Mode: p.Scope.Mode, PromoCode: p.ID}
+	return SyncPromoCode{Workspace: p.Workspace, Mode: p.Mode, PromoCode: p.ID}
 }
 
 // ProcessorTerms returns the discount, the expiry and the limit of the code in one text. A

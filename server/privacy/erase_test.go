@@ -18,23 +18,21 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/commission"
 	"github.com/tributary-hq/tributary/affiliate/fraud"
 	"github.com/tributary-hq/tributary/affiliate/ledger"
-	"github.com/tributary-hq/tributary/affiliate/link"
 	"github.com/tributary-hq/tributary/affiliate/notification"
 	"github.com/tributary-hq/tributary/affiliate/partner"
 	"github.com/tributary-hq/tributary/affiliate/privacy"
-	"github.com/tributary-hq/tributary/affiliate/promocode"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server/analytics"
+	linkservice "github.com/tributary-hq/tributary/server/link"
 	privacyservice "github.com/tributary-hq/tributary/server/privacy"
+	promocodeservice "github.com/tributary-hq/tributary/server/promocode"
 	"github.com/tributary-hq/tributary/server/servertest"
 	"github.com/tributary-hq/tributary/storage/postgres"
 	accounts "github.com/tributary-hq/tributary/storage/postgres/account"
 	checks "github.com/tributary-hq/tributary/storage/postgres/check"
 	clicks "github.com/tributary-hq/tributary/storage/postgres/click"
-	links "github.com/tributary-hq/tributary/storage/postgres/link"
 	partners "github.com/tributary-hq/tributary/storage/postgres/partner"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
-	promocodes "github.com/tributary-hq/tributary/storage/postgres/promocode"
 )
 
 func TestMain(m *testing.M) { os.Exit(pgtest.Main{M: m}.Run()) }
@@ -326,6 +324,20 @@ func TestErase_LaterChangesOfTheAccountDoNotReachTheParticipant(t *testing.T) {
 	f.WantCount(0, "participants with a new value", `select count(*) from participants where participants::text ~* 'numbat'`)
 }
 
+// useErasedCodes requests a link and a promo code of Ben with the codes that Ada had.
+func (f *fixture) useErasedCodes(db *postgres.DB) (link, promoCode error) {
+	f.Helper()
+	owner := servertest.AsMember(f, f.Scope, f.Owner, affiliate.RoleOwner)
+	_, link = linkservice.New(db, "", f.Now).CreateLink(owner, &affiliatev1.CreateLinkRequest{
+		ProgramId: f.Program.String(), ParticipantId: f.ben.ID.String(), Code: ptr("quokka-ada"), DestinationUrl: "https://shop.example/",
+	})
+	_, promoCode = promocodeservice.New(db, f.Now).CreatePromoCode(owner, &affiliatev1.CreatePromoCodeRequest{
+		ProgramId: f.Program.String(), ParticipantId: f.ben.ID.String(), Code: "quokka-ada-promo",
+		DiscountType: affiliatev1.DiscountType_DISCOUNT_TYPE_PERCENTAGE, DiscountValue: ptr(10.0),
+	})
+	return link, promoCode
+}
+
 func TestErase_CodesStayTaken(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -333,19 +345,12 @@ func TestErase_CodesStayTaken(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, state := range []string{"after the response", "after the job"} {
-		link := link.Link{
-			ID: affiliate.NewID[affiliate.LinkID](f.Now()), Scope: f.Scope, Program: f.Program, Participant: f.ben.ID, Code: "quokka-ada",
-			Destination: ptr("https://shop.example/"), CreatedAt: f.Now(),
+		link, code := f.useErasedCodes(f.DB)
+		if pgtest.ReasonOf(t, link) != affiliate.ReasonReferralCodeTaken {
+			t.Errorf("%s, a link with the code returns %v", state, link)
 		}
-		if _, err := links.Create(t.Context(), f.DB, link, affiliate.System); pgtest.ReasonOf(t, err) != affiliate.ReasonReferralCodeTaken {
-			t.Errorf("%s, a link with the code returns %v", state, err)
-		}
-		code := promocode.PromoCode{
-			ID: affiliate.NewID[affiliate.PromoCodeID](f.Now()), Scope: f.Scope, Program: f.Program, Participant: f.ben.ID, Code: "quokka-ada-promo",
-			DiscountType: promocode.DiscountPercentage, DiscountValue: 1000, SyncStatus: "none", CreatedAt: f.Now(),
-		}
-		if _, err := promocodes.Create(t.Context(), f.DB, code, affiliate.System); pgtest.ReasonOf(t, err) != affiliate.ReasonPromoCodeTaken {
-			t.Errorf("%s, a promo code with the code returns %v", state, err)
+		if pgtest.ReasonOf(t, code) != affiliate.ReasonPromoCodeTaken {
+			t.Errorf("%s, a promo code with the code returns %v", state, code)
 		}
 		if state == "after the response" {
 			f.finish(f.erasure())
@@ -363,22 +368,14 @@ func TestErase_KnowsDigestsOfEarlierHashKeys(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.finish(f.erasure())
-	create := func(keys affiliate.HashKeys) (linkErr, code error) {
+	create := func(keys affiliate.HashKeys) (link, promoCode error) {
 		t.Helper()
 		db, err := postgres.Open(t.Context(), postgres.Config{URL: f.URL, ErasureKeys: privacy.NewErasureKeys(keys)})
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer db.Close()
-		_, linkErr = links.Create(t.Context(), db, link.Link{
-			ID: affiliate.NewID[affiliate.LinkID](f.Now()), Scope: f.Scope, Program: f.Program, Participant: f.ben.ID, Code: "quokka-ada",
-			Destination: ptr("https://shop.example/"), CreatedAt: f.Now(),
-		}, affiliate.System)
-		_, code = promocodes.Create(t.Context(), db, promocode.PromoCode{
-			ID: affiliate.NewID[affiliate.PromoCodeID](f.Now()), Scope: f.Scope, Program: f.Program, Participant: f.ben.ID, Code: "quokka-ada-promo",
-			DiscountType: promocode.DiscountPercentage, DiscountValue: 1000, SyncStatus: "none", CreatedAt: f.Now(),
-		}, affiliate.System)
-		return linkErr, code
+		return f.useErasedCodes(db)
 	}
 	both := affiliate.HashKeys{keyB, hashKeys.First()}
 	if link, code := create(both); pgtest.ReasonOf(t, link) != affiliate.ReasonReferralCodeTaken || pgtest.ReasonOf(t, code) != affiliate.ReasonPromoCodeTaken {

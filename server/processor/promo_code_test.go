@@ -10,6 +10,7 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/processor"
 	"github.com/tributary-hq/tributary/affiliate/promocode"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/storage/postgres"
 	promocodes "github.com/tributary-hq/tributary/storage/postgres/promocode"
 	"github.com/tributary-hq/tributary/tools/stripeserver"
 )
@@ -35,7 +36,14 @@ func (f *fixture) mustSync(code promocode.PromoCode) {
 func (f *fixture) patchCode(code promocode.PromoCode, patch promocode.Patch) {
 	f.Helper()
 	f.clock.Advance(time.Second)
-	if _, err := promocodes.Update(f.Context(), f.DB, f.Scope, f.Program, code.ID, patch, f.clock.Now(), affiliate.System); err != nil {
+	err := f.DB.InTx(f.Context(), func(tx *postgres.Tx) error {
+		stored, err := promocodes.Lock(f.Context(), tx, f.Scope, f.Program, code.ID)
+		if err != nil {
+			return err
+		}
+		return promocodes.Update(f.Context(), tx, stored.Patch(patch))
+	})
+	if err != nil {
 		f.Fatal(err)
 	}
 }
@@ -99,9 +107,7 @@ func TestSyncPromoCode_FollowsThePromoCode(t *testing.T) {
 
 	f.patchCode(code, promocode.Patch{Sync: affiliate.Set(true)})
 	f.mustSync(code)
-	if err := promocodes.Delete(f.Context(), f.DB, f.Scope, f.Program, code.ID, f.clock.Now(), affiliate.System); err != nil {
-		t.Fatal(err)
-	}
+	f.Exec(`delete from promo_codes where id = $1`, code.ID)
 	f.mustSync(code)
 	if active := f.Count(`select count(*) from processor_promo_codes where active`); active != 0 {
 		t.Errorf("%d promotion codes of a deleted promo code are active", active)

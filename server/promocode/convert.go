@@ -54,9 +54,9 @@ func listResponse(codes []promocode.PromoCode, total int64, page affiliate.Page)
 	}
 }
 
-// newPromoCode converts a create request to a promo code. Check has validated the
-// request. If a fixed discount has no currency in the request, the
-// transaction that stores the code sets the currency.
+// newPromoCode converts a create request to an active promo code. Check has validated the
+// request. If a fixed discount has no currency in the request, CreatePromoCode sets the
+// currency.
 func newPromoCode(req *affiliatev1.CreatePromoCodeRequest) promocode.PromoCode {
 	c := promocode.PromoCode{
 		Code:           conversion.FoldPromoCode(req.GetCode()),
@@ -64,6 +64,8 @@ func newPromoCode(req *affiliatev1.CreatePromoCodeRequest) promocode.PromoCode {
 		DiscountValue:  int64(req.GetDiscountValue()),
 		MaxRedemptions: req.MaxRedemptions,
 		ExpiresAt:      toMillis(req.GetExpiresAt()),
+		Active:         true,
+		Version:        1,
 	}
 	if c.DiscountType == promocode.DiscountPercentage {
 		c.DiscountValue, _ = server.BasisPoints(req.GetDiscountValue())

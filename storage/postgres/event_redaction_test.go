@@ -10,16 +10,18 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
 	"github.com/tributary-hq/tributary/affiliate"
-	"github.com/tributary-hq/tributary/affiliate/link"
 	"github.com/tributary-hq/tributary/affiliate/participant"
 	"github.com/tributary-hq/tributary/affiliate/privacy"
+	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	linkservice "github.com/tributary-hq/tributary/server/link"
+	promocodeservice "github.com/tributary-hq/tributary/server/promocode"
+	"github.com/tributary-hq/tributary/server/servertest"
 	"github.com/tributary-hq/tributary/storage/postgres"
-	links "github.com/tributary-hq/tributary/storage/postgres/link"
 	participants "github.com/tributary-hq/tributary/storage/postgres/participant"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
-	promocodes "github.com/tributary-hq/tributary/storage/postgres/promocode"
 )
 
 const pseudonym = "erased-0a1b2c3d"
@@ -58,15 +60,28 @@ func (f *fixture) partnerWithEvents(name string) pgtest.Participant {
 	}
 	move(participant.ApproveParticipant)
 	joined := pgtest.Participant{Scope: f.Scope, Program: f.Program, ID: p.ID, Partner: p.Partner}
-	created := f.NewLink(joined, name+"-link", func(l *link.Link) { l.SubID, l.UTM.Source = *text("sub id"), name })
-	code := f.NewPromoCode(joined, name+"10")
+	owner := servertest.AsMember(f, f.Scope, f.Owner, affiliate.RoleOwner)
+	linkService, promoCodeService := linkservice.New(f.DB, "", f.Now), promocodeservice.New(f.DB, f.Now)
+	link, err := linkService.CreateLink(owner, &affiliatev1.CreateLinkRequest{
+		ProgramId: f.Program.String(), ParticipantId: p.ID.String(), Code: new(name + "-link"), DestinationUrl: "https://shop.example/",
+		SubId: text("sub id"), Utm: &affiliatev1.Utm{Source: &name},
+	})
+	must(err)
+	code, err := promoCodeService.CreatePromoCode(owner, &affiliatev1.CreatePromoCodeRequest{
+		ProgramId: f.Program.String(), ParticipantId: p.ID.String(), Code: name + "10",
+		DiscountType: affiliatev1.DiscountType_DISCOUNT_TYPE_PERCENTAGE, DiscountValue: new(10.0),
+	})
+	must(err)
 
 	const later = 14 * 24 * time.Hour
 	f.Clock.Advance(later)
 	defer f.Clock.Advance(-later)
-	_, err = links.Update(ctx, f.DB, f.Scope, f.Program, created.ID, link.Patch{SubID: affiliate.Set(*text("other sub id"))}, f.Now(), pgtest.By(f.Owner))
+	_, err = linkService.UpdateLink(owner, &affiliatev1.UpdateLinkRequest{
+		ProgramId: link.ProgramId, LinkId: link.Id, SubId: text("other sub id"), UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"sub_id"}},
+	})
 	must(err)
-	must(promocodes.Delete(ctx, f.DB, f.Scope, f.Program, code.ID, f.Now(), pgtest.By(f.Owner)))
+	_, err = promoCodeService.DeletePromoCode(owner, &affiliatev1.DeletePromoCodeRequest{ProgramId: code.ProgramId, PromoCodeId: code.Id})
+	must(err)
 	move(participant.SuspendParticipant)
 	return joined
 }

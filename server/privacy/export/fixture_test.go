@@ -112,6 +112,12 @@ func (f *fixture) fill(p pgtest.Participant) {
 	f.Helper()
 	link := f.NewLink(p, p.Code+"-link", func(l *link.Link) { l.SubID = "newsletter" })
 	f.Exec(`update links set deleted_at = $2 where id = $1`, link.ID, f.Now())
+	f.inTx(func(tx *postgres.Tx) error {
+		return tx.Audit(f.Context(), affiliate.AuditLine{
+			Workspace: link.Workspace, Mode: &link.Mode, Actor: affiliate.Actor{User: &p.Partner}, At: f.Now(),
+			Action: "link.create", ResourceType: "link", ResourceID: link.ID, After: link.Object(),
+		})
+	})
 	f.NewPromoCode(p, p.Code+"-promo")
 	f.NewClick(p)
 	old := f.Now().Add(-91 * 24 * time.Hour)

@@ -2,63 +2,29 @@ package link
 
 import (
 	"context"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
-	"github.com/tributary-hq/tributary/affiliate/click"
 	"github.com/tributary-hq/tributary/affiliate/link"
 	"github.com/tributary-hq/tributary/storage/postgres"
-	programs "github.com/tributary-hq/tributary/storage/postgres/program"
 )
 
-type linkRow struct {
-	ID            affiliate.LinkID        `db:"id"`
-	WorkspaceID   affiliate.WorkspaceID   `db:"workspace_id"`
-	Mode          affiliate.Mode          `db:"mode"`
-	ProgramID     affiliate.ProgramID     `db:"program_id"`
-	ParticipantID affiliate.ParticipantID `db:"participant_id"`
-	Code          string                  `db:"code"`
-	ShortKey      string                  `db:"short_key"`
-	Destination   *string                 `db:"destination_url"`
-	SubID         string                  `db:"sub_id"`
-	Source        string                  `db:"source"`
-	Medium        string                  `db:"medium"`
-	Campaign      string                  `db:"campaign"`
-	Term          string                  `db:"term"`
-	Content       string                  `db:"content"`
-	IsDefault     bool                    `db:"is_default"`
-	Clicks        int64                   `db:"clicks"`
-	Conversions   int64                   `db:"conversions"`
-	Version       int                     `db:"version"`
-	CreatedAt     time.Time               `db:"created_at"`
-	UpdatedAt     time.Time               `db:"updated_at"`
-	Page          string                  `db:"page"`
-	Param         string                  `db:"param"`
+// row is a link with its totals and with what it has from the programme.
+type row struct {
+	link.Link
+	Clicks      int64
+	Conversions int64
+	Page        string
+	Param       string
 }
 
-func (r linkRow) link() link.Link {
-	return link.Link{
-		ID:          r.ID,
-		Scope:       affiliate.Scope{Workspace: r.WorkspaceID, Mode: r.Mode},
-		Program:     r.ProgramID,
-		Participant: r.ParticipantID,
-		Code:        r.Code,
-		ShortKey:    r.ShortKey,
-		Destination: r.Destination,
-		SubID:       r.SubID,
-		UTM:         click.UTM{Source: r.Source, Medium: r.Medium, Campaign: r.Campaign, Term: r.Term, Content: r.Content},
-		IsDefault:   r.IsDefault,
-		Clicks:      r.Clicks,
-		Conversions: r.Conversions,
-		Version:     r.Version,
-		CreatedAt:   r.CreatedAt,
-		UpdatedAt:   r.UpdatedAt,
-		Page:        r.Page,
-		Param:       r.Param,
-	}
+func (r row) link() link.Link {
+	r.Link.Clicks, r.Link.Conversions, r.Link.Page, r.Link.Param = r.Clicks, r.Conversions, r.Page, r.Param
+	return r.Link
 }
+
+var columns = postgres.Columns[link.Link]("l")
 
 // withTotals returns a statement that reads links with their clicks, conversions and
 // programme data. It reads the links that the statement selectLinks selects. The numbers
@@ -66,11 +32,8 @@ func (r linkRow) link() link.Link {
 // to the totals.
 func withTotals(selectLinks string) string {
 	return `
-		select l.id, l.workspace_id, l.mode, l.program_id, l.participant_id, l.code, l.short_key, l.destination_url,
-			coalesce(l.sub_id, '') as sub_id, coalesce(l.utm_source, '') as source, coalesce(l.utm_medium, '') as medium,
-			coalesce(l.utm_campaign, '') as campaign, coalesce(l.utm_term, '') as term, coalesce(l.utm_content, '') as content,
-			l.is_default, s.clicks + d.clicks as clicks, s.conversions + d.conversions as conversions, l.version,
-			l.created_at, l.updated_at, coalesce(p.landing_url, p.website_url, '') as page, p.link_param as param
+		select ` + columns + `, s.clicks + d.clicks as clicks, s.conversions + d.conversions as conversions,
+			coalesce(p.landing_url, p.website_url, '') as page, p.link_param as param
 		from (` + selectLinks + `) l
 		join programs p on p.workspace_id = l.workspace_id and p.mode = l.mode and p.id = l.program_id
 		join link_totals s on s.workspace_id = l.workspace_id and s.link_id = l.id
@@ -82,18 +45,11 @@ func withTotals(selectLinks string) string {
 		order by l.created_at desc, l.id desc`
 }
 
-func linkKeyArgs(scope affiliate.Scope, program affiliate.ProgramID, id affiliate.LinkID) pgx.NamedArgs {
-	return pgx.NamedArgs{"workspace": scope.Workspace, "mode": scope.Mode, "program": program, "id": id}
-}
-
 // Get returns a link that is not deleted. Errors: NOT_FOUND.
-func Get(ctx context.Context, db *postgres.DB, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.LinkID) (link.Link, error) {
-	return readLink(ctx, db, scope, program, id)
-}
-
-func readLink(ctx context.Context, db postgres.Queryer, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.LinkID) (link.Link, error) {
-	row, err := postgres.OneRow[linkRow](db.Query(ctx, withTotals(`select l.*`+whereLinks+` and l.id = @id`), linkKeyArgs(scope, program, id)))
-	return row.link(), err
+func Get(ctx context.Context, db postgres.Queryer, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.LinkID) (link.Link, error) {
+	args := pgx.NamedArgs{"workspace": scope.Workspace, "mode": scope.Mode, "program": program, "id": id}
+	found, err := postgres.OneRow[row](db.Query(ctx, withTotals(`select l.*`+whereLinks+` and l.id = @id`), args))
+	return found.link(), err
 }
 
 // Lists of links. One index has the order of the list of a programme, and another index
@@ -135,16 +91,10 @@ func linkListArgs(scope affiliate.Scope, program affiliate.ProgramID, filter lin
 // List returns one page of a programme's links, newest first, and the number of links on
 // all pages. The number stops at affiliate.MaxSearchTotal if the filter has a search
 // text, and at affiliate.MaxTotal if it has a participant. It is exact if the filter is
-// empty. Errors: NOT_FOUND if the programme or the filter's participant does not exist.
+// empty.
 func List(
 	ctx context.Context, db *postgres.DB, scope affiliate.Scope, program affiliate.ProgramID, filter link.Filter, page affiliate.Page,
 ) ([]link.Link, int64, error) {
-	if _, err := programs.Get(ctx, db, scope, program); err != nil {
-		return nil, 0, err
-	}
-	if err := postgres.CheckFilter(ctx, db, scope, nil, filter.Participant, nil); err != nil {
-		return nil, 0, err
-	}
 	list, count := linkListSQL(filter)
 	args := linkListArgs(scope, program, filter, page)
 	var (
@@ -160,7 +110,7 @@ func List(
 		return nil, 0, err
 	}
 	rows, err := db.Query(ctx, list, postgres.PlanForArgs, args)
-	links, err := postgres.AllRows(rows, err, linkRow.link)
+	links, err := postgres.AllRows(rows, err, row.link)
 	return links, total, err
 }
 
@@ -174,7 +124,7 @@ const (
 		from participants t
 		join links l on l.workspace_id = t.workspace_id and l.participant_id = t.id
 		where t.partner_id = @partner and t.mode = @mode and t.partner_consent is null and l.deleted_at is null`
-	InProgram       = ` and t.program_id = @program`
+	inProgram       = ` and t.program_id = @program`
 	participationOf = `
 		select workspace_id, id from participants
 		where partner_id = $1 and mode = $2 and program_id = $3`
@@ -183,21 +133,17 @@ const (
 func partnerLinksSQL(program *affiliate.ProgramID) (page, count string) {
 	where := wherePartnerLinks
 	if program != nil {
-		where += InProgram
+		where += inProgram
 	}
 	return withTotals(`select l.*` + where + newestLinks), postgres.CountUpTo(affiliate.MaxTotal, where)
 }
 
 // ListOfPartner returns one page of a partner's links in a mode, newest first, and the
 // number of links on all pages, up to affiliate.MaxTotal. If program is nil, it lists
-// the links of all programmes. Errors: NOT_FOUND if the partner does not take part in the
-// programme.
+// the links of all programmes.
 func ListOfPartner(
 	ctx context.Context, db *postgres.DB, partner affiliate.UserID, mode affiliate.Mode, program *affiliate.ProgramID, page affiliate.Page,
 ) ([]link.Link, int64, error) {
-	if err := postgres.CheckParticipation(ctx, db, partner, mode, program); err != nil {
-		return nil, 0, err
-	}
 	list, count := partnerLinksSQL(program)
 	args := pgx.NamedArgs{"partner": partner, "mode": mode, "program": program, "limit": page.Size, "offset": page.Offset()}
 	var total int64
@@ -205,15 +151,15 @@ func ListOfPartner(
 		return nil, 0, err
 	}
 	rows, err := db.Query(ctx, list, args)
-	links, err := postgres.AllRows(rows, err, linkRow.link)
+	links, err := postgres.AllRows(rows, err, row.link)
 	return links, total, err
 }
 
 // GetOfPartner returns one of a partner's links. Errors: NOT_FOUND.
 func GetOfPartner(ctx context.Context, db *postgres.DB, partner affiliate.UserID, mode affiliate.Mode, id affiliate.LinkID) (link.Link, error) {
 	args := pgx.NamedArgs{"partner": partner, "mode": mode, "id": id}
-	row, err := postgres.OneRow[linkRow](db.Query(ctx, withTotals(`select l.*`+wherePartnerLinks+` and l.id = @id`), args))
-	return row.link(), err
+	found, err := postgres.OneRow[row](db.Query(ctx, withTotals(`select l.*`+wherePartnerLinks+` and l.id = @id`), args))
+	return found.link(), err
 }
 
 // PartnerParticipation returns the id and the scope of the participant that a partner

@@ -12,8 +12,8 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/participant"
 	"github.com/tributary-hq/tributary/affiliate/program"
-	"github.com/tributary-hq/tributary/affiliate/promocode"
 	"github.com/tributary-hq/tributary/storage/postgres"
+	promocodes "github.com/tributary-hq/tributary/storage/postgres/promocode"
 )
 
 // participantColumns are the fields of participantRow, selected from participants t.
@@ -205,33 +205,13 @@ func refuseParticipantMove(ctx context.Context, tx *postgres.Tx, scope affiliate
 // exist, or will exist, at the payment processor. This is necessary because the processor
 // does not check the participant's status.
 func deactivateSyncedCodes(ctx context.Context, tx *postgres.Tx, p participant.Participant, at time.Time, by affiliate.Actor) error {
-	// Conversions lock promo codes in the same order.
-	const lock = `
-		select from promo_codes c
-		where c.workspace_id = $1 and c.mode = $2 and c.participant_id = $3 and c.active and c.sync_to_processor
-		order by c.code collate "C"
-		for no key update`
-	const deactivate = `
-		update promo_codes c
-		set active = false, version = c.version + 1, updated_at = $4
-		where c.workspace_id = $1 and c.mode = $2 and c.participant_id = $3 and c.active and c.sync_to_processor
-		returning c.id, c.code, c.discount_type, c.discount_value, c.currency, c.max_redemptions, c.redemptions,
-			c.expires_at, c.active, c.sync_to_processor as sync, c.sync_status, c.version, c.created_at, c.updated_at`
-	if _, err := tx.Exec(ctx, lock, p.Scope.Workspace, p.Scope.Mode, p.ID); err != nil {
-		return err
-	}
-	rows, err := tx.Query(ctx, deactivate, p.Scope.Workspace, p.Scope.Mode, p.ID, at)
-	if err != nil {
-		return err
-	}
-	codes, err := pgx.CollectRows(rows, pgx.RowToStructByNameLax[promocode.PromoCode])
+	codes, err := promocodes.DeactivateSynced(ctx, tx, p.Scope, p.ID, at)
 	if err != nil {
 		return err
 	}
 	oldValues, newValues := map[string]bool{"active": true}, map[string]bool{"active": false}
 	events, jobs := make([]affiliate.Event, len(codes)), make([]affiliate.Job, len(codes))
 	for i, code := range codes {
-		code.Scope, code.Program, code.Participant = p.Scope, p.Program, p.ID
 		err := tx.Audit(ctx, affiliate.AuditLine{
 			Workspace: p.Scope.Workspace, Mode: &p.Scope.Mode, Actor: by, At: at,
 			Action: "promo_code.deactivate", ResourceType: "promo_code", ResourceID: code.ID, Before: oldValues, After: newValues,

@@ -2,12 +2,14 @@ package pgtest
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/link"
 	"github.com/tributary-hq/tributary/affiliate/participant"
 	"github.com/tributary-hq/tributary/affiliate/promocode"
+	"github.com/tributary-hq/tributary/storage/postgres"
 	links "github.com/tributary-hq/tributary/storage/postgres/link"
 	promocodes "github.com/tributary-hq/tributary/storage/postgres/promocode"
 )
@@ -61,8 +63,8 @@ func (f *Fixture) NewParticipant(scope affiliate.Scope, program affiliate.Progra
 	return p
 }
 
-// NewLink creates a participant's link that leads to https://shop.example/. It uses the
-// store. The functions in change modify the link before it is stored.
+// NewLink inserts a participant's link that leads to https://shop.example/. The functions in
+// change modify the link before it is stored.
 func (f *Fixture) NewLink(p Participant, code string, change ...func(*link.Link)) link.Link {
 	f.Helper()
 	now, page := f.Now().UTC().Truncate(time.Millisecond), "https://shop.example/"
@@ -71,16 +73,20 @@ func (f *Fixture) NewLink(p Participant, code string, change ...func(*link.Link)
 		ShortKey: link.NewShortKey(), Destination: &page, Version: 1, CreatedAt: now, UpdatedAt: now,
 	}
 	apply(&l, change)
-	created, err := links.Create(f.Context(), f.DB, l, affiliate.Actor{User: &p.Partner})
+	err := f.DB.InTx(f.Context(), func(tx *postgres.Tx) (err error) {
+		if _, err = links.ReserveFirst(f.Context(), tx, l, slices.Values([]string{l.Code})); err == nil {
+			l, err = links.Insert(f.Context(), tx, l)
+		}
+		return err
+	})
 	if err != nil {
 		f.Fatal(err)
 	}
-	return created
+	return l
 }
 
-// NewPromoCode creates an active promo code of a participant, with a discount of 10
-// percent, with the function of the service. The functions in change modify the promo code before it is
-// stored.
+// NewPromoCode inserts an active promo code of a participant, with a discount of 10
+// percent. The functions in change modify the promo code before it is stored.
 func (f *Fixture) NewPromoCode(p Participant, code string, change ...func(*promocode.PromoCode)) promocode.PromoCode {
 	f.Helper()
 	now := f.Now().UTC().Truncate(time.Millisecond)
@@ -90,9 +96,9 @@ func (f *Fixture) NewPromoCode(p Participant, code string, change ...func(*promo
 		Version: 1, CreatedAt: now, UpdatedAt: now,
 	}
 	apply(&c, change)
-	created, err := promocodes.Create(f.Context(), f.DB, c, affiliate.Actor{User: &p.Partner})
+	err := f.DB.InTx(f.Context(), func(tx *postgres.Tx) error { return promocodes.Insert(f.Context(), tx, c) })
 	if err != nil {
 		f.Fatal(err)
 	}
-	return created
+	return c
 }

@@ -2,7 +2,6 @@ package processor
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -31,21 +30,14 @@ func PromoCodes(ctx context.Context, db *postgres.DB, scope affiliate.Scope, pro
 	return texts, err
 }
 
-// PromoCode returns a promo code with the fields that a processor needs. Errors: NOT_FOUND.
+var selectPromoCode = `
+	select ` + postgres.Columns[promocode.PromoCode]("c") + `
+	from promo_codes c
+	where c.workspace_id = $1 and c.mode = $2 and c.id = $3`
+
+// PromoCode returns a promo code. Errors: NOT_FOUND.
 func PromoCode(ctx context.Context, db *postgres.DB, scope affiliate.Scope, id affiliate.PromoCodeID) (promocode.PromoCode, error) {
-	const read = `
-		select c.id, c.program_id as program, c.participant_id as participant, c.code, c.discount_type, c.discount_value, c.currency,
-			c.max_redemptions, c.redemptions, c.expires_at, c.active, c.sync_to_processor as sync, c.sync_status, c.version,
-			c.created_at, c.updated_at
-		from promo_codes c
-		where c.workspace_id = $1 and c.mode = $2 and c.id = $3`
-	rows, _ := db.Query(ctx, read, scope.Workspace, scope.Mode, id)
-	code, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByNameLax[promocode.PromoCode])
-	if errors.Is(err, pgx.ErrNoRows) {
-		return code, affiliate.Refuse(affiliate.ReasonNotFound)
-	}
-	code.Scope = scope
-	return code, err
+	return postgres.OneRow[promocode.PromoCode](db.Query(ctx, selectPromoCode, scope.Workspace, scope.Mode, id))
 }
 
 // ActivePromotionCodes returns the promotion codes of an account that were created from a
@@ -68,7 +60,7 @@ func PutPromotionCode(ctx context.Context, tx *postgres.Tx, account string, code
 		insert into processor_promo_codes (workspace_id, mode, promotion_code_id, coupon_id, account_id, promo_code_id, code, terms, active, created_at)
 		values ($1, $2, $3, $4, $5, $6, $7, $8, true, $9)
 		on conflict (workspace_id, mode, promotion_code_id) do update set active = true`
-	_, err := tx.Exec(ctx, insert, code.Scope.Workspace, code.Scope.Mode, created.PromotionCode, created.Coupon, account, code.ID, code.Code, created.Terms, at)
+	_, err := tx.Exec(ctx, insert, code.Workspace, code.Mode, created.PromotionCode, created.Coupon, account, code.ID, code.Code, created.Terms, at)
 	if err != nil {
 		return fmt.Errorf("store a promotion code: %w", err)
 	}
@@ -88,7 +80,7 @@ func SetSyncStatus(ctx context.Context, tx *postgres.Tx, code promocode.PromoCod
 	const update = `
 		update promo_codes set sync_status = $5
 		where workspace_id = $1 and mode = $2 and id = $3 and version = $4 and sync_to_processor`
-	tag, err := tx.Exec(ctx, update, code.Scope.Workspace, code.Scope.Mode, code.ID, code.Version, status)
+	tag, err := tx.Exec(ctx, update, code.Workspace, code.Mode, code.ID, code.Version, status)
 	return tag.RowsAffected() == 1, err
 }
 

@@ -8,8 +8,6 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/promocode"
 	"github.com/tributary-hq/tributary/storage/postgres"
-	links "github.com/tributary-hq/tributary/storage/postgres/link"
-	programs "github.com/tributary-hq/tributary/storage/postgres/program"
 )
 
 // Lists of promo codes. For each condition of a filter there is an index that contains
@@ -46,7 +44,7 @@ func promoCodeListSQL(filter promocode.Filter) (page, count string) {
 	if filter.Search != "" {
 		where += promoCodesStarting
 	}
-	return `select ` + promoCodeColumns + where + newestPromoCodes, postgres.CountUpTo(affiliate.MaxTotalOf(filter.Search), where)
+	return `select ` + columns + where + newestPromoCodes, postgres.CountUpTo(affiliate.MaxTotalOf(filter.Search), where)
 }
 
 func promoCodeListArgs(scope affiliate.Scope, program affiliate.ProgramID, filter promocode.Filter, page affiliate.Page) pgx.NamedArgs {
@@ -60,17 +58,10 @@ func promoCodeListArgs(scope affiliate.Scope, program affiliate.ProgramID, filte
 // List returns one page of a programme's promo codes, newest first, and the number
 // of codes on all pages. The number stops at affiliate.MaxSearchTotal if the filter has a
 // search text, and at affiliate.MaxTotal if it has other conditions. It is exact if the
-// filter is empty. Errors: NOT_FOUND if the programme or the filter's participant does not
-// exist.
+// filter is empty.
 func List(
 	ctx context.Context, db *postgres.DB, scope affiliate.Scope, program affiliate.ProgramID, filter promocode.Filter, page affiliate.Page,
 ) ([]promocode.PromoCode, int64, error) {
-	if _, err := programs.Get(ctx, db, scope, program); err != nil {
-		return nil, 0, err
-	}
-	if err := postgres.CheckFilter(ctx, db, scope, nil, filter.Participant, nil); err != nil {
-		return nil, 0, err
-	}
 	list, count := promoCodeListSQL(filter)
 	args := promoCodeListArgs(scope, program, filter, page)
 	var (
@@ -85,13 +76,13 @@ func List(
 	if err != nil {
 		return nil, 0, err
 	}
-	rows, err := db.Query(ctx, list, postgres.PlanForArgs, args)
-	codes, err := postgres.AllRows(rows, err, promoCodeRow.promoCode)
+	rows, _ := db.Query(ctx, list, postgres.PlanForArgs, args)
+	codes, err := pgx.CollectRows(rows, pgx.RowToStructByName[promocode.PromoCode])
 	return codes, total, err
 }
 
 // A partner belongs to no workspace. The partner's participants determine the
-// workspaces and the mode, as for links (link_list.go).
+// workspaces and the mode, as for links.
 const wherePartnerPromoCodes = `
 	from participants t
 	join promo_codes c on c.workspace_id = t.workspace_id and c.participant_id = t.id
@@ -100,28 +91,24 @@ const wherePartnerPromoCodes = `
 func partnerPromoCodesSQL(program *affiliate.ProgramID) (page, count string) {
 	where := wherePartnerPromoCodes
 	if program != nil {
-		where += links.InProgram
+		where += ` and t.program_id = @program`
 	}
-	return `select ` + promoCodeColumns + where + newestPromoCodes, postgres.CountUpTo(affiliate.MaxTotal, where)
+	return `select ` + columns + where + newestPromoCodes, postgres.CountUpTo(affiliate.MaxTotal, where)
 }
 
 // ListOfPartner returns one page of a partner's promo codes in a mode, newest
 // first, and the number of codes on all pages, up to affiliate.MaxTotal. If program is
-// nil, it lists the codes of all programmes. Errors: NOT_FOUND if the partner does not take
-// part in the programme.
+// nil, it lists the codes of all programmes.
 func ListOfPartner(
 	ctx context.Context, db *postgres.DB, partner affiliate.UserID, mode affiliate.Mode, program *affiliate.ProgramID, page affiliate.Page,
 ) ([]promocode.PromoCode, int64, error) {
-	if err := postgres.CheckParticipation(ctx, db, partner, mode, program); err != nil {
-		return nil, 0, err
-	}
 	list, count := partnerPromoCodesSQL(program)
 	args := pgx.NamedArgs{"partner": partner, "mode": mode, "program": program, "limit": page.Size, "offset": page.Offset()}
 	var total int64
 	if err := db.QueryRow(ctx, count, args).Scan(&total); err != nil {
 		return nil, 0, err
 	}
-	rows, err := db.Query(ctx, list, args)
-	codes, err := postgres.AllRows(rows, err, promoCodeRow.promoCode)
+	rows, _ := db.Query(ctx, list, args)
+	codes, err := pgx.CollectRows(rows, pgx.RowToStructByName[promocode.PromoCode])
 	return codes, total, err
 }
