@@ -3,6 +3,7 @@
 package ledger
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
@@ -30,24 +31,24 @@ const (
 // negative. The database moves an entry that is dated into a closed period to the beginning
 // of the open period (docs/adr/0014-the-ledger-table-dates-its-entries.md).
 type Entry struct {
+	affiliate.Scope
 	ID          EntryID
-	Scope       affiliate.Scope
-	Program     affiliate.ProgramID
-	Participant affiliate.ParticipantID
-	Partner     affiliate.UserID
+	Program     affiliate.ProgramID     `db:"program_id"`
+	Participant affiliate.ParticipantID `db:"participant_id"`
+	Partner     affiliate.UserID        `db:"partner_id"`
 	Type        EntryType
 	AmountCents int64 // minor units of Currency, with its sign
 	Currency    string
-	Commission  *affiliate.CommissionID // set for the first three types
-	Payout      *affiliate.PayoutID     // set for the last two types
+	Commission  *affiliate.CommissionID `db:"commission_id"` // set for the first three types
+	Payout      *affiliate.PayoutID     `db:"payout_id"`     // set for the last two types
 	Reason      *string                 // set for a bonus or an adjustment
 	CreatedBy   string                  // user id, or system
 	CreatedAt   time.Time               // the date in the books
 	OccurredAt  *time.Time              // when the event that caused the entry happened; nil if unknown or equal to CreatedAt
 }
 
-// PartnerLedgerEntry is a ledger entry as the partner sees it.
-type PartnerLedgerEntry struct {
+// Item is an entry with the name of its programme.
+type Item struct {
 	Entry
 	ProgramName string
 }
@@ -86,7 +87,30 @@ type ManualEntry struct {
 	Reason      string // shown to the partner
 	By          affiliate.Actor
 	At          time.Time
-	Key         *affiliate.IdempotencyKey // nil if the caller sent none
+}
+
+// Participant has the facts about a participant that a manual entry depends on.
+type Participant struct {
+	Partner  affiliate.UserID `db:"partner_id"`
+	Erased   bool
+	Currency string // of the programme
+}
+
+// Entry returns the entry for the ledger of a participant. An erased participant can get
+// only adjustments. closed is the end of the closed periods; nil if there are none. Errors:
+// PARTICIPANT_ERASED, PERIOD_CLOSED.
+func (e ManualEntry) Entry(p Participant, closed *time.Time) (Entry, error) {
+	if p.Erased && e.Type != EntryAdjustment {
+		return Entry{}, affiliate.Refuse(affiliate.ReasonParticipantErased)
+	}
+	if closed != nil && e.At.Before(*closed) {
+		return Entry{}, affiliate.PeriodClosed(*closed)
+	}
+	return Entry{
+		ID: affiliate.NewID[EntryID](e.At), Scope: e.Scope, Program: e.Program, Participant: e.Participant, Partner: p.Partner,
+		Type: e.Type, AmountCents: e.AmountCents, Currency: cmp.Or(e.Currency, p.Currency), Reason: &e.Reason,
+		CreatedBy: e.By.String(), CreatedAt: e.At,
+	}, nil
 }
 
 // Check returns the violations of the entry that do not depend on the participant.

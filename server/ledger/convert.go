@@ -11,7 +11,7 @@ func toProto(e ledger.Entry) *affiliatev1.LedgerEntry {
 		Id:            e.ID.String(),
 		ProgramId:     e.Program.String(),
 		ParticipantId: e.Participant.String(),
-		Mode:          server.EnumValue[affiliatev1.Mode](e.Scope.Mode),
+		Mode:          server.EnumValue[affiliatev1.Mode](e.Mode),
 		Type:          server.EnumValue[affiliatev1.LedgerEntryType](e.Type),
 		AmountCents:   e.AmountCents,
 		Currency:      e.Currency,
@@ -26,21 +26,10 @@ func toProto(e ledger.Entry) *affiliatev1.LedgerEntry {
 
 // toPartnerProto converts an entry to the message for the partner. The message does not
 // contain the member of the merchant who created the entry.
-func toPartnerProto(e ledger.PartnerLedgerEntry) *affiliatev1.PartnerLedgerEntry {
-	return &affiliatev1.PartnerLedgerEntry{
-		Id:            e.ID.String(),
-		ProgramId:     e.Program.String(),
-		ProgramName:   e.ProgramName,
-		ParticipantId: e.Participant.String(),
-		Mode:          server.EnumValue[affiliatev1.Mode](e.Scope.Mode),
-		Type:          server.EnumValue[affiliatev1.LedgerEntryType](e.Type),
-		AmountCents:   e.AmountCents,
-		Currency:      e.Currency,
-		CommissionId:  server.OptionalID(e.Commission),
-		PayoutId:      server.OptionalID(e.Payout),
-		Reason:        e.Reason,
-		CreatedAt:     server.Timestamp(e.CreatedAt),
-	}
+func toPartnerProto(e ledger.Item) *affiliatev1.PartnerLedgerEntry {
+	out := &affiliatev1.PartnerLedgerEntry{ProgramName: e.ProgramName}
+	server.CopyShared(out.ProtoReflect(), toProto(e.Entry).ProtoReflect())
+	return out
 }
 
 func balancesToProto(balances []ledger.Balance) []*affiliatev1.LedgerBalance {

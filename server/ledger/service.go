@@ -85,7 +85,7 @@ func (s *Service) ListLedger(ctx context.Context, req *affiliatev1.ListLedgerReq
 	}
 	data := make([]*affiliatev1.LedgerEntry, len(entries))
 	for i, e := range entries {
-		data[i] = toProto(e)
+		data[i] = toProto(e.Entry)
 	}
 	return &affiliatev1.ListLedgerResponse{
 		Data: data, Total: server.Total(ctx, total), Balances: balancesToProto(balances),
@@ -103,11 +103,32 @@ func (s *Service) CreateLedgerEntry(ctx context.Context, req *affiliatev1.Create
 	entry := manualEntryOf(req)
 	entry.Scope, entry.Program, entry.Participant = server.PrincipalFrom(ctx).Scope(), program, participant
 	entry.By, entry.At = server.ActorFrom(ctx), s.currentTime()
-	entry.Key, err = server.OptionalKey(ctx, affiliatev1.LedgerService_CreateLedgerEntry_FullMethodName, req, entry.At)
+	key, err := server.OptionalKey(ctx, affiliatev1.LedgerService_CreateLedgerEntry_FullMethodName, req, entry.At)
 	if err != nil {
 		return nil, err
 	}
-	added, replayed, err := ledgers.Add(ctx, s.db, entry)
+	var added ledger.Entry
+	replayed := false
+	err = s.db.InTx(ctx, func(tx *postgres.Tx) error {
+		if key == nil {
+			added, err = addEntry(ctx, tx, entry)
+			return err
+		}
+		stored, err := postgres.ClaimKey(ctx, tx, entry.Scope, *key)
+		if err != nil {
+			return err
+		}
+		if replayed = stored != nil; replayed {
+			added, err = ledgers.Get(ctx, tx, entry.Scope, string(stored))
+			return err
+		}
+		if added, err = addEntry(ctx, tx, entry); err != nil {
+			return err
+		}
+		// An entry never changes, except that an erasure removes its reason. Its id is
+		// therefore enough to repeat the response.
+		return postgres.StoreResponse(ctx, tx, entry.Scope, *key, []byte(added.ID.String()))
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -115,6 +136,33 @@ func (s *Service) CreateLedgerEntry(ctx context.Context, req *affiliatev1.Create
 		server.MarkReplayed(ctx)
 	}
 	return toProto(added), nil
+}
+
+// addEntry adds a manual entry to the ledger of a participant. Errors: NOT_FOUND,
+// PARTICIPANT_ERASED, PERIOD_CLOSED.
+func addEntry(ctx context.Context, tx *postgres.Tx, e ledger.ManualEntry) (ledger.Entry, error) {
+	participant, err := ledgers.LockParticipant(ctx, tx, e.Scope, e.Program, e.Participant)
+	if err != nil {
+		return ledger.Entry{}, err
+	}
+	closed, err := postgres.HoldBooks(ctx, tx, e.Scope.Workspace)
+	if err != nil {
+		return ledger.Entry{}, err
+	}
+	entry, err := e.Entry(participant, closed)
+	if err != nil {
+		return entry, err
+	}
+	if err := ledgers.Insert(ctx, tx, entry); err != nil {
+		return entry, err
+	}
+	return entry, tx.Audit(ctx, affiliate.AuditLine{
+		Workspace: e.Scope.Workspace, Mode: &e.Scope.Mode, Actor: e.By, At: e.At,
+		Action: "ledger." + string(e.Type), ResourceType: "ledger_entry", ResourceID: entry.ID,
+		After: map[string]any{
+			"participant_id": e.Participant, "amount_cents": e.AmountCents, "currency": entry.Currency, "reason": e.Reason,
+		},
+	})
 }
 
 // ListPartnerLedger returns one page of the calling partner's own entries.

@@ -12,6 +12,7 @@ import (
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/httpedge/csv"
 	"github.com/tributary-hq/tributary/server"
+	"github.com/tributary-hq/tributary/storage/postgres"
 	ledgers "github.com/tributary-hq/tributary/storage/postgres/ledger"
 )
 
@@ -78,10 +79,15 @@ func (s *Service) ExportLedger(req *affiliatev1.ExportLedgerRequest, stream grpc
 		period.Before = &end
 	}
 	scope, program := server.PrincipalFrom(ctx).Scope(), server.ParseOptionalID[affiliate.ProgramID](req.ProgramId)
-	if err := ledgers.BeginExport(ctx, s.db, scope, program, affiliate.AuditLine{
-		Workspace: scope.Workspace, Mode: &scope.Mode, Actor: server.ActorFrom(ctx), At: at,
-		Action: "ledger.export", ResourceType: "workspace", ResourceID: scope.Workspace,
-		After: map[string]any{"date_from": req.DateFrom, "date_to": req.DateTo, "timezone": req.Timezone, "program_id": req.ProgramId},
+	if err := postgres.CheckFilter(ctx, s.db, scope, program, nil, nil); err != nil {
+		return err
+	}
+	if err := s.db.InTx(ctx, func(tx *postgres.Tx) error {
+		return tx.Audit(ctx, affiliate.AuditLine{
+			Workspace: scope.Workspace, Mode: &scope.Mode, Actor: server.ActorFrom(ctx), At: at,
+			Action: "ledger.export", ResourceType: "workspace", ResourceID: scope.Workspace,
+			After: map[string]any{"date_from": req.DateFrom, "date_to": req.DateTo, "timezone": req.Timezone, "program_id": req.ProgramId},
+		})
 	}); err != nil {
 		return err
 	}

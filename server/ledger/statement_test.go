@@ -255,12 +255,16 @@ func TestCheck_ReportsInvalidDates(t *testing.T) {
 func TestCreateLedgerEntry_RefusesAClosedPeriod(t *testing.T) {
 	f := newFixture(t)
 	p := f.Join("Jane")
-	f.Exec(`update workspaces set books_closed_until = $2 where id = $1`, f.Scope.Workspace, f.Now().Add(time.Minute).Truncate(time.Millisecond))
+	closed := f.Now().Add(time.Minute).Truncate(time.Millisecond)
+	f.Exec(`update workspaces set books_closed_until = $2 where id = $1`, f.Scope.Workspace, closed)
 	req := &affiliatev1.CreateLedgerEntryRequest{
 		ProgramId: f.Program.String(), ParticipantId: p.ID.String(), Type: adjustment, AmountCents: -1, Reason: "R",
 	}
 	_, err := f.service.CreateLedgerEntry(f.asOwner(), req)
-	pgtest.RequireRefusal(t, err, affiliate.ReasonPeriodClosed)
+	if metadata := pgtest.RequireRefusal(t, err, affiliate.ReasonPeriodClosed); metadata["books_closed_until"] != affiliate.FormatTime(closed) {
+		t.Errorf("the error has the metadata %v, want the end of the closed periods", metadata)
+	}
+	f.WantCount(0, "entries", `select count(*) from ledger_entries`)
 	f.clock.Advance(time.Minute)
 	entry, err := f.service.CreateLedgerEntry(f.asOwner(), req)
 	if err != nil || !entry.CreatedAt.AsTime().Equal(timestamppb.New(f.Now().Truncate(time.Millisecond)).AsTime()) {

@@ -64,7 +64,7 @@ func TestCloseBooks_WaitsForTransactionsThatAddEntries(t *testing.T) {
 				entry := bonusOf(p, time.Now().UTC())
 				time.Sleep(rand.N(8 * time.Millisecond)) //nolint:gosec // no secret
 				err := f.DB.InTx(f.Context(), func(tx *postgres.Tx) error {
-					if err := ledgers.AddToLedger(f.Context(), tx, entry); err != nil {
+					if err := ledgers.Insert(f.Context(), tx, entry); err != nil {
 						return err
 					}
 					time.Sleep(rand.N(8 * time.Millisecond)) //nolint:gosec // no secret
@@ -117,7 +117,7 @@ func TestCloseBooks_FailsWhileATransactionDoesNotEnd(t *testing.T) {
 	t.Cleanup(endTransaction)
 	go func() {
 		ended <- f.DB.InTx(f.Context(), func(tx *postgres.Tx) error {
-			if err := ledgers.AddToLedger(f.Context(), tx, bonusOf(p, pgtest.Noon)); err != nil {
+			if err := ledgers.Insert(f.Context(), tx, bonusOf(p, pgtest.Noon)); err != nil {
 				return err
 			}
 			close(added)
@@ -155,7 +155,8 @@ func TestLedger_DatesEntriesIntoTheOpenPeriod(t *testing.T) {
 	withSale := bonusOf(p, closed.Add(-time.Second))
 	withSale.OccurredAt = &sale
 	f.addToLedger(
-		bonusOf(p, closed.Add(-time.Second)), withSale, bonusOf(p, closed), bonusOf(p, pgtest.Noon), bonusOf(test, closed.Add(-time.Minute)), bonusOf(other, closed.Add(-time.Minute)))
+		bonusOf(p, closed.Add(-time.Second)), withSale, bonusOf(p, closed), bonusOf(p, pgtest.Noon),
+		bonusOf(test, closed.Add(-time.Minute)), bonusOf(other, closed.Add(-time.Minute)))
 	f.Exec(`
 		insert into ledger_entries (workspace_id, id, mode, program_id, participant_id, partner_id, type, amount_cents, currency, created_by, created_at)
 		values ($1, gen_random_uuid(), $2, $3, $4, $5, 'bonus', 1, 'EUR', 'system', $6)`,
@@ -167,22 +168,4 @@ func TestLedger_DatesEntriesIntoTheOpenPeriod(t *testing.T) {
 	if got != want {
 		t.Errorf("the entries are dated %s\nwant %s", got, want)
 	}
-}
-
-func TestAddLedgerEntry_RefusesAClosedPeriod(t *testing.T) {
-	f := newFixture(t)
-	p := f.Join("Jane")
-	f.mustCloseBooks(pgtest.Noon)
-	entry := ledger.ManualEntry{
-		Scope: f.Scope, Program: f.Program, Participant: p.ID, Type: ledger.EntryAdjustment, AmountCents: -5, Reason: "R", By: pgtest.By(f.Owner), At: pgtest.Noon.Add(-time.Millisecond),
-	}
-	_, _, err := ledgers.Add(t.Context(), f.DB, entry)
-	if metadata := pgtest.RequireRefusal(t, err, affiliate.ReasonPeriodClosed); metadata["books_closed_until"] != affiliate.FormatTime(pgtest.Noon) {
-		t.Errorf("the error has the metadata %v, want the end of the closed periods", metadata)
-	}
-	entry.At = pgtest.Noon
-	if _, _, err := ledgers.Add(t.Context(), f.DB, entry); err != nil {
-		t.Error(err)
-	}
-	f.WantCount(1, "entries", `select count(*) from ledger_entries`)
 }

@@ -17,21 +17,7 @@ import (
 // the filter's type and currency. The total is counted in the same index and stops at
 // affiliate.MaxTotal. Balances are not computed but read from ledger_balances.
 
-const ledgerColumns = `
-	l.id, l.mode, l.program_id as program, l.participant_id as participant, l.partner_id as partner, l.type, l.amount_cents,
-	l.currency, l.commission_id as commission, l.payout_id as payout, l.reason, l.created_by, l.created_at, l.occurred_at`
-
-// ledgerRow is a row with ledgerColumns. It has no workspace id: a merchant's list
-// belongs to a workspace that the caller knows, and partners do not receive the id.
-type ledgerRow struct {
-	ledger.PartnerLedgerEntry
-	Mode affiliate.Mode
-}
-
-func (r ledgerRow) entry() ledger.PartnerLedgerEntry {
-	r.Scope.Mode = r.Mode
-	return r.PartnerLedgerEntry
-}
+var ledgerColumns = postgres.Columns[ledger.Entry]("l")
 
 // ledgerConditions adds the conditions of a filter on ledger_entries l.
 func ledgerConditions(where *postgres.Conditions, filter ledger.Filter) {
@@ -56,17 +42,16 @@ func ledgerListSQL(where postgres.Conditions) (page, count string) {
 	return page, postgres.CountUpTo(affiliate.MaxTotal, `from ledger_entries l where `+where.SQL())
 }
 
-func ledgerPage(ctx context.Context, db *postgres.DB, where postgres.Conditions, page affiliate.Page) ([]ledger.PartnerLedgerEntry, int64, error) {
+func ledgerPage(
+	ctx context.Context, db *postgres.DB, where postgres.Conditions, page affiliate.Page,
+) ([]ledger.Item, int64, error) {
 	pageSQL, countSQL := ledgerListSQL(where)
 	args := append([]any{postgres.PlanForArgs}, where.Args...)
 	rows, err := db.Query(ctx, pageSQL, append(args, page.Size, page.Offset())...)
 	if err != nil {
 		return nil, 0, fmt.Errorf("read ledger: %w", err)
 	}
-	entries, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (ledger.PartnerLedgerEntry, error) {
-		r, err := pgx.RowToStructByNameLax[ledgerRow](row)
-		return r.entry(), err
-	})
+	entries, err := pgx.CollectRows(rows, pgx.RowToStructByName[ledger.Item])
 	if err != nil {
 		return nil, 0, fmt.Errorf("read ledger: %w", err)
 	}
@@ -87,7 +72,7 @@ func ledgerPage(ctx context.Context, db *postgres.DB, where postgres.Conditions,
 func List(
 	ctx context.Context, db *postgres.DB, scope affiliate.Scope, program affiliate.ProgramID, participant affiliate.ParticipantID,
 	filter ledger.Filter, page affiliate.Page,
-) ([]ledger.Entry, int64, []ledger.Balance, error) {
+) ([]ledger.Item, int64, []ledger.Balance, error) {
 	const known = `
 		select from participants where workspace_id = $1 and mode = $2 and program_id = $3 and id = $4`
 	const balances = `
@@ -109,13 +94,9 @@ func List(
 	where.Add("l.mode = ?", scope.Mode)
 	where.Add("l.participant_id = ?", participant)
 	ledgerConditions(&where, filter)
-	found, total, err := ledgerPage(ctx, db, where, page)
+	entries, total, err := ledgerPage(ctx, db, where, page)
 	if err != nil {
 		return nil, 0, nil, err
-	}
-	entries := make([]ledger.Entry, len(found))
-	for i, e := range found {
-		entries[i] = e.Entry
 	}
 	rows, _ := db.Query(ctx, balances, scope.Workspace, scope.Mode, participant)
 	sums, err := pgx.CollectRows(rows, pgx.RowToStructByName[ledger.Balance])
@@ -140,7 +121,7 @@ const partnerLedgerBalances = `
 // partner's balances. The filter's programme applies to the balances too.
 func ListOfPartner(
 	ctx context.Context, db *postgres.DB, partner affiliate.UserID, mode affiliate.Mode, filter ledger.Filter, page affiliate.Page,
-) ([]ledger.PartnerLedgerEntry, int64, []ledger.Balance, error) {
+) ([]ledger.Item, int64, []ledger.Balance, error) {
 	if err := postgres.CheckParticipation(ctx, db, partner, mode, filter.Program); err != nil {
 		return nil, 0, nil, err
 	}

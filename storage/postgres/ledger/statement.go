@@ -98,18 +98,13 @@ const ledgerOpening = `
 	order by currency`
 
 // ledgerExport returns the entries from the time $4 until before the time $5.
-const ledgerExport = `
+var ledgerExport = `
 	select ` + ledgerColumns + `, p.name as program_name, t.partner_name
 	from ledger_entries l
 	left join programs p on p.workspace_id = l.workspace_id and p.id = l.program_id
 	left join participants t on t.workspace_id = l.workspace_id and t.id = l.participant_id
 	where l.workspace_id = $1 and l.mode = $2 and ($3::uuid is null or l.program_id = $3) and l.created_at >= $4 and l.created_at < $5
 	order by l.created_at, l.id`
-
-type ledgerLineRow struct {
-	ledger.Line
-	Mode affiliate.Mode
-}
 
 // Export returns the opening balances and the entries of a period, oldest first. The
 // period has both bounds. All lines come from one snapshot. It uses a connection and an
@@ -142,18 +137,6 @@ func Export(
 				return
 			}
 		}
-		postgres.ExportRows(ctx, tx, func(row pgx.CollectableRow) (ledger.Line, error) {
-			r, err := pgx.RowToStructByNameLax[ledgerLineRow](row)
-			return r.Line, err
-		}, ledgerExport, args...)(yield)
+		postgres.ExportRows(ctx, tx, pgx.RowToStructByName[ledger.Line], ledgerExport, args...)(yield)
 	}
-}
-
-// BeginExport checks the programme of an export and adds its record to the audit log.
-// Errors: NOT_FOUND for the programme.
-func BeginExport(ctx context.Context, db *postgres.DB, scope affiliate.Scope, program *affiliate.ProgramID, line affiliate.AuditLine) error {
-	if err := postgres.CheckFilter(ctx, db, scope, program, nil, nil); err != nil {
-		return err
-	}
-	return db.InTx(ctx, func(tx *postgres.Tx) error { return tx.Audit(ctx, line) })
 }

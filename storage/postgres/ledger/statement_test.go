@@ -41,7 +41,7 @@ func randomEntry(random *rand.Rand, p pgtest.Participant) ledger.Entry {
 
 func (f *fixture) addToLedger(entries ...ledger.Entry) {
 	f.Helper()
-	if err := f.DB.InTx(f.Context(), func(tx *postgres.Tx) error { return ledgers.AddToLedger(f.Context(), tx, entries...) }); err != nil {
+	if err := f.DB.InTx(f.Context(), func(tx *postgres.Tx) error { return ledgers.Insert(f.Context(), tx, entries...) }); err != nil {
 		f.Fatal(err)
 	}
 }

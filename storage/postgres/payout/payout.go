@@ -127,10 +127,5 @@ func Apply(
 	if err := tx.Publish(ctx, events...); err != nil {
 		return batch, err
 	}
-	ledger := &pgx.Batch{}
-	ledgers.Queue(ledger, postgres.RandomSlot(), entries...)
-	if err := tx.SendBatch(ctx, ledger).Close(); err != nil {
-		return batch, fmt.Errorf("write ledger entries: %w", err)
-	}
-	return batch, nil
+	return batch, ledgers.Insert(ctx, tx, entries...)
 }

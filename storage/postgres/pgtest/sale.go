@@ -92,7 +92,17 @@ func (f *Fixture) NewLedgerEntry(p Participant, cents int64, change ...func(*led
 		By: affiliate.System, At: f.Now(),
 	}
 	apply(&e, change)
-	if _, _, err := ledgers.Add(f.Context(), f.DB, e); err != nil {
+	if err := f.DB.InTx(f.Context(), func(tx *postgres.Tx) error {
+		participant, err := ledgers.LockParticipant(f.Context(), tx, e.Scope, e.Program, e.Participant)
+		if err != nil {
+			return err
+		}
+		entry, err := e.Entry(participant, nil)
+		if err != nil {
+			return err
+		}
+		return ledgers.Insert(f.Context(), tx, entry)
+	}); err != nil {
 		f.Fatal(err)
 	}
 }
