@@ -61,7 +61,7 @@ var payoutStatuses = []payout.Status{
 // UpdateBatch stores the confirmations of a locked batch and sets its status according to
 // its payouts. The returned batch has no counts, totals and names.
 func UpdateBatch(ctx context.Context, tx *postgres.Tx, batch payout.Batch, at time.Time) (payout.Batch, error) {
-	rows, _ := tx.Query(ctx, selectPayoutStatuses, batch.Scope.Workspace, batch.Scope.Mode, batch.ID, payoutStatuses)
+	rows, _ := tx.Query(ctx, selectPayoutStatuses, batch.Workspace, batch.Mode, batch.ID, payoutStatuses)
 	found, err := pgx.CollectRows(rows, pgx.RowTo[payout.Status])
 	if err != nil {
 		return batch, fmt.Errorf("read payout statuses: %w", err)
@@ -110,7 +110,7 @@ func setBatchNames(ctx context.Context, db postgres.Queryer, batches []*payout.B
 			}
 		}
 	}
-	rows, _ := db.Query(ctx, read, batches[0].Scope.Workspace, ids)
+	rows, _ := db.Query(ctx, read, batches[0].Workspace, ids)
 	var id affiliate.ActorID
 	var name string
 	if _, err := pgx.ForEachRow(rows, []any{&id, &name}, func() error {

@@ -95,7 +95,7 @@ func CopyAccounts(ctx context.Context, tx *postgres.Tx, batch payout.Batch) erro
 		from payout_methods m
 		where p.workspace_id = $1 and p.mode = $2 and p.batch_id = $3 and p.status = 'pending' and p.account is null
 			and m.user_id = p.partner_id and m.method = p.method and m.account is not null`
-	if _, err := tx.Exec(ctx, update, batch.Scope.Workspace, batch.Scope.Mode, batch.ID); err != nil {
+	if _, err := tx.Exec(ctx, update, batch.Workspace, batch.Mode, batch.ID); err != nil {
 		return fmt.Errorf("copy accounts to payouts: %w", err)
 	}
 	return nil

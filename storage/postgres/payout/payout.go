@@ -53,7 +53,7 @@ func LockOfBatch(ctx context.Context, tx *postgres.Tx, batch payout.Batch, statu
 		where p.workspace_id = $1 and p.mode = $2 and p.batch_id = $3 and p.status = any($4)
 		order by p.id
 		for no key update`
-	rows, _ := tx.Query(ctx, lock, batch.Scope.Workspace, batch.Scope.Mode, batch.ID, statuses)
+	rows, _ := tx.Query(ctx, lock, batch.Workspace, batch.Mode, batch.ID, statuses)
 	found, err := pgx.CollectRows(rows, pgx.RowToStructByName[payout.Payout])
 	if err != nil {
 		return nil, fmt.Errorf("lock the payouts of a batch: %w", err)
