@@ -197,16 +197,8 @@ func (t Transition) Apply(c Commission) (Commission, *affiliate.Error) {
 	case MoveClearReview:
 		c.ReviewReasons = slices.DeleteFunc(slices.Clone(c.ReviewReasons), t.clears)
 		c.NeedsReview = len(c.ReviewReasons) > 0
-	case MoveDispute:
-		c.Dispute = DisputeOpen
-		if !slices.Contains(c.ReviewReasons, ReviewDispute) {
-			c.ReviewReasons = append(slices.Clone(c.ReviewReasons), ReviewDispute)
-		}
-		c.NeedsReview = c.reviewable()
-	case MoveResolveDispute:
-		c.Dispute = t.Dispute
-		c.ReviewReasons = slices.DeleteFunc(slices.Clone(c.ReviewReasons), func(reason string) bool { return reason == ReviewDispute })
-		c.NeedsReview = c.reviewable() && len(c.ReviewReasons) > 0
+	case MoveDispute, MoveResolveDispute:
+		c = t.dispute(c)
 	case MoveRefund, MoveClawBack, MoveRestore:
 		c = t.refund(c)
 	case MovePay:
@@ -218,6 +210,20 @@ func (t Transition) Apply(c Commission) (Commission, *affiliate.Error) {
 		c.Payout = nil
 	}
 	return c, nil
+}
+
+// dispute returns the commission after the begin or the end of a dispute.
+func (t Transition) dispute(c Commission) Commission {
+	if t.Move == MoveDispute {
+		c.Dispute, c.NeedsReview = DisputeOpen, c.reviewable()
+		if !slices.Contains(c.ReviewReasons, ReviewDispute) {
+			c.ReviewReasons = append(slices.Clone(c.ReviewReasons), ReviewDispute)
+		}
+		return c
+	}
+	reasons := slices.DeleteFunc(slices.Clone(c.ReviewReasons), func(reason string) bool { return reason == ReviewDispute })
+	c.Dispute, c.NeedsReview, c.ReviewReasons = t.Dispute, c.reviewable() && len(reasons) > 0, reasons
+	return c
 }
 
 // refund returns the commission after a move that changes its amount.
