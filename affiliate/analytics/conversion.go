@@ -104,3 +104,18 @@ func (c *Conversion) KeepClickValues(counted *Conversion) {
 		}
 	}
 }
+
+// AddConversion adds a conversion to the sums; sign is 1, or -1 to subtract it.
+func (s Sums) AddConversion(c *Conversion, sign int64) {
+	add := func(currency string, counts Counts) {
+		if sign < 0 {
+			counts = counts.Negated()
+		}
+		s.addAll(c.Owner, QuarterOf(c.OccurredAt), c.Values[:], currency, counts)
+	}
+	figures := c.Figures()
+	add("", figures.Plain)
+	for currency, counts := range figures.Amounts {
+		add(currency, counts)
+	}
+}

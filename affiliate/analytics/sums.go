@@ -8,46 +8,6 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// Counts holds the numbers of a sum. All of them can be added up, and all can be negative in a
-// change of a sum. Amounts are in minor units of the currency of the sum. A sum without a
-// currency contains the numbers before Orders, a sum with a currency contains the others.
-type Counts [countsLen]int64
-
-// The indexes of Counts. Their order is part of the format of stored sums.
-const (
-	Clicks       = iota // clicks, without those of bots
-	UniqueClicks        // first clicks of their visitors in 24 hours
-	BotClicks           // clicks of bots
-	Conversions         // conversions of all event types
-	Signups             // conversions of the types signup and lead
-	NewCustomers        // first attributed conversions of their customers, and attributed conversions without a customer
-	Approved            // conversions whose commission is approved or paid
-	Paid                // conversions whose commission is paid
-
-	Orders          // conversions of the types purchase and renewal
-	RevenueCents    // amounts of these conversions, before refunds
-	RefundedCents   // refunded part of RevenueCents
-	CommissionCents // commissions that are pending, approved or paid
-
-	countsLen
-)
-
-// Plus returns the sum of both.
-func (c Counts) Plus(other Counts) Counts {
-	for i, n := range other {
-		c[i] += n
-	}
-	return c
-}
-
-// Negated returns the counts with the opposite sign.
-func (c Counts) Negated() Counts {
-	for i := range c {
-		c[i] = -c[i]
-	}
-	return c
-}
-
 // Owner is what a sum belongs to. Zero ids have these meanings: without a participant, the sum
 // covers the whole programme; without a programme, it covers the conversions of the workspace
 // that are not attributed. The conversions of a participant that no link has caused have no
@@ -228,6 +188,12 @@ func (s Sums) Participants() []affiliate.ParticipantID {
 	return slices.Collect(maps.Keys(found))
 }
 
+// DayValues identifies the values of a dimension in a day.
+type DayValues struct {
+	Dimension Dimension
+	Day       Day
+}
+
 // DayValues returns the dimensions and days of the sums that belong to values.
 func (s Sums) DayValues() []DayValues {
 	found := map[DayValues]bool{}
@@ -252,21 +218,6 @@ func (s Sums) DropErased(participants map[affiliate.ParticipantID]bool, workspac
 func (s Sums) Add(key Key, quarters Quarters) {
 	for _, quarter := range quarters {
 		s.add(key, quarter.Index, quarter.Counts)
-	}
-}
-
-// AddConversion adds a conversion to the sums; sign is 1, or -1 to subtract it.
-func (s Sums) AddConversion(c *Conversion, sign int64) {
-	add := func(currency string, counts Counts) {
-		if sign < 0 {
-			counts = counts.Negated()
-		}
-		s.addAll(c.Owner, QuarterOf(c.OccurredAt), c.Values[:], currency, counts)
-	}
-	figures := c.Figures()
-	add("", figures.Plain)
-	for currency, counts := range figures.Amounts {
-		add(currency, counts)
 	}
 }
 

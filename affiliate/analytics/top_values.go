@@ -20,12 +20,6 @@ const (
 	conversionWeight = 1000
 )
 
-// DayValues identifies the values of a dimension in a day.
-type DayValues struct {
-	Dimension Dimension
-	Day       Day
-}
-
 // Weights holds the weights of the values of new clicks and conversions.
 type Weights map[DayValues]map[string]int64
 
