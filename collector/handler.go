@@ -100,6 +100,10 @@ func (c *Collector) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+func (c *Collector) newRequestID() string {
+	return affiliate.NewID[affiliate.RequestID](c.now()).String()
+}
+
 func (c *Collector) serveClicks(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	switch r.Method {

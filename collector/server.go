@@ -150,8 +150,7 @@ func New(cfg Config, deps Deps) *Collector {
 	sink := deps.Sink
 	if deps.Journal != nil {
 		c.journalSink = &journalSink{
-			stream: sink, missingDependency: c.missingDependency, journal: deps.Journal, unavailable: make([]atomic.Bool, c.shards),
-			metrics: c.metrics, log: c.log,
+			stream: sink, missingDependency: c.missingDependency, journal: deps.Journal, unavailable: make([]atomic.Bool, c.shards), metrics: c.metrics, log: c.log,
 		}
 		c.background = append(c.background, c.journalSink.run)
 		sink = c.journalSink
@@ -381,10 +380,6 @@ func (c *Collector) serveHealth(w http.ResponseWriter, missing string) {
 	h["Content-Type"] = jsonType
 	h["Cache-Control"] = noStore
 	_, _ = io.WriteString(w, `{"status":"ok"}`+"\n")
-}
-
-func (c *Collector) newRequestID() string {
-	return affiliate.NewID[affiliate.RequestID](c.now()).String()
 }
 
 func (c *Collector) reportPanic(r *http.Request, value any, stack []byte) {
