@@ -98,27 +98,18 @@ const (
 	EventDismissed EventStatus = "dismissed"
 )
 
-// CheckOpen returns an error if the fraud event is already resolved. Errors:
-// FRAUD_EVENT_RESOLVED.
-func (s EventStatus) CheckOpen() error {
-	if s == EventOpen {
-		return nil
-	}
-	return affiliate.RefuseStatus(affiliate.ReasonFraudEventResolved, s)
-}
-
 // Event records a conversion that the fraud rules suspect. A decision creates at
 // most one fraud event, which has the id of the decision.
 type Event struct {
-	ID                    EventID
-	Scope                 affiliate.Scope
-	Program               affiliate.ProgramID
+	ID EventID
+	affiliate.Scope
+	Program               affiliate.ProgramID `db:"program_id"`
 	ProgramName           string
-	Participant           affiliate.ParticipantID
+	Participant           affiliate.ParticipantID `db:"participant_id"`
 	PartnerName           string
-	Conversion            affiliate.ConversionID
+	Conversion            affiliate.ConversionID `db:"conversion_id"`
 	ExternalTransactionID string
-	Commission            *affiliate.CommissionID // nil if nothing was earned
+	Commission            *affiliate.CommissionID `db:"commission_id"` // nil if nothing was earned
 	Score                 int                     // 0 to 100
 	Signals               []Signal
 	Action                Action
@@ -127,6 +118,18 @@ type Event struct {
 	ResolvedBy            *affiliate.UserID
 	ResolvedAt            *time.Time
 	CreatedAt             time.Time
+}
+
+// Resolve returns an open event with the outcome of its review. Errors: FRAUD_EVENT_RESOLVED.
+func (e Event) Resolve(outcome EventStatus, note *string, by affiliate.Actor, at time.Time) (Event, error) {
+	if e.Status != EventOpen {
+		return e, affiliate.RefuseStatus(affiliate.ReasonFraudEventResolved, e.Status)
+	}
+	e.Status, e.Note, e.ResolvedAt = outcome, note, &at
+	if id := by.ID(); id != nil {
+		e.ResolvedBy = &affiliate.UserID{UUID: id.UUID}
+	}
+	return e, nil
 }
 
 // EventFilter restricts a list of fraud events. A zero field matches every fraud
@@ -138,22 +141,30 @@ type EventFilter struct {
 	Created     affiliate.Period
 }
 
-// Resolution is the result of a person's review of a fraud event.
-type Resolution struct {
-	Scope   affiliate.Scope
-	Event   EventID
-	Outcome EventStatus // confirmed or dismissed
-	Note    *string
-	By      affiliate.Actor
-	At      time.Time
-}
-
 // ProgramFraudPolicy is the fraud policy of a programme with its settings.
 type ProgramFraudPolicy struct {
-	Program   affiliate.ProgramID
-	Policy    Policy
-	Settings  Settings
+	Program   affiliate.ProgramID `db:"program_id"`
+	Policy    Policy              `db:"fraud_policy"`
+	Settings  Settings            `db:"fraud_settings"`
 	UpdatedAt time.Time
+}
+
+// PolicyObject is the fraud policy of a programme as the audit log shows it.
+type PolicyObject struct {
+	Policy           Policy   `json:"fraud_policy"`
+	DisabledRules    []string `json:"disabled_rules"`
+	BlockedCountries []string `json:"blocked_countries"`
+	CouponSites      []string `json:"coupon_sites"`
+	BrandTerms       []string `json:"brand_terms"`
+}
+
+// Object returns p as the audit log shows it.
+func (p ProgramFraudPolicy) Object() PolicyObject {
+	list := func(texts []string) []string { return append([]string{}, texts...) }
+	return PolicyObject{
+		Policy: p.Policy, DisabledRules: list(p.Settings.DisabledRules), BlockedCountries: list(p.Settings.BlockedCountries),
+		CouponSites: list(p.Settings.CouponSites), BrandTerms: list(p.Settings.BrandTerms),
+	}
 }
 
 // Score returns the total score of signals, at most fraud.MaxScore.

@@ -1,19 +1,15 @@
 // Package fraud applies fraud rules to a conversion. Each rule checks facts about the
 // conversion. If it fires, it returns a sentence as evidence.
 //
-// Each rule has its own file and registers itself there; no other code refers to it by
-// name. The result depends only on the facts and the settings. The package imports no
-// other package of this module and does not access a database or the network. It does
+// The rules are in allRules; no other code refers to a rule by name. The result depends only
+// on the facts and the settings. The package does not access a database or the network. It does
 // not decide about money: the caller decides which consequences a score has. Evidence
 // contains no personal data. It can contain texts that the merchant entered in the
 // settings, but no texts that a visitor sent.
 package fraud
 
 import (
-	"cmp"
 	"slices"
-	"strings"
-	"sync"
 	"time"
 )
 
@@ -122,24 +118,8 @@ type Rule struct {
 	evaluate func(Facts, Settings) string
 }
 
-// allRules holds all rules, in the order in which register was called.
-var allRules []Rule
-
-func register(r Rule) Rule {
-	allRules = append(allRules, r)
-	return r
-}
-
-// sortedRules returns all rules, those with the highest score first. Rules with equal
-// scores are sorted by name.
-var sortedRules = sync.OnceValue(func() []Rule {
-	return slices.SortedFunc(slices.Values(allRules), func(a, b Rule) int {
-		return cmp.Or(cmp.Compare(b.Score, a.Score), strings.Compare(a.Name, b.Name))
-	})
-})
-
 // Rules returns all rules, those with the highest score first.
-func Rules() []Rule { return slices.Clone(sortedRules()) }
+func Rules() []Rule { return slices.Clone(allRules) }
 
 // RuleExists reports whether there is a rule with this name.
 func RuleExists(name string) bool {
@@ -159,7 +139,7 @@ type Result struct {
 // Evaluate applies all rules that are not disabled.
 func Evaluate(f Facts, s Settings) Result {
 	v := Result{Signals: []Signal{}}
-	for _, rule := range sortedRules() {
+	for _, rule := range allRules {
 		if slices.Contains(s.DisabledRules, rule.Name) {
 			continue
 		}
@@ -173,13 +153,4 @@ func Evaluate(f Facts, s Settings) Result {
 		v.NeedsReview = v.NeedsReview || rule.Score == 0
 	}
 	return v
-}
-
-// evidenceIf returns evidence if fires is true, and an empty text otherwise. Rules whose
-// evidence is always the same sentence use it.
-func evidenceIf(fires bool, evidence string) string {
-	if fires {
-		return evidence
-	}
-	return ""
 }

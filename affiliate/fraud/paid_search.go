@@ -29,36 +29,32 @@ func wordSet(list string) map[string]bool {
 	return set
 }
 
-// The collector does not store the query of the landing page, but it stores the ad
-// platform whose click id the query contained. For ads without a click id, the rule
-// uses the campaign parameters and the referrer.
-var _ = register(Rule{
-	Name: "paid_search", Score: 50,
-	Description: "The click came from an ad of a search engine, according to the ad's click id or the campaign parameters, or from a search engine with one of the programme's brand terms in the campaign parameters.",
-	evaluate: func(f Facts, s Settings) string {
-		if f.Click == nil {
-			return ""
-		}
-		if searchPlatforms[f.Click.PaidPlatform] {
-			return "The click carried an ad click id of a search engine: " + f.Click.PaidPlatform + "."
-		}
-		medium := compactText(f.Click.Medium)
-		fromSearchEngine := isFromSearchEngine(*f.Click)
-		if searchAds[medium] || fromSearchEngine && paidAds[medium] {
-			return "The click came from a paid ad of a search engine."
-		}
-		if !fromSearchEngine {
-			return ""
-		}
-		term := spacedWords(f.Click.Term)
-		for _, brand := range s.BrandTerms {
-			if words := spacedWords(brand); strings.TrimSpace(words) != "" && strings.Contains(term, words) {
-				return "The click came from a search engine, with the brand term " + strconv.Quote(brand) + " in its campaign."
-			}
-		}
+// paidSearch is the rule paid_search. The collector does not store the query of the landing
+// page, but it stores the ad platform whose click id the query contained. For ads without a
+// click id, the rule uses the campaign parameters and the referrer.
+func paidSearch(f Facts, s Settings) string {
+	if f.Click == nil {
 		return ""
-	},
-})
+	}
+	if searchPlatforms[f.Click.PaidPlatform] {
+		return "The click carried an ad click id of a search engine: " + f.Click.PaidPlatform + "."
+	}
+	medium := compactText(f.Click.Medium)
+	fromSearchEngine := isFromSearchEngine(*f.Click)
+	if searchAds[medium] || fromSearchEngine && paidAds[medium] {
+		return "The click came from a paid ad of a search engine."
+	}
+	if !fromSearchEngine {
+		return ""
+	}
+	term := spacedWords(f.Click.Term)
+	for _, brand := range s.BrandTerms {
+		if words := spacedWords(brand); strings.TrimSpace(words) != "" && strings.Contains(term, words) {
+			return "The click came from a search engine, with the brand term " + strconv.Quote(brand) + " in its campaign."
+		}
+	}
+	return ""
+}
 
 // isFromSearchEngine reports whether the campaign source or the referrer is a search
 // engine.

@@ -60,7 +60,7 @@ func policyToProto(p fraud.ProgramFraudPolicy) *affiliatev1.ProgramFraudPolicy {
 func eventToProto(e fraud.Event) *affiliatev1.FraudEvent {
 	out := &affiliatev1.FraudEvent{
 		Id:                    e.ID.String(),
-		Mode:                  server.EnumValue[affiliatev1.Mode](e.Scope.Mode),
+		Mode:                  server.EnumValue[affiliatev1.Mode](e.Mode),
 		ProgramId:             e.Program.String(),
 		ProgramName:           e.ProgramName,
 		ParticipantId:         e.Participant.String(),

@@ -18,14 +18,20 @@ package fraud
 
 import (
 	"context"
+	"errors"
+	"slices"
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/attribution"
+	"github.com/tributary-hq/tributary/affiliate/commission"
 	"github.com/tributary-hq/tributary/affiliate/fraud"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 	"github.com/tributary-hq/tributary/storage/postgres"
 	frauds "github.com/tributary-hq/tributary/storage/postgres/fraud"
+	payouts "github.com/tributary-hq/tributary/storage/postgres/payout"
+	programs "github.com/tributary-hq/tributary/storage/postgres/program"
 )
 
 // Service implements affiliate.v1.FraudService.
@@ -55,19 +61,55 @@ func (s *Service) GetFraudPolicy(ctx context.Context, req *affiliatev1.GetFraudP
 	return policyToProto(policy), nil
 }
 
-// PutFraudPolicy replaces the fraud policy of a programme.
+// PutFraudPolicy replaces the fraud policy of a programme. If nothing changes, it writes no
+// audit record and no event.
 func (s *Service) PutFraudPolicy(ctx context.Context, req *affiliatev1.PutFraudPolicyRequest) (*affiliatev1.ProgramFraudPolicy, error) {
-	program, err := server.PathID[affiliate.ProgramID](req.GetProgramId())
+	id, err := server.PathID[affiliate.ProgramID](req.GetProgramId())
 	if err != nil {
 		return nil, err
 	}
-	policy, err := frauds.PutPolicy(ctx, s.db, server.PrincipalFrom(ctx).Scope(), fraud.ProgramFraudPolicy{
-		Program: program, Policy: fraud.Policy(server.EnumName(req.GetPolicy())), Settings: settingsOf(req), UpdatedAt: s.currentTime(),
-	}, server.ActorFrom(ctx))
+	scope := server.PrincipalFrom(ctx).Scope()
+	policy := fraud.ProgramFraudPolicy{
+		Program: id, Policy: fraud.Policy(server.EnumName(req.GetPolicy())), Settings: settingsOf(req), UpdatedAt: s.currentTime(),
+	}
+	var after fraud.ProgramFraudPolicy
+	err = s.db.InTx(ctx, func(tx *postgres.Tx) error {
+		program, err := programs.LockForUpdate(ctx, tx, scope, id)
+		if err != nil {
+			return err
+		}
+		before, err := frauds.Policy(ctx, tx, scope, id)
+		if err != nil {
+			return err
+		}
+		oldValues, newValues, err := affiliate.ChangedFields(before.Object(), policy.Object())
+		if err != nil {
+			return err
+		}
+		if oldValues == nil {
+			after = before
+			return nil
+		}
+		after = policy
+		if err := frauds.UpdatePolicy(ctx, tx, scope, policy); err != nil {
+			return err
+		}
+		program.FraudPolicy, program.Version, program.UpdatedAt = policy.Policy, program.Version+1, policy.UpdatedAt
+		// The webhook event contains the policy, but not its lists, which are private
+		// to the merchant.
+		var previous any
+		if before.Policy != policy.Policy {
+			previous = map[string]fraud.Policy{"fraud_policy": before.Policy}
+		}
+		if err := tx.Audit(ctx, program.AuditLine("program.put_fraud_policy", policy.UpdatedAt, server.ActorFrom(ctx), oldValues, newValues)); err != nil {
+			return err
+		}
+		return tx.Publish(ctx, affiliate.NewEvent(scope, affiliate.EventProgramUpdated, policy.UpdatedAt, program.Object(), previous))
+	})
 	if err != nil {
 		return nil, err
 	}
-	return policyToProto(policy), nil
+	return policyToProto(after), nil
 }
 
 // ListFraudEvents returns one page of fraud events, newest first.
@@ -82,8 +124,11 @@ func (s *Service) ListFraudEvents(ctx context.Context, req *affiliatev1.ListFrau
 		Status:      fraud.EventStatus(server.EnumName(req.GetStatus())),
 		Created:     created,
 	}
-	page := server.PageOf(req)
-	events, total, err := frauds.ListEvents(ctx, s.db, server.PrincipalFrom(ctx).Scope(), filter, page)
+	page, scope := server.PageOf(req), server.PrincipalFrom(ctx).Scope()
+	if err := postgres.CheckFilter(ctx, s.db, scope, filter.Program, filter.Participant, nil); err != nil {
+		return nil, err
+	}
+	events, total, err := frauds.ListEvents(ctx, s.db, scope, filter, page)
 	if err != nil {
 		return nil, err
 	}
@@ -97,19 +142,69 @@ func (s *Service) ListFraudEvents(ctx context.Context, req *affiliatev1.ListFrau
 	}, nil
 }
 
-// ResolveFraudEvent confirms or dismisses an open event. Errors: FRAUD_EVENT_RESOLVED.
+// ResolveFraudEvent confirms or dismisses an open event. If the event is confirmed, its
+// commission is rejected. If the event is dismissed, the fraud reason is removed from the
+// review reasons of the commission. Errors: FRAUD_EVENT_RESOLVED.
 func (s *Service) ResolveFraudEvent(ctx context.Context, req *affiliatev1.ResolveFraudEventRequest) (*affiliatev1.FraudEvent, error) {
 	id, err := server.PathID[fraud.EventID](req.GetEventId())
 	if err != nil {
 		return nil, err
 	}
-	event, err := frauds.ResolveEvent(ctx, s.db, fraud.Resolution{
-		Scope: server.PrincipalFrom(ctx).Scope(), Event: id,
-		Outcome: fraud.EventStatus(server.EnumName(req.GetOutcome())), Note: req.Note,
-		By: server.ActorFrom(ctx), At: s.currentTime(),
+	scope, actor, at := server.PrincipalFrom(ctx).Scope(), server.ActorFrom(ctx), s.currentTime()
+	var after fraud.Event
+	err = s.db.InTx(ctx, func(tx *postgres.Tx) error {
+		before, err := frauds.LockEvent(ctx, tx, scope, id)
+		if err != nil {
+			return err
+		}
+		if after, err = before.Resolve(fraud.EventStatus(server.EnumName(req.GetOutcome())), req.Note, actor, at); err != nil {
+			return err
+		}
+		if err := frauds.UpdateResolution(ctx, tx, after); err != nil {
+			return err
+		}
+		err = tx.Audit(ctx, affiliate.AuditLine{
+			Workspace: scope.Workspace, Mode: &scope.Mode, Actor: actor, At: at,
+			Action: "fraud_event.resolve", ResourceType: "fraud_event", ResourceID: id,
+			Before: map[string]any{"status": before.Status}, After: map[string]any{"status": after.Status},
+		})
+		if err != nil || after.Commission == nil {
+			return err
+		}
+		return moveCommission(ctx, tx, after, actor, at)
 	})
 	if err != nil {
 		return nil, err
 	}
-	return eventToProto(event), nil
+	return eventToProto(after), nil
+}
+
+// moveCommission changes the commission of a resolved event. If the commission can no longer
+// be changed in this way, for example because it is paid, it stays as it is.
+func moveCommission(ctx context.Context, tx *postgres.Tx, event fraud.Event, actor affiliate.Actor, at time.Time) error {
+	locked, err := payouts.LockCommissions(ctx, tx, event.Scope, []affiliate.CommissionID{*event.Commission})
+	if err != nil || len(locked) == 0 {
+		return err
+	}
+	c := locked[0]
+	t := commission.Transition{
+		Scope: event.Scope, Program: c.Program, Commission: c.ID, Actor: actor, At: at, Note: event.Note, Move: commission.MoveReject,
+	}
+	if event.Status == fraud.EventConfirmed {
+		code := attribution.RejectedForFraud
+		t.Code = &code
+	} else {
+		if !slices.Contains(c.ReviewReasons, attribution.ReviewFraud) {
+			return nil
+		}
+		t.Move, t.ReviewReasons = commission.MoveClearReview, []string{attribution.ReviewFraud}
+	}
+	change, err := c.Move(t)
+	var refusal *affiliate.Error
+	if errors.As(err, &refusal) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	return payouts.ApplyCommissionChanges(ctx, tx, change)
 }

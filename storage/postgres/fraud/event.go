@@ -4,10 +4,7 @@ package fraud
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"slices"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -17,7 +14,6 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/conversion"
 	"github.com/tributary-hq/tributary/affiliate/fraud"
 	"github.com/tributary-hq/tributary/storage/postgres"
-	payouts "github.com/tributary-hq/tributary/storage/postgres/payout"
 )
 
 // insertFraudEvent stores the fraud event of a decision that is already stored. It inserts
@@ -63,41 +59,13 @@ func Events(c conversion.Conversion, d attribution.Decision) []affiliate.Event {
 // f and the tables in fraudEventJoins. A list joins these tables after its limit, so only
 // to the rows of one page.
 const fraudEventColumns = `
-	f.id, f.program_id, p.name as program_name, f.participant_id, t.partner_name, f.conversion_id, c.external_transaction_id,
+	f.id, f.workspace_id, f.mode, f.program_id, p.name as program_name, f.participant_id, t.partner_name, f.conversion_id, c.external_transaction_id,
 	f.commission_id, f.score, f.signals, f.action, f.status, f.note, f.resolved_by, f.resolved_at, f.created_at`
 
 const fraudEventJoins = `
 	join programs p on p.workspace_id = f.workspace_id and p.mode = f.mode and p.id = f.program_id
 	join participants t on t.workspace_id = f.workspace_id and t.mode = f.mode and t.id = f.participant_id
 	join conversions c on c.workspace_id = f.workspace_id and c.mode = f.mode and c.id = f.conversion_id`
-
-type fraudEventRow struct {
-	ID                    fraud.EventID
-	ProgramID             affiliate.ProgramID
-	ProgramName           string
-	ParticipantID         affiliate.ParticipantID
-	PartnerName           string
-	ConversionID          affiliate.ConversionID
-	ExternalTransactionID string
-	CommissionID          *affiliate.CommissionID
-	Score                 int
-	Signals               []fraud.Signal
-	Action                fraud.Action
-	Status                fraud.EventStatus
-	Note                  *string
-	ResolvedBy            *affiliate.UserID
-	ResolvedAt            *time.Time
-	CreatedAt             time.Time
-}
-
-func (r fraudEventRow) event(scope affiliate.Scope) fraud.Event {
-	return fraud.Event{
-		ID: r.ID, Scope: scope, Program: r.ProgramID, ProgramName: r.ProgramName, Participant: r.ParticipantID, PartnerName: r.PartnerName,
-		Conversion: r.ConversionID, ExternalTransactionID: r.ExternalTransactionID, Commission: r.CommissionID,
-		Score: r.Score, Signals: r.Signals, Action: r.Action, Status: r.Status, Note: r.Note,
-		ResolvedBy: r.ResolvedBy, ResolvedAt: r.ResolvedAt, CreatedAt: r.CreatedAt,
-	}
-}
 
 // whereFraudEvents returns the FROM and WHERE clauses for a filter. Each combination of
 // conditions is a separate statement, so that Postgres can choose the index that fits
@@ -136,16 +104,13 @@ func fraudEventListSQL(filter fraud.EventFilter) (page, count string) {
 func ListEvents(
 	ctx context.Context, db *postgres.DB, scope affiliate.Scope, filter fraud.EventFilter, page affiliate.Page,
 ) ([]fraud.Event, int64, error) {
-	if err := postgres.CheckFilter(ctx, db, scope, filter.Program, filter.Participant, nil); err != nil {
-		return nil, 0, err
-	}
 	pageSQL, countSQL := fraudEventListSQL(filter)
 	args := pgx.NamedArgs{
 		"workspace": scope.Workspace, "mode": scope.Mode, "status": filter.Status, "program": filter.Program,
 		"participant": filter.Participant, "from": filter.Created.From, "before": filter.Created.Before, "limit": page.Size, "offset": page.Offset(),
 	}
-	rows, err := db.Query(ctx, pageSQL, postgres.PlanForArgs, args)
-	events, err := postgres.AllRows(rows, err, func(r fraudEventRow) fraud.Event { return r.event(scope) })
+	rows, _ := db.Query(ctx, pageSQL, postgres.PlanForArgs, args)
+	events, err := pgx.CollectRows(rows, pgx.RowToStructByName[fraud.Event])
 	if err != nil {
 		return nil, 0, fmt.Errorf("read fraud events: %w", err)
 	}
@@ -154,89 +119,43 @@ func ListEvents(
 	return events, total, err
 }
 
-const (
-	lockFraudEvent = `
-		select f.status, f.commission_id
-		from fraud_events f
-		where f.workspace_id = $1 and f.mode = $2 and f.id = $3
-		for no key update`
-	resolveFraudEvent = `
-		update fraud_events
-		set status = $4, note = $5, resolved_by = $6, resolved_at = $7
-		where workspace_id = $1 and mode = $2 and id = $3 and status = 'open'`
-	selectFraudEvent = `
-		select ` + fraudEventColumns + `
-		from fraud_events f` + fraudEventJoins + `
-		where f.workspace_id = $1 and f.mode = $2 and f.id = $3`
-)
+const lockFraudEvent = `
+	select ` + fraudEventColumns + `
+	from fraud_events f` + fraudEventJoins + `
+	where f.workspace_id = $1 and f.mode = $2 and f.id = $3
+	for no key update of f`
 
-// ResolveEvent resolves an open fraud event. If the event is confirmed, its
-// commission is rejected, provided that the commission can still be rejected. If the
-// event is dismissed, the fraud reason is removed from the commission's review reasons.
-// Errors: NOT_FOUND, FRAUD_EVENT_RESOLVED.
-func ResolveEvent(ctx context.Context, db *postgres.DB, r fraud.Resolution) (fraud.Event, error) {
-	var after fraud.Event
-	err := db.InTx(ctx, func(tx *postgres.Tx) error {
-		type lockedRow struct {
-			Status       fraud.EventStatus
-			CommissionID *affiliate.CommissionID
-		}
-		locked, err := postgres.OneRow[lockedRow](tx.Query(ctx, lockFraudEvent, r.Scope.Workspace, r.Scope.Mode, r.Event))
-		if err != nil {
-			return err
-		}
-		if err := locked.Status.CheckOpen(); err != nil {
-			return err
-		}
-		if _, err := tx.Exec(ctx, resolveFraudEvent, r.Scope.Workspace, r.Scope.Mode, r.Event, r.Outcome, r.Note, r.By.ID(), r.At); err != nil {
-			return err
-		}
-		if err := tx.Audit(ctx, affiliate.AuditLine{
-			Workspace: r.Scope.Workspace, Mode: &r.Scope.Mode, Actor: r.By, At: r.At,
-			Action: "fraud_event.resolve", ResourceType: "fraud_event", ResourceID: r.Event,
-			Before: map[string]any{"status": locked.Status}, After: map[string]any{"status": r.Outcome},
-		}); err != nil {
-			return err
-		}
-		if locked.CommissionID != nil {
-			if err := followResolution(ctx, tx, *locked.CommissionID, r); err != nil {
-				return err
-			}
-		}
-		row, err := postgres.OneRow[fraudEventRow](tx.Query(ctx, selectFraudEvent, r.Scope.Workspace, r.Scope.Mode, r.Event))
-		after = row.event(r.Scope)
-		return err
-	})
-	return after, err
+// LockEvent locks a fraud event and reads it. Errors: NOT_FOUND.
+func LockEvent(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, id fraud.EventID) (fraud.Event, error) {
+	return postgres.OneRow[fraud.Event](tx.Query(ctx, lockFraudEvent, scope.Workspace, scope.Mode, id))
 }
 
-// followResolution changes the commission according to the resolution. If the
-// commission can no longer be changed in this way, it stays as it is.
-func followResolution(ctx context.Context, tx *postgres.Tx, id affiliate.CommissionID, r fraud.Resolution) error {
-	locked, err := payouts.LockCommissions(ctx, tx, r.Scope, []affiliate.CommissionID{id})
-	if err != nil || len(locked) == 0 {
-		return err
-	}
-	c := locked[0]
-	t := commission.Transition{
-		Scope: r.Scope, Program: c.Program, Commission: id, Actor: r.By, At: r.At, Note: r.Note, Move: commission.MoveReject,
-	}
-	if r.Outcome == fraud.EventConfirmed {
-		code := attribution.RejectedForFraud
-		t.Code = &code
-	} else {
-		if !slices.Contains(c.ReviewReasons, attribution.ReviewFraud) {
-			return nil
-		}
-		t.Move, t.ReviewReasons = commission.MoveClearReview, []string{attribution.ReviewFraud}
-	}
-	change, err := c.Move(t)
-	var refusal *affiliate.Error
-	switch {
-	case errors.As(err, &refusal):
-		return nil // the status of the commission does not allow the move, for example because it is paid
-	case err != nil:
-		return err
-	}
-	return payouts.ApplyCommissionChanges(ctx, tx, change)
+// UpdateResolution stores the resolution of an event that the transaction has locked.
+func UpdateResolution(ctx context.Context, tx *postgres.Tx, e fraud.Event) error {
+	const update = `
+		update fraud_events
+		set status = $4, note = $5, resolved_by = $6, resolved_at = $7
+		where workspace_id = $1 and mode = $2 and id = $3`
+	_, err := tx.Exec(ctx, update, e.Workspace, e.Mode, e.ID, e.Status, e.Note, e.ResolvedBy, e.ResolvedAt)
+	return err
+}
+
+// Policy returns a programme's fraud policy. If the policy was never changed, UpdatedAt is the
+// creation time of the programme. Errors: NOT_FOUND.
+func Policy(ctx context.Context, db postgres.Queryer, scope affiliate.Scope, program affiliate.ProgramID) (fraud.ProgramFraudPolicy, error) {
+	const query = `
+		select p.id as program_id, p.fraud_policy, p.fraud_settings, coalesce(p.fraud_updated_at, p.created_at) as updated_at
+		from programs p
+		where p.workspace_id = $1 and p.mode = $2 and p.id = $3`
+	return postgres.OneRow[fraud.ProgramFraudPolicy](db.Query(ctx, query, scope.Workspace, scope.Mode, program))
+}
+
+// UpdatePolicy stores the fraud policy of a programme that the transaction has locked.
+func UpdatePolicy(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, p fraud.ProgramFraudPolicy) error {
+	const update = `
+		update programs
+		set fraud_policy = $4, fraud_settings = $5, fraud_updated_at = $6, version = version + 1, updated_at = $6
+		where workspace_id = $1 and mode = $2 and id = $3`
+	_, err := tx.Exec(ctx, update, scope.Workspace, scope.Mode, p.Program, p.Policy, p.Settings, p.UpdatedAt)
+	return err
 }
