@@ -132,10 +132,10 @@ func scale(d time.Duration, by float64) time.Duration { return time.Duration(flo
 type State struct {
 	Status DeliveryStatus
 	// ScheduledAttempts is the number of attempts that were made in the current schedule.
-	ScheduledAttempts int
+	ScheduledAttempts int `db:"tier"`
 	// RequestedAttempts is the number of attempts that users requested and that were
 	// not made yet.
-	RequestedAttempts int
+	RequestedAttempts int `db:"extra"`
 }
 
 // Next returns the state after an attempt, and the time of the next attempt; nil if

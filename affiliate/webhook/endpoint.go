@@ -22,10 +22,10 @@ type EndpointKey struct {
 
 // Endpoint is the URL at which a merchant receives events of one mode.
 type Endpoint struct {
-	ID    affiliate.EndpointID
-	Scope affiliate.Scope
+	affiliate.Scope
+	ID affiliate.EndpointID `db:"id,fixed"`
 	// URL is an https URL, in the form that webhook.ParseURL returns. It never changes.
-	URL         string
+	URL         string `db:"url,fixed"`
 	Description *string
 	// Subscriptions are event names, noun.* for all events of a noun, or * for all
 	// events.
@@ -35,15 +35,15 @@ type Endpoint struct {
 	DisabledReason *DisabledReason
 	// Epoch increases when the endpoint is disabled or deleted. Deliveries of an
 	// earlier epoch are never sent.
-	Epoch     int
-	Health    EndpointHealth
-	CreatedAt time.Time
+	Epoch int
+	Health
+	CreatedAt time.Time `db:"created_at,fixed"`
 	UpdatedAt time.Time
 	Version   int // increases with every change of the fields above, except Health
 }
 
-// EndpointHealth describes the failures since the endpoint's last successful attempt.
-type EndpointHealth struct {
+// Health describes the failures since the endpoint's last successful attempt.
+type Health struct {
 	ConsecutiveFailures int
 	FailingSince        *time.Time // nil if the last attempt succeeded
 	DeadLetters         int        // deliveries that became dead letters
@@ -52,7 +52,7 @@ type EndpointHealth struct {
 	LastDeliveryAt *time.Time
 	// LastDeadLetterDay is the last UTC day on which a delivery became a dead letter; nil
 	// if none did. A success does not reset it.
-	LastDeadLetterDay *time.Time
+	LastDeadLetterDay *time.Time `sql:"date"`
 }
 
 // EndpointStatus is a summary of an endpoint's state.
@@ -74,7 +74,7 @@ func (e Endpoint) Status() EndpointStatus {
 	switch {
 	case !e.Active:
 		return EndpointDisabled
-	case e.Health.ConsecutiveFailures > 0:
+	case e.ConsecutiveFailures > 0:
 		return EndpointFailing
 	default:
 		return EndpointHealthy
@@ -98,21 +98,35 @@ const (
 // Delivery is the delivery of one event to one endpoint.
 type Delivery struct {
 	ID       affiliate.DeliveryID
-	Endpoint affiliate.EndpointID
-	Event    affiliate.EventID
-	Type     affiliate.EventName
-	Status   DeliveryStatus
+	Endpoint affiliate.EndpointID `db:"endpoint_id"`
+	Event    affiliate.EventID    `db:"event_id"`
+	Type     affiliate.EventName  `db:"event_type"`
+	// Epoch is the epoch of the endpoint when the delivery was created, recovered or retried.
+	Epoch  int
+	Status DeliveryStatus
 	// Attempts holds the attempts that were made, oldest first. Lists do not load it.
-	Attempts     []Attempt
+	Attempts     []Attempt `db:"-"`
 	AttemptCount int
 	// HTTPStatusCode and ErrorMessage belong to the last attempt.
 	HTTPStatusCode *int
 	ErrorMessage   *string
 	// NextAttemptAt is the time of the next attempt; nil if there will be none.
-	NextAttemptAt *time.Time
+	NextAttemptAt *time.Time `db:"due_at"`
 	CreatedAt     time.Time
 	// CompletedAt is when the delivery reached a final status; nil until then.
 	CompletedAt *time.Time
+}
+
+// InEpoch returns the delivery as it is shown in an epoch of its endpoint. A delivery of an
+// earlier epoch is never sent. It counts as canceled if it waited for an attempt.
+func (d Delivery) InEpoch(epoch int) Delivery {
+	if d.Epoch < epoch {
+		d.NextAttemptAt = nil
+		if d.Status == DeliveryPending || d.Status == DeliveryFailed {
+			d.Status = DeliveryCanceled
+		}
+	}
+	return d
 }
 
 // Attempt is one request and its outcome. Only the status of the response is stored.

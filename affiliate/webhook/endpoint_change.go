@@ -79,7 +79,7 @@ func (e Endpoint) disable(reason DisabledReason) Endpoint {
 // enable resets the failure counts.
 func (e Endpoint) enable() Endpoint {
 	e.Active, e.DisabledReason = true, nil
-	e.Health = EndpointHealth{LastDeliveryAt: e.Health.LastDeliveryAt}
+	e.Health = Health{LastDeliveryAt: e.LastDeliveryAt}
 	return e
 }
 
@@ -92,11 +92,11 @@ func (e Endpoint) touch(at time.Time) Endpoint {
 // CancelDeliveries returns the job that sets the status of deliveries of earlier epochs
 // to canceled.
 func (e Endpoint) CancelDeliveries() CancelDeliveries {
-	return CancelDeliveries{Workspace: e.Scope.Workspace, Mode: e.Scope.Mode, Endpoint: e.ID}
+	return CancelDeliveries{Workspace: e.Workspace, Mode: e.Mode, Endpoint: e.ID}
 }
 
 // Key returns the endpoint's key.
-func (e Endpoint) Key() EndpointKey { return EndpointKey{Workspace: e.Scope.Workspace, ID: e.ID} }
+func (e Endpoint) Key() EndpointKey { return EndpointKey{Workspace: e.Workspace, ID: e.ID} }
 
 // endpointAuditFields holds the fields of an endpoint that the audit log shows. It has
 // only the host of the URL, because the rest often contains tokens.
@@ -139,8 +139,8 @@ var disabledBecause = map[DisabledReason]string{
 
 // Notification returns a notification about the endpoint for the workspace.
 func (e Endpoint) Notification(kind notification.Type, at time.Time) notification.Notification {
-	n := notification.NewNotification(affiliate.Merchant, notification.WorkspaceFeed(e.Scope.Workspace), kind, &e.Scope.Mode, at)
-	n.Workspace, n.Resource = &e.Scope.Workspace, &e.ID.UUID
+	n := notification.NewNotification(affiliate.Merchant, notification.WorkspaceFeed(e.Workspace), kind, &e.Mode, at)
+	n.Workspace, n.Resource = &e.Workspace, &e.ID.UUID
 	n.Facts = map[string]string{"url": e.URL}
 	if e.DisabledReason != nil {
 		n.Facts["reason"] = disabledBecause[*e.DisabledReason]
@@ -173,7 +173,7 @@ func (e Endpoint) AuditRotated(previousUntil *time.Time, by affiliate.Actor) aff
 // Audit returns an audit log entry about the endpoint.
 func (e Endpoint) Audit(action string, by affiliate.Actor, at time.Time, before, after any) affiliate.AuditLine {
 	return affiliate.AuditLine{
-		Workspace: e.Scope.Workspace, Mode: &e.Scope.Mode, Actor: by, At: at,
+		Workspace: e.Workspace, Mode: &e.Mode, Actor: by, At: at,
 		Action: action, ResourceType: "webhook", ResourceID: e.ID, Before: before, After: after,
 	}
 }

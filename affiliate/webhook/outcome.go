@@ -58,7 +58,7 @@ func CountOutcomes(e Endpoint, changes []DeliveryChange) Endpoint {
 		ended := c.Result.Ended.UTC()
 		health.LastDeliveryAt = &ended
 		if c.Result.Outcome.Succeeded() {
-			health = EndpointHealth{LastDeliveryAt: &ended, LastDeadLetterDay: health.LastDeadLetterDay}
+			health = Health{LastDeliveryAt: &ended, LastDeadLetterDay: health.LastDeadLetterDay}
 			continue
 		}
 		gone = gone || c.Result.Outcome.Gone()
@@ -91,8 +91,8 @@ func CountOutcomes(e Endpoint, changes []DeliveryChange) Endpoint {
 // attempts.
 func HealthNotifications(before, after Endpoint, at time.Time) []notification.Notification {
 	var all []notification.Notification
-	day := after.Health.LastDeadLetterDay
-	if day != nil && (before.Health.LastDeadLetterDay == nil || before.Health.LastDeadLetterDay.Before(*day)) {
+	day := after.LastDeadLetterDay
+	if day != nil && (before.LastDeadLetterDay == nil || before.LastDeadLetterDay.Before(*day)) {
 		all = append(all, after.Notification(notification.NotifyEndpointDeadLetter, at))
 	}
 	if before.Active && !after.Active {
@@ -101,7 +101,7 @@ func HealthNotifications(before, after Endpoint, at time.Time) []notification.No
 	return all
 }
 
-func failedTooLong(h EndpointHealth) bool {
+func failedTooLong(h Health) bool {
 	return h.FailingSince != nil && h.LastDeliveryAt.Sub(*h.FailingSince) >= disableAfter && h.DeadLetters >= disableDeadLetters
 }
 
@@ -111,11 +111,11 @@ const maxRequestedAttempts = 100
 
 // LockedDelivery is a delivery that a transaction has locked.
 type LockedDelivery struct {
-	ID          affiliate.DeliveryID
-	Type        affiliate.EventName
-	State       State
+	ID   affiliate.DeliveryID
+	Type affiliate.EventName `db:"event_type"`
+	State
 	Epoch       int // epoch of the endpoint when the delivery was created, recovered or retried
-	Attempts    int
+	Attempts    int `db:"attempt_count"`
 	DueAt       *time.Time
 	CompletedAt *time.Time
 }
@@ -126,12 +126,12 @@ type LockedDelivery struct {
 // but no further scheduled attempts.
 func (d LockedDelivery) Retry(e Endpoint, at time.Time) LockedDelivery {
 	if d.Epoch < e.Epoch {
-		d.State.RequestedAttempts = 0
-		if d.State.Status == DeliveryPending || d.State.Status == DeliveryFailed {
-			d.State.Status, d.CompletedAt = DeliveryCanceled, &e.UpdatedAt
+		d.RequestedAttempts = 0
+		if d.Status == DeliveryPending || d.Status == DeliveryFailed {
+			d.Status, d.CompletedAt = DeliveryCanceled, &e.UpdatedAt
 		}
 	}
 	d.Epoch, d.DueAt = e.Epoch, &at
-	d.State.RequestedAttempts = min(d.State.RequestedAttempts+1, maxRequestedAttempts)
+	d.RequestedAttempts = min(d.RequestedAttempts+1, maxRequestedAttempts)
 	return d
 }

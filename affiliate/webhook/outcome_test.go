@@ -22,21 +22,21 @@ func TestCountOutcomes(t *testing.T) {
 	for _, tc := range []struct {
 		name     string
 		active   bool
-		health   EndpointHealth
+		health   Health
 		changes  []DeliveryChange
 		failures int
 		dead     int
 		since    *time.Time
 		disabled DisabledReason
 	}{
-		{"a success resets the failures", true, EndpointHealth{ConsecutiveFailures: 3, FailingSince: ago(days), DeadLetters: 7}, []DeliveryChange{success}, 0, 0, nil, ""},
-		{"failures after a success", true, EndpointHealth{ConsecutiveFailures: 3, FailingSince: ago(days)}, []DeliveryChange{success, failure, deadLetter}, 2, 1, ago(0), ""},
-		{"another failure", true, EndpointHealth{ConsecutiveFailures: 3, FailingSince: ago(days)}, []DeliveryChange{failure}, 4, 0, ago(days), ""},
-		{"410 disables", true, EndpointHealth{}, []DeliveryChange{gone}, 1, 1, ago(0), DisabledGone},
-		{"five days and twenty dead letters disable", true, EndpointHealth{FailingSince: ago(5 * days), DeadLetters: 19}, []DeliveryChange{deadLetter}, 1, 20, ago(5 * days), DisabledFailing},
-		{"nineteen dead letters do not disable", true, EndpointHealth{FailingSince: ago(5 * days), DeadLetters: 18}, []DeliveryChange{deadLetter}, 1, 19, ago(5 * days), ""},
-		{"less than five days do not disable", true, EndpointHealth{FailingSince: ago(5*days - 1), DeadLetters: 40}, []DeliveryChange{deadLetter}, 1, 41, ago(5*days - 1), ""},
-		{"a disabled endpoint is not disabled again", false, EndpointHealth{}, []DeliveryChange{gone}, 1, 1, ago(0), ""},
+		{"a success resets the failures", true, Health{ConsecutiveFailures: 3, FailingSince: ago(days), DeadLetters: 7}, []DeliveryChange{success}, 0, 0, nil, ""},
+		{"failures after a success", true, Health{ConsecutiveFailures: 3, FailingSince: ago(days)}, []DeliveryChange{success, failure, deadLetter}, 2, 1, ago(0), ""},
+		{"another failure", true, Health{ConsecutiveFailures: 3, FailingSince: ago(days)}, []DeliveryChange{failure}, 4, 0, ago(days), ""},
+		{"410 disables", true, Health{}, []DeliveryChange{gone}, 1, 1, ago(0), DisabledGone},
+		{"five days and twenty dead letters disable", true, Health{FailingSince: ago(5 * days), DeadLetters: 19}, []DeliveryChange{deadLetter}, 1, 20, ago(5 * days), DisabledFailing},
+		{"nineteen dead letters do not disable", true, Health{FailingSince: ago(5 * days), DeadLetters: 18}, []DeliveryChange{deadLetter}, 1, 19, ago(5 * days), ""},
+		{"less than five days do not disable", true, Health{FailingSince: ago(5*days - 1), DeadLetters: 40}, []DeliveryChange{deadLetter}, 1, 41, ago(5*days - 1), ""},
+		{"a disabled endpoint is not disabled again", false, Health{}, []DeliveryChange{gone}, 1, 1, ago(0), ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			before := Endpoint{Active: tc.active, Epoch: 1, Version: 1, Health: tc.health}
@@ -65,7 +65,7 @@ func TestHealthNotifications(t *testing.T) {
 	stored := noon.Add(3 * time.Hour)
 	dayOf := func(at time.Time) *time.Time { start := at.Truncate(day); return &start }
 	endpoint := func(active bool, deadLetterDay *time.Time) Endpoint {
-		e := Endpoint{Active: active, Health: EndpointHealth{LastDeadLetterDay: deadLetterDay, LastDeliveryAt: &noon}}
+		e := Endpoint{Active: active, Health: Health{LastDeadLetterDay: deadLetterDay, LastDeliveryAt: &noon}}
 		if !active {
 			reason := DisabledFailing
 			e.DisabledReason = &reason

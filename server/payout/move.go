@@ -111,7 +111,7 @@ func payCommissions(ctx context.Context, tx *postgres.Tx, change payout.Change, 
 	if err != nil {
 		return change, err
 	}
-	closed, err := postgres.HoldBooks(ctx, tx, p.Scope.Workspace)
+	closed, err := postgres.HoldBooks(ctx, tx, p.Workspace)
 	if err != nil {
 		return change, err
 	}

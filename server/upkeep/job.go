@@ -130,16 +130,29 @@ func (w *Worker) purge(ctx context.Context) error {
 
 func (w *Worker) roll(ctx context.Context) error {
 	for until := w.now().Add(maxRollTime); w.now().Before(until); {
-		clicks, found, err := clicks.Roll(ctx, w.db)
+		var replaced int64
+		var found bool
+		err := w.db.InTx(ctx, func(tx *postgres.Tx) (err error) {
+			replaced, found, err = clicks.Roll(ctx, tx)
+			return err
+		})
 		if err != nil {
 			return fmt.Errorf("replace clicks of 13 months ago by sums: %w", err)
 		}
 		if !found {
 			return nil
 		}
-		w.log.LogAttrs(ctx, slog.LevelInfo, "clicks of 13 months ago were replaced by their sums", slog.Int64("clicks", clicks))
+		w.log.LogAttrs(ctx, slog.LevelInfo, "clicks of 13 months ago were replaced by their sums", slog.Int64("clicks", replaced))
 	}
 	return nil
+}
+
+func cancelRemainingDeliveries(ctx context.Context, db *postgres.DB, now time.Time, limit int) (canceled int64, err error) {
+	err = db.InTx(ctx, func(tx *postgres.Tx) (err error) {
+		canceled, err = webhooks.CancelRemaining(ctx, tx, now, limit)
+		return err
+	})
+	return canceled, err
 }
 
 func (w *Worker) dropWeeks(ctx context.Context) error {
@@ -234,7 +247,7 @@ func (w *Worker) Run(ctx context.Context) error {
 		{"origins of users", now.Add(-fraud.OriginRetention), accounts.DeleteOldOrigins},
 		{"devices of users", now.Add(-account.DeviceMemory), accounts.DeleteOldDevices},
 		{"dead letters of clicks", now.Add(-visitorRetention), clicks.DropDeadLetters},
-		{"deliveries of disabled endpoints", now, webhooks.CancelRemaining},
+		{"deliveries of disabled endpoints", now, cancelRemainingDeliveries},
 		{"mails that stay pending", now.Add(-notification.MailPendingLimit), mails.EndLostMails},
 		{"mails", now.Add(-notification.MailLogRetention), mails.DeleteOldMails},
 		{"events of payment processors", now.Add(-processor.EventRetention), processors.DeleteProcessorEvents},

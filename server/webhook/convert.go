@@ -17,10 +17,10 @@ func toProto(e webhook.Endpoint) *affiliatev1.Webhook {
 		Description:         e.Description,
 		Subscriptions:       e.Subscriptions,
 		Active:              e.Active,
-		Mode:                server.EnumValue[affiliatev1.Mode](e.Scope.Mode),
+		Mode:                server.EnumValue[affiliatev1.Mode](e.Mode),
 		Status:              server.EnumValue[affiliatev1.WebhookStatus](e.Status()),
-		ConsecutiveFailures: toInt32(e.Health.ConsecutiveFailures),
-		LastDeliveryAt:      server.OptionalTimestamp(e.Health.LastDeliveryAt),
+		ConsecutiveFailures: toInt32(e.ConsecutiveFailures),
+		LastDeliveryAt:      server.OptionalTimestamp(e.LastDeliveryAt),
 		CreatedAt:           server.Timestamp(e.CreatedAt),
 		UpdatedAt:           server.Timestamp(e.UpdatedAt),
 	}

@@ -55,7 +55,7 @@ func (s *Service) CreateWebhook(ctx context.Context, req *affiliatev1.CreateWebh
 	endpoint := newEndpoint(req, server.PrincipalFrom(ctx).Scope(), url, s.currentTime())
 	secret, sealed := s.newSecret(endpoint.ID)
 	err := s.db.InTx(ctx, func(tx *postgres.Tx) error {
-		if err := postgres.LockWorkspace(ctx, tx, endpoint.Scope.Workspace); err != nil {
+		if err := postgres.LockWorkspace(ctx, tx, endpoint.Workspace); err != nil {
 			return err
 		}
 		count, err := webhooks.CountEndpoints(ctx, tx, endpoint.Scope)

@@ -122,15 +122,15 @@ func TestUpdateWebhook(t *testing.T) {
 	f := newFixture(t)
 	e := f.createEndpoint()
 	f.changeEndpoint(e.ID, func(e webhook.Endpoint) webhook.Endpoint {
-		e.Health = webhook.EndpointHealth{ConsecutiveFailures: 3, FailingSince: new(f.Now()), DeadLetters: 7}
+		e.Health = webhook.Health{ConsecutiveFailures: 3, FailingSince: new(f.Now()), DeadLetters: 7}
 		return e
 	})
 	state := func(e webhook.Endpoint) string {
-		text := fmt.Sprintf("active, epoch %d, version %d, %d failures, %d dead letters", e.Epoch, e.Version, e.Health.ConsecutiveFailures, e.Health.DeadLetters)
+		text := fmt.Sprintf("active, epoch %d, version %d, %d failures, %d dead letters", e.Epoch, e.Version, e.ConsecutiveFailures, e.DeadLetters)
 		if !e.Active {
 			text = "in" + text + ", " + string(*e.DisabledReason)
 		}
-		if e.Health.FailingSince != nil {
+		if e.FailingSince != nil {
 			text += ", failing"
 		}
 		return text

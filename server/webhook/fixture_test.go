@@ -187,7 +187,7 @@ func (f *fixture) lastAudit(e domain.Endpoint) string {
 	texts := f.Texts(`
 		select action || ' ' || coalesce(before::text, '-') || ' ' || coalesce(after::text, '-') from audit_log
 		where resource_type = 'webhook' and resource_id = $1 and mode = $2 and workspace_id = $3 order by at desc, ctid desc limit 1`,
-		e.ID, e.Scope.Mode, e.Scope.Workspace)
+		e.ID, e.Mode, e.Workspace)
 	if len(texts) == 0 {
 		f.Fatalf("the endpoint %s has no audit record", e.ID)
 	}
@@ -290,7 +290,7 @@ func (f *fixture) stateOf(e domain.Endpoint, id affiliate.DeliveryID) string {
 		return at.Format("15:04")
 	}
 	return fmt.Sprintf("%s tier %d extra %d epoch %d due %s completed %s",
-		d.State.Status, d.State.ScheduledAttempts, d.State.RequestedAttempts, d.Epoch, timeOf(d.DueAt), timeOf(d.CompletedAt))
+		d.Status, d.ScheduledAttempts, d.RequestedAttempts, d.Epoch, timeOf(d.DueAt), timeOf(d.CompletedAt))
 }
 
 func (f *fixture) retry(e domain.Endpoint, id affiliate.DeliveryID) (*affiliatev1.DeliveryDetail, error) {

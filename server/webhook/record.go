@@ -41,12 +41,11 @@ func record(ctx context.Context, db *postgres.DB, results []webhook.AttemptResul
 				disabled = append(disabled, after)
 			}
 		}
-		if err := webhooks.UpdateHealth(ctx, tx, endpoints); err != nil {
+		if err := webhooks.UpdateEndpoints(ctx, tx, endpoints); err != nil {
 			return err
 		}
 		for _, e := range disabled {
-			err := errors.Join(webhooks.UpdateEndpoint(ctx, tx, e), tx.Enqueue(ctx, e.CancelDeliveries()), tx.Audit(ctx, e.AuditDisabled()))
-			if err != nil {
+			if err := errors.Join(tx.Enqueue(ctx, e.CancelDeliveries()), tx.Audit(ctx, e.AuditDisabled())); err != nil {
 				return err
 			}
 		}

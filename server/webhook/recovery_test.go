@@ -95,7 +95,7 @@ func TestCancelJob_CancelsDeliveriesOfEndedEpochs(t *testing.T) {
 // from three hours ago until one hour ago.
 func (f *fixture) newRecovery(e webhook.Endpoint, statuses ...webhook.DeliveryStatus) webhook.RecoverDeliveries {
 	return webhook.RecoverDeliveries{
-		Workspace: e.Scope.Workspace, Mode: e.Scope.Mode, Endpoint: e.ID,
+		Workspace: e.Workspace, Mode: e.Mode, Endpoint: e.ID,
 		Since: f.Now().Add(-3 * time.Hour), Until: f.Now().Add(-time.Hour), RequestedAt: f.Now(), Statuses: statuses,
 	}
 }

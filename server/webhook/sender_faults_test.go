@@ -210,7 +210,7 @@ func TestSender_HangingEndpointsLeaveSlotsToAHealthyOne(t *testing.T) {
 				}
 				other.publish(events)
 			}
-			f.setHealth(domain.EndpointHealth{ConsecutiveFailures: tc.failures}, subscribersOf(hanging)...)
+			f.setHealth(domain.Health{ConsecutiveFailures: tc.failures}, subscribersOf(hanging)...)
 			// A slot is the permission for one attempt in flight. There are only as many
 			// slots as the hanging endpoints would use with domain.InFlight attempts each.
 			sender := f.startSenderWith(f.DB, workspaces*endpoints*domain.InFlight)

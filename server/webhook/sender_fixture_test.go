@@ -318,7 +318,7 @@ func (r *subscriber) replaceSecret(sealed []byte, previousUntil *time.Time) {
 }
 
 // setHealth stores the health of endpoints, as earlier attempts would have left it.
-func (f *senderFixture) setHealth(health domain.EndpointHealth, subscribers ...*subscriber) {
+func (f *senderFixture) setHealth(health domain.Health, subscribers ...*subscriber) {
 	f.Helper()
 	f.inTx(func(tx *postgres.Tx) error {
 		endpoints, err := webhooks.LockEndpoints(f.Context(), tx, keysOf(subscribers...))
@@ -328,7 +328,7 @@ func (f *senderFixture) setHealth(health domain.EndpointHealth, subscribers ...*
 		if err != nil {
 			return err
 		}
-		return webhooks.UpdateHealth(f.Context(), tx, endpoints)
+		return webhooks.UpdateEndpoints(f.Context(), tx, endpoints)
 	})
 }
 

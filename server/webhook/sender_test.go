@@ -108,8 +108,8 @@ func TestSender_TenthFailureIsADeadLetter(t *testing.T) {
 		t.Errorf("the delivery has the error %s and %d stored attempts, want http_400 and %d", optional(d.ErrorMessage), len(d.Attempts), domain.MaxAttempts)
 	}
 	e := r.endpoint()
-	if !e.Active || e.Health.DeadLetters != 1 || e.Health.ConsecutiveFailures != domain.MaxAttempts {
-		t.Errorf("endpoint: active %v, %d dead letters, %d failures; want active true, 1 dead letter, %d failures", e.Active, e.Health.DeadLetters, e.Health.ConsecutiveFailures, domain.MaxAttempts)
+	if !e.Active || e.DeadLetters != 1 || e.ConsecutiveFailures != domain.MaxAttempts {
+		t.Errorf("endpoint: active %v, %d dead letters, %d failures; want active true, 1 dead letter, %d failures", e.Active, e.DeadLetters, e.ConsecutiveFailures, domain.MaxAttempts)
 	}
 	if got := f.notificationTypes(); !slices.Equal(got, []string{string(notification.NotifyEndpointDeadLetter)}) {
 		t.Errorf("the workspace has the notifications %q, want only the one about the first dead letter", got)
@@ -156,7 +156,7 @@ func TestSender_FailingForFiveDaysDisablesTheEndpoint(t *testing.T) {
 			r := f.newSubscriber(http.StatusForbidden)
 			f.publish(1)
 			r.leaveOnlyLastAttempt()
-			f.setHealth(domain.EndpointHealth{FailingSince: new(f.Now().Add(-tc.failingFor)), DeadLetters: tc.deadLetters}, r)
+			f.setHealth(domain.Health{FailingSince: new(f.Now().Add(-tc.failingFor)), DeadLetters: tc.deadLetters}, r)
 			f.startSender().wake(r)
 			r.await(1, domain.DeliveryDeadLettered)
 			e := r.endpoint()

@@ -358,18 +358,15 @@ func StoreDeadLetters(ctx context.Context, db *postgres.DB, letters []click.Dead
 		insert into click_dead_letters (id, reason, record, created_at)
 		values ($1, $2, $3, $4)
 		on conflict (id) do nothing`
-	err := db.InTx(ctx, func(tx *postgres.Tx) error {
-		batch := &pgx.Batch{}
-		for _, letter := range letters {
-			record := letter.Record
-			if record == nil {
-				record = []byte{}
-			}
-			batch.Queue(insert, letter.ID, letter.Reason, record, letter.At)
+	batch := &pgx.Batch{} // its statements are one transaction
+	for _, letter := range letters {
+		record := letter.Record
+		if record == nil {
+			record = []byte{}
 		}
-		return tx.SendBatch(ctx, batch).Close()
-	})
-	if err != nil {
+		batch.Queue(insert, letter.ID, letter.Reason, record, letter.At)
+	}
+	if err := db.SendBatch(ctx, batch).Close(); err != nil {
 		return fmt.Errorf("dead letters: %w", dataError(err))
 	}
 	return nil

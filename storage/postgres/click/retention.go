@@ -146,7 +146,7 @@ func clickDays(ctx context.Context, db *postgres.DB) ([]time.Time, error) {
 	return pgx.CollectRows(rows, pgx.RowTo[time.Time])
 }
 
-// Roll replaces old clicks by the daily sums in click_days, in one transaction. A
+// Roll replaces old clicks by the daily sums in click_days. A
 // click is old if its day ended at least 13 months ago. A call replaces all clicks of one
 // day and drops the day's partition. If the partition is large, the call replaces
 // only one piece of the partition. If there is no partition with old clicks, the call
@@ -154,23 +154,20 @@ func clickDays(ctx context.Context, db *postgres.DB) ([]time.Time, error) {
 // replaced clicks. ok is false if there was nothing to do, or if another process is
 // already doing it. If a partition cannot be locked within one second, Roll returns
 // an error and changes nothing.
-func Roll(ctx context.Context, db *postgres.DB) (clicks int64, ok bool, err error) {
-	return rollClicks(ctx, db, rollBlocks)
+func Roll(ctx context.Context, tx *postgres.Tx) (clicks int64, ok bool, err error) {
+	return rollClicks(ctx, tx, rollBlocks)
 }
 
-func rollClicks(ctx context.Context, db *postgres.DB, blocks int) (clicks int64, ok bool, err error) {
+func rollClicks(ctx context.Context, tx *postgres.Tx, blocks int) (clicks int64, ok bool, err error) {
 	const (
 		set  = `select set_config('statement_timeout', $1, true)`
 		call = `select roll_clicks($1, $2)`
 	)
+	if _, err := tx.Exec(ctx, set, strconv.FormatInt(rollTimeout.Milliseconds(), 10)); err != nil {
+		return 0, false, err
+	}
 	var rolled *int64
-	err = db.InTx(ctx, func(tx *postgres.Tx) error {
-		if _, err := tx.Exec(ctx, set, strconv.FormatInt(rollTimeout.Milliseconds(), 10)); err != nil {
-			return err
-		}
-		return tx.QueryRow(ctx, call, retentionBatch, blocks).Scan(&rolled)
-	})
-	if err != nil || rolled == nil {
+	if err := tx.QueryRow(ctx, call, retentionBatch, blocks).Scan(&rolled); err != nil || rolled == nil {
 		return 0, false, err
 	}
 	return *rolled, true, nil

@@ -16,6 +16,6 @@ const (
 
 // RollPiece works like Roll, but processes at most the given number of table
 // blocks.
-func RollPiece(ctx context.Context, db *postgres.DB, blocks int) (clicks int64, ok bool, err error) {
-	return rollClicks(ctx, db, blocks)
+func RollPiece(ctx context.Context, tx *postgres.Tx, blocks int) (clicks int64, ok bool, err error) {
+	return rollClicks(ctx, tx, blocks)
 }

@@ -176,11 +176,20 @@ const (
 // foundWork is false if there was nothing to do.
 func (f retentionFixture) roll() (n int64, foundWork bool) {
 	f.Helper()
-	n, foundWork, err := clicks.Roll(f.Context(), f.DB)
+	n, foundWork, err := f.tryRoll(clicks.Roll)
 	if err != nil {
 		f.Fatal(err)
 	}
 	return n, foundWork
+}
+
+// tryRoll calls roll in a transaction.
+func (f retentionFixture) tryRoll(roll func(context.Context, *postgres.Tx) (int64, bool, error)) (n int64, foundWork bool, err error) {
+	err = f.DB.InTx(f.Context(), func(tx *postgres.Tx) (err error) {
+		n, foundWork, err = roll(f.Context(), tx)
+		return err
+	})
+	return n, foundWork, err
 }
 
 // expiredDay returns the day that is n days before the last expired day. A day has
@@ -259,7 +268,9 @@ func TestRollClicks_ProcessesLargeDayInPieces(t *testing.T) {
 	large := "clicks_" + expiredDay(1).Format("20060102")
 	piece := func() int64 {
 		t.Helper()
-		clicks, foundWork, err := clicks.RollPiece(t.Context(), f.DB, 20)
+		clicks, foundWork, err := f.tryRoll(func(ctx context.Context, tx *postgres.Tx) (int64, bool, error) {
+			return clicks.RollPiece(ctx, tx, 20)
+		})
 		if err != nil || !foundWork {
 			t.Fatalf("RollPiece returned %t, %v, want true", foundWork, err)
 		}
@@ -335,7 +346,7 @@ func TestRollClicks_ConcurrentCallsCountOnce(t *testing.T) {
 	for i := range rolled {
 		group.Go(func() {
 			for f.Count(`select count(*) from clicks`) > 0 {
-				n, _, err := clicks.Roll(t.Context(), f.DB)
+				n, _, err := f.tryRoll(clicks.Roll)
 				if err != nil {
 					t.Error(err)
 					return
@@ -365,7 +376,7 @@ func TestRollClicks_FailsWhileTableIsInUse(t *testing.T) {
 	if _, err := reader.Exec(t.Context(), `select from clicks limit 1`); err != nil {
 		t.Fatal(err)
 	}
-	_, foundWork, err := clicks.Roll(t.Context(), f.DB)
+	_, foundWork, err := f.tryRoll(clicks.Roll)
 	pgErr := new(pgconn.PgError)
 	if foundWork || !errors.As(err, &pgErr) || pgErr.Code != "55P03" {
 		t.Errorf("RollClicks returned %t, %v, want false and the error code 55P03", foundWork, err)

@@ -18,58 +18,10 @@ import (
 // that search for due or waiting deliveries use the index of these deliveries in each
 // partition.
 
-const deliveryColumns = `
-	d.id, d.endpoint_id, d.event_id, d.event_type, d.epoch, d.status, d.due_at, d.attempt_count, d.http_status_code,
-	d.error_message, d.created_at, d.completed_at`
-
-type deliveryRow struct {
-	ID             affiliate.DeliveryID   `db:"id"`
-	EndpointID     affiliate.EndpointID   `db:"endpoint_id"`
-	EventID        affiliate.EventID      `db:"event_id"`
-	EventType      affiliate.EventName    `db:"event_type"`
-	Epoch          int                    `db:"epoch"`
-	Status         webhook.DeliveryStatus `db:"status"`
-	DueAt          *time.Time             `db:"due_at"`
-	AttemptCount   int                    `db:"attempt_count"`
-	HTTPStatusCode *int                   `db:"http_status_code"`
-	ErrorMessage   *string                `db:"error_message"`
-	CreatedAt      time.Time              `db:"created_at"`
-	CompletedAt    *time.Time             `db:"completed_at"`
-}
-
-// delivery returns the delivery as the API shows it. epoch is the current epoch of the
-// endpoint, a number that increases each time the endpoint is disabled. A pending or
-// failed delivery of an earlier epoch is shown as canceled, even if the job that stores
-// this status has not processed the delivery yet.
-func (r deliveryRow) delivery(epoch int) webhook.Delivery {
-	d := webhook.Delivery{
-		ID: r.ID, Endpoint: r.EndpointID, Event: r.EventID, Type: r.EventType, Status: r.Status,
-		AttemptCount: r.AttemptCount, HTTPStatusCode: r.HTTPStatusCode, ErrorMessage: r.ErrorMessage,
-		NextAttemptAt: r.DueAt, CreatedAt: r.CreatedAt, CompletedAt: r.CompletedAt,
-	}
-	if r.Epoch < epoch {
-		d.NextAttemptAt = nil
-		if d.Status == webhook.DeliveryPending || d.Status == webhook.DeliveryFailed {
-			d.Status = webhook.DeliveryCanceled
-		}
-	}
-	return d
-}
-
-// detailRow is the row of a delivery and its attempts.
-type detailRow struct {
-	deliveryRow
-	Attempts []webhook.Attempt `db:"attempts"`
-}
-
-func (r detailRow) detail(epoch int) webhook.Delivery {
-	d := r.delivery(epoch)
-	d.Attempts = r.Attempts
-	for i := range d.Attempts {
-		d.Attempts[i].StartedAt = d.Attempts[i].StartedAt.UTC()
-	}
-	return d
-}
+var (
+	deliveryColumns = postgres.Columns[webhook.Delivery]("d")
+	lockedColumns   = postgres.Columns[webhook.LockedDelivery]("d")
+)
 
 // listQuery has the conditions and arguments of the two statements for a list of
 // deliveries: page and count.
@@ -160,10 +112,13 @@ func Deliveries(
 	}
 	query := newListQuery(scope, endpoint, since, filter)
 	query.args["limit"], query.args["offset"] = page.Size, page.Offset()
-	rows, err := db.Query(ctx, query.page(), postgres.PlanForArgs, query.args)
-	deliveries, err := postgres.AllRows(rows, err, func(r deliveryRow) webhook.Delivery { return r.delivery(e.Epoch) })
+	rows, _ := db.Query(ctx, query.page(), postgres.PlanForArgs, query.args)
+	deliveries, err := pgx.CollectRows(rows, pgx.RowToStructByName[webhook.Delivery])
 	if err != nil {
 		return nil, 0, fmt.Errorf("deliveries: %w", err)
+	}
+	for i, d := range deliveries {
+		deliveries[i] = d.InEpoch(e.Epoch)
 	}
 	if n := int64(len(deliveries)); n < int64(page.Size) && (n > 0 || page.Offset() == 0) {
 		// This is the last page, so the position of its last row is the total.
@@ -181,7 +136,7 @@ func Deliveries(
 const whereDelivery = `
 	d.workspace_id = @workspace and d.mode = @mode and d.endpoint_id = @endpoint and d.id = @id and d.day = @day`
 
-const selectDelivery = `
+var selectDelivery = `
 	select ` + deliveryColumns + `, d.attempts
 	from webhook_deliveries d
 	where` + whereDelivery
@@ -195,49 +150,34 @@ func deliveryArgs(scope affiliate.Scope, endpoint affiliate.EndpointID, id affil
 // Delivery returns a delivery of an endpoint with its attempts, including the changes
 // that the transaction has made. Errors: WEBHOOK_NOT_FOUND.
 func Delivery(ctx context.Context, db postgres.Queryer, e webhook.Endpoint, id affiliate.DeliveryID) (webhook.Delivery, error) {
-	return readDelivery(ctx, db, e, id)
-}
-
-func readDelivery(ctx context.Context, db postgres.Queryer, e webhook.Endpoint, id affiliate.DeliveryID) (webhook.Delivery, error) {
+	type detailRow struct {
+		webhook.Delivery
+		Made []webhook.Attempt `db:"attempts"`
+	}
 	row, err := oneRow[detailRow](db.Query(ctx, selectDelivery, deliveryArgs(e.Scope, e.ID, id)))
 	if err != nil {
 		return webhook.Delivery{}, err
 	}
-	return row.detail(e.Epoch), nil
+	d := row.InEpoch(e.Epoch)
+	d.Attempts = row.Made
+	for i := range d.Attempts {
+		d.Attempts[i].StartedAt = d.Attempts[i].StartedAt.UTC()
+	}
+	return d, nil
 }
 
-const lockDelivery = `
-	select d.id, d.event_type, d.status, d.tier, d.extra, d.epoch, d.attempt_count, d.due_at, d.completed_at
+var lockDelivery = `
+	select ` + lockedColumns + `
 	from webhook_deliveries d
 	where` + whereDelivery + `
 	for no key update`
-
-type lockedRow struct {
-	ID           affiliate.DeliveryID   `db:"id"`
-	EventType    affiliate.EventName    `db:"event_type"`
-	Status       webhook.DeliveryStatus `db:"status"`
-	Tier         int                    `db:"tier"`
-	Extra        int                    `db:"extra"`
-	Epoch        int                    `db:"epoch"`
-	AttemptCount int                    `db:"attempt_count"`
-	DueAt        *time.Time             `db:"due_at"`
-	CompletedAt  *time.Time             `db:"completed_at"`
-}
-
-func (r lockedRow) locked() webhook.LockedDelivery {
-	return webhook.LockedDelivery{
-		ID: r.ID, Type: r.EventType, State: webhook.State{Status: r.Status, ScheduledAttempts: r.Tier, RequestedAttempts: r.Extra},
-		Epoch: r.Epoch, Attempts: r.AttemptCount, DueAt: r.DueAt, CompletedAt: r.CompletedAt,
-	}
-}
 
 // LockDelivery locks a delivery of an endpoint and returns it. Errors:
 // WEBHOOK_NOT_FOUND.
 func LockDelivery(
 	ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, endpoint affiliate.EndpointID, id affiliate.DeliveryID,
 ) (webhook.LockedDelivery, error) {
-	row, err := oneRow[lockedRow](tx.Query(ctx, lockDelivery, deliveryArgs(scope, endpoint, id)))
-	return row.locked(), err
+	return oneRow[webhook.LockedDelivery](tx.Query(ctx, lockDelivery, deliveryArgs(scope, endpoint, id)))
 }
 
 const updateDelivery = `
@@ -249,7 +189,7 @@ const updateDelivery = `
 // the sender is notified after the commit.
 func UpdateDelivery(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, endpoint affiliate.EndpointID, d webhook.LockedDelivery) error {
 	args := deliveryArgs(scope, endpoint, d.ID)
-	args["status"], args["tier"], args["extra"] = d.State.Status, d.State.ScheduledAttempts, d.State.RequestedAttempts
+	args["status"], args["tier"], args["extra"] = d.Status, d.ScheduledAttempts, d.RequestedAttempts
 	args["epoch"], args["due_at"], args["completed_at"] = d.Epoch, d.DueAt, d.CompletedAt
 	if _, err := tx.Exec(ctx, updateDelivery, args); err != nil {
 		return fmt.Errorf("delivery: %w", err)

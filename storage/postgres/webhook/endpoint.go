@@ -11,67 +11,35 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
-const endpointColumns = `
-	e.id, e.workspace_id, e.mode, e.url, e.description, e.subscriptions, e.active, e.disabled_reason, e.epoch,
-	e.consecutive_failures, e.failing_since, e.dead_letters, e.last_delivery_at, e.last_dead_letter_day, e.created_at, e.updated_at, e.version`
+var (
+	endpointColumns = postgres.Columns[webhook.Endpoint]("e")
+	selectEndpoint  = selectEndpointOrDeleted + ` and e.deleted_at is null`
 
-type endpointRow struct {
-	ID             affiliate.EndpointID    `db:"id"`
-	WorkspaceID    affiliate.WorkspaceID   `db:"workspace_id"`
-	Mode           affiliate.Mode          `db:"mode"`
-	URL            string                  `db:"url"`
-	Description    *string                 `db:"description"`
-	Subscriptions  []string                `db:"subscriptions"`
-	Active         bool                    `db:"active"`
-	DisabledReason *webhook.DisabledReason `db:"disabled_reason"`
-	Epoch          int                     `db:"epoch"`
-	CreatedAt      time.Time               `db:"created_at"`
-	UpdatedAt      time.Time               `db:"updated_at"`
-	Version        int                     `db:"version"`
-	healthRow
-}
-
-type healthRow struct {
-	ConsecutiveFailures int        `db:"consecutive_failures"`
-	FailingSince        *time.Time `db:"failing_since"`
-	DeadLetters         int        `db:"dead_letters"`
-	LastDeliveryAt      *time.Time `db:"last_delivery_at"`
-	LastDeadLetterDay   *time.Time `db:"last_dead_letter_day"`
-}
-
-func (r endpointRow) endpoint() webhook.Endpoint {
-	health := webhook.EndpointHealth(r.healthRow)
-	return webhook.Endpoint{
-		ID: r.ID, Scope: affiliate.Scope{Workspace: r.WorkspaceID, Mode: r.Mode}, URL: r.URL, Description: r.Description,
-		Subscriptions: r.Subscriptions, Active: r.Active, DisabledReason: r.DisabledReason, Epoch: r.Epoch,
-		Health: health, CreatedAt: r.CreatedAt, UpdatedAt: r.UpdatedAt, Version: r.Version,
-	}
-}
-
-const (
-	selectEndpoint = `
-		select ` + endpointColumns + `
-		from webhook_endpoints e
-		where e.workspace_id = @workspace and e.mode = @mode and e.id = @endpoint and e.deleted_at is null`
 	selectEndpointOrDeleted = `
 		select ` + endpointColumns + `
 		from webhook_endpoints e
 		where e.workspace_id = @workspace and e.mode = @mode and e.id = @endpoint`
+	insertEndpoint = postgres.RowsOf[newEndpoint](`insert into webhook_endpoints ({columns}) values {rows}`)
+	updateEndpoint = postgres.RowsOf[webhook.Endpoint](`
+		update webhook_endpoints e set {changes}
+		from (values {typed rows}) as t ({columns})
+		where e.workspace_id = t.workspace_id and e.mode = t.mode and e.id = t.id`)
 )
+
+// newEndpoint is the row of a new endpoint with its encrypted signing secret.
+type newEndpoint struct {
+	webhook.Endpoint
+	Secret []byte
+}
 
 func endpointArgs(scope affiliate.Scope, id affiliate.EndpointID) pgx.NamedArgs {
 	return pgx.NamedArgs{"workspace": scope.Workspace, "mode": scope.Mode, "endpoint": id}
 }
 
-func readEndpoint(ctx context.Context, db postgres.Queryer, sql string, scope affiliate.Scope, id affiliate.EndpointID) (webhook.Endpoint, error) {
-	row, err := oneRow[endpointRow](db.Query(ctx, sql, endpointArgs(scope, id)))
-	return row.endpoint(), err
-}
-
 // Endpoints returns one page of the endpoints of a scope, newest first, and the number
 // of endpoints on all pages.
 func Endpoints(ctx context.Context, db *postgres.DB, scope affiliate.Scope, page affiliate.Page) ([]webhook.Endpoint, int64, error) {
-	const list = `
+	list := `
 		select ` + endpointColumns + `
 		from webhook_endpoints e
 		where e.workspace_id = @workspace and e.mode = @mode and e.deleted_at is null
@@ -81,10 +49,10 @@ func Endpoints(ctx context.Context, db *postgres.DB, scope affiliate.Scope, page
 	if err != nil {
 		return nil, 0, err
 	}
-	rows, err := db.Query(ctx, list, pgx.NamedArgs{
+	rows, _ := db.Query(ctx, list, pgx.NamedArgs{
 		"workspace": scope.Workspace, "mode": scope.Mode, "limit": page.Size, "offset": page.Offset(),
 	})
-	endpoints, err := postgres.AllRows(rows, err, endpointRow.endpoint)
+	endpoints, err := pgx.CollectRows(rows, pgx.RowToStructByName[webhook.Endpoint])
 	return endpoints, int64(total), err
 }
 
@@ -99,10 +67,10 @@ func countEndpoints(ctx context.Context, db postgres.Queryer, scope affiliate.Sc
 
 // secretsRow is the row of an endpoint with its encrypted signing secrets.
 type secretsRow struct {
-	endpointRow
-	Secret         []byte     `db:"secret"`
-	PreviousSecret []byte     `db:"previous_secret"`
-	PreviousUntil  *time.Time `db:"previous_until"`
+	webhook.Endpoint
+	Secret         []byte
+	PreviousSecret []byte
+	PreviousUntil  *time.Time
 }
 
 // EndpointSecrets returns an endpoint and the encrypted signing secrets that are valid
@@ -110,7 +78,7 @@ type secretsRow struct {
 func EndpointSecrets(
 	ctx context.Context, db *postgres.DB, scope affiliate.Scope, id affiliate.EndpointID, at time.Time,
 ) (webhook.Endpoint, [][]byte, error) {
-	const query = `
+	query := `
 		select ` + endpointColumns + `, e.secret, e.previous_secret, e.previous_until
 		from webhook_endpoints e
 		where e.workspace_id = @workspace and e.mode = @mode and e.id = @endpoint and e.deleted_at is null`
@@ -122,7 +90,7 @@ func EndpointSecrets(
 	if row.PreviousSecret != nil && row.PreviousUntil != nil && row.PreviousUntil.After(at) {
 		secrets = append(secrets, row.PreviousSecret)
 	}
-	return row.endpoint(), secrets, nil
+	return row.Endpoint, secrets, nil
 }
 
 // CountEndpoints returns the number of endpoints of a scope. If the number must not
@@ -134,55 +102,31 @@ func CountEndpoints(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope)
 // InsertEndpoint stores a new endpoint. encryptedSecret is the signing secret of the
 // endpoint.
 func InsertEndpoint(ctx context.Context, tx *postgres.Tx, e webhook.Endpoint, encryptedSecret []byte) error {
-	const insert = `
-		insert into webhook_endpoints (workspace_id, id, mode, url, description, subscriptions, active, disabled_reason,
-			epoch, secret, created_at, updated_at, version)
-		values (@workspace, @endpoint, @mode, @url, @description, @subscriptions, @active, @disabled_reason,
-			@epoch, @secret, @created_at, @updated_at, @version)`
-	args := changeArgs(e)
-	args["url"], args["secret"], args["created_at"] = e.URL, encryptedSecret, e.CreatedAt
-	_, err := tx.Exec(ctx, insert, args)
+	_, err := insertEndpoint.Exec(ctx, tx, newEndpoint{e, encryptedSecret})
 	return err
-}
-
-// changeArgs returns the values of the columns that an update of an endpoint writes.
-func changeArgs(e webhook.Endpoint) pgx.NamedArgs {
-	return pgx.NamedArgs{
-		"workspace": e.Scope.Workspace, "mode": e.Scope.Mode, "endpoint": e.ID,
-		"description": e.Description, "subscriptions": e.Subscriptions, "active": e.Active, "disabled_reason": e.DisabledReason,
-		"epoch": e.Epoch, "updated_at": e.UpdatedAt, "version": e.Version,
-		"consecutive_failures": e.Health.ConsecutiveFailures, "failing_since": e.Health.FailingSince,
-		"dead_letters": e.Health.DeadLetters, "last_delivery_at": e.Health.LastDeliveryAt,
-	}
 }
 
 // Endpoint returns an endpoint without locking it. Errors: WEBHOOK_NOT_FOUND, also if the
 // endpoint is deleted.
 func Endpoint(ctx context.Context, db postgres.Queryer, scope affiliate.Scope, id affiliate.EndpointID) (webhook.Endpoint, error) {
-	return readEndpoint(ctx, db, selectEndpoint, scope, id)
+	return oneRow[webhook.Endpoint](db.Query(ctx, selectEndpoint, endpointArgs(scope, id)))
 }
 
 // EndpointOrDeleted returns an endpoint, even if it is deleted. Errors:
 // WEBHOOK_NOT_FOUND.
 func EndpointOrDeleted(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, id affiliate.EndpointID) (webhook.Endpoint, error) {
-	return readEndpoint(ctx, tx, selectEndpointOrDeleted, scope, id)
+	return oneRow[webhook.Endpoint](tx.Query(ctx, selectEndpointOrDeleted, endpointArgs(scope, id)))
 }
 
 // LockEndpoint locks an endpoint and returns it. Errors: WEBHOOK_NOT_FOUND, also if the
 // endpoint is deleted.
 func LockEndpoint(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, id affiliate.EndpointID) (webhook.Endpoint, error) {
-	return readEndpoint(ctx, tx, selectEndpoint+` for no key update`, scope, id)
+	return oneRow[webhook.Endpoint](tx.Query(ctx, selectEndpoint+` for no key update`, endpointArgs(scope, id)))
 }
 
 // UpdateEndpoint stores the changed fields of a locked endpoint.
 func UpdateEndpoint(ctx context.Context, tx *postgres.Tx, e webhook.Endpoint) error {
-	const update = `
-		update webhook_endpoints
-		set description = @description, subscriptions = @subscriptions, active = @active, disabled_reason = @disabled_reason,
-			epoch = @epoch, version = @version, updated_at = @updated_at, consecutive_failures = @consecutive_failures,
-			failing_since = @failing_since, dead_letters = @dead_letters, last_delivery_at = @last_delivery_at
-		where workspace_id = @workspace and mode = @mode and id = @endpoint`
-	_, err := tx.Exec(ctx, update, changeArgs(e))
+	_, err := updateEndpoint.Exec(ctx, tx, e)
 	return err
 }
 
@@ -191,24 +135,27 @@ func UpdateEndpoint(ctx context.Context, tx *postgres.Tx, e webhook.Endpoint) er
 func DeleteEndpoint(ctx context.Context, tx *postgres.Tx, e webhook.Endpoint) error {
 	const remove = `
 		update webhook_endpoints
-		set deleted_at = @updated_at, updated_at = @updated_at, version = @version, active = @active,
-			disabled_reason = @disabled_reason, epoch = @epoch,
-			secret = null, previous_secret = null, previous_until = null, sender = null, sender_until = null
+		set deleted_at = updated_at, secret = null, previous_secret = null, previous_until = null, sender = null, sender_until = null
 		where workspace_id = @workspace and mode = @mode and id = @endpoint`
-	_, err := tx.Exec(ctx, remove, changeArgs(e))
+	if err := UpdateEndpoint(ctx, tx, e); err != nil {
+		return err
+	}
+	_, err := tx.Exec(ctx, remove, endpointArgs(e.Scope, e.ID))
 	return err
 }
 
-// ReplaceSecret stores a new encrypted signing secret of a locked endpoint. The
-// previous secret stays valid until keptUntil. If keptUntil is nil, the previous secret
-// is deleted.
+// ReplaceSecret stores a changed endpoint, which is locked, with a new encrypted signing
+// secret. The previous secret stays valid until keptUntil. If keptUntil is nil, the previous
+// secret is deleted.
 func ReplaceSecret(ctx context.Context, tx *postgres.Tx, e webhook.Endpoint, encryptedSecret []byte, keptUntil *time.Time) error {
 	const replace = `
 		update webhook_endpoints
-		set previous_secret = case when @until::timestamptz is null then null else secret end, previous_until = @until,
-			secret = @secret, version = @version, updated_at = @updated_at
+		set previous_secret = case when @until::timestamptz is null then null else secret end, previous_until = @until, secret = @secret
 		where workspace_id = @workspace and mode = @mode and id = @endpoint`
-	args := changeArgs(e)
+	if err := UpdateEndpoint(ctx, tx, e); err != nil {
+		return err
+	}
+	args := endpointArgs(e.Scope, e.ID)
 	args["until"], args["secret"] = keptUntil, encryptedSecret
 	_, err := tx.Exec(ctx, replace, args)
 	return err

@@ -11,8 +11,6 @@ import (
 
 // Statements whose query plans the tests check, and planner settings.
 const (
-	SelectDeliverySQL   = selectDelivery
-	LockDeliverySQL     = lockDelivery
 	UpdateDeliverySQL   = updateDelivery
 	CountRecoverableSQL = countRecoverable
 	RecoverBlockSQL     = recoverBlock
@@ -24,6 +22,12 @@ const (
 	UnclaimedSQL        = unclaimed
 	SelectLatenessSQL   = selectLateness
 	ApplyOutcomesSQL    = applyOutcomes
+)
+
+// Statements that are built from the columns of deliveries.
+var (
+	SelectDeliverySQL = selectDelivery
+	LockDeliverySQL   = lockDelivery
 )
 
 // DeliveryListSQL returns the statements for a page of deliveries and for the total,

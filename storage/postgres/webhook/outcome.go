@@ -94,9 +94,9 @@ func outcomeArgs(changes []webhook.DeliveryChange) (pgx.NamedArgs, error) {
 	}, nil
 }
 
-const (
+var (
 	lockDeliveryOfKey = `
-		select d.id, d.event_type, d.status, d.tier, d.extra, d.epoch, d.attempt_count, d.due_at, d.completed_at
+		select ` + lockedColumns + `
 		from webhook_deliveries d
 		where d.workspace_id = $1 and d.endpoint_id = $2 and d.id = $3 and d.day = $4
 		for no key update`
@@ -106,50 +106,32 @@ const (
 		join webhook_endpoints e on e.workspace_id = w.workspace_id and e.id = w.id
 		order by e.workspace_id, e.id
 		for no key update of e`
-	updateHealth = `
-		update webhook_endpoints e set
-			consecutive_failures = h.consecutive_failures, failing_since = h.failing_since,
-			dead_letters = h.dead_letters, last_delivery_at = h.last_delivery_at, last_dead_letter_day = h.last_dead_letter_day
-		from unnest(@workspaces::uuid[], @endpoints::uuid[], @failures::int[], @failing_since::timestamptz[], @dead_letters::int[],
-				@last_delivery_at::timestamptz[], @last_dead_letter_day::date[])
-			as h (workspace_id, id, consecutive_failures, failing_since, dead_letters, last_delivery_at, last_dead_letter_day)
-		where e.workspace_id = h.workspace_id and e.id = h.id`
 )
 
 // LockDeliveryOf locks a delivery of the given endpoint and returns it. The endpoint
 // may belong to any workspace. Errors: WEBHOOK_NOT_FOUND.
 func LockDeliveryOf(ctx context.Context, tx *postgres.Tx, key webhook.EndpointKey, id affiliate.DeliveryID) (webhook.LockedDelivery, error) {
-	row, err := oneRow[lockedRow](tx.Query(ctx, lockDeliveryOfKey, key.Workspace, key.ID, id, dayOf(id)))
-	return row.locked(), err
+	return oneRow[webhook.LockedDelivery](tx.Query(ctx, lockDeliveryOfKey, key.Workspace, key.ID, id, dayOf(id)))
 }
 
 // LockEndpoints locks endpoints of any workspaces and returns them. Deleted endpoints
 // are included.
 func LockEndpoints(ctx context.Context, tx *postgres.Tx, keys []webhook.EndpointKey) ([]webhook.Endpoint, error) {
 	workspaces, ids := keyColumns(keys)
-	rows, err := tx.Query(ctx, lockEndpoints, workspaces, ids)
-	endpoints, err := postgres.AllRows(rows, err, endpointRow.endpoint)
+	rows, _ := tx.Query(ctx, lockEndpoints, workspaces, ids)
+	endpoints, err := pgx.CollectRows(rows, pgx.RowToStructByName[webhook.Endpoint])
 	if err != nil {
 		return nil, fmt.Errorf("lock endpoints: %w", err)
 	}
 	return endpoints, nil
 }
 
-// UpdateHealth stores the health of locked endpoints.
-func UpdateHealth(ctx context.Context, tx *postgres.Tx, endpoints []webhook.Endpoint) error {
-	workspaces, ids := keyColumns(column(endpoints, webhook.Endpoint.Key))
-	type endpoint = webhook.Endpoint
-	_, err := tx.Exec(ctx, updateHealth, pgx.NamedArgs{
-		"workspaces": workspaces, "endpoints": ids,
-		"failures":         column(endpoints, func(e endpoint) int { return e.Health.ConsecutiveFailures }),
-		"failing_since":    column(endpoints, func(e endpoint) *time.Time { return e.Health.FailingSince }),
-		"dead_letters":     column(endpoints, func(e endpoint) int { return e.Health.DeadLetters }),
-		"last_delivery_at": column(endpoints, func(e endpoint) *time.Time { return e.Health.LastDeliveryAt }),
-
-		"last_dead_letter_day": column(endpoints, func(e endpoint) *time.Time { return e.Health.LastDeadLetterDay }),
-	})
-	if err != nil {
-		return fmt.Errorf("update health of endpoints: %w", err)
+// UpdateEndpoints stores the changed fields of locked endpoints.
+func UpdateEndpoints(ctx context.Context, tx *postgres.Tx, endpoints []webhook.Endpoint) error {
+	batch := &pgx.Batch{}
+	updateEndpoint.Queue(batch, endpoints...)
+	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
+		return fmt.Errorf("update endpoints: %w", err)
 	}
 	return nil
 }

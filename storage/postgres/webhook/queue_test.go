@@ -217,7 +217,12 @@ func TestCancelRemaining_CancelsDeliveriesOfEarlierEpochs(t *testing.T) {
 	q.Exec(`update webhook_endpoints set active = false, epoch = 2 where id = $1`, disabled.ID)
 	q.Exec(`update webhook_deliveries set status = 'delivered', extra = 1 where endpoint_id = $1 and due_at < $2`, disabled.ID, q.Now().Add(-4*time.Minute))
 	for _, want := range []int64{3, 2, 0} {
-		if n, err := webhooks.CancelRemaining(t.Context(), q.DB, q.Now(), 3); err != nil || n != want {
+		var n int64
+		err := q.DB.InTx(t.Context(), func(tx *postgres.Tx) (err error) {
+			n, err = webhooks.CancelRemaining(t.Context(), tx, q.Now(), 3)
+			return err
+		})
+		if err != nil || n != want {
 			t.Errorf("CancelRemaining canceled %d deliveries, %v, want %d", n, err, want)
 		}
 	}

@@ -22,7 +22,7 @@ import (
 
 // recoverable is the condition for the deliveries of a recovery. It selects a delivery if
 // the delivery had one of the requested statuses when the recovery was requested. These
-// statuses are the statuses that the API shows (see deliveryRow.delivery). The last part
+// statuses are the statuses that the API shows (see webhook.Delivery.InEpoch). The last part
 // of the condition checks that the delivery already had this status at that time: a
 // pending delivery was already due, a failed delivery had already started its last
 // attempt, and any other delivery was already completed. A delivery that the job has
@@ -164,14 +164,10 @@ func CancelBlock(
 
 // CancelRemaining cancels at most limit waiting deliveries of earlier epochs, of all
 // endpoints. For each endpoint without such deliveries it reads one index entry.
-func CancelRemaining(ctx context.Context, db *postgres.DB, now time.Time, limit int) (canceled int64, err error) {
-	err = db.InTx(ctx, func(tx *postgres.Tx) error {
-		if _, err := tx.Exec(ctx, blockPlan); err != nil {
-			return err
-		}
-		tag, err := tx.Exec(ctx, cancelRemaining, limit, now)
-		canceled = tag.RowsAffected()
-		return err
-	})
-	return canceled, err
+func CancelRemaining(ctx context.Context, tx *postgres.Tx, now time.Time, limit int) (canceled int64, err error) {
+	if _, err := tx.Exec(ctx, blockPlan); err != nil {
+		return 0, err
+	}
+	tag, err := tx.Exec(ctx, cancelRemaining, limit, now)
+	return tag.RowsAffected(), err
 }
