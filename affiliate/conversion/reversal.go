@@ -195,6 +195,26 @@ func (s LockedSale) Reverse(at time.Time) (r Reversal, ok bool, err error) {
 	return r, true, nil
 }
 
+// Refund returns the effect of the parked refunds of a sale and then of a new refund, which
+// may be nil. Errors: those of Apply.
+func (s LockedSale) Refund(refund *Refund, at time.Time) (r Reversal, err error) {
+	refunds := Refunds{Conversion: s.Conversion, Decision: s.Decision, At: at}
+	refunds.ApplyParked(s.Parked...)
+	if refund != nil {
+		if err := refunds.Apply(*refund); err != nil {
+			return r, err
+		}
+	}
+	r = Reversal{Conversion: refunds.Conversion, Refunds: refunds.Applied, Deltas: refunds.Deltas, Events: refunds.Events}
+	if s.Commission != nil {
+		if r.Changes, err = s.Commission.FollowRefunds(r.Conversion.SaleRefunds(), commission.RefundedSale, at); err != nil {
+			return r, err
+		}
+		r.Commission = s.commissionAfter(r.Changes)
+	}
+	return r, nil
+}
+
 // commissionAfter returns the commission after its changes.
 func (s LockedSale) commissionAfter(changes []commission.Change) *commission.Commission {
 	if len(changes) == 0 {
