@@ -20,12 +20,12 @@ const InviteMailInterval = time.Hour
 // Invite is an invitation by e-mail, either of a member to a workspace or of a partner
 // to a programme. Its tokens are stored as digests (InviteTokens).
 type Invite struct {
-	ID        affiliate.InviteID
-	Email     string // lower case
-	InvitedBy affiliate.UserID
-	CreatedAt time.Time
-	ExpiresAt time.Time
-	EndedAt   *time.Time // when it was accepted, revoked or replaced
+	ID        affiliate.InviteID `db:"id,fixed"`
+	Email     string             `db:"email,fixed"` // lower case
+	InvitedBy affiliate.UserID   `db:"invited_by,fixed"`
+	CreatedAt time.Time          `db:"created_at,fixed"`
+	ExpiresAt time.Time          `db:"expires_at,fixed"`
+	EndedAt   *time.Time         // when it was accepted, revoked or replaced
 }
 
 // NewInvite returns an invitation of an address, which must be in lower case.
@@ -35,6 +35,12 @@ func NewInvite(email string, by affiliate.UserID, at time.Time) Invite {
 
 // Open reports whether the invitation can be accepted at the given time.
 func (i Invite) Open(now time.Time) bool { return i.EndedAt == nil && now.Before(i.ExpiresAt) }
+
+// MailedRecently reports whether the invitation was mailed less than InviteMailInterval
+// before the given time and was neither accepted nor revoked.
+func (i Invite) MailedRecently(now time.Time) bool {
+	return i.EndedAt == nil && i.CreatedAt.After(now.Add(-InviteMailInterval))
+}
 
 // NewMail returns the mail of an invitation, without the token.
 func (i Invite) NewMail(kind notification.MailKind, account affiliate.AccountKind, workspace affiliate.WorkspaceID) notification.Mail {

@@ -12,6 +12,88 @@ import (
 // MaxExternalID is the maximum length of an external id in characters.
 const MaxExternalID = 120
 
+// newParticipant returns a pending participant without name and e-mail address.
+func newParticipant(program program.Program, partner affiliate.UserID, at time.Time) Participant {
+	return Participant{
+		ID: affiliate.NewID[affiliate.ParticipantID](at), Scope: program.Scope, Program: program.ID, Partner: partner,
+		Status: Pending, Tags: []string{}, Answers: map[string]string{},
+		AppliedAt: at, Version: 1, CreatedAt: at, UpdatedAt: at,
+	}
+}
+
+// newAcceptedParticipant returns a new participant for a partner who joins the programme.
+// Errors: VALIDATION_ERROR if the programme has terms that were not accepted.
+func newAcceptedParticipant(program program.Program, partner account.User, acceptTerms bool, at time.Time) (Participant, error) {
+	p := newParticipant(program, partner.ID, at)
+	p.PartnerName, p.PartnerEmail = partner.Name, partner.Email
+	if acceptTerms {
+		p.TermsAcceptedAt = &at
+	}
+	return p, checkTerms(program, acceptTerms)
+}
+
+// checkTerms returns VALIDATION_ERROR if the programme has terms that were not accepted.
+func checkTerms(p program.Program, accepted bool) error {
+	if p.TermsURL != nil && !accepted {
+		return affiliate.Invalid("accept_terms", "must be true because the programme has terms")
+	}
+	return nil
+}
+
+// Apply returns a partner who applies to the programme as a new participant, approved if the
+// programme approves partners automatically. Errors: VALIDATION_ERROR if the programme has
+// terms that were not accepted.
+func Apply(program program.Program, partner account.User, answers map[string]string, acceptTerms bool, at time.Time) (Participant, error) {
+	p, err := newAcceptedParticipant(program, partner, acceptTerms, at)
+	if answers != nil {
+		p.Answers = answers
+	}
+	if program.AutoApprovePartners {
+		p.Status, p.ApprovedAt = Approved, &at
+	}
+	return p, err
+}
+
+// Invite invites a partner, as a row of the table participant_invites.
+type Invite struct {
+	account.Invite
+	affiliate.Scope
+	Program      affiliate.ProgramID `db:"program_id,fixed"`
+	Group        *affiliate.GroupID  `db:"group_id"`
+	ReferralCode string              `db:"referral_code,nullable"` // requested code, case-folded; if empty, the code is made from the partner's name
+}
+
+// Join returns a new, approved participant for the partner who accepted the invitation.
+// Errors: VALIDATION_ERROR if the programme has terms that were not accepted.
+func (i Invite) Join(program program.Program, partner account.User, acceptTerms bool, at time.Time) (Participant, error) {
+	p, err := newAcceptedParticipant(program, partner, acceptTerms, at)
+	p.Group = i.Group
+	p.Status, p.ApprovedAt = Approved, &at
+	return p, err
+}
+
+// Mail returns the mail of the invitation, without the token and without the names of the
+// workspace, the programme and the inviter.
+func (i Invite) Mail() notification.Mail {
+	return i.NewMail(notification.MailParticipantInvite, affiliate.Partner, i.Workspace)
+}
+
+// InviteDetails has the fields of an invitation that the audit log stores. The e-mail address
+// is missing: it is stored only in the row of the invitation, where an erasure can remove it.
+type InviteDetails struct {
+	Program      affiliate.ProgramID `json:"program_id"`
+	Group        *affiliate.GroupID  `json:"group_id"`
+	ReferralCode string              `json:"referral_code"`
+	// Replaces is the earlier invitation to the same e-mail address that the new
+	// invitation has ended. It is nil if there was no earlier invitation.
+	Replaces *affiliate.InviteID `json:"replaces,omitempty"`
+}
+
+// Details returns the fields of i that the audit log stores.
+func (i Invite) Details() InviteDetails {
+	return InviteDetails{Program: i.Program, Group: i.Group, ReferralCode: i.ReferralCode}
+}
+
 // Enrolment is a merchant's request to add a partner to a programme
 // (docs/merchant/partners-from-your-server.md#add-a-partner).
 type Enrolment struct {
@@ -77,8 +159,8 @@ func (e Enrolment) ClaimMail(user affiliate.UserID, hadAccount bool, expiresAt, 
 // OfferNotification returns the notification of a partner about a participation that a
 // merchant has made for the partner's account.
 func (p Participant) OfferNotification() notification.Notification {
-	n := notification.NewNotification(affiliate.Partner, notification.PartnerFeed(p.Partner), notification.NotifyParticipationOffered, &p.Scope.Mode, p.CreatedAt)
-	n.Workspace, n.Program, n.Participant, n.Resource = &p.Scope.Workspace, &p.Program, &p.ID, &p.ID.UUID
+	n := notification.NewNotification(affiliate.Partner, notification.PartnerFeed(p.Partner), notification.NotifyParticipationOffered, &p.Mode, p.CreatedAt)
+	n.Workspace, n.Program, n.Participant, n.Resource = &p.Workspace, &p.Program, &p.ID, &p.ID.UUID
 	return n
 }
 

@@ -3,7 +3,6 @@
 package participant
 
 import (
-	"encoding/json"
 	"slices"
 	"time"
 
@@ -25,12 +24,14 @@ const (
 	Suspended Status = "suspended"
 )
 
-// Participant is a partner in a programme.
+// Participant is a partner in a programme, as a row of the table participants. PartnerName
+// and PartnerEmail are copies from the partner's account. A change of the account updates
+// them, unless the partner's consent is missing.
 type Participant struct {
-	ID           affiliate.ParticipantID
-	Scope        affiliate.Scope
-	Program      affiliate.ProgramID
-	Partner      affiliate.UserID
+	ID affiliate.ParticipantID `db:"id,fixed"`
+	affiliate.Scope
+	Program      affiliate.ProgramID `db:"program_id,fixed"`
+	Partner      affiliate.UserID    `db:"partner_id,fixed"`
 	PartnerName  string
 	PartnerEmail string
 	Status       Status
@@ -40,24 +41,33 @@ type Participant struct {
 	// Consent says whether the partner still has to accept the participation. While it is
 	// set, PartnerName and PartnerEmail are what the merchant gave, not what the account
 	// has.
-	Consent          PartnerConsent
-	Group            *affiliate.GroupID
-	Override         *program.Rate // takes precedence over every other rate
-	Tags             []string
-	Note             *string
-	Stats            Stats
-	Answers          map[string]string
-	TermsAcceptedAt  *time.Time
-	AppliedAt        time.Time
-	ApprovedAt       *time.Time
-	RejectedAt       *time.Time
-	RejectionReason  *string
-	SuspendedAt      *time.Time
-	SuspensionReason *string
-	ErasedAt         *time.Time
-	Version          int // increases by one with every change
-	CreatedAt        time.Time
-	UpdatedAt        time.Time
+	Consent                 PartnerConsent     `db:"partner_consent,nullable"`
+	Group                   *affiliate.GroupID `db:"group_id"`
+	OverrideRateBps         *int64             // see Override
+	OverrideFlatAmountCents *int64
+	Tags                    []string
+	Note                    *string
+	Answers                 map[string]string `db:"application_answers,fixed"`
+	TermsAcceptedAt         *time.Time
+	AppliedAt               time.Time
+	ApprovedAt              *time.Time
+	RejectedAt              *time.Time
+	RejectionReason         *string
+	SuspendedAt             *time.Time
+	SuspensionReason        *string
+	ErasedAt                *time.Time
+	Version                 int       // increases by one with every change
+	CreatedAt               time.Time `db:"created_at,fixed"`
+	UpdatedAt               time.Time
+}
+
+// Override returns the rate that takes precedence over every other rate; nil if there is
+// none.
+func (p Participant) Override() *program.Rate {
+	if p.OverrideRateBps == nil && p.OverrideFlatAmountCents == nil {
+		return nil
+	}
+	return &program.Rate{Bps: p.OverrideRateBps, FlatCents: p.OverrideFlatAmountCents}
 }
 
 // PartnerConsent says whether a partner has accepted a participation that a merchant made
@@ -72,6 +82,12 @@ const (
 	ConsentAwaited  PartnerConsent = "awaited"
 	ConsentDeclined PartnerConsent = "declined"
 )
+
+// Detail is a participant with its stats.
+type Detail struct {
+	Participant
+	Stats
+}
 
 // Stats holds totals of a participant over all time. Amounts are in minor
 // units of the programme's currency.
@@ -118,57 +134,27 @@ func (m Move) To() Status { return participantMoves[m].to }
 // Event returns the name of the webhook event of the move.
 func (m Move) Event() affiliate.EventName { return participantMoves[m].event }
 
-// Application is a partner's application to join a programme.
-type Application struct {
-	Program affiliate.ProgramID
-	Partner affiliate.UserID
-	Mode    affiliate.Mode
-	// ReferralCode is the requested code, case-folded. If it is empty, the code is made
-	// from the partner's name.
-	ReferralCode string
-	Answers      map[string]string
-	AcceptTerms  bool
-}
-
-// Join returns the partner as a new participant of the programme, approved if the
-// programme approves partners automatically. Errors: VALIDATION_ERROR if the programme
-// has terms that were not accepted.
-func (a Application) Join(program program.Program, at time.Time) (Participant, error) {
-	p, err := newAcceptedParticipant(program, a.Partner, a.AcceptTerms, at)
-	if a.Answers != nil {
-		p.Answers = a.Answers
+// Move returns p after a move. reason is the reason of a rejection or a suspension; it may
+// be nil. If p is no longer rejected or suspended, the time and the reason of the rejection
+// or suspension are cleared; the audit log keeps them. Errors: PARTICIPANT_ERASED,
+// PARTICIPANT_STATE_INVALID, also for the approval of a participant without the partner's
+// consent.
+func (p Participant) Move(move Move, reason *string, at time.Time) (Participant, error) {
+	if p.ErasedAt != nil || !slices.Contains(move.From(), p.Status) || move == ApproveParticipant && p.Consent != "" {
+		return p, p.RefuseMove()
 	}
-	if program.AutoApprovePartners {
-		p.Status, p.ApprovedAt = Approved, &at
+	p.Status, p.RejectedAt, p.RejectionReason, p.SuspendedAt, p.SuspensionReason = move.To(), nil, nil, nil, nil
+	switch move {
+	case ApproveParticipant:
+		p.ApprovedAt = &at
+	case RejectParticipant:
+		p.RejectedAt, p.RejectionReason = &at, reason
+	case SuspendParticipant:
+		p.SuspendedAt, p.SuspensionReason = &at, reason
+	case ReinstateParticipant:
 	}
-	return p, err
-}
-
-// newParticipant returns a pending participant without name and e-mail address.
-func newParticipant(program program.Program, partner affiliate.UserID, at time.Time) Participant {
-	return Participant{
-		ID: affiliate.NewID[affiliate.ParticipantID](at), Scope: program.Scope, Program: program.ID, Partner: partner,
-		Status: Pending, Tags: []string{}, Answers: map[string]string{},
-		AppliedAt: at, Version: 1, CreatedAt: at, UpdatedAt: at,
-	}
-}
-
-// newAcceptedParticipant returns a new participant for a partner who joins the programme.
-// Errors: VALIDATION_ERROR if the programme has terms that were not accepted.
-func newAcceptedParticipant(program program.Program, partner affiliate.UserID, acceptTerms bool, at time.Time) (Participant, error) {
-	p := newParticipant(program, partner, at)
-	if acceptTerms {
-		p.TermsAcceptedAt = &at
-	}
-	return p, checkTerms(program, acceptTerms)
-}
-
-// checkTerms returns VALIDATION_ERROR if the programme has terms that were not accepted.
-func checkTerms(p program.Program, accepted bool) error {
-	if p.TermsURL != nil && !accepted {
-		return affiliate.Invalid("accept_terms", "must be true because the programme has terms")
-	}
-	return nil
+	p.Version, p.UpdatedAt = p.Version+1, at
+	return p, nil
 }
 
 // NotInProgram returns the error for a participant that does not belong to
@@ -205,66 +191,6 @@ func (p Participant) RefuseMove() *affiliate.Error {
 		refusal.Message = "The partner has not accepted the participation."
 	}
 	return refusal
-}
-
-// Patch changes the fields of a participant that a merchant edits.
-type Patch struct {
-	Note         affiliate.Change[string]
-	Tags         affiliate.Change[[]string]
-	Group        affiliate.Change[affiliate.GroupID]
-	Override     affiliate.Change[program.Rate]
-	ReferralCode affiliate.Change[string] // case-folded; clearing it has no effect, because every participant has a code
-	ExternalID   affiliate.Change[string]
-}
-
-// Patch returns p with the changes of patch. It does not check that the group belongs
-// to the programme or that the code is free. The database checks both.
-func (p Participant) Patch(patch Patch) Participant {
-	p.Note = patch.Note.ApplyOptional(p.Note)
-	if p.Note != nil && *p.Note == "" {
-		p.Note = nil
-	}
-	p.Tags = patch.Tags.Apply(p.Tags, []string{})
-	p.Group = patch.Group.ApplyOptional(p.Group)
-	p.Override = patch.Override.ApplyOptional(p.Override)
-	p.ReferralCode = patch.ReferralCode.Apply(p.ReferralCode, p.ReferralCode)
-	p.ExternalID = patch.ExternalID.ApplyOptional(p.ExternalID)
-	return p
-}
-
-// Details holds the fields that a patch changes.
-type Details struct {
-	ReferralCode string             `json:"referral_code"`
-	Group        *affiliate.GroupID `json:"group_id"`
-	Override     *program.Rate      `json:"commission_override"`
-	Tags         []string           `json:"tags"`
-	Note         *string            `json:"note"`
-	ExternalID   *string            `json:"external_id"`
-}
-
-// Details returns the fields of p that a patch changes.
-func (p Participant) Details() Details {
-	return Details{
-		ReferralCode: p.ReferralCode, Group: p.Group, Override: p.Override, Tags: p.Tags, Note: p.Note, ExternalID: p.ExternalID,
-	}
-}
-
-// redactedText is what the audit log shows instead of a note or an external id.
-const redactedText = "(changed)"
-
-// ChangeTo returns the fields that differ between p and after, with their old and new
-// values, for the audit log. It replaces the text of the note, because merchants write
-// about people in notes, and the external id, because an erasure cannot change the log.
-func (p Participant) ChangeTo(after Participant) (oldValues, newValues map[string]json.RawMessage, err error) {
-	if oldValues, newValues, err = affiliate.ChangedFields(p.Details(), after.Details()); err != nil {
-		return nil, nil, err
-	}
-	for _, field := range []string{"note", "external_id"} {
-		if err := affiliate.RedactChange(oldValues, newValues, field, func(string) string { return redactedText }); err != nil {
-			return nil, nil, err
-		}
-	}
-	return oldValues, newValues, nil
 }
 
 // Object is a participant as events show it.
@@ -391,4 +317,41 @@ func (o Object) Subject() affiliate.ParticipantID { return o.ID }
 func (o Object) Notice() affiliate.Notice {
 	// The reason of the merchant is not a fact, because partners must not see it.
 	return affiliate.Notice{Program: &o.Program, Participant: &o.ID, Resource: o.ID.UUID}
+}
+
+// Filter restricts a list of a programme's participants. A participant must
+// match all fields that are set; a zero field matches every participant.
+type Filter struct {
+	Status Status
+	Group  *affiliate.GroupID
+	// ExternalID is the merchant's own id of the partner. The comparison is exact.
+	ExternalID string
+	// Tag is a tag of the participant. The comparison is exact.
+	Tag string
+	// Search is a prefix of the partner's name or e-mail address, of a present or
+	// former referral code, or of the participant id. Case does not matter.
+	Search string
+	// HideEmails excludes e-mail addresses from the search, as in CommissionFilter.
+	HideEmails bool
+}
+
+// Sort is a column by which a list of participants can be sorted.
+type Sort string
+
+// The sortable columns, by their names in the API.
+const (
+	ParticipantsByAge         Sort = "createdAt"
+	ParticipantsByName        Sort = "partnerName" // case does not matter
+	ParticipantsByClicks      Sort = "clicks"
+	ParticipantsByConversions Sort = "conversions"
+	ParticipantsByRevenue     Sort = "revenueCents"
+	ParticipantsByCommission  Sort = "commissionCents"
+)
+
+// Order is the order of a list. In both directions, rows with equal values
+// are sorted by age, the newest first. Lists that are sorted by a count use sums that a
+// job updates, so the order can be based on slightly older counts than the rows show.
+type Order struct {
+	By        Sort
+	Ascending bool
 }

@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/account"
 	"github.com/tributary-hq/tributary/affiliate/affiliatetest"
 	"github.com/tributary-hq/tributary/affiliate/click"
 	"github.com/tributary-hq/tributary/affiliate/link"
@@ -18,7 +19,8 @@ import (
 )
 
 func TestJoin(t *testing.T) {
-	at, partner, group := time.UnixMilli(1).UTC(), affiliate.NewID[affiliate.UserID](time.UnixMilli(1)), affiliate.NewID[affiliate.GroupID](time.UnixMilli(1))
+	at, group := time.UnixMilli(1).UTC(), affiliate.NewID[affiliate.GroupID](time.UnixMilli(1))
+	partner := account.User{ID: affiliate.NewID[affiliate.UserID](at), Name: "Jane", Email: "jane@example.com"}
 	terms := "https://shop.example/terms"
 	answers := map[string]string{"site": "blog.example"}
 	for name, tc := range map[string]struct {
@@ -33,7 +35,7 @@ func TestJoin(t *testing.T) {
 		"terms not accepted": {program: program.Program{TermsURL: &terms}, refusal: affiliate.Invalid("accept_terms", "must be true because the programme has terms")},
 	} {
 		t.Run(name, func(t *testing.T) {
-			applied, err := Application{Partner: partner, Answers: answers, AcceptTerms: tc.accept}.Join(tc.program, at)
+			applied, err := Apply(tc.program, partner, answers, tc.accept, at)
 			invited, inviteErr := Invite{Group: &group}.Join(tc.program, partner, tc.accept, at)
 			if tc.refusal != nil {
 				affiliatetest.WantRefusal(t, err, tc.refusal)
@@ -41,8 +43,9 @@ func TestJoin(t *testing.T) {
 				return
 			}
 			if err != nil || applied.Status != tc.want || (applied.ApprovedAt != nil) != (tc.want == Approved) ||
-				(applied.TermsAcceptedAt != nil) != tc.accept || applied.Answers["site"] == "" {
-				t.Errorf("application: participant %+v, error %v; want status %s, with answers and the time of the terms", applied, err, tc.want)
+				(applied.TermsAcceptedAt != nil) != tc.accept || applied.Answers["site"] == "" ||
+				applied.Partner != partner.ID || applied.PartnerName != "Jane" || applied.PartnerEmail != "jane@example.com" {
+				t.Errorf("application: participant %+v, error %v; want status %s, with answers, the time of the terms and the data of the account", applied, err, tc.want)
 			}
 			if inviteErr != nil || invited.Status != Approved || invited.ApprovedAt == nil || invited.Group != &group ||
 				invited.Answers == nil || invited.Tags == nil {
@@ -119,7 +122,7 @@ func TestParticipant_Patch(t *testing.T) {
 	group, bps := affiliate.NewID[affiliate.GroupID](time.UnixMilli(1)), int64(1250)
 	note, other, nothing := "calls back", "x", ""
 	override := program.Rate{Bps: &bps}
-	p := Participant{ReferralCode: "jane", Group: &group, Override: &override, Tags: []string{"vip"}, Note: &note}
+	p := Participant{ReferralCode: "jane", Group: &group, OverrideRateBps: &bps, Tags: []string{"vip"}, Note: &note}
 	for name, tc := range map[string]struct {
 		patch Patch
 		want  Details
@@ -140,6 +143,46 @@ func TestParticipant_Patch(t *testing.T) {
 	} {
 		if got := p.Patch(tc.patch).Details(); !reflect.DeepEqual(got, tc.want) {
 			t.Errorf("patch of %s: details %+v, want %+v", name, got, tc.want)
+		}
+	}
+}
+
+// A move sets the time and the reason of the new status and clears those of the old one.
+func TestParticipant_Move(t *testing.T) {
+	earlier, at, reason, old := time.UnixMilli(1).UTC(), time.UnixMilli(9).UTC(), "spam", "earlier"
+	rejected := Participant{Status: Rejected, RejectedAt: &earlier, RejectionReason: &old, Version: 4}
+	for name, tc := range map[string]struct {
+		p       Participant
+		move    Move
+		want    Participant
+		refusal affiliate.Reason
+	}{
+		"approve": {p: rejected, move: ApproveParticipant, want: Participant{Status: Approved, ApprovedAt: &at, Version: 5, UpdatedAt: at}},
+		"reject": {
+			p: Participant{Status: Pending}, move: RejectParticipant,
+			want: Participant{Status: Rejected, RejectedAt: &at, RejectionReason: &reason, Version: 1, UpdatedAt: at},
+		},
+		"suspend": {
+			p: Participant{Status: Approved, ApprovedAt: &earlier}, move: SuspendParticipant,
+			want: Participant{Status: Suspended, ApprovedAt: &earlier, SuspendedAt: &at, SuspensionReason: &reason, Version: 1, UpdatedAt: at},
+		},
+		"reinstate": {
+			p: Participant{Status: Suspended, ApprovedAt: &earlier, SuspendedAt: &earlier, SuspensionReason: &old}, move: ReinstateParticipant,
+			want: Participant{Status: Approved, ApprovedAt: &earlier, Version: 1, UpdatedAt: at},
+		},
+		"another status":           {p: rejected, move: SuspendParticipant, refusal: affiliate.ReasonParticipantState},
+		"approval without consent": {p: Participant{Status: Pending, Consent: ConsentAwaited}, move: ApproveParticipant, refusal: affiliate.ReasonParticipantState},
+		"erased":                   {p: Participant{Status: Pending, ErasedAt: &earlier}, move: ApproveParticipant, refusal: affiliate.ReasonParticipantErased},
+	} {
+		got, err := tc.p.Move(tc.move, &reason, at)
+		if tc.refusal != "" {
+			if !affiliate.Refuse(tc.refusal).Is(err) {
+				t.Errorf("%s: the error is %v, want %s", name, err, tc.refusal)
+			}
+			continue
+		}
+		if err != nil || !reflect.DeepEqual(got, tc.want) {
+			t.Errorf("%s: the participant is %+v, %v, want %+v", name, got, err, tc.want)
 		}
 	}
 }

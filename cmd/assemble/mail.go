@@ -107,7 +107,7 @@ func (t notificationTexts) terms(ctx context.Context, n notification.Notificatio
 	if err != nil || participant.ErasedAt != nil {
 		return nil, ignoreNotFound(err)
 	}
-	own := participant.Override
+	own := participant.Override()
 	if own == nil {
 		if own, err = programs.GroupRate(ctx, t.programs, scope, *n.Program, participant.Group); err != nil {
 			return nil, ignoreNotFound(err)

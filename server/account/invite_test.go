@@ -365,9 +365,9 @@ func TestRegisterPartner_MailedTokenTakesOverAnUnverifiedAccount(t *testing.T) {
 	invite := func(email string) account.InviteTokens {
 		tokens, digests := account.NewInviteTokens()
 		err := shop.DB.InTx(t.Context(), func(tx *postgres.Tx) error {
-			_, _, err := participants.Invite(t.Context(), tx, participant.Invite{
+			_, err := participants.ReplaceInvite(t.Context(), tx, participant.Invite{
 				Invite: account.NewInvite(email, shop.Owner, f.Now()), Scope: shop.Scope, Program: shop.Program,
-			}, digests, affiliate.System)
+			}, digests)
 			return err
 		})
 		if err != nil {

@@ -14,13 +14,14 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/tributary-hq/tributary/affiliate"
-	"github.com/tributary-hq/tributary/affiliate/participant"
 	"github.com/tributary-hq/tributary/affiliate/privacy"
 	"github.com/tributary-hq/tributary/affiliate/program"
+	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	edgev1 "github.com/tributary-hq/tributary/gen/edge/v1"
 	"github.com/tributary-hq/tributary/server/directory"
+	"github.com/tributary-hq/tributary/server/participant"
+	"github.com/tributary-hq/tributary/server/servertest"
 	edge "github.com/tributary-hq/tributary/storage/directory"
-	participants "github.com/tributary-hq/tributary/storage/postgres/participant"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 	programs "github.com/tributary-hq/tributary/storage/postgres/program"
 	"github.com/tributary-hq/tributary/storage/redistest"
@@ -251,8 +252,9 @@ func TestWorker_WritesChanges(t *testing.T) {
 		Workers: workers,
 	})
 	partner := f.NewPartner("Jane")
-	application := participant.Application{Program: f.Program, Partner: partner, Mode: f.Scope.Mode, ReferralCode: "jane"}
-	if _, err := participants.Apply(t.Context(), f.DB, application, f.Now(), affiliate.Actor{User: &partner}); err != nil {
+	application := &affiliatev1.ApplyRequest{ProgramId: f.Program.String(), ReferralCode: new("jane")}
+	service := participant.New(participant.Config{DB: f.DB, Now: f.Now})
+	if _, err := service.Apply(servertest.AsPartner(t, partner, f.Scope.Mode), application); err != nil {
 		t.Fatal(err)
 	}
 	pgtest.Eventually(t, "the code is in the directory", func() bool {

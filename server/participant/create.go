@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/account"
@@ -19,7 +18,6 @@ import (
 	"github.com/tributary-hq/tributary/server"
 	"github.com/tributary-hq/tributary/storage/postgres"
 	accounts "github.com/tributary-hq/tributary/storage/postgres/account"
-	links "github.com/tributary-hq/tributary/storage/postgres/link"
 	participants "github.com/tributary-hq/tributary/storage/postgres/participant"
 	programs "github.com/tributary-hq/tributary/storage/postgres/program"
 )
@@ -77,7 +75,7 @@ func (s *Service) enrolOnce(
 		if err != nil {
 			return err
 		}
-		response = toProto(p, server.PrincipalFrom(ctx).Role)
+		response = toProto(participant.Detail{Participant: p}, server.PrincipalFrom(ctx).Role)
 		if stored, err = proto.Marshal(response); err != nil {
 			return err
 		}
@@ -89,7 +87,7 @@ func (s *Service) enrolOnce(
 // enrol stores the participant and, if necessary, the account of the partner. Errors: as
 // CreateParticipant, and EMAIL_TAKEN if another transaction makes the account.
 func (s *Service) enrol(ctx context.Context, tx *postgres.Tx, e participant.Enrolment, sendInvite bool) (p participant.Participant, err error) {
-	at, actor := s.currentTime(), server.ActorFrom(ctx)
+	at := s.currentTime()
 	program, err := programs.LockOpen(ctx, tx, e.Scope, e.Program)
 	if err != nil {
 		return p, err
@@ -107,8 +105,17 @@ func (s *Service) enrol(ctx context.Context, tx *postgres.Tx, e participant.Enro
 			return p, err
 		}
 	}
-	p, err = participants.Add(ctx, tx, e.Join(program, user.ID, hadAccount, at), e.ReferralCode, actor)
-	if err != nil {
+	// A participation whose partner has since changed the address of the account still has
+	// the given address until the partner accepts it. The address must not be used twice.
+	if found, err := participants.HasAddress(ctx, tx, e.Scope, e.Program, e.Email); err != nil {
+		return p, err
+	} else if found {
+		return p, affiliate.Refuse(affiliate.ReasonApplicationDuplicate)
+	}
+	if p, err = join(ctx, tx, e.Join(program, user.ID, hadAccount, at), e.ReferralCode, "participant.create"); err != nil {
+		return p, err
+	}
+	if _, err := participants.EndInvites(ctx, tx, p.Scope, p.Program, p.PartnerEmail, at); err != nil {
 		return p, err
 	}
 	if hadAccount {
@@ -177,103 +184,8 @@ func (s *Service) sendInvites(
 	}
 	invite := e.Invite(inviter, at)
 	tokens, digests := account.NewInviteTokens()
-	if err := participants.InsertInvite(ctx, tx, invite, digests); err != nil {
+	if _, err := participants.ReplaceInvite(ctx, tx, invite, digests); err != nil {
 		return err
 	}
 	return send(invite.Mail(), tokens.Mailed)
-}
-
-// AcceptParticipation accepts a participation that a merchant has made for the calling
-// partner.
-func (s *Service) AcceptParticipation(ctx context.Context, req *affiliatev1.AcceptParticipationRequest) (*affiliatev1.Participant, error) {
-	program, err := server.PathID[affiliate.ProgramID](req.GetProgramId())
-	if err != nil {
-		return nil, err
-	}
-	partner, mode := server.PrincipalFrom(ctx).User, server.PrincipalFrom(ctx).Mode
-	scope, _, err := links.PartnerParticipation(ctx, s.db, partner, mode, program)
-	if err != nil {
-		return nil, err
-	}
-	var accepted participant.Participant
-	err = s.db.InTx(ctx, func(tx *postgres.Tx) error {
-		// A change of the partner's name or address waits until the participant has a copy.
-		if err := accounts.LockUserByID(ctx, tx, partner); err != nil {
-			return err
-		}
-		account, err := accounts.Account(ctx, tx, partner)
-		if err != nil {
-			return err
-		}
-		active, err := programs.LockActive(ctx, tx, scope, program)
-		if err != nil {
-			return err
-		}
-		before, err := participants.LockParticipation(ctx, tx, scope, program, partner)
-		if err != nil {
-			return err
-		}
-		after, err := before.Accept(active, account.User, req.GetAcceptTerms(), s.currentTime())
-		if err != nil {
-			return err
-		}
-		accepted, err = participants.SetConsent(ctx, tx, before, after, affiliate.EventParticipantApproved, "participant.accept", server.ActorFrom(ctx))
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return toPartnerProto(accepted), nil
-}
-
-// DeclineParticipation declines a participation that a merchant has made for the calling
-// partner. The audit log of the merchant names the service, because the merchant must not
-// learn the id, the name and the network of a partner who has not accepted.
-func (s *Service) DeclineParticipation(ctx context.Context, req *affiliatev1.DeclineParticipationRequest) (*affiliatev1.Participant, error) {
-	program, err := server.PathID[affiliate.ProgramID](req.GetProgramId())
-	if err != nil {
-		return nil, err
-	}
-	partner, mode := server.PrincipalFrom(ctx).User, server.PrincipalFrom(ctx).Mode
-	scope, _, err := links.PartnerParticipation(ctx, s.db, partner, mode, program)
-	if err != nil {
-		return nil, err
-	}
-	var declined participant.Participant
-	err = s.db.InTx(ctx, func(tx *postgres.Tx) error {
-		before, err := participants.LockParticipation(ctx, tx, scope, program, partner)
-		if err != nil {
-			return err
-		}
-		after, err := before.Decline(s.currentTime())
-		if err != nil {
-			return err
-		}
-		declined, err = participants.SetConsent(ctx, tx, before, after, affiliate.EventParticipantRejected, "participant.decline", affiliate.System)
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return toPartnerProto(declined), nil
-}
-
-// CreateParticipantToken returns a token for one approved participant.
-func (s *Service) CreateParticipantToken(ctx context.Context, req *affiliatev1.CreateParticipantTokenRequest) (*affiliatev1.ParticipantToken, error) {
-	program, id, err := pathIDs(req)
-	if err != nil {
-		return nil, err
-	}
-	p, err := participants.Get(ctx, s.db, server.PrincipalFrom(ctx).Scope(), program, id)
-	if err != nil {
-		return nil, err
-	}
-	if err := p.CheckApproved(); err != nil {
-		return nil, err
-	}
-	token, expiresAt, err := s.signer.SignParticipant(p.Scope.Workspace, p.ID, server.ActorFrom(ctx))
-	if err != nil {
-		return nil, err
-	}
-	return &affiliatev1.ParticipantToken{Token: token, ExpiresAt: timestamppb.New(expiresAt)}, nil
 }

@@ -3,6 +3,7 @@ package participant
 import (
 	"context"
 	"strings"
+	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/account"
@@ -51,11 +52,11 @@ func (s *Service) InviteParticipant(ctx context.Context, req *affiliatev1.Invite
 			if result.ID, shown, err = s.seal.OpenInvite(stored); err != nil {
 				return err
 			}
-			result, err = participants.GetInvite(ctx, tx, result.Scope, result.ID)
+			result, err = participants.Invite(ctx, tx, result.Scope, result.ID)
 			return err
 		}
 		var target program.Program
-		if result, target, err = participants.Invite(ctx, tx, invite, digests, server.ActorFrom(ctx)); err != nil {
+		if result, target, err = storeInvite(ctx, tx, invite, digests); err != nil {
 			return err
 		}
 		if result.ID != invite.ID { // the address has got a mail within the last hour
@@ -78,6 +79,58 @@ func (s *Service) InviteParticipant(ctx context.Context, req *affiliatev1.Invite
 	}, nil
 }
 
+// storeInvite stores an invitation with the digests of its tokens, and returns it with its
+// programme. It ends an earlier invitation to the same address. If the earlier invitation was
+// mailed recently, it stays with the new group and code, and is returned. Errors: NOT_FOUND,
+// PROGRAM_STATE_INVALID for an archived programme, VALIDATION_ERROR for a group that does not
+// belong to the programme, APPLICATION_DUPLICATE, REFERRAL_CODE_TAKEN.
+func storeInvite(
+	ctx context.Context, tx *postgres.Tx, invite participant.Invite, digests account.InviteDigests,
+) (stored participant.Invite, program program.Program, err error) {
+	// The lock ensures that no invitation is stored after the programme was archived.
+	if program, err = programs.LockOpen(ctx, tx, invite.Scope, invite.Program); err != nil {
+		return stored, program, err
+	}
+	if err := lockGroup(ctx, tx, invite.Scope, invite.Program, invite.Group); err != nil {
+		return stored, program, err
+	}
+	if found, err := participants.HasAddress(ctx, tx, invite.Scope, invite.Program, invite.Email); err != nil {
+		return stored, program, err
+	} else if found {
+		return stored, program, affiliate.Refuse(affiliate.ReasonApplicationDuplicate)
+	}
+	if invite.ReferralCode != "" {
+		if taken, err := participants.HasCode(ctx, tx, invite.Scope, invite.ReferralCode); err != nil {
+			return stored, program, err
+		} else if taken {
+			return stored, program, affiliate.Refuse(affiliate.ReasonReferralCodeTaken)
+		}
+	}
+	at, details := invite.CreatedAt, invite.Details()
+	earlier, found, err := participants.LockOpenInvite(ctx, tx, invite.Scope, invite.Program, invite.Email)
+	if err != nil {
+		return stored, program, err
+	}
+	if found && earlier.MailedRecently(at) {
+		earlier.Group, earlier.ReferralCode = invite.Group, invite.ReferralCode
+		if err := participants.UpdateInvite(ctx, tx, earlier); err != nil {
+			return stored, program, err
+		}
+		return earlier, program, tx.Audit(ctx, inviteAuditLine(ctx, earlier, "participant_invite.update", at, nil, details))
+	}
+	if details.Replaces, err = participants.ReplaceInvite(ctx, tx, invite, digests); err != nil {
+		return stored, program, err
+	}
+	return invite, program, tx.Audit(ctx, inviteAuditLine(ctx, invite, "participant_invite.create", at, nil, details))
+}
+
+func inviteAuditLine(ctx context.Context, i participant.Invite, action string, at time.Time, oldValues, newValues any) affiliate.AuditLine {
+	return affiliate.AuditLine{
+		Workspace: i.Workspace, Mode: &i.Mode, Actor: server.ActorFrom(ctx), At: at,
+		Action: action, ResourceType: "participant_invite", ResourceID: i.ID, Before: oldValues, After: newValues,
+	}
+}
+
 // mailInvite mails the token of an invitation to the invited address. Errors:
 // RATE_LIMIT_EXCEEDED, EMAIL_NOT_VERIFIED.
 func (s *Service) mailInvite(
@@ -89,7 +142,7 @@ func (s *Service) mailInvite(
 	mail := invite.Mail()
 	mail.Secret, mail.Facts.ProgramName = s.seal.SealMailToken(mail.ID, token), program.Name
 	mail.Recipient.Name, mail.Facts.Message = req.GetName(), req.GetMessage()
-	if mail.Facts.WorkspaceName, mail.Facts.InviterName, err = participants.NamesForMail(ctx, tx, invite.Scope.Workspace, invite.InvitedBy); err != nil {
+	if mail.Facts.WorkspaceName, mail.Facts.InviterName, err = participants.NamesForMail(ctx, tx, invite.Workspace, invite.InvitedBy); err != nil {
 		return err
 	}
 	if mail.Facts.Rate, mail.Facts.Link, err = termsOf(ctx, tx, program, invite.Group, invite.ReferralCode); err != nil {
@@ -113,12 +166,17 @@ func termsOf(ctx context.Context, tx *postgres.Tx, program program.Program, grou
 
 // ListParticipantInvites returns one page of a programme's open invitations, newest
 // first.
-func (s *Service) ListParticipantInvites(ctx context.Context, req *affiliatev1.ListParticipantInvitesRequest) (*affiliatev1.ListParticipantInvitesResponse, error) {
+func (s *Service) ListParticipantInvites(
+	ctx context.Context, req *affiliatev1.ListParticipantInvitesRequest,
+) (*affiliatev1.ListParticipantInvitesResponse, error) {
 	program, err := server.PathID[affiliate.ProgramID](req.GetProgramId())
 	if err != nil {
 		return nil, err
 	}
 	caller, page := server.PrincipalFrom(ctx), server.PageOf(req)
+	if _, err := programs.Get(ctx, s.db, caller.Scope(), program); err != nil {
+		return nil, err
+	}
 	invites, total, err := participants.ListInvites(ctx, s.db, caller.Scope(), program, s.currentTime(), page)
 	if err != nil {
 		return nil, err
@@ -134,7 +192,9 @@ func (s *Service) ListParticipantInvites(ctx context.Context, req *affiliatev1.L
 }
 
 // RevokeParticipantInvite revokes an open invitation.
-func (s *Service) RevokeParticipantInvite(ctx context.Context, req *affiliatev1.RevokeParticipantInviteRequest) (*affiliatev1.RevokeParticipantInviteResponse, error) {
+func (s *Service) RevokeParticipantInvite(
+	ctx context.Context, req *affiliatev1.RevokeParticipantInviteRequest,
+) (*affiliatev1.RevokeParticipantInviteResponse, error) {
 	program, err := server.PathID[affiliate.ProgramID](req.GetProgramId())
 	if err != nil {
 		return nil, err
@@ -143,23 +203,25 @@ func (s *Service) RevokeParticipantInvite(ctx context.Context, req *affiliatev1.
 	if err != nil {
 		return nil, err
 	}
-	err = participants.RevokeInvite(ctx, s.db, server.PrincipalFrom(ctx).Scope(), program, id, s.currentTime(), server.ActorFrom(ctx))
+	scope, at := server.PrincipalFrom(ctx).Scope(), s.currentTime()
+	err = s.db.InTx(ctx, func(tx *postgres.Tx) error {
+		invite, err := participants.LockInvite(ctx, tx, scope, id)
+		if err != nil {
+			return err
+		}
+		if invite.Program != program || !invite.Open(at) {
+			return affiliate.Refuse(affiliate.ReasonNotFound)
+		}
+		invite.EndedAt = &at
+		if err := participants.UpdateInvite(ctx, tx, invite); err != nil {
+			return err
+		}
+		return tx.Audit(ctx, inviteAuditLine(ctx, invite, "participant_invite.revoke", at, invite.Details(), nil))
+	})
 	if err != nil {
 		return nil, err
 	}
 	return &affiliatev1.RevokeParticipantInviteResponse{}, nil
-}
-
-// AcceptParticipantInvite makes the calling partner a participant in the programme of the
-// invitation. The programme must have the mode in the request's X-Mode header.
-func (s *Service) AcceptParticipantInvite(ctx context.Context, req *affiliatev1.AcceptParticipantInviteRequest) (*affiliatev1.Participant, error) {
-	caller := server.PrincipalFrom(ctx)
-	digest := account.DigestInviteToken(req.GetToken())
-	p, err := participants.AcceptInvite(ctx, s.db, digest, caller.Mode, caller.User, req.GetAcceptTerms(), s.currentTime(), server.ActorFrom(ctx))
-	if err != nil {
-		return nil, err
-	}
-	return toPartnerProto(p), nil
 }
 
 func inviteToProto(i participant.Invite, role affiliate.Role) *affiliatev1.ParticipantInvite {

@@ -41,13 +41,15 @@ import (
 	"context"
 	"time"
 
+	"google.golang.org/protobuf/types/known/timestamppb"
+
 	"github.com/tributary-hq/tributary/affiliate"
-	"github.com/tributary-hq/tributary/affiliate/click"
 	"github.com/tributary-hq/tributary/affiliate/participant"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 	"github.com/tributary-hq/tributary/storage/postgres"
 	participants "github.com/tributary-hq/tributary/storage/postgres/participant"
+	programs "github.com/tributary-hq/tributary/storage/postgres/program"
 )
 
 // Service implements affiliate.v1.ParticipantService.
@@ -89,29 +91,6 @@ func New(c Config) *Service {
 // currentTime returns the current time in UTC, truncated to milliseconds as in the API.
 func (s *Service) currentTime() time.Time { return s.now().UTC().Truncate(time.Millisecond) }
 
-// Apply makes the calling partner a participant in an active programme. If the programme
-// is private, the partner needs an invitation. The programme must have the mode in the
-// request's X-Mode header.
-func (s *Service) Apply(ctx context.Context, req *affiliatev1.ApplyRequest) (*affiliatev1.Participant, error) {
-	program, err := server.PathID[affiliate.ProgramID](req.GetProgramId())
-	if err != nil {
-		return nil, err
-	}
-	caller := server.PrincipalFrom(ctx)
-	p, err := participants.Apply(ctx, s.db, participant.Application{
-		Program:      program,
-		Partner:      caller.User,
-		Mode:         caller.Mode,
-		ReferralCode: click.FoldCode(req.GetReferralCode()),
-		Answers:      req.GetAnswers(),
-		AcceptTerms:  req.GetAcceptTerms(),
-	}, s.currentTime(), server.ActorFrom(ctx))
-	if err != nil {
-		return nil, err
-	}
-	return toPartnerProto(p), nil
-}
-
 // ListParticipants returns one page of a programme's participants.
 func (s *Service) ListParticipants(ctx context.Context, req *affiliatev1.ListParticipantsRequest) (*affiliatev1.ListParticipantsResponse, error) {
 	program, err := server.PathID[affiliate.ProgramID](req.GetProgramId())
@@ -134,6 +113,9 @@ func (s *Service) ListParticipants(ctx context.Context, req *affiliatev1.ListPar
 	}
 	if order.By == "" {
 		order.By = participant.ParticipantsByAge
+	}
+	if _, err := programs.Get(ctx, s.db, caller.Scope(), program); err != nil {
+		return nil, err
 	}
 	participants, total, err := participants.List(ctx, s.db, caller.Scope(), program, filter, order, page)
 	if err != nil {
@@ -166,54 +148,24 @@ func (s *Service) GetParticipant(ctx context.Context, req *affiliatev1.GetPartic
 	return toProto(p, caller.Role), nil
 }
 
-// UpdateParticipant changes the fields that the update mask names.
-func (s *Service) UpdateParticipant(ctx context.Context, req *affiliatev1.UpdateParticipantRequest) (*affiliatev1.Participant, error) {
+// CreateParticipantToken returns a token for one approved participant.
+func (s *Service) CreateParticipantToken(ctx context.Context, req *affiliatev1.CreateParticipantTokenRequest) (*affiliatev1.ParticipantToken, error) {
 	program, id, err := pathIDs(req)
 	if err != nil {
 		return nil, err
 	}
-	caller := server.PrincipalFrom(ctx)
-	p, err := participants.Update(ctx, s.db, caller.Scope(), program, id, patchOf(req), s.currentTime(), server.ActorFrom(ctx))
+	p, err := participants.Get(ctx, s.db, server.PrincipalFrom(ctx).Scope(), program, id)
 	if err != nil {
 		return nil, err
 	}
-	return toProto(p, caller.Role), nil
-}
-
-// ApproveParticipant approves a pending or rejected participant. The participant can then
-// earn commissions.
-func (s *Service) ApproveParticipant(ctx context.Context, req *affiliatev1.ApproveParticipantRequest) (*affiliatev1.Participant, error) {
-	return s.move(ctx, req, participant.ApproveParticipant, nil)
-}
-
-// RejectParticipant rejects a pending participant.
-func (s *Service) RejectParticipant(ctx context.Context, req *affiliatev1.RejectParticipantRequest) (*affiliatev1.Participant, error) {
-	return s.move(ctx, req, participant.RejectParticipant, req.Reason)
-}
-
-// SuspendParticipant suspends an approved participant. The participant can then earn no
-// commissions.
-func (s *Service) SuspendParticipant(ctx context.Context, req *affiliatev1.SuspendParticipantRequest) (*affiliatev1.Participant, error) {
-	return s.move(ctx, req, participant.SuspendParticipant, req.Reason)
-}
-
-// ReinstateParticipant ends the suspension of a participant. The participant is then
-// approved again.
-func (s *Service) ReinstateParticipant(ctx context.Context, req *affiliatev1.ReinstateParticipantRequest) (*affiliatev1.Participant, error) {
-	return s.move(ctx, req, participant.ReinstateParticipant, nil)
-}
-
-func (s *Service) move(ctx context.Context, req participantRequest, move participant.Move, reason *string) (*affiliatev1.Participant, error) {
-	program, id, err := pathIDs(req)
+	if err := p.CheckApproved(); err != nil {
+		return nil, err
+	}
+	token, expiresAt, err := s.signer.SignParticipant(p.Workspace, p.ID, server.ActorFrom(ctx))
 	if err != nil {
 		return nil, err
 	}
-	caller := server.PrincipalFrom(ctx)
-	p, err := participants.Move(ctx, s.db, caller.Scope(), program, id, move, reason, s.currentTime(), server.ActorFrom(ctx))
-	if err != nil {
-		return nil, err
-	}
-	return toProto(p, caller.Role), nil
+	return &affiliatev1.ParticipantToken{Token: token, ExpiresAt: timestamppb.New(expiresAt)}, nil
 }
 
 // programRequest is a request whose path names a programme.

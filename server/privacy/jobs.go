@@ -162,7 +162,7 @@ func (s *Service) EraseAbandoned(ctx context.Context) error {
 			if err != nil || !found || !account.Unclaimed {
 				return err // somebody has claimed it since then
 			}
-			participations, err := participants.LockParticipations(ctx, tx, id)
+			participations, err := participants.LockAllOfPartner(ctx, tx, id)
 			if err != nil || len(participations) > 0 {
 				return err // another merchant has added it since then
 			}

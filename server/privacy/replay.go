@@ -2,6 +2,7 @@ package privacy
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/google/uuid"
@@ -28,18 +29,21 @@ func (s *Service) Replay(ctx context.Context, entry privacy.ErasureLogEntry) (id
 		replayed = false
 		switch erasure.Subject {
 		case privacy.EraseParticipant:
-			p, found, err := participants.LockByID(ctx, tx, *entry.Workspace, affiliate.ParticipantID{UUID: subject})
-			if err != nil || !found || p.ErasedAt != nil {
+			p, err := participants.LockByID(ctx, tx, *entry.Workspace, affiliate.ParticipantID{UUID: subject})
+			if errors.Is(err, affiliate.Refuse(affiliate.ReasonNotFound)) {
+				return nil
+			}
+			if err != nil || p.ErasedAt != nil {
 				return err
 			}
-			replayed, erasure.Mode = true, &p.Scope.Mode
+			replayed, erasure.Mode = true, &p.Mode
 			return s.eraseParticipant(ctx, tx, erasure, p, affiliate.System)
 		case privacy.ErasePartner:
 			account, found, err := erasures.LockAccount(ctx, tx, affiliate.UserID{UUID: subject})
 			if err != nil || !found || account.ErasedAt != nil {
 				return err
 			}
-			participations, err := participants.LockParticipations(ctx, tx, account.ID)
+			participations, err := participants.LockAllOfPartner(ctx, tx, account.ID)
 			if err != nil {
 				return err
 			}

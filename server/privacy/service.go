@@ -21,6 +21,7 @@ package privacy
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -105,12 +106,12 @@ func (s *Service) EraseParticipant(ctx context.Context, req *affiliatev1.ErasePa
 		if !owns {
 			return affiliate.Refuse(affiliate.ReasonAccessDenied)
 		}
-		p, found, err := participants.Lock(ctx, tx, scope, program, id)
+		p, err := participants.Lock(ctx, tx, scope, program, id)
 		switch {
+		case errors.Is(err, affiliate.Refuse(affiliate.ReasonNotFound)):
+			return affiliate.Refuse(affiliate.ReasonParticipantNotFound)
 		case err != nil:
 			return err
-		case !found:
-			return affiliate.Refuse(affiliate.ReasonParticipantNotFound)
 		case p.ErasedAt != nil:
 			return affiliate.Refuse(affiliate.ReasonAlreadyErased)
 		}
@@ -118,7 +119,7 @@ func (s *Service) EraseParticipant(ctx context.Context, req *affiliatev1.ErasePa
 			return err
 		}
 		erasure = privacy.NewErasure(privacy.EraseParticipant, p.ID.UUID, at)
-		erasure.Workspace, erasure.Mode = &p.Scope.Workspace, &p.Scope.Mode
+		erasure.Workspace, erasure.Mode = &p.Workspace, &p.Mode
 		return s.eraseParticipant(ctx, tx, erasure, p, by)
 	})
 	if err != nil {
@@ -144,7 +145,7 @@ func (s *Service) ErasePartnerAccount(ctx context.Context, _ *affiliatev1.EraseP
 		case account.ErasedAt != nil:
 			return affiliate.Refuse(affiliate.ReasonAlreadyErased)
 		}
-		participations, err := participants.LockParticipations(ctx, tx, account.ID)
+		participations, err := participants.LockAllOfPartner(ctx, tx, account.ID)
 		if err != nil {
 			return err
 		}
@@ -230,7 +231,7 @@ func (s *Service) anonymise(ctx context.Context, tx *postgres.Tx, p participant.
 		return nil, err
 	}
 	return texts, tx.Audit(ctx, affiliate.AuditLine{
-		Workspace: p.Scope.Workspace, Mode: &p.Scope.Mode, Actor: by, At: at, Action: "participant.erase",
+		Workspace: p.Workspace, Mode: &p.Mode, Actor: by, At: at, Action: "participant.erase",
 		ResourceType: "participant", ResourceID: p.ID, After: receipt,
 	})
 }

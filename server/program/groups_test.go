@@ -85,7 +85,7 @@ func (f *fixture) invite(g *affiliatev1.Group, expires time.Time) participant.In
 	}
 	_, digests := account.NewInviteTokens()
 	err := f.DB.InTx(f.Context(), func(tx *postgres.Tx) error {
-		_, _, err := participants.Invite(f.Context(), tx, invite, digests, affiliate.System)
+		_, err := participants.ReplaceInvite(f.Context(), tx, invite, digests)
 		return err
 	})
 	if err != nil {
@@ -346,7 +346,8 @@ func TestDeleteGroup_InUseIsRefused(t *testing.T) {
 	f.invite(withOpenInvite, f.Now().Add(time.Millisecond))
 	f.invite(withExpiredInvite, f.Now().Truncate(time.Millisecond))
 	revoked := f.invite(withRevokedInvite, f.Now().Add(time.Hour))
-	if err := participants.RevokeInvite(t.Context(), f.DB, f.scope, revoked.Program, revoked.ID, f.Now(), affiliate.System); err != nil {
+	revoked.EndedAt = new(f.Now())
+	if err := f.DB.InTx(t.Context(), func(tx *postgres.Tx) error { return participants.UpdateInvite(t.Context(), tx, revoked) }); err != nil {
 		t.Fatal(err)
 	}
 

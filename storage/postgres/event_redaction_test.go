@@ -13,14 +13,13 @@ import (
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
 	"github.com/tributary-hq/tributary/affiliate"
-	"github.com/tributary-hq/tributary/affiliate/participant"
 	"github.com/tributary-hq/tributary/affiliate/privacy"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	linkservice "github.com/tributary-hq/tributary/server/link"
+	"github.com/tributary-hq/tributary/server/participant"
 	promocodeservice "github.com/tributary-hq/tributary/server/promocode"
 	"github.com/tributary-hq/tributary/server/servertest"
 	"github.com/tributary-hq/tributary/storage/postgres"
-	participants "github.com/tributary-hq/tributary/storage/postgres/participant"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
@@ -42,33 +41,31 @@ func newRedactionFixture(t *testing.T) *fixture {
 // later.
 func (f *fixture) partnerWithEvents(name string) pgtest.Participant {
 	f.Helper()
-	ctx, text := f.Context(), func(what string) *string { return new(what + " of " + name) }
+	text := func(what string) *string { return new(what + " of " + name) }
 	must := func(err error) {
 		f.Helper()
 		if err != nil {
 			f.Fatal(err)
 		}
 	}
-	p, err := participants.Apply(ctx, f.DB, participant.Application{
-		Program: f.Program, Partner: f.NewPartner(name), Mode: f.Scope.Mode, ReferralCode: name, AcceptTerms: true,
-	}, f.Now(), pgtest.By(f.Owner))
+	partner, owner := f.NewPartner(name), servertest.AsMember(f, f.Scope, f.Owner, affiliate.RoleOwner)
+	service := participant.New(participant.Config{DB: f.DB, Now: f.Now})
+	p, err := service.Apply(servertest.AsPartner(f, partner, f.Scope.Mode), &affiliatev1.ApplyRequest{
+		ProgramId: f.Program.String(), ReferralCode: &name, AcceptTerms: true,
+	})
 	must(err)
-	move := func(move participant.Move) {
-		f.Helper()
-		_, err := participants.Move(ctx, f.DB, f.Scope, f.Program, p.ID, move, text("reason"), f.Now(), pgtest.By(f.Owner))
-		must(err)
-	}
-	move(participant.ApproveParticipant)
-	joined := pgtest.Participant{Scope: f.Scope, Program: f.Program, ID: p.ID, Partner: p.Partner}
-	owner := servertest.AsMember(f, f.Scope, f.Owner, affiliate.RoleOwner)
+	_, err = service.ApproveParticipant(owner, &affiliatev1.ApproveParticipantRequest{ProgramId: p.ProgramId, ParticipantId: p.Id})
+	must(err)
+	id, _ := affiliate.ParseID[affiliate.ParticipantID](p.Id)
+	joined := pgtest.Participant{Scope: f.Scope, Program: f.Program, ID: id, Partner: partner}
 	linkService, promoCodeService := linkservice.New(f.DB, "", f.Now), promocodeservice.New(f.DB, f.Now)
 	link, err := linkService.CreateLink(owner, &affiliatev1.CreateLinkRequest{
-		ProgramId: f.Program.String(), ParticipantId: p.ID.String(), Code: new(name + "-link"), DestinationUrl: "https://shop.example/",
+		ProgramId: f.Program.String(), ParticipantId: p.Id, Code: new(name + "-link"), DestinationUrl: "https://shop.example/",
 		SubId: text("sub id"), Utm: &affiliatev1.Utm{Source: &name},
 	})
 	must(err)
 	code, err := promoCodeService.CreatePromoCode(owner, &affiliatev1.CreatePromoCodeRequest{
-		ProgramId: f.Program.String(), ParticipantId: p.ID.String(), Code: name + "10",
+		ProgramId: f.Program.String(), ParticipantId: p.Id, Code: name + "10",
 		DiscountType: affiliatev1.DiscountType_DISCOUNT_TYPE_PERCENTAGE, DiscountValue: new(10.0),
 	})
 	must(err)
@@ -82,7 +79,8 @@ func (f *fixture) partnerWithEvents(name string) pgtest.Participant {
 	must(err)
 	_, err = promoCodeService.DeletePromoCode(owner, &affiliatev1.DeletePromoCodeRequest{ProgramId: code.ProgramId, PromoCodeId: code.Id})
 	must(err)
-	move(participant.SuspendParticipant)
+	_, err = service.SuspendParticipant(owner, &affiliatev1.SuspendParticipantRequest{ProgramId: p.ProgramId, ParticipantId: p.Id, Reason: text("reason")})
+	must(err)
 	return joined
 }
 

@@ -440,8 +440,13 @@ func (s *source) join(parts []ast.Expr, local map[string][]ast.Expr) string {
 
 // callText returns the text of a call that builds a statement or a part of it.
 func (s *source) callText(call *ast.CallExpr, local map[string][]ast.Expr) string {
-	if rows, ok := call.Fun.(*ast.IndexExpr); ok && strings.HasSuffix(types.ExprString(rows.X), "RowsOf") {
-		return strings.ReplaceAll(s.text(call.Args[0], local), "{columns}", s.columns(rows.Index))
+	if generic, ok := call.Fun.(*ast.IndexExpr); ok {
+		switch name := types.ExprString(generic.X); {
+		case strings.HasSuffix(name, "RowsOf"):
+			return strings.ReplaceAll(s.text(call.Args[0], local), "{columns}", s.columns(generic.Index))
+		case strings.HasSuffix(name, "Columns"):
+			return s.columns(generic.Index)
+		}
 	}
 	switch name := types.ExprString(call.Fun); {
 	case name == "CountUpTo" || name == "postgres.CountUpTo":

@@ -74,7 +74,7 @@ func TestSearches_CanReadPagesAfterTheLimitOfTheTotal(t *testing.T) {
 	participants := func(search string, order participant.Order) func(affiliate.Page) ([]string, int64, error) {
 		return func(page affiliate.Page) ([]string, int64, error) {
 			found, total, err := participants.List(t.Context(), f.DB, f.Scope, f.Program, participant.Filter{Search: search}, order, page)
-			return idsOf(found, func(p participant.Participant) fmt.Stringer { return p.ID }), total, err
+			return idsOf(found, func(p participant.Detail) fmt.Stringer { return p.ID }), total, err
 		}
 	}
 	programs := func(page affiliate.Page) ([]string, int64, error) {

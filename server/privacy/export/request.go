@@ -52,12 +52,12 @@ func (s *Service) ExportParticipant(ctx context.Context, req *affiliatev1.Export
 		if !isParticipant {
 			return none, affiliate.Refuse(affiliate.ReasonParticipantNotFound)
 		}
-		p, found, err := participants.Share(ctx, tx, scope, program, id)
+		p, err := participants.Share(ctx, tx, scope, program, id)
 		switch {
+		case errors.Is(err, affiliate.Refuse(affiliate.ReasonNotFound)):
+			return none, affiliate.Refuse(affiliate.ReasonParticipantNotFound)
 		case err != nil:
 			return none, err
-		case !found:
-			return none, affiliate.Refuse(affiliate.ReasonParticipantNotFound)
 		case p.ErasedAt != nil:
 			return none, affiliate.Refuse(affiliate.ReasonParticipantErased)
 		}

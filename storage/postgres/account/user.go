@@ -107,6 +107,24 @@ func LockUserByID(ctx context.Context, tx *postgres.Tx, id affiliate.UserID) err
 	return err
 }
 
+// SharePartner returns the account of a partner. The account does not change before the
+// transaction ends. Errors: NOT_FOUND.
+func SharePartner(ctx context.Context, tx *postgres.Tx, id affiliate.UserID) (account.User, error) {
+	const share = `
+		select id, kind, email, name, country, created_at, unclaimed from users
+		where id = $1 and kind = 'partner' and erased_at is null
+		for share`
+	rows, err := tx.Query(ctx, share, id)
+	if err != nil {
+		return account.User{}, err
+	}
+	user, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByNameLax[account.User])
+	if errors.Is(err, pgx.ErrNoRows) {
+		err = affiliate.Refuse(affiliate.ReasonNotFound)
+	}
+	return user, err
+}
+
 // InsertUser stores a user. Errors: EMAIL_TAKEN.
 func InsertUser(ctx context.Context, tx *postgres.Tx, user account.User, passwordHash string) error {
 	const insert = `

@@ -61,7 +61,7 @@ func reserveAndSetCode(ctx context.Context, tx *postgres.Tx, p participant.Parti
 	if err != nil {
 		return "", err
 	}
-	_, err = tx.Exec(ctx, setCode, p.Scope.Workspace, p.Scope.Mode, p.ID, code)
+	_, err = tx.Exec(ctx, setCode, p.Workspace, p.Mode, p.ID, code)
 	return code, err
 }
 
@@ -80,14 +80,14 @@ func ReplaceCode(ctx context.Context, tx *postgres.Tx, p participant.Participant
 		from referral_codes r
 		where t.workspace_id = $1 and t.mode = $2 and t.id = $3
 			and r.workspace_id = $1 and r.mode = $2 and r.code = $4 and r.participant_id = t.id and r.link_id = $5`
-	renamed, err := postgres.OneRow[link.Link](tx.Query(ctx, selectDefault, p.Scope.Workspace, p.Scope.Mode, p.ID))
+	renamed, err := postgres.OneRow[link.Link](tx.Query(ctx, selectDefault, p.Workspace, p.Mode, p.ID))
 	if err != nil {
 		return err
 	}
 	_, err = reserveAndSetCode(ctx, tx, p, renamed.ID, slices.Values([]string{p.ReferralCode}))
 	if taken := affiliate.Refuse(affiliate.ReasonReferralCodeTaken); errors.Is(err, taken) {
 		var tag pgconn.CommandTag
-		tag, err = tx.Exec(ctx, setEarlierCode, p.Scope.Workspace, p.Scope.Mode, p.ID, p.ReferralCode, renamed.ID)
+		tag, err = tx.Exec(ctx, setEarlierCode, p.Workspace, p.Mode, p.ID, p.ReferralCode, renamed.ID)
 		err = postgres.RefuseIfNone(tag, err, affiliate.ReasonReferralCodeTaken)
 	}
 	if err != nil {

@@ -7,17 +7,13 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/participant"
 )
 
-// A statement whose query plan a test checks, and the page size of the lists.
-const (
-	ListInvitesSQL      = listParticipantInvites
-	ReviewChunk         = reviewChunk
-	participantPageSize = 20
-)
+const participantPageSize = 20
 
-// Statements for totals. The tests check their query plans.
+// Statements whose query plans a test checks.
 var (
+	ListInvitesSQL  = listInvites
 	CountInGroupSQL = countInGroup
-	CountInvitesSQL = countParticipantInvites
+	CountInvitesSQL = countInvites
 )
 
 // ParticipantListSQL returns the statement for the first page. With a search, it returns

@@ -10,7 +10,6 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/participant"
 	"github.com/tributary-hq/tributary/storage/postgres"
-	programs "github.com/tributary-hq/tributary/storage/postgres/program"
 )
 
 // Lists of participants. For each order of a list there is an index that has this order,
@@ -33,32 +32,13 @@ import (
 // A page and its total are read by two statements. A participant that joins between
 // them is missing from the page but included in the total.
 
-// participantStatsRow is a participant with its stats.
-type participantStatsRow struct {
-	participantRow
-	Clicks          int64 `db:"clicks"`
-	Conversions     int64 `db:"conversions"`
-	RevenueCents    int64 `db:"revenue_cents"`
-	CommissionCents int64 `db:"commission_cents"`
-	BalanceCents    int64 `db:"balance_cents"`
-}
-
-func (r participantStatsRow) participant() participant.Participant {
-	p := r.participantRow.participant()
-	p.Stats = participant.Stats{
-		Clicks: r.Clicks, Conversions: r.Conversions, RevenueCents: r.RevenueCents,
-		CommissionCents: r.CommissionCents, BalanceCents: r.BalanceCents,
-	}
-	return p
-}
-
 // withStats returns a statement that reads participants t with their stats and balance.
 // It reads the participants that the statement selectParticipants selects. The stats are
 // the stored totals plus the deltas that are not yet added to the totals, read in one
 // snapshot.
 func withStats(selectParticipants string) string {
 	return `
-		select ` + participantColumns + `,
+		select ` + columns + `,
 			coalesce(s.clicks, 0) + d.clicks as clicks,
 			coalesce(s.conversions, 0) + d.conversions as conversions,
 			coalesce(s.revenue_cents, 0) + d.revenue_cents as revenue_cents,
@@ -115,14 +95,11 @@ var participantSorts = map[participant.Sort]struct{ descending, ascending string
 // List returns one page of a programme's participants and the number of
 // participants on all pages. The number stops at affiliate.MaxSearchTotal if the filter
 // has a search text, and at affiliate.MaxTotal if it has a group or a tag. Otherwise it is
-// exact. Errors: NOT_FOUND if the programme or the filter's group does not exist.
+// exact. Errors: NOT_FOUND if the filter's group does not exist.
 func List(
 	ctx context.Context, db *postgres.DB, scope affiliate.Scope, program affiliate.ProgramID,
 	filter participant.Filter, order participant.Order, page affiliate.Page,
-) ([]participant.Participant, int64, error) {
-	if _, err := programs.Get(ctx, db, scope, program); err != nil {
-		return nil, 0, err
-	}
+) ([]participant.Detail, int64, error) {
 	if err := checkGroup(ctx, db, scope, program, filter.Group); err != nil {
 		return nil, 0, err
 	}
@@ -140,7 +117,10 @@ func List(
 		}
 	}
 	rows, err := db.Query(ctx, participantListSQL(filter, search, order), postgres.PlanForArgs, args)
-	participants, err := postgres.AllRows(rows, err, participantStatsRow.participant)
+	if err != nil {
+		return nil, 0, err
+	}
+	participants, err := pgx.CollectRows(rows, pgx.RowToStructByName[participant.Detail])
 	if err != nil {
 		return nil, 0, fmt.Errorf("read participants: %w", err)
 	}

@@ -122,21 +122,21 @@ func TestListParticipants_ReturnsEachRowOnceInOrder(t *testing.T) {
 			update participant_totals set clicks = $2::integer, conversions = $2 + 1, revenue_cents = $2 + 2, commission_cents = $2 + 3
 			where participant_id = $1`, p.ID, i%3)
 	}
-	keys := map[participant.Sort]func(a, b participant.Participant) int{
-		participant.ParticipantsByAge: func(a, b participant.Participant) int { return a.CreatedAt.Compare(b.CreatedAt) },
-		participant.ParticipantsByName: func(a, b participant.Participant) int {
+	keys := map[participant.Sort]func(a, b participant.Detail) int{
+		participant.ParticipantsByAge: func(a, b participant.Detail) int { return a.CreatedAt.Compare(b.CreatedAt) },
+		participant.ParticipantsByName: func(a, b participant.Detail) int {
 			return strings.Compare(strings.ToLower(a.PartnerName), strings.ToLower(b.PartnerName))
 		},
-		participant.ParticipantsByClicks:      func(a, b participant.Participant) int { return cmp.Compare(a.Stats.Clicks, b.Stats.Clicks) },
-		participant.ParticipantsByConversions: func(a, b participant.Participant) int { return cmp.Compare(a.Stats.Conversions, b.Stats.Conversions) },
-		participant.ParticipantsByRevenue:     func(a, b participant.Participant) int { return cmp.Compare(a.Stats.RevenueCents, b.Stats.RevenueCents) },
-		participant.ParticipantsByCommission: func(a, b participant.Participant) int {
-			return cmp.Compare(a.Stats.CommissionCents, b.Stats.CommissionCents)
+		participant.ParticipantsByClicks:      func(a, b participant.Detail) int { return cmp.Compare(a.Clicks, b.Clicks) },
+		participant.ParticipantsByConversions: func(a, b participant.Detail) int { return cmp.Compare(a.Conversions, b.Conversions) },
+		participant.ParticipantsByRevenue:     func(a, b participant.Detail) int { return cmp.Compare(a.RevenueCents, b.RevenueCents) },
+		participant.ParticipantsByCommission: func(a, b participant.Detail) int {
+			return cmp.Compare(a.CommissionCents, b.CommissionCents)
 		},
 	}
 	for _, by := range participantSorts {
 		for _, ascending := range []bool{false, true} {
-			var got []participant.Participant
+			var got []participant.Detail
 			for number := 1; number <= 6; number++ {
 				page, total, err := participants.List(t.Context(), f.DB, f.Scope, f.Program, participant.Filter{},
 					participant.Order{By: by, Ascending: ascending}, affiliate.Page{Number: number, Size: 7})
@@ -146,7 +146,7 @@ func TestListParticipants_ReturnsEachRowOnceInOrder(t *testing.T) {
 				got = append(got, page...)
 			}
 			want := slices.Clone(got)
-			slices.SortStableFunc(want, func(a, b participant.Participant) int {
+			slices.SortStableFunc(want, func(a, b participant.Detail) int {
 				key := keys[by](a, b)
 				if !ascending {
 					key = -key
@@ -158,8 +158,8 @@ func TestListParticipants_ReturnsEachRowOnceInOrder(t *testing.T) {
 					t.Fatalf("sort by %s, ascending %t: row %d is participant %s, want %s", by, ascending, i, got[i].ID, want[i].ID)
 				}
 			}
-			slices.SortFunc(want, func(a, b participant.Participant) int { return strings.Compare(a.ID.String(), b.ID.String()) })
-			if n := len(slices.CompactFunc(want, func(a, b participant.Participant) bool { return a.ID == b.ID })); n != 40 {
+			slices.SortFunc(want, func(a, b participant.Detail) int { return strings.Compare(a.ID.String(), b.ID.String()) })
+			if n := len(slices.CompactFunc(want, func(a, b participant.Detail) bool { return a.ID == b.ID })); n != 40 {
 				t.Errorf("sort by %s, ascending %t: the pages contain %d participants, want 40", by, ascending, n)
 			}
 		}

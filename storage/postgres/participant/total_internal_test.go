@@ -16,7 +16,7 @@ func TestParticipants_CountsHaveALimit(t *testing.T) {
 	}{
 		"a group's participants":           {countInGroup, affiliate.MaxTotal},
 		"a group's participants by status": {countInGroupAndStatus, affiliate.MaxTotal},
-		"open invitations of a programme":  {countParticipantInvites, affiliate.MaxTotal},
+		"open invitations of a programme":  {countInvites, affiliate.MaxTotal},
 	} {
 		if limit := fmt.Sprintf(" limit %d) counted", tc.maxTotal+1); !strings.HasSuffix(tc.count, limit) {
 			t.Errorf("%s: the statement does not end with %q\n%s", name, limit, tc.count)

@@ -8,9 +8,10 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/commission"
-	"github.com/tributary-hq/tributary/affiliate/participant"
 	"github.com/tributary-hq/tributary/affiliate/partner"
-	participants "github.com/tributary-hq/tributary/storage/postgres/participant"
+	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/server/participant"
+	"github.com/tributary-hq/tributary/server/servertest"
 	partners "github.com/tributary-hq/tributary/storage/postgres/partner"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
@@ -174,6 +175,7 @@ func TestUpdatePartnerProfile_RenamesConcurrentParticipants(t *testing.T) {
 	for i := range programs {
 		programs[i] = f.NewProgram(f.Scope)
 	}
+	service := participant.New(participant.Config{DB: f.DB, Now: f.Now})
 	var wg sync.WaitGroup
 	names := []string{"One", "Two", "Three", "Four", "Five"}
 	wg.Go(func() {
@@ -185,8 +187,8 @@ func TestUpdatePartnerProfile_RenamesConcurrentParticipants(t *testing.T) {
 	})
 	for _, program := range programs {
 		wg.Go(func() {
-			application := participant.Application{Program: program, Partner: partnerID, Mode: f.Scope.Mode}
-			if _, err := participants.Apply(t.Context(), f.DB, application, f.Now(), pgtest.By(partnerID)); err != nil {
+			application := &affiliatev1.ApplyRequest{ProgramId: program.String()}
+			if _, err := service.Apply(servertest.AsPartner(t, partnerID, f.Scope.Mode), application); err != nil {
 				t.Errorf("Apply returned %v", err)
 			}
 		})

@@ -7,14 +7,15 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/commission"
-	"github.com/tributary-hq/tributary/affiliate/participant"
+	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/server/participant"
+	"github.com/tributary-hq/tributary/server/servertest"
 	checks "github.com/tributary-hq/tributary/storage/postgres/check"
-	participants "github.com/tributary-hq/tributary/storage/postgres/participant"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
-// NewParticipant must insert the same rows as participants.Apply, which the service calls when a
-// partner applies to a programme. Otherwise, tests of services would start from a state
+// NewParticipant must insert the same rows as the service when a partner applies to a
+// programme. Otherwise, tests of services would start from a state
 // that the service cannot reach.
 func TestNewParticipant_InsertsSameRowsAsApplication(t *testing.T) {
 	now := time.Date(2026, 5, 6, 7, 8, 9, 0, time.UTC)
@@ -31,8 +32,9 @@ func TestNewParticipant_InsertsSameRowsAsApplication(t *testing.T) {
 			select what || ' ' || sum(n) from list_counts where program_id = $1 group by what order by 1`, program)
 	}
 	jane := f.NewPartner("Jane")
-	application := participant.Application{Program: program, Partner: jane, Mode: scope.Mode, ReferralCode: "jane"}
-	if _, err := participants.Apply(t.Context(), f.DB, application, now, affiliate.Actor{User: &jane}); err != nil {
+	service := participant.New(participant.Config{DB: f.DB, Now: f.Now})
+	application := &affiliatev1.ApplyRequest{ProgramId: program.String(), ReferralCode: new("jane")}
+	if _, err := service.Apply(servertest.AsPartner(t, jane, scope.Mode), application); err != nil {
 		t.Fatal(err)
 	}
 	want := []string{"codes 1", "link totals 1", "links 1", "links 1", "participants 1", "participants.approved 1", "totals 1"}

@@ -43,7 +43,7 @@ func InsertErasure(ctx context.Context, tx *postgres.Tx, e privacy.Erasure, text
 	}
 	workspaces, ids := make([]affiliate.WorkspaceID, len(participants)), make([]affiliate.ParticipantID, len(participants))
 	for i, p := range participants {
-		workspaces[i], ids[i] = p.Scope.Workspace, p.ID
+		workspaces[i], ids[i] = p.Workspace, p.ID
 	}
 	if _, err := tx.Exec(ctx, insertParticipants, e.ID, workspaces, ids); err != nil {
 		return fmt.Errorf("store the participants of an erasure: %w", err)

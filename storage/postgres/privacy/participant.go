@@ -46,7 +46,7 @@ func EraseParticipant(ctx context.Context, tx *postgres.Tx, p participant.Partic
 		logErased = `insert into analytics_log (workspace_id, mode, erased) values (@workspace, @mode, @id)`
 	)
 	args := pgx.NamedArgs{
-		"workspace": p.Scope.Workspace, "mode": p.Scope.Mode, "program": p.Program, "id": p.ID, "name": p.PartnerName, "email": p.PartnerEmail,
+		"workspace": p.Workspace, "mode": p.Mode, "program": p.Program, "id": p.ID, "name": p.PartnerName, "email": p.PartnerEmail,
 		"pseudonym": privacy.Pseudonym(p.Partner.UUID), "at": at,
 	}
 	if _, err := postgres.RedactEvents(ctx, tx, p.Scope, p.ID, privacy.Pseudonym(p.Partner.UUID)); err != nil {
@@ -73,7 +73,7 @@ func EraseParticipant(ctx context.Context, tx *postgres.Tx, p participant.Partic
 	if err != nil {
 		return nil, fmt.Errorf("delete the links of a participant: %w", err)
 	}
-	if err := postgres.CountLinks(ctx, tx, p.Scope.Workspace, p.Program, p.ID.UUID, -tag.RowsAffected()); err != nil {
+	if err := postgres.CountLinks(ctx, tx, p.Workspace, p.Program, p.ID.UUID, -tag.RowsAffected()); err != nil {
 		return nil, err
 	}
 	promoCodes, err := erasePromoCodes(ctx, tx, p, args)
@@ -81,7 +81,7 @@ func EraseParticipant(ctx context.Context, tx *postgres.Tx, p participant.Partic
 		return nil, err
 	}
 	texts = append(append(texts, promoCodes...), p.PartnerName, p.PartnerEmail)
-	return texts, tx.Enqueue(ctx, affiliate.SyncDirectory{Workspace: p.Scope.Workspace, Participant: &p.ID})
+	return texts, tx.Enqueue(ctx, affiliate.SyncDirectory{Workspace: p.Workspace, Participant: &p.ID})
 }
 
 // erasePromoCodes replaces the promo codes of a participant by texts that contain their ids,
@@ -112,7 +112,7 @@ func erasePromoCodes(ctx context.Context, tx *postgres.Tx, p participant.Partici
 	for _, code := range found {
 		codes = append(codes, code.Code)
 		if code.Sync {
-			jobs = append(jobs, promocode.SyncPromoCode{Workspace: p.Scope.Workspace, Mode: p.Scope.Mode, PromoCode: code.ID})
+			jobs = append(jobs, promocode.SyncPromoCode{Workspace: p.Workspace, Mode: p.Mode, PromoCode: code.ID})
 		}
 	}
 	if err := keepDigests(ctx, tx, p, privacy.ErasedPromoCode, codes); err != nil {
@@ -134,7 +134,7 @@ func keepDigests(ctx context.Context, tx *postgres.Tx, p participant.Participant
 	for i, value := range values {
 		digests[i] = tx.ErasureKeys().First().Digest(p.Scope, kind, value)
 	}
-	if _, err := tx.Exec(ctx, insert, p.Scope.Workspace, p.Scope.Mode, kind, digests, p.ID); err != nil {
+	if _, err := tx.Exec(ctx, insert, p.Workspace, p.Mode, kind, digests, p.ID); err != nil {
 		return fmt.Errorf("store the digests of erased codes: %w", err)
 	}
 	return nil

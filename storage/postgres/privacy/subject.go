@@ -79,7 +79,7 @@ func HasOpenPayout(ctx context.Context, tx *postgres.Tx, participants []particip
 			where p.mode in ('test', 'live') and ` + openPayout + `)`
 	workspaces, ids := make([]affiliate.WorkspaceID, len(participants)), make([]affiliate.ParticipantID, len(participants))
 	for i, p := range participants {
-		workspaces[i], ids[i] = p.Scope.Workspace, p.ID
+		workspaces[i], ids[i] = p.Workspace, p.ID
 	}
 	err = tx.QueryRow(ctx, query, workspaces, ids).Scan(&open)
 	return open, err
@@ -106,10 +106,10 @@ func Receipt(ctx context.Context, tx *postgres.Tx, p participant.Participant) (p
 	)
 	var receipt privacy.ErasureReceipt
 	var err error
-	if receipt.PendingCents, err = sums(ctx, tx, pending, p.Scope.Workspace, p.Scope.Mode, p.ID); err != nil {
+	if receipt.PendingCents, err = sums(ctx, tx, pending, p.Workspace, p.Mode, p.ID); err != nil {
 		return receipt, err
 	}
-	receipt.BalanceCents, err = sums(ctx, tx, balances, p.Scope.Workspace, p.ID)
+	receipt.BalanceCents, err = sums(ctx, tx, balances, p.Workspace, p.ID)
 	return receipt, err
 }
 

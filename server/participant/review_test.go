@@ -6,20 +6,14 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/riverqueue/river"
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/commission"
-	"github.com/tributary-hq/tributary/affiliate/participant"
 	commissionservice "github.com/tributary-hq/tributary/server/commission"
-	participants "github.com/tributary-hq/tributary/storage/postgres/participant"
+	"github.com/tributary-hq/tributary/server/participant"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
-
-// moveParticipant makes a move of a participant. The actor is the owner.
-func (f *fixture) moveParticipant(id affiliate.ParticipantID, move participant.Move) error {
-	_, err := participants.Move(f.Context(), f.DB, f.Scope, f.Program, id, move, nil, f.Now(), pgtest.By(f.Owner))
-	return err
-}
 
 // reviewState contains the columns of a commission that a suspension of the participant
 // changes.
@@ -59,9 +53,7 @@ func TestSuspend_FlagsPendingCommissions(t *testing.T) {
 			}
 		}
 	}
-	if err := f.moveParticipant(p.ID, participant.SuspendParticipant); err != nil {
-		t.Fatal(err)
-	}
+	f.mustMove("suspend", p.ID.String())
 	suspended := []string{"participant_suspended"}
 	check("suspended", map[affiliate.CommissionID]reviewState{
 		pending.ID: {suspended, true, 2}, flagged.ID: {[]string{"fx_rate_missing", "participant_suspended"}, true, 2},
@@ -70,9 +62,7 @@ func TestSuspend_FlagsPendingCommissions(t *testing.T) {
 	if n := f.Count(`select count(*) from events where type = 'commission.review_required' and convert_from(body, 'utf8')::jsonb #>> '{data,object,version}' = '2'`); n != 2 {
 		t.Errorf("%d events commission.review_required of version 2 were created, want 2", n)
 	}
-	if err := f.moveParticipant(p.ID, participant.ReinstateParticipant); err != nil {
-		t.Fatal(err)
-	}
+	f.mustMove("reinstate", p.ID.String())
 	check("reinstated", map[affiliate.CommissionID]reviewState{
 		pending.ID: {[]string{}, false, 3}, flagged.ID: {[]string{"fx_rate_missing"}, true, 3},
 		approved.ID: {[]string{}, false, 1}, unrelated.ID: {[]string{}, false, 1},
@@ -122,8 +112,9 @@ func (f *fixture) reviewJobs() []commission.ReviewPending {
 // work runs jobs.
 func (f *fixture) work(jobs ...commission.ReviewPending) {
 	f.Helper()
+	worker := participant.NewReviewWorker(f.DB, f.Now)
 	for _, job := range jobs {
-		if err := participants.ReviewPending(f.Context(), f.DB, job, f.Now()); err != nil {
+		if err := worker.Work(f.Context(), &river.Job[commission.ReviewPending]{Args: job}); err != nil {
 			f.Fatal(err)
 		}
 	}
@@ -167,10 +158,8 @@ func TestSuspend_FlagsManyCommissionsInChunks(t *testing.T) {
 	oldest := f.NewDue(p)
 	f.insertCopies(oldest, n-1)
 
-	if err := f.moveParticipant(p.ID, participant.SuspendParticipant); err != nil {
-		t.Fatal(err)
-	}
-	f.checkReview("suspended", participants.ReviewChunk, participants.ReviewChunk, 0)
+	f.mustMove("suspend", p.ID.String())
+	f.checkReview("suspended", participant.ReviewChunk, participant.ReviewChunk, 0)
 	if sweep, err := commissionservice.ApproveDue(t.Context(), f.DB, f.Now().AddDate(0, 1, 0), n); err != nil || sweep != (commission.ApprovalCounts{}) {
 		t.Errorf("during the suspension, ApproveDue returned %+v, %v, want no approvals", sweep, err)
 	}
@@ -179,7 +168,7 @@ func TestSuspend_FlagsManyCommissionsInChunks(t *testing.T) {
 		t.Fatalf("the suspension enqueued %d jobs, want 1", len(first))
 	}
 	f.work(first...)
-	f.checkReview("after one job", 2*participants.ReviewChunk, 2*participants.ReviewChunk, 0)
+	f.checkReview("after one job", 2*participant.ReviewChunk, 2*participant.ReviewChunk, 0)
 	all := slices.Clone(first)
 	for jobs := f.reviewJobs(); len(jobs) > 0; jobs = f.reviewJobs() {
 		all = append(all, jobs...)
@@ -208,10 +197,8 @@ func TestSuspend_FlagsManyCommissionsInChunks(t *testing.T) {
 		t.Errorf("%d actors have flagged commissions, want 1", actors)
 	}
 
-	if err := f.moveParticipant(p.ID, participant.ReinstateParticipant); err != nil {
-		t.Fatal(err)
-	}
-	f.checkReview("reinstated", n-1-participants.ReviewChunk, n, 1+participants.ReviewChunk)
+	f.mustMove("reinstate", p.ID.String())
+	f.checkReview("reinstated", n-1-participant.ReviewChunk, n, 1+participant.ReviewChunk)
 	for jobs := f.reviewJobs(); len(jobs) > 0; jobs = f.reviewJobs() {
 		f.work(jobs...)
 		f.work(jobs...)
@@ -225,16 +212,13 @@ func TestSuspend_FlagsManyCommissionsInChunks(t *testing.T) {
 // commissions may be flagged in the end.
 func TestReinstate_BeforeTheJobsOfTheSuspension(t *testing.T) {
 	t.Parallel()
-	const n, chunk = 1200, participants.ReviewChunk
+	const n, chunk = 1200, participant.ReviewChunk
 	f := newFixture(t)
 	f.NewEndpoint(f.Scope)
 	p := f.Join("Paula")
 	f.insertCopies(f.NewDue(p), n-1)
-	for _, move := range []participant.Move{participant.SuspendParticipant, participant.ReinstateParticipant} {
-		if err := f.moveParticipant(p.ID, move); err != nil {
-			t.Fatal(err)
-		}
-	}
+	f.mustMove("suspend", p.ID.String())
+	f.mustMove("reinstate", p.ID.String())
 	f.checkReview("reinstated", 0, chunk, chunk)
 	f.work(f.reviewJobs()...)
 	f.checkReview("after the jobs of both moves", 0, chunk, chunk)
@@ -249,12 +233,10 @@ func TestSuspend_FlagsCommissionWithTheSameNote(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	p := f.Join("Paula")
-	f.insertCopies(f.NewDue(p), participants.ReviewChunk)
+	f.insertCopies(f.NewDue(p), participant.ReviewChunk)
 	f.Exec(`update commissions set created_at = created_at - interval '1 day'`)
 	newest := f.NewDue(p, func(c *commission.Commission) { c.NeedsReview, c.ReviewReasons = true, []string{"fx_rate_missing"} })
-	if err := f.moveParticipant(p.ID, participant.SuspendParticipant); err != nil {
-		t.Fatal(err)
-	}
+	f.mustMove("suspend", p.ID.String())
 	note := "The partner was suspended."
 	if err := f.clearReview(newest, &note); err != nil {
 		t.Fatal(err)
@@ -262,8 +244,8 @@ func TestSuspend_FlagsCommissionWithTheSameNote(t *testing.T) {
 	for jobs := f.reviewJobs(); len(jobs) > 0; jobs = f.reviewJobs() {
 		f.work(jobs...)
 	}
-	if got := f.review(newest.ID); !slices.Equal(got.ReviewReasons, []string{participant.ReviewParticipantSuspended}) {
-		t.Errorf("the commission has %+v, want the review reason %s", got, participant.ReviewParticipantSuspended)
+	if got := f.review(newest.ID); !slices.Equal(got.ReviewReasons, []string{"participant_suspended"}) {
+		t.Errorf("the commission has %+v, want the review reason participant_suspended", got)
 	}
 }
 
@@ -272,17 +254,12 @@ func TestSuspend_JobsOfAnEarlierSuspensionDoNothing(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	p := f.Join("Paula")
-	f.insertCopies(f.NewDue(p), 2*participants.ReviewChunk)
-	for _, move := range []participant.Move{participant.SuspendParticipant, participant.ReinstateParticipant} {
-		if err := f.moveParticipant(p.ID, move); err != nil {
-			t.Fatal(err)
-		}
-	}
+	f.insertCopies(f.NewDue(p), 2*participant.ReviewChunk)
+	f.mustMove("suspend", p.ID.String())
+	f.mustMove("reinstate", p.ID.String())
 	earlierJobs := f.reviewJobs()
-	f.Clock.Advance(time.Second)
-	if err := f.moveParticipant(p.ID, participant.SuspendParticipant); err != nil {
-		t.Fatal(err)
-	}
+	f.clock.Advance(time.Second)
+	f.mustMove("suspend", p.ID.String())
 	flagged := f.Count(`select count(*) from commissions where needs_review`)
 	f.work(earlierJobs...)
 	if n := f.Count(`select count(*) from commissions where needs_review`); len(earlierJobs) == 0 || n != flagged {
@@ -297,11 +274,9 @@ func TestSuspend_FewCommissionsNeedNoJob(t *testing.T) {
 	f := newFixture(t)
 	f.NewEndpoint(f.Scope)
 	p := f.Join("Paula")
-	f.insertCopies(f.NewDue(p), participants.ReviewChunk-2)
-	if err := f.moveParticipant(p.ID, participant.SuspendParticipant); err != nil {
-		t.Fatal(err)
-	}
-	f.checkReview("suspended", participants.ReviewChunk-1, participants.ReviewChunk-1, 0)
+	f.insertCopies(f.NewDue(p), participant.ReviewChunk-2)
+	f.mustMove("suspend", p.ID.String())
+	f.checkReview("suspended", participant.ReviewChunk-1, participant.ReviewChunk-1, 0)
 	if jobs := f.reviewJobs(); len(jobs) != 0 {
 		t.Errorf("the suspension enqueued the jobs %+v, want none", jobs)
 	}
@@ -317,7 +292,10 @@ func TestSuspend_ConcurrentApprovalsAreNotLost(t *testing.T) {
 		all = append(all, f.NewDue(p, func(c *commission.Commission) { c.HoldUntil = nil }))
 	}
 	done := make(chan error, len(all)+1)
-	go func() { done <- f.moveParticipant(p.ID, participant.SuspendParticipant) }()
+	go func() {
+		_, err := f.move(f.asOwner(), "suspend", f.Program.String(), p.ID.String(), nil)
+		done <- err
+	}()
 	for _, c := range slices.Backward(all) {
 		go func() {
 			_, err := commissionservice.Move(t.Context(), f.DB, commission.Transition{
@@ -348,4 +326,43 @@ func (f *fixture) clearReview(c commission.Commission, reason *string) error {
 	return pgtest.MoveTogether(f.Context(), f.DB, commission.Transition{
 		Scope: c.Scope, Program: c.Program, Commission: c.ID, Move: commission.MoveClearReview, Reason: reason, Actor: pgtest.By(f.Owner), At: f.Now(),
 	})
+}
+
+// The call that suspends a participant flags only some of its commissions for review,
+// because one call flags a limited number. The job must flag all others.
+func TestReviewWorker_FlagsTheRemainingCommissions(t *testing.T) {
+	const n = 1200
+	f := newFixture(t)
+	jane := f.Join("Jane").ID.String()
+	// The commissions refer to conversions and decisions that do not exist, so the test
+	// disables the check of foreign keys.
+	f.Exec(`set session_replication_role = replica`)
+	f.Exec(`
+		insert into commissions (workspace_id, id, mode, program_id, participant_id, partner_id, conversion_id, decision_id,
+			external_transaction_id, status, commission_type, event_type, rate_bps, amount_cents, original_amount_cents,
+			currency, base_amount_cents, sale_amount_cents, sale_currency, needs_review, review_reasons, dispute_status,
+			rule_snapshot, version, created_at, updated_at)
+		select t.workspace_id, gen_random_uuid(), t.mode, t.program_id, t.id, t.partner_id, gen_random_uuid(), gen_random_uuid(),
+			n::text, 'pending', 'percentage', 'purchase', 2000, 1, 1, 'EUR', 1, 1, 'EUR', false, '{}', 'none', '{}', 1,
+			$1::timestamptz + n * interval '1 second', $1
+		from participants t, generate_series(1, $2::integer) n`, f.Now(), n)
+	f.Exec(`set session_replication_role = origin`)
+	f.mustMove("suspend", jane)
+	flagged := func() int {
+		return f.Count(`select count(*) from commissions where review_reasons = '{participant_suspended}' and needs_review and version = 2`)
+	}
+	if got := flagged(); got == 0 || got == n {
+		t.Errorf("the call flagged %d of %d commissions, want some but not all", got, n)
+	}
+
+	workers := river.NewWorkers()
+	river.AddWorker(workers, participant.NewReviewWorker(f.DB, f.Now))
+	f.StartWorkers(&river.Config{
+		Queues:  map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: 2}},
+		Workers: workers,
+	})
+	pgtest.Eventually(t, "the job flags all commissions", func() bool { return flagged() == n })
+	if actors := f.Texts(`select distinct actor from commission_history`); len(actors) != 1 || actors[0] != f.Owner.String() {
+		t.Errorf("the history has the actors %v, want only %s, who suspended the participant", actors, f.Owner)
+	}
 }

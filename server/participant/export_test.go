@@ -1,0 +1,4 @@
+package participant
+
+// ReviewChunk is the maximum number of commissions that one transaction flags.
+const ReviewChunk = reviewChunk
