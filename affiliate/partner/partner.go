@@ -49,18 +49,18 @@ type ProgramFilter struct {
 	Program *affiliate.ProgramID
 }
 
-// Profile is a partner's account as the partner sees it.
+// Profile is a partner's account as the partner sees it: columns of the table users, and the
+// payout method.
 type Profile struct {
-	ID          affiliate.UserID
-	Email       string // lower case
+	ID          affiliate.UserID `db:"id,fixed"`
+	Email       string           `db:"email,fixed"` // lower case
 	Name        string
 	Country     *string // ISO 3166-1 alpha-2
 	CompanyName *string
 	WebsiteURL  *string
-	// Payout is nil until the partner sets a payout method.
-	Payout    *payout.Details
-	Version   int // increases by one with every change
-	CreatedAt time.Time
+	Version     int             // increases by one with every change
+	CreatedAt   time.Time       `db:"created_at,fixed"`
+	Payout      *payout.Details `db:"-"` // nil until the partner sets a payout method
 }
 
 // ProfilePatch changes some fields of a profile.

@@ -7,14 +7,14 @@ import (
 	"time"
 
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/notification"
-	"github.com/tributary-hq/tributary/affiliate/partner"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
+	"github.com/tributary-hq/tributary/server/partner"
 	"github.com/tributary-hq/tributary/server/servertest"
-	partners "github.com/tributary-hq/tributary/storage/postgres/partner"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
@@ -251,8 +251,8 @@ func TestCreateParticipant_HidesChangesOfTheAccount(t *testing.T) {
 	f := newFixture(t)
 	jane := f.NewPartner("Jane", pgtest.Row{"email": "jane@example.com"})
 	id := f.mustCreate(&createRequest{Email: "jane@example.com"}).Id
-	patch := partner.ProfilePatch{Name: affiliate.Set("New Name")}
-	if _, err := partners.UpdateProfile(t.Context(), f.DB, jane, patch, f.changeTime(), affiliate.System); err != nil {
+	rename := &affiliatev1.UpdatePartnerProfileRequest{Name: "New Name", UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"name"}}}
+	if _, err := partner.New(partner.Config{DB: f.DB, Now: f.Now}).UpdatePartnerProfile(f.asPartner(jane), rename); err != nil {
 		t.Fatal(err)
 	}
 	if got := f.get(id).PartnerName; got != "Jane Doe" {

@@ -16,6 +16,7 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/payout"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
+	"github.com/tributary-hq/tributary/server/participant"
 	"github.com/tributary-hq/tributary/server/servertest"
 	"github.com/tributary-hq/tributary/storage/postgres"
 	accounts "github.com/tributary-hq/tributary/storage/postgres/account"
@@ -442,4 +443,69 @@ func TestPartnerAccount_EqualCallsInParallelAreRecordedOnce(t *testing.T) {
 	f.WantCount(1, "audit records of the method", `select count(*) from account_audit_log where action = 'payout_method.set'`)
 	f.WantCount(1, "audit records of the profile", `select count(*) from account_audit_log where action = 'profile.update'`)
 	f.WantCount(2, "version", `select version from users where id = $1`, jane)
+}
+
+func TestAccountAuditLog_OmitsValues(t *testing.T) {
+	f := newFixture(t)
+	user := f.NewPartner("Secretia")
+	for _, tc := range []struct {
+		request *affiliatev1.UpdatePartnerProfileRequest
+		fields  []string
+	}{
+		{&affiliatev1.UpdatePartnerProfileRequest{Name: "Secretina", Country: new("DE"), CompanyName: new("Secret Inc.")}, []string{"name", "country", "company_name"}},
+		{&affiliatev1.UpdatePartnerProfileRequest{Name: "Secretina", WebsiteUrl: new("https://secret.example/")}, []string{"name", "website_url"}},
+		{&affiliatev1.UpdatePartnerProfileRequest{Name: "Secretina"}, []string{"name"}},
+	} {
+		f.clock.Advance(time.Millisecond)
+		if _, err := f.update(user, tc.request, tc.fields...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := f.Texts(`select concat(action, ' ', before, ' → ', after) from account_audit_log where user_id = $1 order by at, id`, user)
+	if want := []string{
+		`profile.update  → {"changed": ["company_name", "country", "name"]}`,
+		`profile.update  → {"changed": ["website_url"]}`,
+	}; !slices.Equal(got, want) {
+		t.Errorf("the account's audit log is\n%q\nwant\n%q", got, want)
+	}
+}
+
+// A partner changes their name while the service creates participants of this partner. In
+// the end, all participants must have the new name. Both transactions lock the
+// partner's row in the table users.
+func TestUpdatePartnerProfile_RenamesConcurrentParticipants(t *testing.T) {
+	f := newFixture(t)
+	scope := affiliate.Scope{Workspace: f.workspace("Shop"), Mode: affiliate.ModeLive}
+	partnerID, programs := f.NewPartner("Zero"), make([]affiliate.ProgramID, 30)
+	for i := range programs {
+		programs[i] = f.NewProgram(scope)
+	}
+	service := participant.New(participant.Config{DB: f.DB, Now: f.Now})
+	var wg sync.WaitGroup
+	names := []string{"One", "Two", "Three", "Four", "Five"}
+	wg.Go(func() {
+		for _, name := range names {
+			if _, err := f.update(partnerID, &affiliatev1.UpdatePartnerProfileRequest{Name: name}, "name"); err != nil {
+				t.Errorf("UpdatePartnerProfile returned %v", err)
+			}
+		}
+	})
+	for _, program := range programs {
+		wg.Go(func() {
+			application := &affiliatev1.ApplyRequest{ProgramId: program.String()}
+			if _, err := service.Apply(f.asLivePartner(partnerID), application); err != nil {
+				t.Errorf("Apply returned %v", err)
+			}
+		})
+	}
+	wg.Wait()
+	if n := f.Count(`select count(*) from participants where partner_name = 'Five'`); n != 30 {
+		t.Errorf("%d participants have the new name, want 30", n)
+	}
+	if n := f.Count(`select version from users where id = $1`, partnerID); n != 1+len(names) {
+		t.Errorf("the account has the version %d, want %d", n, 1+len(names))
+	}
+	if n := f.Count(`select count(*) from account_audit_log where user_id = $1 and action = 'profile.update'`, partnerID); n != len(names) {
+		t.Errorf("the account's audit log has %d entries, want %d", n, len(names))
+	}
 }

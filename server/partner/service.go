@@ -16,6 +16,8 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
@@ -196,13 +198,43 @@ func (s *Service) GetPartnerProfile(ctx context.Context, _ *affiliatev1.GetPartn
 	return profileToProto(p), nil
 }
 
-// UpdatePartnerProfile changes the fields that the update mask names.
+// UpdatePartnerProfile changes the fields that the update mask names. A new name also
+// replaces the copies of the name in the partner's participants. If nothing changes, it
+// writes no audit record.
 func (s *Service) UpdatePartnerProfile(ctx context.Context, req *affiliatev1.UpdatePartnerProfileRequest) (*affiliatev1.PartnerProfile, error) {
-	p, err := partners.UpdateProfile(ctx, s.db, server.PrincipalFrom(ctx).User, patchOf(req), s.currentTime(), server.ActorFrom(ctx))
+	var after partner.Profile
+	err := s.db.InTx(ctx, func(tx *postgres.Tx) error {
+		before, err := partners.LockProfile(ctx, tx, server.PrincipalFrom(ctx).User)
+		if err != nil {
+			return err
+		}
+		if after, err = before.Patch(patchOf(req)); err != nil {
+			return err
+		}
+		_, newValues, err := affiliate.ChangedFields(before.Object(), after.Object())
+		if err != nil || newValues == nil {
+			return err
+		}
+		after.Version = before.Version + 1
+		if err := partners.UpdateProfile(ctx, tx, after); err != nil {
+			return err
+		}
+		if after.Name != before.Name {
+			if err := partners.Rename(ctx, tx, after.ID, after.Name); err != nil {
+				return err
+			}
+		}
+		// The audit record contains the names of the changed fields, but not their
+		// values, because an erasure could not remove the values from the log.
+		return tx.AuditAccount(ctx, affiliate.AccountAuditLine{
+			User: after.ID, Actor: server.ActorFrom(ctx), At: s.currentTime(), Action: "profile.update",
+			After: map[string][]string{"changed": slices.Sorted(maps.Keys(newValues))},
+		})
+	})
 	if err != nil {
 		return nil, err
 	}
-	return profileToProto(p), nil
+	return profileToProto(after), nil
 }
 
 // SetPayoutMethod replaces the partner's payout method after the partner has proved again to be

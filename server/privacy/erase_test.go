@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/types/known/fieldmaskpb"
+
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/account"
 	"github.com/tributary-hq/tributary/affiliate/click"
@@ -19,11 +21,11 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/fraud"
 	"github.com/tributary-hq/tributary/affiliate/ledger"
 	"github.com/tributary-hq/tributary/affiliate/notification"
-	"github.com/tributary-hq/tributary/affiliate/partner"
 	"github.com/tributary-hq/tributary/affiliate/privacy"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server/analytics"
 	linkservice "github.com/tributary-hq/tributary/server/link"
+	"github.com/tributary-hq/tributary/server/partner"
 	privacyservice "github.com/tributary-hq/tributary/server/privacy"
 	promocodeservice "github.com/tributary-hq/tributary/server/promocode"
 	"github.com/tributary-hq/tributary/server/servertest"
@@ -31,7 +33,6 @@ import (
 	accounts "github.com/tributary-hq/tributary/storage/postgres/account"
 	checks "github.com/tributary-hq/tributary/storage/postgres/check"
 	clicks "github.com/tributary-hq/tributary/storage/postgres/click"
-	partners "github.com/tributary-hq/tributary/storage/postgres/partner"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
@@ -310,8 +311,9 @@ func TestErase_LaterChangesOfTheAccountDoNotReachTheParticipant(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.finish(f.erasure())
-	patch := partner.ProfilePatch{Name: affiliate.Set("Ada Numbat")}
-	if _, err := partners.UpdateProfile(t.Context(), f.DB, f.ada.Partner, patch, f.Now(), affiliate.System); err != nil {
+	rename := &affiliatev1.UpdatePartnerProfileRequest{Name: "Ada Numbat", UpdateMask: &fieldmaskpb.FieldMask{Paths: []string{"name"}}}
+	caller := servertest.AsPartner(t, f.ada.Partner, affiliate.ModeLive)
+	if _, err := partner.New(partner.Config{DB: f.DB, Now: f.Now}).UpdatePartnerProfile(caller, rename); err != nil {
 		t.Fatal(err)
 	}
 	err := f.DB.InTx(t.Context(), func(tx *postgres.Tx) error {

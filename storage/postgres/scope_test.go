@@ -525,7 +525,7 @@ var unscoped = map[string]string{
 	"click/countAndEnqueue.anyAwaited":            "checks whether any conversion waits, in any workspace",
 	"conversion/package.selectStoredAwaited":      "the periodic job covers all workspaces; joined by workspace and id",
 	"click/enqueueAwaited.awaited":                "clicks of all workspaces, joined by workspace and id",
-	"partner/UpdateProfile.rename":                "a partner has one name in all workspaces",
+	"partner/Rename.rename":                       "a partner has one name in all workspaces",
 	"participant/package.countInGroup":            "the group belongs to a programme that was read with its mode",
 	"participant/package.countInGroupAndStatus":   "the group belongs to a programme that was read with its mode",
 	"ledger/ListOfPartner.where":                  "the partner's own ledger, in all workspaces",

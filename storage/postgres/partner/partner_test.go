@@ -1,7 +1,6 @@
 package partner_test
 
 import (
-	"sync"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -9,9 +8,6 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/commission"
 	"github.com/tributary-hq/tributary/affiliate/partner"
-	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
-	"github.com/tributary-hq/tributary/server/participant"
-	"github.com/tributary-hq/tributary/server/servertest"
 	partners "github.com/tributary-hq/tributary/storage/postgres/partner"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
@@ -163,44 +159,5 @@ func TestPartnerStatements_UseIndexes(t *testing.T) {
 		if err != nil || total != int64(tc.want) || len(found) == 0 {
 			t.Errorf("page %d with the status %q has %d rows and the total %d, %v, want the total %d", tc.number, tc.status, len(found), total, err, tc.want)
 		}
-	}
-}
-
-// A partner changes their name while the store creates participants of this partner. In
-// the end, all participants must have the new name. Both transactions lock the
-// partner's row in the table users.
-func TestUpdatePartnerProfile_RenamesConcurrentParticipants(t *testing.T) {
-	f := newFixture(t)
-	partnerID, programs := f.NewPartner("Zero"), make([]affiliate.ProgramID, 30)
-	for i := range programs {
-		programs[i] = f.NewProgram(f.Scope)
-	}
-	service := participant.New(participant.Config{DB: f.DB, Now: f.Now})
-	var wg sync.WaitGroup
-	names := []string{"One", "Two", "Three", "Four", "Five"}
-	wg.Go(func() {
-		for _, name := range names {
-			if _, err := partners.UpdateProfile(t.Context(), f.DB, partnerID, partner.ProfilePatch{Name: affiliate.Set(name)}, f.Now(), pgtest.By(partnerID)); err != nil {
-				t.Errorf("UpdatePartnerProfile returned %v", err)
-			}
-		}
-	})
-	for _, program := range programs {
-		wg.Go(func() {
-			application := &affiliatev1.ApplyRequest{ProgramId: program.String()}
-			if _, err := service.Apply(servertest.AsPartner(t, partnerID, f.Scope.Mode), application); err != nil {
-				t.Errorf("Apply returned %v", err)
-			}
-		})
-	}
-	wg.Wait()
-	if n := f.Count(`select count(*) from participants where partner_name = 'Five'`); n != 30 {
-		t.Errorf("%d participants have the new name, want 30", n)
-	}
-	if n := f.Count(`select version from users where id = $1`, partnerID); n != 1+len(names) {
-		t.Errorf("the account has the version %d, want %d", n, 1+len(names))
-	}
-	if n := f.Count(`select count(*) from account_audit_log where user_id = $1 and action = 'profile.update'`, partnerID); n != len(names) {
-		t.Errorf("the account's audit log has %d entries, want %d", n, len(names))
 	}
 }
