@@ -1,33 +1,27 @@
 package account
 
 import (
-	"crypto/sha256"
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// APIKey is a stored key. A secret key is stored as its digest, prefix and last
-// characters only.
+// APIKey is a key as a row of the table api_keys. The text of a secret key is not stored: it is
+// looked up by its digest.
 type APIKey struct {
-	ID         affiliate.APIKeyID
-	Scope      affiliate.Scope
-	Kind       KeyKind
-	Name       string
-	PublicText string // the whole key, for public keys only
-	Prefix     string
-	Last4      string
-	CreatedAt  time.Time
-	LastUsedAt *time.Time // to the minute
+	ID affiliate.APIKeyID `db:"id,fixed"`
+	affiliate.Scope
+	Kind       KeyKind    `db:"kind,fixed"`
+	Name       string     `db:"name,fixed"`
+	Digest     []byte     `db:"digest,fixed"`               // Key.Digest
+	PublicText string     `db:"public_text,fixed,nullable"` // the whole key, for public keys only
+	Prefix     string     `db:"prefix,fixed"`
+	Last4      string     `db:"last4,fixed"`
+	CreatedAt  time.Time  `db:"created_at,fixed"`
+	LastUsedAt *time.Time `db:"last_used_at,fixed"` // to the minute
 	ExpiresAt  *time.Time
 	RevokedAt  *time.Time
 	RolledAt   *time.Time // when its successor was created; a key has at most one successor
-}
-
-// NewAPIKey is a key that is not stored yet, with the digest by which it is looked up.
-type NewAPIKey struct {
-	APIKey
-	Digest [sha256.Size]byte
 }
 
 // MaxSecretKeys is the greatest number of active secret keys of a mode, including rolled
@@ -39,19 +33,12 @@ const DefaultRollGrace = 24 * time.Hour
 
 // GenerateAPIKey creates a random key. It returns the key in clear text and the record
 // to store.
-func GenerateAPIKey(kind KeyKind, scope affiliate.Scope, name string, at time.Time) (Key, NewAPIKey) {
+func GenerateAPIKey(kind KeyKind, scope affiliate.Scope, name string, at time.Time) (Key, APIKey) {
 	text := NewKey(kind, scope.Mode)
-	key := NewAPIKey{
-		Digest: text.Digest(),
-		APIKey: APIKey{
-			ID:        affiliate.NewID[affiliate.APIKeyID](at),
-			Scope:     scope,
-			Kind:      kind,
-			Name:      name,
-			Prefix:    text.Prefix(),
-			Last4:     text.Last4(),
-			CreatedAt: at,
-		},
+	digest := text.Digest()
+	key := APIKey{
+		ID: affiliate.NewID[affiliate.APIKeyID](at), Scope: scope, Kind: kind, Name: name, Digest: digest[:],
+		Prefix: text.Prefix(), Last4: text.Last4(), CreatedAt: at,
 	}
 	if kind == PublicKey {
 		key.PublicText = text.Reveal()
@@ -100,4 +87,18 @@ func CheckSecretKeys(active int) error {
 		return affiliate.Refuse(affiliate.ReasonAPIKeyLimitExceeded)
 	}
 	return nil
+}
+
+// PublicKeyTarget is a public key with the data that the collector needs to handle
+// requests with this key.
+type PublicKeyTarget struct {
+	APIKey
+	// AllowedOrigins are the allowed origins of the workspace. If the list is empty,
+	// every origin is allowed.
+	AllowedOrigins []string
+	// EnforceOrigins says that clicks from origins that are not allowed are rejected.
+	// Otherwise these clicks are recorded and marked.
+	EnforceOrigins bool
+	// RequireOrigin says that clicks without an origin are rejected too.
+	RequireOrigin bool
 }

@@ -39,7 +39,7 @@ const (
 // EmailToken is a token in the link of a mail. It works once. The token is stored as a
 // digest.
 type EmailToken struct {
-	User    affiliate.UserID
+	User    affiliate.UserID `db:"user_id"`
 	Purpose EmailTokenPurpose
 	// Address is the address to which the token was mailed, in lower case. A token of the
 	// purposes TokenVerify and TokenReset does not work after the account's address has
@@ -47,7 +47,7 @@ type EmailToken struct {
 	Address string
 	// Session is the session that requested a change of address. It is nil for other
 	// purposes.
-	Session   *affiliate.SessionID
+	Session   *affiliate.SessionID `db:"session_id"`
 	CreatedAt time.Time
 	ExpiresAt time.Time
 	UsedAt    *time.Time // when it was used or revoked
@@ -101,13 +101,13 @@ func (t EmailToken) Resets(account Account, now time.Time) bool {
 // duration says whether an account has the address.
 type EmailRequest struct {
 	ID      EmailRequestID
-	Purpose EmailTokenPurpose // TokenReset or TokenChange
-	Account affiliate.AccountKind
+	Purpose EmailTokenPurpose     // TokenReset or TokenChange
+	Account affiliate.AccountKind `db:"account_kind"`
 	// Address is the address in the request, in lower case.
 	Address string
 	// User and Session requested a change of address. They are nil for TokenReset.
-	User      *affiliate.UserID
-	Session   *affiliate.SessionID
+	User      *affiliate.UserID    `db:"user_id"`
+	Session   *affiliate.SessionID `db:"session_id"`
 	CreatedAt time.Time
 }
 

@@ -55,11 +55,11 @@ func (i Invite) NewMail(kind notification.MailKind, account affiliate.AccountKin
 	}
 }
 
-// MemberInvite invites a member.
+// MemberInvite invites a member, as a row of the table member_invites.
 type MemberInvite struct {
 	Invite
-	Workspace affiliate.WorkspaceID
-	Role      affiliate.Role
+	Workspace affiliate.WorkspaceID `db:"workspace_id,fixed"`
+	Role      affiliate.Role        `db:"role,fixed"`
 }
 
 // Mail returns the mail of the invitation, without the token. The arguments are the names

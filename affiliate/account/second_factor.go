@@ -39,7 +39,7 @@ const ChallengeField = "challenge"
 
 // SecondFactor is the TOTP of an account (RFC 6238).
 type SecondFactor struct {
-	User affiliate.UserID
+	User affiliate.UserID `db:"user_id"`
 	// Secret is the encrypted secret.
 	Secret    []byte
 	CreatedAt time.Time
@@ -79,8 +79,8 @@ func (f SecondFactor) MatchStep(now time.Time, matches func(step int64) bool) (s
 
 // LoginChallenge is a login whose password was right and that waits for a code.
 type LoginChallenge struct {
-	User      affiliate.UserID
-	Failures  int // wrong codes
+	User      affiliate.UserID `db:"user_id"`
+	Failures  int              // wrong codes
 	CreatedAt time.Time
 	ExpiresAt time.Time
 }

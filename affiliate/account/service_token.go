@@ -1,7 +1,6 @@
 package account
 
 import (
-	"crypto/sha256"
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
@@ -9,33 +8,28 @@ import (
 )
 
 // ServiceToken is a credential with which a program manages a workspace, in one mode and
-// with one role. It is stored as its digest, prefix and last characters only.
+// with one role, as a row of the table service_tokens. Its text is not stored: it is looked up
+// by its digest.
 type ServiceToken struct {
-	ID    affiliate.ServiceTokenID
-	Scope affiliate.Scope
-	Name  string
-	Role  affiliate.Role // never RoleOwner
+	ID affiliate.ServiceTokenID `db:"id,fixed"`
+	affiliate.Scope
+	Name string         `db:"name,fixed"`
+	Role affiliate.Role `db:"role,fixed"` // never RoleOwner
 	// AllowPayouts means that the token may also confirm, process and export payouts if
 	// its role permits these calls.
-	AllowPayouts bool
-	Prefix       string
-	Last4        string
-	CreatedBy    affiliate.UserID
-	CreatedAt    time.Time
+	AllowPayouts bool             `db:"allow_payouts,fixed"`
+	Digest       []byte           `db:"digest,fixed"` // Key.Digest
+	Prefix       string           `db:"prefix,fixed"`
+	Last4        string           `db:"last4,fixed"`
+	CreatedBy    affiliate.UserID `db:"created_by,fixed"`
+	CreatedAt    time.Time        `db:"created_at,fixed"`
 	ExpiresAt    time.Time
 	RevokedAt    *time.Time
 	RolledAt     *time.Time // when its successor was created; a token has at most one successor
-	LastUsedAt   *time.Time // to the minute
+	LastUsedAt   *time.Time `db:"last_used_at,fixed"` // to the minute
 	// LastUsedIPPrefix is the network of the client that used the token last, /24 for IPv4
 	// and /48 for IPv6. It is written together with LastUsedAt.
-	LastUsedIPPrefix *string
-}
-
-// NewServiceToken is a service token that is not stored yet, with the digest by which it
-// is looked up.
-type NewServiceToken struct {
-	ServiceToken
-	Digest [sha256.Size]byte
+	LastUsedIPPrefix *string `db:"last_used_ip_prefix,fixed"`
 }
 
 // MaxServiceTokens is the greatest number of active service tokens of a mode, including
@@ -50,17 +44,19 @@ const DefaultServiceTokenLife = 90 * 24 * time.Hour
 // chosen. It returns the token in clear text and the record to store. If ExpiresAt is
 // zero, the token is valid for DefaultServiceTokenLife. Errors: VALIDATION_ERROR if
 // ExpiresAt is not in the year after at.
-func GenerateServiceToken(t ServiceToken, at time.Time) (Key, NewServiceToken, error) {
+func GenerateServiceToken(t ServiceToken, at time.Time) (Key, ServiceToken, error) {
 	if t.ExpiresAt.IsZero() {
 		t.ExpiresAt = at.Add(DefaultServiceTokenLife)
 	}
 	if !t.ExpiresAt.After(at) || t.ExpiresAt.After(at.AddDate(1, 0, 0)) {
-		return Key{}, NewServiceToken{}, affiliate.Invalid("expires_at", "must be in the future, at most a year from now")
+		return Key{}, ServiceToken{}, affiliate.Invalid("expires_at", "must be in the future, at most a year from now")
 	}
-	text := NewKey(ServiceKey, t.Scope.Mode)
+	text := NewKey(ServiceKey, t.Mode)
 	t.ID, t.CreatedAt = affiliate.NewID[affiliate.ServiceTokenID](at), at
 	t.Prefix, t.Last4 = text.Prefix(), text.Last4()
-	return text, NewServiceToken{ServiceToken: t, Digest: text.Digest()}, nil
+	digest := text.Digest()
+	t.Digest = digest[:]
+	return text, t, nil
 }
 
 // Active reports whether the token authenticates requests at the given time.
@@ -83,16 +79,16 @@ func (t ServiceToken) CheckManageable(by affiliate.Role) error {
 // keeps working until the grace period ends; without a grace period it stops at once. If
 // t expires before the end of the grace period, its expiry does not change. Errors:
 // NOT_FOUND if t is not active or already has a successor.
-func (t ServiceToken) Roll(grace time.Duration, by affiliate.UserID, at time.Time) (rolled ServiceToken, text Key, successor NewServiceToken, err error) {
+func (t ServiceToken) Roll(grace time.Duration, by affiliate.UserID, at time.Time) (rolled ServiceToken, text Key, successor ServiceToken, err error) {
 	if !t.Active(at) || t.RolledAt != nil {
-		return ServiceToken{}, Key{}, NewServiceToken{}, affiliate.Refuse(affiliate.ReasonNotFound)
+		return ServiceToken{}, Key{}, ServiceToken{}, affiliate.Refuse(affiliate.ReasonNotFound)
 	}
 	text, successor, err = GenerateServiceToken(ServiceToken{
 		Scope: t.Scope, Name: t.Name, Role: t.Role, AllowPayouts: t.AllowPayouts, CreatedBy: by,
 		ExpiresAt: at.Add(min(t.ExpiresAt.Sub(t.CreatedAt), at.AddDate(1, 0, 0).Sub(at))),
 	}, at)
 	if err != nil {
-		return ServiceToken{}, Key{}, NewServiceToken{}, err
+		return ServiceToken{}, Key{}, ServiceToken{}, err
 	}
 	t.RolledAt = &at
 	switch until := at.Add(grace); {
@@ -133,8 +129,8 @@ func (t ServiceToken) AuditObject() map[string]any {
 // Notification returns the notification that a member has created, rolled or revoked the
 // token.
 func (t ServiceToken) Notification(kind notification.Type, by affiliate.UserID, at time.Time) notification.Notification {
-	n := MemberNotification(t.Scope.Workspace, kind, by, at, map[string]string{
-		"key": t.Name, "last4": t.Last4, "mode": string(t.Scope.Mode), "role": string(t.Role),
+	n := MemberNotification(t.Workspace, kind, by, at, map[string]string{
+		"key": t.Name, "last4": t.Last4, "mode": string(t.Mode), "role": string(t.Role),
 	})
 	n.Resource = &t.ID.UUID
 	return n

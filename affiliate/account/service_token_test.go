@@ -32,7 +32,7 @@ func TestGenerateServiceToken_Expiry(t *testing.T) {
 			if !token.ExpiresAt.Equal(tc.want) {
 				t.Errorf("ExpiresAt is %v, want %v", token.ExpiresAt, tc.want)
 			}
-			if parsed, ok := account.ParseKey(text.Reveal()); !ok || parsed.Kind != account.ServiceKey || parsed.Digest() != token.Digest {
+			if parsed, ok := account.ParseKey(text.Reveal()); !ok || parsed.Kind != account.ServiceKey || parsed.Digest() != [32]byte(token.Digest) {
 				t.Errorf("%s is not the service token of the record", text)
 			}
 		})
@@ -76,7 +76,7 @@ func TestServiceToken_Roll(t *testing.T) {
 				t.Errorf("the old token expires at %v, revoked %t; want %v, %t", after.ExpiresAt, after.RevokedAt != nil, tc.expires, tc.revoked)
 			}
 			if !successor.ExpiresAt.Equal(at.Add(life)) || successor.CreatedBy != by || successor.Role != token.Role || !successor.AllowPayouts || successor.ID == after.ID {
-				t.Errorf("the successor is %+v, want a token of the same role that is valid for %v", successor.ServiceToken, life)
+				t.Errorf("the successor is %+v, want a token of the same role that is valid for %v", successor, life)
 			}
 		})
 	}

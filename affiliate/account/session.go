@@ -3,6 +3,7 @@ package account
 import (
 	"crypto/hmac"
 	"crypto/sha256"
+	"regexp"
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
@@ -15,13 +16,14 @@ const (
 	RefreshTokenAbsolute = 90 * 24 * time.Hour
 )
 
-// Session is a family of refresh tokens: all tokens that descend from one login.
+// Session is a family of refresh tokens: all tokens that descend from one login. It is a row of
+// the table sessions.
 type Session struct {
-	ID            affiliate.SessionID
-	User          affiliate.UserID
-	CreatedAt     time.Time
-	IdleExpiresAt time.Time // 30 days after the last refresh
-	ExpiresAt     time.Time // 90 days after CreatedAt
+	ID            affiliate.SessionID `db:"id,fixed"`
+	User          affiliate.UserID    `db:"user_id,fixed"`
+	CreatedAt     time.Time           `db:"created_at,fixed"`
+	IdleExpiresAt time.Time           // 30 days after the last refresh
+	ExpiresAt     time.Time           `db:"expires_at,fixed"` // 90 days after CreatedAt
 	RevokedAt     *time.Time
 }
 
@@ -62,8 +64,8 @@ func (s Session) Refresh(account Account, kind *affiliate.AccountKind, now time.
 
 // RefreshToken is a stored refresh token with its session.
 type RefreshToken struct {
-	Session Session
-	UsedAt  *time.Time // nil if not used; a token can be used once
+	Session
+	UsedAt *time.Time // nil if not used; a token can be used once
 }
 
 // LoginAttempt is an attempt to log in. It counts as failed until a session is created.
@@ -138,4 +140,26 @@ func LoginWait(failures int, last, now time.Time) time.Duration {
 		wait = time.Second << doublings
 	}
 	return max(0, last.Add(wait).Sub(now))
+}
+
+// DeviceMemory is how long a device is remembered after its last use. A sign-in from
+// another device causes a notification.
+const DeviceMemory = 90 * 24 * time.Hour
+
+// deviceSize is in bytes.
+const deviceSize = 16
+
+var versionNumber = regexp.MustCompile(`[0-9]+(?:[._][0-9]+)*`)
+
+// DeviceHash returns the keyed hashes of the device with which a user signs in: the browser,
+// without its version, in a network. The hashes of two users are always different.
+func DeviceHash(keys affiliate.HashKeys, user affiliate.UserID, network, agent string) affiliate.Digests {
+	browser := versionNumber.ReplaceAllString(agent, "")
+	return keys.Digests(func(key []byte) []byte {
+		mac := hmac.New(sha256.New, key)
+		mac.Write([]byte("device\x00"))
+		mac.Write(user.UUID[:])
+		mac.Write([]byte(network + "\x00" + browser))
+		return mac.Sum(nil)[:deviceSize]
+	})
 }

@@ -11,7 +11,7 @@ import (
 // Workspace is a merchant's company with its settings. The data of a workspace is
 // separate from the data of all other workspaces.
 type Workspace struct {
-	ID       affiliate.WorkspaceID
+	ID       affiliate.WorkspaceID `db:"id,fixed"`
 	Name     string
 	Currency string // ISO 4217
 	Timezone string // IANA
@@ -33,8 +33,8 @@ type Workspace struct {
 	// RetainPayeeYears is for how many years after the payment the name of an erased partner
 	// stays on paid payouts of live mode, 0 to 30. If it is 0, the name does not stay.
 	RetainPayeeYears int
-	Version          int // increases by one with every change of the settings
-	CreatedAt        time.Time
+	Version          int       // increases by one with every change of the settings
+	CreatedAt        time.Time `db:"created_at,fixed"`
 	UpdatedAt        time.Time
 }
 

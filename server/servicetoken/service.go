@@ -64,7 +64,7 @@ func (s *Service) CreateServiceToken(ctx context.Context, req *affiliatev1.Creat
 		AllowPayouts: req.GetAllowPayouts(), CreatedBy: caller.User,
 	}
 	if req.Mode != nil {
-		fields.Scope.Mode = affiliate.Mode(server.EnumName(req.GetMode()))
+		fields.Mode = affiliate.Mode(server.EnumName(req.GetMode()))
 	}
 	if req.GetExpiresAt() != nil {
 		fields.ExpiresAt = req.GetExpiresAt().AsTime().Truncate(time.Millisecond)
@@ -88,14 +88,14 @@ func (s *Service) CreateServiceToken(ctx context.Context, req *affiliatev1.Creat
 			return err
 		}
 		return tx.Audit(ctx, affiliate.AuditLine{
-			Workspace: token.Scope.Workspace, Mode: &token.Scope.Mode, Actor: server.ActorFrom(ctx), At: at,
+			Workspace: token.Workspace, Mode: &token.Mode, Actor: server.ActorFrom(ctx), At: at,
 			Action: "service_token.create", ResourceType: "service_token", ResourceID: token.ID, After: token.AuditObject(),
 		})
 	})
 	if err != nil {
 		return nil, err
 	}
-	return createdToProto(text, token.ServiceToken), nil
+	return createdToProto(text, token), nil
 }
 
 // RollServiceToken creates a successor of a token. No other response contains it. The old
@@ -111,7 +111,7 @@ func (s *Service) RollServiceToken(ctx context.Context, req *affiliatev1.RollSer
 	}
 	caller, at := server.PrincipalFrom(ctx), s.currentTime()
 	var text account.Key
-	var successor account.NewServiceToken
+	var successor account.ServiceToken
 	err = s.db.InTx(ctx, func(tx *postgres.Tx) error {
 		role, err := server.LockWorkspace(ctx, tx, caller)
 		if err != nil {
@@ -140,14 +140,14 @@ func (s *Service) RollServiceToken(ctx context.Context, req *affiliatev1.RollSer
 		object := successor.AuditObject()
 		object["successor"] = successor.ID
 		return tx.Audit(ctx, affiliate.AuditLine{
-			Workspace: before.Scope.Workspace, Mode: &before.Scope.Mode, Actor: server.ActorFrom(ctx), At: at,
+			Workspace: before.Workspace, Mode: &before.Mode, Actor: server.ActorFrom(ctx), At: at,
 			Action: "service_token.roll", ResourceType: "service_token", ResourceID: id, Before: before.AuditObject(), After: object,
 		})
 	})
 	if err != nil {
 		return nil, err
 	}
-	return createdToProto(text, successor.ServiceToken), nil
+	return createdToProto(text, successor), nil
 }
 
 // RevokeServiceToken revokes a token.
@@ -180,7 +180,7 @@ func (s *Service) RevokeServiceToken(ctx context.Context, req *affiliatev1.Revok
 			return err
 		}
 		return tx.Audit(ctx, affiliate.AuditLine{
-			Workspace: before.Scope.Workspace, Mode: &before.Scope.Mode, Actor: server.ActorFrom(ctx), At: at,
+			Workspace: before.Workspace, Mode: &before.Mode, Actor: server.ActorFrom(ctx), At: at,
 			Action: "service_token.revoke", ResourceType: "service_token", ResourceID: id, Before: before.AuditObject(),
 		})
 	})
@@ -191,7 +191,7 @@ func (s *Service) RevokeServiceToken(ctx context.Context, req *affiliatev1.Revok
 }
 
 // insert stores a token. Errors: API_KEY_LIMIT_EXCEEDED.
-func insert(ctx context.Context, tx *postgres.Tx, token account.NewServiceToken, at time.Time) error {
+func insert(ctx context.Context, tx *postgres.Tx, token account.ServiceToken, at time.Time) error {
 	active, err := accounts.CountServiceTokens(ctx, tx, token.Scope, at)
 	if err != nil {
 		return err
@@ -207,7 +207,7 @@ func toProto(t account.ServiceToken) *affiliatev1.ServiceToken {
 		Id:               t.ID.String(),
 		Name:             t.Name,
 		Role:             server.EnumValue[affiliatev1.Role](t.Role),
-		Mode:             server.EnumValue[affiliatev1.Mode](t.Scope.Mode),
+		Mode:             server.EnumValue[affiliatev1.Mode](t.Mode),
 		AllowPayouts:     t.AllowPayouts,
 		Prefix:           t.Prefix,
 		Last4:            t.Last4,
@@ -225,7 +225,7 @@ func createdToProto(text account.Key, t account.ServiceToken) *affiliatev1.Creat
 		Id:           t.ID.String(),
 		Name:         t.Name,
 		Role:         server.EnumValue[affiliatev1.Role](t.Role),
-		Mode:         server.EnumValue[affiliatev1.Mode](t.Scope.Mode),
+		Mode:         server.EnumValue[affiliatev1.Mode](t.Mode),
 		AllowPayouts: t.AllowPayouts,
 		Prefix:       t.Prefix,
 		Last4:        t.Last4,

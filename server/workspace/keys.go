@@ -89,18 +89,18 @@ func (s *Service) CreateApiKey(ctx context.Context, req *affiliatev1.CreateApiKe
 			return err
 		}
 		by := server.ActorFrom(ctx)
-		if err := tx.Notify(ctx, account.KeyNotification(notification.NotifyKeyCreated, key.APIKey, caller.AccountableUser(), at)...); err != nil {
+		if err := tx.Notify(ctx, account.KeyNotification(notification.NotifyKeyCreated, key, caller.AccountableUser(), at)...); err != nil {
 			return err
 		}
 		return tx.Audit(ctx, affiliate.AuditLine{
 			Workspace: scope.Workspace, Mode: &scope.Mode, Actor: by, At: at,
-			Action: "api_key.create", ResourceType: "api_key", ResourceID: key.ID, After: keyObject(key.APIKey),
+			Action: "api_key.create", ResourceType: "api_key", ResourceID: key.ID, After: keyObject(key),
 		})
 	})
 	if err != nil {
 		return nil, err
 	}
-	return createdToProto(text, key.APIKey), nil
+	return createdToProto(text, key), nil
 }
 
 // RollApiKey creates a successor of a key, with the same kind, name and expiry. The
@@ -118,7 +118,7 @@ func (s *Service) RollApiKey(ctx context.Context, req *affiliatev1.RollApiKeyReq
 	caller, at := server.PrincipalFrom(ctx), s.currentTime()
 	scope := caller.Scope()
 	var text account.Key
-	var successor account.NewAPIKey
+	var successor account.APIKey
 	err = s.db.InTx(ctx, func(tx *postgres.Tx) error {
 		if err := lockToManageKeys(ctx, tx, caller); err != nil {
 			return err
@@ -144,7 +144,7 @@ func (s *Service) RollApiKey(ctx context.Context, req *affiliatev1.RollApiKeyReq
 		if err := accounts.InsertKey(ctx, tx, successor); err != nil {
 			return err
 		}
-		object := keyObject(successor.APIKey)
+		object := keyObject(successor)
 		object["successor"] = successor.ID.String()
 		if after.RevokedAt != nil {
 			object["revoked_at"] = affiliate.FormatTime(at)
@@ -169,7 +169,7 @@ func (s *Service) RollApiKey(ctx context.Context, req *affiliatev1.RollApiKeyReq
 	if err != nil {
 		return nil, err
 	}
-	return createdToProto(text, successor.APIKey), nil
+	return createdToProto(text, successor), nil
 }
 
 // RevokeApiKey revokes a secret key.

@@ -290,7 +290,7 @@ func TestRollApiKey_InParallelSucceedsOnce(t *testing.T) {
 }
 
 // newPublicKey stores a public key.
-func (f *fixture) newPublicKey() account.NewAPIKey {
+func (f *fixture) newPublicKey() account.APIKey {
 	f.Helper()
 	key := account.NewKey(account.PublicKey, affiliate.ModeTest)
 	id, digest := affiliate.NewID[affiliate.APIKeyID](f.Now()), key.Digest()
@@ -298,7 +298,7 @@ func (f *fixture) newPublicKey() account.NewAPIKey {
 		"workspace_id": f.Scope.Workspace, "id": id, "mode": f.Scope.Mode, "kind": "public", "name": "Public key", "digest": digest[:],
 		"public_text": key.Reveal(), "prefix": key.Prefix(), "last4": key.Last4(), "created_at": f.Now(),
 	})
-	return account.NewAPIKey{APIKey: account.APIKey{ID: id, PublicText: key.Reveal()}, Digest: digest}
+	return account.APIKey{ID: id, PublicText: key.Reveal(), Digest: digest[:]}
 }
 
 func TestRollApiKey_PublicKey(t *testing.T) {

@@ -5,61 +5,45 @@ import (
 	"crypto/sha256"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/account"
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
-const emailTokenColumns = `t.user_id, t.purpose, t.address, t.session_id, t.created_at, t.expires_at, t.used_at`
-
-type emailTokenRow struct {
-	UserID    affiliate.UserID
-	Purpose   account.EmailTokenPurpose
-	Address   string
-	SessionID *affiliate.SessionID
-	CreatedAt time.Time
-	ExpiresAt time.Time
-	UsedAt    *time.Time
+// newEmailTokenRow is an e-mail token with its digest.
+type newEmailTokenRow struct {
+	account.EmailToken
+	Digest []byte
 }
 
-func (r emailTokenRow) token() account.EmailToken {
-	return account.EmailToken{
-		User: r.UserID, Purpose: r.Purpose, Address: r.Address, Session: r.SessionID,
-		CreatedAt: r.CreatedAt, ExpiresAt: r.ExpiresAt, UsedAt: r.UsedAt,
-	}
-}
+var (
+	emailTokenColumns = postgres.Columns[account.EmailToken]("t")
+	findEmailToken    = `select ` + emailTokenColumns + ` from email_tokens t where t.digest = $1`
+	emailTokenOfUser  = findEmailToken + ` and t.user_id = $2`
+	insertEmailToken  = postgres.RowsOf[newEmailTokenRow](`insert into email_tokens ({columns}) values {rows}`)
+)
 
 // EmailToken returns the e-mail token with the given digest. The caller must lock the
 // user before it uses the token (LockEmailToken).
 func EmailToken(ctx context.Context, db *postgres.DB, digest [sha256.Size]byte) (token account.EmailToken, found bool, err error) {
-	const query = `select ` + emailTokenColumns + ` from email_tokens t where t.digest = $1`
-	rows, err := db.Query(ctx, query, digest[:])
-	return optional(rows, err, emailTokenRow.token)
+	rows, err := db.Query(ctx, findEmailToken, digest[:])
+	return optional[account.EmailToken](rows, err)
 }
 
 // LockEmailToken locks the user of an e-mail token and then reads the token. All
 // transactions that use tokens lock the user first, so two transactions of one user
 // never wait for each other's tokens. Errors: NOT_FOUND if the user does not exist.
 func LockEmailToken(ctx context.Context, tx *postgres.Tx, user affiliate.UserID, digest [sha256.Size]byte) (token account.EmailToken, found bool, err error) {
-	const query = `select ` + emailTokenColumns + ` from email_tokens t where t.digest = $1 and t.user_id = $2`
 	if err := LockUserByID(ctx, tx, user); err != nil {
 		return account.EmailToken{}, false, err
 	}
-	rows, err := tx.Query(ctx, query, digest[:], user)
-	return optional(rows, err, emailTokenRow.token)
+	rows, err := tx.Query(ctx, emailTokenOfUser, digest[:], user)
+	return optional[account.EmailToken](rows, err)
 }
 
 // InsertEmailToken stores an e-mail token with its digest.
 func InsertEmailToken(ctx context.Context, tx *postgres.Tx, token account.EmailToken, digest [sha256.Size]byte) error {
-	const insert = `
-		insert into email_tokens (digest, user_id, purpose, address, session_id, created_at, expires_at)
-		values (@digest, @user, @purpose, @address, @session, @created_at, @expires_at)`
-	_, err := tx.Exec(ctx, insert, pgx.NamedArgs{
-		"digest": digest[:], "user": token.User, "purpose": token.Purpose, "address": token.Address, "session": token.Session,
-		"created_at": token.CreatedAt, "expires_at": token.ExpiresAt,
-	})
+	_, err := insertEmailToken.Exec(ctx, tx, newEmailTokenRow{token, digest[:]})
 	return err
 }
 
@@ -127,6 +111,44 @@ func DeleteExpiredEmailTokens(ctx context.Context, db *postgres.DB, before time.
 	const remove = `
 		delete from email_tokens
 		where digest in (select digest from email_tokens where expires_at < $1 order by expires_at limit $2)`
+	tag, err := db.Exec(ctx, remove, before, limit)
+	return tag.RowsAffected(), err
+}
+
+var (
+	insertEmailRequest = postgres.RowsOf[account.EmailRequest](`insert into email_requests ({columns}) values {rows}`)
+	selectEmailRequest = `select ` + postgres.Columns[account.EmailRequest]("r") + ` from email_requests r where r.id = $1`
+)
+
+// InsertEmailRequest stores a request for a mail. The caller also enqueues the job that
+// processes the request.
+func InsertEmailRequest(ctx context.Context, tx *postgres.Tx, r account.EmailRequest) error {
+	_, err := insertEmailRequest.Exec(ctx, tx, r)
+	return err
+}
+
+// EmailRequest returns a request for a mail. found is false if it was processed or
+// deleted.
+func EmailRequest(ctx context.Context, tx *postgres.Tx, id account.EmailRequestID) (request account.EmailRequest, found bool, err error) {
+	rows, err := tx.Query(ctx, selectEmailRequest, id)
+	return optional[account.EmailRequest](rows, err)
+}
+
+// DeleteEmailRequest deletes a request for a mail. found is false if another transaction
+// has deleted it.
+func DeleteEmailRequest(ctx context.Context, tx *postgres.Tx, id account.EmailRequestID) (found bool, err error) {
+	const remove = `delete from email_requests where id = $1`
+	tag, err := tx.Exec(ctx, remove, id)
+	return tag.RowsAffected() == 1, err
+}
+
+// DeleteOldEmailRequests deletes at most limit requests for mails that were stored before
+// the given time. It returns the number of deleted requests. Normally, a job has deleted
+// these requests.
+func DeleteOldEmailRequests(ctx context.Context, db *postgres.DB, before time.Time, limit int) (int64, error) {
+	const remove = `
+		delete from email_requests
+		where id in (select id from email_requests where created_at < $1 order by created_at limit $2)`
 	tag, err := db.Exec(ctx, remove, before, limit)
 	return tag.RowsAffected(), err
 }

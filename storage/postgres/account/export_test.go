@@ -8,15 +8,14 @@ import (
 
 // Statements whose query plans the tests check.
 const (
-	ListInvitesSQL      = listInvites
 	DeleteOldOriginsSQL = deleteOldOrigins
 	DeleteOldDevicesSQL = deleteOldDevices
 	ActorKnownSQL       = actorKnown
 	ResourceKnownSQL    = resourceKnown
 )
 
-// Statements that count rows. The tests check their query plans.
 var (
+	ListInvitesSQL  = listInvites
 	CountInvitesSQL = countInvites
 	CountMembersSQL = countMembers
 )

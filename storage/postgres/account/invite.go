@@ -13,37 +13,43 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
-const inviteColumns = `i.workspace_id, i.id, i.email, i.role, i.invited_by, i.created_at, i.expires_at, i.ended_at`
-
-type inviteRow struct {
-	WorkspaceID affiliate.WorkspaceID
-	ID          affiliate.InviteID
-	Email       string
-	Role        affiliate.Role
-	InvitedBy   affiliate.UserID
-	CreatedAt   time.Time
-	ExpiresAt   time.Time
-	EndedAt     *time.Time
+// newInviteRow is an invitation with the digests of its tokens.
+type newInviteRow struct {
+	account.MemberInvite
+	Digest     []byte
+	MailDigest []byte
 }
 
-func (r inviteRow) invite() account.MemberInvite {
-	return account.MemberInvite{
-		Invite: account.Invite{
-			ID: r.ID, Email: r.Email, InvitedBy: r.InvitedBy,
-			CreatedAt: r.CreatedAt, ExpiresAt: r.ExpiresAt, EndedAt: r.EndedAt,
-		},
-		Workspace: r.WorkspaceID,
-		Role:      r.Role,
-	}
+// tokenInviteRow is an invitation that was found by a token. Mailed says that it is the token
+// of the mail.
+type tokenInviteRow struct {
+	account.MemberInvite
+	Mailed bool
 }
 
-const (
-	openInvites = `
-		from member_invites i
-		where i.workspace_id = @workspace and i.ended_at is null and i.expires_at > @now`
-	listInvites = `select ` + inviteColumns + openInvites + `
+const openInvites = `
+	from member_invites i
+	where i.workspace_id = @workspace and i.ended_at is null and i.expires_at > @now`
+
+var (
+	inviteColumns = postgres.Columns[account.MemberInvite]("i")
+	insertInvite  = postgres.RowsOf[newInviteRow](`insert into member_invites ({columns}) values {rows}`)
+	listInvites   = `select ` + inviteColumns + openInvites + `
 		order by i.created_at desc, i.id desc
 		limit @limit offset @offset`
+	lockInvite = `select ` + inviteColumns + ` from member_invites i where i.workspace_id = $1 and i.id = $2 for no key update`
+	// The statement has no condition on the workspace, because the token determines the
+	// workspace.
+	inviteByToken = `
+		select ` + inviteColumns + `, i.mail_digest = $1 as mailed
+		from member_invites i
+		where i.digest = $1 or i.mail_digest = $1`
+	lockInviteByToken = inviteByToken + ` for no key update`
+	lockInvitesTo     = `
+		select ` + inviteColumns + `
+		from member_invites i
+		where i.workspace_id = $1 and i.email = $2 and i.ended_at is null
+		for no key update`
 )
 
 var countInvites = postgres.CountUpTo(affiliate.MaxTotal, openInvites)
@@ -59,33 +65,24 @@ func OpenInvites(
 		return nil, 0, err
 	}
 	rows, err := db.Query(ctx, listInvites, args)
-	invites, err := postgres.AllRows(rows, err, inviteRow.invite)
+	if err != nil {
+		return nil, 0, err
+	}
+	invites, err := pgx.CollectRows(rows, pgx.RowToStructByName[account.MemberInvite])
 	return invites, total, err
-}
-
-// inviteByToken has no condition on the workspace, because the token determines the
-// workspace.
-const inviteByToken = `
-	select ` + inviteColumns + `, i.mail_digest = $1 as mailed
-	from member_invites i
-	where i.digest = $1 or i.mail_digest = $1`
-
-type tokenInviteRow struct {
-	inviteRow
-	Mailed bool
 }
 
 // InviteByToken returns the invitation one of whose tokens has the given digest. mailed
 // reports whether this is the token of the mail. Errors: NOT_FOUND.
 func InviteByToken(ctx context.Context, db *postgres.DB, digest [sha256.Size]byte) (invite account.MemberInvite, mailed bool, err error) {
 	row, err := postgres.OneRow[tokenInviteRow](db.Query(ctx, inviteByToken, digest[:]))
-	return row.invite(), row.Mailed, err
+	return row.MemberInvite, row.Mailed, err
 }
 
 // LockInviteByToken locks the invitation that InviteByToken returns. Errors: NOT_FOUND.
 func LockInviteByToken(ctx context.Context, tx *postgres.Tx, digest [sha256.Size]byte) (invite account.MemberInvite, mailed bool, err error) {
-	row, err := postgres.OneRow[tokenInviteRow](tx.Query(ctx, inviteByToken+` for no key update`, digest[:]))
-	return row.invite(), row.Mailed, err
+	row, err := postgres.OneRow[tokenInviteRow](tx.Query(ctx, lockInviteByToken, digest[:]))
+	return row.MemberInvite, row.Mailed, err
 }
 
 // ParticipantInviteAddress returns the e-mail address, in lower case, of the invitation to
@@ -106,32 +103,22 @@ func ParticipantInviteAddress(ctx context.Context, db *postgres.DB, digest [sha2
 
 // LockInvite locks an invitation and returns it. Errors: NOT_FOUND.
 func LockInvite(ctx context.Context, tx *postgres.Tx, workspace affiliate.WorkspaceID, id affiliate.InviteID) (account.MemberInvite, error) {
-	const lock = `select ` + inviteColumns + ` from member_invites i where i.workspace_id = $1 and i.id = $2 for no key update`
-	row, err := postgres.OneRow[inviteRow](tx.Query(ctx, lock, workspace, id))
-	return row.invite(), err
+	return postgres.OneRow[account.MemberInvite](tx.Query(ctx, lockInvite, workspace, id))
 }
 
 // LockInvitesTo locks and returns a workspace's invitations to an email address that
 // have neither been accepted nor revoked. Expired invitations are included.
 func LockInvitesTo(ctx context.Context, tx *postgres.Tx, workspace affiliate.WorkspaceID, email string) ([]account.MemberInvite, error) {
-	const lock = `
-		select ` + inviteColumns + `
-		from member_invites i
-		where i.workspace_id = $1 and i.email = $2 and i.ended_at is null
-		for no key update`
-	rows, err := tx.Query(ctx, lock, workspace, email)
-	return postgres.AllRows(rows, err, inviteRow.invite)
+	rows, err := tx.Query(ctx, lockInvitesTo, workspace, email)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowToStructByName[account.MemberInvite])
 }
 
 // InsertInvite stores an invitation with the digests of its tokens.
 func InsertInvite(ctx context.Context, tx *postgres.Tx, invite account.MemberInvite, digests account.InviteDigests) error {
-	const insert = `
-		insert into member_invites (workspace_id, id, email, role, digest, mail_digest, invited_by, created_at, expires_at)
-		values (@workspace, @id, @email, @role, @digest, @mail_digest, @invited_by, @created_at, @expires_at)`
-	_, err := tx.Exec(ctx, insert, pgx.NamedArgs{
-		"workspace": invite.Workspace, "id": invite.ID, "email": invite.Email, "role": invite.Role, "digest": digests.Shown[:], "mail_digest": digests.Mailed[:],
-		"invited_by": invite.InvitedBy, "created_at": invite.CreatedAt, "expires_at": invite.ExpiresAt,
-	})
+	_, err := insertInvite.Exec(ctx, tx, newInviteRow{invite, digests.Shown[:], digests.Mailed[:]})
 	return err
 }
 

@@ -10,28 +10,16 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
-type secondFactorRow struct {
-	UserID      affiliate.UserID
-	Secret      []byte
-	CreatedAt   time.Time
-	ConfirmedAt *time.Time
-	LastStep    int64
-	Failures    int
-}
-
-func (r secondFactorRow) factor() account.SecondFactor {
-	return account.SecondFactor{
-		User: r.UserID, Secret: r.Secret, CreatedAt: r.CreatedAt, ConfirmedAt: r.ConfirmedAt, LastStep: r.LastStep,
-		Failures: r.Failures,
-	}
-}
+var (
+	selectSecondFactor = `select ` + postgres.Columns[account.SecondFactor]("f") + ` from second_factors f where f.user_id = $1`
+	selectChallenge    = `select ` + postgres.Columns[account.LoginChallenge]("c") + ` from login_challenges c where c.digest = $1`
+)
 
 // SecondFactor returns the second factor of a user, also if it was not confirmed. The caller
 // must have locked the user.
 func SecondFactor(ctx context.Context, tx *postgres.Tx, user affiliate.UserID) (factor account.SecondFactor, found bool, err error) {
-	const query = `select user_id, secret, created_at, confirmed_at, last_step, failures from second_factors where user_id = $1`
-	rows, err := tx.Query(ctx, query, user)
-	return optional(rows, err, secondFactorRow.factor)
+	rows, err := tx.Query(ctx, selectSecondFactor, user)
+	return optional[account.SecondFactor](rows, err)
 }
 
 // InsertSecondFactor stores a second factor that is not confirmed. It replaces an earlier
@@ -126,24 +114,11 @@ func InsertLoginChallenge(ctx context.Context, tx *postgres.Tx, c account.LoginC
 	return err
 }
 
-type loginChallengeRow struct {
-	UserID    affiliate.UserID
-	Failures  int
-	CreatedAt time.Time
-	ExpiresAt time.Time
-}
-
-func (r loginChallengeRow) challenge() account.LoginChallenge {
-	return account.LoginChallenge{User: r.UserID, Failures: r.Failures, CreatedAt: r.CreatedAt, ExpiresAt: r.ExpiresAt}
-}
-
-const challengeByDigest = `select user_id, failures, created_at, expires_at from login_challenges where digest = $1`
-
 // LoginChallenge returns the challenge with a digest. Before a transaction changes the
 // challenge, it must lock the user and read the challenge again.
 func LoginChallenge(ctx context.Context, db postgres.Queryer, digest [sha256.Size]byte) (challenge account.LoginChallenge, found bool, err error) {
-	rows, err := db.Query(ctx, challengeByDigest, digest[:])
-	return optional(rows, err, loginChallengeRow.challenge)
+	rows, err := db.Query(ctx, selectChallenge, digest[:])
+	return optional[account.LoginChallenge](rows, err)
 }
 
 // CountChallengeFailure counts a wrong code for a challenge.

@@ -12,51 +12,32 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
+var (
+	insertSession    = postgres.RowsOf[account.Session](`insert into sessions ({columns}) values {rows}`)
+	lockRefreshToken = `
+		select ` + postgres.Columns[account.Session]("s") + `, t.used_at
+		from refresh_tokens t
+		join sessions s on s.id = t.session_id
+		where t.digest = $1
+		for no key update of t, s`
+)
+
 // InsertSession stores a session with the digest of its first refresh token.
 func InsertSession(ctx context.Context, tx *postgres.Tx, session account.Session, tokenDigest [sha256.Size]byte) error {
-	const insertSession = `
-		insert into sessions (id, user_id, created_at, idle_expires_at, expires_at)
-		values ($1, $2, $3, $4, $5)`
 	const insertToken = `insert into refresh_tokens (digest, session_id, created_at) values ($1, $2, $3)`
-	if _, err := tx.Exec(ctx, insertSession, session.ID, session.User, session.CreatedAt, session.IdleExpiresAt, session.ExpiresAt); err != nil {
+	if _, err := insertSession.Exec(ctx, tx, session); err != nil {
 		return err
 	}
 	_, err := tx.Exec(ctx, insertToken, tokenDigest[:], session.ID, session.CreatedAt)
 	return err
 }
 
-type refreshTokenRow struct {
-	SessionID     affiliate.SessionID
-	UserID        affiliate.UserID
-	CreatedAt     time.Time
-	IdleExpiresAt time.Time
-	ExpiresAt     time.Time
-	RevokedAt     *time.Time
-	UsedAt        *time.Time
-}
-
-func (r refreshTokenRow) token() account.RefreshToken {
-	return account.RefreshToken{
-		Session: account.Session{
-			ID: r.SessionID, User: r.UserID, CreatedAt: r.CreatedAt, IdleExpiresAt: r.IdleExpiresAt,
-			ExpiresAt: r.ExpiresAt, RevokedAt: r.RevokedAt,
-		},
-		UsedAt: r.UsedAt,
-	}
-}
-
 // LockRefreshToken locks a refresh token and its session and returns them. If two
 // transactions use the same token at the same time, the second transaction waits and then
 // reads the changes of the first transaction.
 func LockRefreshToken(ctx context.Context, tx *postgres.Tx, digest [sha256.Size]byte) (token account.RefreshToken, found bool, err error) {
-	const lock = `
-		select t.session_id, s.user_id, s.created_at, s.idle_expires_at, s.expires_at, s.revoked_at, t.used_at
-		from refresh_tokens t
-		join sessions s on s.id = t.session_id
-		where t.digest = $1
-		for no key update of t, s`
-	rows, err := tx.Query(ctx, lock, digest[:])
-	return optional(rows, err, refreshTokenRow.token)
+	rows, err := tx.Query(ctx, lockRefreshToken, digest[:])
+	return optional[account.RefreshToken](rows, err)
 }
 
 // RotateRefreshToken marks the refresh token with the digest usedDigest as used, stores a
@@ -122,8 +103,8 @@ func ActiveSession(
 		select ` + accountColumns + accountFrom + `join sessions s on s.user_id = u.id
 		where s.id = $1 and s.revoked_at is null and s.expires_at > $2 and u.erased_at is null`
 	rows, err := db.Query(ctx, query, id, now)
-	account, found, err := optional(rows, err, accountRow.account)
-	return account.User, account.Member, found, err
+	row, found, err := optional[accountRow](rows, err)
+	return row.User, row.account().Member, found, err
 }
 
 // ErasedSession returns the user of a session whose account was erased. found is false
@@ -133,8 +114,8 @@ func ErasedSession(ctx context.Context, db *postgres.DB, id affiliate.SessionID,
 		select ` + accountColumns + accountFrom + `join sessions s on s.user_id = u.id
 		where s.id = $1 and s.expires_at > $2 and u.erased_at is not null`
 	rows, err := db.Query(ctx, query, id, now)
-	account, found, err := optional(rows, err, accountRow.account)
-	return account.User, found, err
+	row, found, err := optional[accountRow](rows, err)
+	return row.User, found, err
 }
 
 // DeleteEndedSessions deletes at most limit sessions that expired before the given time,
@@ -161,4 +142,47 @@ func DeleteEndedSessions(ctx context.Context, db *postgres.DB, before time.Time,
 		return err
 	})
 	return deleted, err
+}
+
+// AddLoginAttempt stores a login attempt as a failure before its password is checked.
+// It commits before it returns. If two attempts run at the same time, at least one of
+// them therefore counts the other.
+func AddLoginAttempt(ctx context.Context, db *postgres.DB, attempt account.LoginAttempt) error {
+	const insert = `insert into login_failures (id, subject, bucket, failed_at) values ($1, $2, $3, $4)`
+	_, err := db.Exec(ctx, insert, attempt.ID, attempt.Subject.First(), attempt.Bucket.First(), attempt.At)
+	return err
+}
+
+// OtherLoginFailures counts the failed login attempts after the given time that have the
+// same bucket as the given attempt. It does not count this attempt itself. It also returns the
+// time of the last failure.
+func OtherLoginFailures(ctx context.Context, db *postgres.DB, attempt account.LoginAttempt, since time.Time) (count int, last time.Time, err error) {
+	const query = `
+		select count(*), coalesce(max(failed_at), to_timestamp(0))
+		from login_failures where bucket = any($1) and failed_at > $2 and id <> $3`
+	err = db.QueryRow(ctx, query, attempt.Bucket, since, attempt.ID).Scan(&count, &last)
+	return count, last, err
+}
+
+// DeleteLoginAttempt deletes a login attempt that is not a failure: its password was not
+// checked, or was right.
+func DeleteLoginAttempt(ctx context.Context, db *postgres.DB, id affiliate.LoginAttemptID) error {
+	const remove = `delete from login_failures where id = $1`
+	_, err := db.Exec(ctx, remove, id)
+	return err
+}
+
+// DeleteBucketFailures deletes all failed login attempts in a bucket.
+func DeleteBucketFailures(ctx context.Context, tx *postgres.Tx, bucket affiliate.Digests) error {
+	const remove = `delete from login_failures where bucket = any($1)`
+	_, err := tx.Exec(ctx, remove, bucket)
+	return err
+}
+
+// DeleteLoginFailures deletes all failed login attempts for a subject (a hash of the account's
+// kind and email address).
+func DeleteLoginFailures(ctx context.Context, tx *postgres.Tx, subject affiliate.Digests) error {
+	const remove = `delete from login_failures where subject = any($1)`
+	_, err := tx.Exec(ctx, remove, subject)
+	return err
 }

@@ -30,49 +30,28 @@ const (
 )
 
 type accountRow struct {
-	ID           affiliate.UserID
-	Kind         affiliate.AccountKind
-	Email        string
-	PasswordHash string
-	Name         string
-	Country      *string
-	CreatedAt    time.Time
-	// EmailVerified is true if email_verified_at is set.
-	EmailVerified bool
-	// SecondFactor is true if the user has a second factor that is confirmed.
-	SecondFactor         bool
-	Unclaimed            bool
+	account.User
+	PasswordHash         string
 	WorkspaceID          *affiliate.WorkspaceID
 	Role                 *affiliate.Role
 	SecondFactorRequired bool
 }
 
 func (r accountRow) account() account.Account {
-	owner := account.Account{
-		User: account.User{
-			ID: r.ID, Kind: r.Kind, Email: r.Email, EmailVerified: r.EmailVerified, SecondFactor: r.SecondFactor,
-			Name: r.Name, Country: r.Country, CreatedAt: r.CreatedAt, Unclaimed: r.Unclaimed,
-		},
-		PasswordHash: r.PasswordHash,
-	}
+	owner := account.Account{User: r.User, PasswordHash: r.PasswordHash}
 	if r.WorkspaceID != nil {
 		owner.Member = &account.Member{Workspace: *r.WorkspaceID, Role: *r.Role, SecondFactorRequired: r.SecondFactorRequired}
 	}
 	return owner
 }
 
-// accountByEmail returns the account with the given kind and email address. The
-// address must be in lower case.
-func accountByEmail(ctx context.Context, db postgres.Queryer, kind affiliate.AccountKind, email string) (account account.Account, found bool, err error) {
-	const query = `select ` + accountColumns + accountFrom + `where u.kind = $1 and u.email = $2 and u.erased_at is null`
-	rows, err := db.Query(ctx, query, kind, email)
-	return optional(rows, err, accountRow.account)
-}
-
 // AccountByEmail returns the account with the given kind and email address. The
 // address must be in lower case.
 func AccountByEmail(ctx context.Context, db postgres.Queryer, kind affiliate.AccountKind, email string) (account account.Account, found bool, err error) {
-	return accountByEmail(ctx, db, kind, email)
+	const query = `select ` + accountColumns + accountFrom + `where u.kind = $1 and u.email = $2 and u.erased_at is null`
+	rows, err := db.Query(ctx, query, kind, email)
+	row, found, err := optional[accountRow](rows, err)
+	return row.account(), found, err
 }
 
 const accountByID = `select ` + accountColumns + accountFrom + `where u.id = $1 and u.erased_at is null`
@@ -257,18 +236,14 @@ func DeletePreviousEmails(ctx context.Context, db *postgres.DB, changedBefore ti
 }
 
 // optional reads the result of a query that returns at most one row. It maps the
-// columns to the fields of R by name and converts the row with convert. found is false
-// if there is no row.
-func optional[R, T any](rows pgx.Rows, err error, convert func(R) T) (converted T, found bool, _ error) {
+// columns to the fields of T by name. found is false if there is no row.
+func optional[T any](rows pgx.Rows, err error) (row T, found bool, _ error) {
 	if err != nil {
-		return converted, false, err
+		return row, false, err
 	}
-	row, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[R])
-	switch {
-	case errors.Is(err, pgx.ErrNoRows):
-		return converted, false, nil
-	case err != nil:
-		return converted, false, err
+	row, err = pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[T])
+	if errors.Is(err, pgx.ErrNoRows) {
+		return row, false, nil
 	}
-	return convert(row), true, nil
+	return row, err == nil, err
 }
