@@ -96,7 +96,7 @@ func (f *fixture) newSuspectedSale(p pgtest.Participant, action fraud.Action) su
 	_, err := f.Record(pgtest.Report{
 		Report: conversions.Report{
 			Conversion: sale,
-			Inputs:     attribution.Inputs{Mode: sale.Scope.Mode, EventType: sale.EventType, OccurredAt: now, Sale: sale.Sale},
+			Inputs:     attribution.Inputs{Mode: sale.Mode, EventType: sale.EventType, OccurredAt: now, Sale: sale.Sale},
 		},
 		Decide: func(attribution.Inputs) (attribution.Decision, *commission.Commission, error) {
 			return decision, earned, nil

@@ -40,7 +40,7 @@ func QueueEvent(batch *pgx.Batch, c conversion.Conversion, d attribution.Decisio
 		commissionID = &commission.ID
 	}
 	batch.Queue(insertFraudEvent, pgx.NamedArgs{
-		"workspace": c.Scope.Workspace, "mode": c.Scope.Mode, "conversion": c.ID, "decision": d.ID,
+		"workspace": c.Workspace, "mode": c.Mode, "conversion": c.ID, "decision": d.ID,
 		"program": d.Program, "participant": d.Participant, "commission": commissionID,
 		"score": fraud.Score(d.Fraud), "signals": signals, "action": d.FraudAction, "decided_at": d.DecidedAt,
 	})
