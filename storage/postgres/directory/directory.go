@@ -102,7 +102,8 @@ func directoryKeys(ctx context.Context, db *postgres.DB, query string, args ...a
 // after the start of the page. The CTE named offers reads one promo code of each
 // participant: of the promo codes that can still be used, the newest. It reads this promo
 // code only once, even if the page has several referral codes of the participant.
-const (
+var (
+	utmColumns            = postgres.Columns[click.UTM]("l")
 	selectReferralTargets = `
 		with page as materialized (
 			select workspace_id, mode, code, program_id, participant_id, link_id
@@ -124,10 +125,7 @@ const (
 		select r.workspace_id, r.mode, r.code, r.program_id, r.participant_id,
 			p.status = 'active' and l.deleted_at is null as active, a.erased_at is not null as erased, p.attribution_window_days, p.attribution_model,
 			p.allowed_domains, p.website_url, p.landing_url, p.link_param, coalesce(p.landing_url, p.website_url, '') as page,
-			r.link_id, l.short_key, l.code as link_code, l.destination_url, coalesce(l.sub_id, '') as sub_id,
-			coalesce(l.utm_source, '') as utm_source, coalesce(l.utm_medium, '') as utm_medium,
-			coalesce(l.utm_campaign, '') as utm_campaign, coalesce(l.utm_term, '') as utm_term,
-			coalesce(l.utm_content, '') as utm_content,
+			r.link_id, l.short_key, l.code as link_code, l.destination_url, coalesce(l.sub_id, '') as sub_id, ` + utmColumns + `,
 			o.code as promo_code, o.discount_type, o.discount_value, o.currency, o.expires_at
 		from page r
 		join programs p on p.workspace_id = r.workspace_id and p.id = r.program_id
@@ -157,29 +155,24 @@ type referralTargetRow struct {
 	LinkCode              string                   `db:"link_code"`
 	DestinationURL        *string                  `db:"destination_url"`
 	SubID                 string                   `db:"sub_id"`
-	UTMSource             string                   `db:"utm_source"`
-	UTMMedium             string                   `db:"utm_medium"`
-	UTMCampaign           string                   `db:"utm_campaign"`
-	UTMTerm               string                   `db:"utm_term"`
-	UTMContent            string                   `db:"utm_content"`
-	PromoCode             *string                  `db:"promo_code"`
-	DiscountType          *promocode.DiscountType  `db:"discount_type"`
-	DiscountValue         *int64                   `db:"discount_value"`
-	Currency              *string                  `db:"currency"`
-	ExpiresAt             *time.Time               `db:"expires_at"`
+	click.UTM
+	PromoCode     *string                 `db:"promo_code"`
+	DiscountType  *promocode.DiscountType `db:"discount_type"`
+	DiscountValue *int64                  `db:"discount_value"`
+	Currency      *string                 `db:"currency"`
+	ExpiresAt     *time.Time              `db:"expires_at"`
 }
 
 func (r referralTargetRow) target() participant.ReferralTarget {
-	utm := click.UTM{Source: r.UTMSource, Medium: r.UTMMedium, Campaign: r.UTMCampaign, Term: r.UTMTerm, Content: r.UTMContent}
 	target := participant.ReferralTarget{
 		Scope: affiliate.Scope{Workspace: r.WorkspaceID, Mode: r.Mode}, Code: r.Code,
 		Program: r.ProgramID, Participant: r.ParticipantID,
 		Active: r.Active, Erased: r.Erased, WindowDays: r.AttributionWindowDays, Model: r.AttributionModel,
-		Link: participant.ShortLink{ID: r.LinkID, Key: r.ShortKey, Code: r.LinkCode, SubID: r.SubID, UTM: utm},
+		Link: participant.ShortLink{ID: r.LinkID, Key: r.ShortKey, Code: r.LinkCode, SubID: r.SubID, UTM: r.UTM},
 	}
 	if r.DestinationURL == nil || stillAllowed(link.Hosts(r.AllowedDomains, r.WebsiteURL, r.LandingURL), *r.DestinationURL) {
 		target.Link.TargetURL = link.Link{
-			Code: r.LinkCode, Destination: r.DestinationURL, SubID: r.SubID, UTM: utm, Page: r.Page, Param: r.LinkParam,
+			Code: r.LinkCode, Destination: r.DestinationURL, SubID: r.SubID, UTM: r.UTM, Page: r.Page, Param: r.LinkParam,
 		}.URL()
 	}
 	if r.PromoCode != nil {
@@ -208,13 +201,13 @@ func ParticipantReferralTargets(ctx context.Context, db *postgres.DB, workspace 
 	return referralTargets(ctx, db, participantReferralTargets, at, workspace, participant)
 }
 
-const participantReferralTargets = selectReferralTargets + `
+var participantReferralTargets = selectReferralTargets + `
 			where workspace_id = $2 and participant_id = $3` + joinLinks
 
 // The programme determines the mode. The statement still has a condition on the mode, so
 // that Postgres can read the codes in the order of the primary key, which contains the
 // mode. This plan is fast if most codes of the workspace belong to the programme.
-const programReferralTargets = selectReferralTargets + `
+var programReferralTargets = selectReferralTargets + `
 			where workspace_id = $2 and program_id = $3 and code > $4
 				and mode = (select mode from programs where workspace_id = $2 and id = $3)
 			order by code
@@ -228,7 +221,7 @@ func ProgramReferralTargets(ctx context.Context, db *postgres.DB, workspace affi
 	return referralTargets(ctx, db, programReferralTargets, at, workspace, program, after, limit)
 }
 
-const referralTargetsAfter = selectReferralTargets + `
+var referralTargetsAfter = selectReferralTargets + `
 			where (workspace_id, mode, code) > ($2, $3, $4)
 			order by workspace_id, mode, code
 			limit $5` + joinLinks

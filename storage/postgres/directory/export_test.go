@@ -1,8 +1,9 @@
 package directory
 
-// Statements of the edge directory whose query plans the tests check.
-const (
-	DirectoryKeysSQL               = publicKeysAfter
+// DirectoryKeysSQL and the variables below are statements whose query plans the tests check.
+const DirectoryKeysSQL = publicKeysAfter
+
+var (
 	DirectoryTargetsSQL            = referralTargetsAfter
 	DirectoryProgramTargetsSQL     = programReferralTargets
 	DirectoryParticipantTargetsSQL = participantReferralTargets
