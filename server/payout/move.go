@@ -197,7 +197,7 @@ func auditedPayoutOf(p payout.Payout) auditedPayout {
 func auditPayout(ctx context.Context, tx *postgres.Tx, change payout.Change) error {
 	p, t := change.After, change.Transition
 	return tx.Audit(ctx, affiliate.AuditLine{
-		Workspace: p.Scope.Workspace, Mode: &p.Scope.Mode, Actor: t.Actor, At: t.At,
+		Workspace: p.Workspace, Mode: &p.Mode, Actor: t.Actor, At: t.At,
 		Action: "payout." + string(t.Move), ResourceType: "payout", ResourceID: p.ID,
 		Before: auditedPayoutOf(change.Before), After: auditedPayoutOf(p),
 	})

@@ -163,8 +163,8 @@ func TestSender_FailingForFiveDaysDisablesTheEndpoint(t *testing.T) {
 			if disabled := optional(e.DisabledReason) == string(domain.DisabledFailing); disabled != tc.wantDisabled || e.Active == tc.wantDisabled {
 				t.Errorf("endpoint: active %v, reason %s; want active %v", e.Active, optional(e.DisabledReason), !tc.wantDisabled)
 			}
-			if e.Health.DeadLetters != tc.wantDead {
-				t.Errorf("the endpoint has %d dead letters, want %d", e.Health.DeadLetters, tc.wantDead)
+			if e.DeadLetters != tc.wantDead {
+				t.Errorf("the endpoint has %d dead letters, want %d", e.DeadLetters, tc.wantDead)
 			}
 			if n := f.CountJobs(domain.CancelDeliveries{}.Kind()); n != tc.wantCancelJobs {
 				t.Errorf("there are %d cancel jobs, want %d", n, tc.wantCancelJobs)
@@ -182,8 +182,8 @@ func TestSender_CircuitBreakerPausesAFailingEndpoint(t *testing.T) {
 	sender := f.startSender()
 	f.publish(100)
 	sender.wake(r)
-	pgtest.Eventually(t, "the circuit breaker is open", func() bool { return r.endpoint().Health.ConsecutiveFailures >= domain.BreakerFailures })
-	pgtest.Eventually(t, "all outcomes are stored", func() bool { return r.endpoint().Health.ConsecutiveFailures == r.countRequests() })
+	pgtest.Eventually(t, "the circuit breaker is open", func() bool { return r.endpoint().ConsecutiveFailures >= domain.BreakerFailures })
+	pgtest.Eventually(t, "all outcomes are stored", func() bool { return r.endpoint().ConsecutiveFailures == r.countRequests() })
 	requests := r.countRequests()
 	if requests > 2*domain.InFlight {
 		t.Errorf("%d attempts were made before the pause, want at most %d", requests, 2*domain.InFlight)
