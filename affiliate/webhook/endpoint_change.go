@@ -76,10 +76,11 @@ func (e Endpoint) disable(reason DisabledReason) Endpoint {
 	return e
 }
 
-// enable resets the failure counts.
+// enable resets the failure counts. It keeps the day of the last dead letter, because there
+// is one notification on each day.
 func (e Endpoint) enable() Endpoint {
 	e.Active, e.DisabledReason = true, nil
-	e.Health = Health{LastDeliveryAt: e.LastDeliveryAt}
+	e.Health = Health{LastDeliveryAt: e.LastDeliveryAt, LastDeadLetterDay: e.LastDeadLetterDay}
 	return e
 }
 

@@ -122,7 +122,7 @@ func TestUpdateWebhook(t *testing.T) {
 	f := newFixture(t)
 	e := f.createEndpoint()
 	f.changeEndpoint(e.ID, func(e webhook.Endpoint) webhook.Endpoint {
-		e.Health = webhook.Health{ConsecutiveFailures: 3, FailingSince: new(f.Now()), DeadLetters: 7}
+		e.Health = webhook.Health{ConsecutiveFailures: 3, FailingSince: new(f.Now()), DeadLetters: 7, LastDeadLetterDay: new(f.Now())}
 		return e
 	})
 	state := func(e webhook.Endpoint) string {
@@ -132,6 +132,9 @@ func TestUpdateWebhook(t *testing.T) {
 		}
 		if e.FailingSince != nil {
 			text += ", failing"
+		}
+		if e.LastDeadLetterDay == nil {
+			text += ", without the day of a dead letter"
 		}
 		return text
 	}

@@ -190,7 +190,7 @@ func TestSender_CircuitBreakerPausesAFailingEndpoint(t *testing.T) {
 	}
 	// After the pause there is one probe, and then another pause.
 	f.clock.Advance(domain.BreakerPause + time.Second)
-	pgtest.Eventually(t, "the outcome of a probe is stored", func() bool { return r.endpoint().Health.ConsecutiveFailures == requests+1 })
+	pgtest.Eventually(t, "the outcome of a probe is stored", func() bool { return r.endpoint().ConsecutiveFailures == requests+1 })
 	if n := r.countRequests() - requests; n != 1 {
 		t.Errorf("%d probes were sent, want 1", n)
 	}
