@@ -109,8 +109,8 @@ func (a *authenticator) identifyKey(ctx context.Context, id identity, text strin
 	if key.Kind == account.PublicKey {
 		id.principal.Kind = PublicKey
 	}
-	id.principal.Workspace = key.Scope.Workspace
-	id.principal.Mode = key.Scope.Mode
+	id.principal.Workspace = key.Workspace
+	id.principal.Mode = key.Mode
 	id.principal.Key = key.ID
 	// A key determines the mode, so the X-Mode header is not used.
 	id.fault, id.invalidMode = noFault, false
@@ -126,7 +126,7 @@ func (a *authenticator) identifyService(ctx context.Context, id identity, parsed
 		return id, nil
 	}
 	id.principal.Kind, id.principal.Service = ServiceToken, &token
-	id.principal.Workspace, id.principal.Mode, id.principal.Role = token.Scope.Workspace, token.Scope.Mode, token.Role
+	id.principal.Workspace, id.principal.Mode, id.principal.Role = token.Workspace, token.Mode, token.Role
 	// A service token determines the mode, so the X-Mode header is not used.
 	id.fault, id.invalidMode, id.emailVerified = noFault, false, true
 	return id, nil

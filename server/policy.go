@@ -299,7 +299,7 @@ func (p Policy) authorise(id identity, requireVerified bool) error {
 		return affiliate.Refuse(affiliate.ReasonForbidden)
 	}
 	if token := id.principal.Service; token != nil &&
-		(p.Payouts && !token.AllowPayouts || p.ServiceMode != "" && p.ServiceMode != token.Scope.Mode) {
+		(p.Payouts && !token.AllowPayouts || p.ServiceMode != "" && p.ServiceMode != token.Mode) {
 		return affiliate.Refuse(affiliate.ReasonForbidden)
 	}
 	if id.factorMissing && (!p.Reads || p.Payouts) && !p.WithoutFactor {

@@ -102,8 +102,8 @@ func (c Conversion) Event(name affiliate.EventName, d attribution.Decision, at t
 		Participant:           d.Participant,
 		EventType:             c.EventType,
 		ExternalTransactionID: c.ExternalTransactionID,
-		AmountCents:           c.Sale.Cents,
-		Currency:              affiliate.Optional(c.Sale.Currency),
+		AmountCents:           c.Cents,
+		Currency:              affiliate.Optional(c.Currency),
 		Attributed:            d.Attributed,
 		Attribution: attributionObject{
 			Decision: d.ID, Method: d.Method, Reason: d.Reason, Explanation: d.Explanation,

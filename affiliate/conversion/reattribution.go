@@ -101,7 +101,7 @@ func (a LockedAttribution) Reattribute(d attribution.Decision, earned *commissio
 		Conversion: after, Decision: d, NewCommission: earned, Changes: changes,
 		Binding: a.newBinding(), Deltas: append(a.reversedDeltas(d.DecidedAt), after.StatsDeltas(d, earned)...),
 		Audit: affiliate.AuditLine{
-			Workspace: a.Scope.Workspace, Mode: &a.Scope.Mode, Actor: by, At: at,
+			Workspace: a.Workspace, Mode: &a.Mode, Actor: by, At: at,
 			Action: "conversion.reattribute", ResourceType: "conversion", ResourceID: a.ID,
 			Before: attributionAuditFields{Program: a.Program, Participant: a.Participant},
 			After:  attributionAuditFields{Program: d.Program, Participant: d.Participant, Reason: reason},

@@ -86,14 +86,14 @@ func (r *Refunds) add(refund Refund, after Conversion, cents int64) {
 	if d := r.Decision; d.Attributed && after.EventType.Priced() && cents > 0 {
 		r.Deltas = append(r.Deltas, analytics.StatsDelta{
 			Scope: after.Scope, Program: *d.Program, Participant: *d.Participant, Link: d.Link, At: r.At,
-			Currency: after.Sale.Currency, RevenueCents: -cents,
+			Currency: after.Currency, RevenueCents: -cents,
 		})
 	}
 }
 
 // Refundable returns the amount of the sale that has not been refunded yet, in minor
 // units of its currency.
-func (c Conversion) Refundable() int64 { return c.Sale.Cents - c.RefundedAmountCents }
+func (c Conversion) Refundable() int64 { return c.Cents - c.RefundedAmountCents }
 
 // Refund applies a refund of the requested amount, or of the whole remaining amount if
 // requested is nil. refunded is the refunded amount. An event without an amount can be
@@ -148,5 +148,5 @@ func (c Conversion) Refunded() bool {
 
 // SaleRefunds returns what a commission needs to know about the refunds of the sale.
 func (c Conversion) SaleRefunds() commission.SaleRefunds {
-	return commission.SaleRefunds{PaidCents: c.Sale.Cents, LeftCents: c.Refundable(), Complete: c.Status == Refunded}
+	return commission.SaleRefunds{PaidCents: c.Cents, LeftCents: c.Refundable(), Complete: c.Status == Refunded}
 }

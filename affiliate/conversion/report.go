@@ -65,7 +65,7 @@ func OutcomeOf(c Conversion, d attribution.Decision, commission *commission.Comm
 	o := ReportOutcome{
 		Conversion: ReportedConversion{
 			ID: c.ID, EventType: c.EventType, ExternalTransactionID: c.ExternalTransactionID,
-			AmountCents: c.Sale.Cents, Currency: c.Sale.Currency, Mode: c.Scope.Mode,
+			AmountCents: c.Cents, Currency: c.Currency, Mode: c.Mode,
 			OccurredAt: c.OccurredAt, CreatedAt: c.CreatedAt, Click: c.Click, PromoCode: c.PromoCode,
 		},
 		Attribution: ReportedAttribution{

@@ -121,7 +121,7 @@ type SaleInDispute struct {
 // Errors: DISPUTE_EXCEEDS_AMOUNT if more is disputed than was paid, or if nothing was paid.
 func (s SaleInDispute) Report(report ReportedDispute) (ProcessorDispute, error) {
 	after := ProcessorDispute{ID: report.ExternalDisputeID, Status: report.Status, AmountCents: report.AmountCents}
-	if paid := s.Sale.Cents; paid == 0 || after.AmountCents != nil && *after.AmountCents > paid {
+	if paid := s.Cents; paid == 0 || after.AmountCents != nil && *after.AmountCents > paid {
 		return after, &affiliate.Error{
 			Reason:   affiliate.ReasonDisputeExceedsAmount,
 			Metadata: map[string]string{"disputable_cents": strconv.FormatInt(paid, 10)},
@@ -161,7 +161,7 @@ type Reversal struct {
 // on them and not on earlier states, so their order does not matter. ok is false if nothing
 // changes.
 func (s LockedSale) Reverse(at time.Time) (r Reversal, ok bool, err error) {
-	before, paid, dispute := s.Conversion, s.Sale.Money, s.Reversals.dispute()
+	before, paid, dispute := s.Conversion, s.Money, s.Reversals.dispute()
 	after := before
 	after.RefundedAmountCents = s.Reversals.totalCents(paid, true)
 	switch {
@@ -235,7 +235,7 @@ func (s LockedSale) commissionChanges(after Conversion, dispute commission.Dispu
 		current.Commission = changes[0].After
 	}
 	why := commission.RefundedSale
-	if s.Reversals.totalCents(s.Sale.Money, false) < after.RefundedAmountCents {
+	if s.Reversals.totalCents(s.Money, false) < after.RefundedAmountCents {
 		why = commission.DisputedSale
 	}
 	refunds, err := current.FollowRefunds(after.SaleRefunds(), why, at)

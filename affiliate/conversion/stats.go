@@ -18,7 +18,7 @@ func (c Conversion) StatsDeltas(d attribution.Decision, commission *commission.C
 		conversionDelta.Signups = 1
 	}
 	if c.EventType.Priced() {
-		conversionDelta.Currency, conversionDelta.RevenueCents = c.Sale.Currency, c.Refundable()
+		conversionDelta.Currency, conversionDelta.RevenueCents = c.Currency, c.Refundable()
 	}
 	switch {
 	case commission == nil:

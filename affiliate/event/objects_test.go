@@ -194,7 +194,7 @@ func TestEventBody_RandomObjectsSatisfySchemas(t *testing.T) {
 		check(affiliate.EventProgramUpdated, program("before"), program("after"))
 
 		c, d := eventtest.Conversion()
-		c.Sale.Money = rapid.SampledFrom([]affiliate.Money{{}, {Cents: 1, Currency: "JPY"}}).Draw(t, "paid")
+		c.Money = rapid.SampledFrom([]affiliate.Money{{}, {Cents: 1, Currency: "JPY"}}).Draw(t, "paid")
 		c.Click, c.PromoCode = optionalValue(t, rapid.Just(affiliatetest.ID[affiliate.ClickID](1)), "click"), optionalValue(t, texts(), "code")
 		d.Method, d.ClickedAt, d.ExpiresAt = optionalValue(t, rapid.Just(attribution.ByPromoCode), "method"), optionalValue(t, instants, "clicked"), optionalValue(t, instants, "expires")
 		d.Program, d.Participant = optionalValue(t, rapid.Just(affiliatetest.ID[affiliate.ProgramID](1)), "program"), optionalValue(t, rapid.Just(affiliatetest.ID[affiliate.ParticipantID](1)), "participant")

@@ -143,7 +143,7 @@ func Examples(t testing.TB) map[affiliate.EventName]affiliate.Event {
 	}
 
 	link, moved := Link(), Link()
-	moved.Destination, moved.UTM.Campaign, moved.Version = new("https://shop.example/rakes"), "summer", 2
+	moved.Destination, moved.Campaign, moved.Version = new("https://shop.example/rakes"), "summer", 2
 	add(affiliate.NewEvent(affiliatetest.Scope, affiliate.EventLinkCreated, affiliatetest.Noon, link.Object(), nil))
 	add(Changed(t, affiliate.EventLinkUpdated, link.Object(), moved.Object()))
 

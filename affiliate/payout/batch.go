@@ -182,8 +182,8 @@ func (b Batch) AwaitingNotification(at time.Time) notification.Notification {
 		payouts += total.Count
 	}
 	n := notification.NewNotification(
-		affiliate.Merchant, notification.WorkspaceFeed(b.Scope.Workspace), notification.NotifyPayoutBatchAwaiting, &b.Scope.Mode, at)
-	n.Workspace, n.Resource = &b.Scope.Workspace, &b.ID.UUID
+		affiliate.Merchant, notification.WorkspaceFeed(b.Workspace), notification.NotifyPayoutBatchAwaiting, &b.Mode, at)
+	n.Workspace, n.Resource = &b.Workspace, &b.ID.UUID
 	n.Facts = map[string]string{"payouts": strconv.FormatInt(payouts, 10)}
 	return n
 }

@@ -56,16 +56,16 @@ func (s *Service) refresh(ctx context.Context, req *affiliatev1.RefreshSessionRe
 		if reused = token.UsedAt != nil; reused {
 			// The revocation must be committed, so refresh returns the error after the
 			// transaction.
-			return accounts.RevokeSession(ctx, tx, token.Session.ID, at)
+			return accounts.RevokeSession(ctx, tx, token.ID, at)
 		}
-		holder, err = accounts.Account(ctx, tx, token.Session.User)
+		holder, err = accounts.Account(ctx, tx, token.User)
 		if errors.Is(err, affiliate.Refuse(affiliate.ReasonNotFound)) {
 			return invalid
 		}
 		if err != nil {
 			return err
 		}
-		if session, err = token.Session.Refresh(holder, kind, at); err != nil {
+		if session, err = token.Refresh(holder, kind, at); err != nil {
 			return err
 		}
 		if err := accounts.RotateRefreshToken(ctx, tx, session, used.digest(), next.digest(), at); err != nil {

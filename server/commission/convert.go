@@ -41,11 +41,11 @@ func (r reader) detail(c commission.Detail, now time.Time) *affiliatev1.Commissi
 		RuleSnapshot:   ruleSnapshot(c.Rule),
 		Attribution: &affiliatev1.CommissionAttribution{
 			DecisionId:  c.Decision.String(),
-			Method:      c.Attribution.Method,
-			ReasonCode:  c.Attribution.ReasonCode,
-			Explanation: c.Attribution.Explanation,
-			ClickedAt:   server.OptionalTimestamp(c.Attribution.ClickedAt),
-			ExpiresAt:   server.OptionalTimestamp(c.Attribution.ExpiresAt),
+			Method:      c.Method,
+			ReasonCode:  c.ReasonCode,
+			Explanation: c.Explanation,
+			ClickedAt:   server.OptionalTimestamp(c.ClickedAt),
+			ExpiresAt:   server.OptionalTimestamp(c.ExpiresAt),
 		},
 		History: make([]*affiliatev1.CommissionHistoryEntry, len(c.History)),
 	}

@@ -50,7 +50,7 @@ func (s *Service) conversionOf(
 	if r.AmountCents != nil {
 		// An event without an amount has no currency either.
 		currency, _ := affiliate.ParseCurrency(r.GetCurrency())
-		c.Sale.Money = affiliate.Money{Cents: r.GetAmountCents(), Currency: currency}
+		c.Money = affiliate.Money{Cents: r.GetAmountCents(), Currency: currency}
 	}
 	if r.GetOccurredAt() != nil {
 		c.OccurredAt = r.GetOccurredAt().AsTime().Truncate(time.Millisecond)

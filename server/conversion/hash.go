@@ -43,7 +43,7 @@ func (h hasher) buyer(c conversion.Conversion) attribution.Buyer {
 	var b attribution.Buyer
 	if c.CustomerEmailHash != nil {
 		b.OwnsEmail = func(email string) bool {
-			hashes, _, ok := h.keys.Email(c.Scope.Workspace, email)
+			hashes, _, ok := h.keys.Email(c.Workspace, email)
 			return ok && hashes.Has(c.CustomerEmailHash)
 		}
 	}
@@ -56,7 +56,7 @@ func (h hasher) buyer(c conversion.Conversion) attribution.Buyer {
 // setEmail sets the data of a conversion that comes from the buyer's e-mail address, and returns
 // the hashes that earlier conversions of the buyer can have.
 func (h hasher) setEmail(c *conversion.Conversion, address string) (earlier [][]byte) {
-	hashes, domain, ok := h.keys.Email(c.Scope.Workspace, address)
+	hashes, domain, ok := h.keys.Email(c.Workspace, address)
 	if !ok {
 		return nil
 	}

@@ -104,7 +104,7 @@ func exclusiveKeys(r *report) []postgres.ExclusiveKey {
 func (c *recorder) recordBatch(ctx context.Context, pool *pgxpool.Pool, all []*report) (committing bool, err error) {
 	// All batches lock shared rows in the same order.
 	slices.SortFunc(all, func(a, b *report) int {
-		return cmp.Or(a.Conversion.Scope.Compare(b.Conversion.Scope), cmp.Compare(a.Conversion.ExternalTransactionID, b.Conversion.ExternalTransactionID))
+		return cmp.Or(a.Conversion.Compare(b.Conversion.Scope), cmp.Compare(a.Conversion.ExternalTransactionID, b.Conversion.ExternalTransactionID))
 	})
 	batch := make([]*conversions.Report, len(all))
 	for i, r := range all {

@@ -85,7 +85,7 @@ func (s *Service) ReportDispute(ctx context.Context, req *affiliatev1.ReportDisp
 	if sale.Dispute != nil {
 		server.SetHTTPStatus(ctx, http.StatusOK)
 	}
-	paid := sale.Sale.Money
+	paid := sale.Money
 	result := &affiliatev1.Dispute{
 		ExternalDisputeId: report.ExternalDisputeID, ExternalTransactionId: report.ExternalTransactionID, ConversionId: sale.ID.String(),
 		Status: server.EnumValue[affiliatev1.DisputeStatus](dispute.Status), AmountCents: paid.Cents, Currency: paid.Currency,
@@ -114,7 +114,7 @@ func refundOf(r conversion.Refund, applied *conversion.Reversal) *affiliatev1.Re
 	c := applied.Conversion
 	refund.Status = affiliatev1.RefundStatus_REFUND_STATUS_APPLIED
 	refund.ConversionId, refund.AmountCents = server.OptionalID(&c.ID), applied.Refunds[len(applied.Refunds)-1].AmountCents
-	refund.Currency, refund.RefundedAmountCents = server.OptionalString(c.Sale.Currency), &c.RefundedAmountCents
+	refund.Currency, refund.RefundedAmountCents = server.OptionalString(c.Currency), &c.RefundedAmountCents
 	refund.Commission = refundedCommissionOf(applied.Commission)
 	return refund
 }

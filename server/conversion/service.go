@@ -181,7 +181,7 @@ func (s *Service) report(
 	}
 	inputs := inputsOf(c)
 	if c.Click != nil {
-		if inputs.FoundClick, err = find(ctx, c.Scope.Workspace, *c.Click); err != nil {
+		if inputs.FoundClick, err = find(ctx, c.Workspace, *c.Click); err != nil {
 			return nil, false, err
 		}
 	}
@@ -297,7 +297,7 @@ func namesNoSignal(c conversion.Conversion) bool {
 
 func inputsOf(c conversion.Conversion) attribution.Inputs {
 	return attribution.Inputs{
-		Mode: c.Scope.Mode, EventType: c.EventType, OccurredAt: c.OccurredAt, Sale: c.Sale,
+		Mode: c.Mode, EventType: c.EventType, OccurredAt: c.OccurredAt, Sale: c.Sale,
 		Click: c.Click, PromoCode: c.PromoCode,
 		IsRecurring: c.IsRecurring, ProductIDs: c.ProductIDs, LineItems: c.LineItems,
 	}

@@ -51,8 +51,8 @@ func digestOf(key account.PublicKeyTarget) (digest [32]byte, ok bool) {
 
 func (k *Keeper[R, B]) keyEntry(key account.PublicKeyTarget) *edgev1.PublicKeyEntry {
 	return &edgev1.PublicKeyEntry{
-		WorkspaceId:    key.Scope.Workspace.UUID[:],
-		Mode:           modes[key.Scope.Mode],
+		WorkspaceId:    key.Workspace.UUID[:],
+		Mode:           modes[key.Mode],
 		Revoked:        !key.Active(k.cfg.Now()),
 		ExpiresAtMs:    millis(key.ExpiresAt),
 		AllowedOrigins: key.AllowedOrigins,

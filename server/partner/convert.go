@@ -20,7 +20,7 @@ func (s *Service) programToProto(p partner.Program) *affiliatev1.PartnerProgram 
 		MerchantName:          p.MerchantName,
 		Description:           p.Description,
 		Status:                server.EnumValue[affiliatev1.ProgramStatus](p.Status),
-		Mode:                  server.EnumValue[affiliatev1.Mode](p.Scope.Mode),
+		Mode:                  server.EnumValue[affiliatev1.Mode](p.Mode),
 		WebsiteUrl:            p.WebsiteURL,
 		LandingUrl:            p.LandingURL,
 		Currency:              p.Currency,

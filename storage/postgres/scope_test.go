@@ -288,6 +288,7 @@ func (s *source) columns(row ast.Expr) (columns string) {
 	if from == nil || from.structs[name] == nil {
 		return ""
 	}
+	var columnsSb291 strings.Builder
 	for _, field := range from.structs[name].Fields.List {
 		var tag string
 		if field.Tag != nil {
@@ -295,11 +296,12 @@ func (s *source) columns(row ast.Expr) (columns string) {
 			tag, _, _ = strings.Cut(reflect.StructTag(tag).Get("db"), ",")
 		}
 		if len(field.Names) == 0 {
-			columns += from.columns(field.Type)
+			columnsSb291.WriteString(from.columns(field.Type))
 		} else {
-			columns += cmp.Or(tag, snakeCase(field.Names[0].Name)) + " "
+			columnsSb291.WriteString(cmp.Or(tag, snakeCase(field.Names[0].Name)) + " ")
 		}
 	}
+	columns += columnsSb291.String()
 	return columns
 }
 

@@ -71,7 +71,7 @@ func newCheckFixture(t *testing.T) *checkFixture {
 func (b *checkFixture) reportSale(external string, click affiliate.ClickID, cents int64, currency string) conversions.Recorded {
 	b.Helper()
 	recorded, err := b.Record(b.Report(external, click, func(c *conversion.Conversion) {
-		c.Sale.Money = affiliate.Money{Cents: cents, Currency: currency}
+		c.Money = affiliate.Money{Cents: cents, Currency: currency}
 	}))
 	if err != nil {
 		b.Fatal(err)
@@ -91,16 +91,16 @@ func (b *checkFixture) payout(status string, c commission.Commission, adjustment
 	now := b.Now()
 	batch, id := affiliate.NewID[payout.BatchID](now), affiliate.NewID[affiliate.PayoutID](now)
 	b.Insert("payout_batches", pgtest.Row{
-		"workspace_id": c.Scope.Workspace, "id": batch, "mode": c.Scope.Mode, "status": "draft", "program_ids": []string{}, "cutoff": now,
+		"workspace_id": c.Workspace, "id": batch, "mode": c.Mode, "status": "draft", "program_ids": []string{}, "cutoff": now,
 		"created_by": c.Partner, "created_at": now,
 	})
 	b.Insert("payouts", pgtest.Row{
-		"workspace_id": c.Scope.Workspace, "id": id, "batch_id": batch, "mode": c.Scope.Mode, "program_id": c.Program, "participant_id": c.Participant,
+		"workspace_id": c.Workspace, "id": id, "batch_id": batch, "mode": c.Mode, "program_id": c.Program, "participant_id": c.Participant,
 		"partner_id": c.Partner, "amount_cents": c.AmountCents + adjustment, "currency": c.Currency, "commission_count": 1,
 		"adjustment_cents": adjustment, "status": status, "method": "manual", "created_at": now, "updated_at": now,
 	})
 	b.Insert("payout_commissions", pgtest.Row{
-		"workspace_id": c.Scope.Workspace, "payout_id": id, "commission_id": c.ID, "amount_cents": c.AmountCents,
+		"workspace_id": c.Workspace, "payout_id": id, "commission_id": c.ID, "amount_cents": c.AmountCents,
 	})
 	b.Exec(`update commissions set payout_id = $1 where id = $2`, id, c.ID)
 	return id

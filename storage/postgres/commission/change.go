@@ -123,7 +123,7 @@ func (s *Writer) queue(batch *pgx.Batch, changes ...commission.Change) {
 		}
 		s.counts.add(after, 1)
 		history = append(history, historyRow{
-			WorkspaceID: after.Scope.Workspace, CommissionID: after.ID, Seq: after.Version, At: at,
+			WorkspaceID: after.Workspace, CommissionID: after.ID, Seq: after.Version, At: at,
 			Actor: change.Transition.Actor.String(), FromStatus: from, ToStatus: after.Status, AmountCents: after.AmountCents,
 			Reason: change.Note(), Code: change.Transition.Code,
 		})
@@ -234,7 +234,7 @@ func (counts commissionCounts) queue(batch *pgx.Batch, slot int16) {
 
 func (k countKey) compare(other countKey) int {
 	return cmp.Or(
-		k.Scope.Compare(other.Scope), cmp.Compare(k.Grain, other.Grain), k.Starts.Compare(other.Starts),
+		k.Compare(other.Scope), cmp.Compare(k.Grain, other.Grain), k.Starts.Compare(other.Starts),
 		bytes.Compare(k.Program.UUID[:], other.Program.UUID[:]), cmp.Compare(k.Status, other.Status),
 		cmp.Compare(strconv.FormatBool(k.NeedsReview), strconv.FormatBool(other.NeedsReview)), cmp.Compare(k.Currency, other.Currency),
 	)

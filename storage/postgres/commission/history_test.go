@@ -141,15 +141,15 @@ func (f *modelFixture) checkOne(c *modelCommission) {
 	}
 	checkSameElements(f, "history", c.history, f.Texts(`
 		select seq || ': ' || coalesce(from_status || ' ', '') || '→ ' || to_status || ', ' || amount_cents || ', ' || actor || ', ' || coalesce(reason, '')
-		from commission_history where workspace_id = $1 and commission_id = $2`, c.Scope.Workspace, c.ID))
+		from commission_history where workspace_id = $1 and commission_id = $2`, c.Workspace, c.ID))
 	checkSameElements(f, "ledger", c.entries, f.Texts(`
 		select type || ' ' || amount_cents from ledger_entries
 		where workspace_id = $1 and commission_id = $2 and mode = $3 and participant_id = $4 and partner_id = $5 and currency = $6 and program_id = $7`,
-		c.Scope.Workspace, c.ID, c.Scope.Mode, c.Participant, c.Partner, c.Currency, c.Program))
+		c.Workspace, c.ID, c.Mode, c.Participant, c.Partner, c.Currency, c.Program))
 	checkSameElements(f, "events", c.events, f.Texts(`
 		select (b.body #>> '{data,object,version}') || ': ' || type
 		from events e, lateral (select convert_from(e.body, 'utf8')::jsonb as body) b
-		where workspace_id = $1 and mode = $2 and b.body #>> '{data,object,id}' = $3`, c.Scope.Workspace, c.Scope.Mode, c.ID.String()))
+		where workspace_id = $1 and mode = $2 and b.body #>> '{data,object,id}' = $3`, c.Workspace, c.Mode, c.ID.String()))
 	checkSameElements(f, "audit log", c.auditActions, f.AuditActions("commission", c.ID.String()))
 }
 
@@ -342,7 +342,7 @@ func TestCommission_AndItsHistoryAreFromOneSnapshot(t *testing.T) {
 		}
 		_, err := tx.Exec(t.Context(), `
 			insert into commission_history (workspace_id, commission_id, seq, at, actor, from_status, to_status, amount_cents)
-			values ($1, $2, 2, $3, 'system', 'pending', 'rejected', 0)`, c.Scope.Workspace, c.ID, f.Now())
+			values ($1, $2, 2, $3, 'system', 'pending', 'rejected', 0)`, c.Workspace, c.ID, f.Now())
 		return err
 	})
 	if err != nil {

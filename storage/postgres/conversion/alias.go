@@ -43,7 +43,7 @@ func claimAliases(ctx context.Context, tx *postgres.Tx, batch []*Report) error {
 	for _, r := range batch {
 		c := r.Conversion
 		for _, alias := range r.Aliases {
-			rows = append(rows, aliasRow{c.Scope.Workspace, c.Scope.Mode, alias, c.ID})
+			rows = append(rows, aliasRow{c.Workspace, c.Mode, alias, c.ID})
 		}
 	}
 	if len(rows) == 0 {

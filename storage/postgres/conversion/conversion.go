@@ -165,7 +165,7 @@ func queueForReports(batch *pgx.Batch, statement string, all []*Report, onSelect
 	var ids []affiliate.ConversionID
 	for _, r := range all {
 		c := r.Conversion
-		workspaces, modes = append(workspaces, c.Scope.Workspace), append(modes, c.Scope.Mode)
+		workspaces, modes = append(workspaces, c.Workspace), append(modes, c.Mode)
 		externalIDs, ids = append(externalIDs, c.ExternalTransactionID), append(ids, c.ID)
 	}
 	batch.Queue(statement, workspaces, modes, externalIDs, ids).Query(func(rows pgx.Rows) error {
@@ -238,10 +238,10 @@ func (r *Report) queueUndo(batch *pgx.Batch) {
 		postgres.QueueRelease(batch, r.Conversion.Scope, *r.Key)
 	}
 	if r.aliased > 0 {
-		batch.Queue(releaseAliases, r.Conversion.Scope.Workspace, r.Conversion.Scope.Mode, r.Conversion.ID)
+		batch.Queue(releaseAliases, r.Conversion.Workspace, r.Conversion.Mode, r.Conversion.ID)
 	}
 	if r.newCustomer {
-		batch.Queue(deleteCustomer, r.Conversion.Scope.Workspace, r.Conversion.Scope.Mode, r.Conversion.CustomerRef)
+		batch.Queue(deleteCustomer, r.Conversion.Workspace, r.Conversion.Mode, r.Conversion.CustomerRef)
 	}
 }
 
@@ -272,13 +272,13 @@ func FinishReports(ctx context.Context, tx *postgres.Tx, all []*Report) error {
 		}
 		jobs = append(jobs, redemptionJobs(c.Scope, r.inputs, r.decision)...)
 		if c.Source == conversion.SourceAPI && len(r.Aliases) > 0 {
-			jobs = append(jobs, processor.ReverseConversion{Workspace: c.Scope.Workspace, Mode: c.Scope.Mode, Conversion: c.ID})
+			jobs = append(jobs, processor.ReverseConversion{Workspace: c.Workspace, Mode: c.Mode, Conversion: c.ID})
 		}
 		if c.CustomerLabel != nil {
-			batch.Queue(labelCustomer, c.Scope.Workspace, c.Scope.Mode, []string{*c.CustomerRef}, true, c.CustomerLabel)
+			batch.Queue(labelCustomer, c.Workspace, c.Mode, []string{*c.CustomerRef}, true, c.CustomerLabel)
 		}
 		if r.AwaitUntil != nil {
-			batch.Queue(awaitClick, c.Scope.Workspace, c.Click, c.ID, c.Scope.Mode, c.CreatedAt, *r.AwaitUntil)
+			batch.Queue(awaitClick, c.Workspace, c.Click, c.ID, c.Mode, c.CreatedAt, *r.AwaitUntil)
 		}
 	}
 	recorded := map[affiliate.Scope][]affiliate.ConversionID{}

@@ -214,7 +214,7 @@ func TestApplyLateAttribution_SupersedesDecisionInForce(t *testing.T) {
 		t.Fatalf("WaitingConversions returned %v, %v, want one conversion", waiting, err)
 	}
 	awaiting := waiting[0]
-	if awaiting.Scope != s.Scope || awaiting.ExternalTransactionID != "order-1" || awaiting.Sale.Money != (affiliate.Money{Cents: 100, Currency: "EUR"}) ||
+	if awaiting.Scope != s.Scope || awaiting.ExternalTransactionID != "order-1" || awaiting.Money != (affiliate.Money{Cents: 100, Currency: "EUR"}) ||
 		*awaiting.Click != click || awaiting.Attributed || !awaiting.OccurredAt.Equal(pgtest.Noon) || awaiting.Version != 1 {
 		t.Errorf("the waiting conversion is %+v, want version 1 of order-1 over 1 EUR, not attributed, with click %s", awaiting, click)
 	}

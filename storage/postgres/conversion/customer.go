@@ -37,11 +37,11 @@ type newCustomerRow struct {
 func queueCustomerLocks(batch *pgx.Batch, all []*signals) {
 	withCustomer := slices.DeleteFunc(slices.Clone(all), func(s *signals) bool { return s.conversion.CustomerRef == nil })
 	slices.SortFunc(withCustomer, func(a, b *signals) int {
-		return cmp.Or(a.conversion.Scope.Compare(b.conversion.Scope), cmp.Compare(*a.conversion.CustomerRef, *b.conversion.CustomerRef))
+		return cmp.Or(a.conversion.Compare(b.conversion.Scope), cmp.Compare(*a.conversion.CustomerRef, *b.conversion.CustomerRef))
 	})
 	rows := make([]newCustomerRow, len(withCustomer))
 	for i, s := range withCustomer {
-		rows[i] = newCustomerRow{WorkspaceID: s.conversion.Scope.Workspace, Mode: s.conversion.Scope.Mode, Ref: s.conversion.CustomerRef, CreatedAt: s.conversion.CreatedAt}
+		rows[i] = newCustomerRow{WorkspaceID: s.conversion.Workspace, Mode: s.conversion.Mode, Ref: s.conversion.CustomerRef, CreatedAt: s.conversion.CreatedAt}
 	}
 	for _, q := range lockCustomers.Queue(batch, rows...) {
 		part := withCustomer[:q.N]
@@ -149,7 +149,7 @@ const bindCustomer = `
 	where workspace_id = $1 and mode = $2 and ref = $3`
 
 func queueBinding(batch *pgx.Batch, c conversion.Conversion, binding attribution.Binding) {
-	batch.Queue(bindCustomer, c.Scope.Workspace, c.Scope.Mode, c.CustomerRef, binding.Earner.Program, binding.Earner.Participant, c.ID,
+	batch.Queue(bindCustomer, c.Workspace, c.Mode, c.CustomerRef, binding.Earner.Program, binding.Earner.Participant, c.ID,
 		binding.BoundAt, binding.SignalAt, binding.WindowEndsAt)
 }
 

@@ -24,7 +24,7 @@ func LockSignals(ctx context.Context, tx *postgres.Tx, c conversion.Conversion, 
 // of a decision. The transaction must have called LockSignals.
 func BindCustomer(ctx context.Context, tx *postgres.Tx, c conversion.Conversion, in attribution.Inputs, d attribution.Decision) error {
 	binding := newBinding(c, in, d)
-	_, err := tx.Exec(ctx, bindCustomer, c.Scope.Workspace, c.Scope.Mode, c.CustomerRef, binding.Earner.Program, binding.Earner.Participant, nil,
+	_, err := tx.Exec(ctx, bindCustomer, c.Workspace, c.Mode, c.CustomerRef, binding.Earner.Program, binding.Earner.Participant, nil,
 		binding.BoundAt, binding.SignalAt, binding.WindowEndsAt)
 	return err
 }

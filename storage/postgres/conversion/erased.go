@@ -53,7 +53,7 @@ func queueErasedSales(tx *postgres.Tx, batch *pgx.Batch, all []*Report) {
 	for _, r := range all {
 		c := r.Conversion
 		for _, digest := range tx.ErasureKeys().Digests(c.Scope, privacy.ErasedTransactionID, c.ExternalTransactionID) {
-			workspaces, modes = append(workspaces, c.Scope.Workspace), append(modes, c.Scope.Mode)
+			workspaces, modes = append(workspaces, c.Workspace), append(modes, c.Mode)
 			digests, ids = append(digests, digest), append(ids, c.ID)
 		}
 	}

@@ -175,7 +175,7 @@ func (q *fraudQuery) add(n int, s *signals) {
 
 // addCandidate adds a candidate with one hash of the buyer's e-mail address.
 func (q *fraudQuery) addCandidate(n int, c conversion.Conversion, earner attribution.Earner, emailHash []byte) {
-	q.n, q.workspaces, q.modes = append(q.n, n), append(q.workspaces, c.Scope.Workspace), append(q.modes, c.Scope.Mode)
+	q.n, q.workspaces, q.modes = append(q.n, n), append(q.workspaces, c.Workspace), append(q.modes, c.Mode)
 	q.participants, q.programs = append(q.participants, earner.Participant), append(q.programs, earner.Program)
 	q.partners = append(q.partners, earner.Partner)
 	q.reportedAt, q.occurredAt = append(q.reportedAt, c.CreatedAt), append(q.occurredAt, c.OccurredAt)
@@ -190,7 +190,7 @@ func (q *fraudQuery) addBuyer(n int, c conversion.Conversion, click *attribution
 		q.emailN, q.emailDigests = append(q.emailN, n), append(q.emailDigests, digest)
 	}
 	q.addOrigin(n, c.Buyer.IPPrefix, c.Buyer.AgentHashes...)
-	if click == nil || click.Mode != c.Scope.Mode {
+	if click == nil || click.Mode != c.Mode {
 		return
 	}
 	q.addOrigin(n, click.Traits.IPPrefix, click.Traits.UAHash)
@@ -246,7 +246,7 @@ func queueClicksFromAddress(batch *pgx.Batch, all []*signals) {
 		modes, addresses, times := make([]affiliate.Mode, len(indexes)), make([][]byte, len(indexes)), make([]time.Time, len(indexes))
 		for j, i := range indexes {
 			s := all[withClick[i]]
-			numbers[j], workspaces[j], modes[j] = withClick[i], s.conversion.Scope.Workspace, s.conversion.Scope.Mode
+			numbers[j], workspaces[j], modes[j] = withClick[i], s.conversion.Workspace, s.conversion.Mode
 			addresses[j], times[j] = s.inputs.FoundClick.Traits.IPHash, timeOf(i)
 		}
 		batch.Queue(countFromAddress, numbers, workspaces, modes, addresses, times, first.Add(-time.Hour), last, fraud.MaxClicksInHour+1).

@@ -40,7 +40,7 @@ const findRates = `
 // currencies of the candidates' programmes. It queues nothing if all these programmes use
 // the currency of the sale, or if the event has no amount.
 func queueRates(batch *pgx.Batch, c conversion.Conversion, in *attribution.Inputs) {
-	from, day := c.Sale.Currency, attribution.FXDay(c.OccurredAt)
+	from, day := c.Currency, attribution.FXDay(c.OccurredAt)
 	currencies := foreignCurrencies(from, in)
 	if len(currencies) == 0 {
 		return

@@ -93,7 +93,7 @@ func TestRecord_UsesRateOfItsDay(t *testing.T) {
 	}
 
 	recorded, err := b.Record(b.Report("converted", b.click(pgtest.Noon), func(c *conversion.Conversion) {
-		c.Sale.Money = affiliate.Money{Cents: 10_000, Currency: "USD"}
+		c.Money = affiliate.Money{Cents: 10_000, Currency: "USD"}
 	}))
 	if err != nil {
 		t.Fatal(err)

@@ -34,7 +34,7 @@ func LockAwaited(
 	if err := lockSignals(ctx, tx, &s); err != nil {
 		return conversion.StoredConversion{}, in, err
 	}
-	rows, err := tx.Query(ctx, lockConversion, c.Scope.Workspace, c.Scope.Mode, c.ID)
+	rows, err := tx.Query(ctx, lockConversion, c.Workspace, c.Mode, c.ID)
 	if err != nil {
 		return conversion.StoredConversion{}, in, err
 	}
@@ -54,7 +54,7 @@ func ApplyLateAttribution(ctx context.Context, tx *postgres.Tx, l conversion.Lat
 	if err := queueSupersede(batch, c, d); err != nil {
 		return err
 	}
-	batch.Queue(deleteAwaitedClick, c.Scope.Workspace, c.Scope.Mode, c.ID, c.Click)
+	batch.Queue(deleteAwaitedClick, c.Workspace, c.Mode, c.ID, c.Click)
 	if err := queueOutcomes(batch, outcome{signals{conversion: c, inputs: l.Inputs}, d, l.NewCommission}); err != nil {
 		return err
 	}

@@ -187,7 +187,7 @@ func (r conversionItemRow) item() conversion.Item {
 	item := conversion.Item{
 		Conversion: r.Conversion,
 		Decision: attribution.Decision{
-			ID: r.CurrentDecision.Decision, Conversion: r.ID, Attributed: r.Attributed, Method: r.Method, Reason: r.Reason,
+			ID: r.Decision, Conversion: r.ID, Attributed: r.Attributed, Method: r.Method, Reason: r.Reason,
 			Explanation: r.Explanation, Program: r.Program, Participant: r.Participant, Link: r.Link, RecurringIndex: r.RecurringIndex,
 			ClickedAt: r.ClickedAt, ExpiresAt: r.ExpiresAt,
 		},
@@ -197,7 +197,7 @@ func (r conversionItemRow) item() conversion.Item {
 	item.Decision.Fraud, item.Decision.FraudAction = r.FraudSignals, r.FraudAction
 	if r.CommissionID != nil {
 		item.Commission = &commission.Commission{
-			ID: *r.CommissionID, Scope: r.Scope, Conversion: r.ID, Decision: r.CurrentDecision.Decision, Status: *r.CommissionStatus,
+			ID: *r.CommissionID, Scope: r.Scope, Conversion: r.ID, Decision: r.Decision, Status: *r.CommissionStatus,
 			AmountCents: *r.CommissionCents, Currency: *r.CommissionCurrency, HoldUntil: r.HoldUntil, NeedsReview: *r.NeedsReview,
 		}
 	}

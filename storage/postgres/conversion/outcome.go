@@ -94,7 +94,7 @@ func queueBindingAndPayment(batch *pgx.Batch, o outcome) {
 		queueBinding(batch, c, newBinding(c, o.inputs, d))
 	}
 	if d.RecurringIndex != nil {
-		batch.Queue(countPayment, c.Scope.Workspace, c.Scope.Mode, c.CustomerRef, d.Program, c.OccurredAt)
+		batch.Queue(countPayment, c.Workspace, c.Mode, c.CustomerRef, d.Program, c.OccurredAt)
 	}
 }
 

@@ -129,7 +129,7 @@ func ApplyReattribution(ctx context.Context, tx *postgres.Tx, r conversion.Reatt
 		return err
 	}
 	if c.Click != nil {
-		batch.Queue(deleteAwaitedClick, c.Scope.Workspace, c.Scope.Mode, c.ID, c.Click)
+		batch.Queue(deleteAwaitedClick, c.Workspace, c.Mode, c.ID, c.Click)
 	}
 	if r.NewCommission != nil {
 		commissions.Queue(batch, *r.NewCommission)

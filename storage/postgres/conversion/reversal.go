@@ -171,7 +171,7 @@ func PutReportedDispute(ctx context.Context, tx *postgres.Tx, sale conversion.Sa
 		on conflict (workspace_id, mode, id) do update set
 			status = excluded.status, amount_cents = excluded.amount_cents, updated_at = excluded.updated_at
 		where d.charge_id = excluded.charge_id`
-	scope, paid, charge, id := sale.Scope, sale.Sale.Money, reportedCharge(sale.ID), dispute.ID
+	scope, paid, charge, id := sale.Scope, sale.Money, reportedCharge(sale.ID), dispute.ID
 	if sale.BuyerErased {
 		key, err := erasureKeyOf(ctx, tx, scope, nil, charge)
 		if err != nil {

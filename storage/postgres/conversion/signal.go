@@ -55,10 +55,10 @@ func lockSignals(ctx context.Context, tx *postgres.Tx, all ...*signals) error {
 	queueCustomerLocks(batch, all)
 	withCode := slices.DeleteFunc(slices.Clone(all), func(s *signals) bool { return s.conversion.PromoCode == nil })
 	slices.SortFunc(withCode, func(a, b *signals) int {
-		return cmp.Or(a.conversion.Scope.Compare(b.conversion.Scope), cmp.Compare(*a.conversion.PromoCode, *b.conversion.PromoCode))
+		return cmp.Or(a.conversion.Compare(b.conversion.Scope), cmp.Compare(*a.conversion.PromoCode, *b.conversion.PromoCode))
 	})
 	for _, s := range withCode {
-		batch.Queue(lockPromoCode, s.conversion.Scope.Workspace, s.conversion.Scope.Mode, s.conversion.PromoCode)
+		batch.Queue(lockPromoCode, s.conversion.Workspace, s.conversion.Mode, s.conversion.PromoCode)
 	}
 	for _, s := range all {
 		if s.conversion.CustomerRef != nil {

@@ -117,7 +117,7 @@ func claimKeys(ctx context.Context, tx *postgres.Tx, all []*Report) error {
 		return nil
 	}
 	slices.SortFunc(keyed, func(a, b *Report) int {
-		return cmp.Or(a.Conversion.Scope.Compare(b.Conversion.Scope), cmp.Compare(a.Key.Method, b.Key.Method), cmp.Compare(a.Key.Key, b.Key.Key))
+		return cmp.Or(a.Conversion.Compare(b.Conversion.Scope), cmp.Compare(a.Key.Method, b.Key.Method), cmp.Compare(a.Key.Key, b.Key.Key))
 	})
 	batch := &pgx.Batch{}
 	for _, r := range keyed {

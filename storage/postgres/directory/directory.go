@@ -80,7 +80,7 @@ const publicKeysAfter = selectDirectoryKeys + `
 // and expired keys. The result is ordered by workspace and id and starts after the given
 // key. If the given key is the zero value, the result starts with the first key.
 func PublicKeysAfter(ctx context.Context, db *postgres.DB, after account.APIKey, limit int) ([]account.PublicKeyTarget, error) {
-	return directoryKeys(ctx, db, publicKeysAfter, after.Scope.Workspace, after.ID, limit)
+	return directoryKeys(ctx, db, publicKeysAfter, after.Workspace, after.ID, limit)
 }
 
 func directoryKeys(ctx context.Context, db *postgres.DB, query string, args ...any) ([]account.PublicKeyTarget, error) {

@@ -244,8 +244,8 @@ func TestPublicKeys_IncludeRevokedAndExpired(t *testing.T) {
 		t.Helper()
 		for _, key := range keys {
 			end, known := endsOf[key.PublicText]
-			inWorkspace := key.Scope.Workspace == f.Scope.Workspace
-			if !known || key.Kind != account.PublicKey || key.Scope.Mode != affiliate.ModeTest || key.EnforceOrigins != inWorkspace ||
+			inWorkspace := key.Workspace == f.Scope.Workspace
+			if !known || key.Kind != account.PublicKey || key.Mode != affiliate.ModeTest || key.EnforceOrigins != inWorkspace ||
 				inWorkspace && !slices.Equal(key.AllowedOrigins, []string{"https://shop.example", "https://*.shop.example"}) || !inWorkspace && len(key.AllowedOrigins) > 0 ||
 				(end.revoked == nil) != (key.RevokedAt == nil) || (end.expires == nil) != (key.ExpiresAt == nil) ||
 				key.Active(revokedAt) != (end.revoked == nil) || key.Active(expiresAt) != (end == keyEnd{}) {

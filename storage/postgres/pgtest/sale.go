@@ -73,7 +73,7 @@ func (f *Fixture) NewCommission(p Participant, change ...func(*commission.Commis
 	}
 	apply(&c, change)
 	conversion.ExternalTransactionID, conversion.CustomerRef = c.ExternalTransactionID, c.CustomerRef
-	conversion.Sale.Money = affiliate.Money{Cents: c.SaleAmountCents, Currency: c.SaleCurrency}
+	conversion.Money = affiliate.Money{Cents: c.SaleAmountCents, Currency: c.SaleCurrency}
 	method := attribution.ByClick
 	f.record(conversion, attribution.Decision{
 		ID: c.Decision, Attributed: true, Method: &method, Reason: attribution.WhyClickMatched, Explanation: "A click.",
@@ -124,9 +124,9 @@ func (f *Fixture) record(c conversion.Conversion, d attribution.Decision, earned
 		d.ID = affiliate.NewID[affiliate.DecisionID](c.CreatedAt)
 	}
 	d.Conversion, d.EngineVersion, d.DecidedAt = c.ID, attribution.EngineVersion, c.CreatedAt
-	in := attribution.Inputs{Mode: c.Scope.Mode, EventType: c.EventType, OccurredAt: c.OccurredAt, Sale: c.Sale}
+	in := attribution.Inputs{Mode: c.Mode, EventType: c.EventType, OccurredAt: c.OccurredAt, Sale: c.Sale}
 	if earned != nil {
-		in.FoundClick = &attribution.FoundClick{Mode: c.Scope.Mode, ReceivedAt: c.OccurredAt, Earner: attribution.Earner{
+		in.FoundClick = &attribution.FoundClick{Mode: c.Mode, ReceivedAt: c.OccurredAt, Earner: attribution.Earner{
 			Program: earned.Program, Participant: earned.Participant, Partner: earned.Partner, WindowDays: 30, Rule: earned.Rule,
 		}}
 	}
@@ -246,7 +246,7 @@ func (s *Shop) Report(external string, click affiliate.ClickID, change ...func(*
 		f(&c)
 	}
 	in := attribution.Inputs{
-		Mode: c.Scope.Mode, EventType: c.EventType, OccurredAt: c.OccurredAt, Sale: c.Sale, Click: c.Click, FoundClick: found, PromoCode: c.PromoCode,
+		Mode: c.Mode, EventType: c.EventType, OccurredAt: c.OccurredAt, Sale: c.Sale, Click: c.Click, FoundClick: found, PromoCode: c.PromoCode,
 	}
 	return Report{conversions.Report{Conversion: c, Inputs: in}, DecideAt(c, now)}
 }
