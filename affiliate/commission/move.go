@@ -182,12 +182,7 @@ func (t Transition) Apply(c Commission) (Commission, *affiliate.Error) {
 	c.UpdatedAt = t.At
 	switch t.Move {
 	case MoveApprove, MoveOverride, MoveAutoApprove:
-		by := t.Actor.String()
-		c.ApprovedAt, c.ApprovedBy = &t.At, &by
-		c.NeedsReview, c.ReviewReasons = false, []string{}
-		if t.Move == MoveOverride {
-			c.OverrideReason, c.OverrideBy = t.Reason, t.Actor.ID()
-		}
+		c = t.approve(c)
 	case MoveReject:
 		c.RejectedAt, c.RejectionReason, c.RejectionCode = &t.At, t.Reason, t.Code
 		c.NeedsReview = false // no review is needed any more; ReviewReasons still shows why one was needed
@@ -210,6 +205,17 @@ func (t Transition) Apply(c Commission) (Commission, *affiliate.Error) {
 		c.Payout = nil
 	}
 	return c, nil
+}
+
+// approve returns the commission after an approval.
+func (t Transition) approve(c Commission) Commission {
+	by := t.Actor.String()
+	c.ApprovedAt, c.ApprovedBy = &t.At, &by
+	c.NeedsReview, c.ReviewReasons = false, []string{}
+	if t.Move == MoveOverride {
+		c.OverrideReason, c.OverrideBy = t.Reason, t.Actor.ID()
+	}
+	return c
 }
 
 // dispute returns the commission after the begin or the end of a dispute.

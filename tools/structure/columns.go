@@ -182,6 +182,9 @@ func (c *columnCounter) read(node ast.Node) []string {
 			c.add("struct", names)
 			return false
 		case *ast.CompositeLit:
+			if c.ofOtherTable(n) {
+				return false
+			}
 			var names []string
 			for _, element := range n.Elts {
 				if pair, ok := element.(*ast.KeyValueExpr); ok {
@@ -198,6 +201,22 @@ func (c *columnCounter) read(node ast.Node) []string {
 	return rest
 }
 
+// ofOtherTable reports whether a literal is an entry for another table, such as
+// {Name: "payout_batches", …}.
+func (c *columnCounter) ofOtherTable(literal *ast.CompositeLit) bool {
+	for _, element := range literal.Elts {
+		pair, ok := element.(*ast.KeyValueExpr)
+		if !ok {
+			continue
+		}
+		key, isName := pair.Key.(*ast.Ident)
+		if value, ok := pair.Value.(*ast.BasicLit); ok && isName && key.Name == "Name" && value.Kind == token.STRING {
+			return value.Value != `"`+c.table+`"`
+		}
+	}
+	return false
+}
+
 // element returns the names in an element of a literal, and adds the lists inside it.
 func (c *columnCounter) element(element ast.Node) []string {
 	var names []string
@@ -209,7 +228,11 @@ func (c *columnCounter) element(element ast.Node) []string {
 		case *ast.Ident:
 			names = append(names, n.Name)
 		case *ast.BasicLit:
-			names = append(names, word.FindAllString(n.Value, -1)...)
+			if words := word.FindAllString(n.Value, -1); strings.Contains(n.Value, "\n") {
+				c.add("string", words) // a text of several lines is a list of its own
+			} else {
+				names = append(names, words...)
+			}
 		}
 		return true
 	})
