@@ -220,3 +220,10 @@ func (c StoredConversion) AttributeLate(in attribution.Inputs, d attribution.Dec
 	changes, err := BeginCommission(commission, after, affiliate.System, nil, d.DecidedAt)
 	return LateAttribution{Conversion: after, Inputs: in, Decision: d, NewCommission: commission, Changes: changes}, err
 }
+
+// AttributeLateClick is the job that attributes conversions again when the click that
+// their reports named has arrived after the reports.
+type AttributeLateClick struct{ click.AwaitedClick }
+
+// Kind returns the name of the job.
+func (AttributeLateClick) Kind() string { return "attribute_awaited" }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/attribution"
 	"github.com/tributary-hq/tributary/affiliate/commission"
@@ -74,4 +76,22 @@ func ruleSnapshot(rule attribution.RuleSnapshot) *affiliatev1.RuleSnapshot {
 		out.GroupId, out.GroupName, out.GroupRate = server.OptionalID(&group.ID), &group.Name, server.Rate(&group.Rate)
 	}
 	return out
+}
+
+// Check implements server.Checker. It validates dates, time zones and enum values.
+func (s *Service) Check(req proto.Message) affiliate.Violations {
+	var found affiliate.Violations
+	if list, ok := req.(filterRequest); ok {
+		_, found = affiliate.ParsePeriod(list.GetDateFrom(), list.GetDateTo(), list.GetTimezone())
+		server.CheckEnum("status", list.GetStatus(), &found)
+	}
+	if list, ok := req.(orderRequest); ok {
+		server.CheckEnum("sort_order", list.GetSortOrder(), &found)
+	}
+	if rejection, ok := req.(interface {
+		GetCode() affiliatev1.RejectionCode
+	}); ok {
+		server.CheckEnum("code", rejection.GetCode(), &found)
+	}
+	return found
 }

@@ -7,11 +7,14 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
 	"go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/webhook"
+	"github.com/tributary-hq/tributary/spans"
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
@@ -189,5 +192,30 @@ func (s *Sender) removeEndpoint(e *servedEndpoint) {
 	s.leases.returnLease(e.key)
 	if len(e.wakeups) > 0 || e.backlog.HasMore() {
 		s.leases.requestClaim(e.key)
+	}
+}
+
+// startSpan starts the span of an attempt in the trace of the event's cause, if the cause
+// was recorded. The returned function ends the span. The span does not contain the address
+// of the endpoint, which can contain a secret.
+func startSpan(ctx context.Context, tracer trace.Tracer, due webhook.DueDelivery) (context.Context, func(webhook.Outcome)) {
+	ctx, ok := spans.FromReference(ctx, due.Trace)
+	if !ok {
+		return ctx, func(webhook.Outcome) {}
+	}
+	ctx, span := tracer.Start(ctx, "webhook attempt", trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(
+		attribute.String("tributary.event.id", affiliate.WireID(due.Event)),
+		attribute.String("tributary.delivery.id", due.ID.String()),
+		attribute.Int("tributary.webhook.attempt", due.Attempts+1),
+	))
+	return ctx, func(outcome webhook.Outcome) {
+		if outcome.StatusCode != 0 {
+			span.SetAttributes(attribute.Int("http.response.status_code", outcome.StatusCode))
+		}
+		if !outcome.Succeeded() {
+			span.SetAttributes(attribute.String("error.type", outcome.ErrorCode))
+			span.SetStatus(codes.Error, "")
+		}
+		span.End()
 	}
 }

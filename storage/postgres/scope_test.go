@@ -512,7 +512,6 @@ var unscoped = map[string]string{
 	"webhook/package.dueDeliveries":               "the sender serves endpoints of all workspaces, named by workspace and id",
 	"webhook/package.applyOutcomes":               "deliveries that the sender has read, named by workspace and id",
 	"webhook/package.lockDeliveryOfKey":           "a delivery that the sender has read, named by workspace and id",
-	"webhook/package.lockEndpoints":               "endpoints of all workspaces whose deliveries the sender has attempted, named by workspace and id",
 	"webhook/page.result":                         "the conditions name workspace and endpoint, see newListQuery",
 	"webhook/count.result":                        "the conditions name workspace and endpoint, see newListQuery",
 	"webhook/package.cancelRemaining":             "periodic maintenance of all workspaces",
