@@ -49,9 +49,9 @@ type DecisionFilter struct {
 	Decided affiliate.Period
 }
 
-// AttributedClick is a click with the conversions whose reports named it. It has no data
+// ClickDetail is a click with the conversions whose reports named it. It has no data
 // that identifies the visitor.
-type AttributedClick struct {
+type ClickDetail struct {
 	click.Click // without hashes and address prefix
 	// ConvertedAt is when the first conversion that is now attributed to the click was
 	// reported; nil if there is none.

@@ -116,12 +116,12 @@ func Parts(kind privacy.ExportKind) []PartSpec {
 	return specs
 }
 
-// Source is what the records of a part are read for.
-type Source struct {
+// Filter selects the records of a part.
+type Filter struct {
 	Level Level
 	// User is the partner's user. It is zero at LevelWorkspace.
 	User affiliate.UserID
-	// Participation is set at LevelParticipation. Workspace and Mode are zero at
+	// Participant is set at LevelParticipation. Workspace and Mode are zero at
 	// LevelAccount, and Mode is empty at LevelWorkspace.
 	Workspace   affiliate.WorkspaceID
 	Mode        affiliate.Mode

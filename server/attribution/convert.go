@@ -191,7 +191,7 @@ func calculation(c *attribution.Calculation) *affiliatev1.DecisionCalculation {
 	return out
 }
 
-func clickToProto(c attribution.AttributedClick) *affiliatev1.AttributedClick {
+func clickToProto(c attribution.ClickDetail) *affiliatev1.AttributedClick {
 	out := &affiliatev1.AttributedClick{
 		Id:             c.ID.String(),
 		WorkspaceId:    c.Scope.Workspace.String(),

@@ -55,7 +55,7 @@ func (w *removeWorker) Work(ctx context.Context, job *river.Job[processor.Remove
 // then the connection with its key. If the key is no longer accepted, or this is the last
 // attempt, the endpoint stays: the processor disables it after some days without success.
 func (s *Service) RemoveEndpoint(ctx context.Context, job processor.RemoveProcessorEndpoint, last bool) error {
-	connection, err := processors.ConnectionOfJob(ctx, s.DB, job.Workspace, job.Connection)
+	connection, err := processors.ConnectionOrDeleted(ctx, s.DB, job.Workspace, job.Connection)
 	if errors.Is(err, affiliate.Refuse(affiliate.ReasonNotFound)) {
 		return nil
 	}

@@ -126,7 +126,7 @@ func (s *Service) Apply(ctx context.Context, key processor.EventKey, last bool) 
 func (s *Service) connectionOf(
 	ctx context.Context, workspace affiliate.WorkspaceID, id processor.ConnectionID,
 ) (c processor.LockedProcessorConnection, connected bool, err error) {
-	c, err = processors.ConnectionOfJob(ctx, s.DB, workspace, id)
+	c, err = processors.ConnectionOrDeleted(ctx, s.DB, workspace, id)
 	if errors.Is(err, affiliate.Refuse(affiliate.ReasonNotFound)) {
 		return c, false, nil
 	}

@@ -46,7 +46,7 @@ type builder struct {
 	progress privacy.ExportProgress
 	pending  pieces
 	savedAt  time.Time
-	// participations are the sources at LevelParticipation.
+	// participations are the participations that parts at LevelParticipation are read for.
 	participations []privacy.ParticipationKey
 }
 
@@ -85,20 +85,20 @@ func (b *builder) readParticipations(ctx context.Context) (err error) {
 	return err
 }
 
-// sources are what the records of a part are read for, one after another.
-func (b *builder) sources(spec bundle.PartSpec) []bundle.Source {
+// filters select the records of a part, one after another.
+func (b *builder) filters(spec bundle.PartSpec) []bundle.Filter {
 	since := b.export.CreatedAt.Add(-bundle.ClickPeriod)
 	switch {
 	case spec.Empty:
 		return nil
 	case spec.Level == bundle.LevelAccount:
-		return []bundle.Source{{Level: spec.Level, User: *b.export.Subject.Partner, ClicksSince: since}}
+		return []bundle.Filter{{Level: spec.Level, User: *b.export.Subject.Partner, ClicksSince: since}}
 	case spec.Level == bundle.LevelWorkspace:
-		return []bundle.Source{{Level: spec.Level, Workspace: *b.export.Subject.Workspace, ClicksSince: since}}
+		return []bundle.Filter{{Level: spec.Level, Workspace: *b.export.Subject.Workspace, ClicksSince: since}}
 	}
-	all := make([]bundle.Source, len(b.participations))
+	all := make([]bundle.Filter, len(b.participations))
 	for i, p := range b.participations {
-		all[i] = bundle.Source{
+		all[i] = bundle.Filter{
 			Level: spec.Level, Workspace: p.Workspace, Mode: p.Mode, Participant: p.Participant, User: p.Partner, ClicksSince: since,
 		}
 	}
@@ -110,7 +110,7 @@ func (b *builder) sources(spec bundle.PartSpec) []bundle.Source {
 func (b *builder) count(ctx context.Context) error {
 	left := b.limit.records
 	for _, spec := range bundle.Parts(b.export.Subject.Kind) {
-		for _, from := range b.sources(spec) {
+		for _, from := range b.filters(spec) {
 			n, err := b.reader.Count(ctx, spec.Part, from, int(left)+1)
 			if err != nil {
 				return err
@@ -143,8 +143,8 @@ func (b *builder) write(ctx context.Context) error {
 				b.pending.text("[")
 			}
 		}
-		for sources := b.sources(spec); p.Participation < len(sources); p.Participation++ {
-			if err := b.writeRecords(ctx, spec, sources[p.Participation]); err != nil {
+		for filters := b.filters(spec); p.Participation < len(filters); p.Participation++ {
+			if err := b.writeRecords(ctx, spec, filters[p.Participation]); err != nil {
 				return err
 			}
 			p.After = privacy.ExportPosition{}
@@ -203,9 +203,9 @@ func (b *builder) writeHead() error {
 }
 
 // writeRecords writes the records of a part that follow the progress.
-func (b *builder) writeRecords(ctx context.Context, spec bundle.PartSpec, from bundle.Source) error {
+func (b *builder) writeRecords(ctx context.Context, spec bundle.PartSpec, filter bundle.Filter) error {
 	for {
-		page, err := b.reader.Page(ctx, spec.Part, from, b.progress.After, pageSize)
+		page, err := b.reader.Page(ctx, spec.Part, filter, b.progress.After, pageSize)
 		if err != nil {
 			return err
 		}

@@ -209,13 +209,13 @@ const conversionsOfClick = `
 // GetClick returns a stored click of the given mode and up to
 // attribution.MaxClickConversions conversions that were reported with its id. Errors:
 // NOT_FOUND.
-func GetClick(ctx context.Context, db *postgres.DB, scope affiliate.Scope, id affiliate.ClickID) (attribution.AttributedClick, error) {
+func GetClick(ctx context.Context, db *postgres.DB, scope affiliate.Scope, id affiliate.ClickID) (attribution.ClickDetail, error) {
 	clickedAt, ok := id.Time()
 	if !ok {
 		// The service only issues ids of version 7, which contain a time.
-		return attribution.AttributedClick{}, affiliate.Refuse(affiliate.ReasonNotFound)
+		return attribution.ClickDetail{}, affiliate.Refuse(affiliate.ReasonNotFound)
 	}
-	click := attribution.AttributedClick{Click: click.Click{ID: id, Scope: scope, ClickedAt: clickedAt}}
+	click := attribution.ClickDetail{Click: click.Click{ID: id, Scope: scope, ClickedAt: clickedAt}}
 	batch := &pgx.Batch{}
 	batch.Queue(selectClick, scope.Workspace, scope.Mode, id, clickedAt).Query(func(rows pgx.Rows) error {
 		return collectClick(rows, &click)
@@ -231,7 +231,7 @@ func GetClick(ctx context.Context, db *postgres.DB, scope affiliate.Scope, id af
 	return click, err
 }
 
-func collectClick(rows pgx.Rows, found *attribution.AttributedClick) error {
+func collectClick(rows pgx.Rows, found *attribution.ClickDetail) error {
 	type clickRow struct {
 		ProgramID      affiliate.ProgramID
 		ParticipantID  affiliate.ParticipantID

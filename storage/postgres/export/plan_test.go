@@ -27,12 +27,12 @@ func TestPage_ReadsARangeOfAnIndex(t *testing.T) {
 	}
 	f.VacuumAnalyze("clicks", "conversions", "commissions", "commission_history", "ledger_entries", "payouts", "notifications", "audit_log", "analytics_days", "fraud_events")
 	since := f.Now().Add(-bundle.ClickPeriod)
-	participant := bundle.Source{Level: bundle.LevelParticipation, Workspace: ada.Scope.Workspace, Mode: ada.Scope.Mode, Participant: ada.ID, User: ada.Partner, ClicksSince: since}
-	workspace := bundle.Source{Level: bundle.LevelWorkspace, Workspace: ada.Scope.Workspace, ClicksSince: since}
-	account := bundle.Source{Level: bundle.LevelAccount, User: ada.Partner}
+	participant := bundle.Filter{Level: bundle.LevelParticipation, Workspace: ada.Scope.Workspace, Mode: ada.Scope.Mode, Participant: ada.ID, User: ada.Partner, ClicksSince: since}
+	workspace := bundle.Filter{Level: bundle.LevelWorkspace, Workspace: ada.Scope.Workspace, ClicksSince: since}
+	account := bundle.Filter{Level: bundle.LevelAccount, User: ada.Partner}
 	for _, tc := range []struct {
 		part  bundle.Part
-		from  bundle.Source
+		from  bundle.Filter
 		index string
 	}{
 		{bundle.PartClicks, participant, "clicks_.*workspace_id_participant_id_clicked_at_idx"},

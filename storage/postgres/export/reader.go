@@ -63,10 +63,10 @@ func records[T any](sql string, position func(record *T) privacy.ExportPosition)
 }
 
 // arguments are the named parameters of all statements of this package that read records.
-func arguments(from bundle.Source, after privacy.ExportPosition, limit int) pgx.NamedArgs {
+func arguments(filter bundle.Filter, after privacy.ExportPosition, limit int) pgx.NamedArgs {
 	first, second, _ := strings.Cut(after.Text, pairSeparator)
 	return pgx.NamedArgs{
-		"workspace": from.Workspace, "mode": from.Mode, "participant": from.Participant, "user": from.User, "since": from.ClicksSince,
+		"workspace": filter.Workspace, "mode": filter.Mode, "participant": filter.Participant, "user": filter.User, "since": filter.ClicksSince,
 		"after_at": after.At, "after_id": after.ID, "after_text": after.Text, "after_first": first, "after_second": second,
 		"after_number": after.Number, "limit": limit,
 	}
@@ -76,12 +76,12 @@ func arguments(from bundle.Source, after privacy.ExportPosition, limit int) pgx.
 const pairSeparator = "/"
 
 // Page reads at most limit records of a part that follow a position.
-func (r *Reader) Page(ctx context.Context, part bundle.Part, from bundle.Source, after privacy.ExportPosition, limit int) (bundle.Page, error) {
-	q, ok := queries[from.Level][part]
+func (r *Reader) Page(ctx context.Context, part bundle.Part, filter bundle.Filter, after privacy.ExportPosition, limit int) (bundle.Page, error) {
+	q, ok := queries[filter.Level][part]
 	if !ok {
-		return bundle.Page{}, fmt.Errorf("the part %s of an export has no statement at level %d", part, from.Level)
+		return bundle.Page{}, fmt.Errorf("the part %s of an export has no statement at level %d", part, filter.Level)
 	}
-	rows, err := r.tx.Query(ctx, q.sql, arguments(from, after, limit))
+	rows, err := r.tx.Query(ctx, q.sql, arguments(filter, after, limit))
 	if err != nil {
 		return bundle.Page{}, fmt.Errorf("export %s: %w", part, err)
 	}
@@ -93,12 +93,12 @@ func (r *Reader) Page(ctx context.Context, part bundle.Part, from bundle.Source,
 }
 
 // Count counts the records of a part, at most limit.
-func (r *Reader) Count(ctx context.Context, part bundle.Part, from bundle.Source, limit int) (n int, err error) {
-	q, ok := queries[from.Level][part]
+func (r *Reader) Count(ctx context.Context, part bundle.Part, filter bundle.Filter, limit int) (n int, err error) {
+	q, ok := queries[filter.Level][part]
 	if !ok {
-		return 0, fmt.Errorf("the part %s of an export has no statement at level %d", part, from.Level)
+		return 0, fmt.Errorf("the part %s of an export has no statement at level %d", part, filter.Level)
 	}
-	rows, err := r.tx.Query(ctx, "select count(*) from ("+q.sql+") as counted", arguments(from, privacy.ExportPosition{}, limit))
+	rows, err := r.tx.Query(ctx, "select count(*) from ("+q.sql+") as counted", arguments(filter, privacy.ExportPosition{}, limit))
 	if err == nil {
 		n, err = pgx.CollectExactlyOneRow(rows, pgx.RowTo[int])
 	}

@@ -97,8 +97,8 @@ func ConnectionByID(ctx context.Context, db *postgres.DB, id processor.Connectio
 	return row.connection(), err
 }
 
-// ConnectionOfJob returns a connection, also if it is deleted. Errors: NOT_FOUND.
-func ConnectionOfJob(
+// ConnectionOrDeleted returns a connection, also if it is deleted. Errors: NOT_FOUND.
+func ConnectionOrDeleted(
 	ctx context.Context, db *postgres.DB, workspace affiliate.WorkspaceID, id processor.ConnectionID,
 ) (processor.LockedProcessorConnection, error) {
 	const read = `
