@@ -233,6 +233,15 @@ func OptionalString(s string) *string {
 	return &s
 }
 
+// ConvertAll converts each element of a list. The result is not nil.
+func ConvertAll[From, To any](list []From, convert func(From) To) []To {
+	out := make([]To, len(list))
+	for i, item := range list {
+		out[i] = convert(item)
+	}
+	return out
+}
+
 // CopyShared copies the fields of item that the message to has, too. Fields with the same
 // name have the same type.
 func CopyShared(to, item protoreflect.Message) {

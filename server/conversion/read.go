@@ -27,12 +27,8 @@ func (s *Service) ListConversions(ctx context.Context, req *affiliatev1.ListConv
 	if err != nil {
 		return nil, err
 	}
-	data := make([]*affiliatev1.ConversionListItem, len(items))
-	for i, item := range items {
-		data[i] = itemOf(item)
-	}
 	return &affiliatev1.ListConversionsResponse{
-		Data: data, Total: server.Total(ctx, total),
+		Data: server.ConvertAll(items, itemOf), Total: server.Total(ctx, total),
 		Page: int32(page.Number), Limit: int32(page.Size), //nolint:gosec // both were int32 in the request
 	}, nil
 }

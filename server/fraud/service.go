@@ -132,12 +132,8 @@ func (s *Service) ListFraudEvents(ctx context.Context, req *affiliatev1.ListFrau
 	if err != nil {
 		return nil, err
 	}
-	data := make([]*affiliatev1.FraudEvent, len(events))
-	for i, event := range events {
-		data[i] = eventToProto(event)
-	}
 	return &affiliatev1.ListFraudEventsResponse{
-		Data: data, Total: server.Total(ctx, total),
+		Data: server.ConvertAll(events, eventToProto), Total: server.Total(ctx, total),
 		Page: int32(page.Number), Limit: int32(page.Size), //nolint:gosec // both were int32 in the request
 	}, nil
 }

@@ -174,12 +174,8 @@ func (s *Service) ListPartnerLedger(ctx context.Context, req *affiliatev1.ListPa
 	if err != nil {
 		return nil, err
 	}
-	data := make([]*affiliatev1.PartnerLedgerEntry, len(entries))
-	for i, e := range entries {
-		data[i] = toPartnerProto(e)
-	}
 	return &affiliatev1.ListPartnerLedgerResponse{
-		Data: data, Total: server.Total(ctx, total), Balances: balancesToProto(balances),
+		Data: server.ConvertAll(entries, toPartnerProto), Total: server.Total(ctx, total), Balances: balancesToProto(balances),
 		Page: int32(page.Number), Limit: int32(page.Size), //nolint:gosec // both were int32 in the request
 	}, nil
 }

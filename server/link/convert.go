@@ -50,12 +50,8 @@ func (s *Service) response(l link.Link, err error) (*affiliatev1.Link, error) {
 }
 
 func (s *Service) listResponse(links []link.Link, total int64, page affiliate.Page) *affiliatev1.ListLinksResponse {
-	data := make([]*affiliatev1.Link, len(links))
-	for i, l := range links {
-		data[i] = s.toProto(l)
-	}
 	return &affiliatev1.ListLinksResponse{
-		Data: data, Total: total,
+		Data: server.ConvertAll(links, s.toProto), Total: total,
 		Page: int32(page.Number), Limit: int32(page.Size), //nolint:gosec // both were int32 in the request
 	}
 }

@@ -99,12 +99,8 @@ func (s *Service) ListPartnerPrograms(ctx context.Context, req *affiliatev1.List
 	if err != nil {
 		return nil, err
 	}
-	data := make([]*affiliatev1.PartnerProgram, len(programs))
-	for i, p := range programs {
-		data[i] = s.programToProto(p)
-	}
 	return &affiliatev1.ListPartnerProgramsResponse{
-		Data: data, Total: server.SearchTotal(ctx, total, filter.Search),
+		Data: server.ConvertAll(programs, s.programToProto), Total: server.SearchTotal(ctx, total, filter.Search),
 		Page: int32(page.Number), Limit: int32(page.Size), // both were int32 in the request
 	}, nil
 }

@@ -72,12 +72,8 @@ func (s *Service) ListPayouts(ctx context.Context, req *affiliatev1.ListPayoutsR
 	if err != nil {
 		return nil, err
 	}
-	data := make([]*affiliatev1.Payout, len(items))
-	for i, p := range items {
-		data[i] = toProto(p)
-	}
 	return &affiliatev1.ListPayoutsResponse{
-		Data: data, Total: server.Total(ctx, total),
+		Data: server.ConvertAll(items, toProto), Total: server.Total(ctx, total),
 		Page: int32(page.Number), Limit: int32(page.Size), //nolint:gosec // both were int32 in the request
 	}, nil
 }
@@ -116,12 +112,8 @@ func (s *Service) ListPartnerPayouts(
 	if err != nil {
 		return nil, err
 	}
-	data := make([]*affiliatev1.PartnerPayout, len(items))
-	for i, p := range items {
-		data[i] = toPartner(p)
-	}
 	return &affiliatev1.ListPartnerPayoutsResponse{
-		Data: data, Total: server.Total(ctx, total),
+		Data: server.ConvertAll(items, toPartner), Total: server.Total(ctx, total),
 		Page: int32(page.Number), Limit: int32(page.Size), //nolint:gosec // both were int32 in the request
 	}, nil
 }

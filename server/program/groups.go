@@ -26,12 +26,8 @@ func (s *Service) ListGroups(ctx context.Context, req *affiliatev1.ListGroupsReq
 	if err != nil {
 		return nil, err
 	}
-	data := make([]*affiliatev1.Group, len(groups))
-	for i, group := range groups {
-		data[i] = groupToProto(group)
-	}
 	return &affiliatev1.ListGroupsResponse{
-		Data: data, Total: server.Total(ctx, total),
+		Data: server.ConvertAll(groups, groupToProto), Total: server.Total(ctx, total),
 		Page: int32(page.Number), Limit: int32(page.Size), //nolint:gosec // both were int32 in the request
 	}, nil
 }

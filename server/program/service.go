@@ -113,12 +113,8 @@ func (s *Service) ListPrograms(ctx context.Context, req *affiliatev1.ListProgram
 	if err != nil {
 		return nil, err
 	}
-	data := make([]*affiliatev1.Program, len(programs))
-	for i, p := range programs {
-		data[i] = toProto(p)
-	}
 	return &affiliatev1.ListProgramsResponse{
-		Data: data, Total: server.SearchTotal(ctx, total, filter.Search),
+		Data: server.ConvertAll(programs, toProto), Total: server.SearchTotal(ctx, total, filter.Search),
 		Page: int32(page.Number), Limit: int32(page.Size), //nolint:gosec // both were int32 in the request
 	}, nil
 }

@@ -44,12 +44,8 @@ func response(c promocode.PromoCode, err error) (*affiliatev1.PromoCode, error) 
 }
 
 func listResponse(codes []promocode.PromoCode, total int64, page affiliate.Page) *affiliatev1.ListPromoCodesResponse {
-	data := make([]*affiliatev1.PromoCode, len(codes))
-	for i, c := range codes {
-		data[i] = toProto(c)
-	}
 	return &affiliatev1.ListPromoCodesResponse{
-		Data: data, Total: total,
+		Data: server.ConvertAll(codes, toProto), Total: total,
 		Page: int32(page.Number), Limit: int32(page.Size), //nolint:gosec // both were int32 in the request
 	}
 }

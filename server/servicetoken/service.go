@@ -46,12 +46,8 @@ func (s *Service) ListServiceTokens(ctx context.Context, req *affiliatev1.ListSe
 	if err != nil {
 		return nil, err
 	}
-	data := make([]*affiliatev1.ServiceToken, len(tokens))
-	for i, token := range tokens {
-		data[i] = toProto(token)
-	}
 	return &affiliatev1.ListServiceTokensResponse{
-		Data: data, Total: total,
+		Data: server.ConvertAll(tokens, toProto), Total: total,
 		Page: int32(page.Number), Limit: int32(page.Size), // both were int32 in the request
 	}, nil
 }

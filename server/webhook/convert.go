@@ -116,7 +116,7 @@ func deliveryToProto(d webhook.Delivery) *affiliatev1.Delivery {
 }
 
 func detailToProto(d webhook.Delivery, url string) *affiliatev1.DeliveryDetail {
-	out := &affiliatev1.DeliveryDetail{RequestUrl: url, Attempts: convertAll(d.Attempts, attemptToProto)}
+	out := &affiliatev1.DeliveryDetail{RequestUrl: url, Attempts: server.ConvertAll(d.Attempts, attemptToProto)}
 	server.CopyShared(out.ProtoReflect(), deliveryToProto(d).ProtoReflect())
 	return out
 }
@@ -153,14 +153,6 @@ func recoveryOf(req *affiliatev1.RecoverDeliveriesRequest, now time.Time) webhoo
 		}
 	}
 	return job
-}
-
-func convertAll[From, To any](list []From, convert func(From) To) []To {
-	out := make([]To, len(list))
-	for i, item := range list {
-		out[i] = convert(item)
-	}
-	return out
 }
 
 // toInt32 converts a page number, a number of attempts or an HTTP status for the API.

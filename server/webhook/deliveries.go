@@ -23,7 +23,7 @@ func (s *Service) ListDeliveries(ctx context.Context, req *affiliatev1.ListDeliv
 		return nil, err
 	}
 	return &affiliatev1.ListDeliveriesResponse{
-		Data: convertAll(deliveries, deliveryToProto), Total: server.Total(ctx, total), Page: toInt32(page.Number), Limit: toInt32(page.Size),
+		Data: server.ConvertAll(deliveries, deliveryToProto), Total: server.Total(ctx, total), Page: toInt32(page.Number), Limit: toInt32(page.Size),
 	}, nil
 }
 

@@ -20,7 +20,7 @@ func (s *Service) ListWebhooks(ctx context.Context, req *affiliatev1.ListWebhook
 		return nil, err
 	}
 	return &affiliatev1.ListWebhooksResponse{
-		Data: convertAll(endpoints, toProto), Total: total, Page: toInt32(page.Number), Limit: toInt32(page.Size),
+		Data: server.ConvertAll(endpoints, toProto), Total: total, Page: toInt32(page.Number), Limit: toInt32(page.Size),
 	}, nil
 }
 
@@ -39,7 +39,7 @@ func (s *Service) GetWebhook(ctx context.Context, req *affiliatev1.GetWebhookReq
 
 // ListEventTypes returns all event types on one page.
 func (s *Service) ListEventTypes(context.Context, *affiliatev1.ListEventTypesRequest) (*affiliatev1.ListEventTypesResponse, error) {
-	types := convertAll(affiliate.Catalogue(), eventTypeToProto)
+	types := server.ConvertAll(affiliate.Catalogue(), eventTypeToProto)
 	return &affiliatev1.ListEventTypesResponse{Data: types, Total: int64(len(types)), Page: 1, Limit: toInt32(len(types))}, nil
 }
 
