@@ -23,12 +23,12 @@ func ConnectionIDOf(scope affiliate.Scope, processor conversion.ProcessorName) C
 // Connection is an account at a payment processor that a merchant has connected to
 // one mode of the workspace. It contains no key and no secret.
 type Connection struct {
-	ID        ConnectionID
-	Scope     affiliate.Scope
-	Processor conversion.ProcessorName
-	Account   string
+	ID ConnectionID `db:"id,fixed"`
+	affiliate.Scope
+	Processor conversion.ProcessorName `db:"processor,fixed"`
+	Account   string                   `db:"account_id"`
 	// Endpoint is the id of the webhook endpoint at the processor.
-	Endpoint string
+	Endpoint string `db:"endpoint_id"`
 	// CreateConversions is false if the merchant's server reports the sales. The processor
 	// then only reports refunds and disputes.
 	CreateConversions bool
@@ -39,24 +39,25 @@ type Connection struct {
 	UpdatedAt        time.Time
 	// EndpointFailing means that the merchant was notified that the endpoint does not work.
 	EndpointFailing bool
-	Resync          ResyncState
+	Resync
 }
 
-// ResyncState says which resync of a connection is running. A new resync replaces a running
+// Resync says which resync of a connection is running. A new resync replaces a running
 // one and begins where the earlier of the two would continue.
-type ResyncState struct {
-	Number int // of the last resync; its jobs have this number
+type Resync struct {
+	Number int `db:"resync_number"` // of the last resync; its jobs have this number
 	// Since is the earliest time of a sale that the resync reads. The events before From are
 	// read. Both are nil if no resync is running.
-	Since, From *time.Time
+	Since *time.Time `db:"resync_since"`
+	From  *time.Time `db:"resync_from"`
 }
 
 // MissingPermissions is the key of the metadata of PROCESSOR_PERMISSION_MISSING whose value
 // has the names of the missing permissions, separated by commas.
 const MissingPermissions = "missing_permissions"
 
-// SealedProcessorKeys holds the encrypted key and secrets of a connection.
-type SealedProcessorKeys struct {
+// Keys holds the encrypted key and secrets of a connection.
+type Keys struct {
 	Key    []byte
 	Secret []byte
 	// PreviousSecret is the secret of the endpoint that was replaced by a reconnection. It is
@@ -77,7 +78,7 @@ const RotatedProcessorSecretGrace = 3 * 24 * time.Hour
 // has disconnected it.
 type LockedProcessorConnection struct {
 	Connection
-	Keys    SealedProcessorKeys
+	Keys
 	Deleted bool
 }
 
@@ -91,7 +92,7 @@ func (c Connection) BeginResync(since, until time.Time) (Connection, ResyncProce
 	if running := c.Resync; running.Since != nil && running.Since.Before(since) {
 		since = *running.Since
 	}
-	c.Resync = ResyncState{Number: c.Resync.Number + 1, Since: &since, From: &from}
+	c.Resync = Resync{Number: c.Number + 1, Since: &since, From: &from}
 	return c, ResyncProcessor{
 		Workspace: c.Scope.Workspace, Mode: c.Scope.Mode, Connection: c.ID, Account: c.Account,
 		Since: since, Number: c.Resync.Number, From: from, Until: until,
@@ -100,7 +101,7 @@ func (c Connection) BeginResync(since, until time.Time) (Connection, ResyncProce
 
 // Reconnect returns the connection with a new endpoint and new keys. Errors:
 // PROCESSOR_ALREADY_CONNECTED if the new key belongs to another account.
-func (c LockedProcessorConnection) Reconnect(to Connection, keys SealedProcessorKeys) (LockedProcessorConnection, error) {
+func (c LockedProcessorConnection) Reconnect(to Connection, keys Keys) (LockedProcessorConnection, error) {
 	if to.Account != c.Account {
 		return c, affiliate.Refuse(affiliate.ReasonProcessorAlreadyConnected)
 	}
@@ -316,7 +317,7 @@ type ResyncProcessor struct {
 	Account    string                `json:"account"`
 	// Since is the earliest time of a sale that the resync reads.
 	Since time.Time `json:"since"`
-	// Number is the ResyncState.Number of the resync. A job of a resync that was replaced does
+	// Number is the Number of the resync. A job of a resync that was replaced does
 	// nothing.
 	Number int `json:"number"`
 	// From is the time of the first event of this part. Until is some time after the resync

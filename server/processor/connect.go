@@ -70,7 +70,7 @@ func (s *Service) ConnectProcessor(ctx context.Context, req *affiliatev1.Connect
 		CreateConversions: req.CreateConversions == nil || req.GetCreateConversions(), IncludeOutOfBand: req.GetIncludeOutOfBand(),
 		ConnectedAt: at, UpdatedAt: at,
 	}
-	keys := processor.SealedProcessorKeys{
+	keys := processor.Keys{
 		Key: s.seal(id, sealedKey, []byte(key)), Secret: s.seal(id, sealedSecret, []byte(endpoint.Secret)),
 	}
 	stored, isNew, err := s.storeConnection(ctx, connection, keys)
@@ -116,7 +116,7 @@ func (s *Service) checkPermissions(ctx context.Context, scope affiliate.Scope, p
 // storeConnection stores a new connection, or replaces the keys and the endpoint of the
 // existing connection to the same account.
 func (s *Service) storeConnection(
-	ctx context.Context, connection processor.Connection, keys processor.SealedProcessorKeys,
+	ctx context.Context, connection processor.Connection, keys processor.Keys,
 ) (stored processor.LockedProcessorConnection, isNew bool, err error) {
 	by := server.ActorFrom(ctx)
 	err = s.DB.InTx(ctx, func(tx *postgres.Tx) error {

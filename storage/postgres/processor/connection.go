@@ -14,50 +14,12 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
-const connectionColumns = `
-	c.workspace_id, c.id, c.mode, c.processor, c.account_id, c.key, c.endpoint_id, c.secret, c.previous_secret, c.previous_secret_until,
-	c.create_conversions, c.include_out_of_band, c.connected_at, c.updated_at, c.deleted_at, c.endpoint_failing,
-	c.resync_number, c.resync_since, c.resync_from`
+// connectionColumns are the fields of processor.LockedProcessorConnection, selected from
+// processor_connections c.
+var connectionColumns = postgres.Columns[processor.Connection]("c") + `, ` + postgres.Columns[processor.Keys]("c") + `,
+	c.deleted_at is not null as deleted`
 
-type connectionRow struct {
-	WorkspaceID         affiliate.WorkspaceID
-	ID                  processor.ConnectionID
-	Mode                affiliate.Mode
-	Processor           conversion.ProcessorName
-	AccountID           string
-	Key                 []byte
-	EndpointID          string
-	Secret              []byte
-	PreviousSecret      []byte
-	PreviousSecretUntil *time.Time
-	CreateConversions   bool
-	IncludeOutOfBand    bool
-	ConnectedAt         time.Time
-	UpdatedAt           time.Time
-	DeletedAt           *time.Time
-	EndpointFailing     bool
-	ResyncNumber        int
-	ResyncSince         *time.Time
-	ResyncFrom          *time.Time
-}
-
-func (r connectionRow) connection() processor.LockedProcessorConnection {
-	return processor.LockedProcessorConnection{
-		Connection: processor.Connection{
-			ID: r.ID, Scope: affiliate.Scope{Workspace: r.WorkspaceID, Mode: r.Mode}, Processor: r.Processor, Account: r.AccountID,
-			Endpoint: r.EndpointID, CreateConversions: r.CreateConversions, IncludeOutOfBand: r.IncludeOutOfBand,
-			ConnectedAt: r.ConnectedAt, UpdatedAt: r.UpdatedAt,
-			EndpointFailing: r.EndpointFailing,
-			Resync:          processor.ResyncState{Number: r.ResyncNumber, Since: r.ResyncSince, From: r.ResyncFrom},
-		},
-		Keys: processor.SealedProcessorKeys{
-			Key: r.Key, Secret: r.Secret, PreviousSecret: r.PreviousSecret, PreviousSecretUntil: r.PreviousSecretUntil,
-		},
-		Deleted: r.DeletedAt != nil,
-	}
-}
-
-const activeConnection = `
+var activeConnection = `
 	select ` + connectionColumns + `
 	from processor_connections c
 	where c.workspace_id = $1 and c.mode = $2 and c.processor = $3 and c.deleted_at is null`
@@ -79,7 +41,7 @@ func LockConnection(
 }
 
 func oneConnection(rows pgx.Rows) (*processor.LockedProcessorConnection, error) {
-	found, err := postgres.AllRows(rows, nil, connectionRow.connection)
+	found, err := pgx.CollectRows(rows, pgx.RowToStructByName[processor.LockedProcessorConnection])
 	if err != nil || len(found) == 0 {
 		return nil, err
 	}
@@ -89,24 +51,22 @@ func oneConnection(rows pgx.Rows) (*processor.LockedProcessorConnection, error) 
 // ConnectionByID returns a connection of any workspace that is not deleted. The id is part
 // of the URL to which the processor sends events. Errors: NOT_FOUND.
 func ConnectionByID(ctx context.Context, db *postgres.DB, id processor.ConnectionID) (processor.LockedProcessorConnection, error) {
-	const read = `
+	read := `
 		select ` + connectionColumns + `
 		from processor_connections c
 		where c.id = $1 and c.deleted_at is null`
-	row, err := postgres.OneRow[connectionRow](db.Query(ctx, read, id))
-	return row.connection(), err
+	return postgres.OneRow[processor.LockedProcessorConnection](db.Query(ctx, read, id))
 }
 
 // ConnectionOrDeleted returns a connection, also if it is deleted. Errors: NOT_FOUND.
 func ConnectionOrDeleted(
 	ctx context.Context, db *postgres.DB, workspace affiliate.WorkspaceID, id processor.ConnectionID,
 ) (processor.LockedProcessorConnection, error) {
-	const read = `
+	read := `
 		select ` + connectionColumns + `
 		from processor_connections c
 		where c.workspace_id = $1 and c.mode in ('test', 'live') and c.id = $2`
-	row, err := postgres.OneRow[connectionRow](db.Query(ctx, read, workspace, id))
-	return row.connection(), err
+	return postgres.OneRow[processor.LockedProcessorConnection](db.Query(ctx, read, workspace, id))
 }
 
 // ConnectionsAfter returns the checks of the endpoints of at most limit connections, ordered by
@@ -122,29 +82,26 @@ func ConnectionsAfter(ctx context.Context, db *postgres.DB, after processor.Conn
 	return pgx.CollectRows(rows, pgx.RowToStructByName[processor.CheckProcessorEndpoint])
 }
 
+type storedConnection struct {
+	processor.Connection
+	processor.Keys
+}
+
+var putConnection = postgres.RowsOf[storedConnection](`
+	insert into processor_connections ({columns})
+	values {rows}
+	on conflict (workspace_id, id) do update set
+		account_id = excluded.account_id, connected_at = excluded.connected_at, deleted_at = null,
+		key = excluded.key, endpoint_id = excluded.endpoint_id, secret = excluded.secret,
+		previous_secret = excluded.previous_secret, previous_secret_until = excluded.previous_secret_until,
+		create_conversions = excluded.create_conversions, include_out_of_band = excluded.include_out_of_band,
+		updated_at = excluded.updated_at, endpoint_failing = false,
+		resync_since = excluded.resync_since, resync_from = excluded.resync_from,
+		resync_number = greatest(excluded.resync_number, processor_connections.resync_number + 1)`)
+
 // PutConnection inserts a connection, or replaces the row with its id, even if it is deleted.
 func PutConnection(ctx context.Context, tx *postgres.Tx, c processor.LockedProcessorConnection) error {
-	const put = `
-		insert into processor_connections (workspace_id, id, mode, processor, account_id, key, endpoint_id, secret,
-			previous_secret, previous_secret_until, create_conversions, include_out_of_band, connected_at, updated_at, resync_number, resync_since, resync_from)
-		values (@workspace, @id, @mode, @processor, @account, @key, @endpoint, @secret,
-			@previous_secret, @previous_secret_until, @create_conversions, @include_out_of_band, @connected_at, @updated_at, @resync_number, @resync_since, @resync_from)
-		on conflict (workspace_id, id) do update set
-			account_id = excluded.account_id, connected_at = excluded.connected_at, deleted_at = null,
-			key = excluded.key, endpoint_id = excluded.endpoint_id, secret = excluded.secret,
-			previous_secret = excluded.previous_secret, previous_secret_until = excluded.previous_secret_until,
-			create_conversions = excluded.create_conversions, include_out_of_band = excluded.include_out_of_band,
-			updated_at = excluded.updated_at, endpoint_failing = false,
-			resync_since = excluded.resync_since, resync_from = excluded.resync_from,
-			resync_number = greatest(excluded.resync_number, processor_connections.resync_number + 1)`
-	_, err := tx.Exec(ctx, put, pgx.NamedArgs{
-		"workspace": c.Scope.Workspace, "id": c.ID, "mode": c.Scope.Mode, "processor": c.Processor, "account": c.Account,
-		"key": c.Keys.Key, "endpoint": c.Endpoint, "secret": c.Keys.Secret,
-		"previous_secret": c.Keys.PreviousSecret, "previous_secret_until": c.Keys.PreviousSecretUntil,
-		"create_conversions": c.CreateConversions, "include_out_of_band": c.IncludeOutOfBand,
-		"connected_at": c.ConnectedAt, "updated_at": c.UpdatedAt, "resync_number": c.Resync.Number, "resync_since": c.Resync.Since, "resync_from": c.Resync.From,
-	})
-	if err != nil {
+	if _, err := putConnection.Exec(ctx, tx, storedConnection{c.Connection, c.Keys}); err != nil {
 		return fmt.Errorf("store a processor connection: %w", err)
 	}
 	return nil
@@ -153,7 +110,7 @@ func PutConnection(ctx context.Context, tx *postgres.Tx, c processor.LockedProce
 // SetResync stores which resync of a locked connection is running.
 func SetResync(ctx context.Context, tx *postgres.Tx, c processor.Connection) error {
 	const set = `update processor_connections set resync_number = $4, resync_since = $5, resync_from = $6 where workspace_id = $1 and mode = $2 and id = $3`
-	_, err := tx.Exec(ctx, set, c.Scope.Workspace, c.Scope.Mode, c.ID, c.Resync.Number, c.Resync.Since, c.Resync.From)
+	_, err := tx.Exec(ctx, set, c.Workspace, c.Mode, c.ID, c.Number, c.Since, c.From)
 	return err
 }
 
@@ -163,14 +120,14 @@ func SetEndpointFailing(ctx context.Context, tx *postgres.Tx, c processor.Connec
 	const set = `
 		update processor_connections set endpoint_failing = $5
 		where workspace_id = $1 and mode = $2 and id = $3 and endpoint_id = $4 and deleted_at is null and endpoint_failing <> $5`
-	tag, err := tx.Exec(ctx, set, c.Scope.Workspace, c.Scope.Mode, c.ID, c.Endpoint, failing)
+	tag, err := tx.Exec(ctx, set, c.Workspace, c.Mode, c.ID, c.Endpoint, failing)
 	return tag.RowsAffected() == 1, err
 }
 
 // DisconnectConnection marks a locked connection as deleted.
 func DisconnectConnection(ctx context.Context, tx *postgres.Tx, c processor.Connection, at time.Time) error {
 	const mark = `update processor_connections set deleted_at = $4 where workspace_id = $1 and mode = $2 and id = $3`
-	_, err := tx.Exec(ctx, mark, c.Scope.Workspace, c.Scope.Mode, c.ID, at)
+	_, err := tx.Exec(ctx, mark, c.Workspace, c.Mode, c.ID, at)
 	return err
 }
 
@@ -180,7 +137,7 @@ func ClaimFailureNotice(ctx context.Context, tx *postgres.Tx, c processor.Connec
 	const claim = `
 		update processor_connections set failure_notified_on = $4
 		where workspace_id = $1 and mode = $2 and id = $3 and failure_notified_on is distinct from $4`
-	tag, err := tx.Exec(ctx, claim, c.Scope.Workspace, c.Scope.Mode, c.ID, day.UTC().Truncate(24*time.Hour))
+	tag, err := tx.Exec(ctx, claim, c.Workspace, c.Mode, c.ID, day.UTC().Truncate(24*time.Hour))
 	return tag.RowsAffected() == 1, err
 }
 
@@ -188,7 +145,7 @@ func ClaimFailureNotice(ctx context.Context, tx *postgres.Tx, c processor.Connec
 // now.
 func DropConnection(ctx context.Context, db *postgres.DB, c processor.Connection) error {
 	const drop = `delete from processor_connections where workspace_id = $1 and mode = $2 and id = $3 and endpoint_id = $4 and deleted_at is not null`
-	_, err := db.Exec(ctx, drop, c.Scope.Workspace, c.Scope.Mode, c.ID, c.Endpoint)
+	_, err := db.Exec(ctx, drop, c.Workspace, c.Mode, c.ID, c.Endpoint)
 	return err
 }
 
@@ -220,7 +177,7 @@ func AddSignatureFailures(ctx context.Context, db *postgres.DB, c processor.Conn
 		insert into processor_signature_failures as f (workspace_id, connection_id, hour, failures)
 		values ($1, $2, $3, $4)
 		on conflict (workspace_id, connection_id, hour) do update set failures = f.failures + excluded.failures`
-	_, err := db.Exec(ctx, count, c.Scope.Workspace, c.ID, at.Truncate(time.Hour), failures)
+	_, err := db.Exec(ctx, count, c.Workspace, c.ID, at.Truncate(time.Hour), failures)
 	return err
 }
 
@@ -241,7 +198,7 @@ const readHealth = `
 // Health describes the events of a connection at the given time.
 func Health(ctx context.Context, db *postgres.DB, c processor.Connection, now time.Time) (processor.Health, error) {
 	var h processor.Health
-	err := db.QueryRow(ctx, readHealth, c.Scope.Workspace, c.Scope.Mode, c.ID, now.Add(-24*time.Hour)).
+	err := db.QueryRow(ctx, readHealth, c.Workspace, c.Mode, c.ID, now.Add(-24*time.Hour)).
 		Scan(&h.LastEventAt, &h.OldestWaitingAt, &h.SignatureFailures)
 	return h, err
 }
