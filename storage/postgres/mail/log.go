@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"strings"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -20,28 +19,6 @@ import (
 const logColumns = `
 	id, type, category, recipient, status, coalesce(redirected_to, '') as redirected_to, coalesce(reason, '') as reason,
 	created_at, coalesce(sender, '') as sender, coalesce(subject, '') as subject`
-
-type logRow struct {
-	ID           notification.MailID
-	Type         string
-	Category     notification.Category
-	Recipient    string
-	Status       notification.MailStatus
-	RedirectedTo string
-	Reason       notification.MailReason
-	CreatedAt    time.Time
-	Sender       string
-	Subject      string
-	HTML         string
-	Text         string
-}
-
-func (r logRow) entry() notification.MailLogEntry {
-	return notification.MailLogEntry{
-		ID: r.ID, Type: r.Type, Category: r.Category, Recipient: r.Recipient, Status: r.Status, RedirectedTo: r.RedirectedTo,
-		Reason: r.Reason, CreatedAt: r.CreatedAt, Sender: r.Sender, Subject: r.Subject, HTML: r.HTML, Text: r.Text,
-	}
-}
 
 // logQuery holds the statements for one filter. page selects a page. count counts the
 // entries and stops after affiliate.MaxTotal.
@@ -87,8 +64,8 @@ func Log(ctx context.Context, db *postgres.DB, workspace affiliate.WorkspaceID, 
 	query := newLogQuery(workspace, filter)
 	args := maps.Clone(query.args)
 	args["limit"], args["offset"] = page.Size, page.Offset()
-	rows, err := db.Query(ctx, query.page, postgres.PlanForArgs, args)
-	entries, err := postgres.AllRows(rows, err, logRow.entry)
+	rows, _ := db.Query(ctx, query.page, postgres.PlanForArgs, args)
+	entries, err := pgx.CollectRows(rows, pgx.RowToStructByName[notification.MailLogEntry])
 	if err != nil {
 		return nil, 0, fmt.Errorf("notification log: %w", err)
 	}
@@ -110,9 +87,9 @@ const selectLogEntry = `
 
 // LogEntry returns an entry of the notification log. Errors: NOTIFICATION_LOG_NOT_FOUND.
 func LogEntry(ctx context.Context, db *postgres.DB, workspace affiliate.WorkspaceID, id notification.MailID) (notification.MailLogEntry, error) {
-	row, err := postgres.OneRow[logRow](db.Query(ctx, selectLogEntry, workspace, id))
+	entry, err := postgres.OneRow[notification.MailLogEntry](db.Query(ctx, selectLogEntry, workspace, id))
 	if errors.Is(err, affiliate.Refuse(affiliate.ReasonNotFound)) {
 		err = affiliate.Refuse(affiliate.ReasonNotificationLogNotFound)
 	}
-	return row.entry(), err
+	return entry, err
 }
