@@ -233,12 +233,12 @@ type LogEntry struct {
 // StatsDelta holds the numbers that one change adds to the counts of a participant and a
 // link. Numbers can be negative. Amounts are in minor units of Currency.
 type StatsDelta struct {
-	Scope           affiliate.Scope
-	Program         affiliate.ProgramID
-	Participant     affiliate.ParticipantID
-	Link            *affiliate.LinkID
-	At              time.Time
-	Currency        string // empty if there are no amounts
+	affiliate.Scope
+	Program         affiliate.ProgramID     `db:"program_id"`
+	Participant     affiliate.ParticipantID `db:"participant_id"`
+	Link            *affiliate.LinkID       `db:"link_id"`
+	At              time.Time               `db:"-"`
+	Currency        string                  // empty if there are no amounts
 	Clicks          int64
 	Signups         int64
 	Conversions     int64

@@ -23,11 +23,11 @@ type ArrivalID = affiliate.ID[ArrivedNotification]
 // ArrivedNotification is a notification that was committed and not distributed yet.
 type ArrivedNotification struct {
 	ID        ID
-	Feed      FeedID
+	Feed      FeedID         `db:"feed_id"`
 	Mode      affiliate.Mode // NotificationsBothModes if it has no mode
 	Type      Type
-	Workspace *affiliate.WorkspaceID
-	User      *affiliate.UserID // the user whom it is about
+	Workspace *affiliate.WorkspaceID `db:"workspace_id"`
+	User      *affiliate.UserID      `db:"user_id"` // the user whom it is about
 }
 
 // Audience returns the kind of the feed.
@@ -202,11 +202,11 @@ func (m DigestMail) Mail(at time.Time) Mail {
 
 // DigestKey identifies the gathering of notifications for one user.
 type DigestKey struct {
-	User     affiliate.UserID
+	User     affiliate.UserID `db:"user_id"`
 	Mode     affiliate.Mode
 	Category Category
 	// Workspace is zero if the mails about several workspaces are gathered together.
-	Workspace affiliate.WorkspaceID
+	Workspace affiliate.WorkspaceID `db:"workspace_id"`
 }
 
 // Compare orders keys. Transactions that lock several digests lock them in this order, so

@@ -40,7 +40,7 @@ const (
 // StreamTicket is a stored ticket, which opens a stream instead of an access token.
 type StreamTicket struct {
 	Digest    []byte
-	Session   affiliate.SessionID
+	Session   affiliate.SessionID `db:"session_id"`
 	Kind      affiliate.AccountKind
 	Mode      affiliate.Mode
 	CreatedAt time.Time

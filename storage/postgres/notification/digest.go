@@ -68,7 +68,7 @@ const openDigest = `
 // are sent.
 func OpenDigest(ctx context.Context, tx *postgres.Tx, key notification.DigestKey, d notification.Digest) (opened bool, due time.Time, err error) {
 	err = tx.QueryRow(ctx, openDigest, digestArguments(key, d)).Scan(&opened, &due)
-	return opened, due.UTC(), err
+	return opened, due, err
 }
 
 func digestArguments(key notification.DigestKey, d notification.Digest) pgx.NamedArgs {
@@ -79,13 +79,8 @@ func digestArguments(key notification.DigestKey, d notification.Digest) pgx.Name
 }
 
 type digestRow struct {
-	UserID      affiliate.UserID
-	Mode        affiliate.Mode
-	Category    notification.Category
-	WorkspaceID affiliate.WorkspaceID
-	WindowStart time.Time
-	Mailed      []notification.ID
-	DueAt       time.Time
+	notification.DigestKey
+	notification.Digest
 }
 
 const lockDueDigest = `
@@ -103,9 +98,7 @@ func LockDueDigest(ctx context.Context, tx *postgres.Tx, now time.Time) (key not
 	if err != nil || len(due) == 0 {
 		return key, d, false, err
 	}
-	r := due[0]
-	key = notification.DigestKey{User: r.UserID, Mode: r.Mode, Category: r.Category, Workspace: r.WorkspaceID}
-	return key, notification.Digest{WindowStart: r.WindowStart, Mailed: r.Mailed, DueAt: r.DueAt}, true, nil
+	return due[0].DigestKey, due[0].Digest, true, nil
 }
 
 const updateDigest = `
@@ -177,24 +170,11 @@ func Gathered(
 	batch := newBatch()
 	var gathered []notification.ArrivedNotification
 	batch.Queue(selectGathered, args).Query(func(rows pgx.Rows) (err error) {
-		gathered, err = postgres.AllRows(rows, rows.Err(), gatheredRow.notification)
+		gathered, err = pgx.CollectRows(rows, pgx.RowToStructByName[notification.ArrivedNotification])
 		return err
 	})
 	err := tx.SendBatch(ctx, batch).Close()
 	return gathered, err
-}
-
-type gatheredRow struct {
-	ID          notification.ID
-	FeedID      notification.FeedID
-	Mode        affiliate.Mode
-	Type        notification.Type
-	WorkspaceID *affiliate.WorkspaceID
-	UserID      *affiliate.UserID
-}
-
-func (r gatheredRow) notification() notification.ArrivedNotification {
-	return notification.ArrivedNotification{ID: r.ID, Feed: r.FeedID, Mode: r.Mode, Type: r.Type, Workspace: r.WorkspaceID, User: r.UserID}
 }
 
 // MailEntries returns those of the given notifications of a user's feed that the user

@@ -141,29 +141,9 @@ func OpenStreams(ctx context.Context, db *postgres.DB, streams []notification.St
 // InsertTicket stores a ticket.
 func InsertTicket(ctx context.Context, db *postgres.DB, t notification.StreamTicket) error {
 	const insert = `
-		insert into notification_stream_tickets (digest, session_id, kind, mode, created_at, expires_at)
-		values (@digest, @session, @kind, @mode, @created_at, @expires_at)`
-	_, err := db.Exec(ctx, insert, pgx.NamedArgs{
-		"digest": t.Digest, "session": t.Session, "kind": t.Kind, "mode": t.Mode, "created_at": t.CreatedAt, "expires_at": t.ExpiresAt,
-	})
+		insert into notification_stream_tickets (digest, session_id, kind, mode, created_at, expires_at) values ($1, $2, $3, $4, $5, $6)`
+	_, err := db.Exec(ctx, insert, t.Digest, t.Session, t.Kind, t.Mode, t.CreatedAt, t.ExpiresAt)
 	return err
-}
-
-type ticketRow struct {
-	Digest    []byte
-	SessionID affiliate.SessionID
-	Kind      affiliate.AccountKind
-	Mode      affiliate.Mode
-	CreatedAt time.Time
-	OpenedAt  *time.Time
-	ExpiresAt time.Time
-}
-
-func (r ticketRow) ticket() notification.StreamTicket {
-	return notification.StreamTicket{
-		Digest: r.Digest, Session: r.SessionID, Kind: r.Kind, Mode: r.Mode,
-		CreatedAt: r.CreatedAt, OpenedAt: r.OpenedAt, ExpiresAt: r.ExpiresAt,
-	}
 }
 
 // StreamTicket returns the ticket with a digest. found is false if no ticket has it.
@@ -171,8 +151,8 @@ func StreamTicket(ctx context.Context, db *postgres.DB, digest []byte) (ticket n
 	const query = `
 		select digest, session_id, kind, mode, created_at, opened_at, expires_at
 		from notification_stream_tickets where digest = $1`
-	rows, err := db.Query(ctx, query, digest)
-	tickets, err := postgres.AllRows(rows, err, ticketRow.ticket)
+	rows, _ := db.Query(ctx, query, digest)
+	tickets, err := pgx.CollectRows(rows, pgx.RowToStructByName[notification.StreamTicket])
 	if err != nil || len(tickets) == 0 {
 		return ticket, false, err
 	}
