@@ -94,8 +94,8 @@ func (c Connection) BeginResync(since, until time.Time) (Connection, ResyncProce
 	}
 	c.Resync = Resync{Number: c.Number + 1, Since: &since, From: &from}
 	return c, ResyncProcessor{
-		Workspace: c.Scope.Workspace, Mode: c.Scope.Mode, Connection: c.ID, Account: c.Account,
-		Since: since, Number: c.Resync.Number, From: from, Until: until,
+		Workspace: c.Workspace, Mode: c.Mode, Connection: c.ID, Account: c.Account,
+		Since: since, Number: c.Number, From: from, Until: until,
 	}
 }
 
@@ -106,7 +106,7 @@ func (c LockedProcessorConnection) Reconnect(to Connection, keys Keys) (LockedPr
 		return c, affiliate.Refuse(affiliate.ReasonProcessorAlreadyConnected)
 	}
 	until := to.UpdatedAt.Add(RotatedProcessorSecretGrace)
-	keys.PreviousSecret, keys.PreviousSecretUntil = c.Keys.Secret, &until
+	keys.PreviousSecret, keys.PreviousSecretUntil = c.Secret, &until
 	to.ConnectedAt, to.Resync = c.ConnectedAt, c.Resync
 	return LockedProcessorConnection{Connection: to, Keys: keys}, nil
 }
@@ -115,7 +115,7 @@ func (c LockedProcessorConnection) Reconnect(to Connection, keys Keys) (LockedPr
 // no key.
 func (c Connection) AuditLine(action string, by affiliate.Actor, at time.Time) affiliate.AuditLine {
 	return affiliate.AuditLine{
-		Workspace: c.Scope.Workspace, Mode: &c.Scope.Mode, Actor: by, At: at,
+		Workspace: c.Workspace, Mode: &c.Mode, Actor: by, At: at,
 		Action: action, ResourceType: "processor_connection", ResourceID: c.ID,
 		After: struct {
 			Processor         conversion.ProcessorName `json:"processor"`
@@ -129,9 +129,9 @@ func (c Connection) AuditLine(action string, by affiliate.Actor, at time.Time) a
 // Notification returns a notification about the connection. by is the member who caused
 // it, or nil if the service did.
 func (c Connection) Notification(kind notification.Type, by *affiliate.UserID, at time.Time) notification.Notification {
-	n := notification.NewNotification(affiliate.Merchant, notification.WorkspaceFeed(c.Scope.Workspace), kind, &c.Scope.Mode, at)
-	n.Workspace, n.User, n.Resource = &c.Scope.Workspace, by, &c.ID.UUID
-	n.Facts = map[string]string{"processor": c.Processor.Title(), "account": c.Account, "mode": string(c.Scope.Mode)}
+	n := notification.NewNotification(affiliate.Merchant, notification.WorkspaceFeed(c.Workspace), kind, &c.Mode, at)
+	n.Workspace, n.User, n.Resource = &c.Workspace, by, &c.ID.UUID
+	n.Facts = map[string]string{"processor": c.Processor.Title(), "account": c.Account, "mode": string(c.Mode)}
 	return n
 }
 

@@ -120,7 +120,7 @@ func (s *Service) storeConnection(
 ) (stored processor.LockedProcessorConnection, isNew bool, err error) {
 	by := server.ActorFrom(ctx)
 	err = s.DB.InTx(ctx, func(tx *postgres.Tx) error {
-		if err := postgres.LockWorkspace(ctx, tx, connection.Scope.Workspace); err != nil {
+		if err := postgres.LockWorkspace(ctx, tx, connection.Workspace); err != nil {
 			return err
 		}
 		existing, err := processors.LockConnection(ctx, tx, connection.Scope, connection.Processor)
@@ -150,8 +150,8 @@ func (s *Service) storeConnection(
 			}
 		}
 		err = tx.Enqueue(ctx,
-			processor.TidyProcessorEndpoints{Workspace: connection.Scope.Workspace, Connection: connection.ID},
-			processor.SyncPromoCodes{Workspace: connection.Scope.Workspace, Mode: connection.Scope.Mode},
+			processor.TidyProcessorEndpoints{Workspace: connection.Workspace, Connection: connection.ID},
+			processor.SyncPromoCodes{Workspace: connection.Workspace, Mode: connection.Mode},
 		)
 		if err != nil {
 			return err

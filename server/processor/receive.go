@@ -78,7 +78,7 @@ func (s *Service) receive(ctx context.Context, req *affiliatev1.ReceiveProcessor
 	if !ok {
 		return nil, affiliate.Invalid(affiliate.WholeBody, "must be an event of the payment processor")
 	}
-	if event.Live != (connection.Scope.Mode == affiliate.ModeLive) || event.Account != "" {
+	if event.Live != (connection.Mode == affiliate.ModeLive) || event.Account != "" {
 		return &affiliatev1.ReceiveProcessorEventResponse{Status: affiliatev1.ReceivedEventStatus_RECEIVED_EVENT_STATUS_IGNORED}, nil
 	}
 	stored := s.newEvent(connection.Connection, event, body, now)
@@ -92,7 +92,7 @@ func (s *Service) receive(ctx context.Context, req *affiliatev1.ReceiveProcessor
 // newEvent returns the event in the form in which it is stored.
 func (s *Service) newEvent(c processor.Connection, event processor.Event, body []byte, now time.Time) processor.StoredProcessorEvent {
 	return processor.StoredProcessorEvent{
-		EventKey: processor.EventKey{Workspace: c.Scope.Workspace, Mode: c.Scope.Mode, Connection: c.ID, Event: event.ID},
+		EventKey: processor.EventKey{Workspace: c.Workspace, Mode: c.Mode, Connection: c.ID, Event: event.ID},
 		Type:     event.Type, Account: c.Account, Body: s.seal(c.ID, sealedEvent, body), HappenedAt: event.CreatedAt, ReceivedAt: now,
 	}
 }
@@ -108,9 +108,9 @@ func storeEvent(ctx context.Context, tx *postgres.Tx, event processor.StoredProc
 
 // secretsOf returns the signing secrets that are valid at a time.
 func (s *Service) secretsOf(c processor.LockedProcessorConnection, now time.Time) ([]string, error) {
-	sealed := [][]byte{c.Keys.Secret}
-	if until := c.Keys.PreviousSecretUntil; until != nil && now.Before(*until) {
-		sealed = append(sealed, c.Keys.PreviousSecret)
+	sealed := [][]byte{c.Secret}
+	if until := c.PreviousSecretUntil; until != nil && now.Before(*until) {
+		sealed = append(sealed, c.PreviousSecret)
 	}
 	secrets := make([]string, len(sealed))
 	for i, value := range sealed {

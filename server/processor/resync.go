@@ -52,7 +52,7 @@ func (s *Service) Resync(ctx context.Context, job processor.ResyncProcessor) err
 	if err != nil || !connected {
 		return err
 	}
-	if connection.Resync.Number != job.Number || connection.Account != job.Account {
+	if connection.Number != job.Number || connection.Account != job.Account {
 		return nil
 	}
 	part := cmp.Or(job.Part, longestPart)
@@ -102,7 +102,7 @@ func (s *Service) resyncPart(ctx context.Context, job processor.ResyncProcessor,
 	}
 	err = api.Events(ctx, key, job.From, end, func(body []byte) error {
 		event, ok := api.Envelope(body)
-		if !ok || event.Account != "" || event.Live != (connection.Scope.Mode == affiliate.ModeLive) {
+		if !ok || event.Account != "" || event.Live != (connection.Mode == affiliate.ModeLive) {
 			return nil
 		}
 		stored := s.newEvent(connection.Connection, event, body, s.now())
@@ -124,18 +124,18 @@ func (s *Service) resyncPart(ctx context.Context, job processor.ResyncProcessor,
 func (s *Service) nextPart(ctx context.Context, job processor.ResyncProcessor, c processor.Connection, begin time.Time, length time.Duration) error {
 	return s.DB.InTx(ctx, func(tx *postgres.Tx) error {
 		current, err := processors.LockConnection(ctx, tx, c.Scope, c.Processor)
-		if err != nil || current == nil || current.Resync.Number != job.Number {
+		if err != nil || current == nil || current.Number != job.Number {
 			return err
 		}
-		if from := current.Resync.From; from == nil || !from.Equal(job.From) {
+		if from := current.From; from == nil || !from.Equal(job.From) {
 			return nil
 		}
 		next := current.Connection
 		if !begin.Before(job.Until) {
-			next.Resync.Since, next.Resync.From = nil, nil
+			next.Since, next.From = nil, nil
 			return processors.SetResync(ctx, tx, next)
 		}
-		next.Resync.From, job.From, job.Part = &begin, begin, length
+		next.From, job.From, job.Part = &begin, begin, length
 		if err := processors.SetResync(ctx, tx, next); err != nil {
 			return err
 		}

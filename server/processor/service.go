@@ -142,7 +142,7 @@ func (s *Service) OpenEvent(connection processor.ConnectionID, sealed []byte) ([
 
 // keyOf decrypts the key of a connection.
 func (s *Service) keyOf(c processor.LockedProcessorConnection) (string, error) {
-	key, err := s.open(c.ID, sealedKey, c.Keys.Key)
+	key, err := s.open(c.ID, sealedKey, c.Key)
 	if err != nil {
 		return "", fmt.Errorf("open the key of connection %s: %w", c.ID, err)
 	}

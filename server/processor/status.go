@@ -53,7 +53,7 @@ func (s *Service) statusOf(ctx context.Context, c processor.LockedProcessorConne
 		lag = max(0, int64(now.Sub(*health.OldestWaitingAt)/time.Second))
 	}
 	return &affiliatev1.ProcessorConnection{
-		Connected: true, Processor: string(c.Processor), Mode: server.EnumValue[affiliatev1.Mode](c.Scope.Mode),
+		Connected: true, Processor: string(c.Processor), Mode: server.EnumValue[affiliatev1.Mode](c.Mode),
 		Id: &id, AccountId: &c.Account, WebhookUrl: &url, EndpointStatus: &endpointStatus,
 		CreateConversions: &c.CreateConversions, IncludeOutOfBand: &c.IncludeOutOfBand,
 		LastEventAt: server.OptionalTimestamp(health.LastEventAt), Lag: &lag, SignatureFailures: &health.SignatureFailures,

@@ -73,7 +73,7 @@ func (f *statsFixture) add(ctx context.Context, tx pgx.Tx, deltas ...analytics.S
 			insert into truth (workspace_id, id, mode, program_id, participant_id, link_id, currency,
 				clicks, signups, conversions, revenue_cents, commission_cents)
 			values ($1, gen_random_uuid(), $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)`,
-			d.Scope.Workspace, d.Scope.Mode, d.Program, d.Participant, d.Link, d.Currency,
+			d.Workspace, d.Mode, d.Program, d.Participant, d.Link, d.Currency,
 			d.Clicks, d.Signups, d.Conversions, d.RevenueCents, d.CommissionCents)
 	}
 	return tx.SendBatch(ctx, batch).Close()
