@@ -97,7 +97,7 @@ type Participant struct {
 }
 
 // Entry returns the entry for the ledger of a participant. An erased participant can get
-// only adjustments. closed is the end of the closed periods; nil if there are none. Errors:
+// only adjustments. closed is the end of the closed periods, or nil. Errors:
 // PARTICIPANT_ERASED, PERIOD_CLOSED.
 func (e ManualEntry) Entry(p Participant, closed *time.Time) (Entry, error) {
 	if p.Erased && e.Type != EntryAdjustment {

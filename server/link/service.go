@@ -23,6 +23,7 @@ import (
 	"github.com/tributary-hq/tributary/server"
 	"github.com/tributary-hq/tributary/storage/postgres"
 	links "github.com/tributary-hq/tributary/storage/postgres/link"
+	participants "github.com/tributary-hq/tributary/storage/postgres/participant"
 	programs "github.com/tributary-hq/tributary/storage/postgres/program"
 )
 
@@ -193,7 +194,7 @@ func (s *Service) create(
 		if err := l.CheckDestination(program.LinkHosts()); err != nil {
 			return err
 		}
-		owner, err := links.LockParticipant(ctx, tx, scope, programID, participantID)
+		owner, err := participants.Lock(ctx, tx, scope, programID, participantID)
 		if errors.Is(err, affiliate.Refuse(affiliate.ReasonNotFound)) {
 			return participant.NotInProgram()
 		} else if err != nil {
@@ -231,7 +232,7 @@ func lock(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, program a
 	if err != nil {
 		return link.Link{}, err
 	}
-	owner, err := links.LockParticipant(ctx, tx, scope, program, participant)
+	owner, err := participants.Lock(ctx, tx, scope, program, participant)
 	if err != nil {
 		return link.Link{}, err
 	}

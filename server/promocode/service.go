@@ -26,7 +26,7 @@ import (
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
 	"github.com/tributary-hq/tributary/storage/postgres"
-	links "github.com/tributary-hq/tributary/storage/postgres/link"
+	participants "github.com/tributary-hq/tributary/storage/postgres/participant"
 	programs "github.com/tributary-hq/tributary/storage/postgres/program"
 	promocodes "github.com/tributary-hq/tributary/storage/postgres/promocode"
 )
@@ -87,7 +87,7 @@ func (s *Service) CreatePromoCode(ctx context.Context, req *affiliatev1.CreatePr
 		if err != nil {
 			return err
 		}
-		owner, err := links.LockParticipant(ctx, tx, scope, programID, code.Participant)
+		owner, err := participants.Lock(ctx, tx, scope, programID, code.Participant)
 		if errors.Is(err, affiliate.Refuse(affiliate.ReasonNotFound)) {
 			return participant.NotInProgram()
 		} else if err != nil {
@@ -167,7 +167,7 @@ func lock(
 	if err != nil {
 		return code, err
 	}
-	owner, err := links.LockParticipant(ctx, tx, scope, program, code.Participant)
+	owner, err := participants.Lock(ctx, tx, scope, program, code.Participant)
 	if err != nil {
 		return code, err
 	}

@@ -56,11 +56,3 @@ func CountUpTo(limit int64, from string) string {
 // PgEpoch is 2000-01-01 in Unix microseconds. Postgres stores an instant as the
 // number of microseconds since then.
 const PgEpoch = 946_684_800_000_000
-
-// NonNil returns an empty list instead of nil, for a column that is not null.
-func NonNil(list []string) []string {
-	if list == nil {
-		return []string{}
-	}
-	return list
-}

@@ -146,10 +146,11 @@ func RowsOf[T any](statement string) MultiRow[T] {
 			changes = append(changes, c.name+" = t."+c.name)
 		}
 	}
+	typed := strings.Contains(statement, "{typed rows}")
 	for size, n := range rowSizes {
+		rows := m.rows(n, typed)
 		m.sql[size] = strings.NewReplacer(
-			"{columns}", strings.Join(names, ", "), "{rows}", m.rows(n, false), "{typed rows}", m.rows(n, true),
-			"{changes}", strings.Join(changes, ", "),
+			"{columns}", strings.Join(names, ", "), "{rows}", rows, "{typed rows}", rows, "{changes}", strings.Join(changes, ", "),
 		).Replace(statement)
 	}
 	return m

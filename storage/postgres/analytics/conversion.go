@@ -75,8 +75,8 @@ func (a conversionAmounts) set(c *analytics.Conversion) {
 func CurrentConversions(
 	ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, ids []affiliate.ConversionID,
 ) (map[affiliate.ConversionID]analytics.Conversion, error) {
-	rows, err := tx.Query(ctx, currentConversions, scope.Workspace, scope.Mode, ids)
-	current, err := postgres.AllRows(rows, err, func(r currentRow) currentRow { return r })
+	rows, _ := tx.Query(ctx, currentConversions, scope.Workspace, scope.Mode, ids)
+	current, err := pgx.CollectRows(rows, pgx.RowToStructByName[currentRow])
 	if err != nil {
 		return nil, fmt.Errorf("read conversions for the analytics: %w", err)
 	}

@@ -19,8 +19,8 @@ const (
 
 // Programs returns all programmes of a workspace and mode.
 func Programs(ctx context.Context, db *postgres.DB, scope affiliate.Scope) ([]analytics.Program, error) {
-	rows, err := db.Query(ctx, selectPrograms, scope.Workspace, scope.Mode)
-	programs, err := postgres.AllRows(rows, err, func(p analytics.Program) analytics.Program { return p })
+	rows, _ := db.Query(ctx, selectPrograms, scope.Workspace, scope.Mode)
+	programs, err := pgx.CollectRows(rows, pgx.RowToStructByName[analytics.Program])
 	if err != nil {
 		return nil, fmt.Errorf("read programmes: %w", err)
 	}
@@ -87,8 +87,8 @@ const selectParticipations = `
 
 // Participations returns the participants of a partner.
 func Participations(ctx context.Context, db *postgres.DB, partner affiliate.UserID, mode affiliate.Mode) ([]analytics.Participation, error) {
-	rows, err := db.Query(ctx, selectParticipations, partner, mode)
-	list, err := postgres.AllRows(rows, err, func(p analytics.Participation) analytics.Participation { return p })
+	rows, _ := db.Query(ctx, selectParticipations, partner, mode)
+	list, err := pgx.CollectRows(rows, pgx.RowToStructByName[analytics.Participation])
 	if err != nil {
 		return nil, fmt.Errorf("read participations: %w", err)
 	}

@@ -59,17 +59,14 @@ func queryLocked(
 	if err != nil {
 		return nil, fmt.Errorf("lock commissions: %w", err)
 	}
-	return CollectLocked(rows, scope)
+	return CollectLocked(rows)
 }
 
 // CollectLocked reads the rows of LockSQL.
-func CollectLocked(rows pgx.Rows, scope affiliate.Scope) ([]commission.Locked, error) {
+func CollectLocked(rows pgx.Rows) ([]commission.Locked, error) {
 	found, err := pgx.CollectRows(rows, pgx.RowToStructByNameLax[commission.Locked])
 	if err != nil {
 		return nil, fmt.Errorf("lock commissions: %w", err)
-	}
-	for i := range found {
-		found[i].Scope = scope
 	}
 	return found, nil
 }

@@ -94,9 +94,7 @@ func LabelCustomer(
 	if len(found) == 0 {
 		return conversion.Customer{}, affiliate.Refuse(affiliate.ReasonNotFound)
 	}
-	oldest := slices.MinFunc(found, func(a, b conversion.Customer) int { return a.CreatedAt.Compare(b.CreatedAt) })
-	oldest.CreatedAt = oldest.CreatedAt.UTC()
-	return oldest, nil
+	return slices.MinFunc(found, func(a, b conversion.Customer) int { return a.CreatedAt.Compare(b.CreatedAt) }), nil
 }
 
 // deleteCustomer deletes a customer that the same transaction has inserted and does not
@@ -131,7 +129,7 @@ func queueCustomerReads(batch *pgx.Batch, scope affiliate.Scope, ref string) *at
 		bindings, err := pgx.CollectRows(rows, pgx.RowToStructByName[bindingRow])
 		for _, b := range bindings {
 			found.Binding = &attribution.Binding{
-				BoundAt: b.BoundAt.UTC(), SignalAt: b.SignalAt.UTC(), WindowEndsAt: b.WindowEndsAt.UTC(), Earner: b.earner(),
+				BoundAt: b.BoundAt, SignalAt: b.SignalAt, WindowEndsAt: b.WindowEndsAt, Earner: b.earner(),
 			}
 		}
 		return err
@@ -176,7 +174,6 @@ func collectPayments(rows pgx.Rows, found *attribution.FoundCustomer) error {
 	var program affiliate.ProgramID
 	var payments attribution.CustomerPayments
 	_, err := pgx.ForEachRow(rows, []any{&program, &payments.Count, &payments.FirstAt}, func() error {
-		payments.FirstAt = payments.FirstAt.UTC()
 		found.Payments[program] = payments
 		return nil
 	})

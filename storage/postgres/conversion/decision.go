@@ -221,10 +221,7 @@ func GetClick(ctx context.Context, db *postgres.DB, scope affiliate.Scope, id af
 		return collectClick(rows, &click)
 	})
 	batch.Queue(conversionsOfClick, scope.Workspace, scope.Mode, id, attribution.MaxClickConversions).Query(func(rows pgx.Rows) (err error) {
-		click.Conversions, err = postgres.AllRows(rows, nil, func(c attribution.ClickConversion) attribution.ClickConversion {
-			c.CreatedAt = c.CreatedAt.UTC()
-			return c
-		})
+		click.Conversions, err = pgx.CollectRows(rows, pgx.RowToStructByName[attribution.ClickConversion])
 		return err
 	})
 	err := db.SendBatch(ctx, batch).Close()

@@ -3,15 +3,11 @@ package link
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/link"
-	"github.com/tributary-hq/tributary/affiliate/participant"
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
@@ -56,26 +52,6 @@ func Delete(ctx context.Context, tx *postgres.Tx, l link.Link, at time.Time) err
 		return err
 	}
 	return postgres.ChangeCounts(ctx, tx, l.Workspace, l.Program, postgres.CountChange{What: postgres.LinkCount, ID: l.ID.UUID, N: -1})
-}
-
-// LockParticipant locks a participant whose links or promo codes the transaction changes, so
-// that changes of one participant's links and promo codes run one after another. Errors:
-// NOT_FOUND.
-func LockParticipant(
-	ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.ParticipantID,
-) (participant.Participant, error) {
-	// FOR UPDATE would wait for transactions that store clicks and conversions, because
-	// these take key share locks on the row.
-	const lock = `
-		select partner_id, coalesce(partner_consent, ''), referral_code, status, erased_at from participants
-		where workspace_id = $1 and mode = $2 and program_id = $3 and id = $4
-		for no key update`
-	var p participant.Participant
-	err := tx.QueryRow(ctx, lock, scope.Workspace, scope.Mode, program, id).Scan(&p.Partner, &p.Consent, &p.ReferralCode, &p.Status, &p.ErasedAt)
-	if errors.Is(err, pgx.ErrNoRows) {
-		err = affiliate.Refuse(affiliate.ReasonNotFound)
-	}
-	return p, err
 }
 
 // Owner returns the participant of a link, which never changes. Errors: NOT_FOUND.

@@ -90,7 +90,7 @@ func UpdateInvite(ctx context.Context, tx *postgres.Tx, i participant.Invite) er
 }
 
 // EndInvites ends the open invitation of an e-mail address to a programme. It returns the id
-// of the invitation; nil if there is none.
+// of this invitation, or nil if the address had no open invitation.
 func EndInvites(
 	ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, program affiliate.ProgramID, email string, at time.Time,
 ) (*affiliate.InviteID, error) {

@@ -92,7 +92,9 @@ var (
 		for no key update`
 )
 
-// Lock locks a participant. Errors: NOT_FOUND.
+// Lock locks a participant, so that changes of the participant, its links and its promo codes
+// run one after another. FOR UPDATE would wait for transactions that store clicks and
+// conversions, because these take key share locks on the row. Errors: NOT_FOUND.
 func Lock(
 	ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.ParticipantID,
 ) (participant.Participant, error) {

@@ -87,7 +87,7 @@ func LockCommissions(
 		return err
 	})
 	batch.Queue(commissions.LockSQL, scope.Workspace, scope.Mode, ids).Query(func(rows pgx.Rows) (err error) {
-		locked, err = commissions.CollectLocked(rows, scope)
+		locked, err = commissions.CollectLocked(rows)
 		return err
 	})
 	if err := tx.SendBatch(ctx, batch).Close(); err != nil {

@@ -184,8 +184,8 @@ const referralCodes = `
 // ReferralCodes returns at most limit referral codes of test mode with their links, ordered
 // by code. The result starts after the given code.
 func ReferralCodes(ctx context.Context, db *postgres.DB, workspace affiliate.WorkspaceID, after string, limit int) ([]privacy.TestCode, error) {
-	rows, err := db.Query(ctx, referralCodes, workspace, after, limit)
-	codes, err := postgres.AllRows(rows, err, func(c privacy.TestCode) privacy.TestCode { return c })
+	rows, _ := db.Query(ctx, referralCodes, workspace, after, limit)
+	codes, err := pgx.CollectRows(rows, pgx.RowToStructByName[privacy.TestCode])
 	if err != nil {
 		return nil, fmt.Errorf("read the codes of test mode: %w", err)
 	}
