@@ -235,11 +235,12 @@ func (b *tab) waitID() string {
 	return b.id()
 }
 
-// waitCookie waits until the script's cookie is set. It returns the click id that the
-// script's method getClickId returns.
+// waitCookie waits until the page has the script and its cookie, which another tab may set
+// before this page loads the script. It returns the click id that the script's method
+// getClickId returns.
 func (b *tab) waitCookie() string {
 	b.f.t.Helper()
-	b.wait(`document.cookie.includes("` + cookieName + `=")`)
+	b.wait(`window.__tributary && window.__tributary.getClickId && document.cookie.includes("` + cookieName + `=")`)
 	return b.id()
 }
 
