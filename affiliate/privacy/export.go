@@ -42,39 +42,39 @@ const AbandonedExportLife = 24 * time.Hour
 // ExportSubject is the person or company whose data is exported.
 type ExportSubject struct {
 	Kind ExportKind
-	// ID is the id of the partner's user, of the participant, or of the workspace.
-	ID uuid.UUID
-	// Workspace is nil for the account of a partner.
-	Workspace *affiliate.WorkspaceID
-	// Program and Mode are the programme of a participant and its mode. They are nil for the
+	// SubjectID is the id of the partner's user, of the participant, or of the workspace.
+	SubjectID uuid.UUID
+	// WorkspaceID is nil for the account of a partner.
+	WorkspaceID *affiliate.WorkspaceID
+	// ProgramID and Mode are the programme of a participant and its mode. They are nil for the
 	// other kinds, whose bundles contain both modes.
-	Program *affiliate.ProgramID
-	Mode    *affiliate.Mode
-	// Partner is the user of a partner or of a participant. It is nil for a workspace.
-	Partner *affiliate.UserID
+	ProgramID *affiliate.ProgramID
+	Mode      *affiliate.Mode
+	// PartnerID is the user of a partner or of a participant. It is nil for a workspace.
+	PartnerID *affiliate.UserID
 }
 
 // PartnerSubject returns the subject of the export of a partner's account.
 func PartnerSubject(user affiliate.UserID) ExportSubject {
-	return ExportSubject{Kind: ExportPartner, ID: user.UUID, Partner: &user}
+	return ExportSubject{Kind: ExportPartner, SubjectID: user.UUID, PartnerID: &user}
 }
 
 // ParticipantSubject returns the subject of the export of a participant.
 func ParticipantSubject(scope affiliate.Scope, program affiliate.ProgramID, id affiliate.ParticipantID, partner affiliate.UserID) ExportSubject {
 	return ExportSubject{
-		Kind: ExportParticipant, ID: id.UUID, Workspace: &scope.Workspace, Program: &program, Mode: &scope.Mode, Partner: &partner,
+		Kind: ExportParticipant, SubjectID: id.UUID, WorkspaceID: &scope.Workspace, ProgramID: &program, Mode: &scope.Mode, PartnerID: &partner,
 	}
 }
 
 // WorkspaceSubject returns the subject of the export of a workspace.
 func WorkspaceSubject(id affiliate.WorkspaceID) ExportSubject {
-	return ExportSubject{Kind: ExportMerchant, ID: id.UUID, Workspace: &id}
+	return ExportSubject{Kind: ExportMerchant, SubjectID: id.UUID, WorkspaceID: &id}
 }
 
 // Export is an export of personal data. Its bundle is being made, or it can be downloaded.
 type Export struct {
-	ID      ExportID
-	Subject ExportSubject
+	ID ExportID
+	ExportSubject
 	// RequestMode is the mode of the first request. The event about the export belongs to
 	// this mode.
 	RequestMode affiliate.Mode
@@ -93,7 +93,7 @@ type Export struct {
 
 // NewExport returns an export that begins at the given time.
 func NewExport(subject ExportSubject, requestMode affiliate.Mode, queued bool, at time.Time) Export {
-	return Export{ID: affiliate.NewID[ExportID](at), Subject: subject, RequestMode: requestMode, Queued: queued, CreatedAt: at}
+	return Export{ID: affiliate.NewID[ExportID](at), ExportSubject: subject, RequestMode: requestMode, Queued: queued, CreatedAt: at}
 }
 
 // Ready reports whether the bundle is complete.
@@ -118,7 +118,7 @@ func (e Export) Complete(at time.Time) Export {
 
 // FileName is the name of the file that a download creates.
 func (e Export) FileName() string {
-	return "tributary-" + string(e.Subject.Kind) + "-" + e.CreatedAt.UTC().Format(time.DateOnly) + ".json"
+	return "tributary-" + string(e.Kind) + "-" + e.CreatedAt.UTC().Format(time.DateOnly) + ".json"
 }
 
 // ExportProgress says how much of a bundle is stored. An export that was interrupted
@@ -220,12 +220,12 @@ func (o ExportObject) Notice() affiliate.Notice { return affiliate.Notice{} }
 // ReadyEvent returns the event that reports a complete bundle. It returns no event for the
 // account of a partner, because that account does not belong to a workspace.
 func (e Export) ReadyEvent(at time.Time) []affiliate.Event {
-	if e.Subject.Workspace == nil {
+	if e.WorkspaceID == nil {
 		return nil
 	}
-	scope := affiliate.Scope{Workspace: *e.Subject.Workspace, Mode: e.RequestMode}
+	scope := affiliate.Scope{Workspace: *e.WorkspaceID, Mode: e.RequestMode}
 	return []affiliate.Event{affiliate.NewEvent(scope, affiliate.EventGDPRExportReady, at, ExportObject{
-		Subject:   ExportSubjectObject{Type: e.Subject.Kind, ID: e.Subject.ID.String()},
+		Subject:   ExportSubjectObject{Type: e.Kind, ID: e.SubjectID.String()},
 		ExpiresAt: affiliate.FormatTime(*e.ExpiresAt),
 	}, nil)}
 }
@@ -233,10 +233,10 @@ func (e Export) ReadyEvent(at time.Time) []affiliate.Event {
 // ReadyNotification returns the notification about a complete bundle for a partner. The
 // event causes the notification for the members of a workspace.
 func (e Export) ReadyNotification(at time.Time) []notification.Notification {
-	if e.Subject.Kind != ExportPartner {
+	if e.Kind != ExportPartner {
 		return nil
 	}
-	user := *e.Subject.Partner
+	user := *e.PartnerID
 	n := notification.NewNotification(affiliate.Partner, notification.PartnerFeed(user), notification.Type(affiliate.EventGDPRExportReady), nil, at)
 	n.User = &user
 	return []notification.Notification{n}

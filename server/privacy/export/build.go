@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
-	"github.com/tributary-hq/tributary/affiliate/bundle"
 	"github.com/tributary-hq/tributary/affiliate/payout"
 	"github.com/tributary-hq/tributary/affiliate/privacy"
 	"github.com/tributary-hq/tributary/storage/postgres"
@@ -69,13 +68,13 @@ func (s *Service) build(ctx context.Context, e *privacy.Export, limit sizeLimit,
 }
 
 func (b *builder) readParticipations(ctx context.Context) (err error) {
-	switch subject := b.export.Subject; subject.Kind {
+	switch subject := b.export.ExportSubject; subject.Kind {
 	case privacy.ExportPartner:
-		b.participations, err = b.reader.Participations(ctx, *subject.Partner)
+		b.participations, err = b.reader.Participations(ctx, *subject.PartnerID)
 	case privacy.ExportParticipant:
 		var key privacy.ParticipationKey
-		scope := affiliate.Scope{Workspace: *subject.Workspace, Mode: *subject.Mode}
-		key, err = b.reader.Participation(ctx, scope, affiliate.ParticipantID{UUID: subject.ID})
+		scope := affiliate.Scope{Workspace: *subject.WorkspaceID, Mode: *subject.Mode}
+		key, err = b.reader.Participation(ctx, scope, affiliate.ParticipantID{UUID: subject.SubjectID})
 		b.participations = []privacy.ParticipationKey{key}
 		if errors.Is(err, affiliate.Refuse(affiliate.ReasonNotFound)) {
 			err = errLost
@@ -86,21 +85,23 @@ func (b *builder) readParticipations(ctx context.Context) (err error) {
 }
 
 // filters select the records of a part, one after another.
-func (b *builder) filters(spec bundle.PartSpec) []bundle.Filter {
-	since := b.export.CreatedAt.Add(-bundle.ClickPeriod)
+func (b *builder) filters(spec exports.PartSpec) []exports.Filter {
+	subject := b.export.ExportSubject
+	filter := exports.Filter{Level: spec.Level, ForPartner: subject.Kind == privacy.ExportPartner, ClicksSince: b.export.CreatedAt.Add(-exports.ClickPeriod)}
 	switch {
 	case spec.Empty:
 		return nil
-	case spec.Level == bundle.LevelAccount:
-		return []bundle.Filter{{Level: spec.Level, User: *b.export.Subject.Partner, ClicksSince: since}}
-	case spec.Level == bundle.LevelWorkspace:
-		return []bundle.Filter{{Level: spec.Level, Workspace: *b.export.Subject.Workspace, ClicksSince: since}}
+	case spec.Level == exports.LevelAccount:
+		filter.User = *subject.PartnerID
+		return []exports.Filter{filter}
+	case spec.Level == exports.LevelWorkspace:
+		filter.Workspace = *subject.WorkspaceID
+		return []exports.Filter{filter}
 	}
-	all := make([]bundle.Filter, len(b.participations))
+	all := make([]exports.Filter, len(b.participations))
 	for i, p := range b.participations {
-		all[i] = bundle.Filter{
-			Level: spec.Level, Workspace: p.Workspace, Mode: p.Mode, Participant: p.Participant, User: p.Partner, ClicksSince: since,
-		}
+		filter.Workspace, filter.Mode, filter.Participant, filter.User = p.Workspace, p.Mode, p.Participant, p.Partner
+		all[i] = filter
 	}
 	return all
 }
@@ -109,7 +110,7 @@ func (b *builder) filters(spec bundle.PartSpec) []bundle.Filter {
 // most one record more than the limit.
 func (b *builder) count(ctx context.Context) error {
 	left := b.limit.records
-	for _, spec := range bundle.Parts(b.export.Subject.Kind) {
+	for _, spec := range exports.Parts(b.export.Kind) {
 		for _, from := range b.filters(spec) {
 			n, err := b.reader.Count(ctx, spec.Part, from, int(left)+1)
 			if err != nil {
@@ -128,7 +129,7 @@ func (b *builder) count(ctx context.Context) error {
 
 // write writes the parts from the stored progress on.
 func (b *builder) write(ctx context.Context) error {
-	parts, p := bundle.Parts(b.export.Subject.Kind), &b.progress
+	parts, p := exports.Parts(b.export.Kind), &b.progress
 	if p.Bytes == 0 {
 		if err := b.writeHead(); err != nil {
 			return err
@@ -176,9 +177,9 @@ func (b *builder) tooLarge() bool {
 
 // head is the beginning of a bundle.
 type head struct {
-	SchemaVersion int         `json:"schema_version"`
-	GeneratedAt   bundle.Time `json:"generated_at"`
-	Subject       subject     `json:"subject"`
+	SchemaVersion int     `json:"schema_version"`
+	GeneratedAt   string  `json:"generated_at"`
+	Subject       subject `json:"subject"`
 }
 
 type subject struct {
@@ -190,10 +191,10 @@ type subject struct {
 }
 
 func (b *builder) writeHead() error {
-	of := b.export.Subject
+	of := b.export.ExportSubject
 	text, err := json.Marshal(head{
-		SchemaVersion: bundle.SchemaVersion, GeneratedAt: bundle.Time(b.export.CreatedAt),
-		Subject: subject{Type: of.Kind, ID: of.ID.String(), Workspace: of.Workspace, Program: of.Program, Mode: of.Mode},
+		SchemaVersion: exports.SchemaVersion, GeneratedAt: affiliate.FormatTime(b.export.CreatedAt),
+		Subject: subject{Type: of.Kind, ID: of.SubjectID.String(), Workspace: of.WorkspaceID, Program: of.ProgramID, Mode: of.Mode},
 	})
 	if err != nil {
 		return err
@@ -203,18 +204,18 @@ func (b *builder) writeHead() error {
 }
 
 // writeRecords writes the records of a part that follow the progress.
-func (b *builder) writeRecords(ctx context.Context, spec bundle.PartSpec, filter bundle.Filter) error {
+func (b *builder) writeRecords(ctx context.Context, spec exports.PartSpec, filter exports.Filter) error {
 	for {
-		page, err := b.reader.Page(ctx, spec.Part, filter, b.progress.After, pageSize)
+		records, positions, err := b.reader.Page(ctx, spec.Part, filter, b.progress.After, pageSize)
 		if err != nil {
 			return err
 		}
-		for i, record := range page.Records {
-			if err := b.writeRecord(ctx, spec, record, page.Positions[i]); err != nil {
+		for i, record := range records {
+			if err := b.writeRecord(ctx, spec, record, positions[i]); err != nil {
 				return err
 			}
 		}
-		if !page.More {
+		if len(records) < pageSize {
 			return nil
 		}
 		if err := b.keepLease(ctx); err != nil {
@@ -223,10 +224,9 @@ func (b *builder) writeRecords(ctx context.Context, spec bundle.PartSpec, filter
 	}
 }
 
-func (b *builder) writeRecord(ctx context.Context, spec bundle.PartSpec, record any, position privacy.ExportPosition) error {
-	bundle.Prepare(b.export.Subject.Kind, record)
-	if profile, ok := record.(*bundle.Profile); ok {
-		b.openPayoutMethod(ctx, profile)
+func (b *builder) writeRecord(ctx context.Context, spec exports.PartSpec, record exports.Record, position privacy.ExportPosition) error {
+	if spec.Part == exports.PartProfile && spec.Level == exports.LevelAccount {
+		record = b.openPayoutMethod(ctx, record)
 	}
 	if !spec.Object {
 		if b.progress.InList > 0 {
@@ -249,30 +249,43 @@ func (b *builder) writeRecord(ctx context.Context, spec bundle.PartSpec, record 
 	return b.save(ctx)
 }
 
-// openPayoutMethod decrypts the payout account of a profile. The account is left out if its
-// key is no longer configured.
-func (b *builder) openPayoutMethod(ctx context.Context, profile *bundle.Profile) {
-	if profile.Method == nil {
-		return
+// payoutMethod is how a partner wants to be paid. Account and AccountHolder are nil if the
+// method has no account.
+type payoutMethod struct {
+	Method        any     `json:"method"`
+	Account       *string `json:"account"`
+	AccountHolder *string `json:"account_holder"`
+	AccountHint   any     `json:"account_hint"`
+	UpdatedAt     any     `json:"updated_at"`
+	HeldUntil     any     `json:"held_until"`
+}
+
+// openPayoutMethod replaces the columns of the payout method, the last ones of the profile, by
+// an object with the decrypted account, or by null if the partner has no method. The account
+// is left out if its key is no longer configured.
+func (b *builder) openPayoutMethod(ctx context.Context, profile exports.Record) exports.Record {
+	sealed, heldUntil, updatedAt, hint, method := profile.Take(), profile.Take(), profile.Take(), profile.Take(), profile.Take()
+	if method == nil {
+		return append(profile, exports.Field{Name: "payout_method"})
 	}
-	method := bundle.PayoutMethod{Method: *profile.Method, AccountHint: profile.AccountHint, UpdatedAt: profile.MethodUpdatedAt, HeldUntil: profile.HeldUntil}
-	if profile.SealedAccount != nil {
+	opened := payoutMethod{Method: method, AccountHint: hint, UpdatedAt: updatedAt, HeldUntil: heldUntil}
+	if sealed, ok := sealed.([]byte); ok {
+		user := b.export.SubjectID.String()
 		var account payout.Account
-		plain, err := b.Seal.Open(profile.SealedAccount, []byte(profile.ID.String()))
+		plain, err := b.Seal.Open(sealed, []byte(user))
 		if err == nil {
 			err = json.Unmarshal(plain, &account)
 		}
 		if err != nil {
-			b.Log.LogAttrs(ctx, slog.LevelWarn, "a payout account cannot be decrypted for an export",
-				slog.String("user", profile.ID.String()), slog.Any("error", err))
+			b.Log.LogAttrs(ctx, slog.LevelWarn, "a payout account cannot be decrypted for an export", slog.String("user", user), slog.Any("error", err))
 		} else {
-			method.Account = &account.Account
+			opened.Account = &account.Account
 			if account.Holder != "" {
-				method.AccountHolder = &account.Holder
+				opened.AccountHolder = &account.Holder
 			}
 		}
 	}
-	profile.PayoutMethod = &method
+	return append(profile, exports.Field{Name: "payout_method", Value: opened})
 }
 
 // keepLease stores the progress if this was not done for saveInterval, so that the lease does
@@ -310,4 +323,4 @@ func (b *builder) save(ctx context.Context) error {
 }
 
 // written reports whether the whole bundle is written.
-func (b *builder) written() bool { return b.progress.Part > len(bundle.Parts(b.export.Subject.Kind)) }
+func (b *builder) written() bool { return b.progress.Part > len(exports.Parts(b.export.Kind)) }

@@ -45,7 +45,7 @@ func (s *Service) sendLinks(ctx context.Context, tx *postgres.Tx, e privacy.Expo
 	if err != nil {
 		return err
 	}
-	name, err := exports.WorkspaceName(ctx, tx, *e.Subject.Workspace)
+	name, err := exports.WorkspaceName(ctx, tx, *e.WorkspaceID)
 	if err != nil {
 		return err
 	}
@@ -59,7 +59,7 @@ func (s *Service) sendLinks(ctx context.Context, tx *postgres.Tx, e privacy.Expo
 		}
 		mail := notification.Mail{
 			ID: affiliate.NewID[notification.MailID](*e.ReadyAt), Kind: notification.MailExportReady, Type: string(notification.MailExportReady),
-			Workspace: e.Subject.Workspace,
+			Workspace: e.WorkspaceID,
 			Recipient: notification.MailRecipient{User: &to.User, Account: affiliate.Merchant, Name: to.Name, Address: to.Address},
 			Facts:     notification.MailFacts{WorkspaceName: name, ExpiresAt: &token.ExpiresAt},
 			CreatedAt: *e.ReadyAt,

@@ -84,7 +84,7 @@ func (s *Service) Continue(ctx context.Context, job privacy.BuildExport, limit t
 func (s *Service) continueLater(ctx context.Context, e privacy.Export) error {
 	now := s.now()
 	return s.DB.InTx(ctx, func(tx *postgres.Tx) error {
-		found, err := exports.LockExport(ctx, tx, e.Subject, now)
+		found, err := exports.LockExport(ctx, tx, e.ExportSubject, now)
 		if err != nil || found == nil || found.ID != e.ID || found.Lease != e.Lease {
 			return err
 		}
@@ -92,6 +92,6 @@ func (s *Service) continueLater(ctx context.Context, e privacy.Export) error {
 		if err := exports.TakeExport(ctx, tx, *found); err != nil {
 			return err
 		}
-		return tx.Enqueue(ctx, privacy.BuildExport{Workspace: *e.Subject.Workspace, Export: e.ID})
+		return tx.Enqueue(ctx, privacy.BuildExport{Workspace: *e.WorkspaceID, Export: e.ID})
 	})
 }

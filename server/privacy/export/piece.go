@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/tributary-hq/tributary/affiliate/privacy"
+	exports "github.com/tributary-hq/tributary/storage/postgres/export"
 )
 
 // A bundle is stored in pieces. Each piece is a number of deflate blocks (RFC 1951) that end
@@ -39,25 +40,28 @@ func gzipTrailer(p privacy.ExportProgress) []byte {
 }
 
 // pieces has the text that is not stored yet.
-type pieces struct {
-	buffer  bytes.Buffer
-	encoder *json.Encoder
-}
+type pieces struct{ buffer bytes.Buffer }
 
 func (p *pieces) size() int { return p.buffer.Len() }
 
 func (p *pieces) text(s string) { p.buffer.WriteString(s) }
 
-// record writes a record as JSON, without a line break after it.
-func (p *pieces) record(record any) error {
-	if p.encoder == nil {
-		p.encoder = json.NewEncoder(&p.buffer)
-		p.encoder.SetEscapeHTML(false)
+// record writes a record as a JSON object.
+func (p *pieces) record(record exports.Record) error {
+	encoder := json.NewEncoder(&p.buffer)
+	encoder.SetEscapeHTML(false)
+	p.text("{")
+	for i, field := range record {
+		if i > 0 {
+			p.text(",")
+		}
+		p.text(`"` + field.Name + `":`)
+		if err := encoder.Encode(field.Value); err != nil {
+			return err
+		}
+		p.buffer.Truncate(p.buffer.Len() - 1) // the line break
 	}
-	if err := p.encoder.Encode(record); err != nil {
-		return err
-	}
-	p.buffer.Truncate(p.buffer.Len() - 1)
+	p.text("}")
 	return nil
 }
 

@@ -203,7 +203,7 @@ func (s *Service) queue(ctx context.Context, tx *postgres.Tx, e *privacy.Export,
 		if err := exports.TakeExport(ctx, tx, *e); err != nil {
 			return err
 		}
-		if err := tx.Enqueue(ctx, privacy.BuildExport{Workspace: *e.Subject.Workspace, Export: e.ID}); err != nil {
+		if err := tx.Enqueue(ctx, privacy.BuildExport{Workspace: *e.WorkspaceID, Export: e.ID}); err != nil {
 			return err
 		}
 	}
@@ -214,7 +214,7 @@ func (s *Service) queue(ctx context.Context, tx *postgres.Tx, e *privacy.Export,
 // leaves the rest to a job; handedOver is then true.
 func (s *Service) buildDirectly(ctx context.Context, e privacy.Export) (handedOver bool, err error) {
 	limit := sizeLimit{records: s.Limits.Records, bytes: s.Limits.Bytes}
-	if e.Subject.Kind == privacy.ExportMerchant {
+	if e.Kind == privacy.ExportMerchant {
 		limit = sizeLimit{records: s.Limits.DirectRecords, bytes: s.Limits.DirectBytes}
 	}
 	select {
@@ -232,7 +232,7 @@ func (s *Service) buildDirectly(ctx context.Context, e privacy.Export) (handedOv
 		return false, s.complete(storeCtx, e)
 	case errors.Is(err, errLost):
 		return false, nil // the next step finds out why
-	case errors.Is(err, errTooLarge) && e.Subject.Kind == privacy.ExportMerchant:
+	case errors.Is(err, errTooLarge) && e.Kind == privacy.ExportMerchant:
 		return s.handOver(storeCtx, e)
 	case errors.Is(err, errTooLarge):
 		refusal := affiliate.Refuse(affiliate.ReasonExportTooLarge)
@@ -246,7 +246,7 @@ func (s *Service) buildDirectly(ctx context.Context, e privacy.Export) (handedOv
 func (s *Service) handOver(ctx context.Context, e privacy.Export) (handedOver bool, err error) {
 	now := s.now()
 	err = s.DB.InTx(ctx, func(tx *postgres.Tx) error {
-		found, err := exports.LockExport(ctx, tx, e.Subject, now)
+		found, err := exports.LockExport(ctx, tx, e.ExportSubject, now)
 		if handedOver = err == nil && found != nil && found.ID == e.ID && found.Lease == e.Lease; !handedOver {
 			return err
 		}
@@ -266,20 +266,20 @@ func (s *Service) release(ctx context.Context, e privacy.Export) error {
 
 // audit records that the caller has got, or will get, a link to a bundle.
 func (s *Service) audit(ctx context.Context, tx *postgres.Tx, e privacy.Export, at time.Time) error {
-	by, subject := server.ActorFrom(ctx), e.Subject
+	by, subject := server.ActorFrom(ctx), e.ExportSubject
 	after := map[string]string{"exportId": e.ID.String()}
 	switch subject.Kind {
 	case privacy.ExportPartner:
-		return tx.AuditAccount(ctx, affiliate.AccountAuditLine{User: *subject.Partner, Actor: by, At: at, Action: "account.export", After: after})
+		return tx.AuditAccount(ctx, affiliate.AccountAuditLine{User: *subject.PartnerID, Actor: by, At: at, Action: "account.export", After: after})
 	case privacy.ExportParticipant:
 		return tx.Audit(ctx, affiliate.AuditLine{
-			Workspace: *subject.Workspace, Mode: subject.Mode, Actor: by, At: at, Action: "participant.export",
-			ResourceType: "participant", ResourceID: subject.ID, After: after,
+			Workspace: *subject.WorkspaceID, Mode: subject.Mode, Actor: by, At: at, Action: "participant.export",
+			ResourceType: "participant", ResourceID: subject.SubjectID, After: after,
 		})
 	case privacy.ExportMerchant:
 	}
 	return tx.Audit(ctx, affiliate.AuditLine{
-		Workspace: *subject.Workspace, Actor: by, At: at, Action: "workspace.export", ResourceType: "workspace", ResourceID: subject.ID, After: after,
+		Workspace: *subject.WorkspaceID, Actor: by, At: at, Action: "workspace.export", ResourceType: "workspace", ResourceID: subject.SubjectID, After: after,
 	})
 }
 

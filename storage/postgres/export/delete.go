@@ -18,7 +18,7 @@ import (
 // makes the bundle.
 func DropExport(ctx context.Context, tx *postgres.Tx, e privacy.Export) error {
 	const lock = `select e.id from exports e where e.subject_id = $1 and e.id = $2 and e.lease = $3 and e.ready_at is null for update`
-	return drop(ctx, tx, lock, e.Subject.ID, e.ID, e.Lease)
+	return drop(ctx, tx, lock, e.SubjectID, e.ID, e.Lease)
 }
 
 // DeleteExportsWithParticipant deletes all bundles that contain data of a participant: of the

@@ -104,7 +104,7 @@ func TestDeleteExports(t *testing.T) {
 		}
 		var remain []string
 		for name, subject := range subjects {
-			if f.Count(`select count(*) from exports where subject_id = $1`, subject.ID) == 1 {
+			if f.Count(`select count(*) from exports where subject_id = $1`, subject.SubjectID) == 1 {
 				remain = append(remain, name)
 			}
 		}

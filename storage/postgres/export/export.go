@@ -9,10 +9,10 @@ package export
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
@@ -20,83 +20,41 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
-const exportColumns = `
-	e.id, e.kind, e.subject_id, e.workspace_id, e.program_id, e.partner_id, e.mode, e.request_mode, e.queued, e.lease, e.lease_until,
-	e.progress, e.created_at, e.ready_at, e.expires_at`
+var insertExport = postgres.RowsOf[privacy.Export](`
+	insert into exports ({columns}) values {rows} on conflict (subject_id) where ready_at is null do nothing`)
 
-type exportRow struct {
-	ID          privacy.ExportID
-	Kind        privacy.ExportKind
-	SubjectID   uuid.UUID
-	WorkspaceID *affiliate.WorkspaceID
-	ProgramID   *affiliate.ProgramID
-	PartnerID   *affiliate.UserID
-	Mode        *affiliate.Mode
-	RequestMode affiliate.Mode
-	Queued      bool
-	Lease       uuid.UUID
-	LeaseUntil  time.Time
-	Progress    privacy.ExportProgress
-	CreatedAt   time.Time
-	ReadyAt     *time.Time
-	ExpiresAt   *time.Time
-}
-
-func (r exportRow) export() privacy.Export {
-	return privacy.Export{
-		ID: r.ID,
-		Subject: privacy.ExportSubject{
-			Kind: r.Kind, ID: r.SubjectID, Workspace: r.WorkspaceID, Program: r.ProgramID, Mode: r.Mode, Partner: r.PartnerID,
-		},
-		RequestMode: r.RequestMode, Queued: r.Queued, Lease: r.Lease, LeaseUntil: r.LeaseUntil, Progress: r.Progress,
-		CreatedAt: r.CreatedAt, ReadyAt: r.ReadyAt, ExpiresAt: r.ExpiresAt,
-	}
-}
+var exportColumns = postgres.Columns[privacy.Export]("e")
 
 // LockExport locks the export of a subject that is being made or can be downloaded, and
 // returns it; nil if there is none.
 func LockExport(ctx context.Context, tx *postgres.Tx, subject privacy.ExportSubject, now time.Time) (*privacy.Export, error) {
-	const lock = `
+	lock := `
 		select ` + exportColumns + `
 		from exports e
 		where e.subject_id = $1 and e.kind = $2 and (e.ready_at is null or e.expires_at > $3)
 		order by e.created_at desc
 		limit 1
 		for no key update`
-	rows, err := tx.Query(ctx, lock, subject.ID, subject.Kind, now)
-	found, err := postgres.AllRows(rows, err, exportRow.export)
-	if err != nil {
-		return nil, fmt.Errorf("lock an export: %w", err)
-	}
-	if len(found) == 0 {
+	rows, _ := tx.Query(ctx, lock, subject.SubjectID, subject.Kind, now)
+	found, err := pgx.CollectOneRow(rows, pgx.RowToAddrOfStructByName[privacy.Export])
+	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, nil //nolint:nilnil // nil means that there is none
 	}
-	return &found[0], nil
+	return found, err
 }
 
 // InsertExport stores a new export. inserted is false if another export of the subject is
 // being made.
 func InsertExport(ctx context.Context, tx *postgres.Tx, e privacy.Export) (inserted bool, err error) {
-	const insert = `
-		insert into exports (id, kind, subject_id, workspace_id, program_id, partner_id, mode, request_mode, queued, lease, lease_until, progress, created_at)
-		values (@id, @kind, @subject, @workspace, @program, @partner, @mode, @request_mode, @queued, @lease, @lease_until, @progress, @created_at)
-		on conflict (subject_id) where ready_at is null do nothing`
-	tag, err := tx.Exec(ctx, insert, pgx.NamedArgs{
-		"id": e.ID, "kind": e.Subject.Kind, "subject": e.Subject.ID, "workspace": e.Subject.Workspace, "program": e.Subject.Program,
-		"partner": e.Subject.Partner, "mode": e.Subject.Mode, "request_mode": e.RequestMode, "queued": e.Queued, "lease": e.Lease,
-		"lease_until": e.LeaseUntil, "progress": e.Progress, "created_at": e.CreatedAt,
-	})
-	if err != nil {
-		return false, fmt.Errorf("insert an export: %w", err)
-	}
-	return tag.RowsAffected() == 1, nil
+	n, err := insertExport.Exec(ctx, tx, e)
+	return n == 1, err
 }
 
 // TakeExport gives a locked export that is not complete to the process that e.Lease names,
 // and stores e.Queued.
 func TakeExport(ctx context.Context, tx *postgres.Tx, e privacy.Export) error {
 	const take = `update exports set lease = $3, lease_until = $4, queued = $5 where subject_id = $1 and id = $2`
-	_, err := tx.Exec(ctx, take, e.Subject.ID, e.ID, e.Lease, e.LeaseUntil, e.Queued)
+	_, err := tx.Exec(ctx, take, e.SubjectID, e.ID, e.Lease, e.LeaseUntil, e.Queued)
 	return err
 }
 
@@ -106,7 +64,7 @@ func SaveProgress(ctx context.Context, tx *postgres.Tx, e privacy.Export, chunks
 	const save = `
 		update exports set progress = $4, lease_until = $5
 		where subject_id = $1 and id = $2 and lease = $3 and ready_at is null`
-	tag, err := tx.Exec(ctx, save, e.Subject.ID, e.ID, e.Lease, e.Progress, e.LeaseUntil)
+	tag, err := tx.Exec(ctx, save, e.SubjectID, e.ID, e.Lease, e.Progress, e.LeaseUntil)
 	if err != nil || tag.RowsAffected() == 0 {
 		return false, err
 	}
@@ -126,7 +84,7 @@ func CompleteExport(ctx context.Context, tx *postgres.Tx, e privacy.Export) (com
 	const complete = `
 		update exports set ready_at = $4, expires_at = $5, lease_until = $4
 		where subject_id = $1 and id = $2 and lease = $3 and ready_at is null`
-	tag, err := tx.Exec(ctx, complete, e.Subject.ID, e.ID, e.Lease, e.ReadyAt, e.ExpiresAt)
+	tag, err := tx.Exec(ctx, complete, e.SubjectID, e.ID, e.Lease, e.ReadyAt, e.ExpiresAt)
 	return tag.RowsAffected() == 1, err
 }
 
@@ -156,37 +114,33 @@ func Recipients(ctx context.Context, tx *postgres.Tx, e privacy.Export) ([]priva
 		join users u on u.id = r.user_id
 		where r.export_id = $1 and u.erased_at is null
 		order by u.id`
-	rows, _ := tx.Query(ctx, read, e.ID, e.Subject.Workspace)
+	rows, _ := tx.Query(ctx, read, e.ID, e.WorkspaceID)
 	return pgx.CollectRows(rows, pgx.RowToStructByName[privacy.ExportRecipient])
 }
 
 // ExportOfJob returns the export of a workspace. Errors: NOT_FOUND.
 func ExportOfJob(ctx context.Context, db *postgres.DB, workspace affiliate.WorkspaceID, id privacy.ExportID) (privacy.Export, error) {
-	const read = `
+	read := `
 		select ` + exportColumns + `
 		from exports e
 		where e.subject_id = $1 and e.id = $2`
-	row, err := postgres.OneRow[exportRow](db.Query(ctx, read, workspace, id))
-	return row.export(), err
+	return postgres.OneRow[privacy.Export](db.Query(ctx, read, workspace, id))
 }
 
 // ExportOfToken returns the complete export of a token that has not expired. Errors:
 // NOT_FOUND.
 func ExportOfToken(ctx context.Context, db *postgres.DB, digest [sha256.Size]byte, now time.Time) (privacy.Export, error) {
-	const read = `
+	read := `
 		select ` + exportColumns + `
 		from export_tokens t
 		join exports e on e.id = t.export_id
 		where t.digest = $1 and t.expires_at > $2 and e.expires_at > $2`
-	row, err := postgres.OneRow[exportRow](db.Query(ctx, read, digest[:], now))
-	return row.export(), err
+	return postgres.OneRow[privacy.Export](db.Query(ctx, read, digest[:], now))
 }
 
 // Chunk returns a piece of a bundle. Errors: NOT_FOUND.
 func Chunk(ctx context.Context, db *postgres.DB, id privacy.ExportID, number int) ([]byte, error) {
 	const read = `select c.data from export_chunks c where c.export_id = $1 and c.number = $2`
-	row, err := postgres.OneRow[chunkRow](db.Query(ctx, read, id, number))
+	row, err := postgres.OneRow[struct{ Data []byte }](db.Query(ctx, read, id, number))
 	return row.Data, err
 }
-
-type chunkRow struct{ Data []byte }

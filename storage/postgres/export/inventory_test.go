@@ -45,9 +45,9 @@ var omitted = map[string]map[string]string{
 		"created_at": internal, "language": visitor, "screen": visitor, "ip_hash": hash, "ip_prefix": visitor, "ua_hash": hash,
 	},
 	"conversions": {
-		"decision_id": internal, "customer_email_hash": hash, "customer_email_domain": buyer, "subscription_id": buyer, "line_items": buyer,
+		"decision_id": internal, "customer_email_hash": hash, "customer_email_domain": ofBuyer, "subscription_id": ofBuyer, "line_items": ofBuyer,
 		"metadata": "free text of the merchant about the buyer", "customer_ip_hash": hash, "customer_ua_hash": hash,
-		"fraud_signals": "evidence can describe the buyer; fraud_events has the rules", "version": internal, "processor": buyer,
+		"fraud_signals": "evidence can describe the buyer; fraud_events has the rules", "version": internal, "processor": ofBuyer,
 		"buyer_erased_at": internal,
 	},
 	"commissions": {
@@ -57,7 +57,7 @@ var omitted = map[string]map[string]string{
 	"ledger_entries":     {"partner_id": "participant_id names the partner"},
 	"payouts":            {"partner_id": "participant_id names the partner", "account": "a copy of the account in the profile, until 30 days after the payment", "version": internal},
 	"payout_batches":     {"workspace_id": scope, "first_confirmed_user": "first_confirmed_by names the member or the service token", "program_ids": "the payouts name the programmes", "version": internal},
-	"refunds":            {"workspace_id": scope, "reason": buyer},
+	"refunds":            {"workspace_id": scope, "reason": ofBuyer},
 	"fraud_events":       {},
 	"participant_invites": {
 		"digest": secret, "mail_digest": secret, "workspace_id": scope,
@@ -110,8 +110,8 @@ var excluded = map[string]string{
 	"click_rolls":                  internal,
 	"click_days":                   "click_summary has the counts of the days",
 	"attribution_decisions":        "explains a conversion, with hashes of the buyer; the audit endpoints return it",
-	"customers":                    buyer,
-	"customer_payments":            buyer,
+	"customers":                    ofBuyer,
+	"customer_payments":            ofBuyer,
 	"commission_counts":            sums,
 	"stats_deltas":                 sums,
 	"participant_totals":           sums,
@@ -137,11 +137,11 @@ var excluded = map[string]string{
 	"notification_stream_tickets":  secret,
 	"notification_periods":         internal,
 	"processor_signature_failures": internal,
-	"processor_events":             buyer,
-	"conversion_aliases":           buyer,
-	"processor_charges":            buyer,
-	"processor_charge_aliases":     buyer,
-	"processor_disputes":           buyer,
+	"processor_events":             ofBuyer,
+	"conversion_aliases":           ofBuyer,
+	"processor_charges":            ofBuyer,
+	"processor_charge_aliases":     ofBuyer,
+	"processor_disputes":           ofBuyer,
 	"processor_promo_codes":        "repeats the promo codes",
 	"erased_values":                "keyed hashes of what was erased",
 	"exports":                      internal,
@@ -158,7 +158,7 @@ const (
 	internal = "bookkeeping of the service, without data about a person"
 	scope    = "the workspace is the subject of the bundle"
 	visitor  = "data of the visitor and not of the subject"
-	buyer    = "data of the buyer, who has a pseudonym in bundles"
+	ofBuyer  = "data of the buyer, who has a pseudonym in bundles"
 	sums     = "sums of records that are exported"
 	values   = "clicks, conversions and commissions have the values"
 )
@@ -223,10 +223,11 @@ func columnsRead() map[string]map[string]bool {
 	for _, parts := range queries {
 		for _, q := range parts {
 			aliases := map[string]string{}
-			for _, match := range tableAliases.FindAllStringSubmatch(q.sql, -1) {
+			sql := q.sql(false)
+			for _, match := range tableAliases.FindAllStringSubmatch(sql, -1) {
 				aliases[match[2]] = match[1]
 			}
-			selected, _, _ := strings.Cut(q.sql, "\n	from ")
+			selected, _, _ := strings.Cut(sql, " from "+q.from)
 			for _, match := range column.FindAllStringSubmatch(selected, -1) {
 				if table := aliases[match[1]]; table != "" {
 					add(table, match[2])

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
-	"github.com/tributary-hq/tributary/affiliate/bundle"
 	"github.com/tributary-hq/tributary/affiliate/privacy"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
@@ -26,37 +25,37 @@ func TestPage_ReadsARangeOfAnIndex(t *testing.T) {
 		fillLarge(f, p, rows)
 	}
 	f.VacuumAnalyze("clicks", "conversions", "commissions", "commission_history", "ledger_entries", "payouts", "notifications", "audit_log", "analytics_days", "fraud_events")
-	since := f.Now().Add(-bundle.ClickPeriod)
-	participant := bundle.Filter{Level: bundle.LevelParticipation, Workspace: ada.Scope.Workspace, Mode: ada.Scope.Mode, Participant: ada.ID, User: ada.Partner, ClicksSince: since}
-	workspace := bundle.Filter{Level: bundle.LevelWorkspace, Workspace: ada.Scope.Workspace, ClicksSince: since}
-	account := bundle.Filter{Level: bundle.LevelAccount, User: ada.Partner}
+	since := f.Now().Add(-ClickPeriod)
+	participant := Filter{Level: LevelParticipation, Workspace: ada.Scope.Workspace, Mode: ada.Scope.Mode, Participant: ada.ID, User: ada.Partner, ClicksSince: since}
+	workspace := Filter{Level: LevelWorkspace, Workspace: ada.Scope.Workspace, ClicksSince: since}
+	account := Filter{Level: LevelAccount, User: ada.Partner}
 	for _, tc := range []struct {
-		part  bundle.Part
-		from  bundle.Filter
+		part  Part
+		from  Filter
 		index string
 	}{
-		{bundle.PartClicks, participant, "clicks_.*workspace_id_participant_id_clicked_at_idx"},
-		{bundle.PartClickSummary, participant, "analytics_days_pkey"},
-		{bundle.PartConversions, participant, "conversions_by_participant_time"},
-		{bundle.PartCommissions, participant, "commissions_by_participant"},
-		{bundle.PartLedger, participant, "ledger_entries_by_participant"},
-		{bundle.PartFraudEvents, participant, "fraud_events_by_participant"},
-		{bundle.PartAudit, participant, "audit_log_by_resource"},
-		{bundle.PartProgramAudit, participant, "audit_log_by_actor"},
-		{bundle.PartNotifications, account, "notifications_.*pkey"},
-		{bundle.PartClicks, workspace, "clicks_.*workspace_id_id_clicked_at_key"},
-		{bundle.PartClickSummary, workspace, "analytics_days_pkey"},
-		{bundle.PartConversions, workspace, "conversions_pkey"},
-		{bundle.PartCommissions, workspace, "commissions_pkey"},
-		{bundle.PartCommissionHistory, workspace, "commission_history_pkey"},
-		{bundle.PartLedger, workspace, "ledger_entries_pkey"},
-		{bundle.PartFraudEvents, workspace, "fraud_events_pkey"},
-		{bundle.PartAudit, workspace, "audit_log_by_age"},
+		{PartClicks, participant, "clicks_.*workspace_id_participant_id_clicked_at_idx"},
+		{PartClickSummary, participant, "analytics_days_pkey"},
+		{PartConversions, participant, "conversions_by_participant_time"},
+		{PartCommissions, participant, "commissions_by_participant"},
+		{PartLedger, participant, "ledger_entries_by_participant"},
+		{PartFraudEvents, participant, "fraud_events_by_participant"},
+		{PartAudit, participant, "audit_log_by_resource"},
+		{PartProgramAudit, participant, "audit_log_by_actor"},
+		{PartNotifications, account, "notifications_.*pkey"},
+		{PartClicks, workspace, "clicks_.*workspace_id_id_clicked_at_key"},
+		{PartClickSummary, workspace, "analytics_days_pkey"},
+		{PartConversions, workspace, "conversions_pkey"},
+		{PartCommissions, workspace, "commissions_pkey"},
+		{PartCommissionHistory, workspace, "commission_history_pkey"},
+		{PartLedger, workspace, "ledger_entries_pkey"},
+		{PartFraudEvents, workspace, "fraud_events_pkey"},
+		{PartAudit, workspace, "audit_log_by_age"},
 	} {
 		q := queries[tc.from.Level][tc.part]
 		after := privacy.ExportPosition{}
 		for _, page := range []string{"the first page", "a later page"} {
-			sql, args := positional(q.sql, arguments(tc.from, after, 50))
+			sql, args := positional(q.sql(false), arguments(tc.from, after, 50))
 			plan := f.PlanWith(readerSettings, sql, args...)
 			name := fmt.Sprintf("%s at level %d, %s", tc.part, tc.from.Level, page)
 			if !regexp.MustCompile(tc.index).MatchString(plan) {
@@ -71,11 +70,11 @@ func TestPage_ReadsARangeOfAnIndex(t *testing.T) {
 				t.Errorf("%s: the plan sorts\n%s", name, plan)
 			}
 			err := Snapshot(t.Context(), f.DB, func(r *Reader) error {
-				got, err := r.Page(t.Context(), tc.part, tc.from, after, 50)
-				if err == nil && len(got.Records) == 50 {
-					after = got.Positions[49]
+				records, positions, err := r.Page(t.Context(), tc.part, tc.from, after, 50)
+				if err == nil && len(records) == 50 {
+					after = positions[49]
 				} else if err == nil {
-					t.Errorf("%s has %d records, want 50", name, len(got.Records))
+					t.Errorf("%s has %d records, want 50", name, len(records))
 				}
 				return err
 			})

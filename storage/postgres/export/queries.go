@@ -1,128 +1,345 @@
 package export
 
 import (
-	"encoding/hex"
-	"time"
-
-	"github.com/google/uuid"
-
-	"github.com/tributary-hq/tributary/affiliate/bundle"
-	"github.com/tributary-hq/tributary/affiliate/privacy"
+	"slices"
+	"strings"
 )
 
-// queries has the statement of each part at each level. Each statement reads one page in the
-// order of an index.
-var queries = map[bundle.Level]map[bundle.Part]query{
-	bundle.LevelAccount: {
-		bundle.PartProfile:       records(userProfile, func(r *bundle.Profile) privacy.ExportPosition { return byID(r.ID.UUID) }),
-		bundle.PartSessions:      records(userSessions, sessionPosition),
-		bundle.PartNetworks:      records(userNetworks, networkPosition),
-		bundle.PartDevices:       records(userDevices, devicePosition),
-		bundle.PartPreferences:   records(userPreferences, preferencePosition),
-		bundle.PartNotifications: records(userNotifications, notificationPosition),
-		bundle.PartMails:         records(userMails, mailPosition),
-		bundle.PartAudit:         records(userAudit, func(r *bundle.AccountAudit) privacy.ExportPosition { return byID(r.ID) }),
+// query reads the records of a part. Each statement reads one page in the order of an index.
+type query struct {
+	// from has a table with the alias t.
+	from string
+	// columns are columns of t. internal are those that are internal to the merchant, such as
+	// notes about a partner. The bundle that a partner requests does not have them. more is
+	// SQL of further columns.
+	columns, internal, more string
+	// where has the conditions, and group is empty or a GROUP BY clause.
+	where, group string
+	order        order
+}
+
+// order is the order of the records.
+type order struct {
+	by []string
+	// after has the values of by in the position after which a page begins.
+	after string
+	// position has the columns of the position. nil means by.
+	position []string
+}
+
+var (
+	byID   = order{by: []string{"t.id"}, after: "@after_id"}
+	byTime = order{by: []string{"t.created_at", "t.id"}, after: "@after_at, @after_id"}
+	byAt   = order{by: []string{"t.at", "t.id"}, after: "@after_at, @after_id"}
+)
+
+// Conditions of statements.
+const (
+	ofUser         = `t.user_id = @user`
+	ofWorkspace    = `t.workspace_id = @workspace`
+	ofParticipant  = `t.workspace_id = @workspace and t.mode = @mode and t.participant_id = @participant`
+	oneParticipant = `t.workspace_id = @workspace and t.mode = @mode and t.id = @participant`
+)
+
+// sql returns the statement with the named parameters of arguments. Its last columns are the
+// position of the record.
+func (q query) sql(forPartner bool) string {
+	columns := strings.Fields(q.columns)
+	if !forPartner {
+		columns = append(columns, strings.Fields(q.internal)...)
+	}
+	for i := range columns {
+		columns[i] = "t." + columns[i]
+	}
+	if q.more != "" {
+		columns = append(columns, q.more)
+	}
+	by := strings.Join(q.order.by, ", ")
+	return "select " + strings.Join(slices.Concat(columns, q.position()), ", ") + " from " + q.from +
+		" where " + q.where + " and (" + by + ") > (" + q.order.after + ")" + q.group + " order by " + by + " limit @limit"
+}
+
+// position returns the columns of the position of a record.
+func (q query) position() []string {
+	if q.order.position != nil {
+		return q.order.position
+	}
+	return q.order.by
+}
+
+// with returns the query with other conditions.
+func (q query) with(where string) query {
+	q.where = where
+	return q
+}
+
+// in returns the query in another order.
+func (q query) in(by order) query {
+	q.order = by
+	return q
+}
+
+// ofMembers returns the query of an account as the query of all members of a workspace.
+func (q query) ofMembers() query {
+	q.from = "members m join " + q.from + " on t.user_id = m.user_id"
+	return q.with("m.workspace_id = @workspace")
+}
+
+// queries has the query of each part at each level.
+var queries = map[Level]map[Part]query{
+	LevelAccount: {
+		PartProfile: {
+			from:    "users t left join payout_methods p on p.user_id = t.id left join second_factors f on f.user_id = t.id",
+			columns: "id kind email name country company_name website_url email_verified_at previous_email email_changed_at created_at",
+			more:    "f.confirmed_at as second_factor_at, p.method, p.account_hint, p.updated_at, p.held_until, p.account",
+			where:   "t.id = @user", order: byID,
+		},
+		PartSessions: sessions, PartNetworks: networks, PartDevices: devices, PartPreferences: preferences,
+		PartNotifications: notifications, PartMails: mails,
+		PartAudit: {from: "account_audit_log t", columns: "id user_id at action before after ip_prefix request_id", where: ofUser, order: byID},
 	},
-	bundle.LevelParticipation: {
-		bundle.PartProfile:        records(participantProfile, func(r *bundle.ParticipantProfile) privacy.ExportPosition { return byID(r.ID.UUID) }),
-		bundle.PartParticipations: records(participation, participationPosition),
-		bundle.PartConsents:       records(participantConsents, consentPosition),
-		bundle.PartLinks:          records(participantLinks, func(r *bundle.Link) privacy.ExportPosition { return byID(r.ID.UUID) }),
-		bundle.PartReferralCodes:  records(participantCodes, codePosition),
-		bundle.PartPromoCodes:     records(participantPromoCodes, func(r *bundle.PromoCode) privacy.ExportPosition { return byTime(r.CreatedAt, r.ID.UUID) }),
-		bundle.PartClickSummary:   records(participantClickDays, clickDayPosition),
-		bundle.PartClicks:         records(participantClicks, clickPosition),
-		bundle.PartConversions:    records(participantConversions, func(r *bundle.Conversion) privacy.ExportPosition { return byTime(r.CreatedAt, r.ID.UUID) }),
-		bundle.PartFraudEvents:    records(participantFraudEvents, func(r *bundle.FraudEvent) privacy.ExportPosition { return byTime(r.CreatedAt, r.ID) }),
-		bundle.PartCommissions:    records(participantCommissions, func(r *bundle.Commission) privacy.ExportPosition { return byTime(r.CreatedAt, r.ID.UUID) }),
-		bundle.PartPayouts:        records(participantPayouts, func(r *bundle.Payout) privacy.ExportPosition { return byTime(r.CreatedAt, r.ID.UUID) }),
-		bundle.PartLedger:         records(participantLedger, func(r *bundle.LedgerEntry) privacy.ExportPosition { return byTime(r.CreatedAt, r.ID) }),
-		bundle.PartNotifications:  records(participantNotifications, notificationPosition),
-		bundle.PartAudit:          records(participantAudit, auditPosition),
-		bundle.PartProgramAudit:   records(partnerAudit, auditPosition),
+	LevelParticipation: {
+		// The merchant sees the account once the partner has accepted.
+		PartProfile: {
+			from: "participants t", more: "case when t.partner_consent is null then t.partner_id end as partner_id, t.partner_name as name, t.partner_email as email",
+			where: oneParticipant, order: byID,
+		},
+		PartParticipations: participants.with(oneParticipant),
+		PartConsents:       consents.with(oneParticipant + " and t.terms_accepted_at is not null"),
+		// Each link has a referral code, also a deleted one. No index contains the deleted links
+		// of a participant.
+		PartLinks: links.with(ofParticipant + " and t.id in " +
+			"(select r.link_id from referral_codes r where r.workspace_id = @workspace and r.participant_id = @participant)"),
+		PartReferralCodes: codes.with(ofParticipant),
+		PartPromoCodes:    promoCodes.with(ofParticipant).in(byTime),
+		PartClickSummary: {
+			from: "analytics_days t", columns: "workspace_id program_id participant_id mode day", more: clickDayCounts,
+			where: ofParticipant + isClickDay +
+				" and t.program_id = (select p.program_id from participants p where p.workspace_id = @workspace and p.mode = @mode and p.id = @participant)",
+			group: clickDayGroup, order: order{by: []string{"t.day"}, after: "@after_at::date"},
+		},
+		PartClicks: clicks.with(ofParticipant + " and t.clicked_at >= @since and t.clicked_at >= @after_at").
+			in(order{by: []string{"t.clicked_at", "t.id"}, after: "@after_at, @after_id"}),
+		PartConversions:   conversions.with(ofParticipant).in(byTime),
+		PartFraudEvents:   fraudEvents.with(ofParticipant).in(byTime),
+		PartCommissions:   commissions.with(ofParticipant).in(byTime),
+		PartPayouts:       payouts.with(ofParticipant).in(byTime),
+		PartLedger:        ledger.with(ofParticipant).in(byTime),
+		PartNotifications: notifications.with("t.feed_id = @user and " + ofParticipant),
+		// The networks of the merchant's members are not exported with a participant.
+		PartAudit: {
+			from: audit.from, columns: audit.columns, more: "case when t.actor = @user::uuid::text then t.ip_prefix end as ip_prefix",
+			where: "t.workspace_id = @workspace and t.resource_id = @participant and t.mode = @mode", order: byAt,
+		},
+		// The actions of the partner in a workspace. The entries have no programme, so they are
+		// read with the partner's first participation in the workspace and mode.
+		PartProgramAudit: audit.with(`t.workspace_id = @workspace and t.actor = @user::uuid::text and t.mode = @mode and not exists (
+			select from participants p
+			where p.workspace_id = @workspace and p.partner_id = @user and p.mode = @mode and p.id < @participant
+		)`),
 	},
-	bundle.LevelWorkspace: {
-		bundle.PartWorkspace:            records(workspace, func(r *bundle.Workspace) privacy.ExportPosition { return byID(r.ID.UUID) }),
-		bundle.PartMembers:              records(members, func(r *bundle.Member) privacy.ExportPosition { return byID(r.UserID.UUID) }),
-		bundle.PartMemberInvites:        records(memberInvites, func(r *bundle.MemberInvite) privacy.ExportPosition { return byID(r.ID) }),
-		bundle.PartSessions:             records(memberSessions, sessionPosition),
-		bundle.PartNetworks:             records(memberNetworks, networkPosition),
-		bundle.PartDevices:              records(memberDevices, devicePosition),
-		bundle.PartPreferences:          records(memberPreferences, preferencePosition),
-		bundle.PartAPIKeys:              records(apiKeys, func(r *bundle.APIKey) privacy.ExportPosition { return byID(r.ID.UUID) }),
-		bundle.PartServiceTokens:        records(serviceTokens, func(r *bundle.ServiceToken) privacy.ExportPosition { return byID(r.ID.UUID) }),
-		bundle.PartEndpoints:            records(endpoints, func(r *bundle.Endpoint) privacy.ExportPosition { return byID(r.ID.UUID) }),
-		bundle.PartProcessorConnections: records(connections, func(r *bundle.ProcessorConnection) privacy.ExportPosition { return byID(r.ID.UUID) }),
-		bundle.PartPrograms:             records(programs, func(r *bundle.Program) privacy.ExportPosition { return byID(r.ID.UUID) }),
-		bundle.PartGroups:               records(groups, func(r *bundle.Group) privacy.ExportPosition { return byID(r.ID.UUID) }),
-		bundle.PartRules: records(rules, func(r *bundle.RuleVersion) privacy.ExportPosition {
-			return privacy.ExportPosition{ID: r.ProgramID.UUID, Number: r.Version}
-		}),
-		bundle.PartParticipantInvites: records(participantInvites, func(r *bundle.ParticipantInvite) privacy.ExportPosition { return byID(r.ID) }),
-		bundle.PartParticipants:       records(workspaceParticipants, participationPosition),
-		bundle.PartConsents:           records(workspaceConsents, consentPosition),
-		bundle.PartLinks:              records(workspaceLinks, func(r *bundle.Link) privacy.ExportPosition { return byID(r.ID.UUID) }),
-		bundle.PartReferralCodes:      records(workspaceCodes, codePosition),
-		bundle.PartPromoCodes:         records(workspacePromoCodes, func(r *bundle.PromoCode) privacy.ExportPosition { return byID(r.ID.UUID) }),
-		bundle.PartClickSummary:       records(workspaceClickDays, clickDayPosition),
-		bundle.PartClicks:             records(workspaceClicks, clickPosition),
-		bundle.PartConversions:        records(workspaceConversions, func(r *bundle.Conversion) privacy.ExportPosition { return byID(r.ID.UUID) }),
-		bundle.PartRefunds:            records(refunds, func(r *bundle.Refund) privacy.ExportPosition { return byID(r.ID) }),
-		bundle.PartFraudEvents:        records(workspaceFraudEvents, func(r *bundle.FraudEvent) privacy.ExportPosition { return byID(r.ID) }),
-		bundle.PartCommissions:        records(workspaceCommissions, func(r *bundle.Commission) privacy.ExportPosition { return byID(r.ID.UUID) }),
-		bundle.PartCommissionHistory: records(commissionHistory, func(r *bundle.CommissionChange) privacy.ExportPosition {
-			return privacy.ExportPosition{ID: r.CommissionID.UUID, Number: r.Seq}
-		}),
-		bundle.PartPayouts:       records(workspacePayouts, func(r *bundle.Payout) privacy.ExportPosition { return byID(r.ID.UUID) }),
-		bundle.PartPayoutBatches: records(payoutBatches, func(r *bundle.PayoutBatch) privacy.ExportPosition { return byID(r.ID) }),
-		bundle.PartLedger:        records(workspaceLedger, func(r *bundle.LedgerEntry) privacy.ExportPosition { return byID(r.ID) }),
-		bundle.PartNotifications: records(workspaceNotifications, notificationPosition),
-		bundle.PartMails:         records(workspaceMails, mailPosition),
-		bundle.PartAudit:         records(workspaceAudit, auditPosition),
+	LevelWorkspace: {
+		PartWorkspace: {
+			from: "workspaces t", columns: "id name currency timezone allowed_origins origin_policy test_mail_redirect second_person_above_cents" +
+				" require_second_factor books_closed_until retain_payee_years created_at updated_at",
+			where: "t.id = @workspace", order: byID,
+		},
+		PartMembers: {
+			from: "members t join users u on u.id = t.user_id left join second_factors f on f.user_id = u.id", columns: "user_id role",
+			more:  "u.email, u.name, u.email_verified_at, f.confirmed_at as second_factor_at, u.created_at as account_created_at, t.created_at as joined_at",
+			where: ofWorkspace, order: order{by: []string{"t.user_id"}, after: "@after_id"},
+		},
+		PartMemberInvites: {from: "member_invites t", columns: "id email role invited_by created_at expires_at ended_at", where: ofWorkspace, order: byID},
+		PartSessions:      sessions.ofMembers(), PartNetworks: networks.ofMembers(), PartDevices: devices.ofMembers(), PartPreferences: preferences.ofMembers(),
+		PartAPIKeys: {
+			from: "api_keys t", columns: "id mode kind name prefix last4 created_at last_used_at expires_at revoked_at rolled_at",
+			more: "t.public_text as public_key", where: ofWorkspace, order: byID,
+		},
+		PartServiceTokens: {
+			from: "service_tokens t", columns: "id mode name role allow_payouts prefix last4 created_by created_at expires_at revoked_at rolled_at" +
+				" last_used_at last_used_ip_prefix",
+			where: ofWorkspace, order: byID,
+		},
+		PartEndpoints: {
+			from: "webhook_endpoints t", columns: "id mode url description subscriptions active disabled_reason last_delivery_at created_at updated_at deleted_at",
+			where: ofWorkspace, order: byID,
+		},
+		PartProcessorConnections: {
+			from: "processor_connections t", columns: "id mode processor account_id create_conversions include_out_of_band connected_at updated_at deleted_at",
+			where: ofWorkspace, order: byID,
+		},
+		PartPrograms: {
+			from: "programs t", columns: "id mode name slug description status website_url allowed_domains landing_url currency attribution_window_days" +
+				" attribution_model signal_precedence link_param auto_approve_partners is_public rules rules_version terms_url min_payout_cents" +
+				" payout_term_days fraud_policy fraud_settings created_at updated_at",
+			where: ofWorkspace, order: byID,
+		},
+		PartGroups: {from: "groups t", columns: "id program_id name rate_bps flat_amount_cents created_at updated_at", where: ofWorkspace, order: byID},
+		PartRules: {
+			from: "program_rules t", columns: "program_id version rules at by", where: ofWorkspace,
+			order: order{by: []string{"t.program_id", "t.version"}, after: "@after_id, @after_number"},
+		},
+		PartParticipantInvites: {
+			from: "participant_invites t", columns: "id program_id mode email group_id referral_code invited_by created_at expires_at ended_at",
+			where: ofWorkspace, order: byID,
+		},
+		PartParticipants: participants, PartConsents: consents, PartLinks: links, PartReferralCodes: codes, PartPromoCodes: promoCodes,
+		PartClickSummary: workspaceClickDays, PartClicks: clicks, PartConversions: conversions,
+		PartRefunds: {
+			from: "refunds t", columns: "id mode external_refund_id external_transaction_id conversion_id asked_cents amount_cents created_at" +
+				" applied_at expires_at",
+			where: ofWorkspace, order: byID,
+		},
+		PartFraudEvents: fraudEvents, PartCommissions: commissions,
+		PartCommissionHistory: {
+			from: "commission_history t", columns: "commission_id seq at actor from_status to_status amount_cents reason code", where: ofWorkspace,
+			order: order{by: []string{"t.commission_id", "t.seq"}, after: "@after_id, @after_number"},
+		},
+		PartPayouts: payouts,
+		PartPayoutBatches: {
+			from: "payout_batches t", columns: "id mode status cutoff created_by first_confirmed_by first_confirmed_at confirmed_by created_at" +
+				" confirmed_at completed_at",
+			where: ofWorkspace, order: byID,
+		},
+		PartLedger: ledger, PartNotifications: notifications.with("t.feed_id = @workspace"),
+		PartMails: mails.with(ofWorkspace + " and t.logged and t.status <> 'pending'"),
+		PartAudit: audit,
 	},
 }
 
-// The position of a record consists of the columns in the order of its statement. Two texts
-// are one text with pairSeparator between them.
+// The records of accounts.
+var (
+	sessions = query{
+		from: "sessions t", columns: "id user_id created_at idle_expires_at expires_at revoked_at", where: ofUser, order: byID,
+	}
+	// The user agents of a network are keyed hashes, which are not exported.
+	networks = query{
+		from: "user_origins t", columns: "user_id ip_prefix", more: "max(t.seen_at) as last_seen_at",
+		where: ofUser, group: " group by t.user_id, t.ip_prefix",
+		order: order{by: []string{"t.user_id", "t.ip_prefix"}, after: "@after_id, @after_text"},
+	}
+	devices = query{
+		from: "user_devices t", columns: "user_id", more: "t.seen_at as last_used_at", where: ofUser,
+		order: order{by: []string{"t.user_id", "t.device"}, after: "@after_id, decode(@after_text, 'hex')"},
+	}
+	preferences = query{
+		from: "notification_preferences t", columns: "user_id category email in_app", where: ofUser,
+		order: order{by: []string{"t.user_id", "t.category"}, after: "@after_id, @after_text"},
+	}
+	notifications = query{
+		from: "notifications t", columns: "id mode category type workspace_id user_id program_id participant_id resource_id facts dismissed_at",
+		more: timeOfID + " as created_at", where: "t.feed_id = @user",
+		order: order{by: []string{"t.mode", "t.category", "t.day", "t.id"}, after: "@after_first, @after_second, @after_at::date, @after_id"},
+	}
+	mails = query{
+		from: "mails t", columns: "id type category workspace_id mode user_id recipient status reason redirected_to subject created_at completed_at",
+		where: ofUser, order: byTime,
+	}
+	audit = query{
+		from: "audit_log t", columns: "id workspace_id mode at actor action resource_type resource_id before after request_id participant_token",
+		more: "t.ip_prefix", where: ofWorkspace, order: byAt,
+	}
+)
 
-func byID(id uuid.UUID) privacy.ExportPosition { return privacy.ExportPosition{ID: id} }
+// timeOfID is the time in a UUIDv7 (RFC 9562): its first 48 bits are milliseconds.
+const timeOfID = `to_timestamp(('x' || translate(left(t.id::text, 13), '-', ''))::bit(48)::bigint / 1000.0)`
 
-func byTime(at bundle.Time, id uuid.UUID) privacy.ExportPosition {
-	return privacy.ExportPosition{At: time.Time(at), ID: id}
-}
+// buyer is the pseudonym of a buyer: the same for all records of the buyer in one workspace
+// and mode. The column has a keyed hash, which the pseudonym does not contain.
+const buyer = `case when t.customer_ref is not null then 'customer-' || encode(substr(sha256(convert_to(t.workspace_id::text, 'UTF8') || '\x00'
+	|| convert_to(t.mode, 'UTF8') || '\x00' || convert_to(t.customer_ref, 'UTF8')), 1, 8), 'hex') end as customer`
 
-func sessionPosition(r *bundle.Session) privacy.ExportPosition { return byID(r.ID.UUID) }
+// The records of programmes and participants.
+var (
+	participants = query{
+		from: "participants t", columns: "id workspace_id program_id mode partner_name partner_email status referral_code application_answers" +
+			" terms_accepted_at applied_at approved_at rejected_at suspended_at erased_at created_at updated_at partner_consent",
+		internal: "group_id override_rate_bps override_flat_amount_cents tags note rejection_reason suspension_reason external_id",
+		more:     "case when @for_partner or t.partner_consent is null then t.partner_id end as partner_id", where: ofWorkspace, order: byID,
+	}
+	consents = query{
+		from: "participants t join programs p on p.workspace_id = t.workspace_id and p.id = t.program_id", columns: "workspace_id program_id mode",
+		more:  "t.id as participant_id, 'programme_terms' as type, p.terms_url, t.terms_accepted_at as accepted_at",
+		where: ofWorkspace + " and t.terms_accepted_at is not null", order: byID,
+	}
+	links = query{
+		from: "links t", columns: "id workspace_id program_id participant_id mode code short_key destination_url sub_id utm_source utm_medium utm_campaign" +
+			" utm_term utm_content is_default created_at updated_at deleted_at",
+		where: ofWorkspace, order: byID,
+	}
+	codes = query{
+		from: "referral_codes t", columns: "workspace_id program_id participant_id link_id mode code created_at", where: ofWorkspace,
+		order: order{by: []string{"t.mode", "t.code"}, after: "@after_first, @after_second"},
+	}
+	promoCodes = query{
+		from: "promo_codes t", columns: "id workspace_id program_id participant_id mode code discount_type discount_value currency max_redemptions" +
+			" redemptions expires_at active sync_to_processor sync_status created_at updated_at",
+		where: ofWorkspace, order: byID,
+	}
+)
 
-func networkPosition(r *bundle.Network) privacy.ExportPosition {
-	return privacy.ExportPosition{ID: r.UserID.UUID, Text: r.IPPrefix}
-}
+// The records of clicks, conversions and money.
+var (
+	// The days of one participant after another.
+	workspaceClickDays = query{
+		from: `participants p cross join lateral (
+			select t.workspace_id, t.program_id, t.participant_id, t.mode, t.day, ` + clickDayCounts + `
+			from analytics_days t
+			where t.workspace_id = p.workspace_id and t.mode = p.mode and t.program_id = p.program_id and t.participant_id = p.id
+				and (p.id > @after_id or t.day > @after_at::date)` + isClickDay + `` + clickDayGroup + `
+		) t`,
+		columns: "workspace_id program_id participant_id mode day clicks unique_clicks signups conversions",
+		where:   "p.workspace_id = @workspace and p.id >= @after_id",
+		order:   order{by: []string{"p.id", "t.day"}, after: "@after_id, @after_at::date"},
+	}
+	// clicked_at is the time in the id, so the ids have the same order. The condition on clicked_at leaves out the
+	// partitions that were read before.
+	clicks = query{
+		from: "clicks t", columns: "id workspace_id program_id participant_id link_id mode referral_code clicked_at received_at expires_at occurred_at" +
+			" landing_url referrer_domain utm_source utm_medium utm_campaign utm_term utm_content sub_id consent country region device browser os" +
+			" paid_platform is_unique is_bot bot_reason foreign_origin",
+		where: ofWorkspace + " and t.clicked_at >= @since and t.clicked_at >= @after_at",
+		order: order{by: []string{"t.id"}, after: "@after_id", position: []string{"t.clicked_at", "t.id"}},
+	}
+	conversions = query{
+		from: "conversions t", columns: "id workspace_id program_id participant_id link_id click_id mode event_type amount_cents currency occurred_at" +
+			" created_at status refunded_amount_cents attributed reason_code promo_code sub_id is_recurring recurring_index",
+		internal: "external_transaction_id source tax_cents shipping_cents fee_cents discount_cents product_ids fraud_score",
+		more:     buyer, where: ofWorkspace, order: byID,
+	}
+	// The evidence of a rule can describe the buyer.
+	fraudEvents = query{
+		from: "fraud_events t", columns: "id workspace_id program_id participant_id conversion_id commission_id mode score action status note" +
+			" resolved_by resolved_at created_at",
+		more: "(select coalesce(jsonb_agg(jsonb_build_object('rule', s -> 'rule', 'score', s -> 'score')), '[]') from jsonb_array_elements(t.signals) s)" +
+			" as rules",
+		where: ofWorkspace, order: byID,
+	}
+	commissions = query{
+		from: "commissions t", columns: "id workspace_id program_id participant_id conversion_id click_id payout_id mode status commission_type event_type" +
+			" promo_code rate_bps flat_amount_cents amount_cents original_amount_cents currency base_amount_cents sale_amount_cents sale_currency fx_rate" +
+			" fx_date recurring_index rejection_code hold_until approved_at rejected_at paid_at refunded_at created_at updated_at",
+		internal: "external_transaction_id needs_review review_reasons dispute_status auto_approve_at override_reason override_by rejection_reason" +
+			" approved_by",
+		more: buyer, where: ofWorkspace, order: byID,
+	}
+	payouts = query{
+		from: "payouts t", columns: "id workspace_id batch_id program_id participant_id mode amount_cents currency commission_count adjustment_cents" +
+			" status method payee_name account_hint reference failure_reason period_start period_end initiated_at paid_at created_at updated_at",
+		where: ofWorkspace, order: byID,
+	}
+	ledger = query{
+		from: "ledger_entries t", columns: "id workspace_id program_id participant_id mode type amount_cents currency commission_id payout_id reason" +
+			" created_at occurred_at",
+		internal: "created_by", where: ofWorkspace, order: byID,
+	}
+)
 
-func devicePosition(r *bundle.Device) privacy.ExportPosition {
-	return privacy.ExportPosition{ID: r.UserID.UUID, Text: hex.EncodeToString(r.Device)}
-}
-
-func preferencePosition(r *bundle.Preference) privacy.ExportPosition {
-	return privacy.ExportPosition{ID: r.UserID.UUID, Text: string(r.Category)}
-}
-
-func notificationPosition(r *bundle.Notification) privacy.ExportPosition {
-	return privacy.ExportPosition{At: time.Time(r.Day), ID: r.ID, Text: r.Mode + pairSeparator + string(r.Category)}
-}
-
-func codePosition(r *bundle.ReferralCode) privacy.ExportPosition {
-	return privacy.ExportPosition{Text: string(r.Mode) + pairSeparator + r.Code}
-}
-
-func mailPosition(r *bundle.Mail) privacy.ExportPosition { return byTime(r.CreatedAt, r.ID.UUID) }
-
-func auditPosition(r *bundle.Audit) privacy.ExportPosition { return byTime(r.At, r.ID) }
-
-func participationPosition(r *bundle.Participation) privacy.ExportPosition { return byID(r.ID.UUID) }
-
-func consentPosition(r *bundle.Consent) privacy.ExportPosition { return byID(r.ParticipantID.UUID) }
-
-func clickPosition(r *bundle.Click) privacy.ExportPosition { return byTime(r.ClickedAt, r.ID.UUID) }
-
-func clickDayPosition(r *bundle.ClickDay) privacy.ExportPosition {
-	return byTime(bundle.Time(r.Day), r.ParticipantID.UUID)
-}
+const (
+	// clickDayCounts are the counts of a day without the counts of values, orders and bots.
+	clickDayCounts = `coalesce(sum(t.clicks), 0)::bigint as clicks, coalesce(sum(t.unique_clicks), 0)::bigint as unique_clicks,
+		coalesce(sum(t.signups), 0)::bigint as signups, coalesce(sum(t.conversions), 0)::bigint as conversions`
+	// isClickDay selects the rows that clickDayCounts adds up: one for each link.
+	isClickDay    = ` and t.dimension = '' and t.currency = '' and num_nonnulls(t.clicks, t.conversions) > 0`
+	clickDayGroup = ` group by t.workspace_id, t.program_id, t.participant_id, t.mode, t.day`
+)

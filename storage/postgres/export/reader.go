@@ -3,13 +3,11 @@ package export
 import (
 	"context"
 	"fmt"
-	"regexp"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
-	"github.com/tributary-hq/tributary/affiliate/bundle"
 	"github.com/tributary-hq/tributary/affiliate/privacy"
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
@@ -36,72 +34,35 @@ func Snapshot(ctx context.Context, db *postgres.DB, fn func(r *Reader) error) er
 	})
 }
 
-// query reads pages of a part at a level.
-type query struct {
-	// sql has the named parameters of arguments.
-	sql string
-	// read reads the rows of a page. The results are pointers to records.
-	read func(rows pgx.Rows) ([]any, []privacy.ExportPosition, error)
-}
-
-// columnsOfAlias stands for the columns of the records in the text of a statement: {c} is
-// c.id, c.mode, …
-var columnsOfAlias = regexp.MustCompile(`\{\w+\}`)
-
-// records returns a query whose rows are records of type T. position returns the position of
-// a record in the order of the statement.
-func records[T any](sql string, position func(record *T) privacy.ExportPosition) query {
-	sql = columnsOfAlias.ReplaceAllStringFunc(sql, func(alias string) string { return postgres.Columns[T](alias[1 : len(alias)-1]) })
-	return query{sql: sql, read: func(rows pgx.Rows) ([]any, []privacy.ExportPosition, error) {
-		found, err := pgx.CollectRows(rows, pgx.RowToAddrOfStructByName[T])
-		all, positions := make([]any, len(found)), make([]privacy.ExportPosition, len(found))
-		for i, record := range found {
-			all[i], positions[i] = record, position(record)
-		}
-		return all, positions, err
-	}}
-}
-
 // arguments are the named parameters of all statements of this package that read records.
-func arguments(filter bundle.Filter, after privacy.ExportPosition, limit int) pgx.NamedArgs {
+func arguments(filter Filter, after privacy.ExportPosition, limit int) pgx.NamedArgs {
 	first, second, _ := strings.Cut(after.Text, pairSeparator)
 	return pgx.NamedArgs{
-		"workspace": filter.Workspace, "mode": filter.Mode, "participant": filter.Participant, "user": filter.User, "since": filter.ClicksSince,
+		"workspace": filter.Workspace, "mode": filter.Mode, "participant": filter.Participant, "user": filter.User,
+		"for_partner": filter.ForPartner, "since": filter.ClicksSince,
 		"after_at": after.At, "after_id": after.ID, "after_text": after.Text, "after_first": first, "after_second": second,
 		"after_number": after.Number, "limit": limit,
 	}
 }
 
-// pairSeparator is between the two texts of a position. The first text does not contain it.
-const pairSeparator = "/"
-
-// Page reads at most limit records of a part that follow a position.
-func (r *Reader) Page(ctx context.Context, part bundle.Part, filter bundle.Filter, after privacy.ExportPosition, limit int) (bundle.Page, error) {
-	q, ok := queries[filter.Level][part]
-	if !ok {
-		return bundle.Page{}, fmt.Errorf("the part %s of an export has no statement at level %d", part, filter.Level)
-	}
-	rows, err := r.tx.Query(ctx, q.sql, arguments(filter, after, limit))
+// Page reads at most limit records of a part that follow a position, and the position of each.
+func (r *Reader) Page(ctx context.Context, part Part, filter Filter, after privacy.ExportPosition, limit int) ([]Record, []privacy.ExportPosition, error) {
+	q := queries[filter.Level][part]
+	rows, err := r.tx.Query(ctx, q.sql(filter.ForPartner), arguments(filter, after, limit))
 	if err != nil {
-		return bundle.Page{}, fmt.Errorf("export %s: %w", part, err)
+		return nil, nil, fmt.Errorf("export %s: %w", part, err)
 	}
-	found, positions, err := q.read(rows)
+	records, positions, err := readRecords(rows, len(q.position()))
 	if err != nil {
-		return bundle.Page{}, fmt.Errorf("export %s: %w", part, err)
+		return nil, nil, fmt.Errorf("export %s: %w", part, err)
 	}
-	return bundle.Page{Records: found, Positions: positions, More: len(found) == limit}, nil
+	return records, positions, nil
 }
 
 // Count counts the records of a part, at most limit.
-func (r *Reader) Count(ctx context.Context, part bundle.Part, filter bundle.Filter, limit int) (n int, err error) {
-	q, ok := queries[filter.Level][part]
-	if !ok {
-		return 0, fmt.Errorf("the part %s of an export has no statement at level %d", part, filter.Level)
-	}
-	rows, err := r.tx.Query(ctx, "select count(*) from ("+q.sql+") as counted", arguments(filter, privacy.ExportPosition{}, limit))
-	if err == nil {
-		n, err = pgx.CollectExactlyOneRow(rows, pgx.RowTo[int])
-	}
+func (r *Reader) Count(ctx context.Context, part Part, filter Filter, limit int) (n int, err error) {
+	sql := "select count(*) from (" + queries[filter.Level][part].sql(filter.ForPartner) + ") as counted"
+	err = r.tx.QueryRow(ctx, sql, arguments(filter, privacy.ExportPosition{}, limit)).Scan(&n)
 	if err != nil {
 		return 0, fmt.Errorf("count %s: %w", part, err)
 	}

@@ -1,4 +1,4 @@
-package bundle
+package export
 
 import (
 	"time"
@@ -126,16 +126,8 @@ type Filter struct {
 	Workspace   affiliate.WorkspaceID
 	Mode        affiliate.Mode
 	Participant affiliate.ParticipantID
+	// ForPartner leaves out what is internal to the merchant.
+	ForPartner bool
 	// ClicksSince is the time of the first click that the bundle contains.
 	ClicksSince time.Time
-}
-
-// Page is a number of consecutive records of a part.
-type Page struct {
-	// Records are pointers to records.
-	Records []any
-	// Positions has the position of each record.
-	Positions []privacy.ExportPosition
-	// More means that the part has further records after those of the page.
-	More bool
 }
