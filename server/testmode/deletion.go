@@ -212,7 +212,7 @@ func (d *deletion) deleteRest(ctx context.Context) (deleted privacy.TestDataCoun
 				return err
 			}
 			finished = true
-			for step := range testdata.Steps(d.DB) {
+			for step := range testdata.Steps() {
 				rows, err := testdata.DeleteRows(ctx, tx, d.workspace, step, lastBatch)
 				if err != nil {
 					return err
@@ -281,7 +281,7 @@ func (d *deletion) deleteCodesAgain(ctx context.Context, codes, links []string) 
 // rows. Other transactions may insert rows that refer to the rows that a step deletes. The
 // next round deletes both.
 func (d *deletion) deleteParts(ctx context.Context) error {
-	for step := range testdata.Steps(d.DB) {
+	for step := range testdata.Steps() {
 		for more := true; more; {
 			var codes, links []string
 			err := d.change(ctx, func(tx *postgres.Tx, r *privacy.RunningReset) error {

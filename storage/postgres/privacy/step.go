@@ -209,10 +209,11 @@ func walk(name, page string, statements ...string) step {
 	}}
 }
 
-// repeat returns a step that runs a statement until it changes no row. The statement changes
-// at most @limit rows.
-func repeat(name, statement string) step {
-	return step{name: name, run: func(ctx context.Context, tx *postgres.Tx, t target, cursor uuid.UUID) (uuid.UUID, bool, error) {
+// deleteAll returns a step that deletes the rows of a table, which has no partitions, that
+// meet a condition.
+func deleteAll(table, condition string) step {
+	statement := "delete from " + table + " where " + condition + " and ctid = any(array(select ctid from " + table + " where " + condition + " limit @limit))"
+	return step{name: table, run: func(ctx context.Context, tx *postgres.Tx, t target, cursor uuid.UUID) (uuid.UUID, bool, error) {
 		args := t.args()
 		args["limit"] = pageSize
 		tag, err := tx.Exec(ctx, statement, postgres.PlanForArgs, args)

@@ -24,6 +24,9 @@ const withErasedCode = `
 			select from promo_codes p where p.workspace_id = c.workspace_id and p.mode = c.mode and p.code = c.promo_code
 		)`
 
+// inBothModes selects the rows of a workspace.
+const inBothModes = `workspace_id = @workspace and mode in ('test', 'live')`
+
 const (
 	auditPage = `select id from audit_log where workspace_id = @workspace and id > @after order by id limit @limit`
 	mailPage  = `select id from mails where id > @after order by id limit @limit`
@@ -142,13 +145,8 @@ var workspaceSteps = []step{
 		insert into analytics_log (workspace_id, mode, erased)
 		select workspace_id, mode, id from participants where workspace_id = @workspace and mode in ('test', 'live') and id = any(@ids)`),
 	directoryCodes(), // the step above has deleted the links
-	repeat("link counts", `
-		delete from list_counts
-		where (workspace_id, program_id, what, slot) in (
-			select workspace_id, program_id, what, slot from list_counts where workspace_id = @workspace and what = 'links' limit @limit)`),
-	repeat("invitations", `
-		delete from participant_invites where (workspace_id, id) in (
-			select workspace_id, id from participant_invites where workspace_id = @workspace and mode in ('test', 'live') limit @limit)`),
+	deleteAll("list_counts", "workspace_id = @workspace and what = 'links'"),
+	deleteAll("participant_invites", inBothModes),
 	clickTable(`
 		update clicks c set ` + clicks.EraseColumns + `,
 			country = null, region = null, device = null, browser = null, os = null, paid_platform = null
@@ -185,48 +183,20 @@ var workspaceSteps = []step{
 		update refunds set external_refund_id = 'erased-' || replace(id::text, '-', ''),
 			external_transaction_id = 'erased-' || replace(conversion_id::text, '-', ''), reason = null
 		where workspace_id = @workspace and mode in ('test', 'live') and id = any(@ids) and external_refund_id <> 'erased-' || replace(id::text, '-', '')`),
-	repeat("customers", `
-		delete from customers where (workspace_id, mode, ref) in (
-			select workspace_id, mode, ref from customers where workspace_id = @workspace and mode in ('test', 'live') limit @limit)`),
-	repeat("payments of customers", `
-		delete from customer_payments where (workspace_id, mode, ref, program_id) in (
-			select workspace_id, mode, ref, program_id from customer_payments where workspace_id = @workspace and mode in ('test', 'live') limit @limit)`),
-	repeat("awaited clicks", `
-		delete from awaited_clicks where (workspace_id, click_id, conversion_id) in (
-			select workspace_id, click_id, conversion_id from awaited_clicks where workspace_id = @workspace and mode in ('test', 'live') limit @limit)`),
-	repeat("stored responses", `
-		delete from idempotency_keys where (workspace_id, mode, method, key) in (
-			select workspace_id, mode, method, key from idempotency_keys where workspace_id = @workspace and mode in ('test', 'live') limit @limit)`),
-	repeat("events of processors", `
-		delete from processor_events where (workspace_id, connection_id, id) in (
-			select workspace_id, connection_id, id from processor_events where workspace_id = @workspace and mode in ('test', 'live') limit @limit)`),
-	repeat("aliases of sales", `
-		delete from conversion_aliases where (workspace_id, mode, id) in (
-			select workspace_id, mode, id from conversion_aliases where workspace_id = @workspace and mode in ('test', 'live') limit @limit)`),
-	repeat("charges of processors", `
-		delete from processor_charges where (workspace_id, mode, id) in (
-			select workspace_id, mode, id from processor_charges where workspace_id = @workspace and mode in ('test', 'live') limit @limit)`),
-	repeat("aliases of charges", `
-		delete from processor_charge_aliases where (workspace_id, mode, id, charge_id) in (
-			select workspace_id, mode, id, charge_id from processor_charge_aliases where workspace_id = @workspace and mode in ('test', 'live') limit @limit)`),
-	repeat("disputes at processors", `
-		delete from processor_disputes where (workspace_id, mode, id) in (
-			select workspace_id, mode, id from processor_disputes where workspace_id = @workspace and mode in ('test', 'live') limit @limit)`),
-	repeat("promo codes at processors", `
-		delete from processor_promo_codes where (workspace_id, mode, promotion_code_id) in (
-			select workspace_id, mode, promotion_code_id from processor_promo_codes where workspace_id = @workspace and mode in ('test', 'live') limit @limit)`),
-	repeat("conversions of erased buyers", `
-		delete from buyer_erasure_sales where (workspace_id, operation_id, conversion_id) in (
-			select workspace_id, operation_id, conversion_id from buyer_erasure_sales where workspace_id = @workspace and mode in ('test', 'live') limit @limit)`),
-	repeat("references of erased buyers", `
-		delete from buyer_erasure_customers where (workspace_id, operation_id, ref) in (
-			select workspace_id, operation_id, ref from buyer_erasure_customers where workspace_id = @workspace limit @limit)`),
-	repeat("keys of erasures of buyers", `
-		delete from buyer_erasure_keys where (workspace_id, key) in (
-			select workspace_id, key from buyer_erasure_keys where workspace_id = @workspace limit @limit)`),
-	repeat("erasures of buyers", `
-		delete from buyer_erasures where (workspace_id, id) in (
-			select workspace_id, id from buyer_erasures where workspace_id = @workspace limit @limit)`),
+	deleteAll("customers", inBothModes),
+	deleteAll("customer_payments", inBothModes),
+	deleteAll("awaited_clicks", inBothModes),
+	deleteAll("idempotency_keys", inBothModes),
+	deleteAll("processor_events", inBothModes),
+	deleteAll("conversion_aliases", inBothModes),
+	deleteAll("processor_charges", inBothModes),
+	deleteAll("processor_charge_aliases", inBothModes),
+	deleteAll("processor_disputes", inBothModes),
+	deleteAll("processor_promo_codes", inBothModes),
+	deleteAll("buyer_erasure_sales", inBothModes),
+	deleteAll("buyer_erasure_customers", "workspace_id = @workspace"),
+	deleteAll("buyer_erasure_keys", "workspace_id = @workspace"),
+	deleteAll("buyer_erasures", "workspace_id = @workspace"),
 	weeks("notifications of the workspace", `
 		delete from notifications where feed_id = @workspace and day >= @from::date and day < @until::date`),
 	walk("mails", mailPage, `delete from mails where id = any(@ids) and (workspace_id = @workspace or account_kind = 'merchant' and recipient = any(@texts))`),

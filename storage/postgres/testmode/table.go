@@ -15,129 +15,126 @@ import (
 type step struct{ table, sql string }
 
 // steps are the deletions in an order that respects the foreign keys: a row is deleted
-// before the rows to which it refers. Clicks and events have their own methods.
+// before the rows to which it refers. Clicks and events have their own functions.
 var steps = []step{
-	{"mails", deleteLoggedMails},
-	{"mails", deleteTestMails},
+	// The notification log is a part of test mode. Pending account mail is not in the log and
+	// is still sent.
+	deleteRows("mails", `select ctid from mails where workspace_id = @workspace and logged and status <> 'pending'`),
+	deleteRows("mails", ofMode("mails")),
 	{"notifications", deleteNotifications},
 	{"notifications", deletePartnerNotifications},
-	{"notification_digests", deleteDigests},
-	{"announcements", deleteAnnouncements},
+	deleteRows("notification_digests", digestsOfMembers),
+	deleteRows("announcements", ofPrograms("announcements")),
 	{"webhook_deliveries", deleteDeliveries},
-	{"awaited_clicks", deleteAwaitedClicks},
-	{"fraud_events", deleteFraudEvents},
-	{"refunds", deleteRefunds},
-	{"payout_commissions", deletePayoutCommissions},
-	{"ledger_entries", deleteLedgerEntries},
-	{"ledger_balances", deleteLedgerBalances},
-	{"payouts", deletePayouts},
-	{"payout_batches", deletePayoutBatches},
-	{"commission_history", deleteCommissionHistory},
-	{"commissions", deleteCommissions},
-	{"commission_counts", deleteCommissionCounts},
-	{"attribution_decisions", deleteDecisions},
-	{"conversions", deleteConversions},
-	{"conversion_aliases", deleteConversionAliases},
-	{"processor_charge_aliases", deleteChargeAliases},
-	{"processor_charges", deleteCharges},
-	{"processor_disputes", deleteDisputes},
-	{"processor_events", deleteProcessorEvents},
-	{"processor_promo_codes", deleteProcessorPromoCodes},
-	{"customer_payments", deleteCustomerPayments},
-	{"customers", deleteCustomers},
-	{"idempotency_keys", deleteIdempotencyKeys},
-	{"erased_values", deleteErasedValues},
-	{"stats_deltas", deleteStatsDeltas},
-	{"analytics_locks", byMode("analytics_locks")},
-	{"analytics_log", byMode("analytics_log")},
-	{"analytics_days", byMode("analytics_days")},
-	{"analytics_values", byMode("analytics_values")},
-	{"analytics_conversions", byMode("analytics_conversions")},
-	{"analytics_customers", byMode("analytics_customers")},
-	{"analytics_cohorts", byMode("analytics_cohorts")},
-	{"click_days", deleteClickDays},
-	{"link_totals", deleteLinkTotals},
-	{"participant_totals", deleteParticipantTotals},
-	{"promo_codes", deletePromoCodes},
-	{"referral_codes", deleteReferralCodes},
-	{"links", deleteLinks},
-	{"participant_invites", deleteInvites},
-	{"participants", deleteParticipants},
-	{"groups", deleteGroups},
-	{"list_counts", deleteListCounts},
-	{"program_rules", deleteProgramRules},
-	{"programs", deletePrograms},
+	deleteRows("awaited_clicks", ofMode("awaited_clicks")),
+	deleteRows("fraud_events", ofMode("fraud_events")),
+	deleteRows("refunds", ofMode("refunds")),
+	deleteRows("payout_commissions", ofParents("payouts", "payout_commissions", "payout_id")),
+	deleteAsOwner("ledger_entries", ofParticipants("ledger_entries")),
+	deleteRows("ledger_balances", ofParticipants("ledger_balances")),
+	deleteRows("payouts", ofMode("payouts")),
+	deleteRows("payout_batches", ofMode("payout_batches")),
+	deleteAsOwner("commission_history", ofParents("commissions", "commission_history", "commission_id")),
+	deleteRows("commissions", ofMode("commissions")),
+	deleteRows("commission_counts", ofMode("commission_counts")),
+	deleteAsOwner("attribution_decisions", ofMode("attribution_decisions")),
+	deleteRows("conversions", ofMode("conversions")),
+	deleteRows("conversion_aliases", ofMode("conversion_aliases")),
+	deleteRows("processor_charge_aliases", ofMode("processor_charge_aliases")),
+	deleteRows("processor_charges", ofMode("processor_charges")),
+	deleteRows("processor_disputes", ofMode("processor_disputes")),
+	deleteRows("processor_events", ofMode("processor_events")),
+	// A job deactivates the promotion codes that are active at a connected processor, and
+	// needs their ids.
+	deleteRows("processor_promo_codes", ofMode("processor_promo_codes")+` and not (active
+		and exists (select from processor_connections x where x.workspace_id = @workspace and x.mode = 'test' and x.deleted_at is null))`),
+	deleteRows("customer_payments", ofMode("customer_payments")),
+	deleteRows("customers", ofMode("customers")),
+	deleteRows("idempotency_keys", ofMode("idempotency_keys")),
+	deleteRows("erased_values", ofMode("erased_values")),
+	deleteRows("stats_deltas", ofMode("stats_deltas")),
+	deleteRows("analytics_locks", ofMode("analytics_locks")),
+	deleteRows("analytics_log", ofMode("analytics_log")),
+	deleteRows("analytics_days", ofMode("analytics_days")),
+	deleteRows("analytics_values", ofMode("analytics_values")),
+	deleteRows("analytics_conversions", ofMode("analytics_conversions")),
+	deleteRows("analytics_customers", ofMode("analytics_customers")),
+	deleteRows("analytics_cohorts", ofMode("analytics_cohorts")),
+	deleteAsOwner("click_days", ofMode("click_days")),
+	deleteRows("link_totals", `
+		select x.ctid from programs p`+eachParticipant+eachLink+`
+		cross join lateral (select x.ctid from link_totals x where x.workspace_id = l.workspace_id and x.link_id = l.id offset 0) x
+		where p.workspace_id = @workspace and p.mode = 'test'`),
+	deleteRows("participant_totals", ofParticipants("participant_totals")),
+	deleteRows("promo_codes", ofMode("promo_codes")),
+	// The next two statements return the deleted codes and keys of links, for
+	// the edge directory. The codes of programmes that are not archived stay, because the edge
+	// may still know them. The result is null for a link that was deleted before.
+	deleteRows("referral_codes", ofPrograms("referral_codes")+" and p.status = 'archived'").returning("code"),
+	deleteRows("links", `select l.ctid from programs p`+eachParticipant+eachLink+` where p.workspace_id = @workspace and p.mode = 'test'`).
+		returning("case when deleted_at is null then short_key end"),
+	deleteRows("participant_invites", ofMode("participant_invites")),
+	deleteRows("participants", ofPrograms("participants")),
+	deleteRows("groups", ofPrograms("groups")),
+	deleteRows("list_counts", ofPrograms("list_counts")),
+	deleteAsOwner("program_rules", ofPrograms("program_rules")),
+	deleteRows("programs", ofMode("programs")),
+}
+
+// deleteRows returns a step that deletes rows of a table. find selects their ctids.
+func deleteRows(table, find string) step {
+	return step{table, "delete from " + table + " where workspace_id = @workspace and ctid = any (array(" + find + " limit @limit))"}
+}
+
+// deleteAsOwner returns a step for a table whose rows the service cannot delete. A function
+// of the schema's owner deletes the rows that find selects, if they belong to test mode.
+func deleteAsOwner(table, find string) step {
+	return step{table, "select delete_test_rows('" + table + "', @workspace, array(" + find + " limit @limit))"}
+}
+
+// returning returns the step with a result for each row.
+func (s step) returning(column string) step {
+	s.sql += " returning " + column
+	return s
 }
 
 // The subqueries with LATERAL and OFFSET 0 make Postgres begin with the programmes, endpoints,
 // commissions or payouts of test mode and search the rows of each of them. Otherwise it could
 // read all rows of the workspace, also those of live mode, and look up the mode of each.
-
-// byMode returns a statement that deletes rows of a table with a column mode. An index of
-// the table begins with the workspace, and in most tables the mode follows. The other tables
-// have few rows in a workspace.
-func byMode(table string) string {
-	return `delete from ` + table + ` where workspace_id = @workspace and mode = 'test' and ctid = any (array(
-		select ctid from ` + table + ` where workspace_id = @workspace and mode = 'test' limit @limit))`
-}
-
-// byProgram returns a statement that deletes rows of the programmes of test mode.
-func byProgram(table string) string {
-	return `delete from ` + table + ` where workspace_id = @workspace and ctid = any (array(
-		select x.ctid from programs p
-		cross join lateral (select x.ctid from ` + table + ` x where x.workspace_id = p.workspace_id and x.program_id = p.id offset 0) x
-		where p.workspace_id = @workspace and p.mode = 'test' limit @limit))`
-}
-
-// byParticipant returns a statement that deletes rows of the participants of test mode.
-func byParticipant(table string) string {
-	return `delete from ` + table + ` where workspace_id = @workspace and ctid = any (array(
-		select x.ctid from programs p
-		cross join lateral (select t.workspace_id, t.id, t.partner_id from participants t where t.workspace_id = p.workspace_id and t.program_id = p.id offset 0) t
-		cross join lateral (select x.ctid from ` + table + ` x where x.workspace_id = t.workspace_id and x.participant_id = t.id offset 0) x
-		where p.workspace_id = @workspace and p.mode = 'test' limit @limit))`
-}
-
-var (
-	deleteAwaitedClicks     = byMode("awaited_clicks")
-	deleteFraudEvents       = byMode("fraud_events")
-	deleteRefunds           = byMode("refunds")
-	deletePayouts           = byMode("payouts")
-	deletePayoutBatches     = byMode("payout_batches")
-	deleteCommissions       = byMode("commissions")
-	deleteCommissionCounts  = byMode("commission_counts")
-	deleteConversions       = byMode("conversions")
-	deleteConversionAliases = byMode("conversion_aliases")
-	deleteChargeAliases     = byMode("processor_charge_aliases")
-	deleteCharges           = byMode("processor_charges")
-	deleteDisputes          = byMode("processor_disputes")
-	deleteProcessorEvents   = byMode("processor_events")
-	deleteCustomerPayments  = byMode("customer_payments")
-	deleteCustomers         = byMode("customers")
-	deleteIdempotencyKeys   = byMode("idempotency_keys")
-	deleteErasedValues      = byMode("erased_values")
-	deleteStatsDeltas       = byMode("stats_deltas")
-	deletePromoCodes        = byMode("promo_codes")
-	deleteInvites           = byMode("participant_invites")
-	deletePrograms          = byMode("programs")
-
-	deleteAnnouncements     = byProgram("announcements")
-	deleteParticipants      = byProgram("participants")
-	deleteGroups            = byProgram("groups")
-	deleteListCounts        = byProgram("list_counts")
-	deleteLedgerBalances    = byParticipant("ledger_balances")
-	deleteParticipantTotals = byParticipant("participant_totals")
+const (
+	eachParticipant = `
+		cross join lateral (select t.workspace_id, t.id, t.partner_id from participants t where t.workspace_id = p.workspace_id and t.program_id = p.id offset 0) t`
+	eachLink = `
+		cross join lateral (select l.ctid, l.workspace_id, l.id from links l where l.workspace_id = t.workspace_id and l.participant_id = t.id offset 0) l`
 )
 
+// ofMode selects the rows of a table with a column mode. An index of the table begins with
+// the workspace, and in most tables the mode follows. The other tables have few rows in a
+// workspace.
+func ofMode(table string) string {
+	return `select ctid from ` + table + ` where workspace_id = @workspace and mode = 'test'`
+}
+
+// ofParents selects the rows of a table that belong to a row of test mode of the table parents.
+func ofParents(parents, table, column string) string {
+	return `
+		select x.ctid from ` + parents + ` p
+		cross join lateral (select x.ctid from ` + table + ` x where x.workspace_id = p.workspace_id and x.` + column + ` = p.id offset 0) x
+		where p.workspace_id = @workspace and p.mode = 'test'`
+}
+
+// ofPrograms selects the rows of the programmes of test mode.
+func ofPrograms(table string) string { return ofParents("programs", table, "program_id") }
+
+// ofParticipants selects the rows of the participants of test mode.
+func ofParticipants(table string) string {
+	return `
+		select x.ctid from programs p` + eachParticipant + `
+		cross join lateral (select x.ctid from ` + table + ` x where x.workspace_id = t.workspace_id and x.participant_id = t.id offset 0) x
+		where p.workspace_id = @workspace and p.mode = 'test'`
+}
+
 const (
-	// deleteLoggedMails deletes the entries of the notification log, which is a part of test
-	// mode. Pending account mail is not in the log and is still sent.
-	deleteLoggedMails = `
-		delete from mails where workspace_id = @workspace and ctid = any (array(
-			select ctid from mails where workspace_id = @workspace and logged and status <> 'pending' limit @limit))`
-	deleteTestMails = `
-		delete from mails where workspace_id = @workspace and ctid = any (array(
-			select ctid from mails where workspace_id = @workspace and mode = 'test' limit @limit))`
 	deleteNotifications = `
 		delete from notifications n
 		using (
@@ -152,11 +149,7 @@ const (
 		delete from notifications n
 		using (
 			select y.feed_id, y.category, y.day, y.id
-			from (
-				select distinct t.partner_id from programs p
-				cross join lateral (select t.workspace_id, t.id, t.partner_id from participants t where t.workspace_id = p.workspace_id and t.program_id = p.id offset 0) t
-				where p.workspace_id = @workspace and p.mode = 'test'
-			) t
+			from (select distinct t.partner_id from programs p` + eachParticipant + ` where p.workspace_id = @workspace and p.mode = 'test') t
 			cross join lateral (
 				select y.feed_id, y.category, y.day, y.id from notifications y
 				where y.feed_id = t.partner_id and y.mode = 'test' and y.workspace_id = @workspace
@@ -165,15 +158,14 @@ const (
 			limit @limit
 		) x
 		where n.feed_id = x.feed_id and n.mode = 'test' and n.category = x.category and n.day = x.day and n.id = x.id`
-	// deleteDigests deletes the gathered mails of members. Digests of partners name no
+	// digestsOfMembers selects the gathered mails of members. Digests of partners name no
 	// workspace. Without notifications, they are not sent.
-	deleteDigests = `
-		delete from notification_digests d where d.mode = 'test' and d.workspace_id = @workspace and d.ctid = any (array(
-			select y.ctid from members m
-			cross join lateral (
-				select y.ctid from notification_digests y where y.user_id = m.user_id and y.mode = 'test' and y.workspace_id = @workspace offset 0
-			) y
-			where m.workspace_id = @workspace limit @limit))`
+	digestsOfMembers = `
+		select y.ctid from members m
+		cross join lateral (
+			select y.ctid from notification_digests y where y.user_id = m.user_id and y.mode = 'test' and y.workspace_id = @workspace offset 0
+		) y
+		where m.workspace_id = @workspace`
 	deleteDeliveries = `
 		delete from webhook_deliveries d
 		using (
@@ -187,74 +179,10 @@ const (
 			limit @limit
 		) x
 		where d.workspace_id = @workspace and d.mode = 'test' and d.endpoint_id = x.endpoint_id and d.id = x.id and d.day = x.day`
-	deletePayoutCommissions = `
-		delete from payout_commissions where workspace_id = @workspace and ctid = any (array(
-			select x.ctid from payouts p
-			cross join lateral (select x.ctid from payout_commissions x where x.workspace_id = p.workspace_id and x.payout_id = p.id offset 0) x
-			where p.workspace_id = @workspace and p.mode = 'test' limit @limit))`
-	deleteLinkTotals = `
-		delete from link_totals where workspace_id = @workspace and ctid = any (array(
-			select x.ctid from programs p
-			cross join lateral (select t.workspace_id, t.id, t.partner_id from participants t where t.workspace_id = p.workspace_id and t.program_id = p.id offset 0) t
-			cross join lateral (select l.workspace_id, l.id from links l where l.workspace_id = t.workspace_id and l.participant_id = t.id offset 0) l
-			cross join lateral (select x.ctid from link_totals x where x.workspace_id = l.workspace_id and x.link_id = l.id offset 0) x
-			where p.workspace_id = @workspace and p.mode = 'test' limit @limit))`
-	// deleteProcessorPromoCodes keeps promotion codes that are active at a connected
-	// processor. A job deactivates them and needs their ids.
-	deleteProcessorPromoCodes = `
-		delete from processor_promo_codes where workspace_id = @workspace and mode = 'test' and ctid = any (array(
-			select c.ctid from processor_promo_codes c
-			where c.workspace_id = @workspace and c.mode = 'test' and not (c.active
-				and exists (select from processor_connections x where x.workspace_id = @workspace and x.mode = 'test' and x.deleted_at is null))
-			limit @limit))`
-
-	// These two statements return the deleted codes and keys of links, for the edge directory. deleteReferralCodes
-	// keeps the codes of programmes that are not archived, because the edge may still know
-	// them. deleteLinks returns null for a link that was deleted before.
-	deleteReferralCodes = `
-		delete from referral_codes where workspace_id = @workspace and mode = 'test' and ctid = any (array(
-			select x.ctid from programs p
-			cross join lateral (select x.ctid from referral_codes x where x.workspace_id = p.workspace_id and x.program_id = p.id offset 0) x
-			where p.workspace_id = @workspace and p.mode = 'test' and p.status = 'archived' limit @limit))
-		returning code`
-	deleteLinks = `
-		delete from links where workspace_id = @workspace and mode = 'test' and ctid = any (array(
-			select l.ctid from programs p
-			cross join lateral (select t.workspace_id, t.id, t.partner_id from participants t where t.workspace_id = p.workspace_id and t.program_id = p.id offset 0) t
-			cross join lateral (select l.ctid from links l where l.workspace_id = t.workspace_id and l.participant_id = t.id offset 0) l
-			where p.workspace_id = @workspace and p.mode = 'test' limit @limit))
-		returning case when deleted_at is null then short_key end`
-)
-
-// The service cannot delete rows of these tables. A function of the schema's owner deletes
-// the rows whose ctids it gets, if they belong to test mode.
-const (
-	deleteLedgerEntries = `
-		select delete_test_rows('ledger_entries', @workspace, array(
-			select x.ctid from programs p
-			cross join lateral (select t.workspace_id, t.id, t.partner_id from participants t where t.workspace_id = p.workspace_id and t.program_id = p.id offset 0) t
-			cross join lateral (select x.ctid from ledger_entries x where x.workspace_id = t.workspace_id and x.participant_id = t.id and x.mode = 'test' offset 0) x
-			where p.workspace_id = @workspace and p.mode = 'test' limit @limit))`
-	deleteCommissionHistory = `
-		select delete_test_rows('commission_history', @workspace, array(
-			select x.ctid from commissions c
-			cross join lateral (select x.ctid from commission_history x where x.workspace_id = c.workspace_id and x.commission_id = c.id offset 0) x
-			where c.workspace_id = @workspace and c.mode = 'test' limit @limit))`
-	deleteDecisions = `
-		select delete_test_rows('attribution_decisions', @workspace, array(
-			select ctid from attribution_decisions where workspace_id = @workspace and mode = 'test' limit @limit))`
-	deleteProgramRules = `
-		select delete_test_rows('program_rules', @workspace, array(
-			select x.ctid from programs p
-			cross join lateral (select x.ctid from program_rules x where x.workspace_id = p.workspace_id and x.program_id = p.id offset 0) x
-			where p.workspace_id = @workspace and p.mode = 'test' limit @limit))`
-	deleteClickDays = `
-		select delete_test_rows('click_days', @workspace, array(
-			select ctid from click_days where workspace_id = @workspace and mode = 'test' limit @limit))`
 )
 
 // Steps returns the number of steps of DeleteRows.
-func Steps(db *postgres.DB) int { return len(steps) }
+func Steps() int { return len(steps) }
 
 // DeleteRows executes a step: it deletes at most limit rows of one table. The steps are
 // numbered from 0, and their order respects the foreign keys. The transaction must have locked
