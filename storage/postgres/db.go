@@ -225,24 +225,25 @@ func (db *DB) Close() {
 // Ping reports whether the database responds.
 func (db *DB) Ping(ctx context.Context) error { return db.pool.Ping(ctx) }
 
-// Exec runs a statement outside a transaction.
+// Exec runs a statement outside a transaction. The methods of DB and Tx name the statement in
+// their errors, so that callers need not.
 func (db *DB) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
-	return db.pool.Exec(ctx, sql, args...)
+	return execute(ctx, db.pool, sql, args)
 }
 
 // Query runs a statement outside a transaction.
 func (db *DB) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
-	return db.pool.Query(ctx, sql, args...)
+	return query(ctx, db.pool, sql, args)
 }
 
 // QueryRow runs a statement that returns at most one row outside a transaction.
 func (db *DB) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
-	return db.pool.QueryRow(ctx, sql, args...)
+	return namedRow{db.pool.QueryRow(ctx, sql, args...), sql}
 }
 
 // SendBatch runs statements in one round trip, which is a transaction of its own.
 func (db *DB) SendBatch(ctx context.Context, batch *pgx.Batch) pgx.BatchResults {
-	return db.pool.SendBatch(ctx, batch)
+	return namedBatch{db.pool.SendBatch(ctx, batch), batch}
 }
 
 // SendingPool returns the pool of the webhook sender, for statements outside a

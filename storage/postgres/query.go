@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/payout"
@@ -16,6 +17,65 @@ import (
 // Queryer is a pool, a connection or a transaction.
 type Queryer interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+}
+
+// executor is a pool or a transaction.
+type executor interface {
+	Queryer
+	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
+}
+
+func execute(ctx context.Context, on executor, sql string, args []any) (pgconn.CommandTag, error) {
+	tag, err := on.Exec(ctx, sql, args...)
+	return tag, nameStatement(sql, err)
+}
+
+func query(ctx context.Context, on executor, sql string, args []any) (pgx.Rows, error) {
+	rows, err := on.Query(ctx, sql, args...)
+	return namedRows{rows, sql}, nameStatement(sql, err)
+}
+
+// namedRows, namedRow and namedBatch are results whose errors name the statement.
+type namedRows struct {
+	pgx.Rows
+	sql string
+}
+
+// Err returns the error that ended the result.
+func (r namedRows) Err() error { return nameStatement(r.sql, r.Rows.Err()) }
+
+type namedRow struct {
+	pgx.Row
+	sql string
+}
+
+// Scan reads the row. Errors: pgx.ErrNoRows.
+func (r namedRow) Scan(dest ...any) error { return nameStatement(r.sql, r.Row.Scan(dest...)) }
+
+type namedBatch struct {
+	pgx.BatchResults
+	batch *pgx.Batch
+}
+
+// Close reads the results that were not read. Its error names the first statement.
+func (b namedBatch) Close() error {
+	err := b.BatchResults.Close()
+	if err != nil && len(b.batch.QueuedQueries) > 0 {
+		err = nameStatement("batch from "+b.batch.QueuedQueries[0].SQL, err)
+	}
+	return err
+}
+
+// statementName is the number of characters with which an error names a statement.
+const statementName = 60
+
+// nameStatement adds the beginning of a statement to its error.
+func nameStatement(sql string, err error) error {
+	if err == nil || errors.Is(err, pgx.ErrNoRows) {
+		return err
+	}
+	name := strings.Join(strings.Fields(sql), " ")
+	return fmt.Errorf("%s: %w", name[:min(len(name), statementName)], err)
 }
 
 // OneRow reads the only row of a query into a T, by the names of its columns. Errors:

@@ -115,6 +115,26 @@ func (db *DB) InSnapshot(ctx context.Context, fn func(ctx context.Context, tx pg
 // must then do the work of the callback.
 func (tx *Tx) AfterCommit(callback func()) { tx.afterCommit = append(tx.afterCommit, callback) }
 
+// Exec executes a statement.
+func (tx *Tx) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
+	return execute(ctx, tx.Tx, sql, args)
+}
+
+// Query executes a statement that returns rows.
+func (tx *Tx) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
+	return query(ctx, tx.Tx, sql, args)
+}
+
+// QueryRow executes a statement that returns at most one row.
+func (tx *Tx) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
+	return namedRow{tx.Tx.QueryRow(ctx, sql, args...), sql}
+}
+
+// SendBatch executes statements in one round trip.
+func (tx *Tx) SendBatch(ctx context.Context, batch *pgx.Batch) pgx.BatchResults {
+	return namedBatch{tx.Tx.SendBatch(ctx, batch), batch}
+}
+
 // ErasureKeys returns Config.ErasureKeys.
 func (tx *Tx) ErasureKeys() privacy.ErasureKeys { return tx.db.erasureKeys }
 
