@@ -367,9 +367,5 @@ const selectJobQueues = `
 // JobQueueStats returns the state of each of the given queues.
 func (db *DB) JobQueueStats(ctx context.Context, queues []string) ([]affiliate.JobQueueStats, error) {
 	rows, _ := db.Query(ctx, selectJobQueues, queues)
-	stats, err := pgx.CollectRows(rows, pgx.RowToStructByName[affiliate.JobQueueStats])
-	if err != nil {
-		return nil, fmt.Errorf("read the state of the job queue: %w", err)
-	}
-	return stats, nil
+	return pgx.CollectRows(rows, pgx.RowToStructByName[affiliate.JobQueueStats])
 }

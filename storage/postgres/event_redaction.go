@@ -72,12 +72,9 @@ func redactEvents(
 	}
 	var after affiliate.EventID
 	for {
-		rows, err := tx.Query(ctx, selectEventsOfSubject, pgx.NamedArgs{
+		rows, _ := tx.Query(ctx, selectEventsOfSubject, pgx.NamedArgs{
 			"workspace": scope.Workspace, "mode": scope.Mode, "subject": participant, "after": after, "most": redactionBatch,
 		})
-		if err != nil {
-			return redacted, err
-		}
 		block, err := pgx.CollectRows(rows, pgx.RowToStructByName[stored])
 		if err != nil {
 			return redacted, err

@@ -61,10 +61,7 @@ func claimKey(ctx context.Context, tx *Tx, scope affiliate.Scope, key affiliate.
 func StoreResponse(ctx context.Context, tx *Tx, scope affiliate.Scope, key affiliate.IdempotencyKey, response []byte) error {
 	batch := &pgx.Batch{}
 	QueueResponse(batch, scope, &key, response)
-	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
-		return fmt.Errorf("idempotency key: %w", err)
-	}
-	return nil
+	return tx.SendBatch(ctx, batch).Close()
 }
 
 // StoredResponse is a response that is stored under a key, with the fingerprint of its request.
@@ -81,10 +78,7 @@ func ReadStored(ctx context.Context, q Queryer, scope affiliate.Scope, key affil
 		select fingerprint, response
 		from idempotency_keys
 		where workspace_id = $1 and mode = $2 and method = $3 and key = $4 and expires_at > $5`
-	rows, err := q.Query(ctx, read, scope.Workspace, scope.Mode, key.Method, key.Key, key.At)
-	if err != nil {
-		return StoredResponse{}, fmt.Errorf("idempotency key: %w", err)
-	}
+	rows, _ := q.Query(ctx, read, scope.Workspace, scope.Mode, key.Method, key.Key, key.At)
 	found, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[StoredResponse])
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
@@ -127,10 +121,8 @@ const deleteKey = `
 // ReleaseKey deletes a key that ClaimKeyAlone has inserted, for a request of which no item
 // succeeded.
 func ReleaseKey(ctx context.Context, db *DB, scope affiliate.Scope, key affiliate.IdempotencyKey) error {
-	if _, err := db.Exec(ctx, deleteKey, scope.Workspace, scope.Mode, key.Method, key.Key, key.Fingerprint); err != nil {
-		return fmt.Errorf("idempotency key: %w", err)
-	}
-	return nil
+	_, err := db.Exec(ctx, deleteKey, scope.Workspace, scope.Mode, key.Method, key.Key, key.Fingerprint)
+	return err
 }
 
 // QueueRelease queues the deletion of a key that QueueClaim has inserted.
@@ -152,10 +144,7 @@ const dropExpiredKeys = `
 // deleted keys. It skips a key that another transaction claims at the same time.
 func DropExpiredIdempotencyKeys(ctx context.Context, db *DB, now time.Time, limit int) (int64, error) {
 	tag, err := db.Exec(ctx, dropExpiredKeys, now, limit)
-	if err != nil {
-		return 0, fmt.Errorf("delete expired idempotency keys: %w", err)
-	}
-	return tag.RowsAffected(), nil
+	return tag.RowsAffected(), err
 }
 
 // QueueResponse queues a statement that stores the response under a key that the same

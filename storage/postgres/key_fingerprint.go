@@ -27,11 +27,7 @@ func LockKeyFingerprints(ctx context.Context, tx *Tx) ([]affiliate.KeyFingerprin
 func readKeyFingerprints(ctx context.Context, db Queryer) ([]affiliate.KeyFingerprint, error) {
 	const read = `select setting, key_id, fingerprint, is_first from key_fingerprints order by setting, key_id`
 	rows, _ := db.Query(ctx, read)
-	stored, err := pgx.CollectRows(rows, pgx.RowToStructByName[affiliate.KeyFingerprint])
-	if err != nil {
-		return nil, fmt.Errorf("read the fingerprints of keys: %w", err)
-	}
-	return stored, nil
+	return pgx.CollectRows(rows, pgx.RowToStructByName[affiliate.KeyFingerprint])
 }
 
 // StoreKeyFingerprints stores the fingerprints of all keys of a setting. The fingerprints of
@@ -57,8 +53,5 @@ func StoreKeyFingerprints(ctx context.Context, tx *Tx, setting string, keys []af
 func DeleteKeyFingerprints(ctx context.Context, db *DB, setting string) (int64, error) {
 	const remove = `delete from key_fingerprints where setting = $1`
 	tag, err := db.Exec(ctx, remove, setting)
-	if err != nil {
-		return 0, fmt.Errorf("delete the fingerprints of keys: %w", err)
-	}
-	return tag.RowsAffected(), nil
+	return tag.RowsAffected(), err
 }

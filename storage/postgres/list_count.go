@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"fmt"
 	"math/rand/v2"
 
 	"github.com/google/uuid"
@@ -51,10 +50,8 @@ func ChangeCounts(ctx context.Context, tx *Tx, workspace affiliate.WorkspaceID, 
 	for i, change := range changes {
 		what[i], slots[i], n[i] = change.What, int16(change.ID[15]%countSlots), change.N
 	}
-	if _, err := tx.Exec(ctx, change, workspace, program, what, slots, n); err != nil {
-		return fmt.Errorf("update list counts: %w", err)
-	}
-	return nil
+	_, err := tx.Exec(ctx, change, workspace, program, what, slots, n)
+	return err
 }
 
 // ListCount returns the total length of the given lists of a programme. The number is
@@ -62,10 +59,7 @@ func ChangeCounts(ctx context.Context, tx *Tx, workspace affiliate.WorkspaceID, 
 func ListCount(ctx context.Context, db Queryer, workspace affiliate.WorkspaceID, program affiliate.ProgramID, what ...string) (int64, error) {
 	const count = `
 		select coalesce(sum(n), 0)::bigint from list_counts where workspace_id = $1 and program_id = $2 and what = any($3)`
-	rows, err := db.Query(ctx, count, workspace, program, what)
-	if err != nil {
-		return 0, err
-	}
+	rows, _ := db.Query(ctx, count, workspace, program, what)
 	return pgx.CollectExactlyOneRow(rows, pgx.RowTo[int64])
 }
 

@@ -58,10 +58,7 @@ func (tx *Tx) SendMail(ctx context.Context, mails ...notification.Mail) error {
 // Suppressed reports whether mails to an address are held back. address is the result of
 // notification.MailDigest.
 func Suppressed(ctx context.Context, db Queryer, address affiliate.Digests) (bool, error) {
-	rows, err := db.Query(ctx, `select exists (select from mail_suppressions where digest = any($1))`, address)
-	if err != nil {
-		return false, fmt.Errorf("read the suppression of an address: %w", err)
-	}
+	rows, _ := db.Query(ctx, `select exists (select from mail_suppressions where digest = any($1))`, address)
 	return pgx.CollectExactlyOneRow(rows, pgx.RowTo[bool])
 }
 
@@ -69,8 +66,6 @@ func Suppressed(ctx context.Context, db Queryer, address affiliate.Digests) (boo
 // again. address is the result of notification.MailDigest. LiftSuppression has no effect if
 // the address is not suppressed.
 func LiftSuppression(ctx context.Context, tx *Tx, address affiliate.Digests) error {
-	if _, err := tx.Exec(ctx, `delete from mail_suppressions where digest = any($1)`, address); err != nil {
-		return fmt.Errorf("lift the suppression of an address: %w", err)
-	}
-	return nil
+	_, err := tx.Exec(ctx, `delete from mail_suppressions where digest = any($1)`, address)
+	return err
 }

@@ -42,10 +42,7 @@ func (tx *Tx) Notify(ctx context.Context, notifications ...notification.Notifica
 	if err := queueNotifications(tx, batch, notifications...); err != nil {
 		return err
 	}
-	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
-		return fmt.Errorf("store notifications: %w", err)
-	}
-	return nil
+	return tx.SendBatch(ctx, batch).Close()
 }
 
 // queueNotifications adds the inserts of notifications to a batch of this transaction.

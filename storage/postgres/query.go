@@ -235,8 +235,6 @@ func ExistInMode(ctx context.Context, db *DB, scope affiliate.Scope, records []a
 		args[string(record.Kind)] = record.ID
 	}
 	var found bool
-	if err := db.QueryRow(ctx, known, args).Scan(&found); err != nil {
-		return false, fmt.Errorf("look for records: %w", err)
-	}
-	return found, nil
+	err := db.QueryRow(ctx, known, args).Scan(&found)
+	return found, err
 }

@@ -209,10 +209,7 @@ func (tx *Tx) Audit(ctx context.Context, line affiliate.AuditLine) error {
 		"resource_type": line.ResourceType, "resource_id": line.ResourceID.String(), "before": before, "after": after,
 		"ip_prefix": line.Actor.AddressPrefix, "request_id": line.Actor.RequestID, "participant_token": line.Actor.ParticipantToken,
 	})
-	if err != nil {
-		return fmt.Errorf("write audit record: %w", err)
-	}
-	return nil
+	return err
 }
 
 // AuditAccount appends a record to the audit log of an account.
@@ -228,10 +225,7 @@ func (tx *Tx) AuditAccount(ctx context.Context, line affiliate.AccountAuditLine)
 		"user": line.User, "id": affiliate.NewID[affiliate.ID[affiliate.AccountAuditLine]](line.At), "at": line.At, "action": line.Action,
 		"before": before, "after": after, "ip_prefix": line.Actor.AddressPrefix, "request_id": line.Actor.RequestID,
 	})
-	if err != nil {
-		return fmt.Errorf("write audit record of an account: %w", err)
-	}
-	return nil
+	return err
 }
 
 // auditJSON encodes the state before and after a change. Nil stays nil.
@@ -265,10 +259,8 @@ func LockWorkspace(ctx context.Context, tx *Tx, id affiliate.WorkspaceID) error 
 // database does the same for each entry that is added to the ledger.
 func HoldBooks(ctx context.Context, tx *Tx, workspace affiliate.WorkspaceID) (*time.Time, error) {
 	var closed *time.Time
-	if err := tx.QueryRow(ctx, `select hold_books($1)`, workspace).Scan(&closed); err != nil {
-		return nil, fmt.Errorf("read the end of the closed periods: %w", err)
-	}
-	return closed, nil
+	err := tx.QueryRow(ctx, `select hold_books($1)`, workspace).Scan(&closed)
+	return closed, err
 }
 
 // booksTimeout is how long LockBooks waits. Transactions that add to the ledger wait
@@ -282,10 +274,8 @@ func LockBooks(ctx context.Context, tx *Tx, workspace affiliate.WorkspaceID) err
 	if _, err := tx.Exec(ctx, fmt.Sprintf("set local lock_timeout = %d", booksTimeout.Milliseconds())); err != nil {
 		return fmt.Errorf("lock the books: %w", err)
 	}
-	if _, err := tx.Exec(ctx, `select pg_advisory_xact_lock(hashtextextended('books:' || $1::uuid, 0))`, workspace); err != nil {
-		return fmt.Errorf("lock the books: %w", err)
-	}
-	return nil
+	_, err := tx.Exec(ctx, `select pg_advisory_xact_lock(hashtextextended('books:' || $1::uuid, 0))`, workspace)
+	return err
 }
 
 // SQLSTATE codes that the service handles (PostgreSQL documentation, appendix A).

@@ -131,8 +131,5 @@ func EmptyEvent(
 		where workspace_id = $1 and mode = $2 and connection_id = $3 and id = $4 and body is not null
 			and (attempt_until is null or attempt_until <= $6)`
 	tag, err := tx.Exec(ctx, update, workspace, event.Mode, event.ConnectionID, event.ID, reason, at)
-	if err != nil {
-		return false, fmt.Errorf("empty an event of a payment processor: %w", err)
-	}
-	return tag.RowsAffected() == 1, nil
+	return tag.RowsAffected() == 1, err
 }

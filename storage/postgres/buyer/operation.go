@@ -118,10 +118,7 @@ func InsertErasure(ctx context.Context, tx *postgres.Tx, e privacy.BuyerErasure)
 		insert into buyer_erasures (workspace_id, id, kind, identity, status, step, created_at, requested_at)
 		values ($1, $2, $3, $4, $5, $6, $7, $8)`
 	_, err := tx.Exec(ctx, insert, e.Workspace, e.ID, e.Identity.Kind, joinIdentity(e.Identity.Digests), e.Status, e.Progress.Step, e.CreatedAt, e.RequestedAt)
-	if err != nil {
-		return fmt.Errorf("store the erasure of a buyer: %w", err)
-	}
-	return nil
+	return err
 }
 
 // takeOver moves the lists of the failed erasures with one of the fingerprints to a new
@@ -151,10 +148,7 @@ const takeOver = `
 // privacy.ErasureKeys.Fingerprints of the buyer.
 func TakeOver(ctx context.Context, tx *postgres.Tx, e privacy.BuyerErasure, fingerprints affiliate.Digests) error {
 	_, err := tx.Exec(ctx, takeOver, e.Workspace, e.ID, fingerprints)
-	if err != nil {
-		return fmt.Errorf("take over the lists of failed erasures: %w", err)
-	}
-	return nil
+	return err
 }
 
 // Join stores that a request has joined a locked erasure: its time and identity, and the step that
@@ -185,10 +179,7 @@ func PutKey(ctx context.Context, tx *postgres.Tx, e privacy.BuyerErasure, key st
 		on conflict (workspace_id, key) do update set
 			operation_id = excluded.operation_id, fingerprint = excluded.fingerprint, expires_at = excluded.expires_at`
 	_, err := tx.Exec(ctx, put, e.Workspace, key, e.ID, fingerprint, expiresAt)
-	if err != nil {
-		return fmt.Errorf("store the key of an erasure: %w", err)
-	}
-	return nil
+	return err
 }
 
 // Worker identifies one attempt of the job of an erasure.

@@ -140,10 +140,7 @@ func dropIDs(ctx context.Context, tx *postgres.Tx, ids []privacy.ExportID) error
 	batch.Queue(`delete from export_tokens where export_id = any($1)`, ids)
 	batch.Queue(`delete from export_recipients where export_id = any($1)`, ids)
 	batch.Queue(`delete from exports e where e.subject_id is not null and e.id = any($1)`, ids)
-	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
-		return fmt.Errorf("delete exports: %w", err)
-	}
-	return nil
+	return tx.SendBatch(ctx, batch).Close()
 }
 
 const (

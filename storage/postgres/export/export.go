@@ -91,10 +91,8 @@ func CompleteExport(ctx context.Context, tx *postgres.Tx, e privacy.Export) (com
 // InsertToken stores a token of an export.
 func InsertToken(ctx context.Context, tx *postgres.Tx, token privacy.ExportToken, digest [sha256.Size]byte) error {
 	const insert = `insert into export_tokens (digest, export_id, created_at, expires_at) values ($1, $2, $3, $4)`
-	if _, err := tx.Exec(ctx, insert, digest[:], token.Export, token.CreatedAt, token.ExpiresAt); err != nil {
-		return fmt.Errorf("store the token of an export: %w", err)
-	}
-	return nil
+	_, err := tx.Exec(ctx, insert, digest[:], token.Export, token.CreatedAt, token.ExpiresAt)
+	return err
 }
 
 // AddRecipient adds a member to whom the link is mailed when the bundle is complete.

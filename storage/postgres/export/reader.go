@@ -118,10 +118,7 @@ func (r *Reader) Participation(ctx context.Context, scope affiliate.Scope, id af
 func LockUser(ctx context.Context, tx *postgres.Tx, user affiliate.UserID) (exists bool, err error) {
 	const lock = `select from users u where u.id = $1 and u.erased_at is null for share`
 	tag, err := tx.Exec(ctx, lock, user)
-	if err != nil {
-		return false, fmt.Errorf("lock the account of an export: %w", err)
-	}
-	return tag.RowsAffected() == 1, nil
+	return tag.RowsAffected() == 1, err
 }
 
 // LockSubjectWorkspace locks a workspace. It returns false if the workspace does not exist or
@@ -129,10 +126,7 @@ func LockUser(ctx context.Context, tx *postgres.Tx, user affiliate.UserID) (exis
 func LockSubjectWorkspace(ctx context.Context, tx *postgres.Tx, id affiliate.WorkspaceID) (exists bool, err error) {
 	const lock = `select from workspaces w where w.id = $1 and w.erased_at is null for share`
 	tag, err := tx.Exec(ctx, lock, id)
-	if err != nil {
-		return false, fmt.Errorf("lock the workspace of an export: %w", err)
-	}
-	return tag.RowsAffected() == 1, nil
+	return tag.RowsAffected() == 1, err
 }
 
 // WorkspaceName returns the name of a workspace.

@@ -74,10 +74,8 @@ func Log(ctx context.Context, db *postgres.DB, workspace affiliate.WorkspaceID, 
 		return entries, page.Offset() + n, nil
 	}
 	var total int64
-	if err := db.QueryRow(ctx, query.count, postgres.PlanForArgs, query.args).Scan(&total); err != nil {
-		return nil, 0, fmt.Errorf("count notification log: %w", err)
-	}
-	return entries, total, nil
+	err = db.QueryRow(ctx, query.count, postgres.PlanForArgs, query.args).Scan(&total)
+	return entries, total, err
 }
 
 const selectLogEntry = `

@@ -8,7 +8,6 @@ package mail
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -100,10 +99,8 @@ func CompleteMail(ctx context.Context, tx *postgres.Tx, outcome notification.Mai
 	if c := outcome.Content; c != nil {
 		args["sender"], args["subject"], args["html"], args["text"] = c.Sender, c.Subject, c.HTML, c.Text
 	}
-	if _, err := tx.Exec(ctx, completeMail, args); err != nil {
-		return fmt.Errorf("store the outcome of mail %s: %w", outcome.Mail, err)
-	}
-	return nil
+	_, err := tx.Exec(ctx, completeMail, args)
+	return err
 }
 
 const endLostMails = `

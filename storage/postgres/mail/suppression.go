@@ -2,7 +2,6 @@ package mail
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
@@ -44,10 +43,8 @@ func Suppress(ctx context.Context, tx *postgres.Tx, reason notification.Suppress
 		insert into mail_suppressions (digest, reason, created_at)
 		select distinct d, $2, $3::timestamptz from unnest($1::bytea[]) d order by d
 		on conflict (digest) do nothing`
-	if _, err := tx.Exec(ctx, insert, digests, reason, at); err != nil {
-		return fmt.Errorf("suppress %d addresses: %w", len(digests), err)
-	}
-	return nil
+	_, err := tx.Exec(ctx, insert, digests, reason, at)
+	return err
 }
 
 // RecordProviderMessage stores the id of a message of the mail provider. isNew is false if
@@ -56,10 +53,7 @@ func Suppress(ctx context.Context, tx *postgres.Tx, reason notification.Suppress
 func RecordProviderMessage(ctx context.Context, tx *postgres.Tx, id string, at time.Time) (isNew bool, err error) {
 	const insert = `insert into mail_provider_messages (id, received_at) values ($1, $2) on conflict (id) do nothing`
 	tag, err := tx.Exec(ctx, insert, id, at)
-	if err != nil {
-		return false, fmt.Errorf("store the message of the mail provider: %w", err)
-	}
-	return tag.RowsAffected() == 1, nil
+	return tag.RowsAffected() == 1, err
 }
 
 // DeleteProviderMessages deletes at most limit ids of messages that arrived before the

@@ -163,10 +163,7 @@ func ListInvites(
 	if err := db.QueryRow(ctx, countInvites, args).Scan(&total); err != nil {
 		return nil, 0, err
 	}
-	rows, err := db.Query(ctx, listInvites, args)
-	if err != nil {
-		return nil, 0, err
-	}
+	rows, _ := db.Query(ctx, listInvites, args)
 	invites, err := pgx.CollectRows(rows, pgx.RowToStructByName[participant.Invite])
 	return invites, total, err
 }

@@ -116,10 +116,7 @@ func List(
 			search = participantsMatching(filter)
 		}
 	}
-	rows, err := db.Query(ctx, participantListSQL(filter, search, order), postgres.PlanForArgs, args)
-	if err != nil {
-		return nil, 0, err
-	}
+	rows, _ := db.Query(ctx, participantListSQL(filter, search, order), postgres.PlanForArgs, args)
 	participants, err := pgx.CollectRows(rows, pgx.RowToStructByName[participant.Detail])
 	if err != nil {
 		return nil, 0, fmt.Errorf("read participants: %w", err)
@@ -224,15 +221,8 @@ func participantsMatching(filter participant.Filter) string {
 // the filter, in no particular order. If more than affiliate.MaxSearchTotal
 // participants match, it returns more than that number of ids, but not necessarily all.
 func searchParticipants(ctx context.Context, db *postgres.DB, filter participant.Filter, args pgx.NamedArgs) ([]affiliate.ParticipantID, error) {
-	rows, err := db.Query(ctx, participantSearchSQL(filter), postgres.PlanForArgs, args)
-	if err != nil {
-		return nil, err
-	}
-	found, err := pgx.CollectRows(rows, pgx.RowTo[affiliate.ParticipantID])
-	if err != nil {
-		return nil, fmt.Errorf("search participants: %w", err)
-	}
-	return found, nil
+	rows, _ := db.Query(ctx, participantSearchSQL(filter), postgres.PlanForArgs, args)
+	return pgx.CollectRows(rows, pgx.RowTo[affiliate.ParticipantID])
 }
 
 // participantSearchSQL returns a statement that looks up the search text as a prefix in

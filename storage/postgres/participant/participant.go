@@ -6,7 +6,6 @@ package participant
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -43,10 +42,8 @@ func Insert(ctx context.Context, tx *postgres.Tx, p participant.Participant) err
 	if inserted == 0 {
 		return affiliate.Refuse(affiliate.ReasonApplicationDuplicate)
 	}
-	if _, err := tx.Exec(ctx, totals, p.Workspace, p.ID, p.Program); err != nil {
-		return fmt.Errorf("insert participant totals: %w", err)
-	}
-	return nil
+	_, err = tx.Exec(ctx, totals, p.Workspace, p.ID, p.Program)
+	return err
 }
 
 // Update stores a participant that the transaction has locked. Errors: EXTERNAL_ID_TAKEN.
@@ -126,10 +123,7 @@ func LockOfPartner(
 // LockAllOfPartner locks the participations of a partner that were not erased before, in
 // all workspaces and both modes, and returns them.
 func LockAllOfPartner(ctx context.Context, tx *postgres.Tx, partner affiliate.UserID) ([]participant.Participant, error) {
-	rows, err := tx.Query(ctx, lockAllOfPartner, partner)
-	if err != nil {
-		return nil, err
-	}
+	rows, _ := tx.Query(ctx, lockAllOfPartner, partner)
 	return pgx.CollectRows(rows, pgx.RowToStructByName[participant.Participant])
 }
 
@@ -141,10 +135,8 @@ func HasAddress(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, pro
 			select from participants t
 			where t.workspace_id = $1 and t.mode = $2 and t.program_id = $3 and lower(t.partner_email) = $4
 		)`
-	if err := tx.QueryRow(ctx, query, scope.Workspace, scope.Mode, program, email).Scan(&found); err != nil {
-		return false, fmt.Errorf("participants of an address: %w", err)
-	}
-	return found, nil
+	err = tx.QueryRow(ctx, query, scope.Workspace, scope.Mode, program, email).Scan(&found)
+	return found, err
 }
 
 // HasCode reports whether a referral code is in use.
@@ -218,9 +210,5 @@ func PendingCommissions(
 		"review_reason": participant.ReviewParticipantSuspended, "flagged": !job.AddsFlag(),
 		"after": job.After, "after_id": job.AfterID, "since": job.Since, "code": code, "limit": limit,
 	})
-	pending, err := pgx.CollectRows(rows, pgx.RowToStructByName[PendingCommission])
-	if err != nil {
-		return nil, fmt.Errorf("read pending commissions: %w", err)
-	}
-	return pending, nil
+	return pgx.CollectRows(rows, pgx.RowToStructByName[PendingCommission])
 }

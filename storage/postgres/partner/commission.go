@@ -48,10 +48,7 @@ func Commissions(
 	}
 	pageSQL, countSQL := partnerCommissionsSQL(where, order)
 	args := append([]any{postgres.PlanForArgs}, where.Args...)
-	rows, err := db.Query(ctx, pageSQL, append(args, page.Size, page.Offset())...)
-	if err != nil {
-		return nil, 0, fmt.Errorf("read partner's commissions: %w", err)
-	}
+	rows, _ := db.Query(ctx, pageSQL, append(args, page.Size, page.Offset())...)
 	commissions, err := pgx.CollectRows(rows, pgx.RowToStructByName[partner.Commission])
 	if err == nil {
 		err = addClickSubIDs(ctx, db, partnerID, mode, commissions)
@@ -64,10 +61,8 @@ func Commissions(
 		return commissions, page.Offset() + n, nil
 	}
 	var total int64
-	if err := db.QueryRow(ctx, countSQL, args...).Scan(&total); err != nil {
-		return nil, 0, fmt.Errorf("count partner's commissions: %w", err)
-	}
-	return commissions, total, nil
+	err = db.QueryRow(ctx, countSQL, args...).Scan(&total)
+	return commissions, total, err
 }
 
 // clickSubIDs reads the sub ids of clicks by their keys. The partner's participant of each
@@ -227,13 +222,6 @@ func ParticipantBalances(ctx context.Context, db *postgres.DB, p participant.Ref
 }
 
 func balances(ctx context.Context, db *postgres.DB, sql string, args ...any) ([]ledger.PartnerBalance, error) {
-	rows, err := db.Query(ctx, sql, args...)
-	if err != nil {
-		return nil, fmt.Errorf("read balances: %w", err)
-	}
-	balances, err := pgx.CollectRows(rows, pgx.RowToStructByName[ledger.PartnerBalance])
-	if err != nil {
-		return nil, fmt.Errorf("read balances: %w", err)
-	}
-	return balances, nil
+	rows, _ := db.Query(ctx, sql, args...)
+	return pgx.CollectRows(rows, pgx.RowToStructByName[ledger.PartnerBalance])
 }

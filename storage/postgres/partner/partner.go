@@ -5,7 +5,6 @@ package partner
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/jackc/pgx/v5"
 
@@ -59,18 +58,14 @@ func readProfile(ctx context.Context, db postgres.Queryer, sql string, id affili
 
 // UpdateProfile stores a profile that the transaction has locked.
 func UpdateProfile(ctx context.Context, tx *postgres.Tx, p partner.Profile) error {
-	if _, err := updateProfile.Exec(ctx, tx, p); err != nil {
-		return fmt.Errorf("update profile: %w", err)
-	}
-	return nil
+	_, err := updateProfile.Exec(ctx, tx, p)
+	return err
 }
 
 // Rename updates the copies of a partner's name in all workspaces and both modes. A merchant
 // whose participation the partner has not accepted does not see the name.
 func Rename(ctx context.Context, tx *postgres.Tx, id affiliate.UserID, name string) error {
 	const rename = `update participants set partner_name = $2 where partner_id = $1 and erased_at is null and partner_consent is null`
-	if _, err := tx.Exec(ctx, rename, id, name); err != nil {
-		return fmt.Errorf("rename participants: %w", err)
-	}
-	return nil
+	_, err := tx.Exec(ctx, rename, id, name)
+	return err
 }

@@ -113,10 +113,7 @@ func Erased(ctx context.Context, db *postgres.DB, subject privacy.ErasureSubject
 // finished. They are few.
 func UnfinishedErasures(ctx context.Context, db *postgres.DB, before time.Time) ([]privacy.ErasureID, error) {
 	const query = `select id from erasures where finished_at is null and erased_at < $1`
-	rows, err := db.Query(ctx, query, before)
-	if err != nil {
-		return nil, err
-	}
+	rows, _ := db.Query(ctx, query, before)
 	return pgx.CollectRows(rows, pgx.RowTo[privacy.ErasureID])
 }
 
@@ -131,10 +128,7 @@ const selectAbandoned = `
 // AbandonedAccounts returns at most limit accounts that nobody has claimed and that take part in
 // no programme.
 func AbandonedAccounts(ctx context.Context, db *postgres.DB, limit int) ([]affiliate.UserID, error) {
-	rows, err := db.Query(ctx, selectAbandoned, limit)
-	if err != nil {
-		return nil, err
-	}
+	rows, _ := db.Query(ctx, selectAbandoned, limit)
 	return pgx.CollectRows(rows, pgx.RowTo[affiliate.UserID])
 }
 

@@ -100,10 +100,7 @@ func erasePromoCodes(ctx context.Context, tx *postgres.Tx, p participant.Partici
 		Code string
 		Sync bool
 	}
-	rows, err := tx.Query(ctx, read, args)
-	if err != nil {
-		return nil, err
-	}
+	rows, _ := tx.Query(ctx, read, args)
 	found, err := pgx.CollectRows(rows, pgx.RowToStructByName[row])
 	if err != nil {
 		return nil, err
@@ -134,10 +131,8 @@ func keepDigests(ctx context.Context, tx *postgres.Tx, p participant.Participant
 	for i, value := range values {
 		digests[i] = tx.ErasureKeys().First().Digest(p.Scope, kind, value)
 	}
-	if _, err := tx.Exec(ctx, insert, p.Workspace, p.Mode, kind, digests, p.ID); err != nil {
-		return fmt.Errorf("store the digests of erased codes: %w", err)
-	}
-	return nil
+	_, err := tx.Exec(ctx, insert, p.Workspace, p.Mode, kind, digests, p.ID)
+	return err
 }
 
 // directoryCodes returns a step that requests the deletion of the codes of erased participants
@@ -193,8 +188,6 @@ func replaceCodes(ctx context.Context, tx *postgres.Tx, codes privacy.DirectoryC
 		from participants t
 		where l.workspace_id = $1 and l.mode = $2 and l.id in (select link_id from removed)
 			and t.workspace_id = l.workspace_id and t.mode = l.mode and t.id = l.participant_id`
-	if _, err := tx.Exec(ctx, replace, codes.Scope.Workspace, codes.Scope.Mode, codes.Codes); err != nil {
-		return fmt.Errorf("replace erased codes: %w", err)
-	}
-	return nil
+	_, err := tx.Exec(ctx, replace, codes.Scope.Workspace, codes.Scope.Mode, codes.Codes)
+	return err
 }

@@ -174,10 +174,7 @@ func plan(ctx context.Context, tx *postgres.Tx, p Progress) ([]planned, error) {
 		add(target{Partner: &affiliate.UserID{UUID: p.SubjectID}, Pseudonym: pseudonym}, accountSteps)
 	case privacy.EraseParticipant:
 	}
-	rows, err := tx.Query(ctx, query, p.ID)
-	if err != nil {
-		return nil, err
-	}
+	rows, _ := tx.Query(ctx, query, p.ID)
 	participants, err := pgx.CollectRows(rows, pgx.RowToStructByName[row])
 	for _, r := range participants {
 		t := target{Workspace: r.Workspace, Participant: &r.Participant, Partner: r.Partner, Pseudonym: privacy.Pseudonym(r.Participant.UUID)}

@@ -58,10 +58,7 @@ func LockMembers(ctx context.Context, tx *postgres.Tx, workspace affiliate.Works
 	if _, err := tx.Exec(ctx, endInvites, workspace); err != nil {
 		return nil, fmt.Errorf("delete the invitations of members: %w", err)
 	}
-	rows, err := tx.Query(ctx, lock, workspace)
-	if err != nil {
-		return nil, err
-	}
+	rows, _ := tx.Query(ctx, lock, workspace)
 	return pgx.CollectRows(rows, pgx.RowToStructByName[privacy.ErasableAccount])
 }
 

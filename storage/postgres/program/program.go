@@ -4,7 +4,6 @@ package program
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -135,10 +134,8 @@ func Update(ctx context.Context, tx *postgres.Tx, p program.Program) error {
 // HasCommissions reports whether a programme has commissions.
 func HasCommissions(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, id affiliate.ProgramID) (found bool, err error) {
 	const exists = `select exists (select from commissions c where c.workspace_id = $1 and c.mode = $2 and c.program_id = $3)`
-	if err := tx.QueryRow(ctx, exists, scope.Workspace, scope.Mode, id).Scan(&found); err != nil {
-		return false, fmt.Errorf("read commissions of the programme: %w", err)
-	}
-	return found, nil
+	err = tx.QueryRow(ctx, exists, scope.Workspace, scope.Mode, id).Scan(&found)
+	return found, err
 }
 
 // LockSlugs makes sure that only one transaction of a workspace chooses a slug at a time.
@@ -170,10 +167,8 @@ func InsertRules(ctx context.Context, tx *postgres.Tx, p program.Program, at tim
 	const insert = `
 		insert into program_rules (workspace_id, program_id, version, rules, at, by)
 		values ($1, $2, $3, $4, $5, $6)`
-	if _, err := tx.Exec(ctx, insert, p.Workspace, p.ID, p.RulesVersion, p.Rules, at, by.ID()); err != nil {
-		return fmt.Errorf("insert rules version %d: %w", p.RulesVersion, err)
-	}
-	return nil
+	_, err := tx.Exec(ctx, insert, p.Workspace, p.ID, p.RulesVersion, p.Rules, at, by.ID())
+	return err
 }
 
 // listRules reads the versions of a programme's rules, newest first. It reads the

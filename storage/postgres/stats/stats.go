@@ -4,7 +4,6 @@ package stats
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/jackc/pgx/v5"
 
@@ -79,15 +78,8 @@ func Fold(ctx context.Context, db *postgres.DB, limit int) (folded int64, err er
 }
 
 func foldDeltas(ctx context.Context, db postgres.Queryer, limit int) (int64, error) {
-	rows, err := db.Query(ctx, foldStats, limit)
-	if err != nil {
-		return 0, fmt.Errorf("fold stats: %w", err)
-	}
-	folded, err := pgx.CollectExactlyOneRow(rows, pgx.RowTo[int64])
-	if err != nil {
-		return 0, fmt.Errorf("fold stats: %w", err)
-	}
-	return folded, nil
+	rows, _ := db.Query(ctx, foldStats, limit)
+	return pgx.CollectExactlyOneRow(rows, pgx.RowTo[int64])
 }
 
 var insertDeltas = postgres.RowsOf[statsDeltaRow](`insert into stats_deltas ({columns}) values {rows}`)

@@ -23,10 +23,8 @@ const setResetAt = `
 // SetResetAt stores the time until which clicks of test mode are not stored any more. The
 // time never moves back.
 func SetResetAt(ctx context.Context, tx *postgres.Tx, workspace affiliate.WorkspaceID, at time.Time) error {
-	if _, err := tx.Exec(ctx, setResetAt, workspace, at); err != nil {
-		return fmt.Errorf("store the time of a deletion of test data: %w", err)
-	}
-	return nil
+	_, err := tx.Exec(ctx, setResetAt, workspace, at)
+	return err
 }
 
 // clickWriters selects the transactions that write clicks. A transaction holds this lock
@@ -39,10 +37,7 @@ const clickWriters = `
 // ClickWriters returns the names of the running transactions that write clicks. The name of
 // a transaction is never used again.
 func ClickWriters(ctx context.Context, db *postgres.DB) ([]string, error) {
-	rows, err := db.Query(ctx, clickWriters)
-	if err != nil {
-		return nil, fmt.Errorf("read the transactions that write clicks: %w", err)
-	}
+	rows, _ := db.Query(ctx, clickWriters)
 	return pgx.CollectRows(rows, pgx.RowTo[string])
 }
 
@@ -83,10 +78,7 @@ type deletedClickRow struct {
 func DeleteClicks(
 	ctx context.Context, tx *postgres.Tx, workspace affiliate.WorkspaceID, after affiliate.ClickID, limit int,
 ) (last affiliate.ClickID, read int, deleted []click.Click, err error) {
-	rows, err := tx.Query(ctx, clickPage, workspace, after, limit)
-	if err != nil {
-		return after, 0, nil, fmt.Errorf("read clicks: %w", err)
-	}
+	rows, _ := tx.Query(ctx, clickPage, workspace, after, limit)
 	page, err := pgx.CollectRows(rows, pgx.RowToStructByName[clickRow])
 	if err != nil || len(page) == 0 {
 		return after, 0, nil, err
@@ -144,10 +136,7 @@ type eventRow struct {
 func DeleteEvents(
 	ctx context.Context, tx *postgres.Tx, workspace affiliate.WorkspaceID, after affiliate.EventID, limit int,
 ) (last affiliate.EventID, read int, deleted int64, err error) {
-	rows, err := tx.Query(ctx, eventPage, workspace, after, limit)
-	if err != nil {
-		return after, 0, 0, fmt.Errorf("read events: %w", err)
-	}
+	rows, _ := tx.Query(ctx, eventPage, workspace, after, limit)
 	page, err := pgx.CollectRows(rows, pgx.RowToStructByName[eventRow])
 	if err != nil || len(page) == 0 {
 		return after, 0, 0, err

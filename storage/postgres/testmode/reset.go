@@ -71,10 +71,7 @@ func StartReset(ctx context.Context, tx *postgres.Tx, r privacy.TestDataReset) (
 		"workspace": r.Workspace, "id": r.ID, "at": r.StartedAt, "user": r.Actor.ID(),
 		"ip_prefix": r.Actor.AddressPrefix, "request_id": r.Actor.RequestID,
 	})
-	if err != nil {
-		return false, fmt.Errorf("start a deletion of test data: %w", err)
-	}
-	return tag.RowsAffected() == 1, nil
+	return tag.RowsAffected() == 1, err
 }
 
 const lockReset = `
@@ -125,10 +122,7 @@ func SaveProgress(ctx context.Context, tx *postgres.Tx, r privacy.RunningReset) 
 	_, err := tx.Exec(ctx, saveProgress, pgx.NamedArgs{
 		"workspace": r.Workspace, "id": r.ID, "clicks_after": r.ClicksAfter, "events_after": r.EventsAfter, "deleted": r.Deleted,
 	})
-	if err != nil {
-		return fmt.Errorf("store the progress of a deletion: %w", err)
-	}
-	return nil
+	return err
 }
 
 const finishReset = `
@@ -137,10 +131,8 @@ const finishReset = `
 
 // FinishReset stores that a locked deletion is finished.
 func FinishReset(ctx context.Context, tx *postgres.Tx, r privacy.RunningReset, at time.Time) error {
-	if _, err := tx.Exec(ctx, finishReset, r.Workspace, r.ID, at); err != nil {
-		return fmt.Errorf("finish a deletion of test data: %w", err)
-	}
-	return nil
+	_, err := tx.Exec(ctx, finishReset, r.Workspace, r.ID, at)
+	return err
 }
 
 const archivePrograms = `
@@ -152,10 +144,7 @@ const archivePrograms = `
 // ArchivePrograms archives at most limit programmes of test mode. It returns their number.
 func ArchivePrograms(ctx context.Context, tx *postgres.Tx, workspace affiliate.WorkspaceID, limit int, at time.Time) (int64, error) {
 	tag, err := tx.Exec(ctx, archivePrograms, pgx.NamedArgs{"workspace": workspace, "limit": limit, "at": at})
-	if err != nil {
-		return 0, fmt.Errorf("archive programmes of test mode: %w", err)
-	}
-	return tag.RowsAffected(), nil
+	return tag.RowsAffected(), err
 }
 
 const hasOpenPrograms = `
@@ -185,20 +174,13 @@ const referralCodes = `
 // by code. The result starts after the given code.
 func ReferralCodes(ctx context.Context, db *postgres.DB, workspace affiliate.WorkspaceID, after string, limit int) ([]privacy.TestCode, error) {
 	rows, _ := db.Query(ctx, referralCodes, workspace, after, limit)
-	codes, err := pgx.CollectRows(rows, pgx.RowToStructByName[privacy.TestCode])
-	if err != nil {
-		return nil, fmt.Errorf("read the codes of test mode: %w", err)
-	}
-	return codes, nil
+	return pgx.CollectRows(rows, pgx.RowToStructByName[privacy.TestCode])
 }
 
 // PublicKeys returns the public keys of test mode, also those that were revoked.
 func PublicKeys(ctx context.Context, db *postgres.DB, workspace affiliate.WorkspaceID) ([]string, error) {
 	const query = `select public_text from api_keys where workspace_id = $1 and mode = 'test' and kind = 'public'`
-	rows, err := db.Query(ctx, query, workspace)
-	if err != nil {
-		return nil, fmt.Errorf("read the public keys of test mode: %w", err)
-	}
+	rows, _ := db.Query(ctx, query, workspace)
 	return pgx.CollectRows(rows, pgx.RowTo[string])
 }
 
@@ -269,10 +251,7 @@ const activePromotionCodes = `
 // PromoCodesAtProcessor returns at most limit promo codes of test mode that are active at
 // the connected processor.
 func PromoCodesAtProcessor(ctx context.Context, tx *postgres.Tx, workspace affiliate.WorkspaceID, limit int) ([]affiliate.PromoCodeID, error) {
-	rows, err := tx.Query(ctx, activePromotionCodes, workspace, limit)
-	if err != nil {
-		return nil, err
-	}
+	rows, _ := tx.Query(ctx, activePromotionCodes, workspace, limit)
 	return pgx.CollectRows(rows, pgx.RowTo[affiliate.PromoCodeID])
 }
 
@@ -325,8 +304,6 @@ func ClearAuditLog(
 	for i, entry := range page {
 		ids[i] = entry.ID
 	}
-	if _, err := tx.Exec(ctx, clearAudit, workspace, uuids(ids), privacy.Pseudonym(workspace.UUID)); err != nil {
-		return after, 0, fmt.Errorf("clear the audit log: %w", err)
-	}
-	return last, read, nil
+	_, err = tx.Exec(ctx, clearAudit, workspace, uuids(ids), privacy.Pseudonym(workspace.UUID))
+	return last, read, err
 }
