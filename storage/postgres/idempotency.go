@@ -47,7 +47,7 @@ func claimKey(ctx context.Context, tx *Tx, scope affiliate.Scope, key affiliate.
 	batch, claimed := &pgx.Batch{}, false
 	QueueClaim(batch, scope, key, &claimed)
 	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
-		return StoredResponse{}, fmt.Errorf("claim idempotency key: %w", err)
+		return StoredResponse{}, err
 	}
 	if claimed {
 		return StoredResponse{}, nil

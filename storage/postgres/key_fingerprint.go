@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/jackc/pgx/v5"
 
@@ -19,7 +18,7 @@ func KeyFingerprints(ctx context.Context, db *DB) ([]affiliate.KeyFingerprint, e
 func LockKeyFingerprints(ctx context.Context, tx *Tx) ([]affiliate.KeyFingerprint, error) {
 	const lock = `lock table key_fingerprints in share row exclusive mode`
 	if _, err := tx.Exec(ctx, lock); err != nil {
-		return nil, fmt.Errorf("lock the fingerprints of keys: %w", err)
+		return nil, err
 	}
 	return readKeyFingerprints(ctx, tx)
 }
@@ -38,11 +37,11 @@ func StoreKeyFingerprints(ctx context.Context, tx *Tx, setting string, keys []af
 		insert into key_fingerprints (setting, key_id, fingerprint, is_first) values ($1, $2, $3, $4)
 		on conflict (setting, key_id) do update set is_first = excluded.is_first`
 	if _, err := tx.Exec(ctx, clearFirst, setting); err != nil {
-		return fmt.Errorf("store the fingerprints of keys: %w", err)
+		return err
 	}
 	for _, key := range keys {
 		if _, err := tx.Exec(ctx, store, setting, key.KeyID, key.Fingerprint, key.IsFirst); err != nil {
-			return fmt.Errorf("store the fingerprints of keys: %w", err)
+			return err
 		}
 	}
 	return nil

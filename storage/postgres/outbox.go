@@ -65,7 +65,7 @@ func (tx *Tx) Publish(ctx context.Context, events ...affiliate.Event) error {
 			return err
 		}
 		if err := tx.SendBatch(ctx, batch).Close(); err != nil {
-			return fmt.Errorf("publish events: %w", err)
+			return err
 		}
 	}
 	return nil

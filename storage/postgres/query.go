@@ -184,7 +184,7 @@ func CheckParticipation(ctx context.Context, db *DB, partner affiliate.UserID, m
 	const known = `select exists (select from participants t where t.partner_id = $1 and t.mode = $2 and t.program_id = $3)`
 	var found bool
 	if err := db.QueryRow(ctx, known, partner, mode, *program).Scan(&found); err != nil {
-		return fmt.Errorf("participation: %w", err)
+		return err
 	}
 	if !found {
 		return affiliate.Refuse(affiliate.ReasonNotFound)
@@ -208,7 +208,7 @@ func CheckFilter(
 			and ($5::uuid is null or exists (select from payout_batches where workspace_id = $1 and mode = $2 and id = $5))`
 	var found bool
 	if err := db.QueryRow(ctx, known, scope.Workspace, scope.Mode, program, participant, batch).Scan(&found); err != nil {
-		return fmt.Errorf("filter: %w", err)
+		return err
 	}
 	if !found {
 		return affiliate.Refuse(affiliate.ReasonNotFound)

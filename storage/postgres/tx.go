@@ -272,7 +272,7 @@ const booksTimeout = 3 * time.Second
 // booksTimeout, the transaction fails and the response is SERVICE_UNAVAILABLE.
 func LockBooks(ctx context.Context, tx *Tx, workspace affiliate.WorkspaceID) error {
 	if _, err := tx.Exec(ctx, fmt.Sprintf("set local lock_timeout = %d", booksTimeout.Milliseconds())); err != nil {
-		return fmt.Errorf("lock the books: %w", err)
+		return err
 	}
 	_, err := tx.Exec(ctx, `select pg_advisory_xact_lock(hashtextextended('books:' || $1::uuid, 0))`, workspace)
 	return err

@@ -2,7 +2,6 @@ package buyer
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -38,7 +37,7 @@ const (
 func DeleteCustomers(ctx context.Context, tx *postgres.Tx, e privacy.BuyerErasure) error {
 	for _, statement := range []string{deletePayments, deleteCustomers} {
 		if _, err := tx.Exec(ctx, statement, e.Workspace, e.ID, e.Until()); err != nil {
-			return fmt.Errorf("delete the customers of a buyer: %w", err)
+			return err
 		}
 	}
 	return nil
@@ -76,7 +75,7 @@ func DeleteResponses(ctx context.Context, tx *postgres.Tx, e privacy.BuyerErasur
 	})
 	last, err := pgx.CollectRows(rows, pgx.RowToStructByName[privacy.StoredResponseKey])
 	if err != nil {
-		return nil, fmt.Errorf("delete the responses about a buyer: %w", err)
+		return nil, err
 	}
 	if len(last) == 0 {
 		return nil, nil

@@ -2,7 +2,6 @@ package buyer
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -76,7 +75,7 @@ func AddSalesOf(ctx context.Context, tx *postgres.Tx, e privacy.BuyerErasure, by
 			})
 			last, err := pgx.CollectRows(rows, pgx.RowTo[affiliate.ConversionID])
 			if err != nil {
-				return fmt.Errorf("find the conversions of a buyer: %w", err)
+				return err
 			}
 			if len(last) == 0 {
 				break
@@ -270,7 +269,7 @@ func DeleteUnknownSale(ctx context.Context, tx *postgres.Tx, workspace affiliate
 		where d.workspace_id = $1 and d.mode = $2 and d.charge_id = u.id`
 	for _, mode := range []affiliate.Mode{affiliate.ModeTest, affiliate.ModeLive} {
 		if _, err := tx.Exec(ctx, deleteRefunds, workspace, mode, external); err != nil {
-			return fmt.Errorf("delete parked refunds: %w", err)
+			return err
 		}
 		charges, err := conversions.ChargeIDs(ctx, tx, affiliate.Scope{Workspace: workspace, Mode: mode}, []string{external})
 		if err != nil {
@@ -280,7 +279,7 @@ func DeleteUnknownSale(ctx context.Context, tx *postgres.Tx, workspace affiliate
 			continue
 		}
 		if _, err := tx.Exec(ctx, deleteCharges, workspace, mode, charges, processor.IgnoredErased, at); err != nil {
-			return fmt.Errorf("delete charges without a sale: %w", err)
+			return err
 		}
 	}
 	return nil

@@ -11,7 +11,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -247,7 +246,7 @@ func FinishErasure(ctx context.Context, tx *postgres.Tx, e privacy.BuyerErasure,
 	}
 	for _, statement := range []string{deleteSales, deleteCustomersOfList} {
 		if _, err := tx.Exec(ctx, statement, e.Workspace, e.ID); err != nil {
-			return fmt.Errorf("delete the lists of an erasure: %w", err)
+			return err
 		}
 	}
 	return nil

@@ -2,7 +2,6 @@ package buyer
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -80,7 +79,7 @@ func LockSales(ctx context.Context, tx *postgres.Tx, e privacy.BuyerErasure, lim
 	rows, _ = tx.Query(ctx, lockSales, e.Workspace, ids)
 	locked, err := pgx.CollectRows(rows, pgx.RowToStructByName[lockedSale])
 	if err != nil {
-		return nil, nil, fmt.Errorf("lock the conversions of a buyer: %w", err)
+		return nil, nil, err
 	}
 	var remaining []affiliate.ConversionID
 	for _, sale := range locked {
@@ -140,14 +139,14 @@ func completeSales(ctx context.Context, tx *postgres.Tx, workspace affiliate.Wor
 		privacy.SaleEvent
 	}
 	if _, err := tx.Exec(ctx, lockCommissions, workspace, ids); err != nil {
-		return fmt.Errorf("lock the commissions of a buyer: %w", err)
+		return err
 	}
 	batch := &pgx.Batch{}
 	queueRows(batch, func(a alias) { byID[a.Conversion].ProcessorIDs = append(byID[a.Conversion].ProcessorIDs, a.ID) }, aliasesOfSales, workspace, ids)
 	queueRows(batch, func(r refund) { byID[r.Conversion].Refunds = append(byID[r.Conversion].Refunds, r.SaleRefund) }, refundsOfSales, workspace, ids)
 	queueRows(batch, func(e event) { byID[e.Conversion].Events = append(byID[e.Conversion].Events, e.SaleEvent) }, eventsOfSales, workspace, ids)
 	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
-		return fmt.Errorf("read the data of a buyer: %w", err)
+		return err
 	}
 	for i := range sales {
 		if len(sales[i].ProcessorIDs) == 0 {
@@ -275,7 +274,7 @@ func EraseSales(ctx context.Context, tx *postgres.Tx, e privacy.BuyerErasure, id
 	batch.Queue(markErased, e.Workspace, e.ID, ids)
 	batch.Queue(postgres.LogConversions, pgx.NamedArgs{"workspace": e.Workspace, "ids": ids})
 	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
-		return fmt.Errorf("erase the conversions of a buyer: %w", err)
+		return err
 	}
 	// The clicks come last: a click can be stored between two of the statements.
 	for scope, ids := range clickIDs {

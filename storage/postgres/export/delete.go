@@ -2,7 +2,6 @@ package export
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
@@ -101,17 +100,17 @@ func dropOrRestart(ctx context.Context, tx *postgres.Tx, lock string, args ...an
 	rows, _ := tx.Query(ctx, lock, args...)
 	ids, err := pgx.CollectRows(rows, pgx.RowTo[privacy.ExportID])
 	if err != nil {
-		return fmt.Errorf("find exports to delete: %w", err)
+		return err
 	}
 	rows, _ = tx.Query(ctx, restart, ids, uuid.Nil, privacy.ExportProgress{})
 	restarted, err := pgx.CollectRows(rows, pgx.RowToStructByName[privacy.BuildExport])
 	if err != nil {
-		return fmt.Errorf("restart exports: %w", err)
+		return err
 	}
 	for _, job := range restarted {
 		ids = slices.DeleteFunc(ids, func(id privacy.ExportID) bool { return id == job.Export })
 		if _, err := tx.Exec(ctx, deleteChunks, job.Export); err != nil {
-			return fmt.Errorf("delete the pieces of exports: %w", err)
+			return err
 		}
 		if err := tx.Enqueue(ctx, job); err != nil {
 			return err
@@ -125,7 +124,7 @@ func drop(ctx context.Context, tx *postgres.Tx, lock string, args ...any) error 
 	rows, _ := tx.Query(ctx, lock, args...)
 	ids, err := pgx.CollectRows(rows, pgx.RowTo[privacy.ExportID])
 	if err != nil {
-		return fmt.Errorf("find exports to delete: %w", err)
+		return err
 	}
 	return dropIDs(ctx, tx, ids)
 }

@@ -10,7 +10,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -72,7 +71,7 @@ func SaveProgress(ctx context.Context, tx *postgres.Tx, e privacy.Export, chunks
 	for i, chunk := range chunks {
 		const insert = `insert into export_chunks (export_id, number, data) values ($1, $2, $3)`
 		if _, err := tx.Exec(ctx, insert, e.ID, first+i, chunk); err != nil {
-			return false, fmt.Errorf("store a piece of an export: %w", err)
+			return false, err
 		}
 	}
 	return true, nil

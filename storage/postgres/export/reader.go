@@ -28,7 +28,7 @@ const readerSettings = `
 func Snapshot(ctx context.Context, db *postgres.DB, fn func(r *Reader) error) error {
 	return db.InSnapshot(ctx, func(ctx context.Context, tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, readerSettings); err != nil {
-			return fmt.Errorf("begin an export: %w", err)
+			return err
 		}
 		return fn(&Reader{tx})
 	})
@@ -91,7 +91,7 @@ func (r *Reader) Participations(ctx context.Context, user affiliate.UserID) ([]p
 		})
 		found, err := pgx.CollectRows(rows, pgx.RowToStructByName[privacy.ParticipationKey])
 		if err != nil {
-			return nil, fmt.Errorf("read the participations of a partner: %w", err)
+			return nil, err
 		}
 		all = append(all, found...)
 		if len(found) < participationBlock {

@@ -3,7 +3,6 @@ package link
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
@@ -30,11 +29,11 @@ func Insert(ctx context.Context, tx *postgres.Tx, l link.Link) (link.Link, error
 		var err error
 		l.ShortKey = link.NewShortKey()
 		if inserted, err = insertLink.Exec(ctx, tx, l); err != nil {
-			return l, fmt.Errorf("insert link: %w", err)
+			return l, err
 		}
 	}
 	if _, err := tx.Exec(ctx, totals, l.Workspace, l.ID); err != nil {
-		return l, fmt.Errorf("insert link totals: %w", err)
+		return l, err
 	}
 	return l, postgres.ChangeCounts(ctx, tx, l.Workspace, l.Program, postgres.CountChange{What: postgres.LinkCount, ID: l.ID.UUID, N: 1})
 }

@@ -119,7 +119,7 @@ func List(
 	rows, _ := db.Query(ctx, participantListSQL(filter, search, order), postgres.PlanForArgs, args)
 	participants, err := pgx.CollectRows(rows, pgx.RowToStructByName[participant.Detail])
 	if err != nil {
-		return nil, 0, fmt.Errorf("read participants: %w", err)
+		return nil, 0, err
 	}
 	total, err := countParticipants(ctx, db, scope, program, filter, args)
 	return participants, total, err
@@ -134,7 +134,7 @@ func checkGroup(ctx context.Context, db *postgres.DB, scope affiliate.Scope, pro
 	const known = `select exists (select from groups g where g.workspace_id = $1 and g.program_id = $2 and g.id = $3)`
 	var found bool
 	if err := db.QueryRow(ctx, known, scope.Workspace, program, *group).Scan(&found); err != nil {
-		return fmt.Errorf("group: %w", err)
+		return err
 	}
 	if !found {
 		return affiliate.Refuse(affiliate.ReasonNotFound)

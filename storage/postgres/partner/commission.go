@@ -103,7 +103,7 @@ func addClickSubIDs(ctx context.Context, db *postgres.DB, partner affiliate.User
 	rows, _ := db.Query(ctx, clickSubIDs, postgres.PlanForArgs, partner, mode, participants, clicks, times, first, last)
 	found, err := pgx.CollectRows(rows, pgx.RowToStructByName[clickRow])
 	if err != nil {
-		return fmt.Errorf("read the sub ids of clicks: %w", err)
+		return err
 	}
 	subIDs := map[affiliate.ClickID]*string{}
 	for _, row := range found {

@@ -221,12 +221,12 @@ func Programs(
 	}
 	var total int64
 	if err := db.QueryRow(ctx, countSQL, postgres.PlanForArgs, args).Scan(&total); err != nil {
-		return nil, 0, fmt.Errorf("count partner's programmes: %w", err)
+		return nil, 0, err
 	}
 	rows, err := db.Query(ctx, pageSQL, postgres.PlanForArgs, args)
 	programs, err := postgres.AllRows(rows, err, partnerProgramRow.partnerProgram)
 	if err != nil {
-		return nil, 0, fmt.Errorf("read partner's programmes: %w", err)
+		return nil, 0, err
 	}
 	return programs, total, nil
 }

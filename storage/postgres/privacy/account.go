@@ -2,7 +2,6 @@ package privacy
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -28,7 +27,7 @@ func EraseAccount(ctx context.Context, tx *postgres.Tx, a privacy.ErasableAccoun
 	}
 	for _, statement := range append([]string{erase}, endAccess...) {
 		if _, err := tx.Exec(ctx, statement, args); err != nil {
-			return fmt.Errorf("erase an account: %w", err)
+			return err
 		}
 	}
 	return nil
@@ -72,7 +71,7 @@ func EndFeed(ctx context.Context, tx *postgres.Tx, feed notification.FeedID) err
 		`delete from notification_periods where feed_id = $1`,
 	} {
 		if _, err := tx.Exec(ctx, statement, feed); err != nil {
-			return fmt.Errorf("delete the state of a feed: %w", err)
+			return err
 		}
 	}
 	return nil
@@ -91,7 +90,7 @@ func EraseAccountTraces(ctx context.Context, tx *postgres.Tx, a privacy.Erasable
 	)
 	pseudonym := privacy.Pseudonym(a.ID.UUID)
 	if _, err := tx.Exec(ctx, invites, a.Email, pseudonym, at); err != nil {
-		return fmt.Errorf("erase invitations: %w", err)
+		return err
 	}
 	workspaces, err := ids(tx.Query(ctx, places, a.ID))
 	if err != nil {
@@ -111,7 +110,7 @@ func EraseAccountTraces(ctx context.Context, tx *postgres.Tx, a privacy.Erasable
 	}
 	for _, p := range pages {
 		if _, err := tx.Exec(ctx, erase, p.Workspace, p.IDs, pseudonym); err != nil {
-			return fmt.Errorf("erase audit records: %w", err)
+			return err
 		}
 	}
 	return nil
@@ -124,7 +123,7 @@ func EraseWorkspace(ctx context.Context, tx *postgres.Tx, id affiliate.Workspace
 	args := pgx.NamedArgs{"workspace": id, "pseudonym": privacy.Pseudonym(id.UUID), "at": at}
 	for _, statement := range eraseWorkspace {
 		if _, err := tx.Exec(ctx, statement, args); err != nil {
-			return fmt.Errorf("erase a workspace: %w", err)
+			return err
 		}
 	}
 	const programs = `select id from programs where workspace_id = $1 and mode in ('test', 'live')`
@@ -179,7 +178,7 @@ func EndConnections(ctx context.Context, tx *postgres.Tx, workspace affiliate.Wo
 	}
 	all, err := pgx.CollectRows(rows, pgx.RowToStructByName[ended])
 	if err != nil {
-		return fmt.Errorf("end the connections of a workspace: %w", err)
+		return err
 	}
 	var jobs []affiliate.Job
 	for _, c := range all {

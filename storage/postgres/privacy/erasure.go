@@ -12,7 +12,6 @@ package privacy
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/google/uuid"
@@ -39,14 +38,14 @@ func InsertErasure(ctx context.Context, tx *postgres.Tx, e privacy.Erasure, text
 		"at": e.At, "texts": texts, "cursor": uuid.UUID{},
 	})
 	if err != nil {
-		return fmt.Errorf("store an erasure: %w", err)
+		return err
 	}
 	workspaces, ids := make([]affiliate.WorkspaceID, len(participants)), make([]affiliate.ParticipantID, len(participants))
 	for i, p := range participants {
 		workspaces[i], ids[i] = p.Workspace, p.ID
 	}
 	if _, err := tx.Exec(ctx, insertParticipants, e.ID, workspaces, ids); err != nil {
-		return fmt.Errorf("store the participants of an erasure: %w", err)
+		return err
 	}
 	return tx.Enqueue(ctx, privacy.EraseData{Erasure: e.ID})
 }

@@ -66,12 +66,12 @@ func EraseParticipant(ctx context.Context, tx *postgres.Tx, p participant.Partic
 	}
 	for _, statement := range []string{keepName, erase, endInvites, eraseLinks, logErased} {
 		if _, err := tx.Exec(ctx, statement, args); err != nil {
-			return nil, fmt.Errorf("erase a participant: %w", err)
+			return nil, err
 		}
 	}
 	tag, err := tx.Exec(ctx, deleteLinks, args)
 	if err != nil {
-		return nil, fmt.Errorf("delete the links of a participant: %w", err)
+		return nil, err
 	}
 	if err := postgres.CountLinks(ctx, tx, p.Workspace, p.Program, p.ID.UUID, -tag.RowsAffected()); err != nil {
 		return nil, err
@@ -116,7 +116,7 @@ func erasePromoCodes(ctx context.Context, tx *postgres.Tx, p participant.Partici
 		return nil, err
 	}
 	if _, err := tx.Exec(ctx, erase, args); err != nil {
-		return nil, fmt.Errorf("erase the promo codes of a participant: %w", err)
+		return nil, err
 	}
 	return codes, tx.Enqueue(ctx, jobs...)
 }

@@ -3,7 +3,6 @@ package privacy
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -56,7 +55,7 @@ func LockMembers(ctx context.Context, tx *postgres.Tx, workspace affiliate.Works
 		order by u.id
 		for no key update of u`
 	if _, err := tx.Exec(ctx, endInvites, workspace); err != nil {
-		return nil, fmt.Errorf("delete the invitations of members: %w", err)
+		return nil, err
 	}
 	rows, _ := tx.Query(ctx, lock, workspace)
 	return pgx.CollectRows(rows, pgx.RowToStructByName[privacy.ErasableAccount])

@@ -2,7 +2,6 @@ package testmode
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -105,7 +104,7 @@ func DeleteClicks(
 	}
 	if batch.Len() > 0 {
 		if err := tx.SendBatch(ctx, batch).Close(); err != nil {
-			return after, 0, nil, fmt.Errorf("delete clicks: %w", err)
+			return after, 0, nil, err
 		}
 	}
 	return page[len(page)-1].ID, len(page), deleted, nil
@@ -150,7 +149,7 @@ func DeleteEvents(
 	if len(ids) > 0 {
 		tag, err := tx.Exec(ctx, deleteEvents, workspace, uuids(ids))
 		if err != nil {
-			return after, 0, 0, fmt.Errorf("delete events: %w", err)
+			return after, 0, 0, err
 		}
 		deleted = tag.RowsAffected()
 	}

@@ -95,7 +95,7 @@ type resetRow struct {
 // indexes and not whole tables.
 func LockReset(ctx context.Context, tx *postgres.Tx, workspace affiliate.WorkspaceID, id privacy.TestDataResetID) (r privacy.RunningReset, found bool, err error) {
 	if _, err := tx.Exec(ctx, indexPlans); err != nil {
-		return r, false, fmt.Errorf("prepare the plans of a deletion: %w", err)
+		return r, false, err
 	}
 	row, err := postgres.OneRow[resetRow](tx.Query(ctx, lockReset, workspace, id))
 	if errors.Is(err, affiliate.Refuse(affiliate.ReasonNotFound)) {
@@ -220,19 +220,19 @@ const countClicks = `
 // maxClicks or more clicks in both modes.
 func CountRecords(ctx context.Context, tx *postgres.Tx, workspace affiliate.WorkspaceID, limit, maxClicks int) (int64, error) {
 	if _, err := tx.Exec(ctx, indexPlans); err != nil {
-		return 0, fmt.Errorf("count test data: %w", err)
+		return 0, err
 	}
 	var records, inspected, clicks int64
 	err := tx.QueryRow(ctx, countRecords, pgx.NamedArgs{"workspace": workspace, "limit": limit + 1}).Scan(&records)
 	if err != nil {
-		return 0, fmt.Errorf("count test data: %w", err)
+		return 0, err
 	}
 	if records > int64(limit) {
 		return records, nil
 	}
 	args := pgx.NamedArgs{"workspace": workspace, "inspected": maxClicks}
 	if err := tx.QueryRow(ctx, countClicks, args).Scan(&inspected, &clicks); err != nil {
-		return 0, fmt.Errorf("count clicks of test mode: %w", err)
+		return 0, err
 	}
 	if inspected >= int64(maxClicks) {
 		return int64(limit) + 1, nil
@@ -290,7 +290,7 @@ func ClearAuditLog(
 	rows, _ := tx.Query(ctx, auditPage, workspace, after, limit, keptResources)
 	page, err := pgx.CollectRows(rows, pgx.RowToStructByName[auditRow])
 	if err != nil {
-		return after, 0, fmt.Errorf("read the audit log: %w", err)
+		return after, 0, err
 	}
 	if len(page) == 0 {
 		return after, 0, nil
