@@ -70,7 +70,7 @@ func BenchmarkHandler(b *testing.B) {
 			r.RemoteAddr = "203.0.113.9:4711"
 			r.Header.Set("Authorization", "Bearer "+key)
 			r.Header.Set("User-Agent", benchAgent)
-			c.Handler().ServeHTTP(&discardResponse{header: make(http.Header)}, r)
+			c.handler.ServeHTTP(&discardResponse{header: make(http.Header)}, r)
 		}
 	})
 }
@@ -110,7 +110,7 @@ func BenchmarkRecord(b *testing.B) {
 	}
 	c := &Collector{hashes: &hasher{key: bytes.Repeat([]byte("k"), 32)}, agents: newAgentCache()}
 	b.Run("without country", func(b *testing.B) { run(b, c) })
-	c.countries = countriesWith(b, "GeoLite2-City", map[string]mmdbtype.Map{"203.0.113.0/24": placeRecord("CH", "ZH")})
+	c.deps.countries = countriesWith(b, "GeoLite2-City", map[string]mmdbtype.Map{"203.0.113.0/24": placeRecord("CH", "ZH")})
 	b.Run("with country", func(b *testing.B) { run(b, c) })
 }
 
@@ -198,6 +198,6 @@ func BenchmarkServed(b *testing.B) {
 	})
 	b.Run("collector", func(b *testing.B) {
 		e := newEdge(b, redistest.New(b), func(cfg *Config) { cfg.LimitTracking = 1 << 40 })
-		run(b, httpedge.NewServer(e.collector.Handler(), discardLogger()), e.key.Reveal())
+		run(b, httpedge.NewServer(e.collector.handler, discardLogger()), e.key.Reveal())
 	})
 }

@@ -63,10 +63,9 @@ func newParsedKey(key account.Key) parsedKey {
 // maxCachedKeys bounds the cache of parsed keys. An entry takes about 350 bytes.
 const maxCachedKeys = 10_000
 
-// keyCache caches keys that the directory contains, so that the checksum and digest of a
-// key are not computed with every click. Every click still looks up in the directory
-// whether the key is valid. Keys that do not exist are not cached, so they cannot evict
-// others.
+// keyCache caches keys that the directory contains, so that their checksums and digests
+// are not computed with every click. Every click still looks up whether the key is valid.
+// Keys that do not exist are not cached, so they cannot evict others.
 type keyCache struct{ *lru.Cache[string, parsedKey] }
 
 func newKeyCache() keyCache { return keyCache{newCache[string, parsedKey](maxCachedKeys)} }
@@ -80,8 +79,8 @@ func (c keyCache) add(text string) {
 }
 
 // newCache returns a cache for values that are costly to compute. The callers read it
-// with Peek, which needs no exclusive lock and does not change the order of the entries.
-// A full cache therefore evicts the entry that was added first.
+// with Peek, which needs no exclusive lock, so a full cache evicts the entry that was
+// added first.
 func newCache[K comparable, V any](size int) *lru.Cache[K, V] {
 	cache, _ := lru.New[K, V](size) // fails only if size is not positive
 	return cache
@@ -118,7 +117,7 @@ func (c *Collector) identify(ctx context.Context, text string) apiCaller {
 		}
 		caller.parsedKey = newParsedKey(key)
 	}
-	entry, state := c.directory.PublicKey(ctx, caller.digest)
+	entry, state := c.deps.Directory.PublicKey(ctx, caller.digest)
 	switch {
 	case state == directory.Unknown:
 		caller.status = keyUnverified
@@ -134,11 +133,10 @@ func (c *Collector) identify(ctx context.Context, text string) apiCaller {
 	return caller
 }
 
-// keyActive reports whether a key is valid now. A rolled key, which was replaced by a new
-// key, is valid until its expiry time. The core may not have updated the directory since
-// that time, so keyActive compares the times itself.
+// keyActive reports whether a key is valid now. A rolled key is valid until its expiry
+// time, which the core may not have written to the directory yet.
 func (c *Collector) keyActive(entry *edgev1.PublicKeyEntry) bool {
-	return !entry.Revoked && (entry.ExpiresAtMs == 0 || c.now().UnixMilli() < entry.ExpiresAtMs)
+	return !entry.Revoked && (entry.ExpiresAtMs == 0 || c.deps.Now().UnixMilli() < entry.ExpiresAtMs)
 }
 
 // foreignOrigin reports whether the request comes from a page whose origin the workspace
@@ -157,16 +155,16 @@ func (c apiCaller) foreignOrigin(h http.Header) bool {
 }
 
 // validToken reports whether text is a valid access token of this deployment. The
-// response to a valid token is 403, because a token must not register clicks. The
-// response to any other text is 401. The token grants no access here, so issuer and
-// audience are not checked. A token is not valid if its header names a key by anything
-// other than kid, such as jku or jwk.
+// response to a valid token is 403, because a token must not register clicks, and
+// otherwise 401. The token grants no access here, so issuer and audience are not checked.
+// A token whose header names a key by anything other than kid, such as jku or jwk, is not
+// valid.
 func (c *Collector) validToken(ctx context.Context, text string) bool {
 	// The decoder of tokens ignores line breaks, even if it is strict.
 	if strings.Count(text, ".") != 2 || strings.ContainsAny(text, "\r\n") {
 		return false
 	}
-	keys, state := c.directory.SigningKeys(ctx)
+	keys, state := c.deps.Directory.SigningKeys(ctx)
 	if state != directory.Found {
 		return false
 	}
@@ -174,7 +172,7 @@ func (c *Collector) validToken(ctx context.Context, text string) bool {
 		jwt.WithValidMethods([]string{jwt.SigningMethodEdDSA.Alg()}),
 		jwt.WithExpirationRequired(),
 		jwt.WithLeeway(30*time.Second),
-		jwt.WithTimeFunc(c.now),
+		jwt.WithTimeFunc(c.deps.Now),
 		jwt.WithStrictDecoding(),
 	)
 	token, err := parser.ParseWithClaims(text, &jwt.RegisteredClaims{}, func(token *jwt.Token) (any, error) {
@@ -208,24 +206,24 @@ const (
 	zoneVisitor = "tracking_visitor"
 )
 
-// countVisitor counts a request for the limit of its key and its client address. Without this
-// limit, one client could use up the limit of a key. Each collector counts on its own, because
-// most visitors make a few requests, and each would otherwise cost a call to Redis. Addresses of
-// trusted proxies are not counted, because many visitors can have them. If counted is false, no
-// limit applies.
+// countVisitor counts a request for the limit of its key and its client address, so that
+// one client cannot use up the limit of a key. Each collector counts on its own, because
+// a call to Redis for each visitor would be too much. Addresses of trusted proxies are
+// not counted, because many visitors can have them. If counted is false, no limit
+// applies.
 func (c *Collector) countVisitor(ctx context.Context, caller apiCaller, addr netip.Addr) (result ratelimit.Result, counted bool) {
-	if caller.status != keyValid || c.visitorLimit == 0 || httpedge.Contains(c.trusted, addr) {
+	if caller.status != keyValid || c.cfg.LimitVisitor == 0 || httpedge.Contains(c.cfg.TrustedProxies, addr) {
 		return ratelimit.Result{}, false
 	}
-	return c.visitors.Take(ctx, ratelimit.Zone{Name: zoneVisitor, Limit: c.visitorLimit}, caller.subject+httpedge.LimitSubject(addr)), true
+	return c.visitors.Take(ctx, ratelimit.Zone{Name: zoneVisitor, Limit: c.cfg.LimitVisitor}, caller.subject+httpedge.LimitSubject(addr)), true
 }
 
-// countRequest counts a request for the rate limit. A request with a valid key counts
-// towards the limit of the key. Any other request counts towards the limit of the
-// client's address, so a client cannot avoid the limit with invented keys.
+// countRequest counts a request for the rate limit: for its key if the key is valid, and
+// otherwise for the client's address, so that a client cannot avoid the limit with
+// invented keys.
 func (c *Collector) countRequest(ctx context.Context, caller apiCaller, addr netip.Addr) ratelimit.Result {
 	if caller.status == keyValid {
-		return c.limits.Take(ctx, ratelimit.Zone{Name: zoneTracking, Limit: c.limit}, caller.subject)
+		return c.deps.Limits.Take(ctx, ratelimit.Zone{Name: zoneTracking, Limit: c.cfg.LimitTracking}, caller.subject)
 	}
-	return c.limits.Take(ctx, ratelimit.Zone{Name: zoneAddress, Limit: c.limit}, httpedge.LimitSubject(addr))
+	return c.deps.Limits.Take(ctx, ratelimit.Zone{Name: zoneAddress, Limit: c.cfg.LimitTracking}, httpedge.LimitSubject(addr))
 }

@@ -159,7 +159,7 @@ func (e *edge) serveRequest(r *http.Request, headers ...string) clickResponse {
 		r.Header.Set(headers[i], headers[i+1])
 	}
 	w := httptest.NewRecorder()
-	e.collector.Handler().ServeHTTP(w, r)
+	e.collector.handler.ServeHTTP(w, r)
 	response := clickResponse{status: w.Code, header: w.Header(), text: w.Body.String()}
 	if response.text != "" {
 		if err := json.Unmarshal(w.Body.Bytes(), &response.body); err != nil {
@@ -462,7 +462,7 @@ func TestRateLimit_CountsIncompleteRequests(t *testing.T) {
 		w := httptest.NewRecorder()
 		r := httptest.NewRequest(http.MethodPost, "/v1/clicks", iotest.ErrReader(io.ErrUnexpectedEOF))
 		r.Header.Set("X-Public-Key", e.key.Reveal())
-		e.collector.Handler().ServeHTTP(w, r)
+		e.collector.handler.ServeHTTP(w, r)
 		if w.Code != 400 {
 			t.Fatalf("an incomplete body: status %d, want 400: %s", w.Code, w.Body)
 		}

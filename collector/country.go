@@ -27,8 +27,8 @@ const (
 )
 
 // countries looks up the country of an address in a MaxMind file. It reads the file into
-// memory instead of mapping it, because the process would crash if a mapped file were
-// overwritten in place. Lookups in a nil *countries find no country.
+// memory, because the process would crash if a mapped file were overwritten in place.
+// Lookups in a nil *countries find no country.
 type countries struct {
 	path string
 	log  *slog.Logger
@@ -38,10 +38,9 @@ type countries struct {
 	lastVersion fileVersion
 }
 
-// countryFile is the content of a file, with a cache of decoded records. A record of the
-// file describes the place of one or more networks. The cache is useful because decoding
-// a record takes ten times as long as finding it, and because many networks, often all
-// networks of a country, share one record.
+// countryFile is the content of a file, with a cache of decoded records. Decoding a
+// record takes ten times as long as finding it, and many networks, often all networks of
+// a country, share one record.
 type countryFile struct {
 	*maxminddb.Reader
 	places *lru.Cache[uintptr, place] // by the offset of the record in the file

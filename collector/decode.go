@@ -72,10 +72,9 @@ const (
 	maxShortText = 64
 )
 
-// decode parses and validates a body. It returns all faults of the body as violations. It
-// returns the body and its public key even if there are violations, because a request
-// with an invalid body and a valid key counts towards the limit of the key and gets a
-// 400.
+// decode parses and validates a body. It returns all faults as violations. It returns the
+// body with its public key even then, because a request with an invalid body and a valid
+// key counts towards the limit of the key.
 func decode(raw []byte) (*clickBody, affiliate.Violations) {
 	d := decoder{Scanner: jsonscan.Scanner{Data: string(raw)}}
 	fault := d.document()
@@ -214,8 +213,8 @@ func hostOf(text string) (string, bool) {
 
 // isPlainURL reports whether rest, the part of a URL after "://", begins with a host of
 // ASCII letters, digits, dots and hyphens, an optional port and an optional path without
-// special characters. In such a URL, the host and the path can be used without a call of
-// url.Parse, which is slower.
+// special characters. In such a URL, the host and the path need no url.Parse, which is
+// slower.
 func isPlainURL(rest string) bool {
 	i := 0
 	for ; i < len(rest); i++ {

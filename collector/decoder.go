@@ -14,10 +14,9 @@ const maxDepth = 32
 
 const mustBeGivenOnce = "must be given only once"
 
-// decoder parses the JSON body of one request and accepts only valid JSON. The methods of
-// decoder return false if the decoder must stop: the values are nested too deeply, a
-// field name contains text that cannot be stored, or the text at Pos is not valid JSON.
-// Text cannot be stored if it contains NUL, invalid UTF-8 or half of a surrogate pair.
+// decoder parses the JSON body of one request and accepts only valid JSON. Its methods
+// return false if it must stop: the values are nested too deeply, a field name contains
+// text that cannot be stored, or the text at Pos is not valid JSON.
 type decoder struct {
 	jsonscan.Scanner
 	body       clickBody

@@ -473,7 +473,7 @@ func TestShutdown_RespondsToAllRequests(t *testing.T) {
 
 func TestPanic_RespondsWithInternalError(t *testing.T) {
 	e := newEdge(t, redistest.New(t))
-	e.collector.limits = nil
+	e.collector.deps.Limits = nil
 	if got := e.click(plainClick); got.status != 500 || got.body["code"] != "INTERNAL_ERROR" || got.header.Get("X-Request-Id") == "" {
 		t.Errorf("status %d with the request id %q, want 500 with INTERNAL_ERROR and a request id: %s", got.status, got.header.Get("X-Request-Id"), got.text)
 	}

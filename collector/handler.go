@@ -1,6 +1,7 @@
 package collector
 
 import (
+	"context"
 	"io"
 	"math/rand/v2"
 	"net/http"
@@ -9,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
 	edgev1 "github.com/tributary-hq/tributary/gen/edge/v1"
@@ -62,11 +64,11 @@ func (c *Collector) serve(w http.ResponseWriter, r *http.Request) {
 		// sends that connection to another collector.
 		h["Connection"] = []string{"close"}
 	}
-	if !c.allowHTTP {
+	if !c.cfg.AllowHTTP {
 		h["Strict-Transport-Security"] = hsts
 	}
-	if !httpedge.Secure(r, c.trusted, c.allowHTTP) {
-		c.refusedProxies.Log(c.log, r, c.trusted)
+	if !httpedge.Secure(r, c.cfg.TrustedProxies, c.cfg.AllowHTTP) {
+		c.refusedProxies.Log(c.deps.Log, r, c.cfg.TrustedProxies)
 		c.refuse(w, http.StatusForbidden, affiliate.ReasonHTTPSRequired, httpedge.HTTPSRequiredMessage)
 		return
 	}
@@ -78,9 +80,7 @@ func (c *Collector) serve(w http.ResponseWriter, r *http.Request) {
 	case clicksPath:
 		c.serveClicks(w, r)
 	case "/v1/health", "/v1/health/ready", "/v1/health/sink":
-		if r.Method != http.MethodGet && r.Method != http.MethodHead {
-			h["Allow"] = allowGet
-			c.refuse(w, http.StatusMethodNotAllowed, affiliate.ReasonMethodNotAllowed, "This path accepts GET and HEAD.")
+		if !c.acceptsGet(w, r) {
 			return
 		}
 		var missing string
@@ -100,8 +100,19 @@ func (c *Collector) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// acceptsGet reports whether the method of the request is GET or HEAD. Otherwise it writes an
+// error response.
+func (c *Collector) acceptsGet(w http.ResponseWriter, r *http.Request) bool {
+	if r.Method == http.MethodGet || r.Method == http.MethodHead {
+		return true
+	}
+	w.Header()["Allow"] = allowGet
+	c.refuse(w, http.StatusMethodNotAllowed, affiliate.ReasonMethodNotAllowed, "This path accepts GET and HEAD.")
+	return false
+}
+
 func (c *Collector) newRequestID() string {
-	return affiliate.NewID[affiliate.RequestID](c.now()).String()
+	return affiliate.NewID[affiliate.RequestID](c.deps.Now()).String()
 }
 
 func (c *Collector) serveClicks(w http.ResponseWriter, r *http.Request) {
@@ -124,27 +135,25 @@ func (c *Collector) serveClicks(w http.ResponseWriter, r *http.Request) {
 
 // registerClick handles POST /v1/clicks. It makes these checks, in this order:
 //
-//  1. The collector has capacity for another click (otherwise 503).
-//  2. The credential is valid (otherwise 401, or 429 if the client's address has made too
-//     many requests with invalid credentials).
-//  3. The client's address and the key are within their rate limits (otherwise 429).
-//  4. The credential is a public key (otherwise 403).
-//  5. The origin of the page is allowed, if the workspace accepts only clicks of its
-//     allowed origins (otherwise 403).
-//  6. The body can be read (otherwise 415, 413 or 400).
-//  7. The fields of the body are valid (otherwise 400).
-//  8. The referral code is active (otherwise 404).
+// 1. The collector has capacity for another click (otherwise 503).
+// 2. The credential is valid (otherwise 401, or 429 if the client's address has made too
+//    many requests with invalid credentials).
+// 3. The client's address and the key are within their rate limits (otherwise 429).
+// 4. The credential is a public key (otherwise 403).
+// 5. The workspace allows the origin of the page or does not enforce origins (otherwise 403).
+// 6. The body can be read (otherwise 415, 413 or 400).
+// 7. The fields of the body are valid (otherwise 400).
+// 8. The referral code is active (otherwise 404).
 //
-// If the key is in the body, check 6 comes before checks 2 to 5, because the key is known
-// only after the body has been read. While the directory cannot be read, a key with a
-// valid checksum passes check 2, and checks 5 and 8 are omitted.
+// If the key is in the body, check 6 comes first. While the directory cannot be read, a
+// key with a valid checksum passes check 2, and checks 5 and 8 are omitted.
 func (c *Collector) registerClick(w http.ResponseWriter, r *http.Request) {
 	if c.batches.full() {
 		c.unavailable(w, "The collector is overloaded.")
 		return
 	}
 	h := w.Header()
-	addr := httpedge.ClientAddr(r, c.trusted)
+	addr := httpedge.ClientAddr(r, c.cfg.TrustedProxies)
 	var caller apiCaller
 	var foreignOrigin, admitted bool
 	credential, inHeader := headerCredential(r.Header)
@@ -180,7 +189,7 @@ func (c *Collector) registerClick(w http.ResponseWriter, r *http.Request) {
 	}
 	var codeEntry *edgev1.ReferralCodeEntry
 	if caller.status == keyValid {
-		entry, state := c.directory.ReferralCode(r.Context(), caller.scope, body.code)
+		entry, state := c.deps.Directory.ReferralCode(r.Context(), caller.scope, body.code)
 		if state == directory.Absent || state == directory.Found && !entry.Active {
 			c.refuse(w, http.StatusNotFound, affiliate.ReasonNotFound, "No active programme has this referral code.")
 			return
@@ -196,8 +205,8 @@ func (c *Collector) registerClick(w http.ResponseWriter, r *http.Request) {
 }
 
 // admit identifies the caller, counts the request for the rate limit and checks the
-// origin. foreignOrigin is true if the request comes from a page whose origin the
-// workspace does not allow. If ok is false, admit has already written an error response.
+// origin. foreignOrigin is true if the workspace does not allow the origin of the page.
+// If ok is false, admit has already written an error response.
 func (c *Collector) admit(w http.ResponseWriter, r *http.Request, credential string, addr netip.Addr) (caller apiCaller, foreignOrigin, ok bool) {
 	caller = c.identify(r.Context(), credential)
 	if !c.enforceLimit(w, r, caller, addr) {
@@ -225,10 +234,9 @@ func (c *Collector) admit(w http.ResponseWriter, r *http.Request, credential str
 	return caller, foreignOrigin, true
 }
 
-// enforceLimit counts the request for the rate limits (see countVisitor and countRequest) and
-// sets the RateLimit headers. If the request is over a limit, enforceLimit writes an error
-// response and returns false. A request over the limit of its address does not count for its
-// key.
+// enforceLimit counts the request for the rate limits (countVisitor, countRequest) and
+// sets the RateLimit headers. If the request is over a limit, it writes an error response
+// and returns false. A request over the limit of its address does not count for its key.
 func (c *Collector) enforceLimit(w http.ResponseWriter, r *http.Request, caller apiCaller, addr netip.Addr) bool {
 	zone := zoneVisitor
 	result, counted := c.countVisitor(r.Context(), caller, addr)
@@ -245,7 +253,7 @@ func (c *Collector) enforceLimit(w http.ResponseWriter, r *http.Request, caller 
 // storeClick makes the click durable and writes the response. codeEntry is nil if the
 // referral code could not be looked up.
 func (c *Collector) storeClick(w http.ResponseWriter, r *http.Request, caller apiCaller, codeEntry *edgev1.ReferralCodeEntry, body *clickBody, v visitor) {
-	now := c.now()
+	now := c.deps.Now()
 	issued := &issuedClick{receivedAt: now}
 	if body.proposed {
 		issued = c.proposals.claim(proposal{id: body.clickID, digest: caller.digest, code: body.code}, now)
@@ -253,11 +261,7 @@ func (c *Collector) storeClick(w http.ResponseWriter, r *http.Request, caller ap
 		issued.id = affiliate.NewID[affiliate.ClickID](now)
 	}
 	repeated, err := issued.write(func() (*batch, error) {
-		scratch := bufferPool.Get().(*[]byte)
-		defer bufferPool.Put(scratch)
-		record := c.record((*scratch)[:0], issued.id, issued.receivedAt, caller, codeEntry, body, v)
-		// The framed record uses the rest of the same buffer.
-		return c.batches.add(r.Context(), clickstream.Shard(issued.id, c.shards), frame(record[len(record):], record))
+		return c.enqueue(r.Context(), issued.id, issued.receivedAt, caller, codeEntry, body, v)
 	})
 	spans.SetClick(r.Context(), issued.id)
 	if err != nil {
@@ -268,11 +272,11 @@ func (c *Collector) storeClick(w http.ResponseWriter, r *http.Request, caller ap
 	status := http.StatusCreated
 	if repeated {
 		status = http.StatusOK
-		c.metrics.repeated.Inc()
+		c.deps.metrics.repeated.Inc()
 	} else {
-		c.metrics.accepted.Inc()
+		c.deps.metrics.accepted.Inc()
 		if codeEntry == nil {
-			c.metrics.unresolved.Inc()
+			c.deps.metrics.unresolved.Inc()
 		}
 	}
 	buffer := bufferPool.Get().(*[]byte)
@@ -287,6 +291,18 @@ func (c *Collector) storeClick(w http.ResponseWriter, r *http.Request, caller ap
 	_, _ = w.Write(text)
 }
 
+// enqueue adds the record of a click to a batch of its shard. The caller must wait for the
+// batch.
+func (c *Collector) enqueue(
+	ctx context.Context, id affiliate.ClickID, receivedAt time.Time, caller apiCaller, codeEntry *edgev1.ReferralCodeEntry, body *clickBody, v visitor,
+) (*batch, error) {
+	scratch := bufferPool.Get().(*[]byte)
+	defer bufferPool.Put(scratch)
+	record := c.record((*scratch)[:0], id, receivedAt, caller, codeEntry, body, v)
+	// The framed record uses the rest of the same buffer.
+	return c.batches.add(ctx, clickstream.Shard(id, c.cfg.Shards), frame(record[len(record):], record))
+}
+
 // refusal is an error response.
 type refusal struct {
 	status     int
@@ -297,21 +313,14 @@ type refusal struct {
 
 // Responses to request bodies that cannot be read.
 var (
-	encodedBody = &refusal{
-		status: http.StatusUnsupportedMediaType, reason: affiliate.ReasonUnsupportedMediaType,
-		message: "The request body must not be encoded.",
+	encodedBody = &refusal{http.StatusUnsupportedMediaType, affiliate.ReasonUnsupportedMediaType, "The request body must not be encoded.", nil}
+	wrongType   = &refusal{
+		http.StatusUnsupportedMediaType, affiliate.ReasonUnsupportedMediaType, "The Content-Type must be application/json or text/plain.", nil,
 	}
-	wrongType = &refusal{
-		status: http.StatusUnsupportedMediaType, reason: affiliate.ReasonUnsupportedMediaType,
-		message: "The Content-Type must be application/json or text/plain.",
-	}
-	largeBody = &refusal{
-		status: http.StatusRequestEntityTooLarge, reason: affiliate.ReasonPayloadTooLarge,
-		message: "The request body must have at most 8 KiB.",
-	}
+	largeBody      = &refusal{http.StatusRequestEntityTooLarge, affiliate.ReasonPayloadTooLarge, "The request body must have at most 8 KiB.", nil}
 	incompleteBody = &refusal{
-		status: http.StatusBadRequest, reason: affiliate.ReasonValidation, message: "The request body could not be read.",
-		violations: affiliate.Violations{{Field: affiliate.WholeBody, Message: "could not be read to its end"}},
+		http.StatusBadRequest, affiliate.ReasonValidation, "The request body could not be read.",
+		affiliate.Violations{{Field: affiliate.WholeBody, Message: "could not be read to its end"}},
 	}
 )
 
@@ -350,7 +359,7 @@ func readBody(r *http.Request, buffer []byte) ([]byte, *refusal) {
 }
 
 func (c *Collector) refuse(w http.ResponseWriter, status int, reason affiliate.Reason, message string, violations ...affiliate.Violation) {
-	c.metrics.reject(reason)
+	c.deps.metrics.reject(reason)
 	httpedge.WriteError(w, status, reason, message, violations...)
 }
 

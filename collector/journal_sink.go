@@ -35,10 +35,10 @@ const (
 
 var errStreamUnavailable = errors.New("the stream is not available")
 
-// journalSink is the Sink of a collector with a journal. It writes each batch to the
-// stream. If that fails, it writes the batch to the journal and replays it to the stream
-// when the stream is available again. If the stream stored the batch although the write
-// failed, the clicks of the batch are in the stream twice, with the same ids.
+// journalSink is the Sink of a collector with a journal. If a batch cannot be written to
+// the stream, it is written to the journal, and replayed when the stream is available
+// again. If the stream stored the batch although the write failed, its clicks are in the
+// stream twice, with the same ids.
 type journalSink struct {
 	stream Sink
 	// missingDependency returns the name of a dependency that the stream needs and cannot
@@ -71,18 +71,15 @@ func (s *journalSink) Append(ctx context.Context, shard int, batch []byte, n int
 	return nil
 }
 
-// run replays the journal whenever it contains records, until ctx ends. The records come
-// from an earlier process or from a time when the stream was unavailable. New clicks do
-// not wait for the replay.
+// run replays the journal whenever it contains records, from an earlier process or an
+// outage of the stream, until ctx ends. New clicks do not wait for the replay.
 func (s *journalSink) run(ctx context.Context) {
 	failing := false
 	for pause := drainInterval; ; {
-		timer := time.NewTimer(pause)
 		select {
 		case <-ctx.Done():
-			timer.Stop()
 			return
-		case <-timer.C:
+		case <-time.After(pause):
 		}
 		pause = drainInterval
 		// Let a broken journal check its disk here, so that no request has to wait for
@@ -124,27 +121,24 @@ func (s *journalSink) anyUnavailable() bool {
 	return false
 }
 
-// replayAndRest moves one batch (one record of the journal, or several joined records) to
-// the stream and then pauses, so that the replay leaves most of the stream's throughput
-// to new clicks.
+// replayAndRest moves one batch, which can be several joined records, to the stream and
+// then pauses, so that most of the stream's throughput is left to new clicks.
 func (s *journalSink) replayAndRest(ctx context.Context, batch []byte, n int) error {
 	began := time.Now()
 	if err := s.replayBatch(ctx, batch, n); err != nil {
 		return err
 	}
-	rest := time.NewTimer(min(drainRestRatio*time.Since(began), maxDrainRest))
-	defer rest.Stop()
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-rest.C:
+	case <-time.After(min(drainRestRatio*time.Since(began), maxDrainRest)):
 		return nil
 	}
 }
 
-// replayBatch moves the clicks of one batch from the journal to their shards. A batch may
-// contain clicks of several shards, because the journal joins records of different shards
-// and because the number of shards may have changed since the records were written.
+// replayBatch moves the clicks of one batch from the journal to their shards. It may
+// contain clicks of several shards: the journal joins records, and the number of shards
+// may have changed since then.
 func (s *journalSink) replayBatch(ctx context.Context, batch []byte, n int) error {
 	for shard, part := range s.split(batch, n) {
 		if part.n == 0 {
@@ -161,9 +155,8 @@ func (s *journalSink) replayBatch(ctx context.Context, batch []byte, n int) erro
 	return nil
 }
 
-// finalDrain replays the journal after the last request. If it succeeds, no clicks are
-// left on the disk of a collector that is never started again. If it fails, the next
-// start replays the remaining records.
+// finalDrain replays the journal after the last request, because the collector may never
+// be started again. If it fails, the next start replays the remaining records.
 func (s *journalSink) finalDrain(ctx context.Context) {
 	if s.journal.Stats().Clicks == 0 {
 		return

@@ -86,7 +86,7 @@ func (e *edge) journaledClicks() int64 { return e.collector.journalSink.journal.
 func (e *edge) runBackground() {
 	ctx, stop := context.WithCancel(context.Background())
 	var running sync.WaitGroup
-	for _, run := range e.collector.background {
+	for _, run := range e.collector.deps.Background {
 		running.Go(func() { run(ctx) })
 	}
 	e.t.Cleanup(func() { stop(); running.Wait() })
@@ -255,7 +255,7 @@ func newEdgeWithSink(t *testing.T, sink Sink, clickJournal *journal.Journal) *ed
 	e := newEdge(t, redistest.New(t))
 	c := e.collector
 	e.collector = New(Config{AllowHTTP: true, Shards: 1, LimitTracking: 1 << 40, HashKey: bytes.Repeat([]byte("k"), 32)},
-		Deps{Sink: sink, Journal: clickJournal, Directory: c.directory, Limits: c.limits, MissingDependency: func(context.Context) string { return "redis" }})
+		Deps{Sink: sink, Journal: clickJournal, Directory: c.deps.Directory, Limits: c.deps.Limits, MissingDependency: func(context.Context) string { return "redis" }})
 	t.Cleanup(func() {
 		check(t, e.collector.Shutdown(context.Background()))
 		e.collector = c
@@ -298,7 +298,7 @@ func TestJournal_FullRefusesRequestsBeforeReading(t *testing.T) {
 	r := httptest.NewRequest(http.MethodPost, "/v1/clicks", unreadableBody{t})
 	r.Header.Set("X-Public-Key", e.key.Reveal())
 	w := httptest.NewRecorder()
-	e.collector.Handler().ServeHTTP(w, r)
+	e.collector.handler.ServeHTTP(w, r)
 	if retry := w.Header().Get("Retry-After"); w.Code != http.StatusServiceUnavailable || len(retry) != 1 || retry < "1" || retry > "5" ||
 		!strings.Contains(w.Body.String(), "SERVICE_UNAVAILABLE") {
 		t.Errorf("status %d with Retry-After %q, want 503 SERVICE_UNAVAILABLE and 1 to 5 seconds: %s", w.Code, retry, w.Body)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/collector/journal"
@@ -27,54 +28,32 @@ var rejections = []affiliate.Reason{
 }
 
 func newMetrics(registry prometheus.Registerer) *metrics {
+	auto := promauto.With(registry)
+	counter := func(name, help string) prometheus.Counter {
+		return auto.NewCounter(prometheus.CounterOpts{Name: "tributary_collector_" + name, Help: help})
+	}
+	counterBy := func(label, name, help string) *prometheus.CounterVec {
+		return auto.NewCounterVec(prometheus.CounterOpts{Name: "tributary_collector_" + name, Help: help}, []string{label})
+	}
+	histogram := func(name, help string, buckets []float64) prometheus.Histogram {
+		return auto.NewHistogram(prometheus.HistogramOpts{Name: "tributary_collector_" + name, Help: help, Buckets: buckets})
+	}
 	m := &metrics{
-		accepted: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "tributary_collector_clicks_accepted_total",
-			Help: "Clicks with response 201. They are durable in the stream or in the journal.",
-		}),
-		repeated: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "tributary_collector_clicks_repeated_total",
-			Help: "Clicks with response 200, because an earlier request had the same proposed id, key and code.",
-		}),
-		unresolved: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "tributary_collector_clicks_unresolved_total",
-			Help: "Clicks accepted although the directory could not be read; ingestion looks up their keys and codes. They also count as accepted clicks.",
-		}),
-		rejected: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "tributary_collector_requests_rejected_total",
-			Help: "Requests with an error response, by error code.",
-		}, []string{"code"}),
-		batchClicks: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name:    "tributary_collector_batch_clicks",
-			Help:    "Clicks per batch.",
-			Buckets: prometheus.ExponentialBuckets(1, 2, 10),
-		}),
-		timeToDurable: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name:    "tributary_collector_time_to_durable_seconds",
-			Help:    "Time from the first click of a batch until the batch is in the stream or the journal.",
-			Buckets: prometheus.ExponentialBuckets(0.0001, 2, 15),
-		}),
-		failedBatches: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "tributary_collector_batches_failed_total",
-			Help: "Batches that could be written neither to the stream nor to a journal. Their requests got a 503.",
-		}),
-		journaled: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "tributary_collector_clicks_journaled_total",
-			Help: "Clicks written to the journal instead of the stream, including clicks of short links.",
-		}),
-		replayed: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "tributary_collector_clicks_replayed_total",
-			Help: "Clicks moved from the journal to the stream. A click that is moved twice counts twice.",
-		}),
-		fallbacks: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "tributary_collector_limit_fallbacks_total",
-			Help: "Requests that were counted without Redis because it did not respond in time, by zone of the limit. Each process counts such requests on its own.",
-		}, []string{"zone"}),
-		redirects: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "tributary_collector_redirects_total",
-			Help: "Redirects to the target of a short link, by outcome: recorded (with a click), uncounted (HEAD or prefetch), " +
-				"limited (rate limit, no click) or not_durable (the click could not be stored).",
-		}, []string{"outcome"}),
+		accepted: counter("clicks_accepted_total", "Clicks with response 201. They are durable in the stream or in the journal."),
+		repeated: counter("clicks_repeated_total", "Clicks with response 200, because an earlier request had the same proposed id, key and code."),
+		unresolved: counter("clicks_unresolved_total",
+			"Clicks accepted although the directory could not be read; ingestion looks up their keys and codes. They also count as accepted clicks."),
+		rejected:    counterBy("code", "requests_rejected_total", "Requests with an error response, by error code."),
+		batchClicks: histogram("batch_clicks", "Clicks per batch.", prometheus.ExponentialBuckets(1, 2, 10)),
+		timeToDurable: histogram("time_to_durable_seconds",
+			"Time from the first click of a batch until the batch is in the stream or the journal.", prometheus.ExponentialBuckets(0.0001, 2, 15)),
+		failedBatches: counter("batches_failed_total", "Batches that could be written neither to the stream nor to a journal. Their requests got a 503."),
+		journaled:     counter("clicks_journaled_total", "Clicks written to the journal instead of the stream, including clicks of short links."),
+		replayed:      counter("clicks_replayed_total", "Clicks moved from the journal to the stream. A click that is moved twice counts twice."),
+		fallbacks: counterBy("zone", "limit_fallbacks_total",
+			"Requests that were counted without Redis because it did not respond in time, by zone of the limit. Each process counts such requests on its own."),
+		redirects: counterBy("outcome", "redirects_total", "Redirects to the target of a short link, by outcome: recorded (with a click), "+
+			"uncounted (HEAD or prefetch), limited (rate limit, no click) or not_durable (the click could not be stored)."),
 	}
 	for _, reason := range rejections {
 		m.rejected.WithLabelValues(string(reason))
@@ -85,10 +64,6 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 	for _, outcome := range []string{redirectRecorded, redirectUncounted, redirectLimited, redirectNotDurable} {
 		m.redirects.WithLabelValues(outcome)
 	}
-	registry.MustRegister(
-		m.accepted, m.repeated, m.unresolved, m.rejected, m.batchClicks, m.timeToDurable, m.failedBatches, m.journaled, m.replayed,
-		m.fallbacks, m.redirects,
-	)
 	return m
 }
 

@@ -146,7 +146,7 @@ func TestRolledKey_EndsAtExpiryTime(t *testing.T) {
 	end := time.Now().Add(time.Hour).Truncate(time.Millisecond)
 	e.putKey(func(entry *edgev1.PublicKeyEntry) { entry.ExpiresAtMs = end.UnixMilli() })
 	clock := end.Add(-time.Nanosecond)
-	e.collector.now = func() time.Time { return clock }
+	e.collector.deps.Now = func() time.Time { return clock }
 	if got := e.click(plainClick); got.status != 201 {
 		t.Fatalf("before the expiry time: status %d, want 201: %s", got.status, got.text)
 	}
@@ -159,7 +159,7 @@ func TestRolledKey_EndsAtExpiryTime(t *testing.T) {
 func TestResponse_ContainsDiscount(t *testing.T) {
 	e := newEdge(t, redistest.New(t))
 	now := time.Now().Truncate(time.Millisecond)
-	e.collector.now = func() time.Time { return now }
+	e.collector.deps.Now = func() time.Time { return now }
 	for name, c := range map[string]struct {
 		discount *edgev1.Discount
 		want     string

@@ -61,11 +61,11 @@ const (
 )
 
 // frame appends a record to dst as one element of ClickBatch.clicks. Concatenated framed
-// records are a marshalled ClickBatch, so a batch is never marshalled as a whole.
+// records are a marshalled ClickBatch.
 func frame(dst, record []byte) []byte { return appendBytes(dst, batchFieldClicks, record) }
 
-// visitor holds the properties of a visit that are not in a clickBody: the connection and the
-// headers of the request determine them. Only paidPlatform comes from a URL.
+// visitor holds the properties of a visit that are not in a clickBody. They come from the
+// connection, the headers and, for paidPlatform, the URL.
 type visitor struct {
 	addr          netip.Addr
 	agent         string
@@ -78,14 +78,12 @@ type visitor struct {
 }
 
 // record appends the record of a click, a marshalled edge.v1.Click, to dst. If the
-// visitor denied consent, the record contains no data that could identify the visitor. In
-// that case it contains nothing that is derived from the address, not even the country.
-// From the user agent and the screen size, the record then contains only the kind of
-// device and the bot reason.
+// visitor denied consent, the record contains no data that could identify the visitor and
+// nothing that is derived from the address, not even the country. From the user agent and
+// the screen size, it then contains only the kind of device and the bot reason.
 //
-// record does not use proto.Marshal, because its reflection would take longer than
-// everything else that record does. It writes the fields in the same order as
-// proto.Marshal.
+// record writes the fields in the same order as proto.Marshal, whose reflection would
+// take longer than everything else here.
 func (c *Collector) record(
 	dst []byte, id affiliate.ClickID, receivedAt time.Time, caller apiCaller, codeEntry *edgev1.ReferralCodeEntry, body *clickBody, v visitor,
 ) []byte {
@@ -143,7 +141,7 @@ func (c *Collector) record(
 	}
 	device, os := agent.deviceAndSystem(body.text[fieldScreen])
 	if keepPersonal {
-		place := c.countries.lookup(v.addr)
+		place := c.deps.countries.lookup(v.addr)
 		dst = appendBytes(dst, clickFieldCountry, place.country)
 		dst = appendBytes(dst, clickFieldRegion, place.region)
 	}
@@ -248,11 +246,9 @@ func (h *hasher) forMonth(at time.Time) *monthHasher {
 }
 
 // paidPlatform returns the ad platform that led the visitor to a URL with the given
-// query. An ad platform adds a parameter with a click id of its own to the URL of an ad.
-// paidPlatform returns "" if the query has no such parameter, and the platform of the
-// first one if it has several. It checks only whether the parameter is present. The value
-// of the parameter is neither stored nor logged. The parameter fbclid does not count,
-// because Facebook adds it to every shared link.
+// query, or "". Ad platforms add a parameter with a click id of their own to the URL of
+// an ad. The first such parameter counts. Its value is neither stored nor logged. fbclid
+// does not count, because Facebook adds it to every shared link.
 func paidPlatform(query string) string {
 	for query != "" {
 		var param string

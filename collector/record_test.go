@@ -25,7 +25,7 @@ func TestRecord_EqualsMarshalledMessage(t *testing.T) {
 	key := account.NewKey(account.PublicKey, affiliate.ModeLive)
 	c := &Collector{
 		hashes: &hasher{key: []byte("deployment")}, agents: newAgentCache(),
-		countries: countriesWith(t, "GeoLite2-City", map[string]mmdbtype.Map{"203.0.113.0/24": placeRecord("CH", "ZH")}),
+		deps: Deps{countries: countriesWith(t, "GeoLite2-City", map[string]mmdbtype.Map{"203.0.113.0/24": placeRecord("CH", "ZH")})},
 	}
 	expectedHash := func(month, kind, value string) []byte {
 		sum := func(key []byte, text string) []byte {

@@ -16,7 +16,6 @@ import (
 	edgev1 "github.com/tributary-hq/tributary/gen/edge/v1"
 	"github.com/tributary-hq/tributary/httpedge"
 	"github.com/tributary-hq/tributary/spans"
-	"github.com/tributary-hq/tributary/storage/clickstream"
 	"github.com/tributary-hq/tributary/storage/directory"
 )
 
@@ -47,25 +46,23 @@ var (
 	zeroLength = []string{"0"}
 )
 
-const (
-	unknownLinkPage = `<!doctype html><html lang="en"><head><meta charset="utf-8">` +
-		`<meta name="viewport" content="width=device-width"><title>Link not found</title></head>` +
-		"<body><h1>Link not found</h1><p>This link does not exist or is not active any more.</p></body></html>\n"
-	unavailableLinkPage = `<!doctype html><html lang="en"><head><meta charset="utf-8">` +
-		`<meta name="viewport" content="width=device-width"><title>Please try again</title></head>` +
-		"<body><h1>Please try again</h1><p>This link cannot be opened at the moment. Please try again in a few seconds.</p></body></html>\n"
-	limitedLinkPage = `<!doctype html><html lang="en"><head><meta charset="utf-8">` +
-		`<meta name="viewport" content="width=device-width"><title>Too many links</title></head>` +
-		"<body><h1>Too many links</h1><p>Too many links that do not exist were opened from here. Please try again in a minute.</p></body></html>\n"
+// The pages for visitors who cannot be redirected.
+var (
+	unknownLinkPage     = linkPage("Link not found", "This link does not exist or is not active any more.")
+	unavailableLinkPage = linkPage("Please try again", "This link cannot be opened at the moment. Please try again in a few seconds.")
+	limitedLinkPage     = linkPage("Too many links", "Too many links that do not exist were opened from here. Please try again in a minute.")
 )
+
+func linkPage(title, text string) string {
+	return `<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>` + title +
+		"</title></head><body><h1>" + title + "</h1><p>" + text + "</p></body></html>\n"
+}
 
 // serveLink redirects a visitor and registers the click. If the link is known, the
 // visitor is redirected even if the click cannot be registered. The target URL then has
 // no click id, and the script on the target page registers a click instead.
 func (c *Collector) serveLink(w http.ResponseWriter, r *http.Request) {
-	if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		w.Header()["Allow"] = allowGet
-		c.refuse(w, http.StatusMethodNotAllowed, affiliate.ReasonMethodNotAllowed, "This path accepts GET and HEAD.")
+	if !c.acceptsGet(w, r) {
 		return
 	}
 	spans.SetRoute(r.Context(), r.Method, linkPath+"{key}")
@@ -74,7 +71,7 @@ func (c *Collector) serveLink(w http.ResponseWriter, r *http.Request) {
 		c.writeLinkPage(w, r, http.StatusNotFound, affiliate.ReasonNotFound, unknownLinkPage)
 		return
 	}
-	entry, state := c.directory.Link(r.Context(), key)
+	entry, state := c.deps.Directory.Link(r.Context(), key)
 	switch {
 	case state == directory.Unknown:
 		w.Header()["Retry-After"] = retryAfter()
@@ -83,7 +80,7 @@ func (c *Collector) serveLink(w http.ResponseWriter, r *http.Request) {
 	case state == directory.Absent || !entry.Active:
 		// Limit how many link keys a client can try. The request has no public key, so it
 		// counts towards the limit of the client's address.
-		if limit := c.countRequest(r.Context(), apiCaller{}, httpedge.ClientAddr(r, c.trusted)); !limit.Allowed {
+		if limit := c.countRequest(r.Context(), apiCaller{}, httpedge.ClientAddr(r, c.cfg.TrustedProxies)); !limit.Allowed {
 			limit.SetHeaders(w.Header(), zoneTracking)
 			c.writeLinkPage(w, r, http.StatusTooManyRequests, affiliate.ReasonRateLimitExceeded, limitedLinkPage)
 			return
@@ -100,7 +97,7 @@ func (c *Collector) serveLink(w http.ResponseWriter, r *http.Request) {
 			target = link.WithParams(target, []link.Param{{Name: link.ClickIDParam, Value: id.String()}})
 		}
 	}
-	c.metrics.redirects.WithLabelValues(outcome).Inc()
+	c.deps.metrics.redirects.WithLabelValues(outcome).Inc()
 	h := w.Header()
 	h["Location"] = []string{visibleASCII(target)}
 	h["Cache-Control"] = noStore
@@ -111,7 +108,7 @@ func (c *Collector) serveLink(w http.ResponseWriter, r *http.Request) {
 // recordVisit makes the click of a visitor durable. It returns the click id and the
 // outcome of the redirect.
 func (c *Collector) recordVisit(r *http.Request, link *edgev1.LinkEntry, params linkParams, target string) (affiliate.ClickID, string) {
-	addr := httpedge.ClientAddr(r, c.trusted)
+	addr := httpedge.ClientAddr(r, c.cfg.TrustedProxies)
 	// There is no public key, so the request counts towards the limit of the address.
 	if !c.countRequest(r.Context(), apiCaller{}, addr).Allowed {
 		return affiliate.ClickID{}, redirectLimited
@@ -127,7 +124,7 @@ func (c *Collector) recordVisit(r *http.Request, link *edgev1.LinkEntry, params 
 // writeLinkClick writes the same click record that a click of the script on the target
 // page would have, without the values that only the script can determine.
 func (c *Collector) writeLinkClick(r *http.Request, addr netip.Addr, link *edgev1.LinkEntry, params linkParams, target string) (affiliate.ClickID, error) {
-	now := c.now()
+	now := c.deps.Now()
 	id := affiliate.NewID[affiliate.ClickID](now)
 	workspace, _ := affiliate.IDFromBytes[affiliate.WorkspaceID](link.WorkspaceId)
 	mode := affiliate.ModeTest
@@ -157,9 +154,7 @@ func (c *Collector) writeLinkClick(r *http.Request, addr netip.Addr, link *edgev
 	for i, p := range linkParamNames {
 		body.text[p.field] = cmp.Or(params[i], linkDefaults[i], targetParams[i])
 	}
-	scratch := bufferPool.Get().(*[]byte)
-	defer bufferPool.Put(scratch)
-	record := c.record((*scratch)[:0], id, now, caller, codeEntry, body, visitor{
+	clickBatch, err := c.enqueue(r.Context(), id, now, caller, codeEntry, body, visitor{
 		addr: addr, agent: r.UserAgent(),
 		// The ad platform may have added its parameter to the visitor's URL or to the
 		// target URL.
@@ -167,8 +162,6 @@ func (c *Collector) writeLinkClick(r *http.Request, addr netip.Addr, link *edgev
 		trace:        spans.Reference(r.Context()),
 	})
 	spans.SetClick(r.Context(), id)
-	// The framed record uses the rest of the same buffer.
-	clickBatch, err := c.batches.add(r.Context(), clickstream.Shard(id, c.shards), frame(record[len(record):], record))
 	if err != nil {
 		return id, err
 	}
@@ -177,7 +170,7 @@ func (c *Collector) writeLinkClick(r *http.Request, addr netip.Addr, link *edgev
 
 // writeLinkPage writes an error page for a visitor who cannot be redirected.
 func (c *Collector) writeLinkPage(w http.ResponseWriter, r *http.Request, status int, reason affiliate.Reason, page string) {
-	c.metrics.reject(reason)
+	c.deps.metrics.reject(reason)
 	h := w.Header()
 	h["Content-Type"] = htmlType
 	h["Content-Length"] = []string{strconv.Itoa(len(page))}
@@ -278,8 +271,8 @@ func storable(text string) bool {
 	return utf8.ValidString(text) && !strings.ContainsRune(text, 0) && utf8.RuneCountInString(text) <= maxText
 }
 
-// visibleASCII percent-encodes all bytes that are not visible ASCII. A header must not
-// contain control characters, and clients differ in how they decode non-ASCII bytes.
+// visibleASCII percent-encodes all bytes that are not visible ASCII, which clients decode
+// differently and a header must not contain.
 func visibleASCII(target string) string {
 	const hex = "0123456789ABCDEF"
 	plain := true

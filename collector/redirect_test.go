@@ -78,7 +78,7 @@ func (e *edge) followLink(method, path string, headers ...string) linkResponse {
 		r.Header.Set(headers[i], headers[i+1])
 	}
 	w := httptest.NewRecorder()
-	e.collector.Handler().ServeHTTP(w, r)
+	e.collector.handler.ServeHTTP(w, r)
 	return linkResponse{w.Code, w.Header(), w.Body.String()}
 }
 
@@ -166,7 +166,7 @@ func TestLink_ResponsesByRequest(t *testing.T) {
 		})
 	}
 	for outcome, want := range map[string]float64{redirectRecorded: 3, redirectUncounted: 4, redirectLimited: 0, redirectNotDurable: 0} {
-		if got := testutil.ToFloat64(e.collector.metrics.redirects.WithLabelValues(outcome)); got != want {
+		if got := testutil.ToFloat64(e.collector.deps.metrics.redirects.WithLabelValues(outcome)); got != want {
 			t.Errorf("the metric of redirects with the outcome %s is %v, want %v", outcome, got, want)
 		}
 	}
@@ -342,7 +342,7 @@ func TestLink_RedirectsVisitorsOverLimit(t *testing.T) {
 		})
 	}
 	group.Wait()
-	limited := testutil.ToFloat64(e.collector.metrics.redirects.WithLabelValues(redirectLimited))
+	limited := testutil.ToFloat64(e.collector.deps.metrics.redirects.WithLabelValues(redirectLimited))
 	if withID.Load() != 20 || len(e.storedClicks()) != 20 || limited != 20 {
 		t.Errorf("40 visits: %d with a click id, %d clicks stored, %v limited; want 20 of each", withID.Load(), len(e.storedClicks()), limited)
 	}
@@ -358,7 +358,7 @@ func TestLink_FullQueueRedirectsWithoutClick(t *testing.T) {
 	if target, id := splitLocation(t, e.followLink("GET", "/r/"+annasKey)); id != "" || target != annasTarget {
 		t.Errorf("redirect to %s with the click id %q, want %s without a click id", target, id, annasTarget)
 	}
-	if got := testutil.ToFloat64(e.collector.metrics.redirects.WithLabelValues(redirectNotDurable)); got != 1 {
+	if got := testutil.ToFloat64(e.collector.deps.metrics.redirects.WithLabelValues(redirectNotDurable)); got != 1 {
 		t.Errorf("the metric of redirects with the outcome not_durable is %v, want 1", got)
 	}
 }

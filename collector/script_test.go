@@ -34,7 +34,7 @@ func (e *edge) fetch(method, path string, headers ...string) scriptResponse {
 		r.Header.Add(headers[i], headers[i+1])
 	}
 	w := httptest.NewRecorder()
-	e.collector.Handler().ServeHTTP(w, r)
+	e.collector.handler.ServeHTTP(w, r)
 	return scriptResponse{w.Code, w.Header(), w.Body.Bytes()}
 }
 

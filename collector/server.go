@@ -1,6 +1,7 @@
 package collector
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -9,7 +10,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/netip"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -27,11 +27,10 @@ import (
 	"github.com/tributary-hq/tributary/storage/ratelimit"
 )
 
-// shutdownTimeout bounds the first part of the shutdown: the shutdown delay and the wait
-// for the last requests. In the second part, the collector writes the batches of these
-// requests (bounded by streamTimeout and flushTimeout), returns unused rate limit tokens
-// and replays the journal (bounded by finalDrainTimeout). Both parts together take at
-// most 20 seconds.
+// shutdownTimeout bounds the shutdown delay and the wait for the last requests. After
+// them, the collector writes their batches (bounded by streamTimeout and flushTimeout),
+// returns unused rate limit tokens and replays the journal (bounded by
+// finalDrainTimeout). All of it takes at most 20 seconds.
 const shutdownTimeout = 12 * time.Second
 
 // linkFile is the name of the file in the folder of the journal that contains the last known
@@ -79,90 +78,67 @@ type Deps struct {
 
 // Collector is the HTTP server of the edge. Create it with New or Open.
 type Collector struct {
-	now               func() time.Time
-	log               *slog.Logger
-	trusted           []netip.Prefix
-	refusedProxies    httpedge.RefusedProxies
-	allowHTTP         bool
-	limit             int64
-	visitorLimit      int64 // 0 means no limit
-	shards            int
-	directory         Directory
-	limits            Limits
-	visitors          Limits // per key and client address, of this process
-	missingDependency func(ctx context.Context) string
-	metrics           *metrics
-	batches           *batcher
-	journalSink       *journalSink // nil without a journal
-	shutdownDelay     time.Duration
-	proposals         *proposalCache
-	hashes            *hasher
-	keys              keyCache
-	agents            *agentCache
-	countries         *countries // nil without a country file
-	handler           http.Handler
-	server            *http.Server
-	shutdownOnce      sync.Once
-	stopping          atomic.Bool
-	shutdownErr       error
-	lastSinkLog       atomic.Int64 // time of the last line of logSinkError, in Unix seconds
-
-	background []func(ctx context.Context)
-	closers    []io.Closer
+	cfg            Config
+	deps           Deps
+	refusedProxies httpedge.RefusedProxies
+	visitors       Limits // per key and client address, of this process
+	batches        *batcher
+	journalSink    *journalSink // nil without a journal
+	proposals      *proposalCache
+	hashes         *hasher
+	keys           keyCache
+	agents         *agentCache
+	handler        http.Handler
+	server         *http.Server
+	shutdownOnce   sync.Once
+	stopping       atomic.Bool
+	shutdownErr    error
+	lastSinkLog    atomic.Int64 // time of the last line of logSinkError, in Unix seconds
+	closers        []io.Closer
 }
 
 // New creates a collector from the given parts. New starts goroutines, so the caller must
 // call Shutdown even if it never called Run.
 func New(cfg Config, deps Deps) *Collector {
+	cfg.LimitTracking, cfg.Shards = cmp.Or(cfg.LimitTracking, 1000), max(1, cfg.Shards)
 	if deps.Now == nil {
 		deps.Now = time.Now
-	}
-	if deps.Log == nil {
-		deps.Log = slog.New(slog.DiscardHandler)
 	}
 	if deps.Registry == nil {
 		deps.Registry = prometheus.NewRegistry()
 	}
-	if deps.metrics == nil {
-		deps.metrics = newMetrics(deps.Registry)
-	}
 	if deps.MissingDependency == nil {
 		deps.MissingDependency = func(context.Context) string { return "" }
 	}
-	c := &Collector{
-		now: deps.Now, log: deps.Log,
-		trusted: cfg.TrustedProxies, allowHTTP: cfg.AllowHTTP,
-		limit: cfg.LimitTracking, visitorLimit: cfg.LimitVisitor, shards: max(1, cfg.Shards),
-		directory: deps.Directory, limits: deps.Limits, missingDependency: deps.MissingDependency,
-		metrics: deps.metrics, proposals: newProposalCache(), hashes: &hasher{key: cfg.HashKey}, keys: newKeyCache(),
-		agents: newAgentCache(), countries: deps.countries,
-		background: deps.Background, shutdownDelay: cfg.ShutdownDelay,
+	if deps.metrics == nil {
+		deps.metrics = newMetrics(deps.Registry)
 	}
+	deps.Log = cmp.Or(deps.Log, slog.New(slog.DiscardHandler))
 	visitors := ratelimit.NewLease(nil, ratelimit.Options{HashKey: cfg.HashKey, Now: deps.Now})
-	c.visitors = visitors
-	c.background = append(c.background, visitors.Run)
-	if c.countries != nil {
-		c.background = append(c.background, c.countries.run)
+	deps.Background = append(deps.Background, visitors.Run)
+	if deps.countries != nil {
+		deps.Background = append(deps.Background, deps.countries.run)
 	}
-	if c.limit == 0 {
-		c.limit = 1000
+	c := &Collector{
+		cfg: cfg, visitors: visitors, proposals: newProposalCache(), hashes: &hasher{key: cfg.HashKey}, keys: newKeyCache(), agents: newAgentCache(),
 	}
 	sink := deps.Sink
 	if deps.Journal != nil {
 		c.journalSink = &journalSink{
-			stream: sink, missingDependency: c.missingDependency, journal: deps.Journal, unavailable: make([]atomic.Bool, c.shards), metrics: c.metrics, log: c.log,
+			stream: sink, missingDependency: deps.MissingDependency, journal: deps.Journal,
+			unavailable: make([]atomic.Bool, cfg.Shards), metrics: deps.metrics, log: deps.Log,
 		}
-		c.background = append(c.background, c.journalSink.run)
+		deps.Background = append(deps.Background, c.journalSink.run)
 		sink = c.journalSink
 	}
-	c.batches = newBatcher(sink, c.shards, c.metrics)
-	c.metrics.watch(deps.Registry, c.batches, deps.Journal, deps.journalBroken, time.Now) // queue and journal use the machine's clock
+	c.deps, c.batches = deps, newBatcher(sink, cfg.Shards, deps.metrics)
+	deps.metrics.watch(deps.Registry, c.batches, deps.Journal, deps.journalBroken, time.Now) // queue and journal use the machine's clock
 	c.handler = httpedge.RecoverPanics(http.HandlerFunc(c.serve), c.reportPanic)
 	handler := c.handler
 	if cfg.Traces != nil {
 		handler = cfg.Traces.Handler(handler, traced)
 	}
-	c.server = httpedge.NewServer(handler, c.log)
+	c.server = httpedge.NewServer(handler, deps.Log)
 	return c
 }
 
@@ -170,52 +146,42 @@ func New(cfg Config, deps Deps) *Collector {
 // Redis is reachable, the collector runs but reports that it is not ready.
 func Open(cfg Config, log *slog.Logger, registry prometheus.Registerer) (*Collector, error) {
 	var closers []io.Closer
-	connect := func(endpoint clickstream.Endpoint, errs *error) redis.UniversalClient {
+	var errs error
+	connect := func(endpoint clickstream.Endpoint) redis.UniversalClient {
 		client, err := clickstream.Connect(endpoint)
-		if err != nil {
-			*errs = errors.Join(*errs, err)
-			return nil
+		if err == nil {
+			closers = append(closers, client)
+			if cfg.Traces != nil {
+				err = cfg.Traces.InstrumentRedis(client)
+			}
 		}
-		closers = append(closers, client)
-		if cfg.Traces != nil {
-			*errs = errors.Join(*errs, cfg.Traces.InstrumentRedis(client))
-		}
+		errs = errors.Join(errs, err)
 		return client
 	}
-	fail := func(err error) (*Collector, error) {
+	stream, lookups, limits := connect(cfg.Stream), connect(cfg.Cache), connect(cfg.Cache)
+	countries, err := openCountries(cfg.CountryDB, log)
+	if errs = errors.Join(errs, err); errs != nil {
 		for _, closer := range closers {
 			_ = closer.Close()
 		}
-		return nil, err
-	}
-	var errs error
-	stream, lookups, limits := connect(cfg.Stream, &errs), connect(cfg.Cache, &errs), connect(cfg.Cache, &errs)
-	countries, err := openCountries(cfg.CountryDB, log)
-	if errs = errors.Join(errs, err); errs != nil {
-		return fail(errs)
+		return nil, errs
 	}
 	registry.MustRegister(clickstream.PoolCollector{"collector_stream": stream, "collector_directory": lookups, "collector_limits": limits})
-	m := newMetrics(registry)
-	clickJournal := openJournal(cfg.JournalDir, log)
+	m, clickJournal := newMetrics(registry), openJournal(cfg.JournalDir, log)
+	writer, reader := clickstream.NewWriter(stream, cfg.Shards), directory.NewReader(lookups, time.Now)
+	lease := ratelimit.NewLease(limits, ratelimit.Options{HashKey: cfg.HashKey, Now: cfg.Now, Log: log, Fallback: m.fallback, Timeout: cfg.LimitTimeout})
+	background := []func(context.Context){reader.Run, lease.Run, func(ctx context.Context) { clickstream.CheckDurability(ctx, stream, log) }}
 	if clickJournal != nil {
 		closers = append(closers, clickJournal)
-	}
-	writer := clickstream.NewWriter(stream, cfg.Shards)
-	reader := directory.NewReader(lookups, time.Now)
-	background := []func(context.Context){reader.Run}
-	if clickJournal != nil {
 		path := filepath.Join(cfg.JournalDir, linkFile)
 		if err := reader.LoadLinks(path); err != nil {
 			log.Warn("the copy of the short links cannot be read", "error", err)
 		}
 		background = append(background, func(ctx context.Context) { reader.SaveLinks(ctx, path, log) })
 	}
-	lease := ratelimit.NewLease(limits, ratelimit.Options{HashKey: cfg.HashKey, Now: cfg.Now, Log: log, Fallback: m.fallback, Timeout: cfg.LimitTimeout})
 	c := New(cfg, Deps{
-		Sink: writer, Directory: reader, Limits: lease, Journal: clickJournal,
-		MissingDependency: redisDependency(writer.Ping, log),
-		Background:        append(background, lease.Run, func(ctx context.Context) { clickstream.CheckDurability(ctx, stream, log) }),
-		Log:               log, Registry: registry, Now: cfg.Now, metrics: m, countries: countries,
+		Sink: writer, Directory: reader, Limits: lease, Journal: clickJournal, MissingDependency: redisDependency(writer.Ping, log),
+		Background: background, Log: log, Registry: registry, Now: cfg.Now, metrics: m, countries: countries,
 		journalBroken: cfg.JournalDir != "" && clickJournal == nil,
 	})
 	c.closers = closers
@@ -258,7 +224,7 @@ func failureReason(err error) string {
 }
 
 // openJournal opens the journal in dir. It returns nil if dir is empty or cannot be used,
-// because a collector works without a journal while Redis is reachable.
+// because a collector without a journal works while Redis is reachable.
 func openJournal(dir string, log *slog.Logger) *journal.Journal {
 	if dir == "" {
 		log.Warn("TRIBUTARY_JOURNAL_DIR is not set: clicks are refused while the stream's Redis is not reachable")
@@ -282,7 +248,7 @@ func (c *Collector) Handler() http.Handler { return c.handler }
 func (c *Collector) Run(ctx context.Context, listener net.Listener, config *tls.Config) error {
 	background, stopBackground := context.WithCancel(context.WithoutCancel(ctx))
 	var running sync.WaitGroup
-	for _, run := range c.background {
+	for _, run := range c.deps.Background {
 		running.Go(func() { run(background) })
 	}
 	served := make(chan error, 1)
@@ -307,17 +273,15 @@ func (c *Collector) Run(ctx context.Context, listener net.Listener, config *tls.
 	return err
 }
 
-// Shutdown stops the collector. First the collector reports that it is not ready. During
-// the shutdown delay it still serves requests, and each response has the header
-// Connection: close. Then the collector closes its port, waits for the last requests and
-// writes their batches. A second call returns the result of the first.
+// Shutdown stops the collector. It reports that it is not ready, but serves requests
+// during the shutdown delay, with Connection: close in each response. Then it closes its
+// port, waits for the last requests and writes their batches. A second call returns the
+// result of the first.
 func (c *Collector) Shutdown(ctx context.Context) error {
 	c.shutdownOnce.Do(func() {
 		c.stopping.Store(true)
-		delay := time.NewTimer(c.shutdownDelay)
-		defer delay.Stop()
 		select {
-		case <-delay.C:
+		case <-time.After(c.cfg.ShutdownDelay):
 		case <-ctx.Done():
 		}
 		if err := c.server.Shutdown(ctx); err != nil {
@@ -359,7 +323,7 @@ func (c *Collector) MissingSinkDependency(ctx context.Context) string {
 	}
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
-	return c.missingDependency(ctx)
+	return c.deps.MissingDependency(ctx)
 }
 
 // serveHealth responds to a health probe. missing is the name of the missing dependency,
@@ -383,15 +347,15 @@ func (c *Collector) serveHealth(w http.ResponseWriter, missing string) {
 }
 
 func (c *Collector) reportPanic(r *http.Request, value any, stack []byte) {
-	c.metrics.reject(affiliate.ReasonInternal)
-	c.log.ErrorContext(r.Context(), "panic", "path", r.URL.Path, "panic", fmt.Sprint(value), "stack", string(stack))
+	c.deps.metrics.reject(affiliate.ReasonInternal)
+	c.deps.Log.ErrorContext(r.Context(), "panic", "path", r.URL.Path, "panic", fmt.Sprint(value), "stack", string(stack))
 }
 
 // logSinkError logs why a click could not be stored. It writes at most one line per
 // second.
 func (c *Collector) logSinkError(ctx context.Context, err error) {
-	now := c.now().Unix()
+	now := c.deps.Now().Unix()
 	if last := c.lastSinkLog.Load(); last != now && c.lastSinkLog.CompareAndSwap(last, now) {
-		c.log.ErrorContext(ctx, "clicks are refused: they cannot be stored", "error", err)
+		c.deps.Log.ErrorContext(ctx, "clicks are refused: they cannot be stored", "error", err)
 	}
 }

@@ -1,7 +1,11 @@
 package gateway
 
 import (
+	"slices"
 	"strconv"
+	"strings"
+
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/tributary-hq/tributary/affiliate"
 )
@@ -129,4 +133,88 @@ func (d *decoder) skip() bool {
 func (d *decoder) rejectValue(message string) bool {
 	d.addFault(message)
 	return d.skip()
+}
+
+// violations collects the faults of one request, or of one item of a bulk request. A
+// fault is an affiliate.Violation: a field name and a message. The field names have the
+// spelling of the client. A message is the part of the sentence after the field name.
+type violations struct {
+	list []affiliate.Violation
+	// singleItem is true for the faults of one item of a bulk request. In this case, add
+	// keeps only the first faults, and the decoder continues, because other items follow.
+	singleItem bool
+	// incomplete is true if a part of the request was not decoded, so that the core cannot
+	// validate the request.
+	incomplete bool
+}
+
+func (v *violations) add(field, message string) {
+	// The core reports up to affiliate.MaxItemViolations faults of an item. Keep one more
+	// fault, which shows the core that the item has further faults.
+	if v.singleItem && len(v.list) > affiliate.MaxItemViolations {
+		return
+	}
+	v.addLast(field, message)
+}
+
+// addLast adds a fault after which the decoder stops. Unlike add, it adds the fault even
+// if the item already has the maximum number of faults.
+func (v *violations) addLast(field, message string) {
+	if len(v.list) >= maxViolations {
+		return
+	}
+	if len(field) > maxFieldName {
+		field = field[:maxFieldName] + "…"
+	}
+	v.list = append(v.list, affiliate.Violation{Field: strings.ToValidUTF8(field, "\ufffd"), Message: message})
+}
+
+// explain reports whether a violation about the given fields can be a consequence of a
+// value that was not decoded: one of the fields has a fault, or contains a field that has
+// one. An unknown key has no value that a rule could miss.
+func (v *violations) explain(fields []string) bool {
+	return slices.ContainsFunc(v.list, func(fault affiliate.Violation) bool {
+		return fault.Message != unknownField && fault.Affects(fields)
+	})
+}
+
+// full reports whether no more faults can be added. In that case the decoder can stop.
+func (v *violations) full() bool { return !v.singleItem && len(v.list) >= maxViolations }
+
+// spellings contains the names under which the client sent a field, if they are not the
+// names that responses use. If the elements of a list spell a field in several ways, it
+// contains one of them.
+type spellings map[protoreflect.FullName]string
+
+// keySet contains the keys of an object that have been read.
+type keySet struct {
+	fields [2]uint64
+	// others contains unknown keys and fields after the 128th.
+	others map[string]bool
+	// spelled contains the keys that are not written as the names of their fields.
+	spelled map[*fieldPlan]string
+}
+
+// testAndAdd reports whether the key was read before and adds it to the set.
+func (s *keySet) testAndAdd(key string, field *fieldPlan) bool {
+	if field != nil && field.index < 64*len(s.fields) {
+		bits, bit := &s.fields[field.index/64], uint64(1)<<(field.index%64)
+		repeated := *bits&bit != 0
+		*bits |= bit
+		return repeated
+	}
+	if s.others == nil {
+		s.others = make(map[string]bool)
+	}
+	repeated := s.others[key]
+	s.others[key] = true
+	return repeated
+}
+
+// spell stores the key of a field that is not the name of the field.
+func (s *keySet) spell(field *fieldPlan, key string) {
+	if s.spelled == nil {
+		s.spelled = make(map[*fieldPlan]string)
+	}
+	s.spelled[field] = key
 }

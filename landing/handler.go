@@ -6,17 +6,25 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/netip"
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
+	"github.com/jackc/pgx/v5/pgconn"
+	"google.golang.org/genproto/googleapis/api/annotations"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/tributary-hq/tributary/affiliate"
 	landingv1 "github.com/tributary-hq/tributary/gen/landing/v1"
 	"github.com/tributary-hq/tributary/httpedge"
+	"github.com/tributary-hq/tributary/httpedge/errorspec"
 	"github.com/tributary-hq/tributary/spans"
 	"github.com/tributary-hq/tributary/storage/ratelimit"
 )
@@ -214,4 +222,124 @@ func respondToOptions(w http.ResponseWriter, r *http.Request, methods []string, 
 		header.Set("Access-Control-Max-Age", corsMaxAge)
 	}
 	w.WriteHeader(http.StatusNoContent)
+}
+
+// The paths of the health checks. They are not in the proto, because they are the same as
+// those of the core's API.
+const (
+	livePath  = "/api/v1/health"
+	readyPath = "/api/v1/health/ready"
+)
+
+// routes returns the HTTP methods of each path, sorted. The paths of the forms come from
+// the proto.
+func routes() map[string][]string {
+	table := map[string][]string{livePath: {http.MethodGet, http.MethodHead}, readyPath: {http.MethodGet, http.MethodHead}}
+	methods := landingv1.File_landing_v1_landing_proto.Services().ByName("LandingService").Methods()
+	for i := range methods.Len() {
+		rule, _ := proto.GetExtension(methods.Get(i).Options(), annotations.E_Http).(*annotations.HttpRule)
+		if path := rule.GetPost(); path != "" {
+			table[path] = append(table[path], http.MethodPost)
+		} else {
+			table[rule.GetGet()] = append(table[rule.GetGet()], http.MethodGet, http.MethodHead)
+		}
+	}
+	for path := range table {
+		table[path] = append(table[path], http.MethodOptions)
+		slices.Sort(table[path])
+	}
+	return table
+}
+
+// readyTimeout bounds the check whether the database responds.
+const readyTimeout = 500 * time.Millisecond
+
+// serveHealth responds to a health check. The metric of rejected requests does not count
+// health checks.
+func (s *Service) serveHealth(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path == readyPath {
+		if err := s.Ready(r.Context()); err != nil {
+			w.Header().Set("Retry-After", "1")
+			httpedge.WriteError(w, http.StatusServiceUnavailable, affiliate.ReasonServiceUnavailable, err.Error())
+			return
+		}
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = io.WriteString(w, `{"status":"ok"}`+"\n")
+}
+
+var errNotReady = errors.New("postgres is not reachable")
+
+// Ready returns errNotReady if the database does not respond.
+func (s *Service) Ready(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+	defer cancel()
+	if s.store.Ping(ctx) != nil {
+		return errNotReady
+	}
+	return nil
+}
+
+// The error codes that only this service has (landing.v1.ErrorReason).
+const (
+	reasonInvalidEmail   affiliate.Reason = "INVALID_EMAIL"
+	reasonInvalidRequest affiliate.Reason = "INVALID_REQUEST"
+	reasonAntiSpam       affiliate.Reason = "ANTI_SPAM_FAILED"
+	reasonRateLimited    affiliate.Reason = "RATE_LIMITED"
+)
+
+// handleError writes the error response after a generated handler failed.
+func (h *handler) handleError(_ context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter, r *http.Request, err error) {
+	if r.Context().Err() != nil && errors.Is(err, context.Canceled) {
+		// The client has closed the connection, so it gets no response.
+		w.WriteHeader(http.StatusServiceUnavailable)
+		return
+	}
+	// Generated handlers wrap the error of a decoder in a status. The service itself returns
+	// no status.
+	if status.Code(err) == codes.InvalidArgument {
+		err = affiliate.Refuse(reasonInvalidRequest)
+	}
+	h.service.refuse(r.Context(), w, err)
+}
+
+// refuse writes the response for err. If err is not an *affiliate.Error, it comes from the
+// database.
+func (s *Service) refuse(ctx context.Context, w http.ResponseWriter, err error) {
+	var refusal *affiliate.Error
+	if !errors.As(err, &refusal) {
+		refusal = affiliate.Refuse(affiliate.ReasonInternal)
+		if databaseLost(err) {
+			refusal = affiliate.Refuse(affiliate.ReasonServiceUnavailable)
+		}
+		s.log.LogAttrs(ctx, slog.LevelError, "a request failed",
+			slog.String("request_id", w.Header().Get(httpedge.RequestIDHeader)), slog.Any("error", err))
+	}
+	if refusal.Reason == affiliate.ReasonServiceUnavailable {
+		w.Header().Set("Retry-After", "1")
+	}
+	spec := errorspec.ByReason(refusal.Reason)
+	message := refusal.Message
+	if message == "" {
+		message = spec.Message
+	}
+	s.metrics.rejected.WithLabelValues(string(refusal.Reason)).Inc()
+	httpedge.WriteError(w, spec.HTTPStatus, refusal.Reason, message)
+}
+
+// databaseLost reports whether the database cannot be reached, or cannot run the statement
+// now. It returns false if the statement itself is the reason.
+func databaseLost(err error) bool {
+	var pgErr *pgconn.PgError
+	if !errors.As(err, &pgErr) {
+		return true
+	}
+	// The classes of SQLSTATE codes: connection exception, transaction rollback,
+	// insufficient resources, object not in the needed state, operator intervention.
+	return len(pgErr.Code) > 2 && slices.Contains([]string{"08", "40", "53", "55", "57"}, pgErr.Code[:2])
+}
+
+func (s *Service) reportPanic(r *http.Request, panicked any, stack []byte) {
+	s.metrics.rejected.WithLabelValues(string(affiliate.ReasonInternal)).Inc()
+	s.log.Error("panic", "path", r.URL.Path, "panic", fmt.Sprint(panicked), "stack", string(stack))
 }

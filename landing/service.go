@@ -6,8 +6,8 @@
 //  1. set common headers, require HTTPS, respond to OPTIONS, find the route (handler.go)
 //  2. count the POST for the rate limit, read the body (handler.go)
 //  3. decode the body (decode.go)
-//  4. call the service: check the form and store it (forms.go, service.go)
-//  5. encode the response (codec.go) or the error (errors.go)
+//  4. call the service: check the form and store it (service.go)
+//  5. encode the response (decode.go) or the error (handler.go)
 //
 // Steps 3 to 5 run in grpc-gateway, which calls the service in the same process.
 //
@@ -26,10 +26,13 @@ package landing
 import (
 	"context"
 	"log/slog"
+	netmail "net/mail"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/net/idna"
 
 	"github.com/tributary-hq/tributary/affiliate"
 	landingv1 "github.com/tributary-hq/tributary/gen/landing/v1"
@@ -138,4 +141,58 @@ func (s *Service) SendContactMessage(ctx context.Context, req *landingv1.SendCon
 	}
 	s.metrics.contacts.Inc()
 	return &landingv1.SendContactMessageResponse{}, nil
+}
+
+// The bounds of elapsedMs, both included (docs/landing-page.md#against-spam).
+const (
+	minElapsedMs = 1500
+	maxElapsedMs = 1_800_000
+)
+
+// The lengths of fields, in characters.
+const (
+	maxEmail   = 320
+	maxName    = 100
+	minMessage = 10
+	maxMessage = 5000
+)
+
+// checkSpam refuses a form that was probably sent by a program. elapsedMs is 0 if the form
+// has no valid elapsedMs.
+func checkSpam(website string, elapsedMs float64) error {
+	if website != "" || elapsedMs < minElapsedMs || elapsedMs > maxElapsedMs {
+		return affiliate.Refuse(reasonAntiSpam)
+	}
+	return nil
+}
+
+// parseEmail returns an e-mail address without white space around it. It allows up to 320
+// characters. SMTP allows fewer; package mail then sends the mail without Reply-To. A
+// domain with non-ASCII letters keeps its spelling.
+func parseEmail(text string) (string, error) {
+	email := strings.TrimSpace(text)
+	if utf8.RuneCountInString(email) > maxEmail {
+		return "", affiliate.Refuse(reasonInvalidEmail) // the parser is slow for long texts
+	}
+	parsed, err := netmail.ParseAddress(email)
+	// ParseAddress also accepts names, comments and quotes. The result is then not equal to
+	// the text.
+	if err != nil || parsed.Address != email {
+		return "", affiliate.Refuse(reasonInvalidEmail)
+	}
+	domain := email[strings.LastIndexByte(email, '@')+1:]
+	if ascii, err := idna.Lookup.ToASCII(domain); err != nil || !strings.Contains(ascii, ".") {
+		return "", affiliate.Refuse(reasonInvalidEmail)
+	}
+	return email, nil
+}
+
+// trimmed returns a text without white space around it, if its length is allowed. message
+// is the message of the error.
+func trimmed(text string, shortest, longest int, message string) (string, error) {
+	text = strings.TrimSpace(text)
+	if n := utf8.RuneCountInString(text); n < shortest || n > longest {
+		return "", &affiliate.Error{Reason: reasonInvalidRequest, Message: message}
+	}
+	return text, nil
 }

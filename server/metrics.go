@@ -4,8 +4,11 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"time"
 
+	"github.com/fullstorydev/grpchan/inprocgrpc"
 	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/stats"
 	"google.golang.org/grpc/status"
@@ -107,3 +110,129 @@ func CountEvents(registry prometheus.Registerer) func(affiliate.EventName, affil
 		events.WithLabelValues(string(name), string(mode)).Inc()
 	}
 }
+
+// gaugesTimeout bounds the time for which a scrape waits for the database.
+const gaugesTimeout = time.Second
+
+// Gauge describes a metric of Gauges.
+type Gauge struct {
+	Name, Help string
+	// Labels are the names of the labels.
+	Labels []string
+}
+
+// Gauges is a group of gauges that are read from the database at each scrape. All cores
+// report the same numbers. The gauges are missing while the database does not respond; a
+// counter shows this.
+type Gauges struct {
+	descriptions []*prometheus.Desc
+	read         func(ctx context.Context, set SetGauge) error
+	failures     prometheus.Counter
+}
+
+// SetGauge reports the value of the gauge with the given index. labels are the values of
+// its labels.
+type SetGauge func(index int, value float64, labels ...string)
+
+// NewGauges returns a prometheus.Collector. At each scrape it calls read, which reports
+// the values of the gauges. group is the name of the group in the metrics.
+func NewGauges(group string, read func(ctx context.Context, set SetGauge) error, gauges ...Gauge) *Gauges {
+	g := &Gauges{read: read, failures: prometheus.NewCounter(prometheus.CounterOpts{
+		Name:        "tributary_gauges_failed_total",
+		Help:        "Scrapes in which a group of gauges is missing, because the database did not respond within a second, by group.",
+		ConstLabels: prometheus.Labels{"group": group},
+	})}
+	for _, gauge := range gauges {
+		g.descriptions = append(g.descriptions, prometheus.NewDesc(gauge.Name, gauge.Help, gauge.Labels, nil))
+	}
+	return g
+}
+
+// Describe implements prometheus.Collector.
+func (g *Gauges) Describe(descriptions chan<- *prometheus.Desc) {
+	g.failures.Describe(descriptions)
+	for _, description := range g.descriptions {
+		descriptions <- description
+	}
+}
+
+// Collect implements prometheus.Collector. It reports either all gauges or none.
+func (g *Gauges) Collect(values chan<- prometheus.Metric) {
+	ctx, cancel := context.WithTimeout(context.Background(), gaugesTimeout)
+	defer cancel()
+	var read []prometheus.Metric
+	err := g.read(ctx, func(index int, value float64, labels ...string) {
+		read = append(read, prometheus.MustNewConstMetric(g.descriptions[index], prometheus.GaugeValue, value, labels...))
+	})
+	if err != nil {
+		g.failures.Inc()
+		read = nil
+	}
+	g.failures.Collect(values)
+	for _, metric := range read {
+		values <- metric
+	}
+}
+
+// Traces are the stats handlers that record a span for each call. They differ in what they
+// do with the span of the caller.
+type Traces struct {
+	// Trusted handles calls whose metadata the server trusts (Config.TrustedProxies). The
+	// caller has decided whether the call is recorded.
+	Trusted stats.Handler
+	// Public handles all other calls. The core decides itself.
+	Public stats.Handler
+}
+
+// tracer is the stats handler that selects one of the handlers of Traces for each call.
+type tracer struct {
+	Traces
+	pipeline *pipeline
+}
+
+// TagRPC starts the span of a call.
+func (t tracer) TagRPC(ctx context.Context, info *stats.RPCTagInfo) context.Context {
+	// The library hides the values of the client's context from a stream in the same process.
+	if client := inprocgrpc.ClientContext(ctx); client != nil {
+		ctx = trace.ContextWithSpan(ctx, trace.SpanFromContext(client))
+	}
+	if _, trusted := t.pipeline.peerOf(ctx); trusted {
+		return t.Trusted.TagRPC(ctx, info)
+	}
+	return t.Public.TagRPC(ctx, info)
+}
+
+// HandleRPC completes the span in the context. It does not matter which of the two handlers
+// has started it.
+func (t tracer) HandleRPC(ctx context.Context, event stats.RPCStats) { t.Trusted.HandleRPC(ctx, event) }
+
+// TagConn does nothing.
+func (tracer) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context { return ctx }
+
+// HandleConn does nothing.
+func (tracer) HandleConn(context.Context, stats.ConnStats) {}
+
+// statsHandlers calls several stats handlers, in their order. They run before the
+// interceptors.
+type statsHandlers []stats.Handler
+
+// TagRPC implements stats.Handler.
+func (h statsHandlers) TagRPC(ctx context.Context, info *stats.RPCTagInfo) context.Context {
+	for _, handler := range h {
+		ctx = handler.TagRPC(ctx, info) //nolint:fatcontext // each handler adds its own value
+	}
+	return ctx
+}
+
+// HandleRPC implements stats.Handler.
+func (h statsHandlers) HandleRPC(ctx context.Context, event stats.RPCStats) {
+	for _, handler := range h {
+		handler.HandleRPC(ctx, event)
+	}
+}
+
+// TagConn does nothing, because no handler measures connections.
+func (h statsHandlers) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context { return ctx }
+
+// HandleConn does nothing.
+func (h statsHandlers) HandleConn(context.Context, stats.ConnStats) {}

@@ -68,19 +68,15 @@ import (
 )
 
 const (
-	// workers is the number of jobs of the default queue that a process runs at the same
-	// time. directoryWorkers is the same number for the directory queue, whose jobs
-	// update the edge directory. Together with fetchCooldown, the two numbers limit the
-	// number of jobs per second. The sum of the two numbers is much smaller than the
-	// constant connections, so that requests find free connections.
+	// workers and directoryWorkers are the numbers of jobs of the default queue and of the
+	// directory queue that a process runs at the same time. Together they are much less than
+	// connections, so that requests find free connections.
 	workers          = 20
 	directoryWorkers = 4
-	// mailWorkers is the number of mails that a process sends at the same time. An attempt
-	// uses a database connection only for reading the mail and storing its outcome.
+	// mailWorkers is the number of mails that a process sends at the same time.
 	mailWorkers = 8
 	// processorWorkers is the number of events of payment processors that a process applies
-	// at the same time. Most of the time of an event is spent on requests to the processor.
-	// The number is small, so that a burst of events does not slow down requests.
+	// at the same time. It is small, so that a burst of events does not slow down requests.
 	processorWorkers = 4
 	// exportWorkers is the number of large exports that a process makes at the same time. Each
 	// uses two database connections.
@@ -91,11 +87,10 @@ const (
 	// rescueAfter is the time after which the jobs of a crashed process run again. It is
 	// longer than any job runs, so that no running job is started a second time.
 	rescueAfter = 6 * time.Minute
-	// fetchPoll is the time after which a process reads the job queue even if it gets no
-	// notification of a new job. A job that is inserted shortly after another job may
-	// cause no notification, because there are at most ten notifications per second. The
-	// job must still run soon, because a change must reach the edge directory within a
-	// second. fetchCooldown is the minimum time between two reads of the queue.
+	// fetchPoll is the time after which a process reads the job queue even without a
+	// notification of a new job, because there are at most ten notifications per second and
+	// a change must reach the edge directory within a second. fetchCooldown is the minimum
+	// time between two reads.
 	fetchPoll     = 200 * time.Millisecond
 	fetchCooldown = 20 * time.Millisecond
 	// jobStopTimeout is the maximum time for running jobs to end when the process stops.
@@ -133,10 +128,10 @@ type Core struct {
 }
 
 // NewCore connects to the database and to Redis and creates all parts. Run starts them.
-// NewCore returns an error if a migration is missing in the database (postgres.Migrate).
-// The caller must call Close.
-// NewCore adds the TLS files of the settings to files. It compares the clock with that of
-// Postgres, and the keys with the fingerprints in Postgres (CheckKeys).
+// The caller must call Close. NewCore returns an error if a migration is missing in the
+// database (postgres.Migrate). It adds the TLS files of the settings to files. It
+// compares the clock with that of Postgres, and the keys with the fingerprints in
+// Postgres (CheckKeys).
 func NewCore(ctx context.Context, cfg settings.Core, files *certificates.Files, log *slog.Logger, process *clock.Clock) (*Core, error) {
 	c := &Core{cfg: cfg, files: files, log: log, clock: process, now: process.Now, registry: private.NewRegistry()}
 	c.registry.MustRegister(files)

@@ -30,15 +30,15 @@ import (
 )
 
 // balancing distributes the calls to all addresses of the core's name. A core that stops
-// sends GOAWAY on its connections, and the gateway then uses others. It does not watch the
-// health of cores: if a proxy is its only address, calls would fail between the report that
-// a core is not healthy and its GOAWAY.
+// sends GOAWAY on its connections, and the gateway then uses others. The health of cores
+// is not watched: with a proxy as the only address, calls would fail between the report
+// that a core is not healthy and its GOAWAY.
 const balancing = `{"loadBalancingConfig": [{"round_robin": {}}]}`
 
-// reconnect bounds the time until a gateway uses a core that has returned. An attempt to
-// connect takes at most MinConnectTimeout, and the pause before the next one at most
-// MaxDelay plus a fifth of it (Jitter): 4.8 seconds together. The defaults of gRPC, 20 and 120
-// seconds, are for servers on the internet with many clients.
+// reconnect bounds the time until a gateway uses a core that has returned to 4.8 seconds:
+// an attempt to connect takes at most MinConnectTimeout, and the pause before the next
+// one MaxDelay plus a fifth of it (Jitter). The defaults of gRPC are for servers on the
+// internet.
 var reconnect = grpc.ConnectParams{
 	Backoff:           backoff.Config{BaseDelay: 200 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 1500 * time.Millisecond},
 	MinConnectTimeout: 3 * time.Second,

@@ -42,8 +42,8 @@ func namedKeys(list string) []affiliate.SettingKey {
 }
 
 // CheckKeys compares keys with the fingerprints in the database, and then stores theirs
-// unless they are stored already. It returns an error and stores nothing if the keys are
-// wrong, see affiliate.SettingKeys.Check. The first start on a database accepts any keys.
+// unless they are stored already. If the keys are wrong (affiliate.SettingKeys.Check), it
+// returns an error and stores nothing. The first start on a database accepts any keys.
 func CheckKeys(ctx context.Context, db *postgres.DB, settings ...affiliate.SettingKeys) error {
 	stored, err := postgres.KeyFingerprints(ctx, db)
 	if err != nil {

@@ -1,6 +1,7 @@
 package assemble
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"time"
@@ -28,44 +29,30 @@ func newLimiter(
 		Help: "Requests that only this process counted because Redis did not respond, by zone.",
 	}, []string{"zone"})
 	registry.MustRegister(fallbacks)
-	zone := func(name server.Zone, limit, local int) ratelimit.Zone {
-		return ratelimit.Zone{Name: string(name), Limit: int64(limit), LocalLimit: int64(local), Window: time.Minute}
+	zones := map[server.Zone]ratelimit.Zone{
+		server.ZoneGeneral:      {Limit: limits.General},
+		server.ZoneConversions:  {Limit: limits.Conversions},
+		server.ZoneMailProvider: {Limit: limits.MailProvider},
+		server.ZoneUnsubscribe:  {Limit: limits.Unsubscribe},
+		// Without Redis, each process allows only half of the limit, because each
+		// process then counts only its own requests, so several processes together
+		// allow more guesses of a password than the limit.
+		server.ZoneAuth:          {Limit: limits.Auth, LocalLimit: max(1, limits.Auth/2)},
+		server.ZoneResend:        {Limit: limits.Resend, Window: time.Hour},
+		server.ZoneErasure:       {Limit: limits.Erasure, Window: time.Hour},
+		server.ZoneBuyerErasure:  {Limit: limits.BuyerErasure, Window: time.Hour},
+		server.ZoneExport:        {Limit: limits.Export, Window: time.Hour},
+		server.ZoneInviteAddress: {Limit: limits.InviteAddress, Window: time.Hour},
+		server.ZoneInvites:       {Limit: limits.Invites, Window: 24 * time.Hour},
 	}
-	hourly := func(name server.Zone, limit int) ratelimit.Zone {
-		return ratelimit.Zone{Name: string(name), Limit: int64(limit), Window: time.Hour}
+	for name, zone := range zones {
+		zone.Name, zone.Window = string(name), cmp.Or(zone.Window, time.Minute)
+		zones[name] = zone
+		fallbacks.WithLabelValues(zone.Name)
 	}
-	daily := func(name server.Zone, limit int) ratelimit.Zone {
-		return ratelimit.Zone{Name: string(name), Limit: int64(limit), Window: 24 * time.Hour}
-	}
-	l := &limiter{
-		windows: ratelimit.NewLimiter(cache, ratelimit.Options{
-			HashKey:  hashKey,
-			Now:      now,
-			Timeout:  timeout,
-			Log:      log,
-			Fallback: func(zone string) { fallbacks.WithLabelValues(zone).Inc() },
-		}),
-		zones: map[server.Zone]ratelimit.Zone{
-			server.ZoneGeneral:      zone(server.ZoneGeneral, limits.General, limits.General),
-			server.ZoneConversions:  zone(server.ZoneConversions, limits.Conversions, limits.Conversions),
-			server.ZoneMailProvider: zone(server.ZoneMailProvider, limits.MailProvider, limits.MailProvider),
-			server.ZoneUnsubscribe:  zone(server.ZoneUnsubscribe, limits.Unsubscribe, limits.Unsubscribe),
-			// Without Redis, each process allows only half of the limit, because each
-			// process then counts only its own requests, so several processes together
-			// allow more guesses of a password than the limit.
-			server.ZoneAuth:          zone(server.ZoneAuth, limits.Auth, max(1, limits.Auth/2)),
-			server.ZoneResend:        hourly(server.ZoneResend, limits.Resend),
-			server.ZoneErasure:       hourly(server.ZoneErasure, limits.Erasure),
-			server.ZoneBuyerErasure:  hourly(server.ZoneBuyerErasure, limits.BuyerErasure),
-			server.ZoneExport:        hourly(server.ZoneExport, limits.Export),
-			server.ZoneInviteAddress: hourly(server.ZoneInviteAddress, limits.InviteAddress),
-			server.ZoneInvites:       daily(server.ZoneInvites, limits.Invites),
-		},
-	}
-	for name := range l.zones {
-		fallbacks.WithLabelValues(string(name))
-	}
-	return l
+	return &limiter{zones: zones, windows: ratelimit.NewLimiter(cache, ratelimit.Options{
+		HashKey: hashKey, Now: now, Timeout: timeout, Log: log, Fallback: func(zone string) { fallbacks.WithLabelValues(zone).Inc() },
+	})}
 }
 
 // Allow implements server.Limiter.

@@ -26,7 +26,7 @@ func (c *Core) newMailWorker(sealer *seal.Keys) (*servermail.Worker, error) {
 		Seal: sealer,
 		Composer: servermail.NewComposer(servermail.ComposerConfig{
 			PublicURL: c.cfg.PublicURL, AppURL: c.cfg.AppURL, Unsubscribe: notification.NewUnsubscribeTokens(c.cfg.HashKeys.Keys()),
-			Notifications: notificationTexts{c.db, c.db, c.cfg.AppURL},
+			Notifications: notificationTexts{c.db, c.cfg.AppURL},
 		}),
 		HashKeys: c.cfg.HashKeys.Keys(),
 		Log:      c.log,
@@ -61,9 +61,8 @@ func (c *Core) newProviderService() (*servermail.ProviderService, error) {
 
 // notificationTexts returns the texts of notifications in mails.
 type notificationTexts struct {
-	programs *postgres.DB
-	db       *postgres.DB
-	appURL   string
+	db     *postgres.DB
+	appURL string
 }
 
 // Texts implements servermail.Notifications.
@@ -99,17 +98,17 @@ func (t notificationTexts) terms(ctx context.Context, n notification.Notificatio
 		return nil, nil
 	}
 	scope := affiliate.Scope{Workspace: *n.Workspace, Mode: *n.Mode}
-	program, err := programs.Get(ctx, t.programs, scope, *n.Program)
+	program, err := programs.Get(ctx, t.db, scope, *n.Program)
 	if err != nil {
 		return nil, ignoreNotFound(err)
 	}
-	participant, err := participants.Get(ctx, t.programs, scope, *n.Program, *n.Participant)
+	participant, err := participants.Get(ctx, t.db, scope, *n.Program, *n.Participant)
 	if err != nil || participant.ErasedAt != nil {
 		return nil, ignoreNotFound(err)
 	}
 	own := participant.Override()
 	if own == nil {
-		if own, err = programs.GroupRate(ctx, t.programs, scope, *n.Program, participant.Group); err != nil {
+		if own, err = programs.GroupRate(ctx, t.db, scope, *n.Program, participant.Group); err != nil {
 			return nil, ignoreNotFound(err)
 		}
 	}

@@ -1,28 +1,34 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/uuid"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/account"
 	"github.com/tributary-hq/tributary/affiliate/attribution"
 	"github.com/tributary-hq/tributary/affiliate/notification"
 	"github.com/tributary-hq/tributary/cmd/assemble"
 	"github.com/tributary-hq/tributary/cmd/settings"
 	"github.com/tributary-hq/tributary/mail"
-	"github.com/tributary-hq/tributary/server/account"
+	accountservice "github.com/tributary-hq/tributary/server/account"
+	"github.com/tributary-hq/tributary/server/analytics"
 	"github.com/tributary-hq/tributary/server/check"
 	"github.com/tributary-hq/tributary/server/fx"
 	"github.com/tributary-hq/tributary/storage/postgres"
+	rollups "github.com/tributary-hq/tributary/storage/postgres/analytics"
 	notifications "github.com/tributary-hq/tributary/storage/postgres/notification"
 )
 
@@ -194,7 +200,7 @@ func resetSecondFactor(ctx context.Context, out io.Writer, args []string, now fu
 		return err
 	}
 	defer db.Close()
-	accounts := account.New(account.Config{DB: db, Now: now})
+	accounts := accountservice.New(accountservice.Config{DB: db, Now: now})
 	err = accounts.ResetSecondFactor(ctx, accountKind, strings.ToLower(*email))
 	switch {
 	case errors.Is(err, affiliate.Refuse(affiliate.ReasonNotFound)):
@@ -205,5 +211,100 @@ func resetSecondFactor(ctx context.Context, out io.Writer, args []string, now fu
 		return err
 	}
 	_, err = fmt.Fprintln(out, "the second factor was removed, and all sessions were ended")
+	return err
+}
+
+// recountAnalytics counts the clicks and conversions of days again, in one workspace or in all.
+func recountAnalytics(ctx context.Context, out io.Writer, args []string, now time.Time) error {
+	today := now.UTC().Truncate(24 * time.Hour)
+	flags := flag.NewFlagSet("analytics recount", flag.ContinueOnError)
+	workspace := flags.String("workspace", "", "id of a workspace; default: all workspaces")
+	first := flags.String("from", analytics.OldestDay(now).Format(time.DateOnly), "first day (UTC)")
+	last := flags.String("to", today.Format(time.DateOnly), "last day (UTC)")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	from, errFrom := time.Parse(time.DateOnly, *first)
+	to, errTo := time.Parse(time.DateOnly, *last)
+	switch {
+	case errFrom != nil || errTo != nil:
+		return errors.New("--from and --to must be dates such as 2026-01-31")
+	case to.Before(from) || to.After(today):
+		return errors.New("--to must not be before --from or after today")
+	}
+	db, err := openStore(ctx)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	workspaces, err := rollups.Workspaces(ctx, db)
+	if err != nil {
+		return err
+	}
+	if *workspace != "" {
+		id, ok := affiliate.ParseID[affiliate.WorkspaceID](*workspace)
+		if !ok {
+			return errors.New("--workspace must be the id of a workspace")
+		}
+		workspaces = []affiliate.WorkspaceID{id}
+	}
+	service := analytics.New(db, slog.New(slog.NewJSONHandler(os.Stderr, nil)), time.Now)
+	for _, id := range workspaces {
+		for _, mode := range []affiliate.Mode{affiliate.ModeTest, affiliate.ModeLive} {
+			counted, err := service.Recount(ctx, affiliate.Scope{Workspace: id, Mode: mode}, from, to)
+			if err != nil {
+				return fmt.Errorf("workspace %s, %s: %w", id, mode, err)
+			}
+			_, err = fmt.Fprintf(out, "workspace %s, %s: %d days, %d clicks, %d conversions\n", id, mode, counted.Days, counted.Clicks, counted.Conversions)
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// createWorkspace creates a workspace with its owner, and prints the link with which the
+// owner sets the password. It works whatever the setting of the registration is.
+func createWorkspace(ctx context.Context, out io.Writer, args []string, now func() time.Time) error {
+	flags := flag.NewFlagSet("workspace create", flag.ContinueOnError)
+	email := flags.String("email", "", "e-mail address of the owner")
+	name := flags.String("name", "", "name of the owner")
+	workspace := flags.String("workspace", "", "name of the workspace")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if !account.BareAddress(*email) || len(*email) > 320 {
+		return errors.New("--email must be an e-mail address")
+	}
+	*name, *workspace = strings.TrimSpace(*name), strings.TrimSpace(*workspace)
+	for _, text := range []string{*name, *workspace} {
+		if length := utf8.RuneCountInString(text); length < 1 || length > 100 {
+			return errors.New("--name and --workspace must have 1 to 100 characters")
+		}
+	}
+	links, err := settings.Read[settings.Links]()
+	if err != nil {
+		return err
+	}
+	base := cmp.Or(links.AppURL, links.PublicURL)
+	if base == "" {
+		return errors.New("TRIBUTARY_APP_URL or TRIBUTARY_PUBLIC_URL must be set, because the command prints a link")
+	}
+	db, err := openStore(ctx)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	accounts := accountservice.New(accountservice.Config{DB: db, Now: now})
+	id, token, err := accounts.CreateWorkspace(ctx, *email, *name, *workspace)
+	if errors.Is(err, affiliate.Refuse(affiliate.ReasonEmailTaken)) {
+		return fmt.Errorf("%s already has a merchant account", *email)
+	}
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(out, "workspace %s\nThe owner sets the password within 7 days: %s/reset-password#kind=merchant&token=%s\n",
+		id, strings.TrimSuffix(base, "/"), token)
 	return err
 }

@@ -47,6 +47,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"strings"
 	"syscall"
 	"time"
 
@@ -75,83 +76,56 @@ func main() {
 }
 
 func run(ctx context.Context, args []string, out io.Writer) error {
-	if len(args) == 0 {
-		return errors.New(usage)
-	}
-	switch args[0] {
-	case "serve":
+	// Some commands have two words, and others one.
+	words := min(len(args), 2)
+	command, rest := strings.Join(args[:words], " "), args[words:]
+	switch {
+	case len(args) == 0:
+	case args[0] == "serve":
 		flags := flag.NewFlagSet("serve", flag.ContinueOnError)
 		gateway := flags.Bool("gateway", false, "serve REST in the same process")
 		if err := flags.Parse(args[1:]); err != nil {
 			return err
 		}
 		return serve(ctx, *gateway)
-	case "migrate":
+	case args[0] == "migrate":
 		cfg, err := settings.Read[settings.Database]()
 		if err != nil {
 			return err
 		}
 		return postgres.Migrate(ctx, cfg.DatabaseURL)
-	case "check":
+	case args[0] == "check":
 		return checkAccounts(ctx, out)
-	case "fx":
-		if len(args) < 3 || args[1] != "load" {
-			return errors.New(usage)
-		}
-		return loadRates(ctx, out, args[2:])
-	case "announce":
-		if len(args) != 3 {
-			return errors.New(usage)
-		}
+	case command == "fx load" && len(rest) > 0:
+		return loadRates(ctx, out, rest)
+	case args[0] == "announce" && len(args) == 3:
 		return announce(ctx, os.Stdin, out, args[1], args[2])
-	case "mail":
-		if len(args) != 3 || args[1] != "test" {
-			return errors.New(usage)
-		}
-		return sendTestMail(ctx, out, args[2], time.Now())
-	case "erasures":
-		if len(args) < 3 || args[1] != "replay" {
-			return errors.New(usage)
-		}
-		return replayErasures(ctx, out, args[2:])
-	case "workspace":
-		switch {
-		case len(args) > 1 && args[1] == "billing":
-			return setBilling(ctx, out, args[2:])
-		case len(args) > 1 && args[1] == "create":
-			return createWorkspace(ctx, out, args[2:], time.Now)
-		}
-		return errors.New(usage)
-	case "account":
-		if len(args) < 2 || args[1] != "reset-second-factor" {
-			return errors.New(usage)
-		}
-		return resetSecondFactor(ctx, out, args[2:], time.Now)
-	case "analytics":
-		if len(args) < 2 || args[1] != "recount" {
-			return errors.New(usage)
-		}
-		return recountAnalytics(ctx, out, args[2:], time.Now())
-	case "keys":
-		if len(args) != 3 || args[1] != "reset" {
-			return errors.New(usage)
-		}
-		return resetKeys(ctx, out, args[2])
-	case "secrets":
-		if len(args) < 2 {
-			return errors.New(usage)
-		}
+	case command == "mail test" && len(rest) == 1:
+		return sendTestMail(ctx, out, rest[0], time.Now())
+	case command == "erasures replay" && len(rest) > 0:
+		return replayErasures(ctx, out, rest)
+	case command == "workspace billing":
+		return setBilling(ctx, out, rest)
+	case command == "workspace create":
+		return createWorkspace(ctx, out, rest, time.Now)
+	case command == "account reset-second-factor":
+		return resetSecondFactor(ctx, out, rest, time.Now)
+	case command == "analytics recount":
+		return recountAnalytics(ctx, out, rest, time.Now())
+	case command == "keys reset" && len(rest) == 1:
+		return resetKeys(ctx, out, rest[0])
+	case args[0] == "secrets" && len(args) > 1:
 		if err := createSecrets(out, args[1]); err != nil {
 			return err
 		}
 		return copySecrets(out, args[1], args[2:])
-	case "healthcheck":
+	case args[0] == "healthcheck":
 		cfg, err := settings.Read[settings.CoreMetrics]()
 		if err != nil {
 			return err
 		}
 		return private.Check(ctx, cfg.MetricsListen, args[1:])
-	case "version":
+	case args[0] == "version":
 		_, err := fmt.Fprintln(out, version.String())
 		return err
 	}

@@ -1,11 +1,10 @@
 package settings
 
 import (
+	"cmp"
 	"crypto/x509"
 	"errors"
-	"fmt"
 	"math"
-	"time"
 
 	"github.com/tributary-hq/tributary/httpedge"
 	"github.com/tributary-hq/tributary/storage/clickstream"
@@ -40,36 +39,21 @@ type LandingDatabase struct {
 }
 
 // DatabaseURL returns the address of the database.
-func (d *LandingDatabase) DatabaseURL() string {
-	if d.LandingURL != "" {
-		return d.LandingURL
-	}
-	return d.CoreURL
+func (d *LandingDatabase) DatabaseURL() string { return cmp.Or(d.LandingURL, d.CoreURL) }
+
+func (d *LandingDatabase) check() error {
+	return require(d.DatabaseURL() != "", "TRIBUTARY_LANDING_DATABASE_URL or TRIBUTARY_DATABASE_URL must be set")
 }
 
-func (d *LandingDatabase) check() []error {
-	if d.DatabaseURL() == "" {
-		return []error{errors.New("TRIBUTARY_LANDING_DATABASE_URL or TRIBUTARY_DATABASE_URL must be set")}
-	}
-	return nil
-}
-
-// LandingRedis holds the address of the Redis of the rate limit. It has the same variables
-// as Redis, but none is required.
+// LandingRedis holds the address of the Redis of the rate limit. Unlike in Redis, RedisURL is
+// not required.
 type LandingRedis struct {
-	RedisURL     string           `env:"TRIBUTARY_REDIS_URL"`
-	CacheURL     string           `env:"TRIBUTARY_CACHE_REDIS_URL"`
-	StreamRedis  clickstream.Kind `env:"TRIBUTARY_CLICK_STREAM_REDIS" envDefault:"single"`
-	CacheRedis   clickstream.Kind `env:"TRIBUTARY_CACHE_REDIS" envDefault:"single"`
-	CAFile       string           `env:"TRIBUTARY_REDIS_CA_FILE"`
-	LimitTimeout time.Duration    `env:"TRIBUTARY_LIMIT_TIMEOUT" envDefault:"50ms"`
+	RedisURL string `env:"TRIBUTARY_REDIS_URL"`
+	RedisOptions
 }
 
 func (r LandingRedis) redis() *Redis {
-	return &Redis{
-		URL: r.RedisURL, CacheURL: r.CacheURL, StreamRedis: r.StreamRedis, CacheRedis: r.CacheRedis, CAFile: r.CAFile,
-		LimitTimeout: r.LimitTimeout, StreamShards: 1,
-	}
+	return &Redis{URL: r.RedisURL, RedisOptions: r.RedisOptions, StreamShards: 1}
 }
 
 // Cache returns the address of the Redis. If no Redis is configured, its URL is empty.
@@ -87,22 +71,12 @@ type LandingMail struct {
 	OperatorEmail string `env:"TRIBUTARY_OPERATOR_EMAIL"`
 }
 
-func (m LandingMail) faults() []error {
-	var faults []error
-	if m.SMTPURL != "" {
-		if err := checkSMTPURL(m.SMTPURL); err != nil {
-			faults = append(faults, fmt.Errorf("TRIBUTARY_SMTP_URL: %w", err))
-		}
-		if m.MailFrom == "" {
-			faults = append(faults, errors.New("TRIBUTARY_SMTP_URL requires TRIBUTARY_MAIL_FROM"))
-		}
-	}
-	for name, address := range map[string]string{"TRIBUTARY_MAIL_FROM": m.MailFrom, "TRIBUTARY_OPERATOR_EMAIL": m.OperatorEmail} {
-		if err := checkMailAddress(address); err != nil {
-			faults = append(faults, fmt.Errorf("%s: %w", name, err))
-		}
-	}
-	return faults
+func (m LandingMail) faults() error {
+	return errors.Join(
+		checkSMTPURL(m.SMTPURL),
+		require(m.SMTPURL == "" || m.MailFrom != "", "TRIBUTARY_SMTP_URL requires TRIBUTARY_MAIL_FROM"),
+		checkMailAddress("TRIBUTARY_MAIL_FROM", m.MailFrom), checkMailAddress("TRIBUTARY_OPERATOR_EMAIL", m.OperatorEmail),
+	)
 }
 
 // Waitlist holds the settings of the counter. Each has two names, and only one of them may
@@ -123,40 +97,23 @@ func (w Waitlist) WaitlistBase() int32 { return either(w.Base, w.PrefixedBase, 0
 func (w Waitlist) WaitlistTotal() int32 { return either(w.Total, w.PrefixedTotal, defaultTotal) }
 
 // either returns the value that is set, or otherwise.
-func either(value, other *int32, otherwise int32) int32 {
-	switch {
-	case value != nil:
-		return *value
-	case other != nil:
-		return *other
+func either(value, other *int32, otherwise int32) int32 { return *cmp.Or(value, other, &otherwise) }
+
+func (w Waitlist) faults() error {
+	check := func(name string, value, prefixed *int32) error {
+		return errors.Join(
+			require(value == nil || prefixed == nil, "%s and %s%s must not both be set", name, namePrefix, name),
+			require(either(value, prefixed, 0) >= 0, "%s: must be between 0 and %d", name, math.MaxInt32),
+		)
 	}
-	return otherwise
+	return errors.Join(check("WAITLIST_BASE", w.Base, w.PrefixedBase), check("WAITLIST_TOTAL", w.Total, w.PrefixedTotal))
 }
 
-func (w Waitlist) faults() []error {
-	var faults []error
-	for _, setting := range []struct {
-		name            string
-		value, prefixed *int32
-	}{{"WAITLIST_BASE", w.Base, w.PrefixedBase}, {"WAITLIST_TOTAL", w.Total, w.PrefixedTotal}} {
-		if setting.value != nil && setting.prefixed != nil {
-			faults = append(faults, fmt.Errorf("%s and %s%s must not both be set", setting.name, namePrefix, setting.name))
-		}
-		if either(setting.value, setting.prefixed, 0) < 0 {
-			faults = append(faults, fmt.Errorf("%s: must be between 0 and %d", setting.name, math.MaxInt32))
-		}
-	}
-	return faults
-}
-
-func (l *Landing) check() []error {
-	faults := append(l.LandingDatabase.check(), l.redis().faults()...)
-	faults = append(faults, l.LandingMail.faults()...)
-	faults = append(faults, l.Waitlist.faults()...)
-	faults = append(faults, l.HTTP.faults()...)
-	faults = append(faults, l.Traces.faults()...)
-	if _, err := httpedge.ParseOrigins(l.Origins); err != nil {
-		faults = append(faults, errors.New("TRIBUTARY_LANDING_ORIGINS: must be origins such as https://www.example.com, separated by commas"))
-	}
-	return append(faults, checkPositive("TRIBUTARY_LIMIT_LANDING", l.Limit)...)
+func (l *Landing) check() error {
+	_, err := httpedge.ParseOrigins(l.Origins)
+	return errors.Join(
+		l.LandingDatabase.check(), l.redis().faults(), l.LandingMail.faults(), l.Waitlist.faults(), l.HTTP.faults(), l.Traces.faults(),
+		require(err == nil, "TRIBUTARY_LANDING_ORIGINS: must be origins such as https://www.example.com, separated by commas"),
+		requirePositive("TRIBUTARY_LIMIT_LANDING", l.Limit),
+	)
 }

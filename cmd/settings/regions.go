@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/tributary-hq/tributary/storage/clickstream"
@@ -63,21 +64,14 @@ func (r *Regions) Region(of Region, roots func() *x509.CertPool) clickstream.End
 }
 
 // faults returns what is wrong. home are the URLs of the Redis of the home region.
-func (r *Regions) faults(home ...string) []error {
-	var faults []error
-	if !regionName.MatchString(r.HomeRegion) {
-		faults = append(faults, fmt.Errorf("TRIBUTARY_HOME_REGION: %w", errRegionName))
-	}
+func (r *Regions) faults(home ...string) error {
+	err := require(regionName.MatchString(r.HomeRegion), "TRIBUTARY_HOME_REGION: %w", errRegionName)
 	for _, other := range r.Others {
-		if other.Name == r.HomeRegion {
-			faults = append(faults, fmt.Errorf("TRIBUTARY_REGIONS: region %s has the name of the home region", other.Name))
-		}
-		for _, url := range home {
-			if other.URL == url {
-				faults = append(faults, fmt.Errorf("TRIBUTARY_REGIONS: region %s has the Redis of the home region", other.Name))
-			}
-		}
-		faults = append(faults, checkEndpoint("TRIBUTARY_REGIONS", other.URL, "TRIBUTARY_REGION_REDIS", r.RegionRedis)...)
+		err = errors.Join(err,
+			require(other.Name != r.HomeRegion, "TRIBUTARY_REGIONS: region %s has the name of the home region", other.Name),
+			require(!slices.Contains(home, other.URL), "TRIBUTARY_REGIONS: region %s has the Redis of the home region", other.Name),
+			checkEndpoint("TRIBUTARY_REGIONS", other.URL, "TRIBUTARY_REGION_REDIS", r.RegionRedis),
+		)
 	}
-	return faults
+	return err
 }

@@ -10,7 +10,9 @@ import (
 	"bytes"
 	"crypto/x509"
 	"encoding/base64"
+	"errors"
 	"fmt"
+	"log/slog"
 	"net/netip"
 	"slices"
 	"strings"
@@ -27,13 +29,18 @@ type Redis struct {
 	// URL is the Redis of the click stream. It must run with appendfsync always and
 	// maxmemory-policy noeviction.
 	URL string `env:"TRIBUTARY_REDIS_URL,required,notEmpty"`
-	// CacheURL is the Redis of the rate limits, the edge directory and the visitors. If
-	// it is empty, URL is used.
-	CacheURL string `env:"TRIBUTARY_CACHE_REDIS_URL"`
+	RedisOptions
 	// StreamShards is the number of streams for the clicks, from 1 to 64. It must be the
 	// same in all processes. If it is 0, the number is 16 on a Redis Cluster and 1
 	// otherwise.
 	StreamShards int `env:"TRIBUTARY_STREAM_SHARDS"`
+}
+
+// RedisOptions holds the settings of Redis that all programs have.
+type RedisOptions struct {
+	// CacheURL is the Redis of the rate limits, the edge directory and the visitors. If
+	// it is empty, URL is used.
+	CacheURL string `env:"TRIBUTARY_CACHE_REDIS_URL"`
 	// StreamRedis is the kind of the Redis at URL: single, sentinel or cluster.
 	// CacheRedis is the kind of the Redis at CacheURL. It has no effect if CacheURL is
 	// empty.
@@ -231,24 +238,24 @@ type Mail struct {
 // Limits holds the rate limits, in requests in any 60 seconds unless a field says
 // otherwise (docs/merchant/rate-limits.md).
 type Limits struct {
-	Conversions int `env:"TRIBUTARY_LIMIT_CONVERSIONS" envDefault:"120"`
-	Auth        int `env:"TRIBUTARY_LIMIT_AUTH" envDefault:"10"`
-	General     int `env:"TRIBUTARY_LIMIT_GENERAL" envDefault:"300"`
+	Conversions int64 `env:"TRIBUTARY_LIMIT_CONVERSIONS" envDefault:"120"`
+	Auth        int64 `env:"TRIBUTARY_LIMIT_AUTH" envDefault:"10"`
+	General     int64 `env:"TRIBUTARY_LIMIT_GENERAL" envDefault:"300"`
 	// MailProvider limits the messages of the mail provider, per address.
-	MailProvider int `env:"TRIBUTARY_LIMIT_MAIL_PROVIDER" envDefault:"1200"`
+	MailProvider int64 `env:"TRIBUTARY_LIMIT_MAIL_PROVIDER" envDefault:"1200"`
 	// Unsubscribe limits the calls of unsubscribe links, per address.
-	Unsubscribe int `env:"TRIBUTARY_LIMIT_UNSUBSCRIBE" envDefault:"60"`
+	Unsubscribe int64 `env:"TRIBUTARY_LIMIT_UNSUBSCRIBE" envDefault:"60"`
 	// Resend is the number of verifications that an account can request in any hour.
-	Resend int `env:"TRIBUTARY_LIMIT_RESEND" envDefault:"3"`
+	Resend int64 `env:"TRIBUTARY_LIMIT_RESEND" envDefault:"3"`
 	// Erasure and Export are the numbers of requests of these kinds that an account can send
 	// in any hour. BuyerErasure is the number for a workspace.
-	Erasure      int `env:"TRIBUTARY_LIMIT_ERASURE" envDefault:"5"`
-	BuyerErasure int `env:"TRIBUTARY_LIMIT_BUYER_ERASURE" envDefault:"60"`
-	Export       int `env:"TRIBUTARY_LIMIT_EXPORT" envDefault:"10"`
+	Erasure      int64 `env:"TRIBUTARY_LIMIT_ERASURE" envDefault:"5"`
+	BuyerErasure int64 `env:"TRIBUTARY_LIMIT_BUYER_ERASURE" envDefault:"60"`
+	Export       int64 `env:"TRIBUTARY_LIMIT_EXPORT" envDefault:"10"`
 	// InviteAddress is the number of invitations that an address gets in any hour. Invites is
 	// the number that a workspace sends in any 24 hours.
-	InviteAddress int `env:"TRIBUTARY_LIMIT_INVITE_ADDRESS" envDefault:"3"`
-	Invites       int `env:"TRIBUTARY_LIMIT_INVITES" envDefault:"100"`
+	InviteAddress int64 `env:"TRIBUTARY_LIMIT_INVITE_ADDRESS" envDefault:"3"`
+	Invites       int64 `env:"TRIBUTARY_LIMIT_INVITES" envDefault:"100"`
 }
 
 // Privacy holds the settings of erasures.
@@ -307,6 +314,62 @@ type Collector struct {
 	CountryDB string `env:"TRIBUTARY_COUNTRY_DB"`
 }
 
+// Traces holds the settings of the traces that a program records.
+type Traces struct {
+	// TracesURL is the address to which spans are sent in the protocol OTLP over HTTP, with
+	// its path, for example http://127.0.0.1:4318/v1/traces. It may contain a user and a
+	// password, which are sent with HTTP Basic authentication. If it is empty, nothing is
+	// recorded.
+	TracesURL string `env:"TRIBUTARY_TRACES_URL"`
+	// TracesSample is the share of the requests that are recorded, from 0 to 1.
+	TracesSample float64 `env:"TRIBUTARY_TRACES_SAMPLE" envDefault:"0.01"`
+}
+
+// Log holds the settings of the log of a program.
+type Log struct {
+	// LogLevel is the lowest level of the lines in the log.
+	LogLevel LogLevel `env:"TRIBUTARY_LOG_LEVEL" envDefault:"info"`
+}
+
+// LogLevel is a level of slog. It implements slog.Leveler.
+type LogLevel slog.Level
+
+// Level returns the level.
+func (l LogLevel) Level() slog.Level { return slog.Level(l) }
+
+// UnmarshalText reads debug, info, warn or error.
+func (l *LogLevel) UnmarshalText(text []byte) error {
+	levels := map[string]slog.Level{"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError}
+	level, ok := levels[string(text)]
+	if !ok {
+		return errors.New("must be debug, info, warn or error")
+	}
+	*l = LogLevel(level)
+	return nil
+}
+
+// The next types hold the address of the private port of a program (cmd/private). The
+// address must be in a private network. The default ports differ, so that all programs can
+// run on one machine. The command healthcheck reads no other setting.
+type (
+	// CoreMetrics belongs to the core.
+	CoreMetrics struct {
+		MetricsListen string `env:"TRIBUTARY_METRICS_LISTEN" envDefault:"127.0.0.1:9100"`
+	}
+	// GatewayMetrics belongs to the gateway.
+	GatewayMetrics struct {
+		MetricsListen string `env:"TRIBUTARY_METRICS_LISTEN" envDefault:"127.0.0.1:9101"`
+	}
+	// CollectorMetrics belongs to the collector.
+	CollectorMetrics struct {
+		MetricsListen string `env:"TRIBUTARY_METRICS_LISTEN" envDefault:"127.0.0.1:9103"`
+	}
+	// LandingMetrics belongs to the landing service.
+	LandingMetrics struct {
+		LandingMetricsListen string `env:"TRIBUTARY_LANDING_METRICS_LISTEN" envDefault:"127.0.0.1:9102"`
+	}
+)
+
 // Stream returns the address of the Redis of the click stream. roots comes from RedisRoots.
 func (r *Redis) Stream(roots func() *x509.CertPool) clickstream.Endpoint {
 	return clickstream.Endpoint{URL: r.URL, Kind: r.StreamRedis, Roots: roots}
@@ -335,8 +398,3 @@ func shards(set int, kind clickstream.Kind) int {
 	}
 	return 1
 }
-
-const (
-	minLimitTimeout = time.Millisecond
-	maxLimitTimeout = time.Second // the socket timeout of the Redis clients
-)
