@@ -8,6 +8,7 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/account"
 	edgev1 "github.com/tributary-hq/tributary/gen/edge/v1"
 	"github.com/tributary-hq/tributary/storage/clickstream"
+	"github.com/tributary-hq/tributary/storage/directory"
 	"github.com/tributary-hq/tributary/storage/redistest"
 )
 
@@ -41,7 +42,7 @@ func TestIdentify_CachedKeyIsLookedUpInDirectory(t *testing.T) {
 	}
 
 	revoked := &edgev1.PublicKeyEntry{WorkspaceId: e.workspace.UUID[:], Mode: edgev1.Mode_MODE_TEST, Revoked: true}
-	check(t, e.writer.PutPublicKey(t.Context(), e.version+1, e.key.Digest(), revoked))
+	check(t, put(t.Context(), e.writer, func(b *directory.Batch) { b.PutPublicKey(e.version+1, e.key.Digest(), revoked) }))
 	second := newCollectorOn(t, e)
 	second.keys.add(text)
 	if caller := second.identify(t.Context(), text); caller.status != keyInvalid {

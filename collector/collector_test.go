@@ -561,3 +561,10 @@ func TestRateLimit_WindowOfAnAddressEndsAfterAMinute(t *testing.T) {
 		t.Errorf("after the window: status %d, want 201: %s", got.status, got.text)
 	}
 }
+
+// put writes entries to the directory and publishes the change.
+func put(ctx context.Context, writer *directory.Writer, add func(*directory.Batch)) error {
+	batch := writer.Changes()
+	add(batch)
+	return batch.Flush(ctx)
+}

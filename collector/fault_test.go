@@ -23,6 +23,7 @@ import (
 	"github.com/tributary-hq/tributary/collector/journal"
 	edgev1 "github.com/tributary-hq/tributary/gen/edge/v1"
 	"github.com/tributary-hq/tributary/storage/clickstream"
+	"github.com/tributary-hq/tributary/storage/directory"
 	"github.com/tributary-hq/tributary/storage/redistest"
 )
 
@@ -249,7 +250,9 @@ func TestProposedID_IdentifiesRepeatedRequest(t *testing.T) {
 		return e.click(`{"referral_code":"` + code + `","click_id":"` + id + `"}`)
 	}
 	e.version++
-	check(t, e.writer.PutReferralCode(t.Context(), e.version, e.scope(), "bert", &edgev1.ReferralCodeEntry{ProgramId: e.program.UUID[:], ParticipantId: e.program.UUID[:], Active: true, AttributionWindowDays: 7}))
+	check(t, put(t.Context(), e.writer, func(b *directory.Batch) {
+		b.PutReferralCode(e.version, e.scope(), "bert", &edgev1.ReferralCodeEntry{ProgramId: e.program.UUID[:], ParticipantId: e.program.UUID[:], Active: true, AttributionWindowDays: 7})
+	}))
 
 	id := newID()
 	first, repeated := send(id, "anna"), send(id, "ANNA")

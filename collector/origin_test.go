@@ -8,6 +8,7 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/account"
 	edgev1 "github.com/tributary-hq/tributary/gen/edge/v1"
+	"github.com/tributary-hq/tributary/storage/directory"
 	"github.com/tributary-hq/tributary/storage/redistest"
 )
 
@@ -17,7 +18,7 @@ func (e *edge) putKey(change func(*edgev1.PublicKeyEntry)) {
 	entry := &edgev1.PublicKeyEntry{WorkspaceId: e.workspace.UUID[:], Mode: edgev1.Mode_MODE_TEST}
 	change(entry)
 	e.version++
-	check(e.t, e.writer.PutPublicKey(e.t.Context(), e.version, e.key.Digest(), entry))
+	check(e.t, put(e.t.Context(), e.writer, func(b *directory.Batch) { b.PutPublicKey(e.version, e.key.Digest(), entry) }))
 }
 
 func TestOrigin_AllowedAndForeign(t *testing.T) {
@@ -178,8 +179,10 @@ func TestResponse_ContainsDiscount(t *testing.T) {
 	} {
 		code := strings.ReplaceAll(name, " ", "-")
 		e.version++
-		check(t, e.writer.PutReferralCode(t.Context(), e.version, e.scope(), code, &edgev1.ReferralCodeEntry{
-			ProgramId: e.program.UUID[:], ParticipantId: e.program.UUID[:], Active: true, AttributionWindowDays: 7, AttributionModel: "first_click", Discount: c.discount,
+		check(t, put(t.Context(), e.writer, func(b *directory.Batch) {
+			b.PutReferralCode(e.version, e.scope(), code, &edgev1.ReferralCodeEntry{
+				ProgramId: e.program.UUID[:], ParticipantId: e.program.UUID[:], Active: true, AttributionWindowDays: 7, AttributionModel: "first_click", Discount: c.discount,
+			})
 		}))
 		got := e.click(`{"referral_code":"` + code + `"}`)
 		if got.status != 201 || !strings.HasSuffix(got.text, `,"attribution_model":"first_click","discount":`+c.want+"}\n") {

@@ -21,6 +21,7 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/link"
 	edgev1 "github.com/tributary-hq/tributary/gen/edge/v1"
+	"github.com/tributary-hq/tributary/storage/directory"
 	"github.com/tributary-hq/tributary/storage/redistest"
 )
 
@@ -54,7 +55,7 @@ func newLinkEdge(t *testing.T, url string, change ...func(*Config)) *edge {
 func (e *edge) putLink(key string, entry *edgev1.LinkEntry) {
 	e.t.Helper()
 	e.version++
-	check(e.t, e.writer.PutLink(context.Background(), e.version, key, entry))
+	check(e.t, put(context.Background(), e.writer, func(b *directory.Batch) { b.PutLink(e.version, key, entry) }))
 }
 
 // linkResponse is the response to a visitor who opens a link.
@@ -180,8 +181,10 @@ func TestLink_RecordEqualsScriptRecord(t *testing.T) {
 	check(t, os.WriteFile(path, mmdb(t, "GeoLite2-City", map[string]mmdbtype.Map{"203.0.113.0/24": placeRecord("CH", "ZH")}), 0o600))
 	e := newLinkEdge(t, redistest.New(t), func(cfg *Config) { cfg.CountryDB = path })
 	e.version++
-	check(t, e.writer.PutReferralCode(t.Context(), e.version, e.scope(), "anna", &edgev1.ReferralCodeEntry{
-		ProgramId: e.program.UUID[:], ParticipantId: e.program.UUID[:], LinkId: e.workspace.UUID[:], Active: true, AttributionWindowDays: 30,
+	check(t, put(t.Context(), e.writer, func(b *directory.Batch) {
+		b.PutReferralCode(e.version, e.scope(), "anna", &edgev1.ReferralCodeEntry{
+			ProgramId: e.program.UUID[:], ParticipantId: e.program.UUID[:], LinkId: e.workspace.UUID[:], Active: true, AttributionWindowDays: 30,
+		})
 	}))
 	response := e.followLink("GET", "/r/"+annasKey+"?utm_campaign=spring+sale&utm_source=&gclid=x",
 		"User-Agent", agent, "Referer", "https://News.Example:8443/secret?q")

@@ -17,6 +17,7 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/collector/snippet"
 	edgev1 "github.com/tributary-hq/tributary/gen/edge/v1"
+	"github.com/tributary-hq/tributary/storage/directory"
 	"github.com/tributary-hq/tributary/storage/redistest"
 )
 
@@ -179,8 +180,10 @@ func TestCookie_OfFirstPartyProxy(t *testing.T) {
 	e := newEdge(t, redistest.New(t))
 	put := func(code, model string, days int32) {
 		e.version++
-		check(t, e.writer.PutReferralCode(t.Context(), e.version, e.scope(), code, &edgev1.ReferralCodeEntry{
-			ProgramId: e.program.UUID[:], ParticipantId: e.program.UUID[:], Active: true, AttributionWindowDays: days, AttributionModel: model,
+		check(t, put(t.Context(), e.writer, func(b *directory.Batch) {
+			b.PutReferralCode(e.version, e.scope(), code, &edgev1.ReferralCodeEntry{
+				ProgramId: e.program.UUID[:], ParticipantId: e.program.UUID[:], Active: true, AttributionWindowDays: days, AttributionModel: model,
+			})
 		}))
 	}
 	put("first", "first_click", 30)

@@ -118,7 +118,7 @@ type Core struct {
 	jobs          *river.Client[pgx.Tx]
 	upkeep        *upkeep.Worker
 	ingester      *ingest.Ingester
-	keeper        *keeper
+	keeper        *directory.Keeper
 	regions       []*region // the other regions
 	webhookClient *webhook.Client
 	sender        *webhook.Sender

@@ -38,7 +38,7 @@ type region struct {
 	stream, blocking, directory redis.UniversalClient
 
 	ingester *ingest.Ingester
-	keeper   *keeper
+	keeper   *directory.Keeper
 	reached  prometheus.Gauge
 }
 
@@ -79,8 +79,8 @@ func (c *Core) buildRegions(config directory.Config) {
 }
 
 // directories returns what writes changes to the edge directories of all regions.
-func (c *Core) directories() *directory.Regions[edge.Rebuild, *edge.Batch] {
-	others := make(map[string]*keeper, len(c.regions))
+func (c *Core) directories() *directory.Regions {
+	others := make(map[string]*directory.Keeper, len(c.regions))
 	for _, r := range c.regions {
 		others[r.name] = r.keeper
 	}
@@ -131,9 +131,6 @@ func (r *region) close() {
 // tailLimit is the maximum number of entries that are read from the end of the click
 // stream to find a click that is not in the database yet. It limits the time of a report.
 const tailLimit = 2000
-
-// keeper updates the edge directory in Redis.
-type keeper = directory.Keeper[edge.Rebuild, *edge.Batch]
 
 // newIngester returns the ingester of a region, which reads its click stream and stores the
 // clicks. It is a consumer in the consumer group that all cores share. All regions have the

@@ -360,3 +360,10 @@ func check(t *testing.T, err error) {
 		t.Fatalf("unexpected error: %v", err)
 	}
 }
+
+// put writes entries to the directory and publishes the change.
+func put(ctx context.Context, writer *directory.Writer, add func(*directory.Batch)) error {
+	batch := writer.Changes()
+	add(batch)
+	return batch.Flush(ctx)
+}

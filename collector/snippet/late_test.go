@@ -22,9 +22,11 @@ func (f *fixture) useFirstClickModel(codes ...string) {
 	known := f.waitStored(1)[0]
 	workspace, _ := affiliate.IDFromBytes[affiliate.WorkspaceID](known.WorkspaceId)
 	for _, code := range codes {
-		check(f.t, writer.PutReferralCode(f.t.Context(), 2, affiliate.Scope{Workspace: workspace, Mode: affiliate.ModeTest}, code, &edgev1.ReferralCodeEntry{
-			ProgramId: known.ProgramId, ParticipantId: known.ParticipantId, Active: true,
-			AttributionWindowDays: windowDays, AttributionModel: "first_click",
+		check(f.t, put(f.t.Context(), writer, func(b *directory.Batch) {
+			b.PutReferralCode(2, affiliate.Scope{Workspace: workspace, Mode: affiliate.ModeTest}, code, &edgev1.ReferralCodeEntry{
+				ProgramId: known.ProgramId, ParticipantId: known.ParticipantId, Active: true,
+				AttributionWindowDays: windowDays, AttributionModel: "first_click",
+			})
 		}))
 	}
 }

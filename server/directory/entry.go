@@ -4,6 +4,8 @@ import (
 	"iter"
 	"time"
 
+	edge "github.com/tributary-hq/tributary/storage/directory"
+
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/account"
 	"github.com/tributary-hq/tributary/affiliate/participant"
@@ -12,7 +14,7 @@ import (
 
 // putKeys adds public keys to a batch. It skips malformed keys, because collectors detect
 // them by their checksum and do not look them up.
-func (k *Keeper[R, B]) putKeys(version int64, batch B, keys []account.PublicKeyTarget) {
+func (k *Keeper) putKeys(version int64, batch *edge.Batch, keys []account.PublicKeyTarget) {
 	for _, key := range keys {
 		if digest, ok := digestOf(key); ok {
 			batch.PutPublicKey(version, digest, k.keyEntry(key))
@@ -23,7 +25,7 @@ func (k *Keeper[R, B]) putKeys(version int64, batch B, keys []account.PublicKeyT
 // putTargets adds referral codes and their links to a batch. It deletes those of erased
 // participants: an erasure may have deleted them from the directory before, and does not
 // delete them again.
-func putTargets[B Batch](version int64, batch B, targets []participant.ReferralTarget) {
+func putTargets(version int64, batch *edge.Batch, targets []participant.ReferralTarget) {
 	for _, target := range targets {
 		if target.Erased {
 			batch.DeleteReferralCode(version, target.Scope, target.Code)
@@ -49,7 +51,7 @@ func digestOf(key account.PublicKeyTarget) (digest [32]byte, ok bool) {
 	return parsed.Digest(), true
 }
 
-func (k *Keeper[R, B]) keyEntry(key account.PublicKeyTarget) *edgev1.PublicKeyEntry {
+func (k *Keeper) keyEntry(key account.PublicKeyTarget) *edgev1.PublicKeyEntry {
 	return &edgev1.PublicKeyEntry{
 		WorkspaceId:    key.Workspace.UUID[:],
 		Mode:           modes[key.Mode],

@@ -4,7 +4,7 @@
 // of the hash keys, with which collectors compare their own.
 //
 //	change is committed ─┬─▶ SyncNow, before the response ──┐
-//	                     └─▶ job SyncDirectory ─▶ Worker ───┼─▶ Sink (edge directory)
+//	                     └─▶ job SyncDirectory ─▶ Worker ───┼─▶ edge directory
 //	                                                        │
 //	at the start, every hour, after an outage,              │
 //	and if the directory's data is lost ─▶ Keep ────────────┘
@@ -15,7 +15,7 @@
 // data.
 //
 // Several writers can write the same entry in any order. The directory still ends with
-// the newest state, because each write has a version and the sink keeps the entry with
+// the newest state, because each write has a version and the directory keeps the entry with
 // the highest version. A writer first takes a new version and then reads the state that
 // it writes. SyncNow and the job take their versions after the change was committed, so
 // they read the change. A writer with a higher version has taken its version later, so it
@@ -36,6 +36,7 @@
 package directory
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -43,7 +44,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/tributary-hq/tributary/affiliate"
+	edge "github.com/tributary-hq/tributary/storage/directory"
+
 	"github.com/tributary-hq/tributary/affiliate/account"
 	"github.com/tributary-hq/tributary/affiliate/participant"
 	edgev1 "github.com/tributary-hq/tributary/gen/edge/v1"
@@ -83,46 +85,11 @@ type Config struct {
 	Sweep time.Duration
 }
 
-// Sink is the edge directory. A write replaces a stored entry if the version of the write
-// is higher than the version of the entry. Otherwise the write is ignored. The type R
-// identifies a rebuild, and the type B is a batch of writes.
-type Sink[R any, B Batch] interface {
-	// Batch returns an empty batch for many entries. When the batch is written,
-	// collectors drop all entries from their caches.
-	Batch() B
-	// Changes returns an empty batch for a few entries. When the batch is written,
-	// collectors drop these entries from their caches and keep the others.
-	Changes() B
-	// Complete reports whether the directory is complete, which means that its marker
-	// exists.
-	Complete(ctx context.Context) (bool, error)
-	// BeginRebuild starts a rebuild. It replaces a rebuild that is running.
-	BeginRebuild(ctx context.Context) (R, error)
-	// MarkComplete ends a rebuild and sets the marker. It returns false if the directory
-	// has lost data since BeginRebuild, or if another rebuild has begun.
-	MarkComplete(ctx context.Context, rebuild R) (bool, error)
-}
-
-// Batch collects writes. Flush sends all collected writes to the edge directory. A deletion
-// writes that a code or a link does not exist. Soon after, nothing is left of it in the
-// directory.
-type Batch interface {
-	PutPublicKey(version int64, digest [32]byte, entry *edgev1.PublicKeyEntry)
-	PutReferralCode(version int64, scope affiliate.Scope, code string, entry *edgev1.ReferralCodeEntry)
-	DeleteReferralCode(version int64, scope affiliate.Scope, code string)
-	PutLink(version int64, key string, entry *edgev1.LinkEntry)
-	DeleteLink(version int64, key string)
-	PutSigningKeys(version int64, keys *edgev1.SigningKeys)
-	PutHashKeys(version int64, keys *edgev1.HashKeys)
-	Flush(ctx context.Context) error
-}
-
-// Keeper copies entries from the database to the edge directory (Sink). R and B are types of
-// the sink.
-type Keeper[R any, B Batch] struct {
-	db   *postgres.DB
-	sink Sink[R, B]
-	cfg  Config
+// Keeper copies entries from the database to the edge directory .
+type Keeper struct {
+	db     *postgres.DB
+	writer *edge.Writer
+	cfg    Config
 	// pausedUntil is the time in Unix nanoseconds until which SyncNow and the writes of
 	// changes to another region do nothing.
 	pausedUntil atomic.Int64
@@ -131,19 +98,14 @@ type Keeper[R any, B Batch] struct {
 }
 
 // New returns a Keeper. Several processes may each run a Keeper on the same directory.
-func New[R any, B Batch](db *postgres.DB, sink Sink[R, B], cfg Config) *Keeper[R, B] {
-	if cfg.Check == 0 {
-		cfg.Check = defaultCheckInterval
-	}
-	if cfg.Sweep == 0 {
-		cfg.Sweep = defaultSweepInterval
-	}
-	return &Keeper[R, B]{db: db, sink: sink, cfg: cfg}
+func New(db *postgres.DB, writer *edge.Writer, cfg Config) *Keeper {
+	cfg.Check, cfg.Sweep = cmp.Or(cfg.Check, defaultCheckInterval), cmp.Or(cfg.Sweep, defaultSweepInterval)
+	return &Keeper{db: db, writer: writer, cfg: cfg}
 }
 
 // Keep checks and repairs the directory until ctx ends. It sweeps at the start, because
 // changes may have been lost while no process ran.
-func (k *Keeper[R, B]) Keep(ctx context.Context) error {
+func (k *Keeper) Keep(ctx context.Context) error {
 	var (
 		swept  time.Time // zero if a sweep is due at the next check
 		failed bool      // the last check failed, and an error was logged
@@ -194,8 +156,8 @@ const (
 
 // check rebuilds the directory if the marker of a complete directory is missing. If the
 // marker exists and sweep is true, check runs a sweep.
-func (k *Keeper[R, B]) check(ctx context.Context, sweep bool) (outcome, error) {
-	complete, err := k.sink.Complete(ctx)
+func (k *Keeper) check(ctx context.Context, sweep bool) (outcome, error) {
+	complete, err := k.writer.Complete(ctx)
 	if err != nil {
 		return nothingToDo, err
 	}
@@ -205,14 +167,14 @@ func (k *Keeper[R, B]) check(ctx context.Context, sweep bool) (outcome, error) {
 		}
 		return allWritten, k.writeAll(ctx)
 	}
-	rebuild, err := k.sink.BeginRebuild(ctx)
+	rebuild, err := k.writer.BeginRebuild(ctx)
 	if err != nil {
 		return nothingToDo, err
 	}
 	if err := k.writeAll(ctx); err != nil {
 		return nothingToDo, err
 	}
-	marked, err := k.sink.MarkComplete(ctx, rebuild)
+	marked, err := k.writer.MarkComplete(ctx, rebuild)
 	if err != nil {
 		return nothingToDo, err
 	}
@@ -224,8 +186,8 @@ func (k *Keeper[R, B]) check(ctx context.Context, sweep bool) (outcome, error) {
 }
 
 // writeAll writes all entries, page by page. It takes a new version for each page.
-func (k *Keeper[R, B]) writeAll(ctx context.Context) error {
-	err := k.writePage(ctx, func(version int64, batch B) error {
+func (k *Keeper) writeAll(ctx context.Context) error {
+	err := k.write(ctx, k.writer.Batch(), func(version int64, batch *edge.Batch) error {
 		if k.cfg.SigningKeys != nil {
 			batch.PutSigningKeys(version, k.cfg.SigningKeys)
 		}
@@ -239,7 +201,7 @@ func (k *Keeper[R, B]) writeAll(ctx context.Context) error {
 	}
 	var keyCursor account.APIKey
 	for more := true; more; {
-		err := k.writePage(ctx, func(version int64, batch B) error {
+		err := k.write(ctx, k.writer.Batch(), func(version int64, batch *edge.Batch) error {
 			keys, err := directories.PublicKeysAfter(ctx, k.db, keyCursor, pageSize)
 			if err != nil {
 				return err
@@ -268,9 +230,9 @@ func (k *Keeper[R, B]) writeAll(ctx context.Context) error {
 // writeCodes writes referral codes and their links, page by page. The function next reads
 // the next page. writeCodes stops after the first page that has fewer than pageSize
 // codes.
-func (k *Keeper[R, B]) writeCodes(ctx context.Context, next func() ([]participant.ReferralTarget, error)) error {
+func (k *Keeper) writeCodes(ctx context.Context, next func() ([]participant.ReferralTarget, error)) error {
 	for more := true; more; {
-		err := k.writePage(ctx, func(version int64, batch B) error {
+		err := k.write(ctx, k.writer.Batch(), func(version int64, batch *edge.Batch) error {
 			targets, err := next()
 			if err != nil {
 				return err
@@ -286,15 +248,9 @@ func (k *Keeper[R, B]) writeCodes(ctx context.Context, next func() ([]participan
 	return nil
 }
 
-// writePage writes one page of entries in a separate batch. The function read reads the
-// entries from the database and adds them to the batch.
-func (k *Keeper[R, B]) writePage(ctx context.Context, read func(version int64, batch B) error) error {
-	return k.write(ctx, k.sink.Batch(), read)
-}
-
 // write takes a new version, calls the function read to add entries with this version to
 // the batch, and writes the batch.
-func (k *Keeper[R, B]) write(ctx context.Context, batch B, read func(version int64, batch B) error) error {
+func (k *Keeper) write(ctx context.Context, batch *edge.Batch, read func(version int64, batch *edge.Batch) error) error {
 	version, err := directories.Version(ctx, k.db)
 	if err != nil {
 		return err

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	edge "github.com/tributary-hq/tributary/storage/directory"
+
 	"github.com/riverqueue/river"
 
 	"github.com/tributary-hq/tributary/affiliate"
@@ -30,31 +32,31 @@ const (
 )
 
 // Regions writes changes to the directories of all regions.
-type Regions[R any, B Batch] struct {
-	home   *Keeper[R, B]
-	others map[string]*Keeper[R, B] // by name
+type Regions struct {
+	home   *Keeper
+	others map[string]*Keeper // by name
 }
 
 // NewRegions returns a Regions. home is the keeper of the home region, and others are the
 // keepers of the other regions by their names. Each keeper must run (Keep).
-func NewRegions[R any, B Batch](home *Keeper[R, B], others map[string]*Keeper[R, B]) *Regions[R, B] {
-	return &Regions[R, B]{home: home, others: others}
+func NewRegions(home *Keeper, others map[string]*Keeper) *Regions {
+	return &Regions{home: home, others: others}
 }
 
 // Worker returns the worker of the SyncDirectory jobs.
-func (r *Regions[R, B]) Worker() river.Worker[affiliate.SyncDirectory] {
-	return &worker[R, B]{regions: r}
+func (r *Regions) Worker() river.Worker[affiliate.SyncDirectory] {
+	return &worker{regions: r}
 }
 
-type worker[R any, B Batch] struct {
+type worker struct {
 	river.WorkerDefaults[affiliate.SyncDirectory]
 
-	regions *Regions[R, B]
+	regions *Regions
 }
 
-func (w *worker[R, B]) Timeout(*river.Job[affiliate.SyncDirectory]) time.Duration { return syncTimeout }
+func (w *worker) Timeout(*river.Job[affiliate.SyncDirectory]) time.Duration { return syncTimeout }
 
-func (w *worker[R, B]) NextRetry(job *river.Job[affiliate.SyncDirectory]) time.Time {
+func (w *worker) NextRetry(job *river.Job[affiliate.SyncDirectory]) time.Time {
 	delay := min(time.Duration(job.Attempt)*time.Second, maxRetryDelay)
 	return w.regions.home.cfg.Now().Add(delay)
 }
@@ -62,7 +64,7 @@ func (w *worker[R, B]) NextRetry(job *river.Job[affiliate.SyncDirectory]) time.T
 // Work writes the entries of one programme, of one participant, or of the public keys of
 // a workspace. It reads the current state from the database, so a job can run late or
 // several times. It fails only if the home region fails: a sweep repairs the others.
-func (w *worker[R, B]) Work(ctx context.Context, job *river.Job[affiliate.SyncDirectory]) error {
+func (w *worker) Work(ctx context.Context, job *river.Job[affiliate.SyncDirectory]) error {
 	var others sync.WaitGroup
 	for _, keeper := range w.regions.others {
 		others.Go(func() { keeper.syncFar(ctx, job.Args) })
@@ -74,12 +76,12 @@ func (w *worker[R, B]) Work(ctx context.Context, job *river.Job[affiliate.SyncDi
 
 // SyncNow writes a change to the directory of the home region (Keeper.SyncNow). The response
 // to a request does not wait for other regions.
-func (r *Regions[R, B]) SyncNow(change affiliate.SyncDirectory) { r.home.SyncNow(change) }
+func (r *Regions) SyncNow(change affiliate.SyncDirectory) { r.home.SyncNow(change) }
 
 // DeleteCodes deletes codes and short links whose texts must not stay in the directories. It
 // returns an error if a region cannot be reached. The caller must then repeat it, because a
 // sweep does not delete entries. The database must already say that they do not work.
-func (r *Regions[R, B]) DeleteCodes(ctx context.Context, codes privacy.DirectoryCodes) error {
+func (r *Regions) DeleteCodes(ctx context.Context, codes privacy.DirectoryCodes) error {
 	err := r.home.DeleteCodes(ctx, codes)
 	for name, keeper := range r.others {
 		if farErr := keeper.DeleteCodes(ctx, codes); farErr != nil {
@@ -91,7 +93,7 @@ func (r *Regions[R, B]) DeleteCodes(ctx context.Context, codes privacy.Directory
 
 // syncFar writes a change to the directory of another region. If it fails, or if the region
 // has failed a short time ago, Keep sweeps.
-func (k *Keeper[R, B]) syncFar(ctx context.Context, change affiliate.SyncDirectory) {
+func (k *Keeper) syncFar(ctx context.Context, change affiliate.SyncDirectory) {
 	if k.cfg.Now().UnixNano() < k.pausedUntil.Load() {
 		k.sweepDue.Store(true)
 		return
@@ -116,7 +118,7 @@ const (
 // receives the response. It takes at most syncNowTimeout. After a timeout, SyncNow does
 // nothing for syncNowPause. SyncNow returns no error, because the job of each change
 // writes the change as well, and Keep logs that the directory cannot be reached.
-func (k *Keeper[R, B]) SyncNow(change affiliate.SyncDirectory) {
+func (k *Keeper) SyncNow(change affiliate.SyncDirectory) {
 	if k.cfg.Now().UnixNano() < k.pausedUntil.Load() {
 		return
 	}
@@ -129,8 +131,8 @@ func (k *Keeper[R, B]) SyncNow(change affiliate.SyncDirectory) {
 
 // DeleteCodes deletes codes and short links whose texts must not stay in the directory. The
 // database must already say that they do not work.
-func (k *Keeper[R, B]) DeleteCodes(ctx context.Context, codes privacy.DirectoryCodes) error {
-	return k.write(ctx, k.sink.Changes(), func(version int64, batch B) error {
+func (k *Keeper) DeleteCodes(ctx context.Context, codes privacy.DirectoryCodes) error {
+	return k.write(ctx, k.writer.Changes(), func(version int64, batch *edge.Batch) error {
 		for _, code := range codes.Codes {
 			batch.DeleteReferralCode(version, codes.Scope, code)
 		}
@@ -142,7 +144,7 @@ func (k *Keeper[R, B]) DeleteCodes(ctx context.Context, codes privacy.DirectoryC
 }
 
 // Sync writes the current state of the entries to which change refers.
-func (k *Keeper[R, B]) Sync(ctx context.Context, change affiliate.SyncDirectory) error {
+func (k *Keeper) Sync(ctx context.Context, change affiliate.SyncDirectory) error {
 	switch {
 	case change.Participant != nil:
 		return k.syncParticipant(ctx, change.Workspace, *change.Participant)
@@ -155,7 +157,7 @@ func (k *Keeper[R, B]) Sync(ctx context.Context, change affiliate.SyncDirectory)
 // syncProgram writes the entries of a programme. It works page by page, because a
 // programme can have any number of referral codes. With the codes it also writes all
 // links of the programme, because each link has at least one code.
-func (k *Keeper[R, B]) syncProgram(ctx context.Context, workspace affiliate.WorkspaceID, program affiliate.ProgramID) error {
+func (k *Keeper) syncProgram(ctx context.Context, workspace affiliate.WorkspaceID, program affiliate.ProgramID) error {
 	cursor := ""
 	return k.writeCodes(ctx, func() ([]participant.ReferralTarget, error) {
 		page, err := directories.ProgramReferralTargets(ctx, k.db, workspace, program, k.cfg.Now(), cursor, pageSize)
@@ -166,8 +168,8 @@ func (k *Keeper[R, B]) syncProgram(ctx context.Context, workspace affiliate.Work
 	})
 }
 
-func (k *Keeper[R, B]) syncParticipant(ctx context.Context, workspace affiliate.WorkspaceID, participant affiliate.ParticipantID) error {
-	return k.write(ctx, k.sink.Changes(), func(version int64, batch B) error {
+func (k *Keeper) syncParticipant(ctx context.Context, workspace affiliate.WorkspaceID, participant affiliate.ParticipantID) error {
+	return k.write(ctx, k.writer.Changes(), func(version int64, batch *edge.Batch) error {
 		targets, err := directories.ParticipantReferralTargets(ctx, k.db, workspace, participant, k.cfg.Now())
 		if err != nil {
 			return err
@@ -177,8 +179,8 @@ func (k *Keeper[R, B]) syncParticipant(ctx context.Context, workspace affiliate.
 	})
 }
 
-func (k *Keeper[R, B]) syncKeys(ctx context.Context, workspace affiliate.WorkspaceID) error {
-	return k.write(ctx, k.sink.Changes(), func(version int64, batch B) error {
+func (k *Keeper) syncKeys(ctx context.Context, workspace affiliate.WorkspaceID) error {
+	return k.write(ctx, k.writer.Changes(), func(version int64, batch *edge.Batch) error {
 		keys, err := directories.WorkspacePublicKeys(ctx, k.db, workspace)
 		if err != nil {
 			return err

@@ -39,7 +39,7 @@ func TestMain(m *testing.M) { os.Exit(pgtest.Main{M: m}.Run()) }
 type fixture struct {
 	*pgtest.Shop
 	service  *testmode.Service
-	keeper   *directory.Keeper[edge.Rebuild, *edge.Batch]
+	keeper   *directory.Keeper
 	visitors *visitors.Visitors
 	redis    redis.UniversalClient
 	clock    *pgtest.Clock

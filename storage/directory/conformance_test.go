@@ -70,7 +70,7 @@ func TestReader_ReceivesChangesAfterNodeRestart(t *testing.T) {
 		t.Helper()
 		for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
 			// Repeat the write until the node runs and its circuit breaker is closed.
-			err := f.writer.PutReferralCode(ctx, version, scope, "anna", code(window))
+			err := put(ctx, f.writer, func(b *directory.Batch) { b.PutReferralCode(version, scope, "anna", code(window)) })
 			entry, state := f.reader.ReferralCode(ctx, scope, "anna")
 			if err == nil && state == directory.Found && entry.AttributionWindowDays == window {
 				return

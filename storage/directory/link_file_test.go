@@ -29,8 +29,8 @@ func TestReader_UsesLastKnownLinkWhileRedisIsGone(t *testing.T) {
 	server := redistest.Start(t)
 	f := newFixture(t, server.URL)
 	f.markComplete(t)
-	check(t, f.writer.PutLink(t.Context(), 1, "Anna000key", link("https://a.example/")))
-	check(t, f.writer.PutReferralCode(t.Context(), 1, scope, "anna", code(30)))
+	check(t, put(t.Context(), f.writer, func(b *directory.Batch) { b.PutLink(1, "Anna000key", link("https://a.example/")) }))
+	check(t, put(t.Context(), f.writer, func(b *directory.Batch) { b.PutReferralCode(1, scope, "anna", code(30)) }))
 	f.wantTarget(t, "at the start", "https://a.example/", directory.Found)
 	if _, state := f.reader.ReferralCode(t.Context(), scope, "anna"); state != directory.Found {
 		t.Fatalf("the state of the code is %v, want Found", state)
@@ -56,13 +56,15 @@ func TestReader_RemovesLinkThatIsNotUsable(t *testing.T) {
 			batch.DeleteLink(2, "Anna000key")
 			return batch.Flush(ctx)
 		},
-		"inactive": func(f *fixture, ctx context.Context) error { return f.writer.PutLink(ctx, 2, "Anna000key", inactive) },
+		"inactive": func(f *fixture, ctx context.Context) error {
+			return put(ctx, f.writer, func(b *directory.Batch) { b.PutLink(2, "Anna000key", inactive) })
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := redistest.Start(t)
 			f := newFixture(t, server.URL)
 			f.markComplete(t)
-			check(t, f.writer.PutLink(t.Context(), 1, "Anna000key", link("https://a.example/")))
+			check(t, put(t.Context(), f.writer, func(b *directory.Batch) { b.PutLink(1, "Anna000key", link("https://a.example/")) }))
 			f.wantTarget(t, "at the start", "https://a.example/", directory.Found)
 			check(t, change(f, t.Context()))
 			f.after(31 * time.Second)
@@ -80,7 +82,7 @@ func TestReader_RemovesLinkThatIsNotUsable(t *testing.T) {
 func TestReader_ReadsChangedLinkAgain(t *testing.T) {
 	f, path := newFixture(t, redistest.New(t)), filepath.Join(t.TempDir(), "links.json")
 	f.markComplete(t)
-	check(t, f.writer.PutLink(t.Context(), 1, "Anna000key", link("https://a.example/")))
+	check(t, put(t.Context(), f.writer, func(b *directory.Batch) { b.PutLink(1, "Anna000key", link("https://a.example/")) }))
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() { f.reader.Run(ctx) })
@@ -100,7 +102,7 @@ func TestReader_ReadsChangedLinkAgain(t *testing.T) {
 			return target == want && state == wantState
 		}
 	}
-	check(t, f.writer.PutLink(t.Context(), 2, "Anna000key", link("https://b.example/")))
+	check(t, put(t.Context(), f.writer, func(b *directory.Batch) { b.PutLink(2, "Anna000key", link("https://b.example/")) }))
 	await(t, "the new target", saved("https://b.example/", directory.Found))
 	deletion := f.writer.Changes()
 	deletion.DeleteLink(3, "Anna000key")
@@ -121,7 +123,7 @@ func await(t *testing.T, description string, condition func() bool) {
 func TestReader_UsesLastKnownLinkUntilTheDirectoryIsRebuilt(t *testing.T) {
 	f := newFixture(t, redistest.New(t))
 	f.markComplete(t)
-	check(t, f.writer.PutLink(t.Context(), 1, "Anna000key", link("https://a.example/")))
+	check(t, put(t.Context(), f.writer, func(b *directory.Batch) { b.PutLink(1, "Anna000key", link("https://a.example/")) }))
 	f.wantTarget(t, "at the start", "https://a.example/", directory.Found)
 	check(t, f.client.FlushDB(t.Context()).Err())
 	f.after(time.Minute)
@@ -153,7 +155,7 @@ func TestReader_UsesSavedLinkAfterRestartWithoutRedis(t *testing.T) {
 		t.Errorf("a missing file is the error %v, want none", err)
 	}
 	f.markComplete(t)
-	check(t, f.writer.PutLink(t.Context(), 1, "Anna000key", link("https://a.example/")))
+	check(t, put(t.Context(), f.writer, func(b *directory.Batch) { b.PutLink(1, "Anna000key", link("https://a.example/")) }))
 	f.wantTarget(t, "at the start", "https://a.example/", directory.Found)
 	f.saveLinks(t, path)
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
@@ -161,7 +163,7 @@ func TestReader_UsesSavedLinkAfterRestartWithoutRedis(t *testing.T) {
 	}
 
 	// While Redis responds, the file is not used.
-	check(t, f.writer.PutLink(t.Context(), 2, "Anna000key", link("https://b.example/")))
+	check(t, put(t.Context(), f.writer, func(b *directory.Batch) { b.PutLink(2, "Anna000key", link("https://b.example/")) }))
 	next, err := f.restarted(t, server.URL, path)
 	check(t, err)
 	next.wantTarget(t, "after a restart with Redis", "https://b.example/", directory.Found)
@@ -236,7 +238,7 @@ func TestReader_KeepsEarlierFileIfItCannotWrite(t *testing.T) {
 	path := filepath.Join(dir, "links.json")
 	check(t, os.WriteFile(path, []byte("earlier"), 0o600))
 	check(t, os.Mkdir(path+".tmp", 0o700))
-	check(t, f.writer.PutLink(t.Context(), 1, "Anna000key", link("https://a.example/")))
+	check(t, put(t.Context(), f.writer, func(b *directory.Batch) { b.PutLink(1, "Anna000key", link("https://a.example/")) }))
 	f.wantTarget(t, "at the start", "https://a.example/", directory.Found)
 	var log strings.Builder
 	ctx, cancel := context.WithCancel(t.Context())

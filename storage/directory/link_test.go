@@ -31,7 +31,7 @@ func testLinks(t *testing.T, endpoint clickstream.Endpoint) {
 	if _, state := f.target(t, "Anna000key"); state != directory.Unknown {
 		t.Errorf("in an incomplete directory, the state of a missing link is %v, want Unknown", state)
 	}
-	check(t, f.writer.PutLink(ctx, 1, "Anna000key", link("https://a.example/")))
+	check(t, put(ctx, f.writer, func(b *directory.Batch) { b.PutLink(1, "Anna000key", link("https://a.example/")) }))
 	if target, state := f.target(t, "Anna000key"); state != directory.Found || target != "https://a.example/" {
 		t.Errorf("in an incomplete directory, an existing link has the target %q and the state %v, want https://a.example/ and Found", target, state)
 	}
@@ -40,7 +40,7 @@ func testLinks(t *testing.T, endpoint clickstream.Endpoint) {
 		t.Errorf("the state of the key in lower case is %v, want Absent", state)
 	}
 	// The reader must not cache that a link is absent.
-	check(t, f.writer.PutLink(ctx, 2, "anna000key", link("https://b.example/")))
+	check(t, put(ctx, f.writer, func(b *directory.Batch) { b.PutLink(2, "anna000key", link("https://b.example/")) }))
 	if target, state := f.target(t, "anna000key"); state != directory.Found || target != "https://b.example/" {
 		t.Errorf("after the write, the link has the target %q and the state %v, want https://b.example/ and Found", target, state)
 	}
@@ -64,7 +64,7 @@ func TestWriter_NewestVersionOfLinkRemains(t *testing.T) {
 			case version%2 == 0:
 				batch.PutLink(int64(version), key, link("https://a.example/"))
 			default:
-				check(t, f.writer.PutLink(ctx, int64(version), key, link("https://b.example/")))
+				check(t, put(ctx, f.writer, func(b *directory.Batch) { b.PutLink(int64(version), key, link("https://b.example/")) }))
 			}
 			check(t, batch.Flush(ctx))
 		}
@@ -104,7 +104,7 @@ func testSubscribedReaderDropsChangedLink(t *testing.T, endpoint clickstream.End
 		}
 	}
 	awaitLink("", directory.Absent)
-	check(t, f.writer.PutLink(ctx, 1, "Anna000key", link("https://a.example/")))
+	check(t, put(ctx, f.writer, func(b *directory.Batch) { b.PutLink(1, "Anna000key", link("https://a.example/")) }))
 	awaitLink("https://a.example/", directory.Found)
 	batch := f.writer.Batch()
 	batch.PutLink(2, "Anna000key", link("https://b.example/"))
@@ -120,7 +120,7 @@ func TestReader_FindsCachedLinkWithoutRedis(t *testing.T) {
 	server := redistest.Start(t)
 	f := newFixture(t, server.URL)
 	f.markComplete(t)
-	check(t, f.writer.PutLink(t.Context(), 1, "Anna000key", link("https://a.example/")))
+	check(t, put(t.Context(), f.writer, func(b *directory.Batch) { b.PutLink(1, "Anna000key", link("https://a.example/")) }))
 	if _, state := f.target(t, "Anna000key"); state != directory.Found {
 		t.Fatalf("the state of the link is %v, want Found", state)
 	}

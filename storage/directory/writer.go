@@ -66,34 +66,6 @@ type Writer struct{ client redis.UniversalClient }
 // NewWriter returns a Writer that uses client.
 func NewWriter(client redis.UniversalClient) *Writer { return &Writer{client: client} }
 
-// PutPublicKey writes the workspace and mode of a public key, or that the key is revoked
-// (entry.Revoked).
-func (w *Writer) PutPublicKey(ctx context.Context, version int64, digest [32]byte, entry *edgev1.PublicKeyEntry) error {
-	return w.put(ctx, version, publicKeyKey(digest), entry)
-}
-
-// PutReferralCode writes the programme and participant of a referral code.
-func (w *Writer) PutReferralCode(ctx context.Context, version int64, scope affiliate.Scope, code string, entry *edgev1.ReferralCodeEntry) error {
-	return w.put(ctx, version, referralCodeKey(scope, code), entry)
-}
-
-// PutLink writes the target of a short link. The key of a link is unique in the whole
-// deployment, so there is no scope.
-func (w *Writer) PutLink(ctx context.Context, version int64, key string, entry *edgev1.LinkEntry) error {
-	return w.put(ctx, version, linkKey(key), entry)
-}
-
-// PutSigningKeys writes the public keys that verify access tokens.
-func (w *Writer) PutSigningKeys(ctx context.Context, version int64, keys *edgev1.SigningKeys) error {
-	return w.put(ctx, version, signingKeysKey, keys)
-}
-
-func (w *Writer) put(ctx context.Context, version int64, key string, entry proto.Message) error {
-	batch := w.Changes()
-	batch.add(version, key, entry)
-	return batch.Flush(ctx)
-}
-
 // Complete reports whether the directory is complete. If it is not, the core must rebuild
 // the directory: it calls BeginRebuild, writes all entries in batches and calls
 // MarkComplete.
@@ -156,12 +128,13 @@ func (w *Writer) Batch() *Batch { return &Batch{writer: w} }
 // Readers drop only the changed entries from their caches.
 func (w *Writer) Changes() *Batch { return &Batch{writer: w, channel: changeChannel} }
 
-// PutPublicKey adds the write of Writer.PutPublicKey to the batch.
+// PutPublicKey adds the workspace and mode of a public key, or that it is revoked
+// (entry.Revoked).
 func (b *Batch) PutPublicKey(version int64, digest [32]byte, entry *edgev1.PublicKeyEntry) {
 	b.add(version, publicKeyKey(digest), entry)
 }
 
-// PutReferralCode adds the write of Writer.PutReferralCode to the batch.
+// PutReferralCode adds the programme and participant of a referral code.
 func (b *Batch) PutReferralCode(version int64, scope affiliate.Scope, code string, entry *edgev1.ReferralCodeEntry) {
 	b.add(version, referralCodeKey(scope, code), entry)
 }
@@ -172,7 +145,7 @@ func (b *Batch) DeleteReferralCode(version int64, scope affiliate.Scope, code st
 	b.add(version, referralCodeKey(scope, code), nil)
 }
 
-// PutLink adds the write of Writer.PutLink to the batch.
+// PutLink adds the target of a short link, whose key is unique in the whole deployment.
 func (b *Batch) PutLink(version int64, key string, entry *edgev1.LinkEntry) {
 	b.add(version, linkKey(key), entry)
 }
@@ -183,18 +156,15 @@ func (b *Batch) DeleteLink(version int64, key string) {
 	b.add(version, linkKey(key), nil)
 }
 
-// PutSigningKeys adds the write of Writer.PutSigningKeys to the batch.
+// PutSigningKeys adds the public keys that verify access tokens.
 func (b *Batch) PutSigningKeys(version int64, keys *edgev1.SigningKeys) {
 	b.add(version, signingKeysKey, keys)
 }
 
-// PutHashKeys adds the write of a core's fingerprints of its hash keys.
+// PutHashKeys adds a core's fingerprints of its hash keys.
 func (b *Batch) PutHashKeys(version int64, keys *edgev1.HashKeys) {
 	b.add(version, hashKeysKey, keys)
 }
-
-// Len returns the number of writes in the batch.
-func (b *Batch) Len() int { return len(b.writes) }
 
 // add adds a write to the batch. If entry is nil, it is a deletion.
 func (b *Batch) add(version int64, key string, entry proto.Message) {
