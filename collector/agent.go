@@ -37,7 +37,6 @@ type agent struct {
 	lastHash atomic.Pointer[agentHash]
 }
 
-// agentHash is the hash of an agent for one month.
 type agentHash struct {
 	monthNumber int
 	sum         [hashSize]byte
@@ -90,7 +89,6 @@ func classify(text string) *agent {
 	return a
 }
 
-// otherName replaces names that are not in the fixed lists.
 const otherName = "other"
 
 // browsers maps the browser names of package useragent to the names in click records.
@@ -321,7 +319,6 @@ func namesBot(agent string) bool {
 	}
 }
 
-// firstWord returns the first word of an agent, which usually is a product name.
 func firstWord(agent string) string {
 	if end := strings.IndexAny(agent, "/ (;,"); end >= 0 {
 		return agent[:end]

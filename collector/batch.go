@@ -78,7 +78,6 @@ type shardQueue struct {
 	failedAt atomic.Int64
 }
 
-// refusing reports whether the shard refuses clicks because its last batches failed.
 func (q *shardQueue) refusing() bool {
 	return q.failures.Load() >= failuresBeforeRefusal && time.Now().UnixNano()-q.failedAt.Load() < int64(refusalPeriod)
 }
@@ -178,13 +177,11 @@ func (b *batcher) add(ctx context.Context, shard int, framed []byte) (*batch, er
 	return open, nil
 }
 
-// wait blocks until the batch has been written and returns the result.
 func (b *batch) wait() error {
 	<-b.done
 	return b.err
 }
 
-// failed reports whether the write of the batch has already failed.
 func (b *batch) failed() bool {
 	select {
 	case <-b.done:
@@ -362,7 +359,6 @@ func (m *proposalCache) claim(p proposal, now time.Time) *issuedClick {
 	return entry
 }
 
-// expire removes proposals that are older than proposalLifetime.
 func (m *proposalCache) expire(now time.Time) {
 	for {
 		_, oldest, ok := m.clicks.GetOldest()

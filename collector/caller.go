@@ -19,7 +19,6 @@ import (
 	"github.com/tributary-hq/tributary/storage/ratelimit"
 )
 
-// keyStatus is the result of checking a request's credential.
 type keyStatus int
 
 const (
@@ -37,7 +36,6 @@ const (
 	keyValid
 )
 
-// apiCaller is the client that a credential belongs to.
 type apiCaller struct {
 	status keyStatus
 	parsedKey
@@ -100,7 +98,6 @@ func headerCredential(h http.Header) (text string, present bool) {
 	return text, text != ""
 }
 
-// identify returns the caller to whom the credential text belongs.
 func (c *Collector) identify(ctx context.Context, text string) apiCaller {
 	var caller apiCaller
 	var cached bool

@@ -50,13 +50,11 @@ type countryFile struct {
 // contains the code of a region of that country.
 type place struct{ country, region string }
 
-// fileVersion identifies a version of the file.
 type fileVersion struct {
 	modified time.Time
 	size     int64
 }
 
-// openCountries reads the file at path. It returns nil if path is empty.
 func openCountries(path string, log *slog.Logger) (*countries, error) {
 	if path == "" {
 		return nil, nil

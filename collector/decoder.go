@@ -107,7 +107,6 @@ func (d *decoder) text(field int) bool {
 	return ok
 }
 
-// blank reports whether text contains only white space.
 func blank(text string) bool {
 	if text != "" && ' ' < text[0] && text[0] < utf8.RuneSelf {
 		return false // most texts begin with visible ASCII
@@ -154,7 +153,6 @@ func (d *decoder) list(closing byte, item func() bool) bool {
 	return false
 }
 
-// skip skips a value of any type.
 func (d *decoder) skip() (ok bool) {
 	switch d.SkipSpace() {
 	case '{':

@@ -135,15 +135,15 @@ func (c *Collector) serveClicks(w http.ResponseWriter, r *http.Request) {
 
 // registerClick handles POST /v1/clicks. It makes these checks, in this order:
 //
-// 1. The collector has capacity for another click (otherwise 503).
-// 2. The credential is valid (otherwise 401, or 429 if the client's address has made too
-//    many requests with invalid credentials).
-// 3. The client's address and the key are within their rate limits (otherwise 429).
-// 4. The credential is a public key (otherwise 403).
-// 5. The workspace allows the origin of the page or does not enforce origins (otherwise 403).
-// 6. The body can be read (otherwise 415, 413 or 400).
-// 7. The fields of the body are valid (otherwise 400).
-// 8. The referral code is active (otherwise 404).
+//  1. The collector has capacity for another click (otherwise 503).
+//  2. The credential is valid (otherwise 401, or 429 if the client's address has made too
+//     many requests with invalid credentials).
+//  3. The client's address and the key are within their rate limits (otherwise 429).
+//  4. The credential is a public key (otherwise 403).
+//  5. The workspace allows the origin of the page or does not enforce origins (otherwise 403).
+//  6. The body can be read (otherwise 415, 413 or 400).
+//  7. The fields of the body are valid (otherwise 400).
+//  8. The referral code is active (otherwise 404).
 //
 // If the key is in the body, check 6 comes first. While the directory cannot be read, a
 // key with a valid checksum passes check 2, and checks 5 and 8 are omitted.
@@ -303,7 +303,6 @@ func (c *Collector) enqueue(
 	return c.batches.add(ctx, clickstream.Shard(id, c.cfg.Shards), frame(record[len(record):], record))
 }
 
-// refusal is an error response.
 type refusal struct {
 	status     int
 	reason     affiliate.Reason

@@ -52,7 +52,6 @@ type journalSink struct {
 	log         *slog.Logger
 }
 
-// Append stores a batch in the stream or in the journal.
 func (s *journalSink) Append(ctx context.Context, shard int, batch []byte, n int) error {
 	err := errStreamUnavailable
 	if !s.unavailable[shard].Load() {
@@ -169,7 +168,6 @@ func (s *journalSink) finalDrain(ctx context.Context) {
 	}
 }
 
-// shardPart is the part of a batch that belongs to one shard.
 type shardPart struct {
 	clicks []byte
 	n      int

@@ -20,7 +20,6 @@ type metrics struct {
 	fallbacks, redirects           *prometheus.CounterVec
 }
 
-// rejections are the error codes of a collector.
 var rejections = []affiliate.Reason{
 	affiliate.ReasonForbidden, affiliate.ReasonHTTPSRequired, affiliate.ReasonInternal, affiliate.ReasonInvalidPublicKey, affiliate.ReasonMethodNotAllowed,
 	affiliate.ReasonNotFound, affiliate.ReasonOriginNotAllowed, affiliate.ReasonPayloadTooLarge, affiliate.ReasonRateLimitExceeded,
@@ -124,7 +123,6 @@ func (m *metrics) watch(registry prometheus.Registerer, b *batcher, j *journal.J
 		func() float64 { return float64(j.Stats().Skipped) })
 }
 
-// flushed updates the metrics after the write of one batch.
 func (m *metrics) flushed(clicks int, duration time.Duration, err error) {
 	m.batchClicks.Observe(float64(clicks))
 	if err != nil {

@@ -18,7 +18,6 @@ import (
 	"github.com/tributary-hq/tributary/httpedge"
 )
 
-// batchFieldClicks is the field number of edge.v1.ClickBatch.clicks.
 const batchFieldClicks protowire.Number = 1
 
 // Field numbers of edge.v1.Click.
@@ -203,13 +202,11 @@ type hasher struct {
 	current atomic.Pointer[monthHasher]
 }
 
-// monthHasher computes the hashes of one month.
 type monthHasher struct {
 	number int // months since year 0
 	macs   sync.Pool
 }
 
-// mac is an HMAC with buffers for its input and its result.
 type mac struct {
 	hash.Hash
 	text []byte
@@ -228,7 +225,6 @@ func (m *monthHasher) sum(kind string, data []byte) [hashSize]byte {
 	return [hashSize]byte(h.sum[:])
 }
 
-// forMonth returns the hasher of the calendar month that contains the given time.
 func (h *hasher) forMonth(at time.Time) *monthHasher {
 	at = at.UTC()
 	year, monthOfYear, _ := at.Date()
@@ -261,7 +257,6 @@ func paidPlatform(query string) string {
 	return ""
 }
 
-// queryOf returns the query of a URL, without its fragment.
 func queryOf(url string) string {
 	url, _, _ = strings.Cut(url, "#")
 	_, query, _ := strings.Cut(url, "?")

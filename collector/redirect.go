@@ -168,7 +168,6 @@ func (c *Collector) writeLinkClick(r *http.Request, addr netip.Addr, link *edgev
 	return id, clickBatch.wait()
 }
 
-// writeLinkPage writes an error page for a visitor who cannot be redirected.
 func (c *Collector) writeLinkPage(w http.ResponseWriter, r *http.Request, status int, reason affiliate.Reason, page string) {
 	c.deps.metrics.reject(reason)
 	h := w.Header()
@@ -246,7 +245,6 @@ func readLinkParams(query string) linkParams {
 	return params
 }
 
-// unescapesTo reports whether escaped is an escaped form of name.
 func unescapesTo(escaped, name string) bool {
 	// An escaped byte (%XX) has three characters.
 	if len(escaped) < len(name) || len(escaped) > 3*len(name) {
@@ -266,7 +264,6 @@ func (p linkParams) params() []link.Param {
 	return params
 }
 
-// storable reports whether text can be stored in a record.
 func storable(text string) bool {
 	return utf8.ValidString(text) && !strings.ContainsRune(text, 0) && utf8.RuneCountInString(text) <= maxText
 }

@@ -46,7 +46,6 @@ var (
 	cacheRevalidate = []string{"no-cache"}
 )
 
-// document is a static file that the collector serves.
 type document struct {
 	contentType         []string
 	cacheControl        []string
@@ -54,7 +53,6 @@ type document struct {
 	plainBody, gzipBody []byte   // gzipBody is nil if the file is never compressed
 }
 
-// documents are the script and its properties, by path.
 var documents = scriptDocuments(snippet.Script)
 
 func scriptDocuments(script []byte) map[string]*document {

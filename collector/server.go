@@ -326,8 +326,6 @@ func (c *Collector) MissingSinkDependency(ctx context.Context) string {
 	return c.deps.MissingDependency(ctx)
 }
 
-// serveHealth responds to a health probe. missing is the name of the missing dependency,
-// or "".
 func (c *Collector) serveHealth(w http.ResponseWriter, missing string) {
 	h := w.Header()
 	if missing != "" {

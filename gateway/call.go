@@ -121,7 +121,6 @@ func (g *gateway) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// verbs are the HTTP methods that routes can have.
 var verbs = []string{http.MethodDelete, http.MethodGet, http.MethodPatch, http.MethodPost, http.MethodPut}
 
 // methods returns the HTTP methods that the path of the call accepts, or none if the path
@@ -251,7 +250,6 @@ func (g *gateway) handleStreamError(ctx context.Context, err error) *status.Stat
 	return status.Convert(err)
 }
 
-// stopping reports whether the process has begun to stop.
 func (g *gateway) stopping() bool {
 	select {
 	case <-g.Stopping:

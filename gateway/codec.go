@@ -39,7 +39,6 @@ import (
 // FieldMask. New calls planFor for all routes, so in a running gateway every message of a
 // route has a supported type.
 
-// form is the JSON form of a message.
 type form uint8
 
 const (
@@ -87,7 +86,6 @@ type fieldPlan struct {
 	enum    *enumPlan
 }
 
-// enumPlan contains precomputed data about an enum for the codec.
 type enumPlan struct {
 	// quoted contains the names in quotes, by number.
 	quoted map[protoreflect.EnumNumber]string
@@ -228,10 +226,8 @@ var (
 	_ runtime.Delimited = marshaler{}
 )
 
-// maxInitialBuffer bounds the initial buffer of a response.
 const maxInitialBuffer = 1 << 20
 
-// ContentType implements runtime.Marshaler.
 func (marshaler) ContentType(v any) string {
 	if file, ok := v.(*httpbody.HttpBody); ok {
 		return file.GetContentType()
@@ -242,7 +238,6 @@ func (marshaler) ContentType(v any) string {
 // Delimiter is empty, because the pieces of a stream are parts of one file.
 func (marshaler) Delimiter() []byte { return nil }
 
-// Marshal implements runtime.Marshaler.
 func (marshaler) Marshal(v any) ([]byte, error) {
 	switch v := v.(type) {
 	case *httpbody.HttpBody:
@@ -264,7 +259,6 @@ func (marshaler) Marshal(v any) ([]byte, error) {
 	return nil, fmt.Errorf("gateway: %T is not a message", v)
 }
 
-// NewEncoder implements runtime.Marshaler.
 func (m marshaler) NewEncoder(w io.Writer) runtime.Encoder {
 	return runtime.EncoderFunc(func(v any) error {
 		body, err := m.Marshal(v)
@@ -294,7 +288,6 @@ func (*requestBody) Read([]byte) (int, error) { return 0, io.EOF }
 // handler reads the rest of the body.
 func (*requestBody) WriteTo(io.Writer) (int64, error) { return 0, nil }
 
-// Close implements io.Closer.
 func (*requestBody) Close() error { return nil }
 
 // NewDecoder implements runtime.Marshaler. For a requestBody, the decoder applies the

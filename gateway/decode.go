@@ -88,7 +88,6 @@ func (d *decoder) body(body []byte, names map[string]*fieldPlan, m protoreflect.
 	}
 }
 
-// addFault adds a fault of the current value.
 func (d *decoder) addFault(message string) { d.faults.add(d.currentPath(), message) }
 
 // currentPath returns the path of the current value, as the client spelled the keys.
@@ -116,7 +115,6 @@ const (
 	finished                 // Pos is after the closing bracket
 )
 
-// spell stores the key of a field that is not the name of the field.
 func (d *decoder) spell(field *fieldPlan, key string) {
 	if d.spellings == nil {
 		d.spellings = make(spellings)
@@ -133,7 +131,6 @@ func (d *decoder) repeated(key, first string) string {
 	return mustNotBeWith + d.sibling(first) + ", which is the same field"
 }
 
-// sibling returns the path of another key of the current object.
 func (d *decoder) sibling(key string) string {
 	return strings.TrimSuffix(d.currentPath(), d.path[len(d.path)-1].key) + key
 }
@@ -342,7 +339,6 @@ func (d *decoder) element(f *fieldPlan, newValue func() protoreflect.Value) (val
 	return value, ok, ok
 }
 
-// message decodes a value into the message m.
 func (d *decoder) message(plan *messagePlan, m protoreflect.Message, prefix string) bool {
 	switch plan.form {
 	case formTimestamp:

@@ -22,7 +22,6 @@ import (
 	"github.com/tributary-hq/tributary/httpedge/csv"
 )
 
-// appendJSON appends a message in the JSON dialect.
 func appendJSON(b []byte, m protoreflect.Message) ([]byte, error) {
 	plan, err := planFor(m.Descriptor())
 	if err != nil {
@@ -283,10 +282,8 @@ func (c *call) selectCSV(r *http.Request) {
 // requests like marshaler.
 type csvMarshaler struct{ marshaler }
 
-// ContentType implements runtime.Marshaler.
 func (csvMarshaler) ContentType(any) string { return csv.ContentType }
 
-// Marshal implements runtime.Marshaler.
 func (csvMarshaler) Marshal(v any) ([]byte, error) {
 	message, ok := v.(proto.Message)
 	if !ok {
@@ -344,7 +341,6 @@ func writeCell(w *csv.Writer, row protoreflect.Message, column protoreflect.Fiel
 	return nil
 }
 
-// NewEncoder implements runtime.Marshaler.
 func (m csvMarshaler) NewEncoder(w io.Writer) runtime.Encoder {
 	return runtime.EncoderFunc(func(v any) error {
 		table, err := m.Marshal(v)

@@ -27,7 +27,6 @@ import (
 	"github.com/tributary-hq/tributary/httpedge/errorspec"
 )
 
-// errorDomain is the domain in the google.rpc.ErrorInfo of errors that the core returns.
 const errorDomain = "tributary"
 
 // refusal contains the values of an error response. If message is empty, the response has
@@ -46,7 +45,6 @@ type refusal struct {
 	results proto.Message
 }
 
-// refuse writes an error response.
 func (g *gateway) refuse(c *call, r refusal) {
 	spec := errorspec.ByReason(r.reason)
 	message := r.message
@@ -111,7 +109,6 @@ func (g *gateway) refuseAfterAdmit(c *call, reason affiliate.Reason) {
 	g.refuse(c, refusal{reason: reason, violations: found.list})
 }
 
-// refuseStatus writes the error that the core returned.
 func (g *gateway) refuseStatus(c *call, err error) {
 	st := status.Convert(err)
 	r, ok := c.refusalOf(st)
@@ -224,7 +221,6 @@ func (g *gateway) handleError(ctx context.Context, _ *runtime.ServeMux, _ runtim
 	}
 }
 
-// handleRoutingError writes the error response if the mux found no route.
 func (g *gateway) handleRoutingError(_ context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, _ http.ResponseWriter, r *http.Request, code int) {
 	c := callFrom(r.Context())
 	switch {
@@ -236,7 +232,6 @@ func (g *gateway) handleRoutingError(_ context.Context, _ *runtime.ServeMux, _ r
 	}
 }
 
-// refuseMethod writes a response with 405 and the methods that the path accepts.
 func (g *gateway) refuseMethod(c *call) {
 	methods, _ := g.methods(c)
 	c.Header().Set("Allow", strings.Join(methods, ", "))

@@ -147,8 +147,6 @@ var services = []func(context.Context, *runtime.ServeMux, grpc.ClientConnInterfa
 	registrar(affiliatev1.NewCustomerServiceClient, affiliatev1.RegisterCustomerServiceHandlerClient),
 }
 
-// registrar returns a function that creates the client of a service and registers the
-// routes of the service.
 func registrar[C any](
 	newClient func(grpc.ClientConnInterface) C, register func(context.Context, *runtime.ServeMux, C) error,
 ) func(context.Context, *runtime.ServeMux, grpc.ClientConnInterface) error {
@@ -255,10 +253,8 @@ func (g *gateway) handleDocuments() error {
 	return nil
 }
 
-// healthService begins the names of the methods that are health checks.
 const healthService = "/affiliate.v1.HealthService/"
 
-// conversionReports are the methods that report conversions.
 var conversionReports = []string{affiliatev1.ConversionService_ReportConversion_FullMethodName, affiliatev1.ConversionService_ReportConversions_FullMethodName}
 
 // metrics measures requests. It has no label for the route, because the core measures each

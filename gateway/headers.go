@@ -30,8 +30,6 @@ var signatureHeaders = []string{
 	"Svix-Id", "Svix-Timestamp", "Svix-Signature", "Webhook-Id", "Webhook-Timestamp", "Webhook-Signature", "Stripe-Signature",
 }
 
-// responseHeaders maps metadata keys of the core's response to the response headers that
-// the client gets.
 var responseHeaders = map[string]string{
 	"ratelimit-policy":    "Ratelimit-Policy",
 	"ratelimit":           "Ratelimit",
@@ -121,7 +119,6 @@ func (g *gateway) options(c *call, origin string) {
 	c.WriteHeader(http.StatusNoContent)
 }
 
-// outgoingMetadata returns the metadata for a call to the core.
 func (g *gateway) outgoingMetadata(ctx context.Context, _ *http.Request) metadata.MD {
 	c := callFrom(ctx)
 	md := make(metadata.MD, len(forwardedHeaders)+3)

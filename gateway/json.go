@@ -39,7 +39,6 @@ func (d *decoder) enter() bool {
 	return true
 }
 
-// progress is the state of the decoder inside an object or array.
 type progress uint8
 
 // open enters the object or array whose opening bracket is at Pos.
@@ -92,7 +91,6 @@ func (d *decoder) member() (key, fault string, ok bool) {
 	return key, fault, true
 }
 
-// nextIndex changes the path to the next index of the array.
 func (d *decoder) nextIndex() { d.path[len(d.path)-1].index++ }
 
 // skip skips a value. It only checks that the value is valid JSON and is not nested too
@@ -129,7 +127,6 @@ func (d *decoder) skip() bool {
 	return true
 }
 
-// rejectValue adds a fault for the value at Pos and skips the value.
 func (d *decoder) rejectValue(message string) bool {
 	d.addFault(message)
 	return d.skip()
@@ -186,7 +183,6 @@ func (v *violations) full() bool { return !v.singleItem && len(v.list) >= maxVio
 // contains one of them.
 type spellings map[protoreflect.FullName]string
 
-// keySet contains the keys of an object that have been read.
 type keySet struct {
 	fields [2]uint64
 	// others contains unknown keys and fields after the 128th.

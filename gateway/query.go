@@ -83,7 +83,6 @@ type queryParser struct{}
 // depend on a gateway or a route.
 var useQueryParser = sync.OnceFunc(func() { runtime.NewServeMux(runtime.SetQueryParameterParser(queryParser{})) })
 
-// Parse implements runtime.QueryParameterParser.
 func (queryParser) Parse(message proto.Message, values url.Values, _ *utilities.DoubleArray) error {
 	if len(values) == 0 {
 		return nil
@@ -103,7 +102,6 @@ func (queryParser) Parse(message proto.Message, values url.Values, _ *utilities.
 	return nil
 }
 
-// inQuery reports whether a field can be a query parameter.
 func (f *fieldPlan) inQuery() bool {
 	return !f.isMap && (f.message == nil || f.message.form == formTimestamp)
 }

@@ -246,7 +246,6 @@ func (g *gateway) limitTime(next runtime.HandlerFunc) runtime.HandlerFunc {
 	}
 }
 
-// untilStopping returns a context that ends when the process begins to stop.
 func (g *gateway) untilStopping(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	go func() {
@@ -259,7 +258,6 @@ func (g *gateway) untilStopping(ctx context.Context) (context.Context, context.C
 	return ctx, cancel
 }
 
-// withTimeout returns a context that ends after the timeout of the gateway.
 func (g *gateway) withTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
 	if g.Timeout < 0 {
 		return ctx, func() {}

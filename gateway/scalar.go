@@ -35,7 +35,6 @@ const (
 // integer may have been changed before the gateway received it.
 const maxInteger = 1 << 53
 
-// parseInteger parses the literal of a JSON integer for a field of the given kind.
 func parseInteger(literal string, kind protoreflect.Kind) (value protoreflect.Value, fault string) {
 	var lowest, highest int64
 	switch kind {
@@ -64,7 +63,6 @@ func parseInteger(literal string, kind protoreflect.Kind) (value protoreflect.Va
 	}
 }
 
-// parseFloat parses the literal of a JSON number for a float or double field.
 func parseFloat(literal string, kind protoreflect.Kind) (protoreflect.Value, string) {
 	if kind == protoreflect.FloatKind {
 		f, err := strconv.ParseFloat(literal, 32)
@@ -80,7 +78,6 @@ func parseFloat(literal string, kind protoreflect.Kind) (protoreflect.Value, str
 	return protoreflect.ValueOfFloat64(f), ""
 }
 
-// parse returns the enum value with the given name.
 func (p *enumPlan) parse(name string) (protoreflect.Value, string) {
 	number, ok := p.numbers[name]
 	if !ok {

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync/atomic"
 )
@@ -47,12 +48,9 @@ func ClientAddr(r *http.Request, trusted []netip.Prefix) netip.Addr {
 	for i := len(lines) - 1; i >= 0; i-- {
 		rest := lines[i]
 		for rest != "" {
-			var hop string
-			if cut := strings.LastIndexByte(rest, ','); cut >= 0 {
-				rest, hop = rest[:cut], rest[cut+1:]
-			} else {
-				rest, hop = "", rest
-			}
+			cut := strings.LastIndexByte(rest, ',')
+			hop := rest[cut+1:]
+			rest = rest[:max(cut, 0)]
 			next, ok := parseHop(strings.TrimSpace(hop))
 			if !ok {
 				return addr
@@ -103,15 +101,9 @@ func Secure(r *http.Request, trusted []netip.Prefix, allowHTTP bool) bool {
 	if len(trusted) == 0 || !Contains(trusted, peerAddr(r)) {
 		return false
 	}
-	lines := r.Header.Values("X-Forwarded-Proto")
-	if len(lines) == 0 {
-		return false
-	}
 	// Each proxy appends its value, so the last value is from the nearest proxy.
-	last := lines[len(lines)-1]
-	if cut := strings.LastIndexByte(last, ','); cut >= 0 {
-		last = last[cut+1:]
-	}
+	last := strings.Join(r.Header.Values("X-Forwarded-Proto"), ",")
+	last = last[strings.LastIndexByte(last, ',')+1:]
 	return strings.EqualFold(strings.TrimSpace(last), "https")
 }
 
@@ -159,13 +151,5 @@ func parseHop(hop string) (netip.Addr, bool) {
 
 // Contains reports whether an address belongs to one of the trusted proxies.
 func Contains(trusted []netip.Prefix, addr netip.Addr) bool {
-	if !addr.IsValid() {
-		return false
-	}
-	for _, prefix := range trusted {
-		if prefix.Contains(addr) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(trusted, func(prefix netip.Prefix) bool { return prefix.Contains(addr) })
 }

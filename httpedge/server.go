@@ -97,7 +97,6 @@ func RecoverPanics(next http.Handler, report func(r *http.Request, panicValue an
 	})
 }
 
-// startWatcher records whether a response has begun.
 type startWatcher struct {
 	http.ResponseWriter
 	started bool
@@ -169,7 +168,6 @@ func (c *sniffedConn) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// httpsRequiredResponse is the complete response 403 HTTPS_REQUIRED.
 var httpsRequiredResponse = func() []byte {
 	body := fmt.Sprintf(`{"statusCode":403,"message":%q,"error":"Forbidden","code":%q}`+"\n", HTTPSRequiredMessage, affiliate.ReasonHTTPSRequired)
 	return []byte("HTTP/1.1 403 Forbidden\r\nContent-Type: application/json\r\nConnection: close\r\nContent-Length: " +

@@ -50,7 +50,6 @@ type decoder struct {
 	seen map[string]bool
 }
 
-// field reads the value of a key of the body.
 func (d *decoder) field(key string, depth int) bool {
 	if d.seen[key] {
 		return false
@@ -132,7 +131,6 @@ func (d *decoder) list(closing byte, depth int, item func() bool) bool {
 	return false
 }
 
-// skip reads a value of any type.
 func (d *decoder) skip(depth int) (ok bool) {
 	switch d.SkipSpace() {
 	case '{':
@@ -153,10 +151,8 @@ func (d *decoder) skip(depth int) (ok bool) {
 	return ok
 }
 
-// codec implements runtime.Marshaler.
 type codec struct{}
 
-// ContentType implements runtime.Marshaler.
 func (codec) ContentType(any) string { return "application/json" }
 
 // Marshal encodes a response. The response to a POST has no body.
@@ -186,7 +182,6 @@ func (codec) NewEncoder(io.Writer) runtime.Encoder {
 	return runtime.EncoderFunc(func(any) error { return errUnsupported })
 }
 
-// NewDecoder returns a decoder of a request body.
 func (codec) NewDecoder(r io.Reader) runtime.Decoder {
 	return runtime.DecoderFunc(func(v any) error {
 		message, ok := v.(proto.Message)
@@ -204,7 +199,6 @@ func (codec) NewDecoder(r io.Reader) runtime.Decoder {
 // countCacheControl lets caches keep the counter, because each visitor of the page loads it.
 const countCacheControl = "public, max-age=30"
 
-// setSuccess sets the status and the headers of a response without an error.
 func setSuccess(_ context.Context, w http.ResponseWriter, message proto.Message) error {
 	if _, ok := message.(*landingv1.GetWaitlistCountResponse); ok {
 		w.Header().Set("Cache-Control", countCacheControl)

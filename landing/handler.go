@@ -58,7 +58,6 @@ type HTTPConfig struct {
 	AllowHTTP bool
 }
 
-// handler serves the routes of a Service.
 type handler struct {
 	HTTPConfig
 	service *Service
@@ -251,7 +250,6 @@ func routes() map[string][]string {
 	return table
 }
 
-// readyTimeout bounds the check whether the database responds.
 const readyTimeout = 500 * time.Millisecond
 
 // serveHealth responds to a health check. The metric of rejected requests does not count
@@ -288,7 +286,6 @@ const (
 	reasonRateLimited    affiliate.Reason = "RATE_LIMITED"
 )
 
-// handleError writes the error response after a generated handler failed.
 func (h *handler) handleError(_ context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter, r *http.Request, err error) {
 	if r.Context().Err() != nil && errors.Is(err, context.Canceled) {
 		// The client has closed the connection, so it gets no response.

@@ -88,10 +88,8 @@ func daily(args river.JobArgs) *river.PeriodicJob {
 	}, &river.PeriodicJobOpts{ID: args.Kind(), RunOnStart: true})
 }
 
-// purge is the job that deletes old rows.
 type purge struct{}
 
-// Kind returns the name of the job in the database.
 func (purge) Kind() string { return "purge" }
 
 type purgeWorker struct {
@@ -99,10 +97,8 @@ type purgeWorker struct {
 	service *Service
 }
 
-// Timeout returns the time limit of one attempt.
 func (*purgeWorker) Timeout(*river.Job[purge]) time.Duration { return upkeepTimeout }
 
-// NextRetry returns the time of the next attempt.
 func (w *purgeWorker) NextRetry(*river.Job[purge]) time.Time {
 	return w.service.serverTime().Add(upkeepRetry)
 }
@@ -117,7 +113,6 @@ func (w *purgeWorker) Work(ctx context.Context, _ *river.Job[purge]) error {
 // example because River has discarded it.
 type lostMails struct{}
 
-// Kind returns the name of the job in the database.
 func (lostMails) Kind() string { return "lost_mails" }
 
 type lostMailsWorker struct {
@@ -125,15 +120,12 @@ type lostMailsWorker struct {
 	service *Service
 }
 
-// Timeout returns the time limit of one attempt.
 func (*lostMailsWorker) Timeout(*river.Job[lostMails]) time.Duration { return upkeepTimeout }
 
-// NextRetry returns the time of the next attempt.
 func (w *lostMailsWorker) NextRetry(*river.Job[lostMails]) time.Time {
 	return w.service.serverTime().Add(upkeepRetry)
 }
 
-// Work enqueues the missing mails.
 func (w *lostMailsWorker) Work(ctx context.Context, _ *river.Job[lostMails]) error {
 	enqueued, err := w.service.store.EnqueueLostMails(ctx, upkeepBatch)
 	if enqueued > 0 {
@@ -174,14 +166,12 @@ func retryDelay(age time.Duration) time.Duration {
 	return min(max(age/2, minRetryDelay), maxRetryDelay)
 }
 
-// mailWorker runs the job store.MailContact.
 type mailWorker struct {
 	river.WorkerDefaults[store.MailContact]
 	Mailer
 	service *Service
 }
 
-// Timeout returns the time limit of one attempt.
 func (*mailWorker) Timeout(*river.Job[store.MailContact]) time.Duration { return mailTimeout }
 
 // NextRetry returns the time of the next attempt after a panic, or after the process has

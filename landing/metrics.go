@@ -20,7 +20,6 @@ type metrics struct {
 // the mail server.
 const failureInternal = "internal"
 
-// rejections are the error codes of the service.
 var rejections = []affiliate.Reason{
 	reasonAntiSpam, affiliate.ReasonHTTPSRequired, affiliate.ReasonInternal, reasonInvalidEmail, reasonInvalidRequest,
 	affiliate.ReasonMethodNotAllowed, affiliate.ReasonNotFound, affiliate.ReasonPayloadTooLarge, reasonRateLimited,
@@ -82,13 +81,11 @@ var (
 // while the database does not respond.
 type unmailedCollector struct{ service *Service }
 
-// Describe implements prometheus.Collector.
 func (unmailedCollector) Describe(descriptions chan<- *prometheus.Desc) {
 	descriptions <- unmailedMessages
 	descriptions <- oldestUnmailed
 }
 
-// Collect implements prometheus.Collector.
 func (c unmailedCollector) Collect(values chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), unmailedTimeout)
 	defer cancel()

@@ -39,7 +39,6 @@ import (
 	"github.com/tributary-hq/tributary/landing/store"
 )
 
-// storeTimeout bounds the time for which a request waits for the database.
 const storeTimeout = 5 * time.Second
 
 // Config configures a Service.

@@ -45,7 +45,6 @@ var annotationMessages = []struct {
 // a regular expression. The group is that regular expression as a Go string literal.
 var patternReason = regexp.MustCompile(`^value does not match regex pattern (".*")$`)
 
-// patternMessages has the API's message for each regular expression in the proto files.
 var patternMessages = map[string]string{
 	`^[A-Z]{2}$`:                             "must be an ISO 3166 country code of 2 capital letters",
 	`^[A-Z]{3}$`:                             "must be an ISO 4217 currency code of 3 capital letters",

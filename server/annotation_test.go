@@ -32,7 +32,7 @@ func TestCheck_UsesMessagesOfTheAPI(t *testing.T) {
 		"commission_ids": {&affiliatev1.BulkApproveCommissionsRequest{}, "must have 1 to 100 items"},
 	} {
 		var got string
-		for _, v := range check(nil, tc.request) {
+		for _, v := range ValidateItem(nil, tc.request) {
 			if v.Field == field {
 				got = v.Message
 			}
@@ -84,7 +84,7 @@ func TestCheck_ClearsBlankOptionalText(t *testing.T) {
 		{&affiliatev1.RejectCommissionRequest{Reason: new("   ")}, &affiliatev1.RejectCommissionRequest{}},
 		{&affiliatev1.CreateProgramRequest{Name: " N ", Description: new(" ")}, &affiliatev1.CreateProgramRequest{Name: "N"}},
 	} {
-		for _, v := range check(nil, tc.request) {
+		for _, v := range ValidateItem(nil, tc.request) {
 			if slices.Contains([]string{"reason", "promo_code", "click_id", "customer_id", "description"}, v.Field) {
 				t.Errorf("check found the violation %q of the blank field %s, want none", v.Message, v.Field)
 			}

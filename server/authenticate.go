@@ -18,7 +18,6 @@ import (
 	notifications "github.com/tributary-hq/tributary/storage/postgres/notification"
 )
 
-// fault is the reason why a credential was not accepted.
 type fault int
 
 const (
@@ -34,7 +33,6 @@ const (
 	faultErased
 )
 
-// identity is the result of authentication.
 type identity struct {
 	principal Principal
 	fault     fault // noFault if the credential was accepted
@@ -181,7 +179,6 @@ func (a *authenticator) identifyTicket(ctx context.Context, id identity, text st
 	return a.identifySession(ctx, id, ticket.Session)
 }
 
-// identifySession identifies the user of a session.
 func (a *authenticator) identifySession(ctx context.Context, id identity, session affiliate.SessionID) (identity, error) {
 	user, member, ok, err := accounts.ActiveSession(ctx, a.db, session, a.now())
 	if err != nil {
@@ -208,7 +205,6 @@ func (a *authenticator) identifySession(ctx context.Context, id identity, sessio
 	return id, nil
 }
 
-// identifyErased identifies the erased account of a session.
 func (a *authenticator) identifyErased(ctx context.Context, id identity, session affiliate.SessionID) (identity, error) {
 	user, ok, err := accounts.ErasedSession(ctx, a.db, session, a.now())
 	if err != nil {

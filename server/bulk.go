@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -22,7 +23,6 @@ import (
 // clients can ignore it.
 const httpStatusKey = "x-http-code"
 
-// bulkResponse is a response that has one result per item and a summary.
 type bulkResponse interface {
 	proto.Message
 	GetSummary() *affiliatev1.BulkSummary
@@ -98,10 +98,8 @@ func ForEachID[T any](texts []string, move func(id affiliate.ID[T]) (status stri
 // Failure returns the HTTP status, the error code and the message of refusal, for the
 // result of a bulk item that failed with this error.
 func Failure(refusal *affiliate.Error) (statusCode int32, code, message *string) {
-	spec, reason, sentence := errorspec.ByReason(refusal.Reason), string(refusal.Reason), refusal.Message
-	if sentence == "" {
-		sentence = spec.Message
-	}
+	spec, reason := errorspec.ByReason(refusal.Reason), string(refusal.Reason)
+	sentence := cmp.Or(refusal.Message, spec.Message)
 	return int32(spec.HTTPStatus), &reason, &sentence // #nosec G115 -- an HTTP status
 }
 
@@ -115,7 +113,6 @@ func BulkSummary(total, succeeded int) *affiliatev1.BulkSummary {
 // bulkError is the error BULK_ALL_FAILED. response contains the result of each item.
 type bulkError struct{ response proto.Message }
 
-// Error returns the error code.
 func (*bulkError) Error() string { return string(affiliate.ReasonBulkAllFailed) }
 
 // status returns the gRPC status. Its details are the ErrorInfo and the results.

@@ -51,7 +51,6 @@ func newChannel(p *pipeline, handlers statsHandlers) *channel {
 	return &channel{Channel: streams, intercept: p.unary, stats: handlers, unary: map[string]unaryMethod{}}
 }
 
-// RegisterService adds the methods of a service.
 func (c *channel) RegisterService(desc *grpc.ServiceDesc, service any) {
 	c.Channel.RegisterService(desc, service)
 	for _, method := range desc.Methods {

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"math"
 	"strings"
 	"time"
@@ -85,30 +86,25 @@ func PathID[I affiliate.AnyID](text string) (I, error) {
 // ParseOptionalID returns the id in an optional field, or nil if the field is absent. A text that is
 // not a UUID becomes the zero id, which no record has.
 func ParseOptionalID[I affiliate.AnyID](text *string) *I {
-	if text == nil {
+	return optional(text, func(text string) I { id, _ := affiliate.ParseID[I](text); return id })
+}
+
+// optional converts a value. It returns nil if value is nil.
+func optional[From, To any](value *From, convert func(From) To) *To {
+	if value == nil {
 		return nil
 	}
-	id, _ := affiliate.ParseID[I](*text)
-	return &id
+	converted := convert(*value)
+	return &converted
 }
 
 // OptionalID returns the text of an id, or nil if id is nil.
-func OptionalID[T any](id *affiliate.ID[T]) *string {
-	if id == nil {
-		return nil
-	}
-	s := id.String()
-	return &s
-}
+func OptionalID[T any](id *affiliate.ID[T]) *string { return optional(id, affiliate.ID[T].String) }
 
 // Percentage converts a rate from basis points to the percentage that the API uses. It
 // returns nil if bps is nil.
 func Percentage(bps *int64) *float64 {
-	if bps == nil {
-		return nil
-	}
-	percentage := float64(*bps) / 100
-	return &percentage
+	return optional(bps, func(bps int64) float64 { return float64(bps) / 100 })
 }
 
 // BasisPoints converts a percentage of the API to basis points, the unit of all
@@ -205,7 +201,6 @@ func Rules(r program.Rules) *affiliatev1.CommissionRules {
 	return out
 }
 
-// defaultPageSize is the page size if the request has none.
 const defaultPageSize = 20
 
 // PageOf returns the page number and the page size of a list request. The defaults are
@@ -215,14 +210,7 @@ func PageOf(req interface {
 	GetPageSize() int32
 },
 ) affiliate.Page {
-	page := affiliate.Page{Number: int(req.GetPage()), Size: int(req.GetPageSize())}
-	if page.Number == 0 {
-		page.Number = 1
-	}
-	if page.Size == 0 {
-		page.Size = defaultPageSize
-	}
-	return page
+	return affiliate.Page{Number: cmp.Or(int(req.GetPage()), 1), Size: cmp.Or(int(req.GetPageSize()), defaultPageSize)}
 }
 
 // OptionalString returns a pointer to s, or nil if s is empty.
@@ -313,7 +301,7 @@ func CommissionItem(c commission.Item, now time.Time) *affiliatev1.CommissionLis
 		SaleAmountCents:       c.SaleAmountCents,
 		SaleCurrency:          c.SaleCurrency,
 		FxRate:                c.FXRate,
-		FxDate:                optionalDate(c.FXDate),
+		FxDate:                optional(c.FXDate, func(t time.Time) string { return t.UTC().Format(time.DateOnly) }),
 		RecurringIndex:        OptionalInt32(c.RecurringIndex),
 		NeedsReview:           c.NeedsReview,
 		ReviewReasons:         c.ReviewReasons,
@@ -337,27 +325,14 @@ func CommissionItem(c commission.Item, now time.Time) *affiliatev1.CommissionLis
 // OptionalInt32 converts a count or a rate, which are small numbers, to the int32 of the API.
 // It returns nil if n is nil.
 func OptionalInt32[N int | int64](n *N) *int32 {
-	if n == nil {
-		return nil
-	}
-	converted := int32(*n)
-	return &converted
-}
-
-func optionalDate(t *time.Time) *string {
-	if t == nil {
-		return nil
-	}
-	s := t.UTC().Format(time.DateOnly)
-	return &s
+	return optional(n, func(n N) int32 { return int32(n) })
 }
 
 // OptionalEnum returns the enum value with the given name. If name is nil, it returns the
 // unspecified value, which is null in JSON responses.
 func OptionalEnum[E Enum, N ~string](name *N) E {
 	if name == nil {
-		var unspecified E
-		return unspecified
+		return 0
 	}
 	return EnumValue[E](*name)
 }

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -60,10 +61,6 @@ func refusalStatus(refusal *affiliate.Error) *status.Status {
 		refusal = affiliate.Refuse(affiliate.ReasonInternal)
 		spec = errorspec.ByReason(refusal.Reason)
 	}
-	message := refusal.Message
-	if message == "" {
-		message = spec.Message
-	}
 	details := []protoadapt.MessageV1{&errdetails.ErrorInfo{
 		Reason:   string(refusal.Reason),
 		Domain:   ErrorDomain,
@@ -72,13 +69,13 @@ func refusalStatus(refusal *affiliate.Error) *status.Status {
 	if len(refusal.Violations) > 0 {
 		bad, spellable := &errdetails.BadRequest{}, &affiliatev1.SpellableViolations{}
 		for _, v := range refusal.Violations[:min(len(refusal.Violations), maxViolations)] {
-			protoViolation := v.WithFieldNames(protoName)
+			protoViolation := v.WithFieldNames(func(path string) string { return path })
 			bad.FieldViolations = append(bad.FieldViolations, &errdetails.BadRequest_FieldViolation{Field: protoViolation.Field, Description: protoViolation.Sentence()})
 			spellable.Violations = append(spellable.Violations, &affiliatev1.AdmitViolation{Field: v.Field, Message: v.Message})
 		}
 		details = append(details, bad, protoadapt.MessageV1Of(spellable))
 	}
-	st := status.New(codes.Code(spec.GRPCCode), message)
+	st := status.New(codes.Code(spec.GRPCCode), cmp.Or(refusal.Message, spec.Message))
 	withDetails, err := st.WithDetails(details...)
 	if err != nil {
 		return st
@@ -86,10 +83,6 @@ func refusalStatus(refusal *affiliate.Error) *status.Status {
 	return withDetails
 }
 
-// protoName returns the name of a field in messages for gRPC clients: its proto path.
-func protoName(path string) string { return path }
-
-// unavailable returns SERVICE_UNAVAILABLE with a retry delay of 1 second.
 func unavailable() *affiliate.Error {
 	refusal := affiliate.Refuse(affiliate.ReasonServiceUnavailable)
 	refusal.Metadata = map[string]string{"retry_after": "1"}
@@ -186,18 +179,13 @@ func (p *pipeline) suggestMode(ctx context.Context, req any, _ *grpc.UnaryServer
 		p.log.LogAttrs(ctx, slog.LevelWarn, "cannot look for records in the other mode",
 			slog.String("request_id", RequestID(ctx)), slog.String("error", failure.Error()))
 	case exist:
-		suggestion := *refusal
-		if suggestion.Message == "" {
-			suggestion.Message = spec.Message
-		}
-		mode := string(other.Mode)
-		suggestion.Message += " It exists in " + mode + " mode; send X-Mode: " + mode + "."
+		suggestion, mode := *refusal, string(other.Mode)
+		suggestion.Message = cmp.Or(refusal.Message, spec.Message) + " It exists in " + mode + " mode; send X-Mode: " + mode + "."
 		return resp, &suggestion
 	}
 	return resp, err
 }
 
-// recordsOf returns the records whose ids are in the request.
 func recordsOf(req any) (records []affiliate.Record) {
 	message, ok := req.(proto.Message)
 	if !ok {

@@ -66,18 +66,25 @@ type pipeline struct {
 }
 
 func (p *pipeline) guard(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (resp any, err error) {
-	defer func() {
-		if cause := recover(); cause != nil {
-			p.logPanic(ctx, info.FullMethod, cause)
-			err = refusalStatus(affiliate.Refuse(affiliate.ReasonInternal)).Err()
-		}
-	}()
+	defer p.catch(ctx, info.FullMethod, errPanicStatus, &err)
 	return next(ctx, req)
 }
 
-func (p *pipeline) logPanic(ctx context.Context, method string, cause any) {
+// errPanic is the error of a call that panics, and errPanicStatus its gRPC status.
+var (
+	errPanic       = affiliate.Refuse(affiliate.ReasonInternal)
+	errPanicStatus = refusalStatus(errPanic).Err()
+)
+
+// catch logs a panic of the function that defers it, and sets the result of that function.
+func (p *pipeline) catch(ctx context.Context, method string, failure error, result *error) {
+	cause := recover()
+	if cause == nil {
+		return
+	}
 	p.log.LogAttrs(ctx, slog.LevelError, "panic", slog.String("request_id", RequestID(ctx)),
 		slog.String("method", method), slog.String("panic", fmt.Sprint(cause)), slog.String("stack", string(debug.Stack())))
+	*result = failure
 }
 
 // identifyCaller adds the request id and the client's address to the context. A call from
@@ -85,10 +92,6 @@ func (p *pipeline) logPanic(ctx context.Context, method string, cause any) {
 // this metadata has no valid request id, identifyCaller creates a new id. For all other
 // calls the request id is new and the client's address is the address of the connection.
 func (p *pipeline) identifyCaller(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
-	return next(p.withCaller(ctx), req)
-}
-
-func (p *pipeline) withCaller(ctx context.Context) context.Context {
 	md, _ := metadata.FromIncomingContext(ctx)
 	var c caller
 	var trusted bool
@@ -101,7 +104,7 @@ func (p *pipeline) withCaller(ctx context.Context) context.Context {
 		c.requestID = affiliate.NewID[affiliate.RequestID](p.now()).String()
 	}
 	_ = grpc.SetHeader(ctx, metadata.Pairs("x-request-id", c.requestID))
-	return withCaller(ctx, c)
+	return next(withCaller(ctx, c), req)
 }
 
 // peerOf returns the address of the connection of a call; it is not valid for a call from
@@ -117,9 +120,7 @@ func (p *pipeline) peerOf(ctx context.Context) (address netip.Addr, trusted bool
 	}
 	if connection, err := netip.ParseAddrPort(from.Addr.String()); err == nil {
 		address = connection.Addr().WithZone("").Unmap()
-		for _, prefix := range p.trusted {
-			trusted = trusted || prefix.Contains(address)
-		}
+		trusted = httpedge.Contains(p.trusted, address)
 	}
 	return address, trusted
 }
@@ -166,12 +167,7 @@ func (p *pipeline) mapErrors(ctx context.Context, req any, info *grpc.UnaryServe
 }
 
 func (p *pipeline) recover(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (resp any, err error) {
-	defer func() {
-		if cause := recover(); cause != nil {
-			p.logPanic(ctx, info.FullMethod, cause)
-			err = affiliate.Refuse(affiliate.ReasonInternal)
-		}
-	}()
+	defer p.catch(ctx, info.FullMethod, errPanic, &err)
 	return next(ctx, req)
 }
 
@@ -296,11 +292,8 @@ type gate struct {
 func newGate(services []Service) gate {
 	g := gate{services: map[string]any{}}
 	for _, service := range services {
-		for _, method := range service.Desc.Methods {
-			g.services["/"+service.Desc.ServiceName+"/"+method.MethodName] = service.Impl
-		}
-		for _, stream := range service.Desc.Streams {
-			g.services["/"+service.Desc.ServiceName+"/"+stream.StreamName] = service.Impl
+		for _, method := range methodsOf(service.Desc) {
+			g.services[method] = service.Impl
 		}
 	}
 	return g

@@ -20,6 +20,7 @@ import (
 // Metrics is a gRPC stats handler that counts calls and measures their duration, both over
 // the network and in the same process.
 type Metrics struct {
+	withoutConns
 	seconds *prometheus.HistogramVec
 	// calls has a time series for each status code from the start. The histogram has none
 	// for a method and a code that did not occur yet, because most of them never occur.
@@ -46,7 +47,6 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 	return m
 }
 
-// healthChecks begins the names of the methods that are health checks.
 var healthChecks = []string{"/" + affiliatev1.HealthService_ServiceDesc.ServiceName + "/", "/grpc.health.v1.Health/"}
 
 // IsHealthCheck reports whether a method is a health check.
@@ -86,11 +86,11 @@ func (m *Metrics) HandleRPC(ctx context.Context, event stats.RPCStats) {
 	m.seconds.WithLabelValues(method, code).Observe(end.EndTime.Sub(end.BeginTime).Seconds())
 }
 
-// TagConn does nothing.
-func (m *Metrics) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context { return ctx }
+// withoutConns is the part of a stats.Handler that ignores connections.
+type withoutConns struct{}
 
-// HandleConn does nothing.
-func (m *Metrics) HandleConn(context.Context, stats.ConnStats) {}
+func (withoutConns) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context { return ctx }
+func (withoutConns) HandleConn(context.Context, stats.ConnStats)                       {}
 
 // CountEvents registers a counter of events and returns the callback that counts an event
 // after its commit. There is an event for each change of a conversion, a commission or a
@@ -186,11 +186,11 @@ type Traces struct {
 
 // tracer is the stats handler that selects one of the handlers of Traces for each call.
 type tracer struct {
+	withoutConns
 	Traces
 	pipeline *pipeline
 }
 
-// TagRPC starts the span of a call.
 func (t tracer) TagRPC(ctx context.Context, info *stats.RPCTagInfo) context.Context {
 	// The library hides the values of the client's context from a stream in the same process.
 	if client := inprocgrpc.ClientContext(ctx); client != nil {
@@ -206,33 +206,22 @@ func (t tracer) TagRPC(ctx context.Context, info *stats.RPCTagInfo) context.Cont
 // has started it.
 func (t tracer) HandleRPC(ctx context.Context, event stats.RPCStats) { t.Trusted.HandleRPC(ctx, event) }
 
-// TagConn does nothing.
-func (tracer) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context { return ctx }
-
-// HandleConn does nothing.
-func (tracer) HandleConn(context.Context, stats.ConnStats) {}
-
 // statsHandlers calls several stats handlers, in their order. They run before the
 // interceptors.
-type statsHandlers []stats.Handler
+type statsHandlers struct {
+	withoutConns
+	all []stats.Handler
+}
 
-// TagRPC implements stats.Handler.
 func (h statsHandlers) TagRPC(ctx context.Context, info *stats.RPCTagInfo) context.Context {
-	for _, handler := range h {
+	for _, handler := range h.all {
 		ctx = handler.TagRPC(ctx, info) //nolint:fatcontext // each handler adds its own value
 	}
 	return ctx
 }
 
-// HandleRPC implements stats.Handler.
 func (h statsHandlers) HandleRPC(ctx context.Context, event stats.RPCStats) {
-	for _, handler := range h {
+	for _, handler := range h.all {
 		handler.HandleRPC(ctx, event)
 	}
 }
-
-// TagConn does nothing, because no handler measures connections.
-func (h statsHandlers) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context { return ctx }
-
-// HandleConn does nothing.
-func (h statsHandlers) HandleConn(context.Context, stats.ConnStats) {}

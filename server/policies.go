@@ -270,7 +270,6 @@ var policies = markReads(map[string]Policy{
 	affiliatev1.WebhookService_RecoverDeliveries_FullMethodName:   merchant(manageKeys),
 })
 
-// markReads sets Policy.Reads of the methods whose REST route is a GET.
 func markReads(policies map[string]Policy) map[string]Policy {
 	for name, policy := range policies {
 		found, err := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName(strings.ReplaceAll(strings.TrimPrefix(name, "/"), "/", ".")))

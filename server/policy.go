@@ -121,8 +121,6 @@ type Policy struct {
 	Erased bool
 }
 
-// lasting returns the policy of a method whose calls may last until the access token
-// expires.
 func lasting(p Policy) Policy {
 	p.Lasting = true
 	return p
@@ -168,7 +166,6 @@ func member(action Action) Policy {
 	return p
 }
 
-// acceptsKey returns the policy of a method that accepts an Idempotency-Key.
 func (p Policy) acceptsKey() Policy {
 	p.AcceptsKey = true
 	return p
@@ -181,20 +178,16 @@ func (p Policy) movesPayouts() Policy {
 	return p
 }
 
-// serviceMode returns the policy with a requirement for the mode of service tokens.
 func (p Policy) serviceMode(mode affiliate.Mode) Policy {
 	p.ServiceMode = mode
 	return p
 }
 
-// ignoringMode returns the policy of a method that does not use the X-Mode header.
 func (p Policy) ignoringMode() Policy {
 	p.IgnoresMode = true
 	return p
 }
 
-// withoutFactor returns the policy of a method that a member without a second factor may
-// call if the workspace requires one.
 func (p Policy) withoutFactor() Policy {
 	p.WithoutFactor = true
 	return p
@@ -221,13 +214,11 @@ func (p Policy) limitedPerWorkspace(zone Zone) Policy {
 	return p
 }
 
-// forErased returns the policy of a method that the tokens of erased accounts may call.
 func (p Policy) forErased() Policy {
 	p.Erased = true
 	return p
 }
 
-// verified returns the policy with a requirement for the caller's e-mail address.
 func (p Policy) verified(v Verified) Policy {
 	p.Verified = v
 	return p
@@ -253,26 +244,26 @@ func PolicyOf(fullMethod string) (policy Policy, ok bool) {
 	return policy, ok
 }
 
-// checkPolicies returns an error if a method of the services has no policy.
-func checkPolicies(services []*grpc.ServiceDesc) error {
+func checkPolicies(services []Service) error {
 	for _, service := range services {
-		for _, method := range service.Methods {
-			full := "/" + service.ServiceName + "/" + method.MethodName
-			if full == affiliatev1.GateService_Admit_FullMethodName {
-				continue
-			}
-			if _, ok := policies[full]; !ok {
-				return fmt.Errorf("method %s has no policy", full)
-			}
-		}
-		for _, stream := range service.Streams {
-			full := "/" + service.ServiceName + "/" + stream.StreamName
-			if _, ok := policies[full]; !ok {
-				return fmt.Errorf("method %s has no policy", full)
+		for _, method := range methodsOf(service.Desc) {
+			if _, ok := policies[method]; !ok && method != affiliatev1.GateService_Admit_FullMethodName {
+				return fmt.Errorf("method %s has no policy", method)
 			}
 		}
 	}
 	return nil
+}
+
+// methodsOf returns the full names of the methods of a service.
+func methodsOf(service *grpc.ServiceDesc) (methods []string) {
+	for _, method := range service.Methods {
+		methods = append(methods, "/"+service.ServiceName+"/"+method.MethodName)
+	}
+	for _, stream := range service.Streams {
+		methods = append(methods, "/"+service.ServiceName+"/"+stream.StreamName)
+	}
+	return methods
 }
 
 // authorise returns an error if the policy does not allow the call of this identity. It

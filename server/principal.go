@@ -98,7 +98,6 @@ func (p Principal) Scope() affiliate.Scope {
 	return affiliate.Scope{Workspace: p.Workspace, Mode: p.Mode}
 }
 
-// caller holds the request id of a call and the network address of the client.
 type caller struct {
 	requestID string
 	address   netip.Addr

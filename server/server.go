@@ -39,10 +39,8 @@ const (
 	minPingInterval = PingInterval / 2
 )
 
-// maxConnectionAge is the default of Config.MaxConnectionAge.
 const maxConnectionAge = 5 * time.Minute
 
-// inProcessNetwork is the network name of the peer address that in-process calls have.
 const inProcessNetwork = "inproc"
 
 // stopTimeout is the longest time that Serve waits for running calls when it stops.
@@ -95,11 +93,7 @@ type Server struct {
 // New returns a server. It fails if a method has no policy.
 func New(cfg Config, services ...Service) (*Server, error) {
 	services = append(services, Service{&affiliatev1.GateService_ServiceDesc, newGate(services)})
-	descs := make([]*grpc.ServiceDesc, len(services))
-	for i, s := range services {
-		descs[i] = s.Desc
-	}
-	if err := checkPolicies(descs); err != nil {
+	if err := checkPolicies(services); err != nil {
 		return nil, err
 	}
 	p := &pipeline{
@@ -133,10 +127,10 @@ func New(cfg Config, services ...Service) (*Server, error) {
 	}
 	var handlers statsHandlers
 	if cfg.Traces != nil {
-		handlers = append(handlers, tracer{*cfg.Traces, p})
+		handlers.all = append(handlers.all, tracer{Traces: *cfg.Traces, pipeline: p})
 	}
 	if cfg.Metrics != nil {
-		handlers = append(handlers, cfg.Metrics)
+		handlers.all = append(handlers.all, cfg.Metrics)
 	}
 	options = append(options, grpc.StatsHandler(handlers))
 	s := &Server{network: grpc.NewServer(options...), inProcess: newChannel(p, handlers), health: health.NewServer()}

@@ -163,7 +163,7 @@ func TestPolicies_MatchMethods(t *testing.T) {
 		"method": {ServiceName: "affiliate.v1.ProgramService", Methods: []grpc.MethodDesc{{MethodName: "WithoutPolicy"}}},
 		"stream": {ServiceName: "affiliate.v1.ProgramService", Streams: []grpc.StreamDesc{{StreamName: "WithoutPolicy"}}},
 	} {
-		if err := checkPolicies([]*grpc.ServiceDesc{service}); err == nil {
+		if err := checkPolicies([]Service{{Desc: service}}); err == nil {
 			t.Errorf("checkPolicies accepted a %s without a policy", name)
 		}
 	}
@@ -638,11 +638,12 @@ func TestServer_AcceptsCallsBesideHundredsOfStreams(t *testing.T) {
 
 // The client's address and the request id are taken from the metadata only if the call
 // comes from the in-process channel or from a trusted proxy.
-func TestWithCaller_IgnoresMetadataOfUntrustedPeer(t *testing.T) {
+func TestIdentifyCaller_IgnoresMetadataOfUntrustedPeer(t *testing.T) {
 	p := &pipeline{now: time.Now}
 	ctx := metadata.NewIncomingContext(t.Context(), metadata.Pairs("x-client-ip", "203.0.113.9", "x-request-id", "chosen"))
-	c := callerFrom(p.withCaller(ctx))
+	var c caller
+	_, _ = p.identifyCaller(ctx, nil, nil, func(ctx context.Context, _ any) (any, error) { c = callerFrom(ctx); return nil, nil })
 	if c.address.IsValid() || c.requestID == "chosen" {
-		t.Errorf("withCaller took the address %v and the request id %q from an untrusted peer, want neither", c.address, c.requestID)
+		t.Errorf("identifyCaller took the address %v and the request id %q from an untrusted peer, want neither", c.address, c.requestID)
 	}
 }

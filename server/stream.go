@@ -55,16 +55,10 @@ func (p *pipeline) interceptStream(srv any, stream grpc.ServerStream, info *grpc
 // guardStream runs a streaming method that has no policy. If the method panics, the
 // stream ends with an error and the process continues.
 func (p *pipeline) guardStream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) (err error) {
-	defer func() {
-		if cause := recover(); cause != nil {
-			p.logPanic(stream.Context(), info.FullMethod, cause)
-			err = status.Error(codes.Internal, "internal error")
-		}
-	}()
+	defer p.catch(stream.Context(), info.FullMethod, status.Error(codes.Internal, "internal error"), &err)
 	return next(srv, stream)
 }
 
-// requestOf returns a new, empty message of a method's request type.
 func requestOf(fullMethod string) (proto.Message, error) {
 	// The name of /package.Service/Method in the registry is package.Service.Method.
 	name := strings.ReplaceAll(strings.TrimPrefix(fullMethod, "/"), "/", ".")
@@ -103,7 +97,6 @@ type replayedStream struct {
 	request proto.Message
 }
 
-// Context returns the context that the interceptors have extended.
 func (s *replayedStream) Context() context.Context { return s.ctx }
 
 // RecvMsg returns the received request when it is called for the first time. Later calls

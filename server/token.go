@@ -23,7 +23,6 @@ const (
 	tokenLeeway = 30 * time.Second
 )
 
-// errTokenExpired means that the token has a correct signature but has expired.
 var errTokenExpired = errors.New("access token expired")
 
 // TokenKeys signs and verifies access tokens and participant tokens. The only algorithm is
@@ -168,7 +167,6 @@ func (k *TokenKeys) SignParticipant(
 	return token, c.ExpiresAt.UTC(), err
 }
 
-// registered returns the claims that all tokens have.
 func registered(subject string, now time.Time, life time.Duration) jwt.RegisteredClaims {
 	return jwt.RegisteredClaims{
 		Issuer:    tokenIssuer,

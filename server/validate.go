@@ -40,24 +40,19 @@ func precheck(ctx context.Context, service any, req any) error {
 	return p.Precheck(ctx, msg)
 }
 
-// validate trims white space from the fields that the proto files mark for trimming. It
-// then validates the request and returns all violations.
 func validate(service any, req any) affiliate.Violations {
 	msg, ok := req.(proto.Message)
 	if !ok {
 		return nil
 	}
-	return check(service, msg)
+	return ValidateItem(service, msg)
 }
 
-// ValidateItem validates one item of a list. It is for lists whose items are not
+// ValidateItem trims and validates one item of a list. It is for lists whose items are not
 // validated with the request, because the proto file marks them with the option
 // repeated.items.message.skip of validate.rules. The field paths in the violations are
 // relative to the item.
-func ValidateItem(service any, item proto.Message) affiliate.Violations { return check(service, item) }
-
-// check trims the message and returns all its violations.
-func check(service any, msg proto.Message) affiliate.Violations {
+func ValidateItem(service any, msg proto.Message) affiliate.Violations {
 	trim(msg.ProtoReflect())
 	var found affiliate.Violations
 	if v, ok := msg.(interface{ ValidateAll() error }); ok {
@@ -138,14 +133,12 @@ func checkValue(field protoreflect.FieldDescriptor, value protoreflect.Value, pa
 	}
 }
 
-// textFields holds the fields of a message type that the function trim changes.
 type textFields struct {
 	trimmed  []protoreflect.FieldDescriptor // text fields that are trimmed
 	optional []protoreflect.FieldDescriptor // text fields that are cleared if they are blank
 	messages []protoreflect.FieldDescriptor // nested messages, which trim processes too
 }
 
-// textFieldsByType caches textFields by the full name of the message type.
 var textFieldsByType sync.Map
 
 func textFieldsOf(d protoreflect.MessageDescriptor) textFields {
@@ -289,7 +282,6 @@ type Update interface {
 	GetUpdateMask() *fieldmaskpb.FieldMask
 }
 
-// maskField is the name of the update mask's field in all Update messages.
 const maskField = "update_mask"
 
 // CheckMask validates the update mask of a request. It adds a violation for each path in

@@ -112,7 +112,6 @@ func RunGateway(ctx context.Context, cfg settings.Gateway, files *certificates.F
 	})
 }
 
-// coreTime returns a function that reads the time of the core.
 func coreTime(conn *grpc.ClientConn) func(context.Context) (time.Time, error) {
 	service := affiliatev1.NewHealthServiceClient(conn)
 	return func(ctx context.Context) (time.Time, error) {
@@ -160,12 +159,10 @@ type renewedTLS struct {
 	config func() *tls.Config
 }
 
-// ClientHandshake implements credentials.TransportCredentials.
 func (r renewedTLS) ClientHandshake(ctx context.Context, authority string, conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	return credentials.NewTLS(r.config()).ClientHandshake(ctx, authority, conn)
 }
 
-// Clone implements credentials.TransportCredentials.
 func (r renewedTLS) Clone() credentials.TransportCredentials {
 	return renewedTLS{r.TransportCredentials.Clone(), r.config}
 }

@@ -30,7 +30,6 @@ func coreKeys(cfg settings.Core) []affiliate.SettingKeys {
 	}
 }
 
-// namedKeys returns the keys of a valid list of the form `kid:base64,…`.
 func namedKeys(list string) []affiliate.SettingKey {
 	var keys []affiliate.SettingKey
 	for entry := range strings.SplitSeq(list, ",") {

@@ -55,7 +55,6 @@ func newLimiter(
 	})}
 }
 
-// Allow implements server.Limiter.
 func (l *limiter) Allow(ctx context.Context, zone server.Zone, subject string) server.Allowance {
 	limit := l.zones[zone]
 	result := l.windows.Allow(ctx, limit, subject)

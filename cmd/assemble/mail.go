@@ -59,13 +59,11 @@ func (c *Core) newProviderService() (*servermail.ProviderService, error) {
 	}), nil
 }
 
-// notificationTexts returns the texts of notifications in mails.
 type notificationTexts struct {
 	db     *postgres.DB
 	appURL string
 }
 
-// Texts implements servermail.Notifications.
 func (t notificationTexts) Texts(ctx context.Context, m notification.Mail) ([]servermail.NotificationText, error) {
 	mode := affiliate.Mode(notification.NotificationsBothModes)
 	if m.Mode != nil {

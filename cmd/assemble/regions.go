@@ -78,7 +78,6 @@ func (c *Core) buildRegions(config directory.Config) {
 	}
 }
 
-// directories returns what writes changes to the edge directories of all regions.
 func (c *Core) directories() *directory.Regions {
 	others := make(map[string]*directory.Keeper, len(c.regions))
 	for _, r := range c.regions {
@@ -177,7 +176,6 @@ type tail struct {
 	clock  *clock.Clock
 }
 
-// Find implements conversion.Tail.
 func (t tail) Find(ctx context.Context, id affiliate.ClickID) (click.Click, bool, error) {
 	found, storedAt, err := t.stream.Find(ctx, id, tailLimit)
 	if err != nil || found == nil {

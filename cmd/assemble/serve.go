@@ -133,7 +133,6 @@ func clientTraces(traces *tracing.Traces) []grpc.DialOption {
 	return []grpc.DialOption{grpc.WithStatsHandler(otelgrpc.NewClientHandler(append(callOptions, otelgrpc.WithTracerProvider(traces.Inner))...))}
 }
 
-// callOptions are the options of all handlers of calls. Health checks have no spans.
 var callOptions = []otelgrpc.Option{
 	otelgrpc.WithPropagators(tracing.Propagator),
 	otelgrpc.WithFilter(func(info *stats.RPCTagInfo) bool { return !server.IsHealthCheck(info.FullMethodName) }),

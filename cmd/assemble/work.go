@@ -42,7 +42,6 @@ import (
 	"github.com/tributary-hq/tributary/storage/pgsession"
 )
 
-// queues are the queues of jobs.
 var queues = map[string]river.QueueConfig{
 	river.QueueDefault:       {MaxWorkers: workers},
 	affiliate.DirectoryQueue: {MaxWorkers: directoryWorkers},
@@ -201,7 +200,6 @@ func (c *Core) Close() {
 	c.traces.Close()
 }
 
-// registerGauges registers the metrics that are read at each scrape.
 func (c *Core) registerGauges() {
 	c.registry.MustRegister(
 		poolCollector(c.db.Pools()),
@@ -234,7 +232,6 @@ type poolCollector map[string]*pgxpool.Pool
 // register several collectors.
 func (poolCollector) Describe(chan<- *prometheus.Desc) {}
 
-// Collect implements prometheus.Collector.
 func (c poolCollector) Collect(values chan<- prometheus.Metric) {
 	for name, pool := range c {
 		stat := pool.Stat()

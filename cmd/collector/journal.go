@@ -50,7 +50,6 @@ func runJournal(args []string, out, notes io.Writer) error {
 	return command(cfg.Dir, out, notes)
 }
 
-// inspect prints the size of a journal and its damaged records.
 func inspect(dir string, out, _ io.Writer) error {
 	report, err := journal.Read(dir, func(journal.Record) error { return nil })
 	if err != nil {
@@ -84,7 +83,6 @@ func damagedRecords(report journal.Report) (n int) {
 	return n
 }
 
-// export prints each click as a line of JSON.
 func export(dir string, out, notes io.Writer) error {
 	lines := bufio.NewWriter(out)
 	var clicks, invalid int

@@ -174,7 +174,6 @@ func run(ctx context.Context, process *clock.Clock) (err error) {
 	return errors.Join(err, metrics.Shutdown(shutdown), <-metricsServed, <-filesEnded, hashKey.Close(), redisClock.Close())
 }
 
-// fileSize returns the size of a file, or 0 if the file does not exist.
 func fileSize(path string) int64 {
 	info, err := os.Stat(path)
 	if err != nil {

@@ -50,7 +50,6 @@ func replayErasures(ctx context.Context, out io.Writer, paths []string) error {
 	return nil
 }
 
-// replayer erases the subjects of entries of an erasure log.
 type replayer struct {
 	buyers   *buyer.Service
 	accounts *privacyservice.Service
@@ -95,7 +94,6 @@ func (r replayer) replayFile(ctx context.Context, out io.Writer, path string) er
 	return err
 }
 
-// setBilling marks the subscription of a workspace as active or not active.
 func setBilling(ctx context.Context, out io.Writer, args []string) error {
 	flags := flag.NewFlagSet("workspace billing", flag.ContinueOnError)
 	text := flags.String("id", "", "id of the workspace")

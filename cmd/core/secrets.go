@@ -13,7 +13,6 @@ import (
 	"strings"
 )
 
-// secretBytes is the size of each key.
 const secretBytes = 32
 
 // createSecrets creates the files with the secrets of an installation in a folder. It does

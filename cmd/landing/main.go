@@ -102,7 +102,6 @@ func serve(ctx context.Context) error {
 
 const defaultLimit = 100
 
-// printContacts prints contact messages, one line of JSON each.
 func printContacts(ctx context.Context, args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("contacts", flag.ContinueOnError)
 	flags.SetOutput(io.Discard)

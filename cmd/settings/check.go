@@ -26,7 +26,6 @@ const (
 	maxMailSecrets = 2
 )
 
-// require returns an error with the message unless ok is true.
 func require(ok bool, message string, args ...any) error {
 	if ok {
 		return nil

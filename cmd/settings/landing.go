@@ -96,7 +96,6 @@ func (w Waitlist) WaitlistBase() int32 { return either(w.Base, w.PrefixedBase, 0
 // WaitlistTotal returns the number of places.
 func (w Waitlist) WaitlistTotal() int32 { return either(w.Total, w.PrefixedTotal, defaultTotal) }
 
-// either returns the value that is set, or otherwise.
 func either(value, other *int32, otherwise int32) int32 { return *cmp.Or(value, other, &otherwise) }
 
 func (w Waitlist) faults() error {

@@ -100,7 +100,6 @@ func (c *Core) setDefaults() {
 	c.Redis.setDefaults()
 }
 
-// namePrefix is the prefix of the names of all settings.
 const namePrefix = "TRIBUTARY_"
 
 // maxEdits is the maximum number of inserted, deleted and replaced characters by which a
@@ -150,8 +149,6 @@ func addNames(names map[string]bool, t reflect.Type) {
 // namespace, and a service may be called tributary. Tests have their own variables.
 var foreignName = regexp.MustCompile(`_SERVICE_HOST$|_PORT(_|$)|^` + namePrefix + `TEST_`)
 
-// unknownNames returns the sorted names of the variables that begin with namePrefix but
-// are not settings.
 func unknownNames(values map[string]string) []string {
 	var names []string
 	for _, name := range slices.Sorted(maps.Keys(values)) {

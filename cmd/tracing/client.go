@@ -68,10 +68,8 @@ type client struct {
 	lastLine atomic.Int64 // time of the last log line, in Unix nanoseconds
 }
 
-// Start implements otlptrace.Client.
 func (*client) Start(context.Context) error { return nil }
 
-// Stop implements otlptrace.Client.
 func (c *client) Stop(context.Context) error {
 	c.http.CloseIdleConnections()
 	return nil

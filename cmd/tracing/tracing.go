@@ -157,7 +157,6 @@ func (t *Traces) InstrumentRedis(client redis.UniversalClient) error {
 // state of the parent, which comes from a client.
 type share float64
 
-// ShouldSample implements sdktrace.Sampler.
 func (s share) ShouldSample(sdktrace.SamplingParameters) sdktrace.SamplingResult {
 	if rand.Float64() < float64(s) { // #nosec G404 -- not a secret
 		return sdktrace.SamplingResult{Decision: sdktrace.RecordAndSample}
@@ -165,7 +164,6 @@ func (s share) ShouldSample(sdktrace.SamplingParameters) sdktrace.SamplingResult
 	return sdktrace.SamplingResult{Decision: sdktrace.Drop}
 }
 
-// Description implements sdktrace.Sampler.
 func (share) Description() string { return "random" }
 
 // queue limits the number of spans that wait for the receiver, and counts the exported
@@ -176,7 +174,6 @@ type queue struct {
 	exported, dropped prometheus.Counter
 }
 
-// OnEnd implements sdktrace.SpanProcessor.
 func (q *queue) OnEnd(span sdktrace.ReadOnlySpan) {
 	if q.waiting.Add(1) > queueSpans {
 		q.waiting.Add(-1)
@@ -186,7 +183,6 @@ func (q *queue) OnEnd(span sdktrace.ReadOnlySpan) {
 	q.SpanProcessor.OnEnd(span)
 }
 
-// sent counts n spans that are not waiting any more.
 func (q *queue) sent(n int, err error) {
 	q.waiting.Add(int64(-n))
 	if err != nil {
@@ -208,7 +204,6 @@ func NewLogger(out io.Writer, level slog.Leveler) *slog.Logger {
 // logHandler adds the ids of the span in the context to each line.
 type logHandler struct{ slog.Handler }
 
-// Handle implements slog.Handler.
 func (h logHandler) Handle(ctx context.Context, record slog.Record) error {
 	if span := trace.SpanContextFromContext(ctx); span.IsSampled() {
 		record = record.Clone()
@@ -217,10 +212,8 @@ func (h logHandler) Handle(ctx context.Context, record slog.Record) error {
 	return h.Handler.Handle(ctx, record)
 }
 
-// WithAttrs implements slog.Handler.
 func (h logHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
 	return logHandler{h.Handler.WithAttrs(attrs)}
 }
 
-// WithGroup implements slog.Handler.
 func (h logHandler) WithGroup(name string) slog.Handler { return logHandler{h.Handler.WithGroup(name)} }

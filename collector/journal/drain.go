@@ -73,7 +73,6 @@ func contextError(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// drain replays one segment and deletes it.
 func (j *Journal) drain(ctx context.Context, s *segment, replay func(context.Context, []byte, int) error) error {
 	found, err := j.replay(ctx, s, replay)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -101,7 +100,6 @@ func (j *Journal) drain(ctx context.Context, s *segment, replay func(context.Con
 	return nil
 }
 
-// erase deletes the file of a segment and removes the segment from j.segments.
 func (j *Journal) erase(s *segment) error {
 	if err := j.folder.remove(s.name()); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err

@@ -42,7 +42,6 @@ type source interface {
 	io.Closer
 }
 
-// disk is the implementation of folder on a real disk.
 type disk struct{ dir string }
 
 func (d disk) list() ([]uint64, error) {

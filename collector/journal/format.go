@@ -33,7 +33,6 @@ var (
 
 var errVersion = errors.New("the segment has another format version")
 
-// appendSegmentHeader appends the header of a segment.
 func appendSegmentHeader(dst []byte) []byte {
 	from := len(dst)
 	dst = append(dst, segmentMagic...)
@@ -101,7 +100,6 @@ func damagedName(number uint64, i int) string {
 	return fmt.Sprintf("%0*d.%d%s", nameDigits, number, i, damagedSuffix)
 }
 
-// segmentNumber returns the number in the name of a segment. ok is false for other files.
 func segmentNumber(name string) (number uint64, ok bool) {
 	digits, ok := strings.CutSuffix(name, suffix)
 	if !ok || len(digits) != nameDigits {

@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -126,7 +127,6 @@ type Journal struct {
 	writer writer
 }
 
-// segment is one file of the journal.
 type segment struct {
 	number uint64
 	// size is the durable length. Bytes after it belong to a refused group.
@@ -152,15 +152,8 @@ func (s *segment) add(n int, at time.Time) {
 // killed process left. It fails if another process has opened the journal, or if a
 // segment has another format version.
 func Open(cfg Config) (*Journal, error) {
-	if cfg.SegmentBytes <= 0 {
-		cfg.SegmentBytes = defaultSegmentBytes
-	}
-	if cfg.MaxBytes <= 0 {
-		cfg.MaxBytes = defaultMaxBytes
-	}
-	if cfg.Log == nil {
-		cfg.Log = slog.New(slog.DiscardHandler)
-	}
+	cfg.SegmentBytes, cfg.MaxBytes = cmp.Or(cfg.SegmentBytes, defaultSegmentBytes), cmp.Or(cfg.MaxBytes, defaultMaxBytes)
+	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	if cfg.now == nil {
 		cfg.now = time.Now
 	}
@@ -249,7 +242,6 @@ func (j *Journal) loadSegment(number uint64, newest bool) (*segment, error) {
 	return nil, err
 }
 
-// countDamage counts and logs a damaged range.
 func (j *Journal) countDamage(d Damage) {
 	j.logDamage(d)
 	j.skipped += int64(d.Records)

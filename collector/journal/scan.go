@@ -122,7 +122,6 @@ func parseRecordIn(window []byte, length int) (Record, bool) {
 	return parseRecord(window[:length])
 }
 
-// close sets the end of the damaged range.
 func (d *Damage) close(end int64) {
 	d.Bytes = end - d.Offset
 	if d.Bytes > 0 {

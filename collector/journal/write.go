@@ -10,7 +10,6 @@ import (
 	"time"
 )
 
-// entry is one batch that waits to be written.
 type entry struct {
 	header [recordHeader]byte
 	batch  []byte

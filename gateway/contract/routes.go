@@ -95,7 +95,6 @@ func Routes(files []protoreflect.FileDescriptor) ([]Route, error) {
 	return routes, nil
 }
 
-// bindings returns the routes of an RPC.
 func bindings(rpc protoreflect.MethodDescriptor) ([]Route, error) {
 	if !proto.HasExtension(rpc.Options(), annotations.E_Http) {
 		return nil, nil
@@ -257,7 +256,6 @@ func (r Route) Mask() protoreflect.FieldDescriptor {
 	return field
 }
 
-// limitAlias is the second name of page_size.
 const limitAlias = "limit"
 
 // QueryNames returns the documented names of a query parameter: its name in the spelling

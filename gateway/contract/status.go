@@ -153,7 +153,6 @@ func IdempotencyKey(fullMethod string) (required, accepted bool) {
 	return required, accepted
 }
 
-// rawBodyTypes lists the media types of raw bodies that are not JSON.
 var rawBodyTypes = map[string][]string{
 	affiliatev1.NotificationService_Unsubscribe_FullMethodName: {"application/x-www-form-urlencoded", "multipart/form-data"},
 }
@@ -228,7 +227,6 @@ var negotiatingRPCs = map[string]bool{
 // Accept-Encoding, which is then required.
 func NegotiatesEncoding(fullMethod string) bool { return negotiatingRPCs[fullMethod] }
 
-// downloadTypes lists the media types of downloads that are not CSV files.
 var downloadTypes = map[string]string{
 	affiliatev1.ExportService_DownloadExport_FullMethodName: "application/json",
 }

@@ -77,7 +77,6 @@ func Migrate(ctx context.Context, url string) error {
 	return nil
 }
 
-// queueMigrator returns the migrations of the job queue in this binary.
 func queueMigrator(pool *pgxpool.Pool) (*rivermigrate.Migrator[pgx.Tx], error) {
 	migrator, err := rivermigrate.New(riverpgxv5.New(pool), &rivermigrate.Config{Schema: queueSchema, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
@@ -98,7 +97,6 @@ func createSchema(ctx context.Context, pool *pgxpool.Pool, schema string) error 
 	return err
 }
 
-// withMigrations calls fn with a provider of the migrations in this binary.
 func withMigrations(pool *pgxpool.Pool, fn func(*goose.Provider) error) error {
 	files, err := fs.Sub(migrations, "migrations")
 	if err != nil {

@@ -68,8 +68,6 @@ var modes = map[affiliate.Mode]edgev1.Mode{
 	affiliate.ModeLive: edgev1.Mode_MODE_LIVE,
 }
 
-// millis returns a time in Unix milliseconds. If at is nil, it returns 0, which means
-// never.
 func millis(at *time.Time) int64 {
 	if at == nil {
 		return 0

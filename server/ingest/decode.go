@@ -17,7 +17,6 @@ import (
 	"github.com/tributary-hq/tributary/storage/clickstream"
 )
 
-// record is one click of a stream entry.
 type record struct {
 	click click.Click
 	// raw is the marshalled edge.v1.Click.
@@ -34,7 +33,6 @@ type record struct {
 	trace []byte
 }
 
-// decodedEntry is a stream entry with its decoded records.
 type decodedEntry struct {
 	entry      clickstream.Entry
 	records    []record
@@ -50,7 +48,6 @@ type deadRecord struct {
 	cause  error // for the log; can be nil
 }
 
-// batchClicksField is the protobuf field number of ClickBatch.clicks.
 const batchClicksField = 1
 
 // maxClockLead is the time by which the clock of a collector may be ahead. Clocks always

@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -73,44 +74,20 @@ type Deps struct {
 // Ingester stores the clicks of the click stream. It is one consumer in the consumer
 // group of the stream.
 type Ingester struct {
-	cfg      Config
-	reader   *clickstream.Reader
-	db       *postgres.DB
-	visitors Visitors
-	log      *slog.Logger
-	now      func() time.Time
-	storedAt func(time.Time) time.Time
-	metrics  *metrics
-	queue    *queue
+	cfg     Config
+	deps    Deps
+	metrics *metrics
+	queue   *queue
 	// expectedShards is the number of streams according to the configuration.
 	expectedShards int
-	tracer         trace.Tracer
 }
 
 // New returns an Ingester. Run starts it.
 func New(cfg Config, deps Deps) *Ingester {
-	if cfg.Workers == 0 || cfg.Workers > 2 {
-		cfg.Workers = 2
-	}
-	if cfg.BatchRows == 0 {
-		cfg.BatchRows = 5000
-	}
-	for _, d := range []struct {
-		value     *time.Duration
-		otherwise time.Duration
-	}{
-		{&cfg.ClaimEvery, 10 * time.Second},
-		{&cfg.TrimEvery, 10 * time.Second},
-		{&cfg.StopTimeout, 10 * time.Second},
-		{&cfg.FirstDelay, 100 * time.Millisecond},
-	} {
-		if *d.value == 0 {
-			*d.value = d.otherwise
-		}
-	}
-	if deps.Log == nil {
-		deps.Log = slog.New(slog.DiscardHandler)
-	}
+	cfg.Workers, cfg.BatchRows = min(cmp.Or(cfg.Workers, 2), 2), cmp.Or(cfg.BatchRows, 5000)
+	cfg.ClaimEvery, cfg.TrimEvery = cmp.Or(cfg.ClaimEvery, 10*time.Second), cmp.Or(cfg.TrimEvery, 10*time.Second)
+	cfg.StopTimeout, cfg.FirstDelay = cmp.Or(cfg.StopTimeout, 10*time.Second), cmp.Or(cfg.FirstDelay, 100*time.Millisecond)
+	deps.Log = cmp.Or(deps.Log, slog.New(slog.DiscardHandler))
 	if deps.Registry == nil {
 		deps.Registry = prometheus.NewRegistry()
 	}
@@ -124,8 +101,7 @@ func New(cfg Config, deps Deps) *Ingester {
 		deps.Tracer = noop.Tracer{}
 	}
 	return &Ingester{
-		cfg: cfg, reader: deps.Reader, db: deps.DB, visitors: deps.Visitors, log: deps.Log, now: deps.Now, storedAt: deps.StoredAt,
-		metrics: newMetrics(deps.Registry), queue: newQueue(queueFactor * cfg.BatchRows), expectedShards: deps.Reader.Shards(), tracer: deps.Tracer,
+		cfg: cfg, deps: deps, metrics: newMetrics(deps.Registry), queue: newQueue(queueFactor * cfg.BatchRows), expectedShards: deps.Reader.Shards(),
 	}
 }
 
@@ -138,7 +114,7 @@ func (i *Ingester) Run(ctx context.Context) {
 	defer cancelWorkers()
 
 	var fetchers, workers sync.WaitGroup
-	for shard := range i.reader.Shards() {
+	for shard := range i.deps.Reader.Shards() {
 		fetchers.Go(func() { i.fetch(ctx, shard) })
 	}
 	fetchers.Go(func() { i.upkeep(ctx) })
@@ -190,25 +166,25 @@ func (i *Ingester) fetch(ctx context.Context, shard int) {
 				failed = false
 			}
 		case pendingCursor != noPending:
-			if entries, err = i.reader.Pending(ctx, shard, pendingCursor); err == nil {
+			if entries, err = i.deps.Reader.Pending(ctx, shard, pendingCursor); err == nil {
 				if pendingCursor = noPending; len(entries) > 0 {
 					pendingCursor = entries[len(entries)-1].ID
 				}
 			}
-		case i.now().Sub(lastClaim) >= i.cfg.ClaimEvery:
+		case i.deps.Now().Sub(lastClaim) >= i.cfg.ClaimEvery:
 			var more bool
 			// A crashed process may have left thousands of entries. If there are more,
 			// the next iteration claims them without a pause, but waits when the queue is
 			// full.
-			if entries, lost, more, err = i.reader.Claim(ctx, shard); err == nil && !more {
-				lastClaim = i.now()
+			if entries, lost, more, err = i.deps.Reader.Claim(ctx, shard); err == nil && !more {
+				lastClaim = i.deps.Now()
 			}
 		default:
-			entries, err = i.reader.Next(ctx, shard)
+			entries, err = i.deps.Reader.Next(ctx, shard)
 		}
 		if len(lost) > 0 {
 			i.metrics.lost.Add(float64(len(lost)))
-			i.log.Error("entries disappeared from the click stream before they were acknowledged", "shard", shard, "entries", lost)
+			i.deps.Log.Error("entries disappeared from the click stream before they were acknowledged", "shard", shard, "entries", lost)
 		}
 		for _, entry := range entries {
 			// An entry without a batch was deleted from Redis while it was pending. Claim
@@ -222,13 +198,13 @@ func (i *Ingester) fetch(ctx context.Context, shard int) {
 		}
 		if errors.Is(err, clickstream.ErrGroupLost) {
 			i.metrics.recreated.Inc()
-			i.log.Warn("the click stream was lost, and with it all clicks that were not yet stored", "shard", shard, "error", err)
+			i.deps.Log.Warn("the click stream was lost, and with it all clicks that were not yet stored", "shard", shard, "error", err)
 			pendingCursor = noPending
 			continue
 		}
 		if err != nil {
 			if ctx.Err() == nil {
-				i.log.Warn("the click stream cannot be read", "shard", shard, "error", err)
+				i.deps.Log.Warn("the click stream cannot be read", "shard", shard, "error", err)
 			}
 			pendingCursor, failed = firstPending, true
 			pause(ctx, delay)
@@ -243,16 +219,16 @@ func (i *Ingester) fetch(ctx context.Context, shard int) {
 // stream has entries. Otherwise the clicks of a collector that is configured with more
 // streams than this process would stay in Redis unread.
 func (i *Ingester) discover(ctx context.Context, fetchers *sync.WaitGroup) {
-	started := i.reader.Shards()
+	started := i.deps.Reader.Shards()
 	for ok := true; ok; ok = pause(ctx, i.cfg.TrimEvery) {
-		shards, err := i.reader.Discover(ctx)
+		shards, err := i.deps.Reader.Discover(ctx)
 		if err != nil && ctx.Err() == nil {
-			i.log.Warn("the click stream cannot be searched for further streams", "error", err)
+			i.deps.Log.Warn("the click stream cannot be searched for further streams", "error", err)
 		}
 		if shards == started {
 			continue
 		}
-		i.log.Warn("collectors use more streams than TRIBUTARY_STREAM_SHARDS of this core, which now reads them too",
+		i.deps.Log.Warn("collectors use more streams than TRIBUTARY_STREAM_SHARDS of this core, which now reads them too",
 			"setting", i.expectedShards, "streams", shards)
 		for shard := started; shard < shards; shard++ {
 			fetchers.Go(func() { i.fetch(ctx, shard) })
@@ -265,37 +241,35 @@ func (i *Ingester) discover(ctx context.Context, fetchers *sync.WaitGroup) {
 // older entry. This happens if Redis has lost its latest writes. checkRewound counts and
 // logs the loss.
 func (i *Ingester) checkRewound(ctx context.Context, shard int) error {
-	rewound, err := i.reader.Rewound(ctx, shard)
+	rewound, err := i.deps.Reader.Rewound(ctx, shard)
 	if rewound {
 		i.metrics.lost.Inc()
-		i.log.Warn("the click stream lost its latest entries, and with them clicks that were not yet stored", "shard", shard)
+		i.deps.Log.Warn("the click stream lost its latest entries, and with them clicks that were not yet stored", "shard", shard)
 	}
 	return err
 }
 
-// upkeep trims the streams and measures their size and the age of the oldest pending
-// entry.
 func (i *Ingester) upkeep(ctx context.Context) {
 	usageFailed := i.measureUsage(ctx, false)
 	for pause(ctx, i.cfg.TrimEvery) {
 		oldest := time.Duration(0)
-		for shard := range i.reader.Shards() {
-			trimmed, err := i.reader.Trim(ctx, shard)
+		for shard := range i.deps.Reader.Shards() {
+			trimmed, err := i.deps.Reader.Trim(ctx, shard)
 			if err != nil && ctx.Err() == nil {
-				i.log.Warn("the click stream cannot be trimmed", "shard", shard, "error", err)
+				i.deps.Log.Warn("the click stream cannot be trimmed", "shard", shard, "error", err)
 			}
 			i.metrics.trimmed.Add(float64(trimmed))
 			if err := i.checkRewound(ctx, shard); err != nil && ctx.Err() == nil {
-				i.log.Warn("the consumer groups of the click stream cannot be read", "shard", shard, "error", err)
+				i.deps.Log.Warn("the consumer groups of the click stream cannot be read", "shard", shard, "error", err)
 			}
-			if id, err := i.reader.OldestPending(ctx, shard); err == nil && id != "" {
-				oldest = max(oldest, i.now().Sub(clickstream.EntryTime(id)))
+			if id, err := i.deps.Reader.OldestPending(ctx, shard); err == nil && id != "" {
+				oldest = max(oldest, i.deps.Now().Sub(clickstream.EntryTime(id)))
 			}
 		}
 		i.metrics.oldest.Set(oldest.Seconds())
 		usageFailed = i.measureUsage(ctx, usageFailed)
-		if _, err := i.reader.TrimDeadLetters(ctx, i.now().Add(-deadLetterRetention)); err != nil && ctx.Err() == nil {
-			i.log.Warn("dead letters of clicks cannot be trimmed", "error", err)
+		if _, err := i.deps.Reader.TrimDeadLetters(ctx, i.deps.Now().Add(-deadLetterRetention)); err != nil && ctx.Err() == nil {
+			i.deps.Log.Warn("dead letters of clicks cannot be trimmed", "error", err)
 		}
 	}
 }
@@ -304,25 +278,23 @@ func (i *Ingester) upkeep(ctx context.Context) {
 // measureUsage logs only the first of several failures, because the user of Redis may not
 // be permitted to run the commands. It reports whether it failed.
 func (i *Ingester) measureUsage(ctx context.Context, failed bool) bool {
-	usage, err := i.reader.Usage(ctx)
+	usage, err := i.deps.Reader.Usage(ctx)
 	if err == nil {
 		i.metrics.setUsage(usage)
 		return false
 	}
 	if !failed && ctx.Err() == nil {
-		i.log.Warn("the size of the click stream cannot be read", "error", err)
+		i.deps.Log.Warn("the size of the click stream cannot be read", "error", err)
 	}
 	return true
 }
 
 // pause waits for the duration d and returns true. It returns false if ctx ends before.
 func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
 	case <-ctx.Done():
 		return false
-	case <-timer.C:
+	case <-time.After(d):
 		return true
 	}
 }

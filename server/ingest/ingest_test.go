@@ -112,7 +112,7 @@ func TestIngester_CorrectsTimesInTheFuture(t *testing.T) {
 	s := newStream(t, redistest.New(t))
 	ingester, registry := s.ingester("one", s.DB)
 	now := time.Now().UTC().Truncate(time.Millisecond)
-	ingester.now = func() time.Time { return now }
+	ingester.deps.Now = func() time.Time { return now }
 	storedAt := now.Add(-time.Minute)
 	redisAhead := now.Add(time.Hour)
 	var want []time.Time
@@ -185,7 +185,7 @@ func TestIngester_CrashBeforeAcknowledgementStoresNothingTwice(t *testing.T) {
 			crash()
 		}
 	}))
-	entries, err := crashing.reader.Next(t.Context(), 0)
+	entries, err := crashing.deps.Reader.Next(t.Context(), 0)
 	check(t, err)
 	crashing.process(ctx, entries)
 	if clicks := s.clicks(); clicks != 2 || s.pending() != 1 {
@@ -381,7 +381,7 @@ func TestIngester_ContinuesAfterARestartOfRedis(t *testing.T) {
 	s := newStream(t, server.URL)
 	ingester, _ := s.ingester("one", s.DB)
 	var warningLogged atomic.Bool
-	ingester.log = slog.New(warningFlag{slog.DiscardHandler, &warningLogged})
+	ingester.deps.Log = slog.New(warningFlag{slog.DiscardHandler, &warningLogged})
 	defer run(ingester)()
 	s.append(newClick())
 	pgtest.Eventually(t, "the first click is stored", func() bool { return s.clicks() == 1 })

@@ -21,7 +21,7 @@ import (
 func (i *Ingester) process(ctx context.Context, entries []clickstream.Entry) {
 	batch := make([]*decodedEntry, len(entries))
 	for n, entry := range entries {
-		p := decodeEntry(entry, latestReceipt(i.storedAt(clickstream.EntryTime(entry.ID)), i.now()))
+		p := decodeEntry(entry, latestReceipt(i.deps.StoredAt(clickstream.EntryTime(entry.ID)), i.deps.Now()))
 		i.metrics.fromFuture.Add(float64(p.fromFuture))
 		batch[n] = &p
 	}
@@ -41,7 +41,7 @@ func (i *Ingester) process(ctx context.Context, entries []clickstream.Entry) {
 // It must run before the clicks are stored, because the field Unique of a stored click
 // does not change.
 func (i *Ingester) markUnique(ctx context.Context, batch []*decodedEntry) {
-	if i.visitors == nil {
+	if i.deps.Visitors == nil {
 		return
 	}
 	var clicks []*click.Click
@@ -50,7 +50,7 @@ func (i *Ingester) markUnique(ctx context.Context, batch []*decodedEntry) {
 			clicks = append(clicks, &p.records[n].click)
 		}
 	}
-	i.metrics.uniqueUnknown.Add(float64(i.visitors.MarkUnique(ctx, clicks)))
+	i.metrics.uniqueUnknown.Add(float64(i.deps.Visitors.MarkUnique(ctx, clicks)))
 }
 
 // storeAll stores all records of the batch. If the database rejects the data of the batch,
@@ -62,7 +62,7 @@ func (i *Ingester) storeAll(ctx context.Context, batch []*decodedEntry) error {
 		total += len(p.records)
 	}
 	clicks := make([]click.Click, 0, total)
-	now := i.now()
+	now := i.deps.Now()
 	for _, p := range batch {
 		for n := range p.records {
 			p.records[n].click.CreatedAt = now
@@ -127,11 +127,11 @@ func (i *Ingester) put(ctx context.Context, batch []click.Click) error {
 	if len(batch) == 0 {
 		return nil
 	}
-	began := i.now()
-	if err := clicks.Store(ctx, i.db, batch); err != nil {
+	began := i.deps.Now()
+	if err := clicks.Store(ctx, i.deps.DB, batch); err != nil {
 		return err
 	}
-	i.metrics.observeBatch(len(batch), i.now().Sub(began))
+	i.metrics.observeBatch(len(batch), i.deps.Now().Sub(began))
 	return nil
 }
 
@@ -181,7 +181,7 @@ func (i *Ingester) lookUp(ctx context.Context, sources []click.Source) (map[clic
 	found := make(map[click.Source]click.Resolution, len(sources))
 	query := func(batch []click.Source) error {
 		return i.retry(ctx, func(ctx context.Context) error {
-			resolutions, err := clicks.Resolve(ctx, i.db, batch)
+			resolutions, err := clicks.Resolve(ctx, i.deps.DB, batch)
 			if err != nil {
 				return err
 			}
@@ -212,12 +212,12 @@ func (i *Ingester) lookUp(ctx context.Context, sources []click.Source) (map[clic
 func (i *Ingester) storeDead(ctx context.Context, batch []*decodedEntry) error {
 	var invalid []clickstream.DeadLetter
 	var letters []click.DeadLetter
-	now := i.now()
+	now := i.deps.Now()
 	for _, p := range batch {
 		for _, l := range p.dead {
 			if l.reason == click.Malformed || l.reason == click.Rejected {
 				invalid = append(invalid, clickstream.DeadLetter{Entry: p.entry.ID, Reason: string(l.reason), Record: l.raw})
-				i.log.Error("a click cannot be stored", "click", l.id.String(), "entry", p.entry.ID, "shard", p.entry.Shard, "reason", l.reason, "error", l.cause)
+				i.deps.Log.Error("a click cannot be stored", "click", l.id.String(), "entry", p.entry.ID, "shard", p.entry.Shard, "reason", l.reason, "error", l.cause)
 			}
 			if l.id.IsZero() {
 				l.id = affiliate.NewID[affiliate.ClickID](now)
@@ -228,14 +228,14 @@ func (i *Ingester) storeDead(ctx context.Context, batch []*decodedEntry) error {
 	if len(letters) == 0 {
 		return nil
 	}
-	if err := i.retry(ctx, func(ctx context.Context) error { return i.reader.DeadLetter(ctx, invalid) }); err != nil {
+	if err := i.retry(ctx, func(ctx context.Context) error { return i.deps.Reader.DeadLetter(ctx, invalid) }); err != nil {
 		return err
 	}
-	err := i.retry(ctx, func(ctx context.Context) error { return clicks.StoreDeadLetters(ctx, i.db, letters) })
+	err := i.retry(ctx, func(ctx context.Context) error { return clicks.StoreDeadLetters(ctx, i.deps.DB, letters) })
 	if rejectsData(err) {
 		// A retry would fail again and would block all other clicks. The malformed and
 		// rejected records are already in the dead-letter stream.
-		i.log.Error("the database rejected dead letters", "letters", len(letters), "error", err)
+		i.deps.Log.Error("the database rejected dead letters", "letters", len(letters), "error", err)
 		err = nil
 	}
 	if err != nil {
@@ -255,8 +255,8 @@ func (i *Ingester) acknowledge(ctx context.Context, batch []*decodedEntry) {
 		shards[p.entry.Shard] = append(shards[p.entry.Shard], p.entry.ID)
 	}
 	for shard, ids := range shards {
-		if err := i.reader.Ack(ctx, shard, ids...); err != nil {
-			i.log.Warn("entries could not be acknowledged and will be read again", "shard", shard, "entries", len(ids), "error", err)
+		if err := i.deps.Reader.Ack(ctx, shard, ids...); err != nil {
+			i.deps.Log.Warn("entries could not be acknowledged and will be read again", "shard", shard, "entries", len(ids), "error", err)
 			continue
 		}
 		i.metrics.acknowledged.Add(float64(len(ids)))
@@ -279,9 +279,9 @@ func (i *Ingester) retry(ctx context.Context, call func(context.Context) error) 
 			return ctx.Err()
 		}
 		i.metrics.unreachable.Inc()
-		if now := i.now(); now.Sub(warned) >= time.Minute {
+		if now := i.deps.Now(); now.Sub(warned) >= time.Minute {
 			warned = now
-			i.log.Warn("clicks cannot be stored now and will be retried", "error", err)
+			i.deps.Log.Warn("clicks cannot be stored now and will be retried", "error", err)
 		}
 		if !pause(ctx, delay) {
 			return ctx.Err()
@@ -290,13 +290,11 @@ func (i *Ingester) retry(ctx context.Context, call func(context.Context) error) 
 	}
 }
 
-// rejectsData reports whether err means that the database rejected the data of a call.
 func rejectsData(err error) bool {
 	var rejection *clicks.DataError
 	return errors.As(err, &rejection)
 }
 
-// maxBatchSpans is the maximum number of clicks of a batch that have a span of their own.
 const maxBatchSpans = 100
 
 // startSpans starts a span for each click of a batch whose request was recorded, at most
@@ -316,7 +314,7 @@ func (i *Ingester) startSpans(ctx context.Context, batch []*decodedEntry) (conte
 			if len(started) > 0 {
 				options = append(options, trace.WithLinks(trace.LinkFromContext(batchCtx)))
 			}
-			clickCtx, span := i.tracer.Start(parent, "store click", options...)
+			clickCtx, span := i.deps.Tracer.Start(parent, "store click", options...)
 			spans.SetClick(clickCtx, r.click.ID)
 			if len(started) == 0 {
 				batchCtx = clickCtx //nolint:fatcontext // set once

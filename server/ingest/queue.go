@@ -88,7 +88,6 @@ func (q *queue) pop(minClicks int) []clickstream.Entry {
 	return popped
 }
 
-// done marks entries as finished.
 func (q *queue) done(entries []clickstream.Entry) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -41,7 +41,7 @@ func TestIngester_ReadsMoreStreamsThanConfigured(t *testing.T) {
 	ingester, _ := s.ingester("one", s.DB)
 	ingester.cfg.ClaimEvery = time.Hour // clicks that are claimed again would be counted again
 	var warned atomic.Bool
-	ingester.log = slog.New(warningFlag{slog.DiscardHandler, &warned})
+	ingester.deps.Log = slog.New(warningFlag{slog.DiscardHandler, &warned})
 	further := s.appendToStreams(4, clicks)
 
 	defer run(ingester)()

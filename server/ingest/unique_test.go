@@ -66,8 +66,8 @@ func TestIngester_CrashBeforeTheCommitKeepsTheSameUniqueClick(t *testing.T) {
 		return nil
 	})
 	crashing, _ := s.ingester("one", db)
-	crashing.visitors = s.visitors(s.url)
-	entries, err := crashing.reader.Next(t.Context(), 0)
+	crashing.deps.Visitors = s.visitors(s.url)
+	entries, err := crashing.deps.Reader.Next(t.Context(), 0)
 	check(t, err)
 	crashing.process(ctx, entries)
 	if clicks := s.clicks(); clicks != 0 || s.pending() != 1 {
@@ -77,7 +77,7 @@ func TestIngester_CrashBeforeTheCommitKeepsTheSameUniqueClick(t *testing.T) {
 	late, other := visit("a", 0), visit("b", 0)
 	s.append(late, other)
 	restarted, _ := s.ingester("one", db)
-	restarted.visitors = s.visitors(s.url)
+	restarted.deps.Visitors = s.visitors(s.url)
 	defer run(restarted)()
 	pgtest.Eventually(t, "all clicks are stored and all entries are acknowledged", func() bool { return s.clicks() == 4 && s.pending() == 0 })
 	if got := s.unique(late, first, second, other); got[0] || !got[1] || got[2] || !got[3] {
@@ -96,7 +96,7 @@ func TestIngester_MarksUnresolvedClicksAsUnique(t *testing.T) {
 	resolved.WorkspaceId = anna.Scope.Workspace.UUID[:]
 	s.append(unresolved, resolved)
 	ingester, _ := s.ingester("one", s.DB)
-	ingester.visitors = s.visitors(s.url)
+	ingester.deps.Visitors = s.visitors(s.url)
 	defer run(ingester)()
 	pgtest.Eventually(t, "both clicks are stored", func() bool { return s.clicks() == 2 })
 	if got := s.unique(unresolved, resolved); !got[0] || got[1] {
@@ -108,7 +108,7 @@ func TestIngester_StoresClicksWhileVisitorsAreUnreachable(t *testing.T) {
 	s := newStream(t, redistest.New(t))
 	unreachable := redistest.Start(t)
 	ingester, _ := s.ingester("one", s.DB)
-	ingester.visitors = s.visitors(unreachable.URL)
+	ingester.deps.Visitors = s.visitors(unreachable.URL)
 	unreachable.Kill9()
 	clicks := []*edgev1.Click{visit("a", 0), visit("b", 0), visit("c", 0, func(c *edgev1.Click) { c.IsBot = true })}
 	s.append(clicks...)

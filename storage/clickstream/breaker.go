@@ -133,7 +133,6 @@ type noRetryHook struct{}
 // executed.
 type noRetryCommand struct{ redis.Cmder }
 
-// NoRetry implements redis.Cmder.
 func (noRetryCommand) NoRetry() bool { return true }
 
 func (noRetryHook) DialHook(next redis.DialHook) redis.DialHook { return next }

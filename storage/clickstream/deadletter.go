@@ -139,7 +139,6 @@ var modes = map[affiliate.Mode]edgev1.Mode{
 	affiliate.ModeLive: edgev1.Mode_MODE_LIVE,
 }
 
-// namesWorkspace reports whether a click has the id of a workspace, or a public key.
 func namesWorkspace(click *edgev1.Click) bool {
 	_, isKey := account.ParseKey(click.PublicKey)
 	_, isID := affiliate.IDFromBytes[affiliate.WorkspaceID](click.WorkspaceId)

@@ -26,11 +26,9 @@ type Entry struct {
 	Clicks int
 }
 
-// nextID returns the smallest id that is greater than the id of an entry.
 func nextID(id string) string {
-	ms, sequence, _ := strings.Cut(id, "-")
-	n, _ := strconv.ParseUint(sequence, 10, 64)
-	return ms + "-" + strconv.FormatUint(n+1, 10)
+	ms, sequence := splitID(id)
+	return fmt.Sprintf("%d-%d", ms, sequence+1)
 }
 
 func newEntry(shard int, message redis.XMessage) Entry {

@@ -21,7 +21,6 @@ const (
 	clusterReload = time.Second
 )
 
-// timeouts are the time-outs of a client.
 type timeouts struct{ dial, io, pool time.Duration }
 
 // timeouts returns the time-outs for a deployment. The library's defaults are too long

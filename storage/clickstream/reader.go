@@ -1,6 +1,7 @@
 package clickstream
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -66,15 +67,8 @@ type knownGroup struct {
 // NewReader returns a Reader. client comes from Connect. blocking comes from
 // ConnectBlocking and is used for reads that wait for new entries.
 func NewReader(client, blocking redis.UniversalClient, cfg ReaderConfig) *Reader {
-	if cfg.Count == 0 {
-		cfg.Count = 64
-	}
-	if cfg.Block == 0 {
-		cfg.Block = 500 * time.Millisecond
-	}
-	if cfg.ClaimIdle == 0 {
-		cfg.ClaimIdle = 30 * time.Second
-	}
+	cfg.Count = cmp.Or(cfg.Count, 64)
+	cfg.Block, cfg.ClaimIdle = cmp.Or(cfg.Block, 500*time.Millisecond), cmp.Or(cfg.ClaimIdle, 30*time.Second)
 	if cfg.DeadLetters == nil {
 		cfg.DeadLetters = client
 	}

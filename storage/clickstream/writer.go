@@ -59,7 +59,6 @@ func (w *Writer) Ping(ctx context.Context) error {
 	return err
 }
 
-// durabilityRetry is the pause between two attempts to read the configuration of Redis.
 const durabilityRetry = 2 * time.Second
 
 // CheckDurability logs a warning if a server of the click stream does not fsync each
@@ -78,12 +77,10 @@ func CheckDurability(ctx context.Context, client redis.UniversalClient, log *slo
 			log.LogAttrs(ctx, slog.LevelWarn, "cannot check whether the click stream's Redis runs with appendfsync always", slog.Any("error", err))
 			return
 		}
-		timer := time.NewTimer(durabilityRetry)
 		select {
 		case <-ctx.Done():
-			timer.Stop()
 			return
-		case <-timer.C:
+		case <-time.After(durabilityRetry):
 		}
 	}
 }

@@ -121,7 +121,6 @@ func (c *cache) removeLocked(key string) bool {
 	return removed
 }
 
-// expireAll makes get return no entry that was read before.
 func (c *cache) expireAll() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -129,7 +128,6 @@ func (c *cache) expireAll() {
 	c.current++
 }
 
-// savedEntry is an entry of a copy of a cache.
 type savedEntry struct {
 	key   string
 	value any

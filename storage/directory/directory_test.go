@@ -110,7 +110,9 @@ func TestReader_FindsPublicAndSigningKeys(t *testing.T) {
 	if entry, state := f.reader.PublicKey(ctx, digest); state != directory.Found || entry.Mode != edgev1.Mode_MODE_TEST {
 		t.Errorf("PublicKey returned %v, %v, want an entry in test mode", entry, state)
 	}
-	check(t, put(ctx, f.writer, func(b *directory.Batch) { b.PutSigningKeys(1, &edgev1.SigningKeys{Keys: []*edgev1.SigningKey{{Kid: "k"}}}) }))
+	check(t, put(ctx, f.writer, func(b *directory.Batch) {
+		b.PutSigningKeys(1, &edgev1.SigningKeys{Keys: []*edgev1.SigningKey{{Kid: "k"}}})
+	}))
 	if keys, state := f.reader.SigningKeys(ctx); state != directory.Found || keys.Keys[0].Kid != "k" {
 		t.Errorf("SigningKeys returned %v, %v, want the key k", keys, state)
 	}

@@ -168,8 +168,6 @@ func (r *Reader) fetch(ctx context.Context, key string) (payload string, state S
 	return "", Absent
 }
 
-// resubscribeDelay is the pause between the end of a subscription and the start of the
-// next subscription.
 const resubscribeDelay = 500 * time.Millisecond
 
 // Run subscribes to changes until ctx ends. It drops a cached entry when a change of the

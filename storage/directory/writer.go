@@ -117,7 +117,6 @@ type batchWrite struct {
 	life        int // seconds; 0: no limit
 }
 
-// args returns the arguments of setIfNewer.
 func (w batchWrite) args(channel string) []any { return []any{w.digits, w.value, channel, w.life} }
 
 // Batch returns an empty batch for many entries. If the Flush of this batch changes an

@@ -124,7 +124,6 @@ func isStandby(ctx context.Context, conn *pgconn.PgConn) (bool, error) {
 	return string(results[0].Rows[0][0]) == "t", nil
 }
 
-// describePooler returns the error about the pooler behind conn.
 func describePooler(ctx context.Context, url string, conn *pgconn.PgConn) error {
 	mode := "transaction"
 	// PgBouncer accepts no transactions in statement mode.
@@ -203,7 +202,6 @@ func UseTime(cfg *river.Config, now func() time.Time) {
 // jobTime is the clock of a River client.
 type jobTime struct{ now func() time.Time }
 
-// Now implements rivertype.TimeGenerator.
 func (t jobTime) Now() time.Time { return t.now() }
 
 // NowOrNil implements rivertype.TimeGenerator. With nil, River's statements use now().

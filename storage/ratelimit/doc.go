@@ -36,6 +36,7 @@
 package ratelimit
 
 import (
+	"cmp"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
@@ -138,14 +139,9 @@ func (o *Options) setDefaults() {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
+	o.Log, o.Timeout = cmp.Or(o.Log, slog.New(slog.DiscardHandler)), cmp.Or(o.Timeout, defaultTimeout)
 	if o.Fallback == nil {
 		o.Fallback = func(string) {}
-	}
-	if o.Timeout == 0 {
-		o.Timeout = defaultTimeout
 	}
 }
 
@@ -268,13 +264,11 @@ func seconds(ms int64) time.Duration {
 	return max(time.Second, time.Duration((ms+999)/1000)*time.Second)
 }
 
-// logLimiter limits log lines to one per minute.
 type logLimiter struct {
 	mu   sync.Mutex
 	next time.Time
 }
 
-// allow reports whether a line may be logged now.
 func (m *logLimiter) allow(now time.Time) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -129,7 +129,7 @@ func (l *Lease) Take(ctx context.Context, zone Zone, name string) Result {
 		switch {
 		case s.used.total >= zone.Limit:
 			// This process has used the whole limit, so the shared window is full too.
-			return s.refuse(now, zone.Limit)
+			return s.used.refusal(now.UnixMilli(), zone.Limit)
 		case s.unused > 0:
 			s.unused--
 			s.used.add(s.blockGranted, 1)
@@ -218,21 +218,10 @@ func (s *subject) expire(now time.Time) {
 // next call adds the admitted requests to the shared window.
 func (l *Lease) decideLocally(s *subject, now time.Time) Result {
 	l.opt.Fallback(s.zone.Name)
-	limit := s.zone.Limit
-	if s.zone.LocalLimit > 0 {
-		limit = s.zone.LocalLimit
-	}
-	if s.used.total >= limit {
-		return s.refuse(now, limit)
-	}
-	s.used.add(now.UnixMilli(), 1)
-	s.rowOutdated = true
-	return Result{Allowed: true, Limit: limit, Remaining: limit - s.used.total, ResetAfter: seconds(s.used.emptyIn(now.UnixMilli()))}
-}
-
-func (s *subject) refuse(now time.Time, limit int64) Result {
-	nowMs := now.UnixMilli()
-	return Result{Limit: limit, RetryAfter: seconds(s.used.freeIn(nowMs, limit)), ResetAfter: seconds(s.used.emptyIn(nowMs))}
+	before := s.used.total
+	result := s.used.decide(s.zone, now.UnixMilli())
+	s.rowOutdated = s.rowOutdated || s.used.total != before
+	return result
 }
 
 func (l *Lease) paused(now time.Time) bool {
@@ -288,8 +277,6 @@ func (l *Lease) Run(ctx context.Context) {
 	}
 }
 
-// sweep returns the unused tokens of expired blocks and removes subjects whose window is
-// empty.
 func (l *Lease) sweep(ctx context.Context) {
 	keys, subjects := l.all()
 	for i, s := range subjects {

@@ -1,8 +1,10 @@
 package ratelimit
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"sync"
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
@@ -122,7 +124,6 @@ var (
 	errAbandoned = errors.New("the call to Redis was abandoned")
 )
 
-// acquisition is the result of acquireScript. The times are in ms.
 type acquisition struct{ granted, sum, retry, reset int64 }
 
 // acquire requests tokens from the shared window with the given key: it runs
@@ -161,7 +162,7 @@ func (l *Limiter) localWindowFull(key string, nowMs, limit int64) (full bool, re
 	if w.total < limit {
 		return false, Result{}
 	}
-	return true, Result{Limit: limit, RetryAfter: seconds(w.freeIn(nowMs, limit)), ResetAfter: seconds(w.emptyIn(nowMs))}
+	return true, w.refusal(nowMs, limit)
 }
 
 // decideLocally decides without Redis, from the requests that this process has admitted.
@@ -170,19 +171,9 @@ func (l *Limiter) decideLocally(zone Zone, key string, nowMs int64, cause error)
 	if l.client != nil && l.warnings.allow(l.opt.Now()) {
 		l.opt.Log.Warn("rate limits are counted by this process alone, because Redis fails", "zone", zone.Name, "error", cause)
 	}
-	limit := zone.Limit
-	if zone.LocalLimit > 0 {
-		limit = zone.LocalLimit
-	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	w := l.window(zone, key)
-	w.removeOld(nowMs)
-	if w.total >= limit {
-		return Result{Limit: limit, RetryAfter: seconds(w.freeIn(nowMs, limit)), ResetAfter: seconds(w.emptyIn(nowMs))}
-	}
-	w.add(nowMs, 1)
-	return Result{Allowed: true, Limit: limit, Remaining: limit - w.total, ResetAfter: seconds(w.emptyIn(nowMs))}
+	return l.window(zone, key).decide(zone, nowMs)
 }
 
 // window returns the local window of a key of the zone and creates it if necessary. If
@@ -208,7 +199,6 @@ type window struct {
 
 type bucket struct{ number, count int64 }
 
-// removeOld removes the buckets that are no longer in the window at nowMs.
 func (w *window) removeOld(nowMs int64) {
 	current, old := nowMs/w.bucketMs, 0
 	for old < len(w.buckets) && w.buckets[old].number <= current-w.span {
@@ -218,6 +208,21 @@ func (w *window) removeOld(nowMs int64) {
 	if old > 0 {
 		w.buckets = append(w.buckets[:0], w.buckets[old:]...)
 	}
+}
+
+// decide counts a request at nowMs, or refuses it.
+func (w *window) decide(zone Zone, nowMs int64) Result {
+	limit := cmp.Or(zone.LocalLimit, zone.Limit)
+	w.removeOld(nowMs)
+	if w.total >= limit {
+		return w.refusal(nowMs, limit)
+	}
+	w.add(nowMs, 1)
+	return Result{Allowed: true, Limit: limit, Remaining: limit - w.total, ResetAfter: seconds(w.emptyIn(nowMs))}
+}
+
+func (w *window) refusal(nowMs, limit int64) Result {
+	return Result{Limit: limit, RetryAfter: seconds(w.freeIn(nowMs, limit)), ResetAfter: seconds(w.emptyIn(nowMs))}
 }
 
 // add counts requests in the bucket that contains the time atMs.
@@ -234,9 +239,7 @@ func (w *window) add(atMs, count int64) {
 		w.buckets[i-1].count += count
 		return
 	}
-	w.buckets = append(w.buckets, bucket{})
-	copy(w.buckets[i+1:], w.buckets[i:])
-	w.buckets[i] = bucket{number, count}
+	w.buckets = slices.Insert(w.buckets, i, bucket{number, count})
 }
 
 // freeIn returns the time in ms from nowMs until the window allows one more request.

@@ -97,7 +97,6 @@ end
 return table.concat(values)
 `)
 
-// call is a call of the script for visitors of one bucket.
 type call struct {
 	keys []string
 	// clicks contains the earliest click of each visitor.

@@ -68,13 +68,11 @@ type Visitors struct{ client redis.UniversalClient }
 // the script uses only the keys of one bucket, which are in one slot.
 func New(client redis.UniversalClient) *Visitors { return &Visitors{client} }
 
-// visitorQuery is the query with the index n in a call.
 type visitorQuery struct {
 	call *call
 	n    int
 }
 
-// pendingClick is a click and the query for its visitor.
 type pendingClick struct {
 	click *click.Click
 	query visitorQuery
