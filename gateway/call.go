@@ -100,7 +100,7 @@ func emptyRequest(ctx context.Context, c *call, method string, u *url.URL) *http
 func (g *gateway) serve(w http.ResponseWriter, r *http.Request) {
 	c := callFrom(r.Context())
 	c.ResponseWriter = w
-	origin := g.setHeaders(c)
+	origin := g.cors.SetHeaders(c.Header(), c.request, c.id, g.TrustedProxies)
 	if !httpedge.Secure(c.request, g.TrustedProxies, g.AllowHTTP) {
 		g.refusedProxies.Log(g.Log, c.request, g.TrustedProxies)
 		httpedge.WriteError(c, http.StatusForbidden, affiliate.ReasonHTTPSRequired, httpedge.HTTPSRequiredMessage)

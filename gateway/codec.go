@@ -259,9 +259,11 @@ func (marshaler) Marshal(v any) ([]byte, error) {
 	return nil, fmt.Errorf("gateway: %T is not a message", v)
 }
 
-func (m marshaler) NewEncoder(w io.Writer) runtime.Encoder {
+func (m marshaler) NewEncoder(w io.Writer) runtime.Encoder { return newEncoder(w, m.Marshal) }
+
+func newEncoder(w io.Writer, marshal func(any) ([]byte, error)) runtime.Encoder {
 	return runtime.EncoderFunc(func(v any) error {
-		body, err := m.Marshal(v)
+		body, err := marshal(v)
 		if err == nil {
 			_, err = w.Write(body)
 		}

@@ -341,12 +341,4 @@ func writeCell(w *csv.Writer, row protoreflect.Message, column protoreflect.Fiel
 	return nil
 }
 
-func (m csvMarshaler) NewEncoder(w io.Writer) runtime.Encoder {
-	return runtime.EncoderFunc(func(v any) error {
-		table, err := m.Marshal(v)
-		if err == nil {
-			_, err = w.Write(table)
-		}
-		return err
-	})
-}
+func (m csvMarshaler) NewEncoder(w io.Writer) runtime.Encoder { return newEncoder(w, m.Marshal) }

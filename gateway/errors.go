@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -47,8 +48,8 @@ type refusal struct {
 
 func (g *gateway) refuse(c *call, r refusal) {
 	spec := errorspec.ByReason(r.reason)
-	message := r.message
-	if message == "" || r.reason == affiliate.ReasonInternal {
+	message := cmp.Or(r.message, spec.Message)
+	if r.reason == affiliate.ReasonInternal {
 		message = spec.Message
 	}
 	h := c.Header()

@@ -34,6 +34,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -99,7 +100,7 @@ const defaultPieceTimeout = 30 * time.Second
 
 type gateway struct {
 	Config
-	origins httpedge.Origins
+	cors httpedge.CORS
 	// routes contains every route. A key is the HTTP method, a space and the pattern that
 	// the mux has for the route.
 	routes  map[string]*route
@@ -161,21 +162,17 @@ func New(config Config) (http.Handler, error) {
 	if config.Conn == nil {
 		return nil, fmt.Errorf("gateway: Conn is missing")
 	}
-	if config.Log == nil {
-		config.Log = slog.New(slog.DiscardHandler)
-	}
+	config.Log, config.Timeout = cmp.Or(config.Log, slog.New(slog.DiscardHandler)), cmp.Or(config.Timeout, defaultTimeout)
 	if config.Now == nil {
 		config.Now = time.Now
 	}
 	if config.Registry == nil {
 		config.Registry = prometheus.NewRegistry()
 	}
-	if config.Timeout == 0 {
-		config.Timeout = defaultTimeout
-	}
 	g := &gateway{Config: config, gate: affiliatev1.NewGateServiceClient(config.Conn), metrics: newMetrics(config.Registry), pieceTimeout: defaultPieceTimeout}
 	var err error
-	if g.origins, err = httpedge.ParseOrigins(config.AllowedOrigins); err != nil {
+	g.cors.RequestHeaders, g.cors.ResponseHeaders = corsRequestHeaders, corsResponseHeaders
+	if g.cors.Origins, err = httpedge.ParseOrigins(config.AllowedOrigins); err != nil {
 		return nil, fmt.Errorf("gateway: %w", err)
 	}
 	if g.routes, err = readRoutes(contract.Files()); err != nil {

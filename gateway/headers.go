@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"context"
-	"maps"
 	"net/http"
 	"strings"
 
@@ -47,46 +46,16 @@ func responseHeader(key string) (string, bool) {
 	return header, ok
 }
 
-// commonHeaders are the headers of every response. All responses share the slices, so a
-// handler may replace a slice but must not change its elements.
-var commonHeaders = http.Header{
-	"X-Content-Type-Options": {"nosniff"},
-	"Cache-Control":          {"no-store"},
-	"Referrer-Policy":        {"no-referrer"},
-	"Vary":                   {"Origin"},
-}
-
 // The headers that scripts of an allowed origin may send (corsRequestHeaders) and read
 // (corsResponseHeaders).
 const (
 	corsRequestHeaders  = "Authorization, Content-Type, Idempotency-Key, Last-Event-ID, Traceparent, Tracestate, X-Mode, X-Request-Id"
 	corsResponseHeaders = "Content-Disposition, Export-Parts, Idempotent-Replayed, Ignored-Fields, RateLimit, RateLimit-Policy, " +
 		"Retry-After, Total-Capped, X-Accel-Buffering, X-Request-Id"
-	// corsMaxAge is how many seconds a browser caches the response to a preflight.
-	corsMaxAge = "600"
 )
 
-// setHeaders sets the headers that do not depend on the route. It returns the origin of
-// the request if scripts of that origin may read the response, and otherwise "".
-func (g *gateway) setHeaders(c *call) (origin string) {
-	h := c.Header()
-	maps.Copy(h, commonHeaders)
-	h.Set(httpedge.RequestIDHeader, c.id)
-	// A server must not send this header over plain HTTP (RFC 6797 section 7.2).
-	if httpedge.Secure(c.request, g.TrustedProxies, false) {
-		h.Set("Strict-Transport-Security", httpedge.HSTS)
-	}
-	origin = c.request.Header.Get("Origin")
-	if !g.origins[origin] {
-		return ""
-	}
-	h.Set("Access-Control-Allow-Origin", origin)
-	h.Set("Access-Control-Expose-Headers", corsResponseHeaders)
-	return origin
-}
-
 // allowAnyOrigin lets scripts of the origin of the request read the response, whatever the
-// origin is. If the origin is one of AllowedOrigins, setHeaders has done it.
+// origin is. If the origin is one of AllowedOrigins, CORS.SetHeaders has done it.
 func (c *call) allowAnyOrigin() {
 	if h := c.Header(); c.request.Header.Get("Origin") != "" && h.Get("Access-Control-Allow-Origin") == "" {
 		h.Set("Access-Control-Allow-Origin", "*")
@@ -94,10 +63,7 @@ func (c *call) allowAnyOrigin() {
 	}
 }
 
-// options responds to OPTIONS of a known path with the methods of the path. For a
-// preflight request of an allowed origin, it also sets the CORS headers. It does not
-// allow credentials, because the API uses only bearer tokens, which scripts set
-// themselves.
+// options responds to OPTIONS of a known path.
 func (g *gateway) options(c *call, origin string) {
 	methods, anyOrigin := g.methods(c)
 	if methods == nil {
@@ -108,15 +74,7 @@ func (g *gateway) options(c *call, origin string) {
 		c.allowAnyOrigin()
 		origin = c.request.Header.Get("Origin")
 	}
-	h := c.Header()
-	allow := strings.Join(methods, ", ")
-	h.Set("Allow", allow)
-	if origin != "" && c.request.Header.Get("Access-Control-Request-Method") != "" {
-		h.Set("Access-Control-Allow-Methods", allow)
-		h.Set("Access-Control-Allow-Headers", corsRequestHeaders)
-		h.Set("Access-Control-Max-Age", corsMaxAge)
-	}
-	c.WriteHeader(http.StatusNoContent)
+	g.cors.RespondToOptions(c, c.request, methods, origin)
 }
 
 func (g *gateway) outgoingMetadata(ctx context.Context, _ *http.Request) metadata.MD {

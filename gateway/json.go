@@ -29,21 +29,13 @@ func (d *decoder) malformed(message string) bool {
 	return false
 }
 
-// enter moves past an opening bracket. It returns false if the nesting is too deep.
-func (d *decoder) enter() bool {
-	d.Pos++
-	if d.depth++; d.depth > maxDepth {
-		d.faults.addLast(d.currentPath(), "must not be nested deeper than "+strconv.Itoa(maxDepth)+" levels")
-		return false
-	}
-	return true
-}
-
 type progress uint8
 
 // open enters the object or array whose opening bracket is at Pos.
 func (d *decoder) open(closing byte) progress {
-	if !d.enter() {
+	d.Pos++
+	if d.depth++; d.depth > maxDepth {
+		d.faults.addLast(d.currentPath(), "must not be nested deeper than "+strconv.Itoa(maxDepth)+" levels")
 		return stopped
 	}
 	d.path = append(d.path, step{index: -1})

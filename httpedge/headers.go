@@ -7,8 +7,10 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"mime"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"strconv"
 	"strings"
@@ -97,6 +99,58 @@ func ParseOrigins(origins []string) (Origins, error) {
 		set[origin] = true
 	}
 	return set, nil
+}
+
+// commonHeaders are the headers of every response of an API. All responses share the slices,
+// so a handler may replace a slice but must not change its elements.
+var commonHeaders = http.Header{
+	"X-Content-Type-Options": {"nosniff"},
+	"Cache-Control":          {"no-store"},
+	"Referrer-Policy":        {"no-referrer"},
+	"Vary":                   {"Origin"},
+}
+
+// CORS are the rules of an API for scripts of other web origins.
+type CORS struct {
+	Origins Origins
+	// RequestHeaders are the headers that the scripts may send, and ResponseHeaders those that
+	// they may read.
+	RequestHeaders, ResponseHeaders string
+}
+
+// corsMaxAge is how many seconds a browser caches the response to a preflight.
+const corsMaxAge = "600"
+
+// SetHeaders sets the headers that all responses of an API have. It returns the origin of the
+// request if scripts of that origin may read the response, and otherwise "".
+func (c *CORS) SetHeaders(h http.Header, r *http.Request, requestID string, trusted []netip.Prefix) (origin string) {
+	maps.Copy(h, commonHeaders)
+	h.Set(RequestIDHeader, requestID)
+	// A server must not send this header over plain HTTP (RFC 6797 section 7.2).
+	if Secure(r, trusted, false) {
+		h.Set("Strict-Transport-Security", HSTS)
+	}
+	origin = r.Header.Get("Origin")
+	if !c.Origins[origin] {
+		return ""
+	}
+	h.Set("Access-Control-Allow-Origin", origin)
+	h.Set("Access-Control-Expose-Headers", c.ResponseHeaders)
+	return origin
+}
+
+// RespondToOptions responds with the methods of a path. For a preflight request of an allowed
+// origin, it also sets the CORS headers. It does not allow credentials, because the APIs use
+// only bearer tokens, which scripts set themselves.
+func (c *CORS) RespondToOptions(w http.ResponseWriter, r *http.Request, methods []string, origin string) {
+	h, allow := w.Header(), strings.Join(methods, ", ")
+	h.Set("Allow", allow)
+	if origin != "" && r.Header.Get("Access-Control-Request-Method") != "" {
+		h.Set("Access-Control-Allow-Methods", allow)
+		h.Set("Access-Control-Allow-Headers", c.RequestHeaders)
+		h.Set("Access-Control-Max-Age", corsMaxAge)
+	}
+	w.WriteHeader(http.StatusNoContent)
 }
 
 // IgnoredFieldsHeader is the response header that lists the unknown keys of a request

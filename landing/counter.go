@@ -25,10 +25,8 @@ const (
 // old number is more useful to a visitor than an error. It returns an error only if there
 // is no such value.
 type counter struct {
-	base, total int32
-	count       func(context.Context) (int64, error)
-	log         *slog.Logger
-	now         func() time.Time
+	Config
+	count func(context.Context) (int64, error)
 
 	mu      sync.Mutex                          // protects the fields below
 	last    *landingv1.GetWaitlistCountResponse // nil before the first query that succeeds
@@ -37,16 +35,12 @@ type counter struct {
 	running chan struct{}                       // closed when the running query ends; nil if none runs
 }
 
-func newCounter(config Config) *counter {
-	return &counter{base: config.WaitlistBase, total: config.WaitlistTotal, count: config.Store.CountWaitlist, log: config.Log, now: config.Now}
-}
-
 // get returns the counter. If it has expired, concurrent callers share one query. The
 // caller that starts the query waits for it, at most refreshTimeout if there is a last
 // value. The other callers wait only if there is none.
 func (c *counter) get(ctx context.Context) (*landingv1.GetWaitlistCountResponse, error) {
 	c.mu.Lock()
-	if c.now().Before(c.expires) {
+	if c.Now().Before(c.expires) {
 		defer c.mu.Unlock()
 		return c.value()
 	}
@@ -94,15 +88,15 @@ func (c *counter) query() {
 	defer cancel()
 	n, err := c.count(ctx)
 	if err != nil {
-		c.log.LogAttrs(ctx, slog.LevelWarn, "the waitlist cannot be counted", slog.Any("error", err))
+		c.Log.LogAttrs(ctx, slog.LevelWarn, "the waitlist cannot be counted", slog.Any("error", err))
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.err, c.expires = err, c.now().Add(countPause)
+	c.err, c.expires = err, c.Now().Add(countPause)
 	if err == nil {
-		taken := min(n+int64(c.base), int64(c.total))
-		c.last = &landingv1.GetWaitlistCountResponse{Taken: int32(taken), Total: c.total} // #nosec G115 -- at most total
-		c.expires = c.now().Add(countLifetime)
+		taken := min(n+int64(c.WaitlistBase), int64(c.WaitlistTotal))
+		c.last = &landingv1.GetWaitlistCountResponse{Taken: int32(taken), Total: c.WaitlistTotal} // #nosec G115 -- at most total
+		c.expires = c.Now().Add(countLifetime)
 	}
 	close(c.running)
 	c.running = nil

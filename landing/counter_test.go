@@ -15,7 +15,7 @@ func TestCounter_ConcurrentRequestsShareQuery(t *testing.T) {
 	var queries atomic.Int64
 	release := make(chan struct{})
 	started := make(chan struct{}, 1)
-	c := &counter{total: 100, log: slog.New(slog.DiscardHandler), now: time.Now, count: func(context.Context) (int64, error) {
+	c := &counter{Config: Config{WaitlistTotal: 100, Log: slog.New(slog.DiscardHandler), Now: time.Now}, count: func(context.Context) (int64, error) {
 		queries.Add(1)
 		started <- struct{}{}
 		<-release
@@ -43,7 +43,7 @@ func TestCounter_PausesAfterFailure(t *testing.T) {
 	now := time.Now()
 	var queries int
 	var fail error
-	c := &counter{total: 100, log: slog.New(slog.DiscardHandler), now: func() time.Time { return now }, count: func(context.Context) (int64, error) {
+	c := &counter{Config: Config{WaitlistTotal: 100, Log: slog.New(slog.DiscardHandler), Now: func() time.Time { return now }}, count: func(context.Context) (int64, error) {
 		queries++
 		return 7, fail
 	}}
@@ -72,7 +72,7 @@ func TestCounter_PausesAfterFailure(t *testing.T) {
 func TestCounter_WaiterEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})
-	c := &counter{total: 100, log: slog.New(slog.DiscardHandler), now: time.Now, count: func(context.Context) (int64, error) {
+	c := &counter{Config: Config{WaitlistTotal: 100, Log: slog.New(slog.DiscardHandler), Now: time.Now}, count: func(context.Context) (int64, error) {
 		<-release
 		return 7, nil
 	}}

@@ -2,6 +2,7 @@ package landing
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -61,7 +62,7 @@ type HTTPConfig struct {
 type handler struct {
 	HTTPConfig
 	service *Service
-	origins httpedge.Origins
+	cors    httpedge.CORS
 	zone    ratelimit.Zone
 	// routes contains the HTTP methods of each path, sorted.
 	routes map[string][]string
@@ -75,9 +76,12 @@ func (s *Service) Handler(config HTTPConfig) (http.Handler, error) {
 	h := &handler{
 		HTTPConfig: config, service: s, routes: routes(),
 		zone: ratelimit.Zone{Name: zoneName, Limit: config.Limit},
+		cors: httpedge.CORS{
+			RequestHeaders: "Content-Type, Traceparent, Tracestate, X-Request-Id", ResponseHeaders: "RateLimit, RateLimit-Policy, Retry-After, X-Request-Id",
+		},
 	}
 	var err error
-	if h.origins, err = httpedge.ParseOrigins(config.Origins); err != nil {
+	if h.cors.Origins, err = httpedge.ParseOrigins(config.Origins); err != nil {
 		return nil, fmt.Errorf("landing: %w", err)
 	}
 	h.mux = runtime.NewServeMux(
@@ -97,7 +101,7 @@ func (s *Service) Handler(config HTTPConfig) (http.Handler, error) {
 func Traced(r *http.Request) bool { return !strings.HasPrefix(r.URL.Path, livePath) }
 
 func (h *handler) serve(w http.ResponseWriter, r *http.Request) {
-	origin := h.setHeaders(w, r)
+	origin := h.cors.SetHeaders(w.Header(), r, httpedge.RequestID(r, h.service.newID), h.TrustedProxies)
 	methods, found := h.routes[r.URL.Path]
 	if found && slices.Contains(methods, r.Method) {
 		spans.SetRoute(r.Context(), r.Method, r.URL.Path) // the paths of the routes contain no values
@@ -108,12 +112,12 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	switch {
 	case !httpedge.Secure(r, h.TrustedProxies, h.AllowHTTP):
-		h.refusedProxies.Log(h.service.log, r, h.TrustedProxies)
+		h.refusedProxies.Log(h.service.config.Log, r, h.TrustedProxies)
 		h.service.refuse(r.Context(), w, &affiliate.Error{Reason: affiliate.ReasonHTTPSRequired, Message: httpedge.HTTPSRequiredMessage})
 	case !found:
 		h.service.refuse(r.Context(), w, affiliate.Refuse(affiliate.ReasonNotFound))
 	case method == http.MethodOptions:
-		respondToOptions(w, r, methods, origin)
+		h.cors.RespondToOptions(w, r, methods, origin)
 	case !slices.Contains(methods, method):
 		w.Header().Set("Allow", strings.Join(methods, ", "))
 		h.service.refuse(r.Context(), w, affiliate.Refuse(affiliate.ReasonMethodNotAllowed))
@@ -178,51 +182,6 @@ func emptyRequest(r *http.Request, method string, body []byte) *http.Request {
 	return empty
 }
 
-// The headers that scripts of an allowed origin may send (corsRequestHeaders) and read
-// (corsResponseHeaders).
-const (
-	corsRequestHeaders  = "Content-Type, Traceparent, Tracestate, X-Request-Id"
-	corsResponseHeaders = "RateLimit, RateLimit-Policy, Retry-After, X-Request-Id"
-	// corsMaxAge is how many seconds a browser caches the response to a preflight.
-	corsMaxAge = "600"
-)
-
-// setHeaders sets the headers that do not depend on the route. It returns the origin of the
-// request if scripts of that origin may read the response, and otherwise "".
-func (h *handler) setHeaders(w http.ResponseWriter, r *http.Request) (origin string) {
-	header := w.Header()
-	header.Set("X-Content-Type-Options", "nosniff")
-	header.Set("Cache-Control", "no-store")
-	header.Set("Referrer-Policy", "no-referrer")
-	header.Set("Vary", "Origin")
-	header.Set(httpedge.RequestIDHeader, httpedge.RequestID(r, h.service.newID))
-	// A server must not send this header over plain HTTP (RFC 6797 section 7.2).
-	if httpedge.Secure(r, h.TrustedProxies, false) {
-		header.Set("Strict-Transport-Security", httpedge.HSTS)
-	}
-	origin = r.Header.Get("Origin")
-	if !h.origins[origin] {
-		return ""
-	}
-	header.Set("Access-Control-Allow-Origin", origin)
-	header.Set("Access-Control-Expose-Headers", corsResponseHeaders)
-	return origin
-}
-
-// respondToOptions responds with the methods of a path. For a preflight request of an
-// allowed origin, it also sets the CORS headers.
-func respondToOptions(w http.ResponseWriter, r *http.Request, methods []string, origin string) {
-	header := w.Header()
-	allow := strings.Join(methods, ", ")
-	header.Set("Allow", allow)
-	if origin != "" && r.Header.Get("Access-Control-Request-Method") != "" {
-		header.Set("Access-Control-Allow-Methods", allow)
-		header.Set("Access-Control-Allow-Headers", corsRequestHeaders)
-		header.Set("Access-Control-Max-Age", corsMaxAge)
-	}
-	w.WriteHeader(http.StatusNoContent)
-}
-
 // The paths of the health checks. They are not in the proto, because they are the same as
 // those of the core's API.
 const (
@@ -272,7 +231,7 @@ var errNotReady = errors.New("postgres is not reachable")
 func (s *Service) Ready(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
-	if s.store.Ping(ctx) != nil {
+	if s.config.Store.Ping(ctx) != nil {
 		return errNotReady
 	}
 	return nil
@@ -309,19 +268,15 @@ func (s *Service) refuse(ctx context.Context, w http.ResponseWriter, err error) 
 		if databaseLost(err) {
 			refusal = affiliate.Refuse(affiliate.ReasonServiceUnavailable)
 		}
-		s.log.LogAttrs(ctx, slog.LevelError, "a request failed",
+		s.config.Log.LogAttrs(ctx, slog.LevelError, "a request failed",
 			slog.String("request_id", w.Header().Get(httpedge.RequestIDHeader)), slog.Any("error", err))
 	}
 	if refusal.Reason == affiliate.ReasonServiceUnavailable {
 		w.Header().Set("Retry-After", "1")
 	}
 	spec := errorspec.ByReason(refusal.Reason)
-	message := refusal.Message
-	if message == "" {
-		message = spec.Message
-	}
 	s.metrics.rejected.WithLabelValues(string(refusal.Reason)).Inc()
-	httpedge.WriteError(w, spec.HTTPStatus, refusal.Reason, message)
+	httpedge.WriteError(w, spec.HTTPStatus, refusal.Reason, cmp.Or(refusal.Message, spec.Message))
 }
 
 // databaseLost reports whether the database cannot be reached, or cannot run the statement
@@ -338,5 +293,5 @@ func databaseLost(err error) bool {
 
 func (s *Service) reportPanic(r *http.Request, panicked any, stack []byte) {
 	s.metrics.rejected.WithLabelValues(string(affiliate.ReasonInternal)).Inc()
-	s.log.Error("panic", "path", r.URL.Path, "panic", fmt.Sprint(panicked), "stack", string(stack))
+	s.config.Log.Error("panic", "path", r.URL.Path, "panic", fmt.Sprint(panicked), "stack", string(stack))
 }

@@ -37,8 +37,8 @@ const (
 // the daily jobs. If mailer is nil, the client does not run mail jobs. They stay in the queue.
 func (s *Service) Jobs(mailer *Mailer) (*river.Client[pgx.Tx], error) {
 	workers := river.NewWorkers()
-	river.AddWorker(workers, &purgeWorker{service: s})
-	river.AddWorker(workers, &lostMailsWorker{service: s})
+	river.AddWorker(workers, &dailyWorker[purge]{service: s, work: s.purge})
+	river.AddWorker(workers, &dailyWorker[lostMails]{service: s, work: s.enqueueLostMails})
 	queues := map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: 1}}
 	mails := &mailWorker{service: s}
 	if mailer != nil {
@@ -56,10 +56,10 @@ func (s *Service) Jobs(mailer *Mailer) (*river.Client[pgx.Tx], error) {
 		Workers:              workers,
 		PeriodicJobs:         []*river.PeriodicJob{daily(purge{}), daily(lostMails{})},
 		RescueStuckJobsAfter: rescueAfter,
-		Logger:               s.log,
+		Logger:               s.config.Log,
 	}
-	pgsession.UseTime(config, s.serverTime)
-	return s.store.WorkerClient(config)
+	pgsession.UseTime(config, s.config.ServerTime)
+	return s.config.Store.WorkerClient(config)
 }
 
 // StopJobs stops a client that Jobs has returned. It cancels the jobs that do not end within
@@ -73,7 +73,7 @@ func (s *Service) StopJobs(ctx context.Context, jobs *river.Client[pgx.Tx], pati
 	stop, cancel = context.WithTimeout(context.WithoutCancel(ctx), cancelTimeout)
 	defer cancel()
 	if err := jobs.StopAndCancel(stop); err != nil {
-		s.log.LogAttrs(ctx, slog.LevelWarn, "the jobs have not ended; other processes run them again", slog.Any("error", err))
+		s.config.Log.LogAttrs(ctx, slog.LevelWarn, "the jobs have not ended; other processes run them again", slog.Any("error", err))
 	}
 }
 
@@ -88,48 +88,41 @@ func daily(args river.JobArgs) *river.PeriodicJob {
 	}, &river.PeriodicJobOpts{ID: args.Kind(), RunOnStart: true})
 }
 
+// dailyWorker runs a daily job.
+type dailyWorker[T river.JobArgs] struct {
+	river.WorkerDefaults[T]
+	service *Service
+	work    func(ctx context.Context) error
+}
+
+func (*dailyWorker[T]) Timeout(*river.Job[T]) time.Duration { return upkeepTimeout }
+
+func (w *dailyWorker[T]) NextRetry(*river.Job[T]) time.Time {
+	return w.service.config.ServerTime().Add(upkeepRetry)
+}
+
+func (w *dailyWorker[T]) Work(ctx context.Context, _ *river.Job[T]) error { return w.work(ctx) }
+
 type purge struct{}
 
 func (purge) Kind() string { return "purge" }
 
-type purgeWorker struct {
-	river.WorkerDefaults[purge]
-	service *Service
-}
-
-func (*purgeWorker) Timeout(*river.Job[purge]) time.Duration { return upkeepTimeout }
-
-func (w *purgeWorker) NextRetry(*river.Job[purge]) time.Time {
-	return w.service.serverTime().Add(upkeepRetry)
-}
-
-// Work deletes the rows that are at least 12 months old.
-func (w *purgeWorker) Work(ctx context.Context, _ *river.Job[purge]) error {
-	_, err := w.service.store.Purge(ctx, w.service.now(), upkeepBatch)
+// purge deletes the rows that are at least 12 months old.
+func (s *Service) purge(ctx context.Context) error {
+	_, err := s.config.Store.Purge(ctx, s.config.Now(), upkeepBatch)
 	return err
 }
 
-// lostMails is the job that enqueues the mails of messages that have lost their job, for
-// example because River has discarded it.
 type lostMails struct{}
 
 func (lostMails) Kind() string { return "lost_mails" }
 
-type lostMailsWorker struct {
-	river.WorkerDefaults[lostMails]
-	service *Service
-}
-
-func (*lostMailsWorker) Timeout(*river.Job[lostMails]) time.Duration { return upkeepTimeout }
-
-func (w *lostMailsWorker) NextRetry(*river.Job[lostMails]) time.Time {
-	return w.service.serverTime().Add(upkeepRetry)
-}
-
-func (w *lostMailsWorker) Work(ctx context.Context, _ *river.Job[lostMails]) error {
-	enqueued, err := w.service.store.EnqueueLostMails(ctx, upkeepBatch)
+// enqueueLostMails enqueues the mails of messages that have lost their job, for example
+// because River has discarded it.
+func (s *Service) enqueueLostMails(ctx context.Context) error {
+	enqueued, err := s.config.Store.EnqueueLostMails(ctx, upkeepBatch)
 	if enqueued > 0 {
-		w.service.log.LogAttrs(ctx, slog.LevelWarn, "contact messages had lost their mail jobs", slog.Int("enqueued", enqueued))
+		s.config.Log.LogAttrs(ctx, slog.LevelWarn, "contact messages had lost their mail jobs", slog.Int("enqueued", enqueued))
 	}
 	return err
 }
@@ -177,7 +170,7 @@ func (*mailWorker) Timeout(*river.Job[store.MailContact]) time.Duration { return
 // NextRetry returns the time of the next attempt after a panic, or after the process has
 // crashed.
 func (w *mailWorker) NextRetry(job *river.Job[store.MailContact]) time.Time {
-	now := w.service.serverTime()
+	now := w.service.config.ServerTime()
 	return now.Add(w.RetryDelay(now.Sub(job.CreatedAt)))
 }
 
@@ -197,14 +190,14 @@ func (w *mailWorker) Work(ctx context.Context, job *river.Job[store.MailContact]
 		}
 	}
 	w.service.metrics.mailFailures.WithLabelValues(reason).Inc()
-	delay := w.RetryDelay(w.service.serverTime().Sub(job.CreatedAt))
-	w.service.log.LogAttrs(ctx, level, "a contact message could not be mailed",
+	delay := w.RetryDelay(w.service.config.ServerTime().Sub(job.CreatedAt))
+	w.service.config.Log.LogAttrs(ctx, level, "a contact message could not be mailed",
 		slog.String("message", job.Args.Message.String()), slog.Duration("retry_after", delay), slog.Any("error", err))
 	return river.JobSnooze(delay)
 }
 
 func (w *mailWorker) attempt(ctx context.Context, args store.MailContact) error {
-	m, found, err := w.service.store.ContactMessage(ctx, args.Message)
+	m, found, err := w.service.config.Store.ContactMessage(ctx, args.Message)
 	if err != nil {
 		return fmt.Errorf("read the message: %w", err)
 	}
@@ -224,7 +217,7 @@ func (w *mailWorker) attempt(ctx context.Context, args store.MailContact) error 
 	w.service.metrics.mails.Inc()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), markTimeout)
 	defer cancel()
-	if err := w.service.store.MarkMailed(ctx, m.ID, w.service.now()); err != nil {
+	if err := w.service.config.Store.MarkMailed(ctx, m.ID, w.service.config.Now()); err != nil {
 		return fmt.Errorf("mark the message as mailed: %w", err)
 	}
 	return nil

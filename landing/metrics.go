@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/mail"
@@ -27,31 +28,23 @@ var rejections = []affiliate.Reason{
 }
 
 func newMetrics(registry prometheus.Registerer) *metrics {
+	auto := promauto.With(registry)
+	counter := func(name, help string) prometheus.Counter {
+		return auto.NewCounter(prometheus.CounterOpts{Name: "tributary_landing_" + name, Help: help})
+	}
+	counterBy := func(label, name, help string) *prometheus.CounterVec {
+		return auto.NewCounterVec(prometheus.CounterOpts{Name: "tributary_landing_" + name, Help: help}, []string{label})
+	}
 	m := &metrics{
-		signups: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "tributary_landing_signups_total",
-			Help: "Sign-ups for the waitlist with response 201, including those of addresses that were on the waitlist before.",
-		}),
-		contacts: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "tributary_landing_contact_messages_total",
-			Help: "Contact messages that were stored.",
-		}),
-		rejected: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "tributary_landing_requests_rejected_total",
-			Help: "Requests with an error response, by error code.",
-		}, []string{"code"}),
-		mails: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "tributary_landing_mails_total",
-			Help: "Contact messages that the mail server has accepted.",
-		}),
-		fallbacks: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "tributary_landing_limit_fallbacks_total",
-			Help: "Requests that were counted without Redis because it did not respond in time. Each process counts such requests on its own.",
-		}),
-		mailFailures: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "tributary_landing_mail_failures_total",
-			Help: "Failed attempts to mail a contact message, by reason: temporary, refused, recipient_refused (of the mail server) or internal.",
-		}, []string{"reason"}),
+		signups: counter("signups_total",
+			"Sign-ups for the waitlist with response 201, including those of addresses that were on the waitlist before."),
+		contacts: counter("contact_messages_total", "Contact messages that were stored."),
+		rejected: counterBy("code", "requests_rejected_total", "Requests with an error response, by error code."),
+		mails:    counter("mails_total", "Contact messages that the mail server has accepted."),
+		fallbacks: counter("limit_fallbacks_total",
+			"Requests that were counted without Redis because it did not respond in time. Each process counts such requests on its own."),
+		mailFailures: counterBy("reason", "mail_failures_total",
+			"Failed attempts to mail a contact message, by reason: temporary, refused, recipient_refused (of the mail server) or internal."),
 	}
 	for _, reason := range rejections {
 		m.rejected.WithLabelValues(string(reason))
@@ -59,7 +52,6 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 	for _, reason := range []string{mail.Temporary.String(), mail.Refused.String(), mail.RecipientRefused.String(), failureInternal} {
 		m.mailFailures.WithLabelValues(reason)
 	}
-	registry.MustRegister(m.signups, m.contacts, m.rejected, m.mails, m.fallbacks, m.mailFailures)
 	return m
 }
 
@@ -89,13 +81,13 @@ func (unmailedCollector) Describe(descriptions chan<- *prometheus.Desc) {
 func (c unmailedCollector) Collect(values chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), unmailedTimeout)
 	defer cancel()
-	n, oldest, err := c.service.store.Unmailed(ctx)
+	n, oldest, err := c.service.config.Store.Unmailed(ctx)
 	if err != nil {
 		return
 	}
 	age := 0.0
 	if n > 0 {
-		age = c.service.now().Sub(oldest).Seconds()
+		age = c.service.config.Now().Sub(oldest).Seconds()
 	}
 	values <- prometheus.MustNewConstMetric(unmailedMessages, prometheus.GaugeValue, float64(n))
 	values <- prometheus.MustNewConstMetric(oldestUnmailed, prometheus.GaugeValue, age)

@@ -58,34 +58,24 @@ type Config struct {
 // Service implements landingv1.LandingServiceServer.
 type Service struct {
 	landingv1.UnimplementedLandingServiceServer
-	store   *store.Store
+	config  Config
 	counter *counter
-	log     *slog.Logger
 	metrics *metrics
-	now     func() time.Time
-	// serverTime is Config.ServerTime.
-	serverTime func() time.Time
 }
 
 // New returns a Service.
 func New(config Config) *Service {
-	s := &Service{
-		store:   config.Store,
-		counter: newCounter(config),
-		log:     config.Log,
-		metrics: newMetrics(config.Registry),
-		now:     config.Now,
-
-		serverTime: config.ServerTime,
+	if config.ServerTime == nil {
+		config.ServerTime = time.Now
 	}
-	if s.serverTime == nil {
-		s.serverTime = time.Now
-	}
+	s := &Service{config: config, counter: &counter{Config: config, count: config.Store.CountWaitlist}, metrics: newMetrics(config.Registry)}
 	config.Registry.MustRegister(unmailedCollector{s})
 	return s
 }
 
-func (s *Service) newID() string { return affiliate.NewID[affiliate.RequestID](s.now()).String() }
+func (s *Service) newID() string {
+	return affiliate.NewID[affiliate.RequestID](s.config.Now()).String()
+}
 
 // storeContext returns a context for storing a form. The form is stored even if the client
 // closes the connection, because the visitor has sent it.
@@ -104,7 +94,7 @@ func (s *Service) JoinWaitlist(ctx context.Context, req *landingv1.JoinWaitlistR
 	}
 	ctx, cancel := storeContext(ctx)
 	defer cancel()
-	if err := s.store.AddToWaitlist(ctx, strings.ToLower(email), s.now()); err != nil {
+	if err := s.config.Store.AddToWaitlist(ctx, strings.ToLower(email), s.config.Now()); err != nil {
 		return nil, err
 	}
 	s.metrics.signups.Inc()
@@ -121,7 +111,7 @@ func (s *Service) SendContactMessage(ctx context.Context, req *landingv1.SendCon
 	if err := checkSpam(req.Website, req.ElapsedMs); err != nil {
 		return nil, err
 	}
-	message := store.ContactMessage{CreatedAt: s.now()}
+	message := store.ContactMessage{CreatedAt: s.config.Now()}
 	message.ID = affiliate.NewID[affiliate.ID[store.ContactMessage]](message.CreatedAt).UUID
 	var err error
 	if message.Email, err = parseEmail(req.Email); err != nil {
@@ -135,7 +125,7 @@ func (s *Service) SendContactMessage(ctx context.Context, req *landingv1.SendCon
 	}
 	ctx, cancel := storeContext(ctx)
 	defer cancel()
-	if err := s.store.AddContactMessage(ctx, message); err != nil {
+	if err := s.config.Store.AddContactMessage(ctx, message); err != nil {
 		return nil, err
 	}
 	s.metrics.contacts.Inc()
