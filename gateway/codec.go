@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -34,9 +35,9 @@ import (
 // Requests have the same form (decode.go). They may also write the name of a field in the
 // other spelling, in snake_case or in camelCase.
 //
-// planFor fails for types that the dialect does not support: bytes, groups, maps whose
-// keys are not strings, and types of google.protobuf other than Timestamp, Struct and
-// FieldMask. New calls planFor for all routes, so in a running gateway every message of a
+// planFor fails for types that the dialect does not support: scalars other than
+// scalarKinds, maps whose keys are not strings, and types of google.protobuf other than
+// Timestamp, Struct and FieldMask. New calls planFor for all routes, so in a running gateway every message of a
 // route has a supported type.
 
 type form uint8
@@ -183,16 +184,21 @@ func (f *fieldPlan) fill(fd protoreflect.FieldDescriptor, built map[protoreflect
 		}
 		f.mapValue = &fieldPlan{}
 		return f.mapValue.fill(fd.MapValue(), built)
-	case f.kind == protoreflect.BytesKind || f.kind == protoreflect.GroupKind:
-		return fmt.Errorf("%s: %s is not supported in the JSON dialect", fd.FullName(), f.kind)
 	case f.kind == protoreflect.EnumKind:
 		f.enum, err = makeEnumPlan(fd.Enum())
 	case f.kind == protoreflect.MessageKind:
 		if f.message, err = makePlan(fd.Message(), built); err == nil && f.message.form == formMask && fd.Name() != contract.UpdateMask {
 			err = fmt.Errorf("%s: a field mask can only be %s", fd.FullName(), contract.UpdateMask)
 		}
+	case !slices.Contains(scalarKinds, f.kind):
+		return fmt.Errorf("%s: %s is not supported in the JSON dialect", fd.FullName(), f.kind)
 	}
 	return err
+}
+
+// scalarKinds are the kinds of the other fields that the dialect supports.
+var scalarKinds = []protoreflect.Kind{
+	protoreflect.StringKind, protoreflect.BoolKind, protoreflect.Int32Kind, protoreflect.Int64Kind, protoreflect.DoubleKind,
 }
 
 func makeEnumPlan(desc protoreflect.EnumDescriptor) (*enumPlan, error) {

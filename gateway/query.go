@@ -103,7 +103,7 @@ func (queryParser) Parse(message proto.Message, values url.Values, _ *utilities.
 }
 
 func (f *fieldPlan) inQuery() bool {
-	return !f.isMap && (f.message == nil || f.message.form == formTimestamp)
+	return !f.isMap && (f.message == nil || f.message.form == formTimestamp && !f.isList)
 }
 
 // setText sets the field to a value of the query. If the field is a list, it appends the
@@ -112,11 +112,7 @@ func (f *fieldPlan) setText(m protoreflect.Message, text string) (fault string) 
 	var value protoreflect.Value
 	switch {
 	case f.message != nil:
-		if f.isList {
-			value = m.Mutable(f.fd).List().NewElement()
-		} else {
-			value = m.NewField(f.fd)
-		}
+		value = m.NewField(f.fd)
 		fault = parseTimestamp(text, value.Message())
 	case f.kind == protoreflect.StringKind:
 		value = protoreflect.ValueOfString(text)
@@ -152,6 +148,6 @@ func (f *fieldPlan) parseNumber(text string) (value protoreflect.Value, fault st
 	case isInteger(f.kind):
 		return parseInteger(literal, f.kind)
 	default:
-		return parseFloat(literal, f.kind)
+		return parseFloat(literal)
 	}
 }

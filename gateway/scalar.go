@@ -36,41 +36,21 @@ const (
 const maxInteger = 1 << 53
 
 func parseInteger(literal string, kind protoreflect.Kind) (value protoreflect.Value, fault string) {
-	var lowest, highest int64
-	switch kind {
-	case protoreflect.Int32Kind, protoreflect.Sint32Kind, protoreflect.Sfixed32Kind:
+	var lowest, highest int64 = -maxInteger, maxInteger
+	if kind == protoreflect.Int32Kind {
 		lowest, highest = math.MinInt32, math.MaxInt32
-	case protoreflect.Uint32Kind, protoreflect.Fixed32Kind:
-		lowest, highest = 0, math.MaxUint32
-	case protoreflect.Uint64Kind, protoreflect.Fixed64Kind:
-		lowest, highest = 0, maxInteger
-	default:
-		lowest, highest = -maxInteger, maxInteger
 	}
 	n, err := strconv.ParseInt(literal, 10, 64)
 	if err != nil || n < lowest || n > highest {
 		return value, fmt.Sprintf("must be from %d to %d", lowest, highest)
 	}
-	switch kind {
-	case protoreflect.Int32Kind, protoreflect.Sint32Kind, protoreflect.Sfixed32Kind:
+	if kind == protoreflect.Int32Kind {
 		return protoreflect.ValueOfInt32(int32(n)), ""
-	case protoreflect.Uint32Kind, protoreflect.Fixed32Kind:
-		return protoreflect.ValueOfUint32(uint32(n)), ""
-	case protoreflect.Uint64Kind, protoreflect.Fixed64Kind:
-		return protoreflect.ValueOfUint64(uint64(n)), ""
-	default:
-		return protoreflect.ValueOfInt64(n), ""
 	}
+	return protoreflect.ValueOfInt64(n), ""
 }
 
-func parseFloat(literal string, kind protoreflect.Kind) (protoreflect.Value, string) {
-	if kind == protoreflect.FloatKind {
-		f, err := strconv.ParseFloat(literal, 32)
-		if err != nil {
-			return protoreflect.Value{}, "must fit in a 32-bit floating-point number"
-		}
-		return protoreflect.ValueOfFloat32(float32(f)), ""
-	}
+func parseFloat(literal string) (protoreflect.Value, string) {
 	f, err := strconv.ParseFloat(literal, 64)
 	if err != nil {
 		return protoreflect.Value{}, "must fit in a 64-bit floating-point number"
@@ -100,26 +80,13 @@ func parseTimestamp(text string, m protoreflect.Message) string {
 	if ts.CheckValid() != nil {
 		return "must be a timestamp of the years 1 to 9999"
 	}
-	if target, ok := m.Interface().(*timestamppb.Timestamp); ok {
-		target.Seconds, target.Nanos = ts.GetSeconds(), ts.GetNanos()
-		return ""
-	}
-	fields := m.Descriptor().Fields()
-	m.Set(fields.ByName("seconds"), protoreflect.ValueOfInt64(ts.GetSeconds()))
-	m.Set(fields.ByName("nanos"), protoreflect.ValueOfInt32(ts.GetNanos()))
+	target := m.Interface().(*timestamppb.Timestamp)
+	target.Seconds, target.Nanos = ts.GetSeconds(), ts.GetNanos()
 	return ""
 }
 
 func isInteger(kind protoreflect.Kind) bool {
-	switch kind {
-	case protoreflect.Int32Kind, protoreflect.Sint32Kind, protoreflect.Sfixed32Kind,
-		protoreflect.Int64Kind, protoreflect.Sint64Kind, protoreflect.Sfixed64Kind,
-		protoreflect.Uint32Kind, protoreflect.Fixed32Kind,
-		protoreflect.Uint64Kind, protoreflect.Fixed64Kind:
-		return true
-	default:
-		return false
-	}
+	return kind == protoreflect.Int32Kind || kind == protoreflect.Int64Kind
 }
 
 // scalar decodes a value that is neither a message nor null. usable is true if the value
@@ -160,7 +127,7 @@ func (d *decoder) scalar(f *fieldPlan) (value protoreflect.Value, usable, ok boo
 		case !ok:
 			return value, false, d.invalidJSON()
 		case !isInteger(f.kind):
-			value, fault = parseFloat(literal, f.kind)
+			value, fault = parseFloat(literal)
 		case whole:
 			value, fault = parseInteger(literal, f.kind)
 		default:
@@ -195,12 +162,7 @@ func (d *decoder) structMessage(m protoreflect.Message) bool {
 		return d.rejectValue(mustBeObject)
 	}
 	value, ok := d.structValue()
-	target, known := m.Interface().(*structpb.Struct)
-	if !known {
-		d.addFault("cannot be read by this server")
-		return ok
-	}
-	target.Fields = value.GetFields()
+	m.Interface().(*structpb.Struct).Fields = value.GetFields()
 	return ok
 }
 
@@ -262,7 +224,7 @@ func (d *decoder) anyValue() (*structpb.Value, bool) {
 		if !ok {
 			return null, d.invalidJSON()
 		}
-		value, fault := parseFloat(literal, protoreflect.DoubleKind)
+		value, fault := parseFloat(literal)
 		if whole && fault == "" {
 			_, fault = parseInteger(literal, protoreflect.Int64Kind)
 		}
