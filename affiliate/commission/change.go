@@ -27,7 +27,7 @@ type Locked struct {
 	// PayoutStatus is the status of the payout that contains the commission. It is
 	// empty if no payout does, or if the commission was locked for a move that does not
 	// change payouts.
-	PayoutStatus payout.Status
+	PayoutStatus payout.Status `db:"-"`
 }
 
 // Move applies the move t. Errors: those of Transition.Apply.

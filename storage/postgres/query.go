@@ -120,6 +120,109 @@ func CountUpTo(limit int64, from string) string {
 // number of microseconds since then.
 const PgEpoch = 946_684_800_000_000
 
+// List reads all rows of a query by the names of their columns. what names the query in
+// errors.
+func List[T any](ctx context.Context, db Queryer, what, sql string, args ...any) ([]T, error) {
+	return collect(ctx, db, pgx.RowToStructByName[T], what, sql, args)
+}
+
+// Values reads the only column of all rows of a query. what names the query in errors.
+func Values[T any](ctx context.Context, db Queryer, what, sql string, args ...any) ([]T, error) {
+	return collect(ctx, db, pgx.RowTo[T], what, sql, args)
+}
+
+func collect[T any](ctx context.Context, db Queryer, convert pgx.RowToFunc[T], what, sql string, args []any) ([]T, error) {
+	rows, _ := db.Query(ctx, sql, args...) // CollectRows returns the error
+	found, err := pgx.CollectRows(rows, convert)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", what, err)
+	}
+	return found, nil
+}
+
+// Value reads the only value of a query. what names the query in errors.
+func Value[T any](ctx context.Context, db Queryer, what, sql string, args ...any) (T, error) {
+	rows, _ := db.Query(ctx, sql, args...) // CollectExactlyOneRow returns the error
+	value, err := pgx.CollectExactlyOneRow(rows, pgx.RowTo[T])
+	if err != nil {
+		return value, fmt.Errorf("%s: %w", what, err)
+	}
+	return value, nil
+}
+
+// Page reads a page of a list of things by the names of their columns, and counts the rows of all
+// pages. where holds the arguments of both statements; those for the page are followed by its
+// size and its offset. The page and the total are read by two statements. A row that is
+// inserted between them is missing from the page but included in the total. On the last page
+// nothing is counted, because the position of its last row is the total.
+func Page[T any](
+	ctx context.Context, db Queryer, things string, where Conditions, page affiliate.Page, pageSQL, countSQL string,
+) (rows []T, total int64, err error) {
+	args := append([]any{PlanForArgs}, where.Args...)
+	rows, err = List[T](ctx, db, "read "+things, pageSQL, append(args, page.Size, page.Offset())...)
+	if err != nil {
+		return nil, 0, err
+	}
+	if n := int64(len(rows)); n < int64(page.Size) && (n > 0 || page.Offset() == 0) {
+		return rows, page.Offset() + n, nil
+	}
+	total, err = Value[int64](ctx, db, "count "+things, countSQL, args...)
+	return rows, total, err
+}
+
+// Executor is a pool, a connection or a transaction that executes statements.
+type Executor interface {
+	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
+	SendBatch(ctx context.Context, batch *pgx.Batch) pgx.BatchResults
+}
+
+// Exec executes a statement without a result. what names it in errors.
+func Exec(ctx context.Context, db Executor, what, sql string, args ...any) error {
+	if _, err := db.Exec(ctx, sql, args...); err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	return nil
+}
+
+// Send executes the statements of a batch in one round trip, or does nothing if the batch
+// is empty. what names the batch in errors.
+func Send(ctx context.Context, db Executor, what string, batch *pgx.Batch) error {
+	if batch.Len() == 0 {
+		return nil
+	}
+	if err := db.SendBatch(ctx, batch).Close(); err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	return nil
+}
+
+// QueueList queues a query whose rows are read into list, by the names of their columns.
+func QueueList[T any](batch *pgx.Batch, list *[]T, sql string, args ...any) {
+	batch.Queue(sql, args...).Query(func(rows pgx.Rows) (err error) {
+		*list, err = pgx.CollectRows(rows, pgx.RowToStructByName[T])
+		return err
+	})
+}
+
+// QueueValues queues a query with one column, which is read into values.
+func QueueValues[T any](batch *pgx.Batch, values *[]T, sql string, args ...any) {
+	batch.Queue(sql, args...).Query(func(rows pgx.Rows) (err error) {
+		*values, err = pgx.CollectRows(rows, pgx.RowTo[T])
+		return err
+	})
+}
+
+// IfNone returns a function for the result of a queued statement. It returns err if the
+// statement has affected no row.
+func IfNone(err error) func(pgconn.CommandTag) error {
+	return func(tag pgconn.CommandTag) error {
+		if tag.RowsAffected() == 0 {
+			return err
+		}
+		return nil
+	}
+}
+
 // PlanForArgs makes Postgres plan a statement for its actual arguments. A generic plan
 // does not consider how large the workspace is or how many rows have a prefix, and it
 // cannot use an index for a LIKE pattern.

@@ -19,15 +19,7 @@ const selectWaiting = `select workspace_id, mode from analytics_log group by wor
 // Waiting returns at most limit workspaces and modes that have entries in the log. The first
 // of them has the oldest entry.
 func Waiting(ctx context.Context, db *postgres.DB, limit int) ([]affiliate.Scope, error) {
-	rows, err := db.Query(ctx, selectWaiting, limit)
-	if err != nil {
-		return nil, fmt.Errorf("find entries of the analytics log: %w", err)
-	}
-	scopes, err := pgx.CollectRows(rows, pgx.RowToStructByName[affiliate.Scope])
-	if err != nil {
-		return nil, fmt.Errorf("find entries of the analytics log: %w", err)
-	}
-	return scopes, nil
+	return postgres.List[affiliate.Scope](ctx, db, "find entries of the analytics log", selectWaiting, limit)
 }
 
 const hasWaiting = `select exists (select from analytics_log where workspace_id = $1 and mode = $2)`
@@ -104,10 +96,7 @@ const insertEntry = `insert into analytics_log (workspace_id, mode, conversions,
 
 // AddEntry inserts an entry without clicks into the log.
 func AddEntry(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, entry analytics.LogEntry) error {
-	if _, err := tx.Exec(ctx, insertEntry, scope.Workspace, scope.Mode, entry.Conversions, entry.Erased); err != nil {
-		return fmt.Errorf("add an entry to the analytics log: %w", err)
-	}
-	return nil
+	return postgres.Exec(ctx, tx, "add an entry to the analytics log", insertEntry, scope.Workspace, scope.Mode, entry.Conversions, entry.Erased)
 }
 
 // erasedOwners finds the participants among $3 whose data was erased. If the workspace was

@@ -217,8 +217,5 @@ func (g *groups[K]) read(
 	if batch.Len() == 0 {
 		return nil
 	}
-	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
-		return fmt.Errorf("read analytics: %w", err)
-	}
-	return nil
+	return postgres.Send(ctx, tx, "read analytics", batch)
 }

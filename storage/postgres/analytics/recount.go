@@ -26,10 +26,7 @@ func UseSnapshot(ctx context.Context, tx *postgres.Tx) error {
 // allowLongStatements replaces the statement timeout of the transaction. The statements of a
 // recount read all conversions of a workspace, or all clicks of a day.
 func allowLongStatements(ctx context.Context, tx *postgres.Tx) error {
-	if _, err := tx.Exec(ctx, `set local statement_timeout = '10min'`); err != nil {
-		return fmt.Errorf("allow long statements: %w", err)
-	}
-	return nil
+	return postgres.Exec(ctx, tx, "allow long statements", `set local statement_timeout = '10min'`)
 }
 
 const (
@@ -91,15 +88,7 @@ const selectWorkspaces = `select id from workspaces order by id`
 
 // Workspaces returns all workspaces.
 func Workspaces(ctx context.Context, db *postgres.DB) ([]affiliate.WorkspaceID, error) {
-	rows, err := db.Query(ctx, selectWorkspaces)
-	if err != nil {
-		return nil, fmt.Errorf("read workspaces: %w", err)
-	}
-	ids, err := pgx.CollectRows(rows, pgx.RowTo[affiliate.WorkspaceID])
-	if err != nil {
-		return nil, fmt.Errorf("read workspaces: %w", err)
-	}
-	return ids, nil
+	return postgres.Values[affiliate.WorkspaceID](ctx, db, "read workspaces", selectWorkspaces)
 }
 
 // bounds returns the first instant of a span of days, and of the day after it.
@@ -112,10 +101,7 @@ func LogConversions(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope,
 		return err
 	}
 	from, end := bounds(first, last)
-	if _, err := tx.Exec(ctx, logDays, scope.Workspace, scope.Mode, from, end); err != nil {
-		return fmt.Errorf("add conversions to the analytics log: %w", err)
-	}
-	return nil
+	return postgres.Exec(ctx, tx, "add conversions to the analytics log", logDays, scope.Workspace, scope.Mode, from, end)
 }
 
 // DeleteDay deletes all sums and values of a day.
@@ -196,8 +182,5 @@ func eachPart[T any](ctx context.Context, tx *postgres.Tx, read pgx.RowToFunc[T]
 			return err
 		}
 	}
-	if _, err := tx.Exec(ctx, `close parts`); err != nil {
-		return fmt.Errorf("read for a new count: %w", err)
-	}
-	return nil
+	return postgres.Exec(ctx, tx, "read for a new count", `close parts`)
 }

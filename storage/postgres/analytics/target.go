@@ -19,12 +19,7 @@ const (
 
 // Programs returns all programmes of a workspace and mode.
 func Programs(ctx context.Context, db *postgres.DB, scope affiliate.Scope) ([]analytics.Program, error) {
-	rows, _ := db.Query(ctx, selectPrograms, scope.Workspace, scope.Mode)
-	programs, err := pgx.CollectRows(rows, pgx.RowToStructByName[analytics.Program])
-	if err != nil {
-		return nil, fmt.Errorf("read programmes: %w", err)
-	}
-	return programs, nil
+	return postgres.List[analytics.Program](ctx, db, "read programmes", selectPrograms, scope.Workspace, scope.Mode)
 }
 
 // Program returns a programme. Errors: NOT_FOUND.
@@ -87,12 +82,7 @@ const selectParticipations = `
 
 // Participations returns the participants of a partner.
 func Participations(ctx context.Context, db *postgres.DB, partner affiliate.UserID, mode affiliate.Mode) ([]analytics.Participation, error) {
-	rows, _ := db.Query(ctx, selectParticipations, partner, mode)
-	list, err := pgx.CollectRows(rows, pgx.RowToStructByName[analytics.Participation])
-	if err != nil {
-		return nil, fmt.Errorf("read participations: %w", err)
-	}
-	return list, nil
+	return postgres.List[analytics.Participation](ctx, db, "read participations", selectParticipations, partner, mode)
 }
 
 // The labels of ids. Each id is searched in each of the workspaces with one search in the

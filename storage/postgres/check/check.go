@@ -159,10 +159,7 @@ func StoreResults(ctx context.Context, db *postgres.DB, results []affiliate.Chec
 	for _, r := range results {
 		names, compared, violated = append(names, r.Name), append(compared, r.Compared), append(violated, r.Violated)
 	}
-	if _, err := db.Exec(ctx, store, names, compared, violated, at); err != nil {
-		return fmt.Errorf("store the results of the consistency checks: %w", err)
-	}
-	return nil
+	return postgres.Exec(ctx, db, "store the results of the consistency checks", store, names, compared, violated, at)
 }
 
 // Latest returns the latest result of each check of this binary, without the
@@ -176,10 +173,5 @@ func Latest(ctx context.Context, db *postgres.DB) ([]affiliate.LatestCheck, erro
 	for _, c := range checks {
 		names = append(names, c.name)
 	}
-	rows, _ := db.Query(ctx, read, append(names, clockCheck))
-	latest, err := pgx.CollectRows(rows, pgx.RowToStructByName[affiliate.LatestCheck])
-	if err != nil {
-		return nil, fmt.Errorf("read the results of the consistency checks: %w", err)
-	}
-	return latest, nil
+	return postgres.List[affiliate.LatestCheck](ctx, db, "read the results of the consistency checks", read, append(names, clockCheck))
 }

@@ -142,10 +142,7 @@ func EraseOfBuyers(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, 
 	}
 	postgres.QueueClickLogs(batch, map[affiliate.Scope]*analytics.ClickLog{scope: log})
 	batch.Queue(logConversionsOfClicks, scope.Workspace, scope.Mode, ids)
-	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
-		return fmt.Errorf("erase clicks of buyers: %w", err)
-	}
-	return nil
+	return postgres.Send(ctx, tx, "erase clicks of buyers", batch)
 }
 
 // lockCounted locks a click and returns what the analytics have counted.

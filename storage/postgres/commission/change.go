@@ -173,10 +173,7 @@ func send(ctx context.Context, tx *postgres.Tx, batch *pgx.Batch) error {
 	if batch.Len() == 0 {
 		return nil
 	}
-	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
-		return fmt.Errorf("store commission changes: %w", err)
-	}
-	return nil
+	return postgres.Send(ctx, tx, "store commission changes", batch)
 }
 
 // commissionCounts collects the changes that a transaction makes to the counters in

@@ -289,15 +289,7 @@ func searchPartners(ctx context.Context, db postgres.Queryer, scope affiliate.Sc
 		find += " union " + byEmail
 	}
 	find += fmt.Sprintf(" limit %d", maxSearchPartners+1)
-	rows, err := db.Query(ctx, find, postgres.PlanForArgs, scope.Workspace, scope.Mode, pattern)
-	if err != nil {
-		return nil, fmt.Errorf("search partners: %w", err)
-	}
-	ids, err := pgx.CollectRows(rows, pgx.RowTo[affiliate.ParticipantID])
-	if err != nil {
-		return nil, fmt.Errorf("search partners: %w", err)
-	}
-	return ids, nil
+	return postgres.Values[affiliate.ParticipantID](ctx, db, "search partners", find, postgres.PlanForArgs, scope.Workspace, scope.Mode, pattern)
 }
 
 // SelectPendingOf reads a participant's next pending commissions, oldest first. If

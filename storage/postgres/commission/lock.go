@@ -2,10 +2,7 @@ package commission
 
 import (
 	"context"
-	"fmt"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/commission"
@@ -27,7 +24,8 @@ var LockSQL = `
 func TryLock(
 	ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.CommissionID,
 ) (commission.Locked, error) {
-	found, err := queryLocked(ctx, tx, LockSQL+` skip locked`, scope, []affiliate.CommissionID{id})
+	found, err := postgres.List[commission.Locked](
+		ctx, tx, "lock commissions", LockSQL+` skip locked`, scope.Workspace, scope.Mode, []affiliate.CommissionID{id})
 	return FirstLocked(found, err, program)
 }
 
@@ -49,26 +47,7 @@ func FirstLocked(found []commission.Locked, err error, program affiliate.Program
 func Lock(
 	ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, ids []affiliate.CommissionID,
 ) ([]commission.Locked, error) {
-	return queryLocked(ctx, tx, LockSQL, scope, ids)
-}
-
-func queryLocked(
-	ctx context.Context, tx *postgres.Tx, sql string, scope affiliate.Scope, ids []affiliate.CommissionID,
-) ([]commission.Locked, error) {
-	rows, err := tx.Query(ctx, sql, scope.Workspace, scope.Mode, ids)
-	if err != nil {
-		return nil, fmt.Errorf("lock commissions: %w", err)
-	}
-	return CollectLocked(rows)
-}
-
-// CollectLocked reads the rows of LockSQL.
-func CollectLocked(rows pgx.Rows) ([]commission.Locked, error) {
-	found, err := pgx.CollectRows(rows, pgx.RowToStructByNameLax[commission.Locked])
-	if err != nil {
-		return nil, fmt.Errorf("lock commissions: %w", err)
-	}
-	return found, nil
+	return postgres.List[commission.Locked](ctx, tx, "lock commissions", LockSQL, scope.Workspace, scope.Mode, ids)
 }
 
 // selectDue reads one page of the commissions of all workspaces that are due for
@@ -95,10 +74,5 @@ const selectDue = `
 func Due(
 	ctx context.Context, db *postgres.DB, now time.Time, after commission.DueCommission, limit int,
 ) ([]commission.DueCommission, error) {
-	rows, _ := db.Query(ctx, selectDue, postgres.PlanForArgs, now, after.AutoApproveAt, after.ID, limit)
-	due, err := pgx.CollectRows(rows, pgx.RowToStructByName[commission.DueCommission])
-	if err != nil {
-		return nil, fmt.Errorf("due commissions: %w", err)
-	}
-	return due, nil
+	return postgres.List[commission.DueCommission](ctx, db, "due commissions", selectDue, postgres.PlanForArgs, now, after.AutoApproveAt, after.ID, limit)
 }

@@ -144,8 +144,5 @@ func AddAliases(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, con
 	batch.Queue(lock, scope.Workspace, scope.Mode, conversion)
 	batch.Queue(insert, scope.Workspace, scope.Mode, conversion, aliases, key.ProcessorIDs(scope, aliases))
 	batch.Queue(update, scope.Workspace, scope.Mode, conversion, encoded)
-	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
-		return fmt.Errorf("add aliases of a conversion: %w", err)
-	}
-	return nil
+	return postgres.Send(ctx, tx, "add aliases of a conversion", batch)
 }

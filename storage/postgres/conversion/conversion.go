@@ -129,10 +129,7 @@ func readInputs(ctx context.Context, tx *postgres.Tx, batch []*Report) error {
 	facts := &pgx.Batch{}
 	queueDuplicates(facts, batch)
 	queueFacts(facts, all...)
-	if err := tx.SendBatch(ctx, facts).Close(); err != nil {
-		return fmt.Errorf("read facts for decisions: %w", err)
-	}
-	return nil
+	return postgres.Send(ctx, tx, "read facts for decisions", facts)
 }
 
 // selectDuplicates returns the conversion ids of the given reports whose external id is

@@ -220,10 +220,7 @@ func GetClick(ctx context.Context, db *postgres.DB, scope affiliate.Scope, id af
 	batch.Queue(selectClick, scope.Workspace, scope.Mode, id, clickedAt).Query(func(rows pgx.Rows) error {
 		return collectClick(rows, &click)
 	})
-	batch.Queue(conversionsOfClick, scope.Workspace, scope.Mode, id, attribution.MaxClickConversions).Query(func(rows pgx.Rows) (err error) {
-		click.Conversions, err = pgx.CollectRows(rows, pgx.RowToStructByName[attribution.ClickConversion])
-		return err
-	})
+	postgres.QueueList(batch, &click.Conversions, conversionsOfClick, scope.Workspace, scope.Mode, id, attribution.MaxClickConversions)
 	err := db.SendBatch(ctx, batch).Close()
 	return click, err
 }

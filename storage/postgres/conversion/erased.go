@@ -3,7 +3,6 @@ package conversion
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/jackc/pgx/v5"
 
@@ -153,8 +152,5 @@ func eraseNewRefund(ctx context.Context, tx *postgres.Tx, refund conversion.Refu
 	digest := tx.ErasureKeys().First().Digest(scope, privacy.ErasedRefundID, refund.ExternalRefundID)
 	QueueErasedValue(batch, scope, privacy.ErasedValue{Kind: privacy.ErasedRefundID, Digest: digest}, conversion)
 	batch.Queue(update, scope.Workspace, scope.Mode, refund.ID, privacy.ErasedRefundPseudonym(pseudonym, refund.ID), pseudonym)
-	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
-		return fmt.Errorf("erase the id of a refund: %w", err)
-	}
-	return nil
+	return postgres.Send(ctx, tx, "erase the id of a refund", batch)
 }

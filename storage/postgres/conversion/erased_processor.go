@@ -108,12 +108,7 @@ func ChargeIDs(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, ids 
 		union
 		select d.id from charges c
 		join processor_disputes d on d.workspace_id = $1 and d.mode = $2 and d.charge_id = c.id`
-	rows, _ := tx.Query(ctx, read, scope.Workspace, scope.Mode, ids)
-	found, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil {
-		return nil, fmt.Errorf("read the ids of charges: %w", err)
-	}
-	return found, nil
+	return postgres.Values[string](ctx, tx, "read the ids of charges", read, scope.Workspace, scope.Mode, ids)
 }
 
 // ErasedCharge returns the charge as it is stored. If the buyer of its sale was erased, the
@@ -192,8 +187,5 @@ func EraseCharge(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, ch
 	}
 	batch := &pgx.Batch{}
 	QueueErasedProcessorIDs(batch, scope, erased)
-	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
-		return fmt.Errorf("erase the ids of a charge: %w", err)
-	}
-	return nil
+	return postgres.Send(ctx, tx, "erase the ids of a charge", batch)
 }

@@ -2,7 +2,6 @@ package conversion
 
 import (
 	"context"
-	"fmt"
 	"strings"
 	"time"
 
@@ -12,6 +11,7 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/attribution"
 	"github.com/tributary-hq/tributary/affiliate/conversion"
 	"github.com/tributary-hq/tributary/affiliate/fraud"
+	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
 // findFraudFacts reads facts for the fraud rules, for any number of conversions in one
@@ -312,10 +312,7 @@ func readFacts(ctx context.Context, tx pgx.Tx, all ...*signals) error {
 	if batch.Len() == 0 {
 		return nil
 	}
-	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
-		return fmt.Errorf("read facts for decisions: %w", err)
-	}
-	return nil
+	return postgres.Send(ctx, tx, "read facts for decisions", batch)
 }
 
 // queueFacts queues the statements that read the facts for fraud rules and the exchange

@@ -75,10 +75,7 @@ func LockAttribution(
 		return err
 	})
 	var commissions []affiliate.CommissionID
-	batch.Queue(findActiveCommission, scope.Workspace, scope.Mode, id).Query(func(rows pgx.Rows) (err error) {
-		commissions, err = pgx.CollectRows(rows, pgx.RowTo[affiliate.CommissionID])
-		return err
-	})
+	postgres.QueueValues(batch, &commissions, findActiveCommission, scope.Workspace, scope.Mode, id)
 	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
 		return a, fmt.Errorf("lock attribution: %w", err)
 	}

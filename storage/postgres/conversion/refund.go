@@ -138,14 +138,8 @@ func queueInForce(batch *pgx.Batch, scope affiliate.Scope, external string, deci
 		from conversions c
 		join commissions m on m.workspace_id = c.workspace_id and m.mode = c.mode and m.decision_id = c.decision_id
 		where c.workspace_id = $1 and c.mode = $2 and c.external_transaction_id = $3`
-	batch.Queue(decisionInForce, scope.Workspace, scope.Mode, external).Query(func(rows pgx.Rows) (err error) {
-		*decisions, err = pgx.CollectRows(rows, pgx.RowToStructByName[decisionSummary])
-		return err
-	})
-	batch.Queue(commissionInForce, scope.Workspace, scope.Mode, external).Query(func(rows pgx.Rows) (err error) {
-		*commissions, err = pgx.CollectRows(rows, pgx.RowTo[affiliate.CommissionID])
-		return err
-	})
+	postgres.QueueList(batch, decisions, decisionInForce, scope.Workspace, scope.Mode, external)
+	postgres.QueueValues(batch, commissions, commissionInForce, scope.Workspace, scope.Mode, external)
 }
 
 // decisionSummary has the fields of a decision that events contain.

@@ -185,10 +185,7 @@ func PutReportedDispute(ctx context.Context, tx *postgres.Tx, sale conversion.Sa
 		Exec(func(tag pgconn.CommandTag) error {
 			return postgres.RefuseIfNone(tag, nil, affiliate.ReasonDisputeDuplicate)
 		})
-	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
-		return fmt.Errorf("store a reported dispute: %w", err)
-	}
-	return nil
+	return postgres.Send(ctx, tx, "store a reported dispute", batch)
 }
 
 func scanCharge(row pgx.CollectableRow) (conversion.ChargeReversal, error) {

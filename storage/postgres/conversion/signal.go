@@ -71,10 +71,7 @@ func lockSignals(ctx context.Context, tx *postgres.Tx, all ...*signals) error {
 	if batch.Len() == 0 {
 		return nil
 	}
-	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
-		return fmt.Errorf("lock customers and promo codes: %w", err)
-	}
-	return nil
+	return postgres.Send(ctx, tx, "lock customers and promo codes", batch)
 }
 
 // queuePromoCode queues the statement that reads the promo code of a conversion.

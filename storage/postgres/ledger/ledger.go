@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 
@@ -55,10 +54,7 @@ func Queue(batch *pgx.Batch, slot int16, entries ...ledger.Entry) {
 func Insert(ctx context.Context, tx *postgres.Tx, entries ...ledger.Entry) error {
 	batch := &pgx.Batch{}
 	Queue(batch, postgres.RandomSlot(), entries...)
-	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
-		return fmt.Errorf("write ledger entries: %w", err)
-	}
-	return nil
+	return postgres.Send(ctx, tx, "write ledger entries", batch)
 }
 
 // Get returns the entry with the given id.

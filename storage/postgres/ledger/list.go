@@ -2,10 +2,6 @@ package ledger
 
 import (
 	"context"
-	"errors"
-	"fmt"
-
-	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/ledger"
@@ -42,28 +38,19 @@ func ledgerListSQL(where postgres.Conditions) (page, count string) {
 	return page, postgres.CountUpTo(affiliate.MaxTotal, `from ledger_entries l where `+where.SQL())
 }
 
-func ledgerPage(
-	ctx context.Context, db *postgres.DB, where postgres.Conditions, page affiliate.Page,
-) ([]ledger.Item, int64, error) {
+// listEntries returns a page of the entries that match where and the filter, their number, and the
+// balances that a statement selects.
+func listEntries(
+	ctx context.Context, db *postgres.DB, where postgres.Conditions, filter ledger.Filter, page affiliate.Page, balances string, args ...any,
+) ([]ledger.Item, int64, []ledger.Balance, error) {
+	ledgerConditions(&where, filter)
 	pageSQL, countSQL := ledgerListSQL(where)
-	args := append([]any{postgres.PlanForArgs}, where.Args...)
-	rows, err := db.Query(ctx, pageSQL, append(args, page.Size, page.Offset())...)
+	entries, total, err := postgres.Page[ledger.Item](ctx, db, "ledger", where, page, pageSQL, countSQL)
 	if err != nil {
-		return nil, 0, fmt.Errorf("read ledger: %w", err)
+		return nil, 0, nil, err
 	}
-	entries, err := pgx.CollectRows(rows, pgx.RowToStructByName[ledger.Item])
-	if err != nil {
-		return nil, 0, fmt.Errorf("read ledger: %w", err)
-	}
-	if n := int64(len(entries)); n < int64(page.Size) && (n > 0 || page.Offset() == 0) {
-		// This is the last page, so the position of its last row is the total.
-		return entries, page.Offset() + n, nil
-	}
-	var total int64
-	if err := db.QueryRow(ctx, countSQL, args...).Scan(&total); err != nil {
-		return nil, 0, fmt.Errorf("count ledger: %w", err)
-	}
-	return entries, total, nil
+	sums, err := postgres.List[ledger.Balance](ctx, db, "read balances", balances, args...)
+	return entries, total, sums, err
 }
 
 // List returns one page of a participant's entries, newest first, and the number of
@@ -82,28 +69,14 @@ func List(
 		where b.workspace_id = $1 and t.mode = $2 and b.participant_id = $3
 		group by b.currency
 		order by b.currency`
-	err := db.QueryRow(ctx, known, scope.Workspace, scope.Mode, program, participant).Scan()
-	if errors.Is(err, pgx.ErrNoRows) {
-		return nil, 0, nil, affiliate.Refuse(affiliate.ReasonNotFound)
-	}
-	if err != nil {
-		return nil, 0, nil, fmt.Errorf("read participant: %w", err)
+	if _, err := postgres.OneRow[struct{}](db.Query(ctx, known, scope.Workspace, scope.Mode, program, participant)); err != nil {
+		return nil, 0, nil, err
 	}
 	var where postgres.Conditions
 	where.Add("l.workspace_id = ?", scope.Workspace)
 	where.Add("l.mode = ?", scope.Mode)
 	where.Add("l.participant_id = ?", participant)
-	ledgerConditions(&where, filter)
-	entries, total, err := ledgerPage(ctx, db, where, page)
-	if err != nil {
-		return nil, 0, nil, err
-	}
-	rows, _ := db.Query(ctx, balances, scope.Workspace, scope.Mode, participant)
-	sums, err := pgx.CollectRows(rows, pgx.RowToStructByName[ledger.Balance])
-	if err != nil {
-		return nil, 0, nil, fmt.Errorf("read balances: %w", err)
-	}
-	return entries, total, sums, nil
+	return listEntries(ctx, db, where, filter, page, balances, scope.Workspace, scope.Mode, participant)
 }
 
 // partnerLedgerBalances returns a partner's balances in a mode. They are the balances
@@ -131,15 +104,5 @@ func ListOfPartner(
 	if filter.Program != nil {
 		where.Add("l.program_id = ?", *filter.Program)
 	}
-	ledgerConditions(&where, filter)
-	entries, total, err := ledgerPage(ctx, db, where, page)
-	if err != nil {
-		return nil, 0, nil, err
-	}
-	rows, _ := db.Query(ctx, partnerLedgerBalances, postgres.PlanForArgs, partner, mode, filter.Program)
-	sums, err := pgx.CollectRows(rows, pgx.RowToStructByName[ledger.Balance])
-	if err != nil {
-		return nil, 0, nil, fmt.Errorf("read balances: %w", err)
-	}
-	return entries, total, sums, nil
+	return listEntries(ctx, db, where, filter, page, partnerLedgerBalances, postgres.PlanForArgs, partner, mode, filter.Program)
 }

@@ -7,8 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/payout"
 	"github.com/tributary-hq/tributary/storage/postgres"
@@ -61,10 +59,10 @@ var payoutStatuses = []payout.Status{
 // UpdateBatch stores the confirmations of a locked batch and sets its status according to
 // its payouts. The returned batch has no counts, totals and names.
 func UpdateBatch(ctx context.Context, tx *postgres.Tx, batch payout.Batch, at time.Time) (payout.Batch, error) {
-	rows, _ := tx.Query(ctx, selectPayoutStatuses, batch.Workspace, batch.Mode, batch.ID, payoutStatuses)
-	found, err := pgx.CollectRows(rows, pgx.RowTo[payout.Status])
+	found, err := postgres.Values[payout.Status](
+		ctx, tx, "read payout statuses", selectPayoutStatuses, batch.Workspace, batch.Mode, batch.ID, payoutStatuses)
 	if err != nil {
-		return batch, fmt.Errorf("read payout statuses: %w", err)
+		return batch, err
 	}
 	present := payout.Counts{}
 	for _, status := range found {
@@ -110,16 +108,15 @@ func setBatchNames(ctx context.Context, db postgres.Queryer, batches []*payout.B
 			}
 		}
 	}
-	rows, _ := db.Query(ctx, read, batches[0].Workspace, ids)
-	var id affiliate.ActorID
-	var name string
-	if _, err := pgx.ForEachRow(rows, []any{&id, &name}, func() error {
-		names[id] = name
-		return nil
-	}); err != nil {
-		return fmt.Errorf("read the names in payout batches: %w", err)
+	type actor struct {
+		ID   affiliate.ActorID
+		Name string
 	}
-	return nil
+	actors, err := postgres.List[actor](ctx, db, "read the names in payout batches", read, batches[0].Workspace, ids)
+	for _, a := range actors {
+		names[a.ID] = a.Name
+	}
+	return err
 }
 
 // sumBatches counts the payouts of batches by status and currency.
@@ -144,11 +141,7 @@ func setPayoutCounts(ctx context.Context, db postgres.Queryer, batches []*payout
 	for _, b := range batches {
 		byID[b.ID], b.Counts, b.Totals = b, payout.Counts{}, nil
 	}
-	rows, _ := db.Query(ctx, sumBatches, scope.Workspace, scope.Mode, slices.Collect(maps.Keys(byID)))
-	sums, err := pgx.CollectRows(rows, pgx.RowToStructByName[sum])
-	if err != nil {
-		return fmt.Errorf("count payouts: %w", err)
-	}
+	sums, err := postgres.List[sum](ctx, db, "count payouts", sumBatches, scope.Workspace, scope.Mode, slices.Collect(maps.Keys(byID)))
 	for _, sum := range sums {
 		b := byID[sum.Batch]
 		b.Counts[sum.Status] += sum.N
@@ -162,7 +155,7 @@ func setPayoutCounts(ctx context.Context, db postgres.Queryer, batches []*payout
 		total.Count += sum.N
 		total.AmountCents += sum.AmountCents
 	}
-	return nil
+	return err
 }
 
 // sumConfirmed sums the payouts of the batches that were confirmed after a time. Canceled
@@ -184,20 +177,17 @@ func ConfirmationLimit(
 		above = `select w.second_person_above_cents from workspaces w where w.id = $1`
 		lock  = `select pg_advisory_xact_lock(hashtextextended('payout_confirmations:' || $1::uuid || ':' || $2::text, 0))`
 	)
-	var cents *int64
-	if err := tx.QueryRow(ctx, above, scope.Workspace).Scan(&cents); err != nil {
-		return nil, fmt.Errorf("read the payout approval of the workspace: %w", err)
+	cents, err := postgres.Value[*int64](ctx, tx, "read the payout approval of the workspace", above, scope.Workspace)
+	if err != nil || cents == nil {
+		return nil, err
 	}
-	if cents == nil {
-		return nil, nil
+	if err := postgres.Exec(ctx, tx, "lock the confirmations of the workspace", lock, scope.Workspace, scope.Mode); err != nil {
+		return nil, err
 	}
-	if _, err := tx.Exec(ctx, lock, scope.Workspace, scope.Mode); err != nil {
-		return nil, fmt.Errorf("lock the confirmations of the workspace: %w", err)
-	}
-	rows, _ := tx.Query(ctx, sumConfirmed, scope.Workspace, scope.Mode, at.Add(-payout.ConfirmationWindow))
-	confirmed, err := pgx.CollectRows(rows, pgx.RowToStructByName[payout.Total])
+	confirmed, err := postgres.List[payout.Total](
+		ctx, tx, "sum the confirmed batches", sumConfirmed, scope.Workspace, scope.Mode, at.Add(-payout.ConfirmationWindow))
 	if err != nil {
-		return nil, fmt.Errorf("sum the confirmed batches: %w", err)
+		return nil, err
 	}
 	return &payout.ConfirmationLimit{Cents: *cents, Confirmed: confirmed}, nil
 }
@@ -218,15 +208,15 @@ var (
 // all pages, up to affiliate.MaxTotal. An empty status means any status.
 func ListBatches(
 	ctx context.Context, db *postgres.DB, scope affiliate.Scope, status payout.BatchStatus, page affiliate.Page,
-) ([]*payout.Batch, int64, error) {
-	rows, _ := db.Query(ctx, selectBatches, postgres.PlanForArgs, scope.Workspace, scope.Mode, status, page.Size, page.Offset())
-	batches, err := pgx.CollectRows(rows, pgx.RowToAddrOfStructByName[payout.Batch])
+) ([]payout.Batch, int64, error) {
+	where := postgres.Conditions{Args: []any{scope.Workspace, scope.Mode, status}}
+	batches, total, err := postgres.Page[payout.Batch](ctx, db, "payout batches", where, page, selectBatches, countBatches)
 	if err != nil {
-		return nil, 0, fmt.Errorf("read payout batches: %w", err)
+		return nil, 0, err
 	}
-	var total int64
-	if err := db.QueryRow(ctx, countBatches, postgres.PlanForArgs, scope.Workspace, scope.Mode, status).Scan(&total); err != nil {
-		return nil, 0, fmt.Errorf("count payout batches: %w", err)
+	all := make([]*payout.Batch, len(batches))
+	for i := range batches {
+		all[i] = &batches[i]
 	}
-	return batches, total, SetTotals(ctx, db, batches...)
+	return batches, total, SetTotals(ctx, db, all...)
 }

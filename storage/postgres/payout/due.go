@@ -2,7 +2,6 @@ package payout
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/jackc/pgx/v5"
 
@@ -101,12 +100,7 @@ func Due(ctx context.Context, db postgres.Queryer, selection payout.Selection) (
 // If participants is nil, it reads the amounts due to all participants and leaves out
 // amounts of zero.
 func DueTo(ctx context.Context, db postgres.Queryer, selection payout.Selection, participants []affiliate.ParticipantID) ([]payout.Due, error) {
-	rows, _ := db.Query(ctx, selectPayoutsDue, postgres.PlanForArgs, dueArgs(selection, participants))
-	due, err := pgx.CollectRows(rows, pgx.RowToStructByName[payout.Due])
-	if err != nil {
-		return nil, fmt.Errorf("read payouts due: %w", err)
-	}
-	return due, nil
+	return postgres.List[payout.Due](ctx, db, "read payouts due", selectPayoutsDue, postgres.PlanForArgs, dueArgs(selection, participants))
 }
 
 // LockParticipants locks participants until the transaction ends, so that no other
@@ -117,10 +111,7 @@ func LockParticipants(ctx context.Context, tx *postgres.Tx, scope affiliate.Scop
 		where t.workspace_id = $1 and t.mode = $2 and t.id = any($3)
 		order by t.id
 		for no key update`
-	if _, err := tx.Exec(ctx, lock, scope.Workspace, scope.Mode, ids); err != nil {
-		return fmt.Errorf("lock participants: %w", err)
-	}
-	return nil
+	return postgres.Exec(ctx, tx, "lock participants", lock, scope.Workspace, scope.Mode, ids)
 }
 
 // checkPrograms checks that the selected programmes exist in the scope. Errors:
@@ -133,16 +124,9 @@ func checkPrograms(ctx context.Context, db postgres.Queryer, selection payout.Se
 	if len(selection.Programs) == 0 {
 		return nil
 	}
-	rows, err := db.Query(ctx, unknown, selection.Scope.Workspace, selection.Scope.Mode, selection.Programs)
-	if err != nil {
-		return fmt.Errorf("check programmes: %w", err)
-	}
-	missing, err := pgx.CollectExactlyOneRow(rows, pgx.RowTo[bool])
-	if err != nil {
-		return fmt.Errorf("check programmes: %w", err)
-	}
-	if missing {
+	missing, err := postgres.Value[bool](ctx, db, "check programmes", unknown, selection.Scope.Workspace, selection.Scope.Mode, selection.Programs)
+	if err == nil && missing {
 		return affiliate.Refuse(affiliate.ReasonNotFound)
 	}
-	return nil
+	return err
 }

@@ -2,7 +2,6 @@ package payout
 
 import (
 	"context"
-	"fmt"
 	"iter"
 	"time"
 
@@ -66,12 +65,7 @@ var selectExport = `
 func ExportTotals(
 	ctx context.Context, db *postgres.DB, scope affiliate.Scope, id payout.BatchID, method *payout.Method,
 ) ([]payout.ExportTotal, error) {
-	rows, _ := db.Query(ctx, countExport, scope.Workspace, scope.Mode, id, method)
-	totals, err := pgx.CollectRows(rows, pgx.RowToStructByName[payout.ExportTotal])
-	if err != nil {
-		return nil, fmt.Errorf("count the payouts of an export: %w", err)
-	}
-	return totals, nil
+	return postgres.List[payout.ExportTotal](ctx, db, "count the payouts of an export", countExport, scope.Workspace, scope.Mode, id, method)
 }
 
 // Export returns the pending and processing payouts of one part of an export with

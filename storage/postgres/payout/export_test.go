@@ -42,12 +42,12 @@ func DueArgs(selection payout.Selection, participants []affiliate.ParticipantID)
 
 // UnassignedArgs returns the arguments of LockUnassignedSQL.
 func UnassignedArgs(scope affiliate.Scope, participants []affiliate.ParticipantID, cutoff time.Time) pgx.NamedArgs {
-	return unassignedArgs(scope, participants, cutoff)
+	return candidateArgs(scope, participants, nil, cutoff)
 }
 
 // HeldArgs returns the arguments of LockAssignedSQL and LockReleasedSQL.
 func HeldArgs(scope affiliate.Scope, payouts []affiliate.PayoutID, cutoff time.Time) pgx.NamedArgs {
-	return contentArgs(scope, payouts, cutoff)
+	return candidateArgs(scope, nil, payouts, cutoff)
 }
 
 // PayoutListSQL returns the statements for a page of payouts and for the total. If

@@ -78,20 +78,11 @@ func LockCommissions(
 	var payouts []unsentPayout
 	var locked []commission.Locked
 	batch := &pgx.Batch{}
-	batch.Queue(lockBatchesOf, scope.Workspace, scope.Mode, ids).Query(func(rows pgx.Rows) (err error) {
-		batches, err = pgx.CollectRows(rows, pgx.RowTo[payout.BatchID])
-		return err
-	})
-	batch.Queue(lockPayoutsOf, scope.Workspace, scope.Mode, ids).Query(func(rows pgx.Rows) (err error) {
-		payouts, err = pgx.CollectRows(rows, pgx.RowToStructByName[unsentPayout])
-		return err
-	})
-	batch.Queue(commissions.LockSQL, scope.Workspace, scope.Mode, ids).Query(func(rows pgx.Rows) (err error) {
-		locked, err = commissions.CollectLocked(rows)
-		return err
-	})
-	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
-		return nil, fmt.Errorf("lock commissions and payouts: %w", err)
+	postgres.QueueValues(batch, &batches, lockBatchesOf, scope.Workspace, scope.Mode, ids)
+	postgres.QueueList(batch, &payouts, lockPayoutsOf, scope.Workspace, scope.Mode, ids)
+	postgres.QueueList(batch, &locked, commissions.LockSQL, scope.Workspace, scope.Mode, ids)
+	if err := postgres.Send(ctx, tx, "lock commissions and payouts", batch); err != nil {
+		return nil, err
 	}
 	statuses := map[affiliate.PayoutID]payout.Status{}
 	for _, p := range payouts {
@@ -181,12 +172,12 @@ func updatePayout(ctx context.Context, tx *postgres.Tx, id affiliate.PayoutID, c
 	if err != nil {
 		return "", err
 	}
-	rows, _ := tx.Query(ctx, remainingContent, scope.Workspace, id, removed, lowered, amounts, scope.Mode)
-	remaining, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[payout.Content])
+	remaining, err := postgres.List[payout.Content](
+		ctx, tx, "read the contents of a payout", remainingContent, scope.Workspace, id, removed, lowered, amounts, scope.Mode)
 	if err != nil {
-		return "", fmt.Errorf("read the contents of a payout: %w", err)
+		return "", err
 	}
-	change, refusal := p.Follow(remaining, affiliate.System, t.At)
+	change, refusal := p.Follow(remaining[0], affiliate.System, t.At)
 	if refusal != nil {
 		return "", refusal
 	}
@@ -216,10 +207,7 @@ func updateContents(
 	batch := &pgx.Batch{}
 	batch.Queue(remove, scope.Workspace, id, removed)
 	batch.Queue(lower, scope.Workspace, id, lowered, amounts)
-	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
-		return fmt.Errorf("update the contents of a payout: %w", err)
-	}
-	return nil
+	return postgres.Send(ctx, tx, "update the contents of a payout", batch)
 }
 
 // LockCommission locks a commission of a programme. If the commission is in a payout

@@ -3,6 +3,7 @@ package payout
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -60,14 +61,14 @@ const (
 func LockUnassigned(
 	ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, participants []affiliate.ParticipantID, cutoff time.Time,
 ) ([]payout.Candidate, error) {
-	return lockCandidates(ctx, tx, lockUnassigned, unassignedArgs(scope, participants, cutoff))
+	return lockCandidates(ctx, tx, lockUnassigned, candidateArgs(scope, participants, nil, cutoff))
 }
 
 // LockAssigned locks the commissions in the given payouts, in any status.
 func LockAssigned(
 	ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, payouts []affiliate.PayoutID, cutoff time.Time,
 ) ([]payout.Candidate, error) {
-	return lockCandidates(ctx, tx, lockAssigned, contentArgs(scope, payouts, cutoff))
+	return lockCandidates(ctx, tx, lockAssigned, candidateArgs(scope, nil, payouts, cutoff))
 }
 
 // LockReleased locks those payable commissions that were released from a payout and are in
@@ -75,24 +76,15 @@ func LockAssigned(
 func LockReleased(
 	ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, id affiliate.PayoutID, cutoff time.Time,
 ) ([]payout.Candidate, error) {
-	return lockCandidates(ctx, tx, lockReleased, contentArgs(scope, []affiliate.PayoutID{id}, cutoff))
+	return lockCandidates(ctx, tx, lockReleased, candidateArgs(scope, nil, []affiliate.PayoutID{id}, cutoff))
 }
 
-func unassignedArgs(scope affiliate.Scope, participants []affiliate.ParticipantID, cutoff time.Time) pgx.NamedArgs {
-	return pgx.NamedArgs{"workspace": scope.Workspace, "mode": scope.Mode, "participants": participants, "cutoff": cutoff}
-}
-
-func contentArgs(scope affiliate.Scope, payouts []affiliate.PayoutID, cutoff time.Time) pgx.NamedArgs {
-	return pgx.NamedArgs{"workspace": scope.Workspace, "mode": scope.Mode, "payouts": payouts, "cutoff": cutoff}
+func candidateArgs(scope affiliate.Scope, participants []affiliate.ParticipantID, payouts []affiliate.PayoutID, cutoff time.Time) pgx.NamedArgs {
+	return pgx.NamedArgs{"workspace": scope.Workspace, "mode": scope.Mode, "participants": participants, "payouts": payouts, "cutoff": cutoff}
 }
 
 func lockCandidates(ctx context.Context, tx *postgres.Tx, lock string, args pgx.NamedArgs) ([]payout.Candidate, error) {
-	rows, _ := tx.Query(ctx, lock, postgres.PlanForArgs, args)
-	found, err := pgx.CollectRows(rows, pgx.RowToStructByName[payout.Candidate])
-	if err != nil {
-		return nil, fmt.Errorf("lock commissions of payouts: %w", err)
-	}
-	return found, nil
+	return postgres.List[payout.Candidate](ctx, tx, "lock commissions of payouts", lock, postgres.PlanForArgs, args)
 }
 
 // rowsPerStatement is the maximum number of rows that one statement changes. A statement
@@ -100,15 +92,28 @@ func lockCandidates(ctx context.Context, tx *postgres.Tx, lock string, args pgx.
 // if the database is busy.
 const rowsPerStatement = 2_000
 
-// inChunks divides the range from 0 to n into consecutive parts and calls process for
-// each part.
-func inChunks(n int, process func(from, to int) error) error {
-	for from := 0; from < n; from += rowsPerStatement {
-		if err := process(from, min(from+rowsPerStatement, n)); err != nil {
+// inChunks calls process for consecutive parts of commissions, with one array per column.
+func inChunks(
+	commissions []payout.Candidate, process func(ids []affiliate.CommissionID, payouts []*affiliate.PayoutID, amounts []int64) error,
+) error {
+	for chunk := range slices.Chunk(commissions, rowsPerStatement) {
+		payouts, amounts := make([]*affiliate.PayoutID, len(chunk)), make([]int64, len(chunk))
+		for i, c := range chunk {
+			payouts[i], amounts[i] = c.Payout, c.AmountCents
+		}
+		if err := process(idsOf(chunk), payouts, amounts); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func idsOf(commissions []payout.Candidate) []affiliate.CommissionID {
+	ids := make([]affiliate.CommissionID, len(commissions))
+	for i, c := range commissions {
+		ids[i] = c.ID
+	}
+	return ids
 }
 
 // AssignCommissions adds locked commissions that are in no payout to their payouts and
@@ -120,15 +125,10 @@ func AssignCommissions(
 		update commissions c set payout_id = t.payout_id, updated_at = $3
 		from unnest($4::uuid[], $5::uuid[]) as t (id, payout_id)
 		where c.workspace_id = $1 and c.mode = $2 and c.id = t.id and c.status = 'approved' and c.payout_id is null`
-	ids := make([]affiliate.CommissionID, len(commissions))
-	payouts := make([]affiliate.PayoutID, len(commissions))
-	for i, c := range commissions {
-		ids[i], payouts[i] = c.ID, *c.Payout
-	}
-	err := inChunks(len(commissions), func(from, to int) error {
-		tag, err := tx.Exec(ctx, assign, scope.Workspace, scope.Mode, at, ids[from:to], payouts[from:to])
-		if err == nil && tag.RowsAffected() != int64(to-from) {
-			err = fmt.Errorf("only %d of %d locked commissions are approved and in no payout", tag.RowsAffected(), to-from)
+	err := inChunks(commissions, func(ids []affiliate.CommissionID, payouts []*affiliate.PayoutID, _ []int64) error {
+		tag, err := tx.Exec(ctx, assign, scope.Workspace, scope.Mode, at, ids, payouts)
+		if err == nil && tag.RowsAffected() != int64(len(ids)) {
+			err = fmt.Errorf("only %d of %d locked commissions are approved and in no payout", tag.RowsAffected(), len(ids))
 		}
 		return err
 	})
@@ -146,17 +146,8 @@ func RecordContents(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope,
 		from unnest($2::uuid[], $3::uuid[], $4::bigint[]) as t (payout_id, commission_id, amount_cents)
 		on conflict (workspace_id, payout_id, commission_id) do update set amount_cents = excluded.amount_cents
 			where h.amount_cents <> excluded.amount_cents`
-	payouts := make([]affiliate.PayoutID, len(commissions))
-	ids := make([]affiliate.CommissionID, len(commissions))
-	amounts := make([]int64, len(commissions))
-	for i, c := range commissions {
-		payouts[i], ids[i], amounts[i] = *c.Payout, c.ID, c.AmountCents
-	}
-	return inChunks(len(commissions), func(from, to int) error {
-		if _, err := tx.Exec(ctx, upsert, scope.Workspace, payouts[from:to], ids[from:to], amounts[from:to]); err != nil {
-			return fmt.Errorf("record the contents of payouts: %w", err)
-		}
-		return nil
+	return inChunks(commissions, func(ids []affiliate.CommissionID, payouts []*affiliate.PayoutID, amounts []int64) error {
+		return postgres.Exec(ctx, tx, "record the contents of payouts", upsert, scope.Workspace, payouts, ids, amounts)
 	})
 }
 
@@ -170,15 +161,8 @@ func ReleaseCommissions(
 	const clearPayout = `
 		update commissions c set payout_id = null, updated_at = $3
 		where c.workspace_id = $1 and c.mode = $2 and c.id = any($4) and c.status in ('approved', 'refunded')`
-	ids := make([]affiliate.CommissionID, len(commissions))
-	for i, c := range commissions {
-		ids[i] = c.ID
-	}
-	return inChunks(len(ids), func(from, to int) error {
-		if _, err := tx.Exec(ctx, clearPayout, scope.Workspace, scope.Mode, at, ids[from:to]); err != nil {
-			return fmt.Errorf("release commissions: %w", err)
-		}
-		return nil
+	return inChunks(commissions, func(ids []affiliate.CommissionID, _ []*affiliate.PayoutID, _ []int64) error {
+		return postgres.Exec(ctx, tx, "release commissions", clearPayout, scope.Workspace, scope.Mode, at, ids)
 	})
 }
 
@@ -194,12 +178,7 @@ func ReleaseAll(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, pay
 // LockContents locks the commissions in a payout and returns their ids in ascending order.
 func LockContents(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, id affiliate.PayoutID) ([]affiliate.CommissionID, error) {
 	const lock = `select c.id from commissions c where c.workspace_id = $1 and c.mode = $2 and c.payout_id = $3 order by c.id for update`
-	rows, _ := tx.Query(ctx, lock, scope.Workspace, scope.Mode, id)
-	ids, err := pgx.CollectRows(rows, pgx.RowTo[affiliate.CommissionID])
-	if err != nil {
-		return nil, fmt.Errorf("lock the commissions of a payout: %w", err)
-	}
-	return ids, nil
+	return postgres.Values[affiliate.CommissionID](ctx, tx, "lock the commissions of a payout", lock, scope.Workspace, scope.Mode, id)
 }
 
 // PruneContents deletes the commissions of the given payouts from payout_commissions,
@@ -210,14 +189,7 @@ func PruneContents(
 	const remove = `
 		delete from payout_commissions h
 		where h.workspace_id = $1 and h.payout_id = any($2) and h.commission_id <> all($3)`
-	ids := make([]affiliate.CommissionID, len(kept))
-	for i, c := range kept {
-		ids[i] = c.ID
-	}
-	if _, err := tx.Exec(ctx, remove, scope.Workspace, payouts, ids); err != nil {
-		return fmt.Errorf("prune the contents of payouts: %w", err)
-	}
-	return nil
+	return postgres.Exec(ctx, tx, "prune the contents of payouts", remove, scope.Workspace, payouts, idsOf(kept))
 }
 
 // listedCommissions returns the commissions that each payout contains, ordered by id. It
@@ -227,7 +199,7 @@ func listedCommissions(
 	ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, payouts []affiliate.PayoutID,
 ) (map[affiliate.PayoutID][]affiliate.CommissionID, error) {
 	const read = `
-		select t.id as payout, h.commission_id as commission
+		select t.id as payout, array_agg(h.commission_id order by h.commission_id) as commissions
 		from unnest($2::uuid[]) as t (id)
 		cross join lateral (
 			select h.commission_id from payout_commissions h
@@ -235,17 +207,15 @@ func listedCommissions(
 			order by h.commission_id
 			limit $3
 		) h
-		order by t.id, h.commission_id`
-	listed := map[affiliate.PayoutID][]affiliate.CommissionID{}
-	rows, _ := tx.Query(ctx, read, scope.Workspace, payouts, payout.MaxEventCommissions)
-	var payout affiliate.PayoutID
-	var commission affiliate.CommissionID
-	_, err := pgx.ForEachRow(rows, []any{&payout, &commission}, func() error {
-		listed[payout] = append(listed[payout], commission)
-		return nil
-	})
-	if err != nil {
-		return nil, fmt.Errorf("read the contents of payouts: %w", err)
+		group by t.id`
+	type contents struct {
+		Payout      affiliate.PayoutID
+		Commissions []affiliate.CommissionID
 	}
-	return listed, nil
+	all, err := postgres.List[contents](ctx, tx, "read the contents of payouts", read, scope.Workspace, payouts, payout.MaxEventCommissions)
+	listed := make(map[affiliate.PayoutID][]affiliate.CommissionID, len(all))
+	for _, c := range all {
+		listed[c.Payout] = c.Commissions
+	}
+	return listed, err
 }

@@ -2,9 +2,6 @@ package payout
 
 import (
 	"context"
-	"fmt"
-
-	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/payout"
@@ -21,6 +18,15 @@ import (
 const payoutNames = `
 	join programs g on g.workspace_id = p.workspace_id and g.id = p.program_id
 	join participants t on t.workspace_id = p.workspace_id and t.id = p.participant_id`
+
+// listPayouts returns a page of the payouts that match where and the filter, and their number.
+func listPayouts(
+	ctx context.Context, db *postgres.DB, where postgres.Conditions, filter payout.Filter, page affiliate.Page,
+) ([]payout.Item, int64, error) {
+	payoutConditions(&where, filter)
+	pageSQL, countSQL := payoutListSQL(where)
+	return postgres.Page[payout.Item](ctx, db, "payouts", where, page, pageSQL, countSQL)
+}
 
 func payoutConditions(where *postgres.Conditions, filter payout.Filter) {
 	if filter.Status != "" {
@@ -50,30 +56,6 @@ func payoutListSQL(where postgres.Conditions) (page, count string) {
 	return page, postgres.CountUpTo(affiliate.MaxTotal, `from payouts p where `+where.SQL())
 }
 
-func payoutPage(
-	ctx context.Context, db *postgres.DB, where postgres.Conditions, page affiliate.Page,
-) ([]payout.Item, int64, error) {
-	pageSQL, countSQL := payoutListSQL(where)
-	args := append([]any{postgres.PlanForArgs}, where.Args...)
-	rows, err := db.Query(ctx, pageSQL, append(args, page.Size, page.Offset())...)
-	if err != nil {
-		return nil, 0, fmt.Errorf("read payouts: %w", err)
-	}
-	items, err := pgx.CollectRows(rows, pgx.RowToStructByName[payout.Item])
-	if err != nil {
-		return nil, 0, fmt.Errorf("read payouts: %w", err)
-	}
-	if n := int64(len(items)); n < int64(page.Size) && (n > 0 || page.Offset() == 0) {
-		// This is the last page, so the position of its last row is the total.
-		return items, page.Offset() + n, nil
-	}
-	var total int64
-	if err := db.QueryRow(ctx, countSQL, args...).Scan(&total); err != nil {
-		return nil, 0, fmt.Errorf("count payouts: %w", err)
-	}
-	return items, total, nil
-}
-
 // List returns one page of payouts, newest first, and the number of payouts on all
 // pages, up to affiliate.MaxTotal. Errors: NOT_FOUND if the filter's programme,
 // participant or batch does not exist.
@@ -86,8 +68,7 @@ func List(
 	var where postgres.Conditions
 	where.Add("p.workspace_id = ?", scope.Workspace)
 	where.Add("p.mode = ?", scope.Mode)
-	payoutConditions(&where, filter)
-	return payoutPage(ctx, db, where, page)
+	return listPayouts(ctx, db, where, filter, page)
 }
 
 // ListOfPartner returns one page of a partner's payouts in the mode, newest first, and
@@ -104,8 +85,7 @@ func ListOfPartner(
 	where.Add("p.partner_id = ?", partner)
 	where.Add("p.mode = ?", mode)
 	where.Add("p.initiated_at is not null")
-	payoutConditions(&where, filter)
-	return payoutPage(ctx, db, where, page)
+	return listPayouts(ctx, db, where, filter, page)
 }
 
 // Get returns one payout. Errors: NOT_FOUND.
@@ -136,12 +116,11 @@ func GetDetail(ctx context.Context, db *postgres.DB, scope affiliate.Scope, id a
 		return payout.Detail{}, err
 	}
 	detail := payout.Detail{Item: item}
-	rows, _ := db.Query(ctx, commissions, scope.Workspace, scope.Mode, id, payout.MaxPayoutCommissions)
-	if detail.Commissions, err = pgx.CollectRows(rows, pgx.RowToStructByName[payout.Commission]); err != nil {
-		return detail, fmt.Errorf("read commissions of a payout: %w", err)
+	detail.Commissions, err = postgres.List[payout.Commission](
+		ctx, db, "read commissions of a payout", commissions, scope.Workspace, scope.Mode, id, payout.MaxPayoutCommissions)
+	if err != nil {
+		return detail, err
 	}
-	if err := db.QueryRow(ctx, hint, scope.Workspace, scope.Mode, id).Scan(&detail.AccountHint); err != nil {
-		return detail, fmt.Errorf("read the account of a payout: %w", err)
-	}
-	return detail, nil
+	detail.AccountHint, err = postgres.Value[*string](ctx, db, "read the account of a payout", hint, scope.Workspace, scope.Mode, id)
+	return detail, err
 }

@@ -3,7 +3,6 @@ package payout
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/jackc/pgx/v5"
 
@@ -12,7 +11,6 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
-// isOwed reports whether a partner has a positive balance or pending commissions in live mode.
 const isOwed = `
 	select exists (
 		select from participants t
@@ -27,11 +25,7 @@ const isOwed = `
 
 // IsOwed reports whether a partner has a positive balance or pending commissions in live mode.
 func IsOwed(ctx context.Context, tx *postgres.Tx, partner affiliate.UserID) (bool, error) {
-	var owed bool
-	if err := tx.QueryRow(ctx, isOwed, partner).Scan(&owed); err != nil {
-		return false, fmt.Errorf("check whether a partner is owed money: %w", err)
-	}
-	return owed, nil
+	return postgres.Value[bool](ctx, tx, "check whether a partner is owed money", isOwed, partner)
 }
 
 // Partner is a partner whose payout method is locked.
@@ -67,10 +61,7 @@ func SetMethod(ctx context.Context, tx *postgres.Tx, partner affiliate.UserID, m
 		on conflict (user_id) do update
 		set method = excluded.method, account = excluded.account, account_hint = excluded.account_hint, updated_at = excluded.updated_at,
 			held_until = excluded.held_until`
-	if _, err := tx.Exec(ctx, set, partner, m.Method, m.Account, m.Hint, m.UpdatedAt, m.HeldUntil); err != nil {
-		return fmt.Errorf("set payout method: %w", err)
-	}
-	return nil
+	return postgres.Exec(ctx, tx, "set payout method", set, partner, m.Method, m.Account, m.Hint, m.UpdatedAt, m.HeldUntil)
 }
 
 // LockMethods keeps the payout methods of the partners of payouts unchanged until the
@@ -81,10 +72,7 @@ func LockMethods(ctx context.Context, tx *postgres.Tx, payouts []payout.Payout) 
 	for i, p := range payouts {
 		partners[i] = p.Partner
 	}
-	if _, err := tx.Exec(ctx, lock, partners); err != nil {
-		return fmt.Errorf("lock payout methods: %w", err)
-	}
-	return nil
+	return postgres.Exec(ctx, tx, "lock payout methods", lock, partners)
 }
 
 // CopyAccounts copies the accounts of the partners to the pending payouts of a batch that
@@ -95,8 +83,5 @@ func CopyAccounts(ctx context.Context, tx *postgres.Tx, batch payout.Batch) erro
 		from payout_methods m
 		where p.workspace_id = $1 and p.mode = $2 and p.batch_id = $3 and p.status = 'pending' and p.account is null
 			and m.user_id = p.partner_id and m.method = p.method and m.account is not null`
-	if _, err := tx.Exec(ctx, update, batch.Workspace, batch.Mode, batch.ID); err != nil {
-		return fmt.Errorf("copy accounts to payouts: %w", err)
-	}
-	return nil
+	return postgres.Exec(ctx, tx, "copy accounts to payouts", update, batch.Workspace, batch.Mode, batch.ID)
 }

@@ -4,7 +4,6 @@ package payout
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -28,15 +27,11 @@ func Lock(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, id affili
 		from payouts p
 		where p.workspace_id = $1 and p.mode = $2 and p.id = $3
 		for no key update`
-	var batchID payout.BatchID
-	err := tx.QueryRow(ctx, batchOf, scope.Workspace, scope.Mode, id).Scan(&batchID)
-	if errors.Is(err, pgx.ErrNoRows) {
-		err = affiliate.Refuse(affiliate.ReasonNotFound)
-	}
+	found, err := postgres.OneRow[struct{ BatchID payout.BatchID }](tx.Query(ctx, batchOf, scope.Workspace, scope.Mode, id))
 	if err != nil {
 		return payout.Batch{}, payout.Payout{}, err
 	}
-	batch, err := LockBatch(ctx, tx, scope, batchID)
+	batch, err := LockBatch(ctx, tx, scope, found.BatchID)
 	if err != nil {
 		return batch, payout.Payout{}, err
 	}
@@ -53,12 +48,7 @@ func LockOfBatch(ctx context.Context, tx *postgres.Tx, batch payout.Batch, statu
 		where p.workspace_id = $1 and p.mode = $2 and p.batch_id = $3 and p.status = any($4)
 		order by p.id
 		for no key update`
-	rows, _ := tx.Query(ctx, lock, batch.Workspace, batch.Mode, batch.ID, statuses)
-	found, err := pgx.CollectRows(rows, pgx.RowToStructByName[payout.Payout])
-	if err != nil {
-		return nil, fmt.Errorf("lock the payouts of a batch: %w", err)
-	}
-	return found, nil
+	return postgres.List[payout.Payout](ctx, tx, "lock the payouts of a batch", lock, batch.Workspace, batch.Mode, batch.ID, statuses)
 }
 
 var (
@@ -77,8 +67,8 @@ func Insert(ctx context.Context, tx *postgres.Tx, draft payout.DraftBatch) error
 	}
 	batch := &pgx.Batch{}
 	insertPayouts.Queue(batch, draft.Payouts...)
-	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
-		return fmt.Errorf("insert payouts: %w", err)
+	if err := postgres.Send(ctx, tx, "insert payouts", batch); err != nil {
+		return err
 	}
 	return AssignCommissions(ctx, tx, draft.Batch.Scope, draft.Commissions, draft.Batch.CreatedAt)
 }
@@ -90,11 +80,10 @@ func Insert(ctx context.Context, tx *postgres.Tx, draft payout.DraftBatch) error
 func Apply(
 	ctx context.Context, tx *postgres.Tx, batch payout.Batch, at time.Time, changes ...payout.Change,
 ) (payout.Batch, error) {
-	moved, ids := make([]payout.Payout, len(changes)), make([]affiliate.PayoutID, len(changes))
+	updates, moved, ids := &pgx.Batch{}, make([]payout.Payout, len(changes)), make([]affiliate.PayoutID, len(changes))
 	for i, change := range changes {
 		moved[i], ids[i] = change.After, change.After.ID
 	}
-	updates := &pgx.Batch{}
 	for _, q := range updatePayouts.Queue(updates, moved...) {
 		q.Exec(func(tag pgconn.CommandTag) error {
 			if tag.RowsAffected() != int64(q.N) {
@@ -103,8 +92,8 @@ func Apply(
 			return nil
 		})
 	}
-	if err := tx.SendBatch(ctx, updates).Close(); err != nil {
-		return batch, fmt.Errorf("change payouts: %w", err)
+	if err := postgres.Send(ctx, tx, "change payouts", updates); err != nil {
+		return batch, err
 	}
 	batch, err := UpdateBatch(ctx, tx, batch, at)
 	if err != nil {
