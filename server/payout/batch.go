@@ -26,12 +26,8 @@ func (s *Service) PreviewPayouts(ctx context.Context, req *affiliatev1.PreviewPa
 	sortPreview(due)
 	first := min(page.Offset(), int64(len(due)))
 	last := min(first+int64(page.Size), int64(len(due)))
-	data := make([]*affiliatev1.PayoutPreviewLine, 0, last-first)
-	for _, d := range due[first:last] {
-		data = append(data, previewLine(d))
-	}
 	return &affiliatev1.PayoutPreview{
-		Data: data, Total: int64(len(due)), Cutoff: server.Timestamp(selection.Cutoff), Totals: toTotals(previewTotals(due)),
+		Data: server.ConvertAll(due[first:last], previewLine), Total: int64(len(due)), Cutoff: server.Timestamp(selection.Cutoff), Totals: toTotals(previewTotals(due)),
 		Page: int32(page.Number), Limit: int32(page.Size), //nolint:gosec // both were int32 in the request
 	}, nil
 }
@@ -129,12 +125,8 @@ func (s *Service) ListPayoutBatches(ctx context.Context, req *affiliatev1.ListPa
 	if err != nil {
 		return nil, err
 	}
-	data := make([]*affiliatev1.PayoutBatch, len(batches))
-	for i, b := range batches {
-		data[i] = toBatch(*b)
-	}
 	return &affiliatev1.ListPayoutBatchesResponse{
-		Data: data, Total: server.Total(ctx, total),
+		Data: server.ConvertAll(batches, toBatch), Total: server.Total(ctx, total),
 		Page: int32(page.Number), Limit: int32(page.Size), //nolint:gosec // both were int32 in the request
 	}, nil
 }
@@ -161,47 +153,68 @@ func (s *Service) GetPayoutBatch(ctx context.Context, req *affiliatev1.GetPayout
 // new amount of a payout cannot be paid, it cancels the payout. It copies the accounts of
 // the partners to the payouts. Errors: NOT_FOUND, PAYOUT_STATE_INVALID.
 func (s *Service) ConfirmPayoutBatch(ctx context.Context, req *affiliatev1.ConfirmPayoutBatchRequest) (*affiliatev1.PayoutBatch, error) {
+	caller := server.PrincipalFrom(ctx)
+	return s.changeBatch(ctx, req, func(tx *postgres.Tx, id payout.BatchID, t payout.Transition) (payout.Batch, error) {
+		limit, err := payouts.ConfirmationLimit(ctx, tx, caller.Scope(), t.At)
+		if err != nil {
+			return payout.Batch{}, err
+		}
+		batch, err := payouts.LockBatch(ctx, tx, caller.Scope(), id)
+		if err != nil {
+			return batch, err
+		}
+		if err := payouts.SetTotals(ctx, tx, &batch); err != nil {
+			return batch, err
+		}
+		oldStatus := batch.Status
+		confirmed, complete, refusal := batch.Confirm(payout.Confirmation{By: t.Actor, User: caller.AccountableUser(), At: t.At}, limit)
+		if refusal != nil {
+			return batch, refusal
+		}
+		if complete {
+			t.Move = payout.MoveConfirm
+			batch, err = confirmPayouts(ctx, tx, confirmed, t)
+		} else if batch, err = payouts.UpdateBatch(ctx, tx, confirmed, t.At); err == nil {
+			err = tx.Notify(ctx, confirmed.AwaitingNotification(t.At))
+		}
+		if err == nil {
+			err = auditMove(ctx, tx, &batch, oldStatus, "confirm", t)
+		}
+		return batch, err
+	})
+}
+
+// changeBatch runs fn in a transaction, with the id of the batch in the request and a
+// transition without a move. fn returns the changed batch.
+func (s *Service) changeBatch(
+	ctx context.Context, req interface{ GetBatchId() string }, fn func(tx *postgres.Tx, id payout.BatchID, t payout.Transition) (payout.Batch, error),
+) (*affiliatev1.PayoutBatch, error) {
 	id, err := server.PathID[payout.BatchID](req.GetBatchId())
 	if err != nil {
 		return nil, err
 	}
-	caller, actor, at := server.PrincipalFrom(ctx), server.ActorFrom(ctx), s.currentTime()
+	t := payout.Transition{Actor: server.ActorFrom(ctx), At: s.currentTime()}
 	var batch payout.Batch
-	err = s.db.InTx(ctx, func(tx *postgres.Tx) error {
-		limit, err := payouts.ConfirmationLimit(ctx, tx, caller.Scope(), at)
-		if err != nil {
-			return err
-		}
-		if batch, err = payouts.LockBatch(ctx, tx, caller.Scope(), id); err != nil {
-			return err
-		}
-		if err := payouts.SetTotals(ctx, tx, &batch); err != nil {
-			return err
-		}
-		oldStatus := batch.Status
-		confirmed, complete, refusal := batch.Confirm(payout.Confirmation{By: actor, User: caller.AccountableUser(), At: at}, limit)
-		if refusal != nil {
-			return refusal
-		}
-		if complete {
-			batch, err = confirmPayouts(ctx, tx, confirmed, payout.Transition{Move: payout.MoveConfirm, Actor: actor, At: at})
-		} else if batch, err = payouts.UpdateBatch(ctx, tx, confirmed, at); err == nil {
-			err = tx.Notify(ctx, confirmed.AwaitingNotification(at))
-		}
-		if err != nil {
-			return err
-		}
-		if err := payouts.SetTotals(ctx, tx, &batch); err != nil {
-			return err
-		}
-		return auditBatch(ctx, tx, batch, "confirm", at, actor, map[string]any{"status": oldStatus}, map[string]any{
-			"status": batch.Status, "payouts": batch.Counts,
-		})
+	err = s.db.InTx(ctx, func(tx *postgres.Tx) (err error) {
+		batch, err = fn(tx, id, t)
+		return err
 	})
 	if err != nil {
 		return nil, err
 	}
 	return toBatch(batch), nil
+}
+
+// auditMove sets the totals of a changed batch and writes the audit record about the change.
+func auditMove(ctx context.Context, tx *postgres.Tx, batch *payout.Batch, before payout.BatchStatus, verb string, t payout.Transition) error {
+	if err := payouts.SetTotals(ctx, tx, batch); err != nil {
+		return err
+	}
+	after := map[string]any{"status": batch.Status}
+	if t.Move != payout.MoveCancel {
+		after["payouts"] = batch.Counts
+	}
+	return auditBatch(ctx, tx, *batch, verb, t.At, t.Actor, map[string]any{"status": before}, after)
 }
 
 // confirmPayouts confirms the draft payouts of a locked batch.
@@ -262,87 +275,66 @@ func recheck(
 // payout again, as ConfirmPayoutBatch does. Errors: NOT_FOUND, PAYOUT_STATE_INVALID if the
 // batch is neither confirmed nor processing.
 func (s *Service) ProcessPayoutBatch(ctx context.Context, req *affiliatev1.ProcessPayoutBatchRequest) (*affiliatev1.PayoutBatch, error) {
-	id, err := server.PathID[payout.BatchID](req.GetBatchId())
-	if err != nil {
-		return nil, err
-	}
-	scope, actor, at := server.PrincipalFrom(ctx).Scope(), server.ActorFrom(ctx), s.currentTime()
-	var batch payout.Batch
-	err = s.db.InTx(ctx, func(tx *postgres.Tx) error {
-		if batch, err = payouts.LockBatch(ctx, tx, scope, id); err != nil {
-			return err
+	return s.changeBatch(ctx, req, func(tx *postgres.Tx, id payout.BatchID, t payout.Transition) (payout.Batch, error) {
+		batch, err := payouts.LockBatch(ctx, tx, server.PrincipalFrom(ctx).Scope(), id)
+		if err != nil {
+			return batch, err
 		}
 		oldStatus := batch.Status
 		if !oldStatus.Sendable() {
-			return batch.Refuse()
+			return batch, batch.Refuse()
 		}
 		pending, err := payouts.LockOfBatch(ctx, tx, batch, payout.Pending)
 		if err != nil {
-			return err
+			return batch, err
 		}
 		if len(pending) == 0 {
-			return payouts.SetTotals(ctx, tx, &batch)
+			err = payouts.SetTotals(ctx, tx, &batch)
+			return batch, err
 		}
-		if batch, err = recheck(ctx, tx, batch, pending, payout.Transition{Move: payout.MoveProcess, Actor: actor, At: at}); err != nil {
-			return err
+		t.Move = payout.MoveProcess
+		if batch, err = recheck(ctx, tx, batch, pending, t); err != nil {
+			return batch, err
 		}
-		if err := payouts.SetTotals(ctx, tx, &batch); err != nil {
-			return err
-		}
-		return auditBatch(ctx, tx, batch, "process", at, actor, map[string]any{"status": oldStatus}, map[string]any{
-			"status": batch.Status, "payouts": batch.Counts,
-		})
+		err = auditMove(ctx, tx, &batch, oldStatus, "process", t)
+		return batch, err
 	})
-	if err != nil {
-		return nil, err
-	}
-	return toBatch(batch), nil
 }
 
 // CancelPayoutBatch cancels a batch with its draft and pending payouts. Errors: NOT_FOUND,
 // PAYOUT_STATE_INVALID if a payout of the batch was already sent.
 func (s *Service) CancelPayoutBatch(ctx context.Context, req *affiliatev1.CancelPayoutBatchRequest) (*affiliatev1.PayoutBatch, error) {
-	id, err := server.PathID[payout.BatchID](req.GetBatchId())
-	if err != nil {
-		return nil, err
-	}
-	scope, actor, at := server.PrincipalFrom(ctx).Scope(), server.ActorFrom(ctx), s.currentTime()
-	var batch payout.Batch
-	err = s.db.InTx(ctx, func(tx *postgres.Tx) error {
-		if batch, err = payouts.LockBatch(ctx, tx, scope, id); err != nil {
-			return err
+	return s.changeBatch(ctx, req, func(tx *postgres.Tx, id payout.BatchID, t payout.Transition) (payout.Batch, error) {
+		batch, err := payouts.LockBatch(ctx, tx, server.PrincipalFrom(ctx).Scope(), id)
+		if err != nil {
+			return batch, err
 		}
 		oldStatus := batch.Status
 		if !oldStatus.Cancelable() {
-			return batch.Refuse()
+			return batch, batch.Refuse()
 		}
 		unsent, err := payouts.LockOfBatch(ctx, tx, batch, payout.Draft, payout.Pending)
 		if err != nil {
-			return err
+			return batch, err
 		}
+		t.Move = payout.MoveCancel
 		changes, ids := make([]payout.Change, len(unsent)), make([]affiliate.PayoutID, len(unsent))
 		for i, p := range unsent {
-			change, refusal := payout.Transition{Move: payout.MoveCancel, Actor: actor, At: at}.Apply(p)
+			change, refusal := t.Apply(p)
 			if refusal != nil {
-				return refusal
+				return batch, refusal
 			}
 			changes[i], ids[i] = change, p.ID
 		}
-		if err := payouts.ReleaseAll(ctx, tx, scope, ids, at); err != nil {
-			return err
+		if err := payouts.ReleaseAll(ctx, tx, batch.Scope, ids, t.At); err != nil {
+			return batch, err
 		}
-		if batch, err = payouts.Apply(ctx, tx, batch, at, changes...); err != nil {
-			return err
+		if batch, err = payouts.Apply(ctx, tx, batch, t.At, changes...); err != nil {
+			return batch, err
 		}
-		if err := payouts.SetTotals(ctx, tx, &batch); err != nil {
-			return err
-		}
-		return auditBatch(ctx, tx, batch, "cancel", at, actor, map[string]any{"status": oldStatus}, map[string]any{"status": batch.Status})
+		err = auditMove(ctx, tx, &batch, oldStatus, "cancel", t)
+		return batch, err
 	})
-	if err != nil {
-		return nil, err
-	}
-	return toBatch(batch), nil
 }
 
 // auditBatch writes an audit record about a member's action on a batch.

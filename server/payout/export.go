@@ -1,6 +1,7 @@
 package payout
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strconv"
@@ -19,73 +20,63 @@ import (
 	payouts "github.com/tributary-hq/tributary/storage/postgres/payout"
 )
 
-// format is a file format for exported payouts.
-type format struct {
-	header []string
-	write  func(w *csv.Writer, p payout.ExportedPayout, account payout.Account)
+// column is a column of a file with exported payouts.
+type column struct {
+	name  string
+	write func(w *csv.Writer, r record)
 }
 
-// formats has the definitions of the formats that a request can name. PayPal and Wise
+// record is a row of a file: a payout with its account in clear text.
+type record struct {
+	payout.ExportedPayout
+	account payout.Account
+}
+
+// formats has the columns of the formats that a request can name. PayPal and Wise
 // define the columns of their files, their order and the lengths of the values: the file
 // for payouts of PayPal (https://www.paypal.com/us/smarthelp/article/faq1769) and the
 // template for recipients with an e-mail address of Wise
 // (https://wise.com/help/articles/2663302).
-var formats = map[payout.ExportFormat]format{
+var formats = map[payout.ExportFormat][]column{
 	payout.ExportGeneric: {
-		header: []string{
-			"payoutId", "status", "programName", "participantId", "partnerName", "amountCents", "amount", "currency", "method", "account",
-			"accountHolder", "commissionCount", "adjustmentCents", "periodStart", "periodEnd",
-		},
-		write: func(w *csv.Writer, p payout.ExportedPayout, account payout.Account) {
-			w.ID(p.ID.UUID)
-			w.Text(string(p.Status))
-			w.Text(p.ProgramName)
-			w.ID(p.Participant.UUID)
-			w.Text(p.PartnerName)
-			w.Int(p.AmountCents)
-			w.Text(decimal(p.AmountCents, affiliate.CurrencyExponent(p.Currency)))
-			w.Text(p.Currency)
-			w.Text(string(p.Method))
-			w.Text(account.Account)
-			w.Text(account.Holder)
-			w.Int(p.CommissionCount)
-			w.Int(p.AdjustmentCents)
-			w.OptionalTime(p.PeriodStart)
-			w.OptionalTime(p.PeriodEnd)
-		},
+		{"payoutId", func(w *csv.Writer, r record) { w.ID(r.ID.UUID) }},
+		{"status", func(w *csv.Writer, r record) { w.Text(string(r.Status)) }},
+		{"programName", func(w *csv.Writer, r record) { w.Text(r.ProgramName) }},
+		{"participantId", func(w *csv.Writer, r record) { w.ID(r.Participant.UUID) }},
+		{"partnerName", func(w *csv.Writer, r record) { w.Text(r.PartnerName) }},
+		{"amountCents", func(w *csv.Writer, r record) { w.Int(r.AmountCents) }},
+		{"amount", func(w *csv.Writer, r record) { w.Text(decimal(r.AmountCents, affiliate.CurrencyExponent(r.Currency))) }},
+		{"currency", func(w *csv.Writer, r record) { w.Text(r.Currency) }},
+		{"method", func(w *csv.Writer, r record) { w.Text(string(r.Method)) }},
+		{"account", func(w *csv.Writer, r record) { w.Text(r.account.Account) }},
+		{"accountHolder", func(w *csv.Writer, r record) { w.Text(r.account.Holder) }},
+		{"commissionCount", func(w *csv.Writer, r record) { w.Int(r.CommissionCount) }},
+		{"adjustmentCents", func(w *csv.Writer, r record) { w.Int(r.AdjustmentCents) }},
+		{"periodStart", func(w *csv.Writer, r record) { w.OptionalTime(r.PeriodStart) }},
+		{"periodEnd", func(w *csv.Writer, r record) { w.OptionalTime(r.PeriodEnd) }},
 	},
 	payout.ExportPayPal: {
-		header: []string{"Recipient", "Amount", "Currency", "Customer ID", "Note", "Recipient wallet"},
-		write: func(w *csv.Writer, p payout.ExportedPayout, account payout.Account) {
-			w.Text(account.Account)
-			w.Text(payPalAmount(p))
-			w.Text(p.Currency)
-			w.Text(compactID(p.ID)[:payPalIDLength])
-			w.Text(p.ProgramName)
-			w.Text("PAYPAL")
-		},
+		{"Recipient", func(w *csv.Writer, r record) { w.Text(r.account.Account) }},
+		{"Amount", func(w *csv.Writer, r record) { w.Text(payPalAmount(r)) }},
+		{"Currency", func(w *csv.Writer, r record) { w.Text(r.Currency) }},
+		{"Customer ID", func(w *csv.Writer, r record) { w.Text(compactID(r.ID)[:payPalIDLength]) }},
+		{"Note", func(w *csv.Writer, r record) { w.Text(r.ProgramName) }},
+		{"Recipient wallet", func(w *csv.Writer, _ record) { w.Text("PAYPAL") }},
 	},
 	payout.ExportWise: {
-		header: []string{"name", "recipientEmail", "paymentReference", "amount", "amountCurrency", "sourceCurrency", "targetCurrency", "type"},
-		write: func(w *csv.Writer, p payout.ExportedPayout, account payout.Account) {
-			name := account.Holder
-			if name == "" {
-				name = p.PartnerName
-			}
-			id := compactID(p.ID)
-			w.Text(name)
-			w.Text(account.Account)
-			w.Text(id[len(id)-wiseReferenceLength:])
-			w.Text(decimal(p.AmountCents, affiliate.CurrencyExponent(p.Currency)))
-			w.Text("target")
-			w.Text(p.Currency)
-			w.Text(p.Currency)
-			w.Text("EMAIL")
-		},
+		{"name", func(w *csv.Writer, r record) { w.Text(cmp.Or(r.account.Holder, r.PartnerName)) }},
+		{"recipientEmail", func(w *csv.Writer, r record) { w.Text(r.account.Account) }},
+		{"paymentReference", func(w *csv.Writer, r record) { w.Text(compactID(r.ID)[idLength-wiseReferenceLength:]) }},
+		{"amount", func(w *csv.Writer, r record) { w.Text(decimal(r.AmountCents, affiliate.CurrencyExponent(r.Currency))) }},
+		{"amountCurrency", func(w *csv.Writer, _ record) { w.Text("target") }},
+		{"sourceCurrency", func(w *csv.Writer, r record) { w.Text(r.Currency) }},
+		{"targetCurrency", func(w *csv.Writer, r record) { w.Text(r.Currency) }},
+		{"type", func(w *csv.Writer, _ record) { w.Text("EMAIL") }},
 	},
 }
 
 const (
+	idLength = 32 // of the result of compactID
 	// payPalIDLength is the maximum length of a customer id in PayPal's file.
 	payPalIDLength = 30
 	// wiseReferenceLength is the maximum length of a payment reference that Wise accepts in
@@ -99,7 +90,7 @@ func compactID(id affiliate.PayoutID) string { return strings.ReplaceAll(id.Stri
 // payPalAmount returns the amount of a payout in PayPal's file. It has no decimals in a
 // currency in which PayPal does not accept them. payout.Export.Choose has checked
 // that the amounts are whole.
-func payPalAmount(p payout.ExportedPayout) string {
+func payPalAmount(p record) string {
 	if (payout.Export{Format: payout.ExportPayPal, Currency: &p.Currency}).WholeUnits() {
 		return decimal(p.AmountCents/100, 0)
 	}
@@ -145,8 +136,9 @@ func (s *Service) ExportPayoutBatch(req *affiliatev1.ExportPayoutBatchRequest, s
 	if err := stream.SetHeader(metadata.Pairs(exportParts, strconv.FormatInt(parts, 10))); err != nil {
 		return err
 	}
-	file := formats[export.Format]
-	return server.StreamCSV(stream, "payouts", scope.Mode, at, file.header, func(w *csv.Writer) error {
+	columns := formats[export.Format]
+	names := server.ConvertAll(columns, func(c column) string { return c.name })
+	return server.StreamCSV(stream, "payouts", scope.Mode, at, names, func(w *csv.Writer) error {
 		for p, err := range payouts.Export(ctx, s.db, scope, id, export) {
 			if err != nil {
 				return err
@@ -155,7 +147,9 @@ func (s *Service) ExportPayoutBatch(req *affiliatev1.ExportPayoutBatchRequest, s
 			if err != nil {
 				return fmt.Errorf("payout %s: account: %w", p.ID, err)
 			}
-			file.write(w, p, account)
+			for _, c := range columns {
+				c.write(w, record{p, account})
+			}
 			if err := w.EndRow(); err != nil {
 				return err
 			}
