@@ -124,16 +124,16 @@ func TestAttribute_Reasons(t *testing.T) {
 				t.Errorf("attributed %v, but method %v, programme %v, participant %v, click %v, link %v",
 					d.Attributed, d.Method, d.Program, d.Participant, d.Click, d.Link)
 			}
-			if (d.Earning != nil) != (d.Rule != nil && d.Calculation != nil) {
-				t.Errorf("earns %v, but the trace has rule %v and calculation %v", d.Earning, d.Rule, d.Calculation)
+			if (d.Earning != nil) != (d.Trace.Rule != nil && d.Trace.Calculation != nil) {
+				t.Errorf("earns %v, but the trace has rule %v and calculation %v", d.Earning, d.Trace.Rule, d.Trace.Calculation)
 			}
 			if !strings.Contains(d.Explanation, tc.explanation) || !strings.HasSuffix(d.Explanation, ".") {
 				t.Errorf("the explanation is %q, want a sentence with %q", d.Explanation, tc.explanation)
 			}
-			if got := firstFailure(d.Steps); got != tc.failedStep {
+			if got := firstFailure(d.Trace.Steps); got != tc.failedStep {
 				t.Errorf("the first failed step is %q, want %q", got, tc.failedStep)
 			}
-			for i, step := range d.Steps {
+			for i, step := range d.Trace.Steps {
 				if step.Order != i+1 {
 					t.Errorf("step %d has Order %d", i+1, step.Order)
 				}
@@ -169,10 +169,10 @@ func TestAttribute_ListsLosingSignalsAsCandidates(t *testing.T) {
 	in := matchingInputs()
 	in.PromoCode = new("spring10")
 	d := Attribute(in)
-	if len(d.Candidates) != 2 {
-		t.Fatalf("%d candidates, want 2", len(d.Candidates))
+	if len(d.Trace.Candidates) != 2 {
+		t.Fatalf("%d candidates, want 2", len(d.Trace.Candidates))
 	}
-	click, promo := d.Candidates[0], d.Candidates[1]
+	click, promo := d.Trace.Candidates[0], d.Trace.Candidates[1]
 	if !click.Eligible || click.RejectedBecause != nil || click.Type != ByClick || *click.Click != *in.Click {
 		t.Errorf("the first candidate is %+v, want the eligible click %s", click, in.Click)
 	}
@@ -181,9 +181,9 @@ func TestAttribute_ListsLosingSignalsAsCandidates(t *testing.T) {
 	}
 }
 
-func TestDecision_JSONKeys(t *testing.T) {
+func TestTrace_JSONKeys(t *testing.T) {
 	d := Attribute(matchingInputs())
-	encoded, err := json.Marshal(d)
+	encoded, err := json.Marshal(d.Trace)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -191,12 +191,9 @@ func TestDecision_JSONKeys(t *testing.T) {
 	if err := json.Unmarshal(encoded, &got); err != nil {
 		t.Fatal(err)
 	}
-	for _, key := range []string{
-		"decision_id", "conversion_id", "attributed", "method", "reason_code", "explanation", "engine_version", "decided_at",
-		"inputs", "program", "candidates", "steps", "rule", "calculation", "fraud", "supersedes",
-	} {
+	for _, key := range []string{"inputs", "program", "candidates", "steps", "rule", "calculation", "fraud"} {
 		if _, ok := got[key]; !ok {
-			t.Errorf("the decision has no key %s", key)
+			t.Errorf("the trace has no key %s", key)
 		}
 	}
 	program := got["program"].(map[string]any)

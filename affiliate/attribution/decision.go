@@ -18,7 +18,7 @@ type DecisionRecord struct {
 	Decision
 	// RuleJSON is Trace.Rule as it was stored. It may contain fields that rules no
 	// longer have. It is nil if nothing is earned.
-	RuleJSON json.RawMessage
+	RuleJSON json.RawMessage `db:"rule"`
 	// CustomerRef is the customer reference of the conversion. It is not part of the
 	// trace, because traces are kept when a buyer's data is erased.
 	CustomerRef *string
@@ -30,11 +30,11 @@ type DecisionRecord struct {
 // SimulatedRecord returns the record of a decision that is not stored.
 func SimulatedRecord(d Decision) (DecisionRecord, error) {
 	record := DecisionRecord{Decision: d}
-	if d.Rule == nil {
+	if d.Trace.Rule == nil {
 		return record, nil
 	}
 	var err error
-	record.RuleJSON, err = json.Marshal(d.Rule)
+	record.RuleJSON, err = json.Marshal(d.Trace.Rule)
 	return record, err
 }
 
@@ -57,7 +57,7 @@ type ClickDetail struct {
 	// reported; nil if there is none.
 	ConvertedAt *time.Time
 	// Conversions holds at most MaxClickConversions, oldest first.
-	Conversions []ClickConversion
+	Conversions []ClickConversion `db:"-"`
 }
 
 // MaxClickConversions is the greatest number of conversions that are shown for a click.
@@ -69,52 +69,52 @@ type ClickConversion struct {
 	ID                    affiliate.ConversionID
 	ExternalTransactionID string
 	Attributed            bool
-	Reason                Reason
-	Decision              affiliate.DecisionID
+	Reason                Reason               `db:"reason_code"`
+	Decision              affiliate.DecisionID `db:"decision_id"`
 	CreatedAt             time.Time
 }
 
 // Decision is the outcome of an attribution. A decision is never changed; a later
-// decision supersedes it. The audit endpoints show its JSON form.
+// decision supersedes it.
 type Decision struct {
-	ID            affiliate.DecisionID   `json:"decision_id"`
-	Conversion    affiliate.ConversionID `json:"conversion_id"`
-	Attributed    bool                   `json:"attributed"`
-	Method        *Method                `json:"method"` // nil when not attributed
-	Reason        Reason                 `json:"reason_code"`
-	Explanation   string                 `json:"explanation"`
-	EngineVersion string                 `json:"engine_version"`
-	DecidedAt     time.Time              `json:"decided_at"`
-	Supersedes    *affiliate.DecisionID  `json:"supersedes"`
+	ID            affiliate.DecisionID
+	Conversion    affiliate.ConversionID `db:"conversion_id"`
+	Attributed    bool
+	Method        *Method // nil when not attributed
+	Reason        Reason  `db:"reason_code"`
+	Explanation   string
+	EngineVersion string
+	DecidedAt     time.Time
+	Supersedes    *affiliate.DecisionID
 
 	// Program and Participant are set if the conversion is attributed. Click or
 	// PromoCode is set if that signal attributed it.
-	Program     *affiliate.ProgramID     `json:"-"`
-	Participant *affiliate.ParticipantID `json:"-"`
-	Click       *affiliate.ClickID       `json:"-"`
-	PromoCode   *string                  `json:"-"`
+	Program     *affiliate.ProgramID     `db:"program_id"`
+	Participant *affiliate.ParticipantID `db:"participant_id"`
+	Click       *affiliate.ClickID       `db:"click_id"`
+	PromoCode   *string                  `db:"-"`
 	// Link is the link of the click. It is set together with Click.
-	Link *affiliate.LinkID `json:"-"`
+	Link *affiliate.LinkID `db:"-"`
 	// Redeems is the promo code whose number of redemptions this conversion increases
 	// by one. A reported code that can be used is redeemed even if another signal wins.
-	Redeems *affiliate.PromoCodeID `json:"-"`
+	Redeems *affiliate.PromoCodeID `db:"-"`
 	// RecurringIndex is the number of this payment among the customer's payments in the
 	// programme, starting at 1. It is nil without a customer, and for events that are
 	// not payments.
-	RecurringIndex *int `json:"-"`
+	RecurringIndex *int `db:"-"`
 	// DecidedBy is the member or service token that assigned the conversion.
-	DecidedBy *affiliate.ActorID `json:"-"`
+	DecidedBy *affiliate.ActorID
 	// ClickedAt and ExpiresAt are the time and the window end of the click that Reason
 	// refers to. They are nil if Reason does not refer to a known click.
-	ClickedAt *time.Time `json:"-"`
-	ExpiresAt *time.Time `json:"-"`
+	ClickedAt *time.Time
+	ExpiresAt *time.Time
 	// Earning is set if the conversion earns a commission.
-	Earning *Earning `json:"-"`
+	Earning *Earning `db:"-"`
 	// FraudAction is the action that the fraud policy required. It is empty if the
 	// fraud rules do not suspect the conversion.
-	FraudAction fraud.Action `json:"-"`
+	FraudAction fraud.Action `db:"-"`
 
-	Trace
+	Trace Trace
 }
 
 // Earning says who earns a commission and how its amount is computed.

@@ -220,7 +220,7 @@ func TestAttribute_WithoutSignals(t *testing.T) {
 		d := Attribute(in)
 		const want = "The purchase on 1 March 2026 at 13:00:00.000 UTC is not credited to a partner, " +
 			"because it names neither a click nor a promo code, and no partner has brought the customer."
-		if d.Attributed || d.Reason != WhyNoSignal || !d.Reason.IsDecisionReason() || d.Explanation != want || d.Earning != nil || len(d.Candidates) != 0 {
+		if d.Attributed || d.Reason != WhyNoSignal || !d.Reason.IsDecisionReason() || d.Explanation != want || d.Earning != nil || len(d.Trace.Candidates) != 0 {
 			t.Errorf("%s: the decision is %+v", name, d)
 		}
 	}

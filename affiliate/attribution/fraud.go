@@ -75,7 +75,7 @@ func (in Inputs) fraudFacts(winner *signal) fraud.Facts {
 	facts := in.FraudFacts[winner.earner.Participant]
 	facts.PromoCodeOnly = winner.Type == ByPromoCode && in.Click == nil
 	if winner.Type == ByClick {
-		traits := in.FoundClick.Traits
+		traits := in.FoundClick.ClickTraits
 		facts.Click = &fraud.Click{
 			TimeToEvent: in.OccurredAt.Sub(in.FoundClick.ReceivedAt), ClicksInHour: in.FoundClick.ClicksFromAddress,
 			Bot: traits.Bot, Country: traits.Country, PaidPlatform: traits.PaidPlatform, Referrer: traits.Referrer,

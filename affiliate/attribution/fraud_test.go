@@ -60,13 +60,13 @@ func TestAttribute_FraudPolicies(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := Attribute(suspectedInputs(tc.policy, tc.facts))
-			if !d.Attributed || d.Reason != tc.reason || d.FraudAction != tc.action || len(d.Fraud) != tc.signals {
+			if !d.Attributed || d.Reason != tc.reason || d.FraudAction != tc.action || len(d.Trace.Fraud) != tc.signals {
 				t.Fatalf("attributed %v, reason %s, fraud action %q, signals %v; want attributed, %s, %q and %d signals",
-					d.Attributed, d.Reason, d.FraudAction, d.Fraud, tc.reason, tc.action, tc.signals)
+					d.Attributed, d.Reason, d.FraudAction, d.Trace.Fraud, tc.reason, tc.action, tc.signals)
 			}
 			blocked := tc.action == fraud.Blocked
-			if (d.Earning == nil) != blocked || (d.Calculation == nil) != blocked {
-				t.Fatalf("earns %v, calculation %v; want none of them: %v", d.Earning, d.Calculation, blocked)
+			if (d.Earning == nil) != blocked || (d.Trace.Calculation == nil) != blocked {
+				t.Fatalf("earns %v, calculation %v; want none of them: %v", d.Earning, d.Trace.Calculation, blocked)
 			}
 			if blocked && !strings.Contains(d.Explanation, "but earns no commission, because ") {
 				t.Errorf("the explanation of a blocked conversion is %q", d.Explanation)
@@ -74,12 +74,12 @@ func TestAttribute_FraudPolicies(t *testing.T) {
 			if !blocked && !slices.Equal(d.Earning.Calculation.ReviewReasons, tc.reviews) {
 				t.Errorf("review reasons %q, want %q", d.Earning.Calculation.ReviewReasons, tc.reviews)
 			}
-			step := slices.IndexFunc(d.Steps, func(s Step) bool { return s.Check == "fraud.score" })
+			step := slices.IndexFunc(d.Trace.Steps, func(s Step) bool { return s.Check == "fraud.score" })
 			if (step >= 0) != tc.policy.IsEnabled() {
-				t.Fatalf("steps %+v; want a step fraud.score: %v", d.Steps, tc.policy.IsEnabled())
+				t.Fatalf("steps %+v; want a step fraud.score: %v", d.Trace.Steps, tc.policy.IsEnabled())
 			}
-			if wantFailed := blocked || tc.action == fraud.Flagged; step >= 0 && (d.Steps[step].Outcome == StepFailed) != wantFailed {
-				t.Errorf("the step fraud.score has the outcome %s, want failed: %v", d.Steps[step].Outcome, wantFailed)
+			if wantFailed := blocked || tc.action == fraud.Flagged; step >= 0 && (d.Trace.Steps[step].Outcome == StepFailed) != wantFailed {
+				t.Errorf("the step fraud.score has the outcome %s, want failed: %v", d.Trace.Steps[step].Outcome, wantFailed)
 			}
 		})
 	}
@@ -96,35 +96,35 @@ func TestAttribute_FraudFactsOfTheSignal(t *testing.T) {
 		fired  []string
 	}{
 		"an ordinary click": {func(*Inputs) {}, nil},
-		"a bot's click":     {func(in *Inputs) { in.FoundClick.Traits.Bot = true }, []string{"bot_click"}},
+		"a bot's click":     {func(in *Inputs) { in.FoundClick.Bot = true }, []string{"bot_click"}},
 		"a purchase right after the click": {
 			func(in *Inputs) { in.OccurredAt = clickedAt.Add(time.Second) }, []string{"click_to_convert"},
 		},
 		"many clicks from one address": {func(in *Inputs) { in.FoundClick.ClicksFromAddress = 101 }, []string{"click_velocity"}},
 		"a blocked country": {
 			func(in *Inputs) {
-				in.FoundClick.Traits.Country, in.FoundClick.Earner.FraudSettings.BlockedCountries = "AQ", []string{"AQ"}
+				in.FoundClick.Country, in.FoundClick.Earner.FraudSettings.BlockedCountries = "AQ", []string{"AQ"}
 			},
 			[]string{"blocked_country"},
 		},
 		"a search ad": {
 			func(in *Inputs) {
-				in.FoundClick.Traits.Referrer, in.FoundClick.Traits.UTM = "google.com", click.UTM{Medium: "cpc"}
+				in.FoundClick.Referrer, in.FoundClick.UTM = "google.com", click.UTM{Medium: "cpc"}
 			},
 			[]string{"paid_search"},
 		},
 		"a search ad's click id": {
-			func(in *Inputs) { in.FoundClick.Traits.PaidPlatform = "google" }, []string{"paid_search"},
+			func(in *Inputs) { in.FoundClick.PaidPlatform = "google" }, []string{"paid_search"},
 		},
 		"a brand term": {
 			func(in *Inputs) {
-				in.FoundClick.Traits.UTM, in.FoundClick.Earner.FraudSettings.BrandTerms = click.UTM{Source: "bing", Term: "acme"}, []string{"acme"}
+				in.FoundClick.UTM, in.FoundClick.Earner.FraudSettings.BrandTerms = click.UTM{Source: "bing", Term: "acme"}, []string{"acme"}
 			},
 			[]string{"paid_search"},
 		},
 		"a disabled rule": {
 			func(in *Inputs) {
-				in.FoundClick.Traits.Bot, in.FoundClick.Earner.FraudSettings.DisabledRules = true, []string{"bot_click"}
+				in.FoundClick.Bot, in.FoundClick.Earner.FraudSettings.DisabledRules = true, []string{"bot_click"}
 			},
 			nil,
 		},
@@ -141,7 +141,7 @@ func TestAttribute_FraudFactsOfTheSignal(t *testing.T) {
 		"a promo code, and an expired click of a bot": {
 			func(in *Inputs) {
 				click := *in.FoundClick
-				click.Traits.Bot, click.ExpiresAt = true, in.OccurredAt.Add(-time.Minute)
+				click.Bot, click.ExpiresAt = true, in.OccurredAt.Add(-time.Minute)
 				id := in.Click
 				in.FoundClick.Earner.FraudSettings.CouponSites = []string{"coupons.example"}
 				in.FraudFacts[in.FoundClick.Earner.Participant] = fraud.Facts{PartnerDomain: "coupons.example"}
@@ -156,7 +156,7 @@ func TestAttribute_FraudFactsOfTheSignal(t *testing.T) {
 			tc.change(&in)
 			d := Attribute(in)
 			var fired []string
-			for _, s := range d.Fraud {
+			for _, s := range d.Trace.Fraud {
 				fired = append(fired, s.Rule)
 			}
 			if !d.Attributed || !slices.Equal(fired, tc.fired) {
@@ -173,8 +173,8 @@ func TestAttribute_UsesFraudPolicyOfTheWinner(t *testing.T) {
 	in.PromoCode = new("spring10")
 	in.FoundPromoCode = &FoundPromoCode{Mode: in.Mode, Active: true, Earner: strict}
 	in.FraudFacts[strict.Participant] = fraud.Facts{SameEmail: true}
-	if d := Attribute(in); d.Reason != WhyClickMatched || len(d.Fraud) != 0 {
-		t.Errorf("click without fraud policy: reason %s and fraud signals %v, want %s and no signals", d.Reason, d.Fraud, WhyClickMatched)
+	if d := Attribute(in); d.Reason != WhyClickMatched || len(d.Trace.Fraud) != 0 {
+		t.Errorf("click without fraud policy: reason %s and fraud signals %v, want %s and no signals", d.Reason, d.Trace.Fraud, WhyClickMatched)
 	}
 	in.FoundClick.ExpiresAt = clickedAt
 	if d := Attribute(in); d.Reason != WhySelfReferralBlocked || *d.Participant != strict.Participant {
@@ -185,17 +185,17 @@ func TestAttribute_UsesFraudPolicyOfTheWinner(t *testing.T) {
 func TestAttribute_AssignedConversionIsNotCheckedForFraud(t *testing.T) {
 	in := suspectedInputs(fraud.Block, fraud.Facts{SameEmail: true})
 	in.Assigned = &in.FoundClick.Earner
-	if d := Attribute(in); d.Reason != WhyReassigned || len(d.Fraud) != 0 || d.FraudAction != "" {
-		t.Errorf("reason %s, fraud signals %v, fraud action %q; want %s, no signals and no action", d.Reason, d.Fraud, d.FraudAction, WhyReassigned)
+	if d := Attribute(in); d.Reason != WhyReassigned || len(d.Trace.Fraud) != 0 || d.FraudAction != "" {
+		t.Errorf("reason %s, fraud signals %v, fraud action %q; want %s, no signals and no action", d.Reason, d.Trace.Fraud, d.FraudAction, WhyReassigned)
 	}
 }
 
 func TestAttribute_ConversionWithoutCommissionIsNotCheckedForFraud(t *testing.T) {
 	in := suspectedInputs(fraud.Flag, fraud.Facts{SameEmail: true})
 	in.EventType = affiliate.Signup
-	if d := Attribute(in); d.Reason != WhyRuleNotApplicable || len(d.Fraud) != 0 || d.FraudAction != "" {
+	if d := Attribute(in); d.Reason != WhyRuleNotApplicable || len(d.Trace.Fraud) != 0 || d.FraudAction != "" {
 		t.Errorf("reason %s, fraud signals %v, fraud action %q; want %s, no signals and no action",
-			d.Reason, d.Fraud, d.FraudAction, WhyRuleNotApplicable)
+			d.Reason, d.Trace.Fraud, d.FraudAction, WhyRuleNotApplicable)
 	}
 }
 

@@ -229,7 +229,7 @@ func TestAttribute_MinimumOrderInAnotherCurrency(t *testing.T) {
 			in.Sale.Money, in.Rates = affiliate.Money{Cents: tc.cents, Currency: "USD"}, tc.rates
 			d := Attribute(in)
 			detail := ""
-			for _, step := range d.Steps {
+			for _, step := range d.Trace.Steps {
 				if step.Check == "rules.order_large_enough" {
 					detail = step.Detail
 				}

@@ -14,16 +14,16 @@ import (
 // Earner is the participant that a signal leads to, with the settings of its programme
 // that decide what a conversion earns.
 type Earner struct {
-	Program           affiliate.ProgramID
+	Program           affiliate.ProgramID `db:"program_id"`
 	ProgramName       string
 	ProgramStatus     program.Status
 	Currency          string
 	Model             program.AttributionModel
 	Precedence        program.SignalPrecedence
 	WindowDays        int
-	Rule              RuleSnapshot // Rule.Source is empty until a rate is chosen
-	Participant       affiliate.ParticipantID
-	Partner           affiliate.UserID
+	Rule              RuleSnapshot            // Rule.Source is empty until a rate is chosen
+	Participant       affiliate.ParticipantID `db:"participant_id"`
+	Partner           affiliate.UserID        `db:"partner_id"`
 	ParticipantStatus participant.Status
 	ParticipantErased bool
 	// PartnerEmail is only used by the fraud rules, which compare it with the buyer's
@@ -41,14 +41,14 @@ type Earner struct {
 type FoundClick struct {
 	Mode       affiliate.Mode
 	ReceivedAt time.Time
-	ExpiresAt  time.Time // last instant of the window, inclusive
-	Link       affiliate.LinkID
-	Earner     Earner
-	Traits     ClickTraits
+	ExpiresAt  time.Time        // last instant of the window, inclusive
+	Link       affiliate.LinkID `db:"link_id"`
+	Earner
+	ClickTraits
 	// ClicksFromAddress is the number of clicks from the same IP address in the hour
 	// before this click, including this click. Counting stops at the largest number
 	// that the fraud rules need. 0 means that the clicks were not counted.
-	ClicksFromAddress int
+	ClicksFromAddress int `db:"-"`
 }
 
 // FoundPromoCode is a promo code of the workspace, in either mode, with the participant
@@ -60,7 +60,7 @@ type FoundPromoCode struct {
 	ExpiresAt      *time.Time // last instant, inclusive; nil if it never expires
 	MaxRedemptions *int64     // nil means no limit
 	Redemptions    int64
-	Earner         Earner
+	Earner
 }
 
 // FoundCustomer holds the stored data about the customer that the report names.
@@ -81,7 +81,7 @@ type Binding struct {
 	// WindowEndsAt is the last instant at which, under FirstClick, the binding outranks
 	// a later click. It has no other effect: a binding never ends.
 	WindowEndsAt time.Time
-	Earner       Earner
+	Earner
 }
 
 // CustomerPayments counts a customer's payments in a programme.
@@ -170,15 +170,15 @@ type Buyer struct {
 // the key of the click's month.
 type ClickTraits struct {
 	IPHash   []byte
-	IPPrefix string
+	IPPrefix string `db:"ip_prefix,nullable"`
 	UAHash   []byte
-	Bot      bool
+	Bot      bool `db:"is_bot"`
 	// Country is an ISO 3166-1 alpha-2 code; empty if unknown.
-	Country string
+	Country string `db:"country,nullable"`
 	// PaidPlatform is Click.PaidPlatform.
-	PaidPlatform string
-	Referrer     string // domain
-	UTM          click.UTM
+	PaidPlatform string `db:"paid_platform,nullable"`
+	Referrer     string `db:"referrer_domain,nullable"` // domain
+	click.UTM
 }
 
 // FXRate is the amount of Quote that one unit of Base is worth on a day, in major

@@ -17,7 +17,7 @@ func TestAttribute_Properties(t *testing.T) {
 		d := Attribute(in)
 
 		winners := 0
-		for _, c := range d.Candidates {
+		for _, c := range d.Trace.Candidates {
 			if c.Eligible == (c.RejectedBecause != nil) {
 				t.Fatalf("candidate %s is eligible: %v, but its rejection reason is %v", c.Type, c.Eligible, c.RejectedBecause)
 			}
@@ -35,8 +35,8 @@ func TestAttribute_Properties(t *testing.T) {
 			t.Fatalf("attributed %v, but method %v, programme %v, participant %v", d.Attributed, d.Method, d.Program, d.Participant)
 		case d.Earning != nil && !d.Attributed:
 			t.Fatal("the conversion earns a commission, but is not attributed")
-		case (d.Earning != nil) != (d.Rule != nil), (d.Earning != nil) != (d.Calculation != nil):
-			t.Fatalf("earns %v, but rule %v and calculation %v", d.Earning, d.Rule, d.Calculation)
+		case (d.Earning != nil) != (d.Trace.Rule != nil), (d.Earning != nil) != (d.Trace.Calculation != nil):
+			t.Fatalf("earns %v, but rule %v and calculation %v", d.Earning, d.Trace.Rule, d.Trace.Calculation)
 		case (d.Click != nil) != (d.Attributed && *d.Method == ByClick), (d.PromoCode != nil) != (d.Attributed && *d.Method == ByPromoCode):
 			t.Fatalf("method %v, but click %v and promo code %v", d.Method, d.Click, d.PromoCode)
 		case (d.Link != nil) != (d.Click != nil):
@@ -48,7 +48,7 @@ func TestAttribute_Properties(t *testing.T) {
 		case d.Reason == "" || d.Reason == whyOutranked || d.Explanation == "":
 			t.Fatalf("reason %q and explanation %q, want a reason of a decision and a text", d.Reason, d.Explanation)
 		}
-		for i, step := range d.Steps {
+		for i, step := range d.Trace.Steps {
 			if step.Order != i+1 {
 				t.Fatalf("step %d has Order %d", i+1, step.Order)
 			}
@@ -102,7 +102,7 @@ func TestAttribute_RedeemsUsablePromoCodes(t *testing.T) {
 		in := attributionInputs().Draw(t, "inputs")
 		d := Attribute(in)
 		usable := false
-		for _, c := range d.Candidates {
+		for _, c := range d.Trace.Candidates {
 			usable = usable || c.Type == ByPromoCode && (c.Eligible || *c.RejectedBecause == whyOutranked)
 		}
 		if usable != (d.Redeems != nil) || usable && *d.Redeems != in.FoundPromoCode.ID {

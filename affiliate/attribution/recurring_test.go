@@ -105,8 +105,8 @@ func TestAttribute_RecurringLimits(t *testing.T) {
 			if tc.failed != "" {
 				want = WhyRecurringLimitReached
 			}
-			if d.Reason != want || !d.Attributed || (d.Earning != nil) != (tc.failed == "") || firstFailure(d.Steps) != tc.failed {
-				t.Fatalf("reason %s, failed check %q; want %s, %q", d.Reason, firstFailure(d.Steps), want, tc.failed)
+			if d.Reason != want || !d.Attributed || (d.Earning != nil) != (tc.failed == "") || firstFailure(d.Trace.Steps) != tc.failed {
+				t.Fatalf("reason %s, failed check %q; want %s, %q", d.Reason, firstFailure(d.Trace.Steps), want, tc.failed)
 			}
 			if !strings.Contains(d.Explanation, tc.text) {
 				t.Errorf("the explanation %q does not contain %q", d.Explanation, tc.text)
@@ -145,10 +145,10 @@ func TestAttribute_MinimumOrder(t *testing.T) {
 			if !d.Attributed || (d.Earning != nil) != tc.earns {
 				t.Fatalf("reason %s, earns %+v; want a commission: %v", d.Reason, d.Earning, tc.earns)
 			}
-			if !tc.earns && (d.Reason != WhyRuleNotApplicable || firstFailure(d.Steps) != "rules.order_large_enough" ||
+			if !tc.earns && (d.Reason != WhyRuleNotApplicable || firstFailure(d.Trace.Steps) != "rules.order_large_enough" ||
 				!strings.Contains(d.Explanation, "orders of at least 50.00 EUR only, and this one was 49.99 EUR")) {
 				t.Errorf("reason %s, failed check %q, explanation %q; want %s, the check of the order size, and both amounts",
-					d.Reason, firstFailure(d.Steps), d.Explanation, WhyRuleNotApplicable)
+					d.Reason, firstFailure(d.Trace.Steps), d.Explanation, WhyRuleNotApplicable)
 			}
 		})
 	}

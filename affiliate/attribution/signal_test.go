@@ -120,7 +120,7 @@ func TestAttribute_OrderOfSignals(t *testing.T) {
 			tc.change(&in)
 			d := Attribute(in)
 			var got []Method
-			for _, c := range d.Candidates {
+			for _, c := range d.Trace.Candidates {
 				got = append(got, c.Type)
 			}
 			if !slices.Equal(got, tc.want) {
@@ -215,7 +215,7 @@ func TestAttribute_FirstEligibleSignalWins(t *testing.T) {
 			if d.Reason != tc.reason || (d.Redeems != nil) != tc.redeems {
 				t.Fatalf("reason %s, redeems %v; want %s, a promo code: %v", d.Reason, d.Redeems, tc.reason, tc.redeems)
 			}
-			for _, c := range d.Candidates {
+			for _, c := range d.Trace.Candidates {
 				why, loses := tc.losers[c.Type]
 				if loses && (c.Eligible || *c.RejectedBecause != why) || !loses && !c.Eligible && *c.RejectedBecause != tc.reason {
 					t.Errorf("candidate %s is eligible: %v, rejected because %v; want to be rejected because of %q", c.Type, c.Eligible, c.RejectedBecause, why)
@@ -313,11 +313,11 @@ func TestAttribute_Assigned(t *testing.T) {
 				t.Errorf("attributed to %s by %s as payment %d, want %s by %s as payment 3",
 					d.Participant, *d.Method, *d.RecurringIndex, earner.Participant, ByAssignment)
 			}
-			if len(d.Candidates) != 1 || d.Candidates[0].Type != ByAssignment || *d.Candidates[0].Participant != earner.Participant {
-				t.Errorf("candidates %+v, want only %s by %s", d.Candidates, earner.Participant, ByAssignment)
+			if len(d.Trace.Candidates) != 1 || d.Trace.Candidates[0].Type != ByAssignment || *d.Trace.Candidates[0].Participant != earner.Participant {
+				t.Errorf("candidates %+v, want only %s by %s", d.Trace.Candidates, earner.Participant, ByAssignment)
 			}
-			if d.Steps[0].Check != "participant.not_erased" || d.Trace.Program.WindowDays != 30 {
-				t.Errorf("first check %s, window of %d days; want participant.not_erased, 30", d.Steps[0].Check, d.Trace.Program.WindowDays)
+			if d.Trace.Steps[0].Check != "participant.not_erased" || d.Trace.Program.WindowDays != 30 {
+				t.Errorf("first check %s, window of %d days; want participant.not_erased, 30", d.Trace.Steps[0].Check, d.Trace.Program.WindowDays)
 			}
 		})
 	}
@@ -360,12 +360,12 @@ func TestTrace_HasSourceOfTheRate(t *testing.T) {
 	group := &GroupRate{ID: affiliate.NewID[affiliate.GroupID](clickedAt), Name: "Friends", Rate: bps(400)}
 	in.FoundClick.Earner.Rule.Override, in.FoundClick.Earner.Rule.Group = new(flat(250)), group
 	d := Attribute(in)
-	rule := d.Rule
+	rule := d.Trace.Rule
 	if rule.Source != FromParticipant || *rule.Override.FlatCents != 250 || *rule.Group != *group || rule.Version != 2 {
 		t.Errorf("rule %+v; want source %s, override 250, group %+v, version 2", rule, FromParticipant, *group)
 	}
-	if !reflect.DeepEqual(d.Earning.Earner.Rule, *rule) || d.Calculation.Source != FromParticipant {
-		t.Errorf("earns with rule %+v and source %s, want the rule of the trace and %s", d.Earning.Earner.Rule, d.Calculation.Source, FromParticipant)
+	if !reflect.DeepEqual(d.Earning.Earner.Rule, *rule) || d.Trace.Calculation.Source != FromParticipant {
+		t.Errorf("earns with rule %+v and source %s, want the rule of the trace and %s", d.Earning.Earner.Rule, d.Trace.Calculation.Source, FromParticipant)
 	}
 	if in.FoundClick.Earner.Rule.Source != "" {
 		t.Error("Attribute changed its inputs")

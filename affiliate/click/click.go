@@ -23,12 +23,12 @@ const (
 // Click is a registered click with the participant to whom its code belonged when the
 // click was resolved. All times are UTC with milliseconds.
 type Click struct {
-	ID           affiliate.ClickID
-	Scope        affiliate.Scope
-	Program      affiliate.ProgramID
-	Participant  affiliate.ParticipantID
-	Link         affiliate.LinkID
-	ReferralCode string // case-folded
+	ID affiliate.ClickID
+	affiliate.Scope
+	Program      affiliate.ProgramID     `db:"program_id"`
+	Participant  affiliate.ParticipantID `db:"participant_id"`
+	Link         affiliate.LinkID        `db:"link_id"`
+	ReferralCode string                  // case-folded
 	// ClickedAt is the time that the id contains. It selects the partition of the
 	// database table. A click that arrives a second time therefore goes to the same
 	// partition and is recognized as a duplicate. ClickedAt has no other use.
@@ -46,16 +46,16 @@ type Click struct {
 
 	LandingURL     string // origin and path
 	ReferrerDomain string
-	UTM            UTM
-	SubID          string
-	Consent        Consent
-	Language       string
-	Screen         string
-	IPHash         []byte // HMAC with the key of the click's month (UTC)
-	IPPrefix       string // /24 or /48
-	UAHash         []byte
-	IsBot          bool
-	BotReason      string
+	UTM
+	SubID     string
+	Consent   Consent
+	Language  string
+	Screen    string
+	IPHash    []byte // HMAC with the key of the click's month (UTC)
+	IPPrefix  string // /24 or /48
+	UAHash    []byte
+	IsBot     bool
+	BotReason string
 	// Country is an ISO 3166-1 alpha-2 code. Region is the part of an ISO 3166-2 code
 	// after the dash.
 	Country, Region string
@@ -66,7 +66,7 @@ type Click struct {
 	// Unique says that this is the first click of its visitor (same address, user agent
 	// and code) in 24 hours. It is false for bots, and for visitors that cannot be
 	// distinguished.
-	Unique bool
+	Unique bool `db:"is_unique"`
 	// ForeignOrigin says that the page's origin is not among the workspace's allowed
 	// origins.
 	ForeignOrigin bool

@@ -97,7 +97,7 @@ func TestNewCommission_HasExchangeRateOfCalculation(t *testing.T) {
 		c.FXRate == nil || *c.FXRate != "0.9259259259" || c.FXDate == nil || c.FXDate.Format(time.RFC3339) != "2026-03-09T00:00:00Z" {
 		t.Errorf("commission %+v\nwant 2778 EUR for a base of 10000 in USD, with the rate 0.9259259259 of 2026-03-09, without review", c)
 	}
-	if calc := d.Calculation; *calc.FXRate != *c.FXRate || *calc.FXDate != "2026-03-09" {
+	if calc := d.Trace.Calculation; *calc.FXRate != *c.FXRate || *calc.FXDate != "2026-03-09" {
 		t.Errorf("the calculation has the rate %s of %s, want %s of 2026-03-09", *calc.FXRate, *calc.FXDate, *c.FXRate)
 	}
 	in.Rates = nil

@@ -165,7 +165,7 @@ func (o FraudObject) Sale() affiliate.ConversionID { return o.ID }
 func (c Conversion) FraudDetectedEvent(d attribution.Decision) affiliate.Event {
 	return affiliate.NewEvent(c.Scope, affiliate.EventConversionFraudDetected, d.DecidedAt, FraudObject{
 		ID: c.ID, FraudEvent: fraud.EventID(d.ID), Program: d.Program, Participant: d.Participant,
-		ExternalTransactionID: c.ExternalTransactionID, Score: fraud.Score(d.Fraud), Signals: d.Fraud, Action: d.FraudAction, Version: c.Version,
+		ExternalTransactionID: c.ExternalTransactionID, Score: fraud.Score(d.Trace.Fraud), Signals: d.Trace.Fraud, Action: d.FraudAction, Version: c.Version,
 	}, nil)
 }
 

@@ -30,6 +30,14 @@ type CurrentDecision struct {
 	RecurringIndex *int
 }
 
+// DecisionInForce returns what a conversion stores of a new decision.
+func DecisionInForce(d attribution.Decision) CurrentDecision {
+	return CurrentDecision{
+		Decision: d.ID, Attributed: d.Attributed, Reason: d.Reason,
+		Program: d.Program, Participant: d.Participant, Link: d.Link, RecurringIndex: d.RecurringIndex,
+	}
+}
+
 // LockedAttribution is a stored conversion that a person assigns to a participant, with
 // the rows that the assignment changes. The transaction has locked all of these rows.
 type LockedAttribution struct {

@@ -73,7 +73,7 @@ func OutcomeOf(c Conversion, d attribution.Decision, commission *commission.Comm
 			Program: d.Program, Participant: d.Participant, ClickedAt: d.ClickedAt, ExpiresAt: d.ExpiresAt,
 		},
 		Flagged: d.FraudAction == fraud.Flagged || d.FraudAction == fraud.Blocked,
-		Fraud:   d.Fraud,
+		Fraud:   d.Trace.Fraud,
 	}
 	if commission != nil {
 		o.Commission = &ReportedCommission{

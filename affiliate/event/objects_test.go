@@ -287,7 +287,7 @@ func TestEventBody_LargestBodiesAreWithinLimit(t *testing.T) {
 	c, d := eventtest.Conversion()
 	c.ExternalTransactionID, c.PromoCode, d.Explanation = long(255), new(long(100)), long(1500)
 	for range 14 { // all rules
-		d.Fraud = append(d.Fraud, fraud.Signal{Rule: "same_ip_prefix_as_partner", Score: 100, Evidence: long(200)})
+		d.Trace.Fraud = append(d.Trace.Fraud, fraud.Signal{Rule: "same_ip_prefix_as_partner", Score: 100, Evidence: long(200)})
 	}
 	d.FraudAction = fraud.Blocked
 

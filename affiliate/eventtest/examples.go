@@ -174,13 +174,13 @@ func conversionExamples(add func(...affiliate.Event)) {
 	refunded.RefundedAmountCents, refunded.Version = 1900, 2
 	add(refunded.RefundedEvent(c, d, affiliatetest.Noon))
 
-	d.FraudAction, d.Fraud = fraud.Flagged, []fraud.Signal{
+	d.FraudAction, d.Trace.Fraud = fraud.Flagged, []fraud.Signal{
 		{Rule: "click_to_convert", Score: 40, Evidence: "The conversion happened less than 5 seconds after the click."},
 		{Rule: "duplicate_customer", Score: 40, Evidence: "The customer has converted for another partner of the programme before."},
 	}
 	add(c.FraudDetectedEvent(d))
 
-	c.Version, d.Fraud = 2, nil
+	c.Version, d.Trace.Fraud = 2, nil
 	d.Method, d.Reason, d.ClickedAt, d.ExpiresAt = new(attribution.ByAssignment), attribution.WhyReassigned, nil, nil
 	d.Explanation = `The purchase on 1 March 2026 has been assigned by hand to a partner of programme "Garden Friends".`
 	add(c.Event(affiliate.EventConversionReattributed, d, affiliatetest.Noon))

@@ -90,21 +90,21 @@ func toProto(d attribution.DecisionRecord) (*affiliatev1.Decision, error) {
 		EngineVersion: d.EngineVersion,
 		DecidedAt:     server.Timestamp(d.DecidedAt),
 		Inputs: &affiliatev1.DecisionInputs{
-			Mode:          server.EnumValue[affiliatev1.Mode](d.Inputs.Mode),
-			EventType:     server.EnumValue[affiliatev1.EventType](d.Inputs.EventType),
-			OccurredAt:    server.Timestamp(d.Inputs.OccurredAt),
-			AmountCents:   d.Inputs.AmountCents,
-			Currency:      d.Inputs.Currency,
-			TaxCents:      d.Inputs.TaxCents,
-			ShippingCents: d.Inputs.ShippingCents,
-			FeeCents:      d.Inputs.FeeCents,
-			ClickId:       server.OptionalID(d.Inputs.Click),
-			PromoCode:     d.Inputs.PromoCode,
+			Mode:          server.EnumValue[affiliatev1.Mode](d.Trace.Inputs.Mode),
+			EventType:     server.EnumValue[affiliatev1.EventType](d.Trace.Inputs.EventType),
+			OccurredAt:    server.Timestamp(d.Trace.Inputs.OccurredAt),
+			AmountCents:   d.Trace.Inputs.AmountCents,
+			Currency:      d.Trace.Inputs.Currency,
+			TaxCents:      d.Trace.Inputs.TaxCents,
+			ShippingCents: d.Trace.Inputs.ShippingCents,
+			FeeCents:      d.Trace.Inputs.FeeCents,
+			ClickId:       server.OptionalID(d.Trace.Inputs.Click),
+			PromoCode:     d.Trace.Inputs.PromoCode,
 		},
-		Candidates:   make([]*affiliatev1.DecisionCandidate, len(d.Candidates)),
-		Steps:        make([]*affiliatev1.DecisionStep, len(d.Steps)),
-		Calculation:  calculation(d.Calculation),
-		Fraud:        make([]*affiliatev1.FraudSignal, len(d.Fraud)),
+		Candidates:   make([]*affiliatev1.DecisionCandidate, len(d.Trace.Candidates)),
+		Steps:        make([]*affiliatev1.DecisionStep, len(d.Trace.Steps)),
+		Calculation:  calculation(d.Trace.Calculation),
+		Fraud:        make([]*affiliatev1.FraudSignal, len(d.Trace.Fraud)),
 		Supersedes:   server.OptionalID(d.Supersedes),
 		SupersededBy: server.OptionalID(d.SupersededBy),
 	}
@@ -119,7 +119,7 @@ func toProto(d attribution.DecisionRecord) (*affiliatev1.Decision, error) {
 			Precedence: server.EnumValue[affiliatev1.SignalPrecedence](p.Precedence),
 		}
 	}
-	for i, c := range d.Candidates {
+	for i, c := range d.Trace.Candidates {
 		out.Candidates[i] = &affiliatev1.DecisionCandidate{
 			Type:            string(c.Type),
 			ClickId:         server.OptionalID(c.Click),
@@ -134,12 +134,12 @@ func toProto(d attribution.DecisionRecord) (*affiliatev1.Decision, error) {
 			out.Candidates[i].CustomerId = d.CustomerRef
 		}
 	}
-	for i, step := range d.Steps {
+	for i, step := range d.Trace.Steps {
 		out.Steps[i] = &affiliatev1.DecisionStep{
 			Order: int32(step.Order), Check: step.Check, Outcome: string(step.Outcome), Detail: step.Detail, // #nosec G115 -- a decision has few steps
 		}
 	}
-	for i, signal := range d.Fraud {
+	for i, signal := range d.Trace.Fraud {
 		out.Fraud[i] = &affiliatev1.FraudSignal{
 			Rule: signal.Rule, Score: int32(signal.Score), Evidence: signal.Evidence, // #nosec G115 -- a score is at most 100
 		}

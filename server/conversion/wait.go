@@ -104,7 +104,7 @@ func (l lookup) findInTail(ctx context.Context, workspace affiliate.WorkspaceID,
 	}
 	return &attribution.FoundClick{
 		Mode: click.Scope.Mode, ReceivedAt: click.ReceivedAt, ExpiresAt: click.ExpiresAt,
-		Link: click.Link, Earner: *earner, Traits: attribution.TraitsOf(click),
+		Link: click.Link, Earner: *earner, ClickTraits: attribution.TraitsOf(click),
 	}, nil
 }
 

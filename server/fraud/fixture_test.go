@@ -90,7 +90,7 @@ func (f *fixture) newSuspectedSale(p pgtest.Participant, action fraud.Action) su
 		earned.NeedsReview, earned.ReviewReasons = true, []string{attribution.ReviewFraud}
 	case fraud.Blocked:
 		decision.Reason, earned = attribution.WhySelfReferralBlocked, nil
-		decision.Fraud = []fraud.Signal{sameAddress, botClick}
+		decision.Trace.Fraud = []fraud.Signal{sameAddress, botClick}
 	case fraud.Observed:
 	}
 	_, err := f.Record(pgtest.Report{

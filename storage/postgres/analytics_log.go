@@ -54,23 +54,12 @@ const LogConversions = `
 	where workspace_id = @workspace and mode in ('test', 'live') and id = any(@ids)
 	group by workspace_id, mode`
 
-// CountedClickColumns are the columns of a click that CountedClick reads: those that the
-// counts and the analytics use.
+// CountedClickColumns are the columns of a click that the counts and the analytics use.
 const CountedClickColumns = `
 	id, workspace_id, mode, program_id, participant_id, link_id, received_at, is_bot, is_unique,
-	coalesce(country, ''), coalesce(device, ''), coalesce(browser, ''), coalesce(os, ''), coalesce(referrer_domain, ''),
-	coalesce(landing_url, ''), coalesce(utm_source, ''), coalesce(utm_medium, ''), coalesce(utm_campaign, ''), coalesce(sub_id, '')`
+	coalesce(country, '') as country, coalesce(device, '') as device, coalesce(browser, '') as browser, coalesce(os, '') as os,
+	coalesce(referrer_domain, '') as referrer_domain, coalesce(landing_url, '') as landing_url, coalesce(utm_source, '') as utm_source,
+	coalesce(utm_medium, '') as utm_medium, coalesce(utm_campaign, '') as utm_campaign, coalesce(sub_id, '') as sub_id`
 
 // CountedClick reads a click from CountedClickColumns. Its other fields are not set.
-func CountedClick(row pgx.CollectableRow) (click.Click, error) {
-	var c click.Click
-	var link *affiliate.LinkID
-	err := row.Scan(
-		&c.ID, &c.Scope.Workspace, &c.Scope.Mode, &c.Program, &c.Participant, &link, &c.ReceivedAt, &c.IsBot, &c.Unique,
-		&c.Country, &c.Device, &c.Browser, &c.OS, &c.ReferrerDomain,
-		&c.LandingURL, &c.UTM.Source, &c.UTM.Medium, &c.UTM.Campaign, &c.SubID)
-	if link != nil {
-		c.Link = *link
-	}
-	return c, err
-}
+var CountedClick = pgx.RowToStructByNameLax[click.Click]

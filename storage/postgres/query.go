@@ -212,6 +212,18 @@ func QueueValues[T any](batch *pgx.Batch, values *[]T, sql string, args ...any) 
 	})
 }
 
+// QueueFirst queues a query whose first row is read into a new T, by the names of its columns. If
+// there is no row, first does not change.
+func QueueFirst[T any](batch *pgx.Batch, first **T, sql string, args ...any) {
+	batch.Queue(sql, args...).Query(func(rows pgx.Rows) error {
+		found, err := pgx.CollectRows(rows, pgx.RowToAddrOfStructByName[T])
+		if len(found) > 0 {
+			*first = found[0]
+		}
+		return err
+	})
+}
+
 // IfNone returns a function for the result of a queued statement. It returns err if the
 // statement has affected no row.
 func IfNone(err error) func(pgconn.CommandTag) error {

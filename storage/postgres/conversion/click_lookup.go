@@ -2,7 +2,6 @@ package conversion
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"time"
 
@@ -11,37 +10,35 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/attribution"
-	"github.com/tributary-hq/tributary/affiliate/click"
-	"github.com/tributary-hq/tributary/affiliate/fraud"
-	"github.com/tributary-hq/tributary/affiliate/participant"
-	"github.com/tributary-hq/tributary/affiliate/program"
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
-// earnerColumns are the fields of attribution.Earner: a participant who can earn a
-// commission, with the rules of the programme. They are selected from programs p and
+// earnerColumns are the fields of attribution.Earner, selected from programs p and
 // participants t.
 //
-// The column prior_totals holds the number of conversions and the revenue of the
-// participant so far. Only commission rules with tiers need it. The value is the sum of
+// Only commission rules with tiers need prior_totals. The value is the sum of
 // the stored totals and of the deltas that are not yet added to the totals, read in one
 // snapshot. Conversions that were refunded in full are subtracted, because a refund
 // reduces the revenue in the totals but not the number of conversions.
 const earnerColumns = `
 	p.id as program_id, p.name as program_name, p.status as program_status, p.currency,
 	p.attribution_model as model, p.signal_precedence as precedence, p.attribution_window_days as window_days,
-	p.rules, p.rules_version, p.fraud_policy, p.fraud_settings,
-	t.id as participant_id, t.partner_id, t.partner_email, t.status as participant_status, t.erased_at is not null as erased,
-	t.override_rate_bps, t.override_flat_amount_cents,
-	(
-		select jsonb_build_object('id', g.id, 'name', g.name, 'rate_bps', g.rate_bps, 'flat_amount_cents', g.flat_amount_cents)
-		from groups g where g.workspace_id = t.workspace_id and g.id = t.group_id
-	) as "group",
+	p.fraud_policy, p.fraud_settings,
+	t.id as participant_id, t.partner_id, t.partner_email, t.status as participant_status, t.erased_at is not null as participant_erased,
+	jsonb_build_object(
+		'version', p.rules_version, 'rules', p.rules,
+		'override', case when num_nonnulls(t.override_rate_bps, t.override_flat_amount_cents) > 0 then
+			jsonb_build_object('rate_bps', t.override_rate_bps, 'flat_amount_cents', t.override_flat_amount_cents) end,
+		'group', (
+			select jsonb_build_object('id', g.id, 'name', g.name, 'rate_bps', g.rate_bps, 'flat_amount_cents', g.flat_amount_cents)
+			from groups g where g.workspace_id = t.workspace_id and g.id = t.group_id
+		)
+	) as rule,
 	case when p.rules ? 'tiers' then (
-		select array[coalesce(sum(n.conversions), 0) - (
+		select jsonb_build_object('conversions', coalesce(sum(n.conversions), 0) - (
 			select count(*) from conversions r
 			where r.workspace_id = t.workspace_id and r.mode = t.mode and r.participant_id = t.id and r.status = 'refunded'
-		), coalesce(sum(n.revenue_cents), 0)]::bigint[]
+		), 'revenue_cents', coalesce(sum(n.revenue_cents), 0))
 		from (
 			select s.conversions, s.revenue_cents
 			from participant_totals s
@@ -51,7 +48,7 @@ const earnerColumns = `
 			from stats_deltas d
 			where d.workspace_id = t.workspace_id and d.participant_id = t.id and d.mode = t.mode
 		) as n
-	) end as prior_totals`
+	) else '{}' end as prior_totals`
 
 // earnerOfX joins programs p and participants t to rows x that have the ids of both.
 // Each join is one search in the primary key. The lateral join with a limit keeps the
@@ -63,57 +60,12 @@ const earnerOfX = `
 	cross join lateral (
 		select t.* from participants t where t.workspace_id = x.workspace_id and t.id = x.participant_id and t.mode = x.mode limit 1) as t`
 
-type earnerRow struct {
-	ProgramID               affiliate.ProgramID
-	ProgramName             string
-	ProgramStatus           program.Status
-	Currency                string
-	Model                   program.AttributionModel
-	Precedence              program.SignalPrecedence
-	WindowDays              int
-	Rules                   program.Rules
-	RulesVersion            int
-	FraudPolicy             fraud.Policy
-	FraudSettings           fraud.Settings
-	ParticipantID           affiliate.ParticipantID
-	PartnerID               affiliate.UserID
-	PartnerEmail            string
-	ParticipantStatus       participant.Status
-	Erased                  bool
-	OverrideRateBps         *int64
-	OverrideFlatAmountCents *int64
-	Group                   *attribution.GroupRate
-	PriorTotals             []int64 // conversions and revenue; nil if the rules have no tiers
-}
-
-func (r earnerRow) earner() attribution.Earner {
-	earner := attribution.Earner{
-		Program: r.ProgramID, ProgramName: r.ProgramName, ProgramStatus: r.ProgramStatus,
-		Currency: r.Currency, Model: r.Model, Precedence: r.Precedence, WindowDays: r.WindowDays,
-		Rule:        attribution.RuleSnapshot{Version: r.RulesVersion, Rules: r.Rules, Group: r.Group},
-		Participant: r.ParticipantID, Partner: r.PartnerID,
-		ParticipantStatus: r.ParticipantStatus, ParticipantErased: r.Erased,
-		PartnerEmail: r.PartnerEmail, FraudPolicy: r.FraudPolicy, FraudSettings: r.FraudSettings,
-	}
-	if r.OverrideRateBps != nil || r.OverrideFlatAmountCents != nil {
-		earner.Rule.Override = &program.Rate{Bps: r.OverrideRateBps, FlatCents: r.OverrideFlatAmountCents}
-	}
-	if len(r.PriorTotals) == 2 {
-		earner.PriorTotals = attribution.PriorTotals{Conversions: r.PriorTotals[0], RevenueCents: r.PriorTotals[1]}
-	}
-	return earner
-}
-
 // selectClicks reads clicks by their keys. clicked_at is the time inside the id. $5 and
 // $6 are the first and the last of these times, so that Postgres opens few partitions.
 // The statement returns the mode instead of filtering by it, because the caller must
 // distinguish a click of the other mode from an unknown click.
-const selectClicks = `
-	select n.n, x.mode, x.received_at, x.expires_at,
-		x.ip_hash, coalesce(x.ip_prefix, '') as ip_prefix, x.ua_hash, x.is_bot, coalesce(x.country, '') as country,
-		coalesce(x.paid_platform, '') as paid_platform, coalesce(x.referrer_domain, '') as referrer,
-		coalesce(x.utm_source, '') as utm_source, coalesce(x.utm_medium, '') as utm_medium, coalesce(x.utm_term, '') as utm_term,
-		x.link_id, ` + earnerColumns + `
+var selectClicks = `
+	select n.n, x.mode, x.received_at, x.expires_at, x.link_id, ` + postgres.Columns[attribution.ClickTraits]("x") + `, ` + earnerColumns + `
 	from unnest($1::integer[], $2::uuid[], $3::uuid[], $4::timestamptz[]) as n (n, workspace_id, id, clicked_at)
 	cross join lateral (
 		select c.* from clicks c
@@ -207,34 +159,12 @@ func EachClickSpan(ids []affiliate.ClickID, onSpan func(ids []affiliate.ClickID,
 
 func collectClicks(rows pgx.Rows, lookups []*clickLookup) error {
 	type clickRow struct {
-		N            int
-		Mode         affiliate.Mode
-		ReceivedAt   time.Time
-		ExpiresAt    time.Time
-		IPHash       []byte
-		IPPrefix     string
-		UAHash       []byte
-		IsBot        bool
-		Country      string
-		PaidPlatform string
-		Referrer     string
-		UTMSource    string
-		UTMMedium    string
-		UTMTerm      string
-		LinkID       affiliate.LinkID
-		earnerRow
+		N int
+		attribution.FoundClick
 	}
 	found, err := pgx.CollectRows(rows, pgx.RowToStructByName[clickRow])
 	for _, row := range found {
-		lookups[row.N].found = &attribution.FoundClick{
-			Mode: row.Mode, ReceivedAt: row.ReceivedAt, ExpiresAt: row.ExpiresAt,
-			Link: row.LinkID, Earner: row.earner(),
-			Traits: attribution.ClickTraits{
-				IPHash: row.IPHash, IPPrefix: row.IPPrefix, UAHash: row.UAHash, Bot: row.IsBot,
-				Country: row.Country, PaidPlatform: row.PaidPlatform, Referrer: row.Referrer,
-				UTM: click.UTM{Source: row.UTMSource, Medium: row.UTMMedium, Term: row.UTMTerm},
-			},
-		}
+		lookups[row.N].found = &row.FoundClick
 	}
 	return err
 }
@@ -248,17 +178,9 @@ func FindEarner(ctx context.Context, db *postgres.DB, scope affiliate.Scope, pro
 		from participants t
 		join programs p on p.workspace_id = t.workspace_id and p.id = t.program_id and p.mode = t.mode
 		where t.workspace_id = $1 and t.mode = $2 and t.program_id = $3 and t.id = $4`
-	rows, err := db.Query(ctx, find, scope.Workspace, scope.Mode, program, participant)
-	if err != nil {
+	earners, err := postgres.List[attribution.Earner](ctx, db, "read a participant", find, scope.Workspace, scope.Mode, program, participant)
+	if err != nil || len(earners) == 0 {
 		return nil, err
 	}
-	row, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[earnerRow])
-	switch {
-	case errors.Is(err, pgx.ErrNoRows):
-		return nil, nil
-	case err != nil:
-		return nil, err
-	}
-	earner := row.earner()
-	return &earner, nil
+	return &earners[0], nil
 }

@@ -5,7 +5,6 @@ package conversion
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
@@ -181,13 +180,9 @@ func queueForReports(batch *pgx.Batch, statement string, all []*Report, onSelect
 // needs one more round trip.
 func InsertReports(ctx context.Context, tx *postgres.Tx, all []*Report) error {
 	batch := open(all)
-	rows := make([]newConversionRow, 0, len(batch))
-	for _, r := range batch {
-		row, err := rowOfConversion(r.Conversion, r.decision)
-		if err != nil {
-			return err
-		}
-		rows = append(rows, row)
+	rows := make([]newConversionRow, len(batch))
+	for i, r := range batch {
+		rows[i] = rowOfConversion(r.Conversion, r.decision)
 	}
 	inserted, refunded := map[affiliate.ConversionID]bool{}, map[affiliate.ConversionID]bool{}
 	statements := &pgx.Batch{}
@@ -202,8 +197,8 @@ func InsertReports(ctx context.Context, tx *postgres.Tx, all []*Report) error {
 	}
 	queueErasedSales(tx, statements, batch)
 	queueForReports(statements, selectParkedFor, batch, func(r *Report) { refunded[r.Conversion.ID] = true })
-	if err := tx.SendBatch(ctx, statements).Close(); err != nil {
-		return fmt.Errorf("insert conversions: %w", err)
+	if err := postgres.Send(ctx, tx, "insert conversions", statements); err != nil {
+		return err
 	}
 	for _, r := range batch {
 		c := r.Conversion
@@ -285,12 +280,8 @@ func FinishReports(ctx context.Context, tx *postgres.Tx, all []*Report) error {
 	for scope, ids := range recorded {
 		postgres.QueueConversionLog(batch, scope, ids...)
 	}
-	if err := queueDecisions(batch, outcomes...); err != nil {
-		return err
-	}
-	if err := queueOutcomes(batch, outcomes...); err != nil {
-		return err
-	}
+	queueDecisions(batch, outcomes...)
+	queueOutcomes(batch, outcomes...)
 	if err := postgres.QueueEvents(tx, batch, events...); err != nil {
 		return err
 	}
@@ -301,8 +292,8 @@ func FinishReports(ctx context.Context, tx *postgres.Tx, all []*Report) error {
 		postgres.QueueResponse(batch, r.Conversion.Scope, r.Key, r.Response)
 	}
 	commissions.QueueChanges(batch, changes...)
-	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
-		return fmt.Errorf("write conversion outcomes: %w", err)
+	if err := postgres.Send(ctx, tx, "write conversion outcomes", batch); err != nil {
+		return err
 	}
 	return tx.Enqueue(ctx, jobs...)
 }

@@ -119,21 +119,7 @@ const findPayments = `
 // locked customer. The result is filled in when the batch is sent.
 func queueCustomerReads(batch *pgx.Batch, scope affiliate.Scope, ref string) *attribution.FoundCustomer {
 	found := &attribution.FoundCustomer{}
-	batch.Queue(findBinding, scope.Workspace, scope.Mode, ref).Query(func(rows pgx.Rows) error {
-		type bindingRow struct {
-			BoundAt      time.Time
-			SignalAt     time.Time
-			WindowEndsAt time.Time
-			earnerRow
-		}
-		bindings, err := pgx.CollectRows(rows, pgx.RowToStructByName[bindingRow])
-		for _, b := range bindings {
-			found.Binding = &attribution.Binding{
-				BoundAt: b.BoundAt, SignalAt: b.SignalAt, WindowEndsAt: b.WindowEndsAt, Earner: b.earner(),
-			}
-		}
-		return err
-	})
+	postgres.QueueFirst(batch, &found.Binding, findBinding, scope.Workspace, scope.Mode, ref)
 	batch.Queue(findPayments, scope.Workspace, scope.Mode, ref).Query(func(rows pgx.Rows) error {
 		return collectPayments(rows, found)
 	})

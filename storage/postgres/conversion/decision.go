@@ -2,23 +2,18 @@ package conversion
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
-	"time"
+	"errors"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/attribution"
-	"github.com/tributary-hq/tributary/affiliate/click"
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
-// decisionColumns are the fields of decisionRow, selected from attribution_decisions d.
-// The other parts of a decision are in its trace.
-const decisionColumns = `
-	d.id, d.conversion_id, d.attributed, d.method, d.reason_code, d.explanation, d.engine_version, d.trace,
-	d.supersedes, d.decided_at,
+// decisionColumns are the fields of attribution.DecisionRecord, selected from
+// attribution_decisions d.
+var decisionColumns = postgres.Columns[attribution.Decision]("d") + `, nullif(d.trace -> 'rule', 'null') as rule,
 	(
 		select s.id from attribution_decisions s
 		where s.workspace_id = d.workspace_id and s.mode = d.mode and s.supersedes = d.id limit 1
@@ -28,56 +23,7 @@ const decisionColumns = `
 		where v.workspace_id = d.workspace_id and v.mode = d.mode and v.id = d.conversion_id
 	) as customer_ref`
 
-type decisionRow struct {
-	ID            affiliate.DecisionID
-	ConversionID  affiliate.ConversionID
-	Attributed    bool
-	Method        *attribution.Method
-	ReasonCode    attribution.Reason
-	Explanation   string
-	EngineVersion string
-	Trace         storedTrace
-	Supersedes    *affiliate.DecisionID
-	DecidedAt     time.Time
-	SupersededBy  *affiliate.DecisionID
-	CustomerRef   *string
-}
-
-// storedTrace is a decision's trace. It also keeps the JSON of the commission rules
-// exactly as it was stored in the trace.
-type storedTrace struct {
-	attribution.Trace
-	ruleJSON json.RawMessage
-}
-
-// UnmarshalJSON decodes a stored trace.
-func (t *storedTrace) UnmarshalJSON(stored []byte) error {
-	// For the JSON value null, the pointer is nil. A plain RawMessage would contain the
-	// text null.
-	var raw struct {
-		Rule *json.RawMessage `json:"rule"`
-	}
-	if err := json.Unmarshal(stored, &raw); err != nil {
-		return err
-	}
-	if raw.Rule != nil {
-		t.ruleJSON = *raw.Rule
-	}
-	return json.Unmarshal(stored, &t.Trace)
-}
-
-func (r decisionRow) record() attribution.DecisionRecord {
-	return attribution.DecisionRecord{
-		Decision: attribution.Decision{
-			ID: r.ID, Conversion: r.ConversionID, Attributed: r.Attributed, Method: r.Method, Reason: r.ReasonCode,
-			Explanation: r.Explanation, EngineVersion: r.EngineVersion, DecidedAt: r.DecidedAt,
-			Supersedes: r.Supersedes, Trace: r.Trace.Trace,
-		},
-		RuleJSON: r.Trace.ruleJSON, CustomerRef: r.CustomerRef, SupersededBy: r.SupersededBy,
-	}
-}
-
-const selectDecision = `
+var selectDecision = `
 	select ` + decisionColumns + `
 	from conversions c
 	join attribution_decisions d on d.workspace_id = c.workspace_id and d.mode = c.mode and d.id = c.decision_id
@@ -85,10 +31,10 @@ const selectDecision = `
 
 // GetDecision returns the decision in force about a conversion. Errors: NOT_FOUND.
 func GetDecision(ctx context.Context, db *postgres.DB, scope affiliate.Scope, id affiliate.ConversionID) (attribution.DecisionRecord, error) {
-	return readDecision(db.Query(ctx, selectDecision, scope.Workspace, scope.Mode, id))
+	return postgres.OneRow[attribution.DecisionRecord](db.Query(ctx, selectDecision, scope.Workspace, scope.Mode, id))
 }
 
-const selectDecisionOfExternal = `
+var selectDecisionOfExternal = `
 	select ` + decisionColumns + `
 	from conversions c
 	join attribution_decisions d on d.workspace_id = c.workspace_id and d.mode = c.mode and d.id = c.decision_id
@@ -97,18 +43,11 @@ const selectDecisionOfExternal = `
 // GetDecisionByExternalID returns the decision in force about the conversion with the given
 // external id, which is the merchant's own id. Errors: NOT_FOUND.
 func GetDecisionByExternalID(ctx context.Context, db *postgres.DB, scope affiliate.Scope, external string) (attribution.DecisionRecord, error) {
-	return readDecision(db.Query(ctx, selectDecisionOfExternal, scope.Workspace, scope.Mode, external))
-}
-
-func readDecision(rows pgx.Rows, err error) (attribution.DecisionRecord, error) {
-	row, err := postgres.OneRow[decisionRow](rows, err)
-	return row.record(), err
+	return postgres.OneRow[attribution.DecisionRecord](db.Query(ctx, selectDecisionOfExternal, scope.Workspace, scope.Mode, external))
 }
 
 // ListDecisions returns one page of decisions, newest first, including superseded ones, and
-// the number of rows on all pages, up to affiliate.MaxTotal. The page and the total are
-// read by two statements. A decision that is made between them is missing from the page
-// but included in the total.
+// the number of rows on all pages, up to affiliate.MaxTotal.
 func ListDecisions(
 	ctx context.Context, db *postgres.DB, scope affiliate.Scope, filter attribution.DecisionFilter, page affiliate.Page,
 ) ([]attribution.DecisionRecord, int64, error) {
@@ -117,21 +56,7 @@ func ListDecisions(
 	}
 	where := decisionConditions(scope, filter)
 	pageSQL, countSQL := decisionListSQL(where)
-	args := append([]any{postgres.PlanForArgs}, where.Args...)
-	rows, err := db.Query(ctx, pageSQL, append(args, page.Size, page.Offset())...)
-	decisions, err := postgres.AllRows(rows, err, decisionRow.record)
-	if err != nil {
-		return nil, 0, fmt.Errorf("read decisions: %w", err)
-	}
-	if n := int64(len(decisions)); n < int64(page.Size) && (n > 0 || page.Offset() == 0) {
-		// This is the last page, so the position of its last row is the total.
-		return decisions, page.Offset() + n, nil
-	}
-	var total int64
-	if err := db.QueryRow(ctx, countSQL, args...).Scan(&total); err != nil {
-		return nil, 0, fmt.Errorf("count decisions: %w", err)
-	}
-	return decisions, total, nil
+	return postgres.Page[attribution.DecisionRecord](ctx, db, "decisions", where, page, pageSQL, countSQL)
 }
 
 // decisionConditions returns the conditions for the rows of attribution_decisions d
@@ -157,12 +82,7 @@ func decisionConditions(scope affiliate.Scope, filter attribution.DecisionFilter
 	if filter.Program != nil {
 		where.Add("d.trace #>> '{program,id}' = ?", filter.Program.String())
 	}
-	if filter.Decided.From != nil {
-		where.Add("d.decided_at >= ?", *filter.Decided.From)
-	}
-	if filter.Decided.Before != nil {
-		where.Add("d.decided_at < ?", *filter.Decided.Before)
-	}
+	where.Within("d.decided_at", filter.Decided)
 	return where
 }
 
@@ -182,7 +102,8 @@ func decisionListSQL(where postgres.Conditions) (page, count string) {
 // clicked_at, the time inside the id. It does not read the columns that identify the
 // visitor.
 const selectClick = `
-	select x.program_id, x.participant_id, x.link_id, x.referral_code, x.received_at, x.expires_at, x.created_at,
+	select x.id, x.workspace_id, x.mode, x.program_id, x.participant_id, x.link_id, x.referral_code,
+		x.clicked_at, x.received_at, x.expires_at, x.created_at,
 		coalesce(x.landing_url, '') as landing_url, coalesce(x.referrer_domain, '') as referrer_domain,
 		coalesce(x.utm_source, '') as utm_source, coalesce(x.utm_medium, '') as utm_medium,
 		coalesce(x.utm_campaign, '') as utm_campaign, coalesce(x.utm_term, '') as utm_term,
@@ -200,7 +121,7 @@ const selectClick = `
 	where x.workspace_id = $1 and x.mode = $2 and x.id = $3 and x.clicked_at = $4`
 
 const conversionsOfClick = `
-	select id, external_transaction_id, attributed, reason_code as reason, decision_id as decision, created_at
+	select id, external_transaction_id, attributed, reason_code, decision_id, created_at
 	from conversions
 	where workspace_id = $1 and mode = $2 and click_id = $3
 	order by created_at, id
@@ -215,62 +136,18 @@ func GetClick(ctx context.Context, db *postgres.DB, scope affiliate.Scope, id af
 		// The service only issues ids of version 7, which contain a time.
 		return attribution.ClickDetail{}, affiliate.Refuse(affiliate.ReasonNotFound)
 	}
-	click := attribution.ClickDetail{Click: click.Click{ID: id, Scope: scope, ClickedAt: clickedAt}}
+	var click attribution.ClickDetail
 	batch := &pgx.Batch{}
-	batch.Queue(selectClick, scope.Workspace, scope.Mode, id, clickedAt).Query(func(rows pgx.Rows) error {
-		return collectClick(rows, &click)
-	})
-	postgres.QueueList(batch, &click.Conversions, conversionsOfClick, scope.Workspace, scope.Mode, id, attribution.MaxClickConversions)
-	err := db.SendBatch(ctx, batch).Close()
-	return click, err
-}
-
-func collectClick(rows pgx.Rows, found *attribution.ClickDetail) error {
-	type clickRow struct {
-		ProgramID      affiliate.ProgramID
-		ParticipantID  affiliate.ParticipantID
-		LinkID         *affiliate.LinkID
-		ReferralCode   string
-		ReceivedAt     time.Time
-		ExpiresAt      time.Time
-		CreatedAt      time.Time
-		LandingURL     string
-		ReferrerDomain string
-		UTMSource      string
-		UTMMedium      string
-		UTMCampaign    string
-		UTMTerm        string
-		UTMContent     string
-		SubID          string
-		Language       string
-		Consent        click.Consent
-		IsBot          bool
-		BotReason      string
-		Country        string
-		Region         string
-		Device         string
-		Browser        string
-		OS             string
-		PaidPlatform   string
-		IsUnique       bool
-		ConvertedAt    *time.Time
-	}
-	r, err := postgres.OneRow[clickRow](rows, nil)
-	if err != nil {
+	batch.Queue(selectClick, scope.Workspace, scope.Mode, id, clickedAt).Query(func(rows pgx.Rows) (err error) {
+		click, err = pgx.CollectExactlyOneRow(rows, pgx.RowToStructByNameLax[attribution.ClickDetail])
 		return err
+	})
+	var conversions []attribution.ClickConversion
+	postgres.QueueList(batch, &conversions, conversionsOfClick, scope.Workspace, scope.Mode, id, attribution.MaxClickConversions)
+	err := db.SendBatch(ctx, batch).Close()
+	if errors.Is(err, pgx.ErrNoRows) {
+		err = affiliate.Refuse(affiliate.ReasonNotFound)
 	}
-	found.Program, found.Participant, found.ReferralCode = r.ProgramID, r.ParticipantID, r.ReferralCode
-	if r.LinkID != nil {
-		found.Link = *r.LinkID
-	}
-	found.ReceivedAt, found.ExpiresAt, found.CreatedAt = r.ReceivedAt, r.ExpiresAt, r.CreatedAt
-	found.LandingURL, found.ReferrerDomain, found.SubID, found.Language = r.LandingURL, r.ReferrerDomain, r.SubID, r.Language
-	found.UTM = click.UTM{
-		Source: r.UTMSource, Medium: r.UTMMedium, Campaign: r.UTMCampaign, Term: r.UTMTerm, Content: r.UTMContent,
-	}
-	found.Consent, found.IsBot, found.BotReason, found.Unique = r.Consent, r.IsBot, r.BotReason, r.IsUnique
-	found.Country, found.Region, found.PaidPlatform = r.Country, r.Region, r.PaidPlatform
-	found.Device, found.Browser, found.OS = r.Device, r.Browser, r.OS
-	found.ConvertedAt = r.ConvertedAt
-	return nil
+	click.Conversions = conversions
+	return click, err
 }

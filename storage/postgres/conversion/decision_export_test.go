@@ -6,7 +6,7 @@ import (
 )
 
 // Statements whose query plans the tests check.
-const (
+var (
 	SelectDecisionSQL           = selectDecision
 	SelectDecisionOfExternalSQL = selectDecisionOfExternal
 	SelectClickSQL              = selectClick

@@ -1,7 +1,7 @@
 package conversion
 
 // Statements whose query plans the tests check.
-const (
+var (
 	SelectClicksSQL         = selectClicks
 	StoredAwaitedSQL        = selectStoredAwaited
 	LockPromoCodeSQL        = lockPromoCode

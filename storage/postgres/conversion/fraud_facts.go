@@ -195,11 +195,11 @@ func (q *fraudQuery) addBuyer(n int, c conversion.Conversion, click *attribution
 	if click == nil || click.Mode != c.Mode {
 		return
 	}
-	q.addOrigin(n, click.Traits.IPPrefix, click.Traits.UAHash)
+	q.addOrigin(n, click.IPPrefix, click.UAHash)
 	// If the merchant has reported user agents of the buyer but no IP address, the
 	// reported user agents are combined with the network of the click.
 	if c.Buyer.IPPrefix == "" {
-		q.addOrigin(n, click.Traits.IPPrefix, c.Buyer.AgentHashes...)
+		q.addOrigin(n, click.IPPrefix, c.Buyer.AgentHashes...)
 	}
 }
 
@@ -233,7 +233,7 @@ func queueClicksFromAddress(batch *pgx.Batch, all []*signals) {
 	var withClick []int
 	for n, s := range all {
 		click := s.inputs.FoundClick
-		if click == nil || s.inputs.FraudFacts == nil || click.Mode != s.inputs.Mode || len(click.Traits.IPHash) == 0 {
+		if click == nil || s.inputs.FraudFacts == nil || click.Mode != s.inputs.Mode || len(click.IPHash) == 0 {
 			continue
 		}
 		// The click is copied before it is changed, because the caller may use the
@@ -249,7 +249,7 @@ func queueClicksFromAddress(batch *pgx.Batch, all []*signals) {
 		for j, i := range indexes {
 			s := all[withClick[i]]
 			numbers[j], workspaces[j], modes[j] = withClick[i], s.conversion.Workspace, s.conversion.Mode
-			addresses[j], times[j] = s.inputs.FoundClick.Traits.IPHash, timeOf(i)
+			addresses[j], times[j] = s.inputs.FoundClick.IPHash, timeOf(i)
 		}
 		batch.Queue(countFromAddress, numbers, workspaces, modes, addresses, times, first.Add(-time.Hour), last, fraud.MaxClicksInHour+1).
 			Query(func(rows pgx.Rows) error {
@@ -309,9 +309,6 @@ func emailFacts(c conversion.Conversion, earner attribution.Earner) fraud.Facts 
 func readFacts(ctx context.Context, tx pgx.Tx, all ...*signals) error {
 	batch := &pgx.Batch{}
 	queueFacts(batch, all...)
-	if batch.Len() == 0 {
-		return nil
-	}
 	return postgres.Send(ctx, tx, "read facts for decisions", batch)
 }
 

@@ -189,8 +189,8 @@ func TestFind_ReturnsTheStoredTraits(t *testing.T) {
 		if err != nil || found == nil {
 			t.Fatalf("Find returned %v, %v, want the click", found, err)
 		}
-		if !reflect.DeepEqual(found.Traits, attribution.TraitsOf(c)) {
-			t.Errorf("the traits of the click are %+v, want %+v", found.Traits, attribution.TraitsOf(c))
+		if !reflect.DeepEqual(found.ClickTraits, attribution.TraitsOf(c)) {
+			t.Errorf("the traits of the click are %+v, want %+v", found.ClickTraits, attribution.TraitsOf(c))
 		}
 	}
 }

@@ -2,11 +2,9 @@ package conversion
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/attribution"
@@ -34,11 +32,7 @@ func LockAwaited(
 	if err := lockSignals(ctx, tx, &s); err != nil {
 		return conversion.StoredConversion{}, in, err
 	}
-	rows, err := tx.Query(ctx, lockConversion, c.Workspace, c.Mode, c.ID)
-	if err != nil {
-		return conversion.StoredConversion{}, in, err
-	}
-	stored, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[conversion.StoredConversion])
+	stored, err := postgres.OneRow[conversion.StoredConversion](tx.Query(ctx, lockConversion, c.Workspace, c.Mode, c.ID))
 	if err != nil {
 		return stored, in, err
 	}
@@ -51,16 +45,12 @@ func LockAwaited(
 // for its click.
 func ApplyLateAttribution(ctx context.Context, tx *postgres.Tx, l conversion.LateAttribution) error {
 	c, d, batch := l.Conversion, l.Decision, &pgx.Batch{}
-	if err := queueSupersede(batch, c, d); err != nil {
-		return err
-	}
+	queueSupersede(batch, c, d)
 	batch.Queue(deleteAwaitedClick, c.Workspace, c.Mode, c.ID, c.Click)
-	if err := queueOutcomes(batch, outcome{signals{conversion: c, inputs: l.Inputs}, d, l.NewCommission}); err != nil {
-		return err
-	}
+	queueOutcomes(batch, outcome{signals{conversion: c, inputs: l.Inputs}, d, l.NewCommission})
 	commissions.QueueChanges(batch, l.Changes...)
-	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
-		return fmt.Errorf("apply late attribution: %w", err)
+	if err := postgres.Send(ctx, tx, "apply late attribution", batch); err != nil {
+		return err
 	}
 	if !d.Attributed {
 		// The conversion is still not attributed. Only the reason has changed, and this
@@ -76,22 +66,13 @@ func ApplyLateAttribution(ctx context.Context, tx *postgres.Tx, l conversion.Lat
 
 // queueSupersede queues the statements that store a decision about a locked conversion
 // and put it in force, and that make the analytics count the conversion again.
-func queueSupersede(batch *pgx.Batch, c conversion.Conversion, d attribution.Decision) error {
-	fraudSignals, err := json.Marshal(d.Fraud)
-	if err != nil {
-		return fmt.Errorf("encode fraud signals: %w", err)
-	}
+func queueSupersede(batch *pgx.Batch, c conversion.Conversion, d attribution.Decision) {
 	batch.Queue(supersede, pgx.NamedArgs{
 		"workspace": c.Scope.Workspace, "mode": c.Scope.Mode, "conversion": c.ID, "supersedes": d.Supersedes,
 		"decision": d.ID, "attributed": d.Attributed, "reason": d.Reason, "program": d.Program, "participant": d.Participant,
 		"link": d.Link, "recurring_index": d.RecurringIndex,
-		"fraud_score": fraud.Score(d.Fraud), "fraud_signals": fraudSignals, "version": c.Version,
-	}).Exec(func(tag pgconn.CommandTag) error {
-		if tag.RowsAffected() != 1 {
-			return fmt.Errorf("conversion %s has another decision in force, although it was locked", c.ID)
-		}
-		return nil
-	})
+		"fraud_score": fraud.Score(d.Trace.Fraud), "fraud_signals": signalsOf(d), "version": c.Version,
+	}).Exec(postgres.IfNone(fmt.Errorf("conversion %s has another decision in force, although it was locked", c.ID)))
 	postgres.QueueConversionLog(batch, c.Scope, c.ID)
-	return queueDecisions(batch, outcome{signals: signals{conversion: c}, decision: d})
+	queueDecisions(batch, outcome{signals: signals{conversion: c}, decision: d})
 }

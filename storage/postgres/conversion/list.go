@@ -194,7 +194,7 @@ func (r conversionItemRow) item() conversion.Item {
 		FraudScore: r.FraudScore,
 	}
 	item.Conversion.CustomerLabel = r.CustomerLabel
-	item.Decision.Fraud, item.Decision.FraudAction = r.FraudSignals, r.FraudAction
+	item.Decision.Trace.Fraud, item.Decision.FraudAction = r.FraudSignals, r.FraudAction
 	if r.CommissionID != nil {
 		item.Commission = &commission.Commission{
 			ID: *r.CommissionID, Scope: r.Scope, Conversion: r.ID, Decision: r.Decision, Status: *r.CommissionStatus,

@@ -2,7 +2,6 @@ package conversion
 
 import (
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/analytics"
@@ -10,6 +9,7 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/commission"
 	"github.com/tributary-hq/tributary/affiliate/conversion"
 	"github.com/tributary-hq/tributary/affiliate/privacy"
+	"github.com/tributary-hq/tributary/storage/postgres"
 	commissions "github.com/tributary-hq/tributary/storage/postgres/commission"
 	frauds "github.com/tributary-hq/tributary/storage/postgres/fraud"
 	counters "github.com/tributary-hq/tributary/storage/postgres/stats"
@@ -35,7 +35,7 @@ type outcome struct {
 // and fraud events, count redemptions, bind customers and update the stats. The caller
 // queues the statements for the conversions and calls commissions.QueueChanges for the
 // commissions.
-func queueOutcomes(batch *pgx.Batch, all ...outcome) error {
+func queueOutcomes(batch *pgx.Batch, all ...outcome) {
 	var earned []commission.Commission
 	var deltas []analytics.StatsDelta
 	for _, o := range all {
@@ -53,9 +53,7 @@ func queueOutcomes(batch *pgx.Batch, all ...outcome) error {
 		if d.Attributed {
 			queueTestParticipant(batch, c.Scope, *d.Participant)
 		}
-		if err := frauds.QueueEvent(batch, c, d, o.commission); err != nil {
-			return err
-		}
+		frauds.QueueEvent(batch, c, d, o.commission)
 		if d.Redeems != nil {
 			queueRedemption(batch, c.Scope, *d.Redeems)
 		}
@@ -63,7 +61,6 @@ func queueOutcomes(batch *pgx.Batch, all ...outcome) error {
 			queueBindingAndPayment(batch, o)
 		}
 	}
-	return nil
 }
 
 // lockTestParticipant keeps a participant from being deleted until the transaction ends.
@@ -77,12 +74,7 @@ func queueTestParticipant(batch *pgx.Batch, scope affiliate.Scope, id affiliate.
 	if scope.Mode != affiliate.ModeTest {
 		return
 	}
-	batch.Queue(lockTestParticipant, scope.Workspace, scope.Mode, id).Exec(func(tag pgconn.CommandTag) error {
-		if tag.RowsAffected() == 0 {
-			return privacy.ErrParticipantDeleted
-		}
-		return nil
-	})
+	batch.Queue(lockTestParticipant, scope.Workspace, scope.Mode, id).Exec(postgres.IfNone(privacy.ErrParticipantDeleted))
 }
 
 // queueBindingAndPayment binds the customer of an attributed conversion to the

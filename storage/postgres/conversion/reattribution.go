@@ -3,7 +3,6 @@ package conversion
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/jackc/pgx/v5"
 
@@ -66,18 +65,11 @@ func LockAttribution(
 		}
 		return err
 	})
-	batch.Queue(findParticipant, scope.Workspace, scope.Mode, participant).Query(func(rows pgx.Rows) error {
-		earners, err := pgx.CollectRows(rows, pgx.RowToStructByName[earnerRow])
-		for _, row := range earners {
-			earner := row.earner()
-			a.Assignee = &earner
-		}
-		return err
-	})
+	postgres.QueueFirst(batch, &a.Assignee, findParticipant, scope.Workspace, scope.Mode, participant)
 	var commissions []affiliate.CommissionID
 	postgres.QueueValues(batch, &commissions, findActiveCommission, scope.Workspace, scope.Mode, id)
-	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
-		return a, fmt.Errorf("lock attribution: %w", err)
+	if err := postgres.Send(ctx, tx, "lock attribution", batch); err != nil {
+		return a, err
 	}
 	locked, err := payouts.LockCommissions(ctx, tx, scope, commissions)
 	if err != nil {
@@ -102,10 +94,8 @@ func readCustomerAndRates(ctx context.Context, tx *postgres.Tx, a *conversion.Lo
 		a.Customer = queueCustomerReads(batch, a.Scope, *a.CustomerRef)
 		queuePaymentsBefore(batch, a.Conversion, a.Customer)
 	}
-	if batch.Len() > 0 {
-		if err := tx.SendBatch(ctx, batch).Close(); err != nil {
-			return fmt.Errorf("read customer and rates: %w", err)
-		}
+	if err := postgres.Send(ctx, tx, "read customer and rates", batch); err != nil {
+		return err
 	}
 	a.Rates = found.Rates
 	if a.Customer != nil && a.RecurringIndex != nil && a.Program != nil {
@@ -122,9 +112,7 @@ func readCustomerAndRates(ctx context.Context, tx *postgres.Tx, a *conversion.Lo
 // follows from it.
 func ApplyReattribution(ctx context.Context, tx *postgres.Tx, r conversion.Reattribution) error {
 	c, batch := r.Conversion, &pgx.Batch{}
-	if err := queueSupersede(batch, c, r.Decision); err != nil {
-		return err
-	}
+	queueSupersede(batch, c, r.Decision)
 	if c.Click != nil {
 		batch.Queue(deleteAwaitedClick, c.Workspace, c.Mode, c.ID, c.Click)
 	}
@@ -141,8 +129,8 @@ func ApplyReattribution(ctx context.Context, tx *postgres.Tx, r conversion.Reatt
 		queueRecount(batch, c.Scope, *c.CustomerRef, r.Recount)
 	}
 	counters.Queue(batch, r.Deltas...)
-	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
-		return fmt.Errorf("apply reattribution: %w", err)
+	if err := postgres.Send(ctx, tx, "apply reattribution", batch); err != nil {
+		return err
 	}
 	if err := payouts.UpdatePayouts(ctx, tx, r.Changes); err != nil {
 		return err

@@ -5,10 +5,8 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/attribution"
@@ -68,39 +66,12 @@ func lockSignals(ctx context.Context, tx *postgres.Tx, all ...*signals) error {
 			queuePromoCode(batch, s.conversion, &s.inputs)
 		}
 	}
-	if batch.Len() == 0 {
-		return nil
-	}
 	return postgres.Send(ctx, tx, "lock customers and promo codes", batch)
 }
 
 // queuePromoCode queues the statement that reads the promo code of a conversion.
 func queuePromoCode(batch *pgx.Batch, c conversion.Conversion, inputs *attribution.Inputs) {
-	batch.Queue(findPromoCode, c.Scope.Workspace, c.Scope.Mode, c.PromoCode).Query(func(rows pgx.Rows) (err error) {
-		inputs.FoundPromoCode, err = collectPromoCode(rows)
-		return err
-	})
-}
-
-func collectPromoCode(rows pgx.Rows) (*attribution.FoundPromoCode, error) {
-	type codeRow struct {
-		ID             affiliate.PromoCodeID
-		Mode           affiliate.Mode
-		Active         bool
-		ExpiresAt      *time.Time
-		MaxRedemptions *int64
-		Redemptions    int64
-		earnerRow
-	}
-	codes, err := pgx.CollectRows(rows, pgx.RowToStructByName[codeRow])
-	if err != nil || len(codes) == 0 {
-		return nil, err
-	}
-	code := codes[0]
-	return &attribution.FoundPromoCode{
-		ID: code.ID, Mode: code.Mode, Active: code.Active, ExpiresAt: code.ExpiresAt,
-		MaxRedemptions: code.MaxRedemptions, Redemptions: code.Redemptions, Earner: code.earner(),
-	}, nil
+	postgres.QueueFirst(batch, &inputs.FoundPromoCode, findPromoCode, c.Workspace, c.Mode, c.PromoCode)
 }
 
 // redeem counts one redemption of a locked promo code. The decision has already checked
@@ -110,12 +81,7 @@ const redeem = `
 	where workspace_id = $1 and mode = $2 and id = $3 and (max_redemptions is null or redemptions < max_redemptions)`
 
 func queueRedemption(batch *pgx.Batch, scope affiliate.Scope, code affiliate.PromoCodeID) {
-	batch.Queue(redeem, scope.Workspace, scope.Mode, code).Exec(func(tag pgconn.CommandTag) error {
-		if tag.RowsAffected() == 0 {
-			return fmt.Errorf("promo code %s has no redemption left", code)
-		}
-		return nil
-	})
+	batch.Queue(redeem, scope.Workspace, scope.Mode, code).Exec(postgres.IfNone(fmt.Errorf("promo code %s has no redemption left", code)))
 }
 
 // ReadSignals adds the stored promo code, customer and participant to the inputs of a
@@ -133,10 +99,8 @@ func ReadSignals(ctx context.Context, db *postgres.DB, c conversion.Conversion, 
 		if c.PromoCode != nil {
 			queuePromoCode(batch, c, &result.inputs)
 		}
-		if batch.Len() > 0 {
-			if err := tx.SendBatch(ctx, batch).Close(); err != nil {
-				return fmt.Errorf("read customers and promo codes: %w", err)
-			}
+		if err := postgres.Send(ctx, tx, "read customers and promo codes", batch); err != nil {
+			return err
 		}
 		return readFacts(ctx, tx, &result)
 	})

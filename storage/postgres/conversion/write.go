@@ -3,11 +3,9 @@ package conversion
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -32,80 +30,34 @@ type newConversionRow struct {
 	conversion.Conversion
 	conversion.CurrentDecision
 	FraudScore   int
-	FraudSignals []byte
+	FraudSignals []fraud.Signal
 }
 
 // rowOfConversion returns the row to insert for a conversion and the decision about it.
-func rowOfConversion(c conversion.Conversion, d attribution.Decision) (newConversionRow, error) {
-	signals, err := json.Marshal(d.Fraud)
-	if err != nil {
-		return newConversionRow{}, fmt.Errorf("encode fraud signals: %w", err)
-	}
-	return newConversionRow{
-		Conversion: c,
-		CurrentDecision: conversion.CurrentDecision{
-			Decision: d.ID, Attributed: d.Attributed, Reason: d.Reason,
-			Program: d.Program, Participant: d.Participant, Link: d.Link, RecurringIndex: d.RecurringIndex,
-		},
-		FraudScore: fraud.Score(d.Fraud), FraudSignals: signals,
-	}, nil
+func rowOfConversion(c conversion.Conversion, d attribution.Decision) newConversionRow {
+	return newConversionRow{c, conversion.DecisionInForce(d), fraud.Score(d.Trace.Fraud), signalsOf(d)}
 }
 
-var insertDecisions = postgres.RowsOf[newDecisionRow](`insert into attribution_decisions ({columns}) values {rows}`)
+// signalsOf returns the fraud signals of a decision. The result is not nil, because it is stored
+// as JSON.
+func signalsOf(d attribution.Decision) []fraud.Signal {
+	return append([]fraud.Signal{}, d.Trace.Fraud...)
+}
 
-type newDecisionRow struct {
-	WorkspaceID   affiliate.WorkspaceID    `db:"workspace_id"`
-	ID            affiliate.DecisionID     `db:"id"`
-	ConversionID  affiliate.ConversionID   `db:"conversion_id"`
-	Mode          affiliate.Mode           `db:"mode"`
-	Attributed    bool                     `db:"attributed"`
-	Method        *attribution.Method      `db:"method"`
-	ReasonCode    attribution.Reason       `db:"reason_code"`
-	Explanation   string                   `db:"explanation"`
-	EngineVersion string                   `db:"engine_version"`
-	ProgramID     *affiliate.ProgramID     `db:"program_id"`
-	ParticipantID *affiliate.ParticipantID `db:"participant_id"`
-	ClickID       *affiliate.ClickID       `db:"click_id"`
-	ClickedAt     *time.Time               `db:"clicked_at"`
-	ExpiresAt     *time.Time               `db:"expires_at"`
-	Trace         []byte                   `db:"trace"`
-	Supersedes    *affiliate.DecisionID    `db:"supersedes"`
-	DecidedAt     time.Time                `db:"decided_at"`
-	DecidedBy     *affiliate.ActorID       `db:"decided_by"`
+var insertDecisions = postgres.RowsOf[newDecision](`insert into attribution_decisions ({columns}) values {rows}`)
+
+type newDecision struct {
+	affiliate.Scope
+	attribution.Decision
 }
 
 // queueDecisions adds the decisions of outcomes to a batch.
-func queueDecisions(batch *pgx.Batch, all ...outcome) error {
-	rows := make([]newDecisionRow, len(all))
+func queueDecisions(batch *pgx.Batch, all ...outcome) {
+	rows := make([]newDecision, len(all))
 	for i, o := range all {
-		d, scope := o.decision, o.conversion.Scope
-		trace, err := json.Marshal(d.Trace)
-		if err != nil {
-			return fmt.Errorf("encode trace: %w", err)
-		}
-		rows[i] = newDecisionRow{
-			WorkspaceID:   scope.Workspace,
-			ID:            d.ID,
-			ConversionID:  d.Conversion,
-			Mode:          scope.Mode,
-			Attributed:    d.Attributed,
-			Method:        d.Method,
-			ReasonCode:    d.Reason,
-			Explanation:   d.Explanation,
-			EngineVersion: d.EngineVersion,
-			ProgramID:     d.Program,
-			ParticipantID: d.Participant,
-			ClickID:       d.Click,
-			ClickedAt:     d.ClickedAt,
-			ExpiresAt:     d.ExpiresAt,
-			Trace:         trace,
-			Supersedes:    d.Supersedes,
-			DecidedAt:     d.DecidedAt,
-			DecidedBy:     d.DecidedBy,
-		}
+		rows[i] = newDecision{o.conversion.Scope, o.decision}
 	}
 	insertDecisions.Queue(batch, rows...)
-	return nil
 }
 
 // claimKeys claims the idempotency keys of the reports of a batch. It skips reports

@@ -3,7 +3,6 @@ package fraud
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
@@ -27,13 +26,9 @@ const insertFraudEvent = `
 
 // QueueEvent queues the insert of a fraud event with the fraud signals of a
 // decision. It does nothing if the decision has no fraud signals.
-func QueueEvent(batch *pgx.Batch, c conversion.Conversion, d attribution.Decision, commission *commission.Commission) error {
+func QueueEvent(batch *pgx.Batch, c conversion.Conversion, d attribution.Decision, commission *commission.Commission) {
 	if d.FraudAction == "" {
-		return nil
-	}
-	signals, err := json.Marshal(d.Fraud)
-	if err != nil {
-		return fmt.Errorf("encode fraud signals: %w", err)
+		return
 	}
 	var commissionID *affiliate.CommissionID
 	if commission != nil {
@@ -42,9 +37,8 @@ func QueueEvent(batch *pgx.Batch, c conversion.Conversion, d attribution.Decisio
 	batch.Queue(insertFraudEvent, pgx.NamedArgs{
 		"workspace": c.Workspace, "mode": c.Mode, "conversion": c.ID, "decision": d.ID,
 		"program": d.Program, "participant": d.Participant, "commission": commissionID,
-		"score": fraud.Score(d.Fraud), "signals": signals, "action": d.FraudAction, "decided_at": d.DecidedAt,
+		"score": fraud.Score(d.Trace.Fraud), "signals": d.Trace.Fraud, "action": d.FraudAction, "decided_at": d.DecidedAt,
 	})
-	return nil
 }
 
 // Events returns the webhook events about the fraud signals of a decision.
