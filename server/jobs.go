@@ -100,3 +100,33 @@ func OneAtATime(schedule river.PeriodicSchedule, job river.JobArgs, runOnStart b
 		}
 	}, &river.PeriodicJobOpts{ID: job.Kind(), RunOnStart: runOnStart})
 }
+
+// Worker is a river.Worker that calls a function.
+type Worker[A river.JobArgs] struct {
+	river.WorkerDefaults[A]
+	// Run does the work of a job.
+	Run func(ctx context.Context, job *river.Job[A]) error
+	// Limit is the time after which River cancels an attempt. Default: that of the client.
+	Limit time.Duration
+	// Retry returns the time of the attempt after a number of attempts. Default: River's.
+	Retry func(attempts int) time.Time
+}
+
+// Work implements river.Worker.
+func (w *Worker[A]) Work(ctx context.Context, job *river.Job[A]) error { return w.Run(ctx, job) }
+
+// Timeout implements river.Worker.
+func (w *Worker[A]) Timeout(*river.Job[A]) time.Duration { return w.Limit }
+
+// NextRetry implements river.Worker.
+func (w *Worker[A]) NextRetry(job *river.Job[A]) time.Time {
+	if w.Retry == nil {
+		return time.Time{}
+	}
+	return w.Retry(job.Attempt)
+}
+
+// ForArgs returns a function for Worker.Run that calls run with the arguments of the job.
+func ForArgs[A river.JobArgs](run func(ctx context.Context, args A) error) func(context.Context, *river.Job[A]) error {
+	return func(ctx context.Context, job *river.Job[A]) error { return run(ctx, job.Args) }
+}

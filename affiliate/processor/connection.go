@@ -170,10 +170,10 @@ func (c Connection) EndpointNotification(status string, at time.Time) notificati
 
 // EventKey identifies an event that a processor has sent.
 type EventKey struct {
-	Workspace  affiliate.WorkspaceID `json:"workspace"`
+	Workspace  affiliate.WorkspaceID `json:"workspace" db:"workspace_id"`
 	Mode       affiliate.Mode        `json:"mode"`
-	Connection ConnectionID          `json:"connection"`
-	Event      string                `json:"event"`
+	Connection ConnectionID          `json:"connection" db:"connection_id"`
+	Event      string                `json:"event" db:"id"`
 }
 
 // Scope returns the scope of the event.
@@ -256,16 +256,16 @@ type StoredProcessorEvent struct {
 	EventKey
 	Type string
 	// Account is the account of the connection when the event arrived.
-	Account string
-	Body    []byte // encrypted; nil if the work has ended
+	Account string `db:"account_id"`
+	Body    []byte `db:"-"` // encrypted; nil if the work has ended. Lists do not load it.
 	// Resync is true if the event was read from the processor's list of events. Since is the
 	// earliest time of a sale that the resync reads; nil otherwise.
 	Resync      bool
 	Since       *time.Time
 	Status      EventStatus
-	Reason      Ignored                 // empty if applied
-	Conversion  *affiliate.ConversionID // the conversion that the event concerned, if any
-	Charge      string                  // of an event that waits for its sale: the id of its charge
+	Reason      Ignored                 `db:"reason,nullable"`    // empty if applied
+	Conversion  *affiliate.ConversionID `db:"conversion_id"`      // the conversion that the event concerned, if any
+	Charge      string                  `db:"charge_id,nullable"` // of an event that waits for its sale: the id of its charge
 	HappenedAt  time.Time               // as the processor says
 	ReceivedAt  time.Time
 	ProcessedAt *time.Time

@@ -4,22 +4,21 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"time"
 
 	"github.com/riverqueue/river"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/conversion"
 	"github.com/tributary-hq/tributary/affiliate/processor"
+	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/server"
 	"github.com/tributary-hq/tributary/storage/postgres"
 	processors "github.com/tributary-hq/tributary/storage/postgres/processor"
 )
 
-type tidyWorker struct {
-	river.WorkerDefaults[processor.TidyProcessorEndpoints]
-	service *Service
-}
-
-func (w *tidyWorker) Work(ctx context.Context, job *river.Job[processor.TidyProcessorEndpoints]) error {
-	left, err := w.service.TidyEndpoints(ctx, job.Args)
+func (s *Service) tidyEndpoints(ctx context.Context, job processor.TidyProcessorEndpoints) error {
+	left, err := s.TidyEndpoints(ctx, job)
 	if err == nil && left > 0 {
 		return river.JobSnooze(processor.EndpointGrace)
 	}
@@ -42,13 +41,8 @@ func (s *Service) TidyEndpoints(ctx context.Context, job processor.TidyProcessor
 	return s.Processors[connection.Processor].DeleteOtherEndpoints(ctx, key, url, connection.Endpoint, createdBefore)
 }
 
-type removeWorker struct {
-	river.WorkerDefaults[processor.RemoveProcessorEndpoint]
-	service *Service
-}
-
-func (w *removeWorker) Work(ctx context.Context, job *river.Job[processor.RemoveProcessorEndpoint]) error {
-	return w.service.RemoveEndpoint(ctx, job.Args, job.Attempt >= job.MaxAttempts)
+func (s *Service) removeEndpoint(ctx context.Context, job *river.Job[processor.RemoveProcessorEndpoint]) error {
+	return s.RemoveEndpoint(ctx, job.Args, job.Attempt >= job.MaxAttempts)
 }
 
 // RemoveEndpoint deletes the endpoint of a disconnected connection at the processor, and
@@ -87,17 +81,8 @@ func (s *Service) RemoveEndpoint(ctx context.Context, job processor.RemoveProces
 // checkBatch is the number of connections whose checks are enqueued in one transaction.
 const checkBatch = 500
 
-type checksWorker struct {
-	river.WorkerDefaults[processor.CheckProcessorEndpoints]
-	service *Service
-}
-
-func (w *checksWorker) Work(ctx context.Context, _ *river.Job[processor.CheckProcessorEndpoints]) error {
-	return w.service.CheckEndpoints(ctx)
-}
-
 // CheckEndpoints enqueues a check of the endpoint of each connection.
-func (s *Service) CheckEndpoints(ctx context.Context) error {
+func (s *Service) CheckEndpoints(ctx context.Context, _ processor.CheckProcessorEndpoints) error {
 	var after processor.ConnectionID
 	for {
 		checks, err := processors.ConnectionsAfter(ctx, s.DB, after, checkBatch)
@@ -113,15 +98,6 @@ func (s *Service) CheckEndpoints(ctx context.Context) error {
 		}
 		after = checks[len(checks)-1].Connection
 	}
-}
-
-type checkWorker struct {
-	river.WorkerDefaults[processor.CheckProcessorEndpoint]
-	service *Service
-}
-
-func (w *checkWorker) Work(ctx context.Context, job *river.Job[processor.CheckProcessorEndpoint]) error {
-	return w.service.CheckEndpoint(ctx, job.Args)
 }
 
 // CheckEndpoint notifies the merchant when the endpoint of a connection no longer works: it was
@@ -154,4 +130,96 @@ func (s *Service) CheckEndpoint(ctx context.Context, job processor.CheckProcesso
 		}
 		return tx.Notify(ctx, connection.EndpointNotification(status, s.now()))
 	})
+}
+
+const (
+	// statusTimeout is how long a request for the status waits for the processor.
+	statusTimeout = 3 * time.Second
+	// unknownStatus is the status of an endpoint if the processor does not respond.
+	unknownStatus = "unknown"
+)
+
+// GetProcessorConnection returns the state of the connection.
+func (s *Service) GetProcessorConnection(ctx context.Context, req *affiliatev1.GetProcessorConnectionRequest) (*affiliatev1.ProcessorConnection, error) {
+	name, _, err := s.processor(req.GetProcessor())
+	if err != nil {
+		return nil, err
+	}
+	scope := server.PrincipalFrom(ctx).Scope()
+	connection, err := processors.Connection(ctx, s.DB, scope, name)
+	if err != nil {
+		return nil, err
+	}
+	if connection == nil {
+		return &affiliatev1.ProcessorConnection{Processor: string(name), Mode: server.EnumValue[affiliatev1.Mode](scope.Mode)}, nil
+	}
+	return s.statusOf(ctx, *connection)
+}
+
+// statusOf returns the state of a connection. If the processor does not respond, the
+// endpoint's status is unknown.
+func (s *Service) statusOf(ctx context.Context, c processor.LockedProcessorConnection) (*affiliatev1.ProcessorConnection, error) {
+	now := s.now()
+	health, err := processors.Health(ctx, s.DB, c.Connection, now)
+	if err != nil {
+		return nil, err
+	}
+	endpointStatus, err := s.endpointStatus(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	id, url, lag := c.ID.String(), s.webhookURL(c.Processor, c.ID), int64(0)
+	if health.OldestWaitingAt != nil {
+		lag = max(0, int64(now.Sub(*health.OldestWaitingAt)/time.Second))
+	}
+	return &affiliatev1.ProcessorConnection{
+		Connected: true, Processor: string(c.Processor), Mode: server.EnumValue[affiliatev1.Mode](c.Mode),
+		Id: &id, AccountId: &c.Account, WebhookUrl: &url, EndpointStatus: &endpointStatus,
+		CreateConversions: &c.CreateConversions, IncludeOutOfBand: &c.IncludeOutOfBand,
+		LastEventAt: server.OptionalTimestamp(health.LastEventAt), Lag: &lag, SignatureFailures: &health.SignatureFailures,
+		ConnectedAt: server.Timestamp(c.ConnectedAt),
+	}, nil
+}
+
+func (s *Service) endpointStatus(ctx context.Context, c processor.LockedProcessorConnection) (string, error) {
+	key, err := s.keyOf(c)
+	if err != nil {
+		return "", err
+	}
+	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
+	defer cancel()
+	status, err := s.Processors[c.Processor].EndpointStatus(ctx, key, c.Endpoint)
+	if err != nil {
+		s.Log.LogAttrs(ctx, slog.LevelWarn, "the status of a processor's endpoint cannot be read", slog.Any("error", err))
+		return unknownStatus, nil
+	}
+	return status, nil
+}
+
+func (s *Service) webhookURL(name conversion.ProcessorName, id processor.ConnectionID) string {
+	return s.PublicURL + "/webhooks/" + string(name) + "/" + id.String()
+}
+
+// ListProcessorEvents returns one page of the events that have arrived.
+func (s *Service) ListProcessorEvents(ctx context.Context, req *affiliatev1.ListProcessorEventsRequest) (*affiliatev1.ListProcessorEventsResponse, error) {
+	if _, _, err := s.processor(req.GetProcessor()); err != nil {
+		return nil, err
+	}
+	page := server.PageOf(req)
+	events, total, err := processors.Events(ctx, s.DB, server.PrincipalFrom(ctx).Scope(), page)
+	if err != nil {
+		return nil, err
+	}
+	return &affiliatev1.ListProcessorEventsResponse{
+		Data:  server.ConvertAll(events, eventToProto),
+		Total: server.Total(ctx, total), Page: int32(page.Number), Limit: int32(page.Size), // #nosec G115 -- checked numbers
+	}, nil
+}
+
+func eventToProto(e processor.StoredProcessorEvent) *affiliatev1.ProcessorEvent {
+	return &affiliatev1.ProcessorEvent{
+		Id: e.Event, Type: e.Type, ReceivedAt: server.Timestamp(e.ReceivedAt),
+		Status: server.EnumValue[affiliatev1.ProcessorEventOutcome](e.Status), Reason: server.OptionalString(string(e.Reason)),
+		ConversionId: server.OptionalID(e.Conversion),
+	}
 }

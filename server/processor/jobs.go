@@ -1,8 +1,10 @@
 package processor
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"time"
 
@@ -10,6 +12,7 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/processor"
+	"github.com/tributary-hq/tributary/affiliate/promocode"
 	"github.com/tributary-hq/tributary/server"
 	"github.com/tributary-hq/tributary/storage/postgres"
 	processors "github.com/tributary-hq/tributary/storage/postgres/processor"
@@ -35,15 +38,15 @@ var retryDelays = [processor.Attempts - 1]time.Duration{
 
 // AddWorkers registers the workers of this package's jobs.
 func (s *Service) AddWorkers(workers *river.Workers) {
-	river.AddWorker(workers, &applyWorker{service: s})
-	river.AddWorker(workers, &abandonedWorker{service: s})
-	river.AddWorker(workers, &resyncWorker{service: s})
-	river.AddWorker(workers, &tidyWorker{service: s})
-	river.AddWorker(workers, &removeWorker{service: s})
-	river.AddWorker(workers, &checksWorker{service: s})
-	river.AddWorker(workers, &checkWorker{service: s})
-	river.AddWorker(workers, &promoCodeWorker{service: s})
-	river.AddWorker(workers, &promoCodesWorker{service: s})
+	river.AddWorker(workers, &server.Worker[processor.ApplyProcessorEvent]{Run: s.applyEvent, Limit: applyTimeout, Retry: s.nextRetry})
+	river.AddWorker(workers, &server.Worker[processor.EndAbandonedEvents]{Run: server.ForArgs(s.EndAbandoned)})
+	river.AddWorker(workers, &server.Worker[processor.ResyncProcessor]{Run: server.ForArgs(s.Resync), Limit: resyncTimeout, Retry: s.nextRetry})
+	river.AddWorker(workers, &server.Worker[processor.TidyProcessorEndpoints]{Run: server.ForArgs(s.tidyEndpoints)})
+	river.AddWorker(workers, &server.Worker[processor.RemoveProcessorEndpoint]{Run: s.removeEndpoint})
+	river.AddWorker(workers, &server.Worker[processor.CheckProcessorEndpoints]{Run: server.ForArgs(s.CheckEndpoints)})
+	river.AddWorker(workers, &server.Worker[processor.CheckProcessorEndpoint]{Run: server.ForArgs(s.CheckEndpoint)})
+	river.AddWorker(workers, &server.Worker[promocode.SyncPromoCode]{Run: server.ForArgs(s.SyncPromoCode), Retry: s.nextRetry})
+	river.AddWorker(workers, &server.Worker[processor.SyncPromoCodes]{Run: server.ForArgs(s.SyncPromoCodes)})
 }
 
 // periodicInterval is the time between two runs of a periodic job.
@@ -57,27 +60,12 @@ func PeriodicJobs() []*river.PeriodicJob {
 	}
 }
 
-type applyWorker struct {
-	river.WorkerDefaults[processor.ApplyProcessorEvent]
-	service *Service
-}
-
-// Timeout returns the time limit of one attempt.
-func (*applyWorker) Timeout(*river.Job[processor.ApplyProcessorEvent]) time.Duration {
-	return applyTimeout
-}
-
-// NextRetry returns the time of the next attempt.
-func (w *applyWorker) NextRetry(job *river.Job[processor.ApplyProcessorEvent]) time.Time {
-	return w.service.nextRetry(job.Attempt)
-}
-
 func (s *Service) nextRetry(attempt int) time.Time {
 	return server.RetryAt(s.ServerTime(), retryDelays[:], attempt)
 }
 
-func (w *applyWorker) Work(ctx context.Context, job *river.Job[processor.ApplyProcessorEvent]) error {
-	wait, err := w.service.Apply(ctx, job.Args.EventKey, job.Attempt >= job.MaxAttempts)
+func (s *Service) applyEvent(ctx context.Context, job *river.Job[processor.ApplyProcessorEvent]) error {
+	wait, err := s.Apply(ctx, job.Args.EventKey, job.Attempt >= job.MaxAttempts)
 	if err == nil && wait > 0 {
 		return river.JobSnooze(wait)
 	}
@@ -175,18 +163,9 @@ func (s *Service) fail(ctx context.Context, event processor.StoredProcessorEvent
 // abandonedBatch is the number of abandoned events that one search ends at most.
 const abandonedBatch = 1_000
 
-type abandonedWorker struct {
-	river.WorkerDefaults[processor.EndAbandonedEvents]
-	service *Service
-}
-
-func (w *abandonedWorker) Work(ctx context.Context, _ *river.Job[processor.EndAbandonedEvents]) error {
-	return w.service.EndAbandoned(ctx)
-}
-
 // EndAbandoned stores for events without an outcome that they have failed, if no attempt can
 // follow any more. A resync begins the work on them again.
-func (s *Service) EndAbandoned(ctx context.Context) error {
+func (s *Service) EndAbandoned(ctx context.Context, _ processor.EndAbandonedEvents) error {
 	events, err := processors.AbandonedEvents(ctx, s.DB, s.now().Add(-processor.EventAbandoned), abandonedBatch)
 	if err != nil {
 		return err
@@ -204,4 +183,113 @@ func (s *Service) EndAbandoned(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+const (
+	// resyncTimeout is the longest time of a part of a resync.
+	resyncTimeout = 5 * time.Minute
+	// longestPart and shortestPart are the limits of the period of a part.
+	longestPart  = 24 * time.Hour
+	shortestPart = time.Minute
+	// resyncBatch is the number of events that a resync stores in one transaction.
+	resyncBatch = 100
+)
+
+// Resync reads the events of one part of a resync and stores those that have not arrived,
+// with their jobs. Events that have failed or were ignored begin again. Then Resync enqueues
+// the next part. A part is a day, or less if a day has too many events.
+func (s *Service) Resync(ctx context.Context, job processor.ResyncProcessor) error {
+	connection, connected, err := s.connectionOf(ctx, job.Workspace, job.Connection)
+	if err != nil || !connected {
+		return err
+	}
+	if connection.Number != job.Number || connection.Account != job.Account {
+		return nil
+	}
+	part := cmp.Or(job.Part, longestPart)
+	end := job.From.Add(part)
+	if end.After(job.Until) {
+		end = job.Until
+	}
+	err = s.resyncPart(ctx, job, connection, end)
+	if errors.Is(err, ErrTooManyEvents) && part > shortestPart {
+		return s.nextPart(ctx, job, connection.Connection, job.From, part/2)
+	}
+	if err != nil {
+		return fmt.Errorf("read the events of connection %s: %w", connection.ID, err)
+	}
+	return s.nextPart(ctx, job, connection.Connection, end, min(2*part, longestPart))
+}
+
+// beginResync begins a resync of a locked connection.
+func (s *Service) beginResync(ctx context.Context, tx *postgres.Tx, c processor.Connection, since time.Time) error {
+	// The processor's clock may differ from this one.
+	begun, job := c.BeginResync(since, s.now().Add(clockSkew))
+	if err := processors.SetResync(ctx, tx, begun); err != nil {
+		return err
+	}
+	return tx.Enqueue(ctx, job)
+}
+
+// resyncPart stores the events from the begin of a part to its end.
+func (s *Service) resyncPart(ctx context.Context, job processor.ResyncProcessor, connection processor.LockedProcessorConnection, end time.Time) error {
+	key, err := s.keyOf(connection)
+	if err != nil {
+		return err
+	}
+	api := s.Processors[connection.Processor]
+	var batch []processor.StoredProcessorEvent
+	flush := func() error {
+		err := s.DB.InTx(ctx, func(tx *postgres.Tx) error {
+			for _, event := range batch {
+				if err := storeEvent(ctx, tx, event); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		batch = batch[:0]
+		return err
+	}
+	err = api.Events(ctx, key, job.From, end, func(body []byte) error {
+		event, ok := api.Envelope(body)
+		if !ok || event.Account != "" || event.Live != (connection.Mode == affiliate.ModeLive) {
+			return nil
+		}
+		stored := s.newEvent(connection.Connection, event, body, s.now())
+		stored.Resync, stored.Since = true, &job.Since
+		if batch = append(batch, stored); len(batch) < resyncBatch {
+			return nil
+		}
+		return flush()
+	})
+	if err != nil {
+		return err
+	}
+	return flush()
+}
+
+// nextPart enqueues the part of a resync that has the given begin and length. If all events
+// are read, the resync ends. If another resync has replaced this one, or if the job runs a
+// second time, nextPart does nothing.
+func (s *Service) nextPart(ctx context.Context, job processor.ResyncProcessor, c processor.Connection, begin time.Time, length time.Duration) error {
+	return s.DB.InTx(ctx, func(tx *postgres.Tx) error {
+		current, err := processors.LockConnection(ctx, tx, c.Scope, c.Processor)
+		if err != nil || current == nil || current.Number != job.Number {
+			return err
+		}
+		if from := current.From; from == nil || !from.Equal(job.From) {
+			return nil
+		}
+		next := current.Connection
+		if !begin.Before(job.Until) {
+			next.Since, next.From = nil, nil
+			return processors.SetResync(ctx, tx, next)
+		}
+		next.From, job.From, job.Part = &begin, begin, length
+		if err := processors.SetResync(ctx, tx, next); err != nil {
+			return err
+		}
+		return tx.Enqueue(ctx, job)
+	})
 }

@@ -214,7 +214,7 @@ func TestEndAbandoned(t *testing.T) {
 
 func (f *fixture) endAbandoned() {
 	f.Helper()
-	if err := f.service.EndAbandoned(f.Context()); err != nil {
+	if err := f.service.EndAbandoned(f.Context(), processor.EndAbandonedEvents{}); err != nil {
 		f.Fatal(err)
 	}
 }
@@ -403,7 +403,7 @@ func TestCheckEndpoint(t *testing.T) {
 	check := func(want int, when string) {
 		t.Helper()
 		for range 2 {
-			if err := f.service.CheckEndpoints(t.Context()); err != nil {
+			if err := f.service.CheckEndpoints(t.Context(), processor.CheckProcessorEndpoints{}); err != nil {
 				t.Fatal(err)
 			}
 			jobs := f.Texts(`delete from river.river_job where kind = 'check_processor_endpoint' returning args::text`)

@@ -5,9 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"time"
-
-	"github.com/riverqueue/river"
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/processor"
@@ -18,20 +15,6 @@ import (
 
 // promoCodeBatch is the number of promo codes for which one transaction inserts jobs.
 const promoCodeBatch = 500
-
-type promoCodeWorker struct {
-	river.WorkerDefaults[promocode.SyncPromoCode]
-	service *Service
-}
-
-// NextRetry returns the time of the next attempt, as for events.
-func (w *promoCodeWorker) NextRetry(job *river.Job[promocode.SyncPromoCode]) time.Time {
-	return w.service.nextRetry(job.Attempt)
-}
-
-func (w *promoCodeWorker) Work(ctx context.Context, job *river.Job[promocode.SyncPromoCode]) error {
-	return w.service.SyncPromoCode(ctx, job.Args)
-}
 
 // SyncPromoCode makes a promo code at the processor equal to the promo code of the
 // programme. A promotion code cannot be changed, so it is deactivated and a new one is
@@ -147,18 +130,10 @@ func (s *Service) promoCodeFailed(ctx context.Context, code promocode.PromoCode,
 	}))
 }
 
-type promoCodesWorker struct {
-	river.WorkerDefaults[processor.SyncPromoCodes]
-	service *Service
-}
-
-func (w *promoCodesWorker) Work(ctx context.Context, job *river.Job[processor.SyncPromoCodes]) error {
-	return w.service.SyncPromoCodes(ctx, affiliate.Scope{Workspace: job.Args.Workspace, Mode: job.Args.Mode})
-}
-
 // SyncPromoCodes inserts a job for each promo code of a scope that shall exist at the
 // processor.
-func (s *Service) SyncPromoCodes(ctx context.Context, scope affiliate.Scope) error {
+func (s *Service) SyncPromoCodes(ctx context.Context, job processor.SyncPromoCodes) error {
+	scope := affiliate.Scope{Workspace: job.Workspace, Mode: job.Mode}
 	var after affiliate.PromoCodeID
 	for {
 		ids, err := processors.SyncedPromoCodes(ctx, s.DB, scope, after, promoCodeBatch)

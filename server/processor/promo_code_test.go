@@ -180,7 +180,7 @@ func TestSyncPromoCode_WaitsForConnection(t *testing.T) {
 	}
 	f.connect()
 	before := f.CountJobs("sync_promo_code")
-	if err := f.service.SyncPromoCodes(f.Context(), f.Scope); err != nil {
+	if err := f.service.SyncPromoCodes(f.Context(), processor.SyncPromoCodes{Workspace: f.Scope.Workspace, Mode: f.Scope.Mode}); err != nil {
 		t.Fatal(err)
 	}
 	if inserted := f.CountJobs("sync_promo_code") - before; inserted != 1 {

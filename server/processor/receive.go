@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"google.golang.org/grpc/metadata"
@@ -53,12 +54,12 @@ func (s *Service) receive(ctx context.Context, req *affiliatev1.ReceiveProcessor
 		return nil, affiliate.Refuse(affiliate.ReasonNotFound)
 	}
 	now := s.now()
-	if s.unknown.has(id, now) {
+	if lookedUp, ok := s.unknown.Peek(id); ok && now.Sub(lookedUp) < unknownLife {
 		return nil, affiliate.Refuse(affiliate.ReasonNotFound)
 	}
 	connection, err := processors.ConnectionByID(ctx, s.DB, id)
 	if errors.Is(err, affiliate.Refuse(affiliate.ReasonNotFound)) {
-		s.unknown.add(id, now)
+		s.unknown.Add(id, now)
 	}
 	if err != nil {
 		return nil, err
@@ -93,7 +94,8 @@ func (s *Service) receive(ctx context.Context, req *affiliatev1.ReceiveProcessor
 func (s *Service) newEvent(c processor.Connection, event processor.Event, body []byte, now time.Time) processor.StoredProcessorEvent {
 	return processor.StoredProcessorEvent{
 		EventKey: processor.EventKey{Workspace: c.Workspace, Mode: c.Mode, Connection: c.ID, Event: event.ID},
-		Type:     event.Type, Account: c.Account, Body: s.seal(c.ID, sealedEvent, body), HappenedAt: event.CreatedAt, ReceivedAt: now,
+		Type:     event.Type, Account: c.Account, Body: s.seal(c.ID, sealedEvent, body), Status: processor.EventReceived,
+		HappenedAt: event.CreatedAt, ReceivedAt: now,
 	}
 }
 
@@ -129,3 +131,62 @@ func signatureFrom(ctx context.Context, name conversion.ProcessorName) string {
 	md, _ := metadata.FromIncomingContext(ctx)
 	return strings.Join(md.Get(string(name)+"-signature"), ",")
 }
+
+// A connection causes at most failureWrites writes of its signature failures in
+// failureInterval.
+const (
+	failureWrites   = 10
+	failureInterval = time.Second
+)
+
+// failureCounter counts messages whose signature is not valid. Anybody can send such messages,
+// so the number of writes is limited.
+type failureCounter struct {
+	mu     sync.Mutex
+	counts map[processor.ConnectionID]*failureCount
+}
+
+type failureCount struct {
+	unwritten int64
+	writes    int       // since begunAt
+	begunAt   time.Time // of the interval
+}
+
+// add counts a message. It returns the number of messages to write now; 0 if a later message
+// writes them.
+func (f *failureCounter) add(id processor.ConnectionID, at time.Time) (write int64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	count := f.counts[id]
+	if count == nil {
+		count = &failureCount{}
+		f.counts[id] = count
+	}
+	count.unwritten++
+	if at.Sub(count.begunAt) >= failureInterval {
+		count.writes, count.begunAt = 0, at
+	}
+	if count.writes == failureWrites {
+		return 0
+	}
+	count.writes++
+	write, count.unwritten = count.unwritten, 0
+	return write
+}
+
+// countFailure counts a message whose signature is not valid.
+func (s *Service) countFailure(ctx context.Context, c processor.Connection, at time.Time) error {
+	failures := s.failures.add(c.ID, at)
+	if failures == 0 {
+		return nil
+	}
+	return processors.AddSignatureFailures(ctx, s.DB, c, failures, at)
+}
+
+const (
+	// unknownLife is how long a connection that does not exist is remembered. A connection that
+	// another process creates in this time receives its events after it.
+	unknownLife = 5 * time.Second
+	// maxUnknown bounds the memory for such connections.
+	maxUnknown = 10_000
+)

@@ -92,6 +92,17 @@ func OneRow[T any](rows pgx.Rows, err error) (T, error) {
 	return row, err
 }
 
+// Optional reads the row of a query that returns at most one, by the names of its columns.
+// found is false if there is none.
+func Optional[T any](ctx context.Context, db Queryer, sql string, args ...any) (row T, found bool, err error) {
+	rows, _ := db.Query(ctx, sql, args...) // CollectExactlyOneRow returns the error
+	row, err = pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[T])
+	if errors.Is(err, pgx.ErrNoRows) {
+		return row, false, nil
+	}
+	return row, err == nil, err
+}
+
 // AllRows reads all rows of a query by the names of their columns and converts each row
 // with convert.
 func AllRows[R, T any](rows pgx.Rows, err error, convert func(R) T) ([]T, error) {
@@ -174,6 +185,15 @@ func Page[T any](
 type Executor interface {
 	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
 	SendBatch(ctx context.Context, batch *pgx.Batch) pgx.BatchResults
+}
+
+// ExecCount executes a statement and returns the number of affected rows.
+func ExecCount(ctx context.Context, db interface {
+	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
+}, sql string, args ...any,
+) (int64, error) {
+	tag, err := db.Exec(ctx, sql, args...)
+	return tag.RowsAffected(), err
 }
 
 // Exec executes a statement without a result. what names it in errors.

@@ -2,11 +2,16 @@ package stripe
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"regexp"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/stripe/stripe-go/v85"
+	"github.com/stripe/stripe-go/v85/webhook"
 
 	"github.com/tributary-hq/tributary/affiliate/processor"
 	processorservice "github.com/tributary-hq/tributary/server/processor"
@@ -123,3 +128,122 @@ func (r *reference) UnmarshalJSON(text []byte) error {
 }
 
 func unixTime(seconds int64) time.Time { return time.Unix(seconds, 0).UTC() }
+
+// tolerance is the greatest number of seconds between the time in the signature and now.
+const tolerance = int64(webhook.DefaultTolerance / time.Second)
+
+// Verify checks the signature of a message. The library compares the signature. It does not
+// compare the time, because it would use the clock of the process and accept every time in
+// the future.
+func (c *Client) Verify(body []byte, header string, secrets []string, now time.Time) error {
+	at, ok := signedAt(header)
+	if !ok || at < now.Unix()-tolerance || at > now.Unix()+tolerance {
+		return processorservice.ErrSignature
+	}
+	for _, secret := range secrets {
+		// Everybody can compute the signature of an empty secret.
+		if secret != "" && webhook.ValidatePayloadIgnoringTolerance(body, header, secret) == nil {
+			return nil
+		}
+	}
+	return processorservice.ErrSignature
+}
+
+// signedAt returns the time in the header, in Unix seconds. ok is false unless the header
+// has exactly one valid time. The signature covers the time.
+func signedAt(header string) (at int64, ok bool) {
+	for part := range strings.SplitSeq(header, ",") {
+		text, found := strings.CutPrefix(part, "t=")
+		if !found {
+			continue
+		}
+		if ok {
+			return 0, false
+		}
+		var err error
+		if at, err = strconv.ParseInt(text, 10, 64); err != nil {
+			return 0, false
+		}
+		ok = true
+	}
+	return at, ok
+}
+
+const (
+	// defaultMaxEvents is the greatest number of events of one call of Events, unless
+	// Config.MaxEvents is set.
+	defaultMaxEvents = 10_000
+	// maxKeptPages is the number of pages of events whose bodies stay in memory. Older pages
+	// are read a second time.
+	maxKeptPages = 10
+)
+
+// eventPage is a page of a list of events, newest first.
+type eventPage struct {
+	after  string // id of the event before the page; empty for the first page
+	bodies [][]byte
+	last   string
+	more   bool
+}
+
+// Events calls yield for each subscribed event that was created since a time and before
+// another one, oldest first. Stripe lists the newest first, so Events first reads all pages
+// and then goes back through them. Stripe keeps events for 30 days. Its times have whole
+// seconds, so the result includes all events of the last second.
+func (c *Client) Events(ctx context.Context, key string, since, before time.Time, yield func(body []byte) error) error {
+	api := c.api(key)
+	period := &stripe.RangeQueryParams{GreaterThanOrEqual: max(0, since.Unix()), LesserThan: before.Unix() + 1}
+	var pages []eventPage
+	for after, more := "", true; more; {
+		if len(pages) == c.maxEvents/pageSize {
+			return processorservice.ErrTooManyEvents
+		}
+		page, err := readEvents(ctx, api, period, after)
+		if err != nil {
+			return err
+		}
+		after, more = page.last, page.more
+		if len(pages) >= maxKeptPages {
+			page.bodies = nil
+		}
+		pages = append(pages, page)
+	}
+	for i, page := range slices.Backward(pages) {
+		if i >= maxKeptPages {
+			var err error
+			if page, err = readEvents(ctx, api, period, page.after); err != nil {
+				return err
+			}
+		}
+		for _, body := range slices.Backward(page.bodies) {
+			if err := yield(body); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// readEvents reads the page of events after the event with the given id.
+func readEvents(ctx context.Context, api *stripe.Client, period *stripe.RangeQueryParams, after string) (eventPage, error) {
+	params := &stripe.EventListParams{
+		ListParams:   stripe.ListParams{Limit: stripe.Int64(pageSize), Single: true},
+		CreatedRange: period,
+		Types:        stripe.StringSlice(subscribedEvents),
+	}
+	if after != "" {
+		params.StartingAfter = stripe.String(after)
+	}
+	list := api.V1Events.List(ctx, params)
+	if err := list.Err(); err != nil {
+		return eventPage{}, failure(ctx, "list the events", err)
+	}
+	page := eventPage{after: after}
+	for _, ev := range list.Data() {
+		page.last = ev.ID
+		page.bodies = append(page.bodies, ev.LastResponse.RawJSON)
+	}
+	// An empty page has no id after which the list continues.
+	page.more = list.Meta().HasMore && page.last != ""
+	return page, nil
+}

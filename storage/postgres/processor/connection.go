@@ -11,6 +11,7 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/conversion"
 	"github.com/tributary-hq/tributary/affiliate/processor"
 	"github.com/tributary-hq/tributary/affiliate/program"
+	"github.com/tributary-hq/tributary/affiliate/promocode"
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
@@ -28,24 +29,24 @@ var activeConnection = `
 func Connection(
 	ctx context.Context, db *postgres.DB, scope affiliate.Scope, processor conversion.ProcessorName,
 ) (*processor.LockedProcessorConnection, error) {
-	rows, _ := db.Query(ctx, activeConnection, scope.Workspace, scope.Mode, processor)
-	return oneConnection(rows)
+	return oneConnection(ctx, db, activeConnection, scope, processor)
 }
 
 // LockConnection locks the connection of a scope and returns it; nil if there is none.
 func LockConnection(
 	ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, processor conversion.ProcessorName,
 ) (*processor.LockedProcessorConnection, error) {
-	rows, _ := tx.Query(ctx, activeConnection+` for no key update`, scope.Workspace, scope.Mode, processor)
-	return oneConnection(rows)
+	return oneConnection(ctx, tx, activeConnection+` for no key update`, scope, processor)
 }
 
-func oneConnection(rows pgx.Rows) (*processor.LockedProcessorConnection, error) {
-	found, err := pgx.CollectRows(rows, pgx.RowToStructByName[processor.LockedProcessorConnection])
-	if err != nil || len(found) == 0 {
+func oneConnection(
+	ctx context.Context, db postgres.Queryer, sql string, scope affiliate.Scope, name conversion.ProcessorName,
+) (*processor.LockedProcessorConnection, error) {
+	connection, found, err := postgres.Optional[processor.LockedProcessorConnection](ctx, db, sql, scope.Workspace, scope.Mode, name)
+	if !found {
 		return nil, err
 	}
-	return &found[0], nil
+	return &connection, nil
 }
 
 // ConnectionByID returns a connection of any workspace that is not deleted. The id is part
@@ -78,8 +79,7 @@ func ConnectionsAfter(ctx context.Context, db *postgres.DB, after processor.Conn
 		where c.deleted_at is null and c.id > $1
 		order by c.id
 		limit $2`
-	rows, _ := db.Query(ctx, read, after, limit)
-	return pgx.CollectRows(rows, pgx.RowToStructByName[processor.CheckProcessorEndpoint])
+	return postgres.List[processor.CheckProcessorEndpoint](ctx, db, "read connections", read, after, limit)
 }
 
 type storedConnection struct {
@@ -110,8 +110,7 @@ func PutConnection(ctx context.Context, tx *postgres.Tx, c processor.LockedProce
 // SetResync stores which resync of a locked connection is running.
 func SetResync(ctx context.Context, tx *postgres.Tx, c processor.Connection) error {
 	const set = `update processor_connections set resync_number = $4, resync_since = $5, resync_from = $6 where workspace_id = $1 and mode = $2 and id = $3`
-	_, err := tx.Exec(ctx, set, c.Workspace, c.Mode, c.ID, c.Number, c.Since, c.From)
-	return err
+	return postgres.Exec(ctx, tx, "store a resync", set, c.Workspace, c.Mode, c.ID, c.Number, c.Since, c.From)
 }
 
 // SetEndpointFailing stores whether the endpoint of a connection does not work. changed is
@@ -127,8 +126,7 @@ func SetEndpointFailing(ctx context.Context, tx *postgres.Tx, c processor.Connec
 // DisconnectConnection marks a locked connection as deleted.
 func DisconnectConnection(ctx context.Context, tx *postgres.Tx, c processor.Connection, at time.Time) error {
 	const mark = `update processor_connections set deleted_at = $4 where workspace_id = $1 and mode = $2 and id = $3`
-	_, err := tx.Exec(ctx, mark, c.Workspace, c.Mode, c.ID, at)
-	return err
+	return postgres.Exec(ctx, tx, "end a connection", mark, c.Workspace, c.Mode, c.ID, at)
 }
 
 // ClaimFailureNotice reports whether a failed event is the first of a UTC day, and marks the
@@ -145,30 +143,27 @@ func ClaimFailureNotice(ctx context.Context, tx *postgres.Tx, c processor.Connec
 // now.
 func DropConnection(ctx context.Context, db *postgres.DB, c processor.Connection) error {
 	const drop = `delete from processor_connections where workspace_id = $1 and mode = $2 and id = $3 and endpoint_id = $4 and deleted_at is not null`
-	_, err := db.Exec(ctx, drop, c.Workspace, c.Mode, c.ID, c.Endpoint)
-	return err
+	return postgres.Exec(ctx, db, "delete a connection", drop, c.Workspace, c.Mode, c.ID, c.Endpoint)
 }
 
 // SyncsPromoCodes reports whether active promo codes of a scope shall exist at the processor.
-func SyncsPromoCodes(ctx context.Context, db *postgres.DB, scope affiliate.Scope) (found bool, err error) {
+func SyncsPromoCodes(ctx context.Context, db *postgres.DB, scope affiliate.Scope) (bool, error) {
 	const read = `
 		select exists (
 			select from promo_codes c
 			where c.workspace_id = $1 and c.mode = $2 and c.active and c.sync_to_processor
 		)`
-	err = db.QueryRow(ctx, read, scope.Workspace, scope.Mode).Scan(&found)
-	return found, err
+	return postgres.Value[bool](ctx, db, "look for synced promo codes", read, scope.Workspace, scope.Mode)
 }
 
 // SubtractsFees reports whether a programme of a scope subtracts the processor's fees.
-func SubtractsFees(ctx context.Context, db *postgres.DB, scope affiliate.Scope) (found bool, err error) {
+func SubtractsFees(ctx context.Context, db *postgres.DB, scope affiliate.Scope) (bool, error) {
 	const read = `
 		select exists (
 			select from programs p
 			where p.workspace_id = $1 and p.mode = $2 and p.status <> 'archived' and p.rules ->> 'net_basis' = $3
 		)`
-	err = db.QueryRow(ctx, read, scope.Workspace, scope.Mode, program.NetOfTaxShippingAndFee).Scan(&found)
-	return found, err
+	return postgres.Value[bool](ctx, db, "look for programmes that subtract fees", read, scope.Workspace, scope.Mode, program.NetOfTaxShippingAndFee)
 }
 
 // AddSignatureFailures counts messages whose signature is not valid.
@@ -177,8 +172,7 @@ func AddSignatureFailures(ctx context.Context, db *postgres.DB, c processor.Conn
 		insert into processor_signature_failures as f (workspace_id, connection_id, hour, failures)
 		values ($1, $2, $3, $4)
 		on conflict (workspace_id, connection_id, hour) do update set failures = f.failures + excluded.failures`
-	_, err := db.Exec(ctx, count, c.Workspace, c.ID, at.Truncate(time.Hour), failures)
-	return err
+	return postgres.Exec(ctx, db, "count signature failures", count, c.Workspace, c.ID, at.Truncate(time.Hour), failures)
 }
 
 const readHealth = `
@@ -210,6 +204,83 @@ func DeleteSignatureFailures(ctx context.Context, db *postgres.DB, before time.T
 		delete from processor_signature_failures f
 		using (select workspace_id, connection_id, hour from processor_signature_failures where hour < $1 limit $2) as old
 		where f.workspace_id = old.workspace_id and f.connection_id = old.connection_id and f.hour = old.hour`
-	tag, err := db.Exec(ctx, drop, before, limit)
-	return tag.RowsAffected(), err
+	return postgres.ExecCount(ctx, db, drop, before, limit)
+}
+
+// PromoCodes returns the texts of the promo codes that were created at the processor with
+// the given ids. An unknown id is missing in the result.
+func PromoCodes(ctx context.Context, db *postgres.DB, scope affiliate.Scope, promotionCodes []string) (map[string]string, error) {
+	const read = `
+		select c.promotion_code_id, c.code
+		from processor_promo_codes c
+		where c.workspace_id = $1 and c.mode = $2 and c.promotion_code_id = any($3)`
+	rows, _ := db.Query(ctx, read, scope.Workspace, scope.Mode, promotionCodes)
+	texts := map[string]string{}
+	var id, text string
+	_, err := pgx.ForEachRow(rows, []any{&id, &text}, func() error {
+		texts[id] = text
+		return nil
+	})
+	return texts, err
+}
+
+var selectPromoCode = `
+	select ` + postgres.Columns[promocode.PromoCode]("c") + `
+	from promo_codes c
+	where c.workspace_id = $1 and c.mode = $2 and c.id = $3`
+
+// PromoCode returns a promo code. Errors: NOT_FOUND.
+func PromoCode(ctx context.Context, db *postgres.DB, scope affiliate.Scope, id affiliate.PromoCodeID) (promocode.PromoCode, error) {
+	return postgres.OneRow[promocode.PromoCode](db.Query(ctx, selectPromoCode, scope.Workspace, scope.Mode, id))
+}
+
+// ActivePromotionCodes returns the promotion codes of an account that were created from a
+// promo code and not deactivated.
+func ActivePromotionCodes(
+	ctx context.Context, db *postgres.DB, scope affiliate.Scope, account string, id affiliate.PromoCodeID,
+) ([]processor.PromoCode, error) {
+	const read = `
+		select c.coupon_id as coupon, c.promotion_code_id as promotion_code, c.terms
+		from processor_promo_codes c
+		where c.workspace_id = $1 and c.mode = $2 and c.promo_code_id = $3 and c.account_id = $4 and c.active
+		order by c.created_at`
+	return postgres.List[processor.PromoCode](ctx, db, "read promotion codes", read, scope.Workspace, scope.Mode, id, account)
+}
+
+// PutPromotionCode stores a promotion code that was created from a promo code.
+func PutPromotionCode(ctx context.Context, tx *postgres.Tx, account string, code promocode.PromoCode, created processor.PromoCode, at time.Time) error {
+	const insert = `
+		insert into processor_promo_codes (workspace_id, mode, promotion_code_id, coupon_id, account_id, promo_code_id, code, terms, active, created_at)
+		values ($1, $2, $3, $4, $5, $6, $7, $8, true, $9)
+		on conflict (workspace_id, mode, promotion_code_id) do update set active = true`
+	return postgres.Exec(ctx, tx, "store a promotion code", insert,
+		code.Workspace, code.Mode, created.PromotionCode, created.Coupon, account, code.ID, code.Code, created.Terms, at)
+}
+
+// EndPromotionCode marks a promotion code as deactivated.
+func EndPromotionCode(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, promotionCode string) error {
+	const update = `update processor_promo_codes set active = false where workspace_id = $1 and mode = $2 and promotion_code_id = $3`
+	return postgres.Exec(ctx, tx, "end a promotion code", update, scope.Workspace, scope.Mode, promotionCode)
+}
+
+// SetSyncStatus stores whether a promo code exists at the processor. current is false if
+// the promo code has changed since it was read: nothing is stored then.
+func SetSyncStatus(ctx context.Context, tx *postgres.Tx, code promocode.PromoCode, status promocode.SyncStatus) (current bool, err error) {
+	const update = `
+		update promo_codes set sync_status = $5
+		where workspace_id = $1 and mode = $2 and id = $3 and version = $4 and sync_to_processor`
+	tag, err := tx.Exec(ctx, update, code.Workspace, code.Mode, code.ID, code.Version, status)
+	return tag.RowsAffected() == 1, err
+}
+
+// SyncedPromoCodes returns at most limit ids of promo codes that shall exist at the
+// processor, and that follow the id after.
+func SyncedPromoCodes(ctx context.Context, db *postgres.DB, scope affiliate.Scope, after affiliate.PromoCodeID, limit int) ([]affiliate.PromoCodeID, error) {
+	const read = `
+		select c.id from promo_codes c
+		where c.workspace_id = $1 and c.mode = $2 and c.sync_to_processor and c.id > $3
+		order by c.id
+		limit $4`
+	rows, _ := db.Query(ctx, read, scope.Workspace, scope.Mode, after, limit)
+	return pgx.CollectRows(rows, pgx.RowTo[affiliate.PromoCodeID])
 }
