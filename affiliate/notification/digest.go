@@ -114,11 +114,8 @@ func PlanMails(arrived []ArrivedNotification, recipients []FeedRecipient) []Dige
 		byFeed[r.Feed] = append(byFeed[r.Feed], r)
 	}
 	type key struct {
-		user      affiliate.UserID
-		mode      affiliate.Mode
-		category  Category
-		workspace affiliate.WorkspaceID
-		gathered  bool
+		DigestKey
+		gathered bool
 	}
 	positions := map[key]int{}
 	var mails []DigestMail
@@ -129,12 +126,9 @@ func PlanMails(arrived []ArrivedNotification, recipients []FeedRecipient) []Dige
 			}
 			mail := DigestMail{
 				Recipient: recipient, Mode: n.Mode, Category: n.Category(), Type: string(n.Type),
-				Gathered: n.Gathered(),
+				Workspace: n.LogWorkspace(), Gathered: n.Gathered(),
 			}
-			k := key{user: recipient.User, mode: n.Mode, category: mail.Category, gathered: mail.Gathered}
-			if mail.Workspace = n.LogWorkspace(); mail.Workspace != nil {
-				k.workspace = *mail.Workspace
-			}
+			k := key{mail.DigestKey(), mail.Gathered}
 			i, known := positions[k]
 			if !known {
 				i = len(mails)
@@ -229,6 +223,7 @@ func (m DigestMail) DigestKey() DigestKey {
 
 // Digest describes which notifications are gathered, and until when.
 type Digest struct {
+	DigestKey
 	// WindowStart is the earliest time of the gathered notifications.
 	WindowStart time.Time
 	// Mailed are notifications since WindowStart that were already mailed.
@@ -240,12 +235,12 @@ type Digest struct {
 // notification can therefore become visible at most lateCommit after its time.
 const lateCommit = 2 * time.Minute
 
-// NextDigest returns the digest that follows a mail with the given notifications at the
-// time now. since is the time of the oldest notification that may be in neither this mail
-// nor an earlier one, or now if there is none.
-func NextDigest(mailed []ID, since, now time.Time) Digest {
-	d := Digest{WindowStart: since.Add(-lateCommit), DueAt: now.Add(GatherTime), Mailed: []ID{}}
-	for _, id := range mailed {
+// NextDigest returns the digest that follows the mail at the time now. since is the time of
+// the oldest notification that may be in neither this mail nor an earlier one, or now if
+// there is none.
+func (m DigestMail) NextDigest(since, now time.Time) Digest {
+	d := Digest{DigestKey: m.DigestKey(), WindowStart: since.Add(-lateCommit), DueAt: now.Add(GatherTime), Mailed: []ID{}}
+	for _, id := range m.Notifications {
 		if at, _ := id.Time(); !at.Before(d.WindowStart) {
 			d.Mailed = append(d.Mailed, id)
 		}

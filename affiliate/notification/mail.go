@@ -1,6 +1,9 @@
 package notification
 
 import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"strings"
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
@@ -120,3 +123,209 @@ const MailQueue = "mail"
 
 // Kind returns the name of the job.
 func (SendMail) Kind() string { return "send_mail" }
+
+// MailReason is the reason why a mail is suppressed.
+type MailReason string
+
+// The reasons for which a mail is suppressed.
+const (
+	// MailTestMode is the reason of mail of test mode in a workspace without a
+	// testMailRedirect.
+	MailTestMode MailReason = "test_mode"
+	// MailOff means that the service has no mail server.
+	MailOff MailReason = "mail_off"
+	// MailAddressSuppressed means that earlier mail to the address bounced, or that its
+	// owner complained.
+	MailAddressSuppressed MailReason = "address_suppressed"
+	// MailAddressNotVerified means that the recipient has not verified the address. The
+	// recipient gets no mail that users can disable.
+	MailAddressNotVerified MailReason = "address_not_verified"
+	// MailRecipientRemoved means that the recipient's account was erased, or that the
+	// recipient has left the workspace.
+	MailRecipientRemoved MailReason = "recipient_removed"
+	// MailWithoutContent means that the notifications of the mail do not exist any more, or
+	// that the recipient does not get mails about them any more.
+	MailWithoutContent MailReason = "notifications_removed"
+	// MailRecipientRefused means that the mail server has refused the address for good.
+	MailRecipientRefused MailReason = "recipient_refused"
+	// MailRefusedByServer means that the mail server has refused the mail for good, for a
+	// reason other than the recipient.
+	MailRefusedByServer MailReason = "refused_by_server"
+	// MailUndeliverable means that all attempts have failed.
+	MailUndeliverable MailReason = "undeliverable"
+)
+
+// Account reports whether the mail is account mail. Account mail is sent in any mode, and
+// the notification log shows it in both modes. Notifications about the security of an
+// account are account mail too.
+func (m Mail) Account() bool {
+	return m.Kind != MailNotifications || m.Category == CategorySecurity
+}
+
+// Logged reports whether the notification log of the workspace shows the mail.
+func (m Mail) Logged() bool {
+	return m.Workspace != nil && (m.Account() || m.Mode != nil && *m.Mode == affiliate.ModeTest)
+}
+
+// ignoresSuppression reports whether the mail is sent to a suppressed address too. This
+// is the case for security mail, and for mail that the owner of the address has
+// requested. It is not the case for invitations, which another person has requested.
+func (m Mail) ignoresSuppression() bool {
+	switch m.Kind {
+	case MailVerification, MailPasswordReset, MailEmailChange, MailEmailChangeNotice, MailPayoutMethodChanged, MailExportReady:
+		return true
+	case MailMemberInvite, MailParticipantInvite, MailPartnerClaim:
+		return false
+	case MailNotifications:
+	}
+	return m.Category == CategorySecurity
+}
+
+// optional reports whether users can disable mail of this kind.
+func (m Mail) optional() bool {
+	return m.Kind == MailNotifications && !m.Category.MailProtected()
+}
+
+// MailConditions are the facts that decide about the delivery of a mail.
+type MailConditions struct {
+	// Off means that the service has no mail server. The database does not know this.
+	Off bool
+	// RecipientRemoved means that the recipient's account was erased, or that the
+	// recipient has left the workspace of the mail.
+	RecipientRemoved bool
+	// Unverified means that the recipient has an account whose address is not verified.
+	Unverified bool
+	// TestRedirect is the address to which the workspace redirects mail of test mode. It
+	// is empty if the workspace does not redirect mail.
+	TestRedirect string
+}
+
+// MailDelivery is a decision about a mail.
+type MailDelivery struct {
+	// Status is the status of the mail after a successful attempt, or MailSuppressed if
+	// the mail must not be sent.
+	Status MailStatus
+	// Reason is set if Status is MailSuppressed.
+	Reason MailReason
+	// Address is the address to which the mail is sent. It is empty if Status is
+	// MailSuppressed.
+	Address string
+	// ChecksSuppression means that the mail must not be sent if Address is suppressed.
+	ChecksSuppression bool
+}
+
+// Delivery decides whether a mail is sent, and to which address.
+func (m Mail) Delivery(c MailConditions) MailDelivery {
+	delivery := MailDelivery{Status: MailDelivered, Address: m.Recipient.Address, ChecksSuppression: !m.ignoresSuppression()}
+	if m.Mode != nil && *m.Mode == affiliate.ModeTest && !m.Account() {
+		delivery.Status, delivery.Address = MailRedirected, c.TestRedirect
+	}
+	switch {
+	case c.RecipientRemoved:
+		return SuppressMail(MailRecipientRemoved)
+	case c.Off:
+		return SuppressMail(MailOff)
+	case delivery.Address == "":
+		return SuppressMail(MailTestMode)
+	case c.Unverified && m.optional() && delivery.Status == MailDelivered:
+		// A redirect leads to a verified address.
+		return SuppressMail(MailAddressNotVerified)
+	}
+	return delivery
+}
+
+// SuppressMail returns the decision that a mail is not sent.
+func SuppressMail(reason MailReason) MailDelivery {
+	return MailDelivery{Status: MailSuppressed, Reason: reason}
+}
+
+// StoredMail is a mail in the database with the facts that decide about its delivery.
+type StoredMail struct {
+	Mail
+	Status MailStatus
+	MailConditions
+}
+
+// MailOutcome is the final state of a mail.
+type MailOutcome struct {
+	Mail MailID
+	// Recipient is the recipient's address at the time of the last attempt.
+	Recipient string
+	Status    MailStatus
+	Reason    MailReason // empty unless Status is MailSuppressed
+	// RedirectedTo is the address to which the mail was sent instead of its recipient. It
+	// is empty unless Status is MailRedirected.
+	RedirectedTo string
+	// Content is nil if the notification log does not show the mail.
+	Content *MailContent
+	At      time.Time
+}
+
+// MailContent is the content of a mail as the notification log shows it. It contains no
+// tokens.
+type MailContent struct {
+	Sender  string // the header From
+	Subject string
+	HTML    string
+	Text    string
+}
+
+// MailLogEntry is a mail in the notification log.
+type MailLogEntry struct {
+	ID           MailID
+	Type         string
+	Category     Category // empty for account mail
+	Recipient    string
+	Status       MailStatus
+	RedirectedTo string // empty unless Status is MailRedirected
+	Reason       MailReason
+	CreatedAt    time.Time
+	// Sender and Subject are empty if the mail has no content.
+	Sender  string
+	Subject string
+	// HTML and Text are empty in a list.
+	HTML string
+	Text string
+}
+
+// MailLogFilter selects entries of the notification log. Empty fields select every entry.
+type MailLogFilter struct {
+	Status MailStatus
+	Type   string
+	// Recipient is the beginning of the address, in lower case.
+	Recipient string
+	CreatedAt affiliate.Period
+}
+
+// MailLogRetention is how long mails are stored.
+const MailLogRetention = 30 * 24 * time.Hour
+
+// MailPendingLimit is the time after which a pending mail counts as lost. All attempts end
+// much earlier, unless a process crashed in the last attempt.
+const MailPendingLimit = 3 * 24 * time.Hour
+
+// SuppressionReason is the reason why an address gets no mail.
+type SuppressionReason string
+
+// The reasons why an address gets no mail. They are stored with the suppression.
+const (
+	SuppressionBounced    SuppressionReason = "bounced"    // a permanent bounce
+	SuppressionComplained SuppressionReason = "complained" // the owner called a mail spam
+	SuppressionSuppressed SuppressionReason = "suppressed" // the mail provider sends no mail to it
+	SuppressionRefused    SuppressionReason = "refused"    // the mail server refused the address
+)
+
+// MailDigest returns the keyed digests of an address. The suppression of the address is
+// stored under the first of them. Upper and lower case of the address make no difference.
+func MailDigest(keys affiliate.HashKeys, address string) affiliate.Digests {
+	return keys.Digests(func(key []byte) []byte {
+		mac := hmac.New(sha256.New, key)
+		mac.Write([]byte("mail:" + strings.ToLower(address)))
+		return mac.Sum(nil)
+	})
+}
+
+// ProviderMessageRetention is how long the ids of the messages of the mail provider are
+// stored. A message that is repeated later is processed again, which has no further
+// effect on suppressed addresses.
+const ProviderMessageRetention = 7 * 24 * time.Hour

@@ -4,6 +4,9 @@ package notification
 
 import (
 	"cmp"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
 	"strings"
 	"time"
 
@@ -44,24 +47,24 @@ const (
 // does not need to change notifications.
 type Notification struct {
 	ID   ID
-	Feed FeedID
+	Feed FeedID `db:"feed_id"`
 	// Audience is the kind of the feed: Merchant for a workspace.
 	Audience affiliate.AccountKind
 	Type     Type
 	// Workspace is the workspace in which the cause happened. It is nil if the cause
 	// concerns a partner's account.
-	Workspace *affiliate.WorkspaceID
+	Workspace *affiliate.WorkspaceID `db:"workspace_id"`
 	// Mode is nil if the notification belongs to both modes.
 	Mode *affiliate.Mode
 	// User is the user that the notification is about. Only this user and owners see
 	// notifications of CategorySecurity and CategoryAccount. It is nil for most other
 	// notifications.
-	User        *affiliate.UserID
-	Program     *affiliate.ProgramID
-	Participant *affiliate.ParticipantID
+	User        *affiliate.UserID        `db:"user_id"`
+	Program     *affiliate.ProgramID     `db:"program_id"`
+	Participant *affiliate.ParticipantID `db:"participant_id"`
 	// Resource is the id of the record that the notification is about. The rule of the
 	// notification says which kind of record it is.
-	Resource *uuid.UUID
+	Resource *uuid.UUID `db:"resource_id"`
 	// Facts holds the values of the placeholders in the text, except names.
 	Facts map[string]string
 }
@@ -180,4 +183,157 @@ func NotificationsOf(e affiliate.Event) []Notification {
 		all = append(all, base.to(affiliate.Partner, PartnerFeed(*e.Partner)))
 	}
 	return all
+}
+
+// Names holds the current names that the text of a notification contains. A
+// name is empty if it is not known.
+type Names struct {
+	ProgramName string
+	PartnerName string // of the participant
+	UserName    string
+}
+
+// Text returns the title and the body of a notification.
+func (n Notification) Text(names Names) (title, body string) {
+	rule := n.Rule()
+	return n.fill(rule.Title, names), n.fill(rule.Body, names)
+}
+
+// fill replaces the placeholders of a template. A part in square brackets is left out if
+// one of its placeholders has no value. Parts are not nested.
+func (n Notification) fill(template string, names Names) string {
+	var text strings.Builder
+	for template != "" {
+		before, rest, found := strings.Cut(template, "[")
+		filled, _ := n.fillPart(before, names, text.Len() == 0)
+		text.WriteString(filled)
+		if !found {
+			break
+		}
+		optional, after, _ := strings.Cut(rest, "]")
+		if filled, complete := n.fillPart(optional, names, false); complete {
+			text.WriteString(filled)
+		}
+		template = after
+	}
+	return text.String()
+}
+
+// fillPart replaces the placeholders of a part without brackets. start says that the part
+// begins a sentence. complete is false if a placeholder has no value.
+func (n Notification) fillPart(part string, names Names, start bool) (text string, complete bool) {
+	var out strings.Builder
+	complete = true
+	for {
+		before, rest, found := strings.Cut(part, "{")
+		out.WriteString(before)
+		if !found {
+			return out.String(), complete
+		}
+		placeholder, after, _ := strings.Cut(rest, "}")
+		value, ok := n.value(placeholder, names, start && out.Len() == 0)
+		complete = complete && ok
+		out.WriteString(value)
+		part = after
+	}
+}
+
+// value returns the value of a placeholder. start says that it begins a sentence.
+func (n Notification) value(placeholder string, names Names, start bool) (value string, ok bool) {
+	article := "a "
+	if start {
+		article = "A "
+	}
+	switch placeholder {
+	case "program":
+		return cmp.Or(names.ProgramName, article+"programme"), true
+	case "partner":
+		return cmp.Or(names.PartnerName, article+"partner"), true
+	case "credited": // like partner, but without a value if there is no participant
+		return cmp.Or(names.PartnerName, article+"partner"), n.Participant != nil
+	case "user":
+		return cmp.Or(names.UserName, article+"user"), true
+	}
+	value = n.Facts[placeholder]
+	return value, value != ""
+}
+
+// StreamID identifies an open stream of notifications.
+type StreamID = affiliate.ID[Stream]
+
+// Stream is an open stream of notifications.
+type Stream struct {
+	ID     StreamID
+	Reader Reader
+	// Session is the session whose access token or ticket has opened the stream. The
+	// stream ends with the session.
+	Session affiliate.SessionID
+	// Ticket is the digest of the ticket that has opened the stream; nil if an access
+	// token has opened it.
+	Ticket    []byte
+	ExpiresAt time.Time // when the access token expires
+}
+
+// Limits on streams, each of which keeps a connection open.
+const (
+	// MaxStreams is the number of open streams of one user.
+	MaxStreams = 5
+	// StreamTicketLife is the time within which a ticket must open its stream.
+	StreamTicketLife = time.Minute
+	// MaxReplay is the number of notifications that a stream replays. ReplayLife is how
+	// long a notification can be replayed.
+	MaxReplay  = 1000
+	ReplayLife = 24 * time.Hour
+)
+
+// StreamTicket is a stored ticket, which opens a stream instead of an access token.
+type StreamTicket struct {
+	Digest    []byte
+	Session   affiliate.SessionID `db:"session_id"`
+	Kind      affiliate.AccountKind
+	Mode      affiliate.Mode
+	CreatedAt time.Time
+	OpenedAt  *time.Time // nil: it has not opened a stream yet
+	ExpiresAt time.Time  // when the access token expires that has created the ticket
+}
+
+// Usable reports whether the ticket can open or reopen a stream at the given time.
+func (t StreamTicket) Usable(now time.Time) bool {
+	return now.Before(t.ExpiresAt) && (t.OpenedAt != nil || now.Before(t.CreatedAt.Add(StreamTicketLife)))
+}
+
+// streamTicketPrefix makes tickets recognizable for secret scanners.
+const streamTicketPrefix = "tkt_"
+
+// NewStreamTicket returns a ticket of 256 random bits and its digest.
+func NewStreamTicket() (ticket string, digest []byte) {
+	random := make([]byte, 32)
+	_, _ = rand.Read(random) // crypto/rand.Read never fails
+	ticket = streamTicketPrefix + base64.RawURLEncoding.EncodeToString(random)
+	return ticket, DigestStreamTicket(ticket)
+}
+
+// DigestStreamTicket returns the digest by which a ticket is looked up.
+func DigestStreamTicket(ticket string) []byte {
+	digest := sha256.Sum256([]byte(ticket))
+	return digest[:]
+}
+
+// FeedState says how far a feed has been sequenced.
+type FeedState struct {
+	LastSeq int64 // the sequence number of the newest notification
+	// ReplayAfter is the lowest number after which notifications can be replayed.
+	ReplayAfter int64
+	// Version increases when notifications are read or dismissed, or when preferences
+	// change.
+	Version int64
+}
+
+// CanReplay reports whether all notifications after a sequence number can be sent.
+func (s FeedState) CanReplay(after int64) bool { return s.ReplayAfter <= after && after <= s.LastSeq }
+
+// StreamCheck says whether a stream may stay open.
+type StreamCheck struct {
+	Current   bool // false: the stream was closed, or its ticket has reopened it
+	Permitted bool // false: the session has ended, or the role has changed
 }

@@ -14,7 +14,7 @@ import (
 
 func TestNotificationText(t *testing.T) {
 	participant := affiliatetest.ID[affiliate.ParticipantID](4)
-	all := notification.Names{Program: "Garden Friends", Partner: "Anna Jansen", User: "Mia Berg"}
+	all := notification.Names{ProgramName: "Garden Friends", PartnerName: "Anna Jansen", UserName: "Mia Berg"}
 	for _, tc := range []struct {
 		name     string
 		audience affiliate.AccountKind
@@ -53,11 +53,11 @@ func TestNotificationText_DoesNotInterpretValues(t *testing.T) {
 	for _, hostile := range []string{"{program}", "[x]", "]{user}[", "<script>alert(1)</script>", "a\r\nBcc: x@example.com", "{", "%s%!d"} {
 		n := notification.Notification{Audience: affiliate.Partner, Type: "payout.failed", Facts: map[string]string{"amount": hostile, "reason": hostile}}
 		want := "A payout of " + hostile + " from " + hostile + " could not be paid: " + hostile + ". Check your payout method."
-		if _, body := n.Text(notification.Names{Program: hostile, User: "Mia"}); body != want {
+		if _, body := n.Text(notification.Names{ProgramName: hostile, UserName: "Mia"}); body != want {
 			t.Errorf("body %q, want %q", body, want)
 		}
 		n = notification.Notification{Audience: affiliate.Partner, Type: notification.NotifyProgramAnnouncement, Facts: map[string]string{"title": hostile, "text": hostile}}
-		if title, body := n.Text(notification.Names{Program: "p"}); title != hostile || body != hostile {
+		if title, body := n.Text(notification.Names{ProgramName: "p"}); title != hostile || body != hostile {
 			t.Errorf("title %q and body %q of an announcement, want %q", title, body, hostile)
 		}
 	}
@@ -93,7 +93,7 @@ func TestEventNotifications_HideReasonsFromPartners(t *testing.T) {
 		p := eventtest.Participant(status)
 		name := affiliate.EventName("participant." + status)
 		n := notificationFor(t, p.Event(name, affiliatetest.Noon, nil), affiliate.Partner)
-		if title, body := n.Text(notification.Names{Program: "Garden Friends"}); *p.Object().Reason == "" || len(n.Facts) > 0 || strings.Contains(title+body, *p.Object().Reason) {
+		if title, body := n.Text(notification.Names{ProgramName: "Garden Friends"}); *p.Object().Reason == "" || len(n.Facts) > 0 || strings.Contains(title+body, *p.Object().Reason) {
 			t.Errorf("%s: body %q and facts %v, want neither to contain the reason %q", name, body, n.Facts, *p.Object().Reason)
 		}
 	}

@@ -101,7 +101,7 @@ func (c *Core) buildWork(
 	exports.AddWorkers(registered)
 	webhook.AddWorkers(registered, c.db, c.now)
 	river.AddWorker(registered, notificationservice.NewPeriodWorker(c.db, c.now))
-	river.AddWorker(registered, notificationservice.NewDigestWorker(c.db, c.log, c.now))
+	river.AddWorker(registered, notificationservice.NewDigestWorker(c.db, c.now))
 
 	periodic := []*river.PeriodicJob{
 		upkeep.PeriodicJob(), commission.SweepJob(), stats.PeriodicJob(), analytics.PeriodicJob(), fx.PeriodicJob(), check.PeriodicJob(),

@@ -3,11 +3,15 @@ package notification
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"time"
 
+	"github.com/riverqueue/river"
+
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/notification"
+	"github.com/tributary-hq/tributary/server"
 	"github.com/tributary-hq/tributary/storage/postgres"
 	notifications "github.com/tributary-hq/tributary/storage/postgres/notification"
 )
@@ -189,7 +193,7 @@ func (d *Distributor) createMails(
 	gathered = map[feedPart]time.Time{}
 	for _, mail := range notification.PlanMails(arrived, recipients) {
 		if mail.Gathered {
-			opened, due, err := notifications.OpenDigest(ctx, tx, mail.DigestKey(), notification.NextDigest(mail.Notifications, undistributed, now))
+			opened, due, err := notifications.OpenDigest(ctx, tx, mail.NextDigest(undistributed, now))
 			if err != nil {
 				return nil, err
 			}
@@ -220,4 +224,79 @@ func (d *Distributor) remember(gathered map[feedPart]time.Time, now time.Time) {
 		}
 		d.gathering[part] = until
 	}
+}
+
+const (
+	// digestInterval is how often due digests are sent.
+	digestInterval = time.Minute
+	// digestTimeout is the longest time that one run of the job takes. The next run
+	// sends the remaining digests.
+	digestTimeout = 4 * time.Minute
+)
+
+// digestWorker sends the mails with gathered notifications.
+type digestWorker struct {
+	db  *postgres.DB
+	now func() time.Time
+}
+
+// NewDigestWorker returns the worker that sends the mails with gathered notifications.
+func NewDigestWorker(db *postgres.DB, now func() time.Time) *server.Worker[notification.SendDigests] {
+	w := digestWorker{db: db, now: now}
+	return &server.Worker[notification.SendDigests]{Run: w.run, Limit: digestTimeout}
+}
+
+// DigestJob returns the periodic job that sends due digests.
+func DigestJob() *river.PeriodicJob {
+	return server.OneAtATime(river.PeriodicInterval(digestInterval), notification.SendDigests{}, true)
+}
+
+// run sends all due digests. Each digest has its own transaction.
+func (w digestWorker) run(ctx context.Context, _ *river.Job[notification.SendDigests]) error {
+	for {
+		sent, err := w.sendNext(ctx)
+		if err != nil || !sent {
+			return err
+		}
+	}
+}
+
+// sendNext sends the digest that was due first. found is false if none is due.
+func (w digestWorker) sendNext(ctx context.Context) (found bool, err error) {
+	now := w.now().UTC().Truncate(time.Millisecond)
+	err = w.db.InTx(ctx, func(tx *postgres.Tx) error {
+		var digest notification.Digest
+		if digest, found, err = notifications.LockDueDigest(ctx, tx, now); err != nil || !found {
+			return err
+		}
+		mails, err := gatheredMails(ctx, tx, digest)
+		if err != nil {
+			return err
+		}
+		if len(mails) == 0 {
+			return notifications.CloseDigest(ctx, tx, digest.DigestKey)
+		}
+		mail := mails[0] // all notifications of a digest are in one mail
+		if err := tx.SendMail(ctx, mail.Mail(now)); err != nil {
+			return err
+		}
+		// Notifications that were not distributed yet are in this mail too.
+		return notifications.UpdateDigest(ctx, tx, mail.NextDigest(now, now))
+	})
+	return found, err
+}
+
+// gatheredMails returns the mail of a digest. It returns none if nothing was gathered, or
+// if the user does not want mails about the category any more.
+func gatheredMails(ctx context.Context, tx *postgres.Tx, digest notification.Digest) ([]notification.DigestMail, error) {
+	recipient, found, err := notifications.Recipient(ctx, tx, digest.User)
+	if err != nil || !found {
+		return nil, err
+	}
+	gathered, err := notifications.Gathered(ctx, tx, recipient.Feed, recipient.SeesOwnOnly(digest.Category), digest)
+	if err != nil {
+		return nil, err
+	}
+	gathered = slices.DeleteFunc(gathered, func(n notification.ArrivedNotification) bool { return !n.Gathered() })
+	return notification.PlanMails(gathered, []notification.FeedRecipient{recipient}), nil
 }

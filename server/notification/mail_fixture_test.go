@@ -10,6 +10,7 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/notification"
+	"github.com/tributary-hq/tributary/server"
 	notificationservice "github.com/tributary-hq/tributary/server/notification"
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
@@ -18,7 +19,7 @@ import (
 type mailFixture struct {
 	*fixture
 	distributor *notificationservice.Distributor
-	digests     *notificationservice.DigestWorker
+	digests     *server.Worker[notification.SendDigests]
 }
 
 func newMailFixture(t *testing.T, mode affiliate.Mode) *mailFixture {
@@ -37,8 +38,8 @@ func (f *mailFixture) newDistributor(db *postgres.DB) *notificationservice.Distr
 	return notificationservice.NewDistributor(db, func(...notification.FeedID) {}, slog.New(slog.DiscardHandler), f.clock.Now)
 }
 
-func (f *mailFixture) newDigestWorker() *notificationservice.DigestWorker {
-	return notificationservice.NewDigestWorker(f.DB, slog.New(slog.DiscardHandler), f.clock.Now)
+func (f *mailFixture) newDigestWorker() *server.Worker[notification.SendDigests] {
+	return notificationservice.NewDigestWorker(f.DB, f.clock.Now)
 }
 
 // distribute distributes all arrivals.

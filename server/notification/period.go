@@ -28,35 +28,31 @@ const (
 	periodTimeout = 5 * time.Minute
 )
 
-// PeriodWorker creates the notifications that are repeated every week or month: the
+// periodWorker creates the notifications that are repeated every week or month: the
 // summaries, and the reminders of a missing payout method.
 //
 // Each feed gets at most one notification of a type for each period, even if several
 // workers run at the same time or a worker crashes.
-type PeriodWorker struct {
-	river.WorkerDefaults[notification.NotifyPeriodically]
+type periodWorker struct {
 	db  *postgres.DB
 	now func() time.Time
 }
 
-// NewPeriodWorker returns the worker.
-func NewPeriodWorker(db *postgres.DB, now func() time.Time) *PeriodWorker {
-	return &PeriodWorker{db: db, now: now}
+// NewPeriodWorker returns the worker that creates the notifications that are repeated every
+// week or month.
+func NewPeriodWorker(db *postgres.DB, now func() time.Time) *server.Worker[notification.NotifyPeriodically] {
+	w := periodWorker{db: db, now: now}
+	return &server.Worker[notification.NotifyPeriodically]{Run: w.run, Limit: periodTimeout}
 }
 
-// PeriodJob returns the periodic job of the PeriodWorker.
+// PeriodJob returns the periodic job of the worker.
 func PeriodJob() *river.PeriodicJob {
 	return server.OneAtATime(river.PeriodicInterval(periodInterval), notification.NotifyPeriodically{}, true)
 }
 
-// Timeout returns the time after which River cancels a run.
-func (w *PeriodWorker) Timeout(*river.Job[notification.NotifyPeriodically]) time.Duration {
-	return periodTimeout
-}
-
-// Work creates all notifications that are due. If it fails for one feed, it continues with
+// run creates all notifications that are due. If it fails for one feed, it continues with
 // the others.
-func (w *PeriodWorker) Work(ctx context.Context, _ *river.Job[notification.NotifyPeriodically]) error {
+func (w periodWorker) run(ctx context.Context, _ *river.Job[notification.NotifyPeriodically]) error {
 	var errs []error
 	now := w.currentTime()
 	if monday, found := notification.SummaryWeek(now); found {
@@ -72,10 +68,10 @@ func (w *PeriodWorker) Work(ctx context.Context, _ *river.Job[notification.Notif
 }
 
 // currentTime returns the current time in UTC, truncated to milliseconds.
-func (w *PeriodWorker) currentTime() time.Time { return w.now().UTC().Truncate(time.Millisecond) }
+func (w periodWorker) currentTime() time.Time { return w.now().UTC().Truncate(time.Millisecond) }
 
 // summarizeWeeks creates the summaries of the workspaces in which a Monday has begun.
-func (w *PeriodWorker) summarizeWeeks(ctx context.Context, monday time.Time) error {
+func (w periodWorker) summarizeWeeks(ctx context.Context, monday time.Time) error {
 	var errs []error
 	var after affiliate.WorkspaceID
 	for {
@@ -96,7 +92,7 @@ func (w *PeriodWorker) summarizeWeeks(ctx context.Context, monday time.Time) err
 }
 
 // summarizeWeek creates the summary of a workspace if it is due.
-func (w *PeriodWorker) summarizeWeek(ctx context.Context, workspace notification.WorkspaceZone, monday time.Time) error {
+func (w periodWorker) summarizeWeek(ctx context.Context, workspace notification.WorkspaceZone, monday time.Time) error {
 	zone, err := time.LoadLocation(workspace.Timezone)
 	if err != nil {
 		return err
@@ -120,7 +116,7 @@ func (w *PeriodWorker) summarizeWeek(ctx context.Context, workspace notification
 }
 
 // weekOf returns what has happened in a workspace in a week.
-func (w *PeriodWorker) weekOf(ctx context.Context, workspace affiliate.WorkspaceID, week affiliate.Period) (summary notification.WorkspaceSummary, err error) {
+func (w periodWorker) weekOf(ctx context.Context, workspace affiliate.WorkspaceID, week affiliate.Period) (summary notification.WorkspaceSummary, err error) {
 	if summary.Conversions, summary.Applications, err = notifications.WeekCounts(ctx, w.db, workspace, week); err != nil {
 		return summary, err
 	}
@@ -137,7 +133,7 @@ func (w *PeriodWorker) weekOf(ctx context.Context, workspace affiliate.Workspace
 }
 
 // remindOfMethods reminds the partners to whom money is owed and who have no payout method.
-func (w *PeriodWorker) remindOfMethods(ctx context.Context, monday time.Time) error {
+func (w periodWorker) remindOfMethods(ctx context.Context, monday time.Time) error {
 	return w.eachPartner(ctx, affiliate.ModeLive, notification.NotifyPayoutMethodMissing, monday, func(partner affiliate.UserID) (*notification.Notification, error) {
 		owed, err := notifications.OwedWithoutMethod(ctx, w.db, partner)
 		if err != nil || len(owed) == 0 {
@@ -149,7 +145,7 @@ func (w *PeriodWorker) remindOfMethods(ctx context.Context, monday time.Time) er
 }
 
 // summarizeMonths creates the monthly summaries of partners.
-func (w *PeriodWorker) summarizeMonths(ctx context.Context, month affiliate.Period) error {
+func (w periodWorker) summarizeMonths(ctx context.Context, month affiliate.Period) error {
 	return w.eachPartner(ctx, notification.NotificationsBothModes, notification.NotifyMonthlySummary, *month.Before, func(partner affiliate.UserID) (*notification.Notification, error) {
 		summary, err := notifications.PartnerMonth(ctx, w.db, partner, month)
 		if err != nil {
@@ -166,7 +162,7 @@ func (w *PeriodWorker) summarizeMonths(ctx context.Context, month affiliate.Peri
 
 // eachPartner creates the notifications of a type for all partners. create returns the
 // notification of a partner, or nil if there is nothing to say.
-func (w *PeriodWorker) eachPartner(
+func (w periodWorker) eachPartner(
 	ctx context.Context, mode affiliate.Mode, kind notification.Type, period time.Time,
 	create func(partner affiliate.UserID) (*notification.Notification, error),
 ) error {
@@ -195,7 +191,7 @@ func (w *PeriodWorker) eachPartner(
 
 // notify stores the notification of a feed for a period. If notification is nil, it only
 // stores that there is none for the period.
-func (w *PeriodWorker) notify(
+func (w periodWorker) notify(
 	ctx context.Context, feed notification.FeedID, mode affiliate.Mode, kind notification.Type, period time.Time, notification *notification.Notification,
 ) error {
 	return w.db.InTx(ctx, func(tx *postgres.Tx) error {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/notification"
@@ -40,14 +41,8 @@ type Config struct {
 // Service implements affiliate.v1.NotificationService.
 type Service struct {
 	affiliatev1.UnimplementedNotificationServiceServer
-	db          *postgres.DB
-	hub         *Hub
-	log         *slog.Logger
-	appURL      string
-	hashKeys    affiliate.HashKeys
-	now         func() time.Time
+	Config
 	unsubscribe notification.UnsubscribeTokens
-	metrics     *Metrics
 	// pingInterval is how often a stream sends a comment.
 	pingInterval time.Duration
 }
@@ -57,59 +52,44 @@ func New(config Config) *Service {
 	if config.Metrics == nil {
 		config.Metrics = NewMetrics(prometheus.NewRegistry(), func() time.Duration { return 0 })
 	}
-	return &Service{
-		db: config.DB, hub: config.Hub, log: config.Log, appURL: config.AppURL, hashKeys: config.HashKeys, now: config.Now,
-		unsubscribe: notification.NewUnsubscribeTokens(config.HashKeys),
-		metrics:     config.Metrics, pingInterval: pingInterval,
-	}
+	return &Service{Config: config, unsubscribe: notification.NewUnsubscribeTokens(config.HashKeys), pingInterval: pingInterval}
 }
 
 // currentTime returns the current time in UTC, truncated to the precision of the API,
 // which is milliseconds.
-func (s *Service) currentTime() time.Time { return s.now().UTC().Truncate(time.Millisecond) }
+func (s *Service) currentTime() time.Time { return s.Now().UTC().Truncate(time.Millisecond) }
 
 // readerFrom returns the caller as the reader of a feed.
 func readerFrom(ctx context.Context) notification.Reader {
 	p := server.PrincipalFrom(ctx)
-	reader := notification.Reader{User: p.User, Mode: p.Mode, Role: p.Role}
 	if p.Kind == server.PartnerToken {
-		reader.Kind, reader.Feed = affiliate.Partner, notification.PartnerFeed(p.User)
-	} else {
-		reader.Kind, reader.Feed = affiliate.Merchant, notification.WorkspaceFeed(p.Workspace)
+		return notification.Reader{Kind: affiliate.Partner, Feed: notification.PartnerFeed(p.User), User: p.User, Mode: p.Mode, Role: p.Role}
 	}
-	return reader
+	return notification.Reader{Kind: affiliate.Merchant, Feed: notification.WorkspaceFeed(p.Workspace), User: p.User, Mode: p.Mode, Role: p.Role}
 }
 
 // ListNotifications returns a page of the workspace's feed.
 func (s *Service) ListNotifications(ctx context.Context, req *affiliatev1.ListNotificationsRequest) (*affiliatev1.ListNotificationsResponse, error) {
-	return s.list(ctx, req)
-}
-
-// ListPartnerNotifications returns a page of the partner's feed.
-func (s *Service) ListPartnerNotifications(ctx context.Context, req *affiliatev1.ListNotificationsRequest) (*affiliatev1.ListNotificationsResponse, error) {
-	return s.list(ctx, req)
-}
-
-func (s *Service) list(ctx context.Context, req *affiliatev1.ListNotificationsRequest) (*affiliatev1.ListNotificationsResponse, error) {
 	reader := readerFrom(ctx)
-	choices, err := notifications.Choices(ctx, s.db, reader.User)
+	choices, err := notifications.Choices(ctx, s.DB, reader.User)
 	if err != nil {
 		return nil, err
 	}
 	page := server.PageOf(req)
 	filter := notification.Filter{Ranges: reader.Ranges(choices, categoryOf(req.GetCategory())), UnreadOnly: req.GetUnread()}
-	entries, total, err := notifications.List(ctx, s.db, reader, filter, page, s.currentTime())
+	entries, total, err := notifications.List(ctx, s.DB, reader, filter, page, s.currentTime())
 	if err != nil {
 		return nil, err
 	}
-	resp := &affiliatev1.ListNotificationsResponse{
-		Data: make([]*affiliatev1.Notification, len(entries)), Total: capped(ctx, total),
+	return &affiliatev1.ListNotificationsResponse{
+		Data: server.ConvertAll(entries, s.entryToProto), Total: capped(ctx, total),
 		Page: int32(page.Number), Limit: int32(page.Size), // both were int32 in the request
-	}
-	for i, entry := range entries {
-		resp.Data[i] = s.entryToProto(entry)
-	}
-	return resp, nil
+	}, nil
+}
+
+// ListPartnerNotifications returns a page of the partner's feed.
+func (s *Service) ListPartnerNotifications(ctx context.Context, req *affiliatev1.ListNotificationsRequest) (*affiliatev1.ListNotificationsResponse, error) {
+	return s.ListNotifications(ctx, req)
 }
 
 // capped returns a number of notifications for the response. If it is higher than the
@@ -124,25 +104,21 @@ func capped(ctx context.Context, counted int64) int64 {
 
 // CountUnreadNotifications counts the unread notifications of a member.
 func (s *Service) CountUnreadNotifications(ctx context.Context, _ *affiliatev1.CountUnreadNotificationsRequest) (*affiliatev1.UnreadCount, error) {
-	return s.countUnread(ctx)
-}
-
-// CountPartnerUnreadNotifications counts the unread notifications of a partner.
-func (s *Service) CountPartnerUnreadNotifications(ctx context.Context, _ *affiliatev1.CountUnreadNotificationsRequest) (*affiliatev1.UnreadCount, error) {
-	return s.countUnread(ctx)
-}
-
-func (s *Service) countUnread(ctx context.Context) (*affiliatev1.UnreadCount, error) {
 	reader := readerFrom(ctx)
-	choices, err := notifications.Choices(ctx, s.db, reader.User)
+	choices, err := notifications.Choices(ctx, s.DB, reader.User)
 	if err != nil {
 		return nil, err
 	}
-	count, err := notifications.CountUnread(ctx, s.db, reader, reader.Ranges(choices, ""), s.currentTime())
+	count, err := notifications.CountUnread(ctx, s.DB, reader, reader.Ranges(choices, ""), s.currentTime())
 	if err != nil {
 		return nil, err
 	}
 	return &affiliatev1.UnreadCount{Count: capped(ctx, count)}, nil
+}
+
+// CountPartnerUnreadNotifications counts the unread notifications of a partner.
+func (s *Service) CountPartnerUnreadNotifications(ctx context.Context, req *affiliatev1.CountUnreadNotificationsRequest) (*affiliatev1.UnreadCount, error) {
+	return s.CountUnreadNotifications(ctx, req)
 }
 
 func categoryOf(category affiliatev1.NotificationCategory) notification.Category {
@@ -159,14 +135,12 @@ func (s *Service) entryToProto(entry notification.Entry) *affiliatev1.Notificati
 		Title:       title,
 		Body:        body,
 		Severity:    server.EnumValue[affiliatev1.NotificationSeverity](rule.Severity),
-		ActionUrl:   entry.ActionURL(s.appURL),
+		ActionUrl:   entry.ActionURL(s.AppURL),
+		Mode:        server.OptionalEnum[affiliatev1.Mode](entry.Mode),
 		Read:        entry.ReadAt != nil,
 		ReadAt:      server.OptionalTimestamp(entry.ReadAt),
 		DismissedAt: server.OptionalTimestamp(entry.DismissedAt),
 		CreatedAt:   server.Timestamp(entry.CreatedAt()),
-	}
-	if entry.Mode != nil {
-		out.Mode = server.EnumValue[affiliatev1.Mode](*entry.Mode)
 	}
 	if entry.Resource != nil && rule.Resource != notification.NoResource {
 		out.Resource = &affiliatev1.NotificationResource{
@@ -188,4 +162,107 @@ func preferencesToProto(preferences []notification.CategoryPreference, suppresse
 		})
 	}
 	return out
+}
+
+// Metrics are the metrics of streams and of the Distributor. They have no labels, because
+// workspaces and users would create any number of time series.
+type Metrics struct {
+	open             prometheus.Gauge
+	refused, resyncs prometheus.Counter
+	delay            prometheus.Histogram
+}
+
+// NewMetrics returns Metrics and registers them in registry. undistributed is
+// Distributor.Undistributed.
+func NewMetrics(registry prometheus.Registerer, undistributed func() time.Duration) *Metrics {
+	m := &Metrics{
+		open: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "tributary_notification_streams_open", Help: "Streams of notifications that are open in this process.",
+		}),
+		refused: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "tributary_notification_streams_refused_total", Help: "Streams that were refused because the user had too many.",
+		}),
+		resyncs: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "tributary_notification_stream_resyncs_total",
+			Help: "Streams that could not continue without a gap, so that the client had to load the feed again.",
+		}),
+		delay: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name:    "tributary_notification_stream_delay_seconds",
+			Help:    "Time from the creation of a notification until it was sent to a stream, for each stream. Replayed notifications are not counted.",
+			Buckets: []float64{.05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60},
+		}),
+	}
+	registry.MustRegister(m.open, m.refused, m.resyncs, m.delay, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "tributary_notification_undistributed_seconds",
+		Help: "Age of the oldest notification that this process is distributing to streams and mails, or could not distribute. 0 if there is none.",
+	}, func() float64 { return undistributed().Seconds() }))
+	return m
+}
+
+// CreateAnnouncement sends a text to the approved participants of a programme. A request
+// with the Idempotency-Key of an earlier request sends nothing and returns the earlier
+// response.
+func (s *Service) CreateAnnouncement(ctx context.Context, req *affiliatev1.CreateAnnouncementRequest) (*affiliatev1.Announcement, error) {
+	program, err := server.PathID[affiliate.ProgramID](req.GetProgramId())
+	if err != nil {
+		return nil, err
+	}
+	caller, at := server.PrincipalFrom(ctx), s.currentTime()
+	announcement := notification.Announcement{
+		ID: affiliate.NewID[notification.AnnouncementID](at), Scope: caller.Scope(), Program: program,
+		Title: req.GetTitle(), Body: req.GetBody(), CreatedBy: server.ActorFrom(ctx).ID(), CreatedAt: at,
+	}
+	if err := announcement.CheckText(); err != nil {
+		return nil, err
+	}
+	key, err := server.OptionalKey(ctx, affiliatev1.NotificationService_CreateAnnouncement_FullMethodName, req, at)
+	if err != nil {
+		return nil, err
+	}
+	response, replayed := &affiliatev1.Announcement{}, false
+	err = s.DB.InTx(ctx, func(tx *postgres.Tx) error {
+		stored, err := server.ClaimKey(ctx, tx, announcement.Scope, key)
+		if err != nil {
+			return err
+		}
+		if replayed = stored != nil; replayed {
+			return proto.Unmarshal(stored, response)
+		}
+		status, err := notifications.LockProgram(ctx, tx, announcement.Scope, program)
+		if err != nil {
+			return err
+		}
+		recent, first, err := notifications.RecentAnnouncements(ctx, tx, announcement.Scope, program, at.Add(-notification.AnnouncementWindow))
+		if err != nil {
+			return err
+		}
+		if err := notification.CheckAnnouncement(status, recent, first, at); err != nil {
+			return err
+		}
+		if announcement.Recipients, err = notifications.Announce(ctx, tx, announcement); err != nil {
+			return err
+		}
+		if err := tx.Audit(ctx, affiliate.AuditLine{
+			Workspace: announcement.Scope.Workspace, Mode: &announcement.Scope.Mode, Actor: server.ActorFrom(ctx), At: at,
+			Action: "program.announce", ResourceType: "program", ResourceID: program,
+			After: map[string]any{"announcement": announcement.ID, "title": announcement.Title, "recipients": announcement.Recipients},
+		}); err != nil {
+			return err
+		}
+		response = &affiliatev1.Announcement{
+			Id: announcement.ID.String(), ProgramId: program.String(), Title: announcement.Title, Body: announcement.Body,
+			Recipients: announcement.Recipients, CreatedAt: server.Timestamp(at),
+		}
+		if stored, err = proto.Marshal(response); err != nil {
+			return err
+		}
+		return server.StoreResponse(ctx, tx, announcement.Scope, key, stored)
+	})
+	if err != nil {
+		return nil, err
+	}
+	if replayed {
+		server.MarkReplayed(ctx)
+	}
+	return response, nil
 }

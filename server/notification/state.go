@@ -13,15 +13,6 @@ import (
 
 // ReadNotification marks a notification of the workspace as read by the member.
 func (s *Service) ReadNotification(ctx context.Context, req *affiliatev1.ReadNotificationRequest) (*affiliatev1.Notification, error) {
-	return s.read(ctx, req)
-}
-
-// ReadPartnerNotification marks a notification of the partner as read.
-func (s *Service) ReadPartnerNotification(ctx context.Context, req *affiliatev1.ReadNotificationRequest) (*affiliatev1.Notification, error) {
-	return s.read(ctx, req)
-}
-
-func (s *Service) read(ctx context.Context, req *affiliatev1.ReadNotificationRequest) (*affiliatev1.Notification, error) {
 	return s.change(ctx, req.GetNotificationId(), func(tx *postgres.Tx, reader notification.Reader, entry *notification.Entry, at time.Time) error {
 		if entry.ReadAt != nil {
 			return nil
@@ -31,17 +22,13 @@ func (s *Service) read(ctx context.Context, req *affiliatev1.ReadNotificationReq
 	})
 }
 
+// ReadPartnerNotification marks a notification of the partner as read.
+func (s *Service) ReadPartnerNotification(ctx context.Context, req *affiliatev1.ReadNotificationRequest) (*affiliatev1.Notification, error) {
+	return s.ReadNotification(ctx, req)
+}
+
 // DismissNotification removes a notification from the workspace's feed.
 func (s *Service) DismissNotification(ctx context.Context, req *affiliatev1.DismissNotificationRequest) (*affiliatev1.Notification, error) {
-	return s.dismiss(ctx, req)
-}
-
-// DismissPartnerNotification removes a notification from the partner's feed.
-func (s *Service) DismissPartnerNotification(ctx context.Context, req *affiliatev1.DismissNotificationRequest) (*affiliatev1.Notification, error) {
-	return s.dismiss(ctx, req)
-}
-
-func (s *Service) dismiss(ctx context.Context, req *affiliatev1.DismissNotificationRequest) (*affiliatev1.Notification, error) {
 	return s.change(ctx, req.GetNotificationId(), func(tx *postgres.Tx, _ notification.Reader, entry *notification.Entry, at time.Time) error {
 		if entry.DismissedAt != nil {
 			return nil
@@ -49,6 +36,11 @@ func (s *Service) dismiss(ctx context.Context, req *affiliatev1.DismissNotificat
 		entry.DismissedAt = &at
 		return notifications.MarkDismissed(ctx, tx, entry.Notification, at)
 	})
+}
+
+// DismissPartnerNotification removes a notification from the partner's feed.
+func (s *Service) DismissPartnerNotification(ctx context.Context, req *affiliatev1.DismissNotificationRequest) (*affiliatev1.Notification, error) {
+	return s.DismissNotification(ctx, req)
 }
 
 // change reads a notification of the caller's feed, applies a change and returns the
@@ -63,7 +55,7 @@ func (s *Service) change(
 	}
 	reader, at := readerFrom(ctx), s.currentTime()
 	var entry notification.Entry
-	err = s.db.InTx(ctx, func(tx *postgres.Tx) error {
+	err = s.DB.InTx(ctx, func(tx *postgres.Tx) error {
 		if err := notifications.LockFeed(ctx, tx, reader.Feed); err != nil {
 			return err
 		}
@@ -88,7 +80,7 @@ func (s *Service) change(
 // stateChanged makes the open streams of the reader's feed count unread notifications
 // again after the commit.
 func (s *Service) stateChanged(ctx context.Context, tx *postgres.Tx, reader notification.Reader) error {
-	tx.AfterCommit(func() { s.hub.Changed(reader.Feed) })
+	tx.AfterCommit(func() { s.Hub.Changed(reader.Feed) })
 	return notifications.FeedChanged(ctx, tx, reader.Feed)
 }
 
@@ -125,7 +117,7 @@ func (s *Service) changeAll(
 		before = given.AsTime()
 	}
 	var updated int64
-	err := s.db.InTx(ctx, func(tx *postgres.Tx) error {
+	err := s.DB.InTx(ctx, func(tx *postgres.Tx) error {
 		if err := notifications.LockFeed(ctx, tx, reader.Feed); err != nil {
 			return err
 		}

@@ -44,18 +44,9 @@ const (
 
 // CreateStreamTicket creates a ticket for a stream of the workspace's feed.
 func (s *Service) CreateStreamTicket(ctx context.Context, _ *affiliatev1.CreateStreamTicketRequest) (*affiliatev1.StreamTicket, error) {
-	return s.createTicket(ctx)
-}
-
-// CreatePartnerStreamTicket creates a ticket for a stream of the partner's feed.
-func (s *Service) CreatePartnerStreamTicket(ctx context.Context, _ *affiliatev1.CreateStreamTicketRequest) (*affiliatev1.StreamTicket, error) {
-	return s.createTicket(ctx)
-}
-
-func (s *Service) createTicket(ctx context.Context) (*affiliatev1.StreamTicket, error) {
 	caller, reader := server.PrincipalFrom(ctx), readerFrom(ctx)
 	text, digest := notification.NewStreamTicket()
-	err := notifications.InsertTicket(ctx, s.db, notification.StreamTicket{
+	err := notifications.InsertTicket(ctx, s.DB, notification.StreamTicket{
 		Digest: digest, Session: caller.Session, Kind: reader.Kind, Mode: reader.Mode,
 		CreatedAt: s.currentTime(), ExpiresAt: caller.ExpiresAt,
 	})
@@ -65,17 +56,13 @@ func (s *Service) createTicket(ctx context.Context) (*affiliatev1.StreamTicket, 
 	return &affiliatev1.StreamTicket{Ticket: text, ExpiresAt: server.Timestamp(caller.ExpiresAt)}, nil
 }
 
+// CreatePartnerStreamTicket creates a ticket for a stream of the partner's feed.
+func (s *Service) CreatePartnerStreamTicket(ctx context.Context, req *affiliatev1.CreateStreamTicketRequest) (*affiliatev1.StreamTicket, error) {
+	return s.CreateStreamTicket(ctx, req)
+}
+
 // StreamNotifications streams the feed of the workspace.
 func (s *Service) StreamNotifications(req *affiliatev1.StreamNotificationsRequest, out grpc.ServerStreamingServer[httpbody.HttpBody]) error {
-	return s.stream(req, out)
-}
-
-// StreamPartnerNotifications streams the feed of the partner.
-func (s *Service) StreamPartnerNotifications(req *affiliatev1.StreamNotificationsRequest, out grpc.ServerStreamingServer[httpbody.HttpBody]) error {
-	return s.stream(req, out)
-}
-
-func (s *Service) stream(req *affiliatev1.StreamNotificationsRequest, out grpc.ServerStreamingServer[httpbody.HttpBody]) error {
 	ctx := out.Context()
 	caller := server.PrincipalFrom(ctx)
 	at := s.currentTime()
@@ -86,8 +73,8 @@ func (s *Service) stream(req *affiliatev1.StreamNotificationsRequest, out grpc.S
 	if err != nil {
 		return err
 	}
-	s.metrics.open.Inc()
-	defer s.metrics.open.Dec()
+	s.Metrics.open.Inc()
+	defer s.Metrics.open.Dec()
 	defer s.closeStream(ctx, stream.ID)
 	after := lastEventID(ctx, req)
 	if !state.CanReplay(after) {
@@ -95,11 +82,11 @@ func (s *Service) stream(req *affiliatev1.StreamNotificationsRequest, out grpc.S
 			return err
 		}
 	}
-	subscriber := s.hub.subscribe(stream, state)
-	defer s.hub.unsubscribe(subscriber)
+	subscriber := s.Hub.subscribe(stream, state)
+	defer s.Hub.unsubscribe(subscriber)
 	session := &streamSession{service: s, subscriber: subscriber, reader: stream.Reader, out: out, settled: time.NewTimer(freshTime)}
 	defer session.settled.Stop()
-	if session.choices, err = notifications.Choices(ctx, s.db, stream.Reader.User); err != nil {
+	if session.choices, err = notifications.Choices(ctx, s.DB, stream.Reader.User); err != nil {
 		return err
 	}
 	// The proxies that understand this header do not buffer the response.
@@ -109,13 +96,18 @@ func (s *Service) stream(req *affiliatev1.StreamNotificationsRequest, out grpc.S
 	return session.run(ctx, state, after)
 }
 
+// StreamPartnerNotifications streams the feed of the partner.
+func (s *Service) StreamPartnerNotifications(req *affiliatev1.StreamNotificationsRequest, out grpc.ServerStreamingServer[httpbody.HttpBody]) error {
+	return s.StreamNotifications(req, out)
+}
+
 // closeStream stores that a stream is closed. Usually ctx has ended already, because the
 // client has gone.
 func (s *Service) closeStream(ctx context.Context, id notification.StreamID) {
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
-	if err := notifications.CloseStream(closing, s.db, id); err != nil {
-		s.log.WarnContext(ctx, "a closed stream still counts for a minute", "error", err)
+	if err := notifications.CloseStream(closing, s.DB, id); err != nil {
+		s.Log.WarnContext(ctx, "a closed stream still counts for a minute", "error", err)
 	}
 }
 
@@ -123,7 +115,7 @@ func (s *Service) closeStream(ctx context.Context, id notification.StreamID) {
 // that a new stream only sends those that follow. It returns the state of the feed then.
 // It waits at most distributeWait.
 func (s *Service) distributed(ctx context.Context, feed notification.FeedID, state notification.FeedState) (notification.FeedState, error) {
-	arrivals, err := notifications.Arrivals(ctx, s.db, feed, distributeReach)
+	arrivals, err := notifications.Arrivals(ctx, s.DB, feed, distributeReach)
 	if err != nil || len(arrivals) == 0 {
 		return state, err
 	}
@@ -134,18 +126,18 @@ func (s *Service) distributed(ctx context.Context, feed notification.FeedID, sta
 		case <-ctx.Done():
 			return state, ctx.Err()
 		}
-		if waiting, err = notifications.Waiting(ctx, s.db, arrivals); err != nil {
+		if waiting, err = notifications.Waiting(ctx, s.DB, arrivals); err != nil {
 			return state, err
 		}
 	}
-	states, err := notifications.FeedStates(ctx, s.db, []notification.FeedID{feed})
+	states, err := notifications.FeedStates(ctx, s.DB, []notification.FeedID{feed})
 	return states[feed], err
 }
 
 // openStream stores the stream. Errors: RATE_LIMIT_EXCEEDED if the user has too many.
 func (s *Service) openStream(ctx context.Context, stream notification.Stream, at time.Time) (state notification.FeedState, err error) {
 	refused := false
-	err = s.db.InTx(ctx, func(tx *postgres.Tx) error {
+	err = s.DB.InTx(ctx, func(tx *postgres.Tx) error {
 		if err := notifications.LockUser(ctx, tx, stream.Reader.User); err != nil {
 			return err
 		}
@@ -167,7 +159,7 @@ func (s *Service) openStream(ctx context.Context, stream notification.Stream, at
 		return err
 	})
 	if refused {
-		s.metrics.refused.Inc()
+		s.Metrics.refused.Inc()
 	}
 	return state, err
 }

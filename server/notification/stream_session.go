@@ -2,13 +2,17 @@ package notification
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"strconv"
 	"time"
 
 	"google.golang.org/genproto/googleapis/api/httpbody"
 	"google.golang.org/grpc"
 
+	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/notification"
+	"github.com/tributary-hq/tributary/server"
 	notifications "github.com/tributary-hq/tributary/storage/postgres/notification"
 )
 
@@ -57,7 +61,7 @@ func (s *streamSession) run(ctx context.Context, state notification.FeedState, a
 				return s.send(appendReauth(nil))
 			}
 			return nil
-		case <-s.service.hub.ended:
+		case <-s.service.Hub.ended:
 			return nil
 		case <-ctx.Done():
 			return nil
@@ -81,14 +85,14 @@ func (s *streamSession) begin(ctx context.Context, state notification.FeedState,
 	s.setUncertain()
 	frame := appendReady(nil, s.seq, s.unread)
 	if after >= 0 && !replay {
-		s.service.metrics.resyncs.Inc()
+		s.service.Metrics.resyncs.Inc()
 		frame = appendResync(frame, s.seq)
 	}
 	return s.send(frame)
 }
 
 func (s *streamSession) countUnread(ctx context.Context) error {
-	count, err := notifications.CountUnread(ctx, s.service.db, s.reader, s.reader.Ranges(s.choices, ""), s.service.currentTime())
+	count, err := notifications.CountUnread(ctx, s.service.DB, s.reader, s.reader.Ranges(s.choices, ""), s.service.currentTime())
 	s.unread = min(count, notification.MaxNotificationCount)
 	return err
 }
@@ -113,7 +117,7 @@ func (s *streamSession) sendNew(ctx context.Context) (changed <-chan struct{}, e
 			return view.changed, nil
 		}
 		// The feed holds only the newest notifications. Read the others once more.
-		positions, complete, err := notifications.Positions(ctx, s.service.hub.db, s.reader.Feed, s.seq, notification.MaxReplay)
+		positions, complete, err := notifications.Positions(ctx, s.service.Hub.db, s.reader.Feed, s.seq, notification.MaxReplay)
 		switch {
 		case err != nil:
 		case !complete:
@@ -137,13 +141,13 @@ func (s *streamSession) resync(ctx context.Context, view feedView) error {
 		return err
 	}
 	s.setUncertain()
-	s.service.metrics.resyncs.Inc()
+	s.service.Metrics.resyncs.Inc()
 	return s.send(appendResync(nil, s.seq))
 }
 
 // refresh reads the preferences, and recounts the unread notifications.
 func (s *streamSession) refresh(ctx context.Context) (err error) {
-	if s.choices, err = notifications.Choices(ctx, s.service.db, s.reader.User); err != nil {
+	if s.choices, err = notifications.Choices(ctx, s.service.DB, s.reader.User); err != nil {
 		return err
 	}
 	s.setUncertain()
@@ -151,7 +155,7 @@ func (s *streamSession) refresh(ctx context.Context) (err error) {
 }
 
 func (s *streamSession) setUncertain() {
-	s.uncertain, s.freshUntil = true, s.service.now().Add(freshTime)
+	s.uncertain, s.freshUntil = true, s.service.Now().Add(freshTime)
 	s.settled.Reset(freshTime)
 }
 
@@ -196,18 +200,18 @@ func (s *streamSession) sendPositions(ctx context.Context, positions []notificat
 		return nil
 	}
 	before := s.unread
-	if s.service.now().Before(s.freshUntil) {
+	if s.service.Now().Before(s.freshUntil) {
 		if err := s.countUnread(ctx); err != nil {
 			return err
 		}
 		before = s.unread
 		for _, p := range visible {
-			before -= p.Entry.Unread()
+			before -= p.Unread()
 		}
 	}
 	var frame []byte
 	for _, p := range visible {
-		before += p.Entry.Unread()
+		before += p.Unread()
 		s.unread = min(max(0, before), notification.MaxNotificationCount)
 		if frame = appendNotification(frame, p.Seq, s.service.itemOf(p.Entry), s.unread); len(frame) < maxFrame {
 			continue
@@ -225,10 +229,10 @@ func (s *streamSession) sendPositions(ctx context.Context, positions []notificat
 	if s.uncertain {
 		s.settled.Reset(freshTime) // after the sends, which a slow client delays
 	}
-	now := s.service.now()
+	now := s.service.Now()
 	for _, p := range visible {
 		if p.Seq > s.replayedTo {
-			s.service.metrics.delay.Observe(max(0, now.Sub(p.Entry.CreatedAt()).Seconds()))
+			s.service.Metrics.delay.Observe(max(0, now.Sub(p.CreatedAt()).Seconds()))
 		}
 	}
 	return nil
@@ -247,18 +251,18 @@ func (s *streamSession) currentState(ctx context.Context, visible []notification
 	if len(replayed) == 0 {
 		return visible, nil
 	}
-	times, err := notifications.ReadTimes(ctx, s.service.db, s.reader, s.reader.Ranges(s.choices, ""), replayed, s.service.currentTime())
+	times, err := notifications.ReadTimes(ctx, s.service.DB, s.reader, s.reader.Ranges(s.choices, ""), replayed, s.service.currentTime())
 	if err != nil {
 		return nil, err
 	}
 	current := visible[:0]
 	for _, p := range visible {
 		if p.Seq <= s.replayedTo {
-			at, found := times[p.Entry.ID]
+			at, found := times[p.ID]
 			if !found {
 				continue
 			}
-			p.Entry.ReadAt = at
+			p.ReadAt = at
 		}
 		current = append(current, p)
 	}
@@ -271,4 +275,104 @@ func (s *streamSession) send(frame []byte) error {
 		return nil
 	}
 	return err
+}
+
+// eventStreamType is the media type of server-sent events.
+const eventStreamType = "text/event-stream"
+
+// retryMillis is the time after which an EventSource reconnects.
+const retryMillis = 5000
+
+// streamVersion is the version of the data of the events.
+const streamVersion = "v1"
+
+// item is a notification in an event. It has the fields of the feed.
+type item struct {
+	ID          string        `json:"id"`
+	Category    string        `json:"category"`
+	Type        string        `json:"type"`
+	Title       string        `json:"title"`
+	Body        string        `json:"body"`
+	Severity    string        `json:"severity"`
+	Resource    *itemResource `json:"resource"`
+	ActionURL   *string       `json:"actionUrl"`
+	Read        bool          `json:"read"`
+	ReadAt      *string       `json:"readAt"`
+	DismissedAt *string       `json:"dismissedAt"`
+	Mode        *string       `json:"mode"`
+	CreatedAt   string        `json:"createdAt"`
+}
+
+type itemResource struct {
+	Type      string  `json:"type"`
+	ID        string  `json:"id"`
+	ProgramID *string `json:"programId"`
+}
+
+// itemOf returns a notification as an event shows it. It is not dismissed.
+func (s *Service) itemOf(entry notification.Entry) item {
+	rule := entry.Rule()
+	out := item{
+		ID: entry.ID.String(), Category: string(rule.Category), Type: string(entry.Type), Severity: string(rule.Severity),
+		ActionURL: entry.ActionURL(s.AppURL), CreatedAt: affiliate.FormatTime(entry.CreatedAt()), Mode: (*string)(entry.Mode),
+		Read: entry.ReadAt != nil, ReadAt: affiliate.FormatOptionalTime(entry.ReadAt),
+	}
+	out.Title, out.Body = entry.Text(entry.Names)
+	if entry.Resource != nil && rule.Resource != notification.NoResource {
+		out.Resource = &itemResource{Type: string(rule.Resource), ID: entry.Resource.String(), ProgramID: server.OptionalID(entry.Program)}
+	}
+	return out
+}
+
+// eventData is the data of every event. Fields that an event does not have are absent.
+type eventData struct {
+	Type         string `json:"type"`
+	APIVersion   string `json:"api_version"`
+	Notification *item  `json:"notification,omitempty"`
+	UnreadCount  *int64 `json:"unreadCount,omitempty"`
+}
+
+// appendEvent appends an event. If seq is not negative, it is the id of the event, from
+// which a client can continue.
+func appendEvent(frame []byte, seq int64, name string, data eventData) []byte {
+	data.APIVersion = streamVersion
+	encoded, err := json.Marshal(data)
+	if err != nil {
+		panic(err) // the type has no values that cannot be encoded
+	}
+	if seq >= 0 {
+		frame = append(frame, "id: "...)
+		frame = strconv.AppendInt(frame, seq, 10)
+		frame = append(frame, '\n')
+	}
+	frame = append(append(append(frame, "event: "...), name...), '\n')
+	return append(append(append(frame, "data: "...), encoded...), "\n\n"...)
+}
+
+func appendReady(frame []byte, seq, unread int64) []byte {
+	frame = append(strconv.AppendInt(append(frame, "retry: "...), retryMillis, 10), '\n')
+	return appendEvent(frame, seq, "ready", eventData{Type: "ready", UnreadCount: &unread})
+}
+
+func appendResync(frame []byte, seq int64) []byte {
+	return appendEvent(frame, seq, "resync", eventData{Type: "resync"})
+}
+
+func appendNotification(frame []byte, seq int64, n item, unread int64) []byte {
+	return appendEvent(frame, seq, "notification", eventData{Type: "notification.created", Notification: &n, UnreadCount: &unread})
+}
+
+func appendUnreadCount(frame []byte, unread int64) []byte {
+	return appendEvent(frame, -1, "unread_count", eventData{Type: "unread_count", UnreadCount: &unread})
+}
+
+func appendReauth(frame []byte) []byte {
+	return appendEvent(frame, -1, "reauth", eventData{Type: "reauth"})
+}
+
+// appendPing appends a comment with an id. A client ignores the comment, and continues
+// from the id when it connects again. The last event that the client has received can be
+// much older, because a stream does not send the notifications that its user does not see.
+func appendPing(frame []byte, seq int64) []byte {
+	return append(strconv.AppendInt(append(frame, "id: "...), seq, 10), "\n: ping\n\n"...)
 }

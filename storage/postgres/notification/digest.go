@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/notification"
@@ -66,21 +67,16 @@ const openDigest = `
 // OpenDigest begins to gather the notifications that follow a mail. opened is false if
 // notifications are gathered already. due is the time at which the gathered notifications
 // are sent.
-func OpenDigest(ctx context.Context, tx *postgres.Tx, key notification.DigestKey, d notification.Digest) (opened bool, due time.Time, err error) {
-	err = tx.QueryRow(ctx, openDigest, digestArguments(key, d)).Scan(&opened, &due)
+func OpenDigest(ctx context.Context, tx *postgres.Tx, d notification.Digest) (opened bool, due time.Time, err error) {
+	err = tx.QueryRow(ctx, openDigest, digestArguments(d)).Scan(&opened, &due)
 	return opened, due, err
 }
 
-func digestArguments(key notification.DigestKey, d notification.Digest) pgx.NamedArgs {
+func digestArguments(d notification.Digest) pgx.NamedArgs {
 	return pgx.NamedArgs{
-		"user": key.User, "mode": key.Mode, "category": key.Category, "workspace": key.Workspace,
+		"user": d.User, "mode": d.Mode, "category": d.Category, "workspace": d.Workspace,
 		"window_start": d.WindowStart, "mailed": d.Mailed, "due_at": d.DueAt,
 	}
-}
-
-type digestRow struct {
-	notification.DigestKey
-	notification.Digest
 }
 
 const lockDueDigest = `
@@ -89,16 +85,8 @@ const lockDueDigest = `
 
 // LockDueDigest locks the digest that was due first, and returns it. It skips digests
 // that another transaction has locked.
-func LockDueDigest(ctx context.Context, tx *postgres.Tx, now time.Time) (key notification.DigestKey, d notification.Digest, found bool, err error) {
-	rows, err := tx.Query(ctx, lockDueDigest, now)
-	if err != nil {
-		return key, d, false, err
-	}
-	due, err := pgx.CollectRows(rows, pgx.RowToStructByName[digestRow])
-	if err != nil || len(due) == 0 {
-		return key, d, false, err
-	}
-	return due[0].DigestKey, due[0].Digest, true, nil
+func LockDueDigest(ctx context.Context, tx *postgres.Tx, now time.Time) (d notification.Digest, found bool, err error) {
+	return postgres.Optional[notification.Digest](ctx, tx, lockDueDigest, now)
 }
 
 const updateDigest = `
@@ -106,9 +94,8 @@ const updateDigest = `
 	where user_id = @user and mode = @mode and category = @category and workspace_id = @workspace`
 
 // UpdateDigest stores the next period of a digest.
-func UpdateDigest(ctx context.Context, tx *postgres.Tx, key notification.DigestKey, d notification.Digest) error {
-	_, err := tx.Exec(ctx, updateDigest, digestArguments(key, d))
-	return err
+func UpdateDigest(ctx context.Context, tx *postgres.Tx, d notification.Digest) error {
+	return postgres.Exec(ctx, tx, "update a digest", updateDigest, digestArguments(d))
 }
 
 const closeDigest = `
@@ -117,8 +104,7 @@ const closeDigest = `
 
 // CloseDigest deletes a digest. The next notification is then mailed at once.
 func CloseDigest(ctx context.Context, tx *postgres.Tx, key notification.DigestKey) error {
-	_, err := tx.Exec(ctx, closeDigest, digestArguments(key, notification.Digest{}))
-	return err
+	return postgres.Exec(ctx, tx, "delete a digest", closeDigest, digestArguments(notification.Digest{DigestKey: key}))
 }
 
 const selectFeed = `
@@ -129,11 +115,7 @@ const selectFeed = `
 // the feed of the workspace of a member, or the feed of a partner. found is false for an
 // account without a feed.
 func Recipient(ctx context.Context, tx *postgres.Tx, user affiliate.UserID) (recipient notification.FeedRecipient, found bool, err error) {
-	rows, err := tx.Query(ctx, selectFeed, user)
-	if err != nil {
-		return recipient, false, err
-	}
-	feeds, err := pgx.CollectRows(rows, pgx.RowTo[notification.FeedID])
+	feeds, err := postgres.Values[notification.FeedID](ctx, tx, "read the feed of a user", selectFeed, user)
 	if err != nil || len(feeds) == 0 {
 		return recipient, false, err
 	}
@@ -158,23 +140,18 @@ const selectGathered = `
 // first, without those that were dismissed. There are at most
 // notification.MaxNotificationCount of them.
 func Gathered(
-	ctx context.Context, tx *postgres.Tx, feed notification.FeedID, personal bool, key notification.DigestKey, d notification.Digest,
-) ([]notification.ArrivedNotification, error) {
-	args := digestArguments(key, d)
-	args["feed"], args["personal"], args["all_workspaces"] = feed, personal, key.Workspace == affiliate.WorkspaceID{}
+	ctx context.Context, tx *postgres.Tx, feed notification.FeedID, personal bool, d notification.Digest,
+) (gathered []notification.ArrivedNotification, err error) {
+	args := digestArguments(d)
+	args["feed"], args["personal"], args["all_workspaces"] = feed, personal, d.Workspace == affiliate.WorkspaceID{}
 	args["first"], args["day"] = affiliate.FirstID[notification.ID](d.WindowStart), d.WindowStart.UTC().Truncate(24*time.Hour)
 	args["limit"] = notification.MaxNotificationCount
 	if d.Mailed == nil {
 		args["mailed"] = []notification.ID{}
 	}
 	batch := newBatch()
-	var gathered []notification.ArrivedNotification
-	batch.Queue(selectGathered, args).Query(func(rows pgx.Rows) (err error) {
-		gathered, err = pgx.CollectRows(rows, pgx.RowToStructByName[notification.ArrivedNotification])
-		return err
-	})
-	err := tx.SendBatch(ctx, batch).Close()
-	return gathered, err
+	postgres.QueueList(batch, &gathered, selectGathered, args)
+	return gathered, tx.SendBatch(ctx, batch).Close()
 }
 
 // MailEntries returns those of the given notifications of a user's feed that the user
@@ -198,12 +175,108 @@ func MailEntries(
 		if err != nil || !found {
 			return err
 		}
-		rows, err := tx.Query(ctx, query, pgx.NamedArgs{
+		entries, err = postgres.List[notification.Entry](ctx, tx, "read the notifications of a mail", query, pgx.NamedArgs{
 			"feed": recipient.Feed, "user": user, "mode": mode, "category": category, "days": days, "ids": ids,
 		})
-		entries, err = postgres.AllRows(rows, err, entryRow.entry)
 		entries = slices.DeleteFunc(entries, func(e notification.Entry) bool { return !recipient.Wants(e.Arrived()) })
 		return err
 	})
 	return entries, err
+}
+
+// arrivalRow holds the arrays of an arrival. Ids are read as bytes: pgx would read an
+// affiliate.ID from text, which takes several times as long, and every conversion has an
+// arrival.
+type arrivalRow struct {
+	feeds, ids        [][16]byte
+	modes, types      []string
+	workspaces, users []pgtype.UUID
+}
+
+func (r *arrivalRow) appendTo(arrived []notification.ArrivedNotification) []notification.ArrivedNotification {
+	for i := range r.ids {
+		arrived = append(arrived, notification.ArrivedNotification{
+			ID: notification.ID{UUID: r.ids[i]}, Feed: notification.FeedID{UUID: r.feeds[i]},
+			Mode: affiliate.Mode(r.modes[i]), Type: notification.Type(r.types[i]),
+			Workspace: optionalID[affiliate.WorkspaceID](r.workspaces[i]), User: optionalID[affiliate.UserID](r.users[i]),
+		})
+	}
+	return arrived
+}
+
+func optionalID[I affiliate.AnyID](id pgtype.UUID) *I {
+	if !id.Valid {
+		return nil
+	}
+	return &I{id.Bytes}
+}
+
+// knownTypes are the types of the arrivals that this version distributes. The statements
+// compare with them inside coalesce, for which Postgres assumes that half of the rows
+// match. For <@ alone it assumes nearly none, and would sort the whole table.
+var knownTypes = notification.Types()
+
+const takeArrivals = `
+	with taken as (
+		delete from notification_arrivals
+		where id = any (array(
+			select id from (
+				select id, sum(cardinality(ids)) over (order by id) - cardinality(ids) as earlier
+				from (select id, ids from notification_arrivals where coalesce(types <@ $3, false) order by id limit $1 for update skip locked) oldest
+			) counted
+			where earlier < $2
+		))
+		returning id, feed_ids, modes, types, ids, workspace_ids, user_ids
+	)
+	select feed_ids, modes, types, ids, workspace_ids, user_ids from taken order by id`
+
+// TakeArrivals deletes the oldest arrivals, at most limit of them, and returns their
+// notifications in the order of the arrivals. It takes no further arrival when it has
+// enough notifications. more reports whether one of the two limits was reached. It skips
+// arrivals that another transaction is taking. It leaves arrivals with types that this
+// version does not know to a process of the newer version. If the transaction rolls back,
+// the arrivals are still there.
+func TakeArrivals(ctx context.Context, tx *postgres.Tx, limit, enough int) (arrived []notification.ArrivedNotification, more bool, err error) {
+	rows, err := tx.Query(ctx, takeArrivals, limit, enough, knownTypes)
+	if err != nil {
+		return nil, false, err
+	}
+	taken, row := 0, &arrivalRow{}
+	_, err = pgx.ForEachRow(rows, []any{&row.feeds, &row.modes, &row.types, &row.ids, &row.workspaces, &row.users}, func() error {
+		taken++
+		arrived = row.appendTo(arrived)
+		return nil
+	})
+	return arrived, taken == limit || len(arrived) >= enough, err
+}
+
+const oldestArrival = `select id from notification_arrivals where coalesce(types <@ $1, false) order by id limit 1`
+
+// OldestArrival returns the time of the oldest arrival of known types that was not
+// distributed yet. It includes the arrivals that another transaction is taking. If all
+// were distributed, it returns now.
+func OldestArrival(ctx context.Context, tx *postgres.Tx, now time.Time) (time.Time, error) {
+	ids, err := postgres.Values[notification.ArrivalID](ctx, tx, "read the oldest arrival", oldestArrival, knownTypes)
+	if err != nil || len(ids) == 0 {
+		return now, err
+	}
+	if at, ok := ids[0].Time(); ok && at.Before(now) {
+		return at, nil
+	}
+	return now, nil
+}
+
+// Arrivals returns those of the oldest arrivals that contain notifications of a feed. It
+// reads at most limit arrivals.
+func Arrivals(ctx context.Context, db *postgres.DB, feed notification.FeedID, limit int) ([]notification.ArrivalID, error) {
+	const query = `
+		select id from (select id, feed_ids from notification_arrivals where coalesce(types <@ $3, false) order by id limit $2) oldest
+		where $1::uuid = any(feed_ids)`
+	return postgres.Values[notification.ArrivalID](ctx, db, "read the arrivals of a feed", query, feed, limit, knownTypes)
+}
+
+// Waiting reports whether one of the arrivals was not distributed yet.
+func Waiting(ctx context.Context, db *postgres.DB, arrivals []notification.ArrivalID) (bool, error) {
+	const query = `select exists (select from notification_arrivals where id = any($1))`
+	return postgres.Value[bool](ctx, db, "look for arrivals", query, arrivals)
 }

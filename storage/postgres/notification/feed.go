@@ -14,9 +14,9 @@ package notification
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
@@ -63,13 +63,15 @@ const readAt = `
 		case when n.id < r.read_before then r.read_at end
 	)`
 
-// entryColumns selects a notification n with the names in its text, in a statement with
-// nameJoins. The name of a partner is the participant's copy. Only members of the workspace and
+// entryColumns selects a notification n as a notification.Entry, in a statement with nameJoins.
+// The facts of an announcement are its title and text. The name of a partner is the participant's copy. Only members of the workspace and
 // the reader have a name as users, because a workspace must not learn the current name of a
 // person who has left it.
 const entryColumns = `
-	n.id, n.feed_id, n.mode, n.type, n.workspace_id, n.user_id, n.program_id, n.participant_id, n.resource_id, n.facts,
-	n.read_at, n.dismissed_at, a.title as announced_title, a.body as announced_text, coalesce(p.name, '') as program_name, coalesce(t.partner_name, '') as partner_name,
+	n.id, n.feed_id, case when n.feed_id = n.workspace_id then 'merchant' else 'partner' end as audience,
+	nullif(n.mode, '` + notification.NotificationsBothModes + `') as mode, n.type, n.workspace_id, n.user_id, n.program_id, n.participant_id, n.resource_id,
+	case when a.id is null then n.facts else json_build_object('title', a.title, 'text', a.body) end as facts,
+	n.read_at, n.dismissed_at, coalesce(p.name, '') as program_name, coalesce(t.partner_name, '') as partner_name,
 	coalesce((
 		select s.name from users s
 		where s.id = n.user_id and s.erased_at is null
@@ -80,47 +82,6 @@ const nameJoins = `
 	left join programs p on p.workspace_id = n.workspace_id and p.id = n.program_id
 	left join participants t on t.workspace_id = n.workspace_id and t.id = n.participant_id and t.erased_at is null
 	left join announcements a on a.id = n.resource_id`
-
-type entryRow struct {
-	ID            notification.ID
-	FeedID        notification.FeedID
-	Mode          affiliate.Mode
-	Type          notification.Type
-	WorkspaceID   *affiliate.WorkspaceID
-	UserID        *affiliate.UserID
-	ProgramID     *affiliate.ProgramID
-	ParticipantID *affiliate.ParticipantID
-	ResourceID    *uuid.UUID
-	Facts         map[string]string
-	ReadAt        *time.Time
-	DismissedAt   *time.Time
-	// AnnouncedTitle and AnnouncedText are set if the notification is an announcement.
-	AnnouncedTitle *string
-	AnnouncedText  *string
-	ProgramName    string
-	PartnerName    string
-	UserName       string
-}
-
-func (r entryRow) entry() notification.Entry {
-	n := notification.Notification{
-		ID: r.ID, Feed: r.FeedID, Audience: affiliate.Partner, Type: r.Type, Workspace: r.WorkspaceID, User: r.UserID,
-		Program: r.ProgramID, Participant: r.ParticipantID, Resource: r.ResourceID, Facts: r.Facts,
-	}
-	if r.WorkspaceID != nil && notification.WorkspaceFeed(*r.WorkspaceID) == r.FeedID {
-		n.Audience = affiliate.Merchant
-	}
-	if r.Mode != notification.NotificationsBothModes {
-		n.Mode = &r.Mode
-	}
-	if r.AnnouncedTitle != nil {
-		n.Facts = map[string]string{"title": *r.AnnouncedTitle, "text": *r.AnnouncedText}
-	}
-	return notification.Entry{
-		Notification: n, ReadAt: r.ReadAt, DismissedAt: r.DismissedAt,
-		Names: notification.Names{Program: r.ProgramName, Partner: r.PartnerName, User: r.UserName},
-	}
-}
 
 // arguments returns the arguments that all statements on a feed have. now determines
 // which notifications are too old to be shown.
@@ -158,26 +119,19 @@ func List(
 	args := arguments(reader, filter.Ranges, now)
 	args["limit"], args["offset"], args["reach"] = page.Size, page.Offset(), page.Offset()+int64(page.Size)
 	batch := newBatch()
-	batch.Queue(listStatement(filter.UnreadOnly), args).Query(func(rows pgx.Rows) error {
-		entries, err = postgres.AllRows(rows, rows.Err(), entryRow.entry)
-		return err
-	})
+	postgres.QueueList(batch, &entries, listStatement(filter.UnreadOnly), args)
 	batch.Queue(countStatement(filter.UnreadOnly), args).QueryRow(func(row pgx.Row) error { return row.Scan(&total) })
 	err = db.SendBatch(ctx, batch).Close()
 	return entries, total, err
 }
 
 func listStatement(unreadOnly bool) string {
-	conditions := visible
-	if unreadOnly {
-		conditions += unread
-	}
 	return `
 		with ` + ranges + `, n as (
 			select n.*,
 				` + readAt + ` as read_at
 			from ranges r cross join lateral (
-				select * from notifications n where ` + conditions + `
+				select * from notifications n where ` + listConditions(unreadOnly) + `
 				order by n.day desc, n.id desc limit @reach
 			) n
 			order by n.day desc, n.id desc limit @limit offset @offset
@@ -185,12 +139,13 @@ func listStatement(unreadOnly bool) string {
 		select ` + entryColumns + ` from n ` + nameJoins + ` order by n.day desc, n.id desc`
 }
 
-func countStatement(unreadOnly bool) string {
-	conditions := visible
+func countStatement(unreadOnly bool) string { return countIn(listConditions(unreadOnly)) }
+
+func listConditions(unreadOnly bool) string {
 	if unreadOnly {
-		conditions += unread
+		return visible + unread
 	}
-	return countIn(conditions)
+	return visible
 }
 
 // countIn returns a statement that counts the notifications that fulfill conditions. The
@@ -208,4 +163,105 @@ func CountUnread(ctx context.Context, db *postgres.DB, reader notification.Reade
 	batch.Queue(countStatement(true), arguments(reader, list, now)).QueryRow(func(row pgx.Row) error { return row.Scan(&count) })
 	err = db.SendBatch(ctx, batch).Close()
 	return count, err
+}
+
+// AssignSequence gives the notifications of streamed feeds their sequence numbers, in the
+// given order. It returns the feeds whose notifications got numbers.
+//
+// The row of a feed stays locked until the commit. So a transaction that assigns numbers
+// of the same feed waits, and a reader that sees a number also sees all lower numbers.
+func AssignSequence(ctx context.Context, tx *postgres.Tx, arrived []notification.ArrivedNotification, now time.Time) ([]notification.FeedID, error) {
+	const lock = `
+		select feed_id from notification_feeds where feed_id = any($1) and streamed_until > $2 order by feed_id for update`
+	const assign = `
+		with item as (
+			select feed_id, mode, category, day, id, row_number() over (partition by feed_id order by n) as number
+			from unnest(@feeds::uuid[], @modes::text[], @categories::text[], @days::date[], @ids::uuid[])
+				with ordinality as u (feed_id, mode, category, day, id, n)
+		), stored as (
+			insert into notification_positions (feed_id, seq, mode, category, day, notification_id, created_at)
+			select i.feed_id, f.last_seq + i.number, i.mode, i.category, i.day, i.id, @now
+			from item i join notification_feeds f on f.feed_id = i.feed_id
+		), counted as (select feed_id, max(number) as n from item group by feed_id)
+		update notification_feeds f
+		set last_seq = f.last_seq + c.n, replay_after = greatest(f.replay_after, f.last_seq + c.n - @max_replay)
+		from counted c where c.feed_id = f.feed_id`
+	const trim = `
+		delete from notification_positions p using notification_feeds f
+		where f.feed_id = any($1) and p.feed_id = f.feed_id and p.seq <= f.replay_after`
+
+	streamed, err := postgres.Values[notification.FeedID](ctx, tx, "lock feeds", lock, notification.FeedsOf(arrived), now)
+	if err != nil || len(streamed) == 0 {
+		return nil, err
+	}
+	var items struct {
+		feeds, ids        [][16]byte
+		modes, categories []string
+		days              []time.Time
+	}
+	for _, n := range arrived {
+		if slices.Contains(streamed, n.Feed) {
+			items.feeds, items.ids = append(items.feeds, n.Feed.UUID), append(items.ids, n.ID.UUID)
+			items.modes, items.categories = append(items.modes, string(n.Mode)), append(items.categories, string(n.Category()))
+			items.days = append(items.days, dayOf(n.ID))
+		}
+	}
+	batch := &pgx.Batch{}
+	batch.Queue(assign, pgx.NamedArgs{
+		"feeds": items.feeds, "modes": items.modes, "categories": items.categories, "days": items.days, "ids": items.ids,
+		"now": now, "max_replay": notification.MaxReplay,
+	})
+	batch.Queue(trim, streamed)
+	return streamed, tx.SendBatch(ctx, batch).Close()
+}
+
+// FeedChanged increments the version of a feed, so that the counts of its open streams
+// are computed again. It does nothing if the feed is not streamed.
+func FeedChanged(ctx context.Context, tx *postgres.Tx, feed notification.FeedID) error {
+	const update = `update notification_feeds set version = version + 1 where feed_id = $1`
+	return postgres.Exec(ctx, tx, "change a feed", update, feed)
+}
+
+// FeedStates returns the states of feeds. It returns none for a feed that was not
+// streamed.
+func FeedStates(ctx context.Context, db *postgres.DB, feeds []notification.FeedID) (map[notification.FeedID]notification.FeedState, error) {
+	const query = `select feed_id, last_seq, replay_after, version from notification_feeds where feed_id = any($1)`
+	rows, err := db.Query(ctx, query, feeds)
+	if err != nil {
+		return nil, err
+	}
+	states := map[notification.FeedID]notification.FeedState{}
+	var feed notification.FeedID
+	var state notification.FeedState
+	_, err = pgx.ForEachRow(rows, []any{&feed, &state.LastSeq, &state.ReplayAfter, &state.Version}, func() error {
+		states[feed] = state
+		return nil
+	})
+	return states, err
+}
+
+// Positions returns the notifications of a feed whose sequence number is higher than
+// after, in the order of their numbers, at most limit of them. complete is false if
+// notifications with such a number cannot be replayed any more, so that some of them may
+// be missing.
+func Positions(ctx context.Context, db *postgres.DB, feed notification.FeedID, after int64, limit int) (positions []notification.FeedPosition, complete bool, err error) {
+	const query = `
+		select n.seq, n.category, ` + entryColumns + `
+		from (
+			select p.seq, n.*, null::timestamptz as read_at
+			from notification_positions p
+			join notifications n on n.feed_id = p.feed_id and n.mode = p.mode and n.category = p.category and n.day = p.day
+				and n.id = p.notification_id
+			where p.feed_id = @feed and p.seq > @after
+			order by p.seq limit @limit
+		) n ` + nameJoins + `
+		order by n.seq`
+	// This statement runs after the query, so it sees every deletion that the query saw.
+	const check = `select exists (select from notification_feeds where feed_id = @feed and replay_after <= @after)`
+	args := pgx.NamedArgs{"feed": feed, "after": after, "limit": limit, "user": affiliate.UserID{}}
+	batch := &pgx.Batch{}
+	postgres.QueueList(batch, &positions, query, args)
+	batch.Queue(check, args).QueryRow(func(row pgx.Row) error { return row.Scan(&complete) })
+	err = db.SendBatch(ctx, batch).Close()
+	return positions, complete, err
 }

@@ -15,8 +15,8 @@ import (
 // concurrent transactions would count the same notifications, and each would report that it
 // has changed them.
 func LockFeed(ctx context.Context, tx *postgres.Tx, feed notification.FeedID) error {
-	_, err := tx.Exec(ctx, `select pg_advisory_xact_lock(hashtextextended('notification_feed:' || $1::uuid, 0))`, feed)
-	return err
+	const lock = `select pg_advisory_xact_lock(hashtextextended('notification_feed:' || $1::uuid, 0))`
+	return postgres.Exec(ctx, tx, "lock a feed", lock, feed)
 }
 
 const entryStatement = `
@@ -38,9 +38,7 @@ func Entry(
 ) (notification.Entry, error) {
 	args := arguments(reader, list, now)
 	args["id"], args["day"] = id, dayOf(id)
-	rows, err := tx.Query(ctx, entryStatement, args)
-	row, err := postgres.OneRow[entryRow](rows, err)
-	return row.entry(), err
+	return postgres.OneRow[notification.Entry](tx.Query(ctx, entryStatement, args))
 }
 
 // dayOf returns the day in the id of a notification, which determines the partition. For
@@ -68,7 +66,7 @@ func ReadTimes(
 	args, n := arguments(reader, list, now), len(positions)
 	modes, categories, days, ids := make([]string, n), make([]string, n), make([]time.Time, n), make([][16]byte, n)
 	for i, p := range positions {
-		modes[i], categories[i], days[i], ids[i] = string(p.Mode), string(p.Category), dayOf(p.Entry.ID), p.Entry.ID.UUID
+		modes[i], categories[i], days[i], ids[i] = string(p.StoredMode()), string(p.Category), dayOf(p.ID), p.ID.UUID
 	}
 	args["item_modes"], args["item_categories"], args["item_days"], args["item_ids"] = modes, categories, days, ids
 	times := make(map[notification.ID]*time.Time, n)
@@ -92,10 +90,9 @@ func MarkRead(ctx context.Context, tx *postgres.Tx, user affiliate.UserID, n not
 		insert into notification_reads (user_id, mode, category, day, notification_id, read_at)
 		values (@user, @mode, @category, @day, @id, @at)
 		on conflict do nothing`
-	_, err := tx.Exec(ctx, insert, pgx.NamedArgs{
+	return postgres.Exec(ctx, tx, "mark a notification as read", insert, pgx.NamedArgs{
 		"user": user, "mode": n.StoredMode(), "category": n.Rule().Category, "day": dayOf(n.ID), "id": n.ID, "at": at,
 	})
-	return err
 }
 
 // MarkDismissed stores that a notification is dismissed.
@@ -103,10 +100,9 @@ func MarkDismissed(ctx context.Context, tx *postgres.Tx, n notification.Notifica
 	const update = `
 		update notifications set dismissed_at = @at
 		where feed_id = @feed and mode = @mode and category = @category and day = @day and id = @id and dismissed_at is null`
-	_, err := tx.Exec(ctx, update, pgx.NamedArgs{
+	return postgres.Exec(ctx, tx, "dismiss a notification", update, pgx.NamedArgs{
 		"at": at, "feed": n.Feed, "mode": n.StoredMode(), "category": n.Rule().Category, "day": dayOf(n.ID), "id": n.ID,
 	})
-	return err
 }
 
 // MarkAllRead marks all notifications of the ranges that were created before the given
@@ -187,22 +183,14 @@ func DismissRead(
 	return updated, err
 }
 
-const choicesQuery = `select category, email, in_app from notification_preferences where user_id = $1`
-
 // Choices returns what a user has chosen.
 func Choices(ctx context.Context, db postgres.Queryer, user affiliate.UserID) (notification.CategoryChoices, error) {
-	return choices(ctx, db, user)
-}
-
-func choices(ctx context.Context, db postgres.Queryer, user affiliate.UserID) (notification.CategoryChoices, error) {
-	rows, err := db.Query(ctx, choicesQuery, user)
-	if err != nil {
-		return nil, err
-	}
+	const query = `select category, email, in_app from notification_preferences where user_id = $1`
+	rows, _ := db.Query(ctx, query, user) // ForEachRow returns the error
 	all := notification.CategoryChoices{}
 	var category notification.Category
 	var choice notification.CategoryChoice
-	_, err = pgx.ForEachRow(rows, []any{&category, &choice.Email, &choice.InApp}, func() error {
+	_, err := pgx.ForEachRow(rows, []any{&category, &choice.Email, &choice.InApp}, func() error {
 		all[category] = choice
 		choice = notification.CategoryChoice{}
 		return nil
@@ -227,7 +215,6 @@ func StoreChoices(ctx context.Context, tx *postgres.Tx, user affiliate.UserID, c
 // Address returns the e-mail address of a user. Errors: NOT_FOUND.
 func Address(ctx context.Context, db *postgres.DB, user affiliate.UserID) (string, error) {
 	const query = `select email from users where id = $1 and erased_at is null`
-	rows, err := db.Query(ctx, query, user)
-	row, err := postgres.OneRow[struct{ Email string }](rows, err)
+	row, err := postgres.OneRow[struct{ Email string }](db.Query(ctx, query, user))
 	return row.Email, err
 }

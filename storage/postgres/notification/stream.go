@@ -17,8 +17,7 @@ import (
 // another.
 func LockUser(ctx context.Context, tx *postgres.Tx, user affiliate.UserID) error {
 	const lock = `select from users where id = $1 for no key update`
-	_, err := tx.Exec(ctx, lock, user)
-	return err
+	return postgres.Exec(ctx, tx, "lock a user", lock, user)
 }
 
 // CloseStreamsOfTicket deletes the streams that a ticket has opened, and stores that the
@@ -35,10 +34,9 @@ func CloseStreamsOfTicket(ctx context.Context, tx *postgres.Tx, ticket []byte, n
 }
 
 // CountStreams counts the open streams of a user that were seen since the given time.
-func CountStreams(ctx context.Context, tx *postgres.Tx, user affiliate.UserID, since time.Time) (count int, err error) {
+func CountStreams(ctx context.Context, tx *postgres.Tx, user affiliate.UserID, since time.Time) (int, error) {
 	const query = `select count(*) from notification_streams where user_id = $1 and seen_at > $2`
-	err = tx.QueryRow(ctx, query, user, since).Scan(&count)
-	return count, err
+	return postgres.Value[int](ctx, tx, "count streams", query, user, since)
 }
 
 // streamedExtra is the time for which a feed stays streamed in addition to the time that an
@@ -89,22 +87,20 @@ func beginStreaming(ctx context.Context, tx *postgres.Tx, feed notification.Feed
 		set streamed_until = excluded.streamed_until,
 			last_seq = f.last_seq + case when f.streamed_until > @now then 0 else 1 end,
 			replay_after = case when f.streamed_until > @now then f.replay_after else f.last_seq + 1 end`
-	_, err := tx.Exec(ctx, begin, pgx.NamedArgs{"feed": feed, "first": now.UnixMilli(), "until": until, "now": now})
-	return err
+	args := pgx.NamedArgs{"feed": feed, "first": now.UnixMilli(), "until": until, "now": now}
+	return postgres.Exec(ctx, tx, "begin to stream a feed", begin, args)
 }
 
 // CloseStream deletes a stream.
 func CloseStream(ctx context.Context, db *postgres.DB, id notification.StreamID) error {
 	const remove = `delete from notification_streams where id = $1`
-	_, err := db.Exec(ctx, remove, id)
-	return err
+	return postgres.Exec(ctx, db, "delete a stream", remove, id)
 }
 
 // SeeStreams stores that streams are open.
 func SeeStreams(ctx context.Context, db *postgres.DB, ids []notification.StreamID, now time.Time) error {
 	const update = `update notification_streams set seen_at = $2 where id = any($1)`
-	_, err := db.Exec(ctx, update, ids, now)
-	return err
+	return postgres.Exec(ctx, db, "store that streams are open", update, ids, now)
 }
 
 // OpenStreams returns those of the given streams that may stay open: nobody has reopened
@@ -142,8 +138,7 @@ func OpenStreams(ctx context.Context, db *postgres.DB, streams []notification.St
 func InsertTicket(ctx context.Context, db *postgres.DB, t notification.StreamTicket) error {
 	const insert = `
 		insert into notification_stream_tickets (digest, session_id, kind, mode, created_at, expires_at) values ($1, $2, $3, $4, $5, $6)`
-	_, err := db.Exec(ctx, insert, t.Digest, t.Session, t.Kind, t.Mode, t.CreatedAt, t.ExpiresAt)
-	return err
+	return postgres.Exec(ctx, db, "store a ticket", insert, t.Digest, t.Session, t.Kind, t.Mode, t.CreatedAt, t.ExpiresAt)
 }
 
 // StreamTicket returns the ticket with a digest. found is false if no ticket has it.
@@ -151,10 +146,5 @@ func StreamTicket(ctx context.Context, db *postgres.DB, digest []byte) (ticket n
 	const query = `
 		select digest, session_id, kind, mode, created_at, opened_at, expires_at
 		from notification_stream_tickets where digest = $1`
-	rows, _ := db.Query(ctx, query, digest)
-	tickets, err := pgx.CollectRows(rows, pgx.RowToStructByName[notification.StreamTicket])
-	if err != nil || len(tickets) == 0 {
-		return ticket, false, err
-	}
-	return tickets[0], true, nil
+	return postgres.Optional[notification.StreamTicket](ctx, db, query, digest)
 }

@@ -21,8 +21,7 @@ const deleteDismissed = `
 // DeleteDismissed deletes notifications that were dismissed one by one before the given
 // time, at most limit of them. It returns their number.
 func DeleteDismissed(ctx context.Context, db *postgres.DB, before time.Time, limit int) (int64, error) {
-	tag, err := db.Exec(ctx, deleteDismissed, pgx.NamedArgs{"before": before, "limit": limit})
-	return tag.RowsAffected(), err
+	return postgres.ExecCount(ctx, db, deleteDismissed, pgx.NamedArgs{"before": before, "limit": limit})
 }
 
 // purgeDismissed selects one watermark of dismissed notifications that is due and deletes
@@ -58,11 +57,8 @@ const purgeDismissed = `
 // and returns their number.
 func PurgeDismissed(ctx context.Context, db *postgres.DB, now time.Time, limit int) (total int64, err error) {
 	for total < int64(limit) {
-		rows, err := db.Query(ctx, purgeDismissed, pgx.NamedArgs{"now": now, "limit": int64(limit) - total})
-		if err != nil {
-			return total, err
-		}
-		deleted, err := pgx.CollectRows(rows, pgx.RowTo[int64])
+		args := pgx.NamedArgs{"now": now, "limit": int64(limit) - total}
+		deleted, err := postgres.Values[int64](ctx, db, "delete dismissed notifications", purgeDismissed, args)
 		if err != nil || len(deleted) == 0 {
 			return total, err
 		}
@@ -77,8 +73,7 @@ const deleteOldReads = `
 // DeleteOldReads deletes the read state of notifications that were created before the day
 // of the given time, at most limit rows. It returns their number.
 func DeleteOldReads(ctx context.Context, db *postgres.DB, before time.Time, limit int) (int64, error) {
-	tag, err := db.Exec(ctx, deleteOldReads, pgx.NamedArgs{"day": before.UTC().Truncate(24 * time.Hour), "limit": limit})
-	return tag.RowsAffected(), err
+	return postgres.ExecCount(ctx, db, deleteOldReads, pgx.NamedArgs{"day": before.UTC().Truncate(24 * time.Hour), "limit": limit})
 }
 
 const deleteOldAnnouncements = `
@@ -88,8 +83,7 @@ const deleteOldAnnouncements = `
 // given time, at most limit of them. It returns their number.
 func DeleteOldAnnouncements(ctx context.Context, db *postgres.DB, before time.Time, limit int) (int64, error) {
 	first := affiliate.FirstID[notification.AnnouncementID](before.UTC().Truncate(24 * time.Hour))
-	tag, err := db.Exec(ctx, deleteOldAnnouncements, pgx.NamedArgs{"first": first, "limit": limit})
-	return tag.RowsAffected(), err
+	return postgres.ExecCount(ctx, db, deleteOldAnnouncements, pgx.NamedArgs{"first": first, "limit": limit})
 }
 
 const deleteExpiredTickets = `
@@ -99,8 +93,7 @@ const deleteExpiredTickets = `
 // DeleteExpiredTickets deletes tickets for streams that expired before the given time, at
 // most limit of them. It returns their number.
 func DeleteExpiredTickets(ctx context.Context, db *postgres.DB, before time.Time, limit int) (int64, error) {
-	tag, err := db.Exec(ctx, deleteExpiredTickets, pgx.NamedArgs{"before": before, "limit": limit})
-	return tag.RowsAffected(), err
+	return postgres.ExecCount(ctx, db, deleteExpiredTickets, pgx.NamedArgs{"before": before, "limit": limit})
 }
 
 const deleteLostStreams = `
@@ -110,8 +103,7 @@ const deleteLostStreams = `
 // DeleteLostStreams deletes streams that were last seen before the given time, because
 // their process has crashed. It deletes at most limit of them and returns their number.
 func DeleteLostStreams(ctx context.Context, db *postgres.DB, before time.Time, limit int) (int64, error) {
-	tag, err := db.Exec(ctx, deleteLostStreams, pgx.NamedArgs{"before": before, "limit": limit})
-	return tag.RowsAffected(), err
+	return postgres.ExecCount(ctx, db, deleteLostStreams, pgx.NamedArgs{"before": before, "limit": limit})
 }
 
 // oldPositions selects the last of the oldest positions in each feed.
@@ -168,6 +160,5 @@ const deleteOldFeeds = `
 // of them. The time must be so early that DeleteOldPositions has deleted their positions.
 // It returns their number.
 func DeleteOldFeeds(ctx context.Context, db *postgres.DB, before time.Time, limit int) (int64, error) {
-	tag, err := db.Exec(ctx, deleteOldFeeds, pgx.NamedArgs{"before": before, "limit": limit})
-	return tag.RowsAffected(), err
+	return postgres.ExecCount(ctx, db, deleteOldFeeds, pgx.NamedArgs{"before": before, "limit": limit})
 }
