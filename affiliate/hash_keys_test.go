@@ -118,7 +118,7 @@ var usesOfFirst = map[string]string{
 	"server/account/verify.go":                        "stores a digest",
 	"server/conversion/hash.go":                       "stores hashes",
 	"server/conversion/recorder.go":                   "stores a fingerprint, and passes the others on",
-	"server/mail/provider.go":                         "stores digests",
+	"server/mail/service.go":                          "stores digests",
 	"server/mail/worker.go":                           "stores a digest",
 	"server/privacy/buyer/service.go":                 "stores a fingerprint",
 	"server/privacy/buyer/steps.go":                   "stores digests",
@@ -127,7 +127,7 @@ var usesOfFirst = map[string]string{
 	"storage/postgres/conversion/erased.go":           "stores a digest",
 	"storage/postgres/conversion/erased_processor.go": "replaces ids of a sale of which none was replaced before",
 	"storage/postgres/privacy/participant.go":         "stores digests",
-	"storage/postgres/mail/suppression.go":            "stores a digest, and searches all",
+	"storage/postgres/mail/mail.go":                   "stores a digest, and searches all",
 	"test/load/naive/main.go":                         "rate limits",
 }
 

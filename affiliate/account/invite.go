@@ -49,7 +49,7 @@ func (i Invite) NewMail(kind notification.MailKind, account affiliate.AccountKin
 		Kind:      kind,
 		Type:      string(kind),
 		Workspace: &workspace,
-		Recipient: notification.MailRecipient{Account: account, Address: i.Email},
+		Recipient: notification.Recipient{Account: account, Address: i.Email},
 		Facts:     notification.MailFacts{ExpiresAt: &i.ExpiresAt},
 		CreatedAt: i.CreatedAt,
 	}

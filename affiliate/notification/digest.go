@@ -182,7 +182,7 @@ func (m DigestMail) Mail(at time.Time) Mail {
 	user := m.Recipient.User
 	mail := Mail{
 		ID: affiliate.NewID[MailID](at), Kind: MailNotifications, Type: m.Type, Category: m.Category, Workspace: m.Workspace,
-		Recipient: MailRecipient{User: &user, Account: m.Recipient.Kind, Name: m.Recipient.Name, Address: m.Recipient.Address},
+		Recipient: Recipient{User: &user, Account: m.Recipient.Kind, Name: m.Recipient.Name, Address: m.Recipient.Address},
 		CreatedAt: at,
 	}
 	if m.Mode != NotificationsBothModes {

@@ -63,12 +63,12 @@ type Mail struct {
 	Category Category
 	// Workspace is the workspace that the mail belongs to. For account mail it is the
 	// workspace of the user. It is nil if the user belongs to no workspace.
-	Workspace *affiliate.WorkspaceID
+	Workspace *affiliate.WorkspaceID `db:"workspace_id"`
 	// Mode is the mode of the notifications. It is nil for mail that belongs to both
 	// modes, for example account mail.
-	Mode      *affiliate.Mode
-	Recipient MailRecipient
-	Facts     MailFacts
+	Mode *affiliate.Mode
+	Recipient
+	Facts MailFacts
 	// Secret is the sealed token of the link in the mail; nil if the mail has no token.
 	// The additional data of its encryption is the ID in binary form. It is deleted when
 	// the mail has been sent.
@@ -79,13 +79,13 @@ type Mail struct {
 // MailTypeDigest is the Type of a mail with several notifications.
 const MailTypeDigest = "digest"
 
-// MailRecipient is the recipient of a mail.
-type MailRecipient struct {
+// Recipient is the recipient of a mail.
+type Recipient struct {
 	// User is nil if the recipient has no account yet.
-	User    *affiliate.UserID
-	Account affiliate.AccountKind
-	Name    string // empty if it is not known
-	Address string // lower case
+	User    *affiliate.UserID     `db:"user_id"`
+	Account affiliate.AccountKind `db:"account_kind"`
+	Name    string                `db:"recipient_name"` // empty if it is not known
+	Address string                `db:"recipient"`      // lower case
 }
 
 // MailFacts are the facts that the text of a mail contains. Each kind of mail uses some
@@ -189,7 +189,7 @@ func (m Mail) optional() bool {
 // MailConditions are the facts that decide about the delivery of a mail.
 type MailConditions struct {
 	// Off means that the service has no mail server. The database does not know this.
-	Off bool
+	Off bool `db:"-"`
 	// RecipientRemoved means that the recipient's account was erased, or that the
 	// recipient has left the workspace of the mail.
 	RecipientRemoved bool

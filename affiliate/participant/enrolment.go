@@ -148,7 +148,7 @@ func (e Enrolment) Invite(by affiliate.UserID, at time.Time) Invite {
 func (e Enrolment) ClaimMail(user affiliate.UserID, hadAccount bool, expiresAt, at time.Time) notification.Mail {
 	mail := notification.Mail{
 		ID: affiliate.NewID[notification.MailID](at), Kind: notification.MailPartnerClaim, Type: string(notification.MailPartnerClaim),
-		Recipient: notification.MailRecipient{User: &user, Account: affiliate.Partner, Name: e.Name, Address: e.Email},
+		Recipient: notification.Recipient{User: &user, Account: affiliate.Partner, Name: e.Name, Address: e.Email},
 		Facts:     notification.MailFacts{ExpiresAt: &expiresAt}, CreatedAt: at,
 	}
 	if !hadAccount {

@@ -76,7 +76,7 @@ func (d Details) Warning(partner affiliate.UserID, name, formerAddress string) n
 	return notification.Mail{
 		ID:   affiliate.NewID[notification.MailID](d.UpdatedAt),
 		Kind: notification.MailPayoutMethodChanged, Type: string(notification.MailPayoutMethodChanged),
-		Recipient: notification.MailRecipient{User: &partner, Account: affiliate.Partner, Name: name, Address: formerAddress},
+		Recipient: notification.Recipient{User: &partner, Account: affiliate.Partner, Name: name, Address: formerAddress},
 		Facts:     notification.MailFacts{PayoutMethod: string(d.Method)}, CreatedAt: d.UpdatedAt,
 	}
 }

@@ -161,7 +161,7 @@ func accountMail(kind notification.MailKind, account account.Account, address st
 		ID:   affiliate.NewID[notification.MailID](at),
 		Kind: kind,
 		Type: string(kind),
-		Recipient: notification.MailRecipient{
+		Recipient: notification.Recipient{
 			User: &account.User.ID, Account: account.User.Kind, Name: account.User.Name, Address: address,
 		},
 		CreatedAt: at,

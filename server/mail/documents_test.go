@@ -23,7 +23,7 @@ func sampleMail(kind notification.MailKind, hostile bool) notification.Mail {
 	}
 	return notification.Mail{
 		Kind: kind, Category: notification.CategoryCommissions,
-		Recipient: notification.MailRecipient{Account: affiliate.Partner, Name: names("Maria Lopez"), Address: "maria@example.com"},
+		Recipient: notification.Recipient{Account: affiliate.Partner, Name: names("Maria Lopez"), Address: "maria@example.com"},
 		Facts: notification.MailFacts{
 			WorkspaceName: names("Northwind Coffee"), ProgramName: names("Coffee friends"), InviterName: names("Mia Berg"),
 			Message: names("We met at the fair."), Rate: "20% of each sale, for 12 months", Link: "https://shop.example/?via=maria",

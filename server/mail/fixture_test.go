@@ -95,7 +95,7 @@ func (f *fixture) verification(changes ...func(*notification.Mail)) notification
 	expires := f.Now().Add(24 * time.Hour)
 	m := notification.Mail{
 		ID: id, Kind: notification.MailVerification, Type: string(notification.MailVerification), Workspace: &f.Scope.Workspace, CreatedAt: f.Now(),
-		Recipient: notification.MailRecipient{User: &f.Owner, Account: affiliate.Merchant, Name: "Maria", Address: recipient},
+		Recipient: notification.Recipient{User: &f.Owner, Account: affiliate.Merchant, Name: "Maria", Address: recipient},
 		Facts:     notification.MailFacts{ExpiresAt: &expires}, Secret: f.seal.Seal([]byte(token), id.UUID[:]),
 	}
 	for _, change := range changes {

@@ -2,8 +2,6 @@ package postgres
 
 import (
 	"context"
-	"fmt"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -12,45 +10,24 @@ import (
 )
 
 // insertMails inserts mails with the status pending.
-var insertMails = RowsOf[newMailRow](`insert into mails ({columns}) values {rows}`)
+var insertMails = RowsOf[mailRow](`insert into mails ({columns}) values {rows}`)
 
-type newMailRow struct {
-	ID               notification.MailID     `db:"id"`
-	Kind             notification.MailKind   `db:"kind"`
-	Type             string                  `db:"type"`
-	Category         notification.Category   `db:"category"`
-	WorkspaceID      *affiliate.WorkspaceID  `db:"workspace_id"`
-	Logged           bool                    `db:"logged"`
-	Mode             *affiliate.Mode         `db:"mode"`
-	UserID           *affiliate.UserID       `db:"user_id"`
-	AccountKind      affiliate.AccountKind   `db:"account_kind"`
-	RecipientName    string                  `db:"recipient_name"`
-	RecipientAddress string                  `db:"recipient"`
-	Facts            notification.MailFacts  `db:"facts"`
-	Secret           []byte                  `db:"secret"`
-	Status           notification.MailStatus `db:"status"`
-	CreatedAt        time.Time               `db:"created_at"`
+type mailRow struct {
+	notification.Mail
+	Logged bool
+	Status notification.MailStatus
 }
 
 // SendMail stores mails and the jobs that send them. The mails are sent after the
 // commit.
 func (tx *Tx) SendMail(ctx context.Context, mails ...notification.Mail) error {
-	if len(mails) == 0 {
-		return nil
-	}
-	rows, jobs := make([]newMailRow, len(mails)), make([]affiliate.Job, len(mails))
+	batch, jobs := &pgx.Batch{}, make([]affiliate.Job, len(mails))
 	for i, m := range mails {
-		rows[i] = newMailRow{
-			ID: m.ID, Kind: m.Kind, Type: m.Type, Category: m.Category, WorkspaceID: m.Workspace, Logged: m.Logged(), Mode: m.Mode,
-			UserID: m.Recipient.User, AccountKind: m.Recipient.Account, RecipientName: m.Recipient.Name, RecipientAddress: m.Recipient.Address,
-			Facts: m.Facts, Secret: m.Secret, Status: notification.MailPending, CreatedAt: m.CreatedAt,
-		}
+		insertMails.Queue(batch, mailRow{Mail: m, Logged: m.Logged(), Status: notification.MailPending})
 		jobs[i] = notification.SendMail{Mail: m.ID}
 	}
-	batch := &pgx.Batch{}
-	insertMails.Queue(batch, rows...)
-	if err := tx.Tx.SendBatch(ctx, batch).Close(); err != nil {
-		return fmt.Errorf("store mails: %w", err)
+	if err := Send(ctx, tx, "store mails", batch); err != nil {
+		return err
 	}
 	return tx.Enqueue(ctx, jobs...)
 }
@@ -58,14 +35,13 @@ func (tx *Tx) SendMail(ctx context.Context, mails ...notification.Mail) error {
 // Suppressed reports whether mails to an address are held back. address is the result of
 // notification.MailDigest.
 func Suppressed(ctx context.Context, db Queryer, address affiliate.Digests) (bool, error) {
-	rows, _ := db.Query(ctx, `select exists (select from mail_suppressions where digest = any($1))`, address)
-	return pgx.CollectExactlyOneRow(rows, pgx.RowTo[bool])
+	const query = `select exists (select from mail_suppressions where digest = any($1))`
+	return Value[bool](ctx, db, "read the suppression of an address", query, address)
 }
 
 // LiftSuppression deletes the suppression of an address, because the address was verified
 // again. address is the result of notification.MailDigest. LiftSuppression has no effect if
 // the address is not suppressed.
 func LiftSuppression(ctx context.Context, tx *Tx, address affiliate.Digests) error {
-	_, err := tx.Exec(ctx, `delete from mail_suppressions where digest = any($1)`, address)
-	return err
+	return Exec(ctx, tx, "lift the suppression of an address", `delete from mail_suppressions where digest = any($1)`, address)
 }

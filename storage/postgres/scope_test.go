@@ -538,6 +538,7 @@ var unscoped = map[string]string{
 	"account/RevokeCredentials.keys":              "the credentials of both modes are revoked",
 	"account/RevokeCredentials.tokens":            "the credentials of both modes are revoked",
 	"account/Use.touch":                           "the key was found by its digest, which determines workspace and mode",
+	"mail/logConditions.where":                    "the column logged has the mode",
 	"mail/package.completeMail":                   "a mail that a job has read, found by its id",
 	"mail/package.endLostMails":                   "periodic maintenance of all workspaces",
 	"mail/package.deleteOldMails":                 "periodic maintenance of all workspaces",

@@ -66,7 +66,7 @@ func (a caller) accountMail(t *testing.T, kind notification.MailKind) notificati
 	now := a.sys.clock.now().UTC().Truncate(time.Millisecond)
 	return notification.Mail{
 		ID: affiliate.NewID[notification.MailID](now), Kind: kind, Type: string(kind), Workspace: &workspace, CreatedAt: now,
-		Recipient: notification.MailRecipient{User: &user, Account: affiliate.Merchant, Name: "Mara <Merchant>", Address: a.email},
+		Recipient: notification.Recipient{User: &user, Account: affiliate.Merchant, Name: "Mara <Merchant>", Address: a.email},
 	}
 }
 

@@ -148,7 +148,7 @@ func (s *Service) sendLinks(ctx context.Context, tx *postgres.Tx, e privacy.Expo
 		mail := notification.Mail{
 			ID: affiliate.NewID[notification.MailID](*e.ReadyAt), Kind: notification.MailExportReady, Type: string(notification.MailExportReady),
 			Workspace: e.WorkspaceID,
-			Recipient: notification.MailRecipient{User: &to.User, Account: affiliate.Merchant, Name: to.Name, Address: to.Address},
+			Recipient: notification.Recipient{User: &to.User, Account: affiliate.Merchant, Name: to.Name, Address: to.Address},
 			Facts:     notification.MailFacts{WorkspaceName: name, ExpiresAt: &token.ExpiresAt},
 			CreatedAt: *e.ReadyAt,
 		}

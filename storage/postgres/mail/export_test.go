@@ -1,10 +1,6 @@
 package mail
 
 import (
-	"maps"
-
-	"github.com/jackc/pgx/v5"
-
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/notification"
 )
@@ -18,9 +14,8 @@ const (
 )
 
 // LogSQL returns the statements of the list with their arguments.
-func LogSQL(workspace affiliate.WorkspaceID, filter notification.MailLogFilter, pageSize int) (page, count string, args pgx.NamedArgs) {
-	query := newLogQuery(workspace, filter)
-	args = maps.Clone(query.args)
-	args["limit"], args["offset"] = pageSize, 0
-	return query.page, query.count, args
+func LogSQL(workspace affiliate.WorkspaceID, filter notification.MailLogFilter, pageSize int) (page, count string, pageArgs, countArgs []any) {
+	where := logConditions(workspace, filter)
+	page, count = logSQL(where)
+	return page, count, append(where.Args[:len(where.Args):len(where.Args)], pageSize, 0), where.Args
 }

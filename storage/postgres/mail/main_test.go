@@ -33,7 +33,7 @@ func (f *fixture) newMail(changes ...func(*notification.Mail)) notification.Mail
 	m := notification.Mail{
 		ID: affiliate.NewID[notification.MailID](f.Now()), Kind: notification.MailNotifications, Type: "payout.paid", Category: notification.CategoryPayouts,
 		Workspace: &f.Scope.Workspace, Mode: &mode, CreatedAt: f.Now(),
-		Recipient: notification.MailRecipient{User: &f.Owner, Account: affiliate.Merchant, Name: "Mara", Address: "mara@example.com"},
+		Recipient: notification.Recipient{User: &f.Owner, Account: affiliate.Merchant, Name: "Mara", Address: "mara@example.com"},
 		Facts:     notification.MailFacts{More: 2}, Secret: []byte("sealed"),
 	}
 	for _, change := range changes {
