@@ -130,3 +130,12 @@ func (w *Worker[A]) NextRetry(job *river.Job[A]) time.Time {
 func ForArgs[A river.JobArgs](run func(ctx context.Context, args A) error) func(context.Context, *river.Job[A]) error {
 	return func(ctx context.Context, job *river.Job[A]) error { return run(ctx, job.Args) }
 }
+
+// Snooze returns the result of a job that has to wait: River runs it again after that time. If
+// wait is 0, the job has ended.
+func Snooze(wait time.Duration, err error) error {
+	if err == nil && wait > 0 {
+		return river.JobSnooze(wait)
+	}
+	return err
+}

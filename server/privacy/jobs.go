@@ -30,29 +30,18 @@ const (
 
 // AddWorkers registers the workers of this package's jobs.
 func (s *Service) AddWorkers(workers *river.Workers) {
-	river.AddWorker(workers, &eraseWorker{service: s})
-	river.AddWorker(workers, &resumeWorker{service: s})
+	river.AddWorker(workers, &server.Worker[privacy.EraseData]{Limit: jobTimeout, Run: func(ctx context.Context, job *river.Job[privacy.EraseData]) error {
+		return server.Snooze(s.Erase(ctx, job.Args.Erasure))
+	}})
+	river.AddWorker(workers, &server.Worker[privacy.ResumeErasures]{Run: func(ctx context.Context, _ *river.Job[privacy.ResumeErasures]) error {
+		return errors.Join(s.Resume(ctx), s.EraseAbandoned(ctx))
+	}})
 }
 
 // PeriodicJobs returns the hourly job that continues erasures whose job has failed in all
 // attempts, and erases abandoned accounts.
 func PeriodicJobs() []*river.PeriodicJob {
 	return []*river.PeriodicJob{server.OneAtATime(river.PeriodicInterval(resumeInterval), privacy.ResumeErasures{}, true)}
-}
-
-type eraseWorker struct {
-	river.WorkerDefaults[privacy.EraseData]
-	service *Service
-}
-
-func (*eraseWorker) Timeout(*river.Job[privacy.EraseData]) time.Duration { return jobTimeout }
-
-func (w *eraseWorker) Work(ctx context.Context, job *river.Job[privacy.EraseData]) error {
-	wait, err := w.service.Erase(ctx, job.Args.Erasure)
-	if err == nil && wait > 0 {
-		return river.JobSnooze(wait)
-	}
-	return err
 }
 
 // Erase processes the pages of an erasure until it has finished, must wait, or has taken
@@ -116,18 +105,6 @@ func deleteExports(ctx context.Context, tx *postgres.Tx, e privacy.Erasure) erro
 		return exports.DeleteExportsOfWorkspace(ctx, tx, *e.Workspace)
 	}
 	return fmt.Errorf("unknown subject %q", e.Subject)
-}
-
-type resumeWorker struct {
-	river.WorkerDefaults[privacy.ResumeErasures]
-	service *Service
-}
-
-func (w *resumeWorker) Work(ctx context.Context, _ *river.Job[privacy.ResumeErasures]) error {
-	if err := w.service.Resume(ctx); err != nil {
-		return err
-	}
-	return w.service.EraseAbandoned(ctx)
 }
 
 // Resume enqueues the jobs of erasures that should have finished.

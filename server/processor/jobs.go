@@ -65,11 +65,7 @@ func (s *Service) nextRetry(attempt int) time.Time {
 }
 
 func (s *Service) applyEvent(ctx context.Context, job *river.Job[processor.ApplyProcessorEvent]) error {
-	wait, err := s.Apply(ctx, job.Args.EventKey, job.Attempt >= job.MaxAttempts)
-	if err == nil && wait > 0 {
-		return river.JobSnooze(wait)
-	}
-	return err
+	return server.Snooze(s.Apply(ctx, job.Args.EventKey, job.Attempt >= job.MaxAttempts))
 }
 
 // Apply makes one attempt to apply a stored event and stores the outcome. If the event is

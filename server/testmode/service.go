@@ -178,26 +178,19 @@ const (
 )
 
 // AddWorkers registers the worker of this package's job.
-func (s *Service) AddWorkers(workers *river.Workers) { river.AddWorker(workers, &worker{service: s}) }
-
-type worker struct {
-	river.WorkerDefaults[privacy.DeleteTestData]
-	service *Service
-}
-
-// Timeout returns the time limit of one run.
-func (*worker) Timeout(*river.Job[privacy.DeleteTestData]) time.Duration { return jobTimeout }
-
-// NextRetry returns the time of the next attempt after a failure.
-func (w *worker) NextRetry(job *river.Job[privacy.DeleteTestData]) time.Time {
-	return w.service.ServerTime().Add(min(time.Duration(job.Attempt)*time.Second, maxRetryDelay))
-}
-
-func (w *worker) Work(ctx context.Context, job *river.Job[privacy.DeleteTestData]) error {
-	reset := privacy.TestDataReset{Workspace: job.Args.Workspace, ID: job.Args.Reset}
-	_, done, err := w.service.Delete(ctx, reset, w.service.now().Add(jobTime))
-	if err == nil && !done {
-		return river.JobSnooze(jobPause)
-	}
-	return err
+func (s *Service) AddWorkers(workers *river.Workers) {
+	river.AddWorker(workers, &server.Worker[privacy.DeleteTestData]{
+		Limit: jobTimeout,
+		Retry: func(attempts int) time.Time {
+			return s.ServerTime().Add(min(time.Duration(attempts)*time.Second, maxRetryDelay))
+		},
+		Run: func(ctx context.Context, job *river.Job[privacy.DeleteTestData]) error {
+			reset := privacy.TestDataReset{Workspace: job.Args.Workspace, ID: job.Args.Reset}
+			_, done, err := s.Delete(ctx, reset, s.now().Add(jobTime))
+			if err == nil && !done {
+				return river.JobSnooze(jobPause)
+			}
+			return err
+		},
+	})
 }

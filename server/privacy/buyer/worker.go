@@ -17,6 +17,7 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/conversion"
 	"github.com/tributary-hq/tributary/affiliate/privacy"
+	"github.com/tributary-hq/tributary/server"
 	"github.com/tributary-hq/tributary/storage/postgres"
 	buyers "github.com/tributary-hq/tributary/storage/postgres/buyer"
 )
@@ -41,23 +42,9 @@ var retryDelays = [privacy.MaxBuyerErasureFailures - 1]time.Duration{10 * time.S
 
 // AddWorkers registers the worker of the job privacy.EraseBuyer.
 func (s *Service) AddWorkers(workers *river.Workers) {
-	river.AddWorker(workers, &eraseWorker{service: s})
-}
-
-type eraseWorker struct {
-	river.WorkerDefaults[privacy.EraseBuyer]
-	service *Service
-}
-
-// Timeout returns the time limit of one run.
-func (*eraseWorker) Timeout(*river.Job[privacy.EraseBuyer]) time.Duration { return jobTimeout }
-
-func (w *eraseWorker) Work(ctx context.Context, job *river.Job[privacy.EraseBuyer]) error {
-	wait, err := w.service.Work(ctx, job.Args)
-	if err == nil && wait > 0 {
-		return river.JobSnooze(wait)
-	}
-	return err
+	river.AddWorker(workers, &server.Worker[privacy.EraseBuyer]{Limit: jobTimeout, Run: func(ctx context.Context, job *river.Job[privacy.EraseBuyer]) error {
+		return server.Snooze(s.Work(ctx, job.Args))
+	}})
 }
 
 // Work works on an erasure for a limited time. If the erasure has not ended, wait is the time

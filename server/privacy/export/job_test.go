@@ -176,8 +176,8 @@ func TestBuildExport_ContinuesAfterAKill(t *testing.T) {
 		t.Fatalf("%d pieces are stored before the kill, want 2", stored)
 	}
 	// The lease of the killed process has not ended.
-	if busy, err := f.service.Continue(t.Context(), f.job(), time.Minute); !busy || err != nil {
-		t.Errorf("Continue returned %t, %v while the lease lasts, want true", busy, err)
+	if wait, err := f.service.Continue(t.Context(), f.job(), time.Minute); wait == 0 || err != nil {
+		t.Errorf("Continue returned %v, %v while the lease lasts, want a wait", wait, err)
 	}
 	f.clock.Advance(31 * time.Second)
 	// A request replaces the lost job.
@@ -186,13 +186,13 @@ func TestBuildExport_ContinuesAfterAKill(t *testing.T) {
 	if n := f.CountJobs("build_export"); n != jobs+1 {
 		t.Errorf("the request after the lease inserted %d jobs, want 1", n-jobs)
 	}
-	if busy, err := f.service.Continue(t.Context(), f.job(), time.Minute); busy || err != nil {
-		t.Fatalf("Continue returned %t, %v", busy, err)
+	if wait, err := f.service.Continue(t.Context(), f.job(), time.Minute); wait != 0 || err != nil {
+		t.Fatalf("Continue returned %v, %v", wait, err)
 	}
 	f.wantManyClicks(5003)
 	// A job that runs again has no effect.
-	if busy, err := f.service.Continue(t.Context(), f.job(), time.Minute); busy || err != nil {
-		t.Errorf("a repeated job returned %t, %v", busy, err)
+	if wait, err := f.service.Continue(t.Context(), f.job(), time.Minute); wait != 0 || err != nil {
+		t.Errorf("a repeated job returned %v, %v", wait, err)
 	}
 	f.WantCount(1, "mails", `select count(*) from mails where kind = 'export_ready'`)
 }
@@ -225,8 +225,8 @@ func TestBuildExport_IsCutIntoJobs(t *testing.T) {
 		if n := f.CountJobs("build_export"); n != jobs {
 			t.Fatalf("%d jobs were inserted, want %d", n, jobs)
 		}
-		if busy, err := f.service.Continue(t.Context(), f.job(), -time.Second); busy || err != nil {
-			t.Fatalf("Continue returned %t, %v", busy, err)
+		if wait, err := f.service.Continue(t.Context(), f.job(), -time.Second); wait != 0 || err != nil {
+			t.Fatalf("Continue returned %v, %v", wait, err)
 		}
 	}
 	if n := f.CountJobs("build_export"); n < 3 {
@@ -249,8 +249,8 @@ func TestBuildExport_AFailureIsContinued(t *testing.T) {
 	if _, err := f.service.Continue(ctx, f.job(), time.Minute); !errors.Is(err, context.Canceled) {
 		t.Errorf("Continue returned %v after the process stopped, want %v", err, context.Canceled)
 	}
-	if busy, err := f.service.Continue(t.Context(), f.job(), time.Minute); busy || err != nil {
-		t.Errorf("the next attempt returned %t, %v", busy, err)
+	if wait, err := f.service.Continue(t.Context(), f.job(), time.Minute); wait != 0 || err != nil {
+		t.Errorf("the next attempt returned %v, %v", wait, err)
 	}
 	f.WantCount(1, "complete bundles", `select count(*) from exports where ready_at is not null`)
 }

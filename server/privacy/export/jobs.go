@@ -11,6 +11,7 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/notification"
 	"github.com/tributary-hq/tributary/affiliate/privacy"
+	"github.com/tributary-hq/tributary/server"
 	"github.com/tributary-hq/tributary/storage/postgres"
 	exports "github.com/tributary-hq/tributary/storage/postgres/export"
 )
@@ -24,29 +25,15 @@ const (
 
 // AddWorkers registers the worker of this package's job.
 func (s *Service) AddWorkers(workers *river.Workers) {
-	river.AddWorker(workers, &buildWorker{service: s})
-}
-
-type buildWorker struct {
-	river.WorkerDefaults[privacy.BuildExport]
-	service *Service
-}
-
-// Timeout returns the time limit of one job.
-func (*buildWorker) Timeout(*river.Job[privacy.BuildExport]) time.Duration { return jobTimeout }
-
-func (w *buildWorker) Work(ctx context.Context, job *river.Job[privacy.BuildExport]) error {
-	busy, err := w.service.Continue(ctx, job.Args, jobTime)
-	if err == nil && busy {
-		return river.JobSnooze(leaseLife)
-	}
-	return err
+	river.AddWorker(workers, &server.Worker[privacy.BuildExport]{Limit: jobTimeout, Run: func(ctx context.Context, job *river.Job[privacy.BuildExport]) error {
+		return server.Snooze(s.Continue(ctx, job.Args, jobTime))
+	}})
 }
 
 // Continue makes the bundle of a large workspace from the stored progress on. If it is not
-// complete after the given time, another job is inserted. busy is true if another process
-// makes the bundle.
-func (s *Service) Continue(ctx context.Context, job privacy.BuildExport, limit time.Duration) (busy bool, err error) {
+// complete after the given time, another job is inserted. If another process makes the bundle,
+// wait is the time until the next call.
+func (s *Service) Continue(ctx context.Context, job privacy.BuildExport, limit time.Duration) (wait time.Duration, err error) {
 	now := s.now()
 	var e *privacy.Export
 	err = s.DB.InTx(ctx, func(tx *postgres.Tx) (err error) {
@@ -58,14 +45,15 @@ func (s *Service) Continue(ctx context.Context, job privacy.BuildExport, limit t
 			return nil
 		}
 		// A lease without a process means that a job has been inserted and has not begun.
-		if busy = e.Busy(now) && e.Lease != uuid.Nil; busy {
+		if e.Busy(now) && e.Lease != uuid.Nil {
+			wait = leaseLife
 			return nil
 		}
 		e.Lease, e.LeaseUntil = uuid.New(), now.Add(leaseLife)
 		return exports.TakeExport(ctx, tx, *e)
 	})
-	if err != nil || busy || e == nil {
-		return busy, err
+	if err != nil || wait > 0 || e == nil {
+		return wait, err
 	}
 	err = s.build(ctx, e, sizeLimit{}, now.Add(limit))
 	// The outcome is stored even if the process stops.
@@ -73,13 +61,13 @@ func (s *Service) Continue(ctx context.Context, job privacy.BuildExport, limit t
 	defer cancel()
 	switch {
 	case err == nil:
-		return false, s.complete(storeCtx, *e)
+		return 0, s.complete(storeCtx, *e)
 	case errors.Is(err, errLost):
-		return false, nil
+		return 0, nil
 	case errors.Is(err, errTimeUp):
-		return false, s.continueLater(storeCtx, *e)
+		return 0, s.continueLater(storeCtx, *e)
 	}
-	return false, errors.Join(err, s.release(storeCtx, *e))
+	return 0, errors.Join(err, s.release(storeCtx, *e))
 }
 
 // continueLater ends the lease of an export and inserts the job that continues it.
