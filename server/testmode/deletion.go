@@ -21,18 +21,12 @@ import (
 // would not be known any more. If a job writes a code again before its row is deleted, the
 // code is not usable, because its programme is archived.
 func (d *deletion) closePrograms(ctx context.Context) error {
-	for more := true; more; {
-		err := d.change(ctx, func(tx *postgres.Tx, _ *privacy.RunningReset) error {
-			archived, err := testdata.ArchivePrograms(ctx, tx, d.workspace, programBatch, d.now())
-			more = archived == programBatch
-			return err
-		})
-		if err != nil {
-			return err
-		}
-		if err := d.checkTime(); err != nil {
-			return err
-		}
+	err := d.repeat(ctx, func(tx *postgres.Tx, _ *privacy.RunningReset) (more bool, err error) {
+		archived, err := testdata.ArchivePrograms(ctx, tx, d.workspace, programBatch, d.now())
+		return archived == programBatch, err
+	})
+	if err != nil {
+		return err
 	}
 	cursor := ""
 	for {
@@ -95,27 +89,16 @@ func (d *deletion) dropLateClicks(ctx context.Context) (cutoff time.Time, err er
 // deleteClicks reads the clicks that follow the stored progress and deletes those of test
 // mode.
 func (d *deletion) deleteClicks(ctx context.Context, cutoff time.Time) error {
-	for more := true; more; {
-		var visits []click.Click
-		err := d.change(ctx, func(tx *postgres.Tx, r *privacy.RunningReset) error {
-			last, read, deleted, err := testdata.DeleteClicks(ctx, tx, d.workspace, r.ClicksAfter, walkBatch)
-			visits, more = deleted, read == walkBatch
-			if !more {
-				last = earlier(last, affiliate.FirstID[affiliate.ClickID](cutoff.Add(-walkOverlap)))
-			}
-			r.ClicksAfter = last
-			r.Deleted["clicks"] += int64(len(deleted))
-			return err
-		})
-		if err != nil {
-			return err
+	return d.repeat(ctx, func(tx *postgres.Tx, r *privacy.RunningReset) (more bool, err error) {
+		last, read, deleted, err := testdata.DeleteClicks(ctx, tx, d.workspace, r.ClicksAfter, walkBatch)
+		if more = read == walkBatch; !more {
+			last = earlier(last, affiliate.FirstID[affiliate.ClickID](cutoff.Add(-walkOverlap)))
 		}
-		d.deleteVisitors(ctx, visits)
-		if err := d.checkTime(); err != nil {
-			return err
-		}
-	}
-	return nil
+		r.ClicksAfter = last
+		r.Deleted["clicks"] += int64(len(deleted))
+		tx.AfterCommit(func() { d.deleteVisitors(ctx, deleted) })
+		return more, err
+	})
 }
 
 // earlier returns the lower of two ids.
@@ -158,24 +141,15 @@ func (d *deletion) deleteDeadLetters(ctx context.Context) error {
 
 // deleteEvents does the same with events as deleteClicks with clicks.
 func (d *deletion) deleteEvents(ctx context.Context, cutoff time.Time) error {
-	for more := true; more; {
-		err := d.change(ctx, func(tx *postgres.Tx, r *privacy.RunningReset) error {
-			last, read, deleted, err := testdata.DeleteEvents(ctx, tx, d.workspace, r.EventsAfter, walkBatch)
-			if more = read == walkBatch; !more {
-				last = earlier(last, affiliate.FirstID[affiliate.EventID](cutoff.Add(-walkOverlap)))
-			}
-			r.EventsAfter = last
-			r.Deleted["events"] += deleted
-			return err
-		})
-		if err != nil {
-			return err
+	return d.repeat(ctx, func(tx *postgres.Tx, r *privacy.RunningReset) (more bool, err error) {
+		last, read, deleted, err := testdata.DeleteEvents(ctx, tx, d.workspace, r.EventsAfter, walkBatch)
+		if more = read == walkBatch; !more {
+			last = earlier(last, affiliate.FirstID[affiliate.EventID](cutoff.Add(-walkOverlap)))
 		}
-		if err := d.checkTime(); err != nil {
-			return err
-		}
-	}
-	return nil
+		r.EventsAfter = last
+		r.Deleted["events"] += deleted
+		return more, err
+	})
 }
 
 // clearAuditLog removes the values from entries of the audit log about test data. Without the
@@ -183,20 +157,11 @@ func (d *deletion) deleteEvents(ctx context.Context, cutoff time.Time) error {
 // the whole audit log again.
 func (d *deletion) clearAuditLog(ctx context.Context) error {
 	var last affiliate.AuditID
-	for more := true; more; {
-		err := d.change(ctx, func(tx *postgres.Tx, _ *privacy.RunningReset) error {
-			next, read, err := testdata.ClearAuditLog(ctx, tx, d.workspace, last, walkBatch)
-			last, more = next, read == walkBatch
-			return err
-		})
-		if err != nil {
-			return err
-		}
-		if err := d.checkTime(); err != nil {
-			return err
-		}
-	}
-	return nil
+	return d.repeat(ctx, func(tx *postgres.Tx, _ *privacy.RunningReset) (more bool, err error) {
+		next, read, err := testdata.ClearAuditLog(ctx, tx, d.workspace, last, walkBatch)
+		last = next
+		return read == walkBatch, err
+	})
 }
 
 // deleteRest deletes everything that is left, except clicks and events, in one transaction
@@ -282,24 +247,17 @@ func (d *deletion) deleteCodesAgain(ctx context.Context, codes, links []string) 
 // next round deletes both.
 func (d *deletion) deleteParts(ctx context.Context) error {
 	for step := range testdata.Steps() {
-		for more := true; more; {
-			var codes, links []string
-			err := d.change(ctx, func(tx *postgres.Tx, r *privacy.RunningReset) error {
-				if err := d.checkPrograms(ctx, tx); err != nil {
-					return err
-				}
-				rows, err := testdata.DeleteRows(ctx, tx, d.workspace, step, rowBatch)
-				more, codes, links = rows.Rows == rowBatch, rows.Codes, rows.Links
-				r.Deleted[rows.Table] += rows.Counted
-				return err
-			})
-			if err != nil {
-				return err
+		err := d.repeat(ctx, func(tx *postgres.Tx, r *privacy.RunningReset) (more bool, err error) {
+			if err := d.checkPrograms(ctx, tx); err != nil {
+				return false, err
 			}
-			d.deleteCodesAgain(ctx, codes, links)
-			if err := d.checkTime(); err != nil {
-				return err
-			}
+			rows, err := testdata.DeleteRows(ctx, tx, d.workspace, step, rowBatch)
+			r.Deleted[rows.Table] += rows.Counted
+			tx.AfterCommit(func() { d.deleteCodesAgain(ctx, rows.Codes, rows.Links) })
+			return rows.Rows == rowBatch, err
+		})
+		if err != nil {
+			return err
 		}
 	}
 	return nil

@@ -130,6 +130,23 @@ func (d *deletion) change(ctx context.Context, fn func(tx *postgres.Tx, r *priva
 	return testdata.Attempt(ctx, d.DB, func(tx *postgres.Tx) error { return d.locked(ctx, tx, fn) })
 }
 
+// repeat runs fn in transactions, as change does, until it returns false or the time is over.
+func (d *deletion) repeat(ctx context.Context, fn func(tx *postgres.Tx, r *privacy.RunningReset) (more bool, err error)) error {
+	for more := true; more; {
+		err := d.change(ctx, func(tx *postgres.Tx, r *privacy.RunningReset) (err error) {
+			more, err = fn(tx, r)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		if err := d.checkTime(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func (d *deletion) locked(ctx context.Context, tx *postgres.Tx, fn func(tx *postgres.Tx, r *privacy.RunningReset) error) error {
 	r, found, err := testdata.LockReset(ctx, tx, d.workspace, d.id)
 	if err != nil {
