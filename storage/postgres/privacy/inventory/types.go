@@ -122,6 +122,17 @@ type Table struct {
 	Unlisted string
 }
 
+// table returns a table whose columns are listed.
+func table(name, row, kept string, columns ...Columns) Table {
+	return Table{Name: name, Row: row, Kept: kept, Columns: columns}
+}
+
+// deletedBy sets Deleted.
+func (t Table) deletedBy(erasures ...Erasure) Table {
+	t.Deleted = erasures
+	return t
+}
+
 // Effect returns what an erasure does to columns of the table.
 func (t Table) Effect(columns Columns, erasure Erasure) Action {
 	if slices.Contains(t.Deleted, erasure) {
