@@ -17,7 +17,6 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/tributary-hq/tributary/affiliate"
-	"github.com/tributary-hq/tributary/gateway/contract"
 	"github.com/tributary-hq/tributary/httpedge"
 )
 
@@ -133,7 +132,7 @@ func (g *gateway) methods(c *call) (accepted []string, anyOrigin bool) {
 		if probe.route == nil {
 			continue
 		}
-		accepted, anyOrigin = append(accepted, verb), anyOrigin || probe.route.anyOrigin
+		accepted, anyOrigin = append(accepted, verb), anyOrigin || probe.route.AnyOrigin
 		if verb == http.MethodGet {
 			accepted = append(accepted, http.MethodHead)
 		}
@@ -237,7 +236,7 @@ func setSuccess(ctx context.Context, w http.ResponseWriter, message proto.Messag
 func (g *gateway) handleStreamError(ctx context.Context, err error) *status.Status {
 	c := callFrom(ctx)
 	switch {
-	case errors.Is(err, errHead) || contract.EventStream(c.route.FullMethod) && g.stopping():
+	case errors.Is(err, errHead) || c.route.EventStream && g.stopping():
 	case c.status == 0:
 		g.refuseStatus(c, err)
 	default:

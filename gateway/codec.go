@@ -331,7 +331,7 @@ func (c *call) decode(data []byte, m protoreflect.Message) {
 	if c.route.mask != nil {
 		mask = new([]string)
 	}
-	if c.route.lenient {
+	if c.route.IgnoresUnknownKeys {
 		ignored = &c.ignored
 	}
 	d := decoder{faults: &c.faults, mask: mask, ignored: ignored, items: c.route.items}

@@ -99,8 +99,8 @@ func (g *gateway) handleDocuments() error {
 // another document changes at about the same time as the document. Other hosts do not learn
 // the address of a page, because it can contain a token.
 func (g *gateway) handleDocument(path string, content []byte, contentType, policy string) error {
-	r := contract.Route{Verb: http.MethodGet, Template: path}
-	g.routes[r.Verb+" "+path] = &route{Route: r, successStatus: http.StatusOK}
+	r := contract.Route{Verb: http.MethodGet, Template: path, Facts: contract.Facts{Status: http.StatusOK}}
+	g.routes[r.Verb+" "+path] = &route{Route: r}
 	compressed, etag := httpedge.Gzip(content), httpedge.ETag(content)
 	return g.mux.HandlePath(r.Verb, path, func(w http.ResponseWriter, r *http.Request, _ map[string]string) {
 		// The request of the mux has no headers.

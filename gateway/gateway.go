@@ -247,7 +247,7 @@ func (m *metrics) observe(c *call, took time.Duration) {
 	switch {
 	case c.status == 0, c.status >= http.StatusInternalServerError && c.request.Context().Err() != nil:
 		return
-	case c.route != nil && (contract.EventStream(c.route.FullMethod) || strings.HasPrefix(c.route.FullMethod, healthService)):
+	case c.route != nil && (c.route.EventStream || strings.HasPrefix(c.route.FullMethod, healthService)):
 		return
 	}
 	if c.route != nil && c.status >= http.StatusInternalServerError && slices.Contains(conversionReports, c.route.FullMethod) {

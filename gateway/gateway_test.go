@@ -52,7 +52,7 @@ func TestRoutes_CallTheirRPC(t *testing.T) {
 				}
 				return
 			}
-			if want := contract.SuccessStatus(route.FullMethod); response.status != want {
+			if want := route.Status; response.status != want {
 				t.Errorf("status %d, want %d: %s", response.status, want, response.body)
 			}
 			call := requireOneCall(t, f.core, route.FullMethod)

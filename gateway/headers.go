@@ -8,7 +8,6 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"github.com/tributary-hq/tributary/affiliate"
-	"github.com/tributary-hq/tributary/gateway/contract"
 	"github.com/tributary-hq/tributary/httpedge"
 )
 
@@ -95,7 +94,7 @@ func (g *gateway) outgoingMetadata(ctx context.Context, _ *http.Request) metadat
 			set(p.key, metadataValue(lines))
 		}
 	}
-	if lines := c.request.Header["Accept-Encoding"]; len(lines) > 0 && contract.NegotiatesEncoding(c.route.FullMethod) {
+	if lines := c.request.Header["Accept-Encoding"]; len(lines) > 0 && c.route.NegotiatesEncoding {
 		set("x-accept-encoding", metadataValue(lines))
 	}
 	if c.route.RawBody != nil {

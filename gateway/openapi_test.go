@@ -139,7 +139,7 @@ func TestOpenAPI_DocumentsAllRoutes(t *testing.T) {
 		}
 		want := strconv.Itoa(http.StatusOK)
 		if route.RPC != nil {
-			want = strconv.Itoa(contract.SuccessStatus(route.FullMethod))
+			want = strconv.Itoa(route.Status)
 		}
 		success, ok := operation.Responses[want]
 		if !ok || (len(success.Content) == 0) != (want == "204") {
@@ -276,7 +276,7 @@ func (d document) resolve(t *testing.T, s schemaDoc) schemaDoc {
 func TestOpenAPI_SchemasMatchCodec(t *testing.T) {
 	d := readDocument(t, openapi.Document)
 	for _, route := range allRoutes(t) {
-		if route.RPC == nil || contract.SuccessStatus(route.FullMethod) == 204 {
+		if route.RPC == nil || route.Status == 204 {
 			continue
 		}
 		operation := d.Paths[route.Path()][strings.ToLower(route.Verb)]
@@ -293,7 +293,7 @@ func TestOpenAPI_SchemasMatchCodec(t *testing.T) {
 			}
 			continue
 		}
-		schema := operation.Responses[strconv.Itoa(contract.SuccessStatus(route.FullMethod))].Content["application/json"].Schema
+		schema := operation.Responses[strconv.Itoa(route.Status)].Content["application/json"].Schema
 		d.compare(t, string(route.RPC.Output().Name()), schema, route.RPC.Output(), map[protoreflect.FullName]bool{})
 	}
 	for name, schema := range d.Components.Schemas {

@@ -35,13 +35,6 @@ type route struct {
 	// parameters. A field has one entry for each of its names.
 	body, query map[string]*fieldPlan
 	mask        protoreflect.FieldDescriptor // the update_mask of the request, or nil
-	// limit is the maximum size of a body in bytes.
-	limit         int64
-	successStatus int
-	// lenient is true if the route ignores unknown keys of a body.
-	lenient bool
-	// anyOrigin is true if scripts of every web origin may call the route.
-	anyOrigin bool
 	// items describes the list of a bulk request. It is nil for other routes.
 	items *itemList
 }
@@ -72,13 +65,10 @@ func readRoutes(files []protoreflect.FileDescriptor) (map[string]*route, error) 
 }
 
 func newRoute(r contract.Route) (*route, error) {
-	prepared := &route{Route: r, mask: r.Mask(), successStatus: http.StatusOK}
+	prepared := &route{Route: r, mask: r.Mask()}
 	if r.RPC == nil {
 		return prepared, nil
 	}
-	prepared.limit, prepared.successStatus = contract.BodyLimit(r.FullMethod), contract.SuccessStatus(r.FullMethod)
-	prepared.lenient = contract.IgnoresUnknownKeys(r.FullMethod)
-	prepared.anyOrigin = contract.AnyOrigin(r.FullMethod)
 	var err error
 	if prepared.input, err = protoregistry.GlobalTypes.FindMessageByName(r.RPC.Input().FullName()); err != nil {
 		return nil, err
@@ -129,12 +119,12 @@ func (g *gateway) matchRoute(next runtime.HandlerFunc) runtime.HandlerFunc {
 			matched = g.routes[r.Method+" "+pattern.String()]
 		})
 		c := callFrom(r.Context())
-		c.route, c.successStatus = matched, matched.successStatus
+		c.route, c.successStatus = matched, matched.Status
 		if c.probe {
 			return
 		}
 		spans.SetRoute(r.Context(), matched.Verb, matched.Template)
-		if matched.anyOrigin {
+		if matched.AnyOrigin {
 			c.allowAnyOrigin()
 		}
 		for name, value := range params {
@@ -195,7 +185,7 @@ func (c *call) readBody() (data []byte, refused affiliate.Reason) {
 	if length == 0 {
 		return nil, ""
 	}
-	if length > c.route.limit {
+	if length > c.route.BodyLimit {
 		return nil, affiliate.ReasonPayloadTooLarge
 	}
 	var err error
@@ -203,7 +193,7 @@ func (c *call) readBody() (data []byte, refused affiliate.Reason) {
 		data = make([]byte, length)
 		_, err = io.ReadFull(c.request.Body, data)
 	} else {
-		data, err = io.ReadAll(http.MaxBytesReader(c.serverWriter, c.request.Body, c.route.limit))
+		data, err = io.ReadAll(http.MaxBytesReader(c.serverWriter, c.request.Body, c.route.BodyLimit))
 	}
 	var tooLarge *http.MaxBytesError
 	switch {
@@ -229,7 +219,7 @@ func (g *gateway) limitTime(next runtime.HandlerFunc) runtime.HandlerFunc {
 		if c.route.Download() {
 			c.pieceTimeout = g.pieceTimeout
 			c.setWriteDeadline(time.Time{})
-			if contract.EventStream(c.route.FullMethod) {
+			if c.route.EventStream {
 				ctx, cancel := g.untilStopping(r.Context())
 				defer cancel()
 				r = r.WithContext(ctx)

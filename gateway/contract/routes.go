@@ -42,6 +42,7 @@ type Route struct {
 	// FullMethod is the gRPC name of the RPC, such as
 	// /affiliate.v1.ProgramService/GetProgram.
 	FullMethod string
+	Facts
 	// Binding is the index of this binding among the bindings of its RPC.
 	Binding int
 	// HasBody is true if the request has a body. The method InQuery says which fields come
@@ -100,14 +101,10 @@ func bindings(rpc protoreflect.MethodDescriptor) ([]Route, error) {
 		return nil, nil
 	}
 	rule, _ := proto.GetExtension(rpc.Options(), annotations.E_Http).(*annotations.HttpRule)
+	fullMethod := "/" + string(rpc.Parent().FullName()) + "/" + string(rpc.Name())
 	var routes []Route
 	for _, r := range append([]*annotations.HttpRule{rule}, rule.GetAdditionalBindings()...) {
-		route := Route{
-			RPC:        rpc,
-			FullMethod: "/" + string(rpc.Parent().FullName()) + "/" + string(rpc.Name()),
-			Binding:    len(routes),
-			HasBody:    r.GetBody() != "",
-		}
+		route := Route{RPC: rpc, FullMethod: fullMethod, Facts: factsOf(fullMethod), Binding: len(routes), HasBody: r.GetBody() != ""}
 		if r.GetResponseBody() != "" {
 			return nil, fmt.Errorf("a response_body is not supported")
 		}

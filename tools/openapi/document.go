@@ -31,7 +31,7 @@ func build(routes []contract.Route, prose *texts) (object, error) {
 	}
 	b := &builder{examples: examples, prose: prose, schemas: map[string]object{}, errors: map[string]object{}, origin: map[string]string{}, outputs: map[protoreflect.FullName]bool{}}
 	for _, r := range routes {
-		if r.RPC != nil && contract.SuccessStatus(r.FullMethod) != http.StatusNoContent {
+		if r.RPC != nil && r.Status != http.StatusNoContent {
 			b.collect(r.RPC.Output())
 		}
 	}
@@ -191,7 +191,7 @@ func (b *builder) operation(r contract.Route) (object, error) {
 	switch {
 	case r.RawBody != nil:
 		var content object
-		for _, mediaType := range contract.RawBodyTypes(r.FullMethod) {
+		for _, mediaType := range r.RawBodyTypes {
 			set(&content, mediaType, object{{"schema", object{{"type", "object"}}}})
 		}
 		if body := b.examples[id].Request; body != nil {
@@ -268,7 +268,7 @@ func (b *builder) parameters(r contract.Route, policy server.Policy, key string)
 			}
 		}
 	}
-	if required, accepted := contract.IdempotencyKey(r.FullMethod); accepted {
+	if required := r.RequiresKey; r.AcceptsKey {
 		parameters = append(parameters, object{
 			{"name", "Idempotency-Key"},
 			{"in", "header"},
@@ -321,7 +321,7 @@ func limitText(r contract.Route, policy server.Policy) string {
 		}
 	}
 	if r.HasBody {
-		sentences = append(sentences, fmt.Sprintf("The body may have up to %d KiB.", contract.BodyLimit(r.FullMethod)>>10))
+		sentences = append(sentences, fmt.Sprintf("The body may have up to %d KiB.", r.BodyLimit>>10))
 	}
 	return strings.Join(sentences, " ")
 }

@@ -21,7 +21,7 @@ func TestAnyOrigin_IsForMethodsThatAcceptParticipantTokens(t *testing.T) {
 		if accepts {
 			count++
 		}
-		if got := contract.AnyOrigin(r.FullMethod); got != accepts {
+		if got := r.AnyOrigin; got != accepts {
 			t.Errorf("every origin may call %s: %t; the method accepts participant tokens: %t", r.FullMethod, got, accepts)
 		}
 	}
@@ -39,7 +39,7 @@ func TestIdempotencyKey_IsAcceptedByTheSameMethodsInCoreAndContract(t *testing.T
 	}
 	for _, r := range routes {
 		policy, _ := server.PolicyOf(r.FullMethod)
-		if _, accepted := contract.IdempotencyKey(r.FullMethod); accepted != policy.AcceptsKey {
+		if accepted := r.AcceptsKey; accepted != policy.AcceptsKey {
 			t.Errorf("%s: the contract accepts an Idempotency-Key: %t, the core: %t", r.FullMethod, accepted, policy.AcceptsKey)
 		}
 	}

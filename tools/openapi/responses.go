@@ -39,7 +39,7 @@ func security(policy server.Policy) []object {
 
 // responses describes every status that a route can respond with.
 func (b *builder) responses(r contract.Route, policy server.Policy, sample example) (object, error) {
-	status := contract.SuccessStatus(r.FullMethod)
+	status := r.Status
 	success := object{{"description", http.StatusText(status)}}
 	var output string
 	switch {
@@ -47,10 +47,10 @@ func (b *builder) responses(r contract.Route, policy server.Policy, sample examp
 		set(&success, "content", object{{"text/event-stream", object{{"schema", object{{"type", "string"}}}}}})
 	case r.Download():
 		schema := object{{"type", "string"}}
-		if contract.DownloadType(r.FullMethod) == "application/json" {
+		if r.DownloadType == "application/json" {
 			schema = object{{"type", "object"}, {"additionalProperties", true}}
 		}
-		set(&success, "content", object{{contract.DownloadType(r.FullMethod), object{{"schema", schema}}}})
+		set(&success, "content", object{{r.DownloadType, object{{"schema", schema}}}})
 	case status != http.StatusNoContent:
 		var err error
 		if output, err = b.output(r.RPC.Output()); err != nil {
@@ -81,21 +81,21 @@ func (b *builder) responses(r contract.Route, policy server.Policy, sample examp
 			success[i].value = examples
 		}
 	}
-	if contract.IgnoresUnknownKeys(r.FullMethod) {
+	if r.IgnoresUnknownKeys {
 		set(&success, "headers", ignoredFields)
 	}
 	responses := object{{strconv.Itoa(status), success}}
-	if contract.Bulk(r.FullMethod) {
+	if r.Bulk {
 		responses = append(responses, member{"207", append(object{{"description", "Some items failed. `results` has the outcome of each item."}}, success[1:]...)})
 	}
-	if contract.SometimesReplaces(r.FullMethod) {
+	if r.SometimesReplaces {
 		responses = append(responses, member{"200", append(object{{"description", "An existing object was replaced or updated."}}, success[1:]...)})
 	}
-	if contract.SometimesQueued(r.FullMethod) {
+	if r.SometimesQueued {
 		responses = append(responses, member{"202", append(object{{"description", "Accepted. The request takes effect later."}}, success[1:]...)})
 	}
 	responses = append(responses, b.errorResponses(reasons(r, policy))...)
-	if contract.Bulk(r.FullMethod) {
+	if r.Bulk {
 		// The body of BULK_ALL_FAILED is one object with the fields of an error and the
 		// results.
 		responses = append(responses, member{"422", object{
@@ -135,7 +135,7 @@ func reasons(r contract.Route, policy server.Policy) []affiliate.Reason {
 	if r.Verb != http.MethodGet && r.RawBody == nil {
 		list = append(list, affiliate.ReasonUnsupportedMediaType)
 	}
-	if required, accepted := contract.IdempotencyKey(r.FullMethod); accepted {
+	if required := r.RequiresKey; r.AcceptsKey {
 		list = append(list, affiliate.ReasonIdempotencyKeyReused)
 		if required {
 			list = append(list, affiliate.ReasonIdempotencyKeyRequired)
