@@ -75,6 +75,14 @@ var roles = map[Action][]affiliate.Role{
 // Roles returns the roles that may perform the action.
 func (a Action) Roles() []affiliate.Role { return slices.Clone(roles[a]) }
 
+// Sets of credentials for Policy.Accept.
+const (
+	merchants = MerchantToken | ServiceToken
+	// The service must restrict a call with a ParticipantToken to the participation of the
+	// token (Principal.Participation).
+	participations = PartnerToken | ParticipantToken
+)
+
 // Policy states what a method requires of its caller.
 type Policy struct {
 	// Accept is the set of credential kinds that may call the method. If the set contains
@@ -84,7 +92,9 @@ type Policy struct {
 	// Action is the action that the role of a member or of a service token must permit. It
 	// is used for calls with a MerchantToken or a ServiceToken.
 	Action Action
-	Zone   Zone
+	// Zone is ZoneAuth for the paths below /api/v1/auth/, where calls count per address even if
+	// they have a valid credential.
+	Zone Zone
 	// AccountZone is a second zone, in which each call counts for its user. ZoneNone means
 	// that there is no such zone. WorkspaceZone is the same for the workspace of the caller.
 	AccountZone, WorkspaceZone Zone
@@ -121,11 +131,6 @@ type Policy struct {
 	Erased bool
 }
 
-func lasting(p Policy) Policy {
-	p.Lasting = true
-	return p
-}
-
 // Verified states in which mode a method requires that the caller's e-mail address is
 // verified.
 type Verified int
@@ -137,106 +142,6 @@ const (
 	VerifiedForLive
 	VerifiedAlways
 )
-
-// merchant returns the policy of a method for members of a workspace and for service
-// tokens.
-func merchant(action Action) Policy {
-	return Policy{Accept: MerchantToken | ServiceToken, Action: action, Zone: ZoneGeneral, Refusal: affiliate.ReasonUnauthorized}
-}
-
-func partner() Policy {
-	return Policy{Accept: PartnerToken, Zone: ZoneGeneral, Refusal: affiliate.ReasonUnauthorized}
-}
-
-// participation returns the policy of a method for partners and for participant tokens.
-// The service must restrict a call with a participant token to the participation of the
-// token (Principal.Participation).
-func participation() Policy {
-	p := partner()
-	p.Accept |= ParticipantToken
-	return p
-}
-
-// member returns the policy of a method for members of a workspace. Service tokens are
-// refused, because the method is about the caller's account, or because it determines
-// who has access to the workspace.
-func member(action Action) Policy {
-	p := merchant(action)
-	p.Accept = MerchantToken
-	return p
-}
-
-func (p Policy) acceptsKey() Policy {
-	p.AcceptsKey = true
-	return p
-}
-
-// movesPayouts returns the policy of a method that moves payouts or reads payout accounts
-// (Policy.Payouts).
-func (p Policy) movesPayouts() Policy {
-	p.Payouts = true
-	return p
-}
-
-func (p Policy) serviceMode(mode affiliate.Mode) Policy {
-	p.ServiceMode = mode
-	return p
-}
-
-func (p Policy) ignoringMode() Policy {
-	p.IgnoresMode = true
-	return p
-}
-
-func (p Policy) withoutFactor() Policy {
-	p.WithoutFactor = true
-	return p
-}
-
-// inAuthZone returns the policy for a path below /api/v1/auth/, where calls count per
-// address even if they have a valid credential.
-func (p Policy) inAuthZone() Policy {
-	p.Zone = ZoneAuth
-	return p
-}
-
-// limitedPerAccount returns the policy with a second zone, in which calls count for their
-// user.
-func (p Policy) limitedPerAccount(zone Zone) Policy {
-	p.AccountZone = zone
-	return p
-}
-
-// limitedPerWorkspace returns the policy with a second zone, in which calls count for their
-// workspace.
-func (p Policy) limitedPerWorkspace(zone Zone) Policy {
-	p.WorkspaceZone = zone
-	return p
-}
-
-func (p Policy) forErased() Policy {
-	p.Erased = true
-	return p
-}
-
-func (p Policy) verified(v Verified) Policy {
-	p.Verified = v
-	return p
-}
-
-// secret returns the policy of a method that the merchant's server calls. refusal is the
-// error code for a missing or bad key.
-func secret(zone Zone, refusal affiliate.Reason) Policy {
-	return Policy{Accept: SecretKey, Zone: zone, Refusal: refusal}
-}
-
-// secretOrMerchant returns the policy of a method for secret keys, service tokens and the
-// members of the workspace. refusal is the error code for a missing or bad credential.
-func secretOrMerchant(action Action, refusal affiliate.Reason) Policy {
-	return Policy{Accept: SecretKey | MerchantToken | ServiceToken, Action: action, Zone: ZoneGeneral, Refusal: refusal}
-}
-
-func unauthenticated(zone Zone) Policy { return Policy{Accept: NoCredential, Zone: zone} }
 
 // PolicyOf returns the policy of a method. ok is false if the method has no policy.
 func PolicyOf(fullMethod string) (policy Policy, ok bool) {

@@ -456,13 +456,13 @@ func TestLimit_ZoneAndSubject(t *testing.T) {
 		{"conversion without a credential", conversions, identity{fault: faultMissing}, "general address"},
 		{"list with a token", programs, identity{principal: user}, "general user"},
 		{"list with a bad credential", programs, identity{fault: faultInvalid}, "general address"},
-		{"login", unauthenticated(ZoneAuth), identity{fault: faultMissing}, "auth address"},
+		{"login", Policy{Accept: NoCredential, Zone: ZoneAuth}, identity{fault: faultMissing}, "auth address"},
 		{"change of address with a token", change, identity{principal: user}, "auth address"},
 		{"resend with a token", resend, identity{principal: user}, "auth address,resend user"},
 		{"resend with a token of a partner", resend, identity{principal: Principal{Kind: PartnerToken}}, "auth address"},
 		{"resend without a credential", resend, identity{fault: faultMissing}, "auth address"},
 		{"erasure of a buyer", buyer, identity{principal: user}, "general user,buyer_erasure workspace"},
-		{"health", unauthenticated(ZoneNone), identity{fault: faultMissing}, ""},
+		{"health", Policy{Accept: NoCredential}, identity{fault: faultMissing}, ""},
 	} {
 		l := &countingLimiter{}
 		if err := limit(t.Context(), l, tc.policy, tc.id); err != nil {
@@ -483,7 +483,7 @@ func TestPolicy_AuthoriseFollowsTheRoleMatrix(t *testing.T) {
 	letters := map[string]Action{"r": readDashboards, "p": runPrograms, "v": review, "k": manageKeys}
 	for role, allowed := range allowedActions {
 		for letter, action := range letters {
-			err := merchant(action).authorise(identity{principal: Principal{Kind: MerchantToken, Role: role}}, false)
+			err := Policy{Accept: merchants, Action: action}.authorise(identity{principal: Principal{Kind: MerchantToken, Role: role}}, false)
 			if want := strings.Contains(allowed, letter); (err == nil) != want {
 				t.Errorf("authorise of the role %s for the action %s returned the error %v, want success: %t", role, action, err, want)
 			}
