@@ -117,7 +117,15 @@ type eventData struct {
 
 // FormatTime formats an instant the way all responses and events show it: RFC 3339,
 // UTC, three decimals.
-func FormatTime(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
+func FormatTime(t time.Time) string { return string(AppendTime(nil, t)) }
+
+// AppendTime appends FormatTime(t). It inserts the milliseconds into time.RFC3339, for which
+// package time is optimised. A layout with milliseconds would take three times as long.
+func AppendTime(dst []byte, t time.Time) []byte {
+	dst = t.UTC().AppendFormat(dst, time.RFC3339)
+	ms := t.Nanosecond() / int(time.Millisecond)
+	return append(dst[:len(dst)-len("Z")], '.', byte('0'+ms/100), byte('0'+ms/10%10), byte('0'+ms%10), 'Z')
+}
 
 // personalObject is an object with personal data of a participant.
 type personalObject interface{ Subject() ParticipantID }

@@ -9,9 +9,6 @@ import (
 	"github.com/tributary-hq/tributary/httpedge/jsonscan"
 )
 
-// maxDepth bounds the nesting of values, and with it the recursion of the decoder.
-const maxDepth = 32
-
 const mustBeGivenOnce = "must be given only once"
 
 // decoder parses the JSON body of one request and accepts only valid JSON. Its methods
@@ -21,8 +18,6 @@ type decoder struct {
 	jsonscan.Scanner
 	body       clickBody
 	violations affiliate.Violations // repeated fields, wrong types, text that cannot be stored
-	fault      string               // why the decoder stopped; "" for a syntax error
-	depth      int
 	// seen has one bit per field: bit i is set after the field with the index i was read.
 	// The bit fieldCount stands for the utm object.
 	seen uint32
@@ -34,10 +29,12 @@ type decoder struct {
 // and otherwise "".
 func (d *decoder) document() (fault string) {
 	isObject := d.SkipSpace() == '{'
-	ok := isObject && d.fields("") || !isObject && d.skip()
+	ok := isObject && d.fields("") || !isObject && d.Skip()
 	switch {
-	case d.fault != "":
-		return d.fault
+	case d.KeyFault != "":
+		return d.KeyFault + " in the names of its fields"
+	case d.TooDeep:
+		return "must not be nested deeper than " + strconv.Itoa(jsonscan.MaxDepth) + " levels"
 	case !ok:
 		return "is not valid JSON at byte " + strconv.Itoa(d.Pos)
 	case !isObject:
@@ -52,7 +49,7 @@ func (d *decoder) document() (fault string) {
 // fields parses the fields of the body (if prefix is "") or of its utm object (if prefix
 // is utmPrefix).
 func (d *decoder) fields(prefix string) bool {
-	return d.object(func(name string) bool {
+	return d.Object(func(name string) bool {
 		c := d.SkipSpace()
 		field := fieldOf(prefix, name)
 		if prefix == "" && name == "utm" {
@@ -77,7 +74,7 @@ func (d *decoder) fields(prefix string) bool {
 				d.violations.Add(prefix+name, "must be a string")
 			}
 		}
-		return d.skip()
+		return d.Skip()
 	})
 }
 
@@ -112,65 +109,6 @@ func blank(text string) bool {
 		return false // most texts begin with visible ASCII
 	}
 	return strings.TrimSpace(text) == ""
-}
-
-// object parses a JSON object. After the name of each field it calls value, which must
-// parse the value of the field.
-func (d *decoder) object(value func(name string) bool) bool {
-	return d.list('}', func() bool {
-		if d.SkipSpace() != '"' {
-			return false
-		}
-		name, fault, ok := d.Text()
-		if fault != "" {
-			d.fault = fault + " in the names of its fields"
-			return false
-		}
-		return ok && d.Take(':') && value(name)
-	})
-}
-
-// list parses an object or array whose opening bracket is at Pos. It calls item to parse
-// each item.
-func (d *decoder) list(closing byte, item func() bool) bool {
-	if d.depth++; d.depth > maxDepth {
-		d.fault = "must not be nested deeper than " + strconv.Itoa(maxDepth) + " levels"
-		return false
-	}
-	defer func() { d.depth-- }()
-	d.Pos++
-	if d.Take(closing) {
-		return true
-	}
-	for item() {
-		if d.Take(closing) {
-			return true
-		}
-		if !d.Take(',') {
-			return false
-		}
-	}
-	return false
-}
-
-func (d *decoder) skip() (ok bool) {
-	switch d.SkipSpace() {
-	case '{':
-		return d.object(func(string) bool { return d.skip() })
-	case '[':
-		return d.list(']', d.skip)
-	case '"':
-		_, _, ok = d.Text()
-	case 't':
-		ok = d.Literal("true")
-	case 'f':
-		ok = d.Literal("false")
-	case 'n':
-		ok = d.Literal("null")
-	default:
-		_, _, ok = d.Number()
-	}
-	return ok
 }
 
 // printableName makes the path of a field suitable for a response: it replaces control

@@ -194,7 +194,7 @@ func appendResponse(dst []byte, issued *issuedClick, mode affiliate.Mode, codeEn
 	} else {
 		days := int(codeEntry.AttributionWindowDays)
 		dst = append(dst, '"')
-		dst = appendMillis(dst, click.WindowEnd(issued.receivedAt, days))
+		dst = affiliate.AppendTime(dst, click.WindowEnd(issued.receivedAt, days))
 		dst = append(dst, `","attribution_window_days":`...)
 		dst = strconv.AppendInt(dst, int64(days), 10)
 	}
@@ -244,15 +244,6 @@ func appendUUID(dst []byte, id uuid.UUID) []byte {
 		dst = hex.AppendEncode(dst, part)
 	}
 	return dst
-}
-
-// appendMillis appends a time in the form 2006-01-02T15:04:05.000Z. It formats the time
-// with time.RFC3339 and then inserts the milliseconds. A layout with milliseconds would
-// take three times as long, because the time package is optimised for time.RFC3339.
-func appendMillis(dst []byte, at time.Time) []byte {
-	dst = at.UTC().AppendFormat(dst, time.RFC3339)
-	ms := at.Nanosecond() / int(time.Millisecond)
-	return append(dst[:len(dst)-len("Z")], '.', byte('0'+ms/100), byte('0'+ms/10%10), byte('0'+ms%10), 'Z')
 }
 
 // appendQuoted appends text in quotes, or null if present is false. text must not contain

@@ -236,7 +236,7 @@ func setSuccess(ctx context.Context, w http.ResponseWriter, message proto.Messag
 func (g *gateway) handleStreamError(ctx context.Context, err error) *status.Status {
 	c := callFrom(ctx)
 	switch {
-	case errors.Is(err, errHead) || c.route.EventStream && g.stopping():
+	case errors.Is(err, errHead) || c.route.EventStream && g.Stopping.Err() != nil:
 	case c.status == 0:
 		g.refuseStatus(c, err)
 	default:
@@ -247,13 +247,4 @@ func (g *gateway) handleStreamError(ctx context.Context, err error) *status.Stat
 	}
 	c.complete = true
 	return status.Convert(err)
-}
-
-func (g *gateway) stopping() bool {
-	select {
-	case <-g.Stopping:
-		return true
-	default:
-		return false
-	}
 }

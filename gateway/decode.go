@@ -11,9 +11,6 @@ import (
 	"github.com/tributary-hq/tributary/httpedge/jsonscan"
 )
 
-// maxDepth is the maximum number of nested objects and arrays in a body.
-const maxDepth = 32
-
 // An error response repeats field names that the client sent. To bound the size of the
 // response, the gateway limits their number and length. maxViolations is the maximum
 // number of violations, maxFieldName the maximum length of a name in bytes, and

@@ -139,7 +139,7 @@ func TestBulkRequest_ErrorHasResultsIfAllItemsFail(t *testing.T) {
 // When the process stops, streams of events end without an error, so that their clients
 // connect to another process. Downloads continue.
 func TestEventStream_EndsWhenProcessStops(t *testing.T) {
-	stopping := make(chan struct{})
+	stopping, stop := context.WithCancel(t.Context())
 	f := newFixture(t, nil, func(c *Config) { c.Stopping = stopping })
 	f.core.pieces, f.core.endless = []string{"event: ready\n\n"}, true
 	open := func(path string) io.Reader {
@@ -159,7 +159,7 @@ func TestEventStream_EndsWhenProcessStops(t *testing.T) {
 		return response.Body
 	}
 	download, streams := open(exportPath), []io.Reader{open("/api/v1/notifications/stream"), open("/api/v1/partner/notifications/stream")}
-	close(stopping)
+	stop()
 	for _, stream := range streams {
 		if rest, err := io.ReadAll(stream); err != nil || len(rest) > 0 {
 			t.Errorf("the stream ended with %q and %v, want its end", rest, err)

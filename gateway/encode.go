@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
@@ -18,6 +17,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/gateway/contract"
 	"github.com/tributary-hq/tributary/httpedge/csv"
 )
@@ -149,19 +149,8 @@ func appendTimestamp(b []byte, ts *timestamppb.Timestamp) ([]byte, error) {
 	if err := ts.CheckValid(); err != nil {
 		return nil, err
 	}
-	t := ts.AsTime()
-	year, month, day := t.Date()
-	hour, minute, second := t.Clock()
-	milli := t.Nanosecond() / int(time.Millisecond)
-	return append(b, '"',
-		digit(year/1000), digit(year/100), digit(year/10), digit(year), '-',
-		digit(int(month)/10), digit(int(month)), '-', digit(day/10), digit(day), 'T',
-		digit(hour/10), digit(hour), ':', digit(minute/10), digit(minute), ':',
-		digit(second/10), digit(second), '.',
-		digit(milli/100), digit(milli/10), digit(milli), 'Z', '"'), nil
+	return append(affiliate.AppendTime(append(b, '"'), ts.AsTime()), '"'), nil
 }
-
-func digit(n int) byte { return byte('0' + n%10) }
 
 func appendStruct(b []byte, s *structpb.Struct) ([]byte, error) {
 	fields := s.GetFields()

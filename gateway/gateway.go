@@ -74,10 +74,10 @@ type Config struct {
 	// value means no timeout. It is for a core in the same process, which has deadlines
 	// of its own.
 	Timeout time.Duration
-	// Stopping is closed when the process begins to stop. Streams of events then end, so
+	// Stopping ends when the process begins to stop. Streams of events then end, so
 	// that their clients connect to another process. nil means that only the core ends
 	// them.
-	Stopping <-chan struct{}
+	Stopping context.Context
 	// Log receives panics, unexpected errors of the core and failed connections to it.
 	// Default: no log.
 	Log *slog.Logger
@@ -161,6 +161,7 @@ func New(config Config) (http.Handler, error) {
 	if config.Now == nil {
 		config.Now = time.Now
 	}
+	config.Stopping = cmp.Or(config.Stopping, context.Background())
 	if config.Registry == nil {
 		config.Registry = prometheus.NewRegistry()
 	}

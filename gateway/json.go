@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/httpedge/jsonscan"
 )
 
 // invalidJSON adds the fault that the text at Pos is not valid JSON. It returns false,
@@ -34,8 +35,8 @@ type progress uint8
 // open enters the object or array whose opening bracket is at Pos.
 func (d *decoder) open(closing byte) progress {
 	d.Pos++
-	if d.depth++; d.depth > maxDepth {
-		d.faults.addLast(d.currentPath(), "must not be nested deeper than "+strconv.Itoa(maxDepth)+" levels")
+	if d.depth++; d.depth > jsonscan.MaxDepth {
+		d.faults.addLast(d.currentPath(), "must not be nested deeper than "+strconv.Itoa(jsonscan.MaxDepth)+" levels")
 		return stopped
 	}
 	d.path = append(d.path, step{index: -1})

@@ -220,8 +220,9 @@ func (g *gateway) limitTime(next runtime.HandlerFunc) runtime.HandlerFunc {
 			c.pieceTimeout = g.pieceTimeout
 			c.setWriteDeadline(time.Time{})
 			if c.route.EventStream {
-				ctx, cancel := g.untilStopping(r.Context())
+				ctx, cancel := context.WithCancel(r.Context())
 				defer cancel()
+				defer context.AfterFunc(g.Stopping, cancel)()
 				r = r.WithContext(ctx)
 			}
 			next(w, r, params)
@@ -234,18 +235,6 @@ func (g *gateway) limitTime(next runtime.HandlerFunc) runtime.HandlerFunc {
 		}
 		next(w, r, params)
 	}
-}
-
-func (g *gateway) untilStopping(ctx context.Context) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancel(ctx)
-	go func() {
-		select {
-		case <-g.Stopping:
-			cancel()
-		case <-ctx.Done():
-		}
-	}()
-	return ctx, cancel
 }
 
 func (g *gateway) withTimeout(ctx context.Context) (context.Context, context.CancelFunc) {

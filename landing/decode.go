@@ -21,9 +21,6 @@ import (
 	"github.com/tributary-hq/tributary/httpedge/jsonscan"
 )
 
-// maxDepth bounds the nesting of values, and with it the recursion of the decoder.
-const maxDepth = 32
-
 var errMalformed = errors.New("the body is not a JSON object in UTF-8 in which each key occurs once")
 
 // decode sets the fields of message from a JSON object. It ignores unknown keys. A value of
@@ -31,8 +28,8 @@ var errMalformed = errors.New("the body is not a JSON object in UTF-8 in which e
 // be stored and counts as absent. A field with the option any_type then gets the JSON text
 // of the value. The only error is errMalformed.
 func decode(body []byte, message protoreflect.Message) error {
-	d := decoder{Scanner: jsonscan.Scanner{Data: string(body)}, message: message, seen: map[string]bool{}}
-	if !utf8.Valid(body) || d.SkipSpace() != '{' || !d.object(1, d.field) {
+	d := decoder{Scanner: jsonscan.Scanner{Data: string(body), AnyKey: true}, message: message, seen: map[string]bool{}}
+	if !utf8.Valid(body) || d.SkipSpace() != '{' || !d.Object(d.field) {
 		return errMalformed
 	}
 	if d.SkipSpace(); d.Pos < len(d.Data) {
@@ -50,7 +47,7 @@ type decoder struct {
 	seen map[string]bool
 }
 
-func (d *decoder) field(key string, depth int) bool {
+func (d *decoder) field(key string) bool {
 	if d.seen[key] {
 		return false
 	}
@@ -63,7 +60,7 @@ func (d *decoder) field(key string, depth int) bool {
 		text, fault, ok = d.Text()
 		isText = fault == ""
 	} else {
-		ok = d.skip(depth)
+		ok = d.Skip()
 	}
 	field := d.message.Descriptor().Fields().ByJSONName(key)
 	if !ok || field == nil || first == 'n' {
@@ -96,59 +93,6 @@ func setNumber(message protoreflect.Message, field protoreflect.FieldDescriptor,
 	} else if number == math.Trunc(number) && math.Abs(number) <= math.MaxInt32 {
 		message.Set(field, protoreflect.ValueOfInt32(int32(number)))
 	}
-}
-
-// object reads an object whose opening brace is at Pos. It calls value after each key, with
-// the nesting depth of the values in the object.
-func (d *decoder) object(depth int, value func(key string, depth int) bool) bool {
-	return d.list('}', depth, func() bool {
-		if d.SkipSpace() != '"' {
-			return false
-		}
-		key, _, ok := d.Text()
-		return ok && d.Take(':') && value(key, depth+1)
-	})
-}
-
-// list reads an object or array whose opening bracket is at Pos. It calls item to read
-// each item.
-func (d *decoder) list(closing byte, depth int, item func() bool) bool {
-	if depth > maxDepth {
-		return false
-	}
-	d.Pos++
-	if d.Take(closing) {
-		return true
-	}
-	for item() {
-		if d.Take(closing) {
-			return true
-		}
-		if !d.Take(',') {
-			return false
-		}
-	}
-	return false
-}
-
-func (d *decoder) skip(depth int) (ok bool) {
-	switch d.SkipSpace() {
-	case '{':
-		return d.object(depth, func(_ string, depth int) bool { return d.skip(depth) })
-	case '[':
-		return d.list(']', depth, func() bool { return d.skip(depth + 1) })
-	case '"':
-		_, _, ok = d.Text()
-	case 't':
-		ok = d.Literal("true")
-	case 'f':
-		ok = d.Literal("false")
-	case 'n':
-		ok = d.Literal("null")
-	default:
-		_, _, ok = d.Number()
-	}
-	return ok
 }
 
 type codec struct{}

@@ -83,7 +83,7 @@ func RunGateway(ctx context.Context, cfg settings.Gateway, files *certificates.F
 		TrustedProxies: cfg.TrustedProxies,
 		AllowHTTP:      cfg.AllowHTTP,
 		AllowedOrigins: cfg.Origins,
-		Stopping:       ctx.Done(),
+		Stopping:       ctx,
 		Log:            log,
 		Registry:       registry,
 		Now:            process.Now,

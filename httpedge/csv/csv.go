@@ -115,49 +115,16 @@ func (w *Writer) Float(n float64) {
 	w.buf = strconv.AppendFloat(w.buf, n, 'f', -1, 64)
 }
 
-// OptionalInt adds a number, or an empty cell if n is nil.
-func (w *Writer) OptionalInt(n *int64) {
-	if n == nil {
-		w.Empty()
-		return
-	}
-	w.Int(*n)
-}
-
 // Bool adds true or false.
 func (w *Writer) Bool(b bool) {
 	w.cell()
 	w.buf = strconv.AppendBool(w.buf, b)
 }
 
-// Time adds a time in the format of affiliate.FormatTime. It formats times in the years 0
-// to 9999 itself. This is faster than a call of FormatTime, and a table can have many
-// times.
+// Time adds a time in the format of affiliate.FormatTime.
 func (w *Writer) Time(t time.Time) {
-	t = t.UTC()
-	year, month, day := t.Date()
-	if year < 0 || year > 9999 {
-		w.Text(affiliate.FormatTime(t))
-		return
-	}
-	hour, minute, second := t.Clock()
-	b := w.fixed(`"0000-00-00T00:00:00.000Z"`)
-	millis := t.Nanosecond() / int(time.Millisecond)
-	twoDigits(b[1:], year/100)
-	twoDigits(b[3:], year%100)
-	twoDigits(b[6:], int(month))
-	twoDigits(b[9:], day)
-	twoDigits(b[12:], hour)
-	twoDigits(b[15:], minute)
-	twoDigits(b[18:], second)
-	twoDigits(b[21:], millis/10)
-	b[23] = '0' + byte(millis%10)
-}
-
-// twoDigits writes n, which must be less than 100, as two decimal digits to the first two
-// bytes of dst.
-func twoDigits(dst []byte, n int) {
-	dst[0], dst[1] = '0'+byte(n/10), '0'+byte(n%10)
+	w.cell()
+	w.buf = append(affiliate.AppendTime(append(w.buf, '"'), t), '"')
 }
 
 // OptionalTime adds a time, or an empty cell if t is nil.

@@ -3,7 +3,7 @@
 // It accepts exactly the grammar of RFC 8259 and reports the position of a syntax error.
 // Some strings cannot be stored although they are accepted: strings with NUL, with half
 // of a surrogate pair or with invalid UTF-8. The scanner returns these strings with the
-// reason. It does not limit nesting, compare keys or convert numbers; its callers do.
+// reason. It does not compare keys or convert numbers; its callers do.
 package jsonscan
 
 import (
@@ -22,6 +22,76 @@ import (
 type Scanner struct {
 	Data string
 	Pos  int
+	// AnyKey makes Object and Skip accept keys that cannot be stored. Otherwise they stop at
+	// such a key, and KeyFault is the reason.
+	AnyKey   bool
+	KeyFault string
+	// TooDeep is true after Object or Skip has stopped because of more than MaxDepth levels.
+	TooDeep bool
+	depth   int
+}
+
+// MaxDepth bounds the nesting of objects and arrays, and with it the recursion.
+const MaxDepth = 32
+
+// Object reads an object whose opening brace is at Pos. After each key it calls value, which
+// must read the value.
+func (s *Scanner) Object(value func(key string) bool) bool {
+	return s.list('}', func() bool {
+		if s.SkipSpace() != '"' {
+			return false
+		}
+		key, fault, ok := s.Text()
+		if fault != "" && !s.AnyKey {
+			s.KeyFault = fault
+			return false
+		}
+		return ok && s.Take(':') && value(key)
+	})
+}
+
+// list reads an object or array whose opening bracket is at Pos. It calls item to read each
+// item.
+func (s *Scanner) list(closing byte, item func() bool) bool {
+	if s.depth++; s.depth > MaxDepth {
+		s.TooDeep = true
+		return false
+	}
+	defer func() { s.depth-- }()
+	s.Pos++
+	if s.Take(closing) {
+		return true
+	}
+	for item() {
+		if s.Take(closing) {
+			return true
+		}
+		if !s.Take(',') {
+			return false
+		}
+	}
+	return false
+}
+
+// Skip reads a value of any type.
+func (s *Scanner) Skip() (ok bool) {
+	switch s.SkipSpace() {
+	case '{':
+		return s.Object(func(string) bool { return s.Skip() })
+	case '[':
+		return s.list(']', s.Skip)
+	case '"':
+		_, _, ok = s.Text()
+	case 't':
+		ok = s.Literal("true")
+	case 'f':
+		ok = s.Literal("false")
+	case 'n':
+		ok = s.Literal("null")
+	default:
+		_, _, ok = s.Number()
+	}
+	return ok
 }
 
 // SkipSpace skips white space and returns the next byte, or 0 at the end of the text.
