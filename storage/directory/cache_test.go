@@ -3,9 +3,7 @@ package directory
 import (
 	"strconv"
 	"sync"
-	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 )
 
@@ -64,83 +62,4 @@ func TestCache_ExpiredEntriesAreLastKnownFor24Hours(t *testing.T) {
 	if c.drop("anna"); c.entries.Len() != 0 {
 		t.Error("drop has not removed a changed entry")
 	}
-}
-
-// A request must not receive the result of a read that started before the request.
-func TestLookups_ShareOnlyReadsThatStartLater(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := newLookups()
-		var reads atomic.Int64
-		request := func(release <-chan struct{}, results chan<- int64) {
-			value, state := l.do("anna", func() (any, State) {
-				n := reads.Add(1)
-				<-release
-				return n, Found
-			})
-			if state != Found {
-				t.Errorf("do returned the state %v, want Found", state)
-			}
-			results <- value.(int64)
-		}
-		releaseFirst, releaseSecond := make(chan struct{}), make(chan struct{})
-		before, during, late := make(chan int64, 1), make(chan int64, 5), make(chan int64, 1)
-		go request(releaseFirst, before)
-		synctest.Wait() // the first read has started
-		for range 5 {
-			go request(releaseSecond, during)
-		}
-		synctest.Wait()
-		if reads.Load() != 1 {
-			t.Fatalf("%d reads run at the same time, want 1", reads.Load())
-		}
-		close(releaseFirst)
-		if got := <-before; got != 1 {
-			t.Errorf("the first request received the result of read %d, want 1", got)
-		}
-		synctest.Wait() // the second read has started
-		go request(releaseSecond, late)
-		synctest.Wait()
-		close(releaseSecond)
-		for range 5 {
-			if got := <-during; got != 2 {
-				t.Errorf("a request that arrived during the first read received the result of read %d, want 2", got)
-			}
-		}
-		if got := <-late; got != 3 || reads.Load() != 3 {
-			t.Errorf("a request that arrived during the second read received the result of read %d of %d, want 3 of 3", got, reads.Load())
-		}
-		synctest.Wait()
-		if len(l.last) != 0 {
-			t.Errorf("%d finished reads are still stored, want 0", len(l.last))
-		}
-	})
-}
-
-// If a read fails, all requests that wait for it must fail without another read.
-// Otherwise a request could wait for more than one timeout.
-func TestLookups_FailTogether(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := newLookups()
-		var reads atomic.Int64
-		release := make(chan struct{})
-		var requests sync.WaitGroup
-		for range 10 {
-			requests.Go(func() {
-				_, state := l.do("anna", func() (any, State) {
-					reads.Add(1)
-					<-release
-					return nil, Unknown
-				})
-				if state != Unknown {
-					t.Errorf("do returned the state %v, want Unknown", state)
-				}
-			})
-			synctest.Wait()
-		}
-		close(release)
-		requests.Wait()
-		if reads.Load() != 1 {
-			t.Errorf("%d reads were made, want 1", reads.Load())
-		}
-	})
 }

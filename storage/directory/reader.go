@@ -2,8 +2,8 @@ package directory
 
 import (
 	"context"
+	"errors"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -11,6 +11,7 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	edgev1 "github.com/tributary-hq/tributary/gen/edge/v1"
+	"github.com/tributary-hq/tributary/storage/inflight"
 )
 
 // State is the result of a look-up.
@@ -42,15 +43,15 @@ type Reader struct {
 	client  redis.UniversalClient
 	cache   *cache // keys and codes
 	links   *cache
-	lookups *lookups
+	lookups inflight.Group[lookupResult]
 }
 
 // NewReader returns a Reader. The client must come from clickstream.Connect. If Run is
 // not called, cached entries can be up to 30 seconds old.
 func NewReader(client redis.UniversalClient, now func() time.Time) *Reader {
 	return &Reader{
-		client: client, lookups: newLookups(),
-		cache: newCache(now, maxCacheEntries, 0), links: newCache(now, maxCacheLinks, maxLinkAge),
+		client: client,
+		cache:  newCache(now, maxCacheEntries, 0), links: newCache(now, maxCacheLinks, maxLinkAge),
 	}
 }
 
@@ -90,6 +91,14 @@ func (r *Reader) HashKeys(ctx context.Context) (*edgev1.HashKeys, State) {
 	return keys, state
 }
 
+// lookupResult is the result of a look-up that several requests share.
+type lookupResult struct {
+	value any
+	state State
+}
+
+var errUnknown = errors.New("the state of the entry is unknown")
+
 // lookup reads an entry from the cache or from Redis. It caches the entry if usable
 // returns true, and otherwise removes an earlier state from the cache.
 func lookup[T any, M interface {
@@ -99,10 +108,10 @@ func lookup[T any, M interface {
 	if value, ok := cache.get(key); ok {
 		return value.(M), Found
 	}
-	value, state := r.lookups.do(key, func() (any, State) {
+	result, _, err := r.lookups.Do(key, func(int64) (lookupResult, error) {
 		// This read may have waited for an earlier read, which may have cached the entry.
 		if value, ok := cache.get(key); ok {
-			return value, Found
+			return lookupResult{value, Found}, nil
 		}
 		// Other requests may share the read, so it must not end when this request is
 		// canceled.
@@ -116,12 +125,15 @@ func lookup[T any, M interface {
 				entry, state = again, newer
 			}
 		}
-		return entry, state
+		if state == Unknown {
+			return lookupResult{}, errUnknown
+		}
+		return lookupResult{entry, state}, nil
 	})
-	if state != Found {
-		return nil, state
+	if err != nil || result.state != Found {
+		return nil, result.state
 	}
-	return value.(M), Found
+	return result.value.(M), Found
 }
 
 // read reads an entry from Redis and updates the cache. stored is false if the entry was not
@@ -214,63 +226,4 @@ func (r *Reader) dropChanged(ctx context.Context, key string) {
 	if r.links.drop(key) {
 		r.Link(ctx, strings.TrimPrefix(key, linkKey("")))
 	}
-}
-
-// lookups lets simultaneous requests for a key share one read from Redis. A request
-// shares a read only if the read starts after the request has arrived. Therefore the
-// result includes every write that was acknowledged before the request was sent. For each
-// key, at most one read is running, and at most one other read waits for the end of the
-// running read.
-type lookups struct {
-	mu   sync.Mutex
-	last map[string]*sharedLookup // the newest unfinished read of each key
-}
-
-// sharedLookup is a read that several requests share. value and state are set before done
-// is closed.
-type sharedLookup struct {
-	started bool // guarded by lookups.mu
-	done    chan struct{}
-	value   any
-	state   State
-}
-
-func newLookups() *lookups { return &lookups{last: make(map[string]*sharedLookup)} }
-
-// do returns the result of a read that starts after do was called. If the running read
-// fails, the waiting read is not made, and the requests that share the waiting read fail
-// too. Otherwise these requests would wait for a second timeout.
-func (l *lookups) do(key string, read func() (any, State)) (any, State) {
-	l.mu.Lock()
-	previous := l.last[key]
-	if previous != nil && !previous.started {
-		l.mu.Unlock()
-		<-previous.done
-		return previous.value, previous.state
-	}
-	own := &sharedLookup{started: previous == nil, done: make(chan struct{}), state: Unknown}
-	l.last[key] = own
-	l.mu.Unlock()
-	// The function is deferred, so that the other requests do not wait forever if read
-	// panics.
-	defer func() {
-		l.mu.Lock()
-		if l.last[key] == own {
-			delete(l.last, key)
-		}
-		l.mu.Unlock()
-		close(own.done)
-	}()
-
-	if previous != nil {
-		<-previous.done
-		l.mu.Lock()
-		own.started = true
-		l.mu.Unlock()
-		if previous.state == Unknown {
-			return nil, Unknown
-		}
-	}
-	own.value, own.state = read()
-	return own.value, own.state
 }

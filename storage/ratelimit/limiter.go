@@ -9,6 +9,8 @@ import (
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 	"github.com/redis/go-redis/v9"
+
+	"github.com/tributary-hq/tributary/storage/inflight"
 )
 
 // Limiter counts each request in the shared window before it admits the request. It is
@@ -20,21 +22,7 @@ type Limiter struct {
 
 	mu    sync.Mutex
 	local *simplelru.LRU[string, *window]
-	calls map[string]*sharedCall // the newest unfinished call of each key
-}
-
-// sharedCall is a call to Redis for several requests of one subject. Requests that arrive
-// while a call is running wait for the end of this call and then share the next call. If
-// no call is running, a request starts its call at once. Therefore at most one call per
-// subject is running.
-type sharedCall struct {
-	previous *sharedCall // the call that must end first; nil if there is none
-	started  bool        // no more requests can join the call
-	requests int64       // number of requests
-
-	done chan struct{} // closed when the result is set
-	acquisition
-	err error
+	calls inflight.Group[acquisition]
 }
 
 // NewLimiter returns a Limiter. The client must come from clickstream.Connect. If the
@@ -42,7 +30,7 @@ type sharedCall struct {
 func NewLimiter(client redis.UniversalClient, opt Options) *Limiter {
 	opt.setDefaults()
 	local, _ := simplelru.NewLRU[string, *window](maxSubjects, nil) // fails only if the size is not positive
-	return &Limiter{client: client, opt: opt, local: local, calls: make(map[string]*sharedCall)}
+	return &Limiter{client: client, opt: opt, local: local}
 }
 
 // Allow counts one request of subject in zone, or refuses it.
@@ -54,75 +42,27 @@ func (l *Limiter) Allow(ctx context.Context, zone Zone, subject string) Result {
 	if full, refusal := l.localWindowFull(key, nowMs, zone.Limit); full {
 		return refusal
 	}
-	call, position := l.join(key)
-	if position == 0 {
-		l.makeCall(ctx, zone, key, call)
-	}
-	<-call.done
-	switch {
-	case call.err != nil:
-		return l.decideLocally(zone, key, nowMs, call.err)
-	case position >= call.granted:
-		return Result{Limit: zone.Limit, RetryAfter: seconds(call.retry), ResetAfter: seconds(call.reset)}
-	}
-	remaining := max(0, zone.Limit-call.sum) + call.granted - 1 - position
-	return Result{Allowed: true, Limit: zone.Limit, Remaining: remaining, ResetAfter: seconds(call.reset)}
-}
-
-// join adds a request to the next call for a key and returns its position in the call.
-// The request with position 0 must make the call.
-func (l *Limiter) join(key string) (call *sharedCall, position int64) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	call = l.calls[key]
-	if call == nil || call.started {
-		next := &sharedCall{done: make(chan struct{}), err: errAbandoned}
-		next.previous, call = call, next
-		l.calls[key] = call
-	}
-	call.requests++
-	return call, call.requests - 1
-}
-
-// makeCall waits until the previous call has ended and then makes the given call. If the
-// previous call has failed, the given call fails without a call to Redis. Otherwise its
-// requests would wait for a second timeout.
-func (l *Limiter) makeCall(ctx context.Context, zone Zone, key string, call *sharedCall) {
-	// The function is deferred, so that the other requests do not wait forever after a
-	// panic.
-	defer func() {
+	got, position, err := l.calls.Do(key, func(requests int64) (acquisition, error) {
+		nowMs := l.opt.Now().UnixMilli()
+		got, err := l.opt.acquire(ctx, l.client, key, nowMs, zone.Limit, requests, span, zone.bucketMs(), "", nil)
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		if l.calls[key] == call {
-			delete(l.calls, key)
+		if got.granted > 0 {
+			l.window(zone, key).add(nowMs, got.granted)
 		}
-		close(call.done)
-	}()
-	if previous := call.previous; previous != nil {
-		call.previous = nil // without this, all earlier calls would stay in memory
-		if <-previous.done; previous.err != nil {
-			call.err = previous.err
-			return
-		}
+		return got, err
+	})
+	switch {
+	case err != nil:
+		return l.decideLocally(zone, key, nowMs, err)
+	case position >= got.granted:
+		return Result{Limit: zone.Limit, RetryAfter: seconds(got.retry), ResetAfter: seconds(got.reset)}
 	}
-	l.mu.Lock()
-	call.started = true
-	l.mu.Unlock()
-	nowMs := l.opt.Now().UnixMilli()
-	call.acquisition, call.err = l.opt.acquire(ctx, l.client, key, nowMs, zone.Limit, call.requests, span, zone.bucketMs(), "", nil)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if call.granted > 0 {
-		l.window(zone, key).add(nowMs, call.granted)
-	}
+	remaining := max(0, zone.Limit-got.sum) + got.granted - 1 - position
+	return Result{Allowed: true, Limit: zone.Limit, Remaining: remaining, ResetAfter: seconds(got.reset)}
 }
 
-var (
-	errNoRedis = errors.New("no Redis is configured")
-	// errAbandoned is the error of a call if makeCall panicked before the call had a
-	// result.
-	errAbandoned = errors.New("the call to Redis was abandoned")
-)
+var errNoRedis = errors.New("no Redis is configured")
 
 type acquisition struct{ granted, sum, retry, reset int64 }
 
