@@ -106,12 +106,6 @@ func (d *decoder) currentPath() string {
 	return b.String()
 }
 
-const (
-	stopped  progress = iota // the decoder must stop
-	atItem                   // Pos is at a value, or at a key of an object
-	finished                 // Pos is after the closing bracket
-)
-
 func (d *decoder) spell(field *fieldPlan, key string) {
 	if d.spellings == nil {
 		d.spellings = make(spellings)
@@ -136,36 +130,24 @@ func (d *decoder) sibling(key string) string {
 // by a dot if it is not empty.
 func (d *decoder) object(names map[string]*fieldPlan, m protoreflect.Message, prefix string) bool {
 	var keys keySet
-	p := d.open('}')
-	for ; p == atItem; p = d.next('}') {
-		key, fault, ok := d.member()
-		if !ok {
-			return false
-		}
+	return d.members(func(key string) bool {
 		field := names[key]
 		switch {
-		case fault != "":
-			ok = d.rejectValue(fault)
 		case field == nil && d.ignored != nil:
-			ok = d.ignore(keys.testAndAdd(key, nil))
+			return d.ignore(keys.testAndAdd(key, nil))
 		case field == nil && keys.testAndAdd(key, nil):
-			ok = d.rejectValue(givenTwice)
+			return d.rejectValue(givenTwice)
 		case field == nil:
-			ok = d.rejectValue(unknownField)
+			return d.rejectValue(unknownField)
 		case keys.testAndAdd(field.name, field):
-			ok = d.rejectValue(d.repeated(key, cmp.Or(keys.spelled[field], field.name)))
-		default:
-			if key != field.name {
-				keys.spell(field, key)
-				d.spell(field, key)
-			}
-			ok = d.field(field, m, prefix)
+			return d.rejectValue(d.repeated(key, cmp.Or(keys.spelled[field], field.name)))
 		}
-		if !ok {
-			return false
+		if key != field.name {
+			keys.spell(field, key)
+			d.spell(field, key)
 		}
-	}
-	return p == finished
+		return d.field(field, m, prefix)
+	})
 }
 
 // ignore skips the value of an unknown key. If the key is not repeated, it adds the path
@@ -225,9 +207,7 @@ func (d *decoder) listField(f *fieldPlan, m protoreflect.Message) bool {
 	mask := d.mask
 	d.mask = nil
 	list := m.Mutable(f.fd).List()
-	p := d.open(']')
-	for ; p == atItem; p = d.next(']') {
-		d.nextIndex()
+	ok := d.elements(func() bool {
 		var value protoreflect.Value
 		var usable, ok bool
 		if d.items != nil && f == d.items.list && d.SkipSpace() == '{' {
@@ -235,17 +215,17 @@ func (d *decoder) listField(f *fieldPlan, m protoreflect.Message) bool {
 		} else {
 			value, usable, ok = d.element(f, list.NewElement)
 		}
-		if !ok {
-			return false
-		}
-		if !usable {
+		if ok && !usable {
 			// The core names the elements by their index, so no element may be missing.
 			value = list.NewElement()
 		}
-		list.Append(value)
-	}
+		if ok {
+			list.Append(value)
+		}
+		return ok
+	})
 	d.mask = mask
-	return p == finished
+	return ok
 }
 
 // bulkItem decodes an item of a bulk request. If the item has faults, bulkItem adds
@@ -294,28 +274,18 @@ func (d *decoder) mapField(f *fieldPlan, m protoreflect.Message) bool {
 	d.mask = nil
 	dict := m.Mutable(f.fd).Map()
 	var keys keySet
-	p := d.open('}')
-	for ; p == atItem; p = d.next('}') {
-		key, fault, ok := d.member()
-		switch {
-		case !ok:
-		case fault != "":
-			ok = d.rejectValue(fault)
-		case keys.testAndAdd(key, nil):
-			ok = d.rejectValue(givenTwice)
-		default:
-			var value protoreflect.Value
-			var usable bool
-			if value, usable, ok = d.element(f.mapValue, dict.NewValue); usable {
-				dict.Set(protoreflect.ValueOfString(key).MapKey(), value)
-			}
+	ok := d.members(func(key string) bool {
+		if keys.testAndAdd(key, nil) {
+			return d.rejectValue(givenTwice)
 		}
-		if !ok {
-			return false
+		value, usable, ok := d.element(f.mapValue, dict.NewValue)
+		if usable {
+			dict.Set(protoreflect.ValueOfString(key).MapKey(), value)
 		}
-	}
+		return ok
+	})
 	d.mask = mask
-	return p == finished
+	return ok
 }
 
 // element decodes an element of a list or a value of a map. newValue returns a new

@@ -30,41 +30,48 @@ func (d *decoder) malformed(message string) bool {
 	return false
 }
 
-type progress uint8
-
-// open enters the object or array whose opening bracket is at Pos.
-func (d *decoder) open(closing byte) progress {
+// inBrackets calls item for each item of the object or array whose opening bracket is at Pos.
+func (d *decoder) inBrackets(closing byte, item func() bool) bool {
 	d.Pos++
 	if d.depth++; d.depth > jsonscan.MaxDepth {
 		d.faults.addLast(d.currentPath(), "must not be nested deeper than "+strconv.Itoa(jsonscan.MaxDepth)+" levels")
-		return stopped
+		return false
 	}
 	d.path = append(d.path, step{index: -1})
-	if d.Take(closing) {
-		return d.close()
+	for more := !d.Take(closing); more; {
+		switch {
+		case !item() || d.faults.full():
+			return false
+		case d.Take(','):
+		case d.Take(closing):
+			more = false
+		default:
+			return d.invalidJSON()
+		}
 	}
-	return atItem
-}
-
-// next moves from the end of a value to the next item or past the closing bracket.
-func (d *decoder) next(closing byte) progress {
-	switch {
-	case d.faults.full():
-		return stopped
-	case d.Take(','):
-		return atItem
-	case d.Take(closing):
-		return d.close()
-	}
-	d.invalidJSON()
-	return stopped
-}
-
-// close leaves an object or array after its closing bracket.
-func (d *decoder) close() progress {
 	d.path = d.path[:len(d.path)-1]
 	d.depth--
-	return finished
+	return true
+}
+
+// members calls value for each key of an object. value must decode or skip the value of the
+// key.
+func (d *decoder) members(value func(key string) bool) bool {
+	return d.inBrackets('}', func() bool {
+		key, fault, ok := d.member()
+		if ok && fault != "" {
+			return d.rejectValue(fault + " in its name")
+		}
+		return ok && value(key)
+	})
+}
+
+// elements calls element for each element of an array.
+func (d *decoder) elements(element func() bool) bool {
+	return d.inBrackets(']', func() bool {
+		d.path[len(d.path)-1].index++
+		return element()
+	})
 }
 
 // member reads a key of an object and the colon after the key. If the key contains text
@@ -78,34 +85,17 @@ func (d *decoder) member() (key, fault string, ok bool) {
 		return "", "", d.invalidJSON()
 	}
 	d.path[len(d.path)-1] = step{key: key, isKey: true}
-	if fault != "" {
-		fault = fault + " in its name"
-	}
 	return key, fault, true
 }
-
-func (d *decoder) nextIndex() { d.path[len(d.path)-1].index++ }
 
 // skip skips a value. It only checks that the value is valid JSON and is not nested too
 // deeply.
 func (d *decoder) skip() bool {
 	switch c := d.SkipSpace(); {
 	case c == '{':
-		p := d.open('}')
-		for ; p == atItem; p = d.next('}') {
-			if _, _, ok := d.member(); !ok || !d.skip() {
-				return false
-			}
-		}
-		return p == finished
+		return d.inBrackets('}', func() bool { _, _, ok := d.member(); return ok && d.skip() })
 	case c == '[':
-		p := d.open(']')
-		for ; p == atItem; p = d.next(']') {
-			if d.nextIndex(); !d.skip() {
-				return false
-			}
-		}
-		return p == finished
+		return d.elements(d.skip)
 	case c == '"':
 		if _, _, ok := d.Text(); !ok {
 			return d.invalidJSON()

@@ -168,38 +168,24 @@ func (d *decoder) structMessage(m protoreflect.Message) bool {
 
 func (d *decoder) structValue() (*structpb.Struct, bool) {
 	fields := make(map[string]*structpb.Value)
-	p := d.open('}')
-	for ; p == atItem; p = d.next('}') {
-		key, fault, ok := d.member()
-		_, repeated := fields[key]
-		switch {
-		case !ok:
-		case fault != "":
-			ok = d.rejectValue(fault)
-		case repeated:
-			ok = d.rejectValue(givenTwice)
-		default:
-			fields[key], ok = d.anyValue()
+	ok := d.members(func(key string) (ok bool) {
+		if _, repeated := fields[key]; repeated {
+			return d.rejectValue(givenTwice)
 		}
-		if !ok {
-			return nil, false
-		}
-	}
-	return &structpb.Struct{Fields: fields}, p == finished
+		fields[key], ok = d.anyValue()
+		return ok
+	})
+	return &structpb.Struct{Fields: fields}, ok
 }
 
 func (d *decoder) listValue() (*structpb.ListValue, bool) {
 	var values []*structpb.Value
-	p := d.open(']')
-	for ; p == atItem; p = d.next(']') {
-		d.nextIndex()
+	ok := d.elements(func() bool {
 		value, ok := d.anyValue()
-		if !ok {
-			return nil, false
-		}
 		values = append(values, value)
-	}
-	return &structpb.ListValue{Values: values}, p == finished
+		return ok
+	})
+	return &structpb.ListValue{Values: values}, ok
 }
 
 // anyValue decodes a value of any type. If the value is invalid, it adds a fault and
