@@ -45,10 +45,8 @@ import (
 	"log/slog"
 	"net"
 	"os"
-	"os/signal"
 	"runtime/debug"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/tributary-hq/tributary/cmd/assemble"
@@ -66,14 +64,7 @@ const usage = "usage: core serve [--gateway] | migrate | secrets DIR [FOLDER=FIL
 	"account reset-second-factor --email ADDRESS --kind merchant|partner | analytics recount [--workspace ID] [--from DATE] [--to DATE] | " +
 	"keys reset SETTING | healthcheck [--serving|--ready] | version"
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx, os.Args[1:], os.Stdout); err != nil {
-		fmt.Fprintln(os.Stderr, "core:", err)
-		os.Exit(1)
-	}
-}
+func main() { private.Main("core", nil, run) }
 
 func run(ctx context.Context, args []string, out io.Writer) error {
 	// Some commands have two words, and others one.

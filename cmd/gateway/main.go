@@ -21,8 +21,6 @@ import (
 	"io"
 	"net"
 	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"github.com/tributary-hq/tributary/cmd/assemble"
@@ -34,14 +32,7 @@ import (
 	"github.com/tributary-hq/tributary/cmd/version"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx, os.Args[1:], os.Stdout); err != nil {
-		fmt.Fprintln(os.Stderr, "gateway:", err)
-		os.Exit(1)
-	}
-}
+func main() { private.Main("gateway", nil, run) }
 
 func run(ctx context.Context, args []string, out io.Writer) error {
 	switch {

@@ -24,8 +24,6 @@ import (
 	"io"
 	"net"
 	"os"
-	"os/signal"
-	"syscall"
 
 	"github.com/google/uuid"
 
@@ -41,17 +39,7 @@ import (
 var errUsage = errors.New("usage: landing | landing migrate | landing contacts [--limit N] [--before ID] | " +
 	"landing healthcheck [--serving|--ready] | landing version")
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx, os.Args[1:], os.Stdout); err != nil {
-		fmt.Fprintln(os.Stderr, "landing:", err)
-		if errors.Is(err, errUsage) {
-			os.Exit(2)
-		}
-		os.Exit(1)
-	}
-}
+func main() { private.Main("landing", errUsage, run) }
 
 func run(ctx context.Context, args []string, out io.Writer) error {
 	switch {

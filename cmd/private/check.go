@@ -8,7 +8,10 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"os"
+	"os/signal"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -18,6 +21,20 @@ const checkTimeout = 900 * time.Millisecond
 
 // ErrCheckUsage means that the arguments of the command healthcheck are wrong.
 var ErrCheckUsage = errors.New("usage: healthcheck [--serving|--ready]")
+
+// Main runs a program until it ends, or until it gets SIGINT or SIGTERM. After an error it
+// exits with 1, or with 2 if the error is usage.
+func Main(name string, usage error, run func(ctx context.Context, args []string, out io.Writer) error) {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, os.Args[1:], os.Stdout); err != nil {
+		fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
+		if errors.Is(err, usage) {
+			os.Exit(2)
+		}
+		os.Exit(1)
+	}
+}
 
 // Check is the command healthcheck of each program. It requests /healthz, or with the
 // argument --serving /servingz, or with --ready /readyz, from the private port of the process
