@@ -183,15 +183,9 @@ func (c *Collector) writeLinkPage(w http.ResponseWriter, r *http.Request, status
 }
 
 func isLinkKey(key string) bool {
-	if len(key) != linkKeyLength {
-		return false
-	}
-	for i := range len(key) {
-		if letter := key[i] | 0x20; (letter < 'a' || letter > 'z') && (key[i] < '0' || key[i] > '9') {
-			return false
-		}
-	}
-	return true
+	return len(key) == linkKeyLength && !strings.ContainsFunc(key, func(r rune) bool {
+		return (r|0x20 < 'a' || r|0x20 > 'z') && (r < '0' || r > '9')
+	})
 }
 
 // prefetch reports whether a browser fetches the page in advance, before the visitor
@@ -271,21 +265,8 @@ func storable(text string) bool {
 // visibleASCII percent-encodes all bytes that are not visible ASCII, which clients decode
 // differently and a header must not contain.
 func visibleASCII(target string) string {
-	const hex = "0123456789ABCDEF"
-	plain := true
-	for i := range len(target) {
-		plain = plain && target[i] > ' ' && target[i] <= '~'
-	}
-	if plain {
+	if !strings.ContainsFunc(target, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		return target
 	}
-	var b strings.Builder
-	for i := range len(target) {
-		if c := target[i]; c > ' ' && c <= '~' {
-			b.WriteByte(c)
-		} else {
-			b.WriteString(string([]byte{'%', hex[c>>4], hex[c&15]}))
-		}
-	}
-	return b.String()
+	return httpedge.PercentEncode(target, func(c byte) bool { return c > ' ' && c <= '~' })
 }

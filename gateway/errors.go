@@ -167,29 +167,22 @@ func resultsOf(st *status.Status, r *route) proto.Message {
 	return nil
 }
 
+// codeReasons are the reasons of errors without an ErrorInfo of this service. The reason of
+// all other codes is INTERNAL_ERROR.
+var codeReasons = map[codes.Code]affiliate.Reason{
+	codes.InvalidArgument: affiliate.ReasonValidation, codes.Unauthenticated: affiliate.ReasonUnauthorized,
+	codes.PermissionDenied: affiliate.ReasonForbidden, codes.NotFound: affiliate.ReasonNotFound,
+	codes.ResourceExhausted: affiliate.ReasonPayloadTooLarge,
+	codes.DeadlineExceeded:  affiliate.ReasonServiceUnavailable, codes.Unavailable: affiliate.ReasonServiceUnavailable,
+}
+
 // refusalWithoutReason returns the refusal for a status without an ErrorInfo of this
 // service. The status then comes from the transport or from a core of another version.
 // The message of the status is not sent to the client. If the reason is INTERNAL_ERROR or
 // SERVICE_UNAVAILABLE, and the client has not closed the connection, the message is
 // logged.
 func (g *gateway) refusalWithoutReason(c *call, st *status.Status) refusal {
-	var r refusal
-	switch st.Code() {
-	case codes.InvalidArgument:
-		r.reason = affiliate.ReasonValidation
-	case codes.Unauthenticated:
-		r.reason = affiliate.ReasonUnauthorized
-	case codes.PermissionDenied:
-		r.reason = affiliate.ReasonForbidden
-	case codes.NotFound:
-		r.reason = affiliate.ReasonNotFound
-	case codes.ResourceExhausted:
-		r.reason = affiliate.ReasonPayloadTooLarge
-	case codes.DeadlineExceeded, codes.Unavailable:
-		r.reason = affiliate.ReasonServiceUnavailable
-	default:
-		r.reason = affiliate.ReasonInternal
-	}
+	r := refusal{reason: cmp.Or(codeReasons[st.Code()], affiliate.ReasonInternal)}
 	ctx := c.request.Context()
 	if ctx.Err() != nil {
 		// The client has closed the connection, so this is not an error of the service.

@@ -39,15 +39,7 @@ func RequestID(r *http.Request, newID func() string) string {
 // ValidRequestID reports whether id consists of 1 to 128 visible ASCII characters. Other
 // characters could break a log line or a header.
 func ValidRequestID(id string) bool {
-	if len(id) == 0 || len(id) > maxRequestID {
-		return false
-	}
-	for i := range len(id) {
-		if id[i] <= ' ' || id[i] > '~' {
-			return false
-		}
-	}
-	return true
+	return id != "" && len(id) <= maxRequestID && !strings.ContainsFunc(id, func(r rune) bool { return r <= ' ' || r > '~' })
 }
 
 // IsPlainJSON reports whether the headers declare the body as JSON in UTF-8 without
@@ -185,15 +177,19 @@ func SetIgnoredFields(h http.Header, paths []string) {
 }
 
 func encodePath(path string) string {
-	plain := func(c byte) bool {
+	return PercentEncode(path, func(c byte) bool {
 		return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.IndexByte("_-.[]", c) >= 0
-	}
+	})
+}
+
+// PercentEncode percent-encodes the bytes of text that are not plain.
+func PercentEncode(text string, plain func(c byte) bool) string {
 	var b strings.Builder
-	for i := range len(path) {
-		if plain(path[i]) {
-			b.WriteByte(path[i])
+	for i := range len(text) {
+		if plain(text[i]) {
+			b.WriteByte(text[i])
 		} else {
-			fmt.Fprintf(&b, "%%%02X", path[i])
+			fmt.Fprintf(&b, "%%%02X", text[i])
 		}
 	}
 	return b.String()

@@ -166,7 +166,7 @@ func RateFields(percentage *float64, flatCents *int64, prefix string, found *aff
 // or those that are stored with a commission.
 func Rules(r program.Rules) *affiliatev1.CommissionRules {
 	hold, enabled := int32(r.HoldDays), !r.Recurring.FirstPaymentOnly // #nosec G115 -- at most 180
-	out := &affiliatev1.CommissionRules{
+	return &affiliatev1.CommissionRules{
 		CommissionType:  EnumValue[affiliatev1.CommissionType](r.Type),
 		Percentage:      Percentage(r.RateBps),
 		FlatAmountCents: r.FlatCents,
@@ -179,26 +179,16 @@ func Rules(r program.Rules) *affiliatev1.CommissionRules {
 		LaterPercentage: Percentage(r.LaterRateBps),
 		MinOrderCents:   r.MinOrderCents,
 		CapCents:        r.CapCents,
-		Tiers:           make([]*affiliatev1.Tier, len(r.Tiers)),
-		Products:        make([]*affiliatev1.ProductRate, len(r.Products)),
-		Events:          make([]*affiliatev1.EventRate, len(r.Events)),
+		Tiers: ConvertAll(r.Tiers, func(tier program.Tier) *affiliatev1.Tier {
+			return &affiliatev1.Tier{MinConversions: tier.MinConversions, MinRevenueCents: tier.MinRevenueCents, Percentage: Percentage(&tier.RateBps)}
+		}),
+		Products: ConvertAll(r.Products, func(p program.ProductRate) *affiliatev1.ProductRate {
+			return &affiliatev1.ProductRate{ProductId: p.ProductID, Percentage: Percentage(p.Bps), FlatAmountCents: p.FlatCents}
+		}),
+		Events: ConvertAll(r.Events, func(e program.EventRate) *affiliatev1.EventRate {
+			return &affiliatev1.EventRate{EventType: EnumValue[affiliatev1.EventType](e.EventType), Percentage: Percentage(e.Bps), FlatAmountCents: e.FlatCents}
+		}),
 	}
-	for i, tier := range r.Tiers {
-		out.Tiers[i] = &affiliatev1.Tier{
-			MinConversions: tier.MinConversions, MinRevenueCents: tier.MinRevenueCents, Percentage: Percentage(&tier.RateBps),
-		}
-	}
-	for i, product := range r.Products {
-		out.Products[i] = &affiliatev1.ProductRate{
-			ProductId: product.ProductID, Percentage: Percentage(product.Bps), FlatAmountCents: product.FlatCents,
-		}
-	}
-	for i, event := range r.Events {
-		out.Events[i] = &affiliatev1.EventRate{
-			EventType: EnumValue[affiliatev1.EventType](event.EventType), Percentage: Percentage(event.Bps), FlatAmountCents: event.FlatCents,
-		}
-	}
-	return out
 }
 
 const defaultPageSize = 20

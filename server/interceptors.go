@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/account"
@@ -263,13 +264,19 @@ func (p *pipeline) validate(ctx context.Context, req any, info *grpc.UnaryServer
 	if a := admissionFrom(ctx); a.identity.invalidMode && !a.policy.IgnoresMode {
 		return nil, affiliate.Invalid("X-Mode", "must be one of test, live")
 	}
-	if err := precheck(ctx, info.Server, req); err != nil {
+	msg, ok := req.(proto.Message)
+	if !ok {
+		return nil, affiliate.Refuse(affiliate.ReasonInternal) // gRPC decodes all requests into messages
+	}
+	if service, ok := info.Server.(Prechecker); ok {
+		if err := service.Precheck(ctx, msg); err != nil {
+			return nil, err
+		}
+	}
+	if err := checkConfirmation(msg); err != nil {
 		return nil, err
 	}
-	if err := checkConfirmation(req); err != nil {
-		return nil, err
-	}
-	found := validate(info.Server, req)
+	found := ValidateItem(info.Server, msg)
 	if info.FullMethod != affiliatev1.GateService_Admit_FullMethodName { // Admit returns its violations in the response
 		found = append(found, checkKeyAccepted(ctx, admissionFrom(ctx).policy)...)
 	}
@@ -314,7 +321,7 @@ func (g gate) Admit(ctx context.Context, req *affiliatev1.AdmitRequest) (*affili
 	if err := req.GetRequest().UnmarshalTo(decoded); err != nil {
 		return nil, affiliate.Invalid("request", "must be a request of the method")
 	}
-	return admitResponse(append(validate(g.services[req.GetMethod()], decoded), found...)), nil
+	return admitResponse(append(ValidateItem(g.services[req.GetMethod()], decoded), found...)), nil
 }
 
 func admitResponse(found affiliate.Violations) *affiliatev1.AdmitResponse {

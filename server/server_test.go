@@ -411,7 +411,7 @@ func TestValidate_ReportsAllViolationsWithProtoPaths(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var fields []string
-			for _, v := range validate(nil, tc.request) {
+			for _, v := range ValidateItem(nil, tc.request) {
 				fields = append(fields, v.Field)
 			}
 			slices.Sort(fields)
@@ -424,7 +424,7 @@ func TestValidate_ReportsAllViolationsWithProtoPaths(t *testing.T) {
 
 func TestValidate_TrimsText(t *testing.T) {
 	req := &affiliatev1.CreateApiKeyRequest{Name: "  shop \n"}
-	if found := validate(nil, req); len(found) > 0 || req.GetName() != "shop" {
+	if found := ValidateItem(nil, req); len(found) > 0 || req.GetName() != "shop" {
 		t.Errorf("validate found the violations %v and changed the name to %q, want shop", found, req.GetName())
 	}
 }

@@ -31,23 +31,6 @@ type Prechecker interface {
 	Precheck(ctx context.Context, req proto.Message) error
 }
 
-func precheck(ctx context.Context, service any, req any) error {
-	p, ok := service.(Prechecker)
-	msg, isMessage := req.(proto.Message)
-	if !ok || !isMessage {
-		return nil
-	}
-	return p.Precheck(ctx, msg)
-}
-
-func validate(service any, req any) affiliate.Violations {
-	msg, ok := req.(proto.Message)
-	if !ok {
-		return nil
-	}
-	return ValidateItem(service, msg)
-}
-
 // ValidateItem trims and validates one item of a list. It is for lists whose items are not
 // validated with the request, because the proto file marks them with the option
 // repeated.items.message.skip of validate.rules. The field paths in the violations are
@@ -247,12 +230,8 @@ var confirmationFields = []protoreflect.Name{"confirmation", "confirm", "confirm
 
 // checkConfirmation returns CONFIRMATION_INVALID if the request needs the confirmation phrase
 // and does not contain it, or contains another text under one of the names.
-func checkConfirmation(req any) error {
-	msg, ok := req.(proto.Message)
-	if !ok {
-		return nil
-	}
-	m := msg.ProtoReflect()
+func checkConfirmation(req proto.Message) error {
+	m := req.ProtoReflect()
 	fields := m.Descriptor().Fields()
 	if fields.ByName(confirmationFields[0]) == nil {
 		return nil

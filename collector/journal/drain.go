@@ -76,7 +76,7 @@ func contextError(ctx context.Context) error {
 func (j *Journal) drain(ctx context.Context, s *segment, replay func(context.Context, []byte, int) error) error {
 	found, err := j.replay(ctx, s, replay)
 	if errors.Is(err, fs.ErrNotExist) {
-		j.log.LogAttrs(ctx, slog.LevelError, "a segment of the journal was deleted by another program", slog.String("segment", s.name()))
+		j.cfg.Log.LogAttrs(ctx, slog.LevelError, "a segment of the journal was deleted by another program", slog.String("segment", s.name()))
 	} else if err != nil {
 		return err
 	}
@@ -134,7 +134,7 @@ func (j *Journal) replay(ctx context.Context, s *segment, replay func(context.Co
 		return replayErr
 	}
 	visit := func(r Record) error {
-		if len(joined)+len(r.Batch) > j.joinBytes || clicks+r.Clicks > j.joinClicks {
+		if len(joined)+len(r.Batch) > j.cfg.JoinBytes || clicks+r.Clicks > j.cfg.JoinClicks {
 			if err := replayJoined(); err != nil {
 				return err
 			}
@@ -186,7 +186,7 @@ func (j *Journal) Recover() error {
 func (j *Journal) recoverDrained() error {
 	j.mu.Lock()
 	err := j.stateError()
-	checkDue := !j.closed && j.now().Sub(j.lastCheck) >= retryAfter &&
+	checkDue := !j.closed && j.cfg.now().Sub(j.lastCheck) >= retryAfter &&
 		!slices.ContainsFunc(j.segments, func(s *segment) bool { return s.records > 0 })
 	empty := slices.Clone(j.segments)
 	j.mu.Unlock()
@@ -197,11 +197,11 @@ func (j *Journal) recoverDrained() error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if err != nil {
-		j.broken, j.lastCheck = err, j.now()
+		j.broken, j.lastCheck = err, j.cfg.now()
 		return j.stateError()
 	}
 	j.broken = nil
-	j.log.LogAttrs(context.Background(), slog.LevelInfo, "the journal works again")
+	j.cfg.Log.LogAttrs(context.Background(), slog.LevelInfo, "the journal works again")
 	return nil
 }
 

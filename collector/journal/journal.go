@@ -84,14 +84,9 @@ type Stats struct {
 
 // Journal is an open journal. It is safe for concurrent use.
 type Journal struct {
-	folder       folder
-	lock         *os.File
-	log          *slog.Logger
-	now          func() time.Time
-	segmentBytes int64
-	maxBytes     int64
-	joinBytes    int
-	joinClicks   int
+	cfg    Config
+	folder folder
+	lock   *os.File
 
 	draining   chan struct{} // semaphore that allows one Drain at a time
 	writerDone chan struct{} // closed when the writer goroutine has ended
@@ -168,8 +163,7 @@ func Open(cfg Config) (*Journal, error) {
 		return nil, fmt.Errorf("journal: %w", err)
 	}
 	j := &Journal{
-		folder: cfg.folder(cfg.Dir), lock: owner, log: cfg.Log, now: cfg.now,
-		segmentBytes: cfg.SegmentBytes, maxBytes: cfg.MaxBytes, joinBytes: cfg.JoinBytes, joinClicks: cfg.JoinClicks,
+		cfg: cfg, folder: cfg.folder(cfg.Dir), lock: owner,
 		draining: make(chan struct{}, 1), writerDone: make(chan struct{}),
 	}
 	j.work = sync.NewCond(&j.mu)
@@ -220,7 +214,7 @@ func (j *Journal) loadSegment(number uint64, newest bool) (*segment, error) {
 	case newest && torn:
 		s.size = tail.Offset
 		j.truncated++
-		j.log.LogAttrs(context.Background(), slog.LevelWarn, "an incomplete record at the end of the journal was cut off",
+		j.cfg.Log.LogAttrs(context.Background(), slog.LevelWarn, "an incomplete record at the end of the journal was cut off",
 			slog.String("segment", tail.Segment), slog.Int64("offset", tail.Offset), slog.Int64("bytes", tail.Bytes))
 	default:
 		j.countDamage(tail)
@@ -236,7 +230,7 @@ func (j *Journal) loadSegment(number uint64, newest bool) (*segment, error) {
 	}
 	newName, err := j.folder.quarantine(number)
 	if err == nil {
-		j.log.LogAttrs(context.Background(), slog.LevelWarn, "a segment of the journal has no good record and was renamed",
+		j.cfg.Log.LogAttrs(context.Background(), slog.LevelWarn, "a segment of the journal has no good record and was renamed",
 			slog.String("segment", s.name()), slog.String("as", newName))
 	}
 	return nil, err
@@ -248,7 +242,7 @@ func (j *Journal) countDamage(d Damage) {
 }
 
 func (j *Journal) logDamage(d Damage) {
-	j.log.LogAttrs(context.Background(), slog.LevelError, "the journal is damaged: records are skipped",
+	j.cfg.Log.LogAttrs(context.Background(), slog.LevelError, "the journal is damaged: records are skipped",
 		slog.String("segment", d.Segment), slog.Int64("offset", d.Offset), slog.Int64("bytes", d.Bytes), slog.Int("records", d.Records))
 }
 
@@ -291,7 +285,7 @@ func (j *Journal) Append(ctx context.Context, batch []byte, n int) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	at := j.now()
+	at := j.cfg.now()
 	e := &entry{header: makeHeader(batch, n, at), batch: batch, n: n, at: at, done: make(chan error, 1)}
 	if err := j.enqueue(e); err != nil {
 		return err
@@ -324,7 +318,7 @@ func (j *Journal) Ready() error {
 func (j *Journal) Stats() Stats {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	s := Stats{Segments: len(j.segments), MaxBytes: j.maxBytes, Broken: j.broken, Skipped: j.skipped, Truncated: j.truncated}
+	s := Stats{Segments: len(j.segments), MaxBytes: j.cfg.MaxBytes, Broken: j.broken, Skipped: j.skipped, Truncated: j.truncated}
 	for _, segment := range j.segments {
 		s.Bytes += segment.size
 		s.Clicks += segment.clicks

@@ -44,7 +44,7 @@ func (j *Journal) checkAppend(size int) error {
 	for _, s := range j.segments {
 		used += s.size
 	}
-	if used+maxAddedBytes(size) > j.maxBytes {
+	if used+maxAddedBytes(size) > j.cfg.MaxBytes {
 		return ErrFull
 	}
 	return nil
@@ -122,7 +122,7 @@ func (j *Journal) formGroup() {
 	w := &j.writer
 	w.group, w.buffer = w.group[:0], w.buffer[:0]
 	for _, e := range j.waiting {
-		if len(w.group) > 0 && int64(len(w.buffer))+e.length() > min(groupBytes, j.segmentBytes-segmentHeader) {
+		if len(w.group) > 0 && int64(len(w.buffer))+e.length() > min(groupBytes, j.cfg.SegmentBytes-segmentHeader) {
 			break
 		}
 		w.group = append(w.group, e)
@@ -135,7 +135,7 @@ func (j *Journal) formGroup() {
 // it returns the segment. The caller must not have locked j.mu.
 func (j *Journal) writeGroup() (created *segment, err error) {
 	w := &j.writer
-	if w.active != nil && w.active.size+int64(len(w.buffer)) > j.segmentBytes {
+	if w.active != nil && w.active.size+int64(len(w.buffer)) > j.cfg.SegmentBytes {
 		j.endSegment()
 	}
 	if w.active == nil {
@@ -190,9 +190,9 @@ func (j *Journal) finishGroup(created *segment, err error) {
 // j.mu.
 func (j *Journal) fail(cause error) error {
 	if j.broken == nil {
-		j.log.LogAttrs(context.Background(), slog.LevelError, "the journal is broken: clicks are refused while the stream is unavailable", slog.Any("error", cause))
+		j.cfg.Log.LogAttrs(context.Background(), slog.LevelError, "the journal is broken: clicks are refused while the stream is unavailable", slog.Any("error", cause))
 	}
-	j.broken, j.lastCheck = cause, j.now()
+	j.broken, j.lastCheck = cause, j.cfg.now()
 	refused := fmt.Errorf("%w: %w", ErrBroken, cause)
 	for _, e := range j.waiting {
 		j.reserved -= maxAddedBytes(len(e.batch))

@@ -113,18 +113,14 @@ func bindings(rpc protoreflect.MethodDescriptor) ([]Route, error) {
 				return nil, fmt.Errorf("a body of one field is supported only for google.api.HttpBody")
 			}
 		}
-		switch {
-		case r.GetGet() != "":
-			route.Verb, route.Template = http.MethodGet, r.GetGet()
-		case r.GetPost() != "":
-			route.Verb, route.Template = http.MethodPost, r.GetPost()
-		case r.GetPatch() != "":
-			route.Verb, route.Template = http.MethodPatch, r.GetPatch()
-		case r.GetPut() != "":
-			route.Verb, route.Template = http.MethodPut, r.GetPut()
-		case r.GetDelete() != "":
-			route.Verb, route.Template = http.MethodDelete, r.GetDelete()
-		default:
+		for verb, template := range map[string]string{
+			http.MethodGet: r.GetGet(), http.MethodPost: r.GetPost(), http.MethodPatch: r.GetPatch(), http.MethodPut: r.GetPut(), http.MethodDelete: r.GetDelete(),
+		} {
+			if template != "" {
+				route.Verb, route.Template = verb, template
+			}
+		}
+		if route.Verb == "" {
 			return nil, fmt.Errorf("a custom HTTP method is not supported")
 		}
 		var err error

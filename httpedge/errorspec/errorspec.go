@@ -7,6 +7,7 @@
 package errorspec
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
@@ -38,7 +39,7 @@ const prefix = "ERROR_REASON_"
 var (
 	all      = read(affiliatev1.ErrorReason(0).Descriptor())
 	landing  = read(landingv1.ErrorReason(0).Descriptor())
-	byReason = index(all, landing)
+	byReason = index(slices.Concat(all, landing))
 )
 
 func read(enum protoreflect.EnumDescriptor) []Spec {
@@ -61,12 +62,10 @@ func read(enum protoreflect.EnumDescriptor) []Spec {
 	return specs
 }
 
-func index(lists ...[]Spec) map[affiliate.Reason]*Spec {
+func index(specs []Spec) map[affiliate.Reason]*Spec {
 	table := make(map[affiliate.Reason]*Spec)
-	for _, specs := range lists {
-		for i := range specs {
-			table[specs[i].Reason] = &specs[i]
-		}
+	for i := range specs {
+		table[specs[i].Reason] = &specs[i]
 	}
 	return table
 }
