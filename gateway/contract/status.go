@@ -6,6 +6,7 @@ import (
 
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/tributary-hq/tributary/affiliate"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 )
 
@@ -166,3 +167,175 @@ var csvRows = map[protoreflect.FullName]protoreflect.Name{
 func CSVRows(response protoreflect.MessageDescriptor) protoreflect.FieldDescriptor {
 	return response.Fields().ByName(csvRows[response.FullName()])
 }
+
+// specificReasons lists the error reasons that are specific to an RPC, by the RPC's full
+// method name. It omits the reasons that many RPCs share: an invalid credential, a rate
+// limit, an invalid request or an unknown id in the path.
+var specificReasons = map[string][]affiliate.Reason{
+	affiliatev1.HealthService_CheckReadiness_FullMethodName: {affiliate.ReasonServiceUnavailable},
+
+	affiliatev1.AccountService_RegisterMerchant_FullMethodName:       {affiliate.ReasonRegistrationClosed, affiliate.ReasonEmailTaken},
+	affiliatev1.AccountService_RegisterPartner_FullMethodName:        {affiliate.ReasonRegistrationClosed, affiliate.ReasonEmailTaken},
+	affiliatev1.AccountService_LoginMerchant_FullMethodName:          {affiliate.ReasonInvalidCredentials, affiliate.ReasonSecondFactorRequired},
+	affiliatev1.AccountService_LoginPartner_FullMethodName:           {affiliate.ReasonInvalidCredentials, affiliate.ReasonSecondFactorRequired},
+	affiliatev1.AccountService_RefreshMerchantSession_FullMethodName: {affiliate.ReasonRefreshTokenInvalid},
+	affiliatev1.AccountService_RefreshPartnerSession_FullMethodName:  {affiliate.ReasonRefreshTokenInvalid},
+	affiliatev1.AccountService_RefreshSession_FullMethodName:         {affiliate.ReasonRefreshTokenInvalid},
+	affiliatev1.AccountService_AcceptInvite_FullMethodName:           {affiliate.ReasonNotFound, affiliate.ReasonEmailTaken},
+	affiliatev1.AccountService_VerifyEmail_FullMethodName:            {affiliate.ReasonVerificationToken},
+	affiliatev1.AccountService_ResetMerchantPassword_FullMethodName:  {affiliate.ReasonResetToken},
+	affiliatev1.AccountService_ResetPartnerPassword_FullMethodName:   {affiliate.ReasonResetToken},
+	affiliatev1.AccountService_ChangeMerchantEmail_FullMethodName:    {affiliate.ReasonInvalidCredentials},
+	affiliatev1.AccountService_ChangePartnerEmail_FullMethodName:     {affiliate.ReasonInvalidCredentials},
+
+	affiliatev1.AccountService_LoginMerchantSecondFactor_FullMethodName: {affiliate.ReasonInvalidCredentials, affiliate.ReasonChallengeInvalid},
+	affiliatev1.AccountService_LoginPartnerSecondFactor_FullMethodName:  {affiliate.ReasonInvalidCredentials, affiliate.ReasonChallengeInvalid},
+	affiliatev1.AccountService_EnrollMerchantTotp_FullMethodName:        {affiliate.ReasonInvalidCredentials, affiliate.ReasonSecondFactorState},
+	affiliatev1.AccountService_EnrollPartnerTotp_FullMethodName:         {affiliate.ReasonInvalidCredentials, affiliate.ReasonSecondFactorState},
+	affiliatev1.AccountService_ConfirmMerchantTotp_FullMethodName:       {affiliate.ReasonInvalidCredentials, affiliate.ReasonSecondFactorState},
+	affiliatev1.AccountService_ConfirmPartnerTotp_FullMethodName:        {affiliate.ReasonInvalidCredentials, affiliate.ReasonSecondFactorState},
+	affiliatev1.AccountService_RemoveMerchantTotp_FullMethodName:        {affiliate.ReasonInvalidCredentials, affiliate.ReasonSecondFactorState},
+	affiliatev1.AccountService_RemovePartnerTotp_FullMethodName:         {affiliate.ReasonInvalidCredentials, affiliate.ReasonSecondFactorState},
+	affiliatev1.PartnerService_SetPayoutMethod_FullMethodName:           {affiliate.ReasonInvalidCredentials},
+
+	affiliatev1.WorkspaceService_UpdateWorkspace_FullMethodName:       {affiliate.ReasonPeriodClosed},
+	affiliatev1.WorkspaceService_UpdateMember_FullMethodName:          {affiliate.ReasonLastOwner},
+	affiliatev1.WorkspaceService_RemoveMember_FullMethodName:          {affiliate.ReasonLastOwner},
+	affiliatev1.WorkspaceService_TransferOwnership_FullMethodName:     {affiliate.ReasonNotFound},
+	affiliatev1.WorkspaceService_CreateInvite_FullMethodName:          {affiliate.ReasonEmailTaken, affiliate.ReasonEmailNotVerified},
+	affiliatev1.WorkspaceService_CreateApiKey_FullMethodName:          {affiliate.ReasonAPIKeyLimitExceeded},
+	affiliatev1.ServiceTokenService_CreateServiceToken_FullMethodName: {affiliate.ReasonAPIKeyLimitExceeded},
+	affiliatev1.ServiceTokenService_RollServiceToken_FullMethodName:   {affiliate.ReasonAPIKeyLimitExceeded},
+	affiliatev1.WorkspaceService_RollApiKey_FullMethodName:            {affiliate.ReasonAPIKeyLimitExceeded},
+
+	affiliatev1.ProgramService_CreateProgram_FullMethodName:   {affiliate.ReasonSlugTaken},
+	affiliatev1.ProgramService_UpdateProgram_FullMethodName:   {affiliate.ReasonSlugTaken, affiliate.ReasonProgramStateInvalid},
+	affiliatev1.ProgramService_ActivateProgram_FullMethodName: {affiliate.ReasonProgramStateInvalid},
+	affiliatev1.ProgramService_PauseProgram_FullMethodName:    {affiliate.ReasonProgramStateInvalid},
+	affiliatev1.ProgramService_ArchiveProgram_FullMethodName:  {affiliate.ReasonProgramStateInvalid},
+	affiliatev1.ProgramService_CreateGroup_FullMethodName:     {affiliate.ReasonProgramStateInvalid},
+	affiliatev1.ProgramService_UpdateGroup_FullMethodName:     {affiliate.ReasonProgramStateInvalid},
+	affiliatev1.ProgramService_DeleteGroup_FullMethodName:     {affiliate.ReasonGroupInUse},
+
+	affiliatev1.ParticipantService_Apply_FullMethodName: {affiliate.ReasonApplicationDuplicate, affiliate.ReasonReferralCodeTaken},
+	affiliatev1.ParticipantService_AcceptParticipantInvite_FullMethodName: {
+		affiliate.ReasonNotFound, affiliate.ReasonApplicationDuplicate, affiliate.ReasonReferralCodeTaken,
+	},
+	affiliatev1.ParticipantService_AcceptParticipation_FullMethodName:    {affiliate.ReasonParticipantState, affiliate.ReasonParticipantErased},
+	affiliatev1.ParticipantService_DeclineParticipation_FullMethodName:   {affiliate.ReasonParticipantState, affiliate.ReasonParticipantErased},
+	affiliatev1.ParticipantService_CreateParticipantToken_FullMethodName: {affiliate.ReasonParticipantState, affiliate.ReasonParticipantErased},
+	affiliatev1.ParticipantService_CreateParticipant_FullMethodName: {
+		affiliate.ReasonReferralCodeTaken, affiliate.ReasonApplicationDuplicate, affiliate.ReasonExternalIDTaken, affiliate.ReasonProgramStateInvalid,
+		affiliate.ReasonEmailNotVerified,
+	},
+	affiliatev1.ParticipantService_ApproveParticipant_FullMethodName:   {affiliate.ReasonParticipantState, affiliate.ReasonParticipantErased},
+	affiliatev1.ParticipantService_RejectParticipant_FullMethodName:    {affiliate.ReasonParticipantState, affiliate.ReasonParticipantErased},
+	affiliatev1.ParticipantService_SuspendParticipant_FullMethodName:   {affiliate.ReasonParticipantState, affiliate.ReasonParticipantErased},
+	affiliatev1.ParticipantService_ReinstateParticipant_FullMethodName: {affiliate.ReasonParticipantState, affiliate.ReasonParticipantErased},
+	affiliatev1.ParticipantService_UpdateParticipant_FullMethodName: {
+		affiliate.ReasonReferralCodeTaken, affiliate.ReasonExternalIDTaken, affiliate.ReasonParticipantErased,
+	},
+	affiliatev1.ParticipantService_InviteParticipant_FullMethodName: {
+		affiliate.ReasonReferralCodeTaken, affiliate.ReasonApplicationDuplicate, affiliate.ReasonProgramStateInvalid,
+		affiliate.ReasonEmailNotVerified,
+	},
+
+	affiliatev1.LinkService_CreateLink_FullMethodName:        createLinkReasons,
+	affiliatev1.LinkService_UpdateLink_FullMethodName:        {affiliate.ReasonParticipantErased, affiliate.ReasonProgramStateInvalid},
+	affiliatev1.LinkService_DeleteLink_FullMethodName:        {affiliate.ReasonParticipantErased},
+	affiliatev1.LinkService_CreatePartnerLink_FullMethodName: append([]affiliate.Reason{affiliate.ReasonNotFound}, createLinkReasons...),
+	affiliatev1.LinkService_UpdatePartnerLink_FullMethodName: {affiliate.ReasonParticipantErased, affiliate.ReasonProgramStateInvalid},
+	affiliatev1.LinkService_DeletePartnerLink_FullMethodName: {affiliate.ReasonParticipantErased},
+
+	affiliatev1.PromoCodeService_CreatePromoCode_FullMethodName: {
+		affiliate.ReasonPromoCodeTaken, affiliate.ReasonParticipantState, affiliate.ReasonParticipantErased,
+		affiliate.ReasonProgramStateInvalid,
+	},
+	affiliatev1.PromoCodeService_UpdatePromoCode_FullMethodName: {affiliate.ReasonParticipantErased},
+
+	affiliatev1.ConversionService_ReportConversion_FullMethodName: {
+		affiliate.ReasonConversionDuplicate, affiliate.ReasonNoAttributionSignal, affiliate.ReasonModeMismatch,
+	},
+	affiliatev1.ConversionService_RefundConversion_FullMethodName: {affiliate.ReasonRefundDuplicate, affiliate.ReasonRefundExceedsAmount},
+	affiliatev1.ConversionService_ReportDispute_FullMethodName: {
+		affiliate.ReasonNotFound, affiliate.ReasonDisputeDuplicate, affiliate.ReasonDisputeExceedsAmount,
+	},
+	affiliatev1.ConversionService_ReattributeConversion_FullMethodName: {affiliate.ReasonParticipantErased},
+	affiliatev1.AttributionService_SimulateAttribution_FullMethodName:  {affiliate.ReasonNoAttributionSignal, affiliate.ReasonModeMismatch},
+	affiliatev1.AttributionService_FindDecision_FullMethodName:         {affiliate.ReasonNotFound},
+
+	affiliatev1.CommissionService_ApproveCommission_FullMethodName: {affiliate.ReasonCommissionNotPending, affiliate.ReasonCommissionHoldActive},
+	affiliatev1.CommissionService_ApproveCommissionEarly_FullMethodName: {
+		affiliate.ReasonCommissionNotPending, affiliate.ReasonCommissionNeedsReview, affiliate.ReasonCommissionHoldNotActive,
+	},
+	affiliatev1.CommissionService_RejectCommission_FullMethodName:      {affiliate.ReasonCommissionTerminal},
+	affiliatev1.CommissionService_ClearCommissionReview_FullMethodName: {affiliate.ReasonCommissionNotFlagged},
+
+	affiliatev1.LedgerService_CreateLedgerEntry_FullMethodName: {affiliate.ReasonParticipantErased, affiliate.ReasonPeriodClosed},
+
+	affiliatev1.ExportService_ExportPartnerAccount_FullMethodName: {affiliate.ReasonExportTooLarge},
+	affiliatev1.ExportService_ExportParticipant_FullMethodName: {
+		affiliate.ReasonExportForbidden, affiliate.ReasonParticipantNotFound, affiliate.ReasonParticipantErased, affiliate.ReasonExportTooLarge,
+	},
+	affiliatev1.ExportService_DownloadExport_FullMethodName: {affiliate.ReasonExportExpired},
+
+	affiliatev1.MailService_ReceiveProviderEvent_FullMethodName: {affiliate.ReasonInvalidSignature},
+
+	affiliatev1.BuyerErasureService_EraseBuyer_FullMethodName: {
+		affiliate.ReasonFeatureDisabled, affiliate.ReasonConfirmationInvalid, affiliate.ReasonActiveOperationConflict,
+	},
+	affiliatev1.BuyerErasureService_GetBuyerErasure_FullMethodName: {affiliate.ReasonFeatureDisabled, affiliate.ReasonOperationNotFound},
+
+	affiliatev1.ProcessorService_ConnectProcessor_FullMethodName: {
+		affiliate.ReasonProcessorKeyInvalid, affiliate.ReasonModeMismatch, affiliate.ReasonProcessorPermissionMissing,
+		affiliate.ReasonProcessorAlreadyConnected, affiliate.ReasonProcessorEndpointRejected, affiliate.ReasonServiceUnavailable,
+	},
+	affiliatev1.ProcessorService_ReceiveProcessorEvent_FullMethodName:         {affiliate.ReasonInvalidSignature, affiliate.ReasonRateLimitExceeded},
+	affiliatev1.NotificationLogService_GetNotificationLogEntry_FullMethodName: {affiliate.ReasonNotificationLogNotFound},
+	affiliatev1.TestModeService_DeleteTestData_FullMethodName:                 {affiliate.ReasonResetInProgress},
+
+	affiliatev1.ErasureService_EraseParticipant_FullMethodName: {
+		affiliate.ReasonConfirmationInvalid, affiliate.ReasonAccessDenied, affiliate.ReasonParticipantNotFound,
+		affiliate.ReasonAlreadyErased, affiliate.ReasonErasureBlockedPayout,
+	},
+	affiliatev1.ErasureService_ErasePartnerAccount_FullMethodName: {
+		affiliate.ReasonConfirmationInvalid, affiliate.ReasonPartnerNotFound, affiliate.ReasonAlreadyErased, affiliate.ReasonErasureBlockedPayout,
+	},
+	affiliatev1.ErasureService_EraseMerchantAccount_FullMethodName: {
+		affiliate.ReasonConfirmationInvalid, affiliate.ReasonMerchantNotFound, affiliate.ReasonAlreadyErased,
+		affiliate.ReasonBillingSubscriptionActive, affiliate.ReasonErasureBlockedPayout,
+	},
+
+	affiliatev1.PayoutService_CreatePayoutBatch_FullMethodName:  {affiliate.ReasonPayoutState},
+	affiliatev1.PayoutService_ConfirmPayoutBatch_FullMethodName: {affiliate.ReasonPayoutState},
+	affiliatev1.PayoutService_CancelPayoutBatch_FullMethodName:  {affiliate.ReasonPayoutState},
+	affiliatev1.PayoutService_ProcessPayoutBatch_FullMethodName: {affiliate.ReasonPayoutState},
+	affiliatev1.PayoutService_ExportPayoutBatch_FullMethodName:  {affiliate.ReasonPayoutState},
+	affiliatev1.PayoutService_MarkPayoutPaid_FullMethodName:     {affiliate.ReasonPayoutState, affiliate.ReasonPeriodClosed},
+	affiliatev1.PayoutService_MarkPayoutFailed_FullMethodName:   {affiliate.ReasonPayoutState},
+	affiliatev1.PayoutService_RetryPayout_FullMethodName:        {affiliate.ReasonPayoutState},
+	affiliatev1.PayoutService_CancelPayout_FullMethodName:       {affiliate.ReasonPayoutState},
+
+	affiliatev1.FraudService_ResolveFraudEvent_FullMethodName: {affiliate.ReasonFraudEventResolved},
+
+	affiliatev1.NotificationService_UpdateNotificationPreferences_FullMethodName:        {affiliate.ReasonCategoryProtected},
+	affiliatev1.NotificationService_UpdatePartnerNotificationPreferences_FullMethodName: {affiliate.ReasonCategoryProtected},
+	affiliatev1.NotificationService_Unsubscribe_FullMethodName:                          {affiliate.ReasonUnsubscribeToken, affiliate.ReasonUnsupportedMediaType},
+	affiliatev1.NotificationService_CreateAnnouncement_FullMethodName:                   {affiliate.ReasonProgramStateInvalid},
+
+	affiliatev1.WebhookService_CreateWebhook_FullMethodName: {
+		affiliate.ReasonWebhookLimitExceeded, affiliate.ReasonWebhookURLNotHTTPS,
+		affiliate.ReasonWebhookURLPrivateIP, affiliate.ReasonWebhookURLUnresolvable,
+	},
+	affiliatev1.WebhookService_RetryDelivery_FullMethodName:     {affiliate.ReasonWebhookDisabled},
+	affiliatev1.WebhookService_RecoverDeliveries_FullMethodName: {affiliate.ReasonWebhookDisabled},
+}
+
+var createLinkReasons = []affiliate.Reason{
+	affiliate.ReasonLinkLimitExceeded, affiliate.ReasonReferralCodeTaken,
+	affiliate.ReasonParticipantState, affiliate.ReasonParticipantErased, affiliate.ReasonProgramStateInvalid,
+}
+
+// ErrorReasons returns the error reasons that are specific to an RPC. The caller must not
+// change the list.
+func ErrorReasons(fullMethod string) []affiliate.Reason { return specificReasons[fullMethod] }
