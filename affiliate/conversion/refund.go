@@ -24,8 +24,8 @@ type Refund struct {
 	affiliate.Scope
 	ExternalRefundID      string                  // unique per workspace and mode
 	ExternalTransactionID string                  // of the conversion
-	Conversion            *affiliate.ConversionID // nil while parked
-	RequestedCents        *int64                  // requested amount in minor units of the sale's currency; nil means the whole remaining amount
+	Conversion            *affiliate.ConversionID `db:"conversion_id"` // nil while parked
+	RequestedCents        *int64                  `db:"asked_cents"`   // requested amount in minor units of the sale's currency; nil means the whole remaining amount
 	AmountCents           *int64                  // refunded amount; nil while parked
 	Reason                *string
 	CreatedAt             time.Time

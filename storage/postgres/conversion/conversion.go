@@ -208,8 +208,10 @@ func InsertReports(ctx context.Context, tx *postgres.Tx, all []*Report) error {
 			r.err = affiliate.Refuse(affiliate.ReasonConversionDuplicate)
 			continue
 		case refunded[c.ID]:
-			early, err := lockParked(ctx, tx, c.Scope, c.ExternalTransactionID)
-			if err != nil {
+			var early []conversion.Refund
+			refunds := &pgx.Batch{}
+			queueParked(refunds, c.Scope, c.ExternalTransactionID, conversion.RefundID{}, &early)
+			if err := postgres.Send(ctx, tx, "read parked refunds", refunds); err != nil {
 				return err
 			}
 			r.refunds.ApplyParked(early...)

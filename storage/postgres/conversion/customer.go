@@ -3,8 +3,6 @@ package conversion
 import (
 	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -60,9 +58,9 @@ func queueCustomerLocks(batch *pgx.Batch, all []*signals) {
 // KnownCustomer returns which of several references of one customer is stored. If two are, it
 // returns the older one. It returns an empty text if the customer is new.
 func KnownCustomer(ctx context.Context, db *postgres.DB, scope affiliate.Scope, refs []string) (ref string, err error) {
-	err = db.QueryRow(ctx, selectKnownCustomer, scope.Workspace, scope.Mode, refs).Scan(&ref)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return "", nil
+	found, err := postgres.Values[string](ctx, db, "find a customer", selectKnownCustomer, scope.Workspace, scope.Mode, refs)
+	if len(found) > 0 {
+		ref = found[0]
 	}
 	return ref, err
 }
@@ -86,10 +84,10 @@ const labelCustomer = `
 func LabelCustomer(
 	ctx context.Context, db *postgres.DB, scope affiliate.Scope, refs []string, label affiliate.Change[string],
 ) (conversion.Customer, error) {
-	rows, _ := db.Query(ctx, labelCustomer, scope.Workspace, scope.Mode, refs, label.Given, label.Value)
-	found, err := pgx.CollectRows(rows, pgx.RowToStructByName[conversion.Customer])
+	found, err := postgres.List[conversion.Customer](
+		ctx, db, "label a customer", labelCustomer, scope.Workspace, scope.Mode, refs, label.Given, label.Value)
 	if err != nil {
-		return conversion.Customer{}, fmt.Errorf("label a customer: %w", err)
+		return conversion.Customer{}, err
 	}
 	if len(found) == 0 {
 		return conversion.Customer{}, affiliate.Refuse(affiliate.ReasonNotFound)
@@ -206,7 +204,7 @@ func LockSignals(ctx context.Context, tx *postgres.Tx, c conversion.Conversion, 
 // of a decision. The transaction must have called LockSignals.
 func BindCustomer(ctx context.Context, tx *postgres.Tx, c conversion.Conversion, in attribution.Inputs, d attribution.Decision) error {
 	binding := newBinding(c, in, d)
-	_, err := tx.Exec(ctx, bindCustomer, c.Workspace, c.Mode, c.CustomerRef, binding.Earner.Program, binding.Earner.Participant, nil,
+	_, err := tx.Exec(ctx, bindCustomer, c.Workspace, c.Mode, c.CustomerRef, binding.Program, binding.Participant, nil,
 		binding.BoundAt, binding.SignalAt, binding.WindowEndsAt)
 	return err
 }

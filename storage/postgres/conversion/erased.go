@@ -2,9 +2,9 @@ package conversion
 
 import (
 	"context"
-	"errors"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/conversion"
@@ -106,9 +106,9 @@ func findErasedSale(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope,
 		join conversions c on c.workspace_id = v.workspace_id and c.mode = v.mode and c.id = v.subject_id
 		where v.workspace_id = $1 and v.mode = $2 and v.kind = $3 and v.digest = any($4)`
 	digests := tx.ErasureKeys().Digests(scope, privacy.ErasedTransactionID, external)
-	err = tx.QueryRow(ctx, find, scope.Workspace, scope.Mode, privacy.ErasedTransactionID, digests).Scan(&pseudonym)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return "", nil
+	found, err := postgres.Values[string](ctx, tx, "find an erased sale", find, scope.Workspace, scope.Mode, privacy.ErasedTransactionID, digests)
+	if len(found) > 0 {
+		pseudonym = found[0]
 	}
 	return pseudonym, err
 }
@@ -120,13 +120,11 @@ func queueErasedRefund(tx *postgres.Tx, batch *pgx.Batch, scope affiliate.Scope,
 		select from erased_values
 		where workspace_id = $1 and mode = $2 and kind = $3 and digest = any($4)`
 	batch.Queue(find, scope.Workspace, scope.Mode, privacy.ErasedRefundID, tx.ErasureKeys().Digests(scope, privacy.ErasedRefundID, external)).
-		Query(func(rows pgx.Rows) error {
-			found := rows.Next()
-			rows.Close()
-			if err := rows.Err(); err != nil || !found {
-				return err
+		Exec(func(tag pgconn.CommandTag) error {
+			if tag.RowsAffected() > 0 {
+				return affiliate.Refuse(affiliate.ReasonRefundDuplicate)
 			}
-			return affiliate.Refuse(affiliate.ReasonRefundDuplicate)
+			return nil
 		})
 }
 

@@ -2,11 +2,7 @@ package conversion
 
 import (
 	"context"
-	"fmt"
-	"strings"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/attribution"
@@ -23,24 +19,6 @@ import (
 // skips the rows before the page in the index, without reading the table. It then reads
 // the rows of the page by their primary keys. The total is counted in the same index and
 // stops at affiliate.MaxTotal.
-//
-// A page and its total are read by two statements. A conversion that is recorded
-// between them is missing from the page but included in the total.
-const (
-	whereConversions = `
-		from conversions c
-		where c.workspace_id = @workspace and c.mode = @mode`
-	conversionsFrom          = ` and c.created_at >= @from`
-	conversionsBefore        = ` and c.created_at < @before`
-	conversionsAttributed    = ` and c.attributed = @attributed`
-	conversionsOfEvent       = ` and c.event_type = @event`
-	conversionsByExternal    = ` and c.external_transaction_id = @external`
-	conversionsOfProgram     = ` and c.program_id = @program`
-	conversionsOfParticipant = ` and c.participant_id = @participant`
-	newestConversions        = `
-		order by c.created_at desc, c.id desc
-		limit @limit offset @offset`
-)
 
 // conversionColumns are the fields of conversion.StoredConversion, selected from
 // conversions c.
@@ -51,8 +29,9 @@ var conversionColumns = postgres.Columns[conversion.Conversion]("c") + `, ` + po
 // conversions c joined with conversionOutcome.
 var conversionItemColumns = postgres.Columns[conversion.Conversion]("c") + `, ` + postgres.Columns[conversion.CurrentDecision]("c") + `,
 	` + commissions.CustomerLabel + `, c.fraud_score, c.fraud_signals, d.method, d.explanation, d.clicked_at, d.expires_at,
-	m.id as commission_id, m.status as commission_status, m.amount_cents as commission_cents, m.currency as commission_currency,
-	m.hold_until, m.needs_review, coalesce(f.action, '') as fraud_action`
+	coalesce(f.action, '') as fraud_action,
+	case when m.id is not null then jsonb_build_object('ID', m.id, 'Status', m.status, 'AmountCents', m.amount_cents,
+		'Currency', m.currency, 'HoldUntil', m.hold_until, 'NeedsReview', m.needs_review) end as commission`
 
 // conversionOutcome joins the decision in force, the commission and the fraud event of
 // a conversion. The fraud event has the id of the decision.
@@ -61,41 +40,38 @@ const conversionOutcome = `
 	left join commissions m on m.workspace_id = c.workspace_id and m.decision_id = c.decision_id
 	left join fraud_events f on f.workspace_id = c.workspace_id and f.id = c.decision_id`
 
-const conversionPage = `
-	join conversions c on c.workspace_id = @workspace and c.mode = @mode and c.id = k.id` + conversionOutcome + `
-	order by c.created_at desc, c.id desc`
-
-// conversionListSQL returns the statements for a page and for the total.
-func conversionListSQL(filter conversion.Filter) (page, count string) {
-	var where strings.Builder
-	where.WriteString(whereConversions)
-	for _, term := range []struct {
-		given bool
-		sql   string
-	}{
-		{filter.Created.From != nil, conversionsFrom},
-		{filter.Created.Before != nil, conversionsBefore},
-		{filter.Attributed != nil, conversionsAttributed},
-		{filter.EventType != "", conversionsOfEvent},
-		{filter.ExternalTransactionID != "", conversionsByExternal},
-		{filter.Program != nil, conversionsOfProgram},
-		{filter.Participant != nil, conversionsOfParticipant},
-	} {
-		if term.given {
-			where.WriteString(term.sql)
-		}
+func conversionConditions(scope affiliate.Scope, filter conversion.Filter) postgres.Conditions {
+	var where postgres.Conditions
+	where.Add("c.workspace_id = ?", scope.Workspace)
+	where.Add("c.mode = ?", scope.Mode)
+	where.Within("c.created_at", filter.Created)
+	if filter.Attributed != nil {
+		where.Add("c.attributed = ?", *filter.Attributed)
 	}
-	page = `select ` + conversionItemColumns + ` from (select c.id` + where.String() + newestConversions + `) k` + conversionPage
-	return page, postgres.CountUpTo(affiliate.MaxTotal, where.String())
+	if filter.EventType != "" {
+		where.Add("c.event_type = ?", filter.EventType)
+	}
+	if filter.ExternalTransactionID != "" {
+		where.Add("c.external_transaction_id = ?", filter.ExternalTransactionID)
+	}
+	if filter.Program != nil {
+		where.Add("c.program_id = ?", *filter.Program)
+	}
+	if filter.Participant != nil {
+		where.Add("c.participant_id = ?", *filter.Participant)
+	}
+	return where
 }
 
-func conversionListArgs(scope affiliate.Scope, filter conversion.Filter, page affiliate.Page) pgx.NamedArgs {
-	return pgx.NamedArgs{
-		"workspace": scope.Workspace, "mode": scope.Mode, "from": filter.Created.From, "before": filter.Created.Before,
-		"attributed": filter.Attributed, "event": filter.EventType, "external": filter.ExternalTransactionID,
-		"program": filter.Program, "participant": filter.Participant,
-		"limit": page.Size, "offset": page.Offset(),
-	}
+// conversionListSQL returns the statements for a page and for the total.
+func conversionListSQL(where postgres.Conditions) (page, count string) {
+	const newest = ` order by c.created_at desc, c.id desc`
+	from := ` from conversions c where ` + where.SQL()
+	page = `select ` + conversionItemColumns + ` from (
+			select c.id` + from + newest + ` limit ` + where.Placeholder(1) + ` offset ` + where.Placeholder(2) + `
+		) k
+		join conversions c on c.workspace_id = $1 and c.mode = $2 and c.id = k.id` + conversionOutcome + newest
+	return page, postgres.CountUpTo(affiliate.MaxTotal, from)
 }
 
 // List returns one page of a mode's conversions, newest first, and the number of
@@ -107,22 +83,14 @@ func List(
 	if err := postgres.CheckFilter(ctx, db, scope, filter.Program, filter.Participant, nil); err != nil {
 		return nil, 0, err
 	}
-	list, count := conversionListSQL(filter)
-	args := conversionListArgs(scope, filter, page)
-	rows, err := db.Query(ctx, list, postgres.PlanForArgs, args)
-	items, err := postgres.AllRows(rows, err, conversionItemRow.item)
-	if err != nil {
-		return nil, 0, fmt.Errorf("read conversions: %w", err)
+	where := conversionConditions(scope, filter)
+	pageSQL, countSQL := conversionListSQL(where)
+	rows, total, err := postgres.Page[conversionItemRow](ctx, db, "conversions", where, page, pageSQL, countSQL)
+	items := make([]conversion.Item, len(rows))
+	for i, row := range rows {
+		items[i] = row.item()
 	}
-	if n := int64(len(items)); n < int64(page.Size) && (n > 0 || page.Offset() == 0) {
-		// This is the last page, so the position of its last row is the total.
-		return items, page.Offset() + n, nil
-	}
-	var total int64
-	if err := db.QueryRow(ctx, count, postgres.PlanForArgs, args).Scan(&total); err != nil {
-		return nil, 0, fmt.Errorf("count conversions: %w", err)
-	}
-	return items, total, nil
+	return items, total, err
 }
 
 // Get returns one conversion with its refunds, read in one statement. Errors:
@@ -130,36 +98,18 @@ func List(
 func Get(ctx context.Context, db *postgres.DB, scope affiliate.Scope, id affiliate.ConversionID) (conversion.Detail, error) {
 	read := `
 		select ` + conversionItemColumns + `,
-			(select jsonb_agg(jsonb_build_object(
-					'id', r.id, 'external_refund_id', r.external_refund_id, 'amount_cents', r.amount_cents,
-					'reason', r.reason, 'created_at', r.created_at) order by r.created_at, r.id)
+			(select jsonb_agg(jsonb_build_object('ID', r.id, 'ExternalRefundID', r.external_refund_id, 'AmountCents', r.amount_cents,
+					'Reason', r.reason, 'CreatedAt', r.created_at) order by r.created_at, r.id)
 				from refunds r
 				where r.workspace_id = c.workspace_id and r.mode = c.mode and r.conversion_id = c.id) as refunds
 		from conversions c` + conversionOutcome + `
 		where c.workspace_id = $1 and c.mode = $2 and c.id = $3`
 	type detailRow struct {
 		conversionItemRow
-		Refunds []struct {
-			ID               conversion.RefundID `json:"id"`
-			ExternalRefundID string              `json:"external_refund_id"`
-			AmountCents      int64               `json:"amount_cents"`
-			Reason           *string             `json:"reason"`
-			CreatedAt        time.Time           `json:"created_at"`
-		}
+		Refunds []conversion.Refund
 	}
-	rows, err := db.Query(ctx, read, scope.Workspace, scope.Mode, id)
-	found, err := postgres.OneRow[detailRow](rows, err)
-	if err != nil {
-		return conversion.Detail{}, err
-	}
-	detail := conversion.Detail{Item: found.item()}
-	for _, r := range found.Refunds {
-		detail.Refunds = append(detail.Refunds, conversion.Refund{
-			ID: r.ID, Scope: scope, ExternalRefundID: r.ExternalRefundID, ExternalTransactionID: found.ExternalTransactionID, Conversion: &id,
-			AmountCents: &r.AmountCents, Reason: r.Reason, CreatedAt: r.CreatedAt,
-		})
-	}
-	return detail, nil
+	found, err := postgres.OneRow[detailRow](db.Query(ctx, read, scope.Workspace, scope.Mode, id))
+	return conversion.Detail{Item: found.item(), Refunds: found.Refunds}, err
 }
 
 type conversionItemRow struct {
@@ -173,14 +123,7 @@ type conversionItemRow struct {
 	Explanation   string
 	ClickedAt     *time.Time
 	ExpiresAt     *time.Time
-
-	// The following fields are nil if the conversion has no commission.
-	CommissionID       *affiliate.CommissionID
-	CommissionStatus   *commission.Status
-	CommissionCents    *int64
-	CommissionCurrency *string
-	HoldUntil          *time.Time // also nil if the commission has no hold period
-	NeedsReview        *bool
+	Commission    *commission.Commission
 }
 
 func (r conversionItemRow) item() conversion.Item {
@@ -191,15 +134,9 @@ func (r conversionItemRow) item() conversion.Item {
 			Explanation: r.Explanation, Program: r.Program, Participant: r.Participant, Link: r.Link, RecurringIndex: r.RecurringIndex,
 			ClickedAt: r.ClickedAt, ExpiresAt: r.ExpiresAt,
 		},
-		FraudScore: r.FraudScore,
+		Commission: r.Commission, FraudScore: r.FraudScore,
 	}
 	item.Conversion.CustomerLabel = r.CustomerLabel
 	item.Decision.Trace.Fraud, item.Decision.FraudAction = r.FraudSignals, r.FraudAction
-	if r.CommissionID != nil {
-		item.Commission = &commission.Commission{
-			ID: *r.CommissionID, Scope: r.Scope, Conversion: r.ID, Decision: r.Decision, Status: *r.CommissionStatus,
-			AmountCents: *r.CommissionCents, Currency: *r.CommissionCurrency, HoldUntil: r.HoldUntil, NeedsReview: *r.NeedsReview,
-		}
-	}
 	return item
 }

@@ -1,15 +1,16 @@
 package conversion
 
 import (
-	"github.com/jackc/pgx/v5"
-
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/conversion"
 )
 
 // ConversionListSQL returns the statements for a page of conversions and for the total,
-// and the arguments of both.
-func ConversionListSQL(scope affiliate.Scope, filter conversion.Filter, page affiliate.Page) (list, count string, args pgx.NamedArgs) {
-	list, count = conversionListSQL(filter)
-	return list, count, conversionListArgs(scope, filter, page)
+// and their arguments.
+func ConversionListSQL(
+	scope affiliate.Scope, filter conversion.Filter, page affiliate.Page,
+) (list string, listArgs []any, count string, countArgs []any) {
+	where := conversionConditions(scope, filter)
+	list, count = conversionListSQL(where)
+	return list, append(append([]any{}, where.Args...), page.Size, page.Offset()), count, where.Args
 }

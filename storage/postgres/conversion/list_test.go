@@ -102,16 +102,16 @@ func TestConversions_ReadIndexes(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			list, count, args := conversions.ConversionListSQL(f.Scope, c.filter, c.page)
+			list, listArgs, count, countArgs := conversions.ConversionListSQL(f.Scope, c.filter, c.page)
 			// The plan must read the keys of the page from the index alone and in order.
 			want := "Limit -> Index Only Scan using " + c.index
 			if c.index == "conversions_external" {
 				want = "Index Scan using " + c.index
 			}
-			pgtest.CheckPlan(t, "page", f.Plan(list, args), []string{want, "conversions_pkey", "attribution_decisions_pkey", "commissions_decision", "customers_pkey"}, pgtest.ScansOf(""))
+			pgtest.CheckPlan(t, "page", f.Plan(list, listArgs...), []string{want, "conversions_pkey", "attribution_decisions_pkey", "commissions_decision", "customers_pkey"}, pgtest.ScansOf(""))
 			// The plan of the total may use any index, but this index must cover all
 			// conditions.
-			pgtest.CheckPlan(t, "total", f.Plan(count, args), []string{"Index Only Scan"}, []string{"Filter"})
+			pgtest.CheckPlan(t, "total", f.Plan(count, countArgs...), []string{"Index Only Scan"}, []string{"Filter"})
 		})
 	}
 

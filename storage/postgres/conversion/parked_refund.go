@@ -2,7 +2,6 @@ package conversion
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -18,11 +17,11 @@ const parkedBatch = 100
 
 // lockParkedSQL locks the parked refunds of a sale, except the refund with the id $4. It
 // finds them by the external transaction id of the sale.
-const lockParkedSQL = `
-	select workspace_id, mode, id, external_refund_id, external_transaction_id, asked_cents as requested_cents, reason, created_at, expires_at
-	from refunds
-	where workspace_id = $1 and mode = $2 and external_transaction_id = $3 and conversion_id is null and id <> $4
-	order by created_at, id
+var lockParkedSQL = `
+	select ` + postgres.Columns[conversion.Refund]("r") + `
+	from refunds r
+	where r.workspace_id = $1 and r.mode = $2 and r.external_transaction_id = $3 and r.conversion_id is null and r.id <> $4
+	order by r.created_at, r.id
 	limit $5
 	for update`
 
@@ -40,20 +39,7 @@ const selectParkedFor = `
 // queueParked queues the statement that locks the parked refunds of a sale and returns
 // them, oldest first.
 func queueParked(batch *pgx.Batch, scope affiliate.Scope, external string, excluded conversion.RefundID, parked *[]conversion.Refund) {
-	batch.Queue(lockParkedSQL, scope.Workspace, scope.Mode, external, excluded, parkedBatch).Query(func(rows pgx.Rows) (err error) {
-		*parked, err = pgx.CollectRows(rows, pgx.RowToStructByNameLax[conversion.Refund])
-		return err
-	})
-}
-
-// lockParked does the same as queueParked in its own round trip.
-func lockParked(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, external string) (parked []conversion.Refund, err error) {
-	batch := &pgx.Batch{}
-	queueParked(batch, scope, external, conversion.RefundID{}, &parked)
-	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
-		return nil, fmt.Errorf("read parked refunds: %w", err)
-	}
-	return parked, nil
+	postgres.QueueList(batch, parked, lockParkedSQL, scope.Workspace, scope.Mode, external, excluded, parkedBatch)
 }
 
 // pageParked reads sales of all workspaces that have parked refunds, and whether their
@@ -87,10 +73,9 @@ func SalesWithParkedRefunds(
 		conversion.ParkedSale
 		Known bool
 	}
-	rows, _ := db.Query(ctx, pageParked, after.Workspace, after.Mode, after.ExternalTransactionID, limit)
-	page, err := pgx.CollectRows(rows, pgx.RowToStructByName[parkedRow])
+	page, err := postgres.List[parkedRow](ctx, db, "read parked refunds", pageParked, after.Workspace, after.Mode, after.ExternalTransactionID, limit)
 	if err != nil {
-		return nil, next, fmt.Errorf("read parked refunds: %w", err)
+		return nil, next, err
 	}
 	for _, row := range page {
 		if row.Known {

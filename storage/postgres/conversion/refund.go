@@ -2,12 +2,9 @@ package conversion
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/analytics"
@@ -32,10 +29,10 @@ import (
 
 // insertRefund inserts a refund, or nothing if the refund's external id exists already.
 // Only this statement detects duplicates, including duplicates of parked refunds.
-const insertRefund = `
-	insert into refunds (workspace_id, id, mode, external_refund_id, external_transaction_id, asked_cents, reason, created_at, expires_at)
-	values (@workspace, @id, @mode, @external_refund_id, @external_transaction_id, @asked_cents, @reason, @created_at, @expires_at)
-	on conflict (workspace_id, mode, external_refund_id) do nothing`
+var insertRefund = postgres.RowsOf[conversion.Refund](`
+	insert into refunds ({columns})
+	values {rows}
+	on conflict (workspace_id, mode, external_refund_id) do nothing`)
 
 var lockConversionByExternalID = `
 	select ` + conversionColumns + `
@@ -81,55 +78,35 @@ func LockRefundedOrErased(ctx context.Context, tx *postgres.Tx, refund conversio
 func LockRefunded(
 	ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, external string, refund *conversion.Refund,
 ) (*conversion.LockedSale, error) {
-	var sale *conversion.LockedSale
+	var stored *conversion.StoredConversion
 	var parked []conversion.Refund
-	var decisions []decisionSummary
+	var decision *attribution.Decision
 	var commissions []affiliate.CommissionID
 	var newRefund conversion.RefundID
 	batch := &pgx.Batch{}
-	batch.Queue(lockConversionByExternalID, scope.Workspace, scope.Mode, external).Query(func(rows pgx.Rows) error {
-		stored, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[conversion.StoredConversion])
-		if errors.Is(err, pgx.ErrNoRows) {
-			return nil
-		}
-		sale = &conversion.LockedSale{StoredConversion: stored}
-		return err
-	})
+	postgres.QueueFirst(batch, &stored, lockConversionByExternalID, scope.Workspace, scope.Mode, external)
 	if refund != nil {
 		newRefund = refund.ID
-		batch.Queue(insertRefund, pgx.NamedArgs{
-			"workspace": scope.Workspace, "id": refund.ID, "mode": scope.Mode, "external_refund_id": refund.ExternalRefundID,
-			"external_transaction_id": external, "asked_cents": refund.RequestedCents, "reason": refund.Reason,
-			"created_at": refund.CreatedAt, "expires_at": refund.ExpiresAt,
-		}).Exec(func(tag pgconn.CommandTag) error {
-			return postgres.RefuseIfNone(tag, nil, affiliate.ReasonRefundDuplicate)
-		})
+		for _, q := range insertRefund.Queue(batch, *refund) {
+			q.Exec(postgres.IfNone(affiliate.Refuse(affiliate.ReasonRefundDuplicate)))
+		}
 		queueErasedRefund(tx, batch, scope, refund.ExternalRefundID)
 	}
 	queueParked(batch, scope, external, newRefund, &parked)
-	queueInForce(batch, scope, external, &decisions, &commissions)
-	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
-		return nil, fmt.Errorf("lock the refunded conversion: %w", err)
+	queueInForce(batch, scope, external, &decision, &commissions)
+	if err := postgres.Send(ctx, tx, "lock the refunded conversion", batch); err != nil || stored == nil {
+		return nil, err
 	}
-	if sale == nil {
-		return nil, nil
-	}
-	if len(decisions) != 1 {
-		return nil, fmt.Errorf("conversion %s has %d decisions in force", sale.ID, len(decisions))
-	}
-	sale.Decision, sale.Parked = decisions[0].decision(sale.StoredConversion), parked
-	locked, err := payouts.LockCommissions(ctx, tx, scope, commissions)
-	if len(locked) > 0 {
-		sale.Commission = &locked[0]
-	}
-	return sale, err
+	sale := &conversion.LockedSale{StoredConversion: *stored, Parked: parked}
+	return sale, completeSale(ctx, tx, sale, decision, commissions)
 }
 
-// queueInForce queues the statements that read the decision in force about a conversion and
-// the id of the commission of this decision.
-func queueInForce(batch *pgx.Batch, scope affiliate.Scope, external string, decisions *[]decisionSummary, commissions *[]affiliate.CommissionID) {
+// queueInForce queues the statements that read the decision in force about a conversion, with the
+// fields that events contain, and the id of the commission of this decision.
+func queueInForce(batch *pgx.Batch, scope affiliate.Scope, external string, decision **attribution.Decision, commissions *[]affiliate.CommissionID) {
 	const decisionInForce = `
-		select d.id, d.method, d.reason_code as reason, d.explanation, d.clicked_at, d.expires_at
+		select d.id, d.conversion_id, d.attributed, d.method, d.reason_code, d.explanation, d.program_id, d.participant_id,
+			d.clicked_at, d.expires_at
 		from conversions c
 		join attribution_decisions d on d.workspace_id = c.workspace_id and d.mode = c.mode and d.id = c.decision_id
 		where c.workspace_id = $1 and c.mode = $2 and c.external_transaction_id = $3`
@@ -138,25 +115,28 @@ func queueInForce(batch *pgx.Batch, scope affiliate.Scope, external string, deci
 		from conversions c
 		join commissions m on m.workspace_id = c.workspace_id and m.mode = c.mode and m.decision_id = c.decision_id
 		where c.workspace_id = $1 and c.mode = $2 and c.external_transaction_id = $3`
-	postgres.QueueList(batch, decisions, decisionInForce, scope.Workspace, scope.Mode, external)
+	batch.Queue(decisionInForce, scope.Workspace, scope.Mode, external).Query(func(rows pgx.Rows) error {
+		found, err := pgx.CollectRows(rows, pgx.RowToAddrOfStructByNameLax[attribution.Decision])
+		if len(found) > 0 {
+			*decision = found[0]
+		}
+		return err
+	})
 	postgres.QueueValues(batch, commissions, commissionInForce, scope.Workspace, scope.Mode, external)
 }
 
-// decisionSummary has the fields of a decision that events contain.
-type decisionSummary struct {
-	ID          affiliate.DecisionID
-	Method      *attribution.Method
-	Reason      attribution.Reason
-	Explanation string
-	ClickedAt   *time.Time
-	ExpiresAt   *time.Time
-}
-
-func (r decisionSummary) decision(c conversion.StoredConversion) attribution.Decision {
-	return attribution.Decision{
-		ID: r.ID, Conversion: c.ID, Attributed: c.Attributed, Method: r.Method, Reason: r.Reason, Explanation: r.Explanation,
-		Program: c.Program, Participant: c.Participant, Link: c.Link, ClickedAt: r.ClickedAt, ExpiresAt: r.ExpiresAt,
+// completeSale sets the decision in force of a locked sale, and its commission, which it locks.
+func completeSale(ctx context.Context, tx *postgres.Tx, sale *conversion.LockedSale, decision *attribution.Decision, commissions []affiliate.CommissionID) error {
+	if decision == nil {
+		return fmt.Errorf("conversion %s has no decision in force", sale.ID)
 	}
+	sale.Decision = *decision
+	sale.Decision.Link = sale.Link
+	locked, err := payouts.LockCommissions(ctx, tx, sale.Scope, commissions)
+	if len(locked) > 0 {
+		sale.Commission = &locked[0]
+	}
+	return err
 }
 
 // queueReversal adds the statements that store a conversion after refunds or a reversal, the
@@ -165,12 +145,7 @@ func queueReversal(batch *pgx.Batch, c conversion.Conversion, applied []conversi
 	batch.Queue(updateRefunded, c.Workspace, c.Mode, c.ID, c.RefundedAmountCents, c.Status, c.Version)
 	for _, refund := range applied {
 		batch.Queue(applyRefund, c.Workspace, c.Mode, refund.ID, c.ID, refund.AmountCents, refund.AppliedAt).
-			Exec(func(tag pgconn.CommandTag) error {
-				if tag.RowsAffected() == 0 {
-					return fmt.Errorf("refund %s is already applied although it was locked as parked", refund.ID)
-				}
-				return nil
-			})
+			Exec(postgres.IfNone(fmt.Errorf("refund %s is already applied although it was locked as parked", refund.ID)))
 	}
 	counters.Queue(batch, deltas...)
 	postgres.QueueConversionLog(batch, c.Scope, c.ID)

@@ -1,7 +1,7 @@
 package conversion
 
 // Statements about refunds whose query plans the tests check.
-const (
+var (
 	SelectParkedForSQL    = selectParkedFor
 	SelectDuplicatesSQL   = selectDuplicates
 	LockParkedSQL         = lockParkedSQL

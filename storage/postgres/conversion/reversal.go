@@ -2,18 +2,18 @@ package conversion
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/attribution"
 	"github.com/tributary-hq/tributary/affiliate/commission"
 	"github.com/tributary-hq/tributary/affiliate/conversion"
+	"github.com/tributary-hq/tributary/affiliate/payout"
 	"github.com/tributary-hq/tributary/storage/postgres"
 	commissions "github.com/tributary-hq/tributary/storage/postgres/commission"
 	payouts "github.com/tributary-hq/tributary/storage/postgres/payout"
@@ -62,46 +62,31 @@ const reportedRefunds = `
 // disputed. The charges count as applied when the transaction commits. Errors: NOT_FOUND.
 func LockSale(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, id affiliate.ConversionID) (conversion.LockedSale, error) {
 	var sale conversion.LockedSale
-	rows, _ := tx.Query(ctx, lockConversion, scope.Workspace, scope.Mode, id)
-	stored, err := pgx.CollectRows(rows, pgx.RowToStructByName[conversion.StoredConversion])
-	if err != nil {
-		return sale, fmt.Errorf("lock a reversed conversion: %w", err)
+	var err error
+	if sale.StoredConversion, err = postgres.OneRow[conversion.StoredConversion](tx.Query(ctx, lockConversion, scope.Workspace, scope.Mode, id)); err != nil {
+		return sale, err
 	}
-	if len(stored) == 0 {
-		return sale, affiliate.Refuse(affiliate.ReasonNotFound)
-	}
-	sale.StoredConversion = stored[0]
-	var decisions []decisionSummary
+	var decision *attribution.Decision
 	var commissions []affiliate.CommissionID
 	batch := &pgx.Batch{}
 	batch.Queue(claimCharges, scope.Workspace, scope.Mode, id)
 	batch.Queue(markApplied, scope.Workspace, scope.Mode, id)
 	batch.Queue(reportedRefunds, scope.Workspace, scope.Mode, id).QueryRow(func(row pgx.Row) error { return row.Scan(&sale.Reversals.ReportedCents) })
-	batch.Queue(reversedCharges, scope.Workspace, scope.Mode, id).Query(func(rows pgx.Rows) (err error) {
-		sale.Reversals.Charges, err = pgx.CollectRows(rows, scanCharge)
-		return err
-	})
-	queueInForce(batch, scope, sale.ExternalTransactionID, &decisions, &commissions)
-	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
-		return sale, fmt.Errorf("read a reversed conversion: %w", err)
-	}
-	if len(decisions) != 1 {
-		return sale, fmt.Errorf("conversion %s has %d decisions in force", id, len(decisions))
-	}
-	sale.Decision = decisions[0].decision(sale.StoredConversion)
-	locked, err := payouts.LockCommissions(ctx, tx, scope, commissions)
-	if err != nil || len(locked) == 0 {
+	postgres.QueueList(batch, &sale.Reversals.Charges, reversedCharges, scope.Workspace, scope.Mode, id)
+	queueInForce(batch, scope, sale.ExternalTransactionID, &decision, &commissions)
+	if err := postgres.Send(ctx, tx, "read a reversed conversion", batch); err != nil {
 		return sale, err
 	}
-	sale.Commission = &locked[0]
+	if err := completeSale(ctx, tx, &sale, decision, commissions); err != nil || sale.Commission == nil {
+		return sale, err
+	}
 	if c := sale.Commission; c.Status == commission.Refunded && c.Payout != nil {
 		// If the refund has failed, the commission may have been paid in the meantime.
 		const payoutStatus = `select p.status from payouts p where p.workspace_id = $1 and p.mode = $2 and p.id = $3`
-		if err := tx.QueryRow(ctx, payoutStatus, scope.Workspace, scope.Mode, c.Payout).Scan(&c.PayoutStatus); err != nil {
-			return sale, fmt.Errorf("read the payout of commission %s: %w", c.ID, err)
-		}
+		c.PayoutStatus, err = postgres.Value[payout.Status](
+			ctx, tx, "read the payout of commission "+c.ID.String(), payoutStatus, scope.Workspace, scope.Mode, c.Payout)
 	}
-	return sale, nil
+	return sale, err
 }
 
 // LockDisputedSale locks the conversion about which a merchant reports a dispute, and reads
@@ -124,10 +109,10 @@ func LockDisputedSale(ctx context.Context, tx *postgres.Tx, report conversion.Re
 	if found.Conversion == nil {
 		return sale, notFound
 	}
-	rows, _ := tx.Query(ctx, lockConversion, scope.Workspace, scope.Mode, found.Conversion)
-	stored, err := pgx.CollectRows(rows, pgx.RowToStructByName[conversion.StoredConversion])
+	stored, err := postgres.List[conversion.StoredConversion](
+		ctx, tx, "lock a disputed conversion", lockConversion, scope.Workspace, scope.Mode, found.Conversion)
 	if err != nil {
-		return sale, fmt.Errorf("lock a disputed conversion: %w", err)
+		return sale, err
 	}
 	if len(stored) == 0 {
 		return sale, notFound
@@ -182,19 +167,8 @@ func PutReportedDispute(ctx context.Context, tx *postgres.Tx, sale conversion.Sa
 	batch := &pgx.Batch{}
 	batch.Queue(putCharge, scope.Workspace, scope.Mode, charge, paid.Currency, paid.Cents, sale.ID, at)
 	batch.Queue(putDispute, scope.Workspace, scope.Mode, id, charge, dispute.Status, dispute.AmountCents, at).
-		Exec(func(tag pgconn.CommandTag) error {
-			return postgres.RefuseIfNone(tag, nil, affiliate.ReasonDisputeDuplicate)
-		})
+		Exec(postgres.IfNone(affiliate.Refuse(affiliate.ReasonDisputeDuplicate)))
 	return postgres.Send(ctx, tx, "store a reported dispute", batch)
-}
-
-func scanCharge(row pgx.CollectableRow) (conversion.ChargeReversal, error) {
-	var c conversion.ChargeReversal
-	var disputes []byte
-	if err := row.Scan(&c.Currency, &c.AmountCents, &c.RefundedCents, &c.HappenedAt, &disputes); err != nil {
-		return c, err
-	}
-	return c, json.Unmarshal(disputes, &c.Disputes)
 }
 
 // ApplyReversal stores a reversal or refunds of a locked sale and everything that follows from it.
@@ -205,8 +179,8 @@ func ApplyReversal(ctx context.Context, tx *postgres.Tx, r conversion.Reversal) 
 	batch := &pgx.Batch{}
 	queueReversal(batch, r.Conversion, r.Refunds, r.Deltas)
 	commissions.QueueChanges(batch, r.Changes...)
-	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
-		return fmt.Errorf("apply a reversal: %w", err)
+	if err := postgres.Send(ctx, tx, "apply a reversal", batch); err != nil {
+		return err
 	}
 	events := r.Events
 	for _, change := range r.Changes {
