@@ -15,8 +15,9 @@ import (
 // cases, the owner of the first conversion and of the conversions must match.
 type CohortKey struct {
 	Owner
-	Cohort, Month Month
-	Currency      string // empty for the numbers of customers and conversions
+	Cohort   Month  `sql:"date"`
+	Month    Month  `sql:"date"`
+	Currency string // empty for the numbers of customers and conversions
 }
 
 // CohortCounts holds the numbers of a cohort in a month.

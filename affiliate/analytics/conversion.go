@@ -11,24 +11,25 @@ import (
 // Conversion holds everything about a conversion that the analytics use. The stored copy says
 // what the sums contain, so that a change of the conversion can be applied to them.
 type Conversion struct {
-	ID    affiliate.ConversionID
-	Owner Owner // zero if the conversion is not attributed
+	ID    affiliate.ConversionID `db:"conversion_id,fixed"`
+	Owner                        // zero if the conversion is not attributed
 	// OccurredAt is when the conversion happened. All its numbers belong to the quarter of
 	// this time, also those of later refunds and changes of its commission.
 	OccurredAt time.Time
 	EventType  affiliate.EventType
-	Values     Values
-	Customer   string // empty if the report did not name the customer
+	Values     Values `db:"dimension_values"`
+	Customer   string `db:"customer_ref,nullable"` // empty if the report did not name the customer
 	// Click is the click that attributed the conversion; zero if none did.
-	Click affiliate.ClickID
+	Click affiliate.ClickID `db:"click_id,nullable"`
 	// ClickDeleted says that this click was deleted after 13 months, so that its values are
 	// not known.
-	ClickDeleted bool
+	ClickDeleted bool `db:"-"`
 	// ParticipantErased says that the participant was erased, and AllErased that the buyer or
 	// the whole workspace was erased. The values of the click must then not be kept.
-	ParticipantErased, AllErased bool
+	ParticipantErased bool `db:"-"`
+	AllErased         bool `db:"-"`
 	// FirstOfCustomer says that it is the first attributed conversion of its customer.
-	FirstOfCustomer bool
+	FirstOfCustomer bool `db:"-"`
 	// WithoutCustomer says that the conversion is attributed, and that its report did not name
 	// the customer. It is false if the buyer was erased.
 	WithoutCustomer bool
@@ -36,7 +37,7 @@ type Conversion struct {
 	Currency           string // of the sale; empty if there is none
 	AmountCents        int64
 	RefundedCents      int64
-	Commission         commission.Status // empty if there is no commission
+	Commission         commission.Status `db:"commission_status"` // empty if there is no commission
 	CommissionCents    int64
 	CommissionCurrency string
 }

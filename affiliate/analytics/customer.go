@@ -1,8 +1,10 @@
 package analytics
 
 import (
+	"database/sql/driver"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
@@ -55,18 +57,18 @@ func (a Activity) Add(c *Conversion, month Month, sign int64) {
 
 // Customer is a customer with attributed conversions.
 type Customer struct {
-	Ref string
+	Ref string `db:"customer_ref,fixed"`
 	// First is the id of the customer's first attributed conversion. It is zero if the customer
 	// has no attributed conversion.
-	First   affiliate.ConversionID
-	FirstAt time.Time // UTC
-	Owner   Owner     // of the first conversion
+	First   affiliate.ConversionID `db:"conversion_id"`
+	FirstAt time.Time              // UTC
+	Owner                          // of the first conversion
 	// Activity holds all attributed conversions by their months in UTC.
 	Activity Activity
 }
 
-// Encode returns the stored form: the entries in any order. The numbers are varints.
-func (a Activity) Encode() []byte {
+// BytesValue returns the stored form: the entries in any order. The numbers are varints.
+func (a Activity) BytesValue() ([]byte, error) {
 	b := make([]byte, 0, len(a)*60)
 	for key, totals := range a {
 		for _, id := range [][16]byte{key.Program.UUID, key.Participant.UUID, key.Link.UUID} {
@@ -78,23 +80,23 @@ func (a Activity) Encode() []byte {
 			b = binary.AppendVarint(b, n)
 		}
 	}
-	return b
+	return b, nil
 }
 
 var errActivity = errors.New("analytics: invalid activity of a customer")
 
-// DecodeActivity is the opposite of Activity.Encode.
-func DecodeActivity(b []byte) (Activity, error) {
-	a := Activity{}
+// ScanBytes is the opposite of BytesValue.
+func (a *Activity) ScanBytes(b []byte) error {
+	*a = Activity{}
 	r := logReader{rest: b}
 	for len(r.rest) > 0 {
 		key := ActivityKey{Owner: r.owner(), Month: Month(r.varint()), Currency: r.text()} //nolint:gosec // as encoded
-		a[key] = Totals{r.varint(), r.varint(), r.varint()}
+		(*a)[key] = Totals{r.varint(), r.varint(), r.varint()}
 	}
 	if r.failed {
-		return nil, errActivity
+		return errActivity
 	}
-	return a, nil
+	return nil
 }
 
 // Month is a month: the number of months since January 1970.
@@ -106,4 +108,17 @@ func MonthOf(t time.Time) Month { return Month((t.Year()-1970)*12 + int(t.Month(
 // Time returns the first instant of the month in UTC.
 func (m Month) Time() time.Time {
 	return time.Date(1970, time.January+time.Month(m), 1, 0, 0, 0, 0, time.UTC)
+}
+
+// Value returns the first day of the month, as the database stores the month.
+func (m Month) Value() (driver.Value, error) { return m.Time(), nil }
+
+// Scan is the opposite of Value.
+func (m *Month) Scan(stored any) error {
+	date, ok := stored.(time.Time)
+	*m = MonthOf(date)
+	if !ok {
+		return fmt.Errorf("analytics: a month is stored as %T", stored)
+	}
+	return nil
 }

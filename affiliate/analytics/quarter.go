@@ -1,8 +1,10 @@
 package analytics
 
 import (
+	"database/sql/driver"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 )
@@ -60,6 +62,19 @@ func (d Day) First() Quarter { return Quarter(d) * quartersPerDay }
 // Time returns the first instant of the day, in UTC.
 func (d Day) Time() time.Time { return d.First().Time() }
 
+// Value returns the date, as the database stores the day.
+func (d Day) Value() (driver.Value, error) { return d.Time(), nil }
+
+// Scan is the opposite of Value.
+func (d *Day) Scan(stored any) error {
+	date, ok := stored.(time.Time)
+	*d = DayOf(date)
+	if !ok {
+		return fmt.Errorf("analytics: a day is stored as %T", stored)
+	}
+	return nil
+}
+
 func (d Day) String() string { return d.Time().Format(time.DateOnly) }
 
 // Quarters holds the counts of the quarters of one day, in the order of time. Quarters whose
@@ -97,11 +112,11 @@ func (q *Quarters) Total() Counts {
 	return total
 }
 
-// Encode returns the stored form. Each quarter consists of its index, a bit set of the counts
+// BytesValue returns the stored form. Each quarter consists of its index, a bit set of the counts
 // that are not zero, and these counts. The numbers are varints.
-func (q *Quarters) Encode() []byte {
-	b := make([]byte, 0, len(*q)*5)
-	for _, quarter := range *q {
+func (q Quarters) BytesValue() ([]byte, error) {
+	b := make([]byte, 0, len(q)*5)
+	for _, quarter := range q {
 		b = append(b, quarter.Index)
 		var present uint64
 		for i, n := range quarter.Counts {
@@ -116,19 +131,19 @@ func (q *Quarters) Encode() []byte {
 			}
 		}
 	}
-	return b
+	return b, nil
 }
 
 var errQuarters = errors.New("analytics: invalid quarters of a day")
 
-// DecodeQuarters is the opposite of Quarters.Encode.
-func DecodeQuarters(b []byte) (Quarters, error) {
-	var q Quarters
+// ScanBytes is the opposite of BytesValue.
+func (q *Quarters) ScanBytes(b []byte) error {
+	*q = nil
 	for len(b) > 0 {
 		quarter := QuarterCounts{Index: b[0]}
 		present, n := binary.Uvarint(b[1:])
 		if n <= 0 || quarter.Index >= quartersPerDay || present >= 1<<countsLen {
-			return nil, errQuarters
+			return errQuarters
 		}
 		b = b[1+n:]
 		for i := range quarter.Counts {
@@ -137,13 +152,13 @@ func DecodeQuarters(b []byte) (Quarters, error) {
 			}
 			count, n := binary.Varint(b)
 			if n <= 0 {
-				return nil, errQuarters
+				return errQuarters
 			}
 			quarter.Counts[i], b = count, b[n:]
 		}
-		q = append(q, quarter)
+		*q = append(*q, quarter)
 	}
-	return q, nil
+	return nil
 }
 
 // Counts holds the numbers of a sum. All of them can be added up, and all can be negative in a

@@ -24,7 +24,9 @@ func TestQuarters_EncodingKeepsSums(t *testing.T) {
 			quarters.Add(index, counts)
 			total = total.Plus(counts)
 		}
-		decoded, err := analytics.DecodeQuarters(quarters.Encode())
+		encoded, _ := quarters.BytesValue()
+		var decoded analytics.Quarters
+		err := decoded.ScanBytes(encoded)
 		if err != nil || len(decoded) != len(quarters) {
 			t.Fatalf("%d of %d quarters were decoded: %v", len(decoded), len(quarters), err)
 		}
@@ -47,13 +49,13 @@ func TestDecode_RejectsInvalidBytes(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		b := rapid.SliceOf(rapid.Byte()).Draw(t, "bytes")
-		_, _ = analytics.DecodeQuarters(b)
+		_ = new(analytics.Quarters).ScanBytes(b)
 		_ = analytics.Sums{}.AddClicks(b, analytics.Weights{})
 	})
 	for name, b := range map[string][]byte{
 		"index of another day": {96, 1, 2}, "unknown count": {0, 0x80, 0x40, 2}, "without counts": {0}, "count that ends early": {0, 1, 0x80},
 	} {
-		if _, err := analytics.DecodeQuarters(b); err == nil {
+		if err := new(analytics.Quarters).ScanBytes(b); err == nil {
 			t.Errorf("%s: no error", name)
 		}
 	}

@@ -13,9 +13,9 @@ import (
 // that are not attributed. The conversions of a participant that no link has caused have no
 // link.
 type Owner struct {
-	Program     affiliate.ProgramID
-	Participant affiliate.ParticipantID
-	Link        affiliate.LinkID
+	Program     affiliate.ProgramID     `db:"program_id"`
+	Participant affiliate.ParticipantID `db:"participant_id"`
+	Link        affiliate.LinkID        `db:"link_id"`
 }
 
 // Narrow adds the ids of other to o, as a further condition. It returns false if the two
@@ -35,14 +35,14 @@ func narrow[T any](id *affiliate.ID[T], other affiliate.ID[T]) bool {
 // the whole programme, and without a programme for the conversions that are not attributed.
 // With a participant and without a link, it stands for all links of the participant.
 type Target struct {
-	Workspace affiliate.WorkspaceID
+	Workspace affiliate.WorkspaceID `db:"workspace_id"`
 	Owner
 }
 
 // Key identifies a stored sum of a workspace and mode.
 type Key struct {
 	Owner
-	Day       Day
+	Day       Day `sql:"date"`
 	Dimension Dimension
 	// Value is empty in the dimension Total. In other dimensions an empty value means the
 	// values that are not counted separately (OtherValues). Clicks and conversions without a value
@@ -191,7 +191,7 @@ func (s Sums) Participants() []affiliate.ParticipantID {
 // DayValues identifies the values of a dimension in a day.
 type DayValues struct {
 	Dimension Dimension
-	Day       Day
+	Day       Day `sql:"date"`
 }
 
 // DayValues returns the dimensions and days of the sums that belong to values.

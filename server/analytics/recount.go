@@ -283,7 +283,7 @@ func recountCustomers(
 			deleted = append(deleted, ref)
 			continue
 		}
-		customer.Activity = activities[ref]
+		maps.Copy(customer.Activity, activities[ref])
 		cohorts.AddCustomer(customer, 1)
 		stored = append(stored, customer)
 	}

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/tributary-hq/tributary/affiliate"
 )
 
 // column is a column of a table, which a field of a struct holds.
@@ -108,6 +110,58 @@ func Columns[T any](alias string) string {
 		}
 	}
 	return strings.Join(names, ", ")
+}
+
+// Names returns the columns of the struct T for the list of an insert: "id, status, …".
+func Names[T any]() string {
+	var names []string
+	for _, c := range structColumns(reflect.TypeFor[T]()) {
+		names = append(names, c.name)
+	}
+	return strings.Join(names, ", ")
+}
+
+// Excluded returns the assignments of ON CONFLICT DO UPDATE to the columns of the struct T that are
+// not fixed: "status = excluded.status, …".
+func Excluded[T any]() string {
+	var changes []string
+	for _, c := range structColumns(reflect.TypeFor[T]()) {
+		if !c.fixed {
+			changes = append(changes, c.name+" = excluded."+c.name)
+		}
+	}
+	return strings.Join(changes, ", ")
+}
+
+// Unnest returns an expression for any number of rows, which have one array for each column of
+// the struct T: "unnest(@id::uuid[], @status::text[], …) as k (id, status, …)" with the alias k. Its
+// arguments are Arrays.
+func Unnest[T any](alias string) string {
+	return "unnest(" + ArrayParams[T]() + ") as " + alias + " (" + Names[T]() + ")"
+}
+
+// ArrayParams returns the arrays in Unnest: "@id::uuid[], @status::text[], …".
+func ArrayParams[T any]() string {
+	var params []string
+	for _, c := range structColumns(reflect.TypeFor[T]()) {
+		params = append(params, "@"+c.name+"::"+c.sqlType+"[]")
+	}
+	return strings.Join(params, ", ")
+}
+
+// Arrays returns the arguments of Unnest for rows of one workspace and mode, which are the
+// arguments workspace and mode.
+func Arrays[T any](scope affiliate.Scope, rows []T) pgx.NamedArgs {
+	args := pgx.NamedArgs{"workspace": scope.Workspace, "mode": scope.Mode}
+	for _, c := range structColumns(reflect.TypeFor[T]()) {
+		field := reflect.TypeFor[T]().FieldByIndex(c.path)
+		values := reflect.MakeSlice(reflect.SliceOf(field.Type), len(rows), len(rows))
+		for i := range rows {
+			values.Index(i).Set(reflect.ValueOf(&rows[i]).Elem().FieldByIndex(c.path))
+		}
+		args[c.name] = values.Interface()
+	}
+	return args
 }
 
 // MaxRows is the maximum number of rows in one statement. More rows would not make a

@@ -168,7 +168,7 @@ func (y *year) rowsOf(sums analytics.Sums) (rows [][]any) {
 				row = append(row, n)
 			}
 		}
-		rows = append(rows, append(row, quarters.Encode()))
+		rows = append(rows, append(row, *quarters))
 	}
 	return rows
 }

@@ -2,12 +2,10 @@ package analytics
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
@@ -15,19 +13,23 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
-const (
-	cohortKeys = `program_id, participant_id, link_id, cohort, month, currency`
+// cohortRow is a sum of a cohort.
+type cohortRow struct {
+	analytics.CohortKey
+	analytics.CohortCounts
+}
+
+var (
 	// addCohorts adds changes to stored sums.
 	addCohorts = `
-		insert into analytics_cohorts as s (workspace_id, mode, ` + cohortKeys + `, customers, conversions, revenue_cents, commission_cents)
-		select @workspace, @mode, k.* from unnest(@programs::uuid[], @participants::uuid[], @links::uuid[], @cohorts::date[], @months::date[],
-			@currencies::text[], @customers::bigint[], @conversions::bigint[], @revenues::bigint[], @commissions::bigint[]) as k
+		insert into analytics_cohorts as s (workspace_id, mode, ` + postgres.Names[cohortRow]() + `)
+		select @workspace, @mode, k.* from ` + postgres.Unnest[cohortRow]("k") + `
 		on conflict (workspace_id, mode, program_id, participant_id, link_id, cohort, month, currency) do update
 		set customers = s.customers + excluded.customers, conversions = s.conversions + excluded.conversions,
 			revenue_cents = s.revenue_cents + excluded.revenue_cents, commission_cents = s.commission_cents + excluded.commission_cents`
 	deleteEmptyCohorts = `
 		delete from analytics_cohorts s
-		using unnest(@programs::uuid[], @participants::uuid[], @links::uuid[], @cohorts::date[], @months::date[], @currencies::text[]) as k (` + cohortKeys + `)
+		using ` + postgres.Unnest[analytics.CohortKey]("k") + `
 		where s.workspace_id = @workspace and s.mode = @mode and s.program_id = k.program_id and s.participant_id = k.participant_id
 			and s.link_id = k.link_id and s.cohort = k.cohort and s.month = k.month and s.currency = k.currency
 			and s.customers = 0 and s.conversions = 0 and s.revenue_cents = 0 and s.commission_cents = 0`
@@ -35,37 +37,26 @@ const (
 
 // AddCohorts adds changes to the stored sums of cohorts, and deletes the sums that are then zero.
 func AddCohorts(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, changes analytics.CohortSums) error {
-	var programs, participants, links []uuid.UUID
-	var cohorts, months []time.Time
-	var currencies []string
-	var customers, conversions, revenues, commissions []int64
+	var rows []cohortRow
 	for key, counts := range changes {
-		if counts == (analytics.CohortCounts{}) {
-			continue
+		if counts != (analytics.CohortCounts{}) {
+			rows = append(rows, cohortRow{key, counts})
 		}
-		programs, participants, links = append(programs, key.Program.UUID), append(participants, key.Participant.UUID), append(links, key.Link.UUID)
-		cohorts, months, currencies = append(cohorts, key.Cohort.Time()), append(months, key.Month.Time()), append(currencies, key.Currency)
-		customers, conversions = append(customers, counts.Customers), append(conversions, counts.Conversions)
-		revenues, commissions = append(revenues, counts.RevenueCents), append(commissions, counts.CommissionCents)
-	}
-	if len(programs) == 0 {
-		return nil
-	}
-	args := pgx.NamedArgs{
-		"workspace": scope.Workspace, "mode": scope.Mode, "programs": programs, "participants": participants, "links": links,
-		"cohorts": cohorts, "months": months, "currencies": currencies,
-		"customers": customers, "conversions": conversions, "revenues": revenues, "commissions": commissions,
 	}
 	batch := &pgx.Batch{}
-	batch.Queue(addCohorts, args)
-	batch.Queue(deleteEmptyCohorts, args)
-	return send(ctx, tx, "store cohorts", batch)
+	if len(rows) > 0 {
+		args := postgres.Arrays(scope, rows)
+		batch.Queue(addCohorts, args)
+		batch.Queue(deleteEmptyCohorts, args)
+	}
+	return postgres.Send(ctx, tx, "store cohorts", batch)
 }
 
 // selectCohorts adds up the sums of targets.
-const selectCohorts = `
-	select s.cohort, s.month, s.currency, sum(s.customers)::bigint, sum(s.conversions)::bigint, sum(s.revenue_cents)::bigint, sum(s.commission_cents)::bigint
-	from unnest(@workspaces::uuid[], @programs::uuid[], @participants::uuid[], @links::uuid[]) as t (workspace_id, program_id, participant_id, link_id)
+var selectCohorts = `
+	select s.cohort, s.month, s.currency, sum(s.customers)::bigint as customers, sum(s.conversions)::bigint as conversions,
+		sum(s.revenue_cents)::bigint as revenue_cents, sum(s.commission_cents)::bigint as commission_cents
+	from ` + postgres.Unnest[analytics.Target]("t") + `
 	cross join lateral (
 		select s.* from analytics_cohorts s
 		where s.workspace_id = t.workspace_id and s.mode = @mode and s.program_id = t.program_id and s.participant_id = t.participant_id
@@ -76,10 +67,9 @@ const selectCohorts = `
 // selectWindows selects the conversions of customers in windows of time. target is the position
 // of the target. The conversions of a participant are found by the participant, others by their
 // time.
-const selectWindows = `
+var selectWindows = `
 	select t.target, ` + countedColumns + `
-	from unnest(@workspaces::uuid[], @programs::uuid[], @participants::uuid[], @links::uuid[]) with ordinality
-		as t (workspace_id, program_id, participant_id, link_id, target)
+	from unnest(` + postgres.ArrayParams[analytics.Target]() + `) with ordinality as t (` + postgres.Names[analytics.Target]() + `, target)
 	cross join unnest(@froms::timestamptz[], @tos::timestamptz[]) as w (starts, ends)
 	cross join lateral (
 		select c.* from analytics_conversions c
@@ -101,21 +91,18 @@ func (r *Reader) Cohorts(ctx context.Context, mode affiliate.Mode, targets []ana
 	first, last := report.Months()
 	args := targetArgs(mode, targets, analytics.Total, 0, 0)
 	args["first"], args["last"] = first.Time(), last.Time()
-	rows, err := r.tx.Query(ctx, selectCohorts, args)
-	if err != nil {
-		return fmt.Errorf("read cohorts: %w", err)
+	type sum struct {
+		Cohort   analytics.Month
+		Month    analytics.Month
+		Currency string
+		analytics.CohortCounts
 	}
-	var cohort, month time.Time
-	var currency string
-	var counts analytics.CohortCounts
-	_, err = pgx.ForEachRow(rows, []any{
-		&cohort, &month, &currency, &counts.Customers, &counts.Conversions, &counts.RevenueCents, &counts.CommissionCents,
-	}, func() error {
-		report.Add(analytics.MonthOf(cohort), analytics.MonthOf(month), currency, counts)
-		return nil
-	})
+	sums, err := postgres.List[sum](ctx, r.tx, "read cohorts", selectCohorts, args)
 	if err != nil {
-		return fmt.Errorf("read cohorts: %w", err)
+		return err
+	}
+	for _, s := range sums {
+		report.Add(s.Cohort, s.Month, s.Currency, s.CohortCounts)
 	}
 	return r.moveCustomers(ctx, mode, targets, report, args)
 }
@@ -127,18 +114,18 @@ func (r *Reader) moveCustomers(ctx context.Context, mode affiliate.Mode, targets
 		froms, tos = append(froms, w.From.Time()), append(tos, w.To.Time())
 	}
 	args["froms"], args["tos"] = froms, tos
-	rows, err := r.tx.Query(ctx, selectWindows, args)
-	if err != nil {
-		return fmt.Errorf("read conversions for cohorts: %w", err)
+	type windowRow struct {
+		Target int
+		analytics.Conversion
 	}
-	found, err := pgx.CollectRows(rows, pgx.RowToStructByName[windowRow])
+	found, err := postgres.List[windowRow](ctx, r.tx, "read conversions for cohorts", selectWindows, args)
 	if err != nil {
-		return fmt.Errorf("read conversions for cohorts: %w", err)
+		return err
 	}
 	byTarget := make([]map[string][]analytics.Conversion, len(targets)) // by customer
 	refs := map[affiliate.WorkspaceID]map[string]bool{}
 	for _, row := range found {
-		target, c := row.Target-1, row.conversion()
+		target, c := row.Target-1, row.Conversion
 		if byTarget[target] == nil {
 			byTarget[target] = map[string][]analytics.Conversion{}
 		}
@@ -150,9 +137,9 @@ func (r *Reader) moveCustomers(ctx context.Context, mode affiliate.Mode, targets
 		refs[workspace][c.Customer] = true
 	}
 	for workspace, refs := range refs {
-		customers, err := collectCustomers(r.tx.Query(ctx, selectCustomers, workspace, mode, slices.Collect(maps.Keys(refs))))
+		customers, err := listCustomers(ctx, r.tx, "read customers for cohorts", selectCustomers, workspace, mode, slices.Collect(maps.Keys(refs)))
 		if err != nil {
-			return fmt.Errorf("read customers for cohorts: %w", err)
+			return err
 		}
 		for i, t := range targets {
 			if t.Workspace != workspace {
@@ -166,10 +153,4 @@ func (r *Reader) moveCustomers(ctx context.Context, mode affiliate.Mode, targets
 		}
 	}
 	return nil
-}
-
-// windowRow is a row of selectWindows.
-type windowRow struct {
-	Target int
-	countedFields
 }

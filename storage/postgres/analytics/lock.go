@@ -13,8 +13,6 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
@@ -50,15 +48,4 @@ func TryLock(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope) (bool,
 		}
 	}
 	return false, nil
-}
-
-// send sends a batch in one round trip; what names it in errors.
-func send(ctx context.Context, tx *postgres.Tx, what string, batch *pgx.Batch) error {
-	if batch.Len() == 0 {
-		return nil
-	}
-	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
-		return fmt.Errorf("%s: %w", what, err)
-	}
-	return nil
 }

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/analytics"
 	"github.com/tributary-hq/tributary/storage/postgres"
@@ -25,26 +23,16 @@ func Waiting(ctx context.Context, db *postgres.DB, limit int) ([]affiliate.Scope
 const hasWaiting = `select exists (select from analytics_log where workspace_id = $1 and mode = $2)`
 
 // IsWaiting reports whether a workspace and mode have entries in the log.
-func IsWaiting(ctx context.Context, db *postgres.DB, scope affiliate.Scope) (waiting bool, err error) {
-	rows, err := db.Query(ctx, hasWaiting, scope.Workspace, scope.Mode)
-	if err != nil {
-		return false, fmt.Errorf("read the analytics log: %w", err)
-	}
-	if waiting, err = pgx.CollectExactlyOneRow(rows, pgx.RowTo[bool]); err != nil {
-		return false, fmt.Errorf("read the analytics log: %w", err)
-	}
-	return waiting, nil
+func IsWaiting(ctx context.Context, db *postgres.DB, scope affiliate.Scope) (bool, error) {
+	return postgres.Value[bool](ctx, db, "read the analytics log", hasWaiting, scope.Workspace, scope.Mode)
 }
 
 // selectOldest reads the whole log, which is short unless the job does not run.
 const selectOldest = `select min(created_at) from analytics_log`
 
 // Oldest returns the time of the oldest entry of all workspaces; nil if the log is empty.
-func Oldest(ctx context.Context, db *postgres.DB) (at *time.Time, err error) {
-	if err := db.QueryRow(ctx, selectOldest).Scan(&at); err != nil {
-		return nil, fmt.Errorf("read the analytics log: %w", err)
-	}
-	return at, nil
+func Oldest(ctx context.Context, db *postgres.DB) (*time.Time, error) {
+	return postgres.Value[*time.Time](ctx, db, "read the analytics log", selectOldest)
 }
 
 const (
@@ -81,15 +69,8 @@ func TakeEntries(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope) (e
 	if len(ids) == 0 {
 		return nil, false, nil
 	}
-	rows, err := tx.Query(ctx, takeEntries, scope.Workspace, scope.Mode, ids)
-	if err != nil {
-		return nil, false, fmt.Errorf("take entries of the analytics log: %w", err)
-	}
-	entries, err = pgx.CollectRows(rows, pgx.RowToStructByName[analytics.LogEntry])
-	if err != nil {
-		return nil, false, fmt.Errorf("take entries of the analytics log: %w", err)
-	}
-	return entries, seen == maxEntries || len(ids) < seen, nil
+	entries, err = postgres.List[analytics.LogEntry](ctx, tx, "take entries of the analytics log", takeEntries, scope.Workspace, scope.Mode, ids)
+	return entries, seen == maxEntries || len(ids) < seen, err
 }
 
 const insertEntry = `insert into analytics_log (workspace_id, mode, conversions, erased) values ($1, $2, $3, $4)`
@@ -111,18 +92,14 @@ const erasedOwners = `
 func Erased(
 	ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, ids []affiliate.ParticipantID,
 ) (erased map[affiliate.ParticipantID]bool, workspace bool, err error) {
-	rows, err := tx.Query(ctx, erasedOwners, scope.Workspace, scope.Mode, ids)
-	if err != nil {
-		return nil, false, fmt.Errorf("find erased participants: %w", err)
+	type owner struct {
+		ID              affiliate.ParticipantID
+		WorkspaceErased bool
 	}
-	erased = map[affiliate.ParticipantID]bool{}
-	var id affiliate.ParticipantID
-	_, err = pgx.ForEachRow(rows, []any{&id, &workspace}, func() error {
-		erased[id] = true
-		return nil
-	})
-	if err != nil {
-		return nil, false, fmt.Errorf("find erased participants: %w", err)
+	owners, err := postgres.List[owner](ctx, tx, "find erased participants", erasedOwners, scope.Workspace, scope.Mode, ids)
+	erased = make(map[affiliate.ParticipantID]bool, len(owners))
+	for _, o := range owners {
+		erased[o.ID], workspace = true, o.WorkspaceErased
 	}
-	return erased, workspace, nil
+	return erased, workspace, err
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/analytics"
+	"github.com/tributary-hq/tributary/storage/postgres"
 	"github.com/tributary-hq/tributary/storage/postgres/pgtest"
 )
 
@@ -36,8 +37,9 @@ func TestStatements_UseIndexes(t *testing.T) {
 	args := func(targets []analytics.Target, d analytics.Dimension) pgx.NamedArgs {
 		return targetArgs(scope.Mode, targets, d, first, last)
 	}
-	var keys keyArrays
-	keys.add(analytics.Key{Owner: analytics.Owner{Program: shop.Program, Participant: p.ID, Link: p.Link}, Day: last, Dimension: analytics.Country, Value: "v1"})
+	keys := postgres.Arrays(scope, []analytics.Key{{
+		Owner: analytics.Owner{Program: shop.Program, Participant: p.ID, Link: p.Link}, Day: last, Dimension: analytics.Country, Value: "v1",
+	}})
 	values := valueArgs(scope, map[analytics.DayValues][]string{{Dimension: analytics.Country, Day: last}: {"v1", "v2"}})
 
 	byDay := `analytics_days_pkey on .*\n.*Cond: .*dimension.*day >= .*day <= `
@@ -58,9 +60,9 @@ func TestStatements_UseIndexes(t *testing.T) {
 		"participants on a day":           {selectOwnersOfEdges, args(program, analytics.Total), `analytics_days_by_owner on .*\n.*Cond: .*day >= .*day <= `},
 		"links of a participant":          {selectLinksOfDays, args(participant, analytics.Total), byDay},
 		"links of a participant on a day": {selectLinksOfEdges, args(participant, analytics.Total), byDay},
-		"sums by keys":                    {selectSums, keys.args(scope), `analytics_days_pkey on .*\n.*Cond: .*value = .*link_id = `},
-		"deletion of sums":                {deleteSums, keys.args(scope), `analytics_days_pkey on .*\n.*Cond: .*value = .*link_id = `},
-		"deletion of unused values":       {deleteUnused, keys.args(scope), `analytics_days_by_value`},
+		"sums by keys":                    {selectSums, keys, `analytics_days_pkey on .*\n.*Cond: .*value = .*link_id = `},
+		"deletion of sums":                {deleteSums, keys, `analytics_days_pkey on .*\n.*Cond: .*value = .*link_id = `},
+		"deletion of unused values":       {deleteUnused, keys, `analytics_days_by_value`},
 		"sums of replaced values":         {takeValueSums, values, `analytics_days_by_value on .*\n.*Cond: .*day = .*value = `},
 		"deletion of values":              {deleteValues, values, `analytics_values_pkey on .*\n.*Cond: .*value = `},
 	} {

@@ -2,10 +2,7 @@ package analytics
 
 import (
 	"context"
-	"fmt"
-	"time"
 
-	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
@@ -16,8 +13,8 @@ import (
 // fromTargets joins the targets to their sums of a dimension in a range of days. Each target
 // is one search in the primary key. A target with a link reads the sums of all links of the
 // participant.
-const fromTargets = `
-	from unnest(@workspaces::uuid[], @programs::uuid[], @participants::uuid[], @links::uuid[]) as t (workspace_id, program_id, participant_id, link_id)
+var fromTargets = `
+	from ` + postgres.Unnest[analytics.Target]("t") + `
 	cross join lateral (
 		select s.* from analytics_days s
 		where s.workspace_id = t.workspace_id and s.mode = @mode and s.program_id = t.program_id and s.participant_id = t.participant_id
@@ -27,45 +24,34 @@ const fromTargets = `
 
 // fromOwners joins programmes to the totals of their participants and links.
 const fromOwners = `
-	from unnest(@workspaces::uuid[], @programs::uuid[]) as t (workspace_id, program_id)
+	from unnest(@workspace_id::uuid[], @program_id::uuid[]) as t (workspace_id, program_id)
 	cross join lateral (
 		select s.* from analytics_days s
 		where s.workspace_id = t.workspace_id and s.mode = @mode and s.program_id = t.program_id and s.day between @first and @last
 			and s.dimension = '' and s.participant_id <> '00000000-0000-0000-0000-000000000000'
 		offset 0) as s`
 
-const sumOfCounts = `
-	coalesce(sum(s.clicks), 0)::bigint, coalesce(sum(s.unique_clicks), 0)::bigint, coalesce(sum(s.bot_clicks), 0)::bigint,
-	coalesce(sum(s.conversions), 0)::bigint, coalesce(sum(s.signups), 0)::bigint, coalesce(sum(s.new_customers), 0)::bigint,
-	coalesce(sum(s.approved), 0)::bigint, coalesce(sum(s.paid), 0)::bigint,
-	coalesce(sum(s.orders), 0)::bigint, coalesce(sum(s.revenue_cents), 0)::bigint, coalesce(sum(s.refunded_cents), 0)::bigint,
-	coalesce(sum(s.commission_cents), 0)::bigint`
+var (
+	sumOfCounts = eachCount("coalesce(sum(s.%s), 0)::bigint")
 
-const (
 	selectDays = `select s.day, s.currency, s.quarters ` + fromTargets
 	// The statements with the suffix Edges return the sums of single days that lie only partly
 	// in the period.
 	selectTotalsOfDays  = `select s.program_id, s.currency, ` + sumOfCounts + fromTargets + ` group by s.program_id, s.currency`
-	selectTotalsOfEdges = `select s.program_id, s.currency, s.day, s.quarters ` + fromTargets
+	selectTotalsOfEdges = `select s.program_id, s.currency, s.quarters ` + fromTargets
 	selectValuesOfDays  = `select s.value, s.currency, ` + sumOfCounts + fromTargets + ` group by s.value, s.currency`
-	selectValuesOfEdges = `select s.value, s.currency, s.day, s.quarters ` + fromTargets
+	selectValuesOfEdges = `select s.value, s.currency, s.quarters ` + fromTargets
 	selectOwnersOfDays  = `select s.participant_id, s.link_id, s.currency, ` + sumOfCounts + fromOwners + ` group by s.participant_id, s.link_id, s.currency`
-	selectOwnersOfEdges = `select s.participant_id, s.link_id, s.currency, s.day, s.quarters ` + fromOwners
+	selectOwnersOfEdges = `select s.participant_id, s.link_id, s.currency, s.quarters ` + fromOwners
 	selectLinksOfDays   = `select s.participant_id, s.link_id, s.currency, ` + sumOfCounts + fromTargets + ` group by s.participant_id, s.link_id, s.currency`
-	selectLinksOfEdges  = `select s.participant_id, s.link_id, s.currency, s.day, s.quarters ` + fromTargets
+	selectLinksOfEdges  = `select s.participant_id, s.link_id, s.currency, s.quarters ` + fromTargets
 )
 
 // targetArgs returns the arguments of fromTargets and fromOwners.
 func targetArgs(mode affiliate.Mode, targets []analytics.Target, dimension analytics.Dimension, first, last analytics.Day) pgx.NamedArgs {
-	var workspaces, programs, participants, links []uuid.UUID
-	for _, t := range targets {
-		workspaces, programs = append(workspaces, t.Workspace.UUID), append(programs, t.Program.UUID)
-		participants, links = append(participants, t.Participant.UUID), append(links, t.Link.UUID)
-	}
-	return pgx.NamedArgs{
-		"workspaces": workspaces, "programs": programs, "participants": participants, "links": links,
-		"mode": mode, "dimension": dimension, "first": first.Time(), "last": last.Time(),
-	}
+	args := postgres.Arrays(affiliate.Scope{Mode: mode}, targets)
+	args["dimension"], args["first"], args["last"] = dimension, first.Time(), last.Time()
+	return args
 }
 
 // Reader reads sums. All its statements read the same snapshot.
@@ -82,22 +68,16 @@ func (r *Reader) Days(
 	ctx context.Context, mode affiliate.Mode, targets []analytics.Target, p analytics.Period, add func(analytics.Day, string, analytics.Quarters),
 ) error {
 	first, last := p.Days()
-	rows, err := r.tx.Query(ctx, selectDays, targetArgs(mode, targets, analytics.Total, first, last))
-	if err != nil {
-		return fmt.Errorf("read analytics: %w", err)
+	type daySum struct {
+		Day      analytics.Day
+		Currency string
+		Quarters analytics.Quarters
 	}
-	var day time.Time
-	var currency string
-	var encoded []byte
-	_, err = pgx.ForEachRow(rows, []any{&day, &currency, &encoded}, func() error {
-		quarters, err := analytics.DecodeQuarters(encoded)
-		add(analytics.DayOf(day), currency, quarters)
-		return err
-	})
-	if err != nil {
-		return fmt.Errorf("read analytics: %w", err)
+	sums, err := postgres.List[daySum](ctx, r.tx, "read analytics", selectDays, targetArgs(mode, targets, analytics.Total, first, last))
+	for _, s := range sums {
+		add(s.Day, s.Currency, s.Quarters)
 	}
-	return nil
+	return err
 }
 
 // Totals returns the figures of the programmes of targets. The figures of the conversions that
@@ -200,16 +180,14 @@ func (g *groups[K]) read(
 	for _, edge := range g.period.Edges() {
 		batch.Queue(ofEdges, args(edge, edge)).Query(func(rows pgx.Rows) error {
 			var currency string
-			var day time.Time
-			var encoded []byte
-			_, err := pgx.ForEachRow(rows, append(columns[:len(columns):len(columns)], &currency, &day, &encoded), func() error {
-				quarters, err := analytics.DecodeQuarters(encoded)
+			var quarters analytics.Quarters
+			_, err := pgx.ForEachRow(rows, append(columns[:len(columns):len(columns)], &currency, &quarters), func() error {
 				for _, quarter := range quarters {
 					if g.period.Contains(edge.First() + analytics.Quarter(quarter.Index)) {
 						g.add(key(), currency, quarter.Counts)
 					}
 				}
-				return err
+				return nil
 			})
 			return err
 		})

@@ -17,8 +17,8 @@ import (
 // statements. It must be the first statement. If another transaction changes the same rows, this
 // transaction is repeated.
 func UseSnapshot(ctx context.Context, tx *postgres.Tx) error {
-	if _, err := tx.Exec(ctx, `set transaction isolation level repeatable read`); err != nil {
-		return fmt.Errorf("use a snapshot: %w", err)
+	if err := postgres.Exec(ctx, tx, "use a snapshot", `set transaction isolation level repeatable read`); err != nil {
+		return err
 	}
 	return allowLongStatements(ctx, tx)
 }
@@ -29,7 +29,7 @@ func allowLongStatements(ctx context.Context, tx *postgres.Tx) error {
 	return postgres.Exec(ctx, tx, "allow long statements", `set local statement_timeout = '10min'`)
 }
 
-const (
+var (
 	// logDays inserts entries of at most 1,000 conversions. An entry has conversions of few days,
 	// so that few sums change in a transaction.
 	logDays = `
@@ -61,11 +61,11 @@ const (
 		union all select '00000000-0000-0000-0000-000000000000'`
 
 	countedOfDay = `
-		select ` + countedRowColumns + `,
+		select ` + countedColumns + `,
 			exists (
 				select from analytics_customers u
 				where u.workspace_id = c.workspace_id and u.mode = c.mode and u.customer_ref = c.customer_ref and u.conversion_id = c.conversion_id
-			) as first_of_customer
+			) as is_first
 		from analytics_conversions c
 		where c.workspace_id = $1 and c.mode = $2 and c.occurred_at >= $3 and c.occurred_at < $4`
 
@@ -76,7 +76,7 @@ const (
 		where workspace_id = $1 and mode = $2 and received_at >= $3::timestamptz and received_at < $4::timestamptz
 			and clicked_at >= $3::timestamptz - interval '1 hour' and clicked_at < $4::timestamptz + interval '1 hour'`
 	countedOfCustomers = `
-		select ` + countedRowColumns + ` from analytics_conversions c
+		select ` + countedColumns + ` from analytics_conversions c
 		where c.workspace_id = $1 and c.mode = $2 and c.customer_ref is not null and c.program_id <> '00000000-0000-0000-0000-000000000000'
 		order by c.customer_ref, c.occurred_at, c.conversion_id`
 
@@ -113,26 +113,23 @@ func DeleteDay(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, day 
 	for _, sql := range []string{deleteDayOfOwners, deleteDayOfPrograms} {
 		batch.Queue(sql, scope.Workspace, scope.Mode, day.Time())
 	}
-	return send(ctx, tx, "delete a day of the analytics", batch)
+	return postgres.Send(ctx, tx, "delete a day of the analytics", batch)
 }
 
 // CountedOfDay returns the conversions of a day as they are part of the sums.
 func CountedOfDay(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, day analytics.Day) ([]analytics.Conversion, error) {
 	type row struct {
-		countedRow
-		FirstOfCustomer bool
+		analytics.Conversion
+		IsFirst bool
 	}
 	first, end := bounds(day, day)
-	rows, err := tx.Query(ctx, countedOfDay, scope.Workspace, scope.Mode, first, end)
-	found, err := postgres.AllRows(rows, err, func(r row) analytics.Conversion {
-		c := r.conversion()
-		c.FirstOfCustomer = r.FirstOfCustomer
-		return c
-	})
-	if err != nil {
-		return nil, fmt.Errorf("read the counted conversions of a day: %w", err)
+	rows, err := postgres.List[row](ctx, tx, "read the counted conversions of a day", countedOfDay, scope.Workspace, scope.Mode, first, end)
+	found := make([]analytics.Conversion, len(rows))
+	for i, r := range rows {
+		found[i] = r.Conversion
+		found[i].FirstOfCustomer = r.IsFirst
 	}
-	return found, nil
+	return found, err
 }
 
 // EachClicksOfDay calls fn with all clicks that were received on a day, in parts.
@@ -144,11 +141,7 @@ func EachClicksOfDay(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope
 // EachCountedOfCustomers calls fn with the conversions of all customers as they are part of the
 // sums, in parts. They are sorted by customer and time.
 func EachCountedOfCustomers(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, fn func(conversions []analytics.Conversion) error) error {
-	read := func(row pgx.CollectableRow) (analytics.Conversion, error) {
-		r, err := pgx.RowToStructByName[countedRow](row)
-		return r.conversion(), err
-	}
-	return eachPart(ctx, tx, read, fn, countedOfCustomers, scope.Workspace, scope.Mode)
+	return eachPart(ctx, tx, pgx.RowToStructByName[analytics.Conversion], fn, countedOfCustomers, scope.Workspace, scope.Mode)
 }
 
 // DeleteCustomers deletes all customers and cohorts.
@@ -157,30 +150,27 @@ func DeleteCustomers(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope
 	for _, sql := range []string{deleteAllCustomers, deleteAllCohorts} {
 		batch.Queue(sql, scope.Workspace, scope.Mode)
 	}
-	return send(ctx, tx, "delete customers of the analytics", batch)
+	return postgres.Send(ctx, tx, "delete customers of the analytics", batch)
 }
 
 // eachPart calls fn with the rows of a query in parts of at most 20,000.
 func eachPart[T any](ctx context.Context, tx *postgres.Tx, read pgx.RowToFunc[T], fn func([]T) error, sql string, args ...any) error {
-	if _, err := tx.Exec(ctx, `declare parts no scroll cursor for `+sql, args...); err != nil {
-		return fmt.Errorf("read for a new count: %w", err)
+	const what = "read for a new count"
+	if err := postgres.Exec(ctx, tx, what, `declare parts no scroll cursor for `+sql, args...); err != nil {
+		return err
 	}
 	for {
 		// The statement is not prepared, because its columns depend on the cursor.
-		rows, err := tx.Query(ctx, `fetch 20000 from parts`, pgx.QueryExecModeExec)
-		if err != nil {
-			return fmt.Errorf("read for a new count: %w", err)
-		}
+		rows, _ := tx.Query(ctx, `fetch 20000 from parts`, pgx.QueryExecModeExec)
 		part, err := pgx.CollectRows(rows, read)
 		if err != nil {
-			return fmt.Errorf("read for a new count: %w", err)
+			return fmt.Errorf("%s: %w", what, err)
 		}
 		if len(part) == 0 {
-			break
+			return postgres.Exec(ctx, tx, what, `close parts`)
 		}
 		if err := fn(part); err != nil {
 			return err
 		}
 	}
-	return postgres.Exec(ctx, tx, "read for a new count", `close parts`)
 }

@@ -2,9 +2,6 @@ package analytics
 
 import (
 	"context"
-	"fmt"
-
-	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/analytics"
@@ -24,52 +21,31 @@ func Programs(ctx context.Context, db *postgres.DB, scope affiliate.Scope) ([]an
 
 // Program returns a programme. Errors: NOT_FOUND.
 func Program(ctx context.Context, db *postgres.DB, scope affiliate.Scope, id affiliate.ProgramID) (analytics.Program, error) {
-	rows, err := db.Query(ctx, selectProgram, scope.Workspace, scope.Mode, id)
-	return postgres.OneRow[analytics.Program](rows, err)
+	return postgres.OneRow[analytics.Program](db.Query(ctx, selectProgram, scope.Workspace, scope.Mode, id))
 }
 
 // WorkspaceCurrency returns the currency of a workspace. Errors: NOT_FOUND.
 func WorkspaceCurrency(ctx context.Context, db *postgres.DB, id affiliate.WorkspaceID) (string, error) {
-	type row struct{ Currency string }
-	rows, err := db.Query(ctx, selectCurrency, id)
-	found, err := postgres.OneRow[row](rows, err)
+	found, err := postgres.OneRow[struct{ Currency string }](db.Query(ctx, selectCurrency, id))
 	return found.Currency, err
-}
-
-type ownerRow struct {
-	ProgramID     affiliate.ProgramID
-	ParticipantID affiliate.ParticipantID
-	Link          *affiliate.LinkID
-}
-
-func (r ownerRow) owner() analytics.Owner {
-	o := analytics.Owner{Program: r.ProgramID, Participant: r.ParticipantID}
-	if r.Link != nil {
-		o.Link = *r.Link
-	}
-	return o
 }
 
 const (
 	selectParticipant = `
-		select program_id, id as participant_id, null::uuid as link from participants where workspace_id = $1 and mode = $2 and id = $3`
+		select program_id, id as participant_id, null::uuid as link_id from participants where workspace_id = $1 and mode = $2 and id = $3`
 	selectLink = `
-		select l.program_id, l.participant_id, l.id as link from links l where l.workspace_id = any($1) and l.mode = $2 and l.id = $3`
+		select l.program_id, l.participant_id, l.id as link_id from links l where l.workspace_id = any($1) and l.mode = $2 and l.id = $3`
 )
 
 // Participant returns a participant with its programme. Errors: NOT_FOUND.
 func Participant(ctx context.Context, db *postgres.DB, scope affiliate.Scope, id affiliate.ParticipantID) (analytics.Owner, error) {
-	rows, err := db.Query(ctx, selectParticipant, scope.Workspace, scope.Mode, id)
-	row, err := postgres.OneRow[ownerRow](rows, err)
-	return row.owner(), err
+	return postgres.OneRow[analytics.Owner](db.Query(ctx, selectParticipant, scope.Workspace, scope.Mode, id))
 }
 
 // Link returns a link of one of the workspaces, with its participant and programme. Deleted
 // links are included. Errors: NOT_FOUND.
 func Link(ctx context.Context, db *postgres.DB, mode affiliate.Mode, workspaces []affiliate.WorkspaceID, id affiliate.LinkID) (analytics.Owner, error) {
-	rows, err := db.Query(ctx, selectLink, workspaces, mode, id)
-	row, err := postgres.OneRow[ownerRow](rows, err)
-	return row.owner(), err
+	return postgres.OneRow[analytics.Owner](db.Query(ctx, selectLink, workspaces, mode, id))
 }
 
 // selectParticipations has no condition on the workspace, because a partner takes part in
@@ -89,11 +65,11 @@ func Participations(ctx context.Context, db *postgres.DB, partner affiliate.User
 // primary key.
 const (
 	fromIDs          = ` from unnest($3::uuid[]) as n (id) cross join unnest($1::uuid[]) as w (workspace_id) `
-	labelsOfPrograms = `select t.id::text, t.name` + fromIDs + `
+	labelsOfPrograms = `select t.id::text, t.name as label` + fromIDs + `
 		cross join lateral (select id, name from programs where workspace_id = w.workspace_id and mode = $2 and id = n.id limit 1) as t`
-	labelsOfParticipants = `select t.id::text, t.partner_name` + fromIDs + `
+	labelsOfParticipants = `select t.id::text, t.partner_name as label` + fromIDs + `
 		cross join lateral (select id, partner_name from participants where workspace_id = w.workspace_id and mode = $2 and id = n.id limit 1) as t`
-	labelsOfLinks = `select t.id::text, t.code` + fromIDs + `
+	labelsOfLinks = `select t.id::text, t.code as label` + fromIDs + `
 		cross join lateral (select id, code from links where workspace_id = w.workspace_id and mode = $2 and id = n.id limit 1) as t`
 )
 
@@ -105,14 +81,11 @@ func (r *Reader) Labels(
 	statements := map[analytics.Dimension]string{
 		analytics.ByProgram: labelsOfPrograms, analytics.ByParticipant: labelsOfParticipants, analytics.ByLink: labelsOfLinks,
 	}
-	rows, err := r.tx.Query(ctx, statements[dimension], workspaces, mode, ids)
-	if err != nil {
-		return nil, fmt.Errorf("read labels: %w", err)
+	type row struct{ ID, Label string }
+	rows, err := postgres.List[row](ctx, r.tx, "read labels", statements[dimension], workspaces, mode, ids)
+	labels := make(map[string]string, len(rows))
+	for _, row := range rows {
+		labels[row.ID] = row.Label
 	}
-	labels := map[string]string{}
-	var id, label string
-	if _, err := pgx.ForEachRow(rows, []any{&id, &label}, func() error { labels[id] = label; return nil }); err != nil {
-		return nil, fmt.Errorf("read labels: %w", err)
-	}
-	return labels, nil
+	return labels, err
 }

@@ -2,7 +2,6 @@ package analytics
 
 import (
 	"context"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -11,18 +10,31 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
-const (
-	selectValues = `
-		select value, weight from analytics_values
-		where workspace_id = $1 and mode = $2 and dimension = $3 and day = $4`
+const selectValues = `
+	select value, weight from analytics_values
+	where workspace_id = $1 and mode = $2 and dimension = $3 and day = $4`
+
+// dayValue is a value of a dimension in a day.
+type dayValue struct {
+	analytics.DayValues
+	Value string
+}
+
+// weightedValue is a value that is counted separately, with its weight.
+type weightedValue struct {
+	dayValue
+	Weight int64
+}
+
+var (
 	deleteValues = `
 		delete from analytics_values v
-		using unnest(@dimensions::text[], @days::date[], @values::text[]) as k (dimension, day, value)
+		using ` + postgres.Unnest[dayValue]("k") + `
 		where v.workspace_id = @workspace and v.mode = @mode and v.dimension = k.dimension and v.day = k.day and v.value = k.value`
 	storeValues = `
-		insert into analytics_values (workspace_id, mode, dimension, day, value, weight)
-		select @workspace, @mode, dimension, day, value, weight
-		from unnest(@dimensions::text[], @days::date[], @values::text[], @weights::bigint[]) as k (dimension, day, value, weight)
+		insert into analytics_values (workspace_id, mode, ` + postgres.Names[weightedValue]() + `)
+		select @workspace, @mode, k.*
+		from ` + postgres.Unnest[weightedValue]("k") + `
 		on conflict (workspace_id, mode, dimension, day, value) do update set weight = excluded.weight`
 )
 
@@ -40,7 +52,7 @@ func Values(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, of []an
 			return err
 		})
 	}
-	return kept, send(ctx, tx, "read values of the analytics", batch)
+	return kept, postgres.Send(ctx, tx, "read values of the analytics", batch)
 }
 
 // StoreValues stores the weights of values that are counted separately, and deletes other values.
@@ -49,42 +61,24 @@ func StoreValues(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, st
 	if len(deleted) > 0 {
 		batch.Queue(deleteValues, valueArgs(scope, deleted))
 	}
-	var arrays valueArrays
-	var weights []int64
+	var rows []weightedValue
 	for key, values := range stored {
 		for value, weight := range values {
-			arrays.add(key, value)
-			weights = append(weights, weight)
+			rows = append(rows, weightedValue{dayValue{key, value}, weight})
 		}
 	}
-	if len(weights) > 0 {
-		args := arrays.args(scope)
-		args["weights"] = weights
-		batch.Queue(storeValues, args)
+	if len(rows) > 0 {
+		batch.Queue(storeValues, postgres.Arrays(scope, rows))
 	}
-	return send(ctx, tx, "store values of the analytics", batch)
-}
-
-// valueArrays are values as parallel arrays, for unnest.
-type valueArrays struct {
-	dimensions, values []string
-	days               []time.Time
-}
-
-func (a *valueArrays) add(key analytics.DayValues, value string) {
-	a.dimensions, a.days, a.values = append(a.dimensions, string(key.Dimension)), append(a.days, key.Day.Time()), append(a.values, value)
-}
-
-func (a *valueArrays) args(scope affiliate.Scope) pgx.NamedArgs {
-	return pgx.NamedArgs{"workspace": scope.Workspace, "mode": scope.Mode, "dimensions": a.dimensions, "days": a.days, "values": a.values}
+	return postgres.Send(ctx, tx, "store values of the analytics", batch)
 }
 
 func valueArgs(scope affiliate.Scope, values map[analytics.DayValues][]string) pgx.NamedArgs {
-	var arrays valueArrays
+	var rows []dayValue
 	for key, list := range values {
 		for _, value := range list {
-			arrays.add(key, value)
+			rows = append(rows, dayValue{key, value})
 		}
 	}
-	return arrays.args(scope)
+	return postgres.Arrays(scope, rows)
 }
