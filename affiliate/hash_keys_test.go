@@ -116,7 +116,7 @@ var usesOfFirst = map[string]string{
 	"cmd/edge/edge.go":                                "a collector only stores hashes; rate limits",
 	"server/account/device.go":                        "stores a hash",
 	"server/account/verify.go":                        "stores a digest",
-	"server/conversion/hash.go":                       "stores hashes",
+	"server/conversion/convert.go":                    "stores hashes",
 	"server/conversion/recorder.go":                   "stores a fingerprint, and passes the others on",
 	"server/mail/service.go":                          "stores digests",
 	"server/mail/worker.go":                           "stores a digest",

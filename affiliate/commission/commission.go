@@ -130,3 +130,133 @@ type HistoryEntry struct {
 	Reason *string
 	Name   *string // of Actor, as Item.ApprovedByName
 }
+
+// Filter restricts a list of commissions. A commission must match all fields
+// that are set; a zero field matches every commission.
+type Filter struct {
+	Program     *affiliate.ProgramID
+	Participant *affiliate.ParticipantID
+	Status      Status
+	NeedsReview *bool
+	// Created is the period of creation.
+	Created affiliate.Period
+	// Search is a prefix of the partner's name or e-mail address, of the external id,
+	// of the promo code or of the commission id. Case does not matter.
+	Search string
+	// HideEmails excludes e-mail addresses from the search. It is set for callers who
+	// see masked addresses. Otherwise they could find out an address by searching for
+	// longer and longer prefixes.
+	HideEmails bool
+}
+
+// Sort is a column that lists can be sorted by.
+type Sort string
+
+// The sortable columns, by their names in the API.
+const (
+	SortCreatedAt      Sort = "createdAt"
+	SortAmountCents    Sort = "amountCents"
+	SortStatus         Sort = "status" // alphabetical
+	SortCommissionType Sort = "commissionType"
+	SortNeedsReview    Sort = "needsReview" // false before true
+	SortPartnerName    Sort = "partnerName" // case does not matter
+)
+
+// Order is the order of a list. In both directions, rows with equal values are
+// sorted by creation time, the newest first.
+type Order struct {
+	By        Sort
+	Ascending bool
+}
+
+// Row is a commission as an export shows it. Its byte slices are only valid
+// until the next row is read.
+type Row struct {
+	ID                    affiliate.CommissionID
+	CreatedAt             time.Time
+	Status                []byte
+	Type                  []byte
+	ProgramName           []byte
+	PartnerName           []byte
+	AmountCents           int64
+	Currency              []byte
+	SaleAmountCents       int64
+	SaleCurrency          []byte
+	ExternalTransactionID []byte
+	PromoCode             []byte // nil if there is none
+	NeedsReview           bool
+	HoldUntil             *time.Time
+	ApprovedAt            *time.Time
+	RejectedAt            *time.Time
+	PaidAt                *time.Time
+	RefundedAt            *time.Time
+	Payout                *affiliate.PayoutID
+}
+
+// Sum is the number of commissions and the sum of their amounts.
+type Sum struct {
+	Count       int64
+	AmountCents int64 // minor units
+}
+
+func (s Sum) plus(other Sum) Sum {
+	return Sum{s.Count + other.Count, s.AmountCents + other.AmountCents}
+}
+
+// Group is the sum of commissions with the same status, review flag and
+// currency.
+type Group struct {
+	Status      Status
+	NeedsReview bool
+	Currency    string
+	Sum
+}
+
+// Stats counts the commissions that match a filter. Amounts of different
+// currencies are never added.
+type Stats struct {
+	// Capped says that the stats cover only MaxSearchTotal commissions although the
+	// search matches more.
+	Capped bool
+	// Count and NeedsReview include commissions of all currencies.
+	Count       int64
+	NeedsReview int64
+	// Currency is the currency of the programme, or of the workspace if the filter
+	// names no programme. InCurrency is the sum of the commissions in that currency.
+	Currency   string
+	InCurrency Sum
+	// ByStatus counts commissions of all currencies, but adds up only amounts in
+	// Currency.
+	ByStatus map[Status]Sum
+	// ByCurrency has an element for each currency that occurs.
+	ByCurrency map[string]Sum
+}
+
+// NewStats adds up groups. Several groups may have the same status, review
+// flag and currency.
+func NewStats(currency string, groups []Group) Stats {
+	stats := Stats{Currency: currency, ByStatus: map[Status]Sum{}, ByCurrency: map[string]Sum{}}
+	for _, group := range groups {
+		if group.Count == 0 {
+			continue
+		}
+		stats.Count += group.Count
+		if group.NeedsReview {
+			stats.NeedsReview += group.Count
+		}
+		stats.ByCurrency[group.Currency] = stats.ByCurrency[group.Currency].plus(group.Sum)
+		if group.Currency != currency {
+			group.AmountCents = 0
+		}
+		stats.ByStatus[group.Status] = stats.ByStatus[group.Status].plus(group.Sum)
+	}
+	stats.InCurrency = stats.ByCurrency[currency]
+	return stats
+}
+
+// AverageCents returns the mean amount of the commissions in Currency, rounded half up;
+// 0 if there are none.
+func (s Stats) AverageCents() int64 {
+	average, _ := affiliate.MulDiv(s.InCurrency.AmountCents, 1, s.InCurrency.Count)
+	return average
+}

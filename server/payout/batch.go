@@ -236,9 +236,7 @@ func confirmPayouts(ctx context.Context, tx *postgres.Tx, batch payout.Batch, t 
 // recheck moves locked payouts to the next status and computes their amounts again. It
 // locks their participants and commissions, and releases the commissions that are no longer
 // payable.
-func recheck(
-	ctx context.Context, tx *postgres.Tx, batch payout.Batch, open []payout.Payout, t payout.Transition,
-) (payout.Batch, error) {
+func recheck(ctx context.Context, tx *postgres.Tx, batch payout.Batch, open []payout.Payout, t payout.Transition) (payout.Batch, error) {
 	participants, ids := make([]affiliate.ParticipantID, len(open)), make([]affiliate.PayoutID, len(open))
 	for i, p := range open {
 		participants[i], ids[i] = p.Participant, p.ID
@@ -338,9 +336,7 @@ func (s *Service) CancelPayoutBatch(ctx context.Context, req *affiliatev1.Cancel
 }
 
 // auditBatch writes an audit record about a member's action on a batch.
-func auditBatch(
-	ctx context.Context, tx *postgres.Tx, batch payout.Batch, verb string, at time.Time, by affiliate.Actor, before, after any,
-) error {
+func auditBatch(ctx context.Context, tx *postgres.Tx, batch payout.Batch, verb string, at time.Time, by affiliate.Actor, before, after any) error {
 	return tx.Audit(ctx, affiliate.AuditLine{
 		Workspace: batch.Workspace, Mode: &batch.Mode, Actor: by, At: at,
 		Action: "payout_batch." + verb, ResourceType: "payout_batch", ResourceID: batch.ID, Before: before, After: after,

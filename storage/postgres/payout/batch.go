@@ -170,9 +170,7 @@ const sumConfirmed = `
 // ConfirmationLimit returns the limit of a workspace for confirmations by one member; nil if
 // it has none. If it has one, the confirmations of the scope run one after another, so that
 // none of them misses another one. The caller must not have locked rows before.
-func ConfirmationLimit(
-	ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, at time.Time,
-) (*payout.ConfirmationLimit, error) {
+func ConfirmationLimit(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, at time.Time) (*payout.ConfirmationLimit, error) {
 	const (
 		above = `select w.second_person_above_cents from workspaces w where w.id = $1`
 		lock  = `select pg_advisory_xact_lock(hashtextextended('payout_confirmations:' || $1::uuid || ':' || $2::text, 0))`

@@ -68,9 +68,7 @@ type unsentPayout struct {
 // change of a commission that may affect its payout must use this function. It needs one
 // round trip, and one more for each commission whose payout has been sent already or is
 // new.
-func LockCommissions(
-	ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, ids []affiliate.CommissionID,
-) ([]commission.Locked, error) {
+func LockCommissions(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, ids []affiliate.CommissionID) ([]commission.Locked, error) {
 	if len(ids) == 0 {
 		return nil, nil
 	}

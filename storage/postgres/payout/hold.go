@@ -73,9 +73,7 @@ func LockAssigned(
 
 // LockReleased locks those payable commissions that were released from a payout and are in
 // no payout now.
-func LockReleased(
-	ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, id affiliate.PayoutID, cutoff time.Time,
-) ([]payout.Candidate, error) {
+func LockReleased(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, id affiliate.PayoutID, cutoff time.Time) ([]payout.Candidate, error) {
 	return lockCandidates(ctx, tx, lockReleased, candidateArgs(scope, nil, []affiliate.PayoutID{id}, cutoff))
 }
 
@@ -118,9 +116,7 @@ func idsOf(commissions []payout.Candidate) []affiliate.CommissionID {
 
 // AssignCommissions adds locked commissions that are in no payout to their payouts and
 // records their amounts.
-func AssignCommissions(
-	ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, commissions []payout.Candidate, at time.Time,
-) error {
+func AssignCommissions(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, commissions []payout.Candidate, at time.Time) error {
 	const assign = `
 		update commissions c set payout_id = t.payout_id, updated_at = $3
 		from unnest($4::uuid[], $5::uuid[]) as t (id, payout_id)
@@ -155,9 +151,7 @@ func RecordContents(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope,
 // another payout: the approved ones, and the refunded ones, which are approved again if
 // the refund fails. Any other commission keeps its payout_id. The lists in
 // payout_commissions do not change.
-func ReleaseCommissions(
-	ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, commissions []payout.Candidate, at time.Time,
-) error {
+func ReleaseCommissions(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, commissions []payout.Candidate, at time.Time) error {
 	const clearPayout = `
 		update commissions c set payout_id = null, updated_at = $3
 		where c.workspace_id = $1 and c.mode = $2 and c.id = any($4) and c.status in ('approved', 'refunded')`
@@ -183,9 +177,7 @@ func LockContents(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, i
 
 // PruneContents deletes the commissions of the given payouts from payout_commissions,
 // except the commissions in kept.
-func PruneContents(
-	ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, payouts []affiliate.PayoutID, kept []payout.Candidate,
-) error {
+func PruneContents(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, payouts []affiliate.PayoutID, kept []payout.Candidate) error {
 	const remove = `
 		delete from payout_commissions h
 		where h.workspace_id = $1 and h.payout_id = any($2) and h.commission_id <> all($3)`
