@@ -181,8 +181,7 @@ type ClickTraits struct {
 	click.UTM
 }
 
-// FXRate is the amount of Quote that one unit of Base is worth on a day, in major
-// units.
+// FXRate is the amount of Quote that one unit of Base is worth on a day, in major units.
 type FXRate struct {
 	Base, Quote string    // ISO 4217
 	Date        time.Time // 00:00 UTC

@@ -166,8 +166,7 @@ const ReviewFeeMissing = "fee_missing"
 // the amount and the base are in one currency or can be converted to one currency.
 //
 // If the sale is in another currency than the programme and no exchange rate is known, a
-// percentage stays in the currency of the sale, and the commission is flagged for
-// review.
+// percentage stays in the currency of the sale, and the commission is flagged for review.
 func (e Earner) calculate(in Inputs, index *int) Calculation {
 	rules, paid := e.Rule.Rules, in.Sale.Money
 	if !in.hasPrice() {

@@ -90,10 +90,9 @@ func WindowEnd(receivedAt time.Time, days int) time.Time {
 // FoldCode returns the form in which referral codes are stored and compared.
 func FoldCode(code string) string { return strings.ToLower(code) }
 
-// Source identifies the participant of a click that a collector could not resolve
-// because it could not read the edge directory, which is the list of public keys and
-// codes in Redis. It consists of the digest of the public key
-// and the referral code.
+// Source identifies the participant of a click that a collector could not resolve because
+// it could not read the edge directory, which is the list of public keys and codes in
+// Redis. It consists of the digest of the public key and the referral code.
 type Source struct {
 	KeyDigest [32]byte
 	Code      string // case-folded
@@ -134,8 +133,7 @@ type DeadReason string
 
 // The reasons.
 const (
-	// Malformed means that the bytes are not a click, or that its ids are not
-	// valid.
+	// Malformed means that the bytes are not a click, or that its ids are not valid.
 	Malformed DeadReason = "malformed"
 	// Rejected means that the database rejected the values.
 	Rejected DeadReason = "rejected"

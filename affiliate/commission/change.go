@@ -13,9 +13,8 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/program"
 )
 
-// Change is a commission before and after a move. The history, the ledger
-// entry, the counts, the events and the audit log entry of the move are computed from
-// it alone.
+// Change is a commission before and after a move. The history, the ledger entry, the
+// counts, the events and the audit log entry of the move are computed from it alone.
 type Change struct {
 	Before     *Commission // nil for the creation
 	After      Commission
@@ -256,10 +255,9 @@ type SaleRefunds struct {
 	Complete bool
 }
 
-// AfterRefunds returns the amount of the commission after the refunds of its
-// conversion. full says that the whole sale was refunded; the amount is 0 then. The
-// result depends only on the total of the refunds, so their order and number do not
-// matter.
+// AfterRefunds returns the amount of the commission after the refunds of its conversion.
+// full says that the whole sale was refunded; the amount is 0 then. The result depends
+// only on the total of the refunds, so their order and number do not matter.
 //
 // A percentage is computed again for the part of the sale that is left:
 //

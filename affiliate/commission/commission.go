@@ -203,8 +203,7 @@ func (s Sum) plus(other Sum) Sum {
 	return Sum{s.Count + other.Count, s.AmountCents + other.AmountCents}
 }
 
-// Group is the sum of commissions with the same status, review flag and
-// currency.
+// Group is the sum of commissions with the same status, review flag and currency.
 type Group struct {
 	Status      Status
 	NeedsReview bool

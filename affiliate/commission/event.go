@@ -55,8 +55,7 @@ func (c Commission) payload() Object {
 	return p
 }
 
-// commissionPreviousFields holds the old values of the public fields that a move
-// changed.
+// commissionPreviousFields holds the old values of the public fields that a move changed.
 type commissionPreviousFields struct {
 	Status        *Status        `json:"status,omitempty"`
 	AmountCents   *int64         `json:"amount_cents,omitempty"`

@@ -31,9 +31,8 @@ import (
 // without review flag may start as approved. Setting or clearing a review flag and
 // partial refunds do not change the status.
 //
-// One function makes every move (Transition.Apply). The ledger entries, counts
-// and events of a move are computed from the commission before and after it
-// (Change).
+// One function makes every move (Transition.Apply). The ledger entries, counts and events
+// of a move are computed from the commission before and after it (Change).
 
 // Move is an action on a commission.
 type Move string
@@ -52,8 +51,7 @@ const (
 	// MoveAutoApprove is the automatic approval after the hold period, see
 	// DueForApproval.
 	MoveAutoApprove Move = "auto_approve"
-	// MoveReject is the rejection by a person. It is also allowed during the hold
-	// period.
+	// MoveReject is the rejection by a person. It is also allowed during the hold period.
 	MoveReject Move = "reject"
 	// MoveFlag requires a review of the commission by a person. It adds ReviewReasons
 	// to the reasons of the commission.
@@ -162,8 +160,7 @@ type RefundReason string
 const (
 	RefundedSale RefundReason = "refund"
 	DisputedSale RefundReason = "dispute_lost"
-	// ReassignedSale means that a person assigned the conversion to another
-	// participant.
+	// ReassignedSale means that a person assigned the conversion to another participant.
 	ReassignedSale RefundReason = "reattributed"
 )
 

@@ -42,9 +42,8 @@ const (
 	Disputed Status = "disputed"
 )
 
-// Conversion is one reported event of a buyer. Only keyed hashes of the buyer's data
-// are stored. The reported amounts, the event type and the time of the event never
-// change.
+// Conversion is one reported event of a buyer. Only keyed hashes of the buyer's data are
+// stored. The reported amounts, the event type and the time of the event never change.
 type Conversion struct {
 	ID affiliate.ConversionID
 	affiliate.Scope

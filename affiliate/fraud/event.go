@@ -87,8 +87,7 @@ func FormerEmailDigests(keys affiliate.HashKeys, address string) affiliate.Diges
 // EventID identifies a fraud event.
 type EventID = affiliate.ID[Event]
 
-// EventStatus says whether a person has reviewed a fraud event, and with which
-// result.
+// EventStatus says whether a person has reviewed a fraud event, and with which result.
 type EventStatus string
 
 // The statuses. Only an open fraud event can be resolved.
@@ -132,8 +131,7 @@ func (e Event) Resolve(outcome EventStatus, note *string, by affiliate.Actor, at
 	return e, nil
 }
 
-// EventFilter restricts a list of fraud events. A zero field matches every fraud
-// event.
+// EventFilter restricts a list of fraud events. A zero field matches every fraud event.
 type EventFilter struct {
 	Status      EventStatus
 	Program     *affiliate.ProgramID

@@ -84,12 +84,10 @@ type Detail struct {
 	AccountHint *string      // of the account that it is paid to, or would be paid to if it is a draft
 }
 
-// MaxPayoutCommissions is the greatest number of commissions that a Detail
-// contains.
+// MaxPayoutCommissions is the greatest number of commissions that a Detail contains.
 const MaxPayoutCommissions = 1000
 
-// Commission is a commission in a payout, with the values that it had when it was
-// added.
+// Commission is a commission in a payout, with the values that it had when it was added.
 type Commission struct {
 	Commission            affiliate.CommissionID `db:"id"`
 	AmountCents           int64
@@ -244,8 +242,7 @@ type Change struct {
 	Transition Transition
 }
 
-// LedgerEntry returns the entry that the change adds to the ledger; nil if there is
-// none.
+// LedgerEntry returns the entry that the change adds to the ledger; nil if there is none.
 func (c Change) LedgerEntry() *ledger.Entry {
 	cents := c.Before.sentCents() - c.After.sentCents()
 	kind := ledger.EntryPayout

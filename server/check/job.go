@@ -5,10 +5,9 @@
 // count.
 //
 // The nightly job logs one error for each check that finds differences. Its results are
-// stored, and each core exports them as metrics. The package
-// guarantees that a difference is logged by the next run that succeeds. The time until
-// then is at most a day, unless a run fails. The command `core check` runs the same
-// checks and prints the differences.
+// stored, and each core exports them as metrics. The package guarantees that a difference
+// is logged by the next run that succeeds. The time until then is at most a day, unless a
+// run fails. The command `core check` runs the same checks and prints the differences.
 //
 // The package does not repair differences. A difference is the result of a bug, and an
 // automatic repair would hide the bug.

@@ -15,9 +15,8 @@
 //
 // A click is looked up in Postgres first. If it is not there and its id contains a recent
 // time, the look-up waits up to 300 ms for package ingest, which stores the clicks of the
-// click stream in Postgres. If
-// the click is still not in Postgres, the look-up reads the newest part of the click
-// stream.
+// click stream in Postgres. If the click is still not in Postgres, the look-up reads the
+// newest part of the click stream.
 //
 // The package guarantees:
 //

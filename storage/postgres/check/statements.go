@@ -176,10 +176,9 @@ const checkConversionDecision = `
 
 // The refunded amount of a conversion is the sum of the refunds that were reported to the
 // API, and of what the payment processor refunded or lost in disputes of each charge
-// (conversion.Reversals). A charge in another currency than the sale can reverse any part of
-// the sale.
-// A charge in another currency than its conversion is not compared. A charge whose newest state
-// is being applied is not compared for ten minutes.
+// (conversion.Reversals). A charge in another currency than the sale can reverse any part
+// of the sale. A charge in another currency than its conversion is not compared. A charge
+// whose newest state is being applied is not compared for ten minutes.
 const checkRefunds = `
 	select case
 		when v.refunded is null then format('workspace %s, %s: refunds of %s refer to conversion %s, which does not exist', workspace_id, mode, r.cents, id)

@@ -50,11 +50,10 @@ func dataError(err error) error {
 	return err
 }
 
-// Store stores either all clicks or none. A click that is already stored stays
-// unchanged. In the same transaction Store updates the click counts and enqueues
-// a job for each click that a conversion waits for. The clicks of bots are not counted. It
-// drops clicks of test mode that were received before the last deletion of the workspace's test
-// data.
+// Store stores either all clicks or none. A click that is already stored stays unchanged.
+// In the same transaction Store updates the click counts and enqueues a job for each
+// click that a conversion waits for. The clicks of bots are not counted. It drops clicks
+// of test mode that were received before the last deletion of the workspace's test data.
 //
 // If Postgres rejects the values of a click, the error is a *DataError. After any other error,
 // either all clicks are stored or none.

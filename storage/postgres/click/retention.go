@@ -30,19 +30,17 @@ const retentionBatch = 5000
 // of Roll replaces by sums. They hold about 1.2 million clicks, which take about
 // a minute on two busy cores.
 //
-// rollTimeout is the statement timeout of Roll. The last call for a partition
-// also reads the blocks whose clicks earlier calls have deleted. The timeout is long
-// enough to read 30 GB at 250 MB a second. A partition has this size at 100 million
-// clicks a day.
+// rollTimeout is the statement timeout of Roll. The last call for a partition also reads
+// the blocks whose clicks earlier calls have deleted. The timeout is long enough to read
+// 30 GB at 250 MB a second. A partition has this size at 100 million clicks a day.
 const (
 	rollBlocks  = 50_000
 	rollTimeout = 2 * time.Minute
 )
 
-// purgeDay and purgeStray purge one batch of clicks, starting at a position in the
-// index clicks_by_address. purgeDay purges clicks of a day's partition. purgeStray
-// purges clicks in the default partition, which stores the clicks of days without a
-// partition.
+// purgeDay and purgeStray purge one batch of clicks, starting at a position in the index
+// clicks_by_address. purgeDay purges clicks of a day's partition. purgeStray purges
+// clicks in the default partition, which stores the clicks of days without a partition.
 //
 // A purged click is no longer in the index. If all clicks of a partition are purged,
 // the statement therefore costs one search in the index. Otherwise the scan starts
@@ -85,12 +83,11 @@ type purgePosition struct {
 	N           int64 // rows in the batch
 }
 
-// Purge removes the visitor data (the hashes of the IP address and of the user
-// agent, and the prefix of the IP address) from all clicks before the given time. It
-// processes the days in order, oldest first, in batches of retentionBatch clicks. Each
-// batch is a transaction. Purge calls mayContinue before each batch and stops when
-// the result is false. It returns the number of purged clicks. It is safe to repeat the
-// call.
+// Purge removes the visitor data (the hashes of the IP address and of the user agent, and
+// the prefix of the IP address) from all clicks before the given time. It processes the
+// days in order, oldest first, in batches of retentionBatch clicks. Each batch is a
+// transaction. Purge calls mayContinue before each batch and stops when the result is
+// false. It returns the number of purged clicks. It is safe to repeat the call.
 //
 // Purge finds clicks by their address hash. A click has an address prefix only if
 // it has an address hash. A click whose address could not be parsed has only the user

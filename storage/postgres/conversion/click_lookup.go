@@ -53,10 +53,9 @@ const earnerColumns = `
 		) as n
 	) else '{}' end as prior_totals`
 
-// earnerOfX joins programs p and participants t to rows x that have the ids of both.
-// Each join is one search in the primary key. The lateral join with a limit keeps the
-// planner from a merge join with all rows of the workspace, regardless of the
-// statistics.
+// earnerOfX joins programs p and participants t to rows x that have the ids of both. Each
+// join is one search in the primary key. The lateral join with a limit keeps the planner
+// from a merge join with all rows of the workspace, regardless of the statistics.
 const earnerOfX = `
 	cross join lateral (
 		select p.* from programs p where p.workspace_id = x.workspace_id and p.id = x.program_id and p.mode = x.mode limit 1) as p

@@ -93,8 +93,7 @@ func List(
 	return items, total, err
 }
 
-// Get returns one conversion with its refunds, read in one statement. Errors:
-// NOT_FOUND.
+// Get returns one conversion with its refunds, read in one statement. Errors: NOT_FOUND.
 func Get(ctx context.Context, db *postgres.DB, scope affiliate.Scope, id affiliate.ConversionID) (conversion.Detail, error) {
 	read := `
 		select ` + conversionItemColumns + `,

@@ -113,8 +113,7 @@ func attributedEarner(in attribution.Inputs, d attribution.Decision) attribution
 	panic("postgres: unexpected attribution method " + string(*d.Method))
 }
 
-// outcomeEvents appends the events of a conversion's commission and of its fraud
-// signals.
+// outcomeEvents appends the events of a conversion's commission and of its fraud signals.
 func outcomeEvents(events []affiliate.Event, c conversion.Conversion, d attribution.Decision, changes []commission.Change) []affiliate.Event {
 	for _, change := range changes {
 		events = append(events, change.Events()...)

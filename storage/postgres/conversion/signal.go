@@ -44,10 +44,9 @@ type signals struct {
 // lockSignals locks and reads the customers and promo codes of conversions, in one round
 // trip. The locks last until the transaction ends. To prevent deadlocks, every
 // transaction that decides about conversions takes these locks in the same order:
-// customers before promo codes, each sorted by scope and then by reference or code. Before
-// these locks it
-// takes only the locks on idempotency keys. No two of the conversions may have the same
-// customer or promo code.
+// customers before promo codes, each sorted by scope and then by reference or code.
+// Before these locks it takes only the locks on idempotency keys. No two of the
+// conversions may have the same customer or promo code.
 func lockSignals(ctx context.Context, tx *postgres.Tx, all ...*signals) error {
 	batch := &pgx.Batch{}
 	queueCustomerLocks(batch, all)

@@ -39,10 +39,9 @@ func GetBatch(ctx context.Context, db postgres.Queryer, scope affiliate.Scope, i
 	return postgres.OneRow[payout.Batch](db.Query(ctx, selectBatch, scope.Workspace, scope.Mode, id))
 }
 
-// selectPayoutStatuses returns the statuses that a batch's payouts have. It searches
-// the index once per status and counts nothing, so its cost does not depend on the
-// number of payouts. The lateral join with a limit keeps the planner from joining all
-// payouts.
+// selectPayoutStatuses returns the statuses that a batch's payouts have. It searches the
+// index once per status and counts nothing, so its cost does not depend on the number of
+// payouts. The lateral join with a limit keeps the planner from joining all payouts.
 const selectPayoutStatuses = `
 	select s.status
 	from unnest($4::text[]) as s (status)

@@ -63,11 +63,10 @@ type unsentPayout struct {
 	Status payout.Status
 }
 
-// LockCommissions locks commissions in the same way as lockCommissions. Before
-// that, it locks the batches and the unsent payouts that contain the commissions. Every
-// change of a commission that may affect its payout must use this function. It needs one
-// round trip, and one more for each commission whose payout has been sent already or is
-// new.
+// LockCommissions locks commissions in the same way as lockCommissions. Before that, it
+// locks the batches and the unsent payouts that contain the commissions. Every change of
+// a commission that may affect its payout must use this function. It needs one round
+// trip, and one more for each commission whose payout has been sent already or is new.
 func LockCommissions(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, ids []affiliate.CommissionID) ([]commission.Locked, error) {
 	if len(ids) == 0 {
 		return nil, nil
@@ -109,11 +108,10 @@ func LockCommissions(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope
 	return locked, nil
 }
 
-// UpdatePayouts changes the payouts of commissions that are removed from their payout
-// or whose amount changes. If this cancels a payout, UpdatePayouts also takes the
+// UpdatePayouts changes the payouts of commissions that are removed from their payout or
+// whose amount changes. If this cancels a payout, UpdatePayouts also takes the
 // commissions of the given changes out of it. The caller must have locked the commissions
-// with LockCommissions. The caller stores the changes of the commissions
-// afterwards.
+// with LockCommissions. The caller stores the changes of the commissions afterwards.
 func UpdatePayouts(ctx context.Context, tx *postgres.Tx, changes []commission.Change) error {
 	affected := map[affiliate.PayoutID][]commission.Change{}
 	var payouts []affiliate.PayoutID
