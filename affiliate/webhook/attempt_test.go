@@ -33,8 +33,8 @@ func TestFailureOutcome_HasErrorCode(t *testing.T) {
 	for code, constant := range map[string]string{
 		"dns_error": DNSError, "connection_refused": ConnectionFailed, "timeout": Timeout, "tls_error": TLSError, "protocol_error": ProtocolError, "blocked_address": BlockedAddress,
 	} {
-		if o := FailureOutcome(constant); o != (Outcome{ErrorCode: code}) || o.Succeeded() || o.Gone() {
-			t.Errorf("FailureOutcome(%q) = %+v, want only the error code %s", constant, o, code)
+		if o := (Outcome{ErrorCode: constant}); o != (Outcome{ErrorCode: code}) || o.Succeeded() || o.Gone() {
+			t.Errorf("Outcome{ErrorCode: %q} = %+v, want only the error code %s", constant, o, code)
 		}
 	}
 }
@@ -98,7 +98,7 @@ func TestNext_DelaysFollowTheSchedule(t *testing.T) {
 
 func TestNext_SpreadsDelays(t *testing.T) {
 	for random, want := range map[float64]time.Duration{0: 8 * time.Hour, 0.25: 9 * time.Hour, 0.5: 10 * time.Hour, 0.75: 11 * time.Hour} {
-		_, due := State{Status: DeliveryFailed, ScheduledAttempts: 5}.Next(FailureOutcome(TLSError), noon, random)
+		_, due := State{Status: DeliveryFailed, ScheduledAttempts: 5}.Next(Outcome{ErrorCode: TLSError}, noon, random)
 		if due == nil || due.Sub(noon).Round(time.Millisecond) != want {
 			t.Errorf("random %v: due %v, want %s later", random, due, want)
 		}
@@ -118,8 +118,8 @@ func TestNext_ShortestDelays(t *testing.T) {
 		{"503 with a longer Retry-After", ResponseOutcome(503, time.Hour), time.Hour},
 		{"502 ignores Retry-After", ResponseOutcome(502, time.Hour), time.Minute},
 		{"504 ignores Retry-After", ResponseOutcome(504, time.Hour), time.Minute},
-		{"timeout", FailureOutcome(Timeout), time.Minute},
-		{"protocol error", FailureOutcome(ProtocolError), 0},
+		{"timeout", Outcome{ErrorCode: Timeout}, time.Minute},
+		{"protocol error", Outcome{ErrorCode: ProtocolError}, 0},
 		{"Retry-After of a day", ResponseOutcome(503, 24*time.Hour), 24 * time.Hour},
 		{"Retry-After of more than a day", ResponseOutcome(503, 24*time.Hour+1), 24 * time.Hour},
 		{"Retry-After without bounds", ResponseOutcome(429, 1<<63-1), 24 * time.Hour},
@@ -143,7 +143,7 @@ func TestNext_StatesAndDueTimes(t *testing.T) {
 		pending, delivered, failed = DeliveryPending, DeliveryDelivered, DeliveryFailed
 		dead, canceled             = DeliveryDeadLettered, DeliveryCanceled
 	)
-	ok, notFound, gone, blocked := ResponseOutcome(200, 0), ResponseOutcome(404, 0), ResponseOutcome(410, 0), FailureOutcome(BlockedAddress)
+	ok, notFound, gone, blocked := ResponseOutcome(200, 0), ResponseOutcome(404, 0), ResponseOutcome(410, 0), Outcome{ErrorCode: BlockedAddress}
 	never, immediately, later := "never", "now", "later"
 	for name, tc := range map[string]struct {
 		before State
@@ -293,6 +293,6 @@ func failures() *rapid.Generator[Outcome] {
 			).Draw(t, "code")
 			return ResponseOutcome(code, time.Duration(rapid.Int64Range(0, int64(48*time.Hour)).Draw(t, "after")))
 		}
-		return FailureOutcome(rapid.SampledFrom([]string{DNSError, ConnectionFailed, Timeout, TLSError, ProtocolError, BlockedAddress}).Draw(t, "error code"))
+		return Outcome{ErrorCode: rapid.SampledFrom([]string{DNSError, ConnectionFailed, Timeout, TLSError, ProtocolError, BlockedAddress}).Draw(t, "error code")}
 	})
 }

@@ -17,7 +17,7 @@ const RotatedSecretGrace = 24 * time.Hour
 
 // EndpointKey identifies an endpoint of any workspace.
 type EndpointKey struct {
-	Workspace affiliate.WorkspaceID
+	Workspace affiliate.WorkspaceID `db:"workspace_id"`
 	ID        affiliate.EndpointID
 }
 

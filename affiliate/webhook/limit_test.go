@@ -7,7 +7,7 @@ import (
 )
 
 func TestLimit_FollowsOutcomes(t *testing.T) {
-	ok, failure, timeout := ResponseOutcome(http.StatusOK, 0), ResponseOutcome(http.StatusInternalServerError, 0), FailureOutcome(Timeout)
+	ok, failure, timeout := ResponseOutcome(http.StatusOK, 0), ResponseOutcome(http.StatusInternalServerError, 0), Outcome{ErrorCode: Timeout}
 	times := func(n int, o Outcome) (all []Outcome) {
 		for range n {
 			all = append(all, o)

@@ -16,8 +16,8 @@ func TestCountOutcomes(t *testing.T) {
 		return DeliveryChange{Result: AttemptResult{Outcome: o, Ended: noon}, Before: State{Status: before}, After: State{Status: after}}
 	}
 	success := change(ResponseOutcome(http.StatusOK, 0), DeliveryPending, DeliveryDelivered)
-	failure := change(FailureOutcome(Timeout), DeliveryPending, DeliveryFailed)
-	deadLetter := change(FailureOutcome(Timeout), DeliveryFailed, DeliveryDeadLettered)
+	failure := change(Outcome{ErrorCode: Timeout}, DeliveryPending, DeliveryFailed)
+	deadLetter := change(Outcome{ErrorCode: Timeout}, DeliveryFailed, DeliveryDeadLettered)
 	gone := change(ResponseOutcome(http.StatusGone, 0), DeliveryPending, DeliveryDeadLettered)
 	for _, tc := range []struct {
 		name     string

@@ -114,18 +114,18 @@ func (c *Client) Send(ctx context.Context, r Request) webhook.Outcome {
 	defer cancel()
 	req, err := c.request(ctx, r)
 	if err != nil || req.URL.Scheme != "https" {
-		return webhook.FailureOutcome(webhook.BlockedAddress)
+		return webhook.Outcome{ErrorCode: webhook.BlockedAddress}
 	}
 	// The transport, unlike an http.Client, follows no redirects and stores no cookies.
 	response, err := c.transport.RoundTrip(req)
 	if err != nil {
-		return webhook.FailureOutcome(sendErrorCode(ctx, err))
+		return webhook.Outcome{ErrorCode: sendErrorCode(ctx, err)}
 	}
 	defer response.Body.Close()
 	if response.StatusCode < http.StatusContinue {
 		// The transport also accepts numbers below 100, which are not valid HTTP
 		// statuses.
-		return webhook.FailureOutcome(webhook.ProtocolError)
+		return webhook.Outcome{ErrorCode: webhook.ProtocolError}
 	}
 	// After 101 Switching Protocols, the body is the connection. A read of this body
 	// would not end when the context ends.

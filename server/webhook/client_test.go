@@ -210,8 +210,8 @@ func TestSend_CallsOnlyHTTPS(t *testing.T) {
 	r := listen(t, func(net.Conn) {})
 	client := newClient(t, allowLoopback)
 	for _, url := range []string{strings.Replace(r.url(host), "https", "http", 1), "ftp://" + host + "/", "//" + host + "/", ":", ""} {
-		if o := client.Send(t.Context(), newRequest(url)); o != domain.FailureOutcome(domain.BlockedAddress) {
-			t.Errorf("Send to %q returned %+v, want %+v", url, o, domain.FailureOutcome(domain.BlockedAddress))
+		if o := client.Send(t.Context(), newRequest(url)); o != (domain.Outcome{ErrorCode: domain.BlockedAddress}) {
+			t.Errorf("Send to %q returned %+v, want %+v", url, o, domain.Outcome{ErrorCode: domain.BlockedAddress})
 		}
 	}
 	if n := r.connections(); n != 0 {
@@ -226,7 +226,7 @@ func TestSend_EndsWhenTheContextIsCanceled(t *testing.T) {
 		_, _ = conn.Read(make([]byte, 1)) // until the client closes the connection
 		return false
 	})
-	checkOutcome(t, newClient(t, allowLoopback).Send(ctx, newRequest(r.url(host))), domain.FailureOutcome(domain.Timeout))
+	checkOutcome(t, newClient(t, allowLoopback).Send(ctx, newRequest(r.url(host))), domain.Outcome{ErrorCode: domain.Timeout})
 }
 
 func TestSend_ChecksAddressesInTheURL(t *testing.T) {
@@ -238,9 +238,9 @@ func TestSend_ChecksAddressesInTheURL(t *testing.T) {
 	}{
 		"allowed":                      {"127.0.0.1", []func(*webhook.ClientConfig){allowLoopback}, domain.Outcome{StatusCode: 204}},
 		"allowed, IPv4-mapped":         {"::ffff:127.0.0.1", []func(*webhook.ClientConfig){allowLoopback}, domain.Outcome{StatusCode: 204}},
-		"refused":                      {"127.0.0.1", nil, domain.FailureOutcome(domain.BlockedAddress)},
-		"refused, IPv4-mapped":         {"::ffff:127.0.0.1", nil, domain.FailureOutcome(domain.BlockedAddress)},
-		"refused, unspecified address": {"0.0.0.0", nil, domain.FailureOutcome(domain.BlockedAddress)},
+		"refused":                      {"127.0.0.1", nil, domain.Outcome{ErrorCode: domain.BlockedAddress}},
+		"refused, IPv4-mapped":         {"::ffff:127.0.0.1", nil, domain.Outcome{ErrorCode: domain.BlockedAddress}},
+		"refused, unspecified address": {"0.0.0.0", nil, domain.Outcome{ErrorCode: domain.BlockedAddress}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := r.connections()

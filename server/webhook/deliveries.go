@@ -18,7 +18,7 @@ func (s *Service) ListDeliveries(ctx context.Context, req *affiliatev1.ListDeliv
 		return nil, err
 	}
 	page := server.PageOf(req)
-	deliveries, total, err := webhooks.Deliveries(ctx, s.db, server.PrincipalFrom(ctx).Scope(), id, s.currentTime().Add(-maxEventAge), filterOf(req), page)
+	deliveries, total, err := webhooks.Deliveries(ctx, s.DB, server.PrincipalFrom(ctx).Scope(), id, s.currentTime().Add(-maxEventAge), filterOf(req), page)
 	if err != nil {
 		return nil, err
 	}
@@ -33,11 +33,11 @@ func (s *Service) GetDelivery(ctx context.Context, req *affiliatev1.GetDeliveryR
 	if err != nil {
 		return nil, err
 	}
-	endpoint, err := webhooks.Endpoint(ctx, s.db, server.PrincipalFrom(ctx).Scope(), id)
+	endpoint, err := webhooks.Endpoint(ctx, s.DB, server.PrincipalFrom(ctx).Scope(), id)
 	if err != nil {
 		return nil, err
 	}
-	delivery, err := webhooks.Delivery(ctx, s.db, endpoint, deliveryID)
+	delivery, err := webhooks.Delivery(ctx, s.DB, endpoint, deliveryID)
 	if err != nil {
 		return nil, err
 	}
@@ -54,7 +54,7 @@ func (s *Service) RetryDelivery(ctx context.Context, req *affiliatev1.RetryDeliv
 	}
 	scope, by := server.PrincipalFrom(ctx).Scope(), server.ActorFrom(ctx)
 	var out *affiliatev1.DeliveryDetail
-	err = s.db.InTx(ctx, func(tx *postgres.Tx) error {
+	err = s.DB.InTx(ctx, func(tx *postgres.Tx) error {
 		// The endpoint need not be locked. If another transaction disables the endpoint
 		// at the same time, it increases the endpoint's epoch, and no attempts are made
 		// for deliveries of an earlier epoch.
@@ -80,10 +80,7 @@ func (s *Service) RetryDelivery(ctx context.Context, req *affiliatev1.RetryDeliv
 		out = detailToProto(retried, endpoint.URL)
 		return err
 	})
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
+	return out, err
 }
 
 // RecoverDeliveries inserts a job that sends the events of a time range again.
@@ -96,7 +93,7 @@ func (s *Service) RecoverDeliveries(ctx context.Context, req *affiliatev1.Recove
 	job := recoveryOf(req, s.currentTime())
 	job.Workspace, job.Mode, job.Endpoint = scope.Workspace, scope.Mode, id
 	var queued int64
-	err = s.db.InTx(ctx, func(tx *postgres.Tx) error {
+	err = s.DB.InTx(ctx, func(tx *postgres.Tx) error {
 		endpoint, err := webhooks.Endpoint(ctx, tx, scope, id)
 		if err != nil {
 			return err
@@ -115,10 +112,7 @@ func (s *Service) RecoverDeliveries(ctx context.Context, req *affiliatev1.Recove
 		}
 		return tx.Audit(ctx, endpoint.Audit("webhook.recover", by, job.RequestedAt, nil, details))
 	})
-	if err != nil {
-		return nil, err
-	}
-	return &affiliatev1.RecoverDeliveriesResponse{Queued: queued}, nil
+	return &affiliatev1.RecoverDeliveriesResponse{Queued: queued}, err
 }
 
 // deliveryIDs returns the ids of the endpoint and the delivery in the request's path.

@@ -220,7 +220,8 @@ func (d *dialer) connect(ctx context.Context, rules webhook.Addresses, addrs []n
 	}
 	lastErr := &dialError{webhook.ConnectionFailed, errors.New("no address")}
 	for i, a := range addrs {
-		conn, err := dialWithTimeout(ctx, nd, timeShare(ctx, len(addrs)-i), netip.AddrPortFrom(a, port))
+		nd.Timeout = timeShare(ctx, len(addrs)-i)
+		conn, err := nd.DialContext(ctx, "tcp", netip.AddrPortFrom(a, port).String())
 		if err == nil {
 			return conn, nil
 		}
@@ -241,12 +242,6 @@ func (d *dialer) connect(ctx context.Context, rules webhook.Addresses, addrs []n
 func timeShare(ctx context.Context, addresses int) time.Duration {
 	deadline, _ := ctx.Deadline()
 	return time.Until(deadline) / time.Duration(addresses)
-}
-
-func dialWithTimeout(ctx context.Context, nd net.Dialer, timeout time.Duration, addr netip.AddrPort) (net.Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	return nd.DialContext(ctx, "tcp", addr.String())
 }
 
 func allAllowed(rules webhook.Addresses, addrs []netip.Addr, port uint16) bool {

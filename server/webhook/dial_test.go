@@ -40,7 +40,7 @@ func TestSend_DialsNothingIfOneAddressIsNotAllowed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			client := newClient(t, withNameServer(startNameServer(t, addresses)))
-			checkOutcome(t, client.Send(t.Context(), newRequest(r.url(host))), domain.FailureOutcome(domain.BlockedAddress))
+			checkOutcome(t, client.Send(t.Context(), newRequest(r.url(host))), domain.Outcome{ErrorCode: domain.BlockedAddress})
 		})
 	}
 	if n := r.connections(); n != 0 {
@@ -60,7 +60,7 @@ func TestSend_RejectsNameThatChangedAfterTheCheck(t *testing.T) {
 	if err := client.Check(t.Context(), domain.URL{Text: r.url(host), Host: host, Port: r.port()}); err != nil {
 		t.Fatal(err)
 	}
-	checkOutcome(t, client.Send(t.Context(), newRequest(r.url(host))), domain.FailureOutcome(domain.BlockedAddress))
+	checkOutcome(t, client.Send(t.Context(), newRequest(r.url(host))), domain.Outcome{ErrorCode: domain.BlockedAddress})
 	if n := r.connections(); n != 0 {
 		t.Errorf("%d connections to a blocked address, want none", n)
 	}
@@ -119,7 +119,7 @@ func TestSend_TriesUpToFourAddresses(t *testing.T) {
 		"the first accepts":      {0, domain.Outcome{StatusCode: 200}},
 		"the second accepts":     {1, domain.Outcome{StatusCode: 200}},
 		"the fourth accepts":     {3, domain.Outcome{StatusCode: 200}},
-		"the fifth is not tried": {4, domain.FailureOutcome(domain.ConnectionFailed)},
+		"the fifth is not tried": {4, domain.Outcome{ErrorCode: domain.ConnectionFailed}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := respondWithText(t, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
@@ -141,8 +141,8 @@ func TestSend_TriesTheNextAddressAfterATimeout(t *testing.T) {
 		want      domain.Outcome
 	}{
 		"the next accepts": {[]netip.Addr{dropping, loopback}, domain.Outcome{StatusCode: 200}},
-		"there is no next": {[]netip.Addr{dropping}, domain.FailureOutcome(domain.Timeout)},
-		"the next refuses": {[]netip.Addr{dropping, netip.MustParseAddr("127.0.0.3")}, domain.FailureOutcome(domain.Timeout)},
+		"there is no next": {[]netip.Addr{dropping}, domain.Outcome{ErrorCode: domain.Timeout}},
+		"the next refuses": {[]netip.Addr{dropping, netip.MustParseAddr("127.0.0.3")}, domain.Outcome{ErrorCode: domain.Timeout}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			client := newClient(t, allowLoopback, withNameServer(startNameServer(t, answerWith(test.addresses...))))
@@ -190,7 +190,7 @@ func TestSendAndCheck_NameThatDoesNotResolve(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			client := newClient(t, withNameServer(startNameServer(t, test.addresses)))
 			client.SetTimeouts(test.timeout, longTimeout, longTimeout)
-			checkOutcome(t, client.Send(t.Context(), newRequest(urlOf(host, 443))), domain.FailureOutcome(domain.DNSError))
+			checkOutcome(t, client.Send(t.Context(), newRequest(urlOf(host, 443))), domain.Outcome{ErrorCode: domain.DNSError})
 			err := client.Check(t.Context(), domain.URL{Host: host, Port: 443})
 			pgtest.RequireRefusal(t, err, affiliate.ReasonWebhookURLUnresolvable)
 		})

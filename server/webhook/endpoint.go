@@ -292,5 +292,5 @@ func (p *senderDeps) openSecrets(t webhook.Target, now time.Time) ([]webhook.Sec
 	if t.PreviousSecret != nil && t.PreviousUntil != nil && now.Before(*t.PreviousUntil) {
 		sealed = append(sealed, t.PreviousSecret)
 	}
-	return openSecrets(p.seal, t.Key.ID, sealed)
+	return openSecrets(p.seal, t.ID, sealed)
 }

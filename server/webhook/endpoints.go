@@ -2,9 +2,11 @@ package webhook
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/event"
 	"github.com/tributary-hq/tributary/affiliate/webhook"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
 	"github.com/tributary-hq/tributary/server"
@@ -15,7 +17,7 @@ import (
 // ListWebhooks returns one page of the workspace's endpoints in the mode of the call.
 func (s *Service) ListWebhooks(ctx context.Context, req *affiliatev1.ListWebhooksRequest) (*affiliatev1.ListWebhooksResponse, error) {
 	page := server.PageOf(req)
-	endpoints, total, err := webhooks.Endpoints(ctx, s.db, server.PrincipalFrom(ctx).Scope(), page)
+	endpoints, total, err := webhooks.Endpoints(ctx, s.DB, server.PrincipalFrom(ctx).Scope(), page)
 	if err != nil {
 		return nil, err
 	}
@@ -30,7 +32,7 @@ func (s *Service) GetWebhook(ctx context.Context, req *affiliatev1.GetWebhookReq
 	if err != nil {
 		return nil, err
 	}
-	endpoint, err := webhooks.Endpoint(ctx, s.db, server.PrincipalFrom(ctx).Scope(), id)
+	endpoint, err := webhooks.Endpoint(ctx, s.DB, server.PrincipalFrom(ctx).Scope(), id)
 	if err != nil {
 		return nil, err
 	}
@@ -49,12 +51,12 @@ func (s *Service) CreateWebhook(ctx context.Context, req *affiliatev1.CreateWebh
 	if url.IsHTTP {
 		return nil, affiliate.Refuse(affiliate.ReasonWebhookURLNotHTTPS)
 	}
-	if err := s.client.Check(ctx, url); err != nil {
+	if err := s.Client.Check(ctx, url); err != nil {
 		return nil, err
 	}
 	endpoint := newEndpoint(req, server.PrincipalFrom(ctx).Scope(), url, s.currentTime())
 	secret, sealed := s.newSecret(endpoint.ID)
-	err := s.db.InTx(ctx, func(tx *postgres.Tx) error {
+	err := s.DB.InTx(ctx, func(tx *postgres.Tx) error {
 		if err := postgres.LockWorkspace(ctx, tx, endpoint.Workspace); err != nil {
 			return err
 		}
@@ -85,7 +87,7 @@ func (s *Service) UpdateWebhook(ctx context.Context, req *affiliatev1.UpdateWebh
 	}
 	scope, by, at := server.PrincipalFrom(ctx).Scope(), server.ActorFrom(ctx), s.currentTime()
 	var after webhook.Endpoint
-	err = s.db.InTx(ctx, func(tx *postgres.Tx) error {
+	err = s.DB.InTx(ctx, func(tx *postgres.Tx) error {
 		before, err := webhooks.LockEndpoint(ctx, tx, scope, id)
 		if err != nil {
 			return err
@@ -123,7 +125,7 @@ func (s *Service) DeleteWebhook(ctx context.Context, req *affiliatev1.DeleteWebh
 		return nil, err
 	}
 	scope, by, at := server.PrincipalFrom(ctx).Scope(), server.ActorFrom(ctx), s.currentTime()
-	err = s.db.InTx(ctx, func(tx *postgres.Tx) error {
+	err = s.DB.InTx(ctx, func(tx *postgres.Tx) error {
 		before, err := webhooks.LockEndpoint(ctx, tx, scope, id)
 		if err != nil {
 			return err
@@ -156,7 +158,7 @@ func (s *Service) RotateWebhookSecret(ctx context.Context, req *affiliatev1.Rota
 	}
 	secret, sealed := s.newSecret(id)
 	var after webhook.Endpoint
-	err = s.db.InTx(ctx, func(tx *postgres.Tx) error {
+	err = s.DB.InTx(ctx, func(tx *postgres.Tx) error {
 		before, err := webhooks.LockEndpoint(ctx, tx, scope, id)
 		if err != nil {
 			return err
@@ -177,5 +179,52 @@ func (s *Service) RotateWebhookSecret(ctx context.Context, req *affiliatev1.Rota
 // in the database.
 func (s *Service) newSecret(endpoint affiliate.EndpointID) (secret webhook.Secret, sealed []byte) {
 	secret = webhook.NewSecret()
-	return secret, s.seal.Seal(secret, endpoint.UUID[:])
+	return secret, s.Seal.Seal(secret, endpoint.UUID[:])
+}
+
+// pingTimeout is the time limit of a ping. It is half of the time limit of an API call.
+const pingTimeout = 10 * time.Second
+
+// TestWebhook sends a ping event to an endpoint and returns the outcome. It stores
+// nothing.
+func (s *Service) TestWebhook(ctx context.Context, req *affiliatev1.TestWebhookRequest) (*affiliatev1.TestWebhookResponse, error) {
+	id, err := pathID[affiliate.EndpointID](req.GetWebhookId())
+	if err != nil {
+		return nil, err
+	}
+	scope, at := server.PrincipalFrom(ctx).Scope(), s.currentTime()
+	endpoint, sealed, err := webhooks.EndpointSecrets(ctx, s.DB, scope, id, at)
+	if err != nil {
+		return nil, err
+	}
+	secrets, err := openSecrets(s.Seal, id, sealed)
+	if err != nil {
+		return nil, err
+	}
+	event := affiliate.NewEvent(scope, affiliate.EventWebhookPing, at, event.PingObject{Endpoint: id, Description: endpoint.Description}, nil)
+	body, err := event.Body()
+	if err != nil {
+		return nil, fmt.Errorf("ping of endpoint %s: %w", id, err)
+	}
+	outcome := s.Client.Send(ctx, Request{
+		URL: endpoint.URL, ID: event.WireID(), Attempt: 1, Body: body, Secrets: secrets, At: at, Timeout: pingTimeout,
+	})
+	response := &affiliatev1.TestWebhookResponse{Success: outcome.Succeeded(), ErrorMessage: server.OptionalString(outcome.ErrorCode)}
+	if outcome.StatusCode != 0 {
+		response.HttpStatusCode = server.OptionalInt32(&outcome.StatusCode)
+	}
+	return response, nil
+}
+
+// openSecrets decrypts the signing secrets of an endpoint.
+func openSecrets(seal Sealer, endpoint affiliate.EndpointID, sealed [][]byte) ([]webhook.Secret, error) {
+	secrets := make([]webhook.Secret, len(sealed))
+	for i, s := range sealed {
+		secret, err := seal.Open(s, endpoint.UUID[:])
+		if err != nil {
+			return nil, fmt.Errorf("secret of endpoint %s: %w", endpoint, err)
+		}
+		secrets[i] = secret
+	}
+	return secrets, nil
 }

@@ -33,12 +33,12 @@ func (c *Client) Connect(ctx context.Context, address netip.AddrPort) error {
 
 // CancelBlock runs one block of a cancel job.
 func CancelBlock(ctx context.Context, db *postgres.DB, now func() time.Time, job webhook.CancelDeliveries, limit int) (int, error) {
-	return (&cancelWorker{db: db, now: now}).cancelBlock(ctx, job, limit)
+	return blockWorker{db: db, now: now}.cancelBlock(ctx, job, limit)
 }
 
 // RecoverBlock runs one block of a recovery job.
 func RecoverBlock(ctx context.Context, db *postgres.DB, now func() time.Time, job webhook.RecoverDeliveries, limit int) (int, error) {
-	return (&recoverWorker{db: db, now: now}).recoverBlock(ctx, job, limit)
+	return blockWorker{db: db, now: now}.recoverBlock(ctx, job, limit)
 }
 
 // SetAttemptTimeout sets the time limit of an attempt. It must be called before Run.

@@ -53,7 +53,7 @@ func TestSend_TimesOutWithoutResponse(t *testing.T) {
 			client := newClient(t, allowLoopback)
 			req := newRequest(test.receiver.url(host))
 			test.setTimeout(&req, client)
-			checkOutcome(t, client.Send(t.Context(), req), domain.FailureOutcome(domain.Timeout))
+			checkOutcome(t, client.Send(t.Context(), req), domain.Outcome{ErrorCode: domain.Timeout})
 		})
 	}
 }
@@ -71,7 +71,7 @@ func TestSend_RejectsEndlessHeader(t *testing.T) {
 				writeRepeatedly(c, []byte(part))
 				return false
 			})
-			checkOutcome(t, sendOnce(t, r), domain.FailureOutcome(domain.ProtocolError))
+			checkOutcome(t, sendOnce(t, r), domain.Outcome{ErrorCode: domain.ProtocolError})
 		})
 	}
 }
@@ -192,7 +192,7 @@ func TestSend_ResponseThatIsNotHTTP(t *testing.T) {
 		"HTTP/2":                 {"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", domain.ProtocolError},
 	} {
 		t.Run(name, func(t *testing.T) {
-			checkOutcome(t, sendOnce(t, respondWithText(t, tc.text)), domain.FailureOutcome(tc.want))
+			checkOutcome(t, sendOnce(t, respondWithText(t, tc.text)), domain.Outcome{ErrorCode: tc.want})
 		})
 	}
 }
@@ -232,13 +232,13 @@ func TestSend_BrokenConnection(t *testing.T) {
 		}, domain.ProtocolError},
 	} {
 		t.Run(name, func(t *testing.T) {
-			checkOutcome(t, sendOnce(t, listen(t, tc.handle)), domain.FailureOutcome(tc.want))
+			checkOutcome(t, sendOnce(t, listen(t, tc.handle)), domain.Outcome{ErrorCode: tc.want})
 		})
 	}
 	t.Run("no listener", func(t *testing.T) {
 		r := listen(t, func(net.Conn) {})
 		r.close()
-		checkOutcome(t, sendOnce(t, r), domain.FailureOutcome(domain.ConnectionFailed))
+		checkOutcome(t, sendOnce(t, r), domain.Outcome{ErrorCode: domain.ConnectionFailed})
 	})
 }
 
@@ -278,7 +278,7 @@ func TestSend_VerifiesCertificates(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			checkOutcome(t, sendOnce(t, listen(t, handle)), domain.FailureOutcome(domain.TLSError))
+			checkOutcome(t, sendOnce(t, listen(t, handle)), domain.Outcome{ErrorCode: domain.TLSError})
 		})
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/webhook"
+	"github.com/tributary-hq/tributary/server"
 	"github.com/tributary-hq/tributary/storage/postgres"
 	webhooks "github.com/tributary-hq/tributary/storage/postgres/webhook"
 )
@@ -32,24 +33,21 @@ const (
 // AddWorkers registers the workers of this package's jobs. The workers use now as their
 // clock.
 func AddWorkers(workers *river.Workers, db *postgres.DB, now func() time.Time) {
-	river.AddWorker(workers, &cancelWorker{db: db, now: now})
-	river.AddWorker(workers, &recoverWorker{db: db, now: now})
+	w := blockWorker{db: db, now: now}
+	river.AddWorker(workers, &server.Worker[webhook.CancelDeliveries]{Run: w.cancel, Limit: jobTimeout})
+	river.AddWorker(workers, &server.Worker[webhook.RecoverDeliveries]{Run: w.recover, Limit: jobTimeout})
 }
 
-// cancelWorker cancels the waiting deliveries of an endpoint that was disabled or
-// deleted. The endpoint's epoch is a number that increases when the endpoint is disabled
-// or deleted. The worker therefore cancels the deliveries of earlier epochs.
-type cancelWorker struct {
-	river.WorkerDefaults[webhook.CancelDeliveries]
+// blockWorker changes the deliveries of an endpoint in blocks.
+type blockWorker struct {
 	db  *postgres.DB
 	now func() time.Time
 }
 
-// Timeout returns the time limit of one run.
-func (*cancelWorker) Timeout(*river.Job[webhook.CancelDeliveries]) time.Duration { return jobTimeout }
-
-// Work cancels the deliveries in blocks.
-func (w *cancelWorker) Work(ctx context.Context, job *river.Job[webhook.CancelDeliveries]) error {
+// cancel cancels the waiting deliveries of an endpoint that was disabled or deleted. The
+// endpoint's epoch is a number that increases when the endpoint is disabled or deleted, so
+// these are the deliveries of earlier epochs.
+func (w blockWorker) cancel(ctx context.Context, job *river.Job[webhook.CancelDeliveries]) error {
 	err := runBlocks(maxJobTime, func() (int, error) { return w.cancelBlock(ctx, job.Args, jobBlockSize) })
 	if err != nil {
 		return fmt.Errorf("cancel the deliveries of endpoint %s: %w", job.Args.Endpoint, err)
@@ -61,7 +59,7 @@ func (w *cancelWorker) Work(ctx context.Context, job *river.Job[webhook.CancelDe
 // that it stores for these deliveries is the time at which the endpoint was disabled or
 // deleted, and not the current time. A recovery that was requested before cancelBlock ran
 // therefore includes these deliveries.
-func (w *cancelWorker) cancelBlock(ctx context.Context, job webhook.CancelDeliveries, limit int) (canceled int, err error) {
+func (w blockWorker) cancelBlock(ctx context.Context, job webhook.CancelDeliveries, limit int) (canceled int, err error) {
 	scope, now := affiliate.Scope{Workspace: job.Workspace, Mode: job.Mode}, currentTime(w.now)
 	err = w.db.InTx(ctx, func(tx *postgres.Tx) error {
 		canceled = 0
@@ -82,20 +80,8 @@ func (w *cancelWorker) cancelBlock(ctx context.Context, job webhook.CancelDelive
 	return canceled, err
 }
 
-// recoverWorker restarts the deliveries that a recovery selects.
-type recoverWorker struct {
-	river.WorkerDefaults[webhook.RecoverDeliveries]
-	db  *postgres.DB
-	now func() time.Time
-}
-
-// Timeout returns the time limit of one run.
-func (*recoverWorker) Timeout(*river.Job[webhook.RecoverDeliveries]) time.Duration {
-	return jobTimeout
-}
-
-// Work restarts the deliveries in blocks.
-func (w *recoverWorker) Work(ctx context.Context, job *river.Job[webhook.RecoverDeliveries]) error {
+// recover restarts the deliveries that a recovery selects.
+func (w blockWorker) recover(ctx context.Context, job *river.Job[webhook.RecoverDeliveries]) error {
 	err := runBlocks(maxJobTime, func() (int, error) { return w.recoverBlock(ctx, job.Args, jobBlockSize) })
 	if err != nil {
 		return fmt.Errorf("recover deliveries of endpoint %s: %w", job.Args.Endpoint, err)
@@ -107,7 +93,7 @@ func (w *recoverWorker) Work(ctx context.Context, job *river.Job[webhook.Recover
 // remaining deliveries are locked, for example because another job cancels them, it
 // returns an error that makes River run the job again after lockedRetry. If the endpoint
 // was disabled or deleted after the recovery was requested, recoverBlock does nothing.
-func (w *recoverWorker) recoverBlock(ctx context.Context, job webhook.RecoverDeliveries, limit int) (recovered int, err error) {
+func (w blockWorker) recoverBlock(ctx context.Context, job webhook.RecoverDeliveries, limit int) (recovered int, err error) {
 	scope, now := affiliate.Scope{Workspace: job.Workspace, Mode: job.Mode}, currentTime(w.now)
 	var locked int64
 	err = w.db.InTx(ctx, func(tx *postgres.Tx) error {

@@ -52,9 +52,4 @@ func TestJobTimeouts_AreShorterThanTheRescueTime(t *testing.T) {
 	if maxJobTime >= jobTimeout || jobTimeout >= rescueAfter {
 		t.Errorf("maxJobTime is %v, jobTimeout is %v, rescueAfter is %v, want each to be longer than the one before", maxJobTime, jobTimeout, rescueAfter)
 	}
-	for _, timeout := range []time.Duration{(&cancelWorker{}).Timeout(nil), (&recoverWorker{}).Timeout(nil)} {
-		if timeout != jobTimeout {
-			t.Errorf("the timeout of a worker is %v, want %v", timeout, jobTimeout)
-		}
-	}
 }

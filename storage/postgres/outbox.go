@@ -30,7 +30,7 @@ var publishEvents = RowsOf[newEventRow](`
 	from written w
 	join webhook_endpoints e on e.workspace_id = w.workspace_id and e.mode = w.mode and e.deleted_at is null
 	where e.active and e.subscriptions && array[w.type, split_part(w.type, '.', 1) || '.*', '*']
-	returning workspace_id as workspace, endpoint_id as id`)
+	returning workspace_id, endpoint_id as id`)
 
 type newEventRow struct {
 	WorkspaceID affiliate.WorkspaceID `db:"workspace_id"`

@@ -1,7 +1,13 @@
+// Package webhook stores webhook endpoints and deliveries and reads the queue of due
+// deliveries. Package postgres inserts events and their deliveries, in the transaction
+// that causes the event.
+//
+// The
 package webhook
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -45,24 +51,14 @@ func Endpoints(ctx context.Context, db *postgres.DB, scope affiliate.Scope, page
 		where e.workspace_id = @workspace and e.mode = @mode and e.deleted_at is null
 		order by e.created_at desc, e.id desc
 		limit @limit offset @offset`
-	total, err := countEndpoints(ctx, db, scope)
+	total, err := CountEndpoints(ctx, db, scope)
 	if err != nil {
 		return nil, 0, err
 	}
-	rows, _ := db.Query(ctx, list, pgx.NamedArgs{
+	endpoints, err := postgres.List[webhook.Endpoint](ctx, db, "read endpoints", list, pgx.NamedArgs{
 		"workspace": scope.Workspace, "mode": scope.Mode, "limit": page.Size, "offset": page.Offset(),
 	})
-	endpoints, err := pgx.CollectRows(rows, pgx.RowToStructByName[webhook.Endpoint])
 	return endpoints, int64(total), err
-}
-
-func countEndpoints(ctx context.Context, db postgres.Queryer, scope affiliate.Scope) (int, error) {
-	const count = `select count(*) from webhook_endpoints where workspace_id = $1 and mode = $2 and deleted_at is null`
-	rows, err := db.Query(ctx, count, scope.Workspace, scope.Mode)
-	if err != nil {
-		return 0, err
-	}
-	return pgx.CollectExactlyOneRow(rows, pgx.RowTo[int])
 }
 
 // secretsRow is the row of an endpoint with its encrypted signing secrets.
@@ -95,8 +91,9 @@ func EndpointSecrets(
 
 // CountEndpoints returns the number of endpoints of a scope. If the number must not
 // change until the commit, the caller must call LockWorkspace first.
-func CountEndpoints(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope) (int, error) {
-	return countEndpoints(ctx, tx, scope)
+func CountEndpoints(ctx context.Context, db postgres.Queryer, scope affiliate.Scope) (int, error) {
+	const count = `select count(*) from webhook_endpoints where workspace_id = $1 and mode = $2 and deleted_at is null`
+	return postgres.Value[int](ctx, db, "count endpoints", count, scope.Workspace, scope.Mode)
 }
 
 // InsertEndpoint stores a new endpoint. encryptedSecret is the signing secret of the
@@ -140,8 +137,7 @@ func DeleteEndpoint(ctx context.Context, tx *postgres.Tx, e webhook.Endpoint) er
 	if err := UpdateEndpoint(ctx, tx, e); err != nil {
 		return err
 	}
-	_, err := tx.Exec(ctx, remove, endpointArgs(e.Scope, e.ID))
-	return err
+	return postgres.Exec(ctx, tx, "delete an endpoint", remove, endpointArgs(e.Scope, e.ID))
 }
 
 // ReplaceSecret stores a changed endpoint, which is locked, with a new encrypted signing
@@ -157,6 +153,33 @@ func ReplaceSecret(ctx context.Context, tx *postgres.Tx, e webhook.Endpoint, enc
 	}
 	args := endpointArgs(e.Scope, e.ID)
 	args["until"], args["secret"] = keptUntil, encryptedSecret
-	_, err := tx.Exec(ctx, replace, args)
-	return err
+	return postgres.Exec(ctx, tx, "replace a secret", replace, args)
+}
+
+// oneRow reads the result of a query that returns at most one row. Errors:
+// WEBHOOK_NOT_FOUND if there is no row.
+func oneRow[T any](rows pgx.Rows, err error) (T, error) {
+	row, err := postgres.OneRow[T](rows, err)
+	if errors.Is(err, affiliate.Refuse(affiliate.ReasonNotFound)) {
+		err = affiliate.Refuse(affiliate.ReasonWebhookNotFound)
+	}
+	return row, err
+}
+
+// dayOf returns the day in the id of an event or a delivery. The day determines the
+// partition of the row. For an id that contains no time, dayOf returns a day that no
+// row has.
+func dayOf[T any](id affiliate.ID[T]) time.Time {
+	at, _ := id.Time()
+	return at.Truncate(24 * time.Hour)
+}
+
+// keyColumns returns the workspace ids and the endpoint ids of keys, as two arrays for
+// unnest.
+func keyColumns(keys []webhook.EndpointKey) ([]affiliate.WorkspaceID, []affiliate.EndpointID) {
+	workspaces, ids := make([]affiliate.WorkspaceID, len(keys)), make([]affiliate.EndpointID, len(keys))
+	for i, key := range keys {
+		workspaces[i], ids[i] = key.Workspace, key.ID
+	}
+	return workspaces, ids
 }

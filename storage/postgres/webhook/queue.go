@@ -25,7 +25,7 @@ const claim = `
 	update webhook_endpoints e set sender = @sender, sender_until = @until
 	from wanted w
 	where e.workspace_id = w.workspace_id and e.id = w.id
-	returning e.workspace_id as workspace, e.id`
+	returning e.workspace_id, e.id`
 
 // Claim acquires or renews a sender's leases of endpoints. Only the sender that holds the
 // lease of an endpoint may send the endpoint's deliveries. The new leases end at
@@ -37,8 +37,7 @@ func Claim(
 ) ([]webhook.EndpointKey, error) {
 	args := senderArgs(sender, endpoints, now)
 	args["until"] = leaseEnd
-	rows, _ := db.SendingPool().Query(ctx, claim, args)
-	return pgx.CollectRows(rows, pgx.RowToStructByName[webhook.EndpointKey])
+	return postgres.List[webhook.EndpointKey](ctx, db.SendingPool(), "claim endpoints", claim, args)
 }
 
 func senderArgs(sender affiliate.SenderID, endpoints []webhook.EndpointKey, now time.Time) pgx.NamedArgs {
@@ -54,14 +53,13 @@ func Release(ctx context.Context, db *postgres.DB, sender affiliate.SenderID, en
 		from unnest($1::uuid[], $2::uuid[]) as w (workspace_id, id)
 		where e.workspace_id = w.workspace_id and e.id = w.id and e.sender = $3`
 	workspaces, ids := keyColumns(endpoints)
-	_, err := db.SendingPool().Exec(ctx, release, workspaces, ids, sender)
-	return err
+	return postgres.Exec(ctx, db.SendingPool(), "release endpoints", release, workspaces, ids, sender)
 }
 
 // unclaimed selects endpoints that have due deliveries but no lease. For each endpoint
 // without a lease, it reads one index entry of the deliveries.
 const unclaimed = `
-	select e.workspace_id as workspace, e.id
+	select e.workspace_id, e.id
 	from webhook_endpoints e
 	where e.active and e.deleted_at is null and (e.sender is null or e.sender_until <= $1)
 		and exists (
@@ -71,8 +69,7 @@ const unclaimed = `
 
 // Unclaimed returns at most limit endpoints that have due deliveries but no lease.
 func Unclaimed(ctx context.Context, db *postgres.DB, now time.Time, limit int) ([]webhook.EndpointKey, error) {
-	rows, _ := db.SendingPool().Query(ctx, unclaimed, now, limit)
-	return pgx.CollectRows(rows, pgx.RowToStructByName[webhook.EndpointKey])
+	return postgres.List[webhook.EndpointKey](ctx, db.SendingPool(), "search endpoints", unclaimed, now, limit)
 }
 
 // targets selects endpoints and the due time of the next delivery of each endpoint that
@@ -104,26 +101,6 @@ const (
 		where e.active and e.deleted_at is null and e.sender = @sender and e.sender_until > @now`
 )
 
-type targetRow struct {
-	WorkspaceID         affiliate.WorkspaceID `db:"workspace_id"`
-	ID                  affiliate.EndpointID  `db:"id"`
-	URL                 string                `db:"url"`
-	Secret              []byte                `db:"secret"`
-	PreviousSecret      []byte                `db:"previous_secret"`
-	PreviousUntil       *time.Time            `db:"previous_until"`
-	ConsecutiveFailures int                   `db:"consecutive_failures"`
-	LastDeliveryAt      *time.Time            `db:"last_delivery_at"`
-	NextDue             *time.Time            `db:"next_due"`
-}
-
-func (r targetRow) target() webhook.Target {
-	return webhook.Target{
-		Key: webhook.EndpointKey{Workspace: r.WorkspaceID, ID: r.ID}, URL: r.URL,
-		Secret: r.Secret, PreviousSecret: r.PreviousSecret, PreviousUntil: r.PreviousUntil,
-		ConsecutiveFailures: r.ConsecutiveFailures, LastDeliveryAt: r.LastDeliveryAt, NextDue: r.NextDue,
-	}
-}
-
 // Due returns the endpoints in queries and their due deliveries. The delivery of an endpoint
 // that has been due for the longest time is first. Due leaves out endpoints that are not
 // active or not leased to the sender.
@@ -132,13 +109,7 @@ func Due(
 ) (found []webhook.Target, due []webhook.DueDelivery, err error) {
 	batch := &pgx.Batch{}
 	args := dueArgs(sender, queries, now)
-	batch.Queue(targets, args).Query(func(rows pgx.Rows) error {
-		read, err := pgx.CollectRows(rows, pgx.RowToStructByName[targetRow])
-		for _, r := range read {
-			found = append(found, r.target())
-		}
-		return err
-	})
+	postgres.QueueList(batch, &found, targets, args)
 	batch.Queue(dueDeliveries, args).Query(func(rows pgx.Rows) error {
 		due, err = pgx.CollectRows(rows, scanDue)
 		return err
@@ -181,8 +152,7 @@ const selectLateness = `
 // Lateness returns which part of the endpoints has due deliveries. An endpoint is late if a
 // delivery has been due since lateBefore.
 func Lateness(ctx context.Context, db *postgres.DB, now, lateBefore time.Time) (webhook.Lateness, error) {
-	rows, _ := db.SendingPool().Query(ctx, selectLateness, now, lateBefore)
-	lateness, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[webhook.Lateness])
+	lateness, err := postgres.OneRow[webhook.Lateness](db.SendingPool().Query(ctx, selectLateness, now, lateBefore))
 	if err != nil {
 		return lateness, fmt.Errorf("read the lateness of webhooks: %w", err)
 	}

@@ -77,11 +77,8 @@ func recoverableArgs(job webhook.RecoverDeliveries, epoch int) pgx.NamedArgs {
 
 // CountRecoverable counts the deliveries that a recovery selects. epoch is the current
 // epoch of the endpoint.
-func CountRecoverable(ctx context.Context, tx *postgres.Tx, job webhook.RecoverDeliveries, epoch int) (count int64, err error) {
-	if err := tx.QueryRow(ctx, countRecoverable, postgres.PlanForArgs, recoverableArgs(job, epoch)).Scan(&count); err != nil {
-		return 0, fmt.Errorf("count deliveries to recover: %w", err)
-	}
-	return count, nil
+func CountRecoverable(ctx context.Context, tx *postgres.Tx, job webhook.RecoverDeliveries, epoch int) (int64, error) {
+	return postgres.Value[int64](ctx, tx, "count deliveries to recover", countRecoverable, postgres.PlanForArgs, recoverableArgs(job, epoch))
 }
 
 // RecoverBlock restarts at most limit deliveries of a recovery and makes them due at
@@ -164,10 +161,9 @@ func CancelBlock(
 
 // CancelRemaining cancels at most limit waiting deliveries of earlier epochs, of all
 // endpoints. For each endpoint without such deliveries it reads one index entry.
-func CancelRemaining(ctx context.Context, tx *postgres.Tx, now time.Time, limit int) (canceled int64, err error) {
+func CancelRemaining(ctx context.Context, tx *postgres.Tx, now time.Time, limit int) (int64, error) {
 	if _, err := tx.Exec(ctx, blockPlan); err != nil {
 		return 0, err
 	}
-	tag, err := tx.Exec(ctx, cancelRemaining, limit, now)
-	return tag.RowsAffected(), err
+	return postgres.ExecCount(ctx, tx, cancelRemaining, limit, now)
 }
