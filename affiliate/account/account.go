@@ -57,11 +57,11 @@ type TeamMember struct {
 
 // Account is a user with its credentials and its membership in a workspace.
 type Account struct {
-	User         User
+	User
 	PasswordHash string
 	// Member is nil for partners, and for merchants who were removed from their
 	// workspace.
-	Member *Member
+	Member *Member `db:"-"`
 }
 
 // MayLogIn reports whether the account may have sessions. A merchant who was removed

@@ -2,11 +2,7 @@ package account
 
 import (
 	"context"
-	"fmt"
 	"iter"
-	"maps"
-	"strings"
-	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -45,75 +41,39 @@ const auditColumns = `
 		)
 	) end as actor_name`
 
-type auditRow struct {
-	ID           affiliate.AuditID
-	Mode         *affiliate.Mode
-	At           time.Time
-	Actor        string
-	ActorName    *string
-	Action       string
-	ResourceType string
-	ResourceID   uuid.UUID
-	Before       []byte
-	After        []byte
-	IPPrefix     *string
-	RequestID    *string
-}
-
-func (r auditRow) entry() affiliate.AuditEntry {
-	return affiliate.AuditEntry{
-		ID: r.ID, Mode: r.Mode, At: r.At, Actor: r.Actor, ActorName: r.ActorName, Action: r.Action,
-		ResourceType: r.ResourceType, ResourceID: r.ResourceID, Before: r.Before, After: r.After,
-		IPPrefix: r.IPPrefix, RequestID: r.RequestID,
-	}
-}
-
-// auditQuery holds the statements for one filter. page selects a page. count counts the
-// entries and stops after affiliate.MaxTotal. all selects every entry.
-type auditQuery struct {
-	page, count, all string
-	args             pgx.NamedArgs
-}
-
-// newAuditQuery returns the statements for a filter. They select the entries of the
-// scope's mode and the entries without a mode, which concern the whole workspace.
-func newAuditQuery(scope affiliate.Scope, filter affiliate.AuditFilter) auditQuery {
-	where := []string{"l.workspace_id = @workspace", "(l.mode = @mode or l.mode is null)"}
-	args := pgx.NamedArgs{"workspace": scope.Workspace, "mode": scope.Mode}
-	add := func(condition, name string, value any) {
-		where = append(where, condition)
-		args[name] = value
-	}
+// auditConditions select the entries of the scope's mode and the entries without a mode,
+// which concern the whole workspace.
+func auditConditions(scope affiliate.Scope, filter affiliate.AuditFilter) postgres.Conditions {
+	var where postgres.Conditions
+	where.Add("l.workspace_id = ? and (l.mode = ? or l.mode is null)", scope.Workspace, scope.Mode)
 	if filter.Actor != "" {
-		add("l.actor = @actor", "actor", filter.Actor)
+		where.Add("l.actor = ?", filter.Actor)
 	}
 	if filter.Action != "" {
-		add("l.action = @action", "action", filter.Action)
+		where.Add("l.action = ?", filter.Action)
 	}
 	if filter.ActionNoun != "" {
-		add("starts_with(l.action, @prefix)", "prefix", filter.ActionNoun+".")
+		where.Add("starts_with(l.action, ?)", filter.ActionNoun+".")
 	}
 	if filter.ResourceType != "" {
-		add("l.resource_type = @resource_type", "resource_type", filter.ResourceType)
+		where.Add("l.resource_type = ?", filter.ResourceType)
 	}
 	if filter.ResourceID != nil {
-		add("l.resource_id = @resource_id", "resource_id", *filter.ResourceID)
+		where.Add("l.resource_id = ?", *filter.ResourceID)
 	}
-	if filter.At.From != nil {
-		add("l.at >= @from", "from", *filter.At.From)
-	}
-	if filter.At.Before != nil {
-		add("l.at < @before", "before", *filter.At.Before)
-	}
-	from := ` from audit_log l where ` + strings.Join(where, " and ")
+	where.Within("l.at", filter.At)
+	return where
+}
+
+// auditSQL returns the statements for a page, for the number of entries up to
+// affiliate.MaxTotal, and for all entries. The names of actors are read only for the rows
+// of the page.
+func auditSQL(where postgres.Conditions) (page, count, all string) {
+	from := ` from audit_log l where ` + where.SQL()
 	const newest = ` order by l.at desc, l.id desc`
-	return auditQuery{
-		// The names of actors are read only for the rows of the page.
-		page:  `select ` + auditColumns + ` from (select l.*` + from + newest + ` limit @limit offset @offset) l` + newest,
-		count: postgres.CountUpTo(affiliate.MaxTotal, from),
-		all:   `select ` + auditColumns + from + newest,
-		args:  args,
-	}
+	page = `select ` + auditColumns + ` from (
+		select l.*` + from + newest + ` limit ` + where.Placeholder(1) + ` offset ` + where.Placeholder(2) + `) l` + newest
+	return page, postgres.CountUpTo(affiliate.MaxTotal, from), `select ` + auditColumns + from + newest
 }
 
 // AuditLog returns one page of the entries that match a filter, newest first, and the
@@ -124,39 +84,90 @@ func AuditLog(ctx context.Context, db *postgres.DB, scope affiliate.Scope, filte
 	if err := checkAuditFilter(ctx, db, scope, filter); err != nil {
 		return nil, 0, err
 	}
-	query := newAuditQuery(scope, filter)
-	args := maps.Clone(query.args)
-	args["limit"], args["offset"] = page.Size, page.Offset()
-	rows, err := db.Query(ctx, query.page, postgres.PlanForArgs, args)
-	entries, err := postgres.AllRows(rows, err, auditRow.entry)
-	if err != nil {
-		return nil, 0, fmt.Errorf("audit log: %w", err)
-	}
-	if n := int64(len(entries)); n < int64(page.Size) && (n > 0 || page.Offset() == 0) {
-		// This is the last page, so the position of its last row is the total.
-		return entries, page.Offset() + n, nil
-	}
-	var total int64
-	if err := db.QueryRow(ctx, query.count, postgres.PlanForArgs, query.args).Scan(&total); err != nil {
-		return nil, 0, fmt.Errorf("count audit log: %w", err)
-	}
-	return entries, total, nil
+	where := auditConditions(scope, filter)
+	pageSQL, countSQL, _ := auditSQL(where)
+	return postgres.Page[affiliate.AuditEntry](ctx, db, "audit log", where, page, pageSQL, countSQL)
 }
 
 // ExportAuditLog returns all entries that match a filter, newest first, from one snapshot.
 // It uses a connection and an export slot as postgres.Export does. Errors: the same as
 // postgres.Export, and NOT_FOUND if the filter contains an unknown id.
 func ExportAuditLog(ctx context.Context, db *postgres.DB, scope affiliate.Scope, filter affiliate.AuditFilter) iter.Seq2[affiliate.AuditEntry, error] {
-	query := newAuditQuery(scope, filter)
-	convert := func(row pgx.CollectableRow) (affiliate.AuditEntry, error) {
-		r, err := pgx.RowToStructByName[auditRow](row)
-		return r.entry(), err
-	}
+	where := auditConditions(scope, filter)
+	_, _, all := auditSQL(where)
+	args := append([]any{postgres.PlanForArgs}, where.Args...)
 	return func(yield func(affiliate.AuditEntry, error) bool) {
 		if err := checkAuditFilter(ctx, db, scope, filter); err != nil {
 			yield(affiliate.AuditEntry{}, err)
 			return
 		}
-		postgres.Export(ctx, db, scope.Workspace, convert, query.all, postgres.PlanForArgs, query.args)(yield)
+		postgres.Export(ctx, db, scope.Workspace, pgx.RowToStructByName[affiliate.AuditEntry], all, args...)(yield)
 	}
+}
+
+// actorKnown and resourceKnown are statements that report whether an id is known. An id
+// is known if it belongs to a row of the workspace in this mode, or if an entry of the
+// audit log contains it. An id in the audit log therefore stays known after the row of
+// the actor or resource was deleted. The audit log is searched first, because most ids
+// are found there with a single index look-up.
+const (
+	actorKnown = `
+	select exists (
+		select from audit_log
+		where workspace_id = @workspace and (mode = @mode or mode is null) and actor = @id::uuid::text
+	) or exists (
+		select 1 from members where workspace_id = @workspace and user_id = @id
+		union all select 1 from api_keys where workspace_id = @workspace and mode = @mode and id = @id
+		union all select 1 from service_tokens where workspace_id = @workspace and mode = @mode and id = @id
+		union all select 1 from participants where workspace_id = @workspace and mode = @mode and partner_id = @id
+	)`
+
+	// resourceKnown searches the tables of all resource types of the audit log.
+	resourceKnown = `
+	select @id::uuid = @workspace::uuid or exists (
+		select from audit_log
+		where workspace_id = @workspace and (mode = @mode or mode is null) and resource_id = @id
+	) or exists (
+		select 1 from commissions where workspace_id = @workspace and mode = @mode and id = @id
+		union all select 1 from conversions where workspace_id = @workspace and mode = @mode and id = @id
+		union all select 1 from participants where workspace_id = @workspace and mode = @mode and id = @id
+		union all select 1 from links where workspace_id = @workspace and mode = @mode and id = @id
+		union all select 1 from promo_codes where workspace_id = @workspace and mode = @mode and id = @id
+		union all select 1 from payouts where workspace_id = @workspace and mode = @mode and id = @id
+		union all select 1 from payout_batches where workspace_id = @workspace and mode = @mode and id = @id
+		union all select 1 from ledger_entries where workspace_id = @workspace and mode = @mode and id = @id
+		union all select 1 from fraud_events where workspace_id = @workspace and mode = @mode and id = @id
+		union all select 1 from programs where workspace_id = @workspace and mode = @mode and id = @id
+		union all select 1 from groups g join programs p on p.workspace_id = g.workspace_id and p.id = g.program_id
+			where g.workspace_id = @workspace and p.mode = @mode and g.id = @id
+		union all select 1 from participant_invites where workspace_id = @workspace and mode = @mode and id = @id
+		union all select 1 from webhook_endpoints where workspace_id = @workspace and mode = @mode and id = @id
+		union all select 1 from api_keys where workspace_id = @workspace and mode = @mode and id = @id
+		union all select 1 from service_tokens where workspace_id = @workspace and mode = @mode and id = @id
+		union all select 1 from members where workspace_id = @workspace and user_id = @id
+		union all select 1 from member_invites where workspace_id = @workspace and id = @id
+	)`
+)
+
+// checkAuditFilter returns NOT_FOUND if the filter contains an unknown id of an actor
+// or of a resource. An actor that is not an id, for example "system", is not checked.
+func checkAuditFilter(ctx context.Context, db *postgres.DB, scope affiliate.Scope, filter affiliate.AuditFilter) error {
+	if actor, err := uuid.Parse(filter.Actor); err == nil {
+		if err := checkKnown(ctx, db, actorKnown, scope, actor); err != nil {
+			return err
+		}
+	}
+	if filter.ResourceID != nil {
+		return checkKnown(ctx, db, resourceKnown, scope, *filter.ResourceID)
+	}
+	return nil
+}
+
+func checkKnown(ctx context.Context, db *postgres.DB, sql string, scope affiliate.Scope, id uuid.UUID) error {
+	args := pgx.NamedArgs{"workspace": scope.Workspace, "mode": scope.Mode, "id": id}
+	known, err := postgres.Value[bool](ctx, db, "audit filter", sql, args)
+	if err == nil && !known {
+		return affiliate.Refuse(affiliate.ReasonNotFound)
+	}
+	return err
 }

@@ -78,11 +78,11 @@ func checkAuditPlans(t *testing.T, f *fixture) {
 			affiliate.AuditFilter{Actor: f.Owner.String(), ActionNoun: "commission"}, "audit_log_by_actor", "audit_log_by_actor",
 		},
 	} {
-		page, count, export, args := accounts.AuditSQL(f.Scope, tc.filter, 20)
+		page, count, export, pageArgs, args := accounts.AuditSQL(f.Scope, tc.filter, 20)
 		for what, plan := range map[string]string{
-			"page":   f.Plan(page, args),
-			"total":  f.Plan(count, args),
-			"export": f.Plan(export, args),
+			"page":   f.Plan(page, pageArgs...),
+			"total":  f.Plan(count, args...),
+			"export": f.Plan(export, args...),
 		} {
 			if what != "total" && (!strings.Contains(plan, "users_pkey") || !strings.Contains(plan, "api_keys_pkey")) {
 				t.Errorf("%s, %s: the plan does not read the names of actors by primary key\n%s", name, what, plan)

@@ -124,9 +124,8 @@ func TestAuditLog_ReadsActorNamesByKey(t *testing.T) {
 		select $1, gen_random_uuid(), $2, $3::timestamptz - row_number() over () * interval '1 second', id::text, 'program.update', 'program', id
 		from users`, f.Scope.Workspace, f.Scope.Mode, f.Now())
 	f.VacuumAnalyze()
-	page, _, export, args := accounts.AuditSQL(f.Scope, affiliate.AuditFilter{}, 20)
-	for what, sql := range map[string]string{"page": page, "export": export} {
-		plan := f.Plan(sql, args)
+	page, _, export, pageArgs, args := accounts.AuditSQL(f.Scope, affiliate.AuditFilter{}, 20)
+	for what, plan := range map[string]string{"page": f.Plan(page, pageArgs...), "export": f.Plan(export, args...)} {
 		for _, table := range []string{"users", "members", "participants", "api_keys"} {
 			if strings.Contains(plan, "Seq Scan on "+table) {
 				t.Errorf("%s: the plan reads the whole table %s\n%s", what, table, plan)

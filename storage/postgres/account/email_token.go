@@ -26,8 +26,7 @@ var (
 // EmailToken returns the e-mail token with the given digest. The caller must lock the
 // user before it uses the token (LockEmailToken).
 func EmailToken(ctx context.Context, db *postgres.DB, digest [sha256.Size]byte) (token account.EmailToken, found bool, err error) {
-	rows, err := db.Query(ctx, findEmailToken, digest[:])
-	return optional[account.EmailToken](rows, err)
+	return postgres.Optional[account.EmailToken](ctx, db, findEmailToken, digest[:])
 }
 
 // LockEmailToken locks the user of an e-mail token and then reads the token. All
@@ -37,8 +36,7 @@ func LockEmailToken(ctx context.Context, tx *postgres.Tx, user affiliate.UserID,
 	if err := LockUserByID(ctx, tx, user); err != nil {
 		return account.EmailToken{}, false, err
 	}
-	rows, err := tx.Query(ctx, emailTokenOfUser, digest[:], user)
-	return optional[account.EmailToken](rows, err)
+	return postgres.Optional[account.EmailToken](ctx, tx, emailTokenOfUser, digest[:], user)
 }
 
 // InsertEmailToken stores an e-mail token with its digest.
@@ -49,38 +47,28 @@ func InsertEmailToken(ctx context.Context, tx *postgres.Tx, token account.EmailT
 
 // UseEmailToken marks an e-mail token as used.
 func UseEmailToken(ctx context.Context, tx *postgres.Tx, digest [sha256.Size]byte, at time.Time) error {
-	const use = `update email_tokens set used_at = $2 where digest = $1`
-	_, err := tx.Exec(ctx, use, digest[:], at)
-	return err
+	return postgres.Exec(ctx, tx, "use email token", `update email_tokens set used_at = $2 where digest = $1`, digest[:], at)
 }
 
 // RevokeEmailTokens makes all e-mail tokens of a user unusable. It also deletes the user's
 // requests that were not processed yet. The caller must have locked the user.
 func RevokeEmailTokens(ctx context.Context, tx *postgres.Tx, user affiliate.UserID, at time.Time) error {
-	const (
-		revoke = `update email_tokens set used_at = $2 where user_id = $1 and used_at is null`
-		remove = `delete from email_requests where user_id = $1`
-	)
-	if _, err := tx.Exec(ctx, revoke, user, at); err != nil {
-		return err
-	}
-	_, err := tx.Exec(ctx, remove, user)
-	return err
+	return revokeTokens(ctx, tx, `update email_tokens set used_at = $2 where user_id = $1 and used_at is null`, user, at)
 }
 
 // RevokeEmailChanges makes the tokens unusable with which the address of a user changes. It
 // also deletes the user's requests that were not processed yet: requests with a user are
 // requests for a change. The caller must have locked the user.
 func RevokeEmailChanges(ctx context.Context, tx *postgres.Tx, user affiliate.UserID, at time.Time) error {
-	const (
-		revoke = `update email_tokens set used_at = $2 where user_id = $1 and purpose = 'change' and used_at is null`
-		remove = `delete from email_requests where user_id = $1`
-	)
-	if _, err := tx.Exec(ctx, revoke, user, at); err != nil {
+	const changes = `update email_tokens set used_at = $2 where user_id = $1 and purpose = 'change' and used_at is null`
+	return revokeTokens(ctx, tx, changes, user, at)
+}
+
+func revokeTokens(ctx context.Context, tx *postgres.Tx, revoke string, user affiliate.UserID, at time.Time) error {
+	if err := postgres.Exec(ctx, tx, "revoke e-mail tokens", revoke, user, at); err != nil {
 		return err
 	}
-	_, err := tx.Exec(ctx, remove, user)
-	return err
+	return postgres.Exec(ctx, tx, "delete requests for mails", `delete from email_requests where user_id = $1`, user)
 }
 
 // CountEmailTokens counts the e-mail tokens for an address and a purpose that were
@@ -100,9 +88,7 @@ func CountEmailTokens(ctx context.Context, tx *postgres.Tx, purpose account.Emai
 	if _, err := tx.Exec(ctx, lock, address); err != nil {
 		return 0, err
 	}
-	var n int
-	err := tx.QueryRow(ctx, query, address, purpose, since).Scan(&n)
-	return n, err
+	return postgres.Value[int](ctx, tx, "count e-mail tokens", query, address, purpose, since)
 }
 
 // DeleteExpiredEmailTokens deletes at most limit e-mail tokens that expired before the
@@ -111,8 +97,7 @@ func DeleteExpiredEmailTokens(ctx context.Context, db *postgres.DB, before time.
 	const remove = `
 		delete from email_tokens
 		where digest in (select digest from email_tokens where expires_at < $1 order by expires_at limit $2)`
-	tag, err := db.Exec(ctx, remove, before, limit)
-	return tag.RowsAffected(), err
+	return postgres.ExecCount(ctx, db, remove, before, limit)
 }
 
 var (
@@ -130,8 +115,7 @@ func InsertEmailRequest(ctx context.Context, tx *postgres.Tx, r account.EmailReq
 // EmailRequest returns a request for a mail. found is false if it was processed or
 // deleted.
 func EmailRequest(ctx context.Context, tx *postgres.Tx, id account.EmailRequestID) (request account.EmailRequest, found bool, err error) {
-	rows, err := tx.Query(ctx, selectEmailRequest, id)
-	return optional[account.EmailRequest](rows, err)
+	return postgres.Optional[account.EmailRequest](ctx, tx, selectEmailRequest, id)
 }
 
 // DeleteEmailRequest deletes a request for a mail. found is false if another transaction
@@ -149,6 +133,5 @@ func DeleteOldEmailRequests(ctx context.Context, db *postgres.DB, before time.Ti
 	const remove = `
 		delete from email_requests
 		where id in (select id from email_requests where created_at < $1 order by created_at limit $2)`
-	tag, err := db.Exec(ctx, remove, before, limit)
-	return tag.RowsAffected(), err
+	return postgres.ExecCount(ctx, db, remove, before, limit)
 }

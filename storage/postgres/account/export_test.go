@@ -1,8 +1,6 @@
 package account
 
 import (
-	"github.com/jackc/pgx/v5"
-
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
@@ -22,8 +20,8 @@ var (
 
 // AuditSQL returns the statements that read a page, count the entries and export the
 // entries of the audit log with a filter. It also returns their arguments.
-func AuditSQL(scope affiliate.Scope, filter affiliate.AuditFilter, limit int) (page, count, export string, args pgx.NamedArgs) {
-	query := newAuditQuery(scope, filter)
-	query.args["limit"], query.args["offset"] = limit, 0
-	return query.page, query.count, query.all, query.args
+func AuditSQL(scope affiliate.Scope, filter affiliate.AuditFilter, limit int) (page, count, export string, pageArgs, args []any) {
+	where := auditConditions(scope, filter)
+	page, count, export = auditSQL(where)
+	return page, count, export, append(where.Args[:len(where.Args):len(where.Args)], limit, 0), where.Args
 }

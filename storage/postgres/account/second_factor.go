@@ -18,8 +18,7 @@ var (
 // SecondFactor returns the second factor of a user, also if it was not confirmed. The caller
 // must have locked the user.
 func SecondFactor(ctx context.Context, tx *postgres.Tx, user affiliate.UserID) (factor account.SecondFactor, found bool, err error) {
-	rows, err := tx.Query(ctx, selectSecondFactor, user)
-	return optional[account.SecondFactor](rows, err)
+	return postgres.Optional[account.SecondFactor](ctx, tx, selectSecondFactor, user)
 }
 
 // InsertSecondFactor stores a second factor that is not confirmed. It replaces an earlier
@@ -30,8 +29,7 @@ func InsertSecondFactor(ctx context.Context, tx *postgres.Tx, f account.SecondFa
 		on conflict (user_id) do update
 		set secret = excluded.secret, created_at = excluded.created_at
 		where second_factors.confirmed_at is null`
-	_, err := tx.Exec(ctx, insert, f.User, f.Secret, f.CreatedAt)
-	return err
+	return postgres.Exec(ctx, tx, "insert second factor", insert, f.User, f.Secret, f.CreatedAt)
 }
 
 // ConfirmSecondFactor stores that a user has confirmed the second factor with the code of a
@@ -44,29 +42,22 @@ func ConfirmSecondFactor(ctx context.Context, tx *postgres.Tx, user affiliate.Us
 	if _, err := tx.Exec(ctx, confirm, user, at, step); err != nil {
 		return err
 	}
-	_, err := tx.Exec(ctx, insert, user, recoveryCodes)
-	return err
+	return postgres.Exec(ctx, tx, "confirm second factor", insert, user, recoveryCodes)
 }
 
 // UseTimeStep stores the time step of a code that was accepted.
 func UseTimeStep(ctx context.Context, tx *postgres.Tx, user affiliate.UserID, step int64) error {
-	const use = `update second_factors set last_step = $2 where user_id = $1`
-	_, err := tx.Exec(ctx, use, user, step)
-	return err
+	return postgres.Exec(ctx, tx, "use time step", `update second_factors set last_step = $2 where user_id = $1`, user, step)
 }
 
 // CountCodeFailure counts a wrong code.
 func CountCodeFailure(ctx context.Context, tx *postgres.Tx, user affiliate.UserID) error {
-	const count = `update second_factors set failures = failures + 1 where user_id = $1`
-	_, err := tx.Exec(ctx, count, user)
-	return err
+	return postgres.Exec(ctx, tx, "count code failure", `update second_factors set failures = failures + 1 where user_id = $1`, user)
 }
 
 // ResetCodeFailures ends the count of wrong codes.
 func ResetCodeFailures(ctx context.Context, tx *postgres.Tx, user affiliate.UserID) error {
-	const reset = `update second_factors set failures = 0 where user_id = $1 and failures > 0`
-	_, err := tx.Exec(ctx, reset, user)
-	return err
+	return postgres.Exec(ctx, tx, "reset code failures", `update second_factors set failures = 0 where user_id = $1 and failures > 0`, user)
 }
 
 // UseRecoveryCode marks a recovery code as used. found is false if the user has no such code
@@ -87,9 +78,7 @@ func UseRecoveryCode(ctx context.Context, tx *postgres.Tx, user affiliate.UserID
 // DeleteEnrolment deletes the second factor of a user if it is not confirmed. A factor
 // without a confirmation has no recovery codes.
 func DeleteEnrolment(ctx context.Context, tx *postgres.Tx, user affiliate.UserID) error {
-	const remove = `delete from second_factors where user_id = $1 and confirmed_at is null`
-	_, err := tx.Exec(ctx, remove, user)
-	return err
+	return postgres.Exec(ctx, tx, "delete enrolment", `delete from second_factors where user_id = $1 and confirmed_at is null`, user)
 }
 
 // DeleteSecondFactor deletes the second factor of a user with its recovery codes, and the
@@ -110,36 +99,28 @@ func DeleteSecondFactor(ctx context.Context, tx *postgres.Tx, user affiliate.Use
 // InsertLoginChallenge stores a challenge with its digest.
 func InsertLoginChallenge(ctx context.Context, tx *postgres.Tx, c account.LoginChallenge, digest [sha256.Size]byte) error {
 	const insert = `insert into login_challenges (digest, user_id, created_at, expires_at) values ($1, $2, $3, $4)`
-	_, err := tx.Exec(ctx, insert, digest[:], c.User, c.CreatedAt, c.ExpiresAt)
-	return err
+	return postgres.Exec(ctx, tx, "insert login challenge", insert, digest[:], c.User, c.CreatedAt, c.ExpiresAt)
 }
 
 // LoginChallenge returns the challenge with a digest. Before a transaction changes the
 // challenge, it must lock the user and read the challenge again.
 func LoginChallenge(ctx context.Context, db postgres.Queryer, digest [sha256.Size]byte) (challenge account.LoginChallenge, found bool, err error) {
-	rows, err := db.Query(ctx, selectChallenge, digest[:])
-	return optional[account.LoginChallenge](rows, err)
+	return postgres.Optional[account.LoginChallenge](ctx, db, selectChallenge, digest[:])
 }
 
 // CountChallengeFailure counts a wrong code for a challenge.
 func CountChallengeFailure(ctx context.Context, tx *postgres.Tx, digest [sha256.Size]byte) error {
-	const count = `update login_challenges set failures = failures + 1 where digest = $1`
-	_, err := tx.Exec(ctx, count, digest[:])
-	return err
+	return postgres.Exec(ctx, tx, "count challenge failure", `update login_challenges set failures = failures + 1 where digest = $1`, digest[:])
 }
 
 // DeleteLoginChallenges deletes all challenges of a user.
 func DeleteLoginChallenges(ctx context.Context, tx *postgres.Tx, user affiliate.UserID) error {
-	const remove = `delete from login_challenges where user_id = $1`
-	_, err := tx.Exec(ctx, remove, user)
-	return err
+	return postgres.Exec(ctx, tx, "delete login challenges", `delete from login_challenges where user_id = $1`, user)
 }
 
 // DeleteLoginChallenge deletes the challenge with a digest.
 func DeleteLoginChallenge(ctx context.Context, tx *postgres.Tx, digest [sha256.Size]byte) error {
-	const remove = `delete from login_challenges where digest = $1`
-	_, err := tx.Exec(ctx, remove, digest[:])
-	return err
+	return postgres.Exec(ctx, tx, "delete login challenge", `delete from login_challenges where digest = $1`, digest[:])
 }
 
 // DeleteExpiredChallenges deletes at most limit challenges that expired before the given
@@ -148,6 +129,5 @@ func DeleteExpiredChallenges(ctx context.Context, db *postgres.DB, before time.T
 	const remove = `
 		delete from login_challenges
 		where digest in (select digest from login_challenges where expires_at < $1 order by expires_at limit $2)`
-	tag, err := db.Exec(ctx, remove, before, limit)
-	return tag.RowsAffected(), err
+	return postgres.ExecCount(ctx, db, remove, before, limit)
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/account"
+	"github.com/tributary-hq/tributary/affiliate/fraud"
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
@@ -28,16 +29,14 @@ func InsertSession(ctx context.Context, tx *postgres.Tx, session account.Session
 	if _, err := insertSession.Exec(ctx, tx, session); err != nil {
 		return err
 	}
-	_, err := tx.Exec(ctx, insertToken, tokenDigest[:], session.ID, session.CreatedAt)
-	return err
+	return postgres.Exec(ctx, tx, "insert session", insertToken, tokenDigest[:], session.ID, session.CreatedAt)
 }
 
 // LockRefreshToken locks a refresh token and its session and returns them. If two
 // transactions use the same token at the same time, the second transaction waits and then
 // reads the changes of the first transaction.
 func LockRefreshToken(ctx context.Context, tx *postgres.Tx, digest [sha256.Size]byte) (token account.RefreshToken, found bool, err error) {
-	rows, err := tx.Query(ctx, lockRefreshToken, digest[:])
-	return optional[account.RefreshToken](rows, err)
+	return postgres.Optional[account.RefreshToken](ctx, tx, lockRefreshToken, digest[:])
 }
 
 // RotateRefreshToken marks the refresh token with the digest usedDigest as used, stores a
@@ -48,25 +47,20 @@ func RotateRefreshToken(ctx context.Context, tx *postgres.Tx, session account.Se
 		with used as (update refresh_tokens set used_at = @at where digest = @used),
 			extended as (update sessions set idle_expires_at = @idle_expires_at where id = @session)
 		insert into refresh_tokens (digest, session_id, created_at) values (@next, @session, @at)`
-	_, err := tx.Exec(ctx, rotate, pgx.NamedArgs{
+	return postgres.Exec(ctx, tx, "rotate refresh token", rotate, pgx.NamedArgs{
 		"session": session.ID, "idle_expires_at": session.IdleExpiresAt, "used": usedDigest[:], "next": nextDigest[:], "at": at,
 	})
-	return err
 }
 
 // RevokeSession revokes a session. The session's access tokens become invalid too.
 func RevokeSession(ctx context.Context, tx *postgres.Tx, id affiliate.SessionID, at time.Time) error {
-	const revoke = `update sessions set revoked_at = $2 where id = $1 and revoked_at is null`
-	_, err := tx.Exec(ctx, revoke, id, at)
-	return err
+	return postgres.Exec(ctx, tx, "revoke session", `update sessions set revoked_at = $2 where id = $1 and revoked_at is null`, id, at)
 }
 
 // RevokeSessions revokes all sessions of a user. The access tokens of these sessions
 // become invalid too.
 func RevokeSessions(ctx context.Context, tx *postgres.Tx, user affiliate.UserID, at time.Time) error {
-	const revoke = `update sessions set revoked_at = $2 where user_id = $1 and revoked_at is null`
-	_, err := tx.Exec(ctx, revoke, user, at)
-	return err
+	return RevokeOtherSessions(ctx, tx, user, nil, at)
 }
 
 // RevokeOtherSessions revokes all sessions of a user except one. If except is nil, it
@@ -75,8 +69,7 @@ func RevokeOtherSessions(ctx context.Context, tx *postgres.Tx, user affiliate.Us
 	const revoke = `
 		update sessions set revoked_at = $3
 		where user_id = $1 and id is distinct from $2 and revoked_at is null`
-	_, err := tx.Exec(ctx, revoke, user, except, at)
-	return err
+	return postgres.Exec(ctx, tx, "revoke other sessions", revoke, user, except, at)
 }
 
 // RevokeSessionOfToken revokes the session of a refresh token. The token may already
@@ -86,8 +79,7 @@ func RevokeSessionOfToken(ctx context.Context, db *postgres.DB, digest [sha256.S
 		update sessions s set revoked_at = $2
 		from refresh_tokens t
 		where t.digest = $1 and s.id = t.session_id and s.revoked_at is null`
-	_, err := db.Exec(ctx, revoke, digest[:], at)
-	return err
+	return postgres.Exec(ctx, db, "revoke session of token", revoke, digest[:], at)
 }
 
 // ActiveSession returns the user of a session and the user's membership in a workspace,
@@ -102,8 +94,7 @@ func ActiveSession(
 	const query = `
 		select ` + accountColumns + accountFrom + `join sessions s on s.user_id = u.id
 		where s.id = $1 and s.revoked_at is null and s.expires_at > $2 and u.erased_at is null`
-	rows, err := db.Query(ctx, query, id, now)
-	row, found, err := optional[accountRow](rows, err)
+	row, found, err := postgres.Optional[accountRow](ctx, db, query, id, now)
 	return row.User, row.account().Member, found, err
 }
 
@@ -113,8 +104,7 @@ func ErasedSession(ctx context.Context, db *postgres.DB, id affiliate.SessionID,
 	const query = `
 		select ` + accountColumns + accountFrom + `join sessions s on s.user_id = u.id
 		where s.id = $1 and s.expires_at > $2 and u.erased_at is not null`
-	rows, err := db.Query(ctx, query, id, now)
-	row, found, err := optional[accountRow](rows, err)
+	row, found, err := postgres.Optional[accountRow](ctx, db, query, id, now)
 	return row.User, found, err
 }
 
@@ -138,8 +128,7 @@ func DeleteEndedSessions(ctx context.Context, db *postgres.DB, before time.Time,
 			return err
 		}
 		deleted = tag.RowsAffected()
-		_, err = tx.Exec(ctx, deleteFailures, before)
-		return err
+		return postgres.Exec(ctx, tx, "delete ended sessions", deleteFailures, before)
 	})
 	return deleted, err
 }
@@ -149,8 +138,7 @@ func DeleteEndedSessions(ctx context.Context, db *postgres.DB, before time.Time,
 // them therefore counts the other.
 func AddLoginAttempt(ctx context.Context, db *postgres.DB, attempt account.LoginAttempt) error {
 	const insert = `insert into login_failures (id, subject, bucket, failed_at) values ($1, $2, $3, $4)`
-	_, err := db.Exec(ctx, insert, attempt.ID, attempt.Subject.First(), attempt.Bucket.First(), attempt.At)
-	return err
+	return postgres.Exec(ctx, db, "add login attempt", insert, attempt.ID, attempt.Subject.First(), attempt.Bucket.First(), attempt.At)
 }
 
 // OtherLoginFailures counts the failed login attempts after the given time that have the
@@ -167,22 +155,78 @@ func OtherLoginFailures(ctx context.Context, db *postgres.DB, attempt account.Lo
 // DeleteLoginAttempt deletes a login attempt that is not a failure: its password was not
 // checked, or was right.
 func DeleteLoginAttempt(ctx context.Context, db *postgres.DB, id affiliate.LoginAttemptID) error {
-	const remove = `delete from login_failures where id = $1`
-	_, err := db.Exec(ctx, remove, id)
-	return err
+	return postgres.Exec(ctx, db, "delete login attempt", `delete from login_failures where id = $1`, id)
 }
 
 // DeleteBucketFailures deletes all failed login attempts in a bucket.
 func DeleteBucketFailures(ctx context.Context, tx *postgres.Tx, bucket affiliate.Digests) error {
-	const remove = `delete from login_failures where bucket = any($1)`
-	_, err := tx.Exec(ctx, remove, bucket)
-	return err
+	return postgres.Exec(ctx, tx, "delete bucket failures", `delete from login_failures where bucket = any($1)`, bucket)
 }
 
 // DeleteLoginFailures deletes all failed login attempts for a subject (a hash of the account's
 // kind and email address).
 func DeleteLoginFailures(ctx context.Context, tx *postgres.Tx, subject affiliate.Digests) error {
-	const remove = `delete from login_failures where subject = any($1)`
-	_, err := tx.Exec(ctx, remove, subject)
-	return err
+	return postgres.Exec(ctx, tx, "delete login failures", `delete from login_failures where subject = any($1)`, subject)
+}
+
+// SeeDevice stores that a user has used a device. known reports whether the user has also
+// used it since the given time. device is the result of account.DeviceHash.
+func SeeDevice(ctx context.Context, tx *postgres.Tx, user affiliate.UserID, device affiliate.Digests, at, since time.Time) (bool, error) {
+	// The query reads the state before the statement.
+	const see = `
+		with stored as (
+			insert into user_devices as d (user_id, device, seen_at)
+			values ($1, $2, $3)
+			on conflict (user_id, device) do update set seen_at = greatest(d.seen_at, excluded.seen_at)
+		)
+		select exists (select from user_devices where user_id = $1 and device = any($5) and seen_at >= $4)`
+	return postgres.Value[bool](ctx, tx, "see device", see, user, device.First(), at, since, device)
+}
+
+// KnowsDevice reports whether a user has used a device since the given time. device is the
+// result of account.DeviceHash.
+func KnowsDevice(ctx context.Context, db *postgres.DB, user affiliate.UserID, device affiliate.Digests, since time.Time) (bool, error) {
+	const query = `select exists (select from user_devices where user_id = $1 and device = any($2) and seen_at >= $3)`
+	return postgres.Value[bool](ctx, db, "knows device", query, user, device, since)
+}
+
+const deleteOldDevices = `
+	delete from user_devices
+	where ctid = any (array(
+		select ctid from user_devices where seen_at < $1 order by seen_at limit $2 for update skip locked))`
+
+// DeleteOldDevices deletes at most limit devices that were last seen before the given
+// time. It returns the number of deleted rows.
+func DeleteOldDevices(ctx context.Context, db *postgres.DB, before time.Time, limit int) (int64, error) {
+	return postgres.ExecCount(ctx, db, deleteOldDevices, before, limit)
+}
+
+// StoreOrigin stores the network and the browser from which a user has used the
+// account, and the time of the last use. It stores nothing about an erased account.
+func StoreOrigin(ctx context.Context, db *postgres.DB, o fraud.Origin) error {
+	const store = `
+		insert into user_origins as o (user_id, ip_prefix, ua_hash, seen_at)
+		select u.id, $2, $3, $4 from users u where u.id = $1 and u.erased_at is null for share
+		on conflict (user_id, ip_prefix, ua_hash) do update set seen_at = greatest(o.seen_at, excluded.seen_at)`
+	agent := o.AgentHash
+	if agent == nil {
+		agent = []byte{}
+	}
+	return postgres.Exec(ctx, db, "store origin", store, o.User, o.IPPrefix, agent, o.SeenAt)
+}
+
+const deleteOldOrigins = `
+	delete from user_origins o
+	using (
+		select user_id, ip_prefix, ua_hash from user_origins
+		where seen_at < $1
+		order by seen_at
+		limit $2
+		for update skip locked) as old
+	where o.user_id = old.user_id and o.ip_prefix = old.ip_prefix and o.ua_hash = old.ua_hash`
+
+// DeleteOldOrigins deletes at most limit origins that were last seen before the given
+// time. It returns the number of deleted rows.
+func DeleteOldOrigins(ctx context.Context, db *postgres.DB, before time.Time, limit int) (int64, error) {
+	return postgres.ExecCount(ctx, db, deleteOldOrigins, before, limit)
 }

@@ -30,27 +30,24 @@ const (
 )
 
 type accountRow struct {
-	account.User
-	PasswordHash         string
+	account.Account
 	WorkspaceID          *affiliate.WorkspaceID
 	Role                 *affiliate.Role
 	SecondFactorRequired bool
 }
 
 func (r accountRow) account() account.Account {
-	owner := account.Account{User: r.User, PasswordHash: r.PasswordHash}
 	if r.WorkspaceID != nil {
-		owner.Member = &account.Member{Workspace: *r.WorkspaceID, Role: *r.Role, SecondFactorRequired: r.SecondFactorRequired}
+		r.Member = &account.Member{Workspace: *r.WorkspaceID, Role: *r.Role, SecondFactorRequired: r.SecondFactorRequired}
 	}
-	return owner
+	return r.Account
 }
 
 // AccountByEmail returns the account with the given kind and email address. The
 // address must be in lower case.
 func AccountByEmail(ctx context.Context, db postgres.Queryer, kind affiliate.AccountKind, email string) (account account.Account, found bool, err error) {
 	const query = `select ` + accountColumns + accountFrom + `where u.kind = $1 and u.email = $2 and u.erased_at is null`
-	rows, err := db.Query(ctx, query, kind, email)
-	row, found, err := optional[accountRow](rows, err)
+	row, found, err := postgres.Optional[accountRow](ctx, db, query, kind, email)
 	return row.account(), found, err
 }
 
@@ -152,31 +149,25 @@ func ResetUser(ctx context.Context, tx *postgres.Tx, user account.User, password
 	if _, err := tx.Exec(ctx, rename, user.ID, user.Name); err != nil {
 		return err
 	}
-	_, err := tx.Exec(ctx, removePayout, user.ID)
-	return err
+	return postgres.Exec(ctx, tx, "reset user", removePayout, user.ID)
 }
 
 // UpdatePasswordHash stores a new hash of the user's password. The password itself does
 // not change.
 func UpdatePasswordHash(ctx context.Context, tx *postgres.Tx, id affiliate.UserID, hash string) error {
-	const update = `update users set password_hash = $2 where id = $1`
-	_, err := tx.Exec(ctx, update, id, hash)
-	return err
+	return postgres.Exec(ctx, tx, "update password hash", `update users set password_hash = $2 where id = $1`, id, hash)
 }
 
 // SetPassword stores the hash of a new password, which also claims the account.
 func SetPassword(ctx context.Context, tx *postgres.Tx, id affiliate.UserID, hash string) error {
 	const update = `update users set password_hash = $2, unclaimed = false, version = version + 1 where id = $1`
-	_, err := tx.Exec(ctx, update, id, hash)
-	return err
+	return postgres.Exec(ctx, tx, "set password", update, id, hash)
 }
 
 // VerifyEmail marks a user's address as verified. If it is verified already, the time of
 // the verification does not change.
 func VerifyEmail(ctx context.Context, tx *postgres.Tx, id affiliate.UserID, at time.Time) error {
-	const update = `update users set email_verified_at = coalesce(email_verified_at, $2) where id = $1`
-	_, err := tx.Exec(ctx, update, id, at)
-	return err
+	return postgres.Exec(ctx, tx, "verify email", `update users set email_verified_at = coalesce(email_verified_at, $2) where id = $1`, id, at)
 }
 
 // ChangeEmail replaces the address of a user by a verified address, which must be in
@@ -210,15 +201,13 @@ func ChangeEmail(ctx context.Context, tx *postgres.Tx, id affiliate.UserID, emai
 	if _, err := tx.Exec(ctx, update, id, email, at); err != nil {
 		return err
 	}
-	_, err := tx.Exec(ctx, copyEmail, id, email)
-	return err
+	return postgres.Exec(ctx, tx, "change email", copyEmail, id, email)
 }
 
 // InsertFormerEmail stores the digest of an address that a partner's account had before.
 func InsertFormerEmail(ctx context.Context, tx *postgres.Tx, user affiliate.UserID, digest []byte, at time.Time) error {
 	const insert = `insert into former_emails (user_id, digest, created_at) values ($1, $2, $3) on conflict (user_id, digest) do nothing`
-	_, err := tx.Exec(ctx, insert, user, digest, at)
-	return err
+	return postgres.Exec(ctx, tx, "insert former email", insert, user, digest, at)
 }
 
 // DeletePreviousEmails deletes the former addresses of at most limit users whose last
@@ -231,19 +220,5 @@ func DeletePreviousEmails(ctx context.Context, db *postgres.DB, changedBefore ti
 			where u.previous_email is not null and u.email_changed_at < $1
 			order by u.email_changed_at
 			limit $2)`
-	tag, err := db.Exec(ctx, update, changedBefore, limit)
-	return tag.RowsAffected(), err
-}
-
-// optional reads the result of a query that returns at most one row. It maps the
-// columns to the fields of T by name. found is false if there is no row.
-func optional[T any](rows pgx.Rows, err error) (row T, found bool, _ error) {
-	if err != nil {
-		return row, false, err
-	}
-	row, err = pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[T])
-	if errors.Is(err, pgx.ErrNoRows) {
-		return row, false, nil
-	}
-	return row, err == nil, err
+	return postgres.ExecCount(ctx, db, update, changedBefore, limit)
 }

@@ -281,6 +281,5 @@ func SyncedPromoCodes(ctx context.Context, db *postgres.DB, scope affiliate.Scop
 		where c.workspace_id = $1 and c.mode = $2 and c.sync_to_processor and c.id > $3
 		order by c.id
 		limit $4`
-	rows, _ := db.Query(ctx, read, scope.Workspace, scope.Mode, after, limit)
-	return pgx.CollectRows(rows, pgx.RowTo[affiliate.PromoCodeID])
+	return postgres.Values[affiliate.PromoCodeID](ctx, db, "read synced promo codes", read, scope.Workspace, scope.Mode, after, limit)
 }

@@ -121,9 +121,8 @@ func DeleteProcessorEvents(ctx context.Context, db *postgres.DB, before time.Tim
 
 // NextRead returns the number of a read of a charge. The numbers increase. A read with a
 // larger number began later, so it sees the same or a newer state.
-func NextRead(ctx context.Context, db *postgres.DB) (number int64, err error) {
-	err = db.QueryRow(ctx, `select nextval('processor_reads')`).Scan(&number)
-	return number, err
+func NextRead(ctx context.Context, db *postgres.DB) (int64, error) {
+	return postgres.Value[int64](ctx, db, "number a read", `select nextval('processor_reads')`)
 }
 
 // putCharge stores the state of a charge, unless a later read has already stored a newer
