@@ -114,7 +114,7 @@ var usesOfFirst = map[string]string{
 	"cmd/assemble/core.go":                            "rate limits, which last an hour at most",
 	"cmd/assemble/landing.go":                         "rate limits",
 	"cmd/edge/edge.go":                                "a collector only stores hashes; rate limits",
-	"server/account/device.go":                        "stores a hash",
+	"server/account/session.go":                       "stores a hash",
 	"server/account/verify.go":                        "stores a digest",
 	"server/conversion/convert.go":                    "stores hashes",
 	"server/conversion/recorder.go":                   "stores a fingerprint, and passes the others on",

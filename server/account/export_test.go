@@ -8,5 +8,5 @@ import (
 
 // ProcessRequest does the work of the job account.ProcessEmailRequest.
 func (s *Service) ProcessRequest(ctx context.Context, id account.EmailRequestID) error {
-	return s.processRequest(ctx, id)
+	return s.processRequest(ctx, account.ProcessEmailRequest{Request: id})
 }

@@ -26,7 +26,7 @@ func (s *Service) AcceptInvite(ctx context.Context, req *affiliatev1.AcceptInvit
 	digest := account.DigestInviteToken(req.GetToken())
 	// Unknown tokens are rejected before the password is hashed, because hashing is
 	// expensive.
-	invite, _, err := accounts.InviteByToken(ctx, s.db, digest)
+	invite, _, err := accounts.InviteByToken(ctx, s.DB, digest)
 	if err != nil {
 		return nil, err
 	}
@@ -47,7 +47,7 @@ func (s *Service) AcceptInvite(ctx context.Context, req *affiliatev1.AcceptInvit
 	var holder account.Account
 	var workspace account.Workspace
 	var session account.Session
-	err = s.db.InTx(ctx, func(tx *postgres.Tx) error {
+	err = s.DB.InTx(ctx, func(tx *postgres.Tx) error {
 		// The lock ensures that only one of several calls with the same token succeeds.
 		invite, mailed, err := accounts.LockInviteByToken(ctx, tx, digest)
 		if err != nil {
@@ -177,7 +177,7 @@ func (s *Service) takeOver(ctx context.Context, tx *postgres.Tx, user account.Us
 	if err := accounts.DeleteSecondFactor(ctx, tx, user.ID); err != nil {
 		return user, err
 	}
-	if err := accounts.DeleteLoginFailures(ctx, tx, account.LoginSubject(s.hashKeys, user.Kind, user.Email)); err != nil {
+	if err := accounts.DeleteLoginFailures(ctx, tx, account.LoginSubject(s.HashKeys, user.Kind, user.Email)); err != nil {
 		return user, err
 	}
 	return user, accounts.ResetUser(ctx, tx, user, hash)

@@ -45,7 +45,7 @@ func (s *Service) RegisterMerchant(ctx context.Context, req *affiliatev1.Registe
 	actor := server.ActorFrom(ctx)
 	actor.User = &user.ID
 
-	err = s.db.InTx(ctx, func(tx *postgres.Tx) error {
+	err = s.DB.InTx(ctx, func(tx *postgres.Tx) error {
 		if err := insertOwner(ctx, tx, registered, workspace, actor, at); err != nil {
 			return err
 		}
@@ -94,14 +94,14 @@ func insertOwner(ctx context.Context, tx *postgres.Tx, owner account.Account, wo
 func (s *Service) admitMerchant(ctx context.Context, req *affiliatev1.RegisterMerchantRequest) error {
 	refusal := affiliate.Refuse(affiliate.ReasonRegistrationClosed)
 	switch {
-	case s.merchantRegistration == account.ClosedRegistration:
+	case s.MerchantRegistration == account.ClosedRegistration:
 		return refusal
-	case req.InviteToken == nil && s.merchantRegistration == account.InviteRegistration:
+	case req.InviteToken == nil && s.MerchantRegistration == account.InviteRegistration:
 		return refusal
 	case req.InviteToken == nil:
 		return nil
 	}
-	invite, _, err := accounts.InviteByToken(ctx, s.db, account.DigestInviteToken(req.GetInviteToken()))
+	invite, _, err := accounts.InviteByToken(ctx, s.DB, account.DigestInviteToken(req.GetInviteToken()))
 	if isNotFound(err) || err == nil && (!invite.Open(s.currentTime()) || invite.Email != strings.ToLower(req.GetEmail())) {
 		return refusal
 	}
@@ -114,13 +114,13 @@ func (s *Service) admitMerchant(ctx context.Context, req *affiliatev1.RegisterMe
 func (s *Service) admitPartner(ctx context.Context, req *affiliatev1.RegisterPartnerRequest) (mailed bool, err error) {
 	var address string
 	if req.InviteToken != nil {
-		address, mailed, err = accounts.ParticipantInviteAddress(ctx, s.db, account.DigestInviteToken(req.GetInviteToken()), s.currentTime())
+		address, mailed, err = accounts.ParticipantInviteAddress(ctx, s.DB, account.DigestInviteToken(req.GetInviteToken()), s.currentTime())
 		if err != nil {
 			return false, err
 		}
 	}
 	invited := address != "" && address == strings.ToLower(req.GetEmail())
-	if !invited && s.partnerRegistration == account.InviteRegistration {
+	if !invited && s.PartnerRegistration == account.InviteRegistration {
 		return false, affiliate.Refuse(affiliate.ReasonRegistrationClosed)
 	}
 	return invited && mailed, nil
@@ -150,7 +150,7 @@ func (s *Service) RegisterPartner(ctx context.Context, req *affiliatev1.Register
 	}
 	var session account.Session
 	token := newToken()
-	err = s.db.InTx(ctx, func(tx *postgres.Tx) error {
+	err = s.DB.InTx(ctx, func(tx *postgres.Tx) error {
 		registered, action, err := s.insertPartner(ctx, tx, user, hash, mailed)
 		if err != nil {
 			return err
@@ -228,7 +228,7 @@ func (s *Service) CreateWorkspace(ctx context.Context, email, name, workspaceNam
 		PasswordHash: UnusableHash(),
 	}
 	token, text, digest := account.NewClaimToken(owner.User, at)
-	err = s.db.InTx(ctx, func(tx *postgres.Tx) error {
+	err = s.DB.InTx(ctx, func(tx *postgres.Tx) error {
 		if err := insertOwner(ctx, tx, owner, workspace, affiliate.System, at); err != nil {
 			return err
 		}

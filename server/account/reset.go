@@ -4,11 +4,15 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"time"
+
+	"github.com/riverqueue/river"
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/account"
 	"github.com/tributary-hq/tributary/affiliate/notification"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/server"
 	"github.com/tributary-hq/tributary/storage/postgres"
 	accounts "github.com/tributary-hq/tributary/storage/postgres/account"
 )
@@ -34,11 +38,8 @@ func (s *Service) requestReset(ctx context.Context, kind affiliate.AccountKind, 
 		Address:   strings.ToLower(req.GetEmail()),
 		CreatedAt: at,
 	}
-	err := s.db.InTx(ctx, func(tx *postgres.Tx) error { return storeRequest(ctx, tx, request) })
-	if err != nil {
-		return nil, err
-	}
-	return &affiliatev1.ForgotPasswordResponse{}, nil
+	err := s.DB.InTx(ctx, func(tx *postgres.Tx) error { return storeRequest(ctx, tx, request) })
+	return &affiliatev1.ForgotPasswordResponse{}, err
 }
 
 // ResetMerchantPassword sets a new password of a merchant.
@@ -58,15 +59,15 @@ func (s *Service) reset(ctx context.Context, kind affiliate.AccountKind, req *af
 	digest := account.DigestEmailToken(req.GetToken())
 	// Invalid tokens are rejected before the password is hashed, because hashing is
 	// expensive.
-	token, found, err := accounts.EmailToken(ctx, s.db, digest)
+	token, found, err := accounts.EmailToken(ctx, s.DB, digest)
 	if err != nil {
 		return nil, err
 	}
 	if !found {
 		return nil, refusal
 	}
-	holder, err := accounts.Account(ctx, s.db, token.User)
-	if errors.Is(err, affiliate.Refuse(affiliate.ReasonNotFound)) {
+	holder, err := accounts.Account(ctx, s.DB, token.User)
+	if isNotFound(err) {
 		return nil, refusal // the account was erased
 	}
 	if err != nil {
@@ -86,7 +87,7 @@ func (s *Service) reset(ctx context.Context, kind affiliate.AccountKind, req *af
 	}
 
 	at := s.currentTime()
-	err = s.db.InTx(ctx, func(tx *postgres.Tx) error {
+	err = s.DB.InTx(ctx, func(tx *postgres.Tx) error {
 		// The token and the account are read again, because another call may have used the
 		// token.
 		token, _, err := accounts.LockEmailToken(ctx, tx, holder.User.ID, digest)
@@ -122,16 +123,102 @@ func (s *Service) reset(ctx context.Context, kind affiliate.AccountKind, req *af
 		if err := accounts.ResetCodeFailures(ctx, tx, holder.User.ID); err != nil {
 			return err
 		}
-		if err := accounts.DeleteLoginFailures(ctx, tx, account.LoginSubject(s.hashKeys, kind, holder.User.Email)); err != nil {
+		if err := accounts.DeleteLoginFailures(ctx, tx, account.LoginSubject(s.HashKeys, kind, holder.User.Email)); err != nil {
 			return err
 		}
 		return recordChange(ctx, tx, holder, change{action: "account.reset_password", notification: notification.NotifyPasswordChanged}, at)
 	})
-	if errors.Is(err, affiliate.Refuse(affiliate.ReasonNotFound)) {
+	if isNotFound(err) {
 		return nil, refusal
 	}
-	if err != nil {
-		return nil, err
-	}
-	return &affiliatev1.ResetPasswordResponse{}, nil
+	return &affiliatev1.ResetPasswordResponse{}, err
 }
+
+// AddWorkers registers the worker of the job that processes the requests for mails.
+func (s *Service) AddWorkers(workers *river.Workers) {
+	river.AddWorker(workers, &server.Worker[account.ProcessEmailRequest]{Run: server.ForArgs(s.processRequest)})
+}
+
+// storeRequest stores a request for a mail and the job that processes it. The job contains
+// only the id of the request, because the arguments of jobs contain no addresses.
+func storeRequest(ctx context.Context, tx *postgres.Tx, request account.EmailRequest) error {
+	if err := accounts.InsertEmailRequest(ctx, tx, request); err != nil {
+		return err
+	}
+	return tx.Enqueue(ctx, account.ProcessEmailRequest{Request: request.ID})
+}
+
+// processRequest stores the mails that answer a request, and deletes the request.
+func (s *Service) processRequest(ctx context.Context, job account.ProcessEmailRequest) error {
+	at := s.currentTime()
+	return s.DB.InTx(ctx, func(tx *postgres.Tx) error {
+		request, found, err := accounts.EmailRequest(ctx, tx, job.Request)
+		if err != nil || !found {
+			return err
+		}
+		if request.User != nil {
+			// A reset of the password and the confirmation of a second factor lock the user and
+			// then delete the requests of the user. So the lock comes before the deletion here
+			// too.
+			if err := accounts.LockUserByID(ctx, tx, *request.User); err != nil && !isNotFound(err) {
+				return err
+			}
+		}
+		if found, err := accounts.DeleteEmailRequest(ctx, tx, job.Request); err != nil || !found {
+			return err
+		}
+		if request.Purpose == account.TokenChange {
+			return s.answerChange(ctx, tx, request, at)
+		}
+		return s.answerReset(ctx, tx, request, at)
+	})
+}
+
+// answerReset mails a token for a reset, if an account has the address and the address
+// has not received too many tokens.
+func (s *Service) answerReset(ctx context.Context, tx *postgres.Tx, request account.EmailRequest, at time.Time) error {
+	account, found, err := accounts.AccountByEmail(ctx, tx, request.Account, request.Address)
+	if err != nil || !found || !account.MayLogIn() {
+		return err
+	}
+	return s.sendLimited(ctx, tx, notification.MailPasswordReset, request, account, at)
+}
+
+// answerChange mails a token to the new address, unless another account has the address,
+// and a notice to the current address. The notice does not say whether a token was sent.
+func (s *Service) answerChange(ctx context.Context, tx *postgres.Tx, request account.EmailRequest, at time.Time) error {
+	account, err := accounts.Account(ctx, tx, *request.User)
+	if isNotFound(err) || err == nil && account.User.Email == request.Address {
+		return nil // the account was erased, or its address has changed in the meantime
+	}
+	if err != nil {
+		return err
+	}
+	_, taken, err := accounts.AccountByEmail(ctx, tx, request.Account, request.Address)
+	if err != nil {
+		return err
+	}
+	if !taken {
+		if err := s.sendLimited(ctx, tx, notification.MailEmailChange, request, account, at); err != nil {
+			return err
+		}
+	}
+	notice := accountMail(notification.MailEmailChangeNotice, account, account.User.Email, at)
+	notice.Facts.NewAddress = affiliate.MaskEmail(request.Address)
+	return tx.SendMail(ctx, notice)
+}
+
+// sendLimited mails a token to the address of the request. It sends nothing if the address
+// has already received account.MaxTokensPerAddress tokens of the purpose, from any
+// accounts, within account.TokenLimitWindow.
+func (s *Service) sendLimited(ctx context.Context, tx *postgres.Tx, kind notification.MailKind, request account.EmailRequest, holder account.Account, at time.Time) error {
+	sent, err := accounts.CountEmailTokens(ctx, tx, request.Purpose, request.Address, at.Add(-account.TokenLimitWindow))
+	if err != nil || sent >= account.MaxTokensPerAddress {
+		return err
+	}
+	token, text, digest := account.NewEmailToken(holder.User.ID, request.Purpose, request.Address, at)
+	token.Session = request.Session
+	return s.sendToken(ctx, tx, kind, holder, token, text, digest)
+}
+
+func isNotFound(err error) bool { return errors.Is(err, affiliate.Refuse(affiliate.ReasonNotFound)) }

@@ -22,27 +22,18 @@ import (
 // totpIssuer is the name under which an authenticator app shows an account.
 const totpIssuer = "Tributary"
 
-// EnrollMerchantTotp creates the secret of a merchant's second factor.
+// EnrollMerchantTotp creates the secret of a merchant's second factor and stores it, encrypted
+// with the id of the user as additional data. It replaces a secret that was not confirmed. If
+// the user has not logged in recently, it checks the password. Otherwise a person who has
+// stolen an older session could add a factor, authorise payout changes with its codes, and
+// lock the owner out.
 func (s *Service) EnrollMerchantTotp(ctx context.Context, req *affiliatev1.EnrollTotpRequest) (*affiliatev1.EnrollTotpResponse, error) {
-	return s.enroll(ctx, req)
-}
-
-// EnrollPartnerTotp creates the secret of a partner's second factor.
-func (s *Service) EnrollPartnerTotp(ctx context.Context, req *affiliatev1.EnrollTotpRequest) (*affiliatev1.EnrollTotpResponse, error) {
-	return s.enroll(ctx, req)
-}
-
-// enroll stores a secret, encrypted with the id of the user as additional data. It replaces a
-// secret that was not confirmed. If the user has not logged in recently, it checks the
-// password. Otherwise a person who has stolen an older session could add a factor, authorise
-// payout changes with its codes, and lock the owner out.
-func (s *Service) enroll(ctx context.Context, req *affiliatev1.EnrollTotpRequest) (*affiliatev1.EnrollTotpResponse, error) {
 	caller, at := server.PrincipalFrom(ctx), s.currentTime()
 	user, password := caller.User, req.GetPassword()
 	if password == "" && !account.IsRecentLogin(caller.Session, at) {
 		return nil, affiliate.Invalid("password", "is required, because the last login was more than 15 minutes ago")
 	}
-	holder, err := accounts.Account(ctx, s.db, user)
+	holder, err := accounts.Account(ctx, s.DB, user)
 	if err != nil {
 		return nil, err
 	}
@@ -59,7 +50,7 @@ func (s *Service) enroll(ctx context.Context, req *affiliatev1.EnrollTotpRequest
 		}
 	}
 	var key *otp.Key
-	err = s.db.InTx(ctx, func(tx *postgres.Tx) error {
+	err = s.DB.InTx(ctx, func(tx *postgres.Tx) error {
 		if err := s.checkUnchanged(ctx, tx, holder, password); err != nil {
 			return err
 		}
@@ -80,7 +71,7 @@ func (s *Service) enroll(ctx context.Context, req *affiliatev1.EnrollTotpRequest
 			return err
 		}
 		return accounts.InsertSecondFactor(ctx, tx, account.SecondFactor{
-			User: user, Secret: s.seal.Seal([]byte(key.Secret()), user.UUID[:]), CreatedAt: at,
+			User: user, Secret: s.Seal.Seal([]byte(key.Secret()), user.UUID[:]), CreatedAt: at,
 		})
 	})
 	if err != nil {
@@ -89,23 +80,19 @@ func (s *Service) enroll(ctx context.Context, req *affiliatev1.EnrollTotpRequest
 	return &affiliatev1.EnrollTotpResponse{Secret: key.Secret(), OtpauthUrl: key.URL()}, nil
 }
 
-// ConfirmMerchantTotp enables a merchant's second factor.
+// EnrollPartnerTotp creates the secret of a partner's second factor.
+func (s *Service) EnrollPartnerTotp(ctx context.Context, req *affiliatev1.EnrollTotpRequest) (*affiliatev1.EnrollTotpResponse, error) {
+	return s.EnrollMerchantTotp(ctx, req)
+}
+
+// ConfirmMerchantTotp enables a merchant's second factor if the code belongs to its secret.
+// Wrong codes are not counted, because the caller has received the secret. The code cannot be
+// used again. Changes of the address that were requested before end, because their requests
+// needed no code.
 func (s *Service) ConfirmMerchantTotp(ctx context.Context, req *affiliatev1.ConfirmTotpRequest) (*affiliatev1.ConfirmTotpResponse, error) {
-	return s.confirm(ctx, req)
-}
-
-// ConfirmPartnerTotp enables a partner's second factor.
-func (s *Service) ConfirmPartnerTotp(ctx context.Context, req *affiliatev1.ConfirmTotpRequest) (*affiliatev1.ConfirmTotpResponse, error) {
-	return s.confirm(ctx, req)
-}
-
-// confirm enables the second factor if the code belongs to its secret. Wrong codes are not
-// counted, because the caller has received the secret. The code cannot be used again. Changes
-// of the address that were requested before end, because their requests needed no code.
-func (s *Service) confirm(ctx context.Context, req *affiliatev1.ConfirmTotpRequest) (*affiliatev1.ConfirmTotpResponse, error) {
 	caller, at := server.PrincipalFrom(ctx), s.currentTime()
 	var codes []string
-	err := s.db.InTx(ctx, func(tx *postgres.Tx) error {
+	err := s.DB.InTx(ctx, func(tx *postgres.Tx) error {
 		if err := accounts.LockUserByID(ctx, tx, caller.User); err != nil {
 			return err
 		}
@@ -146,19 +133,15 @@ func (s *Service) confirm(ctx context.Context, req *affiliatev1.ConfirmTotpReque
 	return &affiliatev1.ConfirmTotpResponse{RecoveryCodes: codes}, nil
 }
 
+// ConfirmPartnerTotp enables a partner's second factor.
+func (s *Service) ConfirmPartnerTotp(ctx context.Context, req *affiliatev1.ConfirmTotpRequest) (*affiliatev1.ConfirmTotpResponse, error) {
+	return s.ConfirmMerchantTotp(ctx, req)
+}
+
 // RemoveMerchantTotp removes a merchant's second factor.
 func (s *Service) RemoveMerchantTotp(ctx context.Context, req *affiliatev1.RemoveTotpRequest) (*affiliatev1.RemoveTotpResponse, error) {
-	return s.remove(ctx, req)
-}
-
-// RemovePartnerTotp removes a partner's second factor.
-func (s *Service) RemovePartnerTotp(ctx context.Context, req *affiliatev1.RemoveTotpRequest) (*affiliatev1.RemoveTotpResponse, error) {
-	return s.remove(ctx, req)
-}
-
-func (s *Service) remove(ctx context.Context, req *affiliatev1.RemoveTotpRequest) (*affiliatev1.RemoveTotpResponse, error) {
 	caller, at := server.PrincipalFrom(ctx), s.currentTime()
-	account, err := accounts.Account(ctx, s.db, caller.User)
+	account, err := accounts.Account(ctx, s.DB, caller.User)
 	if err != nil {
 		return nil, err
 	}
@@ -170,7 +153,7 @@ func (s *Service) remove(ctx context.Context, req *affiliatev1.RemoveTotpRequest
 		return nil, err
 	}
 	var accepted bool
-	err = s.db.InTx(ctx, func(tx *postgres.Tx) error {
+	err = s.DB.InTx(ctx, func(tx *postgres.Tx) error {
 		if err := accounts.LockUserByID(ctx, tx, caller.User); err != nil {
 			return err
 		}
@@ -188,10 +171,12 @@ func (s *Service) remove(ctx context.Context, req *affiliatev1.RemoveTotpRequest
 		}
 		return recordChange(ctx, tx, account, change{action: "account.disable_second_factor", notification: notification.NotifySecondFactorDisabled}, at)
 	})
-	if err := refusedCode(accepted, err); err != nil {
-		return nil, err
-	}
-	return &affiliatev1.RemoveTotpResponse{}, nil
+	return &affiliatev1.RemoveTotpResponse{}, refusedCode(accepted, err)
+}
+
+// RemovePartnerTotp removes a partner's second factor.
+func (s *Service) RemovePartnerTotp(ctx context.Context, req *affiliatev1.RemoveTotpRequest) (*affiliatev1.RemoveTotpResponse, error) {
+	return s.RemoveMerchantTotp(ctx, req)
 }
 
 // throttleCaller counts an attempt to prove that the caller is the owner of an account, like an
@@ -280,7 +265,7 @@ func (s *Service) useRecoveryCode(ctx context.Context, tx *postgres.Tx, holder a
 
 // matchStep returns the time step of a code that is valid now for a second factor.
 func (s *Service) matchStep(factor account.SecondFactor, code string, at time.Time) (step int64, ok bool, err error) {
-	secret, err := s.seal.Open(factor.Secret, factor.User.UUID[:])
+	secret, err := s.Seal.Open(factor.Secret, factor.User.UUID[:])
 	if err != nil {
 		return 0, false, err
 	}
@@ -299,7 +284,7 @@ func (s *Service) matchStep(factor account.SecondFactor, code string, at time.Ti
 // RATE_LIMIT_EXCEEDED.
 func (s *Service) Reauthenticate(ctx context.Context, password, code string) (factorSince *time.Time, err error) {
 	at := s.currentTime()
-	account, err := accounts.Account(ctx, s.db, server.PrincipalFrom(ctx).User)
+	account, err := accounts.Account(ctx, s.DB, server.PrincipalFrom(ctx).User)
 	if err != nil {
 		return nil, err
 	}
@@ -313,7 +298,7 @@ func (s *Service) Reauthenticate(ctx context.Context, password, code string) (fa
 		}
 	}
 	var accepted bool
-	err = s.db.InTx(ctx, func(tx *postgres.Tx) error {
+	err = s.DB.InTx(ctx, func(tx *postgres.Tx) error {
 		if !account.User.SecondFactor {
 			if err := s.checkUnchanged(ctx, tx, account, password); err != nil {
 				return err

@@ -5,11 +5,17 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
-	"errors"
+	"log/slog"
+	"time"
+
+	"google.golang.org/grpc/metadata"
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/account"
+	"github.com/tributary-hq/tributary/affiliate/fraud"
+	"github.com/tributary-hq/tributary/affiliate/notification"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/server"
 	"github.com/tributary-hq/tributary/storage/postgres"
 	accounts "github.com/tributary-hq/tributary/storage/postgres/account"
 )
@@ -45,7 +51,7 @@ func (s *Service) refresh(ctx context.Context, req *affiliatev1.RefreshSessionRe
 	var workspace *account.Workspace
 	var session account.Session
 	var reused bool
-	err := s.db.InTx(ctx, func(tx *postgres.Tx) error {
+	err := s.DB.InTx(ctx, func(tx *postgres.Tx) error {
 		token, found, err := accounts.LockRefreshToken(ctx, tx, used.digest())
 		if err != nil {
 			return err
@@ -59,7 +65,7 @@ func (s *Service) refresh(ctx context.Context, req *affiliatev1.RefreshSessionRe
 			return accounts.RevokeSession(ctx, tx, token.ID, at)
 		}
 		holder, err = accounts.Account(ctx, tx, token.User)
-		if errors.Is(err, affiliate.Refuse(affiliate.ReasonNotFound)) {
+		if isNotFound(err) {
 			return invalid
 		}
 		if err != nil {
@@ -91,7 +97,7 @@ func (s *Service) refresh(ctx context.Context, req *affiliatev1.RefreshSessionRe
 // unknown.
 func (s *Service) Logout(ctx context.Context, req *affiliatev1.LogoutRequest) (*affiliatev1.LogoutResponse, error) {
 	if token, ok := parseToken(req.GetRefreshToken()); ok {
-		if err := accounts.RevokeSessionOfToken(ctx, s.db, token.digest(), s.currentTime()); err != nil {
+		if err := accounts.RevokeSessionOfToken(ctx, s.DB, token.digest(), s.currentTime()); err != nil {
 			return nil, err
 		}
 	}
@@ -131,3 +137,50 @@ func (t token) text() string { return base64.RawURLEncoding.EncodeToString(t[:])
 // without a salt is secure here, because a token consists of 256 random bits, which
 // cannot be guessed.
 func (t token) digest() [sha256.Size]byte { return sha256.Sum256(t[:]) }
+
+// seeDevice stores the device of a call that opens or refreshes a session. known reports
+// whether the user has used the device in the last account.DeviceMemory.
+func (s *Service) seeDevice(ctx context.Context, tx *postgres.Tx, user affiliate.UserID, at time.Time) (known bool, err error) {
+	device := account.DeviceHash(s.HashKeys, user, server.ActorFrom(ctx).AddressPrefix, agentFrom(ctx))
+	return accounts.SeeDevice(ctx, tx, user, device, at, at.Add(-account.DeviceMemory))
+}
+
+// notifyNewDevice notifies a user who has signed in with a device that is not known.
+func (s *Service) notifyNewDevice(ctx context.Context, tx *postgres.Tx, holder account.Account, at time.Time) error {
+	known, err := s.seeDevice(ctx, tx, holder.User.ID, at)
+	if err != nil || known {
+		return err
+	}
+	facts := map[string]string{}
+	if network := server.ActorFrom(ctx).AddressPrefix; network != "" {
+		facts["network"] = network
+	}
+	return tx.Notify(ctx, account.Notification(holder, notification.NotifyNewDevice, at, facts)...)
+}
+
+// agentFrom returns the user agent of the caller, or an empty string.
+func agentFrom(ctx context.Context) string {
+	md, _ := metadata.FromIncomingContext(ctx)
+	if agents := md.Get("x-user-agent"); len(agents) > 0 {
+		return agents[0]
+	}
+	return ""
+}
+
+// storeOrigin stores the network and the browser from which a partner opened or refreshed
+// a session. The fraud rules use this data. If the data cannot be stored, storeOrigin
+// logs the error but does not return it, because the session has already been opened or
+// refreshed.
+func (s *Service) storeOrigin(ctx context.Context, user account.User, at time.Time) {
+	network := server.ActorFrom(ctx).AddressPrefix
+	if user.Kind != affiliate.Partner || network == "" {
+		return
+	}
+	origin := fraud.Origin{User: user.ID, IPPrefix: network, SeenAt: at}
+	if agent := agentFrom(ctx); agent != "" {
+		origin.AgentHash = fraud.AgentHash(s.HashKeys, agent, at).First()
+	}
+	if err := accounts.StoreOrigin(ctx, s.DB, origin); err != nil {
+		slog.WarnContext(ctx, "the origin of a partner's session was not stored", "error", err)
+	}
+}

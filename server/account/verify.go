@@ -3,6 +3,7 @@ package account
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
@@ -20,7 +21,7 @@ import (
 func (s *Service) VerifyEmail(ctx context.Context, req *affiliatev1.VerifyEmailRequest) (*affiliatev1.VerifyEmailResponse, error) {
 	refusal := affiliate.Refuse(affiliate.ReasonVerificationToken)
 	digest, at := account.DigestEmailToken(req.GetToken()), s.currentTime()
-	token, found, err := accounts.EmailToken(ctx, s.db, digest)
+	token, found, err := accounts.EmailToken(ctx, s.DB, digest)
 	if err != nil {
 		return nil, err
 	}
@@ -28,7 +29,7 @@ func (s *Service) VerifyEmail(ctx context.Context, req *affiliatev1.VerifyEmailR
 		return nil, refusal
 	}
 	var holder account.Account
-	err = s.db.InTx(ctx, func(tx *postgres.Tx) error {
+	err = s.DB.InTx(ctx, func(tx *postgres.Tx) error {
 		// The token is read again, because another call may have used it.
 		token, _, err := accounts.LockEmailToken(ctx, tx, token.User, digest)
 		if err != nil {
@@ -51,7 +52,7 @@ func (s *Service) VerifyEmail(ctx context.Context, req *affiliatev1.VerifyEmailR
 		}
 		return recordChange(ctx, tx, holder, change{action: "account.verify_email", notification: notification.NotifyEmailVerified}, at)
 	})
-	if errors.Is(err, affiliate.Refuse(affiliate.ReasonEmailTaken)) || errors.Is(err, affiliate.Refuse(affiliate.ReasonNotFound)) {
+	if errors.Is(err, affiliate.Refuse(affiliate.ReasonEmailTaken)) || isNotFound(err) {
 		// Another account has the new address, or the account was erased.
 		return nil, refusal
 	}
@@ -67,7 +68,7 @@ func (s *Service) markVerified(ctx context.Context, tx *postgres.Tx, account acc
 	if err := accounts.VerifyEmail(ctx, tx, account.User.ID, at); err != nil {
 		return err
 	}
-	return postgres.LiftSuppression(ctx, tx, notification.MailDigest(s.hashKeys, account.User.Email))
+	return postgres.LiftSuppression(ctx, tx, notification.MailDigest(s.HashKeys, account.User.Email))
 }
 
 // changeAddress replaces the address of an account by the address to which the token was
@@ -77,12 +78,12 @@ func (s *Service) changeAddress(ctx context.Context, tx *postgres.Tx, account ac
 	if err := accounts.ChangeEmail(ctx, tx, account.User.ID, token.Address, at); err != nil {
 		return err
 	}
-	if digests := fraud.FormerEmailDigests(s.hashKeys, account.User.Email); account.User.Kind == affiliate.Partner && digests != nil {
+	if digests := fraud.FormerEmailDigests(s.HashKeys, account.User.Email); account.User.Kind == affiliate.Partner && digests != nil {
 		if err := accounts.InsertFormerEmail(ctx, tx, account.User.ID, digests.First(), at); err != nil {
 			return err
 		}
 	}
-	if err := postgres.LiftSuppression(ctx, tx, notification.MailDigest(s.hashKeys, token.Address)); err != nil {
+	if err := postgres.LiftSuppression(ctx, tx, notification.MailDigest(s.HashKeys, token.Address)); err != nil {
 		return err
 	}
 	if err := accounts.RevokeEmailTokens(ctx, tx, account.User.ID, at); err != nil {
@@ -100,27 +101,17 @@ func (s *Service) changeAddress(ctx context.Context, tx *postgres.Tx, account ac
 	}, at)
 }
 
-// ResendMerchantVerification sends the mail to verify a merchant's address again.
+// ResendMerchantVerification mails a new token to the caller, unless the address is verified
+// and receives mail. If mails to the address are suppressed, verifying it again ends this.
+// Earlier tokens stay valid, because mails can arrive in a different order.
 func (s *Service) ResendMerchantVerification(ctx context.Context, _ *affiliatev1.ResendVerificationRequest) (*affiliatev1.ResendVerificationResponse, error) {
-	return s.resend(ctx)
-}
-
-// ResendPartnerVerification sends the mail to verify a partner's address again.
-func (s *Service) ResendPartnerVerification(ctx context.Context, _ *affiliatev1.ResendVerificationRequest) (*affiliatev1.ResendVerificationResponse, error) {
-	return s.resend(ctx)
-}
-
-// resend mails a new token to the caller, unless the address is verified and receives
-// mail. If mails to the address are suppressed, verifying it again ends this. Earlier
-// tokens stay valid, because mails can arrive in a different order.
-func (s *Service) resend(ctx context.Context) (*affiliatev1.ResendVerificationResponse, error) {
 	at, response := s.currentTime(), &affiliatev1.ResendVerificationResponse{}
-	err := s.db.InTx(ctx, func(tx *postgres.Tx) error {
+	err := s.DB.InTx(ctx, func(tx *postgres.Tx) error {
 		account, err := accounts.Account(ctx, tx, server.PrincipalFrom(ctx).User)
 		if err != nil {
 			return err
 		}
-		suppressed, err := postgres.Suppressed(ctx, tx, notification.MailDigest(s.hashKeys, account.User.Email))
+		suppressed, err := postgres.Suppressed(ctx, tx, notification.MailDigest(s.HashKeys, account.User.Email))
 		if err != nil {
 			return err
 		}
@@ -130,10 +121,12 @@ func (s *Service) resend(ctx context.Context) (*affiliatev1.ResendVerificationRe
 		}
 		return s.sendVerification(ctx, tx, account, at)
 	})
-	if err != nil {
-		return nil, err
-	}
-	return response, nil
+	return response, err
+}
+
+// ResendPartnerVerification sends the mail to verify a partner's address again.
+func (s *Service) ResendPartnerVerification(ctx context.Context, req *affiliatev1.ResendVerificationRequest) (*affiliatev1.ResendVerificationResponse, error) {
+	return s.ResendMerchantVerification(ctx, req)
 }
 
 // sendVerification mails a token that verifies the current address of an account.
@@ -151,7 +144,7 @@ func (s *Service) sendToken(
 	}
 	mail := accountMail(kind, account, token.Address, token.CreatedAt)
 	mail.Facts.ExpiresAt = &token.ExpiresAt
-	mail.Secret = s.seal.SealMailToken(mail.ID, text)
+	mail.Secret = s.Seal.SealMailToken(mail.ID, text)
 	return tx.SendMail(ctx, mail)
 }
 
@@ -170,4 +163,90 @@ func accountMail(kind notification.MailKind, account account.Account, address st
 		mail.Workspace = &account.Member.Workspace
 	}
 	return mail
+}
+
+// ChangeMerchantEmail checks the password, and the code if the account has a second factor, and
+// stores the request for a change of a merchant's address. It does not look the new address up.
+// The response and its duration therefore do not depend on whether another account has it.
+func (s *Service) ChangeMerchantEmail(ctx context.Context, req *affiliatev1.ChangeEmailRequest) (*affiliatev1.ChangeEmailResponse, error) {
+	caller, at := server.PrincipalFrom(ctx), s.currentTime()
+	holder, err := accounts.Account(ctx, s.DB, caller.User)
+	if err != nil {
+		return nil, err
+	}
+	email := strings.ToLower(req.GetNewEmail())
+	if email == holder.User.Email {
+		return nil, affiliate.Invalid("new_email", "must not be the current address")
+	}
+	// As in a login, throttleCaller stores the attempt as failed, and the transaction below
+	// deletes all failed attempts of the session.
+	attempt, err := s.throttleCaller(ctx, holder, at)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.requirePassword(ctx, holder, req.GetPassword()); err != nil {
+		return nil, err
+	}
+	request := account.EmailRequest{
+		ID:        affiliate.NewID[account.EmailRequestID](at),
+		Purpose:   account.TokenChange,
+		Account:   holder.User.Kind,
+		Address:   email,
+		User:      &caller.User,
+		Session:   &caller.Session,
+		CreatedAt: at,
+	}
+	var accepted bool
+	err = s.DB.InTx(ctx, func(tx *postgres.Tx) error {
+		if err := s.checkUnchanged(ctx, tx, holder, req.GetPassword()); err != nil {
+			return err
+		}
+		if accepted, err = s.checkFactor(ctx, tx, holder, req.GetCode(), at); err != nil || !accepted {
+			return err
+		}
+		if err := accounts.DeleteBucketFailures(ctx, tx, attempt.Bucket); err != nil {
+			return err
+		}
+		return storeRequest(ctx, tx, request)
+	})
+	return &affiliatev1.ChangeEmailResponse{}, refusedCode(accepted, err)
+}
+
+// ChangePartnerEmail requests a change of a partner's address.
+func (s *Service) ChangePartnerEmail(ctx context.Context, req *affiliatev1.ChangeEmailRequest) (*affiliatev1.ChangeEmailResponse, error) {
+	return s.ChangeMerchantEmail(ctx, req)
+}
+
+// change is a change of an account about which the user is informed.
+type change struct {
+	action       string // of the audit record
+	notification notification.Type
+	// before and after are the changed values for the audit record.
+	before, after any
+	// facts are the values of the placeholders in the notification.
+	facts map[string]string
+}
+
+// recordChange notifies the user of a change and writes its audit record: for a merchant to
+// the audit log of the workspace, for a partner to the audit log of the account.
+func recordChange(ctx context.Context, tx *postgres.Tx, account account.Account, c change, at time.Time) error {
+	actor := server.ActorFrom(ctx)
+	actor.User = &account.User.ID
+	return recordChangeBy(ctx, tx, actor, account, c, at)
+}
+
+// recordChangeBy is recordChange for a change that actor has made.
+func recordChangeBy(ctx context.Context, tx *postgres.Tx, actor affiliate.Actor, holder account.Account, c change, at time.Time) error {
+	if err := tx.Notify(ctx, account.Notification(holder, c.notification, at, c.facts)...); err != nil {
+		return err
+	}
+	if holder.Member == nil {
+		return tx.AuditAccount(ctx, affiliate.AccountAuditLine{
+			User: holder.User.ID, Actor: actor, At: at, Action: c.action, Before: c.before, After: c.after,
+		})
+	}
+	return tx.Audit(ctx, affiliate.AuditLine{
+		Workspace: holder.Member.Workspace, Actor: actor, At: at,
+		Action: c.action, ResourceType: "member", ResourceID: holder.User.ID, Before: c.before, After: c.after,
+	})
 }

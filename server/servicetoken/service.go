@@ -180,10 +180,7 @@ func (s *Service) RevokeServiceToken(ctx context.Context, req *affiliatev1.Revok
 			Action: "service_token.revoke", ResourceType: "service_token", ResourceID: id, Before: before.AuditObject(),
 		})
 	})
-	if err != nil {
-		return nil, err
-	}
-	return &affiliatev1.RevokeServiceTokenResponse{}, nil
+	return &affiliatev1.RevokeServiceTokenResponse{}, err
 }
 
 // insert stores a token. Errors: API_KEY_LIMIT_EXCEEDED.
@@ -217,17 +214,7 @@ func toProto(t account.ServiceToken) *affiliatev1.ServiceToken {
 
 // createdToProto converts a new token to the message that contains its text.
 func createdToProto(text account.Key, t account.ServiceToken) *affiliatev1.CreatedServiceToken {
-	return &affiliatev1.CreatedServiceToken{
-		Id:           t.ID.String(),
-		Name:         t.Name,
-		Role:         server.EnumValue[affiliatev1.Role](t.Role),
-		Mode:         server.EnumValue[affiliatev1.Mode](t.Mode),
-		AllowPayouts: t.AllowPayouts,
-		Prefix:       t.Prefix,
-		Last4:        t.Last4,
-		CreatedBy:    t.CreatedBy.String(),
-		CreatedAt:    server.Timestamp(t.CreatedAt),
-		ExpiresAt:    server.Timestamp(t.ExpiresAt),
-		Token:        text.Reveal(),
-	}
+	out := &affiliatev1.CreatedServiceToken{Token: text.Reveal()}
+	server.CopyShared(out.ProtoReflect(), toProto(t).ProtoReflect())
+	return out
 }

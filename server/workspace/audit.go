@@ -84,7 +84,7 @@ func entryToProto(entry affiliate.AuditEntry) (*affiliatev1.AuditEntry, error) {
 	if err != nil {
 		return nil, fmt.Errorf("audit entry %s: after: %w", entry.ID, err)
 	}
-	out := &affiliatev1.AuditEntry{
+	return &affiliatev1.AuditEntry{
 		Id:           entry.ID.String(),
 		At:           server.Timestamp(entry.At),
 		Actor:        entry.Actor,
@@ -96,11 +96,8 @@ func entryToProto(entry affiliate.AuditEntry) (*affiliatev1.AuditEntry, error) {
 		After:        after,
 		IpPrefix:     entry.IPPrefix,
 		RequestId:    entry.RequestID,
-	}
-	if entry.Mode != nil {
-		out.Mode = server.EnumValue[affiliatev1.Mode](*entry.Mode)
-	}
-	return out, nil
+		Mode:         server.OptionalEnum[affiliatev1.Mode](entry.Mode),
+	}, nil
 }
 
 // structOf converts stored JSON to a message. If the JSON is not an object, the result is

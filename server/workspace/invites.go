@@ -19,21 +19,21 @@ func (s *Service) ListInvites(ctx context.Context, req *affiliatev1.ListInvitesR
 	if err != nil {
 		return nil, err
 	}
-	data := make([]*affiliatev1.Invite, len(invites))
-	for i, invite := range invites {
-		data[i] = &affiliatev1.Invite{
-			Id:        invite.ID.String(),
-			Email:     invite.Email,
-			Role:      server.EnumValue[affiliatev1.Role](invite.Role),
-			InvitedBy: invite.InvitedBy.String(),
-			CreatedAt: server.Timestamp(invite.CreatedAt),
-			ExpiresAt: server.Timestamp(invite.ExpiresAt),
-		}
-	}
 	return &affiliatev1.ListInvitesResponse{
-		Data: data, Total: server.Total(ctx, total),
+		Data: server.ConvertAll(invites, inviteToProto), Total: server.Total(ctx, total),
 		Page: int32(page.Number), Limit: int32(page.Size), // both were int32 in the request
 	}, nil
+}
+
+func inviteToProto(invite account.MemberInvite) *affiliatev1.Invite {
+	return &affiliatev1.Invite{
+		Id:        invite.ID.String(),
+		Email:     invite.Email,
+		Role:      server.EnumValue[affiliatev1.Role](invite.Role),
+		InvitedBy: invite.InvitedBy.String(),
+		CreatedAt: server.Timestamp(invite.CreatedAt),
+		ExpiresAt: server.Timestamp(invite.ExpiresAt),
+	}
 }
 
 // inviteObject returns the fields of an invitation for the audit log. The e-mail address
@@ -129,15 +129,9 @@ func (s *Service) CreateInvite(ctx context.Context, req *affiliatev1.CreateInvit
 	if replayed {
 		server.MarkReplayed(ctx)
 	}
-	return &affiliatev1.CreatedInvite{
-		Id:        invite.ID.String(),
-		Email:     invite.Email,
-		Role:      server.EnumValue[affiliatev1.Role](invite.Role),
-		InvitedBy: invite.InvitedBy.String(),
-		CreatedAt: server.Timestamp(invite.CreatedAt),
-		ExpiresAt: server.Timestamp(invite.ExpiresAt),
-		Token:     tokens.Shown,
-	}, nil
+	out := &affiliatev1.CreatedInvite{Token: tokens.Shown}
+	server.CopyShared(out.ProtoReflect(), inviteToProto(invite).ProtoReflect())
+	return out, nil
 }
 
 // mailInvite mails the token of an invitation to the invited address.
@@ -188,8 +182,5 @@ func (s *Service) RevokeInvite(ctx context.Context, req *affiliatev1.RevokeInvit
 			Action: "member_invite.revoke", ResourceType: "member_invite", ResourceID: invite.ID, Before: inviteObject(invite),
 		})
 	})
-	if err != nil {
-		return nil, err
-	}
-	return &affiliatev1.RevokeInviteResponse{}, nil
+	return &affiliatev1.RevokeInviteResponse{}, err
 }

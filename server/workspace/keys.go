@@ -26,15 +26,7 @@ func (s *Service) GetApiKeys(ctx context.Context, _ *affiliatev1.GetApiKeysReque
 	for _, key := range keys {
 		switch {
 		case key.Kind == account.SecretKey:
-			resp.SecretKeys = append(resp.SecretKeys, &affiliatev1.ApiKey{
-				Id:         key.ID.String(),
-				Name:       key.Name,
-				Prefix:     key.Prefix,
-				Last4:      key.Last4,
-				CreatedAt:  server.Timestamp(key.CreatedAt),
-				LastUsedAt: server.OptionalTimestamp(key.LastUsedAt),
-				ExpiresAt:  server.OptionalTimestamp(key.ExpiresAt),
-			})
+			resp.SecretKeys = append(resp.SecretKeys, keyToProto(key))
 		case key.RolledAt == nil:
 			resp.PublicKey, resp.PublicKeyId = key.PublicText, key.ID.String()
 		}
@@ -88,12 +80,11 @@ func (s *Service) CreateApiKey(ctx context.Context, req *affiliatev1.CreateApiKe
 		if err := accounts.InsertKey(ctx, tx, key); err != nil {
 			return err
 		}
-		by := server.ActorFrom(ctx)
 		if err := tx.Notify(ctx, account.KeyNotification(notification.NotifyKeyCreated, key, caller.AccountableUser(), at)...); err != nil {
 			return err
 		}
 		return tx.Audit(ctx, affiliate.AuditLine{
-			Workspace: scope.Workspace, Mode: &scope.Mode, Actor: by, At: at,
+			Workspace: scope.Workspace, Mode: &scope.Mode, Actor: server.ActorFrom(ctx), At: at,
 			Action: "api_key.create", ResourceType: "api_key", ResourceID: key.ID, After: keyObject(key),
 		})
 	})
@@ -151,12 +142,11 @@ func (s *Service) RollApiKey(ctx context.Context, req *affiliatev1.RollApiKeyReq
 		} else {
 			object["expires_at"] = affiliate.FormatTime(*after.ExpiresAt)
 		}
-		by := server.ActorFrom(ctx)
 		if err := tx.Notify(ctx, account.KeyNotification(notification.NotifyKeyRolled, before, caller.AccountableUser(), at)...); err != nil {
 			return err
 		}
 		if err := tx.Audit(ctx, affiliate.AuditLine{
-			Workspace: scope.Workspace, Mode: &scope.Mode, Actor: by, At: at,
+			Workspace: scope.Workspace, Mode: &scope.Mode, Actor: server.ActorFrom(ctx), At: at,
 			Action: "api_key.roll", ResourceType: "api_key", ResourceID: id, Before: keyObject(before), After: object,
 		}); err != nil {
 			return err
@@ -195,31 +185,33 @@ func (s *Service) RevokeApiKey(ctx context.Context, req *affiliatev1.RevokeApiKe
 		if err := accounts.UpdateKey(ctx, tx, after); err != nil {
 			return err
 		}
-		by := server.ActorFrom(ctx)
 		if err := tx.Notify(ctx, account.KeyNotification(notification.NotifyKeyRevoked, before, caller.AccountableUser(), at)...); err != nil {
 			return err
 		}
 		return tx.Audit(ctx, affiliate.AuditLine{
-			Workspace: scope.Workspace, Mode: &scope.Mode, Actor: by, At: at,
+			Workspace: scope.Workspace, Mode: &scope.Mode, Actor: server.ActorFrom(ctx), At: at,
 			Action: "api_key.revoke", ResourceType: "api_key", ResourceID: id, Before: keyObject(before),
 		})
 	})
-	if err != nil {
-		return nil, err
+	return &affiliatev1.RevokeApiKeyResponse{}, err
+}
+
+func keyToProto(key account.APIKey) *affiliatev1.ApiKey {
+	return &affiliatev1.ApiKey{
+		Id:         key.ID.String(),
+		Name:       key.Name,
+		Prefix:     key.Prefix,
+		Last4:      key.Last4,
+		CreatedAt:  server.Timestamp(key.CreatedAt),
+		LastUsedAt: server.OptionalTimestamp(key.LastUsedAt),
+		ExpiresAt:  server.OptionalTimestamp(key.ExpiresAt),
 	}
-	return &affiliatev1.RevokeApiKeyResponse{}, nil
 }
 
 // createdToProto converts a new key to the message that contains the text of the key.
 func createdToProto(text account.Key, key account.APIKey) *affiliatev1.CreatedApiKey {
-	resp := &affiliatev1.CreatedApiKey{
-		Id:        key.ID.String(),
-		Name:      key.Name,
-		Prefix:    key.Prefix,
-		Last4:     key.Last4,
-		CreatedAt: server.Timestamp(key.CreatedAt),
-		ExpiresAt: server.OptionalTimestamp(key.ExpiresAt),
-	}
+	resp := &affiliatev1.CreatedApiKey{}
+	server.CopyShared(resp.ProtoReflect(), keyToProto(key).ProtoReflect())
 	revealed := text.Reveal()
 	if key.Kind == account.PublicKey {
 		resp.PublicKey = &revealed

@@ -151,10 +151,7 @@ func (s *Service) RemoveMember(ctx context.Context, req *affiliatev1.RemoveMembe
 		}
 		return tx.Audit(ctx, line)
 	})
-	if err != nil {
-		return nil, err
-	}
-	return &affiliatev1.RemoveMemberResponse{}, nil
+	return &affiliatev1.RemoveMemberResponse{}, err
 }
 
 // TransferOwnership makes another member an owner and the caller an admin. It ends the
