@@ -49,35 +49,30 @@ func (s *Service) EnrollMerchantTotp(ctx context.Context, req *affiliatev1.Enrol
 			return nil, err
 		}
 	}
-	var key *otp.Key
-	err = s.DB.InTx(ctx, func(tx *postgres.Tx) error {
+	return postgres.InTx(ctx, s.DB, func(tx *postgres.Tx) (*affiliatev1.EnrollTotpResponse, error) {
 		if err := s.checkUnchanged(ctx, tx, holder, password); err != nil {
-			return err
+			return nil, err
 		}
 		current, err := accounts.Account(ctx, tx, user)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if current.User.SecondFactor {
-			return affiliate.Refuse(affiliate.ReasonSecondFactorState)
+			return nil, affiliate.Refuse(affiliate.ReasonSecondFactorState)
 		}
 		if password != "" {
 			if err := accounts.DeleteBucketFailures(ctx, tx, attempt.Bucket); err != nil {
-				return err
+				return nil, err
 			}
 		}
-		key, err = totp.Generate(totp.GenerateOpts{Issuer: totpIssuer, AccountName: current.User.Email})
+		key, err := totp.Generate(totp.GenerateOpts{Issuer: totpIssuer, AccountName: current.User.Email})
 		if err != nil {
-			return err
+			return nil, err
 		}
-		return accounts.InsertSecondFactor(ctx, tx, account.SecondFactor{
+		return &affiliatev1.EnrollTotpResponse{Secret: key.Secret(), OtpauthUrl: key.URL()}, accounts.InsertSecondFactor(ctx, tx, account.SecondFactor{
 			User: user, Secret: s.Seal.Seal([]byte(key.Secret()), user.UUID[:]), CreatedAt: at,
 		})
 	})
-	if err != nil {
-		return nil, err
-	}
-	return &affiliatev1.EnrollTotpResponse{Secret: key.Secret(), OtpauthUrl: key.URL()}, nil
 }
 
 // EnrollPartnerTotp creates the secret of a partner's second factor.
@@ -91,46 +86,41 @@ func (s *Service) EnrollPartnerTotp(ctx context.Context, req *affiliatev1.Enroll
 // needed no code.
 func (s *Service) ConfirmMerchantTotp(ctx context.Context, req *affiliatev1.ConfirmTotpRequest) (*affiliatev1.ConfirmTotpResponse, error) {
 	caller, at := server.PrincipalFrom(ctx), s.currentTime()
-	var codes []string
-	err := s.DB.InTx(ctx, func(tx *postgres.Tx) error {
+	return postgres.InTx(ctx, s.DB, func(tx *postgres.Tx) (*affiliatev1.ConfirmTotpResponse, error) {
 		if err := accounts.LockUserByID(ctx, tx, caller.User); err != nil {
-			return err
+			return nil, err
 		}
 		factor, found, err := accounts.SecondFactor(ctx, tx, caller.User)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if !found || factor.ConfirmedAt != nil {
-			return affiliate.Refuse(affiliate.ReasonSecondFactorState)
+			return nil, affiliate.Refuse(affiliate.ReasonSecondFactorState)
 		}
 		step, ok, err := s.matchStep(factor, req.GetCode(), at)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if !ok {
-			return refusedCode(false, nil)
+			return nil, refusedCode(false, nil)
 		}
-		var digests [][]byte
-		codes, digests = account.NewRecoveryCodes()
+		codes, digests := account.NewRecoveryCodes()
 		if err := accounts.ConfirmSecondFactor(ctx, tx, caller.User, step, digests, at); err != nil {
-			return err
+			return nil, err
 		}
 		if err := accounts.RevokeOtherSessions(ctx, tx, caller.User, &caller.Session, at); err != nil {
-			return err
+			return nil, err
 		}
 		if err := accounts.RevokeEmailChanges(ctx, tx, caller.User, at); err != nil {
-			return err
+			return nil, err
 		}
 		account, err := accounts.Account(ctx, tx, caller.User)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		return recordChange(ctx, tx, account, change{action: "account.enable_second_factor", notification: notification.NotifySecondFactorEnabled}, at)
+		enabled := change{action: "account.enable_second_factor", notification: notification.NotifySecondFactorEnabled}
+		return &affiliatev1.ConfirmTotpResponse{RecoveryCodes: codes}, recordChange(ctx, tx, account, enabled, at)
 	})
-	if err != nil {
-		return nil, err
-	}
-	return &affiliatev1.ConfirmTotpResponse{RecoveryCodes: codes}, nil
 }
 
 // ConfirmPartnerTotp enables a partner's second factor.

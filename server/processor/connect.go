@@ -183,31 +183,27 @@ func (s *Service) DisconnectProcessor(ctx context.Context, req *affiliatev1.Disc
 	}
 	caller, by, at := server.PrincipalFrom(ctx), server.ActorFrom(ctx), s.now()
 	scope, user := caller.Scope(), caller.AccountableUser()
-	err = s.DB.InTx(ctx, func(tx *postgres.Tx) error {
+	return postgres.InTx(ctx, s.DB, func(tx *postgres.Tx) (*affiliatev1.DisconnectProcessorResponse, error) {
 		connection, err := processors.LockConnection(ctx, tx, scope, name)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if connection == nil {
-			return affiliate.Refuse(affiliate.ReasonNotFound)
+			return nil, affiliate.Refuse(affiliate.ReasonNotFound)
 		}
 		if err := processors.DisconnectConnection(ctx, tx, connection.Connection, at); err != nil {
-			return err
+			return nil, err
 		}
 		if err := tx.Enqueue(ctx, processor.RemoveProcessorEndpoint{
 			Workspace: scope.Workspace, Connection: connection.ID, Endpoint: connection.Endpoint,
 		}); err != nil {
-			return err
+			return nil, err
 		}
 		if err := tx.Notify(ctx, connection.Notification(notification.NotifyProcessorDisconnected, &user, at)); err != nil {
-			return err
+			return nil, err
 		}
-		return tx.Audit(ctx, connection.AuditLine("processor.disconnect", by, at))
+		return &affiliatev1.DisconnectProcessorResponse{}, tx.Audit(ctx, connection.AuditLine("processor.disconnect", by, at))
 	})
-	if err != nil {
-		return nil, err
-	}
-	return &affiliatev1.DisconnectProcessorResponse{}, nil
 }
 
 // ResyncProcessor starts the job that reads the events of the account since a time.
@@ -217,21 +213,18 @@ func (s *Service) ResyncProcessor(ctx context.Context, req *affiliatev1.ResyncPr
 		return nil, err
 	}
 	scope := server.PrincipalFrom(ctx).Scope()
-	err = s.DB.InTx(ctx, func(tx *postgres.Tx) error {
+	return postgres.InTx(ctx, s.DB, func(tx *postgres.Tx) (*affiliatev1.ResyncProcessorResponse, error) {
 		connection, err := processors.LockConnection(ctx, tx, scope, name)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if connection == nil {
-			return affiliate.Refuse(affiliate.ReasonNotFound)
+			return nil, affiliate.Refuse(affiliate.ReasonNotFound)
 		}
 		if err := tx.Audit(ctx, connection.AuditLine("processor.resync", server.ActorFrom(ctx), s.now())); err != nil {
-			return err
+			return nil, err
 		}
-		return s.beginResync(ctx, tx, connection.Connection, req.GetSince().AsTime())
+		started := &affiliatev1.ResyncProcessorResponse{Status: affiliatev1.ResyncStatus_RESYNC_STATUS_PROCESSING}
+		return started, s.beginResync(ctx, tx, connection.Connection, req.GetSince().AsTime())
 	})
-	if err != nil {
-		return nil, err
-	}
-	return &affiliatev1.ResyncProcessorResponse{Status: affiliatev1.ResyncStatus_RESYNC_STATUS_PROCESSING}, nil
 }

@@ -69,29 +69,25 @@ func (s *Service) CreateServiceToken(ctx context.Context, req *affiliatev1.Creat
 	if err != nil {
 		return nil, err
 	}
-	err = s.db.InTx(ctx, func(tx *postgres.Tx) error {
+	return postgres.InTx(ctx, s.db, func(tx *postgres.Tx) (*affiliatev1.CreatedServiceToken, error) {
 		role, err := server.LockWorkspace(ctx, tx, caller)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if err := token.CheckManageable(role); err != nil {
-			return err
+			return nil, err
 		}
 		if err := insert(ctx, tx, token, at); err != nil {
-			return err
+			return nil, err
 		}
 		if err := tx.Notify(ctx, token.Notification(notification.NotifyServiceTokenCreated, caller.User, at)); err != nil {
-			return err
+			return nil, err
 		}
-		return tx.Audit(ctx, affiliate.AuditLine{
+		return createdToProto(text, token), tx.Audit(ctx, affiliate.AuditLine{
 			Workspace: token.Workspace, Mode: &token.Mode, Actor: server.ActorFrom(ctx), At: at,
 			Action: "service_token.create", ResourceType: "service_token", ResourceID: token.ID, After: token.AuditObject(),
 		})
 	})
-	if err != nil {
-		return nil, err
-	}
-	return createdToProto(text, token), nil
 }
 
 // RollServiceToken creates a successor of a token. No other response contains it. The old
@@ -106,44 +102,38 @@ func (s *Service) RollServiceToken(ctx context.Context, req *affiliatev1.RollSer
 		grace = time.Duration(req.GetGraceHours()) * time.Hour
 	}
 	caller, at := server.PrincipalFrom(ctx), s.currentTime()
-	var text account.Key
-	var successor account.ServiceToken
-	err = s.db.InTx(ctx, func(tx *postgres.Tx) error {
+	return postgres.InTx(ctx, s.db, func(tx *postgres.Tx) (*affiliatev1.CreatedServiceToken, error) {
 		role, err := server.LockWorkspace(ctx, tx, caller)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		before, err := accounts.LockServiceToken(ctx, tx, caller.Workspace, id)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if err := before.CheckManageable(role); err != nil {
-			return err
+			return nil, err
 		}
-		var after account.ServiceToken
-		if after, text, successor, err = before.Roll(grace, caller.User, at); err != nil {
-			return err
+		after, text, successor, err := before.Roll(grace, caller.User, at)
+		if err != nil {
+			return nil, err
 		}
 		if err := accounts.UpdateServiceToken(ctx, tx, after); err != nil {
-			return err
+			return nil, err
 		}
 		if err := insert(ctx, tx, successor, at); err != nil {
-			return err
+			return nil, err
 		}
 		if err := tx.Notify(ctx, before.Notification(notification.NotifyServiceTokenRolled, caller.User, at)); err != nil {
-			return err
+			return nil, err
 		}
 		object := successor.AuditObject()
 		object["successor"] = successor.ID
-		return tx.Audit(ctx, affiliate.AuditLine{
+		return createdToProto(text, successor), tx.Audit(ctx, affiliate.AuditLine{
 			Workspace: before.Workspace, Mode: &before.Mode, Actor: server.ActorFrom(ctx), At: at,
 			Action: "service_token.roll", ResourceType: "service_token", ResourceID: id, Before: before.AuditObject(), After: object,
 		})
 	})
-	if err != nil {
-		return nil, err
-	}
-	return createdToProto(text, successor), nil
 }
 
 // RevokeServiceToken revokes a token.

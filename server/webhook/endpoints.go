@@ -56,26 +56,22 @@ func (s *Service) CreateWebhook(ctx context.Context, req *affiliatev1.CreateWebh
 	}
 	endpoint := newEndpoint(req, server.PrincipalFrom(ctx).Scope(), url, s.currentTime())
 	secret, sealed := s.newSecret(endpoint.ID)
-	err := s.DB.InTx(ctx, func(tx *postgres.Tx) error {
+	return postgres.InTx(ctx, s.DB, func(tx *postgres.Tx) (*affiliatev1.CreatedWebhook, error) {
 		if err := postgres.LockWorkspace(ctx, tx, endpoint.Workspace); err != nil {
-			return err
+			return nil, err
 		}
 		count, err := webhooks.CountEndpoints(ctx, tx, endpoint.Scope)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if err := webhook.RequireRoomForEndpoint(count); err != nil {
-			return err
+			return nil, err
 		}
 		if err := webhooks.InsertEndpoint(ctx, tx, endpoint, sealed); err != nil {
-			return err
+			return nil, err
 		}
-		return tx.Audit(ctx, endpoint.AuditCreated(server.ActorFrom(ctx)))
+		return createdToProto(endpoint, secret), tx.Audit(ctx, endpoint.AuditCreated(server.ActorFrom(ctx)))
 	})
-	if err != nil {
-		return nil, err
-	}
-	return createdToProto(endpoint, secret), nil
 }
 
 // UpdateWebhook changes the fields that the update mask names. If the fields already have
@@ -86,35 +82,29 @@ func (s *Service) UpdateWebhook(ctx context.Context, req *affiliatev1.UpdateWebh
 		return nil, err
 	}
 	scope, by, at := server.PrincipalFrom(ctx).Scope(), server.ActorFrom(ctx), s.currentTime()
-	var after webhook.Endpoint
-	err = s.DB.InTx(ctx, func(tx *postgres.Tx) error {
+	return postgres.InTx(ctx, s.DB, func(tx *postgres.Tx) (*affiliatev1.Webhook, error) {
 		before, err := webhooks.LockEndpoint(ctx, tx, scope, id)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		var changed bool
-		after, changed, err = before.Update(changeOf(req), at)
+		after, changed, err := before.Update(changeOf(req), at)
 		if err != nil || !changed {
-			return err
+			return toProto(after), err
 		}
 		if err := webhooks.UpdateEndpoint(ctx, tx, after); err != nil {
-			return err
+			return nil, err
 		}
 		if before.Active && !after.Active {
 			if err := tx.Enqueue(ctx, after.CancelDeliveries()); err != nil {
-				return err
+				return nil, err
 			}
 		}
 		line, err := after.AuditUpdated(before, by)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		return tx.Audit(ctx, line)
+		return toProto(after), tx.Audit(ctx, line)
 	})
-	if err != nil {
-		return nil, err
-	}
-	return toProto(after), nil
 }
 
 // DeleteWebhook deletes an endpoint and its secrets. A job cancels the deliveries that
@@ -157,22 +147,17 @@ func (s *Service) RotateWebhookSecret(ctx context.Context, req *affiliatev1.Rota
 		previousUntil = &until
 	}
 	secret, sealed := s.newSecret(id)
-	var after webhook.Endpoint
-	err = s.DB.InTx(ctx, func(tx *postgres.Tx) error {
+	return postgres.InTx(ctx, s.DB, func(tx *postgres.Tx) (*affiliatev1.CreatedWebhook, error) {
 		before, err := webhooks.LockEndpoint(ctx, tx, scope, id)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		after = before.RotateSecret(at)
+		after := before.RotateSecret(at)
 		if err := webhooks.ReplaceSecret(ctx, tx, after, sealed, previousUntil); err != nil {
-			return err
+			return nil, err
 		}
-		return tx.Audit(ctx, after.AuditRotated(previousUntil, by))
+		return createdToProto(after, secret), tx.Audit(ctx, after.AuditRotated(previousUntil, by))
 	})
-	if err != nil {
-		return nil, err
-	}
-	return createdToProto(after, secret), nil
 }
 
 // newSecret generates a signing secret. sealed is the encrypted secret, which is stored

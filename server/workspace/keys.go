@@ -70,28 +70,24 @@ func (s *Service) CreateApiKey(ctx context.Context, req *affiliatev1.CreateApiKe
 		expires := req.GetExpiresAt().AsTime().Truncate(time.Millisecond)
 		key.ExpiresAt = &expires
 	}
-	err := s.db.InTx(ctx, func(tx *postgres.Tx) error {
+	return postgres.InTx(ctx, s.db, func(tx *postgres.Tx) (*affiliatev1.CreatedApiKey, error) {
 		if err := lockToManageKeys(ctx, tx, caller); err != nil {
-			return err
+			return nil, err
 		}
 		if err := checkSecretKeyLimit(ctx, tx, scope, at); err != nil {
-			return err
+			return nil, err
 		}
 		if err := accounts.InsertKey(ctx, tx, key); err != nil {
-			return err
+			return nil, err
 		}
 		if err := tx.Notify(ctx, account.KeyNotification(notification.NotifyKeyCreated, key, caller.AccountableUser(), at)...); err != nil {
-			return err
+			return nil, err
 		}
-		return tx.Audit(ctx, affiliate.AuditLine{
+		return createdToProto(text, key), tx.Audit(ctx, affiliate.AuditLine{
 			Workspace: scope.Workspace, Mode: &scope.Mode, Actor: server.ActorFrom(ctx), At: at,
 			Action: "api_key.create", ResourceType: "api_key", ResourceID: key.ID, After: keyObject(key),
 		})
 	})
-	if err != nil {
-		return nil, err
-	}
-	return createdToProto(text, key), nil
 }
 
 // RollApiKey creates a successor of a key, with the same kind, name and expiry. The
@@ -108,32 +104,30 @@ func (s *Service) RollApiKey(ctx context.Context, req *affiliatev1.RollApiKeyReq
 	}
 	caller, at := server.PrincipalFrom(ctx), s.currentTime()
 	scope := caller.Scope()
-	var text account.Key
-	var successor account.APIKey
-	err = s.db.InTx(ctx, func(tx *postgres.Tx) error {
+	return postgres.InTx(ctx, s.db, func(tx *postgres.Tx) (*affiliatev1.CreatedApiKey, error) {
 		if err := lockToManageKeys(ctx, tx, caller); err != nil {
-			return err
+			return nil, err
 		}
 		before, err := accounts.LockKey(ctx, tx, scope, id)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		after, err := before.Roll(grace, at)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if err := accounts.UpdateKey(ctx, tx, after); err != nil {
-			return err
+			return nil, err
 		}
-		text, successor = account.GenerateAPIKey(before.Kind, scope, before.Name, at)
+		text, successor := account.GenerateAPIKey(before.Kind, scope, before.Name, at)
 		successor.ExpiresAt = before.ExpiresAt
 		if successor.Kind == account.SecretKey {
 			if err := checkSecretKeyLimit(ctx, tx, scope, at); err != nil {
-				return err
+				return nil, err
 			}
 		}
 		if err := accounts.InsertKey(ctx, tx, successor); err != nil {
-			return err
+			return nil, err
 		}
 		object := keyObject(successor)
 		object["successor"] = successor.ID.String()
@@ -143,23 +137,19 @@ func (s *Service) RollApiKey(ctx context.Context, req *affiliatev1.RollApiKeyReq
 			object["expires_at"] = affiliate.FormatTime(*after.ExpiresAt)
 		}
 		if err := tx.Notify(ctx, account.KeyNotification(notification.NotifyKeyRolled, before, caller.AccountableUser(), at)...); err != nil {
-			return err
+			return nil, err
 		}
 		if err := tx.Audit(ctx, affiliate.AuditLine{
 			Workspace: scope.Workspace, Mode: &scope.Mode, Actor: server.ActorFrom(ctx), At: at,
 			Action: "api_key.roll", ResourceType: "api_key", ResourceID: id, Before: keyObject(before), After: object,
 		}); err != nil {
-			return err
+			return nil, err
 		}
 		if successor.Kind == account.PublicKey {
-			return tx.Enqueue(ctx, affiliate.SyncDirectory{Workspace: scope.Workspace})
+			return createdToProto(text, successor), tx.Enqueue(ctx, affiliate.SyncDirectory{Workspace: scope.Workspace})
 		}
-		return nil
+		return createdToProto(text, successor), nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	return createdToProto(text, successor), nil
 }
 
 // RevokeApiKey revokes a secret key.

@@ -46,49 +46,44 @@ func (s *Service) UpdateMember(ctx context.Context, req *affiliatev1.UpdateMembe
 	}
 	role := affiliate.Role(server.EnumName(req.GetRole()))
 	caller, at := server.PrincipalFrom(ctx), s.currentTime()
-	var after account.TeamMember
-	err = s.db.InTx(ctx, func(tx *postgres.Tx) error {
+	return postgres.InTx(ctx, s.db, func(tx *postgres.Tx) (*affiliatev1.Member, error) {
 		callerRole, err := server.LockWorkspace(ctx, tx, caller)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		before, err := accounts.Member(ctx, tx, caller.Workspace, id)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		owners, err := accounts.CountOwners(ctx, tx, caller.Workspace)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if err := callerRole.CheckRoleChange(before.Role, role, owners); err != nil {
-			return err
+			return nil, err
 		}
-		after = before
+		after := before
 		after.Role = role
 		if after == before {
-			return nil
+			return memberToProto(ctx, after), nil
 		}
 		if err := accounts.UpdateRole(ctx, tx, caller.Workspace, id, role); err != nil {
-			return err
+			return nil, err
 		}
 		ended, err := accounts.EndInvitesBy(ctx, tx, caller.Workspace, id, role.UnmanageableRoles(), at)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		roles := map[string]string{"before": string(before.Role), "after": string(role)}
 		if err := tx.Notify(ctx, account.MemberNotification(caller.Workspace, notification.NotifyRoleChanged, id, at, roles)); err != nil {
-			return err
+			return nil, err
 		}
-		return tx.Audit(ctx, affiliate.AuditLine{
+		return memberToProto(ctx, after), tx.Audit(ctx, affiliate.AuditLine{
 			Workspace: caller.Workspace, Actor: server.ActorFrom(ctx), At: at,
 			Action: "member.update", ResourceType: "member", ResourceID: id,
 			Before: memberChange{Role: before.Role}, After: memberChange{Role: role, EndedInvites: ended},
 		})
 	})
-	if err != nil {
-		return nil, err
-	}
-	return memberToProto(ctx, after), nil
 }
 
 // RemoveMember removes a member from the workspace. It revokes the member's sessions and
@@ -165,29 +160,29 @@ func (s *Service) TransferOwnership(ctx context.Context, req *affiliatev1.Transf
 	if id == caller.User {
 		return nil, affiliate.Invalid("member_id", "must be another member")
 	}
-	var newOwner account.TeamMember
-	err = s.db.InTx(ctx, func(tx *postgres.Tx) error {
+	return postgres.InTx(ctx, s.db, func(tx *postgres.Tx) (*affiliatev1.Member, error) {
 		callerRole, err := server.LockWorkspace(ctx, tx, caller)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		if newOwner, err = accounts.Member(ctx, tx, caller.Workspace, id); err != nil {
-			return err
+		newOwner, err := accounts.Member(ctx, tx, caller.Workspace, id)
+		if err != nil {
+			return nil, err
 		}
 		if callerRole != affiliate.RoleOwner {
-			return affiliate.Refuse(affiliate.ReasonForbidden)
+			return nil, affiliate.Refuse(affiliate.ReasonForbidden)
 		}
 		before := map[string]any{caller.User.String(): callerRole, id.String(): newOwner.Role}
 		newOwner.Role = affiliate.RoleOwner
 		if err := accounts.UpdateRole(ctx, tx, caller.Workspace, id, affiliate.RoleOwner); err != nil {
-			return err
+			return nil, err
 		}
 		if err := accounts.UpdateRole(ctx, tx, caller.Workspace, caller.User, affiliate.RoleAdmin); err != nil {
-			return err
+			return nil, err
 		}
 		ended, err := accounts.EndInvitesBy(ctx, tx, caller.Workspace, caller.User, affiliate.RoleAdmin.UnmanageableRoles(), at)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		// The former owner does not see notifications about others any more, and must learn
 		// of a transfer that somebody else has made with a stolen session.
@@ -196,22 +191,18 @@ func (s *Service) TransferOwnership(ctx context.Context, req *affiliatev1.Transf
 			account.MemberNotification(caller.Workspace, notification.NotifyOwnershipMoved, id, at, nil),
 			account.MemberNotification(caller.Workspace, notification.NotifyRoleChanged, caller.User, at, roles),
 		); err != nil {
-			return err
+			return nil, err
 		}
 		after := map[string]any{caller.User.String(): affiliate.RoleAdmin, id.String(): affiliate.RoleOwner}
 		if len(ended) > 0 {
 			after["ended_invites"] = ended
 		}
-		return tx.Audit(ctx, affiliate.AuditLine{
+		return memberToProto(ctx, newOwner), tx.Audit(ctx, affiliate.AuditLine{
 			Workspace: caller.Workspace, Actor: server.ActorFrom(ctx), At: at,
 			Action: "workspace.transfer_ownership", ResourceType: "workspace", ResourceID: caller.Workspace,
 			Before: before, After: after,
 		})
 	})
-	if err != nil {
-		return nil, err
-	}
-	return memberToProto(ctx, newOwner), nil
 }
 
 func memberToProto(ctx context.Context, m account.TeamMember) *affiliatev1.Member {

@@ -69,73 +69,69 @@ func (s *Service) GetWorkspace(ctx context.Context, _ *affiliatev1.GetWorkspaceR
 // changes the payout approval, because the setting controls what service tokens may do.
 func (s *Service) UpdateWorkspace(ctx context.Context, req *affiliatev1.UpdateWorkspaceRequest) (*affiliatev1.Workspace, error) {
 	caller, at, patch := server.PrincipalFrom(ctx), s.currentTime(), patchOf(req)
-	var after account.Workspace
-	err := s.db.InTx(ctx, func(tx *postgres.Tx) error {
+	return postgres.InTx(ctx, s.db, func(tx *postgres.Tx) (*affiliatev1.Workspace, error) {
 		before, err := accounts.LockSettings(ctx, tx, caller.Workspace)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		if after, err = before.Patch(patch); err != nil {
-			return err
+		after, err := before.Patch(patch)
+		if err != nil {
+			return nil, err
 		}
 		if text := booksClosedUntilOf(req); text != "" {
 			// Until the transaction ends, no other transaction can add to the ledger.
 			if err := postgres.LockBooks(ctx, tx, caller.Workspace); err != nil {
-				return err
+				return nil, err
 			}
 			if after, err = after.CloseBooks(text, at); err != nil {
-				return err
+				return nil, err
 			}
 		}
 		if err := checkSecondFactor(ctx, tx, caller, patch, after.RequireSecondFactor && !before.RequireSecondFactor); err != nil {
-			return err
+			return nil, err
 		}
 		if redirect := after.TestMailRedirect; redirect != nil && (before.TestMailRedirect == nil || *redirect != *before.TestMailRedirect) {
 			verified, err := accounts.HasVerifiedMember(ctx, tx, caller.Workspace, *redirect)
 			if err != nil {
-				return err
+				return nil, err
 			}
 			if !verified {
-				return affiliate.Invalid("test_mail_redirect", "must be the verified address of a member")
+				return nil, affiliate.Invalid("test_mail_redirect", "must be the verified address of a member")
 			}
 		}
 		oldValues, newValues, err := affiliate.ChangedFields(before.Object(), after.Object())
 		if err != nil || oldValues == nil {
-			return err
+			return server.WorkspaceForRole(after, caller.Role), err
 		}
 		if _, changed := newValues["second_person_above_cents"]; changed {
 			if caller.Service != nil {
-				return affiliate.Refuse(affiliate.ReasonForbidden)
+				return nil, affiliate.Refuse(affiliate.ReasonForbidden)
 			}
 			if err := tx.Notify(ctx, after.PayoutApprovalNotification(caller.User, at)); err != nil {
-				return err
+				return nil, err
 			}
 		}
 		after.Version, after.UpdatedAt = before.Version+1, at
 		if err := accounts.UpdateWorkspace(ctx, tx, after); err != nil {
-			return err
+			return nil, err
 		}
 		if err := affiliate.RedactChange(oldValues, newValues, "test_mail_redirect", affiliate.MaskEmail); err != nil {
-			return err
+			return nil, err
 		}
 		if err := tx.Audit(ctx, affiliate.AuditLine{
 			Workspace: caller.Workspace, Actor: server.ActorFrom(ctx), At: at,
 			Action: "workspace.update", ResourceType: "workspace", ResourceID: caller.Workspace, Before: oldValues, After: newValues,
 		}); err != nil {
-			return err
+			return nil, err
 		}
 		_, originsChanged := newValues["allowed_origins"]
 		_, policyChanged := newValues["origin_policy"]
 		if !originsChanged && !policyChanged {
-			return nil
+			return server.WorkspaceForRole(after, caller.Role), nil
 		}
 		// The edge directory contains these two settings in the entry of each public key.
-		return tx.Enqueue(ctx, affiliate.SyncDirectory{Workspace: caller.Workspace})
+		return server.WorkspaceForRole(after, caller.Role), tx.Enqueue(ctx, affiliate.SyncDirectory{Workspace: caller.Workspace})
 	})
-	if err != nil {
-		return nil, err
-	}
-	return server.WorkspaceForRole(after, caller.Role), nil
 }
 
 // checkSecondFactor checks who requires second factors of the members. A service token cannot

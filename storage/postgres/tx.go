@@ -48,6 +48,15 @@ func (db *DB) InTx(ctx context.Context, fn func(tx *Tx) error) error {
 	return db.InTxOn(ctx, db.pool, fn)
 }
 
+// InTx runs fn in a transaction as DB.InTx does, and returns the result of fn.
+func InTx[T any](ctx context.Context, db *DB, fn func(tx *Tx) (T, error)) (result T, err error) {
+	err = db.InTx(ctx, func(tx *Tx) (err error) {
+		result, err = fn(tx)
+		return err
+	})
+	return result, err
+}
+
 // InSendingTx does the same as InTx on a connection of the webhook sender, whose
 // commits do not wait for the disk.
 func (db *DB) InSendingTx(ctx context.Context, fn func(tx *Tx) error) error {
