@@ -192,7 +192,6 @@ const (
 // no width.
 var filler = template.HTML(strings.Repeat("&#847;&zwnj;&nbsp;", 60)) //nolint:gosec // a constant
 
-// html returns the HTML part of a cleaned document.
 func (d Document) html() (string, error) {
 	var b strings.Builder
 	if err := layout.Execute(&b, d); err != nil {

@@ -35,7 +35,6 @@ type Message struct {
 // maxURLHeader keeps the header List-Unsubscribe below the 998 bytes that a line can have.
 const maxURLHeader = 900
 
-// envelope is a composed message with the addresses of its SMTP transaction.
 type envelope struct {
 	from, to Address
 	data     []byte

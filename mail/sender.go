@@ -103,7 +103,6 @@ func (s *Sender) SendWithReply(ctx context.Context, m Message) (reply string, er
 	return "", s.sendError(ctx, phase, err, mail)
 }
 
-// sendError returns the error of an attempt that failed in a phase.
 func (s *Sender) sendError(ctx context.Context, phase Phase, err error, mail envelope) error {
 	var sendErr *SendError
 	if errors.As(err, &sendErr) {
@@ -152,7 +151,6 @@ func helloName(conn net.Conn) string {
 	return "[" + host + "]"
 }
 
-// encryption is the value of tls in an SMTP URL.
 type encryption string
 
 const (
@@ -164,7 +162,6 @@ const (
 // defaultPorts has every valid encryption.
 var defaultPorts = map[encryption]string{startTLS: "587", implicitTLS: "465", noTLS: "25"}
 
-// server is a parsed SMTP URL.
 type server struct {
 	host       string
 	port       string

@@ -236,7 +236,6 @@ func (e *SendError) Unwrap() error { return e.cause }
 // maxReplyText is the limit of a reply in an error, in characters.
 const maxReplyText = 300
 
-// newSendError classifies the failure of a phase.
 func newSendError(phase Phase, err error, redact redactor) *SendError {
 	var reply *textproto.Error
 	if !errors.As(lastError(err), &reply) {
@@ -304,7 +303,6 @@ func cleanText(text string, redact redactor) string {
 	return shorten(redact(line(text)), maxReplyText)
 }
 
-// redactor removes secrets from a text.
 type redactor func(string) string
 
 // newRedactor returns a redactor for the credentials of the server and the address of the

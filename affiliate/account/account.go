@@ -150,7 +150,6 @@ func PersonalPassword(password, name, email string) bool {
 	return false
 }
 
-// compact returns the letters and digits of s in lower case.
 func compact(s string) string {
 	return strings.Map(func(r rune) rune {
 		if !unicode.IsLetter(r) && !unicode.IsDigit(r) {

@@ -95,7 +95,6 @@ func (k Key) String() string { return k.Prefix() + "…" + k.Last4() }
 // GoString returns the same as String. The formatting verb %#v uses it.
 func (k Key) GoString() string { return k.String() }
 
-// keyPrefixes maps each kind of key to the beginning of its prefix.
 var keyPrefixes = map[KeyKind]string{SecretKey: "sk_", PublicKey: "pk_", ServiceKey: "st_"}
 
 func prefixOf(kind KeyKind, mode affiliate.Mode) string {

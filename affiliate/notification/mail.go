@@ -181,7 +181,6 @@ func (m Mail) ignoresSuppression() bool {
 	return m.Category == CategorySecurity
 }
 
-// optional reports whether users can disable mail of this kind.
 func (m Mail) optional() bool {
 	return m.Kind == MailNotifications && !m.Category.MailProtected()
 }

@@ -29,7 +29,6 @@ func (r Reader) SeesPersonal() bool {
 	return r.Kind == affiliate.Partner || r.Role == affiliate.RoleOwner
 }
 
-// receives reports whether the reader's role receives a category.
 func (r Reader) receives(spec categorySpec) bool {
 	return r.Kind == affiliate.Partner || slices.Contains(spec.roles, r.Role)
 }
@@ -237,7 +236,6 @@ const (
 	CategoryProductUpdates      Category = "product_updates"
 )
 
-// categorySpec describes a category for one audience.
 type categorySpec struct {
 	category Category
 	label    string

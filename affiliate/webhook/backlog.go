@@ -191,7 +191,6 @@ const (
 	timedOut
 )
 
-// unknownInFlight is the limit of an endpoint whose outcomes are not known.
 const unknownInFlight = 2
 
 // Load sets the state to the stored values of an endpoint. If the last attempt failed,

@@ -35,7 +35,6 @@ func (r AttemptResult) Apply(state State) DeliveryChange {
 	return change
 }
 
-// becameDeadLetter reports whether the attempt made the delivery a dead letter.
 func (c DeliveryChange) becameDeadLetter() bool {
 	return c.After.Status == DeliveryDeadLettered && c.Before.Status != DeliveryDeadLettered
 }

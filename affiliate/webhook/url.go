@@ -139,7 +139,6 @@ func parsePort(text string) (uint16, bool) {
 // deployments have such names, for example qa--shop.example.
 var hostNames = idna.New(idna.MapForLookup(), idna.BidiRule(), idna.CheckHyphens(false))
 
-// parseHost parses a name, an IPv4 address, or an IPv6 address in brackets.
 func parseHost(text string) (host string, literal netip.Addr, wrong []string) {
 	if text == "" {
 		return "", netip.Addr{}, []string{"must have a host"}

@@ -148,7 +148,6 @@ func storeRequest(ctx context.Context, tx *postgres.Tx, request account.EmailReq
 	return tx.Enqueue(ctx, account.ProcessEmailRequest{Request: request.ID})
 }
 
-// processRequest stores the mails that answer a request, and deletes the request.
 func (s *Service) processRequest(ctx context.Context, job account.ProcessEmailRequest) error {
 	at := s.currentTime()
 	return s.DB.InTx(ctx, func(tx *postgres.Tx) error {

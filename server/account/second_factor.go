@@ -179,7 +179,6 @@ func (s *Service) throttleCaller(ctx context.Context, account account.Account, a
 	return attempt, s.throttle(ctx, attempt)
 }
 
-// requirePassword returns INVALID_CREDENTIALS if the password is wrong.
 func (s *Service) requirePassword(ctx context.Context, account account.Account, password string) error {
 	matches, _, err := s.hashes.matches(ctx, password, account.PasswordHash, true)
 	if err == nil && !matches {
@@ -237,7 +236,6 @@ func (s *Service) useCode(ctx context.Context, tx *postgres.Tx, holder account.A
 	return false, tx.Notify(ctx, account.Notification(holder, notification.NotifyWrongCodes, at, nil)...)
 }
 
-// useRecoveryCode uses a recovery code. ok is false if the code is wrong or used.
 func (s *Service) useRecoveryCode(ctx context.Context, tx *postgres.Tx, holder account.Account, code string, at time.Time) (ok bool, err error) {
 	digest, ok := account.DigestRecoveryCode(code)
 	if !ok {
@@ -253,7 +251,6 @@ func (s *Service) useRecoveryCode(ctx context.Context, tx *postgres.Tx, holder a
 	}, at)
 }
 
-// matchStep returns the time step of a code that is valid now for a second factor.
 func (s *Service) matchStep(factor account.SecondFactor, code string, at time.Time) (step int64, ok bool, err error) {
 	secret, err := s.Seal.Open(factor.Secret, factor.User.UUID[:])
 	if err != nil {

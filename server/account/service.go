@@ -87,9 +87,7 @@ type Service struct {
 // New returns the service.
 func New(c Config) *Service { return &Service{Config: c, hashes: newPasswordHasher()} }
 
-// currentTime returns the current time in UTC, truncated to the precision of the API,
-// which is milliseconds.
-func (s *Service) currentTime() time.Time { return s.Now().UTC().Truncate(time.Millisecond) }
+func (s *Service) currentTime() time.Time { return s.Now().UTC().Truncate(time.Millisecond) } // the precision of the API
 
 // Check rejects passwords that are easy to guess. It also rejects e-mail addresses that
 // contain more than the address, for example a display name.

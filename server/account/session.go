@@ -145,7 +145,6 @@ func (s *Service) seeDevice(ctx context.Context, tx *postgres.Tx, user affiliate
 	return accounts.SeeDevice(ctx, tx, user, device, at, at.Add(-account.DeviceMemory))
 }
 
-// notifyNewDevice notifies a user who has signed in with a device that is not known.
 func (s *Service) notifyNewDevice(ctx context.Context, tx *postgres.Tx, holder account.Account, at time.Time) error {
 	known, err := s.seeDevice(ctx, tx, holder.User.ID, at)
 	if err != nil || known {
@@ -158,7 +157,6 @@ func (s *Service) notifyNewDevice(ctx context.Context, tx *postgres.Tx, holder a
 	return tx.Notify(ctx, account.Notification(holder, notification.NotifyNewDevice, at, facts)...)
 }
 
-// agentFrom returns the user agent of the caller, or an empty string.
 func agentFrom(ctx context.Context) string {
 	md, _ := metadata.FromIncomingContext(ctx)
 	if agents := md.Get("x-user-agent"); len(agents) > 0 {

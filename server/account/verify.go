@@ -129,13 +129,11 @@ func (s *Service) ResendPartnerVerification(ctx context.Context, req *affiliatev
 	return s.ResendMerchantVerification(ctx, req)
 }
 
-// sendVerification mails a token that verifies the current address of an account.
 func (s *Service) sendVerification(ctx context.Context, tx *postgres.Tx, holder account.Account, at time.Time) error {
 	token, text, digest := account.NewEmailToken(holder.User.ID, account.TokenVerify, holder.User.Email, at)
 	return s.sendToken(ctx, tx, notification.MailVerification, holder, token, text, digest)
 }
 
-// sendToken stores a token and the mail that contains it.
 func (s *Service) sendToken(
 	ctx context.Context, tx *postgres.Tx, kind notification.MailKind, account account.Account, token account.EmailToken, text string, digest [32]byte,
 ) error {
@@ -148,7 +146,6 @@ func (s *Service) sendToken(
 	return tx.SendMail(ctx, mail)
 }
 
-// accountMail returns a mail about an account, without facts.
 func accountMail(kind notification.MailKind, account account.Account, address string, at time.Time) notification.Mail {
 	mail := notification.Mail{
 		ID:   affiliate.NewID[notification.MailID](at),
@@ -217,7 +214,6 @@ func (s *Service) ChangePartnerEmail(ctx context.Context, req *affiliatev1.Chang
 	return s.ChangeMerchantEmail(ctx, req)
 }
 
-// change is a change of an account about which the user is informed.
 type change struct {
 	action       string // of the audit record
 	notification notification.Type

@@ -17,7 +17,6 @@ import (
 // brand is the name above the content of account mail.
 const brand = "Tributary"
 
-// accountMail returns the content of an account mail.
 func (c *Composer) accountMail(m notification.Mail, token string) (mail.Document, error) {
 	document := mail.Document{Brand: brand, Greeting: greeting(m.Recipient)}
 	// Paragraphs keep line breaks. A name must not look like a paragraph of its own.
@@ -167,7 +166,6 @@ func invitation(inviter, to string) string {
 	return inviter + " invites you to " + to
 }
 
-// notifications returns the content of a mail with one or more notifications.
 func notifications(m notification.Mail, texts []NotificationText) mail.Document {
 	document := mail.Document{Brand: brand, Greeting: greeting(m.Recipient)}
 	document.Footer.Reason = "You get this mail because your settings include mail about such events."

@@ -109,7 +109,6 @@ func (w *Worker) Work(ctx context.Context, job *river.Job[notification.SendMail]
 	return w.complete(ctx, stored, result)
 }
 
-// attemptResult is the result of one attempt.
 type attemptResult struct {
 	delivery notification.MailDelivery
 	// content is what the notification log shows. It is nil if the log does not show the
@@ -157,7 +156,6 @@ func (w *Worker) attempt(ctx context.Context, m notification.StoredMail) (attemp
 	return w.send(ctx, m, message, result)
 }
 
-// decide returns the decision about a mail.
 func (w *Worker) decide(ctx context.Context, m notification.StoredMail) (notification.MailDelivery, error) {
 	m.Off = w.Sender == nil
 	delivery := m.Delivery(m.MailConditions)
@@ -200,7 +198,6 @@ func (w *Worker) send(ctx context.Context, m notification.StoredMail, message ma
 	}
 }
 
-// complete stores the outcome of a mail.
 func (w *Worker) complete(ctx context.Context, m notification.StoredMail, result attemptResult) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 	defer cancel()
@@ -331,7 +328,6 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 	return m
 }
 
-// observe counts a mail that has reached its final status.
 func (m *Metrics) observe(mail notification.Mail, outcome notification.MailOutcome) {
 	m.mails.WithLabelValues(string(mail.Kind), string(outcome.Status)).Inc()
 	if outcome.Status != notification.MailSuppressed {
@@ -339,5 +335,4 @@ func (m *Metrics) observe(mail notification.Mail, outcome notification.MailOutco
 	}
 }
 
-// fail counts a failure.
 func (m *Metrics) fail(reason string) { m.failures.WithLabelValues(reason).Inc() }

@@ -210,7 +210,6 @@ func (d *Distributor) createMails(
 	return gathered, tx.SendMail(ctx, mails...)
 }
 
-// remember stores which parts are gathered, and removes those whose time is over.
 func (d *Distributor) remember(gathered map[feedPart]time.Time, now time.Time) {
 	for part, until := range d.gathering {
 		if !now.Before(until) {
@@ -234,7 +233,6 @@ const (
 	digestTimeout = 4 * time.Minute
 )
 
-// digestWorker sends the mails with gathered notifications.
 type digestWorker struct {
 	db  *postgres.DB
 	now func() time.Time

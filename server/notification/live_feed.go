@@ -82,7 +82,6 @@ type feedView struct {
 	complete bool
 }
 
-// after returns the notifications with numbers above seq.
 func (f *liveFeed) after(seq int64) feedView {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -94,7 +93,6 @@ func (f *liveFeed) after(seq int64) feedView {
 	return view
 }
 
-// streamEnd is the reason why a stream ends.
 type streamEnd int
 
 const (
@@ -104,14 +102,12 @@ const (
 	endReplaced
 )
 
-// subscriber is an open stream of this process.
 type subscriber struct {
 	stream notification.Stream
 	feed   *liveFeed
 	ends   chan streamEnd
 }
 
-// end makes the stream end.
 func (s *subscriber) end(reason streamEnd) {
 	select {
 	case s.ends <- reason:

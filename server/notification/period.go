@@ -67,8 +67,7 @@ func (w periodWorker) run(ctx context.Context, _ *river.Job[notification.NotifyP
 	return errors.Join(errs...)
 }
 
-// currentTime returns the current time in UTC, truncated to milliseconds.
-func (w periodWorker) currentTime() time.Time { return w.now().UTC().Truncate(time.Millisecond) }
+func (w periodWorker) currentTime() time.Time { return w.now().UTC().Truncate(time.Millisecond) } // the precision of the API
 
 // summarizeWeeks creates the summaries of the workspaces in which a Monday has begun.
 func (w periodWorker) summarizeWeeks(ctx context.Context, monday time.Time) error {
@@ -91,7 +90,6 @@ func (w periodWorker) summarizeWeeks(ctx context.Context, monday time.Time) erro
 	}
 }
 
-// summarizeWeek creates the summary of a workspace if it is due.
 func (w periodWorker) summarizeWeek(ctx context.Context, workspace notification.WorkspaceZone, monday time.Time) error {
 	zone, err := time.LoadLocation(workspace.Timezone)
 	if err != nil {
@@ -115,7 +113,6 @@ func (w periodWorker) summarizeWeek(ctx context.Context, workspace notification.
 	return w.notify(ctx, feed, notification.NotificationsBothModes, notification.NotifyWeeklySummary, monday, planned)
 }
 
-// weekOf returns what has happened in a workspace in a week.
 func (w periodWorker) weekOf(ctx context.Context, workspace affiliate.WorkspaceID, week affiliate.Period) (summary notification.WorkspaceSummary, err error) {
 	if summary.Conversions, summary.Applications, err = notifications.WeekCounts(ctx, w.db, workspace, week); err != nil {
 		return summary, err
@@ -144,7 +141,6 @@ func (w periodWorker) remindOfMethods(ctx context.Context, monday time.Time) err
 	})
 }
 
-// summarizeMonths creates the monthly summaries of partners.
 func (w periodWorker) summarizeMonths(ctx context.Context, month affiliate.Period) error {
 	return w.eachPartner(ctx, notification.NotificationsBothModes, notification.NotifyMonthlySummary, *month.Before, func(partner affiliate.UserID) (*notification.Notification, error) {
 		summary, err := notifications.PartnerMonth(ctx, w.db, partner, month)

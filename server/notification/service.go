@@ -55,11 +55,8 @@ func New(config Config) *Service {
 	return &Service{Config: config, unsubscribe: notification.NewUnsubscribeTokens(config.HashKeys), pingInterval: pingInterval}
 }
 
-// currentTime returns the current time in UTC, truncated to the precision of the API,
-// which is milliseconds.
-func (s *Service) currentTime() time.Time { return s.Now().UTC().Truncate(time.Millisecond) }
+func (s *Service) currentTime() time.Time { return s.Now().UTC().Truncate(time.Millisecond) } // the precision of the API
 
-// readerFrom returns the caller as the reader of a feed.
 func readerFrom(ctx context.Context) notification.Reader {
 	p := server.PrincipalFrom(ctx)
 	if p.Kind == server.PartnerToken {

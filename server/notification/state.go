@@ -106,7 +106,6 @@ func (s *Service) DismissReadPartnerNotifications(ctx context.Context, req *affi
 	return s.changeAll(ctx, req, notifications.DismissRead)
 }
 
-// changeAll applies a change to all notifications that the request selects.
 func (s *Service) changeAll(
 	ctx context.Context, req *affiliatev1.SelectNotificationsRequest,
 	apply func(ctx context.Context, tx *postgres.Tx, reader notification.Reader, ranges []notification.FeedRange, before, now time.Time) (int64, error),

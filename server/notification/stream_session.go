@@ -145,7 +145,6 @@ func (s *streamSession) resync(ctx context.Context, view feedView) error {
 	return s.send(appendResync(nil, s.seq))
 }
 
-// refresh reads the preferences, and recounts the unread notifications.
 func (s *streamSession) refresh(ctx context.Context) (err error) {
 	if s.choices, err = notifications.Choices(ctx, s.service.DB, s.reader.User); err != nil {
 		return err
@@ -172,7 +171,6 @@ func (s *streamSession) settle(ctx context.Context) error {
 	return nil
 }
 
-// recount reads the number of unread notifications, and sends it if it has changed.
 func (s *streamSession) recount(ctx context.Context) error {
 	before := s.unread
 	if err := s.countUnread(ctx); err != nil || s.unread == before {
@@ -181,7 +179,6 @@ func (s *streamSession) recount(ctx context.Context) error {
 	return s.send(appendUnreadCount(nil, s.unread))
 }
 
-// sendPositions sends those of the notifications that the user sees.
 func (s *streamSession) sendPositions(ctx context.Context, positions []notification.FeedPosition) (err error) {
 	if len(positions) == 0 {
 		return nil
@@ -277,13 +274,11 @@ func (s *streamSession) send(frame []byte) error {
 	return err
 }
 
-// eventStreamType is the media type of server-sent events.
 const eventStreamType = "text/event-stream"
 
 // retryMillis is the time after which an EventSource reconnects.
 const retryMillis = 5000
 
-// streamVersion is the version of the data of the events.
 const streamVersion = "v1"
 
 // item is a notification in an event. It has the fields of the feed.

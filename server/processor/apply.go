@@ -13,7 +13,6 @@ import (
 	processors "github.com/tributary-hq/tributary/storage/postgres/processor"
 )
 
-// outcome is the result of an attempt to apply an event.
 type outcome struct {
 	status     processor.EventStatus
 	reason     processor.Ignored
@@ -73,7 +72,6 @@ func (s *Service) apply(ctx context.Context, event processor.StoredProcessorEven
 	return s.applySales(ctx, event, facts.Sales, addCharges)
 }
 
-// addCharges calls Processor.AddCharges.
 type addCharges func(sale *processor.Sale, withFee bool) error
 
 func (s *Service) readRequest(
@@ -213,7 +211,6 @@ func (s *Service) reverseSale(ctx context.Context, event processor.StoredProcess
 	return result, nil
 }
 
-// failureReason returns the code that the list of events shows for an error.
 func failureReason(err error) processor.Ignored {
 	var missing *PermissionError
 	switch {

@@ -93,7 +93,6 @@ func (s *Service) deleteUnused(ctx context.Context, scope affiliate.Scope, name 
 	return s.Processors[name].DeleteEndpoint(ctx, key, endpoint)
 }
 
-// checkPermissions refuses a key that lacks permissions.
 func (s *Service) checkPermissions(ctx context.Context, scope affiliate.Scope, processor Processor, key string) error {
 	promoCodes, err := processors.SyncsPromoCodes(ctx, s.DB, scope)
 	if err != nil {

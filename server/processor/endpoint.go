@@ -78,7 +78,6 @@ func (s *Service) RemoveEndpoint(ctx context.Context, job processor.RemoveProces
 	return processors.DropConnection(ctx, s.DB, connection.Connection)
 }
 
-// checkBatch is the number of connections whose checks are enqueued in one transaction.
 const checkBatch = 500
 
 // CheckEndpoints enqueues a check of the endpoint of each connection.

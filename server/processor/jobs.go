@@ -49,7 +49,6 @@ func (s *Service) AddWorkers(workers *river.Workers) {
 	river.AddWorker(workers, &server.Worker[processor.SyncPromoCodes]{Run: server.ForArgs(s.SyncPromoCodes)})
 }
 
-// periodicInterval is the time between two runs of a periodic job.
 const periodicInterval = time.Hour
 
 // PeriodicJobs returns the jobs that end abandoned events and check the endpoints.
@@ -131,7 +130,6 @@ func (s *Service) store(ctx context.Context, event processor.StoredProcessorEven
 	return s.DB.InTx(ctx, func(tx *postgres.Tx) error { return processors.SetEventOutcome(ctx, tx, result.of(event), s.now()) })
 }
 
-// of returns the event with the outcome.
 func (o outcome) of(event processor.StoredProcessorEvent) processor.StoredProcessorEvent {
 	event.Status, event.Reason, event.Conversion, event.Charge = o.status, o.reason, o.conversion, o.charge
 	return event
@@ -156,7 +154,6 @@ func (s *Service) fail(ctx context.Context, event processor.StoredProcessorEvent
 	})
 }
 
-// abandonedBatch is the number of abandoned events that one search ends at most.
 const abandonedBatch = 1_000
 
 // EndAbandoned stores for events without an outcome that they have failed, if no attempt can
@@ -217,7 +214,6 @@ func (s *Service) Resync(ctx context.Context, job processor.ResyncProcessor) err
 	return s.nextPart(ctx, job, connection.Connection, end, min(2*part, longestPart))
 }
 
-// beginResync begins a resync of a locked connection.
 func (s *Service) beginResync(ctx context.Context, tx *postgres.Tx, c processor.Connection, since time.Time) error {
 	// The processor's clock may differ from this one.
 	begun, job := c.BeginResync(since, s.now().Add(clockSkew))

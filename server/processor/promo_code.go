@@ -13,7 +13,6 @@ import (
 	processors "github.com/tributary-hq/tributary/storage/postgres/processor"
 )
 
-// promoCodeBatch is the number of promo codes for which one transaction inserts jobs.
 const promoCodeBatch = 500
 
 // SyncPromoCode makes a promo code at the processor equal to the promo code of the
@@ -41,7 +40,6 @@ func (s *Service) SyncPromoCode(ctx context.Context, job promocode.SyncPromoCode
 	return nil
 }
 
-// account is a connected account with its key.
 type account struct {
 	id, key   string
 	processor Processor
@@ -109,7 +107,6 @@ func (s *Service) createPromotionCode(ctx context.Context, code promocode.PromoC
 	return s.DB.InTx(ctx, func(tx *postgres.Tx) error { return processors.PutPromotionCode(ctx, tx, a.id, code, created, s.now()) })
 }
 
-// endPromotionCode deactivates a promotion code at the processor.
 func (s *Service) endPromotionCode(ctx context.Context, scope affiliate.Scope, promotionCode string, a account) error {
 	if err := a.processor.DeactivatePromotionCode(ctx, a.key, promotionCode); err != nil {
 		return fmt.Errorf("deactivate a promotion code: %w", err)

@@ -90,7 +90,6 @@ func (s *Service) receive(ctx context.Context, req *affiliatev1.ReceiveProcessor
 	return &affiliatev1.ReceiveProcessorEventResponse{Status: affiliatev1.ReceivedEventStatus_RECEIVED_EVENT_STATUS_RECEIVED}, nil
 }
 
-// newEvent returns the event in the form in which it is stored.
 func (s *Service) newEvent(c processor.Connection, event processor.Event, body []byte, now time.Time) processor.StoredProcessorEvent {
 	return processor.StoredProcessorEvent{
 		EventKey: processor.EventKey{Workspace: c.Workspace, Mode: c.Mode, Connection: c.ID, Event: event.ID},

@@ -33,8 +33,7 @@ type Service struct {
 // New returns a Service. now is the clock.
 func New(db *postgres.DB, now func() time.Time) *Service { return &Service{db: db, now: now} }
 
-// currentTime returns the current time in UTC, truncated to milliseconds as in the API.
-func (s *Service) currentTime() time.Time { return s.now().UTC().Truncate(time.Millisecond) }
+func (s *Service) currentTime() time.Time { return s.now().UTC().Truncate(time.Millisecond) } // the precision of the API
 
 // ListServiceTokens returns the active tokens, newest first.
 func (s *Service) ListServiceTokens(ctx context.Context, req *affiliatev1.ListServiceTokensRequest) (*affiliatev1.ListServiceTokensResponse, error) {
@@ -173,7 +172,6 @@ func (s *Service) RevokeServiceToken(ctx context.Context, req *affiliatev1.Revok
 	return &affiliatev1.RevokeServiceTokenResponse{}, err
 }
 
-// insert stores a token. Errors: API_KEY_LIMIT_EXCEEDED.
 func insert(ctx context.Context, tx *postgres.Tx, token account.ServiceToken, at time.Time) error {
 	active, err := accounts.CountServiceTokens(ctx, tx, token.Scope, at)
 	if err != nil {
@@ -202,7 +200,6 @@ func toProto(t account.ServiceToken) *affiliatev1.ServiceToken {
 	}
 }
 
-// createdToProto converts a new token to the message that contains its text.
 func createdToProto(text account.Key, t account.ServiceToken) *affiliatev1.CreatedServiceToken {
 	out := &affiliatev1.CreatedServiceToken{Token: text.Reveal()}
 	server.CopyShared(out.ProtoReflect(), toProto(t).ProtoReflect())

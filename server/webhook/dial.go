@@ -238,7 +238,6 @@ func (d *dialer) connect(ctx context.Context, rules webhook.Addresses, addrs []n
 	return nil, lastErr
 }
 
-// timeShare returns the remaining time divided by the number of addresses.
 func timeShare(ctx context.Context, addresses int) time.Duration {
 	deadline, _ := ctx.Deadline()
 	return time.Until(deadline) / time.Duration(addresses)
@@ -277,8 +276,6 @@ func handshakeErrorCode(err error) string {
 	}
 }
 
-// connectionEnded reports whether the error means that the connection was closed or
-// broken.
 func connectionEnded(err error) bool {
 	var system syscall.Errno
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.As(err, &system)

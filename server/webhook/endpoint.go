@@ -151,7 +151,6 @@ func (e *servedEndpoint) mayAttempt(now time.Time) bool {
 	return e.leaseUntil.Sub(now) >= leaseMargin && !now.Before(e.pausedUntil) && !e.limit.Paused(now)
 }
 
-// requestRead requests a read of due deliveries if the backlog needs one.
 func (e *servedEndpoint) requestRead(now time.Time) {
 	waiting := e.slotRequest != nil && !e.hasSlot || e.inFlight > 0 && e.limit.InFlight() == 1
 	if waiting || !e.mayAttempt(now) || !e.backlog.NeedsRead() {
@@ -286,7 +285,6 @@ func (e *servedEndpoint) outcomesStored(stored []finishedAttempt, disabled bool)
 	})
 }
 
-// openSecrets decrypts the secrets with which requests are signed now, newest first.
 func (p *senderDeps) openSecrets(t webhook.Target, now time.Time) ([]webhook.Secret, error) {
 	sealed := [][]byte{t.Secret}
 	if t.PreviousSecret != nil && t.PreviousUntil != nil && now.Before(*t.PreviousUntil) {

@@ -201,7 +201,6 @@ func (s *Service) TestWebhook(ctx context.Context, req *affiliatev1.TestWebhookR
 	return response, nil
 }
 
-// openSecrets decrypts the signing secrets of an endpoint.
 func openSecrets(seal Sealer, endpoint affiliate.EndpointID, sealed [][]byte) ([]webhook.Secret, error) {
 	secrets := make([]webhook.Secret, len(sealed))
 	for i, s := range sealed {

@@ -38,7 +38,6 @@ func AddWorkers(workers *river.Workers, db *postgres.DB, now func() time.Time) {
 	river.AddWorker(workers, &server.Worker[webhook.RecoverDeliveries]{Run: w.recover, Limit: jobTimeout})
 }
 
-// blockWorker changes the deliveries of an endpoint in blocks.
 type blockWorker struct {
 	db  *postgres.DB
 	now func() time.Time
@@ -80,7 +79,6 @@ func (w blockWorker) cancelBlock(ctx context.Context, job webhook.CancelDeliveri
 	return canceled, err
 }
 
-// recover restarts the deliveries that a recovery selects.
 func (w blockWorker) recover(ctx context.Context, job *river.Job[webhook.RecoverDeliveries]) error {
 	err := runBlocks(maxJobTime, func() (int, error) { return w.recoverBlock(ctx, job.Args, jobBlockSize) })
 	if err != nil {
@@ -117,8 +115,7 @@ func (w blockWorker) recoverBlock(ctx context.Context, job webhook.RecoverDelive
 	return recovered, err
 }
 
-// currentTime returns the time of the clock in UTC, truncated to milliseconds.
-func currentTime(now func() time.Time) time.Time { return now().UTC().Truncate(time.Millisecond) }
+func currentTime(now func() time.Time) time.Time { return now().UTC().Truncate(time.Millisecond) } // the precision of the API
 
 // runBlocks calls the function block until one call processes fewer than jobBlockSize
 // deliveries. If this takes longer than maxTime, runBlocks returns an error that makes

@@ -48,7 +48,6 @@ type leases struct {
 	searched  time.Time                    // time of the last search
 }
 
-// lease has the time at which a lease ends and the time at which it must be renewed.
 type lease struct{ until, renew time.Time }
 
 // claimRequest is a request to claim an endpoint. If another process has the lease, the
@@ -93,7 +92,6 @@ func (l *leases) returnLease(key webhook.EndpointKey) {
 	l.toRelease[key] = true
 }
 
-// has reports whether this process has the lease of an endpoint.
 func (l *leases) has(key webhook.EndpointKey) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -101,7 +99,6 @@ func (l *leases) has(key webhook.EndpointKey) bool {
 	return leased
 }
 
-// count returns the number of leases.
 func (l *leases) count() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -188,7 +185,6 @@ func (l *leases) release(ctx context.Context) error {
 	return l.releaseKeys(ctx, keys)
 }
 
-// releaseAll releases all leases when the process stops.
 func (l *leases) releaseAll(ctx context.Context) error {
 	l.mu.Lock()
 	var keys []webhook.EndpointKey

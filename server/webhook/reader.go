@@ -32,13 +32,11 @@ type readRequest struct {
 	reply func(readResult)
 }
 
-// readResult is the response to a readRequest.
 type readResult struct {
 	target *webhook.Target // nil if the endpoint is not active or not leased to this process
 	due    []webhook.DueDelivery
 }
 
-// request adds a request. It does not block.
 func (r *reader) request(request readRequest) { r.requests.add(request) }
 
 // run reads until ctx ends. It repeats a failed read after a pause.
@@ -96,7 +94,6 @@ type batcher[T any] struct {
 
 func newBatcher[T any]() *batcher[T] { return &batcher[T]{added: make(chan struct{}, 1)} }
 
-// add appends items. It does not block.
 func (c *batcher[T]) add(items ...T) {
 	c.mu.Lock()
 	c.items = append(c.items, items...)

@@ -33,7 +33,6 @@ type finishedAttempt struct {
 	endpoint *servedEndpoint
 }
 
-// add adds an attempt. It does not block.
 func (r *recorder) add(a finishedAttempt) { r.pending.add(a) }
 
 // run stores outcomes until ctx ends.
@@ -88,7 +87,6 @@ func (r *recorder) store(ctx context.Context, batch []finishedAttempt) (failed [
 	return failed
 }
 
-// byEndpoint splits a batch into one part per endpoint.
 func byEndpoint(batch []finishedAttempt) [][]finishedAttempt {
 	index := map[webhook.EndpointKey]int{}
 	var parts [][]finishedAttempt

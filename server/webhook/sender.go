@@ -125,7 +125,6 @@ func (s *Sender) Run(ctx context.Context) {
 	s.shutdown(context.WithoutCancel(ctx))
 }
 
-// shutdown stores the last outcomes and releases all leases.
 func (s *Sender) shutdown(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, databaseTimeout)
 	defer cancel()
@@ -294,7 +293,6 @@ func (m *Metrics) observeAttempt(a webhook.AttemptResult) {
 	}
 }
 
-// setGauges sets the number of attempts in flight and the number of served endpoints.
 func (m *Metrics) setGauges(inFlight, served int) {
 	m.inFlight.Set(float64(inFlight))
 	m.served.Set(float64(served))

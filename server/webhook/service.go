@@ -48,7 +48,6 @@ type Service struct {
 // New returns a Service.
 func New(c Config) *Service { return &Service{Config: c} }
 
-// currentTime returns the current time in UTC, truncated to milliseconds as in the API.
 func (s *Service) currentTime() time.Time { return currentTime(s.Now) }
 
 // pathID parses an id in a request's path. Errors: WEBHOOK_NOT_FOUND if the text is not a

@@ -130,7 +130,6 @@ func (s *slots) share(workspace affiliate.WorkspaceID) int {
 	return max(1, s.total/(workspaces+1))
 }
 
-// inFlight returns the number of slots in use.
 func (s *slots) inFlight() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

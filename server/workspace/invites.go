@@ -134,7 +134,6 @@ func (s *Service) CreateInvite(ctx context.Context, req *affiliatev1.CreateInvit
 	return out, nil
 }
 
-// mailInvite mails the token of an invitation to the invited address.
 func (s *Service) mailInvite(ctx context.Context, tx *postgres.Tx, invite account.MemberInvite, token string) error {
 	workspace, err := accounts.Workspace(ctx, tx, invite.Workspace)
 	if err != nil {

@@ -34,7 +34,6 @@ func (s *Service) GetApiKeys(ctx context.Context, _ *affiliatev1.GetApiKeysReque
 	return resp, nil
 }
 
-// keyObject returns the fields of a key for the audit log.
 func keyObject(key account.APIKey) map[string]string {
 	return map[string]string{"name": key.Name, "prefix": key.Prefix, "last4": key.Last4}
 }
@@ -50,8 +49,6 @@ func lockToManageKeys(ctx context.Context, tx *postgres.Tx, caller server.Princi
 	return err
 }
 
-// checkSecretKeyLimit checks whether another secret key can be created in the scope.
-// Errors: API_KEY_LIMIT_EXCEEDED.
 func checkSecretKeyLimit(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, at time.Time) error {
 	count, err := accounts.CountSecretKeys(ctx, tx, scope, at)
 	if err != nil {
@@ -198,7 +195,6 @@ func keyToProto(key account.APIKey) *affiliatev1.ApiKey {
 	}
 }
 
-// createdToProto converts a new key to the message that contains the text of the key.
 func createdToProto(text account.Key, key account.APIKey) *affiliatev1.CreatedApiKey {
 	resp := &affiliatev1.CreatedApiKey{}
 	server.CopyShared(resp.ProtoReflect(), keyToProto(key).ProtoReflect())

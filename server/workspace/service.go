@@ -51,8 +51,7 @@ func New(db *postgres.DB, seal server.InviteSealer, invitations server.Invitatio
 	return &Service{db: db, seal: seal, invitations: invitations, now: now}
 }
 
-// currentTime returns the current time in UTC, truncated to milliseconds as in the API.
-func (s *Service) currentTime() time.Time { return s.now().UTC().Truncate(time.Millisecond) }
+func (s *Service) currentTime() time.Time { return s.now().UTC().Truncate(time.Millisecond) } // the precision of the API
 
 // GetWorkspace returns the settings of the workspace.
 func (s *Service) GetWorkspace(ctx context.Context, _ *affiliatev1.GetWorkspaceRequest) (*affiliatev1.Workspace, error) {

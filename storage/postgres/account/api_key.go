@@ -73,7 +73,6 @@ func UpdateKey(ctx context.Context, tx *postgres.Tx, key account.APIKey) error {
 	return err
 }
 
-// keyLookup is a look-up of an API key by its digest.
 type keyLookup struct {
 	digest [sha256.Size]byte
 	key    account.APIKey

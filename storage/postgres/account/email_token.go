@@ -10,7 +10,6 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
-// newEmailTokenRow is an e-mail token with its digest.
 type newEmailTokenRow struct {
 	account.EmailToken
 	Digest []byte

@@ -132,7 +132,6 @@ func DeleteMember(ctx context.Context, tx *postgres.Tx, workspace affiliate.Work
 	return postgres.Exec(ctx, tx, "delete member", `delete from members where workspace_id = $1 and user_id = $2`, workspace, user)
 }
 
-// newInviteRow is an invitation with the digests of its tokens.
 type newInviteRow struct {
 	account.MemberInvite
 	Digest     []byte

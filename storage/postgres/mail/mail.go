@@ -116,7 +116,6 @@ func logConditions(workspace affiliate.WorkspaceID, filter notification.MailLogF
 	return where
 }
 
-// logSQL returns the statements for a page and for the number of entries.
 func logSQL(where postgres.Conditions) (page, count string) {
 	from := ` from mails where ` + where.SQL()
 	page = `select ` + logColumns + `, '' as html, '' as text` + from + `

@@ -45,7 +45,6 @@ const visible = `
 	and n.day >= @oldest and n.day >= r.dismissed_day and n.id >= r.dismissed_before
 	and n.dismissed_at is null and (not r.personal or n.user_id = @user)`
 
-// unread are the conditions for notifications that the user has not read.
 const unread = `
 	and n.day >= r.read_day and n.id >= r.read_before
 	and not exists (

@@ -111,7 +111,6 @@ func PartnerMonth(ctx context.Context, db *postgres.DB, partner affiliate.UserID
 	return summary, err
 }
 
-// owedWithoutMethod adds up the positive balances of a partner who has no payout method.
 const owedWithoutMethod = `
 	select b.currency, sum(b.balance_cents)::bigint
 	from participants t

@@ -32,7 +32,6 @@ var (
 		where e.workspace_id = t.workspace_id and e.mode = t.mode and e.id = t.id`)
 )
 
-// newEndpoint is the row of a new endpoint with its encrypted signing secret.
 type newEndpoint struct {
 	webhook.Endpoint
 	Secret []byte
@@ -61,7 +60,6 @@ func Endpoints(ctx context.Context, db *postgres.DB, scope affiliate.Scope, page
 	return endpoints, int64(total), err
 }
 
-// secretsRow is the row of an endpoint with its encrypted signing secrets.
 type secretsRow struct {
 	webhook.Endpoint
 	Secret         []byte
