@@ -51,7 +51,7 @@ func traced(r *http.Request) bool {
 
 func (c *Collector) serve(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
-	h[httpedge.RequestIDHeader] = []string{httpedge.RequestID(r, c.newRequestID)}
+	h[httpedge.RequestIDHeader] = []string{httpedge.RequestID(r, c.deps.Now)}
 	// Responses of short links have no CORS headers. Browsers navigate to short links,
 	// and scripts of other origins have no reason to read the responses.
 	isLink := strings.HasPrefix(r.URL.Path, linkPath)
@@ -109,10 +109,6 @@ func (c *Collector) acceptsGet(w http.ResponseWriter, r *http.Request) bool {
 	w.Header()["Allow"] = allowGet
 	c.refuse(w, http.StatusMethodNotAllowed, affiliate.ReasonMethodNotAllowed, "This path accepts GET and HEAD.")
 	return false
-}
-
-func (c *Collector) newRequestID() string {
-	return affiliate.NewID[affiliate.RequestID](c.deps.Now()).String()
 }
 
 func (c *Collector) serveClicks(w http.ResponseWriter, r *http.Request) {

@@ -133,7 +133,3 @@ func (m *metrics) flushed(clicks int, duration time.Duration, err error) {
 }
 
 func (m *metrics) reject(reason affiliate.Reason) { m.rejected.WithLabelValues(string(reason)).Inc() }
-
-// fallback updates the metric of requests that the rate limiter counted without Redis. It
-// is the callback of ratelimit.Options.
-func (m *metrics) fallback(zone string) { m.fallbacks.WithLabelValues(zone).Inc() }

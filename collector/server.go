@@ -169,7 +169,10 @@ func Open(cfg Config, log *slog.Logger, registry prometheus.Registerer) (*Collec
 	registry.MustRegister(clickstream.PoolCollector{"collector_stream": stream, "collector_directory": lookups, "collector_limits": limits})
 	m, clickJournal := newMetrics(registry), openJournal(cfg.JournalDir, log)
 	writer, reader := clickstream.NewWriter(stream, cfg.Shards), directory.NewReader(lookups, time.Now)
-	lease := ratelimit.NewLease(limits, ratelimit.Options{HashKey: cfg.HashKey, Now: cfg.Now, Log: log, Fallback: m.fallback, Timeout: cfg.LimitTimeout})
+	lease := ratelimit.NewLease(limits, ratelimit.Options{
+		HashKey: cfg.HashKey, Now: cfg.Now, Log: log, Timeout: cfg.LimitTimeout,
+		Fallback: func(zone string) { m.fallbacks.WithLabelValues(zone).Inc() },
+	})
 	background := []func(context.Context){reader.Run, lease.Run, func(ctx context.Context) { clickstream.CheckDurability(ctx, stream, log) }}
 	if clickJournal != nil {
 		closers = append(closers, clickJournal)

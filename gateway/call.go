@@ -74,7 +74,7 @@ func callFrom(ctx context.Context) *call {
 // to the core. The gateway forwards only the headers in forwardedHeaders.
 func (g *gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c := &call{serverWriter: w, request: r, successStatus: http.StatusOK}
-	c.id = httpedge.RequestID(r, func() string { return affiliate.NewID[affiliate.ID[call]](g.Now()).String() })
+	c.id = httpedge.RequestID(r, g.Now)
 	method := r.Method
 	if method == http.MethodHead {
 		// Handle HEAD like GET. net/http does not send the body of a response to HEAD.

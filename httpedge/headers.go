@@ -14,6 +14,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"time"
 	"unicode"
 
 	"github.com/tributary-hq/tributary/affiliate"
@@ -27,13 +28,12 @@ const RequestIDHeader = "X-Request-Id"
 const maxRequestID = 128
 
 // RequestID returns the client's X-Request-Id if it is valid (see ValidRequestID), and
-// otherwise a new id from newID.
-func RequestID(r *http.Request, newID func() string) string {
-	id := r.Header.Get(RequestIDHeader)
-	if ValidRequestID(id) {
+// otherwise a new id.
+func RequestID(r *http.Request, now func() time.Time) string {
+	if id := r.Header.Get(RequestIDHeader); ValidRequestID(id) {
 		return id
 	}
-	return newID()
+	return affiliate.NewID[affiliate.RequestID](now()).String()
 }
 
 // ValidRequestID reports whether id consists of 1 to 128 visible ASCII characters. Other

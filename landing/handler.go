@@ -101,7 +101,7 @@ func (s *Service) Handler(config HTTPConfig) (http.Handler, error) {
 func Traced(r *http.Request) bool { return !strings.HasPrefix(r.URL.Path, livePath) }
 
 func (h *handler) serve(w http.ResponseWriter, r *http.Request) {
-	origin := h.cors.SetHeaders(w.Header(), r, httpedge.RequestID(r, h.service.newID), h.TrustedProxies)
+	origin := h.cors.SetHeaders(w.Header(), r, httpedge.RequestID(r, h.service.config.Now), h.TrustedProxies)
 	methods, found := h.routes[r.URL.Path]
 	if found && slices.Contains(methods, r.Method) {
 		spans.SetRoute(r.Context(), r.Method, r.URL.Path) // the paths of the routes contain no values
@@ -160,16 +160,13 @@ func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	case err != nil:
 		w.Header().Set("Connection", "close")
 		return nil, &affiliate.Error{Reason: reasonInvalidRequest, Message: "The body could not be read to its end."}
-	case len(body) > 0 && !httpedge.IsPlainJSON(r.Header), fromPage(r) && r.Header.Get("Content-Type") == "":
+	// A page must declare JSON (it sends Origin). A browser sends a preflight request before it
+	// sends JSON to another origin, but not before it sends a body without a Content-Type.
+	case len(body) > 0 && !httpedge.IsPlainJSON(r.Header), r.Header.Get("Origin") != "" && r.Header.Get("Content-Type") == "":
 		return nil, affiliate.Refuse(affiliate.ReasonUnsupportedMediaType)
 	}
 	return body, nil
 }
-
-// fromPage reports whether a browser sent the request for a script or form of a page. These
-// requests must declare JSON. A browser sends a preflight request before it sends JSON to
-// another origin, but not before it sends a body without a Content-Type.
-func fromPage(r *http.Request) bool { return r.Header.Get("Origin") != "" }
 
 // emptyRequest returns the request that grpc-gateway gets. It has no headers and no query,
 // because grpc-gateway would interpret some of them, such as Grpc-Timeout and TE.

@@ -74,10 +74,6 @@ func New(config Config) *Service {
 	return s
 }
 
-func (s *Service) newID() string {
-	return affiliate.NewID[affiliate.RequestID](s.config.Now()).String()
-}
-
 // storeContext returns a context for storing a form. The form is stored even if the client
 // closes the connection, because the visitor has sent it.
 func storeContext(ctx context.Context) (context.Context, context.CancelFunc) {

@@ -105,7 +105,7 @@ func (p *pipeline) identifyCaller(ctx context.Context, req any, _ *grpc.UnarySer
 		c.requestID = affiliate.NewID[affiliate.RequestID](p.now()).String()
 	}
 	_ = grpc.SetHeader(ctx, metadata.Pairs("x-request-id", c.requestID))
-	return next(withCaller(ctx, c), req)
+	return next(context.WithValue(ctx, callerKey{}, c), req)
 }
 
 // peerOf returns the address of the connection of a call; it is not valid for a call from

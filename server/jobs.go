@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	"github.com/riverqueue/river"
 	"github.com/riverqueue/river/rivertype"
 
@@ -18,12 +19,13 @@ type JobFailures struct{ failed, discarded *prometheus.CounterVec }
 
 // NewJobFailures returns the counters of the given queues.
 func NewJobFailures(registry prometheus.Registerer, queues []string) *JobFailures {
+	auto := promauto.With(registry)
 	f := &JobFailures{
-		failed: prometheus.NewCounterVec(prometheus.CounterOpts{
+		failed: auto.NewCounterVec(prometheus.CounterOpts{
 			Name: "tributary_jobs_failed_total",
 			Help: "Failed attempts of jobs, by queue.",
 		}, []string{"queue"}),
-		discarded: prometheus.NewCounterVec(prometheus.CounterOpts{
+		discarded: auto.NewCounterVec(prometheus.CounterOpts{
 			Name: "tributary_jobs_discarded_total",
 			Help: "Jobs that are not repeated any more because the last of several attempts has failed, by queue. " +
 				"Jobs with a single attempt are not counted, because a later job does the same work.",
@@ -33,7 +35,6 @@ func NewJobFailures(registry prometheus.Registerer, queues []string) *JobFailure
 		f.failed.WithLabelValues(queue)
 		f.discarded.WithLabelValues(queue)
 	}
-	registry.MustRegister(f.failed, f.discarded)
 	return f
 }
 

@@ -201,12 +201,9 @@ func (p Policy) authorise(id identity, requireVerified bool) error {
 	if id.factorMissing && (!p.Reads || p.Payouts) && !p.WithoutFactor {
 		return affiliate.Refuse(affiliate.ReasonSecondFactorSetupRequired)
 	}
-	if requireVerified && p.needsVerified(id.principal) && !id.emailVerified {
+	needsVerified := p.Verified == VerifiedAlways || p.Verified == VerifiedForLive && id.principal.Mode == affiliate.ModeLive
+	if requireVerified && needsVerified && !id.emailVerified {
 		return affiliate.Refuse(affiliate.ReasonEmailNotVerified)
 	}
 	return nil
-}
-
-func (p Policy) needsVerified(caller Principal) bool {
-	return p.Verified == VerifiedAlways || p.Verified == VerifiedForLive && caller.Mode == affiliate.ModeLive
 }

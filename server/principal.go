@@ -145,10 +145,6 @@ func ActorFrom(ctx context.Context) affiliate.Actor {
 // RequestID returns the request id of the call. All log lines of the call contain it.
 func RequestID(ctx context.Context) string { return callerFrom(ctx).requestID }
 
-func withCaller(ctx context.Context, c caller) context.Context {
-	return context.WithValue(ctx, callerKey{}, c)
-}
-
 func callerFrom(ctx context.Context) caller {
 	c, _ := ctx.Value(callerKey{}).(caller)
 	return c

@@ -316,7 +316,10 @@ func (i *Ingester) upkeep(ctx context.Context) {
 func (i *Ingester) measureUsage(ctx context.Context, failed bool) bool {
 	usage, err := i.deps.Reader.Usage(ctx)
 	if err == nil {
-		i.metrics.setUsage(usage)
+		i.metrics.entries.Set(float64(usage.Entries))
+		i.metrics.bytes.Set(float64(usage.Bytes))
+		i.metrics.usedMemory.Set(float64(usage.UsedMemory))
+		i.metrics.maxMemory.Set(float64(usage.MaxMemory))
 		return false
 	}
 	if !failed && ctx.Err() == nil {

@@ -6,7 +6,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tributary-hq/tributary/affiliate/click"
-	"github.com/tributary-hq/tributary/storage/clickstream"
 )
 
 type metrics struct {
@@ -77,11 +76,4 @@ func (m *metrics) observeBatch(clicks int, took time.Duration) {
 	m.stored.Add(float64(clicks))
 	m.rows.Observe(float64(clicks))
 	m.duration.Observe(took.Seconds())
-}
-
-func (m *metrics) setUsage(u clickstream.Usage) {
-	m.entries.Set(float64(u.Entries))
-	m.bytes.Set(float64(u.Bytes))
-	m.usedMemory.Set(float64(u.UsedMemory))
-	m.maxMemory.Set(float64(u.MaxMemory))
 }

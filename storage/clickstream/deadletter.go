@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -109,11 +108,7 @@ func (d *DeadLetters) Delete(
 }
 
 func parsePosition(id string) (p affiliate.StreamPosition, err error) {
-	ms, sequence, _ := strings.Cut(id, "-")
-	if p.Time, err = strconv.ParseUint(ms, 10, 64); err != nil {
-		return p, err
-	}
-	p.Sequence, err = strconv.ParseUint(sequence, 10, 64)
+	_, err = fmt.Sscanf(id, "%d-%d", &p.Time, &p.Sequence)
 	return p, err
 }
 
