@@ -67,28 +67,25 @@ func (a *authenticator) identify(ctx context.Context) (identity, error) {
 	default:
 		id.principal.Mode = affiliate.Mode(mode[0])
 	}
-	switch values := md.Get("authorization"); {
-	case len(values) == 0 || values[0] == "":
+	values := md.Get("authorization")
+	if len(values) == 0 || values[0] == "" {
 		return id, nil
-	case len(values) > 1:
-		id.fault = faultInvalid
-		return id, nil
-	default:
-		scheme, text, ok := strings.Cut(values[0], " ")
-		text = strings.TrimSpace(text)
-		if !ok || !strings.EqualFold(scheme, "bearer") || text == "" {
-			id.fault = faultInvalid
-			return id, nil
-		}
-		if account.LooksLikeKey(text) {
-			return a.identifyKey(ctx, id, text)
-		}
-		return a.identifyToken(ctx, id, text)
 	}
+	id.fault = faultInvalid
+	scheme, text, ok := strings.Cut(values[0], " ")
+	text = strings.TrimSpace(text)
+	switch {
+	case len(values) > 1 || !ok || !strings.EqualFold(scheme, "bearer") || text == "":
+		return id, nil
+	case account.LooksLikeKey(text):
+		return a.identifyKey(ctx, id, text)
+	}
+	return a.identifyToken(ctx, id, text)
 }
 
+// identifyKey identifies the caller by a key. A key, a service token and a participant token
+// determine the mode, so the X-Mode header is not used.
 func (a *authenticator) identifyKey(ctx context.Context, id identity, text string) (identity, error) {
-	id.fault = faultInvalid
 	parsed, ok := account.ParseKey(text)
 	if !ok {
 		return id, nil
@@ -103,16 +100,11 @@ func (a *authenticator) identifyKey(ctx context.Context, id identity, text strin
 	if !ok {
 		return id, nil
 	}
-	id.principal.Kind = SecretKey
+	kind := SecretKey
 	if key.Kind == account.PublicKey {
-		id.principal.Kind = PublicKey
+		kind = PublicKey
 	}
-	id.principal.Workspace = key.Workspace
-	id.principal.Mode = key.Mode
-	id.principal.Key = key.ID
-	// A key determines the mode, so the X-Mode header is not used.
-	id.fault, id.invalidMode = noFault, false
-	return id, nil
+	return identity{principal: Principal{Kind: kind, Workspace: key.Workspace, Mode: key.Mode, Key: key.ID}}, nil
 }
 
 func (a *authenticator) identifyService(ctx context.Context, id identity, parsed account.Key) (identity, error) {
@@ -123,15 +115,11 @@ func (a *authenticator) identifyService(ctx context.Context, id identity, parsed
 	if !ok {
 		return id, nil
 	}
-	id.principal.Kind, id.principal.Service = ServiceToken, &token
-	id.principal.Workspace, id.principal.Mode, id.principal.Role = token.Workspace, token.Mode, token.Role
-	// A service token determines the mode, so the X-Mode header is not used.
-	id.fault, id.invalidMode, id.emailVerified = noFault, false, true
-	return id, nil
+	principal := Principal{Kind: ServiceToken, Service: &token, Workspace: token.Workspace, Mode: token.Mode, Role: token.Role}
+	return identity{principal: principal, emailVerified: true}, nil
 }
 
 func (a *authenticator) identifyToken(ctx context.Context, id identity, text string) (identity, error) {
-	id.fault = faultInvalid
 	token, err := a.tokens.verify(text)
 	if err != nil {
 		if errors.Is(err, errTokenExpired) {
@@ -156,12 +144,9 @@ func (a *authenticator) identifyParticipant(ctx context.Context, id identity, to
 	if !ok {
 		return id, nil
 	}
-	id.principal.Kind, id.principal.Participation = ParticipantToken, &ref
-	id.principal.User, id.principal.Mode = ref.Partner, ref.Scope.Mode
-	id.principal.Creator = token.creator
-	// The participation determines the mode, so the X-Mode header is not used.
-	id.fault, id.invalidMode = noFault, false
-	return id, nil
+	return identity{principal: Principal{
+		Kind: ParticipantToken, Participation: &ref, User: ref.Partner, Mode: ref.Scope.Mode, Creator: token.creator, ExpiresAt: id.principal.ExpiresAt,
+	}}, nil
 }
 
 // identifyTicket identifies the caller by a ticket for a stream. The ticket determines
