@@ -21,7 +21,6 @@ import (
 	"github.com/tributary-hq/tributary/gateway"
 	"github.com/tributary-hq/tributary/httpedge"
 	"github.com/tributary-hq/tributary/server"
-	"github.com/tributary-hq/tributary/server/account"
 	"github.com/tributary-hq/tributary/server/analytics"
 	"github.com/tributary-hq/tributary/server/check"
 	"github.com/tributary-hq/tributary/server/commission"
@@ -31,11 +30,8 @@ import (
 	notificationservice "github.com/tributary-hq/tributary/server/notification"
 	"github.com/tributary-hq/tributary/server/participant"
 	privacyservice "github.com/tributary-hq/tributary/server/privacy"
-	"github.com/tributary-hq/tributary/server/privacy/buyer"
-	"github.com/tributary-hq/tributary/server/privacy/export"
 	processorservice "github.com/tributary-hq/tributary/server/processor"
 	"github.com/tributary-hq/tributary/server/stats"
-	"github.com/tributary-hq/tributary/server/testmode"
 	"github.com/tributary-hq/tributary/server/upkeep"
 	"github.com/tributary-hq/tributary/server/webhook"
 	"github.com/tributary-hq/tributary/storage/clickstream"
@@ -67,9 +63,9 @@ func (c *Core) newWebhookClient() (*webhook.Client, error) {
 // buildWork creates the parts that do not serve requests: the jobs and the consumer of the
 // click stream.
 func (c *Core) buildWork(
-	directories river.Worker[affiliate.SyncDirectory], mails *servermail.Worker, conversions *conversionservice.Service,
-	processors *processorservice.Service, accounts *account.Service,
-	erasures *privacyservice.Service, buyers *buyer.Service, exports *export.Service, testData *testmode.Service,
+	directories river.Worker[affiliate.SyncDirectory], mails *servermail.Worker, conversions *conversionservice.Service, services ...interface {
+		AddWorkers(workers *river.Workers)
+	},
 ) error {
 	var err error
 	if c.ingester, err = c.newIngester(c.cfg.HomeRegion, c.stream, c.blocking, c.cfg.StreamShards); err != nil {
@@ -85,7 +81,9 @@ func (c *Core) buildWork(
 	registered := river.NewWorkers()
 	river.AddWorker(registered, c.upkeep)
 	river.AddWorker(registered, directories)
-	conversions.AddWorkers(registered)
+	for _, service := range append(services, conversions) {
+		service.AddWorkers(registered)
+	}
 	river.AddWorker(registered, participant.NewReviewWorker(c.db, c.now))
 	river.AddWorker(registered, commission.NewSweepWorker(c.db, c.log, c.now))
 	river.AddWorker(registered, stats.New(c.db, c.log, c.now))
@@ -93,12 +91,6 @@ func (c *Core) buildWork(
 	river.AddWorker(registered, fx.New(c.db, c.cfg.FXFile, c.log, c.now))
 	river.AddWorker(registered, check.New(c.db, c.log, c.clock.Machine))
 	river.AddWorker(registered, mails)
-	accounts.AddWorkers(registered)
-	processors.AddWorkers(registered)
-	buyers.AddWorkers(registered)
-	erasures.AddWorkers(registered)
-	testData.AddWorkers(registered)
-	exports.AddWorkers(registered)
 	webhook.AddWorkers(registered, c.db, c.now)
 	river.AddWorker(registered, notificationservice.NewPeriodWorker(c.db, c.now))
 	river.AddWorker(registered, notificationservice.NewDigestWorker(c.db, c.now))

@@ -39,9 +39,7 @@ type breaker struct {
 // not reject HELLO, so it lets all commands with this mark pass.
 type admittedKey struct{}
 
-func (b *breaker) DialHook(next redis.DialHook) redis.DialHook {
-	return func(ctx context.Context, network, addr string) (net.Conn, error) { return next(ctx, network, addr) }
-}
+func (b *breaker) DialHook(next redis.DialHook) redis.DialHook { return next }
 
 func (b *breaker) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, command redis.Cmder) error {

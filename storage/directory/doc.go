@@ -44,7 +44,7 @@ package directory
 import (
 	"encoding/hex"
 	"errors"
-	"strconv"
+	"fmt"
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/click"
@@ -98,8 +98,7 @@ func encodeVersion(version int64) (string, error) {
 	if version < 0 {
 		return "", errors.New("directory: a version must not be negative")
 	}
-	digits := strconv.FormatInt(version, 10)
-	return "0000000000000000000"[len(digits):] + digits, nil
+	return fmt.Sprintf("%0*d", versionDigits, version), nil
 }
 
 // decode splits a stored value. present is false for a deleted entry. ok is false if the

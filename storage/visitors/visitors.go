@@ -69,14 +69,11 @@ type Visitors struct{ client redis.UniversalClient }
 // the script uses only the keys of one bucket, which are in one slot.
 func New(client redis.UniversalClient) *Visitors { return &Visitors{client} }
 
-type visitorQuery struct {
-	call *call
-	n    int
-}
-
+// pendingClick is a click and the query for its visitor, which has the index n in a call.
 type pendingClick struct {
 	click *click.Click
-	query visitorQuery
+	call  *call
+	n     int
 }
 
 // MarkUnique sets the field Unique of the given clicks. It takes at most 250 ms. unknown
@@ -91,7 +88,7 @@ func (v *Visitors) MarkUnique(ctx context.Context, clicks []*click.Click) (unkno
 	defer cancel()
 	send(ctx, v.client, calls)
 	for _, p := range pending {
-		unique, ok := p.query.call.uniqueToken(p.query.n)
+		unique, ok := p.call.uniqueToken(p.n)
 		if !ok {
 			unknown++
 			continue
@@ -108,7 +105,7 @@ func (v *Visitors) MarkUnique(ctx context.Context, clicks []*click.Click) (unkno
 // click whose result comes from one of these calls. newCalls leaves out clicks that are
 // never unique: clicks of bots, and clicks whose visitor cannot be identified.
 func newCalls(clicks []*click.Click) (calls []*call, pending []pendingClick) {
-	queries := make(map[[1 + fieldSize]byte]visitorQuery, len(clicks))
+	queries := make(map[[1 + fieldSize]byte]pendingClick, len(clicks))
 	pending = make([]pendingClick, 0, len(clicks))
 	var current [buckets]*call // the call of each bucket that still has room
 	var scratch []byte
@@ -130,11 +127,11 @@ func newCalls(clicks []*click.Click) (calls []*call, pending []pendingClick) {
 				current[sum[0]] = c
 				calls = append(calls, c)
 			}
-			query = visitorQuery{c, len(c.clicks)}
+			query = pendingClick{call: c, n: len(c.clicks)}
 			c.add(visitor[1:], stored)
 			queries[visitor] = query
 		}
-		pending = append(pending, pendingClick{stored, query})
+		pending = append(pending, pendingClick{stored, query.call, query.n})
 	}
 	return calls, pending
 }
