@@ -229,10 +229,10 @@ func setSuccess(ctx context.Context, w http.ResponseWriter, message proto.Messag
 }
 
 // handleStreamError ends a download that failed. For errHead, and for a stream of events
-// that ends because the process stops, it writes nothing. If no piece was sent, it writes an error response. Otherwise it closes the connection,
-// because a truncated file must not look complete. After handleStreamError returns,
-// grpc-gateway writes an error of its own, which has no effect because the call is
-// complete.
+// that ends because the process stops, it writes nothing. If no piece was sent, it writes
+// an error response. Otherwise it closes the connection, because a truncated file must
+// not look complete. After handleStreamError returns, grpc-gateway writes an error of its
+// own, which has no effect because the call is complete.
 func (g *gateway) handleStreamError(ctx context.Context, err error) *status.Status {
 	c := callFrom(ctx)
 	switch {

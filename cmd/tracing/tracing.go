@@ -80,8 +80,9 @@ type Traces struct {
 	processor sdktrace.SpanProcessor
 }
 
-// Open returns the traces of a program. service is the name under which the receiver shows
-// the spans. Several programs in one process can share a registry; they then share a counter. Open does not connect to the receiver. The caller must call Close.
+// Open returns the traces of a program. service is the name under which the receiver
+// shows the spans. Several programs in one process can share a registry; they then share
+// a counter. Open does not connect to the receiver. The caller must call Close.
 func Open(cfg settings.Traces, service string, registry prometheus.Registerer, log *slog.Logger) (*Traces, error) {
 	spans := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "tributary_trace_spans_total",

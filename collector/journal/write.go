@@ -190,7 +190,8 @@ func (j *Journal) finishGroup(created *segment, err error) {
 // j.mu.
 func (j *Journal) fail(cause error) error {
 	if j.broken == nil {
-		j.cfg.Log.LogAttrs(context.Background(), slog.LevelError, "the journal is broken: clicks are refused while the stream is unavailable", slog.Any("error", cause))
+		j.cfg.Log.LogAttrs(context.Background(), slog.LevelError, "the journal is broken: clicks are refused while the stream is unavailable",
+			slog.Any("error", cause))
 	}
 	j.broken, j.lastCheck = cause, j.cfg.now()
 	refused := fmt.Errorf("%w: %w", ErrBroken, cause)

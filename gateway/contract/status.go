@@ -120,7 +120,9 @@ var exceptions = map[string]Facts{
 	affiliatev1.NotificationService_CreatePartnerStreamTicket_FullMethodName:  {Status: http.StatusCreated},
 	affiliatev1.NotificationService_StreamNotifications_FullMethodName:        {EventStream: true},
 	affiliatev1.NotificationService_StreamPartnerNotifications_FullMethodName: {EventStream: true},
-	affiliatev1.NotificationService_Unsubscribe_FullMethodName:                {RawBodyTypes: []string{"application/x-www-form-urlencoded", "multipart/form-data"}},
+	affiliatev1.NotificationService_Unsubscribe_FullMethodName: {
+		RawBodyTypes: []string{"application/x-www-form-urlencoded", "multipart/form-data"},
+	},
 
 	affiliatev1.ProcessorService_ConnectProcessor_FullMethodName:      {Status: http.StatusCreated, SometimesReplaces: true},
 	affiliatev1.ProcessorService_ResyncProcessor_FullMethodName:       {Status: http.StatusAccepted},
