@@ -45,16 +45,11 @@ type Directory interface {
 	SigningKeys(ctx context.Context) (*edgev1.SigningKeys, directory.State)
 }
 
-// Limits counts requests for the rate limits. *ratelimit.Lease implements this interface.
-type Limits interface {
-	Take(ctx context.Context, zone ratelimit.Zone, subject string) ratelimit.Result
-}
-
 // Deps are the parts that a collector depends on.
 type Deps struct {
 	Sink      Sink
 	Directory Directory
-	Limits    Limits
+	Limits    *ratelimit.Lease
 	// Journal stores the batches that Sink does not accept. If Journal is nil, the clicks
 	// of these batches are refused.
 	Journal *journal.Journal
@@ -81,7 +76,7 @@ type Collector struct {
 	cfg            Config
 	deps           Deps
 	refusedProxies httpedge.RefusedProxies
-	visitors       Limits // per key and client address, of this process
+	visitors       *ratelimit.Lease // per key and client address, of this process
 	batches        *batcher
 	journalSink    *journalSink // nil without a journal
 	proposals      *proposalCache

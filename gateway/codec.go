@@ -37,8 +37,8 @@ import (
 //
 // planFor fails for types that the dialect does not support: scalars other than
 // scalarKinds, maps whose keys are not strings, and types of google.protobuf other than
-// Timestamp, Struct and FieldMask. New calls planFor for all routes, so in a running gateway every message of a
-// route has a supported type.
+// Timestamp, Struct and FieldMask. New calls planFor for all routes, so in a running
+// gateway every message of a route has a supported type.
 
 type form uint8
 

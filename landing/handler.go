@@ -38,16 +38,11 @@ const (
 	maxBody = 64 << 10
 )
 
-// Limits counts requests for the rate limit. *ratelimit.Limiter implements this interface.
-type Limits interface {
-	Allow(ctx context.Context, zone ratelimit.Zone, subject string) ratelimit.Result
-}
-
 // HTTPConfig configures the handler.
 type HTTPConfig struct {
 	// Limits and Limit are the rate limit: the number of POST requests in any 60 seconds
 	// per client address.
-	Limits Limits
+	Limits *ratelimit.Limiter
 	Limit  int64
 	// Origins are the web origins whose scripts may read responses.
 	Origins []string

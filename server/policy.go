@@ -76,7 +76,7 @@ var roles = map[Action][]affiliate.Role{
 func (a Action) Roles() []affiliate.Role { return slices.Clone(roles[a]) }
 
 // Sets of credentials for Policy.Accept.
-const (
+var (
 	merchants = MerchantToken | ServiceToken
 	// The service must restrict a call with a ParticipantToken to the participation of the
 	// token (Principal.Participation).

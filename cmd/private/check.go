@@ -37,9 +37,9 @@ func Main(name string, usage error, run func(ctx context.Context, args []string,
 }
 
 // Check is the command healthcheck of each program. It requests /healthz, or with the
-// argument --serving /servingz, or with --ready /readyz, from the private port of the process
-// that listens on the given address. It returns nil if the status of the response is 200. Images without a shell use
-// the command as their health check.
+// argument --serving /servingz, or with --ready /readyz, from the private port of the
+// process that listens on the given address. It returns nil if the status of the response
+// is 200. Images without a shell use the command as their health check.
 func Check(ctx context.Context, listen string, args []string) error {
 	path := "/healthz"
 	switch {

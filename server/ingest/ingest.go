@@ -34,9 +34,8 @@
 package ingest
 
 import (
-	"context"
-
 	"cmp"
+	"context"
 	"errors"
 	"log/slog"
 	"sync"
