@@ -185,12 +185,7 @@ func misspellings(values map[string]string) []error {
 // WarnUnknown logs each variable that has the prefix of settings but is not a setting.
 // Parse returns an error for names that are similar to a setting.
 func WarnUnknown(log *slog.Logger, environ []string) {
-	values := map[string]string{}
-	for _, line := range environ {
-		name, value, _ := strings.Cut(line, "=")
-		values[name] = value
-	}
-	for _, name := range unknownNames(values) {
+	for _, name := range unknownNames(env.ToMap(environ)) {
 		log.Warn("the environment contains an unknown setting, which is ignored", slog.String("setting", name))
 	}
 }

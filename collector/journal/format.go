@@ -67,9 +67,11 @@ func makeHeader(batch []byte, n int, at time.Time) (head [recordHeader]byte) {
 // recordLength reads the header of a record and returns the length of the whole record,
 // including the header. It returns 0 if the header is not valid.
 func recordLength(head []byte) int {
+	if len(head) < recordHeader || !bytes.HasPrefix(head, recordMarker) {
+		return 0
+	}
 	length := binary.LittleEndian.Uint32(head[8:])
-	if !bytes.HasPrefix(head, recordMarker) || length == 0 || length > maxBatch ||
-		binary.LittleEndian.Uint32(head[12:]) == 0 {
+	if length == 0 || length > maxBatch || binary.LittleEndian.Uint32(head[12:]) == 0 {
 		return 0
 	}
 	return recordHeader + int(length)

@@ -58,12 +58,16 @@ func (s *scanner) next() (r Record, damage Damage, err error) {
 			return Record{}, damage, err
 		}
 		hasMarker := bytes.HasPrefix(head, recordMarker)
-		if length := s.completeLength(head); length > 0 {
+		if length := recordLength(head); length > 0 && s.offset+int64(length) <= s.end {
 			window, err := s.read(s.offset, length)
 			if err != nil {
 				return Record{}, damage, err
 			}
-			if r, ok := parseRecordIn(window, length); ok {
+			var ok bool
+			if len(window) >= length { // otherwise the file was truncated while it was read
+				r, ok = parseRecord(window[:length])
+			}
+			if ok {
 				r.Offset = s.offset
 				damage.close(s.offset)
 				s.offset += int64(length)
@@ -98,28 +102,6 @@ func (s *scanner) isTorn(tail Damage) (bool, error) {
 	}
 	length := recordLength(head)
 	return length > 0 && tail.Offset+int64(length) > s.end, nil
-}
-
-// completeLength returns the length of the record that begins with head. It returns 0 if
-// the header is not valid or the record does not fit into the segment.
-func (s *scanner) completeLength(head []byte) int {
-	if len(head) < recordHeader {
-		return 0
-	}
-	length := recordLength(head)
-	if s.offset+int64(length) > s.end {
-		return 0
-	}
-	return length
-}
-
-// parseRecordIn parses the record of the given length at the start of window. It returns
-// false if window is too short, because the file was truncated while it was read.
-func parseRecordIn(window []byte, length int) (Record, bool) {
-	if len(window) < length {
-		return Record{}, false
-	}
-	return parseRecord(window[:length])
 }
 
 func (d *Damage) close(end int64) {

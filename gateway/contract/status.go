@@ -51,8 +51,8 @@ type Facts struct {
 	// BodyLimit is the maximum size of a request body in bytes. The gateway refuses a larger
 	// body with 413.
 	BodyLimit int64
-	// RawBodyTypes are the media types that a raw body can have, and DownloadType is that of a
-	// download, for the documentation.
+	// RawBodyTypes are the media types that a raw body can have. DownloadType is the media
+	// type of a download. Both are for the documentation.
 	RawBodyTypes []string
 	DownloadType string
 }

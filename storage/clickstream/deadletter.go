@@ -32,7 +32,7 @@ func (r *Reader) DeadLetter(ctx context.Context, records []DeadLetter) error {
 	if len(records) == 0 {
 		return nil
 	}
-	commands, err := r.cfg.DeadLetters.Pipelined(ctx, func(pipe redis.Pipeliner) error {
+	_, err := r.cfg.DeadLetters.Pipelined(ctx, func(pipe redis.Pipeliner) error {
 		for _, record := range records {
 			pipe.XAdd(ctx, &redis.XAddArgs{
 				Stream: DeadLetterStream,
@@ -43,11 +43,6 @@ func (r *Reader) DeadLetter(ctx context.Context, records []DeadLetter) error {
 	})
 	if err != nil {
 		return fmt.Errorf("append to %s: %w", DeadLetterStream, err)
-	}
-	for _, command := range commands {
-		if err := command.Err(); err != nil {
-			return fmt.Errorf("append to %s: %w", DeadLetterStream, err)
-		}
 	}
 	return nil
 }
