@@ -62,7 +62,9 @@ func main() {
 func execute(args []string, out, errs io.Writer) error {
 	switch {
 	case len(args) == 0:
-		return serve()
+		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+		defer stop()
+		return run(ctx, clock.New(time.Now))
 	case args[0] == "journal":
 		return runJournal(args[1:], out, errs)
 	case args[0] == "healthcheck":
@@ -76,12 +78,6 @@ func execute(args []string, out, errs io.Writer) error {
 		return err
 	}
 	return errUsage
-}
-
-func serve() error {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
-	return run(ctx, clock.New(time.Now))
 }
 
 // Most objects in a collector are used for one request only. With Go's default setting,

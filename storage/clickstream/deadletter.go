@@ -96,15 +96,10 @@ func (d *DeadLetters) Delete(
 			return after, false, fmt.Errorf("delete from %s: %w", DeadLetterStream, err)
 		}
 	}
-	if last, err = parsePosition(messages[len(messages)-1].ID); err != nil {
+	if _, err := fmt.Sscanf(messages[len(messages)-1].ID, "%d-%d", &last.Time, &last.Sequence); err != nil {
 		return after, false, fmt.Errorf("read %s: %w", DeadLetterStream, err)
 	}
 	return last, len(messages) == deadLetterPage, nil
-}
-
-func parsePosition(id string) (p affiliate.StreamPosition, err error) {
-	_, err = fmt.Sscanf(id, "%d-%d", &p.Time, &p.Sequence)
-	return p, err
 }
 
 // selects reports whether a search selects a record. If the record names no workspace, or
