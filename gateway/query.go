@@ -32,44 +32,38 @@ func parseQuery(raw string, names map[string]*fieldPlan, message protoreflect.Me
 		rawName, rawValue, _ := strings.Cut(pair, "=")
 		name, nameErr := url.QueryUnescape(rawName)
 		value, valueErr := url.QueryUnescape(rawValue)
-		if nameErr != nil {
-			faults.add(rawName, "is not a well-formed parameter name")
-			continue
-		}
-		field, ok := names[name]
-		if name == "" {
-			faults.add(name, "must not have a parameter without a name")
-			continue
-		}
-		if !ok {
-			faults.add(name, "is not a parameter of this route")
-			continue
-		}
-		earlier, repeated := spelled[field.fd.FullName()]
+		field, fault := names[name], ""
 		switch {
-		case !repeated:
-			spelled[field.fd.FullName()] = name
-		case earlier != name:
-			faults.add(name, mustNotBeWith+earlier+", which is the same parameter")
-			continue
-		case !field.isList:
-			faults.add(name, givenTwice)
-			continue
-		}
-		switch {
-		case valueErr != nil:
-			faults.add(name, "must be well-formed percent-encoding")
-		case !utf8.ValidString(value):
-			faults.add(name, jsonscan.NotUTF8)
-		case strings.IndexByte(value, 0) >= 0:
-			faults.add(name, jsonscan.ContainsNUL)
-		case value == "":
+		case nameErr != nil:
+			name, fault = rawName, "is not a well-formed parameter name"
+		case name == "":
+			fault = "must not have a parameter without a name"
+		case field == nil:
+			fault = "is not a parameter of this route"
 		default:
-			if fault := field.setText(message, value); fault != "" {
-				faults.add(name, fault)
-				continue
+			earlier, repeated := spelled[field.fd.FullName()]
+			if !repeated {
+				spelled[field.fd.FullName()] = name
 			}
-			form[field.name] = append(form[field.name], value)
+			switch {
+			case repeated && earlier != name:
+				fault = mustNotBeWith + earlier + ", which is the same parameter"
+			case repeated && !field.isList:
+				fault = givenTwice
+			case valueErr != nil:
+				fault = "must be well-formed percent-encoding"
+			case !utf8.ValidString(value):
+				fault = jsonscan.NotUTF8
+			case strings.IndexByte(value, 0) >= 0:
+				fault = jsonscan.ContainsNUL
+			case value != "":
+				if fault = field.setText(message, value); fault == "" {
+					form[field.name] = append(form[field.name], value)
+				}
+			}
+		}
+		if fault != "" {
+			faults.add(name, fault)
 		}
 	}
 	return form, spelled
