@@ -93,8 +93,7 @@ func (l *ClickLog) append(c *click.Click, flags byte) {
 
 var errClickLog = errors.New("analytics: invalid list of clicks")
 
-// AddClicks adds the clicks of a ClickLog to the sums of their links. It adds the number of
-// new clicks with each value to weights.
+// AddClicks adds the clicks of a ClickLog to the sums, and the new ones to weights.
 func (s Sums) AddClicks(log []byte, weights Weights) error {
 	var owners []ownerState
 	r := logReader{rest: log}

@@ -91,8 +91,7 @@ type CohortReport struct {
 	cohorts  []Cohort
 }
 
-// NewCohortReport returns a report without conversions. The period has whole months of its time
-// zone, as ParseCohorts returns it.
+// NewCohortReport returns an empty report. The period has whole months (ParseCohorts).
 func NewCohortReport(p Period, currency string) *CohortReport {
 	r := &CohortReport{period: p, currency: currency, starts: p.Starts(EachMonth)}
 	if len(r.starts) == 0 {
@@ -106,8 +105,7 @@ func NewCohortReport(p Period, currency string) *CohortReport {
 	return r
 }
 
-// Months returns the first and the last month of the report. If it has none, first is after
-// last.
+// Months returns the first and the last month of the report; first > last if it has none.
 func (r *CohortReport) Months() (first, last Month) {
 	return r.first, r.first + Month(len(r.starts)) - 1 //nolint:gosec // at most 24 months
 }

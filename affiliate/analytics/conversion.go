@@ -21,8 +21,7 @@ type Conversion struct {
 	Customer   string `db:"customer_ref,nullable"` // empty if the report did not name the customer
 	// Click is the click that attributed the conversion; zero if none did.
 	Click affiliate.ClickID `db:"click_id,nullable"`
-	// ClickDeleted says that this click was deleted after 13 months, so that its values are
-	// not known.
+	// ClickDeleted says that this click was deleted, so that its values are unknown.
 	ClickDeleted bool `db:"-"`
 	// ParticipantErased says that the participant was erased, and AllErased that the buyer or
 	// the whole workspace was erased. The values of the click must then not be kept.
@@ -73,10 +72,9 @@ func (c *Conversion) Figures() Figures {
 }
 
 // SetValues sets the values. click holds the values of the click that attributed the
-// conversion; nil if none did, or if it was deleted. subID and promoCode belong to the
-// conversion. The sub id of the conversion takes precedence over that of the click. promoCode
-// is empty unless the promo code attributed the conversion, because a partner must not see
-// the codes of others.
+// conversion; nil if none did, or if it was deleted. The sub id of the conversion takes
+// precedence. promoCode is empty unless the promo code attributed the conversion, because
+// a partner must not see the codes of others.
 func (c *Conversion) SetValues(click *Values, subID, promoCode string) {
 	c.Values = Values{}
 	if click != nil {

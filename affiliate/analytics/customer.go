@@ -58,8 +58,8 @@ func (a Activity) Add(c *Conversion, month Month, sign int64) {
 // Customer is a customer with attributed conversions.
 type Customer struct {
 	Ref string `db:"customer_ref,fixed"`
-	// First is the id of the customer's first attributed conversion. It is zero if the customer
-	// has no attributed conversion.
+	// First is the id of the customer's first attributed conversion; zero if there is
+	// none.
 	First   affiliate.ConversionID `db:"conversion_id"`
 	FirstAt time.Time              // UTC
 	Owner                          // of the first conversion

@@ -123,12 +123,10 @@ func (p Period) Previous() Period {
 // Contains reports whether the period contains a quarter.
 func (p Period) Contains(q Quarter) bool { return p.From <= q && q < p.To }
 
-// Days returns the first and the last UTC day that have a part in the period. The period must
-// not be empty.
+// Days returns the first and the last UTC day with a part in the period, if not empty.
 func (p Period) Days() (first, last Day) { return p.From.Day(), (p.To - 1).Day() }
 
-// Whole returns the UTC days that lie completely in the period. If there are none, first is
-// after last.
+// Whole returns the UTC days that lie completely in the period; first > last if none do.
 func (p Period) Whole() (first, last Day) {
 	first, last = p.From.Day(), p.To.Day()-1
 	if first.First() < p.From {

@@ -77,8 +77,7 @@ func (d *Day) Scan(stored any) error {
 
 func (d Day) String() string { return d.Time().Format(time.DateOnly) }
 
-// Quarters holds the counts of the quarters of one day, in the order of time. Quarters whose
-// counts are all zero are left out.
+// Quarters holds the counts of the quarters of one day, in order, without those of zeros.
 type Quarters []QuarterCounts
 
 // QuarterCounts holds the counts of one quarter.

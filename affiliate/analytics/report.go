@@ -11,8 +11,7 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// Figures holds the counts of a selection of clicks and conversions. Amounts of different
-// currencies are never added.
+// Figures holds counts of clicks and conversions. Currencies are never added up.
 type Figures struct {
 	Plain   Counts            // the counts that are no amounts
 	Amounts map[string]Counts // the amounts by currency
@@ -65,8 +64,7 @@ type View struct {
 	HideCosts bool
 }
 
-// Metrics holds the numbers that are shown. Amounts are in minor units. A ratio is nil if its
-// divisor is 0.
+// Metrics holds the numbers that are shown, in minor units. A ratio divided by 0 is nil.
 type Metrics struct {
 	Clicks, UniqueClicks, Signups, Conversions, NewCustomers int64
 	RevenueCents, RefundedCents, CommissionCents             int64

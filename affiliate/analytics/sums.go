@@ -20,8 +20,7 @@ type Owner struct {
 	Link        affiliate.LinkID        `db:"link_id"`
 }
 
-// Narrow adds the ids of other to o, as a further condition. It returns false if the two
-// exclude each other.
+// Narrow adds the ids of other to o as a condition. It returns false if they differ.
 func (o *Owner) Narrow(other Owner) bool {
 	return narrow(&o.Program, other.Program) && narrow(&o.Participant, other.Participant) && narrow(&o.Link, other.Link)
 }
@@ -81,8 +80,7 @@ func (s Sums) addAll(owner Owner, at Quarter, values []string, currency string, 
 	}
 }
 
-// AddProgramSums adds the sums of the programmes: each is the sum over all participants and
-// links of the programme.
+// AddProgramSums adds the sums of the programmes over all participants and links.
 func (s Sums) AddProgramSums() {
 	program := Sums{}
 	for key, quarters := range s {
@@ -262,12 +260,10 @@ type AddAnalytics struct{}
 // Kind returns the name of the job.
 func (AddAnalytics) Kind() string { return "add_analytics" }
 
-// Dimension is a property by which the numbers are broken down. Its text is the value of the
-// query parameter groupBy.
+// Dimension is a property by which numbers are broken down, as in the parameter groupBy.
 type Dimension string
 
-// The dimensions whose values are properties of clicks and conversions. Total is the sum over
-// all values.
+// The dimensions of properties of clicks and conversions. Total is the sum of all values.
 const (
 	Total       Dimension = ""
 	Country     Dimension = "country"
@@ -327,8 +323,7 @@ func ErasedDimensions(workspace bool) []Dimension {
 	return []Dimension{Referrer, LandingPage, UTMSource, UTMMedium, UTMCampaign, SubID}
 }
 
-// maxValue is the length to which long values are cut, in bytes. In ClickLog a byte holds the
-// length.
+// maxValue is the greatest length of a value in bytes. A byte holds it in ClickLog.
 const maxValue = 255
 
 // ClickValues returns the values of a click.

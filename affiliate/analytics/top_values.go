@@ -12,9 +12,8 @@ import (
 // workspace and mode. All other values of the day are added up as OtherValues.
 const MaxValues = 1000
 
-// The weights of clicks and conversions. Anyone can send clicks with arbitrary
-// values. Only the merchant and its payment processor report conversions, so the values of
-// conversions are more important.
+// The weights of clicks and conversions. Anyone can send clicks with any values, but only
+// the merchant and its payment processor report conversions.
 const (
 	clickWeight      = 1
 	conversionWeight = 1000

@@ -40,20 +40,17 @@ import (
 //	            ▼
 //	          rate ─▶ calculation ─▶ commission
 //
-// The fraud policy of the winner's programme says what happens if the fraud rules
-// suspect the conversion: the conversion earns nothing, its commission needs review, or
-// the suspicion is only recorded. A conversion that a person assigned is not checked
-// for fraud.
+// The fraud policy of the winner's programme says what happens if the fraud rules suspect
+// the conversion: it earns nothing, its commission needs review, or nothing else. A
+// conversion that a person assigned is not checked for fraud.
 //
-// Each programme sets its own order of precedence for signals. If the signals lead to
-// different programmes, signalOrder decides which order applies. With the model
-// FirstClick, a customer's binding whose window is still open comes directly before a
-// click that is later than the binding.
+// Each programme sets its own order of precedence for signals. signalOrder decides
+// between different programmes. With the model FirstClick, a customer's binding whose
+// window is still open comes directly before a click that is later than the binding.
 //
 // Attribute is a pure function: the same inputs always give the same decision, so a
-// decision can be repeated, explained and simulated. The caller reads the inputs before
-// the call. If a participant is suspended after the inputs were read, the conversion may
-// still earn.
+// decision can be repeated, explained and simulated. If a participant is suspended after
+// the inputs were read, the conversion may still earn.
 
 // EngineVersion changes whenever the same inputs could lead to a different decision.
 const EngineVersion = "3"
@@ -64,8 +61,8 @@ const EngineVersion = "3"
 // collector sets the time of the click, even if it first writes the click to its journal.
 const ClickAfterConversionSlack = 5 * time.Minute
 
-// Attribute makes a decision from the inputs. The caller sets the id, the conversion
-// and the time of the decision.
+// Attribute makes a decision from the inputs. The caller sets its id, conversion and
+// time.
 func Attribute(in Inputs) Decision {
 	a := attribution{in: in}
 	a.trace = Trace{

@@ -16,14 +16,13 @@ import (
 // id and a conversion; a simulated one has neither.
 type DecisionRecord struct {
 	Decision
-	// RuleJSON is Trace.Rule as it was stored. It may contain fields that rules no
-	// longer have. It is nil if nothing is earned.
+	// RuleJSON is Trace.Rule as stored, possibly with former fields; nil if nothing is
+	// earned.
 	RuleJSON json.RawMessage `db:"rule"`
 	// CustomerRef is the customer reference of the conversion. It is not part of the
 	// trace, because traces are kept when a buyer's data is erased.
 	CustomerRef *string
-	// SupersededBy is the decision that replaced this one; nil if this decision is in
-	// force.
+	// SupersededBy is the decision that replaced this one; nil if this one is in force.
 	SupersededBy *affiliate.DecisionID
 }
 
@@ -38,23 +37,21 @@ func SimulatedRecord(d Decision) (DecisionRecord, error) {
 	return record, err
 }
 
-// DecisionFilter restricts a list of decisions. A decision must match all fields that
-// are set; a zero field matches every decision.
+// DecisionFilter restricts a list of decisions. A zero field matches every decision.
 type DecisionFilter struct {
 	Attributed *bool
 	Reason     Reason
-	// Program is the programme that the deciding signal leads to, whether or not the
-	// conversion was attributed.
+	// Program is the programme to which the deciding signal leads, attributed or not.
 	Program *affiliate.ProgramID
 	Decided affiliate.Period
 }
 
-// ClickDetail is a click with the conversions whose reports named it. It has no data
-// that identifies the visitor.
+// ClickDetail is a click with the conversions whose reports named it, without visitor
+// data.
 type ClickDetail struct {
 	click.Click // without hashes and address prefix
-	// ConvertedAt is when the first conversion that is now attributed to the click was
-	// reported; nil if there is none.
+	// ConvertedAt is when its first attributed conversion was reported; nil if there is
+	// none.
 	ConvertedAt *time.Time
 	// Conversions holds at most MaxClickConversions, oldest first.
 	Conversions []ClickConversion `db:"-"`
@@ -63,8 +60,7 @@ type ClickDetail struct {
 // MaxClickConversions is the greatest number of conversions that are shown for a click.
 const MaxClickConversions = 100
 
-// ClickConversion is a conversion whose report named a click. Attributed, Reason and
-// Decision describe its decision in force.
+// ClickConversion is a conversion whose report named a click, with its decision in force.
 type ClickConversion struct {
 	ID                    affiliate.ConversionID
 	ExternalTransactionID string
@@ -74,8 +70,7 @@ type ClickConversion struct {
 	CreatedAt             time.Time
 }
 
-// Decision is the outcome of an attribution. A decision is never changed; a later
-// decision supersedes it.
+// Decision is the outcome of an attribution. It is never changed, only superseded.
 type Decision struct {
 	ID            affiliate.DecisionID
 	Conversion    affiliate.ConversionID `db:"conversion_id"`
@@ -99,8 +94,7 @@ type Decision struct {
 	// by one. A reported code that can be used is redeemed even if another signal wins.
 	Redeems *affiliate.PromoCodeID `db:"-"`
 	// RecurringIndex is the number of this payment among the customer's payments in the
-	// programme, starting at 1. It is nil without a customer, and for events that are
-	// not payments.
+	// programme, starting at 1. It is nil without a customer or a payment.
 	RecurringIndex *int `db:"-"`
 	// DecidedBy is the member or service token that assigned the conversion.
 	DecidedBy *affiliate.ActorID
@@ -110,8 +104,7 @@ type Decision struct {
 	ExpiresAt *time.Time
 	// Earning is set if the conversion earns a commission.
 	Earning *Earning `db:"-"`
-	// FraudAction is the action that the fraud policy required. It is empty if the
-	// fraud rules do not suspect the conversion.
+	// FraudAction is the action of the fraud policy; empty without a suspicion.
 	FraudAction fraud.Action `db:"-"`
 
 	Trace Trace
@@ -154,11 +147,11 @@ type TraceInputs struct {
 // TraceProgram holds the programme's settings that influenced the decision.
 type TraceProgram struct {
 	ID affiliate.ProgramID `json:"id"`
-	// WindowDays is the attribution window of the deciding click, or the programme's
-	// window if no click decides.
+	// WindowDays is the window of the deciding click, or that of the programme without
+	// one.
 	WindowDays int `json:"window_days"`
-	// Model decides whether a customer's binding outranks a later click. It has no
-	// effect without a binding.
+	// Model decides whether a customer's binding, if there is one, outranks a later
+	// click.
 	Model      program.AttributionModel `json:"model"`
 	Precedence program.SignalPrecedence `json:"precedence"`
 }
@@ -190,8 +183,7 @@ type StepOutcome string
 
 // Calculation records how an amount was computed, so that a person can repeat the
 // computation. A percentage is base times rate, converted if the sale is in another
-// currency than the programme, and rounded once. A flat amount is used as it is. The
-// caps are applied last.
+// currency than the programme, and rounded once. The caps are applied last.
 type Calculation struct {
 	BaseAmountCents int64            `json:"base_amount_cents"`
 	BaseCurrency    string           `json:"base_currency"`
@@ -205,8 +197,7 @@ type Calculation struct {
 	FlatCents *int64 `json:"flat_amount_cents"`
 	// Parts holds the lines of the order if rates of products were used.
 	Parts []CalculationPart `json:"parts,omitempty"`
-	// PriorTotals holds the totals of the participant before this conversion. It is set
-	// if the rules have tiers.
+	// PriorTotals holds the earlier totals of the participant, if the rules have tiers.
 	PriorTotals *PriorTotals `json:"brought,omitempty"`
 	// FXRate is the factor that converts the base to the programme's currency, in major
 	// units. FXDate is the day of that rate, YYYY-MM-DD. Both are nil if the currencies
@@ -214,9 +205,8 @@ type Calculation struct {
 	FXRate   *string `json:"fx_rate"`
 	FXDate   *string `json:"fx_date"`
 	Rounding string  `json:"rounding"`
-	// CappedAtOrderCap says that the amount was lowered to the maximum that the rules
-	// set for one order. CappedAtBase says that the amount was still higher than the
-	// base, and was lowered to the base.
+	// CappedAtOrderCap says that the amount was lowered to the maximum for one order, and
+	// CappedAtBase that it was then still higher than the base and lowered to it.
 	CappedAtOrderCap bool     `json:"capped_at_order_cap"`
 	CappedAtBase     bool     `json:"capped_at_base"`
 	AmountCents      int64    `json:"amount_cents"`
@@ -249,8 +239,7 @@ func (c *Calculation) Type() program.CommissionType {
 	return program.Flat
 }
 
-// convertBase converts the base to the given currency, if an exchange rate is known. It
-// records the rate in the calculation.
+// convertBase converts the base to the currency with a known rate, which it records.
 func (c *Calculation) convertBase(in Inputs, currency string) convertedBase {
 	own := affiliate.Money{Cents: c.BaseAmountCents, Currency: c.BaseCurrency}
 	base, ok := in.convert(own, currency)
@@ -263,9 +252,8 @@ func (c *Calculation) convertBase(in Inputs, currency string) convertedBase {
 	return convertedBase{cents: base, currency: currency, rate: &rate}
 }
 
-// shareOfBase returns base × numerator ÷ denominator, converted to the currency of s
-// and rounded once. The numerator must not be greater than the denominator, so the
-// result is never above the converted base.
+// shareOfBase returns base × numerator ÷ denominator, converted to the currency of s and
+// rounded once. It is at most the base, as numerator ≤ denominator.
 func (c *Calculation) shareOfBase(numerator, denominator int64, s convertedBase) int64 {
 	if s.rate == nil {
 		return affiliate.MustMulDiv(c.BaseAmountCents, numerator, denominator)
@@ -291,8 +279,7 @@ func (c *Calculation) pay(rate sourcedRate, programCurrency string, s convertedB
 //	base × Σ (line amount × rate) ÷ Σ line amounts, converted and rounded once
 //	+ the flat amounts
 //
-// A report has at most 100 lines, and the amount of a line is at most MaxAmountCents, so
-// the sums fit into 64 bits.
+// A report has at most 100 lines of at most MaxAmountCents, so the sums fit into 64 bits.
 func (c *Calculation) payLines(lines []pricedLine, programCurrency string, s convertedBase) {
 	allZero := !slices.ContainsFunc(lines, func(l pricedLine) bool { return l.AmountCents > 0 })
 	var weighted, totalWeight, flatTotal int64

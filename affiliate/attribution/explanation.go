@@ -69,9 +69,8 @@ func entitlementSentence(in Inputs, winner *signal) string {
 	}
 }
 
-// noCommissionReason says why nothing is earned. It does not say which fraud rules
-// fired, because partners could learn from this how to avoid the rules. Merchants see
-// the rules in the trace.
+// noCommissionReason says why nothing is earned, but not which fraud rules fired, because
+// partners could learn how to avoid them. Merchants see the rules in the trace.
 func noCommissionReason(why Reason, winner *signal, clause string) string {
 	switch why {
 	case WhySelfReferralBlocked:
@@ -83,8 +82,7 @@ func noCommissionReason(why Reason, winner *signal, clause string) string {
 	}
 }
 
-// notCreditedReason says why the conversion is not credited to the partner of the first
-// reported signal.
+// notCreditedReason says why the partner of the first reported signal is not credited.
 func notCreditedReason(in Inputs, first *signal) string {
 	switch *first.RejectedBecause {
 	case WhyClickUnknown:

@@ -43,8 +43,7 @@ func (in Inputs) FraudCandidates() []Earner {
 }
 
 // applyFraudRules applies the fraud rules to the conversion and the winning signal.
-// reviews are the reasons why the commission needs review. why is set if the conversion
-// is blocked and earns nothing.
+// reviews are review reasons. why is set if the conversion is blocked.
 func (a *attribution) applyFraudRules(d *Decision, winner *signal) (reviews []string, why Reason) {
 	policy := winner.earner.FraudPolicy
 	if winner.Type == ByAssignment || !policy.IsEnabled() {
@@ -69,8 +68,8 @@ func (a *attribution) applyFraudRules(d *Decision, winner *signal) (reviews []st
 	return reviews, ""
 }
 
-// fraudFacts returns the facts about the participant of the winning signal, including
-// the facts that the signal itself contains.
+// fraudFacts returns the facts about the winner's participant and those of the signal
+// itself.
 func (in Inputs) fraudFacts(winner *signal) fraud.Facts {
 	facts := in.FraudFacts[winner.earner.Participant]
 	facts.PromoCodeOnly = winner.Type == ByPromoCode && in.Click == nil

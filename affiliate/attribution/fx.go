@@ -12,12 +12,10 @@ import (
 // No rates are published on weekends and holidays.
 const MaxFXAge = 7 * 24 * time.Hour
 
-// fxDigits is the number of significant digits of a rate that was computed from other
-// rates.
+// fxDigits is the number of significant digits of a computed rate.
 const fxDigits = 10
 
-// roundRat rounds r to an integer, half away from zero. ok is false if the integer does
-// not fit into 64 bits.
+// roundRat rounds r half away from zero. ok is false if it does not fit into 64 bits.
 func roundRat(r *big.Rat) (n int64, ok bool) {
 	doubled := new(big.Int).Lsh(new(big.Int).Abs(r.Num()), 1)
 	doubled.Add(doubled, r.Denom())
@@ -87,8 +85,7 @@ func decimal(r *big.Rat) string {
 
 // significant formats a positive number, rounded to fxDigits significant digits.
 func significant(r *big.Rat) string {
-	// unit is the value of the last digit that is kept: r ÷ unit has fxDigits digits
-	// before the decimal point.
+	// unit is the value of the last digit: r ÷ unit has fxDigits digits before the point.
 	ten, unit := big.NewRat(10, 1), big.NewRat(1, 1)
 	least := new(big.Rat).SetInt(new(big.Int).Exp(big.NewInt(10), big.NewInt(fxDigits-1), nil))
 	most := new(big.Rat).Mul(least, ten)
@@ -127,8 +124,8 @@ type LoadRates struct{}
 func (LoadRates) Kind() string { return "load_fx_rates" }
 
 // ParseRate parses a rate from a file: a positive decimal number without sign and
-// exponent, with at most 12 digits before and after the point. It returns the rate
-// without leading and trailing zeros.
+// exponent, with at most 12 digits before and after the point. Zeros at both ends are
+// cut.
 func ParseRate(s string) (rate string, ok bool) {
 	whole, fraction, point := strings.Cut(s, ".")
 	if !digitsOnly(whole) || point && !digitsOnly(fraction) {

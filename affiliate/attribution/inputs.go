@@ -11,8 +11,8 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/program"
 )
 
-// Earner is the participant that a signal leads to, with the settings of its programme
-// that decide what a conversion earns.
+// Earner is the participant of a signal, with those settings of its programme that
+// decide.
 type Earner struct {
 	Program           affiliate.ProgramID `db:"program_id"`
 	ProgramName       string
@@ -26,18 +26,16 @@ type Earner struct {
 	Partner           affiliate.UserID        `db:"partner_id"`
 	ParticipantStatus participant.Status
 	ParticipantErased bool
-	// PartnerEmail is only used by the fraud rules, which compare it with the buyer's
-	// e-mail address.
+	// PartnerEmail is compared with the buyer's address by the fraud rules only.
 	PartnerEmail  string
 	FraudPolicy   fraud.Policy // empty means off
 	FraudSettings fraud.Settings
-	// PriorTotals holds the totals of the participant before this conversion. It is
-	// only loaded if the rules have tiers.
+	// PriorTotals holds the earlier totals of the participant, only if the rules have
+	// tiers.
 	PriorTotals PriorTotals
 }
 
-// FoundClick is a click of the workspace, in either mode, with the participant that it
-// leads to.
+// FoundClick is a click of the workspace, in either mode, with its participant.
 type FoundClick struct {
 	Mode       affiliate.Mode
 	ReceivedAt time.Time
@@ -51,8 +49,7 @@ type FoundClick struct {
 	ClicksFromAddress int `db:"-"`
 }
 
-// FoundPromoCode is a promo code of the workspace, in either mode, with the participant
-// that it belongs to.
+// FoundPromoCode is a promo code of the workspace, in either mode, with its participant.
 type FoundPromoCode struct {
 	ID             affiliate.PromoCodeID
 	Mode           affiliate.Mode
@@ -74,9 +71,8 @@ type FoundCustomer struct {
 // Binding ties a customer to the participant who brought the customer.
 type Binding struct {
 	BoundAt time.Time
-	// SignalAt is when the click that bound the customer was received, or BoundAt if
-	// another signal bound the customer. A click that was received after SignalAt
-	// counts as later than the binding.
+	// SignalAt is when the click that bound the customer was received, or BoundAt without
+	// a click. A click that was received after it counts as later than the binding.
 	SignalAt time.Time
 	// WindowEndsAt is the last instant at which, under FirstClick, the binding outranks
 	// a later click. It has no other effect: a binding never ends.
@@ -96,8 +92,7 @@ type Inputs struct {
 	EventType  affiliate.EventType
 	OccurredAt time.Time
 	Sale       Sale
-	// Click is the reported click id, nil if none was reported. FoundClick is the click
-	// with that id, nil if no such click is known.
+	// Click is the reported click id, and FoundClick that click. Both are nil if unknown.
 	Click      *affiliate.ClickID
 	FoundClick *FoundClick
 	// PromoCode is the reported code, case-folded, nil if none was reported.
@@ -106,15 +101,13 @@ type Inputs struct {
 	FoundPromoCode *FoundPromoCode
 	// Customer is set if the report named the buyer.
 	Customer *FoundCustomer
-	// Assigned is set if a person assigns the conversion to a participant. In this
-	// case, the signals are not checked.
+	// Assigned is set if a person assigns the conversion. Signals are not checked then.
 	Assigned *Earner
 	// IsRecurring, ProductIDs and LineItems have the reported values.
 	IsRecurring bool
 	ProductIDs  []string
 	LineItems   []LineItem
-	// FeeMissing means that the payment processor did not say its fee, so Sale.FeeCents
-	// is 0.
+	// FeeMissing means that the processor did not say its fee, so Sale.FeeCents is 0.
 	FeeMissing bool
 	// Rates holds exchange rates from the currency of the sale to the currencies of the
 	// programmes to which the signals lead. The keys are the target currencies. A
@@ -132,9 +125,8 @@ func (in Inputs) hasPrice() bool {
 	return in.Sale.Currency != "" && (in.EventType.Priced() || in.Sale.Cents > 0)
 }
 
-// HasSignalOfOtherMode reports whether the mode of a signal differs from the mode of the
-// conversion. The service rejects a report with such a signal. If the report has already
-// been accepted, the signal counts as unknown.
+// HasSignalOfOtherMode reports whether a signal has another mode than the conversion. The
+// service rejects such a report. Later, the signal counts as unknown.
 func (in Inputs) HasSignalOfOtherMode() bool {
 	return in.FoundClick != nil && in.FoundClick.Mode != in.Mode ||
 		in.FoundPromoCode != nil && in.FoundPromoCode.Mode != in.Mode
@@ -146,8 +138,7 @@ func (in Inputs) HasNoSignal() bool {
 	return in.Click == nil && in.PromoCode == nil && in.binding() == nil
 }
 
-// Buyer holds data about the buyer while a decision is made. Buyer is not stored; only
-// the hashes in Conversion are.
+// Buyer holds data about the buyer for one decision. Conversion stores only its hashes.
 type Buyer struct {
 	// OwnsEmail reports whether an e-mail address belongs to the buyer's mailbox. It
 	// is nil if the buyer's e-mail address is unknown.
@@ -166,8 +157,7 @@ type Buyer struct {
 	AgentHashes [][]byte
 }
 
-// ClickTraits holds the properties of a click that the fraud rules use. The hashes use
-// the key of the click's month.
+// ClickTraits holds what the fraud rules use of a click. Hash keys change every month.
 type ClickTraits struct {
 	IPHash   []byte
 	IPPrefix string `db:"ip_prefix,nullable"`
@@ -214,13 +204,11 @@ func (r FXRate) ratio() (rate *big.Rat, ok bool) {
 	return rate, ok && rate.Sign() > 0
 }
 
-// RuleSnapshot is a copy of the rules that produced a commission. Later changes of the
-// rules do not affect it.
+// RuleSnapshot is a copy of the rules that produced a commission. It never changes.
 type RuleSnapshot struct {
 	Version int           `json:"version"`
 	Rules   program.Rules `json:"rules"`
-	// Override is the participant's own rate, and Group the group's rate. They are nil
-	// if there is none.
+	// Override is the participant's own rate, and Group the group's rate; nil for none.
 	Override *program.Rate `json:"override,omitempty"`
 	Group    *GroupRate    `json:"group,omitempty"`
 	// Source says which setting the rate comes from.
@@ -244,9 +232,8 @@ type PriorTotals struct {
 // RateSource is the setting that a commission's rate comes from.
 type RateSource string
 
-// The sources, the most specific first. FromEvent, FromLaterPayments and FromProgram are
-// settings of the programme: the rate of the event type, the rate from a customer's
-// second payment on, and the general rate.
+// The sources, the most specific first. The last three are the programme's rates for the
+// event type, for payments after a customer's first, and in general.
 const (
 	FromParticipant   RateSource = "participant"
 	FromProduct       RateSource = "product"
@@ -266,8 +253,7 @@ type LineItem struct {
 	AmountCents int64  `json:"amount_cents"` // of the whole line
 }
 
-// Sale holds the amounts of a conversion: the paid amount, and its parts tax, shipping and
-// fee, in the same currency.
+// Sale holds the amounts of a conversion: what was paid, and tax, shipping and fee in it.
 type Sale struct {
 	affiliate.Money
 	TaxCents      int64
@@ -275,9 +261,8 @@ type Sale struct {
 	FeeCents      int64
 }
 
-// BaseCents returns the amount of the sale that is left after the deductions of the
-// basis. It is never below zero: if the deductions exceed the amount, the sale earns
-// nothing, but this is not an error.
+// BaseCents returns what is left of the amount after the deductions of the basis. It is 0
+// if they exceed the amount, which is not an error.
 func (s Sale) BaseCents(b program.NetBasis) int64 {
 	base := s.Cents
 	switch b {

@@ -14,9 +14,8 @@ import (
 //	                               └────────── the order's rate ──────────────────┘
 //
 // Product rates apply to the lines of an order. Lines whose product has no rate get the
-// order's rate. A percentage of an event without a price is always 0. Therefore a
-// percentage is skipped for an event without a price if a less specific rate is a flat
-// amount.
+// order's rate. A percentage of an event without a price is 0, so it is skipped there if
+// a less specific rate is a flat amount.
 
 // sourcedRate is a rate with the setting that it comes from.
 type sourcedRate struct {
@@ -32,8 +31,7 @@ type pricedLine struct {
 	rate sourcedRate
 }
 
-// rateFor returns the rate of the whole order, or the rates of its lines if product
-// rates apply to them.
+// rateFor returns the rate of the whole order, or of its lines if product rates apply.
 func (e Earner) rateFor(in Inputs, index *int) (whole sourcedRate, lines []pricedLine) {
 	priced := in.hasPrice()
 	whole = chooseRate(e.orderRates(in, index), priced)
@@ -91,8 +89,7 @@ func (e Earner) orderRates(in Inputs, index *int) []sourcedRate {
 	return append(rates, sourcedRate{own, FromProgram})
 }
 
-// reachedTier returns the highest tier that a partner with these totals has reached; nil
-// if the partner has reached none.
+// reachedTier returns the highest tier that these totals have reached; nil for none.
 func reachedTier(r program.Rules, totals PriorTotals) *program.Tier {
 	var reached *program.Tier
 	for i := range r.Tiers {
@@ -157,8 +154,7 @@ const RoundingHalfUp = "half_up"
 // currency of the programme and no exchange rate between the two currencies was known.
 const ReviewFXRateMissing = "fx_rate_missing"
 
-// ReviewFeeMissing is the review reason of a commission if the programme subtracts fees and
-// the payment processor did not say its fee.
+// ReviewFeeMissing is the review reason if fees are subtracted but the fee is unknown.
 const ReviewFeeMissing = "fee_missing"
 
 // calculate computes the amount that a conversion earns. The rate is chosen first, and
@@ -213,8 +209,8 @@ func (e Earner) calculate(in Inputs, index *int) Calculation {
 	return calc
 }
 
-// convertedBase is the base amount in the programme's currency if an exchange rate is
-// known, otherwise in the currency of the sale.
+// convertedBase is the base in the programme's currency, or in that of the sale without a
+// rate.
 type convertedBase struct {
 	cents    int64
 	currency string // empty if the event has no price

@@ -48,9 +48,8 @@ const (
 	WhyPromoCodeInactive    Reason = "PROMO_CODE_INACTIVE"
 	WhyProgramInactive      Reason = "PROGRAM_INACTIVE"
 	WhyParticipantErased    Reason = "PARTICIPANT_ERASED"
-	// WhyNoSignal means that a payment processor reported a sale without a click and a
-	// promo code, and that the customer is not bound. The conversion API rejects such
-	// reports.
+	// WhyNoSignal means that a payment processor reported a sale without click, promo
+	// code and bound customer. The conversion API rejects such reports.
 	WhyNoSignal Reason = "NO_ATTRIBUTION_SIGNAL"
 )
 

@@ -9,9 +9,8 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// recurringIndex returns the number of this payment among the named customer's payments
-// in the programme, starting at 1. It returns nil without a customer, and for events
-// that are not payments.
+// recurringIndex returns the number of this payment of the customer in the programme,
+// from 1. It is nil without a customer or a payment.
 func (in Inputs) recurringIndex(program affiliate.ProgramID) *int {
 	if in.Customer == nil || !in.EventType.Priced() {
 		return nil
@@ -20,9 +19,8 @@ func (in Inputs) recurringIndex(program affiliate.ProgramID) *int {
 	return &index
 }
 
-// isLaterPayment reports whether this is a payment after the customer's first payment.
-// If the report names no customer, renewals and events that are marked as recurring
-// count as later payments.
+// isLaterPayment reports whether the customer has paid before. Without a customer,
+// renewals and events that are marked as recurring count as later payments.
 func (in Inputs) isLaterPayment(index *int) bool {
 	if in.Customer == nil {
 		return in.EventType == affiliate.Renewal || in.IsRecurring
@@ -30,16 +28,15 @@ func (in Inputs) isLaterPayment(index *int) bool {
 	return index != nil && *index >= 2
 }
 
-// checkRules checks whether the programme's rules pay for the event. If they do not, why
-// is the reason of the decision, and clause is the text that follows "programme X" in
-// the explanation.
+// checkRules checks whether the programme's rules pay for the event. If not, why is the
+// reason, and clause follows "programme X" in the explanation.
 func (a *attribution) checkRules(earner Earner, index *int) (why Reason, clause string) {
 	rules, paid := earner.Rule.Rules, a.in.Sale.Money
 	if !a.check("rules.pay_for_event", rules.Pays(a.in.EventType), "event is "+string(a.in.EventType)) {
 		return WhyRuleNotApplicable, "pays for " + pluralList(rules.PaidEvents()) + " only"
 	}
-	// If the amount cannot be converted, the minimum is not checked. In this case, a
-	// person has to review the commission anyway.
+	// Without a rate, the minimum is not checked, because a person reviews the
+	// commission.
 	if minimum := rules.MinOrderCents; minimum != nil {
 		least, order := affiliate.Money{Cents: *minimum, Currency: earner.Currency}, affiliate.FormatMoney(paid)
 		cents, known := a.in.convert(paid, earner.Currency)
@@ -94,8 +91,7 @@ func addMonths(t time.Time, months int) time.Time {
 	return first.AddDate(0, 0, min(t.Day(), lastDay)-1)
 }
 
-// pluralList formats event types as a list in the plural, for example "purchases,
-// renewals and leads".
+// pluralList formats event types in the plural, like "purchases, renewals and leads".
 func pluralList(events []affiliate.EventType) string {
 	names := make([]string, len(events))
 	for i, event := range events {

@@ -11,8 +11,7 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/promocode"
 )
 
-// signal is a candidate with the participant to which it leads. earner is nil if the
-// participant is unknown.
+// signal is a candidate with its participant. earner is nil if that is unknown.
 type signal struct {
 	Candidate
 	earner *Earner
@@ -25,11 +24,10 @@ func (s signal) reject(why Reason) signal {
 
 // signalOrder returns the order in which the signals of a conversion are checked.
 //
-// The signals can lead to different programmes, and each programme sets its own order
-// of precedence. signalOrder uses the order of the click's programme. If the click is
-// unknown, it uses the order of the promo code's programme, and if that is unknown too,
-// the order of the customer's programme. The customer's binding comes last, or directly
-// before the click that it outranks.
+// The signals can lead to different programmes, and each programme sets its own order of
+// precedence. It uses that of the click's programme, otherwise of the promo code's,
+// otherwise of the customer's. The customer's binding comes last, or directly before the
+// click that it outranks.
 func (in Inputs) signalOrder() []Method {
 	order := make([]Method, 0, 3)
 	if in.Click != nil {
@@ -68,8 +66,7 @@ func (in Inputs) bindingOutranksClick() bool {
 		in.clickEarner() != nil && in.FoundClick.ReceivedAt.After(binding.SignalAt)
 }
 
-// clickEarner returns the participant to whom the reported click leads; nil if there is
-// no such click in the mode.
+// clickEarner returns the participant of the reported click; nil if the mode has none.
 func (in Inputs) clickEarner() *Earner {
 	if in.Click == nil || in.FoundClick == nil || in.FoundClick.Mode != in.Mode {
 		return nil
@@ -77,8 +74,7 @@ func (in Inputs) clickEarner() *Earner {
 	return &in.FoundClick.Earner
 }
 
-// promoCodeEarner returns the participant to whom the reported promo code leads; nil if
-// there is no such promo code in the mode.
+// promoCodeEarner returns the participant of the promo code; nil if the mode has none.
 func (in Inputs) promoCodeEarner() *Earner {
 	if in.PromoCode == nil || in.FoundPromoCode == nil || in.FoundPromoCode.Mode != in.Mode {
 		return nil
@@ -86,8 +82,7 @@ func (in Inputs) promoCodeEarner() *Earner {
 	return &in.FoundPromoCode.Earner
 }
 
-// bindingEarner returns the participant to whom the customer is bound; nil if the
-// customer is not bound.
+// bindingEarner returns the participant to whom the customer is bound, or nil.
 func (in Inputs) bindingEarner() *Earner {
 	if binding := in.binding(); binding != nil {
 		return &binding.Earner
@@ -148,8 +143,7 @@ func (a *attribution) checkClick() signal {
 	return a.checkEarner(s)
 }
 
-// checkPromoCode checks the reported promo code. The expiry is compared with the time of
-// the event.
+// checkPromoCode checks the reported promo code, at the time of the event.
 func (a *attribution) checkPromoCode() signal {
 	s := signal{Candidate: Candidate{Type: ByPromoCode, PromoCode: a.in.PromoCode}, earner: a.in.promoCodeEarner()}
 	if !a.check("promo_code.known", s.earner != nil, "promo code "+*a.in.PromoCode) {
@@ -178,8 +172,7 @@ func (c *FoundPromoCode) state() string {
 	return state
 }
 
-// checkBinding checks the customer's binding. It does not check a window, because a
-// customer stays bound without time limit.
+// checkBinding checks the customer's binding, which has no time limit.
 func (a *attribution) checkBinding() signal {
 	binding := a.in.binding()
 	a.check("customer.bound", true, "bound "+affiliate.FormatTime(binding.BoundAt))
@@ -214,16 +207,14 @@ func (a *attribution) checkParticipant(s signal) signal {
 	return s
 }
 
-// attribution is the state of one call of Attribute: the inputs, and the trace that
-// each check extends.
+// attribution holds the inputs of one call of Attribute, and the trace of its checks.
 type attribution struct {
 	in    Inputs
 	trace Trace
 }
 
-// decide attributes the conversion to the first eligible signal. If no signal is
-// eligible, the reason of the decision is the rejection reason of the first reported
-// signal.
+// decide attributes the conversion to the first eligible signal. Without one, the reason
+// is the rejection reason of the first reported signal.
 func (a *attribution) decide(signals []signal) Decision {
 	d := Decision{EngineVersion: EngineVersion}
 	var deciding *signal

@@ -12,8 +12,7 @@ import (
 // Consent is what the visitor agreed to, as the browser script reports it.
 type Consent string
 
-// The values of Consent. A click of a visitor who denied consent has no hash of an
-// address or a user agent.
+// The values of Consent. A click with denied consent has no hash of address or agent.
 const (
 	ConsentGranted Consent = "granted"
 	ConsentDenied  Consent = "denied"
@@ -33,15 +32,13 @@ type Click struct {
 	// database table. A click that arrives a second time therefore goes to the same
 	// partition and is recognized as a duplicate. ClickedAt has no other use.
 	ClickedAt time.Time
-	// ReceivedAt is when the collector received the click. The attribution window
-	// starts at this time.
+	// ReceivedAt is when the collector received it. The attribution window starts here.
 	ReceivedAt time.Time
 	// ExpiresAt is the last instant of the attribution window, inclusive.
 	ExpiresAt time.Time
 	// CreatedAt is when the click was stored.
 	CreatedAt time.Time
-	// OccurredAt is the time of the click by the visitor's clock; nil if the browser
-	// did not send it.
+	// OccurredAt is the time by the visitor's clock; nil if the browser did not send it.
 	OccurredAt *time.Time
 
 	LandingURL     string // origin and path
@@ -63,12 +60,10 @@ type Click struct {
 	Device, Browser, OS string
 	// PaidPlatform is the ad platform whose click id the landing URL carried.
 	PaidPlatform string
-	// Unique says that this is the first click of its visitor (same address, user agent
-	// and code) in 24 hours. It is false for bots, and for visitors that cannot be
-	// distinguished.
+	// Unique says that this is the first click of its visitor (address, agent and code)
+	// in 24 hours. It is false for bots and indistinguishable visitors.
 	Unique bool `db:"is_unique"`
-	// ForeignOrigin says that the page's origin is not among the workspace's allowed
-	// origins.
+	// ForeignOrigin says that the workspace does not allow the page's origin.
 	ForeignOrigin bool
 }
 
@@ -107,23 +102,20 @@ type Target struct {
 	WindowDays  int
 }
 
-// Resolution is the result of resolving a Source: its target, or the reason
-// why there is none.
+// Resolution is the target of a Source, or the reason why there is none.
 type Resolution struct {
 	Target Target
 	// DeadReason says why there is no target. It is empty if Target is set.
 	DeadReason DeadReason
 }
 
-// DeadLetter is a record of the click stream that could not be stored as a click,
-// with the reason. A record is only acknowledged after a click or a dead letter was
-// stored for it.
+// DeadLetter is a record of the click stream that could not be stored as a click. A
+// record is acknowledged after a click or a dead letter was stored for it.
 type DeadLetter struct {
 	// ID is the id of the click, or a new id if the record has none.
 	ID     affiliate.ClickID
 	Reason DeadReason
-	// Record is the marshalled edge.v1.Click, or the raw bytes if they could not be
-	// decoded.
+	// Record is the marshalled edge.v1.Click, or bytes that could not be decoded.
 	Record []byte
 	At     time.Time
 }
@@ -137,8 +129,7 @@ const (
 	Malformed DeadReason = "malformed"
 	// Rejected means that the database rejected the values.
 	Rejected DeadReason = "rejected"
-	// KeyUnknown means that a collector accepted the click without an edge
-	// directory and that no such public key exists.
+	// KeyUnknown means that a click without edge directory has an unknown public key.
 	KeyUnknown DeadReason = "public_key_unknown"
 	// CodeUnknown means that a collector accepted the click without an edge
 	// directory and that no active programme of the key's workspace has such a code.

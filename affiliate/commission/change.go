@@ -27,9 +27,8 @@ type Locked struct {
 	Commission
 	ParticipantStatus participant.Status
 	ParticipantErased bool
-	// PayoutStatus is the status of the payout that contains the commission. It is
-	// empty if no payout does, or if the commission was locked for a move that does not
-	// change payouts.
+	// PayoutStatus is the status of the payout that contains the commission; empty if
+	// there is none, or if the lock is for a move that does not change payouts.
 	PayoutStatus payout.Status `db:"-"`
 }
 
@@ -53,8 +52,7 @@ func NewChange(c Commission, actor affiliate.Actor, note *string) Change {
 }
 
 // FollowRefunds returns the change that adjusts the commission to the refunds of its
-// conversion. The slice is empty if the commission does not change, otherwise it has one
-// element.
+// conversion. The slice has at most one element.
 func (c Locked) FollowRefunds(sale SaleRefunds, why RefundReason, at time.Time) ([]Change, error) {
 	t, changes := c.RefundMove(sale, why, at)
 	if !changes {
@@ -106,8 +104,7 @@ func (c Commission) EarnedCents() int64 {
 	return c.AmountCents
 }
 
-// EarnedCents returns the amount by which the change raises the participant's earnings.
-// It is negative if the change lowers them.
+// EarnedCents returns by how much the change raises the participant's earnings.
 func (c Change) EarnedCents() int64 {
 	if c.Before == nil {
 		return c.After.EarnedCents()
@@ -115,9 +112,8 @@ func (c Change) EarnedCents() int64 {
 	return c.After.EarnedCents() - c.Before.EarnedCents()
 }
 
-// LedgerEntry returns the entry that the change adds to the ledger; nil if there is
-// none. The sum of a commission's entries is always ledgerCents. The entries of payouts
-// are separate (see PayoutChange.LedgerEntry).
+// LedgerEntry returns the entry that the change adds to the ledger, or nil. The sum of a
+// commission's entries is always ledgerCents; payouts have entries of their own.
 func (c Change) LedgerEntry() *ledger.Entry {
 	cents := c.After.ledgerCents()
 	kind := ledger.EntryCommissionApproved
@@ -146,8 +142,7 @@ func (c Change) LeavesPayout() bool {
 	return c.Before != nil && c.Before.Payout != nil && c.After.Payout == nil
 }
 
-// ChangesPayoutAmount reports whether the commission stays in a payout that was not sent yet,
-// but with another amount.
+// ChangesPayoutAmount reports whether another amount of it stays in an unsent payout.
 func (c Change) ChangesPayoutAmount() bool {
 	return c.Transition.PayoutStatus.FollowsCommissions() && c.After.Payout != nil && c.After.AmountCents != c.Before.AmountCents
 }
@@ -245,13 +240,11 @@ func (c Commission) auditFields() commissionAuditFields {
 	return a
 }
 
-// SaleRefunds says how much of a sale is left after its refunds, in minor units of the
-// sale's currency.
+// SaleRefunds says how much of a sale is left, in minor units of its currency.
 type SaleRefunds struct {
 	PaidCents int64
 	LeftCents int64
-	// Complete says that the whole sale was refunded. A sale without an amount can be
-	// refunded too.
+	// Complete says that the whole sale was refunded, even if it had no amount.
 	Complete bool
 }
 
@@ -307,9 +300,8 @@ func (c Commission) percentageOf(left, paid int64) (cents int64, ok bool) {
 }
 
 // RefundMove returns the move that adjusts the commission to the refunds of its
-// conversion: MoveRefund if it earns less, or MoveRestore if refunds have failed after they
-// were applied. It returns false if there is no move, because a person has rejected the
-// commission or its amount does not change.
+// conversion: MoveRefund if it earns less, or MoveRestore if refunds have failed later.
+// It returns false if a person has rejected the commission or the amount is the same.
 func (c Commission) RefundMove(sale SaleRefunds, why RefundReason, at time.Time) (Transition, bool) {
 	cents, full := c.AfterRefunds(sale)
 	t := Transition{

@@ -81,8 +81,7 @@ type Commission struct {
 	UpdatedAt             time.Time
 }
 
-// HoldActive reports whether the hold period is still running. It ends exactly at
-// HoldUntil.
+// HoldActive reports whether the hold period is running. It ends exactly at HoldUntil.
 func (c Commission) HoldActive(now time.Time) bool {
 	return c.HoldUntil != nil && now.Before(*c.HoldUntil)
 }
@@ -98,8 +97,8 @@ type Item struct {
 	PartnerEmail string
 	// CustomerLabel is the merchant's label of the customer; nil without a customer or label.
 	CustomerLabel *string
-	// ApprovedByName is the current name of ApprovedBy; nil for system and for a member who
-	// has left the workspace.
+	// ApprovedByName is the current name of ApprovedBy; nil for system and former
+	// members.
 	ApprovedByName *string
 }
 
@@ -111,8 +110,7 @@ type Detail struct {
 	History        []HistoryEntry // oldest first
 }
 
-// Attribution says why the partner earned the commission. It comes from
-// Commission.Decision.
+// Attribution says why the partner earned the commission, by its Decision.
 type Attribution struct {
 	Method      *string
 	ReasonCode  string
@@ -143,9 +141,8 @@ type Filter struct {
 	// Search is a prefix of the partner's name or e-mail address, of the external id,
 	// of the promo code or of the commission id. Case does not matter.
 	Search string
-	// HideEmails excludes e-mail addresses from the search. It is set for callers who
-	// see masked addresses. Otherwise they could find out an address by searching for
-	// longer and longer prefixes.
+	// HideEmails excludes e-mail addresses from the search. Callers who see masked
+	// addresses could otherwise find them by longer and longer prefixes.
 	HideEmails bool
 }
 
@@ -162,15 +159,13 @@ const (
 	SortPartnerName    Sort = "partnerName" // case does not matter
 )
 
-// Order is the order of a list. In both directions, rows with equal values are
-// sorted by creation time, the newest first.
+// Order is the order of a list. Rows with equal values begin with the newest.
 type Order struct {
 	By        Sort
 	Ascending bool
 }
 
-// Row is a commission as an export shows it. Its byte slices are only valid
-// until the next row is read.
+// Row is a commission in an export. Its byte slices are valid until the next row.
 type Row struct {
 	ID                    affiliate.CommissionID
 	CreatedAt             time.Time
@@ -211,11 +206,9 @@ type Group struct {
 	Sum
 }
 
-// Stats counts the commissions that match a filter. Amounts of different
-// currencies are never added.
+// Stats counts the commissions that match a filter. Currencies are never added up.
 type Stats struct {
-	// Capped says that the stats cover only MaxSearchTotal commissions although the
-	// search matches more.
+	// Capped says that the search matches more than the MaxSearchTotal counted ones.
 	Capped bool
 	// Count and NeedsReview include commissions of all currencies.
 	Count       int64
@@ -224,15 +217,13 @@ type Stats struct {
 	// names no programme. InCurrency is the sum of the commissions in that currency.
 	Currency   string
 	InCurrency Sum
-	// ByStatus counts commissions of all currencies, but adds up only amounts in
-	// Currency.
+	// ByStatus counts all currencies, but adds up only amounts in Currency.
 	ByStatus map[Status]Sum
 	// ByCurrency has an element for each currency that occurs.
 	ByCurrency map[string]Sum
 }
 
-// NewStats adds up groups. Several groups may have the same status, review
-// flag and currency.
+// NewStats adds up groups, of which several may be equal except for their sums.
 func NewStats(currency string, groups []Group) Stats {
 	stats := Stats{Currency: currency, ByStatus: map[Status]Sum{}, ByCurrency: map[string]Sum{}}
 	for _, group := range groups {
@@ -253,8 +244,7 @@ func NewStats(currency string, groups []Group) Stats {
 	return stats
 }
 
-// AverageCents returns the mean amount of the commissions in Currency, rounded half up;
-// 0 if there are none.
+// AverageCents returns the mean amount in Currency, rounded half up; 0 if there are none.
 func (s Stats) AverageCents() int64 {
 	average, _ := affiliate.MulDiv(s.InCurrency.AmountCents, 1, s.InCurrency.Count)
 	return average

@@ -8,8 +8,7 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// NewEvent returns the event of a commission's change. before is nil for a new
-// commission.
+// NewEvent returns the event of a commission's change. before is nil for a new one.
 func NewEvent(name affiliate.EventName, now time.Time, before *Commission, after Commission) affiliate.Event {
 	var previous any
 	if before != nil {
@@ -64,8 +63,7 @@ type commissionPreviousFields struct {
 	DisputeStatus *DisputeStatus `json:"dispute_status,omitempty"`
 }
 
-// previousFields returns the public fields of c whose value is different in after, or
-// nil if there are none.
+// previousFields returns the public fields of c that differ in after, or nil.
 func (c Commission) previousFields(after Commission) any {
 	var changed commissionPreviousFields
 	if c.Status != after.Status {

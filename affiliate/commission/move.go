@@ -41,20 +41,16 @@ type Move string
 const (
 	// MoveCreate creates the commission.
 	MoveCreate Move = "create"
-	// MoveApprove is the approval by a person. It clears a review flag. It is not
-	// allowed while the hold period is running.
+	// MoveApprove is the approval by a person after the hold. It clears a review flag.
 	MoveApprove Move = "approve"
-	// MoveOverride is the approval by a person during the hold period. The hold keeps
-	// running and keeps the commission out of payouts. The move is not allowed while
-	// the commission needs review.
+	// MoveOverride is the approval by a person during the hold, which keeps running and
+	// keeps the commission out of payouts. A review flag forbids it.
 	MoveOverride Move = "approve_override"
-	// MoveAutoApprove is the automatic approval after the hold period, see
-	// DueForApproval.
+	// MoveAutoApprove is the approval after the hold period, see DueForApproval.
 	MoveAutoApprove Move = "auto_approve"
 	// MoveReject is the rejection by a person. It is also allowed during the hold period.
 	MoveReject Move = "reject"
-	// MoveFlag requires a review of the commission by a person. It adds ReviewReasons
-	// to the reasons of the commission.
+	// MoveFlag requires a review by a person. It adds ReviewReasons.
 	MoveFlag Move = "flag"
 	// MoveClearReview removes ReviewReasons, or all reasons if ReviewReasons is empty.
 	// It is made after a person has reviewed the commission, or when a reason no longer
@@ -63,18 +59,15 @@ const (
 	// MoveRefund is the effect of a refund of the sale. The commission earns
 	// AmountCents from now on, and gets the status refunded if Full is set.
 	MoveRefund Move = "refund"
-	// MoveClawBack takes back a paid commission because a person assigned its
-	// conversion to another participant.
+	// MoveClawBack takes back a paid commission, because its conversion was reassigned.
 	MoveClawBack Move = "claw_back"
-	// MoveRestore is the effect of a refund that has failed after it was applied. The
-	// commission earns AmountCents again. If it has the status refunded, it gets the
-	// status that it had before.
+	// MoveRestore is the effect of a refund that has failed later. The commission earns
+	// AmountCents again, with its status before the refund.
 	MoveRestore Move = "restore"
 	// MoveDispute opens a dispute about the sale. It requires a review with the reason
 	// ReviewDispute and keeps the commission out of payouts.
 	MoveDispute Move = "dispute"
-	// MoveResolveDispute ends the dispute with the status Dispute and removes the reason
-	// ReviewDispute.
+	// MoveResolveDispute ends the dispute with Dispute, and removes ReviewDispute.
 	MoveResolveDispute Move = "resolve_dispute"
 	// MovePay marks the commission as paid because its payout was paid.
 	MovePay Move = "pay"
@@ -88,9 +81,8 @@ const ReviewDispute = "dispute"
 // refunded commission only records the status of the dispute.
 var allStatuses = []Status{Pending, Approved, Rejected, Paid, Refunded}
 
-// commissionMoves lists the legal moves (docs/contract.md#changes-of-a-commission). The
-// field to is empty if the move does not change the status. The method refusal checks the
-// other conditions of a move.
+// commissionMoves lists the legal moves (docs/contract.md#changes-of-a-commission). to is
+// empty if the status stays. The method refusal checks the rest.
 var commissionMoves = map[Move]struct {
 	from  []Status
 	to    Status
@@ -127,13 +119,12 @@ type Transition struct {
 	// is nil if this time is unknown or if the move has no other cause.
 	OccurredAt *time.Time
 	Reason     *string // the reason of MoveReject or MoveOverride, or the note of MoveClearReview
-	// Code is a machine-readable reason: the rejection code of MoveReject, or the code
-	// that ReviewPending writes into the history.
+	// Code is the rejection code, or what ReviewPending writes into the history.
 	Code *string
 	// ReviewReasons are the reasons that MoveFlag adds and MoveClearReview removes.
 	ReviewReasons []string
-	// AmountCents is the amount that remains after MoveRefund or MoveRestore. Full says
-	// that the whole sale was refunded.
+	// AmountCents is what remains after a refund or its failure; Full means a full
+	// refund.
 	AmountCents int64
 	Full        bool
 	// Dispute is the status of the dispute after MoveResolveDispute.
@@ -143,8 +134,7 @@ type Transition struct {
 	// PaidAt and Payout are set for MovePay.
 	PaidAt time.Time
 	Payout *affiliate.PayoutID
-	// ParticipantStatus and ParticipantErased describe the participant. They are only
-	// used for MoveAutoApprove.
+	// ParticipantStatus and ParticipantErased are only used for MoveAutoApprove.
 	ParticipantStatus participant.Status
 	ParticipantErased bool
 	// PayoutStatus has the same meaning as Locked.PayoutStatus.
@@ -247,9 +237,8 @@ func (t Transition) refund(c Commission) Commission {
 	return c
 }
 
-// beforeRefund returns a refunded commission with the status that it had before the
-// refund. If its payout was sent before the refund and paid after it, the commission is
-// paid now.
+// beforeRefund returns a refunded commission with its status before the refund. It is
+// paid if its payout was sent before the refund and paid after it.
 func (c Commission) beforeRefund(t Transition) Commission {
 	c.RefundedAt = nil
 	switch {
@@ -277,8 +266,7 @@ func (c Commission) payable() bool {
 	return (c.Status == Approved || c.Status == Paid) && !c.NeedsReview && c.Dispute != DisputeOpen
 }
 
-// refusal returns why the move is not legal for c, or nil if it is legal. The first
-// check that fails decides.
+// refusal returns why the move is not legal for c: the first check that fails, or nil.
 func (t Transition) refusal(c Commission) *affiliate.Error {
 	legal := slices.Contains(commissionMoves[t.Move].from, c.Status)
 	switch t.Move {
@@ -352,8 +340,7 @@ func (t Transition) newReasons(c Commission) []string {
 	return added
 }
 
-// refuse returns an error that contains the status of the commission, so that the
-// results of bulk requests can show it.
+// refuse returns an error with the commission's status, which bulk results show.
 func (c Commission) refuse(reason affiliate.Reason) *affiliate.Error {
 	refused := affiliate.RefuseStatus(reason, c.Status)
 	if reason == affiliate.ReasonCommissionHoldActive && c.HoldUntil != nil {
@@ -363,11 +350,10 @@ func (c Commission) refuse(reason affiliate.Reason) *affiliate.Error {
 	return refused
 }
 
-// DueForApproval reports whether the service may approve the commission automatically
-// at the given time. status is the status of the participant, and erased says whether
-// the participant is erased. The hold period must be over, and the rules must allow
-// automatic approval. The participant must be approved and not erased. The commission
-// must have no review flag and no open dispute.
+// DueForApproval reports whether the service may approve the commission automatically at
+// the given time. status is the status of the participant, and erased says whether the
+// participant is erased. It needs the end of the hold, rules that allow it, an approved
+// participant, and no review flag or open dispute.
 func (c Commission) DueForApproval(now time.Time, status participant.Status, erased bool) bool {
 	return c.Status == Pending &&
 		c.AutoApproveAt != nil && !now.Before(*c.AutoApproveAt) &&

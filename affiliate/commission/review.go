@@ -8,11 +8,10 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/participant"
 )
 
-// ReviewPending is the job that flags the pending commissions of a suspended
-// participant for review, or removes that flag after the participant was reinstated.
-// Move says which of the two. One job processes one block of commissions, the oldest
-// first, and enqueues the job of the next block. The job does nothing if another move of
-// the participant was made in the meantime.
+// ReviewPending is the job that flags the pending commissions of a suspended participant
+// for review, or removes that flag after the participant was reinstated. Move says which.
+// One job processes one block, the oldest first, and enqueues the next. The job does
+// nothing if another move of the participant was made in the meantime.
 type ReviewPending struct {
 	Workspace   affiliate.WorkspaceID   `json:"workspace"`
 	Mode        affiliate.Mode          `json:"mode"`
@@ -24,8 +23,7 @@ type ReviewPending struct {
 	User         *affiliate.UserID         `json:"user,omitempty"`
 	Key          *affiliate.APIKeyID       `json:"key,omitempty"`
 	ServiceToken *affiliate.ServiceTokenID `json:"service_token,omitempty"`
-	// After is the creation time of the last commission of the previous block, and
-	// AfterID is the id of that commission.
+	// After and AfterID are the time and the id of the previous block's last commission.
 	After   time.Time              `json:"after"`
 	AfterID affiliate.CommissionID `json:"after_id"`
 }
@@ -86,8 +84,7 @@ type DueCommission struct {
 // ApprovalCounts counts the outcomes of one run of ApproveDueCommissions.
 type ApprovalCounts struct {
 	Approved int
-	// Skipped counts commissions that were no longer due when the job locked them, or
-	// that another transaction had locked.
+	// Skipped counts commissions that were no longer due, or locked by others.
 	Skipped int
 	// Failed counts internal errors. FirstFailure is the first of them.
 	Failed       int

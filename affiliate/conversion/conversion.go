@@ -37,8 +37,7 @@ const (
 	Recorded          Status = "recorded"
 	PartiallyRefunded Status = "partially_refunded"
 	Refunded          Status = "refunded"
-	// Disputed means that a dispute about the sale is open, whether or not a part
-	// of the sale was refunded.
+	// Disputed means that a dispute about the sale is open, even if a part was refunded.
 	Disputed Status = "disputed"
 )
 
@@ -118,8 +117,7 @@ func (c Conversion) Event(name affiliate.EventName, d attribution.Decision, at t
 	}, nil)
 }
 
-// RefundedEvent returns the event of a refund. before is the conversion before the
-// refund.
+// RefundedEvent returns the event of a refund of the conversion before.
 func (c Conversion) RefundedEvent(before Conversion, d attribution.Decision, at time.Time) affiliate.Event {
 	event := c.Event(affiliate.EventConversionRefunded, d, at)
 	if before.RefundedAmountCents != c.RefundedAmountCents {
@@ -161,8 +159,7 @@ type attributionObject struct {
 // Sale returns the conversion whose external id the object contains.
 func (o FraudObject) Sale() affiliate.ConversionID { return o.ID }
 
-// FraudDetectedEvent returns the webhook event for a conversion that the fraud rules
-// suspect.
+// FraudDetectedEvent returns the webhook event for a suspected conversion.
 func (c Conversion) FraudDetectedEvent(d attribution.Decision) affiliate.Event {
 	return affiliate.NewEvent(c.Scope, affiliate.EventConversionFraudDetected, d.DecidedAt, FraudObject{
 		ID: c.ID, FraudEvent: fraud.EventID(d.ID), Program: d.Program, Participant: d.Participant,
@@ -197,8 +194,7 @@ func (o FraudObject) Notice() affiliate.Notice {
 // SourceStripe is the source of conversions that Stripe has reported.
 const SourceStripe Source = "stripe"
 
-// ProcessorIDs holds the ids that a processor uses for one sale. An id is empty if the
-// processor has no such object for the sale.
+// ProcessorIDs holds the ids that a processor uses for one sale. An id can be empty.
 type ProcessorIDs struct {
 	Name          ProcessorName `json:"name"`
 	Session       string        `json:"session_id,omitempty"`

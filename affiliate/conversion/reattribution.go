@@ -45,8 +45,7 @@ type LockedAttribution struct {
 	// Assignee is the participant to whom the conversion is assigned; nil if the
 	// workspace and mode have no participant with the requested id.
 	Assignee *attribution.Earner
-	// Customer is nil if the report did not name the buyer. Customer.Payments does not
-	// count this conversion.
+	// Customer is nil without a buyer. Customer.Payments does not count this conversion.
 	Customer *attribution.FoundCustomer
 	Rates    map[string]attribution.FXRate // as in AttributionInputs
 	// CurrentCommission is the commission of the current decision. It is nil if
@@ -69,15 +68,14 @@ func (a LockedAttribution) Refusal(requested affiliate.ParticipantID) error {
 	return nil
 }
 
-// Reattribution is a person's decision that replaces the current decision, with all its
-// effects.
+// Reattribution is a person's decision that replaces the current one, with its effects.
 type Reattribution struct {
 	Conversion    Conversion // with its new version
 	Decision      attribution.Decision
 	NewCommission *commission.Commission // commission of Decision, not yet lowered by refunds; nil if nothing is earned
 	// Changes holds, in this order: the change of the previous decision's commission, if
-	// that decision has a commission, and the changes that create NewCommission and
-	// lower it by the earlier refunds.
+	// it has one, and those that create NewCommission and lower it by the earlier
+	// refunds.
 	Changes []commission.Change
 	Binding *attribution.Binding  // the customer's new binding; nil if it does not change
 	Recount []affiliate.ProgramID // programmes in which the customer's payments must be counted again
@@ -132,8 +130,8 @@ type attributionAuditFields struct {
 	Reason      string                   `json:"reason,omitempty"`
 }
 
-// Commission returns the commission of the new decision, after the refunds of the
-// conversion; nil if nothing is earned.
+// Commission returns the commission of the new decision, after refunds; nil if there is
+// none.
 func (r Reattribution) Commission() *commission.Commission {
 	if r.NewCommission == nil {
 		return nil
@@ -192,9 +190,8 @@ func (a LockedAttribution) newBinding() *attribution.Binding {
 }
 
 // reversedDeltas returns the deltas that subtract the conversion from the counts of the
-// participant who had it. Earlier refunds have already been subtracted from the
-// revenue. The amount of the commission is not included. It is subtracted when the
-// commission is rejected or clawed back.
+// participant who had it. They do not contain earlier refunds, nor the commission, which
+// is subtracted when it is rejected or clawed back.
 func (a LockedAttribution) reversedDeltas(at time.Time) []analytics.StatsDelta {
 	if !a.Attributed || a.Program == nil || a.Participant == nil {
 		return nil
@@ -218,9 +215,8 @@ type LateAttribution struct {
 	Changes       []commission.Change
 }
 
-// AttributeLate returns the effects of replacing the current decision with d. The
-// parameter in has the inputs from which d was made. commission is the commission of d;
-// nil if nothing is earned.
+// AttributeLate returns the effects of replacing the current decision with d, which was
+// made from in. commission is the commission of d; nil if nothing is earned.
 func (c StoredConversion) AttributeLate(in attribution.Inputs, d attribution.Decision, commission *commission.Commission) (LateAttribution, error) {
 	d.Supersedes = &c.Decision
 	after := c.Conversion

@@ -17,8 +17,8 @@ type RefundID = affiliate.ID[Refund]
 const ParkedRefundLifetime = 90 * 24 * time.Hour
 
 // Refund is money that a merchant gave back to a buyer. If its conversion is not known,
-// the refund is parked and applied when the conversion is recorded. Its amount is fixed
-// at that time.
+// the refund is parked and applied when the conversion is recorded. This fixes its
+// amount.
 type Refund struct {
 	ID RefundID
 	affiliate.Scope
@@ -33,8 +33,7 @@ type Refund struct {
 	ExpiresAt             time.Time  // when a parked refund expires
 }
 
-// ParkedSale identifies a transaction for which parked refunds are waiting. Its
-// conversion is not recorded yet.
+// ParkedSale identifies a transaction with parked refunds, which is not recorded yet.
 type ParkedSale struct {
 	affiliate.Scope
 	ExternalTransactionID string
@@ -52,8 +51,7 @@ type Refunds struct {
 	Events  []affiliate.Event
 }
 
-// Apply applies a new refund. Errors: REFUND_EXCEEDS_AMOUNT if the refund exceeds the
-// remaining amount.
+// Apply applies a new refund. Errors: REFUND_EXCEEDS_AMOUNT if too little is left.
 func (r *Refunds) Apply(refund Refund) error {
 	after, cents, refusal := r.Conversion.Refund(refund.RequestedCents)
 	if refusal != nil {
@@ -63,8 +61,7 @@ func (r *Refunds) Apply(refund Refund) error {
 	return nil
 }
 
-// ApplyParked applies parked refunds. If a refund exceeds the remaining amount, only the
-// remaining amount is refunded.
+// ApplyParked applies parked refunds, each at most up to the remaining amount.
 func (r *Refunds) ApplyParked(parked ...Refund) {
 	for _, refund := range parked {
 		after, cents := r.Conversion.RefundParked(refund.RequestedCents)
@@ -91,8 +88,7 @@ func (r *Refunds) add(refund Refund, after Conversion, cents int64) {
 	}
 }
 
-// Refundable returns the amount of the sale that has not been refunded yet, in minor
-// units of its currency.
+// Refundable returns the amount that is not refunded yet, in minor units of the currency.
 func (c Conversion) Refundable() int64 { return c.Cents - c.RefundedAmountCents }
 
 // Refund applies a refund of the requested amount, or of the whole remaining amount if
@@ -116,8 +112,8 @@ func (c Conversion) Refund(requested *int64) (after Conversion, refunded int64, 
 	return c, refunded, nil
 }
 
-// statusAfterRefund returns the status of a conversion with a refund. disputed says
-// whether a dispute about the sale is open.
+// statusAfterRefund returns the status after a refund; disputed means that a dispute is
+// open.
 func (c Conversion) statusAfterRefund(disputed bool) Status {
 	switch {
 	case c.Refundable() == 0:
@@ -129,10 +125,9 @@ func (c Conversion) statusAfterRefund(disputed bool) Status {
 	}
 }
 
-// RefundParked applies a parked refund. When the refund was accepted, the conversion was
-// not known, so an amount that was too high could not be rejected. If the requested
-// amount is greater than the remaining amount, RefundParked refunds the remaining
-// amount, which can be 0.
+// RefundParked applies a parked refund. When it was accepted, the conversion was not
+// known, so an amount that was too high could not be rejected. Then the remaining amount
+// is refunded, which can be 0.
 func (c Conversion) RefundParked(requested *int64) (after Conversion, refunded int64) {
 	if requested != nil && *requested > c.Refundable() {
 		requested = nil

@@ -14,14 +14,12 @@ import (
 // and the charges of the sale at the payment processor. The disputes that the merchant
 // reported form one more charge, with the amount of the sale.
 type Reversals struct {
-	// ReportedCents is the sum of the refunds that were reported to the API, in minor units
-	// of the sale's currency.
+	// ReportedCents is the sum of the refunds that were reported to the API.
 	ReportedCents int64
 	Charges       []ChargeReversal
 }
 
-// ChargeReversal says what was refunded and disputed of one charge. Amounts are in minor
-// units of Currency.
+// ChargeReversal says what was refunded and disputed of one charge, in units of Currency.
 type ChargeReversal struct {
 	Currency      string
 	AmountCents   int64 // of the charge; 0 if unknown
@@ -70,8 +68,8 @@ func (r Reversals) totalCents(paid affiliate.Money, withDisputes bool) int64 {
 	return min(total, paid.Cents)
 }
 
-// dispute returns the status of the disputes about a sale: open if any of them is open,
-// otherwise lost if any is lost.
+// dispute returns the status of the disputes: open if any is open, or lost if any is
+// lost.
 func (r Reversals) dispute() commission.DisputeStatus {
 	found := map[commission.DisputeStatus]bool{}
 	for _, c := range r.Charges {
@@ -87,8 +85,7 @@ func (r Reversals) dispute() commission.DisputeStatus {
 	return commission.DisputeNone
 }
 
-// happenedAt returns when the latest event about a charge of the sale happened. It is nil
-// if this is unknown.
+// happenedAt returns the time of the latest event about a charge; nil if it is unknown.
 func (r Reversals) happenedAt() *time.Time {
 	var latest *time.Time
 	for _, c := range r.Charges {
@@ -109,8 +106,7 @@ type ReportedDispute struct {
 	AmountCents           *int64
 }
 
-// SaleInDispute is a conversion about which a merchant reports a dispute. The current
-// transaction has locked it.
+// SaleInDispute is a locked conversion about which a merchant reports a dispute.
 type SaleInDispute struct {
 	StoredConversion
 	Dispute *ProcessorDispute // the dispute as it was reported before; nil if the report is the first
@@ -137,8 +133,7 @@ func (s SaleInDispute) Report(report ReportedDispute) (ProcessorDispute, error) 
 	return after, nil
 }
 
-// LockedSale is a conversion with the rows that a reversal changes. The current transaction
-// has locked them.
+// LockedSale is a locked conversion with the locked rows that a reversal changes.
 type LockedSale struct {
 	StoredConversion
 	Decision   attribution.Decision // the decision in force
@@ -157,9 +152,8 @@ type Reversal struct {
 	Events     []affiliate.Event
 }
 
-// Reverse returns the effect of the current refunds and disputes. The result depends only
-// on them and not on earlier states, so their order does not matter. ok is false if nothing
-// changes.
+// Reverse returns the effect of the current refunds and disputes. It does not depend on
+// earlier states, so their order does not matter. ok is false if nothing changes.
 func (s LockedSale) Reverse(at time.Time) (r Reversal, ok bool, err error) {
 	before, paid, dispute := s.Conversion, s.Money, s.Reversals.dispute()
 	after := before
@@ -195,8 +189,8 @@ func (s LockedSale) Reverse(at time.Time) (r Reversal, ok bool, err error) {
 	return r, true, nil
 }
 
-// Refund returns the effect of the parked refunds of a sale and then of a new refund, which
-// may be nil. Errors: those of Apply.
+// Refund returns the effect of the parked refunds and a new one, if not nil. Errors:
+// those of Apply.
 func (s LockedSale) Refund(refund *Refund, at time.Time) (r Reversal, err error) {
 	refunds := Refunds{Conversion: s.Conversion, Decision: s.Decision, At: at}
 	refunds.ApplyParked(s.Parked...)
@@ -223,8 +217,8 @@ func (s LockedSale) commissionAfter(changes []commission.Change) *commission.Com
 	return &changes[len(changes)-1].After
 }
 
-// commissionChanges returns the changes that adjust the commission to a conversion and the
-// status of its disputes.
+// commissionChanges adjusts the commission to a conversion and the status of its
+// disputes.
 func (s LockedSale) commissionChanges(after Conversion, dispute commission.DisputeStatus, at time.Time) ([]commission.Change, error) {
 	current := *s.Commission
 	changes, err := current.FollowDispute(dispute, at)
@@ -249,8 +243,7 @@ func (s LockedSale) commissionChanges(after Conversion, dispute commission.Dispu
 // ProcessorDispute is a dispute about a charge.
 type ProcessorDispute struct {
 	ID string
-	// Status is DisputeOpen, DisputeWon or DisputeLost. A warning that was closed and a
-	// dispute that was prevented count as won.
+	// Status is DisputeOpen, DisputeWon or DisputeLost. Closed warnings count as won.
 	Status commission.DisputeStatus
 	// AmountCents is the disputed amount in minor units of ISO 4217. It is nil if the
 	// dispute has another currency than the charge: the whole charge is disputed then.

@@ -22,8 +22,7 @@ const (
 )
 
 // Facts holds the known facts about a conversion, its buyer, and the partner to whom the
-// conversion is attributed. The zero value of a field means that the fact is not known.
-// No rule fires because of an unknown fact.
+// conversion is attributed. A zero field is an unknown fact, for which no rule fires.
 type Facts struct {
 	// SameEmail says that the buyer and the partner have the same e-mail address.
 	// Case, text after a plus sign, and dots in Gmail addresses are ignored.
@@ -31,38 +30,31 @@ type Facts struct {
 	// FormerEmail says that the buyer's e-mail address, compared in the same way, was the
 	// address of the partner's account before a change.
 	FormerEmail bool
-	// BuyerDomain and PartnerDomain are the domains of the e-mail addresses, in lower
-	// case.
+	// BuyerDomain and PartnerDomain are those of the e-mail addresses, in lower case.
 	BuyerDomain   string
 	PartnerDomain string
-	// SameNetwork says that the partner used its account from the buyer's network
-	// within NetworkWindow.
+	// SameNetwork says that partner and buyer share a network within NetworkWindow.
 	SameNetwork bool
-	// SameDevice says that the partner used its account from the buyer's network and
-	// with the buyer's browser within DeviceWindow.
+	// SameDevice says that they share a network and a browser within DeviceWindow.
 	SameDevice bool
 	// Click is the click that attributes the conversion; nil if another signal does.
 	Click *Click
-	// PromoCodeOnly says that a promo code attributes the conversion and that no click
-	// was reported.
+	// PromoCodeOnly says that a promo code attributes it and no click was reported.
 	PromoCodeOnly bool
 	// ConversionsInHour is the number of the partner's conversions in the last hour,
 	// including this one. At most ExaminedInHour earlier conversions are examined.
 	ConversionsInHour int
-	// DuplicateCustomer says that the customer has converted for another partner of the
-	// programme before.
+	// DuplicateCustomer says that another partner had the customer in the programme.
 	DuplicateCustomer bool
-	// ExaminedConversions is the number of the partner's latest conversions that were
-	// examined, at most RecentConversions. RefundedConversions is how many of them were
-	// refunded, in full or in part.
+	// ExaminedConversions counts the partner's latest conversions, at most
+	// RecentConversions, and RefundedConversions those of them with a refund.
 	ExaminedConversions int
 	RefundedConversions int
 }
 
 // Click is the click that attributes a conversion.
 type Click struct {
-	// TimeToEvent is the time from the click to the event. It can be negative, because
-	// clocks of different servers differ.
+	// TimeToEvent is the time from the click to the event; negative if clocks differ.
 	TimeToEvent time.Duration
 	// ClicksInHour is the number of clicks from the same IP address in the hour before
 	// this click, including this click. Counting may stop at MaxClicksInHour + 1.
@@ -70,8 +62,7 @@ type Click struct {
 	Bot          bool
 	// Country is an ISO 3166-1 alpha-2 code; empty if unknown.
 	Country string
-	// PaidPlatform is the ad platform whose click id was in the URL of the landing
-	// page; empty if there was none.
+	// PaidPlatform is the ad platform of the click id in the landing URL; empty for none.
 	PaidPlatform string
 	// Referrer is a domain. Source, Medium and Term are campaign parameters.
 	Referrer string
@@ -107,9 +98,8 @@ type Signal struct {
 // Rule is a fraud rule.
 type Rule struct {
 	Name string
-	// Score is added to the score of the conversion if the rule fires. A rule with a
-	// score of 0 does not make the conversion suspicious, but its commission needs
-	// review.
+	// Score is added to the score of the conversion if the rule fires. A score of 0 is
+	// not suspicious, but requires a review.
 	Score       int
 	Description string
 	// SelfReferral says that the rule detects a partner who is also the buyer.

@@ -14,8 +14,7 @@ import (
 const (
 	// minToConvert is the least time that a person needs to buy something after a click.
 	minToConvert = 5 * time.Second
-	// MaxClicksInHour is the limit of clicks from one IP address within an hour. It is high
-	// because many people can share one IP address.
+	// MaxClicksInHour limits clicks from one IP address, which many people can share.
 	MaxClicksInHour = 100
 	// maxConversionsInHour is the limit of conversions of one partner within an hour.
 	maxConversionsInHour = 10
@@ -30,8 +29,7 @@ const (
 	maxRefundedPercent = 30
 )
 
-// allRules are all rules, those with the highest score first. Rules with equal scores are
-// sorted by name.
+// allRules are all rules, those with the highest score first, then by name.
 var allRules = slices.SortedFunc(slices.Values([]Rule{
 	{
 		Name: "self_referral_email", Score: 100, SelfReferral: true,
@@ -147,8 +145,7 @@ var allRules = slices.SortedFunc(slices.Values([]Rule{
 	return cmp.Or(cmp.Compare(b.Score, a.Score), strings.Compare(a.Name, b.Name))
 })
 
-// evidenceIf returns evidence if fires is true, and an empty text otherwise. Rules whose
-// evidence is always the same sentence use it.
+// evidenceIf returns evidence if fires is true, and an empty text otherwise.
 func evidenceIf(fires bool, evidence string) string {
 	if fires {
 		return evidence
@@ -191,19 +188,16 @@ func (d domainSet) contains(domain string) bool {
 	return false
 }
 
-// searchEngines holds names of search engines, as they occur in domains and in campaign
-// parameters.
+// searchEngines holds names of search engines, as in domains and campaign parameters.
 var searchEngines = wordSet("google bing yahoo duckduckgo yandex baidu ecosia qwant startpage naver seznam adwords googleads bingads")
 
-// searchAds are campaign media that name search ads. paidAds are campaign media of ads
-// of any kind.
+// searchAds are campaign media of search ads, paidAds those of ads of any kind.
 var (
 	searchAds = wordSet("paidsearch sem")
 	paidAds   = wordSet("cpc ppc paid")
 )
 
-// searchPlatforms holds the ad platforms of search engines, by the names that the
-// collector uses.
+// searchPlatforms holds ad platforms of search engines, as the collector names them.
 var searchPlatforms = wordSet("google microsoft yandex")
 
 func wordSet(list string) map[string]bool {
@@ -241,8 +235,7 @@ func paidSearch(f Facts, s Settings) string {
 	return ""
 }
 
-// isFromSearchEngine reports whether the campaign source or the referrer is a search
-// engine.
+// isFromSearchEngine reports whether campaign source or referrer is a search engine.
 func isFromSearchEngine(c Click) bool {
 	if searchEngines[compactText(c.Source)] {
 		return true
@@ -255,12 +248,10 @@ func isFromSearchEngine(c Click) bool {
 	return false
 }
 
-// compactText returns the letters and digits of a text in lower case: the result for
-// paid-search and Paid Search is paidsearch.
+// compactText returns paid-search and Paid Search as paidsearch, without other signs.
 func compactText(text string) string { return strings.ReplaceAll(spacedWords(text), " ", "") }
 
-// spacedWords returns the words of a text in lower case, with one space before and
-// after each word.
+// spacedWords returns the words in lower case, with one space before and after each.
 func spacedWords(text string) string {
 	return " " + strings.Join(strings.FieldsFunc(strings.ToLower(text), func(r rune) bool {
 		return !unicode.IsLetter(r) && !unicode.IsDigit(r)

@@ -54,16 +54,14 @@ type Item struct {
 	ProgramName string
 }
 
-// Balance is the sum of entries in one currency. It is negative if the partner
-// owes money.
+// Balance is the sum of entries in one currency. A negative one is owed by the partner.
 type Balance struct {
 	Currency     string
 	BalanceCents int64
 }
 
-// PartnerBalance is the amount that a partner is owed in one currency. PendingCents is
-// the sum of pending commissions, which are not in the ledger yet. PaidCents is the sum
-// of paid commissions.
+// PartnerBalance is what a partner is owed in one currency. PendingCents sums pending
+// commissions, which are not in the ledger yet, and PaidCents paid ones.
 type PartnerBalance struct {
 	Balance
 	PendingCents int64
@@ -97,9 +95,9 @@ type Participant struct {
 	Currency string // of the programme
 }
 
-// Entry returns the entry for the ledger of a participant. An erased participant can get
-// only adjustments. closed is the end of the closed periods, or nil. Errors:
-// PARTICIPANT_ERASED, PERIOD_CLOSED.
+// Entry returns the entry for the ledger of a participant; an erased one can get only
+// adjustments. closed ends the closed periods, or is nil. Errors: PARTICIPANT_ERASED,
+// PERIOD_CLOSED.
 func (e ManualEntry) Entry(p Participant, closed *time.Time) (Entry, error) {
 	if p.Erased && e.Type != EntryAdjustment {
 		return Entry{}, affiliate.Refuse(affiliate.ReasonParticipantErased)
@@ -139,8 +137,8 @@ func OccurredAt(t *time.Time, at time.Time) *time.Time {
 
 // Statement says what partners were owed at a time.
 type Statement struct {
-	// Balances is one page of the balances that are not 0, sorted by currency, then from
-	// the highest balance to the lowest.
+	// Balances is one page of the balances that are not 0, by currency, the highest
+	// first.
 	Balances []ParticipantBalance
 	// Count is the number of balances on all pages.
 	Count int64

@@ -30,16 +30,16 @@ type Details struct {
 	Method    Method
 	Hint      *string `db:"account_hint"` // see Account.Hint
 	UpdatedAt time.Time
-	// HeldUntil is the time until which new payouts leave out the partner. It is nil if the
-	// method is not held (MethodChange.Apply).
+	// HeldUntil is until when new payouts leave out the partner (MethodChange.Apply), or
+	// nil.
 	HeldUntil *time.Time
 }
 
 // MethodChange describes how a payout method or account is set.
 type MethodChange struct {
 	At time.Time
-	// FactorSince is when the second factor was enabled whose code authorised the change. It
-	// is nil if the password did.
+	// FactorSince is when the authorising second factor was enabled; nil for the
+	// password.
 	FactorSince *time.Time
 	// First means that the partner had no payout method before.
 	First bool
@@ -70,8 +70,7 @@ func (d Details) Notification(partner affiliate.UserID) []notification.Notificat
 	return account.Notification(holder, notification.NotifyPayoutMethodChanged, d.UpdatedAt, facts)
 }
 
-// Warning returns the mail about the new method to the former address of the partner's
-// account.
+// Warning returns the mail about the new method to the partner's former address.
 func (d Details) Warning(partner affiliate.UserID, name, formerAddress string) notification.Mail {
 	return notification.Mail{
 		ID:   affiliate.NewID[notification.MailID](d.UpdatedAt),
@@ -158,9 +157,8 @@ func parseBankAccount(s string) (account, problem string) {
 	return s, ""
 }
 
-// validIBAN checks the check digits of an IBAN (ISO 13616). The country and the check
-// digits are moved to the end, and letters become the numbers 10 to 35. The resulting
-// number must be 1 modulo 97.
+// validIBAN checks the check digits of an IBAN (ISO 13616): with country and check digits
+// at the end, and letters as 10 to 35, the number must be 1 modulo 97.
 func validIBAN(iban string) bool {
 	remainder := 0
 	for _, r := range iban[4:] + iban[:4] {

@@ -9,8 +9,7 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/notification"
 )
 
-// BatchStatus is the status of a batch. It is computed from the statuses of its
-// payouts, except for BatchAwaitingApproval.
+// BatchStatus is computed from the payouts' statuses, except for BatchAwaitingApproval.
 type BatchStatus string
 
 // The statuses (docs/merchant/payouts.md#pay-a-batch).
@@ -57,15 +56,13 @@ type Confirmation struct {
 	At   time.Time
 }
 
-// ConfirmationWindow is the time before a confirmation in which confirmed batches count
-// towards the limit of one member.
+// ConfirmationWindow is how long a confirmed batch counts towards a member's limit.
 const ConfirmationWindow = 24 * time.Hour
 
 // ConfirmationLimit is the amount that one member can confirm within ConfirmationWindow.
 type ConfirmationLimit struct {
 	Cents int64 // in minor units of each currency
-	// Confirmed has the totals of the batches of the same workspace and mode that were
-	// confirmed in the window, by currency.
+	// Confirmed has the totals of the scope's batches confirmed in the window.
 	Confirmed []Total
 }
 
@@ -139,8 +136,7 @@ func (n Counts) Status() BatchStatus {
 	return BatchCanceled
 }
 
-// Ended reports whether all payouts of the batch are paid, failed or canceled. Failed
-// payouts can still be retried.
+// Ended reports whether all payouts are paid, failed (which can be retried) or canceled.
 func (s BatchStatus) Ended() bool {
 	return s == BatchCompleted || s == BatchPartiallyFailed || s == BatchCanceled
 }
@@ -153,8 +149,7 @@ func (s BatchStatus) Cancelable() bool {
 	return s == BatchDraft || s == BatchAwaitingApproval || s == BatchConfirmed
 }
 
-// Follow returns the batch with the given counts of its payouts and the status that
-// results from them.
+// Follow returns the batch with the counts of its payouts and the resulting status.
 func (b Batch) Follow(counts Counts, at time.Time) Batch {
 	b.Status, b.Counts = counts.Status(), counts
 	if b.Status == BatchDraft && b.FirstConfirmedBy != nil {
@@ -174,8 +169,7 @@ func (b Batch) Refuse() *affiliate.Error {
 	return affiliate.RefuseStatus(affiliate.ReasonPayoutState, b.Status)
 }
 
-// AwaitingNotification returns the notification about a batch that awaits the confirmation
-// of another member.
+// AwaitingNotification returns the notification that another member must confirm.
 func (b Batch) AwaitingNotification(at time.Time) notification.Notification {
 	var payouts int64
 	for _, total := range b.Totals {
@@ -196,8 +190,7 @@ type Selection struct {
 	At       time.Time // the time of the request
 }
 
-// DraftBatch is a new batch with its payouts and their commissions. Counts and
-// Totals of the batch are not set yet.
+// DraftBatch is a new batch with its payouts and commissions, without counts and totals.
 type DraftBatch struct {
 	Batch       Batch
 	Payouts     []Payout

@@ -8,8 +8,7 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/participant"
 )
 
-// Due holds the amounts that could be paid to one participant in one currency, and
-// the data that decides whether they are paid.
+// Due holds what could be paid to one participant in one currency, and what decides it.
 type Due struct {
 	Payee
 	ProgramName       string
@@ -68,8 +67,7 @@ func (d Due) WithAccountOf(p Payout) Due {
 	return d
 }
 
-// WithCommissions returns d with the count, the amount and the period of the given
-// commissions.
+// WithCommissions returns d with the count, amount and period of the commissions.
 func (d Due) WithCommissions(commissions []Candidate) Due {
 	d.CommissionCount, d.CommissionCents, d.PeriodStart, d.PeriodEnd = int64(len(commissions)), 0, nil, nil
 	for _, c := range commissions {
@@ -90,9 +88,8 @@ func (d Due) WithCommissions(commissions []Candidate) Due {
 // busy. The move that marks payouts as paid takes about 0.3 ms for each commission.
 const MaxBatchCommissions = 25_000
 
-// FitBatch returns the elements of payable that fit into one batch. It prefers the
-// elements whose commissions have waited longest. The other elements are left for the
-// next batches.
+// FitBatch returns the elements that fit into one batch, those with the longest wait
+// first. The others are left for the next batches.
 func FitBatch(payable []Due) []Due {
 	waitingSince := func(d Due) time.Time {
 		if d.PeriodStart == nil {
@@ -110,8 +107,7 @@ func FitBatch(payable []Due) []Due {
 	return payable
 }
 
-// BatchParticipants returns the participants of the elements of due that are not excluded
-// and fit into one batch (see FitBatch).
+// BatchParticipants returns the participants of a new batch (Exclusion, FitBatch).
 func BatchParticipants(due []Due) []affiliate.ParticipantID {
 	payable := slices.DeleteFunc(slices.Clone(due), func(d Due) bool { return d.Exclusion() != "" })
 	var participants []affiliate.ParticipantID
@@ -129,14 +125,12 @@ type Candidate struct {
 	Payout      *affiliate.PayoutID `db:"payout_id"` // the payout with the commission; nil if no payout has it
 	AmountCents int64
 	ApprovedAt  time.Time
-	// Payable says that the status, the review flag and disputes of the commission
-	// allow a payout. It does not depend on Payout.
+	// Payable says that status, review flag and disputes allow a payout, new or old.
 	Payable bool
 }
 
-// LimitAmount returns d with an amount that is at most the amount of the payout. Later
-// bonuses are left for the next batch, so that a payout is never greater than the amount
-// that a member has seen and confirmed.
+// LimitAmount returns d with an amount that is at most the amount of the payout. So a
+// payout never exceeds what a member has seen and confirmed; bonuses wait for the next.
 func (d Due) LimitAmount(p Payout) Due {
 	if excess := d.AmountCents() - p.AmountCents; excess > 0 {
 		d.AdjustmentCents -= excess

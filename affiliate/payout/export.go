@@ -30,8 +30,7 @@ func (f ExportFormat) MaxRows() int64 {
 	return 0
 }
 
-// Method returns the only payout method that a file of the format contains. It is nil if a
-// file contains all methods.
+// Method returns the only payout method in a file of the format; nil for all methods.
 func (f ExportFormat) Method() *Method {
 	var method Method
 	switch f {
@@ -73,8 +72,8 @@ func (e Export) Positions() (after int64, last *int64) {
 	return end - rows, &end
 }
 
-// WholeUnits reports whether the amounts in the file must have no decimals although the
-// currency has them.
+// WholeUnits reports whether amounts must have no decimals although the currency has
+// them.
 func (e Export) WholeUnits() bool {
 	if e.Format != ExportPayPal || e.Currency == nil {
 		return false
@@ -90,9 +89,8 @@ type ExportTotal struct {
 	Fractions int64 // payouts to be paid whose amount is not a multiple of 100 minor units
 }
 
-// Choose returns the export with its currency, and the number of its parts. totals are the
-// payouts of the batch with the method of the export. Errors: VALIDATION_ERROR,
-// PAYOUT_STATE_INVALID.
+// Choose returns the export with its currency, and the number of its parts. totals are
+// those of the export's method. Errors: VALIDATION_ERROR, PAYOUT_STATE_INVALID.
 func (e Export) Choose(totals []ExportTotal) (export Export, parts int64, err error) {
 	var count, fractions int64
 	if e.Method != nil && e.Currency == nil {

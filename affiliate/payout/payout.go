@@ -147,8 +147,7 @@ var payoutMoves = map[Move]struct {
 	MoveFollow:     {[]Status{Draft, Pending}, "", ""},
 }
 
-// FollowsCommissions reports whether the amount of a payout with this status is lowered
-// when its commissions are reduced.
+// FollowsCommissions reports whether such a payout is lowered with its commissions.
 func (s Status) FollowsCommissions() bool {
 	return slices.Contains(payoutMoves[MoveFollow].from, s)
 }
@@ -158,15 +157,15 @@ type Transition struct {
 	Move  Move
 	Actor affiliate.Actor
 	At    time.Time
-	// Reference and PaidAt belong to MoveMarkPaid, and Reason to MoveMarkFailed. PaidAt is
-	// At if the service has chosen it.
+	// Reference and PaidAt belong to MoveMarkPaid, Reason to MoveMarkFailed. PaidAt is At
+	// by default.
 	Reference *string
 	PaidAt    time.Time
 	Reason    *string
 }
 
-// Apply returns the payout before and after the move. Errors: PAYOUT_STATE_INVALID,
-// VALIDATION_ERROR for PaidAt.
+// Apply returns the payout before and after. Errors: PAYOUT_STATE_INVALID,
+// VALIDATION_ERROR.
 func (t Transition) Apply(p Payout) (Change, *affiliate.Error) {
 	move := payoutMoves[t.Move]
 	if !slices.Contains(move.from, p.Status) {
@@ -226,8 +225,7 @@ func (p Payout) Refuse() *affiliate.Error {
 	return affiliate.RefuseStatus(affiliate.ReasonPayoutState, p.Status)
 }
 
-// sentCents returns the amount that was sent: the whole amount while the payout is
-// processing or paid, otherwise 0.
+// sentCents returns the amount if the payout is processing or paid, otherwise 0.
 func (p Payout) sentCents() int64 {
 	if p.Status == Processing || p.Status == Paid {
 		return p.AmountCents
@@ -264,8 +262,7 @@ func (c Change) LedgerEntry() *ledger.Entry {
 	}
 }
 
-// Event returns the webhook event of the change. commissions are the commissions of the
-// payout. ok is false if the move has no event.
+// Event returns the webhook event about a payout with these commissions, if it has one.
 func (c Change) Event(commissions []affiliate.CommissionID) (event affiliate.Event, ok bool) {
 	name := payoutMoves[c.Transition.Move].event
 	if name == "" {
@@ -277,16 +274,14 @@ func (c Change) Event(commissions []affiliate.CommissionID) (event affiliate.Eve
 	return event, true
 }
 
-// CreatedEvent returns the webhook event of a new payout. commissions are the
-// commissions of the payout.
+// CreatedEvent returns the webhook event of a new payout with these commissions.
 func (p Payout) CreatedEvent(commissions []affiliate.CommissionID) affiliate.Event {
 	event := affiliate.NewEvent(p.Scope, affiliate.EventPayoutCreated, p.CreatedAt, p.object(commissions), nil)
 	event.Partner, event.Program = &p.Partner, &p.Program
 	return event
 }
 
-// MaxEventCommissions is the greatest number of commissions that the event of a payout
-// lists.
+// MaxEventCommissions is the greatest number of commissions in the event of a payout.
 const MaxEventCommissions = 200
 
 // Object is the object of every payout.* event. Its keys, their order and
@@ -315,8 +310,7 @@ func (p Payout) object(commissions []affiliate.CommissionID) Object {
 	}
 }
 
-// MaxPaidAge is the longest time between PaidAt and the request that marks a payout as
-// paid.
+// MaxPaidAge is the longest time between PaidAt and the request that reports it.
 const MaxPaidAge = 90 * 24 * time.Hour
 
 // checkPaidAt returns a VALIDATION_ERROR if the payout cannot have been paid at PaidAt.

@@ -40,8 +40,8 @@ func fold(ctx context.Context, db *postgres.DB, log *slog.Logger, scope affiliat
 	return r, nil
 }
 
-// foldNext takes the oldest entries from the log and adds them to the sums. more is true if
-// entries may be left.
+// foldNext adds the oldest entries of the log to the sums. more says that more may be
+// left.
 func foldNext(ctx context.Context, tx *postgres.Tx, log *slog.Logger, scope affiliate.Scope, now time.Time) (more bool, err error) {
 	entries, more, err := rollups.TakeEntries(ctx, tx, scope)
 	if err != nil || len(entries) == 0 {
@@ -70,9 +70,8 @@ func foldNext(ctx context.Context, tx *postgres.Tx, log *slog.Logger, scope affi
 	return more, nil
 }
 
-// addWaiting adds the entries of the log of the selected workspaces to the sums. If this fails,
-// or if another transaction changes the sums for a long time, the response does not contain the
-// entries.
+// addWaiting adds the entries of the log of the selected workspaces to the sums. If this
+// fails or takes too long, the response does not contain them.
 func (s *Service) addWaiting(ctx context.Context, selected selection) {
 	left := requestBudget()
 	adding, cancel := context.WithTimeout(ctx, maxLastAdding)
@@ -121,10 +120,9 @@ func (s *Service) addEntries(ctx context.Context, scope affiliate.Scope, left *b
 	return !more, err
 }
 
-// addClicks adds the clicks of the entries to the sums. It leaves out the personal values of
-// the clicks of erased participants, because an erasure does not change the log. It also leaves
-// out entries that cannot be read, so that they do not stop all others. The command
-// `core analytics recount` counts their clicks.
+// addClicks adds the clicks of the entries to the sums, without the personal values of
+// erased participants, which the log keeps. It leaves out entries that cannot be read, so
+// that they do not stop all others. `core analytics recount` counts their clicks.
 func addClicks(
 	ctx context.Context, tx *postgres.Tx, log *slog.Logger, scope affiliate.Scope, entries []analytics.LogEntry, sums analytics.Sums, weights analytics.Weights,
 ) error {
@@ -195,8 +193,8 @@ func conversionsOf(entries []analytics.LogEntry) []affiliate.ConversionID {
 // attributed to a click that ingestion has not stored yet.
 const maxClickDelay = 24 * time.Hour
 
-// addFirsts sets FirstOfCustomer in before and after. It adds the conversions that are no longer
-// or now the first of their customers to both.
+// addFirsts sets FirstOfCustomer in both, and adds conversions that become or stop being
+// first.
 func addFirsts(
 	ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, refs []string, counted, current map[string]*analytics.Customer,
 	before, after map[affiliate.ConversionID]analytics.Conversion,
@@ -240,8 +238,8 @@ func addFirsts(
 	return nil
 }
 
-// addSums selects the values that are counted separately and adds the changes of the sums, and of
-// the sums of programmes, to the stored sums.
+// addSums selects the separate values and adds the changes, also of programmes, to the
+// sums.
 func addSums(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, changes analytics.Sums, weights analytics.Weights) error {
 	changes.DropEmpty()
 	if len(changes) == 0 {
@@ -298,8 +296,7 @@ func requestBudget() *budget {
 
 func longBudget() *budget { return &budget{until: time.Now().Add(24 * time.Hour), wait: time.Minute} }
 
-// pause waits until the next attempt to get the lock. It returns false if the budget does not
-// allow this.
+// pause waits until the next attempt to get the lock, if the budget allows this.
 func (b *budget) pause(ctx context.Context) (bool, error) {
 	if b.wait < lockPause {
 		return false, nil

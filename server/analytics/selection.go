@@ -14,8 +14,7 @@ import (
 	rollups "github.com/tributary-hq/tributary/storage/postgres/analytics"
 )
 
-// selection is what a caller has selected: the targets whose sums are read, and how they are
-// shown.
+// selection is what a caller has selected: whose sums are read, and how they are shown.
 type selection struct {
 	mode    affiliate.Mode
 	targets []analytics.Target
@@ -62,8 +61,7 @@ func filterOf(req request) filter {
 	return f
 }
 
-// selectWorkspace returns the selection of a member on the routes of the workspace. Errors:
-// NOT_FOUND.
+// selectWorkspace selects for a member on the routes of the workspace. Errors: NOT_FOUND.
 func (s *Service) selectWorkspace(ctx context.Context, req request) (selection, error) {
 	f, scope := filterOf(req), server.PrincipalFrom(ctx).Scope()
 	if f != (filter{}) {
@@ -87,8 +85,7 @@ func (s *Service) selectWorkspace(ctx context.Context, req request) (selection, 
 	return found, nil
 }
 
-// selectProgram returns the selection of a member on the routes of a programme. Errors:
-// NOT_FOUND.
+// selectProgram selects for a member on the routes of a programme. Errors: NOT_FOUND.
 func (s *Service) selectProgram(ctx context.Context, req request) (selection, error) {
 	if _, err := server.PathID[affiliate.ProgramID](req.GetProgramId()); err != nil {
 		return selection{}, err

@@ -1,5 +1,4 @@
-// Package analytics keeps the sums of the analytics and serves the analytics routes of
-// workspaces, programmes and partners.
+// Package analytics keeps the sums of the analytics and serves its routes.
 //
 //	clicks, conversions, refunds, reviews ──▶ analytics_log ──job, requests──▶ sums ──▶ routes
 //
@@ -87,8 +86,7 @@ func (s *Service) GetAnalyticsTimeseries(ctx context.Context, req *affiliatev1.A
 	return s.timeseries(ctx, req, s.selectWorkspace)
 }
 
-// GetProgramAnalyticsTimeseries returns the numbers of the intervals of a period, of a
-// programme.
+// GetProgramAnalyticsTimeseries returns the numbers of intervals, of a programme.
 func (s *Service) GetProgramAnalyticsTimeseries(ctx context.Context, req *affiliatev1.ProgramAnalyticsRequest) (*affiliatev1.AnalyticsTimeseries, error) {
 	return s.timeseries(ctx, req, s.selectProgram)
 }
@@ -160,8 +158,7 @@ func (s *Service) Check(message proto.Message) affiliate.Violations {
 	return found
 }
 
-// NewGauges returns the gauge of the changes that the analytics do not contain yet. now is
-// its clock.
+// NewGauges returns the gauge of changes that the analytics lack. now is its clock.
 func NewGauges(db *postgres.DB, now func() time.Time) *server.Gauges {
 	return server.NewGauges("analytics", func(ctx context.Context, set server.SetGauge) error {
 		at, err := rollups.Oldest(ctx, db)
@@ -182,11 +179,9 @@ const (
 	interval = 2 * time.Second
 	// maxScopes is the maximum number of workspaces and modes that a run looks up at once.
 	maxScopes = 1000
-	// maxRunTime is the time after which a run starts no further transaction. The next run
-	// adds the remaining entries.
+	// maxRunTime is the time after which a run starts no further transaction.
 	maxRunTime = 30 * time.Second
-	// timeout is the time after which a run is cancelled, for example because the database is
-	// slow.
+	// timeout is when a run is cancelled, for example because the database is slow.
 	timeout = time.Minute
 )
 

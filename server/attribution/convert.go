@@ -238,8 +238,7 @@ func clickToProto(c attribution.ClickDetail) *affiliatev1.AttributedClick {
 	return out
 }
 
-// text converts a pointer to a string type into a pointer to a string. It returns nil if
-// value is nil.
+// text converts a pointer to a string type into a pointer to a string; nil stays nil.
 func text[S ~string](value *S) *string {
 	if value == nil {
 		return nil

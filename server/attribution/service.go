@@ -1,7 +1,6 @@
 // Package attribution serves the attribution decisions about conversions. A decision
 // explains why a conversion was or was not attributed to a participant, and how its
-// commission was calculated. A newer decision about the same conversion supersedes the
-// older one. The newest decision is in force.
+// commission was calculated. The newest decision about a conversion is in force.
 //
 //	conversion ── newest decision (in force) ── older decision ── older decision …
 //
@@ -57,8 +56,7 @@ type Service struct {
 // New returns the service. reports is the service to which merchants report conversions.
 func New(db *postgres.DB, reports Reports) *Service { return &Service{db: db, reports: reports} }
 
-// Check implements server.Checker. A simulation is validated like a report of the same
-// conversion.
+// Check implements server.Checker. A simulation is validated like a report.
 func (s *Service) Check(req proto.Message) affiliate.Violations {
 	switch req := req.(type) {
 	case *affiliatev1.ListDecisionsRequest:
@@ -125,8 +123,7 @@ func (s *Service) ListDecisions(ctx context.Context, req *affiliatev1.ListDecisi
 	}, nil
 }
 
-// GetAttributedClick returns a click and the conversions that were reported with the
-// click's id.
+// GetAttributedClick returns a click and the conversions that were reported with its id.
 func (s *Service) GetAttributedClick(ctx context.Context, req *affiliatev1.GetAttributedClickRequest) (*affiliatev1.AttributedClick, error) {
 	id, err := server.PathID[affiliate.ClickID](req.GetClickId())
 	if err != nil {

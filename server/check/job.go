@@ -30,12 +30,10 @@ import (
 )
 
 const (
-	// sinceMidnight is the time from midnight UTC to the nightly run, which therefore
-	// starts at 03:30 UTC.
+	// sinceMidnight is the time of the nightly run: 03:30 UTC.
 	sinceMidnight = 3*time.Hour + 30*time.Minute
-	// timeout is the longest time that a run may take. It is limited because a run keeps
-	// a snapshot of the database open. It is also shorter than the time after which River
-	// treats a running job as lost.
+	// timeout is the longest time of a run, which keeps a snapshot open. It is shorter
+	// than the time after which River treats a running job as lost.
 	timeout = 5 * time.Minute
 )
 
@@ -47,8 +45,7 @@ type Worker struct {
 	now func() time.Time
 }
 
-// New returns a Worker. now is the clock of this process. One check compares it with the
-// clock of the database.
+// New returns a Worker. One check compares now with the clock of the database.
 func New(db *postgres.DB, log *slog.Logger, now func() time.Time) *Worker {
 	return &Worker{db: db, log: log, now: now}
 }
@@ -65,9 +62,8 @@ func (nightly) Next(now time.Time) time.Time {
 	return next
 }
 
-// PeriodicJob returns the job that a River client inserts every day at 03:30 UTC. If the
-// job fails, the checks run again the next night. An operator who does not want to wait
-// can run `core check`.
+// PeriodicJob returns the job that a River client inserts every day at 03:30 UTC. If it
+// fails, an operator can run `core check`.
 func PeriodicJob() *river.PeriodicJob {
 	return server.OneAtATime(nightly{}, affiliate.CheckAccounts{}, false)
 }
@@ -75,9 +71,8 @@ func PeriodicJob() *river.PeriodicJob {
 // Timeout returns the longest time that one run may take.
 func (w *Worker) Timeout(*river.Job[affiliate.CheckAccounts]) time.Duration { return timeout }
 
-// Work runs the checks, stores their results and logs violations, which are the
-// differences that the checks have found. Violations do not make the job fail, because a
-// retry would find the same violations.
+// Work runs the checks, stores their results and logs violations. They do not make the
+// job fail, because a retry would find the same ones.
 func (w *Worker) Work(ctx context.Context, _ *river.Job[affiliate.CheckAccounts]) error {
 	results, err := Run(ctx, w.db, w.now) // with an error, the results of the checks before it
 	compared := int64(0)
@@ -116,8 +111,7 @@ func Violated(results []affiliate.CheckResult) int {
 	return n
 }
 
-// Print writes the results as text: one line for each check, followed by one line for
-// each violation in the result.
+// Print writes a line for each check, followed by one for each violation.
 func Print(w io.Writer, results []affiliate.CheckResult) error {
 	for _, r := range results {
 		verdict := "ok      "
@@ -141,9 +135,8 @@ func Print(w io.Writer, results []affiliate.CheckResult) error {
 	return nil
 }
 
-// NewGauges returns the gauges of the latest results. A check that has never run counts as
-// if it had run at the start of this process, so that an alert about old results does not
-// fire for a new service.
+// NewGauges returns the gauges of the latest results. A check that has never run counts
+// from the start of this process, so that a new service has no alert.
 func NewGauges(db *postgres.DB, now func() time.Time) *server.Gauges {
 	started := now()
 	return server.NewGauges("checks", func(ctx context.Context, set server.SetGauge) error {

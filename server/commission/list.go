@@ -51,15 +51,13 @@ type exportRequest interface {
 type routeKind bool
 
 const (
-	// workspaceRoute is a route for all programmes of the workspace. The request can name
-	// one programme as a filter.
+	// workspaceRoute is a route for all programmes, or for one in a filter.
 	workspaceRoute routeKind = false
 	// programRoute is a route whose path contains the programme.
 	programRoute routeKind = true
 )
 
-// filter returns the filter of a request. Errors: VALIDATION_ERROR, and the errors of
-// parseOwnProgram.
+// filter returns the filter of a request. Errors: VALIDATION_ERROR and parseOwnProgram's.
 func (s *Service) filter(ctx context.Context, req filterRequest, needsReview *bool, route routeKind) (commission.Filter, error) {
 	created, wrong := affiliate.ParsePeriod(req.GetDateFrom(), req.GetDateTo(), req.GetTimezone())
 	if err := wrong.Err(); err != nil {
@@ -118,8 +116,7 @@ func orderOf(req orderRequest) commission.Order {
 	return order
 }
 
-// ListCommissions returns one page of the commissions of the caller's workspace and mode.
-// The request can name a programme as a filter.
+// ListCommissions returns one page of the commissions of the workspace or a programme.
 func (s *Service) ListCommissions(ctx context.Context, req *affiliatev1.ListCommissionsRequest) (*affiliatev1.ListCommissionsResponse, error) {
 	return s.list(ctx, req, req.NeedsReview, workspaceRoute)
 }

@@ -41,8 +41,8 @@ func rejection(reason *string, code affiliatev1.RejectionCode) commission.Transi
 	return t
 }
 
-// review applies the transition t to the commission in the request's path. The caller
-// becomes the actor of the transition.
+// review applies the transition t to the commission in the path, with the caller as
+// actor.
 func (s *Service) review(ctx context.Context, req commissionRequest, t commission.Transition) (*affiliatev1.Commission, error) {
 	var err error
 	if t.Program, t.Commission, err = s.pathIDs(ctx, req); err != nil {
@@ -57,9 +57,8 @@ func (s *Service) review(ctx context.Context, req commissionRequest, t commissio
 }
 
 // Move applies a transition to a commission and returns the changed commission.
-// Concurrent transitions of one commission run one after the other. A transition is
-// rejected if the current status of the commission does not allow it. Errors: NOT_FOUND,
-// and the errors of LockedCommission.Move.
+// Concurrent transitions run one after the other. Errors: NOT_FOUND, and those of
+// commission.Locked.Move.
 func Move(ctx context.Context, db *postgres.DB, t commission.Transition) (commission.Detail, error) {
 	var detail commission.Detail
 	err := db.InTx(ctx, func(tx *postgres.Tx) error {

@@ -10,8 +10,7 @@
 // e-mail addresses.
 //
 // Automatic approval may run some seconds after the end of the hold period. A list and
-// its statistics come from two requests, so they can differ if a commission changes
-// between the requests.
+// its statistics come from two requests, so they can differ.
 package commission
 
 import (
@@ -40,8 +39,7 @@ type Service struct {
 // New returns a Service; now is its clock.
 func New(db *postgres.DB, now func() time.Time) *Service { return &Service{db: db, now: now} }
 
-// currentTime returns the current time in UTC, truncated to the precision of the API,
-// which is milliseconds.
+// currentTime returns the current time in UTC, truncated to milliseconds as in the API.
 func (s *Service) currentTime() time.Time { return s.now().UTC().Truncate(time.Millisecond) }
 
 // GetCommission reads one commission.
@@ -57,8 +55,7 @@ func (s *Service) GetCommission(ctx context.Context, req *affiliatev1.GetCommiss
 	return readerOf(ctx).detail(detail, s.currentTime()), nil
 }
 
-// commissionRequest is a request whose path names one commission. The programme is empty if
-// the path has none.
+// commissionRequest is a request about one commission, whose path may have no programme.
 type commissionRequest interface {
 	GetProgramId() string
 	GetCommissionId() string
@@ -79,8 +76,7 @@ func (s *Service) pathIDs(ctx context.Context, req commissionRequest) (program a
 	return program, id, err
 }
 
-// reader converts commissions to messages that contain only data which the caller may
-// read.
+// reader converts commissions to messages with only what the caller may read.
 type reader struct {
 	// masked is true if the messages must contain masked e-mail addresses.
 	masked bool

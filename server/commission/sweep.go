@@ -20,11 +20,9 @@ const (
 	// SweepInterval is the time between two sweeps. A sweep searches for commissions
 	// whose hold period has ended and approves them.
 	SweepInterval = 5 * time.Second
-	// sweepLimit is the maximum number of commissions that one sweep approves. The next
-	// sweep approves the remaining commissions.
+	// sweepLimit is the maximum number of commissions that one sweep approves.
 	sweepLimit = 1000
-	// sweepTimeout is the longest time that a sweep may take. It is longer than
-	// SweepInterval, so sweeps may overlap.
+	// sweepTimeout is the longest time of a sweep, so sweeps may overlap.
 	sweepTimeout = time.Minute
 )
 
@@ -41,9 +39,8 @@ func NewSweepWorker(db *postgres.DB, log *slog.Logger, now func() time.Time) *Sw
 	return &SweepWorker{db: db, log: log, now: now}
 }
 
-// SweepJob returns the periodic job that a River client inserts every SweepInterval. A
-// job that fails is not retried, because the next sweep approves the remaining
-// commissions.
+// SweepJob returns the periodic job that a River client inserts every SweepInterval. The
+// next sweep replaces a failed job.
 func SweepJob() *river.PeriodicJob {
 	return river.NewPeriodicJob(river.PeriodicInterval(SweepInterval), func() (river.JobArgs, *river.InsertOpts) {
 		return commission.ApproveDueCommissions{}, &river.InsertOpts{MaxAttempts: 1}
@@ -55,8 +52,8 @@ func (w *SweepWorker) Timeout(*river.Job[commission.ApproveDueCommissions]) time
 	return sweepTimeout
 }
 
-// Work runs one sweep. If some commissions cannot be approved, Work logs their number and
-// the first error, but the job does not fail.
+// Work runs one sweep. Failed approvals are logged, with their number and the first
+// error.
 func (w *SweepWorker) Work(ctx context.Context, _ *river.Job[commission.ApproveDueCommissions]) error {
 	sweep, err := ApproveDue(ctx, w.db, w.now().UTC().Truncate(time.Millisecond), sweepLimit)
 	if sweep.Failed > 0 {
@@ -112,8 +109,7 @@ func ApproveDue(ctx context.Context, db *postgres.DB, now time.Time, limit int) 
 }
 
 // approveDue locks a commission and approves it if it is still due. Errors: NOT_FOUND if
-// another transaction has locked the commission, and the errors of LockedCommission.Move
-// if the commission is no longer due.
+// it is locked, and those of commission.Locked.Move.
 func approveDue(ctx context.Context, db *postgres.DB, d commission.DueCommission, now time.Time) error {
 	return db.InTx(ctx, func(tx *postgres.Tx) error {
 		locked, err := commissions.TryLock(ctx, tx, d.Scope, d.Program, d.ID)

@@ -33,16 +33,14 @@ const (
 // each item. An item that is malformed fails and does not affect the other items.
 //
 // Items with the same external id or the same customer are recorded in the order of the
-// request. If several items have the same external id, the first of them that does not
-// fail is therefore recorded, and the items after it are duplicates. The payments of a
-// customer are numbered in the order of the request. All other items are recorded in any
-// order. An internal error ends the request. Conversions that were recorded before the
-// error stay recorded.
+// request. So of several items with one external id, the first that does not fail is
+// recorded and the others are duplicates, and the payments of a customer are numbered in
+// order. All other items are recorded in any order. An internal error ends the request.
+// Conversions that were recorded before the error stay recorded.
 //
 // If the request has an Idempotency-Key, each item has its own key, which is derived from
-// the key of the request. A client can therefore send the same batch again. Items that
-// are already recorded then have the same result as in the first response, and the
-// remaining items are recorded.
+// it. A client can send the same batch again: items that are recorded have the same
+// result as in the first response, and the others are recorded.
 func (s *Service) ReportConversions(ctx context.Context, req *affiliatev1.ReportConversionsRequest) (*affiliatev1.ReportConversionsResponse, error) {
 	now, scope := s.now(), server.PrincipalFrom(ctx).Scope()
 	faults, spellings := s.faultsOf(req), req.GetSpellings()
@@ -86,9 +84,8 @@ func (s *Service) ReportConversions(ctx context.Context, req *affiliatev1.Report
 	})
 }
 
-// batch is the state of one ReportConversions call. The items run in several goroutines.
-// No lock is needed, because the goroutine of item i writes to results[i] and replayed[i]
-// and to no other element.
+// batch is the state of one ReportConversions call. The items run in several goroutines
+// without a lock, as the one of item i writes only results[i] and replayed[i].
 type batch struct {
 	service   *Service
 	faults    map[int]affiliate.Violations // by index; valid items have no entry
@@ -100,15 +97,13 @@ type batch struct {
 	replayed  []bool
 }
 
-// run records all items. It records the items of a chain one after the other, and
-// different chains in parallel.
+// run records all items: those of a chain in order, and different chains in parallel.
 func (b *batch) run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(maxParallelItems)
 	for _, indices := range b.chains() {
 		group.Go(func() (err error) {
-			// The server's interceptors recover panics in the goroutine of the call, but
-			// this is another goroutine.
+			// The interceptors recover panics in the goroutine of the call only.
 			defer func() {
 				if p := recover(); p != nil {
 					err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
@@ -126,9 +121,8 @@ func (b *batch) run(ctx context.Context) error {
 }
 
 // chains groups the indices of the items into chains. The items of a chain must be
-// recorded in the order of the request. Two items with the same external id or the same
-// customer are in the same chain. If item a is in a chain with item b, and b is in a
-// chain with c, all three are in one chain.
+// recorded in the order of the request. Items with the same external id or customer are
+// in one chain, also through a third item.
 func (b *batch) chains() [][]int {
 	// This is a union-find data structure. root[i] is i or an earlier item of the same
 	// chain. The function first follows root to the first item of the chain.
@@ -165,8 +159,7 @@ func (b *batch) chains() [][]int {
 // report records the conversion of item i and sets the result of the item. If it returns
 // an error, the whole request must end with this error.
 func (b *batch) report(ctx context.Context, i int) error {
-	// An internal error of another item cancels the context. No further item is recorded
-	// after that.
+	// An internal error of another item cancels the context, and ends the recording.
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -201,9 +194,8 @@ func (b *batch) report(ctx context.Context, i int) error {
 }
 
 // faultsOf validates the items of a batch and returns the violations by the index of the
-// item. The gateway adds violations (item_faults) to the request for each field of an item
-// that it could not decode. faultsOf adds its own violations, except those that can be
-// consequences of a missing field.
+// item. The request has violations (item_faults) of fields that the gateway could not
+// decode. faultsOf adds its own, except those that can follow from a missing field.
 func (s *Service) faultsOf(req *affiliatev1.ReportConversionsRequest) map[int]affiliate.Violations {
 	faults := map[int]affiliate.Violations{}
 	for _, fault := range req.GetItemFaults() {
@@ -263,9 +255,8 @@ func detailsOf(i int, wrong affiliate.Violations, spellings map[string]string) [
 	return details
 }
 
-// find looks up the click of an item. Before waitUntil it waits for a click that is not
-// stored yet, in the same way as a single report. After waitUntil it looks once and does
-// not wait.
+// find looks up the click of an item. Before waitUntil it waits like a single report for
+// a click that is not stored yet. After that it looks once.
 func (b *batch) find(ctx context.Context, workspace affiliate.WorkspaceID, id affiliate.ClickID) (*attribution.FoundClick, error) {
 	l := b.service.lookup
 	if l.now().Before(b.waitUntil) {

@@ -21,11 +21,10 @@ func eventOf(r *affiliatev1.ReportConversionRequest) affiliate.EventType {
 	return affiliate.EventType(server.EnumName(r.GetEventType()))
 }
 
-// conversionOf converts a valid request to the conversion that is recorded. It
-// hashes the data that identifies the buyer, so that later steps do not have the data in
-// clear text. Two parts of the data stay in clear text for the fraud rules: the domain of
-// the buyer's e-mail address, and the network prefix of the buyer's IP address. The
-// network prefix is not stored.
+// conversionOf converts a valid request to the conversion that is recorded. It hashes the
+// data that identifies the buyer, so that later steps do not have the data in clear text.
+// Only the domain of the e-mail address and the network prefix of the IP address, which
+// is not stored, stay in clear text for the fraud rules.
 func (s *Service) conversionOf(
 	ctx context.Context, scope affiliate.Scope, r *affiliatev1.ReportConversionRequest, now time.Time,
 ) (conversion.Conversion, error) {
@@ -93,8 +92,7 @@ func (s *Service) conversionOf(
 }
 
 // responseOf converts the outcome of a report to the response. It uses no other data,
-// because the outcome is stored under the Idempotency-Key, and the response to a repeated
-// request is created from the stored outcome.
+// because a repeated request gets its response from the stored outcome.
 func responseOf(o conversion.ReportOutcome) *affiliatev1.ReportConversionResponse {
 	c, a := o.Conversion, o.Attribution
 	response := &affiliatev1.ReportConversionResponse{
@@ -153,11 +151,10 @@ func (h hasher) ipAddress(workspace affiliate.WorkspaceID, addr netip.Addr, now 
 	return h.keys.Sum(workspace, "customer_ip "+now.UTC().Format("2006-01"), addr.Unmap().String()).First()
 }
 
-// agents returns two hashes of a user agent for each hash key: the hash for the current month
-// and the hash for the previous month. The first is the hash of new data. The stored hash of a
-// partner's or visitor's user agent depends on the month in which it was stored. With the two
-// hashes, the buyer's user agent can be compared with hashes that were stored in these two
-// months.
+// agents returns two hashes of a user agent for each hash key: the hash for the current
+// month and the hash for the previous month. The first is the hash of new data. The
+// hashes of partners' and visitors' user agents depend on the month in which they were
+// stored, so the two can be compared with those of these two months.
 func (h hasher) agents(agent string, now time.Time) [][]byte {
 	year, month, _ := now.UTC().Date()
 	lastMonth := time.Date(year, month, 0, 0, 0, 0, 0, time.UTC) // day 0 is the last day of the previous month
@@ -165,8 +162,7 @@ func (h hasher) agents(agent string, now time.Time) [][]byte {
 	return append(fraud.AgentHash(keys, agent, now), fraud.AgentHash(keys, agent, lastMonth)...)
 }
 
-// buyer returns the data about the buyer that can be derived from a stored conversion.
-// The fraud rules compare this data.
+// buyer returns what the fraud rules compare of the buyer of a stored conversion.
 func (h hasher) buyer(c conversion.Conversion) attribution.Buyer {
 	var b attribution.Buyer
 	if c.CustomerEmailHash != nil {

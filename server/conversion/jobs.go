@@ -28,8 +28,7 @@ const (
 	// sweepBatches batches. The next sweep continues after the last row.
 	sweepBatch   = 1000
 	sweepBatches = 20
-	// awaitedBatch is the maximum number of waiting conversions that one query reads
-	// after their click has arrived.
+	// awaitedBatch limits the waiting conversions that one query reads.
 	awaitedBatch = 100
 )
 
@@ -41,8 +40,7 @@ func (s *Service) AddWorkers(workers *river.Workers) {
 	river.AddWorker(workers, &reverseWorker{service: s})
 }
 
-// PeriodicJobs returns the jobs that run the sweeps. A River client inserts them every
-// sweepInterval.
+// PeriodicJobs returns the jobs that run the sweeps, every sweepInterval.
 func (s *Service) PeriodicJobs() []*river.PeriodicJob {
 	return []*river.PeriodicJob{server.OneAtATime(river.PeriodicInterval(sweepInterval), sweepAwaited{}, true), server.OneAtATime(river.PeriodicInterval(sweepInterval), sweepRefunds{}, true)}
 }
@@ -56,18 +54,16 @@ func (w *awaitedWorker) Work(ctx context.Context, job *river.Job[conversion.Attr
 	return w.service.AttributeAwaited(ctx, job.Args.AwaitedClick)
 }
 
-// AttributeAwaited makes new decisions about all conversions that wait for a click, if
-// the click has arrived. Several calls can run at the same time. Each conversion is still
-// attributed only once. If the attribution of one conversion fails, the other conversions
-// are still attributed.
+// AttributeAwaited makes new decisions about all conversions that wait for a click that
+// has arrived. Parallel calls attribute each conversion once. A failure of one conversion
+// does not affect the others.
 func (s *Service) AttributeAwaited(ctx context.Context, click click.AwaitedClick) error {
 	for {
 		waiting, err := conversions.WaitingConversions(ctx, s.db, click.Workspace, click.Click, awaitedBatch)
 		if err != nil || len(waiting) == 0 {
 			return err
 		}
-		// The click is read again for each batch of conversions, because the click's
-		// programme may have changed.
+		// The click is read again for each batch, because its programme may have changed.
 		found, err := s.clicks.Find(ctx, click.Workspace, click.Click)
 		if err != nil || found == nil {
 			return err
@@ -84,9 +80,8 @@ func (s *Service) AttributeAwaited(ctx context.Context, click click.AwaitedClick
 	}
 }
 
-// errSuperseded rolls back the transaction of a late attribution. It means that another
-// decision about the conversion was stored, or its buyer was erased, after the conversion was
-// read.
+// errSuperseded rolls back a late attribution. It means that another decision was stored,
+// or the buyer erased, after the conversion was read.
 var errSuperseded = errors.New("the conversion has changed")
 
 // attributeLate makes a new decision about a conversion whose click has arrived, and ends
@@ -154,11 +149,10 @@ func (w *sweepWorker) Work(ctx context.Context, _ *river.Job[sweepAwaited]) erro
 	return err
 }
 
-// SweepAwaited runs one sweep, which starts after the click in cursor. It returns the
-// cursor for the next sweep. The cursor is zero if the sweep has reached the last click,
-// and the next sweep then starts with the first click. If the conversions of one click
-// cannot be attributed, SweepAwaited continues with the other clicks. A later sweep tries
-// the failed click again.
+// SweepAwaited runs one sweep after the click in cursor and returns the cursor for the
+// next one. The cursor is zero after the last click, so the next sweep starts with the
+// first. If the conversions of one click cannot be attributed, SweepAwaited continues
+// with the other clicks, and a later sweep tries again.
 func (s *Service) SweepAwaited(ctx context.Context, cursor click.AwaitedClick) (click.AwaitedClick, error) {
 	var failed error
 	for range sweepBatches {
@@ -176,9 +170,8 @@ func (s *Service) SweepAwaited(ctx context.Context, cursor click.AwaitedClick) (
 	return cursor, errors.Join(failed, s.dropExpired(ctx, conversions.DropExpiredAwaited))
 }
 
-// dropExpired deletes expired rows. The function drop deletes one batch of these rows and
-// returns their number. dropExpired calls drop until a batch has fewer than sweepBatch
-// rows, but at most sweepBatches times.
+// dropExpired calls drop, which deletes one batch of expired rows and returns their
+// number, until a batch is not full, but at most sweepBatches times.
 func (s *Service) dropExpired(ctx context.Context, drop func(ctx context.Context, db *postgres.DB, now time.Time, limit int) (int64, error)) error {
 	for range sweepBatches {
 		if dropped, err := drop(ctx, s.db, s.now(), sweepBatch); err != nil || dropped < sweepBatch {

@@ -15,8 +15,7 @@ import (
 	conversions "github.com/tributary-hq/tributary/storage/postgres/conversion"
 )
 
-// ListConversions returns one page of the conversions of the caller's workspace and mode,
-// newest first.
+// ListConversions returns one page of the caller's conversions, newest first.
 func (s *Service) ListConversions(ctx context.Context, req *affiliatev1.ListConversionsRequest) (*affiliatev1.ListConversionsResponse, error) {
 	filter, err := filterOf(req)
 	if err != nil {
@@ -141,9 +140,8 @@ func detailOf(detail conversion.Detail) (*affiliatev1.Conversion, error) {
 }
 
 // Prepare converts a valid report to a conversion and to the inputs of a decision about
-// the conversion. It stores nothing. It looks up the click once and does not wait for a
-// click that is not stored yet. Errors: NO_ATTRIBUTION_SIGNAL if the report names no click,
-// promo code and customer.
+// the conversion. It stores nothing. It looks up the click once, without waiting. Errors:
+// NO_ATTRIBUTION_SIGNAL.
 func (s *Service) Prepare(
 	ctx context.Context, scope affiliate.Scope, req *affiliatev1.ReportConversionRequest,
 ) (conversion.Conversion, attribution.Inputs, error) {
@@ -162,8 +160,7 @@ func (s *Service) Prepare(
 	return c, in, err
 }
 
-// findNow looks up a click once, in Postgres and in the click stream. Unlike find, it
-// does not wait.
+// findNow looks up a click once, in Postgres and in the click stream, without waiting.
 func (l lookup) findNow(ctx context.Context, workspace affiliate.WorkspaceID, id affiliate.ClickID) (*attribution.FoundClick, error) {
 	if !l.plausibleID(id) {
 		return nil, nil

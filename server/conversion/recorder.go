@@ -25,9 +25,8 @@ import (
 const (
 	// maxRecordBatch is the maximum number of conversions in one transaction.
 	maxRecordBatch = 64
-	// recordConcurrency is the number of these transactions that a process runs at the
-	// same time. With more of them, each transaction would have fewer conversions, and
-	// the CPU time would stay the same.
+	// recordConcurrency is the number of these transactions at the same time. With more
+	// of them, each would have fewer conversions, for the same CPU time.
 	recordConcurrency = 1
 	recordTimeout     = 30 * time.Second
 )
@@ -53,11 +52,9 @@ func newRecorder(db *postgres.DB) *recorder {
 	return c
 }
 
-// record decides about a report and stores the conversion with the decision, the commission
-// that it earns, the events and everything else that follows. The caller provides most inputs
-// of the decision. Those that need locks are read in the transaction: the promo code, the
-// customer, refunds that arrived before the conversion, the facts for the fraud rules, and the
-// exchange rates.
+// record decides about a report and stores the conversion with everything that follows.
+// The caller provides most inputs of the decision. The promo code, the customer, early
+// refunds, facts for the fraud rules and exchange rates are read in the transaction.
 //
 // Reports that arrive at the same time share a transaction, but each has its own result. If a
 // report fails, it is removed from its batch, and the others commit. If the response to COMMIT
@@ -99,11 +96,10 @@ func exclusiveKeys(r *report) []postgres.ExclusiveKey {
 	return keys
 }
 
-// recordBatch records reports in one transaction on a connection of pool. No two of them have
-// the same exclusive key. If a report is refused, only this report fails; the others are
-// recorded. An error that recordBatch returns applies to the whole batch. If committing is
-// false, nothing is stored. If committing is true, COMMIT may have been sent, so the outcome is
-// unknown.
+// recordBatch records reports in one transaction on a connection of pool. No two of them
+// have the same exclusive key. If a report is refused, the others are recorded; a
+// returned error applies to the whole batch. If committing is false, nothing is stored,
+// otherwise the outcome is unknown.
 func (c *recorder) recordBatch(ctx context.Context, pool *pgxpool.Pool, all []*report) (committing bool, err error) {
 	// All batches lock shared rows in the same order.
 	slices.SortFunc(all, func(a, b *report) int {
@@ -195,10 +191,8 @@ func (s *Service) keyFrom(ctx context.Context, method string, req proto.Message,
 	return &affiliate.IdempotencyKey{Method: method, Key: key, Fingerprint: fingerprints.First(), Earlier: fingerprints[1:], At: now}, nil
 }
 
-// replayedResponse returns the response to a request whose Idempotency-Key was used
-// before. stored is the encoded outcome of the first request. stored and err are the
-// results of a call that reads the outcome. If err is not nil, replayedResponse returns
-// it.
+// replayedResponse returns the response to a repeated request from the results of a call
+// that reads the encoded outcome of the first one.
 func replayedResponse(stored []byte, err error) (response *affiliatev1.ReportConversionResponse, replayed bool, _ error) {
 	if err != nil {
 		return nil, false, err

@@ -18,10 +18,9 @@ import (
 	conversions "github.com/tributary-hq/tributary/storage/postgres/conversion"
 )
 
-// RefundConversion records a refund. If the conversion is already recorded, the refund is
-// applied immediately. Otherwise the refund is parked: it is stored and applied when the
-// conversion is reported. The HTTP status is 202 for a parked refund. Errors:
-// REFUND_DUPLICATE, REFUND_EXCEEDS_AMOUNT.
+// RefundConversion records a refund. It is applied at once if the conversion is recorded,
+// otherwise parked until it is reported, with HTTP status 202. Errors: REFUND_DUPLICATE,
+// REFUND_EXCEEDS_AMOUNT.
 func (s *Service) RefundConversion(ctx context.Context, req *affiliatev1.RefundConversionRequest) (*affiliatev1.Refund, error) {
 	now := s.now()
 	refund := conversion.Refund{
@@ -52,10 +51,9 @@ func (s *Service) RefundConversion(ctx context.Context, req *affiliatev1.RefundC
 	return refundOf(refund, applied), nil
 }
 
-// ReportDispute records a dispute that the merchant reports, or its new status. A dispute that
-// a payment processor reports has the same effect. The HTTP status is 200 if the dispute was
-// reported before. Errors: NOT_FOUND, DISPUTE_DUPLICATE,
-// DISPUTE_EXCEEDS_AMOUNT.
+// ReportDispute records a dispute that the merchant reports, or its new status, with the
+// effect of a processor's report. The HTTP status is 200 if it was reported before.
+// Errors: NOT_FOUND, DISPUTE_DUPLICATE, DISPUTE_EXCEEDS_AMOUNT.
 func (s *Service) ReportDispute(ctx context.Context, req *affiliatev1.ReportDisputeRequest) (*affiliatev1.Dispute, error) {
 	now := s.now()
 	report := conversion.ReportedDispute{

@@ -21,14 +21,12 @@ import (
 	processors "github.com/tributary-hq/tributary/storage/postgres/processor"
 )
 
-// RecordSale records a sale that a payment processor has reported. If the sale is already
-// recorded, by the processor or by the merchant's server, its conversion only gets the
-// processor's ids.
+// RecordSale records a sale that a payment processor has reported. If it is already
+// recorded, its conversion only gets the processor's ids.
 //
-// If mayWait is true, the first payment of a subscription is not recorded while its checkout
-// is not visible. The checkout may say who brought the customer, and the merchant's server
-// may report the sale under the id of the checkout. The result then has Waits, and the
-// caller repeats the call later.
+// If mayWait is true, the first payment of a subscription is not recorded while its
+// checkout is not visible. The checkout may name the partner, or be reported by the
+// merchant. The result then has Waits, and the caller repeats the call later.
 func (s *Service) RecordSale(ctx context.Context, scope affiliate.Scope, sale processor.Sale, mayWait bool) (processor.RecordedSale, error) {
 	if mayWait && sale.First && sale.IDs.Session == "" {
 		return processor.RecordedSale{Waits: true}, nil
@@ -59,8 +57,7 @@ func (s *Service) RecordSale(ctx context.Context, scope affiliate.Scope, sale pr
 	return processor.RecordedSale{Conversion: &c.ID, New: true}, nil
 }
 
-// AddProcessorIDs adds the processor's ids to the conversion of a sale, if it is recorded.
-// The result has no conversion if it is not.
+// AddProcessorIDs adds the processor's ids to the conversion of a sale, if there is one.
 func (s *Service) AddProcessorIDs(ctx context.Context, scope affiliate.Scope, sale processor.Sale) (processor.RecordedSale, error) {
 	var recorded processor.RecordedSale
 	err := s.db.InTx(ctx, func(tx *postgres.Tx) error {
@@ -77,9 +74,8 @@ func (s *Service) AddProcessorIDs(ctx context.Context, scope affiliate.Scope, sa
 // errNotBound rolls back the transaction of a sale that binds no customer.
 var errNotBound = errors.New("the sale binds no customer")
 
-// BindCustomer binds the customer of a sale to the participant to whom the sale's signals
-// lead. It does nothing if the customer is already bound, or if the sale has no customer or
-// no signal that can be used.
+// BindCustomer binds the customer of a sale to the participant to whom its signals lead.
+// It does nothing for a bound customer, without a customer or without a usable signal.
 func (s *Service) BindCustomer(ctx context.Context, scope affiliate.Scope, sale processor.Sale) error {
 	if sale.IDs.Customer == "" {
 		return nil
@@ -105,8 +101,7 @@ func (s *Service) BindCustomer(ctx context.Context, scope affiliate.Scope, sale 
 	return err
 }
 
-// conversionOfSale converts a sale to the conversion that is recorded, and looks up its
-// click.
+// conversionOfSale converts a sale to a conversion, and looks up its click.
 func (s *Service) conversionOfSale(ctx context.Context, scope affiliate.Scope, sale processor.Sale) (conversion.Conversion, attribution.Inputs, error) {
 	now := s.now()
 	ids := sale.IDs
@@ -138,8 +133,7 @@ func (s *Service) conversionOfSale(ctx context.Context, scope affiliate.Scope, s
 }
 
 // clickOfSale returns the click that a sale names. The metadata aff_click_id comes first.
-// The merchant's reference can have another meaning, so it only counts if a click with this
-// id is known or can still arrive.
+// The merchant's reference only counts if such a click is known or can arrive.
 func (s *Service) clickOfSale(ctx context.Context, scope affiliate.Scope, sale processor.Sale) (*affiliate.ClickID, *attribution.FoundClick, error) {
 	if id, ok := affiliate.ParseID[affiliate.ClickID](sale.Click); ok {
 		found, err := s.lookup.find(ctx, scope.Workspace, id)

@@ -15,8 +15,7 @@
 //
 // A click is looked up in Postgres first. If it is not there and its id contains a recent
 // time, the look-up waits up to 300 ms for package ingest, which stores the clicks of the
-// click stream in Postgres. If the click is still not in Postgres, the look-up reads the
-// newest part of the click stream.
+// click stream in Postgres. Then it reads the newest part of the stream.
 //
 // The package guarantees:
 //
@@ -73,13 +72,11 @@ import (
 	conversions "github.com/tributary-hq/tributary/storage/postgres/conversion"
 )
 
-// lateClickWait is the time for which a recorded conversion waits for its click. A click
-// arrives late if a collector could not reach the click stream. The collector then stores
-// the click in its journal and sends it later.
+// lateClickWait is the time for which a recorded conversion waits for its click. A
+// collector that could not reach the click stream sends it later from its journal.
 const lateClickWait = 24 * time.Hour
 
-// awaitUntil returns the time until which a conversion waits for its click; nil if its click
-// is known or cannot arrive.
+// awaitUntil returns until when a conversion waits for its click; nil if it does not.
 func (s *Service) awaitUntil(c conversion.Conversion, inputs attribution.Inputs) *time.Time {
 	if c.Click == nil || inputs.FoundClick != nil || !s.lookup.plausibleID(*c.Click) {
 		return nil
@@ -88,8 +85,7 @@ func (s *Service) awaitUntil(c conversion.Conversion, inputs attribution.Inputs)
 	return &until
 }
 
-// Config configures a Service. A field is required unless its comment says what nil
-// means.
+// Config configures a Service. A field without a comment about nil is required.
 type Config struct {
 	DB *postgres.DB
 	// Tail finds clicks that collectors have acknowledged but that are not in Postgres
@@ -130,8 +126,7 @@ func New(cfg Config) *Service {
 		log:    cfg.Log,
 
 		metrics: cfg.Metrics,
-		// Times are truncated to milliseconds here, so that responses contain the same
-		// times as the database.
+		// Responses must contain the same times as the database, which has milliseconds.
 		now: func() time.Time { return cfg.Now().UTC().Truncate(time.Millisecond) },
 	}
 	s.lookup = lookup{db: cfg.DB, clicks: s.clicks, tail: cfg.Tail, now: s.now, log: cfg.Log}
@@ -157,9 +152,8 @@ func (s *Service) ReportConversion(ctx context.Context, req *affiliatev1.ReportC
 	return response, nil
 }
 
-// report records one conversion. find looks up its click. key is nil if the request has
-// no Idempotency-Key. replayed is true if the response is the response to an earlier
-// request with the same key.
+// report records one conversion. find looks up its click. key can be nil. replayed is
+// true for the response to an earlier request with the same key.
 func (s *Service) report(
 	ctx context.Context, req *affiliatev1.ReportConversionRequest, key *affiliate.IdempotencyKey,
 	find func(context.Context, affiliate.WorkspaceID, affiliate.ClickID) (*attribution.FoundClick, error),
@@ -230,8 +224,8 @@ func (s *Service) duplicate(ctx context.Context, c conversion.Conversion) error 
 	return refusal
 }
 
-// ReattributeConversion attributes a conversion to the participant in the request, whom a
-// member of the merchant has chosen.
+// ReattributeConversion attributes a conversion to a participant whom a member has
+// chosen.
 func (s *Service) ReattributeConversion(ctx context.Context, req *affiliatev1.ReattributeConversionRequest) (*affiliatev1.ReportConversionResponse, error) {
 	id, err := server.PathID[affiliate.ConversionID](req.GetConversionId())
 	if err != nil {
@@ -275,8 +269,7 @@ func processorAliases(c conversion.Conversion) []string {
 	return []string{c.ExternalTransactionID}
 }
 
-// decide makes the decision about a conversion. It also returns the resulting commission,
-// or nil if the conversion earns no commission.
+// decide makes the decision about a conversion, and its commission if it earns one.
 func decide(c conversion.Conversion, in attribution.Inputs, now time.Time) (attribution.Decision, *commission.Commission) {
 	d := attribution.Attribute(in)
 	d.ID = affiliate.NewID[affiliate.DecisionID](now)
@@ -288,8 +281,7 @@ func decide(c conversion.Conversion, in attribution.Inputs, now time.Time) (attr
 	return d, &commission
 }
 
-// namesNoSignal reports whether a conversion has neither a click nor a promo code nor a
-// customer who may be bound to a participant.
+// namesNoSignal reports whether a conversion names no click, promo code and customer.
 func namesNoSignal(c conversion.Conversion) bool {
 	return c.Click == nil && c.PromoCode == nil && c.CustomerRef == nil
 }

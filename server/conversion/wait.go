@@ -16,14 +16,12 @@ const (
 	// freshClickAge is the maximum age of a click for which a report waits. An older
 	// click that is not stored yet will probably not be stored during the short wait.
 	freshClickAge = 2 * time.Minute
-	// maxClockLead is the time by which the clock of a collector may be ahead. An id whose
-	// time is further in the future is not looked up. It is as long as the wait for a late
-	// click.
+	// maxClockLead is how far the clock of a collector may be ahead, as long as the wait
+	// for a late click. Later ids are not looked up.
 	maxClockLead = lateClickWait
 )
 
-// waitSteps are the pauses between two queries for the click. Their sum is 300 ms. A
-// click is usually stored in a shorter time.
+// waitSteps are the pauses between queries for the click, 300 ms together.
 var waitSteps = []time.Duration{
 	10 * time.Millisecond, 20 * time.Millisecond, 40 * time.Millisecond, 80 * time.Millisecond, 150 * time.Millisecond,
 }
@@ -46,17 +44,15 @@ type lookup struct {
 	log    *slog.Logger
 }
 
-// plausibleID reports whether a collector can have created the id. The id must contain a
-// time, and the time must not be in the future.
+// plausibleID reports whether a collector can have created the id: its time has come.
 func (l lookup) plausibleID(id affiliate.ClickID) bool {
 	created, ok := id.Time()
 	return ok && !created.After(l.now().Add(maxClockLead))
 }
 
-// find looks up a click in Postgres. If the click is not in Postgres and not older than
-// freshClickAge, find repeats the query after each pause in waitSteps. If the click is
-// still not found, find reads the tail of the click stream. It returns nil if the click
-// is unknown.
+// find looks up a click in Postgres. If it is not older than freshClickAge, find repeats
+// the query after each pause in waitSteps. Then it reads the tail of the click stream. It
+// returns nil if the click is unknown.
 func (l lookup) find(ctx context.Context, workspace affiliate.WorkspaceID, id affiliate.ClickID) (*attribution.FoundClick, error) {
 	if !l.plausibleID(id) {
 		return nil, nil
@@ -76,15 +72,13 @@ func (l lookup) find(ctx context.Context, workspace affiliate.WorkspaceID, id af
 			}
 		}
 	}
-	// The tail is also read for older clicks, because clicks may be stored more than
-	// freshClickAge after their arrival.
+	// Clicks may be stored more than freshClickAge after their arrival.
 	return l.findInTail(ctx, workspace, id)
 }
 
 // findInTail looks up a click in the tail of the click stream. It returns nil if the tail
-// does not contain the click or cannot be read. The conversion is then recorded without
-// the click and waits for it. An outage of Redis therefore delays the commission, but the
-// commission is not lost.
+// does not contain the click or cannot be read. The conversion then waits for the click,
+// so an outage of Redis only delays the commission.
 func (l lookup) findInTail(ctx context.Context, workspace affiliate.WorkspaceID, id affiliate.ClickID) (*attribution.FoundClick, error) {
 	if l.tail == nil {
 		return nil, nil

@@ -11,9 +11,8 @@
 // commission are stored in one transaction. A new policy applies to conversions that are
 // attributed after the policy was stored. It does not affect earlier conversions.
 //
-// A resolution does not always change a commission. A commission that is already paid,
-// refunded or rejected does not change. A conversion that the fraud rules blocked has no
-// commission.
+// A resolution does not change a commission that is already paid, refunded or rejected,
+// and a blocked conversion has none.
 package fraud
 
 import (
@@ -61,8 +60,8 @@ func (s *Service) GetFraudPolicy(ctx context.Context, req *affiliatev1.GetFraudP
 	return policyToProto(policy), nil
 }
 
-// PutFraudPolicy replaces the fraud policy of a programme. If nothing changes, it writes no
-// audit record and no event.
+// PutFraudPolicy replaces the fraud policy of a programme, or does nothing without a
+// change.
 func (s *Service) PutFraudPolicy(ctx context.Context, req *affiliatev1.PutFraudPolicyRequest) (*affiliatev1.ProgramFraudPolicy, error) {
 	id, err := server.PathID[affiliate.ProgramID](req.GetProgramId())
 	if err != nil {
@@ -95,8 +94,7 @@ func (s *Service) PutFraudPolicy(ctx context.Context, req *affiliatev1.PutFraudP
 			return err
 		}
 		program.FraudPolicy, program.Version, program.UpdatedAt = policy.Policy, program.Version+1, policy.UpdatedAt
-		// The webhook event contains the policy, but not its lists, which are private
-		// to the merchant.
+		// The webhook event has the policy without its lists, which are private.
 		var previous any
 		if before.Policy != policy.Policy {
 			previous = map[string]fraud.Policy{"fraud_policy": before.Policy}

@@ -1,5 +1,4 @@
-// Package ledger serves the ledger entries of participants. Merchants can also add
-// bonuses and adjustments to the ledger.
+// Package ledger serves participants' ledgers, to which merchants can add entries.
 //
 // The package guarantees that a stored entry never changes. The balance of a participant
 // in a currency is the sum of the participant's entries in this currency. A partner can
@@ -125,8 +124,7 @@ func (s *Service) CreateLedgerEntry(ctx context.Context, req *affiliatev1.Create
 		if added, err = addEntry(ctx, tx, entry); err != nil {
 			return err
 		}
-		// An entry never changes, except that an erasure removes its reason. Its id is
-		// therefore enough to repeat the response.
+		// An entry never changes except for its reason, so its id repeats the response.
 		return postgres.StoreResponse(ctx, tx, entry.Scope, *key, []byte(added.ID.String()))
 	})
 	if err != nil {
@@ -138,8 +136,7 @@ func (s *Service) CreateLedgerEntry(ctx context.Context, req *affiliatev1.Create
 	return toProto(added), nil
 }
 
-// addEntry adds a manual entry to the ledger of a participant. Errors: NOT_FOUND,
-// PARTICIPANT_ERASED, PERIOD_CLOSED.
+// addEntry adds a manual entry. Errors: NOT_FOUND, PARTICIPANT_ERASED, PERIOD_CLOSED.
 func addEntry(ctx context.Context, tx *postgres.Tx, e ledger.ManualEntry) (ledger.Entry, error) {
 	participant, err := ledgers.LockParticipant(ctx, tx, e.Scope, e.Program, e.Participant)
 	if err != nil {

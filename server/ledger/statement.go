@@ -16,8 +16,8 @@ import (
 	ledgers "github.com/tributary-hq/tributary/storage/postgres/ledger"
 )
 
-// statementEnd returns the end of the period whose entries a statement sums. It is not later
-// than the end of the millisecond now.
+// statementEnd returns the end of a statement's period, at most that of the millisecond
+// now.
 func statementEnd(req *affiliatev1.ListLedgerBalancesRequest, now time.Time) (time.Time, affiliate.Violations) {
 	end := now.Add(time.Millisecond)
 	period, wrong := affiliate.ParsePeriod("", req.GetAsOf(), req.GetTimezone())
@@ -64,8 +64,8 @@ func (s *Service) ListLedgerBalances(ctx context.Context, req *affiliatev1.ListL
 	}, nil
 }
 
-// ExportLedger streams the entries of a period as CSV, between the opening and the closing
-// balance of each currency.
+// ExportLedger streams the entries of a period as CSV, between opening and closing
+// balances.
 func (s *Service) ExportLedger(req *affiliatev1.ExportLedgerRequest, stream grpc.ServerStreamingServer[httpbody.HttpBody]) error {
 	period, wrong := affiliate.ParsePeriod(req.GetDateFrom(), req.GetDateTo(), req.GetTimezone())
 	if err := wrong.Err(); err != nil {
@@ -120,8 +120,7 @@ func (s *Service) ExportLedger(req *affiliatev1.ExportLedgerRequest, stream grpc
 	})
 }
 
-// writeBalance writes the row of an opening or closing balance. The time is empty if the
-// period begins with the first entry.
+// writeBalance writes an opening or closing balance, without a time before all entries.
 func writeBalance(w *csv.Writer, kind ledger.EntryType, at time.Time, balance ledger.Balance) {
 	w.Empty()
 	if at.IsZero() {

@@ -98,8 +98,7 @@ func (s *Service) CreatePayoutBatch(ctx context.Context, req *affiliatev1.Create
 	return response, nil
 }
 
-// lockDraft returns a new batch with payouts to participants. It locks the participants and
-// their commissions.
+// lockDraft returns a new batch with payouts to participants, and locks what it contains.
 func lockDraft(
 	ctx context.Context, tx *postgres.Tx, selection payout.Selection, participants []affiliate.ParticipantID, actor affiliate.Actor,
 ) (payout.DraftBatch, error) {
@@ -234,8 +233,7 @@ func confirmPayouts(ctx context.Context, tx *postgres.Tx, batch payout.Batch, t 
 }
 
 // recheck moves locked payouts to the next status and computes their amounts again. It
-// locks their participants and commissions, and releases the commissions that are no longer
-// payable.
+// locks participants and commissions, and releases those that are not payable.
 func recheck(ctx context.Context, tx *postgres.Tx, batch payout.Batch, open []payout.Payout, t payout.Transition) (payout.Batch, error) {
 	participants, ids := make([]affiliate.ParticipantID, len(open)), make([]affiliate.PayoutID, len(open))
 	for i, p := range open {

@@ -15,8 +15,7 @@ import (
 	"github.com/tributary-hq/tributary/server"
 )
 
-// noTaxForm is the tax form status of all payouts, because the service does not store tax
-// forms.
+// noTaxForm is the status of all payouts, because the service does not store tax forms.
 const noTaxForm = "none"
 
 func previewLine(d payout.Due) *affiliatev1.PayoutPreviewLine {
@@ -54,8 +53,7 @@ func sortPreview(due []payout.Due) {
 	})
 }
 
-// previewTotals returns, for each currency, the total of the amounts that a batch would
-// pay.
+// previewTotals returns, for each currency, the total that a batch would pay.
 func previewTotals(due []payout.Due) []payout.Total {
 	sums := map[string]payout.Total{}
 	for _, d := range due {
@@ -108,8 +106,7 @@ func toBatch(b payout.Batch) *affiliatev1.PayoutBatch {
 	}
 }
 
-// nameOf returns the name of a user or service token in a batch, or nil if it no longer
-// exists.
+// nameOf returns the name of a user or token in a batch; nil if it no longer exists.
 func nameOf(b payout.Batch, id *affiliate.ActorID) *string {
 	if id == nil {
 		return nil
@@ -197,8 +194,7 @@ func (s *Service) Check(req proto.Message) affiliate.Violations {
 	return found
 }
 
-// selectionOf returns the programmes and the cutoff in a request. Check has validated
-// both. now is the time of the request.
+// selectionOf returns programmes and cutoff of a valid request at the time now.
 func selectionOf(scope affiliate.Scope, req interface {
 	GetProgramIds() []string
 	GetCutoff() string
@@ -215,9 +211,8 @@ func selectionOf(scope affiliate.Scope, req interface {
 	return selection
 }
 
-// cutoffOf parses a cutoff, which is a date or a time. For a date, the result is the last
-// millisecond of that day. For a time, it is that time. If the cutoff is empty or later
-// than now, the result is now.
+// cutoffOf parses a cutoff, which is a date, whose last millisecond counts, or a time. If
+// it is empty or later than now, the result is now.
 func cutoffOf(text *string, now time.Time) (time.Time, affiliate.Violations) {
 	if text == nil || *text == "" {
 		return now, nil

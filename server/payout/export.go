@@ -87,9 +87,8 @@ const (
 // compactID returns the 32 digits of a payout's id.
 func compactID(id affiliate.PayoutID) string { return strings.ReplaceAll(id.String(), "-", "") }
 
-// payPalAmount returns the amount of a payout in PayPal's file. It has no decimals in a
-// currency in which PayPal does not accept them. payout.Export.Choose has checked
-// that the amounts are whole.
+// payPalAmount returns the amount of a payout in PayPal's file, without decimals if
+// PayPal does not accept them. payout.Export.Choose has checked that it is whole.
 func payPalAmount(p record) string {
 	if (payout.Export{Format: payout.ExportPayPal, Currency: &p.Currency}).WholeUnits() {
 		return decimal(p.AmountCents/100, 0)
@@ -97,8 +96,7 @@ func payPalAmount(p record) string {
 	return decimal(p.AmountCents, affiliate.CurrencyExponent(p.Currency))
 }
 
-// exportParts is the metadata key of the header Export-Parts: the number of files of an
-// export.
+// exportParts is the key of the header Export-Parts, the number of files of an export.
 const exportParts = "export-parts"
 
 // ExportPayoutBatch streams the payouts of one part of an export. Before that, it records
@@ -171,8 +169,7 @@ func exportOf(req *affiliatev1.ExportPayoutBatchRequest) payout.Export {
 	return export
 }
 
-// accountOf decrypts the payout account of a payout. If the payout has no account, the
-// result contains only the method.
+// accountOf decrypts the account of a payout. Without one, it only returns the method.
 func (s *Service) accountOf(p payout.ExportedPayout) (payout.Account, error) {
 	account := payout.Account{Method: p.Method}
 	if p.Account == nil {

@@ -91,8 +91,7 @@ func (s *Service) move(ctx context.Context, req interface{ GetPayoutId() string 
 	return toProto(item), nil
 }
 
-// payChunk is the maximum number of commissions of a payout that are in memory at the
-// same time.
+// payChunk is the maximum number of a payout's commissions in memory at the same time.
 const payChunk = 1000
 
 // payCommissions marks the commissions of a payout as paid and publishes their events. It
@@ -100,13 +99,11 @@ const payChunk = 1000
 // the commissions is the system, not the user who marks the payout as paid. The caller calls
 // End of the writer at the end of the transaction.
 //
-// A commission that has been rejected or refunded since the payout was sent does not change.
-// The ledger entry of the rejection or refund is then a debt, which the next payout
-// subtracts. Errors: PERIOD_CLOSED.
+// A commission that was rejected or refunded after the payout was sent stays. Its ledger
+// entry is a debt, which the next payout subtracts. Errors: PERIOD_CLOSED.
 func payCommissions(ctx context.Context, tx *postgres.Tx, change payout.Change, writer *commissions.Writer) (payout.Change, error) {
 	p := change.Before
-	// As all transactions that add entries do, it locks the commissions before it holds the
-	// books.
+	// Like others that add entries, it locks the commissions before it holds the books.
 	ids, err := payouts.LockContents(ctx, tx, p.Scope, p.ID)
 	if err != nil {
 		return change, err
@@ -181,8 +178,7 @@ func readdCommissions(ctx context.Context, tx *postgres.Tx, change payout.Change
 	return change, payouts.AssignCommissions(ctx, tx, p.Scope, released, at)
 }
 
-// auditedPayout has the fields of a payout that a member can change, with their names
-// in audit records.
+// auditedPayout has what a member can change in a payout, as audit records name it.
 type auditedPayout struct {
 	Status      payout.Status `json:"status"`
 	AmountCents int64         `json:"amount_cents"`

@@ -64,9 +64,8 @@ var selectCohorts = `
 		offset 0) as s
 	group by s.cohort, s.month, s.currency`
 
-// selectWindows selects the conversions of customers in windows of time. target is the position
-// of the target. The conversions of a participant are found by the participant, others by their
-// time.
+// selectWindows selects conversions of customers in windows of time, for the target at a
+// position: those of a participant by the participant, others by their time.
 var selectWindows = `
 	select t.target, ` + countedColumns + `
 	from unnest(` + postgres.ArrayParams[analytics.Target]() + `) with ordinality as t (` + postgres.Names[analytics.Target]() + `, target)
@@ -85,8 +84,8 @@ var selectWindows = `
 	) as c
 	where c.customer_ref is not null and c.program_id <> '00000000-0000-0000-0000-000000000000'`
 
-// Cohorts adds the cohorts of targets to a report. A target without a programme stands for the
-// whole workspace.
+// Cohorts adds the cohorts of targets to a report. One without programme is the
+// workspace.
 func (r *Reader) Cohorts(ctx context.Context, mode affiliate.Mode, targets []analytics.Target, report *analytics.CohortReport) error {
 	first, last := report.Months()
 	args := targetArgs(mode, targets, analytics.Total, 0, 0)

@@ -182,15 +182,13 @@ var storeCustomers = postgres.RowsOf[customerRow](`
 
 const deleteCustomers = `delete from analytics_customers where workspace_id = $1 and mode = $2 and customer_ref = any($3)`
 
-// Customers returns customers as they are part of the sums. Customers that are not part of the
-// sums are missing.
+// Customers returns customers as they are part of the sums, as far as they are.
 func Customers(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, refs []string) (map[string]*analytics.Customer, error) {
 	return listCustomers(ctx, tx, "read customers for the analytics", selectCustomers, scope.Workspace, scope.Mode, refs)
 }
 
-// Firsts returns customers with their first attributed conversions, as they follow from the
-// counted conversions, and without their activity. Customers without attributed conversions are
-// missing.
+// Firsts returns customers with their first attributed conversions, if they have any, as
+// they follow from the counted conversions, and without their activity.
 func Firsts(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, refs []string) (map[string]*analytics.Customer, error) {
 	return listCustomers(ctx, tx, "read the first conversions of customers", selectFirsts, scope.Workspace, scope.Mode, refs)
 }

@@ -20,9 +20,8 @@ import (
 )
 
 const (
-	// insertLock inserts nothing if the row exists. Without the condition, it would wait for the
-	// transaction that has the lock. It waits only for a transaction that inserts the row, which
-	// happens once for each workspace and mode.
+	// insertLock inserts nothing if the row exists. Without the condition, it would wait
+	// for the transaction that has the lock. It waits only for one that inserts the row.
 	insertLock = `
 		insert into analytics_locks (workspace_id, mode, version)
 		select $1, $2, 0 where not exists (select from analytics_locks where workspace_id = $1 and mode = $2)
@@ -33,8 +32,7 @@ const (
 			select workspace_id, mode from analytics_locks where workspace_id = $1 and mode = $2 for update skip locked)`
 )
 
-// TryLock gets the lock of the sums of a workspace and mode. It returns false if another
-// transaction has the lock.
+// TryLock gets the lock of the sums, or returns false if another transaction has it.
 func TryLock(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope) (bool, error) {
 	for range 2 {
 		tag, err := tx.Exec(ctx, skipLocked, scope.Workspace, scope.Mode)
@@ -56,8 +54,7 @@ func TryLock(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope) (bool,
 // entries in the log. The log is empty except for the entries of the last seconds.
 const selectWaiting = `select workspace_id, mode from analytics_log group by workspace_id, mode order by min(id) limit $1`
 
-// Waiting returns at most limit workspaces and modes that have entries in the log. The first
-// of them has the oldest entry.
+// Waiting returns at most limit scopes that have entries in the log, the oldest first.
 func Waiting(ctx context.Context, db *postgres.DB, limit int) ([]affiliate.Scope, error) {
 	return postgres.List[affiliate.Scope](ctx, db, "find entries of the analytics log", selectWaiting, limit)
 }
@@ -78,9 +75,9 @@ func Oldest(ctx context.Context, db *postgres.DB) (*time.Time, error) {
 }
 
 const (
-	// maxEntries, maxClickBytes and maxConversions limit the entries that one transaction takes.
-	// Clicks with different values need many bytes and change many sums. Entries have at most
-	// 5,000 clicks or 2,000 conversions.
+	// maxEntries, maxClickBytes and maxConversions limit the entries of a transaction.
+	// Clicks with different values change many sums. Entries have at most 5,000 clicks or
+	// 2,000 conversions.
 	maxEntries     = 500
 	maxClickBytes  = 1 << 20
 	maxConversions = 2000
@@ -122,8 +119,7 @@ func AddEntry(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, entry
 	return postgres.Exec(ctx, tx, "add an entry to the analytics log", insertEntry, scope.Workspace, scope.Mode, entry.Conversions, entry.Erased)
 }
 
-// erasedOwners finds the participants among $3 whose data was erased. If the workspace was
-// erased, it returns all of them and true.
+// erasedOwners finds the erased participants among $3: all if the workspace was erased.
 const erasedOwners = `
 	select t.id, w.erased_at is not null as workspace_erased
 	from participants t

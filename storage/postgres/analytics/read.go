@@ -10,8 +10,8 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
-// fromTargets joins the targets to their sums of a dimension in a range of days. Each target
-// is one search in the primary key. A target with a link reads the sums of all links of the
+// fromTargets joins targets to their sums of a dimension in a range of days, with one
+// search in the primary key for each. A target with a link reads all links of the
 // participant.
 var fromTargets = `
 	from ` + postgres.Unnest[analytics.Target]("t") + `
@@ -35,8 +35,7 @@ var (
 	sumOfCounts = eachCount("coalesce(sum(s.%s), 0)::bigint")
 
 	selectDays = `select s.day, s.currency, s.quarters ` + fromTargets
-	// The statements with the suffix Edges return the sums of single days that lie only partly
-	// in the period.
+	// Those with the suffix Edges return sums of days that lie partly in the period.
 	selectTotalsOfDays  = `select s.program_id, s.currency, ` + sumOfCounts + fromTargets + ` group by s.program_id, s.currency`
 	selectTotalsOfEdges = `select s.program_id, s.currency, s.quarters ` + fromTargets
 	selectValuesOfDays  = `select s.value, s.currency, ` + sumOfCounts + fromTargets + ` group by s.value, s.currency`
@@ -80,8 +79,8 @@ func (r *Reader) Days(
 	return err
 }
 
-// Totals returns the figures of the programmes of targets. The figures of the conversions that
-// are not attributed have the zero id.
+// Totals returns the figures of the targets' programmes. Unattributed ones have the zero
+// id.
 func (r *Reader) Totals(
 	ctx context.Context, mode affiliate.Mode, targets []analytics.Target, p analytics.Period,
 ) (map[affiliate.ProgramID]*analytics.Figures, error) {
@@ -106,8 +105,7 @@ func (r *Reader) Values(
 	return g.figures, err
 }
 
-// Owners returns the figures of the participants and links of targets. The keys have no
-// programme.
+// Owners returns the figures of participants and links, by keys without a programme.
 func (r *Reader) Owners(
 	ctx context.Context, mode affiliate.Mode, targets []analytics.Target, p analytics.Period,
 ) (map[analytics.Owner]*analytics.Figures, error) {
@@ -232,14 +230,12 @@ func Participant(ctx context.Context, db *postgres.DB, scope affiliate.Scope, id
 	return postgres.OneRow[analytics.Owner](db.Query(ctx, selectParticipant, scope.Workspace, scope.Mode, id))
 }
 
-// Link returns a link of one of the workspaces, with its participant and programme. Deleted
-// links are included. Errors: NOT_FOUND.
+// Link returns a link of one of the workspaces, even if it is deleted. Errors: NOT_FOUND.
 func Link(ctx context.Context, db *postgres.DB, mode affiliate.Mode, workspaces []affiliate.WorkspaceID, id affiliate.LinkID) (analytics.Owner, error) {
 	return postgres.OneRow[analytics.Owner](db.Query(ctx, selectLink, workspaces, mode, id))
 }
 
-// selectParticipations has no condition on the workspace, because a partner takes part in
-// programmes of many workspaces.
+// selectParticipations finds a partner's participants in all workspaces.
 const selectParticipations = `
 	select t.workspace_id as workspace, t.program_id as program, t.id as participant, p.currency
 	from participants t
@@ -251,8 +247,7 @@ func Participations(ctx context.Context, db *postgres.DB, partner affiliate.User
 	return postgres.List[analytics.Participation](ctx, db, "read participations", selectParticipations, partner, mode)
 }
 
-// The labels of ids. Each id is searched in each of the workspaces with one search in the
-// primary key.
+// The labels of ids, each with one search in the primary key for each workspace.
 const (
 	fromIDs          = ` from unnest($3::uuid[]) as n (id) cross join unnest($1::uuid[]) as w (workspace_id) `
 	labelsOfPrograms = `select t.id::text, t.name as label` + fromIDs + `

@@ -13,9 +13,8 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
-// UseSnapshot makes all statements of the transaction read the same snapshot, and allows long
-// statements. It must be the first statement. If another transaction changes the same rows, this
-// transaction is repeated.
+// UseSnapshot gives the transaction one snapshot and long statements. It must be the
+// first statement. Conflicting changes repeat the transaction.
 func UseSnapshot(ctx context.Context, tx *postgres.Tx) error {
 	if err := postgres.Exec(ctx, tx, "use a snapshot", `set transaction isolation level repeatable read`); err != nil {
 		return err
@@ -30,8 +29,7 @@ func allowLongStatements(ctx context.Context, tx *postgres.Tx) error {
 }
 
 var (
-	// logDays inserts entries of at most 1,000 conversions. An entry has conversions of few days,
-	// so that few sums change in a transaction.
+	// logDays inserts entries of at most 1,000 conversions of few days, so of few sums.
 	logDays = `
 		insert into analytics_log (workspace_id, mode, conversions)
 		select $1, $2, array_agg(id)
@@ -69,8 +67,7 @@ var (
 		from analytics_conversions c
 		where c.workspace_id = $1 and c.mode = $2 and c.occurred_at >= $3 and c.occurred_at < $4`
 
-	// The time in the id of a click differs by some minutes from the time of its receipt, so
-	// the clicks of a day are in few partitions.
+	// A click's id has a time near its receipt, so a day's clicks are in few partitions.
 	clicksOfDay = `
 		select ` + postgres.CountedClickColumns + ` from clicks
 		where workspace_id = $1 and mode = $2 and received_at >= $3::timestamptz and received_at < $4::timestamptz
@@ -94,8 +91,8 @@ func Workspaces(ctx context.Context, db *postgres.DB) ([]affiliate.WorkspaceID, 
 // bounds returns the first instant of a span of days, and of the day after it.
 func bounds(first, last analytics.Day) (from, end time.Time) { return first.Time(), (last + 1).Time() }
 
-// LogConversions inserts entries with all conversions of a span of days, and with all that are
-// counted on these days.
+// LogConversions inserts entries with all conversions of a span of days, stored or
+// counted.
 func LogConversions(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, first, last analytics.Day) error {
 	if err := allowLongStatements(ctx, tx); err != nil {
 		return err

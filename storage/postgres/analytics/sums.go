@@ -64,8 +64,8 @@ var (
 		set ` + eachCount("%s = excluded.%s") + `, quarters = excluded.quarters`
 )
 
-// maxKeys is the maximum number of sums in one statement. A statement with as many sums takes
-// some tenths of a second.
+// maxKeys is the maximum number of sums in a statement, which takes some tenths of a
+// second.
 const maxKeys = 5000
 
 // Sums returns the stored sums with the keys of the given sums.
@@ -111,8 +111,7 @@ var deleteUnused = `
 			select from analytics_days s
 			where s.workspace_id = @workspace and s.mode = @mode and s.dimension = k.dimension and s.day = k.day and s.value = k.value and s.dimension <> '')`
 
-// StoreSums stores sums. It deletes the sums whose numbers are all zero, and the values that
-// have no sums any more.
+// StoreSums stores sums. It deletes sums of zeros, and values without sums.
 func StoreSums(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, sums analytics.Sums) error {
 	for chunk := range slices.Chunk(slices.Collect(maps.Keys(sums)), maxKeys) {
 		if err := writeSums(ctx, tx, scope, sums, chunk); err != nil {

@@ -1,10 +1,9 @@
 package check
 
-// The checks of the analytics skip conversions and days that have entries in the log, because the
-// sums do not contain these entries yet.
+// These checks skip conversions and days with entries in the log, which the sums do not
+// contain.
 
-// sampledDays are the days whose clicks are compared: yesterday, and another day of the last
-// 60 days, which is a different day each night.
+// sampledDays are yesterday, and a day of the last 60 days that changes every night.
 const sampledDays = `
 	select (now() at time zone 'UTC')::date - back as day
 	from (values (1), (2 + ((now() at time zone 'UTC')::date - date '2026-01-01') % 59)) as d (back)`
@@ -113,9 +112,8 @@ const checkAnalyticsSums = `
 	from expected e
 	full join summed s using (workspace_id, mode, program_id, day, currency, name)`
 
-// checkAnalyticsValues compares the conversions in the sums of values with the counted
-// conversions that have a value, for all dimensions of the sampled days. The names are in the
-// order of dimension_values.
+// checkAnalyticsValues compares sums of values with the counted conversions that have
+// them, on the sampled days. The names are in the order of dimension_values.
 const checkAnalyticsValues = `
 	with days as (` + sampledDays + `),
 	counted as (
@@ -200,8 +198,8 @@ const checkAnalyticsCohorts = `
 	from counted c
 	full join summed s using (workspace_id, mode, cohort, month)`
 
-// checkAnalyticsNegative finds numbers below 0 on the sampled days. The lines do not contain values, because these
-// can be personal data.
+// checkAnalyticsNegative finds numbers below 0, without the values, which can be
+// personal.
 const checkAnalyticsNegative = `
 	select case when least(s.clicks, s.unique_clicks, s.bot_clicks, s.conversions) < 0 then format(
 			'workspace %s, %s: programme %s, participant %s, %s: a sum of the dimension %L has %s clicks (%s unique), %s of bots and %s conversions, expected no number below 0',

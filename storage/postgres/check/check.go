@@ -16,16 +16,13 @@ import (
 )
 
 const (
-	// maxShownViolations is the maximum number of violations that a check lists. It
-	// only counts the others.
+	// maxShownViolations is the maximum number of violations that a check lists.
 	maxShownViolations = 20
-	// maxSkew is the largest accepted difference between the clocks of this process and
-	// the database.
+	// maxSkew is the largest accepted difference between the two clocks.
 	maxSkew = time.Second
 	// clockCheck is the name of the check of the clocks.
 	clockCheck = "clock"
-	// checkMemory is the work_mem of the checks. It is large enough to join whole
-	// tables in memory.
+	// checkMemory is the work_mem of the checks, which join whole tables in memory.
 	checkMemory = "64MB"
 )
 
@@ -37,8 +34,7 @@ type check struct {
 	name, compares, sql string
 }
 
-// checks are the checks of Run, in the order in which they run. To add a
-// check, write its statement and add it here.
+// checks are the checks of Run, in their order. A new check is added here.
 var checks = []check{
 	{"commission_ledger", "the ledger entries of a commission and the amount owed for it", checkCommissionLedger},
 	{"balances", "the balances of participants and their ledger entries", checkBalances},
@@ -106,8 +102,7 @@ func setCheckLimits(ctx context.Context, tx pgx.Tx) error {
 	return err
 }
 
-// run counts the violations. If there are any, it reads their descriptions in a second
-// query of the same snapshot.
+// run counts the violations, and reads their descriptions from the same snapshot.
 func (c check) run(ctx context.Context, tx pgx.Tx) (affiliate.CheckResult, error) {
 	result := affiliate.CheckResult{Name: c.name, Compares: c.compares}
 	count := `select count(*), count(line) from (` + c.sql + `) x`
@@ -123,8 +118,7 @@ func (c check) run(ctx context.Context, tx pgx.Tx) (affiliate.CheckResult, error
 	return result, err
 }
 
-// checkClock reads the database's clock and compares it with the clock of this process,
-// which it reads before and after the query.
+// checkClock compares the database's clock with this process's, before and after reading.
 func checkClock(ctx context.Context, tx pgx.Tx, now func() time.Time) (affiliate.CheckResult, error) {
 	const query = `select clock_timestamp()`
 	result := affiliate.CheckResult{Name: clockCheck, Compares: "the clocks of this process and of the database", Compared: 1}
@@ -135,8 +129,7 @@ func checkClock(ctx context.Context, tx pgx.Tx, now func() time.Time) (affiliate
 	if err != nil {
 		return result, fmt.Errorf("check clock: %w", err)
 	}
-	// The query ran between before and after, so a database time in this range shows no
-	// skew.
+	// A database time between before and after shows no skew.
 	skew := max(before.Sub(dbTime), dbTime.Sub(after))
 	if skew > maxSkew {
 		result.Violated = 1
@@ -146,8 +139,7 @@ func checkClock(ctx context.Context, tx pgx.Tx, now func() time.Time) (affiliate
 	return result, nil
 }
 
-// StoreResults replaces the stored results of the given checks. at is the time of the
-// run.
+// StoreResults replaces the stored results of checks that ran at the time at.
 func StoreResults(ctx context.Context, db *postgres.DB, results []affiliate.CheckResult, at time.Time) error {
 	const store = `
 		insert into check_results as r (name, compared, violated, checked_at)

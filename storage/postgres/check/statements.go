@@ -3,8 +3,8 @@ package check
 // The statements of the checks that `core check` runs. They read the rows of all
 // workspaces. Each violation that they return names its workspace and mode.
 
-// The amount owed for a commission is its full amount if it is approved or paid, and
-// zero otherwise.
+// The amount owed for a commission is its amount if it is approved or paid, otherwise
+// zero.
 const checkCommissionLedger = `
 	select case when c.cents is null or coalesce(e.cents, 0) <> c.cents then format(
 			'workspace %s, %s: commission %s: the ledger has %s %s for participant %s, %s',
@@ -39,8 +39,7 @@ const checkBalances = `
 		group by 1, 2, 3
 	) e using (workspace_id, participant_id, currency)`
 
-// A payout that is processing or paid reduces the balance by its amount. Other payouts
-// do not change the balance.
+// A payout that is processing or paid reduces the balance by its amount, others do not.
 const checkPayoutLedger = `
 	select case when p.cents is null or coalesce(e.cents, 0) <> p.cents then format(
 			'workspace %s, %s: payout %s: the ledger has %s %s for participant %s, %s',

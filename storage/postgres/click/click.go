@@ -22,8 +22,7 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
-// DataError reports that Postgres rejected the values of a record. The same call with
-// the same records will fail again.
+// DataError reports that Postgres rejected the values of a record, as it will again.
 type DataError struct{ err *pgconn.PgError }
 
 // Error returns the message and the SQLSTATE. It contains none of the values.
@@ -32,8 +31,7 @@ func (e *DataError) Error() string { return fmt.Sprintf("%s (SQLSTATE %s)", e.er
 // Unwrap returns the driver's error.
 func (e *DataError) Unwrap() error { return e.err }
 
-// codeProgramLimit is the SQLSTATE program_limit_exceeded. Postgres reports it for a
-// value that is too wide for an index.
+// codeProgramLimit is the SQLSTATE of a value that is too wide for an index.
 const codeProgramLimit = "54000"
 
 // dataError returns a DataError for errors that the values of a record have caused: the
@@ -73,8 +71,8 @@ func Store(ctx context.Context, db *postgres.DB, clicks []click.Click) error {
 	return nil
 }
 
-// storeClicks does the work of Store. It returns a *testDataResetError, and stores nothing,
-// if clicks must be dropped.
+// storeClicks does the work of Store, or returns a *testDataResetError and stores
+// nothing.
 func storeClicks(ctx context.Context, db *postgres.DB, clicks []click.Click) error {
 	err := db.InTx(ctx, func(tx *postgres.Tx) error {
 		if err := copyClicks(ctx, tx, "clicks", clicks); err != nil {
@@ -119,8 +117,7 @@ const selectResets = `
 	from unnest($1::uuid[], $2::timestamptz[]) as c (workspace_id, received_at)
 	join workspaces w on w.id = c.workspace_id and w.test_data_reset_at >= c.received_at`
 
-// queueResets queues a statement that finds clicks of deleted test data. It queues nothing if
-// no click belongs to test mode.
+// queueResets queues a search for clicks of deleted test data, if there are test clicks.
 //
 // The statement must run after the clicks were inserted, in the same transaction. No click is
 // then missed, whatever the order of this transaction and the deletion:
@@ -162,9 +159,8 @@ func queueResets(batch *pgx.Batch, clicks []click.Click, found *testDataResetErr
 }
 
 // countAndEnqueue adds the clicks in stored, which were not in the table before, to the
-// counts. It enqueues a job for each click in clicks that a conversion waits for. If no
-// conversion waits for any click, it needs one round trip. It returns a *testDataResetError if
-// clicks must be dropped.
+// counts. It enqueues a job for each click in clicks that a conversion waits for. This
+// needs a second round trip. It returns a *testDataResetError if clicks must be dropped.
 func countAndEnqueue(ctx context.Context, tx *postgres.Tx, clicks, stored []click.Click) error {
 	const anyAwaited = `select exists (select from awaited_clicks)`
 	batch := &pgx.Batch{}
@@ -213,9 +209,8 @@ func mergeClicks(ctx context.Context, tx *postgres.Tx, clicks []click.Click) ([]
 	return pgx.CollectRows(rows, postgres.CountedClick)
 }
 
-// queueClickCounts adds clicks to the click counts of their participants and links. It
-// does not count clicks of bots. It inserts one row of stats_deltas per participant and
-// link.
+// queueClickCounts adds clicks, except those of bots, to the counts of their participants
+// and links, with one row of stats_deltas for each.
 func queueClickCounts(batch *pgx.Batch, clicks []click.Click) {
 	const insert = `
 		insert into stats_deltas (workspace_id, id, mode, program_id, participant_id, link_id, currency, clicks)

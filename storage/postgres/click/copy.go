@@ -13,8 +13,7 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
-// clickColumns are the columns of a click, in the order in which appendClick writes
-// them. clickFields is the number of columns.
+// clickColumns are the clickFields columns of a click, in the order of appendClick.
 const (
 	clickColumns = `workspace_id, id, clicked_at, mode, program_id, participant_id, link_id, referral_code,
 		received_at, expires_at, created_at, occurred_at, landing_url, referrer_domain,
@@ -24,16 +23,14 @@ const (
 	clickFields = 36
 )
 
-// copyClicks does the same as pgx's CopyFrom in a seventh of the CPU time per row.
-// CopyFrom converts each value to an interface value and looks up an encoder for it.
-// copyClicks encodes the fields directly.
+// copyClicks does the same as pgx's CopyFrom in a seventh of the CPU time per row,
+// because it encodes the fields without interface values and looked up encoders.
 func copyClicks(ctx context.Context, tx *postgres.Tx, table string, clicks []click.Click) error {
 	_, err := tx.Conn().PgConn().CopyFrom(ctx, newClickRows(clicks), "copy "+table+" ("+clickColumns+") from stdin binary")
 	return err
 }
 
-// clickRows is an io.Reader of clicks in COPY's binary format. It encodes a click only
-// after the previous click has been read.
+// clickRows reads clicks in COPY's binary format. It encodes one click at a time.
 type clickRows struct {
 	clicks []click.Click // not encoded yet
 	buf    []byte        // the file header, click or end marker that was encoded last
@@ -59,8 +56,7 @@ func (r *clickRows) Read(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// next encodes the next click, or the end marker after the last click. It returns false
-// if nothing is left to encode.
+// next encodes the next click, or the end marker, or returns false after it.
 func (r *clickRows) next() bool {
 	switch {
 	case r.ended:
@@ -121,8 +117,7 @@ func appendClick(b []byte, c *click.Click) []byte {
 
 func appendNull(b []byte) []byte { return append(b, 0xff, 0xff, 0xff, 0xff) }
 
-// appendValue writes a text or bytea value. An empty value stays an empty value; it
-// does not become null.
+// appendValue writes a text or bytea value, which can be empty but not null.
 func appendValue[T ~string | ~[]byte](b []byte, value T) []byte {
 	return append(binary.BigEndian.AppendUint32(b, uint32(len(value))), value...)
 }

@@ -35,28 +35,25 @@ const Pseudonym = `'erased-' || right(coalesce((
 	select t.partner_id from participants t where t.workspace_id = c.workspace_id and t.mode = c.mode and t.id = c.participant_id
 ), c.participant_id)::text, 8)`
 
-// EraseColumns are the assignments of an update of clicks c that removes the personal data
-// of the visitor and of the participant. The referral code becomes the pseudonym of the
-// participant.
+// EraseColumns are the assignments that remove the personal data of visitor and
+// participant from clicks c. The referral code becomes the pseudonym.
 const EraseColumns = `referral_code = ` + Pseudonym + `, ` + EraseVisitColumns
 
-// EraseVisitColumns are the same assignments without the referral code. It stays if only the
-// visitor is erased.
+// EraseVisitColumns are those of the visitor alone, without the referral code.
 const EraseVisitColumns = `
 	landing_url = null, referrer_domain = null,
 	utm_source = null, utm_medium = null, utm_campaign = null, utm_term = null, utm_content = null,
 	sub_id = null, language = null, screen = null, ip_hash = null, ip_prefix = null, ua_hash = null`
 
-// eraseClickOfBuyer is the statement that removes the data of the visitor of one click, whose
-// sale has an erased buyer.
+// eraseClickOfBuyer removes the data of the visitor of a click of an erased buyer.
 const eraseClickOfBuyer = `
 	update clicks set ` + EraseVisitColumns + `,
 		consent = 'unknown', bot_reason = null, occurred_at = null, country = null, region = null, device = null, browser = null,
 		os = null, paid_platform = null
 	where workspace_id = @workspace and mode = @mode and id = @click and clicked_at = @clicked_at`
 
-// eraseStoredClicks is the statement that removes the personal data of clicks. If the workspace
-// was erased, nothing about the visitors stays.
+// eraseStoredClicks removes personal data of clicks; all of it if the workspace was
+// erased.
 const eraseStoredClicks = `
 	update clicks c set ` + EraseColumns + `,
 		country = case when w.erased_at is null then c.country end, region = case when w.erased_at is null then c.region end,
@@ -69,9 +66,8 @@ const eraseStoredClicks = `
 // participantKey identifies a participant.
 type participantKey struct{ workspace, participant uuid.UUID }
 
-// queueErased queues a statement that finds the erased participants of clicks. It must run
-// after the clicks were inserted: an erasure that commits later finds these clicks in its
-// second pass.
+// queueErased queues a search for erased participants, after the clicks were inserted: an
+// erasure that commits later finds these clicks in its second pass.
 func queueErased(batch *pgx.Batch, clicks []click.Click, erased map[participantKey]bool) {
 	seen := make(map[participantKey]struct{})
 	var workspaces, participants []pgtype.UUID
@@ -113,8 +109,7 @@ func eraseClicks(ctx context.Context, tx *postgres.Tx, clicks []click.Click, era
 	return err
 }
 
-// logConversionsOfClicks makes the analytics count all conversions of clicks again, also those of
-// other buyers.
+// logConversionsOfClicks makes the analytics count all conversions of clicks again.
 const logConversionsOfClicks = `
 	insert into analytics_log (workspace_id, mode, conversions)
 	select workspace_id, mode, array_agg(id) from conversions

@@ -26,9 +26,8 @@ import (
 // retentionBatch is the maximum number of clicks that one statement changes or deletes.
 const retentionBatch = 5000
 
-// rollBlocks is the number of blocks (8 kB each) of a partition whose clicks one call
-// of Roll replaces by sums. They hold about 1.2 million clicks, which take about
-// a minute on two busy cores.
+// rollBlocks is the number of blocks (8 kB) of a partition that one call of Roll replaces
+// by sums: 1.2 million clicks, in about a minute on two busy cores.
 //
 // rollTimeout is the statement timeout of Roll. The last call for a partition also reads
 // the blocks whose clicks earlier calls have deleted. The timeout is long enough to read
@@ -95,8 +94,7 @@ type purgePosition struct {
 // acceptable: everyone who uses the same browser version has the same user agent hash,
 // and the hash changes every month.
 //
-// The time of a click is the time in its id. It differs from the time of receipt by at
-// most five minutes.
+// The time in a click's id differs from that of its receipt by at most five minutes.
 func Purge(ctx context.Context, db *postgres.DB, before time.Time, mayContinue func() bool) (int64, error) {
 	days, err := clickDays(ctx, db)
 	if err != nil {
@@ -143,14 +141,12 @@ func clickDays(ctx context.Context, db *postgres.DB) ([]time.Time, error) {
 	return pgx.CollectRows(rows, pgx.RowTo[time.Time])
 }
 
-// Roll replaces old clicks by the daily sums in click_days. A
-// click is old if its day ended at least 13 months ago. A call replaces all clicks of one
-// day and drops the day's partition. If the partition is large, the call replaces
-// only one piece of the partition. If there is no partition with old clicks, the call
-// replaces one batch of old clicks from the default partition. It returns the number of
-// replaced clicks. ok is false if there was nothing to do, or if another process is
-// already doing it. If a partition cannot be locked within one second, Roll returns
-// an error and changes nothing.
+// Roll replaces old clicks by the daily sums in click_days. A click is old if its day
+// ended at least 13 months ago. A call replaces the clicks of one day and drops its
+// partition, or replaces one piece of a large partition, or one batch of the default
+// partition. It returns the number of replaced clicks. ok is false if there was nothing
+// to do, or if another process is already doing it. If a partition cannot be locked
+// within one second, Roll returns an error and changes nothing.
 func Roll(ctx context.Context, tx *postgres.Tx) (clicks int64, ok bool, err error) {
 	return rollClicks(ctx, tx, rollBlocks)
 }

@@ -57,11 +57,10 @@ type historyRow struct {
 // totals. It does not add a new commission to the totals, because the transaction that
 // attributes the conversion adds the commission together with the conversion.
 //
-// A transaction calls StoreChanges or QueueChanges once, with all its
-// changes, after it has locked all other rows that it needs. Many transactions update the
-// same rows of balances and counts. Because a transaction updates them in one call, it
-// locks them in a fixed order, and there is no deadlock. A transaction with too many
-// changes for one call uses a Writer.
+// A transaction calls StoreChanges or QueueChanges once, with all its changes, after it
+// has locked all other rows that it needs. It locks rows of balances and counts, which
+// many transactions update, in a fixed order, so there is no deadlock. A transaction with
+// too many changes for one call uses a Writer.
 func StoreChanges(ctx context.Context, tx *postgres.Tx, changes ...commission.Change) error {
 	s := NewWriter()
 	if err := s.Write(ctx, tx, changes...); err != nil {
@@ -77,9 +76,8 @@ func QueueChanges(batch *pgx.Batch, changes ...commission.Change) {
 	s.queueEnd(batch)
 }
 
-// Writer does the work of StoreChanges in several steps: any number
-// of calls of write and then one call of end. Only end locks the rows of balances and
-// counters, which many transactions update.
+// Writer does the work of StoreChanges in several calls of Write and one of End. Only End
+// locks the rows of balances and counters, which many transactions update.
 type Writer struct {
 	entries []ledger.Entry
 	counts  commissionCounts
@@ -113,8 +111,7 @@ func (s *Writer) queue(batch *pgx.Batch, changes ...commission.Change) {
 			}
 			s.counts.add(*before, -1)
 			if cents := change.EarnedCents(); cents != 0 {
-				// The delta belongs to the hour of the change, because the numbers of
-				// past hours must not change.
+				// The numbers of past hours must not change.
 				deltas = append(deltas, analytics.StatsDelta{
 					Scope: after.Scope, Program: after.Program, Participant: after.Participant, At: at,
 					Currency: after.Currency, CommissionCents: cents,
@@ -146,9 +143,8 @@ func (s *Writer) queue(batch *pgx.Batch, changes ...commission.Change) {
 	insertHistory.Queue(batch, history...)
 }
 
-// queueEnd adds the statements for the ledger, balances and counts to a batch. They
-// write their rows in a fixed order, because many transactions update the same balances
-// and counts.
+// queueEnd queues the statements for ledger, balances and counts, which write their rows
+// in a fixed order.
 func (s *Writer) queueEnd(batch *pgx.Batch) {
 	slot := postgres.RandomSlot()
 	ledgers.Queue(batch, slot, s.entries...)

@@ -33,18 +33,15 @@ func reviewerName(actor string) string {
 
 var insertCommissions = postgres.RowsOf[commission.Commission](`insert into commissions ({columns}) values {rows}`)
 
-// Queue adds the inserts of new commissions to a batch of the transaction that
-// stores their conversions. New commissions are pending or approved. The caller also
-// calls QueueChanges for them, which adds their histories, ledger entries and
-// counts, and queues their events.
+// Queue queues the inserts of new commissions, which are pending or approved. The caller
+// also calls QueueChanges for them, and queues their events.
 func Queue(batch *pgx.Batch, commissions ...commission.Commission) {
 	insertCommissions.Queue(batch, commissions...)
 }
 
-// Get returns one commission of a programme with everything that its detail page
-// shows. Errors: NOT_FOUND if this scope and programme have no such commission.
-// It reads the commission and its history in a single statement, so that both come from the
-// same snapshot.
+// Get returns one commission of a programme with everything that its detail page shows.
+// Errors: NOT_FOUND if this scope and programme have no such commission. The commission
+// and its history come from one snapshot.
 func Get(
 	ctx context.Context, q postgres.Queryer, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.CommissionID,
 ) (commission.Detail, error) {
@@ -106,8 +103,8 @@ func TryLock(
 	return FirstLocked(found, err, program)
 }
 
-// FirstLocked returns the only commission of found. Errors: NOT_FOUND if it does not exist or
-// belongs to another programme, and err.
+// FirstLocked returns the only commission of found in a programme. Errors: NOT_FOUND, and
+// err.
 func FirstLocked(found []commission.Locked, err error, program affiliate.ProgramID) (commission.Locked, error) {
 	if err == nil && (len(found) == 0 || found[0].Program != program) {
 		err = affiliate.Refuse(affiliate.ReasonNotFound)

@@ -16,18 +16,16 @@ import (
 )
 
 // The number of commissions that match a filter is read from the counters in
-// commission_counts. The transactions that change commissions keep these counters up to
-// date. A period is split into parts, and each part is counted by the largest unit that
-// fits:
+// commission_counts. The transactions that change commissions update them. A period is
+// split into parts, each counted by the largest unit that fits:
 //
 //	  from                                                             before
 //	   ▼                                                                 ▼
 //	···├─rows─┼─day─┼─day─┼───month───┼───month───┼─day─┼─day─┼──rows──┤···
 //
-// The parts called "rows" are incomplete days, whose commissions are counted row by
-// row. A period has at most two of them. The cost of the other parts does not depend on
-// the number of commissions. The results of a search are always counted row by row, up
-// to affiliate.MaxSearchTotal.
+// The parts called "rows" are at most two incomplete days, whose commissions are counted
+// row by row. The cost of the others does not depend on the number of commissions. A
+// search is always counted row by row, up to affiliate.MaxSearchTotal.
 
 // grain is the length of the period that a counter in commission_counts covers. byRow
 // means that no counter is used and the rows of the table commissions are counted.
@@ -96,9 +94,8 @@ func spansOf(p affiliate.Period) []span {
 	}
 	months := byMonth.inner(days)
 	if inverted(months) {
-		// No month starts within the full days. All full days are therefore in the span
-		// before the months. The spans of the months and of the days after them are
-		// empty.
+		// No month starts within the full days, which are all in the span before the
+		// months. The other spans are empty.
 		months = affiliate.Period{From: days.Before, Before: days.Before}
 	}
 	var spans []span
@@ -112,9 +109,8 @@ func spansOf(p affiliate.Period) []span {
 	return nonEmpty(spans...)
 }
 
-// spansFor returns the spans for counting the commissions that match a filter. The
-// commissions of a single participant are counted row by row, because an index finds
-// these rows.
+// spansFor returns the spans for counting the commissions that match a filter. An index
+// finds the rows of a single participant, so they are counted row by row.
 func spansFor(filter commission.Filter) []span {
 	if filter.Participant != nil {
 		return nonEmpty(span{byRow, filter.Created})
@@ -128,10 +124,9 @@ func nonEmpty(spans ...span) []span {
 	})
 }
 
-// spansSQL returns a statement that counts the commissions of the spans, and the
-// arguments of the statement. The conditions in where apply to both tables, commissions
-// and commission_counts, each with the alias c. selectList returns the SELECT list for a
-// span. groupBy is the GROUP BY list.
+// spansSQL returns a statement that counts the commissions of the spans, and its
+// arguments. The conditions in where apply to commissions c and commission_counts c.
+// selectList returns the SELECT list for a span.
 func spansSQL(where postgres.Conditions, spans []span, selectList func(i int, g grain) string, groupBy string) (string, []any) {
 	var parts []string
 	for i, s := range spans {
@@ -150,8 +145,7 @@ func spansSQL(where postgres.Conditions, spans []span, selectList func(i int, g 
 	return strings.Join(parts, " union all "), where.Args
 }
 
-// spanCount is the number of commissions in one day, in one month, or in a span of
-// another grain.
+// spanCount is the number of commissions in a day, a month or another span.
 type spanCount struct {
 	span
 	N int64
@@ -202,9 +196,8 @@ func totalOf(all []spanCount) (n int64) {
 	return n
 }
 
-// locate returns the part of a list that contains the row at offset, and the offset of
-// this row inside the part. The parts must be in the order of the list. The list must
-// have a row at offset.
+// locate returns the part of an ordered list that contains the row at offset, which must
+// exist, and the row's offset in it.
 func locate(all []spanCount, offset int64) (part spanCount, partOffset int64) {
 	for _, part = range all {
 		if offset < part.N {
@@ -215,8 +208,7 @@ func locate(all []spanCount, offset int64) (part spanCount, partOffset int64) {
 	return part, offset
 }
 
-// groupsSQL returns the statement that counts and sums commissions for the commission
-// stats, grouped by commissionGroupBy.
+// groupsSQL counts and sums commissions for the stats, grouped by commissionGroupBy.
 func groupsSQL(where postgres.Conditions, spans []span) (string, []any) {
 	return spansSQL(where, spans, func(_ int, g grain) string {
 		count := "sum(c.n)::bigint"
@@ -268,8 +260,7 @@ func Stats(ctx context.Context, db *postgres.DB, scope affiliate.Scope, filter c
 	return stats, err
 }
 
-// currencyOf returns the currency of the programme, or of the workspace if program is
-// nil.
+// currencyOf returns the currency of the programme, or of the workspace.
 func currencyOf(ctx context.Context, tx pgx.Tx, scope affiliate.Scope, program *affiliate.ProgramID) (string, error) {
 	const (
 		programCurrency   = `select currency from programs where workspace_id = $1 and mode = $2 and id = $3`

@@ -74,17 +74,15 @@ func Export(
 // Postgres would format each instant and id, and the reader would parse it.
 var allBinary = pgx.QueryResultFormats{pgx.BinaryFormatCode}
 
-// commissionReader builds rows from the raw values of the driver, because scanning
-// value by value took half of the time of an export. The texts of a row point into the
-// driver's buffer and are valid until the next row. The other values to which a row
-// points are fields of the reader.
+// commissionReader builds rows from the raw values of the driver, because scanning took
+// half of the time of an export. The texts of a row point into the driver's buffer and
+// are valid until the next row, like the fields of the reader.
 type commissionReader struct {
 	row   commission.Row
 	times [5]time.Time
 	// payout is the value that row.Payout points to.
 	payout affiliate.PayoutID
-	// values are the values of the row that have not been read yet. err is set if a
-	// value cannot be read.
+	// values are the rest of the row. err is set if a value cannot be read.
 	values [][]byte
 	err    error
 }
@@ -125,8 +123,7 @@ func (r *commissionReader) next() []byte {
 	return value
 }
 
-// hasSize reports whether a value has the given size. A null value has size 0. If the
-// result is false, hasSize sets r.err.
+// hasSize reports whether a value has the size, 0 for null. Otherwise it sets r.err.
 func (r *commissionReader) hasSize(value []byte, size int) bool {
 	if len(value) == size {
 		return true

@@ -25,9 +25,8 @@ import (
 //
 // A page and its total are read in one snapshot.
 
-// maxSearchPartners is the maximum number of partners whose commissions a search finds
-// through an index. If more partners match the prefix, the search compares the partner
-// of each commission instead.
+// maxSearchPartners is the maximum number of partners whose commissions a search finds by
+// an index. With more, it compares the partner of each commission.
 const maxSearchPartners = 10_000
 
 // Sorts maps the sort keys of a list to SQL expressions. The expressions
@@ -41,9 +40,8 @@ var Sorts = map[commission.Sort]string{
 	commission.SortPartnerName:    "lower(t.partner_name)",
 }
 
-// commissionSortOf returns the ORDER BY list. It always ends with the time of creation
-// and the id, so that no two rows are equal. Postgres ignores a column that occurs a
-// second time.
+// commissionSortOf returns the ORDER BY list. It ends with the time of creation and the
+// id, so no two rows are equal. Postgres ignores a column's second occurrence.
 func commissionSortOf(order commission.Order) string {
 	direction := " desc"
 	if order.Ascending {
@@ -52,9 +50,8 @@ func commissionSortOf(order commission.Order) string {
 	return Sorts[order.By] + direction + ", c.created_at desc, c.id desc"
 }
 
-// List returns one page of a list and the number of rows on all its pages. If the
-// filter has a search text, it stops counting at affiliate.MaxSearchTotal. Errors: NOT_FOUND
-// if the filter's participant does not exist.
+// List returns one page of a list and the number of rows on all its pages, up to
+// MaxSearchTotal for a search. Errors: NOT_FOUND for the filter's participant.
 func List(
 	ctx context.Context, db *postgres.DB, scope affiliate.Scope, filter commission.Filter, order commission.Order, page affiliate.Page,
 ) (items []commission.Item, total int64, err error) {
@@ -200,9 +197,8 @@ func commissionPageSQL(where postgres.Conditions, order commission.Order) string
 		order by ` + sort
 }
 
-// countedConditions returns the conditions of a filter that apply to both commissions
-// and commission_counts, each with the alias c. It leaves out the dates and the search
-// text of the filter.
+// countedConditions returns the conditions of a filter, without dates and search text,
+// that apply to commissions c and commission_counts c.
 func countedConditions(scope affiliate.Scope, filter commission.Filter) postgres.Conditions {
 	var where postgres.Conditions
 	where.Add("c.workspace_id = ?", scope.Workspace)
@@ -211,9 +207,7 @@ func countedConditions(scope affiliate.Scope, filter commission.Filter) postgres
 		where.Add("c.program_id = ?", *filter.Program)
 	}
 	if filter.Participant != nil {
-		// commission_counts has no column for the participant. If the filter has a
-		// participant, spansFor therefore returns only spans with the grain byRow, which
-		// do not use commission_counts.
+		// commission_counts has no participant, but spansFor does not use it then.
 		where.Add("c.participant_id = ?", *filter.Participant)
 	}
 	if filter.Status != "" {
@@ -231,8 +225,7 @@ func countedConditions(scope affiliate.Scope, filter commission.Filter) postgres
 	return where
 }
 
-// commissionConditions returns the conditions for the rows of commissions c that match
-// the filter.
+// commissionConditions returns the conditions for commissions c that match the filter.
 func commissionConditions(ctx context.Context, db postgres.Queryer, scope affiliate.Scope, filter commission.Filter) (postgres.Conditions, error) {
 	where := countedConditions(scope, filter)
 	where.Within("c.created_at", filter.Created)

@@ -21,7 +21,7 @@ import (
 // its external id has the form of a processor's id. The primary key makes sure that a sale
 // is recorded once, even if it is reported under two of its ids at the same time.
 
-// insertAliases inserts the aliases that no conversion has, and returns the ids of their
+// insertAliases inserts the aliases that no conversion has, and returns their
 // conversions.
 var insertAliases = postgres.RowsOf[aliasRow](`
 	insert into conversion_aliases ({columns})
@@ -109,9 +109,8 @@ func FindSale(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, alias
 	return sale, err
 }
 
-// AddAliases adds the ids of a processor to a recorded conversion. An alias that another
-// conversion has stays with that conversion. If the buyer of the conversion was erased, the
-// texts that replace the ids are added.
+// AddAliases adds the ids of a processor to a conversion, or their replacements after an
+// erasure. An alias that another conversion has stays there.
 func AddAliases(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, conversion affiliate.ConversionID, ids conversion.ProcessorIDs, aliases []string) error {
 	const insert = `
 		insert into conversion_aliases (workspace_id, mode, id, conversion_id)

@@ -16,8 +16,7 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
-// earnerColumns are the fields of attribution.Earner, selected from programs p and
-// participants t.
+// earnerColumns select attribution.Earner from programs p and participants t.
 //
 // Only commission rules with tiers need prior_totals. The value is the sum of
 // the stored totals and of the deltas that are not yet added to the totals, read in one
@@ -74,8 +73,7 @@ var selectClicks = `
 		where c.workspace_id = n.workspace_id and c.id = n.id and c.clicked_at = n.clicked_at and c.clicked_at between $5 and $6
 		limit 1) as x` + earnerOfX
 
-// Clicks looks up clicks for decisions. Look-ups that run at the same time share a round trip.
-// A Clicks is safe for concurrent use.
+// Clicks looks up clicks for decisions, in shared round trips, from several goroutines.
 type Clicks struct {
 	lookups *postgres.Lookups[*clickLookup]
 }
@@ -118,14 +116,12 @@ func findClicks(ctx context.Context, pool *pgxpool.Pool, lookups []*clickLookup)
 	return pool.SendBatch(ctx, batch).Close()
 }
 
-// spanDays is the maximum number of days, and so of partitions, that one statement
-// covers.
+// spanDays is the maximum number of days, and of partitions, that a statement covers.
 const spanDays = 32
 
-// eachSpan groups the indexes from 0 to n-1 by their times, into spans of spanDays days.
-// It calls onSpan once per span with the indexes and with the first and the last of their
-// times. Without these groups, one old click would make a statement open all partitions
-// between its day and today.
+// eachSpan groups the indexes from 0 to n-1 by their times, into spans of spanDays days,
+// and calls onSpan with each group and its first and last time. Otherwise one old click
+// would make a statement open all partitions since then.
 func eachSpan(n int, timeOf func(int) time.Time, onSpan func(indexes []int, first, last time.Time)) {
 	spans := map[int64][]int{}
 	for i := range n {
@@ -171,9 +167,8 @@ func collectClicks(rows pgx.Rows, lookups []*clickLookup) error {
 	return err
 }
 
-// FindEarner returns the earner of a click that is not in the table yet. It is the same
-// earner that FindClick returns for a stored click of the participant. It returns nil if
-// the programme has no such participant.
+// FindEarner returns the earner of a click that is not stored yet. It returns nil if the
+// programme has no such participant.
 func FindEarner(ctx context.Context, db *postgres.DB, scope affiliate.Scope, program affiliate.ProgramID, participant affiliate.ParticipantID) (*attribution.Earner, error) {
 	const find = `
 		select ` + earnerColumns + `
@@ -188,8 +183,7 @@ func FindEarner(ctx context.Context, db *postgres.DB, scope affiliate.Scope, pro
 }
 
 // WaitingConversions returns at most limit conversions that wait for the given click,
-// ordered by id. The conversions include the hashes of the buyers' data, because the
-// fraud rules compare these hashes.
+// ordered by id, with the hashes that the fraud rules compare.
 func WaitingConversions(ctx context.Context, db *postgres.DB, workspace affiliate.WorkspaceID, click affiliate.ClickID, limit int) ([]conversion.StoredConversion, error) {
 	read := `
 		select ` + conversionColumns + `

@@ -30,8 +30,8 @@ type Report struct {
 	// not arrived yet; nil means that it does not wait.
 	AwaitUntil *time.Time
 	Key        *affiliate.IdempotencyKey // nil if the caller sent none
-	// Aliases has the ids by which a payment processor knows the sale. If another conversion
-	// has one of them, the report is a duplicate.
+	// Aliases has the processor's ids of the sale. If another conversion has one, it is a
+	// duplicate.
 	Aliases []string
 	Trace   []byte // the recorded span of the call (affiliate.Event.Trace)
 
@@ -71,8 +71,7 @@ func (r *Report) Open() bool { return r.err == nil && r.replay == nil }
 // Err returns the error of the report. It is nil unless the report was refused or has failed.
 func (r *Report) Err() error { return r.err }
 
-// Replay returns the response that is stored under the key of a report that repeats an earlier
-// one; nil if the report does not.
+// Replay returns the response that is stored under the key of a repeated report, or nil.
 func (r *Report) Replay() []byte { return r.replay }
 
 // Recorded returns the result of InsertReports.
@@ -115,8 +114,7 @@ func LockReports(ctx context.Context, tx *postgres.Tx, all []*Report) error {
 	return readInputs(ctx, tx, open(all))
 }
 
-// readInputs completes the inputs of each report. The rows that it reads stay locked until the
-// transaction ends.
+// readInputs completes the inputs of each report, and locks what it reads.
 func readInputs(ctx context.Context, tx *postgres.Tx, batch []*Report) error {
 	all := make([]*signals, len(batch))
 	for i, r := range batch {
@@ -132,10 +130,9 @@ func readInputs(ctx context.Context, tx *postgres.Tx, batch []*Report) error {
 }
 
 // selectDuplicates returns the conversion ids of the given reports whose external id is
-// already recorded. It searches the index once per report. Because of the order by
-// clause, the planner can choose only one index. Without the clause, several indexes look
-// equally good while the table is small, and connections keep the plan that they have
-// made.
+// already recorded. It searches the index once per report. The order by clause leaves the
+// planner one index. Otherwise several look equally good while the table is small, and
+// connections keep their plans.
 const selectDuplicates = `
 	select t.id
 	from unnest($1::uuid[], $2::text[], $3::text[], $4::uuid[]) as t (workspace_id, mode, external_transaction_id, id)
@@ -145,9 +142,8 @@ const selectDuplicates = `
 		order by c.external_transaction_id
 		limit 1) as c`
 
-// queueDuplicates queues a statement that marks the reports whose conversion is already
-// recorded. If another transaction records the conversion after this statement, the
-// insert detects the duplicate.
+// queueDuplicates queues a statement that marks reports that are already recorded. The
+// insert detects conversions that are recorded after it.
 func queueDuplicates(batch *pgx.Batch, all []*Report) {
 	queueForReports(batch, selectDuplicates, all, func(r *Report) { r.duplicate = true })
 }
@@ -175,9 +171,8 @@ func queueForReports(batch *pgx.Batch, statement string, all []*Report, onSelect
 	})
 }
 
-// InsertReports inserts the conversions of the Open reports that are not duplicates. It applies
-// the refunds that arrived before their conversions. A conversion whose refund arrived first
-// needs one more round trip.
+// InsertReports inserts the conversions of the Open reports that are not duplicates, and
+// applies their parked refunds, which need one more round trip.
 func InsertReports(ctx context.Context, tx *postgres.Tx, all []*Report) error {
 	batch := open(all)
 	rows := make([]newConversionRow, len(batch))
@@ -225,8 +220,7 @@ func InsertReports(ctx context.Context, tx *postgres.Tx, all []*Report) error {
 	return nil
 }
 
-// queueUndo queues the deletion of the rows that this transaction has inserted for a
-// dropped report.
+// queueUndo queues the deletion of the rows of a dropped report.
 func (r *Report) queueUndo(batch *pgx.Batch) {
 	if r.keyClaimed {
 		postgres.QueueRelease(batch, r.Conversion.Scope, *r.Key)
@@ -243,9 +237,8 @@ const awaitClick = `
 	insert into awaited_clicks (workspace_id, click_id, conversion_id, mode, created_at, expires_at)
 	values ($1, $2, $3, $4, $5, $6)`
 
-// FinishReports stores everything that follows from the recorded conversions. It stores
-// the response of each recorded report under its idempotency key, and it deletes the
-// keys of the dropped reports.
+// FinishReports stores everything that follows from the recorded conversions, with their
+// responses, and deletes the keys of the dropped reports.
 func FinishReports(ctx context.Context, tx *postgres.Tx, all []*Report) error {
 	batch := &pgx.Batch{}
 	var outcomes []outcome

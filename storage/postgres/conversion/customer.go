@@ -15,9 +15,8 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
-// lockCustomers inserts customers that do not exist yet and locks all given customers
-// until the transaction ends. Conversions of one customer are therefore decided one
-// after the other.
+// lockCustomers inserts new customers and locks all until the transaction ends, so that
+// conversions of one customer are decided one after the other.
 var lockCustomers = postgres.RowsOf[newCustomerRow](`
 	insert into customers as u ({columns})
 	values {rows}
@@ -31,8 +30,7 @@ type newCustomerRow struct {
 	CreatedAt   time.Time             `db:"created_at"`
 }
 
-// queueCustomerLocks queues the statements that lock the customers of conversions, in a
-// fixed order.
+// queueCustomerLocks queues the locks of the customers of conversions, in a fixed order.
 func queueCustomerLocks(batch *pgx.Batch, all []*signals) {
 	withCustomer := slices.DeleteFunc(slices.Clone(all), func(s *signals) bool { return s.conversion.CustomerRef == nil })
 	slices.SortFunc(withCustomer, func(a, b *signals) int {
@@ -78,9 +76,8 @@ const labelCustomer = `
 	where workspace_id = $1 and mode = $2 and ref = any($3)
 	returning ref, label, created_at`
 
-// LabelCustomer changes the label of a customer, which may be stored under any of the given
-// references. A nil label removes it. Without a change, it only reads the customer. Errors:
-// NOT_FOUND.
+// LabelCustomer changes the label of a customer with one of the references; nil removes
+// it. Without a change, it only reads the customer. Errors: NOT_FOUND.
 func LabelCustomer(
 	ctx context.Context, db *postgres.DB, scope affiliate.Scope, refs []string, label affiliate.Change[string],
 ) (conversion.Customer, error) {
@@ -95,14 +92,12 @@ func LabelCustomer(
 	return slices.MinFunc(found, func(a, b conversion.Customer) int { return a.CreatedAt.Compare(b.CreatedAt) }), nil
 }
 
-// deleteCustomer deletes a customer that the same transaction has inserted and does not
-// need.
+// deleteCustomer deletes a customer that the same transaction has inserted.
 const deleteCustomer = `
 	delete from customers where workspace_id = $1 and mode = $2 and ref = $3`
 
-// findBinding reads the participant to whom a customer is bound. It must be a separate
-// statement that runs after lockCustomers: a statement that has waited for a lock still
-// sees other rows as they were before the wait.
+// findBinding reads the participant to whom a customer is bound. It must run after
+// lockCustomers: a statement that has waited for a lock still sees other rows as before.
 const findBinding = `
 	select x.bound_at, x.signal_at, x.window_ends_at, ` + earnerColumns + `
 	from customers x` + earnerOfX + `
@@ -124,8 +119,7 @@ func queueCustomerReads(batch *pgx.Batch, scope affiliate.Scope, ref string) *at
 	return found
 }
 
-// bindCustomer binds a customer to a participant. The transaction must have locked the
-// customer.
+// bindCustomer binds a locked customer to a participant.
 const bindCustomer = `
 	update customers
 	set program_id = $4, participant_id = $5, conversion_id = $6, bound_at = $7, signal_at = $8, window_ends_at = $9
@@ -181,9 +175,8 @@ const (
 		group by workspace_id, mode, customer_ref, program_id`
 )
 
-// queueRecount counts a customer's payments in the given programmes again, from the
-// conversions. Decrementing the count would not be enough, because after one payment is
-// removed, another payment may be the first.
+// queueRecount counts a customer's payments in programmes again. Decrementing would not
+// do, because another payment may become the first.
 func queueRecount(batch *pgx.Batch, scope affiliate.Scope, ref string, programs []affiliate.ProgramID) {
 	batch.Queue(deletePayments, scope.Workspace, scope.Mode, ref, programs)
 	batch.Queue(recountPayments, scope.Workspace, scope.Mode, ref, programs)

@@ -11,8 +11,7 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
-// decisionColumns are the fields of attribution.DecisionRecord, selected from
-// attribution_decisions d.
+// decisionColumns select attribution.DecisionRecord from attribution_decisions d.
 var decisionColumns = postgres.Columns[attribution.Decision]("d") + `, nullif(d.trace -> 'rule', 'null') as rule,
 	(
 		select s.id from attribution_decisions s
@@ -98,9 +97,8 @@ func decisionListSQL(where postgres.Conditions) (page, count string) {
 	return page, postgres.CountUpTo(affiliate.MaxTotal, `from attribution_decisions d where `+where.SQL())
 }
 
-// selectClick reads a click. It opens a single partition, because it has a condition on
-// clicked_at, the time inside the id. It does not read the columns that identify the
-// visitor.
+// selectClick reads a click without the columns that identify the visitor. It opens one
+// partition, because of the condition on clicked_at, the time inside the id.
 const selectClick = `
 	select x.id, x.workspace_id, x.mode, x.program_id, x.participant_id, x.link_id, x.referral_code,
 		x.clicked_at, x.received_at, x.expires_at, x.created_at,
@@ -127,9 +125,8 @@ const conversionsOfClick = `
 	order by created_at, id
 	limit $4`
 
-// GetClick returns a stored click of the given mode and up to
-// attribution.MaxClickConversions conversions that were reported with its id. Errors:
-// NOT_FOUND.
+// GetClick returns a stored click of the given mode and up to MaxClickConversions of the
+// conversions that named it. Errors: NOT_FOUND.
 func GetClick(ctx context.Context, db *postgres.DB, scope affiliate.Scope, id affiliate.ClickID) (attribution.ClickDetail, error) {
 	clickedAt, ok := id.Time()
 	if !ok {

@@ -22,8 +22,7 @@ import (
 //
 // A digest is made with the first of the erasure keys, and searched under all of them.
 
-// processorIDForms returns ids of a processor, followed by the texts that can replace them after
-// an erasure.
+// processorIDForms returns ids of a processor, and the texts that may replace them.
 func processorIDForms(tx *postgres.Tx, scope affiliate.Scope, ids []string) []string {
 	forms := make([]string, 0, 2*len(ids))
 	return append(append(forms, ids...), tx.ErasureKeys().ProcessorIDs(scope, ids...)...)
@@ -74,9 +73,8 @@ const selectErasedAliases = `
 		where a.workspace_id = t.workspace_id and a.mode = t.mode and a.id = t.id
 		limit 1) as a`
 
-// queueErasedAliases queues a statement that calls onFound for the conversions of rows whose
-// alias belongs to an erased sale. It must be queued after the insert of the aliases, for the
-// same reason as queueErasedSales.
+// queueErasedAliases queues a statement that calls onFound for the conversions with an
+// alias of an erased sale, after the insert of the aliases (see queueErasedSales).
 func queueErasedAliases(tx *postgres.Tx, batch *pgx.Batch, rows []aliasRow, onFound func(affiliate.ConversionID)) {
 	var workspaces []affiliate.WorkspaceID
 	var modes []affiliate.Mode
@@ -113,8 +111,7 @@ func findErasedSale(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope,
 	return pseudonym, err
 }
 
-// queueErasedRefund queues a statement that fails with REFUND_DUPLICATE if the refund of an
-// erased sale had the given id.
+// queueErasedRefund fails with REFUND_DUPLICATE if a refund of an erased sale had the id.
 func queueErasedRefund(tx *postgres.Tx, batch *pgx.Batch, scope affiliate.Scope, external string) {
 	const find = `
 		select from erased_values
@@ -133,8 +130,7 @@ const insertErasedValue = `
 	values ($1, $2, $3, $4, $5)
 	on conflict do nothing`
 
-// QueueErasedValue queues the insert of the digest of an erased value. subject is the
-// conversion to which the value belonged.
+// QueueErasedValue queues the insert of the digest of an erased value of a conversion.
 func QueueErasedValue(batch *pgx.Batch, scope affiliate.Scope, value privacy.ErasedValue, subject affiliate.ConversionID) {
 	batch.Queue(insertErasedValue, scope.Workspace, scope.Mode, value.Kind, value.Digest, subject)
 }

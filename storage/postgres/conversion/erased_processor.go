@@ -111,8 +111,7 @@ func ChargeIDs(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, ids 
 	return postgres.Values[string](ctx, tx, "read the ids of charges", read, scope.Workspace, scope.Mode, ids)
 }
 
-// ErasedCharge returns the charge as it is stored. If the buyer of its sale was erased, the
-// texts that replace the ids are stored.
+// ErasedCharge returns the charge as it is stored, with replaced ids after an erasure.
 func ErasedCharge(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, charge processor.Charge) (processor.Charge, error) {
 	key, erased, err := erasedUnder(ctx, tx, scope, charge.Aliases, charge.ID)
 	if err != nil || !erased {
@@ -148,9 +147,8 @@ func erasedUnder(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, al
 	return nil, false, nil
 }
 
-// erasureKeyOf returns the key under which ids of an erased sale are replaced: the key under
-// which some of them were replaced before, otherwise the first. It reads nothing if there is one
-// key.
+// erasureKeyOf returns the key under which ids of an erased sale are replaced: the one
+// that was used before, otherwise the first. It reads nothing if there is one key.
 func erasureKeyOf(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, aliases []string, charge string) (privacy.ErasureKey, error) {
 	keys := tx.ErasureKeys()
 	if len(keys) < 2 {
@@ -168,8 +166,7 @@ func ChargeForms(tx *postgres.Tx, scope affiliate.Scope, charge string) []string
 	return processorIDForms(tx, scope, []string{charge})
 }
 
-// EraseCharge replaces the ids of a charge that was stored while the buyer of its sale was
-// being erased.
+// EraseCharge replaces the ids of a charge that was stored during an erasure.
 func EraseCharge(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, charge string) error {
 	ids, err := ChargeIDs(ctx, tx, scope, []string{charge})
 	if err != nil {

@@ -16,20 +16,17 @@ import (
 
 // findFraudFacts reads facts for the fraud rules, for any number of conversions in one
 // statement. The candidates of a conversion are the participants to whom it may be
-// attributed. The statement makes a few index searches per candidate. Each search reads
-// a limited number of rows, even if the participant has many conversions. The counted
-// conversions never include the conversion itself, because it is not stored yet or not
-// attributed.
+// attributed. The statement makes a few index searches per candidate. Each reads a
+// limited number of rows. The counted conversions never include the conversion itself,
+// which is not stored or attributed yet.
 //
 // The arguments are fraudQuery.args: the candidates, and the networks, devices and e-mail
-// addresses of the buyers. n is the index of the conversion to which a candidate, network,
-// device or address belongs.
+// addresses of the buyers. n is the index of their conversion.
 //
 // For the rule conversion_velocity, another conversion counts only if it was reported in
 // the hour before this conversion was reported, and also occurred in the hour before this
-// conversion occurred. Otherwise a merchant who reports all sales of a day at once would
-// seem to have a burst of sales. The rule examines only the latest of the conversions that
-// were reported in the hour.
+// conversion occurred. Otherwise all sales of a day that are reported at once would look
+// like a burst. The rule examines only the latest of them.
 //
 // For the rule duplicate_customer, the participants before and after the candidate are
 // searched separately. So a customer with many conversions of one participant, such as an
@@ -227,8 +224,8 @@ func (o *buyerOrigins) add(n int, prefix string, agent []byte) {
 	o.n, o.prefixes, o.agents = append(o.n, n), append(o.prefixes, prefix), append(o.agents, agent)
 }
 
-// queueClicksFromAddress queues the statements that count the clicks from the IP address
-// of each found click.
+// queueClicksFromAddress queues the counts of clicks from the address of each found
+// click.
 func queueClicksFromAddress(batch *pgx.Batch, all []*signals) {
 	var withClick []int
 	for n, s := range all {
@@ -236,8 +233,7 @@ func queueClicksFromAddress(batch *pgx.Batch, all []*signals) {
 		if click == nil || s.inputs.FraudFacts == nil || click.Mode != s.inputs.Mode || len(click.IPHash) == 0 {
 			continue
 		}
-		// The click is copied before it is changed, because the caller may use the
-		// original for another attempt.
+		// The caller may use the original click for another attempt.
 		counted := *click
 		s.inputs.FoundClick = &counted
 		withClick = append(withClick, n)
@@ -312,8 +308,7 @@ func readFacts(ctx context.Context, tx pgx.Tx, all ...*signals) error {
 	return postgres.Send(ctx, tx, "read facts for decisions", batch)
 }
 
-// queueFacts queues the statements that read the facts for fraud rules and the exchange
-// rates.
+// queueFacts queues the statements that read fraud facts and exchange rates.
 func queueFacts(batch *pgx.Batch, all ...*signals) {
 	queueFraudFacts(batch, all)
 	for _, s := range all {

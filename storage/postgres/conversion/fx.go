@@ -13,12 +13,11 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
-// findRates reads all rates of the given currencies and days, with any base currency.
-// There are only a few base currencies. The recursive part steps from one base currency
-// to the next, so that each look-up reads one range of the primary key. The number of
-// stored rates does not matter. The limit of 8 only keeps the planner from joining the
-// whole table. The range has eight days with one rate each, so the limit leaves out no
-// rate.
+// findRates reads all rates of the given currencies and days, with any base currency. The
+// recursive part steps from one of the few base currencies to the next, so that each
+// look-up reads one range of the primary key. The limit of 8 only keeps the planner from
+// joining the whole table. The range has eight days with one rate each, so the limit
+// leaves out no rate.
 const findRates = `
 	with recursive bases as (
 		(select base from fx_rates order by base limit 1)
@@ -101,8 +100,7 @@ const upsertRates = `
 	where r.rate <> excluded.rate
 	returning xmax = 0 as new`
 
-// PutRates stores exchange rates, in the given order. They replace stored rates of the same
-// currency pair and date.
+// PutRates stores exchange rates in order, and replaces those of the same pair and date.
 func PutRates(ctx context.Context, tx *postgres.Tx, rates []attribution.FXRate, at time.Time) (stored attribution.FXLoad, err error) {
 	for chunk := range slices.Chunk(rates, loadChunk) {
 		isNew, err := putRates(ctx, tx, chunk, at)

@@ -16,17 +16,15 @@ import (
 // Lists of conversions, newest first. For each condition of a filter, except the time,
 // there is an index that contains the column of the condition and has the order of the
 // list. If a filter has several conditions, Postgres uses the index of one of them. It
-// skips the rows before the page in the index, without reading the table. It then reads
-// the rows of the page by their primary keys. The total is counted in the same index and
-// stops at affiliate.MaxTotal.
+// skips the rows before the page in the index, and reads those of the page by their
+// primary keys. The total is counted in the same index up to affiliate.MaxTotal.
 
-// conversionColumns are the fields of conversion.StoredConversion, selected from
-// conversions c.
+// conversionColumns select conversion.StoredConversion from conversions c.
 var conversionColumns = postgres.Columns[conversion.Conversion]("c") + `, ` + postgres.Columns[conversion.CurrentDecision]("c") + `,
 	c.buyer_erased_at is not null as buyer_erased`
 
-// conversionItemColumns are the fields of conversionItemRow. They are selected from
-// conversions c joined with conversionOutcome.
+// conversionItemColumns select conversionItemRow from conversions c and
+// conversionOutcome.
 var conversionItemColumns = postgres.Columns[conversion.Conversion]("c") + `, ` + postgres.Columns[conversion.CurrentDecision]("c") + `,
 	` + commissions.CustomerLabel + `, c.fraud_score, c.fraud_signals, d.method, d.explanation, d.clicked_at, d.expires_at,
 	coalesce(f.action, '') as fraud_action,
@@ -74,9 +72,8 @@ func conversionListSQL(where postgres.Conditions) (page, count string) {
 	return page, postgres.CountUpTo(affiliate.MaxTotal, from)
 }
 
-// List returns one page of a mode's conversions, newest first, and the number of
-// rows on all pages, up to affiliate.MaxTotal. Errors: NOT_FOUND if the filter's
-// programme or participant does not exist.
+// List returns one page of conversions, newest first, and the number of rows on all
+// pages, up to MaxTotal. Errors: NOT_FOUND for the filter's programme or participant.
 func List(
 	ctx context.Context, db *postgres.DB, scope affiliate.Scope, filter conversion.Filter, page affiliate.Page,
 ) ([]conversion.Item, int64, error) {

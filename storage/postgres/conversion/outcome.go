@@ -22,8 +22,7 @@ import (
 	counters "github.com/tributary-hq/tributary/storage/postgres/stats"
 )
 
-// commissionAfter returns the commission after the last change, or nil if there are no
-// changes.
+// commissionAfter returns the commission after the last change, or nil without changes.
 func commissionAfter(changes []commission.Change) *commission.Commission {
 	if len(changes) == 0 {
 		return nil
@@ -40,8 +39,7 @@ type outcome struct {
 
 // queueOutcomes queues the statements that follow from decisions: they insert commissions
 // and fraud events, count redemptions, bind customers and update the stats. The caller
-// queues the statements for the conversions and calls commissions.QueueChanges for the
-// commissions.
+// queues those for conversions and changes of commissions.
 func queueOutcomes(batch *pgx.Batch, all ...outcome) {
 	var earned []commission.Commission
 	var deltas []analytics.StatsDelta
@@ -84,9 +82,8 @@ func queueTestParticipant(batch *pgx.Batch, scope affiliate.Scope, id affiliate.
 	batch.Queue(lockTestParticipant, scope.Workspace, scope.Mode, id).Exec(postgres.IfNone(privacy.ErrParticipantDeleted))
 }
 
-// queueBindingAndPayment binds the customer of an attributed conversion to the
-// participant, unless the customer is already bound. If the conversion is a recurring
-// payment, it also counts the payment.
+// queueBindingAndPayment binds the customer of an attributed conversion, unless it is
+// bound, and counts a recurring payment.
 func queueBindingAndPayment(batch *pgx.Batch, o outcome) {
 	c, d := o.conversion, o.decision
 	if o.inputs.Customer.Binding == nil {
@@ -97,8 +94,7 @@ func queueBindingAndPayment(batch *pgx.Batch, o outcome) {
 	}
 }
 
-// attributedEarner returns the participant to whom a decision attributes the conversion,
-// with the rules of the programme.
+// attributedEarner returns the participant to whom a decision attributes the conversion.
 func attributedEarner(in attribution.Inputs, d attribution.Decision) attribution.Earner {
 	switch *d.Method {
 	case attribution.ByClick:
@@ -132,9 +128,8 @@ func redemptionJobs(scope affiliate.Scope, in attribution.Inputs, d attribution.
 }
 
 // insertConversions inserts the conversions whose external id does not exist yet and
-// returns their ids. Earlier checks find most duplicates, but only this statement finds
-// all. If several transactions insert the same external id at the same time, exactly one
-// of them succeeds.
+// returns their ids. Only this statement finds all duplicates: one of several
+// transactions succeeds.
 var insertConversions = postgres.RowsOf[newConversionRow](`
 	insert into conversions ({columns})
 	values {rows}
@@ -153,8 +148,7 @@ func rowOfConversion(c conversion.Conversion, d attribution.Decision) newConvers
 	return newConversionRow{c, conversion.DecisionInForce(d), fraud.Score(d.Trace.Fraud), signalsOf(d)}
 }
 
-// signalsOf returns the fraud signals of a decision. The result is not nil, because it is stored
-// as JSON.
+// signalsOf returns the fraud signals of a decision; not nil, because they become JSON.
 func signalsOf(d attribution.Decision) []fraud.Signal {
 	return append([]fraud.Signal{}, d.Trace.Fraud...)
 }
@@ -175,9 +169,8 @@ func queueDecisions(batch *pgx.Batch, all ...outcome) {
 	insertDecisions.Queue(batch, rows...)
 }
 
-// claimKeys claims the idempotency keys of the reports of a batch. It skips reports
-// without a key. It sets the stored response or the error of each report whose key was
-// claimed before.
+// claimKeys claims the idempotency keys of the reports that have one. It sets the stored
+// response or the error of each report whose key was claimed before.
 func claimKeys(ctx context.Context, tx *postgres.Tx, all []*Report) error {
 	keyed := slices.DeleteFunc(slices.Clone(all), func(r *Report) bool { return r.Key == nil })
 	if len(keyed) == 0 {

@@ -51,9 +51,8 @@ const findActiveCommission = `
 	where c.workspace_id = $1 and c.mode = $2 and c.id = $3 and m.status in ('pending', 'approved', 'paid')`
 
 // LockAttribution locks a conversion that a member assigns to a participant, and
-// everything that changes with it. It locks the customer first, as lockSignals does, then
-// the conversion, and then its commission. Errors: NOT_FOUND if the conversion does not
-// exist.
+// everything that changes with it. It locks customer, conversion and commission in this
+// order. Errors: NOT_FOUND.
 func LockAttribution(
 	ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, id affiliate.ConversionID, participant affiliate.ParticipantID,
 ) (conversion.LockedAttribution, error) {
@@ -86,8 +85,7 @@ func LockAttribution(
 	return a, err
 }
 
-// readCustomerAndRates reads the customer and the exchange rates for a locked
-// attribution.
+// readCustomerAndRates reads the customer and exchange rates of a locked attribution.
 func readCustomerAndRates(ctx context.Context, tx *postgres.Tx, a *conversion.LockedAttribution) error {
 	batch := &pgx.Batch{}
 	found := attribution.Inputs{Assigned: a.Assignee}
@@ -110,8 +108,7 @@ func readCustomerAndRates(ctx context.Context, tx *postgres.Tx, a *conversion.Lo
 	return nil
 }
 
-// ApplyReattribution stores a reattribution of a locked conversion and everything that
-// follows from it.
+// ApplyReattribution stores a reattribution of a locked conversion, with its effects.
 func ApplyReattribution(ctx context.Context, tx *postgres.Tx, r conversion.Reattribution) error {
 	c, batch := r.Conversion, &pgx.Batch{}
 	queueSupersede(batch, c, r.Decision)
@@ -146,8 +143,7 @@ func ApplyReattribution(ctx context.Context, tx *postgres.Tx, r conversion.Reatt
 	return tx.Audit(ctx, r.Audit)
 }
 
-// supersede replaces the decision in force with a new one. The transaction must have
-// locked the conversion.
+// supersede replaces the decision in force of a locked conversion.
 const supersede = `
 	update conversions
 	set decision_id = @decision, attributed = @attributed, reason_code = @reason, program_id = @program, participant_id = @participant,
@@ -172,9 +168,8 @@ func LockAwaited(
 	return stored, s.inputs, err
 }
 
-// ApplyLateAttribution puts a decision about a locked conversion in force and stores
-// everything that follows from the decision. After that, the conversion no longer waits
-// for its click.
+// ApplyLateAttribution puts a decision about a locked conversion in force, with
+// everything that follows from it. The conversion no longer waits for its click.
 func ApplyLateAttribution(ctx context.Context, tx *postgres.Tx, l conversion.LateAttribution) error {
 	c, d, batch := l.Conversion, l.Decision, &pgx.Batch{}
 	queueSupersede(batch, c, d)
@@ -185,8 +180,7 @@ func ApplyLateAttribution(ctx context.Context, tx *postgres.Tx, l conversion.Lat
 		return err
 	}
 	if !d.Attributed {
-		// The conversion is still not attributed. Only the reason has changed, and this
-		// causes no event.
+		// Only the reason has changed, and this causes no event.
 		return nil
 	}
 	events := []affiliate.Event{c.Event(affiliate.EventConversionReattributed, d, d.DecidedAt)}

@@ -16,17 +16,14 @@ import (
 	counters "github.com/tributary-hq/tributary/storage/postgres/stats"
 )
 
-// Every refund is first stored as a parked refund, which means that it is not applied
-// yet. A transaction that has locked the refund's conversion then applies it. If the
-// conversion exists, the transaction that stores the refund also applies it. Otherwise
-// the transaction that later records the conversion applies it. When a refund and its
-// conversion are stored at the same time, neither transaction sees the uncommitted row of
-// the other. A periodic job finds such refunds with SalesWithParkedRefunds and applies
-// them.
+// Every refund is first stored as parked, which means not applied yet. The transaction
+// that stores it also applies it if the conversion exists, otherwise the transaction that
+// later records the conversion does. When a refund and its conversion are stored at the
+// same time, neither transaction sees the uncommitted row of the other. A periodic job
+// finds such refunds with SalesWithParkedRefunds and applies them.
 //
-// A sale is identified by its external transaction id, which is the merchant's own id.
-// The conversion is the record of the sale. A sale whose conversion was not reported yet
-// can already have parked refunds.
+// A sale is identified by its external transaction id, the merchant's own id. It can have
+// parked refunds before its conversion, the record of the sale, is reported.
 
 // insertRefund inserts a refund, or nothing if the refund's external id exists already.
 // Only this statement detects duplicates, including duplicates of parked refunds.
@@ -140,8 +137,7 @@ func completeSale(ctx context.Context, tx *postgres.Tx, sale *conversion.LockedS
 	return err
 }
 
-// queueReversal adds the statements that store a conversion after refunds or a reversal, the
-// applied refunds and the stats to a batch.
+// queueReversal stores a conversion after refunds or a reversal, with refunds and stats.
 func queueReversal(batch *pgx.Batch, c conversion.Conversion, applied []conversion.Refund, deltas []analytics.StatsDelta) {
 	batch.Queue(updateRefunded, c.Workspace, c.Mode, c.ID, c.RefundedAmountCents, c.Status, c.Version)
 	for _, refund := range applied {
@@ -152,8 +148,7 @@ func queueReversal(batch *pgx.Batch, c conversion.Conversion, applied []conversi
 	postgres.QueueConversionLog(batch, c.Scope, c.ID)
 }
 
-// parkedBatch is the maximum number of parked refunds that one transaction applies. The
-// periodic job applies the rest.
+// parkedBatch is the maximum number of parked refunds that one transaction applies.
 const parkedBatch = 100
 
 // lockParkedSQL locks the parked refunds of a sale, except the refund with the id $4. It
@@ -166,8 +161,7 @@ var lockParkedSQL = `
 	limit $5
 	for update`
 
-// selectParkedFor returns the ids of the given conversions that have parked refunds. It
-// searches the index once per conversion.
+// selectParkedFor selects conversions with parked refunds, with one search for each.
 const selectParkedFor = `
 	select t.id
 	from unnest($1::uuid[], $2::text[], $3::text[], $4::uuid[]) as t (workspace_id, mode, external_transaction_id, id)
@@ -177,8 +171,7 @@ const selectParkedFor = `
 			and r.conversion_id is null
 		limit 1) as r`
 
-// queueParked queues the statement that locks the parked refunds of a sale and returns
-// them, oldest first.
+// queueParked queues the locks of the parked refunds of a sale, oldest first.
 func queueParked(batch *pgx.Batch, scope affiliate.Scope, external string, excluded conversion.RefundID, parked *[]conversion.Refund) {
 	postgres.QueueList(batch, parked, lockParkedSQL, scope.Workspace, scope.Mode, external, excluded, parkedBatch)
 }
@@ -239,8 +232,7 @@ const dropExpiredRefunds = `
 		for update skip locked) as expired
 	where r.workspace_id = expired.workspace_id and r.id = expired.id`
 
-// DropExpiredRefunds deletes at most limit expired parked refunds, of all workspaces, and
-// returns the number of deleted refunds.
+// DropExpiredRefunds deletes at most limit expired parked refunds, and returns how many.
 func DropExpiredRefunds(ctx context.Context, db *postgres.DB, now time.Time, limit int) (int64, error) {
 	tag, err := db.Exec(ctx, dropExpiredRefunds, now, limit)
 	return tag.RowsAffected(), err

@@ -89,9 +89,8 @@ func LockSale(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, id af
 	return sale, err
 }
 
-// LockDisputedSale locks the conversion about which a merchant reports a dispute, and reads
-// the dispute if it was reported before. It also finds a sale whose buyer was erased.
-// Errors: NOT_FOUND, DISPUTE_DUPLICATE.
+// LockDisputedSale locks the conversion of a reported dispute, also of an erased buyer,
+// and reads the dispute as it was reported before. Errors: NOT_FOUND, DISPUTE_DUPLICATE.
 func LockDisputedSale(ctx context.Context, tx *postgres.Tx, report conversion.ReportedDispute) (conversion.SaleInDispute, error) {
 	var sale conversion.SaleInDispute
 	scope := report.Scope
@@ -138,13 +137,11 @@ func LockDisputedSale(ctx context.Context, tx *postgres.Tx, report conversion.Re
 	return sale, nil
 }
 
-// reportedCharge returns the id of the charge that holds the disputes which the merchant has
-// reported about a conversion.
+// reportedCharge returns the id of the charge for the disputes that the merchant reports.
 func reportedCharge(conversion affiliate.ConversionID) string { return conversion.String() }
 
-// PutReportedDispute stores a dispute that a merchant reports about a locked sale. If the
-// buyer of the sale was erased, the texts that replace the ids are stored. Errors:
-// DISPUTE_DUPLICATE.
+// PutReportedDispute stores a dispute about a locked sale, with replaced ids if the buyer
+// was erased. Errors: DISPUTE_DUPLICATE.
 func PutReportedDispute(ctx context.Context, tx *postgres.Tx, sale conversion.SaleInDispute, dispute conversion.ProcessorDispute, at time.Time) error {
 	const putCharge = `
 		insert into processor_charges (workspace_id, mode, id, currency, amount_cents, refunded_cents, conversion_id, read_number, updated_at)

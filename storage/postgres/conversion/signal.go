@@ -14,18 +14,15 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
-// lockPromoCode locks a promo code. It is a separate statement that runs before
-// findPromoCode: one statement for both would, after a wait for the lock, still see other
-// rows as they were before the wait.
+// lockPromoCode locks a promo code. It runs before findPromoCode: one statement for both
+// would, after a wait for the lock, still see other rows as before.
 const lockPromoCode = `
 	select from promo_codes
 	where workspace_id = $1 and mode = $2 and code = $3
 	for no key update`
 
-// findPromoCode returns the promo code in the conversion's mode. If this mode has no such
-// promo code, it returns the promo code of the other mode, because the decision must
-// distinguish a code of the other mode from an unknown code. A promo code of the other
-// mode is never locked.
+// findPromoCode returns the promo code in the conversion's mode, or that of the other
+// mode, because the decision must distinguish it from an unknown code. It is not locked.
 const findPromoCode = `
 	select x.id, x.mode, x.active, x.expires_at, x.max_redemptions, x.redemptions, ` + earnerColumns + `
 	from promo_codes x` + earnerOfX + `

@@ -49,9 +49,8 @@ func Events(c conversion.Conversion, d attribution.Decision) []affiliate.Event {
 	return []affiliate.Event{c.FraudDetectedEvent(d)}
 }
 
-// fraudEventColumns are the fields of fraud.Event, selected from fraud_events
-// f and the tables in fraudEventJoins. A list joins these tables after its limit, so only
-// to the rows of one page.
+// fraudEventColumns select fraud.Event from fraud_events f and fraudEventJoins, which a
+// list joins after its limit.
 const fraudEventColumns = `
 	f.id, f.workspace_id, f.mode, f.program_id, p.name as program_name, f.participant_id, t.partner_name, f.conversion_id, c.external_transaction_id,
 	f.commission_id, f.score, f.signals, f.action, f.status, f.note, f.resolved_by, f.resolved_at, f.created_at`
@@ -93,8 +92,8 @@ func fraudEventListSQL(filter fraud.EventFilter) (page, count string) {
 	return page, postgres.CountUpTo(affiliate.MaxTotal, where)
 }
 
-// ListEvents returns one page of fraud events, newest first, and the number of rows on
-// all pages, up to affiliate.MaxTotal.
+// ListEvents returns one page of fraud events, newest first, and their number up to
+// MaxTotal.
 func ListEvents(
 	ctx context.Context, db *postgres.DB, scope affiliate.Scope, filter fraud.EventFilter, page affiliate.Page,
 ) ([]fraud.Event, int64, error) {

@@ -31,8 +31,7 @@ type balanceRow struct {
 	BalanceCents  int64
 }
 
-// Queue queues the statements that insert entries and update the balances. They
-// lock the balance rows in a fixed order.
+// Queue queues the inserts of entries and the updates of balances, in a fixed order.
 func Queue(batch *pgx.Batch, slot int16, entries ...ledger.Entry) {
 	insertEntries.Queue(batch, entries...)
 	sums := map[balanceRow]int64{} // the keys have no amount
@@ -109,8 +108,7 @@ func ledgerListSQL(where postgres.Conditions) (page, count string) {
 	return page, postgres.CountUpTo(affiliate.MaxTotal, `from ledger_entries l where `+where.SQL())
 }
 
-// listEntries returns a page of the entries that match where and the filter, their number, and the
-// balances that a statement selects.
+// listEntries returns a page of the matching entries, their number, and balances.
 func listEntries(
 	ctx context.Context, db *postgres.DB, where postgres.Conditions, filter ledger.Filter, page affiliate.Page, balances string, args ...any,
 ) ([]ledger.Item, int64, []ledger.Balance, error) {

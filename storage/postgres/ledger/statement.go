@@ -15,15 +15,13 @@ import (
 )
 
 // A past balance is computed backwards: the current balance minus the later entries. The
-// statements of last month or last year then read the balances of all participants and the
-// entries since that time, which are few compared with all entries. Entries are read from
-// the index ledger_entries_by_time alone. Both parts come from one snapshot, in which a
-// balance is the sum of the entries, because every transaction that adds entries also
-// updates the balances.
+// entries since last month or last year are few compared with all entries, and are read
+// from the index ledger_entries_by_time alone. Both parts come from one snapshot, in
+// which a balance is the sum of the entries, because every transaction that adds entries
+// also updates the balances.
 
-// laterSums has the parts of the balances at the time $4: the current balances, and the
-// entries since $4 with the opposite sign. $1 and $2 are workspace and mode, and $3 is the
-// programme, or null for all programmes.
+// laterSums has the parts of the balances at $4: the current ones, and later entries with
+// the opposite sign. $1 and $2 are workspace and mode, $3 is the programme or null.
 const laterSums = `
 	select b.participant_id, b.currency, b.balance_cents as cents
 	from participants t

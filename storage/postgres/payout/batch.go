@@ -28,8 +28,8 @@ var (
 		where b.workspace_id = $1 and b.mode = $2 and b.id = $3`
 )
 
-// LockBatch locks a batch. While a batch is locked, no other transaction changes its
-// payouts. Errors: NOT_FOUND.
+// LockBatch locks a batch, so that no other transaction changes its payouts. Errors:
+// NOT_FOUND.
 func LockBatch(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, id payout.BatchID) (payout.Batch, error) {
 	return postgres.OneRow[payout.Batch](tx.Query(ctx, selectBatch+` for no key update`, scope.Workspace, scope.Mode, id))
 }
@@ -87,8 +87,7 @@ func SetTotals(ctx context.Context, db postgres.Queryer, batches ...*payout.Batc
 	return setBatchNames(ctx, db, batches)
 }
 
-// setBatchNames sets the names of the users and service tokens that created and confirmed
-// the batches.
+// setBatchNames sets the names of those who created and confirmed the batches.
 func setBatchNames(ctx context.Context, db postgres.Queryer, batches []*payout.Batch) error {
 	const read = `
 		select t.id, coalesce(u.name, 'service:' || s.name) as name
@@ -126,8 +125,7 @@ const sumBatches = `
 	group by p.batch_id, p.status, p.currency
 	order by p.batch_id, p.currency`
 
-// setPayoutCounts sets the counts and totals of batches. Canceled payouts are counted,
-// but they are not part of the totals.
+// setPayoutCounts sets the counts of batches, and their totals without canceled payouts.
 func setPayoutCounts(ctx context.Context, db postgres.Queryer, batches []*payout.Batch) error {
 	type sum struct {
 		Batch       payout.BatchID
@@ -157,8 +155,7 @@ func setPayoutCounts(ctx context.Context, db postgres.Queryer, batches []*payout
 	return err
 }
 
-// sumConfirmed sums the payouts of the batches that were confirmed after a time. Canceled
-// payouts do not count.
+// sumConfirmed sums the payouts, except canceled ones, of batches confirmed after a time.
 const sumConfirmed = `
 	select p.currency, count(*) as count, sum(p.amount_cents)::bigint as amount_cents
 	from payout_batches b

@@ -73,8 +73,7 @@ const selectPayoutsDue = `
 	where (@programs::uuid[] is null or t.program_id = any(@programs))
 		and (@include_zero or s.commission_cents <> 0 or s.adjustment_cents <> 0)`
 
-// dueArgs returns the arguments of selectPayoutsDue. If participants is nil, the
-// statement reads all participants.
+// dueArgs returns the arguments of selectPayoutsDue. No participants means all of them.
 func dueArgs(selection payout.Selection, participants []affiliate.ParticipantID) pgx.NamedArgs {
 	programs := selection.Programs
 	if len(programs) == 0 {
@@ -86,9 +85,8 @@ func dueArgs(selection payout.Selection, participants []affiliate.ParticipantID)
 	}
 }
 
-// Due returns the payouts that a new batch would contain and the payouts that it
-// would leave out, in no particular order and without locks. Errors: NOT_FOUND if a
-// programme of the selection does not exist.
+// Due returns what a new batch would contain and leave out, in no particular order and
+// without locks. Errors: NOT_FOUND for a programme.
 func Due(ctx context.Context, db postgres.Queryer, selection payout.Selection) ([]payout.Due, error) {
 	if err := checkPrograms(ctx, db, selection); err != nil {
 		return nil, err
@@ -96,15 +94,13 @@ func Due(ctx context.Context, db postgres.Queryer, selection payout.Selection) (
 	return DueTo(ctx, db, selection, nil)
 }
 
-// DueTo reads the amounts due to the given participants, including amounts of zero.
-// If participants is nil, it reads the amounts due to all participants and leaves out
-// amounts of zero.
+// DueTo reads the amounts due to the given participants, including zeros. If participants
+// is nil, it reads those of all participants without zeros.
 func DueTo(ctx context.Context, db postgres.Queryer, selection payout.Selection, participants []affiliate.ParticipantID) ([]payout.Due, error) {
 	return postgres.List[payout.Due](ctx, db, "read payouts due", selectPayoutsDue, postgres.PlanForArgs, dueArgs(selection, participants))
 }
 
-// LockParticipants locks participants until the transaction ends, so that no other
-// transaction creates payouts for them.
+// LockParticipants keeps other transactions from creating payouts for participants.
 func LockParticipants(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, ids []affiliate.ParticipantID) error {
 	const lock = `
 		select t.id from participants t
@@ -114,8 +110,7 @@ func LockParticipants(ctx context.Context, tx *postgres.Tx, scope affiliate.Scop
 	return postgres.Exec(ctx, tx, "lock participants", lock, scope.Workspace, scope.Mode, ids)
 }
 
-// checkPrograms checks that the selected programmes exist in the scope. Errors:
-// NOT_FOUND.
+// checkPrograms checks that the programmes exist in the scope. Errors: NOT_FOUND.
 func checkPrograms(ctx context.Context, db postgres.Queryer, selection payout.Selection) error {
 	const unknown = `
 		select exists (

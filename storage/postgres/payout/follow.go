@@ -32,9 +32,8 @@ var errConcurrentPayout = &pgconn.PgError{Code: postgres.CodeSerializationFailur
 
 // Both statements look for the unsent payouts (draft or pending) that contain at least
 // one of the given approved commissions. lockBatchesOf locks the batches of these
-// payouts, and lockPayoutsOf, which runs next, locks the payouts. If lockBatchesOf has
-// waited for another transaction, lockPayoutsOf therefore sees the changes of that
-// transaction.
+// payouts, and lockPayoutsOf, which runs next, locks the payouts. So it sees the changes
+// of transactions for which lockBatchesOf has waited.
 const (
 	lockBatchesOf = `
 		select b.id
@@ -140,9 +139,8 @@ func UpdatePayouts(ctx context.Context, tx *postgres.Tx, changes []commission.Ch
 	return nil
 }
 
-// remainingContent sums up the commissions that stay in a payout: all its commissions
-// except the removed commissions ($3). For the commissions whose amount changes ($4),
-// it uses the new amounts ($5).
+// remainingContent sums up the commissions that stay in a payout, without $3, and with
+// the new amounts $5 of the commissions $4.
 const remainingContent = `
 	select count(*) as commission_count, coalesce(sum(coalesce(t.amount_cents, h.amount_cents)), 0)::bigint as commission_cents,
 		min(coalesce(c.approved_at, c.created_at)) as period_start, max(coalesce(c.approved_at, c.created_at)) as period_end
@@ -151,9 +149,8 @@ const remainingContent = `
 	left join unnest($4::uuid[], $5::bigint[]) as t (id, amount_cents) on t.id = h.commission_id
 	where h.workspace_id = $1 and c.mode = $6 and h.payout_id = $2 and h.commission_id <> all($3)`
 
-// updatePayout changes one payout according to the changes of its commissions, and returns
-// its new status. The transaction must already have locked the payout and its batch;
-// updatePayout reads them again with Lock.
+// updatePayout changes a payout with its commissions, and returns its new status. It
+// reads the payout and its batch, which are already locked, again with Lock.
 func updatePayout(ctx context.Context, tx *postgres.Tx, id affiliate.PayoutID, changes []commission.Change) (payout.Status, error) {
 	scope, t := changes[0].After.Scope, changes[0].Transition
 	removed, lowered, amounts := []affiliate.CommissionID{}, []affiliate.CommissionID{}, []int64{}
@@ -216,10 +213,8 @@ func LockCommission(
 	return commissions.FirstLocked(found, err, program)
 }
 
-// ApplyCommissionChanges stores changes of locked commissions and everything that
-// follows from them: payouts, history, ledger entries, balances, counts, events and
-// audit records. A transaction calls it once, with all its changes, after it has locked
-// all other rows that it needs.
+// ApplyCommissionChanges stores changes of locked commissions and everything that follows
+// from them. A transaction calls it once, with all its changes, after all other locks.
 func ApplyCommissionChanges(ctx context.Context, tx *postgres.Tx, changes ...commission.Change) error {
 	if err := UpdatePayouts(ctx, tx, changes); err != nil {
 		return err

@@ -26,8 +26,7 @@ const candidateColumns = `
 	coalesce(c.approved_at, c.created_at) as approved_at, c.status = 'approved' and ` + payableCondition + ` as payable`
 
 const (
-	// lockUnassigned locks the payable commissions of participants that are not in a
-	// payout yet.
+	// lockUnassigned locks participants' payable commissions in no payout.
 	lockUnassigned = `
 		select ` + candidateColumns + `
 		from commissions c
@@ -44,8 +43,7 @@ const (
 		where c.workspace_id = @workspace and c.mode = @mode and c.payout_id = any(@payouts)
 		order by c.id
 		for update of c`
-	// lockReleased locks those payable commissions that were released from one of the
-	// given payouts and are in no payout now.
+	// lockReleased locks payable commissions that have left one of the payouts.
 	lockReleased = `
 		select ` + candidateColumns + `
 		from payout_commissions l
@@ -71,8 +69,7 @@ func LockAssigned(
 	return lockCandidates(ctx, tx, lockAssigned, candidateArgs(scope, nil, payouts, cutoff))
 }
 
-// LockReleased locks those payable commissions that were released from a payout and are in
-// no payout now.
+// LockReleased locks payable commissions that have left a payout and are in none now.
 func LockReleased(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, id affiliate.PayoutID, cutoff time.Time) ([]payout.Candidate, error) {
 	return lockCandidates(ctx, tx, lockReleased, candidateArgs(scope, nil, []affiliate.PayoutID{id}, cutoff))
 }
@@ -85,9 +82,8 @@ func lockCandidates(ctx context.Context, tx *postgres.Tx, lock string, args pgx.
 	return postgres.List[payout.Candidate](ctx, tx, "lock commissions of payouts", lock, postgres.PlanForArgs, args)
 }
 
-// rowsPerStatement is the maximum number of rows that one statement changes. A statement
-// with this number of rows normally takes about 0.2 s. It does not reach the timeout even
-// if the database is busy.
+// rowsPerStatement is the maximum number of rows that one statement changes, normally in
+// 0.2 s. It meets the timeout even if the database is busy.
 const rowsPerStatement = 2_000
 
 // inChunks calls process for consecutive parts of commissions, with one array per column.
@@ -114,8 +110,7 @@ func idsOf(commissions []payout.Candidate) []affiliate.CommissionID {
 	return ids
 }
 
-// AssignCommissions adds locked commissions that are in no payout to their payouts and
-// records their amounts.
+// AssignCommissions adds locked commissions without payout to theirs, with their amounts.
 func AssignCommissions(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, commissions []payout.Candidate, at time.Time) error {
 	const assign = `
 		update commissions c set payout_id = t.payout_id, updated_at = $3
@@ -147,9 +142,8 @@ func RecordContents(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope,
 	})
 }
 
-// ReleaseCommissions clears payout_id of those locked commissions that can be added to
-// another payout: the approved ones, and the refunded ones, which are approved again if
-// the refund fails. Any other commission keeps its payout_id. The lists in
+// ReleaseCommissions clears payout_id of those locked commissions that can be in another
+// payout: approved ones, and refunded ones, because the refund may fail. The lists in
 // payout_commissions do not change.
 func ReleaseCommissions(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, commissions []payout.Candidate, at time.Time) error {
 	const clearPayout = `
@@ -175,8 +169,7 @@ func LockContents(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, i
 	return postgres.Values[affiliate.CommissionID](ctx, tx, "lock the commissions of a payout", lock, scope.Workspace, scope.Mode, id)
 }
 
-// PruneContents deletes the commissions of the given payouts from payout_commissions,
-// except the commissions in kept.
+// PruneContents deletes the commissions of payouts from payout_commissions except kept.
 func PruneContents(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, payouts []affiliate.PayoutID, kept []payout.Candidate) error {
 	const remove = `
 		delete from payout_commissions h
@@ -184,9 +177,8 @@ func PruneContents(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, 
 	return postgres.Exec(ctx, tx, "prune the contents of payouts", remove, scope.Workspace, payouts, idsOf(kept))
 }
 
-// listedCommissions returns the commissions that each payout contains, ordered by id. It
-// returns at most payout.MaxEventCommissions commissions per payout, because events
-// contain no more than this number.
+// listedCommissions returns the commissions that each payout contains, ordered by id, and
+// at most as many as an event contains.
 func listedCommissions(
 	ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, payouts []affiliate.PayoutID,
 ) (map[affiliate.PayoutID][]affiliate.CommissionID, error) {

@@ -60,9 +60,8 @@ func payoutListSQL(where postgres.Conditions) (page, count string) {
 	return page, postgres.CountUpTo(affiliate.MaxTotal, `from payouts p where `+where.SQL())
 }
 
-// List returns one page of payouts, newest first, and the number of payouts on all
-// pages, up to affiliate.MaxTotal. Errors: NOT_FOUND if the filter's programme,
-// participant or batch does not exist.
+// List returns one page of payouts, newest first, and the number of payouts on all pages,
+// up to MaxTotal. Errors: NOT_FOUND for what the filter names.
 func List(ctx context.Context, db *postgres.DB, scope affiliate.Scope, filter payout.Filter, page affiliate.Page) ([]payout.Item, int64, error) {
 	if err := postgres.CheckFilter(ctx, db, scope, filter.Program, filter.Participant, filter.Batch); err != nil {
 		return nil, 0, err
@@ -73,10 +72,8 @@ func List(ctx context.Context, db *postgres.DB, scope affiliate.Scope, filter pa
 	return listPayouts(ctx, db, where, filter, page)
 }
 
-// ListOfPartner returns one page of a partner's payouts in the mode, newest first, and
-// the number of payouts on all pages, up to affiliate.MaxTotal. Partners do not see
-// payouts that were never confirmed. Errors: NOT_FOUND if the partner does not take part
-// in the filter's programme.
+// ListOfPartner does the same for a partner's payouts in a mode, without those that were
+// never confirmed. Errors: NOT_FOUND for a programme without the partner.
 func ListOfPartner(
 	ctx context.Context, db *postgres.DB, partner affiliate.UserID, mode affiliate.Mode, filter payout.Filter, page affiliate.Page,
 ) ([]payout.Item, int64, error) {
@@ -175,8 +172,7 @@ var selectExport = `
 	where p.status in ('pending', 'processing') and p.position > $6 and ($7::bigint is null or p.position <= $7)
 	order by p.currency, lower(t.partner_name), p.id`
 
-// ExportTotals counts the confirmed payouts of a batch with a method, or with any
-// method if method is nil, for each currency.
+// ExportTotals counts a batch's confirmed payouts by currency, of one method or all.
 func ExportTotals(
 	ctx context.Context, db *postgres.DB, scope affiliate.Scope, id payout.BatchID, method *payout.Method,
 ) ([]payout.ExportTotal, error) {
@@ -195,17 +191,15 @@ func Export(
 		scope.Workspace, scope.Mode, id, export.Method, export.Currency, after, last)
 }
 
-// DeleteAccounts deletes the accounts of at most limit payouts that were paid before
-// the given time, of all workspaces. It keeps their masked form. It returns the number of
-// changed payouts.
+// DeleteAccounts deletes the accounts, except their masked form, of at most limit payouts
+// that were paid before the given time. It returns the number of changed payouts.
 func DeleteAccounts(ctx context.Context, db *postgres.DB, paidBefore time.Time, limit int) (int64, error) {
 	tag, err := db.Exec(ctx, deletePayoutAccounts, paidBefore, limit)
 	return tag.RowsAffected(), err
 }
 
-// DeletePayeeNames deletes the names of erased partners from at most limit payouts, of all
-// workspaces, whose retention has ended (Workspace.RetainPayeeYears). It returns the number
-// of changed payouts.
+// DeletePayeeNames deletes the names of erased partners from at most limit payouts after
+// their retention (Workspace.RetainPayeeYears). It returns how many have changed.
 func DeletePayeeNames(ctx context.Context, db *postgres.DB, now time.Time, limit int) (int64, error) {
 	tag, err := db.Exec(ctx, deletePayeeNames, now, limit)
 	return tag.RowsAffected(), err

@@ -144,8 +144,7 @@ type Partner struct {
 
 // LockMethod locks a partner's payout method. Errors: NOT_FOUND.
 func LockMethod(ctx context.Context, tx *postgres.Tx, partner affiliate.UserID) (Partner, error) {
-	// The lock is on the user, because a user without a payout method has no row in
-	// payout_methods.
+	// A user without a payout method has no row in payout_methods to lock.
 	const lock = `select name, previous_email from users where id = $1 and kind = 'partner' and erased_at is null for no key update`
 	const current = `select method, account, account_hint, updated_at, held_until from payout_methods where user_id = $1`
 	locked, err := postgres.OneRow[Partner](tx.Query(ctx, lock, partner))
@@ -171,8 +170,7 @@ func SetMethod(ctx context.Context, tx *postgres.Tx, partner affiliate.UserID, m
 	return postgres.Exec(ctx, tx, "set payout method", set, partner, m.Method, m.Account, m.Hint, m.UpdatedAt, m.HeldUntil)
 }
 
-// LockMethods keeps the payout methods of the partners of payouts unchanged until the
-// transaction ends.
+// LockMethods keeps the payout methods of the payouts' partners unchanged.
 func LockMethods(ctx context.Context, tx *postgres.Tx, payouts []payout.Payout) error {
 	const lock = `select m.user_id from payout_methods m where m.user_id = any($1) order by m.user_id for share`
 	partners := make([]affiliate.UserID, len(payouts))
@@ -182,8 +180,7 @@ func LockMethods(ctx context.Context, tx *postgres.Tx, payouts []payout.Payout) 
 	return postgres.Exec(ctx, tx, "lock payout methods", lock, partners)
 }
 
-// CopyAccounts copies the accounts of the partners to the pending payouts of a batch that
-// have no account yet.
+// CopyAccounts copies partners' accounts to a batch's pending payouts without account.
 func CopyAccounts(ctx context.Context, tx *postgres.Tx, batch payout.Batch) error {
 	const update = `
 		update payouts p set account = m.account, account_hint = m.account_hint
