@@ -2,6 +2,7 @@ package affiliate
 
 import (
 	"crypto/rand"
+	"encoding/base64"
 	"fmt"
 	"strings"
 	"unicode"
@@ -123,4 +124,12 @@ func RandomBase62(n int) string {
 		}
 	}
 	return string(text)
+}
+
+// RandomToken returns a prefix and 256 random bits in base64. The prefix makes tokens
+// recognizable for people and for secret scanners.
+func RandomToken(prefix string) string {
+	random := make([]byte, 32)
+	_, _ = rand.Read(random) // crypto/rand.Read never fails
+	return prefix + base64.RawURLEncoding.EncodeToString(random)
 }

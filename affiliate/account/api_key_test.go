@@ -68,8 +68,8 @@ func TestAPIKey_Revoke(t *testing.T) {
 }
 
 func TestCheckSecretKeys_Limit(t *testing.T) {
-	wantReason(t, "one key less than allowed", account.CheckSecretKeys(account.MaxSecretKeys-1), "")
-	wantReason(t, "as many keys as allowed", account.CheckSecretKeys(account.MaxSecretKeys), affiliate.ReasonAPIKeyLimitExceeded)
+	wantReason(t, "one key less than allowed", account.CheckKeys(account.MaxSecretKeys-1, account.MaxSecretKeys), "")
+	wantReason(t, "as many keys as allowed", account.CheckKeys(account.MaxSecretKeys, account.MaxSecretKeys), affiliate.ReasonAPIKeyLimitExceeded)
 }
 
 func TestInvite_Open(t *testing.T) {

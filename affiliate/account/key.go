@@ -194,10 +194,10 @@ func (k APIKey) Revoke(at time.Time) (APIKey, error) {
 	return k, nil
 }
 
-// CheckSecretKeys checks whether a mode may get another secret key. active is the number
-// of its active secret keys. Errors: API_KEY_LIMIT_EXCEEDED.
-func CheckSecretKeys(active int) error {
-	if active >= MaxSecretKeys {
+// CheckKeys checks whether a mode that has active keys of a kind may get another one. limit
+// is MaxSecretKeys or MaxServiceTokens. Errors: API_KEY_LIMIT_EXCEEDED.
+func CheckKeys(active, limit int) error {
+	if active >= limit {
 		return affiliate.Refuse(affiliate.ReasonAPIKeyLimitExceeded)
 	}
 	return nil
@@ -317,15 +317,6 @@ func (t ServiceToken) Revoke(at time.Time) (ServiceToken, error) {
 	}
 	t.RevokedAt = &at
 	return t, nil
-}
-
-// CheckServiceTokens checks whether a mode may get another service token. active is the
-// number of its active tokens. Errors: API_KEY_LIMIT_EXCEEDED.
-func CheckServiceTokens(active int) error {
-	if active >= MaxServiceTokens {
-		return affiliate.Refuse(affiliate.ReasonAPIKeyLimitExceeded)
-	}
-	return nil
 }
 
 // AuditObject returns the fields of the token that the audit log shows.

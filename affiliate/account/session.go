@@ -2,9 +2,7 @@ package account
 
 import (
 	"crypto/hmac"
-	"crypto/rand"
 	"crypto/sha256"
-	"encoding/base64"
 	"regexp"
 	"time"
 
@@ -218,9 +216,7 @@ func NewEmailToken(user affiliate.UserID, purpose EmailTokenPurpose, address str
 	if purpose == TokenReset {
 		prefix, life = "rst_", ResetTokenLife
 	}
-	random := make([]byte, 32)
-	_, _ = rand.Read(random) // crypto/rand.Read never fails
-	text = prefix + base64.RawURLEncoding.EncodeToString(random)
+	text = affiliate.RandomToken(prefix)
 	token = EmailToken{User: user, Purpose: purpose, Address: address, CreatedAt: at, ExpiresAt: at.Add(life)}
 	return token, text, DigestEmailToken(text)
 }

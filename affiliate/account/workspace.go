@@ -1,9 +1,7 @@
 package account
 
 import (
-	"crypto/rand"
 	"crypto/sha256"
-	"encoding/base64"
 	"fmt"
 	"time"
 
@@ -255,9 +253,6 @@ func (i MemberInvite) Mail(workspace, inviter string) notification.Mail {
 	return mail
 }
 
-// inviteTokenPrefix makes tokens recognizable for people and for secret scanners.
-const inviteTokenPrefix = "inv_"
-
 // InviteTokens has the two tokens of an invitation. Both accept it. Shown is in the response
 // to the member who invites. Mailed is only in the mail, so it proves that its holder reads
 // the mail of the invited address.
@@ -268,14 +263,8 @@ type InviteDigests struct{ Shown, Mailed [sha256.Size]byte }
 
 // NewInviteTokens returns tokens of 256 random bits each, and their digests.
 func NewInviteTokens() (InviteTokens, InviteDigests) {
-	tokens := InviteTokens{Shown: newInviteToken(), Mailed: newInviteToken()}
+	tokens := InviteTokens{Shown: affiliate.RandomToken("inv_"), Mailed: affiliate.RandomToken("inv_")}
 	return tokens, InviteDigests{Shown: DigestInviteToken(tokens.Shown), Mailed: DigestInviteToken(tokens.Mailed)}
-}
-
-func newInviteToken() string {
-	random := make([]byte, 32)
-	_, _ = rand.Read(random) // crypto/rand.Read never fails
-	return inviteTokenPrefix + base64.RawURLEncoding.EncodeToString(random)
 }
 
 // DigestInviteToken returns the digest by which an invitation is looked up.

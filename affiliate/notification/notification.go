@@ -4,9 +4,7 @@ package notification
 
 import (
 	"cmp"
-	"crypto/rand"
 	"crypto/sha256"
-	"encoding/base64"
 	"strings"
 	"time"
 
@@ -302,14 +300,9 @@ func (t StreamTicket) Usable(now time.Time) bool {
 	return now.Before(t.ExpiresAt) && (t.OpenedAt != nil || now.Before(t.CreatedAt.Add(StreamTicketLife)))
 }
 
-// streamTicketPrefix makes tickets recognizable for secret scanners.
-const streamTicketPrefix = "tkt_"
-
 // NewStreamTicket returns a ticket of 256 random bits and its digest.
 func NewStreamTicket() (ticket string, digest []byte) {
-	random := make([]byte, 32)
-	_, _ = rand.Read(random) // crypto/rand.Read never fails
-	ticket = streamTicketPrefix + base64.RawURLEncoding.EncodeToString(random)
+	ticket = affiliate.RandomToken("tkt_")
 	return ticket, DigestStreamTicket(ticket)
 }
 

@@ -232,10 +232,6 @@ func (l *Limit) openBreaker(lastFailure time.Time) {
 // Paused reports whether the breaker is open.
 func (l *Limit) Paused(now time.Time) bool { return now.Before(l.pausedUntil) }
 
-// PausedUntil returns the end of the last pause of the breaker; the zero time if there
-// was no pause.
-func (l *Limit) PausedUntil() time.Time { return l.pausedUntil }
-
 // InFlight returns the greatest number of attempts in flight while the breaker is not
 // open.
 func (l *Limit) InFlight() int {

@@ -44,7 +44,7 @@ func (e Endpoint) Update(change EndpointChange, at time.Time) (after Endpoint, c
 			after = after.disable(DisabledByMerchant)
 		}
 	}
-	differs, _, err := affiliate.ChangedFields(e.auditFields(), after.auditFields())
+	differs, _, err := affiliate.ChangedFields(e.AuditFields(), after.AuditFields())
 	if err != nil || differs == nil {
 		return e, false, err
 	}
@@ -109,7 +109,8 @@ type endpointAuditFields struct {
 	DisabledReason *DisabledReason `json:"disabled_reason"`
 }
 
-func (e Endpoint) auditFields() endpointAuditFields {
+// AuditFields returns the fields of the endpoint that the audit log shows.
+func (e Endpoint) AuditFields() any {
 	fields := endpointAuditFields{
 		Description: e.Description, Subscriptions: e.Subscriptions, Active: e.Active, DisabledReason: e.DisabledReason,
 	}
@@ -119,15 +120,10 @@ func (e Endpoint) auditFields() endpointAuditFields {
 	return fields
 }
 
-// AuditCreated returns the audit log entry of the endpoint's creation.
-func (e Endpoint) AuditCreated(by affiliate.Actor) affiliate.AuditLine {
-	return e.Audit("webhook.create", by, e.CreatedAt, nil, e.auditFields())
-}
-
 // AuditUpdated returns the audit log entry of an update. before is the endpoint before
 // the update. The entry contains only the fields that the update changed.
 func (e Endpoint) AuditUpdated(before Endpoint, by affiliate.Actor) (affiliate.AuditLine, error) {
-	oldValues, newValues, err := affiliate.ChangedFields(before.auditFields(), e.auditFields())
+	oldValues, newValues, err := affiliate.ChangedFields(before.AuditFields(), e.AuditFields())
 	return e.Audit("webhook.update", by, e.UpdatedAt, oldValues, newValues), err
 }
 
@@ -149,32 +145,138 @@ func (e Endpoint) Notification(kind notification.Type, at time.Time) notificatio
 	return n
 }
 
-// AuditDisabled returns the audit log entry of an endpoint that the service disabled.
-func (e Endpoint) AuditDisabled() affiliate.AuditLine {
-	newValues := map[string]any{"active": e.Active, "disabled_reason": e.DisabledReason}
-	return e.Audit("webhook.disable", affiliate.System, e.UpdatedAt, nil, newValues)
-}
-
-// AuditDeleted returns the audit log entry of a deletion. before is the endpoint before
-// the deletion.
-func (e Endpoint) AuditDeleted(before Endpoint, by affiliate.Actor) affiliate.AuditLine {
-	return e.Audit("webhook.delete", by, e.UpdatedAt, before.auditFields(), nil)
-}
-
-// AuditRotated returns the audit log entry of the rotation of a secret. previousUntil is
-// when the previous secret expires; nil if it expired at once.
-func (e Endpoint) AuditRotated(previousUntil *time.Time, by affiliate.Actor) affiliate.AuditLine {
-	newValues := map[string]any{"previous_until": nil}
-	if previousUntil != nil {
-		newValues["previous_until"] = affiliate.FormatTime(*previousUntil)
-	}
-	return e.Audit("webhook.rotate_secret", by, e.UpdatedAt, nil, newValues)
-}
-
 // Audit returns an audit log entry about the endpoint.
 func (e Endpoint) Audit(action string, by affiliate.Actor, at time.Time, before, after any) affiliate.AuditLine {
 	return affiliate.AuditLine{
 		Workspace: e.Workspace, Mode: &e.Mode, Actor: by, At: at,
 		Action: action, ResourceType: "webhook", ResourceID: e.ID, Before: before, After: after,
 	}
+}
+
+// DeliveryChange is the effect of an attempt on its delivery.
+type DeliveryChange struct {
+	Result AttemptResult
+	// Before is the state to which the outcome was applied.
+	Before State
+	After  State
+	DueAt  *time.Time // time of the next attempt; nil if there is none
+	// CompletedAt is set if the attempt changed the status.
+	CompletedAt *time.Time
+}
+
+// Apply returns the effect of the result on a delivery in the given state. The state
+// can differ from the state before the attempt, because a user may have requested a
+// retry or disabled the endpoint during the attempt.
+func (r AttemptResult) Apply(state State) DeliveryChange {
+	applied := state
+	if r.Delivery.State.RequestedAttempts == 0 {
+		applied.RequestedAttempts++ // this was a scheduled attempt, so all requested attempts must still be made
+	}
+	change := DeliveryChange{Result: r, Before: state}
+	change.After, change.DueAt = applied.Next(r.Outcome, r.Ended, r.Random)
+	if change.After.Status != state.Status {
+		ended := r.Ended
+		change.CompletedAt = &ended
+	}
+	return change
+}
+
+func (c DeliveryChange) becameDeadLetter() bool {
+	return c.After.Status == DeliveryDeadLettered && c.Before.Status != DeliveryDeadLettered
+}
+
+const (
+	// An endpoint is disabled when it has failed for disableAfter without any success
+	// and at least disableDeadLetters deliveries became dead letters in that time.
+	disableAfter       = 5 * 24 * time.Hour
+	disableDeadLetters = 20
+)
+
+// CountOutcomes returns an endpoint after the outcomes of some of its attempts. changes
+// are in the order in which the attempts ended. The endpoint is disabled if it responded
+// with status 410, or if it has failed for too long and too many deliveries became dead
+// letters.
+func CountOutcomes(e Endpoint, changes []DeliveryChange) Endpoint {
+	health := e.Health
+	gone := false
+	for _, c := range changes {
+		ended := c.Result.Ended.UTC()
+		health.LastDeliveryAt = &ended
+		if c.Result.Outcome.Succeeded() {
+			health = Health{LastDeliveryAt: &ended, LastDeadLetterDay: health.LastDeadLetterDay}
+			continue
+		}
+		gone = gone || c.Result.Outcome.Gone()
+		health.ConsecutiveFailures++
+		if health.FailingSince == nil {
+			health.FailingSince = &ended
+		}
+		if c.becameDeadLetter() {
+			health.DeadLetters++
+			day := ended.Truncate(24 * time.Hour)
+			health.LastDeadLetterDay = &day
+		}
+	}
+	e.Health = health
+	switch {
+	case !e.Active || len(changes) == 0:
+		return e
+	case gone:
+		return e.Disable(DisabledGone, *health.LastDeliveryAt)
+	case failedTooLong(health):
+		return e.Disable(DisabledFailing, *health.LastDeliveryAt)
+	default:
+		return e
+	}
+}
+
+// HealthNotifications returns the notifications about the change of an endpoint by
+// CountOutcomes: about the first dead letter of a day, and about an endpoint that was
+// disabled. at is the time at which the change is stored, which may be long after the
+// attempts.
+func HealthNotifications(before, after Endpoint, at time.Time) []notification.Notification {
+	var all []notification.Notification
+	day := after.LastDeadLetterDay
+	if day != nil && (before.LastDeadLetterDay == nil || before.LastDeadLetterDay.Before(*day)) {
+		all = append(all, after.Notification(notification.NotifyEndpointDeadLetter, at))
+	}
+	if before.Active && !after.Active {
+		all = append(all, after.Notification(notification.NotifyEndpointDisabled, at))
+	}
+	return all
+}
+
+func failedTooLong(h Health) bool {
+	return h.FailingSince != nil && h.LastDeliveryAt.Sub(*h.FailingSince) >= disableAfter && h.DeadLetters >= disableDeadLetters
+}
+
+// maxRequestedAttempts is the greatest number of requested attempts of one delivery
+// that can wait to be made.
+const maxRequestedAttempts = 100
+
+// LockedDelivery is a delivery that a transaction has locked.
+type LockedDelivery struct {
+	ID   affiliate.DeliveryID
+	Type affiliate.EventName `db:"event_type"`
+	State
+	Epoch       int // epoch of the endpoint when the delivery was created, recovered or retried
+	Attempts    int `db:"attempt_count"`
+	DueAt       *time.Time
+	CompletedAt *time.Time
+}
+
+// Retry returns the delivery after a user requested one more attempt, which replaces
+// the next scheduled attempt. If the endpoint was disabled while the delivery was
+// waiting, the delivery counts as canceled since then: the requested attempt is made,
+// but no further scheduled attempts.
+func (d LockedDelivery) Retry(e Endpoint, at time.Time) LockedDelivery {
+	if d.Epoch < e.Epoch {
+		d.RequestedAttempts = 0
+		if d.Status == DeliveryPending || d.Status == DeliveryFailed {
+			d.Status, d.CompletedAt = DeliveryCanceled, &e.UpdatedAt
+		}
+	}
+	d.Epoch, d.DueAt = e.Epoch, &at
+	d.RequestedAttempts = min(d.RequestedAttempts+1, maxRequestedAttempts)
+	return d
 }

@@ -177,7 +177,7 @@ func insert(ctx context.Context, tx *postgres.Tx, token account.ServiceToken, at
 	if err != nil {
 		return err
 	}
-	if err := account.CheckServiceTokens(active); err != nil {
+	if err := account.CheckKeys(active, account.MaxServiceTokens); err != nil {
 		return err
 	}
 	return accounts.InsertServiceToken(ctx, tx, token)

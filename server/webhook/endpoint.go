@@ -57,7 +57,7 @@ type mailbox struct {
 }
 
 func newServedEndpoint(p *senderDeps, key webhook.EndpointKey, leaseUntil time.Time) *servedEndpoint {
-	now := p.now()
+	now := p.Now()
 	return &servedEndpoint{
 		senderDeps: p, key: key, leaseUntil: leaseUntil, backlog: webhook.NewBacklog(), lastActive: now, lastRewind: now,
 		mailbox: mailbox{calls: make(chan func(), webhook.InFlight), wakeups: make(chan struct{}, 1), done: make(chan struct{})},
@@ -91,7 +91,7 @@ func (e *servedEndpoint) serve(ctx, attemptCtx context.Context) {
 	defer poll.Stop()
 	stop := ctx.Done()
 	for {
-		now := e.now()
+		now := e.Now()
 		stopping := ctx.Err() != nil
 		if !stopping {
 			e.requestRead(now)
@@ -166,7 +166,7 @@ func (e *servedEndpoint) requestRead(now time.Time) {
 // applyRead adds the deliveries that were read to the backlog, and updates the endpoint's
 // target, limits and secrets.
 func (e *servedEndpoint) applyRead(p readResult) {
-	now := e.now()
+	now := e.Now()
 	e.backlog.EndRead(p.due, now)
 	if p.target == nil {
 		e.stopServing() // the endpoint is disabled or deleted, or another process has the lease
@@ -179,7 +179,7 @@ func (e *servedEndpoint) applyRead(p readResult) {
 	var err error
 	if e.secrets, err = e.openSecrets(e.target, now); err != nil {
 		// Requests cannot be signed until the operator restores the encryption key.
-		e.log.LogAttrs(context.Background(), slog.LevelError, "the signing secret of a webhook endpoint cannot be decrypted",
+		e.Log.LogAttrs(context.Background(), slog.LevelError, "the signing secret of a webhook endpoint cannot be decrypted",
 			slog.String("endpoint", e.key.ID.String()), slog.Any("error", err))
 		e.pausedUntil = now.Add(secretRetry)
 		e.backlog.Drop()
@@ -235,16 +235,16 @@ func (e *servedEndpoint) startAttempt(ctx context.Context, due webhook.DueDelive
 	slot := e.slotRequest
 	e.slotRequest, e.hasSlot = nil, false
 	e.inFlight++
-	e.lastActive = e.now()
+	e.lastActive = e.Now()
 	request := Request{
 		URL: e.target.URL, ID: affiliate.WireID(due.Event), Attempt: due.Attempts + 1, Body: due.Body, Secrets: e.secrets, Timeout: e.timeout,
 	}
 	go func() {
-		ctx, endSpan := startSpan(ctx, e.tracer, due)
-		result := webhook.AttemptResult{Key: e.key, Delivery: due, Started: e.now(), Random: rand.Float64()}
+		ctx, endSpan := startSpan(ctx, e.Tracer, due)
+		result := webhook.AttemptResult{Key: e.key, Delivery: due, Started: e.Now(), Random: rand.Float64()}
 		request.At = result.Started
-		result.Outcome = e.client.Send(ctx, request)
-		result.Ended = e.now()
+		result.Outcome = e.Client.Send(ctx, request)
+		result.Ended = e.Now()
 		endSpan(result.Outcome)
 		e.slots.release(slot)
 		aborted := result.Outcome.StatusCode == 0 && ctx.Err() != nil
@@ -260,7 +260,7 @@ func (e *servedEndpoint) attemptEnded(r webhook.AttemptResult, aborted bool) {
 		return
 	}
 	e.lastActive = r.Ended
-	e.metrics.observeAttempt(r)
+	e.Metrics.observeAttempt(r)
 	e.limit.Count(r.Outcome, r.Ended)
 	if e.limit.Paused(r.Ended) {
 		e.backlog.Drop()
@@ -290,5 +290,5 @@ func (p *senderDeps) openSecrets(t webhook.Target, now time.Time) ([]webhook.Sec
 	if t.PreviousSecret != nil && t.PreviousUntil != nil && now.Before(*t.PreviousUntil) {
 		sealed = append(sealed, t.PreviousSecret)
 	}
-	return openSecrets(p.seal, t.ID, sealed)
+	return openSecrets(p.Seal, t.ID, sealed)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
@@ -20,9 +21,7 @@ const maxRecordBatch = 512
 // recorder stores the outcomes of attempts. Outcomes that are added while a transaction
 // runs are stored in the next transaction.
 type recorder struct {
-	db      *postgres.DB
-	log     *slog.Logger
-	now     func() time.Time
+	SenderConfig
 	pending *batcher[finishedAttempt]
 }
 
@@ -73,7 +72,7 @@ func (r *recorder) store(ctx context.Context, batch []finishedAttempt) (failed [
 	if err == nil {
 		return nil
 	}
-	r.log.LogAttrs(ctx, slog.LevelWarn, "outcomes of webhook attempts could not be stored", slog.Any("error", err))
+	r.Log.LogAttrs(ctx, slog.LevelWarn, "outcomes of webhook attempts could not be stored", slog.Any("error", err))
 	failures := 0
 	for _, part := range byEndpoint(batch) {
 		if failures < 2 {
@@ -109,14 +108,14 @@ func (r *recorder) storeBatch(ctx context.Context, batch []finishedAttempt) erro
 	for i, a := range batch {
 		results[i] = a.AttemptResult
 	}
-	disabled, err := record(ctx, r.db, results, r.now())
+	disabled, err := record(ctx, r.DB, results, r.Now())
 	if err != nil {
 		return err
 	}
 	isDisabled := map[webhook.EndpointKey]bool{}
 	for _, e := range disabled {
 		isDisabled[e.Key()] = true
-		r.log.LogAttrs(ctx, slog.LevelInfo, "a webhook endpoint was disabled",
+		r.Log.LogAttrs(ctx, slog.LevelInfo, "a webhook endpoint was disabled",
 			slog.String("endpoint", e.ID.String()), slog.String("reason", string(*e.DisabledReason)))
 	}
 	for _, part := range byEndpoint(batch) {
@@ -157,7 +156,9 @@ func record(ctx context.Context, db *postgres.DB, results []webhook.AttemptResul
 			return err
 		}
 		for _, e := range disabled {
-			if err := errors.Join(tx.Enqueue(ctx, e.CancelDeliveries()), tx.Audit(ctx, e.AuditDisabled())); err != nil {
+			reason := map[string]any{"active": e.Active, "disabled_reason": e.DisabledReason}
+			line := e.Audit("webhook.disable", affiliate.System, e.UpdatedAt, nil, reason)
+			if err := errors.Join(tx.Enqueue(ctx, e.CancelDeliveries()), tx.Audit(ctx, line)); err != nil {
 				return err
 			}
 		}
@@ -213,4 +214,129 @@ func applyToChanged(ctx context.Context, tx *postgres.Tx, r webhook.AttemptResul
 	change := r.Apply(delivery.State)
 	applied, err := webhooks.ApplyOutcomes(ctx, tx, []webhook.DeliveryChange{change})
 	return change, slices.Contains(applied, r.Delivery.ID), err
+}
+
+// maxReadBatch is the maximum number of endpoints whose deliveries one query reads.
+const maxReadBatch = 32
+
+// reader reads the due deliveries of endpoints. Reads that are requested while a query
+// runs are combined into the next query.
+type reader struct {
+	SenderConfig
+	sender   affiliate.SenderID
+	requests *batcher[readRequest]
+}
+
+// readRequest is an endpoint's request for its due deliveries. The reader calls reply
+// once, in the reader's goroutine.
+type readRequest struct {
+	query webhook.DueQuery
+	reply func(readResult)
+}
+
+type readResult struct {
+	target *webhook.Target // nil if the endpoint is not active or not leased to this process
+	due    []webhook.DueDelivery
+}
+
+func (r *reader) request(request readRequest) { r.requests.add(request) }
+
+// run reads until ctx ends. It repeats a failed read after a pause.
+func (r *reader) run(ctx context.Context) {
+	for {
+		requests := r.requests.take(ctx, maxReadBatch)
+		if len(requests) == 0 {
+			return
+		}
+		if err := r.read(ctx, requests); err != nil && ctx.Err() == nil {
+			r.Log.LogAttrs(ctx, slog.LevelWarn, "due webhook deliveries could not be read", slog.Any("error", err))
+			r.requests.add(requests...)
+			sleep(ctx, pauseAfterError)
+		}
+	}
+}
+
+func (r *reader) read(ctx context.Context, requests []readRequest) error {
+	ctx, cancel := context.WithTimeout(ctx, databaseTimeout)
+	defer cancel()
+	queries := make([]webhook.DueQuery, len(requests))
+	for i, request := range requests {
+		queries[i] = request.query
+	}
+	targets, due, err := webhooks.Due(ctx, r.DB, r.sender, queries, r.Now())
+	if err != nil {
+		return err
+	}
+	results := make(map[affiliate.EndpointID]*readResult, len(targets))
+	for i := range targets {
+		results[targets[i].ID] = &readResult{target: &targets[i]}
+	}
+	for _, d := range due {
+		if result := results[d.Endpoint]; result != nil {
+			result.due = append(result.due, d)
+		}
+	}
+	for _, request := range requests {
+		if result := results[request.query.Key.ID]; result != nil {
+			request.reply(*result)
+		} else {
+			request.reply(readResult{})
+		}
+	}
+	return nil
+}
+
+// batcher passes items from many goroutines to one goroutine, which processes them in
+// batches. Items that are added while a batch is processed belong to the next batch.
+type batcher[T any] struct {
+	mu    sync.Mutex
+	items []T
+	added chan struct{} // receives a value when items are added
+}
+
+func newBatcher[T any]() *batcher[T] { return &batcher[T]{added: make(chan struct{}, 1)} }
+
+func (c *batcher[T]) add(items ...T) {
+	c.mu.Lock()
+	c.items = append(c.items, items...)
+	c.mu.Unlock()
+	select {
+	case c.added <- struct{}{}:
+	default:
+	}
+}
+
+// take waits until there are items. It then removes and returns the oldest items, at most
+// n. It returns nil if ctx ends.
+func (c *batcher[T]) take(ctx context.Context, n int) []T {
+	for {
+		if taken := c.tryTake(n); len(taken) > 0 {
+			return taken
+		}
+		select {
+		case <-c.added:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// tryTake removes and returns the oldest items, at most n. It does not wait.
+func (c *batcher[T]) tryTake(n int) []T {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n = min(n, len(c.items))
+	taken := c.items[:n:n]
+	c.items = c.items[n:]
+	return taken
+}
+
+// sleep waits for the duration d or until ctx ends.
+func sleep(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
 }

@@ -60,15 +60,10 @@ type Sender struct {
 
 // senderDeps holds the components that the goroutines of all endpoints share.
 type senderDeps struct {
+	SenderConfig
 	reader   *reader
 	recorder *recorder
 	slots    *slots
-	client   *Client
-	seal     Sealer
-	log      *slog.Logger
-	now      func() time.Time
-	metrics  *Metrics
-	tracer   trace.Tracer
 	timeout  time.Duration // time limit of an attempt
 }
 
@@ -80,10 +75,10 @@ func NewSender(cfg SenderConfig) *Sender {
 	}
 	return &Sender{
 		senderDeps: &senderDeps{
-			reader:   &reader{db: cfg.DB, sender: id, log: cfg.Log, now: cfg.Now, requests: newBatcher[readRequest]()},
-			recorder: &recorder{db: cfg.DB, log: cfg.Log, now: cfg.Now, pending: newBatcher[finishedAttempt]()},
-			slots:    newSlots(maxInFlight),
-			client:   cfg.Client, seal: cfg.Seal, log: cfg.Log, now: cfg.Now, metrics: cfg.Metrics, tracer: cfg.Tracer, timeout: attemptTimeout,
+			SenderConfig: cfg,
+			reader:       &reader{SenderConfig: cfg, sender: id, requests: newBatcher[readRequest]()},
+			recorder:     &recorder{SenderConfig: cfg, pending: newBatcher[finishedAttempt]()},
+			slots:        newSlots(maxInFlight), timeout: attemptTimeout,
 		},
 		leases:  newLeases(cfg.DB, id, cfg.Now),
 		serving: map[webhook.EndpointKey]*servedEndpoint{},
@@ -133,7 +128,7 @@ func (s *Sender) shutdown(ctx context.Context) {
 		err = s.leases.releaseAll(ctx)
 	}
 	if err != nil {
-		s.log.LogAttrs(ctx, slog.LevelWarn, "the last webhook attempts could not be recorded; they will be repeated", slog.Any("error", err))
+		s.Log.LogAttrs(ctx, slog.LevelWarn, "the last webhook attempts could not be recorded; they will be repeated", slog.Any("error", err))
 	}
 }
 
@@ -154,10 +149,10 @@ func (s *Sender) manageLeases(ctx, attemptCtx context.Context) {
 			err = s.leases.search(ctx)
 		}
 		if err != nil && ctx.Err() == nil {
-			s.log.LogAttrs(ctx, slog.LevelWarn, "leases of webhook endpoints could not be managed", slog.Any("error", err))
+			s.Log.LogAttrs(ctx, slog.LevelWarn, "leases of webhook endpoints could not be managed", slog.Any("error", err))
 			sleep(ctx, pauseAfterError)
 		}
-		s.metrics.setGauges(s.slots.inFlight(), s.leases.count())
+		s.Metrics.setGauges(s.slots.inFlight(), s.leases.count())
 		select {
 		case <-s.leases.requested:
 		case <-tick.C:

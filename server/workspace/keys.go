@@ -54,7 +54,7 @@ func checkSecretKeyLimit(ctx context.Context, tx *postgres.Tx, scope affiliate.S
 	if err != nil {
 		return err
 	}
-	return account.CheckSecretKeys(count)
+	return account.CheckKeys(count, account.MaxSecretKeys)
 }
 
 // CreateApiKey creates a secret key. The response contains the key. No other response

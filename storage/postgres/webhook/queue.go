@@ -3,6 +3,7 @@ package webhook
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -11,6 +12,161 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/webhook"
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
+
+// Recovery and cancellation process the deliveries of an endpoint in blocks, one block in
+// each transaction. A processed delivery no longer matches the condition of the
+// statement, so a job that runs twice does not process the delivery twice. The endpoint
+// is not locked. The endpoint has an epoch, a number that increases each time the
+// endpoint is disabled. If this happens while a block is being processed, the block's
+// deliveries still have the earlier epoch and are never sent.
+
+// recoverable is the condition for the deliveries of a recovery. It selects a delivery if
+// the delivery had one of the requested statuses when the recovery was requested. These
+// statuses are the statuses that the API shows (see webhook.Delivery.InEpoch). The last part
+// of the condition checks that the delivery already had this status at that time: a
+// pending delivery was already due, a failed delivery had already started its last
+// attempt, and any other delivery was already completed. A delivery that the job has
+// restarted no longer matches this condition, so it is not selected again. Because of the
+// list of stored statuses, Postgres can use the index by status.
+const recoverable = `
+	d.workspace_id = @workspace and d.mode = @mode and d.endpoint_id = @endpoint
+	and d.id >= @first and d.id < @until and d.day >= @first_day and d.day <= @until_day
+	and d.status = any(@stored)
+	and case when d.epoch < @epoch and d.status in ('pending', 'failed') then 'canceled' else d.status end = any(@shown)
+	and case d.status
+		when 'pending' then d.due_at
+		when 'failed' then (d.attempts -> -1 ->> 'startedAt')::timestamptz
+		else d.completed_at
+	end <= @asked`
+
+// blockPlan makes Postgres update the rows of a block by their keys. Without these
+// settings, Postgres would choose a join that reads all deliveries of the endpoint,
+// because its estimate of the block's size is wrong.
+const blockPlan = `set local enable_hashjoin = off; set local enable_mergejoin = off`
+
+const (
+	countRecoverable = `select count(*) from webhook_deliveries d where ` + recoverable
+	// recoverBlock restarts the retry schedule of the deliveries.
+	recoverBlock = `
+		with block as (
+			select d.id, d.day
+			from webhook_deliveries d
+			where ` + recoverable + `
+			limit @limit
+			for no key update of d skip locked
+		)
+		update webhook_deliveries d
+		set status = 'pending', tier = 0, extra = 0, due_at = @at, completed_at = null, epoch = @epoch
+		from block
+		where d.workspace_id = @workspace and d.mode = @mode and d.endpoint_id = @endpoint and d.id = block.id and d.day = block.day
+			and d.day >= @first_day and d.day <= @until_day`
+)
+
+func recoverableArgs(job webhook.RecoverDeliveries, epoch int) pgx.NamedArgs {
+	first, until := affiliate.FirstID[affiliate.DeliveryID](job.Since), affiliate.FirstID[affiliate.DeliveryID](job.Until)
+	stored := job.Statuses
+	if slices.Contains(stored, webhook.DeliveryCanceled) {
+		stored = slices.Concat(stored, []webhook.DeliveryStatus{webhook.DeliveryPending, webhook.DeliveryFailed})
+	}
+	text := func(s webhook.DeliveryStatus) string { return string(s) }
+	args := endpointArgs(affiliate.Scope{Workspace: job.Workspace, Mode: job.Mode}, job.Endpoint)
+	args["first"], args["first_day"], args["until"], args["until_day"] = first, dayOf(first), until, dayOf(until)
+	args["stored"], args["shown"], args["asked"], args["epoch"] = column(stored, text), column(job.Statuses, text), job.RequestedAt, epoch
+	return args
+}
+
+// CountRecoverable counts the deliveries that a recovery selects. epoch is the current
+// epoch of the endpoint.
+func CountRecoverable(ctx context.Context, tx *postgres.Tx, job webhook.RecoverDeliveries, epoch int) (int64, error) {
+	return postgres.Value[int64](ctx, tx, "count deliveries to recover", countRecoverable, postgres.PlanForArgs, recoverableArgs(job, epoch))
+}
+
+// RecoverBlock restarts at most limit deliveries of a recovery and makes them due at
+// dueAt. It returns the number of restarted deliveries. If the number is less than limit,
+// no deliveries of the recovery are left except those that other transactions have
+// locked. The sender is notified after the commit.
+func RecoverBlock(ctx context.Context, tx *postgres.Tx, job webhook.RecoverDeliveries, epoch int, dueAt time.Time, limit int) (int, error) {
+	if _, err := tx.Exec(ctx, blockPlan); err != nil {
+		return 0, err
+	}
+	args := recoverableArgs(job, epoch)
+	args["at"], args["limit"] = dueAt, limit
+	tag, err := tx.Exec(ctx, recoverBlock, postgres.PlanForArgs, args)
+	if err != nil {
+		return 0, fmt.Errorf("recover deliveries: %w", err)
+	}
+	if tag.RowsAffected() > 0 {
+		tx.DeliveriesAdded(webhook.EndpointKey{Workspace: job.Workspace, ID: job.Endpoint})
+	}
+	return int(tag.RowsAffected()), nil
+}
+
+const (
+	// setCanceled cancels pending and failed deliveries. A delivery that was already
+	// completed keeps its status; only the additional attempts that were requested for
+	// it are canceled.
+	setCanceled = `
+		set due_at = null, extra = 0,
+			status = case when d.status in ('pending', 'failed') then 'canceled' else d.status end,
+			completed_at = case when d.status in ('pending', 'failed') then block.ended else d.completed_at end
+		from block`
+	cancelBlock = `
+		with block as (
+			select d.id, d.day, @ended::timestamptz as ended
+			from webhook_deliveries d
+			where d.workspace_id = @workspace and d.mode = @mode and d.endpoint_id = @endpoint
+				and d.epoch < @epoch and d.due_at is not null
+			limit @limit
+			for no key update of d skip locked
+		)
+		update webhook_deliveries d` + setCanceled + `
+		where d.workspace_id = @workspace and d.mode = @mode and d.endpoint_id = @endpoint and d.id = block.id and d.day = block.day`
+	// cancelRemaining cancels deliveries that the cancellation job has missed, because
+	// they were inserted or attempted while the endpoint was being disabled.
+	cancelRemaining = `
+		with block as (
+			select d.workspace_id, d.endpoint_id, d.id, d.day, least(e.updated_at, $2) as ended
+			from webhook_endpoints e
+			cross join lateral (
+				select d.workspace_id, d.endpoint_id, d.id, d.day from webhook_deliveries d
+				where d.workspace_id = e.workspace_id and d.endpoint_id = e.id and d.epoch < e.epoch and d.due_at is not null
+				limit $1
+				for no key update skip locked
+			) as d
+			limit $1
+		)
+		update webhook_deliveries d` + setCanceled + `
+		where d.workspace_id = block.workspace_id and d.endpoint_id = block.endpoint_id and d.id = block.id and d.day = block.day`
+)
+
+// CancelBlock cancels at most limit waiting deliveries of an endpoint that belong to an
+// earlier epoch than the given epoch. endedAt becomes the completion time of those that
+// were pending or failed. It returns the number of canceled deliveries. If the number is
+// less than limit, no such deliveries are left except those that other transactions have
+// locked. CancelRemaining cancels these later.
+func CancelBlock(
+	ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, endpoint affiliate.EndpointID, epoch int, endedAt time.Time, limit int,
+) (int, error) {
+	if _, err := tx.Exec(ctx, blockPlan); err != nil {
+		return 0, err
+	}
+	args := endpointArgs(scope, endpoint)
+	args["epoch"], args["limit"], args["ended"] = epoch, limit, endedAt
+	tag, err := tx.Exec(ctx, cancelBlock, postgres.PlanForArgs, args)
+	if err != nil {
+		return 0, fmt.Errorf("cancel deliveries: %w", err)
+	}
+	return int(tag.RowsAffected()), nil
+}
+
+// CancelRemaining cancels at most limit waiting deliveries of earlier epochs, of all
+// endpoints. For each endpoint without such deliveries it reads one index entry.
+func CancelRemaining(ctx context.Context, tx *postgres.Tx, now time.Time, limit int) (int64, error) {
+	if _, err := tx.Exec(ctx, blockPlan); err != nil {
+		return 0, err
+	}
+	return postgres.ExecCount(ctx, tx, cancelRemaining, limit, now)
+}
 
 // claim acquires or renews leases. It skips endpoints that another transaction has
 // locked. The sender requests their leases again later.
