@@ -111,20 +111,6 @@ func Notification(account Account, kind notification.Type, at time.Time, facts m
 	return []notification.Notification{n}
 }
 
-// KeyNotification returns a notification about a secret key that a member, or a service
-// token that the member has created, has created, rolled or revoked. It returns none for a
-// public key, which is not a secret.
-func KeyNotification(kind notification.Type, key APIKey, by affiliate.UserID, at time.Time) []notification.Notification {
-	if key.Kind != SecretKey {
-		return nil
-	}
-	n := MemberNotification(key.Workspace, kind, by, at, map[string]string{
-		"key": key.Name, "last4": key.Last4, "mode": string(key.Mode),
-	})
-	n.Resource = &key.ID.UUID
-	return []notification.Notification{n}
-}
-
 // CommonPassword reports whether a password is easy to guess: a frequent password of at
 // least ten characters, one repeated character, or a simple sequence of digits or
 // letters. The API checks the length separately.

@@ -336,3 +336,17 @@ func (t ServiceToken) Notification(kind notification.Type, by affiliate.UserID, 
 	n.Resource = &t.ID.UUID
 	return n
 }
+
+// KeyNotification returns a notification about a secret key that a member, or a service
+// token that the member has created, has created, rolled or revoked. It returns none for a
+// public key, which is not a secret.
+func KeyNotification(kind notification.Type, key APIKey, by affiliate.UserID, at time.Time) []notification.Notification {
+	if key.Kind != SecretKey {
+		return nil
+	}
+	n := MemberNotification(key.Workspace, kind, by, at, map[string]string{
+		"key": key.Name, "last4": key.Last4, "mode": string(key.Mode),
+	})
+	n.Resource = &key.ID.UUID
+	return []notification.Notification{n}
+}

@@ -197,12 +197,6 @@ type DraftBatch struct {
 	Commissions []Candidate // each with its payout, ordered by id
 }
 
-// balance identifies the balance of a participant in one currency.
-type balance struct {
-	Participant affiliate.ParticipantID
-	Currency    string
-}
-
 // Draft creates a batch with one payout for each element of due that is not excluded.
 // free holds the payable commissions that are not in a payout, ordered by id. Draft
 // adds each commission to the payout of its participant and currency. Errors:

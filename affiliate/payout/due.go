@@ -217,3 +217,9 @@ func (c Change) Readd(released []Candidate, due []Due) (Change, error) {
 	c.After = p.WithAmounts(d)
 	return c, nil
 }
+
+// balance identifies the balance of a participant in one currency.
+type balance struct {
+	Participant affiliate.ParticipantID
+	Currency    string
+}
