@@ -74,13 +74,11 @@ func OptionalTimestamp(t *time.Time) *timestamppb.Timestamp {
 	return timestamppb.New(*t)
 }
 
-// PathID parses an id in a URL path. It returns NOT_FOUND if the text is not a UUID.
-func PathID[I affiliate.AnyID](text string) (I, error) {
-	id, ok := affiliate.ParseID[I](text)
-	if !ok {
-		return id, affiliate.Refuse(affiliate.ReasonNotFound)
-	}
-	return id, nil
+// PathID parses an id in a URL path. A text that is not a UUID becomes the zero id, which no
+// record has, so that the look-up of the record returns NOT_FOUND.
+func PathID[I affiliate.AnyID](text string) I {
+	id, _ := affiliate.ParseID[I](text)
+	return id
 }
 
 // ParseOptionalID returns the id in an optional field, or nil if the field is absent. A text that is

@@ -87,8 +87,8 @@ func (s *Service) selectWorkspace(ctx context.Context, req request) (selection, 
 
 // selectProgram selects for a member on the routes of a programme. Errors: NOT_FOUND.
 func (s *Service) selectProgram(ctx context.Context, req request) (selection, error) {
-	if _, err := server.PathID[affiliate.ProgramID](req.GetProgramId()); err != nil {
-		return selection{}, err
+	if server.PathID[affiliate.ProgramID](req.GetProgramId()).IsZero() { // a filter without a programme selects all
+		return selection{}, affiliate.Refuse(affiliate.ReasonNotFound)
 	}
 	return s.selectFiltered(ctx, req, filterOf(req))
 }

@@ -79,10 +79,7 @@ func (s *Service) GetConversionAttribution(ctx context.Context, req *affiliatev1
 }
 
 func (s *Service) decision(ctx context.Context, conversion string) (*affiliatev1.Decision, error) {
-	id, err := server.PathID[affiliate.ConversionID](conversion)
-	if err != nil {
-		return nil, err
-	}
+	id := server.PathID[affiliate.ConversionID](conversion)
 	d, err := conversions.GetDecision(ctx, s.db, server.PrincipalFrom(ctx).Scope(), id)
 	if err != nil {
 		return nil, err
@@ -125,10 +122,7 @@ func (s *Service) ListDecisions(ctx context.Context, req *affiliatev1.ListDecisi
 
 // GetAttributedClick returns a click and the conversions that were reported with its id.
 func (s *Service) GetAttributedClick(ctx context.Context, req *affiliatev1.GetAttributedClickRequest) (*affiliatev1.AttributedClick, error) {
-	id, err := server.PathID[affiliate.ClickID](req.GetClickId())
-	if err != nil {
-		return nil, err
-	}
+	id := server.PathID[affiliate.ClickID](req.GetClickId())
 	click, err := conversions.GetClick(ctx, s.db, server.PrincipalFrom(ctx).Scope(), id)
 	if err != nil {
 		return nil, err

@@ -87,10 +87,7 @@ func (s *Service) filter(ctx context.Context, req filterRequest, needsReview *bo
 // the caller's workspace and mode. Errors: FORBIDDEN if the programme belongs to another
 // workspace, NOT_FOUND if it does not exist or belongs to the other mode.
 func (s *Service) parseOwnProgram(ctx context.Context, text string) (affiliate.ProgramID, error) {
-	id, err := server.PathID[affiliate.ProgramID](text)
-	if err != nil {
-		return id, err
-	}
+	id := server.PathID[affiliate.ProgramID](text)
 	owner, err := commissions.ProgramScope(ctx, s.db, id)
 	if err != nil {
 		return id, err

@@ -97,10 +97,7 @@ type bulkRequest interface {
 
 // reviewBulk applies the transition t to each commission in the request.
 func (s *Service) reviewBulk(ctx context.Context, req bulkRequest, t commission.Transition) (*affiliatev1.BulkCommissionsResponse, error) {
-	var err error
-	if t.Program, err = server.PathID[affiliate.ProgramID](req.GetProgramId()); err != nil {
-		return nil, err
-	}
+	t.Program = server.PathID[affiliate.ProgramID](req.GetProgramId())
 	t.Scope, t.Actor, t.At = server.PrincipalFrom(ctx).Scope(), server.ActorFrom(ctx), s.currentTime()
 	outcomes, err := server.ForEachID(req.GetCommissionIds(), func(id affiliate.CommissionID) (string, error) {
 		t.Commission = id

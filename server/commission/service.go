@@ -62,16 +62,12 @@ type commissionRequest interface {
 }
 
 // pathIDs returns the ids of the programme and the commission in the request's path. If the
-// path has no programme, pathIDs looks it up. Errors: NOT_FOUND if an id is not a UUID, or
-// if the path has no programme and the commission does not exist.
+// path has no programme, pathIDs looks it up. Errors: NOT_FOUND if the path has no programme
+// and the commission does not exist.
 func (s *Service) pathIDs(ctx context.Context, req commissionRequest) (program affiliate.ProgramID, id affiliate.CommissionID, err error) {
-	if id, err = server.PathID[affiliate.CommissionID](req.GetCommissionId()); err != nil {
-		return program, id, err
-	}
+	program, id = server.PathID[affiliate.ProgramID](req.GetProgramId()), server.PathID[affiliate.CommissionID](req.GetCommissionId())
 	if req.GetProgramId() == "" {
 		program, err = commissions.ProgramOfCommission(ctx, s.db, server.PrincipalFrom(ctx).Scope(), id)
-	} else {
-		program, err = server.PathID[affiliate.ProgramID](req.GetProgramId())
 	}
 	return program, id, err
 }

@@ -34,10 +34,7 @@ func (s *Service) ListConversions(ctx context.Context, req *affiliatev1.ListConv
 
 // GetConversion reads one conversion with its refunds.
 func (s *Service) GetConversion(ctx context.Context, req *affiliatev1.GetConversionRequest) (*affiliatev1.Conversion, error) {
-	id, err := server.PathID[affiliate.ConversionID](req.GetConversionId())
-	if err != nil {
-		return nil, err
-	}
+	id := server.PathID[affiliate.ConversionID](req.GetConversionId())
 	detail, err := conversions.Get(ctx, s.db, server.PrincipalFrom(ctx).Scope(), id)
 	if err != nil {
 		return nil, err

@@ -227,17 +227,14 @@ func (s *Service) duplicate(ctx context.Context, c conversion.Conversion) error 
 // ReattributeConversion attributes a conversion to a participant whom a member has
 // chosen.
 func (s *Service) ReattributeConversion(ctx context.Context, req *affiliatev1.ReattributeConversionRequest) (*affiliatev1.ReportConversionResponse, error) {
-	id, err := server.PathID[affiliate.ConversionID](req.GetConversionId())
-	if err != nil {
-		return nil, err
-	}
+	id := server.PathID[affiliate.ConversionID](req.GetConversionId())
 	newParticipant, ok := affiliate.ParseID[affiliate.ParticipantID](req.GetParticipantId())
 	if !ok {
 		return nil, affiliate.Invalid("participant_id", affiliate.MustBeUUID)
 	}
 	now, by, scope := s.now(), server.ActorFrom(ctx), server.PrincipalFrom(ctx).Scope()
 	var r conversion.Reattribution
-	err = s.db.InTx(ctx, func(tx *postgres.Tx) error {
+	err := s.db.InTx(ctx, func(tx *postgres.Tx) error {
 		before, err := conversions.LockAttribution(ctx, tx, scope, id, newParticipant)
 		if err != nil {
 			return err

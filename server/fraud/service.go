@@ -49,10 +49,7 @@ func (s *Service) currentTime() time.Time { return s.now().UTC().Truncate(time.M
 
 // GetFraudPolicy returns the fraud policy of a programme.
 func (s *Service) GetFraudPolicy(ctx context.Context, req *affiliatev1.GetFraudPolicyRequest) (*affiliatev1.ProgramFraudPolicy, error) {
-	program, err := server.PathID[affiliate.ProgramID](req.GetProgramId())
-	if err != nil {
-		return nil, err
-	}
+	program := server.PathID[affiliate.ProgramID](req.GetProgramId())
 	policy, err := frauds.Policy(ctx, s.db, server.PrincipalFrom(ctx).Scope(), program)
 	if err != nil {
 		return nil, err
@@ -63,16 +60,13 @@ func (s *Service) GetFraudPolicy(ctx context.Context, req *affiliatev1.GetFraudP
 // PutFraudPolicy replaces the fraud policy of a programme, or does nothing without a
 // change.
 func (s *Service) PutFraudPolicy(ctx context.Context, req *affiliatev1.PutFraudPolicyRequest) (*affiliatev1.ProgramFraudPolicy, error) {
-	id, err := server.PathID[affiliate.ProgramID](req.GetProgramId())
-	if err != nil {
-		return nil, err
-	}
+	id := server.PathID[affiliate.ProgramID](req.GetProgramId())
 	scope := server.PrincipalFrom(ctx).Scope()
 	policy := fraud.ProgramFraudPolicy{
 		Program: id, Policy: fraud.Policy(server.EnumName(req.GetPolicy())), Settings: settingsOf(req), UpdatedAt: s.currentTime(),
 	}
 	var after fraud.ProgramFraudPolicy
-	err = s.db.InTx(ctx, func(tx *postgres.Tx) error {
+	err := s.db.InTx(ctx, func(tx *postgres.Tx) error {
 		program, err := programs.LockForUpdate(ctx, tx, scope, id)
 		if err != nil {
 			return err
@@ -140,13 +134,10 @@ func (s *Service) ListFraudEvents(ctx context.Context, req *affiliatev1.ListFrau
 // commission is rejected. If the event is dismissed, the fraud reason is removed from the
 // review reasons of the commission. Errors: FRAUD_EVENT_RESOLVED.
 func (s *Service) ResolveFraudEvent(ctx context.Context, req *affiliatev1.ResolveFraudEventRequest) (*affiliatev1.FraudEvent, error) {
-	id, err := server.PathID[fraud.EventID](req.GetEventId())
-	if err != nil {
-		return nil, err
-	}
+	id := server.PathID[fraud.EventID](req.GetEventId())
 	scope, actor, at := server.PrincipalFrom(ctx).Scope(), server.ActorFrom(ctx), s.currentTime()
 	var after fraud.Event
-	err = s.db.InTx(ctx, func(tx *postgres.Tx) error {
+	err := s.db.InTx(ctx, func(tx *postgres.Tx) error {
 		before, err := frauds.LockEvent(ctx, tx, scope, id)
 		if err != nil {
 			return err

@@ -72,10 +72,7 @@ func manualEntryOf(req *affiliatev1.CreateLedgerEntryRequest) ledger.ManualEntry
 
 // ListLedger returns one page of a participant's entries.
 func (s *Service) ListLedger(ctx context.Context, req *affiliatev1.ListLedgerRequest) (*affiliatev1.ListLedgerResponse, error) {
-	program, participant, err := pathIDs(req)
-	if err != nil {
-		return nil, err
-	}
+	program, participant := pathIDs(req)
 	page := server.PageOf(req)
 	filter := ledger.Filter{Type: ledger.EntryType(server.EnumName(req.GetType())), Currency: req.GetCurrency()}
 	entries, total, balances, err := ledgers.List(ctx, s.db, server.PrincipalFrom(ctx).Scope(), program, participant, filter, page)
@@ -95,10 +92,7 @@ func (s *Service) ListLedger(ctx context.Context, req *affiliatev1.ListLedgerReq
 // CreateLedgerEntry adds a bonus or an adjustment to a participant's ledger. A request with
 // the Idempotency-Key of an earlier request adds nothing and returns the earlier entry.
 func (s *Service) CreateLedgerEntry(ctx context.Context, req *affiliatev1.CreateLedgerEntryRequest) (*affiliatev1.LedgerEntry, error) {
-	program, participant, err := pathIDs(req)
-	if err != nil {
-		return nil, err
-	}
+	program, participant := pathIDs(req)
 	entry := manualEntryOf(req)
 	entry.Scope, entry.Program, entry.Participant = server.PrincipalFrom(ctx).Scope(), program, participant
 	entry.By, entry.At = server.ActorFrom(ctx), s.currentTime()
@@ -182,13 +176,8 @@ func pathIDs(req interface {
 	GetProgramId() string
 	GetParticipantId() string
 },
-) (affiliate.ProgramID, affiliate.ParticipantID, error) {
-	program, err := server.PathID[affiliate.ProgramID](req.GetProgramId())
-	if err != nil {
-		return affiliate.ProgramID{}, affiliate.ParticipantID{}, err
-	}
-	participant, err := server.PathID[affiliate.ParticipantID](req.GetParticipantId())
-	return program, participant, err
+) (affiliate.ProgramID, affiliate.ParticipantID) {
+	return server.PathID[affiliate.ProgramID](req.GetProgramId()), server.PathID[affiliate.ParticipantID](req.GetParticipantId())
 }
 
 func toProto(e ledger.Entry) *affiliatev1.LedgerEntry {

@@ -48,10 +48,7 @@ func (s *Service) currentTime() time.Time { return s.now().UTC().Truncate(time.M
 
 // ListLinks returns one page of a programme's links, newest first.
 func (s *Service) ListLinks(ctx context.Context, req *affiliatev1.ListLinksRequest) (*affiliatev1.ListLinksResponse, error) {
-	program, err := server.PathID[affiliate.ProgramID](req.GetProgramId())
-	if err != nil {
-		return nil, err
-	}
+	program := server.PathID[affiliate.ProgramID](req.GetProgramId())
 	filter := link.Filter{
 		Participant: server.ParseOptionalID[affiliate.ParticipantID](req.ParticipantId), Search: click.FoldCode(req.GetSearch()),
 	}
@@ -71,39 +68,27 @@ func (s *Service) ListLinks(ctx context.Context, req *affiliatev1.ListLinksReque
 
 // CreateLink creates a link for a participant.
 func (s *Service) CreateLink(ctx context.Context, req *affiliatev1.CreateLinkRequest) (*affiliatev1.Link, error) {
-	program, err := server.PathID[affiliate.ProgramID](req.GetProgramId())
-	if err != nil {
-		return nil, err
-	}
+	program := server.PathID[affiliate.ProgramID](req.GetProgramId())
 	participant, _ := affiliate.ParseID[affiliate.ParticipantID](req.GetParticipantId())
 	return s.create(ctx, server.PrincipalFrom(ctx).Scope(), program, participant, req)
 }
 
 // GetLink returns one link.
 func (s *Service) GetLink(ctx context.Context, req *affiliatev1.GetLinkRequest) (*affiliatev1.Link, error) {
-	program, id, err := pathIDs(req)
-	if err != nil {
-		return nil, err
-	}
+	program, id := pathIDs(req)
 	return s.response(links.Get(ctx, s.db, server.PrincipalFrom(ctx).Scope(), program, id))
 }
 
 // UpdateLink changes the fields that the update mask names.
 func (s *Service) UpdateLink(ctx context.Context, req *affiliatev1.UpdateLinkRequest) (*affiliatev1.Link, error) {
-	program, id, err := pathIDs(req)
-	if err != nil {
-		return nil, err
-	}
+	program, id := pathIDs(req)
 	return s.response(s.update(ctx, server.PrincipalFrom(ctx).Scope(), program, id, patchOf(req)))
 }
 
 // DeleteLink deletes a link.
 func (s *Service) DeleteLink(ctx context.Context, req *affiliatev1.DeleteLinkRequest) (*affiliatev1.DeleteLinkResponse, error) {
-	program, id, err := pathIDs(req)
-	if err != nil {
-		return nil, err
-	}
-	err = s.delete(ctx, server.PrincipalFrom(ctx).Scope(), program, id)
+	program, id := pathIDs(req)
+	err := s.delete(ctx, server.PrincipalFrom(ctx).Scope(), program, id)
 	return &affiliatev1.DeleteLinkResponse{}, err
 }
 
@@ -123,10 +108,7 @@ func (s *Service) ListPartnerLinks(ctx context.Context, req *affiliatev1.ListPar
 
 // CreatePartnerLink creates a link for the calling partner.
 func (s *Service) CreatePartnerLink(ctx context.Context, req *affiliatev1.CreatePartnerLinkRequest) (*affiliatev1.Link, error) {
-	program, err := server.PathID[affiliate.ProgramID](req.GetProgramId())
-	if err != nil {
-		return nil, err
-	}
+	program := server.PathID[affiliate.ProgramID](req.GetProgramId())
 	caller := server.PrincipalFrom(ctx)
 	if err := caller.CheckProgram(program); err != nil {
 		return nil, err
@@ -320,10 +302,7 @@ func recordChange(
 // owner of a link never changes, so the following steps of the call need not check the
 // owner again.
 func (s *Service) partnerLink(ctx context.Context, req interface{ GetLinkId() string }) (link.Link, error) {
-	id, err := server.PathID[affiliate.LinkID](req.GetLinkId())
-	if err != nil {
-		return link.Link{}, err
-	}
+	id := server.PathID[affiliate.LinkID](req.GetLinkId())
 	caller := server.PrincipalFrom(ctx)
 	return links.GetOfPartner(ctx, s.db, caller.User, caller.Mode, id)
 }
@@ -333,9 +312,6 @@ func pathIDs(req interface {
 	GetProgramId() string
 	GetLinkId() string
 },
-) (program affiliate.ProgramID, id affiliate.LinkID, err error) {
-	if program, err = server.PathID[affiliate.ProgramID](req.GetProgramId()); err == nil {
-		id, err = server.PathID[affiliate.LinkID](req.GetLinkId())
-	}
-	return program, id, err
+) (affiliate.ProgramID, affiliate.LinkID) {
+	return server.PathID[affiliate.ProgramID](req.GetProgramId()), server.PathID[affiliate.LinkID](req.GetLinkId())
 }

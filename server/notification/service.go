@@ -200,10 +200,7 @@ func NewMetrics(registry prometheus.Registerer, undistributed func() time.Durati
 // with the Idempotency-Key of an earlier request sends nothing and returns the earlier
 // response.
 func (s *Service) CreateAnnouncement(ctx context.Context, req *affiliatev1.CreateAnnouncementRequest) (*affiliatev1.Announcement, error) {
-	program, err := server.PathID[affiliate.ProgramID](req.GetProgramId())
-	if err != nil {
-		return nil, err
-	}
+	program := server.PathID[affiliate.ProgramID](req.GetProgramId())
 	caller, at := server.PrincipalFrom(ctx), s.currentTime()
 	announcement := notification.Announcement{
 		ID: affiliate.NewID[notification.AnnouncementID](at), Scope: caller.Scope(), Program: program,

@@ -49,13 +49,10 @@ func (s *Service) change(
 	ctx context.Context, idText string,
 	apply func(tx *postgres.Tx, reader notification.Reader, entry *notification.Entry, at time.Time) error,
 ) (*affiliatev1.Notification, error) {
-	id, err := server.PathID[notification.ID](idText)
-	if err != nil {
-		return nil, err
-	}
+	id := server.PathID[notification.ID](idText)
 	reader, at := readerFrom(ctx), s.currentTime()
 	var entry notification.Entry
-	err = s.DB.InTx(ctx, func(tx *postgres.Tx) error {
+	err := s.DB.InTx(ctx, func(tx *postgres.Tx) error {
 		if err := notifications.LockFeed(ctx, tx, reader.Feed); err != nil {
 			return err
 		}

@@ -27,10 +27,7 @@ import (
 // participant waits until the partner accepts it. A request with the Idempotency-Key of an
 // earlier request adds nothing and returns the earlier response.
 func (s *Service) CreateParticipant(ctx context.Context, req *affiliatev1.CreateParticipantRequest) (*affiliatev1.Participant, error) {
-	program, err := server.PathID[affiliate.ProgramID](req.GetProgramId())
-	if err != nil {
-		return nil, err
-	}
+	program := server.PathID[affiliate.ProgramID](req.GetProgramId())
 	caller := server.PrincipalFrom(ctx)
 	enrolment := participant.Enrolment{
 		Scope: caller.Scope(), Program: program, Email: strings.ToLower(req.GetEmail()), Name: req.GetName(),

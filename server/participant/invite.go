@@ -23,10 +23,7 @@ import (
 // the response contains no token. No other response contains that token,
 // except that a request with the same Idempotency-Key returns the first response again.
 func (s *Service) InviteParticipant(ctx context.Context, req *affiliatev1.InviteParticipantRequest) (*affiliatev1.CreatedParticipantInvite, error) {
-	programID, err := server.PathID[affiliate.ProgramID](req.GetProgramId())
-	if err != nil {
-		return nil, err
-	}
+	programID := server.PathID[affiliate.ProgramID](req.GetProgramId())
 	caller, at := server.PrincipalFrom(ctx), s.currentTime()
 	tokens, digests := account.NewInviteTokens()
 	invite := participant.Invite{
@@ -169,10 +166,7 @@ func termsOf(ctx context.Context, tx *postgres.Tx, program program.Program, grou
 func (s *Service) ListParticipantInvites(
 	ctx context.Context, req *affiliatev1.ListParticipantInvitesRequest,
 ) (*affiliatev1.ListParticipantInvitesResponse, error) {
-	program, err := server.PathID[affiliate.ProgramID](req.GetProgramId())
-	if err != nil {
-		return nil, err
-	}
+	program := server.PathID[affiliate.ProgramID](req.GetProgramId())
 	caller, page := server.PrincipalFrom(ctx), server.PageOf(req)
 	if _, err := programs.Get(ctx, s.db, caller.Scope(), program); err != nil {
 		return nil, err
@@ -195,16 +189,10 @@ func (s *Service) ListParticipantInvites(
 func (s *Service) RevokeParticipantInvite(
 	ctx context.Context, req *affiliatev1.RevokeParticipantInviteRequest,
 ) (*affiliatev1.RevokeParticipantInviteResponse, error) {
-	program, err := server.PathID[affiliate.ProgramID](req.GetProgramId())
-	if err != nil {
-		return nil, err
-	}
-	id, err := server.PathID[affiliate.InviteID](req.GetInviteId())
-	if err != nil {
-		return nil, err
-	}
+	program := server.PathID[affiliate.ProgramID](req.GetProgramId())
+	id := server.PathID[affiliate.InviteID](req.GetInviteId())
 	scope, at := server.PrincipalFrom(ctx).Scope(), s.currentTime()
-	err = s.db.InTx(ctx, func(tx *postgres.Tx) error {
+	err := s.db.InTx(ctx, func(tx *postgres.Tx) error {
 		invite, err := participants.LockInvite(ctx, tx, scope, id)
 		if err != nil {
 			return err

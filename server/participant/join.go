@@ -23,13 +23,10 @@ import (
 // request's X-Mode header. If a partner applies several times at the same time, or several
 // partners request the same code, exactly one application succeeds.
 func (s *Service) Apply(ctx context.Context, req *affiliatev1.ApplyRequest) (*affiliatev1.Participant, error) {
-	id, err := server.PathID[affiliate.ProgramID](req.GetProgramId())
-	if err != nil {
-		return nil, err
-	}
+	id := server.PathID[affiliate.ProgramID](req.GetProgramId())
 	caller, at := server.PrincipalFrom(ctx), s.currentTime()
 	var joined participant.Detail
-	err = s.db.InTx(ctx, func(tx *postgres.Tx) error {
+	err := s.db.InTx(ctx, func(tx *postgres.Tx) error {
 		partner, err := accounts.SharePartner(ctx, tx, caller.User)
 		if err != nil {
 			return err
@@ -153,10 +150,7 @@ func join(
 // AcceptParticipation accepts a participation that a merchant has made for the calling
 // partner.
 func (s *Service) AcceptParticipation(ctx context.Context, req *affiliatev1.AcceptParticipationRequest) (*affiliatev1.Participant, error) {
-	program, err := server.PathID[affiliate.ProgramID](req.GetProgramId())
-	if err != nil {
-		return nil, err
-	}
+	program := server.PathID[affiliate.ProgramID](req.GetProgramId())
 	caller := server.PrincipalFrom(ctx)
 	scope, _, err := links.PartnerParticipation(ctx, s.db, caller.User, caller.Mode, program)
 	if err != nil {
@@ -194,10 +188,7 @@ func (s *Service) AcceptParticipation(ctx context.Context, req *affiliatev1.Acce
 // partner. The audit log of the merchant names the service, because the merchant must not
 // learn the id, the name and the network of a partner who has not accepted.
 func (s *Service) DeclineParticipation(ctx context.Context, req *affiliatev1.DeclineParticipationRequest) (*affiliatev1.Participant, error) {
-	program, err := server.PathID[affiliate.ProgramID](req.GetProgramId())
-	if err != nil {
-		return nil, err
-	}
+	program := server.PathID[affiliate.ProgramID](req.GetProgramId())
 	caller := server.PrincipalFrom(ctx)
 	scope, _, err := links.PartnerParticipation(ctx, s.db, caller.User, caller.Mode, program)
 	if err != nil {

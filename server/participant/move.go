@@ -38,10 +38,7 @@ func (s *Service) ReinstateParticipant(ctx context.Context, req *affiliatev1.Rei
 }
 
 func (s *Service) moveOne(ctx context.Context, req participantRequest, move participant.Move, reason *string) (*affiliatev1.Participant, error) {
-	program, id, err := pathIDs(req)
-	if err != nil {
-		return nil, err
-	}
+	program, id := pathIDs(req)
 	moved, err := s.move(ctx, program, id, move, reason, s.currentTime())
 	if err != nil {
 		return nil, err
@@ -68,10 +65,7 @@ type bulkRequest interface {
 // bulk applies the same status change to all participants in the request, one after the
 // other.
 func (s *Service) bulk(ctx context.Context, req bulkRequest, move participant.Move, reason *string) (*affiliatev1.BulkParticipantsResponse, error) {
-	program, err := server.PathID[affiliate.ProgramID](req.GetProgramId())
-	if err != nil {
-		return nil, err
-	}
+	program := server.PathID[affiliate.ProgramID](req.GetProgramId())
 	at := s.currentTime()
 	outcomes, err := server.ForEachID(req.GetParticipantIds(), func(id affiliate.ParticipantID) (string, error) {
 		moved, err := s.move(ctx, program, id, move, reason, at)

@@ -93,10 +93,7 @@ func (s *Service) currentTime() time.Time { return s.now().UTC().Truncate(time.M
 
 // ListParticipants returns one page of a programme's participants.
 func (s *Service) ListParticipants(ctx context.Context, req *affiliatev1.ListParticipantsRequest) (*affiliatev1.ListParticipantsResponse, error) {
-	program, err := server.PathID[affiliate.ProgramID](req.GetProgramId())
-	if err != nil {
-		return nil, err
-	}
+	program := server.PathID[affiliate.ProgramID](req.GetProgramId())
 	page := server.PageOf(req)
 	caller := server.PrincipalFrom(ctx)
 	filter := participant.Filter{
@@ -136,10 +133,7 @@ func (s *Service) ListParticipants(ctx context.Context, req *affiliatev1.ListPar
 
 // GetParticipant returns one participant.
 func (s *Service) GetParticipant(ctx context.Context, req *affiliatev1.GetParticipantRequest) (*affiliatev1.Participant, error) {
-	program, id, err := pathIDs(req)
-	if err != nil {
-		return nil, err
-	}
+	program, id := pathIDs(req)
 	caller := server.PrincipalFrom(ctx)
 	p, err := participants.Get(ctx, s.db, caller.Scope(), program, id)
 	if err != nil {
@@ -150,10 +144,7 @@ func (s *Service) GetParticipant(ctx context.Context, req *affiliatev1.GetPartic
 
 // CreateParticipantToken returns a token for one approved participant.
 func (s *Service) CreateParticipantToken(ctx context.Context, req *affiliatev1.CreateParticipantTokenRequest) (*affiliatev1.ParticipantToken, error) {
-	program, id, err := pathIDs(req)
-	if err != nil {
-		return nil, err
-	}
+	program, id := pathIDs(req)
 	p, err := participants.Get(ctx, s.db, server.PrincipalFrom(ctx).Scope(), program, id)
 	if err != nil {
 		return nil, err
@@ -178,11 +169,6 @@ type participantRequest interface {
 }
 
 // pathIDs returns the ids of the programme and the participant in the request's path.
-func pathIDs(req participantRequest) (affiliate.ProgramID, affiliate.ParticipantID, error) {
-	program, err := server.PathID[affiliate.ProgramID](req.GetProgramId())
-	if err != nil {
-		return affiliate.ProgramID{}, affiliate.ParticipantID{}, err
-	}
-	id, err := server.PathID[affiliate.ParticipantID](req.GetParticipantId())
-	return program, id, err
+func pathIDs(req participantRequest) (affiliate.ProgramID, affiliate.ParticipantID) {
+	return server.PathID[affiliate.ProgramID](req.GetProgramId()), server.PathID[affiliate.ParticipantID](req.GetParticipantId())
 }

@@ -21,13 +21,10 @@ import (
 // writes no audit record. It publishes an event only if the referral code changes; the event
 // is about the default link.
 func (s *Service) UpdateParticipant(ctx context.Context, req *affiliatev1.UpdateParticipantRequest) (*affiliatev1.Participant, error) {
-	programID, id, err := pathIDs(req)
-	if err != nil {
-		return nil, err
-	}
+	programID, id := pathIDs(req)
 	caller, patch, by := server.PrincipalFrom(ctx), patchOf(req), server.ActorFrom(ctx)
 	var updated participant.Detail
-	err = s.db.InTx(ctx, func(tx *postgres.Tx) error {
+	err := s.db.InTx(ctx, func(tx *postgres.Tx) error {
 		before, err := participants.Lock(ctx, tx, caller.Scope(), programID, id)
 		if err != nil {
 			return err

@@ -108,10 +108,7 @@ func (s *Service) ListPartnerPrograms(ctx context.Context, req *affiliatev1.List
 // GetPartnerProgram returns one programme.
 func (s *Service) GetPartnerProgram(ctx context.Context, req *affiliatev1.GetPartnerProgramRequest) (*affiliatev1.PartnerProgram, error) {
 	caller := server.PrincipalFrom(ctx)
-	id, err := server.PathID[affiliate.ProgramID](req.GetProgramId())
-	if err != nil {
-		return nil, err
-	}
+	id := server.PathID[affiliate.ProgramID](req.GetProgramId())
 	if err := caller.CheckProgram(id); err != nil {
 		return nil, err
 	}

@@ -132,10 +132,7 @@ func (s *Service) ListPayoutBatches(ctx context.Context, req *affiliatev1.ListPa
 
 // GetPayoutBatch returns one batch.
 func (s *Service) GetPayoutBatch(ctx context.Context, req *affiliatev1.GetPayoutBatchRequest) (*affiliatev1.PayoutBatch, error) {
-	id, err := server.PathID[payout.BatchID](req.GetBatchId())
-	if err != nil {
-		return nil, err
-	}
+	id := server.PathID[payout.BatchID](req.GetBatchId())
 	batch, err := payouts.GetBatch(ctx, s.db, server.PrincipalFrom(ctx).Scope(), id)
 	if err == nil {
 		err = payouts.SetTotals(ctx, s.db, &batch)
@@ -188,13 +185,10 @@ func (s *Service) ConfirmPayoutBatch(ctx context.Context, req *affiliatev1.Confi
 func (s *Service) changeBatch(
 	ctx context.Context, req interface{ GetBatchId() string }, fn func(tx *postgres.Tx, id payout.BatchID, t payout.Transition) (payout.Batch, error),
 ) (*affiliatev1.PayoutBatch, error) {
-	id, err := server.PathID[payout.BatchID](req.GetBatchId())
-	if err != nil {
-		return nil, err
-	}
+	id := server.PathID[payout.BatchID](req.GetBatchId())
 	t := payout.Transition{Actor: server.ActorFrom(ctx), At: s.currentTime()}
 	var batch payout.Batch
-	err = s.db.InTx(ctx, func(tx *postgres.Tx) (err error) {
+	err := s.db.InTx(ctx, func(tx *postgres.Tx) (err error) {
 		batch, err = fn(tx, id, t)
 		return err
 	})

@@ -102,10 +102,7 @@ const exportParts = "export-parts"
 // ExportPayoutBatch streams the payouts of one part of an export. Before that, it records
 // the export in the audit log. It changes no payout.
 func (s *Service) ExportPayoutBatch(req *affiliatev1.ExportPayoutBatchRequest, stream grpc.ServerStreamingServer[httpbody.HttpBody]) error {
-	id, err := server.PathID[payout.BatchID](req.GetBatchId())
-	if err != nil {
-		return err
-	}
+	id := server.PathID[payout.BatchID](req.GetBatchId())
 	ctx := stream.Context()
 	scope, at := server.PrincipalFrom(ctx).Scope(), s.currentTime()
 	export := exportOf(req)

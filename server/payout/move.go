@@ -43,17 +43,14 @@ func (s *Service) CancelPayout(ctx context.Context, req *affiliatev1.CancelPayou
 // Errors: NOT_FOUND, PAYOUT_STATE_INVALID, and for MoveMarkPaid also PERIOD_CLOSED and
 // VALIDATION_ERROR for PaidAt.
 func (s *Service) move(ctx context.Context, req interface{ GetPayoutId() string }, t payout.Transition) (*affiliatev1.Payout, error) {
-	id, err := server.PathID[affiliate.PayoutID](req.GetPayoutId())
-	if err != nil {
-		return nil, err
-	}
+	id := server.PathID[affiliate.PayoutID](req.GetPayoutId())
 	scope := server.PrincipalFrom(ctx).Scope()
 	t.Actor, t.At = server.ActorFrom(ctx), s.currentTime()
 	if t.PaidAt.IsZero() {
 		t.PaidAt = t.At
 	}
 	var item payout.Item
-	err = s.db.InTx(ctx, func(tx *postgres.Tx) error {
+	err := s.db.InTx(ctx, func(tx *postgres.Tx) error {
 		batch, p, err := payouts.Lock(ctx, tx, scope, id)
 		if err != nil {
 			return err

@@ -80,10 +80,7 @@ func (s *Service) ListPayouts(ctx context.Context, req *affiliatev1.ListPayoutsR
 
 // GetPayout returns one payout with its commissions.
 func (s *Service) GetPayout(ctx context.Context, req *affiliatev1.GetPayoutRequest) (*affiliatev1.PayoutDetail, error) {
-	id, err := server.PathID[affiliate.PayoutID](req.GetPayoutId())
-	if err != nil {
-		return nil, err
-	}
+	id := server.PathID[affiliate.PayoutID](req.GetPayoutId())
 	p, err := payouts.GetDetail(ctx, s.db, server.PrincipalFrom(ctx).Scope(), id)
 	if err != nil {
 		return nil, err

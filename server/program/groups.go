@@ -14,10 +14,7 @@ import (
 
 // ListGroups returns one page of a programme's groups of participants, sorted by name.
 func (s *Service) ListGroups(ctx context.Context, req *affiliatev1.ListGroupsRequest) (*affiliatev1.ListGroupsResponse, error) {
-	program, err := server.PathID[affiliate.ProgramID](req.GetProgramId())
-	if err != nil {
-		return nil, err
-	}
+	program := server.PathID[affiliate.ProgramID](req.GetProgramId())
 	page, scope := server.PageOf(req), server.PrincipalFrom(ctx).Scope()
 	if _, err := programs.Get(ctx, s.db, scope, program); err != nil {
 		return nil, err
@@ -36,17 +33,14 @@ func (s *Service) ListGroups(ctx context.Context, req *affiliatev1.ListGroupsReq
 // rate. Errors: PROGRAM_STATE_INVALID if the programme is archived, VALIDATION_ERROR if the
 // name is taken.
 func (s *Service) CreateGroup(ctx context.Context, req *affiliatev1.CreateGroupRequest) (*affiliatev1.Group, error) {
-	programID, err := server.PathID[affiliate.ProgramID](req.GetProgramId())
-	if err != nil {
-		return nil, err
-	}
+	programID := server.PathID[affiliate.ProgramID](req.GetProgramId())
 	scope, at := server.PrincipalFrom(ctx).Scope(), s.currentTime()
 	group := program.Group{
 		ID: affiliate.NewID[affiliate.GroupID](at), Workspace: scope.Workspace, Program: programID,
 		Name: req.GetName(), Version: 1, CreatedAt: at, UpdatedAt: at,
 		Rate: server.RateFields(req.Percentage, req.FlatAmountCents, "", new(affiliate.Violations)),
 	}
-	err = s.db.InTx(ctx, func(tx *postgres.Tx) error {
+	err := s.db.InTx(ctx, func(tx *postgres.Tx) error {
 		if _, err := programs.LockOpen(ctx, tx, scope, programID); err != nil {
 			return err
 		}
@@ -61,14 +55,11 @@ func (s *Service) CreateGroup(ctx context.Context, req *affiliatev1.CreateGroupR
 // UpdateGroup changes the fields that the update mask names. If nothing changes, it writes no
 // audit record. Errors: those of CreateGroup.
 func (s *Service) UpdateGroup(ctx context.Context, req *affiliatev1.UpdateGroupRequest) (*affiliatev1.Group, error) {
-	programID, id, err := groupPathIDs(req)
-	if err != nil {
-		return nil, err
-	}
+	programID, id := groupPathIDs(req)
 	patch := groupPatchOf(req, new(affiliate.Violations))
 	scope, at := server.PrincipalFrom(ctx).Scope(), s.currentTime()
 	var after program.Group
-	err = s.db.InTx(ctx, func(tx *postgres.Tx) error {
+	err := s.db.InTx(ctx, func(tx *postgres.Tx) error {
 		if _, err := programs.LockOpen(ctx, tx, scope, programID); err != nil {
 			return err
 		}
@@ -95,12 +86,9 @@ func (s *Service) UpdateGroup(ctx context.Context, req *affiliatev1.UpdateGroupR
 // DeleteGroup deletes a group. Errors: GROUP_IN_USE if a participant is in the group or
 // an open invitation names it.
 func (s *Service) DeleteGroup(ctx context.Context, req *affiliatev1.DeleteGroupRequest) (*affiliatev1.DeleteGroupResponse, error) {
-	programID, id, err := groupPathIDs(req)
-	if err != nil {
-		return nil, err
-	}
+	programID, id := groupPathIDs(req)
 	scope, at := server.PrincipalFrom(ctx).Scope(), s.currentTime()
-	err = s.db.InTx(ctx, func(tx *postgres.Tx) error {
+	err := s.db.InTx(ctx, func(tx *postgres.Tx) error {
 		group, err := programs.LockGroupForDeletion(ctx, tx, scope, programID, id)
 		if err != nil {
 			return err
@@ -137,13 +125,8 @@ func groupPathIDs(req interface {
 	programRequest
 	GetGroupId() string
 },
-) (affiliate.ProgramID, affiliate.GroupID, error) {
-	program, err := server.PathID[affiliate.ProgramID](req.GetProgramId())
-	if err != nil {
-		return program, affiliate.GroupID{}, err
-	}
-	id, err := server.PathID[affiliate.GroupID](req.GetGroupId())
-	return program, id, err
+) (affiliate.ProgramID, affiliate.GroupID) {
+	return server.PathID[affiliate.ProgramID](req.GetProgramId()), server.PathID[affiliate.GroupID](req.GetGroupId())
 }
 
 // groupPatchOf returns the changes of the fields that the request's mask names. If the

@@ -121,10 +121,7 @@ func (s *Service) ListPrograms(ctx context.Context, req *affiliatev1.ListProgram
 
 // GetProgram returns one programme.
 func (s *Service) GetProgram(ctx context.Context, req *affiliatev1.GetProgramRequest) (*affiliatev1.Program, error) {
-	id, err := server.PathID[affiliate.ProgramID](req.GetProgramId())
-	if err != nil {
-		return nil, err
-	}
+	id := server.PathID[affiliate.ProgramID](req.GetProgramId())
 	return response(programs.Get(ctx, s.db, server.PrincipalFrom(ctx).Scope(), id))
 }
 
@@ -132,13 +129,10 @@ func (s *Service) GetProgram(ctx context.Context, req *affiliatev1.GetProgramReq
 // no audit record and no event. Errors: SLUG_TAKEN, PROGRAM_STATE_INVALID for a new currency
 // of a programme that has commissions.
 func (s *Service) UpdateProgram(ctx context.Context, req *affiliatev1.UpdateProgramRequest) (*affiliatev1.Program, error) {
-	id, err := server.PathID[affiliate.ProgramID](req.GetProgramId())
-	if err != nil {
-		return nil, err
-	}
+	id := server.PathID[affiliate.ProgramID](req.GetProgramId())
 	scope, actor, at := server.PrincipalFrom(ctx).Scope(), server.ActorFrom(ctx), s.currentTime()
 	var after program.Program
-	err = s.db.InTx(ctx, func(tx *postgres.Tx) error {
+	err := s.db.InTx(ctx, func(tx *postgres.Tx) error {
 		before, err := programs.LockForUpdate(ctx, tx, scope, id)
 		if err != nil {
 			return err
@@ -215,10 +209,7 @@ func (s *Service) ArchiveProgram(ctx context.Context, req *affiliatev1.ArchivePr
 // ListProgramRules returns one page of the versions of a programme's commission rules,
 // newest first.
 func (s *Service) ListProgramRules(ctx context.Context, req *affiliatev1.ListProgramRulesRequest) (*affiliatev1.ListProgramRulesResponse, error) {
-	id, err := server.PathID[affiliate.ProgramID](req.GetProgramId())
-	if err != nil {
-		return nil, err
-	}
+	id := server.PathID[affiliate.ProgramID](req.GetProgramId())
 	page, scope := server.PageOf(req), server.PrincipalFrom(ctx).Scope()
 	p, err := programs.Get(ctx, s.db, scope, id)
 	if err != nil {
@@ -246,13 +237,10 @@ func (s *Service) ListProgramRules(ctx context.Context, req *affiliatev1.ListPro
 // move changes the status of a programme. Errors: PROGRAM_STATE_INVALID, VALIDATION_ERROR if a
 // programme without a page is activated.
 func (s *Service) move(ctx context.Context, req programRequest, to program.Status, action string) (*affiliatev1.Program, error) {
-	id, err := server.PathID[affiliate.ProgramID](req.GetProgramId())
-	if err != nil {
-		return nil, err
-	}
+	id := server.PathID[affiliate.ProgramID](req.GetProgramId())
 	scope, at := server.PrincipalFrom(ctx).Scope(), s.currentTime()
 	var after program.Program
-	err = s.db.InTx(ctx, func(tx *postgres.Tx) error {
+	err := s.db.InTx(ctx, func(tx *postgres.Tx) error {
 		before, err := programs.LockForUpdate(ctx, tx, scope, id)
 		if err != nil {
 			return err

@@ -47,10 +47,7 @@ func (s *Service) currentTime() time.Time { return s.now().UTC().Truncate(time.M
 
 // ListPromoCodes returns one page of a programme's promo codes, newest first.
 func (s *Service) ListPromoCodes(ctx context.Context, req *affiliatev1.ListPromoCodesRequest) (*affiliatev1.ListPromoCodesResponse, error) {
-	program, err := server.PathID[affiliate.ProgramID](req.GetProgramId())
-	if err != nil {
-		return nil, err
-	}
+	program := server.PathID[affiliate.ProgramID](req.GetProgramId())
 	filter := promocode.Filter{
 		Participant: server.ParseOptionalID[affiliate.ParticipantID](req.ParticipantId), Active: req.Active,
 		Search: conversion.FoldPromoCode(req.GetSearch()),
@@ -73,16 +70,13 @@ func (s *Service) ListPromoCodes(ctx context.Context, req *affiliatev1.ListPromo
 // has the programme's currency. Errors: PROGRAM_STATE_INVALID, VALIDATION_ERROR if the
 // participant is not valid, PARTICIPANT_ERASED, PARTICIPANT_STATE_INVALID, PROMO_CODE_TAKEN.
 func (s *Service) CreatePromoCode(ctx context.Context, req *affiliatev1.CreatePromoCodeRequest) (*affiliatev1.PromoCode, error) {
-	programID, err := server.PathID[affiliate.ProgramID](req.GetProgramId())
-	if err != nil {
-		return nil, err
-	}
+	programID := server.PathID[affiliate.ProgramID](req.GetProgramId())
 	at, actor, scope := s.currentTime(), server.ActorFrom(ctx), server.PrincipalFrom(ctx).Scope()
 	code := newPromoCode(req)
 	code.ID, code.Scope, code.Program = affiliate.NewID[affiliate.PromoCodeID](at), scope, programID
 	code.Participant, _ = affiliate.ParseID[affiliate.ParticipantID](req.GetParticipantId())
 	code.CreatedAt, code.UpdatedAt = at, at
-	err = s.db.InTx(ctx, func(tx *postgres.Tx) error {
+	err := s.db.InTx(ctx, func(tx *postgres.Tx) error {
 		program, err := programs.LockOpen(ctx, tx, scope, programID)
 		if err != nil {
 			return err
@@ -110,10 +104,7 @@ func (s *Service) CreatePromoCode(ctx context.Context, req *affiliatev1.CreatePr
 
 // GetPromoCode returns one promo code.
 func (s *Service) GetPromoCode(ctx context.Context, req *affiliatev1.GetPromoCodeRequest) (*affiliatev1.PromoCode, error) {
-	program, id, err := pathIDs(req)
-	if err != nil {
-		return nil, err
-	}
+	program, id := pathIDs(req)
 	return response(promocodes.Get(ctx, s.db, server.PrincipalFrom(ctx).Scope(), program, id))
 }
 
@@ -121,13 +112,10 @@ func (s *Service) GetPromoCode(ctx context.Context, req *affiliatev1.GetPromoCod
 // no audit record and no event. Errors: PARTICIPANT_ERASED, VALIDATION_ERROR if the code cannot
 // exist at a payment processor.
 func (s *Service) UpdatePromoCode(ctx context.Context, req *affiliatev1.UpdatePromoCodeRequest) (*affiliatev1.PromoCode, error) {
-	program, id, err := pathIDs(req)
-	if err != nil {
-		return nil, err
-	}
+	program, id := pathIDs(req)
 	scope, at := server.PrincipalFrom(ctx).Scope(), s.currentTime()
 	var after promocode.PromoCode
-	err = s.db.InTx(ctx, func(tx *postgres.Tx) error {
+	err := s.db.InTx(ctx, func(tx *postgres.Tx) error {
 		before, err := lock(ctx, tx, scope, program, id)
 		if err != nil {
 			return err
@@ -180,12 +168,9 @@ func lock(
 // DeletePromoCode deletes a promo code. The same code can then be created again. Conversions
 // keep the text of the code. The status of the participant and of the programme does not matter.
 func (s *Service) DeletePromoCode(ctx context.Context, req *affiliatev1.DeletePromoCodeRequest) (*affiliatev1.DeletePromoCodeResponse, error) {
-	program, id, err := pathIDs(req)
-	if err != nil {
-		return nil, err
-	}
+	program, id := pathIDs(req)
 	scope, at := server.PrincipalFrom(ctx).Scope(), s.currentTime()
-	err = s.db.InTx(ctx, func(tx *postgres.Tx) error {
+	err := s.db.InTx(ctx, func(tx *postgres.Tx) error {
 		code, err := promocodes.Delete(ctx, tx, scope, program, id)
 		if err != nil {
 			return err
@@ -244,9 +229,6 @@ func pathIDs(req interface {
 	GetProgramId() string
 	GetPromoCodeId() string
 },
-) (program affiliate.ProgramID, id affiliate.PromoCodeID, err error) {
-	if program, err = server.PathID[affiliate.ProgramID](req.GetProgramId()); err == nil {
-		id, err = server.PathID[affiliate.PromoCodeID](req.GetPromoCodeId())
-	}
-	return program, id, err
+) (affiliate.ProgramID, affiliate.PromoCodeID) {
+	return server.PathID[affiliate.ProgramID](req.GetProgramId()), server.PathID[affiliate.PromoCodeID](req.GetPromoCodeId())
 }

@@ -92,10 +92,7 @@ func (s *Service) CreateServiceToken(ctx context.Context, req *affiliatev1.Creat
 // RollServiceToken creates a successor of a token. No other response contains it. The old
 // token works until the grace period ends.
 func (s *Service) RollServiceToken(ctx context.Context, req *affiliatev1.RollServiceTokenRequest) (*affiliatev1.CreatedServiceToken, error) {
-	id, err := server.PathID[affiliate.ServiceTokenID](req.GetServiceTokenId())
-	if err != nil {
-		return nil, err
-	}
+	id := server.PathID[affiliate.ServiceTokenID](req.GetServiceTokenId())
 	grace := account.DefaultRollGrace
 	if req.GraceHours != nil {
 		grace = time.Duration(req.GetGraceHours()) * time.Hour
@@ -137,12 +134,9 @@ func (s *Service) RollServiceToken(ctx context.Context, req *affiliatev1.RollSer
 
 // RevokeServiceToken revokes a token.
 func (s *Service) RevokeServiceToken(ctx context.Context, req *affiliatev1.RevokeServiceTokenRequest) (*affiliatev1.RevokeServiceTokenResponse, error) {
-	id, err := server.PathID[affiliate.ServiceTokenID](req.GetServiceTokenId())
-	if err != nil {
-		return nil, err
-	}
+	id := server.PathID[affiliate.ServiceTokenID](req.GetServiceTokenId())
 	caller, at := server.PrincipalFrom(ctx), s.currentTime()
-	err = s.db.InTx(ctx, func(tx *postgres.Tx) error {
+	err := s.db.InTx(ctx, func(tx *postgres.Tx) error {
 		role, err := server.LockWorkspace(ctx, tx, caller)
 		if err != nil {
 			return err

@@ -150,12 +150,9 @@ func (s *Service) mailInvite(ctx context.Context, tx *postgres.Tx, invite accoun
 
 // RevokeInvite revokes an open invitation.
 func (s *Service) RevokeInvite(ctx context.Context, req *affiliatev1.RevokeInviteRequest) (*affiliatev1.RevokeInviteResponse, error) {
-	id, err := server.PathID[affiliate.InviteID](req.GetInviteId())
-	if err != nil {
-		return nil, err
-	}
+	id := server.PathID[affiliate.InviteID](req.GetInviteId())
 	caller, at := server.PrincipalFrom(ctx), s.currentTime()
-	err = s.db.InTx(ctx, func(tx *postgres.Tx) error {
+	err := s.db.InTx(ctx, func(tx *postgres.Tx) error {
 		if err := postgres.LockWorkspace(ctx, tx, caller.Workspace); err != nil {
 			return err
 		}

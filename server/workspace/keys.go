@@ -91,10 +91,7 @@ func (s *Service) CreateApiKey(ctx context.Context, req *affiliatev1.CreateApiKe
 // response contains the new key. If it is a secret key, no other response contains it.
 // The old key works until the grace period ends.
 func (s *Service) RollApiKey(ctx context.Context, req *affiliatev1.RollApiKeyRequest) (*affiliatev1.CreatedApiKey, error) {
-	id, err := server.PathID[affiliate.APIKeyID](req.GetKeyId())
-	if err != nil {
-		return nil, err
-	}
+	id := server.PathID[affiliate.APIKeyID](req.GetKeyId())
 	grace := account.DefaultRollGrace
 	if req.GraceHours != nil {
 		grace = time.Duration(req.GetGraceHours()) * time.Hour
@@ -151,13 +148,10 @@ func (s *Service) RollApiKey(ctx context.Context, req *affiliatev1.RollApiKeyReq
 
 // RevokeApiKey revokes a secret key.
 func (s *Service) RevokeApiKey(ctx context.Context, req *affiliatev1.RevokeApiKeyRequest) (*affiliatev1.RevokeApiKeyResponse, error) {
-	id, err := server.PathID[affiliate.APIKeyID](req.GetKeyId())
-	if err != nil {
-		return nil, err
-	}
+	id := server.PathID[affiliate.APIKeyID](req.GetKeyId())
 	caller, at := server.PrincipalFrom(ctx), s.currentTime()
 	scope := caller.Scope()
-	err = s.db.InTx(ctx, func(tx *postgres.Tx) error {
+	err := s.db.InTx(ctx, func(tx *postgres.Tx) error {
 		if err := lockToManageKeys(ctx, tx, caller); err != nil {
 			return err
 		}

@@ -40,10 +40,7 @@ type memberChange struct {
 // roles that the member can no longer manage. UpdateMember ends these invitations. If the
 // member already has the role, it stores nothing.
 func (s *Service) UpdateMember(ctx context.Context, req *affiliatev1.UpdateMemberRequest) (*affiliatev1.Member, error) {
-	id, err := server.PathID[affiliate.UserID](req.GetMemberId())
-	if err != nil {
-		return nil, err
-	}
+	id := server.PathID[affiliate.UserID](req.GetMemberId())
 	role := affiliate.Role(server.EnumName(req.GetRole()))
 	caller, at := server.PrincipalFrom(ctx), s.currentTime()
 	return postgres.InTx(ctx, s.db, func(tx *postgres.Tx) (*affiliatev1.Member, error) {
@@ -92,17 +89,14 @@ func (s *Service) UpdateMember(ctx context.Context, req *affiliatev1.UpdateMembe
 // manages members can remove others.
 func (s *Service) RemoveMember(ctx context.Context, req *affiliatev1.RemoveMemberRequest) (*affiliatev1.RemoveMemberResponse, error) {
 	caller, at := server.PrincipalFrom(ctx), s.currentTime()
-	id, err := server.PathID[affiliate.UserID](req.GetMemberId())
+	id := server.PathID[affiliate.UserID](req.GetMemberId())
 	if req.GetMemberId() == "me" {
-		id, err = caller.User, nil
+		id = caller.User
 	}
 	if id != caller.User && !caller.Role.MayManage(affiliate.RoleViewer) {
 		return nil, affiliate.Refuse(affiliate.ReasonForbidden)
 	}
-	if err != nil {
-		return nil, err
-	}
-	err = s.db.InTx(ctx, func(tx *postgres.Tx) error {
+	err := s.db.InTx(ctx, func(tx *postgres.Tx) error {
 		callerRole, err := server.LockWorkspace(ctx, tx, caller)
 		if err != nil {
 			return err
@@ -152,10 +146,7 @@ func (s *Service) RemoveMember(ctx context.Context, req *affiliatev1.RemoveMembe
 // TransferOwnership makes another member an owner and the caller an admin. It ends the
 // open invitations that the caller has created for roles that an admin cannot manage.
 func (s *Service) TransferOwnership(ctx context.Context, req *affiliatev1.TransferOwnershipRequest) (*affiliatev1.Member, error) {
-	id, err := server.PathID[affiliate.UserID](req.GetMemberId())
-	if err != nil {
-		return nil, err
-	}
+	id := server.PathID[affiliate.UserID](req.GetMemberId())
 	caller, at := server.PrincipalFrom(ctx), s.currentTime()
 	if id == caller.User {
 		return nil, affiliate.Invalid("member_id", "must be another member")

@@ -144,21 +144,13 @@ func Values[T any](ctx context.Context, db Queryer, what, sql string, args ...an
 
 func collect[T any](ctx context.Context, db Queryer, convert pgx.RowToFunc[T], what, sql string, args []any) ([]T, error) {
 	rows, _ := db.Query(ctx, sql, args...) // CollectRows returns the error
-	found, err := pgx.CollectRows(rows, convert)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", what, err)
-	}
-	return found, nil
+	return pgx.CollectRows(rows, convert)
 }
 
 // Value reads the only value of a query. what names the query in errors.
 func Value[T any](ctx context.Context, db Queryer, what, sql string, args ...any) (T, error) {
 	rows, _ := db.Query(ctx, sql, args...) // CollectExactlyOneRow returns the error
-	value, err := pgx.CollectExactlyOneRow(rows, pgx.RowTo[T])
-	if err != nil {
-		return value, fmt.Errorf("%s: %w", what, err)
-	}
-	return value, nil
+	return pgx.CollectExactlyOneRow(rows, pgx.RowTo[T])
 }
 
 // Page reads a page of a list of things by the names of their columns, and counts the rows of all
@@ -198,10 +190,8 @@ func ExecCount(ctx context.Context, db interface {
 
 // Exec executes a statement without a result. what names it in errors.
 func Exec(ctx context.Context, db Executor, what, sql string, args ...any) error {
-	if _, err := db.Exec(ctx, sql, args...); err != nil {
-		return fmt.Errorf("%s: %w", what, err)
-	}
-	return nil
+	_, err := db.Exec(ctx, sql, args...)
+	return err
 }
 
 // Send executes the statements of a batch in one round trip, or does nothing if the batch
@@ -210,10 +200,7 @@ func Send(ctx context.Context, db Executor, what string, batch *pgx.Batch) error
 	if batch.Len() == 0 {
 		return nil
 	}
-	if err := db.SendBatch(ctx, batch).Close(); err != nil {
-		return fmt.Errorf("%s: %w", what, err)
-	}
-	return nil
+	return db.SendBatch(ctx, batch).Close()
 }
 
 // QueueList queues a query whose rows are read into list, by the names of their columns.

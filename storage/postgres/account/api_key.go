@@ -120,10 +120,7 @@ func findKeys(ctx context.Context, pool *pgxpool.Pool, group []*keyLookup) error
 	for digest := range byDigest {
 		digests = append(digests, bytes.Clone(digest[:]))
 	}
-	rows, err := pool.Query(ctx, keysByDigest, digests)
-	if err != nil {
-		return err
-	}
+	rows, _ := pool.Query(ctx, keysByDigest, digests)
 	found, err := pgx.CollectRows(rows, pgx.RowToStructByName[account.APIKey])
 	for _, row := range found {
 		for _, lookup := range byDigest[[sha256.Size]byte(row.Digest)] {

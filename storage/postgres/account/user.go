@@ -90,10 +90,7 @@ func SharePartner(ctx context.Context, tx *postgres.Tx, id affiliate.UserID) (ac
 		select id, kind, email, name, country, created_at, unclaimed from users
 		where id = $1 and kind = 'partner' and erased_at is null
 		for share`
-	rows, err := tx.Query(ctx, share, id)
-	if err != nil {
-		return account.User{}, err
-	}
+	rows, _ := tx.Query(ctx, share, id)
 	user, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByNameLax[account.User])
 	if errors.Is(err, pgx.ErrNoRows) {
 		err = affiliate.Refuse(affiliate.ReasonNotFound)

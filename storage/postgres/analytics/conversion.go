@@ -2,7 +2,6 @@ package analytics
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -50,7 +49,7 @@ func CurrentConversions(
 	rows, _ := tx.Query(ctx, currentConversions, scope.Workspace, scope.Mode, ids)
 	current, err := pgx.CollectRows(rows, pgx.RowToStructByNameLax[currentRow])
 	if err != nil {
-		return nil, fmt.Errorf("read conversions for the analytics: %w", err)
+		return nil, err
 	}
 	var clickIDs []affiliate.ClickID
 	for _, r := range current {

@@ -11,7 +11,6 @@ package analytics
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/tributary-hq/tributary/affiliate"
@@ -37,14 +36,14 @@ func TryLock(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope) (bool,
 	for range 2 {
 		tag, err := tx.Exec(ctx, skipLocked, scope.Workspace, scope.Mode)
 		if err != nil {
-			return false, fmt.Errorf("lock analytics: %w", err)
+			return false, err
 		}
 		if tag.RowsAffected() == 1 {
 			return true, nil
 		}
 		// The workspace has no lock yet, or another transaction has it.
 		if _, err := tx.Exec(ctx, insertLock, scope.Workspace, scope.Mode); err != nil {
-			return false, fmt.Errorf("lock analytics: %w", err)
+			return false, err
 		}
 	}
 	return false, nil
@@ -103,7 +102,7 @@ func TakeEntries(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope) (e
 	var ids []int64
 	var seen int
 	if err := tx.QueryRow(ctx, selectNext, scope.Workspace, scope.Mode, maxEntries, maxClickBytes, maxConversions).Scan(&ids, &seen); err != nil {
-		return nil, false, fmt.Errorf("find entries of the analytics log: %w", err)
+		return nil, false, err
 	}
 	if len(ids) == 0 {
 		return nil, false, nil

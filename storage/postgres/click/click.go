@@ -202,10 +202,7 @@ func mergeClicks(ctx context.Context, tx *postgres.Tx, clicks []click.Click) ([]
 		select ` + clickColumns + ` from clicks_incoming
 		on conflict (workspace_id, id, clicked_at) do nothing
 		returning ` + postgres.CountedClickColumns
-	rows, err := tx.Query(ctx, merge)
-	if err != nil {
-		return nil, err
-	}
+	rows, _ := tx.Query(ctx, merge)
 	return pgx.CollectRows(rows, postgres.CountedClick)
 }
 
@@ -280,10 +277,7 @@ func enqueueAwaited(ctx context.Context, tx *postgres.Tx, clicks []click.Click) 
 	for n := range clicks {
 		workspaces[n], ids[n] = pgUUID(clicks[n].Scope.Workspace.UUID), pgUUID(clicks[n].ID.UUID)
 	}
-	rows, err := tx.Query(ctx, awaited, workspaces, ids)
-	if err != nil {
-		return err
-	}
+	rows, _ := tx.Query(ctx, awaited, workspaces, ids)
 	jobs, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (affiliate.Job, error) {
 		var workspace, clickID uuid.UUID
 		err := row.Scan(&workspace, &clickID)
@@ -313,10 +307,7 @@ func Resolve(ctx context.Context, db *postgres.DB, sources []click.Source) ([]cl
 	for n := range sources {
 		digests[n], codes[n] = sources[n].KeyDigest[:], sources[n].Code
 	}
-	rows, err := db.Query(ctx, resolve, digests, codes)
-	if err != nil {
-		return nil, fmt.Errorf("resolve clicks: %w", dataError(err))
-	}
+	rows, _ := db.Query(ctx, resolve, digests, codes)
 	found, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (click.Resolution, error) {
 		var workspace, program, participant, link pgtype.UUID
 		var mode pgtype.Text

@@ -3,7 +3,6 @@ package click
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"slices"
 
 	"github.com/google/uuid"
@@ -155,8 +154,6 @@ func countedClicks(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, 
 			return err
 		})
 	}
-	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
-		return nil, fmt.Errorf("lock clicks of buyers: %w", err)
-	}
-	return clicks, nil
+	err = tx.SendBatch(ctx, batch).Close()
+	return clicks, err
 }

@@ -158,10 +158,7 @@ func countSpans(ctx context.Context, db postgres.Queryer, where postgres.Conditi
 		return nil, nil
 	}
 	sql, args := countSpansSQL(where, spans)
-	rows, err := db.Query(ctx, sql, append([]any{postgres.PlanForArgs}, args...)...)
-	if err != nil {
-		return nil, err
-	}
+	rows, _ := db.Query(ctx, sql, append([]any{postgres.PlanForArgs}, args...)...)
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (spanCount, error) {
 		var i int
 		var starts *time.Time
@@ -291,9 +288,6 @@ func commissionGroups(ctx context.Context, tx pgx.Tx, scope affiliate.Scope, fil
 		}
 		sql, args = groupsSQL(countedConditions(scope, filter), spans)
 	}
-	rows, err := tx.Query(ctx, sql, append([]any{postgres.PlanForArgs}, args...)...)
-	if err != nil {
-		return nil, err
-	}
+	rows, _ := tx.Query(ctx, sql, append([]any{postgres.PlanForArgs}, args...)...)
 	return pgx.CollectRows(rows, pgx.RowToStructByName[commission.Group])
 }

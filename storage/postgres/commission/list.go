@@ -155,10 +155,8 @@ func searchCommissions(
 // This number means that there are more than affiliate.MaxSearchTotal results.
 func countFound(ctx context.Context, tx pgx.Tx, where postgres.Conditions) (total int64, err error) {
 	args := append([]any{postgres.PlanForArgs}, where.Args...)
-	if err := tx.QueryRow(ctx, TotalSQL(where, affiliate.MaxSearchTotal), args...).Scan(&total); err != nil {
-		return 0, fmt.Errorf("count commissions: %w", err)
-	}
-	return total, nil
+	err = tx.QueryRow(ctx, TotalSQL(where, affiliate.MaxSearchTotal), args...).Scan(&total)
+	return total, err
 }
 
 // TotalSQL returns the statement that counts commissions with CountUpTo.
@@ -170,10 +168,7 @@ func readCommissions(
 	ctx context.Context, tx pgx.Tx, where postgres.Conditions, order commission.Order, size int, offset int64,
 ) ([]commission.Item, error) {
 	args := append([]any{postgres.PlanForArgs}, where.Args...)
-	rows, err := tx.Query(ctx, commissionPageSQL(where, order), append(args, size, offset)...)
-	if err != nil {
-		return nil, fmt.Errorf("read commissions: %w", err)
-	}
+	rows, _ := tx.Query(ctx, commissionPageSQL(where, order), append(args, size, offset)...)
 	return pgx.CollectRows(rows, pgx.RowToStructByName[commission.Item])
 }
 

@@ -67,7 +67,7 @@ func claimAliases(ctx context.Context, tx *postgres.Tx, batch []*Report) error {
 	erased := map[affiliate.ConversionID]bool{}
 	queueErasedAliases(tx, statements, rows, func(id affiliate.ConversionID) { erased[id] = true })
 	if err := tx.SendBatch(ctx, statements).Close(); err != nil {
-		return fmt.Errorf("insert aliases of conversions: %w", err)
+		return err
 	}
 	for _, r := range batch {
 		if r.aliased = inserted[r.Conversion.ID]; r.aliased < len(r.Aliases) || erased[r.Conversion.ID] {

@@ -228,10 +228,7 @@ func ArrivedClicks(ctx context.Context, db *postgres.DB, cursor click.AwaitedCli
 		where (workspace_id, click_id) > ($1, $2)
 		order by workspace_id, click_id
 		limit $3`
-	rows, err := db.Query(ctx, page, cursor.Workspace, cursor.Click, limit)
-	if err != nil {
-		return nil, next, err
-	}
+	rows, _ := db.Query(ctx, page, cursor.Workspace, cursor.Click, limit)
 	awaited, err := pgx.CollectRows(rows, pgx.RowToStructByName[click.AwaitedClick])
 	if err != nil || len(awaited) == 0 {
 		return nil, next, err
@@ -244,10 +241,7 @@ func ArrivedClicks(ctx context.Context, db *postgres.DB, cursor click.AwaitedCli
 		workspaces[i], clicks[i] = a.Workspace.UUID, a.Click.UUID
 		times[i], _ = a.Click.Time()
 	}
-	rows, err = db.Query(ctx, selectStoredAwaited, workspaces, clicks, times)
-	if err != nil {
-		return nil, next, err
-	}
+	rows, _ = db.Query(ctx, selectStoredAwaited, workspaces, clicks, times)
 	arrived, err = pgx.CollectRows(rows, pgx.RowToStructByName[click.AwaitedClick])
 	return arrived, next, err
 }

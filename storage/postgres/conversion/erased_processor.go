@@ -2,7 +2,6 @@ package conversion
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 
@@ -138,7 +137,7 @@ func erasedUnder(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, al
 	for _, key := range tx.ErasureKeys() {
 		forms, id := key.ProcessorIDs(scope, aliases), key.ProcessorID(scope, charge)
 		if err := tx.QueryRow(ctx, isErased, scope.Workspace, scope.Mode, forms, id).Scan(&found); err != nil {
-			return nil, false, fmt.Errorf("search an erased charge: %w", err)
+			return nil, false, err
 		}
 		if found {
 			return key, true, nil

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 
 	"github.com/jackc/pgx/v5"
@@ -184,7 +183,7 @@ func claimKeys(ctx context.Context, tx *postgres.Tx, all []*Report) error {
 		postgres.QueueClaim(batch, r.Conversion.Scope, *r.Key, &r.keyClaimed)
 	}
 	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
-		return fmt.Errorf("claim idempotency keys: %w", err)
+		return err
 	}
 	for _, r := range keyed {
 		if r.keyClaimed {

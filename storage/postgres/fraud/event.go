@@ -3,7 +3,6 @@ package fraud
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/jackc/pgx/v5"
 
@@ -105,7 +104,7 @@ func ListEvents(
 	rows, _ := db.Query(ctx, pageSQL, postgres.PlanForArgs, args)
 	events, err := pgx.CollectRows(rows, pgx.RowToStructByName[fraud.Event])
 	if err != nil {
-		return nil, 0, fmt.Errorf("read fraud events: %w", err)
+		return nil, 0, err
 	}
 	var total int64
 	err = db.QueryRow(ctx, countSQL, postgres.PlanForArgs, args).Scan(&total)

@@ -9,7 +9,6 @@ package mail
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -188,10 +187,7 @@ func Suppress(ctx context.Context, tx *postgres.Tx, reason notification.Suppress
 func RecordProviderMessage(ctx context.Context, tx *postgres.Tx, id string, at time.Time) (isNew bool, err error) {
 	const insert = `insert into mail_provider_messages (id, received_at) values ($1, $2) on conflict (id) do nothing`
 	tag, err := tx.Exec(ctx, insert, id, at)
-	if err != nil {
-		return false, fmt.Errorf("store the message of the mail provider: %w", err)
-	}
-	return tag.RowsAffected() == 1, nil
+	return tag.RowsAffected() == 1, err
 }
 
 // DeleteProviderMessages deletes at most limit ids of messages that arrived before the

@@ -2,7 +2,6 @@ package payout
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -70,10 +69,8 @@ func UpdateBatch(ctx context.Context, tx *postgres.Tx, batch payout.Batch, at ti
 	batch = batch.Follow(present, at)
 	batch.Counts, batch.Totals = nil, nil
 	batch.Version++
-	if _, err := updateBatch.Exec(ctx, tx, batch); err != nil {
-		return batch, fmt.Errorf("update payout batch: %w", err)
-	}
-	return batch, nil
+	_, err = updateBatch.Exec(ctx, tx, batch)
+	return batch, err
 }
 
 // SetTotals sets the counts, totals and names of batches of one scope.

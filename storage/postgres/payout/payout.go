@@ -64,7 +64,7 @@ var (
 // caller must have locked the participants and commissions.
 func Insert(ctx context.Context, tx *postgres.Tx, draft payout.DraftBatch) error {
 	if _, err := insertBatch.Exec(ctx, tx, draft.Batch); err != nil {
-		return fmt.Errorf("insert payout batch: %w", err)
+		return err
 	}
 	batch := &pgx.Batch{}
 	insertPayouts.Queue(batch, draft.Payouts...)

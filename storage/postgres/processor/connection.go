@@ -2,7 +2,6 @@ package processor
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -101,10 +100,8 @@ var putConnection = postgres.RowsOf[storedConnection](`
 
 // PutConnection inserts a connection, or replaces the row with its id, even if it is deleted.
 func PutConnection(ctx context.Context, tx *postgres.Tx, c processor.LockedProcessorConnection) error {
-	if _, err := putConnection.Exec(ctx, tx, storedConnection{c.Connection, c.Keys}); err != nil {
-		return fmt.Errorf("store a processor connection: %w", err)
-	}
-	return nil
+	_, err := putConnection.Exec(ctx, tx, storedConnection{c.Connection, c.Keys})
+	return err
 }
 
 // SetResync stores which resync of a locked connection is running.

@@ -60,7 +60,7 @@ const whereEvents = `
 func InsertEvent(ctx context.Context, tx *postgres.Tx, e processor.StoredProcessorEvent) (stored bool, err error) {
 	inserted, err := insertEvent.Exec(ctx, tx, eventRow{e, e.Body})
 	if err != nil {
-		return false, fmt.Errorf("store an event of a processor: %w", err)
+		return false, err
 	}
 	return inserted == 1, nil
 }
@@ -201,7 +201,7 @@ func PutCharge(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, char
 		"happened_at": charge.HappenedAt, "at": at,
 	})
 	if err != nil {
-		return fmt.Errorf("store a charge: %w", err)
+		return err
 	}
 	batch := &pgx.Batch{}
 	batch.Queue(addChargeAliases, scope.Workspace, scope.Mode, charge.ID, charge.Aliases)

@@ -3,7 +3,6 @@ package webhook
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -186,7 +185,7 @@ func UpdateDelivery(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope,
 	args["status"], args["tier"], args["extra"] = d.Status, d.ScheduledAttempts, d.RequestedAttempts
 	args["epoch"], args["due_at"], args["completed_at"] = d.Epoch, d.DueAt, d.CompletedAt
 	if _, err := tx.Exec(ctx, updateDelivery, args); err != nil {
-		return fmt.Errorf("delivery: %w", err)
+		return err
 	}
 	if d.DueAt != nil {
 		tx.DeliveriesAdded(webhook.EndpointKey{Workspace: scope.Workspace, ID: endpoint})

@@ -93,7 +93,7 @@ func RecoverBlock(ctx context.Context, tx *postgres.Tx, job webhook.RecoverDeliv
 	args["at"], args["limit"] = dueAt, limit
 	tag, err := tx.Exec(ctx, recoverBlock, postgres.PlanForArgs, args)
 	if err != nil {
-		return 0, fmt.Errorf("recover deliveries: %w", err)
+		return 0, err
 	}
 	if tag.RowsAffected() > 0 {
 		tx.DeliveriesAdded(webhook.EndpointKey{Workspace: job.Workspace, ID: job.Endpoint})
@@ -154,7 +154,7 @@ func CancelBlock(
 	args["epoch"], args["limit"], args["ended"] = epoch, limit, endedAt
 	tag, err := tx.Exec(ctx, cancelBlock, postgres.PlanForArgs, args)
 	if err != nil {
-		return 0, fmt.Errorf("cancel deliveries: %w", err)
+		return 0, err
 	}
 	return int(tag.RowsAffected()), nil
 }
@@ -308,9 +308,5 @@ const selectLateness = `
 // Lateness returns which part of the endpoints has due deliveries. An endpoint is late if a
 // delivery has been due since lateBefore.
 func Lateness(ctx context.Context, db *postgres.DB, now, lateBefore time.Time) (webhook.Lateness, error) {
-	lateness, err := postgres.OneRow[webhook.Lateness](db.SendingPool().Query(ctx, selectLateness, now, lateBefore))
-	if err != nil {
-		return lateness, fmt.Errorf("read the lateness of webhooks: %w", err)
-	}
-	return lateness, nil
+	return postgres.OneRow[webhook.Lateness](db.SendingPool().Query(ctx, selectLateness, now, lateBefore))
 }
