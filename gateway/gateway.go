@@ -4,14 +4,14 @@
 // passes through these steps:
 //
 //  1. recover from panics
-//  2. set common headers, require HTTPS, respond to OPTIONS (call.go, headers.go)
+//  2. set common headers, require HTTPS, respond to OPTIONS (call.go)
 //  3. find the route (runtime.ServeMux)
 //  4. runtime.WithMiddlewares: validate the query, read the body, limit the time (route.go)
 //  5. decode the request: runtime.Marshaler (codec.go, decode.go) and
 //     runtime.SetQueryParameterParser (query.go)
 //  6. call the core (a generated handler)
 //  7. encode the response (encode.go), and set its status (runtime.WithForwardResponseOption,
-//     call.go) and headers (runtime.WithOutgoingHeaderMatcher, headers.go)
+//     call.go) and headers (runtime.WithOutgoingHeaderMatcher, call.go)
 //  8. or encode the error (runtime.WithErrorHandler, WithStreamErrorHandler and
 //     WithRoutingErrorHandler, errors.go)
 //
@@ -25,7 +25,7 @@
 // a panic or if the core cannot be reached. Before the gateway refuses a request that it
 // cannot decode, it calls the core to check the caller (GateService.Admit). A caller
 // without access therefore gets 401, 429 or 403, and not 415, 413 or 400. The core gets
-// only the decoded message and a fixed set of metadata keys (headers.go).
+// only the decoded message and a fixed set of metadata keys (call.go).
 //
 // The gateway checks only the form of a request and the types of its values. The core
 // decides about callers, limits and values. If net/http refuses a request before any
