@@ -7,32 +7,31 @@ import (
 	"github.com/tributary-hq/tributary/cmd/certificates"
 )
 
-// ServerTLS returns the TLS configuration of the public port, or nil if no certificate is
-// set. It adds the certificate to files.
-func (h HTTP) ServerTLS(files *certificates.Files) (*tls.Config, error) {
-	if h.TLSCert == "" {
+// serverTLS returns the TLS configuration of a server, or nil if no certificate is set. It
+// adds the certificate to files.
+func serverTLS(files *certificates.Files, setting, cert, key string) (*tls.Config, error) {
+	if cert == "" {
 		return nil, nil
 	}
-	pair, err := files.Pair("TRIBUTARY_TLS_CERT", h.TLSCert, h.TLSKey)
+	pair, err := files.Pair(setting, cert, key)
 	if err != nil {
 		return nil, err
 	}
 	return &tls.Config{GetCertificate: pair.ForServer, MinVersion: tls.VersionTLS12}, nil
 }
 
+// ServerTLS returns the TLS configuration of the public port, or nil if no certificate is
+// set. It adds the certificate to files.
+func (h HTTP) ServerTLS(files *certificates.Files) (*tls.Config, error) {
+	return serverTLS(files, "TRIBUTARY_TLS_CERT", h.TLSCert, h.TLSKey)
+}
+
 // GRPCTLS returns the TLS configuration of the gRPC port, or nil if no certificate is
 // set. It adds the certificate and the authority of the clients to files.
 func (c *Core) GRPCTLS(files *certificates.Files) (*tls.Config, error) {
-	if c.GRPCTLSCert == "" {
-		return nil, nil
-	}
-	pair, err := files.Pair("TRIBUTARY_GRPC_TLS_CERT", c.GRPCTLSCert, c.GRPCTLSKey)
-	if err != nil {
-		return nil, err
-	}
-	config := &tls.Config{GetCertificate: pair.ForServer, MinVersion: tls.VersionTLS12}
-	if c.GRPCTLSCA == "" {
-		return config, nil
+	config, err := serverTLS(files, "TRIBUTARY_GRPC_TLS_CERT", c.GRPCTLSCert, c.GRPCTLSKey)
+	if err != nil || config == nil || c.GRPCTLSCA == "" {
+		return config, err
 	}
 	clients, err := files.Authorities("TRIBUTARY_GRPC_TLS_CA", c.GRPCTLSCA, false)
 	if err != nil {
@@ -40,7 +39,7 @@ func (c *Core) GRPCTLS(files *certificates.Files) (*tls.Config, error) {
 	}
 	config.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
 		return &tls.Config{
-			GetCertificate: pair.ForServer, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: clients.Pool(), MinVersion: tls.VersionTLS12,
+			GetCertificate: config.GetCertificate, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: clients.Pool(), MinVersion: tls.VersionTLS12,
 		}, nil
 	}
 	return config, nil
@@ -49,13 +48,8 @@ func (c *Core) GRPCTLS(files *certificates.Files) (*tls.Config, error) {
 // RedisRoots returns a function that returns the certificate authorities of Redis and of
 // the sentinels. It returns nil if the authorities of the system are used. It adds the file
 // of the authorities to files, so call it once.
-func (r *Redis) RedisRoots(files *certificates.Files) (func() *x509.CertPool, error) {
+func (r RedisOptions) RedisRoots(files *certificates.Files) (func() *x509.CertPool, error) {
 	return roots(files, "TRIBUTARY_REDIS_CA_FILE", r.CAFile, false)
-}
-
-// RedisRoots is Redis.RedisRoots.
-func (r LandingRedis) RedisRoots(files *certificates.Files) (func() *x509.CertPool, error) {
-	return r.redis().RedisRoots(files)
 }
 
 // WebhookRoots returns a function that returns the certificate authorities that webhooks
