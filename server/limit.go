@@ -155,6 +155,15 @@ func (p Policy) countedAs(ctx context.Context, id identity) (zone Zone, subject 
 	return ZoneGeneral, "user:" + id.principal.User.String()
 }
 
+// Sealer encrypts and decrypts values. seal.Keys implements it.
+type Sealer interface {
+	// Seal encrypts plain. The result can be decrypted only with the same additional data
+	// (aad).
+	Seal(plain, aad []byte) []byte
+	// Open decrypts a result of Seal.
+	Open(sealed, aad []byte) ([]byte, error)
+}
+
 // MailSealer encrypts the tokens of links in mails. seal.Keys implements it.
 type MailSealer interface {
 	// SealMailToken returns the value for notification.Mail.Secret.

@@ -109,18 +109,7 @@ func (s *Service) reset(ctx context.Context, kind affiliate.AccountKind, req *af
 		if err := accounts.RevokeEmailTokens(ctx, tx, holder.User.ID, at); err != nil {
 			return err
 		}
-		// A person who knew the old password may have a challenge, or the secret of a second
-		// factor that is not confirmed.
-		if err := accounts.DeleteLoginChallenges(ctx, tx, holder.User.ID); err != nil {
-			return err
-		}
-		if err := accounts.DeleteEnrolment(ctx, tx, holder.User.ID); err != nil {
-			return err
-		}
 		if err := accounts.RevokeSessions(ctx, tx, holder.User.ID, at); err != nil {
-			return err
-		}
-		if err := accounts.ResetCodeFailures(ctx, tx, holder.User.ID); err != nil {
 			return err
 		}
 		if err := accounts.DeleteLoginFailures(ctx, tx, account.LoginSubject(s.HashKeys, kind, holder.User.Email)); err != nil {

@@ -56,11 +56,7 @@ type Signer interface {
 // Sealer encrypts and decrypts values. seal.Keys implements it.
 type Sealer interface {
 	server.MailSealer
-	// Seal encrypts plain. The result can be decrypted only with the same additional data
-	// (aad).
-	Seal(plain, aad []byte) []byte
-	// Open decrypts a result of Seal.
-	Open(sealed, aad []byte) ([]byte, error)
+	server.Sealer
 }
 
 // Config has the dependencies of a Service. All fields are required.

@@ -38,12 +38,6 @@ type Sender interface {
 	Send(ctx context.Context, m mail.Message) error
 }
 
-// Opener decrypts the tokens of mails. Package seal implements it.
-type Opener interface {
-	// Open decrypts sealed. aad is the additional data of the encryption.
-	Open(sealed, aad []byte) ([]byte, error)
-}
-
 // WorkerConfig holds the dependencies of a Worker.
 type WorkerConfig struct {
 	DB *postgres.DB
@@ -51,7 +45,7 @@ type WorkerConfig struct {
 	Sender Sender
 	// From is the header From, which the notification log shows.
 	From     string
-	Seal     Opener
+	Seal     server.Sealer // decrypts the tokens of mails
 	Composer *Composer
 	// HashKeys are the secret keys of the digests of addresses.
 	HashKeys affiliate.HashKeys

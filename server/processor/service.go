@@ -24,15 +24,6 @@ import (
 // clockSkew is the tolerated difference between a client's clock and this machine's clock.
 const clockSkew = 5 * time.Minute
 
-// Sealer encrypts and decrypts keys, secrets and events. Package seal implements it.
-type Sealer interface {
-	// Seal encrypts plain. The result can be decrypted only with the same additional data
-	// (aad).
-	Seal(plain, aad []byte) []byte
-	// Open decrypts a result of Seal.
-	Open(sealed, aad []byte) ([]byte, error)
-}
-
 // Sales records the sales of processors. Package conversion implements it.
 type Sales interface {
 	// RecordSale records a sale, or adds the processor's ids to the conversion that is
@@ -56,7 +47,7 @@ type Config struct {
 	Processors map[conversion.ProcessorName]Processor
 	// Seal encrypts keys, secrets and events. The additional data is the id of the
 	// connection in binary form and a word for the kind of value.
-	Seal Sealer
+	Seal server.Sealer
 	// PublicURL is the base of the URLs of webhook endpoints, without a slash at the end.
 	PublicURL string
 	// Limiter counts messages that are refused.

@@ -202,7 +202,7 @@ func (s *Service) TestWebhook(ctx context.Context, req *affiliatev1.TestWebhookR
 	return response, nil
 }
 
-func openSecrets(seal Sealer, endpoint affiliate.EndpointID, sealed [][]byte) ([]webhook.Secret, error) {
+func openSecrets(seal server.Sealer, endpoint affiliate.EndpointID, sealed [][]byte) ([]webhook.Secret, error) {
 	secrets := make([]webhook.Secret, len(sealed))
 	for i, s := range sealed {
 		secret, err := seal.Open(s, endpoint.UUID[:])

@@ -38,7 +38,7 @@ const (
 type SenderConfig struct {
 	DB      *postgres.DB
 	Client  *Client
-	Seal    Sealer
+	Seal    server.Sealer
 	Log     *slog.Logger
 	Now     func() time.Time
 	Metrics *Metrics

@@ -18,21 +18,12 @@ import (
 // recovered. Older deliveries stay in the tables for some time.
 const maxEventAge = 30 * 24 * time.Hour
 
-// Sealer encrypts and decrypts signing secrets. Package seal implements it.
-type Sealer interface {
-	// Seal encrypts plain. The result can be decrypted only with the same additional data
-	// (aad).
-	Seal(plain, aad []byte) []byte
-	// Open decrypts a result of Seal.
-	Open(sealed, aad []byte) ([]byte, error)
-}
-
 // Config holds the dependencies of a Service.
 type Config struct {
 	DB *postgres.DB
 	// Seal encrypts signing secrets. The additional data is the endpoint's id in binary
 	// form, so a secret cannot be decrypted as the secret of another endpoint.
-	Seal Sealer
+	Seal server.Sealer
 	// Client checks URLs and sends pings.
 	Client *Client
 	// Now is the clock.

@@ -2,6 +2,7 @@ package workspace
 
 import (
 	"context"
+	"strings"
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/account"
@@ -209,4 +210,173 @@ func memberToProto(ctx context.Context, m account.TeamMember) *affiliatev1.Membe
 		Role:         server.EnumValue[affiliatev1.Role](m.Role),
 		CreatedAt:    server.Timestamp(m.CreatedAt),
 	}
+}
+
+// ListInvites returns one page of the workspace's open invitations.
+func (s *Service) ListInvites(ctx context.Context, req *affiliatev1.ListInvitesRequest) (*affiliatev1.ListInvitesResponse, error) {
+	page := server.PageOf(req)
+	invites, total, err := accounts.OpenInvites(ctx, s.db, server.PrincipalFrom(ctx).Workspace, s.currentTime(), page)
+	if err != nil {
+		return nil, err
+	}
+	return &affiliatev1.ListInvitesResponse{
+		Data: server.ConvertAll(invites, inviteToProto), Total: server.Total(ctx, total),
+		Page: int32(page.Number), Limit: int32(page.Size), // both were int32 in the request
+	}, nil
+}
+
+func inviteToProto(invite account.MemberInvite) *affiliatev1.Invite {
+	return &affiliatev1.Invite{
+		Id:        invite.ID.String(),
+		Email:     invite.Email,
+		Role:      server.EnumValue[affiliatev1.Role](invite.Role),
+		InvitedBy: invite.InvitedBy.String(),
+		CreatedAt: server.Timestamp(invite.CreatedAt),
+		ExpiresAt: server.Timestamp(invite.ExpiresAt),
+	}
+}
+
+// inviteObject returns the fields of an invitation for the audit log. The e-mail address
+// is masked, because records of the audit log cannot be changed when a person's data must
+// be erased.
+func inviteObject(invite account.MemberInvite) map[string]string {
+	return map[string]string{"email": affiliate.MaskEmail(invite.Email), "role": string(invite.Role)}
+}
+
+// CreateInvite creates an invitation of an e-mail address to the workspace and mails a
+// token to the address. The response contains another token. No other response contains
+// that token, except that a request with the same Idempotency-Key returns the first response
+// again. Earlier invitations of the same address end.
+func (s *Service) CreateInvite(ctx context.Context, req *affiliatev1.CreateInviteRequest) (*affiliatev1.CreatedInvite, error) {
+	caller, at := server.PrincipalFrom(ctx), s.currentTime()
+	tokens, digests := account.NewInviteTokens()
+	invite := account.MemberInvite{
+		Invite:    account.NewInvite(strings.ToLower(req.GetEmail()), caller.User, at),
+		Workspace: caller.Workspace,
+		Role:      affiliate.Role(server.EnumName(req.GetRole())),
+	}
+	key, err := server.OptionalKey(ctx, affiliatev1.WorkspaceService_CreateInvite_FullMethodName, req, at)
+	if err != nil {
+		return nil, err
+	}
+	// An invitation of a member has no mode, so a key is the same one in both modes.
+	keyScope, replayed := affiliate.Scope{Workspace: caller.Workspace, Mode: affiliate.ModeLive}, false
+	err = s.db.InTx(ctx, func(tx *postgres.Tx) error {
+		stored, err := server.ClaimKey(ctx, tx, keyScope, key)
+		if err != nil {
+			return err
+		}
+		if replayed = stored != nil; replayed {
+			if invite.ID, tokens.Shown, err = s.seal.OpenInvite(stored); err != nil {
+				return err
+			}
+			invite, err = accounts.LockInvite(ctx, tx, caller.Workspace, invite.ID)
+			return err
+		}
+		callerRole, err := server.LockWorkspace(ctx, tx, caller)
+		if err != nil {
+			return err
+		}
+		if !callerRole.MayManage(invite.Role) {
+			return affiliate.Refuse(affiliate.ReasonForbidden)
+		}
+		// An account can be a member of only one workspace. An account of another workspace
+		// whose address was never verified may belong to a stranger, so the person who reads
+		// the mail of the address can take it over.
+		account, _, err := accounts.AccountByEmail(ctx, tx, affiliate.Merchant, invite.Email)
+		if err != nil {
+			return err
+		}
+		if account.Member != nil && (account.User.EmailVerified || account.Member.Workspace == invite.Workspace) {
+			return affiliate.Refuse(affiliate.ReasonEmailTaken)
+		}
+		object := inviteObject(invite)
+		earlier, err := accounts.LockInvitesTo(ctx, tx, invite.Workspace, invite.Email)
+		if err != nil {
+			return err
+		}
+		for _, replaced := range earlier {
+			// The new invitation revokes an open earlier invitation, so the caller must
+			// have the permission to revoke the earlier invitation.
+			if replaced.Open(at) && !callerRole.MayManage(replaced.Role) {
+				return affiliate.Refuse(affiliate.ReasonForbidden)
+			}
+			if err := accounts.EndInvite(ctx, tx, replaced.Workspace, replaced.ID, at); err != nil {
+				return err
+			}
+			object["replaces"] = replaced.ID.String()
+		}
+		if err := accounts.InsertInvite(ctx, tx, invite, digests); err != nil {
+			return err
+		}
+		if err := s.invitations.Admit(ctx, tx, invite.Email); err != nil {
+			return err
+		}
+		if err := s.mailInvite(ctx, tx, invite, tokens.Mailed); err != nil {
+			return err
+		}
+		if err := tx.Audit(ctx, affiliate.AuditLine{
+			Workspace: invite.Workspace, Actor: server.ActorFrom(ctx), At: at,
+			Action: "member_invite.create", ResourceType: "member_invite", ResourceID: invite.ID, After: object,
+		}); err != nil {
+			return err
+		}
+		return server.StoreResponse(ctx, tx, keyScope, key, s.seal.SealInvite(invite.ID, tokens.Shown))
+	})
+	if err != nil {
+		return nil, err
+	}
+	if replayed {
+		server.MarkReplayed(ctx)
+	}
+	out := &affiliatev1.CreatedInvite{Token: tokens.Shown}
+	server.CopyShared(out.ProtoReflect(), inviteToProto(invite).ProtoReflect())
+	return out, nil
+}
+
+func (s *Service) mailInvite(ctx context.Context, tx *postgres.Tx, invite account.MemberInvite, token string) error {
+	workspace, err := accounts.Workspace(ctx, tx, invite.Workspace)
+	if err != nil {
+		return err
+	}
+	inviter, err := accounts.Member(ctx, tx, invite.Workspace, invite.InvitedBy)
+	if err != nil {
+		return err
+	}
+	mail := invite.Mail(workspace.Name, inviter.Name)
+	mail.Secret = s.seal.SealMailToken(mail.ID, token)
+	return tx.SendMail(ctx, mail)
+}
+
+// RevokeInvite revokes an open invitation.
+func (s *Service) RevokeInvite(ctx context.Context, req *affiliatev1.RevokeInviteRequest) (*affiliatev1.RevokeInviteResponse, error) {
+	id := server.PathID[affiliate.InviteID](req.GetInviteId())
+	caller, at := server.PrincipalFrom(ctx), s.currentTime()
+	err := s.db.InTx(ctx, func(tx *postgres.Tx) error {
+		if err := postgres.LockWorkspace(ctx, tx, caller.Workspace); err != nil {
+			return err
+		}
+		invite, err := accounts.LockInvite(ctx, tx, caller.Workspace, id)
+		if err != nil {
+			return err
+		}
+		if !invite.Open(at) {
+			return affiliate.Refuse(affiliate.ReasonNotFound)
+		}
+		callerRole, err := server.CurrentRole(ctx, tx, caller)
+		if err != nil {
+			return err
+		}
+		if !callerRole.MayManage(invite.Role) {
+			return affiliate.Refuse(affiliate.ReasonForbidden)
+		}
+		if err := accounts.EndInvite(ctx, tx, invite.Workspace, invite.ID, at); err != nil {
+			return err
+		}
+		return tx.Audit(ctx, affiliate.AuditLine{
+			Workspace: invite.Workspace, Actor: server.ActorFrom(ctx), At: at,
+			Action: "member_invite.revoke", ResourceType: "member_invite", ResourceID: invite.ID, Before: inviteObject(invite),
+		})
+	})
+	return &affiliatev1.RevokeInviteResponse{}, err
 }

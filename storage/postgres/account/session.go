@@ -260,10 +260,10 @@ func ConfirmSecondFactor(ctx context.Context, tx *postgres.Tx, user affiliate.Us
 		confirm = `update second_factors set confirmed_at = $2, last_step = $3 where user_id = $1`
 		insert  = `insert into recovery_codes (user_id, digest) select $1, unnest($2::bytea[])`
 	)
-	if _, err := tx.Exec(ctx, confirm, user, at, step); err != nil {
-		return err
-	}
-	return postgres.Exec(ctx, tx, "confirm second factor", insert, user, recoveryCodes)
+	batch := &pgx.Batch{}
+	batch.Queue(confirm, user, at, step)
+	batch.Queue(insert, user, recoveryCodes)
+	return postgres.Send(ctx, tx, "confirm a second factor", batch)
 }
 
 // UseTimeStep stores the time step of a code that was accepted.
@@ -296,25 +296,14 @@ func UseRecoveryCode(ctx context.Context, tx *postgres.Tx, user affiliate.UserID
 	return left, true, err
 }
 
-// DeleteEnrolment deletes the second factor of a user if it is not confirmed. A factor
-// without a confirmation has no recovery codes.
-func DeleteEnrolment(ctx context.Context, tx *postgres.Tx, user affiliate.UserID) error {
-	return postgres.Exec(ctx, tx, "delete enrolment", `delete from second_factors where user_id = $1 and confirmed_at is null`, user)
-}
-
 // DeleteSecondFactor deletes the second factor of a user with its recovery codes, and the
 // user's challenges.
 func DeleteSecondFactor(ctx context.Context, tx *postgres.Tx, user affiliate.UserID) error {
-	const (
-		removeCodes = `delete from recovery_codes where user_id = $1`
-		remove      = `delete from second_factors where user_id = $1`
-	)
-	for _, statement := range []string{removeCodes, remove} {
-		if _, err := tx.Exec(ctx, statement, user); err != nil {
-			return err
-		}
-	}
-	return DeleteLoginChallenges(ctx, tx, user)
+	batch := &pgx.Batch{}
+	batch.Queue(`delete from recovery_codes where user_id = $1`, user)
+	batch.Queue(`delete from second_factors where user_id = $1`, user)
+	batch.Queue(`delete from login_challenges where user_id = $1`, user)
+	return postgres.Send(ctx, tx, "delete a second factor", batch)
 }
 
 // InsertLoginChallenge stores a challenge with its digest.
@@ -332,11 +321,6 @@ func LoginChallenge(ctx context.Context, db postgres.Queryer, digest [sha256.Siz
 // CountChallengeFailure counts a wrong code for a challenge.
 func CountChallengeFailure(ctx context.Context, tx *postgres.Tx, digest [sha256.Size]byte) error {
 	return postgres.Exec(ctx, tx, "count challenge failure", `update login_challenges set failures = failures + 1 where digest = $1`, digest[:])
-}
-
-// DeleteLoginChallenges deletes all challenges of a user.
-func DeleteLoginChallenges(ctx context.Context, tx *postgres.Tx, user affiliate.UserID) error {
-	return postgres.Exec(ctx, tx, "delete login challenges", `delete from login_challenges where user_id = $1`, user)
 }
 
 // DeleteLoginChallenge deletes the challenge with a digest.
