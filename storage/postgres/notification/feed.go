@@ -14,7 +14,6 @@ package notification
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -63,9 +62,9 @@ const readAt = `
 	)`
 
 // entryColumns selects a notification n as a notification.Entry, in a statement with nameJoins.
-// The facts of an announcement are its title and text. The name of a partner is the participant's copy. Only members of the workspace and
-// the reader have a name as users, because a workspace must not learn the current name of a
-// person who has left it.
+// The facts of an announcement are its title and text. The name of a partner is the
+// participant's copy. Only members of the workspace and the reader have a name as users,
+// because a workspace must not learn the current name of a person who has left it.
 const entryColumns = `
 	n.id, n.feed_id, case when n.feed_id = n.workspace_id then 'merchant' else 'partner' end as audience,
 	nullif(n.mode, '` + notification.NotificationsBothModes + `') as mode, n.type, n.workspace_id, n.user_id, n.program_id, n.participant_id, n.resource_id,
@@ -193,13 +192,17 @@ func AssignSequence(ctx context.Context, tx *postgres.Tx, arrived []notification
 	if err != nil || len(streamed) == 0 {
 		return nil, err
 	}
+	isStreamed := map[notification.FeedID]bool{}
+	for _, feed := range streamed {
+		isStreamed[feed] = true
+	}
 	var items struct {
 		feeds, ids        [][16]byte
 		modes, categories []string
 		days              []time.Time
 	}
 	for _, n := range arrived {
-		if slices.Contains(streamed, n.Feed) {
+		if isStreamed[n.Feed] {
 			items.feeds, items.ids = append(items.feeds, n.Feed.UUID), append(items.ids, n.ID.UUID)
 			items.modes, items.categories = append(items.modes, string(n.Mode)), append(items.categories, string(n.Category()))
 			items.days = append(items.days, dayOf(n.ID))
