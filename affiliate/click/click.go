@@ -95,10 +95,10 @@ type Source struct {
 
 // Target is the participant that a Source leads to.
 type Target struct {
-	Scope       affiliate.Scope
-	Program     affiliate.ProgramID
-	Participant affiliate.ParticipantID
-	Link        affiliate.LinkID
+	affiliate.Scope
+	Program     affiliate.ProgramID     `db:"program_id"`
+	Participant affiliate.ParticipantID `db:"participant_id"`
+	Link        affiliate.LinkID        `db:"link_id"`
 	WindowDays  int
 }
 

@@ -142,7 +142,7 @@ func (c Change) LeavesPayout() bool {
 	return c.Before != nil && c.Before.Payout != nil && c.After.Payout == nil
 }
 
-// ChangesPayoutAmount reports whether another amount of it stays in an unsent payout.
+// ChangesPayoutAmount reports whether the commission has another amount in an unsent payout.
 func (c Change) ChangesPayoutAmount() bool {
 	return c.Transition.PayoutStatus.FollowsCommissions() && c.After.Payout != nil && c.After.AmountCents != c.Before.AmountCents
 }

@@ -30,7 +30,7 @@ type Facts struct {
 	// FormerEmail says that the buyer's e-mail address, compared in the same way, was the
 	// address of the partner's account before a change.
 	FormerEmail bool
-	// BuyerDomain and PartnerDomain are those of the e-mail addresses, in lower case.
+	// BuyerDomain and PartnerDomain are the domains of their addresses, in lower case.
 	BuyerDomain   string
 	PartnerDomain string
 	// SameNetwork says that partner and buyer share a network within NetworkWindow.

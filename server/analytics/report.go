@@ -270,25 +270,14 @@ func metricsToProto(m analytics.Metrics) *affiliatev1.AnalyticsMetrics {
 }
 
 func pointToProto(start time.Time, m analytics.Metrics) *affiliatev1.AnalyticsPoint {
-	return &affiliatev1.AnalyticsPoint{
-		Start:  server.Timestamp(start),
-		Clicks: m.Clicks, UniqueClicks: m.UniqueClicks, Signups: m.Signups, Conversions: m.Conversions, NewCustomers: m.NewCustomers,
-		RevenueCents: m.RevenueCents, RefundedCents: m.RefundedCents, CommissionCents: m.CommissionCents, NetRevenueCents: m.NetRevenueCents,
-		ConversionRate: m.ConversionRate, EventsPerClick: m.EventsPerClick, EpcCents: m.EPCCents, AovCents: m.AOVCents, ReturnOnCommission: m.ReturnOnCommission,
-	}
+	out := &affiliatev1.AnalyticsPoint{Start: server.Timestamp(start)}
+	server.CopyShared(out.ProtoReflect(), metricsToProto(m).ProtoReflect())
+	return out
 }
 
 func rowToProto(row analytics.Row) *affiliatev1.AnalyticsRow {
-	m := row.Metrics
-	out := &affiliatev1.AnalyticsRow{
-		Label:  row.Label,
-		Clicks: m.Clicks, UniqueClicks: m.UniqueClicks, Signups: m.Signups, Conversions: m.Conversions, NewCustomers: m.NewCustomers,
-		RevenueCents: m.RevenueCents, RefundedCents: m.RefundedCents, CommissionCents: m.CommissionCents, NetRevenueCents: m.NetRevenueCents,
-		ConversionRate: m.ConversionRate, EventsPerClick: m.EventsPerClick, EpcCents: m.EPCCents, AovCents: m.AOVCents, ReturnOnCommission: m.ReturnOnCommission,
-	}
-	if row.Value != "" {
-		out.Value = &row.Value
-	}
+	out := &affiliatev1.AnalyticsRow{Label: row.Label, Value: server.OptionalString(row.Value)}
+	server.CopyShared(out.ProtoReflect(), metricsToProto(row.Metrics).ProtoReflect())
 	return out
 }
 

@@ -8,9 +8,11 @@ import (
 
 	"github.com/riverqueue/river"
 
+	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/attribution"
 	"github.com/tributary-hq/tributary/affiliate/click"
 	"github.com/tributary-hq/tributary/affiliate/conversion"
+	"github.com/tributary-hq/tributary/affiliate/processor"
 	"github.com/tributary-hq/tributary/server"
 	"github.com/tributary-hq/tributary/storage/postgres"
 	clicks "github.com/tributary-hq/tributary/storage/postgres/click"
@@ -34,24 +36,19 @@ const (
 
 // AddWorkers registers the workers of this package's jobs.
 func (s *Service) AddWorkers(workers *river.Workers) {
-	river.AddWorker(workers, &awaitedWorker{service: s})
-	river.AddWorker(workers, &sweepWorker{service: s})
-	river.AddWorker(workers, &sweepRefundsWorker{service: s})
-	river.AddWorker(workers, &reverseWorker{service: s})
+	river.AddWorker(workers, river.WorkFunc(func(ctx context.Context, job *river.Job[conversion.AttributeLateClick]) error {
+		return s.AttributeAwaited(ctx, job.Args.AwaitedClick)
+	}))
+	river.AddWorker(workers, &sweepWorker[sweepAwaited, click.AwaitedClick]{sweep: s.SweepAwaited})
+	river.AddWorker(workers, &sweepWorker[sweepRefunds, conversion.ParkedSale]{sweep: s.SweepRefunds})
+	river.AddWorker(workers, river.WorkFunc(func(ctx context.Context, job *river.Job[processor.ReverseConversion]) error {
+		return s.Reverse(ctx, affiliate.Scope{Workspace: job.Args.Workspace, Mode: job.Args.Mode}, job.Args.Conversion)
+	}))
 }
 
 // PeriodicJobs returns the jobs that run the sweeps, every sweepInterval.
 func (s *Service) PeriodicJobs() []*river.PeriodicJob {
 	return []*river.PeriodicJob{server.OneAtATime(river.PeriodicInterval(sweepInterval), sweepAwaited{}, true), server.OneAtATime(river.PeriodicInterval(sweepInterval), sweepRefunds{}, true)}
-}
-
-type awaitedWorker struct {
-	river.WorkerDefaults[conversion.AttributeLateClick]
-	service *Service
-}
-
-func (w *awaitedWorker) Work(ctx context.Context, job *river.Job[conversion.AttributeLateClick]) error {
-	return w.service.AttributeAwaited(ctx, job.Args.AwaitedClick)
 }
 
 // AttributeAwaited makes new decisions about all conversions that wait for a click that
@@ -133,19 +130,19 @@ type sweepAwaited struct{}
 // Kind returns the name of the job in River.
 func (sweepAwaited) Kind() string { return "sweep_awaited_clicks" }
 
-type sweepWorker struct {
-	river.WorkerDefaults[sweepAwaited]
-	service *Service
+// sweepWorker runs a sweep from a cursor, which the sweep returns for the next one.
+type sweepWorker[Job river.JobArgs, Cursor any] struct {
+	river.WorkerDefaults[Job]
+	sweep func(ctx context.Context, cursor Cursor) (next Cursor, err error)
 
 	mu     sync.Mutex
-	cursor click.AwaitedClick // the next sweep starts after this click
+	cursor Cursor
 }
 
-func (w *sweepWorker) Work(ctx context.Context, _ *river.Job[sweepAwaited]) error {
+func (w *sweepWorker[Job, Cursor]) Work(ctx context.Context, _ *river.Job[Job]) (err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	next, err := w.service.SweepAwaited(ctx, w.cursor)
-	w.cursor = next
+	w.cursor, err = w.sweep(ctx, w.cursor)
 	return err
 }
 

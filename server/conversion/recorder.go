@@ -68,7 +68,7 @@ func (c *recorder) record(ctx context.Context, r *report) error {
 	if err := c.reports.Do(ctx, r); err != nil {
 		return err
 	}
-	return r.Err()
+	return r.Err
 }
 
 // exclusiveKeys returns the keys of a report. No other report of the same batch may
@@ -122,7 +122,7 @@ func (c *recorder) recordBatch(ctx context.Context, pool *pgxpool.Pool, all []*r
 			if !r.Open() || r.Key == nil {
 				continue
 			}
-			recorded := r.Recorded()
+			recorded := r.Recorded
 			response, err := conversion.OutcomeOf(recorded.Conversion, recorded.Decision, recorded.Commission).Encode()
 			if err != nil {
 				return err
@@ -158,7 +158,7 @@ func decideBatch(all []*report) {
 				found.FraudFacts[other.participant] = facts
 			}
 		}
-		if d := r.decideOnce(found); r.Open() && !r.Duplicate() && d.Attributed {
+		if d := r.decideOnce(found); r.Open() && !r.Duplicate && d.Attributed {
 			earlier = append(earlier, attributed{*d.Participant, at})
 		}
 	}
@@ -169,12 +169,12 @@ func decideBatch(all []*report) {
 func (r *report) decideOnce(found attribution.Inputs) (d attribution.Decision) {
 	defer func() {
 		if p := recover(); p != nil {
-			r.Refuse(fmt.Errorf("decide about conversion %s: panic: %v\n%s", r.Conversion.ID, p, debug.Stack()))
+			r.Err = fmt.Errorf("decide about conversion %s: panic: %v\n%s", r.Conversion.ID, p, debug.Stack())
 		}
 	}()
 	d, earned, err := r.decide(found)
 	r.Decide(d, earned)
-	r.Refuse(err)
+	r.Err = err
 	return d
 }
 

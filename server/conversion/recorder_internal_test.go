@@ -563,7 +563,7 @@ func TestRecord_TwoProcessesDoNotDeadlock(t *testing.T) {
 				all.Go(func() {
 					got, err := record(t.Context(), recorder, r)
 					switch {
-					case err == nil && got.Replay() != nil:
+					case err == nil && got.Replay != nil:
 						replayed.Add(1)
 					case err == nil:
 						recorded.Add(1)

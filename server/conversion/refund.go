@@ -4,10 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"sync"
 	"time"
-
-	"github.com/riverqueue/river"
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/commission"
@@ -137,28 +134,9 @@ type sweepRefunds struct{}
 // Kind returns the name of the job in River.
 func (sweepRefunds) Kind() string { return "sweep_parked_refunds" }
 
-type sweepRefundsWorker struct {
-	river.WorkerDefaults[sweepRefunds]
-	service *Service
-
-	mu     sync.Mutex
-	cursor conversion.ParkedSale // the next sweep starts after this sale
-}
-
-func (w *sweepRefundsWorker) Work(ctx context.Context, _ *river.Job[sweepRefunds]) error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	next, err := w.service.SweepRefunds(ctx, w.cursor)
-	w.cursor = next
-	return err
-}
-
-// SweepRefunds runs one sweep over the sales that have parked refunds. A sale is
-// identified by its external id, because its conversion may not be recorded yet. The
-// sweep starts after the sale in cursor. It returns the cursor for the next sweep. The
-// cursor is zero if the sweep has reached the last sale, and the next sweep then starts
-// with the first sale. If the refunds of a sale cannot be applied, SweepRefunds continues
-// with the other sales. A later sweep tries the failed sale again.
+// SweepRefunds runs one sweep over the sales that have parked refunds, as SweepAwaited does
+// over clicks. A sale is identified by its external id, because its conversion may not be
+// recorded yet.
 func (s *Service) SweepRefunds(ctx context.Context, cursor conversion.ParkedSale) (conversion.ParkedSale, error) {
 	var failed error
 	for range sweepBatches {

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/riverqueue/river"
-
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/attribution"
 	"github.com/tributary-hq/tributary/affiliate/commission"
@@ -199,13 +197,4 @@ func reverse(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, id aff
 		return reversal, err
 	}
 	return reversal, conversions.ApplyReversal(ctx, tx, reversal)
-}
-
-type reverseWorker struct {
-	river.WorkerDefaults[processor.ReverseConversion]
-	service *Service
-}
-
-func (w *reverseWorker) Work(ctx context.Context, job *river.Job[processor.ReverseConversion]) error {
-	return w.service.Reverse(ctx, affiliate.Scope{Workspace: job.Args.Workspace, Mode: job.Args.Mode}, job.Args.Conversion)
 }

@@ -199,11 +199,11 @@ func (s *Service) report(
 	if errors.Is(err, affiliate.Refuse(affiliate.ReasonConversionDuplicate)) {
 		err = s.duplicate(ctx, c)
 	}
-	if err != nil || r.Replay() != nil {
-		return replayedResponse(r.Replay(), err)
+	if err != nil || r.Replay != nil {
+		return replayedResponse(r.Replay, err)
 	}
 	spans.SetConversion(ctx, c.ID, c.Click)
-	recorded := r.Recorded()
+	recorded := r.Recorded
 	return responseOf(conversion.OutcomeOf(recorded.Conversion, recorded.Decision, recorded.Commission)), false, nil
 }
 
@@ -323,12 +323,12 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 
 // observe counts a report with the error of recorder.record.
 func (m *Metrics) observe(r *report, err error) {
-	outcome := string(r.Recorded().Decision.Reason)
+	outcome := string(r.Recorded.Decision.Reason)
 	var refusal *affiliate.Error
 	switch {
 	case errors.Is(err, affiliate.Refuse(affiliate.ReasonConversionDuplicate)):
 		outcome = outcomeDuplicate
-	case errors.As(err, &refusal), r.Replay() != nil, errors.Is(err, context.Canceled): // the caller has gone
+	case errors.As(err, &refusal), r.Replay != nil, errors.Is(err, context.Canceled): // the caller has gone
 		return
 	case err != nil:
 		outcome = outcomeFailed

@@ -270,22 +270,20 @@ func uuids[K comparable, V any](m map[K]V) []pgtype.UUID { return make([]pgtype.
 // It searches the index of awaited_clicks once per click.
 func enqueueAwaited(ctx context.Context, tx *postgres.Tx, clicks []click.Click) error {
 	const awaited = `
-		select distinct a.workspace_id, a.click_id
+		select distinct a.workspace_id as workspace, a.click_id as click
 		from unnest($1::uuid[], $2::uuid[]) as c (workspace_id, click_id)
 		join awaited_clicks a on a.workspace_id = c.workspace_id and a.click_id = c.click_id`
 	workspaces, ids := make([]pgtype.UUID, len(clicks)), make([]pgtype.UUID, len(clicks))
 	for n := range clicks {
 		workspaces[n], ids[n] = pgUUID(clicks[n].Scope.Workspace.UUID), pgUUID(clicks[n].ID.UUID)
 	}
-	rows, _ := tx.Query(ctx, awaited, workspaces, ids)
-	jobs, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (affiliate.Job, error) {
-		var workspace, clickID uuid.UUID
-		err := row.Scan(&workspace, &clickID)
-		awaited := click.AwaitedClick{Workspace: affiliate.WorkspaceID{UUID: workspace}, Click: affiliate.ClickID{UUID: clickID}}
-		return conversion.AttributeLateClick{AwaitedClick: awaited}, err
-	})
+	found, err := postgres.List[click.AwaitedClick](ctx, tx, "find awaited clicks", awaited, workspaces, ids)
 	if err != nil {
 		return err
+	}
+	jobs := make([]affiliate.Job, len(found))
+	for n, c := range found {
+		jobs[n] = conversion.AttributeLateClick{AwaitedClick: c}
 	}
 	return tx.Enqueue(ctx, jobs...)
 }
@@ -296,7 +294,8 @@ func enqueueAwaited(ctx context.Context, tx *postgres.Tx, clicks []click.Click) 
 // the values of a source, the error is a *DataError.
 func Resolve(ctx context.Context, db *postgres.DB, sources []click.Source) ([]click.Resolution, error) {
 	const resolve = `
-		select k.workspace_id, k.mode, p.id, r.participant_id, l.id, p.attribution_window_days
+		select k.workspace_id, coalesce(k.mode, '') as mode, p.id as program_id, r.participant_id, l.id as link_id,
+			coalesce(p.attribution_window_days, 0) as window_days
 		from unnest($1::bytea[], $2::text[]) with ordinality as s (digest, code, n)
 		left join api_keys k on k.digest = s.digest and k.kind = 'public' and k.revoked_at is null
 		left join referral_codes r on r.workspace_id = k.workspace_id and r.mode = k.mode and r.code = s.code
@@ -308,29 +307,20 @@ func Resolve(ctx context.Context, db *postgres.DB, sources []click.Source) ([]cl
 		digests[n], codes[n] = sources[n].KeyDigest[:], sources[n].Code
 	}
 	rows, _ := db.Query(ctx, resolve, digests, codes)
-	found, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (click.Resolution, error) {
-		var workspace, program, participant, link pgtype.UUID
-		var mode pgtype.Text
-		var days pgtype.Int4
-		if err := row.Scan(&workspace, &mode, &program, &participant, &link, &days); err != nil {
-			return click.Resolution{}, err
-		}
-		switch {
-		case !workspace.Valid:
-			return click.Resolution{DeadReason: click.KeyUnknown}, nil
-		case !program.Valid || !link.Valid:
-			return click.Resolution{DeadReason: click.CodeUnknown}, nil
-		}
-		return click.Resolution{Target: click.Target{
-			Scope:       affiliate.Scope{Workspace: affiliate.WorkspaceID{UUID: workspace.Bytes}, Mode: affiliate.Mode(mode.String)},
-			Program:     affiliate.ProgramID{UUID: program.Bytes},
-			Participant: affiliate.ParticipantID{UUID: participant.Bytes},
-			Link:        affiliate.LinkID{UUID: link.Bytes},
-			WindowDays:  int(days.Int32),
-		}}, nil
-	})
+	targets, err := pgx.CollectRows(rows, pgx.RowToStructByName[click.Target])
 	if err != nil {
 		return nil, fmt.Errorf("resolve clicks: %w", dataError(err))
+	}
+	found := make([]click.Resolution, len(targets))
+	for n, target := range targets {
+		switch {
+		case target.Workspace.IsZero():
+			found[n].DeadReason = click.KeyUnknown
+		case target.Program.IsZero() || target.Link.IsZero():
+			found[n].DeadReason = click.CodeUnknown
+		default:
+			found[n].Target = target
+		}
 	}
 	return found, nil
 }

@@ -38,7 +38,7 @@ const Pseudonym = `'erased-' || right(coalesce((
 // participant from clicks c. The referral code becomes the pseudonym.
 const EraseColumns = `referral_code = ` + Pseudonym + `, ` + EraseVisitColumns
 
-// EraseVisitColumns are those of the visitor alone, without the referral code.
+// EraseVisitColumns are the assignments for the visitor alone, not the referral code.
 const EraseVisitColumns = `
 	landing_url = null, referrer_domain = null,
 	utm_source = null, utm_medium = null, utm_campaign = null, utm_term = null, utm_content = null,

@@ -71,7 +71,7 @@ func claimAliases(ctx context.Context, tx *postgres.Tx, batch []*Report) error {
 	}
 	for _, r := range batch {
 		if r.aliased = inserted[r.Conversion.ID]; r.aliased < len(r.Aliases) || erased[r.Conversion.ID] {
-			r.err = affiliate.Refuse(affiliate.ReasonConversionDuplicate)
+			r.Err = affiliate.Refuse(affiliate.ReasonConversionDuplicate)
 		}
 	}
 	return nil

@@ -38,7 +38,7 @@ type Report struct {
 	// Response is stored under Key.
 	Response []byte
 
-	reportState
+	ReportState
 }
 
 // Recorded is a recorded conversion. Refunds that arrived before it are applied.
@@ -48,16 +48,18 @@ type Recorded struct {
 	Commission *commission.Commission // nil if nothing is earned
 }
 
-// reportState is the state of a report within one attempt of the transaction. Each attempt
+// ReportState is the state of a report within one attempt of the transaction. Each attempt
 // starts with a new state. A report is dropped from its batch if it has an error, or if a
 // response is already stored under its idempotency key.
-type reportState struct {
-	err      error
-	replay   []byte
-	recorded Recorded
+type ReportState struct {
+	Err      error    // why the report was refused or has failed
+	Replay   []byte   // the response that is stored under the key of a repeated report
+	Recorded Recorded // the result of InsertReports
+	// Duplicate says that LockReports has found a conversion with the external id. If another
+	// transaction records it later, InsertReports finds it.
+	Duplicate bool
 
 	keyClaimed bool // this transaction inserted the idempotency key
-	duplicate  bool // the external id was already recorded
 	aliased    int  // number of aliases that this transaction inserted
 	outcome
 	refunds conversion.Refunds
@@ -66,31 +68,15 @@ type reportState struct {
 
 // Open reports whether the report can still be recorded. It is false if the report was refused
 // or has failed, or if a response is already stored under its key.
-func (r *Report) Open() bool { return r.err == nil && r.replay == nil }
-
-// Err returns the error of the report. It is nil unless the report was refused or has failed.
-func (r *Report) Err() error { return r.err }
-
-// Replay returns the response that is stored under the key of a repeated report, or nil.
-func (r *Report) Replay() []byte { return r.replay }
-
-// Recorded returns the result of InsertReports.
-func (r *Report) Recorded() Recorded { return r.recorded }
+func (r *Report) Open() bool { return r.Err == nil && r.Replay == nil }
 
 // Found returns Inputs with everything that LockReports has found.
 func (r *Report) Found() attribution.Inputs { return r.inputs }
-
-// Duplicate reports whether LockReports has found a conversion with the external id. If another
-// transaction records it later, InsertReports finds it.
-func (r *Report) Duplicate() bool { return r.duplicate }
 
 // Decide sets the decision about the report and the commission that it earns, which may be nil.
 func (r *Report) Decide(d attribution.Decision, earned *commission.Commission) {
 	r.decision, r.commission = d, earned
 }
-
-// Refuse drops the report from its batch, with the reason.
-func (r *Report) Refuse(reason error) { r.err = reason }
 
 // open returns the reports of a batch that are Open.
 func open(batch []*Report) []*Report {
@@ -103,7 +89,7 @@ func open(batch []*Report) []*Report {
 // reports of a batch may be about the same conversion, customer, buyer, promo code or key.
 func LockReports(ctx context.Context, tx *postgres.Tx, all []*Report) error {
 	for _, r := range all {
-		r.reportState = reportState{outcome: outcome{signals: signals{conversion: r.Conversion, inputs: r.Inputs}}}
+		r.ReportState = ReportState{outcome: outcome{signals: signals{conversion: r.Conversion, inputs: r.Inputs}}}
 	}
 	if err := claimKeys(ctx, tx, all); err != nil {
 		return err
@@ -145,7 +131,7 @@ const selectDuplicates = `
 // queueDuplicates queues a statement that marks reports that are already recorded. The
 // insert detects conversions that are recorded after it.
 func queueDuplicates(batch *pgx.Batch, all []*Report) {
-	queueForReports(batch, selectDuplicates, all, func(r *Report) { r.duplicate = true })
+	queueForReports(batch, selectDuplicates, all, func(r *Report) { r.Duplicate = true })
 }
 
 // queueForReports queues a statement that selects some of the reports by their external
@@ -200,7 +186,7 @@ func InsertReports(ctx context.Context, tx *postgres.Tx, all []*Report) error {
 		r.refunds = conversion.Refunds{Conversion: c, Decision: r.decision, At: c.CreatedAt}
 		switch {
 		case !inserted[c.ID]:
-			r.err = affiliate.Refuse(affiliate.ReasonConversionDuplicate)
+			r.Err = affiliate.Refuse(affiliate.ReasonConversionDuplicate)
 			continue
 		case refunded[c.ID]:
 			var early []conversion.Refund
@@ -215,7 +201,7 @@ func InsertReports(ctx context.Context, tx *postgres.Tx, all []*Report) error {
 		if r.changes, err = conversion.BeginCommission(r.commission, r.refunds.Conversion, affiliate.System, nil, c.CreatedAt); err != nil {
 			return err
 		}
-		r.recorded = Recorded{Conversion: r.refunds.Conversion, Decision: r.decision, Commission: commissionAfter(r.changes)}
+		r.Recorded = Recorded{Conversion: r.refunds.Conversion, Decision: r.decision, Commission: commissionAfter(r.changes)}
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package conversion
 
 import (
 	"context"
+	"maps"
 	"strings"
 	"time"
 
@@ -31,7 +32,7 @@ import (
 // For the rule duplicate_customer, the participants before and after the candidate are
 // searched separately. So a customer with many conversions of one participant, such as an
 // address that the merchant reports for all guests, costs no more than any other.
-const findFraudFacts = `
+var findFraudFacts = `
 	select t.n, t.participant_id, hour.conversions, recent.conversions as recent, recent.refunded,
 		exists (
 			select from unnest(@network_n::integer[], @network_prefixes::text[]) as b (n, ip_prefix)
@@ -65,10 +66,7 @@ const findFraudFacts = `
 			join former_emails f on f.user_id = t.partner_id and f.digest = b.digest
 			where b.n = t.n
 		) as former_email
-	from unnest(
-		@n::integer[], @workspaces::uuid[], @modes::text[], @participants::uuid[], @programs::uuid[], @partners::uuid[],
-		@reported_at::timestamptz[], @occurred_at::timestamptz[], @customer_refs::text[], @email_hashes::bytea[])
-		as t (n, workspace_id, mode, participant_id, program_id, partner_id, reported_at, occurred_at, customer_ref, email_hash)
+	from ` + postgres.Unnest[fraudCandidate]("t") + `
 	cross join lateral (
 		select count(*) as conversions
 		from (
@@ -116,7 +114,7 @@ func queueFraudFacts(batch *pgx.Batch, all []*signals) {
 	for n, s := range all {
 		query.add(n, s)
 	}
-	if len(query.n) == 0 {
+	if len(query.candidates) == 0 {
 		return
 	}
 	batch.Queue(findFraudFacts, query.args()).
@@ -124,35 +122,37 @@ func queueFraudFacts(batch *pgx.Batch, all []*signals) {
 	queueClicksFromAddress(batch, all)
 }
 
-// fraudQuery has the arguments of findFraudFacts. The slices from n to emailHashes have
-// one element per candidate and hash of the buyer's e-mail address. An element of n is the
-// index of the candidate's conversion. emailN and emailDigests have one element per buyer and
-// hash key (attribution.Buyer.EmailDigests).
+// fraudQuery has the arguments of findFraudFacts. emailN and emailDigests have one element per
+// buyer and hash key (attribution.Buyer.EmailDigests).
 type fraudQuery struct {
-	n                      []int
-	workspaces             []affiliate.WorkspaceID
-	modes                  []affiliate.Mode
-	participants           []affiliate.ParticipantID
-	programs               []affiliate.ProgramID
-	partners               []affiliate.UserID
-	reportedAt, occurredAt []time.Time
-	customerRefs           []*string
-	emailHashes            [][]byte
-	networks, devices      buyerOrigins
-	emailN                 []int
-	emailDigests           [][]byte
+	candidates        []fraudCandidate
+	networks, devices buyerOrigins
+	emailN            []int
+	emailDigests      [][]byte
+}
+
+// fraudCandidate is a candidate of the conversion n, with one hash of the buyer's e-mail address.
+type fraudCandidate struct {
+	N int
+	affiliate.Scope
+	ParticipantID affiliate.ParticipantID
+	ProgramID     affiliate.ProgramID
+	PartnerID     affiliate.UserID
+	ReportedAt    time.Time
+	OccurredAt    time.Time
+	CustomerRef   *string
+	EmailHash     []byte
 }
 
 func (q *fraudQuery) args() pgx.NamedArgs {
-	return pgx.NamedArgs{
-		"n": q.n, "workspaces": q.workspaces, "modes": q.modes,
-		"participants": q.participants, "programs": q.programs, "partners": q.partners,
-		"reported_at": q.reportedAt, "occurred_at": q.occurredAt, "customer_refs": q.customerRefs, "email_hashes": q.emailHashes,
+	args := pgx.NamedArgs{
 		"network_n": q.networks.n, "network_prefixes": q.networks.prefixes, "network_window": fraud.NetworkWindow,
 		"device_n": q.devices.n, "device_prefixes": q.devices.prefixes, "device_agents": q.devices.agents, "device_window": fraud.DeviceWindow,
 		"email_n": q.emailN, "email_digests": q.emailDigests,
 		"max_examined": fraud.ExaminedInHour, "max_recent": fraud.RecentConversions,
 	}
+	maps.Copy(args, postgres.Arrays(affiliate.Scope{}, q.candidates))
+	return args
 }
 
 func (q *fraudQuery) add(n int, s *signals) {
@@ -163,22 +163,14 @@ func (q *fraudQuery) add(n int, s *signals) {
 	s.inputs.FraudFacts = map[affiliate.ParticipantID]fraud.Facts{}
 	for _, earner := range candidates {
 		s.inputs.FraudFacts[earner.Participant] = emailFacts(c, earner)
-		q.addCandidate(n, c, earner, c.CustomerEmailHash)
 		// Other conversions of the buyer can have a hash under another hash key.
-		for _, hash := range c.Buyer.EarlierEmailHashes {
-			q.addCandidate(n, c, earner, hash)
+		for _, hash := range append([][]byte{c.CustomerEmailHash}, c.Buyer.EarlierEmailHashes...) {
+			q.candidates = append(q.candidates, fraudCandidate{
+				n, c.Scope, earner.Participant, earner.Program, earner.Partner, c.CreatedAt, c.OccurredAt, c.CustomerRef, hash,
+			})
 		}
 	}
 	q.addBuyer(n, c, s.inputs.FoundClick)
-}
-
-// addCandidate adds a candidate with one hash of the buyer's e-mail address.
-func (q *fraudQuery) addCandidate(n int, c conversion.Conversion, earner attribution.Earner, emailHash []byte) {
-	q.n, q.workspaces, q.modes = append(q.n, n), append(q.workspaces, c.Workspace), append(q.modes, c.Mode)
-	q.participants, q.programs = append(q.participants, earner.Participant), append(q.programs, earner.Program)
-	q.partners = append(q.partners, earner.Partner)
-	q.reportedAt, q.occurredAt = append(q.reportedAt, c.CreatedAt), append(q.occurredAt, c.OccurredAt)
-	q.customerRefs, q.emailHashes = append(q.customerRefs, c.CustomerRef), append(q.emailHashes, emailHash)
 }
 
 // addBuyer adds the digests of the buyer's e-mail address and the networks and devices of the

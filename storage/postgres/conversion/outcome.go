@@ -190,11 +190,11 @@ func claimKeys(ctx context.Context, tx *postgres.Tx, all []*Report) error {
 			continue
 		}
 		stored, err := postgres.ReadStored(ctx, tx, r.Conversion.Scope, *r.Key)
-		r.replay = stored.Response
+		r.Replay = stored.Response
 		var refusal *affiliate.Error
 		switch {
 		case errors.As(err, &refusal):
-			r.err = err
+			r.Err = err
 		case err != nil:
 			return err
 		}

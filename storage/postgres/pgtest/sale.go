@@ -273,7 +273,7 @@ func (f *Fixture) Record(r Report) (conversions.Recorded, error) {
 		if r.Open() {
 			d, earned, err := r.Decide(r.Found())
 			r.Report.Decide(d, earned)
-			r.Refuse(err)
+			r.Err = err
 		}
 		if err := conversions.InsertReports(f.Context(), tx, batch); err != nil {
 			return err
@@ -281,7 +281,7 @@ func (f *Fixture) Record(r Report) (conversions.Recorded, error) {
 		if err := conversions.FinishReports(f.Context(), tx, batch); err != nil {
 			return err
 		}
-		return r.Err()
+		return r.Err
 	})
-	return r.Recorded(), err
+	return r.Recorded, err
 }
