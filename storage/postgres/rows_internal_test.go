@@ -79,3 +79,25 @@ func TestRowsOf_SplitsRowsIntoStatements(t *testing.T) {
 		t.Errorf("a nullable column is written as %#v if the text is empty and as %#v if it is n, want nil and n", empty, set)
 	}
 }
+
+func TestUnnest_HasAnArrayForEachColumn(t *testing.T) {
+	type pair struct {
+		Name  affiliate.CommissionID `db:"name,fixed"`
+		Count int64
+		Total int64 `db:"-"`
+	}
+	want := "unnest(@name::uuid[], @count::bigint[]) as k (name, count)"
+	if got := Unnest[pair]("k"); got != want {
+		t.Errorf("the expression is %s, want %s", got, want)
+	}
+	if got, want := Excluded[pair](), "count = excluded.count"; got != want {
+		t.Errorf("the assignments are %s, want %s", got, want)
+	}
+	args := Arrays(affiliate.Scope{Mode: affiliate.ModeTest}, []pair{{Count: 1}, {Count: 2, Total: 3}})
+	if counts, ok := args["count"].([]int64); !ok || !slices.Equal(counts, []int64{1, 2}) {
+		t.Errorf("the counts are %#v, want 1 and 2", args["count"])
+	}
+	if len(args) != 4 || args["mode"] != affiliate.ModeTest {
+		t.Errorf("the arguments are %v, want name, count, workspace and mode", args)
+	}
+}

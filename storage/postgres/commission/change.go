@@ -23,7 +23,7 @@ import (
 )
 
 // updateCommissions updates commissions. The only other statements that change
-// commissions are in payout_hold.go; they set and clear payout_id. The transaction must
+// commissions are in payout/hold.go; they set and clear payout_id. The transaction must
 // have locked the rows. The condition on status and version fails if a row differs from
 // the state on which the change was based.
 var updateCommissions = postgres.RowsOf[changedCommission](`
