@@ -35,8 +35,8 @@ func (s CohortSums) AddCustomer(c *Customer, sign int64) {
 	if c.First.IsZero() {
 		return
 	}
-	levels := []Owner{{}, {Program: c.Owner.Program}, {Program: c.Owner.Program, Participant: c.Owner.Participant}}
-	if !c.Owner.Link.IsZero() {
+	levels := []Owner{{}, {Program: c.Program}, {Program: c.Program, Participant: c.Participant}}
+	if !c.Link.IsZero() {
 		levels = append(levels, c.Owner)
 	}
 	for _, level := range levels {

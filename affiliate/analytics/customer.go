@@ -1,7 +1,6 @@
 package analytics
 
 import (
-	"database/sql/driver"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -24,7 +23,7 @@ func (t Totals) plus(other Totals) Totals {
 func (t Totals) negated() Totals { return Totals{-t.Conversions, -t.RevenueCents, -t.CommissionCents} }
 
 // Activity holds the attributed conversions of a customer.
-type Activity map[ActivityKey]Totals
+type Activity map[ActivityKey]Totals //nolint:recvcheck // only ScanBytes needs a pointer
 
 // ActivityKey identifies conversions of a customer. Currency is empty for the number of the
 // conversions, and the currency of the amounts otherwise.
@@ -100,7 +99,7 @@ func (a *Activity) ScanBytes(b []byte) error {
 }
 
 // Month is a month: the number of months since January 1970.
-type Month int32
+type Month int32 //nolint:recvcheck // only Scan needs a pointer
 
 // MonthOf returns the month of t in the location of t.
 func MonthOf(t time.Time) Month { return Month((t.Year()-1970)*12 + int(t.Month()) - 1) } //nolint:gosec // a few thousand months
@@ -110,10 +109,7 @@ func (m Month) Time() time.Time {
 	return time.Date(1970, time.January+time.Month(m), 1, 0, 0, 0, 0, time.UTC)
 }
 
-// Value returns the first day of the month, as the database stores the month.
-func (m Month) Value() (driver.Value, error) { return m.Time(), nil }
-
-// Scan is the opposite of Value.
+// Scan reads a month that is stored as its first day.
 func (m *Month) Scan(stored any) error {
 	date, ok := stored.(time.Time)
 	*m = MonthOf(date)

@@ -1,7 +1,6 @@
 package analytics
 
 import (
-	"database/sql/driver"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -51,7 +50,7 @@ func (q Quarter) Day() Day {
 }
 
 // Day is a UTC day: the number of days since 1970-01-01.
-type Day int32
+type Day int32 //nolint:recvcheck // only Scan needs a pointer
 
 // DayOf returns the day that contains t.
 func DayOf(t time.Time) Day { return QuarterOf(t).Day() }
@@ -62,10 +61,7 @@ func (d Day) First() Quarter { return Quarter(d) * quartersPerDay }
 // Time returns the first instant of the day, in UTC.
 func (d Day) Time() time.Time { return d.First().Time() }
 
-// Value returns the date, as the database stores the day.
-func (d Day) Value() (driver.Value, error) { return d.Time(), nil }
-
-// Scan is the opposite of Value.
+// Scan reads a day that is stored as a date.
 func (d *Day) Scan(stored any) error {
 	date, ok := stored.(time.Time)
 	*d = DayOf(date)
@@ -78,7 +74,7 @@ func (d *Day) Scan(stored any) error {
 func (d Day) String() string { return d.Time().Format(time.DateOnly) }
 
 // Quarters holds the counts of the quarters of one day, in order, without those of zeros.
-type Quarters []QuarterCounts
+type Quarters []QuarterCounts //nolint:recvcheck // BytesValue needs a value
 
 // QuarterCounts holds the counts of one quarter.
 type QuarterCounts struct {

@@ -330,7 +330,7 @@ const maxValue = 255
 func ClickValues(c *click.Click) Values {
 	return Values{
 		cut(c.Country), cut(c.Device), cut(c.Browser), cut(c.OS), cut(c.ReferrerDomain), cut(c.LandingURL),
-		cut(c.UTM.Source), cut(c.UTM.Medium), cut(c.UTM.Campaign), cut(c.SubID),
+		cut(c.Source), cut(c.Medium), cut(c.Campaign), cut(c.SubID),
 	}
 }
 

@@ -150,14 +150,22 @@ func ArrayParams[T any]() string {
 }
 
 // Arrays returns the arguments of Unnest for rows of one workspace and mode, which are the
-// arguments workspace and mode.
+// arguments workspace and mode. A field with a method Time is written as that time.
 func Arrays[T any](scope affiliate.Scope, rows []T) pgx.NamedArgs {
 	args := pgx.NamedArgs{"workspace": scope.Workspace, "mode": scope.Mode}
 	for _, c := range structColumns(reflect.TypeFor[T]()) {
-		field := reflect.TypeFor[T]().FieldByIndex(c.path)
-		values := reflect.MakeSlice(reflect.SliceOf(field.Type), len(rows), len(rows))
+		element := reflect.TypeFor[T]().FieldByIndex(c.path).Type
+		isTime := element.Implements(reflect.TypeFor[interface{ Time() time.Time }]())
+		if isTime {
+			element = reflect.TypeFor[time.Time]()
+		}
+		values := reflect.MakeSlice(reflect.SliceOf(element), len(rows), len(rows))
 		for i := range rows {
-			values.Index(i).Set(reflect.ValueOf(&rows[i]).Elem().FieldByIndex(c.path))
+			value := reflect.ValueOf(&rows[i]).Elem().FieldByIndex(c.path)
+			if isTime {
+				value = reflect.ValueOf(value.Interface().(interface{ Time() time.Time }).Time())
+			}
+			values.Index(i).Set(value)
 		}
 		args[c.name] = values.Interface()
 	}

@@ -91,7 +91,7 @@ func TestFindClick_ReturnsInputsOfDecision(t *testing.T) {
 	}
 
 	s.Exec(`update participants set erased_at = $1`, pgtest.Noon)
-	if found, err = conversions.NewClicks(s.DB).Find(t.Context(), s.Scope.Workspace, id); err != nil || !found.Earner.ParticipantErased {
+	if found, err = conversions.NewClicks(s.DB).Find(t.Context(), s.Scope.Workspace, id); err != nil || !found.ParticipantErased {
 		t.Errorf("after the participant was erased, FindClick returned %+v, %v, want ParticipantErased", found, err)
 	}
 }
@@ -261,7 +261,7 @@ func TestStoreClicks_EnqueuesOneJobPerAwaitedClick(t *testing.T) {
 	otherWorkspace := affiliate.NewID[affiliate.WorkspaceID](pgtest.Noon)
 	for _, id := range append(awaited, affiliate.NewID[affiliate.ClickID](pgtest.Noon)) {
 		for _, workspace := range []affiliate.WorkspaceID{s.Scope.Workspace, otherWorkspace} {
-			batch = append(batch, s.UnstoredClick(s.participant, func(c *click.Click) { c.ID, c.Scope.Workspace = id, workspace }))
+			batch = append(batch, s.UnstoredClick(s.participant, func(c *click.Click) { c.ID, c.Workspace = id, workspace }))
 		}
 	}
 	if err := clicks.Store(t.Context(), s.DB, batch); err != nil {

@@ -126,7 +126,7 @@ const bindCustomer = `
 	where workspace_id = $1 and mode = $2 and ref = $3`
 
 func queueBinding(batch *pgx.Batch, c conversion.Conversion, binding attribution.Binding) {
-	batch.Queue(bindCustomer, c.Workspace, c.Mode, c.CustomerRef, binding.Earner.Program, binding.Earner.Participant, c.ID,
+	batch.Queue(bindCustomer, c.Workspace, c.Mode, c.CustomerRef, binding.Program, binding.Participant, c.ID,
 		binding.BoundAt, binding.SignalAt, binding.WindowEndsAt)
 }
 

@@ -123,7 +123,7 @@ func redemptionJobs(scope affiliate.Scope, in attribution.Inputs, d attribution.
 	if d.Redeems == nil || code.MaxRedemptions == nil || code.Redemptions+1 < *code.MaxRedemptions {
 		return nil
 	}
-	return []affiliate.Job{affiliate.SyncDirectory{Workspace: scope.Workspace, Participant: &code.Earner.Participant}}
+	return []affiliate.Job{affiliate.SyncDirectory{Workspace: scope.Workspace, Participant: &code.Participant}}
 }
 
 // insertConversions inserts the conversions whose external id does not exist yet and

@@ -147,7 +147,7 @@ func TestRecord_ReadsPromoCodeAfterWaiting(t *testing.T) {
 	if err := <-recorded; err != nil {
 		t.Fatal(err)
 	}
-	if got := seen.FoundPromoCode; got.Redemptions != 4 || got.Earner.PriorTotals != (attribution.PriorTotals{Conversions: 1}) {
+	if got := seen.FoundPromoCode; got.Redemptions != 4 || got.PriorTotals != (attribution.PriorTotals{Conversions: 1}) {
 		t.Errorf("the decision used the promo code %+v, want 4 redemptions and 1 earlier conversion", got)
 	}
 	if n := s.Count(`select count(*) from promo_codes where redemptions = 5`); n != 1 {
