@@ -366,6 +366,5 @@ const selectJobQueues = `
 
 // JobQueueStats returns the state of each of the given queues.
 func (db *DB) JobQueueStats(ctx context.Context, queues []string) ([]affiliate.JobQueueStats, error) {
-	rows, _ := db.Query(ctx, selectJobQueues, queues)
-	return pgx.CollectRows(rows, pgx.RowToStructByName[affiliate.JobQueueStats])
+	return List[affiliate.JobQueueStats](ctx, db, selectJobQueues, queues)
 }

@@ -72,10 +72,9 @@ func redactEvents(
 	}
 	var after affiliate.EventID
 	for {
-		rows, _ := tx.Query(ctx, selectEventsOfSubject, pgx.NamedArgs{
+		block, err := List[stored](ctx, tx, selectEventsOfSubject, pgx.NamedArgs{
 			"workspace": scope.Workspace, "mode": scope.Mode, "subject": participant, "after": after, "most": redactionBatch,
 		})
-		block, err := pgx.CollectRows(rows, pgx.RowToStructByName[stored])
 		if err != nil {
 			return redacted, err
 		}

@@ -121,8 +121,7 @@ const deleteKey = `
 // ReleaseKey deletes a key that ClaimKeyAlone has inserted, for a request of which no item
 // succeeded.
 func ReleaseKey(ctx context.Context, db *DB, scope affiliate.Scope, key affiliate.IdempotencyKey) error {
-	_, err := db.Exec(ctx, deleteKey, scope.Workspace, scope.Mode, key.Method, key.Key, key.Fingerprint)
-	return err
+	return Exec(ctx, db, deleteKey, scope.Workspace, scope.Mode, key.Method, key.Key, key.Fingerprint)
 }
 
 // QueueRelease queues the deletion of a key that QueueClaim has inserted.

@@ -3,8 +3,6 @@ package postgres
 import (
 	"context"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
@@ -25,8 +23,7 @@ func LockKeyFingerprints(ctx context.Context, tx *Tx) ([]affiliate.KeyFingerprin
 
 func readKeyFingerprints(ctx context.Context, db Queryer) ([]affiliate.KeyFingerprint, error) {
 	const read = `select setting, key_id, fingerprint, is_first from key_fingerprints order by setting, key_id`
-	rows, _ := db.Query(ctx, read)
-	return pgx.CollectRows(rows, pgx.RowToStructByName[affiliate.KeyFingerprint])
+	return List[affiliate.KeyFingerprint](ctx, db, read)
 }
 
 // StoreKeyFingerprints stores the fingerprints of all keys of a setting. The fingerprints of

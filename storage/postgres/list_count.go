@@ -5,7 +5,6 @@ import (
 	"math/rand/v2"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
 )
@@ -50,8 +49,7 @@ func ChangeCounts(ctx context.Context, tx *Tx, workspace affiliate.WorkspaceID, 
 	for i, change := range changes {
 		what[i], slots[i], n[i] = change.What, int16(change.ID[15]%countSlots), change.N
 	}
-	_, err := tx.Exec(ctx, change, workspace, program, what, slots, n)
-	return err
+	return Exec(ctx, tx, change, workspace, program, what, slots, n)
 }
 
 // ListCount returns the total length of the given lists of a programme. The number is
@@ -59,8 +57,7 @@ func ChangeCounts(ctx context.Context, tx *Tx, workspace affiliate.WorkspaceID, 
 func ListCount(ctx context.Context, db Queryer, workspace affiliate.WorkspaceID, program affiliate.ProgramID, what ...string) (int64, error) {
 	const count = `
 		select coalesce(sum(n), 0)::bigint from list_counts where workspace_id = $1 and program_id = $2 and what = any($3)`
-	rows, _ := db.Query(ctx, count, workspace, program, what)
-	return pgx.CollectExactlyOneRow(rows, pgx.RowTo[int64])
+	return Value[int64](ctx, db, count, workspace, program, what)
 }
 
 // CountLinks adds n to the number of links of a programme. id selects the slot.

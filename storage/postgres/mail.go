@@ -26,7 +26,7 @@ func (tx *Tx) SendMail(ctx context.Context, mails ...notification.Mail) error {
 		insertMails.Queue(batch, mailRow{Mail: m, Logged: m.Logged(), Status: notification.MailPending})
 		jobs[i] = notification.SendMail{Mail: m.ID}
 	}
-	if err := Send(ctx, tx, "store mails", batch); err != nil {
+	if err := Send(ctx, tx, batch); err != nil {
 		return err
 	}
 	return tx.Enqueue(ctx, jobs...)
@@ -36,12 +36,12 @@ func (tx *Tx) SendMail(ctx context.Context, mails ...notification.Mail) error {
 // notification.MailDigest.
 func Suppressed(ctx context.Context, db Queryer, address affiliate.Digests) (bool, error) {
 	const query = `select exists (select from mail_suppressions where digest = any($1))`
-	return Value[bool](ctx, db, "read the suppression of an address", query, address)
+	return Value[bool](ctx, db, query, address)
 }
 
 // LiftSuppression deletes the suppression of an address, because the address was verified
 // again. address is the result of notification.MailDigest. LiftSuppression has no effect if
 // the address is not suppressed.
 func LiftSuppression(ctx context.Context, tx *Tx, address affiliate.Digests) error {
-	return Exec(ctx, tx, "lift the suppression of an address", `delete from mail_suppressions where digest = any($1)`, address)
+	return Exec(ctx, tx, `delete from mail_suppressions where digest = any($1)`, address)
 }

@@ -12,9 +12,7 @@ import (
 // new partitions.
 func EnsureClickPartitions(ctx context.Context, db *DB, first, last time.Time) (int, error) {
 	const call = `select ensure_click_partitions($1::date, $2::date)`
-	var created int
-	err := db.QueryRow(ctx, call, first.UTC(), last.UTC()).Scan(&created)
-	return created, err
+	return Value[int](ctx, db, call, first.UTC(), last.UTC())
 }
 
 // maxStrayCount is the highest number that StrayClicks and StrayWeekRows count. It is
@@ -25,9 +23,7 @@ const maxStrayCount = 1000
 // maxStrayCount. A click is stored in the default partition if its day has no partition.
 func StrayClicks(ctx context.Context, db *DB) (int, error) {
 	const query = `select count(*) from (select from clicks_default limit $1) as stray`
-	var n int
-	err := db.QueryRow(ctx, query, maxStrayCount).Scan(&n)
-	return n, err
+	return Value[int](ctx, db, query, maxStrayCount)
 }
 
 // weekTables are the tables with a partition for each week. Deliveries are before events,
@@ -50,9 +46,7 @@ func StrayWeekRows(ctx context.Context, db *DB) (int, error) {
 		select (select count(*) from (select from events_default limit $1) as stray)
 			+ (select count(*) from (select from webhook_deliveries_default limit $1) as stray)
 			+ (select count(*) from (select from notifications_default limit $1) as stray)`
-	var n int
-	err := db.QueryRow(ctx, query, maxStrayCount).Scan(&n)
-	return n, err
+	return Value[int](ctx, db, query, maxStrayCount)
 }
 
 // DropOldWeeks drops the weekly partitions of events, deliveries and notifications that

@@ -131,45 +131,44 @@ func CountUpTo(limit int64, from string) string {
 // number of microseconds since then.
 const PgEpoch = 946_684_800_000_000
 
-// List reads all rows of a query by the names of their columns. what names the query in
-// errors.
-func List[T any](ctx context.Context, db Queryer, what, sql string, args ...any) ([]T, error) {
-	return collect(ctx, db, pgx.RowToStructByName[T], what, sql, args)
+// List reads all rows of a query by the names of their columns.
+func List[T any](ctx context.Context, db Queryer, sql string, args ...any) ([]T, error) {
+	return collect(ctx, db, pgx.RowToStructByName[T], sql, args)
 }
 
-// Values reads the only column of all rows of a query. what names the query in errors.
-func Values[T any](ctx context.Context, db Queryer, what, sql string, args ...any) ([]T, error) {
-	return collect(ctx, db, pgx.RowTo[T], what, sql, args)
+// Values reads the only column of all rows of a query.
+func Values[T any](ctx context.Context, db Queryer, sql string, args ...any) ([]T, error) {
+	return collect(ctx, db, pgx.RowTo[T], sql, args)
 }
 
-func collect[T any](ctx context.Context, db Queryer, convert pgx.RowToFunc[T], what, sql string, args []any) ([]T, error) {
+func collect[T any](ctx context.Context, db Queryer, convert pgx.RowToFunc[T], sql string, args []any) ([]T, error) {
 	rows, _ := db.Query(ctx, sql, args...) // CollectRows returns the error
 	return pgx.CollectRows(rows, convert)
 }
 
-// Value reads the only value of a query. what names the query in errors.
-func Value[T any](ctx context.Context, db Queryer, what, sql string, args ...any) (T, error) {
+// Value reads the only value of a query.
+func Value[T any](ctx context.Context, db Queryer, sql string, args ...any) (T, error) {
 	rows, _ := db.Query(ctx, sql, args...) // CollectExactlyOneRow returns the error
 	return pgx.CollectExactlyOneRow(rows, pgx.RowTo[T])
 }
 
-// Page reads a page of a list of things by the names of their columns, and counts the rows of all
+// Page reads a page of a list by the names of their columns, and counts the rows of all
 // pages. where holds the arguments of both statements; those for the page are followed by its
 // size and its offset. The page and the total are read by two statements. A row that is
 // inserted between them is missing from the page but included in the total. On the last page
 // nothing is counted, because the position of its last row is the total.
 func Page[T any](
-	ctx context.Context, db Queryer, things string, where Conditions, page affiliate.Page, pageSQL, countSQL string,
+	ctx context.Context, db Queryer, where Conditions, page affiliate.Page, pageSQL, countSQL string,
 ) (rows []T, total int64, err error) {
 	args := append([]any{PlanForArgs}, where.Args...)
-	rows, err = List[T](ctx, db, "read "+things, pageSQL, append(args, page.Size, page.Offset())...)
+	rows, err = List[T](ctx, db, pageSQL, append(args, page.Size, page.Offset())...)
 	if err != nil {
 		return nil, 0, err
 	}
 	if n := int64(len(rows)); n < int64(page.Size) && (n > 0 || page.Offset() == 0) {
 		return rows, page.Offset() + n, nil
 	}
-	total, err = Value[int64](ctx, db, "count "+things, countSQL, args...)
+	total, err = Value[int64](ctx, db, countSQL, args...)
 	return rows, total, err
 }
 
@@ -188,15 +187,15 @@ func ExecCount(ctx context.Context, db interface {
 	return tag.RowsAffected(), err
 }
 
-// Exec executes a statement without a result. what names it in errors.
-func Exec(ctx context.Context, db Executor, what, sql string, args ...any) error {
+// Exec executes a statement without a result.
+func Exec(ctx context.Context, db Executor, sql string, args ...any) error {
 	_, err := db.Exec(ctx, sql, args...)
 	return err
 }
 
 // Send executes the statements of a batch in one round trip, or does nothing if the batch
-// is empty. what names the batch in errors.
-func Send(ctx context.Context, db Executor, what string, batch *pgx.Batch) error {
+// is empty.
+func Send(ctx context.Context, db Executor, batch *pgx.Batch) error {
 	if batch.Len() == 0 {
 		return nil
 	}
@@ -356,7 +355,5 @@ func ExistInMode(ctx context.Context, db *DB, scope affiliate.Scope, records []a
 	for _, record := range records {
 		args[string(record.Kind)] = record.ID
 	}
-	var found bool
-	err := db.QueryRow(ctx, known, args).Scan(&found)
-	return found, err
+	return Value[bool](ctx, db, known, args)
 }

@@ -212,13 +212,12 @@ func (tx *Tx) Audit(ctx context.Context, line affiliate.AuditLine) error {
 			before, after, ip_prefix, request_id, participant_token)
 		values (@workspace, @id, @mode, @at, @actor, @action, @resource_type, @resource_id::uuid,
 			@before, @after, nullif(@ip_prefix, ''), nullif(@request_id, ''), @participant_token)`
-	_, err = tx.Exec(ctx, insert, pgx.NamedArgs{
+	return Exec(ctx, tx, insert, pgx.NamedArgs{
 		"workspace": line.Workspace, "id": affiliate.NewID[affiliate.AuditID](line.At), "mode": line.Mode, "at": line.At,
 		"actor": line.Actor.String(), "action": line.Action,
 		"resource_type": line.ResourceType, "resource_id": line.ResourceID.String(), "before": before, "after": after,
 		"ip_prefix": line.Actor.AddressPrefix, "request_id": line.Actor.RequestID, "participant_token": line.Actor.ParticipantToken,
 	})
-	return err
 }
 
 // AuditAccount appends a record to the audit log of an account.
@@ -230,11 +229,10 @@ func (tx *Tx) AuditAccount(ctx context.Context, line affiliate.AccountAuditLine)
 	const insert = `
 		insert into account_audit_log (user_id, id, at, action, before, after, ip_prefix, request_id)
 		values (@user, @id, @at, @action, @before, @after, nullif(@ip_prefix, ''), nullif(@request_id, ''))`
-	_, err = tx.Exec(ctx, insert, pgx.NamedArgs{
+	return Exec(ctx, tx, insert, pgx.NamedArgs{
 		"user": line.User, "id": affiliate.NewID[affiliate.ID[affiliate.AccountAuditLine]](line.At), "at": line.At, "action": line.Action,
 		"before": before, "after": after, "ip_prefix": line.Actor.AddressPrefix, "request_id": line.Actor.RequestID,
 	})
-	return err
 }
 
 // auditJSON encodes the state before and after a change. Nil stays nil.
@@ -267,9 +265,7 @@ func LockWorkspace(ctx context.Context, tx *Tx, id affiliate.WorkspaceID) error 
 // period is closed. They are not closed up to a later time before the transaction ends. The
 // database does the same for each entry that is added to the ledger.
 func HoldBooks(ctx context.Context, tx *Tx, workspace affiliate.WorkspaceID) (*time.Time, error) {
-	var closed *time.Time
-	err := tx.QueryRow(ctx, `select hold_books($1)`, workspace).Scan(&closed)
-	return closed, err
+	return Value[*time.Time](ctx, tx, `select hold_books($1)`, workspace)
 }
 
 // booksTimeout is how long LockBooks waits. Transactions that add to the ledger wait
@@ -283,8 +279,7 @@ func LockBooks(ctx context.Context, tx *Tx, workspace affiliate.WorkspaceID) err
 	if _, err := tx.Exec(ctx, fmt.Sprintf("set local lock_timeout = %d", booksTimeout.Milliseconds())); err != nil {
 		return err
 	}
-	_, err := tx.Exec(ctx, `select pg_advisory_xact_lock(hashtextextended('books:' || $1::uuid, 0))`, workspace)
-	return err
+	return Exec(ctx, tx, `select pg_advisory_xact_lock(hashtextextended('books:' || $1::uuid, 0))`, workspace)
 }
 
 // SQLSTATE codes that the service handles (PostgreSQL documentation, appendix A).

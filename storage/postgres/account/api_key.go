@@ -44,7 +44,7 @@ var (
 // ActiveKeys returns the API keys of a scope that are active at the given time, newest
 // first. A key that was rolled is included until its grace period ends.
 func ActiveKeys(ctx context.Context, db *postgres.DB, scope affiliate.Scope, now time.Time) ([]account.APIKey, error) {
-	return postgres.List[account.APIKey](ctx, db, "active keys", activeKeys, scope.Workspace, scope.Mode, now)
+	return postgres.List[account.APIKey](ctx, db, activeKeys, scope.Workspace, scope.Mode, now)
 }
 
 // CountSecretKeys counts the secret keys of a scope that are active at the given time.
@@ -53,7 +53,7 @@ func CountSecretKeys(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope
 		select count(*) from api_keys
 		where workspace_id = $1 and mode = $2 and kind = 'secret'
 		  and revoked_at is null and (expires_at is null or expires_at > $3)`
-	return postgres.Value[int](ctx, tx, "count secret keys", count, scope.Workspace, scope.Mode, now)
+	return postgres.Value[int](ctx, tx, count, scope.Workspace, scope.Mode, now)
 }
 
 // LockKey locks an API key and returns it. Errors: NOT_FOUND.
@@ -159,11 +159,11 @@ func ServiceTokens(
 	ctx context.Context, db *postgres.DB, workspace affiliate.WorkspaceID, modes []affiliate.Mode, now time.Time, page affiliate.Page,
 ) ([]account.ServiceToken, int64, error) {
 	args := pgx.NamedArgs{"workspace": workspace, "modes": modes, "now": now, "limit": page.Size, "offset": page.Offset()}
-	total, err := postgres.Value[int64](ctx, db, "count tokens", countServiceTokens, args)
+	total, err := postgres.Value[int64](ctx, db, countServiceTokens, args)
 	if err != nil {
 		return nil, 0, err
 	}
-	tokens, err := postgres.List[account.ServiceToken](ctx, db, "read tokens", listServiceTokens, args)
+	tokens, err := postgres.List[account.ServiceToken](ctx, db, listServiceTokens, args)
 	return tokens, total, err
 }
 
@@ -171,7 +171,7 @@ func ServiceTokens(
 // time.
 func CountServiceTokens(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, now time.Time) (int, error) {
 	args := pgx.NamedArgs{"workspace": scope.Workspace, "modes": []affiliate.Mode{scope.Mode}, "now": now}
-	return postgres.Value[int](ctx, tx, "count service tokens", countServiceTokens, args)
+	return postgres.Value[int](ctx, tx, countServiceTokens, args)
 }
 
 // LockServiceToken locks a service token and returns it. Errors: NOT_FOUND.

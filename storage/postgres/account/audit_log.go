@@ -86,7 +86,7 @@ func AuditLog(ctx context.Context, db *postgres.DB, scope affiliate.Scope, filte
 	}
 	where := auditConditions(scope, filter)
 	pageSQL, countSQL, _ := auditSQL(where)
-	return postgres.Page[affiliate.AuditEntry](ctx, db, "audit log", where, page, pageSQL, countSQL)
+	return postgres.Page[affiliate.AuditEntry](ctx, db, where, page, pageSQL, countSQL)
 }
 
 // ExportAuditLog returns all entries that match a filter, newest first, from one snapshot.
@@ -165,7 +165,7 @@ func checkAuditFilter(ctx context.Context, db *postgres.DB, scope affiliate.Scop
 
 func checkKnown(ctx context.Context, db *postgres.DB, sql string, scope affiliate.Scope, id uuid.UUID) error {
 	args := pgx.NamedArgs{"workspace": scope.Workspace, "mode": scope.Mode, "id": id}
-	known, err := postgres.Value[bool](ctx, db, "audit filter", sql, args)
+	known, err := postgres.Value[bool](ctx, db, sql, args)
 	if err == nil && !known {
 		return affiliate.Refuse(affiliate.ReasonNotFound)
 	}

@@ -29,7 +29,7 @@ func InsertSession(ctx context.Context, tx *postgres.Tx, session account.Session
 	if _, err := insertSession.Exec(ctx, tx, session); err != nil {
 		return err
 	}
-	return postgres.Exec(ctx, tx, "insert session", insertToken, tokenDigest[:], session.ID, session.CreatedAt)
+	return postgres.Exec(ctx, tx, insertToken, tokenDigest[:], session.ID, session.CreatedAt)
 }
 
 // LockRefreshToken locks a refresh token and its session and returns them. If two
@@ -47,14 +47,14 @@ func RotateRefreshToken(ctx context.Context, tx *postgres.Tx, session account.Se
 		with used as (update refresh_tokens set used_at = @at where digest = @used),
 			extended as (update sessions set idle_expires_at = @idle_expires_at where id = @session)
 		insert into refresh_tokens (digest, session_id, created_at) values (@next, @session, @at)`
-	return postgres.Exec(ctx, tx, "rotate refresh token", rotate, pgx.NamedArgs{
+	return postgres.Exec(ctx, tx, rotate, pgx.NamedArgs{
 		"session": session.ID, "idle_expires_at": session.IdleExpiresAt, "used": usedDigest[:], "next": nextDigest[:], "at": at,
 	})
 }
 
 // RevokeSession revokes a session. The session's access tokens become invalid too.
 func RevokeSession(ctx context.Context, tx *postgres.Tx, id affiliate.SessionID, at time.Time) error {
-	return postgres.Exec(ctx, tx, "revoke session", `update sessions set revoked_at = $2 where id = $1 and revoked_at is null`, id, at)
+	return postgres.Exec(ctx, tx, `update sessions set revoked_at = $2 where id = $1 and revoked_at is null`, id, at)
 }
 
 // RevokeSessions revokes all sessions of a user. The access tokens of these sessions
@@ -69,7 +69,7 @@ func RevokeOtherSessions(ctx context.Context, tx *postgres.Tx, user affiliate.Us
 	const revoke = `
 		update sessions set revoked_at = $3
 		where user_id = $1 and id is distinct from $2 and revoked_at is null`
-	return postgres.Exec(ctx, tx, "revoke other sessions", revoke, user, except, at)
+	return postgres.Exec(ctx, tx, revoke, user, except, at)
 }
 
 // RevokeSessionOfToken revokes the session of a refresh token. The token may already
@@ -79,7 +79,7 @@ func RevokeSessionOfToken(ctx context.Context, db *postgres.DB, digest [sha256.S
 		update sessions s set revoked_at = $2
 		from refresh_tokens t
 		where t.digest = $1 and s.id = t.session_id and s.revoked_at is null`
-	return postgres.Exec(ctx, db, "revoke session of token", revoke, digest[:], at)
+	return postgres.Exec(ctx, db, revoke, digest[:], at)
 }
 
 // ActiveSession returns the user of a session and the user's membership in a workspace,
@@ -128,7 +128,7 @@ func DeleteEndedSessions(ctx context.Context, db *postgres.DB, before time.Time,
 			return err
 		}
 		deleted = tag.RowsAffected()
-		return postgres.Exec(ctx, tx, "delete ended sessions", deleteFailures, before)
+		return postgres.Exec(ctx, tx, deleteFailures, before)
 	})
 	return deleted, err
 }
@@ -138,7 +138,7 @@ func DeleteEndedSessions(ctx context.Context, db *postgres.DB, before time.Time,
 // them therefore counts the other.
 func AddLoginAttempt(ctx context.Context, db *postgres.DB, attempt account.LoginAttempt) error {
 	const insert = `insert into login_failures (id, subject, bucket, failed_at) values ($1, $2, $3, $4)`
-	return postgres.Exec(ctx, db, "add login attempt", insert, attempt.ID, attempt.Subject.First(), attempt.Bucket.First(), attempt.At)
+	return postgres.Exec(ctx, db, insert, attempt.ID, attempt.Subject.First(), attempt.Bucket.First(), attempt.At)
 }
 
 // OtherLoginFailures counts the failed login attempts after the given time that have the
@@ -155,18 +155,18 @@ func OtherLoginFailures(ctx context.Context, db *postgres.DB, attempt account.Lo
 // DeleteLoginAttempt deletes a login attempt that is not a failure: its password was not
 // checked, or was right.
 func DeleteLoginAttempt(ctx context.Context, db *postgres.DB, id affiliate.LoginAttemptID) error {
-	return postgres.Exec(ctx, db, "delete login attempt", `delete from login_failures where id = $1`, id)
+	return postgres.Exec(ctx, db, `delete from login_failures where id = $1`, id)
 }
 
 // DeleteBucketFailures deletes all failed login attempts in a bucket.
 func DeleteBucketFailures(ctx context.Context, tx *postgres.Tx, bucket affiliate.Digests) error {
-	return postgres.Exec(ctx, tx, "delete bucket failures", `delete from login_failures where bucket = any($1)`, bucket)
+	return postgres.Exec(ctx, tx, `delete from login_failures where bucket = any($1)`, bucket)
 }
 
 // DeleteLoginFailures deletes all failed login attempts for a subject (a hash of the account's
 // kind and email address).
 func DeleteLoginFailures(ctx context.Context, tx *postgres.Tx, subject affiliate.Digests) error {
-	return postgres.Exec(ctx, tx, "delete login failures", `delete from login_failures where subject = any($1)`, subject)
+	return postgres.Exec(ctx, tx, `delete from login_failures where subject = any($1)`, subject)
 }
 
 // SeeDevice stores that a user has used a device. known reports whether the user has also
@@ -180,14 +180,14 @@ func SeeDevice(ctx context.Context, tx *postgres.Tx, user affiliate.UserID, devi
 			on conflict (user_id, device) do update set seen_at = greatest(d.seen_at, excluded.seen_at)
 		)
 		select exists (select from user_devices where user_id = $1 and device = any($5) and seen_at >= $4)`
-	return postgres.Value[bool](ctx, tx, "see device", see, user, device.First(), at, since, device)
+	return postgres.Value[bool](ctx, tx, see, user, device.First(), at, since, device)
 }
 
 // KnowsDevice reports whether a user has used a device since the given time. device is the
 // result of account.DeviceHash.
 func KnowsDevice(ctx context.Context, db *postgres.DB, user affiliate.UserID, device affiliate.Digests, since time.Time) (bool, error) {
 	const query = `select exists (select from user_devices where user_id = $1 and device = any($2) and seen_at >= $3)`
-	return postgres.Value[bool](ctx, db, "knows device", query, user, device, since)
+	return postgres.Value[bool](ctx, db, query, user, device, since)
 }
 
 const deleteOldDevices = `
@@ -212,7 +212,7 @@ func StoreOrigin(ctx context.Context, db *postgres.DB, o fraud.Origin) error {
 	if agent == nil {
 		agent = []byte{}
 	}
-	return postgres.Exec(ctx, db, "store origin", store, o.User, o.IPPrefix, agent, o.SeenAt)
+	return postgres.Exec(ctx, db, store, o.User, o.IPPrefix, agent, o.SeenAt)
 }
 
 const deleteOldOrigins = `
@@ -250,7 +250,7 @@ func InsertSecondFactor(ctx context.Context, tx *postgres.Tx, f account.SecondFa
 		on conflict (user_id) do update
 		set secret = excluded.secret, created_at = excluded.created_at
 		where second_factors.confirmed_at is null`
-	return postgres.Exec(ctx, tx, "insert second factor", insert, f.User, f.Secret, f.CreatedAt)
+	return postgres.Exec(ctx, tx, insert, f.User, f.Secret, f.CreatedAt)
 }
 
 // ConfirmSecondFactor stores that a user has confirmed the second factor with the code of a
@@ -263,22 +263,22 @@ func ConfirmSecondFactor(ctx context.Context, tx *postgres.Tx, user affiliate.Us
 	batch := &pgx.Batch{}
 	batch.Queue(confirm, user, at, step)
 	batch.Queue(insert, user, recoveryCodes)
-	return postgres.Send(ctx, tx, "confirm a second factor", batch)
+	return postgres.Send(ctx, tx, batch)
 }
 
 // UseTimeStep stores the time step of a code that was accepted.
 func UseTimeStep(ctx context.Context, tx *postgres.Tx, user affiliate.UserID, step int64) error {
-	return postgres.Exec(ctx, tx, "use time step", `update second_factors set last_step = $2 where user_id = $1`, user, step)
+	return postgres.Exec(ctx, tx, `update second_factors set last_step = $2 where user_id = $1`, user, step)
 }
 
 // CountCodeFailure counts a wrong code.
 func CountCodeFailure(ctx context.Context, tx *postgres.Tx, user affiliate.UserID) error {
-	return postgres.Exec(ctx, tx, "count code failure", `update second_factors set failures = failures + 1 where user_id = $1`, user)
+	return postgres.Exec(ctx, tx, `update second_factors set failures = failures + 1 where user_id = $1`, user)
 }
 
 // ResetCodeFailures ends the count of wrong codes.
 func ResetCodeFailures(ctx context.Context, tx *postgres.Tx, user affiliate.UserID) error {
-	return postgres.Exec(ctx, tx, "reset code failures", `update second_factors set failures = 0 where user_id = $1 and failures > 0`, user)
+	return postgres.Exec(ctx, tx, `update second_factors set failures = 0 where user_id = $1 and failures > 0`, user)
 }
 
 // UseRecoveryCode marks a recovery code as used. found is false if the user has no such code
@@ -303,13 +303,13 @@ func DeleteSecondFactor(ctx context.Context, tx *postgres.Tx, user affiliate.Use
 	batch.Queue(`delete from recovery_codes where user_id = $1`, user)
 	batch.Queue(`delete from second_factors where user_id = $1`, user)
 	batch.Queue(`delete from login_challenges where user_id = $1`, user)
-	return postgres.Send(ctx, tx, "delete a second factor", batch)
+	return postgres.Send(ctx, tx, batch)
 }
 
 // InsertLoginChallenge stores a challenge with its digest.
 func InsertLoginChallenge(ctx context.Context, tx *postgres.Tx, c account.LoginChallenge, digest [sha256.Size]byte) error {
 	const insert = `insert into login_challenges (digest, user_id, created_at, expires_at) values ($1, $2, $3, $4)`
-	return postgres.Exec(ctx, tx, "insert login challenge", insert, digest[:], c.User, c.CreatedAt, c.ExpiresAt)
+	return postgres.Exec(ctx, tx, insert, digest[:], c.User, c.CreatedAt, c.ExpiresAt)
 }
 
 // LoginChallenge returns the challenge with a digest. Before a transaction changes the
@@ -320,12 +320,12 @@ func LoginChallenge(ctx context.Context, db postgres.Queryer, digest [sha256.Siz
 
 // CountChallengeFailure counts a wrong code for a challenge.
 func CountChallengeFailure(ctx context.Context, tx *postgres.Tx, digest [sha256.Size]byte) error {
-	return postgres.Exec(ctx, tx, "count challenge failure", `update login_challenges set failures = failures + 1 where digest = $1`, digest[:])
+	return postgres.Exec(ctx, tx, `update login_challenges set failures = failures + 1 where digest = $1`, digest[:])
 }
 
 // DeleteLoginChallenge deletes the challenge with a digest.
 func DeleteLoginChallenge(ctx context.Context, tx *postgres.Tx, digest [sha256.Size]byte) error {
-	return postgres.Exec(ctx, tx, "delete login challenge", `delete from login_challenges where digest = $1`, digest[:])
+	return postgres.Exec(ctx, tx, `delete from login_challenges where digest = $1`, digest[:])
 }
 
 // DeleteExpiredChallenges deletes at most limit challenges that expired before the given

@@ -123,8 +123,7 @@ func InsertUser(ctx context.Context, tx *postgres.Tx, user account.User, passwor
 // concurrent transactions could violate the unique index, and Postgres would log the
 // address.
 func lockEmail(ctx context.Context, tx *postgres.Tx, kind affiliate.AccountKind, email string) error {
-	_, err := tx.Exec(ctx, `select pg_advisory_xact_lock(hashtextextended($1, 0))`, "email:"+string(kind)+":"+email)
-	return err
+	return postgres.Exec(ctx, tx, `select pg_advisory_xact_lock(hashtextextended($1, 0))`, "email:"+string(kind)+":"+email)
 }
 
 // ResetUser replaces the name and the password of a user, marks the email address as not
@@ -147,13 +146,13 @@ func ResetUser(ctx context.Context, tx *postgres.Tx, user account.User, password
 	if _, err := tx.Exec(ctx, rename, user.ID, user.Name); err != nil {
 		return err
 	}
-	return postgres.Exec(ctx, tx, "reset user", removePayout, user.ID)
+	return postgres.Exec(ctx, tx, removePayout, user.ID)
 }
 
 // UpdatePasswordHash stores a new hash of the user's password. The password itself does
 // not change.
 func UpdatePasswordHash(ctx context.Context, tx *postgres.Tx, id affiliate.UserID, hash string) error {
-	return postgres.Exec(ctx, tx, "update password hash", `update users set password_hash = $2 where id = $1`, id, hash)
+	return postgres.Exec(ctx, tx, `update users set password_hash = $2 where id = $1`, id, hash)
 }
 
 // SetPassword stores the hash of a new password, which also claims the account, and ends the
@@ -165,13 +164,13 @@ func SetPassword(ctx context.Context, tx *postgres.Tx, id affiliate.UserID, hash
 	batch.Queue(`delete from login_challenges where user_id = $1`, id)
 	batch.Queue(`delete from second_factors where user_id = $1 and confirmed_at is null`, id)
 	batch.Queue(`update second_factors set failures = 0 where user_id = $1 and failures > 0`, id)
-	return postgres.Send(ctx, tx, "set a password", batch)
+	return postgres.Send(ctx, tx, batch)
 }
 
 // VerifyEmail marks a user's address as verified. If it is verified already, the time of
 // the verification does not change.
 func VerifyEmail(ctx context.Context, tx *postgres.Tx, id affiliate.UserID, at time.Time) error {
-	return postgres.Exec(ctx, tx, "verify email", `update users set email_verified_at = coalesce(email_verified_at, $2) where id = $1`, id, at)
+	return postgres.Exec(ctx, tx, `update users set email_verified_at = coalesce(email_verified_at, $2) where id = $1`, id, at)
 }
 
 // ChangeEmail replaces the address of a user by a verified address, which must be in
@@ -205,13 +204,13 @@ func ChangeEmail(ctx context.Context, tx *postgres.Tx, id affiliate.UserID, emai
 	if _, err := tx.Exec(ctx, update, id, email, at); err != nil {
 		return err
 	}
-	return postgres.Exec(ctx, tx, "change email", copyEmail, id, email)
+	return postgres.Exec(ctx, tx, copyEmail, id, email)
 }
 
 // InsertFormerEmail stores the digest of an address that a partner's account had before.
 func InsertFormerEmail(ctx context.Context, tx *postgres.Tx, user affiliate.UserID, digest []byte, at time.Time) error {
 	const insert = `insert into former_emails (user_id, digest, created_at) values ($1, $2, $3) on conflict (user_id, digest) do nothing`
-	return postgres.Exec(ctx, tx, "insert former email", insert, user, digest, at)
+	return postgres.Exec(ctx, tx, insert, user, digest, at)
 }
 
 // DeletePreviousEmails deletes the former addresses of at most limit users whose last
@@ -263,7 +262,7 @@ func InsertEmailToken(ctx context.Context, tx *postgres.Tx, token account.EmailT
 
 // UseEmailToken marks an e-mail token as used.
 func UseEmailToken(ctx context.Context, tx *postgres.Tx, digest [sha256.Size]byte, at time.Time) error {
-	return postgres.Exec(ctx, tx, "use email token", `update email_tokens set used_at = $2 where digest = $1`, digest[:], at)
+	return postgres.Exec(ctx, tx, `update email_tokens set used_at = $2 where digest = $1`, digest[:], at)
 }
 
 // RevokeEmailTokens makes all e-mail tokens of a user unusable. It also deletes the user's
@@ -281,10 +280,10 @@ func RevokeEmailChanges(ctx context.Context, tx *postgres.Tx, user affiliate.Use
 }
 
 func revokeTokens(ctx context.Context, tx *postgres.Tx, revoke string, user affiliate.UserID, at time.Time) error {
-	if err := postgres.Exec(ctx, tx, "revoke e-mail tokens", revoke, user, at); err != nil {
+	if err := postgres.Exec(ctx, tx, revoke, user, at); err != nil {
 		return err
 	}
-	return postgres.Exec(ctx, tx, "delete requests for mails", `delete from email_requests where user_id = $1`, user)
+	return postgres.Exec(ctx, tx, `delete from email_requests where user_id = $1`, user)
 }
 
 // CountEmailTokens counts the e-mail tokens for an address and a purpose that were
@@ -304,7 +303,7 @@ func CountEmailTokens(ctx context.Context, tx *postgres.Tx, purpose account.Emai
 	if _, err := tx.Exec(ctx, lock, address); err != nil {
 		return 0, err
 	}
-	return postgres.Value[int](ctx, tx, "count e-mail tokens", query, address, purpose, since)
+	return postgres.Value[int](ctx, tx, query, address, purpose, since)
 }
 
 // DeleteExpiredEmailTokens deletes at most limit e-mail tokens that expired before the

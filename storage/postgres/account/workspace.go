@@ -62,11 +62,11 @@ func Members(ctx context.Context, db *postgres.DB, workspace affiliate.Workspace
 		order by m.created_at, m.user_id
 		limit @limit offset @offset`
 	args := pgx.NamedArgs{"workspace": workspace, "limit": page.Size, "offset": page.Offset()}
-	total, err := postgres.Value[int64](ctx, db, "count members", countMembers, args)
+	total, err := postgres.Value[int64](ctx, db, countMembers, args)
 	if err != nil {
 		return nil, 0, err
 	}
-	members, err := postgres.List[account.TeamMember](ctx, db, "read members", list, args)
+	members, err := postgres.List[account.TeamMember](ctx, db, list, args)
 	return members, total, err
 }
 
@@ -83,14 +83,13 @@ func HasVerifiedMember(ctx context.Context, tx *postgres.Tx, workspace affiliate
 		select exists (
 			select from members m join users u on u.id = m.user_id
 			where m.workspace_id = $1 and u.email = $2 and u.email_verified_at is not null)`
-	return postgres.Value[bool](ctx, tx, "look for a verified member", query, workspace, email)
+	return postgres.Value[bool](ctx, tx, query, workspace, email)
 }
 
 // CountOwners counts the owners of a workspace.
-func CountOwners(ctx context.Context, tx *postgres.Tx, workspace affiliate.WorkspaceID) (owners int, err error) {
+func CountOwners(ctx context.Context, tx *postgres.Tx, workspace affiliate.WorkspaceID) (int, error) {
 	const count = `select count(*) from members where workspace_id = $1 and role = 'owner'`
-	err = tx.QueryRow(ctx, count, workspace).Scan(&owners)
-	return owners, err
+	return postgres.Value[int](ctx, tx, count, workspace)
 }
 
 // WorkspaceInUse reports whether a workspace has several members or a programme in live
@@ -99,7 +98,7 @@ func WorkspaceInUse(ctx context.Context, tx *postgres.Tx, workspace affiliate.Wo
 	const query = `
 		select (select count(*) from members where workspace_id = $1) > 1
 			or exists (select from programs where workspace_id = $1 and mode = 'live' and status <> 'draft')`
-	return postgres.Value[bool](ctx, tx, "look for uses of a workspace", query, workspace)
+	return postgres.Value[bool](ctx, tx, query, workspace)
 }
 
 // RevokeCredentials revokes the secret keys and the service tokens of a workspace.
@@ -119,17 +118,17 @@ func RevokeCredentials(ctx context.Context, tx *postgres.Tx, workspace affiliate
 // InsertMember adds a user to a workspace.
 func InsertMember(ctx context.Context, tx *postgres.Tx, user affiliate.UserID, member account.Member, at time.Time) error {
 	const insert = `insert into members (workspace_id, user_id, role, created_at) values ($1, $2, $3, $4)`
-	return postgres.Exec(ctx, tx, "insert member", insert, member.Workspace, user, member.Role, at)
+	return postgres.Exec(ctx, tx, insert, member.Workspace, user, member.Role, at)
 }
 
 // UpdateRole stores the role of a member.
 func UpdateRole(ctx context.Context, tx *postgres.Tx, workspace affiliate.WorkspaceID, user affiliate.UserID, role affiliate.Role) error {
-	return postgres.Exec(ctx, tx, "update role", `update members set role = $3 where workspace_id = $1 and user_id = $2`, workspace, user, role)
+	return postgres.Exec(ctx, tx, `update members set role = $3 where workspace_id = $1 and user_id = $2`, workspace, user, role)
 }
 
 // DeleteMember removes a user from a workspace. The row of the user remains.
 func DeleteMember(ctx context.Context, tx *postgres.Tx, workspace affiliate.WorkspaceID, user affiliate.UserID) error {
-	return postgres.Exec(ctx, tx, "delete member", `delete from members where workspace_id = $1 and user_id = $2`, workspace, user)
+	return postgres.Exec(ctx, tx, `delete from members where workspace_id = $1 and user_id = $2`, workspace, user)
 }
 
 type newInviteRow struct {
@@ -178,11 +177,11 @@ func OpenInvites(
 	ctx context.Context, db *postgres.DB, workspace affiliate.WorkspaceID, now time.Time, page affiliate.Page,
 ) ([]account.MemberInvite, int64, error) {
 	args := pgx.NamedArgs{"workspace": workspace, "now": now, "limit": page.Size, "offset": page.Offset()}
-	total, err := postgres.Value[int64](ctx, db, "count invites", countInvites, args)
+	total, err := postgres.Value[int64](ctx, db, countInvites, args)
 	if err != nil {
 		return nil, 0, err
 	}
-	invites, err := postgres.List[account.MemberInvite](ctx, db, "read invites", listInvites, args)
+	invites, err := postgres.List[account.MemberInvite](ctx, db, listInvites, args)
 	return invites, total, err
 }
 
@@ -223,7 +222,7 @@ func LockInvite(ctx context.Context, tx *postgres.Tx, workspace affiliate.Worksp
 // LockInvitesTo locks and returns a workspace's invitations to an email address that
 // have neither been accepted nor revoked. Expired invitations are included.
 func LockInvitesTo(ctx context.Context, tx *postgres.Tx, workspace affiliate.WorkspaceID, email string) ([]account.MemberInvite, error) {
-	return postgres.List[account.MemberInvite](ctx, tx, "lock invites to", lockInvitesTo, workspace, email)
+	return postgres.List[account.MemberInvite](ctx, tx, lockInvitesTo, workspace, email)
 }
 
 // InsertInvite stores an invitation with the digests of its tokens.
@@ -234,7 +233,7 @@ func InsertInvite(ctx context.Context, tx *postgres.Tx, invite account.MemberInv
 
 // EndInvite ends an invitation, so that it can no longer be accepted.
 func EndInvite(ctx context.Context, tx *postgres.Tx, workspace affiliate.WorkspaceID, id affiliate.InviteID, at time.Time) error {
-	return postgres.Exec(ctx, tx, "end invite", `update member_invites set ended_at = $3 where workspace_id = $1 and id = $2`, workspace, id, at)
+	return postgres.Exec(ctx, tx, `update member_invites set ended_at = $3 where workspace_id = $1 and id = $2`, workspace, id, at)
 }
 
 // EndInvitesBy ends the open invitations that a member has sent for any of the given
@@ -247,5 +246,5 @@ func EndInvitesBy(
 		where workspace_id = @workspace and invited_by = @by and ended_at is null and expires_at > @at
 		  and role = any(@roles)
 		returning id`
-	return postgres.Values[affiliate.InviteID](ctx, tx, "end invites by", end, pgx.NamedArgs{"workspace": workspace, "by": inviter, "at": at, "roles": roles})
+	return postgres.Values[affiliate.InviteID](ctx, tx, end, pgx.NamedArgs{"workspace": workspace, "by": inviter, "at": at, "roles": roles})
 }

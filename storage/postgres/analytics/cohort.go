@@ -49,7 +49,7 @@ func AddCohorts(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, cha
 		batch.Queue(addCohorts, args)
 		batch.Queue(deleteEmptyCohorts, args)
 	}
-	return postgres.Send(ctx, tx, "store cohorts", batch)
+	return postgres.Send(ctx, tx, batch)
 }
 
 // selectCohorts adds up the sums of targets.
@@ -96,7 +96,7 @@ func (r *Reader) Cohorts(ctx context.Context, mode affiliate.Mode, targets []ana
 		Currency string
 		analytics.CohortCounts
 	}
-	sums, err := postgres.List[sum](ctx, r.tx, "read cohorts", selectCohorts, args)
+	sums, err := postgres.List[sum](ctx, r.tx, selectCohorts, args)
 	if err != nil {
 		return err
 	}
@@ -117,7 +117,7 @@ func (r *Reader) moveCustomers(ctx context.Context, mode affiliate.Mode, targets
 		Target int
 		analytics.Conversion
 	}
-	found, err := postgres.List[windowRow](ctx, r.tx, "read conversions for cohorts", selectWindows, args)
+	found, err := postgres.List[windowRow](ctx, r.tx, selectWindows, args)
 	if err != nil {
 		return err
 	}

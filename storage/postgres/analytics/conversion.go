@@ -100,7 +100,7 @@ func clickValues(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, id
 			return err
 		})
 	})
-	return values, postgres.Send(ctx, tx, "read clicks for the analytics", batch)
+	return values, postgres.Send(ctx, tx, batch)
 }
 
 var countedConversions = `
@@ -116,7 +116,7 @@ var countedColumns = postgres.Columns[analytics.Conversion]("c")
 func CountedConversions(
 	ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, ids []affiliate.ConversionID,
 ) (map[affiliate.ConversionID]analytics.Conversion, error) {
-	counted, err := postgres.List[analytics.Conversion](ctx, tx, "read counted conversions", countedConversions, scope.Workspace, scope.Mode, ids)
+	counted, err := postgres.List[analytics.Conversion](ctx, tx, countedConversions, scope.Workspace, scope.Mode, ids)
 	found := make(map[affiliate.ConversionID]analytics.Conversion, len(counted))
 	for _, c := range counted {
 		found[c.ID] = c
@@ -149,7 +149,7 @@ func StoreCounted(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, s
 	if len(deleted) > 0 {
 		batch.Queue(deleteCounted, scope.Workspace, scope.Mode, deleted)
 	}
-	return postgres.Send(ctx, tx, "store counted conversions", batch)
+	return postgres.Send(ctx, tx, batch)
 }
 
 var selectCustomers = `
@@ -194,7 +194,7 @@ func Firsts(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, refs []
 
 // listCustomers returns the customers that a statement selects, by their references.
 func listCustomers(ctx context.Context, db postgres.Queryer, what, sql string, args ...any) (map[string]*analytics.Customer, error) {
-	found, err := postgres.List[analytics.Customer](ctx, db, what, sql, args...)
+	found, err := postgres.List[analytics.Customer](ctx, db, sql, args...)
 	customers := make(map[string]*analytics.Customer, len(found))
 	for i := range found {
 		customers[found[i].Ref] = &found[i]
@@ -213,5 +213,5 @@ func StoreCustomers(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope,
 	if len(deleted) > 0 {
 		batch.Queue(deleteCustomers, scope.Workspace, scope.Mode, deleted)
 	}
-	return postgres.Send(ctx, tx, "store customers of the analytics", batch)
+	return postgres.Send(ctx, tx, batch)
 }

@@ -55,14 +55,14 @@ const selectWaiting = `select workspace_id, mode from analytics_log group by wor
 
 // Waiting returns at most limit scopes that have entries in the log, the oldest first.
 func Waiting(ctx context.Context, db *postgres.DB, limit int) ([]affiliate.Scope, error) {
-	return postgres.List[affiliate.Scope](ctx, db, "find entries of the analytics log", selectWaiting, limit)
+	return postgres.List[affiliate.Scope](ctx, db, selectWaiting, limit)
 }
 
 const hasWaiting = `select exists (select from analytics_log where workspace_id = $1 and mode = $2)`
 
 // IsWaiting reports whether a workspace and mode have entries in the log.
 func IsWaiting(ctx context.Context, db *postgres.DB, scope affiliate.Scope) (bool, error) {
-	return postgres.Value[bool](ctx, db, "read the analytics log", hasWaiting, scope.Workspace, scope.Mode)
+	return postgres.Value[bool](ctx, db, hasWaiting, scope.Workspace, scope.Mode)
 }
 
 // selectOldest reads the whole log, which is short unless the job does not run.
@@ -70,7 +70,7 @@ const selectOldest = `select min(created_at) from analytics_log`
 
 // Oldest returns the time of the oldest entry of all workspaces; nil if the log is empty.
 func Oldest(ctx context.Context, db *postgres.DB) (*time.Time, error) {
-	return postgres.Value[*time.Time](ctx, db, "read the analytics log", selectOldest)
+	return postgres.Value[*time.Time](ctx, db, selectOldest)
 }
 
 const (
@@ -107,7 +107,7 @@ func TakeEntries(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope) (e
 	if len(ids) == 0 {
 		return nil, false, nil
 	}
-	entries, err = postgres.List[analytics.LogEntry](ctx, tx, "take entries of the analytics log", takeEntries, scope.Workspace, scope.Mode, ids)
+	entries, err = postgres.List[analytics.LogEntry](ctx, tx, takeEntries, scope.Workspace, scope.Mode, ids)
 	return entries, seen == maxEntries || len(ids) < seen, err
 }
 
@@ -115,7 +115,7 @@ const insertEntry = `insert into analytics_log (workspace_id, mode, conversions,
 
 // AddEntry inserts an entry without clicks into the log.
 func AddEntry(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, entry analytics.LogEntry) error {
-	return postgres.Exec(ctx, tx, "add an entry to the analytics log", insertEntry, scope.Workspace, scope.Mode, entry.Conversions, entry.Erased)
+	return postgres.Exec(ctx, tx, insertEntry, scope.Workspace, scope.Mode, entry.Conversions, entry.Erased)
 }
 
 // erasedOwners finds the erased participants among $3: all if the workspace was erased.
@@ -133,7 +133,7 @@ func Erased(
 		ID              affiliate.ParticipantID
 		WorkspaceErased bool
 	}
-	owners, err := postgres.List[owner](ctx, tx, "find erased participants", erasedOwners, scope.Workspace, scope.Mode, ids)
+	owners, err := postgres.List[owner](ctx, tx, erasedOwners, scope.Workspace, scope.Mode, ids)
 	erased = make(map[affiliate.ParticipantID]bool, len(owners))
 	for _, o := range owners {
 		erased[o.ID], workspace = true, o.WorkspaceErased

@@ -72,7 +72,7 @@ func (r *Reader) Days(
 		Currency string
 		Quarters analytics.Quarters
 	}
-	sums, err := postgres.List[daySum](ctx, r.tx, "read analytics", selectDays, targetArgs(mode, targets, analytics.Total, first, last))
+	sums, err := postgres.List[daySum](ctx, r.tx, selectDays, targetArgs(mode, targets, analytics.Total, first, last))
 	for _, s := range sums {
 		add(s.Day, s.Currency, s.Quarters)
 	}
@@ -193,7 +193,7 @@ func (g *groups[K]) read(
 	if batch.Len() == 0 {
 		return nil
 	}
-	return postgres.Send(ctx, tx, "read analytics", batch)
+	return postgres.Send(ctx, tx, batch)
 }
 
 const (
@@ -204,7 +204,7 @@ const (
 
 // Programs returns all programmes of a workspace and mode.
 func Programs(ctx context.Context, db *postgres.DB, scope affiliate.Scope) ([]analytics.Program, error) {
-	return postgres.List[analytics.Program](ctx, db, "read programmes", selectPrograms, scope.Workspace, scope.Mode)
+	return postgres.List[analytics.Program](ctx, db, selectPrograms, scope.Workspace, scope.Mode)
 }
 
 // Program returns a programme. Errors: NOT_FOUND.
@@ -244,7 +244,7 @@ const selectParticipations = `
 
 // Participations returns the participants of a partner.
 func Participations(ctx context.Context, db *postgres.DB, partner affiliate.UserID, mode affiliate.Mode) ([]analytics.Participation, error) {
-	return postgres.List[analytics.Participation](ctx, db, "read participations", selectParticipations, partner, mode)
+	return postgres.List[analytics.Participation](ctx, db, selectParticipations, partner, mode)
 }
 
 // The labels of ids, each with one search in the primary key for each workspace.
@@ -267,7 +267,7 @@ func (r *Reader) Labels(
 		analytics.ByProgram: labelsOfPrograms, analytics.ByParticipant: labelsOfParticipants, analytics.ByLink: labelsOfLinks,
 	}
 	type row struct{ ID, Label string }
-	rows, err := postgres.List[row](ctx, r.tx, "read labels", statements[dimension], workspaces, mode, ids)
+	rows, err := postgres.List[row](ctx, r.tx, statements[dimension], workspaces, mode, ids)
 	labels := make(map[string]string, len(rows))
 	for _, row := range rows {
 		labels[row.ID] = row.Label

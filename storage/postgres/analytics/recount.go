@@ -16,7 +16,7 @@ import (
 // UseSnapshot gives the transaction one snapshot and long statements. It must be the
 // first statement. Conflicting changes repeat the transaction.
 func UseSnapshot(ctx context.Context, tx *postgres.Tx) error {
-	if err := postgres.Exec(ctx, tx, "use a snapshot", `set transaction isolation level repeatable read`); err != nil {
+	if err := postgres.Exec(ctx, tx, `set transaction isolation level repeatable read`); err != nil {
 		return err
 	}
 	return allowLongStatements(ctx, tx)
@@ -25,7 +25,7 @@ func UseSnapshot(ctx context.Context, tx *postgres.Tx) error {
 // allowLongStatements replaces the statement timeout of the transaction. The statements of a
 // recount read all conversions of a workspace, or all clicks of a day.
 func allowLongStatements(ctx context.Context, tx *postgres.Tx) error {
-	return postgres.Exec(ctx, tx, "allow long statements", `set local statement_timeout = '10min'`)
+	return postgres.Exec(ctx, tx, `set local statement_timeout = '10min'`)
 }
 
 var (
@@ -85,7 +85,7 @@ const selectWorkspaces = `select id from workspaces order by id`
 
 // Workspaces returns all workspaces.
 func Workspaces(ctx context.Context, db *postgres.DB) ([]affiliate.WorkspaceID, error) {
-	return postgres.Values[affiliate.WorkspaceID](ctx, db, "read workspaces", selectWorkspaces)
+	return postgres.Values[affiliate.WorkspaceID](ctx, db, selectWorkspaces)
 }
 
 // bounds returns the first instant of a span of days, and of the day after it.
@@ -98,7 +98,7 @@ func LogConversions(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope,
 		return err
 	}
 	from, end := bounds(first, last)
-	return postgres.Exec(ctx, tx, "add conversions to the analytics log", logDays, scope.Workspace, scope.Mode, from, end)
+	return postgres.Exec(ctx, tx, logDays, scope.Workspace, scope.Mode, from, end)
 }
 
 // DeleteDay deletes all sums and values of a day.
@@ -110,7 +110,7 @@ func DeleteDay(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, day 
 	for _, sql := range []string{deleteDayOfOwners, deleteDayOfPrograms} {
 		batch.Queue(sql, scope.Workspace, scope.Mode, day.Time())
 	}
-	return postgres.Send(ctx, tx, "delete a day of the analytics", batch)
+	return postgres.Send(ctx, tx, batch)
 }
 
 // CountedOfDay returns the conversions of a day as they are part of the sums.
@@ -120,7 +120,7 @@ func CountedOfDay(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, d
 		IsFirst bool
 	}
 	first, end := bounds(day, day)
-	rows, err := postgres.List[row](ctx, tx, "read the counted conversions of a day", countedOfDay, scope.Workspace, scope.Mode, first, end)
+	rows, err := postgres.List[row](ctx, tx, countedOfDay, scope.Workspace, scope.Mode, first, end)
 	found := make([]analytics.Conversion, len(rows))
 	for i, r := range rows {
 		found[i] = r.Conversion
@@ -147,13 +147,13 @@ func DeleteCustomers(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope
 	for _, sql := range []string{deleteAllCustomers, deleteAllCohorts} {
 		batch.Queue(sql, scope.Workspace, scope.Mode)
 	}
-	return postgres.Send(ctx, tx, "delete customers of the analytics", batch)
+	return postgres.Send(ctx, tx, batch)
 }
 
 // eachPart calls fn with the rows of a query in parts of at most 20,000.
 func eachPart[T any](ctx context.Context, tx *postgres.Tx, read pgx.RowToFunc[T], fn func([]T) error, sql string, args ...any) error {
 	const what = "read for a new count"
-	if err := postgres.Exec(ctx, tx, what, `declare parts no scroll cursor for `+sql, args...); err != nil {
+	if err := postgres.Exec(ctx, tx, `declare parts no scroll cursor for `+sql, args...); err != nil {
 		return err
 	}
 	for {
@@ -164,7 +164,7 @@ func eachPart[T any](ctx context.Context, tx *postgres.Tx, read pgx.RowToFunc[T]
 			return fmt.Errorf("%s: %w", what, err)
 		}
 		if len(part) == 0 {
-			return postgres.Exec(ctx, tx, what, `close parts`)
+			return postgres.Exec(ctx, tx, `close parts`)
 		}
 		if err := fn(part); err != nil {
 			return err

@@ -149,12 +149,12 @@ func writeSums(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, sums
 		batch.Queue(deleteSums, args)
 		batch.Queue(deleteUnused, args)
 	}
-	return postgres.Send(ctx, tx, "store sums of the analytics", batch)
+	return postgres.Send(ctx, tx, batch)
 }
 
 // listSums returns the sums that a statement selects.
 func listSums(ctx context.Context, tx *postgres.Tx, what, sql string, args ...any) (analytics.Sums, error) {
-	rows, err := postgres.List[sumRow](ctx, tx, what, sql, args...)
+	rows, err := postgres.List[sumRow](ctx, tx, sql, args...)
 	sums := make(analytics.Sums, len(rows))
 	for i := range rows {
 		sums[rows[i].Key] = &rows[i].Quarters
@@ -204,7 +204,7 @@ func Values(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, of []an
 			return err
 		})
 	}
-	return kept, postgres.Send(ctx, tx, "read values of the analytics", batch)
+	return kept, postgres.Send(ctx, tx, batch)
 }
 
 // StoreValues stores the weights of values that are counted separately, and deletes other values.
@@ -222,7 +222,7 @@ func StoreValues(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, st
 	if len(rows) > 0 {
 		batch.Queue(storeValues, postgres.Arrays(scope, rows))
 	}
-	return postgres.Send(ctx, tx, "store values of the analytics", batch)
+	return postgres.Send(ctx, tx, batch)
 }
 
 func valueArgs(scope affiliate.Scope, values map[analytics.DayValues][]string) pgx.NamedArgs {

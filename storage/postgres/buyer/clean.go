@@ -70,10 +70,9 @@ const deleteResponses = `
 // those that are about conversions in the list of an erasure. It returns the last key; nil if
 // no response follows.
 func DeleteResponses(ctx context.Context, tx *postgres.Tx, e privacy.BuyerErasure, after privacy.StoredResponseKey, limit int) (*privacy.StoredResponseKey, error) {
-	rows, _ := tx.Query(ctx, deleteResponses, pgx.NamedArgs{
+	last, err := postgres.List[privacy.StoredResponseKey](ctx, tx, deleteResponses, pgx.NamedArgs{
 		"workspace": e.Workspace, "operation": e.ID, "mode": after.Mode, "method": after.Method, "key": after.Key, "most": limit,
 	})
-	last, err := pgx.CollectRows(rows, pgx.RowToStructByName[privacy.StoredResponseKey])
 	if err != nil {
 		return nil, err
 	}
@@ -95,8 +94,7 @@ const waitingEvents = `
 // WaitingEvents returns at most limit events of payment processors of a workspace that follow
 // the key after and that arrived up to e.Until().
 func WaitingEvents(ctx context.Context, tx *postgres.Tx, e privacy.BuyerErasure, after privacy.WaitingEventKey, limit int) ([]privacy.WaitingEvent, error) {
-	rows, _ := tx.Query(ctx, waitingEvents, e.Workspace, after.Connection, after.ID, limit, e.Until())
-	return pgx.CollectRows(rows, pgx.RowToStructByName[privacy.WaitingEvent])
+	return postgres.List[privacy.WaitingEvent](ctx, tx, waitingEvents, e.Workspace, after.Connection, after.ID, limit, e.Until())
 }
 
 // ErasedAliases returns those of the given texts that replace ids of conversions in the list
@@ -107,8 +105,7 @@ func ErasedAliases(ctx context.Context, tx *postgres.Tx, e privacy.BuyerErasure,
 		from conversion_aliases a
 		join buyer_erasure_sales s on s.workspace_id = $1 and s.operation_id = $2 and s.mode = $3 and s.conversion_id = a.conversion_id
 		where a.workspace_id = $1 and a.mode = $3 and a.id = any($4)`
-	rows, _ := tx.Query(ctx, read, e.Workspace, e.ID, mode, texts)
-	return pgx.CollectRows(rows, pgx.RowTo[string])
+	return postgres.Values[string](ctx, tx, read, e.Workspace, e.ID, mode, texts)
 }
 
 // Customers returns those of the given references that are in the list of an erasure.
@@ -116,8 +113,7 @@ func Customers(ctx context.Context, tx *postgres.Tx, e privacy.BuyerErasure, ref
 	const read = `
 		select u.ref from buyer_erasure_customers u
 		where u.workspace_id = $1 and u.operation_id = $2 and u.ref = any($3)`
-	rows, _ := tx.Query(ctx, read, e.Workspace, e.ID, refs)
-	return pgx.CollectRows(rows, pgx.RowTo[string])
+	return postgres.Values[string](ctx, tx, read, e.Workspace, e.ID, refs)
 }
 
 // EmptyEvent deletes the content of an event and its charge. The event is not applied any more.

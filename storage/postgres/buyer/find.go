@@ -69,11 +69,10 @@ func AddSalesOf(ctx context.Context, tx *postgres.Tx, e privacy.BuyerErasure, by
 	for _, statement := range statementsBy(by) {
 		var after affiliate.ConversionID
 		for {
-			rows, _ := tx.Query(ctx, statement, pgx.NamedArgs{
+			last, err := postgres.Values[affiliate.ConversionID](ctx, tx, statement, pgx.NamedArgs{
 				"workspace": e.Workspace, "operation": e.ID, "value": value, "after": after, "most": findBatch,
 				"until": e.Until(),
 			})
-			last, err := pgx.CollectRows(rows, pgx.RowTo[affiliate.ConversionID])
 			if err != nil {
 				return err
 			}
@@ -109,8 +108,7 @@ func AddSales(ctx context.Context, tx *postgres.Tx, e privacy.BuyerErasure, ids 
 		where c.workspace_id = $1 and c.mode in ('test', 'live') and c.id = any($3) and c.buyer_erased_at is null
 			and least(c.occurred_at, c.created_at) <= $4
 		on conflict (workspace_id, operation_id, conversion_id) do nothing`
-	_, err := tx.Exec(ctx, add, e.Workspace, e.ID, ids, e.Until())
-	return err
+	return postgres.Exec(ctx, tx, add, e.Workspace, e.ID, ids, e.Until())
 }
 
 // AddCustomers adds references of customers to the list of an erasure.
@@ -119,8 +117,7 @@ func AddCustomers(ctx context.Context, tx *postgres.Tx, e privacy.BuyerErasure, 
 		insert into buyer_erasure_customers (workspace_id, operation_id, ref)
 		select distinct $1::uuid, $2::uuid, t.ref from unnest($3::text[]) as t (ref)
 		on conflict (workspace_id, operation_id, ref) do nothing`
-	_, err := tx.Exec(ctx, add, e.Workspace, e.ID, refs)
-	return err
+	return postgres.Exec(ctx, tx, add, e.Workspace, e.ID, refs)
 }
 
 // FollowCustomers adds the conversions of at most limit customers in the list of an erasure,
@@ -134,8 +131,7 @@ func FollowCustomers(ctx context.Context, tx *postgres.Tx, e privacy.BuyerErasur
 	const mark = `
 		update buyer_erasure_customers set followed = true
 		where workspace_id = $1 and operation_id = $2 and ref = any($3)`
-	rows, _ := tx.Query(ctx, next, e.Workspace, e.ID, limit)
-	refs, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	refs, err := postgres.Values[string](ctx, tx, next, e.Workspace, e.ID, limit)
 	if err != nil || len(refs) == 0 {
 		return 0, err
 	}
@@ -161,8 +157,7 @@ func UnfollowedSales(ctx context.Context, tx *postgres.Tx, e privacy.BuyerErasur
 			limit $3
 		) as s
 		left join conversions c on c.workspace_id = $1 and c.mode = s.mode and c.id = s.conversion_id`
-	rows, _ := tx.Query(ctx, read, e.Workspace, e.ID, limit)
-	return pgx.CollectRows(rows, pgx.RowToStructByName[privacy.FoundSale])
+	return postgres.List[privacy.FoundSale](ctx, tx, read, e.Workspace, e.ID, limit)
 }
 
 // HasSales reports whether the list of an erasure has conversions, and whether some are not
@@ -183,8 +178,7 @@ func HasSales(ctx context.Context, tx *postgres.Tx, e privacy.BuyerErasure) (fou
 // UnfollowCustomers makes FollowCustomers return all customers in the list of an erasure again.
 func UnfollowCustomers(ctx context.Context, tx *postgres.Tx, e privacy.BuyerErasure) error {
 	const update = `update buyer_erasure_customers set followed = false where workspace_id = $1 and operation_id = $2 and followed`
-	_, err := tx.Exec(ctx, update, e.Workspace, e.ID)
-	return err
+	return postgres.Exec(ctx, tx, update, e.Workspace, e.ID)
 }
 
 // MarkFollowed stores that further conversions of these conversions were searched.
@@ -192,8 +186,7 @@ func MarkFollowed(ctx context.Context, tx *postgres.Tx, e privacy.BuyerErasure, 
 	const mark = `
 		update buyer_erasure_sales set followed = true
 		where workspace_id = $1 and operation_id = $2 and mode in ('test', 'live') and conversion_id = any($3)`
-	_, err := tx.Exec(ctx, mark, e.Workspace, e.ID, ids)
-	return err
+	return postgres.Exec(ctx, tx, mark, e.Workspace, e.ID, ids)
 }
 
 // searchSales reads conversions in the order of their ids.
@@ -215,15 +208,13 @@ const searchSales = `
 // SearchSales returns at most limit conversions of the workspace that follow the id after. It
 // is for erasures that compare digests with the identity.
 func SearchSales(ctx context.Context, tx *postgres.Tx, workspace affiliate.WorkspaceID, after affiliate.ConversionID, limit int) ([]privacy.SaleIDs, error) {
-	rows, _ := tx.Query(ctx, searchSales, workspace, after, limit)
-	return pgx.CollectRows(rows, pgx.RowToStructByName[privacy.SaleIDs])
+	return postgres.List[privacy.SaleIDs](ctx, tx, searchSales, workspace, after, limit)
 }
 
 // HasProcessorEvents reports whether events of payment processors of the workspace are stored.
-func HasProcessorEvents(ctx context.Context, tx *postgres.Tx, workspace affiliate.WorkspaceID) (has bool, err error) {
+func HasProcessorEvents(ctx context.Context, tx *postgres.Tx, workspace affiliate.WorkspaceID) (bool, error) {
 	const read = `select exists (select from processor_events e where e.workspace_id = $1 and e.mode in ('test', 'live'))`
-	err = tx.QueryRow(ctx, read, workspace).Scan(&has)
-	return has, err
+	return postgres.Value[bool](ctx, tx, read, workspace)
 }
 
 // ParkedSales returns the external transaction ids of the parked refunds of a workspace, in
@@ -232,8 +223,7 @@ func ParkedSales(ctx context.Context, tx *postgres.Tx, workspace affiliate.Works
 	const read = `
 		select distinct r.external_transaction_id from refunds r
 		where r.workspace_id = $1 and r.mode in ('test', 'live') and r.conversion_id is null`
-	rows, _ := tx.Query(ctx, read, workspace)
-	return pgx.CollectRows(rows, pgx.RowTo[string])
+	return postgres.Values[string](ctx, tx, read, workspace)
 }
 
 // DeleteUnknownSale deletes what is stored about a transaction whose sale is not recorded:

@@ -116,8 +116,7 @@ func InsertErasure(ctx context.Context, tx *postgres.Tx, e privacy.BuyerErasure)
 	const insert = `
 		insert into buyer_erasures (workspace_id, id, kind, identity, status, step, created_at, requested_at)
 		values ($1, $2, $3, $4, $5, $6, $7, $8)`
-	_, err := tx.Exec(ctx, insert, e.Workspace, e.ID, e.Identity.Kind, joinIdentity(e.Identity.Digests), e.Status, e.Progress.Step, e.CreatedAt, e.RequestedAt)
-	return err
+	return postgres.Exec(ctx, tx, insert, e.Workspace, e.ID, e.Identity.Kind, joinIdentity(e.Identity.Digests), e.Status, e.Progress.Step, e.CreatedAt, e.RequestedAt)
 }
 
 // takeOver moves the lists of the failed erasures with one of the fingerprints to a new
@@ -146,16 +145,14 @@ const takeOver = `
 // erasures may have erased a part of the data by which the rest can be found. fingerprints are
 // privacy.ErasureKeys.Fingerprints of the buyer.
 func TakeOver(ctx context.Context, tx *postgres.Tx, e privacy.BuyerErasure, fingerprints affiliate.Digests) error {
-	_, err := tx.Exec(ctx, takeOver, e.Workspace, e.ID, fingerprints)
-	return err
+	return postgres.Exec(ctx, tx, takeOver, e.Workspace, e.ID, fingerprints)
 }
 
 // Join stores that a request has joined a locked erasure: its time and identity, and the step that
 // follows.
 func Join(ctx context.Context, tx *postgres.Tx, e privacy.BuyerErasure) error {
 	const join = `update buyer_erasures set requested_at = $3, step = $4, position = $5, identity = $6 where workspace_id = $1 and id = $2`
-	_, err := tx.Exec(ctx, join, e.Workspace, e.ID, e.RequestedAt, e.Progress.Step, e.Progress.Position, joinIdentity(e.Identity.Digests))
-	return err
+	return postgres.Exec(ctx, tx, join, e.Workspace, e.ID, e.RequestedAt, e.Progress.Step, e.Progress.Position, joinIdentity(e.Identity.Digests))
 }
 
 // LockErasure locks an erasure until the transaction ends, so that no request joins it, and
@@ -177,8 +174,7 @@ func PutKey(ctx context.Context, tx *postgres.Tx, e privacy.BuyerErasure, key st
 		values ($1, $2, $3, $4, $5)
 		on conflict (workspace_id, key) do update set
 			operation_id = excluded.operation_id, fingerprint = excluded.fingerprint, expires_at = excluded.expires_at`
-	_, err := tx.Exec(ctx, put, e.Workspace, key, e.ID, fingerprint, expiresAt)
-	return err
+	return postgres.Exec(ctx, tx, put, e.Workspace, key, e.ID, fingerprint, expiresAt)
 }
 
 // Worker identifies one attempt of the job of an erasure.
@@ -222,8 +218,7 @@ func ReleaseErasure(ctx context.Context, db *postgres.DB, e privacy.BuyerErasure
 		update buyer_erasures set
 			lease_owner = null, lease_until = null, recovering = false, failures = failures + case when $4 then 1 else 0 end
 		where workspace_id = $1 and id = $2 and lease_owner = $3 and status = 'processing'`
-	_, err := db.Exec(ctx, release, e.Workspace, e.ID, worker, failed)
-	return err
+	return postgres.Exec(ctx, db, release, e.Workspace, e.ID, worker, failed)
 }
 
 // FinishErasure stores the final status of an erasure, and deletes the hash of the identity and,

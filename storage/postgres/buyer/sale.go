@@ -76,8 +76,7 @@ func LockSales(ctx context.Context, tx *postgres.Tx, e privacy.BuyerErasure, lim
 		Processor             *conversion.ProcessorIDs
 		Erased                bool
 	}
-	rows, _ = tx.Query(ctx, lockSales, e.Workspace, ids)
-	locked, err := pgx.CollectRows(rows, pgx.RowToStructByName[lockedSale])
+	locked, err := postgres.List[lockedSale](ctx, tx, lockSales, e.Workspace, ids)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -177,8 +176,7 @@ func TakenPseudonyms(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope
 	const read = `
 		select c.external_transaction_id from conversions c
 		where c.workspace_id = $1 and c.mode = $2 and c.external_transaction_id = any($3)`
-	rows, _ := tx.Query(ctx, read, scope.Workspace, scope.Mode, candidates)
-	return pgx.CollectRows(rows, pgx.RowTo[string])
+	return postgres.Values[string](ctx, tx, read, scope.Workspace, scope.Mode, candidates)
 }
 
 // redactedSignals is an expression that replaces the evidence in a list of fraud signals.

@@ -98,8 +98,7 @@ func setCheckLimits(ctx context.Context, tx pgx.Tx) error {
 	if deadline, ok := ctx.Deadline(); ok {
 		timeout = min(max(1, time.Until(deadline).Milliseconds()), math.MaxInt32)
 	}
-	_, err := tx.Exec(ctx, set, strconv.FormatInt(timeout, 10), checkMemory)
-	return err
+	return postgres.Exec(ctx, tx, set, strconv.FormatInt(timeout, 10), checkMemory)
 }
 
 // run counts the violations, and reads their descriptions from the same snapshot.
@@ -151,7 +150,7 @@ func StoreResults(ctx context.Context, db *postgres.DB, results []affiliate.Chec
 	for _, r := range results {
 		names, compared, violated = append(names, r.Name), append(compared, r.Compared), append(violated, r.Violated)
 	}
-	return postgres.Exec(ctx, db, "store the results of the consistency checks", store, names, compared, violated, at)
+	return postgres.Exec(ctx, db, store, names, compared, violated, at)
 }
 
 // Latest returns the latest result of each check of this binary, without the
@@ -165,5 +164,5 @@ func Latest(ctx context.Context, db *postgres.DB) ([]affiliate.LatestCheck, erro
 	for _, c := range checks {
 		names = append(names, c.name)
 	}
-	return postgres.List[affiliate.LatestCheck](ctx, db, "read the results of the consistency checks", read, append(names, clockCheck))
+	return postgres.List[affiliate.LatestCheck](ctx, db, read, append(names, clockCheck))
 }

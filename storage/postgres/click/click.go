@@ -277,7 +277,7 @@ func enqueueAwaited(ctx context.Context, tx *postgres.Tx, clicks []click.Click) 
 	for n := range clicks {
 		workspaces[n], ids[n] = pgUUID(clicks[n].Scope.Workspace.UUID), pgUUID(clicks[n].ID.UUID)
 	}
-	found, err := postgres.List[click.AwaitedClick](ctx, tx, "find awaited clicks", awaited, workspaces, ids)
+	found, err := postgres.List[click.AwaitedClick](ctx, tx, awaited, workspaces, ids)
 	if err != nil {
 		return err
 	}
@@ -306,8 +306,7 @@ func Resolve(ctx context.Context, db *postgres.DB, sources []click.Source) ([]cl
 	for n := range sources {
 		digests[n], codes[n] = sources[n].KeyDigest[:], sources[n].Code
 	}
-	rows, _ := db.Query(ctx, resolve, digests, codes)
-	targets, err := pgx.CollectRows(rows, pgx.RowToStructByName[click.Target])
+	targets, err := postgres.List[click.Target](ctx, db, resolve, digests, codes)
 	if err != nil {
 		return nil, fmt.Errorf("resolve clicks: %w", dataError(err))
 	}

@@ -104,8 +104,7 @@ func eraseClicks(ctx context.Context, tx *postgres.Tx, clicks []click.Click, era
 			keys.times = append(keys.times, pgtype.Timestamptz{Time: c.ClickedAt, Valid: true})
 		}
 	}
-	_, err := tx.Exec(ctx, eraseStoredClicks, keys.workspaces, keys.ids, keys.times)
-	return err
+	return postgres.Exec(ctx, tx, eraseStoredClicks, keys.workspaces, keys.ids, keys.times)
 }
 
 // logConversionsOfClicks makes the analytics count all conversions of clicks again.
@@ -136,7 +135,7 @@ func EraseOfBuyers(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, 
 	}
 	postgres.QueueClickLogs(batch, map[affiliate.Scope]*analytics.ClickLog{scope: log})
 	batch.Queue(logConversionsOfClicks, scope.Workspace, scope.Mode, ids)
-	return postgres.Send(ctx, tx, "erase clicks of buyers", batch)
+	return postgres.Send(ctx, tx, batch)
 }
 
 // lockCounted locks a click and returns what the analytics have counted.

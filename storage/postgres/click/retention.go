@@ -137,8 +137,7 @@ func clickDays(ctx context.Context, db *postgres.DB) ([]time.Time, error) {
 		join pg_class c on c.oid = i.inhrelid
 		where i.inhparent = 'clicks'::regclass and c.relname ~ '^clicks_[0-9]{8}$'
 		order by day`
-	rows, _ := db.Query(ctx, query)
-	return pgx.CollectRows(rows, pgx.RowTo[time.Time])
+	return postgres.Values[time.Time](ctx, db, query)
 }
 
 // Roll replaces old clicks by the daily sums in click_days. A click is old if its day

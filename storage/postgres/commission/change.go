@@ -169,7 +169,7 @@ func send(ctx context.Context, tx *postgres.Tx, batch *pgx.Batch) error {
 	if batch.Len() == 0 {
 		return nil
 	}
-	return postgres.Send(ctx, tx, "store commission changes", batch)
+	return postgres.Send(ctx, tx, batch)
 }
 
 // commissionCounts collects the changes that a transaction makes to the counters in

@@ -99,7 +99,7 @@ func TryLock(
 	ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.CommissionID,
 ) (commission.Locked, error) {
 	found, err := postgres.List[commission.Locked](
-		ctx, tx, "lock commissions", LockSQL+` skip locked`, scope.Workspace, scope.Mode, []affiliate.CommissionID{id})
+		ctx, tx, LockSQL+` skip locked`, scope.Workspace, scope.Mode, []affiliate.CommissionID{id})
 	return FirstLocked(found, err, program)
 }
 
@@ -119,7 +119,7 @@ func FirstLocked(found []commission.Locked, err error, program affiliate.Program
 // its commissions in one call, or in several calls with ascending ids, so that two
 // transactions cannot deadlock. The result leaves out ids that do not exist.
 func Lock(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, ids []affiliate.CommissionID) ([]commission.Locked, error) {
-	return postgres.List[commission.Locked](ctx, tx, "lock commissions", LockSQL, scope.Workspace, scope.Mode, ids)
+	return postgres.List[commission.Locked](ctx, tx, LockSQL, scope.Workspace, scope.Mode, ids)
 }
 
 // selectDue reads one page of the commissions of all workspaces that are due for
@@ -144,5 +144,5 @@ const selectDue = `
 // the commission in after, or with the first commission if after is zero. Due
 // locks nothing, so the caller must lock each commission and check it again.
 func Due(ctx context.Context, db *postgres.DB, now time.Time, after commission.DueCommission, limit int) ([]commission.DueCommission, error) {
-	return postgres.List[commission.DueCommission](ctx, db, "due commissions", selectDue, postgres.PlanForArgs, now, after.AutoApproveAt, after.ID, limit)
+	return postgres.List[commission.DueCommission](ctx, db, selectDue, postgres.PlanForArgs, now, after.AutoApproveAt, after.ID, limit)
 }

@@ -288,6 +288,5 @@ func commissionGroups(ctx context.Context, tx pgx.Tx, scope affiliate.Scope, fil
 		}
 		sql, args = groupsSQL(countedConditions(scope, filter), spans)
 	}
-	rows, _ := tx.Query(ctx, sql, append([]any{postgres.PlanForArgs}, args...)...)
-	return pgx.CollectRows(rows, pgx.RowToStructByName[commission.Group])
+	return postgres.List[commission.Group](ctx, tx, sql, append([]any{postgres.PlanForArgs}, args...)...)
 }

@@ -153,10 +153,9 @@ func searchCommissions(
 
 // countFound counts the results of a search. It stops at affiliate.MaxSearchTotal + 1.
 // This number means that there are more than affiliate.MaxSearchTotal results.
-func countFound(ctx context.Context, tx pgx.Tx, where postgres.Conditions) (total int64, err error) {
+func countFound(ctx context.Context, tx pgx.Tx, where postgres.Conditions) (int64, error) {
 	args := append([]any{postgres.PlanForArgs}, where.Args...)
-	err = tx.QueryRow(ctx, TotalSQL(where, affiliate.MaxSearchTotal), args...).Scan(&total)
-	return total, err
+	return postgres.Value[int64](ctx, tx, TotalSQL(where, affiliate.MaxSearchTotal), args...)
 }
 
 // TotalSQL returns the statement that counts commissions with CountUpTo.
@@ -168,8 +167,7 @@ func readCommissions(
 	ctx context.Context, tx pgx.Tx, where postgres.Conditions, order commission.Order, size int, offset int64,
 ) ([]commission.Item, error) {
 	args := append([]any{postgres.PlanForArgs}, where.Args...)
-	rows, _ := tx.Query(ctx, commissionPageSQL(where, order), append(args, size, offset)...)
-	return pgx.CollectRows(rows, pgx.RowToStructByName[commission.Item])
+	return postgres.List[commission.Item](ctx, tx, commissionPageSQL(where, order), append(args, size, offset)...)
 }
 
 // commissionPageSQL returns the statement for a page. The arguments of the statement are
@@ -277,7 +275,7 @@ func searchPartners(ctx context.Context, db postgres.Queryer, scope affiliate.Sc
 		find += " union " + byEmail
 	}
 	find += fmt.Sprintf(" limit %d", maxSearchPartners+1)
-	return postgres.Values[affiliate.ParticipantID](ctx, db, "search partners", find, postgres.PlanForArgs, scope.Workspace, scope.Mode, pattern)
+	return postgres.Values[affiliate.ParticipantID](ctx, db, find, postgres.PlanForArgs, scope.Workspace, scope.Mode, pattern)
 }
 
 // SelectPendingOf reads a participant's next pending commissions, oldest first. If

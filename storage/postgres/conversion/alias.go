@@ -143,5 +143,5 @@ func AddAliases(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, con
 	batch.Queue(lock, scope.Workspace, scope.Mode, conversion)
 	batch.Queue(insert, scope.Workspace, scope.Mode, conversion, aliases, key.ProcessorIDs(scope, aliases))
 	batch.Queue(update, scope.Workspace, scope.Mode, conversion, encoded)
-	return postgres.Send(ctx, tx, "add aliases of a conversion", batch)
+	return postgres.Send(ctx, tx, batch)
 }

@@ -175,7 +175,7 @@ func FindEarner(ctx context.Context, db *postgres.DB, scope affiliate.Scope, pro
 		from participants t
 		join programs p on p.workspace_id = t.workspace_id and p.id = t.program_id and p.mode = t.mode
 		where t.workspace_id = $1 and t.mode = $2 and t.program_id = $3 and t.id = $4`
-	earners, err := postgres.List[attribution.Earner](ctx, db, "read a participant", find, scope.Workspace, scope.Mode, program, participant)
+	earners, err := postgres.List[attribution.Earner](ctx, db, find, scope.Workspace, scope.Mode, program, participant)
 	if err != nil || len(earners) == 0 {
 		return nil, err
 	}
@@ -192,16 +192,14 @@ func WaitingConversions(ctx context.Context, db *postgres.DB, workspace affiliat
 		where a.workspace_id = $1 and a.click_id = $2
 		order by a.conversion_id
 		limit $3`
-	rows, _ := db.Query(ctx, read, workspace, click, limit)
-	return pgx.CollectRows(rows, pgx.RowToStructByName[conversion.StoredConversion])
+	return postgres.List[conversion.StoredConversion](ctx, db, read, workspace, click, limit)
 }
 
 const deleteAwaitedClick = `delete from awaited_clicks where workspace_id = $1 and mode = $2 and conversion_id = $3 and click_id = $4`
 
 // StopAwaiting makes a conversion stop waiting for its click. It changes nothing else.
 func StopAwaiting(ctx context.Context, tx *postgres.Tx, c conversion.Conversion) error {
-	_, err := tx.Exec(ctx, deleteAwaitedClick, c.Workspace, c.Mode, c.ID, c.Click)
-	return err
+	return postgres.Exec(ctx, tx, deleteAwaitedClick, c.Workspace, c.Mode, c.ID, c.Click)
 }
 
 // selectStoredAwaited returns those of the given awaited clicks that are stored. For
@@ -228,8 +226,7 @@ func ArrivedClicks(ctx context.Context, db *postgres.DB, cursor click.AwaitedCli
 		where (workspace_id, click_id) > ($1, $2)
 		order by workspace_id, click_id
 		limit $3`
-	rows, _ := db.Query(ctx, page, cursor.Workspace, cursor.Click, limit)
-	awaited, err := pgx.CollectRows(rows, pgx.RowToStructByName[click.AwaitedClick])
+	awaited, err := postgres.List[click.AwaitedClick](ctx, db, page, cursor.Workspace, cursor.Click, limit)
 	if err != nil || len(awaited) == 0 {
 		return nil, next, err
 	}
@@ -241,8 +238,7 @@ func ArrivedClicks(ctx context.Context, db *postgres.DB, cursor click.AwaitedCli
 		workspaces[i], clicks[i] = a.Workspace.UUID, a.Click.UUID
 		times[i], _ = a.Click.Time()
 	}
-	rows, _ = db.Query(ctx, selectStoredAwaited, workspaces, clicks, times)
-	arrived, err = pgx.CollectRows(rows, pgx.RowToStructByName[click.AwaitedClick])
+	arrived, err = postgres.List[click.AwaitedClick](ctx, db, selectStoredAwaited, workspaces, clicks, times)
 	return arrived, next, err
 }
 

@@ -112,7 +112,7 @@ func readInputs(ctx context.Context, tx *postgres.Tx, batch []*Report) error {
 	facts := &pgx.Batch{}
 	queueDuplicates(facts, batch)
 	queueFacts(facts, all...)
-	return postgres.Send(ctx, tx, "read facts for decisions", facts)
+	return postgres.Send(ctx, tx, facts)
 }
 
 // selectDuplicates returns the conversion ids of the given reports whose external id is
@@ -178,7 +178,7 @@ func InsertReports(ctx context.Context, tx *postgres.Tx, all []*Report) error {
 	}
 	queueErasedSales(tx, statements, batch)
 	queueForReports(statements, selectParkedFor, batch, func(r *Report) { refunded[r.Conversion.ID] = true })
-	if err := postgres.Send(ctx, tx, "insert conversions", statements); err != nil {
+	if err := postgres.Send(ctx, tx, statements); err != nil {
 		return err
 	}
 	for _, r := range batch {
@@ -192,7 +192,7 @@ func InsertReports(ctx context.Context, tx *postgres.Tx, all []*Report) error {
 			var early []conversion.Refund
 			refunds := &pgx.Batch{}
 			queueParked(refunds, c.Scope, c.ExternalTransactionID, conversion.RefundID{}, &early)
-			if err := postgres.Send(ctx, tx, "read parked refunds", refunds); err != nil {
+			if err := postgres.Send(ctx, tx, refunds); err != nil {
 				return err
 			}
 			r.refunds.ApplyParked(early...)
@@ -273,7 +273,7 @@ func FinishReports(ctx context.Context, tx *postgres.Tx, all []*Report) error {
 		postgres.QueueResponse(batch, r.Conversion.Scope, r.Key, r.Response)
 	}
 	commissions.QueueChanges(batch, changes...)
-	if err := postgres.Send(ctx, tx, "write conversion outcomes", batch); err != nil {
+	if err := postgres.Send(ctx, tx, batch); err != nil {
 		return err
 	}
 	return tx.Enqueue(ctx, jobs...)

@@ -56,7 +56,7 @@ func queueCustomerLocks(batch *pgx.Batch, all []*signals) {
 // KnownCustomer returns which of several references of one customer is stored. If two are, it
 // returns the older one. It returns an empty text if the customer is new.
 func KnownCustomer(ctx context.Context, db *postgres.DB, scope affiliate.Scope, refs []string) (ref string, err error) {
-	found, err := postgres.Values[string](ctx, db, "find a customer", selectKnownCustomer, scope.Workspace, scope.Mode, refs)
+	found, err := postgres.Values[string](ctx, db, selectKnownCustomer, scope.Workspace, scope.Mode, refs)
 	if len(found) > 0 {
 		ref = found[0]
 	}
@@ -82,7 +82,7 @@ func LabelCustomer(
 	ctx context.Context, db *postgres.DB, scope affiliate.Scope, refs []string, label affiliate.Change[string],
 ) (conversion.Customer, error) {
 	found, err := postgres.List[conversion.Customer](
-		ctx, db, "label a customer", labelCustomer, scope.Workspace, scope.Mode, refs, label.Given, label.Value)
+		ctx, db, labelCustomer, scope.Workspace, scope.Mode, refs, label.Given, label.Value)
 	if err != nil {
 		return conversion.Customer{}, err
 	}
@@ -197,9 +197,8 @@ func LockSignals(ctx context.Context, tx *postgres.Tx, c conversion.Conversion, 
 // of a decision. The transaction must have called LockSignals.
 func BindCustomer(ctx context.Context, tx *postgres.Tx, c conversion.Conversion, in attribution.Inputs, d attribution.Decision) error {
 	binding := newBinding(c, in, d)
-	_, err := tx.Exec(ctx, bindCustomer, c.Workspace, c.Mode, c.CustomerRef, binding.Program, binding.Participant, nil,
+	return postgres.Exec(ctx, tx, bindCustomer, c.Workspace, c.Mode, c.CustomerRef, binding.Program, binding.Participant, nil,
 		binding.BoundAt, binding.SignalAt, binding.WindowEndsAt)
-	return err
 }
 
 // newBinding returns the binding of a customer to the participant of a decision.

@@ -55,7 +55,7 @@ func ListDecisions(
 	}
 	where := decisionConditions(scope, filter)
 	pageSQL, countSQL := decisionListSQL(where)
-	return postgres.Page[attribution.DecisionRecord](ctx, db, "decisions", where, page, pageSQL, countSQL)
+	return postgres.Page[attribution.DecisionRecord](ctx, db, where, page, pageSQL, countSQL)
 }
 
 // decisionConditions returns the conditions for the rows of attribution_decisions d

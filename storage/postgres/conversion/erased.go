@@ -104,7 +104,7 @@ func findErasedSale(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope,
 		join conversions c on c.workspace_id = v.workspace_id and c.mode = v.mode and c.id = v.subject_id
 		where v.workspace_id = $1 and v.mode = $2 and v.kind = $3 and v.digest = any($4)`
 	digests := tx.ErasureKeys().Digests(scope, privacy.ErasedTransactionID, external)
-	found, err := postgres.Values[string](ctx, tx, "find an erased sale", find, scope.Workspace, scope.Mode, privacy.ErasedTransactionID, digests)
+	found, err := postgres.Values[string](ctx, tx, find, scope.Workspace, scope.Mode, privacy.ErasedTransactionID, digests)
 	if len(found) > 0 {
 		pseudonym = found[0]
 	}
@@ -146,5 +146,5 @@ func eraseNewRefund(ctx context.Context, tx *postgres.Tx, refund conversion.Refu
 	digest := tx.ErasureKeys().First().Digest(scope, privacy.ErasedRefundID, refund.ExternalRefundID)
 	QueueErasedValue(batch, scope, privacy.ErasedValue{Kind: privacy.ErasedRefundID, Digest: digest}, conversion)
 	batch.Queue(update, scope.Workspace, scope.Mode, refund.ID, privacy.ErasedRefundPseudonym(pseudonym, refund.ID), pseudonym)
-	return postgres.Send(ctx, tx, "erase the id of a refund", batch)
+	return postgres.Send(ctx, tx, batch)
 }

@@ -107,7 +107,7 @@ func ChargeIDs(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, ids 
 		union
 		select d.id from charges c
 		join processor_disputes d on d.workspace_id = $1 and d.mode = $2 and d.charge_id = c.id`
-	return postgres.Values[string](ctx, tx, "read the ids of charges", read, scope.Workspace, scope.Mode, ids)
+	return postgres.Values[string](ctx, tx, read, scope.Workspace, scope.Mode, ids)
 }
 
 // ErasedCharge returns the charge as it is stored, with replaced ids after an erasure.
@@ -183,5 +183,5 @@ func EraseCharge(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, ch
 	}
 	batch := &pgx.Batch{}
 	QueueErasedProcessorIDs(batch, scope, erased)
-	return postgres.Send(ctx, tx, "erase the ids of a charge", batch)
+	return postgres.Send(ctx, tx, batch)
 }

@@ -297,7 +297,7 @@ func emailFacts(c conversion.Conversion, earner attribution.Earner) fraud.Facts 
 func readFacts(ctx context.Context, tx pgx.Tx, all ...*signals) error {
 	batch := &pgx.Batch{}
 	queueFacts(batch, all...)
-	return postgres.Send(ctx, tx, "read facts for decisions", batch)
+	return postgres.Send(ctx, tx, batch)
 }
 
 // queueFacts queues the statements that read fraud facts and exchange rates.

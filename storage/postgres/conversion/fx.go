@@ -127,6 +127,5 @@ func putRates(ctx context.Context, tx *postgres.Tx, rates []attribution.FXRate, 
 		bases, quotes = append(bases, r.Base), append(quotes, r.Quote)
 		dates, values = append(dates, r.Date), append(values, r.Rate)
 	}
-	rows, _ := tx.Query(ctx, upsertRates, at, bases, quotes, dates, values)
-	return pgx.CollectRows(rows, pgx.RowTo[bool])
+	return postgres.Values[bool](ctx, tx, upsertRates, at, bases, quotes, dates, values)
 }

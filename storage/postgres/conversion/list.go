@@ -82,7 +82,7 @@ func List(
 	}
 	where := conversionConditions(scope, filter)
 	pageSQL, countSQL := conversionListSQL(where)
-	rows, total, err := postgres.Page[conversionItemRow](ctx, db, "conversions", where, page, pageSQL, countSQL)
+	rows, total, err := postgres.Page[conversionItemRow](ctx, db, where, page, pageSQL, countSQL)
 	items := make([]conversion.Item, len(rows))
 	for i, row := range rows {
 		items[i] = row.item()

@@ -69,7 +69,7 @@ func LockAttribution(
 	postgres.QueueFirst(batch, &a.Assignee, findParticipant, scope.Workspace, scope.Mode, participant)
 	var commissions []affiliate.CommissionID
 	postgres.QueueValues(batch, &commissions, findActiveCommission, scope.Workspace, scope.Mode, id)
-	if err := postgres.Send(ctx, tx, "lock attribution", batch); err != nil {
+	if err := postgres.Send(ctx, tx, batch); err != nil {
 		return a, err
 	}
 	locked, err := payouts.LockCommissions(ctx, tx, scope, commissions)
@@ -94,7 +94,7 @@ func readCustomerAndRates(ctx context.Context, tx *postgres.Tx, a *conversion.Lo
 		a.Customer = queueCustomerReads(batch, a.Scope, *a.CustomerRef)
 		queuePaymentsBefore(batch, a.Conversion, a.Customer)
 	}
-	if err := postgres.Send(ctx, tx, "read customer and rates", batch); err != nil {
+	if err := postgres.Send(ctx, tx, batch); err != nil {
 		return err
 	}
 	a.Rates = found.Rates
@@ -128,7 +128,7 @@ func ApplyReattribution(ctx context.Context, tx *postgres.Tx, r conversion.Reatt
 		queueRecount(batch, c.Scope, *c.CustomerRef, r.Recount)
 	}
 	counters.Queue(batch, r.Deltas...)
-	if err := postgres.Send(ctx, tx, "apply reattribution", batch); err != nil {
+	if err := postgres.Send(ctx, tx, batch); err != nil {
 		return err
 	}
 	if err := payouts.UpdatePayouts(ctx, tx, r.Changes); err != nil {
@@ -176,7 +176,7 @@ func ApplyLateAttribution(ctx context.Context, tx *postgres.Tx, l conversion.Lat
 	batch.Queue(deleteAwaitedClick, c.Workspace, c.Mode, c.ID, c.Click)
 	queueOutcomes(batch, outcome{signals{conversion: c, inputs: l.Inputs}, d, l.NewCommission})
 	commissions.QueueChanges(batch, l.Changes...)
-	if err := postgres.Send(ctx, tx, "apply late attribution", batch); err != nil {
+	if err := postgres.Send(ctx, tx, batch); err != nil {
 		return err
 	}
 	if !d.Attributed {

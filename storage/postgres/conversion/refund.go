@@ -92,7 +92,7 @@ func LockRefunded(
 	}
 	queueParked(batch, scope, external, newRefund, &parked)
 	queueInForce(batch, scope, external, &decision, &commissions)
-	if err := postgres.Send(ctx, tx, "lock the refunded conversion", batch); err != nil || stored == nil {
+	if err := postgres.Send(ctx, tx, batch); err != nil || stored == nil {
 		return nil, err
 	}
 	sale := &conversion.LockedSale{StoredConversion: *stored, Parked: parked}
@@ -207,7 +207,7 @@ func SalesWithParkedRefunds(
 		conversion.ParkedSale
 		Known bool
 	}
-	page, err := postgres.List[parkedRow](ctx, db, "read parked refunds", pageParked, after.Workspace, after.Mode, after.ExternalTransactionID, limit)
+	page, err := postgres.List[parkedRow](ctx, db, pageParked, after.Workspace, after.Mode, after.ExternalTransactionID, limit)
 	if err != nil {
 		return nil, next, err
 	}

@@ -74,7 +74,7 @@ func LockSale(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, id af
 	batch.Queue(reportedRefunds, scope.Workspace, scope.Mode, id).QueryRow(func(row pgx.Row) error { return row.Scan(&sale.Reversals.ReportedCents) })
 	postgres.QueueList(batch, &sale.Reversals.Charges, reversedCharges, scope.Workspace, scope.Mode, id)
 	queueInForce(batch, scope, sale.ExternalTransactionID, &decision, &commissions)
-	if err := postgres.Send(ctx, tx, "read a reversed conversion", batch); err != nil {
+	if err := postgres.Send(ctx, tx, batch); err != nil {
 		return sale, err
 	}
 	if err := completeSale(ctx, tx, &sale, decision, commissions); err != nil || sale.Commission == nil {
@@ -84,7 +84,7 @@ func LockSale(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, id af
 		// If the refund has failed, the commission may have been paid in the meantime.
 		const payoutStatus = `select p.status from payouts p where p.workspace_id = $1 and p.mode = $2 and p.id = $3`
 		c.PayoutStatus, err = postgres.Value[payout.Status](
-			ctx, tx, "read the payout of commission "+c.ID.String(), payoutStatus, scope.Workspace, scope.Mode, c.Payout)
+			ctx, tx, payoutStatus, scope.Workspace, scope.Mode, c.Payout)
 	}
 	return sale, err
 }
@@ -109,7 +109,7 @@ func LockDisputedSale(ctx context.Context, tx *postgres.Tx, report conversion.Re
 		return sale, notFound
 	}
 	stored, err := postgres.List[conversion.StoredConversion](
-		ctx, tx, "lock a disputed conversion", lockConversion, scope.Workspace, scope.Mode, found.Conversion)
+		ctx, tx, lockConversion, scope.Workspace, scope.Mode, found.Conversion)
 	if err != nil {
 		return sale, err
 	}
@@ -165,7 +165,7 @@ func PutReportedDispute(ctx context.Context, tx *postgres.Tx, sale conversion.Sa
 	batch.Queue(putCharge, scope.Workspace, scope.Mode, charge, paid.Currency, paid.Cents, sale.ID, at)
 	batch.Queue(putDispute, scope.Workspace, scope.Mode, id, charge, dispute.Status, dispute.AmountCents, at).
 		Exec(postgres.IfNone(affiliate.Refuse(affiliate.ReasonDisputeDuplicate)))
-	return postgres.Send(ctx, tx, "store a reported dispute", batch)
+	return postgres.Send(ctx, tx, batch)
 }
 
 // ApplyReversal stores a reversal or refunds of a locked sale and everything that follows from it.
@@ -176,7 +176,7 @@ func ApplyReversal(ctx context.Context, tx *postgres.Tx, r conversion.Reversal) 
 	batch := &pgx.Batch{}
 	queueReversal(batch, r.Conversion, r.Refunds, r.Deltas)
 	commissions.QueueChanges(batch, r.Changes...)
-	if err := postgres.Send(ctx, tx, "apply a reversal", batch); err != nil {
+	if err := postgres.Send(ctx, tx, batch); err != nil {
 		return err
 	}
 	events := r.Events

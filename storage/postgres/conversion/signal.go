@@ -62,7 +62,7 @@ func lockSignals(ctx context.Context, tx *postgres.Tx, all ...*signals) error {
 			queuePromoCode(batch, s.conversion, &s.inputs)
 		}
 	}
-	return postgres.Send(ctx, tx, "lock customers and promo codes", batch)
+	return postgres.Send(ctx, tx, batch)
 }
 
 // queuePromoCode queues the statement that reads the promo code of a conversion.
@@ -95,7 +95,7 @@ func ReadSignals(ctx context.Context, db *postgres.DB, c conversion.Conversion, 
 		if c.PromoCode != nil {
 			queuePromoCode(batch, c, &result.inputs)
 		}
-		if err := postgres.Send(ctx, tx, "read customers and promo codes", batch); err != nil {
+		if err := postgres.Send(ctx, tx, batch); err != nil {
 			return err
 		}
 		return readFacts(ctx, tx, &result)

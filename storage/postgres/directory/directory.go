@@ -27,9 +27,7 @@ import (
 // The caller must get the number before it reads the data for the write. Otherwise
 // older data could get a higher number than newer data.
 func Version(ctx context.Context, db *postgres.DB) (int64, error) {
-	var version int64
-	err := db.QueryRow(ctx, `select nextval('directory_version')`).Scan(&version)
-	return version, err
+	return postgres.Value[int64](ctx, db, `select nextval('directory_version')`)
 }
 
 // These two parts of a statement enclose a subquery that selects a page of keys. Only the

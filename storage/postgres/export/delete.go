@@ -97,13 +97,11 @@ func dropOrRestart(ctx context.Context, tx *postgres.Tx, lock string, args ...an
 			returning e.workspace_id as workspace, e.id as export`
 		deleteChunks = `delete from export_chunks where export_id = $1`
 	)
-	rows, _ := tx.Query(ctx, lock, args...)
-	ids, err := pgx.CollectRows(rows, pgx.RowTo[privacy.ExportID])
+	ids, err := postgres.Values[privacy.ExportID](ctx, tx, lock, args...)
 	if err != nil {
 		return err
 	}
-	rows, _ = tx.Query(ctx, restart, ids, uuid.Nil, privacy.ExportProgress{})
-	restarted, err := pgx.CollectRows(rows, pgx.RowToStructByName[privacy.BuildExport])
+	restarted, err := postgres.List[privacy.BuildExport](ctx, tx, restart, ids, uuid.Nil, privacy.ExportProgress{})
 	if err != nil {
 		return err
 	}
@@ -121,8 +119,7 @@ func dropOrRestart(ctx context.Context, tx *postgres.Tx, lock string, args ...an
 
 // drop deletes the exports whose ids a statement returns and locks.
 func drop(ctx context.Context, tx *postgres.Tx, lock string, args ...any) error {
-	rows, _ := tx.Query(ctx, lock, args...)
-	ids, err := pgx.CollectRows(rows, pgx.RowTo[privacy.ExportID])
+	ids, err := postgres.Values[privacy.ExportID](ctx, tx, lock, args...)
 	if err != nil {
 		return err
 	}
@@ -168,8 +165,7 @@ func dropOld(ctx context.Context, db *postgres.DB, lock string, at time.Time, li
 	for dropped < int64(limit) {
 		var found, complete bool
 		err := db.InTx(ctx, func(tx *postgres.Tx) error {
-			rows, _ := tx.Query(ctx, lock, at)
-			ids, err := pgx.CollectRows(rows, pgx.RowTo[privacy.ExportID])
+			ids, err := postgres.Values[privacy.ExportID](ctx, tx, lock, at)
 			if found = len(ids) > 0; err != nil || !found {
 				return err
 			}

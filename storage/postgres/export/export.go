@@ -53,8 +53,7 @@ func InsertExport(ctx context.Context, tx *postgres.Tx, e privacy.Export) (inser
 // and stores e.Queued.
 func TakeExport(ctx context.Context, tx *postgres.Tx, e privacy.Export) error {
 	const take = `update exports set lease = $3, lease_until = $4, queued = $5 where subject_id = $1 and id = $2`
-	_, err := tx.Exec(ctx, take, e.SubjectID, e.ID, e.Lease, e.LeaseUntil, e.Queued)
-	return err
+	return postgres.Exec(ctx, tx, take, e.SubjectID, e.ID, e.Lease, e.LeaseUntil, e.Queued)
 }
 
 // SaveProgress stores pieces of a bundle and the progress. It also extends the lease.
@@ -90,15 +89,13 @@ func CompleteExport(ctx context.Context, tx *postgres.Tx, e privacy.Export) (com
 // InsertToken stores a token of an export.
 func InsertToken(ctx context.Context, tx *postgres.Tx, token privacy.ExportToken, digest [sha256.Size]byte) error {
 	const insert = `insert into export_tokens (digest, export_id, created_at, expires_at) values ($1, $2, $3, $4)`
-	_, err := tx.Exec(ctx, insert, digest[:], token.Export, token.CreatedAt, token.ExpiresAt)
-	return err
+	return postgres.Exec(ctx, tx, insert, digest[:], token.Export, token.CreatedAt, token.ExpiresAt)
 }
 
 // AddRecipient adds a member to whom the link is mailed when the bundle is complete.
 func AddRecipient(ctx context.Context, tx *postgres.Tx, id privacy.ExportID, user affiliate.UserID, at time.Time) error {
 	const insert = `insert into export_recipients (export_id, user_id, requested_at) values ($1, $2, $3) on conflict do nothing`
-	_, err := tx.Exec(ctx, insert, id, user, at)
-	return err
+	return postgres.Exec(ctx, tx, insert, id, user, at)
 }
 
 // Recipients returns the members to whom the link of an export is mailed. A user who has left
@@ -111,8 +108,7 @@ func Recipients(ctx context.Context, tx *postgres.Tx, e privacy.Export) ([]priva
 		join users u on u.id = r.user_id
 		where r.export_id = $1 and u.erased_at is null
 		order by u.id`
-	rows, _ := tx.Query(ctx, read, e.ID, e.WorkspaceID)
-	return pgx.CollectRows(rows, pgx.RowToStructByName[privacy.ExportRecipient])
+	return postgres.List[privacy.ExportRecipient](ctx, tx, read, e.ID, e.WorkspaceID)
 }
 
 // ExportOfJob returns the export of a workspace. Errors: NOT_FOUND.

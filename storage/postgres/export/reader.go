@@ -130,7 +130,6 @@ func LockSubjectWorkspace(ctx context.Context, tx *postgres.Tx, id affiliate.Wor
 }
 
 // WorkspaceName returns the name of a workspace.
-func WorkspaceName(ctx context.Context, tx *postgres.Tx, id affiliate.WorkspaceID) (name string, err error) {
-	err = tx.QueryRow(ctx, `select w.name from workspaces w where w.id = $1`, id).Scan(&name)
-	return name, err
+func WorkspaceName(ctx context.Context, tx *postgres.Tx, id affiliate.WorkspaceID) (string, error) {
+	return postgres.Value[string](ctx, tx, `select w.name from workspaces w where w.id = $1`, id)
 }

@@ -101,8 +101,7 @@ func ListEvents(
 		"workspace": scope.Workspace, "mode": scope.Mode, "status": filter.Status, "program": filter.Program,
 		"participant": filter.Participant, "from": filter.Created.From, "before": filter.Created.Before, "limit": page.Size, "offset": page.Offset(),
 	}
-	rows, _ := db.Query(ctx, pageSQL, postgres.PlanForArgs, args)
-	events, err := pgx.CollectRows(rows, pgx.RowToStructByName[fraud.Event])
+	events, err := postgres.List[fraud.Event](ctx, db, pageSQL, postgres.PlanForArgs, args)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -128,8 +127,7 @@ func UpdateResolution(ctx context.Context, tx *postgres.Tx, e fraud.Event) error
 		update fraud_events
 		set status = $4, note = $5, resolved_by = $6, resolved_at = $7
 		where workspace_id = $1 and mode = $2 and id = $3`
-	_, err := tx.Exec(ctx, update, e.Workspace, e.Mode, e.ID, e.Status, e.Note, e.ResolvedBy, e.ResolvedAt)
-	return err
+	return postgres.Exec(ctx, tx, update, e.Workspace, e.Mode, e.ID, e.Status, e.Note, e.ResolvedBy, e.ResolvedAt)
 }
 
 // Policy returns a programme's fraud policy. If the policy was never changed, UpdatedAt is the
@@ -148,6 +146,5 @@ func UpdatePolicy(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, p
 		update programs
 		set fraud_policy = $4, fraud_settings = $5, fraud_updated_at = $6, version = version + 1, updated_at = $6
 		where workspace_id = $1 and mode = $2 and id = $3`
-	_, err := tx.Exec(ctx, update, scope.Workspace, scope.Mode, p.Program, p.Policy, p.Settings, p.UpdatedAt)
-	return err
+	return postgres.Exec(ctx, tx, update, scope.Workspace, scope.Mode, p.Program, p.Policy, p.Settings, p.UpdatedAt)
 }

@@ -53,7 +53,7 @@ func Queue(batch *pgx.Batch, slot int16, entries ...ledger.Entry) {
 func Insert(ctx context.Context, tx *postgres.Tx, entries ...ledger.Entry) error {
 	batch := &pgx.Batch{}
 	Queue(batch, postgres.RandomSlot(), entries...)
-	return postgres.Send(ctx, tx, "write ledger entries", batch)
+	return postgres.Send(ctx, tx, batch)
 }
 
 // Get returns the entry with the given id.
@@ -114,11 +114,11 @@ func listEntries(
 ) ([]ledger.Item, int64, []ledger.Balance, error) {
 	ledgerConditions(&where, filter)
 	pageSQL, countSQL := ledgerListSQL(where)
-	entries, total, err := postgres.Page[ledger.Item](ctx, db, "ledger", where, page, pageSQL, countSQL)
+	entries, total, err := postgres.Page[ledger.Item](ctx, db, where, page, pageSQL, countSQL)
 	if err != nil {
 		return nil, 0, nil, err
 	}
-	sums, err := postgres.List[ledger.Balance](ctx, db, "read balances", balances, args...)
+	sums, err := postgres.List[ledger.Balance](ctx, db, balances, args...)
 	return entries, total, sums, err
 }
 

@@ -118,8 +118,7 @@ func Export(
 		}
 		defer end()
 		args := []any{postgres.PlanForArgs, scope.Workspace, scope.Mode, program, period.From, period.Before}
-		rows, _ := tx.Query(ctx, ledgerOpening, args...)
-		opening, err := pgx.CollectRows(rows, pgx.RowToStructByName[ledger.Balance])
+		opening, err := postgres.List[ledger.Balance](ctx, tx, ledgerOpening, args...)
 		if err == nil {
 			_, err = tx.Exec(ctx, postgres.ExportPlan)
 		}

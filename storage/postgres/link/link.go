@@ -67,10 +67,9 @@ func Owner(
 
 // CountOfParticipant returns the number of links that a participant has besides its default
 // link.
-func CountOfParticipant(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, participant affiliate.ParticipantID) (n int, err error) {
+func CountOfParticipant(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, participant affiliate.ParticipantID) (int, error) {
 	const count = `
 		select count(*) from links
 		where workspace_id = $1 and mode = $2 and participant_id = $3 and deleted_at is null and not is_default`
-	err = tx.QueryRow(ctx, count, scope.Workspace, scope.Mode, participant).Scan(&n)
-	return n, err
+	return postgres.Value[int](ctx, tx, count, scope.Workspace, scope.Mode, participant)
 }

@@ -68,7 +68,7 @@ func CompleteMail(ctx context.Context, tx *postgres.Tx, outcome notification.Mai
 	if c := outcome.Content; c != nil {
 		args["sender"], args["subject"], args["html"], args["text"] = c.Sender, c.Subject, c.HTML, c.Text
 	}
-	return postgres.Exec(ctx, tx, "store the outcome of mail "+outcome.Mail.String(), completeMail, args)
+	return postgres.Exec(ctx, tx, completeMail, args)
 }
 
 const endLostMails = `
@@ -128,7 +128,7 @@ func logSQL(where postgres.Conditions) (page, count string) {
 func Log(ctx context.Context, db *postgres.DB, workspace affiliate.WorkspaceID, filter notification.MailLogFilter, page affiliate.Page) ([]notification.MailLogEntry, int64, error) {
 	where := logConditions(workspace, filter)
 	pageSQL, countSQL := logSQL(where)
-	return postgres.Page[notification.MailLogEntry](ctx, db, "notification log", where, page, pageSQL, countSQL)
+	return postgres.Page[notification.MailLogEntry](ctx, db, where, page, pageSQL, countSQL)
 }
 
 const selectLogEntry = `
@@ -167,7 +167,7 @@ func Suppressed(ctx context.Context, db *postgres.DB, address affiliate.Digests)
 	if len(address) == 1 {
 		return postgres.Suppressed(ctx, db, address)
 	}
-	return postgres.Value[bool](ctx, db, "move the suppression of an address", moveSuppression, address, address.First())
+	return postgres.Value[bool](ctx, db, moveSuppression, address, address.First())
 }
 
 // Suppress suppresses addresses. An address that is already suppressed keeps its earlier
@@ -178,7 +178,7 @@ func Suppress(ctx context.Context, tx *postgres.Tx, reason notification.Suppress
 		insert into mail_suppressions (digest, reason, created_at)
 		select distinct d, $2, $3::timestamptz from unnest($1::bytea[]) d order by d
 		on conflict (digest) do nothing`
-	return postgres.Exec(ctx, tx, "suppress addresses", insert, digests, reason, at)
+	return postgres.Exec(ctx, tx, insert, digests, reason, at)
 }
 
 // RecordProviderMessage stores the id of a message of the mail provider. isNew is false if

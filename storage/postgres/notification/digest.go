@@ -95,7 +95,7 @@ const updateDigest = `
 
 // UpdateDigest stores the next period of a digest.
 func UpdateDigest(ctx context.Context, tx *postgres.Tx, d notification.Digest) error {
-	return postgres.Exec(ctx, tx, "update a digest", updateDigest, digestArguments(d))
+	return postgres.Exec(ctx, tx, updateDigest, digestArguments(d))
 }
 
 const closeDigest = `
@@ -104,7 +104,7 @@ const closeDigest = `
 
 // CloseDigest deletes a digest. The next notification is then mailed at once.
 func CloseDigest(ctx context.Context, tx *postgres.Tx, key notification.DigestKey) error {
-	return postgres.Exec(ctx, tx, "delete a digest", closeDigest, digestArguments(notification.Digest{DigestKey: key}))
+	return postgres.Exec(ctx, tx, closeDigest, digestArguments(notification.Digest{DigestKey: key}))
 }
 
 const selectFeed = `
@@ -115,7 +115,7 @@ const selectFeed = `
 // the feed of the workspace of a member, or the feed of a partner. found is false for an
 // account without a feed.
 func Recipient(ctx context.Context, tx *postgres.Tx, user affiliate.UserID) (recipient notification.FeedRecipient, found bool, err error) {
-	feeds, err := postgres.Values[notification.FeedID](ctx, tx, "read the feed of a user", selectFeed, user)
+	feeds, err := postgres.Values[notification.FeedID](ctx, tx, selectFeed, user)
 	if err != nil || len(feeds) == 0 {
 		return recipient, false, err
 	}
@@ -175,7 +175,7 @@ func MailEntries(
 		if err != nil || !found {
 			return err
 		}
-		entries, err = postgres.List[notification.Entry](ctx, tx, "read the notifications of a mail", query, pgx.NamedArgs{
+		entries, err = postgres.List[notification.Entry](ctx, tx, query, pgx.NamedArgs{
 			"feed": recipient.Feed, "user": user, "mode": mode, "category": category, "days": days, "ids": ids,
 		})
 		entries = slices.DeleteFunc(entries, func(e notification.Entry) bool { return !recipient.Wants(e.Arrived()) })
@@ -256,7 +256,7 @@ const oldestArrival = `select id from notification_arrivals where coalesce(types
 // distributed yet. It includes the arrivals that another transaction is taking. If all
 // were distributed, it returns now.
 func OldestArrival(ctx context.Context, tx *postgres.Tx, now time.Time) (time.Time, error) {
-	ids, err := postgres.Values[notification.ArrivalID](ctx, tx, "read the oldest arrival", oldestArrival, knownTypes)
+	ids, err := postgres.Values[notification.ArrivalID](ctx, tx, oldestArrival, knownTypes)
 	if err != nil || len(ids) == 0 {
 		return now, err
 	}
@@ -272,11 +272,11 @@ func Arrivals(ctx context.Context, db *postgres.DB, feed notification.FeedID, li
 	const query = `
 		select id from (select id, feed_ids from notification_arrivals where coalesce(types <@ $3, false) order by id limit $2) oldest
 		where $1::uuid = any(feed_ids)`
-	return postgres.Values[notification.ArrivalID](ctx, db, "read the arrivals of a feed", query, feed, limit, knownTypes)
+	return postgres.Values[notification.ArrivalID](ctx, db, query, feed, limit, knownTypes)
 }
 
 // Waiting reports whether one of the arrivals was not distributed yet.
 func Waiting(ctx context.Context, db *postgres.DB, arrivals []notification.ArrivalID) (bool, error) {
 	const query = `select exists (select from notification_arrivals where id = any($1))`
-	return postgres.Value[bool](ctx, db, "look for arrivals", query, arrivals)
+	return postgres.Value[bool](ctx, db, query, arrivals)
 }

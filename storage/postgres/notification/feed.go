@@ -188,7 +188,7 @@ func AssignSequence(ctx context.Context, tx *postgres.Tx, arrived []notification
 		delete from notification_positions p using notification_feeds f
 		where f.feed_id = any($1) and p.feed_id = f.feed_id and p.seq <= f.replay_after`
 
-	streamed, err := postgres.Values[notification.FeedID](ctx, tx, "lock feeds", lock, notification.FeedsOf(arrived), now)
+	streamed, err := postgres.Values[notification.FeedID](ctx, tx, lock, notification.FeedsOf(arrived), now)
 	if err != nil || len(streamed) == 0 {
 		return nil, err
 	}
@@ -221,7 +221,7 @@ func AssignSequence(ctx context.Context, tx *postgres.Tx, arrived []notification
 // are computed again. It does nothing if the feed is not streamed.
 func FeedChanged(ctx context.Context, tx *postgres.Tx, feed notification.FeedID) error {
 	const update = `update notification_feeds set version = version + 1 where feed_id = $1`
-	return postgres.Exec(ctx, tx, "change a feed", update, feed)
+	return postgres.Exec(ctx, tx, update, feed)
 }
 
 // FeedStates returns the states of feeds. It returns none for a feed that was not

@@ -29,7 +29,7 @@ const workspacesWithout = `
 func WorkspacesWithoutSummary(
 	ctx context.Context, db *postgres.DB, period time.Time, after affiliate.WorkspaceID, limit int,
 ) ([]notification.WorkspaceZone, error) {
-	return postgres.List[notification.WorkspaceZone](ctx, db, "read workspaces without a summary", workspacesWithout, pgx.NamedArgs{
+	return postgres.List[notification.WorkspaceZone](ctx, db, workspacesWithout, pgx.NamedArgs{
 		"after": after, "mode": notification.NotificationsBothModes, "type": notification.NotifyWeeklySummary, "period": period, "limit": limit,
 	})
 }
@@ -54,7 +54,7 @@ const partnersWithout = `
 func PartnersWithout(
 	ctx context.Context, db *postgres.DB, mode affiliate.Mode, kind notification.Type, period time.Time, after affiliate.UserID, limit int,
 ) ([]affiliate.UserID, error) {
-	return postgres.Values[affiliate.UserID](ctx, db, "read partners without a notification", partnersWithout, pgx.NamedArgs{
+	return postgres.Values[affiliate.UserID](ctx, db, partnersWithout, pgx.NamedArgs{
 		"after": after, "mode": mode, "type": kind, "period": period, "limit": limit,
 	})
 }

@@ -16,7 +16,7 @@ import (
 // has changed them.
 func LockFeed(ctx context.Context, tx *postgres.Tx, feed notification.FeedID) error {
 	const lock = `select pg_advisory_xact_lock(hashtextextended('notification_feed:' || $1::uuid, 0))`
-	return postgres.Exec(ctx, tx, "lock a feed", lock, feed)
+	return postgres.Exec(ctx, tx, lock, feed)
 }
 
 const entryStatement = `
@@ -90,7 +90,7 @@ func MarkRead(ctx context.Context, tx *postgres.Tx, user affiliate.UserID, n not
 		insert into notification_reads (user_id, mode, category, day, notification_id, read_at)
 		values (@user, @mode, @category, @day, @id, @at)
 		on conflict do nothing`
-	return postgres.Exec(ctx, tx, "mark a notification as read", insert, pgx.NamedArgs{
+	return postgres.Exec(ctx, tx, insert, pgx.NamedArgs{
 		"user": user, "mode": n.StoredMode(), "category": n.Rule().Category, "day": dayOf(n.ID), "id": n.ID, "at": at,
 	})
 }
@@ -100,7 +100,7 @@ func MarkDismissed(ctx context.Context, tx *postgres.Tx, n notification.Notifica
 	const update = `
 		update notifications set dismissed_at = @at
 		where feed_id = @feed and mode = @mode and category = @category and day = @day and id = @id and dismissed_at is null`
-	return postgres.Exec(ctx, tx, "dismiss a notification", update, pgx.NamedArgs{
+	return postgres.Exec(ctx, tx, update, pgx.NamedArgs{
 		"at": at, "feed": n.Feed, "mode": n.StoredMode(), "category": n.Rule().Category, "day": dayOf(n.ID), "id": n.ID,
 	})
 }

@@ -17,7 +17,7 @@ import (
 // another.
 func LockUser(ctx context.Context, tx *postgres.Tx, user affiliate.UserID) error {
 	const lock = `select from users where id = $1 for no key update`
-	return postgres.Exec(ctx, tx, "lock a user", lock, user)
+	return postgres.Exec(ctx, tx, lock, user)
 }
 
 // CloseStreamsOfTicket deletes the streams that a ticket has opened, and stores that the
@@ -36,7 +36,7 @@ func CloseStreamsOfTicket(ctx context.Context, tx *postgres.Tx, ticket []byte, n
 // CountStreams counts the open streams of a user that were seen since the given time.
 func CountStreams(ctx context.Context, tx *postgres.Tx, user affiliate.UserID, since time.Time) (int, error) {
 	const query = `select count(*) from notification_streams where user_id = $1 and seen_at > $2`
-	return postgres.Value[int](ctx, tx, "count streams", query, user, since)
+	return postgres.Value[int](ctx, tx, query, user, since)
 }
 
 // streamedExtra is the time for which a feed stays streamed in addition to the time that an
@@ -88,19 +88,19 @@ func beginStreaming(ctx context.Context, tx *postgres.Tx, feed notification.Feed
 			last_seq = f.last_seq + case when f.streamed_until > @now then 0 else 1 end,
 			replay_after = case when f.streamed_until > @now then f.replay_after else f.last_seq + 1 end`
 	args := pgx.NamedArgs{"feed": feed, "first": now.UnixMilli(), "until": until, "now": now}
-	return postgres.Exec(ctx, tx, "begin to stream a feed", begin, args)
+	return postgres.Exec(ctx, tx, begin, args)
 }
 
 // CloseStream deletes a stream.
 func CloseStream(ctx context.Context, db *postgres.DB, id notification.StreamID) error {
 	const remove = `delete from notification_streams where id = $1`
-	return postgres.Exec(ctx, db, "delete a stream", remove, id)
+	return postgres.Exec(ctx, db, remove, id)
 }
 
 // SeeStreams stores that streams are open.
 func SeeStreams(ctx context.Context, db *postgres.DB, ids []notification.StreamID, now time.Time) error {
 	const update = `update notification_streams set seen_at = $2 where id = any($1)`
-	return postgres.Exec(ctx, db, "store that streams are open", update, ids, now)
+	return postgres.Exec(ctx, db, update, ids, now)
 }
 
 // OpenStreams returns those of the given streams that may stay open: nobody has reopened
@@ -138,7 +138,7 @@ func OpenStreams(ctx context.Context, db *postgres.DB, streams []notification.St
 func InsertTicket(ctx context.Context, db *postgres.DB, t notification.StreamTicket) error {
 	const insert = `
 		insert into notification_stream_tickets (digest, session_id, kind, mode, created_at, expires_at) values ($1, $2, $3, $4, $5, $6)`
-	return postgres.Exec(ctx, db, "store a ticket", insert, t.Digest, t.Session, t.Kind, t.Mode, t.CreatedAt, t.ExpiresAt)
+	return postgres.Exec(ctx, db, insert, t.Digest, t.Session, t.Kind, t.Mode, t.CreatedAt, t.ExpiresAt)
 }
 
 // StreamTicket returns the ticket with a digest. found is false if no ticket has it.

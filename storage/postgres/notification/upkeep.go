@@ -58,7 +58,7 @@ const purgeDismissed = `
 func PurgeDismissed(ctx context.Context, db *postgres.DB, now time.Time, limit int) (total int64, err error) {
 	for total < int64(limit) {
 		args := pgx.NamedArgs{"now": now, "limit": int64(limit) - total}
-		deleted, err := postgres.Values[int64](ctx, db, "delete dismissed notifications", purgeDismissed, args)
+		deleted, err := postgres.Values[int64](ctx, db, purgeDismissed, args)
 		if err != nil || len(deleted) == 0 {
 			return total, err
 		}

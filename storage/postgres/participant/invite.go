@@ -163,7 +163,6 @@ func ListInvites(
 	if err := db.QueryRow(ctx, countInvites, args).Scan(&total); err != nil {
 		return nil, 0, err
 	}
-	rows, _ := db.Query(ctx, listInvites, args)
-	invites, err := pgx.CollectRows(rows, pgx.RowToStructByName[participant.Invite])
+	invites, err := postgres.List[participant.Invite](ctx, db, listInvites, args)
 	return invites, total, err
 }

@@ -116,8 +116,7 @@ func List(
 			search = participantsMatching(filter)
 		}
 	}
-	rows, _ := db.Query(ctx, participantListSQL(filter, search, order), postgres.PlanForArgs, args)
-	participants, err := pgx.CollectRows(rows, pgx.RowToStructByName[participant.Detail])
+	participants, err := postgres.List[participant.Detail](ctx, db, participantListSQL(filter, search, order), postgres.PlanForArgs, args)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -221,8 +220,7 @@ func participantsMatching(filter participant.Filter) string {
 // the filter, in no particular order. If more than affiliate.MaxSearchTotal
 // participants match, it returns more than that number of ids, but not necessarily all.
 func searchParticipants(ctx context.Context, db *postgres.DB, filter participant.Filter, args pgx.NamedArgs) ([]affiliate.ParticipantID, error) {
-	rows, _ := db.Query(ctx, participantSearchSQL(filter), postgres.PlanForArgs, args)
-	return pgx.CollectRows(rows, pgx.RowTo[affiliate.ParticipantID])
+	return postgres.Values[affiliate.ParticipantID](ctx, db, participantSearchSQL(filter), postgres.PlanForArgs, args)
 }
 
 // participantSearchSQL returns a statement that looks up the search text as a prefix in

@@ -42,8 +42,7 @@ func Insert(ctx context.Context, tx *postgres.Tx, p participant.Participant) err
 	if inserted == 0 {
 		return affiliate.Refuse(affiliate.ReasonApplicationDuplicate)
 	}
-	_, err = tx.Exec(ctx, totals, p.Workspace, p.ID, p.Program)
-	return err
+	return postgres.Exec(ctx, tx, totals, p.Workspace, p.ID, p.Program)
 }
 
 // Update stores a participant that the transaction has locked. Errors: EXTERNAL_ID_TAKEN.
@@ -123,27 +122,24 @@ func LockOfPartner(
 // LockAllOfPartner locks the participations of a partner that were not erased before, in
 // all workspaces and both modes, and returns them.
 func LockAllOfPartner(ctx context.Context, tx *postgres.Tx, partner affiliate.UserID) ([]participant.Participant, error) {
-	rows, _ := tx.Query(ctx, lockAllOfPartner, partner)
-	return pgx.CollectRows(rows, pgx.RowToStructByName[participant.Participant])
+	return postgres.List[participant.Participant](ctx, tx, lockAllOfPartner, partner)
 }
 
 // HasAddress reports whether a participant of the programme has an e-mail address, which
 // must be in lower case.
-func HasAddress(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, program affiliate.ProgramID, email string) (found bool, err error) {
+func HasAddress(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, program affiliate.ProgramID, email string) (bool, error) {
 	const query = `
 		select exists (
 			select from participants t
 			where t.workspace_id = $1 and t.mode = $2 and t.program_id = $3 and lower(t.partner_email) = $4
 		)`
-	err = tx.QueryRow(ctx, query, scope.Workspace, scope.Mode, program, email).Scan(&found)
-	return found, err
+	return postgres.Value[bool](ctx, tx, query, scope.Workspace, scope.Mode, program, email)
 }
 
 // HasCode reports whether a referral code is in use.
-func HasCode(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, code string) (found bool, err error) {
+func HasCode(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, code string) (bool, error) {
 	const query = `select exists (select from referral_codes where workspace_id = $1 and mode = $2 and code = $3)`
-	err = tx.QueryRow(ctx, query, scope.Workspace, scope.Mode, code).Scan(&found)
-	return found, err
+	return postgres.Value[bool](ctx, tx, query, scope.Workspace, scope.Mode, code)
 }
 
 // LockGroup checks that a group belongs to the programme, and prevents its deletion until the
@@ -205,10 +201,9 @@ type PendingCommission struct {
 func PendingCommissions(
 	ctx context.Context, tx *postgres.Tx, job commission.ReviewPending, partner affiliate.UserID, code string, limit int,
 ) ([]PendingCommission, error) {
-	rows, _ := tx.Query(ctx, commissions.SelectPendingOf, pgx.NamedArgs{
+	return postgres.List[PendingCommission](ctx, tx, commissions.SelectPendingOf, pgx.NamedArgs{
 		"workspace": job.Workspace, "mode": job.Mode, "participant": job.Participant, "partner": partner,
 		"review_reason": participant.ReviewParticipantSuspended, "flagged": !job.AddsFlag(),
 		"after": job.After, "after_id": job.AfterID, "since": job.Since, "code": code, "limit": limit,
 	})
-	return pgx.CollectRows(rows, pgx.RowToStructByName[PendingCommission])
 }

@@ -48,8 +48,7 @@ func Commissions(
 	}
 	pageSQL, countSQL := partnerCommissionsSQL(where, order)
 	args := append([]any{postgres.PlanForArgs}, where.Args...)
-	rows, _ := db.Query(ctx, pageSQL, append(args, page.Size, page.Offset())...)
-	commissions, err := pgx.CollectRows(rows, pgx.RowToStructByName[partner.Commission])
+	commissions, err := postgres.List[partner.Commission](ctx, db, pageSQL, append(args, page.Size, page.Offset())...)
 	if err == nil {
 		err = addClickSubIDs(ctx, db, partnerID, mode, commissions)
 	}
@@ -100,8 +99,7 @@ func addClickSubIDs(ctx context.Context, db *postgres.DB, partner affiliate.User
 		SubID string
 	}
 	first, last := slices.MinFunc(times, time.Time.Compare), slices.MaxFunc(times, time.Time.Compare)
-	rows, _ := db.Query(ctx, clickSubIDs, postgres.PlanForArgs, partner, mode, participants, clicks, times, first, last)
-	found, err := pgx.CollectRows(rows, pgx.RowToStructByName[clickRow])
+	found, err := postgres.List[clickRow](ctx, db, clickSubIDs, postgres.PlanForArgs, partner, mode, participants, clicks, times, first, last)
 	if err != nil {
 		return err
 	}
@@ -222,6 +220,5 @@ func ParticipantBalances(ctx context.Context, db *postgres.DB, p participant.Ref
 }
 
 func balances(ctx context.Context, db *postgres.DB, sql string, args ...any) ([]ledger.PartnerBalance, error) {
-	rows, _ := db.Query(ctx, sql, args...)
-	return pgx.CollectRows(rows, pgx.RowToStructByName[ledger.PartnerBalance])
+	return postgres.List[ledger.PartnerBalance](ctx, db, sql, args...)
 }

@@ -66,6 +66,5 @@ func UpdateProfile(ctx context.Context, tx *postgres.Tx, p partner.Profile) erro
 // whose participation the partner has not accepted does not see the name.
 func Rename(ctx context.Context, tx *postgres.Tx, id affiliate.UserID, name string) error {
 	const rename = `update participants set partner_name = $2 where partner_id = $1 and erased_at is null and partner_consent is null`
-	_, err := tx.Exec(ctx, rename, id, name)
-	return err
+	return postgres.Exec(ctx, tx, rename, id, name)
 }

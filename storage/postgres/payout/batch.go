@@ -58,7 +58,7 @@ var payoutStatuses = []payout.Status{
 // its payouts. The returned batch has no counts, totals and names.
 func UpdateBatch(ctx context.Context, tx *postgres.Tx, batch payout.Batch, at time.Time) (payout.Batch, error) {
 	found, err := postgres.Values[payout.Status](
-		ctx, tx, "read payout statuses", selectPayoutStatuses, batch.Workspace, batch.Mode, batch.ID, payoutStatuses)
+		ctx, tx, selectPayoutStatuses, batch.Workspace, batch.Mode, batch.ID, payoutStatuses)
 	if err != nil {
 		return batch, err
 	}
@@ -107,7 +107,7 @@ func setBatchNames(ctx context.Context, db postgres.Queryer, batches []*payout.B
 		ID   affiliate.ActorID
 		Name string
 	}
-	actors, err := postgres.List[actor](ctx, db, "read the names in payout batches", read, batches[0].Workspace, ids)
+	actors, err := postgres.List[actor](ctx, db, read, batches[0].Workspace, ids)
 	for _, a := range actors {
 		names[a.ID] = a.Name
 	}
@@ -135,7 +135,7 @@ func setPayoutCounts(ctx context.Context, db postgres.Queryer, batches []*payout
 	for _, b := range batches {
 		byID[b.ID], b.Counts, b.Totals = b, payout.Counts{}, nil
 	}
-	sums, err := postgres.List[sum](ctx, db, "count payouts", sumBatches, scope.Workspace, scope.Mode, slices.Collect(maps.Keys(byID)))
+	sums, err := postgres.List[sum](ctx, db, sumBatches, scope.Workspace, scope.Mode, slices.Collect(maps.Keys(byID)))
 	for _, sum := range sums {
 		b := byID[sum.Batch]
 		b.Counts[sum.Status] += sum.N
@@ -168,15 +168,15 @@ func ConfirmationLimit(ctx context.Context, tx *postgres.Tx, scope affiliate.Sco
 		above = `select w.second_person_above_cents from workspaces w where w.id = $1`
 		lock  = `select pg_advisory_xact_lock(hashtextextended('payout_confirmations:' || $1::uuid || ':' || $2::text, 0))`
 	)
-	cents, err := postgres.Value[*int64](ctx, tx, "read the payout approval of the workspace", above, scope.Workspace)
+	cents, err := postgres.Value[*int64](ctx, tx, above, scope.Workspace)
 	if err != nil || cents == nil {
 		return nil, err
 	}
-	if err := postgres.Exec(ctx, tx, "lock the confirmations of the workspace", lock, scope.Workspace, scope.Mode); err != nil {
+	if err := postgres.Exec(ctx, tx, lock, scope.Workspace, scope.Mode); err != nil {
 		return nil, err
 	}
 	confirmed, err := postgres.List[payout.Total](
-		ctx, tx, "sum the confirmed batches", sumConfirmed, scope.Workspace, scope.Mode, at.Add(-payout.ConfirmationWindow))
+		ctx, tx, sumConfirmed, scope.Workspace, scope.Mode, at.Add(-payout.ConfirmationWindow))
 	if err != nil {
 		return nil, err
 	}
@@ -201,7 +201,7 @@ func ListBatches(
 	ctx context.Context, db *postgres.DB, scope affiliate.Scope, status payout.BatchStatus, page affiliate.Page,
 ) ([]payout.Batch, int64, error) {
 	where := postgres.Conditions{Args: []any{scope.Workspace, scope.Mode, status}}
-	batches, total, err := postgres.Page[payout.Batch](ctx, db, "payout batches", where, page, selectBatches, countBatches)
+	batches, total, err := postgres.Page[payout.Batch](ctx, db, where, page, selectBatches, countBatches)
 	if err != nil {
 		return nil, 0, err
 	}

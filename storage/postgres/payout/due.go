@@ -97,7 +97,7 @@ func Due(ctx context.Context, db postgres.Queryer, selection payout.Selection) (
 // DueTo reads the amounts due to the given participants, including zeros. If participants
 // is nil, it reads those of all participants without zeros.
 func DueTo(ctx context.Context, db postgres.Queryer, selection payout.Selection, participants []affiliate.ParticipantID) ([]payout.Due, error) {
-	return postgres.List[payout.Due](ctx, db, "read payouts due", selectPayoutsDue, postgres.PlanForArgs, dueArgs(selection, participants))
+	return postgres.List[payout.Due](ctx, db, selectPayoutsDue, postgres.PlanForArgs, dueArgs(selection, participants))
 }
 
 // LockParticipants keeps other transactions from creating payouts for participants.
@@ -107,7 +107,7 @@ func LockParticipants(ctx context.Context, tx *postgres.Tx, scope affiliate.Scop
 		where t.workspace_id = $1 and t.mode = $2 and t.id = any($3)
 		order by t.id
 		for no key update`
-	return postgres.Exec(ctx, tx, "lock participants", lock, scope.Workspace, scope.Mode, ids)
+	return postgres.Exec(ctx, tx, lock, scope.Workspace, scope.Mode, ids)
 }
 
 // checkPrograms checks that the programmes exist in the scope. Errors: NOT_FOUND.
@@ -119,7 +119,7 @@ func checkPrograms(ctx context.Context, db postgres.Queryer, selection payout.Se
 	if len(selection.Programs) == 0 {
 		return nil
 	}
-	missing, err := postgres.Value[bool](ctx, db, "check programmes", unknown, selection.Scope.Workspace, selection.Scope.Mode, selection.Programs)
+	missing, err := postgres.Value[bool](ctx, db, unknown, selection.Scope.Workspace, selection.Scope.Mode, selection.Programs)
 	if err == nil && missing {
 		return affiliate.Refuse(affiliate.ReasonNotFound)
 	}

@@ -77,7 +77,7 @@ func LockCommissions(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope
 	postgres.QueueValues(batch, &batches, lockBatchesOf, scope.Workspace, scope.Mode, ids)
 	postgres.QueueList(batch, &payouts, lockPayoutsOf, scope.Workspace, scope.Mode, ids)
 	postgres.QueueList(batch, &locked, commissions.LockSQL, scope.Workspace, scope.Mode, ids)
-	if err := postgres.Send(ctx, tx, "lock commissions and payouts", batch); err != nil {
+	if err := postgres.Send(ctx, tx, batch); err != nil {
 		return nil, err
 	}
 	statuses := map[affiliate.PayoutID]payout.Status{}
@@ -166,7 +166,7 @@ func updatePayout(ctx context.Context, tx *postgres.Tx, id affiliate.PayoutID, c
 		return "", err
 	}
 	remaining, err := postgres.List[payout.Content](
-		ctx, tx, "read the contents of a payout", remainingContent, scope.Workspace, id, removed, lowered, amounts, scope.Mode)
+		ctx, tx, remainingContent, scope.Workspace, id, removed, lowered, amounts, scope.Mode)
 	if err != nil {
 		return "", err
 	}
@@ -200,7 +200,7 @@ func updateContents(
 	batch := &pgx.Batch{}
 	batch.Queue(remove, scope.Workspace, id, removed)
 	batch.Queue(lower, scope.Workspace, id, lowered, amounts)
-	return postgres.Send(ctx, tx, "update the contents of a payout", batch)
+	return postgres.Send(ctx, tx, batch)
 }
 
 // LockCommission locks a commission of a programme. If the commission is in a payout

@@ -79,7 +79,7 @@ func candidateArgs(scope affiliate.Scope, participants []affiliate.ParticipantID
 }
 
 func lockCandidates(ctx context.Context, tx *postgres.Tx, lock string, args pgx.NamedArgs) ([]payout.Candidate, error) {
-	return postgres.List[payout.Candidate](ctx, tx, "lock commissions of payouts", lock, postgres.PlanForArgs, args)
+	return postgres.List[payout.Candidate](ctx, tx, lock, postgres.PlanForArgs, args)
 }
 
 // rowsPerStatement is the maximum number of rows that one statement changes, normally in
@@ -138,7 +138,7 @@ func RecordContents(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope,
 		on conflict (workspace_id, payout_id, commission_id) do update set amount_cents = excluded.amount_cents
 			where h.amount_cents <> excluded.amount_cents`
 	return inChunks(commissions, func(ids []affiliate.CommissionID, payouts []*affiliate.PayoutID, amounts []int64) error {
-		return postgres.Exec(ctx, tx, "record the contents of payouts", upsert, scope.Workspace, payouts, ids, amounts)
+		return postgres.Exec(ctx, tx, upsert, scope.Workspace, payouts, ids, amounts)
 	})
 }
 
@@ -150,7 +150,7 @@ func ReleaseCommissions(ctx context.Context, tx *postgres.Tx, scope affiliate.Sc
 		update commissions c set payout_id = null, updated_at = $3
 		where c.workspace_id = $1 and c.mode = $2 and c.id = any($4) and c.status in ('approved', 'refunded')`
 	return inChunks(commissions, func(ids []affiliate.CommissionID, _ []*affiliate.PayoutID, _ []int64) error {
-		return postgres.Exec(ctx, tx, "release commissions", clearPayout, scope.Workspace, scope.Mode, at, ids)
+		return postgres.Exec(ctx, tx, clearPayout, scope.Workspace, scope.Mode, at, ids)
 	})
 }
 
@@ -166,7 +166,7 @@ func ReleaseAll(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, pay
 // LockContents locks the commissions in a payout and returns their ids in ascending order.
 func LockContents(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, id affiliate.PayoutID) ([]affiliate.CommissionID, error) {
 	const lock = `select c.id from commissions c where c.workspace_id = $1 and c.mode = $2 and c.payout_id = $3 order by c.id for update`
-	return postgres.Values[affiliate.CommissionID](ctx, tx, "lock the commissions of a payout", lock, scope.Workspace, scope.Mode, id)
+	return postgres.Values[affiliate.CommissionID](ctx, tx, lock, scope.Workspace, scope.Mode, id)
 }
 
 // PruneContents deletes the commissions of payouts from payout_commissions except kept.
@@ -174,7 +174,7 @@ func PruneContents(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, 
 	const remove = `
 		delete from payout_commissions h
 		where h.workspace_id = $1 and h.payout_id = any($2) and h.commission_id <> all($3)`
-	return postgres.Exec(ctx, tx, "prune the contents of payouts", remove, scope.Workspace, payouts, idsOf(kept))
+	return postgres.Exec(ctx, tx, remove, scope.Workspace, payouts, idsOf(kept))
 }
 
 // listedCommissions returns the commissions that each payout contains, ordered by id, and
@@ -196,7 +196,7 @@ func listedCommissions(
 		Payout      affiliate.PayoutID
 		Commissions []affiliate.CommissionID
 	}
-	all, err := postgres.List[contents](ctx, tx, "read the contents of payouts", read, scope.Workspace, payouts, payout.MaxEventCommissions)
+	all, err := postgres.List[contents](ctx, tx, read, scope.Workspace, payouts, payout.MaxEventCommissions)
 	listed := make(map[affiliate.PayoutID][]affiliate.CommissionID, len(all))
 	for _, c := range all {
 		listed[c.Payout] = c.Commissions

@@ -29,7 +29,7 @@ func listPayouts(
 ) ([]payout.Item, int64, error) {
 	payoutConditions(&where, filter)
 	pageSQL, countSQL := payoutListSQL(where)
-	return postgres.Page[payout.Item](ctx, db, "payouts", where, page, pageSQL, countSQL)
+	return postgres.Page[payout.Item](ctx, db, where, page, pageSQL, countSQL)
 }
 
 func payoutConditions(where *postgres.Conditions, filter payout.Filter) {
@@ -116,11 +116,11 @@ func GetDetail(ctx context.Context, db *postgres.DB, scope affiliate.Scope, id a
 	}
 	detail := payout.Detail{Item: item}
 	detail.Commissions, err = postgres.List[payout.Commission](
-		ctx, db, "read commissions of a payout", commissions, scope.Workspace, scope.Mode, id, payout.MaxPayoutCommissions)
+		ctx, db, commissions, scope.Workspace, scope.Mode, id, payout.MaxPayoutCommissions)
 	if err != nil {
 		return detail, err
 	}
-	detail.AccountHint, err = postgres.Value[*string](ctx, db, "read the account of a payout", hint, scope.Workspace, scope.Mode, id)
+	detail.AccountHint, err = postgres.Value[*string](ctx, db, hint, scope.Workspace, scope.Mode, id)
 	return detail, err
 }
 
@@ -176,7 +176,7 @@ var selectExport = `
 func ExportTotals(
 	ctx context.Context, db *postgres.DB, scope affiliate.Scope, id payout.BatchID, method *payout.Method,
 ) ([]payout.ExportTotal, error) {
-	return postgres.List[payout.ExportTotal](ctx, db, "count the payouts of an export", countExport, scope.Workspace, scope.Mode, id, method)
+	return postgres.List[payout.ExportTotal](ctx, db, countExport, scope.Workspace, scope.Mode, id, method)
 }
 
 // Export returns the pending and processing payouts of one part of an export with

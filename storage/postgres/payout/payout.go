@@ -49,7 +49,7 @@ func LockOfBatch(ctx context.Context, tx *postgres.Tx, batch payout.Batch, statu
 		where p.workspace_id = $1 and p.mode = $2 and p.batch_id = $3 and p.status = any($4)
 		order by p.id
 		for no key update`
-	return postgres.List[payout.Payout](ctx, tx, "lock the payouts of a batch", lock, batch.Workspace, batch.Mode, batch.ID, statuses)
+	return postgres.List[payout.Payout](ctx, tx, lock, batch.Workspace, batch.Mode, batch.ID, statuses)
 }
 
 var (
@@ -68,7 +68,7 @@ func Insert(ctx context.Context, tx *postgres.Tx, draft payout.DraftBatch) error
 	}
 	batch := &pgx.Batch{}
 	insertPayouts.Queue(batch, draft.Payouts...)
-	if err := postgres.Send(ctx, tx, "insert payouts", batch); err != nil {
+	if err := postgres.Send(ctx, tx, batch); err != nil {
 		return err
 	}
 	return AssignCommissions(ctx, tx, draft.Batch.Scope, draft.Commissions, draft.Batch.CreatedAt)
@@ -91,7 +91,7 @@ func Apply(ctx context.Context, tx *postgres.Tx, batch payout.Batch, at time.Tim
 			return nil
 		})
 	}
-	if err := postgres.Send(ctx, tx, "change payouts", updates); err != nil {
+	if err := postgres.Send(ctx, tx, updates); err != nil {
 		return batch, err
 	}
 	batch, err := UpdateBatch(ctx, tx, batch, at)
@@ -132,7 +132,7 @@ const isOwed = `
 
 // IsOwed reports whether a partner has a positive balance or pending commissions in live mode.
 func IsOwed(ctx context.Context, tx *postgres.Tx, partner affiliate.UserID) (bool, error) {
-	return postgres.Value[bool](ctx, tx, "check whether a partner is owed money", isOwed, partner)
+	return postgres.Value[bool](ctx, tx, isOwed, partner)
 }
 
 // Partner is a partner whose payout method is locked.
@@ -167,7 +167,7 @@ func SetMethod(ctx context.Context, tx *postgres.Tx, partner affiliate.UserID, m
 		on conflict (user_id) do update
 		set method = excluded.method, account = excluded.account, account_hint = excluded.account_hint, updated_at = excluded.updated_at,
 			held_until = excluded.held_until`
-	return postgres.Exec(ctx, tx, "set payout method", set, partner, m.Method, m.Account, m.Hint, m.UpdatedAt, m.HeldUntil)
+	return postgres.Exec(ctx, tx, set, partner, m.Method, m.Account, m.Hint, m.UpdatedAt, m.HeldUntil)
 }
 
 // LockMethods keeps the payout methods of the payouts' partners unchanged.
@@ -177,7 +177,7 @@ func LockMethods(ctx context.Context, tx *postgres.Tx, payouts []payout.Payout) 
 	for i, p := range payouts {
 		partners[i] = p.Partner
 	}
-	return postgres.Exec(ctx, tx, "lock payout methods", lock, partners)
+	return postgres.Exec(ctx, tx, lock, partners)
 }
 
 // CopyAccounts copies partners' accounts to a batch's pending payouts without account.
@@ -187,5 +187,5 @@ func CopyAccounts(ctx context.Context, tx *postgres.Tx, batch payout.Batch) erro
 		from payout_methods m
 		where p.workspace_id = $1 and p.mode = $2 and p.batch_id = $3 and p.status = 'pending' and p.account is null
 			and m.user_id = p.partner_id and m.method = p.method and m.account is not null`
-	return postgres.Exec(ctx, tx, "copy accounts to payouts", update, batch.Workspace, batch.Mode, batch.ID)
+	return postgres.Exec(ctx, tx, update, batch.Workspace, batch.Mode, batch.ID)
 }

@@ -97,23 +97,20 @@ func Erasure(ctx context.Context, db *postgres.DB, id privacy.ErasureID) (e priv
 // MarkLogged stores that the erasure log contains an erasure.
 func MarkLogged(ctx context.Context, db *postgres.DB, id privacy.ErasureID, at time.Time) error {
 	const update = `update erasures set logged_at = $2 where id = $1 and logged_at is null`
-	_, err := db.Exec(ctx, update, id, at)
-	return err
+	return postgres.Exec(ctx, db, update, id, at)
 }
 
 // Erased reports whether a subject was erased.
-func Erased(ctx context.Context, db *postgres.DB, subject privacy.ErasureSubject, id uuid.UUID) (erased bool, err error) {
+func Erased(ctx context.Context, db *postgres.DB, subject privacy.ErasureSubject, id uuid.UUID) (bool, error) {
 	const query = `select exists (select from erasures where subject = $1 and subject_id = $2)`
-	err = db.QueryRow(ctx, query, subject, id).Scan(&erased)
-	return erased, err
+	return postgres.Value[bool](ctx, db, query, subject, id)
 }
 
 // UnfinishedErasures returns the erasures that were inserted before the given time and have not
 // finished. They are few.
 func UnfinishedErasures(ctx context.Context, db *postgres.DB, before time.Time) ([]privacy.ErasureID, error) {
 	const query = `select id from erasures where finished_at is null and erased_at < $1`
-	rows, _ := db.Query(ctx, query, before)
-	return pgx.CollectRows(rows, pgx.RowTo[privacy.ErasureID])
+	return postgres.Values[privacy.ErasureID](ctx, db, query, before)
 }
 
 // selectAbandoned reads all accounts that nobody has claimed, and searches the participations of
@@ -127,8 +124,7 @@ const selectAbandoned = `
 // AbandonedAccounts returns at most limit accounts that nobody has claimed and that take part in
 // no programme.
 func AbandonedAccounts(ctx context.Context, db *postgres.DB, limit int) ([]affiliate.UserID, error) {
-	rows, _ := db.Query(ctx, selectAbandoned, limit)
-	return pgx.CollectRows(rows, pgx.RowTo[affiliate.UserID])
+	return postgres.Values[affiliate.UserID](ctx, db, selectAbandoned, limit)
 }
 
 // Enqueue inserts jobs in a transaction of their own.
@@ -145,8 +141,7 @@ func lockErasure(ctx context.Context, tx *postgres.Tx, id privacy.ErasureID) (Pr
 // setProgress stores the position of an erasure.
 func setProgress(ctx context.Context, tx *postgres.Tx, p Progress) error {
 	const update = `update erasures set step = $2, cursor = $3 where id = $1`
-	_, err := tx.Exec(ctx, update, p.ID, p.Step, p.Cursor)
-	return err
+	return postgres.Exec(ctx, tx, update, p.ID, p.Step, p.Cursor)
 }
 
 // finish stores that no step of an erasure is left, and deletes the texts.
@@ -158,6 +153,5 @@ func finish(ctx context.Context, tx *postgres.Tx, id privacy.ErasureID, at time.
 	if _, err := tx.Exec(ctx, update, id, at); err != nil {
 		return err
 	}
-	_, err := tx.Exec(ctx, remove, id)
-	return err
+	return postgres.Exec(ctx, tx, remove, id)
 }

@@ -100,8 +100,7 @@ func erasePromoCodes(ctx context.Context, tx *postgres.Tx, p participant.Partici
 		Code string
 		Sync bool
 	}
-	rows, _ := tx.Query(ctx, read, args)
-	found, err := pgx.CollectRows(rows, pgx.RowToStructByName[row])
+	found, err := postgres.List[row](ctx, tx, read, args)
 	if err != nil {
 		return nil, err
 	}
@@ -131,8 +130,7 @@ func keepDigests(ctx context.Context, tx *postgres.Tx, p participant.Participant
 	for i, value := range values {
 		digests[i] = tx.ErasureKeys().First().Digest(p.Scope, kind, value)
 	}
-	_, err := tx.Exec(ctx, insert, p.Workspace, p.Mode, kind, digests, p.ID)
-	return err
+	return postgres.Exec(ctx, tx, insert, p.Workspace, p.Mode, kind, digests, p.ID)
 }
 
 // directoryCodes returns a step that requests the deletion of the codes of erased participants
@@ -188,6 +186,5 @@ func replaceCodes(ctx context.Context, tx *postgres.Tx, codes privacy.DirectoryC
 		from participants t
 		where l.workspace_id = $1 and l.mode = $2 and l.id in (select link_id from removed)
 			and t.workspace_id = l.workspace_id and t.mode = l.mode and t.id = l.participant_id`
-	_, err := tx.Exec(ctx, replace, codes.Scope.Workspace, codes.Scope.Mode, codes.Codes)
-	return err
+	return postgres.Exec(ctx, tx, replace, codes.Scope.Workspace, codes.Scope.Mode, codes.Codes)
 }

@@ -174,8 +174,7 @@ func plan(ctx context.Context, tx *postgres.Tx, p Progress) ([]planned, error) {
 		add(target{Partner: &affiliate.UserID{UUID: p.SubjectID}, Pseudonym: pseudonym}, accountSteps)
 	case privacy.EraseParticipant:
 	}
-	rows, _ := tx.Query(ctx, query, p.ID)
-	participants, err := pgx.CollectRows(rows, pgx.RowToStructByName[row])
+	participants, err := postgres.List[row](ctx, tx, query, p.ID)
 	for _, r := range participants {
 		t := target{Workspace: r.Workspace, Participant: &r.Participant, Partner: r.Partner, Pseudonym: privacy.Pseudonym(r.Participant.UUID)}
 		if r.Partner != nil {

@@ -132,8 +132,7 @@ func eventBodies() step {
 	return step{name: "events", run: func(ctx context.Context, tx *postgres.Tx, t target, cursor uuid.UUID) (uuid.UUID, bool, error) {
 		args := t.args()
 		args["after"], args["limit"] = cursor, bodyPage
-		rows, _ := tx.Query(ctx, read, postgres.PlanForArgs, args)
-		events, err := pgx.CollectRows(rows, pgx.RowToStructByName[event])
+		events, err := postgres.List[event](ctx, tx, read, postgres.PlanForArgs, args)
 		if err != nil || len(events) == 0 {
 			return cursor, true, err
 		}
@@ -201,8 +200,7 @@ func streamedDeadLetters() step {
 		select public_text from api_keys
 		where workspace_id = @workspace and mode in ('test', 'live') and kind = 'public'`
 	return step{name: "dead letters in Redis", request: func(ctx context.Context, tx *postgres.Tx, t target, cursor uuid.UUID) (privacy.ErasurePage, error) {
-		rows, _ := tx.Query(ctx, publicKeys, t.args())
-		keys, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		keys, err := postgres.Values[string](ctx, tx, publicKeys, t.args())
 		search := affiliate.DeadLetterSearch{Workspace: t.Workspace, PublicKeys: keys, Participant: t.Participant, Texts: t.Texts}
 		return privacy.ErasurePage{DeadLetters: &affiliate.DeadLetterPage{Search: search, After: positionAt(cursor)}}, err
 	}}

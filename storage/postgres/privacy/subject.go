@@ -57,8 +57,7 @@ func LockMembers(ctx context.Context, tx *postgres.Tx, workspace affiliate.Works
 	if _, err := tx.Exec(ctx, endInvites, workspace); err != nil {
 		return nil, err
 	}
-	rows, _ := tx.Query(ctx, lock, workspace)
-	return pgx.CollectRows(rows, pgx.RowToStructByName[privacy.ErasableAccount])
+	return postgres.List[privacy.ErasableAccount](ctx, tx, lock, workspace)
 }
 
 // openPayout is the condition for payouts that block an erasure, because their money may
@@ -67,7 +66,7 @@ const openPayout = `p.status in ('pending', 'processing')`
 
 // HasOpenPayout reports whether a payout to one of the participants is pending or processing.
 // The caller must have locked the participants: a batch locks them before it confirms.
-func HasOpenPayout(ctx context.Context, tx *postgres.Tx, participants []participant.Participant) (open bool, err error) {
+func HasOpenPayout(ctx context.Context, tx *postgres.Tx, participants []participant.Participant) (bool, error) {
 	const query = `
 		select exists (
 			select from unnest($1::uuid[], $2::uuid[]) as t (workspace_id, id)
@@ -77,15 +76,13 @@ func HasOpenPayout(ctx context.Context, tx *postgres.Tx, participants []particip
 	for i, p := range participants {
 		workspaces[i], ids[i] = p.Workspace, p.ID
 	}
-	err = tx.QueryRow(ctx, query, workspaces, ids).Scan(&open)
-	return open, err
+	return postgres.Value[bool](ctx, tx, query, workspaces, ids)
 }
 
 // WorkspaceHasOpenPayout reports whether a payout of a workspace is pending or processing.
-func WorkspaceHasOpenPayout(ctx context.Context, tx *postgres.Tx, workspace affiliate.WorkspaceID) (open bool, err error) {
+func WorkspaceHasOpenPayout(ctx context.Context, tx *postgres.Tx, workspace affiliate.WorkspaceID) (bool, error) {
 	const query = `select exists (select from payouts p where p.workspace_id = $1 and p.mode in ('test', 'live') and ` + openPayout + `)`
-	err = tx.QueryRow(ctx, query, workspace).Scan(&open)
-	return open, err
+	return postgres.Value[bool](ctx, tx, query, workspace)
 }
 
 // Receipt returns the amounts of a participant that were not paid.

@@ -78,7 +78,7 @@ func ConnectionsAfter(ctx context.Context, db *postgres.DB, after processor.Conn
 		where c.deleted_at is null and c.id > $1
 		order by c.id
 		limit $2`
-	return postgres.List[processor.CheckProcessorEndpoint](ctx, db, "read connections", read, after, limit)
+	return postgres.List[processor.CheckProcessorEndpoint](ctx, db, read, after, limit)
 }
 
 type storedConnection struct {
@@ -107,7 +107,7 @@ func PutConnection(ctx context.Context, tx *postgres.Tx, c processor.LockedProce
 // SetResync stores which resync of a locked connection is running.
 func SetResync(ctx context.Context, tx *postgres.Tx, c processor.Connection) error {
 	const set = `update processor_connections set resync_number = $4, resync_since = $5, resync_from = $6 where workspace_id = $1 and mode = $2 and id = $3`
-	return postgres.Exec(ctx, tx, "store a resync", set, c.Workspace, c.Mode, c.ID, c.Number, c.Since, c.From)
+	return postgres.Exec(ctx, tx, set, c.Workspace, c.Mode, c.ID, c.Number, c.Since, c.From)
 }
 
 // SetEndpointFailing stores whether the endpoint of a connection does not work. changed is
@@ -123,7 +123,7 @@ func SetEndpointFailing(ctx context.Context, tx *postgres.Tx, c processor.Connec
 // DisconnectConnection marks a locked connection as deleted.
 func DisconnectConnection(ctx context.Context, tx *postgres.Tx, c processor.Connection, at time.Time) error {
 	const mark = `update processor_connections set deleted_at = $4 where workspace_id = $1 and mode = $2 and id = $3`
-	return postgres.Exec(ctx, tx, "end a connection", mark, c.Workspace, c.Mode, c.ID, at)
+	return postgres.Exec(ctx, tx, mark, c.Workspace, c.Mode, c.ID, at)
 }
 
 // ClaimFailureNotice reports whether a failed event is the first of a UTC day, and marks the
@@ -140,7 +140,7 @@ func ClaimFailureNotice(ctx context.Context, tx *postgres.Tx, c processor.Connec
 // now.
 func DropConnection(ctx context.Context, db *postgres.DB, c processor.Connection) error {
 	const drop = `delete from processor_connections where workspace_id = $1 and mode = $2 and id = $3 and endpoint_id = $4 and deleted_at is not null`
-	return postgres.Exec(ctx, db, "delete a connection", drop, c.Workspace, c.Mode, c.ID, c.Endpoint)
+	return postgres.Exec(ctx, db, drop, c.Workspace, c.Mode, c.ID, c.Endpoint)
 }
 
 // SyncsPromoCodes reports whether active promo codes of a scope shall exist at the processor.
@@ -150,7 +150,7 @@ func SyncsPromoCodes(ctx context.Context, db *postgres.DB, scope affiliate.Scope
 			select from promo_codes c
 			where c.workspace_id = $1 and c.mode = $2 and c.active and c.sync_to_processor
 		)`
-	return postgres.Value[bool](ctx, db, "look for synced promo codes", read, scope.Workspace, scope.Mode)
+	return postgres.Value[bool](ctx, db, read, scope.Workspace, scope.Mode)
 }
 
 // SubtractsFees reports whether a programme of a scope subtracts the processor's fees.
@@ -160,7 +160,7 @@ func SubtractsFees(ctx context.Context, db *postgres.DB, scope affiliate.Scope) 
 			select from programs p
 			where p.workspace_id = $1 and p.mode = $2 and p.status <> 'archived' and p.rules ->> 'net_basis' = $3
 		)`
-	return postgres.Value[bool](ctx, db, "look for programmes that subtract fees", read, scope.Workspace, scope.Mode, program.NetOfTaxShippingAndFee)
+	return postgres.Value[bool](ctx, db, read, scope.Workspace, scope.Mode, program.NetOfTaxShippingAndFee)
 }
 
 // AddSignatureFailures counts messages whose signature is not valid.
@@ -169,7 +169,7 @@ func AddSignatureFailures(ctx context.Context, db *postgres.DB, c processor.Conn
 		insert into processor_signature_failures as f (workspace_id, connection_id, hour, failures)
 		values ($1, $2, $3, $4)
 		on conflict (workspace_id, connection_id, hour) do update set failures = f.failures + excluded.failures`
-	return postgres.Exec(ctx, db, "count signature failures", count, c.Workspace, c.ID, at.Truncate(time.Hour), failures)
+	return postgres.Exec(ctx, db, count, c.Workspace, c.ID, at.Truncate(time.Hour), failures)
 }
 
 const readHealth = `
@@ -241,7 +241,7 @@ func ActivePromotionCodes(
 		from processor_promo_codes c
 		where c.workspace_id = $1 and c.mode = $2 and c.promo_code_id = $3 and c.account_id = $4 and c.active
 		order by c.created_at`
-	return postgres.List[processor.PromoCode](ctx, db, "read promotion codes", read, scope.Workspace, scope.Mode, id, account)
+	return postgres.List[processor.PromoCode](ctx, db, read, scope.Workspace, scope.Mode, id, account)
 }
 
 // PutPromotionCode stores a promotion code that was created from a promo code.
@@ -250,14 +250,14 @@ func PutPromotionCode(ctx context.Context, tx *postgres.Tx, account string, code
 		insert into processor_promo_codes (workspace_id, mode, promotion_code_id, coupon_id, account_id, promo_code_id, code, terms, active, created_at)
 		values ($1, $2, $3, $4, $5, $6, $7, $8, true, $9)
 		on conflict (workspace_id, mode, promotion_code_id) do update set active = true`
-	return postgres.Exec(ctx, tx, "store a promotion code", insert,
+	return postgres.Exec(ctx, tx, insert,
 		code.Workspace, code.Mode, created.PromotionCode, created.Coupon, account, code.ID, code.Code, created.Terms, at)
 }
 
 // EndPromotionCode marks a promotion code as deactivated.
 func EndPromotionCode(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, promotionCode string) error {
 	const update = `update processor_promo_codes set active = false where workspace_id = $1 and mode = $2 and promotion_code_id = $3`
-	return postgres.Exec(ctx, tx, "end a promotion code", update, scope.Workspace, scope.Mode, promotionCode)
+	return postgres.Exec(ctx, tx, update, scope.Workspace, scope.Mode, promotionCode)
 }
 
 // SetSyncStatus stores whether a promo code exists at the processor. current is false if
@@ -278,5 +278,5 @@ func SyncedPromoCodes(ctx context.Context, db *postgres.DB, scope affiliate.Scop
 		where c.workspace_id = $1 and c.mode = $2 and c.sync_to_processor and c.id > $3
 		order by c.id
 		limit $4`
-	return postgres.Values[affiliate.PromoCodeID](ctx, db, "read synced promo codes", read, scope.Workspace, scope.Mode, after, limit)
+	return postgres.Values[affiliate.PromoCodeID](ctx, db, read, scope.Workspace, scope.Mode, after, limit)
 }

@@ -86,25 +86,25 @@ func SetEventOutcome(ctx context.Context, tx *postgres.Tx, e processor.StoredPro
 			body = case when $5 in ('applied', 'ignored') then null else body end,
 			attempt_until = case when attempt_until = $11 then null else attempt_until end
 		where workspace_id = $1 and mode = $2 and connection_id = $3 and id = $4 and status <> 'applied' and reason is distinct from $10`
-	return postgres.Exec(ctx, tx, "store the outcome of an event of a processor", update,
+	return postgres.Exec(ctx, tx, update,
 		e.Workspace, e.Mode, e.Connection, e.Event, e.Status, e.Reason, e.Conversion, at, e.Charge, processor.IgnoredErased, e.AttemptUntil)
 }
 
 // AbandonedEvents returns at most limit events without an outcome that arrived before the
 // given time. The events have no body.
 func AbandonedEvents(ctx context.Context, db *postgres.DB, before time.Time, limit int) ([]processor.StoredProcessorEvent, error) {
-	return postgres.List[processor.StoredProcessorEvent](ctx, db, "read abandoned events", abandonedEvents, before, limit)
+	return postgres.List[processor.StoredProcessorEvent](ctx, db, abandonedEvents, before, limit)
 }
 
 // Events returns one page of the events of a scope, the latest first, and the number of
 // events on all pages, up to affiliate.MaxTotal. The events have no body.
 func Events(ctx context.Context, db *postgres.DB, scope affiliate.Scope, page affiliate.Page) ([]processor.StoredProcessorEvent, int64, error) {
 	const events = "events of a processor"
-	list, err := postgres.List[processor.StoredProcessorEvent](ctx, db, "read "+events, listEvents, scope.Workspace, scope.Mode, page.Size, page.Offset())
+	list, err := postgres.List[processor.StoredProcessorEvent](ctx, db, listEvents, scope.Workspace, scope.Mode, page.Size, page.Offset())
 	if err != nil {
 		return nil, 0, err
 	}
-	total, err := postgres.Value[int64](ctx, db, "count "+events, postgres.CountUpTo(affiliate.MaxTotal, whereEvents), scope.Workspace, scope.Mode)
+	total, err := postgres.Value[int64](ctx, db, postgres.CountUpTo(affiliate.MaxTotal, whereEvents), scope.Workspace, scope.Mode)
 	return list, total, err
 }
 
@@ -122,7 +122,7 @@ func DeleteProcessorEvents(ctx context.Context, db *postgres.DB, before time.Tim
 // NextRead returns the number of a read of a charge. The numbers increase. A read with a
 // larger number began later, so it sees the same or a newer state.
 func NextRead(ctx context.Context, db *postgres.DB) (int64, error) {
-	return postgres.Value[int64](ctx, db, "number a read", `select nextval('processor_reads')`)
+	return postgres.Value[int64](ctx, db, `select nextval('processor_reads')`)
 }
 
 // putCharge stores the state of a charge, unless a later read has already stored a newer
@@ -210,5 +210,5 @@ func PutCharge(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, char
 			batch.Queue(putDispute, scope.Workspace, scope.Mode, d.ID, charge.ID, d.Status, d.AmountCents, at, d.Stale)
 		}
 	}
-	return postgres.Send(ctx, tx, "store the ids and disputes of a charge", batch)
+	return postgres.Send(ctx, tx, batch)
 }

@@ -53,8 +53,7 @@ func ListGroups(
 	if err := db.QueryRow(ctx, countGroups, args).Scan(&total); err != nil {
 		return nil, 0, err
 	}
-	rows, _ := db.Query(ctx, listGroups, args)
-	groups, err := pgx.CollectRows(rows, pgx.RowToStructByName[program.Group])
+	groups, err := postgres.List[program.Group](ctx, db, listGroups, args)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -156,12 +155,11 @@ func groupRefusal(err error) error {
 
 // CountOpenInvites returns the number of invitations to a group that can be accepted at the
 // given time.
-func CountOpenInvites(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, id affiliate.GroupID, at time.Time) (n int64, err error) {
+func CountOpenInvites(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, id affiliate.GroupID, at time.Time) (int64, error) {
 	const count = `
 		select count(*) from participant_invites i
 		where i.workspace_id = $1 and i.mode = $2 and i.group_id = $3 and i.ended_at is null and i.expires_at > $4`
-	err = tx.QueryRow(ctx, count, scope.Workspace, scope.Mode, id, at).Scan(&n)
-	return n, err
+	return postgres.Value[int64](ctx, tx, count, scope.Workspace, scope.Mode, id, at)
 }
 
 // DeleteGroup deletes a group without participants, and removes it from its invitations.
@@ -173,6 +171,5 @@ func DeleteGroup(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, id
 	if _, err := tx.Exec(ctx, clearInvites, scope.Workspace, scope.Mode, id); err != nil {
 		return err
 	}
-	_, err := tx.Exec(ctx, remove, scope.Workspace, id)
-	return err
+	return postgres.Exec(ctx, tx, remove, scope.Workspace, id)
 }

@@ -60,10 +60,9 @@ func read(ctx context.Context, db postgres.Queryer, sql string, scope affiliate.
 }
 
 // Owns reports whether a programme belongs to a workspace, in either mode.
-func Owns(ctx context.Context, tx *postgres.Tx, workspace affiliate.WorkspaceID, program affiliate.ProgramID) (owns bool, err error) {
+func Owns(ctx context.Context, tx *postgres.Tx, workspace affiliate.WorkspaceID, program affiliate.ProgramID) (bool, error) {
 	const query = `select exists (select from programs where workspace_id = $1 and id = $2 and mode in ('test', 'live'))`
-	err = tx.QueryRow(ctx, query, workspace, program).Scan(&owns)
-	return owns, err
+	return postgres.Value[bool](ctx, tx, query, workspace, program)
 }
 
 // programListSQL returns the statements for a page and for the total. A page is read
@@ -103,8 +102,7 @@ func List(ctx context.Context, db *postgres.DB, scope affiliate.Scope, filter pr
 	if err := db.QueryRow(ctx, count, postgres.PlanForArgs, args).Scan(&total); err != nil {
 		return nil, 0, err
 	}
-	rows, _ := db.Query(ctx, list, postgres.PlanForArgs, args)
-	programs, err := pgx.CollectRows(rows, pgx.RowToStructByName[program.Program])
+	programs, err := postgres.List[program.Program](ctx, db, list, postgres.PlanForArgs, args)
 	return programs, total, err
 }
 
@@ -132,10 +130,9 @@ func Update(ctx context.Context, tx *postgres.Tx, p program.Program) error {
 }
 
 // HasCommissions reports whether a programme has commissions.
-func HasCommissions(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, id affiliate.ProgramID) (found bool, err error) {
+func HasCommissions(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, id affiliate.ProgramID) (bool, error) {
 	const exists = `select exists (select from commissions c where c.workspace_id = $1 and c.mode = $2 and c.program_id = $3)`
-	err = tx.QueryRow(ctx, exists, scope.Workspace, scope.Mode, id).Scan(&found)
-	return found, err
+	return postgres.Value[bool](ctx, tx, exists, scope.Workspace, scope.Mode, id)
 }
 
 // LockSlugs makes sure that only one transaction of a workspace chooses a slug at a time.
@@ -157,8 +154,7 @@ func LockSlugs(ctx context.Context, tx *postgres.Tx, workspace affiliate.Workspa
 func TakenSlugs(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, id affiliate.ProgramID, slugs []string) ([]string, error) {
 	const taken = `
 		select slug from programs where workspace_id = $1 and mode = $2 and slug = any($3) and id <> $4`
-	rows, _ := tx.Query(ctx, taken, scope.Workspace, scope.Mode, slugs, id)
-	return pgx.CollectRows(rows, pgx.RowTo[string])
+	return postgres.Values[string](ctx, tx, taken, scope.Workspace, scope.Mode, slugs, id)
 }
 
 // InsertRules stores the programme's rules as a new version, which is in force from the
@@ -167,8 +163,7 @@ func InsertRules(ctx context.Context, tx *postgres.Tx, p program.Program, at tim
 	const insert = `
 		insert into program_rules (workspace_id, program_id, version, rules, at, by)
 		values ($1, $2, $3, $4, $5, $6)`
-	_, err := tx.Exec(ctx, insert, p.Workspace, p.ID, p.RulesVersion, p.Rules, at, by.ID())
-	return err
+	return postgres.Exec(ctx, tx, insert, p.Workspace, p.ID, p.RulesVersion, p.Rules, at, by.ID())
 }
 
 // listRules reads the versions of a programme's rules, newest first. It reads the
@@ -184,8 +179,7 @@ const listRules = `
 func ListRules(
 	ctx context.Context, db *postgres.DB, scope affiliate.Scope, id affiliate.ProgramID, page affiliate.Page,
 ) ([]program.RulesVersion, error) {
-	rows, _ := db.Query(ctx, listRules, pgx.NamedArgs{
+	return postgres.List[program.RulesVersion](ctx, db, listRules, pgx.NamedArgs{
 		"workspace": scope.Workspace, "mode": scope.Mode, "program": id, "limit": page.Size, "offset": page.Offset(),
 	})
-	return pgx.CollectRows(rows, pgx.RowToStructByName[program.RulesVersion])
 }

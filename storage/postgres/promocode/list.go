@@ -76,8 +76,7 @@ func List(
 	if err != nil {
 		return nil, 0, err
 	}
-	rows, _ := db.Query(ctx, list, postgres.PlanForArgs, args)
-	codes, err := pgx.CollectRows(rows, pgx.RowToStructByName[promocode.PromoCode])
+	codes, err := postgres.List[promocode.PromoCode](ctx, db, list, postgres.PlanForArgs, args)
 	return codes, total, err
 }
 
@@ -108,7 +107,6 @@ func ListOfPartner(
 	if err := db.QueryRow(ctx, count, args).Scan(&total); err != nil {
 		return nil, 0, err
 	}
-	rows, _ := db.Query(ctx, list, args)
-	codes, err := pgx.CollectRows(rows, pgx.RowToStructByName[promocode.PromoCode])
+	codes, err := postgres.List[promocode.PromoCode](ctx, db, list, args)
 	return codes, total, err
 }

@@ -5,8 +5,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/privacy"
 	"github.com/tributary-hq/tributary/affiliate/promocode"
@@ -107,6 +105,5 @@ func DeactivateSynced(
 	if _, err := tx.Exec(ctx, lock, scope.Workspace, scope.Mode, participant); err != nil {
 		return nil, err
 	}
-	rows, _ := tx.Query(ctx, deactivateSynced, scope.Workspace, scope.Mode, participant, at)
-	return pgx.CollectRows(rows, pgx.RowToStructByName[promocode.PromoCode])
+	return postgres.List[promocode.PromoCode](ctx, tx, deactivateSynced, scope.Workspace, scope.Mode, participant, at)
 }

@@ -78,8 +78,7 @@ func Fold(ctx context.Context, db *postgres.DB, limit int) (folded int64, err er
 }
 
 func foldDeltas(ctx context.Context, db postgres.Queryer, limit int) (int64, error) {
-	rows, _ := db.Query(ctx, foldStats, limit)
-	return pgx.CollectExactlyOneRow(rows, pgx.RowTo[int64])
+	return postgres.Value[int64](ctx, db, foldStats, limit)
 }
 
 var insertDeltas = postgres.RowsOf[statsDeltaRow](`insert into stats_deltas ({columns}) values {rows}`)

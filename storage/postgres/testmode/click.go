@@ -22,8 +22,7 @@ const setResetAt = `
 // SetResetAt stores the time until which clicks of test mode are not stored any more. The
 // time never moves back.
 func SetResetAt(ctx context.Context, tx *postgres.Tx, workspace affiliate.WorkspaceID, at time.Time) error {
-	_, err := tx.Exec(ctx, setResetAt, workspace, at)
-	return err
+	return postgres.Exec(ctx, tx, setResetAt, workspace, at)
 }
 
 // clickWriters selects the transactions that write clicks. A transaction holds this lock
@@ -36,8 +35,7 @@ const clickWriters = `
 // ClickWriters returns the names of the running transactions that write clicks. The name of
 // a transaction is never used again.
 func ClickWriters(ctx context.Context, db *postgres.DB) ([]string, error) {
-	rows, _ := db.Query(ctx, clickWriters)
-	return pgx.CollectRows(rows, pgx.RowTo[string])
+	return postgres.Values[string](ctx, db, clickWriters)
 }
 
 const clickPage = `
@@ -77,8 +75,7 @@ type deletedClickRow struct {
 func DeleteClicks(
 	ctx context.Context, tx *postgres.Tx, workspace affiliate.WorkspaceID, after affiliate.ClickID, limit int,
 ) (last affiliate.ClickID, read int, deleted []click.Click, err error) {
-	rows, _ := tx.Query(ctx, clickPage, workspace, after, limit)
-	page, err := pgx.CollectRows(rows, pgx.RowToStructByName[clickRow])
+	page, err := postgres.List[clickRow](ctx, tx, clickPage, workspace, after, limit)
 	if err != nil || len(page) == 0 {
 		return after, 0, nil, err
 	}
@@ -135,8 +132,7 @@ type eventRow struct {
 func DeleteEvents(
 	ctx context.Context, tx *postgres.Tx, workspace affiliate.WorkspaceID, after affiliate.EventID, limit int,
 ) (last affiliate.EventID, read int, deleted int64, err error) {
-	rows, _ := tx.Query(ctx, eventPage, workspace, after, limit)
-	page, err := pgx.CollectRows(rows, pgx.RowToStructByName[eventRow])
+	page, err := postgres.List[eventRow](ctx, tx, eventPage, workspace, after, limit)
 	if err != nil || len(page) == 0 {
 		return after, 0, 0, err
 	}

@@ -119,10 +119,9 @@ const saveProgress = `
 
 // SaveProgress stores the progress of a locked deletion.
 func SaveProgress(ctx context.Context, tx *postgres.Tx, r privacy.RunningReset) error {
-	_, err := tx.Exec(ctx, saveProgress, pgx.NamedArgs{
+	return postgres.Exec(ctx, tx, saveProgress, pgx.NamedArgs{
 		"workspace": r.Workspace, "id": r.ID, "clicks_after": r.ClicksAfter, "events_after": r.EventsAfter, "deleted": r.Deleted,
 	})
-	return err
 }
 
 const finishReset = `
@@ -131,8 +130,7 @@ const finishReset = `
 
 // FinishReset stores that a locked deletion is finished.
 func FinishReset(ctx context.Context, tx *postgres.Tx, r privacy.RunningReset, at time.Time) error {
-	_, err := tx.Exec(ctx, finishReset, r.Workspace, r.ID, at)
-	return err
+	return postgres.Exec(ctx, tx, finishReset, r.Workspace, r.ID, at)
 }
 
 const archivePrograms = `
@@ -151,9 +149,8 @@ const hasOpenPrograms = `
 	select exists (select from programs where workspace_id = $1 and mode = 'test' and status <> 'archived')`
 
 // HasOpenPrograms reports whether test mode has a programme that is not archived.
-func HasOpenPrograms(ctx context.Context, tx *postgres.Tx, workspace affiliate.WorkspaceID) (open bool, err error) {
-	err = tx.QueryRow(ctx, hasOpenPrograms, workspace).Scan(&open)
-	return open, err
+func HasOpenPrograms(ctx context.Context, tx *postgres.Tx, workspace affiliate.WorkspaceID) (bool, error) {
+	return postgres.Value[bool](ctx, tx, hasOpenPrograms, workspace)
 }
 
 // referralCodes reads a range of the primary key. The CTE keeps Postgres from joining all
@@ -173,15 +170,13 @@ const referralCodes = `
 // ReferralCodes returns at most limit referral codes of test mode with their links, ordered
 // by code. The result starts after the given code.
 func ReferralCodes(ctx context.Context, db *postgres.DB, workspace affiliate.WorkspaceID, after string, limit int) ([]privacy.TestCode, error) {
-	rows, _ := db.Query(ctx, referralCodes, workspace, after, limit)
-	return pgx.CollectRows(rows, pgx.RowToStructByName[privacy.TestCode])
+	return postgres.List[privacy.TestCode](ctx, db, referralCodes, workspace, after, limit)
 }
 
 // PublicKeys returns the public keys of test mode, also those that were revoked.
 func PublicKeys(ctx context.Context, db *postgres.DB, workspace affiliate.WorkspaceID) ([]string, error) {
 	const query = `select public_text from api_keys where workspace_id = $1 and mode = 'test' and kind = 'public'`
-	rows, _ := db.Query(ctx, query, workspace)
-	return pgx.CollectRows(rows, pgx.RowTo[string])
+	return postgres.Values[string](ctx, db, query, workspace)
 }
 
 // countRecords counts the records that the API reports, except clicks. Each part stops at
@@ -251,8 +246,7 @@ const activePromotionCodes = `
 // PromoCodesAtProcessor returns at most limit promo codes of test mode that are active at
 // the connected processor.
 func PromoCodesAtProcessor(ctx context.Context, tx *postgres.Tx, workspace affiliate.WorkspaceID, limit int) ([]affiliate.PromoCodeID, error) {
-	rows, _ := tx.Query(ctx, activePromotionCodes, workspace, limit)
-	return pgx.CollectRows(rows, pgx.RowTo[affiliate.PromoCodeID])
+	return postgres.Values[affiliate.PromoCodeID](ctx, tx, activePromotionCodes, workspace, limit)
 }
 
 // uuids returns the ids as values that pgx can send as uuid[].
@@ -287,8 +281,7 @@ type auditRow struct {
 func ClearAuditLog(
 	ctx context.Context, tx *postgres.Tx, workspace affiliate.WorkspaceID, after affiliate.AuditID, limit int,
 ) (last affiliate.AuditID, read int, err error) {
-	rows, _ := tx.Query(ctx, auditPage, workspace, after, limit, keptResources)
-	page, err := pgx.CollectRows(rows, pgx.RowToStructByName[auditRow])
+	page, err := postgres.List[auditRow](ctx, tx, auditPage, workspace, after, limit, keptResources)
 	if err != nil {
 		return after, 0, err
 	}

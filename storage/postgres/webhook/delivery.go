@@ -85,7 +85,7 @@ func checkEvent(ctx context.Context, db *postgres.DB, scope affiliate.Scope, end
 	}
 	args := endpointArgs(scope, endpoint)
 	args["event"], args["event_day"] = *event, dayOf(*event)
-	known, err := postgres.Value[bool](ctx, db, "event", eventKnown, args)
+	known, err := postgres.Value[bool](ctx, db, eventKnown, args)
 	if err == nil && !known {
 		return affiliate.Refuse(affiliate.ReasonNotFound)
 	}
@@ -109,7 +109,7 @@ func Deliveries(
 	}
 	query := newListQuery(scope, endpoint, since, filter)
 	query.args["limit"], query.args["offset"] = page.Size, page.Offset()
-	deliveries, err := postgres.List[webhook.Delivery](ctx, db, "deliveries", query.page(), postgres.PlanForArgs, query.args)
+	deliveries, err := postgres.List[webhook.Delivery](ctx, db, query.page(), postgres.PlanForArgs, query.args)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -120,7 +120,7 @@ func Deliveries(
 		// This is the last page, so the position of its last row is the total.
 		return deliveries, page.Offset() + n, nil
 	}
-	total, err := postgres.Value[int64](ctx, db, "count deliveries", query.count(), postgres.PlanForArgs, query.args)
+	total, err := postgres.Value[int64](ctx, db, query.count(), postgres.PlanForArgs, query.args)
 	return deliveries, total, err
 }
 
@@ -225,7 +225,7 @@ func ApplyOutcomes(ctx context.Context, tx *postgres.Tx, changes []webhook.Deliv
 	if err != nil {
 		return nil, err
 	}
-	return postgres.Values[affiliate.DeliveryID](ctx, tx, "outcomes of deliveries", applyOutcomes, args)
+	return postgres.Values[affiliate.DeliveryID](ctx, tx, applyOutcomes, args)
 }
 
 // column returns the values of one column of rows, as an array for unnest.
@@ -293,12 +293,12 @@ func LockDeliveryOf(ctx context.Context, tx *postgres.Tx, key webhook.EndpointKe
 // are included.
 func LockEndpoints(ctx context.Context, tx *postgres.Tx, keys []webhook.EndpointKey) ([]webhook.Endpoint, error) {
 	workspaces, ids := keyColumns(keys)
-	return postgres.List[webhook.Endpoint](ctx, tx, "lock endpoints", lockEndpoints, workspaces, ids)
+	return postgres.List[webhook.Endpoint](ctx, tx, lockEndpoints, workspaces, ids)
 }
 
 // UpdateEndpoints stores the changed fields of locked endpoints.
 func UpdateEndpoints(ctx context.Context, tx *postgres.Tx, endpoints []webhook.Endpoint) error {
 	batch := &pgx.Batch{}
 	updateEndpoint.Queue(batch, endpoints...)
-	return postgres.Send(ctx, tx, "update endpoints", batch)
+	return postgres.Send(ctx, tx, batch)
 }

@@ -54,7 +54,7 @@ func Endpoints(ctx context.Context, db *postgres.DB, scope affiliate.Scope, page
 	if err != nil {
 		return nil, 0, err
 	}
-	endpoints, err := postgres.List[webhook.Endpoint](ctx, db, "read endpoints", list, pgx.NamedArgs{
+	endpoints, err := postgres.List[webhook.Endpoint](ctx, db, list, pgx.NamedArgs{
 		"workspace": scope.Workspace, "mode": scope.Mode, "limit": page.Size, "offset": page.Offset(),
 	})
 	return endpoints, int64(total), err
@@ -91,7 +91,7 @@ func EndpointSecrets(
 // change until the commit, the caller must call LockWorkspace first.
 func CountEndpoints(ctx context.Context, db postgres.Queryer, scope affiliate.Scope) (int, error) {
 	const count = `select count(*) from webhook_endpoints where workspace_id = $1 and mode = $2 and deleted_at is null`
-	return postgres.Value[int](ctx, db, "count endpoints", count, scope.Workspace, scope.Mode)
+	return postgres.Value[int](ctx, db, count, scope.Workspace, scope.Mode)
 }
 
 // InsertEndpoint stores a new endpoint. encryptedSecret is the signing secret of the
@@ -135,7 +135,7 @@ func DeleteEndpoint(ctx context.Context, tx *postgres.Tx, e webhook.Endpoint) er
 	if err := UpdateEndpoint(ctx, tx, e); err != nil {
 		return err
 	}
-	return postgres.Exec(ctx, tx, "delete an endpoint", remove, endpointArgs(e.Scope, e.ID))
+	return postgres.Exec(ctx, tx, remove, endpointArgs(e.Scope, e.ID))
 }
 
 // ReplaceSecret stores a changed endpoint, which is locked, with a new encrypted signing
@@ -151,7 +151,7 @@ func ReplaceSecret(ctx context.Context, tx *postgres.Tx, e webhook.Endpoint, enc
 	}
 	args := endpointArgs(e.Scope, e.ID)
 	args["until"], args["secret"] = keptUntil, encryptedSecret
-	return postgres.Exec(ctx, tx, "replace a secret", replace, args)
+	return postgres.Exec(ctx, tx, replace, args)
 }
 
 // oneRow reads the result of a query that returns at most one row. Errors:

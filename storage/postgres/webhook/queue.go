@@ -78,7 +78,7 @@ func recoverableArgs(job webhook.RecoverDeliveries, epoch int) pgx.NamedArgs {
 // CountRecoverable counts the deliveries that a recovery selects. epoch is the current
 // epoch of the endpoint.
 func CountRecoverable(ctx context.Context, tx *postgres.Tx, job webhook.RecoverDeliveries, epoch int) (int64, error) {
-	return postgres.Value[int64](ctx, tx, "count deliveries to recover", countRecoverable, postgres.PlanForArgs, recoverableArgs(job, epoch))
+	return postgres.Value[int64](ctx, tx, countRecoverable, postgres.PlanForArgs, recoverableArgs(job, epoch))
 }
 
 // RecoverBlock restarts at most limit deliveries of a recovery and makes them due at
@@ -193,7 +193,7 @@ func Claim(
 ) ([]webhook.EndpointKey, error) {
 	args := senderArgs(sender, endpoints, now)
 	args["until"] = leaseEnd
-	return postgres.List[webhook.EndpointKey](ctx, db.SendingPool(), "claim endpoints", claim, args)
+	return postgres.List[webhook.EndpointKey](ctx, db.SendingPool(), claim, args)
 }
 
 func senderArgs(sender affiliate.SenderID, endpoints []webhook.EndpointKey, now time.Time) pgx.NamedArgs {
@@ -209,7 +209,7 @@ func Release(ctx context.Context, db *postgres.DB, sender affiliate.SenderID, en
 		from unnest($1::uuid[], $2::uuid[]) as w (workspace_id, id)
 		where e.workspace_id = w.workspace_id and e.id = w.id and e.sender = $3`
 	workspaces, ids := keyColumns(endpoints)
-	return postgres.Exec(ctx, db.SendingPool(), "release endpoints", release, workspaces, ids, sender)
+	return postgres.Exec(ctx, db.SendingPool(), release, workspaces, ids, sender)
 }
 
 // unclaimed selects endpoints that have due deliveries but no lease. For each endpoint
@@ -225,7 +225,7 @@ const unclaimed = `
 
 // Unclaimed returns at most limit endpoints that have due deliveries but no lease.
 func Unclaimed(ctx context.Context, db *postgres.DB, now time.Time, limit int) ([]webhook.EndpointKey, error) {
-	return postgres.List[webhook.EndpointKey](ctx, db.SendingPool(), "search endpoints", unclaimed, now, limit)
+	return postgres.List[webhook.EndpointKey](ctx, db.SendingPool(), unclaimed, now, limit)
 }
 
 // targets selects endpoints and the due time of the next delivery of each endpoint that
