@@ -5,13 +5,20 @@ package partner
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	"github.com/tributary-hq/tributary/affiliate/commission"
+	"github.com/tributary-hq/tributary/affiliate/ledger"
+	"github.com/tributary-hq/tributary/affiliate/participant"
 	"github.com/tributary-hq/tributary/affiliate/partner"
 	"github.com/tributary-hq/tributary/affiliate/payout"
 	"github.com/tributary-hq/tributary/storage/postgres"
+	commissions "github.com/tributary-hq/tributary/storage/postgres/commission"
 )
 
 // A partner account belongs to no workspace and has no mode. The statements about
@@ -67,4 +74,209 @@ func UpdateProfile(ctx context.Context, tx *postgres.Tx, p partner.Profile) erro
 func Rename(ctx context.Context, tx *postgres.Tx, id affiliate.UserID, name string) error {
 	const rename = `update participants set partner_name = $2 where partner_id = $1 and erased_at is null and partner_consent is null`
 	return postgres.Exec(ctx, tx, rename, id, name)
+}
+
+// A partner has commissions in many workspaces. The statements therefore filter by the
+// partner and the mode instead of a workspace. If the filter has a programme, they
+// filter by the workspace and the id of the partner's participant in this programme.
+//
+// A page in the order of creation is read from an index that has this order:
+// commissions_by_partner, commissions_by_partner_status if the filter has a status, or
+// commissions_by_participant if it has a programme. The cost of the page is its offset
+// and its size. In any other order, the statement reads all rows that match the filter.
+// The total stops at affiliate.MaxTotal. It is counted in the index alone, unless the
+// filter has both a status and a programme. For the last page, nothing is counted.
+
+// partnerCommissionColumns are selected from commissions c, programs p, conversions v and
+// links l. The sub ids of clicks follow in a second statement.
+var partnerCommissionColumns = postgres.Columns[commission.Commission]("c") + `,
+	p.name as program_name, v.link_id as link, coalesce(v.sub_id, l.sub_id) as sub_id`
+
+// Commissions returns one page of a partner's commissions in the mode, and the
+// number of rows on all pages, up to affiliate.MaxTotal. The page can be ordered by
+// creation, amount or status. Errors: NOT_FOUND if the partner does not take part in the
+// filter's programme.
+func Commissions(
+	ctx context.Context, db *postgres.DB, partnerID affiliate.UserID, mode affiliate.Mode,
+	filter partner.CommissionFilter, order commission.Order, page affiliate.Page,
+) ([]partner.Commission, int64, error) {
+	where, err := partnerCommissionConditions(ctx, db, partnerID, mode, filter)
+	if err != nil {
+		return nil, 0, err
+	}
+	pageSQL, countSQL := partnerCommissionsSQL(where, order)
+	args := append([]any{postgres.PlanForArgs}, where.Args...)
+	commissions, err := postgres.List[partner.Commission](ctx, db, pageSQL, append(args, page.Size, page.Offset())...)
+	if err == nil {
+		err = addClickSubIDs(ctx, db, partnerID, mode, commissions)
+	}
+	if err != nil {
+		return nil, 0, fmt.Errorf("read partner's commissions: %w", err)
+	}
+	if n := int64(len(commissions)); n < int64(page.Size) && (n > 0 || page.Offset() == 0) {
+		// This is the last page, so the position of its last row is the total.
+		return commissions, page.Offset() + n, nil
+	}
+	var total int64
+	err = db.QueryRow(ctx, countSQL, args...).Scan(&total)
+	return commissions, total, err
+}
+
+// clickSubIDs reads the sub ids of clicks by their keys. The partner's participant of each
+// programme says in which workspace a click is. clicked_at is the time inside the id. $6 and
+// $7 are the first and the last time, so that Postgres skips the other partitions.
+const clickSubIDs = `
+	select k.id, k.sub_id
+	from unnest($3::uuid[], $4::uuid[], $5::timestamptz[]) as n (participant_id, id, clicked_at)
+	join participants t on t.partner_id = $1 and t.mode = $2 and t.id = n.participant_id
+	cross join lateral (
+		select c.id, c.sub_id from clicks c
+		where c.workspace_id = t.workspace_id and c.mode = $2 and c.id = n.id and c.clicked_at = n.clicked_at and c.clicked_at between $6 and $7
+		limit 1
+	) as k
+	where k.sub_id is not null`
+
+// addClickSubIDs sets the sub ids of the commissions whose clicks have one.
+func addClickSubIDs(ctx context.Context, db *postgres.DB, partner affiliate.UserID, mode affiliate.Mode, commissions []partner.Commission) error {
+	var participants []affiliate.ParticipantID
+	var clicks []affiliate.ClickID
+	var times []time.Time
+	for _, c := range commissions {
+		if c.Click == nil {
+			continue
+		}
+		if at, ok := c.Click.Time(); ok {
+			participants, clicks, times = append(participants, c.Participant), append(clicks, *c.Click), append(times, at)
+		}
+	}
+	if len(clicks) == 0 {
+		return nil
+	}
+	type clickRow struct {
+		ID    affiliate.ClickID
+		SubID string
+	}
+	first, last := slices.MinFunc(times, time.Time.Compare), slices.MaxFunc(times, time.Time.Compare)
+	found, err := postgres.List[clickRow](ctx, db, clickSubIDs, postgres.PlanForArgs, partner, mode, participants, clicks, times, first, last)
+	if err != nil {
+		return err
+	}
+	subIDs := map[affiliate.ClickID]*string{}
+	for _, row := range found {
+		subIDs[row.ID] = &row.SubID
+	}
+	for i, c := range commissions {
+		if c.Click != nil && subIDs[*c.Click] != nil {
+			commissions[i].SubID = subIDs[*c.Click]
+		}
+	}
+	return nil
+}
+
+// partnerCommissionConditions returns the conditions for the rows of commissions c that
+// match the filter. Errors: NOT_FOUND if the partner does not take part in the filter's
+// programme.
+func partnerCommissionConditions(
+	ctx context.Context, db *postgres.DB, partner affiliate.UserID, mode affiliate.Mode, filter partner.CommissionFilter,
+) (where postgres.Conditions, err error) {
+	if filter.Program == nil {
+		where.Add("c.partner_id = ?", partner)
+		where.Add("c.mode = ?", mode)
+	} else {
+		const participation = `
+			select workspace_id, id from participants where partner_id = $1 and mode = $2 and program_id = $3`
+		var workspace affiliate.WorkspaceID
+		var participant affiliate.ParticipantID
+		err := db.QueryRow(ctx, participation, partner, mode, *filter.Program).Scan(&workspace, &participant)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return where, affiliate.Refuse(affiliate.ReasonNotFound)
+		}
+		if err != nil {
+			return where, fmt.Errorf("participation: %w", err)
+		}
+		where.Add("c.workspace_id = ?", workspace)
+		where.Add("c.mode = ?", mode)
+		where.Add("c.participant_id = ?", participant)
+	}
+	if filter.Status != "" {
+		where.Add("c.status = ?", filter.Status)
+	}
+	if filter.Created.From != nil {
+		where.Add("c.created_at >= ?", *filter.Created.From)
+	}
+	if filter.Created.Before != nil {
+		where.Add("c.created_at < ?", *filter.Created.Before)
+	}
+	return where, nil
+}
+
+// partnerCommissionsSQL returns the statements for a page and for the total. The
+// statement for a page takes the arguments of where, and then the size and the offset of
+// the page. The statement for the total takes only the arguments of where. Every commission
+// has a conversion, but only a left join shows Postgres that no row is lost.
+func partnerCommissionsSQL(where postgres.Conditions, order commission.Order) (page, count string) {
+	direction := " desc"
+	if order.Ascending {
+		direction = " asc"
+	}
+	sorted := commissions.Sorts[order.By] + direction + ", c.created_at desc, c.id desc"
+	page = `
+		select ` + partnerCommissionColumns + `
+		from (select c.* from commissions c where ` + where.SQL() + ` order by ` + sorted +
+		` limit ` + where.Placeholder(1) + ` offset ` + where.Placeholder(2) + `) c
+		join programs p on p.workspace_id = c.workspace_id and p.id = c.program_id
+		left join conversions v on v.workspace_id = c.workspace_id and v.mode = c.mode and v.id = c.conversion_id
+		left join links l on l.workspace_id = c.workspace_id and l.id = v.link_id
+		order by ` + sorted
+	return page, commissions.TotalSQL(where, affiliate.MaxTotal)
+}
+
+// partnerBalances sums the partner's balances, pending commissions and paid commissions
+// in the mode. The commissions are summed with an index-only scan of
+// commissions_by_partner_status. The cost of this scan grows with the number of
+// commissions.
+const partnerBalances = `
+	select currency, sum(balance_cents)::bigint as balance_cents, sum(pending_cents)::bigint as pending_cents, sum(paid_cents)::bigint as paid_cents
+	from (
+		select b.currency, b.balance_cents, 0 as pending_cents, 0 as paid_cents
+		from participants t
+		join ledger_balances b on b.workspace_id = t.workspace_id and b.participant_id = t.id
+		where t.partner_id = $1 and t.mode = $2
+		union all
+		select c.currency, 0, case c.status when 'pending' then c.amount_cents else 0 end, case c.status when 'paid' then c.amount_cents else 0 end
+		from commissions c
+		where c.partner_id = $1 and c.mode = $2 and c.status in ('pending', 'paid')
+	) sums
+	group by currency
+	order by currency`
+
+// participantBalances sums the balances and commissions of one participant. The
+// participant determines the mode.
+const participantBalances = `
+	select currency, sum(balance_cents)::bigint as balance_cents, sum(pending_cents)::bigint as pending_cents, sum(paid_cents)::bigint as paid_cents
+	from (
+		select b.currency, b.balance_cents, 0 as pending_cents, 0 as paid_cents
+		from ledger_balances b
+		where b.workspace_id = $1 and b.participant_id = $3
+		union all
+		select c.currency, 0, case c.status when 'pending' then c.amount_cents else 0 end, case c.status when 'paid' then c.amount_cents else 0 end
+		from commissions c
+		where c.workspace_id = $1 and c.mode = $2 and c.participant_id = $3 and c.status in ('pending', 'paid')
+	) sums
+	group by currency
+	order by currency`
+
+// Balances returns three sums for each currency in the mode: the amount that is
+// owed to the partner, the pending commissions and the paid commissions.
+func Balances(ctx context.Context, db *postgres.DB, partner affiliate.UserID, mode affiliate.Mode) ([]ledger.PartnerBalance, error) {
+	return balances(ctx, db, partnerBalances, partner, mode)
+}
+
+// ParticipantBalances returns the sums of Balances for one participant.
+func ParticipantBalances(ctx context.Context, db *postgres.DB, p participant.Ref) ([]ledger.PartnerBalance, error) {
+	return balances(ctx, db, participantBalances, p.Scope.Workspace, p.Scope.Mode, p.Participant)
+}
+
+func balances(ctx context.Context, db *postgres.DB, sql string, args ...any) ([]ledger.PartnerBalance, error) {
+	return postgres.List[ledger.PartnerBalance](ctx, db, sql, args...)
 }
