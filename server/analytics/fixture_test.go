@@ -12,11 +12,13 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/tributary-hq/tributary/affiliate"
+	rules "github.com/tributary-hq/tributary/affiliate/analytics"
 	"github.com/tributary-hq/tributary/affiliate/click"
 	"github.com/tributary-hq/tributary/affiliate/commission"
 	"github.com/tributary-hq/tributary/affiliate/privacy"
 	"github.com/tributary-hq/tributary/affiliate/program"
 	affiliatev1 "github.com/tributary-hq/tributary/gen/affiliate/v1"
+	"github.com/tributary-hq/tributary/server"
 	"github.com/tributary-hq/tributary/server/analytics"
 	"github.com/tributary-hq/tributary/server/conversion"
 	privacyservice "github.com/tributary-hq/tributary/server/privacy"
@@ -39,7 +41,7 @@ type fixture struct {
 	dollars            *pgtest.Shop // the second programme
 	pat, quinn, patUSD pgtest.Participant
 	service            *analytics.Service
-	worker             *analytics.Worker
+	worker             *server.Worker[rules.AddAnalytics]
 	conversions        *conversion.Service
 	clock              *pgtest.Clock
 	random             *rand.Rand

@@ -185,17 +185,10 @@ const (
 	timeout = time.Minute
 )
 
-// Worker runs the job analytics.AddAnalytics.
-type Worker struct {
-	river.WorkerDefaults[analytics.AddAnalytics]
-	db  *postgres.DB
-	log *slog.Logger
-	now func() time.Time
-}
-
-// NewWorker returns a Worker; now is its clock.
-func NewWorker(db *postgres.DB, log *slog.Logger, now func() time.Time) *Worker {
-	return &Worker{db: db, log: log, now: now}
+// NewWorker returns the worker of the job analytics.AddAnalytics; now is its clock.
+func NewWorker(db *postgres.DB, log *slog.Logger, now func() time.Time) *server.Worker[analytics.AddAnalytics] {
+	run := func(ctx context.Context, _ analytics.AddAnalytics) error { return addAnalytics(ctx, db, log, now) }
+	return &server.Worker[analytics.AddAnalytics]{Limit: timeout, Run: server.ForArgs(run)}
 }
 
 // PeriodicJob returns the job that a River client inserts every two seconds. At most one job
@@ -204,15 +197,12 @@ func PeriodicJob() *river.PeriodicJob {
 	return server.OneAtATime(river.PeriodicInterval(interval), analytics.AddAnalytics{}, true)
 }
 
-// Timeout returns the time limit of one run.
-func (w *Worker) Timeout(*river.Job[analytics.AddAnalytics]) time.Duration { return timeout }
-
-// Work adds the entries of the log to the sums, until none are left or maxRunTime has passed.
+// addAnalytics adds the entries of the log to the sums, until none are left or maxRunTime has passed.
 // It skips a workspace and mode whose sums another transaction changes at the same time, for
 // example that of a request. An error in one workspace does not stop the work for the others.
-func (w *Worker) Work(ctx context.Context, _ *river.Job[analytics.AddAnalytics]) error {
-	started := w.now()
-	scopes, err := rollups.Waiting(ctx, w.db, maxScopes)
+func addAnalytics(ctx context.Context, db *postgres.DB, log *slog.Logger, now func() time.Time) error {
+	started := now()
+	scopes, err := rollups.Waiting(ctx, db, maxScopes)
 	if err != nil {
 		return err
 	}
@@ -220,15 +210,15 @@ func (w *Worker) Work(ctx context.Context, _ *river.Job[analytics.AddAnalytics])
 	for len(scopes) > 0 {
 		var left []affiliate.Scope
 		for _, scope := range scopes {
-			r, err := fold(ctx, w.db, w.log, scope, w.now())
+			r, err := fold(ctx, db, log, scope, now())
 			if err != nil {
 				failed = append(failed, fmt.Errorf("workspace %s, %s: %w", scope.Workspace, scope.Mode, err))
 			}
 			if r.more {
 				left = append(left, scope)
 			}
-			if lasted := w.now().Sub(started); lasted >= maxRunTime {
-				w.log.LogAttrs(ctx, slog.LevelWarn, "clicks and conversions arrive faster than they are added to the analytics", slog.Duration("lasted", lasted))
+			if lasted := now().Sub(started); lasted >= maxRunTime {
+				log.LogAttrs(ctx, slog.LevelWarn, "clicks and conversions arrive faster than they are added to the analytics", slog.Duration("lasted", lasted))
 				return errors.Join(failed...)
 			}
 		}

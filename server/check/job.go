@@ -37,17 +37,11 @@ const (
 	timeout = 5 * time.Minute
 )
 
-// Worker runs the job affiliate.CheckAccounts.
-type Worker struct {
-	river.WorkerDefaults[affiliate.CheckAccounts]
-	db  *postgres.DB
-	log *slog.Logger
-	now func() time.Time
-}
-
-// New returns a Worker. One check compares now with the clock of the database.
-func New(db *postgres.DB, log *slog.Logger, now func() time.Time) *Worker {
-	return &Worker{db: db, log: log, now: now}
+// New returns the worker of the job affiliate.CheckAccounts. One check compares now with the
+// clock of the database.
+func New(db *postgres.DB, log *slog.Logger, now func() time.Time) *server.Worker[affiliate.CheckAccounts] {
+	run := func(ctx context.Context, _ affiliate.CheckAccounts) error { return runAndLog(ctx, db, log, now) }
+	return &server.Worker[affiliate.CheckAccounts]{Limit: timeout, Run: server.ForArgs(run)}
 }
 
 // nightly is a schedule that runs a job every day at 03:30 UTC.
@@ -68,18 +62,15 @@ func PeriodicJob() *river.PeriodicJob {
 	return server.OneAtATime(nightly{}, affiliate.CheckAccounts{}, false)
 }
 
-// Timeout returns the longest time that one run may take.
-func (w *Worker) Timeout(*river.Job[affiliate.CheckAccounts]) time.Duration { return timeout }
-
-// Work runs the checks, stores their results and logs violations. They do not make the
+// runAndLog runs the checks, stores their results and logs violations. They do not make the
 // job fail, because a retry would find the same ones.
-func (w *Worker) Work(ctx context.Context, _ *river.Job[affiliate.CheckAccounts]) error {
-	results, err := Run(ctx, w.db, w.now) // with an error, the results of the checks before it
+func runAndLog(ctx context.Context, db *postgres.DB, log *slog.Logger, now func() time.Time) error {
+	results, err := Run(ctx, db, now) // with an error, the results of the checks before it
 	compared := int64(0)
 	for _, r := range results {
 		compared += r.Compared
 		if r.Violated > 0 {
-			w.log.LogAttrs(ctx, slog.LevelError, "a consistency check failed", slog.String("check", r.Name), slog.String("compares", r.Compares),
+			log.LogAttrs(ctx, slog.LevelError, "a consistency check failed", slog.String("check", r.Name), slog.String("compares", r.Compares),
 				slog.Int64("compared", r.Compared), slog.Int64("violated", r.Violated), slog.String("first", r.Violations[0]))
 		}
 	}
@@ -87,7 +78,7 @@ func (w *Worker) Work(ctx context.Context, _ *river.Job[affiliate.CheckAccounts]
 		return fmt.Errorf("run the consistency checks: %w", err)
 	}
 	if Violated(results) == 0 {
-		w.log.LogAttrs(ctx, slog.LevelInfo, "all consistency checks passed", slog.Int("checks", len(results)), slog.Int64("compared", compared))
+		log.LogAttrs(ctx, slog.LevelInfo, "all consistency checks passed", slog.Int("checks", len(results)), slog.Int64("compared", compared))
 	}
 	return nil
 }

@@ -137,13 +137,10 @@ func (s *Service) list(ctx context.Context, req listRequest, needsReview *bool, 
 		total = server.SearchTotal(ctx, total, filter.Search)
 	}
 	reader, at := readerOf(ctx), s.currentTime()
-	data := make([]*affiliatev1.CommissionListItem, len(items))
-	for i, item := range items {
-		data[i] = reader.item(item, at)
-	}
 	return &affiliatev1.ListCommissionsResponse{
-		Data: data, Total: total,
-		Page: int32(page.Number), Limit: int32(page.Size), // both were int32 in the request
+		Data:  server.ConvertAll(items, func(c commission.Item) *affiliatev1.CommissionListItem { return reader.item(c, at) }),
+		Total: total,
+		Page:  int32(page.Number), Limit: int32(page.Size), // both were int32 in the request
 	}, nil
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/commission"
+	"github.com/tributary-hq/tributary/server"
 	"github.com/tributary-hq/tributary/storage/postgres"
 	commissions "github.com/tributary-hq/tributary/storage/postgres/commission"
 	payouts "github.com/tributary-hq/tributary/storage/postgres/payout"
@@ -26,17 +27,11 @@ const (
 	sweepTimeout = time.Minute
 )
 
-// SweepWorker runs the job commission.ApproveDueCommissions.
-type SweepWorker struct {
-	river.WorkerDefaults[commission.ApproveDueCommissions]
-	db  *postgres.DB
-	log *slog.Logger
-	now func() time.Time
-}
-
-// NewSweepWorker returns a SweepWorker; now is its clock.
-func NewSweepWorker(db *postgres.DB, log *slog.Logger, now func() time.Time) *SweepWorker {
-	return &SweepWorker{db: db, log: log, now: now}
+// NewSweepWorker returns the worker of the job commission.ApproveDueCommissions; now is its
+// clock.
+func NewSweepWorker(db *postgres.DB, log *slog.Logger, now func() time.Time) *server.Worker[commission.ApproveDueCommissions] {
+	run := func(ctx context.Context, _ commission.ApproveDueCommissions) error { return sweep(ctx, db, log, now()) }
+	return &server.Worker[commission.ApproveDueCommissions]{Limit: sweepTimeout, Run: server.ForArgs(run)}
 }
 
 // SweepJob returns the periodic job that a River client inserts every SweepInterval. The
@@ -47,21 +42,15 @@ func SweepJob() *river.PeriodicJob {
 	}, &river.PeriodicJobOpts{RunOnStart: true})
 }
 
-// Timeout returns the longest time that one sweep may take.
-func (w *SweepWorker) Timeout(*river.Job[commission.ApproveDueCommissions]) time.Duration {
-	return sweepTimeout
-}
-
-// Work runs one sweep. Failed approvals are logged, with their number and the first
-// error.
-func (w *SweepWorker) Work(ctx context.Context, _ *river.Job[commission.ApproveDueCommissions]) error {
-	sweep, err := ApproveDue(ctx, w.db, w.now().UTC().Truncate(time.Millisecond), sweepLimit)
+// sweep runs one sweep. Failed approvals are logged, with their number and the first error.
+func sweep(ctx context.Context, db *postgres.DB, log *slog.Logger, now time.Time) error {
+	sweep, err := ApproveDue(ctx, db, now.UTC().Truncate(time.Millisecond), sweepLimit)
 	if sweep.Failed > 0 {
-		w.log.LogAttrs(ctx, slog.LevelError, "commissions could not be approved",
+		log.LogAttrs(ctx, slog.LevelError, "commissions could not be approved",
 			slog.Int("failed", sweep.Failed), slog.String("first", sweep.FirstFailure.Error()))
 	}
 	if sweep.Approved > 0 {
-		w.log.LogAttrs(ctx, slog.LevelInfo, "commissions approved after their hold",
+		log.LogAttrs(ctx, slog.LevelInfo, "commissions approved after their hold",
 			slog.Int("approved", sweep.Approved), slog.Int("skipped", sweep.Skipped))
 	}
 	if err != nil {

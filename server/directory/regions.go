@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tributary-hq/tributary/server"
 	edge "github.com/tributary-hq/tributary/storage/directory"
 
 	"github.com/riverqueue/river"
@@ -45,31 +46,24 @@ func NewRegions(home *Keeper, others map[string]*Keeper) *Regions {
 
 // Worker returns the worker of the SyncDirectory jobs.
 func (r *Regions) Worker() river.Worker[affiliate.SyncDirectory] {
-	return &worker{regions: r}
+	return &server.Worker[affiliate.SyncDirectory]{
+		Limit: syncTimeout,
+		Retry: func(attempts int) time.Time {
+			return r.home.cfg.Now().Add(min(time.Duration(attempts)*time.Second, maxRetryDelay))
+		},
+		Run: server.ForArgs(r.sync),
+	}
 }
 
-type worker struct {
-	river.WorkerDefaults[affiliate.SyncDirectory]
-
-	regions *Regions
-}
-
-func (w *worker) Timeout(*river.Job[affiliate.SyncDirectory]) time.Duration { return syncTimeout }
-
-func (w *worker) NextRetry(job *river.Job[affiliate.SyncDirectory]) time.Time {
-	delay := min(time.Duration(job.Attempt)*time.Second, maxRetryDelay)
-	return w.regions.home.cfg.Now().Add(delay)
-}
-
-// Work writes the entries of one programme, of one participant, or of the public keys of
+// sync writes the entries of one programme, of one participant, or of the public keys of
 // a workspace. It reads the current state from the database, so a job can run late or
 // several times. It fails only if the home region fails: a sweep repairs the others.
-func (w *worker) Work(ctx context.Context, job *river.Job[affiliate.SyncDirectory]) error {
+func (r *Regions) sync(ctx context.Context, job affiliate.SyncDirectory) error {
 	var others sync.WaitGroup
-	for _, keeper := range w.regions.others {
-		others.Go(func() { keeper.syncFar(ctx, job.Args) })
+	for _, keeper := range r.others {
+		others.Go(func() { keeper.syncFar(ctx, job) })
 	}
-	err := w.regions.home.Sync(ctx, job.Args)
+	err := r.home.Sync(ctx, job)
 	others.Wait()
 	return err
 }

@@ -79,12 +79,9 @@ func (s *Service) ListLedger(ctx context.Context, req *affiliatev1.ListLedgerReq
 	if err != nil {
 		return nil, err
 	}
-	data := make([]*affiliatev1.LedgerEntry, len(entries))
-	for i, e := range entries {
-		data[i] = toProto(e.Entry)
-	}
 	return &affiliatev1.ListLedgerResponse{
-		Data: data, Total: server.Total(ctx, total), Balances: balancesToProto(balances),
+		Data:  server.ConvertAll(entries, func(e ledger.Item) *affiliatev1.LedgerEntry { return toProto(e.Entry) }),
+		Total: server.Total(ctx, total), Balances: balancesToProto(balances),
 		Page: int32(page.Number), Limit: int32(page.Size), //nolint:gosec // both were int32 in the request
 	}, nil
 }
@@ -207,9 +204,7 @@ func toPartnerProto(e ledger.Item) *affiliatev1.PartnerLedgerEntry {
 }
 
 func balancesToProto(balances []ledger.Balance) []*affiliatev1.LedgerBalance {
-	out := make([]*affiliatev1.LedgerBalance, len(balances))
-	for i, b := range balances {
-		out[i] = &affiliatev1.LedgerBalance{Currency: b.Currency, BalanceCents: b.BalanceCents}
-	}
-	return out
+	return server.ConvertAll(balances, func(b ledger.Balance) *affiliatev1.LedgerBalance {
+		return &affiliatev1.LedgerBalance{Currency: b.Currency, BalanceCents: b.BalanceCents}
+	})
 }

@@ -175,12 +175,9 @@ func (s *Service) ListParticipantInvites(
 	if err != nil {
 		return nil, err
 	}
-	data := make([]*affiliatev1.ParticipantInvite, len(invites))
-	for i, invite := range invites {
-		data[i] = inviteToProto(invite, caller.Role)
-	}
+	toProto := func(i participant.Invite) *affiliatev1.ParticipantInvite { return inviteToProto(i, caller.Role) }
 	return &affiliatev1.ListParticipantInvitesResponse{
-		Data: data, Total: server.Total(ctx, total),
+		Data: server.ConvertAll(invites, toProto), Total: server.Total(ctx, total),
 		Page: int32(page.Number), Limit: int32(page.Size), //nolint:gosec // both were int32 in the request
 	}, nil
 }

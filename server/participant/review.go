@@ -2,13 +2,11 @@ package participant
 
 import (
 	"context"
-	"fmt"
 	"time"
-
-	"github.com/riverqueue/river"
 
 	"github.com/tributary-hq/tributary/affiliate"
 	"github.com/tributary-hq/tributary/affiliate/commission"
+	"github.com/tributary-hq/tributary/server"
 	"github.com/tributary-hq/tributary/storage/postgres"
 	commissions "github.com/tributary-hq/tributary/storage/postgres/commission"
 	participants "github.com/tributary-hq/tributary/storage/postgres/participant"
@@ -28,34 +26,21 @@ import (
 // reviewChunk is the maximum number of commissions in one chunk.
 const reviewChunk = 500
 
-// ReviewWorker runs the job commission.ReviewPending.
-type ReviewWorker struct {
-	river.WorkerDefaults[commission.ReviewPending]
-	db  *postgres.DB
-	now func() time.Time
-}
-
-// NewReviewWorker returns a ReviewWorker; now is its clock.
-func NewReviewWorker(db *postgres.DB, now func() time.Time) *ReviewWorker {
-	return &ReviewWorker{db: db, now: now}
-}
-
-// Work processes one chunk of commissions. It does nothing if the participant has another
+// NewReviewWorker returns the worker of the job commission.ReviewPending; now is its clock. A
+// job processes one chunk of commissions. It does nothing if the participant has another
 // status now or was suspended again, because the later move has its own jobs. If a job runs
 // twice because a process crashed before the job was marked as completed, the second run
 // processes the next chunk.
-func (w *ReviewWorker) Work(ctx context.Context, job *river.Job[commission.ReviewPending]) error {
-	err := w.db.InTx(ctx, func(tx *postgres.Tx) error {
-		partner, found, err := participants.LockForReview(ctx, tx, job.Args)
-		if err != nil || !found {
-			return err
-		}
-		return reviewNextChunk(ctx, tx, job.Args, partner, w.now().UTC().Truncate(time.Millisecond))
-	})
-	if err != nil {
-		return fmt.Errorf("review of participant %s: %w", job.Args.Participant, err)
-	}
-	return nil
+func NewReviewWorker(db *postgres.DB, now func() time.Time) *server.Worker[commission.ReviewPending] {
+	return &server.Worker[commission.ReviewPending]{Run: server.ForArgs(func(ctx context.Context, job commission.ReviewPending) error {
+		return db.InTx(ctx, func(tx *postgres.Tx) error {
+			partner, found, err := participants.LockForReview(ctx, tx, job)
+			if err != nil || !found {
+				return err
+			}
+			return reviewNextChunk(ctx, tx, job, partner, now().UTC().Truncate(time.Millisecond))
+		})
+	})}
 }
 
 // reviewNextChunk flags a chunk of the pending commissions of a suspended participant for

@@ -121,13 +121,10 @@ func (s *Service) ListParticipants(ctx context.Context, req *affiliatev1.ListPar
 	if filter.Search != "" || filter.Group != nil { // otherwise the total is exact
 		total = server.SearchTotal(ctx, total, filter.Search)
 	}
-	data := make([]*affiliatev1.Participant, len(participants))
-	for i, p := range participants {
-		data[i] = toProto(p, caller.Role)
-	}
 	return &affiliatev1.ListParticipantsResponse{
-		Data: data, Total: total,
-		Page: int32(page.Number), Limit: int32(page.Size), //nolint:gosec // both were int32 in the request
+		Data:  server.ConvertAll(participants, func(p participant.Detail) *affiliatev1.Participant { return toProto(p, caller.Role) }),
+		Total: total,
+		Page:  int32(page.Number), Limit: int32(page.Size), //nolint:gosec // both were int32 in the request
 	}, nil
 }
 

@@ -147,12 +147,9 @@ func (s *Service) ListPartnerCommissions(ctx context.Context, req *affiliatev1.L
 		return nil, err
 	}
 	at := s.currentTime()
-	data := make([]*affiliatev1.PartnerCommission, len(commissions))
-	for i, c := range commissions {
-		data[i] = commissionToProto(c, at)
-	}
+	toProto := func(c partner.Commission) *affiliatev1.PartnerCommission { return commissionToProto(c, at) }
 	return &affiliatev1.ListPartnerCommissionsResponse{
-		Data: data, Total: server.Total(ctx, total),
+		Data: server.ConvertAll(commissions, toProto), Total: server.Total(ctx, total),
 		Page: int32(page.Number), Limit: int32(page.Size), // both were int32 in the request
 	}, nil
 }

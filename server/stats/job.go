@@ -40,17 +40,11 @@ const (
 	timeout = time.Minute
 )
 
-// Worker runs the job analytics.FoldStats.
-type Worker struct {
-	river.WorkerDefaults[analytics.FoldStats]
-	db  *postgres.DB
-	log *slog.Logger
-	now func() time.Time
-}
-
-// New returns a Worker; now is its clock.
-func New(db *postgres.DB, log *slog.Logger, now func() time.Time) *Worker {
-	return &Worker{db: db, log: log, now: now}
+// New returns the worker of the job analytics.FoldStats; now is its clock.
+func New(db *postgres.DB, log *slog.Logger, now func() time.Time) *server.Worker[analytics.FoldStats] {
+	return &server.Worker[analytics.FoldStats]{Limit: timeout, Run: func(ctx context.Context, _ *river.Job[analytics.FoldStats]) error {
+		return fold(ctx, db, log, now)
+	}}
 }
 
 // PeriodicJob returns the job that a River client inserts every Interval. At most one job
@@ -60,22 +54,19 @@ func PeriodicJob() *river.PeriodicJob {
 	return server.OneAtATime(river.PeriodicInterval(Interval), analytics.FoldStats{}, true)
 }
 
-// Timeout returns the time limit of one run.
-func (w *Worker) Timeout(*river.Job[analytics.FoldStats]) time.Duration { return timeout }
-
-// Work adds deltas to the totals until no deltas remain or maxRunTime has passed.
-func (w *Worker) Work(ctx context.Context, _ *river.Job[analytics.FoldStats]) error {
-	started := w.now()
+// fold adds deltas to the totals until no deltas remain or maxRunTime has passed.
+func fold(ctx context.Context, db *postgres.DB, log *slog.Logger, now func() time.Time) error {
+	started := now()
 	for {
-		folded, err := counters.Fold(ctx, w.db, batchSize)
+		folded, err := counters.Fold(ctx, db, batchSize)
 		if err != nil {
 			return fmt.Errorf("add statistics deltas to the totals: %w", err)
 		}
 		if folded < batchSize {
 			return nil
 		}
-		if lasted := w.now().Sub(started); lasted >= maxRunTime {
-			w.log.LogAttrs(ctx, slog.LevelWarn, "statistics deltas arrive faster than they are processed", slog.Duration("lasted", lasted))
+		if lasted := now().Sub(started); lasted >= maxRunTime {
+			log.LogAttrs(ctx, slog.LevelWarn, "statistics deltas arrive faster than they are processed", slog.Duration("lasted", lasted))
 			return nil
 		}
 	}

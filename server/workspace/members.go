@@ -20,12 +20,9 @@ func (s *Service) ListMembers(ctx context.Context, req *affiliatev1.ListMembersR
 	if err != nil {
 		return nil, err
 	}
-	data := make([]*affiliatev1.Member, len(members))
-	for i, m := range members {
-		data[i] = memberToProto(ctx, m)
-	}
+	toProto := func(m account.TeamMember) *affiliatev1.Member { return memberToProto(ctx, m) }
 	return &affiliatev1.ListMembersResponse{
-		Data: data, Total: server.Total(ctx, total),
+		Data: server.ConvertAll(members, toProto), Total: server.Total(ctx, total),
 		Page: int32(page.Number), Limit: int32(page.Size), // both were int32 in the request
 	}, nil
 }

@@ -133,17 +133,14 @@ const PgEpoch = 946_684_800_000_000
 
 // List reads all rows of a query by the names of their columns.
 func List[T any](ctx context.Context, db Queryer, sql string, args ...any) ([]T, error) {
-	return collect(ctx, db, pgx.RowToStructByName[T], sql, args)
+	rows, _ := db.Query(ctx, sql, args...) // CollectRows returns the error
+	return pgx.CollectRows(rows, pgx.RowToStructByName[T])
 }
 
 // Values reads the only column of all rows of a query.
 func Values[T any](ctx context.Context, db Queryer, sql string, args ...any) ([]T, error) {
-	return collect(ctx, db, pgx.RowTo[T], sql, args)
-}
-
-func collect[T any](ctx context.Context, db Queryer, convert pgx.RowToFunc[T], sql string, args []any) ([]T, error) {
 	rows, _ := db.Query(ctx, sql, args...) // CollectRows returns the error
-	return pgx.CollectRows(rows, convert)
+	return pgx.CollectRows(rows, pgx.RowTo[T])
 }
 
 // Value reads the only value of a query.
@@ -179,10 +176,7 @@ type Executor interface {
 }
 
 // ExecCount executes a statement and returns the number of affected rows.
-func ExecCount(ctx context.Context, db interface {
-	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
-}, sql string, args ...any,
-) (int64, error) {
+func ExecCount(ctx context.Context, db Executor, sql string, args ...any) (int64, error) {
 	tag, err := db.Exec(ctx, sql, args...)
 	return tag.RowsAffected(), err
 }

@@ -9,9 +9,9 @@ import (
 type query struct {
 	// from has a table with the alias t.
 	from string
-	// columns are columns of t. internal are those that are internal to the merchant, such as
-	// notes about a partner. The bundle that a partner requests does not have them. more is
-	// SQL of further columns.
+	// columns are columns of t. internal has further ones, which are internal to the
+	// merchant, such as notes about a partner: the bundle that a partner requests does not
+	// have them. more is SQL of other columns.
 	columns, internal, more string
 	// where has the conditions, and group is empty or a GROUP BY clause.
 	where, group string
