@@ -187,8 +187,10 @@ const (
 
 // NewWorker returns the worker of the job analytics.AddAnalytics; now is its clock.
 func NewWorker(db *postgres.DB, log *slog.Logger, now func() time.Time) *server.Worker[analytics.AddAnalytics] {
-	run := func(ctx context.Context, _ analytics.AddAnalytics) error { return addAnalytics(ctx, db, log, now) }
-	return &server.Worker[analytics.AddAnalytics]{Limit: timeout, Run: server.ForArgs(run)}
+	run := func(ctx context.Context, _ *river.Job[analytics.AddAnalytics]) error {
+		return addAnalytics(ctx, db, log, now)
+	}
+	return &server.Worker[analytics.AddAnalytics]{Limit: timeout, Run: run}
 }
 
 // PeriodicJob returns the job that a River client inserts every two seconds. At most one job

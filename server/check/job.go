@@ -40,8 +40,10 @@ const (
 // New returns the worker of the job affiliate.CheckAccounts. One check compares now with the
 // clock of the database.
 func New(db *postgres.DB, log *slog.Logger, now func() time.Time) *server.Worker[affiliate.CheckAccounts] {
-	run := func(ctx context.Context, _ affiliate.CheckAccounts) error { return runAndLog(ctx, db, log, now) }
-	return &server.Worker[affiliate.CheckAccounts]{Limit: timeout, Run: server.ForArgs(run)}
+	run := func(ctx context.Context, _ *river.Job[affiliate.CheckAccounts]) error {
+		return runAndLog(ctx, db, log, now)
+	}
+	return &server.Worker[affiliate.CheckAccounts]{Limit: timeout, Run: run}
 }
 
 // nightly is a schedule that runs a job every day at 03:30 UTC.

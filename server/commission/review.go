@@ -97,7 +97,9 @@ type bulkRequest interface {
 
 // reviewBulk applies the transition t to each commission in the request.
 func (s *Service) reviewBulk(ctx context.Context, req bulkRequest, t commission.Transition) (*affiliatev1.BulkCommissionsResponse, error) {
-	t.Program = server.PathID[affiliate.ProgramID](req.GetProgramId())
+	if t.Program = server.PathID[affiliate.ProgramID](req.GetProgramId()); t.Program.IsZero() { // otherwise each commission would fail
+		return nil, affiliate.Refuse(affiliate.ReasonNotFound)
+	}
 	t.Scope, t.Actor, t.At = server.PrincipalFrom(ctx).Scope(), server.ActorFrom(ctx), s.currentTime()
 	outcomes, err := server.ForEachID(req.GetCommissionIds(), func(id affiliate.CommissionID) (string, error) {
 		t.Commission = id

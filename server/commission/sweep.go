@@ -30,8 +30,10 @@ const (
 // NewSweepWorker returns the worker of the job commission.ApproveDueCommissions; now is its
 // clock.
 func NewSweepWorker(db *postgres.DB, log *slog.Logger, now func() time.Time) *server.Worker[commission.ApproveDueCommissions] {
-	run := func(ctx context.Context, _ commission.ApproveDueCommissions) error { return sweep(ctx, db, log, now()) }
-	return &server.Worker[commission.ApproveDueCommissions]{Limit: sweepTimeout, Run: server.ForArgs(run)}
+	run := func(ctx context.Context, _ *river.Job[commission.ApproveDueCommissions]) error {
+		return sweep(ctx, db, log, now())
+	}
+	return &server.Worker[commission.ApproveDueCommissions]{Limit: sweepTimeout, Run: run}
 }
 
 // SweepJob returns the periodic job that a River client inserts every SweepInterval. The

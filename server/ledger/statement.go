@@ -44,22 +44,20 @@ func (s *Service) ListLedgerBalances(ctx context.Context, req *affiliatev1.ListL
 	if err != nil {
 		return nil, err
 	}
-	data := make([]*affiliatev1.ParticipantBalance, len(statement.Balances))
-	for i, b := range statement.Balances {
-		data[i] = &affiliatev1.ParticipantBalance{
+	balances := server.ConvertAll(statement.Balances, func(b ledger.ParticipantBalance) *affiliatev1.ParticipantBalance {
+		return &affiliatev1.ParticipantBalance{
 			ProgramId: b.Program.String(), ProgramName: b.ProgramName, ParticipantId: b.Participant.String(), PartnerName: b.PartnerName,
 			Currency: b.Currency, BalanceCents: b.BalanceCents,
 		}
-	}
-	totals := make([]*affiliatev1.LedgerTotal, len(statement.Totals))
-	for i, t := range statement.Totals {
-		totals[i] = &affiliatev1.LedgerTotal{
+	})
+	totals := server.ConvertAll(statement.Totals, func(t ledger.Total) *affiliatev1.LedgerTotal {
+		return &affiliatev1.LedgerTotal{
 			Currency: t.Currency, OwedToPartnersCents: t.OwedToPartners, OwedByPartnersCents: t.OwedByPartners,
 			BalanceCents: t.OwedToPartners - t.OwedByPartners, ParticipantCount: t.ParticipantCount,
 		}
-	}
+	})
 	return &affiliatev1.ListLedgerBalancesResponse{
-		Data: data, Total: statement.Count, Totals: totals, AsOf: server.Timestamp(end.Add(-time.Millisecond)),
+		Data: balances, Total: statement.Count, Totals: totals, AsOf: server.Timestamp(end.Add(-time.Millisecond)),
 		Page: int32(page.Number), Limit: int32(page.Size), //nolint:gosec // both were int32 in the request
 	}, nil
 }

@@ -65,8 +65,10 @@ type bulkRequest interface {
 // bulk applies the same status change to all participants in the request, one after the
 // other.
 func (s *Service) bulk(ctx context.Context, req bulkRequest, move participant.Move, reason *string) (*affiliatev1.BulkParticipantsResponse, error) {
-	program := server.PathID[affiliate.ProgramID](req.GetProgramId())
-	at := s.currentTime()
+	program, at := server.PathID[affiliate.ProgramID](req.GetProgramId()), s.currentTime()
+	if program.IsZero() { // otherwise each participant would fail
+		return nil, affiliate.Refuse(affiliate.ReasonNotFound)
+	}
 	outcomes, err := server.ForEachID(req.GetParticipantIds(), func(id affiliate.ParticipantID) (string, error) {
 		moved, err := s.move(ctx, program, id, move, reason, at)
 		return string(moved.Status), err

@@ -219,17 +219,12 @@ func (s *Service) ListProgramRules(ctx context.Context, req *affiliatev1.ListPro
 	if err != nil {
 		return nil, err
 	}
-	data := make([]*affiliatev1.ProgramRules, len(versions))
-	for i, v := range versions {
-		data[i] = &affiliatev1.ProgramRules{
-			Version: int32(v.Version), //nolint:gosec // users create the versions one by one, so the number is small
-			Rules:   server.Rules(v.Rules),
-			At:      server.Timestamp(v.At),
-			By:      v.By.String(),
-		}
+	toProto := func(v program.RulesVersion) *affiliatev1.ProgramRules {
+		//nolint:gosec // users create the versions one by one, so the number is small
+		return &affiliatev1.ProgramRules{Version: int32(v.Version), Rules: server.Rules(v.Rules), At: server.Timestamp(v.At), By: v.By.String()}
 	}
 	return &affiliatev1.ListProgramRulesResponse{
-		Data: data, Total: int64(p.RulesVersion), // versions are numbered from 1 without gaps
+		Data: server.ConvertAll(versions, toProto), Total: int64(p.RulesVersion), // versions are numbered from 1 without gaps
 		Page: int32(page.Number), Limit: int32(page.Size), //nolint:gosec // both were int32 in the request
 	}, nil
 }
