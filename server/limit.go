@@ -104,7 +104,7 @@ func (i Invitations) Admit(ctx context.Context, tx *postgres.Tx, address string)
 		if err != nil && !errors.Is(err, affiliate.Refuse(affiliate.ReasonNotFound)) {
 			return err
 		}
-		if err != nil || !inviter.User.EmailVerified {
+		if err != nil || !inviter.EmailVerified {
 			return affiliate.Refuse(affiliate.ReasonEmailNotVerified)
 		}
 	}

@@ -71,7 +71,7 @@ type Account struct {
 
 // MayLogIn reports whether the account may have sessions. A merchant who was removed
 // from its workspace cannot log in.
-func (a Account) MayLogIn() bool { return a.User.Kind == affiliate.Partner || a.Member != nil }
+func (a Account) MayLogIn() bool { return a.Kind == affiliate.Partner || a.Member != nil }
 
 // Registration says who can create an account of one kind.
 type Registration string
@@ -99,11 +99,11 @@ func MemberNotification(
 // member's workspace, or for the feed of the partner. The result is empty for a merchant who is
 // not a member of a workspace, because this user has no feed.
 func Notification(account Account, kind notification.Type, at time.Time, facts map[string]string) []notification.Notification {
-	user := account.User.ID
+	user := account.ID
 	if account.Member != nil {
 		return []notification.Notification{MemberNotification(account.Member.Workspace, kind, user, at, facts)}
 	}
-	if account.User.Kind != affiliate.Partner {
+	if account.Kind != affiliate.Partner {
 		return nil
 	}
 	n := notification.NewNotification(affiliate.Partner, notification.PartnerFeed(user), kind, nil, at)

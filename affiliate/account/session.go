@@ -52,7 +52,7 @@ func IsRecentLogin(session affiliate.SessionID, now time.Time) bool {
 // not nil, the account must be of this kind. Errors: REFRESH_TOKEN_INVALID.
 func (s Session) Refresh(account Account, kind *affiliate.AccountKind, now time.Time) (Session, error) {
 	ended := s.RevokedAt != nil || !now.Before(s.IdleExpiresAt) || !now.Before(s.ExpiresAt)
-	if ended || !account.MayLogIn() || kind != nil && account.User.Kind != *kind {
+	if ended || !account.MayLogIn() || kind != nil && account.Kind != *kind {
 		return Session{}, affiliate.Refuse(affiliate.ReasonRefreshTokenInvalid)
 	}
 	s.IdleExpiresAt = now.Add(RefreshTokenIdle)
@@ -241,12 +241,12 @@ func (t EmailToken) Verifies(account Account, now time.Time) bool {
 	if !t.Usable(now) {
 		return false
 	}
-	return t.Purpose == TokenChange || t.Purpose == TokenVerify && t.Address == account.User.Email
+	return t.Purpose == TokenChange || t.Purpose == TokenVerify && t.Address == account.Email
 }
 
 // Resets reports whether the token sets a new password of the account at the given time.
 func (t EmailToken) Resets(account Account, now time.Time) bool {
-	return t.Purpose == TokenReset && t.Usable(now) && t.Address == account.User.Email && account.MayLogIn()
+	return t.Purpose == TokenReset && t.Usable(now) && t.Address == account.Email && account.MayLogIn()
 }
 
 // EmailRequest is a request for a mail that the service processes in a job. The response

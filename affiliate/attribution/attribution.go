@@ -158,7 +158,7 @@ func (in Inputs) fraudFacts(winner *signal) fraud.Facts {
 		facts.Click = &fraud.Click{
 			TimeToEvent: in.OccurredAt.Sub(in.FoundClick.ReceivedAt), ClicksInHour: in.FoundClick.ClicksFromAddress,
 			Bot: traits.Bot, Country: traits.Country, PaidPlatform: traits.PaidPlatform, Referrer: traits.Referrer,
-			Source: traits.UTM.Source, Medium: traits.UTM.Medium, Term: traits.UTM.Term,
+			Source: traits.Source, Medium: traits.Medium, Term: traits.Term,
 		}
 	}
 	return facts

@@ -73,23 +73,23 @@ func TestAttribute_Reasons(t *testing.T) {
 			WhyClickAfterConversion, false, false, "click.not_after_event", "the click was later",
 		},
 		"programme paused": {
-			func(in *Inputs) { in.FoundClick.Earner.ProgramStatus = program.Paused },
+			func(in *Inputs) { in.FoundClick.ProgramStatus = program.Paused },
 			WhyProgramInactive, false, false, "program.active", `programme "Spring" is not active`,
 		},
 		"programme archived": {
-			func(in *Inputs) { in.FoundClick.Earner.ProgramStatus = program.Archived },
+			func(in *Inputs) { in.FoundClick.ProgramStatus = program.Archived },
 			WhyProgramInactive, false, false, "program.active", "is not active",
 		},
 		"participant erased": {
-			func(in *Inputs) { in.FoundClick.Earner.ParticipantErased = true },
+			func(in *Inputs) { in.FoundClick.ParticipantErased = true },
 			WhyParticipantErased, false, false, "participant.not_erased", "has been erased",
 		},
 		"participant pending": {
-			func(in *Inputs) { in.FoundClick.Earner.ParticipantStatus = participant.Pending },
+			func(in *Inputs) { in.FoundClick.ParticipantStatus = participant.Pending },
 			WhyParticipantNotApproved, true, false, "participant.approved", "earns no commission, because the partner's participation in programme \"Spring\" is pending",
 		},
 		"participant suspended": {
-			func(in *Inputs) { in.FoundClick.Earner.ParticipantStatus = participant.Suspended },
+			func(in *Inputs) { in.FoundClick.ParticipantStatus = participant.Suspended },
 			WhyParticipantNotApproved, true, false, "participant.approved", "is suspended",
 		},
 		"signup": {

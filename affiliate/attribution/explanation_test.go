@@ -121,11 +121,11 @@ func TestExplain_NotCreditedConversions(t *testing.T) {
 			`the promo code "spring10" has reached its limit of redemptions.`,
 		},
 		"programme paused, by promo code": {
-			ByPromoCode, func(in *Inputs) { in.FoundPromoCode.Earner.ProgramStatus = program.Paused },
+			ByPromoCode, func(in *Inputs) { in.FoundPromoCode.ProgramStatus = program.Paused },
 			`programme "Spring" is not active.`,
 		},
 		"programme paused, by customer": {
-			ByCustomer, func(in *Inputs) { in.Customer.Binding.Earner.ProgramStatus = program.Paused },
+			ByCustomer, func(in *Inputs) { in.Customer.Binding.ProgramStatus = program.Paused },
 			`programme "Spring" is not active.`,
 		},
 		"partner erased, by hand": {
@@ -168,11 +168,11 @@ func TestExplain_OtherSignals(t *testing.T) {
 		want   string
 	}{
 		"click outranked": {
-			func(in *Inputs) { in.FoundClick.Earner.Precedence = program.PromoCodeFirst },
+			func(in *Inputs) { in.FoundClick.Precedence = program.PromoCodeFirst },
 			won + " The reported click has a lower precedence. An earlier event of the customer has a lower precedence.",
 		},
 		"click unknown, customer's partner erased": {
-			func(in *Inputs) { in.FoundClick, in.Customer.Binding.Earner.ParticipantErased = nil, true },
+			func(in *Inputs) { in.FoundClick, in.Customer.Binding.ParticipantErased = nil, true },
 			won + " The reported click has not been recorded here. An earlier event of the customer could not be used.",
 		},
 		"click expired, no customer": {

@@ -103,7 +103,7 @@ func TestAttribute_FraudFactsOfTheSignal(t *testing.T) {
 		"many clicks from one address": {func(in *Inputs) { in.FoundClick.ClicksFromAddress = 101 }, []string{"click_velocity"}},
 		"a blocked country": {
 			func(in *Inputs) {
-				in.FoundClick.Country, in.FoundClick.Earner.FraudSettings.BlockedCountries = "AQ", []string{"AQ"}
+				in.FoundClick.Country, in.FoundClick.FraudSettings.BlockedCountries = "AQ", []string{"AQ"}
 			},
 			[]string{"blocked_country"},
 		},
@@ -118,20 +118,20 @@ func TestAttribute_FraudFactsOfTheSignal(t *testing.T) {
 		},
 		"a brand term": {
 			func(in *Inputs) {
-				in.FoundClick.UTM, in.FoundClick.Earner.FraudSettings.BrandTerms = click.UTM{Source: "bing", Term: "acme"}, []string{"acme"}
+				in.FoundClick.UTM, in.FoundClick.FraudSettings.BrandTerms = click.UTM{Source: "bing", Term: "acme"}, []string{"acme"}
 			},
 			[]string{"paid_search"},
 		},
 		"a disabled rule": {
 			func(in *Inputs) {
-				in.FoundClick.Bot, in.FoundClick.Earner.FraudSettings.DisabledRules = true, []string{"bot_click"}
+				in.FoundClick.Bot, in.FoundClick.FraudSettings.DisabledRules = true, []string{"bot_click"}
 			},
 			nil,
 		},
 		"a coupon site's code without a click": {
 			func(in *Inputs) {
-				in.FoundClick.Earner.FraudSettings.CouponSites = []string{"coupons.example"}
-				in.FraudFacts[in.FoundClick.Earner.Participant] = fraud.Facts{PartnerDomain: "coupons.example"}
+				in.FoundClick.FraudSettings.CouponSites = []string{"coupons.example"}
+				in.FraudFacts[in.FoundClick.Participant] = fraud.Facts{PartnerDomain: "coupons.example"}
 				promoCode(in)
 			},
 			[]string{"no_click_signals"},
@@ -143,8 +143,8 @@ func TestAttribute_FraudFactsOfTheSignal(t *testing.T) {
 				click := *in.FoundClick
 				click.Bot, click.ExpiresAt = true, in.OccurredAt.Add(-time.Minute)
 				id := in.Click
-				in.FoundClick.Earner.FraudSettings.CouponSites = []string{"coupons.example"}
-				in.FraudFacts[in.FoundClick.Earner.Participant] = fraud.Facts{PartnerDomain: "coupons.example"}
+				in.FoundClick.FraudSettings.CouponSites = []string{"coupons.example"}
+				in.FraudFacts[in.FoundClick.Participant] = fraud.Facts{PartnerDomain: "coupons.example"}
 				promoCode(in)
 				in.Click, in.FoundClick = id, &click
 			},
@@ -222,7 +222,7 @@ func TestFraudCandidates(t *testing.T) {
 	if got := in.FraudCandidates(); len(got) != 1 {
 		t.Errorf("three signals that lead to one participant: %d candidates, want 1", len(got))
 	}
-	in.Customer.Binding.Earner.Participant = affiliate.NewID[affiliate.ParticipantID](clickedAt)
+	in.Customer.Binding.Participant = affiliate.NewID[affiliate.ParticipantID](clickedAt)
 	if got := in.FraudCandidates(); len(got) != 2 {
 		t.Errorf("signals that lead to two participants: %d candidates, want 2", len(got))
 	}

@@ -224,8 +224,8 @@ func TestAttribute_MinimumOrderInAnotherCurrency(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			in := matchingInputs()
-			in.FoundClick.Earner.Currency = "EUR"
-			in.FoundClick.Earner.Rule.Rules = program.Rules{Type: program.Percentage, RateBps: new(int64(3000)), NetBasis: program.Gross, MinOrderCents: new(int64(5_000))}
+			in.FoundClick.Currency = "EUR"
+			in.FoundClick.Rule.Rules = program.Rules{Type: program.Percentage, RateBps: new(int64(3000)), NetBasis: program.Gross, MinOrderCents: new(int64(5_000))}
 			in.Sale.Money, in.Rates = affiliate.Money{Cents: tc.cents, Currency: "USD"}, tc.rates
 			d := Attribute(in)
 			detail := ""

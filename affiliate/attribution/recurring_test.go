@@ -138,7 +138,7 @@ func TestAttribute_MinimumOrder(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			in := matchingInputs()
 			in.Sale, in.EventType = tc.sale, tc.event
-			rules := &in.FoundClick.Earner.Rule.Rules
+			rules := &in.FoundClick.Rule.Rules
 			rules.MinOrderCents, rules.NetBasis = new(int64(5_000)), program.NetOfTax
 			rules.Events = []program.EventRate{{EventType: affiliate.Purchase}, {EventType: affiliate.Signup, Rate: flat(300)}}
 			d := Attribute(in)
@@ -168,7 +168,7 @@ func TestAttribute_EventTypesThatEarn(t *testing.T) {
 			for _, event := range allEvents {
 				in := matchingInputs()
 				in.EventType = event
-				in.FoundClick.Earner.Rule.Rules.Events = tc.events
+				in.FoundClick.Rule.Rules.Events = tc.events
 				d := Attribute(in)
 				pays := false
 				for _, e := range tc.pays {

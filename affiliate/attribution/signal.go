@@ -62,7 +62,7 @@ func (in Inputs) precedence() program.SignalPrecedence {
 // open, and the click was received after the click that bound the customer.
 func (in Inputs) bindingOutranksClick() bool {
 	binding := in.binding()
-	return binding.Earner.Model == program.FirstClick && !in.OccurredAt.After(binding.WindowEndsAt) &&
+	return binding.Model == program.FirstClick && !in.OccurredAt.After(binding.WindowEndsAt) &&
 		in.clickEarner() != nil && in.FoundClick.ReceivedAt.After(binding.SignalAt)
 }
 
@@ -178,7 +178,7 @@ func (a *attribution) checkBinding() signal {
 	a.check("customer.bound", true, "bound "+affiliate.FormatTime(binding.BoundAt))
 	return a.checkEarner(signal{
 		Candidate: Candidate{
-			Type: ByCustomer, Participant: &binding.Earner.Participant, At: &binding.BoundAt, ExpiresAt: &binding.WindowEndsAt,
+			Type: ByCustomer, Participant: &binding.Participant, At: &binding.BoundAt, ExpiresAt: &binding.WindowEndsAt,
 		},
 		earner: &binding.Earner,
 	})

@@ -17,7 +17,7 @@ import (
 // lead to different participants of one programme, and all are eligible.
 func everySignal() Inputs {
 	in := matchingInputs()
-	in.FoundClick.Earner.Model = program.LastClick
+	in.FoundClick.Model = program.LastClick
 	code, bound := in.FoundClick.Earner, in.FoundClick.Earner
 	code.Participant, bound.Participant = testParticipants[1], testParticipants[2]
 	in.PromoCode = new("spring10")
@@ -34,26 +34,26 @@ func TestAttribute_OrderOfSignals(t *testing.T) {
 	}{
 		"click first": {func(*Inputs) {}, []Method{ByClick, ByPromoCode, ByCustomer}},
 		"promo code first": {
-			func(in *Inputs) { in.FoundClick.Earner.Precedence = program.PromoCodeFirst },
+			func(in *Inputs) { in.FoundClick.Precedence = program.PromoCodeFirst },
 			[]Method{ByPromoCode, ByClick, ByCustomer},
 		},
 		"the click's programme decides, not the promo code's": {
-			func(in *Inputs) { in.FoundPromoCode.Earner.Precedence = program.PromoCodeFirst },
+			func(in *Inputs) { in.FoundPromoCode.Precedence = program.PromoCodeFirst },
 			[]Method{ByClick, ByPromoCode, ByCustomer},
 		},
 		"the promo code's programme decides if the click is unknown": {
-			func(in *Inputs) { in.FoundClick, in.FoundPromoCode.Earner.Precedence = nil, program.PromoCodeFirst },
+			func(in *Inputs) { in.FoundClick, in.FoundPromoCode.Precedence = nil, program.PromoCodeFirst },
 			[]Method{ByPromoCode, ByClick, ByCustomer},
 		},
 		"the promo code's programme decides if the click has the other mode": {
 			func(in *Inputs) {
-				in.FoundClick.Mode, in.FoundPromoCode.Earner.Precedence = affiliate.ModeLive, program.PromoCodeFirst
+				in.FoundClick.Mode, in.FoundPromoCode.Precedence = affiliate.ModeLive, program.PromoCodeFirst
 			},
 			[]Method{ByPromoCode, ByClick, ByCustomer},
 		},
 		"the customer's programme decides if the others are unknown": {
 			func(in *Inputs) {
-				in.FoundClick, in.FoundPromoCode, in.Customer.Binding.Earner.Precedence = nil, nil, program.PromoCodeFirst
+				in.FoundClick, in.FoundPromoCode, in.Customer.Binding.Precedence = nil, nil, program.PromoCodeFirst
 			},
 			[]Method{ByPromoCode, ByClick, ByCustomer},
 		},
@@ -62,51 +62,51 @@ func TestAttribute_OrderOfSignals(t *testing.T) {
 			[]Method{ByClick, ByPromoCode},
 		},
 		"first click: an open binding comes before a later click": {
-			func(in *Inputs) { in.Customer.Binding.Earner.Model = program.FirstClick },
+			func(in *Inputs) { in.Customer.Binding.Model = program.FirstClick },
 			[]Method{ByCustomer, ByClick, ByPromoCode},
 		},
 		"first click, promo code first: the binding still comes before the click": {
 			func(in *Inputs) {
-				in.Customer.Binding.Earner.Model, in.FoundClick.Earner.Precedence = program.FirstClick, program.PromoCodeFirst
+				in.Customer.Binding.Model, in.FoundClick.Precedence = program.FirstClick, program.PromoCodeFirst
 			},
 			[]Method{ByPromoCode, ByCustomer, ByClick},
 		},
 		"the model first click of the click's programme has no effect": {
-			func(in *Inputs) { in.FoundClick.Earner.Model = program.FirstClick },
+			func(in *Inputs) { in.FoundClick.Model = program.FirstClick },
 			[]Method{ByClick, ByPromoCode, ByCustomer},
 		},
 		"first click, in the window's last instant": {
 			func(in *Inputs) {
-				in.Customer.Binding.Earner.Model, in.Customer.Binding.WindowEndsAt = program.FirstClick, in.OccurredAt
+				in.Customer.Binding.Model, in.Customer.Binding.WindowEndsAt = program.FirstClick, in.OccurredAt
 			},
 			[]Method{ByCustomer, ByClick, ByPromoCode},
 		},
 		"first click, the window is over": {
 			func(in *Inputs) {
-				in.Customer.Binding.Earner.Model, in.Customer.Binding.WindowEndsAt = program.FirstClick, in.OccurredAt.Add(-time.Millisecond)
+				in.Customer.Binding.Model, in.Customer.Binding.WindowEndsAt = program.FirstClick, in.OccurredAt.Add(-time.Millisecond)
 			},
 			[]Method{ByClick, ByPromoCode, ByCustomer},
 		},
 		"first click, the click bound the customer": {
 			func(in *Inputs) {
-				in.Customer.Binding.Earner.Model, in.Customer.Binding.SignalAt = program.FirstClick, in.FoundClick.ReceivedAt
+				in.Customer.Binding.Model, in.Customer.Binding.SignalAt = program.FirstClick, in.FoundClick.ReceivedAt
 			},
 			[]Method{ByClick, ByPromoCode, ByCustomer},
 		},
 		"first click, a click after the click that bound the customer, but before the binding": {
 			func(in *Inputs) {
-				in.Customer.Binding.Earner.Model, in.Customer.Binding.SignalAt = program.FirstClick, in.FoundClick.ReceivedAt.Add(-time.Minute)
+				in.Customer.Binding.Model, in.Customer.Binding.SignalAt = program.FirstClick, in.FoundClick.ReceivedAt.Add(-time.Minute)
 				in.Customer.Binding.BoundAt = in.FoundClick.ReceivedAt.Add(time.Minute)
 			},
 			[]Method{ByCustomer, ByClick, ByPromoCode},
 		},
 		"first click, the click is unknown": {
-			func(in *Inputs) { in.Customer.Binding.Earner.Model, in.FoundClick = program.FirstClick, nil },
+			func(in *Inputs) { in.Customer.Binding.Model, in.FoundClick = program.FirstClick, nil },
 			[]Method{ByClick, ByPromoCode, ByCustomer},
 		},
 		"first click, no click": {
 			func(in *Inputs) {
-				in.Customer.Binding.Earner.Model, in.Click, in.FoundClick = program.FirstClick, nil, nil
+				in.Customer.Binding.Model, in.Click, in.FoundClick = program.FirstClick, nil, nil
 			},
 			[]Method{ByPromoCode, ByCustomer},
 		},
@@ -174,7 +174,7 @@ func TestAttribute_FirstEligibleSignalWins(t *testing.T) {
 			false,
 		},
 		"customer before a later click": {
-			func(in *Inputs) { in.Customer.Binding.Earner.Model = program.FirstClick },
+			func(in *Inputs) { in.Customer.Binding.Model = program.FirstClick },
 			WhyCustomerBound,
 			map[Method]Reason{ByClick: whyOutranked, ByPromoCode: whyOutranked},
 			true,
@@ -182,8 +182,8 @@ func TestAttribute_FirstEligibleSignalWins(t *testing.T) {
 		"no eligible signal: the decision has the reason of the first reported signal": {
 			func(in *Inputs) {
 				pause(&in.Customer.Binding.Earner)
-				in.Customer.Binding.Earner.Model = program.FirstClick
-				in.FoundClick.Earner.ParticipantErased, in.FoundPromoCode = true, nil
+				in.Customer.Binding.Model = program.FirstClick
+				in.FoundClick.ParticipantErased, in.FoundPromoCode = true, nil
 			},
 			WhyParticipantErased,
 			map[Method]Reason{ByCustomer: WhyProgramInactive, ByPromoCode: WhyPromoCodeUnknown},
@@ -192,7 +192,7 @@ func TestAttribute_FirstEligibleSignalWins(t *testing.T) {
 		"no eligible signal: promo code first": {
 			func(in *Inputs) {
 				pause(&in.Customer.Binding.Earner)
-				in.FoundClick, in.FoundPromoCode.Earner.Precedence, in.FoundPromoCode.Active = nil, program.PromoCodeFirst, false
+				in.FoundClick, in.FoundPromoCode.Precedence, in.FoundPromoCode.Active = nil, program.PromoCodeFirst, false
 			},
 			WhyPromoCodeInactive,
 			map[Method]Reason{ByCustomer: WhyProgramInactive, ByClick: WhyClickUnknown},
@@ -237,9 +237,9 @@ func TestAttribute_PromoCodeAtTheTimeOfTheEvent(t *testing.T) {
 		"its last redemption":        {func(c *FoundPromoCode, _ time.Time) { c.MaxRedemptions, c.Redemptions = new(int64(3)), 2 }, WhyPromoCodeMatched},
 		"used up":                    {func(c *FoundPromoCode, _ time.Time) { c.MaxRedemptions, c.Redemptions = new(int64(3)), 3 }, WhyPromoCodeInactive},
 		"of the other mode":          {func(c *FoundPromoCode, _ time.Time) { c.Mode = affiliate.ModeLive }, WhyPromoCodeUnknown},
-		"of a paused programme":      {func(c *FoundPromoCode, _ time.Time) { c.Earner.ProgramStatus = program.Paused }, WhyProgramInactive},
-		"of an erased participant":   {func(c *FoundPromoCode, _ time.Time) { c.Earner.ParticipantErased = true }, WhyParticipantErased},
-		"of a suspended participant": {func(c *FoundPromoCode, _ time.Time) { c.Earner.ParticipantStatus = participant.Suspended }, WhyParticipantNotApproved},
+		"of a paused programme":      {func(c *FoundPromoCode, _ time.Time) { c.ProgramStatus = program.Paused }, WhyProgramInactive},
+		"of an erased participant":   {func(c *FoundPromoCode, _ time.Time) { c.ParticipantErased = true }, WhyParticipantErased},
+		"of a suspended participant": {func(c *FoundPromoCode, _ time.Time) { c.ParticipantStatus = participant.Suspended }, WhyParticipantNotApproved},
 	} {
 		t.Run(name, func(t *testing.T) {
 			in := everySignal()
@@ -329,7 +329,7 @@ func TestAttribute_Assigned(t *testing.T) {
 func TestTrace_DoesNotIdentifyTheCustomer(t *testing.T) {
 	in := everySignal()
 	in.Click, in.FoundClick, in.PromoCode, in.FoundPromoCode = nil, nil, nil, nil
-	in.Customer.Binding.Earner.WindowDays = 45 // changed after the customer was bound
+	in.Customer.Binding.WindowDays = 45 // changed after the customer was bound
 	d := Attribute(in)
 	b, err := json.Marshal(d.Trace)
 	if err != nil {
@@ -344,7 +344,7 @@ func TestTrace_DoesNotIdentifyTheCustomer(t *testing.T) {
 	}
 	binding := in.Customer.Binding
 	want := []map[string]any{{
-		"type": "customer", "participant_id": binding.Earner.Participant.String(), "at": "2026-02-28T12:00:00Z", "expires_at": "2026-03-30T12:00:00Z",
+		"type": "customer", "participant_id": binding.Participant.String(), "at": "2026-02-28T12:00:00Z", "expires_at": "2026-03-30T12:00:00Z",
 		"eligible": true, "rejected_because": nil,
 	}}
 	if !reflect.DeepEqual(got.Candidates, want) {
@@ -358,7 +358,7 @@ func TestTrace_DoesNotIdentifyTheCustomer(t *testing.T) {
 func TestTrace_HasSourceOfTheRate(t *testing.T) {
 	in := matchingInputs()
 	group := &GroupRate{ID: affiliate.NewID[affiliate.GroupID](clickedAt), Name: "Friends", Rate: bps(400)}
-	in.FoundClick.Earner.Rule.Override, in.FoundClick.Earner.Rule.Group = new(flat(250)), group
+	in.FoundClick.Rule.Override, in.FoundClick.Rule.Group = new(flat(250)), group
 	d := Attribute(in)
 	rule := d.Trace.Rule
 	if rule.Source != FromParticipant || *rule.Override.FlatCents != 250 || *rule.Group != *group || rule.Version != 2 {
@@ -367,7 +367,7 @@ func TestTrace_HasSourceOfTheRate(t *testing.T) {
 	if !reflect.DeepEqual(d.Earning.Earner.Rule, *rule) || d.Trace.Calculation.Source != FromParticipant {
 		t.Errorf("earns with rule %+v and source %s, want the rule of the trace and %s", d.Earning.Earner.Rule, d.Trace.Calculation.Source, FromParticipant)
 	}
-	if in.FoundClick.Earner.Rule.Source != "" {
+	if in.FoundClick.Rule.Source != "" {
 		t.Error("Attribute changed its inputs")
 	}
 }

@@ -65,7 +65,7 @@ func TestNewCommission_HasTypeOfAppliedRate(t *testing.T) {
 		for _, rules := range []program.Rules{{Type: program.Percentage, RateBps: new(int64(3000))}, {Type: program.Flat, FlatCents: new(int64(100))}} {
 			t.Run(name+" in "+string(rules.Type), func(t *testing.T) {
 				in := creditedInputs()
-				in.FoundClick.Earner.Rule = attribution.RuleSnapshot{Version: 1, Rules: rules, Override: &tc.override}
+				in.FoundClick.Rule = attribution.RuleSnapshot{Version: 1, Rules: rules, Override: &tc.override}
 				c := NewCommission(affiliate.NewID[affiliate.CommissionID](reportedAt), Conversion{}, attribution.Attribute(in), reportedAt)
 				if c.Type != tc.want || !reflect.DeepEqual(program.Rate{Bps: c.RateBps, FlatCents: c.FlatCents}, tc.override) || c.Rule.Source != attribution.FromParticipant {
 					t.Errorf("type %s, rate %v, flat amount %v, source %s; want %s with %+v from %s",
@@ -87,10 +87,10 @@ func equalTimes(a, b *time.Time) bool {
 
 func TestNewCommission_HasExchangeRateOfCalculation(t *testing.T) {
 	in := creditedInputs()
-	in.FoundClick.Earner.Currency = "EUR"
+	in.FoundClick.Currency = "EUR"
 	in.Sale.Money = affiliate.Money{Cents: 10_000, Currency: "USD"}
 	in.Rates = map[string]attribution.FXRate{"EUR": {Base: "USD", Quote: "EUR", Date: time.Date(2026, 3, 9, 0, 0, 0, 0, time.UTC), Rate: "0.9259259259"}}
-	in.FoundClick.Earner.Rule.Rules = program.Rules{Type: program.Percentage, RateBps: new(int64(3000)), NetBasis: program.Gross}
+	in.FoundClick.Rule.Rules = program.Rules{Type: program.Percentage, RateBps: new(int64(3000)), NetBasis: program.Gross}
 	d := attribution.Attribute(in)
 	c := NewCommission(affiliate.NewID[affiliate.CommissionID](reportedAt), Conversion{Sale: in.Sale}, d, reportedAt)
 	if c.AmountCents != 2_778 || c.Currency != "EUR" || c.SaleCurrency != "USD" || c.BaseAmountCents != 10_000 || c.NeedsReview ||

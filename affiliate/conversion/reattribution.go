@@ -175,15 +175,15 @@ func (a LockedAttribution) newBinding() *attribution.Binding {
 		return nil
 	}
 	before := a.Customer.Binding
-	if before != nil && (a.Participant == nil || before.Earner.Participant != *a.Participant) {
+	if before != nil && (a.Participant == nil || before.Participant != *a.Participant) {
 		return nil
 	}
 	binding := attribution.Binding{BoundAt: a.OccurredAt, SignalAt: a.OccurredAt, Earner: *a.Assignee}
 	if before != nil {
 		binding.BoundAt, binding.SignalAt = before.BoundAt, before.SignalAt
 	}
-	binding.WindowEndsAt = click.WindowEnd(binding.BoundAt, binding.Earner.WindowDays)
-	if before != nil && before.Earner.Program == binding.Earner.Program {
+	binding.WindowEndsAt = click.WindowEnd(binding.BoundAt, binding.WindowDays)
+	if before != nil && before.Program == binding.Program {
 		binding.WindowEndsAt = before.WindowEndsAt
 	}
 	return &binding

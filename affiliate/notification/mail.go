@@ -215,7 +215,7 @@ type MailDelivery struct {
 
 // Delivery decides whether a mail is sent, and to which address.
 func (m Mail) Delivery(c MailConditions) MailDelivery {
-	delivery := MailDelivery{Status: MailDelivered, Address: m.Recipient.Address, ChecksSuppression: !m.ignoresSuppression()}
+	delivery := MailDelivery{Status: MailDelivered, Address: m.Address, ChecksSuppression: !m.ignoresSuppression()}
 	if m.Mode != nil && *m.Mode == affiliate.ModeTest && !m.Account() {
 		delivery.Status, delivery.Address = MailRedirected, c.TestRedirect
 	}

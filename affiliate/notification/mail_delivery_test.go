@@ -49,7 +49,7 @@ func TestMailDelivery_DependsOnKindModeAndConditions(t *testing.T) {
 		"recipient removed":    {notificationMail(&live, notification.CategoryPayouts), notification.MailConditions{RecipientRemoved: true}, notification.SuppressMail(notification.MailRecipientRemoved)},
 		"removed in test mode": {notificationMail(&test, notification.CategoryPayouts), notification.MailConditions{RecipientRemoved: true, TestRedirect: redirect}, notification.SuppressMail(notification.MailRecipientRemoved)},
 	} {
-		tc.mail.Recipient.Address = address
+		tc.mail.Address = address
 		if got := tc.mail.Delivery(tc.conditions); got != tc.want {
 			t.Errorf("%s: Delivery = %+v, want %+v", name, got, tc.want)
 		}

@@ -69,7 +69,7 @@ func (t notificationTexts) Texts(ctx context.Context, m notification.Mail) ([]se
 	if m.Mode != nil {
 		mode = *m.Mode
 	}
-	entries, err := notifications.MailEntries(ctx, t.db, *m.Recipient.User, mode, m.Category, m.Facts.Notifications)
+	entries, err := notifications.MailEntries(ctx, t.db, *m.User, mode, m.Category, m.Facts.Notifications)
 	if err != nil {
 		return nil, err
 	}

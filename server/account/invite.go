@@ -70,7 +70,7 @@ func (s *Service) AcceptInvite(ctx context.Context, req *affiliatev1.AcceptInvit
 				return err
 			}
 			if holder.Member != nil {
-				if holder.User.EmailVerified || !mailed {
+				if holder.EmailVerified || !mailed {
 					return affiliate.Refuse(affiliate.ReasonEmailTaken)
 				}
 				if err := leaveForInvite(ctx, tx, holder, at); err != nil {
@@ -93,10 +93,10 @@ func (s *Service) AcceptInvite(ctx context.Context, req *affiliatev1.AcceptInvit
 			}
 		}
 		holder.Member = &account.Member{Workspace: invite.Workspace, Role: invite.Role}
-		if err := accounts.InsertMember(ctx, tx, holder.User.ID, *holder.Member, at); err != nil {
+		if err := accounts.InsertMember(ctx, tx, holder.ID, *holder.Member, at); err != nil {
 			return err
 		}
-		session = account.NewSession(holder.User.ID, at)
+		session = account.NewSession(holder.ID, at)
 		if err := accounts.InsertSession(ctx, tx, session, token.digest()); err != nil {
 			return err
 		}
@@ -107,14 +107,14 @@ func (s *Service) AcceptInvite(ctx context.Context, req *affiliatev1.AcceptInvit
 			return err
 		}
 		joined := map[string]string{"role": string(invite.Role)}
-		if err := tx.Notify(ctx, account.MemberNotification(invite.Workspace, notification.NotifyMemberJoined, holder.User.ID, at, joined)); err != nil {
+		if err := tx.Notify(ctx, account.MemberNotification(invite.Workspace, notification.NotifyMemberJoined, holder.ID, at, joined)); err != nil {
 			return err
 		}
 		actor := server.ActorFrom(ctx)
-		actor.User = &holder.User.ID
+		actor.User = &holder.ID
 		return tx.Audit(ctx, affiliate.AuditLine{
 			Workspace: invite.Workspace, Actor: actor, At: at,
-			Action: "member.join", ResourceType: "member", ResourceID: holder.User.ID,
+			Action: "member.join", ResourceType: "member", ResourceID: holder.ID,
 			After: map[string]string{"role": string(invite.Role), "invite": invite.ID.String()},
 		})
 	})
@@ -150,15 +150,15 @@ func leaveForInvite(ctx context.Context, tx *postgres.Tx, account account.Accoun
 			return err
 		}
 	}
-	if err := accounts.DeleteMember(ctx, tx, workspace, account.User.ID); err != nil {
+	if err := accounts.DeleteMember(ctx, tx, workspace, account.ID); err != nil {
 		return err
 	}
-	if _, err := accounts.EndInvitesBy(ctx, tx, workspace, account.User.ID, affiliate.Roles(), at); err != nil {
+	if _, err := accounts.EndInvitesBy(ctx, tx, workspace, account.ID, affiliate.Roles(), at); err != nil {
 		return err
 	}
 	return tx.Audit(ctx, affiliate.AuditLine{
 		Workspace: workspace, Actor: affiliate.System, At: at,
-		Action: "member.remove", ResourceType: "member", ResourceID: account.User.ID,
+		Action: "member.remove", ResourceType: "member", ResourceID: account.ID,
 		Before: map[string]string{"role": string(account.Member.Role)},
 	})
 }
@@ -190,8 +190,8 @@ func (s *Service) beginInvited(ctx context.Context, tx *postgres.Tx, account acc
 	if !mailed {
 		return account.User, s.begin(ctx, tx, account, at)
 	}
-	account.User.EmailVerified = true
-	if _, err := s.seeDevice(ctx, tx, account.User.ID, at); err != nil {
+	account.EmailVerified = true
+	if _, err := s.seeDevice(ctx, tx, account.ID, at); err != nil {
 		return account.User, err
 	}
 	return account.User, s.markVerified(ctx, tx, account, at)

@@ -32,7 +32,7 @@ func (s *Service) login(ctx context.Context, kind affiliate.AccountKind, req *af
 		return nil, err
 	}
 	// The device is looked up even if there is no account, so that the response takes as long.
-	attempt, err := s.newAttempt(ctx, kind, email, holder.User.ID, at)
+	attempt, err := s.newAttempt(ctx, kind, email, holder.ID, at)
 	if err != nil {
 		return nil, err
 	}
@@ -55,7 +55,7 @@ func (s *Service) login(ctx context.Context, kind affiliate.AccountKind, req *af
 		}
 	}
 
-	session, token := account.NewSession(holder.User.ID, at), newToken()
+	session, token := account.NewSession(holder.ID, at), newToken()
 	var workspace *account.Workspace
 	var challenge *affiliate.Error
 	err = s.DB.InTx(ctx, func(tx *postgres.Tx) error {
@@ -64,16 +64,16 @@ func (s *Service) login(ctx context.Context, kind affiliate.AccountKind, req *af
 			return err
 		}
 		if outdated {
-			if err := accounts.UpdatePasswordHash(ctx, tx, holder.User.ID, newHash); err != nil {
+			if err := accounts.UpdatePasswordHash(ctx, tx, holder.ID, newHash); err != nil {
 				return err
 			}
 		}
 		// The user is locked, so a second factor that is enabled at the same time is read here.
-		current, err := accounts.Account(ctx, tx, holder.User.ID)
+		current, err := accounts.Account(ctx, tx, holder.ID)
 		if err != nil {
 			return err
 		}
-		if holder.User.SecondFactor = current.User.SecondFactor; holder.User.SecondFactor {
+		if holder.SecondFactor = current.SecondFactor; holder.SecondFactor {
 			challenge, err = s.challenge(ctx, tx, holder, at)
 			return err
 		}
@@ -119,13 +119,13 @@ func (s *Service) newAttempt(ctx context.Context, kind affiliate.AccountKind, em
 // INVALID_CREDENTIALS.
 func (s *Service) checkUnchanged(ctx context.Context, tx *postgres.Tx, account account.Account, password string) error {
 	refusal := affiliate.Refuse(affiliate.ReasonInvalidCredentials)
-	if err := accounts.LockUserByID(ctx, tx, account.User.ID); err != nil {
+	if err := accounts.LockUserByID(ctx, tx, account.ID); err != nil {
 		if isNotFound(err) {
 			return refusal // the account was erased
 		}
 		return err
 	}
-	current, err := accounts.Account(ctx, tx, account.User.ID)
+	current, err := accounts.Account(ctx, tx, account.ID)
 	if err != nil || current.PasswordHash == account.PasswordHash {
 		return err
 	}
@@ -176,7 +176,7 @@ func (s *Service) LoginPartnerSecondFactor(ctx context.Context, req *affiliatev1
 // challenge stores a challenge for a login whose password was right. It returns the error for
 // the client, which contains the challenge.
 func (s *Service) challenge(ctx context.Context, tx *postgres.Tx, holder account.Account, at time.Time) (*affiliate.Error, error) {
-	challenge, text, digest := account.NewLoginChallenge(holder.User.ID, at)
+	challenge, text, digest := account.NewLoginChallenge(holder.ID, at)
 	if err := accounts.InsertLoginChallenge(ctx, tx, challenge, digest); err != nil {
 		return nil, err
 	}
@@ -198,7 +198,7 @@ func (s *Service) loginSecondFactor(ctx context.Context, kind affiliate.AccountK
 		return nil, invalid
 	}
 	holder, err := accounts.Account(ctx, s.DB, challenge.User)
-	if isNotFound(err) || err == nil && (holder.User.Kind != kind || !holder.MayLogIn()) {
+	if isNotFound(err) || err == nil && (holder.Kind != kind || !holder.MayLogIn()) {
 		return nil, invalid
 	}
 	if err != nil {
@@ -209,13 +209,13 @@ func (s *Service) loginSecondFactor(ctx context.Context, kind affiliate.AccountK
 		return nil, err
 	}
 
-	session, token := account.NewSession(holder.User.ID, at), newToken()
+	session, token := account.NewSession(holder.ID, at), newToken()
 	var workspace *account.Workspace
 	var accepted bool
 	err = s.DB.InTx(ctx, func(tx *postgres.Tx) error {
 		// The lock is also held by every transaction that uses a code, a challenge or the
 		// password of the user, so the following reads are current.
-		if err := accounts.LockUserByID(ctx, tx, holder.User.ID); err != nil {
+		if err := accounts.LockUserByID(ctx, tx, holder.ID); err != nil {
 			return err
 		}
 		challenge, found, err := accounts.LoginChallenge(ctx, tx, digest)
@@ -225,7 +225,7 @@ func (s *Service) loginSecondFactor(ctx context.Context, kind affiliate.AccountK
 		if !found || !challenge.Open(at) {
 			return invalid
 		}
-		if holder, err = accounts.Account(ctx, tx, holder.User.ID); err != nil {
+		if holder, err = accounts.Account(ctx, tx, holder.ID); err != nil {
 			return err
 		}
 		if !holder.MayLogIn() {
@@ -290,7 +290,7 @@ func (s *Service) ResetSecondFactor(ctx context.Context, kind affiliate.AccountK
 		if err != nil {
 			return err
 		}
-		if !account.User.SecondFactor {
+		if !account.SecondFactor {
 			return affiliate.Refuse(affiliate.ReasonSecondFactorState)
 		}
 		if err := accounts.DeleteSecondFactor(ctx, tx, id); err != nil {

@@ -69,7 +69,7 @@ func insertOwner(ctx context.Context, tx *postgres.Tx, owner account.Account, wo
 	if err := accounts.InsertWorkspace(ctx, tx, workspace); err != nil {
 		return err
 	}
-	if err := accounts.InsertMember(ctx, tx, owner.User.ID, *owner.Member, at); err != nil {
+	if err := accounts.InsertMember(ctx, tx, owner.ID, *owner.Member, at); err != nil {
 		return err
 	}
 	for _, mode := range []affiliate.Mode{affiliate.ModeTest, affiliate.ModeLive} {
@@ -190,7 +190,7 @@ func (s *Service) insertPartner(
 			if err != nil {
 				return user, "", err
 			}
-			if account.User.EmailVerified {
+			if account.EmailVerified {
 				return user, "", affiliate.Refuse(affiliate.ReasonEmailTaken)
 			}
 			registered, err = s.takeOver(ctx, tx, account.User, user.Name, hash, user.CreatedAt)
@@ -203,7 +203,7 @@ func (s *Service) insertPartner(
 // begin sends a new account the mail that verifies its address. It also stores the device
 // with which the account was created, so that the device is known at the next login.
 func (s *Service) begin(ctx context.Context, tx *postgres.Tx, registered account.Account, at time.Time) error {
-	if _, err := s.seeDevice(ctx, tx, registered.User.ID, at); err != nil {
+	if _, err := s.seeDevice(ctx, tx, registered.ID, at); err != nil {
 		return err
 	}
 	if err := s.sendVerification(ctx, tx, registered, at); err != nil {

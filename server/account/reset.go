@@ -73,11 +73,11 @@ func (s *Service) reset(ctx context.Context, kind affiliate.AccountKind, req *af
 	if err != nil {
 		return nil, err
 	}
-	if holder.User.Kind != kind || !token.Resets(holder, s.currentTime()) {
+	if holder.Kind != kind || !token.Resets(holder, s.currentTime()) {
 		return nil, refusal
 	}
 	var violations affiliate.Violations
-	checkPassword(req.GetPassword(), holder.User.Name, holder.User.Email, &violations)
+	checkPassword(req.GetPassword(), holder.Name, holder.Email, &violations)
 	if err := violations.Err(); err != nil {
 		return nil, err // the token was not used
 	}
@@ -90,29 +90,29 @@ func (s *Service) reset(ctx context.Context, kind affiliate.AccountKind, req *af
 	err = s.DB.InTx(ctx, func(tx *postgres.Tx) error {
 		// The token and the account are read again, because another call may have used the
 		// token.
-		token, _, err := accounts.LockEmailToken(ctx, tx, holder.User.ID, digest)
+		token, _, err := accounts.LockEmailToken(ctx, tx, holder.ID, digest)
 		if err != nil {
 			return err
 		}
-		if holder, err = accounts.Account(ctx, tx, holder.User.ID); err != nil {
+		if holder, err = accounts.Account(ctx, tx, holder.ID); err != nil {
 			return err
 		}
 		if !token.Resets(holder, at) {
 			return refusal
 		}
-		if err := accounts.SetPassword(ctx, tx, holder.User.ID, hash); err != nil {
+		if err := accounts.SetPassword(ctx, tx, holder.ID, hash); err != nil {
 			return err
 		}
 		if err := s.markVerified(ctx, tx, holder, at); err != nil {
 			return err
 		}
-		if err := accounts.RevokeEmailTokens(ctx, tx, holder.User.ID, at); err != nil {
+		if err := accounts.RevokeEmailTokens(ctx, tx, holder.ID, at); err != nil {
 			return err
 		}
-		if err := accounts.RevokeSessions(ctx, tx, holder.User.ID, at); err != nil {
+		if err := accounts.RevokeSessions(ctx, tx, holder.ID, at); err != nil {
 			return err
 		}
-		if err := accounts.DeleteLoginFailures(ctx, tx, account.LoginSubject(s.HashKeys, kind, holder.User.Email)); err != nil {
+		if err := accounts.DeleteLoginFailures(ctx, tx, account.LoginSubject(s.HashKeys, kind, holder.Email)); err != nil {
 			return err
 		}
 		return recordChange(ctx, tx, holder, change{action: "account.reset_password", notification: notification.NotifyPasswordChanged}, at)
@@ -176,7 +176,7 @@ func (s *Service) answerReset(ctx context.Context, tx *postgres.Tx, request acco
 // and a notice to the current address. The notice does not say whether a token was sent.
 func (s *Service) answerChange(ctx context.Context, tx *postgres.Tx, request account.EmailRequest, at time.Time) error {
 	account, err := accounts.Account(ctx, tx, *request.User)
-	if isNotFound(err) || err == nil && account.User.Email == request.Address {
+	if isNotFound(err) || err == nil && account.Email == request.Address {
 		return nil // the account was erased, or its address has changed in the meantime
 	}
 	if err != nil {
@@ -191,7 +191,7 @@ func (s *Service) answerChange(ctx context.Context, tx *postgres.Tx, request acc
 			return err
 		}
 	}
-	notice := accountMail(notification.MailEmailChangeNotice, account, account.User.Email, at)
+	notice := accountMail(notification.MailEmailChangeNotice, account, account.Email, at)
 	notice.Facts.NewAddress = affiliate.MaskEmail(request.Address)
 	return tx.SendMail(ctx, notice)
 }
@@ -204,7 +204,7 @@ func (s *Service) sendLimited(ctx context.Context, tx *postgres.Tx, kind notific
 	if err != nil || sent >= account.MaxTokensPerAddress {
 		return err
 	}
-	token, text, digest := account.NewEmailToken(holder.User.ID, request.Purpose, request.Address, at)
+	token, text, digest := account.NewEmailToken(holder.ID, request.Purpose, request.Address, at)
 	token.Session = request.Session
 	return s.sendToken(ctx, tx, kind, holder, token, text, digest)
 }

@@ -37,7 +37,7 @@ func (s *Service) EnrollMerchantTotp(ctx context.Context, req *affiliatev1.Enrol
 	if err != nil {
 		return nil, err
 	}
-	if holder.User.SecondFactor {
+	if holder.SecondFactor {
 		return nil, affiliate.Refuse(affiliate.ReasonSecondFactorState)
 	}
 	var attempt account.LoginAttempt
@@ -57,7 +57,7 @@ func (s *Service) EnrollMerchantTotp(ctx context.Context, req *affiliatev1.Enrol
 		if err != nil {
 			return nil, err
 		}
-		if current.User.SecondFactor {
+		if current.SecondFactor {
 			return nil, affiliate.Refuse(affiliate.ReasonSecondFactorState)
 		}
 		if password != "" {
@@ -65,7 +65,7 @@ func (s *Service) EnrollMerchantTotp(ctx context.Context, req *affiliatev1.Enrol
 				return nil, err
 			}
 		}
-		key, err := totp.Generate(totp.GenerateOpts{Issuer: totpIssuer, AccountName: current.User.Email})
+		key, err := totp.Generate(totp.GenerateOpts{Issuer: totpIssuer, AccountName: current.Email})
 		if err != nil {
 			return nil, err
 		}
@@ -135,7 +135,7 @@ func (s *Service) RemoveMerchantTotp(ctx context.Context, req *affiliatev1.Remov
 	if err != nil {
 		return nil, err
 	}
-	if !account.User.SecondFactor {
+	if !account.SecondFactor {
 		return nil, affiliate.Refuse(affiliate.ReasonSecondFactorState)
 	}
 	attempt, err := s.throttleCaller(ctx, account, at)
@@ -172,7 +172,7 @@ func (s *Service) RemovePartnerTotp(ctx context.Context, req *affiliatev1.Remove
 // throttleCaller counts an attempt to prove that the caller is the owner of an account, like an
 // attempt to log in. Errors: RATE_LIMIT_EXCEEDED if the client must wait.
 func (s *Service) throttleCaller(ctx context.Context, account account.Account, at time.Time) (account.LoginAttempt, error) {
-	attempt, err := s.newAttempt(ctx, account.User.Kind, account.User.Email, account.User.ID, at)
+	attempt, err := s.newAttempt(ctx, account.Kind, account.Email, account.ID, at)
 	if err != nil {
 		return attempt, err
 	}
@@ -202,7 +202,7 @@ func refusedCode(ok bool, err error) error {
 // code, so the caller must then commit the transaction. Errors: INVALID_CREDENTIALS after too
 // many wrong codes in a row.
 func (s *Service) useCode(ctx context.Context, tx *postgres.Tx, holder account.Account, code string, at time.Time) (ok bool, err error) {
-	factor, found, err := accounts.SecondFactor(ctx, tx, holder.User.ID)
+	factor, found, err := accounts.SecondFactor(ctx, tx, holder.ID)
 	if err != nil || !found || factor.ConfirmedAt == nil {
 		return false, err
 	}
@@ -217,7 +217,7 @@ func (s *Service) useCode(ctx context.Context, tx *postgres.Tx, holder account.A
 	case err != nil:
 		return false, err
 	case ok:
-		err = accounts.UseTimeStep(ctx, tx, holder.User.ID, step)
+		err = accounts.UseTimeStep(ctx, tx, holder.ID, step)
 	default:
 		ok, err = s.useRecoveryCode(ctx, tx, holder, code, at)
 	}
@@ -225,9 +225,9 @@ func (s *Service) useCode(ctx context.Context, tx *postgres.Tx, holder account.A
 		return false, err
 	}
 	if ok {
-		return true, accounts.ResetCodeFailures(ctx, tx, holder.User.ID)
+		return true, accounts.ResetCodeFailures(ctx, tx, holder.ID)
 	}
-	if err := accounts.CountCodeFailure(ctx, tx, holder.User.ID); err != nil {
+	if err := accounts.CountCodeFailure(ctx, tx, holder.ID); err != nil {
 		return false, err
 	}
 	if factor.Failures+1 != account.NotifiedCodeFailures {
@@ -241,7 +241,7 @@ func (s *Service) useRecoveryCode(ctx context.Context, tx *postgres.Tx, holder a
 	if !ok {
 		return false, nil
 	}
-	left, found, err := accounts.UseRecoveryCode(ctx, tx, holder.User.ID, digest, at)
+	left, found, err := accounts.UseRecoveryCode(ctx, tx, holder.ID, digest, at)
 	if err != nil || !found {
 		return false, err
 	}
@@ -279,14 +279,14 @@ func (s *Service) Reauthenticate(ctx context.Context, password, code string) (fa
 	if err != nil {
 		return nil, err
 	}
-	if !account.User.SecondFactor {
+	if !account.SecondFactor {
 		if err := s.requirePassword(ctx, account, password); err != nil {
 			return nil, err
 		}
 	}
 	var accepted bool
 	err = s.DB.InTx(ctx, func(tx *postgres.Tx) error {
-		if !account.User.SecondFactor {
+		if !account.SecondFactor {
 			if err := s.checkUnchanged(ctx, tx, account, password); err != nil {
 				return err
 			}
@@ -294,7 +294,7 @@ func (s *Service) Reauthenticate(ctx context.Context, password, code string) (fa
 		if accepted, err = s.checkFactor(ctx, tx, account, code, at); err != nil || !accepted {
 			return err
 		}
-		factor, _, err := accounts.SecondFactor(ctx, tx, account.User.ID)
+		factor, _, err := accounts.SecondFactor(ctx, tx, account.ID)
 		if err != nil {
 			return err
 		}
@@ -309,11 +309,11 @@ func (s *Service) Reauthenticate(ctx context.Context, password, code string) (fa
 // account had a second factor when the caller read it and has none now. The caller must then
 // commit the transaction, because useCode counts wrong codes.
 func (s *Service) checkFactor(ctx context.Context, tx *postgres.Tx, account account.Account, code string, at time.Time) (ok bool, err error) {
-	if err := accounts.LockUserByID(ctx, tx, account.User.ID); err != nil {
+	if err := accounts.LockUserByID(ctx, tx, account.ID); err != nil {
 		return false, err
 	}
-	current, err := accounts.Account(ctx, tx, account.User.ID)
-	if err != nil || !current.User.SecondFactor && !account.User.SecondFactor {
+	current, err := accounts.Account(ctx, tx, account.ID)
+	if err != nil || !current.SecondFactor && !account.SecondFactor {
 		return err == nil, err
 	}
 	return s.useCode(ctx, tx, current, code, at)

@@ -77,7 +77,7 @@ func (s *Service) refresh(ctx context.Context, req *affiliatev1.RefreshSessionRe
 		if err := accounts.RotateRefreshToken(ctx, tx, session, used.digest(), next.digest(), at); err != nil {
 			return err
 		}
-		if _, err := s.seeDevice(ctx, tx, holder.User.ID, at); err != nil {
+		if _, err := s.seeDevice(ctx, tx, holder.ID, at); err != nil {
 			return err
 		}
 		workspace, err = workspaceOf(ctx, tx, holder)
@@ -146,7 +146,7 @@ func (s *Service) seeDevice(ctx context.Context, tx *postgres.Tx, user affiliate
 }
 
 func (s *Service) notifyNewDevice(ctx context.Context, tx *postgres.Tx, holder account.Account, at time.Time) error {
-	known, err := s.seeDevice(ctx, tx, holder.User.ID, at)
+	known, err := s.seeDevice(ctx, tx, holder.ID, at)
 	if err != nil || known {
 		return err
 	}

@@ -59,44 +59,44 @@ func (s *Service) VerifyEmail(ctx context.Context, req *affiliatev1.VerifyEmailR
 	if err != nil {
 		return nil, err
 	}
-	return &affiliatev1.VerifyEmailResponse{Verified: true, Kind: server.EnumValue[affiliatev1.AccountKind](holder.User.Kind)}, nil
+	return &affiliatev1.VerifyEmailResponse{Verified: true, Kind: server.EnumValue[affiliatev1.AccountKind](holder.Kind)}, nil
 }
 
 // markVerified marks the current address of an account as verified. The address then
 // receives all mail again, because the user has just received a mail.
 func (s *Service) markVerified(ctx context.Context, tx *postgres.Tx, account account.Account, at time.Time) error {
-	if err := accounts.VerifyEmail(ctx, tx, account.User.ID, at); err != nil {
+	if err := accounts.VerifyEmail(ctx, tx, account.ID, at); err != nil {
 		return err
 	}
-	return postgres.LiftSuppression(ctx, tx, notification.MailDigest(s.HashKeys, account.User.Email))
+	return postgres.LiftSuppression(ctx, tx, notification.MailDigest(s.HashKeys, account.Email))
 }
 
 // changeAddress replaces the address of an account by the address to which the token was
 // mailed. The session that requested the change continues. A digest of a partner's former
 // address stays, because the fraud rules compare buyers with it.
 func (s *Service) changeAddress(ctx context.Context, tx *postgres.Tx, account account.Account, token account.EmailToken, at time.Time) error {
-	if err := accounts.ChangeEmail(ctx, tx, account.User.ID, token.Address, at); err != nil {
+	if err := accounts.ChangeEmail(ctx, tx, account.ID, token.Address, at); err != nil {
 		return err
 	}
-	if digests := fraud.FormerEmailDigests(s.HashKeys, account.User.Email); account.User.Kind == affiliate.Partner && digests != nil {
-		if err := accounts.InsertFormerEmail(ctx, tx, account.User.ID, digests.First(), at); err != nil {
+	if digests := fraud.FormerEmailDigests(s.HashKeys, account.Email); account.Kind == affiliate.Partner && digests != nil {
+		if err := accounts.InsertFormerEmail(ctx, tx, account.ID, digests.First(), at); err != nil {
 			return err
 		}
 	}
 	if err := postgres.LiftSuppression(ctx, tx, notification.MailDigest(s.HashKeys, token.Address)); err != nil {
 		return err
 	}
-	if err := accounts.RevokeEmailTokens(ctx, tx, account.User.ID, at); err != nil {
+	if err := accounts.RevokeEmailTokens(ctx, tx, account.ID, at); err != nil {
 		return err
 	}
-	if err := accounts.RevokeOtherSessions(ctx, tx, account.User.ID, token.Session, at); err != nil {
+	if err := accounts.RevokeOtherSessions(ctx, tx, account.ID, token.Session, at); err != nil {
 		return err
 	}
 	// Audit records cannot be changed when a person's data must be erased, so they contain
 	// the addresses in masked form.
 	return recordChange(ctx, tx, account, change{
 		action: "account.change_email", notification: notification.NotifyEmailChanged,
-		before: map[string]string{"email": affiliate.MaskEmail(account.User.Email)},
+		before: map[string]string{"email": affiliate.MaskEmail(account.Email)},
 		after:  map[string]string{"email": affiliate.MaskEmail(token.Address)},
 	}, at)
 }
@@ -111,11 +111,11 @@ func (s *Service) ResendMerchantVerification(ctx context.Context, _ *affiliatev1
 		if err != nil {
 			return err
 		}
-		suppressed, err := postgres.Suppressed(ctx, tx, notification.MailDigest(s.HashKeys, account.User.Email))
+		suppressed, err := postgres.Suppressed(ctx, tx, notification.MailDigest(s.HashKeys, account.Email))
 		if err != nil {
 			return err
 		}
-		response.Sent = !account.User.EmailVerified || suppressed
+		response.Sent = !account.EmailVerified || suppressed
 		if !response.Sent {
 			return nil
 		}
@@ -130,7 +130,7 @@ func (s *Service) ResendPartnerVerification(ctx context.Context, req *affiliatev
 }
 
 func (s *Service) sendVerification(ctx context.Context, tx *postgres.Tx, holder account.Account, at time.Time) error {
-	token, text, digest := account.NewEmailToken(holder.User.ID, account.TokenVerify, holder.User.Email, at)
+	token, text, digest := account.NewEmailToken(holder.ID, account.TokenVerify, holder.Email, at)
 	return s.sendToken(ctx, tx, notification.MailVerification, holder, token, text, digest)
 }
 
@@ -152,7 +152,7 @@ func accountMail(kind notification.MailKind, account account.Account, address st
 		Kind: kind,
 		Type: string(kind),
 		Recipient: notification.Recipient{
-			User: &account.User.ID, Account: account.User.Kind, Name: account.User.Name, Address: address,
+			User: &account.ID, Account: account.Kind, Name: account.Name, Address: address,
 		},
 		CreatedAt: at,
 	}
@@ -172,7 +172,7 @@ func (s *Service) ChangeMerchantEmail(ctx context.Context, req *affiliatev1.Chan
 		return nil, err
 	}
 	email := strings.ToLower(req.GetNewEmail())
-	if email == holder.User.Email {
+	if email == holder.Email {
 		return nil, affiliate.Invalid("new_email", "must not be the current address")
 	}
 	// As in a login, throttleCaller stores the attempt as failed, and the transaction below
@@ -187,7 +187,7 @@ func (s *Service) ChangeMerchantEmail(ctx context.Context, req *affiliatev1.Chan
 	request := account.EmailRequest{
 		ID:        affiliate.NewID[account.EmailRequestID](at),
 		Purpose:   account.TokenChange,
-		Account:   holder.User.Kind,
+		Account:   holder.Kind,
 		Address:   email,
 		User:      &caller.User,
 		Session:   &caller.Session,
@@ -227,7 +227,7 @@ type change struct {
 // the audit log of the workspace, for a partner to the audit log of the account.
 func recordChange(ctx context.Context, tx *postgres.Tx, account account.Account, c change, at time.Time) error {
 	actor := server.ActorFrom(ctx)
-	actor.User = &account.User.ID
+	actor.User = &account.ID
 	return recordChangeBy(ctx, tx, actor, account, c, at)
 }
 
@@ -238,11 +238,11 @@ func recordChangeBy(ctx context.Context, tx *postgres.Tx, actor affiliate.Actor,
 	}
 	if holder.Member == nil {
 		return tx.AuditAccount(ctx, affiliate.AccountAuditLine{
-			User: holder.User.ID, Actor: actor, At: at, Action: c.action, Before: c.before, After: c.after,
+			User: holder.ID, Actor: actor, At: at, Action: c.action, Before: c.before, After: c.after,
 		})
 	}
 	return tx.Audit(ctx, affiliate.AuditLine{
 		Workspace: holder.Member.Workspace, Actor: actor, At: at,
-		Action: c.action, ResourceType: "member", ResourceID: holder.User.ID, Before: c.before, After: c.after,
+		Action: c.action, ResourceType: "member", ResourceID: holder.ID, Before: c.before, After: c.after,
 	})
 }

@@ -177,7 +177,7 @@ func (f *fixture) storeLate(stored click.Click) click.AwaitedClick {
 	if err := clicks.Store(f.Context(), f.DB, []click.Click{stored}); err != nil {
 		f.Fatal(err)
 	}
-	return click.AwaitedClick{Workspace: stored.Scope.Workspace, Click: stored.ID}
+	return click.AwaitedClick{Workspace: stored.Workspace, Click: stored.ID}
 }
 
 // attribute runs the job that attributes the conversions that wait for a click.

@@ -100,7 +100,7 @@ func TestReport_AwaitsClickThatIsNotInTail(t *testing.T) {
 			f.stream.tail = []click.Click{{ID: c.ID, ReceivedAt: c.ReceivedAt}}
 		},
 		"click of another workspace": func(f *fixture, c click.Click) {
-			c.Scope.Workspace = f.NewWorkspace()
+			c.Workspace = f.NewWorkspace()
 			f.stream.tail = []click.Click{c}
 		},
 	} {

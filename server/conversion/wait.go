@@ -89,7 +89,7 @@ func (l lookup) findInTail(ctx context.Context, workspace affiliate.WorkspaceID,
 		return nil, nil
 	}
 	// A click without a workspace is not resolved yet. Package ingest will resolve it.
-	if !ok || click.Scope.Workspace != workspace || click.Participant.IsZero() {
+	if !ok || click.Workspace != workspace || click.Participant.IsZero() {
 		return nil, nil
 	}
 	earner, err := conversions.FindEarner(ctx, l.db, click.Scope, click.Program, click.Participant)
@@ -97,7 +97,7 @@ func (l lookup) findInTail(ctx context.Context, workspace affiliate.WorkspaceID,
 		return nil, err
 	}
 	return &attribution.FoundClick{
-		Mode: click.Scope.Mode, ReceivedAt: click.ReceivedAt, ExpiresAt: click.ExpiresAt,
+		Mode: click.Mode, ReceivedAt: click.ReceivedAt, ExpiresAt: click.ExpiresAt,
 		Link: click.Link, Earner: *earner, ClickTraits: attribution.TraitsOf(click),
 	}, nil
 }

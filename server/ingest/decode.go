@@ -180,9 +180,9 @@ func fromEdge(edge *edgev1.Click, latest time.Time) (record, error) {
 	}
 	switch edge.Mode {
 	case edgev1.Mode_MODE_TEST:
-		r.click.Scope.Mode = affiliate.ModeTest
+		r.click.Mode = affiliate.ModeTest
 	case edgev1.Mode_MODE_LIVE:
-		r.click.Scope.Mode = affiliate.ModeLive
+		r.click.Mode = affiliate.ModeLive
 	default:
 		return r, fmt.Errorf("the mode is %v", edge.Mode)
 	}
@@ -195,7 +195,7 @@ func fromEdge(edge *edgev1.Click, latest time.Time) (record, error) {
 		return r, nil
 	}
 	var okWorkspace, okProgram, okParticipant, okLink bool
-	r.click.Scope.Workspace, okWorkspace = affiliate.IDFromBytes[affiliate.WorkspaceID](edge.WorkspaceId)
+	r.click.Workspace, okWorkspace = affiliate.IDFromBytes[affiliate.WorkspaceID](edge.WorkspaceId)
 	r.click.Program, okProgram = affiliate.IDFromBytes[affiliate.ProgramID](edge.ProgramId)
 	r.click.Participant, okParticipant = affiliate.IDFromBytes[affiliate.ParticipantID](edge.ParticipantId)
 	r.click.Link, okLink = affiliate.IDFromBytes[affiliate.LinkID](edge.LinkId)

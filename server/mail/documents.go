@@ -27,7 +27,7 @@ func (c *Composer) accountMail(m notification.Mail, token string) (mail.Document
 	case notification.MailVerification:
 		document.Subject = "Verify your e-mail address"
 		document.Preheader = "Confirm that this address is yours."
-		document.Blocks = paragraphs("Please confirm that " + m.Recipient.Address + " is your e-mail address.")
+		document.Blocks = paragraphs("Please confirm that " + m.Address + " is your e-mail address.")
 		document.Button = c.link("Verify e-mail address", "/verify-email", m, token, false)
 		document.Closing = closing(m, "If you did not create an account, you can ignore this mail.")
 		document.Footer.Reason = "You get this mail because an account was created with this e-mail address."
@@ -41,7 +41,7 @@ func (c *Composer) accountMail(m notification.Mail, token string) (mail.Document
 	case notification.MailEmailChange:
 		document.Subject = "Confirm your new e-mail address"
 		document.Preheader = "Your account will use this address after you confirm it."
-		document.Blocks = paragraphs("You want to use " + m.Recipient.Address + " as the e-mail address of your account. Please confirm that this address is yours.")
+		document.Blocks = paragraphs("You want to use " + m.Address + " as the e-mail address of your account. Please confirm that this address is yours.")
 		document.Button = c.link("Confirm new address", "/verify-email", m, token, false)
 		document.Closing = closing(m, "If you did not request this, you can ignore this mail. The address of the account stays the same.")
 		document.Footer.Reason = "You get this mail because this e-mail address was entered as the new address of an account."
@@ -49,7 +49,7 @@ func (c *Composer) accountMail(m notification.Mail, token string) (mail.Document
 		document.Subject = "A new e-mail address was requested for your account"
 		document.Preheader = "Check that you made this request."
 		document.Blocks = append(paragraphs("We have received a request to change the e-mail address of your account."),
-			mail.Block{Facts: []mail.Fact{{Label: "Present address", Value: m.Recipient.Address}, {Label: "New address", Value: m.Facts.NewAddress}}},
+			mail.Block{Facts: []mail.Fact{{Label: "Present address", Value: m.Address}, {Label: "New address", Value: m.Facts.NewAddress}}},
 		)
 		document.Closing = []string{
 			"The new address takes effect when it is confirmed. If you made this request, you need not do anything here.",
@@ -273,8 +273,8 @@ func (c *Composer) unsubscribeURL(category notification.Category, token string) 
 // tokens returns the tokens of a mail. link is the token of its button.
 func (c *Composer) tokens(m notification.Mail, link string) tokens {
 	t := tokens{link: link}
-	if m.Recipient.User != nil {
-		t.unsubscribe = c.config.Unsubscribe.Token(*m.Recipient.User, m.Category)
+	if m.User != nil {
+		t.unsubscribe = c.config.Unsubscribe.Token(*m.User, m.Category)
 	}
 	return t
 }

@@ -65,7 +65,7 @@ func TestAccountMail_MatchesGoldenFiles(t *testing.T) {
 // Names are optional. A sentence must not contain a gap if a name is missing.
 func TestAccountMail_WithoutNames(t *testing.T) {
 	m := sampleMail(notification.MailParticipantInvite, false)
-	m.Recipient.Name, m.Facts.InviterName, m.Facts.ExpiresAt = "", "", nil
+	m.Name, m.Facts.InviterName, m.Facts.ExpiresAt = "", "", nil
 	document, err := testComposer.accountMail(m, "token")
 	if err != nil {
 		t.Fatal(err)

@@ -196,7 +196,7 @@ func (w *Worker) complete(ctx context.Context, m notification.StoredMail, result
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 	defer cancel()
 	outcome := notification.MailOutcome{
-		Mail: m.ID, Recipient: m.Recipient.Address, Status: result.delivery.Status, Reason: result.delivery.Reason,
+		Mail: m.ID, Recipient: m.Address, Status: result.delivery.Status, Reason: result.delivery.Reason,
 		Content: result.content, At: w.Now().UTC().Truncate(time.Millisecond),
 	}
 	if outcome.Status == notification.MailRedirected {
@@ -233,7 +233,7 @@ func (w *Worker) message(ctx context.Context, m notification.Mail, delivery noti
 	if err != nil || !found {
 		return mail.Message{}, false, err
 	}
-	to := mail.Address{Name: m.Recipient.Name, Address: delivery.Address}
+	to := mail.Address{Name: m.Name, Address: delivery.Address}
 	if delivery.Status == notification.MailRedirected {
 		// The reader is not the recipient, and must not disable the recipient's mails.
 		to.Name, document.Footer.UnsubscribeURL = "", ""

@@ -138,7 +138,7 @@ func (s *Service) mailInvite(
 	}
 	mail := invite.Mail()
 	mail.Secret, mail.Facts.ProgramName = s.seal.SealMailToken(mail.ID, token), program.Name
-	mail.Recipient.Name, mail.Facts.Message = req.GetName(), req.GetMessage()
+	mail.Name, mail.Facts.Message = req.GetName(), req.GetMessage()
 	if mail.Facts.WorkspaceName, mail.Facts.InviterName, err = participants.NamesForMail(ctx, tx, invite.Workspace, invite.InvitedBy); err != nil {
 		return err
 	}

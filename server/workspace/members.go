@@ -284,7 +284,7 @@ func (s *Service) CreateInvite(ctx context.Context, req *affiliatev1.CreateInvit
 		if err != nil {
 			return err
 		}
-		if account.Member != nil && (account.User.EmailVerified || account.Member.Workspace == invite.Workspace) {
+		if account.Member != nil && (account.EmailVerified || account.Member.Workspace == invite.Workspace) {
 			return affiliate.Refuse(affiliate.ReasonEmailTaken)
 		}
 		object := inviteObject(invite)

@@ -148,7 +148,7 @@ func checkSecondFactor(ctx context.Context, tx *postgres.Tx, caller server.Princ
 		return err
 	}
 	account, err := accounts.Account(ctx, tx, caller.User)
-	if err == nil && !account.User.SecondFactor {
+	if err == nil && !account.SecondFactor {
 		err = affiliate.Refuse(affiliate.ReasonSecondFactorSetupRequired)
 	}
 	return err

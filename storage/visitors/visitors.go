@@ -167,8 +167,8 @@ func (v *Visitors) Delete(ctx context.Context, clicks []click.Click) error {
 // variable length is preceded by its length, so that two visitors never have the same
 // bytes.
 func appendVisitor(b []byte, click *click.Click) []byte {
-	b = append(b, click.Scope.Workspace.UUID[:]...)
-	b = appendPart(b, click.Scope.Mode)
+	b = append(b, click.Workspace.UUID[:]...)
+	b = appendPart(b, click.Mode)
 	b = appendPart(b, click.IPHash)
 	b = appendPart(b, click.UAHash)
 	return appendPart(b, click.ReferralCode)

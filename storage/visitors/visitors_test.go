@@ -62,8 +62,8 @@ func TestMarkUnique_FirstClickOfVisitor(t *testing.T) {
 	v := New(client)
 	visitors := map[string]func(*click.Click){
 		"same visitor":      func(*click.Click) {},
-		"another workspace": func(c *click.Click) { c.Scope.Workspace = otherWorkspace },
-		"another mode":      func(c *click.Click) { c.Scope.Mode = affiliate.ModeTest },
+		"another workspace": func(c *click.Click) { c.Workspace = otherWorkspace },
+		"another mode":      func(c *click.Click) { c.Mode = affiliate.ModeTest },
 		"another address":   func(c *click.Click) { c.IPHash = []byte("012345") },
 		"another agent":     func(c *click.Click) { c.UAHash = []byte("sagent") },
 		"no agent":          func(c *click.Click) { c.UAHash = nil },

@@ -252,7 +252,7 @@ func (y *year) addConversions(sums analytics.Sums, day int, random *rand.Rand) (
 		customer.Activity.Add(&c, analytics.MonthOf(c.OccurredAt), 1)
 		sums.AddConversion(&c, 1)
 		rows = append(rows, []any{
-			y.scope.Workspace, y.scope.Mode, c.ID, c.Owner.Program, c.Owner.Participant, c.Owner.Link, c.OccurredAt, c.EventType, c.Values[:], c.Customer,
+			y.scope.Workspace, y.scope.Mode, c.ID, c.Program, c.Participant, c.Link, c.OccurredAt, c.EventType, c.Values[:], c.Customer,
 			c.Currency, c.AmountCents, c.RefundedCents, c.Commission, c.CommissionCents, c.CommissionCurrency,
 		})
 	}

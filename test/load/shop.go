@@ -83,7 +83,7 @@ func (b *bench) openShop(ctx context.Context, db *database) (*shop, error) {
 	if err := errors.Join(err, conn.Close(ctx)); err != nil {
 		return nil, err
 	}
-	click.Scope.Workspace = s.workspace
+	click.Workspace = s.workspace
 	if err := s.addClicks(ctx, db, click); err != nil {
 		return nil, err
 	}

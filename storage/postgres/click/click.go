@@ -107,8 +107,8 @@ func (*testDataResetError) Error() string { return "some clicks belong to delete
 
 // includes reports whether a click was received before a deletion of test data.
 func (r *testDataResetError) includes(c click.Click) bool {
-	at, ok := r.at[c.Scope.Workspace]
-	return ok && c.Scope.Mode == affiliate.ModeTest && !c.ReceivedAt.After(at)
+	at, ok := r.at[c.Workspace]
+	return ok && c.Mode == affiliate.ModeTest && !c.ReceivedAt.After(at)
 }
 
 // selectResets searches the primary key. Its result is empty unless a click must be dropped.
@@ -132,11 +132,11 @@ func queueResets(batch *pgx.Batch, clicks []click.Click, found *testDataResetErr
 	oldest := map[affiliate.WorkspaceID]time.Time{}
 	for n := range clicks {
 		c := &clicks[n]
-		if c.Scope.Mode != affiliate.ModeTest {
+		if c.Mode != affiliate.ModeTest {
 			continue
 		}
-		if at, ok := oldest[c.Scope.Workspace]; !ok || c.ReceivedAt.Before(at) {
-			oldest[c.Scope.Workspace] = c.ReceivedAt
+		if at, ok := oldest[c.Workspace]; !ok || c.ReceivedAt.Before(at) {
+			oldest[c.Workspace] = c.ReceivedAt
 		}
 	}
 	if len(oldest) == 0 {
@@ -275,7 +275,7 @@ func enqueueAwaited(ctx context.Context, tx *postgres.Tx, clicks []click.Click) 
 		join awaited_clicks a on a.workspace_id = c.workspace_id and a.click_id = c.click_id`
 	workspaces, ids := make([]pgtype.UUID, len(clicks)), make([]pgtype.UUID, len(clicks))
 	for n := range clicks {
-		workspaces[n], ids[n] = pgUUID(clicks[n].Scope.Workspace.UUID), pgUUID(clicks[n].ID.UUID)
+		workspaces[n], ids[n] = pgUUID(clicks[n].Workspace.UUID), pgUUID(clicks[n].ID.UUID)
 	}
 	found, err := postgres.List[click.AwaitedClick](ctx, tx, awaited, workspaces, ids)
 	if err != nil {

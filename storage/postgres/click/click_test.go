@@ -85,7 +85,7 @@ func TestStoreClicks_EnqueuesJobForAwaitedClick(t *testing.T) {
 	stored := clicksOf(affiliate.NewID[affiliate.WorkspaceID](time.Now()), 3)
 	for range 2 {
 		f.Insert("awaited_clicks", pgtest.Row{
-			"workspace_id": stored[1].Scope.Workspace, "click_id": stored[1].ID, "conversion_id": affiliate.NewID[affiliate.ConversionID](time.Now()),
+			"workspace_id": stored[1].Workspace, "click_id": stored[1].ID, "conversion_id": affiliate.NewID[affiliate.ConversionID](time.Now()),
 			"mode": "live", "created_at": stored[1].CreatedAt, "expires_at": stored[1].ExpiresAt,
 		})
 	}
@@ -191,8 +191,8 @@ func BenchmarkStoreClicks(b *testing.B) {
 			_, err := f.SQL.CopyFrom(b.Context(), pgx.Identifier{"clicks"}, columns, pgx.CopyFromSlice(rows, func(i int) ([]any, error) {
 				c := &clicks[i]
 				return []any{
-					[16]byte(c.Scope.Workspace.UUID), [16]byte(c.ID.UUID), c.ClickedAt, "live", [16]byte(c.Program.UUID), [16]byte(c.Participant.UUID), c.ReferralCode, c.ReceivedAt, c.ExpiresAt, c.CreatedAt,
-					c.LandingURL, c.ReferrerDomain, c.UTM.Source, "granted", c.Language, c.Screen, c.IPHash, c.IPPrefix, c.UAHash, false,
+					[16]byte(c.Workspace.UUID), [16]byte(c.ID.UUID), c.ClickedAt, "live", [16]byte(c.Program.UUID), [16]byte(c.Participant.UUID), c.ReferralCode, c.ReceivedAt, c.ExpiresAt, c.CreatedAt,
+					c.LandingURL, c.ReferrerDomain, c.Source, "granted", c.Language, c.Screen, c.IPHash, c.IPPrefix, c.UAHash, false,
 				}, nil
 			}))
 			if err != nil {

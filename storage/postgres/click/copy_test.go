@@ -40,12 +40,12 @@ func rowOfClick(c click.Click) map[string]any {
 		return b
 	}
 	row := map[string]any{
-		"workspace_id": id(c.Scope.Workspace.UUID), "id": id(c.ID.UUID), "clicked_at": c.ClickedAt, "mode": string(c.Scope.Mode),
+		"workspace_id": id(c.Workspace.UUID), "id": id(c.ID.UUID), "clicked_at": c.ClickedAt, "mode": string(c.Mode),
 		"program_id": id(c.Program.UUID), "participant_id": id(c.Participant.UUID), "link_id": id(c.Link.UUID), "referral_code": c.ReferralCode,
 		"received_at": c.ReceivedAt, "expires_at": c.ExpiresAt, "created_at": c.CreatedAt, "occurred_at": nil,
 		"landing_url": text(c.LandingURL), "referrer_domain": text(c.ReferrerDomain),
-		"utm_source": text(c.UTM.Source), "utm_medium": text(c.UTM.Medium), "utm_campaign": text(c.UTM.Campaign),
-		"utm_term": text(c.UTM.Term), "utm_content": text(c.UTM.Content), "sub_id": text(c.SubID),
+		"utm_source": text(c.Source), "utm_medium": text(c.Medium), "utm_campaign": text(c.Campaign),
+		"utm_term": text(c.Term), "utm_content": text(c.Content), "sub_id": text(c.SubID),
 		"consent": string(c.Consent), "language": text(c.Language), "screen": text(c.Screen),
 		"ip_hash": raw(c.IPHash), "ip_prefix": text(c.IPPrefix), "ua_hash": raw(c.UAHash),
 		"is_bot": c.IsBot, "bot_reason": text(c.BotReason), "foreign_origin": c.ForeignOrigin,
@@ -107,7 +107,7 @@ func TestStoreClicks_StoresEveryColumn(t *testing.T) {
 	}
 	for way, stored := range map[string]map[string]click.Click{"copied": kinds, "merged": again} {
 		for name, c := range stored {
-			rows, err := f.SQL.Query(t.Context(), `select * from clicks where workspace_id = $1 and mode = $2 and id = $3`, c.Scope.Workspace, c.Scope.Mode, c.ID)
+			rows, err := f.SQL.Query(t.Context(), `select * from clicks where workspace_id = $1 and mode = $2 and id = $3`, c.Workspace, c.Mode, c.ID)
 			if err != nil {
 				t.Fatal(err)
 			}

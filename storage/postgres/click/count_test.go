@@ -56,7 +56,7 @@ func wantCounts(clicks []click.Click) map[clickCountKey]int64 {
 			continue
 		}
 		key := clickCountKey{
-			workspace: c.Scope.Workspace.String(), mode: string(c.Scope.Mode), program: c.Program.String(), participant: c.Participant.String(), link: c.Link.String(),
+			workspace: c.Workspace.String(), mode: string(c.Mode), program: c.Program.String(), participant: c.Participant.String(), link: c.Link.String(),
 		}
 		counts[key]++
 	}
@@ -75,7 +75,7 @@ func mixedClicks(n int) []click.Click {
 			c.Link = affiliate.LinkID{UUID: source.ID.UUID}
 		}
 		if i%7 == 0 {
-			c.Scope.Mode = affiliate.ModeTest
+			c.Mode = affiliate.ModeTest
 		}
 		if i%4 == 0 {
 			c.IsBot, c.BotReason = true, "agent"

@@ -71,7 +71,7 @@ func queueErased(batch *pgx.Batch, clicks []click.Click, erased map[participantK
 	seen := make(map[participantKey]struct{})
 	var workspaces, participants []pgtype.UUID
 	for n := range clicks {
-		key := participantKey{clicks[n].Scope.Workspace.UUID, clicks[n].Participant.UUID}
+		key := participantKey{clicks[n].Workspace.UUID, clicks[n].Participant.UUID}
 		if _, ok := seen[key]; ok {
 			continue
 		}
@@ -99,8 +99,8 @@ func eraseClicks(ctx context.Context, tx *postgres.Tx, clicks []click.Click, era
 	}
 	for n := range clicks {
 		c := &clicks[n]
-		if erased[participantKey{c.Scope.Workspace.UUID, c.Participant.UUID}] {
-			keys.workspaces, keys.ids = append(keys.workspaces, pgUUID(c.Scope.Workspace.UUID)), append(keys.ids, pgUUID(c.ID.UUID))
+		if erased[participantKey{c.Workspace.UUID, c.Participant.UUID}] {
+			keys.workspaces, keys.ids = append(keys.workspaces, pgUUID(c.Workspace.UUID)), append(keys.ids, pgUUID(c.ID.UUID))
 			keys.times = append(keys.times, pgtype.Timestamptz{Time: c.ClickedAt, Valid: true})
 		}
 	}

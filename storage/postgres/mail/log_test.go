@@ -24,14 +24,14 @@ func TestLog_ShowsCompletedMailOfTestModeAndAccounts(t *testing.T) {
 	}
 	payout := f.newMail(at(1))
 	reset := f.newMail(at(2), func(m *notification.Mail) {
-		m.Kind, m.Type, m.Mode, m.Recipient.Address = notification.MailPasswordReset, "password_reset", nil, "zoe@example.com"
+		m.Kind, m.Type, m.Mode, m.Address = notification.MailPasswordReset, "password_reset", nil, "zoe@example.com"
 	})
 	pending := f.newMail(at(3))
 	liveMail := f.newMail(at(4), func(m *notification.Mail) { m.Mode = &live })
 	foreign := f.newMail(at(5), func(m *notification.Mail) { m.Workspace = &other })
 	f.store(payout, reset, pending, liveMail, foreign)
 	for _, m := range []notification.Mail{payout, reset, liveMail, foreign} {
-		f.complete(notification.MailOutcome{Mail: m.ID, Recipient: m.Recipient.Address, Status: notification.MailSuppressed, Reason: notification.MailTestMode, At: f.Now()})
+		f.complete(notification.MailOutcome{Mail: m.ID, Recipient: m.Address, Status: notification.MailSuppressed, Reason: notification.MailTestMode, At: f.Now()})
 	}
 
 	minute := f.Now().Add(2 * time.Minute)

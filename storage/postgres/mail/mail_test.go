@@ -20,7 +20,7 @@ func TestSendMail_StoresMailsWithTheirJobs(t *testing.T) {
 		m.Kind, m.Type, m.Category, m.Mode, m.Facts = notification.MailPasswordReset, "password_reset", "", nil, notification.MailFacts{ExpiresAt: &expires}
 	})
 	invite := f.newMail(func(m *notification.Mail) {
-		m.Kind, m.Recipient.User, m.Workspace = notification.MailMemberInvite, nil, nil
+		m.Kind, m.User, m.Workspace = notification.MailMemberInvite, nil, nil
 	})
 	f.store(f.newMail(), reset, invite)
 	f.WantCount(3, "jobs", `select count(*) from river.river_job where kind = 'send_mail' and queue = 'mail' and max_attempts = $1`, notification.MailAttempts)
@@ -47,7 +47,7 @@ func TestMail_KnowsRedirectAndRemovedRecipients(t *testing.T) {
 	f.Exec(`update users set erased_at = created_at where id = $1`, erased)
 	f.RedirectTestMail("qa@example.com")
 	to := func(user affiliate.UserID, account affiliate.AccountKind, kind notification.MailKind) notification.Mail {
-		return f.newMail(func(m *notification.Mail) { m.Recipient.User, m.Recipient.Account, m.Kind = &user, account, kind })
+		return f.newMail(func(m *notification.Mail) { m.User, m.Recipient.Account, m.Kind = &user, account, kind })
 	}
 	// inLive changes a mail to live mode, in which mails do not name their workspace.
 	inLive := func(m notification.Mail) notification.Mail {
@@ -65,7 +65,7 @@ func TestMail_KnowsRedirectAndRemovedRecipients(t *testing.T) {
 		"former member":            {to(former, affiliate.Merchant, notification.MailNotifications), true, "qa@example.com"},
 		"former member, password":  {to(former, affiliate.Merchant, notification.MailPasswordReset), false, "qa@example.com"},
 		"erased member":            {to(erased, affiliate.Merchant, notification.MailPasswordReset), true, "qa@example.com"},
-		"no account":               {f.newMail(func(m *notification.Mail) { m.Recipient.User = nil }), false, "qa@example.com"},
+		"no account":               {f.newMail(func(m *notification.Mail) { m.User = nil }), false, "qa@example.com"},
 		"member in live mode":      {inLive(f.newMail()), false, ""},
 		"partner in live mode":     {inLive(to(partner, affiliate.Partner, notification.MailNotifications)), false, ""},
 		"former member, live mode": {inLive(to(former, affiliate.Merchant, notification.MailNotifications)), true, ""},
@@ -98,7 +98,7 @@ func TestMail_KnowsUnverifiedRecipients(t *testing.T) {
 		user *affiliate.UserID
 		want bool
 	}{"verified": {&f.Owner, false}, "not verified": {&partner, true}, "no account": {nil, false}} {
-		m := f.newMail(func(m *notification.Mail) { m.Recipient.User = tc.user })
+		m := f.newMail(func(m *notification.Mail) { m.User = tc.user })
 		f.store(m)
 		if got, err := mails.Mail(t.Context(), f.DB, m.ID); err != nil || got.Unverified != tc.want {
 			t.Errorf("%s: Unverified = %t, %v; want %t", name, got.Unverified, err, tc.want)
@@ -111,18 +111,18 @@ func TestCompleteMail_DeletesTheTokenAndHappensOnce(t *testing.T) {
 	m := f.newMail()
 	f.store(m)
 	outcome := notification.MailOutcome{
-		Mail: m.ID, Recipient: m.Recipient.Address, Status: notification.MailRedirected, RedirectedTo: "qa@example.com", At: f.Now(),
+		Mail: m.ID, Recipient: m.Address, Status: notification.MailRedirected, RedirectedTo: "qa@example.com", At: f.Now(),
 		Content: &notification.MailContent{Sender: "s", Subject: "subject", HTML: "<p>", Text: "text"},
 	}
 	f.complete(outcome)
-	f.complete(notification.MailOutcome{Mail: m.ID, Recipient: m.Recipient.Address, Status: notification.MailSuppressed, Reason: notification.MailUndeliverable, At: f.Now()})
+	f.complete(notification.MailOutcome{Mail: m.ID, Recipient: m.Address, Status: notification.MailSuppressed, Reason: notification.MailUndeliverable, At: f.Now()})
 	got, err := mails.Mail(t.Context(), f.DB, m.ID)
 	if err != nil || got.Status != notification.MailRedirected || got.Secret != nil {
 		t.Errorf("the mail has the status %s and the token %q, %v; want redirected and no token", got.Status, got.Secret, err)
 	}
 	entry, err := mails.LogEntry(t.Context(), f.DB, f.Scope.Workspace, m.ID)
 	want := notification.MailLogEntry{
-		ID: m.ID, Type: m.Type, Category: m.Category, Recipient: m.Recipient.Address, Status: notification.MailRedirected,
+		ID: m.ID, Type: m.Type, Category: m.Category, Recipient: m.Address, Status: notification.MailRedirected,
 		RedirectedTo: "qa@example.com", CreatedAt: f.Now(), Sender: "s", Subject: "subject", HTML: "<p>", Text: "text",
 	}
 	if err != nil || entry != want {
@@ -137,7 +137,7 @@ func TestMaintenance_EndsLostMailsAndDeletesOldRows(t *testing.T) {
 	}
 	recent, lost, old, older := aged(time.Hour), aged(4*24*time.Hour), aged(31*24*time.Hour), aged(32*24*time.Hour)
 	f.store(recent, lost, old, older)
-	f.complete(notification.MailOutcome{Mail: old.ID, Recipient: old.Recipient.Address, Status: notification.MailDelivered, At: f.Now()})
+	f.complete(notification.MailOutcome{Mail: old.ID, Recipient: old.Address, Status: notification.MailDelivered, At: f.Now()})
 	for _, want := range []int64{1, 1, 0} {
 		if n, err := mails.EndLostMails(t.Context(), f.DB, f.Now().Add(-notification.MailPendingLimit), 1); err != nil || n != want {
 			t.Errorf("EndLostMails = %d, %v; want %d", n, err, want)
@@ -221,13 +221,13 @@ func TestMail_FollowsTheAddressOfTheRecipient(t *testing.T) {
 		"notification":   {func(*notification.Mail) {}, "new@example.com"},
 		"security":       {func(m *notification.Mail) { m.Category = notification.CategorySecurity }, "mara@example.com"},
 		"password reset": {func(m *notification.Mail) { m.Kind, m.Category = notification.MailPasswordReset, "" }, "mara@example.com"},
-		"no account":     {func(m *notification.Mail) { m.Recipient.User = nil }, "mara@example.com"},
+		"no account":     {func(m *notification.Mail) { m.User = nil }, "mara@example.com"},
 	} {
 		m := f.newMail(tc.change)
 		f.store(m)
 		got, err := mails.Mail(t.Context(), f.DB, m.ID)
-		if err != nil || got.Recipient.Address != tc.want {
-			t.Errorf("%s: the recipient is %q, %v; want %s", name, got.Recipient.Address, err, tc.want)
+		if err != nil || got.Address != tc.want {
+			t.Errorf("%s: the recipient is %q, %v; want %s", name, got.Address, err, tc.want)
 		}
 	}
 }

@@ -99,7 +99,6 @@ func AbandonedEvents(ctx context.Context, db *postgres.DB, before time.Time, lim
 // Events returns one page of the events of a scope, the latest first, and the number of
 // events on all pages, up to affiliate.MaxTotal. The events have no body.
 func Events(ctx context.Context, db *postgres.DB, scope affiliate.Scope, page affiliate.Page) ([]processor.StoredProcessorEvent, int64, error) {
-	const events = "events of a processor"
 	list, err := postgres.List[processor.StoredProcessorEvent](ctx, db, listEvents, scope.Workspace, scope.Mode, page.Size, page.Offset())
 	if err != nil {
 		return nil, 0, err
