@@ -279,7 +279,9 @@ func (w digestWorker) sendNext(ctx context.Context) (found bool, err error) {
 			return err
 		}
 		// Notifications that were not distributed yet are in this mail too.
-		return notifications.UpdateDigest(ctx, tx, mail.NextDigest(now, now))
+		next := mail.NextDigest(now, now)
+		next.DigestKey = digest.DigestKey
+		return notifications.UpdateDigest(ctx, tx, next)
 	})
 	return found, err
 }

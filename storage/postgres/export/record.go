@@ -64,7 +64,7 @@ func readRecords(rows pgx.Rows, positionColumns int) (records []Record, position
 					record[i].Value = v.Format(time.DateOnly)
 				}
 			default:
-				if c.DataTypeOID == pgtype.JSONBOID {
+				if c.DataTypeOID == pgtype.JSONBOID || c.DataTypeOID == pgtype.JSONOID {
 					record[i].Value = json.RawMessage(bytes.Clone(rows.RawValues()[i]))
 				}
 			}

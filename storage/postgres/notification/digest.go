@@ -151,7 +151,8 @@ func Gathered(
 	}
 	batch := newBatch()
 	postgres.QueueList(batch, &gathered, selectGathered, args)
-	return gathered, tx.SendBatch(ctx, batch).Close()
+	err = tx.SendBatch(ctx, batch).Close()
+	return gathered, err
 }
 
 // MailEntries returns those of the given notifications of a user's feed that the user

@@ -81,7 +81,8 @@ var steps = []step{
 	deleteRows("programs", ofMode("programs")),
 }
 
-// deleteRows returns a step that deletes rows of a table. find selects their ctids.
+// deleteRows returns a step that deletes rows of a table, which must not be partitioned. find
+// selects their ctids.
 func deleteRows(table, find string) step {
 	return step{table, "delete from " + table + " where workspace_id = @workspace and ctid = any (array(" + find + " limit @limit))"}
 }
