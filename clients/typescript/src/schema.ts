@@ -19395,7 +19395,6 @@ export interface operations {
                      *           "workspace_id": "01936f2e-7c1a-7a3b-9d4e-5f6071829302",
                      *           "program_id": "01936f2e-7c1a-7a3b-9d4e-5f607182930a",
                      *           "mode": "test",
-                     *           "partner_id": "01936f2e-7c1a-7a3b-9d4e-5f6071829303",
                      *           "partner_name": "Ada Lindqvist",
                      *           "partner_email": "ada@blog.example",
                      *           "status": "approved",
@@ -19410,11 +19409,17 @@ export interface operations {
                      *           "created_at": "2026-03-02T09:30:00.000Z",
                      *           "updated_at": "2026-03-02T09:30:00.000Z",
                      *           "partner_consent": null,
+                     *           "group_id": null,
                      *           "override_rate_bps": 2500,
+                     *           "override_flat_amount_cents": null,
                      *           "tags": [
                      *             "press"
                      *           ],
-                     *           "note": "Met at the coffee fair"
+                     *           "note": "Met at the coffee fair",
+                     *           "rejection_reason": null,
+                     *           "suspension_reason": null,
+                     *           "external_id": null,
+                     *           "partner_id": "01936f2e-7c1a-7a3b-9d4e-5f6071829303"
                      *         }
                      *       ],
                      *       "consents": []
