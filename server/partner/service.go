@@ -32,15 +32,6 @@ import (
 	payouts "github.com/tributary-hq/tributary/storage/postgres/payout"
 )
 
-// Sealer encrypts and decrypts payout accounts. Package seal implements it.
-type Sealer interface {
-	// Seal encrypts plain. The result can be decrypted only with the same additional data
-	// (aad).
-	Seal(plain, aad []byte) []byte
-	// Open decrypts a result of Seal.
-	Open(sealed, aad []byte) ([]byte, error)
-}
-
 // Reauthenticator checks that the caller is the owner of the account. Package account
 // implements it.
 type Reauthenticator interface {
@@ -55,7 +46,8 @@ type Config struct {
 	// DB is the database.
 	DB *postgres.DB
 	// Seal encrypts payout accounts.
-	Seal Sealer
+	// Seal encrypts and decrypts payout accounts.
+	Seal server.Sealer
 	// Reauthenticator checks who changes a payout method.
 	Reauthenticator Reauthenticator
 	// LinkHost is the base URL of short links, without a path, for example
@@ -70,7 +62,7 @@ type Service struct {
 	affiliatev1.UnimplementedPartnerServiceServer
 
 	db       *postgres.DB
-	seal     Sealer
+	seal     server.Sealer
 	owners   Reauthenticator
 	linkHost string
 	now      func() time.Time

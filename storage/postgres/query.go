@@ -19,18 +19,12 @@ type Queryer interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 }
 
-// executor is a pool or a transaction.
-type executor interface {
-	Queryer
-	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
-}
-
-func execute(ctx context.Context, on executor, sql string, args []any) (pgconn.CommandTag, error) {
+func execute(ctx context.Context, on Executor, sql string, args []any) (pgconn.CommandTag, error) {
 	tag, err := on.Exec(ctx, sql, args...)
 	return tag, nameStatement(sql, err)
 }
 
-func query(ctx context.Context, on executor, sql string, args []any) (pgx.Rows, error) {
+func query(ctx context.Context, on Queryer, sql string, args []any) (pgx.Rows, error) {
 	rows, err := on.Query(ctx, sql, args...)
 	return namedRows{rows, sql}, nameStatement(sql, err)
 }

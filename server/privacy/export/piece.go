@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/tributary-hq/tributary/affiliate/privacy"
+	"github.com/tributary-hq/tributary/server"
 	exports "github.com/tributary-hq/tributary/storage/postgres/export"
 )
 
@@ -67,7 +68,7 @@ func (p *pieces) record(record exports.Record) error {
 
 // seal returns the text as compressed and encrypted pieces, and adds them to the progress.
 // The buffer is then empty.
-func (p *pieces) seal(progress *privacy.ExportProgress, with Sealer, export privacy.ExportID) [][]byte {
+func (p *pieces) seal(progress *privacy.ExportProgress, with server.Sealer, export privacy.ExportID) [][]byte {
 	var chunks [][]byte
 	for raw := range slices.Chunk(p.buffer.Bytes(), pieceSize) {
 		chunks = append(chunks, with.Seal(compress(raw), pieceName(export, progress.Chunks)))

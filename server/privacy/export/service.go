@@ -51,16 +51,6 @@ import (
 	programs "github.com/tributary-hq/tributary/storage/postgres/program"
 )
 
-// Sealer encrypts and decrypts pieces of bundles and tokens in mails, and decrypts payout
-// accounts. Package seal implements it.
-type Sealer interface {
-	// Seal encrypts plain. The result can be decrypted only with the same additional data
-	// (aad).
-	Seal(plain, aad []byte) []byte
-	// Open decrypts a result of Seal.
-	Open(sealed, aad []byte) ([]byte, error)
-}
-
 // Limits are the sizes of bundles (docs/merchant/privacy.md#exports).
 type Limits struct {
 	// Records and Bytes are the largest bundle of a partner or of a participant. Bytes are
@@ -96,8 +86,9 @@ const (
 
 // Config holds the dependencies of a Service.
 type Config struct {
-	DB   *postgres.DB
-	Seal Sealer
+	DB *postgres.DB
+	// Seal encrypts pieces of bundles and tokens in mails, and decrypts payout accounts.
+	Seal server.Sealer
 	// PublicURL is the base URL of the REST API as clients see it. If it is empty, exports
 	// are refused, because there would be no link.
 	PublicURL string

@@ -2,7 +2,6 @@ package privacy
 
 import (
 	"context"
-	"errors"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -16,30 +15,14 @@ import (
 // LockAccount locks an account, even if it is erased. found is false if it does not exist.
 func LockAccount(ctx context.Context, tx *postgres.Tx, id affiliate.UserID) (a privacy.ErasableAccount, found bool, err error) {
 	const lock = `select id, kind, email, name, erased_at, unclaimed from users where id = $1 for no key update`
-	rows, err := tx.Query(ctx, lock, id)
-	if err != nil {
-		return a, false, err
-	}
-	a, err = pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[privacy.ErasableAccount])
-	if errors.Is(err, pgx.ErrNoRows) {
-		return a, false, nil
-	}
-	return a, err == nil, err
+	return postgres.Optional[privacy.ErasableAccount](ctx, tx, lock, id)
 }
 
 // LockWorkspaceForErasure locks a workspace, even if it is erased. found is false if it does
 // not exist.
 func LockWorkspaceForErasure(ctx context.Context, tx *postgres.Tx, id affiliate.WorkspaceID) (w privacy.ErasableWorkspace, found bool, err error) {
 	const lock = `select name, billing_active, erased_at from workspaces where id = $1 for no key update`
-	rows, err := tx.Query(ctx, lock, id)
-	if err != nil {
-		return w, false, err
-	}
-	w, err = pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[privacy.ErasableWorkspace])
-	if errors.Is(err, pgx.ErrNoRows) {
-		return w, false, nil
-	}
-	return w, err == nil, err
+	return postgres.Optional[privacy.ErasableWorkspace](ctx, tx, lock, id)
 }
 
 // LockMembers locks the accounts of the members of the workspace and returns them. Before

@@ -97,12 +97,9 @@ func LockReset(ctx context.Context, tx *postgres.Tx, workspace affiliate.Workspa
 	if _, err := tx.Exec(ctx, indexPlans); err != nil {
 		return r, false, err
 	}
-	row, err := postgres.OneRow[resetRow](tx.Query(ctx, lockReset, workspace, id))
-	if errors.Is(err, affiliate.Refuse(affiliate.ReasonNotFound)) {
-		return r, false, nil
-	}
-	if err != nil {
-		return r, false, fmt.Errorf("lock a deletion of test data: %w", err)
+	row, found, err := postgres.Optional[resetRow](ctx, tx, lockReset, workspace, id)
+	if err != nil || !found {
+		return r, false, err
 	}
 	return privacy.RunningReset{
 		TestDataReset: privacy.TestDataReset{
