@@ -211,7 +211,7 @@ type counter struct {
 
 // get returns the counter. If it has expired, concurrent callers share one query. The
 // caller that starts the query waits for it, at most refreshTimeout if there is a last
-// value. The other callers wait only if there is none.
+// value. Without a last value, the other callers wait too.
 func (c *counter) get(ctx context.Context) (*landingv1.GetWaitlistCountResponse, error) {
 	c.mu.Lock()
 	if c.Now().Before(c.expires) {

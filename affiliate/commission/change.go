@@ -27,8 +27,8 @@ type Locked struct {
 	Commission
 	ParticipantStatus participant.Status
 	ParticipantErased bool
-	// PayoutStatus is the status of the payout that contains the commission; empty if
-	// there is none, or if the lock is for a move that does not change payouts.
+	// PayoutStatus is the status of the payout that contains the commission. It is empty
+	// without a payout, and if it was not read because the move does not change payouts.
 	PayoutStatus payout.Status `db:"-"`
 }
 

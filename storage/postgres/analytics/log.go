@@ -19,8 +19,8 @@ import (
 )
 
 const (
-	// insertLock inserts nothing if the row exists. Without the condition, it would wait
-	// for the transaction that has the lock. It waits only for one that inserts the row.
+	// insertLock inserts nothing if the row exists. The condition keeps it from waiting for a
+	// transaction that has locked the row.
 	insertLock = `
 		insert into analytics_locks (workspace_id, mode, version)
 		select $1, $2, 0 where not exists (select from analytics_locks where workspace_id = $1 and mode = $2)
