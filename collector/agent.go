@@ -31,7 +31,7 @@ const (
 type agent struct {
 	text                string
 	device, browser, os string
-	// bot is the value of bot_reason in click records. It is empty if the agent does not
+	// bot is the value of bot_reason that the text implies. It is empty if the text does not
 	// look like a bot.
 	bot      string
 	lastHash atomic.Pointer[agentHash]
@@ -216,9 +216,9 @@ func (a *agent) deviceAndSystem(screen string) (device, os string) {
 	return a.device, a.os
 }
 
-// Values of the field bot_reason of a click record. The field is empty if the user agent
-// does not look like a bot. Clicks of bots are not refused, because some of these clicks
-// are wanted: test clients have the agents of HTTP libraries, and so do servers that send
+// Values of the field bot_reason of a click record. The field is empty if neither the user agent
+// looks like a bot nor the page was prefetched. Clicks of bots are not refused, because some of
+// them are wanted: test clients have the agents of HTTP libraries, and so do servers that send
 // clicks for their visitors.
 const (
 	// botNoAgent means that there is no user agent. Browsers always send one.
@@ -229,8 +229,8 @@ const (
 	botPreview = "preview"
 	// botHeadless is a browser without a screen.
 	botHeadless = "headless"
-	// botLibrary is an HTTP library or tool, also in a merchant's app whose agent begins
-	// with the name of a library (such as okhttp) instead of its own.
+	// botLibrary is an HTTP library or tool. Merchants' apps whose agents begin with the name
+	// of a library (such as okhttp) are not distinguished from it.
 	botLibrary = "library"
 	// botCrawler is a web crawler.
 	botCrawler = "crawler"
@@ -255,7 +255,7 @@ var (
 	headless = []string{
 		"headless", "phantomjs", "slimerjs", "puppeteer", "playwright", "selenium", "webdriver", "cypress/", "htmlunit", "jsdom",
 	}
-	// libraryParts are parts of agents that begin with Mozilla but come from libraries.
+	// libraryParts are parts of the agents of those libraries whose agents begin with Mozilla.
 	libraryParts = []string{"windowspowershell/", "winhttp", "google-apps-script"}
 	crawlers     = []string{
 		"crawl", "spider", "slurp", "scrapy", "mediapartners-google", "apis-google", "google-inspectiontool", "googleother",

@@ -16,10 +16,10 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// Sink stores batches durably. batch is a marshalled edge.v1.ClickBatch with n records,
-// all of the shard, one of the Redis streams over which the clicks are distributed. If
-// Append returns nil, the batch is durable. Otherwise it may or may not be durable.
-// Append must not use batch after it has returned.
+// Sink stores batches durably. batch is a marshalled edge.v1.ClickBatch with n records for one
+// shard. A shard is one of the Redis streams over which the clicks are distributed. If Append
+// returns nil, the batch is durable. Otherwise it may or may not be durable. Append must not
+// use batch after it has returned.
 type Sink interface {
 	Append(ctx context.Context, shard int, batch []byte, n int) error
 }
@@ -30,7 +30,7 @@ const (
 	batchBytes   = 256 << 10
 	// queueRecords bounds the number of records that wait or are being written, in all
 	// shards together. queueBytes bounds their size. When one of these bounds is reached,
-	// new clicks are refused with 503.
+	// new clicks are refused with 503, and short links redirect without a click.
 	queueRecords = 20_000
 	queueBytes   = 32 << 20
 	// flushesInFlight bounds the batches of one shard that are written at the same time.
@@ -88,7 +88,7 @@ type batch struct {
 	buffer    []byte
 	n         int
 	startedAt time.Time
-	span      trace.Span // of the first request that is recorded, or nil
+	span      trace.Span // of the first traced request, or nil
 	done      chan struct{}
 	err       error
 }
@@ -142,8 +142,8 @@ func (b *batcher) oldest() time.Time {
 }
 
 // add adds a framed record (see frame) to the open batch of its shard and returns that
-// batch, for which the caller must wait. The write of a batch belongs to the trace of its
-// first recorded request, whose context is ctx.
+// batch, for which the caller must wait. The write of a batch belongs to the trace of the first
+// traced request that was added. ctx is the context of the request.
 func (b *batcher) add(ctx context.Context, shard int, framed []byte) (*batch, error) {
 	if b.full() {
 		return nil, errOverloaded
@@ -335,9 +335,9 @@ func newProposalCache() *proposalCache {
 	return m
 }
 
-// claim returns the stored click of a proposal, or creates and stores one. Its id is the
-// proposed id if that is a UUIDv7 with a time close to the current time that no other
-// proposal owns, and otherwise a new id.
+// claim returns the stored click of a proposal, or creates and stores one. The click gets the
+// proposed id if this is a UUIDv7, its time is close to now, and no other proposal has the id.
+// Otherwise it gets a new id.
 func (m *proposalCache) claim(p proposal, now time.Time) *issuedClick {
 	m.mu.Lock()
 	defer m.mu.Unlock()

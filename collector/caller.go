@@ -76,9 +76,9 @@ func (c keyCache) add(text string) {
 	}
 }
 
-// newCache returns a cache for values that are costly to compute. The callers read it
-// with Peek, which needs no exclusive lock, so a full cache evicts the entry that was
-// added first.
+// newCache returns a cache for values that are costly to compute. The callers read it with
+// Peek, which needs no exclusive lock and does not change the order of the entries. So a full
+// cache evicts the entry that was added first.
 func newCache[K comparable, V any](size int) *lru.Cache[K, V] {
 	cache, _ := lru.New[K, V](size) // fails only if size is not positive
 	return cache
@@ -130,8 +130,8 @@ func (c *Collector) identify(ctx context.Context, text string) apiCaller {
 	return caller
 }
 
-// keyActive reports whether a key is valid now. A rolled key is valid until its expiry
-// time, which the core may not have written to the directory yet.
+// keyActive reports whether a key is valid now. A rolled key is valid until ExpiresAtMs, also
+// if the core has not set Revoked in the directory yet.
 func (c *Collector) keyActive(entry *edgev1.PublicKeyEntry) bool {
 	return !entry.Revoked && (entry.ExpiresAtMs == 0 || c.deps.Now().UnixMilli() < entry.ExpiresAtMs)
 }

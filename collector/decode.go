@@ -63,9 +63,9 @@ var fieldNames = [fieldCount]string{
 
 const utmPrefix = "utm."
 
-// Maximum lengths of stored values, in code points. The API reference states maxCode.
-// maxText and maxShortText keep values small enough for index entries of the database.
-// maxURL may be larger, because no index contains URLs.
+// Maximum lengths of stored values, in code points, of the referrer in bytes. The API reference
+// states maxCode. maxText and maxShortText keep values small enough for index entries of the
+// database. maxURL may be larger, because no index contains URLs.
 const (
 	maxCode      = 100
 	maxURL       = 2048
@@ -73,9 +73,9 @@ const (
 	maxShortText = 64
 )
 
-// decode parses and validates a body. It returns all faults as violations. It returns the
-// body with its public key even then, because a request with an invalid body and a valid
-// key counts towards the limit of the key.
+// decode parses and validates a body. It returns one violation if the body is not a valid
+// document, otherwise all violations. It returns the body with its public key also in these
+// cases, because a request with an invalid body and a valid key counts towards the key's limit.
 func decode(raw []byte) (*clickBody, affiliate.Violations) {
 	d := decoder{Scanner: jsonscan.Scanner{Data: string(raw)}}
 	fault := d.document()

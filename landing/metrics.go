@@ -17,8 +17,8 @@ type metrics struct {
 	mails, fallbacks       prometheus.Counter
 }
 
-// failureInternal is the reason of a failure to mail a message that is not a failure of
-// the mail server.
+// failureInternal is the reason of a failure to mail a message if the service, not the mail
+// server, caused the failure.
 const failureInternal = "internal"
 
 var rejections = []affiliate.Reason{
@@ -44,7 +44,7 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 		fallbacks: counter("limit_fallbacks_total",
 			"Requests that were counted without Redis because it did not respond in time. Each process counts such requests on its own."),
 		mailFailures: counterBy("reason", "mail_failures_total",
-			"Failed attempts to mail a contact message, by reason: temporary, refused, recipient_refused (of the mail server) or internal."),
+			"Failed attempts to mail a contact message, by reason: temporary, refused or recipient_refused (by the mail server), or internal."),
 	}
 	for _, reason := range rejections {
 		m.rejected.WithLabelValues(string(reason))

@@ -2,8 +2,8 @@
 // OpenTelemetry: how to name the span of an HTTP request, and how to store a reference to a
 // span with a click or an event, so that later work belongs to the same trace.
 //
-// All functions do nothing, and allocate nothing, if the context has no recorded span. This
-// is the case for most requests, and for all requests if traces are not enabled.
+// The functions, except FromReference, do nothing and allocate nothing if the context has no
+// recorded span. Most requests have none, and no request has one if traces are not enabled.
 package spans
 
 import (
@@ -64,9 +64,9 @@ func SetRoute(ctx context.Context, method, route string) {
 	}
 }
 
-// Attributes of spans that name a record of the service. A search for one of them finds the
-// traces of a record, for example those of a click and of the conversion that is attributed
-// to it.
+// Attributes of spans with the id of a record of the service. A search for an id finds the
+// traces of its record, for example those of a click and of the conversion that is attributed
+// to the click.
 const (
 	clickID      = attribute.Key("tributary.click.id")
 	conversionID = attribute.Key("tributary.conversion.id")

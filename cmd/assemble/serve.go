@@ -56,9 +56,9 @@ func runAll(ctx context.Context, parts map[string]func(context.Context) error) e
 // service.
 const readyPath = "/api/v1/health/ready"
 
-// serveHTTP runs a server on a listener until ctx ends. Then it serves requests for another
-// delay, so that load balancers can notice that the process is not ready. In this time,
-// each response closes its connection. After the delay, serveHTTP closes the port and waits
+// serveHTTP runs a server on a listener until ctx ends. Then it continues to serve requests for
+// the duration delay, so that load balancers can notice that the process is not ready. In this
+// time, each response closes its connection. After the delay, serveHTTP closes the port and waits
 // for the running requests to end.
 func serveHTTP(ctx context.Context, listener net.Listener, s *http.Server, config *tls.Config, delay time.Duration) error {
 	s.Handler = closeConnections(ctx, s.Handler)
@@ -97,7 +97,7 @@ func closeConnections(ctx context.Context, next http.Handler) http.Handler {
 	})
 }
 
-// serveMetrics serves the private port until ctx ends and the delay is over.
+// serveMetrics serves metrics and health (package private) until ctx ends and the delay is over.
 func serveMetrics(
 	ctx context.Context, listener net.Listener, gatherer prometheus.Gatherer, ready func(context.Context) error, delay time.Duration, log *slog.Logger,
 ) error {
@@ -117,8 +117,8 @@ func statementTracer(traces *tracing.Traces) pgx.QueryTracer {
 		otelpgx.WithTracerProvider(traces.Inner), otelpgx.WithDisableConnectionDetailsInAttributes(), otelpgx.WithDisableAcquireTracer())
 }
 
-// callTraces returns the stats handlers that record the calls of a core, or nil if traces are
-// not enabled.
+// callTraces returns the stats handlers that record the calls that a core receives, or nil if
+// traces are not enabled.
 func callTraces(traces *tracing.Traces) *server.Traces {
 	if !traces.Enabled() {
 		return nil
@@ -129,7 +129,7 @@ func callTraces(traces *tracing.Traces) *server.Traces {
 	}
 }
 
-// clientTraces returns the options of a connection to the core that record its calls.
+// clientTraces returns the options of a connection to the core that record the calls over it.
 func clientTraces(traces *tracing.Traces) []grpc.DialOption {
 	if !traces.Enabled() {
 		return nil

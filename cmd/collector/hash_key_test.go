@@ -34,7 +34,7 @@ func TestRun_RefusesHashKeyThatCoresDoNotHave(t *testing.T) {
 	core := bytes.Repeat([]byte{1}, 32)
 	writeHashKeys(t, redisURL, 1, core)
 	t.Setenv("TRIBUTARY_HASH_KEY", base64.StdEncoding.EncodeToString(make([]byte, 32))+","+base64.StdEncoding.EncodeToString(core))
-	const want = "TRIBUTARY_HASH_KEY: the first key is not among the keys of the cores; set the list of the cores; if the list is new, restart the cores first"
+	const want = "TRIBUTARY_HASH_KEY: the first key is not among the keys of the cores; set the same keys as for the cores; if the keys are new, restart the cores first"
 	var err error
 	// If the response takes longer than a second, the collector starts. On a slow machine, it
 	// must be started again.

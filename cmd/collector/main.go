@@ -6,9 +6,9 @@
 //	                                  the exit code is 1 if the journal is damaged
 //	collector journal export [dir]    print each click in a journal as a line of JSON
 //	collector healthcheck [--serving|--ready]
-//	                                  check that the collector on this machine runs, that it
-//	                                  runs and is not stopping, or that it is ready; the exit
-//	                                  code is 0 if it is
+//	                                  check that the collector on this machine runs (with
+//	                                  --serving: and is not stopping; with --ready: and is
+//	                                  ready); the exit code is 0 if so
 //	collector version                 print version and commit
 //
 // The settings are read from the environment; docs/operations/settings.md lists them.
@@ -91,7 +91,7 @@ const (
 	memoryLimit = 256 << 20
 )
 
-func run(ctx context.Context, process *clock.Clock) (err error) {
+func run(ctx context.Context, processClock *clock.Clock) (err error) {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
 	}
@@ -114,8 +114,8 @@ func run(ctx context.Context, process *clock.Clock) (err error) {
 	if err != nil {
 		return err
 	}
-	// Open the public port and the metrics port before anything else, so that a port in
-	// use is reported at once.
+	// Open the public port and the metrics port before any connection, so that a port in use
+	// is reported at once.
 	var listen net.ListenConfig
 	listener, err := listen.Listen(ctx, "tcp", cfg.Listen)
 	if err != nil {
@@ -133,18 +133,18 @@ func run(ctx context.Context, process *clock.Clock) (err error) {
 	}
 	defer traces.Close()
 	config := edge.Config(cfg, redisRoots)
-	config.Traces, config.Now = traces, process.Now
-	redisClock, err := edge.CompareClock(ctx, process, config.Stream, log, registry)
+	config.Traces, config.Now = traces, processClock.Now
+	redisClockCheck, err := edge.CompareClock(ctx, processClock, config.Stream, log, registry)
 	if err != nil {
 		return errors.Join(err, listener.Close(), metricsListener.Close())
 	}
-	hashKey, err := edge.CompareHashKey(ctx, cfg.HashKeys, config.Cache, log, registry)
+	hashKeyCheck, err := edge.CompareHashKey(ctx, cfg.HashKeys, config.Cache, log, registry)
 	if err != nil {
-		return errors.Join(err, redisClock.Close(), listener.Close(), metricsListener.Close())
+		return errors.Join(err, redisClockCheck.Close(), listener.Close(), metricsListener.Close())
 	}
 	clicks, err := collector.Open(config, log, registry)
 	if err != nil {
-		return errors.Join(err, hashKey.Close(), redisClock.Close(), listener.Close(), metricsListener.Close())
+		return errors.Join(err, hashKeyCheck.Close(), redisClockCheck.Close(), listener.Close(), metricsListener.Close())
 	}
 	ready := func(ctx context.Context) error {
 		if missing := clicks.MissingDependency(ctx); missing != "" {
@@ -164,8 +164,8 @@ func run(ctx context.Context, process *clock.Clock) (err error) {
 	filesEnded := make(chan error, 1)
 	go func() { filesEnded <- files.Run(ctx) }()
 	var comparisons sync.WaitGroup
-	comparisons.Go(func() { process.Run(ctx) })
-	comparisons.Go(func() { hashKey.Run(ctx) })
+	comparisons.Go(func() { processClock.Run(ctx) })
+	comparisons.Go(func() { hashKeyCheck.Run(ctx) })
 
 	log.Info("collector is listening", "version", version.String(), "address", listener.Addr().String(), "tls", tlsConfig != nil,
 		"metrics", metricsListener.Addr().String())
@@ -175,7 +175,7 @@ func run(ctx context.Context, process *clock.Clock) (err error) {
 	defer cancel()
 	end()
 	comparisons.Wait()
-	return errors.Join(err, metrics.Shutdown(shutdown), <-metricsServed, <-filesEnded, hashKey.Close(), redisClock.Close())
+	return errors.Join(err, metrics.Shutdown(shutdown), <-metricsServed, <-filesEnded, hashKeyCheck.Close(), redisClockCheck.Close())
 }
 
 func fileSize(path string) int64 {

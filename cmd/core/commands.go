@@ -32,9 +32,9 @@ import (
 	notifications "github.com/tributary-hq/tributary/storage/postgres/notification"
 )
 
-// checkAccounts checks that each stored sum matches the rows that it counts, and prints
-// the result of each check. It has no timeout.
-func checkAccounts(ctx context.Context, out io.Writer) error {
+// checkConsistency runs the consistency checks (package check), and prints the result of each
+// check. It has no timeout.
+func checkConsistency(ctx context.Context, out io.Writer) error {
 	db, err := openStore(ctx)
 	if err != nil {
 		return err
@@ -114,8 +114,8 @@ func announce(ctx context.Context, in io.Reader, out io.Writer, title, path stri
 	return err
 }
 
-// resetKeys deletes the fingerprints of the keys of a setting, so that the next core that
-// starts may have any keys.
+// resetKeys deletes the stored fingerprints of the keys of a setting, so that the next core may
+// start with other keys.
 func resetKeys(ctx context.Context, out io.Writer, setting string) error {
 	if !slices.Contains(assemble.KeySettings(), setting) {
 		return fmt.Errorf("the setting must be one of %s", strings.Join(assemble.KeySettings(), ", "))
@@ -264,8 +264,8 @@ func recountAnalytics(ctx context.Context, out io.Writer, args []string, now tim
 	return nil
 }
 
-// createWorkspace creates a workspace with its owner, and prints the link with which the
-// owner sets the password. It works whatever the setting of the registration is.
+// createWorkspace creates a workspace with its owner, and prints the link with which the owner
+// sets the password. It also works if the settings close the registration of merchants.
 func createWorkspace(ctx context.Context, out io.Writer, args []string, now func() time.Time) error {
 	flags := flag.NewFlagSet("workspace create", flag.ContinueOnError)
 	email := flags.String("email", "", "e-mail address of the owner")

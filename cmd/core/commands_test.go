@@ -19,17 +19,17 @@ import (
 	"github.com/tributary-hq/tributary/tools/mailsink"
 )
 
-func TestCheckAccounts_ReportsViolation(t *testing.T) {
+func TestCheckConsistency_ReportsViolation(t *testing.T) {
 	f := pgtest.Open(t, time.Now)
 	t.Setenv("TRIBUTARY_DATABASE_URL", f.URL)
 	var out bytes.Buffer
-	if err := checkAccounts(t.Context(), &out); err != nil || strings.Contains(out.String(), "VIOLATED") || !strings.Contains(out.String(), "ok        balances: ") {
-		t.Errorf("checkAccounts of correct data returned %v and printed\n%s", err, &out)
+	if err := checkConsistency(t.Context(), &out); err != nil || strings.Contains(out.String(), "VIOLATED") || !strings.Contains(out.String(), "ok        balances: ") {
+		t.Errorf("checkConsistency of correct data returned %v and printed\n%s", err, &out)
 	}
 	f.Exec(`insert into ledger_balances values (gen_random_uuid(), gen_random_uuid(), 'EUR', 0, 5)`)
 	out.Reset()
-	if err := checkAccounts(t.Context(), &out); err == nil || !strings.Contains(err.Error(), "1 of 23 checks") || !strings.Contains(out.String(), "VIOLATED  balances: ") {
-		t.Errorf("checkAccounts with a wrong balance returned %v, want 1 of 23 checks; it printed\n%s", err, &out)
+	if err := checkConsistency(t.Context(), &out); err == nil || !strings.Contains(err.Error(), "1 of 23 checks") || !strings.Contains(out.String(), "VIOLATED  balances: ") {
+		t.Errorf("checkConsistency with a wrong balance returned %v, want 1 of 23 checks; it printed\n%s", err, &out)
 	}
 }
 
@@ -97,7 +97,7 @@ func TestCommands_RejectOldSchema(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, command := range map[string]func() error{
-		"check": func() error { return checkAccounts(t.Context(), io.Discard) },
+		"check": func() error { return checkConsistency(t.Context(), io.Discard) },
 		"announce": func() error {
 			return announce(t.Context(), strings.NewReader("Text"), io.Discard, "News", "-")
 		},

@@ -86,7 +86,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		}
 		return postgres.Migrate(ctx, cfg.DatabaseURL)
 	case args[0] == "check":
-		return checkAccounts(ctx, out)
+		return checkConsistency(ctx, out)
 	case command == "fx load" && len(rest) > 0:
 		return loadRates(ctx, out, rest)
 	case args[0] == "announce" && len(args) == 3:

@@ -22,15 +22,15 @@ import (
 )
 
 const (
-	// logName is the name of the log file of the core, the gateway and the collector,
-	// without its suffix.
+	// logName is the name, without suffix, of the log file of the service, the shop and the
+	// mail sink.
 	logName = "tributary"
 	// seedTimeout is the maximum time for the creation of the demo data.
 	seedTimeout = 2 * time.Minute
 )
 
-// run starts everything and serves until ctx ends or a part fails. It returns nil if ctx
-// has ended.
+// run starts everything and serves until ctx ends or a part fails. The end of ctx is not an
+// error, but a failure to stop a part is.
 func run(ctx context.Context, path string, environ []string, out io.Writer) (err error) {
 	f, err := openFolder(path)
 	if err != nil {
@@ -212,7 +212,7 @@ func prepareDemo(ctx context.Context, f *folder, at systemAddresses, stripe *str
 	}
 	fmt.Fprintln(out, "  demo data …")
 	err = d.seed(ctx)
-	// Write the variables of the data that was created, even if seed has failed.
+	// Write the ids and keys of the demo data to the file env, even if seed has failed.
 	err = errors.Join(err, writeVariables(f.file("env"), envHeading, at.variables(d.values)))
 	if err != nil {
 		return err

@@ -38,7 +38,7 @@ var demoModes = []string{"test", "live"}
 func publicKeyName(mode string) string { return "DEMO_PK_" + strings.ToUpper(mode) }
 func secretKeyName(mode string) string { return "DEMO_SK_" + strings.ToUpper(mode) }
 
-// demoNames lists the names of the variables of the demo. .dev/env has the same order.
+// demoNames lists the names of the demo's variables, in the order of the file .dev/env.
 var demoNames = []string{
 	merchantEmailName, merchantPasswordName, partnerEmailName, partnerPasswordName, programIDName, referralCodeName, clubProgramIDName,
 	"DEMO_PK_TEST", "DEMO_SK_TEST", "DEMO_PK_LIVE", "DEMO_SK_LIVE", serviceTokenName, stripeConnectionName, stripeSecretName,
@@ -113,10 +113,10 @@ func (d *demo) seed(ctx context.Context) error {
 	return d.connectStripe(ctx, asMerchant.withMode(mode))
 }
 
-// ensureAccount logs in with the credentials in .dev/env. If they are missing or not
-// valid, it registers an account with the given e-mail address. If this address is
-// already registered, the password of the existing account is lost, and ensureAccount
-// registers an account with a random address.
+// ensureAccount logs in with the credentials in .dev/env. If they are missing or not valid, it
+// registers an account with the given e-mail address. If this address is already registered,
+// the password of its account is unknown, and ensureAccount registers an account with a random
+// address.
 func (d *demo) ensureAccount(ctx context.Context, kind, emailName, passwordName, address string, profile map[string]string) (session, error) {
 	var s session
 	base := "/api/v1/auth/" + kind
@@ -204,8 +204,8 @@ func (d *demo) ensureServiceToken(ctx context.Context, merchant apiClient, mode 
 	return err
 }
 
-// ensureProgram finds or creates a programme. The programme has no hold period, and its
-// commissions are not approved automatically.
+// ensureProgram finds or creates a programme, and activates it. A created programme has no hold
+// period, and its commissions are not approved automatically.
 func (d *demo) ensureProgram(ctx context.Context, merchant apiClient) error {
 	var p program
 	id := d.values[programIDName]

@@ -19,8 +19,8 @@ const (
 	stripeSecretName     = "DEMO_STRIPE_WEBHOOK_SECRET"
 
 	stripePath = "/api/v1/integrations/stripe"
-	// demoStripeKey is the restricted key of the demo. The stand-in accepts every key. The
-	// account of a key is always the same, so a later run connects the same account again.
+	// demoStripeKey is the restricted key of the demo. The stand-in for Stripe accepts every key.
+	// The account of a key is always the same, so a later run connects the same account again.
 	demoStripeKey = "rk_test_demo_of_make_run"
 	// outcomeTimeout is the maximum time to wait for the outcome of an event.
 	outcomeTimeout = 15 * time.Second
@@ -35,9 +35,9 @@ type stripeConnection struct {
 	IncludeOutOfBand  bool   `json:"includeOutOfBand"`
 }
 
-// connectStripe connects the demo's account at the stand-in for Stripe, or connects it again
-// with its options, because the stand-in has no endpoint of an earlier run. It does nothing
-// if there is no stand-in or if the merchant has connected another account.
+// connectStripe connects the demo's account at the stand-in for Stripe. It connects a connected
+// account again with the same options, because a new stand-in lacks the webhook endpoint of an
+// earlier run. It does nothing if there is no stand-in or another account is connected.
 func (d *demo) connectStripe(ctx context.Context, merchant apiClient) error {
 	delete(d.values, stripeConnectionName)
 	delete(d.values, stripeSecretName)
@@ -64,15 +64,15 @@ func (d *demo) connectStripe(ctx context.Context, merchant apiClient) error {
 		return err
 	}
 	var endpoint stripeSecret
-	if err := callStripe(ctx, d.stripeURL+stripeSecretPath, map[string]string{"url": c.WebhookURL}, &endpoint); err != nil {
+	if err := callStandIn(ctx, d.stripeURL+stripeSecretPath, map[string]string{"url": c.WebhookURL}, &endpoint); err != nil {
 		return err
 	}
 	d.values[stripeConnectionName], d.values[stripeSecretName] = c.ID, endpoint.Secret
 	return nil
 }
 
-// callStripe sends a request to a path of the demo at the stand-in.
-func callStripe(ctx context.Context, address string, body, out any) error {
+// callStandIn posts body to address, one of the paths that the stand-in has for the demo only.
+func callStandIn(ctx context.Context, address string, body, out any) error {
 	text, err := json.Marshal(body)
 	if err != nil {
 		return err
@@ -128,7 +128,7 @@ func stripeAccountOf(values map[string]string, apiURL string) (account stripeAcc
 // It does not wait until the event is applied.
 func (a stripeAccount) send(ctx context.Context, trigger stripeTrigger) (stripeEvent, error) {
 	var event stripeEvent
-	if err := callStripe(ctx, a.stripeURL+stripeTriggerPath, trigger, &event); err != nil {
+	if err := callStandIn(ctx, a.stripeURL+stripeTriggerPath, trigger, &event); err != nil {
 		return event, err
 	}
 	signed := webhook.GenerateTestSignedPayload(&webhook.UnsignedPayload{Payload: event.Body, Secret: a.secret})
@@ -139,7 +139,7 @@ func (a stripeAccount) send(ctx context.Context, trigger stripeTrigger) (stripeE
 	return event, nil
 }
 
-// stripeOutcome is an event in the list of the service.
+// stripeOutcome is an event of Stripe as the API of the service lists it.
 type stripeOutcome struct {
 	ID           string  `json:"id"`
 	Status       string  `json:"status"`

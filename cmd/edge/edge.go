@@ -60,33 +60,33 @@ func CompareClock(ctx context.Context, process *clock.Clock, stream clickstream.
 const (
 	// hashKeyInterval is the time between two comparisons of the hash key.
 	hashKeyInterval = time.Minute
-	// hashKeyRetryInterval is the same time while the key is not known to be right.
+	// hashKeyRetryInterval replaces hashKeyInterval while the key is not known to be right.
 	hashKeyRetryInterval = 5 * time.Second
 	// hashKeyTimeout is the time limit of a comparison.
 	hashKeyTimeout = time.Second
 )
 
-// errHashKey means that the cores do not find the digests of a collector.
+// errHashKey means that the collector makes digests with a key that the cores do not have.
 var errHashKey = errors.New(settings.HashKeySetting + ": the first key is not among the keys of the cores; " +
-	"set the list of the cores; if the list is new, restart the cores first")
+	"set the same keys as for the cores; if the keys are new, restart the cores first")
 
-// HashKey compares the first hash key of a collector with the keys of the cores, whose
+// HashKeyCheck compares the first hash key of a collector with the keys of the cores, whose
 // fingerprints are in the edge directory. Create it with CompareHashKey.
-type HashKey struct {
+type HashKeyCheck struct {
 	fingerprint []byte
 	client      redis.UniversalClient
 	directory   *directory.Reader
 	log         *slog.Logger
 	wrong       prometheus.Gauge
-	result      comparison // of the last comparison that had a result
+	result      comparison // last result; noResult until Redis has responded
 }
 
 // comparison is the result of a comparison.
 type comparison int
 
 const (
-	// noResult means that Redis does not respond, or that it has no list, because it is
-	// empty.
+	// noResult means that Redis does not respond, or that Redis has no list of keys because
+	// it has lost its data.
 	noResult comparison = iota
 	rightKey
 	wrongKey
@@ -97,12 +97,12 @@ const (
 // collector also starts without Redis.
 func CompareHashKey(
 	ctx context.Context, keys settings.HashKeys, cache clickstream.Endpoint, log *slog.Logger, registry prometheus.Registerer,
-) (*HashKey, error) {
+) (*HashKeyCheck, error) {
 	client, err := clickstream.Connect(cache)
 	if err != nil {
 		return nil, err
 	}
-	k := &HashKey{
+	k := &HashKeyCheck{
 		fingerprint: keys.SettingKeys().Fingerprints()[0].Fingerprint,
 		client:      client, directory: directory.NewReader(client, time.Now), log: log,
 		wrong: prometheus.NewGauge(prometheus.GaugeOpts{
@@ -119,7 +119,7 @@ func CompareHashKey(
 
 // Run compares the key once a minute until ctx ends, and every five seconds while it is not
 // known to be right. It logs an error when the key becomes wrong.
-func (k *HashKey) Run(ctx context.Context) {
+func (k *HashKeyCheck) Run(ctx context.Context) {
 	for {
 		wait := hashKeyInterval
 		if k.result != rightKey {
@@ -135,11 +135,11 @@ func (k *HashKey) Run(ctx context.Context) {
 }
 
 // Close closes the connection. The caller must not call it before Run has returned.
-func (k *HashKey) Close() error { return k.client.Close() }
+func (k *HashKeyCheck) Close() error { return k.client.Close() }
 
 // compareAgain compares the key, updates the metric and logs a change. The last result
 // remains if there is no new one.
-func (k *HashKey) compareAgain(ctx context.Context) {
+func (k *HashKeyCheck) compareAgain(ctx context.Context) {
 	last, result := k.result, k.compare(ctx)
 	if result == noResult || result == last {
 		return
@@ -155,7 +155,7 @@ func (k *HashKey) compareAgain(ctx context.Context) {
 	}
 }
 
-func (k *HashKey) compare(ctx context.Context) comparison {
+func (k *HashKeyCheck) compare(ctx context.Context) comparison {
 	ctx, cancel := context.WithTimeout(ctx, hashKeyTimeout)
 	defer cancel()
 	keys, state := k.directory.HashKeys(ctx)

@@ -68,11 +68,11 @@ func (c *cores) flush() {
 }
 
 // start compares the keys of a collector as at its start.
-func (c *cores) start(list string, log *slog.Logger) (*HashKey, error) {
+func (c *cores) start(list string, log *slog.Logger) (*HashKeyCheck, error) {
 	return CompareHashKey(c.Context(), keys(list), clickstream.Endpoint{URL: c.url}, log, prometheus.NewRegistry())
 }
 
-func closeKey(t *testing.T, k *HashKey) {
+func closeKey(t *testing.T, k *HashKeyCheck) {
 	t.Helper()
 	if err := k.Close(); err != nil {
 		t.Error(err)

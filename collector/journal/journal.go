@@ -124,7 +124,7 @@ type Journal struct {
 
 type segment struct {
 	number uint64
-	// size is the durable length. Bytes after it belong to a refused group.
+	// size is the durable length. Bytes after it belong to a group whose write or fsync failed.
 	size    int64
 	records int64
 	clicks  int64
@@ -195,8 +195,8 @@ func (j *Journal) load() error {
 	return j.folder.sync()
 }
 
-// loadSegment reads a whole segment. It returns nil if the segment has no records to
-// replay. It cuts off a torn tail only if the segment is the newest.
+// loadSegment reads a whole segment. If no record can be replayed, it removes or renames the
+// segment and returns nil. It cuts off a torn tail only if the segment is the newest.
 func (j *Journal) loadSegment(number uint64, newest bool) (*segment, error) {
 	s := &segment{number: number}
 	opened, size, err := j.folder.open(s.name())
@@ -226,7 +226,7 @@ func (j *Journal) loadSegment(number uint64, newest bool) (*segment, error) {
 	case s.records > 0:
 		return s, nil
 	case size <= segmentHeader && (tail.Bytes == 0 || newest && torn):
-		return nil, j.folder.remove(s.name()) // no record was written to the new segment
+		return nil, j.folder.remove(s.name()) // its process created the segment but wrote no record
 	}
 	newName, err := j.folder.quarantine(number)
 	if err == nil {

@@ -53,14 +53,14 @@ type Route struct {
 	RawBody protoreflect.FieldDescriptor
 	// PathFields are the fields in the path, in path order. Only the path can set them.
 	PathFields []protoreflect.FieldDescriptor
-	// absent are the fields in the path of the first binding of the RPC. Requests of the
-	// other bindings cannot set those that are not in their own path.
+	// absent are the path fields of the RPC's first binding that are not in the path of this
+	// binding. Requests cannot set them.
 	absent []protoreflect.FieldDescriptor
 }
 
-// snakeCase lists the services whose REST API uses snake_case. They are for the servers
-// of merchants, or return bundles, whose keys are snake_case too. The REST API of all
-// other services uses camelCase.
+// snakeCase lists the services whose REST API uses snake_case. The servers of merchants call
+// them, or (ExportService) they return exports of data, whose keys are snake_case too. The REST
+// API of all other services uses camelCase.
 var snakeCase = []protoreflect.FullName{
 	"affiliate.v1.ConversionService", "affiliate.v1.CustomerService", "affiliate.v1.AttributionService", "affiliate.v1.ExportService",
 }
@@ -166,8 +166,8 @@ func pathFields(input protoreflect.MessageDescriptor, template string) ([]protor
 	return fields, nil
 }
 
-// SnakeCase reports whether the names of the route are documented in snake_case, and its
-// errors and responses use them.
+// SnakeCase reports whether the documentation, the errors and the responses of the route use
+// names in snake_case.
 func (r Route) SnakeCase() bool {
 	return r.RPC != nil && slices.Contains(snakeCase, r.RPC.Parent().FullName())
 }
@@ -218,9 +218,9 @@ func OmitIfAbsent(field protoreflect.FieldDescriptor) bool {
 	return omit
 }
 
-// PageSizeKey returns the key under which the JSON of a list repeats its field limit, like
-// the parameter that sets it: pageSize, or page_size if the items have keys in snake_case. It
-// returns an empty key for messages that are not lists.
+// PageSizeKey returns the second name of the field limit of a list, which is the name of the
+// query parameter: pageSize, or page_size if the items have keys in snake_case. The JSON of a
+// list contains both names. The result is empty for messages that are not lists.
 func PageSizeKey(desc protoreflect.MessageDescriptor) string {
 	fields := desc.Fields()
 	data := fields.ByName("data")
@@ -277,7 +277,7 @@ func Spellings(field protoreflect.FieldDescriptor) []string {
 }
 
 // PartnerAliases returns further names of a query parameter that selects a participant.
-// The paths of the API call participants partners.
+// In the paths of the API, a participant is called a partner.
 func PartnerAliases(field protoreflect.FieldDescriptor) []string {
 	if field.Name() == "participant_id" {
 		return []string{"partnerId", "partner_id"}
