@@ -60,7 +60,7 @@ func (d Digests) HasAny(stored Digests) bool {
 	return false
 }
 
-// Union returns the digests, followed by those of others that are not among them.
+// Union returns the digests d, followed by the digests in others that d does not have.
 func (d Digests) Union(others Digests) Digests {
 	all := append(Digests(nil), d...)
 	for _, digest := range others {
@@ -145,7 +145,7 @@ func (k SettingKeys) Check(stored []KeyFingerprint) error {
 			return fmt.Errorf("%s: the key %s is not the key with which this database was used; set the right key, or give a new key a new id; "+
 				"if the right key is lost, run `core keys reset %[1]s`", k.Setting, known.KeyID)
 		case i < 0 && known.IsFirst && !k.Replaceable:
-			return fmt.Errorf("%s: the key is missing that was the first one at the latest start; set it, at the end of the list if a new key replaces it; "+
+			return fmt.Errorf("%s: the key is missing that was the first one at the latest start; add it again, at the end of the list if a new key replaces it; "+
 				"if it is lost, run `core keys reset %[1]s`", k.Setting)
 		}
 	}

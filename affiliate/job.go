@@ -43,12 +43,12 @@ type JobQueueStats struct {
 	Retrying int64
 }
 
-// CheckAccounts is the job that checks the bookkeeping. It compares data that is stored
+// CheckBooks is the job that checks the bookkeeping. It compares data that is stored
 // in two places, such as the ledger and the balances. It does not concern user accounts.
-type CheckAccounts struct{}
+type CheckBooks struct{}
 
 // Kind returns the name of the job.
-func (CheckAccounts) Kind() string { return "check_books" }
+func (CheckBooks) Kind() string { return "check_books" }
 
 // CheckResult is the result of one comparison.
 type CheckResult struct {

@@ -63,9 +63,9 @@ func (m *Metrics) TagRPC(ctx context.Context, info *stats.RPCTagInfo) context.Co
 
 // HandleRPC counts a call when it ends and records its duration. It does not record the
 // duration of streams that were open until the client or the core ended them
-// (Policy.Lasting), because their duration is not the time to a response. The label has
-// the value "other" for all methods without a policy, because a client could otherwise
-// create any number of time series by calling unknown methods.
+// (Policy.Lasting), because their duration is not the time to a response. The label method
+// is "other" for all methods without a policy, because a client could otherwise create any
+// number of time series by calling unknown methods.
 func (m *Metrics) HandleRPC(ctx context.Context, event stats.RPCStats) {
 	end, ok := event.(*stats.End)
 	if !ok {
@@ -93,8 +93,8 @@ func (withoutConns) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.C
 func (withoutConns) HandleConn(context.Context, stats.ConnStats)                       {}
 
 // CountEvents registers a counter of events and returns the callback that counts an event
-// after its commit. There is an event for each change of a conversion, a commission or a
-// payout.
+// after its commit. The events are those in webhooks, for example about conversions,
+// commissions and payouts.
 func CountEvents(registry prometheus.Registerer) func(affiliate.EventName, affiliate.Mode) {
 	events := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "tributary_events_total",

@@ -7,11 +7,11 @@
 // its callers. The package guarantees that no method with a policy runs before the call
 // has passed the checks of the policy. A server does not start if one of its methods has
 // no policy. Only gRPC reflection and the streaming health check run without a policy.
-// They are available on the private port only. Calls over the network and calls in the
+// They are available on the gRPC port only. Calls over the network and calls in the
 // same process run the same chain of interceptors:
 //
 //	panic guard → request id → access log → error mapping → recovery → deadline
-//	  → authentication → rate limit → authorisation → validation → handler
+//	  → authentication → rate limit → authorisation → other mode → validation → handler
 //
 // Authentication identifies the caller and rejects no call. A call with a bad credential
 // is rejected later, in the authorisation step, after the rate limit has counted the
@@ -77,7 +77,7 @@ type Service struct {
 // Config configures a Server. A field is required unless its comment says what the zero
 // value means.
 type Config struct {
-	// DB is the database. The server looks up credentials in it, and records of the other mode.
+	// DB is the database, with the credentials and, for a missing record, the records of the other mode.
 	DB      *postgres.DB
 	Tokens  *TokenKeys
 	Limiter Limiter

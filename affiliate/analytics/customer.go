@@ -9,7 +9,7 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// Totals holds the numbers of conversions of customers. Amounts are in minor units.
+// Totals has a number of conversions, and their revenue and commissions in minor units.
 type Totals struct {
 	Conversions     int64
 	RevenueCents    int64
@@ -22,11 +22,11 @@ func (t Totals) plus(other Totals) Totals {
 
 func (t Totals) negated() Totals { return Totals{-t.Conversions, -t.RevenueCents, -t.CommissionCents} }
 
-// Activity holds the attributed conversions of a customer.
+// Activity has the sums of a customer's attributed conversions by owner, month and currency.
 type Activity map[ActivityKey]Totals //nolint:recvcheck // only ScanBytes needs a pointer
 
-// ActivityKey identifies conversions of a customer. Currency is empty for the number of the
-// conversions, and the currency of the amounts otherwise.
+// ActivityKey is the key of an entry of Activity. An entry without a currency has the number of
+// conversions. An entry with a currency has the amounts in it.
 type ActivityKey struct {
 	Owner
 	Month    Month

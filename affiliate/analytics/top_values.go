@@ -19,7 +19,7 @@ const (
 	conversionWeight = 1000
 )
 
-// Weights holds the weights of the values of new clicks and conversions.
+// Weights holds the weight of each value of a dimension on a day.
 type Weights map[DayValues]map[string]int64
 
 func (w Weights) add(day Day, values []string, weight int64) {
@@ -35,8 +35,8 @@ func (w Weights) add(day Day, values []string, weight int64) {
 	}
 }
 
-// AddConversion adds the weight of a conversion to those of its values that differ from the
-// values before; nil means that the conversion is new.
+// AddConversion adds the weight of a conversion to each of its values that differs from the value
+// in before, the conversion before a change. before is nil if the conversion is new.
 func (w Weights) AddConversion(c, before *Conversion) {
 	values, day := c.Values, DayOf(c.OccurredAt)
 	if before != nil && DayOf(before.OccurredAt) == day {

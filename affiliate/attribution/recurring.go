@@ -28,15 +28,15 @@ func (in Inputs) isLaterPayment(index *int) bool {
 	return index != nil && *index >= 2
 }
 
-// checkRules checks whether the programme's rules pay for the event. If not, why is the
-// reason, and clause follows "programme X" in the explanation.
+// checkRules checks whether the programme's rules pay for the event. If not, it returns the reason
+// and a clause that follows "programme X" in the explanation.
 func (a *attribution) checkRules(earner Earner, index *int) (why Reason, clause string) {
 	rules, paid := earner.Rule.Rules, a.in.Sale.Money
 	if !a.check("rules.pay_for_event", rules.Pays(a.in.EventType), "event is "+string(a.in.EventType)) {
 		return WhyRuleNotApplicable, "pays for " + pluralList(rules.PaidEvents()) + " only"
 	}
-	// Without a rate, the minimum is not checked, because a person reviews the
-	// commission.
+	// If the amount cannot be converted to the currency, the minimum is not checked, because a
+	// person reviews the commission.
 	if minimum := rules.MinOrderCents; minimum != nil {
 		least, order := affiliate.Money{Cents: *minimum, Currency: earner.Currency}, affiliate.FormatMoney(paid)
 		cents, known := a.in.convert(paid, earner.Currency)

@@ -117,7 +117,7 @@ func (c Conversion) Event(name affiliate.EventName, d attribution.Decision, at t
 	}, nil)
 }
 
-// RefundedEvent returns the event of a refund of the conversion before.
+// RefundedEvent returns the event that c was refunded. before is the conversion before the refund.
 func (c Conversion) RefundedEvent(before Conversion, d attribution.Decision, at time.Time) affiliate.Event {
 	event := c.Event(affiliate.EventConversionRefunded, d, at)
 	if before.RefundedAmountCents != c.RefundedAmountCents {
@@ -128,7 +128,7 @@ func (c Conversion) RefundedEvent(before Conversion, d attribution.Decision, at 
 	return event
 }
 
-// Object is the object of the events about a conversion, except fraud_detected.
+// Object is the JSON object in the webhook events about a conversion, except fraud_detected.
 type Object struct {
 	ID                    affiliate.ConversionID   `json:"id"`
 	Program               *affiliate.ProgramID     `json:"program_id"`     // null if the conversion is not credited to a participant
@@ -156,7 +156,7 @@ type attributionObject struct {
 	ExpiresAt   *string              `json:"expires_at"`  // end of the attribution window of the deciding click; null if no click decided
 }
 
-// Sale returns the conversion whose external id the object contains.
+// Sale returns the id of the conversion. The erasure of its buyer finds the event by this id.
 func (o FraudObject) Sale() affiliate.ConversionID { return o.ID }
 
 // FraudDetectedEvent returns the webhook event for a suspected conversion.
@@ -213,7 +213,7 @@ var processorIDPattern = regexp.MustCompile(`^(cs|pi|in|ch|py)_[A-Za-z0-9_]+$`)
 // payment processor. The processor may report the same sale under this id.
 func IsProcessorID(external string) bool { return processorIDPattern.MatchString(external) }
 
-// Sale returns the conversion whose external id the object contains.
+// Sale returns the id of the conversion. The erasure of its buyer finds the event by this id.
 func (o Object) Sale() affiliate.ConversionID { return o.ID }
 
 // Notice returns the facts for the notifications about the event.

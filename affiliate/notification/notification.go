@@ -40,9 +40,9 @@ const (
 	SeverityCritical Severity = "critical"
 )
 
-// Notification is a message in a feed. It does not contain the names of programmes,
-// partners and members. A reader adds the current names, so an erasure of personal data
-// does not need to change notifications.
+// Notification is a message in a feed. It does not contain the names of programmes, partners and
+// members. The current names are added when a notification is read, so an erasure of personal
+// data does not need to change notifications.
 type Notification struct {
 	ID   ID
 	Feed FeedID `db:"feed_id"`
@@ -73,8 +73,8 @@ func NewNotification(audience affiliate.AccountKind, feed FeedID, kind Type, mod
 	return Notification{ID: affiliate.NewID[ID](at), Type: kind, Mode: mode}.to(audience, feed)
 }
 
-// to returns the notification for a feed. If its category has no modes, the notification
-// has no mode either.
+// to returns the notification for a feed. If its category belongs to both modes, the
+// notification has no mode.
 func (n Notification) to(audience affiliate.AccountKind, feed FeedID) Notification {
 	n.Audience, n.Feed = audience, feed
 	if spec, _ := specOf(audience, n.Rule().Category); spec.bothModes {
@@ -83,9 +83,8 @@ func (n Notification) to(audience affiliate.AccountKind, feed FeedID) Notificati
 	return n
 }
 
-// NotificationsBothModes is the mode under which notifications without a mode are stored.
-// It has no type, because it is not a mode of other objects. The documentation of Mode
-// would list it otherwise.
+// NotificationsBothModes is the mode under which notifications without a mode are stored. It is
+// untyped. With the type Mode, the documentation would list it as a mode of other objects.
 const NotificationsBothModes = "both"
 
 // StoredMode returns the mode under which the notification is stored: its mode, or
@@ -292,7 +291,7 @@ type StreamTicket struct {
 	Mode      affiliate.Mode
 	CreatedAt time.Time
 	OpenedAt  *time.Time // nil: it has not opened a stream yet
-	ExpiresAt time.Time  // when the access token expires that has created the ticket
+	ExpiresAt time.Time  // when the access token that created the ticket expires
 }
 
 // Usable reports whether the ticket can open or reopen a stream at the given time.
@@ -312,7 +311,7 @@ func DigestStreamTicket(ticket string) []byte {
 	return digest[:]
 }
 
-// FeedState says how far a feed has been sequenced.
+// FeedState has the newest sequence number of a feed, its limit of replays, and its version.
 type FeedState struct {
 	LastSeq int64 // the sequence number of the newest notification
 	// ReplayAfter is the lowest number after which notifications can be replayed.
@@ -327,6 +326,6 @@ func (s FeedState) CanReplay(after int64) bool { return s.ReplayAfter <= after &
 
 // StreamCheck says whether a stream may stay open.
 type StreamCheck struct {
-	Current   bool // false: the stream was closed, or its ticket has reopened it
+	Current   bool // false: the stream was closed, or a newer stream with its ticket has replaced it
 	Permitted bool // false: the session has ended, or the role has changed
 }

@@ -56,20 +56,20 @@ type Confirmation struct {
 	At   time.Time
 }
 
-// ConfirmationWindow is how long a confirmed batch counts towards a member's limit.
+// ConfirmationWindow is how long a confirmed batch counts towards ConfirmationLimit.
 const ConfirmationWindow = 24 * time.Hour
 
-// ConfirmationLimit is the amount that one member can confirm within ConfirmationWindow.
+// ConfirmationLimit is the amount that can be confirmed within ConfirmationWindow without a second member.
 type ConfirmationLimit struct {
 	Cents int64 // in minor units of each currency
 	// Confirmed has the totals of the scope's batches confirmed in the window.
 	Confirmed []Total
 }
 
-// Confirm returns the batch after a confirmation. The caller has set the totals of the
-// batch. If the batch exceeds the limit (nil for no limit) in a currency, complete is false:
-// the batch awaits the confirmation of another member. A service token can only make the
-// first confirmation, because its creator could otherwise confirm twice. Errors:
+// Confirm returns the batch after a confirmation, with unchanged status (see Follow). The caller
+// has set the totals of the batch. If the batch exceeds the limit (nil for no limit) in a
+// currency, complete is false: another member must confirm too. A service token can only make
+// the first confirmation, because its creator could otherwise confirm twice. Errors:
 // PAYOUT_STATE_INVALID.
 func (b Batch) Confirm(c Confirmation, limit *ConfirmationLimit) (after Batch, complete bool, refusal *affiliate.Error) {
 	switch b.Status {
@@ -144,7 +144,7 @@ func (s BatchStatus) Ended() bool {
 // Sendable reports whether the payouts of the batch can be sent.
 func (s BatchStatus) Sendable() bool { return s == BatchConfirmed || s == BatchProcessing }
 
-// Cancelable reports whether the batch can be canceled: no payout was sent.
+// Cancelable reports whether the batch can be canceled: no payout is processing or paid.
 func (s BatchStatus) Cancelable() bool {
 	return s == BatchDraft || s == BatchAwaitingApproval || s == BatchConfirmed
 }
@@ -169,7 +169,7 @@ func (b Batch) Refuse() *affiliate.Error {
 	return affiliate.RefuseStatus(affiliate.ReasonPayoutState, b.Status)
 }
 
-// AwaitingNotification returns the notification that another member must confirm.
+// AwaitingNotification returns the notification about a batch that another member must confirm.
 func (b Batch) AwaitingNotification(at time.Time) notification.Notification {
 	var payouts int64
 	for _, total := range b.Totals {

@@ -96,9 +96,9 @@ func (k ErasureKey) Digest(scope affiliate.Scope, kind ErasedKind, value string)
 // processors do not contain a colon.
 const erasedProcessorID = "erased:"
 
-// ProcessorID returns the text that replaces an id of a payment processor. The same id always
-// has the same text, so that rows with the id can still be joined and found. Therefore all ids of
-// a sale are replaced under the same key, also those that become known after its erasure.
+// ProcessorID returns the text that replaces an id of a payment processor. Under one key, an id
+// always has the same text, so rows with the id can still be joined and found. All ids of a sale
+// are replaced under one key, also ids that become known after the erasure of the sale.
 func (k ErasureKey) ProcessorID(scope affiliate.Scope, id string) string {
 	return erasedProcessorID + hex.EncodeToString(k.Digest(scope, ErasedProcessorID, id))
 }
@@ -162,9 +162,9 @@ func (e ErasureLogEntry) Valid() bool {
 	return !e.At.IsZero() && e.Kind != "" && e.Subject != "" && (e.Workspace != nil || e.Kind == string(ErasePartner))
 }
 
-// TombstoneLife is how long the sessions of an erased account are kept, revoked and without
-// personal data, so that the account's access tokens get ALREADY_ERASED. It is longer than
-// the life of an access token.
+// TombstoneLife is how long the revoked sessions of an erased account stay, without personal
+// data. During this time, requests with an access token of the account get ALREADY_ERASED. It
+// is longer than the life of an access token.
 const TombstoneLife = 20 * time.Minute
 
 // pseudonymDigits is the number of hexadecimal digits in a pseudonym.
@@ -223,7 +223,7 @@ type ErasableAccount struct {
 	Email    string // lower case
 	Name     string
 	ErasedAt *time.Time
-	// Unclaimed is User.Unclaimed.
+	// Unclaimed is true until the owner of an account that a merchant made sets a password.
 	Unclaimed bool
 }
 
@@ -248,8 +248,8 @@ func (w ErasableWorkspace) CheckErasure() error {
 	return nil
 }
 
-// AddressDigests are the keyed digests of an account's e-mail address that are stored without
-// the account.
+// AddressDigests are the keyed digests of an account's e-mail address. They find the rows that
+// contain no id of the account.
 type AddressDigests struct {
 	Login affiliate.Digests // see LoginSubject
 	Mail  affiliate.Digests // see MailDigest
@@ -267,11 +267,11 @@ type ErasurePage struct {
 	// Delete are codes that must be deleted from the edge directory before their texts are
 	// replaced. It is nil if this page has no such codes.
 	Delete []DirectoryCodes
-	// DeadLetters is a page of the stream of dead letters that must be processed. It is nil if
-	// this page is about something else.
+	// DeadLetters is the page of dead letters in Redis that the caller must search and delete.
+	// It is nil if there is none.
 	DeadLetters *affiliate.DeadLetterPage
-	// Exports is true if all exports with data of the subject must be deleted, and the log of
-	// the analytics of Workspaces must be added to the sums. It is the last page.
+	// Exports is true on the last page. The caller then deletes all exports with data of the
+	// subject, and adds the analytics log of each workspace in Workspaces to the sums.
 	Exports    bool
 	Workspaces []affiliate.WorkspaceID
 	// Wait is the time until the next page; 0 means now.

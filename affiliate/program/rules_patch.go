@@ -27,7 +27,7 @@ type RulesPatch struct {
 	Events        affiliate.Change[[]EventRate]
 }
 
-// RecurringPatch changes some of the limits.
+// RecurringPatch changes some of the limits on recurring commissions (Recurring).
 type RecurringPatch struct {
 	// Reset removes all limits before the other changes are applied.
 	Reset            bool

@@ -60,9 +60,9 @@ func TestNewCore_RefusesWrongKeys(t *testing.T) {
 		{"TRIBUTARY_ENCRYPTION_KEYS", "k1:" + secret(9), "TRIBUTARY_ENCRYPTION_KEYS: the key k1 is not the key with which this database was used; set the right key, or give a new key a new id; " +
 			"if the right key is lost, run `core keys reset TRIBUTARY_ENCRYPTION_KEYS`"},
 		{"TRIBUTARY_ENCRYPTION_KEYS", "k2:" + secret(9), "TRIBUTARY_ENCRYPTION_KEYS: the key is missing that was the first one at the latest start; " +
-			"set it, at the end of the list if a new key replaces it; if it is lost, run `core keys reset TRIBUTARY_ENCRYPTION_KEYS`"},
+			"add it again, at the end of the list if a new key replaces it; if it is lost, run `core keys reset TRIBUTARY_ENCRYPTION_KEYS`"},
 		{"TRIBUTARY_HASH_KEY", secret(9), "TRIBUTARY_HASH_KEY: the key is missing that was the first one at the latest start; " +
-			"set it, at the end of the list if a new key replaces it; if it is lost, run `core keys reset TRIBUTARY_HASH_KEY`"},
+			"add it again, at the end of the list if a new key replaces it; if it is lost, run `core keys reset TRIBUTARY_HASH_KEY`"},
 	} {
 		if err := start(map[string]string{tc.setting: tc.value}); err == nil || err.Error() != tc.want {
 			t.Errorf("a core with another key in %s starts with the error\n%v, want\n%s", tc.setting, err, tc.want)

@@ -31,7 +31,7 @@ func (s *Service) login(ctx context.Context, kind affiliate.AccountKind, req *af
 	if err != nil {
 		return nil, err
 	}
-	// The device is looked up even if there is no account, so that the response takes as long.
+	// The device is looked up even if there is no account, so that both cases take the same time.
 	attempt, err := s.newAttempt(ctx, kind, email, holder.ID, at)
 	if err != nil {
 		return nil, err
@@ -59,7 +59,7 @@ func (s *Service) login(ctx context.Context, kind affiliate.AccountKind, req *af
 	var workspace *account.Workspace
 	var challenge *affiliate.Error
 	err = s.DB.InTx(ctx, func(tx *postgres.Tx) error {
-		challenge = nil // an earlier attempt of the transaction may have set it
+		challenge = nil // InTx may run this function again, after it has set challenge
 		if err := s.checkUnchanged(ctx, tx, holder, req.GetPassword()); err != nil {
 			return err
 		}
@@ -68,7 +68,7 @@ func (s *Service) login(ctx context.Context, kind affiliate.AccountKind, req *af
 				return err
 			}
 		}
-		// The user is locked, so a second factor that is enabled at the same time is read here.
+		// checkUnchanged has locked the user, so this reads a second factor that was enabled just before.
 		current, err := accounts.Account(ctx, tx, holder.ID)
 		if err != nil {
 			return err
@@ -95,8 +95,8 @@ func (s *Service) login(ctx context.Context, kind affiliate.AccountKind, req *af
 	return s.sessionResponse(holder, workspace, session.ID, token)
 }
 
-// newAttempt returns an attempt to log in, or to confirm a call with a session, as a user with
-// an address. email must be in lower case. user is zero if no user has the address.
+// newAttempt returns an attempt to prove the ownership of the account with an address, at a login or
+// when a logged-in user confirms a call. email is in lower case. user is zero if no user has the address.
 func (s *Service) newAttempt(ctx context.Context, kind affiliate.AccountKind, email string, user affiliate.UserID, at time.Time) (account.LoginAttempt, error) {
 	caller := account.LoginCaller{Network: server.ActorFrom(ctx).AddressPrefix}
 	if principal := server.PrincipalFrom(ctx); principal.User == user {
@@ -136,10 +136,10 @@ func (s *Service) checkUnchanged(ctx context.Context, tx *postgres.Tx, account a
 	return err
 }
 
-// throttle limits how fast the clients of a bucket can guess the password of an account. E-mail
-// addresses without an account are limited in the same way. throttle stores the attempt before it
-// counts the other attempts, so that attempts in parallel requests are counted too.
-// Errors: RATE_LIMIT_EXCEEDED if the client must wait.
+// throttle limits how fast the password of an account can be guessed. A bucket counts the attempts for
+// one account and session, known device or network (account.LoginBucket). E-mail addresses without an
+// account are limited in the same way. throttle stores the attempt before it counts the others, so that
+// attempts in parallel requests are counted too. Errors: RATE_LIMIT_EXCEEDED if the client must wait.
 func (s *Service) throttle(ctx context.Context, attempt account.LoginAttempt) error {
 	if err := accounts.AddLoginAttempt(ctx, s.DB, attempt); err != nil {
 		return err
@@ -185,8 +185,8 @@ func (s *Service) challenge(ctx context.Context, tx *postgres.Tx, holder account
 	return refusal, nil
 }
 
-// loginSecondFactor opens a session if the code is right. A wrong code counts for the
-// challenge, for the second factor and as a failed login.
+// loginSecondFactor opens a session if the code is right. A wrong code is counted as a failure of
+// the challenge, of the second factor and of the login.
 func (s *Service) loginSecondFactor(ctx context.Context, kind affiliate.AccountKind, req *affiliatev1.LoginSecondFactorRequest) (*affiliatev1.SessionResponse, error) {
 	invalid, at := affiliate.Refuse(affiliate.ReasonChallengeInvalid), s.currentTime()
 	digest := account.DigestLoginChallenge(req.GetChallenge())
@@ -273,9 +273,9 @@ func (s *Service) openSession(
 	return workspaceOf(ctx, tx, account)
 }
 
-// ResetSecondFactor removes the second factor of an account for the operator of the service,
-// and ends its sessions. email must be in lower case. Errors: NOT_FOUND if there is no such
-// account; SECOND_FACTOR_STATE_INVALID if it has no second factor.
+// ResetSecondFactor removes the second factor of an account and ends its sessions, on behalf of the
+// operator. email must be in lower case. Errors: NOT_FOUND if there is no such account;
+// SECOND_FACTOR_STATE_INVALID if it has no second factor.
 func (s *Service) ResetSecondFactor(ctx context.Context, kind affiliate.AccountKind, email string) error {
 	at := s.currentTime()
 	return s.DB.InTx(ctx, func(tx *postgres.Tx) error {

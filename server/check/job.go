@@ -4,12 +4,12 @@
 // entries with the balances, and several checks compare counters with the rows that they
 // count.
 //
-// The nightly job logs one error for each check that finds differences. Its results are
-// stored, and each core exports them as metrics. The package guarantees that a difference
+// The nightly job logs one error for each check that finds violations. Its results are
+// stored, and each core exports them as metrics. The package guarantees that a violation
 // is logged by the next run that succeeds. The time until then is at most a day, unless a
-// run fails. The command `core check` runs the same checks and prints the differences.
+// run fails. The command `core check` runs the same checks and prints the violations.
 //
-// The package does not repair differences. A difference is the result of a bug, and an
+// The package does not repair violations. A violation is the result of a bug, and an
 // automatic repair would hide the bug.
 package check
 
@@ -37,13 +37,13 @@ const (
 	timeout = 5 * time.Minute
 )
 
-// New returns the worker of the job affiliate.CheckAccounts. One check compares now with the
-// clock of the database.
-func New(db *postgres.DB, log *slog.Logger, now func() time.Time) *server.Worker[affiliate.CheckAccounts] {
-	run := func(ctx context.Context, _ *river.Job[affiliate.CheckAccounts]) error {
+// New returns the worker of the job affiliate.CheckBooks. The last check compares the clock
+// of this process, which the function now reads, with the clock of the database.
+func New(db *postgres.DB, log *slog.Logger, now func() time.Time) *server.Worker[affiliate.CheckBooks] {
+	run := func(ctx context.Context, _ *river.Job[affiliate.CheckBooks]) error {
 		return runAndLog(ctx, db, log, now)
 	}
-	return &server.Worker[affiliate.CheckAccounts]{Limit: timeout, Run: run}
+	return &server.Worker[affiliate.CheckBooks]{Limit: timeout, Run: run}
 }
 
 // nightly is a schedule that runs a job every day at 03:30 UTC.
@@ -61,13 +61,13 @@ func (nightly) Next(now time.Time) time.Time {
 // PeriodicJob returns the job that a River client inserts every day at 03:30 UTC. If it
 // fails, an operator can run `core check`.
 func PeriodicJob() *river.PeriodicJob {
-	return server.OneAtATime(nightly{}, affiliate.CheckAccounts{}, false)
+	return server.OneAtATime(nightly{}, affiliate.CheckBooks{}, false)
 }
 
 // runAndLog runs the checks, stores their results and logs violations. They do not make the
 // job fail, because a retry would find the same ones.
 func runAndLog(ctx context.Context, db *postgres.DB, log *slog.Logger, now func() time.Time) error {
-	results, err := Run(ctx, db, now) // with an error, the results of the checks before it
+	results, err := Run(ctx, db, now) // results is not empty if a later check returned the error
 	compared := int64(0)
 	for _, r := range results {
 		compared += r.Compared
@@ -85,7 +85,7 @@ func runAndLog(ctx context.Context, db *postgres.DB, log *slog.Logger, now func(
 	return nil
 }
 
-// Run runs the checks and stores their results. If a check fails to run, or the results
+// Run runs the checks and stores their results. If a check cannot run, or the results
 // cannot be stored, Run also returns the results of the checks that ran.
 func Run(ctx context.Context, db *postgres.DB, now func() time.Time) ([]affiliate.CheckResult, error) {
 	at := now()
@@ -104,7 +104,7 @@ func Violated(results []affiliate.CheckResult) int {
 	return n
 }
 
-// Print writes a line for each check, followed by one for each violation.
+// Print writes a line for each check, followed by one for each stored violation.
 func Print(w io.Writer, results []affiliate.CheckResult) error {
 	for _, r := range results {
 		verdict := "ok      "
@@ -128,8 +128,8 @@ func Print(w io.Writer, results []affiliate.CheckResult) error {
 	return nil
 }
 
-// NewGauges returns the gauges of the latest results. A check that has never run counts
-// from the start of this process, so that a new service has no alert.
+// NewGauges returns the gauges of the latest results. The age of a check that has never run is
+// the time since the start of this process, so that a new service has no alert.
 func NewGauges(db *postgres.DB, now func() time.Time) *server.Gauges {
 	started := now()
 	return server.NewGauges("checks", func(ctx context.Context, set server.SetGauge) error {

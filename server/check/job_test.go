@@ -20,7 +20,7 @@ import (
 func run(t *testing.T, db *postgres.DB, now func() time.Time) (log string, err error) {
 	t.Helper()
 	var b bytes.Buffer
-	err = check.New(db, slog.New(slog.NewTextHandler(&b, nil)), now).Work(t.Context(), &river.Job[affiliate.CheckAccounts]{})
+	err = check.New(db, slog.New(slog.NewTextHandler(&b, nil)), now).Work(t.Context(), &river.Job[affiliate.CheckBooks]{})
 	return b.String(), err
 }
 

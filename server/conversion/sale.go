@@ -22,9 +22,9 @@ import (
 // RecordSale records a sale that a payment processor has reported. If it is already
 // recorded, its conversion only gets the processor's ids.
 //
-// If mayWait is true, the first payment of a subscription is not recorded while its
-// checkout is not visible. The checkout may name the partner, or be reported by the
-// merchant. The result then has Waits, and the caller repeats the call later.
+// If mayWait is true and the checkout session of a first payment is not known yet, RecordSale
+// records nothing and sets Waits in the result. The caller repeats the call later. The checkout
+// may name the partner, or the merchant may report it.
 func (s *Service) RecordSale(ctx context.Context, scope affiliate.Scope, sale processor.Sale, mayWait bool) (processor.RecordedSale, error) {
 	if mayWait && sale.First && sale.IDs.Session == "" {
 		return processor.RecordedSale{Waits: true}, nil
@@ -72,8 +72,8 @@ func (s *Service) AddProcessorIDs(ctx context.Context, scope affiliate.Scope, sa
 // errNotBound rolls back the transaction of a sale that binds no customer.
 var errNotBound = errors.New("the sale binds no customer")
 
-// BindCustomer binds the customer of a sale to the participant to whom its signals lead.
-// It does nothing for a bound customer, without a customer or without a usable signal.
+// BindCustomer binds the customer of a sale to the participant whom the sale is credited to. It does
+// nothing if the sale has no customer, the customer is bound, or no signal credits a participant.
 func (s *Service) BindCustomer(ctx context.Context, scope affiliate.Scope, sale processor.Sale) error {
 	if sale.IDs.Customer == "" {
 		return nil
@@ -130,8 +130,8 @@ func (s *Service) conversionOfSale(ctx context.Context, scope affiliate.Scope, s
 	return c, inputs, nil
 }
 
-// clickOfSale returns the click that a sale names. The metadata aff_click_id comes first.
-// The merchant's reference only counts if such a click is known or can arrive.
+// clickOfSale returns the click that a sale names. The metadata aff_click_id has priority. Otherwise
+// the merchant's reference is used if it is a click id that is not from the future (plausibleID).
 func (s *Service) clickOfSale(ctx context.Context, scope affiliate.Scope, sale processor.Sale) (*affiliate.ClickID, *attribution.FoundClick, error) {
 	if id, ok := affiliate.ParseID[affiliate.ClickID](sale.Click); ok {
 		found, err := s.lookup.find(ctx, scope.Workspace, id)
@@ -145,8 +145,8 @@ func (s *Service) clickOfSale(ctx context.Context, scope affiliate.Scope, sale p
 	return &id, found, err
 }
 
-// promoCodeOfSale returns the promo code of a sale: the first promotion code that was
-// created from a promo code, otherwise the text of the first promotion code with a text.
+// promoCodeOfSale returns the promo code of a sale. It is the promo code from which the first known
+// promotion code of Stripe was created, otherwise the first text of one that is a valid promo code.
 func (s *Service) promoCodeOfSale(ctx context.Context, scope affiliate.Scope, sale processor.Sale) (*string, error) {
 	if len(sale.PromotionCodes) == 0 {
 		return nil, nil

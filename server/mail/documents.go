@@ -14,7 +14,7 @@ import (
 	"github.com/tributary-hq/tributary/mail"
 )
 
-// brand is the name above the content of account mail.
+// brand is the name above the content of mails that are not about one workspace.
 const brand = "Tributary"
 
 func (c *Composer) accountMail(m notification.Mail, token string) (mail.Document, error) {
@@ -91,7 +91,7 @@ func (c *Composer) accountMail(m notification.Mail, token string) (mail.Document
 		document.Blocks = append(paragraphs(m.Facts.WorkspaceName+" has made a partner account for you. Choose a password, and you can see your links and your commissions."),
 			programFacts(m.Facts, "Your link"))
 		document.Button = c.link("Choose a password", "/reset-password", m, token, true)
-		document.Closing = closing(m, "Later, you can reset the password to get a new link. If you are not interested, you can ignore this mail.")
+		document.Closing = closing(m, "If the link has expired, reset the password to get a new one. If you are not interested, you can ignore this mail.")
 		document.Footer.Reason = "You get this mail because " + m.Facts.WorkspaceName + " entered this e-mail address."
 	case notification.MailExportReady:
 		document.Subject = "Your export is ready"
@@ -279,9 +279,9 @@ func (c *Composer) tokens(m notification.Mail, link string) tokens {
 	return t
 }
 
-// link returns a link to a page that reads its parameters from the fragment of the URL,
-// which browsers do not send to servers and logs therefore do not contain. It returns nil
-// if the service has no public URL.
+// link returns a link to a page that reads its parameters from the fragment of the URL. Browsers
+// do not send the fragment to servers, so logs do not contain it. link returns nil if the
+// service has neither an app URL nor a public URL.
 func (c *Composer) link(label, page string, m notification.Mail, token string, withKind bool) *mail.Link {
 	base := c.config.AppURL
 	if base == "" {

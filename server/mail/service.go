@@ -29,7 +29,7 @@ type LogService struct {
 // NewLogService returns a LogService.
 func NewLogService(db *postgres.DB) *LogService { return &LogService{db: db} }
 
-// Check returns the violations of a request that the proto files do not describe.
+// Check returns the violations of the rules of a request that the proto files cannot express.
 func (*LogService) Check(req proto.Message) affiliate.Violations {
 	var found affiliate.Violations
 	if list, ok := req.(*affiliatev1.ListNotificationLogRequest); ok {
@@ -102,10 +102,10 @@ func entryToProto(entry notification.MailLogEntry) *affiliatev1.NotificationLogE
 // ProviderConfig holds the dependencies of a ProviderService.
 type ProviderConfig struct {
 	DB *postgres.DB
-	// Provider is the last part of the path of the webhook.
+	// Provider is the last part of the path to which the mail provider sends its events.
 	Provider string
-	// Secrets are the secrets that sign messages. If there is none, the webhook does not
-	// exist.
+	// Secrets are the secrets with which the provider signs events. If there is none, the path
+	// does not exist.
 	Secrets []webhook.Secret
 	// HashKeys are the secret keys of the digests of addresses.
 	HashKeys affiliate.HashKeys
@@ -122,9 +122,9 @@ type ProviderService struct {
 // NewProviderService returns a ProviderService.
 func NewProviderService(c ProviderConfig) *ProviderService { return &ProviderService{config: c} }
 
-// ReceiveProviderEvent checks the signature of a message and suppresses the addresses that
-// the message names. The id of a message is stored in the same transaction, so that a
-// repeated message has no effect. The ids of messages without an effect are not stored.
+// ReceiveProviderEvent checks the signature of an event of the mail provider and suppresses the
+// addresses in the event. The id of an event is stored in the same transaction, so that a
+// repeated event has no effect. The ids of events without an effect are not stored.
 func (s *ProviderService) ReceiveProviderEvent(ctx context.Context, req *affiliatev1.ReceiveProviderEventRequest) (*affiliatev1.ReceiveProviderEventResponse, error) {
 	if req.GetProvider() != s.config.Provider || len(s.config.Secrets) == 0 {
 		return nil, affiliate.Refuse(affiliate.ReasonNotFound)
@@ -188,7 +188,7 @@ const (
 	eventFailed     = "email.failed"
 )
 
-// providerEvent is the part of a message that the service reads.
+// providerEvent contains the fields of an event that the service reads.
 type providerEvent struct {
 	Type string `json:"type"`
 	Data struct {

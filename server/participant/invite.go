@@ -18,10 +18,10 @@ import (
 )
 
 // InviteParticipant creates an invitation for an e-mail address and mails a token to the
-// address. The response contains another token. If the address got a mail of an invitation
-// within the last hour that is still open, InviteParticipant only changes this invitation, and
-// the response contains no token. No other response contains that token,
-// except that a request with the same Idempotency-Key returns the first response again.
+// address. The response contains another token. Only this response and its repetitions under
+// the same Idempotency-Key contain that token. If an open invitation to the address was mailed
+// within the last hour, InviteParticipant only changes this invitation, and the response
+// contains no token.
 func (s *Service) InviteParticipant(ctx context.Context, req *affiliatev1.InviteParticipantRequest) (*affiliatev1.CreatedParticipantInvite, error) {
 	programID := server.PathID[affiliate.ProgramID](req.GetProgramId())
 	caller, at := server.PrincipalFrom(ctx), s.currentTime()
@@ -37,7 +37,7 @@ func (s *Service) InviteParticipant(ctx context.Context, req *affiliatev1.Invite
 	if err != nil {
 		return nil, err
 	}
-	// The response shows result and shown. The transaction may run more than once.
+	// The response contains the invitation in result and the token in shown. The transaction may run more than once.
 	result, shown, replayed := invite, tokens.Shown, false
 	err = s.db.InTx(ctx, func(tx *postgres.Tx) error {
 		result, shown = invite, tokens.Shown

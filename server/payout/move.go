@@ -91,16 +91,16 @@ func (s *Service) move(ctx context.Context, req interface{ GetPayoutId() string 
 // payChunk is the maximum number of a payout's commissions in memory at the same time.
 const payChunk = 1000
 
-// payCommissions marks the commissions of a payout as paid and publishes their events. It
-// returns the change of the payout, dated into the open period. The actor of the changes of
-// the commissions is the system, not the user who marks the payout as paid. The caller calls
-// End of the writer at the end of the transaction.
+// payCommissions marks the commissions of a payout as paid and publishes their events. It returns
+// the change of the payout. If the period of the change is closed, its date is the start of the open
+// period. The actor of the changes of the commissions is the system, not the user who marks the payout
+// as paid. The caller calls End of the writer at the end of the transaction.
 //
-// A commission that was rejected or refunded after the payout was sent stays. Its ledger
-// entry is a debt, which the next payout subtracts. Errors: PERIOD_CLOSED.
+// A commission that was rejected or refunded after the payout was sent keeps its status. Its
+// ledger entry is a debt, which the next payout subtracts. Errors: PERIOD_CLOSED.
 func payCommissions(ctx context.Context, tx *postgres.Tx, change payout.Change, writer *commissions.Writer) (payout.Change, error) {
 	p := change.Before
-	// Like others that add entries, it locks the commissions before it holds the books.
+	// All transactions that add ledger entries lock the commissions before they call HoldBooks.
 	ids, err := payouts.LockContents(ctx, tx, p.Scope, p.ID)
 	if err != nil {
 		return change, err
@@ -175,7 +175,7 @@ func readdCommissions(ctx context.Context, tx *postgres.Tx, change payout.Change
 	return change, payouts.AssignCommissions(ctx, tx, p.Scope, released, at)
 }
 
-// auditedPayout has what a member can change in a payout, as audit records name it.
+// auditedPayout has the fields of a payout that a member can change, for audit records.
 type auditedPayout struct {
 	Status      payout.Status `json:"status"`
 	AmountCents int64         `json:"amount_cents"`

@@ -42,8 +42,8 @@ type SenderConfig struct {
 	Log     *slog.Logger
 	Now     func() time.Time
 	Metrics *Metrics
-	// Tracer records a span for each attempt to deliver an event whose cause was recorded.
-	// Default: no spans.
+	// Tracer records a span for each attempt to deliver an event, if the trace of the event's
+	// cause was recorded. Default: no spans.
 	Tracer trace.Tracer
 }
 
@@ -100,8 +100,8 @@ func (s *Sender) Wake(endpoints []webhook.EndpointKey) {
 }
 
 // Run sends deliveries until ctx ends. After that it waits for the attempts in flight,
-// for at most stopTimeout. Before it returns, it stores the outcomes of these attempts
-// and releases all leases.
+// for at most stopTimeout. Before it returns, it stores the outcomes of these attempts and
+// releases all leases. If the outcomes cannot be stored, the leases expire instead.
 func (s *Sender) Run(ctx context.Context) {
 	attemptCtx, abort := context.WithCancel(context.WithoutCancel(ctx))
 	defer abort()
@@ -166,7 +166,7 @@ func (s *Sender) manageLeases(ctx, attemptCtx context.Context) {
 func (s *Sender) serve(ctx, attemptCtx context.Context, key webhook.EndpointKey, leaseEnd time.Time) {
 	s.mu.Lock()
 	e := s.serving[key]
-	if e == nil && s.leases.has(key) { // removeEndpoint may have returned the lease
+	if e == nil && s.leases.has(key) { // removeEndpoint may have given the lease back
 		e = newServedEndpoint(s.senderDeps, key, leaseEnd)
 		s.serving[key] = e
 		s.running.Go(func() {
@@ -180,7 +180,7 @@ func (s *Sender) serve(ctx, attemptCtx context.Context, key webhook.EndpointKey,
 	}
 }
 
-// removeEndpoint removes an endpoint whose goroutine has ended and returns its lease. If
+// removeEndpoint removes an endpoint whose goroutine has ended and gives its lease back. If
 // there are new deliveries, it requests another claim.
 func (s *Sender) removeEndpoint(e *servedEndpoint) {
 	s.mu.Lock()
@@ -192,8 +192,8 @@ func (s *Sender) removeEndpoint(e *servedEndpoint) {
 	}
 }
 
-// startSpan starts the span of an attempt in the trace of the event's cause, if the cause
-// was recorded. The returned function ends the span. The span does not contain the address
+// startSpan starts the span of an attempt in the trace of the event's cause, if that trace was
+// recorded. The returned function ends the span. The span does not contain the address
 // of the endpoint, which can contain a secret.
 func startSpan(ctx context.Context, tracer trace.Tracer, due webhook.DueDelivery) (context.Context, func(webhook.Outcome)) {
 	ctx, ok := spans.FromReference(ctx, due.Trace)
@@ -217,7 +217,7 @@ func startSpan(ctx context.Context, tracer trace.Tracer, due webhook.DueDelivery
 	}
 }
 
-// The outcomes of attempts that are not error codes.
+// Values of the label outcome that are not error codes.
 const (
 	outcomeDelivered = "delivered"
 	outcome5xx       = "http_5xx"

@@ -106,8 +106,8 @@ func checkDurability(ctx context.Context, server redis.UniversalClient, log *slo
 	return nil
 }
 
-// memorySamples is the number of nodes of a stream that MEMORY USAGE reads to estimate its
-// size. The command takes the same time for each length of the stream.
+// memorySamples is the number of internal tree nodes of a stream that MEMORY USAGE reads to
+// estimate its size. The command takes the same time for each length of the stream.
 const memorySamples = 5
 
 // Usage is the size of the click stream and the memory of its Redis.

@@ -25,7 +25,7 @@ const (
 	idSize           = 16
 )
 
-// Signal sends and receives signals. Its methods are safe for concurrent use.
+// Signal is the sender and the receiver of signals. Its methods are safe for concurrent use.
 type Signal struct{ client redis.UniversalClient }
 
 // New returns a Signal that uses a Redis.

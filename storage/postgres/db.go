@@ -65,8 +65,8 @@ type Config struct {
 	// MaxConns is the maximum number of connections that calls and jobs share; 0 means
 	// 20. Grouped calls, the job queue and the webhook sender use sixteen more.
 	MaxConns int32
-	// ErasureKeys are the keys of the digests of erased codes, which stay taken, and of erased
-	// sales, which duplicates and refunds still find.
+	// ErasureKeys are the keys for digests of erased values. By its digest, an erased code stays
+	// taken, and a duplicate or a refund finds its erased sale.
 	ErasureKeys privacy.ErasureKeys
 	// Tracer records spans of statements; nil means none.
 	Tracer pgx.QueryTracer
@@ -201,9 +201,9 @@ type standbyError struct{ error }
 func (e standbyError) Unwrap() error  { return e.error }
 func (standbyError) SQLState() string { return codeReadOnly }
 
-// prepareConn returns a function that prepares a new connection. It registers the
-// types of ids and times, changes the given settings, and switches from the login role to the service's
-// restricted role.
+// prepareConn returns a function that prepares a new connection. It registers the types of ids
+// and times, applies the settings to the session, and switches from the login role to the
+// service's restricted role.
 func prepareConn(settings map[string]string) func(context.Context, *pgx.Conn) error {
 	sql := pgsession.SetStatements(settings) + "set role " + appRole
 	return func(ctx context.Context, conn *pgx.Conn) error {
@@ -225,8 +225,8 @@ func (db *DB) Close() {
 // Ping reports whether the database responds.
 func (db *DB) Ping(ctx context.Context) error { return db.pool.Ping(ctx) }
 
-// Exec runs a statement outside a transaction. The methods of DB and Tx name the statement in
-// their errors, so that callers need not.
+// Exec runs a statement outside a transaction. The methods of DB and Tx that take a statement name
+// it in their errors, so that callers need not.
 func (db *DB) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
 	return execute(ctx, db.pool, sql, args)
 }
@@ -349,7 +349,7 @@ func registerTypes(m *pgtype.Map) {
 
 // selectJobQueues reads the state of queues from River's index on state, queue, priority
 // and time. It searches the index once for each of River's four priorities, because
-// within a priority the first entry is the oldest job. It counts at most 1,000 jobs.
+// within a priority the first entry is the oldest job. It counts at most 1,000 retries per queue.
 const selectJobQueues = `
 	select q.queue,
 		(select min(first.scheduled_at)

@@ -26,9 +26,9 @@ const countSlots = 16
 // by an id.
 func RandomSlot() int16 { return rand.N(int16(countSlots)) } //nolint:gosec // not security relevant
 
-// CountChange is a change of a list's length by N. ID is the id of the added or removed
-// element. The id determines the slot, so that all changes for one element update the
-// same row.
+// CountChange is a change of a list's length by N. ID determines the slot. It is the id of the
+// added or removed element, so that all changes for one element update the same row, or the id
+// of the owner of several elements.
 type CountChange struct {
 	What string
 	ID   uuid.UUID
@@ -60,7 +60,7 @@ func ListCount(ctx context.Context, db Queryer, workspace affiliate.WorkspaceID,
 	return Value[int64](ctx, db, count, workspace, program, what)
 }
 
-// CountLinks adds n to the number of links of a programme. id selects the slot.
-func CountLinks(ctx context.Context, tx *Tx, workspace affiliate.WorkspaceID, program affiliate.ProgramID, id uuid.UUID, n int64) error {
+// ChangeLinkCount adds n to the number of links of a programme. id selects the slot.
+func ChangeLinkCount(ctx context.Context, tx *Tx, workspace affiliate.WorkspaceID, program affiliate.ProgramID, id uuid.UUID, n int64) error {
 	return ChangeCounts(ctx, tx, workspace, program, CountChange{What: LinkCount, ID: id, N: n})
 }

@@ -13,9 +13,9 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/notification"
 )
 
-// insertNotifications inserts notifications and their arrival. The parameters are arrays
-// with one element for each notification, except the id of the arrival. The arrays of
-// the arrival are the same parameters, so they are sent once.
+// insertNotifications inserts notifications, and one row of notification_arrivals that lists
+// them until they are distributed. The parameters are arrays with one element for each
+// notification, except $1, the id of that row. Both rows use the same arrays.
 const insertNotifications = `
 	with stored as (
 		insert into notifications (feed_id, mode, type, id, workspace_id, user_id, category, day,
@@ -35,8 +35,8 @@ type notificationColumns struct {
 	facts                                                []json.RawMessage
 }
 
-// Notify stores notifications. After the commit, they are distributed to streams and
-// mails.
+// Notify stores notifications. After the commit, they are sent to the open notification streams
+// of users, and mailed.
 func (tx *Tx) Notify(ctx context.Context, notifications ...notification.Notification) error {
 	batch := &pgx.Batch{}
 	if err := queueNotifications(tx, batch, notifications...); err != nil {
@@ -87,7 +87,7 @@ func columnsOf(notifications []notification.Notification) (notificationColumns, 
 		if n.Resource != nil {
 			c.resources[i] = pgtype.UUID{Bytes: *n.Resource, Valid: true}
 		}
-		if i > 0 && notifications[i-1].ID == n.ID { // the notifications about one event have the same facts
+		if i > 0 && notifications[i-1].ID == n.ID { // notifications about one event have the same id and facts
 			c.facts[i] = c.facts[i-1]
 			continue
 		}
@@ -129,8 +129,8 @@ func (tx *Tx) SendMail(ctx context.Context, mails ...notification.Mail) error {
 	return tx.Enqueue(ctx, jobs...)
 }
 
-// Suppressed reports whether mails to an address are held back. address is the result of
-// notification.MailDigest.
+// Suppressed reports whether mails to an address are not sent, for example after a bounce.
+// address is the result of notification.MailDigest.
 func Suppressed(ctx context.Context, db Queryer, address affiliate.Digests) (bool, error) {
 	const query = `select exists (select from mail_suppressions where digest = any($1))`
 	return Value[bool](ctx, db, query, address)

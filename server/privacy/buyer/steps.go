@@ -16,8 +16,8 @@ import (
 	exports "github.com/tributary-hq/tributary/storage/postgres/export"
 )
 
-// The sizes of the parts that one transaction does. A statement takes much less than two
-// seconds.
+// The largest numbers of rows that one transaction processes. A statement takes much less than
+// two seconds.
 const (
 	searchBatch   = 1_000
 	followBatch   = 200
@@ -28,16 +28,16 @@ const (
 )
 
 const (
-	// applyGrace is the age up to which a received event of a payment processor is left to its
-	// job. It may be a refund or a dispute, which must not be lost.
+	// applyGrace is the age up to which a received event of a payment processor is not emptied,
+	// because its job may still apply it. A refund or a dispute must not be lost.
 	applyGrace = 10 * time.Minute
 	// applyWait is the time until the events are read again.
 	applyWait = 30 * time.Second
 )
 
-// part is the result of a part of a step. If wait is not zero, the step continues after that
-// time. If next is not empty, the erasure continues with that step.
-type part struct {
+// partResult is the result of a part of a step. If wait is not zero, the step continues after
+// that time. If next is not empty, the erasure continues with that step.
+type partResult struct {
 	position string
 	finished bool
 	wait     time.Duration
@@ -45,11 +45,11 @@ type part struct {
 }
 
 // work does one part of the current step of an erasure.
-func (s *Service) work(ctx context.Context, tx *postgres.Tx, e privacy.BuyerErasure) (part, error) {
+func (s *Service) work(ctx context.Context, tx *postgres.Tx, e privacy.BuyerErasure) (partResult, error) {
 	switch e.Progress.Step {
 	case privacy.EraseSearch:
 		if kind := e.Identity.Kind; kind == privacy.BuyerEmail || kind == privacy.BuyerCustomerID {
-			return part{finished: true}, nil // the next step finds the conversions by the hash
+			return partResult{finished: true}, nil // the next step finds the conversions by the hash
 		}
 		return s.search(ctx, tx, e)
 	case privacy.EraseFollow:
@@ -59,7 +59,7 @@ func (s *Service) work(ctx context.Context, tx *postgres.Tx, e privacy.BuyerEras
 	case privacy.EraseExports:
 		return s.deleteExports(ctx, tx, e)
 	case privacy.EraseCustomers:
-		return part{finished: true}, buyers.DeleteCustomers(ctx, tx, e)
+		return partResult{finished: true}, buyers.DeleteCustomers(ctx, tx, e)
 	case privacy.EraseResponses:
 		return s.deleteResponses(ctx, tx, e)
 	case privacy.EraseProcessorEvents:
@@ -67,28 +67,28 @@ func (s *Service) work(ctx context.Context, tx *postgres.Tx, e privacy.BuyerEras
 	case privacy.EraseAgain:
 		return s.again(ctx, tx, e)
 	}
-	return part{}, fmt.Errorf("unknown step %q", e.Progress.Step)
+	return partResult{}, fmt.Errorf("unknown step %q", e.Progress.Step)
 }
 
-// search compares the ids of all conversions with the identity, and with the customers in the
-// list. It is needed if conversions do not store the digest of the identity, and for ids that
-// were added to a conversion after the step follow. It reads all conversions of the workspace, a
-// batch in some hundredths of a second.
-func (s *Service) search(ctx context.Context, tx *postgres.Tx, e privacy.BuyerErasure) (part, error) {
+// search compares the ids of all conversions with the identity and with the listed customers of the
+// buyer. It is needed if conversions do not store the digest of the identity, and for ids that were
+// added to a conversion after EraseFollow. It reads all conversions of the workspace, a batch in
+// some hundredths of a second.
+func (s *Service) search(ctx context.Context, tx *postgres.Tx, e privacy.BuyerErasure) (partResult, error) {
 	var after affiliate.ConversionID
 	if e.Progress.Position != "" {
 		var ok bool
 		if after, ok = affiliate.ParseID[affiliate.ConversionID](e.Progress.Position); !ok {
-			return part{}, errors.New("the position is not an id")
+			return partResult{}, errors.New("the position is not an id")
 		}
 	} else if e.Identity.Kind == privacy.BuyerTransactionID {
-		if err := s.searchParked(ctx, tx, e); err != nil {
-			return part{}, err
+		if err := s.deleteParked(ctx, tx, e); err != nil {
+			return partResult{}, err
 		}
 	}
 	sales, err := buyers.SearchSales(ctx, tx, e.Workspace, after, searchBatch)
 	if err != nil {
-		return part{}, err
+		return partResult{}, err
 	}
 	refs := make([][]string, len(sales)) // of the customers of the processor
 	for i, sale := range sales {
@@ -98,7 +98,7 @@ func (s *Service) search(ctx context.Context, tx *postgres.Tx, e privacy.BuyerEr
 	}
 	listed, err := buyers.Customers(ctx, tx, e, slices.Concat(refs...))
 	if err != nil {
-		return part{}, err
+		return partResult{}, err
 	}
 	var found []affiliate.ConversionID
 	for i, sale := range sales {
@@ -108,11 +108,11 @@ func (s *Service) search(ctx context.Context, tx *postgres.Tx, e privacy.BuyerEr
 			found = append(found, sale.ID)
 		}
 	}
-	return part{position: after.String(), finished: len(sales) < searchBatch}, buyers.AddSales(ctx, tx, e, found)
+	return partResult{position: after.String(), finished: len(sales) < searchBatch}, buyers.AddSales(ctx, tx, e, found)
 }
 
-// searchParked deletes parked refunds whose transaction is the identity.
-func (s *Service) searchParked(ctx context.Context, tx *postgres.Tx, e privacy.BuyerErasure) error {
+// deleteParked deletes the refunds without a conversion whose transaction id is the identity.
+func (s *Service) deleteParked(ctx context.Context, tx *postgres.Tx, e privacy.BuyerErasure) error {
 	parked, err := buyers.ParkedSales(ctx, tx, e.Workspace)
 	if err != nil {
 		return err
@@ -128,36 +128,36 @@ func (s *Service) searchParked(ctx context.Context, tx *postgres.Tx, e privacy.B
 	return nil
 }
 
-// followed is the position of the step follow after the conversions of the identity were added.
-const followed = "identity"
+// afterIdentity is the position of EraseFollow after the conversions of the identity were added.
+const afterIdentity = "identity"
 
 // follow adds the conversions of the identity to the list. Then it adds those of the same
 // customers until it finds no more. It does not follow the hash of an e-mail address that a
 // conversion has: shops report one address for all their guests.
-func (s *Service) follow(ctx context.Context, tx *postgres.Tx, e privacy.BuyerErasure) (part, error) {
+func (s *Service) follow(ctx context.Context, tx *postgres.Tx, e privacy.BuyerErasure) (partResult, error) {
 	if e.Progress.Position == "" {
 		if refs := e.Identity.CustomerRefs(); refs != nil {
-			return part{position: followed}, buyers.AddCustomers(ctx, tx, e, refs)
+			return partResult{position: afterIdentity}, buyers.AddCustomers(ctx, tx, e, refs)
 		}
 		if e.Identity.Kind == privacy.BuyerEmail {
 			for _, hash := range e.Identity.Digests {
 				if err := buyers.AddSalesOf(ctx, tx, e, privacy.SaleOfEmailHash, hash); err != nil {
-					return part{}, err
+					return partResult{}, err
 				}
 			}
-			return part{position: followed}, nil
+			return partResult{position: afterIdentity}, nil
 		}
 	}
 	customers, err := buyers.FollowCustomers(ctx, tx, e, customerBatch)
 	if err != nil {
-		return part{}, err
+		return partResult{}, err
 	}
 	sales, err := buyers.UnfollowedSales(ctx, tx, e, followBatch)
 	if err != nil {
-		return part{}, err
+		return partResult{}, err
 	}
 	if customers == 0 && len(sales) == 0 {
-		return part{finished: true}, nil
+		return partResult{finished: true}, nil
 	}
 	var ids []affiliate.ConversionID
 	var refs, atProcessor []string
@@ -171,12 +171,12 @@ func (s *Service) follow(ctx context.Context, tx *postgres.Tx, e privacy.BuyerEr
 		}
 	}
 	if err := s.addProcessorCustomers(ctx, tx, e, atProcessor); err != nil {
-		return part{}, err
+		return partResult{}, err
 	}
 	if err := buyers.AddCustomers(ctx, tx, e, refs); err != nil {
-		return part{}, err
+		return partResult{}, err
 	}
-	return part{position: followed}, buyers.MarkFollowed(ctx, tx, e, ids)
+	return partResult{position: afterIdentity}, buyers.MarkFollowed(ctx, tx, e, ids)
 }
 
 // addProcessorCustomers adds customers of a payment processor and their conversions to the
@@ -194,10 +194,10 @@ func (s *Service) addProcessorCustomers(ctx context.Context, tx *postgres.Tx, e 
 }
 
 // eraseSales erases some conversions in the list.
-func (s *Service) eraseSales(ctx context.Context, tx *postgres.Tx, e privacy.BuyerErasure) (part, error) {
+func (s *Service) eraseSales(ctx context.Context, tx *postgres.Tx, e privacy.BuyerErasure) (partResult, error) {
 	ids, sales, err := buyers.LockSales(ctx, tx, e, saleBatch)
 	if err != nil || len(ids) == 0 {
-		return part{finished: true}, err
+		return partResult{finished: true}, err
 	}
 	erased := make([]privacy.ErasedSale, len(sales))
 	var given, customers []string
@@ -207,29 +207,29 @@ func (s *Service) eraseSales(ctx context.Context, tx *postgres.Tx, e privacy.Buy
 		}
 		pseudonym, err := s.pseudonym(ctx, tx, sale, given)
 		if err != nil {
-			return part{}, err
+			return partResult{}, err
 		}
 		given = append(given, pseudonym)
 		if erased[i], err = s.ErasureKeys.First().Erase(sale, pseudonym); err != nil {
-			return part{}, fmt.Errorf("conversion %s: %w", sale.Conversion, err)
+			return partResult{}, fmt.Errorf("conversion %s: %w", sale.Conversion, err)
 		}
 	}
-	// A customer can have been added to a conversion after the step follow.
+	// A customer can have been added to a conversion after EraseFollow.
 	if err := s.addProcessorCustomers(ctx, tx, e, customers); err != nil {
-		return part{}, err
+		return partResult{}, err
 	}
-	return part{}, buyers.EraseSales(ctx, tx, e, ids, erased, s.now())
+	return partResult{}, buyers.EraseSales(ctx, tx, e, ids, erased, s.now())
 }
 
 // deleteExports deletes the exports of the workspace if they can contain an id of the buyer. The
 // step runs after the conversions were erased, so an export that begins later has no such id.
-func (s *Service) deleteExports(ctx context.Context, tx *postgres.Tx, e privacy.BuyerErasure) (part, error) {
+func (s *Service) deleteExports(ctx context.Context, tx *postgres.Tx, e privacy.BuyerErasure) (partResult, error) {
 	found, _, err := buyers.HasSales(ctx, tx, e)
-	// A transaction that has no conversion can have refunds, which were deleted by the request.
+	// A transaction id without a conversion can have had parked refunds, which are deleted already.
 	if err != nil || !found && e.Identity.Kind != privacy.BuyerTransactionID {
-		return part{finished: true}, err
+		return partResult{finished: true}, err
 	}
-	return part{finished: true}, exports.DeleteExportsWithSales(ctx, tx, e.Workspace)
+	return partResult{finished: true}, exports.DeleteExportsWithSales(ctx, tx, e.Workspace)
 }
 
 // pseudonymCandidates is the number of candidates that one look-up checks.
@@ -253,53 +253,53 @@ func (s *Service) pseudonym(ctx context.Context, tx *postgres.Tx, sale privacy.B
 	return "", fmt.Errorf("all pseudonyms of conversion %s are taken", sale.Conversion)
 }
 
-// deleteResponses deletes responses about conversions in the list that are stored under
-// Idempotency-Keys.
-func (s *Service) deleteResponses(ctx context.Context, tx *postgres.Tx, e privacy.BuyerErasure) (part, error) {
+// deleteResponses deletes the responses, stored under Idempotency-Keys, about the conversions in
+// the list.
+func (s *Service) deleteResponses(ctx context.Context, tx *postgres.Tx, e privacy.BuyerErasure) (partResult, error) {
 	var after privacy.StoredResponseKey
 	if err := decodePosition(e.Progress.Position, &after); err != nil {
-		return part{}, err
+		return partResult{}, err
 	}
 	last, err := buyers.DeleteResponses(ctx, tx, e, after, responseBatch)
 	if err != nil || last == nil {
-		return part{finished: true}, err
+		return partResult{finished: true}, err
 	}
-	return part{position: encodePosition(last)}, nil
+	return partResult{position: encodePosition(last)}, nil
 }
 
-// walkPosition is the position of the step processor_events.
-type walkPosition struct {
+// eventsPosition is the position of EraseProcessorEvents.
+type eventsPosition struct {
 	After privacy.WaitingEventKey `json:"after"`
 	// Waits is true if an event about the buyer is left to its job for now.
 	Waits bool `json:"waits"`
 }
 
-// emptyEvents empties events about the buyer that had arrived before the last request and are
-// not applied yet.
-func (s *Service) emptyEvents(ctx context.Context, tx *postgres.Tx, e privacy.BuyerErasure) (part, error) {
-	var at walkPosition
+// emptyEvents deletes the content of events about the buyer that are not applied and arrived up
+// to the time e.Until.
+func (s *Service) emptyEvents(ctx context.Context, tx *postgres.Tx, e privacy.BuyerErasure) (partResult, error) {
+	var at eventsPosition
 	if err := decodePosition(e.Progress.Position, &at); err != nil {
-		return part{}, err
+		return partResult{}, err
 	}
 	events, err := buyers.WaitingEvents(ctx, tx, e, at.After, eventBatch)
 	if err != nil {
-		return part{}, err
+		return partResult{}, err
 	}
 	for _, event := range events {
 		at.After = privacy.WaitingEventKey{Connection: event.ConnectionID, ID: event.ID}
 		waits, err := s.emptyEvent(ctx, tx, e, event)
 		if err != nil {
-			return part{}, fmt.Errorf("event %s: %w", event.ID, err)
+			return partResult{}, fmt.Errorf("event %s: %w", event.ID, err)
 		}
 		at.Waits = at.Waits || waits
 	}
 	switch {
 	case len(events) == eventBatch:
-		return part{position: encodePosition(at)}, nil
+		return partResult{position: encodePosition(at)}, nil
 	case at.Waits:
-		return part{wait: applyWait}, nil
+		return partResult{wait: applyWait}, nil
 	}
-	return part{finished: true}, nil
+	return partResult{finished: true}, nil
 }
 
 // emptyEvent empties an event if it is about the buyer, and deletes what the attempts to apply it
@@ -325,19 +325,19 @@ func (s *Service) emptyEvent(ctx context.Context, tx *postgres.Tx, e privacy.Buy
 	return false, nil
 }
 
-// again searches once more. Since the first search, the job of an event that had arrived before
-// may have recorded a sale, added the ids of the payment processor to a sale, or bound a
-// customer, and a request that has joined may have added conversions.
-func (s *Service) again(ctx context.Context, tx *postgres.Tx, e privacy.BuyerErasure) (part, error) {
+// again searches once more. Since the first search, the job of an older event may have recorded a
+// sale, added the ids of the payment processor to a sale, or bound a customer. Another request that
+// joined this erasure may have added conversions.
+func (s *Service) again(ctx context.Context, tx *postgres.Tx, e privacy.BuyerErasure) (partResult, error) {
 	if e.Progress.Position == "" {
 		if err := buyers.UnfollowCustomers(ctx, tx, e); err != nil {
-			return part{}, err
+			return partResult{}, err
 		}
 	}
-	if e.Progress.Position != followed {
+	if e.Progress.Position != afterIdentity {
 		has, err := buyers.HasProcessorEvents(ctx, tx, e.Workspace)
 		if err != nil {
-			return part{}, err
+			return partResult{}, err
 		}
 		if has {
 			if searched, err := s.search(ctx, tx, e); err != nil || !searched.finished {
@@ -352,9 +352,9 @@ func (s *Service) again(ctx context.Context, tx *postgres.Tx, e privacy.BuyerEra
 	}
 	_, unerased, err := buyers.HasSales(ctx, tx, e)
 	if err != nil || unerased {
-		return part{next: privacy.EraseSales}, err
+		return partResult{next: privacy.EraseSales}, err
 	}
-	return part{finished: true}, buyers.DeleteCustomers(ctx, tx, e)
+	return partResult{finished: true}, buyers.DeleteCustomers(ctx, tx, e)
 }
 
 func encodePosition(position any) string {

@@ -34,8 +34,8 @@ const (
 	storeTimeout = 10 * time.Second
 )
 
-// builder makes the bundle of an export. Its export has the progress that is stored, and
-// progress what is written on top of it.
+// builder makes the bundle of an export. export.Progress is the stored progress. The field progress
+// also includes what is not stored yet.
 type builder struct {
 	*Service
 	export   *privacy.Export
@@ -45,7 +45,7 @@ type builder struct {
 	progress privacy.ExportProgress
 	pending  pieces
 	savedAt  time.Time
-	// participations are the participations that parts at LevelParticipation are read for.
+	// participations are those of the subject. A part at LevelParticipation is read once for each.
 	participations []privacy.ParticipationKey
 }
 
@@ -84,7 +84,7 @@ func (b *builder) readParticipations(ctx context.Context) (err error) {
 	return err
 }
 
-// filters select the records of a part, one after another.
+// filters returns the filters of a part, in the order in which their records are written.
 func (b *builder) filters(spec exports.PartSpec) []exports.Filter {
 	subject := b.export.ExportSubject
 	filter := exports.Filter{Level: spec.Level, ForPartner: subject.Kind == privacy.ExportPartner, ClicksSince: b.export.CreatedAt.Add(-exports.ClickPeriod)}
@@ -260,9 +260,9 @@ type payoutMethod struct {
 	HeldUntil     any     `json:"held_until"`
 }
 
-// openPayoutMethod replaces the columns of the payout method, the last ones of the profile, by
-// an object with the decrypted account, or by null if the partner has no method. The account
-// is left out if its key is no longer configured.
+// openPayoutMethod replaces the columns of the payout method, the last ones of the profile, by an
+// object with the decrypted account, or by null if the partner has no method. The account is null
+// if it cannot be decrypted, for example because its key is no longer configured.
 func (b *builder) openPayoutMethod(ctx context.Context, profile exports.Record) exports.Record {
 	sealed, heldUntil, updatedAt, hint, method := profile.Take(), profile.Take(), profile.Take(), profile.Take(), profile.Take()
 	if method == nil {

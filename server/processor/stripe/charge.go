@@ -28,8 +28,8 @@ type chargeEvent struct {
 	// refunded is the refunded amount that the event shows; nil if it shows none.
 	refunded *int64
 	dispute  *eventDispute
-	// isCharge means that the object of the event is the charge in the current version of
-	// the API. The ids and the currency of a charge do not change.
+	// isCharge means that the event contains the charge in the current version of the API, so the
+	// charge is not retrieved. The ids and the currency of a charge do not change.
 	isCharge bool
 }
 
@@ -108,7 +108,7 @@ func (rd *reader) readCharge(ctx context.Context, ev event) (processor.Facts, er
 	return processor.Facts{Charge: &charge}, nil
 }
 
-// resolveCharge completes the ids and the currency of a charge with the objects at Stripe.
+// resolveCharge completes the ids, the currency and the amount of a charge with the objects at Stripe.
 // exists is false if Stripe does not know the charge.
 func (rd *reader) resolveCharge(ctx context.Context, parsed *chargeEvent) (exists bool, err error) {
 	if parsed.charge == "" && parsed.intent != "" {
@@ -145,8 +145,8 @@ func refundCounts(status stripe.RefundStatus) bool {
 	return status != stripe.RefundStatusFailed && status != stripe.RefundStatusCanceled
 }
 
-// refunded returns the refunded amount of a charge. If Stripe lists no refund, it is the
-// amount that the event shows.
+// refunded returns the refunded amount of a charge, the amount in the event if Stripe lists no
+// refund, and otherwise 0, or nil if Stripe does not know the charge.
 func (rd *reader) refunded(ctx context.Context, parsed chargeEvent, currency string, exists bool) (*int64, error) {
 	refunds, err := collect(ctx, "list the refunds of a charge", rd.api.V1Refunds.List(ctx, &stripe.RefundListParams{
 		ListParams: stripe.ListParams{Limit: stripe.Int64(pageSize)},
@@ -270,7 +270,7 @@ func (rd *reader) invoiceSessions(ctx context.Context, invoice *stripe.Invoice) 
 	})
 }
 
-// sessionIDs returns the ids of the checkout sessions of a list that belong to a sale.
+// sessionIDs returns the ids of the listed checkout sessions for which belongs returns true.
 func (rd *reader) sessionIDs(ctx context.Context, list *stripe.CheckoutSessionListParams, belongs func(*stripe.CheckoutSession) bool) ([]string, error) {
 	list.Limit = stripe.Int64(pageSize)
 	sessions, err := collect(ctx, "list the checkout sessions of a charge", rd.api.V1CheckoutSessions.List(ctx, list), maxChargeObjects)
@@ -283,7 +283,7 @@ func (rd *reader) sessionIDs(ctx context.Context, list *stripe.CheckoutSessionLi
 	return ids, err
 }
 
-// payment is a payment of a sale. One of the ids is empty if it is unknown.
+// payment is a payment of a sale. At least one id is set; an unknown id is empty.
 type payment struct{ intent, charge string }
 
 // AddCharges adds the ids of the charges of the payments to a sale, and their fees if withFee

@@ -95,7 +95,7 @@ func (rd *reader) invoiceSale(ctx context.Context, invoice *stripe.Invoice, know
 }
 
 // invoiceEventType returns the event type of an invoice. ok is false for an invoice of 0 that
-// does not begin a subscription.
+// renews or changes a subscription.
 func invoiceEventType(invoice *stripe.Invoice) (eventType affiliate.EventType, ok bool) {
 	switch reason := invoice.BillingReason; {
 	case invoice.AmountPaid <= 0:
@@ -159,8 +159,8 @@ func invoiceCodes(invoice *stripe.Invoice) (codes []*stripe.PromotionCode) {
 	return codes
 }
 
-// invoicePayments returns the payments of an invoice. An invoice without payments was paid
-// out of band. reason is not empty if such invoices are not sales. An invoice that Stripe
+// invoicePayments returns the payments of an invoice. An invoice without payments was paid out of
+// band; then reason is set unless the connection includes such invoices. An invoice that Stripe
 // does not know has no payments either, but it is assumed to be paid at Stripe.
 func (rd *reader) invoicePayments(ctx context.Context, invoice *stripe.Invoice, known bool) (
 	payments []payment, reason processor.Ignored, err error,

@@ -111,8 +111,8 @@ var countedConversions = `
 // countedColumns are the columns of analytics_conversions c.
 var countedColumns = postgres.Columns[analytics.Conversion]("c")
 
-// CountedConversions returns conversions as they are part of the sums. Conversions that are
-// not part of the sums are missing. FirstOfCustomer is not set.
+// CountedConversions returns the conversions with the values that were added to the sums.
+// Conversions that are not part of the sums are missing. FirstOfCustomer is not set.
 func CountedConversions(
 	ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, ids []affiliate.ConversionID,
 ) (map[affiliate.ConversionID]analytics.Conversion, error) {
@@ -138,7 +138,7 @@ var storeConversions = postgres.RowsOf[countedRow](`
 
 const deleteCounted = `delete from analytics_conversions where workspace_id = $1 and mode = $2 and conversion_id = any($3)`
 
-// StoreCounted stores conversions as they are part of the sums, and deletes others.
+// StoreCounted stores conversions with their values in the sums, and deletes those in deleted.
 func StoreCounted(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, stored []analytics.Conversion, deleted []affiliate.ConversionID) error {
 	batch := &pgx.Batch{}
 	rows := make([]countedRow, len(stored))
@@ -181,13 +181,13 @@ var storeCustomers = postgres.RowsOf[customerRow](`
 
 const deleteCustomers = `delete from analytics_customers where workspace_id = $1 and mode = $2 and customer_ref = any($3)`
 
-// Customers returns customers as they are part of the sums, as far as they are.
+// Customers returns the stored rows of the given customers. Customers without a row are missing.
 func Customers(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, refs []string) (map[string]*analytics.Customer, error) {
 	return listCustomers(ctx, tx, "read customers for the analytics", selectCustomers, scope.Workspace, scope.Mode, refs)
 }
 
-// Firsts returns customers with their first attributed conversions, if they have any, as
-// they follow from the counted conversions, and without their activity.
+// Firsts finds the first attributed conversions of customers among the counted conversions.
+// Customers without one are missing. Activity is not set.
 func Firsts(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, refs []string) (map[string]*analytics.Customer, error) {
 	return listCustomers(ctx, tx, "read the first conversions of customers", selectFirsts, scope.Workspace, scope.Mode, refs)
 }
@@ -202,7 +202,7 @@ func listCustomers(ctx context.Context, db postgres.Queryer, what, sql string, a
 	return customers, err
 }
 
-// StoreCustomers stores customers as they are part of the sums, and deletes others.
+// StoreCustomers stores customers with their values in the sums, and deletes those in deleted.
 func StoreCustomers(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, stored []*analytics.Customer, deleted []string) error {
 	batch := &pgx.Batch{}
 	rows := make([]customerRow, len(stored))

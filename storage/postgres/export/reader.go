@@ -12,12 +12,12 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
-// Reader reads the records of a bundle. All its statements read the same snapshot.
+// Reader reads the records of an export of personal data. All its statements read the same snapshot.
 type Reader struct{ tx pgx.Tx }
 
 // readerSettings make Postgres read each page from an index in the order of the page. Without
-// them, Postgres sometimes reads and sorts all records of a part for each of its pages. A plan
-// is made for the values of the page, so that it contains only the partitions of the page.
+// them, Postgres sometimes reads and sorts all records of a part for each of its pages. With
+// force_custom_plan, Postgres plans a statement for its parameters and skips other partitions.
 const readerSettings = `
 	set local enable_seqscan = off;
 	set local enable_bitmapscan = off;
@@ -110,8 +110,8 @@ func (r *Reader) Participation(ctx context.Context, scope affiliate.Scope, id af
 	return postgres.OneRow[privacy.ParticipationKey](r.tx.Query(ctx, read, scope.Workspace, scope.Mode, id))
 }
 
-// The locks of this file, and participants.Share, keep an erasure of the subject from
-// beginning until the transaction ends. An erasure that is running ends first.
+// While a transaction holds a lock of this file or of participants.Share, no erasure of the
+// subject can begin. A lock waits for an erasure that is running.
 
 // LockUser locks the account of a partner. It returns false if the account does not exist or
 // was erased.

@@ -95,9 +95,8 @@ func ledgerConditions(where *postgres.Conditions, filter ledger.Filter) {
 	}
 }
 
-// ledgerListSQL returns the statements for a page and for the total. The statement for a
-// page takes the arguments of where, and then the size and the offset of the page. The
-// statement for the total takes only the arguments of where.
+// ledgerListSQL returns the statements for a page and for the total. Both take the arguments of
+// the conditions. The statement for a page also takes the size and the offset of the page.
 func ledgerListSQL(where postgres.Conditions) (page, count string) {
 	const newest = ` order by l.created_at desc, l.id desc`
 	page = `
@@ -108,9 +107,10 @@ func ledgerListSQL(where postgres.Conditions) (page, count string) {
 	return page, postgres.CountUpTo(affiliate.MaxTotal, `from ledger_entries l where `+where.SQL())
 }
 
-// listEntries returns a page of the matching entries, their number, and balances.
+// listEntries returns a page of the matching entries, their number, and the balances that the
+// statement balancesSQL returns.
 func listEntries(
-	ctx context.Context, db *postgres.DB, where postgres.Conditions, filter ledger.Filter, page affiliate.Page, balances string, args ...any,
+	ctx context.Context, db *postgres.DB, where postgres.Conditions, filter ledger.Filter, page affiliate.Page, balancesSQL string, balanceArgs ...any,
 ) ([]ledger.Item, int64, []ledger.Balance, error) {
 	ledgerConditions(&where, filter)
 	pageSQL, countSQL := ledgerListSQL(where)
@@ -118,7 +118,7 @@ func listEntries(
 	if err != nil {
 		return nil, 0, nil, err
 	}
-	sums, err := postgres.List[ledger.Balance](ctx, db, balances, args...)
+	sums, err := postgres.List[ledger.Balance](ctx, db, balancesSQL, balanceArgs...)
 	return entries, total, sums, err
 }
 

@@ -10,7 +10,7 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
-// row is a link with its totals and with what it has from the programme.
+// row is a link with its totals, and with the page and the parameter name of its programme.
 type row struct {
 	link.Link
 	Clicks      int64

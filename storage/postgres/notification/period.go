@@ -34,9 +34,9 @@ func WorkspacesWithoutSummary(
 	})
 }
 
-// partnersWithout reads partners in the order of their ids who take part in a live
-// programme. It skips those who have got a notification of the type for the period. Its
-// cost grows with the number of users.
+// partnersWithout reads partners who are in a programme in live mode, in the order of their ids.
+// It skips partners who have got a notification of the type for the period. Its cost grows with
+// the number of users.
 const partnersWithout = `
 	select u.id
 	from users u
@@ -48,9 +48,9 @@ const partnersWithout = `
 	order by u.id
 	limit @limit`
 
-// PartnersWithout returns at most limit partners after an id, in the order of their ids,
-// who have not got a notification of a type for a period. They take part in a programme
-// in live mode.
+// PartnersWithout returns partners who are in a programme in live mode and have not got a
+// notification of a type for a period. It returns at most limit partners whose ids are greater
+// than after, in the order of their ids.
 func PartnersWithout(
 	ctx context.Context, db *postgres.DB, mode affiliate.Mode, kind notification.Type, period time.Time, after affiliate.UserID, limit int,
 ) ([]affiliate.UserID, error) {
@@ -68,14 +68,14 @@ const countWeek = `
 		(select coalesce(sum(t.n), 0)::bigint from programs p cross join lateral (
 			select count(*) as n from participants
 			where workspace_id = p.workspace_id and program_id = p.id and created_at >= @from and created_at < @before) t
-			where p.workspace_id = @workspace and p.mode = 'live') as applications`
+			where p.workspace_id = @workspace and p.mode = 'live') as new_participants`
 
 // WeekCounts returns the numbers of conversions and of new participants of a workspace in
 // a period, in live mode.
-func WeekCounts(ctx context.Context, db *postgres.DB, workspace affiliate.WorkspaceID, week affiliate.Period) (conversions, applications int64, err error) {
+func WeekCounts(ctx context.Context, db *postgres.DB, workspace affiliate.WorkspaceID, week affiliate.Period) (conversions, newParticipants int64, err error) {
 	args := pgx.NamedArgs{"workspace": workspace, "from": *week.From, "before": *week.Before}
-	err = db.QueryRow(ctx, countWeek, args).Scan(&conversions, &applications)
-	return conversions, applications, err
+	err = db.QueryRow(ctx, countWeek, args).Scan(&conversions, &newParticipants)
+	return conversions, newParticipants, err
 }
 
 // sumMonth adds up the commissions and the payouts of a partner in a period. It reads the
@@ -93,7 +93,7 @@ const sumMonth = `
 		where partner_id = @partner and mode = 'live' and status = 'paid' and paid_at >= @from and paid_at < @before) sums
 	group by currency`
 
-// PartnerMonth returns what a partner has earned in a period, in live mode.
+// PartnerMonth returns a partner's new commissions and paid payouts of a month, in live mode.
 func PartnerMonth(ctx context.Context, db *postgres.DB, partner affiliate.UserID, month affiliate.Period) (notification.PartnerSummary, error) {
 	summary := notification.PartnerSummary{Earned: map[string]int64{}, Paid: map[string]int64{}}
 	rows, err := db.Query(ctx, sumMonth, pgx.NamedArgs{"partner": partner, "from": *month.From, "before": *month.Before})
@@ -119,8 +119,8 @@ const owedWithoutMethod = `
 	group by b.currency
 	having sum(b.balance_cents) > 0`
 
-// OwedWithoutMethod returns the amounts by currency that are owed to a partner in live
-// mode. There are none if the partner has a payout method.
+// OwedWithoutMethod returns the positive balances of a partner in live mode, by currency. It
+// returns none if the partner has a payout method.
 func OwedWithoutMethod(ctx context.Context, db *postgres.DB, partner affiliate.UserID) (map[string]int64, error) {
 	rows, err := db.Query(ctx, owedWithoutMethod, pgx.NamedArgs{"partner": partner})
 	if err != nil {
@@ -136,8 +136,8 @@ func OwedWithoutMethod(ctx context.Context, db *postgres.DB, partner affiliate.U
 	return owed, err
 }
 
-// ClaimPeriod stores that a feed has got the notification of a type for a period. claimed
-// is false if another call has stored it.
+// ClaimPeriod stores that a feed has got the notification of a type for a period. claimed is
+// false if this or a later period is already stored.
 func ClaimPeriod(
 	ctx context.Context, tx *postgres.Tx, feed notification.FeedID, mode affiliate.Mode, kind notification.Type, period time.Time,
 ) (claimed bool, err error) {
@@ -159,8 +159,8 @@ func LockProgram(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, id
 	return row.Status, err
 }
 
-// RecentAnnouncements counts the announcements of a programme since the given time. It
-// also returns the time of the first of them.
+// RecentAnnouncements counts the announcements of a programme since the given time. It also
+// returns the time of the first of them, or since if there is none.
 func RecentAnnouncements(
 	ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, program affiliate.ProgramID, since time.Time,
 ) (count int, first time.Time, err error) {
@@ -181,9 +181,9 @@ const storeAnnouncement = `
 	insert into announcements (id, workspace_id, program_id, mode, title, body, created_by, created_at)
 	values (@id, @workspace, @program, @mode, @title, @body, @by, @at)`
 
-// notifyEach returns the statement that inserts a notification about an announcement for
-// each row of a query. The ids of its arrivals are UUIDv7, so that they are distributed in
-// the order of their time. The query returns the columns feed_id, workspace_id and
+// notifyEach returns the statement that inserts a notification about an announcement for each
+// row of a query. The rows of notification_arrivals get UUIDv7 ids, so that they are distributed
+// in the order of their time. The query returns the columns feed_id, workspace_id and
 // participant_id. The statement returns the number of rows.
 func notifyEach(query string) string {
 	return `

@@ -13,12 +13,11 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
-// The column payout_id of a commission is the payout that contains the commission. A
-// commission is added to a payout and released from it without a new version or history
-// record. The table payout_commissions keeps the list of each payout; a release does not
-// change the list. Before a transaction changes the column, it locks the commissions, so
-// that nothing else changes them. It locks them in the order of their ids, so that two
-// transactions cannot block each other.
+// The column payout_id of a commission is the payout that contains the commission. A commission
+// is added to a payout and released from it without a new version or history record. The table
+// payout_commissions keeps the list of each payout; a release does not change the list. Before a
+// transaction changes the column, it locks the commissions, so that nothing else changes them. It
+// locks them in the order of their ids, so that two transactions cannot deadlock.
 // follow.go describes how payouts change with their commissions.
 
 const candidateColumns = `
@@ -55,7 +54,7 @@ const (
 		for update of c`
 )
 
-// LockUnassigned locks the payable commissions of participants that are in no payout yet.
+// LockUnassigned locks those payable commissions of the participants that are in no payout.
 func LockUnassigned(
 	ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, participants []affiliate.ParticipantID, cutoff time.Time,
 ) ([]payout.Candidate, error) {
@@ -82,8 +81,8 @@ func lockCandidates(ctx context.Context, tx *postgres.Tx, lock string, args pgx.
 	return postgres.List[payout.Candidate](ctx, tx, lock, postgres.PlanForArgs, args)
 }
 
-// rowsPerStatement is the maximum number of rows that one statement changes, normally in
-// 0.2 s. It meets the timeout even if the database is busy.
+// rowsPerStatement is the maximum number of rows that one statement changes, normally in 0.2 s.
+// So a statement ends before its timeout, even if the database is busy.
 const rowsPerStatement = 2_000
 
 // inChunks calls process for consecutive parts of commissions, with one array per column.
@@ -110,7 +109,8 @@ func idsOf(commissions []payout.Candidate) []affiliate.CommissionID {
 	return ids
 }
 
-// AssignCommissions adds locked commissions without payout to theirs, with their amounts.
+// AssignCommissions adds each commission to the payout in its field Payout and stores its amount
+// in the list. The commissions must be locked and in no payout.
 func AssignCommissions(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, commissions []payout.Candidate, at time.Time) error {
 	const assign = `
 		update commissions c set payout_id = t.payout_id, updated_at = $3
@@ -129,7 +129,7 @@ func AssignCommissions(ctx context.Context, tx *postgres.Tx, scope affiliate.Sco
 	return RecordContents(ctx, tx, scope, commissions)
 }
 
-// RecordContents records which commissions payouts contain, and with which amounts.
+// RecordContents stores the commissions and their amounts in the lists (payout_commissions).
 func RecordContents(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, commissions []payout.Candidate) error {
 	const upsert = `
 		insert into payout_commissions as h (workspace_id, payout_id, commission_id, amount_cents)
@@ -142,9 +142,9 @@ func RecordContents(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope,
 	})
 }
 
-// ReleaseCommissions clears payout_id of those locked commissions that can be in another
-// payout: approved ones, and refunded ones, because the refund may fail. The lists in
-// payout_commissions do not change.
+// ReleaseCommissions clears payout_id of those locked commissions that can be added to another
+// payout later: approved ones, and refunded ones, because the refund may fail. The lists do not
+// change.
 func ReleaseCommissions(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, commissions []payout.Candidate, at time.Time) error {
 	const clearPayout = `
 		update commissions c set payout_id = null, updated_at = $3
@@ -154,22 +154,22 @@ func ReleaseCommissions(ctx context.Context, tx *postgres.Tx, scope affiliate.Sc
 	})
 }
 
-// ReleaseAll locks and releases all commissions of the given payouts.
+// ReleaseAll locks the commissions of the given payouts and releases them (ReleaseCommissions).
 func ReleaseAll(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, payouts []affiliate.PayoutID, at time.Time) error {
-	held, err := LockAssigned(ctx, tx, scope, payouts, at)
+	assigned, err := LockAssigned(ctx, tx, scope, payouts, at)
 	if err != nil {
 		return err
 	}
-	return ReleaseCommissions(ctx, tx, scope, held, at)
+	return ReleaseCommissions(ctx, tx, scope, assigned, at)
 }
 
-// LockContents locks the commissions in a payout and returns their ids in ascending order.
+// LockContents locks the commissions that are in a payout and returns their ids in ascending order.
 func LockContents(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, id affiliate.PayoutID) ([]affiliate.CommissionID, error) {
 	const lock = `select c.id from commissions c where c.workspace_id = $1 and c.mode = $2 and c.payout_id = $3 order by c.id for update`
 	return postgres.Values[affiliate.CommissionID](ctx, tx, lock, scope.Workspace, scope.Mode, id)
 }
 
-// PruneContents deletes the commissions of payouts from payout_commissions except kept.
+// PruneContents deletes all commissions but the kept ones from the lists of the given payouts.
 func PruneContents(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, payouts []affiliate.PayoutID, kept []payout.Candidate) error {
 	const remove = `
 		delete from payout_commissions h
@@ -177,8 +177,8 @@ func PruneContents(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, 
 	return postgres.Exec(ctx, tx, remove, scope.Workspace, payouts, idsOf(kept))
 }
 
-// listedCommissions returns the commissions that each payout contains, ordered by id, and
-// at most as many as an event contains.
+// listedCommissions returns the commissions in the list of each payout, ordered by id, at most
+// payout.MaxEventCommissions for each.
 func listedCommissions(
 	ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, payouts []affiliate.PayoutID,
 ) (map[affiliate.PayoutID][]affiliate.CommissionID, error) {

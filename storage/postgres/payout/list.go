@@ -61,7 +61,7 @@ func payoutListSQL(where postgres.Conditions) (page, count string) {
 }
 
 // List returns one page of payouts, newest first, and the number of payouts on all pages,
-// up to MaxTotal. Errors: NOT_FOUND for what the filter names.
+// up to MaxTotal. Errors: NOT_FOUND if the filter has an unknown programme, participant or batch.
 func List(ctx context.Context, db *postgres.DB, scope affiliate.Scope, filter payout.Filter, page affiliate.Page) ([]payout.Item, int64, error) {
 	if err := postgres.CheckFilter(ctx, db, scope, filter.Program, filter.Participant, filter.Batch); err != nil {
 		return nil, 0, err
@@ -124,10 +124,10 @@ func GetDetail(ctx context.Context, db *postgres.DB, scope affiliate.Scope, id a
 	return detail, err
 }
 
-// Files of a batch. The payouts of a batch with one method and one currency have a fixed
-// order, the order of their ids, and a fixed position in it from the confirmation on. A
-// part of an export is a range of positions. So a payout is in the same part whenever the
-// part is exported, even if other payouts were paid or canceled in the meantime.
+// Exports of a batch. After the confirmation, the payouts of one method and one currency are
+// numbered by id, and the numbers do not change. A part of an export is a range of numbers. So
+// a payout is in the same part whenever the part is exported, even if other payouts were paid
+// or canceled in the meantime.
 
 const (
 	// countExport counts the confirmed payouts of a batch with a method.
@@ -146,7 +146,7 @@ const (
 			where p.status = 'paid' and p.account is not null and p.paid_at < $1
 			order by p.paid_at
 			limit $2)`
-	// deletePayeeNames reads all payouts with a name. They are few: the paid payouts of
+	// deletePayeeNames scans the payouts with a payee name. They are few: the paid payouts of
 	// erased partners in workspaces with a retention.
 	deletePayeeNames = `
 		update payouts set payee_name = null
@@ -181,8 +181,8 @@ func ExportTotals(
 
 // Export returns the pending and processing payouts of one part of an export with
 // their sealed accounts, ordered by currency and partner name. A payout is in the same part
-// in every export. All payouts come from one snapshot. Export uses a connection and
-// an export slot as Export does. Errors: SERVICE_UNAVAILABLE if too many exports are running.
+// in every export. All payouts come from one snapshot. As with postgres.Export, a loop over the result
+// uses a connection and an export slot. Errors: SERVICE_UNAVAILABLE if too many exports are running.
 func Export(
 	ctx context.Context, db *postgres.DB, scope affiliate.Scope, id payout.BatchID, export payout.Export,
 ) iter.Seq2[payout.ExportedPayout, error] {
@@ -191,8 +191,8 @@ func Export(
 		scope.Workspace, scope.Mode, id, export.Method, export.Currency, after, last)
 }
 
-// DeleteAccounts deletes the accounts, except their masked form, of at most limit payouts
-// that were paid before the given time. It returns the number of changed payouts.
+// DeleteAccounts deletes the payment accounts of at most limit payouts that were paid before the
+// given time, but not their masked form (account_hint). It returns the number of changed payouts.
 func DeleteAccounts(ctx context.Context, db *postgres.DB, paidBefore time.Time, limit int) (int64, error) {
 	tag, err := db.Exec(ctx, deletePayoutAccounts, paidBefore, limit)
 	return tag.RowsAffected(), err

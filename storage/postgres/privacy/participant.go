@@ -73,7 +73,7 @@ func EraseParticipant(ctx context.Context, tx *postgres.Tx, p participant.Partic
 	if err != nil {
 		return nil, err
 	}
-	if err := postgres.CountLinks(ctx, tx, p.Workspace, p.Program, p.ID.UUID, -tag.RowsAffected()); err != nil {
+	if err := postgres.ChangeLinkCount(ctx, tx, p.Workspace, p.Program, p.ID.UUID, -tag.RowsAffected()); err != nil {
 		return nil, err
 	}
 	promoCodes, err := erasePromoCodes(ctx, tx, p, args)
