@@ -109,7 +109,7 @@ func parseBound(s string, zone *time.Location) (bound, bool) {
 // comma, and offsets of a day or more.
 var rfc3339 = regexp.MustCompile(`^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$`)
 
-// LoadZone accepts IANA names only. It rejects Local, which depends on the server.
+// LoadZone returns the zone with an IANA name, or UTC for an empty name. It rejects Local, which depends on the server.
 func LoadZone(name string) (*time.Location, bool) {
 	if name == "Local" {
 		return nil, false
@@ -139,7 +139,7 @@ func ParseEnd(text, timezone string) (time.Time, bool) {
 // skipped the whole day, the day starts and ends when the next day starts. With this
 // definition, days follow each other without gap or overlap.
 func StartOfDay(day time.Time, zone *time.Location) time.Time {
-	// No zone has ever been more than 16 hours from UTC, so at is before the start of
+	// No zone has ever been more than 16 hours from UTC, so this instant is before the start of
 	// the day in every zone.
 	at := day.Add(-26 * time.Hour).In(zone)
 	for {

@@ -31,7 +31,7 @@ func FoldEmail(s string) (local, domain string, ok bool) {
 	return local, domain, true
 }
 
-// Counted returns a number with its noun.
+// Counted returns n with the noun, in the plural form with an s unless n is 1.
 func Counted(n int64, noun string) string {
 	if n == 1 {
 		return "1 " + noun
@@ -90,7 +90,7 @@ func PlainName(name string) bool {
 	return PlainText(name) && !strings.ContainsAny(name, "\n\r")
 }
 
-// PlainText is like PlainName for a text that may have line breaks.
+// PlainText is like PlainName for a text that may have the line breaks \n and \r.
 func PlainText(text string) bool {
 	lower := strings.ToLower(text)
 	return !strings.Contains(lower, "://") && !strings.Contains(lower, "www.") && !strings.ContainsFunc(text, func(r rune) bool {
@@ -116,8 +116,8 @@ func RandomBase62(n int) string {
 	for len(text) < n {
 		_, _ = rand.Read(random[:]) // crypto/rand.Read never fails
 		for _, b := range random {
-			// 248 = 4 × 62. Bytes from 248 on are skipped. Otherwise the first characters
-			// of the alphabet would be more likely than the others.
+			// 248 = 4 × 62. Bytes from 248 on are skipped. With these bytes, the first
+			// characters of the alphabet would be more likely than the others.
 			if b < 248 && len(text) < n {
 				text = append(text, Base62[b%62])
 			}

@@ -90,11 +90,11 @@ func isOriginHost(host string) bool {
 	return !wild || last != parent || parent == "localhost"
 }
 
-// OriginAllowed reports whether a page with the given origin may send clicks. list
-// contains origins in normal form. An empty list allows every value of origin. Otherwise
-// the origin is allowed if the list contains it, or contains a wildcard that matches it.
-// origin is the value that a browser sends. If it is malformed, opaque (null) or a
-// wildcard, only an empty list allows it.
+// OriginAllowed reports whether a page with the given origin may send clicks. The list contains
+// origins in normal form. An empty list allows every origin. Any other list allows the origins
+// that it contains and the origins that match a wildcard in it. The parameter origin is the
+// value that a browser sends. If it is malformed, opaque (null) or a wildcard, only an empty
+// list allows it.
 func OriginAllowed(list []string, origin string) bool {
 	if len(list) == 0 {
 		return true
@@ -161,8 +161,8 @@ func ParseDomain(s string) (domain string, ok bool) {
 	return domain, true
 }
 
-// ParseAllowedDomain parses an entry of a programme's allowed domains, which is a host
-// name or *. and a host name. It returns the entry in lower case.
+// ParseAllowedDomain parses an entry of a programme's allowed domains, which is a host name, or
+// *. followed by a host name. It returns the entry in lower case.
 func ParseAllowedDomain(s string) (domain string, ok bool) {
 	parent, wildcard := strings.CutPrefix(s, "*.")
 	if domain, ok = ParseDomain(parent); ok && wildcard {

@@ -11,9 +11,9 @@ import (
 // one of its placeholders has no value.
 //
 // The placeholders {program}, {partner} and {user} stand for the current names of the
-// programme, the participant and the user of the notification. If a name is not known,
-// for example because it was erased, a general term replaces it. All other placeholders
-// are facts.
+// programme, the participant and the user that the notification names. If a name is not known,
+// for example because it was erased, a general term replaces it. The values of all other
+// placeholders are in Notification.Facts.
 type Rule struct {
 	Type     Type
 	Audience affiliate.AccountKind
@@ -25,8 +25,8 @@ type Rule struct {
 	// NoMail means that no mail is sent about the notification, because the user knows of
 	// the cause, or because the cause sends a mail of its own.
 	NoMail bool
-	// Cause says for the documentation when the notification is created. It is empty if
-	// the type is the name of a webhook event, whose description says this.
+	// Cause is the sentence in the documentation that says when the notification is created. It
+	// is empty if the type is the name of a webhook event, whose description says this.
 	Cause string
 }
 

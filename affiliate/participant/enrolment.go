@@ -41,8 +41,8 @@ func checkTerms(p program.Program, accepted bool) error {
 	return nil
 }
 
-// Apply returns a partner who applies to the programme as a new participant, approved if the
-// programme approves partners automatically. Errors: VALIDATION_ERROR if the programme has
+// Apply returns a new participant for a partner who applies to the programme. It is approved if
+// the programme approves partners automatically. Errors: VALIDATION_ERROR if the programme has
 // terms that were not accepted.
 func Apply(program program.Program, partner account.User, answers map[string]string, acceptTerms bool, at time.Time) (Participant, error) {
 	p, err := newAcceptedParticipant(program, partner, acceptTerms, at)
@@ -55,7 +55,7 @@ func Apply(program program.Program, partner account.User, answers map[string]str
 	return p, err
 }
 
-// Invite invites a partner, as a row of the table participant_invites.
+// Invite is the invitation of a partner to a programme, as a row of the table participant_invites.
 type Invite struct {
 	account.Invite
 	affiliate.Scope
@@ -85,8 +85,8 @@ type InviteDetails struct {
 	Program      affiliate.ProgramID `json:"program_id"`
 	Group        *affiliate.GroupID  `json:"group_id"`
 	ReferralCode string              `json:"referral_code"`
-	// Replaces is the earlier invitation to the same e-mail address that the new
-	// invitation has ended. It is nil if there was no earlier invitation.
+	// Replaces is the earlier invitation to the same e-mail address, which the new invitation
+	// has ended. It is nil if there was no earlier invitation.
 	Replaces *affiliate.InviteID `json:"replaces,omitempty"`
 }
 
@@ -110,10 +110,10 @@ type Enrolment struct {
 	Group        *affiliate.GroupID
 }
 
-// Join returns the partner as a new participant of the programme. A partner whose account
-// is made with the participation is approved. A partner who had an account must accept
-// first, and the participant shows nothing of the account. The merchant must have shown
-// the terms of the programme to a new partner, so they are not accepted here.
+// Join returns a new participant of the programme for the partner. If the partner had no account
+// before, the participant is approved. If the partner had one, the partner must accept first, and
+// the participant has the name and the address of e, not of the account. TermsAcceptedAt stays nil,
+// because the merchant must have shown the terms to a partner without an account.
 func (e Enrolment) Join(program program.Program, partner affiliate.UserID, hadAccount bool, at time.Time) Participant {
 	p := newParticipant(program, partner, at)
 	p.PartnerName, p.PartnerEmail, p.ExternalID, p.Group = e.Name, e.Email, e.ExternalID, e.Group
@@ -141,10 +141,10 @@ func (e Enrolment) Invite(by affiliate.UserID, at time.Time) Invite {
 	}
 }
 
-// ClaimMail returns the mail with the token that sets the first password of a partner's
-// account, without the token and the names of the workspace, the programme and the inviter.
-// hadAccount means that the account was made earlier. The mail is then not in the log of the
-// workspace, which must not learn that nobody has claimed the account.
+// ClaimMail returns the mail with which the owner of a partner's account sets the first password.
+// The caller adds the token and the names of the workspace, the programme and the inviter. If
+// hadAccount is true, the account was made earlier. The log of the workspace then does not contain
+// the mail, because the merchant must not learn that nobody has claimed the account.
 func (e Enrolment) ClaimMail(user affiliate.UserID, hadAccount bool, expiresAt, at time.Time) notification.Mail {
 	mail := notification.Mail{
 		ID: affiliate.NewID[notification.MailID](at), Kind: notification.MailPartnerClaim, Type: string(notification.MailPartnerClaim),
@@ -157,17 +157,17 @@ func (e Enrolment) ClaimMail(user affiliate.UserID, hadAccount bool, expiresAt, 
 	return mail
 }
 
-// OfferNotification returns the notification of a partner about a participation that a
-// merchant has made for the partner's account.
+// OfferNotification returns the notification to the partner about p. A merchant has made p for
+// the partner's existing account.
 func (p Participant) OfferNotification() notification.Notification {
 	n := notification.NewNotification(affiliate.Partner, notification.PartnerFeed(p.Partner), notification.NotifyParticipationOffered, &p.Mode, p.CreatedAt)
 	n.Workspace, n.Program, n.Participant, n.Resource = &p.Workspace, &p.Program, &p.ID, &p.ID.UUID
 	return n
 }
 
-// Accept returns p after its partner has accepted it. From now on it shows the name and
-// the address of the account. Errors: PARTICIPANT_ERASED, PARTICIPANT_STATE_INVALID if the
-// consent is not missing or the merchant has withdrawn the participation,
+// Accept returns p after its partner has accepted the participation. The result has the name
+// and the address of the given account. Errors: PARTICIPANT_ERASED, PARTICIPANT_STATE_INVALID
+// if the consent is not missing or the merchant has withdrawn the participation,
 // VALIDATION_ERROR if the programme has terms that were not accepted.
 func (p Participant) Accept(program program.Program, account account.User, acceptTerms bool, at time.Time) (Participant, error) {
 	mayAccept := p.Consent == ConsentAwaited && p.Status == Pending || p.Consent == ConsentDeclined
@@ -186,8 +186,8 @@ func (p Participant) Accept(program program.Program, account account.User, accep
 	return p, nil
 }
 
-// Decline returns p after its partner has declined it. Errors: PARTICIPANT_ERASED,
-// PARTICIPANT_STATE_INVALID if p does not wait for the partner.
+// Decline returns p after its partner has declined the participation. Errors:
+// PARTICIPANT_ERASED, PARTICIPANT_STATE_INVALID if p does not wait for the partner's consent.
 func (p Participant) Decline(at time.Time) (Participant, error) {
 	if p.ErasedAt != nil || p.Consent != ConsentAwaited || p.Status != Pending {
 		return p, p.RefuseMove()
@@ -227,8 +227,8 @@ type Patch struct {
 	ExternalID   affiliate.Change[string]
 }
 
-// Patch returns p with the changes of patch. It does not check that the group belongs
-// to the programme or that the code is free. The database checks both.
+// Patch returns p with the given changes. It does not check that the group belongs to the
+// programme or that the code is free. The database checks both.
 func (p Participant) Patch(patch Patch) Participant {
 	p.Note = patch.Note.ApplyOptional(p.Note)
 	if p.Note != nil && *p.Note == "" {
@@ -246,7 +246,7 @@ func (p Participant) Patch(patch Patch) Participant {
 	return p
 }
 
-// Details holds the fields that a patch changes.
+// Details holds the fields that a Patch can change.
 type Details struct {
 	ReferralCode string             `json:"referral_code"`
 	Group        *affiliate.GroupID `json:"group_id"`
@@ -256,7 +256,7 @@ type Details struct {
 	ExternalID   *string            `json:"external_id"`
 }
 
-// Details returns the fields of p that a patch changes.
+// Details returns the fields of p that a Patch can change.
 func (p Participant) Details() Details {
 	return Details{
 		ReferralCode: p.ReferralCode, Group: p.Group, Override: p.Override(), Tags: p.Tags, Note: p.Note, ExternalID: p.ExternalID,
@@ -266,9 +266,9 @@ func (p Participant) Details() Details {
 // redactedText is what the audit log shows instead of a note or an external id.
 const redactedText = "(changed)"
 
-// ChangeTo returns the fields that differ between p and after, with their old and new
-// values, for the audit log. It replaces the text of the note, because merchants write
-// about people in notes, and the external id, because an erasure cannot change the log.
+// ChangeTo returns the fields in which the result of a change differs from p, with their old
+// and new values, for the audit log. It replaces the texts of the note and the external id,
+// because merchants write about people in notes and an erasure cannot change the log.
 func (p Participant) ChangeTo(after Participant) (oldValues, newValues map[string]json.RawMessage, err error) {
 	if oldValues, newValues, err = affiliate.ChangedFields(p.Details(), after.Details()); err != nil {
 		return nil, nil, err

@@ -38,9 +38,9 @@ type Participant struct {
 	ReferralCode string // case-folded
 	// ExternalID is the merchant's own id of the partner, unique in the programme.
 	ExternalID *string
-	// Consent says whether the partner still has to accept the participation. While it is
-	// set, PartnerName and PartnerEmail are what the merchant gave, not what the account
-	// has.
+	// Consent says whether the partner still has to accept the participation. While it is not
+	// empty, PartnerName and PartnerEmail have the values that the merchant gave, not the
+	// values of the account.
 	Consent                 PartnerConsent     `db:"partner_consent,nullable"`
 	Group                   *affiliate.GroupID `db:"group_id"`
 	OverrideRateBps         *int64             // see Override
@@ -75,8 +75,8 @@ func (p Participant) Override() *program.Rate {
 // or has it.
 type PartnerConsent string
 
-// The values of a missing consent. A participation with ConsentAwaited was never
-// approved: it is pending, or rejected if the merchant has withdrawn it. One with
+// The values of a missing consent. A participation with ConsentAwaited was never approved: it
+// is pending, or rejected if the merchant has withdrawn it. A participation with
 // ConsentDeclined is rejected, and the partner can still accept it.
 const (
 	ConsentAwaited  PartnerConsent = "awaited"
@@ -134,9 +134,9 @@ func (m Move) To() Status { return participantMoves[m].to }
 // Event returns the name of the webhook event of the move.
 func (m Move) Event() affiliate.EventName { return participantMoves[m].event }
 
-// Move returns p after a move. reason is the reason of a rejection or a suspension; it may
-// be nil. If p is no longer rejected or suspended, the time and the reason of the rejection
-// or suspension are cleared; the audit log keeps them. Errors: PARTICIPANT_ERASED,
+// Move returns p after a move. The parameter reason is for a rejection or a suspension; it may
+// be nil. If p is no longer rejected or suspended, the time and the reason of the rejection or
+// suspension are cleared; the audit log keeps them. Errors: PARTICIPANT_ERASED,
 // PARTICIPANT_STATE_INVALID, also for the approval of a participant without the partner's
 // consent.
 func (p Participant) Move(move Move, reason *string, at time.Time) (Participant, error) {
@@ -163,11 +163,11 @@ func NotInProgram() *affiliate.Error {
 	return affiliate.Invalid("participant_id", "must be a participant of the programme")
 }
 
-// CheckNewCode returns an error if the participant is erased or rejected, and therefore
-// cannot get another link or promo code. Otherwise the code would be taken by a
-// participant who cannot earn with it, and no other participant could use it. A partner who
-// has not accepted the participation cannot add a code either, because the merchant must not
-// learn who the partner is. Errors: PARTICIPANT_ERASED, PARTICIPANT_STATE_INVALID.
+// CheckNewCode returns an error if the participant is erased or rejected, and therefore cannot
+// get another link or promo code. A participant who cannot earn would occupy the code, and no
+// other participant could use it. A partner who has not accepted the participation cannot add a
+// code either, because the merchant must not learn who the partner is. Errors:
+// PARTICIPANT_ERASED, PARTICIPANT_STATE_INVALID.
 func (p Participant) CheckNewCode(by affiliate.Actor) error {
 	switch {
 	case p.ErasedAt != nil:
@@ -272,19 +272,19 @@ type ReferralTarget struct {
 	Code        string // case-folded
 	Program     affiliate.ProgramID
 	Participant affiliate.ParticipantID
-	// Active says that the programme is active and the link is not deleted. Otherwise
+	// Active says that the programme is active and the link is not deleted. If it is false,
 	// clicks are rejected.
 	Active bool
-	// Erased says that the participant is erased. An erasure replaces the texts of the code
-	// and the link soon.
+	// Erased says that the participant is erased. The erasure replaces the texts of the code
+	// and the link soon after.
 	Erased     bool
 	WindowDays int
 	Model      program.AttributionModel
 	// Link is the link to which the code belongs. An alias, which is a former code of
 	// the participant, belongs to the default link.
 	Link ShortLink
-	// Discount is the newest of those promo codes of the participant that can still be
-	// used; nil if there is none.
+	// Discount is the participant's newest promo code that can still be used; nil if there is
+	// none.
 	Discount *Discount
 }
 
@@ -315,7 +315,7 @@ func (o Object) Subject() affiliate.ParticipantID { return o.ID }
 
 // Notice returns the facts for the notifications about the event.
 func (o Object) Notice() affiliate.Notice {
-	// The reason of the merchant is not a fact, because partners must not see it.
+	// The merchant's reason is not part of the facts, because partners must not see it.
 	return affiliate.Notice{Program: &o.Program, Participant: &o.ID, Resource: o.ID.UUID}
 }
 
@@ -331,7 +331,7 @@ type Filter struct {
 	// Search is a prefix of the partner's name or e-mail address, of a present or
 	// former referral code, or of the participant id. Case does not matter.
 	Search string
-	// HideEmails excludes e-mail addresses from the search, as in CommissionFilter.
+	// HideEmails excludes e-mail addresses from the search, as in commission.Filter.
 	HideEmails bool
 }
 

@@ -1,5 +1,5 @@
-// Package partner has what a partner sees of the own participations, over all workspaces: the
-// programmes, the commissions and the profile.
+// Package partner has the programmes, the commissions and the profile of a partner as the
+// partner sees them, over all workspaces.
 package partner
 
 import (
@@ -28,7 +28,7 @@ type Participation struct {
 	Consent     participant.PartnerConsent
 	// Link is the default link.
 	Link link.Link
-	// Rate is the partner's own rate, or the rate of its group. It is nil if the
+	// Rate is the partner's own rate, or the rate of the partner's group. It is nil if the
 	// programme's rules apply.
 	Rate        *program.Rate
 	Stats       participant.Stats
@@ -71,7 +71,7 @@ type ProfilePatch struct {
 	WebsiteURL  affiliate.Change[string]
 }
 
-// Patch returns p with the changes of patch. Errors: VALIDATION_ERROR.
+// Patch returns p with the given changes. Errors: VALIDATION_ERROR.
 func (p Profile) Patch(patch ProfilePatch) (Profile, error) {
 	p.Name = patch.Name.Apply(p.Name, "")
 	if p.Name == "" {

@@ -30,16 +30,16 @@ type Details struct {
 	Method    Method
 	Hint      *string `db:"account_hint"` // see Account.Hint
 	UpdatedAt time.Time
-	// HeldUntil is until when new payouts leave out the partner (MethodChange.Apply), or
-	// nil.
+	// HeldUntil is the time until which new payouts leave out the partner (MethodChange.Apply);
+	// nil if there is none.
 	HeldUntil *time.Time
 }
 
 // MethodChange describes how a payout method or account is set.
 type MethodChange struct {
 	At time.Time
-	// FactorSince is when the authorising second factor was enabled; nil for the
-	// password.
+	// FactorSince is the time at which the second factor was enabled, if a second factor
+	// authorises the change. It is nil if the password does.
 	FactorSince *time.Time
 	// First means that the partner had no payout method before.
 	First bool
@@ -157,8 +157,8 @@ func parseBankAccount(s string) (account, problem string) {
 	return s, ""
 }
 
-// validIBAN checks the check digits of an IBAN (ISO 13616): with country and check digits
-// at the end, and letters as 10 to 35, the number must be 1 modulo 97.
+// validIBAN checks the check digits of an IBAN (ISO 13616). If the country and the check digits are
+// moved to the end and the letters are replaced by 10 to 35, the number must be 1 modulo 97.
 func validIBAN(iban string) bool {
 	remainder := 0
 	for _, r := range iban[4:] + iban[:4] {
@@ -171,8 +171,8 @@ func validIBAN(iban string) bool {
 	return remainder == 1
 }
 
-// hintLength is the greatest number of characters of an account number that a hint
-// shows. They are enough to distinguish two accounts of one person.
+// hintLength is the greatest number of characters of an account number that a hint shows. Four
+// characters are enough to distinguish two accounts of one person.
 const hintLength = 4
 
 // Hint returns the part of the account that may be shown; nil if there is no account.
@@ -209,8 +209,8 @@ type SealedMethod struct {
 // somebody else. MethodChange.Apply says when a first method is held too.
 const AccountHold = 72 * time.Hour
 
-// AccountKept is the time for which the account of a paid payout is stored.
-// After it, only the masked form of the account is left.
+// AccountKept is the time for which the account of a paid payout is stored. After this time,
+// only the masked form of the account is left.
 const AccountKept = 30 * 24 * time.Hour
 
 // PreviousEmailKept is the time for which the former address of a user is stored, so that a

@@ -8,7 +8,7 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/participant"
 )
 
-// Due holds what could be paid to one participant in one currency, and what decides it.
+// Due holds the amount that could be paid to one participant in one currency, and the values that decide about it.
 type Due struct {
 	Payee
 	ProgramName       string
@@ -25,7 +25,7 @@ type Due struct {
 	ParticipantErased bool
 }
 
-// AmountCents returns the amount of the payout if the participant is not excluded.
+// AmountCents returns the amount that a payout would have, also if the participant is excluded.
 func (d Due) AmountCents() int64 { return d.CommissionCents + d.AdjustmentCents }
 
 // Exclusion is the reason why a participant gets no payout.
@@ -58,8 +58,8 @@ func (d Due) Exclusion() Exclusion {
 	return ""
 }
 
-// WithAccountOf returns d with the method of a payout. A confirmed payout keeps its account,
-// so a later change of the partner's payout method does not exclude it.
+// WithAccountOf returns d with the method of p if p is confirmed. A confirmed payout keeps its
+// account, so a later change of the partner's payout method does not exclude it.
 func (d Due) WithAccountOf(p Payout) Due {
 	if p.InitiatedAt != nil {
 		d.Method, d.AccountHeld = &p.Method, false
@@ -67,7 +67,7 @@ func (d Due) WithAccountOf(p Payout) Due {
 	return d
 }
 
-// WithCommissions returns d with the count, amount and period of the commissions.
+// WithCommissions returns d with the count, the amount and the period of the given commissions.
 func (d Due) WithCommissions(commissions []Candidate) Due {
 	d.CommissionCount, d.CommissionCents, d.PeriodStart, d.PeriodEnd = int64(len(commissions)), 0, nil, nil
 	for _, c := range commissions {
@@ -82,14 +82,14 @@ func (d Due) WithCommissions(commissions []Candidate) Due {
 	return d
 }
 
-// MaxBatchCommissions is the greatest number of commissions in a batch with several
-// payouts. A single payout may have more. Every move of a batch or payout is one
-// transaction, which must finish within the time limit of a call even if the database is
-// busy. The move that marks payouts as paid takes about 0.3 ms for each commission.
+// MaxBatchCommissions is the greatest number of commissions in a batch with several payouts. A
+// single payout may have more. Every move of a batch or payout runs in one transaction, which
+// must finish within the time limit of a request even if the database is busy. The move that
+// marks payouts as paid takes about 0.3 ms for each commission.
 const MaxBatchCommissions = 25_000
 
-// FitBatch returns the elements that fit into one batch, those with the longest wait
-// first. The others are left for the next batches.
+// FitBatch returns the elements that fit into one batch, but at least one. It sorts them by
+// PeriodStart, so that the longest wait comes first. The next batches pay the rest.
 func FitBatch(payable []Due) []Due {
 	waitingSince := func(d Due) time.Time {
 		if d.PeriodStart == nil {
@@ -107,7 +107,7 @@ func FitBatch(payable []Due) []Due {
 	return payable
 }
 
-// BatchParticipants returns the participants of a new batch (Exclusion, FitBatch).
+// BatchParticipants returns the participants of a new batch: FitBatch chooses among those without an Exclusion.
 func BatchParticipants(due []Due) []affiliate.ParticipantID {
 	payable := slices.DeleteFunc(slices.Clone(due), func(d Due) bool { return d.Exclusion() != "" })
 	var participants []affiliate.ParticipantID
@@ -125,12 +125,12 @@ type Candidate struct {
 	Payout      *affiliate.PayoutID `db:"payout_id"` // the payout with the commission; nil if no payout has it
 	AmountCents int64
 	ApprovedAt  time.Time
-	// Payable says that status, review flag and disputes allow a payout, new or old.
+	// Payable says that the commission's status, review flag and disputes allow it in a new or existing payout.
 	Payable bool
 }
 
-// LimitAmount returns d with an amount that is at most the amount of the payout. So a
-// payout never exceeds what a member has seen and confirmed; bonuses wait for the next.
+// LimitAmount returns d with an amount that is at most the amount of the payout. A payout therefore
+// never exceeds the amount that a member has seen and confirmed. New bonuses wait for the next payout.
 func (d Due) LimitAmount(p Payout) Due {
 	if excess := d.AmountCents() - p.AmountCents; excess > 0 {
 		d.AdjustmentCents -= excess
@@ -138,7 +138,7 @@ func (d Due) LimitAmount(p Payout) Due {
 	return d
 }
 
-// WithAmounts returns the payout with the amounts of d. d must not be excluded.
+// WithAmounts returns the payout with the amounts of d, which must have no Exclusion.
 func (p Payout) WithAmounts(d Due) Payout {
 	p.AmountCents, p.AdjustmentCents, p.CommissionCount = d.AmountCents(), d.AdjustmentCents, d.CommissionCount
 	p.PeriodStart, p.PeriodEnd, p.Method = d.PeriodStart, d.PeriodEnd, *d.Method
@@ -153,9 +153,9 @@ type RecheckedPayouts struct {
 	Released []Candidate          // the commissions that leave their payouts
 }
 
-// Recheck makes the move t of payouts and computes their amounts again. If the new amount of
-// a payout cannot be paid, Recheck cancels the payout. due has the amounts due to the
-// participants, and held has the commissions in the payouts.
+// Recheck makes the move t with each of the payouts and computes its amount again. If the new
+// amount cannot be paid, Recheck cancels the payout. The parameter due has the amounts due to
+// the participants, and held has the commissions in the payouts.
 func (t Transition) Recheck(payouts []Payout, due []Due, held []Candidate) (RecheckedPayouts, error) {
 	amounts := dueByBalance(due)
 	payable := map[affiliate.PayoutID][]Candidate{}
@@ -204,10 +204,10 @@ func dueByBalance(due []Due) map[balance]Due {
 	return found
 }
 
-// Readd returns the retry of a payout with the given commissions, which are payable and in
-// no other payout. due has the amounts due to the participant. The payout gets the current
-// amounts of the commissions and the adjustment that is due now, but not more than its
-// amount before. It keeps its account. Errors: PAYOUT_STATE_INVALID.
+// Readd returns the retry c of a payout with the released commissions, which must be payable
+// and in no other payout. The parameter due has the amounts due to the participant. The payout
+// gets the current amounts of the commissions and the adjustment that is due now, but not more
+// than its amount before. It keeps its account. Errors: PAYOUT_STATE_INVALID.
 func (c Change) Readd(released []Candidate, due []Due) (Change, error) {
 	p := c.After
 	d := dueByBalance(due)[balance{p.Participant, p.Currency}].WithCommissions(released).WithAccountOf(p).LimitAmount(p)

@@ -61,8 +61,8 @@ type Export struct {
 	Part     int64   // Counted from 1
 }
 
-// Positions returns the positions of the payouts in the part: all positions after the
-// first result up to the second one. last is nil if there is no limit.
+// Positions returns the range of the payouts in the part by their positions: the positions are
+// greater than after and at most last. The result last is nil if there is no limit.
 func (e Export) Positions() (after int64, last *int64) {
 	rows := e.Format.MaxRows()
 	if rows == 0 {
@@ -72,8 +72,7 @@ func (e Export) Positions() (after int64, last *int64) {
 	return end - rows, &end
 }
 
-// WholeUnits reports whether amounts must have no decimals although the currency has
-// them.
+// WholeUnits reports whether amounts must have no decimals although the currency has decimals.
 func (e Export) WholeUnits() bool {
 	if e.Format != ExportPayPal || e.Currency == nil {
 		return false
@@ -82,15 +81,15 @@ func (e Export) WholeUnits() bool {
 	return known && !decimals && affiliate.CurrencyExponent(*e.Currency) > 0
 }
 
-// ExportTotal counts the confirmed payouts of a batch in a currency.
+// ExportTotal has the numbers of the confirmed payouts of a batch in one currency.
 type ExportTotal struct {
 	Currency  string
 	Payouts   int64
 	Fractions int64 // payouts to be paid whose amount is not a multiple of 100 minor units
 }
 
-// Choose returns the export with its currency, and the number of its parts. totals are
-// those of the export's method. Errors: VALIDATION_ERROR, PAYOUT_STATE_INVALID.
+// Choose returns the export with its currency, and the number of its parts. The totals must be
+// of payouts with the export's method. Errors: VALIDATION_ERROR, PAYOUT_STATE_INVALID.
 func (e Export) Choose(totals []ExportTotal) (export Export, parts int64, err error) {
 	var count, fractions int64
 	if e.Method != nil && e.Currency == nil {

@@ -147,7 +147,7 @@ var payoutMoves = map[Move]struct {
 	MoveFollow:     {[]Status{Draft, Pending}, "", ""},
 }
 
-// FollowsCommissions reports whether such a payout is lowered with its commissions.
+// FollowsCommissions reports whether the amount of a payout with this status is lowered with its commissions.
 func (s Status) FollowsCommissions() bool {
 	return slices.Contains(payoutMoves[MoveFollow].from, s)
 }
@@ -164,7 +164,7 @@ type Transition struct {
 	Reason    *string
 }
 
-// Apply returns the payout before and after. Errors: PAYOUT_STATE_INVALID,
+// Apply returns the payout before and after the move. Errors: PAYOUT_STATE_INVALID,
 // VALIDATION_ERROR.
 func (t Transition) Apply(p Payout) (Change, *affiliate.Error) {
 	move := payoutMoves[t.Move]
@@ -202,9 +202,9 @@ type Content struct {
 	PeriodEnd       *time.Time // when the last commission was approved
 }
 
-// Follow returns the change that adjusts the payout to the commissions that are left in
-// it. If nothing is left to be paid, the payout is canceled and keeps its amounts.
-// Errors: PAYOUT_STATE_INVALID if the payout is neither a draft nor pending.
+// Follow returns the change that adjusts the payout to the commissions that are left in it. If
+// nothing is left to be paid, the payout is canceled and keeps its amounts. Errors:
+// PAYOUT_STATE_INVALID if the status of the payout does not allow the change.
 func (p Payout) Follow(left Content, actor affiliate.Actor, at time.Time) (Change, *affiliate.Error) {
 	amount := left.CommissionCents + p.AdjustmentCents
 	if amount <= 0 {
@@ -262,7 +262,7 @@ func (c Change) LedgerEntry() *ledger.Entry {
 	}
 }
 
-// Event returns the webhook event about a payout with these commissions, if it has one.
+// Event returns the webhook event about the change of a payout with the given commissions, if the move has an event.
 func (c Change) Event(commissions []affiliate.CommissionID) (event affiliate.Event, ok bool) {
 	name := payoutMoves[c.Transition.Move].event
 	if name == "" {
@@ -274,7 +274,7 @@ func (c Change) Event(commissions []affiliate.CommissionID) (event affiliate.Eve
 	return event, true
 }
 
-// CreatedEvent returns the webhook event of a new payout with these commissions.
+// CreatedEvent returns the webhook event of a new payout with the given commissions.
 func (p Payout) CreatedEvent(commissions []affiliate.CommissionID) affiliate.Event {
 	event := affiliate.NewEvent(p.Scope, affiliate.EventPayoutCreated, p.CreatedAt, p.object(commissions), nil)
 	event.Partner, event.Program = &p.Partner, &p.Program
@@ -326,9 +326,9 @@ func (t Transition) checkPaidAt(p Payout) *affiliate.Error {
 	return nil
 }
 
-// InOpenPeriod returns t with a PaidAt in the open period, which begins at closed. If
-// PaidAt is At, the service has chosen it, and the whole move is dated closed. closed is
-// nil if no period is closed. Errors: PERIOD_CLOSED.
+// InOpenPeriod returns t with a PaidAt that is not before the end of the closed period; closed is nil
+// if no period is closed. If PaidAt equals At, the service has chosen it, so both become the end of the
+// closed period. An earlier PaidAt that the merchant has chosen is an error. Errors: PERIOD_CLOSED.
 func (t Transition) InOpenPeriod(closed *time.Time) (Transition, *affiliate.Error) {
 	if closed == nil || !t.PaidAt.Before(*closed) {
 		return t, nil

@@ -15,7 +15,7 @@ type Group struct {
 	Program   affiliate.ProgramID   `db:"program_id,fixed"`
 	Name      string                // unique in the programme; case does not matter
 	Rate
-	Participants int64     `db:"-"` // not stored, but counted
+	Participants int64     `db:"-"` // not stored; counted when the group is read
 	Version      int       // increases by one with every change
 	CreatedAt    time.Time `db:"created_at,fixed"`
 	UpdatedAt    time.Time
@@ -41,8 +41,7 @@ func (p GroupPatch) Check() affiliate.Violations {
 	return found
 }
 
-// Patch returns g with the changes of patch. The caller sets UpdatedAt. Errors:
-// VALIDATION_ERROR.
+// Patch returns g with the given changes. The caller sets UpdatedAt. Errors: VALIDATION_ERROR.
 func (g Group) Patch(patch GroupPatch) (Group, error) {
 	found := patch.Check()
 	g.Name = patch.Name.Apply(g.Name, "")

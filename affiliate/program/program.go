@@ -121,9 +121,9 @@ type Patch struct {
 	Currency            affiliate.Change[string] // cannot be changed after the programme has a commission
 }
 
-// Patch returns p with the changes of patch. RulesVersion increases if the rules
-// change. The caller sets UpdatedAt. If Slug is empty, the caller must make a slug from
-// the name. Errors: VALIDATION_ERROR.
+// Patch returns p with the given changes. RulesVersion increases if the rules change. The
+// caller sets UpdatedAt. If Slug is empty, the caller must make a slug from the name. Errors:
+// VALIDATION_ERROR.
 func (p Program) Patch(patch Patch) (Program, error) {
 	var found affiliate.Violations
 	p.Name = patch.Name.Apply(p.Name, "")
@@ -176,8 +176,8 @@ func (p Program) Move(newStatus Status, at time.Time) (Program, error) {
 	return p, nil
 }
 
-// ReferralURL returns the default link of a participant with a referral code. It is empty if
-// the programme has no page.
+// ReferralURL returns the URL of the default link of a participant with the given referral
+// code. It is empty if the programme has no page.
 func (p Program) ReferralURL(code string) string {
 	link := link.Link{Code: code, Param: p.LinkParam}
 	if link.Destination = p.LandingURL; link.Destination == nil {
@@ -275,8 +275,8 @@ func (p Program) Object() Object {
 	}
 }
 
-// AuditLine returns the audit record of a change of p. before and after are the changed
-// values.
+// AuditLine returns the audit record of a change of p. The parameters before and after hold the
+// old and new values of the changed fields.
 func (p Program) AuditLine(action string, at time.Time, by affiliate.Actor, before, after any) affiliate.AuditLine {
 	return affiliate.AuditLine{
 		Workspace: p.Workspace, Mode: &p.Mode, Actor: by, At: at,

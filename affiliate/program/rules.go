@@ -211,9 +211,9 @@ func Percent(rateBps int64) json.Number {
 	return json.Number(text)
 }
 
-// RateText returns a rate in words, for example "20% of each sale, for 12 months". own is the
-// rate of a participant or a group; nil if the rates of the programme apply. currency is the
-// currency of the programme.
+// RateText returns a rate in words, for example "20% of each sale, for 12 months". The
+// parameter own is the rate of a participant or a group; nil if the rates of the programme
+// apply. The parameter currency is the currency of the programme.
 func (r Rules) RateText(own *Rate, currency string) string {
 	rate := Rate{Bps: r.RateBps, FlatCents: r.FlatCents}
 	if own != nil {

@@ -98,7 +98,7 @@ type Patch struct {
 	Sync           affiliate.Change[bool]
 }
 
-// Patch returns p with the changes of patch. The caller sets UpdatedAt and Version.
+// Patch returns p with the given changes. The caller sets UpdatedAt and Version.
 func (p PromoCode) Patch(patch Patch) PromoCode {
 	p.Active = patch.Active.Apply(p.Active, false)
 	p.MaxRedemptions = patch.MaxRedemptions.ApplyOptional(p.MaxRedemptions)
@@ -145,8 +145,8 @@ func (p PromoCode) SyncJob() SyncPromoCode {
 	return SyncPromoCode{Workspace: p.Workspace, Mode: p.Mode, PromoCode: p.ID}
 }
 
-// ProcessorTerms returns the discount, the expiry and the limit of the code in one text. A
-// processor cannot change them, so a code with other terms is a new promotion code.
+// ProcessorTerms returns the code with its discount, limit and expiry as one text. A processor
+// cannot change them, so a code with other terms is a new promotion code.
 func (p PromoCode) ProcessorTerms() string {
 	limit, expiry, currency := "-", "-", "-"
 	if p.MaxRedemptions != nil {
@@ -161,9 +161,9 @@ func (p PromoCode) ProcessorTerms() string {
 	return strings.Join([]string{p.Code, string(p.DiscountType), strconv.FormatInt(p.DiscountValue, 10), currency, limit, expiry}, " ")
 }
 
-// ForProcessor returns the code as it shall exist at the payment processor at a time. Its
-// limit is the number of redemptions that are left. usable is false if it shall not exist
-// there, for example because it is inactive or used up.
+// ForProcessor returns the code as it shall exist at the payment processor at the given time.
+// Its limit is the number of redemptions that are left. The result usable is false if the code
+// shall not exist there, for example because it is inactive or used up.
 func (p PromoCode) ForProcessor(now time.Time) (code PromoCode, usable bool) {
 	if !p.Sync || !Usable(p.Active, p.ExpiresAt, p.Redemptions, p.MaxRedemptions, now) {
 		return p, false
@@ -201,8 +201,8 @@ func Usable(active bool, expiresAt *time.Time, redemptions int64, limit *int64, 
 	return active && (expiresAt == nil || !at.After(*expiresAt)) && (limit == nil || redemptions < *limit)
 }
 
-// SyncPromoCode is the job that makes a promo code at the payment processor equal to the
-// promo code of the programme. It creates, replaces or deactivates it.
+// SyncPromoCode is the job that makes a promo code at the payment processor equal to the promo
+// code of the programme. It creates, replaces or deactivates the code at the processor.
 type SyncPromoCode struct {
 	Workspace affiliate.WorkspaceID `json:"workspace"`
 	Mode      affiliate.Mode        `json:"mode"`
