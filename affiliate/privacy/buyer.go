@@ -10,12 +10,12 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/processor"
 )
 
-// BuyerKeys are the hash keys, used for the hashes of data that identifies a buyer. The hash of
-// a value depends on the kind of data and on the workspace, so equal values in two workspaces
+// BuyerKeys are the hash keys under which data that identifies a buyer is hashed. The hash of a
+// value depends on the kind of data and on the workspace, so equal values in two workspaces
 // have different hashes.
 type BuyerKeys affiliate.HashKeys
 
-// Sum returns the hashes of a value. kind is a word for the kind of data.
+// Sum returns the hash of a value under each key. The parameter kind names the kind of data.
 func (k BuyerKeys) Sum(workspace affiliate.WorkspaceID, kind, value string) affiliate.Digests {
 	return affiliate.HashKeys(k).Digests(func(key []byte) []byte {
 		mac := hmac.New(sha256.New, key)
@@ -27,9 +27,9 @@ func (k BuyerKeys) Sum(workspace affiliate.WorkspaceID, kind, value string) affi
 	})
 }
 
-// CustomerRefs returns the hashes of a customer id in hexadecimal digits, in the order of the
-// keys. The customer id is the merchant's id for the buyer, or the id of the customer at the
-// payment processor. A customer has the reference under the key with which it was first stored.
+// CustomerRefs returns the hashes of a customer id in hexadecimal digits, in the order of the keys. The
+// customer id is the merchant's id for the buyer, or the id of the customer at the payment processor. A
+// stored customer keeps the reference under the key with which the customer was first stored.
 func (k BuyerKeys) CustomerRefs(workspace affiliate.WorkspaceID, id string) []string {
 	return refs(k.customer(workspace, id))
 }
@@ -58,7 +58,7 @@ func (k BuyerKeys) Email(workspace affiliate.WorkspaceID, address string) (hashe
 	return k.Sum(workspace, "customer_email", local+"@"+domain), domain, true
 }
 
-// BuyerIdentityKind says which id names a buyer.
+// BuyerIdentityKind says which kind of value identifies a buyer.
 type BuyerIdentityKind string
 
 // The kinds of identities (docs/merchant/buyer-erasure.md#request-an-erasure).
@@ -69,9 +69,9 @@ const (
 	BuyerProcessorCustomer BuyerIdentityKind = "processor_customer_id"
 )
 
-// BuyerIdentity names a buyer by hashes of one value. Conversions store one of these hashes for
-// an e-mail address and for a customer id of either kind. Conversions store no hash of their
-// external transaction id, so this hash is computed from the stored ids.
+// BuyerIdentity identifies a buyer by the hashes of one value. Conversions store one of the
+// hashes of an e-mail address and of a customer id of either kind. Conversions store no hash of
+// their external transaction id, so its hashes are computed from the stored ids.
 type BuyerIdentity struct {
 	Kind BuyerIdentityKind
 	// Digests has one hash for each hash key at the time of the request. An identity that was
@@ -94,7 +94,7 @@ func (k BuyerKeys) Identity(workspace affiliate.WorkspaceID, kind BuyerIdentityK
 	return identity, ok && value != ""
 }
 
-// Is reports whether the value has this identity.
+// Is reports whether the given value has this identity.
 func (i BuyerIdentity) Is(k BuyerKeys, workspace affiliate.WorkspaceID, kind BuyerIdentityKind, value string) bool {
 	other, ok := k.Identity(workspace, kind, value)
 	return ok && i.Kind == kind && i.Digests.HasAny(other.Digests)

@@ -16,8 +16,8 @@ import (
 type BuyerErasureID = affiliate.ID[BuyerErasure]
 
 // BuyerErasureStatus is the state of the erasure of a buyer. The transitions are from
-// processing to done and from processing to failed. A request with another key repeats a
-// failed erasure.
+// processing to done and from processing to failed. A request with another Idempotency-Key
+// repeats a failed erasure.
 type BuyerErasureStatus string
 
 // The statuses.
@@ -45,8 +45,8 @@ type BuyerErasureStep string
 
 // The steps.
 const (
-	// EraseSearch is only a step of erasures that are applied again after a restore. It
-	// compares the hashes of all ids of conversions with the identity.
+	// EraseSearch compares the hashes of all ids of conversions with the identity. Only
+	// erasures that are applied again after a restore have this step.
 	EraseSearch BuyerErasureStep = "search"
 	// EraseFollow finds further conversions of the buyer.
 	EraseFollow BuyerErasureStep = "follow"
@@ -60,8 +60,8 @@ const (
 	EraseResponses BuyerErasureStep = "responses"
 	// EraseProcessorEvents empties events of payment processors that are not applied yet.
 	EraseProcessorEvents BuyerErasureStep = "processor_events"
-	// EraseAgain finds conversions that were stored during the erasure, for example by events
-	// of payment processors that had arrived before, or that a joining request has named.
+	// EraseAgain finds conversions that were stored during the erasure, for example by an event of a
+	// payment processor that had arrived before, and conversions that a joining request has named.
 	EraseAgain BuyerErasureStep = "again"
 )
 
@@ -81,17 +81,17 @@ type BuyerErasure struct {
 	Failures  int // number of failed attempts
 	Lease     BuyerErasureWork
 	CreatedAt time.Time
-	// RequestedAt is when the last request that joined the erasure arrived.
+	// RequestedAt is the time of the last request for the erasure.
 	RequestedAt time.Time
 }
 
 // Until returns the time up to which the erasure covers conversions and events. Without a limit,
-// it would not end for an address that a shop reports for all its guests. A conversion that was
-// reported before the request can have happened MaxConversionLead after it.
+// the erasure of an address that a shop reports for all its guests would not end. A conversion that
+// was reported before the request can have a time up to MaxConversionLead after the request.
 func (e BuyerErasure) Until() time.Time { return e.RequestedAt.Add(conversion.MaxConversionLead) }
 
-// BuyerErasureProgress is how far an erasure has come. Position has a meaning within the
-// step: the step continues after this row. It is empty at the start of the step.
+// BuyerErasureProgress is how far an erasure has come. The step continues after the row at
+// Position, which is empty at the start of the step.
 type BuyerErasureProgress struct {
 	Step     BuyerErasureStep
 	Position string
@@ -106,9 +106,9 @@ type BuyerErasureWork struct {
 	Recovering bool
 }
 
-// Join returns the erasure after a request with the identity has joined it. More events can have
-// arrived, so the last two steps start again if they have begun. The identity can have hashes
-// under a hash key that did not exist when the erasure was requested. Errors:
+// Join returns the erasure after another request for the same buyer has joined it. More events
+// can have arrived, so the last two steps start again if they have begun. The given identity
+// can have hashes under a hash key that did not exist when the erasure was requested. Errors:
 // ACTIVE_OPERATION_CONFLICT if a worker is recovering the erasure at this time.
 func (e BuyerErasure) Join(identity BuyerIdentity, now time.Time) (BuyerErasure, error) {
 	if e.Lease.Recovering && now.Before(e.Lease.Until) {
@@ -121,8 +121,8 @@ func (e BuyerErasure) Join(identity BuyerIdentity, now time.Time) (BuyerErasure,
 	return e, nil
 }
 
-// Event returns the event about the end of an erasure. It belongs to live mode, although an
-// erasure covers both modes: a workspace gets it once.
+// Event returns the event about the end of an erasure. The erasure covers both modes, but the
+// event belongs to live mode only, so that a workspace gets it once.
 func (e BuyerErasure) Event(status BuyerErasureStatus, at time.Time) affiliate.Event {
 	return affiliate.NewEvent(affiliate.Scope{Workspace: e.Workspace, Mode: affiliate.ModeLive}, affiliate.EventGDPRBuyerErasureCompleted, at, BuyerErasureObject{Operation: e.ID, Status: status}, nil)
 }
@@ -151,8 +151,8 @@ type EraseBuyer struct {
 // Kind returns the name of the job.
 func (EraseBuyer) Kind() string { return "erase_buyer" }
 
-// buyerEntry is the prefix of the kind of entries about buyers in the erasure log. The kind of
-// the identity follows.
+// buyerEntry is the first part of the kind of an erasure log entry about a buyer. The second
+// part is the kind of the identity.
 const buyerEntry = "buyer."
 
 // Entries returns the entries of the erasure log, one for each digest of the identity. The subject
@@ -181,11 +181,11 @@ type BuyerSale struct {
 	Scope                 affiliate.Scope
 	ExternalTransactionID string
 	Click                 *affiliate.ClickID
-	// ProcessorIDs are the ids by which a payment processor knows the sale, its charges and
-	// its disputes. ProcessorCustomer is the id of its customer; empty: unknown.
+	// ProcessorIDs are the ids by which a payment processor knows the sale, its charges and its
+	// disputes. ProcessorCustomer is the processor's id of the customer; empty if it is unknown.
 	ProcessorIDs      []string
 	ProcessorCustomer string
-	Refunds           []SaleRefund // also those that are parked
+	Refunds           []SaleRefund // including parked refunds
 	Events            []SaleEvent
 }
 
@@ -211,7 +211,7 @@ type ErasedSale struct {
 	Values       []ErasedValue
 	ProcessorIDs map[string]string // the texts that replace the ids
 	Refunds      []SaleRefund      // with their new external ids
-	Events       []SaleEvent       // those whose body changes
+	Events       []SaleEvent       // the events whose body changes
 }
 
 // ErasedValue is a digest that stays after an erasure.
@@ -220,8 +220,8 @@ type ErasedValue struct {
 	Digest []byte
 }
 
-// Erase returns what replaces the data of a sale. pseudonym is unique in the scope. The
-// function can be repeated: an id that is already erased stays as it is.
+// Erase returns the values that replace the data of a sale. The pseudonym must be unique in the
+// scope. The function can be repeated: an id that is already erased stays as it is.
 func (k ErasureKey) Erase(sale BuyerSale, pseudonym string) (ErasedSale, error) {
 	erased := ErasedSale{
 		Conversion: sale.Conversion, Scope: sale.Scope, Click: sale.Click, Pseudonym: pseudonym, ProcessorIDs: map[string]string{},
@@ -248,8 +248,8 @@ func (k ErasureKey) Erase(sale BuyerSale, pseudonym string) (ErasedSale, error) 
 	return erased, nil
 }
 
-// Fingerprints returns hashes of the identity of a buyer: of each of its digests under each key.
-// The first is stored. It stays after the erasure, so it is not a hash that conversions have.
+// Fingerprints returns the hashes of each digest of the identity under each erasure key. The first
+// hash is stored. It stays after the erasure, so it differs from the hashes that conversions have.
 func (k ErasureKeys) Fingerprints(workspace affiliate.WorkspaceID, identity BuyerIdentity) affiliate.Digests {
 	var fingerprints affiliate.Digests
 	for _, digest := range identity.Digests {
@@ -266,8 +266,8 @@ func SalePseudonym(id affiliate.ConversionID, n int) string {
 	return "erased-" + hex.EncodeToString(sum[:4])
 }
 
-// ErasedRefundPseudonym returns the text that replaces the external id of a refund. It begins
-// with the pseudonym of its sale and is unique because of the id.
+// ErasedRefundPseudonym returns the text that replaces the external id of a refund: the
+// pseudonym of its sale, and a part of the refund's id that makes the text unique.
 func ErasedRefundPseudonym(sale string, id conversion.RefundID) string {
 	return sale + "-" + hex.EncodeToString(id.UUID[8:])
 }

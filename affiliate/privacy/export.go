@@ -15,7 +15,7 @@ import (
 // ExportID identifies an export of personal data.
 type ExportID = affiliate.ID[Export]
 
-// ExportKind is the kind of an export: whose data the bundle contains.
+// ExportKind says whose data the bundle of an export contains.
 type ExportKind string
 
 // The kinds of exports.
@@ -28,15 +28,15 @@ const (
 	ExportMerchant ExportKind = "merchant"
 )
 
-// Lifetimes of bundles and their links. The link to a bundle that a job has made is mailed,
-// so it is valid for a longer time.
+// The times for which a bundle and a link to it are valid. If a job has made the bundle, the
+// link is mailed, so it is valid for a longer time.
 const (
 	ExportLife       = 24 * time.Hour
 	QueuedExportLife = 72 * time.Hour
 )
 
-// AbandonedExportLife is how long an export that is not complete is kept. Before that, a
-// request or an attempt of its job continues it.
+// AbandonedExportLife is how long an incomplete export is kept. During this time, a request or
+// an attempt of its job can continue it.
 const AbandonedExportLife = 24 * time.Hour
 
 // ExportSubject is the person or company whose data is exported.
@@ -116,17 +116,17 @@ func (e Export) Complete(at time.Time) Export {
 	return e
 }
 
-// FileName is the name of the file that a download creates.
+// FileName returns the name of the file that a download creates.
 func (e Export) FileName() string {
 	return "tributary-" + string(e.Kind) + "-" + e.CreatedAt.UTC().Format(time.DateOnly) + ".json"
 }
 
-// ExportProgress says how much of a bundle is stored. An export that was interrupted
-// continues from here.
+// ExportProgress says how much of a bundle is stored. An interrupted export continues from this
+// position.
 type ExportProgress struct {
-	// Part is the position in the list of the parts of the bundle. Participation is the
-	// position in the list of the subject's participations, for parts that exist for each of
-	// them.
+	// Part is the position in the list of the parts of the bundle. Some parts exist once for
+	// each participation of the subject. For these parts, Participation is the position in the
+	// list of participations.
 	Part          int `json:"part"`
 	Participation int `json:"participation"`
 	// After is the position of the last stored record of the part.
@@ -230,8 +230,8 @@ func (e Export) ReadyEvent(at time.Time) []affiliate.Event {
 	}, nil)}
 }
 
-// ReadyNotification returns the notification about a complete bundle for a partner. The
-// event causes the notification for the members of a workspace.
+// ReadyNotification returns the notification to a partner that the bundle of the account is complete.
+// For the other kinds it returns none: the event (ReadyEvent) notifies the members of the workspace.
 func (e Export) ReadyNotification(at time.Time) []notification.Notification {
 	if e.Kind != ExportPartner {
 		return nil

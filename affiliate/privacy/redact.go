@@ -19,9 +19,9 @@ var personalFields = map[string][]string{
 	"promo_code":  {"code"},
 }
 
-// buyerPaths lists the paths of the fields of events that refer to a buyer. An element of a
-// list has an empty key. Evidence of a fraud rule can contain properties of the buyer's
-// address, network and click. Every event that has a Sale must have one of these fields.
+// buyerPaths lists the paths of event fields that refer to a buyer. An element of a list has an
+// empty key. Evidence of a fraud rule can contain properties of the buyer's address, network
+// and click. Every event that has a Sale must have one of these fields.
 var buyerPaths = [][]string{
 	{"data", "object", "external_transaction_id"},
 	{"data", "object", "signals", "", "evidence"},

@@ -8,7 +8,7 @@ import (
 )
 
 // MaxSynchronousReset is the maximum number of records of test data that a request deletes
-// itself. A job deletes more records.
+// itself. If there are more records, a job deletes them.
 const MaxSynchronousReset = 5_000
 
 // TestDataResetID identifies a deletion of test data.
@@ -23,8 +23,8 @@ type TestDataReset struct {
 	StartedAt time.Time
 }
 
-// RunningReset is a deletion that is not finished, with its progress. Clicks of test mode
-// with the id ClicksAfter or a lower id are deleted, and events until EventsAfter.
+// RunningReset is a deletion that is not finished, with its progress. The clicks of test mode
+// up to the id ClicksAfter and the events up to the id EventsAfter are already deleted.
 type RunningReset struct {
 	TestDataReset
 	ClicksAfter affiliate.ClickID
@@ -39,8 +39,8 @@ type TestCode struct{ Code, ShortKey string }
 type DeletedTestRows struct {
 	Table string
 	Rows  int64
-	// Counted is the number of rows that the API reports. It is less than Rows if some of
-	// the links were deleted before.
+	// Counted is the number of rows that the API reports. It is less than Rows if some of the
+	// rows are links that a user had deleted before.
 	Counted int64
 	// Codes and Links are the deleted referral codes and the keys of the deleted links.
 	Codes, Links []string
@@ -93,9 +93,9 @@ type DeleteTestData struct {
 	NotBefore time.Time `json:"-"`
 }
 
-// DeleteTestDataAttempts is the maximum number of attempts of the job. With the longest
-// delay between two attempts, they last a week. As long as a deletion is not finished, no
-// other can start.
+// DeleteTestDataAttempts is the maximum number of attempts of the job. With the longest delay
+// between two attempts, they last a week. No other deletion can start until the running one is
+// finished.
 const DeleteTestDataAttempts = 10_000
 
 // Kind returns the name of the job.

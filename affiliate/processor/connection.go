@@ -13,8 +13,8 @@ import (
 // ConnectionID identifies a connection to a payment processor.
 type ConnectionID = affiliate.ID[Connection]
 
-// ConnectionIDOf returns the id of the connection of a scope to a processor. It is always
-// the same, so that all webhook endpoints of the connection have the same URL, and those of
+// ConnectionIDOf returns the id of the connection of a scope to a processor. The id never
+// changes, so all webhook endpoints of the connection have the same URL, and the endpoints of
 // failed attempts to connect can be found and deleted.
 func ConnectionIDOf(scope affiliate.Scope, processor conversion.ProcessorName) ConnectionID {
 	return ConnectionID{UUID: uuid.NewSHA1(scope.Workspace.UUID, []byte(string(scope.Mode)+" "+string(processor)))}
@@ -42,8 +42,8 @@ type Connection struct {
 	Resync
 }
 
-// Resync says which resync of a connection is running. A new resync replaces a running
-// one and begins where the earlier of the two would continue.
+// Resync says which resync of a connection is running. A new resync replaces a running one. It
+// begins at its own start or at the position of the replaced resync, whichever is earlier.
 type Resync struct {
 	Number int `db:"resync_number"` // of the last resync; its jobs have this number
 	// Since is the earliest time of a sale that the resync reads. The events before From are
@@ -52,22 +52,22 @@ type Resync struct {
 	From  *time.Time `db:"resync_from"`
 }
 
-// MissingPermissions is the key of the metadata of PROCESSOR_PERMISSION_MISSING whose value
-// has the names of the missing permissions, separated by commas.
+// MissingPermissions is a metadata key of the error PROCESSOR_PERMISSION_MISSING. Its value has
+// the names of the missing permissions, separated by commas.
 const MissingPermissions = "missing_permissions"
 
 // Keys holds the encrypted key and secrets of a connection.
 type Keys struct {
 	Key    []byte
 	Secret []byte
-	// PreviousSecret is the secret of the endpoint that was replaced by a reconnection. It is
-	// nil if there is none. Its messages are accepted until PreviousSecretUntil.
+	// PreviousSecret is the secret of the endpoint that was replaced by a reconnection. It is nil
+	// if there is none. Messages that are signed with it are accepted until PreviousSecretUntil.
 	PreviousSecret      []byte
 	PreviousSecretUntil *time.Time
 }
 
-// EndpointGrace is the age that an endpoint must have before TidyProcessorEndpoints
-// deletes it. An attempt to connect that is running takes less time.
+// EndpointGrace is the age that an endpoint must have before TidyProcessorEndpoints deletes it.
+// A running attempt to connect takes less time, so its endpoint is not deleted.
 const EndpointGrace = 10 * time.Minute
 
 // RotatedProcessorSecretGrace is how long messages of a replaced endpoint are accepted after
@@ -126,8 +126,8 @@ func (c Connection) AuditLine(action string, by affiliate.Actor, at time.Time) a
 	}
 }
 
-// Notification returns a notification about the connection. by is the member who caused
-// it, or nil if the service did.
+// Notification returns a notification about the connection. The parameter by is the member who
+// caused the notification; nil if the service caused it.
 func (c Connection) Notification(kind notification.Type, by *affiliate.UserID, at time.Time) notification.Notification {
 	n := notification.NewNotification(affiliate.Merchant, notification.WorkspaceFeed(c.Workspace), kind, &c.Mode, at)
 	n.Workspace, n.User, n.Resource = &c.Workspace, by, &c.ID.UUID
@@ -145,9 +145,9 @@ func (c Connection) FailureNotification(reason Ignored, at time.Time) notificati
 	return n
 }
 
-// The statuses of an endpoint at a processor, see Processor.EndpointStatus. An endpoint with
-// another status than EndpointEnabled receives no events. EndpointKeyInvalid means that the
-// key is no longer accepted, so that events cannot be applied.
+// The statuses of an endpoint at a processor, see Processor.EndpointStatus. EndpointKeyInvalid
+// means that the key is no longer accepted, so events may arrive but cannot be applied. An endpoint
+// with any status other than these two, EndpointEnabled and EndpointKeyInvalid, receives no events.
 const (
 	EndpointEnabled    = "enabled"
 	EndpointMissing    = "missing"
@@ -200,7 +200,7 @@ const (
 	EventFailed EventStatus = "failed"
 )
 
-// The reasons of parked, ignored and failed events, in addition to Ignored.
+// The reasons of parked, ignored and failed events, in addition to the reasons in processor.go.
 const (
 	// IgnoredConversionsOff means that the connection makes no conversions.
 	IgnoredConversionsOff Ignored = "conversions_off"
@@ -230,17 +230,17 @@ const (
 
 const (
 	// CheckoutWait is how long the first invoice of a subscription waits for its checkout.
-	// Stripe completes a checkout some seconds after the invoice is paid. A subscription that
-	// did not begin with a checkout waits for this time.
+	// Stripe completes a checkout some seconds after the invoice is paid. If the subscription
+	// did not begin with a checkout, the invoice waits for the whole time.
 	CheckoutWait = 5 * time.Minute
 	// FeeWait is how long a sale waits for the processor's fee. After that, the fee counts
 	// as 0 and the commission needs review.
 	FeeWait = time.Hour
 	// EventLifetime is how long the work on an event is repeated after errors.
 	EventLifetime = 3 * 24 * time.Hour
-	// EventAbandoned is the age at which an event without an outcome counts as
-	// failed. Its last attempt ended without storing one, for example because the process
-	// was killed.
+	// EventAbandoned is the age at which an event without an outcome is treated as failed. Its
+	// last attempt ended without storing an outcome, for example because the process was
+	// killed.
 	EventAbandoned = EventLifetime + 24*time.Hour
 	// EventRetention is how long the ids and outcomes of events are kept.
 	EventRetention = 90 * 24 * time.Hour
@@ -258,8 +258,8 @@ type StoredProcessorEvent struct {
 	// Account is the account of the connection when the event arrived.
 	Account string `db:"account_id"`
 	Body    []byte `db:"-"` // encrypted; nil if the work has ended. Lists do not load it.
-	// Resync is true if the event was read from the processor's list of events. Since is the
-	// earliest time of a sale that the resync reads; nil otherwise.
+	// Resync is true if the event was read from the processor's list of events. Since is then
+	// the earliest time of a sale that the resync reads; it is nil if Resync is false.
 	Resync      bool
 	Since       *time.Time
 	Status      EventStatus
@@ -269,7 +269,7 @@ type StoredProcessorEvent struct {
 	HappenedAt  time.Time               // as the processor says
 	ReceivedAt  time.Time
 	ProcessedAt *time.Time
-	// AttemptUntil is when the running attempt to apply the event has ended at the latest; nil
+	// AttemptUntil is the latest time at which the running attempt to apply the event ends; nil
 	// if no attempt is running.
 	AttemptUntil *time.Time
 }
@@ -277,8 +277,8 @@ type StoredProcessorEvent struct {
 // Health describes the events of a connection.
 type Health struct {
 	LastEventAt *time.Time // when the newest event was received; nil if none was
-	// OldestWaitingAt is when the oldest event was received that was not applied yet; nil if
-	// none waits. Parked events do not count.
+	// OldestWaitingAt is when the oldest event that waits to be applied was received; nil if no
+	// event waits. Parked events are not included.
 	OldestWaitingAt *time.Time
 	// SignatureFailures counts the messages with an invalid signature in the last 24 hours.
 	SignatureFailures int64
@@ -308,8 +308,8 @@ type ReverseConversion struct {
 // Kind returns the name of the job.
 func (ReverseConversion) Kind() string { return "reverse_conversion" }
 
-// ResyncProcessor is the job that reads the events of a part of a resync and stores those
-// that were not received. It enqueues the job for the next part.
+// ResyncProcessor is the job that reads the events in one part of a resync and stores the
+// events that were not received before. It enqueues the job for the next part.
 type ResyncProcessor struct {
 	Workspace  affiliate.WorkspaceID `json:"workspace"`
 	Mode       affiliate.Mode        `json:"mode"`
@@ -317,11 +317,10 @@ type ResyncProcessor struct {
 	Account    string                `json:"account"`
 	// Since is the earliest time of a sale that the resync reads.
 	Since time.Time `json:"since"`
-	// Number is the Number of the resync. A job of a resync that was replaced does
-	// nothing.
+	// Number is the Number of the resync. A job whose resync was replaced does nothing.
 	Number int `json:"number"`
 	// From is the time of the first event of this part. Until is some time after the resync
-	// began; the connection receives later events.
+	// began; the webhook endpoint receives later events.
 	From  time.Time `json:"from"`
 	Until time.Time `json:"until"`
 	// Part is the length of this part; 0 for the default.
@@ -360,7 +359,7 @@ type TidyProcessorEndpoints struct {
 func (TidyProcessorEndpoints) Kind() string { return "tidy_processor_endpoints" }
 
 // RemoveProcessorEndpoint is the job that deletes an endpoint at the processor after the
-// merchant has disconnected the account, and then the connection.
+// merchant has disconnected the account. Then it deletes the connection.
 type RemoveProcessorEndpoint struct {
 	Workspace  affiliate.WorkspaceID `json:"workspace"`
 	Connection ConnectionID          `json:"connection"`

@@ -29,10 +29,10 @@ type Facts struct {
 	Ignored Ignored
 }
 
-// Ignored is a code that says why an event of a processor has no effect.
+// Ignored is a code that says why an event of a processor was ignored, is parked or has failed.
 type Ignored string
 
-// The reasons that a processor's objects have.
+// The reasons for which an event is ignored because of its type or the state of its object.
 const (
 	// IgnoredType means that the service does not use events of this type.
 	IgnoredType Ignored = "event_type"
@@ -100,7 +100,7 @@ type PromotionCode struct {
 	Text string
 }
 
-// Charge is the state of a charge: what was refunded and disputed.
+// Charge is a charge with its refunds and disputes.
 type Charge struct {
 	ID string
 	// Aliases has all ids by which the sale of the charge may be known: the ids of the
@@ -134,7 +134,7 @@ type Event struct {
 type PromoCode struct {
 	Coupon        string
 	PromotionCode string
-	// Terms is the result of PromoCode.ProcessorTerms when it was created.
+	// Terms is the result of promocode.PromoCode.ProcessorTerms when the promotion code was created.
 	Terms string
 }
 

@@ -30,7 +30,7 @@ const (
 	Redirect = "redirect"
 )
 
-// FailureCodes returns all error codes but http_<status>.
+// FailureCodes returns all error codes except http_<status>.
 func FailureCodes() []string {
 	return []string{DNSError, ConnectionFailed, Timeout, TLSError, ProtocolError, BlockedAddress, Redirect}
 }
@@ -114,9 +114,9 @@ var delays = [MaxAttempts - 1]time.Duration{
 	10 * time.Hour, 14 * time.Hour, 20 * time.Hour, 24 * time.Hour,
 }
 
-// delay returns the delay after a failed attempt. number is the number of the attempt
-// in the schedule, starting at 1. random in [0, 1) spreads the next attempts of
-// deliveries that failed at the same time.
+// delay returns the delay after a failed attempt. The parameter number is the position of the
+// attempt in the schedule, counted from 1. The parameter random, in [0, 1), spreads the next
+// attempts of deliveries that failed at the same time.
 func delay(number int, o Outcome, random float64) time.Duration {
 	least := min(o.RetryAfter, maxRetryAfter)
 	if o.overloaded() {
@@ -214,7 +214,7 @@ type DueDelivery struct {
 	ID       affiliate.DeliveryID
 	Event    affiliate.EventID
 	Body     []byte
-	// Trace is the field Trace of the event.
+	// Trace is affiliate.Event.Trace of the event: the span that caused it.
 	Trace []byte
 	// State and Attempts (the number of attempts so far) have the values that were
 	// stored at the time of the read.

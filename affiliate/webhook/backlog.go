@@ -94,8 +94,8 @@ func (b *Backlog) countKnown(dueAt time.Time) {
 	}
 }
 
-// EndRead adds the result of the read that BeginRead started. due holds the deliveries
-// that the read returned, the oldest first.
+// EndRead adds the result of the read that BeginRead started. The parameter due holds the
+// deliveries that the read returned, the oldest first.
 func (b *Backlog) EndRead(due []DueDelivery, now time.Time) {
 	known := make(map[affiliate.DeliveryID]bool, len(b.ready))
 	for _, d := range b.ready {

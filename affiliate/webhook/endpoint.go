@@ -118,8 +118,8 @@ type Delivery struct {
 	CompletedAt *time.Time
 }
 
-// InEpoch returns the delivery as it is shown in an epoch of its endpoint. A delivery of an
-// earlier epoch is never sent. It counts as canceled if it waited for an attempt.
+// InEpoch returns the delivery as it is shown while its endpoint has the given epoch. A delivery of
+// an earlier epoch is never sent. It is shown as canceled if it waited for an attempt.
 func (d Delivery) InEpoch(epoch int) Delivery {
 	if d.Epoch < epoch {
 		d.NextAttemptAt = nil
@@ -137,8 +137,8 @@ type Attempt struct {
 	DurationMS int64     `json:"durationMs"`
 	// HTTPStatusCode is nil if there was no response.
 	HTTPStatusCode *int `json:"httpStatusCode"`
-	// ErrorMessage is one of the error codes of package webhook; nil if the
-	// attempt succeeded.
+	// ErrorMessage is an error code, such as Timeout or http_<status>; nil if the attempt
+	// succeeded.
 	ErrorMessage *string `json:"errorMessage"`
 }
 

@@ -8,8 +8,8 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/notification"
 )
 
-// RequireRoomForEndpoint returns an error if a mode cannot have another endpoint. count
-// is the number of its endpoints. Errors: WEBHOOK_ENDPOINT_LIMIT_EXCEEDED.
+// RequireRoomForEndpoint returns an error if a mode of a workspace that has count endpoints
+// cannot have another endpoint. Errors: WEBHOOK_ENDPOINT_LIMIT_EXCEEDED.
 func RequireRoomForEndpoint(count int) error {
 	if count >= MaxEndpoints {
 		return affiliate.Refuse(affiliate.ReasonWebhookLimitExceeded)
@@ -76,8 +76,8 @@ func (e Endpoint) disable(reason DisabledReason) Endpoint {
 	return e
 }
 
-// enable resets the failure counts. It keeps the day of the last dead letter, because there
-// is one notification on each day.
+// enable resets the failure counts. It keeps the day of the last dead letter, because there is
+// at most one notification on each day.
 func (e Endpoint) enable() Endpoint {
 	e.Active, e.DisabledReason = true, nil
 	e.Health = Health{LastDeliveryAt: e.LastDeliveryAt, LastDeadLetterDay: e.LastDeadLetterDay}
@@ -96,7 +96,7 @@ func (e Endpoint) CancelDeliveries() CancelDeliveries {
 	return CancelDeliveries{Workspace: e.Workspace, Mode: e.Mode, Endpoint: e.ID}
 }
 
-// Key returns the endpoint's key.
+// Key returns the workspace and the id of the endpoint.
 func (e Endpoint) Key() EndpointKey { return EndpointKey{Workspace: e.Workspace, ID: e.ID} }
 
 // endpointAuditFields holds the fields of an endpoint that the audit log shows. It has
@@ -120,8 +120,8 @@ func (e Endpoint) AuditFields() any {
 	return fields
 }
 
-// AuditUpdated returns the audit log entry of an update. before is the endpoint before
-// the update. The entry contains only the fields that the update changed.
+// AuditUpdated returns the audit log entry of the update that changed the endpoint before to e.
+// The entry contains only the fields that the update changed.
 func (e Endpoint) AuditUpdated(before Endpoint, by affiliate.Actor) (affiliate.AuditLine, error) {
 	oldValues, newValues, err := affiliate.ChangedFields(before.AuditFields(), e.AuditFields())
 	return e.Audit("webhook.update", by, e.UpdatedAt, oldValues, newValues), err
@@ -192,10 +192,10 @@ const (
 	disableDeadLetters = 20
 )
 
-// CountOutcomes returns an endpoint after the outcomes of some of its attempts. changes
-// are in the order in which the attempts ended. The endpoint is disabled if it responded
-// with status 410, or if it has failed for too long and too many deliveries became dead
-// letters.
+// CountOutcomes returns an endpoint after it has added the outcomes of attempts to the
+// endpoint's Health. The changes must be in the order in which the attempts ended. The endpoint
+// is disabled if it responded with status 410, or if it has failed for too long and too many
+// deliveries became dead letters.
 func CountOutcomes(e Endpoint, changes []DeliveryChange) Endpoint {
 	health := e.Health
 	gone := false
@@ -231,8 +231,8 @@ func CountOutcomes(e Endpoint, changes []DeliveryChange) Endpoint {
 }
 
 // HealthNotifications returns the notifications about the change of an endpoint by
-// CountOutcomes: about the first dead letter of a day, and about an endpoint that was
-// disabled. at is the time at which the change is stored, which may be long after the
+// CountOutcomes: about the first dead letter of a day, and about an endpoint that was disabled.
+// The parameter at is the time at which the change is stored, which may be long after the
 // attempts.
 func HealthNotifications(before, after Endpoint, at time.Time) []notification.Notification {
 	var all []notification.Notification

@@ -106,9 +106,9 @@ type Signature struct {
 // that its timestamp is not within Tolerance.
 var ErrSignature = errors.New("the signature is not valid")
 
-// Verify checks that one of the secrets has signed a body that arrives at the given time.
-// The time that the comparison takes does not depend on the signatures. Errors:
-// ErrSignature.
+// Verify checks that a body that arrives at the given time was signed with one of the secrets,
+// and that the timestamp is within Tolerance. The comparison with one signature takes the same
+// time for each signature of the right length. Errors: ErrSignature.
 func Verify(secrets []Secret, s Signature, body []byte, now time.Time) error {
 	seconds, err := strconv.ParseInt(s.Timestamp, 10, 64)
 	if err != nil || s.ID == "" || len(s.ID) > maxMessageID {

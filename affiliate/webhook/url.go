@@ -35,10 +35,10 @@ type URL struct {
 // maxURLSize is the greatest length of a URL, both as entered and as stored.
 const maxURLSize = 2048
 
-// ParseURL parses the URL of an endpoint
-// (docs/merchant/webhooks.md#register-an-endpoint). If the URL is not valid, it returns
-// all problems. Percent-encoding is not changed. Package net/http understands URL.Text in
-// the same way: its request goes to URL.Host and URL.Port, with the same path and query.
+// ParseURL parses the URL of an endpoint (docs/merchant/webhooks.md#register-an-endpoint). If
+// the URL is not valid, it returns the problems that it has found. Percent-encoding is not
+// changed. Package net/http understands URL.Text in the same way: its request goes to URL.Host
+// and URL.Port, with the same path and query.
 func ParseURL(raw string) (URL, []string) {
 	var wrong []string
 	check := func(ok bool, message string) {
@@ -220,9 +220,9 @@ type Addresses struct {
 	Own []netip.Addr
 }
 
-// MayCall reports whether an address may be called on a port. Private and reserved
-// addresses must not, because they can lead into the operator's network. An IPv4 address
-// in IPv6 form is treated as the IPv4 address. An address with a zone must not be called.
+// MayCall reports whether an address may be called on a port. Private and reserved addresses
+// must not be called, because they can lead into the operator's network. An IPv4 address in
+// IPv6 form is treated as the IPv4 address. An address with a zone must not be called.
 func (a Addresses) MayCall(to netip.AddrPort) bool {
 	address := to.Addr().Unmap()
 	switch {
