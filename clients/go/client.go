@@ -2,10 +2,10 @@
 // package reports a conversion. README.md in this folder says how to use the client in
 // another module.
 //
-// A Client has one generated client for each service. It adds the credential and the mode
-// to each call, and a deadline to each call except exports. If the service is unavailable
-// or the rate limit is reached, the client sends a call again, provided that this has no
-// second effect; see Options.Attempts.
+// A Client has one generated client for each service. It adds the credential and the mode to
+// each call, and a deadline to each call except exports. If the service is unavailable or the
+// rate limit is reached, the client sends a call again, if the repetition has no second effect;
+// see Options.Attempts.
 //
 // Errors are gRPC statuses. Code returns the stable error code of an error.
 package tributary
@@ -90,8 +90,8 @@ type Client struct {
 	Workspaces    affiliatev1.WorkspaceServiceClient
 }
 
-// reconnect bounds the time until the client uses a core that has returned. An attempt to
-// connect takes at most MinConnectTimeout, and the pause before the next one at most
+// reconnect bounds the time until the client uses a core that is available again. An attempt to
+// connect takes at most MinConnectTimeout, and the pause before the next attempt takes at most
 // MaxDelay plus a fifth of it (Jitter): 4.8 seconds together. By default gRPC waits for up to
 // two minutes.
 var reconnect = grpc.ConnectParams{
@@ -155,7 +155,7 @@ func Key(key string) func(context.Context) (string, error) {
 	return func(context.Context) (string, error) { return key, nil }
 }
 
-// Page is the response of a list.
+// Page is one page of a list, as the List methods return it.
 type Page[T any] interface {
 	GetData() []T
 	GetLimit() int32
@@ -197,8 +197,8 @@ func Pages[T any, P Page[T]](get func(page int32) (P, error)) iter.Seq2[T, error
 // VALIDATION_ERROR. It is empty for other errors. docs/errors.md lists the codes.
 func Code(err error) string { return errorInfo(err).GetReason() }
 
-// Challenge returns the challenge with which CompleteLogin completes a login, if the error is
-// SECOND_FACTOR_REQUIRED.
+// Challenge returns the challenge for CompleteLogin from the error SECOND_FACTOR_REQUIRED of a
+// login. It is empty for other errors.
 func Challenge(err error) string { return errorInfo(err).GetMetadata()["challenge"] }
 
 // FieldError describes a field of a request whose value is not valid.

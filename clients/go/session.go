@@ -39,10 +39,10 @@ func NewSession(client *Client, tokens *affiliatev1.SessionResponse) *Session {
 }
 
 // CompleteLogin completes a login with a code of the authenticator app or a recovery code, and
-// returns the session. kind is the kind of account of the login. challenge is the result of
-// Challenge for the error of the login, and is valid for 5 minutes. The client is used as in
-// NewSession. Errors: INVALID_CREDENTIALS if the code is wrong, after which another code can
-// be tried; CHALLENGE_INVALID if the login has to be repeated.
+// returns the session. The parameter kind is the kind of the account. The challenge is the
+// result of Challenge for the error of the login, and is valid for 5 minutes. The client must
+// be as for NewSession. Errors: INVALID_CREDENTIALS if the code is wrong, after which another
+// code can be tried; CHALLENGE_INVALID if the login has to be repeated.
 func CompleteLogin(ctx context.Context, client *Client, kind affiliatev1.AccountKind, challenge, code string) (*Session, error) {
 	complete := client.Accounts.LoginMerchantSecondFactor
 	if kind == affiliatev1.AccountKind_ACCOUNT_KIND_PARTNER {

@@ -69,8 +69,8 @@ import (
 
 const (
 	// workers and directoryWorkers are the numbers of jobs of the default queue and of the
-	// directory queue that a process runs at the same time. Together they are much less than
-	// connections, so that requests find free connections.
+	// directory queue that a process runs at the same time. Their sum is much less than the
+	// constant connections, so that requests find free connections.
 	workers          = 20
 	directoryWorkers = 4
 	// mailWorkers is the number of mails that a process sends at the same time.
@@ -110,9 +110,9 @@ type Core struct {
 	traces   *tracing.Traces
 	db       *postgres.DB
 	stream   redis.UniversalClient // the Redis of the click stream
-	blocking redis.UniversalClient // the same Redis, for reads that wait for new entries
+	blocking redis.UniversalClient // the same Redis as stream, for reads that wait for new entries
 	cache    redis.UniversalClient // the Redis of the edge directory and the rate limits
-	limits   redis.UniversalClient // the same Redis, for the rate limits, which wait for a short time only
+	limits   redis.UniversalClient // the same Redis as cache, for the rate limits, which wait for a short time only
 
 	grpc          *server.Server
 	jobs          *river.Client[pgx.Tx]
@@ -127,11 +127,10 @@ type Core struct {
 	erasureLog    *privacyservice.FileLog // nil: no log
 }
 
-// NewCore connects to the database and to Redis and creates all parts. Run starts them.
-// The caller must call Close. NewCore returns an error if a migration is missing in the
-// database (postgres.Migrate). It adds the TLS files of the settings to files. It
-// compares the clock with that of Postgres, and the keys with the fingerprints in
-// Postgres (CheckKeys).
+// NewCore connects to the database and to Redis and creates all parts. Run starts them. The
+// caller must call Close. NewCore returns an error if a migration is missing in the database
+// (postgres.Migrate). It adds the TLS files of the settings to the given files. It compares the
+// clock with the clock of Postgres, and the keys with the fingerprints in Postgres (CheckKeys).
 func NewCore(ctx context.Context, cfg settings.Core, files *certificates.Files, log *slog.Logger, process *clock.Clock) (*Core, error) {
 	c := &Core{cfg: cfg, files: files, log: log, clock: process, now: process.Now, registry: private.NewRegistry()}
 	c.registry.MustRegister(files)

@@ -29,22 +29,22 @@ import (
 	"github.com/tributary-hq/tributary/server/health"
 )
 
-// balancing distributes the calls to all addresses of the core's name. A core that stops
-// sends GOAWAY on its connections, and the gateway then uses others. The health of cores
-// is not watched: with a proxy as the only address, calls would fail between the report
-// that a core is not healthy and its GOAWAY.
+// balancing distributes the calls to all addresses of the core's name. A core that stops sends
+// GOAWAY on its connections, and the gateway then uses other connections. The gateway does not
+// watch the health of cores. If it did and a proxy was the only address, all calls would fail
+// from the report that one core is not healthy until the GOAWAY of this core.
 const balancing = `{"loadBalancingConfig": [{"round_robin": {}}]}`
 
-// reconnect bounds the time until a gateway uses a core that has returned to 4.8 seconds:
-// an attempt to connect takes at most MinConnectTimeout, and the pause before the next
-// one MaxDelay plus a fifth of it (Jitter). The defaults of gRPC are for servers on the
-// internet.
+// reconnect bounds the time until a gateway uses a core that is available again. An attempt to
+// connect takes at most MinConnectTimeout, and the pause before the next attempt takes at most
+// MaxDelay plus a fifth of it (Jitter): 4.8 seconds together. The defaults of gRPC are for
+// servers on the internet.
 var reconnect = grpc.ConnectParams{
 	Backoff:           backoff.Config{BaseDelay: 200 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 1500 * time.Millisecond},
 	MinConnectTimeout: 3 * time.Second,
 }
 
-// connectToCore returns a connection to the core. It does not wait until it is connected.
+// connectToCore returns a connection to the core. It does not wait until the connection is established.
 func connectToCore(address string, transport credentials.TransportCredentials, options ...grpc.DialOption) (*grpc.ClientConn, error) {
 	return grpc.NewClient(address, append([]grpc.DialOption{
 		grpc.WithTransportCredentials(transport), grpc.WithDefaultServiceConfig(balancing), grpc.WithConnectParams(reconnect),
@@ -52,8 +52,8 @@ func connectToCore(address string, transport credentials.TransportCredentials, o
 	}, options...)...)
 }
 
-// RunGateway serves REST over a network connection to the core until ctx ends. It adds the
-// TLS files of the settings to files. It compares the clock with that of the core.
+// RunGateway serves REST over a network connection to the core until ctx ends. It adds the TLS
+// files of the settings to the given files. It compares the clock with the clock of the core.
 func RunGateway(ctx context.Context, cfg settings.Gateway, files *certificates.Files, api, metrics net.Listener, log *slog.Logger, process *clock.Clock) error {
 	coreTLS, err := cfg.CoreTLS(files)
 	if err != nil {
@@ -152,8 +152,8 @@ func logCore(ctx context.Context, conn *grpc.ClientConn, address string, log *sl
 	}
 }
 
-// renewedTLS uses a new TLS configuration for each connection, because the authority of
-// the server can change.
+// renewedTLS uses a new TLS configuration for each connection, because the certificate
+// authority of the core can change.
 type renewedTLS struct {
 	credentials.TransportCredentials
 	config func() *tls.Config

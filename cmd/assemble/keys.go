@@ -21,7 +21,7 @@ const (
 // KeySettings returns the names of the settings whose keys CheckKeys compares.
 func KeySettings() []string { return []string{encryptionKeys, hashKey, tokenKeys} }
 
-// coreKeys returns the keys of the settings of a core, which must be valid.
+// coreKeys returns the keys in the settings of a core. The settings must be valid.
 func coreKeys(cfg settings.Core) []affiliate.SettingKeys {
 	return []affiliate.SettingKeys{
 		{Setting: encryptionKeys, Keys: namedKeys(cfg.EncryptionKeys)},
@@ -40,9 +40,9 @@ func namedKeys(list string) []affiliate.SettingKey {
 	return keys
 }
 
-// CheckKeys compares keys with the fingerprints in the database, and then stores theirs
-// unless they are stored already. If the keys are wrong (affiliate.SettingKeys.Check), it
-// returns an error and stores nothing. The first start on a database accepts any keys.
+// CheckKeys compares the given keys with the fingerprints in the database. Then it stores the fingerprints
+// of the keys, unless all of them are stored already. If the keys are wrong (affiliate.SettingKeys.Check),
+// it returns an error and stores nothing. The first start on a database accepts any keys.
 func CheckKeys(ctx context.Context, db *postgres.DB, settings ...affiliate.SettingKeys) error {
 	stored, err := postgres.KeyFingerprints(ctx, db)
 	if err != nil {

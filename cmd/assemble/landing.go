@@ -40,8 +40,8 @@ type Landing struct {
 	jobs    *river.Client[pgx.Tx]
 }
 
-// NewLanding connects to the database and creates all parts. It does not wait for Redis.
-// NewLanding adds the TLS files of the settings to files.
+// NewLanding connects to the database and creates all parts. It does not wait for Redis. It
+// adds the TLS files of the settings to the given files.
 func NewLanding(
 	ctx context.Context, cfg settings.Landing, files *certificates.Files, log *slog.Logger, registry prometheus.Registerer, process *clock.Clock,
 ) (*Landing, error) {

@@ -89,8 +89,8 @@ func (t notificationTexts) Texts(ctx context.Context, m notification.Mail) ([]se
 	return texts, nil
 }
 
-// terms returns the rate in words and the link of the participant of a notification, as they
-// are now. They are empty if the participant or the group does not exist any more.
+// terms returns the current rate in words and the current link of the participant of a notification. The
+// result is nil if the participant or the group does not exist any more, or the participant is erased.
 func (t notificationTexts) terms(ctx context.Context, n notification.Notification) (map[string]string, error) {
 	if n.Workspace == nil || n.Mode == nil || n.Program == nil || n.Participant == nil {
 		return nil, nil

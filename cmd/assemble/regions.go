@@ -29,9 +29,9 @@ import (
 // reachInterval is the time between two checks of whether a region can be reached.
 const reachInterval = 5 * time.Second
 
-// region is what the core does for a region other than the home region: it reads the click
-// stream and keeps the edge directory up to date. The core's requests and jobs never wait for
-// the region.
+// region is a region other than the home region. The core reads the click stream of the region
+// and keeps the edge directory of the region up to date. The core's requests and jobs never
+// wait for the region.
 type region struct {
 	name string
 	// The clients of the Redis of the region, one for each use.
@@ -195,10 +195,10 @@ func signingKeys(tokens *server.TokenKeys) *edgev1.SigningKeys {
 	return keys
 }
 
-// hashKeyFingerprints returns the fingerprints with which collectors compare their first
-// hash key. In a rotation, cores with different lists overwrite each other's, but each
-// list contains the first key of every collector: collectors get a new first key after
-// all cores have it, and cores lose the old key after all collectors.
+// hashKeyFingerprints returns the fingerprints with which collectors compare their first hash
+// key. During a rotation, cores with different keys overwrite each other's list, but each list
+// contains the first key of every collector: a collector gets a new first key after all cores
+// have it, and a core loses the old key after all collectors have lost it.
 func hashKeyFingerprints(keys settings.HashKeys) *edgev1.HashKeys {
 	list := &edgev1.HashKeys{}
 	for _, key := range keys.SettingKeys().Fingerprints() {

@@ -60,8 +60,8 @@ func (c *Core) newWebhookClient() (*webhook.Client, error) {
 	return webhook.NewClient(webhook.ClientConfig{Allowed: c.cfg.WebhookAllowCIDRs, Roots: roots, Version: version.Release()}), nil
 }
 
-// buildWork creates the parts that do not serve requests: the jobs and the consumer of the
-// click stream.
+// buildWork creates the parts that do not serve requests: the jobs and the consumers of the
+// click streams.
 func (c *Core) buildWork(
 	directories river.Worker[affiliate.SyncDirectory], mails *servermail.Worker, conversions *conversionservice.Service, services ...interface {
 		AddWorkers(workers *river.Workers)

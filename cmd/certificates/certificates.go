@@ -37,8 +37,8 @@ type entry struct {
 	setting string
 	// load reads the files and replaces the content that new connections use.
 	load func() error
-	// expires returns the time at which the certificate expires. nil: not a certificate of
-	// this process.
+	// expires returns the time at which the certificate expires. It is nil if the entry is not
+	// a certificate of this process.
 	expires func() time.Time
 	// failed is the error of the last load, or nil.
 	failed atomic.Pointer[error]
@@ -57,8 +57,8 @@ type Pair struct {
 	current atomic.Pointer[tls.Certificate]
 }
 
-// Pair reads a certificate chain and its key from two PEM files. setting is the name of
-// the variable with the path of the certificate. It is part of errors, logs and metrics.
+// Pair reads a certificate chain and its key from two PEM files. The parameter setting is the name
+// of the variable with the path of the certificate. It is part of errors, logs and metrics.
 func (f *Files) Pair(setting, certificate, key string) (*Pair, error) {
 	p := &Pair{}
 	load := func() error {
@@ -85,9 +85,9 @@ func (p *Pair) ForClient(*tls.CertificateRequestInfo) (*tls.Certificate, error) 
 // Authorities is a set of certificate authorities.
 type Authorities struct{ current atomic.Pointer[x509.CertPool] }
 
-// Authorities reads certificate authorities from a PEM file. setting is the name of the
-// variable with the path. If withSystem is true, the set also contains the authorities of
-// the system.
+// Authorities reads certificate authorities from a PEM file. The parameter setting is the name
+// of the variable with the path. If withSystem is true, the set also contains the authorities
+// of the system.
 func (f *Files) Authorities(setting, path string, withSystem bool) (*Authorities, error) {
 	a := &Authorities{}
 	load := func() error {
@@ -140,7 +140,7 @@ func (f *Files) Run(ctx context.Context) error {
 }
 
 // Reload reads all files again. It logs an error when a file becomes invalid, and when the
-// reason changes.
+// reason why it is invalid changes.
 func (f *Files) Reload(ctx context.Context) {
 	for _, e := range f.entries {
 		err := e.load()

@@ -4,12 +4,12 @@
 //
 // Processes compare times that other processes have stored: ends of leases, due times of
 // webhooks, times of clicks. A wrong clock of one machine would therefore stop the work of the
-// others. So Clock.Now returns the last time that the server has reported plus the time that
-// has passed since on the monotonic clock, which cannot be set. A step of the machine's clock
-// changes nothing.
+// others. So Clock.Now returns the last time that the server has reported, plus the time since
+// then on the monotonic clock, which cannot be set. A step of the machine's clock changes
+// nothing.
 //
 // The machine's clock is still used for logs and for the validity of certificates. So a Clock
-// reports how far it differs from that of the server.
+// reports by how much the machine's clock differs from the server's clock.
 package clock
 
 import (
@@ -26,7 +26,7 @@ import (
 const (
 	// interval is the time between two comparisons.
 	interval = time.Minute
-	// firstInterval is the time between two comparisons until one has succeeded.
+	// firstInterval is the time between two comparisons until the first success.
 	firstInterval = 5 * time.Second
 	// timeout is the time limit of a comparison. A slower response is not exact enough.
 	timeout = time.Second
@@ -64,8 +64,8 @@ type anchor struct {
 
 func (a anchor) at(elapsed time.Duration) time.Time { return a.server.Add(elapsed - a.elapsed) }
 
-// New returns a clock that has the machine's time until the first comparison. machine is
-// time.Now, except in tests of wrong clocks.
+// New returns a clock that has the machine's time until the first comparison. The parameter
+// machine is time.Now, except in tests of wrong clocks.
 func New(machine func() time.Time) *Clock {
 	return &Clock{machine: machine, started: time.Now(), offset: prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "tributary_clock_offset_seconds",
@@ -74,8 +74,8 @@ func New(machine func() time.Time) *Clock {
 	})}
 }
 
-// Manual returns a clock with the time of now, for tests that move the time and for a service
-// in the process of another one. It is not compared and exports no metric.
+// Manual returns a clock whose Now calls the given function, for tests that move the time and for a
+// service in the process of another service. The clock is not compared and exports no metric.
 func Manual(now func() time.Time) *Clock {
 	c := New(time.Now)
 	c.manual = now
@@ -90,7 +90,7 @@ func (c *Clock) Now() time.Time {
 	return c.ServerTime()
 }
 
-// ServerTime returns the current time of the server, also if the clock is manual.
+// ServerTime returns the server's time, or the machine's time before the first comparison, also if the clock is manual.
 func (c *Clock) ServerTime() time.Time {
 	if a := c.anchor.Load(); a != nil {
 		return a.at(time.Since(c.started))
@@ -101,7 +101,7 @@ func (c *Clock) ServerTime() time.Time {
 // Machine returns the time of the machine's clock.
 func (c *Clock) Machine() time.Time { return c.machine() }
 
-// At converts a time of a server to a time of Now. A manual clock is independent of all
+// At converts a server's time to the time scale of Now. A manual clock is independent of all
 // servers, so the result is then the current time.
 func (c *Clock) At(server time.Time) time.Time {
 	if c.manual != nil {
@@ -157,10 +157,10 @@ func (c *Clock) Run(ctx context.Context) {
 var errSlow = errors.New("the response took too long")
 
 // measure compares the clocks and returns the time by which the machine's clock is ahead. The
-// server has read its clock at an unknown time between request and response. If the current
-// anchor agrees with this interval, it stays, so that the time does not move back and forth by
-// the duration of the calls. If the machine's clock agrees with it, that clock is exact as far
-// as this comparison can tell, so its time is used.
+// server has read its clock at an unknown time between request and response. If the current anchor
+// agrees with this interval, it stays, so that the time does not move back and forth by the
+// duration of the requests. A new anchor has the machine's time if the machine's clock agrees with
+// the interval, because that clock then has no measurable error. If not, it has the server's time.
 func (c *Clock) measure(ctx context.Context) (time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()

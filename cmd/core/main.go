@@ -2,15 +2,15 @@
 //
 //	core serve [--gateway]   run gRPC, ingestion and jobs; with --gateway also the REST API
 //	core migrate             apply the migrations of this binary to the database
-//	core check               check that the stored sums match their entries; the exit code
-//	                         is 1 if a check fails
+//	core check               check that the stored sums match their entries; the exit code is 1 if a check fails
 //	core fx load FILE…       load exchange rates; nothing is stored if a file is invalid
-//	core announce TITLE FILE send a text to all workspaces as a notification; the file -
-//	                         is the standard input
+//	core announce TITLE FILE send a text to all workspaces as a notification; the file - is the standard input
+//	core analytics recount [--workspace ID] [--from DATE] [--to DATE]
+//	                         count the clicks and conversions of days again, in one workspace or in all
 //	core mail test ADDRESS   send a test mail and print the reply of the mail server; the
 //	                         exit code is 1 if the server does not accept the mail
 //	core erasures replay FILE…
-//	                         erase again what the erasure logs name, after a restore of an
+//	                         repeat the erasures in the erasure logs, after a restore of an
 //	                         older backup
 //	core account reset-second-factor --email ADDRESS --kind merchant|partner
 //	                         remove the second factor of a user who has lost it
@@ -123,9 +123,9 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	return errors.New(usage)
 }
 
-// gcPercent is the default of GOGC. Garbage collection starts when the heap has grown to
-// two and a half times the size of the live objects. This costs about ten megabytes of
-// memory and saves CPU time in every request.
+// gcPercent is used if GOGC is not set. Garbage collection starts when the heap has grown to
+// two and a half times the size of the live objects. This costs about ten megabytes of memory
+// and saves CPU time in every request.
 const gcPercent = 150
 
 func serve(ctx context.Context, withGateway bool) error {

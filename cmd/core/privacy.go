@@ -56,7 +56,7 @@ type replayer struct {
 }
 
 // replay erases the subject of an entry. It returns false if nothing was left to do. Buyers are
-// always erased again, because only their sales say whether they were erased.
+// always erased again, because only the sales of a buyer show whether the buyer was erased.
 func (r replayer) replay(ctx context.Context, entry privacy.ErasureLogEntry) (bool, error) {
 	identity, ok := privacy.BuyerOfEntry(entry)
 	if !ok {

@@ -15,9 +15,9 @@ import (
 
 const secretBytes = 32
 
-// createSecrets creates the files with the secrets of an installation in a folder. It does
-// not change a file that exists, so it can run at each start. The names of the files are
-// those of the settings, without TRIBUTARY_.
+// createSecrets creates the files with the secrets of an installation in a folder. It does not
+// change a file that exists, so it can run at each start. A file for a setting has the name of
+// the setting without TRIBUTARY_, in lower case and with hyphens.
 func createSecrets(out io.Writer, dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
@@ -31,8 +31,8 @@ func createSecrets(out io.Writer, dir string) error {
 		{"encryption-keys", func() (string, error) { return "k1:" + newSecret(base64.StdEncoding), nil }},
 		{"hash-key", func() (string, error) { return newSecret(base64.StdEncoding), nil }},
 	}
-	// The passwords of the login roles in deploy/postgres/roles.sql. The second file has the
-	// format of libpq, for PGPASSFILE.
+	// The passwords of the login roles in deploy/postgres/roles.sql. The second file of each
+	// role contains the password in the format of libpq, for PGPASSFILE.
 	for _, prefix := range []string{"", "owner-", "landing-"} {
 		password := cmp.Or(prefix, "database-") + "password"
 		secrets = append(secrets,
@@ -56,8 +56,8 @@ func createSecrets(out io.Writer, dir string) error {
 	return nil
 }
 
-// copySecrets copies files of a folder into the folders of programs, so that each program can
-// read its own secrets only. A copy has the form FOLDER=FILE,FILE…. It replaces older files.
+// copySecrets copies files of a folder into the folders of programs, so that each program can read its
+// own secrets only. Each element of copies has the form FOLDER=FILE,FILE…. Existing files are replaced.
 func copySecrets(out io.Writer, from string, copies []string) error {
 	for _, list := range copies {
 		folder, files, ok := strings.Cut(list, "=")
@@ -90,9 +90,9 @@ func newSecret(encoding *base64.Encoding) string {
 	return encoding.EncodeToString(b)
 }
 
-// createFile creates a file that only its owner can read. It returns false if the file
-// exists. The file appears with its whole content: a process that crashes in between leaves
-// no empty file behind.
+// createFile creates a file that only its owner can read. It returns false if the file exists.
+// The file appears with its whole content, so a process that crashes in createFile leaves no
+// empty file.
 func createFile(path string, create func() (string, error)) (created bool, err error) {
 	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
 		return false, err
