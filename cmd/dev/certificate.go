@@ -27,8 +27,8 @@ const (
 
 	authorityLifetime   = 365 * 24 * time.Hour
 	certificateLifetime = 30 * 24 * time.Hour
-	// validBefore is how long before its creation the validity of a certificate begins,
-	// so that a program whose clock is slow accepts a new certificate.
+	// The validity of a certificate begins validBefore before its creation, so that a program
+	// whose clock is slow accepts a new certificate.
 	validBefore = time.Hour
 )
 

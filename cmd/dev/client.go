@@ -86,9 +86,9 @@ func (c apiClient) withMode(mode string) apiClient { c.mode = mode; return c }
 
 func (c apiClient) withAddress(address string) apiClient { c.address = address; return c }
 
-// call sends a request with body as JSON and decodes the response body into out. body and
-// out may be nil. If the response has the header Retry-After, call waits for that time
-// and repeats the request, until ctx ends.
+// call sends a request with body as JSON and decodes the response body into out. Both may be
+// nil. If an error response has the header Retry-After, call waits for that time and repeats
+// the request, until ctx ends.
 func (c apiClient) call(ctx context.Context, method, path string, body, out any) error {
 	for {
 		err := c.send(ctx, method, path, body, out)

@@ -38,8 +38,8 @@ var ports = []variable{
 	{"TRIBUTARY_LANDING_LISTEN", "127.0.0.1:8083"},
 }
 
-// The variables that hold the addresses of the demo shop and of the mail sink, which
-// receives mails over SMTP and shows them over HTTP. They are part of dev; no other
+// The variables that hold the addresses of the demo shop and of the mail sink, which receives
+// mails over SMTP and shows them over HTTP. The shop and the sink are part of dev; no other
 // program serves them.
 const (
 	shopListenName     = "TRIBUTARY_SHOP_LISTEN"
@@ -220,9 +220,9 @@ const (
 // mailCapacity is the number of mails that the mail sink keeps.
 const mailCapacity = 1000
 
-// sendToSink sets the settings of the core's mail that values does not contain. With
-// these settings the core sends all mails to the mail sink, so that no mail leaves the
-// machine. The links in the mails lead to the REST API of this run.
+// sendToSink sets the settings of the core's mail that the map values does not contain. With
+// these settings the core sends all mails to the mail sink, so that no mail leaves the machine.
+// The links in the mails lead to the REST API of this run.
 func sendToSink(values map[string]string, listeners portListeners) {
 	for name, value := range map[string]string{
 		smtpURLName:   "smtp://" + address(listeners.mailSMTP()) + "?tls=none",

@@ -37,10 +37,10 @@ var landingPage string
 
 var landingTemplate = template.Must(template.New("landing").Parse(landingPage))
 
-// setLanding sets the settings of the landing service that values does not contain. The
-// demo's landing page is on the server of the demo shop, so its scripts call another
-// origin. It must be called before sendToSink: the default recipient of contact messages
-// exists only in the mail sink.
+// setLanding sets the settings of the landing service that the map values does not contain. The
+// demo's landing page is on the server of the demo shop, so its scripts call another origin.
+// setLanding must be called before sendToSink, because the default recipient of contact
+// messages exists only in the mail sink.
 func setLanding(values map[string]string, listeners portListeners) {
 	if isMissing(values, landingOriginsName) {
 		values[landingOriginsName] = "http://" + address(listeners.shop())

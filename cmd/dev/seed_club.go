@@ -143,9 +143,9 @@ func (d *demo) ensureClubGroups(ctx context.Context, merchant apiClient, base st
 }
 
 // seedMember creates a partner and its participant in the programme. p is the existing
-// participant of the partner, or the zero value. If p exists, seedMember keeps it. But if
-// p is pending and should have another status, an earlier start may have been
-// interrupted, so seedMember completes p. i is the position of the partner in club.
+// participant of the partner, or the zero value. An existing participant is not changed, unless
+// it is pending and should have another status: an earlier start may have been interrupted, so
+// seedMember completes it. i is the position of the partner in club.
 func (d *demo) seedMember(ctx context.Context, merchant apiClient, programID string, i int, m member, p participant, groups map[string]string) error {
 	if p.ID != "" && (p.Status != "pending" || m.status == "pending") {
 		return nil
@@ -197,8 +197,8 @@ func (d *demo) seedMember(ctx context.Context, merchant apiClient, programID str
 // partner, it logs in. All partners have the password of the demo partner.
 func (d *demo) ensureClubAccount(ctx context.Context, programID string, i int, m member) (apiClient, error) {
 	var s session
-	// The number of registrations per client address is limited, so each partner uses
-	// another address.
+	// The number of registrations per client address is limited, so each partner uses a
+	// different address.
 	api := d.api.withAddress(fmt.Sprintf("198.51.100.%d", i+1))
 	first, _, _ := strings.Cut(strings.ToLower(m.name), " ")
 	credentials := map[string]string{

@@ -43,9 +43,9 @@ type privateServer struct {
 	log *os.File
 }
 
-// startDatabases starts a server for each address that is privateURL. For other addresses
-// it uses the existing server. last has the variables of the file servers; startDatabases
-// writes the file. The caller must call stop on the result, even if there is an error.
+// startDatabases starts a server in place of each URL that is privateURL. Any other URL belongs to an
+// existing server. The map last has the variables in the file named servers; startDatabases updates the
+// map and writes the file. The caller must call stop on the result, even if there is an error.
 func startDatabases(ctx context.Context, f *folder, last map[string]string, postgresURL, redisURL string) (*databases, error) {
 	d := &databases{postgresURL: postgresURL, redisURL: redisURL}
 	// The servers start in parallel, because recovery after a crash may take long.
@@ -86,8 +86,8 @@ func startDatabases(ctx context.Context, f *folder, last map[string]string, post
 	})
 }
 
-// start starts a private server: it calls launch with the data folder and the log file of
-// the server.
+// start calls launch with the data folder and the log file of a private server. The function
+// launch starts the server.
 func (f *folder) start(name string, launch func(dir string, log *os.File) (*servers.Server, error)) (*privateServer, error) {
 	dir, err := f.dataOf(name)
 	if err != nil {

@@ -78,9 +78,9 @@ type recordedConversion struct {
 	} `json:"commission"`
 }
 
-// ServeHTTP serves the page at /, the purchase at /buy, at /pay the page that replaces
-// buy.stripe.com, at /partner the page of a partner, and at /landing the demo's landing
-// page.
+// ServeHTTP serves the shop's page at /, the purchase at /buy, the page that replaces
+// buy.stripe.com at /pay, the page of a partner at /partner with its token at /partner/token,
+// and the demo's landing page at /landing.
 func (s *shop) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.URL.Path == landingPath && isRead(r):
@@ -175,9 +175,9 @@ func (s *shop) writePartnerPage(w http.ResponseWriter) {
 	})
 }
 
-// writePartnerToken responds with a token for the participation of the user that is logged
-// in to the shop. The demo has one user, so there is no login. A real app must take the id
-// from the session of the user, and never from the request.
+// writePartnerToken responds with a token for the participation of the user that is logged in
+// to the shop. The demo has one user, so there is no login. A real app must take the external
+// id from the session of the user, and never from the request.
 func (s *shop) writePartnerToken(w http.ResponseWriter, r *http.Request) {
 	partners := "/api/v1/programs/" + url.PathEscape(s.value(programIDName)) + "/partners"
 	server := s.api.withCredential(s.value(serviceTokenName))

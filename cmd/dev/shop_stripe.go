@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// conversionTimeout is the maximum time that the shop waits until a sale that Stripe reports
-// is recorded.
+// conversionTimeout is the maximum time that the shop waits for the conversion of a sale that
+// Stripe reports.
 const conversionTimeout = 10 * time.Second
 
 // payPage is the template of the page that replaces buy.stripe.com.
@@ -33,8 +33,8 @@ func (s *shop) paymentLink(r *http.Request) (link, host string) {
 	return u.String(), u.Hostname()
 }
 
-// otherName returns the other name of this machine, with the same port. It returns the host
-// unchanged if other machines can use it too.
+// otherName replaces 127.0.0.1 by localhost in a host with a port, and localhost by 127.0.0.1.
+// It returns any other host unchanged.
 func otherName(host string) string {
 	name, port, err := net.SplitHostPort(host)
 	other, known := map[string]string{"127.0.0.1": "localhost", "localhost": "127.0.0.1"}[name]

@@ -37,9 +37,9 @@ type stripeEvent struct {
 
 type stripeObject = map[string]any
 
-// stripeEventMakers maps the events that can be triggered to the functions that store their
-// objects. A function returns the id of the event's object and the external transaction id
-// of the sale.
+// stripeEventMakers maps the event types that can be triggered to the functions that store the
+// objects of the event. A function returns the id of the event's object and the external
+// transaction id of the sale.
 var stripeEventMakers = map[string]func(t stripeTrigger, s *stripeserver.Server) (object, sale string, err error){
 	"checkout.session.completed": stripeTrigger.checkout,
 	"invoice.paid":               stripeTrigger.invoice,
