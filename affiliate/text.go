@@ -10,9 +10,9 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// FoldEmail returns the form in which e-mail addresses of buyers and partners are
-// compared: lower case, without a plus sign and the text after it, and without dots if
-// the provider ignores them. ok is false if s is not an e-mail address.
+// FoldEmail returns the form in which e-mail addresses of buyers and partners are compared:
+// lower case, without a plus sign and the text after it, with gmail.com for googlemail.com, and
+// without dots if the provider ignores them. ok is false if s is not an e-mail address.
 func FoldEmail(s string) (local, domain string, ok bool) {
 	at := strings.LastIndexByte(s, '@')
 	if at <= 0 || at == len(s)-1 {
@@ -58,9 +58,9 @@ func MaskEmail(email string) string {
 // base letter and a mark.
 var letterReplacer = strings.NewReplacer("ß", "ss", "æ", "ae", "œ", "oe", "ø", "o", "ł", "l", "đ", "d", "ð", "d", "þ", "th", "ı", "i")
 
-// Slug returns name in lower-case ASCII letters, digits and single dashes, at most
-// limit characters long. It does not begin or end with a dash. Accents are removed from
-// letters, and characters without a Latin form are left out, so the slug can be empty.
+// Slug returns name in lower-case ASCII letters, digits and single dashes, at most limit
+// characters long. It does not begin or end with a dash. Accents and apostrophes are left out.
+// Each sequence of other characters becomes a dash, so the slug can be empty.
 func Slug(name string, limit int) string {
 	var b strings.Builder
 	gap := false

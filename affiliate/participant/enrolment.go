@@ -208,8 +208,8 @@ type Ref struct {
 	Partner     affiliate.UserID
 }
 
-// CheckApproved returns an error if the participant is not approved. Errors:
-// PARTICIPANT_ERASED, PARTICIPANT_STATE_INVALID.
+// CheckApproved returns an error if the participant is erased, not approved or without the
+// partner's consent. Errors: PARTICIPANT_ERASED, PARTICIPANT_STATE_INVALID.
 func (p Participant) CheckApproved() error {
 	if p.ErasedAt != nil || p.Status != Approved || p.Consent != "" {
 		return p.RefuseMove()

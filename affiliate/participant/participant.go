@@ -180,8 +180,8 @@ func (p Participant) CheckNewCode(by affiliate.Actor) error {
 	return nil
 }
 
-// RefuseMove returns the error for a move that is not legal in the participant's
-// status.
+// RefuseMove returns the error for a move that the participant's status or erasure, or a
+// missing consent of the partner, does not allow.
 func (p Participant) RefuseMove() *affiliate.Error {
 	if p.ErasedAt != nil {
 		return affiliate.RefuseStatus(affiliate.ReasonParticipantErased, p.Status)

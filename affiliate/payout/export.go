@@ -61,8 +61,8 @@ type Export struct {
 	Part     int64   // Counted from 1
 }
 
-// Positions returns the range of the payouts in the part by their positions: the positions are
-// greater than after and at most last. The result last is nil if there is no limit.
+// Positions returns the range of the part in the order of the payouts, whose positions count from
+// 1. The part has the positions from after+1 to last. The result last is nil if there is no limit.
 func (e Export) Positions() (after int64, last *int64) {
 	rows := e.Format.MaxRows()
 	if rows == 0 {

@@ -46,8 +46,8 @@ type Connection struct {
 // begins at its own start or at the position of the replaced resync, whichever is earlier.
 type Resync struct {
 	Number int `db:"resync_number"` // of the last resync; its jobs have this number
-	// Since is the earliest time of a sale that the resync reads. The events before From are
-	// read. Both are nil if no resync is running.
+	// Since is the earliest time of a sale that the resync reads. The events before From have
+	// already been read. Both are nil if no resync is running.
 	Since *time.Time `db:"resync_since"`
 	From  *time.Time `db:"resync_from"`
 }
@@ -265,8 +265,8 @@ type StoredProcessorEvent struct {
 	Status      EventStatus
 	Reason      Ignored                 `db:"reason,nullable"`    // empty if applied
 	Conversion  *affiliate.ConversionID `db:"conversion_id"`      // the conversion that the event concerned, if any
-	Charge      string                  `db:"charge_id,nullable"` // of an event that waits for its sale: the id of its charge
-	HappenedAt  time.Time               // as the processor says
+	Charge      string                  `db:"charge_id,nullable"` // the id of the charge whose sale the event waits for
+	HappenedAt  time.Time               // time of the event, as the processor says
 	ReceivedAt  time.Time
 	ProcessedAt *time.Time
 	// AttemptUntil is the latest time at which the running attempt to apply the event ends; nil

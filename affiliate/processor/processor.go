@@ -60,8 +60,8 @@ type Sale struct {
 	// participant. It is set for the checkout of a subscription, whose payments arrive as
 	// invoices, and for a checkout whose payment is not complete yet.
 	Binds bool
-	// IDs has the processor's ids of the sale. Aliases has the ids that stand for this sale
-	// alone (session, payment intents, charge, invoice). It includes ID.
+	// IDs has the processor's ids of the sale. Aliases are the ids that belong to this sale
+	// only (session, payment intents, charge, invoice). They include ID.
 	IDs     conversion.ProcessorIDs
 	Aliases []string
 

@@ -194,8 +194,8 @@ func ValidPromoCode(code string) bool {
 	return n >= 1 && n <= MaxPromoCode && !strings.ContainsFunc(code, invisible)
 }
 
-// Usable reports whether a conversion at the given time can redeem a promo code.
-// expiresAt is nil if the code never expires, and limit is nil if the number of its
+// Usable reports whether a conversion at the given time can redeem a promo code. The parameter
+// expiresAt is nil if the code never expires. The parameter limit is nil if the number of
 // redemptions is not limited.
 func Usable(active bool, expiresAt *time.Time, redemptions int64, limit *int64, at time.Time) bool {
 	return active && (expiresAt == nil || !at.After(*expiresAt)) && (limit == nil || redemptions < *limit)

@@ -199,7 +199,7 @@ type Target struct {
 	NextDue *time.Time
 }
 
-// DueQuery asks for due deliveries of one endpoint.
+// DueQuery selects due deliveries of one endpoint.
 type DueQuery struct {
 	Key EndpointKey
 	// From is the earliest due time to read. The sender already knows all deliveries

@@ -1,10 +1,10 @@
-// Package webhook contains the parts of outbound webhooks that need no network: which
-// URLs and addresses may be called, how a body is signed, what the outcome of an
-// attempt means, and when the next attempt is due.
+// Package webhook contains the parts of webhooks that need no network: which URLs and addresses
+// may be called, how a body is signed, what the outcome of an attempt means, and when the next
+// attempt is due.
 //
 // It follows Standard Webhooks (https://www.standardwebhooks.com) and
-// docs/merchant/webhooks.md. All functions are pure, except NewSecret. These are the
-// states of a delivery:
+// docs/merchant/webhooks.md. No function reads the clock, and only NewSecret uses random
+// numbers of its own. These are the states of a delivery:
 //
 //	           2xx                        ┌──────────▶ delivered
 //	pending ────┬─────────────────────────┤

@@ -43,10 +43,10 @@ type Endpoint struct {
 	Version   int // increases with every change of the fields above, except Health
 }
 
-// Health describes the failures since the endpoint's last successful attempt.
+// Health describes the failures since the endpoint's last successful attempt, or since it was enabled again.
 type Health struct {
 	ConsecutiveFailures int
-	FailingSince        *time.Time // nil if the last attempt succeeded
+	FailingSince        *time.Time // time of the first of these failures; nil if there is none
 	DeadLetters         int        // deliveries that became dead letters
 	// LastDeliveryAt is the end of the last attempt, successful or not; nil if there
 	// was no attempt.
@@ -61,8 +61,8 @@ type EndpointStatus string
 
 // The states of an endpoint.
 const (
-	// EndpointHealthy means that the last attempt succeeded, or that there was no
-	// attempt yet.
+	// EndpointHealthy means that the last attempt succeeded, or that there was no attempt since
+	// the endpoint was created or enabled again.
 	EndpointHealthy EndpointStatus = "healthy"
 	// EndpointFailing means that the last attempt failed.
 	EndpointFailing EndpointStatus = "failing"
@@ -105,7 +105,7 @@ type Delivery struct {
 	// Epoch is the epoch of the endpoint when the delivery was created, recovered or retried.
 	Epoch  int
 	Status DeliveryStatus
-	// Attempts holds the attempts that were made, oldest first. Lists do not load it.
+	// Attempts holds the newest 50 attempts, oldest first. Lists do not load them.
 	Attempts     []Attempt `db:"-"`
 	AttemptCount int
 	// HTTPStatusCode and ErrorMessage belong to the last attempt.

@@ -11,7 +11,7 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
-// The settings whose keys belong to the data of a database.
+// The settings whose keys must match the data in a database.
 const (
 	encryptionKeys = "TRIBUTARY_ENCRYPTION_KEYS"
 	hashKey        = settings.HashKeySetting

@@ -47,7 +47,7 @@ type Server struct {
 // Clock is the clock of a process. Create it with New or Manual. It is safe for concurrent use.
 type Clock struct {
 	machine func() time.Time // the machine's clock
-	manual  func() time.Time // replaces Now in tests; otherwise nil
+	manual  func() time.Time // replaces Now if the clock is manual; otherwise nil
 	started time.Time        // has a monotonic reading
 	anchor  atomic.Pointer[anchor]
 	offset  prometheus.Gauge

@@ -61,8 +61,8 @@ func (f forwardResult) String() string {
 	return fmt.Sprintf("%d (%d ms)", f.status, f.duration.Milliseconds())
 }
 
-// send sends the webhook to the receiver. It does not change the body and the headers, so
-// that the receiver can verify the signature.
+// send sends the webhook to the receiver. It does not change the body and the headers with the
+// signature, so that the receiver can verify the signature.
 func (f *forwarder) send(ctx context.Context, header http.Header, body []byte) forwardResult {
 	failed := func(err error) forwardResult { return forwardResult{status: http.StatusBadGateway, err: err} }
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, f.url, bytes.NewReader(body))

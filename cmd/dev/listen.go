@@ -257,9 +257,9 @@ func (l *listener) remove(ctx context.Context) error {
 	return err
 }
 
-// ServeHTTP receives one webhook. If the signature is invalid, it responds with 400. If
-// the webhook is forwarded, it responds with the status of the receiver. Otherwise it
-// responds with 204.
+// ServeHTTP receives one webhook. If the signature is invalid, it responds with 400. If the
+// webhook is forwarded, it responds with the status of the receiver. If the webhook is printed,
+// it responds with 204.
 func (l *listener) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxWebhookBytes))
 	if err != nil {
