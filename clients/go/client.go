@@ -47,14 +47,13 @@ type Options struct {
 	// context has no deadline. It does not apply to exports, which are streams.
 	// Default: 30 s.
 	Timeout time.Duration
-	// Attempts is the highest number of times that a call is sent. A call that exceeds
-	// the rate limit has no effect, so every such call may be sent again. A call that
-	// ends with UNAVAILABLE may be sent again only if it changes no data or has an
-	// idempotency key. Exports, which are streams, are sent once. Between attempts the
-	// client waits as long as the service requests. If the service requests no wait, the
-	// client waits up to 250 ms, and up to twice as long before each further attempt. If
-	// the wait is longer than the rest of the deadline, the call fails at once.
-	// Default: 4.
+	// Attempts is the highest number of times that a call is sent. A call that exceeds the rate
+	// limit has no effect, so every such call may be sent again. A call that ends with
+	// UNAVAILABLE may be sent again only if it changes no data or has an idempotency key.
+	// Exports, which are streams, are sent once. Between attempts the client waits as long as
+	// the service requests. If the service requests no wait, the client waits up to 250 ms, and
+	// up to twice as long before each further attempt, at most 8 s. If the wait is longer than
+	// the rest of the deadline, the call fails at once. Default: 4.
 	Attempts int
 	// DialOptions are additional options for the connection.
 	DialOptions []grpc.DialOption
