@@ -21,8 +21,8 @@ const (
 	stripeLogName = "stripe"
 )
 
-// stripeProcess is the process that simulates Stripe. It keeps its objects in memory. Its
-// methods do nothing if the receiver is nil.
+// stripeProcess is the stand-in for Stripe: a process that simulates Stripe's API. It keeps its objects in memory.
+// The methods of stripeProcess do nothing if the receiver is nil.
 type stripeProcess struct {
 	url      string
 	listener *net.TCPListener
@@ -33,9 +33,9 @@ type stripeProcess struct {
 	err      error // set before ended is closed
 }
 
-// listenForStripe opens a port on loopback for the stand-in, if possible the port of
-// lastURL, and sets the setting for the address of Stripe's API. If values contains the
-// setting, the result is nil: the developer uses another server.
+// listenForStripe opens a port on loopback for the stand-in, if possible the port of lastURL. It sets the setting
+// stripeURLName in values to the address of this port. If the setting already has a value, the developer uses another
+// server, and listenForStripe returns nil.
 func listenForStripe(values map[string]string, lastURL string) (*stripeProcess, error) {
 	if !isMissing(values, stripeURLName) {
 		return nil, nil //nolint:nilnil // the methods accept nil
@@ -136,7 +136,7 @@ func (p *stripeProcess) stop() error {
 	case p == nil:
 		return nil
 	case p.process == nil:
-		_ = p.listener.Close() // fails if start has closed the listener
+		_ = p.listener.Close() // start has not closed it
 		return nil
 	}
 	_ = p.process.Process.Kill() // fails if the process has ended
@@ -145,7 +145,7 @@ func (p *stripeProcess) stop() error {
 	return p.log.Close()
 }
 
-// waitForStripe waits until the stand-in at an address accepts requests, or ctx ends. The
+// waitForStripe waits until the stand-in at the given address responds. It returns an error if ctx ends first. The
 // stand-in needs some seconds to read the description of Stripe's API.
 func waitForStripe(ctx context.Context, address string) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address+"/v1/account", nil)

@@ -15,28 +15,28 @@ import (
 	"github.com/tributary-hq/tributary/tools/stripeserver"
 )
 
-// stripeServerCommand is the hidden command of the process that simulates Stripe. `dev
-// run` starts it, because stripe-mock prints each request to the standard output.
+// stripeServerCommand is the hidden command of the process that simulates Stripe. `dev run` does not simulate Stripe
+// in its own process, because stripe-mock prints each request to the standard output.
 const stripeServerCommand = "stripe-server"
 
 const (
 	// stripeListenerFile is the file descriptor of the listener that the process inherits.
 	stripeListenerFile = 3
-	// maxTriggerBytes is the maximum body of a request to the demo's paths.
+	// maxTriggerBytes is the maximum size of the body of a request to the demo's paths.
 	maxTriggerBytes = 16 << 10
 )
 
 // The paths of the demo, in addition to the paths of package stripeserver.
 const (
-	// stripeSecretPath returns the signing secret of the webhook endpoint with a URL. Stripe
-	// shows the secret only to the service, when it registers the endpoint.
+	// stripeSecretPath returns the signing secret of the webhook endpoint that has the URL in the request. Stripe
+	// shows the secret only once, in the response to the service when the service registers the endpoint.
 	stripeSecretPath = "/_demo/secret"
 	// stripeTriggerPath makes the objects of a stripeTrigger and returns a stripeEvent.
 	stripeTriggerPath = "/_demo/trigger"
 )
 
-// serveStripe serves the stand-in for Stripe until ctx ends or the parent process has ended.
-// The parent process holds the other end of the standard input.
+// serveStripe serves the stand-in for Stripe until ctx ends or the parent process has ended. The reader parent is the
+// standard input. The parent process holds the other end of this pipe.
 func serveStripe(ctx context.Context, parent io.Reader) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -97,10 +97,10 @@ func (h *stripeHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// read decodes the body of a request to a path of the demo. If it returns false, it has
-// written an error. It rejects requests that a website can make a browser send: requests
-// with another content type, which need no preflight request, and requests with the name of
-// another host, which DNS rebinding leads to this machine.
+// read decodes the body of a request to a path of the demo. If it returns false, it has written an error response.
+// It rejects requests that a website can make a browser send. The content type must be JSON, because a browser sends
+// some other types without a preflight request. The Host header must have the address of the listener, because
+// with DNS rebinding a browser sends requests for the host of a website to this machine.
 func (h *stripeHandler) read(w http.ResponseWriter, r *http.Request, value any) bool {
 	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	switch {

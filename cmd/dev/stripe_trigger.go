@@ -37,7 +37,7 @@ const (
 // errStripeUsage is returned for invalid arguments of dev stripe.
 var errStripeUsage error = usageError(stripeUsage)
 
-// usageError is a text about the use of a command. It is an errUsage.
+// usageError is a text about the use of a command. errors.Is treats it as errUsage.
 type usageError string
 
 func (e usageError) Error() string { return string(e) }
@@ -136,7 +136,7 @@ func parseTrigger(event string, args []string) (stripeTrigger, error) {
 	return t, nil
 }
 
-// printConversion prints the conversion of an event. server is a client with a secret key.
+// printConversion prints the conversion of an event. The given API client must have a secret key.
 func printConversion(ctx context.Context, server apiClient, id, sale string, out io.Writer) error {
 	var c recordedConversion
 	if err := server.call(ctx, http.MethodGet, "/api/v1/conversions/"+url.PathEscape(id), nil, &c); err != nil {

@@ -21,9 +21,8 @@ const stripeHint = "To send an event of Stripe: go run ./cmd/dev stripe"
 // heading, and another blank line follows the walkthrough.
 const walkthroughHeading = "From a click to an approved commission. Paste into another terminal, line by line:"
 
-// walkthrough returns shell commands that lead from a click to an approved commission.
-// env is the path of .dev/env. The commands need curl, sed and grep. They can be
-// repeated.
+// walkthrough returns shell commands that lead from a click to an approved commission. The parameter env is the path
+// of .dev/env, quoted for the shell. The commands need curl, sed and grep. They can be repeated.
 func walkthrough(env string) []string {
 	return []string{
 		`. ` + env,
@@ -58,7 +57,7 @@ func (s systemAddresses) landingURL() string { return "http://" + s.landing }
 // shopURL returns the partner's link to the demo shop.
 func (s systemAddresses) shopURL(code string) string { return "http://" + s.shop + "/?via=" + code }
 
-// variables returns the variables of .dev/env. demo holds the values of the demo.
+// variables returns the variables of .dev/env. The map demo has a value for each name in demoNames.
 func (s systemAddresses) variables(demo map[string]string) []variable {
 	vars := []variable{
 		{"TRIBUTARY_API_URL", s.apiURL()},

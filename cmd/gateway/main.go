@@ -5,7 +5,7 @@
 //	gateway healthcheck [--serving|--ready]
 //	                                 check that the gateway on this machine runs, that it
 //	                                 runs and is not stopping, or that it is ready; the exit
-//	                                 code is 0 if it is
+//	                                 code is 0 if the check succeeds
 //	gateway version                  print version and commit
 //
 // The core must trust the gateway's host as a proxy (TRIBUTARY_TRUSTED_PROXIES of the

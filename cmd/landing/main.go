@@ -3,12 +3,12 @@
 //
 //	landing             serve the forms
 //	landing migrate     create or upgrade the schemas of the service in the database
-//	landing contacts    print the contact messages, newest first, one line of JSON each
-//	    --limit N       at most this many (100)
+//	landing contacts    print the contact messages, newest first, each as one line of JSON
+//	    --limit N       at most N messages (default 100)
 //	    --before ID     only messages older than the message with this id
 //	landing healthcheck [--serving|--ready]
 //	                    check that the service on this machine runs, that it runs and is not
-//	                    stopping, or that it is ready; the exit code is 0 if it is
+//	                    stopping, or that it is ready; the exit code is 0 if the check succeeds
 //	landing version     print version and commit
 //
 // The settings are read from the environment; docs/operations/settings.md lists them.
@@ -129,7 +129,7 @@ func printContacts(ctx context.Context, args []string, out io.Writer) error {
 	return lines.Flush()
 }
 
-// writeRune writes a character of a line of JSON. It escapes the control characters that
+// writeRune writes one character of a JSON text. It escapes the control characters that
 // json.Marshal does not escape, because a terminal could interpret them.
 func writeRune(w *bufio.Writer, r rune) {
 	if r >= 0x7f && r <= 0x9f {

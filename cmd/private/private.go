@@ -39,16 +39,16 @@ func NewRegistry() *prometheus.Registry {
 // which is 30 seconds by default (/debug/pprof/profile?seconds=30).
 const writeTimeout = 5 * time.Minute
 
-// NewServer returns the server of the private port of a process that stops when ctx ends. It
-// has three health checks, which respond with 200 or 503:
+// NewServer returns the server of the private port of a process. ctx must end when the process begins to stop. The
+// server has three health checks, which respond with 200 or 503:
 //
 //   - /healthz always succeeds. A supervisor restarts a process that does not respond.
 //   - /servingz succeeds until ctx ends. It then fails, while the process still serves requests
 //     for the shutdown delay. A load balancer uses this check, because it does not depend on
 //     servers that all processes share: if such a server is down, a balancer that uses /readyz
 //     removes all processes, even if they still respond to most requests.
-//   - /readyz succeeds until ctx ends, if ready returns no error. Otherwise the text of the
-//     error is in the response. Operators and scripts use it to find a missing dependency.
+//   - /readyz succeeds until ctx ends, if the function ready returns no error. If it returns an error, the response
+//     has the text of the error. Operators and scripts use this check to find a missing dependency.
 func NewServer(ctx context.Context, gatherer prometheus.Gatherer, ready func(context.Context) error, log *slog.Logger) *http.Server {
 	server := httpedge.NewServer(handler(ctx, gatherer, ready), log)
 	server.WriteTimeout = writeTimeout
@@ -76,8 +76,8 @@ func handler(ctx context.Context, gatherer prometheus.Gatherer, ready func(conte
 	return mux
 }
 
-// check returns the handler of a health check. It responds with 503 and the first error of
-// the conditions. If no condition returns an error, it responds with 200.
+// check returns the handler of a health check. If a condition returns an error, the handler responds with 503 and the
+// first such error. If no condition returns an error, it responds with 200.
 func check(conditions ...func(context.Context) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		for _, condition := range conditions {
@@ -109,8 +109,8 @@ const checkTimeout = 900 * time.Millisecond
 // ErrCheckUsage means that the arguments of the command healthcheck are wrong.
 var ErrCheckUsage = errors.New("usage: healthcheck [--serving|--ready]")
 
-// Main runs a program until it ends, or until it gets SIGINT or SIGTERM. After an error it
-// exits with 1, or with 2 if the error is usage.
+// Main runs a program. SIGINT and SIGTERM cancel the context of the function run. If run returns an error, Main prints
+// it and exits with status 2 if it is the given usage error, or with status 1 if it is another error.
 func Main(name string, usage error, run func(ctx context.Context, args []string, out io.Writer) error) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -123,10 +123,9 @@ func Main(name string, usage error, run func(ctx context.Context, args []string,
 	}
 }
 
-// Check is the command healthcheck of each program. It requests /healthz, or with the
-// argument --serving /servingz, or with --ready /readyz, from the private port of the
-// process that listens on the given address. It returns nil if the status of the response
-// is 200. Images without a shell use the command as their health check.
+// Check is the command healthcheck of each program. It sends a request to the private port of the process that listens
+// on the given address: to /healthz without an argument, to /servingz with --serving, and to /readyz with --ready.
+// It returns nil if the status of the response is 200. Images without a shell use the command as their health check.
 func Check(ctx context.Context, listen string, args []string) error {
 	path := "/healthz"
 	switch {

@@ -25,7 +25,7 @@ type Landing struct {
 	Origins []string `env:"TRIBUTARY_LANDING_ORIGINS"`
 	// Limit is the maximum number of forms in any 60 seconds per client address.
 	Limit int64 `env:"TRIBUTARY_LIMIT_LANDING" envDefault:"5"`
-	// HashKeys are Core.HashKeys. The first is the key for the hashes of client addresses in
+	// HashKeys has the same setting as Core.HashKeys. The first key is used for the hashes of client addresses in
 	// Redis.
 	HashKeys HashKeys `env:"TRIBUTARY_HASH_KEY,required,notEmpty"`
 }
@@ -45,8 +45,7 @@ func (d *LandingDatabase) check() error {
 	return require(d.DatabaseURL() != "", "TRIBUTARY_LANDING_DATABASE_URL or TRIBUTARY_DATABASE_URL must be set")
 }
 
-// LandingRedis holds the address of the Redis of the rate limit. Unlike in Redis, RedisURL is
-// not required.
+// LandingRedis holds the address of the Redis of the rate limit. Unlike Redis.URL, RedisURL may be empty.
 type LandingRedis struct {
 	RedisURL string `env:"TRIBUTARY_REDIS_URL"`
 	RedisOptions
@@ -56,14 +55,14 @@ func (r LandingRedis) redis() *Redis {
 	return &Redis{URL: r.RedisURL, RedisOptions: r.RedisOptions, StreamShards: 1}
 }
 
-// Cache returns the address of the Redis. If no Redis is configured, its URL is empty.
+// Cache returns the address of the Redis. If no Redis is configured, the URL of the address is empty. The parameter
 // roots comes from RedisRoots.
 func (r LandingRedis) Cache(roots func() *x509.CertPool) clickstream.Endpoint {
 	return r.redis().Cache(roots)
 }
 
-// LandingMail holds the settings for the mails about contact messages. Without SMTPURL or
-// OperatorEmail, the messages are only stored.
+// LandingMail holds the settings for the mails about contact messages. If SMTPURL or OperatorEmail is empty, the
+// messages are stored but not mailed.
 type LandingMail struct {
 	SMTPURL  string `env:"TRIBUTARY_SMTP_URL"`
 	MailFrom string `env:"TRIBUTARY_MAIL_FROM"`
@@ -79,8 +78,7 @@ func (m LandingMail) faults() error {
 	)
 }
 
-// Waitlist holds the settings of the counter. Each has two names, and only one of them may
-// be set.
+// Waitlist holds the settings of the counter of the waitlist. Each setting has two names, of which only one may be set.
 type Waitlist struct {
 	Base          *int32 `env:"WAITLIST_BASE"`
 	PrefixedBase  *int32 `env:"TRIBUTARY_WAITLIST_BASE"`

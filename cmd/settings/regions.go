@@ -11,16 +11,16 @@ import (
 	"github.com/tributary-hq/tributary/storage/clickstream"
 )
 
-// Regions are the regions in which collectors run near visitors, with a Redis of their own.
-// The cores run in the home region; its Redis is in the settings Redis.
+// Regions holds the settings of the regions. In each region, collectors run near visitors and use the Redis of the
+// region. The cores run in the home region, whose Redis is configured by the settings of the type Redis.
 type Regions struct {
-	// Others are the other regions.
+	// Others are all regions except the home region.
 	Others RegionList `env:"TRIBUTARY_REGIONS"`
-	// RegionRedis is the kind of their Redis.
+	// RegionRedis is the kind of the Redis of each region in Others.
 	RegionRedis clickstream.Kind `env:"TRIBUTARY_REGION_REDIS" envDefault:"single"`
 	// HomeRegion is the name of the home region in metrics and logs.
 	HomeRegion string `env:"TRIBUTARY_HOME_REGION" envDefault:"home"`
-	// RegionShards is the number of streams in the Redis of each other region.
+	// RegionShards is the number of streams in the Redis of each region in Others.
 	RegionShards int
 }
 
@@ -63,7 +63,7 @@ func (r *Regions) Region(of Region, roots func() *x509.CertPool) clickstream.End
 	return clickstream.Endpoint{URL: of.URL, Kind: r.RegionRedis, Roots: roots, Far: true}
 }
 
-// faults returns what is wrong. home are the URLs of the Redis of the home region.
+// faults returns an error for each invalid setting. The parameter home has the URLs of the Redis of the home region.
 func (r *Regions) faults(home ...string) error {
 	err := require(regionName.MatchString(r.HomeRegion), "TRIBUTARY_HOME_REGION: %w", errRegionName)
 	for _, other := range r.Others {

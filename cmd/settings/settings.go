@@ -1,9 +1,9 @@
 // Package settings reads the settings of all commands from the environment
 // (docs/operations/settings.md).
 //
-// It reports all invalid variables at once. The errors contain the names of the variables
-// and never their values. A misspelt name is an error too. Instead of a variable NAME, an
-// operator may set NAME_FILE to the path of a file that contains the value.
+// It reports all invalid variables at once. The errors contain the names of the variables and never their values. A
+// name that is similar to the name of a setting is an error too. Instead of a variable NAME, an operator may set
+// NAME_FILE to the path of a file that contains the value.
 package settings
 
 import (
@@ -50,7 +50,7 @@ type RedisOptions struct {
 	// sentinels. If it is empty, the authorities of the system are used. It has no effect
 	// on a URL without TLS.
 	CAFile string `env:"TRIBUTARY_REDIS_CA_FILE"`
-	// LimitTimeout is the maximum time that a request waits for Redis to count it.
+	// LimitTimeout is the maximum time that a request waits until Redis has counted it for a rate limit.
 	LimitTimeout time.Duration `env:"TRIBUTARY_LIMIT_TIMEOUT" envDefault:"50ms"`
 }
 
@@ -155,7 +155,7 @@ type Registration struct {
 // Erasures holds the settings of `core erasures`.
 type Erasures struct {
 	Database
-	// HashKeys are Core.HashKeys.
+	// HashKeys has the same setting as Core.HashKeys.
 	HashKeys HashKeys `env:"TRIBUTARY_HASH_KEY,required,notEmpty"`
 }
 
@@ -182,8 +182,8 @@ type Core struct {
 	// verify them.
 	JWTKeys string `env:"TRIBUTARY_JWT_KEYS,required,notEmpty"`
 	// HashKeys are the keys for the stored hashes of IP addresses, e-mail addresses and
-	// customers. The first makes the hashes of new data. Stored hashes are searched under all
-	// of them.
+	// customers. The hashes of new data are made with the first key. A search for stored data
+	// uses the hashes under all keys.
 	HashKeys HashKeys `env:"TRIBUTARY_HASH_KEY,required,notEmpty"`
 	// ErasureLog is the path of a file in which each erasure of personal data is recorded. If
 	// it is empty, erasures cannot be repeated after a restore of an older backup.
@@ -216,8 +216,8 @@ type Core struct {
 // Mail holds the settings for mail (docs/operations/mail.md).
 type Mail struct {
 	Links
-	// StripeAPIURL is the base URL of Stripe's API. If it is empty, Stripe's own is used. It
-	// is only changed for tests.
+	// StripeAPIURL is the base URL of Stripe's API. If it is empty, the address of Stripe is
+	// used. Only tests and the demo set it.
 	StripeAPIURL string `env:"TRIBUTARY_STRIPE_API_URL"`
 	// SMTPURL is the mail server, smtp://user:password@host:587?tls=starttls. If it is
 	// empty, no mail is sent.
@@ -226,8 +226,8 @@ type Mail struct {
 	MailFrom    string `env:"TRIBUTARY_MAIL_FROM"`
 	MailReplyTo string `env:"TRIBUTARY_MAIL_REPLY_TO"`
 	// MailProvider is the last part of the path of the webhook that the mail provider
-	// calls. MailWebhookSecret is the secret of its signatures, or two secrets separated
-	// by a comma. If it is empty, the path does not exist.
+	// calls. MailWebhookSecret is the secret for the signatures of this webhook, or two
+	// secrets separated by a comma. If no secret is set, the path does not exist.
 	MailProvider      string `env:"TRIBUTARY_MAIL_PROVIDER" envDefault:"resend"`
 	MailWebhookSecret string `env:"TRIBUTARY_MAIL_WEBHOOK_SECRET"`
 	// RequireVerifiedEmail makes some actions in live mode require a verified e-mail
@@ -247,21 +247,21 @@ type Limits struct {
 	Unsubscribe int64 `env:"TRIBUTARY_LIMIT_UNSUBSCRIBE" envDefault:"60"`
 	// Resend is the number of verifications that an account can request in any hour.
 	Resend int64 `env:"TRIBUTARY_LIMIT_RESEND" envDefault:"3"`
-	// Erasure and Export are the numbers of requests of these kinds that an account can send
-	// in any hour. BuyerErasure is the number for a workspace.
+	// Erasure and Export are the numbers of erasures and exports that an account can request in any hour. BuyerErasure
+	// is the number of erasures of buyers that a workspace can request in any hour.
 	Erasure      int64 `env:"TRIBUTARY_LIMIT_ERASURE" envDefault:"5"`
 	BuyerErasure int64 `env:"TRIBUTARY_LIMIT_BUYER_ERASURE" envDefault:"60"`
 	Export       int64 `env:"TRIBUTARY_LIMIT_EXPORT" envDefault:"10"`
-	// InviteAddress is the number of invitations that an address gets in any hour. Invites is
-	// the number that a workspace sends in any 24 hours.
+	// InviteAddress is the number of invitations that can be sent to one e-mail address in any hour. Invites is the
+	// number of invitations that a workspace can send in any 24 hours.
 	InviteAddress int64 `env:"TRIBUTARY_LIMIT_INVITE_ADDRESS" envDefault:"3"`
 	Invites       int64 `env:"TRIBUTARY_LIMIT_INVITES" envDefault:"100"`
 }
 
 // Privacy holds the settings of erasures.
 type Privacy struct {
-	// BuyerErasureEnabled is false if the routes for the erasure of buyers return
-	// FEATURE_DISABLED.
+	// BuyerErasureEnabled enables the routes for the erasure of buyers. If it is false, these
+	// routes return FEATURE_DISABLED.
 	BuyerErasureEnabled bool `env:"TRIBUTARY_BUYER_ERASURE" envDefault:"true"`
 }
 
@@ -304,7 +304,7 @@ type Collector struct {
 	// Visitor is the maximum number of clicks in any 60 seconds per public key and client
 	// address, at one collector. 0 means no limit.
 	Visitor int64 `env:"TRIBUTARY_LIMIT_TRACKING_ADDRESS" envDefault:"120"`
-	// HashKeys are Core.HashKeys. A collector only uses the first.
+	// HashKeys has the same setting as Core.HashKeys. A collector uses only the first key.
 	HashKeys HashKeys `env:"TRIBUTARY_HASH_KEY,required,notEmpty"`
 	// JournalDir is the folder for clicks that cannot be appended to the stream. No other
 	// collector may use it. If it is empty, such clicks are rejected.

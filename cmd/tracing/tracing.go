@@ -60,13 +60,13 @@ const (
 // It ignores the header baggage.
 var Propagator propagation.TextMapPropagator = propagation.TraceContext{}
 
-// Traces are the traces of a process. Its three providers differ in who decides whether a
-// span is recorded. If traces are not enabled, none of them records anything.
+// Traces are the traces of a process. Its three providers have different rules for the spans that are recorded. If
+// traces are not enabled, the providers record nothing.
 type Traces struct {
 	// Public is for requests of clients. The process decides at random, according to the
-	// setting TRIBUTARY_TRACES_SAMPLE. The span continues the trace of the client, but
-	// neither the sampled flag nor the trace id of the client has an influence, because any
-	// client could otherwise make the process record all its requests.
+	// setting TRIBUTARY_TRACES_SAMPLE. The span continues the trace of the client. But neither the sampled flag nor the
+	// trace id that the client sent influences the decision, because otherwise any client
+	// could make the process record all requests of the client.
 	Public trace.TracerProvider
 	// Trusted is for requests of other processes of this service. The span is recorded if the
 	// span of the caller is recorded. If there is no such span, the process decides at random
@@ -100,8 +100,8 @@ func Open(cfg settings.Traces, service string, registry prometheus.Registerer, l
 		off := noop.NewTracerProvider()
 		return &Traces{Public: off, Trusted: off, Inner: off}, nil
 	}
-	// The libraries report errors of their own to this global handler. Its default writes to
-	// the standard logger.
+	// The libraries report errors of their own to this global handler. The default handler
+	// writes to the standard logger.
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
 		log.LogAttrs(context.Background(), slog.LevelDebug, "OpenTelemetry reports an error", slog.Any("error", err))
 	}))
@@ -202,8 +202,8 @@ func (q *queue) sent(n int, err error) {
 
 var errStatus = errors.New("the receiver of traces responds with an error")
 
-// NewLogger returns the logger of a program. It writes one JSON object per line, for
-// records of the level and above. A line about a recorded request has the fields trace_id
+// NewLogger returns the logger of a program. It writes log messages of the given level and above, one JSON object per
+// line. If the context of a message has a recorded span, the line has the fields trace_id
 // and span_id.
 func NewLogger(out io.Writer, level slog.Leveler) *slog.Logger {
 	return slog.New(logHandler{slog.NewJSONHandler(out, &slog.HandlerOptions{Level: level})})
@@ -230,14 +230,14 @@ const (
 	// logInterval is the minimum time between two log lines about the receiver.
 	logInterval = time.Minute
 	// maxResponse is the maximum number of bytes that are read from a response. The content
-	// is discarded, but a connection can be reused only if it was read.
+	// is discarded, but a connection can be reused only after the content was read.
 	maxResponse = 64 << 10
 )
 
 // exportedAttributes are the attributes of spans that leave the process. The libraries set
-// more attributes. Some of these contain personal data: the address and the user agent of a
-// client, and paths, which can contain tokens. db.query.text has no values,
-// because they are parameters, which otelpgx does not record.
+// more attributes. Some of the attributes that are not in this list contain personal data: the address and the user
+// agent of a client, and paths, which can contain tokens. db.query.text contains no values, because statements have
+// their values as parameters, and otelpgx does not record parameters.
 var exportedAttributes = []string{
 	"db.collection.name", "db.operation.batch.size", "db.operation.name", "db.query.text", "db.redis.num_cmd",
 	"db.system", "db.system.name", "error.type", "http.request.body.size", "http.request.method",
@@ -266,8 +266,8 @@ func (c *client) Stop(context.Context) error {
 }
 
 // UploadTraces implements otlptrace.Client. It makes one attempt. If the receiver does not
-// accept the spans, UploadTraces drops them, because spans are not worth a queue that grows
-// while the receiver is away.
+// accept the spans, UploadTraces drops them, because a queue for repetitions would grow
+// while the receiver is not available.
 func (c *client) UploadTraces(ctx context.Context, resources []*tracepb.ResourceSpans) error {
 	n := 0
 	for _, r := range resources {
@@ -314,9 +314,9 @@ func (c *client) post(ctx context.Context, body []byte) error {
 	return nil
 }
 
-// redact removes from a span what must not leave the process: all attributes that are not
-// in exportedAttributes, the messages of errors, which can contain values of a request, and
-// the trace state, which comes from the client.
+// redact removes the parts of a span that must not leave the process: the attributes that are not in
+// exportedAttributes, the attributes of links, the events and the message of the status, which can contain values of a
+// request, and the trace state, which comes from the client.
 func redact(span *tracepb.Span) {
 	span.Attributes = slices.DeleteFunc(span.GetAttributes(), func(a *commonpb.KeyValue) bool { return !slices.Contains(exportedAttributes, a.GetKey()) })
 	span.Events, span.TraceState = nil, ""
