@@ -25,8 +25,8 @@
 // click because it cannot read the directory. In that case it accepts any key with a
 // valid checksum, and the core looks up the key and the code when it ingests the click. A
 // visitor who opens a known link reaches its target even if the click cannot be stored. If
-// the directory cannot be read, a link is known if it was read in the last 24 hours, also by
-// an earlier process with the same folder of the journal.
+// the directory cannot be read, a link is known if this process, or an earlier process with
+// the same journal folder, read it in the last 24 hours.
 //
 // Limits: a click can be written to the stream more than once. A click may also be stored
 // although the client got a 503 or no response. The core stores each click id only once.
@@ -95,7 +95,7 @@ type Traces interface {
 	// Handler returns a handler that records a span for each request for which traced returns
 	// true.
 	Handler(next http.Handler, traced func(*http.Request) bool) http.Handler
-	// InstrumentRedis records a span for each command of a client that belongs to a recorded
+	// InstrumentRedis makes the given Redis client record a span for each command that it executes for a recorded
 	// request.
 	InstrumentRedis(client redis.UniversalClient) error
 }

@@ -162,7 +162,7 @@ func (c *countries) lookup(addr netip.Addr) place {
 	return p
 }
 
-// placeOf decodes the record of a network. It ignores values that are not ISO 3166 codes.
+// placeOf decodes the record of a network. It ignores values whose length is impossible for an ISO 3166 code.
 func placeOf(network maxminddb.Result) place {
 	var record struct {
 		Country struct {

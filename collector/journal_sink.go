@@ -45,8 +45,8 @@ type journalSink struct {
 	// reach. It returns "" if the stream works.
 	missingDependency func(context.Context) string
 	journal           *journal.Journal
-	// unavailable is true for each shard whose last batch failed. Further batches of the
-	// shard go to the journal until run finds that the stream is available again.
+	// unavailable has a flag for each shard, which is true if the last batch of the shard failed. Further batches of
+	// the shard go to the journal until run finds that the stream is available again.
 	unavailable []atomic.Bool
 	metrics     *metrics
 	log         *slog.Logger
@@ -135,9 +135,9 @@ func (s *journalSink) replayAndRest(ctx context.Context, batch []byte, n int) er
 	}
 }
 
-// replayBatch moves the clicks of one batch from the journal to their shards. It may
-// contain clicks of several shards: the journal joins records, and the number of shards
-// may have changed since then.
+// replayBatch moves the clicks of one batch from the journal to their shards. A batch may
+// contain clicks of several shards, because the journal joins records, and because the
+// number of shards may have changed after the journal stored the batch.
 func (s *journalSink) replayBatch(ctx context.Context, batch []byte, n int) error {
 	for shard, part := range s.split(batch, n) {
 		if part.n == 0 {

@@ -76,13 +76,13 @@ type visitor struct {
 	trace []byte
 }
 
-// record appends the record of a click, a marshalled edge.v1.Click, to dst. If the
-// visitor denied consent, the record contains no data that could identify the visitor and
-// nothing that is derived from the address, not even the country. From the user agent and
-// the screen size, it then contains only the kind of device and the bot reason.
+// record appends a click to dst as a marshalled edge.v1.Click. If the visitor denied
+// consent, the click contains no data that could identify the visitor and nothing that is
+// derived from the address, not even the country. From the user agent and the screen size,
+// it then contains only the kind of device and the bot reason.
 //
-// record writes the fields in the same order as proto.Marshal, whose reflection would
-// take longer than everything else here.
+// record does not use proto.Marshal, because the reflection of proto.Marshal would take
+// longer than everything else here. The fields have the same order as in proto.Marshal.
 func (c *Collector) record(
 	dst []byte, id affiliate.ClickID, receivedAt time.Time, caller apiCaller, codeEntry *edgev1.ReferralCodeEntry, body *clickBody, v visitor,
 ) []byte {
@@ -151,7 +151,7 @@ func (c *Collector) record(
 	}
 	dst = appendBytes(dst, clickFieldPaidPlatform, v.paidPlatform)
 	if keepPersonal {
-		// The page of the visitor may have chosen the trace id.
+		// The page may have chosen the trace id, so the id could identify the visitor.
 		dst = appendBytes(dst, clickFieldTraceReference, v.trace)
 	}
 	return dst
@@ -243,8 +243,8 @@ func (h *hasher) forMonth(at time.Time) *monthHasher {
 
 // paidPlatform returns the ad platform that led the visitor to a URL with the given
 // query, or "". Ad platforms add a parameter with a click id of their own to the URL of
-// an ad. The first such parameter counts. Its value is neither stored nor logged. fbclid
-// does not count, because Facebook adds it to every shared link.
+// an ad. The first such parameter decides. Its value is neither stored nor logged. The
+// parameter fbclid is ignored, because Facebook adds it to every shared link.
 func paidPlatform(query string) string {
 	for query != "" {
 		var param string

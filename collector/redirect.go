@@ -26,7 +26,7 @@ const (
 	linkKeyLength = 10
 )
 
-// Outcomes of a redirect, as values of the label in the metric of redirects. With every
+// The outcomes of a redirect are the values of the label outcome of the metric redirects_total. With every
 // outcome the visitor is redirected to the target of the link.
 const (
 	redirectRecorded = "recorded"
@@ -121,8 +121,8 @@ func (c *Collector) recordVisit(r *http.Request, link *edgev1.LinkEntry, params 
 	return id, redirectRecorded
 }
 
-// writeLinkClick writes the same click record that a click of the script on the target
-// page would have, without the values that only the script can determine.
+// writeLinkClick writes a click record like the one for a click that the script on the target page registers, but
+// without the values that only the script can determine.
 func (c *Collector) writeLinkClick(r *http.Request, addr netip.Addr, link *edgev1.LinkEntry, params linkParams, target string) (affiliate.ClickID, error) {
 	now := c.deps.Now()
 	id := affiliate.NewID[affiliate.ClickID](now)
@@ -221,8 +221,8 @@ var linkParamNames = [...]struct {
 // An empty value means that the parameter is absent.
 type linkParams [len(linkParamNames)]string
 
-// readLinkParams returns the values of the parameters in a query. It ignores values that
-// are blank or cannot be stored. If a parameter is repeated, it returns the first value.
+// readLinkParams returns the values of the parameters in a query. It ignores values that are blank or cannot be
+// stored. If a parameter is repeated, it returns the first value that it does not ignore.
 func readLinkParams(query string) linkParams {
 	var params linkParams
 	for part := range strings.SplitSeq(query, "&") {
@@ -262,8 +262,8 @@ func storable(text string) bool {
 	return utf8.ValidString(text) && !strings.ContainsRune(text, 0) && utf8.RuneCountInString(text) <= maxText
 }
 
-// visibleASCII percent-encodes all bytes that are not visible ASCII, which clients decode
-// differently and a header must not contain.
+// visibleASCII percent-encodes all bytes that are not visible ASCII. A header must not contain such bytes, and clients
+// decode them differently.
 func visibleASCII(target string) string {
 	if !strings.ContainsFunc(target, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		return target

@@ -26,10 +26,9 @@ import (
 	"github.com/tributary-hq/tributary/httpedge"
 )
 
-// Paths of the browser script and of its properties. Two paths have the current version
-// of the script. A third path contains a hash of the script (see scriptDocuments). Pages
-// that pin a version of the script use that path. Only collectors with exactly this
-// version serve the third path.
+// scriptPath and scriptShortPath are the paths of the current version of the browser script, and scriptInfoPath is the
+// path of its properties. scriptDocuments adds a path with a hash of the script, for pages that pin a version of the
+// script. Only collectors with exactly this version serve that path.
 const (
 	scriptPath      = "/v1/script.js"
 	scriptShortPath = "/v1/"

@@ -76,7 +76,7 @@ type Collector struct {
 	cfg            Config
 	deps           Deps
 	refusedProxies httpedge.RefusedProxies
-	visitors       *ratelimit.Lease // per key and client address, of this process
+	visitors       *ratelimit.Lease // limit per public key and client address, in this process
 	batches        *batcher
 	journalSink    *journalSink // nil without a journal
 	proposals      *proposalCache

@@ -11,11 +11,11 @@ import (
 )
 
 // Drain replays all records that are in the journal when Drain begins, oldest first. It
-// calls replay for each record, or for several joined records (see Config.JoinBytes).
-// batch is valid until replay returns. After replay has returned nil for all records of a
-// segment, Drain deletes the segment. Drain stops with an error if replay returns an
-// error, if ctx ends, or if a segment cannot be read. The next Drain then replays all
-// records of the remaining segments, including those that were already replayed.
+// calls the function replay for each record, or for several joined records (see Config.JoinBytes).
+// The argument n is the number of clicks in batch. The slice batch is valid until replay returns. After replay has
+// returned nil for all records of a segment, Drain deletes the segment. Drain stops with an error if replay returns an
+// error, if ctx ends, if the journal is closed, or if a segment cannot be read or deleted. The next Drain then replays
+// all records of the remaining segments, including the records that were already replayed.
 //
 // Batches that are appended during a Drain go to a newer segment, which this Drain does
 // not replay. A second Drain waits for the first. After Drain has emptied a broken
