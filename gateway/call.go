@@ -43,14 +43,14 @@ type call struct {
 	faults violations
 	// ignored contains the paths of unknown keys in the body that the route ignores.
 	ignored []string
-	// path contains the values of the path by field name.
+	// path contains the values of the path parameters by field name.
 	path map[string]string
 	// decoded is the request message that the core validates if the gateway refuses the
 	// request. It contains the fields of the query or of the body that could be decoded. It
 	// is nil if the request has neither.
 	decoded protoreflect.Message
-	// spellings contains the names under which the client sent fields of the query, and
-	// those of the body if they are not the names in responses.
+	// spellings contains the names that the client used for the fields of the query, and for fields of the body whose
+	// names differ from the names in responses.
 	spellings spellings
 	// successStatus is the status of a response without an error.
 	successStatus int
@@ -211,8 +211,8 @@ const statusMetadata = "x-http-code"
 // request.
 var errHead = errors.New("the response to HEAD has no body")
 
-// setSuccess sets the status of a response without an error. The core can replace the
-// status of the route by another 2xx status.
+// setSuccess sets the status of a response without an error. The core can replace the status of the route by another
+// 2xx status. For a HEAD request of a download, setSuccess sends the headers and returns errHead.
 func setSuccess(ctx context.Context, w http.ResponseWriter, message proto.Message) error {
 	c := callFrom(ctx)
 	md, _ := runtime.ServerMetadataFromContext(ctx)
@@ -250,8 +250,8 @@ func (g *gateway) handleStreamError(ctx context.Context, err error) *status.Stat
 	return status.Convert(err)
 }
 
-// forwardedHeaders lists the request headers that the gateway forwards to the core, with
-// their keys in the gRPC metadata. The gateway also sets x-client-ip and x-request-id.
+// forwardedHeaders lists the request headers that the gateway forwards to the core, with their keys in the gRPC
+// metadata. The gateway also sets x-client-ip, x-request-id and, for routes with NegotiatesEncoding, x-accept-encoding.
 var forwardedHeaders = []struct{ header, key string }{
 	{"Authorization", "authorization"},
 	{"X-Mode", "x-mode"},
@@ -292,8 +292,8 @@ const (
 		"Retry-After, Total-Capped, X-Accel-Buffering, X-Request-Id"
 )
 
-// allowAnyOrigin lets scripts of the origin of the request read the response, whatever the
-// origin is. If the origin is one of AllowedOrigins, CORS.SetHeaders has done it.
+// allowAnyOrigin lets scripts of every origin read the response. If the origin of the request is one of
+// AllowedOrigins, CORS.SetHeaders has already set the headers.
 func (c *call) allowAnyOrigin() {
 	if h := c.Header(); c.request.Header.Get("Origin") != "" && h.Get("Access-Control-Allow-Origin") == "" {
 		h.Set("Access-Control-Allow-Origin", "*")

@@ -23,7 +23,8 @@ import (
 // The JSON dialect is the set of rules that give every message its JSON form. The rules
 // depend only on the descriptor of the message:
 //
-//   - A response contains every field under its json_name, even if the value is zero.
+//   - A response contains every field under its json_name, even if the value is zero. Only a
+//     field with the option omit_if_absent is left out if it is absent.
 //   - 64-bit integers are numbers.
 //   - Enum values are names in lower case, from contract.EnumNames. The unspecified value
 //     and values that this version does not know are null.
@@ -35,10 +36,9 @@ import (
 // Requests have the same form (decode.go). They may also write the name of a field in the
 // other spelling, in snake_case or in camelCase.
 //
-// planFor fails for types that the dialect does not support: scalars other than
-// scalarKinds, maps whose keys are not strings, and types of google.protobuf other than
-// Timestamp, Struct and FieldMask. New calls planFor for all routes, so in a running
-// gateway every message of a route has a supported type.
+// planFor fails for types that the dialect does not support: scalars other than scalarKinds, maps whose keys are not
+// strings, and types of google.protobuf other than Timestamp, Struct and FieldMask. New calls planFor for all routes,
+// so in a running gateway every message of a route has a supported type.
 
 type form uint8
 
@@ -77,8 +77,8 @@ type fieldPlan struct {
 	nullable bool
 	// omitted is true if an absent value is left out of a response.
 	omitted bool
-	// anyType is true if the text field has the option any_type: the JSON text of a value
-	// that is no string is its value.
+	// anyType is true if the text field has the option any_type. The field then accepts every JSON value. If the value
+	// is not a string, the field contains the JSON text of the value.
 	anyType bool
 	// oneof is the oneof that contains the field. It is nil for all other fields.
 	// protobuf also creates a oneof for each optional field; these do not count.
@@ -196,7 +196,7 @@ func (f *fieldPlan) fill(fd protoreflect.FieldDescriptor, built map[protoreflect
 	return err
 }
 
-// scalarKinds are the kinds of the other fields that the dialect supports.
+// scalarKinds are the kinds of scalar fields that the dialect supports in addition to enums.
 var scalarKinds = []protoreflect.Kind{
 	protoreflect.StringKind, protoreflect.BoolKind, protoreflect.Int32Kind, protoreflect.Int64Kind, protoreflect.DoubleKind,
 }
@@ -277,9 +277,8 @@ func newEncoder(w io.Writer, marshal func(any) ([]byte, error)) runtime.Encoder 
 	})
 }
 
-// requestBody is the body of a request, which the middleware readBody has read. It also
-// gives the decoder access to the call, which has the accepted keys and collects faults
-// and ignored keys.
+// requestBody is the body of a request, which the middleware readBody has read. It also gives the decoder access to
+// the call, which has the accepted keys and collects faults and ignored keys.
 type requestBody struct {
 	call *call
 	data []byte
@@ -325,7 +324,7 @@ func (m marshaler) NewDecoder(r io.Reader) runtime.Decoder {
 	})
 }
 
-// decode decodes the body into the message and sets update_mask to the keys of the body.
+// decode decodes the body into m. If m has an update_mask, decode sets the mask to the paths of the fields in the body.
 func (c *call) decode(data []byte, m protoreflect.Message) {
 	var mask, ignored *[]string
 	if c.route.mask != nil {

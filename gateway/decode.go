@@ -23,7 +23,7 @@ const (
 
 // decoder decodes one body into one message and collects all faults of the body. It stops
 // early only if the text is not valid JSON, is nested too deeply, or has maxViolations
-// faults. Methods with a result ok return false if the decoder has stopped.
+// faults. A method returns false, or false as its result ok, if the decoder has stopped.
 type decoder struct {
 	jsonscan.Scanner
 	depth  int
@@ -31,7 +31,7 @@ type decoder struct {
 	faults *violations
 	// earlier is the number of faults that the request had before its body was decoded.
 	earlier int
-	// spellings collects the keys that are not written as the names of their fields.
+	// spellings collects the keys that differ from the JSON names of their fields.
 	spellings spellings
 	// mask collects the paths of the fields that the body sets, for the update_mask of
 	// the request. It is nil if the request has no update_mask.
@@ -44,8 +44,8 @@ type decoder struct {
 
 // itemList describes the list of a bulk request. Each item has its own result, so the
 // request is not refused because of faults of an item. list is the field that contains
-// the items. faults is the field into which the decoder writes the faults of the items
-// for the core, and spellings the map of the keys that are not the names of their fields.
+// the items. faults is the field into which the decoder writes the faults of the items for the core. spellings is the
+// map field into which it writes the keys that differ from the JSON names of their fields.
 type itemList struct {
 	list, faults *fieldPlan
 	spellings    protoreflect.FieldDescriptor
@@ -113,8 +113,8 @@ func (d *decoder) spell(field *fieldPlan, key string) {
 	d.spellings[field.fd.FullName()] = key
 }
 
-// repeated returns the message of the fault that a key of the current object is for the
-// same field as an earlier key, first.
+// repeated returns the message for a key of the current object that stands for the same field as an earlier key. The
+// earlier key is the parameter first.
 func (d *decoder) repeated(key, first string) string {
 	if key == first {
 		return givenTwice
@@ -126,8 +126,8 @@ func (d *decoder) sibling(key string) string {
 	return strings.TrimSuffix(d.currentPath(), d.path[len(d.path)-1].key) + key
 }
 
-// object decodes an object into m. prefix is the path of m in the update mask, followed
-// by a dot if it is not empty.
+// object decodes an object into m. prefix is the path of m in the update mask, with a dot at the end if the path is not
+// empty.
 func (d *decoder) object(names map[string]*fieldPlan, m protoreflect.Message, prefix string) bool {
 	var keys keySet
 	return d.members(func(key string) bool {

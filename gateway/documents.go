@@ -95,9 +95,9 @@ func (g *gateway) handleDocuments() error {
 
 // handleDocument adds the route of a document, which it compresses for clients that accept
 // gzip. policy is the Content-Security-Policy of a page, or "". Caches may store the response
-// for five minutes, and the time is the same for all documents, so that a page that shows
-// another document changes at about the same time as the document. Other hosts do not learn
-// the address of a page, because it can contain a token.
+// for five minutes. The time is the same for all documents, so that the reference page and the
+// OpenAPI document that it shows change at about the same time. Referrer-Policy keeps browsers
+// from sending the address of a page to other hosts, because the address can contain a token.
 func (g *gateway) handleDocument(path string, content []byte, contentType, policy string) error {
 	r := contract.Route{Verb: http.MethodGet, Template: path, Facts: contract.Facts{Status: http.StatusOK}}
 	g.routes[r.Verb+" "+path] = &route{Route: r}

@@ -30,8 +30,8 @@ import (
 
 const errorDomain = "tributary"
 
-// refusal contains the values of an error response. If message is empty, the response has
-// the standard message of the reason.
+// refusal contains the values of an error response. If message is empty, or if the reason is INTERNAL_ERROR, the
+// response has the standard message of the reason.
 type refusal struct {
 	reason  affiliate.Reason
 	message string
@@ -39,7 +39,7 @@ type refusal struct {
 	violations []affiliate.Violation
 	// retryAfter is the value of the header Retry-After in seconds, or empty.
 	retryAfter string
-	// fields stand beside the error. They are written in the order of their names.
+	// fields are additional fields of the response body. They are written in the order of their names.
 	fields map[string]any
 	// results contains the results of the items of a bulk request. It is nil for other
 	// requests.
@@ -241,9 +241,9 @@ func copyHeaders(c *call, md metadata.MD) {
 	}
 }
 
-// clientViolation converts a violation that the core returned. In the result, field names
-// have the spelling of the client. fields are the field of the violation and the fields
-// that its message mentions.
+// clientViolation converts a violation that the core returned. In the result, field names have the spelling of the
+// client. The result fields contains the field of the violation and the fields that the message of the violation
+// mentions.
 func (c *call) clientViolation(v *affiliatev1.AdmitViolation) (violation affiliate.Violation, fields []string) {
 	violation = affiliate.Violation{Field: v.GetField(), Message: v.GetMessage()}.WithFieldNames(func(path string) string {
 		fields = append(fields, c.fieldName(path))

@@ -15,8 +15,8 @@
 //  8. or encode the error (runtime.WithErrorHandler, WithStreamErrorHandler and
 //     WithRoutingErrorHandler, errors.go)
 //
-// Downloads are streams of google.api.HttpBody. Package contract reads routes, statuses and
-// body limits from the protos.
+// Downloads are streams of google.api.HttpBody. Package contract reads the routes from the
+// protos, and has the statuses and body limits.
 //
 // Guarantees: every request that reaches a handler of net/http gets a response that
 // package contract describes, except that the gateway closes the connection if a download
@@ -217,9 +217,9 @@ const healthService = "/affiliate.v1.HealthService/"
 
 var conversionReports = []string{affiliatev1.ConversionService_ReportConversion_FullMethodName, affiliatev1.ConversionService_ReportConversions_FullMethodName}
 
-// metrics measures requests. It has no label for the route, because the core measures each
-// method. The exception is the report of conversions: it fails at the gateway if no core is
-// reached.
+// metrics measures requests. It has no label for the route, because the core measures each method. Only
+// failed reports of conversions have a counter of their own here, because the core does not measure a
+// report that does not reach it.
 type metrics struct {
 	seconds           *prometheus.HistogramVec
 	failedConversions prometheus.Counter
@@ -242,8 +242,8 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 	return m
 }
 
-// observe records a request. It does not count an error response to a client that has
-// closed its connection, because closing the connection has caused the error.
+// observe measures a request. It ignores health checks, streams of events and requests without a response. It also
+// ignores a 5xx response after the client has closed the connection, because the closing has caused the error.
 func (m *metrics) observe(c *call, took time.Duration) {
 	switch {
 	case c.status == 0, c.status >= http.StatusInternalServerError && c.request.Context().Err() != nil:

@@ -30,7 +30,7 @@ func (d *decoder) malformed(message string) bool {
 	return false
 }
 
-// inBrackets calls item for each item of the object or array whose opening bracket is at Pos.
+// inBrackets calls the given function for each item of the object or array whose opening bracket is at Pos.
 func (d *decoder) inBrackets(closing byte, item func() bool) bool {
 	d.Pos++
 	if d.depth++; d.depth > jsonscan.MaxDepth {
@@ -54,8 +54,7 @@ func (d *decoder) inBrackets(closing byte, item func() bool) bool {
 	return true
 }
 
-// members calls value for each key of an object. value must decode or skip the value of the
-// key.
+// members calls the given function for each key of an object. The function must decode or skip the value of the key.
 func (d *decoder) members(value func(key string) bool) bool {
 	return d.inBrackets('}', func() bool {
 		key, fault, ok := d.member()
@@ -66,7 +65,7 @@ func (d *decoder) members(value func(key string) bool) bool {
 	})
 }
 
-// elements calls element for each element of an array.
+// elements calls the given function for each element of an array.
 func (d *decoder) elements(element func() bool) bool {
 	return d.inBrackets(']', func() bool {
 		d.path[len(d.path)-1].index++
@@ -150,8 +149,8 @@ func (v *violations) addLast(field, message string) {
 }
 
 // explain reports whether a violation about the given fields can be a consequence of a
-// value that was not decoded: one of the fields has a fault, or contains a field that has
-// one. An unknown key has no value that a rule could miss.
+// value that was not decoded. This is the case if one of the fields has a fault or contains a field with a fault. The
+// faults of unknown keys are ignored, because no rule reads the value of an unknown key.
 func (v *violations) explain(fields []string) bool {
 	return slices.ContainsFunc(v.list, func(fault affiliate.Violation) bool {
 		return fault.Message != unknownField && fault.Affects(fields)
@@ -161,16 +160,16 @@ func (v *violations) explain(fields []string) bool {
 // full reports whether no more faults can be added. In that case the decoder can stop.
 func (v *violations) full() bool { return !v.singleItem && len(v.list) >= maxViolations }
 
-// spellings contains the names under which the client sent a field, if they are not the
-// names that responses use. If the elements of a list spell a field in several ways, it
-// contains one of them.
+// spellings contains the names that the client used for fields. It has all names in a query, and the names in a body
+// that differ from the names in responses. If the elements of a list spell a field in several ways, spellings
+// contains one of these names.
 type spellings map[protoreflect.FullName]string
 
 type keySet struct {
 	fields [2]uint64
 	// others contains unknown keys and fields after the 128th.
 	others map[string]bool
-	// spelled contains the keys that are not written as the names of their fields.
+	// spelled contains the keys that differ from the JSON names of their fields.
 	spelled map[*fieldPlan]string
 }
 
@@ -190,7 +189,7 @@ func (s *keySet) testAndAdd(key string, field *fieldPlan) bool {
 	return repeated
 }
 
-// spell stores the key of a field that is not the name of the field.
+// spell stores the key that the client used for a field, if the key differs from the JSON name of the field.
 func (s *keySet) spell(field *fieldPlan, key string) {
 	if s.spelled == nil {
 		s.spelled = make(map[*fieldPlan]string)

@@ -149,9 +149,8 @@ func (g *gateway) readQuery(next runtime.HandlerFunc) runtime.HandlerFunc {
 	}
 }
 
-// readBody reads the body. If the route has a body, NewDecoder decodes it later. All
-// other routes accept only an empty body or an empty object. A raw body can have any
-// content type.
+// readBody reads the body. If the route has a body, the decoder of marshaler.NewDecoder decodes it later. All other
+// routes accept only an empty body or an empty object. A raw body can have any content type.
 func (g *gateway) readBody(next runtime.HandlerFunc) runtime.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request, params map[string]string) {
 		c := callFrom(r.Context())

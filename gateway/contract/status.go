@@ -34,19 +34,19 @@ type Facts struct {
 	SometimesReplaces, SometimesQueued bool
 	// EventStream means that the RPC streams server-sent events until the client leaves.
 	EventStream bool
-	// AcceptsKey and RequiresKey are about the Idempotency-Key.
+	// AcceptsKey means that a request may have an Idempotency-Key. RequiresKey means that it must have one.
 	AcceptsKey, RequiresKey bool
 	// IgnoresUnknownKeys means that the RPC ignores unknown keys of a body and lists them in
 	// the header Ignored-Fields. Its clients are servers of merchants, which may send fields of
 	// newer versions of the API. Other RPCs respond with 400.
 	IgnoresUnknownKeys bool
 	// AnyOrigin means that scripts of every web origin may call the RPC and read its responses,
-	// because it accepts participant tokens, and the page of a partner in a merchant's app calls
-	// it. This gives a script no access of its own: the API has no cookies, and the script must
-	// have a token.
+	// because the RPC accepts participant tokens and is called by a merchant's app that embeds
+	// pages for partners. AnyOrigin alone gives a script no access: the API has no cookies, and
+	// the script must have a token.
 	AnyOrigin bool
 	// NegotiatesEncoding means that the RPC selects the encoding of the response by the header
-	// Accept-Encoding, which is then required.
+	// Accept-Encoding, and refuses a request without this header.
 	NegotiatesEncoding bool
 	// BodyLimit is the maximum size of a request body in bytes. The gateway refuses a larger
 	// body with 413.
@@ -57,7 +57,7 @@ type Facts struct {
 	DownloadType string
 }
 
-// exceptions contains the facts of the RPCs that are not those of most RPCs.
+// exceptions contains the facts of the RPCs that differ from the defaults. factsOf adds the defaults.
 var exceptions = map[string]Facts{
 	affiliatev1.AccountService_RegisterMerchant_FullMethodName:    {Status: http.StatusCreated},
 	affiliatev1.AccountService_RegisterPartner_FullMethodName:     {Status: http.StatusCreated},
@@ -157,8 +157,8 @@ func factsOf(fullMethod string) Facts {
 	return facts
 }
 
-// csvRows are the lists of the messages that are also available as CSV. The request has a field
-// format, whose value csv selects CSV.
+// csvRows contains the response messages that are also available as CSV. The value is the name of the list whose
+// elements become the rows. The request has the field "format", whose value "csv" selects CSV.
 var csvRows = map[protoreflect.FullName]protoreflect.Name{
 	"affiliate.v1.AnalyticsTimeseries": "points",
 	"affiliate.v1.AnalyticsBreakdown":  "rows",
