@@ -113,8 +113,8 @@ type RefusedProxies struct{ logged atomic.Bool }
 
 // Log logs a warning at the first request that has the header X-Forwarded-Proto and does
 // not come from a trusted proxy. The caller refuses the request, because Secure has
-// returned false. The line has the network to add, not the complete address, because a
-// client can send the header too.
+// returned false. The line contains only the network of the peer and not its complete address, because the peer may
+// be a client that has set the header itself.
 func (p *RefusedProxies) Log(log *slog.Logger, r *http.Request, trusted []netip.Prefix) {
 	peer := peerAddr(r)
 	if r.Header.Get("X-Forwarded-Proto") == "" || Contains(trusted, peer) || p.logged.Swap(true) {

@@ -105,8 +105,8 @@ var commonHeaders = http.Header{
 // CORS are the rules of an API for scripts of other web origins.
 type CORS struct {
 	Origins Origins
-	// RequestHeaders are the headers that the scripts may send, and ResponseHeaders those that
-	// they may read.
+	// RequestHeaders are the headers that the scripts may send. ResponseHeaders are the headers
+	// that the scripts may read.
 	RequestHeaders, ResponseHeaders string
 }
 

@@ -73,9 +73,9 @@ func Serve(server *http.Server, listener net.Listener, config *tls.Config) error
 	return err
 }
 
-// RecoverPanics recovers panics of next. It passes the panic value to report and responds
-// with 500 INTERNAL_ERROR. If next has already begun a response, RecoverPanics closes the
-// connection instead, so that no client treats a partial response as complete.
+// RecoverPanics recovers panics of the handler next. It passes the panic value to the function report and responds with
+// 500 INTERNAL_ERROR. If next has already begun a response, RecoverPanics closes the connection instead, so that no
+// client treats a partial response as complete. It does not recover http.ErrAbortHandler.
 func RecoverPanics(next http.Handler, report func(r *http.Request, panicValue any, stack []byte)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		watcher := &startWatcher{ResponseWriter: w}

@@ -21,8 +21,8 @@ import (
 // ContentType is the media type of CSV files.
 const ContentType = "text/csv; charset=utf-8"
 
-// chunkSize is in bytes. A chunk is sent when it has reached this size. It ends with a
-// complete row, so it can be longer than chunkSize.
+// chunkSize is the size in bytes at which a chunk is sent. A chunk ends with a complete row, so it can be longer than
+// chunkSize.
 const chunkSize = 32 << 10
 
 // Writer collects rows in chunks and sends the chunks. Its methods are not safe for
@@ -109,7 +109,7 @@ func (w *Writer) Int(n int64) {
 	w.buf = strconv.AppendInt(w.buf, n, 10)
 }
 
-// Float adds a number with as many digits as are needed to distinguish it from others.
+// Float adds a number with the fewest digits from which the same number can be read.
 func (w *Writer) Float(n float64) {
 	w.cell()
 	w.buf = strconv.AppendFloat(w.buf, n, 'f', -1, 64)

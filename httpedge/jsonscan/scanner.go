@@ -17,13 +17,13 @@ import (
 // text is not valid JSON at Pos, and the scanner must not be used again. For an invalid
 // escape sequence, Pos is the position of the backslash.
 //
-// Strings and numbers without escapes are substrings of Data. They need no additional
-// memory, but as long as they are used, Data stays in memory.
+// Numbers, and strings of ASCII characters without escapes, are substrings of Data. They need
+// no additional memory, but as long as they are used, Data stays in memory.
 type Scanner struct {
 	Data string
 	Pos  int
-	// AnyKey makes Object and Skip accept keys that cannot be stored. Otherwise they stop at
-	// such a key, and KeyFault is the reason.
+	// AnyKey makes Object and Skip accept keys that cannot be stored. If AnyKey is false, they
+	// stop at such a key, and KeyFault is the reason.
 	AnyKey   bool
 	KeyFault string
 	// TooDeep is true after Object or Skip has stopped because of more than MaxDepth levels.
@@ -34,8 +34,8 @@ type Scanner struct {
 // MaxDepth bounds the nesting of objects and arrays, and with it the recursion.
 const MaxDepth = 32
 
-// Object reads an object whose opening brace is at Pos. After each key it calls value, which
-// must read the value.
+// Object reads an object whose opening brace is at Pos. After each key it calls the given function, which must read
+// the value of the key.
 func (s *Scanner) Object(value func(key string) bool) bool {
 	return s.list('}', func() bool {
 		if s.SkipSpace() != '"' {
@@ -50,8 +50,7 @@ func (s *Scanner) Object(value func(key string) bool) bool {
 	})
 }
 
-// list reads an object or array whose opening bracket is at Pos. It calls item to read each
-// item.
+// list reads an object or array whose opening bracket is at Pos. It calls the given function to read each item.
 func (s *Scanner) list(closing byte, item func() bool) bool {
 	if s.depth++; s.depth > MaxDepth {
 		s.TooDeep = true
