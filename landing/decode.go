@@ -23,10 +23,10 @@ import (
 
 var errMalformed = errors.New("the body is not a JSON object in UTF-8 in which each key occurs once")
 
-// decode sets the fields of message from a JSON object. It ignores unknown keys. A value of
-// a wrong type counts as absent. A string with NUL or with half of a surrogate pair cannot
-// be stored and counts as absent. A field with the option any_type then gets the JSON text
-// of the value. The only error is errMalformed.
+// decode sets the fields of message from a JSON object. It ignores unknown keys. A value of a wrong type counts as
+// absent, and so does a string that cannot be stored, because it has NUL or half of a surrogate pair. A field with the
+// option any_type is an exception: instead of being absent, it gets the JSON text of such a value. The only error is
+// errMalformed.
 func decode(body []byte, message protoreflect.Message) error {
 	d := decoder{Scanner: jsonscan.Scanner{Data: string(body), AnyKey: true}, message: message, seen: map[string]bool{}}
 	if !utf8.Valid(body) || d.SkipSpace() != '{' || !d.Object(d.field) {
@@ -38,8 +38,8 @@ func decode(body []byte, message protoreflect.Message) error {
 	return nil
 }
 
-// decoder reads a body. Its methods return false if the text at Pos is not valid, or is
-// nested too deeply.
+// decoder reads a body. Its methods return false if the text at Pos is not valid, is nested
+// too deeply, or repeats a key of the body.
 type decoder struct {
 	jsonscan.Scanner
 	message protoreflect.Message
@@ -81,8 +81,8 @@ func (d *decoder) field(key string) bool {
 	return true
 }
 
-// setNumber sets a field to a number. The value of the number decides, and not its form:
-// 1500, 1500.0 and 1.5e3 are the same. A number that the field cannot have counts as absent.
+// setNumber sets a field to a number. The form of the number does not matter: 1500, 1500.0 and
+// 1.5e3 are the same value. A number that the field cannot contain counts as absent.
 func setNumber(message protoreflect.Message, field protoreflect.FieldDescriptor, literal string) {
 	number, err := strconv.ParseFloat(literal, 64)
 	if err != nil {

@@ -125,7 +125,7 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// servePost counts a POST request before anything else, so that every attempt counts.
+// servePost counts a POST request for the rate limit before it reads the body, so that invalid requests count too.
 func (h *handler) servePost(w http.ResponseWriter, r *http.Request) {
 	result := h.Limits.Allow(r.Context(), h.zone, httpedge.LimitSubject(httpedge.ClientAddr(r, h.TrustedProxies)))
 	result.SetHeaders(w.Header(), zoneName)
@@ -155,7 +155,7 @@ func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	case err != nil:
 		w.Header().Set("Connection", "close")
 		return nil, &affiliate.Error{Reason: reasonInvalidRequest, Message: "The body could not be read to its end."}
-	// A page must declare JSON (it sends Origin). A browser sends a preflight request before it
+	// A request from a page (it has Origin) must declare JSON. A browser sends a preflight request before it
 	// sends JSON to another origin, but not before it sends a body without a Content-Type.
 	case len(body) > 0 && !httpedge.IsPlainJSON(r.Header), r.Header.Get("Origin") != "" && r.Header.Get("Content-Type") == "":
 		return nil, affiliate.Refuse(affiliate.ReasonUnsupportedMediaType)

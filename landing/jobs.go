@@ -48,8 +48,8 @@ func (s *Service) Jobs(mailer *Mailer) (*river.Client[pgx.Tx], error) {
 	if mails.RetryDelay == nil {
 		mails.RetryDelay = retryDelay
 	}
-	// The worker is necessary even without the queue: the leader of the processes rescues
-	// the jobs of crashed processes, and discards those of a kind that it does not know.
+	// The worker is necessary even without the queue: the leader of the processes rescues the
+	// jobs of crashed processes, and it discards jobs of a kind for which it has no worker.
 	river.AddWorker(workers, mails)
 	config := &river.Config{
 		Queues:               queues,
@@ -62,8 +62,8 @@ func (s *Service) Jobs(mailer *Mailer) (*river.Client[pgx.Tx], error) {
 	return s.config.Store.WorkerClient(config)
 }
 
-// StopJobs stops a client that Jobs has returned. It cancels the jobs that do not end within
-// patience, such as a mail to a server that does not respond. They run again later.
+// StopJobs stops a client that Jobs has returned. It waits for running jobs for the duration patience, and then cancels
+// jobs that still run, such as a mail to a server that does not respond. Cancelled jobs run again later.
 func (s *Service) StopJobs(ctx context.Context, jobs *river.Client[pgx.Tx], patience time.Duration) {
 	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 	defer cancel()
@@ -153,7 +153,7 @@ const (
 	maxRetryDelay = time.Hour
 )
 
-// retryDelay is the time until the next attempt for a message of the given age. Attempts
+// retryDelay returns the time until the next attempt for a message of the given age. Attempts
 // never end: a message is mailed at most an hour after the mail server works again.
 func retryDelay(age time.Duration) time.Duration {
 	return min(max(age/2, minRetryDelay), maxRetryDelay)
@@ -174,8 +174,8 @@ func (w *mailWorker) NextRetry(job *river.Job[store.MailContact]) time.Time {
 	return now.Add(w.RetryDelay(now.Sub(job.CreatedAt)))
 }
 
-// Work makes one attempt to mail a message. After a failure it snoozes the job, which does
-// not count as an attempt of River. Only panics and crashes of the process count.
+// Work makes one attempt to mail a message. After a failure it snoozes the job. River does not
+// count a snoozed run as an attempt. It counts only panics and crashes of the process.
 func (w *mailWorker) Work(ctx context.Context, job *river.Job[store.MailContact]) error {
 	err := w.attempt(ctx, job.Args)
 	if err == nil {
@@ -223,7 +223,7 @@ func (w *mailWorker) attempt(ctx context.Context, args store.MailContact) error 
 	return nil
 }
 
-// document returns the mail about a message. Package mail keeps the texts of the sender
+// document returns the mail about a message. Package mail keeps the texts of the visitor
 // from becoming markup, links or headers.
 func document(m store.ContactMessage) mail.Document {
 	return mail.Document{

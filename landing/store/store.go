@@ -144,8 +144,8 @@ const (
 type Purged struct{ Waitlist, Contacts int64 }
 
 // Purge deletes the waitlist entries and contact messages that are at least 12 months old.
-// Each transaction deletes at most batch rows. If a statement fails, Purged has the rows
-// that were deleted before.
+// Each transaction deletes at most the given number of rows. If a statement fails, the result purged has
+// the numbers of rows that were deleted before.
 func (s *Store) Purge(ctx context.Context, now time.Time, batch int) (purged Purged, err error) {
 	for _, table := range []struct {
 		name, sql string
@@ -210,7 +210,7 @@ const unmailed = `
 	group by m.id order by m.id`
 
 // EnqueueLostMails enqueues a mail job for each message that was not mailed and has no
-// unfinished job, and returns the number of jobs. It reads batch messages at a time.
+// unfinished job. It returns the number of new jobs. Each transaction reads at most the given number of messages.
 func (s *Store) EnqueueLostMails(ctx context.Context, batch int) (enqueued int, err error) {
 	for after := uuid.Nil; ; {
 		read, lost := 0, 0
