@@ -203,8 +203,8 @@ func (d Document) html() (string, error) {
 // urlEscapes replaces characters that are allowed in url.URL.RawQuery, but not in a URL.
 var urlEscapes = strings.NewReplacer(" ", "%20", "<", "%3C", ">", "%3E", `"`, "%22")
 
-// line returns s as one line: invisible characters are removed, and each run of line
-// breaks, tabs and spaces becomes one space.
+// line returns s as one line without the characters that visible removes or replaces. Each run of line breaks, tabs
+// and spaces becomes one space.
 func line(s string) string {
 	return strings.Join(strings.Fields(visible(s)), " ")
 }
@@ -224,10 +224,9 @@ func lines(s string) string {
 	return strings.TrimRight(strings.Join(kept, "\n"), "\n")
 }
 
-// visible replaces control characters by spaces and removes characters that change the
-// direction of the text around them. A name with such a character could make the rest of
-// a sentence read backwards. Letters of right-to-left scripts have their direction
-// without these characters. Invalid UTF-8 becomes U+FFFD.
+// visible replaces control characters by spaces. It removes byte order marks, and characters that change the direction
+// of the text around them, because a name with such a character could make the rest of a sentence read backwards.
+// Letters of right-to-left scripts have their direction without these characters. Invalid UTF-8 becomes U+FFFD.
 func visible(s string) string {
 	return strings.Map(func(r rune) rune {
 		switch {

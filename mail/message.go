@@ -17,8 +17,8 @@ import (
 
 // Message is a mail to one recipient.
 type Message struct {
-	// ID is stable: every attempt has the same one. The Message-ID is <ID@domain of From>.
-	// Resend also gets it as idempotency key. Characters other than ASCII letters, digits,
+	// ID is the same in every attempt to send the message. The Message-ID is <ID@domain of From>.
+	// Resend also gets the ID as idempotency key. Characters other than ASCII letters, digits,
 	// ".", "_" and "-" become "-".
 	ID string
 	To Address
@@ -26,7 +26,7 @@ type Message struct {
 	// ASCII, the mail has no Reply-To.
 	ReplyTo Address
 	Content Content
-	// UnsubscribeURL accepts the POST request of RFC 8058. If it is not an https URL, the
+	// UnsubscribeURL accepts the POST request of RFC 8058. If it is not an https URL, or is too long for a header, the
 	// mail has neither List-Unsubscribe nor List-Unsubscribe-Post.
 	UnsubscribeURL string
 	Date           time.Time // zero: the time of the attempt
@@ -102,8 +102,8 @@ func composeError(err error) *SendError {
 	return &SendError{Kind: Refused, Phase: PhaseCompose, text: err.Error()}
 }
 
-// headerText returns s as one line. Mail programs decode "=?" in a header as the start of
-// an encoded word; the space prevents this, so that the text stays as it is.
+// headerText returns s as one line. Mail programs decode "=?" in a header as the start of an encoded word. headerText
+// inserts a space, so that they show the text and do not decode it.
 func headerText(s string) string {
 	return strings.ReplaceAll(line(s), "=?", "= ?")
 }
@@ -118,8 +118,8 @@ func messageID(id string) string {
 	}, id)
 }
 
-// listUnsubscribe returns s as it is written into the header, or an empty string if s is
-// not an https URL.
+// listUnsubscribe returns s as it is written into the header. It returns an empty string if s is not an https URL, is
+// not ASCII after the encoding, or is longer than maxURLHeader.
 func listUnsubscribe(s string) string {
 	u, err := url.Parse(s)
 	if err != nil || u.Scheme != "https" || u.Host == "" {
@@ -132,8 +132,7 @@ func listUnsubscribe(s string) string {
 	return encoded
 }
 
-// Address is a mail address with an optional display name. Address is like
-// "maria@example.com".
+// Address is a mail address with an optional display name. The field Address is like "maria@example.com".
 type Address struct{ Name, Address string }
 
 // Limits of RFC 5321, in bytes, and the limit of a display name in a header, in

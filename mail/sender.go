@@ -159,7 +159,7 @@ const (
 	noTLS       encryption = "none"
 )
 
-// defaultPorts has every valid encryption.
+// defaultPorts has an entry for every valid encryption.
 var defaultPorts = map[encryption]string{startTLS: "587", implicitTLS: "465", noTLS: "25"}
 
 type server struct {
@@ -172,8 +172,8 @@ type server struct {
 
 // CheckURL returns an error if s is not a valid SMTP URL:
 // smtp://user:password@host:587?tls=starttls|implicit|none. The user, the port and tls are
-// optional. Without tls, STARTTLS is required. The default port is 587, 465 or 25, as tls
-// is starttls, implicit or none. Special characters of the user and the password are
+// optional. Without tls, STARTTLS is required. The default port is 587 for starttls, 465 for
+// implicit and 25 for none. Special characters of the user and the password are
 // percent-encoded. The error does not contain s, because s contains a password.
 func CheckURL(s string) error {
 	_, err := parseURL(s)

@@ -15,10 +15,10 @@ import (
 	"github.com/wneessen/go-mail/smtp"
 )
 
-// transaction is one connection with one mail. It uses the SMTP client of go-mail, and
-// not go-mail's Client: the error of the latter does not have the reply of the server, and
-// it takes the first number that looks like an enhanced status code, such as a part of an
-// IP address. It also leaves the connection open if EHLO or AUTH fails.
+// transaction is one connection with one mail. It uses the type smtp.Client of go-mail and not its type mail.Client,
+// for three reasons. An error of mail.Client does not have the reply of the server. Its enhanced status code is the
+// first number that looks like such a code, for example a part of an IP address. And mail.Client leaves the connection
+// open if EHLO or AUTH fails.
 type transaction struct {
 	sender *Sender
 	conn   net.Conn
@@ -260,8 +260,8 @@ func lastError(err error) error {
 
 var enhancedCode = regexp.MustCompile(`^([245]\.\d{1,3}\.\d{1,3})(?: |$)`)
 
-// splitEnhanced splits the enhanced status code from the text of a reply. The code counts
-// only at the beginning; later in the text, an IP address can look like one.
+// splitEnhanced splits the enhanced status code from the text of a reply. It looks for the code
+// only at the beginning, because later in the text an IP address can look like a code.
 func splitEnhanced(text string) (enhanced, rest string) {
 	if m := enhancedCode.FindStringSubmatch(text); m != nil {
 		return m[1], strings.TrimSpace(text[len(m[1]):])
@@ -285,8 +285,8 @@ func kindOf(phase Phase, code int, enhanced string) SendErrorKind {
 
 // refusesRecipient reports whether a permanent reply to RCPT TO is about the address of
 // the recipient. Servers may delay every refusal until RCPT TO, as Postfix does by
-// default. Therefore it excludes the codes about the sender address (RFC 3463), about
-// commands (RFC 5321) and about authentication (RFC 4954).
+// default. Therefore refusesRecipient returns false for the codes about the sender address
+// (RFC 3463), about commands (RFC 5321) and about authentication (RFC 4954).
 func refusesRecipient(code int, enhanced string) bool {
 	if enhanced != "" {
 		return strings.HasPrefix(enhanced, "5.1.") && enhanced != "5.1.7" && enhanced != "5.1.8"
@@ -323,7 +323,7 @@ func newRedactor(s server, to Address) redactor {
 	}
 }
 
-// Phase is the step of an attempt that failed.
+// Phase is a step of an attempt. The Phase of a SendError is the step that failed.
 type Phase string
 
 // The phases of an attempt, in order.

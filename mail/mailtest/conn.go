@@ -54,8 +54,8 @@ func (l *faultListener) Accept() (net.Conn, error) {
 	return &faultConn{Conn: conn, server: l.server, reader: bufio.NewReader(conn)}, nil
 }
 
-// faultConn reads the lines of the client. A command with a failure gets its reply here
-// and does not reach go-smtp. The goroutine of the connection makes all calls.
+// faultConn reads the lines of the client. If a test has set a failure for a command, faultConn sends the reply, and
+// the command does not reach go-smtp. Only the goroutine of the connection uses a faultConn.
 type faultConn struct {
 	net.Conn
 	server  *Server
@@ -63,7 +63,7 @@ type faultConn struct {
 	line    []byte // the rest of the last command
 	greeted bool   // the greeting was written
 	content bool   // between the reply 354 and the next reply
-	started bool   // STARTTLS was sent; the connection is no longer readable
+	started bool   // STARTTLS was sent; the following data is encrypted
 }
 
 func (c *faultConn) Read(p []byte) (int, error) {
@@ -84,8 +84,8 @@ func (c *faultConn) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// command replies to the command in line if it has a failure. Otherwise it keeps the line
-// for go-smtp.
+// command replies to the command in the given line if a test has set a failure for the command. Otherwise it keeps the
+// line for go-smtp.
 func (c *faultConn) command(line []byte) error {
 	var reply Reply
 	var ok bool

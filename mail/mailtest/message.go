@@ -84,9 +84,9 @@ func readPart(parts *multipart.Reader, mediaType string) (string, error) {
 var update = flag.Bool("update", false, "write the golden files")
 
 // Golden renders document and compares it with testdata/NAME.golden.html and
-// testdata/NAME.golden.txt of the package under test. The first line of the latter is the
+// testdata/NAME.golden.txt of the package under test. The first line of the text file is the
 // subject. With the flag -update, Golden writes the files. tools/mailpictures makes
-// pictures of them.
+// pictures of the HTML files.
 func Golden(t testing.TB, name string, document mail.Document) {
 	t.Helper()
 	content, err := document.Render()

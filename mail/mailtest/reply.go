@@ -11,20 +11,20 @@ import (
 	"github.com/tributary-hq/tributary/mail"
 )
 
-// PhaseQuit is the reply to QUIT, which is not part of a failed attempt.
+// PhaseQuit is the phase of QUIT. Package mail has no such phase, because no attempt fails at QUIT.
 const PhaseQuit mail.Phase = "quit"
 
-// Reply is what the server does in place of accepting a command. Text may begin with an
-// enhanced status code and may have several lines.
+// Reply replaces the reply with which the server accepts a command. Text may begin with an enhanced status code and may
+// have several lines.
 type Reply struct {
 	Code int
 	Text string
 }
 
 var (
-	// Cut closes the connection. In PhaseData, it does so after the reply 354, in the
-	// middle of the content. In PhaseAccept, it records the mail first: a server that
-	// accepted a mail and is killed before its reply reaches the client.
+	// Cut closes the connection. In PhaseData, the server closes it after the reply 354, in the
+	// middle of the content. In PhaseAccept, the server first records the mail, like a server
+	// that has accepted a mail and is killed before its reply reaches the client.
 	Cut = Reply{Code: -1}
 	// Stall sends nothing until the client closes the connection.
 	Stall = Reply{Code: -2}
@@ -33,14 +33,14 @@ var (
 // rule is a Reply for a phase.
 type rule struct {
 	reply     Reply
-	recipient string // only for this one; empty: for all
+	recipient string // the only recipient with this reply; empty: all recipients
 	once      bool
 }
 
-// Fail makes the server reply with reply in a phase until Recover is called. The phases
-// mail.PhaseGreeting, PhaseHello, PhaseTLS, PhaseAuth, PhaseSender, PhaseRcpt, PhaseData,
-// PhaseAccept and PhaseQuit are possible. A server with STARTTLS fails the EHLO after the
-// handshake, and cannot change its reply to DATA and QUIT.
+// Fail makes the server send the given reply in a phase until Recover is called. The phases mail.PhaseGreeting,
+// PhaseHello, PhaseTLS, PhaseAuth, PhaseSender, PhaseRcpt, PhaseData, PhaseAccept and PhaseQuit are possible. On a
+// server with STARTTLS, PhaseHello is the EHLO after the handshake, PhaseData accepts only Cut and Stall, and PhaseQuit
+// is not possible.
 func (s *Server) Fail(phase mail.Phase, reply Reply) {
 	s.t.Helper()
 	s.add(phase, rule{reply: reply})
@@ -52,7 +52,7 @@ func (s *Server) FailOnce(phase mail.Phase, reply Reply) {
 	s.add(phase, rule{reply: reply, once: true})
 }
 
-// RefuseRecipient makes the server reply with reply to RCPT TO for one address.
+// RefuseRecipient makes the server send the given reply to RCPT TO for one address.
 func (s *Server) RefuseRecipient(address string, reply Reply) {
 	s.t.Helper()
 	s.add(mail.PhaseRcpt, rule{reply: reply, recipient: address})
@@ -76,7 +76,7 @@ func (s *Server) add(phase mail.Phase, r rule) {
 	s.rules[phase] = append(s.rules[phase], r)
 }
 
-// take returns the first reply that was set for a phase.
+// take returns the first reply for a phase and a recipient for which match returns true. It removes a FailOnce rule.
 func (s *Server) take(phase mail.Phase, recipient string, match func(Reply) bool) (Reply, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -169,7 +169,7 @@ func (s *Server) WaitConnections(n int) {
 	s.wait(func() bool { return s.connected >= n })
 }
 
-// wait waits until condition is true. It calls condition with the lock.
+// wait waits until the given condition is true. It locks s.mu while it calls the function condition.
 func (s *Server) wait(condition func() bool) {
 	s.t.Helper()
 	limit := time.NewTimer(waitLimit)
@@ -189,7 +189,7 @@ func (s *Server) wait(condition func() bool) {
 	}
 }
 
-// change calls do with the lock and wakes the waiting tests.
+// change locks s.mu, calls the given function, and wakes the waiting tests.
 func (s *Server) change(do func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -201,8 +201,8 @@ func (s *Server) change(do func()) {
 // sameAddress compares mail addresses as most servers do.
 func sameAddress(a, b string) bool { return strings.EqualFold(a, b) }
 
-// newCertificate returns a certificate for host that signs itself, and the roots that a
-// client needs to accept it.
+// newCertificate returns a self-signed certificate for the given host, and the roots that a
+// client needs to accept the certificate.
 func newCertificate(t testing.TB, host string) (tls.Certificate, *x509.CertPool) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
