@@ -27,10 +27,10 @@ import (
 	"github.com/tributary-hq/tributary/storage/ratelimit"
 )
 
-// shutdownTimeout bounds the shutdown delay and the wait for the last requests. After
-// them, the collector writes their batches (bounded by streamTimeout and flushTimeout),
-// returns unused rate limit tokens and replays the journal (bounded by
-// finalDrainTimeout). All of it takes at most 20 seconds.
+// shutdownTimeout bounds the shutdown delay and the wait for the last requests. After the
+// wait, the collector writes the batches of these requests (bounded by streamTimeout and
+// flushTimeout), returns unused rate limit tokens and replays the journal (bounded by
+// finalDrainTimeout). The whole shutdown takes at most 20 seconds.
 const shutdownTimeout = 12 * time.Second
 
 // linkFile is the name of the file in the folder of the journal that contains the last known

@@ -107,7 +107,7 @@ func exitError(err error) error {
 	return err
 }
 
-// address returns the URL of the stand-in. It is empty if there is none.
+// address returns the URL of the stand-in. The URL is empty if the receiver is nil.
 func (p *stripeProcess) address() string {
 	if p == nil {
 		return ""

@@ -241,9 +241,9 @@ type Limits struct {
 	Conversions int64 `env:"TRIBUTARY_LIMIT_CONVERSIONS" envDefault:"120"`
 	Auth        int64 `env:"TRIBUTARY_LIMIT_AUTH" envDefault:"10"`
 	General     int64 `env:"TRIBUTARY_LIMIT_GENERAL" envDefault:"300"`
-	// MailProvider limits the messages of the mail provider, per address.
+	// MailProvider limits the requests to the mail provider's webhook, per client address.
 	MailProvider int64 `env:"TRIBUTARY_LIMIT_MAIL_PROVIDER" envDefault:"1200"`
-	// Unsubscribe limits the calls of unsubscribe links, per address.
+	// Unsubscribe limits the requests to unsubscribe links, per client address.
 	Unsubscribe int64 `env:"TRIBUTARY_LIMIT_UNSUBSCRIBE" envDefault:"60"`
 	// Resend is the number of verifications that an account can request in any hour.
 	Resend int64 `env:"TRIBUTARY_LIMIT_RESEND" envDefault:"3"`
@@ -370,13 +370,13 @@ type (
 	}
 )
 
-// Stream returns the address of the Redis of the click stream. roots comes from RedisRoots.
+// Stream returns the address of the Redis of the click stream. The parameter roots comes from RedisRoots.
 func (r *Redis) Stream(roots func() *x509.CertPool) clickstream.Endpoint {
 	return clickstream.Endpoint{URL: r.URL, Kind: r.StreamRedis, Roots: roots}
 }
 
 // Cache returns the address of the Redis of the rate limits, the edge directory and the
-// visitors. roots comes from RedisRoots.
+// visitors. The parameter roots comes from RedisRoots.
 func (r *Redis) Cache(roots func() *x509.CertPool) clickstream.Endpoint {
 	if r.CacheURL != "" {
 		return clickstream.Endpoint{URL: r.CacheURL, Kind: r.CacheRedis, Roots: roots}
@@ -388,7 +388,7 @@ func (r *Redis) Cache(roots func() *x509.CertPool) clickstream.Endpoint {
 // that each master has some shards.
 const clusterShards = 16
 
-// shards returns the number of streams for the setting TRIBUTARY_STREAM_SHARDS.
+// shards returns the number of streams for the given value of the setting TRIBUTARY_STREAM_SHARDS.
 func shards(set int, kind clickstream.Kind) int {
 	switch {
 	case set != 0:

@@ -51,8 +51,8 @@ const (
 	exportTimeout = 5 * time.Second
 	// flushTimeout limits the time for which Close sends the last spans.
 	flushTimeout = 2 * time.Second
-	// maxPipeline is the maximum number of commands in a pipeline of Redis that has a span.
-	// The library formats all commands of a pipeline, also if the span is not recorded.
+	// maxPipeline is the maximum number of commands in a Redis pipeline. Longer pipelines have no span, because the
+	// library formats all commands of a pipeline even if the span is not recorded.
 	maxPipeline = 100
 )
 
@@ -80,9 +80,9 @@ type Traces struct {
 	processor sdktrace.SpanProcessor
 }
 
-// Open returns the traces of a program. service is the name under which the receiver
-// shows the spans. Several programs in one process can share a registry; they then share
-// a counter. Open does not connect to the receiver. The caller must call Close.
+// Open returns the traces of a program. The receiver shows the spans under the given name of the service.
+// If several programs in one process share a registry, they also share the counter of
+// spans. Open does not connect to the receiver. The caller must call Close.
 func Open(cfg settings.Traces, service string, registry prometheus.Registerer, log *slog.Logger) (*Traces, error) {
 	spans := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "tributary_trace_spans_total",
