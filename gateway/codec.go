@@ -80,8 +80,8 @@ type fieldPlan struct {
 	// anyType is true if the text field has the option any_type. The field then accepts every JSON value. If the value
 	// is not a string, the field contains the JSON text of the value.
 	anyType bool
-	// oneof is the oneof that contains the field. It is nil for all other fields.
-	// protobuf also creates a oneof for each optional field; these do not count.
+	// oneof is the oneof that contains the field, or nil. The oneofs that protobuf creates for
+	// optional fields are ignored.
 	oneof   protoreflect.OneofDescriptor
 	message *messagePlan
 	enum    *enumPlan

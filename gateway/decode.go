@@ -58,14 +58,14 @@ type step struct {
 	index int
 }
 
-// decodeBody decodes a body into m, without an update mask. names contains the accepted
+// decodeBody decodes a body into m, without an update mask. The map names contains the accepted
 // keys. All other keys are faults. An empty body counts as an empty object.
 func decodeBody(body []byte, names map[string]*fieldPlan, m protoreflect.Message, faults *violations) {
 	d := decoder{faults: faults}
 	d.body(body, names, m)
 }
 
-// body decodes a body into m. names contains the accepted keys.
+// body decodes a body into m. The map names contains the accepted keys.
 func (d *decoder) body(body []byte, names map[string]*fieldPlan, m protoreflect.Message) {
 	d.Scanner = jsonscan.Scanner{Data: string(body)}
 	d.earlier = len(d.faults.list)

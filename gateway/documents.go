@@ -15,8 +15,8 @@ import (
 // accountPages are the pages to which the links in mails lead: they verify an address, set a
 // new password, accept an invitation, or disable the mails of a category.
 //
-// A GET request changes nothing. The token is in the fragment of the link, which browsers do
-// not send to the server. Only the token of an unsubscribe link is in the query, because mail
+// A GET request changes nothing. The token is in the fragment of the link. Browsers do not send
+// the fragment to the server. Only the token of an unsubscribe link is in the query, because mail
 // programs post to this link (RFC 8058). A script sends the token to the API when the user
 // submits the form of the page, so the pages do not work without JavaScript.
 //
@@ -29,7 +29,7 @@ var accountPages embed.FS
 //go:embed reference/index.html reference/reference.js reference/redoc-*.js
 var reference embed.FS
 
-// The Content-Security-Policies of the pages, which load nothing from other hosts. Redoc
+// The Content-Security-Policies of the pages. The pages load nothing from other hosts. Redoc
 // needs inline styles, and a web worker for its search.
 const (
 	accountPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; " +

@@ -67,7 +67,7 @@ func (g *gateway) refuse(c *call, r refusal) {
 	var fields []byte
 	switch {
 	case r.results != nil:
-		// An error of appendJSON leaves out the results.
+		// If appendJSON fails, the response has no results.
 		fields, _ = appendJSON(nil, r.results.ProtoReflect())
 	case len(r.fields) > 0:
 		// Marshal cannot fail, because the fields have only strings and numbers.

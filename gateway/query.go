@@ -14,7 +14,7 @@ import (
 	"github.com/tributary-hq/tributary/httpedge/jsonscan"
 )
 
-// parseQuery validates a query string. names contains the parameters of the route, with
+// parseQuery validates a query string. The map names contains the parameters of the route, with
 // one entry for each accepted spelling. parseQuery returns the values by JSON name, and
 // for each field the spelling that the client used. An empty value counts as absent.
 //

@@ -71,7 +71,7 @@ type Origins map[string]bool
 // defaultPorts are the schemes of origins with the ports that browsers leave out.
 var defaultPorts = map[string]string{"http": "80", "https": "443"}
 
-// browserForm reports whether a browser can send the scheme and the host of an origin: in
+// browserForm reports whether the scheme and the host of an origin have the form in which browsers send them: in
 // ASCII and lower case, without a wildcard, an empty port or the default port.
 func browserForm(u *url.URL) bool {
 	defaultPort, ok := defaultPorts[u.Scheme]
@@ -110,7 +110,7 @@ type CORS struct {
 	RequestHeaders, ResponseHeaders string
 }
 
-// corsMaxAge is how many seconds a browser caches the response to a preflight.
+// corsMaxAge is the number of seconds for which a browser caches the response to a preflight request.
 const corsMaxAge = "600"
 
 // SetHeaders sets the headers that all responses of an API have. It returns the origin of the
@@ -182,7 +182,7 @@ func encodePath(path string) string {
 	})
 }
 
-// PercentEncode percent-encodes the bytes of text that are not plain.
+// PercentEncode percent-encodes the bytes of text for which the function plain returns false.
 func PercentEncode(text string, plain func(c byte) bool) string {
 	var b strings.Builder
 	for i := range len(text) {

@@ -26,8 +26,8 @@ import (
 	"github.com/tributary-hq/tributary/affiliate"
 )
 
-// Limits of a public server, so that slow clients do not hold connections. Streams and
-// downloads extend their write deadline with http.ResponseController.
+// Limits of a public server, so that slow clients cannot occupy connections for a long time. Streams
+// and downloads extend their write deadline with http.ResponseController.
 const (
 	readHeaderTimeout = 5 * time.Second
 	readTimeout       = 15 * time.Second

@@ -32,7 +32,7 @@ type Facts struct {
 	// requests, because it has replaced or updated an existing object. SometimesQueued means
 	// that it responds with 202 to some requests, which it executes later.
 	SometimesReplaces, SometimesQueued bool
-	// EventStream means that the RPC streams server-sent events until the client leaves.
+	// EventStream means that the RPC streams server-sent events until the client disconnects.
 	EventStream bool
 	// AcceptsKey means that a request may have an Idempotency-Key. RequiresKey means that it must have one.
 	AcceptsKey, RequiresKey bool

@@ -34,8 +34,8 @@ type Writer struct {
 	row int
 }
 
-// NewWriter returns a Writer that passes chunks of about 32 KiB to send. The function
-// send can keep a chunk, because the Writer does not use it again.
+// NewWriter returns a Writer that passes chunks of about 32 KiB to the function send. The
+// function may keep a chunk, because the Writer does not use the chunk again.
 func NewWriter(send func(chunk []byte) error) *Writer {
 	return &Writer{send: send, buf: newChunk()}
 }

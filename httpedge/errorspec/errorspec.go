@@ -86,7 +86,7 @@ func Landing() []Spec { return landing }
 type ContextField struct {
 	Key         string // in the metadata
 	Name        string // in REST
-	Number      bool   // false: a string
+	Number      bool   // in REST; true: a number, false: a string
 	Description string
 }
 
