@@ -163,8 +163,8 @@ func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	return body, nil
 }
 
-// emptyRequest returns the request that grpc-gateway gets. It has no headers and no query,
-// because grpc-gateway would interpret some of them, such as Grpc-Timeout and TE.
+// emptyRequest returns the request that grpc-gateway gets. It has no query. It has no headers,
+// because grpc-gateway would interpret some headers, such as Grpc-Timeout and TE.
 func emptyRequest(r *http.Request, method string, body []byte) *http.Request {
 	empty := (&http.Request{}).WithContext(r.Context())
 	empty.Method = method
@@ -175,7 +175,7 @@ func emptyRequest(r *http.Request, method string, body []byte) *http.Request {
 }
 
 // The paths of the health checks. They are not in the proto, because they are the same as
-// those of the core's API.
+// the paths of the health checks in the core's API.
 const (
 	livePath  = "/api/v1/health"
 	readyPath = "/api/v1/health/ready"

@@ -34,7 +34,7 @@ const (
 )
 
 // Jobs returns a client that runs the jobs of the service: the mails to the operator, and
-// the daily jobs. If mailer is nil, the client does not run mail jobs. They stay in the queue.
+// the daily jobs. If mailer is nil, the client does not run mail jobs, which then stay in the queue.
 func (s *Service) Jobs(mailer *Mailer) (*river.Client[pgx.Tx], error) {
 	workers := river.NewWorkers()
 	river.AddWorker(workers, &dailyWorker[purge]{service: s, work: s.purge})

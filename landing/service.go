@@ -153,8 +153,8 @@ func checkSpam(website string, elapsedMs float64) error {
 }
 
 // parseEmail returns an e-mail address without white space around it. It allows up to 320
-// characters. SMTP allows fewer; package mail then sends the mail without Reply-To. A
-// domain with non-ASCII letters keeps its spelling.
+// characters. SMTP allows fewer. If an address is too long for SMTP, package mail sends the
+// mail without Reply-To. A domain with non-ASCII letters keeps its spelling.
 func parseEmail(text string) (string, error) {
 	email := strings.TrimSpace(text)
 	if utf8.RuneCountInString(email) > maxEmail {
@@ -209,8 +209,8 @@ type counter struct {
 	running chan struct{}                       // closed when the running query ends; nil if none runs
 }
 
-// get returns the counter. If it has expired, concurrent callers share one query. The
-// caller that starts the query waits for it, at most refreshTimeout if there is a last
+// get returns the counter. If the cached value has expired, concurrent callers share one query.
+// The caller that starts the query waits for it, at most refreshTimeout if there is a last
 // value. Without a last value, the other callers wait too.
 func (c *counter) get(ctx context.Context) (*landingv1.GetWaitlistCountResponse, error) {
 	c.mu.Lock()

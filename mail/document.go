@@ -239,8 +239,8 @@ func visible(s string) string {
 	}, strings.ToValidUTF8(s, string(utf8.RuneError)))
 }
 
-// shorten returns at most limit characters of s. The last one is an ellipsis if s is
-// longer.
+// shorten returns at most limit characters of s. If s is longer, the last character of the
+// result is an ellipsis.
 func shorten(s string, limit int) string {
 	if utf8.RuneCountInString(s) <= limit {
 		return s

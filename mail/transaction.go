@@ -205,8 +205,8 @@ func (k SendErrorKind) String() string {
 	}
 }
 
-// SendError is every error of Send. It contains neither the password nor the address of
-// the recipient.
+// SendError is the type of every error of Send. It contains neither the password nor
+// the address of the recipient.
 type SendError struct {
 	Kind     SendErrorKind
 	Phase    Phase

@@ -81,7 +81,7 @@ func (s *Store) Close() { s.pool.Close() }
 // Ping reports whether the database responds.
 func (s *Store) Ping(ctx context.Context) error { return s.pool.Ping(ctx) }
 
-// Time returns the time of the server.
+// Time returns the time of the database server.
 func (s *Store) Time(ctx context.Context) (at time.Time, err error) {
 	err = s.pool.QueryRow(ctx, `select clock_timestamp()`).Scan(&at)
 	return at, err
@@ -201,7 +201,7 @@ func (s *Store) enqueueMail(ctx context.Context, tx pgx.Tx, message uuid.UUID) e
 }
 
 // unmailed returns up to $2 messages that were not mailed, and whether each has a job that
-// is not finished. $1 is the last message of the page before.
+// is not finished. $1 is the id of the last message of the previous page.
 const unmailed = `
 	select m.id, bool_or(j.id is not null)
 	from (select id from landing.contact_messages where mailed_at is null and id > $1 order by id limit $2) m
@@ -256,7 +256,7 @@ func (s *Store) ContactMessage(ctx context.Context, id uuid.UUID) (m ContactMess
 }
 
 // ContactMessages returns at most limit messages, newest first. If beforeID is not the zero
-// UUID, it returns only messages that are older than the one with this id.
+// UUID, it returns only messages that are older than the message with this id.
 func (s *Store) ContactMessages(ctx context.Context, beforeID uuid.UUID, limit int) ([]ContactMessage, error) {
 	if beforeID == uuid.Nil {
 		beforeID = uuid.Max
@@ -271,8 +271,8 @@ func (s *Store) MarkMailed(ctx context.Context, id uuid.UUID, at time.Time) erro
 	return err
 }
 
-// Unmailed returns the number of messages that were not mailed, and the time of the oldest
-// one. The time is zero if there is none.
+// Unmailed returns the number of messages that were not mailed, and the time of the oldest of
+// these messages. The time is zero if all messages were mailed.
 func (s *Store) Unmailed(ctx context.Context) (n int64, oldest time.Time, err error) {
 	var first *time.Time
 	err = s.pool.QueryRow(ctx, `select count(*), min(created_at) from landing.contact_messages where mailed_at is null`).Scan(&n, &first)
