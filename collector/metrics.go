@@ -67,8 +67,7 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 }
 
 // watch registers the gauges of the queue, and the gauges and counters of the journal. The journal j is nil if no
-// journal is configured or if the journal could not be opened. The parameter broken is true only if it could not be
-// opened.
+// journal is configured, or if the journal could not be opened. In the second case, the parameter broken is true.
 func (m *metrics) watch(registry prometheus.Registerer, b *batcher, j *journal.Journal, broken bool, now func() time.Time) {
 	gauge := func(name, help string, value func() float64) {
 		registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "tributary_collector_" + name, Help: help}, value))

@@ -79,7 +79,7 @@ type visitor struct {
 // record appends a click to dst as a marshalled edge.v1.Click. If the visitor denied
 // consent, the click contains no data that could identify the visitor and nothing that is
 // derived from the address, not even the country. From the user agent and the screen size,
-// it then contains only the kind of device and the bot reason.
+// the click then contains only the kind of device and the bot reason.
 //
 // record does not use proto.Marshal, because the reflection of proto.Marshal would take
 // longer than everything else here. The fields have the same order as in proto.Marshal.
