@@ -18,8 +18,8 @@ import (
 // gRPC reflection and the streaming health check. The request of an Admit call names
 // another method, and the policy of that method applies.
 //
-// A method that accepts a MerchantToken but no ServiceToken is about the caller's account, or
-// determines who has access to the workspace.
+// A method that accepts a MerchantToken but no ServiceToken is about the caller's account, determines
+// who has access to the workspace, connects a payment processor, or exports or erases the workspace.
 var policies = completed(map[string]Policy{
 	affiliatev1.HealthService_CheckLiveness_FullMethodName:  {Accept: NoCredential},
 	affiliatev1.HealthService_CheckReadiness_FullMethodName: {Accept: NoCredential},
@@ -285,16 +285,16 @@ var policies = completed(map[string]Policy{
 	affiliatev1.WebhookService_RecoverDeliveries_FullMethodName:   {Accept: merchants, Action: manageKeys},
 })
 
-// completed sets the fields of the policies that most of them share: calls with a credential
-// count in the general zone and are refused with UNAUTHORIZED. It also sets Policy.Reads of
-// the methods whose REST route is a GET.
+// completed sets the default values of methods that require a credential: their zone is the
+// general zone, and their refusal is UNAUTHORIZED. It also sets Policy.Reads of the methods
+// whose REST route is a GET.
 func completed(policies map[string]Policy) map[string]Policy {
 	for name, policy := range policies {
 		if policy.Accept&NoCredential == 0 {
 			policy.Zone, policy.Refusal = cmp.Or(policy.Zone, ZoneGeneral), cmp.Or(policy.Refusal, affiliate.ReasonUnauthorized)
 		}
 		found, err := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName(strings.ReplaceAll(strings.TrimPrefix(name, "/"), "/", ".")))
-		if err == nil { // the policy is about a method of this service's protos
+		if err == nil { // only a method with a descriptor can have a REST route
 			rule, _ := proto.GetExtension(found.Options(), annotations.E_Http).(*annotations.HttpRule)
 			policy.Reads = rule.GetGet() != ""
 		}

@@ -16,7 +16,7 @@ type Zone string
 // The zones in which the core counts calls. There is also a tracking zone, in which
 // the collector counts requests.
 const (
-	// ZoneNone means that calls are not counted. It is for health checks.
+	// ZoneNone means that calls are not counted. It is for health checks and for events of payment processors.
 	ZoneNone        Zone = ""
 	ZoneGeneral     Zone = "general"
 	ZoneAuth        Zone = "auth"
@@ -25,16 +25,16 @@ const (
 	ZoneMailProvider Zone = "mail_provider"
 	// ZoneUnsubscribe counts the calls of unsubscribe links by the caller's address.
 	ZoneUnsubscribe Zone = "unsubscribe"
-	// ZoneResend is the zone of the calls that send a verification again. Its limit is per
-	// account and hour.
+	// ZoneResend is the zone of the calls that mail the verification of an address again.
+	// Its limit is per account and hour.
 	ZoneResend Zone = "resend"
 	// ZoneErasure, ZoneBuyerErasure and ZoneExport are the zones of the calls that erase or
 	// export personal data. Their limits are per account and hour.
 	ZoneErasure      Zone = "erasure"
 	ZoneBuyerErasure Zone = "buyer_erasure"
 	ZoneExport       Zone = "export"
-	// ZoneInviteAddress counts the mailed invitations by the invited address, and
-	// ZoneInvites by the workspace (Invitations).
+	// ZoneInviteAddress counts the mailed invitations by the invited address. ZoneInvites
+	// counts them by the workspace. The type Invitations uses both.
 	ZoneInviteAddress Zone = "invite_address"
 	ZoneInvites       Zone = "invites"
 )
@@ -92,18 +92,18 @@ type Policy struct {
 	// Action is the action that the role of a member or of a service token must permit. It
 	// is used for calls with a MerchantToken or a ServiceToken.
 	Action Action
-	// Zone is ZoneAuth for the paths below /api/v1/auth/, where calls count per address even if
-	// they have a valid credential.
+	// Zone is the rate limit zone of the method. In ZoneAuth, which is for the paths below
+	// /api/v1/auth/, calls count per address even if they have a valid credential.
 	Zone Zone
-	// AccountZone is a second zone, in which each call counts for its user. ZoneNone means
-	// that there is no such zone. WorkspaceZone is the same for the workspace of the caller.
+	// AccountZone is a second zone, in which each call counts for Principal.AccountableUser. ZoneNone means
+	// that there is no second zone. WorkspaceZone is a second zone in which each call counts for the workspace.
 	AccountZone, WorkspaceZone Zone
 	// Verified states whether the caller's e-mail address must be verified. It has an
 	// effect only if the deployment requires verified addresses.
 	Verified Verified
-	// Refusal is the error code for a missing or bad credential. It is UNAUTHORIZED
-	// unless the method is for secret keys, which have their own error codes. An expired
-	// access token always results in UNAUTHORIZED.
+	// Refusal is the error code for a missing or bad credential. It is UNAUTHORIZED, except
+	// that methods for secret keys have other error codes. An expired access token always
+	// results in UNAUTHORIZED.
 	Refusal affiliate.Reason
 	// Payouts means that the method moves payouts or reads payout accounts. A service token
 	// must have been created with the permission to do so, and a member must have a second
@@ -116,13 +116,13 @@ type Policy struct {
 	// IgnoresMode means that the method acts on one mode, whatever the X-Mode header says. An
 	// invalid header is accepted too.
 	IgnoresMode bool
-	// Reads means that the method changes nothing. Unless Payouts is set, a member without a
-	// second factor may call it if the workspace requires one. WithoutFactor permits such a
-	// member to call another method, because the member needs it to add a second factor or to
-	// read.
+	// Reads means that the method changes nothing. If the workspace requires a second factor,
+	// a member without one may call only methods with Reads and without Payouts, and methods
+	// with WithoutFactor. The latter are needed to add a second factor or to read
+	// notifications.
 	Reads, WithoutFactor bool
 	// AcceptsKey means that a repeated call with the same Idempotency-Key returns the first
-	// response. A call of another method must not have a key.
+	// response. A call of a method without AcceptsKey must not have this header.
 	AcceptsKey bool
 	// Lasting means that a call may last until the access token expires.
 	Lasting bool
@@ -171,9 +171,9 @@ func methodsOf(service *grpc.ServiceDesc) (methods []string) {
 	return methods
 }
 
-// authorise returns an error if the policy does not allow the call of this identity. It
-// checks the credential (errors with status 401) before the permission (errors with
-// status 403). requireVerified is the setting that makes Policy.Verified effective.
+// authorise returns an error if the policy does not allow a caller with this identity to call
+// the method. It checks the credential (errors with status 401) before the permission (errors
+// with status 403). requireVerified is the setting that makes Policy.Verified effective.
 func (p Policy) authorise(id identity, requireVerified bool) error {
 	if p.Accept&NoCredential != 0 {
 		return nil

@@ -26,7 +26,7 @@ const (
 	SecretKey
 	PublicKey
 	ServiceToken
-	// ParticipantToken is a token of 15 minutes for one participation.
+	// ParticipantToken is valid for 15 minutes and for one participation.
 	ParticipantToken
 )
 
@@ -37,8 +37,8 @@ type Principal struct {
 	// participant token: it is the partner.
 	User    affiliate.UserID
 	Session affiliate.SessionID
-	// ExpiresAt is when the access token expires. If a ticket was used instead, it is
-	// when the access token expires that has created the ticket, and Ticket is its digest.
+	// ExpiresAt is the time at which the access token expires. If the credential is a ticket, ExpiresAt is the
+	// time at which the access token that created the ticket expires, and Ticket is the digest of the ticket.
 	ExpiresAt time.Time
 	Ticket    []byte
 	// Workspace is zero for partners and for callers without a credential.

@@ -15,7 +15,7 @@ import (
 	"github.com/tributary-hq/tributary/server"
 )
 
-// noTaxForm is the status of all payouts, because the service does not store tax forms.
+// noTaxForm is the tax form status of all payouts, because the service does not store tax forms.
 const noTaxForm = "none"
 
 func previewLine(d payout.Due) *affiliatev1.PayoutPreviewLine {
@@ -38,7 +38,7 @@ func previewLine(d payout.Due) *affiliatev1.PayoutPreviewLine {
 }
 
 // sortPreview sorts the lines of a preview. The payouts that a batch would contain are
-// first, followed by those that it would leave out. Each part is sorted by partner name.
+// first. The payouts that it would leave out follow. Each part is sorted by partner name.
 func sortPreview(due []payout.Due) {
 	slices.SortFunc(due, func(a, b payout.Due) int {
 		if paidA, paidB := a.Exclusion() == "", b.Exclusion() == ""; paidA != paidB {
@@ -194,7 +194,7 @@ func (s *Service) Check(req proto.Message) affiliate.Violations {
 	return found
 }
 
-// selectionOf returns programmes and cutoff of a valid request at the time now.
+// selectionOf returns the selection of a valid request. The parameter now is the current time.
 func selectionOf(scope affiliate.Scope, req interface {
 	GetProgramIds() []string
 	GetCutoff() string
@@ -211,8 +211,8 @@ func selectionOf(scope affiliate.Scope, req interface {
 	return selection
 }
 
-// cutoffOf parses a cutoff, which is a date, whose last millisecond counts, or a time. If
-// it is empty or later than now, the result is now.
+// cutoffOf parses a cutoff, which is a date or a time. For a date, the result is the last millisecond
+// of the day in UTC. If the cutoff is empty or not before the time now, the result is now.
 func cutoffOf(text *string, now time.Time) (time.Time, affiliate.Violations) {
 	if text == nil || *text == "" {
 		return now, nil

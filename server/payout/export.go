@@ -32,10 +32,10 @@ type record struct {
 	account payout.Account
 }
 
-// formats has the columns of the formats that a request can name. PayPal and Wise
-// define the columns of their files, their order and the lengths of the values: the file
-// for payouts of PayPal (https://www.paypal.com/us/smarthelp/article/faq1769) and the
-// template for recipients with an e-mail address of Wise
+// formats has the columns of each export format. PayPal and Wise define the columns of
+// their files, the order of the columns and the lengths of the values. The sources are
+// PayPal's file for payouts (https://www.paypal.com/us/smarthelp/article/faq1769) and
+// Wise's template for recipients with an e-mail address
 // (https://wise.com/help/articles/2663302).
 var formats = map[payout.ExportFormat][]column{
 	payout.ExportGeneric: {
@@ -76,19 +76,19 @@ var formats = map[payout.ExportFormat][]column{
 }
 
 const (
-	idLength = 32 // of the result of compactID
+	idLength = 32 // the length of the result of compactID
 	// payPalIDLength is the maximum length of a customer id in PayPal's file.
 	payPalIDLength = 30
-	// wiseReferenceLength is the maximum length of a payment reference that Wise accepts in
-	// all currencies. It is the limit of USD. The last characters of an id are random.
+	// wiseReferenceLength is the maximum length of a payment reference that Wise accepts in all currencies.
+	// It is the limit of USD. The file contains the last characters of the id, because they are random.
 	wiseReferenceLength = 10
 )
 
 // compactID returns the 32 digits of a payout's id.
 func compactID(id affiliate.PayoutID) string { return strings.ReplaceAll(id.String(), "-", "") }
 
-// payPalAmount returns the amount of a payout in PayPal's file, without decimals if
-// PayPal does not accept them. payout.Export.Choose has checked that it is whole.
+// payPalAmount returns the amount of a payout in PayPal's file, without decimals if PayPal does
+// not accept them. In that case, payout.Export.Choose has checked that the amount is whole.
 func payPalAmount(p record) string {
 	if (payout.Export{Format: payout.ExportPayPal, Currency: &p.Currency}).WholeUnits() {
 		return decimal(p.AmountCents/100, 0)
@@ -96,7 +96,7 @@ func payPalAmount(p record) string {
 	return decimal(p.AmountCents, affiliate.CurrencyExponent(p.Currency))
 }
 
-// exportParts is the key of the header Export-Parts, the number of files of an export.
+// exportParts is the key of the header Export-Parts. Its value is the number of files of an export.
 const exportParts = "export-parts"
 
 // ExportPayoutBatch streams the payouts of one part of an export. Before that, it records
@@ -166,7 +166,7 @@ func exportOf(req *affiliatev1.ExportPayoutBatchRequest) payout.Export {
 	return export
 }
 
-// accountOf decrypts the account of a payout. Without one, it only returns the method.
+// accountOf decrypts the account of a payout. If the payout has no account, only the method is set.
 func (s *Service) accountOf(p payout.ExportedPayout) (payout.Account, error) {
 	account := payout.Account{Method: p.Method}
 	if p.Account == nil {

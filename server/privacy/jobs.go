@@ -44,8 +44,8 @@ func PeriodicJobs() []*river.PeriodicJob {
 	return []*river.PeriodicJob{server.OneAtATime(river.PeriodicInterval(resumeInterval), privacy.ResumeErasures{}, true)}
 }
 
-// Erase processes the pages of an erasure until it has finished, must wait, or has taken
-// workTime. wait is the time until the next call; 0 means that the erasure has finished.
+// Erase processes the pages of an erasure until the erasure has finished or must wait, or until workTime
+// has passed. The result wait is the time until the next call. It is 0 if the erasure has finished.
 func (s *Service) Erase(ctx context.Context, id privacy.ErasureID) (wait time.Duration, err error) {
 	erasure, logged, err := erasures.Erasure(ctx, s.DB, id)
 	if errors.Is(err, affiliate.Refuse(affiliate.ReasonNotFound)) {
@@ -73,7 +73,7 @@ func (s *Service) Erase(ctx context.Context, id privacy.ErasureID) (wait time.Du
 	return time.Second, nil
 }
 
-// process does the work outside the transaction of a page that the page requests.
+// process does the work that a page requests and that is not part of the transaction of the page.
 func (s *Service) process(ctx context.Context, erasure privacy.Erasure, page privacy.ErasurePage) (err error) {
 	for _, codes := range page.Delete {
 		if err := s.Directory.DeleteCodes(ctx, codes); err != nil {
@@ -125,7 +125,7 @@ const abandonedPerRun = 1000
 
 // EraseAbandoned erases accounts that merchants have made for partners, that nobody has claimed,
 // and that take part in no programme any more: the participations were erased or, in test mode,
-// deleted. The persons cannot erase them, because they cannot log in.
+// deleted. The partners cannot erase these accounts, because they cannot log in.
 func (s *Service) EraseAbandoned(ctx context.Context) error {
 	abandoned, err := erasures.AbandonedAccounts(ctx, s.DB, abandonedPerRun)
 	if err != nil {

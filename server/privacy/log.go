@@ -26,7 +26,7 @@ type Log interface {
 }
 
 // FileLog is an erasure log in a file: one JSON object per line. Several processes can append
-// to the same file of one machine.
+// to the same file on one machine.
 type FileLog struct {
 	mu   sync.Mutex
 	file *os.File
@@ -50,8 +50,8 @@ func (l *FileLog) Append(entry privacy.ErasureLogEntry) error {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	// A crash can leave a line without its end. Then the next line starts in the same line,
-	// so each entry starts with a line break of its own.
+	// A crash can leave an incomplete line without a line break. Each entry therefore also
+	// starts with a line break, so that it does not continue such a line.
 	if _, err := l.file.Write(append(append([]byte{'\n'}, line...), '\n')); err != nil {
 		return fmt.Errorf("erasure log: %w", err)
 	}
@@ -88,10 +88,10 @@ func ReadLog(r io.Reader) (entries []privacy.ErasureLogEntry, invalid int, err e
 	return entries, invalid, lines.Err()
 }
 
-// Replay erases the subject of an entry of the erasure log again, after a restore of a backup
-// that is older than the erasure. Nothing blocks a replay: the subject was erased before. It
-// returns the erasure whose job the caller must run, or false if the database has no such
-// subject or the subject is erased.
+// Replay erases the subject of an entry of the erasure log again, after a restore of a backup that
+// is older than the erasure. It does not repeat the checks that can refuse an erasure, such as for
+// open payouts, because the subject was erased before. It returns the id of the erasure whose job
+// the caller must run, or false if the database has no such subject or the subject is erased.
 func (s *Service) Replay(ctx context.Context, entry privacy.ErasureLogEntry) (id privacy.ErasureID, replayed bool, err error) {
 	subject, err := uuid.Parse(entry.Subject)
 	if err != nil {

@@ -7,16 +7,16 @@
 //	             │
 //	             └─▶ job EraseData: replaces the rest, page by page, twice
 //
-// The package guarantees that the response is sent only after the erasure is committed and
-// in the erasure log. It guarantees that the job finishes after a crash at any point: each
-// page is one transaction with its position. The job runs its steps again a minute later,
+// The package guarantees that the response is sent only after the erasure is committed and in
+// the erasure log. It guarantees that the job finishes after a crash at any point: each page is
+// one transaction, which also stores the position. The job runs its steps again a minute later,
 // because a request that was running during the erasure may have stored data of the subject.
 //
 // Amounts, commissions, payouts and the ledger stay under a pseudonym. The digests of erased
 // codes stay, so that other partners cannot use the codes.
 //
-// The package does not erase backups. After a restore of an older backup, Replay erases
-// again what the erasure log names.
+// The package does not erase backups. After a restore of an older backup, Replay erases the
+// subjects in the erasure log again.
 package privacy
 
 import (
@@ -56,8 +56,8 @@ type DeadLetters interface {
 
 // Analytics keeps the sums of the analytics. Package server/analytics implements it.
 type Analytics interface {
-	// AddAll adds all entries of the log of a workspace to the sums. After an erasure, neither
-	// the log nor the sums then contain the erased values.
+	// AddAll adds all entries of the log of a workspace to the sums. If it is called after an
+	// erasure, neither the log nor the sums contain the erased values.
 	AddAll(ctx context.Context, workspace affiliate.WorkspaceID) error
 }
 
@@ -65,7 +65,7 @@ type Analytics interface {
 type Config struct {
 	DB        *postgres.DB
 	Directory Directory
-	// DeadLetters contains clicks of the subjects that could not be stored.
+	// DeadLetters has the clicks that could not be stored. They can be clicks of the subjects.
 	DeadLetters DeadLetters
 	// Analytics removes the values of the subjects from the sums of the analytics.
 	Analytics Analytics
@@ -196,7 +196,7 @@ func (s *Service) EraseMerchantAccount(ctx context.Context, _ *affiliatev1.Erase
 	return &affiliatev1.EraseMerchantAccountResponse{ErasedAt: timestamppb.New(at)}, nil
 }
 
-// refuseOpenPayout returns ERASURE_BLOCKED_PAYOUT if a payout is open.
+// refuseOpenPayout returns err, or ERASURE_BLOCKED_PAYOUT if a payout is open.
 func refuseOpenPayout(open bool, err error) error {
 	if err == nil && open {
 		err = affiliate.Refuse(affiliate.ReasonErasureBlockedPayout)
@@ -204,7 +204,7 @@ func refuseOpenPayout(open bool, err error) error {
 	return err
 }
 
-// eraseParticipant erases a locked participant that no payout blocks.
+// eraseParticipant erases a locked participant. It does not check for open payouts.
 func (s *Service) eraseParticipant(ctx context.Context, tx *postgres.Tx, e privacy.Erasure, p participant.Participant, by affiliate.Actor) error {
 	texts, err := s.anonymise(ctx, tx, p, e.At, by)
 	if err != nil {
@@ -217,7 +217,7 @@ func (s *Service) eraseParticipant(ctx context.Context, tx *postgres.Tx, e priva
 }
 
 // anonymise replaces the personal data of a locked participant, publishes the event, and
-// writes the receipt. It returns the texts that the job searches for.
+// writes the receipt to the audit log. It returns the texts that the job searches for.
 func (s *Service) anonymise(ctx context.Context, tx *postgres.Tx, p participant.Participant, at time.Time, by affiliate.Actor) ([]string, error) {
 	receipt, err := erasures.Receipt(ctx, tx, p)
 	if err != nil {
@@ -242,8 +242,8 @@ func (s *Service) erasePartner(
 ) error {
 	texts := []string{account.Email, account.Name}
 	for _, p := range participations {
-		// The audit logs of workspaces name the service, because the partner's id and network
-		// would say more about the erased person than the workspace needs.
+		// The audit logs of workspaces name the service as the actor, because the partner's
+		// id and network would say more about the erased person than the workspace needs.
 		found, err := s.anonymise(ctx, tx, p, e.At, affiliate.System)
 		if err != nil {
 			return err
@@ -306,7 +306,7 @@ func (s *Service) digests(subject privacy.ErasableAccount) privacy.AddressDigest
 	}
 }
 
-// log appends an erasure to the erasure log and stores that it is there.
+// log appends an erasure to the erasure log and then marks the erasure as logged in the database.
 func (s *Service) log(ctx context.Context, e privacy.Erasure) error {
 	if err := s.Log.Append(privacy.ErasureLogEntry{At: e.At, Kind: string(e.Subject), Workspace: e.Workspace, Subject: e.SubjectID.String()}); err != nil {
 		return err

@@ -16,15 +16,15 @@
 //
 // The package guarantees:
 //
-//   - The identity of the buyer is stored only as a keyed hash. Because the job does not know
-//     the value, the request resolves what only the value can find.
-//   - One worker at a time works on an operation. The worker renews its lease in every
-//     transaction. If the process ends, another worker continues after the last transaction.
-//     If the erasure fails, the next erasure of the same buyer continues with its lists.
+//   - The identity of the buyer is stored only as a keyed hash. The job does not know the
+//     value. Sales that only the value can find are therefore found by the request.
+//   - One worker at a time works on an operation. The worker renews its lease in every transaction.
+//     If the process ends, another worker continues after the last transaction. If the erasure
+//     fails, the next erasure of the same buyer takes over its lists of sales and customers.
 //   - Amounts, commissions and the ledger do not change. Reports, refunds and events of the
 //     payment processor about an erased sale still find it, by digests.
 //   - An erasure that is applied again after a restore of the database needs only the digest
-//     of the erasure log (Service.Replay).
+//     in the erasure log (Service.Replay).
 //
 // The package does not erase data that arrives after the end of the operation. A buyer who
 // buys again, or whose subscription goes on, is a new customer.

@@ -30,8 +30,8 @@ type EventOpener interface {
 
 // Analytics keeps the sums of the analytics. Package server/analytics implements it.
 type Analytics interface {
-	// AddAll adds all entries of the log of a workspace to the sums. After an erasure, neither
-	// the log nor the sums then contain the erased values.
+	// AddAll adds all entries of the log of a workspace to the sums. If it is called after an
+	// erasure, neither the log nor the sums contain the erased values.
 	AddAll(ctx context.Context, workspace affiliate.WorkspaceID) error
 }
 
@@ -42,7 +42,7 @@ type Config struct {
 	ErasureLog Log
 	Analytics  Analytics
 	// BuyerKeys are the keys of the hashes that conversions store. ErasureKeys are the keys of
-	// the digests that stay.
+	// the digests that stay after an erasure.
 	BuyerKeys   privacy.BuyerKeys
 	ErasureKeys privacy.ErasureKeys
 	// Disabled makes all methods return FEATURE_DISABLED. The job of an erasure that is already
@@ -94,8 +94,8 @@ func (s *Service) Check(req proto.Message) affiliate.Violations {
 	return found
 }
 
-// identityIn returns the value that names the buyer. one is false if there is not exactly one
-// value.
+// identityIn returns the value that names the buyer. The result one is false unless exactly
+// one value is set.
 func identityIn(b *affiliatev1.BuyerIdentity) (kind privacy.BuyerIdentityKind, value string, one bool) {
 	for _, field := range []struct {
 		kind  privacy.BuyerIdentityKind
@@ -132,8 +132,8 @@ func (s *Service) EraseBuyer(ctx context.Context, req *affiliatev1.EraseBuyerReq
 	var operation privacy.BuyerErasureID
 	var replayed bool
 	err := s.DB.InTx(ctx, func(tx *postgres.Tx) error {
-		// The lock makes requests of a workspace run one after another, so a key and an
-		// identity are registered once.
+		// The lock makes requests of a workspace run one after another, so each key and
+		// each buyer is registered once.
 		if err := postgres.LockWorkspace(ctx, tx, workspace); err != nil {
 			return err
 		}
@@ -221,7 +221,7 @@ func (s *Service) register(ctx context.Context, tx *postgres.Tx, e privacy.Buyer
 	})
 }
 
-// resolve finds what only the value of the identity can find. The job does not know the value.
+// resolve adds the sales that only the value of the identity can find. The job does not know the value.
 func (s *Service) resolve(ctx context.Context, tx *postgres.Tx, e privacy.BuyerErasure, value string) error {
 	switch e.Identity.Kind {
 	case privacy.BuyerTransactionID:
@@ -271,10 +271,10 @@ func (s *Service) GetBuyerErasure(ctx context.Context, req *affiliatev1.GetBuyer
 	}, nil
 }
 
-// Replay registers an erasure again after a restore of the database. The erasure log contains
-// only the digest of the identity, so the job computes the digests of the ids of all
-// conversions of the workspace, if conversions do not store the digest. An erasure that is
-// being processed is not registered twice, but searches again. The erasure covers the
+// Replay registers an erasure again after a restore of the database. The erasure log contains only
+// the digest of the identity, so for a digest that conversions do not store, the job computes the
+// digests of the ids of all conversions of the workspace. If the erasure is already being
+// processed, it is not registered again, but starts again with this search. The erasure covers the
 // conversions up to the time of the request. Errors: NOT_FOUND if the workspace does not exist.
 func (s *Service) Replay(ctx context.Context, workspace affiliate.WorkspaceID, identity privacy.BuyerIdentity, requestedAt time.Time) error {
 	return s.DB.InTx(ctx, func(tx *postgres.Tx) error {
@@ -294,8 +294,8 @@ func (s *Service) Replay(ctx context.Context, workspace affiliate.WorkspaceID, i
 		}
 		e := s.newErasure(workspace, identity, privacy.EraseSearch, s.now())
 		e.RequestedAt = requestedAt
-		// If the erasure fails, the next one finds it by the fingerprint of its key. No request
-		// has a key with a colon.
+		// If this erasure fails, the next erasure of the buyer finds it by the fingerprint that
+		// is stored with the key. No request has a key with a colon.
 		return s.register(ctx, tx, e, "replay:"+e.ID.String(), affiliate.System)
 	})
 }

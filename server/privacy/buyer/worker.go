@@ -33,8 +33,8 @@ const (
 	nextRun = time.Second
 )
 
-// errJoined rolls a part back, because a request has joined while it was done. The erasure
-// continues from where the request has set it.
+// errJoined rolls back a part of the work, because a request has joined the erasure in the
+// meantime. The erasure continues with the progress that the request has stored.
 var errJoined = errors.New("a request has joined the erasure")
 
 // retryDelays are the times after each failure until the next attempt.
@@ -48,7 +48,7 @@ func (s *Service) AddWorkers(workers *river.Workers) {
 }
 
 // Work works on an erasure for a limited time. If the erasure has not ended, wait is the time
-// until the next call. After a failure, the call returns no error but a wait, because the
+// until the next call. If a step fails, Work returns the wait and no error, because the
 // erasure counts its failures itself.
 func (s *Service) Work(ctx context.Context, job privacy.EraseBuyer) (wait time.Duration, err error) {
 	worker, now := uuid.New(), s.now()
@@ -132,8 +132,8 @@ func (s *Service) advance(ctx context.Context, e privacy.BuyerErasure, worker uu
 	return next, done, wait, nil
 }
 
-// afterStep returns the beginning of the step that follows a step. last is true if no step
-// follows.
+// afterStep returns the progress at the beginning of the step after the given one. The
+// result last is true if no step follows.
 func afterStep(step privacy.BuyerErasureStep) (next privacy.BuyerErasureProgress, last bool) {
 	for i, s := range privacy.BuyerErasureSteps {
 		if s == step && i+1 < len(privacy.BuyerErasureSteps) {
@@ -163,9 +163,9 @@ func (s *Service) finishIn(ctx context.Context, tx *postgres.Tx, e privacy.Buyer
 	return tx.Publish(ctx, e.Event(status, now))
 }
 
-// fail handles an error of a step. The error does not count as a failure if the process stops.
-// It counts if the time of the job is over, because the next attempt would take as long. The
-// last failure ends the erasure.
+// fail handles an error of a step. The error does not count as a failure if the process stops
+// or another worker has the lease. It counts if the job has timed out, because the next attempt
+// would take as long. The failure with the number MaxBuyerErasureFailures ends the erasure.
 func (s *Service) fail(ctx context.Context, e privacy.BuyerErasure, worker uuid.UUID, cause error) (wait time.Duration, err error) {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return 0, errors.Join(cause, s.release(ctx, e, worker, false))
@@ -184,7 +184,7 @@ func (s *Service) fail(ctx context.Context, e privacy.BuyerErasure, worker uuid.
 	return retryDelays[e.Failures], s.release(ctx, e, worker, true)
 }
 
-// release ends the lease, also if the context has ended.
+// release ends the lease, even if ctx has ended. If failed is true, it also counts a failure.
 func (s *Service) release(ctx context.Context, e privacy.BuyerErasure, worker uuid.UUID, failed bool) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
 	defer cancel()
@@ -195,8 +195,8 @@ func (s *Service) release(ctx context.Context, e privacy.BuyerErasure, worker uu
 const maxValue = 320
 
 // isAbout reports whether an event of a payment processor is about the buyer: it contains the
-// identity, a customer in the list, or an id of an erased sale in the list. It compares the
-// digests of all texts in the event. ids are the ids of sales and charges in the event.
+// identity, or a customer or the id of an erased sale in the lists of the erasure. It compares the
+// digests of all texts in the event. The result ids has the ids of sales and charges in the event.
 func (s *Service) isAbout(ctx context.Context, tx *postgres.Tx, e privacy.BuyerErasure, event privacy.WaitingEvent) (about bool, ids []string, err error) {
 	body, err := s.Events.OpenEvent(event.ConnectionID, event.Body)
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 
 const (
 	// jobTimeout is the longest time of one job. jobTime is the time after which a job leaves
-	// the rest of the bundle to the next one.
+	// the rest of the bundle to the next job.
 	jobTimeout = 5 * time.Minute
 	jobTime    = 4 * time.Minute
 )
@@ -30,9 +30,9 @@ func (s *Service) AddWorkers(workers *river.Workers) {
 	}})
 }
 
-// Continue makes the bundle of a large workspace from the stored progress on. If it is not
-// complete after the given time, another job is inserted. If another process makes the bundle,
-// wait is the time until the next call.
+// Continue continues the bundle of a large workspace at the stored progress. If the bundle is
+// not complete after the time limit, Continue inserts another job. If another process makes
+// the bundle, wait is the time until the next call.
 func (s *Service) Continue(ctx context.Context, job privacy.BuildExport, limit time.Duration) (wait time.Duration, err error) {
 	now := s.now()
 	var e *privacy.Export
@@ -86,9 +86,9 @@ func (s *Service) continueLater(ctx context.Context, e privacy.Export) error {
 	})
 }
 
-// complete stores that a bundle is complete, and publishes the event and the notification. It
-// mails the link to the members who wait for it. It has no effect if the export was deleted in
-// the meantime.
+// complete stores that a bundle is complete, and publishes the event and the notification. If
+// members wait for the bundle, it mails a link to each of them. It has no effect if the export
+// was deleted in the meantime.
 func (s *Service) complete(ctx context.Context, e privacy.Export) error {
 	now := s.now()
 	e = e.Complete(now)
@@ -114,7 +114,7 @@ func (s *Service) complete(ctx context.Context, e privacy.Export) error {
 	})
 }
 
-// sendLinks mails a link of its own to each member who has requested a bundle and may still
+// sendLinks mails a separate link to each member who has requested the bundle and may still
 // export data.
 func (s *Service) sendLinks(ctx context.Context, tx *postgres.Tx, e privacy.Export) error {
 	recipients, err := exports.Recipients(ctx, tx, e)

@@ -20,7 +20,7 @@ import (
 // can be written in different processes, and each can be decompressed on its own.
 
 const (
-	// saveSize is the size of the text at which it is stored. Usually it becomes one piece.
+	// saveSize is the size at which the text in memory is stored, usually as one piece.
 	saveSize = 512 << 10
 	// pieceSize is the largest size of a piece before compression. With encryption, and
 	// without any effect of the compression, a piece is smaller than 1 MiB.

@@ -15,7 +15,7 @@
 // The package guarantees:
 //
 //   - A bundle contains data of its subject only. It contains no secrets, and a pseudonym in
-//     place of each buyer. A partner does not get what is internal to a merchant.
+//     place of each buyer. The bundle of a partner contains no internal data of a merchant.
 //   - At most one bundle of a subject is made at a time, by one process: the process holds a
 //     lease, which it extends with each piece. If the process crashes, the next request or the
 //     next attempt of the job continues from the last piece.
@@ -74,7 +74,7 @@ const (
 	// waitInterval is the time between two reads of an export that another request makes.
 	waitInterval = 50 * time.Millisecond
 	// resumeLife is the age up to which a request continues an export that was interrupted.
-	// An older one begins again, so that its records are not too old.
+	// An older export begins again, so that its records are not too old.
 	resumeLife = 15 * time.Minute
 	// maxDirect is the number of bundles that a process makes within requests at the same
 	// time. Each uses a database connection.
@@ -238,9 +238,9 @@ func wait(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// next decides what a request does next, and does what must be done in one transaction with
-// the decision: it issues a token, takes the lease of the export, or adds the caller to the
-// recipients of the mail.
+// next returns the next step of a request. In the transaction in which it makes this
+// decision, it issues a token, creates an export or takes its lease, or adds the caller to
+// the recipients of the mail.
 func (s *Service) next(ctx context.Context, subjectOf target) (next step, export privacy.Export, response *affiliatev1.Export, err error) {
 	caller, now := server.PrincipalFrom(ctx), s.now()
 	err = s.DB.InTx(ctx, func(tx *postgres.Tx) error {
@@ -329,7 +329,7 @@ func (s *Service) buildDirectly(ctx context.Context, e privacy.Export) (handedOv
 	case err == nil:
 		return false, s.complete(storeCtx, e)
 	case errors.Is(err, errLost):
-		return false, nil // the next step finds out why
+		return false, nil // request calls next again
 	case errors.Is(err, errTooLarge) && e.Kind == privacy.ExportMerchant:
 		return s.handOver(storeCtx, e)
 	case errors.Is(err, errTooLarge):
@@ -340,7 +340,7 @@ func (s *Service) buildDirectly(ctx context.Context, e privacy.Export) (handedOv
 }
 
 // handOver leaves the rest of a bundle to a job. handedOver is false if the export was
-// deleted.
+// deleted or another process has its lease.
 func (s *Service) handOver(ctx context.Context, e privacy.Export) (handedOver bool, err error) {
 	now := s.now()
 	err = s.DB.InTx(ctx, func(tx *postgres.Tx) error {
