@@ -17,7 +17,7 @@ type outcome struct {
 	status     processor.EventStatus
 	reason     processor.Ignored
 	conversion *affiliate.ConversionID
-	charge     string // of an event that waits for its sale
+	charge     string // the charge of an event that waits for its sale
 }
 
 func ignored(reason processor.Ignored) outcome {
@@ -40,8 +40,8 @@ const maxSaleAge = processor.MaxResyncAge + 24*time.Hour
 // it gives the same result for every order of events.
 func (s *Service) apply(ctx context.Context, event processor.StoredProcessorEvent, c processor.LockedProcessorConnection) (outcome, error) {
 	if event.Charge != "" {
-		// The charge is stored. Every later change of it is another event, so nothing has to be
-		// read.
+		// The charge is stored. Each later change of the charge is another event, so nothing
+		// has to be read.
 		return s.reverseSale(ctx, event, event.Charge)
 	}
 	request, key, err := s.readRequest(event, c)
@@ -95,8 +95,8 @@ func (s *Service) readRequest(
 }
 
 // applySales records the sales in the order in which they happened. The last one is the sale
-// of the event. Then applySales applies the refunds and disputes that arrived before their
-// sale.
+// of the event. After each sale, applySales applies the refunds and disputes that arrived
+// before the sale. It stops at a sale that must wait.
 func (s *Service) applySales(
 	ctx context.Context, event processor.StoredProcessorEvent, sales []processor.Sale, addCharges addCharges,
 ) (result outcome, err error) {
@@ -119,7 +119,8 @@ func (s *Service) applySales(
 	return result, nil
 }
 
-// applySale records a sale. A sale that is already recorded only gets the processor's ids.
+// applySale records a sale, or adds the processor's ids to a sale that is already recorded. It binds the customer if
+// the sale makes no conversion (Sale.Binds) or was reported by the merchant's server.
 func (s *Service) applySale(
 	ctx context.Context, event processor.StoredProcessorEvent, sale processor.Sale, addCharges func(*processor.Sale) error,
 ) (outcome, error) {
@@ -146,8 +147,8 @@ func (s *Service) applySale(
 		}
 	}
 	if (sale.Binds || recorded.Reported) && !recorded.Erased {
-		// The merchant's report may name the customer by another id than the processor, whose
-		// later sales must find the binding.
+		// The merchant's report may have another id of the customer than the sales of the
+		// processor. Later sales of the processor must find the binding.
 		if err := s.Sales.BindCustomer(ctx, event.Scope(), sale); err != nil {
 			return outcome{}, err
 		}
@@ -177,7 +178,7 @@ func (s *Service) applyIDs(
 	return applied(found.Conversion), s.Sales.Reverse(ctx, event.Scope(), *found.Conversion)
 }
 
-// applyCharge stores what was refunded and disputed of a charge, and applies it to the
+// applyCharge stores the refunds and disputes of a charge, and applies them to the
 // conversion. Two transactions are needed: a sale that is being recorded now either sees the
 // stored charge, or is seen by the search for the conversion.
 func (s *Service) applyCharge(ctx context.Context, event processor.StoredProcessorEvent, charge processor.Charge, number int64) (outcome, error) {
@@ -191,7 +192,7 @@ func (s *Service) applyCharge(ctx context.Context, event processor.StoredProcess
 }
 
 // reverseSale applies a stored charge to its conversion. If the conversion is not recorded
-// yet, the event waits for it.
+// yet, the event waits for it, for at most conversion.ParkedRefundLifetime.
 func (s *Service) reverseSale(ctx context.Context, event processor.StoredProcessorEvent, charge string) (outcome, error) {
 	var conversionID *affiliate.ConversionID
 	err := s.DB.InTx(ctx, func(tx *postgres.Tx) (err error) {

@@ -83,8 +83,8 @@ func (s *Service) ConnectProcessor(ctx context.Context, req *affiliatev1.Connect
 	return s.statusOf(ctx, stored)
 }
 
-// deleteUnused deletes an endpoint that could not be stored. It stays if it is stored in spite
-// of the error, because the response to COMMIT was lost.
+// deleteUnused deletes an endpoint that could not be stored. The endpoint stays if it is
+// stored: the error can mean that the response to COMMIT was lost.
 func (s *Service) deleteUnused(ctx context.Context, scope affiliate.Scope, name conversion.ProcessorName, key, endpoint string) error {
 	stored, err := processors.Connection(ctx, s.DB, scope, name)
 	if err != nil || stored != nil && stored.Endpoint == endpoint {

@@ -16,19 +16,19 @@
 //
 //   - An event is stored before the processor gets a response with status 200. Its job runs
 //     until the event is applied, ignored, or has failed for three days. A failed event
-//     causes a notification and keeps its content. A resync, or the processor's own
-//     repetition of the event, begins the work again.
-//   - An event is only the sign that an object has changed. The job applies the current
-//     state of the object, and a state that began to be read earlier never replaces a later
-//     one. The result does not depend on the order and the number of events. There are two
-//     exceptions. Rules of a programme that depend on the sales of other customers (tiers,
-//     fraud rules about speed) use the order in which sales are recorded. And a checkout
-//     counts from its creation, because no event says when it was completed: the
-//     number of a payment can differ if a customer pays a checkout after another, later one.
+//     keeps its content. The first one of a day causes a notification. A resync, or the
+//     processor's own repetition of the event, begins the work again.
+//   - An event is only the sign that an object has changed. The job applies the current state of the
+//     object, and a state that began to be read earlier never replaces a later one. The result does
+//     not depend on the order and the number of events. There are two exceptions. Rules of a
+//     programme that depend on the sales of other customers (tiers, fraud rules about speed) use the
+//     order in which sales are recorded. And the time of a checkout is the time of its creation,
+//     because no event contains the time of its completion. The payments of a customer can therefore
+//     be numbered in another order if the customer pays a checkout after one that was created later.
 //   - A sale that the merchant's server has reported under one of the processor's ids is
 //     not recorded again.
 //   - Keys and signing secrets are stored encrypted and never returned. Logs and errors
-//     contain no text of the processor.
+//     contain no text from the processor.
 //
-// The package does not know a particular processor. Processor is the interface of one.
+// The package contains no code for a particular processor. Each processor implements the interface Processor.
 package processor

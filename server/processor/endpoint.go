@@ -26,7 +26,7 @@ func (s *Service) tidyEndpoints(ctx context.Context, job processor.TidyProcessor
 }
 
 // TidyEndpoints deletes all endpoints of a connection at the processor except the current one.
-// Endpoints that may belong to a running attempt to connect stay; their number is left.
+// Endpoints that may belong to a running attempt to connect stay. The result left is their number.
 func (s *Service) TidyEndpoints(ctx context.Context, job processor.TidyProcessorEndpoints) (left int, err error) {
 	createdBefore := s.now().Add(-processor.EndpointGrace)
 	connection, connected, err := s.connectionOf(ctx, job.Workspace, job.Connection)
@@ -45,9 +45,9 @@ func (s *Service) removeEndpoint(ctx context.Context, job *river.Job[processor.R
 	return s.RemoveEndpoint(ctx, job.Args, job.Attempt >= job.MaxAttempts)
 }
 
-// RemoveEndpoint deletes the endpoint of a disconnected connection at the processor, and
-// then the connection with its key. If the key is no longer accepted, or this is the last
-// attempt, the endpoint stays: the processor disables it after some days without success.
+// RemoveEndpoint deletes the endpoint of a disconnected connection at the processor, and then the connection
+// with its key. If the deletion fails in the last attempt, or because the key is no longer accepted or lacks
+// a permission, the endpoint stays. The processor disables it after some days without success.
 func (s *Service) RemoveEndpoint(ctx context.Context, job processor.RemoveProcessorEndpoint, last bool) error {
 	connection, err := processors.ConnectionOrDeleted(ctx, s.DB, job.Workspace, job.Connection)
 	if errors.Is(err, affiliate.Refuse(affiliate.ReasonNotFound)) {
@@ -74,7 +74,7 @@ func (s *Service) RemoveEndpoint(ctx context.Context, job processor.RemoveProces
 	if err != nil {
 		s.Log.LogAttrs(ctx, slog.LevelWarn, "the endpoint of a disconnected account stays at the payment processor", slog.Any("error", err))
 	}
-	connection.Endpoint = job.Endpoint // a later connection stays
+	connection.Endpoint = job.Endpoint // so that a later connection is not dropped
 	return processors.DropConnection(ctx, s.DB, connection.Connection)
 }
 
@@ -100,9 +100,9 @@ func (s *Service) CheckEndpoints(ctx context.Context, _ processor.CheckProcessor
 }
 
 // CheckEndpoint notifies the merchant when the endpoint of a connection no longer works: it was
-// disabled or deleted at the processor, or the key is no longer accepted. The next
-// notification follows only after the endpoint has worked again. If the processor does not
-// respond, nothing is known.
+// disabled or deleted at the processor, or the key is no longer accepted. The next notification
+// follows only after the endpoint has worked again. If the processor does not respond, or the
+// key lacks the permission to read the endpoint, CheckEndpoint changes nothing.
 func (s *Service) CheckEndpoint(ctx context.Context, job processor.CheckProcessorEndpoint) error {
 	connection, connected, err := s.connectionOf(ctx, job.Workspace, job.Connection)
 	if err != nil || !connected {
@@ -134,7 +134,7 @@ func (s *Service) CheckEndpoint(ctx context.Context, job processor.CheckProcesso
 const (
 	// statusTimeout is how long a request for the status waits for the processor.
 	statusTimeout = 3 * time.Second
-	// unknownStatus is the status of an endpoint if the processor does not respond.
+	// unknownStatus is the status of an endpoint if it could not be read from the processor.
 	unknownStatus = "unknown"
 )
 
@@ -155,8 +155,8 @@ func (s *Service) GetProcessorConnection(ctx context.Context, req *affiliatev1.G
 	return s.statusOf(ctx, *connection)
 }
 
-// statusOf returns the state of a connection. If the processor does not respond, the
-// endpoint's status is unknown.
+// statusOf returns the state of a connection. If the endpoint's status cannot be read from
+// the processor, it is unknown.
 func (s *Service) statusOf(ctx context.Context, c processor.LockedProcessorConnection) (*affiliatev1.ProcessorConnection, error) {
 	now := s.now()
 	health, err := processors.Health(ctx, s.DB, c.Connection, now)

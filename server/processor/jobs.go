@@ -68,8 +68,8 @@ func (s *Service) applyEvent(ctx context.Context, job *river.Job[processor.Apply
 }
 
 // Apply makes one attempt to apply a stored event and stores the outcome. If the event is
-// parked, wait is the time until the next attempt. If last is true or the event is
-// malformed, an error ends the work: the event has failed, and the merchant is notified.
+// parked, wait is the time until the next attempt. If last is true or the event is malformed, an
+// error is final: the event has failed, and the first failure of a day notifies the merchant.
 func (s *Service) Apply(ctx context.Context, key processor.EventKey, last bool) (wait time.Duration, err error) {
 	event, err := processors.BeginAttempt(ctx, s.DB, key, s.now().Add(attemptTime))
 	if errors.Is(err, affiliate.Refuse(affiliate.ReasonNotFound)) {
@@ -94,7 +94,7 @@ func (s *Service) Apply(ctx context.Context, key processor.EventKey, last bool) 
 			return 0, s.fail(ctx, event, connection.Connection, reason)
 		}
 		if event.Charge != "" {
-			return 0, err // the event still waits, and needs no attempt
+			return 0, err // the event stays parked; the charge is also applied when its sale is recorded
 		}
 		return 0, errors.Join(err, s.store(ctx, event, outcome{status: processor.EventReceived, reason: reason}))
 	}
@@ -116,9 +116,9 @@ func (s *Service) connectionOf(
 	return c, err == nil && !c.Deleted, err
 }
 
-// parkedDelay returns the time until the next attempt to apply a parked event of an age: a
-// quarter of the age, but at least 15 seconds and at most a day. A refund does not need the
-// attempt: the transaction that records a sale is followed by its refunds.
+// parkedDelay returns the time until the next attempt to apply a parked event of the given age: a
+// quarter of the age, but at least 15 seconds and at most a day. Refunds do not depend on this
+// attempt, because the refunds of a sale are also applied after the transaction that records the sale.
 func parkedDelay(age time.Duration) time.Duration {
 	return max(15*time.Second, min(age/4, 24*time.Hour))
 }
@@ -156,8 +156,8 @@ func (s *Service) fail(ctx context.Context, event processor.StoredProcessorEvent
 
 const abandonedBatch = 1_000
 
-// EndAbandoned stores for events without an outcome that they have failed, if no attempt can
-// follow any more. A resync begins the work on them again.
+// EndAbandoned finds events without an outcome for which no attempt can follow any more. They have
+// failed, or are ignored if the account is disconnected. A resync begins the work on them again.
 func (s *Service) EndAbandoned(ctx context.Context, _ processor.EndAbandonedEvents) error {
 	events, err := processors.AbandonedEvents(ctx, s.DB, s.now().Add(-processor.EventAbandoned), abandonedBatch)
 	if err != nil {
@@ -188,9 +188,9 @@ const (
 	resyncBatch = 100
 )
 
-// Resync reads the events of one part of a resync and stores those that have not arrived,
-// with their jobs. Events that have failed or were ignored begin again. Then Resync enqueues
-// the next part. A part is a day, or less if a day has too many events.
+// Resync reads the events of one part of a resync and stores the events that have not
+// arrived, with their jobs. It starts the work on failed and ignored events again. Then
+// Resync enqueues the next part. A part is a day, or less if a day has too many events.
 func (s *Service) Resync(ctx context.Context, job processor.ResyncProcessor) error {
 	connection, connected, err := s.connectionOf(ctx, job.Workspace, job.Connection)
 	if err != nil || !connected {
@@ -215,7 +215,7 @@ func (s *Service) Resync(ctx context.Context, job processor.ResyncProcessor) err
 }
 
 func (s *Service) beginResync(ctx context.Context, tx *postgres.Tx, c processor.Connection, since time.Time) error {
-	// The processor's clock may differ from this one.
+	// The processor's clock may differ from the clock of this process.
 	begun, job := c.BeginResync(since, s.now().Add(clockSkew))
 	if err := processors.SetResync(ctx, tx, begun); err != nil {
 		return err
@@ -223,7 +223,7 @@ func (s *Service) beginResync(ctx context.Context, tx *postgres.Tx, c processor.
 	return tx.Enqueue(ctx, job)
 }
 
-// resyncPart stores the events from the begin of a part to its end.
+// resyncPart stores the events from the beginning of a part (job.From) to the time end.
 func (s *Service) resyncPart(ctx context.Context, job processor.ResyncProcessor, connection processor.LockedProcessorConnection, end time.Time) error {
 	key, err := s.keyOf(connection)
 	if err != nil {

@@ -45,7 +45,6 @@ type account struct {
 	processor Processor
 }
 
-// errPromoCodeChanged means that the promo code was changed while it was synced.
 var errPromoCodeChanged = errors.New("the promo code was changed while it was synced")
 
 func (s *Service) syncPromoCode(ctx context.Context, scope affiliate.Scope, id affiliate.PromoCodeID, a account) error {
@@ -127,7 +126,7 @@ func (s *Service) promoCodeFailed(ctx context.Context, code promocode.PromoCode,
 	}))
 }
 
-// SyncPromoCodes inserts a job for each promo code of a scope that shall exist at the
+// SyncPromoCodes inserts a job for each promo code of a scope that must exist at the
 // processor.
 func (s *Service) SyncPromoCodes(ctx context.Context, job processor.SyncPromoCodes) error {
 	scope := affiliate.Scope{Workspace: job.Workspace, Mode: job.Mode}

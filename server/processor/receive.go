@@ -147,8 +147,8 @@ type failureCounter struct {
 
 type failureCount struct {
 	unwritten int64
-	writes    int       // since begunAt
-	begunAt   time.Time // of the interval
+	writes    int       // number of writes since begunAt
+	begunAt   time.Time // beginning of the interval
 }
 
 // add counts a message. It returns the number of messages to write now; 0 if a later message
@@ -183,9 +183,9 @@ func (s *Service) countFailure(ctx context.Context, c processor.Connection, at t
 }
 
 const (
-	// unknownLife is how long a connection that does not exist is remembered. A connection that
-	// another process creates in this time receives its events after it.
+	// unknownLife is how long the id of a connection that does not exist is remembered. If another
+	// process creates the connection in this time, its events are refused until the time is over.
 	unknownLife = 5 * time.Second
-	// maxUnknown bounds the memory for such connections.
+	// maxUnknown is the maximum number of these ids in memory.
 	maxUnknown = 10_000
 )

@@ -26,13 +26,13 @@ const clockSkew = 5 * time.Minute
 
 // Sales records the sales of processors. Package conversion implements it.
 type Sales interface {
-	// RecordSale records a sale, or adds the processor's ids to the conversion that is
-	// already recorded.
+	// RecordSale records a sale, or adds the processor's ids to its conversion if the sale
+	// is already recorded. If mayWait is true, a sale can wait for its checkout.
 	RecordSale(ctx context.Context, scope affiliate.Scope, sale processor.Sale, mayWait bool) (processor.RecordedSale, error)
 	// BindCustomer binds the customer of a sale to the participant to whom the sale's signals
 	// lead.
 	BindCustomer(ctx context.Context, scope affiliate.Scope, sale processor.Sale) error
-	// AddProcessorIDs adds the processor's ids to the conversion of a sale, if it is
+	// AddProcessorIDs adds the processor's ids to the conversion of a sale, if the sale is
 	// recorded.
 	AddProcessorIDs(ctx context.Context, scope affiliate.Scope, sale processor.Sale) (processor.RecordedSale, error)
 	// Reverse applies the stored refunds and disputes to a conversion.
@@ -87,7 +87,7 @@ func New(c Config) *Service {
 // now returns the current time in UTC, truncated to milliseconds as in the API.
 func (s *Service) now() time.Time { return s.Now().UTC().Truncate(time.Millisecond) }
 
-// processor returns the processor with a name of a request's path. Errors: NOT_FOUND.
+// processor returns the processor that a request's path names. Errors: NOT_FOUND.
 func (s *Service) processor(name string) (conversion.ProcessorName, Processor, error) {
 	p, ok := s.Processors[conversion.ProcessorName(name)]
 	if !ok {
@@ -177,8 +177,8 @@ func missingPermissions(names []string) error {
 	}
 }
 
-// Processor is a payment processor. Package stripe implements it. Every method that has a
-// key calls the processor's API with it. Errors: ErrBadKey, *PermissionError and
+// Processor is a payment processor. Package stripe implements it. Every method with a context calls
+// the processor's API with the given key. Errors of these methods: ErrBadKey, *PermissionError and
 // ErrUnavailable, possibly wrapped. The errors contain no key and no text of the processor.
 type Processor interface {
 	// Mode returns the mode of a restricted key. ok is false if the text is not a
@@ -192,8 +192,8 @@ type Processor interface {
 	// CreateEndpoint registers a webhook endpoint for the events that the service uses. There
 	// can be several endpoints with one URL. Errors: ErrEndpointRejected.
 	CreateEndpoint(ctx context.Context, key, url string) (Endpoint, error)
-	// DeleteOtherEndpoints deletes the endpoints with a URL, except the endpoint keep and those
-	// that were created after the given time. It returns the number of the latter.
+	// DeleteOtherEndpoints deletes the endpoints with a URL that were created before a time,
+	// except the endpoint with the id keep. The result left is the number of the newer endpoints.
 	DeleteOtherEndpoints(ctx context.Context, key, url, keep string, createdBefore time.Time) (left int, err error)
 	// DeleteEndpoint deletes a webhook endpoint. An endpoint that does not exist is no
 	// error.
@@ -203,21 +203,21 @@ type Processor interface {
 	EndpointStatus(ctx context.Context, key, id string) (string, error)
 
 	// Verify checks the signature of a message. header is the value of the signature's HTTP
-	// header. The message is valid if any of the secrets has signed it within the
-	// tolerance around now. Errors: ErrSignature.
+	// header. The message is valid if it was signed with any of the secrets and the time of
+	// the signature is close enough to now. Errors: ErrSignature.
 	Verify(body []byte, header string, secrets []string, now time.Time) error
 	// Envelope parses the envelope of an event whose signature is valid. ok is false if the
 	// body is not an event.
 	Envelope(body []byte) (event processor.Event, ok bool)
 	// Read returns the current state of the object of an event. Errors: ErrMalformed.
 	Read(ctx context.Context, key string, r ReadRequest) (processor.Facts, error)
-	// AddCharges adds the ids of its charges to a sale. If withFee is true, it also adds the
+	// AddCharges adds to a sale the ids of its charges. If withFee is true, it also adds the
 	// processor's fee. FeeKnown is false afterwards if the processor does not know the fee
 	// yet, or if the key may not read it.
 	AddCharges(ctx context.Context, key string, sale *processor.Sale, withFee bool) error
-	// Events calls yield for each event of the subscribed types that was created since a time
-	// and before another one, oldest first. It stops at the first error of yield and returns
-	// it. Errors: ErrTooManyEvents, before the first call of yield.
+	// Events calls yield for each event of the subscribed types that was created from the
+	// time since to the time before, oldest first. It stops at the first error of yield and
+	// returns this error. Errors: ErrTooManyEvents, before the first call of yield.
 	Events(ctx context.Context, key string, since, before time.Time, yield func(body []byte) error) error
 
 	// CreatePromotionCode makes a coupon and a promotion code and returns their ids.
@@ -256,7 +256,7 @@ type ReadRequest struct {
 var (
 	// ErrBadKey means that the processor does not accept the key.
 	ErrBadKey = errors.New("the payment processor does not accept the key")
-	// ErrSignature means that no secret has signed the message, or too long ago.
+	// ErrSignature means that the message was not signed with any of the secrets, or not at about this time.
 	ErrSignature = errors.New("the signature of the message is not valid")
 	// ErrMalformed means that an event cannot be read, now or later.
 	ErrMalformed = errors.New("the event of the payment processor is malformed")

@@ -113,9 +113,9 @@ func (c *Client) Account(ctx context.Context, key string) (string, error) {
 	return account.ID, nil
 }
 
-// collect returns the objects of all pages of a list, at most limit of them. The list is
-// empty if Stripe does not know the object whose list it is. action is part of an error, as
-// for failure.
+// collect returns the objects of all pages of a list, at most limit of them. If Stripe does
+// not know the object to which the list belongs, the result is empty. The parameter action
+// is the same as in the function failure.
 func collect[T any](ctx context.Context, action string, list *stripe.V1List[T], limit int) ([]T, error) {
 	var all []T
 	for object, err := range list.All(ctx) {
@@ -153,9 +153,9 @@ var namedCodes = map[stripe.ErrorCode]bool{
 	stripe.ErrorCodeURLInvalid:            true,
 }
 
-// failure returns the error of the package processor for an error of the library. The
-// library's errors contain Stripe's messages and parts of responses, so no text of them is
-// copied. action completes the sentence "stripe: …" and says what was attempted.
+// failure returns the error of the package processor for an error of the library. The library's errors contain
+// Stripe's messages and parts of responses, so failure copies nothing from them except the status, the name of a
+// permission and a code of namedCodes. The parameter action describes the attempt, for example "read the account".
 func failure(ctx context.Context, action string, err error) error {
 	var response *stripe.Error
 	if !errors.As(err, &response) {

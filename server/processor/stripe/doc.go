@@ -9,10 +9,10 @@
 //   - An error contains no key, no secret and no text of Stripe's messages.
 //   - Amounts are converted from Stripe's minor units to those of ISO 4217.
 //   - A result of a list is used only if it belongs to the requested object.
-//   - A repeated CreatePromotionCode with the same idempotency key leaves one coupon and one
-//     promotion code.
+//   - Repeated calls of CreatePromotionCode with the same idempotency key create one coupon
+//     and one promotion code.
 //
-// The package does not guarantee:
+// The package has these limits:
 //   - It does not store anything and does not remember which events it has read.
 //   - It does not wait after a rate limit. The caller repeats the call later.
 //   - It reads at most 1,000 sessions and 1,000 invoices of a customer, the newest.

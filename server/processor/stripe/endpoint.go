@@ -13,7 +13,7 @@ import (
 	processorservice "github.com/tributary-hq/tributary/server/processor"
 )
 
-// maxEndpoints is the greatest number of endpoints that are compared with the URL. Stripe
+// maxEndpoints is the greatest number of endpoints that DeleteOtherEndpoints reads. Stripe
 // allows 16 per account.
 const maxEndpoints = 1_000
 
@@ -52,8 +52,8 @@ func (c *Client) CreateEndpoint(ctx context.Context, key, url string) (processor
 	return processorservice.Endpoint{ID: created.ID, Secret: created.Secret}, nil
 }
 
-// DeleteOtherEndpoints deletes the endpoints with a URL, except the endpoint keep and those
-// that were created after the given time. It returns the number of the latter.
+// DeleteOtherEndpoints deletes the endpoints with a URL that were created before a time,
+// except the endpoint with the id keep. The result left is the number of the newer endpoints.
 func (c *Client) DeleteOtherEndpoints(ctx context.Context, key, url, keep string, createdBefore time.Time) (left int, err error) {
 	endpoints, err := collect(ctx, "list the endpoints", c.api(key).V1WebhookEndpoints.List(ctx, &stripe.WebhookEndpointListParams{
 		ListParams: stripe.ListParams{Limit: stripe.Int64(pageSize)},
@@ -114,7 +114,7 @@ type probe struct {
 	send       func(ctx context.Context, api *stripe.Client) error
 }
 
-// readProbes list the permissions that every connection needs to read objects.
+// readProbes are the probes of the permissions that every connection needs to read objects.
 var readProbes = []probe{
 	{"connected_account_read", func(ctx context.Context, api *stripe.Client) error {
 		_, err := api.V1Accounts.Retrieve(ctx, nil)

@@ -132,9 +132,9 @@ func unixTime(seconds int64) time.Time { return time.Unix(seconds, 0).UTC() }
 // tolerance is the greatest number of seconds between the time in the signature and now.
 const tolerance = int64(webhook.DefaultTolerance / time.Second)
 
-// Verify checks the signature of a message. The library compares the signature. It does not
-// compare the time, because it would use the clock of the process and accept every time in
-// the future.
+// Verify checks the signature of a message. The library compares the signature. Verify
+// compares the time itself, because the library would use the clock of the process and
+// accept every time in the future.
 func (c *Client) Verify(body []byte, header string, secrets []string, now time.Time) error {
 	at, ok := signedAt(header)
 	if !ok || at < now.Unix()-tolerance || at > now.Unix()+tolerance {
@@ -186,10 +186,10 @@ type eventPage struct {
 	more   bool
 }
 
-// Events calls yield for each subscribed event that was created since a time and before
-// another one, oldest first. Stripe lists the newest first, so Events first reads all pages
-// and then goes back through them. Stripe keeps events for 30 days. Its times have whole
-// seconds, so the result includes all events of the last second.
+// Events calls yield for each subscribed event that was created from the time since to the
+// time before, oldest first. Stripe lists the newest first, so Events first reads all pages
+// and then goes back through them. Stripe keeps events for 30 days. Its times are whole
+// seconds, so the result includes all events of the second in which the period ends.
 func (c *Client) Events(ctx context.Context, key string, since, before time.Time, yield func(body []byte) error) error {
 	api := c.api(key)
 	period := &stripe.RangeQueryParams{GreaterThanOrEqual: max(0, since.Unix()), LesserThan: before.Unix() + 1}

@@ -15,10 +15,10 @@ import (
 // read. Stripe lists the newest first.
 const maxHistory = 1_000
 
-// maxSessionAge is the time between the start of a checkout session and its expiry at most.
+// maxSessionAge is the maximum time between the start of a checkout session and its expiry.
 const maxSessionAge = 24 * time.Hour
 
-// entry is a sale of a history.
+// entry is a sale in the history of a customer.
 type entry struct {
 	sale processor.Sale
 	// session means that the sale was read from a session. Otherwise it was read from an
@@ -66,8 +66,8 @@ func compareEntries(a, b entry) int {
 	return cmp.Compare(a.sale.ID, b.sale.ID)
 }
 
-// mergeSessions adds to the sale of an invoice what the session that names the invoice says.
-// The session has the click, and a refund may name the session.
+// mergeSessions copies data from a session to the sale of the invoice that the session
+// names. The session has the click, and a refund may name the session.
 func mergeSessions(entries []entry) {
 	for _, from := range entries {
 		if !from.session || from.sale.IDs.Invoice == "" {
@@ -89,9 +89,9 @@ func mergeSessions(entries []entry) {
 	}
 }
 
-// customerSessions returns the sales of the complete sessions of a customer, without one
-// session. It includes the sessions that were started before the time since which sales are
-// read, if they may belong to a later invoice.
+// customerSessions returns the sales of the complete sessions of a customer, except the
+// session of the event. It includes sessions that began up to maxSessionAge before
+// rd.request.Since, because an invoice of such a session may be later.
 func (rd *reader) customerSessions(ctx context.Context, customer, except string) ([]entry, error) {
 	since := rd.request.Since.Add(-maxSessionAge).Unix()
 	sessions, err := collect(ctx, "list the checkout sessions of a customer", rd.api.V1CheckoutSessions.List(ctx, &stripe.CheckoutSessionListParams{
@@ -121,7 +121,7 @@ func (rd *reader) customerSessions(ctx context.Context, customer, except string)
 	return entries, nil
 }
 
-// customerInvoices returns the sales of the paid invoices of a customer, without one invoice.
+// customerInvoices returns the sales of the paid invoices of a customer, except the invoice of the event.
 func (rd *reader) customerInvoices(ctx context.Context, customer, except string) ([]entry, error) {
 	since := rd.request.Since.Unix()
 	invoices, err := collect(ctx, "list the invoices of a customer", rd.api.V1Invoices.List(ctx, &stripe.InvoiceListParams{

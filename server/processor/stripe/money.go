@@ -89,9 +89,9 @@ func roundHalfUp(amount *big.Rat) int64 {
 	return rounded.Int64()
 }
 
-// convertFee returns the fee of a balance transaction in minor units of ISO 4217 of the
-// sale's currency. Stripe takes the fee in the currency of the merchant's balance. ok is
-// false if that is another currency and the exchange rate is missing.
+// convertFee returns the fee of a balance transaction in minor units of ISO 4217 of the sale's
+// currency. Stripe takes the fee in the currency of the merchant's balance. ok is false if
+// this currency is unknown, or if the currencies differ and the exchange rate is missing.
 func convertFee(transaction *stripe.BalanceTransaction, currency string) (cents int64, ok bool) {
 	balanceCurrency, known := affiliate.ParseCurrency(string(transaction.Currency))
 	if !known {

@@ -90,15 +90,15 @@ func couponParams(code promocode.PromoCode) (*stripe.CouponCreateParams, error) 
 	return params, nil
 }
 
-// deriveKey returns the idempotency key of one of several requests. A digest fits into
-// Stripe's limit of 255 characters for every key.
+// deriveKey returns the idempotency key for one of the requests of a call. It is a digest,
+// so it fits into Stripe's limit of 255 characters.
 func deriveKey(idempotencyKey, request string) string {
 	digest := sha256.Sum256([]byte(request + "\x00" + idempotencyKey))
 	return "tributary-" + hex.EncodeToString(digest[:])
 }
 
 // DeactivatePromotionCode makes a promotion code unusable. A code that does not exist is no
-// error. Its coupon stays, because only its promotion code makes it usable.
+// error. The coupon stays, because buyers can use it only with the promotion code.
 func (c *Client) DeactivatePromotionCode(ctx context.Context, key, id string) error {
 	if !validID(id) {
 		return nil

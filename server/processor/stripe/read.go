@@ -57,7 +57,7 @@ func saleCurrency(text stripe.Currency, amount int64) (currency string, ok bool)
 	return affiliate.ParseCurrency(string(text))
 }
 
-// setAliases sets the ids that stand for this sale alone.
+// setAliases sets the ids that identify this sale and no other sale.
 func setAliases(sale *processor.Sale, more ...string) {
 	ids := []string{sale.ID, sale.IDs.Session, sale.IDs.PaymentIntent, sale.IDs.Charge, sale.IDs.Invoice}
 	sale.Aliases = distinct(append(append(ids, sale.Aliases...), more...))
@@ -185,7 +185,7 @@ func (rd *reader) sessionSale(ctx context.Context, session *stripe.CheckoutSessi
 	case session.Mode == stripe.CheckoutSessionModeSetup && !namesAffiliate(session):
 		return sale, processor.IgnoredSetup, nil
 	case session.Mode == stripe.CheckoutSessionModeSubscription && session.Invoice != nil:
-		sale.Binds = true // the invoice is the sale, also if it is 0
+		sale.Binds = true // the invoice is the sale, even if its amount is 0
 	case session.Mode == stripe.CheckoutSessionModeSetup, free:
 		sale.EventType = affiliate.Trial
 	case session.Mode == stripe.CheckoutSessionModeSubscription,
