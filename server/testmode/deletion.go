@@ -17,9 +17,9 @@ import (
 )
 
 // closePrograms archives the programmes and deletes their codes and links from the edge
-// directory. This comes before the deletion of their rows, because after a crash the codes
-// would not be known any more. If a job writes a code again before its row is deleted, the
-// code is not usable, because its programme is archived.
+// directory. The rows of the codes are deleted later, so that a deletion that continues
+// after a crash still finds the codes. If a job writes a code again before its row is
+// deleted, the code is not usable, because its programme is archived.
 func (d *deletion) closePrograms(ctx context.Context) error {
 	err := d.repeat(ctx, func(tx *postgres.Tx, _ *privacy.RunningReset) (more bool, err error) {
 		archived, err := testdata.ArchivePrograms(ctx, tx, d.workspace, programBatch, d.now())
@@ -55,9 +55,9 @@ func (d *deletion) scope() affiliate.Scope {
 	return affiliate.Scope{Workspace: d.workspace, Mode: affiliate.ModeTest}
 }
 
-// dropLateClicks stores the time until which clicks of test mode are dropped, and returns it.
-// Then it waits for the transactions that may store such clicks because they have not seen
-// the time. clicks.Store explains why no click is missed.
+// dropLateClicks stores and returns the time until which clicks of test mode are dropped. It
+// also deletes the exports of test mode. Then it waits for the transactions that may store such
+// clicks because they have not seen the time. clicks.Store explains why no click is missed.
 func (d *deletion) dropLateClicks(ctx context.Context) (cutoff time.Time, err error) {
 	cutoff = d.now()
 	err = d.change(ctx, func(tx *postgres.Tx, _ *privacy.RunningReset) error {
@@ -86,8 +86,8 @@ func (d *deletion) dropLateClicks(ctx context.Context) (cutoff time.Time, err er
 	return cutoff, err
 }
 
-// deleteClicks reads the clicks that follow the stored progress and deletes those of test
-// mode.
+// deleteClicks reads the clicks after the stored position and deletes the clicks of test
+// mode and their visitors.
 func (d *deletion) deleteClicks(ctx context.Context, cutoff time.Time) error {
 	return d.repeat(ctx, func(tx *postgres.Tx, r *privacy.RunningReset) (more bool, err error) {
 		last, read, deleted, err := testdata.DeleteClicks(ctx, tx, d.workspace, r.ClicksAfter, walkBatch)
@@ -120,7 +120,7 @@ func (d *deletion) deleteVisitors(ctx context.Context, clicks []click.Click) {
 }
 
 // deleteDeadLetters deletes the clicks of test mode that could not be stored. Each round reads
-// the whole stream again, because it contains few records.
+// the whole stream again, because the stream contains few records.
 func (d *deletion) deleteDeadLetters(ctx context.Context) error {
 	keys, err := testdata.PublicKeys(ctx, d.DB, d.workspace)
 	if err != nil {
@@ -152,9 +152,9 @@ func (d *deletion) deleteEvents(ctx context.Context, cutoff time.Time) error {
 	})
 }
 
-// clearAuditLog removes the values from entries of the audit log about test data. Without the
-// rows, the erasure of a partner could not find the entries about the partner. Each round reads
-// the whole audit log again.
+// clearAuditLog removes the values from entries of the audit log about test data. When the rows
+// of a participant are deleted, a later erasure of the partner can no longer find these
+// entries. Each round reads the whole audit log again.
 func (d *deletion) clearAuditLog(ctx context.Context) error {
 	var last affiliate.AuditID
 	return d.repeat(ctx, func(tx *postgres.Tx, _ *privacy.RunningReset) (more bool, err error) {
@@ -220,7 +220,7 @@ func (d *deletion) checkPrograms(ctx context.Context, tx *postgres.Tx) error {
 }
 
 // deactivateAtProcessor inserts jobs that deactivate the promotion codes at the payment
-// processor, so that their texts are free there too.
+// processor, so that the same codes can be created there again.
 func (d *deletion) deactivateAtProcessor(ctx context.Context, tx *postgres.Tx) error {
 	ids, err := testdata.PromoCodesAtProcessor(ctx, tx, d.workspace, lastBatch)
 	if err != nil {
@@ -242,9 +242,9 @@ func (d *deletion) deleteCodesAgain(ctx context.Context, codes, links []string) 
 	}
 }
 
-// deleteParts deletes rows in small transactions, table by table, until each table has few
-// rows. Other transactions may insert rows that refer to the rows that a step deletes. The
-// next round deletes both.
+// deleteParts deletes rows in small transactions, table by table, until each table has only
+// rows of transactions that run at the same time. Such a transaction may insert rows that
+// refer to the rows that a step deletes. The next round deletes both.
 func (d *deletion) deleteParts(ctx context.Context) error {
 	for step := range testdata.Steps() {
 		err := d.repeat(ctx, func(tx *postgres.Tx, r *privacy.RunningReset) (more bool, err error) {

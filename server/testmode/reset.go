@@ -24,10 +24,10 @@ const (
 	// lastBatch is the number of rows of each table that the last transaction can delete.
 	rowBatch  = 2_000
 	lastBatch = 5_000
-	// writerPoll is the time between two looks at the transactions that write clicks.
+	// writerPoll is the time between two queries for the transactions that write clicks.
 	writerPoll = 5 * time.Millisecond
-	// walkOverlap is the time before the deletion from which clicks and events are read again
-	// in a next round, because some of them may have been stored in the meantime.
+	// walkOverlap is the time before the cutoff of a round from which the next round reads
+	// clicks and events again, because some of them may have been stored later.
 	walkOverlap = time.Minute
 	// visitorMemory is the time for which the visitor of a click is stored.
 	visitorMemory = 48 * time.Hour
@@ -44,10 +44,10 @@ var (
 	errOutOfTime = errors.New("the time for a part of the deletion is over")
 )
 
-// Delete deletes the test data of a running deletion. It stops at the given time; done is
-// then false, and another call must continue. If done is true, deleted contains what all
-// calls have deleted. Several calls for the same deletion may run at the same time. If
-// another call has finished the deletion, done is true and deleted is nil.
+// Delete deletes the test data of a running deletion. It stops at the time until. The result
+// done is then false, and another call must continue. If done is true, deleted counts the
+// rows that all calls have deleted. Several calls for the same deletion may run at the same
+// time. If another call has finished the deletion, done is true and deleted is nil.
 func (s *Service) Delete(ctx context.Context, reset privacy.TestDataReset, until time.Time) (deleted privacy.TestDataCounts, done bool, err error) {
 	d := deletion{Service: s, workspace: reset.Workspace, id: reset.ID, until: until}
 	deleted, err = d.run(ctx)
@@ -72,9 +72,9 @@ type deletion struct {
 	until     time.Time
 }
 
-// run repeats rounds until the deletion is finished. A round leaves something if it has
-// deleted participants or programmes, if there was too much for one transaction, or if
-// requests use the test data at the same time.
+// run repeats rounds until the deletion is finished. Another round is needed if a round has
+// deleted participants or programmes, if it had too many rows for one transaction, or if
+// requests used the test data at the same time.
 func (d *deletion) run(ctx context.Context) (privacy.TestDataCounts, error) {
 	for {
 		deleted, finished, err := d.round(ctx)
@@ -130,7 +130,7 @@ func (d *deletion) change(ctx context.Context, fn func(tx *postgres.Tx, r *priva
 	return testdata.Attempt(ctx, d.DB, func(tx *postgres.Tx) error { return d.locked(ctx, tx, fn) })
 }
 
-// repeat runs fn in transactions, as change does, until it returns false or the time is over.
+// repeat runs fn in transactions, as change does, until fn returns false or the time is over.
 func (d *deletion) repeat(ctx context.Context, fn func(tx *postgres.Tx, r *privacy.RunningReset) (more bool, err error)) error {
 	for more := true; more; {
 		err := d.change(ctx, func(tx *postgres.Tx, r *privacy.RunningReset) (err error) {

@@ -19,15 +19,15 @@
 //
 //   - At most one deletion of a workspace runs at a time.
 //   - Live data is not changed.
-//   - A deletion that was started is finished, also if the process crashes at any point. The
+//   - A deletion that was started is finished, even if the process crashes at any point. The
 //     job of the deletion then does the rest. It begins with step 1 and continues at the
 //     stored progress.
 //   - A transaction that writes test data at the same time either has all of its rows deleted
 //     or keeps all of them, except clicks and events. A transaction that depends on a
 //     participant locks the participant, so it either ends before the participant is deleted,
-//     or fails. A transaction that ended after the snapshot of step 4, but had locked its
-//     participant before, is found by the next snapshot. So there is a next snapshot until
-//     one of them finds no participants and programmes.
+//     or fails. If a transaction locked its participant before the snapshot of step 4 and
+//     ended later, only the next snapshot contains its rows. The steps are therefore repeated
+//     until a snapshot contains no participants and no programmes.
 //   - Each statement changes a limited number of rows.
 //
 // It does not guarantee which of the objects that are created during a deletion remain.
@@ -59,7 +59,7 @@ const (
 	// jobDelay is the time after which the job of a small deletion runs. The request has then
 	// ended, so the job does something only if the request has failed.
 	jobDelay = 30 * time.Second
-	// maxInspectedClicks is the number of clicks, in both modes, that a request counts.
+	// maxInspectedClicks is the maximum number of clicks, in both modes, that a request reads to count test clicks.
 	maxInspectedClicks = 100_000
 )
 
