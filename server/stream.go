@@ -19,8 +19,8 @@ import (
 	"github.com/tributary-hq/tributary/httpedge/csv"
 )
 
-// streamTimeout is the longest time that a streaming call may take. Streaming calls are
-// downloads, and the database statement of a download has the same timeout.
+// streamTimeout is the longest time of a streaming call without Policy.Lasting. Such calls
+// are downloads, and the database statement of a download has the same timeout.
 const streamTimeout = 10 * time.Minute
 
 // lastingMargin is added to the life of an access token to get the timeout of calls that
@@ -89,8 +89,8 @@ type headerStream struct {
 func (s headerStream) Method() string                  { return s.method }
 func (s headerStream) SetTrailer(md metadata.MD) error { s.ServerStream.SetTrailer(md); return nil }
 
-// replayedStream is the stream that the handler uses. Its first RecvMsg returns request,
-// which interceptStream has already received.
+// replayedStream is the stream that the handler uses. Its first RecvMsg returns the request
+// that interceptStream has already received.
 type replayedStream struct {
 	grpc.ServerStream
 	ctx     context.Context
@@ -124,8 +124,8 @@ func csvName(subject string, mode affiliate.Mode, at time.Time) metadata.MD {
 }
 
 // StreamCSV sends a CSV table as the response to a streaming call. The file name in the
-// response is <subject>-<mode>-<date>.csv. The first row of the table contains the names
-// in columns. The function rows writes all other rows.
+// response is <subject>-<mode>-<date>.csv. The first row of the table contains the names in
+// the parameter columns. The function rows writes all other rows.
 func StreamCSV(
 	stream grpc.ServerStreamingServer[httpbody.HttpBody], subject string, mode affiliate.Mode, at time.Time, columns []string, rows func(w *csv.Writer) error,
 ) error {

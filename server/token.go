@@ -15,7 +15,7 @@ import (
 	"github.com/tributary-hq/tributary/affiliate/participant"
 )
 
-// The issuer and audience of every access token.
+// The issuer and audience of access tokens and participant tokens.
 const (
 	tokenIssuer   = "tributary"
 	tokenAudience = "tributary-api"
@@ -80,13 +80,13 @@ func (k *TokenKeys) Public() map[string]ed25519.PublicKey {
 	return public
 }
 
-// participantType is the claim typ of a participant token. Access tokens have the kind of
-// the account.
+// participantType is the claim typ of a participant token. The claim typ of an access token
+// is the kind of the account.
 const participantType affiliate.AccountKind = "participant"
 
-// claims are the claims of an access token or a participant token. The subject of the
-// latter is the participant, and it has no session. Its claim act (RFC 8693) is the member
-// or service token that has created it. The claim role is information for clients. The core
+// claims are the claims of an access token or a participant token. A participant token has
+// no session. Its subject is the participant, and its claim act (RFC 8693) is the member or
+// service token that has created it. The claim role is information for clients. The core
 // does not use it but reads the role from the database.
 type claims struct {
 	jwt.RegisteredClaims
@@ -106,8 +106,8 @@ type creatorClaim struct {
 // serviceType is the type of a creator that is a service token.
 const serviceType affiliate.AccountKind = "service"
 
-// verifiedToken is what a token says. participant is nil for an access token, whose
-// session is set.
+// verifiedToken is the content of a valid token. In an access token, session is set. In a
+// participant token, participant is set.
 type verifiedToken struct {
 	session     affiliate.SessionID
 	participant *participantClaim
@@ -149,8 +149,8 @@ func (k *TokenKeys) Sign(user account.User, session affiliate.SessionID, member 
 	return k.sign(c)
 }
 
-// SignParticipant returns a participant token and when it expires, after
-// participant.TokenLife. creator is a member or a service token.
+// SignParticipant returns a participant token and the time at which it expires. It is valid
+// for participant.TokenLife. The creator is a member or a service token.
 func (k *TokenKeys) SignParticipant(
 	workspace affiliate.WorkspaceID, id affiliate.ParticipantID, creator affiliate.Actor,
 ) (token string, expiresAt time.Time, err error) {
@@ -185,7 +185,7 @@ func (k *TokenKeys) sign(c claims) (string, error) {
 	return token.SignedString(k.keys[k.signingKid])
 }
 
-// verify checks a token and returns what it says. It returns errTokenExpired if the token
+// verify checks a token and returns its content. It returns errTokenExpired if the token
 // has a correct signature but has expired.
 func (k *TokenKeys) verify(text string) (verifiedToken, error) {
 	// The decoder ignores line breaks, even if it is strict.

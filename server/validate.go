@@ -224,8 +224,8 @@ func protoField(goName string, d protoreflect.MessageDescriptor) (string, protor
 // confirmationPhrase is the text that a caller types to confirm an erasure.
 const confirmationPhrase = "DELETE"
 
-// confirmationFields are the names of the field with the confirmation phrase. A message with
-// the first of them needs the phrase; the others are aliases.
+// confirmationFields are the names of the field with the confirmation phrase. A message that
+// has the first name needs the phrase. The other names are aliases.
 var confirmationFields = []protoreflect.Name{"confirmation", "confirm", "confirmation_phrase"}
 
 // checkConfirmation returns CONFIRMATION_INVALID if the request needs the confirmation phrase
@@ -263,9 +263,9 @@ type Update interface {
 
 const maskField = "update_mask"
 
-// CheckMask validates the update mask of a request. It adds a violation for each path in
-// the mask that cannot be changed. It adds a violation for each field in required that
-// the mask names and that is empty in the request. If the mask is empty but the request
+// CheckMask validates the update mask of a request. It adds a violation for each path in the
+// mask that cannot be changed. It adds a violation for each field in the parameter required
+// that is in the mask but empty in the request. If the mask is empty but the request
 // contains values, it adds a violation too, because the request would change nothing.
 func CheckMask(req Update, found *affiliate.Violations, required ...string) {
 	m := req.ProtoReflect()

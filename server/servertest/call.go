@@ -45,8 +45,8 @@ type Transport struct {
 	header metadata.MD
 }
 
-// WithTransport returns the context of a call with a transport. If key is given, the call
-// has this Idempotency-Key.
+// WithTransport returns the context of a call with a transport. If a key is passed, the
+// call has this Idempotency-Key.
 func WithTransport(ctx context.Context, key ...string) (context.Context, *Transport) {
 	t := &Transport{}
 	if len(key) > 0 {
@@ -80,9 +80,9 @@ func (t *Transport) Status() string {
 // validation rule of the proto files. These rules are annotations of the fields.
 const Annotations = "annotations"
 
-// Check runs the checks that the interceptors run before a method: first the validation
-// rules of the proto files, then those of the service. It returns nil if the request is
-// valid.
+// Check runs the checks that the interceptors run before a method: the validation rules of
+// the proto files and, if the request passes them, the checks of the service. It returns
+// nil if the request is valid.
 func Check(service interface {
 	Check(proto.Message) affiliate.Violations
 }, request proto.Message,

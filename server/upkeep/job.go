@@ -67,8 +67,8 @@ const (
 	// sessionRetention is how long an ended session is kept for the investigation of
 	// incidents.
 	sessionRetention = 24 * time.Hour
-	// lostStreamRetention is how long a stream is kept that is not seen any more. It stops
-	// counting after a minute, and an interruption of the database may take longer.
+	// lostStreamRetention is how long the row of a notification stream is kept after the stream was last seen. After
+	// a minute, the stream no longer counts as open. An interruption of the database may take longer than that.
 	lostStreamRetention = time.Hour
 	// requestRetention is how long a request for a mail is kept. All attempts of its job
 	// end earlier, or the mail is no longer useful.
