@@ -53,7 +53,7 @@ func (s *Service) CreateGroup(ctx context.Context, req *affiliatev1.CreateGroupR
 }
 
 // UpdateGroup changes the fields that the update mask names. If nothing changes, it writes no
-// audit record. Errors: those of CreateGroup.
+// audit record. Errors: the same as for CreateGroup.
 func (s *Service) UpdateGroup(ctx context.Context, req *affiliatev1.UpdateGroupRequest) (*affiliatev1.Group, error) {
 	programID, id := groupPathIDs(req)
 	patch := groupPatchOf(req, new(affiliate.Violations))

@@ -4,7 +4,7 @@
 // that each mode has at most 20 active tokens, even if requests run in parallel. A change
 // locks the workspace and then reads the caller's role again. A change is therefore
 // rejected if the caller has lost the role while the call waited for the lock. The
-// interceptors of package server authenticate tokens and decide what they permit.
+// interceptors of package server authenticate tokens and check their permissions.
 //
 // The package does not revoke tokens when the member who created them leaves the
 // workspace, because the tokens belong to the workspace.
@@ -89,8 +89,8 @@ func (s *Service) CreateServiceToken(ctx context.Context, req *affiliatev1.Creat
 	})
 }
 
-// RollServiceToken creates a successor of a token. No other response contains it. The old
-// token works until the grace period ends.
+// RollServiceToken creates a successor of a token. No other response contains the
+// successor. The old token works until the grace period ends.
 func (s *Service) RollServiceToken(ctx context.Context, req *affiliatev1.RollServiceTokenRequest) (*affiliatev1.CreatedServiceToken, error) {
 	id := server.PathID[affiliate.ServiceTokenID](req.GetServiceTokenId())
 	grace := account.DefaultRollGrace

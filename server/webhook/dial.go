@@ -66,8 +66,8 @@ func (c *Client) Check(ctx context.Context, u webhook.URL) error {
 	case allAllowed(rules, found, u.Port):
 		return nil
 	case u.RestrictedPort:
-		// The host is not in an allowed network, and only these networks may have such a
-		// port. So the port is the reason.
+		// The host is not in an allowed network, and only hosts in these networks may have
+		// such a port. So the port is the reason.
 		return affiliate.Invalid("url", portMessage)
 	default:
 		return affiliate.Refuse(affiliate.ReasonWebhookURLPrivateIP)

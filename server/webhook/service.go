@@ -244,8 +244,8 @@ func attemptToProto(a webhook.Attempt) *affiliatev1.DeliveryAttempt {
 	}
 }
 
-// recoveryOf converts a recovery request to a job. The caller sets the endpoint of the
-// job. Check has validated the request.
+// recoveryOf converts a recovery request to a job. The caller sets the scope and the
+// endpoint of the job. Check has validated the request.
 func recoveryOf(req *affiliatev1.RecoverDeliveriesRequest, now time.Time) webhook.RecoverDeliveries {
 	job := webhook.RecoverDeliveries{
 		Since: req.GetSince().AsTime(), Until: now, RequestedAt: now,

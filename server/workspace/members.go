@@ -83,8 +83,8 @@ func (s *Service) UpdateMember(ctx context.Context, req *affiliatev1.UpdateMembe
 
 // RemoveMember removes a member from the workspace. It revokes the member's sessions and
 // ends the invitations that the member has created. The member's account is not deleted.
-// Every member can leave the workspace, with the own id or with "me". Only a role that
-// manages members can remove others.
+// Every member except the last owner can leave the workspace, with the member's own id or
+// with "me". Only a role that manages members can remove other members.
 func (s *Service) RemoveMember(ctx context.Context, req *affiliatev1.RemoveMemberRequest) (*affiliatev1.RemoveMemberResponse, error) {
 	caller, at := server.PrincipalFrom(ctx), s.currentTime()
 	id := server.PathID[affiliate.UserID](req.GetMemberId())
@@ -122,8 +122,8 @@ func (s *Service) RemoveMember(ctx context.Context, req *affiliatev1.RemoveMembe
 		if err != nil {
 			return err
 		}
-		// The workspace must not learn the later names of a former member, so the
-		// notification contains the name of today.
+		// The workspace must not see later names of a former member, so the notification
+		// contains the current name.
 		name := map[string]string{"name": removed.Name}
 		if err := tx.Notify(ctx, account.MemberNotification(caller.Workspace, notification.NotifyMemberLeft, id, at, name)); err != nil {
 			return err
@@ -173,8 +173,8 @@ func (s *Service) TransferOwnership(ctx context.Context, req *affiliatev1.Transf
 		if err != nil {
 			return nil, err
 		}
-		// The former owner does not see notifications about others any more, and must learn
-		// of a transfer that somebody else has made with a stolen session.
+		// The former owner does not see notifications about other members any more. The second notification
+		// is for the former owner, because the transfer may have been made with a stolen session.
 		roles := map[string]string{"before": string(callerRole), "after": string(affiliate.RoleAdmin)}
 		if err := tx.Notify(ctx,
 			account.MemberNotification(caller.Workspace, notification.NotifyOwnershipMoved, id, at, nil),
@@ -256,7 +256,7 @@ func (s *Service) CreateInvite(ctx context.Context, req *affiliatev1.CreateInvit
 	if err != nil {
 		return nil, err
 	}
-	// An invitation of a member has no mode, so a key is the same one in both modes.
+	// An invitation of a member has no mode, so an Idempotency-Key is valid for both modes.
 	keyScope, replayed := affiliate.Scope{Workspace: caller.Workspace, Mode: affiliate.ModeLive}, false
 	err = s.db.InTx(ctx, func(tx *postgres.Tx) error {
 		stored, err := server.ClaimKey(ctx, tx, keyScope, key)
@@ -279,7 +279,7 @@ func (s *Service) CreateInvite(ctx context.Context, req *affiliatev1.CreateInvit
 		}
 		// An account can be a member of only one workspace. An account of another workspace
 		// whose address was never verified may belong to a stranger, so the person who reads
-		// the mail of the address can take it over.
+		// the mail of the address can take over the account.
 		account, _, err := accounts.AccountByEmail(ctx, tx, affiliate.Merchant, invite.Email)
 		if err != nil {
 			return err

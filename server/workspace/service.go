@@ -8,7 +8,7 @@
 // members, invitations or keys locks the workspace and then reads the caller's role
 // again. The call is therefore rejected if the caller has lost the role while the call
 // waited for the lock. The roles to which a member can invite other users depend on the
-// member's own role. If the member's role changes, the service ends those of the member's
+// member's own role. If the member's role changes, the service ends the member's
 // open invitations for which the new role is not sufficient. An export of the audit log
 // reads one snapshot of the database, and its memory use does not depend on the size of
 // the log.
@@ -133,9 +133,9 @@ func (s *Service) UpdateWorkspace(ctx context.Context, req *affiliatev1.UpdateWo
 	})
 }
 
-// checkSecondFactor checks who requires second factors of the members. A service token cannot
-// change the setting. A member who enables it must have a second factor, so that at least one
-// member can still make changes. Errors: FORBIDDEN, SECOND_FACTOR_SETUP_REQUIRED.
+// checkSecondFactor checks whether the caller may change the setting that requires second factors.
+// A service token cannot change the setting. A member who enables it must have a second factor, so
+// that at least one member can still make changes. Errors: FORBIDDEN, SECOND_FACTOR_SETUP_REQUIRED.
 func checkSecondFactor(ctx context.Context, tx *postgres.Tx, caller server.Principal, patch account.WorkspacePatch, enables bool) error {
 	if caller.Service != nil && patch.RequireSecondFactor.Given {
 		return affiliate.Refuse(affiliate.ReasonForbidden)

@@ -43,7 +43,7 @@ const (
 // connections use TLS.
 type Endpoint struct {
 	URL string
-	// Kind is Single if it is empty.
+	// An empty Kind means Single.
 	Kind Kind
 	// Roots returns the certificate authorities that sign the certificates of Redis and of
 	// the sentinels. Each new connection calls it. If Roots is nil, the authorities of the
@@ -141,8 +141,8 @@ var (
 )
 
 // PoolCollector is a prometheus.Collector for the connection pools of Redis clients. The
-// keys are the names of the clients, which must be unique in a registry. A scrape sends no
-// command.
+// keys of the map are the names of the clients, which must be unique in a registry. A
+// scrape sends no command.
 type PoolCollector map[string]redis.UniversalClient
 
 // Describe implements prometheus.Collector. It describes no metric, so that a process can

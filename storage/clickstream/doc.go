@@ -58,8 +58,8 @@ const MaxShards = 64
 func Key(shard int) string { return fmt.Sprintf("clicks:{s%02d}", shard) }
 
 // Shard returns the shard of a click. The number of shards may change at any time, because
-// Reader.Discover finds the entries in all streams. A Tail finds a click only if it has the
-// number of shards with which the click was written.
+// Reader.Discover finds the entries in all streams. A Tail finds a click only if the Tail
+// has the number of shards with which the click was written.
 func Shard(id affiliate.ClickID, shards int) int {
 	if shards <= 1 {
 		return 0
