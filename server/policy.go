@@ -105,16 +105,16 @@ type Policy struct {
 	// that methods for secret keys have other error codes. An expired access token always
 	// results in UNAUTHORIZED.
 	Refusal affiliate.Reason
-	// Payouts means that the method moves payouts or reads payout accounts. A service token
-	// must have been created with the permission to do so, and a member must have a second
-	// factor if the workspace requires one, even if the method only reads.
+	// Payouts means that the method is a step in the payment of payouts, or reads payout accounts.
+	// A service token must have been created with the permission for payouts, and a member must
+	// have a second factor if the workspace requires one, even if the method only reads.
 	Payouts bool
 	// ServiceMode is the mode that a service token must have. It is set for methods that
 	// have an effect outside the mode of the call. If it is empty, tokens of both modes are
 	// accepted.
 	ServiceMode affiliate.Mode
-	// IgnoresMode means that the method acts on one mode, whatever the X-Mode header says. An
-	// invalid header is accepted too.
+	// IgnoresMode means that the method acts on one fixed mode and ignores the X-Mode header,
+	// even an invalid one.
 	IgnoresMode bool
 	// Reads means that the method changes nothing. If the workspace requires a second factor,
 	// a member without one may call only methods with Reads and without Payouts, and methods

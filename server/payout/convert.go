@@ -106,7 +106,7 @@ func toBatch(b payout.Batch) *affiliatev1.PayoutBatch {
 	}
 }
 
-// nameOf returns the name of a user or token in a batch; nil if it no longer exists.
+// nameOf returns the name of a user or token in a batch. It returns nil if there is no id or no name.
 func nameOf(b payout.Batch, id *affiliate.ActorID) *string {
 	if id == nil {
 		return nil

@@ -205,7 +205,7 @@ func (s *Service) DisconnectProcessor(ctx context.Context, req *affiliatev1.Disc
 	})
 }
 
-// ResyncProcessor starts the job that reads the events of the account since a time.
+// ResyncProcessor starts the job that reads the events of the account since the requested time.
 func (s *Service) ResyncProcessor(ctx context.Context, req *affiliatev1.ResyncProcessorRequest) (*affiliatev1.ResyncProcessorResponse, error) {
 	name, _, err := s.processor(req.GetProcessor())
 	if err != nil {

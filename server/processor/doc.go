@@ -16,8 +16,8 @@
 //
 //   - An event is stored before the processor gets a response with status 200. Its job runs
 //     until the event is applied, ignored, or has failed for three days. A failed event
-//     keeps its content. The first one of a day causes a notification. A resync, or the
-//     processor's own repetition of the event, begins the work again.
+//     keeps its content. The first failed event of a day causes a notification. A resync,
+//     or the processor's own repetition of the event, begins the work again.
 //   - An event is only the sign that an object has changed. The job applies the current state of the
 //     object, and a state that began to be read earlier never replaces a later one. The result does
 //     not depend on the order and the number of events. There are two exceptions. Rules of a

@@ -135,8 +135,7 @@ func (o outcome) of(event processor.StoredProcessorEvent) processor.StoredProces
 	return event
 }
 
-// fail stores that no attempt has succeeded. The first failure of a day causes a
-// notification.
+// fail stores that an event has failed. The first failure of a day causes a notification.
 func (s *Service) fail(ctx context.Context, event processor.StoredProcessorEvent, c processor.Connection, reason processor.Ignored) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 	defer cancel()
@@ -179,7 +178,7 @@ func (s *Service) EndAbandoned(ctx context.Context, _ processor.EndAbandonedEven
 }
 
 const (
-	// resyncTimeout is the longest time of a part of a resync.
+	// resyncTimeout is the longest time of a job that reads one part of a resync.
 	resyncTimeout = 5 * time.Minute
 	// longestPart and shortestPart are the limits of the period of a part.
 	longestPart  = 24 * time.Hour
@@ -261,9 +260,9 @@ func (s *Service) resyncPart(ctx context.Context, job processor.ResyncProcessor,
 	return flush()
 }
 
-// nextPart enqueues the part of a resync that has the given begin and length. If all events
-// are read, the resync ends. If another resync has replaced this one, or if the job runs a
-// second time, nextPart does nothing.
+// nextPart enqueues the part of a resync that has the given beginning and length. If all
+// events are read, the resync ends. If another resync has replaced this one, or if the job
+// runs a second time, nextPart does nothing.
 func (s *Service) nextPart(ctx context.Context, job processor.ResyncProcessor, c processor.Connection, begin time.Time, length time.Duration) error {
 	return s.DB.InTx(ctx, func(tx *postgres.Tx) error {
 		current, err := processors.LockConnection(ctx, tx, c.Scope, c.Processor)

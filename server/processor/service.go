@@ -256,7 +256,7 @@ type ReadRequest struct {
 var (
 	// ErrBadKey means that the processor does not accept the key.
 	ErrBadKey = errors.New("the payment processor does not accept the key")
-	// ErrSignature means that the message was not signed with any of the secrets, or not at about this time.
+	// ErrSignature means that no secret matches the signature of a message, or that the signature has a wrong time.
 	ErrSignature = errors.New("the signature of the message is not valid")
 	// ErrMalformed means that an event cannot be read, now or later.
 	ErrMalformed = errors.New("the event of the payment processor is malformed")

@@ -99,9 +99,9 @@ func checkURLs(req interface {
 	}
 }
 
-// checkRateFields adds a violation if the rate does not match the commission type in the
-// request. If the request has no commission type, the transaction compares the rate
-// with the stored type.
+// checkRateFields adds a violation if a rate does not match the commission type in the
+// request. If the request has no commission type, it must not have both rates, and the
+// transaction compares the rate with the stored type.
 func checkRateFields(rules *affiliatev1.CommissionRules, found *affiliate.Violations) {
 	if rules == nil {
 		return

@@ -45,8 +45,8 @@ func New(db *postgres.DB, now func() time.Time) *Service { return &Service{db: d
 // currentTime returns the current time in UTC, truncated to milliseconds as in the API.
 func (s *Service) currentTime() time.Time { return s.now().UTC().Truncate(time.Millisecond) }
 
-// CreateProgram creates a draft programme. Without a currency in the request, it has the
-// workspace's currency. Without a slug, the slug is derived from the name. Errors: SLUG_TAKEN.
+// CreateProgram creates a draft programme. Without a currency in the request, the programme has
+// the workspace's currency. Without a slug, the slug is derived from the name. Errors: SLUG_TAKEN.
 func (s *Service) CreateProgram(ctx context.Context, req *affiliatev1.CreateProgramRequest) (*affiliatev1.Program, error) {
 	draft, err := newProgram(req)
 	if err != nil {

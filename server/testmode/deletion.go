@@ -139,7 +139,7 @@ func (d *deletion) deleteDeadLetters(ctx context.Context) error {
 	return nil
 }
 
-// deleteEvents does the same with events as deleteClicks with clicks.
+// deleteEvents reads the events after the stored position and deletes the events of test mode.
 func (d *deletion) deleteEvents(ctx context.Context, cutoff time.Time) error {
 	return d.repeat(ctx, func(tx *postgres.Tx, r *privacy.RunningReset) (more bool, err error) {
 		last, read, deleted, err := testdata.DeleteEvents(ctx, tx, d.workspace, r.EventsAfter, walkBatch)

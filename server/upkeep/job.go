@@ -76,8 +76,8 @@ const (
 	// visitorRetention is how long clicks and dead letters of clicks contain data that
 	// identifies a visitor.
 	visitorRetention = 90 * 24 * time.Hour
-	// maxPurgeTime is the time after which a run starts no further batch of PurgeClicks.
-	// maxRollTime is the time after which a run starts no further call of RollClicks, or
+	// maxPurgeTime is the time after which a run starts no further batch of clicks.Purge.
+	// maxRollTime is the time after which a run starts no further call of clicks.Roll, or
 	// no further deletion of notifications. One batch or call takes at most two minutes.
 	maxPurgeTime = 2 * time.Minute
 	maxRollTime  = time.Minute

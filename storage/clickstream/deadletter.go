@@ -102,9 +102,9 @@ func (d *DeadLetters) Delete(
 	return last, len(messages) == deadLetterPage, nil
 }
 
-// selects reports whether a search selects a record. If the record names no workspace, or
-// cannot be decoded, selects compares its bytes. It can then select a record that only
-// contains the same bytes by chance. The record would not have been stored anyway.
+// selects reports whether a search selects a record. If the record names no workspace, or cannot be
+// decoded, selects compares its bytes. It can then select a record that only contains the same bytes
+// by chance. This loses no click that could be stored, because ingestion has rejected the record.
 func selects(s affiliate.DeadLetterSearch, record []byte) bool {
 	var decoded edgev1.Click
 	if proto.Unmarshal(record, &decoded) != nil || !namesWorkspace(&decoded) {

@@ -22,7 +22,7 @@
 //     If the process ends, another worker continues after the last transaction. If the erasure
 //     fails, the next erasure of the same buyer takes over its lists of sales and customers.
 //   - Amounts, commissions and the ledger do not change. Reports, refunds and events of the
-//     payment processor about an erased sale still find it, by digests.
+//     payment processor about an erased sale still find the sale, by digests.
 //   - An erasure that is applied again after a restore of the database needs only the digest
 //     in the erasure log (Service.Replay).
 //

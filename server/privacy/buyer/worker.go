@@ -89,7 +89,7 @@ func (s *Service) timeUntilFree(ctx context.Context, job privacy.EraseBuyer) (ti
 
 // advance does a part of the current step in one transaction, which also stores the progress
 // and renews the lease. done is true if the erasure has ended. If wait is not zero, the work
-// cannot go on before that time.
+// cannot go on before this time has passed.
 func (s *Service) advance(ctx context.Context, e privacy.BuyerErasure, worker uuid.UUID) (next privacy.BuyerErasure, done bool, wait time.Duration, err error) {
 	if e.Progress.Step == privacy.EraseAgain {
 		if err := s.Analytics.AddAll(ctx, e.Workspace); err != nil {
@@ -225,8 +225,8 @@ func (s *Service) isAbout(ctx context.Context, tx *postgres.Tx, e privacy.BuyerE
 	return len(found) > 0, ids, err
 }
 
-// textsIn returns the different texts in a JSON document that can identify a buyer. Keys are
-// texts too, which is harmless.
+// textsIn returns the texts in a JSON document that can identify a buyer, without
+// duplicates. The names of fields are texts too, which is harmless.
 func textsIn(document []byte) ([]string, error) {
 	var texts []string
 	in := json.NewDecoder(bytes.NewReader(document))

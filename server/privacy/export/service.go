@@ -24,9 +24,9 @@
 //   - A stored bundle cannot be read without the encryption keys, and its pieces cannot be
 //     exchanged.
 //
-// Not guaranteed: a bundle that was continued, or that needed several jobs, is read from
-// several snapshots. A record that changed in the meantime is in the bundle as it was when
-// its page was read.
+// The package does not guarantee that a bundle is read from one snapshot. A bundle that was
+// continued, or that needed several jobs, is read from several. A record that changed in
+// the meantime is in the bundle as it was when its page was read.
 package export
 
 import (
