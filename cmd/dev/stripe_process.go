@@ -79,19 +79,19 @@ func (p *stripeProcess) start(f *folder) (err error) {
 	if p.log, err = f.newLog(stripeLogName); err != nil {
 		return err
 	}
-	p.process = exec.Command(program, stripeServerCommand) //nolint:noctx // stop ends it
-	p.process.ExtraFiles = []*os.File{file}
-	p.process.Stderr = p.log // the standard output is discarded
+	process := exec.Command(program, stripeServerCommand) //nolint:noctx // stop ends it
+	process.ExtraFiles = []*os.File{file}
+	process.Stderr = p.log // the standard output is discarded
 	// Ctrl-C in the terminal does not reach the process, so that the core can stop first.
-	p.process.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	process.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	// If this process is killed, the kernel closes the pipe, and the stand-in ends.
-	if p.parent, err = p.process.StdinPipe(); err != nil {
+	if p.parent, err = process.StdinPipe(); err != nil {
 		return errors.Join(err, p.log.Close())
 	}
-	if err := p.process.Start(); err != nil {
-		p.process = nil
+	if err := process.Start(); err != nil {
 		return errors.Join(fmt.Errorf("start the stand-in for Stripe: %w", err), p.log.Close())
 	}
+	p.process = process
 	go func() {
 		p.err = fmt.Errorf("the stand-in for Stripe ended by itself: %w; see %s", exitError(p.process.Wait()), p.log.Name())
 		close(p.ended)
