@@ -15,13 +15,13 @@ import (
 
 // AcceptInvite makes the invited user a member of the workspace and opens a session. The
 // e-mail address and the role of the member come from the invitation. The token of the
-// invitation is the only proof of the caller's identity. The token of the mail also verifies
-// the address, and the token of the response to the inviter does not.
+// invitation is the only proof of the caller's identity. An invitation has two tokens: the token in
+// the mail also verifies the address, the token in the response to the inviter does not.
 //
 // The address may already belong to the account of a user who was removed from a
 // workspace, or to an account of a stranger who has registered the address and never
-// verified it. AcceptInvite then uses this account again (takeOver). A stranger's account
-// needs the token of the mail.
+// verified it. AcceptInvite then gives this account to the caller (takeOver). For a
+// stranger's account, the caller needs the token in the mail.
 func (s *Service) AcceptInvite(ctx context.Context, req *affiliatev1.AcceptInviteRequest) (*affiliatev1.SessionResponse, error) {
 	digest := account.DigestInviteToken(req.GetToken())
 	// Unknown tokens are rejected before the password is hashed, because hashing is
@@ -125,10 +125,10 @@ func (s *Service) AcceptInvite(ctx context.Context, req *affiliatev1.AcceptInvit
 }
 
 // leaveForInvite removes the account of an unverified address from its workspace, so that
-// the person who reads the mail of the address can join another workspace. If the account is
-// the only member, the workspace has no members afterwards. Its keys and tokens are
-// revoked, because a stranger may have them. Errors: EMAIL_TAKEN if the workspace is in use
-// and the account is its last owner.
+// the person who reads the mail of the address can join another workspace. If the account
+// is the last owner, the secret keys and service tokens of the workspace are revoked,
+// because a stranger may have them, and the workspace has no members afterwards. Errors:
+// EMAIL_TAKEN if the account is the last owner and the workspace is in use.
 func leaveForInvite(ctx context.Context, tx *postgres.Tx, account account.Account, at time.Time) error {
 	workspace := account.Member.Workspace
 	if err := postgres.LockWorkspace(ctx, tx, workspace); err != nil {
@@ -163,9 +163,9 @@ func leaveForInvite(ctx context.Context, tx *postgres.Tx, account account.Accoun
 	})
 }
 
-// takeOver gives an account to the person who accepts an invitation of its address. It ends
-// the account's sessions and mailed tokens, replaces its name and password, and removes its
-// second factor and payout method, because they may be those of another person.
+// takeOver gives an account to the person who accepts an invitation for the account's address.
+// It ends the account's sessions and mailed tokens, replaces its name and password, and removes
+// its second factor and payout method, because another person may have set them.
 func (s *Service) takeOver(ctx context.Context, tx *postgres.Tx, user account.User, name, hash string, at time.Time) (account.User, error) {
 	user.Name, user.EmailVerified, user.SecondFactor, user.Unclaimed = name, false, false, false
 	if err := accounts.RevokeSessions(ctx, tx, user.ID, at); err != nil {

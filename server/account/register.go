@@ -89,8 +89,8 @@ func insertOwner(ctx context.Context, tx *postgres.Tx, owner account.Account, wo
 	return tx.Enqueue(ctx, affiliate.SyncDirectory{Workspace: workspace.ID})
 }
 
-// admitMerchant checks whether the setting permits the registration of a merchant. Errors:
-// REGISTRATION_CLOSED.
+// admitMerchant checks whether the setting MerchantRegistration permits a registration.
+// Errors: REGISTRATION_CLOSED.
 func (s *Service) admitMerchant(ctx context.Context, req *affiliatev1.RegisterMerchantRequest) error {
 	refusal := affiliate.Refuse(affiliate.ReasonRegistrationClosed)
 	switch {
@@ -108,8 +108,8 @@ func (s *Service) admitMerchant(ctx context.Context, req *affiliatev1.RegisterMe
 	return err
 }
 
-// admitPartner checks whether the setting permits the registration of a partner. mailed
-// reports whether the request has the token of a mail to its address. Errors:
+// admitPartner checks whether the setting PartnerRegistration permits a registration. The
+// result mailed is true if the request has the token of a mail to its address. Errors:
 // REGISTRATION_CLOSED.
 func (s *Service) admitPartner(ctx context.Context, req *affiliatev1.RegisterPartnerRequest) (mailed bool, err error) {
 	var address string
@@ -173,10 +173,10 @@ func (s *Service) RegisterPartner(ctx context.Context, req *affiliatev1.Register
 	return s.sessionResponse(account.Account{User: user}, nil, session.ID, token)
 }
 
-// insertPartner stores a new partner. mailed means that the caller has the token of a mail to
-// the address. An account with the address that was never verified is then taken over, and
-// insertPartner returns this account. action is the action for the audit log. Errors:
-// EMAIL_TAKEN.
+// insertPartner stores a new partner. If the caller has the token of a mail to the address
+// (mailed), and an account has the address but the address was never verified,
+// insertPartner takes this account over and returns it. The result action is the action for
+// the audit log. Errors: EMAIL_TAKEN.
 func (s *Service) insertPartner(
 	ctx context.Context, tx *postgres.Tx, user account.User, hash string, mailed bool,
 ) (registered account.User, action string, err error) {
@@ -212,11 +212,11 @@ func (s *Service) begin(ctx context.Context, tx *postgres.Tx, registered account
 	return tx.Notify(ctx, account.Notification(registered, notification.NotifyVerifyEmail, at, nil)...)
 }
 
-// CreateWorkspace creates a workspace for the operator of the service, whatever the
-// registration setting is. It returns the text of a token with which the owner sets the
-// password, as with the token of a mail that resets a password. The token is valid for
-// account.InviteLife. The account has an unusable password, so no login to it is possible
-// until the owner has set one. Errors: EMAIL_TAKEN.
+// CreateWorkspace creates a workspace for the operator of the service, independently of the
+// setting MerchantRegistration. It returns the text of a token. The owner uses the token
+// like the token of a mail that resets a password. The token is valid for
+// account.InviteLife. The account has an unusable password, so no login is possible until
+// the owner has set a password. Errors: EMAIL_TAKEN.
 func (s *Service) CreateWorkspace(ctx context.Context, email, name, workspaceName string) (id affiliate.WorkspaceID, resetToken string, err error) {
 	at := s.currentTime()
 	workspace := account.NewWorkspace(workspaceName, at)

@@ -52,7 +52,7 @@ func (s *Service) ResetPartnerPassword(ctx context.Context, req *affiliatev1.Res
 	return s.reset(ctx, affiliate.Partner, req)
 }
 
-// reset sets a new password. It revokes all other tokens of the user, in particular those
+// reset sets a new password. It revokes all other tokens of the user, in particular the tokens
 // for a change of the address: a person who knew the old password may have requested them.
 func (s *Service) reset(ctx context.Context, kind affiliate.AccountKind, req *affiliatev1.ResetPasswordRequest) (*affiliatev1.ResetPasswordResponse, error) {
 	refusal := affiliate.Refuse(affiliate.ReasonResetToken)
@@ -162,8 +162,8 @@ func (s *Service) processRequest(ctx context.Context, job account.ProcessEmailRe
 	})
 }
 
-// answerReset mails a token for a reset, if an account has the address and the address
-// has not received too many tokens.
+// answerReset mails a token for a reset, if an account that may log in has the address and
+// the address has not received too many tokens.
 func (s *Service) answerReset(ctx context.Context, tx *postgres.Tx, request account.EmailRequest, at time.Time) error {
 	account, found, err := accounts.AccountByEmail(ctx, tx, request.Account, request.Address)
 	if err != nil || !found || !account.MayLogIn() {
@@ -196,9 +196,9 @@ func (s *Service) answerChange(ctx context.Context, tx *postgres.Tx, request acc
 	return tx.SendMail(ctx, notice)
 }
 
-// sendLimited mails a token to the address of the request. It sends nothing if the address
-// has already received account.MaxTokensPerAddress tokens of the purpose, from any
-// accounts, within account.TokenLimitWindow.
+// sendLimited mails a token to the address of the request. It sends nothing if
+// account.MaxTokensPerAddress tokens for this purpose were sent to the address within
+// account.TokenLimitWindow. The tokens of all accounts count.
 func (s *Service) sendLimited(ctx context.Context, tx *postgres.Tx, kind notification.MailKind, request account.EmailRequest, holder account.Account, at time.Time) error {
 	sent, err := accounts.CountEmailTokens(ctx, tx, request.Purpose, request.Address, at.Add(-account.TokenLimitWindow))
 	if err != nil || sent >= account.MaxTokensPerAddress {

@@ -24,8 +24,8 @@ const totpIssuer = "Tributary"
 
 // EnrollMerchantTotp creates the secret of a merchant's second factor and stores it, encrypted
 // with the id of the user as additional data. It replaces a secret that was not confirmed. If
-// the user has not logged in recently, it checks the password. Otherwise a person who has
-// stolen an older session could add a factor, authorise payout changes with its codes, and
+// the user has not logged in recently, it checks the password. Without this check, a person
+// with a stolen session could add a factor, authorise payout changes with its codes, and
 // lock the owner out.
 func (s *Service) EnrollMerchantTotp(ctx context.Context, req *affiliatev1.EnrollTotpRequest) (*affiliatev1.EnrollTotpResponse, error) {
 	caller, at := server.PrincipalFrom(ctx), s.currentTime()
@@ -81,9 +81,9 @@ func (s *Service) EnrollPartnerTotp(ctx context.Context, req *affiliatev1.Enroll
 }
 
 // ConfirmMerchantTotp enables a merchant's second factor if the code belongs to its secret.
-// Wrong codes are not counted, because the caller has received the secret. The code cannot be
-// used again. Changes of the address that were requested before end, because their requests
-// needed no code.
+// Wrong codes are not counted, because the caller has received the secret. The code cannot
+// be used again. Pending changes of the address are revoked, because they were requested
+// without a code. All other sessions are revoked too.
 func (s *Service) ConfirmMerchantTotp(ctx context.Context, req *affiliatev1.ConfirmTotpRequest) (*affiliatev1.ConfirmTotpResponse, error) {
 	caller, at := server.PrincipalFrom(ctx), s.currentTime()
 	return postgres.InTx(ctx, s.DB, func(tx *postgres.Tx) (*affiliatev1.ConfirmTotpResponse, error) {
@@ -187,8 +187,8 @@ func (s *Service) requirePassword(ctx context.Context, account account.Account, 
 	return err
 }
 
-// refusedCode returns err, or INVALID_CREDENTIALS with a message about a code if ok is
-// false. The standard message is about the e-mail address and the password.
+// refusedCode returns err. If err is nil and ok is false, it returns INVALID_CREDENTIALS with a
+// message about the code. The standard message is about the e-mail address and the password.
 func refusedCode(ok bool, err error) error {
 	if err == nil && !ok {
 		return &affiliate.Error{Reason: affiliate.ReasonInvalidCredentials, Message: "The code is wrong or was used before."}
@@ -197,10 +197,10 @@ func refusedCode(ok bool, err error) error {
 }
 
 // useCode uses a code of the authenticator app or a recovery code. The caller must have
-// locked the user, so that only one of several calls with the same code succeeds. ok is false
-// if the code is wrong or used, or if the account has no second factor. useCode counts a wrong
-// code, so the caller must then commit the transaction. Errors: INVALID_CREDENTIALS after too
-// many wrong codes in a row.
+// locked the user, so that only one of several calls with the same code succeeds. ok is
+// false if the code is wrong, missing or used before, or if the account has no second
+// factor. useCode counts wrong codes, so the caller must commit the transaction even if ok
+// is false. Errors: INVALID_CREDENTIALS after too many wrong codes in a row.
 func (s *Service) useCode(ctx context.Context, tx *postgres.Tx, holder account.Account, code string, at time.Time) (ok bool, err error) {
 	factor, found, err := accounts.SecondFactor(ctx, tx, holder.ID)
 	if err != nil || !found || factor.ConfirmedAt == nil {
@@ -265,10 +265,10 @@ func (s *Service) matchStep(factor account.SecondFactor, code string, at time.Ti
 }
 
 // Reauthenticate checks that the caller is the owner of the account before a change that
-// moves money: with a code if the account has a second factor, otherwise with the password.
-// It uses the code. Wrong values count as failed logins. factorSince is when the second
-// factor was enabled; it is nil if the account has none. Errors: INVALID_CREDENTIALS,
-// RATE_LIMIT_EXCEEDED.
+// moves money. It checks a code if the account has a second factor, otherwise the password.
+// The code cannot be used again. Wrong values count as failed logins. factorSince is the
+// time at which the second factor was enabled, or nil if the account has none. Errors:
+// INVALID_CREDENTIALS, RATE_LIMIT_EXCEEDED.
 func (s *Service) Reauthenticate(ctx context.Context, password, code string) (factorSince *time.Time, err error) {
 	at := s.currentTime()
 	account, err := accounts.Account(ctx, s.DB, server.PrincipalFrom(ctx).User)
@@ -305,9 +305,9 @@ func (s *Service) Reauthenticate(ctx context.Context, password, code string) (fa
 }
 
 // checkFactor locks the user of an account and uses a code if the account has a second
-// factor now. ok is true if the account has none. It is false if the code is wrong, or if the
-// account had a second factor when the caller read it and has none now. The caller must then
-// commit the transaction, because useCode counts wrong codes.
+// factor now. ok is true if the account has no second factor and had none when the caller read it.
+// ok is false if the code is wrong, or if the account had a second factor then and has none now. If
+// ok is false, the caller must commit the transaction, because useCode counts wrong codes.
 func (s *Service) checkFactor(ctx context.Context, tx *postgres.Tx, account account.Account, code string, at time.Time) (ok bool, err error) {
 	if err := accounts.LockUserByID(ctx, tx, account.ID); err != nil {
 		return false, err

@@ -9,11 +9,11 @@
 //
 // The package guarantees that a client cannot distinguish a login with an unknown address
 // from a login with a wrong password, either by the response or by its duration. The same
-// is true for a reset of a password and for the new address of an account. The requests
-// for these two store only the address. A job looks it up and sends the mails. An
-// invitation can be accepted once, and a mailed token can be used once. Passwords and
-// tokens are not stored or logged in clear text. The token of a mail that was not sent yet
-// is stored encrypted.
+// is true for a reset of a password and for the new address of an account. A request for a
+// reset or for a change of the address is stored without a look-up of the address. A job
+// looks it up and sends the mails. An invitation can be accepted once, and a mailed token
+// can be used once. Passwords and tokens are not stored or logged in clear text. The token
+// of a mail that was not sent yet is stored encrypted.
 //
 // An account can have a second factor: codes of an authenticator app (TOTP). A login with the
 // right password then opens no session, but stores a challenge that a code completes. Each
@@ -21,8 +21,8 @@
 // does not remove the second factor. The secret is stored encrypted, and recovery codes and
 // challenges as digests.
 //
-// A registration and an accepted invitation say that an address has an account, because
-// they fail. A user can log in before the address is verified.
+// A registration, or the acceptance of an invitation, can fail because the address has an
+// account, and then reveals the account. A user can log in before the address is verified.
 //
 // The package does not guarantee that a mail arrives. It stores mails in the transaction
 // of their cause, and a job of another package sends them.
@@ -113,8 +113,8 @@ func (s *Service) Check(req proto.Message) affiliate.Violations {
 	return found
 }
 
-// checkPassword adds a violation if a password is easy to guess. An empty password has
-// another violation.
+// checkPassword adds a violation if a password is easy to guess. The validation of the
+// message rejects an empty password.
 func checkPassword(password, name, email string, found *affiliate.Violations) {
 	switch {
 	case password == "":
@@ -186,8 +186,8 @@ func newPasswordHasher() *passwordHasher {
 	return &passwordHasher{slots: make(chan struct{}, concurrentHashes), dummyHash: dummyPasswordHash()}
 }
 
-// dummyPasswordHash returns the dummyHash of all hashers. A process computes it only once,
-// because this takes 30 ms.
+// dummyPasswordHash returns the value of passwordHasher.dummyHash. A process computes it
+// only once, because this takes 30 ms.
 var dummyPasswordHash = sync.OnceValue(func() string {
 	hash, err := argon2id.CreateHash("nobody's password", hashParams)
 	if err != nil {
@@ -196,9 +196,9 @@ var dummyPasswordHash = sync.OnceValue(func() string {
 	return hash
 })
 
-// UnusableHash returns a hash that no known password has: its key is random. It is the
-// password hash of an account that somebody else makes, until its owner sets a password. A
-// login attempt takes as long as for any other account.
+// UnusableHash returns a hash to which no password is known, because its key is random. An
+// account that another person creates for its owner has such a hash until the owner sets a
+// password. A login attempt takes as long as for any other account.
 func UnusableHash() string {
 	random := make([]byte, hashParams.SaltLength+hashParams.KeyLength)
 	_, _ = rand.Read(random) // crypto/rand.Read never fails

@@ -138,8 +138,8 @@ func (t token) text() string { return base64.RawURLEncoding.EncodeToString(t[:])
 // cannot be guessed.
 func (t token) digest() [sha256.Size]byte { return sha256.Sum256(t[:]) }
 
-// seeDevice stores the device of a call that opens or refreshes a session. known reports
-// whether the user has used the device in the last account.DeviceMemory.
+// seeDevice stores the device of a call that opens or refreshes a session. known is true if
+// the user has used the device within the last account.DeviceMemory.
 func (s *Service) seeDevice(ctx context.Context, tx *postgres.Tx, user affiliate.UserID, at time.Time) (known bool, err error) {
 	device := account.DeviceHash(s.HashKeys, user, server.ActorFrom(ctx).AddressPrefix, agentFrom(ctx))
 	return accounts.SeeDevice(ctx, tx, user, device, at, at.Add(-account.DeviceMemory))

@@ -72,8 +72,8 @@ func (s *Service) markVerified(ctx context.Context, tx *postgres.Tx, account acc
 }
 
 // changeAddress replaces the address of an account by the address to which the token was
-// mailed. The session that requested the change continues. A digest of a partner's former
-// address stays, because the fraud rules compare buyers with it.
+// mailed. The session that requested the change stays valid, all others are revoked. A digest
+// of a partner's former address is stored, because the fraud rules compare buyers with it.
 func (s *Service) changeAddress(ctx context.Context, tx *postgres.Tx, account account.Account, token account.EmailToken, at time.Time) error {
 	if err := accounts.ChangeEmail(ctx, tx, account.ID, token.Address, at); err != nil {
 		return err
@@ -102,8 +102,8 @@ func (s *Service) changeAddress(ctx context.Context, tx *postgres.Tx, account ac
 }
 
 // ResendMerchantVerification mails a new token to the caller, unless the address is verified
-// and receives mail. If mails to the address are suppressed, verifying it again ends this.
-// Earlier tokens stay valid, because mails can arrive in a different order.
+// and receives mail. If mails to the address are suppressed, a new verification ends the
+// suppression. Earlier tokens stay valid, because mails can arrive in a different order.
 func (s *Service) ResendMerchantVerification(ctx context.Context, _ *affiliatev1.ResendVerificationRequest) (*affiliatev1.ResendVerificationResponse, error) {
 	at, response := s.currentTime(), &affiliatev1.ResendVerificationResponse{}
 	err := s.DB.InTx(ctx, func(tx *postgres.Tx) error {
@@ -176,7 +176,7 @@ func (s *Service) ChangeMerchantEmail(ctx context.Context, req *affiliatev1.Chan
 		return nil, affiliate.Invalid("new_email", "must not be the current address")
 	}
 	// As in a login, throttleCaller stores the attempt as failed, and the transaction below
-	// deletes all failed attempts of the session.
+	// deletes all failed attempts in its bucket.
 	attempt, err := s.throttleCaller(ctx, holder, at)
 	if err != nil {
 		return nil, err
@@ -231,7 +231,7 @@ func recordChange(ctx context.Context, tx *postgres.Tx, account account.Account,
 	return recordChangeBy(ctx, tx, actor, account, c, at)
 }
 
-// recordChangeBy is recordChange for a change that actor has made.
+// recordChangeBy does the same as recordChange for a change that the given actor has made.
 func recordChangeBy(ctx context.Context, tx *postgres.Tx, actor affiliate.Actor, holder account.Account, c change, at time.Time) error {
 	if err := tx.Notify(ctx, account.Notification(holder, c.notification, at, c.facts)...); err != nil {
 		return err
