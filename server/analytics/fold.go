@@ -14,8 +14,8 @@ import (
 	rollups "github.com/tributary-hq/tributary/storage/postgres/analytics"
 )
 
-// A request begins transactions for maxAdding. A transaction that lasts longer than maxLastAdding
-// is cancelled, so that the request can still respond.
+// A request that adds entries starts new transactions only until maxAdding has passed.
+// After maxLastAdding it cancels the transaction that still runs, so that it can respond.
 const (
 	maxAdding     = time.Second
 	maxLastAdding = 5 * time.Second
@@ -40,7 +40,7 @@ func fold(ctx context.Context, db *postgres.DB, log *slog.Logger, scope affiliat
 	return r, nil
 }
 
-// foldNext adds the oldest entries of the log to the sums. more says that more may be
+// foldNext adds the oldest entries of the log to the sums. more is true if entries may be
 // left.
 func foldNext(ctx context.Context, tx *postgres.Tx, log *slog.Logger, scope affiliate.Scope, now time.Time) (more bool, err error) {
 	entries, more, err := rollups.TakeEntries(ctx, tx, scope)
@@ -71,7 +71,7 @@ func foldNext(ctx context.Context, tx *postgres.Tx, log *slog.Logger, scope affi
 }
 
 // addWaiting adds the entries of the log of the selected workspaces to the sums. If this
-// fails or takes too long, the response does not contain them.
+// fails or takes too long, the response does not contain all entries.
 func (s *Service) addWaiting(ctx context.Context, selected selection) {
 	left := requestBudget()
 	adding, cancel := context.WithTimeout(ctx, maxLastAdding)
@@ -84,8 +84,8 @@ func (s *Service) addWaiting(ctx context.Context, selected selection) {
 	}
 }
 
-// AddAll adds all entries of the log of a workspace to the sums, in both modes. After an
-// erasure, neither the log nor the sums then contain the erased values.
+// AddAll adds all entries of the log of a workspace to the sums, in both modes. If an
+// erasure calls it, neither the log nor the sums contain the erased values afterwards.
 func (s *Service) AddAll(ctx context.Context, workspace affiliate.WorkspaceID) error {
 	for _, mode := range []affiliate.Mode{affiliate.ModeTest, affiliate.ModeLive} {
 		scope := affiliate.Scope{Workspace: workspace, Mode: mode}
@@ -100,8 +100,8 @@ func (s *Service) AddAll(ctx context.Context, workspace affiliate.WorkspaceID) e
 	return nil
 }
 
-// addEntries adds entries of the log to the sums, and subtracts its work from the budget. It uses
-// no connection while it waits for the lock. done is true if no entries are left.
+// addEntries adds entries of the log to the sums within the given budget, and subtracts the time for which
+// it waits for the lock. It uses no connection while it waits. done is true if no entries are left.
 func (s *Service) addEntries(ctx context.Context, scope affiliate.Scope, left *budget) (done bool, err error) {
 	more, err := rollups.IsWaiting(ctx, s.db, scope)
 	for err == nil && more && time.Now().Before(left.until) {
@@ -120,9 +120,9 @@ func (s *Service) addEntries(ctx context.Context, scope affiliate.Scope, left *b
 	return !more, err
 }
 
-// addClicks adds the clicks of the entries to the sums, without the personal values of
-// erased participants, which the log keeps. It leaves out entries that cannot be read, so
-// that they do not stop all others. `core analytics recount` counts their clicks.
+// addClicks adds the clicks of the entries to the sums, except the personal values of
+// erased participants, which the log still contains. It skips an entry that cannot be read,
+// so that the others are added. `core analytics recount` counts the skipped clicks.
 func addClicks(
 	ctx context.Context, tx *postgres.Tx, log *slog.Logger, scope affiliate.Scope, entries []analytics.LogEntry, sums analytics.Sums, weights analytics.Weights,
 ) error {
@@ -158,7 +158,7 @@ func dropErased(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, cli
 // erasedSums is the maximum number of sums that one transaction changes because of an erasure.
 const erasedSums = 5000
 
-// eraseValues removes the clicks of an erased participant from sums of their personal values.
+// eraseValues removes the clicks of an erased participant from the sums of personal values.
 // The clicks stay in the totals, like other clicks without a value. If sums are left, it
 // inserts an entry for the next transaction and returns true.
 func eraseValues(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, participant affiliate.ParticipantID) (more bool, err error) {
@@ -193,8 +193,8 @@ func conversionsOf(entries []analytics.LogEntry) []affiliate.ConversionID {
 // attributed to a click that ingestion has not stored yet.
 const maxClickDelay = 24 * time.Hour
 
-// addFirsts sets FirstOfCustomer in both, and adds conversions that become or stop being
-// first.
+// addFirsts sets FirstOfCustomer in the maps before and after. It adds to both maps each
+// missing conversion that became, or no longer is, the first conversion of its customer.
 func addFirsts(
 	ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, refs []string, counted, current map[string]*analytics.Customer,
 	before, after map[affiliate.ConversionID]analytics.Conversion,
@@ -238,8 +238,8 @@ func addFirsts(
 	return nil
 }
 
-// addSums selects the separate values and adds the changes, also of programmes, to the
-// sums.
+// addSums adds changes, and the resulting changes of the programmes, to the sums. It also selects
+// the values of each dimension that have separate sums; the sums of all other values are merged.
 func addSums(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, changes analytics.Sums, weights analytics.Weights) error {
 	changes.DropEmpty()
 	if len(changes) == 0 {
@@ -285,7 +285,7 @@ const lockPause = 20 * time.Millisecond
 // budget limits the work of a caller that adds entries of the log.
 type budget struct {
 	until time.Time     // no further transaction begins after this time
-	wait  time.Duration // for the lock of the sums
+	wait  time.Duration // remaining time to wait for the lock of the sums
 }
 
 // requestBudget returns the budget of a request for all its workspaces. longBudget returns the
@@ -296,7 +296,7 @@ func requestBudget() *budget {
 
 func longBudget() *budget { return &budget{until: time.Now().Add(24 * time.Hour), wait: time.Minute} }
 
-// pause waits until the next attempt to get the lock, if the budget allows this.
+// pause waits for lockPause. It returns false if the budget has no such time left.
 func (b *budget) pause(ctx context.Context) (bool, error) {
 	if b.wait < lockPause {
 		return false, nil

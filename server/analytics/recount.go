@@ -16,22 +16,22 @@ import (
 	rollups "github.com/tributary-hq/tributary/storage/postgres/analytics"
 )
 
-// RecountResult holds the numbers of what Recount has counted.
+// RecountResult has the numbers of days, clicks and conversions that Recount has counted.
 type RecountResult struct{ Days, Clicks, Conversions int64 }
 
 // errBusy means that another transaction had the lock of the sums for a long time.
 var errBusy = errors.New("another process changes the analytics")
 
 // OldestDay returns the first UTC day whose clicks can be counted again. Clicks are deleted after
-// 13 months. Two days are a reserve for the time zone and for the duration of a count.
+// 13 months. OldestDay adds two days as a reserve for the time zone and for the duration of a count.
 func OldestDay(now time.Time) time.Time {
 	return now.UTC().Truncate(24*time.Hour).AddDate(0, -13, 2)
 }
 
 // Recount counts the clicks and conversions of a workspace and mode from one UTC day to another
-// again, and replaces the sums of these days. It also replaces all cohorts. It is for sums
-// that differ from the rows. It can run while the
-// service runs: a day is replaced in one transaction.
+// again, and replaces the sums of these days. It also replaces all cohorts. It corrects
+// sums that differ from the rows. It can run while the service runs, because each day is
+// replaced in one transaction.
 //
 // It does not replace the sums of days before OldestDay, because their clicks were deleted. The
 // conversions of these days are compared with their counted state like all others.
@@ -173,8 +173,8 @@ func recountCohorts(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope)
 	return store()
 }
 
-// recountConversions subtracts conversions as they were counted before, and adds them as they
-// are now. It inserts an entry for the conversions whose click is not stored yet.
+// recountConversions subtracts the counted state of conversions from sums, and adds their current
+// state. It inserts an entry into the log for the conversions whose click is not stored yet.
 func recountConversions(
 	ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, ids []affiliate.ConversionID, now time.Time, sums analytics.Sums, weights analytics.Weights,
 ) error {
@@ -236,9 +236,9 @@ func recountConversions(
 	return nil
 }
 
-// recountCustomers changes the cohorts of customers whose conversions have changed. before has
-// the counted state of the conversions, after the current state. It sets FirstOfCustomer in both.
-// If another conversion is now the first of its customer, it adds this conversion to both.
+// recountCustomers changes the cohorts of customers whose conversions have changed. The map
+// before has the counted state of the conversions, and the map after has the current state. It
+// sets FirstOfCustomer in both maps, and adds to both the conversions that addFirsts adds.
 func recountCustomers(
 	ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, refs []string, before, after map[affiliate.ConversionID]analytics.Conversion,
 ) error {

@@ -19,8 +19,8 @@ func (s *Service) periodOf(req request) (analytics.Period, error) {
 	return period, wrong.Err()
 }
 
-// read calls fn with what the caller has selected, after it has added the waiting entries of
-// these workspaces to the sums. All statements of r read the same snapshot.
+// read adds the waiting entries of the selected workspaces to the sums. Then it calls fn with
+// the caller's selection and a reader. All statements of the reader read the same snapshot.
 func (s *Service) read(ctx context.Context, req request, selectTargets selector, fn func(r *rollups.Reader, selected selection) error) error {
 	selected, err := selectTargets(ctx, req)
 	if err != nil {
@@ -100,7 +100,7 @@ func intervalOf(req request) analytics.Interval {
 	return analytics.EachDay
 }
 
-// totalOf returns the figures of all targets.
+// totalOf returns the sum of the figures of all targets.
 func totalOf(ctx context.Context, r *rollups.Reader, selected selection, period analytics.Period) (analytics.Figures, error) {
 	byProgram, err := r.Totals(ctx, selected.mode, selected.targets, period)
 	return sumOf(byProgram), err
@@ -195,7 +195,7 @@ func valuesOf(
 	return byValue, nil
 }
 
-// noValue is the label of the row of clicks and conversions without a value.
+// noValue is the label of the row for clicks and conversions without a value.
 const noValue = "(none)"
 
 // label sets the labels of rows.

@@ -14,17 +14,17 @@ import (
 	rollups "github.com/tributary-hq/tributary/storage/postgres/analytics"
 )
 
-// selection is what a caller has selected: whose sums are read, and how they are shown.
+// selection says which sums a request reads, and how its response shows them.
 type selection struct {
 	mode    affiliate.Mode
 	targets []analytics.Target
 	view    analytics.View
-	// whole says that the targets are all programmes of a workspace.
+	// whole is true if the targets are all programmes of a workspace.
 	whole bool
 }
 
-// cohortTargets returns the targets of cohorts. The customers of a workspace can buy in several
-// programmes, so the workspace has cohorts of its own.
+// cohortTargets returns the targets whose cohorts are read. The customers of a workspace
+// can buy in several programmes, so the workspace has cohorts of its own.
 func (s selection) cohortTargets() []analytics.Target {
 	if !s.whole {
 		return s.targets
@@ -52,7 +52,7 @@ type filter struct {
 	link        affiliate.LinkID
 }
 
-// filterOf returns the filter of a request. The ids have been validated, except those in paths.
+// filterOf returns the filter of a request. An invalid id becomes zero. Only ids in paths can be invalid.
 func filterOf(req request) filter {
 	var f filter
 	f.program, _ = affiliate.ParseID[affiliate.ProgramID](req.GetProgramId())
@@ -61,7 +61,7 @@ func filterOf(req request) filter {
 	return f
 }
 
-// selectWorkspace selects for a member on the routes of the workspace. Errors: NOT_FOUND.
+// selectWorkspace returns the selection of a member on the routes of the workspace. Errors: NOT_FOUND.
 func (s *Service) selectWorkspace(ctx context.Context, req request) (selection, error) {
 	f, scope := filterOf(req), server.PrincipalFrom(ctx).Scope()
 	if f != (filter{}) {
@@ -85,7 +85,7 @@ func (s *Service) selectWorkspace(ctx context.Context, req request) (selection, 
 	return found, nil
 }
 
-// selectProgram selects for a member on the routes of a programme. Errors: NOT_FOUND.
+// selectProgram returns the selection of a member on the routes of a programme. Errors: NOT_FOUND.
 func (s *Service) selectProgram(ctx context.Context, req request) (selection, error) {
 	if server.PathID[affiliate.ProgramID](req.GetProgramId()).IsZero() { // a filter without a programme selects all
 		return selection{}, affiliate.Refuse(affiliate.ReasonNotFound)
@@ -126,8 +126,8 @@ func (s *Service) selectFiltered(ctx context.Context, req request, f filter) (se
 	}, nil
 }
 
-// selectPartner returns the selection of a partner: its own participations that match the
-// filter. Errors: NOT_FOUND if an id of the filter is not the partner's.
+// selectPartner returns the selection of a partner: the partner's participations that match the
+// filter. Errors: NOT_FOUND if no participation or no link of the partner matches the filter.
 func (s *Service) selectPartner(ctx context.Context, req request) (selection, error) {
 	caller, f := server.PrincipalFrom(ctx), filterOf(req)
 	participations, err := rollups.Participations(ctx, s.db, caller.User, caller.Mode)
@@ -169,8 +169,8 @@ func workspacesOf(participations []analytics.Participation) []affiliate.Workspac
 	return ids
 }
 
-// mostFrequent returns the currency of most of the programmes. A partner has no currency of
-// its own. If the partner takes part in no programme, it returns the default of workspaces.
+// mostFrequent returns the most frequent currency of the programmes of a partner, because a partner has no
+// currency. If the partner takes part in no programme, it returns the default currency of workspaces.
 func mostFrequent(currencies map[string]int) string {
 	if len(currencies) == 0 {
 		return account.DefaultCurrency

@@ -8,9 +8,9 @@
 // that was stored before. Each entry is added exactly once: the transaction that adds it also
 // deletes it.
 //
-// For each conversion the package stores what the sums contain. When a conversion changes, it
-// subtracts the stored numbers and adds the current ones, so the sums depend only on the
-// current state and not on the order of changes.
+// For each conversion the package stores the numbers that it added to the sums. When a
+// conversion changes, it subtracts the stored numbers and adds the current ones, so the
+// sums depend only on the current state and not on the order of changes.
 //
 // The time of a response does not depend on the number of clicks. If more entries wait than one request
 // can add, the response does not contain the newest ones.
@@ -66,85 +66,85 @@ type request interface {
 	GetPageSize() int32
 }
 
-// GetAnalyticsSummary returns the numbers of a period, of a workspace.
+// GetAnalyticsSummary returns the numbers of a workspace in a period.
 func (s *Service) GetAnalyticsSummary(ctx context.Context, req *affiliatev1.AnalyticsRequest) (*affiliatev1.AnalyticsSummary, error) {
 	return s.summary(ctx, req, s.selectWorkspace)
 }
 
-// GetProgramAnalyticsSummary returns the numbers of a period, of a programme.
+// GetProgramAnalyticsSummary returns the numbers of a programme in a period.
 func (s *Service) GetProgramAnalyticsSummary(ctx context.Context, req *affiliatev1.ProgramAnalyticsRequest) (*affiliatev1.AnalyticsSummary, error) {
 	return s.summary(ctx, req, s.selectProgram)
 }
 
-// GetPartnerAnalyticsSummary returns the numbers of a period, of a partner.
+// GetPartnerAnalyticsSummary returns the numbers of a partner in a period.
 func (s *Service) GetPartnerAnalyticsSummary(ctx context.Context, req *affiliatev1.AnalyticsRequest) (*affiliatev1.AnalyticsSummary, error) {
 	return s.summary(ctx, req, s.selectPartner)
 }
 
-// GetAnalyticsTimeseries returns the numbers of the intervals of a period, of a workspace.
+// GetAnalyticsTimeseries returns the numbers of a workspace for each interval of a period.
 func (s *Service) GetAnalyticsTimeseries(ctx context.Context, req *affiliatev1.AnalyticsRequest) (*affiliatev1.AnalyticsTimeseries, error) {
 	return s.timeseries(ctx, req, s.selectWorkspace)
 }
 
-// GetProgramAnalyticsTimeseries returns the numbers of intervals, of a programme.
+// GetProgramAnalyticsTimeseries returns the numbers of a programme for each interval of a period.
 func (s *Service) GetProgramAnalyticsTimeseries(ctx context.Context, req *affiliatev1.ProgramAnalyticsRequest) (*affiliatev1.AnalyticsTimeseries, error) {
 	return s.timeseries(ctx, req, s.selectProgram)
 }
 
-// GetPartnerAnalyticsTimeseries returns the numbers of the intervals of a period, of a partner.
+// GetPartnerAnalyticsTimeseries returns the numbers of a partner for each interval of a period.
 func (s *Service) GetPartnerAnalyticsTimeseries(ctx context.Context, req *affiliatev1.AnalyticsRequest) (*affiliatev1.AnalyticsTimeseries, error) {
 	return s.timeseries(ctx, req, s.selectPartner)
 }
 
-// GetAnalyticsBreakdown returns the numbers of the values of a dimension, of a workspace.
+// GetAnalyticsBreakdown returns the numbers of a workspace for each value of a dimension.
 func (s *Service) GetAnalyticsBreakdown(ctx context.Context, req *affiliatev1.AnalyticsRequest) (*affiliatev1.AnalyticsBreakdown, error) {
 	return s.breakdown(ctx, req, s.selectWorkspace)
 }
 
-// GetProgramAnalyticsBreakdown returns the numbers of the values of a dimension, of a programme.
+// GetProgramAnalyticsBreakdown returns the numbers of a programme for each value of a dimension.
 func (s *Service) GetProgramAnalyticsBreakdown(ctx context.Context, req *affiliatev1.ProgramAnalyticsRequest) (*affiliatev1.AnalyticsBreakdown, error) {
 	return s.breakdown(ctx, req, s.selectProgram)
 }
 
-// GetPartnerAnalyticsBreakdown returns the numbers of the values of a dimension, of a partner.
+// GetPartnerAnalyticsBreakdown returns the numbers of a partner for each value of a dimension.
 func (s *Service) GetPartnerAnalyticsBreakdown(ctx context.Context, req *affiliatev1.AnalyticsRequest) (*affiliatev1.AnalyticsBreakdown, error) {
 	return s.breakdown(ctx, req, s.selectPartner)
 }
 
-// GetAnalyticsFunnel returns the steps from clicks to paid commissions, of a workspace.
+// GetAnalyticsFunnel returns the steps of a workspace from clicks to paid commissions.
 func (s *Service) GetAnalyticsFunnel(ctx context.Context, req *affiliatev1.AnalyticsRequest) (*affiliatev1.AnalyticsFunnel, error) {
 	return s.funnel(ctx, req, s.selectWorkspace)
 }
 
-// GetProgramAnalyticsFunnel returns the steps from clicks to paid commissions, of a programme.
+// GetProgramAnalyticsFunnel returns the steps of a programme from clicks to paid commissions.
 func (s *Service) GetProgramAnalyticsFunnel(ctx context.Context, req *affiliatev1.ProgramAnalyticsRequest) (*affiliatev1.AnalyticsFunnel, error) {
 	return s.funnel(ctx, req, s.selectProgram)
 }
 
-// GetPartnerAnalyticsFunnel returns the steps from clicks to paid commissions, of a partner.
+// GetPartnerAnalyticsFunnel returns the steps of a partner from clicks to paid commissions.
 func (s *Service) GetPartnerAnalyticsFunnel(ctx context.Context, req *affiliatev1.AnalyticsRequest) (*affiliatev1.AnalyticsFunnel, error) {
 	return s.funnel(ctx, req, s.selectPartner)
 }
 
-// GetAnalyticsCohorts returns the cohorts of customers, of a workspace.
+// GetAnalyticsCohorts returns the cohorts of the customers of a workspace.
 func (s *Service) GetAnalyticsCohorts(ctx context.Context, req *affiliatev1.AnalyticsRequest) (*affiliatev1.AnalyticsCohorts, error) {
 	return s.cohorts(ctx, req, s.selectWorkspace)
 }
 
-// GetProgramAnalyticsCohorts returns the cohorts of customers, of a programme.
+// GetProgramAnalyticsCohorts returns the cohorts of the customers of a programme.
 func (s *Service) GetProgramAnalyticsCohorts(ctx context.Context, req *affiliatev1.ProgramAnalyticsRequest) (*affiliatev1.AnalyticsCohorts, error) {
 	return s.cohorts(ctx, req, s.selectProgram)
 }
 
-// GetPartnerAnalyticsCohorts returns the cohorts of customers, of a partner.
+// GetPartnerAnalyticsCohorts returns the cohorts of the customers of a partner.
 func (s *Service) GetPartnerAnalyticsCohorts(ctx context.Context, req *affiliatev1.AnalyticsRequest) (*affiliatev1.AnalyticsCohorts, error) {
 	return s.cohorts(ctx, req, s.selectPartner)
 }
 
-// selector returns what the caller of a request has selected.
+// selector returns the selection of the caller of a request.
 type selector func(ctx context.Context, req request) (selection, error)
 
-// Check implements server.Checker. The reports check what only some of the routes require.
+// Check implements server.Checker. The functions of the reports check the rules that only some routes have.
 func (s *Service) Check(message proto.Message) affiliate.Violations {
 	req, ok := message.(request)
 	if !ok {
@@ -158,7 +158,7 @@ func (s *Service) Check(message proto.Message) affiliate.Violations {
 	return found
 }
 
-// NewGauges returns the gauge of changes that the analytics lack. now is its clock.
+// NewGauges returns the gauge of the oldest change that the analytics do not contain; now is its clock.
 func NewGauges(db *postgres.DB, now func() time.Time) *server.Gauges {
 	return server.NewGauges("analytics", func(ctx context.Context, set server.SetGauge) error {
 		at, err := rollups.Oldest(ctx, db)
@@ -181,7 +181,7 @@ const (
 	maxScopes = 1000
 	// maxRunTime is the time after which a run starts no further transaction.
 	maxRunTime = 30 * time.Second
-	// timeout is when a run is cancelled, for example because the database is slow.
+	// timeout is the time after which a run is cancelled, for example because the database is slow.
 	timeout = time.Minute
 )
 
@@ -200,8 +200,8 @@ func PeriodicJob() *river.PeriodicJob {
 }
 
 // addAnalytics adds the entries of the log to the sums, until none are left or maxRunTime has passed.
-// It skips a workspace and mode whose sums another transaction changes at the same time, for
-// example that of a request. An error in one workspace does not stop the work for the others.
+// It skips a workspace and mode whose sums another transaction changes at the same time, for example
+// the transaction of a request. An error in one workspace does not stop the work for the others.
 func addAnalytics(ctx context.Context, db *postgres.DB, log *slog.Logger, now func() time.Time) error {
 	started := now()
 	scopes, err := rollups.Waiting(ctx, db, maxScopes)
