@@ -51,13 +51,13 @@ type exportRequest interface {
 type routeKind bool
 
 const (
-	// workspaceRoute is a route for all programmes, or for one in a filter.
+	// workspaceRoute is a route for all programmes, or for the programme in the filter.
 	workspaceRoute routeKind = false
 	// programRoute is a route whose path contains the programme.
 	programRoute routeKind = true
 )
 
-// filter returns the filter of a request. Errors: VALIDATION_ERROR and parseOwnProgram's.
+// filter returns the filter of a request. Errors: VALIDATION_ERROR and the errors of parseOwnProgram.
 func (s *Service) filter(ctx context.Context, req filterRequest, needsReview *bool, route routeKind) (commission.Filter, error) {
 	created, wrong := affiliate.ParsePeriod(req.GetDateFrom(), req.GetDateTo(), req.GetTimezone())
 	if err := wrong.Err(); err != nil {

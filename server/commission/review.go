@@ -57,7 +57,7 @@ func (s *Service) review(ctx context.Context, req commissionRequest, t commissio
 }
 
 // Move applies a transition to a commission and returns the changed commission.
-// Concurrent transitions run one after the other. Errors: NOT_FOUND, and those of
+// Concurrent transitions run one after the other. Errors: NOT_FOUND and the errors of
 // commission.Locked.Move.
 func Move(ctx context.Context, db *postgres.DB, t commission.Transition) (commission.Detail, error) {
 	var detail commission.Detail

@@ -55,7 +55,7 @@ func (s *Service) GetCommission(ctx context.Context, req *affiliatev1.GetCommiss
 	return readerOf(ctx).detail(detail, s.currentTime()), nil
 }
 
-// commissionRequest is a request about one commission, whose path may have no programme.
+// commissionRequest is a request about one commission. The path of the request may have no programme.
 type commissionRequest interface {
 	GetProgramId() string
 	GetCommissionId() string
@@ -72,7 +72,7 @@ func (s *Service) pathIDs(ctx context.Context, req commissionRequest) (program a
 	return program, id, err
 }
 
-// reader converts commissions to messages with only what the caller may read.
+// reader converts commissions to messages that contain only the data that the caller may read.
 type reader struct {
 	// masked is true if the messages must contain masked e-mail addresses.
 	masked bool
@@ -91,8 +91,8 @@ func (r reader) item(c commission.Item, now time.Time) *affiliatev1.CommissionLi
 	return item
 }
 
-// detail converts a commission to the message with all fields. The field HoldActive says
-// whether the hold period has not ended at the given time.
+// detail converts a commission to the message with all fields. The field HoldActive is true
+// if the hold period has not ended at the given time.
 func (r reader) detail(c commission.Detail, now time.Time) *affiliatev1.Commission {
 	full := &affiliatev1.Commission{
 		OverrideReason: c.OverrideReason,

@@ -23,7 +23,7 @@ const (
 	SweepInterval = 5 * time.Second
 	// sweepLimit is the maximum number of commissions that one sweep approves.
 	sweepLimit = 1000
-	// sweepTimeout is the longest time of a sweep, so sweeps may overlap.
+	// sweepTimeout limits the duration of a sweep. It is longer than SweepInterval, so sweeps may overlap.
 	sweepTimeout = time.Minute
 )
 
@@ -100,7 +100,7 @@ func ApproveDue(ctx context.Context, db *postgres.DB, now time.Time, limit int) 
 }
 
 // approveDue locks a commission and approves it if it is still due. Errors: NOT_FOUND if
-// it is locked, and those of commission.Locked.Move.
+// another transaction has locked the commission, and the errors of commission.Locked.Move.
 func approveDue(ctx context.Context, db *postgres.DB, d commission.DueCommission, now time.Time) error {
 	return db.InTx(ctx, func(tx *postgres.Tx) error {
 		locked, err := commissions.TryLock(ctx, tx, d.Scope, d.Program, d.ID)

@@ -85,11 +85,11 @@ func (s *Service) ReportConversions(ctx context.Context, req *affiliatev1.Report
 }
 
 // batch is the state of one ReportConversions call. The items run in several goroutines
-// without a lock, as the one of item i writes only results[i] and replayed[i].
+// without a lock, because the goroutine of item i writes only results[i] and replayed[i].
 type batch struct {
 	service   *Service
 	faults    map[int]affiliate.Violations // by index; valid items have no entry
-	spellings map[string]string            // the keys of the client by field name
+	spellings map[string]string            // the client's spelling of each field name
 	key       *affiliate.IdempotencyKey
 	waitUntil time.Time // when items stop waiting for clicks
 	items     []*affiliatev1.ReportConversionRequest
@@ -97,7 +97,7 @@ type batch struct {
 	replayed  []bool
 }
 
-// run records all items: those of a chain in order, and different chains in parallel.
+// run records all items: the items of a chain in order, and different chains in parallel.
 func (b *batch) run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(maxParallelItems)
@@ -121,8 +121,8 @@ func (b *batch) run(ctx context.Context) error {
 }
 
 // chains groups the indices of the items into chains. The items of a chain must be
-// recorded in the order of the request. Items with the same external id or customer are
-// in one chain, also through a third item.
+// recorded in the order of the request. Items with the same external id or customer are in
+// one chain. Two items that each share an id with a third item are also in one chain.
 func (b *batch) chains() [][]int {
 	// This is a union-find data structure. root[i] is i or an earlier item of the same
 	// chain. The function first follows root to the first item of the chain.
@@ -194,8 +194,8 @@ func (b *batch) report(ctx context.Context, i int) error {
 }
 
 // faultsOf validates the items of a batch and returns the violations by the index of the
-// item. The request has violations (item_faults) of fields that the gateway could not
-// decode. faultsOf adds its own, except those that can follow from a missing field.
+// item. The request contains a violation (item_faults) for each field that the gateway could not
+// decode. faultsOf adds other violations, except violations that the lack of such a field can cause.
 func (s *Service) faultsOf(req *affiliatev1.ReportConversionsRequest) map[int]affiliate.Violations {
 	faults := map[int]affiliate.Violations{}
 	for _, fault := range req.GetItemFaults() {
@@ -215,7 +215,7 @@ func (s *Service) faultsOf(req *affiliatev1.ReportConversionsRequest) map[int]af
 	return faults
 }
 
-// spelled returns a path with the keys of the client.
+// spelled returns a path with the client's spellings of the field names.
 func spelled(path string, spellings map[string]string) string {
 	if len(spellings) == 0 {
 		return path
@@ -234,8 +234,8 @@ func spelled(path string, spellings map[string]string) string {
 }
 
 // detailsOf converts the violations of item i for the item's result. The field names in
-// the result are paths in the request body, with the keys of the client. If there are more than affiliate.MaxItemViolations violations, detailsOf returns this
-// number of violations and a note that there are more.
+// the result are paths in the request body, with the client's spellings. If there are more than
+// affiliate.MaxItemViolations violations, detailsOf returns this number of violations and a note that there are more.
 func detailsOf(i int, wrong affiliate.Violations, spellings map[string]string) []*affiliatev1.FieldFault {
 	inBody := func(path string) string {
 		if path == "" {

@@ -23,8 +23,8 @@ func eventOf(r *affiliatev1.ReportConversionRequest) affiliate.EventType {
 
 // conversionOf converts a valid request to the conversion that is recorded. It hashes the
 // data that identifies the buyer, so that later steps do not have the data in clear text.
-// Only the domain of the e-mail address and the network prefix of the IP address, which
-// is not stored, stay in clear text for the fraud rules.
+// Only the domain of the e-mail address and the network prefix of the IP address stay in
+// clear text for the fraud rules. The prefix is not stored.
 func (s *Service) conversionOf(
 	ctx context.Context, scope affiliate.Scope, r *affiliatev1.ReportConversionRequest, now time.Time,
 ) (conversion.Conversion, error) {
@@ -140,9 +140,9 @@ func responseOf(o conversion.ReportOutcome) *affiliatev1.ReportConversionRespons
 	return response
 }
 
-// hasher computes keyed hashes of data that identifies a buyer. The hashes of user agents do
-// not depend on the workspace, unlike those of privacy.BuyerKeys, because the fraud rules
-// compare them with the hashes of partners' and visitors' user agents.
+// hasher computes keyed hashes of data that identifies a buyer. Hashes of user agents do
+// not depend on the workspace, unlike the hashes that privacy.BuyerKeys computes, because
+// the fraud rules compare them with the hashes of partners' and visitors' user agents.
 type hasher struct{ keys privacy.BuyerKeys }
 
 // ipAddress returns the hash of an IP address. The hash also depends on the current
@@ -152,9 +152,9 @@ func (h hasher) ipAddress(workspace affiliate.WorkspaceID, addr netip.Addr, now 
 }
 
 // agents returns two hashes of a user agent for each hash key: the hash for the current
-// month and the hash for the previous month. The first is the hash of new data. The
-// hashes of partners' and visitors' user agents depend on the month in which they were
-// stored, so the two can be compared with those of these two months.
+// month and the hash for the previous month. The first hash is stored with a new
+// conversion. The hashes of partners' and visitors' user agents depend on the month in
+// which they were stored, so hashes from both months can be compared.
 func (h hasher) agents(agent string, now time.Time) [][]byte {
 	year, month, _ := now.UTC().Date()
 	lastMonth := time.Date(year, month, 0, 0, 0, 0, 0, time.UTC) // day 0 is the last day of the previous month
@@ -162,7 +162,7 @@ func (h hasher) agents(agent string, now time.Time) [][]byte {
 	return append(fraud.AgentHash(keys, agent, now), fraud.AgentHash(keys, agent, lastMonth)...)
 }
 
-// buyer returns what the fraud rules compare of the buyer of a stored conversion.
+// buyer returns the buyer of a stored conversion, with the data that the fraud rules compare.
 func (h hasher) buyer(c conversion.Conversion) attribution.Buyer {
 	var b attribution.Buyer
 	if c.CustomerEmailHash != nil {
@@ -177,8 +177,8 @@ func (h hasher) buyer(c conversion.Conversion) attribution.Buyer {
 	return b
 }
 
-// setEmail sets the data of a conversion that comes from the buyer's e-mail address, and returns
-// the hashes that earlier conversions of the buyer can have.
+// setEmail sets the hash and the domain of the buyer's e-mail address in a conversion. It
+// returns the hashes under older keys, which earlier conversions of the buyer can have.
 func (h hasher) setEmail(c *conversion.Conversion, address string) (earlier [][]byte) {
 	hashes, domain, ok := h.keys.Email(c.Workspace, address)
 	if !ok {
@@ -189,8 +189,8 @@ func (h hasher) setEmail(c *conversion.Conversion, address string) (earlier [][]
 }
 
 // customerRef returns the reference of a customer, or nil if the id is empty. A customer that was
-// first stored under another hash key keeps that reference, so that its binding, its payments and
-// its other conversions are found. With one key, nothing is read.
+// first stored under another hash key keeps its reference, so that its binding, its payments
+// and its other conversions are found. If there is only one hash key, the database is not read.
 func (s *Service) customerRef(ctx context.Context, scope affiliate.Scope, id string) (*string, error) {
 	if id == "" {
 		return nil, nil

@@ -130,7 +130,7 @@ type sweepAwaited struct{}
 // Kind returns the name of the job in River.
 func (sweepAwaited) Kind() string { return "sweep_awaited_clicks" }
 
-// sweepWorker runs a sweep from a cursor, which the sweep returns for the next one.
+// sweepWorker runs a sweep from the cursor that the previous sweep of this process returned.
 type sweepWorker[Job river.JobArgs, Cursor any] struct {
 	river.WorkerDefaults[Job]
 	sweep func(ctx context.Context, cursor Cursor) (next Cursor, err error)
@@ -146,10 +146,10 @@ func (w *sweepWorker[Job, Cursor]) Work(ctx context.Context, _ *river.Job[Job]) 
 	return err
 }
 
-// SweepAwaited runs one sweep after the click in cursor and returns the cursor for the
-// next one. The cursor is zero after the last click, so the next sweep starts with the
-// first. If the conversions of one click cannot be attributed, SweepAwaited continues
-// with the other clicks, and a later sweep tries again.
+// SweepAwaited runs one sweep. It starts after the click in cursor and returns the cursor
+// for the next sweep. The cursor is zero after the last click, so the next sweep starts
+// with the first. If the conversions of one click cannot be attributed, SweepAwaited
+// continues with the other clicks, and a later sweep tries again.
 func (s *Service) SweepAwaited(ctx context.Context, cursor click.AwaitedClick) (click.AwaitedClick, error) {
 	var failed error
 	for range sweepBatches {
@@ -167,8 +167,8 @@ func (s *Service) SweepAwaited(ctx context.Context, cursor click.AwaitedClick) (
 	return cursor, errors.Join(failed, s.dropExpired(ctx, conversions.DropExpiredAwaited))
 }
 
-// dropExpired calls drop, which deletes one batch of expired rows and returns their
-// number, until a batch is not full, but at most sweepBatches times.
+// dropExpired calls the function drop until it deletes less than a full batch of expired rows,
+// but at most sweepBatches times. The function returns the number of the deleted rows.
 func (s *Service) dropExpired(ctx context.Context, drop func(ctx context.Context, db *postgres.DB, now time.Time, limit int) (int64, error)) error {
 	for range sweepBatches {
 		if dropped, err := drop(ctx, s.db, s.now(), sweepBatch); err != nil || dropped < sweepBatch {

@@ -25,14 +25,14 @@ import (
 const (
 	// maxRecordBatch is the maximum number of conversions in one transaction.
 	maxRecordBatch = 64
-	// recordConcurrency is the number of these transactions at the same time. With more
-	// of them, each would have fewer conversions, for the same CPU time.
+	// recordConcurrency is the maximum number of these transactions that run at the same time.
+	// With more transactions, each would have fewer conversions but need the same CPU time.
 	recordConcurrency = 1
 	recordTimeout     = 30 * time.Second
 )
 
-// report is a report with the function that decides about it from the inputs that were found.
-// A transaction that fails is tried again, and then calls decide again.
+// report is a report and its function decide, which makes the decision from the inputs that
+// were found. A failed transaction is repeated, and then calls decide again.
 type report struct {
 	conversions.Report
 	decide func(found attribution.Inputs) (attribution.Decision, *commission.Commission, error)
@@ -52,9 +52,9 @@ func newRecorder(db *postgres.DB) *recorder {
 	return c
 }
 
-// record decides about a report and stores the conversion with everything that follows.
-// The caller provides most inputs of the decision. The promo code, the customer, early
-// refunds, facts for the fraud rules and exchange rates are read in the transaction.
+// record decides about a report and stores the conversion with all its effects. The caller
+// provides most inputs of the decision. The promo code, the customer, early refunds, facts
+// for the fraud rules and exchange rates are read in the transaction.
 //
 // Reports that arrive at the same time share a transaction, but each has its own result. If a
 // report fails, it is removed from its batch, and the others commit. If the response to COMMIT
@@ -73,8 +73,8 @@ func (c *recorder) record(ctx context.Context, r *report) error {
 
 // exclusiveKeys returns the keys of a report. No other report of the same batch may
 // have one of these keys. Conversions of the same customer, buyer or promo code are
-// therefore decided one after another. A sale that is reported under two of its ids is a
-// duplicate only after the first report has been recorded.
+// therefore decided one after another. If a sale is reported under two of its ids, the
+// second report is a duplicate only after the first has been recorded.
 func exclusiveKeys(r *report) []postgres.ExclusiveKey {
 	c := r.Conversion
 	keys := []postgres.ExclusiveKey{{Scope: c.Scope, Kind: "conversion", Name: c.ExternalTransactionID}}
@@ -96,10 +96,10 @@ func exclusiveKeys(r *report) []postgres.ExclusiveKey {
 	return keys
 }
 
-// recordBatch records reports in one transaction on a connection of pool. No two of them
-// have the same exclusive key. If a report is refused, the others are recorded; a
-// returned error applies to the whole batch. If committing is false, nothing is stored,
-// otherwise the outcome is unknown.
+// recordBatch records reports in one transaction on a connection of pool. No two reports
+// have the same exclusive key. If a report is refused, the others are recorded. A returned
+// error applies to the whole batch: if committing is false, nothing is stored, and if it is
+// true, the outcome is unknown.
 func (c *recorder) recordBatch(ctx context.Context, pool *pgxpool.Pool, all []*report) (committing bool, err error) {
 	// All batches lock shared rows in the same order.
 	slices.SortFunc(all, func(a, b *report) int {
@@ -191,8 +191,8 @@ func (s *Service) keyFrom(ctx context.Context, method string, req proto.Message,
 	return &affiliate.IdempotencyKey{Method: method, Key: key, Fingerprint: fingerprints.First(), Earlier: fingerprints[1:], At: now}, nil
 }
 
-// replayedResponse returns the response to a repeated request from the results of a call
-// that reads the encoded outcome of the first one.
+// replayedResponse returns the response to a repeated request. Its parameters are the
+// results of the call that has read the encoded outcome of the first request.
 func replayedResponse(stored []byte, err error) (response *affiliatev1.ReportConversionResponse, replayed bool, _ error) {
 	if err != nil {
 		return nil, false, err

@@ -15,9 +15,9 @@ import (
 	conversions "github.com/tributary-hq/tributary/storage/postgres/conversion"
 )
 
-// RefundConversion records a refund. It is applied at once if the conversion is recorded,
-// otherwise parked until it is reported, with HTTP status 202. Errors: REFUND_DUPLICATE,
-// REFUND_EXCEEDS_AMOUNT.
+// RefundConversion records a refund. If the conversion is recorded, the refund is applied
+// at once. Otherwise it is parked until the conversion is reported, and the HTTP status is
+// 202. Errors: REFUND_DUPLICATE, REFUND_EXCEEDS_AMOUNT.
 func (s *Service) RefundConversion(ctx context.Context, req *affiliatev1.RefundConversionRequest) (*affiliatev1.Refund, error) {
 	now := s.now()
 	refund := conversion.Refund{
@@ -48,9 +48,9 @@ func (s *Service) RefundConversion(ctx context.Context, req *affiliatev1.RefundC
 	return refundOf(refund, applied), nil
 }
 
-// ReportDispute records a dispute that the merchant reports, or its new status, with the
-// effect of a processor's report. The HTTP status is 200 if it was reported before.
-// Errors: NOT_FOUND, DISPUTE_DUPLICATE, DISPUTE_EXCEEDS_AMOUNT.
+// ReportDispute records a dispute that the merchant reports, or the new status of a dispute. It
+// has the same effect as a processor's report. The HTTP status is 200 if the dispute was
+// reported before. Errors: NOT_FOUND, DISPUTE_DUPLICATE, DISPUTE_EXCEEDS_AMOUNT.
 func (s *Service) ReportDispute(ctx context.Context, req *affiliatev1.ReportDisputeRequest) (*affiliatev1.Dispute, error) {
 	now := s.now()
 	report := conversion.ReportedDispute{
@@ -92,7 +92,7 @@ func (s *Service) ReportDispute(ctx context.Context, req *affiliatev1.ReportDisp
 	return result, nil
 }
 
-// refundOf returns the message for a refund. applied is its effect, or nil if it is parked.
+// refundOf returns the message for a refund. applied is the refund's effect, or nil if the refund is parked.
 func refundOf(r conversion.Refund, applied *conversion.Reversal) *affiliatev1.Refund {
 	refund := &affiliatev1.Refund{
 		Id:                    r.ID.String(),

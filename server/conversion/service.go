@@ -73,10 +73,10 @@ import (
 )
 
 // lateClickWait is the time for which a recorded conversion waits for its click. A
-// collector that could not reach the click stream sends it later from its journal.
+// collector that could not reach the click stream sends the click later from its journal.
 const lateClickWait = 24 * time.Hour
 
-// awaitUntil returns until when a conversion waits for its click; nil if it does not.
+// awaitUntil returns the time until which a conversion waits for its click, or nil if it does not wait.
 func (s *Service) awaitUntil(c conversion.Conversion, inputs attribution.Inputs) *time.Time {
 	if c.Click == nil || inputs.FoundClick != nil || !s.lookup.plausibleID(*c.Click) {
 		return nil
@@ -134,9 +134,9 @@ func New(cfg Config) *Service {
 }
 
 // ReportConversion records one conversion. If an earlier request had the same
-// Idempotency-Key, it returns the response to that request again. Errors, in the order of
-// their checks: NO_ATTRIBUTION_SIGNAL (for a customer alone, after IDEMPOTENCY_KEY_REUSED),
-// IDEMPOTENCY_KEY_REUSED, MODE_MISMATCH, CONVERSION_DUPLICATE.
+// Idempotency-Key, it returns the response to that request again. Errors, in the order of their
+// checks: NO_ATTRIBUTION_SIGNAL, IDEMPOTENCY_KEY_REUSED, MODE_MISMATCH, CONVERSION_DUPLICATE.
+// If a customer is the only signal, IDEMPOTENCY_KEY_REUSED is checked first.
 func (s *Service) ReportConversion(ctx context.Context, req *affiliatev1.ReportConversionRequest) (*affiliatev1.ReportConversionResponse, error) {
 	key, err := s.keyFrom(ctx, affiliatev1.ConversionService_ReportConversion_FullMethodName, req, s.now())
 	if err != nil {
@@ -152,8 +152,8 @@ func (s *Service) ReportConversion(ctx context.Context, req *affiliatev1.ReportC
 	return response, nil
 }
 
-// report records one conversion. find looks up its click. key can be nil. replayed is
-// true for the response to an earlier request with the same key.
+// report records one conversion. The function find looks up its click. key can be nil.
+// replayed is true for the response to an earlier request with the same key.
 func (s *Service) report(
 	ctx context.Context, req *affiliatev1.ReportConversionRequest, key *affiliate.IdempotencyKey,
 	find func(context.Context, affiliate.WorkspaceID, affiliate.ClickID) (*attribution.FoundClick, error),
@@ -207,8 +207,8 @@ func (s *Service) report(
 	return responseOf(conversion.OutcomeOf(recorded.Conversion, recorded.Decision, recorded.Commission)), false, nil
 }
 
-// duplicate returns the error for a report of a conversion that exists, with the id of the
-// existing one. It has no id if the buyer of that conversion was erased.
+// duplicate returns the error for a report of a conversion that exists. The error has the
+// id of the existing conversion, unless the buyer of that conversion was erased.
 func (s *Service) duplicate(ctx context.Context, c conversion.Conversion) error {
 	refusal := affiliate.Refuse(affiliate.ReasonConversionDuplicate)
 	err := s.db.InTx(ctx, func(tx *postgres.Tx) error {
@@ -266,7 +266,7 @@ func processorAliases(c conversion.Conversion) []string {
 	return []string{c.ExternalTransactionID}
 }
 
-// decide makes the decision about a conversion, and its commission if it earns one.
+// decide makes the decision about a conversion, and returns its commission, or nil if it earns none.
 func decide(c conversion.Conversion, in attribution.Inputs, now time.Time) (attribution.Decision, *commission.Commission) {
 	d := attribution.Attribute(in)
 	d.ID = affiliate.NewID[affiliate.DecisionID](now)
@@ -278,7 +278,7 @@ func decide(c conversion.Conversion, in attribution.Inputs, now time.Time) (attr
 	return d, &commission
 }
 
-// namesNoSignal reports whether a conversion names no click, promo code and customer.
+// namesNoSignal reports whether a conversion names neither a click nor a promo code nor a customer.
 func namesNoSignal(c conversion.Conversion) bool {
 	return c.Click == nil && c.PromoCode == nil && c.CustomerRef == nil
 }
@@ -321,7 +321,7 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 	return m
 }
 
-// observe counts a report with the error of recorder.record.
+// observe counts a report by its outcome; err is the error of recorder.record.
 func (m *Metrics) observe(r *report, err error) {
 	outcome := string(r.Recorded.Decision.Reason)
 	var refusal *affiliate.Error

@@ -16,8 +16,8 @@ const (
 	// freshClickAge is the maximum age of a click for which a report waits. An older
 	// click that is not stored yet will probably not be stored during the short wait.
 	freshClickAge = 2 * time.Minute
-	// maxClockLead is how far the clock of a collector may be ahead, as long as the wait
-	// for a late click. Later ids are not looked up.
+	// maxClockLead is the time by which the clock of a collector may be ahead. It is equal
+	// to the wait for a late click. Ids with a later time are not looked up.
 	maxClockLead = lateClickWait
 )
 
@@ -44,7 +44,7 @@ type lookup struct {
 	log    *slog.Logger
 }
 
-// plausibleID reports whether a collector can have created the id: its time has come.
+// plausibleID reports whether a collector can have created an id: its time is at most maxClockLead after now.
 func (l lookup) plausibleID(id affiliate.ClickID) bool {
 	created, ok := id.Time()
 	return ok && !created.After(l.now().Add(maxClockLead))
