@@ -38,8 +38,8 @@ func EnumName[E Enum](e E) string {
 	return strings.ToLower(strings.TrimPrefix(string(value.Name()), enumPrefix(e.Descriptor())))
 }
 
-// CheckEnum adds a violation if the enum does not define the number value. gRPC clients
-// can send undefined numbers. In JSON requests, the gateway rejects them.
+// CheckEnum adds a violation if value is a number that the enum does not define. gRPC
+// clients can send undefined numbers. In JSON requests, the gateway rejects them.
 func CheckEnum[E Enum](field string, value E, found *affiliate.Violations) {
 	if value != 0 && EnumName(value) == "" {
 		found.Add(field, mustBeOneOf(enumNames(value.Descriptor(), "")))
@@ -218,8 +218,8 @@ func ConvertAll[From, To any](list []From, convert func(From) To) []To {
 	return out
 }
 
-// CopyShared copies the fields of item that the message to has, too. Fields with the same
-// name have the same type.
+// CopyShared copies each field of the message item that the message to has as well. Fields
+// with the same name have the same type.
 func CopyShared(to, item protoreflect.Message) {
 	fields := to.Descriptor().Fields()
 	item.Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {
@@ -230,7 +230,7 @@ func CopyShared(to, item protoreflect.Message) {
 	})
 }
 
-// CheckName adds a violation if mails must not show a name.
+// CheckName adds a violation if a name must not appear in mails.
 func CheckName(field, name string, found *affiliate.Violations) {
 	if !affiliate.PlainName(name) {
 		found.Add(field, affiliate.MustBePlainName)
@@ -259,8 +259,8 @@ func WorkspaceForRole(w account.Workspace, role affiliate.Role) *affiliatev1.Wor
 	}
 }
 
-// CommissionItem converts a commission to a list item. The field HoldActive says whether
-// the hold period has not ended at the given time.
+// CommissionItem converts a commission to a list item. The field HoldActive is true if the
+// hold period has not ended at the given time.
 func CommissionItem(c commission.Item, now time.Time) *affiliatev1.CommissionListItem {
 	return &affiliatev1.CommissionListItem{
 		Id:                    c.ID.String(),

@@ -140,8 +140,8 @@ func callerGone(err error) bool {
 	return errors.Is(err, context.Canceled) || code == codes.Canceled || code == codes.Unavailable
 }
 
-// recordKinds are the fields of requests that contain the id of a record. Ids of other
-// records, such as groups and deliveries, are sent together with one of these.
+// recordKinds maps the request fields with the id of a record to the kind of the record. A request
+// with the id of another record, such as a group or a delivery, also has one of these fields.
 var recordKinds = map[protoreflect.Name]affiliate.RecordKind{
 	"program_id":     affiliate.ProgramRecord,
 	"participant_id": affiliate.ParticipantRecord,
@@ -156,9 +156,9 @@ var recordKinds = map[protoreflect.Name]affiliate.RecordKind{
 }
 
 // suggestMode adds a sentence to the message of a response with the status 404 if the
-// records of the request exist in the other mode of the workspace. Only members get it,
-// because they can choose the mode of a request. Keys and tokens of one mode must learn
-// nothing about the other mode.
+// records of the request exist in the other mode of the workspace. Only members get this
+// sentence, because they can choose the mode of a request. Keys and tokens of one mode must
+// learn nothing about the other mode.
 func (p *pipeline) suggestMode(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
 	resp, err := next(ctx, req)
 	var refusal *affiliate.Error

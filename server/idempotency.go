@@ -37,7 +37,7 @@ func IdempotencyKeyFrom(ctx context.Context) (key string, ok, present bool) {
 }
 
 // OptionalKey returns the Idempotency-Key of a call whose request contains no data of a
-// buyer, or nil if the call has none.
+// buyer, or nil if the call has no key.
 func OptionalKey(ctx context.Context, method string, req proto.Message, at time.Time) (*affiliate.IdempotencyKey, error) {
 	key, ok, present := IdempotencyKeyFrom(ctx)
 	switch {
@@ -52,8 +52,8 @@ func OptionalKey(ctx context.Context, method string, req proto.Message, at time.
 // ErrIdempotencyKeyMalformed refuses a call whose Idempotency-Key is malformed.
 var ErrIdempotencyKeyMalformed = affiliate.Invalid("Idempotency-Key", "must be 1 to 80 letters, digits, hyphens and underscores")
 
-// checkKeyAccepted refuses a call with an Idempotency-Key whose method does not accept one.
-// Without the refusal, the caller would repeat the call and rely on a key that has no effect.
+// checkKeyAccepted returns a violation if a call has an Idempotency-Key but its method accepts no key.
+// Without the violation, the caller would repeat the call and rely on a key that has no effect.
 func checkKeyAccepted(ctx context.Context, policy Policy) affiliate.Violations {
 	if _, _, present := IdempotencyKeyFrom(ctx); !present || policy.AcceptsKey {
 		return nil

@@ -77,7 +77,7 @@ var (
 	errPanicStatus = refusalStatus(errPanic).Err()
 )
 
-// catch logs a panic of the function that defers it, and sets the result of that function.
+// catch recovers a panic of the function that defers it, logs it, and sets the function's error result.
 func (p *pipeline) catch(ctx context.Context, method string, failure error, result *error) {
 	cause := recover()
 	if cause == nil {
@@ -108,9 +108,9 @@ func (p *pipeline) identifyCaller(ctx context.Context, req any, _ *grpc.UnarySer
 	return next(context.WithValue(ctx, callerKey{}, c), req)
 }
 
-// peerOf returns the address of the connection of a call; it is not valid for a call from
-// the in-process channel. trusted is true if the core trusts the metadata of the call: the
-// call is from the in-process channel or from a trusted proxy.
+// peerOf returns the address of the connection of a call. A call from the in-process
+// channel has no valid address. trusted is true if the core trusts the metadata of the
+// call, because the call is from the in-process channel or from a trusted proxy.
 func (p *pipeline) peerOf(ctx context.Context) (address netip.Addr, trusted bool) {
 	from, ok := peer.FromContext(ctx)
 	if !ok || from.Addr == nil {
@@ -155,8 +155,8 @@ func (p *pipeline) mapErrors(ctx context.Context, req any, info *grpc.UnaryServe
 	}
 	st := toStatus(err)
 	if isInternalError(err) {
-		// The caller can repeat a call that ends with 503. The alerts about errors of the
-		// level ERROR are for faults that need a correction.
+		// A call that ends with 503 can be repeated, so it is logged with the level WARN.
+		// The alerts about the level ERROR are for faults that need a correction.
 		fault := []slog.Attr{slog.String("request_id", RequestID(ctx)), slog.String("method", info.FullMethod), slog.String("error", err.Error())}
 		if st.Code() == codes.Unavailable {
 			p.log.LogAttrs(ctx, slog.LevelWarn, "the call ends with SERVICE_UNAVAILABLE", fault...)

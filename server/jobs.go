@@ -58,7 +58,7 @@ func (f *JobFailures) count(job *rivertype.JobRow) {
 }
 
 // NewJobGauges returns the gauges of the given queues. A scrape costs one statement, which
-// searches an index five times for each queue and counts at most 1,000 entries of each.
+// searches an index five times for each queue and counts at most 1,000 entries of a queue.
 func NewJobGauges(db *postgres.DB, queues []string, now func() time.Time) *Gauges {
 	return NewGauges("jobs", func(ctx context.Context, set SetGauge) error {
 		stats, err := db.JobQueueStats(ctx, queues)
@@ -107,9 +107,9 @@ type Worker[A river.JobArgs] struct {
 	river.WorkerDefaults[A]
 	// Run does the work of a job.
 	Run func(ctx context.Context, job *river.Job[A]) error
-	// Limit is the time after which River cancels an attempt. Default: that of the client.
+	// Limit is the time after which River cancels an attempt. Default: the timeout of the River client.
 	Limit time.Duration
-	// Retry returns the time of the attempt after a number of attempts. Default: River's.
+	// Retry returns the time of the next attempt after the given number of attempts. Default: River's schedule.
 	Retry func(attempts int) time.Time
 }
 
@@ -132,8 +132,8 @@ func ForArgs[A river.JobArgs](run func(ctx context.Context, args A) error) func(
 	return func(ctx context.Context, job *river.Job[A]) error { return run(ctx, job.Args) }
 }
 
-// Snooze returns the result of a job that has to wait: River runs it again after that time. If
-// wait is 0, the job has ended.
+// Snooze returns the result of a job that may have to wait. If err is nil and wait is
+// positive, River runs the job again after this time. Otherwise it returns err.
 func Snooze(wait time.Duration, err error) error {
 	if err == nil && wait > 0 {
 		return river.JobSnooze(wait)

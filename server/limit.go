@@ -39,8 +39,8 @@ type Limiter interface {
 }
 
 // limit counts one request in its zone. It returns RATE_LIMIT_EXCEEDED if the limit is
-// reached. If the policy has a second zone and the method accepts the credential, the
-// request then also counts in this zone.
+// reached. If the limit is not reached, the policy has a second zone and the method accepts
+// the credential, the request also counts in the second zone.
 func limit(ctx context.Context, limiter Limiter, policy Policy, id identity) error {
 	zone, subject := policy.countedAs(ctx, id)
 	if zone == ZoneNone {
@@ -62,8 +62,8 @@ func CountFailure(ctx context.Context, limiter Limiter) error {
 	return allowance.apply(ctx, ZoneGeneral)
 }
 
-// apply sets the headers of the response. It returns RATE_LIMIT_EXCEEDED if the request is
-// not allowed.
+// apply sets the rate limit headers of the response. It returns RATE_LIMIT_EXCEEDED if the
+// request is not allowed.
 func (allowance Allowance) apply(ctx context.Context, zone Zone) error {
 	reset := allowance.Reset
 	if !allowance.Allowed {
@@ -95,8 +95,8 @@ type Invitations struct {
 }
 
 // Admit checks whether the caller may mail an invitation to an address in lower case, and
-// counts it. A transaction calls it after all other checks, so that a refused call does not
-// count. Errors: EMAIL_NOT_VERIFIED, RATE_LIMIT_EXCEEDED.
+// counts the invitation. A transaction calls it after all other checks, so that a refused
+// call does not count. Errors: EMAIL_NOT_VERIFIED, RATE_LIMIT_EXCEEDED.
 func (i Invitations) Admit(ctx context.Context, tx *postgres.Tx, address string) error {
 	caller := PrincipalFrom(ctx)
 	if i.RequireVerified && caller.Mode == affiliate.ModeLive {

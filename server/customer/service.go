@@ -1,9 +1,9 @@
-// Package customer serves the customers of merchants. A customer is stored by the report of
-// a conversion that has its id; package conversion does this.
+// Package customer serves the customers of merchants. Package conversion stores a customer
+// when a conversion with the customer's id is reported.
 //
-// The package guarantees that a label is shown only to the merchant, and that the erasure of
-// a buyer deletes it. It does not keep the merchant's ids of customers: only their keyed
-// hashes are stored.
+// The package guarantees that a label is shown only to the merchant, and that the erasure
+// of a buyer deletes the label. The merchant's ids of customers are not stored, only their
+// keyed hashes.
 package customer
 
 import (
@@ -33,7 +33,7 @@ func New(db *postgres.DB, keys affiliate.HashKeys) *Service {
 	return &Service{db: db, keys: privacy.BuyerKeys(keys)}
 }
 
-// UpdateCustomer changes the label of a customer if the update mask names it.
+// UpdateCustomer changes the label of a customer if the update mask contains the label.
 func (s *Service) UpdateCustomer(ctx context.Context, req *affiliatev1.UpdateCustomerRequest) (*affiliatev1.Customer, error) {
 	scope := server.PrincipalFrom(ctx).Scope()
 	var label affiliate.Change[string]

@@ -22,9 +22,9 @@ func (k *Keeper) putKeys(version int64, batch *edge.Batch, keys []account.Public
 	}
 }
 
-// putTargets adds referral codes and their links to a batch. It deletes those of erased
-// participants: an erasure may have deleted them from the directory before, and does not
-// delete them again.
+// putTargets adds referral codes and their links to a batch. It deletes the codes and links
+// of erased participants, because the erasure deletes them only once and may have done so
+// before this write.
 func putTargets(version int64, batch *edge.Batch, targets []participant.ReferralTarget) {
 	for _, target := range targets {
 		if target.Erased {

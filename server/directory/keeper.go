@@ -1,7 +1,7 @@
 // Package directory keeps the edge directory up to date. The edge directory is a copy of
 // public keys, referral codes, short links and signing keys in Redis. Collectors read the
 // copy and therefore need no access to the database. The directory also has the fingerprints
-// of the hash keys, with which collectors compare their own.
+// of the hash keys, with which collectors compare their own hash keys.
 //
 //	change is committed ─┬─▶ SyncNow, before the response ──┐
 //	                     └─▶ job SyncDirectory ─▶ Worker ───┼─▶ edge directory
@@ -72,7 +72,7 @@ type Config struct {
 	// means that Keep writes no signing keys.
 	SigningKeys *edgev1.SigningKeys
 	// HashKeys are the fingerprints with which collectors compare their first hash key. nil
-	// means that Keep writes none.
+	// means that Keep writes no fingerprints.
 	HashKeys *edgev1.HashKeys
 	// Now is the clock. It decides whether a public key has expired and whether a promo
 	// code is usable.
@@ -85,7 +85,7 @@ type Config struct {
 	Sweep time.Duration
 }
 
-// Keeper copies entries from the database to the edge directory .
+// Keeper copies entries from the database to the edge directory.
 type Keeper struct {
 	db     *postgres.DB
 	writer *edge.Writer

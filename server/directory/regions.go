@@ -27,8 +27,8 @@ const (
 	// delays of River would grow to hours. If the outage is so long that a job fails in
 	// all its attempts, the sweep after the outage writes the change.
 	maxRetryDelay = 10 * time.Second
-	// farPause is how long changes are not written to a region after a failure. So the jobs
-	// do not wait for a region that is cut off.
+	// farPause is the time for which no changes are written to a region after a failure, so
+	// that jobs do not wait for a region that cannot be reached.
 	farPause = 10 * time.Second
 )
 
@@ -73,8 +73,8 @@ func (r *Regions) sync(ctx context.Context, job affiliate.SyncDirectory) error {
 func (r *Regions) SyncNow(change affiliate.SyncDirectory) { r.home.SyncNow(change) }
 
 // DeleteCodes deletes codes and short links whose texts must not stay in the directories. It
-// returns an error if a region cannot be reached. The caller must then repeat it, because a
-// sweep does not delete entries. The database must already say that they do not work.
+// returns an error if a region cannot be reached. The caller must then call it again, because a
+// sweep does not delete entries. The codes and links must already be inactive in the database.
 func (r *Regions) DeleteCodes(ctx context.Context, codes privacy.DirectoryCodes) error {
 	err := r.home.DeleteCodes(ctx, codes)
 	for name, keeper := range r.others {
@@ -85,8 +85,8 @@ func (r *Regions) DeleteCodes(ctx context.Context, codes privacy.DirectoryCodes)
 	return err
 }
 
-// syncFar writes a change to the directory of another region. If it fails, or if the region
-// has failed a short time ago, Keep sweeps.
+// syncFar writes a change to the directory of another region. If the write fails, or if a
+// write to the region has failed within farPause, Keep runs a sweep at its next check.
 func (k *Keeper) syncFar(ctx context.Context, change affiliate.SyncDirectory) {
 	if k.cfg.Now().UnixNano() < k.pausedUntil.Load() {
 		k.sweepDue.Store(true)
@@ -124,7 +124,7 @@ func (k *Keeper) SyncNow(change affiliate.SyncDirectory) {
 }
 
 // DeleteCodes deletes codes and short links whose texts must not stay in the directory. The
-// database must already say that they do not work.
+// codes and links must already be inactive in the database.
 func (k *Keeper) DeleteCodes(ctx context.Context, codes privacy.DirectoryCodes) error {
 	return k.write(ctx, k.writer.Changes(), func(version int64, batch *edge.Batch) error {
 		for _, code := range codes.Codes {

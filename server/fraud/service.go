@@ -12,7 +12,7 @@
 // attributed after the policy was stored. It does not affect earlier conversions.
 //
 // A resolution does not change a commission that is already paid, refunded or rejected,
-// and a blocked conversion has none.
+// and a blocked conversion has no commission.
 package fraud
 
 import (
@@ -57,8 +57,8 @@ func (s *Service) GetFraudPolicy(ctx context.Context, req *affiliatev1.GetFraudP
 	return policyToProto(policy), nil
 }
 
-// PutFraudPolicy replaces the fraud policy of a programme, or does nothing without a
-// change.
+// PutFraudPolicy replaces the fraud policy of a programme. If the new policy is equal to
+// the old one, it does nothing.
 func (s *Service) PutFraudPolicy(ctx context.Context, req *affiliatev1.PutFraudPolicyRequest) (*affiliatev1.ProgramFraudPolicy, error) {
 	id := server.PathID[affiliate.ProgramID](req.GetProgramId())
 	scope := server.PrincipalFrom(ctx).Scope()

@@ -38,8 +38,8 @@ type Service struct {
 // which gateways compare their clocks.
 func New(now func() time.Time, probes ...Probe) *Service { return &Service{now: now, probes: probes} }
 
-// TimeKey is the key of the response metadata of CheckLiveness with the current time, in the
-// format time.RFC3339Nano.
+// TimeKey is a key in the response metadata of CheckLiveness. Its value is the current time
+// in the format time.RFC3339Nano.
 const TimeKey = "x-time"
 
 // CheckLiveness always returns ok.
