@@ -26,7 +26,7 @@ type record struct {
 	// participant and a link. source is nil if the collector has already looked up the
 	// target.
 	source *click.Source
-	// fromFuture says that the collector's time of receipt was in the future.
+	// fromFuture is true if the collector's time of receipt was in the future.
 	fromFuture bool
 	// trace refers to the recorded span of the click's request (package spans). It is empty
 	// for most clicks.
@@ -57,7 +57,7 @@ const maxClockLead = 2 * time.Second
 // decodeEntry decodes an entry record by record, so that a malformed record does not
 // affect the others. A malformed record becomes a dead record immediately, because it
 // would be malformed in each further attempt. latest is the latest possible time of receipt
-// of its clicks.
+// of the entry's clicks.
 func decodeEntry(entry clickstream.Entry, latest time.Time) decodedEntry {
 	p := decodedEntry{entry: entry, records: make([]record, 0, weight(entry))}
 	// All records are decoded into the same message, which saves allocations. This is
@@ -128,9 +128,9 @@ func (p *decodedEntry) add(raw []byte, edge *edgev1.Click, latest time.Time) {
 var errMalformedKey = errors.New("the public key is malformed")
 
 // fromEdge converts a click of the stream to a record. If it returns an error, the record
-// contains the click's id, unless the id itself is invalid. If the time of receipt is after
-// latest, the clock of the collector is wrong, and the click gets the time latest. Otherwise
-// it would be later than the sales that it led to, and these would not be attributed.
+// contains the click's id, unless the id itself is invalid. If the time of receipt is more than
+// maxClockLead after latest, the clock of the collector is wrong, and the click gets the time latest.
+// With the wrong time, sales that the click led to would be earlier than the click and not attributed.
 func fromEdge(edge *edgev1.Click, latest time.Time) (record, error) {
 	var r record
 	id, ok := affiliate.IDFromBytes[affiliate.ClickID](edge.Id)

@@ -99,10 +99,10 @@ type Deps struct {
 	Log      *slog.Logger          // default: nothing is logged
 	Registry prometheus.Registerer // default: metrics are not exported
 	Now      func() time.Time      // default: time.Now
-	// StoredAt converts the time of an entry, which is a time of Redis, to a time of Now.
-	// Default: the time of the entry.
+	// StoredAt converts the time of an entry, which comes from the clock of Redis, to the
+	// clock Now. Default: the time of the entry.
 	StoredAt func(time.Time) time.Time
-	// Tracer records a span for each click whose request was recorded. Default: no spans.
+	// Tracer creates a span for each click whose request has a recorded trace. Default: no spans.
 	Tracer trace.Tracer
 }
 
@@ -178,8 +178,8 @@ func (i *Ingester) Run(ctx context.Context) {
 
 // fetch reads the entries of one shard until ctx ends. It first reads the pending entries
 // of this consumer. Entries are pending if they were delivered but not acknowledged.
-// After that it reads new entries. Once in the time ClaimEvery it also claims entries
-// that have been pending for other consumers for too long.
+// After that it reads new entries. Every ClaimEvery, it also claims entries that have been
+// pending for other consumers for too long.
 //
 // After a failed read, fetch checks whether Redis has lost its latest writes. It then
 // reads the pending entries again, because Redis may have delivered entries in a response
@@ -251,7 +251,7 @@ func (i *Ingester) fetch(ctx context.Context, shard int) {
 }
 
 // discover starts a fetcher for each stream beyond the configured number as soon as the
-// stream has entries. Otherwise the clicks of a collector that is configured with more
+// stream has entries. Without it, the clicks of a collector that is configured with more
 // streams than this process would stay in Redis unread.
 func (i *Ingester) discover(ctx context.Context, fetchers *sync.WaitGroup) {
 	started := i.deps.Reader.Shards()
@@ -309,9 +309,9 @@ func (i *Ingester) upkeep(ctx context.Context) {
 	}
 }
 
-// measureUsage measures the size of the streams. failed says whether the last call failed;
+// measureUsage measures the size of the streams. failed is true if the last call failed.
 // measureUsage logs only the first of several failures, because the user of Redis may not
-// be permitted to run the commands. It reports whether it failed.
+// be permitted to run the commands. It returns true if it failed.
 func (i *Ingester) measureUsage(ctx context.Context, failed bool) bool {
 	usage, err := i.deps.Reader.Usage(ctx)
 	if err == nil {

@@ -263,7 +263,7 @@ func (i *Ingester) acknowledge(ctx context.Context, batch []*decodedEntry) {
 	}
 }
 
-// retry repeats call until it succeeds, until the database rejects the data, or until ctx
+// retry calls the given function until it succeeds, the database rejects the data, or ctx
 // ends.
 func (i *Ingester) retry(ctx context.Context, call func(context.Context) error) error {
 	delay := i.cfg.FirstDelay
@@ -297,10 +297,10 @@ func rejectsData(err error) bool {
 
 const maxBatchSpans = 100
 
-// startSpans starts a span for each click of a batch whose request was recorded, at most
-// maxBatchSpans. The spans belong to the traces of the requests. The statements of the batch
-// belong to the first of these traces; the spans of the other clicks have a link to it. The
-// returned function ends the spans.
+// startSpans starts a span for each click of a batch whose request has a recorded trace,
+// but at most maxBatchSpans. The spans belong to the traces of the requests. The statements
+// of the batch belong to the first of these traces; the spans of the other clicks have a
+// link to it. The returned function ends the spans.
 func (i *Ingester) startSpans(ctx context.Context, batch []*decodedEntry) (context.Context, func()) {
 	batchCtx := ctx
 	var started []trace.Span

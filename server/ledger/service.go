@@ -1,13 +1,13 @@
 // Package ledger serves participants' ledgers, to which merchants can add entries.
 //
-// The package guarantees that a stored entry never changes. The balance of a participant
-// in a currency is the sum of the participant's entries in this currency. A partner can
-// read the entries of the partner's own participants in the mode of the call, and no
-// other entries.
+// The package guarantees that a stored entry never changes, except that an erasure removes
+// its reason. The balance of a participant in a currency is the sum of the participant's
+// entries in this currency. A partner can read the entries of the partner's own
+// participants in the mode of the call, and no other entries.
 //
 // A statement of balances and an export each come from one snapshot of the database. The
-// statement of a time is final after the books were closed for this time. Before that, an
-// entry that was dated earlier but is stored later can still be added.
+// statement for a time is final once the books are closed for this time. Until then, an
+// entry with an earlier date can still be added.
 //
 // The package does not guarantee that a page of entries, its total and its balances come
 // from the same snapshot of the database.
@@ -115,7 +115,7 @@ func (s *Service) CreateLedgerEntry(ctx context.Context, req *affiliatev1.Create
 		if added, err = addEntry(ctx, tx, entry); err != nil {
 			return err
 		}
-		// An entry never changes except for its reason, so its id repeats the response.
+		// An entry never changes except for its reason, so its id is enough to repeat the response.
 		return postgres.StoreResponse(ctx, tx, entry.Scope, *key, []byte(added.ID.String()))
 	})
 	if err != nil {

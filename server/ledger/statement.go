@@ -16,8 +16,8 @@ import (
 	ledgers "github.com/tributary-hq/tributary/storage/postgres/ledger"
 )
 
-// statementEnd returns the end of a statement's period, at most that of the millisecond
-// now.
+// statementEnd returns the exclusive end of a statement's period, at most one millisecond
+// after now.
 func statementEnd(req *affiliatev1.ListLedgerBalancesRequest, now time.Time) (time.Time, affiliate.Violations) {
 	end := now.Add(time.Millisecond)
 	period, wrong := affiliate.ParsePeriod("", req.GetAsOf(), req.GetTimezone())
@@ -32,7 +32,7 @@ func statementEnd(req *affiliatev1.ListLedgerBalancesRequest, now time.Time) (ti
 	return end, wrong
 }
 
-// ListLedgerBalances states what the partners of the workspace were owed at a time.
+// ListLedgerBalances returns one page of the amounts that the workspace owed its partners at a time.
 func (s *Service) ListLedgerBalances(ctx context.Context, req *affiliatev1.ListLedgerBalancesRequest) (*affiliatev1.ListLedgerBalancesResponse, error) {
 	end, wrong := statementEnd(req, s.currentTime())
 	if err := wrong.Err(); err != nil {
@@ -118,7 +118,7 @@ func (s *Service) ExportLedger(req *affiliatev1.ExportLedgerRequest, stream grpc
 	})
 }
 
-// writeBalance writes an opening or closing balance, without a time before all entries.
+// writeBalance writes an opening or closing balance. If at is zero, the row has no time.
 func writeBalance(w *csv.Writer, kind ledger.EntryType, at time.Time, balance ledger.Balance) {
 	w.Empty()
 	if at.IsZero() {
@@ -138,7 +138,7 @@ func writeBalance(w *csv.Writer, kind ledger.EntryType, at time.Time, balance le
 	}
 }
 
-// writeLine writes the row of an entry. total is the sum of its currency after the entry.
+// writeLine writes the row of an entry. total is the running total of its currency after it.
 func writeLine(w *csv.Writer, line ledger.Line, total int64) {
 	w.ID(line.ID.UUID)
 	w.Time(line.CreatedAt)

@@ -105,8 +105,8 @@ func (w *Worker) Work(ctx context.Context, job *river.Job[notification.SendMail]
 
 type attemptResult struct {
 	delivery notification.MailDelivery
-	// content is what the notification log shows. It is nil if the log does not show the
-	// mail, or if the mail could not be composed.
+	// content is the content for the notification log. It is nil if the log does not show
+	// the mail, or if the mail could not be composed.
 	content *notification.MailContent
 	// refused is the address that the mail server has refused for good, or empty.
 	refused string
@@ -222,8 +222,8 @@ func attrs(m notification.StoredMail) []slog.Attr {
 	return []slog.Attr{slog.String("mail", m.ID.String()), slog.String("kind", string(m.Kind)), slog.String("type", m.Type)}
 }
 
-// message returns a mail as it is sent. found is false if the mail has no content any
-// more.
+// message returns the message that is sent for a mail. found is false if the mail has no
+// content any more.
 func (w *Worker) message(ctx context.Context, m notification.Mail, delivery notification.MailDelivery) (message mail.Message, found bool, err error) {
 	token, err := w.token(m)
 	if err != nil {
@@ -276,7 +276,7 @@ func (w *Worker) token(m notification.Mail) (string, error) {
 	return string(token), nil
 }
 
-// The reasons of failures in the metrics. The reason of a failure that ends a mail is an
+// Reasons of failures in the metrics. Failures that end a mail are also counted with their
 // notification.MailReason.
 const (
 	failureTemporary = "temporary"
