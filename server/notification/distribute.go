@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	// distributeBatch is the number of arrivals that one transaction distributes. An
-	// arrival holds the notifications of one transaction.
+	// distributeBatch is the maximum number of arrivals that are distributed in one
+	// transaction. An arrival has the notifications that one earlier transaction has stored.
 	distributeBatch = 200
 	// distributeEnough is the number of notifications after which a transaction takes no
 	// further arrivals. An announcement to many partners creates many notifications.
@@ -27,18 +27,18 @@ const (
 	// of a busy workspace share transactions.
 	distributePause = 100 * time.Millisecond
 	// distributePoll is the time after which the distributor searches for arrivals even if
-	// this process has created none. They belong to a process that has crashed.
+	// this process has created none. Such arrivals belong to a process that has crashed.
 	distributePoll = time.Second
 	// gatherMargin bounds the difference between the clocks of two processes.
 	gatherMargin = 5 * time.Second
-	// rememberFor is how long the distributor remembers that all recipients gather. A
-	// user who becomes a recipient in this time misses the mails about it.
+	// rememberFor is the time for which the distributor remembers that all recipients of a feed get digests. A
+	// user who becomes a recipient in this time gets no mails about the notifications of this time.
 	rememberFor = time.Minute
 )
 
 // Distributor distributes committed notifications. It gives them their sequence numbers
-// for streams. It creates the mails about them, or leaves them to the digest of their
-// recipient.
+// for streams. It creates the mails about the notifications, or leaves the notifications to
+// the digests of their recipients.
 //
 // Several processes can run a Distributor at the same time. Each arrival is distributed
 // by one of them. If a process crashes while it distributes arrivals, another process
@@ -49,8 +49,8 @@ type Distributor struct {
 	log      *slog.Logger
 	now      func() time.Time
 	wake     chan struct{}
-	// gathering holds the parts of feeds whose notifications all recipients gather, and
-	// until when. Nothing needs to be done for them before this time.
+	// gathering has the parts of feeds whose notifications all recipients gather in
+	// digests. No mails are needed for a part before the time in the map.
 	gathering map[feedPart]time.Time
 	// oldest is the time of the oldest notification that was found and not distributed
 	// yet, in milliseconds since 1970, or 0.
@@ -66,7 +66,7 @@ type feedPart struct {
 	workspace affiliate.WorkspaceID
 }
 
-// NewDistributor returns a Distributor. Run runs it. streamed is called with the streamed
+// NewDistributor returns a Distributor. Run starts it. streamed is called with the streamed
 // feeds that have new notifications. It must not block.
 func NewDistributor(
 	db *postgres.DB, streamed func(feeds ...notification.FeedID), log *slog.Logger, now func() time.Time,
@@ -259,7 +259,7 @@ func (w digestWorker) run(ctx context.Context, _ *river.Job[notification.SendDig
 	}
 }
 
-// sendNext sends the digest that was due first. found is false if none is due.
+// sendNext sends the digest that was due first. found is false if no digest is due.
 func (w digestWorker) sendNext(ctx context.Context) (found bool, err error) {
 	now := w.now().UTC().Truncate(time.Millisecond)
 	err = w.db.InTx(ctx, func(tx *postgres.Tx) error {
@@ -286,8 +286,8 @@ func (w digestWorker) sendNext(ctx context.Context) (found bool, err error) {
 	return found, err
 }
 
-// gatheredMails returns the mail of a digest. It returns none if nothing was gathered, or
-// if the user does not want mails about the category any more.
+// gatheredMails returns the mail of a digest. It returns no mail if nothing was gathered,
+// or if the user does not want mails about the category any more.
 func gatheredMails(ctx context.Context, tx *postgres.Tx, digest notification.Digest) ([]notification.DigestMail, error) {
 	recipient, found, err := notifications.Recipient(ctx, tx, digest.User)
 	if err != nil || !found {

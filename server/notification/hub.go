@@ -16,13 +16,13 @@ import (
 )
 
 const (
-	// feedPoll is how often the hub reads the state of all open feeds. It finds changes
-	// of other processes if Redis is away.
+	// feedPoll is how often the hub reads the state of all open feeds. The poll finds
+	// changes by other processes while Redis is not available.
 	feedPoll = 5 * time.Second
 	// streamWatch is how often the hub checks whether open streams may stay open.
 	streamWatch = 2 * time.Second
 	// streamSeen is how often the hub stores that streams are open. A stream that was not
-	// seen for streamLost does not count any more.
+	// stored as open for streamLost no longer counts towards the limit of its user.
 	streamSeen = 20 * time.Second
 	streamLost = time.Minute
 	// parallelReads is the number of feeds that the hub reads at the same time.
@@ -32,7 +32,7 @@ const (
 	signalBuffer = 256
 )
 
-// Signal tells other processes which feeds have changed. A signal may get lost.
+// Signal informs other processes about the feeds that have changed. A signal may get lost.
 type Signal interface {
 	// Publish sends a signal.
 	Publish(ctx context.Context, feeds []notification.FeedID) error
@@ -57,7 +57,7 @@ type Hub struct {
 	wake    chan struct{}
 }
 
-// NewHub returns a Hub. Run runs it.
+// NewHub returns a Hub. Run starts it.
 func NewHub(db *postgres.DB, signal Signal, log *slog.Logger, now func() time.Time) *Hub {
 	return &Hub{
 		db: db, signal: signal, log: log, now: now,
@@ -66,8 +66,8 @@ func NewHub(db *postgres.DB, signal Signal, log *slog.Logger, now func() time.Ti
 	}
 }
 
-// Changed makes the streams of feeds show what this process has committed. It does not
-// block.
+// Changed makes the streams of the given feeds send the changes that this process has
+// committed. It does not block.
 func (h *Hub) Changed(feeds ...notification.FeedID) {
 	if len(feeds) == 0 {
 		return
@@ -79,7 +79,7 @@ func (h *Hub) Changed(feeds ...notification.FeedID) {
 	}
 }
 
-// markChanged makes Run read those of the feeds that are open.
+// markChanged makes Run read the given feeds, except feeds without an open stream.
 func (h *Hub) markChanged(feeds []notification.FeedID) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -168,7 +168,7 @@ func (h *Hub) read(ctx context.Context) error {
 	return group.Wait()
 }
 
-// readFeed adds the new notifications of a feed. If it fails, the next poll repeats it.
+// readFeed reads the new notifications of a feed and adds them. If it fails, the next poll repeats it.
 func (h *Hub) readFeed(ctx context.Context, feed *liveFeed, state notification.FeedState) error {
 	last := feed.lastSeq()
 	if last >= state.LastSeq {

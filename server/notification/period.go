@@ -18,10 +18,10 @@ import (
 )
 
 const (
-	// periodInterval is how often the job runs. Time zones differ from UTC by multiples of
-	// 15 minutes.
+	// periodInterval is the time between two runs of the job. It is 15 minutes, because
+	// time zones differ from UTC by multiples of 15 minutes.
 	periodInterval = 15 * time.Minute
-	// periodBatch is the number of workspaces or partners that are read at the same time.
+	// periodBatch is the number of workspaces or partners that one query reads.
 	periodBatch = 500
 	// periodTimeout is the longest time that one run of the job takes. The next run
 	// continues, because it skips the feeds that have their notification already.
@@ -69,7 +69,7 @@ func (w periodWorker) run(ctx context.Context, _ *river.Job[notification.NotifyP
 
 func (w periodWorker) currentTime() time.Time { return w.now().UTC().Truncate(time.Millisecond) } // the precision of the API
 
-// summarizeWeeks creates the summaries of the workspaces in which a Monday has begun.
+// summarizeWeeks creates the summaries of the workspaces in whose time zone the given Monday has begun.
 func (w periodWorker) summarizeWeeks(ctx context.Context, monday time.Time) error {
 	var errs []error
 	var after affiliate.WorkspaceID
@@ -156,8 +156,8 @@ func (w periodWorker) summarizeMonths(ctx context.Context, month affiliate.Perio
 	})
 }
 
-// eachPartner creates the notifications of a type for all partners. create returns the
-// notification of a partner, or nil if there is nothing to say.
+// eachPartner creates the notifications of a type for all partners. The function create
+// returns the notification of a partner, or nil if the partner needs none.
 func (w periodWorker) eachPartner(
 	ctx context.Context, mode affiliate.Mode, kind notification.Type, period time.Time,
 	create func(partner affiliate.UserID) (*notification.Notification, error),

@@ -95,8 +95,8 @@ func choicesOf(reader notification.Reader, req *affiliatev1.UpdateNotificationPr
 	return chosen, protected
 }
 
-// The field of the form that a mail program sends, and its value (RFC 8058 section 3.2).
-// A request without them may come from a program that only checks the links of a mail.
+// The form field that a mail program sends to unsubscribe, and its value (RFC 8058 section 3.2). A
+// request without the field may come from a program that only checks the links of a mail.
 const (
 	oneClickField = "List-Unsubscribe"
 	oneClickValue = "One-Click"

@@ -1,9 +1,9 @@
 // Package notification serves the notification feeds, the read state and the preferences
 // of members and partners.
 //
-// It guarantees that a caller sees only notifications of the own workspace or account, of
-// the own mode, and of the categories that the caller's role receives. Notifications
-// themselves are created in the transaction of their cause, not here.
+// It guarantees that a caller sees only notifications of the caller's workspace or account,
+// in the mode of the call, and of the categories that the caller's role receives.
+// Notifications themselves are created in the transaction of their cause, not here.
 package notification
 
 import (
@@ -89,8 +89,8 @@ func (s *Service) ListPartnerNotifications(ctx context.Context, req *affiliatev1
 	return s.ListNotifications(ctx, req)
 }
 
-// capped returns a number of notifications for the response. If it is higher than the
-// number to which notifications are counted, the response gets the header Total-Capped.
+// capped returns the number of notifications for the response, at most
+// notification.MaxNotificationCount. If more were counted, the response gets the header Total-Capped.
 func capped(ctx context.Context, counted int64) int64 {
 	if counted <= notification.MaxNotificationCount {
 		return counted

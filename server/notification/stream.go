@@ -23,24 +23,24 @@ import (
 const (
 	// pingInterval is how often a stream sends a comment, so that proxies keep it open.
 	pingInterval = 25 * time.Second
-	// freshTime is the time in which notifications are distributed. A number of unread
-	// notifications that was read from the database may include notifications that the
-	// stream sends within this time. Until then, the stream reads the number again for
-	// each notification instead of counting on.
+	// freshTime is the time within which notifications are usually distributed. If the stream
+	// has read the number of unread notifications from the database, the number may include
+	// notifications that the stream sends within freshTime. During this time, the stream reads
+	// the number again before it sends notifications, instead of only increasing it.
 	freshTime = 2 * time.Second
-	// distributeWait is how long a new stream waits until earlier notifications were
-	// distributed. distributeCheck is how often it checks this. It waits only for
-	// notifications in the oldest distributeReach arrivals, because during a backlog the
-	// others take longer than distributeWait.
+	// distributeWait is the longest time for which a new stream waits until earlier
+	// notifications were distributed. It checks this every distributeCheck. It waits only
+	// for notifications in the oldest distributeReach arrivals, because during a backlog
+	// later arrivals take longer than distributeWait.
 	distributeWait  = time.Second
 	distributeCheck = 50 * time.Millisecond
 	distributeReach = 2000
-	// maxFrame is the size in bytes after which a stream sends what it has. The gateway
-	// limits the time for sending each piece, and a client must be able to receive a long
-	// replay over a slow connection.
+	// maxFrame is the size in bytes after which a stream sends the events that it has
+	// encoded. The gateway limits the time for sending each piece, and a client must be
+	// able to receive a long replay over a slow connection.
 	maxFrame = 32 << 10
-	// streamRetryAfter is the time in seconds after which a client may try to open a
-	// stream again if the user has too many.
+	// streamRetryAfter is the time in seconds after which a client may try to open a stream
+	// again if the user has too many streams.
 	streamRetryAfter = 5
 )
 
@@ -114,8 +114,8 @@ func (s *Service) closeStream(ctx context.Context, id notification.StreamID) {
 }
 
 // distributed waits until the notifications that a feed contains now were distributed, so
-// that a new stream only sends those that follow. It returns the state of the feed then.
-// It waits at most distributeWait.
+// that a new stream sends only later notifications. It waits at most distributeWait, and
+// returns the state of the feed after the wait.
 func (s *Service) distributed(ctx context.Context, feed notification.FeedID, state notification.FeedState) (notification.FeedState, error) {
 	arrivals, err := notifications.Arrivals(ctx, s.DB, feed, distributeReach)
 	if err != nil || len(arrivals) == 0 {
@@ -136,7 +136,7 @@ func (s *Service) distributed(ctx context.Context, feed notification.FeedID, sta
 	return states[feed], err
 }
 
-// openStream stores the stream. Errors: RATE_LIMIT_EXCEEDED if the user has too many.
+// openStream stores the stream. Errors: RATE_LIMIT_EXCEEDED if the user has too many streams.
 func (s *Service) openStream(ctx context.Context, stream notification.Stream, at time.Time) (state notification.FeedState, err error) {
 	refused := false
 	err = s.DB.InTx(ctx, func(tx *postgres.Tx) error {
@@ -167,7 +167,7 @@ func (s *Service) openStream(ctx context.Context, stream notification.Stream, at
 }
 
 // lastEventID returns the sequence number after which the stream continues, or -1 if the
-// client opens a new stream. An id that no stream has sent cannot be replayed.
+// client opens a new stream. For an invalid id it returns math.MaxInt64, after which nothing can be replayed.
 func lastEventID(ctx context.Context, req *affiliatev1.StreamNotificationsRequest) int64 {
 	text := req.GetLastEventId()
 	md, _ := metadata.FromIncomingContext(ctx)
@@ -232,8 +232,8 @@ func (f *liveFeed) add(positions []notification.FeedPosition, last, version int6
 }
 
 // skip removes all notifications up to the number last, because some of them are missing,
-// and wakes the streams. Streams that have not sent them find out what they can still
-// send.
+// and wakes the streams. A stream that has not sent these notifications reads them from the
+// database (sendNew).
 func (f *liveFeed) skip(last, version int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -241,21 +241,21 @@ func (f *liveFeed) skip(last, version int64) {
 	f.change(last, version)
 }
 
-// change stores the state that was read, and wakes the streams. They wait for the mutex,
-// which the caller holds.
+// change stores the state that was read, and wakes the streams. The streams continue after
+// the caller has released the mutex.
 func (f *liveFeed) change(last, version int64) {
 	f.last, f.version = last, version
 	close(f.changed)
 	f.changed = make(chan struct{})
 }
 
-// feedView is what a stream sees of a feed at one moment.
+// feedView is the state of a feed for one stream at one moment.
 type feedView struct {
-	positions []notification.FeedPosition // the positions after the requested one
+	positions []notification.FeedPosition // the positions after the requested number
 	last      int64
 	version   int64
 	changed   <-chan struct{} // closed when the feed changes again
-	// complete is false if the feed no longer holds all notifications after the number.
+	// complete is false if the feed no longer holds all notifications after the requested number.
 	complete bool
 }
 

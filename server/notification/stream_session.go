@@ -30,8 +30,8 @@ type streamSession struct {
 	replayedTo int64
 	unread     int64
 	// uncertain is true if the number of unread notifications was read from the database
-	// and may include notifications that are not sent yet. freshUntil is when freshTime
-	// ends. settled fires when no notification was sent for a while.
+	// and may include notifications that are not sent yet. freshUntil is the time at which
+	// freshTime ends. settled fires when no notification was sent for freshTime.
 	uncertain  bool
 	freshUntil time.Time
 	settled    *time.Timer
@@ -116,7 +116,7 @@ func (s *streamSession) sendNew(ctx context.Context) (changed <-chan struct{}, e
 			s.seq = max(s.seq, view.last)
 			return view.changed, nil
 		}
-		// The feed holds only the newest notifications. Read the others once more.
+		// The feed holds only the newest notifications. Read the earlier ones from the database.
 		positions, complete, err := notifications.Positions(ctx, s.service.Hub.db, s.reader.Feed, s.seq, notification.MaxReplay)
 		switch {
 		case err != nil:
@@ -158,8 +158,8 @@ func (s *streamSession) setUncertain() {
 	s.settled.Reset(freshTime)
 }
 
-// settle corrects the number of unread notifications after the last notification for a
-// while.
+// settle corrects the number of unread notifications when no notification was sent for
+// freshTime.
 func (s *streamSession) settle(ctx context.Context) error {
 	before := s.unread
 	if err := s.recount(ctx); err != nil {
@@ -235,9 +235,9 @@ func (s *streamSession) sendPositions(ctx context.Context, positions []notificat
 	return nil
 }
 
-// currentState returns notifications without those that were dismissed since they were
-// created, and with the times at which the user has read them. Only a replay contains
-// notifications that may have changed.
+// currentState returns the given notifications with the times at which the user has read
+// them, except notifications that were dismissed since they were created. Only a replay
+// contains notifications that may have changed.
 func (s *streamSession) currentState(ctx context.Context, visible []notification.FeedPosition) ([]notification.FeedPosition, error) {
 	var replayed []notification.FeedPosition
 	for _, p := range visible {
@@ -281,7 +281,7 @@ const retryMillis = 5000
 
 const streamVersion = "v1"
 
-// item is a notification in an event. It has the fields of the feed.
+// item is a notification in an event. It has the same fields as a notification in a list response.
 type item struct {
 	ID          string        `json:"id"`
 	Category    string        `json:"category"`
@@ -304,7 +304,7 @@ type itemResource struct {
 	ProgramID *string `json:"programId"`
 }
 
-// itemOf returns a notification as an event shows it. It is not dismissed.
+// itemOf converts a notification that is not dismissed to the item of an event.
 func (s *Service) itemOf(entry notification.Entry) item {
 	rule := entry.Rule()
 	out := item{
