@@ -24,8 +24,8 @@ import (
 
 // CreateParticipant adds a partner to a programme. If no partner has the address, it makes
 // an account, and the participant is approved. If a partner has the address, the
-// participant waits until the partner accepts it. A request with the Idempotency-Key of an
-// earlier request adds nothing and returns the earlier response.
+// participant is pending until this partner accepts the participation. A request with the
+// Idempotency-Key of an earlier request adds nothing and returns the earlier response.
 func (s *Service) CreateParticipant(ctx context.Context, req *affiliatev1.CreateParticipantRequest) (*affiliatev1.Participant, error) {
 	program := server.PathID[affiliate.ProgramID](req.GetProgramId())
 	caller := server.PrincipalFrom(ctx)
@@ -41,8 +41,8 @@ func (s *Service) CreateParticipant(ctx context.Context, req *affiliatev1.Create
 	}
 	response, replayed, err := s.enrolOnce(ctx, enrolment, sendInvite, key)
 	if errors.Is(err, affiliate.Refuse(affiliate.ReasonEmailTaken)) {
-		// Another call has made the account at the same time. It has committed, so this
-		// attempt finds the account.
+		// Another call has made the account at the same time. The other call has committed,
+		// so this attempt finds the account.
 		response, replayed, err = s.enrolOnce(ctx, enrolment, sendInvite, key)
 	}
 	if err != nil {
@@ -81,8 +81,8 @@ func (s *Service) enrolOnce(
 	return response, replayed, err
 }
 
-// enrol stores the participant and, if necessary, the account of the partner. Errors: as
-// CreateParticipant, and EMAIL_TAKEN if another transaction makes the account.
+// enrol stores the participant and, if necessary, the account of the partner. Errors: EMAIL_TAKEN
+// if another transaction makes the account at the same time, and all errors of CreateParticipant.
 func (s *Service) enrol(ctx context.Context, tx *postgres.Tx, e participant.Enrolment, sendInvite bool) (p participant.Participant, err error) {
 	at := s.currentTime()
 	program, err := programs.LockOpen(ctx, tx, e.Scope, e.Program)
@@ -144,8 +144,8 @@ func (s *Service) insertAccount(ctx context.Context, tx *postgres.Tx, user accou
 	return tx.AuditAccount(ctx, affiliate.AccountAuditLine{User: user.ID, Actor: affiliate.System, At: user.CreatedAt, Action: "account.create"})
 }
 
-// sendInvites mails the partner a token that accepts the participation, unless the
-// participant is approved, and a token that sets the password, unless somebody has set it.
+// sendInvites mails the partner a token with which the partner accepts the participation, if awaited is
+// true, and a token with which the partner sets the password, if the account has none yet.
 func (s *Service) sendInvites(
 	ctx context.Context, tx *postgres.Tx, e participant.Enrolment, program program.Program, user account.User, code string, awaited bool, at time.Time,
 ) error {

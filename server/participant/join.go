@@ -78,7 +78,7 @@ func (s *Service) AcceptParticipantInvite(ctx context.Context, req *affiliatev1.
 		if err != nil {
 			return err
 		}
-		// A participant whose consent is not missing is a duplicate, as join finds out.
+		// If the partner is already a participant and no consent is missing, join returns APPLICATION_DUPLICATE.
 		offered, err := participants.LockOfPartner(ctx, tx, invite.Scope, invite.Program, caller.User)
 		if err != nil && !errors.Is(err, affiliate.Refuse(affiliate.ReasonNotFound)) {
 			return err
@@ -110,10 +110,10 @@ func (s *Service) AcceptParticipantInvite(ctx context.Context, req *affiliatev1.
 
 // join stores a new participant with the requested code, or with a code derived from
 // the partner's name. It also creates the default link and updates the list counts. It
-// publishes the given events, and participant.approved for an approved participant. A
-// duplicate application and a taken code are detected before anything else is stored. The
-// list counts are updated last, because other transactions wait for these rows. Errors:
-// APPLICATION_DUPLICATE, EXTERNAL_ID_TAKEN, REFERRAL_CODE_TAKEN.
+// publishes the given events, and participant.approved for an approved participant. The
+// participant and its code are stored first, so that a duplicate application and a taken code
+// are detected early. The list counts are updated last, because other transactions wait for
+// these rows. Errors: APPLICATION_DUPLICATE, EXTERNAL_ID_TAKEN, REFERRAL_CODE_TAKEN.
 func join(
 	ctx context.Context, tx *postgres.Tx, p participant.Participant, requestedCode, action string, names ...affiliate.EventName,
 ) (participant.Participant, error) {
@@ -213,8 +213,8 @@ func (s *Service) DeclineParticipation(ctx context.Context, req *affiliatev1.Dec
 	return toPartnerProto(declined), nil
 }
 
-// storeConsent stores that a partner has accepted or declined a locked participant. It ends
-// the invitation that was mailed. It returns the participant with its stats.
+// storeConsent stores that a partner has accepted or declined a participation, which the caller has
+// locked. It ends the invitation that was mailed. It returns the participant with its stats.
 func storeConsent(
 	ctx context.Context, tx *postgres.Tx, before, after participant.Participant, event affiliate.EventName, action string, by affiliate.Actor,
 ) (participant.Detail, error) {

@@ -90,9 +90,9 @@ func (s *Service) bulk(ctx context.Context, req bulkRequest, move participant.Mo
 	return server.RespondToBulk(ctx, response)
 }
 
-// move approves, rejects, suspends or reinstates a participant. reason may be nil. The
-// suspension also deactivates promo codes and flags commissions for review. The metadata of
-// a refusal contains the current status.
+// move approves, rejects, suspends or reinstates a participant. reason may be nil. A suspension
+// also deactivates promo codes (deactivateSyncedCodes) and flags commissions for review. A
+// reinstatement removes the flags. The metadata of a refusal contains the current status.
 func (s *Service) move(
 	ctx context.Context, program affiliate.ProgramID, id affiliate.ParticipantID, move participant.Move, reason *string, at time.Time,
 ) (moved participant.Detail, err error) {

@@ -36,19 +36,17 @@ import (
 // implements it.
 type Reauthenticator interface {
 	// Reauthenticate checks the code if the account has a second factor, and otherwise the
-	// password. factorSince is when the second factor was enabled; nil if the account has
-	// none. Errors: INVALID_CREDENTIALS, RATE_LIMIT_EXCEEDED.
+	// password. factorSince is the time at which the second factor was enabled, or nil if
+	// the account has none. Errors: INVALID_CREDENTIALS, RATE_LIMIT_EXCEEDED.
 	Reauthenticate(ctx context.Context, password, code string) (factorSince *time.Time, err error)
 }
 
 // Config holds the dependencies and settings of a Service.
 type Config struct {
-	// DB is the database.
 	DB *postgres.DB
-	// Seal encrypts payout accounts.
 	// Seal encrypts and decrypts payout accounts.
 	Seal server.Sealer
-	// Reauthenticator checks who changes a payout method.
+	// Reauthenticator checks that the owner of the account changes a payout method.
 	Reauthenticator Reauthenticator
 	// LinkHost is the base URL of short links, without a path, for example
 	// https://go.example.com. If it is empty, responses contain no short URLs.
@@ -146,8 +144,8 @@ func (s *Service) ListPartnerCommissions(ctx context.Context, req *affiliatev1.L
 	}, nil
 }
 
-// GetPartnerBalances returns the partner's balance and its pending and paid commissions,
-// per currency.
+// GetPartnerBalances returns the partner's balance and the amounts of the pending and the
+// paid commissions, per currency.
 func (s *Service) GetPartnerBalances(ctx context.Context, _ *affiliatev1.GetPartnerBalancesRequest) (*affiliatev1.PartnerBalances, error) {
 	caller := server.PrincipalFrom(ctx)
 	var (
@@ -288,7 +286,7 @@ type methodObject struct {
 	Hint   *string       `json:"account_hint"`
 }
 
-// sealAccount encrypts a payout account; nil for a method without account. The result can be
+// sealAccount encrypts a payout account. It returns nil if the method has no account. The result can be
 // decrypted only with the owner's id, so it is useless if it is copied to another user's row.
 func (s *Service) sealAccount(account payout.Account, owner affiliate.UserID) ([]byte, error) {
 	if account.Account == "" {

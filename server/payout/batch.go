@@ -98,7 +98,7 @@ func (s *Service) CreatePayoutBatch(ctx context.Context, req *affiliatev1.Create
 	return response, nil
 }
 
-// lockDraft returns a new batch with payouts to participants, and locks what it contains.
+// lockDraft locks participants and their unassigned commissions, and returns a new batch with their payouts.
 func lockDraft(
 	ctx context.Context, tx *postgres.Tx, selection payout.Selection, participants []affiliate.ParticipantID, actor affiliate.Actor,
 ) (payout.DraftBatch, error) {
@@ -144,10 +144,10 @@ func (s *Service) GetPayoutBatch(ctx context.Context, req *affiliatev1.GetPayout
 }
 
 // ConfirmPayoutBatch confirms a draft batch, so that its payouts can be paid, or stores the
-// first of two confirmations (payout.Batch.Confirm). It first removes commissions that are
-// no longer payable from their payouts, and computes amounts and adjustments again. If the
-// new amount of a payout cannot be paid, it cancels the payout. It copies the accounts of
-// the partners to the payouts. Errors: NOT_FOUND, PAYOUT_STATE_INVALID.
+// first of two confirmations (payout.Batch.Confirm). To confirm a batch, it first removes
+// commissions that are no longer payable from their payouts, and computes amounts and adjustments
+// again. If the new amount of a payout cannot be paid, it cancels the payout. Then it copies the
+// accounts of the partners to the payouts. Errors: NOT_FOUND, PAYOUT_STATE_INVALID.
 func (s *Service) ConfirmPayoutBatch(ctx context.Context, req *affiliatev1.ConfirmPayoutBatchRequest) (*affiliatev1.PayoutBatch, error) {
 	caller := server.PrincipalFrom(ctx)
 	return s.changeBatch(ctx, req, func(tx *postgres.Tx, id payout.BatchID, t payout.Transition) (payout.Batch, error) {
@@ -227,7 +227,7 @@ func confirmPayouts(ctx context.Context, tx *postgres.Tx, batch payout.Batch, t 
 }
 
 // recheck moves locked payouts to the next status and computes their amounts again. It
-// locks participants and commissions, and releases those that are not payable.
+// locks participants and commissions, and releases the commissions that are not payable.
 func recheck(ctx context.Context, tx *postgres.Tx, batch payout.Batch, open []payout.Payout, t payout.Transition) (payout.Batch, error) {
 	participants, ids := make([]affiliate.ParticipantID, len(open)), make([]affiliate.PayoutID, len(open))
 	for i, p := range open {
