@@ -114,7 +114,7 @@ func (i Invitations) Admit(ctx context.Context, tx *postgres.Tx, address string)
 	return i.Limiter.Allow(ctx, ZoneInvites, "workspace:"+caller.Workspace.String()).err()
 }
 
-// alsoCountedAs returns the second zone for which a request counts, with the subject.
+// alsoCountedAs returns the second zone in which a request counts, and the subject for which it counts.
 func (p Policy) alsoCountedAs(id identity) (zone Zone, subject string) {
 	switch {
 	case id.fault != noFault || p.Accept&id.principal.Kind == 0:
@@ -131,10 +131,10 @@ func addressSubject(ctx context.Context) string {
 	return "address:" + httpedge.LimitSubject(callerFrom(ctx).address)
 }
 
-// countedAs returns the zone and the subject for which a request counts. If the method
-// requires a credential and the request has a valid credential, the subject is its user or
-// API key. In every other case, and for all methods in the auth zone, the subject is the
-// client's address. This also limits how fast a client can guess credentials.
+// countedAs returns the zone in which a request counts, and the subject for which it counts. If the
+// method requires a credential and the request has a valid credential, the subject is its user, API
+// key, service token or participant. In every other case, and for all methods in the auth zone, the
+// subject is the client's address. This also limits how fast a client can guess credentials.
 func (p Policy) countedAs(ctx context.Context, id identity) (zone Zone, subject string) {
 	subject = addressSubject(ctx)
 	switch {

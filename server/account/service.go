@@ -85,8 +85,8 @@ func New(c Config) *Service { return &Service{Config: c, hashes: newPasswordHash
 
 func (s *Service) currentTime() time.Time { return s.Now().UTC().Truncate(time.Millisecond) } // the precision of the API
 
-// Check rejects passwords that are easy to guess. It also rejects e-mail addresses that
-// contain more than the address, for example a display name.
+// Check rejects passwords that are easy to guess, names that must not appear in mails, and
+// e-mail addresses that contain more than the address, for example a display name.
 func (s *Service) Check(req proto.Message) affiliate.Violations {
 	var found affiliate.Violations
 	switch r := req.(type) {

@@ -164,7 +164,7 @@ func accountMail(kind notification.MailKind, account account.Account, address st
 
 // ChangeMerchantEmail checks the password, and the code if the account has a second factor, and
 // stores the request for a change of a merchant's address. It does not look the new address up.
-// The response and its duration therefore do not depend on whether another account has it.
+// The response and its duration therefore do not depend on whether another account has the new address.
 func (s *Service) ChangeMerchantEmail(ctx context.Context, req *affiliatev1.ChangeEmailRequest) (*affiliatev1.ChangeEmailResponse, error) {
 	caller, at := server.PrincipalFrom(ctx), s.currentTime()
 	holder, err := accounts.Account(ctx, s.DB, caller.User)

@@ -38,7 +38,7 @@ func OldestDay(now time.Time) time.Time {
 func (s *Service) Recount(ctx context.Context, scope affiliate.Scope, from, to time.Time) (RecountResult, error) {
 	var total RecountResult
 	first, last := analytics.DayOf(from), analytics.DayOf(to)
-	// The log makes the next transactions read the conversions again.
+	// The new log entries make the next transactions count the conversions again.
 	err := s.db.InTx(ctx, func(tx *postgres.Tx) error { return rollups.LogConversions(ctx, tx, scope, first, last) })
 	if err != nil {
 		return total, err

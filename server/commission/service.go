@@ -1,7 +1,7 @@
 // Package commission serves commissions to merchants: lists, statistics, CSV exports and
 // single commissions. Merchants approve and reject commissions, one by one or in bulk. A
 // job approves commissions automatically when their hold period has ended. The table of
-// allowed status transitions is in package affiliate.
+// allowed status transitions is in package affiliate/commission.
 //
 // The package guarantees that concurrent transitions of one commission run one after the
 // other. A transition, its entry in the commission's history, its event and its audit

@@ -39,8 +39,8 @@ const (
 // Conversions that were recorded before the error stay recorded.
 //
 // If the request has an Idempotency-Key, each item has its own key, which is derived from
-// it. A client can send the same batch again: items that are recorded have the same
-// result as in the first response, and the others are recorded.
+// the key of the request. A client can send the same batch again: items that are recorded
+// have the same result as in the first response, and the others are recorded.
 func (s *Service) ReportConversions(ctx context.Context, req *affiliatev1.ReportConversionsRequest) (*affiliatev1.ReportConversionsResponse, error) {
 	now, scope := s.now(), server.PrincipalFrom(ctx).Scope()
 	faults, spellings := s.faultsOf(req), req.GetSpellings()
@@ -125,7 +125,7 @@ func (b *batch) run(ctx context.Context) error {
 // one chain. Two items that each share an id with a third item are also in one chain.
 func (b *batch) chains() [][]int {
 	// This is a union-find data structure. root[i] is i or an earlier item of the same
-	// chain. The function first follows root to the first item of the chain.
+	// chain. The call first(i) returns the first item of the chain of item i.
 	root := make([]int, len(b.items))
 	var first func(i int) int
 	first = func(i int) int {

@@ -78,7 +78,7 @@ func (s *Service) AttributeAwaited(ctx context.Context, click click.AwaitedClick
 }
 
 // errSuperseded rolls back a late attribution. It means that another decision was stored,
-// or the buyer erased, after the conversion was read.
+// or that the buyer was erased, after the conversion was read.
 var errSuperseded = errors.New("the conversion has changed")
 
 // attributeLate makes a new decision about a conversion whose click has arrived, and ends

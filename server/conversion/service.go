@@ -44,11 +44,11 @@
 //
 // If the response to a report is lost, the client does not know whether the conversion
 // was recorded. It can send the report again. The status is then 201 if the first report
-// was not recorded, and 409 if it was. If both
-// requests have the same Idempotency-Key, the client receives the first response again,
-// for one day. For a conversion with a click, the click's programme and participant are
-// read directly before the transaction. The decision does not see a change of the
-// programme or the participant that is committed after this read.
+// was not recorded, and 409 if it was recorded. If both requests have the same
+// Idempotency-Key, the client receives the first response again, for one day. For a
+// conversion with a click, the click's programme and participant are read directly before
+// the transaction. The decision does not see a change of the programme or the participant
+// that is committed after this read.
 package conversion
 
 import (

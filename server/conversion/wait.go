@@ -50,9 +50,9 @@ func (l lookup) plausibleID(id affiliate.ClickID) bool {
 	return ok && !created.After(l.now().Add(maxClockLead))
 }
 
-// find looks up a click in Postgres. If it is not older than freshClickAge, find repeats
-// the query after each pause in waitSteps. Then it reads the tail of the click stream. It
-// returns nil if the click is unknown.
+// find looks up a click in Postgres. If the click is not found and not older than
+// freshClickAge, find repeats the query after each pause in waitSteps. Then it reads the
+// tail of the click stream. It returns nil if the click is unknown.
 func (l lookup) find(ctx context.Context, workspace affiliate.WorkspaceID, id affiliate.ClickID) (*attribution.FoundClick, error) {
 	if !l.plausibleID(id) {
 		return nil, nil

@@ -93,7 +93,7 @@ type Keeper struct {
 	// pausedUntil is the time in Unix nanoseconds until which SyncNow and the writes of
 	// changes to another region do nothing.
 	pausedUntil atomic.Int64
-	// sweepDue is true if a change is missing in the directory of another region.
+	// sweepDue is true if syncFar has not written a change, so that a sweep must write it.
 	sweepDue atomic.Bool
 }
 

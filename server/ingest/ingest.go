@@ -9,11 +9,11 @@
 //
 // A stream entry contains several clicks. A fetcher first reads the entries that its
 // process has read before but not acknowledged, and then new entries. It also claims the
-// entries of crashed processes from time to time. A worker takes all waiting entries from
-// the queue and stores up to 5,000 clicks in one batch, so batches are larger when more
-// clicks arrive. A worker acknowledges entries after the commit. After a crash, entries
-// are therefore processed again and not lost. If a click is stored again, nothing
-// changes, because a row with its id exists.
+// entries of crashed processes from time to time. A worker takes waiting entries from the
+// queue, until they have at least 5,000 clicks or the queue is empty, and stores their
+// clicks in one batch. So batches are larger when more clicks arrive. A worker acknowledges
+// entries after the commit. After a crash, entries are therefore processed again and not
+// lost. If a click is stored again, nothing changes, because a row with its id exists.
 //
 // A click is unique if it is the first click of its visitor within 24 hours. The clicks
 // of a batch are checked for this in Redis, before they are stored. If the check takes

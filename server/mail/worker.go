@@ -28,7 +28,7 @@ const (
 )
 
 // retryDelays are the times between two attempts. Together they are about a day,
-// because a mail server that is away usually works again within a day.
+// because a mail server that has failed usually works again within a day.
 var retryDelays = [notification.MailAttempts - 1]time.Duration{
 	time.Minute, 5 * time.Minute, 15 * time.Minute, time.Hour, 3 * time.Hour, 6 * time.Hour, 12 * time.Hour,
 }
@@ -47,7 +47,7 @@ type WorkerConfig struct {
 	From     string
 	Seal     server.Sealer // decrypts the tokens of mails
 	Composer *Composer
-	// HashKeys are the secret keys of the digests of addresses.
+	// HashKeys are the secret keys with which addresses are hashed.
 	HashKeys affiliate.HashKeys
 	Log      *slog.Logger
 	Now      func() time.Time

@@ -234,7 +234,7 @@ func (h *Hub) checkStreams(ctx context.Context) error {
 	for i, s := range open {
 		streams[i] = s.stream
 		if !now.Before(s.stream.ExpiresAt) {
-			s.end(endReauth) // even if the database is away
+			s.end(endReauth) // even if the database cannot be reached
 		}
 	}
 	checks, err := notifications.OpenStreams(ctx, h.db, streams, now)

@@ -233,7 +233,7 @@ func (f *liveFeed) add(positions []notification.FeedPosition, last, version int6
 
 // skip removes all notifications up to the number last, because some of them are missing,
 // and wakes the streams. A stream that has not sent these notifications reads them from the
-// database (sendNew).
+// database, or makes the client load the feed (sendNew).
 func (f *liveFeed) skip(last, version int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -273,7 +273,7 @@ func (f *liveFeed) after(seq int64) feedView {
 type streamEnd int
 
 const (
-	// endReauth means that the session has ended or that the role has changed.
+	// endReauth means that the access token has expired, the session has ended or the role has changed.
 	endReauth streamEnd = iota
 	// endReplaced means that the ticket of the stream has opened another stream.
 	endReplaced
