@@ -156,15 +156,15 @@ func (s *Service) processRequest(ctx context.Context, job account.ProcessEmailRe
 			return err
 		}
 		if request.Purpose == account.TokenChange {
-			return s.answerChange(ctx, tx, request, at)
+			return s.processChange(ctx, tx, request, at)
 		}
-		return s.answerReset(ctx, tx, request, at)
+		return s.processReset(ctx, tx, request, at)
 	})
 }
 
-// answerReset mails a token for a reset, if an account that may log in has the address and
+// processReset mails a token for a reset, if an account that may log in has the address and
 // the address has not received too many tokens.
-func (s *Service) answerReset(ctx context.Context, tx *postgres.Tx, request account.EmailRequest, at time.Time) error {
+func (s *Service) processReset(ctx context.Context, tx *postgres.Tx, request account.EmailRequest, at time.Time) error {
 	account, found, err := accounts.AccountByEmail(ctx, tx, request.Account, request.Address)
 	if err != nil || !found || !account.MayLogIn() {
 		return err
@@ -172,9 +172,9 @@ func (s *Service) answerReset(ctx context.Context, tx *postgres.Tx, request acco
 	return s.sendLimited(ctx, tx, notification.MailPasswordReset, request, account, at)
 }
 
-// answerChange mails a token to the new address, unless another account has the address,
+// processChange mails a token to the new address, unless another account has the address,
 // and a notice to the current address. The notice does not say whether a token was sent.
-func (s *Service) answerChange(ctx context.Context, tx *postgres.Tx, request account.EmailRequest, at time.Time) error {
+func (s *Service) processChange(ctx context.Context, tx *postgres.Tx, request account.EmailRequest, at time.Time) error {
 	account, err := accounts.Account(ctx, tx, *request.User)
 	if isNotFound(err) || err == nil && account.Email == request.Address {
 		return nil // the account was erased, or its address has changed in the meantime

@@ -19,14 +19,14 @@ type selection struct {
 	mode    affiliate.Mode
 	targets []analytics.Target
 	view    analytics.View
-	// whole is true if the targets are all programmes of a workspace.
-	whole bool
+	// allPrograms is true if the targets are all programmes of a workspace.
+	allPrograms bool
 }
 
 // cohortTargets returns the targets whose cohorts are read. The customers of a workspace
 // can buy in several programmes, so the workspace has cohorts of its own.
 func (s selection) cohortTargets() []analytics.Target {
-	if !s.whole {
+	if !s.allPrograms {
 		return s.targets
 	}
 	var targets []analytics.Target
@@ -75,7 +75,7 @@ func (s *Service) selectWorkspace(ctx context.Context, req request) (selection, 
 	if err != nil {
 		return selection{}, err
 	}
-	found := selection{mode: scope.Mode, view: analytics.View{Currency: currency, IncludeBots: req.GetIncludeBots()}, whole: true}
+	found := selection{mode: scope.Mode, view: analytics.View{Currency: currency, IncludeBots: req.GetIncludeBots()}, allPrograms: true}
 	for _, p := range programs {
 		found.targets = append(found.targets, analytics.Target{Workspace: scope.Workspace, Owner: analytics.Owner{Program: p.ID}})
 	}

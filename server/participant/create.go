@@ -144,10 +144,10 @@ func (s *Service) insertAccount(ctx context.Context, tx *postgres.Tx, user accou
 	return tx.AuditAccount(ctx, affiliate.AccountAuditLine{User: user.ID, Actor: affiliate.System, At: user.CreatedAt, Action: "account.create"})
 }
 
-// sendInvites mails the partner a token with which the partner accepts the participation, if awaited is
-// true, and a token with which the partner sets the password, if the account has none yet.
+// sendInvites mails the partner a token with which the partner accepts the participation, if needsConsent
+// is true, and a token with which the partner sets the password, if the account has none yet.
 func (s *Service) sendInvites(
-	ctx context.Context, tx *postgres.Tx, e participant.Enrolment, program program.Program, user account.User, code string, awaited bool, at time.Time,
+	ctx context.Context, tx *postgres.Tx, e participant.Enrolment, program program.Program, user account.User, code string, needsConsent bool, at time.Time,
 ) error {
 	inviter := server.PrincipalFrom(ctx).AccountableUser()
 	workspaceName, inviterName, err := participants.NamesForMail(ctx, tx, e.Scope.Workspace, inviter)
@@ -172,11 +172,11 @@ func (s *Service) sendInvites(
 		if err := accounts.InsertEmailToken(ctx, tx, token, digest); err != nil {
 			return err
 		}
-		if err := send(e.ClaimMail(user.ID, awaited, token.ExpiresAt, at), text); err != nil {
+		if err := send(e.ClaimMail(user.ID, needsConsent, token.ExpiresAt, at), text); err != nil {
 			return err
 		}
 	}
-	if !awaited {
+	if !needsConsent {
 		return nil
 	}
 	invite := e.Invite(inviter, at)
