@@ -47,7 +47,7 @@ type newEventRow struct {
 // eventBlock is the maximum number of events in one round trip.
 const eventBlock = 500
 
-// Publish stores events, and a delivery for each endpoint that subscribes to them. It
+// Publish stores events, their notifications, and a delivery for each endpoint that subscribes to them. It
 // serialises the body of each event. The webhook sender later sends this body unchanged,
 // unless RedactEvents has changed it. If an event has no Trace, it gets the span of ctx.
 func (tx *Tx) Publish(ctx context.Context, events ...affiliate.Event) error {

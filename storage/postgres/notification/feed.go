@@ -1,10 +1,9 @@
 // Package notification has the SQL for the notification feeds, the read state and the
 // preferences of users.
 //
-// Package postgres inserts notifications, in the transaction of their cause. This package
-// reads and changes them. It guarantees that a list, a count and a change of a whole
-// category cost the same, however many notifications a feed contains: they read at most a
-// page, or notification.MaxNotificationCount rows of each category.
+// Package postgres inserts notifications, in the transaction of their cause. This package reads and changes
+// them. The cost of a list or count does not depend on the number of notifications in the feed: a list reads
+// each category only up to the end of the page, and a count stops at notification.MaxNotificationCount.
 //
 // The time of a notification is the time in its id. A transaction that was still running
 // when a user marked all notifications as read may add a notification with an earlier
@@ -23,9 +22,9 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
-// ranges are the parts of a feed that a statement reads, one row for each category, with
-// the watermarks of the user and of the feed. Every range is one range of the primary
-// key, from the newest notification to the watermark.
+// ranges is a CTE with the parts of a feed that a statement reads: one row for each category of a mode, with the
+// watermarks of the user (read notifications) and of the feed (dismissed notifications). A row stands for one range
+// of the primary key, from the newest notification down to a watermark.
 const ranges = `
 	ranges as (
 		select r.mode, r.category, r.personal,
@@ -37,8 +36,8 @@ const ranges = `
 		left join notification_dismissals d on d.feed_id = @feed and d.mode = r.mode and d.category = r.category
 	)`
 
-// visible are the conditions for notifications n of a range r that are not dismissed. The
-// conditions on the day let Postgres skip partitions.
+// visible selects the notifications n of a range r that the reader can see: not too old, not dismissed, and
+// about the reader if the range is personal. The conditions on the day let Postgres skip partitions.
 const visible = `
 	n.feed_id = @feed and n.mode = r.mode and n.category = r.category
 	and n.day >= @oldest and n.day >= r.dismissed_day and n.id >= r.dismissed_before
@@ -62,9 +61,9 @@ const readAt = `
 	)`
 
 // entryColumns selects a notification n as a notification.Entry, in a statement with nameJoins.
-// The facts of an announcement are its title and text. The name of a partner is the
-// participant's copy. Only members of the workspace and the reader have a name as users,
-// because a workspace must not learn the current name of a person who has left it.
+// The facts of an announcement are its title and text. The name of a partner is the copy in the row of the
+// participant. The name of a user is empty unless the user is the reader or a member of the workspace, because
+// a workspace must not learn the current name of a person who has left it.
 const entryColumns = `
 	n.id, n.feed_id, case when n.feed_id = n.workspace_id then 'merchant' else 'partner' end as audience,
 	nullif(n.mode, '` + notification.NotificationsBothModes + `') as mode, n.type, n.workspace_id, n.user_id, n.program_id, n.participant_id, n.resource_id,
@@ -81,8 +80,8 @@ const nameJoins = `
 	left join participants t on t.workspace_id = n.workspace_id and t.id = n.participant_id and t.erased_at is null
 	left join announcements a on a.id = n.resource_id`
 
-// arguments returns the arguments that all statements on a feed have. now determines
-// which notifications are too old to be shown.
+// arguments returns the arguments that all statements on a feed have in common. A notification is too old to
+// be shown if it is older than notification.Life at the given time.
 func arguments(reader notification.Reader, list []notification.FeedRange, now time.Time) pgx.NamedArgs {
 	modes, categories, personal := make([]string, len(list)), make([]string, len(list)), make([]bool, len(list))
 	for i, r := range list {
@@ -95,14 +94,14 @@ func arguments(reader notification.Reader, list []notification.FeedRange, now ti
 }
 
 // rangePlan makes Postgres read the ranges from the end and stop at the limit. The
-// statistics do not say how many notifications the feed has in a category. With an average
-// number, Postgres would read whole weeks.
+// statistics do not say how many notifications the feed has in a category. Postgres would
+// assume an average number and read the partitions of whole weeks.
 const rangePlan = `
 	select set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true),
 		set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true)`
 
-// newBatch returns a batch whose statements run with rangePlan. The batch must not
-// contain the start of a transaction, so that its statements are one transaction.
+// newBatch returns a batch whose statements run with the settings of rangePlan, which end with the transaction.
+// The caller must not add a BEGIN, because the statements of a batch without BEGIN are one transaction.
 func newBatch() *pgx.Batch {
 	batch := &pgx.Batch{}
 	batch.Queue(rangePlan)
@@ -146,8 +145,8 @@ func listConditions(unreadOnly bool) string {
 	return visible
 }
 
-// countIn returns a statement that counts the notifications that fulfill conditions. The
-// limit in the subquery keeps the subquery separate: without it, Postgres may read the
+// countIn returns a statement that counts notifications under the given conditions. The
+// limit in the subquery keeps the subquery separate: without the limit, Postgres may read the
 // notifications of all categories in parallel and then look for their ranges.
 func countIn(conditions string) string {
 	return `with ` + ranges + ` ` + postgres.CountUpTo(notification.MaxNotificationCount, fmt.Sprintf(`
@@ -224,8 +223,8 @@ func FeedChanged(ctx context.Context, tx *postgres.Tx, feed notification.FeedID)
 	return postgres.Exec(ctx, tx, update, feed)
 }
 
-// FeedStates returns the states of feeds. It returns none for a feed that was not
-// streamed.
+// FeedStates returns the states of feeds. A feed is missing in the result if it was never
+// streamed, or was deleted by DeleteOldFeeds.
 func FeedStates(ctx context.Context, db *postgres.DB, feeds []notification.FeedID) (map[notification.FeedID]notification.FeedState, error) {
 	const query = `select feed_id, last_seq, replay_after, version from notification_feeds where feed_id = any($1)`
 	rows, err := db.Query(ctx, query, feeds)
@@ -242,10 +241,9 @@ func FeedStates(ctx context.Context, db *postgres.DB, feeds []notification.FeedI
 	return states, err
 }
 
-// Positions returns the notifications of a feed whose sequence number is higher than
-// after, in the order of their numbers, at most limit of them. complete is false if
-// notifications with such a number cannot be replayed any more, so that some of them may
-// be missing.
+// Positions returns the notifications of a feed with a sequence number above the given number, in the order of
+// the numbers, at most limit of them. The result complete is false if some notifications above the given
+// number cannot be replayed any more and may therefore be missing.
 func Positions(ctx context.Context, db *postgres.DB, feed notification.FeedID, after int64, limit int) (positions []notification.FeedPosition, complete bool, err error) {
 	const query = `
 		select n.seq, n.category, ` + entryColumns + `

@@ -48,7 +48,7 @@ func dayOf(id notification.ID) time.Time {
 	return at.Truncate(24 * time.Hour)
 }
 
-// The list of days lets Postgres skip partitions.
+// The condition n.day = any(@item_days) lets Postgres skip partitions.
 const readTimes = `
 	with ` + ranges + `
 	select n.id, ` + readAt + ` as read_at
@@ -58,8 +58,8 @@ const readTimes = `
 		select * from notifications n where ` + visible + ` and n.day = any(@item_days) and n.day = i.day and n.id = i.id
 	) n`
 
-// ReadTimes returns when the reader has read notifications; the time is nil for an unread
-// one. The map contains only notifications that are visible in the ranges.
+// ReadTimes returns the times at which the reader has read notifications. The time of an unread notification
+// is nil. The map contains only notifications that are visible in the ranges.
 func ReadTimes(
 	ctx context.Context, db *postgres.DB, reader notification.Reader, list []notification.FeedRange, positions []notification.FeedPosition, now time.Time,
 ) (map[notification.ID]*time.Time, error) {
@@ -105,8 +105,8 @@ func MarkDismissed(ctx context.Context, tx *postgres.Tx, n notification.Notifica
 	})
 }
 
-// MarkAllRead marks all notifications of the ranges that were created before the given
-// time as read. It returns how many of them were not read; the number stops at
+// MarkAllRead marks as read all notifications of the ranges that were created before the
+// given time. It returns how many of them were not read before; the number stops at
 // notification.MaxNotificationCount.
 func MarkAllRead(
 	ctx context.Context, tx *postgres.Tx, reader notification.Reader, list []notification.FeedRange, before, now time.Time,
@@ -136,9 +136,9 @@ func withBefore(args pgx.NamedArgs, before, now time.Time) pgx.NamedArgs {
 // were created before the given time. It returns their number, which stops at
 // notification.MaxNotificationCount.
 //
-// The notifications below the reader's watermark are dismissed by a watermark of the
-// feed. In personal ranges, the reader sees only some of the notifications, so these are
-// dismissed one by one, as are the notifications that the reader has read one by one.
+// A watermark of the feed dismisses the notifications below the reader's watermark. In a personal range it
+// would also dismiss notifications of other users, so there each row is updated. Each row is also updated for
+// the notifications that the reader has read one by one.
 func DismissRead(
 	ctx context.Context, tx *postgres.Tx, reader notification.Reader, list []notification.FeedRange, before, now time.Time,
 ) (updated int64, err error) {
@@ -183,7 +183,7 @@ func DismissRead(
 	return updated, err
 }
 
-// Choices returns what a user has chosen.
+// Choices returns the stored preferences of a user. A category is missing if the user has not chosen.
 func Choices(ctx context.Context, db postgres.Queryer, user affiliate.UserID) (notification.CategoryChoices, error) {
 	const query = `select category, email, in_app from notification_preferences where user_id = $1`
 	rows, _ := db.Query(ctx, query, user) // ForEachRow returns the error
@@ -198,7 +198,7 @@ func Choices(ctx context.Context, db postgres.Queryer, user affiliate.UserID) (n
 	return all, err
 }
 
-// StoreChoices stores choices of a user. A field that is nil does not change.
+// StoreChoices stores preferences of a user. A field that is nil does not change.
 func StoreChoices(ctx context.Context, tx *postgres.Tx, user affiliate.UserID, chosen notification.CategoryChoices) error {
 	const upsert = `
 		insert into notification_preferences as p (user_id, category, email, in_app)

@@ -25,8 +25,8 @@ func DeleteDismissed(ctx context.Context, db *postgres.DB, before time.Time, lim
 }
 
 // purgeDismissed selects one watermark of dismissed notifications that is due and deletes
-// notifications below it, at most @limit of them. If there are no more, the watermark is
-// not due until it is raised again. It returns no row if no watermark is due.
+// notifications below it, at most @limit of them. If no notification is left below the watermark,
+// it is not due until it is raised again. The statement returns no row if no watermark is due.
 const purgeDismissed = `
 	with due as (
 		select feed_id, mode, category, dismissed_day, dismissed_before
@@ -100,13 +100,13 @@ const deleteLostStreams = `
 	delete from notification_streams
 	where ctid = any (array(select ctid from notification_streams where seen_at < @before order by seen_at limit @limit)) and seen_at < @before`
 
-// DeleteLostStreams deletes streams that were last seen before the given time, because
-// their process has crashed. It deletes at most limit of them and returns their number.
+// DeleteLostStreams deletes streams that were last seen before the given time: the process
+// that served them has crashed. It deletes at most limit of them and returns their number.
 func DeleteLostStreams(ctx context.Context, db *postgres.DB, before time.Time, limit int) (int64, error) {
 	return postgres.ExecCount(ctx, db, deleteLostStreams, pgx.NamedArgs{"before": before, "limit": limit})
 }
 
-// oldPositions selects the last of the oldest positions in each feed.
+// oldPositions selects the @limit oldest positions, and of them the highest sequence number in each feed.
 const oldPositions = `
 	select feed_id, max(seq)
 	from (select feed_id, seq from notification_positions where created_at < @before order by created_at limit @limit) old
@@ -139,7 +139,7 @@ func DeleteOldPositions(ctx context.Context, db *postgres.DB, before time.Time, 
 			return err
 		}
 		args := pgx.NamedArgs{"feeds": feeds, "last": last}
-		// AssignSequence locks feeds before positions, and in the same order.
+		// AssignSequence also locks feeds before positions, and feeds in the same order.
 		if _, err := tx.Exec(ctx, lockFeeds, args); err != nil {
 			return err
 		}
