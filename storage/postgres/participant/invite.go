@@ -59,16 +59,16 @@ func LockInvite(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, id 
 	return postgres.OneRow[participant.Invite](tx.Query(ctx, lockInvite, scope.Workspace, scope.Mode, id))
 }
 
-// LockInviteByToken does the same as LockInvite for the invitation one of whose tokens has the
-// digest. Errors: NOT_FOUND.
+// LockInviteByToken does the same as LockInvite for the invitation with a token that has the
+// given digest. Errors: NOT_FOUND.
 func LockInviteByToken(ctx context.Context, tx *postgres.Tx, digest [sha256.Size]byte, mode affiliate.Mode) (participant.Invite, error) {
 	return postgres.OneRow[participant.Invite](tx.Query(ctx, lockInviteByToken, digest[:], mode))
 }
 
-// LockOpenInvite locks the invitation of an address to a programme that was neither accepted
-// nor revoked. It may have expired. found is false if there is no such invitation. Before that,
-// LockOpenInvite locks the address until the transaction ends, so that two calls at the same
-// time do not both mail it.
+// LockOpenInvite locks the open invitation of an e-mail address to a programme. An open invitation was not
+// accepted, revoked or replaced, but may have expired. found is false if the address has none. Before that,
+// LockOpenInvite locks the address until the transaction ends, so that two concurrent calls do not both send
+// a mail to the address.
 func LockOpenInvite(
 	ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, program affiliate.ProgramID, email string,
 ) (invite participant.Invite, found bool, err error) {
@@ -107,8 +107,8 @@ func EndInvites(
 	return &ended, err
 }
 
-// ReplaceInvite stores an invitation with the digests of its tokens, after it has ended an
-// earlier invitation to the same address, whose id it returns.
+// ReplaceInvite ends the open invitation of the same address to the programme and stores the new invitation
+// with the digests of its tokens. It returns the id of the ended invitation, or nil if there was none.
 func ReplaceInvite(ctx context.Context, tx *postgres.Tx, i participant.Invite, digests account.InviteDigests) (replaced *affiliate.InviteID, err error) {
 	for {
 		earlier, err := EndInvites(ctx, tx, i.Scope, i.Program, i.Email, i.CreatedAt)
@@ -119,7 +119,7 @@ func ReplaceInvite(ctx context.Context, tx *postgres.Tx, i participant.Invite, d
 			replaced = earlier
 		}
 		// If another transaction has inserted an invitation to the address after the update,
-		// this statement inserts nothing. The loop then ends the other invitation and tries
+		// this statement inserts nothing. The loop then ends that invitation and inserts
 		// again.
 		inserted, err := insertInvite.Exec(ctx, tx, newInviteRow{i, digests.Shown[:], digests.Mailed[:]})
 		if err != nil || inserted == 1 {

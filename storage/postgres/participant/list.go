@@ -21,10 +21,10 @@ import (
 // with such a filter, Postgres reads the programme's rows in order and skips those that
 // do not match, until the page is full. That is slow if few rows match.
 //
-// A filter by tag reads the programme's participants that have tags, newest first, from an
-// index that contains only them, and checks the tags of each. Its cost is their number.
+// A filter by tag reads the programme's participants that have tags, newest first, and checks the tags of each. It
+// reads an index that contains only participants with tags. Its cost is the number of these participants.
 //
-// A search finds its rows through its own indexes. Its cost is its number of matches. If
+// A search reads an index of each searched column. Its cost is the number of matches. If
 // there are more than affiliate.MaxSearchTotal matches, the total stops after that
 // number. A page is then read from the index in the order of the list, and Postgres
 // checks for each row whether it matches the search.
@@ -33,9 +33,8 @@ import (
 // them is missing from the page but included in the total.
 
 // withStats returns a statement that reads participants t with their stats and balance.
-// It reads the participants that the statement selectParticipants selects. The stats are
-// the stored totals plus the deltas that are not yet added to the totals, read in one
-// snapshot.
+// The statement selectParticipants selects the participants. The stats are the stored
+// totals plus the deltas that are not yet added to the totals, read in one snapshot.
 func withStats(selectParticipants string) string {
 	return `
 		select ` + columns + `,
@@ -245,8 +244,8 @@ func participantSearchSQL(filter participant.Filter) string {
 	return strings.Join(searches, ` union `)
 }
 
-// The group determines the programme and the mode, so Postgres can count with an index
-// that contains only the group.
+// The group determines the programme and the mode, so the index participants_by_group is
+// enough to count its participants.
 const participantsInGroup = `
 	from participants t
 	where t.workspace_id = @workspace and t.group_id = @group
@@ -263,8 +262,8 @@ func countParticipantsSQL(filter participant.Filter) string {
 	return postgres.CountUpTo(affiliate.MaxTotal, `from participants t`+whereParticipants(filter))
 }
 
-// countParticipants returns the number of participants on all pages. If the filter has
-// a group or a tag, the number stops at affiliate.MaxTotal.
+// countParticipants returns the number of participants on all pages. The number stops at
+// affiliate.MaxSearchTotal or affiliate.MaxTotal for some filters, as the comment of List says.
 func countParticipants(
 	ctx context.Context, db *postgres.DB, scope affiliate.Scope, program affiliate.ProgramID, filter participant.Filter, args pgx.NamedArgs,
 ) (total int64, err error) {

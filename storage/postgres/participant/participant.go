@@ -1,4 +1,4 @@
-// Package participant has the SQL of participants, of their invitations and of their groups.
+// Package participant has the SQL of participants and of their invitations.
 //
 // The package reads, locks and stores rows. Its callers decide which values it stores.
 package participant
@@ -30,9 +30,9 @@ var (
 		where p.workspace_id = t.workspace_id and p.mode = t.mode and p.id = t.id`)
 )
 
-// Insert stores a new participant and its totals. If another transaction with a participant of
-// the same partner has not committed yet, Insert waits for it. Errors: APPLICATION_DUPLICATE
-// if the partner takes part in the programme, EXTERNAL_ID_TAKEN.
+// Insert stores a new participant and its totals. If another transaction has inserted the same partner
+// and has not ended yet, Insert waits for it. Errors: APPLICATION_DUPLICATE if the partner already has a
+// participation in the programme, EXTERNAL_ID_TAKEN.
 func Insert(ctx context.Context, tx *postgres.Tx, p participant.Participant) error {
 	const totals = `insert into participant_totals (workspace_id, participant_id, program_id) values ($1, $2, $3)`
 	inserted, err := insertParticipant.Exec(ctx, tx, p)
@@ -97,8 +97,8 @@ func Lock(
 	return postgres.OneRow[participant.Participant](tx.Query(ctx, lockParticipant, scope.Workspace, scope.Mode, program, id))
 }
 
-// Share does the same as Lock with a lock that several transactions can
-// have at the same time. It keeps others from changing the participant.
+// Share does the same as Lock with a lock that several transactions can have at the same
+// time. No other transaction can change the participant until this transaction ends.
 func Share(
 	ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, program affiliate.ProgramID, id affiliate.ParticipantID,
 ) (participant.Participant, error) {
@@ -125,8 +125,8 @@ func LockAllOfPartner(ctx context.Context, tx *postgres.Tx, partner affiliate.Us
 	return postgres.List[participant.Participant](ctx, tx, lockAllOfPartner, partner)
 }
 
-// HasAddress reports whether a participant of the programme has an e-mail address, which
-// must be in lower case.
+// HasAddress reports whether a participant of the programme has the given e-mail address.
+// The given address must be in lower case.
 func HasAddress(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, program affiliate.ProgramID, email string) (bool, error) {
 	const query = `
 		select exists (
@@ -136,7 +136,7 @@ func HasAddress(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, pro
 	return postgres.Value[bool](ctx, tx, query, scope.Workspace, scope.Mode, program, email)
 }
 
-// HasCode reports whether a referral code is in use.
+// HasCode reports whether a referral code is in use. It does not find the codes of erased participants.
 func HasCode(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, code string) (bool, error) {
 	const query = `select exists (select from referral_codes where workspace_id = $1 and mode = $2 and code = $3)`
 	return postgres.Value[bool](ctx, tx, query, scope.Workspace, scope.Mode, code)

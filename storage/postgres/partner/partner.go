@@ -1,5 +1,5 @@
-// Package partner has the SQL of what a partner sees of all workspaces: profile, programmes,
-// commissions and balances.
+// Package partner has the SQL of the data that a partner sees, across all workspaces:
+// profile, programmes, commissions and balances.
 package partner
 
 import (
@@ -69,8 +69,8 @@ func UpdateProfile(ctx context.Context, tx *postgres.Tx, p partner.Profile) erro
 	return err
 }
 
-// Rename updates the copies of a partner's name in all workspaces and both modes. A merchant
-// whose participation the partner has not accepted does not see the name.
+// Rename updates the copies of a partner's name in all workspaces and both modes. A participation that the partner
+// has not accepted keeps the name that the merchant gave, because the merchant must not see the partner's name.
 func Rename(ctx context.Context, tx *postgres.Tx, id affiliate.UserID, name string) error {
 	const rename = `update participants set partner_name = $2 where partner_id = $1 and erased_at is null and partner_consent is null`
 	return postgres.Exec(ctx, tx, rename, id, name)
@@ -88,7 +88,7 @@ func Rename(ctx context.Context, tx *postgres.Tx, id affiliate.UserID, name stri
 // filter has both a status and a programme. For the last page, nothing is counted.
 
 // partnerCommissionColumns are selected from commissions c, programs p, conversions v and
-// links l. The sub ids of clicks follow in a second statement.
+// links l. A second statement, clickSubIDs, reads the sub ids of clicks.
 var partnerCommissionColumns = postgres.Columns[commission.Commission]("c") + `,
 	p.name as program_name, v.link_id as link, coalesce(v.sub_id, l.sub_id) as sub_id`
 
@@ -122,9 +122,9 @@ func Commissions(
 	return commissions, total, err
 }
 
-// clickSubIDs reads the sub ids of clicks by their keys. The partner's participant of each
-// programme says in which workspace a click is. clicked_at is the time inside the id. $6 and
-// $7 are the first and the last time, so that Postgres skips the other partitions.
+// clickSubIDs reads the sub ids of clicks by the primary key. The workspace of a click is the workspace of
+// the participant. The column clicked_at has the time inside the id. $6 and $7 are the first and the last of
+// these times, so that Postgres skips the other partitions.
 const clickSubIDs = `
 	select k.id, k.sub_id
 	from unnest($3::uuid[], $4::uuid[], $5::timestamptz[]) as n (participant_id, id, clicked_at)
@@ -210,10 +210,10 @@ func partnerCommissionConditions(
 	return where, nil
 }
 
-// partnerCommissionsSQL returns the statements for a page and for the total. The
-// statement for a page takes the arguments of where, and then the size and the offset of
-// the page. The statement for the total takes only the arguments of where. Every commission
-// has a conversion, but only a left join shows Postgres that no row is lost.
+// partnerCommissionsSQL returns the statements for a page and for the total. The statement for a page takes the
+// arguments of the given conditions, and then the size and the offset of the page. The statement for the total
+// takes only the arguments of the conditions. Every commission has a conversion, but only a left join shows
+// Postgres that no row is lost.
 func partnerCommissionsSQL(where postgres.Conditions, order commission.Order) (page, count string) {
 	direction := " desc"
 	if order.Ascending {

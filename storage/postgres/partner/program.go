@@ -231,8 +231,8 @@ func Programs(
 	return programs, total, nil
 }
 
-// Program returns a programme if the partner takes part in it or if it is
-// public. Errors: NOT_FOUND.
+// Program returns a programme if the partner takes part in it, or if it is public and
+// active. Errors: NOT_FOUND.
 func Program(
 	ctx context.Context, db *postgres.DB, partnerID affiliate.UserID, mode affiliate.Mode, id affiliate.ProgramID,
 ) (partner.Program, error) {

@@ -84,7 +84,7 @@ func SetTotals(ctx context.Context, db postgres.Queryer, batches ...*payout.Batc
 	return setBatchNames(ctx, db, batches)
 }
 
-// setBatchNames sets the names of those who created and confirmed the batches.
+// setBatchNames sets the names of the users and service tokens that created and confirmed the batches.
 func setBatchNames(ctx context.Context, db postgres.Queryer, batches []*payout.Batch) error {
 	const read = `
 		select t.id, coalesce(u.name, 'service:' || s.name) as name
@@ -114,7 +114,7 @@ func setBatchNames(ctx context.Context, db postgres.Queryer, batches []*payout.B
 	return err
 }
 
-// sumBatches counts the payouts of batches by status and currency.
+// sumBatches counts the payouts of batches and sums their amounts, by status and currency.
 const sumBatches = `
 	select p.batch_id as batch, p.status, p.currency, count(*) as n, sum(p.amount_cents)::bigint as amount_cents
 	from payouts p
@@ -160,9 +160,9 @@ const sumConfirmed = `
 	where b.workspace_id = $1 and b.mode = $2 and b.confirmed_at > $3 and p.mode = $2 and p.status <> 'canceled'
 	group by p.currency`
 
-// ConfirmationLimit returns the limit of a workspace for confirmations by one member; nil if
-// it has none. If it has one, the confirmations of the scope run one after another, so that
-// none of them misses another one. The caller must not have locked rows before.
+// ConfirmationLimit returns the limit of a workspace for confirmations by one member, or nil if the workspace
+// has no limit. If it has a limit, the confirmations of the scope run one after another, so that each confirmation
+// sees the earlier ones. The caller must not have locked rows before, so that transactions do not deadlock.
 func ConfirmationLimit(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, at time.Time) (*payout.ConfirmationLimit, error) {
 	const (
 		above = `select w.second_person_above_cents from workspaces w where w.id = $1`

@@ -33,9 +33,9 @@ const payableCondition = `(
 // false, it leaves out participants to whom nothing is due.
 //
 // The sums over commissions are index-only scans (commissions_payable,
-// commissions_unpaid). They are computed in a materialized CTE, and the other tables
-// are joined by arguments. Postgres therefore computes the sums only once. With a wrong
-// estimate it could otherwise compute them again for each participant.
+// commissions_unpaid). They are computed in a materialized CTE, so that Postgres computes
+// them only once. Without it, Postgres could compute the sums again for each participant if
+// its estimate is wrong. The other tables are joined by arguments for the same reason.
 const selectPayoutsDue = `
 	with parts as (
 		select b.participant_id, b.currency, b.balance_cents as adjustment, 0 as n, 0 as cents, null::timestamptz as approved_at
@@ -73,7 +73,7 @@ const selectPayoutsDue = `
 	where (@programs::uuid[] is null or t.program_id = any(@programs))
 		and (@include_zero or s.commission_cents <> 0 or s.adjustment_cents <> 0)`
 
-// dueArgs returns the arguments of selectPayoutsDue. No participants means all of them.
+// dueArgs returns the arguments of selectPayoutsDue. Nil participants select all participants, without zeros.
 func dueArgs(selection payout.Selection, participants []affiliate.ParticipantID) pgx.NamedArgs {
 	programs := selection.Programs
 	if len(programs) == 0 {
@@ -85,8 +85,8 @@ func dueArgs(selection payout.Selection, participants []affiliate.ParticipantID)
 	}
 }
 
-// Due returns what a new batch would contain and leave out, in no particular order and
-// without locks. Errors: NOT_FOUND for a programme.
+// Due returns the amounts that a new batch would contain or leave out, in no particular order
+// and without locks. Errors: NOT_FOUND if a programme of the selection does not exist.
 func Due(ctx context.Context, db postgres.Queryer, selection payout.Selection) ([]payout.Due, error) {
 	if err := checkPrograms(ctx, db, selection); err != nil {
 		return nil, err
@@ -94,8 +94,8 @@ func Due(ctx context.Context, db postgres.Queryer, selection payout.Selection) (
 	return DueTo(ctx, db, selection, nil)
 }
 
-// DueTo reads the amounts due to the given participants, including zeros. If participants
-// is nil, it reads those of all participants without zeros.
+// DueTo reads the amounts due to the given participants, including zeros. If participants is
+// nil, it reads the amounts due to all participants and leaves out zeros.
 func DueTo(ctx context.Context, db postgres.Queryer, selection payout.Selection, participants []affiliate.ParticipantID) ([]payout.Due, error) {
 	return postgres.List[payout.Due](ctx, db, selectPayoutsDue, postgres.PlanForArgs, dueArgs(selection, participants))
 }

@@ -32,7 +32,7 @@ var errConcurrentPayout = &pgconn.PgError{Code: postgres.CodeSerializationFailur
 
 // Both statements look for the unsent payouts (draft or pending) that contain at least
 // one of the given approved commissions. lockBatchesOf locks the batches of these
-// payouts, and lockPayoutsOf, which runs next, locks the payouts. So it sees the changes
+// payouts. lockPayoutsOf runs next and locks the payouts, so lockPayoutsOf sees the changes
 // of transactions for which lockBatchesOf has waited.
 const (
 	lockBatchesOf = `
@@ -62,7 +62,7 @@ type unsentPayout struct {
 	Status payout.Status
 }
 
-// LockCommissions locks commissions in the same way as lockCommissions. Before that, it
+// LockCommissions locks commissions in the same way as commissions.Lock. Before that, it
 // locks the batches and the unsent payouts that contain the commissions. Every change of
 // a commission that may affect its payout must use this function. It needs one round
 // trip, and one more for each commission whose payout has been sent already or is new.
@@ -139,8 +139,8 @@ func UpdatePayouts(ctx context.Context, tx *postgres.Tx, changes []commission.Ch
 	return nil
 }
 
-// remainingContent sums up the commissions that stay in a payout, without $3, and with
-// the new amounts $5 of the commissions $4.
+// remainingContent sums the commissions that are left in a payout when the commissions $3 are removed and
+// the commissions $4 get the amounts $5.
 const remainingContent = `
 	select count(*) as commission_count, coalesce(sum(coalesce(t.amount_cents, h.amount_cents)), 0)::bigint as commission_cents,
 		min(coalesce(c.approved_at, c.created_at)) as period_start, max(coalesce(c.approved_at, c.created_at)) as period_end
@@ -149,8 +149,8 @@ const remainingContent = `
 	left join unnest($4::uuid[], $5::bigint[]) as t (id, amount_cents) on t.id = h.commission_id
 	where h.workspace_id = $1 and c.mode = $6 and h.payout_id = $2 and h.commission_id <> all($3)`
 
-// updatePayout changes a payout with its commissions, and returns its new status. It
-// reads the payout and its batch, which are already locked, again with Lock.
+// updatePayout changes a payout because of changes of its commissions, and returns its new
+// status. It reads the payout and its batch, which are already locked, again with Lock.
 func updatePayout(ctx context.Context, tx *postgres.Tx, id affiliate.PayoutID, changes []commission.Change) (payout.Status, error) {
 	scope, t := changes[0].After.Scope, changes[0].Transition
 	removed, lowered, amounts := []affiliate.CommissionID{}, []affiliate.CommissionID{}, []int64{}
@@ -187,8 +187,8 @@ func updatePayout(ctx context.Context, tx *postgres.Tx, id affiliate.PayoutID, c
 	return change.After.Status, err
 }
 
-// updateContents removes the commissions in removed from the list of a payout. It sets
-// the amounts of the commissions in lowered to the values in amounts.
+// updateContents changes the list of commissions of a payout: it deletes the removed commissions and sets the
+// given amounts for the lowered commissions.
 func updateContents(
 	ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, id affiliate.PayoutID, removed, lowered []affiliate.CommissionID, amounts []int64,
 ) error {

@@ -1,5 +1,5 @@
-// Package payout has the SQL of payouts and their batches, and of the payouts that follow a change
-// of their commissions. Transactions lock participants, commissions and payouts in this order.
+// Package payout has the SQL of payouts and their batches. It also changes payouts when their commissions change.
+// Transactions lock batches, payouts, participants and commissions in this order.
 package payout
 
 import (
@@ -40,8 +40,8 @@ func Lock(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, id affili
 	return batch, p, err
 }
 
-// LockOfBatch locks and returns those payouts that are in a locked batch and have one of
-// the given statuses, in the order of their ids.
+// LockOfBatch locks and returns the payouts of a locked batch that have one of the given
+// statuses, in the order of their ids.
 func LockOfBatch(ctx context.Context, tx *postgres.Tx, batch payout.Batch, statuses ...payout.Status) ([]payout.Payout, error) {
 	lock := `
 		select ` + payoutColumns + `
@@ -75,8 +75,8 @@ func Insert(ctx context.Context, tx *postgres.Tx, draft payout.DraftBatch) error
 }
 
 // Apply stores changes of locked payouts of one batch. It also stores what follows from the
-// changes: ledger entries, the status of the batch, and events. It deletes the accounts of
-// canceled payouts, because nothing is paid to them any more. The caller adds commissions
+// changes: ledger entries, the status of the batch, and events. It deletes the payout accounts
+// on canceled payouts, because nothing is paid to them any more. The caller adds commissions
 // to the payouts or removes them. The returned batch has no counts and totals.
 func Apply(ctx context.Context, tx *postgres.Tx, batch payout.Batch, at time.Time, changes ...payout.Change) (payout.Batch, error) {
 	updates, moved, ids := &pgx.Batch{}, make([]payout.Payout, len(changes)), make([]affiliate.PayoutID, len(changes))
@@ -170,7 +170,7 @@ func SetMethod(ctx context.Context, tx *postgres.Tx, partner affiliate.UserID, m
 	return postgres.Exec(ctx, tx, set, partner, m.Method, m.Account, m.Hint, m.UpdatedAt, m.HeldUntil)
 }
 
-// LockMethods keeps the payout methods of the payouts' partners unchanged.
+// LockMethods prevents changes of the payout methods of the payouts' partners until the transaction ends.
 func LockMethods(ctx context.Context, tx *postgres.Tx, payouts []payout.Payout) error {
 	const lock = `select m.user_id from payout_methods m where m.user_id = any($1) order by m.user_id for share`
 	partners := make([]affiliate.UserID, len(payouts))
@@ -180,7 +180,7 @@ func LockMethods(ctx context.Context, tx *postgres.Tx, payouts []payout.Payout) 
 	return postgres.Exec(ctx, tx, lock, partners)
 }
 
-// CopyAccounts copies partners' accounts to a batch's pending payouts without account.
+// CopyAccounts copies the accounts of partners to the pending payouts of a batch that have no account yet.
 func CopyAccounts(ctx context.Context, tx *postgres.Tx, batch payout.Batch) error {
 	const update = `
 		update payouts p set account = m.account, account_hint = m.account_hint

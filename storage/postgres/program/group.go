@@ -84,14 +84,14 @@ func countParticipants(ctx context.Context, db postgres.Queryer, workspace affil
 	return err
 }
 
-// LockGroup reads a group that the transaction changes. Errors: NOT_FOUND.
+// LockGroup locks a group before the transaction changes it, and returns it. Errors: NOT_FOUND.
 func LockGroup(
 	ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, programID affiliate.ProgramID, id affiliate.GroupID,
 ) (program.Group, error) {
 	return lockGroup(ctx, tx, selectGroup+` for no key update of g`, scope, programID, id)
 }
 
-// LockGroupForDeletion reads a group that the transaction deletes. A transaction that adds a
+// LockGroupForDeletion locks a group before the transaction deletes it. A transaction that adds a
 // participant or an invitation to the group holds a key share lock on the group until it
 // commits. LockGroupForDeletion waits for such transactions, so the following statements see
 // their changes. Later transactions do not find the group any more. Errors: NOT_FOUND.
@@ -162,7 +162,7 @@ func CountOpenInvites(ctx context.Context, tx *postgres.Tx, scope affiliate.Scop
 	return postgres.Value[int64](ctx, tx, count, scope.Workspace, scope.Mode, id, at)
 }
 
-// DeleteGroup deletes a group without participants, and removes it from its invitations.
+// DeleteGroup deletes a group, which must have no participants, and removes it from the invitations to it.
 func DeleteGroup(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, id affiliate.GroupID) error {
 	const clearInvites = `
 		update participant_invites set group_id = null

@@ -49,8 +49,8 @@ func LockActive(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, id 
 	return read(ctx, tx, selectProgram+` and p.status = 'active' for share`, scope, id)
 }
 
-// LockForUpdate reads a programme that the transaction changes. Transactions with one of the
-// other locks wait for its end. Errors: NOT_FOUND.
+// LockForUpdate locks a programme before the transaction changes it, and returns it. Transactions that need one of
+// the other locks wait until this transaction ends. Errors: NOT_FOUND.
 func LockForUpdate(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, id affiliate.ProgramID) (program.Program, error) {
 	return read(ctx, tx, selectProgram+` for no key update`, scope, id)
 }
@@ -108,7 +108,7 @@ func List(ctx context.Context, db *postgres.DB, scope affiliate.Scope, filter pr
 
 var insert = postgres.RowsOf[program.Program](`insert into programs ({columns}) values {rows}`)
 
-// Insert stores a new programme without the version of its rules. Errors: SLUG_TAKEN.
+// Insert stores a new programme. InsertRules stores the first version of its rules. Errors: SLUG_TAKEN.
 func Insert(ctx context.Context, tx *postgres.Tx, p program.Program) error {
 	_, err := insert.Exec(ctx, tx, p)
 	return err
@@ -150,7 +150,7 @@ func LockSlugs(ctx context.Context, tx *postgres.Tx, workspace affiliate.Workspa
 	return currency, err
 }
 
-// TakenSlugs returns those of the given slugs that other programmes than id have.
+// TakenSlugs returns the given slugs that programmes other than the given programme have.
 func TakenSlugs(ctx context.Context, tx *postgres.Tx, scope affiliate.Scope, id affiliate.ProgramID, slugs []string) ([]string, error) {
 	const taken = `
 		select slug from programs where workspace_id = $1 and mode = $2 and slug = any($3) and id <> $4`
