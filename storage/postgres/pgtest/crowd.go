@@ -87,8 +87,8 @@ func (s *Shop) JoinWithLinks(n int) {
 		s.Scope.Workspace, s.Program, s.Scope.Mode, s.Now())
 }
 
-// JoinManyWithLinks adds 10,100 participants with links and promo codes to the programme, and
-// others to other programmes. It returns a participant that has fifty additional links.
+// JoinManyWithLinks adds 10,100 participants with links and promo codes to the programme of the shop, and fewer to
+// programmes of both modes and of another workspace. It returns a participant that has fifty additional links.
 func (s *Shop) JoinManyWithLinks() Participant {
 	s.Helper()
 	s.JoinWithLinks(10_100)
@@ -110,8 +110,8 @@ func (s *Shop) JoinManyWithLinks() Participant {
 	return p
 }
 
-// JoinAllPrograms creates workspaces, of which the shop is one, with one programme each, and
-// partners who take part in all programmes. The tables of totals are empty.
+// JoinAllPrograms adds workspaces until their number, with the shop's, is the given number. Each has one programme.
+// It creates partners who take part in all programmes. It inserts no rows into the tables of totals.
 func (s *Shop) JoinAllPrograms(workspaces, partners int) (joined []Participant) {
 	s.Helper()
 	s.Exec(`insert into workspaces

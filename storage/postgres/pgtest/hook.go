@@ -15,17 +15,17 @@ import (
 // connection closes, so that the statement fails as if the database were gone.
 type Hook func(sql string, args []any) error
 
-// ErrResponseLost is the error of a Hook that lets a statement without arguments, such as
-// commit, run before the connection closes. The statement has its effect, but it fails.
+// ErrResponseLost is returned by a Hook so that the statement runs before the connection closes. The statement
+// must have no arguments, for example commit. It takes effect, but the caller gets an error.
 var ErrResponseLost = errors.New("the response of the database was lost")
 
 // AfterHook runs after each statement that has succeeded, before the caller gets the result.
-// rows is the number of rows that the statement returned or changed. It can observe the
-// statement or delay its result.
+// The hook can observe the statement or delay its result. The parameter rows is the number of
+// rows that the statement returned or changed.
 type AfterHook func(sql string, rows int64)
 
-// OpenHooked opens another handle of the database, which calls a hook before each statement
-// and the hooks in after when it has succeeded. The hooks must be safe for concurrent use.
+// OpenHooked opens another handle of the database. The handle calls the first hook before each statement and the
+// other hooks after each statement that has succeeded. The hooks must be safe for concurrent use.
 func (f *Fixture) OpenHooked(hook Hook, after ...AfterHook) *postgres.DB {
 	f.Helper()
 	return f.OpenWith(postgres.Config{Tracer: hookTracer{hook, after}})
@@ -86,7 +86,7 @@ func (h hookTracer) TraceCopyFromEnd(ctx context.Context, _ *pgx.Conn, data pgx.
 // start calls the hook before a statement. It returns the context of the statement.
 func (h hookTracer) start(ctx context.Context, conn *pgx.Conn, sql string, args []any) context.Context {
 	if err := h.before(sql, args); err != nil {
-		last := "rollback" // otherwise, its locks would be held for a moment after the connection has closed
+		last := "rollback" // without it, the transaction's locks would remain for a moment
 		if errors.Is(err, ErrResponseLost) {
 			last = sql
 		}
@@ -96,7 +96,7 @@ func (h hookTracer) start(ctx context.Context, conn *pgx.Conn, sql string, args 
 	return context.WithValue(ctx, sqlKey{}, sql)
 }
 
-// end calls the hooks after a statement.
+// end calls the hooks after a statement that has succeeded.
 func (h hookTracer) end(ctx context.Context, tag pgconn.CommandTag, err error) {
 	if err != nil {
 		return

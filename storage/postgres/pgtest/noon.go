@@ -17,7 +17,7 @@ type NoonShop struct {
 	Clock *Clock
 }
 
-// OpenNoonShop opens a database with a shop. The rows in program replace columns of its
+// OpenNoonShop opens a database with a shop. The given rows replace columns of the shop's
 // programme.
 func OpenNoonShop(t testing.TB, program ...Row) *NoonShop {
 	t.Helper()
@@ -56,7 +56,7 @@ func (s *Shop) FillWithCommissions(participants, approved, paid int) {
 }
 
 // NewDue creates a pending commission that was created an hour ago and that is due for
-// approval. The functions in change modify it before it is stored.
+// approval. The given functions change the commission before it is stored.
 func (f *Fixture) NewDue(p Participant, change ...func(*commission.Commission)) commission.Commission {
 	f.Helper()
 	due := func(c *commission.Commission) {

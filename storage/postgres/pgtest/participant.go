@@ -63,8 +63,8 @@ func (f *Fixture) NewParticipant(scope affiliate.Scope, program affiliate.Progra
 	return p
 }
 
-// NewLink inserts a participant's link that leads to https://shop.example/. The functions in
-// change modify the link before it is stored.
+// NewLink inserts a participant's link that leads to https://shop.example/. The given
+// functions change the link before it is stored.
 func (f *Fixture) NewLink(p Participant, code string, change ...func(*link.Link)) link.Link {
 	f.Helper()
 	now, page := f.Now().UTC().Truncate(time.Millisecond), "https://shop.example/"
@@ -86,7 +86,7 @@ func (f *Fixture) NewLink(p Participant, code string, change ...func(*link.Link)
 }
 
 // NewPromoCode inserts an active promo code of a participant, with a discount of 10
-// percent. The functions in change modify the promo code before it is stored.
+// percent. The given functions change the promo code before it is stored.
 func (f *Fixture) NewPromoCode(p Participant, code string, change ...func(*promocode.PromoCode)) promocode.PromoCode {
 	f.Helper()
 	now := f.Now().UTC().Truncate(time.Millisecond)

@@ -3,9 +3,9 @@
 // A template database contains the schema after all migrations, without rows. Its name
 // contains the hash of the migrations, so changed migrations get a new template. The
 // database of a test is a copy of the template, which is much faster than running the
-// migrations. It is dropped when the test ends. A Fixture is such a database with a
-// store and with methods that insert the rows a test needs. Packages with another schema
-// set Main.Migrate.
+// migrations. It is dropped when the test ends, but Main lets later tests reuse the database of a Fixture. A
+// Fixture is such a database with a postgres.DB and with methods that insert the rows that a test needs.
+// Packages with another schema set Main.Migrate.
 //
 // The package guarantees:
 //
@@ -196,8 +196,8 @@ var adminConns struct {
 // pass Main to goleak.VerifyTestMain.
 type Main struct {
 	*testing.M
-	// Migrate creates the schema of the databases that New returns, in an empty database.
-	// By default it is postgres.Migrate, which Open needs.
+	// Migrate creates the schema in an empty database, of which the databases of New are copies.
+	// The default is postgres.Migrate, which Open needs.
 	Migrate func(ctx context.Context, url string) error
 }
 

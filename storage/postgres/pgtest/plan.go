@@ -12,9 +12,8 @@ import (
 	"github.com/tributary-hq/tributary/storage/postgres"
 )
 
-// CheckPlan checks that a query plan contains all texts in required and no text in
-// forbidden. It puts the plan on one line first, so that a text can contain a node and
-// its child node.
+// CheckPlan checks that a query plan contains all required texts and no forbidden text. It
+// puts the plan on one line first, so that a text can contain a node and its child node.
 func CheckPlan(t testing.TB, what, plan string, required, forbidden []string) {
 	t.Helper()
 	flat := InOneLine(plan)
@@ -57,8 +56,8 @@ func AsService(t testing.TB, url string) *pgx.Conn {
 	return conn
 }
 
-// ExecutedPlans runs a statement as the service, with a custom and with a generic plan.
-// It returns the two plans by plan_cache_mode. args are the arguments as SQL literals.
+// ExecutedPlans runs a statement as the service, with a custom and with a generic plan. It returns the two
+// plans by plan_cache_mode. The parameter args has the arguments as SQL literals with commas between them.
 func (f *Fixture) ExecutedPlans(sql, args string) map[string]string {
 	f.Helper()
 	conn, plans := AsService(f, f.URL), map[string]string{}
@@ -97,8 +96,8 @@ func CheckReadsOnePartition(t testing.TB, what, plan, index string) {
 }
 
 // PlansOf calls a function with another handle of the database, and returns the query plans of
-// the statements that the function sends, except those that only control transactions and
-// settings. The statements run before they are planned.
+// the statements that the function sends and that begin with select, insert, update, delete or
+// with. The statements run before they are planned.
 func (f *Fixture) PlansOf(call func(db *postgres.DB) error) (plans []string) {
 	f.Helper()
 	type statement struct {
@@ -121,8 +120,8 @@ func (f *Fixture) PlansOf(call func(db *postgres.DB) error) (plans []string) {
 	return plans
 }
 
-// CheckPagePlan checks that the plan contains the text in index and no scan of a whole
-// table. If sorted is true, the plan must read the page in the order of the index.
+// CheckPagePlan checks that the plan of a page or count uses the given index, scans no large table as a whole, and
+// limits a count. If sorted is true, the plan must read the page in the order of the index.
 func (f *Fixture) CheckPagePlan(what, sql string, args pgx.NamedArgs, index string, sorted bool) {
 	f.Helper()
 	plan := f.Plan(sql, args)
@@ -137,7 +136,7 @@ func (f *Fixture) CheckPagePlan(what, sql string, args pgx.NamedArgs, index stri
 	}
 }
 
-// CheckStatsPlan checks that the plan contains all texts in required and no scan of a
+// CheckStatsPlan checks that the plan contains all required texts and no scan of a
 // table that grows with the number of partners or with their activity. The plan may scan
 // other tables, because they are small.
 func (f *Fixture) CheckStatsPlan(what, plan string, required ...string) {

@@ -62,8 +62,8 @@ func acquire(ctx context.Context) (*database, error) {
 	return newDatabase(ctx)
 }
 
-// release makes a database available for the next test. If the test failed, or if reset
-// returns an error, it drops the database.
+// release makes a database available for the next test. If the test failed, if the package
+// does not use Main, or if reset returns an error, it drops the database.
 func release(d *database, failed bool) error {
 	ctx, cancel := context.WithTimeout(context.Background(), resetTimeout)
 	defer cancel()
@@ -114,9 +114,9 @@ func (d *database) drop() error {
 }
 
 // reset deletes the rows that the test has inserted. It returns an error if the database
-// is not in the state after its creation, so that the next test could behave differently:
+// still differs from a new one in a way that could change the results of the next test:
 //
-//   - A connection is in use, broken or not one of the pools.
+//   - A connection is in use, is broken, or does not belong to the pools.
 //   - The schema has changed, or a table has been vacuumed or analyzed.
 //   - Rows that the migrations inserted have changed.
 //
@@ -167,8 +167,8 @@ func (d *database) reset(ctx context.Context) error {
 	return err
 }
 
-// checkConnections returns an error if a connection of the pool is in use or broken. It
-// closes most connections and releases the advisory locks of the others.
+// checkConnections returns an error if a connection of the pool is in use or broken. It closes
+// all connections except keptConns of them, whose advisory locks it releases.
 func checkConnections(ctx context.Context, pool *pgxpool.Pool) error {
 	conns := pool.AcquireAllIdle(ctx)
 	var failed error

@@ -18,8 +18,8 @@ type Shop struct {
 	Program affiliate.ProgramID
 }
 
-// NewShop creates a workspace and its owner, and a programme in the given mode. The
-// values in changes replace default values of the programme's columns.
+// NewShop creates a workspace and its owner, and a programme in the given mode. The given
+// rows replace default values of the programme's columns.
 func (f *Fixture) NewShop(mode affiliate.Mode, changes ...Row) *Shop {
 	f.Helper()
 	s := &Shop{Fixture: f, Scope: affiliate.Scope{Workspace: f.NewWorkspace(), Mode: mode}}
@@ -38,7 +38,7 @@ func (s *Shop) InOtherMode(changes ...Row) *Shop {
 }
 
 // Join creates a partner and makes the partner an approved participant in the shop's
-// programme. The values in changes replace default values of the participant's columns.
+// programme. The given rows replace default values of the participant's columns.
 func (s *Shop) Join(name string, changes ...Row) Participant {
 	s.Helper()
 	return s.NewParticipant(s.Scope, s.Program, s.NewPartner(name), changes...)
@@ -63,9 +63,9 @@ func grossRules() program.Rules {
 	return rules
 }
 
-// NewProgram inserts an active, public programme with the default rules, without
-// deductions from the amounts of sales. Its website is https://shop.example/, and its allowed domains are shop.example and the subdomains
-// of brand.example.
+// NewProgram inserts an active, public programme with the default rules, but without
+// deductions from the amounts of sales. Its website is https://shop.example/, and its
+// allowed domains are shop.example and the subdomains of brand.example.
 func (f *Fixture) NewProgram(scope affiliate.Scope, changes ...Row) affiliate.ProgramID {
 	f.Helper()
 	now := f.Now()
@@ -84,7 +84,7 @@ func (f *Fixture) NewProgram(scope affiliate.Scope, changes ...Row) affiliate.Pr
 }
 
 // Rules returns the columns for the rules of a programme that pays 30 percent. Their version
-// is 4. change changes the rules.
+// is 4. The given functions change the rules.
 func Rules(change ...func(*program.Rules)) Row {
 	r := grossRules()
 	r.RateBps = new(int64(3000))
@@ -98,8 +98,8 @@ func Rules(change ...func(*program.Rules)) Row {
 	return Row{"rules": string(text), "rules_version": 4}
 }
 
-// NewEndpoint inserts an active webhook endpoint that receives all events. The values in
-// changes replace default values of the endpoint's columns.
+// NewEndpoint inserts an active webhook endpoint that receives all events. The given rows
+// replace default values of the endpoint's columns.
 func (f *Fixture) NewEndpoint(scope affiliate.Scope, changes ...Row) affiliate.EndpointID {
 	f.Helper()
 	id := affiliate.NewID[affiliate.EndpointID](f.Now())
@@ -122,8 +122,8 @@ func (f *Fixture) NewMerchant(name string, changes ...Row) affiliate.UserID {
 	return f.newUser("merchant", name, changes)
 }
 
-// NewMember inserts the account of a merchant who is a member of a workspace. The values
-// in changes replace default values of the account's columns.
+// NewMember inserts the account of a merchant who is a member of a workspace. The given
+// rows replace default values of the account's columns.
 func (f *Fixture) NewMember(workspace affiliate.WorkspaceID, role affiliate.Role, changes ...Row) affiliate.UserID {
 	f.Helper()
 	id := f.NewMerchant("Mara", changes...)
